@@ -1,0 +1,3 @@
+module github.com/gpurdma/gpurdma
+
+go 1.26
