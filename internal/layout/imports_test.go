@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package layout
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/gpurdma/gpurdma"
+
+// pkg is what `go list -json` says of a package.
+type pkg struct {
+	ImportPath   string
+	Dir          string
+	Doc          string
+	Name         string
+	GoFiles      []string
+	CgoFiles     []string
+	TestGoFiles  []string
+	XTestGoFiles []string
+	Imports      []string
+	TestImports  []string
+	XTestImports []string
+	Deps         []string
+}
+
+// room is the package's room: its first path element, "" for the root package.
+func room(importPath string) string {
+	rest, ok := strings.CutPrefix(importPath, module)
+	if !ok {
+		return "?"
+	}
+	first, _, _ := strings.Cut(strings.TrimPrefix(rest, "/"), "/")
+	return first
+}
+
+// mayImport is the table of ARCHITECTURE.md: arrows only ever point down.
+// Every room may import itself.
+var mayImport = map[string][]string{
+	"cmd":       {"", "p2p", "canary", "trace", "gpualloc", "ibvfd", "drm", "dmabuf", "placement", "internal"},
+	"":          {"gpualloc", "ibvfd", "dmabuf", "placement", "internal"},
+	"p2p":       {"canary", "gpualloc", "ibvfd", "trace", "drm", "dmabuf", "placement", "internal"},
+	"canary":    {"gpualloc", "ibvfd", "dmabuf", "internal"},
+	"trace":     {"dmabuf", "placement", "internal"},
+	"gpualloc":  {"drm", "dmabuf", "internal"},
+	"ibvfd":     {"dmabuf", "internal"},
+	"drm":       {"dmabuf", "internal"},
+	"dmabuf":    {"internal"},
+	"placement": {},
+	"internal":  {},
+}
+
+// mayTestImport adds what a room's tests may use beside that: a neighbour
+// that makes the buffers they register.
+var mayTestImport = map[string][]string{
+	"ibvfd": {"gpualloc", "drm"},
+}
+
+func list(t *testing.T) []pkg {
+	t.Helper()
+	out, err := exec.Command("go", "list", "-json", module+"/...").Output()
+	if err != nil {
+		var exit *exec.ExitError
+		if errors.As(err, &exit) {
+			t.Fatalf("go list: %s", exit.Stderr)
+		}
+		t.Fatal(err)
+	}
+	var pkgs []pkg
+	for dec := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p pkg
+		switch err := dec.Decode(&p); {
+		case errors.Is(err, io.EOF):
+			return pkgs
+		case err != nil:
+			t.Fatal(err)
+		}
+		pkgs = append(pkgs, p)
+	}
+}
+
+func TestImportsPointDown(t *testing.T) {
+	check := func(from pkg, imports []string, allowed []string) {
+		for _, to := range imports {
+			r := room(to)
+			if r == "?" || r == room(from.ImportPath) || slices.Contains(allowed, r) {
+				continue
+			}
+			t.Errorf("%s imports %s: room %q may import only %q", from.ImportPath, to, room(from.ImportPath), allowed)
+		}
+	}
+	for _, p := range list(t) {
+		r := room(p.ImportPath)
+		allowed, ok := mayImport[r]
+		if !ok {
+			t.Errorf("%s is in no room that ARCHITECTURE.md knows", p.ImportPath)
+			continue
+		}
+		check(p, p.Imports, allowed)
+		tests := append(slices.Clone(allowed), mayTestImport[r]...)
+		check(p, p.TestImports, tests)
+		check(p, p.XTestImports, tests)
+	}
+}
+
+// Some dependencies belong to one kind of room. A library user must not
+// inherit them.
+func TestDependenciesStayInTheirRooms(t *testing.T) {
+	onlyIn := map[string]func(pkg) bool{
+		"github.com/spf13/cobra":        func(p pkg) bool { return room(p.ImportPath) == "cmd" },
+		"golang.org/x/term":             func(p pkg) bool { return room(p.ImportPath) == "cmd" },
+		"github.com/NVIDIA/go-nvml":     func(p pkg) bool { return room(p.ImportPath) == "cmd" || strings.Contains(p.ImportPath, "nvml") },
+		"github.com/cilium/ebpf/rlimit": func(p pkg) bool { return room(p.ImportPath) == "cmd" },
+		"os/exec":                       func(p pkg) bool { return room(p.ImportPath) == "cmd" },
+		module + "/internal/testenv":    func(p pkg) bool { return false },
+		"testing":                       func(p pkg) bool { return p.ImportPath == module+"/internal/testenv" },
+	}
+	for _, p := range list(t) {
+		for _, imported := range p.Imports {
+			for dep, allowed := range onlyIn {
+				if (imported == dep || strings.HasPrefix(imported, dep+"/")) && !allowed(p) {
+					t.Errorf("%s imports %s outside its room", p.ImportPath, imported)
+				}
+			}
+		}
+	}
+}

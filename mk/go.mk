@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# Go: build, lint, unit tests, cross builds.
+
+GO ?= go
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+GO_LDFLAGS := -s -w -X main.version=$(VERSION)
+# nvml's symbols are resolved when used: -z now would kill the process at start
+# on a machine without the NVIDIA driver.
+GO_LDFLAGS += -extldflags=-Wl,-z,lazy
+COMMANDS := $(notdir $(wildcard cmd/dmabuf-reg cmd/p2pcheck))
+PREFIX ?= /usr/local
+
+.PHONY: build
+build: $(COMMANDS:%=build-%) ## build the commands into build/bin
+
+.PHONY: build-%
+build-%:
+	@mkdir -p $(BUILD)/bin
+	$(GO) build -trimpath -ldflags '$(GO_LDFLAGS)' -o $(BUILD)/bin/$* ./cmd/$*
+
+.PHONY: install
+install: build ## copy the commands to PREFIX/bin (DESTDIR is honoured)
+	install -d $(DESTDIR)$(PREFIX)/bin
+	install -m 0755 $(COMMANDS:%=$(BUILD)/bin/%) $(DESTDIR)$(PREFIX)/bin
+
+.PHONY: unit
+unit: ## unit tests of both modules, with the race detector
+	$(GO) test -race ./...
+	cd testbed && $(GO) test -race ./...
+
+# What each architecture must build without a C compiler.
+.PHONY: cross
+cross: ## CGO_ENABLED=0 builds for linux/amd64 and linux/arm64
+	for arch in amd64 arm64; do \
+		CGO_ENABLED=0 GOOS=linux GOARCH=$$arch $(GO) build ./... && \
+		CGO_ENABLED=0 GOOS=linux GOARCH=$$arch $(GO) vet ./... || exit 1; \
+	done
+
+.PHONY: lint
+lint: ## gofmt, vet and staticcheck for both modules
+	@bad=$$(gofmt -l $$(git ls-files '*.go')); \
+		if [ -n "$$bad" ]; then echo "not gofmt-ed: $$bad" >&2; exit 1; fi
+	$(GO) vet ./...
+	cd testbed && $(GO) vet ./...
+	$(GO) tool -modfile=tools/go.mod staticcheck ./...
+	cd testbed && $(GO) tool -modfile=../tools/go.mod staticcheck ./...
+
+# The oldest glibc that the commands promise to start on: Debian 12 builds must
+# not pick up symbols that RHEL 9 and Ubuntu 22.04 (2.34, 2.35) lack.
+GLIBC_MAX := 2.34
+.PHONY: glibc-check
+glibc-check: build ## the commands need no glibc symbol newer than GLIBC_MAX
+	@for c in $(COMMANDS); do script/glibc-check $(BUILD)/bin/$$c $(GLIBC_MAX); done
