@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"os"
+
+	"github.com/gpurdma/gpurdma/testbed/kernel"
+)
+
+// Exit statuses of the test bed itself. 124 and 125 are what timeout(1) and
+// container runtimes use for the same things.
+const (
+	statusKernel   = 121 // the guest's kernel reported a fault
+	statusWatchdog = 124 // the run was ended by the watchdog
+	statusTestbed  = 125 // the test bed could not run the command
+)
+
+// defaultKernel is GPURDMA_KERNEL, or the first series.
+func defaultKernel() string {
+	if s := os.Getenv("GPURDMA_KERNEL"); s != "" {
+		return s
+	}
+	return kernel.Series[0]
+}
+
+func isNotFetched(err error) bool { return errors.Is(err, kernel.ErrNotFetched) }

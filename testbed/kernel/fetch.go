@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kernel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/testbed/apt"
+	"github.com/gpurdma/gpurdma/testbed/layout"
+)
+
+// Fetch makes the newest kernel of a series that apt offers the cached one.
+// Nothing is downloaded when it is that already. A failed or interrupted
+// fetch leaves the cache as it was. logf reports progress.
+func Fetch(ctx context.Context, t layout.Tree, series string, a *apt.Apt, logf func(string, ...any)) (Kernel, error) {
+	if !known(series) {
+		return Kernel{}, fmt.Errorf("unknown kernel series %q: there are %s", series, strings.Join(Series, " and "))
+	}
+	unlock, err := lock(filepath.Join(t.Build, "kernels"), series)
+	if err != nil {
+		return Kernel{}, err
+	}
+	defer unlock()
+
+	s, err := resolve(ctx, a, series)
+	if errors.Is(err, apt.ErrNotFound) {
+		logf("refreshing apt's package lists: %v", err)
+		if uerr := a.Update(ctx); uerr != nil {
+			return Kernel{}, fmt.Errorf("%w; %w", err, uerr)
+		}
+		s, err = resolve(ctx, a, series)
+	}
+	if err != nil {
+		return Kernel{}, err
+	}
+	if k, err := Open(t, series); err == nil && readString(filepath.Join(k.Dir, "inputs")) == s.inputs() {
+		return k, nil
+	}
+
+	logf("fetching Linux %s (%s) with headers and source", s.Release, s.Image.Version)
+	debs, err := download(ctx, t, a, s)
+	if err != nil && ctx.Err() == nil {
+		// An archive that has moved on refuses the versions of old lists.
+		logf("refreshing apt's package lists: %v", err)
+		if uerr := a.Update(ctx); uerr != nil {
+			return Kernel{}, fmt.Errorf("%w; %w", err, uerr)
+		}
+		if s, err = resolve(ctx, a, series); err == nil {
+			debs, err = download(ctx, t, a, s)
+		}
+	}
+	if err != nil {
+		return Kernel{}, err
+	}
+	if err := install(ctx, t, series, a, s, debs); err != nil {
+		return Kernel{}, err
+	}
+	return Open(t, series)
+}
+
+// download fetches every package of the set; the result is keyed by name.
+func download(ctx context.Context, t layout.Tree, a *apt.Apt, s set) (map[string]string, error) {
+	debs := map[string]string{}
+	for _, p := range s.all() {
+		deb, err := a.Download(ctx, t.Downloads(), p)
+		if err != nil {
+			return nil, err
+		}
+		debs[p.Name] = deb
+	}
+	return debs, nil
+}
+
+// install unpacks the set beside the cache and then puts it in place in one
+// step.
+func install(ctx context.Context, t layout.Tree, series string, a *apt.Apt, s set, debs map[string]string) error {
+	stage, err := os.MkdirTemp(filepath.Join(t.Build, "kernels"), "stage-"+series+"-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(stage)
+	if err := os.Chmod(stage, 0o755); err != nil {
+		return err
+	}
+	image, headers := filepath.Join(stage, "image"), filepath.Join(stage, "headers")
+	if err := a.Unpack(ctx, debs[s.Image.Name], image); err != nil {
+		return err
+	}
+	// Debian runs depmod when it installs a kernel, so the package has no
+	// modules.dep.
+	if err := command(ctx, "depmod", "-b", image, s.Release); err != nil {
+		return err
+	}
+	for _, p := range s.Headers {
+		if err := a.Unpack(ctx, debs[p.Name], headers); err != nil {
+			return err
+		}
+	}
+	if err := relocateHeaders(headers, s.Release); err != nil {
+		return err
+	}
+	tarball := filepath.Join("usr", "src", "linux-source-"+series+".tar.xz")
+	if err := unpackOne(ctx, debs[s.Source.Name], tarball, filepath.Join(stage, "source.tar.xz")); err != nil {
+		return err
+	}
+	for name, text := range map[string]string{"release": s.Release + "\n", "version": s.Image.Version + "\n", "inputs": s.inputs()} {
+		if err := os.WriteFile(filepath.Join(stage, name), []byte(text), 0o644); err != nil {
+			return err
+		}
+	}
+	return replace(stage, t.Kernel(series))
+}
+
+// absoluteInclude is how Debian's headers name their common part.
+var absoluteInclude = regexp.MustCompile(`(?m)^include /usr/src/(linux-headers-[^/\s]+-common)/Makefile$`)
+
+// relocateHeaders makes unpacked headers usable where they lie, and adds the
+// link kdir, which is what `make -C` wants.
+func relocateHeaders(dir, release string) error {
+	kdir := filepath.Join("usr", "src", "linux-headers-"+release)
+	makefile := filepath.Join(dir, kdir, "Makefile")
+	b, err := os.ReadFile(makefile)
+	if err != nil {
+		return err
+	}
+	if !absoluteInclude.Match(b) {
+		return fmt.Errorf("%s: does not include the common headers' Makefile as expected", makefile)
+	}
+	b = absoluteInclude.ReplaceAll(b, []byte("include $$(dir $$(realpath $$(lastword $$(MAKEFILE_LIST))))../$1/Makefile"))
+	if err := os.WriteFile(makefile, b, 0o644); err != nil {
+		return err
+	}
+	mods := filepath.Join(dir, "lib", "modules", release)
+	for _, name := range []string{"build", "source"} {
+		link := filepath.Join(mods, name)
+		to, err := os.Readlink(link)
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if err := os.Remove(link); err != nil {
+			return err
+		}
+		if err := os.Symlink(filepath.Join("..", "..", "..", strings.TrimPrefix(to, "/")), link); err != nil {
+			return err
+		}
+	}
+	return os.Symlink(kdir, filepath.Join(dir, "kdir"))
+}
+
+// unpackOne extracts a single file of a .deb.
+func unpackOne(ctx context.Context, deb, name, to string) error {
+	f, err := os.Create(to)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	pack := exec.CommandContext(ctx, "dpkg", "--fsys-tarfile", deb)
+	tar := exec.CommandContext(ctx, "tar", "-xOf", "-", "./"+filepath.ToSlash(name))
+	if tar.Stdin, err = pack.StdoutPipe(); err != nil {
+		return err
+	}
+	tar.Stdout, tar.Stderr = f, os.Stderr
+	if err := pack.Start(); err != nil {
+		return err
+	}
+	if err := tar.Run(); err != nil {
+		pack.Wait()
+		return fmt.Errorf("extracting %s from %s: %w", name, filepath.Base(deb), err)
+	}
+	if err := pack.Wait(); err != nil {
+		return fmt.Errorf("reading %s: %w", filepath.Base(deb), err)
+	}
+	return f.Close()
+}
+
+func command(ctx context.Context, name string, args ...string) error {
+	out, err := exec.CommandContext(ctx, name, args...).CombinedOutput()
+	if errors.Is(err, exec.ErrNotFound) {
+		return fmt.Errorf("%s is not installed: run `make setup`: %w", name, err)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w: %s", name, err, strings.TrimSpace(string(out)))
+	}
+	return nil
+}
+
+// replace puts the directory stage in the place of dir, which may exist.
+func replace(stage, dir string) error {
+	err := os.Rename(stage, dir)
+	if err == nil {
+		return nil
+	}
+	if !errors.Is(err, unix.EEXIST) && !errors.Is(err, unix.ENOTEMPTY) {
+		return err
+	}
+	// After the exchange, stage is the old directory: the caller removes it.
+	if err := unix.Renameat2(unix.AT_FDCWD, stage, unix.AT_FDCWD, dir, unix.RENAME_EXCHANGE); err != nil {
+		return fmt.Errorf("exchanging %s and %s: %w", stage, dir, err)
+	}
+	return nil
+}
+
+// lock serializes work on one series between processes.
+func lock(dir, series string) (unlock func(), err error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(filepath.Join(dir, ".lock-"+series), os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		err = unix.Flock(int(f.Fd()), unix.LOCK_EX)
+		if err != unix.EINTR {
+			break
+		}
+	}
+	if err != nil {
+		f.Close()
+		return nil, fmt.Errorf("locking %s: %w", f.Name(), err)
+	}
+	return func() { f.Close() }, nil
+}
+
+func readString(path string) string {
+	b, _ := os.ReadFile(path)
+	return string(b)
+}
