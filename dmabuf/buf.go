@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dmabuf
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/internal/fd"
+	"github.com/gpurdma/gpurdma/internal/ioctl"
+)
+
+// kernel repeats EAGAIN too: that is how GPU drivers, whose code runs below
+// these ioctls, ask for a restart.
+var kernel = ioctl.RetryAgain(ioctl.Kernel)
+
+// Buf is one dma-buf file descriptor. Its methods may be called from several
+// goroutines at once.
+type Buf struct {
+	fd    *fd.FD
+	t     ioctl.Transport
+	size  int64
+	inode uint64
+}
+
+// New takes ownership of raw, which must be a dma-buf. If New fails, raw stays
+// the caller's and stays open.
+//
+// The proof is the file system's magic number, DMA_BUF_MAGIC (fstatfs(2); the
+// file system of its own exists since Linux 5.3). Anything else answers
+// [ErrNotDMABuf] and says what the descriptor is instead.
+func New(raw int) (*Buf, error) {
+	size, inode, err := identify(raw)
+	if err != nil {
+		return nil, err
+	}
+	owned, err := fd.New(raw)
+	if err != nil {
+		return nil, failed("take", raw, err)
+	}
+	return &Buf{fd: owned, t: kernel, size: size, inode: inode}, nil
+}
+
+// Import borrows raw: the Buf works on a duplicate, and the caller goes on
+// owning raw. Otherwise it is [New].
+func Import(raw int) (*Buf, error) {
+	dup, err := fd.Dup(raw)
+	if err != nil {
+		return nil, failed("F_DUPFD_CLOEXEC", raw, err)
+	}
+	var b *Buf
+	err = dup.Do(func(n int) (err error) {
+		size, inode, err := identify(n)
+		b = &Buf{fd: dup, t: kernel, size: size, inode: inode}
+		return err
+	})
+	if err != nil {
+		var e *Error
+		if errors.As(err, &e) {
+			e.Device = fmt.Sprintf("fd %d", raw) // the caller's number, not the duplicate's
+		}
+		_ = dup.Close()
+		return nil, err
+	}
+	return b, nil
+}
+
+// failed wraps an error about a raw descriptor.
+func failed(op string, raw int, err error) *Error {
+	e := &Error{Op: op, Device: fmt.Sprintf("fd %d", raw), Err: err}
+	var n unix.Errno
+	if errors.As(err, &n) {
+		e.Err = n
+	}
+	switch n {
+	case unix.EBADF:
+		e.Detail = "the descriptor is not open"
+	case unix.EMFILE:
+		e.Remedy = "raise RLIMIT_NOFILE (ulimit -n)"
+	}
+	return e
+}
+
+// identify proves that raw is a dma-buf and reads what never changes about it.
+func identify(raw int) (size int64, inode uint64, err error) {
+	var sfs unix.Statfs_t
+	if err := retry(func() error { return unix.Fstatfs(raw, &sfs) }); err != nil {
+		return 0, 0, failed("fstatfs", raw, err)
+	}
+	if int64(sfs.Type) != unix.DMA_BUF_MAGIC {
+		return 0, 0, &Error{
+			Op:     "import",
+			Device: fmt.Sprintf("fd %d", raw),
+			Detail: "it is " + whatIs(raw, int64(sfs.Type)),
+			Remedy: "export the memory as a dma-buf and pass that descriptor",
+			Err:    ErrNotDMABuf,
+		}
+	}
+	var st unix.Stat_t
+	if err := retry(func() error { return unix.Fstat(raw, &st) }); err != nil {
+		return 0, 0, failed("fstat", raw, err)
+	}
+	// dma_buf_llseek answers the size and moves no file position.
+	size, err = unix.Seek(raw, 0, io.SeekEnd)
+	if err != nil {
+		return 0, 0, failed("lseek(SEEK_END)", raw, err)
+	}
+	return size, st.Ino, nil
+}
+
+// whatIs describes a descriptor that is no dma-buf.
+func whatIs(raw int, fsType int64) string {
+	link, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", raw))
+	if err != nil {
+		link = "something"
+	}
+	switch {
+	case strings.HasPrefix(link, "/memfd:"):
+		return fmt.Sprintf("a memfd (%s)", strings.TrimSuffix(link, " (deleted)"))
+	case strings.HasPrefix(link, "socket:"):
+		return "a socket"
+	case strings.HasPrefix(link, "pipe:"):
+		return "a pipe"
+	case strings.HasPrefix(link, "anon_inode:"):
+		return link
+	case strings.HasPrefix(link, "/dev/"):
+		return "the device node " + link
+	}
+	return fmt.Sprintf("%s, on a file system of type %#x", link, fsType)
+}
+
+func retry(f func() error) error {
+	for {
+		if err := f(); !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
+}
+
+// fail wraps an error of an operation on the buffer's own descriptor.
+func (b *Buf) fail(op string, err error) error {
+	if err == nil {
+		return nil
+	}
+	var e *Error
+	if errors.As(err, &e) {
+		return err
+	}
+	return &Error{Op: op, Device: b.fd.String(), Err: err}
+}
+
+// Do calls fn with the descriptor, which stays open until fn returns and stays
+// the Buf's: fn must not close it, nor call b.Close. On a closed Buf it answers
+// os.ErrClosed without calling fn.
+func (b *Buf) Do(fn func(fd int) error) error { return b.fd.Do(fn) }
+
+// Size is the buffer's size in bytes, a multiple of the page size. It never
+// changes, and can be asked after Close.
+func (b *Buf) Size() int64 { return b.size }
+
+// Inode identifies the buffer on this machine: all descriptors of one buffer,
+// in all processes, share it, and /proc/PID/fdinfo and the kernel's
+// dma_buf/bufinfo show it. It can be asked after Close.
+func (b *Buf) Inode() uint64 { return b.inode }
+
+// Dup returns an independent Buf on the same buffer.
+func (b *Buf) Dup() (*Buf, error) {
+	d, err := b.fd.Dup()
+	if err != nil {
+		return nil, b.fail("F_DUPFD_CLOEXEC", err)
+	}
+	return &Buf{fd: d, t: b.t, size: b.size, inode: b.inode}, nil
+}
+
+// Close closes the descriptor. The memory lives on while a mapping, another
+// descriptor or an importer has a reference. Close waits for running
+// operations; closing again does nothing.
+func (b *Buf) Close() error { return b.fd.Close() }
+
+// Closed reports whether the Buf has been closed.
+func (b *Buf) Closed() bool { return b.fd.Closed() }
+
+// String names the buffer for messages.
+func (b *Buf) String() string {
+	return fmt.Sprintf("%v (dma-buf inode %d, %d bytes)", b.fd, b.inode, b.size)
+}
+
+// SetName names the buffer for fdinfo, bufinfo and [Inventory]: at most 31
+// bytes, none of them zero. The name belongs to the buffer, not to the
+// descriptor. Needs Linux 5.3. Source: DMA_BUF_SET_NAME in
+// include/uapi/linux/dma-buf.h.
+func (b *Buf) SetName(name string) error {
+	if len(name) >= nameLen || strings.ContainsRune(name, 0) {
+		return &Error{
+			Op: "DMA_BUF_SET_NAME", Device: b.fd.String(),
+			Detail: fmt.Sprintf("name %q has %d bytes", name, len(name)),
+			Remedy: fmt.Sprintf("use at most %d bytes, none of them zero", nameLen-1),
+			Err:    unix.EINVAL,
+		}
+	}
+	return b.fail("DMA_BUF_SET_NAME", b.fd.Do(func(raw int) error { return setName(b.t, raw, name) }))
+}

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dmabuf
+
+import (
+	"errors"
+	"io/fs"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/internal/errno"
+)
+
+// What callers branch on. A closed object answers [os.ErrClosed], and the
+// kernel's own refusals keep their errno, which errors.Is and errors.As find.
+var (
+	// ErrInUse: something still uses the memory. Nothing was freed.
+	ErrInUse = errors.New("still in use")
+	// ErrNotDMABuf: the descriptor is open, and is something else.
+	ErrNotDMABuf = errors.New("not a dma-buf")
+	// ErrRange: offset and length do not fit the buffer.
+	ErrRange = errors.New("out of range")
+	// ErrLimit: refused beforehand, because a limit of the exporter, the
+	// memory or the process would be exceeded. Nothing was attempted.
+	ErrLimit = errors.New("over the limit")
+)
+
+// Error is a failed operation: what was tried, on what, why it failed and what
+// to change. All rooms of this module use it.
+type Error struct {
+	Op     string // the kernel's or library's own name, "UDMABUF_CREATE"
+	Device string // what it was tried on: "/dev/udmabuf", "fd 7", "rxe0"
+	Detail string // the numbers that matter: "offset 0x1000 + length 0x2000 > size 0x2000"
+	Remedy string // what the user can change, if anything
+	Err    error  // a unix.Errno or a sentinel; Unwrap returns it
+}
+
+// Error formats all that is known:
+//
+//	UDMABUF_CREATE on /dev/udmabuf: 2048 ranges: EINVAL (22: invalid argument); use at most 1024
+func (e *Error) Error() string {
+	var b strings.Builder
+	b.WriteString(e.Op)
+	if e.Device != "" {
+		b.WriteString(" on ")
+		b.WriteString(e.Device)
+	}
+	if e.Detail != "" {
+		b.WriteString(": ")
+		b.WriteString(e.Detail)
+	}
+	if e.Err != nil {
+		b.WriteString(": ")
+		if n, ok := e.Err.(unix.Errno); ok { //nolint:errorlint // a wrapped errno prints its own words
+			b.WriteString(errno.Text(n))
+		} else {
+			b.WriteString(e.Err.Error())
+		}
+	}
+	if e.Remedy != "" {
+		b.WriteString("; ")
+		b.WriteString(e.Remedy)
+	}
+	return b.String()
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Is adds what an errno's own Is leaves out: ENOTTY (the driver does not know
+// the ioctl) and 524 (the kernel's internal ENOTSUPP) are
+// [errors.ErrUnsupported]; ENODEV and ENXIO are [fs.ErrNotExist].
+func (e *Error) Is(target error) bool {
+	n, ok := errno.Of(e.Err)
+	if !ok {
+		return false
+	}
+	switch n {
+	case unix.ENOTTY, errno.ENOTSUPP:
+		return target == errors.ErrUnsupported
+	case unix.ENODEV, unix.ENXIO:
+		return target == fs.ErrNotExist
+	}
+	return false
+}
+
+// Holder is memory that must not be freed while something uses it: an MR holds
+// the buffer that it was registered on.
+type Holder interface {
+	// Hold keeps the memory until release is called. Calling release again
+	// does nothing. After the memory was freed, Hold answers os.ErrClosed.
+	Hold() (release func(), err error)
+}

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package sysfs reads sysfs, or a tree that looks like it: tests and offline
+// analysis put the root elsewhere.
+//
+// Paths are relative to the root ("class/drm/card0/dev"), and so are the paths
+// that come back. Symbolic links are what makes sysfs a topology; Resolve
+// follows them and never leaves the root.
+package sysfs
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"sort"
+	"strconv"
+	"strings"
+)
+
+// FS is a sysfs tree. The zero value is /sys.
+type FS struct{ root string }
+
+// New returns the tree under root, /sys if root is "".
+func New(root string) FS { return FS{root} }
+
+// Root is the directory that paths are relative to.
+func (s FS) Root() string {
+	if s.root == "" {
+		return "/sys"
+	}
+	return s.root
+}
+
+// Path is the file's path outside the tree, for messages and os calls.
+func (s FS) Path(elem ...string) string {
+	return filepath.Join(append([]string{s.Root()}, elem...)...)
+}
+
+// ReadString reads an attribute without its trailing white space.
+func (s FS) ReadString(path string) (string, error) {
+	data, err := os.ReadFile(s.Path(path))
+	if err != nil {
+		return "", err
+	}
+	return string(bytes.TrimRight(data, " \t\n\x00")), nil
+}
+
+// ReadInt reads a decimal, octal (0…) or hexadecimal (0x…) number.
+func (s FS) ReadInt(path string) (int64, error) {
+	text, err := s.ReadString(path)
+	if err != nil {
+		return 0, err
+	}
+	n, err := strconv.ParseInt(strings.TrimSpace(text), 0, 64)
+	if err != nil {
+		return 0, fmt.Errorf("%s: %q is not a number", s.Path(path), text)
+	}
+	return n, nil
+}
+
+// ReadUint reads a number that must fit the given count of bits.
+func (s FS) ReadUint(path string, bits int) (uint64, error) {
+	text, err := s.ReadString(path)
+	if err != nil {
+		return 0, err
+	}
+	n, err := strconv.ParseUint(strings.TrimSpace(text), 0, bits)
+	if err != nil {
+		return 0, fmt.Errorf("%s: %q is not a number of at most %d bits", s.Path(path), text, bits)
+	}
+	return n, nil
+}
+
+// Link returns the last element of what a symbolic link points to: for
+// ".../device/driver" the driver's name.
+func (s FS) Link(path string) (string, error) {
+	target, err := os.Readlink(s.Path(path))
+	if err != nil {
+		return "", err
+	}
+	return filepath.Base(target), nil
+}
+
+// List returns a directory's entries in natural order: card2 before card10.
+func (s FS) List(path string) ([]string, error) {
+	entries, err := os.ReadDir(s.Path(path))
+	if err != nil {
+		return nil, err
+	}
+	names := make([]string, len(entries))
+	for i, e := range entries {
+		names[i] = e.Name()
+	}
+	sort.Slice(names, func(i, j int) bool { return naturalLess(names[i], names[j]) })
+	return names, nil
+}
+
+// naturalLess orders by the number at the end where the text before is equal.
+func naturalLess(a, b string) bool {
+	at, an := splitNumber(a)
+	bt, bn := splitNumber(b)
+	if at != bt {
+		return at < bt
+	}
+	if an != bn {
+		return an < bn
+	}
+	return a < b
+}
+
+func splitNumber(s string) (text string, n uint64) {
+	i := len(s)
+	for i > 0 && s[i-1] >= '0' && s[i-1] <= '9' {
+		i--
+	}
+	n, err := strconv.ParseUint(s[i:], 10, 64)
+	if err != nil && i < len(s) {
+		n = math.MaxUint64
+	}
+	return s[:i], n
+}
+
+// Exists reports whether the path is there.
+func (s FS) Exists(path string) bool {
+	_, err := os.Lstat(s.Path(path))
+	return err == nil
+}
+
+// Resolve follows all symbolic links and returns the canonical path relative
+// to the root. A path that leaves the tree is fs.ErrInvalid.
+func (s FS) Resolve(path string) (string, error) {
+	root, err := filepath.EvalSymlinks(s.Root())
+	if err != nil {
+		return "", err
+	}
+	real, err := filepath.EvalSymlinks(s.Path(path))
+	if err != nil {
+		return "", err
+	}
+	rel, err := filepath.Rel(root, real)
+	if err != nil || rel == ".." || strings.HasPrefix(rel, "../") {
+		return "", &fs.PathError{Op: "resolve", Path: s.Path(path), Err: errors.Join(fs.ErrInvalid, fmt.Errorf("%s is outside %s", real, root))}
+	}
+	return rel, nil
+}
