@@ -7,7 +7,11 @@ import (
 	"os"
 
 	"github.com/gpurdma/gpurdma/testbed/kernel"
+	"github.com/gpurdma/gpurdma/testbed/wire"
 )
+
+// guestResults is where commands in the guest find the writable directory.
+const guestResults = wire.Results
 
 // Exit statuses of the test bed itself. 124 and 125 are what timeout(1) and
 // container runtimes use for the same things.
@@ -15,6 +19,8 @@ const (
 	statusKernel   = 121 // the guest's kernel reported a fault
 	statusWatchdog = 124 // the run was ended by the watchdog
 	statusTestbed  = 125 // the test bed could not run the command
+
+	statusInterrupted = 130 // as a shell says it for SIGINT
 )
 
 // defaultKernel is GPURDMA_KERNEL, or the first series.

@@ -29,6 +29,7 @@ var commands []command
 func init() {
 	commands = []command{
 		{"fetch", "-kernel SERIES", "put a kernel, its headers and its source into the cache", runFetch},
+		{"run", "[flags] -- COMMAND [ARGUMENT...]", "run a command in the guest", runRun},
 	}
 }
 

@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/gpurdma/gpurdma/testbed/layout"
+	"github.com/gpurdma/gpurdma/testbed/machine"
+	"github.com/gpurdma/gpurdma/testbed/vm"
+)
+
+// bootFlags are the flags of every command that boots a machine.
+type bootFlags struct {
+	kernel, machine    string
+	stock, patched     bool
+	verbose, showLog   bool
+	keep               bool
+	timeout            time.Duration
+	allow, kernelArgs  listFlag
+	qemuArgs, exposeds listFlag
+}
+
+// listFlag is a flag that may be given several times.
+type listFlag []string
+
+func (l *listFlag) String() string     { return strings.Join(*l, " ") }
+func (l *listFlag) Set(s string) error { *l = append(*l, s); return nil }
+
+func (b *bootFlags) register(fs *flag.FlagSet, timeout time.Duration) {
+	fs.StringVar(&b.kernel, "kernel", defaultKernel(), "kernel `series`")
+	fs.StringVar(&b.machine, "machine", "default", "machine: a `name` ("+strings.Join(machine.Names(), ", ")+") or a JSON file")
+	fs.BoolVar(&b.stock, "stock-rxe", false, "use Debian's own modules although patched ones are built")
+	fs.BoolVar(&b.patched, "patched-rxe", false, "fail when the patched rdma_rxe is not built")
+	fs.BoolVar(&b.verbose, "v", false, "say what happens while booting")
+	fs.BoolVar(&b.showLog, "log", false, "copy the kernel's log to standard error")
+	fs.BoolVar(&b.keep, "keep", false, "keep the logs and results of a run that went well")
+	fs.DurationVar(&b.timeout, "timeout", timeout, "end a command that takes longer")
+	fs.Var(&b.allow, "allow", "`regexp` of kernel reports that are provoked on purpose (repeatable)")
+	fs.Var(&b.kernelArgs, "kernel-arg", "`argument` for the guest's kernel (repeatable)")
+	fs.Var(&b.qemuArgs, "qemu-arg", "`argument` for QEMU (repeatable)")
+}
+
+// options turns the flags into what vm.Start wants, fetching the kernel if
+// there is none.
+func (b *bootFlags) options(ctx context.Context) (vm.Options, error) {
+	var o vm.Options
+	if b.stock && b.patched {
+		return o, errors.New("-stock-rxe and -patched-rxe exclude each other")
+	}
+	t, err := layout.Find(".")
+	if err != nil {
+		return o, err
+	}
+	m, err := machine.Load(b.machine)
+	if err != nil {
+		return o, err
+	}
+	k, err := ensureKernel(ctx, t, b.kernel)
+	if err != nil {
+		return o, err
+	}
+	wd, err := os.Getwd()
+	if err != nil {
+		return o, err
+	}
+	o = vm.Options{
+		Tree: t, Kernel: k, Machine: m,
+		Expose:     append([]string{wd}, b.exposeds...),
+		KernelArgs: b.kernelArgs, ExtraArgs: b.qemuArgs,
+	}
+	switch {
+	case b.stock:
+		o.Modules = vm.Stock
+	case b.patched:
+		o.Modules = vm.Patched
+	}
+	for _, a := range b.allow {
+		re, err := regexp.Compile(a)
+		if err != nil {
+			return o, fmt.Errorf("-allow: %w", err)
+		}
+		o.Allow = append(o.Allow, re)
+	}
+	if b.verbose {
+		o.Debug = logf
+	}
+	if b.showLog {
+		o.Log = os.Stderr
+	}
+	return o, nil
+}
+
+// environ is the environment of commands in the guest: little of the host's,
+// so that runs are alike on different hosts, and the project's binaries on
+// the PATH.
+func environ(o vm.Options) []string {
+	env := []string{
+		"PATH=" + strings.Join([]string{
+			o.Tree.Bin(), "/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin", goBin(),
+		}, ":"),
+		"HOME=/root", "LANG=C.UTF-8", "SHELL=/bin/bash", "USER=root", "LOGNAME=root",
+		"GPURDMA_TESTBED=1",
+		"GPURDMA_KERNEL=" + o.Kernel.Series,
+		"GPURDMA_MACHINE=" + o.Machine.Name,
+		"GPURDMA_RESULTS=" + guestResults,
+	}
+	if t := os.Getenv("TERM"); t != "" {
+		env = append(env, "TERM="+t)
+	}
+	for _, e := range os.Environ() {
+		name, _, _ := strings.Cut(e, "=")
+		switch {
+		case name == "GPURDMA_KERNEL", name == "GPURDMA_TESTBED", name == "GPURDMA_MACHINE", name == "GPURDMA_RESULTS":
+		case strings.HasPrefix(name, "GPURDMA_"), passed[name]:
+			env = append(env, e)
+		}
+	}
+	return env
+}
+
+// passed are the variables of Go's run time that tests may be run with.
+var passed = map[string]bool{
+	"GORACE": true, "GODEBUG": true, "GOTRACEBACK": true, "GOMAXPROCS": true, "GOGC": true, "GOMEMLIMIT": true,
+}
+
+// goBin is the directory of the go command, or one that does not exist.
+func goBin() string {
+	if root := os.Getenv("GOROOT"); root != "" {
+		return filepath.Join(root, "bin")
+	}
+	return "/usr/local/go/bin"
+}
+
+func runRun(ctx context.Context, args []string) (int, error) {
+	fs := flag.NewFlagSet("testbed run", flag.ContinueOnError)
+	var b bootFlags
+	b.register(fs, 10*time.Minute)
+	node := fs.String("node", "", "`node` to run on; the first by default")
+	peer := fs.String("peer", "", "shell `command` to run meanwhile on the machine's second node")
+	stdin := fs.Bool("stdin", false, "forward standard input")
+	results := fs.String("results", "", "`directory` to copy into what the command leaves in $GPURDMA_RESULTS")
+	if err := fs.Parse(args); err != nil {
+		return 0, err
+	}
+	if fs.NArg() == 0 {
+		return 0, errors.New("no command: testbed run [flags] -- COMMAND [ARGUMENT...]")
+	}
+	o, err := b.options(ctx)
+	if err != nil {
+		return 0, err
+	}
+	wd, err := os.Getwd()
+	if err != nil {
+		return 0, err
+	}
+	v, err := vm.Start(ctx, o)
+	if err != nil {
+		return outcome(0, err)
+	}
+	if b.keep {
+		v.Keep()
+		logf("keeping %s", v.Dir)
+	}
+	c := vm.Cmd{Node: *node, Args: fs.Args(), Dir: wd, Env: environ(o), Stdout: os.Stdout, Stderr: os.Stderr, Timeout: b.timeout}
+	if *stdin {
+		c.Stdin = os.Stdin
+	}
+	status, err := runWithPeer(ctx, v, o, c, *peer)
+	if err == nil && *results != "" {
+		err = os.CopyFS(*results, os.DirFS(v.Results))
+	}
+	return finish(v, status, err)
+}
+
+// runWithPeer runs a command, and another on the second node until the first
+// has ended.
+func runWithPeer(ctx context.Context, v *vm.VM, o vm.Options, c vm.Cmd, peer string) (int, error) {
+	if peer == "" {
+		return v.Run(ctx, c)
+	}
+	if len(o.Machine.Nodes) < 2 {
+		return 0, fmt.Errorf("-peer: machine %s has one node", o.Machine.Name)
+	}
+	pctx, stop := context.WithCancel(ctx)
+	done := make(chan error, 1)
+	var out strings.Builder
+	go func() {
+		p := c
+		p.Node, p.Args, p.Stdin = o.Machine.Nodes[1].Name, []string{"/bin/sh", "-c", peer}, nil
+		p.Stdout, p.Stderr = io.Writer(&out), io.Writer(&out)
+		st, err := v.Run(pctx, p)
+		if err == nil && st != 0 {
+			err = fmt.Errorf("the peer's command ended with status %d", st)
+		}
+		done <- err
+	}()
+	status, err := v.Run(ctx, c)
+	select {
+	case perr := <-done:
+		stop()
+		if err == nil && status == 0 && perr != nil {
+			status = 1
+		}
+		if perr != nil {
+			fmt.Fprintf(os.Stderr, "testbed: %v\n", perr)
+		}
+	case <-time.After(peerGrace):
+		stop()
+		<-done
+	}
+	if err != nil || status != 0 {
+		fmt.Fprintf(os.Stderr, "testbed: the peer printed:\n%s", out.String())
+	}
+	return status, err
+}
+
+// peerGrace is how long a peer's command may go on after the main one.
+const peerGrace = 2 * time.Second
+
+// finish closes a machine after its last command and maps what happened to an
+// exit status.
+func finish(v *vm.VM, status int, err error) (int, error) {
+	if err != nil {
+		v.Kill()
+		return outcome(status, err)
+	}
+	if err := v.Faults(); err != nil {
+		// Keep the machine's last words too.
+		return outcome(status, errors.Join(v.Close()))
+	}
+	return outcome(status, v.Close())
+}
+
+// outcome is the exit status for an error of the vm package.
+func outcome(status int, err error) (int, error) {
+	var k *vm.KernelError
+	var h *vm.HangError
+	switch {
+	case err == nil:
+		return status, nil
+	case errors.As(err, &k):
+		if status != 0 {
+			err = fmt.Errorf("the command ended with status %d: %w", status, err)
+		}
+		return statusKernel, err
+	case errors.As(err, &h):
+		return statusWatchdog, err
+	case errors.Is(err, context.Canceled):
+		return statusInterrupted, errors.New("interrupted")
+	}
+	return statusTestbed, err
+}

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Memory regions on a dma-buf, by either of the two ways into the kernel. */
+#ifndef MR_H
+#define MR_H
+
+#include <stdint.h>
+
+#include <infiniband/verbs.h>
+
+enum route {
+	ROUTE_AUTO,		/* provider first, ioctl if it lacks the call */
+	ROUTE_PROVIDER,		/* ibv_reg_dmabuf_mr() */
+	ROUTE_IOCTL,		/* REG_DMABUF_MR on the context's own fd */
+};
+
+const char *route_name(enum route r);
+
+struct range {
+	uint64_t offset;	/* into the dma-buf */
+	uint64_t length;
+	uint64_t iova;		/* address of offset in work requests */
+};
+
+struct mr {
+	enum route route;	/* the way taken, never ROUTE_AUTO */
+	uint32_t lkey;
+	uint32_t rkey;
+	uint32_t handle;	/* uverbs object */
+	struct ibv_mr *ibv;	/* provider's, or NULL */
+};
+
+/* access is IBV_ACCESS_*, passed on as it is. 0 or an errno. */
+int mr_register(struct ibv_pd *pd, enum route want, int fd,
+		const struct range *r, unsigned int access, struct mr *out);
+
+/* 0 or an errno; after an error the MR is still there. */
+int mr_deregister(struct ibv_context *ctx, struct mr *mr);
+
+/* What the kernel believes the MR to be (UVERBS_METHOD_QUERY_MR). */
+int mr_query(struct ibv_context *ctx, const struct mr *mr, struct mr *keys,
+	     uint64_t *length, uint64_t *iova);
+
+/*
+ * IB_USER_VERBS_CMD_REREG_MR. flags is IBV_REREG_MR_*; r only counts for a
+ * change of translation. On success mr has the new keys.
+ */
+int mr_reregister(struct ibv_context *ctx, struct mr *mr, unsigned int flags,
+		  struct ibv_pd *pd, const struct range *r,
+		  unsigned int access);
+
+#endif

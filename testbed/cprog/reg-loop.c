@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * reg-loop: the C side of `make bench`. Registers and deregisters the dma-buf
+ * it inherits as fd 3 by the REG_DMABUF_MR ioctl, as often as it is told on
+ * standard input, and writes the nanoseconds of each round to standard output
+ * as native 64-bit integers.
+ *
+ *   reg-loop DEVICE LENGTH
+ *
+ * It shares no code with the Go packages. The context and the PD come from
+ * libibverbs, because that is where an application has them from.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <infiniband/verbs.h>
+#include <rdma/ib_user_ioctl_cmds.h>
+#include <rdma/rdma_user_ioctl_cmds.h>
+
+#define DMABUF_FD 3
+#define MAX_LOOPS 65536
+
+static void die(const char *what)
+{
+	fprintf(stderr, "reg-loop: %s: %s\n", what, strerror(errno));
+	exit(1);
+}
+
+static uint64_t now(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+struct request {
+	struct ib_uverbs_ioctl_hdr hdr;
+	struct ib_uverbs_attr attrs[9];
+};
+
+static void in(struct request *r, uint16_t id, uint16_t len, uint64_t data)
+{
+	r->attrs[r->hdr.num_attrs++] = (struct ib_uverbs_attr){
+		.attr_id = id,
+		.len = len,
+		.flags = UVERBS_ATTR_F_MANDATORY,
+		.data = data,
+	};
+	r->hdr.length = sizeof(r->hdr) + r->hdr.num_attrs * sizeof(r->attrs[0]);
+}
+
+static void header(struct request *r, uint16_t method)
+{
+	memset(r, 0, sizeof(*r));
+	r->hdr.object_id = UVERBS_OBJECT_MR;
+	r->hdr.method_id = method;
+}
+
+static uint32_t reg(const struct ibv_pd *pd, uint64_t length)
+{
+	uint32_t lkey = 0, rkey = 0;
+	struct request r;
+
+	header(&r, UVERBS_METHOD_REG_DMABUF_MR);
+	in(&r, UVERBS_ATTR_REG_DMABUF_MR_HANDLE, 0, 0);
+	in(&r, UVERBS_ATTR_REG_DMABUF_MR_PD_HANDLE, 0, pd->handle);
+	in(&r, UVERBS_ATTR_REG_DMABUF_MR_OFFSET, 8, 0);
+	in(&r, UVERBS_ATTR_REG_DMABUF_MR_LENGTH, 8, length);
+	in(&r, UVERBS_ATTR_REG_DMABUF_MR_IOVA, 8, 0);
+	in(&r, UVERBS_ATTR_REG_DMABUF_MR_FD, 0, DMABUF_FD);
+	in(&r, UVERBS_ATTR_REG_DMABUF_MR_ACCESS_FLAGS, 4,
+	   IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ);
+	in(&r, UVERBS_ATTR_REG_DMABUF_MR_RESP_LKEY, 4, (uintptr_t)&lkey);
+	in(&r, UVERBS_ATTR_REG_DMABUF_MR_RESP_RKEY, 4, (uintptr_t)&rkey);
+	if (ioctl(pd->context->cmd_fd, RDMA_VERBS_IOCTL, &r))
+		die("REG_DMABUF_MR");
+	return (uint32_t)r.attrs[0].data;
+}
+
+static void dereg(const struct ibv_pd *pd, uint32_t handle)
+{
+	struct request r;
+
+	header(&r, UVERBS_METHOD_MR_DESTROY);
+	in(&r, UVERBS_ATTR_DESTROY_MR_HANDLE, 0, handle);
+	if (ioctl(pd->context->cmd_fd, RDMA_VERBS_IOCTL, &r))
+		die("MR_DESTROY");
+}
+
+static struct ibv_pd *open_pd(const char *name)
+{
+	struct ibv_device **list = ibv_get_device_list(NULL);
+	struct ibv_context *ctx;
+	struct ibv_pd *pd;
+
+	for (int i = 0; list && list[i]; i++) {
+		if (strcmp(ibv_get_device_name(list[i]), name))
+			continue;
+		ctx = ibv_open_device(list[i]);
+		if (!ctx)
+			die("ibv_open_device");
+		pd = ibv_alloc_pd(ctx);
+		if (!pd)
+			die("ibv_alloc_pd");
+		return pd;
+	}
+	fprintf(stderr, "reg-loop: no RDMA device %s\n", name);
+	exit(1);
+}
+
+int main(int argc, char **argv)
+{
+	static uint64_t ns[MAX_LOOPS];
+	struct ibv_pd *pd;
+	uint64_t length;
+	unsigned int n;
+
+	if (argc != 3) {
+		fprintf(stderr, "usage: reg-loop DEVICE LENGTH 3<dma-buf\n");
+		return 2;
+	}
+	length = strtoull(argv[2], NULL, 0);
+	pd = open_pd(argv[1]);
+
+	while (scanf("%u", &n) == 1) {
+		if (n == 0 || n > MAX_LOOPS) {
+			fprintf(stderr, "reg-loop: 1 to %d rounds at a time\n", MAX_LOOPS);
+			return 2;
+		}
+		for (unsigned int i = 0; i < n; i++) {
+			uint64_t start = now();
+
+			dereg(pd, reg(pd, length));
+			ns[i] = now() - start;
+		}
+		if (fwrite(ns, sizeof(ns[0]), n, stdout) != n || fflush(stdout))
+			die("write");
+	}
+	return 0;
+}

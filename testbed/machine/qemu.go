@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package machine
+
+import (
+	"fmt"
+	"sort"
+	"strconv"
+	"strings"
+)
+
+// DefaultMemoryMiB is a node's memory when it does not say.
+const DefaultMemoryMiB = 3072
+
+// QEMU returns the options that describe the node's hardware. linkFDs are the
+// file descriptors, in QEMU's numbering, of this node's link ends, in the
+// order of LinkEnds.
+func (m Machine) QEMU(node Node, accel string, linkFDs []int) ([]string, error) {
+	args := []string{"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"}
+
+	board := "q35"
+	if node.IOMMU != "" {
+		// Interrupt remapping wants the split irqchip; TCG ignores it.
+		board += ",kernel-irqchip=split"
+	}
+	args = append(args, "-machine", board)
+
+	cpu := node.CPU
+	switch accel {
+	case "kvm":
+		args = append(args, "-accel", "kvm")
+		if cpu == "" {
+			cpu = "host"
+		}
+	case "tcg":
+		args = append(args, "-accel", "tcg,thread=multi")
+		if cpu == "" {
+			cpu = "max"
+		}
+	default:
+		return nil, fmt.Errorf("unknown accelerator %q: kvm or tcg", accel)
+	}
+	args = append(args, "-cpu", cpu, "-smp", strconv.Itoa(or(node.CPUs, 2)), "-m", fmt.Sprintf("%dM", or(node.MemoryMiB, DefaultMemoryMiB)))
+
+	if node.IOMMU != "" {
+		// Before every device that is to be behind it.
+		args = append(args, "-device", "intel-iommu,intremap=on,caching-mode=on")
+	}
+	for _, d := range node.Objects {
+		args = append(args, "-object", d.option())
+	}
+	for _, d := range node.Netdevs {
+		args = append(args, "-netdev", d.option())
+	}
+	for _, d := range node.Devices {
+		args = append(args, "-device", d.option())
+	}
+	ends := m.LinkEnds(node)
+	if len(ends) != len(linkFDs) {
+		return nil, fmt.Errorf("node %s has %d link ends, got %d file descriptors", node.Name, len(ends), len(linkFDs))
+	}
+	for i, e := range ends {
+		id := fmt.Sprintf("link%d", e.Link)
+		args = append(args, "-netdev", fmt.Sprintf("socket,id=%s,fd=%d", id, linkFDs[i]))
+		d := Device{Driver: e.Driver, Bus: e.Bus, Props: map[string]string{
+			"netdev": id, "mac": linkMAC(e.Link, e.End), "romfile": "",
+		}}
+		args = append(args, "-device", d.option())
+	}
+	return args, nil
+}
+
+// LinkEnd is one end of a link at a node.
+type LinkEnd struct {
+	Link, End int
+	Driver    string
+	Bus       string
+}
+
+// LinkEnds lists the link ends at a node.
+func (m Machine) LinkEnds(node Node) []LinkEnd {
+	var ends []LinkEnd
+	for li, l := range m.Links {
+		for ei, e := range l.Ends {
+			if e.Node == node.Name {
+				ends = append(ends, LinkEnd{Link: li, End: ei, Driver: e.Driver, Bus: e.Bus})
+			}
+		}
+	}
+	return ends
+}
+
+// Cmdline are the kernel arguments that the node's description asks for.
+func (n Node) Cmdline() []string {
+	var args []string
+	switch n.IOMMU {
+	case "pt":
+		args = append(args, "intel_iommu=on", "iommu=pt")
+	case "translate":
+		args = append(args, "intel_iommu=on", "iommu=nopt")
+	}
+	return append(args, n.KernelArgs...)
+}
+
+// option renders the device as QEMU wants it. A comma inside a value is
+// doubled, which is QEMU's way to quote it.
+func (d Device) option() string {
+	var b strings.Builder
+	b.WriteString(d.Driver)
+	prop := func(k, v string) {
+		fmt.Fprintf(&b, ",%s=%s", k, strings.ReplaceAll(v, ",", ",,"))
+	}
+	if d.ID != "" {
+		prop("id", d.ID)
+	}
+	if d.Bus != "" {
+		prop("bus", d.Bus)
+	}
+	keys := make([]string, 0, len(d.Props))
+	for k := range d.Props {
+		keys = append(keys, k)
+	}
+	sort.Strings(keys)
+	for _, k := range keys {
+		prop(k, d.Props[k])
+	}
+	return b.String()
+}
+
+func or(n, fallback int) int {
+	if n != 0 {
+		return n
+	}
+	return fallback
+}

@@ -1,0 +1,69 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# Installs what building and running the project takes on Debian 12, or says
+# what to install. Go itself is assumed, and its absence is said plainly.
+# It is quick when nothing is missing, so that every target can call it.
+set -eu
+
+# Tools for the host, then the peers that run in the guest: the guest's root
+# is the host's.
+packages='
+ca-certificates git make gcc libc6-dev libelf-dev kmod xz-utils patch
+bc bison flex libssl-dev pahole
+qemu-system-x86 iproute2
+libibverbs-dev librdmacm-dev ibverbs-providers ibverbs-utils rdmacm-utils
+rdma-core perftest python3-pyverbs
+'
+
+fail() {
+	echo "setup: $*" >&2
+	exit 1
+}
+
+# Go 1.21 and newer fetch the toolchain that go.mod names.
+command -v go >/dev/null 2>&1 ||
+	fail "Go is not installed or not on the PATH: version 1.21 or newer is needed (https://go.dev/dl/)"
+version=$(go env GOVERSION 2>/dev/null || true)
+case $version in
+go1.[0-9] | go1.[0-9].* | go1.1[0-9] | go1.1[0-9].* | go1.20 | go1.20.*)
+	fail "$version is too old: Go 1.21 or newer is needed (https://go.dev/dl/)" ;;
+go1.*) ;;
+*) fail "cannot tell the version of Go (go env GOVERSION printed '$version'): 1.21 or newer is needed" ;;
+esac
+
+command -v dpkg-query >/dev/null 2>&1 ||
+	fail "this is not a Debian system (no dpkg-query): Debian 12 is needed, its packages are also what the test kernels come from"
+
+missing=
+# shellcheck disable=SC2086 # the list is meant to split
+installed=$(dpkg-query -W -f '${db:Status-Abbrev} ${Package}\n' $packages 2>/dev/null | sed -n 's/^ii *//p' || true)
+for p in $packages; do
+	printf '%s\n' "$installed" | grep -qx "$p" || missing="$missing $p"
+done
+[ -n "$missing" ] || exit 0
+
+if [ "$(id -u)" -ne 0 ]; then
+	fail "packages are missing; run as root:
+  apt-get update && apt-get install --no-install-recommends$missing"
+fi
+
+echo "setup: installing$missing" >&2
+export DEBIAN_FRONTEND=noninteractive
+# Packages are kept apart from apt's own archive directory, which another apt
+# run may empty while this one works.
+cache=$(mktemp -d)
+trap 'rm -rf "$cache"' EXIT INT TERM
+mkdir "$cache/partial"
+install_missing() {
+	# shellcheck disable=SC2086
+	apt-get -o Dir::Cache::archives="$cache" -o APT::Sandbox::User=root -o DPkg::Lock::Timeout=120 \
+		-q -y install --no-install-recommends $missing
+}
+log=$cache/log
+if ! install_missing >"$log" 2>&1; then
+	# Package lists that are missing or out of date are the usual cause.
+	echo "setup: refreshing apt's package lists" >&2
+	apt-get -q update >"$log" 2>&1 || { cat "$log" >&2; fail "apt-get update failed"; }
+	install_missing >"$log" 2>&1 || { cat "$log" >&2; fail "apt-get install failed"; }
+fi
