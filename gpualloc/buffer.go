@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gpualloc
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+
+	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/internal/bytesize"
+)
+
+// view is the CPU's way to a buffer's bytes. Exporters with mmap share
+// mappedView; a runtime without it (CUDA) copies through its own calls.
+type view interface {
+	io.ReaderAt
+	io.WriterAt
+	io.Closer
+}
+
+// Buffer is allocated memory, exported as one or more dma-bufs. Its methods
+// may be called from several goroutines at once.
+type Buffer struct {
+	desc      Description
+	requested int64
+	segments  []Segment
+	size      int64
+
+	mu     sync.RWMutex // read-held while the memory is in use
+	view   view         // nil until first use
+	open   func([]Segment) (view, error)
+	free   func() error // gives the memory back to its driver
+	holds  int
+	closed bool
+}
+
+// newBuffer takes ownership of segments and of what free frees. open makes the
+// CPU's view; nil stands for mmap of the dma-bufs.
+func newBuffer(desc Description, requested int64, segments []Segment, free func() error, open func([]Segment) (view, error)) *Buffer {
+	if open == nil {
+		open = openMapped
+	}
+	b := &Buffer{desc: desc, requested: requested, segments: segments, free: free, open: open}
+	for _, s := range segments {
+		b.size += s.Size
+	}
+	return b
+}
+
+// Segments lists the buffer's parts in order. The list and its Bufs stay the
+// Buffer's: do not close them.
+func (b *Buffer) Segments() []Segment { return append([]Segment(nil), b.segments...) }
+
+// Size is the allocated size in bytes, all segments together: at least
+// Requested, rounded up to what the exporter can do.
+func (b *Buffer) Size() int64 { return b.size }
+
+// Requested is the size that was asked for, in bytes.
+func (b *Buffer) Requested() int64 { return b.requested }
+
+// Kind is the memory that the allocator asked for.
+func (b *Buffer) Kind() Kind { return b.desc.Kind }
+
+// PCI is the function whose driver exports the buffer; false for exporters
+// that are no PCI device.
+func (b *Buffer) PCI() (PCIAddr, bool) {
+	if b.desc.PCI == nil {
+		return PCIAddr{}, false
+	}
+	return *b.desc.PCI, true
+}
+
+// Spec is the allocator's spec.
+func (b *Buffer) Spec() string { return b.desc.Spec }
+
+// Exporter is the exporter's name as fdinfo shows it: "drm", "udmabuf".
+func (b *Buffer) Exporter() string { return b.desc.Exporter }
+
+// Driver is the kernel driver behind the exporter: "vgem".
+func (b *Buffer) Driver() string { return b.desc.Driver }
+
+// Device is the node that the memory was allocated on: "/dev/udmabuf".
+func (b *Buffer) Device() string { return b.desc.Device }
+
+// String names the buffer for messages.
+func (b *Buffer) String() string {
+	return fmt.Sprintf("%s of %s", bytesize.Format(b.size), b.desc.Spec)
+}
+
+// use runs fn on the view, which it opens at first use.
+func (b *Buffer) use(fn func(view) (int, error)) (int, error) {
+	b.mu.RLock()
+	v := b.view
+	if v != nil || b.closed {
+		defer b.mu.RUnlock()
+		if b.closed {
+			return 0, os.ErrClosed
+		}
+		return fn(v)
+	}
+	b.mu.RUnlock()
+	if err := b.openView(); err != nil {
+		return 0, err
+	}
+	return b.use(fn)
+}
+
+func (b *Buffer) openView() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.openViewLocked()
+}
+
+func (b *Buffer) openViewLocked() error {
+	if b.closed {
+		return os.ErrClosed
+	}
+	if b.view != nil {
+		return nil
+	}
+	v, err := b.open(b.segments)
+	if err == nil {
+		b.view = v
+	}
+	return err
+}
+
+// ReadAt copies bytes out of the buffer by CPU. It follows io.ReaderAt; off
+// counts from the first segment's start.
+func (b *Buffer) ReadAt(p []byte, off int64) (int, error) {
+	return b.use(func(v view) (int, error) { return v.ReadAt(p, off) })
+}
+
+// WriteAt copies bytes into the buffer by CPU. What does not fit as a whole
+// answers dmabuf.ErrRange and writes nothing.
+func (b *Buffer) WriteAt(p []byte, off int64) (int, error) {
+	return b.use(func(v view) (int, error) { return v.WriteAt(p, off) })
+}
+
+// Hold keeps the buffer: until release is called, Close answers
+// dmabuf.ErrInUse. It implements dmabuf.Holder.
+func (b *Buffer) Hold() (release func(), err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return nil, os.ErrClosed
+	}
+	b.holds++
+	return sync.OnceFunc(func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.holds--
+	}), nil
+}
+
+// CloseFDs closes the exported descriptors and keeps the memory: memory
+// regions that were registered on them go on working, and so do ReadAt and
+// WriteAt. Closing again does nothing.
+func (b *Buffer) CloseFDs() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return os.ErrClosed
+	}
+	// The view needs the descriptors, so it is made while they are there.
+	if err := b.openViewLocked(); err != nil {
+		return err
+	}
+	return b.closeFDs()
+}
+
+func (b *Buffer) closeFDs() error {
+	var errs []error
+	for _, s := range b.segments {
+		errs = append(errs, s.Buf.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Close unmaps the buffer, closes its descriptors and frees the memory. While
+// somebody holds it, Close answers dmabuf.ErrInUse and frees nothing. Closing
+// again does nothing.
+func (b *Buffer) Close() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return nil
+	}
+	if b.holds > 0 {
+		return &dmabuf.Error{
+			Op: "free", Device: b.desc.Device,
+			Detail: fmt.Sprintf("%s is held %d times", b, b.holds),
+			Remedy: "close the MRs on it first",
+			Err:    dmabuf.ErrInUse,
+		}
+	}
+	b.closed = true
+	var errs []error
+	if b.view != nil {
+		errs = append(errs, b.view.Close())
+		b.view = nil
+	}
+	errs = append(errs, b.closeFDs())
+	if b.free != nil {
+		errs = append(errs, b.free())
+	}
+	return errors.Join(errs...)
+}

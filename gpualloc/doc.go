@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package gpualloc allocates memory and exports it as dma-bufs, whoever the
+// vendor is.
+//
+// An allocator is chosen by a spec: "drm:renderD128", "drm:vgem",
+// "drm:0000:03:00.0", "udmabuf", "heap:system", or "auto". [Discover] lists
+// every allocator that this build knows on this machine, those that cannot be
+// used with the reason. [Open] opens one, and [Allocator] makes [Buffer]s.
+//
+// A Buffer is a list of segments, each a part of one dma-buf. It can be read
+// and written by the CPU through a view that no RDMA device has a part in,
+// which is how transfers are verified.
+//
+// # Lifetimes
+//
+// Whoever uses a buffer's memory holds it ([Buffer.Hold]): closing a held
+// buffer answers dmabuf.ErrInUse and frees nothing. The exported descriptors
+// can be closed earlier with [Buffer.CloseFDs], as applications do after
+// registration.
+//
+// # Limits
+//
+// A size that the exporter, the machine's free memory, the cgroup or the limit
+// of open files does not allow is refused before anything is allocated, with
+// dmabuf.ErrLimit: the kernel's own answer to too much memory is often the OOM
+// killer. [Options.Force] skips the checks of memory.
+package gpualloc

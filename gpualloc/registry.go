@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gpualloc
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sort"
+	"strings"
+
+	"github.com/gpurdma/gpurdma/dmabuf"
+)
+
+// backend is a family of allocators: one file each.
+type backend interface {
+	// discover lists the family's allocators on this machine, and an
+	// unavailable one where the family is known and nothing is there.
+	discover(env Env) []candidate
+}
+
+// candidate is an allocator that could be opened.
+type candidate struct {
+	Description
+	rank int // of "auto": higher is better
+	open func(env Env, d Description) (Allocator, error)
+}
+
+// Ranks of "auto", best last. GPU memory is what the toolkit is for; among
+// exporters of system memory, one with fewer limits goes first.
+const (
+	rankVirtual = iota // a display device of a virtual machine
+	rankUDMABuf
+	rankTest // vgem, which exists for tests
+	rankHeap
+	rankGPU  // dumb buffers of a real GPU: the driver decides where
+	rankVRAM // asked for in the GPU's own memory
+)
+
+// why explains a rank to whoever used "auto".
+var why = map[int]string{
+	rankVirtual: "the only exporter here is a virtual machine's display device, in system memory",
+	rankUDMABuf: "no GPU and no dma-heap here: udmabuf exports system memory",
+	rankTest:    "no GPU here: vgem, a test driver, exports system memory",
+	rankHeap:    "no GPU here: the dma-heap exports system memory without a limit of its own",
+	rankGPU:     "a GPU's dumb buffers: the driver decides where they lie",
+	rankVRAM:    "a GPU's own memory",
+}
+
+var backends = []backend{drmBackend{}, heapBackend{}, udmabufBackend{}}
+
+func candidates(env Env) []candidate {
+	var out []candidate
+	for _, b := range backends {
+		out = append(out, b.discover(env)...)
+	}
+	for i := range out {
+		out[i].Limits = append(out[i].Limits, memoryLimitsOf(out[i].Kind, env)...)
+	}
+	return out
+}
+
+func memoryLimitsOf(k Kind, env Env) []Limit {
+	if k == KindVRAM {
+		return nil
+	}
+	return memoryLimits(env)
+}
+
+// Discover lists every allocator that this build knows on this machine, best
+// for "auto" first. One that cannot be used is there too, with the reason and
+// what to change. DRM nodes are opened for a moment to ask their driver.
+func Discover(env Env) []Description {
+	var out []Description
+	for _, c := range ranked(candidates(env)) {
+		out = append(out, c.Description)
+	}
+	return out
+}
+
+// ranked sorts the available first, and those by rank.
+func ranked(all []candidate) []candidate {
+	sort.SliceStable(all, func(i, j int) bool {
+		if all[i].Available != all[j].Available {
+			return all[i].Available
+		}
+		return all[i].rank > all[j].rank
+	})
+	return all
+}
+
+// Open opens the allocator that spec names: the Spec or an alias of a
+// [Description], or "auto" for the best that works.
+//
+// Errors: [ErrUnknownSpec] and [ErrAmbiguousSpec] list the choices;
+// [ErrUnavailable] comes with the reason, and with the errno of a device that
+// could not be opened.
+func Open(spec string, env Env) (Allocator, error) {
+	all := ranked(candidates(env))
+	if spec == "auto" {
+		return openAuto(all, env)
+	}
+	var found []candidate
+	for _, c := range all {
+		if c.Spec == spec {
+			found = []candidate{c}
+			break
+		}
+		if slices.Contains(c.Aliases, spec) {
+			found = append(found, c)
+		}
+	}
+	switch len(found) {
+	case 0:
+		return nil, specError(spec, ErrUnknownSpec, all)
+	case 1:
+		return found[0].try(env)
+	}
+	return nil, specError(spec, ErrAmbiguousSpec, found)
+}
+
+// try opens a candidate, or says why not.
+func (c candidate) try(env Env) (Allocator, error) {
+	if c.open == nil {
+		return nil, &dmabuf.Error{Op: "open allocator", Device: c.Spec, Detail: c.Why, Remedy: c.Remedy, Err: ErrUnavailable}
+	}
+	a, err := c.open(env, c.Description)
+	if err != nil {
+		return nil, &openError{spec: c.Spec, err: err}
+	}
+	return a, nil
+}
+
+// openError is ErrUnavailable and the device's own error at once.
+type openError struct {
+	spec string
+	err  error
+}
+
+func (e *openError) Error() string        { return fmt.Sprintf("allocator %s: %v", e.spec, e.err) }
+func (e *openError) Unwrap() error        { return e.err }
+func (e *openError) Is(target error) bool { return target == ErrUnavailable }
+
+func openAuto(all []candidate, env Env) (Allocator, error) {
+	var errs []error
+	for _, c := range all {
+		if !c.Available {
+			errs = append(errs, fmt.Errorf("%s: %s", c.Spec, c.Why))
+			continue
+		}
+		c.Why = why[c.rank]
+		a, err := c.try(env)
+		if err == nil {
+			return a, nil
+		}
+		errs = append(errs, err)
+	}
+	return nil, &dmabuf.Error{
+		Op: "open allocator", Device: "auto",
+		Detail: fmt.Sprintf("none of %d works: %v", len(errs), errors.Join(errs...)),
+		Remedy: "load a driver (modprobe udmabuf, modprobe vgem), or run as root",
+		Err:    ErrUnavailable,
+	}
+}
+
+func specError(spec string, err error, choices []candidate) error {
+	var names []string
+	for _, c := range choices {
+		if !c.Available && !errors.Is(err, ErrAmbiguousSpec) {
+			continue
+		}
+		name := c.Spec
+		if c.Driver != "" && !strings.Contains(c.Spec, c.Driver) {
+			name += " (" + c.Driver + ")"
+		}
+		names = append(names, name)
+	}
+	remedy := "use auto, or one of: " + strings.Join(names, ", ")
+	if errors.Is(err, ErrAmbiguousSpec) {
+		remedy = "use one of: " + strings.Join(names, ", ")
+	} else if len(names) == 0 {
+		remedy = "none works on this machine: see Discover for the reasons"
+	}
+	return &dmabuf.Error{Op: "open allocator", Device: fmt.Sprintf("%q", spec), Remedy: remedy, Err: err}
+}
