@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/gpurdma/gpurdma/dmabuf"
 )
 
@@ -26,15 +28,12 @@ func (heapBackend) discover(env Env) []candidate {
 		}
 	}
 	names, err := dmabuf.Heaps(env.Dev)
-	if err != nil || len(names) == 0 {
+	if len(names) == 0 {
 		c := heap("system")
 		if err == nil {
-			err = os.ErrNotExist
+			err = usable(c.Device, unix.R_OK, noHeaps)
 		}
-		c.Why, c.Remedy = refusal(c.Device, err, noHeaps)
-		if c.Remedy == "" {
-			c.Remedy = noHeaps
-		}
+		c.refused(err)
 		return []candidate{c}
 	}
 	var out []candidate
@@ -43,8 +42,8 @@ func (heapBackend) discover(env Env) []candidate {
 		if name != "system" {
 			c.rank = rankVirtual // small reserved areas: a choice, not a default
 		}
-		if err := usableForReading(c.Device); err != nil {
-			c.Why, c.Remedy = refusal(c.Device, err, noHeaps)
+		if err := usable(c.Device, unix.R_OK, noHeaps); err != nil {
+			c.refused(err)
 		} else {
 			c.Available, c.open = true, openHeap
 		}

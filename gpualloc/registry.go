@@ -22,7 +22,8 @@ type backend interface {
 // candidate is an allocator that could be opened.
 type candidate struct {
 	Description
-	rank int // of "auto": higher is better
+	rank int   // of "auto": higher is better
+	err  error // what the device answered, if it is not available
 	open func(env Env, d Description) (Allocator, error)
 }
 
@@ -121,23 +122,27 @@ func Open(spec string, env Env) (Allocator, error) {
 
 // try opens a candidate, or says why not.
 func (c candidate) try(env Env) (Allocator, error) {
-	if c.open == nil {
-		return nil, &dmabuf.Error{Op: "open allocator", Device: c.Spec, Detail: c.Why, Remedy: c.Remedy, Err: ErrUnavailable}
+	if !c.Available {
+		e := &dmabuf.Error{Op: "open allocator", Device: c.Spec, Detail: c.Why, Remedy: c.Remedy, Err: ErrUnavailable}
+		if c.err != nil {
+			return nil, &openError{err: c.err, text: e.Error()}
+		}
+		return nil, e
 	}
 	a, err := c.open(env, c.Description)
 	if err != nil {
-		return nil, &openError{spec: c.Spec, err: err}
+		return nil, &openError{err: err, text: fmt.Sprintf("open allocator on %s: %v", c.Spec, err)}
 	}
 	return a, nil
 }
 
 // openError is ErrUnavailable and the device's own error at once.
 type openError struct {
-	spec string
+	text string
 	err  error
 }
 
-func (e *openError) Error() string        { return fmt.Sprintf("allocator %s: %v", e.spec, e.err) }
+func (e *openError) Error() string        { return e.text }
 func (e *openError) Unwrap() error        { return e.err }
 func (e *openError) Is(target error) bool { return target == ErrUnavailable }
 

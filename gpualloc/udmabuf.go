@@ -24,8 +24,9 @@ func (udmabufBackend) discover(env Env) []candidate {
 		},
 		rank: rankUDMABuf,
 	}
-	if err := usable(c.Device); err != nil {
-		c.Why, c.Remedy = refusal(c.Device, err, "load the module (modprobe udmabuf); the kernel needs CONFIG_UDMABUF")
+	err := usable(c.Device, unix.R_OK|unix.W_OK, "load the module (modprobe udmabuf); the kernel needs CONFIG_UDMABUF")
+	if err != nil {
+		c.refused(err)
 		return []candidate{c}
 	}
 	c.Available = true
@@ -41,21 +42,16 @@ func (udmabufBackend) discover(env Env) []candidate {
 	return []candidate{c}
 }
 
-// usable asks whether the node may be opened for reading and writing, without
-// opening it.
-func usable(path string) error {
-	return unix.Faccessat(unix.AT_FDCWD, path, unix.R_OK|unix.W_OK, unix.AT_EACCESS)
-}
-
-func usableForReading(path string) error {
-	return unix.Faccessat(unix.AT_FDCWD, path, unix.R_OK, unix.AT_EACCESS)
-}
-
-// refusal says in words why a node cannot be used.
-func refusal(path string, err error, missing string) (detail, remedy string) {
-	detail, remedy = devnode.Explain(path, err, missing)
-	e := &dmabuf.Error{Op: "open", Device: path, Detail: detail, Err: err}
-	return e.Error(), remedy
+// usable asks whether the node may be opened, without opening it. mode is
+// unix.R_OK and unix.W_OK.
+func usable(path string, mode uint32, missing string) error {
+	err := unix.Faccessat(unix.AT_FDCWD, path, mode, unix.AT_EACCESS)
+	if err == nil {
+		return nil
+	}
+	e := &dmabuf.Error{Op: "open", Device: path, Err: err}
+	e.Detail, e.Remedy = devnode.Explain(path, err, missing)
+	return e
 }
 
 func openUDMABuf(env Env, d Description) (Allocator, error) {

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package drm
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/dmabuf"
+)
+
+// Dumb is a dumb buffer: memory that any driver with a display can make, and
+// that the CPU can map. Where it lies is the driver's choice.
+type Dumb struct {
+	Handle uint32 // GEM handle; DestroyDumb or GEMClose drops it
+	Pitch  uint32 // bytes from one row to the next
+	Size   int64  // bytes, a multiple of the page size
+}
+
+// MaxDumb is the largest dumb buffer in bytes: the kernel computes its size in
+// 32 bits (drm_mode_create_dumb in drivers/gpu/drm/drm_dumb_buffers.c), and it
+// must still round up to pages.
+func MaxDumb() int64 { return math.MaxUint32 + 1 - int64(os.Getpagesize()) }
+
+// CreateDumb makes a dumb buffer of width by height pixels of bpp bits. Drivers
+// differ in bpp; all know 32.
+//
+// Errors: EINVAL for no pixels or more than [MaxDumb] bytes, EACCES on a
+// render node, ENOSYS where the driver has no dumb buffers, ENOMEM.
+func (d *Device) CreateDumb(width, height, bpp uint32) (Dumb, error) {
+	var dumb Dumb
+	err := d.fd.Do(func(raw int) (err error) {
+		dumb, err = createDumb(d.t, raw, width, height, bpp)
+		return err
+	})
+	if err != nil {
+		return Dumb{}, d.fail("DRM_IOCTL_MODE_CREATE_DUMB", fmt.Sprintf("%d x %d pixels of %d bits", width, height, bpp), err)
+	}
+	return dumb, nil
+}
+
+// CreateDumbSize makes a dumb buffer of at least size bytes: rows of one page
+// and 32-bit pixels, which every driver accepts.
+func (d *Device) CreateDumbSize(size int64) (Dumb, error) {
+	page := int64(os.Getpagesize())
+	if size <= 0 || size > MaxDumb() {
+		return Dumb{}, &dmabuf.Error{
+			Op: "DRM_IOCTL_MODE_CREATE_DUMB", Device: d.path,
+			Detail: fmt.Sprintf("size %d", size),
+			Remedy: fmt.Sprintf("use 1 to %d bytes", MaxDumb()),
+			Err:    dmabuf.ErrRange,
+		}
+	}
+	dumb, err := d.CreateDumb(uint32(page/4), uint32((size+page-1)/page), 32)
+	if err == nil && dumb.Size < size {
+		err = errors.Join(&dmabuf.Error{
+			Op: "DRM_IOCTL_MODE_CREATE_DUMB", Device: d.path,
+			Detail: fmt.Sprintf("asked for %d bytes, the driver answers %d", size, dumb.Size), Err: unix.EPROTO,
+		}, d.DestroyDumb(dumb.Handle))
+	}
+	if err != nil {
+		return Dumb{}, err
+	}
+	return dumb, nil
+}
+
+// MapDumb returns the offset at which the node's own mmap shows a dumb buffer.
+func (d *Device) MapDumb(handle uint32) (offset uint64, err error) {
+	err = d.fd.Do(func(raw int) (err error) {
+		offset, err = mapDumb(d.t, raw, handle)
+		return err
+	})
+	return offset, d.fail("DRM_IOCTL_MODE_MAP_DUMB", fmt.Sprintf("handle %d", handle), err)
+}
+
+// DestroyDumb drops a dumb buffer's handle. Memory that was exported lives on.
+func (d *Device) DestroyDumb(handle uint32) error {
+	err := d.fd.Do(func(raw int) error { return destroyDumb(d.t, raw, handle) })
+	return d.fail("DRM_IOCTL_MODE_DESTROY_DUMB", fmt.Sprintf("handle %d", handle), err)
+}
+
+// Mapping is a buffer mapped through its DRM node: a view that owes nothing to
+// the dma-buf.
+type Mapping struct {
+	mu   sync.Mutex
+	data []byte
+}
+
+// Mmap maps length bytes at an offset that MapDumb answered, for reading and
+// writing.
+func (d *Device) Mmap(offset uint64, length int64) (*Mapping, error) {
+	if length <= 0 || length > math.MaxInt || offset > math.MaxInt64 {
+		return nil, d.fail("mmap", fmt.Sprintf("offset %#x, length %d", offset, length), dmabuf.ErrRange)
+	}
+	m := &Mapping{}
+	err := d.fd.Do(func(raw int) (err error) {
+		m.data, err = unix.Mmap(raw, int64(offset), int(length), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+		return err
+	})
+	if err != nil {
+		return nil, d.fail("mmap", fmt.Sprintf("offset %#x, length %d", offset, length), err)
+	}
+	return m, nil
+}
+
+// Bytes is the mapped memory, nil after Close. It must not be touched after
+// Close.
+func (m *Mapping) Bytes() []byte {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.data
+}
+
+// Close unmaps; closing again does nothing.
+func (m *Mapping) Close() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.data == nil {
+		return nil
+	}
+	err := unix.Munmap(m.data)
+	m.data = nil
+	return err
+}

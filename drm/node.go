@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package drm
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/internal/pci"
+	"github.com/gpurdma/gpurdma/internal/sysfs"
+)
+
+// NodeType tells the two kinds of node that one device has.
+type NodeType int
+
+// The node types.
+const (
+	Primary NodeType = iota // card0: everything, one master
+	Render                  // renderD128: rendering and PRIME only
+)
+
+// String returns "primary" or "render".
+func (t NodeType) String() string {
+	if t == Render {
+		return "render"
+	}
+	return "primary"
+}
+
+// PCIAddr is a PCI function's address.
+type PCIAddr = pci.Addr
+
+// Node is a DRM device node.
+type Node struct {
+	Name    string // "renderD128"
+	Path    string // "/dev/dri/renderD128"
+	Type    NodeType
+	Major   int
+	Minor   int
+	Driver  string // "vgem", "virtio_gpu", "amdgpu"; "" if nothing says
+	SysPath string // the device behind it, canonical, relative to the root of sysfs
+	pci     *pci.Addr
+}
+
+// PCI is the function behind the node, the nearest PCI ancestor for a virtio
+// or platform device; false if there is none.
+func (n Node) PCI() (PCIAddr, bool) {
+	if n.pci == nil {
+		return PCIAddr{}, false
+	}
+	return *n.pci, true
+}
+
+// Nodes lists the DRM nodes, primary nodes first. sys is the root of sysfs and
+// dev that of the device nodes; "" stands for /sys and /dev. Without DRM the
+// list is empty, which is no error.
+//
+// The driver's name comes from sysfs. A device without a driver link, which
+// vgem's is on many kernels, is asked by DRM_IOCTL_VERSION, and where its node
+// cannot be opened the device's own name stands in.
+func Nodes(sys, dev string) ([]Node, error) {
+	s := sysfs.New(sys)
+	if dev == "" {
+		dev = "/dev"
+	}
+	names, err := s.List("class/drm")
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, &dmabuf.Error{Op: "list DRM nodes", Device: s.Path("class/drm"), Err: err}
+	}
+	var out []Node
+	for _, name := range names {
+		kind, ok := nodeType(name)
+		if !ok {
+			continue // "version", and connectors such as "card0-DP-1"
+		}
+		n, err := readNode(s, dev, name, kind)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			continue // unplugged while we looked
+		case err != nil:
+			return nil, &dmabuf.Error{Op: "read DRM node", Device: s.Path("class/drm", name), Err: err}
+		}
+		out = append(out, n)
+	}
+	return out, nil
+}
+
+func nodeType(name string) (NodeType, bool) {
+	for prefix, t := range map[string]NodeType{"card": Primary, "renderD": Render} {
+		if number, ok := strings.CutPrefix(name, prefix); ok {
+			_, err := strconv.ParseUint(number, 10, 32)
+			return t, err == nil
+		}
+	}
+	return 0, false
+}
+
+func readNode(s sysfs.FS, dev, name string, t NodeType) (Node, error) {
+	class := path.Join("class/drm", name)
+	n := Node{Name: name, Path: filepath.Join(dev, "dri", name), Type: t}
+	number, err := s.ReadString(path.Join(class, "dev"))
+	if err != nil {
+		return n, err
+	}
+	if _, err := fmt.Sscanf(number, "%d:%d", &n.Major, &n.Minor); err != nil {
+		return n, fmt.Errorf("%q is not a device number", number)
+	}
+	device := path.Join(class, "device")
+	if n.SysPath, err = s.Resolve(device); err != nil {
+		return n, err
+	}
+	if a, ok := pci.DeviceOf(s, device); ok {
+		n.pci = &a
+	}
+	if n.Driver, err = s.Link(path.Join(device, "driver")); err != nil {
+		n.Driver = askDriver(n.Path)
+	}
+	if n.Driver == "" {
+		n.Driver = path.Base(n.SysPath)
+	}
+	return n, nil
+}
+
+// askDriver returns "" when the node cannot be asked.
+func askDriver(path string) string {
+	d, err := Open(path)
+	if err != nil {
+		return ""
+	}
+	defer d.Close()
+	v, err := d.Version()
+	if err != nil {
+		return ""
+	}
+	return v.Name
+}

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package drm
+
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/dmabuf"
+)
+
+// Flags of PrimeHandleToFD.
+const (
+	Cloexec   uint32 = unix.O_CLOEXEC // DRM_CLOEXEC; always set here
+	ReadWrite uint32 = unix.O_RDWR    // DRM_RDWR: the dma-buf can be mapped for writing
+)
+
+// PrimeHandleToFD exports a GEM object as a dma-buf, which the caller owns and
+// which outlives handle and Device. flags is 0 or ReadWrite; without ReadWrite
+// the dma-buf can be mapped for reading only.
+//
+// Errors: ENOENT for an unknown handle, ENOSYS or EOPNOTSUPP where the driver
+// cannot export.
+func (d *Device) PrimeHandleToFD(handle, flags uint32) (*dmabuf.Buf, error) {
+	const op = "DRM_IOCTL_PRIME_HANDLE_TO_FD"
+	detail := fmt.Sprintf("handle %d", handle)
+	raw := -1
+	err := d.fd.Do(func(n int) (err error) {
+		raw, err = primeHandleToFD(d.t, n, handle, flags|Cloexec)
+		return err
+	})
+	if err != nil {
+		return nil, d.fail(op, detail, err)
+	}
+	b, err := dmabuf.New(raw)
+	if err != nil {
+		if raw >= 0 {
+			_ = unix.Close(raw)
+		}
+		return nil, d.fail(op, detail, err)
+	}
+	return b, nil
+}
+
+// PrimeFDToHandle imports a dma-buf, which it borrows, and returns a GEM
+// handle for it. Importing the same buffer again, or one that this Device
+// exported, returns the handle that is there already, not another one: it is
+// closed once.
+//
+// Errors: ENOTTY or EINVAL for a descriptor that is no dma-buf, ENOSYS where
+// the driver cannot import.
+func (d *Device) PrimeFDToHandle(b *dmabuf.Buf) (uint32, error) {
+	var handle uint32
+	err := d.fd.Do(func(n int) error {
+		return b.Do(func(raw int) (err error) {
+			handle, err = primeFDToHandle(d.t, n, raw)
+			return err
+		})
+	})
+	if err != nil {
+		return 0, d.fail("DRM_IOCTL_PRIME_FD_TO_HANDLE", b.String(), err)
+	}
+	return handle, nil
+}

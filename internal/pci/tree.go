@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pci
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"strings"
+
+	"github.com/gpurdma/gpurdma/internal/sysfs"
+)
+
+// DeviceOf finds the PCI function that a device belongs to: the device itself
+// or its nearest ancestor on the PCI bus. Virtio, auxiliary and platform
+// devices, class links ("class/drm/card0") and network devices all lead to
+// their parent's function. sysPath is relative to the tree's root. It is false
+// for a device that hangs on no PCI bus.
+func DeviceOf(s sysfs.FS, sysPath string) (Addr, bool) {
+	real, err := s.Resolve(sysPath)
+	if err != nil {
+		return Addr{}, false
+	}
+	for dir := real; dir != "." && dir != "/"; dir = path.Dir(dir) {
+		a, err := ParseAddr(path.Base(dir))
+		if err != nil || len(path.Base(dir)) < len("0000:00:00.0") {
+			continue
+		}
+		// The parent of a function is a root bus or the bridge above.
+		parent := path.Base(path.Dir(dir))
+		if _, err := ParseAddr(parent); err == nil || isRootBus(parent) {
+			return a, true
+		}
+	}
+	return Addr{}, false
+}
+
+// isRootBus recognises "pci0000:00", the directory of a host bridge's bus.
+func isRootBus(name string) bool {
+	rest, ok := strings.CutPrefix(name, "pci")
+	if !ok {
+		return false
+	}
+	_, bus, ok := strings.Cut(rest, ":")
+	return ok && len(bus) == 2
+}
+
+func functionPath(a Addr) string { return path.Join("bus/pci/devices", a.String()) }
+
+// Function is what sysfs says about a PCI function.
+type Function struct {
+	Addr      Addr
+	Vendor    uint16
+	Device    uint16
+	SubVendor uint16
+	SubDevice uint16
+	Class     uint32 // 24 bits: base class, subclass, programming interface
+	NUMANode  int    // -1: the firmware says none
+	Driver    string // "" without one
+	SysPath   string // canonical, relative to the root of sysfs
+}
+
+// IsBridge reports a PCI-to-PCI bridge: a root port or a switch port.
+func (f Function) IsBridge() bool { return f.Class>>8 == 0x0604 }
+
+// IsDisplay reports a display controller (base class 3): VGA, 3D or other.
+func (f Function) IsDisplay() bool { return f.Class>>16 == 0x03 }
+
+// ReadFunction reads a function's attributes. One that is not there is
+// fs.ErrNotExist.
+func ReadFunction(s sysfs.FS, a Addr) (Function, error) {
+	dir := functionPath(a)
+	real, err := s.Resolve(dir)
+	if err != nil {
+		return Function{}, fmt.Errorf("PCI function %v: %w", a, err)
+	}
+	f := Function{Addr: a, NUMANode: -1, SysPath: real}
+	var errs []error
+	id := func(file string, bits int) uint64 {
+		n, err := s.ReadUint(path.Join(dir, file), bits)
+		errs = append(errs, err)
+		return n
+	}
+	f.Vendor, f.Device = uint16(id("vendor", 16)), uint16(id("device", 16))
+	f.Class = uint32(id("class", 24))
+	if err := errors.Join(errs...); err != nil {
+		return Function{}, fmt.Errorf("PCI function %v: %w", a, err)
+	}
+	// Bridges of some kernels have no subsystem, and not every machine has NUMA.
+	if n, err := s.ReadUint(path.Join(dir, "subsystem_vendor"), 16); err == nil {
+		f.SubVendor = uint16(n)
+	}
+	if n, err := s.ReadUint(path.Join(dir, "subsystem_device"), 16); err == nil {
+		f.SubDevice = uint16(n)
+	}
+	if n, err := s.ReadInt(path.Join(dir, "numa_node")); err == nil && n >= 0 {
+		f.NUMANode = int(n)
+	}
+	f.Driver, err = s.Link(path.Join(dir, "driver"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return Function{}, fmt.Errorf("PCI function %v: %w", a, err)
+	}
+	return f, nil
+}
+
+// Chain is the way from the root of the tree to a function: the root bus
+// ("pci0000:00"), the bridges, the function itself.
+func Chain(s sysfs.FS, a Addr) ([]string, error) {
+	real, err := s.Resolve(functionPath(a))
+	if err != nil {
+		return nil, fmt.Errorf("PCI function %v: %w", a, err)
+	}
+	parts := strings.Split(real, "/")
+	for i, p := range parts {
+		if isRootBus(p) {
+			return parts[i:], nil
+		}
+	}
+	return nil, fmt.Errorf("PCI function %v: no root bus in %s: %w", a, s.Path(real), fs.ErrInvalid)
+}
+
+// Upstream lists the bridges above a function, nearest first.
+func Upstream(s sysfs.FS, a Addr) ([]Addr, error) {
+	chain, err := Chain(s, a)
+	if err != nil {
+		return nil, err
+	}
+	var out []Addr
+	for i := len(chain) - 2; i > 0; i-- {
+		b, err := ParseAddr(chain[i])
+		if err != nil {
+			return nil, fmt.Errorf("PCI function %v: above it is %q: %w", a, chain[i], fs.ErrInvalid)
+		}
+		out = append(out, b)
+	}
+	return out, nil
+}
