@@ -121,13 +121,39 @@ func readNode(s sysfs.FS, dev, name string, t NodeType) (Node, error) {
 	if a, ok := pci.DeviceOf(s, device); ok {
 		n.pci = &a
 	}
-	if n.Driver, err = s.Link(path.Join(device, "driver")); err != nil {
+	if n.Driver = driverOf(s, device); n.Driver == "" {
 		n.Driver = askDriver(n.Path)
 	}
 	if n.Driver == "" {
 		n.Driver = path.Base(n.SysPath)
 	}
 	return n, nil
+}
+
+// driverOf follows the device's driver link. On Linux 6.1 and 6.12 a
+// virtio-gpu's node hangs on the PCI function, whose own driver is the
+// transport: the GPU's is that of the virtio device below.
+func driverOf(s sysfs.FS, device string) string {
+	driver, err := s.Link(path.Join(device, "driver"))
+	if err != nil {
+		return ""
+	}
+	if driver != "virtio-pci" {
+		return driver
+	}
+	children, err := s.List(device)
+	if err != nil {
+		return driver
+	}
+	for _, child := range children {
+		if !strings.HasPrefix(child, "virtio") {
+			continue
+		}
+		if d, err := s.Link(path.Join(device, child, "driver")); err == nil {
+			return d
+		}
+	}
+	return driver
 }
 
 // askDriver returns "" when the node cannot be asked.
