@@ -56,12 +56,18 @@ func OpenHeap(name string) (*Heap, error) {
 }
 
 // Alloc allocates size bytes, rounded up to pages (and by some heaps further:
-// ask [Buf.Size]), zeroed, as a read-write dma-buf that the caller owns.
+// ask [Buf.Size]), zeroed, as a read-write dma-buf that the caller owns. The
+// system heap allocates until memory is gone and the OOM killer comes: more
+// than the machine has is refused with [ErrLimit], less is the caller's to
+// compare with MemAvailable (package gpualloc does).
 // Source: DMA_HEAP_IOCTL_ALLOC in include/uapi/linux/dma-heap.h.
 func (h *Heap) Alloc(size int64) (*Buf, error) {
 	const op = "DMA_HEAP_IOCTL_ALLOC"
 	if size <= 0 {
 		return nil, &Error{Op: op, Device: h.path, Detail: fmt.Sprintf("size %d", size), Remedy: "ask for at least one byte", Err: ErrRange}
+	}
+	if err := refuseImpossible(op, h.path, size, false); err != nil {
+		return nil, err
 	}
 	raw := -1
 	err := h.fd.Do(func(n int) (err error) {

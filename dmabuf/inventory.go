@@ -38,7 +38,7 @@ type Owner struct {
 type Region struct {
 	Start  uint64 `json:"start"`
 	End    uint64 `json:"end"`    // first address behind it
-	Offset uint64 `json:"offset"` // into the buffer, in bytes
+	Offset uint64 `json:"offset"` // as maps shows it, in bytes; DRM drivers put the node's own offset there
 	Prot   string `json:"prot"`   // as in maps: "rw-s"
 }
 

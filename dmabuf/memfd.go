@@ -39,6 +39,9 @@ func NewMemfd(name string, size int64) (*Memfd, error) {
 			Err:    ErrRange,
 		}
 	}
+	if err := refuseImpossible("memfd_create", device, size, true); err != nil {
+		return nil, err
+	}
 	raw, err := memfdCreate(name)
 	if err != nil {
 		return nil, &Error{Op: "memfd_create", Device: device, Err: err}
