@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #define _GNU_SOURCE
 #include "loopback.h"
+#include "flush.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -97,14 +98,15 @@ static struct ibv_qp *create_qp(struct loopback *lb)
 				  IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD |
 				  IBV_QP_EX_WITH_BIND_MW |
 				  IBV_QP_EX_WITH_LOCAL_INV |
-				  IBV_QP_EX_WITH_FLUSH |
+				  QP_EX_WITH_FLUSH |
 				  IBV_QP_EX_WITH_ATOMIC_WRITE,
 	};
 	struct ibv_qp *qp = ibv_create_qp_ex(lb->ctx, &a);
 
+	lb->newer_ops = qp != NULL;
 	/* A provider without the newer operations is good for the others. */
 	if (!qp && (errno == EOPNOTSUPP || errno == EINVAL)) {
-		a.send_ops_flags &= ~(uint64_t)(IBV_QP_EX_WITH_FLUSH |
+		a.send_ops_flags &= ~(uint64_t)(QP_EX_WITH_FLUSH |
 						IBV_QP_EX_WITH_ATOMIC_WRITE);
 		qp = ibv_create_qp_ex(lb->ctx, &a);
 	}
@@ -124,12 +126,12 @@ static int connect_qp(struct loopback *lb, struct ibv_qp *qp, uint32_t peer)
 	int err;
 
 	/* Only kernels that know these flags take them. */
-	a.qp_access_flags |= IBV_ACCESS_FLUSH_GLOBAL | IBV_ACCESS_FLUSH_PERSISTENT;
+	a.qp_access_flags |= ACCESS_FLUSH_GLOBAL | ACCESS_FLUSH_PERSISTENT;
 	err = ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_PKEY_INDEX |
 			    IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
 	if (err) {
-		a.qp_access_flags &= ~(unsigned int)(IBV_ACCESS_FLUSH_GLOBAL |
-						     IBV_ACCESS_FLUSH_PERSISTENT);
+		a.qp_access_flags &= ~(unsigned int)(ACCESS_FLUSH_GLOBAL |
+						     ACCESS_FLUSH_PERSISTENT);
 		err = ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_PKEY_INDEX |
 				    IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
 	}
@@ -306,14 +308,14 @@ int loopback_wait(struct loopback *lb, enum ibv_wc_status *status)
 	}
 }
 
-int loopback_post(struct loopback *lb, struct ibv_send_wr *wr,
-		  enum ibv_wc_status *status)
+int loopback_post(struct loopback *lb, struct ibv_qp *qp,
+		  struct ibv_send_wr *wr, enum ibv_wc_status *status)
 {
 	struct ibv_send_wr *bad;
 	int err;
 
 	wr->send_flags |= IBV_SEND_SIGNALED;
-	err = ibv_post_send(lb->req, wr, &bad);
+	err = ibv_post_send(qp, wr, &bad);
 	return err ? err : loopback_wait(lb, status);
 }
 
@@ -337,7 +339,7 @@ int loopback_rdma(struct loopback *lb, enum ibv_wr_opcode op,
 			.wr.rdma.remote_addr = remote.addr + done,
 			.wr.rdma.rkey = remote.key,
 		};
-		int err = loopback_post(lb, &wr, status);
+		int err = loopback_post(lb, lb->req, &wr, status);
 
 		if (err)
 			return err;

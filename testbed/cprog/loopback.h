@@ -22,6 +22,7 @@ struct loopback {
 	uint8_t gid_index;
 	union ibv_gid gid;
 	enum ibv_mtu mtu;
+	bool newer_ops;		/* the pair can post ATOMIC WRITE and FLUSH */
 
 	/* host memory for the other end of transfers */
 	uint8_t *host;
@@ -51,12 +52,12 @@ void loopback_close(struct loopback *lb);
 int loopback_reconnect(struct loopback *lb);
 
 /*
- * Post one signalled request and wait for its completion. What they return is
+ * Post one signalled request to one end and wait for its completion. What they return is
  * 0 or an errno; how the request ended is in *status. A completion that does
  * not come within 10 seconds is ETIMEDOUT.
  */
-int loopback_post(struct loopback *lb, struct ibv_send_wr *wr,
-		  enum ibv_wc_status *status);
+int loopback_post(struct loopback *lb, struct ibv_qp *qp,
+		  struct ibv_send_wr *wr, enum ibv_wc_status *status);
 int loopback_wait(struct loopback *lb, enum ibv_wc_status *status);
 
 /* RDMA WRITE or READ of up to 4 GiB in pieces of LOOPBACK_MAX_MSG. */

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <rdma/ib_user_ioctl_cmds.h>
+#include <rdma/ib_user_ioctl_verbs.h>
 #include <rdma/ib_user_verbs.h>
 #include <rdma/rdma_user_ioctl_cmds.h>
 
@@ -24,6 +25,11 @@ static void request_init(struct request *r, uint16_t method)
 	memset(r, 0, sizeof(*r));
 	r->hdr.object_id = UVERBS_OBJECT_MR;
 	r->hdr.method_id = method;
+	/*
+	 * The kernel answers EINVAL to any other driver's number. libibverbs
+	 * keeps it to itself, and the test bed has no other device.
+	 */
+	r->hdr.driver_id = RDMA_DRIVER_RXE;
 }
 
 /*

@@ -1,0 +1,340 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Reregistration, memory windows and FLUSH: what hangs on changed rights. */
+#include "selftest_internal.h"
+#include "flush.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* rereg_mr came to rxe after 6.1. */
+static bool no_rereg(int err)
+{
+	return err == EOPNOTSUPP;
+}
+
+static int set_access(struct env *e, struct mr *mr, unsigned int access)
+{
+	return mr_reregister(e->lb.ctx, mr, IBV_REREG_MR_CHANGE_ACCESS, NULL,
+			     NULL, access);
+}
+
+static enum result expect_write(struct env *e, struct place remote,
+				enum ibv_wc_status want, const char *what)
+{
+	enum ibv_wc_status status;
+
+	CHECK_OK(e, what, loopback_rdma(&e->lb, IBV_WR_RDMA_WRITE,
+					loopback_host(&e->lb, 0), remote, 64,
+					&status));
+	CHECK(e, status == want, "write %s: %s", what, ibv_wc_status_str(status));
+	if (status != IBV_WC_SUCCESS)
+		CHECK_OK(e, "reconnect", loopback_reconnect(&e->lb));
+	return PASS;
+}
+
+static enum result rereg_access(struct env *e)
+{
+	enum result r;
+	struct mr mr;
+	int err;
+
+	CHECK_OK(e, "register", env_register(e, 0, e->b.size, ACCESS_ALL, &mr));
+	err = set_access(e, &mr, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ);
+	if (no_rereg(err))
+		return result(e, ABSENT, "driver without rereg_mr");
+	CHECK_OK(e, "drop the right to write", err);
+	r = expect_write(e, env_remote(&mr, 0), IBV_WC_REM_ACCESS_ERR,
+			 "without the right");
+	if (r != PASS)
+		return r;
+	CHECK_OK(e, "give it back", set_access(e, &mr, ACCESS_ALL));
+	r = env_round_trip(e, &mr, 0, e->b.size);
+	if (r != PASS)
+		return r;
+
+	err = set_access(e, &mr, ACCESS_ALL | IBV_ACCESS_ON_DEMAND);
+	CHECK(e, err == EOPNOTSUPP, "on demand: %s", errname(err));
+	err = set_access(e, &mr, ACCESS_ALL | ACCESS_FLUSH_PERSISTENT);
+	CHECK(e, err == EOPNOTSUPP, "flush persistent: %s", errname(err));
+	CHECK_OK(e, "deregister", mr_deregister(e->lb.ctx, &mr));
+
+	/* What was registered for reading stays that. */
+	CHECK_OK(e, "register", env_register(e, 0, e->b.size,
+					     IBV_ACCESS_REMOTE_READ, &mr));
+	err = set_access(e, &mr, ACCESS_ALL);
+	CHECK(e, err == EACCES, "read-only to writable: %s", errname(err));
+	CHECK_OK(e, "deregister", mr_deregister(e->lb.ctx, &mr));
+	return PASS;
+}
+
+static enum result rereg_pd(struct env *e)
+{
+	struct ibv_pd *other = ibv_alloc_pd(e->lb.ctx);
+	enum result r;
+	struct mr mr;
+	int err;
+
+	CHECK(e, other, "alloc_pd: %s", errname(errno));
+	CHECK_OK(e, "register", env_register(e, 0, e->b.size, ACCESS_ALL, &mr));
+	err = mr_reregister(e->lb.ctx, &mr, IBV_REREG_MR_CHANGE_PD, other, NULL, 0);
+	if (no_rereg(err)) {
+		CHECK_OK(e, "deregister", mr_deregister(e->lb.ctx, &mr));
+		ibv_dealloc_pd(other);
+		return result(e, ABSENT, "driver without rereg_mr");
+	}
+	CHECK_OK(e, "to another PD", err);
+	r = expect_write(e, env_remote(&mr, 0), IBV_WC_REM_ACCESS_ERR,
+			 "from a foreign PD");
+	if (r != PASS)
+		return r;
+	err = ibv_dealloc_pd(other);
+	CHECK(e, err == EBUSY, "freeing the MR's PD: %s", errname(err));
+	CHECK_OK(e, "back", mr_reregister(e->lb.ctx, &mr, IBV_REREG_MR_CHANGE_PD,
+					  e->lb.pd, NULL, 0));
+	r = env_round_trip(e, &mr, 0, e->b.size);
+	if (r != PASS)
+		return r;
+	CHECK_OK(e, "dealloc_pd", ibv_dealloc_pd(other));
+	CHECK_OK(e, "deregister", mr_deregister(e->lb.ctx, &mr));
+	return PASS;
+}
+
+/* The call has an address where a dma-buf would be needed: never a new range. */
+static enum result rereg_translation(struct env *e)
+{
+	struct range to = { .length = e->page };
+	enum result r;
+	struct mr mr;
+	int err;
+
+	to.iova = (uintptr_t)e->lb.host;
+	CHECK_OK(e, "register", env_register(e, 0, e->b.size, ACCESS_ALL, &mr));
+	err = mr_reregister(e->lb.ctx, &mr, IBV_REREG_MR_CHANGE_TRANSLATION,
+			    NULL, &to, 0);
+	CHECK(e, err == EOPNOTSUPP, "change of translation: %s", errname(err));
+	r = env_round_trip(e, &mr, 0, e->b.size);
+	if (r != PASS)
+		return r;
+	CHECK_OK(e, "deregister", mr_deregister(e->lb.ctx, &mr));
+	return PASS;
+}
+
+/*
+ * Binds length bytes from offset on of the MR; *rkey is the window's new key.
+ * A window of type 2 is good for the queue pair that bound it, and requests
+ * come in at the answering one.
+ */
+static int bind(struct env *e, const struct mr *mr, uint64_t offset,
+		uint64_t length, unsigned int access, uint32_t *rkey,
+		enum ibv_wc_status *status)
+{
+	/* Of an MR the provider only passes its key on. */
+	struct ibv_mr ibmr = {
+		.context = e->lb.ctx, .pd = e->lb.pd, .handle = mr->handle,
+		.lkey = mr->lkey, .rkey = mr->rkey,
+	};
+	struct ibv_send_wr wr = {
+		.opcode = IBV_WR_BIND_MW,
+		.bind_mw = {
+			.mw = e->mw,
+			.rkey = ibv_inc_rkey(e->mw->rkey),
+			.bind_info = {
+				.mr = &ibmr,
+				.addr = IOVA_BASE + offset,
+				.length = length,
+				.mw_access_flags = access,
+			},
+		},
+	};
+	int err = loopback_post(&e->lb, e->lb.resp, &wr, status);
+
+	*rkey = wr.bind_mw.rkey;
+	return err;
+}
+
+/* By the completion of the bind, or of the flush that the error sets off. */
+static bool bind_refused(enum ibv_wc_status status)
+{
+	return status == IBV_WC_MW_BIND_ERR || status == IBV_WC_WR_FLUSH_ERR;
+}
+
+static int new_window(struct env *e)
+{
+	e->mw = ibv_alloc_mw(e->lb.pd, IBV_MW_TYPE_2);
+	return e->mw ? 0 : errno;
+}
+
+static int free_window(struct env *e)
+{
+	int err = ibv_dealloc_mw(e->mw);
+
+	e->mw = NULL;
+	return err;
+}
+
+/* The right to bind is not among those that a registration can ask for. */
+static enum result window_without_right(struct env *e)
+{
+	enum ibv_wc_status status;
+	uint32_t rkey;
+	struct mr mr;
+
+	CHECK_OK(e, "alloc_mw", new_window(e));
+	CHECK_OK(e, "register", env_register(e, 0, e->b.size, ACCESS_ALL, &mr));
+	CHECK_OK(e, "bind", bind(e, &mr, 0, e->page, IBV_ACCESS_REMOTE_WRITE,
+				 &rkey, &status));
+	CHECK(e, bind_refused(status), "bind: %s", ibv_wc_status_str(status));
+	CHECK_OK(e, "dealloc_mw", free_window(e));
+	CHECK_OK(e, "deregister", mr_deregister(e->lb.ctx, &mr));
+	return PASS;
+}
+
+static enum result window(struct env *e)
+{
+	const uint64_t mr_from = e->page, mr_length = e->b.size - e->page;
+	const uint64_t from = 3 * e->page - 16, length = e->page + 32;
+	enum ibv_wc_status status;
+	struct mr mr, win;
+	enum result r;
+	int err;
+
+	CHECK_OK(e, "register", env_register(e, mr_from, mr_length, ACCESS_ALL, &mr));
+	err = set_access(e, &mr, ACCESS_ALL | IBV_ACCESS_MW_BIND);
+	if (no_rereg(err))
+		return result(e, ABSENT, "driver without rereg_mr, nothing else gives the right to bind");
+	CHECK_OK(e, "give the right to bind", err);
+
+	CHECK_OK(e, "alloc_mw", new_window(e));
+	win = mr;
+	CHECK_OK(e, "bind", bind(e, &mr, from, length,
+				 IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ,
+				 &win.rkey, &status));
+	CHECK(e, status == IBV_WC_SUCCESS, "bind: %s", ibv_wc_status_str(status));
+
+	r = env_round_trip(e, &win, from, length);
+	if (r != PASS)
+		return r;
+
+	err = mr_deregister(e->lb.ctx, &mr);
+	CHECK(e, err == EINVAL, "deregistration of a bound MR: %s", errname(err));
+	r = env_round_trip(e, &mr, mr_from, mr_length);
+	if (r != PASS)
+		return r;
+
+	/*
+	 * In front of the MR, that is: rxe never looks at the range of a
+	 * window, whatever memory it is on.
+	 */
+	CHECK_OK(e, "write", loopback_rdma(&e->lb, IBV_WR_RDMA_WRITE,
+					   loopback_host(&e->lb, 0),
+					   env_remote(&win, mr_from - 1), 64, &status));
+	CHECK(e, status == IBV_WC_REM_ACCESS_ERR,
+	      "write in front of the MR by a window: %s",
+	      ibv_wc_status_str(status));
+
+	CHECK_OK(e, "dealloc_mw", free_window(e));
+	CHECK_OK(e, "deregister", mr_deregister(e->lb.ctx, &mr));
+	return PASS;
+}
+
+static enum result window_outside(struct env *e)
+{
+	enum ibv_wc_status status;
+	uint32_t rkey;
+	struct mr mr;
+	int err;
+
+	CHECK_OK(e, "register", env_register(e, e->page, e->page, ACCESS_ALL, &mr));
+	err = set_access(e, &mr, ACCESS_ALL | IBV_ACCESS_MW_BIND);
+	if (no_rereg(err))
+		return result(e, ABSENT, "driver without rereg_mr, nothing else gives the right to bind");
+	CHECK_OK(e, "give the right to bind", err);
+	CHECK_OK(e, "alloc_mw", new_window(e));
+	CHECK_OK(e, "bind", bind(e, &mr, e->page + 1, e->page,
+				 IBV_ACCESS_REMOTE_WRITE, &rkey, &status));
+	CHECK(e, bind_refused(status), "bind past the end: %s",
+	      ibv_wc_status_str(status));
+	CHECK_OK(e, "dealloc_mw", free_window(e));
+	CHECK_OK(e, "deregister", mr_deregister(e->lb.ctx, &mr));
+	return PASS;
+}
+
+#if HAVE_FLUSH
+static int flush(struct env *e, struct place remote, size_t length,
+		 uint8_t placement, uint8_t level, enum ibv_wc_status *status)
+{
+	struct ibv_qp_ex *qp = ibv_qp_to_qp_ex(e->lb.req);
+	int err;
+
+	ibv_wr_start(qp);
+	qp->wr_id = 1;
+	qp->wr_flags = IBV_SEND_SIGNALED;
+	ibv_wr_flush(qp, remote.key, remote.addr, length, placement, level);
+	err = ibv_wr_complete(qp);
+	return err ? err : loopback_wait(&e->lb, status);
+}
+
+static enum result flushes(struct env *e)
+{
+	enum ibv_wc_status status;
+	struct mr mr, win;
+	int err;
+
+	if (!e->lb.newer_ops)
+		return result(e, ABSENT, "provider without FLUSH");
+	CHECK_OK(e, "register", env_register(e, 0, e->b.size, ACCESS_ALL, &mr));
+	err = set_access(e, &mr, ACCESS_ALL | IBV_ACCESS_MW_BIND |
+			 ACCESS_FLUSH_GLOBAL);
+	if (no_rereg(err))
+		return result(e, ABSENT, "driver without rereg_mr, nothing else gives the right to flush");
+	CHECK_OK(e, "give the right to flush", err);
+
+	CHECK_OK(e, "flush", flush(e, env_remote(&mr, 5), e->page, IBV_FLUSH_GLOBAL,
+				   IBV_FLUSH_RANGE, &status));
+	CHECK(e, status == IBV_WC_SUCCESS, "global flush of a range: %s",
+	      ibv_wc_status_str(status));
+	CHECK_OK(e, "flush", flush(e, env_remote(&mr, 0), 0, IBV_FLUSH_GLOBAL,
+				   IBV_FLUSH_MR, &status));
+	CHECK(e, status == IBV_WC_SUCCESS, "global flush of the MR: %s",
+	      ibv_wc_status_str(status));
+
+	CHECK_OK(e, "flush", flush(e, env_remote(&mr, 0), e->page,
+				   IBV_FLUSH_PERSISTENT, IBV_FLUSH_RANGE, &status));
+	CHECK(e, status == IBV_WC_REM_ACCESS_ERR, "persistent flush: %s",
+	      ibv_wc_status_str(status));
+	CHECK_OK(e, "reconnect", loopback_reconnect(&e->lb));
+
+	/* A window may claim the right that its MR does not have. */
+	CHECK_OK(e, "alloc_mw", new_window(e));
+	win = mr;
+	CHECK_OK(e, "bind", bind(e, &mr, 0, e->page,
+				 IBV_ACCESS_REMOTE_WRITE |
+				 ACCESS_FLUSH_PERSISTENT, &win.rkey, &status));
+	CHECK(e, status == IBV_WC_SUCCESS, "bind: %s", ibv_wc_status_str(status));
+	CHECK_OK(e, "flush", flush(e, env_remote(&win, 0), e->page,
+				   IBV_FLUSH_PERSISTENT, IBV_FLUSH_RANGE, &status));
+	CHECK(e, status == IBV_WC_REM_ACCESS_ERR,
+	      "persistent flush through a window: %s", ibv_wc_status_str(status));
+
+	CHECK_OK(e, "dealloc_mw", free_window(e));
+	CHECK_OK(e, "deregister", mr_deregister(e->lb.ctx, &mr));
+	return PASS;
+}
+
+#else
+static enum result flushes(struct env *e)
+{
+	return result(e, ABSENT, "built with a libibverbs without FLUSH");
+}
+#endif
+
+const struct test rereg_tests[] = {
+	{ "rereg-access", rereg_access },
+	{ "rereg-pd", rereg_pd },
+	{ "rereg-translation", rereg_translation },
+	{ "window-without-right", window_without_right },
+	{ "window", window },
+	{ "window-outside", window_outside },
+	{ "flushes", flushes },
+	{ 0 },
+};

@@ -1,0 +1,56 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# The kernel's side of dma-buf memory regions, tested by the independent C
+# program on every exporter of the running kernel. Runs in the guest.
+#
+#   testbed/peers/kernel-selftest.sh           patched rdma_rxe
+#   testbed/peers/kernel-selftest.sh --stock   the distribution's rdma_rxe
+set -euo pipefail
+. "$(dirname "$0")/common.sh"
+
+case ${1-} in
+'') stock=() ;;
+--stock) stock=(--stock) ;;
+*) fail "usage: $0 [--stock]" ;;
+esac
+
+# What a kernel does not have, and nothing else, may be absent from a run.
+# FLUSH is posted by a libibverbs that is newer than Debian 12's.
+case $series in
+6.1)
+	exporters=(vgem virtio_gpu)
+	absent="atomic-writes rereg-access rereg-pd window window-outside"
+	;;
+6.12)
+	exporters=(vgem virtio_gpu udmabuf heap:system)
+	absent=""
+	;;
+*)
+	fail "no list of exporters for kernel $series"
+	;;
+esac
+[ ${#stock[@]} -eq 0 ] || absent=""
+
+# Live MRs of all RDMA devices.
+mrs() {
+	rdma resource show | awk '{ for (i = 1; i < NF; i++) if ($i == "mr") n += $(i + 1) }
+		END { print n + 0 }'
+}
+
+before=$(mrs)
+for exporter in "${exporters[@]}"; do
+	echo "== $exporter"
+	out=$(bounded 300 dmabuf-mr selftest --exporter "$exporter" "${stock[@]}") || {
+		echo "$out"
+		fail "$exporter: $(grep -c ^FAIL <<<"$out") tests failed"
+	}
+	echo "$out"
+	grep -q '^ok ' <<<"$out" || fail "$exporter: no test ran"
+	seen=$(sed -n 's/^absent \([^:]*\):.*/\1/p' <<<"$out" | grep -vx flushes | paste -sd' ') || true
+	[ "$seen" = "$absent" ] ||
+		fail "$exporter: absent are '$seen', and only '$absent' may be"
+done
+after=$(mrs)
+[ "$before" = "$after" ] || fail "$before MRs before, $after after"
+pass "kernel self-test on kernel $series: ${exporters[*]}"
