@@ -104,6 +104,7 @@ func (g *guest) command(r wire.Run) wire.Exit {
 	if status.Signaled() {
 		exit.Status, exit.Signal = 128+int(status.Signal()), unix.SignalName(status.Signal())
 	}
+	g.input.detach()
 	// What the command left running would write into the next one's
 	// output, so it ends here. Init itself is exempt from kill(-1).
 	unix.Kill(-1, unix.SIGKILL)
@@ -177,7 +178,7 @@ func (g *guest) pipes(r wire.Run) (*streams, error) {
 		c.start()
 	}
 	if s.input != nil {
-		g.input.attach(s.input)
+		g.input.attach(s.input, r.StdinAt)
 	}
 	return s, nil
 }
@@ -208,7 +209,7 @@ func (g *guest) terminal(r wire.Run) (*streams, error) {
 	s := &streams{pty: pty, child: [3]*os.File{tty, tty, tty}}
 	s.out = &copier{from: pty, to: g.stdout}
 	s.out.start()
-	g.input.attach(pty)
+	g.input.attach(pty, r.StdinAt)
 	return s, nil
 }
 
@@ -305,66 +306,87 @@ func survivors() string {
 	return strings.Join(names, "; ")
 }
 
-// input forwards the port of standard input to the current command.
+// maxQueued bounds the input that is read ahead of a command.
+const maxQueued = 1 << 20
+
+// input forwards the port of standard input to the current command. Positions
+// count from the first byte that ever came through the port, so that what one
+// command left unread is not taken for the next one's input.
 type input struct {
 	mu    sync.Mutex
 	cond  *sync.Cond
-	to    *os.File
-	read  int64 // bytes forwarded to the current command
-	size  int64 // length of its input, -1 while unknown
+	to    *os.File // the current command's standard input
 	queue []byte
+	start int64 // position of the queue's first byte
+	end   int64 // position at which the current command's input ends, -1 while unknown
 }
 
 func newInput(port io.Reader) *input {
-	in := &input{size: -1}
+	in := &input{end: -1}
 	in.cond = sync.NewCond(&in.mu)
-	go func() {
-		buf := make([]byte, 32<<10)
-		for {
-			n, err := port.Read(buf)
-			in.mu.Lock()
-			in.queue = append(in.queue, buf[:n]...)
-			in.cond.Broadcast()
-			in.mu.Unlock()
-			if err != nil {
-				// The port reads as ended until the host has opened it.
-				time.Sleep(10 * time.Millisecond)
-			}
-		}
-	}()
+	go in.receive(port)
 	go in.forward()
 	return in
 }
 
-// attach starts a new command's input.
-func (in *input) attach(to *os.File) {
-	in.mu.Lock()
-	in.to, in.read, in.size, in.queue = to, 0, -1, nil
-	in.cond.Broadcast()
-	in.mu.Unlock()
+func (in *input) receive(port io.Reader) {
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := port.Read(buf)
+		in.mu.Lock()
+		in.queue = append(in.queue, buf[:n]...)
+		in.cond.Broadcast()
+		for len(in.queue) > maxQueued {
+			in.cond.Wait()
+		}
+		in.mu.Unlock()
+		if err != nil {
+			// The port reads as ended until the host has opened it.
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
 }
 
-// eof says how long the current command's input is.
-func (in *input) eof(size int64) {
+// attach starts a command's input, which begins at a position.
+func (in *input) attach(to *os.File, position int64) {
 	in.mu.Lock()
-	in.size = size
+	defer in.mu.Unlock()
+	in.to, in.end = to, -1
+	drop := min(max(position-in.start, 0), int64(len(in.queue)))
+	in.queue = in.queue[drop:]
+	in.start += drop
 	in.cond.Broadcast()
-	in.mu.Unlock()
+}
+
+// detach ends a command's input.
+func (in *input) detach() {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.to = nil
+}
+
+// eof says where the current command's input ends.
+func (in *input) eof(position int64) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.end = position
+	in.cond.Broadcast()
 }
 
 func (in *input) forward() {
 	for {
 		in.mu.Lock()
-		for in.to == nil || len(in.queue) == 0 && (in.size < 0 || in.read < in.size) {
+		for in.to == nil || len(in.queue) == 0 && (in.end < 0 || in.start < in.end) {
 			in.cond.Wait()
 		}
 		to, data := in.to, in.queue
 		in.queue = nil
-		in.read += int64(len(data))
-		last := in.size >= 0 && in.read >= in.size
+		in.start += int64(len(data))
+		last := in.end >= 0 && in.start >= in.end
 		if last {
 			in.to = nil
 		}
+		in.cond.Broadcast()
 		in.mu.Unlock()
 		if len(data) > 0 {
 			to.Write(data) // a command that does not read gets no more

@@ -36,6 +36,7 @@ type node struct {
 
 	conn   *wire.Conn
 	stdin  net.Conn
+	fed    atomic.Int64 // bytes sent over stdin
 	stdout *stream
 	stderr *stream
 	events chan wire.Message // ready, exit, fatal
@@ -164,7 +165,7 @@ func (v *VM) launch(desc machine.Node, image string, setup *wire.Setup, cable []
 // kernel boots, since its serial line is slow, and everything afterwards.
 var baseCmdline = []string{
 	"console=ttyS0", "loglevel=5", "panic=-1", "oops=panic",
-	"rcupdate.rcu_cpu_stall_timeout=60", "mitigations=off", "random.trust_cpu=on", "cryptomgr.notests", "no_timer_check",
+	"rcupdate.rcu_cpu_stall_timeout=60", "tsc=reliable", "mitigations=off", "random.trust_cpu=on", "cryptomgr.notests", "no_timer_check",
 }
 
 // receive dispatches the guest's messages.

@@ -58,7 +58,7 @@ func (v *VM) Run(ctx context.Context, c Cmd) (int, error) {
 		limit = t.C
 	}
 	err = n.conn.Send(wire.Message{Type: wire.RunCmd, Run: &wire.Run{
-		Args: c.Args, Dir: c.Dir, Env: c.Env, Stdin: c.Stdin != nil, TTY: c.TTY, Rows: c.Rows, Cols: c.Cols,
+		Args: c.Args, Dir: c.Dir, Env: c.Env, Stdin: c.Stdin != nil, StdinAt: n.fed.Load(), TTY: c.TTY, Rows: c.Rows, Cols: c.Cols,
 	}})
 	if err != nil {
 		select {
@@ -90,7 +90,12 @@ func (v *VM) Run(ctx context.Context, c Cmd) (int, error) {
 	}
 	e := m.Exit
 	if e.Error != "" {
-		return e.Status, nil2(c.Stderr, e.Error)
+		// The user reads, on the command's own standard error, why it did
+		// not start; the status is the shell's for that.
+		if c.Stderr != nil {
+			fmt.Fprintln(c.Stderr, e.Error)
+		}
+		return e.Status, nil
 	}
 	for _, s := range []struct {
 		name string
@@ -107,22 +112,26 @@ func (v *VM) Run(ctx context.Context, c Cmd) (int, error) {
 	return e.Status, nil
 }
 
-// nil2 tells the user, on the command's own standard error, why it did not
-// start; the status is the shell's for that.
-func nil2(w io.Writer, text string) error {
-	if w != nil {
-		fmt.Fprintf(w, "%s\n", text)
-	}
-	return nil
-}
-
 // feed forwards standard input and says where it ends.
 func (n *node) feed(r io.Reader, done <-chan struct{}) {
-	size, _ := io.Copy(n.stdin, r)
+	buf := make([]byte, 32<<10)
+	for {
+		got, err := r.Read(buf)
+		if got > 0 {
+			sent, werr := n.stdin.Write(buf[:got])
+			n.fed.Add(int64(sent))
+			if werr != nil {
+				return
+			}
+		}
+		if err != nil {
+			break
+		}
+	}
 	select {
 	case <-done:
 	default:
-		n.conn.Send(wire.Message{Type: wire.EOF, Size: size})
+		n.conn.Send(wire.Message{Type: wire.EOF, Size: n.fed.Load()})
 	}
 }
 

@@ -45,7 +45,7 @@ type Message struct {
 	Text   string `json:",omitempty"` // hello: the kernel's release; fatal: the error; progress: a step
 	Key    string `json:",omitempty"` // sysrq: the key
 	Signal int    `json:",omitempty"` // signal: its number
-	Size   int64  `json:",omitempty"` // eof: the length of standard input
+	Size   int64  `json:",omitempty"` // eof: the position where standard input ends
 	Rows   uint16 `json:",omitempty"` // resize
 	Cols   uint16 `json:",omitempty"` // resize
 }
@@ -87,9 +87,12 @@ type Run struct {
 	Dir   string
 	Env   []string
 	Stdin bool // standard input is forwarded; otherwise it is /dev/null
-	TTY   bool // the streams are one terminal, on the ports for stdin and stdout
-	Rows  uint16
-	Cols  uint16
+	// StdinAt is the position of its first byte among all that were ever
+	// sent over the port.
+	StdinAt int64
+	TTY     bool // the streams are one terminal, on the ports for stdin and stdout
+	Rows    uint16
+	Cols    uint16
 }
 
 // Exit is how a command ended.

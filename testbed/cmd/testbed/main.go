@@ -30,6 +30,9 @@ func init() {
 	commands = []command{
 		{"fetch", "-kernel SERIES", "put a kernel, its headers and its source into the cache", runFetch},
 		{"run", "[flags] -- COMMAND [ARGUMENT...]", "run a command in the guest", runRun},
+		{"exec", "[flags] BINARY [ARGUMENT...]", "for go test -exec: run a test binary in the guest", runExec},
+		{"test", "[flags] [PACKAGE...]", "run the tests meant for the guest, and check the required list", runTest},
+		{"shell", "[flags]", "an interactive shell in the guest", runShell},
 	}
 }
 
@@ -77,7 +80,7 @@ func usage() {
 	var b strings.Builder
 	b.WriteString("usage:\n")
 	for _, c := range commands {
-		fmt.Fprintf(&b, "  testbed %-6s %-40s %s\n", c.name, c.args, c.help)
+		fmt.Fprintf(&b, "  testbed %-6s %-34s %s\n", c.name, c.args, c.help)
 	}
 	fmt.Fprintf(&b, "exit status: the command's own, or %d: the guest's kernel reported a fault, %d: watchdog, %d: the test bed failed\n",
 		statusKernel, statusWatchdog, statusTestbed)

@@ -1,0 +1,338 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/gpurdma/gpurdma/testbed/gotest"
+	"github.com/gpurdma/gpurdma/testbed/suite"
+	"github.com/gpurdma/gpurdma/testbed/vm"
+)
+
+// modulePath is cut from import paths in what people read.
+const modulePath = "github.com/gpurdma/gpurdma"
+
+// defaultRun are the tests meant for the guest.
+const defaultRun = "^TestVM"
+
+// runTest runs the guest's part of the test suite: Go tests and shell tests,
+// in as few boots as the machines they ask for allow.
+func runTest(ctx context.Context, args []string) (int, error) {
+	fs := flag.NewFlagSet("testbed test", flag.ContinueOnError)
+	var b bootFlags
+	b.register(fs, 10*time.Minute)
+	run := fs.String("run", defaultRun, "`regexp` of the tests to run")
+	peers := fs.String("peers", "", "`regexp` of shell tests to run; all by default")
+	race := fs.Bool("race", false, "build with the race detector")
+	required := fs.Bool("required", true, "check the list of tests that must run, where nothing was deselected")
+	if err := fs.Parse(args); err != nil {
+		return 0, err
+	}
+	runRE, err := regexp.Compile(*run)
+	if err != nil {
+		return 0, fmt.Errorf("-run: %w", err)
+	}
+	// With -run but without -peers, only Go tests were asked for, and the
+	// other way round.
+	wantGo, wantPeers := true, true
+	if set := given(fs); set["run"] != set["peers"] {
+		wantGo, wantPeers = set["run"], set["peers"]
+	}
+	peersRE, err := regexp.Compile(*peers)
+	if err != nil {
+		return 0, fmt.Errorf("-peers: %w", err)
+	}
+	o, err := b.options(ctx)
+	if err != nil {
+		return 0, err
+	}
+	t := &testRun{
+		ctx: ctx, opts: o, flags: b, run: *run, race: *race,
+		bins: filepath.Join(o.Tree.Cache(), o.Kernel.Series, "tests"),
+	}
+	patterns := fs.Args()
+	all := len(patterns) == 0 && !given(fs)["run"] && !given(fs)["peers"]
+	if len(patterns) == 0 {
+		patterns = []string{"./..."}
+	}
+	if wantGo {
+		if err := t.addPackages(patterns, runRE); err != nil {
+			return 0, err
+		}
+	}
+	if wantPeers && (all || given(fs)["peers"]) {
+		if err := t.addScripts(peersRE); err != nil {
+			return 0, err
+		}
+	}
+	if len(t.jobs) == 0 && !all {
+		return 0, errors.New("nothing to run: no test matches")
+	}
+	if err := t.all(); err != nil {
+		return outcome(0, err)
+	}
+	if all && *required {
+		list, err := suite.ReadRequired(filepath.Join(o.Tree.Root, "testbed", "required", o.Kernel.Series+".txt"))
+		if err != nil {
+			return 0, err
+		}
+		t.summary.Check(list, modulePath)
+	}
+	fmt.Printf("\nLinux %s:\n", o.Kernel.Release)
+	t.summary.Write(os.Stdout, modulePath)
+	if _, failed, _ := t.summary.Count(); failed > 0 {
+		return 1, nil
+	}
+	return 0, nil
+}
+
+// given says which flags were on the command line.
+func given(fs *flag.FlagSet) map[string]bool {
+	set := map[string]bool{}
+	fs.Visit(func(f *flag.Flag) { set[f.Name] = true })
+	return set
+}
+
+// testRun is one invocation.
+type testRun struct {
+	ctx     context.Context
+	opts    vm.Options
+	flags   bootFlags
+	run     string
+	race    bool
+	bins    string
+	jobs    []job
+	summary suite.Summary
+}
+
+// job is a package or a script: what runs in one go in a booted machine.
+type job struct {
+	group   string
+	machine string
+	stock   bool
+	do      func(v *vm.VM, o vm.Options) ([]suite.Result, error)
+}
+
+// bootKey says which jobs can share a machine.
+type bootKey struct {
+	machine string
+	stock   bool
+}
+
+func (j job) key() bootKey { return bootKey{j.machine, j.stock} }
+
+// all runs the jobs, those that can share a machine after one another.
+func (t *testRun) all() error {
+	var order []bootKey
+	byKey := map[bootKey][]job{}
+	for _, j := range t.jobs {
+		if _, ok := byKey[j.key()]; !ok {
+			order = append(order, j.key())
+		}
+		byKey[j.key()] = append(byKey[j.key()], j)
+	}
+	for _, key := range order {
+		if err := t.group(key, byKey[key]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// group runs jobs in one machine. A machine that died, hung or whose kernel
+// reported a fault fails the job it happened in; the rest get a new one.
+func (t *testRun) group(key bootKey, jobs []job) error {
+	flags := t.flags
+	if key.machine != "" {
+		flags.machine = key.machine
+	}
+	if key.stock {
+		flags.stock, flags.patched = true, false
+	}
+	flags.exposeds = append(flags.exposeds, t.bins)
+	o, err := flags.options(t.ctx)
+	if err != nil {
+		return err
+	}
+	var v *vm.VM
+	for _, j := range jobs {
+		if v == nil {
+			if v, err = vm.Start(t.ctx, o); err != nil {
+				return err
+			}
+			if t.flags.keep {
+				v.Keep()
+			}
+		}
+		fmt.Printf("=== %s\n", suite.Short(j.group, modulePath))
+		rs, err := j.do(v, o)
+		if err == nil {
+			if err = v.Faults(); err != nil {
+				fmt.Printf("%v\n", err)
+				t.problem(j, err)
+				v.Close()
+				v = nil
+			}
+		} else {
+			if t.ctx.Err() != nil {
+				v.Kill()
+				return t.ctx.Err()
+			}
+			v.Kill()
+			v = nil
+		}
+		t.summary.Add(rs...)
+	}
+	if v != nil {
+		if err := v.Close(); err != nil {
+			fmt.Printf("%v\n", err)
+			t.summary.Problems = append(t.summary.Problems, "after the last test: "+firstLine(err.Error()))
+		}
+	}
+	return nil
+}
+
+func (t *testRun) problem(j job, err error) {
+	t.summary.Problems = append(t.summary.Problems, fmt.Sprintf("%s: %s", suite.Short(j.group, modulePath), firstLine(err.Error())))
+}
+
+// addPackages builds the packages' test binaries and adds a job for each.
+func (t *testRun) addPackages(patterns []string, re *regexp.Regexp) error {
+	pkgs, err := gotest.Find(t.ctx, t.opts.Tree.Root, patterns, re)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(t.bins, 0o755); err != nil {
+		return err
+	}
+	var flags []string
+	if t.race {
+		flags = append(flags, "-race")
+	}
+	for _, p := range pkgs {
+		bin := filepath.Join(t.bins, strings.ReplaceAll(suite.Short(p.Path, modulePath), "/", "-")+".test")
+		if err := p.Build(t.ctx, t.opts.Tree.Root, bin, flags); err != nil {
+			return err
+		}
+		t.jobs = append(t.jobs, job{
+			group: p.Path, machine: p.Machine,
+			do: func(v *vm.VM, o vm.Options) ([]suite.Result, error) { return t.goTest(v, o, p, bin) },
+		})
+	}
+	return nil
+}
+
+// goTest runs one package's binary and reads its results.
+func (t *testRun) goTest(v *vm.VM, o vm.Options, p gotest.Package, bin string) ([]suite.Result, error) {
+	convert := exec.CommandContext(t.ctx, "go", "tool", "test2json", "-p", p.Path, "-t")
+	in, err := convert.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	out, err := convert.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	convert.Stderr = os.Stderr
+	if err := convert.Start(); err != nil {
+		return nil, err
+	}
+	c := &gotest.Collector{Package: p.Path, Live: os.Stdout, Verbose: t.flags.verbose}
+	read := make(chan error, 1)
+	go func() { read <- c.Read(out) }()
+
+	var stderr bytes.Buffer
+	status, runErr := v.Run(t.ctx, vm.Cmd{
+		Args: []string{bin, "-test.v=test2json", "-test.run=" + t.run, "-test.timeout=" + t.flags.timeout.String(), "-test.paniconexit0"},
+		Dir:  p.Dir, Env: append(environ(o), "PWD="+p.Dir),
+		Stdout: in, Stderr: io.MultiWriter(&stderr, in), Timeout: t.flags.timeout + testGrace,
+	})
+	in.Close()
+	if err := <-read; err != nil {
+		return nil, err
+	}
+	if err := convert.Wait(); err != nil {
+		return nil, fmt.Errorf("go tool test2json: %w", err)
+	}
+	failure := ""
+	switch {
+	case runErr != nil:
+		failure = runErr.Error()
+		fmt.Printf("%v\n", runErr)
+	case status != 0:
+		failure = fmt.Sprintf("the test binary ended with status %d", status)
+	}
+	return c.Results(failure), runErr
+}
+
+// addScripts adds a job for each shell test.
+func (t *testRun) addScripts(re *regexp.Regexp) error {
+	scripts, err := suite.Scripts(filepath.Join(t.opts.Tree.Root, "testbed", "peers"))
+	if err != nil {
+		return err
+	}
+	for _, s := range scripts {
+		if !re.MatchString(s.Name) || !s.RunsOn(t.opts.Kernel.Series) {
+			continue
+		}
+		t.jobs = append(t.jobs, job{
+			group: suite.ScriptGroup + " " + s.Name, machine: s.Machine, stock: s.Stock,
+			do: func(v *vm.VM, o vm.Options) ([]suite.Result, error) { return t.script(v, o, s) },
+		})
+	}
+	return nil
+}
+
+// script runs a shell test.
+func (t *testRun) script(v *vm.VM, o vm.Options, s suite.Script) ([]suite.Result, error) {
+	var out bytes.Buffer
+	var w io.Writer = &out
+	if t.flags.verbose {
+		w = io.MultiWriter(&out, os.Stdout)
+	}
+	limit := t.flags.timeout
+	if s.Timeout > 0 {
+		limit = s.Timeout
+	}
+	sync := &syncWriter{w: w}
+	start := time.Now()
+	peer := ""
+	if s.Peer != "" {
+		peer = filepath.Join(filepath.Dir(s.File), s.Peer)
+	}
+	status, err := runWithPeer(t.ctx, v, o, vm.Cmd{
+		Args: []string{"/bin/bash", s.File}, Dir: filepath.Dir(s.File), Env: environ(o),
+		Stdout: sync, Stderr: sync, Timeout: limit,
+	}, peer)
+	r := suite.Result{Group: suite.ScriptGroup, Name: s.Name, Elapsed: time.Since(start), Output: out.String()}
+	switch {
+	case err != nil:
+		r.State = suite.Failed
+		r.Output += err.Error() + "\n"
+	case status == 0:
+		r.State = suite.Passed
+	case status == suite.SkipStatus:
+		r.State = suite.Skipped
+	default:
+		r.State = suite.Failed
+		r.Output += fmt.Sprintf("the script ended with status %d\n", status)
+	}
+	if r.State == suite.Failed {
+		fmt.Printf("--- FAIL: %s (%.2fs)\n%s", s.Name, r.Elapsed.Seconds(), r.Output)
+	} else {
+		fmt.Printf("--- %s: %s (%.2fs)\n", map[suite.State]string{suite.Passed: "PASS", suite.Skipped: "SKIP"}[r.State], s.Name, r.Elapsed.Seconds())
+	}
+	return []suite.Result{r}, err
+}

@@ -1,0 +1,32 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Short perftest runs of every kind of traffic. What they measure here means
+# nothing, that they end and count all their messages does. Runs in the guest.
+set -euo pipefail
+. "$(dirname "$0")/common.sh"
+
+need ib_write_bw perftest
+
+gid=$(gid_index)
+port=18515
+n=500
+
+for tool in ib_write_bw ib_read_bw ib_send_bw ib_atomic_bw \
+	ib_write_lat ib_read_lat ib_send_lat ib_atomic_lat; do
+	args="-d $device -x $gid -F -n $n"
+	case $tool in
+	ib_atomic_*) ;;
+	*) args+=" -s 4096" ;;
+	esac
+	pair "$tool" 60 "$tool $args" "$tool $args 127.0.0.1"
+	# The columns begin with size and iterations.
+	awk -v n=$n '$1 ~ /^[0-9]+$/ && $2 == n { found = 1 } END { exit !found }' <<<"$result" ||
+		fail "$tool: no line with $n iterations: $result"
+done
+
+# The same with connections made by rdma_cm.
+args="-R -d $device -F -n $n -s 4096"
+pair "ib_write_bw -R" 60 "ib_write_bw $args" "ib_write_bw $args $address"
+
+pass "perftest on kernel $series"

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package suite
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// ScriptGroup is the group of shell tests in lists.
+const ScriptGroup = "peers"
+
+// SkipStatus is the exit status by which a script says that it cannot run
+// here, as in automake's test suites.
+const SkipStatus = 77
+
+// Script is a shell test: an executable that passes when it ends with status
+// 0. Comment lines at its top say what it needs:
+//
+//	# testbed: machine=pair modules=stock timeout=5m kernels=6.12,6.1
+type Script struct {
+	Name    string // file name without .sh
+	File    string
+	Machine string        // empty: the default
+	Stock   bool          // Debian's own modules
+	Timeout time.Duration // 0: the run's
+	Kernels []string      // empty: all
+	Peer    string        // shell command on the machine's second node
+}
+
+const scriptDirective = "# testbed:"
+
+// Scripts reads the shell tests of a directory, which may not exist.
+func Scripts(dir string) ([]Script, error) {
+	files, err := filepath.Glob(filepath.Join(dir, "*.sh"))
+	if err != nil {
+		return nil, err
+	}
+	var all []Script
+	for _, f := range files {
+		b, err := os.ReadFile(f)
+		if err != nil {
+			return nil, err
+		}
+		s := Script{File: f, Name: strings.TrimSuffix(filepath.Base(f), ".sh")}
+		if err := s.parse(string(b)); err != nil {
+			return nil, fmt.Errorf("%s: %w", f, err)
+		}
+		all = append(all, s)
+	}
+	return all, nil
+}
+
+func (s *Script) parse(text string) error {
+	for line := range strings.Lines(text) {
+		if !strings.HasPrefix(line, "#") {
+			return nil
+		}
+		rest, ok := strings.CutPrefix(strings.TrimSpace(line), scriptDirective)
+		if !ok {
+			continue
+		}
+		for _, f := range strings.Fields(rest) {
+			key, value, _ := strings.Cut(f, "=")
+			var err error
+			switch key {
+			case "machine":
+				s.Machine = value
+			case "modules":
+				if value != "stock" {
+					return fmt.Errorf("modules=%s: only stock can be asked for", value)
+				}
+				s.Stock = true
+			case "timeout":
+				s.Timeout, err = time.ParseDuration(value)
+			case "kernels":
+				s.Kernels = strings.Split(value, ",")
+			case "peer":
+				// A script of the same directory, run on the second
+				// node with the argument "peer".
+				s.Peer = value
+			default:
+				err = fmt.Errorf("unknown key %q", key)
+			}
+			if err != nil {
+				return fmt.Errorf("%s %s: %w", scriptDirective, f, err)
+			}
+		}
+	}
+	return nil
+}
+
+// RunsOn says whether the script is meant for a kernel series.
+func (s Script) RunsOn(series string) bool {
+	for _, k := range s.Kernels {
+		if k == series {
+			return true
+		}
+	}
+	return len(s.Kernels) == 0
+}
