@@ -109,7 +109,7 @@ type Capability uint64
 
 // Capabilities, from include/uapi/drm/drm.h.
 const (
-	CapDumbBuffer Capability = 0x1 // DRM_CAP_DUMB_BUFFER: 1 if the driver has dumb buffers
+	CapDumbBuffer Capability = 0x1 // DRM_CAP_DUMB_BUFFER: 1 if the driver has dumb buffers; EOPNOTSUPP without a display says nothing
 	CapPrime      Capability = 0x5 // DRM_CAP_PRIME: PrimeImport, PrimeExport
 )
 

@@ -10,6 +10,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -38,6 +39,8 @@ type allocator struct {
 	env Env
 	exp exporter
 
+	exporterName atomic.Pointer[string] // as the first buffer showed it
+
 	mu     sync.RWMutex // read-held while the device is in use
 	desc   Description
 	closed bool
@@ -50,7 +53,11 @@ func newAllocator(env Env, desc Description, exp exporter) *allocator {
 func (a *allocator) Describe() Description {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
-	return a.desc
+	d := a.desc
+	if name := a.exporterName.Load(); name != nil {
+		d.Exporter = *name
+	}
+	return d
 }
 
 func (a *allocator) Close() error {
@@ -133,7 +140,23 @@ func (a *allocator) Alloc(ctx context.Context, size int64, opt Options) (*Buffer
 			return nil, errors.Join(err, made.free())
 		}
 	}
-	return newBuffer(a.desc, size, made.segments, made.freeMemory, nil), nil
+	desc := a.desc
+	desc.Exporter = a.exporter(made.segments[0].Buf)
+	return newBuffer(desc, size, made.segments, made.freeMemory, nil), nil
+}
+
+// exporter is the name in the dma-bufs' fdinfo, which discovery can only guess:
+// a driver may export by itself (virtio_gpu) or through the DRM core ("drm").
+func (a *allocator) exporter(b *dmabuf.Buf) string {
+	if name := a.exporterName.Load(); name != nil {
+		return *name
+	}
+	info, err := b.Info()
+	if err != nil {
+		return a.desc.Exporter
+	}
+	a.exporterName.Store(&info.Exporter)
+	return info.Exporter
 }
 
 // one exports one segment and adds it to made, also when it then fails: made

@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/drm"
 )
@@ -148,8 +150,9 @@ func askDRM(c *candidate) {
 		return
 	}
 	c.Driver = v.Name
-	if n, err := d.Cap(drm.CapDumbBuffer); err != nil || n == 0 {
-		c.Why = fmt.Sprintf("driver %s has no dumb buffers", v.Name)
+	if err := hasDumb(d); err != nil {
+		c.refused(err)
+		c.Why = fmt.Sprintf("driver %s has no dumb buffers: %s", v.Name, c.Why)
 		return
 	}
 	if n, err := d.Cap(drm.CapPrime); err != nil || n&drm.PrimeExport == 0 {
@@ -163,6 +166,23 @@ func askDRM(c *candidate) {
 		Where: "DRM_IOCTL_MODE_CREATE_DUMB computes it in 32 bits",
 		Raise: "use smaller segments",
 	}}
+}
+
+// hasDumb asks GET_CAP, which answers EOPNOTSUPP for drivers without a display
+// (vgem) whether they have dumb buffers or not: those are asked for a small one.
+func hasDumb(d *drm.Device) error {
+	n, err := d.Cap(drm.CapDumbBuffer)
+	if err == nil && n == 0 {
+		return unix.ENOSYS
+	}
+	if !errors.Is(err, unix.EOPNOTSUPP) {
+		return err
+	}
+	dumb, err := d.CreateDumbSize(1)
+	if err != nil {
+		return err
+	}
+	return d.DestroyDumb(dumb.Handle)
 }
 
 // refused records why a device cannot be used.

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package align finds what to export and register for memory that somebody
+// already owns: which ranges to ask the GPU's runtime for, at which offset of
+// each descriptor the memory lies, and the IOVA and length of the MR on it.
+//
+// It computes and does nothing else. [Solve] answers which exports to make,
+// one [Piece] each. After an export, [Piece.Bind] compares the plan with what
+// really came back, the descriptor's size above all, before any ioctl sees it:
+// a descriptor that covers only the first of many segments, or a whole block
+// although a part was asked for, registers without an error and then moves the
+// wrong bytes.
+//
+// The rules come from the CUDA driver API (cuMemGetHandleForAddressRange:
+// address and size are multiples of the host's page size), the ROCm runtime
+// (hsa_amd_portable_export_dmabuf reports an offset), Level Zero
+// (ze_external_memory_export_fd_t stands for a whole allocation) and the
+// kernel (ib_umem_dmabuf_get and uverbs: offset and IOVA agree below the page
+// size, offset + length fits the dma-buf).
+package align

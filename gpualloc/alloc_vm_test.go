@@ -1,0 +1,456 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gpualloc
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/internal/testenv"
+)
+
+// specs are the testbed's allocators.
+var specs = []struct {
+	spec, exporter, driver, since, node string
+}{
+	{"drm:vgem", "drm", "vgem", "6.1", ""},
+	{"drm:virtio_gpu", "virtio_gpu", "virtio_gpu", "6.1", ""},
+	{"udmabuf", "udmabuf", "udmabuf", "6.12", "/dev/udmabuf"},
+	{"heap:system", "system", "dma-heap", "6.12", "/dev/dma_heap/system"},
+}
+
+func eachSpec(t *testing.T, run func(t *testing.T, a Allocator)) {
+	for _, s := range specs {
+		t.Run(s.spec, func(t *testing.T) {
+			testenv.VM(t)
+			if s.node != "" {
+				testenv.Need(t, s.spec, s.since, testenv.Node(s.node))
+			}
+			a, err := Open(s.spec, Env{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() {
+				if err := errors.Join(a.Close(), a.Close()); err != nil {
+					t.Error(err)
+				}
+			}()
+			run(t, a)
+		})
+	}
+}
+
+func alloc(t *testing.T, a Allocator, size int64, opt Options) *Buffer {
+	t.Helper()
+	b, err := a.Alloc(t.Context(), size, opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { b.Close() })
+	return b
+}
+
+// live counts what must not grow.
+func live(t *testing.T) (fds, bufs int) {
+	t.Helper()
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := dmabuf.KernelBufs("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(entries), len(list)
+}
+
+func TestVMDiscover(t *testing.T) {
+	testenv.VM(t)
+	all := Discover(Env{})
+	for _, s := range specs {
+		i := slices.IndexFunc(all, func(d Description) bool { return d.Spec == s.spec || slices.Contains(d.Aliases, s.spec) })
+		if i < 0 {
+			t.Errorf("%s is missing in %+v", s.spec, all)
+			continue
+		}
+		d := all[i]
+		want := s.node == "" || testenv.AtLeast(t, s.since)
+		if d.Available != want || d.Driver != s.driver || d.Kind != KindSystem || want == (d.Why != "") {
+			t.Errorf("%s: %+v; want available %v", s.spec, d, want)
+		}
+		if !want && d.Remedy == "" {
+			t.Errorf("%s is not there, and nothing says what to do", s.spec)
+		}
+		if want && !slices.ContainsFunc(d.Limits, func(l Limit) bool { return l.Name == "MemAvailable" && l.Bytes > 0 }) {
+			t.Errorf("%s: no MemAvailable in %+v", s.spec, d.Limits)
+		}
+	}
+}
+
+func TestVMOpen(t *testing.T) {
+	testenv.VM(t)
+	auto, err := Open("auto", Env{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer auto.Close()
+	if d := auto.Describe(); d.Why == "" || !d.Available {
+		t.Errorf("auto does not say why: %+v", d)
+	}
+	all := Discover(Env{})
+	i := slices.IndexFunc(all, func(d Description) bool { return d.Driver == "virtio_gpu" })
+	if i < 0 || all[i].PCI == nil {
+		t.Fatalf("no virtio-gpu with a PCI address in %+v", all)
+	}
+	for _, spec := range append([]string{all[i].Spec, "drm:" + all[i].PCI.String()}, all[i].Aliases...) {
+		a, err := Open(spec, Env{})
+		if err != nil {
+			t.Errorf("%s: %v", spec, err)
+			continue
+		}
+		if a.Describe().Spec != all[i].Spec {
+			t.Errorf("%s opened %s", spec, a.Describe().Spec)
+		}
+		a.Close()
+	}
+	_, err = Open("cuda:0", Env{})
+	if !errors.Is(err, ErrUnknownSpec) || !strings.Contains(err.Error(), "virtio_gpu") {
+		t.Errorf("cuda:0: %v; want ErrUnknownSpec with the choices", err)
+	}
+}
+
+func TestVMAllocate(t *testing.T) {
+	eachSpec(t, func(t *testing.T, a Allocator) {
+		page := int64(os.Getpagesize())
+		for _, size := range []int64{1, page - 1, page, page + 1, 1 << 20, 5<<20 + 12345} {
+			b := alloc(t, a, size, Options{Name: "a name"})
+			if b.Requested() != size || b.Size() < size || b.Size()%page != 0 || b.Size() >= size+page {
+				t.Errorf("%d bytes: requested %d, got %d", size, b.Requested(), b.Size())
+			}
+			segs := b.Segments()
+			if len(segs) != 1 || segs[0].Offset != 0 || segs[0].Size != b.Size() {
+				t.Errorf("%d bytes: segments %+v", size, segs)
+			}
+			info, err := segs[0].Buf.Info()
+			if err != nil || info.Name != "a name" || info.Exporter != b.Exporter() {
+				t.Errorf("info %+v, %v; exporter %s", info, err, b.Exporter())
+			}
+		}
+	})
+}
+
+func TestVMReadWrite(t *testing.T) {
+	eachSpec(t, func(t *testing.T, a Allocator) {
+		for name, opt := range map[string]Options{"one": {}, "many": {SegmentSize: 100_000}} {
+			t.Run(name, func(t *testing.T) {
+				b := alloc(t, a, 1<<20, opt)
+				if want := map[string]int{"one": 1, "many": 11}[name]; len(b.Segments()) != want {
+					t.Errorf("%d segments, want %d", len(b.Segments()), want)
+				}
+				want := make([]byte, b.Size())
+				rand.Read(want)
+				if n, err := b.WriteAt(want, 0); n != len(want) || err != nil {
+					t.Fatal(n, err)
+				}
+				got := make([]byte, b.Size())
+				if n, err := b.ReadAt(got, 0); n != len(got) || err != nil || !bytes.Equal(got, want) {
+					t.Fatal("other bytes", n, err)
+				}
+				// Odd places, across segment ends.
+				off, n := int64(99_999), 123_457
+				rand.Read(want[off : off+int64(n)])
+				if _, err := b.WriteAt(want[off:off+int64(n)], off); err != nil {
+					t.Fatal(err)
+				}
+				if err := b.CloseFDs(); err != nil {
+					t.Fatal(err)
+				}
+				if err := b.Segments()[0].Buf.SetName("x"); !errors.Is(err, os.ErrClosed) {
+					t.Errorf("the descriptor is still open: %v", err)
+				}
+				if _, err := b.ReadAt(got, 0); err != nil || !bytes.Equal(got, want) {
+					t.Errorf("after CloseFDs: other bytes, %v", err)
+				}
+				if k, err := b.ReadAt(got, b.Size()-10); k != 10 || !errors.Is(err, io.EOF) {
+					t.Errorf("ReadAt across the end: %d, %v", k, err)
+				}
+				if k, err := b.WriteAt(got, 1); k != 0 || !errors.Is(err, dmabuf.ErrRange) {
+					t.Errorf("WriteAt across the end: %d, %v", k, err)
+				}
+			})
+		}
+	})
+}
+
+func TestVMHold(t *testing.T) {
+	eachSpec(t, func(t *testing.T, a Allocator) {
+		b := alloc(t, a, 1, Options{})
+		release, err := b.Hold()
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := b.Hold()
+		if err != nil {
+			t.Fatal(err)
+		}
+		release()
+		release() // counts once
+		if err := b.Close(); !errors.Is(err, dmabuf.ErrInUse) {
+			t.Errorf("Close while held: %v", err)
+		}
+		if _, err := b.WriteAt([]byte("alive"), 0); err != nil {
+			t.Errorf("the refused Close freed something: %v", err)
+		}
+		again()
+		if err := errors.Join(b.Close(), b.Close()); err != nil {
+			t.Error(err)
+		}
+		if _, err := b.Hold(); !errors.Is(err, os.ErrClosed) {
+			t.Errorf("Hold after Close: %v", err)
+		}
+		if _, err := b.ReadAt(make([]byte, 1), 0); !errors.Is(err, os.ErrClosed) {
+			t.Errorf("ReadAt after Close: %v", err)
+		}
+		if err := b.CloseFDs(); !errors.Is(err, os.ErrClosed) {
+			t.Errorf("CloseFDs after Close: %v", err)
+		}
+	})
+}
+
+// A buffer outlives its allocator; a closed allocator makes no more.
+func TestVMAllocatorClosed(t *testing.T) {
+	eachSpec(t, func(t *testing.T, a Allocator) {
+		b := alloc(t, a, 1<<16, Options{})
+		if err := a.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.WriteAt([]byte("alive"), 3); err != nil {
+			t.Errorf("after the allocator's Close: %v", err)
+		}
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+		if _, err := a.Alloc(t.Context(), 1, Options{}); !errors.Is(err, os.ErrClosed) {
+			t.Errorf("Alloc after Close: %v", err)
+		}
+	})
+}
+
+func TestVMRefusals(t *testing.T) {
+	eachSpec(t, func(t *testing.T, a Allocator) {
+		fds, bufs := live(t)
+		cancelled, cancel := context.WithCancel(t.Context())
+		cancel()
+		for _, c := range []struct {
+			name  string
+			ctx   context.Context
+			size  int64
+			opt   Options
+			want  error
+			words string
+		}{
+			{"zero", t.Context(), 0, Options{}, dmabuf.ErrRange, "at least one byte"},
+			{"negative", t.Context(), -5, Options{}, dmabuf.ErrRange, "size -5"},
+			{"overflow", t.Context(), 1<<63 - 1, Options{}, dmabuf.ErrRange, "rounded up"},
+			{"beyond memory", t.Context(), 1 << 40, Options{}, dmabuf.ErrLimit, "1 TiB"},
+			{"beyond memory, split", t.Context(), 1 << 40, Options{SegmentSize: 1 << 26}, dmabuf.ErrLimit, ""},
+			{"name", t.Context(), 1, Options{Name: strings.Repeat("x", 32)}, dmabuf.ErrRange, "31 bytes"},
+			{"segment size", t.Context(), 1, Options{SegmentSize: -1}, dmabuf.ErrRange, "segment size"},
+			{"cancelled", cancelled, 1, Options{}, context.Canceled, ""},
+			{"too many segments", t.Context(), 1 << 28, Options{SegmentSize: 1}, dmabuf.ErrLimit, "RLIMIT_NOFILE"},
+		} {
+			b, err := a.Alloc(c.ctx, c.size, c.opt)
+			if !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.words) {
+				t.Errorf("%s: %v, %v; want %v with %q", c.name, b, err, c.want, c.words)
+			}
+		}
+		if f, b := live(t); f != fds || b != bufs {
+			t.Errorf("%d descriptors and %d dma-bufs before, %d and %d after", fds, bufs, f, b)
+		}
+	})
+}
+
+func TestVMUDMABufLimit(t *testing.T) {
+	testenv.Need(t, "udmabuf", "6.12", testenv.Node("/dev/udmabuf"))
+	a, err := Open("udmabuf", Env{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	limit := a.Describe().MaxSize
+	if limit != 64<<20 {
+		t.Fatalf("MaxSize %d, want the module's default of 64 MiB", limit)
+	}
+	for _, force := range []bool{false, true} { // the exporter's limit cannot be forced
+		_, err = a.Alloc(t.Context(), limit+1, Options{Force: force})
+		if !errors.Is(err, dmabuf.ErrLimit) || !strings.Contains(err.Error(), "size_limit_mb") {
+			t.Errorf("one byte over the limit: %v", err)
+		}
+	}
+	b, err := a.Alloc(t.Context(), limit+1, Options{SegmentSize: limit})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(b.Segments()) != 2 {
+		t.Errorf("%d segments, want 2", len(b.Segments()))
+	}
+	if _, err := b.WriteAt(make([]byte, 10), limit-5); err != nil {
+		t.Error(err)
+	}
+	if err := b.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// The limit of a parent cgroup counts, and Force passes it.
+func TestVMCgroupLimit(t *testing.T) {
+	testenv.VM(t)
+	const root = "/sys/fs/cgroup"
+	if err := os.WriteFile(filepath.Join(root, "cgroup.subtree_control"), []byte("+memory"), 0); err != nil {
+		t.Fatal(err)
+	}
+	outer := filepath.Join(root, "gpualloc-test")
+	inner := filepath.Join(outer, "inner")
+	for _, dir := range []string{outer, inner} {
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(func() {
+		for _, dir := range []string{inner, outer} {
+			if err := os.Remove(dir); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	write := func(dir, file, text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(outer, "cgroup.subtree_control", "+memory")
+	write(outer, "memory.max", strconv.Itoa(256<<20))
+	write(inner, "cgroup.procs", strconv.Itoa(os.Getpid()))
+	defer write(root, "cgroup.procs", strconv.Itoa(os.Getpid()))
+
+	a, err := Open("drm:vgem", Env{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	_, err = a.Alloc(t.Context(), 300<<20, Options{})
+	if !errors.Is(err, dmabuf.ErrLimit) || !strings.Contains(err.Error(), "gpualloc-test/memory.max") || !strings.Contains(err.Error(), "256 MiB") {
+		t.Errorf("300 MiB below a limit of 256: %v", err)
+	}
+	b, err := a.Alloc(t.Context(), 16<<20, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Close()
+	// vgem allocates pages when they are touched: forced, the export works.
+	if b, err = a.Alloc(t.Context(), 300<<20, Options{Force: true}); err != nil {
+		t.Fatal(err)
+	}
+	b.Close()
+}
+
+func TestVMNoPermission(t *testing.T) {
+	testenv.VM(t)
+	done := make(chan string)
+	go func() {
+		defer close(done)
+		runtime.LockOSThread() // and never unlocked: the thread ends here
+		if _, _, e := unix.RawSyscall(unix.SYS_SETRESUID, 65534, 65534, 65534); e != 0 {
+			done <- e.Error()
+			return
+		}
+		for _, d := range Discover(Env{}) {
+			if d.Available {
+				done <- fmt.Sprintf("nobody may use %s", d.Spec)
+			}
+		}
+		_, err := Open("drm:renderD128", Env{})
+		if !errors.Is(err, ErrUnavailable) || !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), "run as root") {
+			done <- fmt.Sprintf("drm:renderD128: %v", err)
+		}
+		_, err = Open("auto", Env{})
+		if !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "EACCES") {
+			done <- fmt.Sprintf("auto: %v", err)
+		}
+	}()
+	for why := range done {
+		t.Error(why)
+	}
+}
+
+func TestVMNoGrowth(t *testing.T) {
+	eachSpec(t, func(t *testing.T, a Allocator) {
+		fds, bufs := live(t)
+		for i := range 1000 {
+			b, err := a.Alloc(t.Context(), 1<<16, Options{Name: "cycle"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := b.WriteAt([]byte{byte(i)}, int64(i)); err != nil {
+				t.Fatal(err)
+			}
+			if i%2 == 0 {
+				if err := b.CloseFDs(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := b.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if f, b := live(t); f != fds || b != bufs {
+			t.Errorf("%d descriptors and %d dma-bufs before, %d and %d after", fds, bufs, f, b)
+		}
+	})
+}
+
+func TestVMConcurrent(t *testing.T) {
+	eachSpec(t, func(t *testing.T, a Allocator) {
+		fds, bufs := live(t)
+		var wg sync.WaitGroup
+		for g := range 16 {
+			wg.Go(func() {
+				for i := range 20 {
+					b, err := a.Alloc(t.Context(), 1<<16, Options{SegmentSize: 1 << 14})
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					mark := []byte{byte(g), byte(i)}
+					got := make([]byte, 2)
+					_, e1 := b.WriteAt(mark, 1<<14-1)
+					_, e2 := b.ReadAt(got, 1<<14-1)
+					if err := errors.Join(e1, e2, b.Close()); err != nil || !bytes.Equal(got, mark) {
+						t.Errorf("goroutine %d round %d: %v, read %v", g, i, err, got)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		if f, b := live(t); f != fds || b != bufs {
+			t.Errorf("%d descriptors and %d dma-bufs before, %d and %d after", fds, bufs, f, b)
+		}
+	})
+}
