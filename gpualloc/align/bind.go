@@ -11,6 +11,9 @@ type Descriptor struct {
 	// begins. Reported tells an offset of 0 from none.
 	Offset   uint64
 	Reported bool
+	// Proven: the runtime was asked for another address of the allocation, and
+	// the offset it reported moved along.
+	Proven bool
 }
 
 // MR is what to register: Length bytes of the dma-buf from Offset on, at IOVA.
@@ -88,15 +91,14 @@ func (p Piece) whole(d Descriptor) error {
 }
 
 // reported: the dma-buf may begin before the exported range, at a block that
-// many allocations share. Then it may end anywhere behind. One that begins in
-// the range's own first byte and is longer than it is a block whose offset
-// was left at 0.
+// many allocations share, and end anywhere behind. An offset of 0 in such a
+// block is either its first allocation or an offset that nobody filled in.
 func (p Piece) reported(d Descriptor) (uint64, error) {
 	if d.Offset > d.Size || p.Export.Length > d.Size-d.Offset {
 		return 0, refuse(ErrShort, "", "the runtime says offset %#x, but a dma-buf of %#x bytes has less than %#x from there", d.Offset, d.Size, p.Export.Length)
 	}
 	most, ok := roundUp(p.Export.Length, p.granule)
-	if ok && d.Offset == 0 && d.Size > most {
+	if ok && d.Offset == 0 && d.Size > most && !d.Proven {
 		return 0, refuse(ErrOffset, "",
 			"the runtime says offset 0, but the dma-buf has %#x bytes for %v", d.Size, p.Export)
 	}
