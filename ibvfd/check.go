@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ibvfd
+
+import (
+	"fmt"
+	"math"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// fault is a rule of the kernel's that an MRAttr breaks.
+type fault struct {
+	cause          Cause
+	errno          unix.Errno
+	detail, remedy string
+}
+
+// refuse is the error of our own checks: nothing was called.
+func (c *Context) refuse(attr *MRAttr, cause Cause, n unix.Errno, detail, remedy string) *RegError {
+	return &RegError{
+		Device: c.name, Attr: *attr, Errno: n, Earliest: StageArgs, Latest: StageArgs,
+		Cause: cause, Detail: detail, Remedy: remedy,
+	}
+}
+
+// because adds a sentinel to Unwrap's answer.
+func (e *RegError) because(err error) *RegError {
+	e.err = err
+	return e
+}
+
+// check refuses for the first fault.
+func (c *Context) check(attr *MRAttr, faults ...*fault) error {
+	for _, f := range faults {
+		if f != nil {
+			return c.refuse(attr, f.cause, f.errno, f.detail, f.remedy)
+		}
+	}
+	return nil
+}
+
+// checkAttr applies what can be judged without the buffer's size.
+func (c *Context) checkAttr(attr *MRAttr, access Access) error {
+	return c.check(attr, badLength(attr), badAlignment(attr), badDMABufAccess(access), badRemoteAccess(access))
+}
+
+func (c *Context) checkRange(attr *MRAttr, size uint64) error {
+	return c.check(attr, beyond(attr, size))
+}
+
+func (c *Context) checkHost(attr *MRAttr) error {
+	return c.check(attr, badLength(attr), beyond(attr, uint64(len(attr.Host))), badRemoteAccess(attr.Access))
+}
+
+// badLength: no driver registers nothing, and sums must not overflow
+// (ib_umem_dmabuf_get in drivers/infiniband/core/umem_dmabuf.c).
+func badLength(attr *MRAttr) *fault {
+	switch {
+	case attr.Length == 0:
+		return &fault{CauseBadRange, unix.EINVAL, "length 0", "register 1 byte or more"}
+	case attr.Offset > math.MaxUint64-attr.Length:
+		return &fault{CauseBadRange, unix.EINVAL, fmt.Sprintf("offset %#x + length %#x overflows", attr.Offset, attr.Length), "choose a range inside the buffer"}
+	case attr.IOVA > math.MaxUint64-(attr.Length-1):
+		return &fault{CauseBadRange, unix.EINVAL, fmt.Sprintf("IOVA %#x + length %#x overflows", attr.IOVA, attr.Length), "choose a smaller IOVA"}
+	}
+	return nil
+}
+
+// beyond: the range must lie in the buffer.
+func beyond(attr *MRAttr, size uint64) *fault {
+	if attr.Offset <= size && attr.Length <= size-attr.Offset {
+		return nil
+	}
+	return &fault{
+		CauseBadRange, unix.EINVAL,
+		fmt.Sprintf("offset %#x + length %#x > size %#x", attr.Offset, attr.Length, size),
+		"choose a range inside the buffer",
+	}
+}
+
+// badAlignment: a NIC maps whole pages, so the range begins at the same place
+// in a page for both sides (UVERBS_METHOD_REG_DMABUF_MR).
+func badAlignment(attr *MRAttr) *fault {
+	mask := uint64(os.Getpagesize() - 1)
+	if attr.Offset&mask == attr.IOVA&mask {
+		return nil
+	}
+	return &fault{
+		CauseAlignment, unix.EINVAL,
+		fmt.Sprintf("offset %#x and IOVA %#x differ within a page of %#x bytes", attr.Offset, attr.IOVA, mask+1),
+		fmt.Sprintf("use an IOVA that ends like the offset, such as %#x", attr.IOVA&^mask|attr.Offset&mask),
+	}
+}
+
+func badDMABufAccess(a Access) *fault {
+	if more := a &^ dmabufAccess; more != 0 {
+		return &fault{CauseAccess, unix.EINVAL, "a dma-buf MR cannot have " + more.String(), "leave " + more.String() + " out"}
+	}
+	return nil
+}
+
+// badRemoteAccess: who lets a peer write must let the NIC write
+// (ib_check_mr_access in include/rdma/ib_verbs.h).
+func badRemoteAccess(a Access) *fault {
+	if a&(AccessRemoteWrite|AccessRemoteAtomic) != 0 && a&AccessLocalWrite == 0 {
+		return &fault{CauseAccess, unix.EINVAL, a.String() + " without local-write", "add local-write"}
+	}
+	return nil
+}

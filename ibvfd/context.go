@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ibvfd
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/ibvfd/uverbs"
+	"github.com/gpurdma/gpurdma/internal/devnode"
+	"github.com/gpurdma/gpurdma/internal/errno"
+	"github.com/gpurdma/gpurdma/internal/ioctl"
+	"github.com/gpurdma/gpurdma/internal/sysfs"
+)
+
+// Context is an opened RDMA device (struct ibv_context). Its methods may be
+// called from several goroutines at once.
+type Context struct {
+	life
+	name string
+	info DeviceInfo
+	sys  sysfs.FS
+	v    verbsContext
+	t    ioctl.Transport // for the ioctls on v's descriptor
+	// hostLimits is asked when a host registration ends in ENOMEM.
+	hostLimits func() memlock
+
+	support struct {
+		sync.Mutex
+		known bool
+		dmabufSupport
+	}
+	numbers mrNumbers
+}
+
+// Open opens the RDMA device of that name ("mlx5_0", "rxe0") through
+// libibverbs. The error is [ErrNotBuilt], [ErrNoLibrary], [ErrNoDevice], or
+// says which device node could not be opened and why.
+func Open(name string) (*Context, error) {
+	v, err := library()
+	if err != nil {
+		return nil, err
+	}
+	return open(v, name, sysfs.New(""), ioctl.Kernel)
+}
+
+// open opens name on v. Tests bring their own sysfs and transport.
+func open(v verbs, name string, sys sysfs.FS, t ioctl.Transport) (*Context, error) {
+	info, err := deviceInfo(sys, name)
+	if err != nil {
+		return nil, err
+	}
+	vctx, err := v.open(name)
+	if err != nil {
+		return nil, explainOpen(name, info, err)
+	}
+	return &Context{name: name, info: info, sys: sys, v: vctx, t: t, hostLimits: readMemlock}, nil
+}
+
+// explainOpen says why libibverbs could not open a device that sysfs lists.
+func explainOpen(name string, info DeviceInfo, err error) error {
+	e := failed("ibv_open_device", name, err)
+	switch {
+	case errors.Is(err, ErrNoDevice):
+		e.Detail = "the kernel has the device, libibverbs does not list it"
+		if info.Uverbs == "" {
+			e.Remedy = "modprobe ib_uverbs"
+		} else {
+			e.Remedy = "install the device's provider (Debian: apt-get install ibverbs-providers)"
+		}
+	case info.Uverbs != "":
+		// libibverbs reports little: what does the node itself say?
+		detail, remedy := devnode.Explain(info.Uverbs, err, "modprobe ib_uverbs")
+		if nodeErr := uverbs.Access(info.Uverbs); nodeErr != nil {
+			e.Err = nodeErr
+			if n, ok := errno.Of(nodeErr); ok {
+				e.Err = n
+			}
+			detail, remedy = devnode.Explain(info.Uverbs, nodeErr, "modprobe ib_uverbs, or let udev make the node")
+		}
+		e.Detail, e.Remedy = info.Uverbs, remedy
+		if detail != "" {
+			e.Detail += ": " + detail
+		}
+	}
+	return e
+}
+
+// Name is the device's name: "rxe0".
+func (c *Context) Name() string { return c.name }
+
+// Info is what sysfs said about the device when it was opened.
+func (c *Context) Info() DeviceInfo { return c.info }
+
+// QueryDevice returns the device's limits.
+func (c *Context) QueryDevice() (DeviceAttr, error) {
+	if err := c.enter(); err != nil {
+		return DeviceAttr{}, err
+	}
+	defer c.leave()
+	a, err := c.v.queryDevice()
+	if err != nil {
+		return DeviceAttr{}, failed("ibv_query_device", c.name, err)
+	}
+	return a, nil
+}
+
+// QueryPort returns the state of a port; ports count from 1.
+func (c *Context) QueryPort(port int) (PortAttr, error) {
+	if err := c.enter(); err != nil {
+		return PortAttr{}, err
+	}
+	defer c.leave()
+	return c.queryPort(port)
+}
+
+func (c *Context) queryPort(port int) (PortAttr, error) {
+	if port < 1 || port > 255 {
+		return PortAttr{}, c.badPort(port)
+	}
+	a, err := c.v.queryPort(port)
+	if err != nil {
+		e := failed("ibv_query_port", c.name, err)
+		e.Detail = fmt.Sprintf("port %d", port)
+		return PortAttr{}, e
+	}
+	return a, nil
+}
+
+func (c *Context) badPort(port int) error {
+	e := failed("ibv_query_port", c.name, unix.EINVAL)
+	e.Detail = fmt.Sprintf("port %d of %d", port, len(c.info.Ports))
+	e.Remedy = "ports count from 1"
+	return e
+}
+
+// QueryGID reads an entry of a port's GID table as it is now.
+func (c *Context) QueryGID(port, index int) (GID, error) {
+	if err := c.enter(); err != nil {
+		return GID{}, err
+	}
+	defer c.leave()
+	gid, err := readGID(c.sys, c.name, port, index)
+	if err != nil {
+		e := failed("read the GID table", c.name, err)
+		e.Detail = fmt.Sprintf("port %d, index %d", port, index)
+		return GID{}, e
+	}
+	return gid, nil
+}
+
+// AllocPD allocates a protection domain.
+func (c *Context) AllocPD() (*PD, error) {
+	if err := c.enter(); err != nil {
+		return nil, err
+	}
+	defer c.leave()
+	v, err := c.v.allocPD()
+	if err != nil {
+		return nil, failed("ibv_alloc_pd", c.name, err)
+	}
+	c.hold(kindPD)
+	return &PD{ctx: c, v: v}, nil
+}
+
+// Close closes the device. It answers [dmabuf.ErrInUse], and closes nothing,
+// while PDs, CQs or queue pairs of it are open. Closing again does nothing.
+func (c *Context) Close() error {
+	return c.close("ibv_close_device", c.name, func() error {
+		if err := c.v.close(); err != nil {
+			return failed("ibv_close_device", c.name, err)
+		}
+		return nil
+	})
+}

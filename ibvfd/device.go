@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ibvfd
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/gpurdma/gpurdma/internal/pci"
+	"github.com/gpurdma/gpurdma/internal/sysfs"
+)
+
+// DeviceInfo is what sysfs says of an RDMA device.
+type DeviceInfo struct {
+	Name     string     `json:"name"`             // "mlx5_0", "rxe0"
+	Uverbs   string     `json:"uverbs,omitempty"` // "/dev/infiniband/uverbs0", "" if ib_uverbs does not serve it
+	Driver   string     `json:"driver"`           // the kernel driver: "mlx5_core", "rdma_rxe"; "" if not known
+	Kind     string     `json:"kind"`             // "CA", "RNIC" and so on; "rxe" and "siw" are software
+	NodeGUID string     `json:"node_guid"`        // "506b:4b03:00f3:b8a2"
+	NetDevs  []string   `json:"netdevs"`          // network devices of its ports
+	PCI      *pci.Addr  `json:"pci,omitempty"`    // the PCI function behind it, if any
+	Ports    []PortInfo `json:"ports"`
+}
+
+// PortInfo is what sysfs says of a port.
+type PortInfo struct {
+	Num       int       `json:"num"`
+	State     PortState `json:"state"`
+	MTU       int       `json:"mtu"` // bytes; 0 if sysfs does not tell (the network device's bounds it)
+	LinkLayer LinkLayer `json:"link_layer"`
+	GIDs      []GID     `json:"gids"`
+}
+
+// Software reports whether the device is emulated by the CPU.
+func (d DeviceInfo) Software() bool { return d.Kind == "rxe" || d.Kind == "siw" }
+
+// Devices lists the RDMA devices in natural order of their names. sys is the
+// root of sysfs, "" for /sys. It needs neither libibverbs nor privileges. No
+// devices is no error.
+func Devices(sys string) ([]DeviceInfo, error) {
+	s := sysfs.New(sys)
+	names, err := s.List(classDir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil // ib_core is not loaded
+	}
+	if err != nil {
+		return nil, failed("list RDMA devices", s.Path(classDir), err)
+	}
+	var list []DeviceInfo
+	for _, name := range names {
+		info, err := deviceInfo(s, name)
+		if errors.Is(err, ErrNoDevice) {
+			continue // removed meanwhile
+		}
+		if err != nil {
+			return list, err
+		}
+		list = append(list, info)
+	}
+	return list, nil
+}
+
+const classDir = "class/infiniband"
+
+func deviceInfo(s sysfs.FS, name string) (DeviceInfo, error) {
+	dir := path.Join(classDir, name)
+	if name == "" || strings.ContainsRune(name, '/') || !s.Exists(dir) {
+		return DeviceInfo{}, noDevice(s, name)
+	}
+	d := DeviceInfo{Name: name, NetDevs: []string{}, Ports: []PortInfo{}}
+	d.Uverbs = uverbsNode(s, name)
+	d.NodeGUID, _ = s.ReadString(path.Join(dir, "node_guid"))
+	if t, err := s.ReadString(path.Join(dir, "node_type")); err == nil {
+		_, d.Kind, _ = strings.Cut(t, ": ")
+	}
+	if real, err := s.Resolve(dir); err == nil {
+		if addr, ok := pci.DeviceOf(s, real); ok {
+			d.PCI = &addr
+		}
+	}
+	d.Driver, _ = s.Link(path.Join(dir, "device/driver"))
+	if parent, err := s.ReadString(path.Join(dir, "parent")); err == nil {
+		// rxe and siw have this attribute: the network device below them.
+		d.NetDevs = append(d.NetDevs, parent)
+	}
+	ports, err := s.List(path.Join(dir, "ports"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return d, failed("list the ports", name, err)
+	}
+	for _, p := range ports {
+		num, err := strconv.Atoi(p)
+		if err != nil {
+			continue
+		}
+		port := portInfo(s, name, num)
+		for _, g := range port.GIDs {
+			if g.NetDev != "" && !slices.Contains(d.NetDevs, g.NetDev) {
+				d.NetDevs = append(d.NetDevs, g.NetDev)
+			}
+		}
+		d.Ports = append(d.Ports, port)
+	}
+	software(s, &d)
+	for i := range d.Ports {
+		if d.Ports[i].MTU == 0 {
+			d.Ports[i].MTU = mtuFromNetDevs(s, d.NetDevs)
+		}
+	}
+	return d, nil
+}
+
+// software recognizes the emulated devices, which have no device link that
+// leads to a driver: only they have the attribute "parent".
+func software(s sysfs.FS, d *DeviceInfo) {
+	if d.Driver != "" && d.PCI == nil {
+		return
+	}
+	if !s.Exists(path.Join(classDir, d.Name, "parent")) {
+		return
+	}
+	// The node GUID of both is made from the network device's MAC address.
+	// What tells them apart is the node type: iWARP devices are RNICs.
+	if d.Kind == "RNIC" {
+		d.Kind, d.Driver = "siw", "siw"
+	} else {
+		d.Kind, d.Driver = "rxe", "rdma_rxe"
+	}
+}
+
+// mtuFromNetDevs is the RDMA MTU that fits the network device's: RoCE headers
+// take up to 78 bytes of a frame (rxe_mtu_int_to_enum rounds down likewise).
+func mtuFromNetDevs(s sysfs.FS, devs []string) int {
+	const roceHeaders = 78
+	best := 0
+	for _, dev := range devs {
+		n, err := s.ReadInt(path.Join("class/net", dev, "mtu"))
+		if err != nil {
+			continue
+		}
+		if m := mtuBytes(mtuEnum(int(n) - roceHeaders)); best == 0 || m < best {
+			best = m
+		}
+	}
+	return best
+}
+
+func noDevice(s sysfs.FS, name string) error {
+	e := failed("open", name, ErrNoDevice)
+	names, err := s.List(classDir)
+	switch {
+	case err != nil || len(names) == 0:
+		e.Detail = "this machine has no RDMA device"
+		e.Remedy = "load the NIC's driver, or make a software device: rdma link add rxe0 type rxe netdev eth0"
+	default:
+		e.Detail = "there are: " + strings.Join(names, ", ")
+	}
+	return e
+}
+
+// uverbsNode finds the character device through sysfs, which says which
+// uverbsN serves which device.
+func uverbsNode(s sysfs.FS, name string) string {
+	nodes, err := s.List("class/infiniband_verbs")
+	if err != nil {
+		return ""
+	}
+	for _, n := range nodes {
+		if dev, err := s.ReadString(path.Join("class/infiniband_verbs", n, "ibdev")); err == nil && dev == name {
+			return "/dev/infiniband/" + n
+		}
+	}
+	return ""
+}
+
+func portInfo(s sysfs.FS, name string, num int) PortInfo {
+	dir := path.Join(classDir, name, "ports", strconv.Itoa(num))
+	p := PortInfo{Num: num, GIDs: []GID{}}
+	if text, err := s.ReadString(path.Join(dir, "state")); err == nil { // "4: ACTIVE"
+		if n, err := strconv.Atoi(before(text, ":")); err == nil {
+			p.State = PortState(n)
+		}
+	}
+	if text, err := s.ReadString(path.Join(dir, "link_layer")); err == nil {
+		if i := slices.Index(linkLayerNames[:], text); i >= 0 {
+			p.LinkLayer = LinkLayer(i)
+		}
+	}
+	if gids, err := readGIDs(s, name, num); err == nil {
+		p.GIDs = gids
+	}
+	return p
+}
+
+func before(s, sep string) string {
+	head, _, _ := strings.Cut(s, sep)
+	return head
+}
+
+// readGIDs lists the entries of a port's GID table that are in use.
+func readGIDs(s sysfs.FS, name string, port int) ([]GID, error) {
+	dir := path.Join(classDir, name, "ports", strconv.Itoa(port), "gids")
+	entries, err := s.List(dir)
+	if err != nil {
+		return nil, err
+	}
+	list := []GID{}
+	for _, e := range entries {
+		index, err := strconv.Atoi(e)
+		if err != nil {
+			continue
+		}
+		// An entry that is not in use cannot be read, or is zero.
+		if g, err := readGID(s, name, port, index); err == nil && g.GID != ([16]byte{}) {
+			list = append(list, g)
+		}
+	}
+	return list, nil
+}
+
+func readGID(s sysfs.FS, name string, port, index int) (GID, error) {
+	dir := path.Join(classDir, name, "ports", strconv.Itoa(port))
+	text, err := s.ReadString(path.Join(dir, "gids", strconv.Itoa(index)))
+	if err != nil {
+		return GID{}, err
+	}
+	g := GID{Index: index, Type: GIDUnknown}
+	raw, err := hex.DecodeString(strings.ReplaceAll(text, ":", ""))
+	if err != nil || len(raw) != len(g.GID) {
+		return GID{}, fmt.Errorf("%q is not a GID", text)
+	}
+	copy(g.GID[:], raw)
+	if text, err := s.ReadString(path.Join(dir, "gid_attrs/types", strconv.Itoa(index))); err == nil {
+		switch text {
+		case "IB/RoCE v1":
+			g.Type = GIDInfiniBand
+			if link, _ := s.ReadString(path.Join(dir, "link_layer")); link == linkLayerNames[LinkEthernet] {
+				g.Type = GIDRoCEv1
+			}
+		case "RoCE v2":
+			g.Type = GIDRoCEv2
+		}
+	}
+	g.NetDev, _ = s.ReadString(path.Join(dir, "gid_attrs/ndevs", strconv.Itoa(index)))
+	return g, nil
+}

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package ibvfd registers dma-bufs with RDMA NICs and moves data through them.
+//
+// [Open] opens a device through libibverbs, which is loaded when it is first
+// used: neither the library nor its headers are needed to build, and a program
+// starts without it. [Context.AllocPD] and [PD.RegMR] register host memory and
+// dma-bufs; [Context.CreateCQ], [PD.CreateQP] and [QP.Connect] make RC queue
+// pairs, [QP.PostSend] and [CQ.Poll] move data in batches. [Devices] and
+// [Probe] need no libibverbs and work in a build without cgo.
+//
+// # Two routes
+//
+// A dma-buf is registered by ibv_reg_dmabuf_mr. Where libibverbs' provider for
+// the device lacks that op, the kernel's REG_DMABUF_MR is called on the same
+// context's descriptor ([RouteAuto]). [MR.Route] says which it was.
+//
+// # Refusals
+//
+// A refused registration is a *[RegError]. EOPNOTSUPP alone has five meanings;
+// the error tells them apart by asking the kernel the same with descriptor -1,
+// names the cause, the stages between which the refusal lies, and what to
+// change.
+//
+// # Lifetimes
+//
+// Close the queue pairs, then CQs and MRs, the PD, the context: closing what
+// is still used answers dmabuf.ErrInUse and frees nothing. Closing twice does
+// nothing, use after Close is os.ErrClosed, and both are safe while another
+// goroutine uses the object. The dma-buf may be closed once it is registered.
+//
+// # Memory
+//
+// RDMA memory must not be Go memory: the NIC writes to it at any time, behind
+// the garbage collector's back. Use dma-bufs, or [AllocHost].
+package ibvfd

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ibvfd
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/gpurdma/gpurdma/dmabuf"
+)
+
+// kind is what can be made from another object and keeps it from closing.
+type kind int
+
+const (
+	kindPD kind = iota
+	kindCQ
+	kindQP
+	kindMR
+	kinds
+)
+
+var kindNames = [kinds]string{"PD", "CQ", "QP", "MR"}
+
+// life is an object's state: open or closed, what runs on it, and what was
+// made from it. The zero value is open.
+type life struct {
+	mu     sync.RWMutex // read-held while an operation runs
+	closed bool
+	users  [kinds]atomic.Int32
+}
+
+// enter begins an operation: the object stays open until leave. On a closed
+// object it answers os.ErrClosed, and leave must not be called.
+func (l *life) enter() error {
+	l.mu.RLock()
+	if l.closed {
+		l.mu.RUnlock()
+		return os.ErrClosed
+	}
+	return nil
+}
+
+func (l *life) leave() { l.mu.RUnlock() }
+
+// hold counts an object made from this one; the caller is between enter and
+// leave. drop uncounts it.
+func (l *life) hold(k kind) { l.users[k].Add(1) }
+func (l *life) drop(k kind) { l.users[k].Add(-1) }
+
+// close runs destroy once, when nothing runs on the object and nothing made
+// from it is left. If destroy fails the object stays open.
+func (l *life) close(op, device string, destroy func() error) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return nil
+	}
+	var left []string
+	for k := range l.users {
+		if n := l.users[k].Load(); n > 0 {
+			left = append(left, fmt.Sprintf("%d %s(s)", n, kindNames[k]))
+		}
+	}
+	if left != nil {
+		e := failed(op, device, dmabuf.ErrInUse)
+		e.Detail = strings.Join(left, " and ") + " not closed"
+		e.Remedy = "close them first"
+		return e
+	}
+	if err := destroy(); err != nil {
+		return err
+	}
+	l.closed = true
+	return nil
+}

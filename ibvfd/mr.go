@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ibvfd
+
+import (
+	"errors"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/ibvfd/uverbs"
+	"github.com/gpurdma/gpurdma/internal/errno"
+)
+
+// MR is a memory region. Its keys work with the queue pairs of its PD, and the
+// remote key with their peers.
+type MR struct {
+	life
+	pd      *PD
+	v       verbsMR // nil on the ioctl route
+	made    registered
+	length  uint64
+	iova    uint64
+	access  Access
+	route   Route
+	took    time.Duration
+	release func() // of the owner
+	serial  uint64 // counts the context's registrations
+}
+
+// registered is what a route hands back.
+type registered struct {
+	v                  verbsMR // nil on the ioctl route
+	lkey, rkey, handle uint32
+}
+
+// RegMR registers memory. A failure is a *[RegError], dmabuf.ErrInUse's
+// sibling os.ErrClosed if the PD, the buffer or the owner is closed already.
+//
+// For a dma-buf the kernel needs Linux 5.12 and a driver that registers them
+// (mlx5 5.12, efa 5.13, irdma and bnxt_re 6.x); rdma-core has ibv_reg_dmabuf_mr
+// since version 34. Where the provider lacks the op, RouteAuto calls the
+// kernel directly; Route tells.
+func (pd *PD) RegMR(attr MRAttr) (*MR, error) {
+	if err := pd.enter(); err != nil {
+		return nil, err
+	}
+	defer pd.leave()
+	release := func() {}
+	if attr.Owner != nil {
+		r, err := attr.Owner.Hold()
+		if err != nil {
+			return nil, err
+		}
+		release = r
+	}
+	mr := &MR{pd: pd, length: attr.Length, iova: attr.IOVA, access: attr.Access, release: release}
+	var err error
+	switch attr.Kind {
+	case HostMemory:
+		err = mr.registerHost(&attr)
+	case DMABufFD:
+		err = mr.registerDMABuf(&attr)
+	default:
+		err = pd.ctx.refuse(&attr, CauseNotSupported, unix.EOPNOTSUPP, "", "register the memory as a dma-buf")
+	}
+	if err != nil {
+		release()
+		return nil, err
+	}
+	mr.serial = pd.ctx.numbers.registered()
+	pd.hold(kindMR)
+	return mr, nil
+}
+
+func (m *MR) registerHost(attr *MRAttr) error {
+	c := m.pd.ctx
+	addr := addrOf(attr.Host) + attr.Offset
+	if attr.IOVA == 0 {
+		m.iova = addr
+	}
+	if !attr.SkipChecks {
+		if err := c.checkHost(attr); err != nil {
+			return err
+		}
+	}
+	m.route = RouteHost
+	start := time.Now()
+	v, err := m.pd.v.regHost(addr, attr.Length, m.iova, attr.Access)
+	m.took = time.Since(start)
+	if err != nil {
+		return c.explainHost(attr, err)
+	}
+	m.take(fromVerbs(v))
+	return nil
+}
+
+func fromVerbs(v verbsMR) registered {
+	lkey, rkey, handle := v.keys()
+	return registered{v, lkey, rkey, handle}
+}
+
+func (m *MR) take(r registered) { m.v, m.made = r.v, r }
+
+func (m *MR) registerDMABuf(attr *MRAttr) error {
+	if !attr.SkipChecks {
+		if err := m.pd.ctx.checkAttr(attr, attr.Access); err != nil {
+			return err
+		}
+	}
+	if attr.Buf == nil {
+		return m.registerFD(attr)
+	}
+	err := attr.Buf.Do(func(fd int) error { return m.registerOpen(attr, fd, attr.Buf.Size()) })
+	if errors.Is(err, os.ErrClosed) {
+		return m.pd.ctx.refuse(attr, CauseClosedFD, 0, "the Buf is closed", "register before closing it").because(os.ErrClosed)
+	}
+	return err
+}
+
+// registerOpen registers an open descriptor of a buffer whose size is known,
+// or -1.
+func (m *MR) registerOpen(attr *MRAttr, fd int, size int64) error {
+	c := m.pd.ctx
+	if !attr.SkipChecks && size >= 0 {
+		if err := c.checkRange(attr, uint64(size)); err != nil {
+			return err
+		}
+	}
+	start := time.Now()
+	r, route, n := m.pd.routes(attr, fd)
+	m.took, m.route = time.Since(start), route
+	if n != 0 {
+		return m.pd.explainDMABuf(attr, fd, route, n)
+	}
+	m.take(r)
+	return nil
+}
+
+// routes tries what the policy allows and returns which route was the last.
+func (pd *PD) routes(attr *MRAttr, fd int) (registered, Route, unix.Errno) {
+	if attr.Policy == RouteIoctlOnly || attr.Policy == RouteAuto && pd.ctx.onlyIoctl() {
+		return pd.byIoctl(attr, fd)
+	}
+	v, err := pd.v.regDMABuf(attr.Offset, attr.Length, attr.IOVA, fd, attr.Access)
+	if err == nil {
+		return fromVerbs(v), RouteProvider, 0
+	}
+	n := errnoOf(err)
+	if attr.Policy == RouteAuto && n == unix.EOPNOTSUPP && pd.dmabufSupport().provider != Yes {
+		return pd.byIoctl(attr, fd)
+	}
+	return registered{}, RouteProvider, n
+}
+
+func (pd *PD) byIoctl(attr *MRAttr, fd int) (registered, Route, unix.Errno) {
+	mr, err := pd.ctx.file().RegDMABufMR(pd.kernelMR(attr, fd))
+	if err != nil {
+		return registered{}, RouteIoctl, errnoOf(err)
+	}
+	return registered{nil, mr.LKey, mr.RKey, mr.Handle}, RouteIoctl, 0
+}
+
+func (pd *PD) kernelMR(attr *MRAttr, fd int) uverbs.DMABufMR {
+	return uverbs.DMABufMR{
+		PD: pd.v.handle(), FD: int32(fd), Access: uint32(attr.Access),
+		Offset: attr.Offset, Length: attr.Length, IOVA: attr.IOVA,
+	}
+}
+
+// file is the context's descriptor for ioctls of our own.
+func (c *Context) file() uverbs.File { return uverbs.Wrap(c.t, c.v.cmdFD()) }
+
+// errnoOf is err's errno; an error without one would be a fault of ours, and
+// EIO then at least says that it failed.
+func errnoOf(err error) unix.Errno {
+	if n, ok := errno.Of(err); ok {
+		return n
+	}
+	return unix.EIO
+}
+
+// PD is the protection domain that the MR belongs to.
+func (m *MR) PD() *PD { return m.pd }
+
+// LKey is the key for the SGEs of work requests of this PD.
+func (m *MR) LKey() uint32 { return m.made.lkey }
+
+// RKey is the key for the peer's RDMA operations. Some drivers have none (0)
+// for an MR without remote access.
+func (m *MR) RKey() uint32 { return m.made.rkey }
+
+// IOVA is the address of the MR's first byte in work requests.
+func (m *MR) IOVA() uint64 { return m.iova }
+
+// Length is the MR's length in bytes.
+func (m *MR) Length() uint64 { return m.length }
+
+// Access is what the MR allows.
+func (m *MR) Access() Access { return m.access }
+
+// Route is the way the registration took.
+func (m *MR) Route() Route { return m.route }
+
+// RegTime is how long the library or the kernel took to register, the probe of
+// a first registration included, our own checks not.
+func (m *MR) RegTime() time.Duration { return m.took }
+
+// Close deregisters the MR and lets go of its owner. Queue pairs that still
+// use it get errors. If the kernel refuses (a memory window is bound to it),
+// the MR stays registered and open, and Close may be called again. Closing
+// again after success does nothing.
+func (m *MR) Close() error {
+	return m.close("deregister MR", m.pd.ctx.name, func() error {
+		op, err := "ibv_dereg_mr", error(nil)
+		if m.v != nil {
+			err = m.v.dereg()
+		} else {
+			op = "UVERBS_METHOD_MR_DESTROY"
+			err = m.pd.ctx.file().DestroyMR(m.made.handle)
+		}
+		if err != nil {
+			return m.explainDereg(op, err)
+		}
+		m.pd.drop(kindMR)
+		m.release()
+		return nil
+	})
+}

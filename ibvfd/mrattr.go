@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ibvfd
+
+import (
+	"fmt"
+
+	"github.com/gpurdma/gpurdma/dmabuf"
+)
+
+// MemoryKind says how an MRAttr names its memory.
+type MemoryKind int
+
+// The kinds of memory.
+const (
+	HostMemory    MemoryKind = iota // MRAttr.Host
+	DMABufFD                        // MRAttr.Buf or MRAttr.FD
+	DevicePointer                   // needs a peer-memory client in the kernel; not supported by this version
+)
+
+// RoutePolicy says which ways of registering a dma-buf may be taken.
+type RoutePolicy int
+
+// The policies.
+const (
+	// RouteAuto takes ibv_reg_dmabuf_mr, and the ioctl where the provider has
+	// no such op.
+	RouteAuto RoutePolicy = iota
+	// RouteProviderOnly takes ibv_reg_dmabuf_mr only.
+	RouteProviderOnly
+	// RouteIoctlOnly calls the kernel's REG_DMABUF_MR on the context's
+	// descriptor, past the provider.
+	RouteIoctlOnly
+)
+
+// Route is the way a registration took.
+type Route string
+
+// The routes.
+const (
+	RouteHost     Route = "host"                // ibv_reg_mr
+	RouteProvider Route = "ibv_reg_dmabuf_mr"   // libibverbs and its provider
+	RouteIoctl    Route = "REG_DMABUF_MR ioctl" // the kernel's method, called directly
+)
+
+// MRAttr is what to register.
+type MRAttr struct {
+	Kind MemoryKind
+
+	// Host is the memory of a HostMemory MR. It must not be Go memory: the NIC
+	// writes to it behind the garbage collector's back. Use AllocHost, or
+	// memory from mmap or C.
+	Host []byte
+
+	// Buf is the dma-buf of a DMABufFD MR. It may be closed once RegMR has
+	// returned: the MR holds the buffer. If Buf is nil, FD is used and
+	// borrowed for the call.
+	Buf *dmabuf.Buf
+	FD  int
+
+	// Offset and Length choose the range, in bytes, of the dma-buf or of Host.
+	// Neither needs to be aligned. Length must not be 0.
+	Offset, Length uint64
+
+	// IOVA is the address by which work requests name the range's first byte.
+	// For a dma-buf it must equal Offset within a page
+	// (IOVA % pagesize == Offset % pagesize; ibv_reg_dmabuf_mr(3)). For host
+	// memory 0 stands for the memory's own virtual address.
+	IOVA uint64
+
+	// Access; a dma-buf MR allows LocalWrite, RemoteRead, RemoteWrite,
+	// RemoteAtomic and RelaxedOrdering only.
+	Access Access
+
+	// Owner, if set, is held until the MR is closed: memory that must not be
+	// freed before.
+	Owner dmabuf.Holder
+
+	// Policy chooses the route for a dma-buf.
+	Policy RoutePolicy
+
+	// SkipChecks passes everything to the library and the kernel as it is, to
+	// see what they say.
+	SkipChecks bool
+}
+
+// what describes the memory for messages.
+func (a *MRAttr) what() string {
+	switch a.Kind {
+	case HostMemory:
+		return fmt.Sprintf("%#x bytes at offset %#x of %#x bytes of host memory", a.Length, a.Offset, len(a.Host))
+	case DMABufFD:
+		if a.Buf != nil {
+			return fmt.Sprintf("%#x bytes at offset %#x of %v", a.Length, a.Offset, a.Buf)
+		}
+		return fmt.Sprintf("%#x bytes at offset %#x of fd %d", a.Length, a.Offset, a.FD)
+	}
+	return fmt.Sprintf("%#x bytes of memory kind %d", a.Length, int(a.Kind))
+}

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ibvfd
+
+// PD is a protection domain: MRs and queue pairs of one PD work together.
+type PD struct {
+	life
+	ctx *Context
+	v   verbsPD
+}
+
+// Context is the device that the PD belongs to.
+func (pd *PD) Context() *Context { return pd.ctx }
+
+// Close frees the PD. It answers [dmabuf.ErrInUse], and frees nothing, while
+// MRs or queue pairs of it are open. Closing again does nothing.
+func (pd *PD) Close() error {
+	return pd.close("ibv_dealloc_pd", pd.ctx.name, func() error {
+		if err := pd.v.dealloc(); err != nil {
+			return failed("ibv_dealloc_pd", pd.ctx.name, err)
+		}
+		pd.ctx.drop(kindPD)
+		return nil
+	})
+}

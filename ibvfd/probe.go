@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ibvfd
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/ibvfd/uverbs"
+	"github.com/gpurdma/gpurdma/internal/devnode"
+	"github.com/gpurdma/gpurdma/internal/errno"
+	"github.com/gpurdma/gpurdma/internal/ioctl"
+	"github.com/gpurdma/gpurdma/internal/sysfs"
+)
+
+// Support says whether a device registers dma-bufs.
+type Support struct {
+	DMABufKernel   Answer     `json:"dmabuf_kernel"`   // the kernel's driver does
+	DMABufProvider Answer     `json:"dmabuf_provider"` // libibverbs' ibv_reg_dmabuf_mr reaches it
+	Reason         string     `json:"reason"`          // what the kernel's answer rests on
+	ProviderReason string     `json:"provider_reason"` // what the provider's answer rests on
+	Errno          unix.Errno `json:"errno"`           // what the kernel's probe was answered
+	Stage          Stage      `json:"stage"`           // which stage answered
+	Remedy         string     `json:"remedy,omitempty"`
+}
+
+// Probe finds out whether the device of that name registers dma-bufs, by
+// asking it to register descriptor -1: a driver that does answers EBADF. It
+// registers nothing and changes nothing.
+//
+// It opens the uverbs node itself, with no part of libibverbs. Where the
+// driver does not open a context without vendor data, and for the provider's
+// answer, it goes through libibverbs, if this build can load it. An error
+// means that there is no such device; whatever could not be found out is
+// Unknown, with the reason.
+func Probe(name string) (Support, error) {
+	return probe(name, sysfs.New(""), ioctl.Kernel, library)
+}
+
+func probe(name string, sys sysfs.FS, t ioctl.Transport, lib func() (verbs, error)) (Support, error) {
+	info, err := deviceInfo(sys, name)
+	if err != nil {
+		return Support{}, err
+	}
+	s := probeKernel(info, t)
+	v, err := lib()
+	if err != nil {
+		s.ProviderReason = err.Error()
+		return s, nil
+	}
+	s.throughLibrary(v, name, sys, t)
+	return s, nil
+}
+
+// probeKernel asks through a context of our own.
+func probeKernel(info DeviceInfo, t ioctl.Transport) Support {
+	if info.Uverbs == "" {
+		return Support{
+			Stage: StageUverbs, Errno: unix.ENOENT,
+			Reason: "ib_uverbs does not serve this device", Remedy: "modprobe ib_uverbs",
+		}
+	}
+	f, err := uverbs.Open(t, info.Uverbs)
+	if err != nil {
+		return notOpened(info.Uverbs, err)
+	}
+	defer f.Close()
+	pd, err := f.AllocPD()
+	if err != nil {
+		n := errnoOf(err)
+		return Support{Stage: StageUverbs, Errno: n, Reason: "no PD without vendor data: " + errno.Text(n)}
+	}
+	s := readProbe(f.ProbeDMABuf(pd))
+	_ = f.DeallocPD(pd) // closing frees it as well
+	return s
+}
+
+// notOpened is why there is no context of our own.
+func notOpened(node string, err error) Support {
+	s := Support{Stage: StageUverbs}
+	s.Errno, _ = errno.Of(err)
+	var pathErr *fs.PathError
+	if errors.As(err, &pathErr) {
+		detail, remedy := devnode.Explain(node, err, "modprobe ib_uverbs, or let udev make the node")
+		s.Reason = fmt.Sprintf("%s cannot be opened: %s", node, errno.Text(s.Errno))
+		if detail != "" {
+			s.Reason += ": " + detail
+		}
+		s.Remedy = remedy
+		return s
+	}
+	switch s.Errno {
+	case unix.EPROTONOSUPPORT, unix.ENOTTY:
+		s.DMABufKernel = No
+		s.Reason = "this kernel is older than Linux 5.7 (no GET_CONTEXT by ioctl), and dma-buf registration came with 5.12"
+		s.Remedy = "use Linux 5.12 or newer"
+	default:
+		s.Reason = fmt.Sprintf("the driver opens no context without vendor data (%s)", errno.Text(s.Errno))
+		s.Remedy = "install libibverbs with the device's provider: it knows the data"
+	}
+	return s
+}
+
+// readProbe reads the kernel's answer to descriptor -1.
+func readProbe(err error) Support {
+	n := probeErrno(err)
+	s := Support{Errno: n, Stage: StageUverbs}
+	switch n {
+	case unix.EBADF:
+		s.DMABufKernel, s.Stage = Yes, StageGet
+		s.Reason = "the driver looked the descriptor -1 up"
+	case unix.EOPNOTSUPP:
+		s.DMABufKernel = No
+		s.Reason = "the kernel's driver does not register dma-bufs (EOPNOTSUPP before any descriptor was looked at)"
+		s.Remedy = "use a NIC and a kernel whose driver does (mlx5 with CONFIG_INFINIBAND_ON_DEMAND_PAGING, efa, irdma, bnxt_re, mana, ionic)"
+	case unix.EPROTONOSUPPORT:
+		s.DMABufKernel = No
+		s.Reason = "this kernel has no REG_DMABUF_MR"
+		s.Remedy = "use Linux 5.12 or newer"
+	case unix.EPERM, unix.EACCES:
+		s.Reason = "not permitted: " + errno.Text(n)
+		s.Remedy = "run as root, or ask for what a security module refuses"
+	case 0:
+		s.Stage = StageDriver
+		s.Reason = "the driver accepted descriptor -1, so the probe tells nothing"
+	default:
+		s.Reason = "the probe was answered " + errno.Text(n) + ", which tells nothing"
+		s.Remedy = "register a buffer to find out"
+	}
+	return s
+}
+
+// throughLibrary asks the provider, and the kernel too if that is still
+// unknown, with libibverbs' context.
+func (s *Support) throughLibrary(v verbs, name string, sys sysfs.FS, t ioctl.Transport) {
+	c, err := open(v, name, sys, t)
+	if err != nil {
+		s.ProviderReason = err.Error()
+		return
+	}
+	defer c.Close()
+	pd, err := c.AllocPD()
+	if err != nil {
+		s.ProviderReason = err.Error()
+		return
+	}
+	defer pd.Close()
+	ask := pd.dmabufSupport()
+	if s.DMABufKernel == Unknown {
+		n := ask.kernelErrno
+		*s = readProbe(n)
+		if n == 0 {
+			*s = readProbe(nil)
+		}
+	}
+	s.DMABufProvider = ask.provider
+	switch {
+	case ask.providerErrno == errNoSymbol:
+		s.ProviderReason = v.version() + " has no ibv_reg_dmabuf_mr (it came with rdma-core 34)"
+	case ask.provider == Yes:
+		s.ProviderReason = "ibv_reg_dmabuf_mr reached the driver"
+	case ask.provider == No:
+		s.ProviderReason = "ibv_reg_dmabuf_mr answers EOPNOTSUPP, and the kernel itself does not: the provider lacks the op"
+	default:
+		s.ProviderReason = "cannot be told apart from the kernel's own answer"
+		if ask.providerErrno != ask.kernelErrno {
+			s.ProviderReason = "ibv_reg_dmabuf_mr was answered " + errno.Text(ask.providerErrno)
+		}
+	}
+}

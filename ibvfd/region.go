@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ibvfd
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/dmabuf"
+)
+
+// Segment is a part of a dma-buf.
+type Segment struct {
+	Buf            *dmabuf.Buf
+	Offset, Length uint64 // bytes
+}
+
+// RegionAttr is what to register: a range of a buffer that is made of
+// segments.
+type RegionAttr struct {
+	Segments       []Segment
+	Offset, Length uint64 // of the range, counted over all segments
+	IOVA           uint64 // of the range's first byte; the segments follow one another
+	Access         Access
+	Owner          dmabuf.Holder // held by every MR
+	Policy         RoutePolicy
+	SkipChecks     bool
+}
+
+// Region is one range registered in several PDs, which may belong to several
+// NICs: an MR for each PD and segment.
+type Region struct {
+	mu  sync.Mutex
+	mrs map[*PD][]*MR
+	pds []*PD
+}
+
+// RegisterRegion registers the range in every PD: all or nothing. The error is
+// RegMR's of the first that failed.
+func RegisterRegion(attr RegionAttr, pds ...*PD) (*Region, error) {
+	r := &Region{mrs: map[*PD][]*MR{}, pds: slices.Clone(pds)}
+	for i, pd := range pds {
+		if slices.Contains(pds[:i], pd) {
+			continue
+		}
+		if err := r.add(&attr, pd); err != nil {
+			return nil, errors.Join(err, r.Close())
+		}
+	}
+	if len(pds) == 0 {
+		e := failed("register region", "", unix.EINVAL)
+		e.Detail = "no PD"
+		return nil, e
+	}
+	return r, nil
+}
+
+// add registers the range's parts in pd.
+func (r *Region) add(attr *RegionAttr, pd *PD) error {
+	parts, err := attr.parts(pd)
+	if err != nil {
+		return err
+	}
+	for _, p := range parts {
+		mr, err := pd.RegMR(p)
+		if err != nil {
+			return err
+		}
+		r.mrs[pd] = append(r.mrs[pd], mr)
+	}
+	return nil
+}
+
+// parts cuts the range at the ends of segments.
+func (a *RegionAttr) parts(pd *PD) ([]MRAttr, error) {
+	part := MRAttr{Kind: DMABufFD, FD: -1, Access: a.Access, Owner: a.Owner, Policy: a.Policy, SkipChecks: a.SkipChecks}
+	var total uint64
+	for _, s := range a.Segments {
+		if s.Buf == nil || total+s.Length < total {
+			return nil, pd.ctx.refuse(&part, CauseBadRange, unix.EINVAL, "a segment without a Buf, or too long", "")
+		}
+		total += s.Length
+	}
+	whole := part
+	whole.Offset, whole.Length, whole.IOVA = a.Offset, a.Length, a.IOVA
+	if len(a.Segments) == 0 {
+		return nil, pd.ctx.refuse(&whole, CauseBadRange, unix.EINVAL, "no segments", "")
+	}
+	if len(a.Segments) == 1 {
+		whole.Buf = a.Segments[0].Buf
+		if f := firstFault(badLength(&whole), beyond(&whole, total)); f != nil && !a.SkipChecks {
+			return nil, pd.ctx.refuse(&whole, f.cause, f.errno, f.detail, f.remedy)
+		}
+		whole.Offset += a.Segments[0].Offset
+		return []MRAttr{whole}, nil
+	}
+	if f := firstFault(badLength(&whole), beyond(&whole, total)); f != nil {
+		// Across segments no single question can be put to the kernel.
+		return nil, pd.ctx.refuse(&whole, f.cause, f.errno, fmt.Sprintf("%s (%d segments)", f.detail, len(a.Segments)), f.remedy)
+	}
+	var list []MRAttr
+	skip, left, iova := a.Offset, a.Length, a.IOVA
+	for _, s := range a.Segments {
+		if skip >= s.Length {
+			skip -= s.Length
+			continue
+		}
+		n := min(s.Length-skip, left)
+		if n == 0 {
+			break
+		}
+		p := part
+		p.Buf, p.Offset, p.Length, p.IOVA = s.Buf, s.Offset+skip, n, iova
+		list = append(list, p)
+		skip, left, iova = 0, left-n, iova+n
+	}
+	return list, nil
+}
+
+func firstFault(faults ...*fault) *fault {
+	for _, f := range faults {
+		if f != nil {
+			return f
+		}
+	}
+	return nil
+}
+
+// MRs are the region's MRs in pd, in the order of addresses; nil for a PD that
+// the region was not registered in, and after Close.
+func (r *Region) MRs(pd *PD) []*MR {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.mrs[pd])
+}
+
+// Close deregisters every MR. It goes on after a failure; what could not be
+// deregistered stays, and Close may be called again.
+func (r *Region) Close() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var err error
+	for _, pd := range r.pds {
+		var left []*MR
+		for _, mr := range r.mrs[pd] {
+			if e := mr.Close(); e != nil {
+				err = errors.Join(err, e)
+				left = append(left, mr)
+			}
+		}
+		if left == nil {
+			delete(r.mrs, pd)
+		} else {
+			r.mrs[pd] = left
+		}
+	}
+	return err
+}

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ibvfd
+
+import (
+	"golang.org/x/sys/unix"
+)
+
+// Answer is yes, no, or not known.
+type Answer int
+
+// The answers.
+const (
+	Unknown Answer = iota
+	Yes
+	No
+)
+
+var answerNames = [...]string{"unknown", "yes", "no"}
+
+// String returns "yes", "no" or "unknown".
+func (a Answer) String() string { return nameOf(answerNames[:], int(a), "Answer") }
+
+// MarshalText makes an Answer a string in JSON.
+func (a Answer) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
+
+// dmabufSupport is who registers dma-bufs, as the fd -1 probe tells.
+type dmabufSupport struct {
+	provider, kernel Answer
+	providerErrno    unix.Errno
+	kernelErrno      unix.Errno
+}
+
+// judge reads the two answers to fd -1. The provider's EOPNOTSUPP may be the
+// kernel's, passed on: it proves that the provider lacks the op only if the
+// kernel itself gives another answer.
+func judge(provider, kernel unix.Errno) dmabufSupport {
+	s := dmabufSupport{providerErrno: provider, kernelErrno: kernel}
+	switch kernel {
+	case unix.EBADF:
+		s.kernel = Yes
+	case unix.EOPNOTSUPP, unix.EPROTONOSUPPORT:
+		s.kernel = No
+	}
+	switch {
+	case provider == errNoSymbol:
+		s.provider = No
+	case provider == unix.EBADF:
+		s.provider = Yes
+	case provider == unix.EOPNOTSUPP && s.kernel == Yes:
+		s.provider = No
+	}
+	return s
+}
+
+// errNoSymbol is the answer of a libibverbs without ibv_reg_dmabuf_mr: the
+// errno of a function that does not exist.
+const errNoSymbol = unix.ENOSYS
+
+// dmabufSupport asks once and remembers: drivers do not learn.
+func (pd *PD) dmabufSupport() dmabufSupport {
+	s := &pd.ctx.support
+	s.Lock()
+	defer s.Unlock()
+	if s.known {
+		return s.dmabufSupport
+	}
+	kernel := pd.ctx.file().ProbeDMABuf(pd.v.handle())
+	s.dmabufSupport = judge(pd.probeProvider(), probeErrno(kernel))
+	s.known = s.kernel != Unknown
+	return s.dmabufSupport
+}
+
+// probeErrno is a probe's errno; 0 for a driver that accepted fd -1.
+func probeErrno(err error) unix.Errno {
+	if err == nil {
+		return 0
+	}
+	return errnoOf(err)
+}
+
+// probeProvider registers a page of fd -1 through libibverbs.
+func (pd *PD) probeProvider() unix.Errno {
+	v, err := pd.v.regDMABuf(0, uint64(pageSize), 0, -1, AccessLocalWrite)
+	if err == nil {
+		_ = v.dereg()
+		return 0
+	}
+	return errnoOf(err)
+}
+
+// onlyIoctl reports whether it is known that the kernel registers dma-bufs and
+// the provider does not.
+func (c *Context) onlyIoctl() bool {
+	s := &c.support
+	s.Lock()
+	defer s.Unlock()
+	return s.known && s.provider == No && s.kernel == Yes
+}

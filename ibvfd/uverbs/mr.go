@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package uverbs
+
+import "os"
+
+// DMABufMR are the parameters of UVERBS_METHOD_REG_DMABUF_MR.
+type DMABufMR struct {
+	PD     uint32 // handle
+	FD     int32
+	Access uint32 // enum ib_uverbs_access_flags
+	Offset uint64 // bytes into the dma-buf
+	Length uint64 // bytes
+	IOVA   uint64
+}
+
+// MR is a registered memory region.
+type MR struct {
+	Handle, LKey, RKey uint32
+}
+
+// RegDMABufMR registers a range of a dma-buf. Needs Linux 5.12. The kernel
+// asks that offset and IOVA are equal within a page, that only local write,
+// remote read, write and atomic, and relaxed ordering are set, and that the
+// range lies in the buffer; all else is EINVAL.
+func (f File) RegDMABufMR(p DMABufMR) (MR, error) {
+	var mr MR
+	err := f.call(&regDMABufMR, func(r *request) {
+		mr = MR{Handle: r.newHandle(0), LKey: r.out32(7), RKey: r.out32(8)}
+	}, 0, uint64(p.PD), p.Offset, p.Length, p.IOVA, uint64(uint32(p.FD)), uint64(p.Access), 0, 0)
+	return mr, err
+}
+
+// MRInfo is what QUERY_MR answers.
+type MRInfo struct {
+	LKey, RKey   uint32
+	Length, IOVA uint64
+}
+
+// QueryMR asks the kernel what an MR is. Needs Linux 5.8.
+func (f File) QueryMR(handle uint32) (MRInfo, error) {
+	var info MRInfo
+	err := f.call(&queryMR, func(r *request) {
+		info = MRInfo{r.out32(1), r.out32(2), r.out64(3), r.out64(4)}
+	}, uint64(handle), 0, 0, 0, 0)
+	return info, err
+}
+
+// DestroyMR deregisters an MR.
+func (f File) DestroyMR(handle uint32) error { return f.call(&destroyMR, nil, uint64(handle)) }
+
+// ProbeDMABuf asks the driver to register a page of the dma-buf with
+// descriptor -1, which no driver can. What the kernel says shows how far the
+// request came:
+//
+//   - EBADF: the driver looked the descriptor up, so it registers dma-bufs;
+//   - EOPNOTSUPP: ib_uverbs found no reg_user_mr_dmabuf in the driver, or the
+//     driver refused before it looked (mlx5 without on-demand paging);
+//   - EPROTONOSUPPORT: the kernel has no such method (before Linux 5.12).
+//
+// Any other answer tells nothing. A driver that accepted it would be answered
+// with the MR's destruction, and a nil error.
+func (f File) ProbeDMABuf(pd uint32) error {
+	return f.ProbeDMABufAs(DMABufMR{PD: pd, Access: accessLocalWrite, Length: uint64(os.Getpagesize())})
+}
+
+// ProbeDMABufAs is ProbeDMABuf with the parameters of a registration that
+// failed: EBADF then proves that neither ib_uverbs nor the driver minded them
+// before the descriptor was looked up.
+func (f File) ProbeDMABufAs(p DMABufMR) error {
+	p.FD = -1
+	mr, err := f.RegDMABufMR(p)
+	if err == nil {
+		return f.DestroyMR(mr.Handle)
+	}
+	return err
+}

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ibvfd
+
+// Opcode is what a send work request does. The numbers are those of enum
+// ibv_wr_opcode.
+type Opcode uint32
+
+// The opcodes of an RC queue pair.
+const (
+	OpWrite       Opcode = 0 // RDMA WRITE
+	OpWriteImm    Opcode = 1 // RDMA WRITE that also completes a receive, with Imm
+	OpSend        Opcode = 2
+	OpSendImm     Opcode = 3
+	OpRead        Opcode = 4 // RDMA READ
+	OpCompareSwap Opcode = 5 // 8 bytes, RemoteAddr aligned to 8
+	OpFetchAdd    Opcode = 6 // 8 bytes, RemoteAddr aligned to 8
+)
+
+var opcodeNames = [...]string{"RDMA WRITE", "RDMA WRITE with immediate", "SEND", "SEND with immediate", "RDMA READ", "compare-and-swap", "fetch-and-add"}
+
+// String returns the operation's name: "RDMA WRITE".
+func (o Opcode) String() string { return nameOf(opcodeNames[:], int(o), "Opcode") }
+
+// SendFlags modify a send work request. The numbers are those of enum
+// ibv_send_flags.
+type SendFlags uint32
+
+// The send flags.
+const (
+	SendFence     SendFlags = 1 << 0 // wait for earlier READs and atomics
+	SendSignaled  SendFlags = 1 << 1 // make a completion on success too; errors always do
+	SendSolicited SendFlags = 1 << 2 // wake a receiver that waits for solicited events
+	SendInline    SendFlags = 1 << 3 // copy the data while posting; host memory only
+)
+
+// SGE is one piece of local memory.
+type SGE struct {
+	Addr   uint64 // address within the MR, counted from its IOVA
+	Length uint32 // bytes
+	LKey   uint32
+}
+
+// SendWR is a send work request. It and its SGE list may be reused once
+// PostSend has returned; the memory that the SGEs name belongs to the NIC
+// until the completion.
+type SendWR struct {
+	ID         uint64 // comes back in WC.ID
+	Op         Opcode
+	Flags      SendFlags
+	SGE        []SGE
+	RemoteAddr uint64 // counted from the remote MR's IOVA
+	RKey       uint32
+	Imm        uint32 // host byte order
+	CompareAdd uint64 // what to compare with, or to add
+	Swap       uint64
+}
+
+// RecvWR is a receive work request, under SendWR's rules.
+type RecvWR struct {
+	ID  uint64
+	SGE []SGE
+}

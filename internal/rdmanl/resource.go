@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rdmanl
+
+import "github.com/mdlayher/netlink"
+
+// Owner is who made a resource.
+type Owner struct {
+	PID    uint32 // 0 if the kernel made it, or the process is in another PID namespace
+	Kernel string // the kernel module that made it, "" for a process
+}
+
+// MR is a memory region.
+type MR struct {
+	Owner
+	Number     uint32 // mrn
+	PDN        uint32
+	Length     uint64
+	LKey, RKey uint32 // with CAP_NET_ADMIN only
+	KeysKnown  bool
+	IOVA       uint64 // kernels that show it (none of 6.1, 6.12)
+}
+
+// QP is a queue pair.
+type QP struct {
+	Owner
+	Number, RemoteNumber uint32
+	PDN                  uint32
+	Type, State          uint8 // enum ib_qp_type, enum ib_qp_state
+}
+
+// CQ is a completion queue.
+type CQ struct {
+	Owner
+	Number uint32
+	CQE    uint32 // its size
+	Users  uint64
+}
+
+// PD is a protection domain.
+type PD struct {
+	Owner
+	Number uint32
+	Users  uint64
+}
+
+// Summary counts a device's resources by kind: "pd", "cq", "qp", "mr", "ctx",
+// "cm_id", "srq".
+type Summary map[string]uint64
+
+// Summary counts a device's resources, of all processes and the kernel.
+func (c *Client) Summary(device string) (Summary, error) {
+	req, err := c.request(device)
+	if err != nil {
+		return nil, err
+	}
+	counts := Summary{}
+	err = c.execute(cmdResGet, netlink.Request, req, func(ad *netlink.AttributeDecoder) error {
+		for ad.Next() {
+			if ad.Type() != attrResSummary {
+				continue
+			}
+			ad.Nested(func(ad *netlink.AttributeDecoder) error {
+				for ad.Next() {
+					if ad.Type() == attrResSummaryEntry {
+						ad.Nested(counts.entry)
+					}
+				}
+				return ad.Err()
+			})
+		}
+		return ad.Err()
+	})
+	return counts, err
+}
+
+func (s Summary) entry(ad *netlink.AttributeDecoder) error {
+	var name string
+	var n uint64
+	for ad.Next() {
+		switch ad.Type() {
+		case attrResSummaryEntryName:
+			name = ad.String()
+		case attrResSummaryEntryCurr:
+			n = ad.Uint64()
+		}
+	}
+	s[name] = n
+	return ad.Err()
+}
+
+// entries dumps a kind of resource: each message holds a table of entries.
+func (c *Client) entries(cmd uint16, table uint16, device string, entry func(*netlink.AttributeDecoder) error) error {
+	req, err := c.request(device)
+	if err != nil {
+		return err
+	}
+	return c.dump(cmd, req, func(ad *netlink.AttributeDecoder) error {
+		for ad.Next() {
+			if ad.Type() != table {
+				continue
+			}
+			ad.Nested(func(ad *netlink.AttributeDecoder) error {
+				for ad.Next() {
+					ad.Nested(entry)
+				}
+				return ad.Err()
+			})
+		}
+		return ad.Err()
+	})
+}
+
+// attr reads the attributes that all resources have.
+func (o *Owner) attr(ad *netlink.AttributeDecoder) {
+	switch ad.Type() {
+	case attrResPID:
+		o.PID = ad.Uint32()
+	case attrResKernName:
+		o.Kernel = ad.String()
+	}
+}
+
+// MRs dumps a device's memory regions, of all processes.
+func (c *Client) MRs(device string) ([]MR, error) {
+	var list []MR
+	err := c.entries(cmdResMRGet, attrResMR, device, func(ad *netlink.AttributeDecoder) error {
+		var m MR
+		lkey, rkey := false, false
+		for ad.Next() {
+			m.attr(ad)
+			switch ad.Type() {
+			case attrResMRN:
+				m.Number = ad.Uint32()
+			case attrResPDN:
+				m.PDN = ad.Uint32()
+			case attrResMRLen:
+				m.Length = ad.Uint64()
+			case attrResLKey:
+				m.LKey, lkey = ad.Uint32(), true
+			case attrResRKey:
+				m.RKey, rkey = ad.Uint32(), true
+			case attrResIOVA:
+				m.IOVA = ad.Uint64()
+			}
+		}
+		m.KeysKnown = lkey && rkey
+		list = append(list, m)
+		return ad.Err()
+	})
+	return list, err
+}
+
+// QPs dumps a device's queue pairs.
+func (c *Client) QPs(device string) ([]QP, error) {
+	var list []QP
+	err := c.entries(cmdResQPGet, attrResQP, device, func(ad *netlink.AttributeDecoder) error {
+		var q QP
+		for ad.Next() {
+			q.attr(ad)
+			switch ad.Type() {
+			case attrResLQPN:
+				q.Number = ad.Uint32()
+			case attrResRQPN:
+				q.RemoteNumber = ad.Uint32()
+			case attrResPDN:
+				q.PDN = ad.Uint32()
+			case attrResType:
+				q.Type = ad.Uint8()
+			case attrResState:
+				q.State = ad.Uint8()
+			}
+		}
+		list = append(list, q)
+		return ad.Err()
+	})
+	return list, err
+}
+
+// CQs dumps a device's completion queues.
+func (c *Client) CQs(device string) ([]CQ, error) {
+	var list []CQ
+	err := c.entries(cmdResCQGet, attrResCQ, device, func(ad *netlink.AttributeDecoder) error {
+		var q CQ
+		for ad.Next() {
+			q.attr(ad)
+			switch ad.Type() {
+			case attrResCQN:
+				q.Number = ad.Uint32()
+			case attrResCQE:
+				q.CQE = ad.Uint32()
+			case attrResUseCnt:
+				q.Users = ad.Uint64()
+			}
+		}
+		list = append(list, q)
+		return ad.Err()
+	})
+	return list, err
+}
+
+// PDs dumps a device's protection domains.
+func (c *Client) PDs(device string) ([]PD, error) {
+	var list []PD
+	err := c.entries(cmdResPDGet, attrResPD, device, func(ad *netlink.AttributeDecoder) error {
+		var p PD
+		for ad.Next() {
+			p.attr(ad)
+			switch ad.Type() {
+			case attrResPDN:
+				p.Number = ad.Uint32()
+			case attrResUseCnt:
+				p.Users = ad.Uint64()
+			}
+		}
+		list = append(list, p)
+		return ad.Err()
+	})
+	return list, err
+}
+
+// MRs dials, dumps a device's memory regions and hangs up.
+func MRs(device string) (list []MR, err error) {
+	c, err := Dial()
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	return c.MRs(device)
+}
