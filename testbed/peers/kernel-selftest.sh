@@ -1,19 +1,18 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
+# testbed: timeout=8m
+#
 # The kernel's side of dma-buf memory regions, tested by the independent C
 # program on every exporter of the running kernel. Runs in the guest.
 #
-#   testbed/peers/kernel-selftest.sh           patched rdma_rxe
-#   testbed/peers/kernel-selftest.sh --stock   the distribution's rdma_rxe
+# With GPURDMA_STOCK_RXE the rdma_rxe is the distribution's, and all that is
+# left to test is how it refuses.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
 
-case ${1-} in
-'') stock=() ;;
---stock) stock=(--stock) ;;
-*) fail "usage: $0 [--stock]" ;;
-esac
+stock=()
+[ -z "${GPURDMA_STOCK_RXE-}" ] || stock=(--stock)
 
 # What a kernel does not have, and nothing else, may be absent from a run.
 # FLUSH is posted by a libibverbs that is newer than Debian 12's.

@@ -1,6 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
+# testbed: timeout=8m
+#
 # Short perftest runs of every kind of traffic. What they measure here means
 # nothing, that they end and count all their messages does. Runs in the guest.
 set -euo pipefail
@@ -25,7 +27,8 @@ for tool in ib_write_bw ib_read_bw ib_send_bw ib_atomic_bw \
 		fail "$tool: no line with $n iterations: $result"
 done
 
-# The same with connections made by rdma_cm.
+# The same with connections made by rdma_cm, which listens by itself.
+port=
 args="-R -d $device -F -n $n -s 4096"
 pair "ib_write_bw -R" 60 "ib_write_bw $args" "ib_write_bw $args $address"
 

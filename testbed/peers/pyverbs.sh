@@ -1,6 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
+# testbed: timeout=10m
+#
 # rdma-core's own test suite (pyverbs), compared test by test with a baseline
 # measured on the distribution's rdma_rxe: none may be worse. Runs in the
 # guest.
@@ -34,10 +36,10 @@ status=0
 	>"$dir/log" 2>&1 || status=$?
 [ $status -ne 124 ] && [ $status -ne 137 ] || { tail -n 40 "$dir/log" >&2; fail "pyverbs did not end"; }
 
-# "test_name (tests.module.Class) ... ok": the verdict may come lines later,
-# when the test has a docstring or prints something.
+# "test_name (tests.module.Class.test_name) ... ok": the verdict may come lines
+# later, when the test has a docstring or prints something.
 awk '
-	/^test_[A-Za-z0-9_]* \([A-Za-z0-9_.]*\)/ { name = $2; gsub(/[()]/, "", name); name = name "." $1 }
+	/^test_[A-Za-z0-9_]* \([A-Za-z0-9_.]*\)/ { name = $2; gsub(/[()]/, "", name) }
 	name && /(^|\.\.\. |[^A-Za-z])(ok|FAIL|ERROR|skipped .*)$/ {
 		verdict = /skipped / ? "skip" : /ok$/ ? "pass" : "fail"
 		print name, verdict
@@ -50,9 +52,15 @@ ran=$(sed -n 's/^Ran \([0-9]*\) tests.*/\1/p' "$dir/log")
 [ "$ran" = "$(wc -l <"$dir/now")" ] ||
 	fail "pyverbs ran $ran tests, of $(wc -l <"$dir/now") the verdict could be read"
 
+# The reports of the failed tests.
+failures() {
+	grep -A 30 -E '^(ERROR|FAIL): ' "$dir/log" | head -n 200 >&2 || true
+}
+
 if [ "${1-}" = --measure ]; then
 	echo "# rdma-core $(dpkg-query -W -f '${Version}' rdma-core), kernel $(uname -r), $(wc -l <"$dir/now") tests"
 	cat "$dir/now"
+	failures
 	exit 0
 fi
 
@@ -69,7 +77,7 @@ if [ -n "$worse" ]; then
 	while read -r line; do
 		echo "worse: $line" >&2
 	done <<<"$worse"
-	grep -A 30 -E '^(ERROR|FAIL): ' "$dir/log" | head -n 200 >&2 || true
+	failures
 	fail "pyverbs: $(wc -l <<<"$worse") tests are worse than on stock rxe"
 fi
 pass "pyverbs on kernel $series: $(awk '{ n[$2]++ } END { printf "%d pass, %d skip, %d fail", n["pass"], n["skip"], n["fail"] }' "$dir/now"), none worse than on stock rxe"

@@ -1,0 +1,10 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# testbed: modules=stock timeout=3m
+#
+# What the distribution's own rdma_rxe answers to a dma-buf. Runs in the guest.
+set -euo pipefail
+
+export GPURDMA_STOCK_RXE=1
+exec "$(dirname "$0")/kernel-selftest.sh"
