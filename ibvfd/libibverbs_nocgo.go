@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build !cgo
+
 package ibvfd
 
 // library answers ErrNotBuilt: loading a C library needs cgo.

@@ -1,0 +1,356 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build cgo
+
+package ibvfd
+
+/*
+#include <stdlib.h>
+#include "verbs_lib.h"
+*/
+import "C"
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"sync"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/internal/dl"
+)
+
+// soname is the library that every rdma-core since 2006 installs.
+const soname = "libibverbs.so.1"
+
+// libibverbs is verbs through the library, which stays loaded.
+type libibverbs struct {
+	c    *C.struct_vb_lib // C memory
+	path string
+}
+
+// library loads libibverbs, once if it succeeds: a library that is installed
+// later is found then.
+func library() (verbs, error) {
+	loaded.Lock()
+	defer loaded.Unlock()
+	if loaded.lib == nil {
+		lib, err := loadLibrary()
+		if err != nil {
+			return nil, err
+		}
+		loaded.lib = lib
+	}
+	return loaded.lib, nil
+}
+
+var loaded struct {
+	sync.Mutex
+	lib *libibverbs
+}
+
+func loadLibrary() (*libibverbs, error) {
+	lib, err := dl.Open(soname)
+	if err != nil {
+		return nil, &dmabuf.Error{
+			Op: "load", Device: soname, Detail: err.Error(), Err: ErrNoLibrary,
+			Remedy: "install it (Debian: apt-get install libibverbs1 ibverbs-providers)",
+		}
+	}
+	c := (*C.struct_vb_lib)(C.calloc(1, C.sizeof_struct_vb_lib))
+	if c == nil {
+		return nil, failed("load", soname, unix.ENOMEM)
+	}
+	for _, s := range symbols(c) {
+		addr, err := lib.Sym(s.name, s.version)
+		if err != nil && !s.optional {
+			C.free(unsafe.Pointer(c))
+			return nil, &dmabuf.Error{
+				Op: "load", Device: soname, Detail: fmt.Sprintf("it has no %s@%s", s.name, s.version), Err: err,
+				Remedy: "install libibverbs of rdma-core 16 or newer",
+			}
+		}
+		*s.slot = addr
+	}
+	return &libibverbs{c: c, path: dl.PathOf(*slot(&c.get_device_list))}, nil
+}
+
+type symbol struct {
+	name, version string
+	slot          *unsafe.Pointer
+	optional      bool
+}
+
+// slot is where a function's address goes.
+func slot[F any](field *F) *unsafe.Pointer { return (*unsafe.Pointer)(unsafe.Pointer(field)) }
+
+// symbols lists what is looked up, with versions as in rdma-core's
+// libibverbs.map. The 1.0 versions of the same names have other structures.
+func symbols(c *C.struct_vb_lib) []symbol {
+	return []symbol{
+		{"ibv_get_device_list", "IBVERBS_1.1", slot(&c.get_device_list), false},
+		{"ibv_free_device_list", "IBVERBS_1.1", slot(&c.free_device_list), false},
+		{"ibv_get_device_name", "IBVERBS_1.1", slot(&c.get_device_name), false},
+		{"ibv_open_device", "IBVERBS_1.1", slot(&c.open_device), false},
+		{"ibv_close_device", "IBVERBS_1.1", slot(&c.close_device), false},
+		{"ibv_query_device", "IBVERBS_1.1", slot(&c.query_device), false},
+		{"ibv_query_port", "IBVERBS_1.1", slot(&c.query_port), false},
+		{"ibv_alloc_pd", "IBVERBS_1.1", slot(&c.alloc_pd), false},
+		{"ibv_dealloc_pd", "IBVERBS_1.1", slot(&c.dealloc_pd), false},
+		{"ibv_reg_mr", "IBVERBS_1.1", slot(&c.reg_mr), false},
+		{"ibv_dereg_mr", "IBVERBS_1.1", slot(&c.dereg_mr), false},
+		{"ibv_create_cq", "IBVERBS_1.1", slot(&c.create_cq), false},
+		{"ibv_destroy_cq", "IBVERBS_1.1", slot(&c.destroy_cq), false},
+		{"ibv_create_qp", "IBVERBS_1.1", slot(&c.create_qp), false},
+		{"ibv_modify_qp", "IBVERBS_1.1", slot(&c.modify_qp), false},
+		{"ibv_query_qp", "IBVERBS_1.1", slot(&c.query_qp), false},
+		{"ibv_destroy_qp", "IBVERBS_1.1", slot(&c.destroy_qp), false},
+		{"ibv_reg_mr_iova2", "IBVERBS_1.8", slot(&c.reg_mr_iova2), true},
+		{"ibv_reg_dmabuf_mr", "IBVERBS_1.12", slot(&c.reg_dmabuf_mr), true},
+	}
+}
+
+// Version names the libibverbs in use with its version and file, or says why
+// there is none.
+func Version() string {
+	v, err := library()
+	if err != nil {
+		return err.Error()
+	}
+	return v.version()
+}
+
+// version reads it from the file's name: libibverbs.so.1.14.44.0, in which the
+// third number is rdma-core's.
+func (l *libibverbs) version() string {
+	if _, v, ok := strings.Cut(filepath.Base(l.path), ".so."); ok {
+		return fmt.Sprintf("libibverbs %s (%s)", v, l.path)
+	}
+	return "libibverbs (" + l.path + ")"
+}
+
+// result turns a vb_ function's answer into an error.
+func result(rc C.int) error {
+	if rc == 0 {
+		return nil
+	}
+	return unix.Errno(rc)
+}
+
+func (l *libibverbs) open(name string) (verbsContext, error) {
+	c := C.CString(name)
+	defer C.free(unsafe.Pointer(c))
+	var ctx *C.struct_vb_context
+	if err := result(C.vb_open(l.c, c, &ctx)); err != nil {
+		if errors.Is(err, unix.ENODEV) {
+			return nil, fmt.Errorf("%w: %w", ErrNoDevice, err)
+		}
+		return nil, err
+	}
+	return &libContext{l, ctx}, nil
+}
+
+type libContext struct {
+	lib *libibverbs
+	c   *C.struct_vb_context
+}
+
+func (c *libContext) cmdFD() int { return int(c.c.cmd_fd) }
+
+func (c *libContext) queryDevice() (DeviceAttr, error) {
+	var a C.struct_vb_device_attr
+	if err := result(C.vb_query_device(c.lib.c, c.c, &a)); err != nil {
+		return DeviceAttr{}, err
+	}
+	var guid [8]byte
+	binary.NativeEndian.PutUint64(guid[:], uint64(a.node_guid))
+	return DeviceAttr{
+		Firmware: C.GoString(&a.fw_ver[0]), NodeGUID: binary.BigEndian.Uint64(guid[:]),
+		VendorID: uint32(a.vendor_id), VendorPart: uint32(a.vendor_part_id),
+		MaxMRSize: uint64(a.max_mr_size), PageSizeCap: uint64(a.page_size_cap),
+		MaxMR: int(a.max_mr), MaxPD: int(a.max_pd), MaxQP: int(a.max_qp), MaxQPWR: int(a.max_qp_wr),
+		MaxSGE: int(a.max_sge), MaxSGERead: int(a.max_sge_rd), MaxCQ: int(a.max_cq), MaxCQE: int(a.max_cqe),
+		MaxReadAtomic: int(a.max_qp_rd_atom), MaxInitReadAtom: int(a.max_qp_init_rd_atom),
+		Atomic: a.atomic_cap != 0, Ports: int(a.phys_port_cnt),
+	}, nil
+}
+
+func (c *libContext) queryPort(port int) (PortAttr, error) {
+	var a C.struct_vb_port_attr
+	if err := result(C.vb_query_port(c.lib.c, c.c, C.uint8_t(port), &a)); err != nil {
+		return PortAttr{}, err
+	}
+	return PortAttr{
+		State: PortState(a.state), MTU: mtuBytes(int(a.active_mtu)), MaxMTU: mtuBytes(int(a.max_mtu)),
+		LID: uint16(a.lid), GIDs: int(a.gid_tbl_len), MaxMsg: uint32(a.max_msg_sz), LinkLayer: LinkLayer(a.link_layer),
+	}, nil
+}
+
+func (c *libContext) allocPD() (verbsPD, error) {
+	var pd *C.struct_vb_pd
+	if err := result(C.vb_alloc_pd(c.lib.c, c.c, &pd)); err != nil {
+		return nil, err
+	}
+	return &libPD{c, pd}, nil
+}
+
+func (c *libContext) createCQ(depth int) (verbsCQ, error) {
+	var cq *C.struct_vb_cq
+	if err := result(C.vb_create_cq(c.lib.c, c.c, C.int(depth), &cq)); err != nil {
+		return nil, err
+	}
+	return &libCQ{c, cq}, nil
+}
+
+func (c *libContext) close() error { return result(C.vb_close(c.lib.c, c.c)) }
+
+type libPD struct {
+	ctx *libContext
+	c   *C.struct_vb_pd
+}
+
+func (p *libPD) handle() uint32 { return uint32(p.c.handle) }
+
+func (p *libPD) dealloc() error { return result(C.vb_dealloc_pd(p.ctx.lib.c, p.c)) }
+
+func (p *libPD) regHost(addr, length, iova uint64, access Access) (verbsMR, error) {
+	var mr *C.struct_vb_mr
+	if err := result(C.vb_reg_mr(p.ctx.lib.c, p.c, C.uint64_t(addr), C.uint64_t(length), C.uint64_t(iova), C.uint32_t(access), &mr)); err != nil {
+		return nil, err
+	}
+	return &libMR{p.ctx.lib, mr}, nil
+}
+
+func (p *libPD) regDMABuf(offset, length, iova uint64, fd int, access Access) (verbsMR, error) {
+	var mr *C.struct_vb_mr
+	if err := result(C.vb_reg_dmabuf_mr(p.ctx.lib.c, p.c, C.uint64_t(offset), C.uint64_t(length), C.uint64_t(iova), C.int(fd), C.uint32_t(access), &mr)); err != nil {
+		return nil, err
+	}
+	return &libMR{p.ctx.lib, mr}, nil
+}
+
+type libMR struct {
+	lib *libibverbs
+	c   *C.struct_vb_mr
+}
+
+func (m *libMR) keys() (lkey, rkey, handle uint32) {
+	return uint32(m.c.lkey), uint32(m.c.rkey), uint32(m.c.handle)
+}
+
+func (m *libMR) dereg() error { return result(C.vb_dereg_mr(m.lib.c, m.c)) }
+
+type libCQ struct {
+	ctx *libContext
+	c   *C.struct_vb_cq
+}
+
+func (q *libCQ) queue() (*completionQueue, error) {
+	return newCompletionQueue(unsafe.Pointer(q.c), *slot(&q.ctx.c.ops.poll_cq), int(q.c.cqe))
+}
+
+func (q *libCQ) destroy() error { return result(C.vb_destroy_cq(q.ctx.lib.c, q.c)) }
+
+func (p *libPD) createQP(init *qpInit) (verbsQP, error) {
+	// The CQs are this library's own: CreateQP has checked that they belong to
+	// the same context.
+	a := C.struct_vb_qp_init_attr{
+		send_cq: init.send.(*libCQ).c,
+		recv_cq: init.recv.(*libCQ).c,
+		cap: C.struct_vb_qp_cap{
+			max_send_wr: C.uint32_t(init.sendDepth), max_recv_wr: C.uint32_t(init.recvDepth),
+			max_send_sge: C.uint32_t(init.sendSGE), max_recv_sge: C.uint32_t(init.recvSGE),
+			max_inline_data: C.uint32_t(init.inline),
+		},
+		qp_type: C.int(init.typ),
+	}
+	if init.signalAll {
+		a.sq_sig_all = 1
+	}
+	var qp *C.struct_vb_qp
+	if err := result(C.vb_create_qp(p.ctx.lib.c, p.c, &a, &qp)); err != nil {
+		return nil, err
+	}
+	init.sendDepth, init.recvDepth = max(init.sendDepth, int(a.cap.max_send_wr)), max(init.recvDepth, int(a.cap.max_recv_wr))
+	init.sendSGE, init.recvSGE = max(init.sendSGE, int(a.cap.max_send_sge)), max(init.recvSGE, int(a.cap.max_recv_sge))
+	init.inline = max(init.inline, int(a.cap.max_inline_data))
+	return &libQP{p.ctx, qp, *init}, nil
+}
+
+type libQP struct {
+	ctx  *libContext
+	c    *C.struct_vb_qp
+	init qpInit // as granted
+}
+
+func (q *libQP) num() uint32 { return uint32(q.c.qp_num) }
+
+func (q *libQP) queues() (*sendQueue, *recvQueue, error) {
+	send, err := newSendQueue(unsafe.Pointer(q.c), *slot(&q.ctx.c.ops.post_send), q.init.sendDepth, q.init.sendSGE)
+	if err != nil {
+		return nil, nil, err
+	}
+	recv, err := newRecvQueue(unsafe.Pointer(q.c), *slot(&q.ctx.c.ops.post_recv), q.init.recvDepth, q.init.recvSGE)
+	if err != nil {
+		send.free()
+		return nil, nil, err
+	}
+	return send, recv, nil
+}
+
+func (q *libQP) destroy() error { return result(C.vb_destroy_qp(q.ctx.lib.c, q.c)) }
+
+func (q *libQP) state() (QPState, error) {
+	var s C.int
+	err := result(C.vb_qp_state(q.ctx.lib.c, q.c, &s))
+	return QPState(s), err
+}
+
+// modify sets exactly the attributes that the transition requires
+// (ibv_modify_qp(3), table for IBV_QPT_RC).
+func (q *libQP) modify(m *qpModify) error {
+	a := C.struct_vb_qp_attr{qp_state: C.int(m.state)}
+	mask := C.int(C.VB_QP_STATE)
+	switch m.state {
+	case StateInit:
+		a.port_num = C.uint8_t(m.port)
+		a.pkey_index = C.uint16_t(m.pkeyIndex)
+		a.qp_access_flags = C.uint(m.access)
+		mask |= C.VB_QP_PORT | C.VB_QP_PKEY_INDEX | C.VB_QP_ACCESS_FLAGS
+	case StateRTR:
+		a.path_mtu = C.int(mtuEnum(m.mtu))
+		a.dest_qp_num = C.uint32_t(m.remote.QPN)
+		a.rq_psn = C.uint32_t(m.remote.PSN)
+		a.max_dest_rd_atomic = C.uint8_t(m.maxDestRead)
+		a.min_rnr_timer = C.uint8_t(m.minRNRTimer)
+		a.ah_attr = pathTo(m)
+		mask |= C.VB_QP_AV | C.VB_QP_PATH_MTU | C.VB_QP_DEST_QPN | C.VB_QP_RQ_PSN | C.VB_QP_MAX_DEST_RD_ATOMIC | C.VB_QP_MIN_RNR_TIMER
+	case StateRTS:
+		a.sq_psn = C.uint32_t(m.psn)
+		a.timeout = C.uint8_t(m.timeout)
+		a.retry_cnt = C.uint8_t(m.retryCount)
+		a.rnr_retry = C.uint8_t(m.rnrRetry)
+		a.max_rd_atomic = C.uint8_t(m.maxRead)
+		mask |= C.VB_QP_SQ_PSN | C.VB_QP_TIMEOUT | C.VB_QP_RETRY_CNT | C.VB_QP_RNR_RETRY | C.VB_QP_MAX_QP_RD_ATOMIC
+	}
+	return result(C.vb_modify_qp(q.ctx.lib.c, q.c, &a, mask))
+}
+
+func pathTo(m *qpModify) C.struct_vb_ah_attr {
+	a := C.struct_vb_ah_attr{
+		dlid: C.uint16_t(m.remote.LID), sl: C.uint8_t(m.sl), port_num: C.uint8_t(m.port),
+	}
+	if m.global {
+		a.is_global = 1
+		a.grh.dgid = m.remote.GID
+		a.grh.sgid_index = C.uint8_t(m.gidIndex)
+		a.grh.hop_limit = C.uint8_t(m.hopLimit)
+		a.grh.traffic_class = C.uint8_t(m.class)
+	}
+	return a
+}

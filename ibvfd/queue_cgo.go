@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build cgo
+
+package ibvfd
+
+/*
+#include "verbs_queue.h"
+#cgo noescape vb_post_send
+#cgo nocallback vb_post_send
+#cgo noescape vb_post_recv
+#cgo nocallback vb_post_recv
+#cgo noescape vb_poll
+#cgo nocallback vb_poll
+*/
+import "C"
+
+import (
+	"encoding/binary"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// maxRoom bounds a queue's array: a batch beyond it takes several crossings
+// into C.
+const maxRoom = 1024
+
+// sendQueue posts through an array of struct ibv_send_wr in C memory. One
+// goroutine at a time may use it.
+type sendQueue struct {
+	c   *C.struct_vb_send_queue
+	wr  []abiSendWR // C memory
+	sge []abiSGE    // C memory, sges for each wr
+}
+
+// newSendQueue makes the array; post is a vb_post_send_fn.
+func newSendQueue(qp, post unsafe.Pointer, depth, sges int) (*sendQueue, error) {
+	room := min(depth, maxRoom)
+	c := C.vb_send_queue_new((*C.struct_vb_qp)(qp), (*C.vb_post_send_fn)(post), C.uint32_t(room), C.uint32_t(sges))
+	if c == nil {
+		return nil, unix.ENOMEM
+	}
+	return &sendQueue{
+		c:   c,
+		wr:  unsafe.Slice((*abiSendWR)(unsafe.Pointer(c.wr)), room),
+		sge: unsafe.Slice((*abiSGE)(unsafe.Pointer(c.sge)), room*sges),
+	}, nil
+}
+
+func (q *sendQueue) free() { C.vb_send_queue_free(q.c) }
+
+// post encodes and posts wrs until one is refused. It says how many the
+// provider took, and why not the next.
+func (q *sendQueue) post(wrs []SendWR) (posted int, bad postRefusal, errno unix.Errno) {
+	for len(wrs) > 0 {
+		n, refusal := q.encode(wrs)
+		if n > 0 {
+			p := C.vb_post_send(q.c, C.uint32_t(n))
+			posted += int(p.n)
+			if p.err != 0 {
+				return posted, postProvider, unix.Errno(p.err)
+			}
+		}
+		if refusal != postOK {
+			return posted, refusal, unix.EINVAL
+		}
+		wrs = wrs[n:]
+	}
+	return posted, postOK, 0
+}
+
+// encode fills the array and returns how many work requests are in it, and
+// why not the next, if it is at fault.
+func (q *sendQueue) encode(wrs []SendWR) (n int, bad postRefusal) {
+	room, sges := len(q.wr), int(q.c.sges)
+	for i := range wrs[:min(len(wrs), room)] {
+		w, a := &wrs[i], &q.wr[i]
+		if len(w.SGE) > sges {
+			return i, postTooMany
+		}
+		a.wrID, a.opcode, a.sendFlags = w.ID, uint32(w.Op), uint32(w.Flags)
+		a.imm = bigEndian(w.Imm)
+		a.remoteAddr = w.RemoteAddr
+		switch w.Op {
+		case OpWrite, OpWriteImm, OpRead, OpSend, OpSendImm:
+			a.rkey[0] = w.RKey
+		case OpCompareSwap, OpFetchAdd:
+			*(*uint64)(unsafe.Pointer(&a.rkey)) = w.CompareAdd
+			a.swap, a.atomicRKey = w.Swap, w.RKey
+		default:
+			return i, postOpcode
+		}
+		a.numSGE = int32(len(w.SGE))
+		putSGEs(q.sge[i*sges:], w.SGE)
+		n++
+	}
+	return n, postOK
+}
+
+func putSGEs(to []abiSGE, from []SGE) {
+	for i, s := range from {
+		to[i] = abiSGE{addr: s.Addr, length: s.Length, lkey: s.LKey}
+	}
+}
+
+// bigEndian is v as it lies in memory in network byte order, and back.
+func bigEndian(v uint32) uint32 {
+	var b [4]byte
+	binary.BigEndian.PutUint32(b[:], v)
+	return binary.NativeEndian.Uint32(b[:])
+}
+
+// recvQueue posts receives; see sendQueue.
+type recvQueue struct {
+	c   *C.struct_vb_recv_queue
+	wr  []abiRecvWR
+	sge []abiSGE
+}
+
+func newRecvQueue(qp, post unsafe.Pointer, depth, sges int) (*recvQueue, error) {
+	room := min(depth, maxRoom)
+	c := C.vb_recv_queue_new((*C.struct_vb_qp)(qp), (*C.vb_post_recv_fn)(post), C.uint32_t(room), C.uint32_t(sges))
+	if c == nil {
+		return nil, unix.ENOMEM
+	}
+	return &recvQueue{
+		c:   c,
+		wr:  unsafe.Slice((*abiRecvWR)(unsafe.Pointer(c.wr)), room),
+		sge: unsafe.Slice((*abiSGE)(unsafe.Pointer(c.sge)), room*sges),
+	}, nil
+}
+
+func (q *recvQueue) free() { C.vb_recv_queue_free(q.c) }
+
+func (q *recvQueue) post(wrs []RecvWR) (posted int, bad postRefusal, errno unix.Errno) {
+	for len(wrs) > 0 {
+		n, refusal := q.encode(wrs)
+		if n > 0 {
+			p := C.vb_post_recv(q.c, C.uint32_t(n))
+			posted += int(p.n)
+			if p.err != 0 {
+				return posted, postProvider, unix.Errno(p.err)
+			}
+		}
+		if refusal != postOK {
+			return posted, refusal, unix.EINVAL
+		}
+		wrs = wrs[n:]
+	}
+	return posted, postOK, 0
+}
+
+func (q *recvQueue) encode(wrs []RecvWR) (n int, bad postRefusal) {
+	room, sges := len(q.wr), int(q.c.sges)
+	for i := range wrs[:min(len(wrs), room)] {
+		w, a := &wrs[i], &q.wr[i]
+		if len(w.SGE) > sges {
+			return i, postTooMany
+		}
+		a.wrID, a.numSGE = w.ID, int32(len(w.SGE))
+		putSGEs(q.sge[i*sges:], w.SGE)
+		n++
+	}
+	return n, postOK
+}
+
+// completionQueue polls into an array of struct ibv_wc in C memory. One
+// goroutine at a time may use it.
+type completionQueue struct {
+	c  *C.struct_vb_completion_queue
+	wc []abiWC
+}
+
+func newCompletionQueue(cq, poll unsafe.Pointer, depth int) (*completionQueue, error) {
+	room := min(depth, maxRoom)
+	c := C.vb_completion_queue_new((*C.struct_vb_cq)(cq), (*C.vb_poll_cq_fn)(poll), C.uint32_t(room))
+	if c == nil {
+		return nil, unix.ENOMEM
+	}
+	return &completionQueue{c, unsafe.Slice((*abiWC)(unsafe.Pointer(c.wc)), room)}, nil
+}
+
+func (q *completionQueue) free() { C.vb_completion_queue_free(q.c) }
+
+// poll returns how many completions it stored, negative if the provider fails.
+func (q *completionQueue) poll(wc []WC) int {
+	if len(wc) == 0 {
+		return 0
+	}
+	n := int(C.vb_poll(q.c, C.uint32_t(min(len(wc), len(q.wc)))))
+	for i := range max(n, 0) {
+		a := &q.wc[i]
+		wc[i] = WC{
+			ID: a.wrID, Status: WCStatus(a.status), Opcode: WCOpcode(a.opcode), VendorErr: a.vendorErr,
+			ByteLen: a.byteLen, QPN: a.qpNum, SrcQP: a.srcQP, Imm: bigEndian(a.imm), Flags: WCFlags(a.wcFlags),
+		}
+	}
+	return n
+}

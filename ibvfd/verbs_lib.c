@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+//go:build cgo
+
+#include "verbs_lib.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* A failed function without errno did fail all the same. */
+static int failure(void)
+{
+	return errno ? errno : EIO;
+}
+
+/*
+ * Functions that return an int are documented to return the errno itself;
+ * some providers return -1 and set errno, some a negative errno.
+ */
+static int status(int rc)
+{
+	if (rc > 0)
+		return rc;
+	if (rc == -1)
+		return failure();
+	return -rc;
+}
+
+int vb_open(const struct vb_lib *lib, const char *name, struct vb_context **out)
+{
+	struct vb_device **list;
+	int n = 0, err = ENODEV;
+
+	errno = 0;
+	list = lib->get_device_list(&n);
+	if (!list)
+		return failure();
+	for (int i = 0; i < n; i++) {
+		if (strcmp(lib->get_device_name(list[i]), name))
+			continue;
+		errno = 0;
+		*out = lib->open_device(list[i]);
+		err = *out ? 0 : failure();
+		break;
+	}
+	lib->free_device_list(list);
+	return err;
+}
+
+int vb_close(const struct vb_lib *lib, struct vb_context *ctx)
+{
+	errno = 0;
+	return status(lib->close_device(ctx));
+}
+
+int vb_query_device(const struct vb_lib *lib, struct vb_context *ctx,
+		    struct vb_device_attr *attr)
+{
+	errno = 0;
+	return status(lib->query_device(ctx, attr));
+}
+
+int vb_query_port(const struct vb_lib *lib, struct vb_context *ctx,
+		  uint8_t port, struct vb_port_attr *attr)
+{
+	errno = 0;
+	return status(lib->query_port(ctx, port, attr));
+}
+
+int vb_alloc_pd(const struct vb_lib *lib, struct vb_context *ctx,
+		struct vb_pd **out)
+{
+	errno = 0;
+	*out = lib->alloc_pd(ctx);
+	return *out ? 0 : failure();
+}
+
+int vb_dealloc_pd(const struct vb_lib *lib, struct vb_pd *pd)
+{
+	errno = 0;
+	return status(lib->dealloc_pd(pd));
+}
+
+int vb_reg_mr(const struct vb_lib *lib, struct vb_pd *pd, uint64_t addr,
+	      uint64_t length, uint64_t iova, uint32_t access,
+	      struct vb_mr **out)
+{
+	void *p = (void *)(uintptr_t)addr;
+
+	errno = 0;
+	if (lib->reg_mr_iova2)
+		*out = lib->reg_mr_iova2(pd, p, length, iova, access);
+	else if (iova == addr)
+		*out = lib->reg_mr(pd, p, length, (int)access);
+	else
+		return ENOSYS;
+	return *out ? 0 : failure();
+}
+
+int vb_reg_dmabuf_mr(const struct vb_lib *lib, struct vb_pd *pd,
+		     uint64_t offset, uint64_t length, uint64_t iova, int fd,
+		     uint32_t access, struct vb_mr **out)
+{
+	if (!lib->reg_dmabuf_mr)
+		return ENOSYS;
+	errno = 0;
+	*out = lib->reg_dmabuf_mr(pd, offset, length, iova, fd, (int)access);
+	return *out ? 0 : failure();
+}
+
+int vb_dereg_mr(const struct vb_lib *lib, struct vb_mr *mr)
+{
+	errno = 0;
+	return status(lib->dereg_mr(mr));
+}
+
+int vb_create_cq(const struct vb_lib *lib, struct vb_context *ctx, int cqe,
+		 struct vb_cq **out)
+{
+	errno = 0;
+	*out = lib->create_cq(ctx, cqe, NULL, NULL, 0);
+	return *out ? 0 : failure();
+}
+
+int vb_destroy_cq(const struct vb_lib *lib, struct vb_cq *cq)
+{
+	errno = 0;
+	return status(lib->destroy_cq(cq));
+}
+
+int vb_create_qp(const struct vb_lib *lib, struct vb_pd *pd,
+		 struct vb_qp_init_attr *attr, struct vb_qp **out)
+{
+	errno = 0;
+	*out = lib->create_qp(pd, attr);
+	return *out ? 0 : failure();
+}
+
+int vb_modify_qp(const struct vb_lib *lib, struct vb_qp *qp,
+		 struct vb_qp_attr *attr, int mask)
+{
+	errno = 0;
+	return status(lib->modify_qp(qp, attr, mask));
+}
+
+int vb_qp_state(const struct vb_lib *lib, struct vb_qp *qp, int *state)
+{
+	struct vb_qp_attr attr = { 0 };
+	struct vb_qp_init_attr init = { 0 };
+	int err;
+
+	errno = 0;
+	err = status(lib->query_qp(qp, &attr, VB_QP_STATE, &init));
+	*state = attr.qp_state;
+	return err;
+}
+
+int vb_destroy_qp(const struct vb_lib *lib, struct vb_qp *qp)
+{
+	errno = 0;
+	return status(lib->destroy_qp(qp));
+}

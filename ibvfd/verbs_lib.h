@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Calls into libibverbs through addresses that were looked up at run time.
+ * Every function returns 0 or an errno.
+ */
+#ifndef GPURDMA_VERBS_LIB_H
+#define GPURDMA_VERBS_LIB_H
+
+#include "verbs_abi.h"
+
+/* The library's functions. The last two may be NULL: rdma-core 28 and 34. */
+struct vb_lib {
+	struct vb_device **(*get_device_list)(int *n);
+	void (*free_device_list)(struct vb_device **);
+	const char *(*get_device_name)(struct vb_device *);
+	struct vb_context *(*open_device)(struct vb_device *);
+	int (*close_device)(struct vb_context *);
+	int (*query_device)(struct vb_context *, struct vb_device_attr *);
+	int (*query_port)(struct vb_context *, uint8_t port,
+			  struct vb_port_attr *);
+	struct vb_pd *(*alloc_pd)(struct vb_context *);
+	int (*dealloc_pd)(struct vb_pd *);
+	struct vb_mr *(*reg_mr)(struct vb_pd *, void *addr, size_t length,
+				int access);
+	int (*dereg_mr)(struct vb_mr *);
+	struct vb_cq *(*create_cq)(struct vb_context *, int cqe, void *ctx,
+				   void *channel, int comp_vector);
+	int (*destroy_cq)(struct vb_cq *);
+	struct vb_qp *(*create_qp)(struct vb_pd *, struct vb_qp_init_attr *);
+	int (*modify_qp)(struct vb_qp *, struct vb_qp_attr *, int mask);
+	int (*query_qp)(struct vb_qp *, struct vb_qp_attr *, int mask,
+			struct vb_qp_init_attr *);
+	int (*destroy_qp)(struct vb_qp *);
+	struct vb_mr *(*reg_mr_iova2)(struct vb_pd *, void *addr, size_t length,
+				      uint64_t iova, unsigned int access);
+	struct vb_mr *(*reg_dmabuf_mr)(struct vb_pd *, uint64_t offset,
+				       size_t length, uint64_t iova, int fd,
+				       int access);
+};
+
+/* ENODEV: libibverbs does not list a device of that name. */
+int vb_open(const struct vb_lib *, const char *name, struct vb_context **);
+int vb_close(const struct vb_lib *, struct vb_context *);
+int vb_query_device(const struct vb_lib *, struct vb_context *,
+		    struct vb_device_attr *);
+int vb_query_port(const struct vb_lib *, struct vb_context *, uint8_t port,
+		  struct vb_port_attr *);
+int vb_alloc_pd(const struct vb_lib *, struct vb_context *, struct vb_pd **);
+int vb_dealloc_pd(const struct vb_lib *, struct vb_pd *);
+/* ENOSYS: this library is too old for such a registration. */
+int vb_reg_mr(const struct vb_lib *, struct vb_pd *, uint64_t addr,
+	      uint64_t length, uint64_t iova, uint32_t access,
+	      struct vb_mr **);
+int vb_reg_dmabuf_mr(const struct vb_lib *, struct vb_pd *, uint64_t offset,
+		     uint64_t length, uint64_t iova, int fd, uint32_t access,
+		     struct vb_mr **);
+int vb_dereg_mr(const struct vb_lib *, struct vb_mr *);
+int vb_create_cq(const struct vb_lib *, struct vb_context *, int cqe,
+		 struct vb_cq **);
+int vb_destroy_cq(const struct vb_lib *, struct vb_cq *);
+int vb_create_qp(const struct vb_lib *, struct vb_pd *,
+		 struct vb_qp_init_attr *, struct vb_qp **);
+int vb_modify_qp(const struct vb_lib *, struct vb_qp *, struct vb_qp_attr *,
+		 int mask);
+int vb_qp_state(const struct vb_lib *, struct vb_qp *, int *state);
+int vb_destroy_qp(const struct vb_lib *, struct vb_qp *);
+
+#endif

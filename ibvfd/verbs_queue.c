@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+//go:build cgo
+
+#include "verbs_queue.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+struct vb_send_queue *vb_send_queue_new(struct vb_qp *qp, vb_post_send_fn *post,
+					uint32_t room, uint32_t sges)
+{
+	struct vb_send_queue *q = calloc(1, sizeof(*q));
+
+	if (!q)
+		return NULL;
+	q->post = post;
+	q->qp = qp;
+	q->room = room;
+	q->sges = sges;
+	q->wr = calloc(room, sizeof(*q->wr));
+	q->sge = calloc((size_t)room * sges, sizeof(*q->sge));
+	if (!q->wr || !q->sge) {
+		vb_send_queue_free(q);
+		return NULL;
+	}
+	for (uint32_t i = 0; i < room; i++) {
+		q->wr[i].next = i + 1 < room ? &q->wr[i + 1] : NULL;
+		q->wr[i].sg_list = &q->sge[(size_t)i * sges];
+	}
+	return q;
+}
+
+struct vb_recv_queue *vb_recv_queue_new(struct vb_qp *qp, vb_post_recv_fn *post,
+					uint32_t room, uint32_t sges)
+{
+	struct vb_recv_queue *q = calloc(1, sizeof(*q));
+
+	if (!q)
+		return NULL;
+	q->post = post;
+	q->qp = qp;
+	q->room = room;
+	q->sges = sges;
+	q->wr = calloc(room, sizeof(*q->wr));
+	q->sge = calloc((size_t)room * sges, sizeof(*q->sge));
+	if (!q->wr || !q->sge) {
+		vb_recv_queue_free(q);
+		return NULL;
+	}
+	for (uint32_t i = 0; i < room; i++) {
+		q->wr[i].next = i + 1 < room ? &q->wr[i + 1] : NULL;
+		q->wr[i].sg_list = &q->sge[(size_t)i * sges];
+	}
+	return q;
+}
+
+struct vb_completion_queue *vb_completion_queue_new(struct vb_cq *cq,
+						    vb_poll_cq_fn *poll,
+						    uint32_t room)
+{
+	struct vb_completion_queue *q = calloc(1, sizeof(*q));
+
+	if (!q)
+		return NULL;
+	q->poll = poll;
+	q->cq = cq;
+	q->room = room;
+	q->wc = calloc(room, sizeof(*q->wc));
+	if (!q->wc) {
+		free(q);
+		return NULL;
+	}
+	return q;
+}
+
+void vb_send_queue_free(struct vb_send_queue *q)
+{
+	free(q->wr);
+	free(q->sge);
+	free(q);
+}
+
+void vb_recv_queue_free(struct vb_recv_queue *q)
+{
+	free(q->wr);
+	free(q->sge);
+	free(q);
+}
+
+void vb_completion_queue_free(struct vb_completion_queue *q)
+{
+	free(q->wc);
+	free(q);
+}
+
+/* Providers return the errno, some negated; one that names none did refuse. */
+static int32_t refusal(int rc)
+{
+	if (rc == -1 && errno)
+		return errno;
+	return rc < 0 ? -rc : rc;
+}
+
+struct vb_posted vb_post_send(struct vb_send_queue *q, uint32_t n)
+{
+	struct vb_send_wr *bad = NULL, *last = &q->wr[n - 1], *next = last->next;
+	struct vb_posted p = { .n = n };
+	int rc;
+
+	last->next = NULL;
+	errno = 0;
+	rc = q->post(q->qp, q->wr, &bad);
+	last->next = next;
+	if (rc) {
+		p.err = refusal(rc);
+		p.n = bad ? (uint32_t)(bad - q->wr) : 0;
+	}
+	return p;
+}
+
+struct vb_posted vb_post_recv(struct vb_recv_queue *q, uint32_t n)
+{
+	struct vb_recv_wr *bad = NULL, *last = &q->wr[n - 1], *next = last->next;
+	struct vb_posted p = { .n = n };
+	int rc;
+
+	last->next = NULL;
+	errno = 0;
+	rc = q->post(q->qp, q->wr, &bad);
+	last->next = next;
+	if (rc) {
+		p.err = refusal(rc);
+		p.n = bad ? (uint32_t)(bad - q->wr) : 0;
+	}
+	return p;
+}
+
+int vb_poll(struct vb_completion_queue *q, uint32_t n)
+{
+	return q->poll(q->cq, (int)n, q->wc);
+}

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Posting and polling in batches. The arrays are allocated once and filled and
+ * read by Go; C sees no Go memory. The functions are pointers so that a test
+ * or a benchmark can put others in their place.
+ */
+#ifndef GPURDMA_VERBS_QUEUE_H
+#define GPURDMA_VERBS_QUEUE_H
+
+#include "verbs_abi.h"
+
+struct vb_send_queue {
+	vb_post_send_fn *post;
+	struct vb_qp *qp;
+	uint32_t room;		/* work requests in the array */
+	uint32_t sges;		/* of one work request */
+	struct vb_send_wr *wr;	/* chained by next for good */
+	struct vb_sge *sge;	/* room * sges */
+};
+
+struct vb_recv_queue {
+	vb_post_recv_fn *post;
+	struct vb_qp *qp;
+	uint32_t room;
+	uint32_t sges;
+	struct vb_recv_wr *wr;
+	struct vb_sge *sge;
+};
+
+struct vb_completion_queue {
+	vb_poll_cq_fn *poll;
+	struct vb_cq *cq;
+	uint32_t room;
+	struct vb_wc *wc;
+};
+
+struct vb_posted {
+	uint32_t n;	/* taken by the provider */
+	int32_t err;	/* errno that wr[n] was refused with, or 0 */
+};
+
+struct vb_send_queue *vb_send_queue_new(struct vb_qp *, vb_post_send_fn *,
+					uint32_t room, uint32_t sges);
+struct vb_recv_queue *vb_recv_queue_new(struct vb_qp *, vb_post_recv_fn *,
+					uint32_t room, uint32_t sges);
+struct vb_completion_queue *vb_completion_queue_new(struct vb_cq *,
+						    vb_poll_cq_fn *,
+						    uint32_t room);
+void vb_send_queue_free(struct vb_send_queue *);
+void vb_recv_queue_free(struct vb_recv_queue *);
+void vb_completion_queue_free(struct vb_completion_queue *);
+
+/* Post the first n work requests of the array. */
+struct vb_posted vb_post_send(struct vb_send_queue *, uint32_t n);
+struct vb_posted vb_post_recv(struct vb_recv_queue *, uint32_t n);
+/* Returns how many completions are in the array, negative on failure. */
+int vb_poll(struct vb_completion_queue *, uint32_t n);
+
+#endif

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package dl loads shared libraries at run time and finds versioned symbols in
+// them: a program that uses it starts on a machine without the library, and
+// can say which one is missing.
+//
+// A library once loaded stays: those that this module loads (libibverbs and
+// its providers) do not survive being unloaded. Without cgo every library is
+// [ErrNotBuilt].
+package dl
+
+import "errors"
+
+var (
+	// ErrNotBuilt: this build has no cgo, which loading needs.
+	ErrNotBuilt = errors.New("built without cgo: shared libraries cannot be loaded")
+	// ErrNoSymbol: the library has no such symbol, or not in that version.
+	ErrNoSymbol = errors.New("no such symbol")
+)
