@@ -21,10 +21,27 @@ testbed: setup ## build the test bed
 fetch: testbed ## take the newest KERNEL that apt offers into the cache
 	$(TESTBED) fetch -kernel $(KERNEL)
 
-.PHONY: vm
-vm: export GPURDMA_CMD = $(value CMD)
-vm: testbed ## run CMD in a virtual machine with KERNEL
-	@$(TESTBED) run -kernel $(KERNEL) -machine $(MACHINE) $(VMFLAGS) -- /bin/bash -c "$$GPURDMA_CMD"
+# The command reaches the shell through the environment, so that its quotes
+# survive. Its status becomes make's own: testbed/makeexit.
+ifneq ($(filter vm,$(MAKECMDGOALS)),)
+VM_STATUS := $(BUILD)/vm-status-$(shell echo $$PPID)
+MAKEEXIT := $(BUILD)/makeexit.so
+ifneq ($(filter load,$(.FEATURES)),)
+-load $(MAKEEXIT)
+$(MAKEEXIT): testbed/makeexit/makeexit.c | setup
+	@mkdir -p $(@D)
+	@$(CC) -O2 -Wall -Wextra -shared -fPIC -o $@ $< || rm -f $@
+endif
+endif
+
+.PHONY: vm vm-run
+vm: vm-run ## run CMD in a virtual machine with KERNEL
+	@$(makeexit $(VM_STATUS))status=$$(cat $(VM_STATUS) 2>/dev/null || echo 0); rm -f $(VM_STATUS); exit $$status
+
+vm-run: export GPURDMA_CMD = $(value CMD)
+vm-run: testbed
+	@status=0; $(TESTBED) run -kernel $(KERNEL) -machine $(MACHINE) $(VMFLAGS) -- /bin/bash -c "$$GPURDMA_CMD" || \
+		status=$$?; echo $$status >$(VM_STATUS)
 
 .PHONY: vm-shell
 vm-shell: testbed ## a shell in a virtual machine with KERNEL

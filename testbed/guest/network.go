@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/testbed/machine"
 )
@@ -24,6 +25,13 @@ func network(ifs []machine.Interface, rdma []machine.RDMA) error {
 	for _, i := range ifs {
 		if err := addInterface(i); err != nil {
 			return fmt.Errorf("interface %s: %w", i.Name, err)
+		}
+	}
+	for _, i := range ifs {
+		if i.Kind == "" {
+			if err := waitCarrier(i.Name); err != nil {
+				return err
+			}
 		}
 	}
 	for _, r := range rdma {
@@ -100,5 +108,24 @@ func renameByMAC(mac, name string) error {
 			return fmt.Errorf("no network card with address %s: is its driver's module in the machine's list?", mac)
 		}
 		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// waitCarrier waits until a network card has a link, which takes an emulated
+// e1000e two seconds: an RDMA device on it has no active port before.
+func waitCarrier(name string) error {
+	deadline := time.Now().Add(15 * time.Second)
+	for {
+		link, err := netlink.LinkByName(name)
+		if err != nil {
+			return fmt.Errorf("interface %s: %w", name, err)
+		}
+		if link.Attrs().RawFlags&unix.IFF_RUNNING != 0 {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("interface %s: no carrier: is its QEMU device connected to a netdev?", name)
+		}
+		time.Sleep(20 * time.Millisecond)
 	}
 }

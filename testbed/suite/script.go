@@ -17,10 +17,11 @@ const ScriptGroup = "peers"
 // here, as in automake's test suites.
 const SkipStatus = 77
 
-// Script is a shell test: an executable that passes when it ends with status
-// 0. Comment lines at its top say what it needs:
+// Script is a shell test: an executable file NAME.sh, run by bash, that passes
+// when it ends with status 0. Comment lines at its top can say what it needs:
 //
-//	# testbed: machine=pair modules=stock timeout=5m kernels=6.12,6.1
+//	# testbed: machine=pair peer=server.sh
+//	# testbed: modules=stock timeout=5m kernels=6.12,6.1
 type Script struct {
 	Name    string // file name without .sh
 	File    string
@@ -28,7 +29,7 @@ type Script struct {
 	Stock   bool          // Debian's own modules
 	Timeout time.Duration // 0: the run's
 	Kernels []string      // empty: all
-	Peer    string        // shell command on the machine's second node
+	Peer    string        // file of the same directory, run on the machine's second node meanwhile
 }
 
 const scriptDirective = "# testbed:"
@@ -41,6 +42,13 @@ func Scripts(dir string) ([]Script, error) {
 	}
 	var all []Script
 	for _, f := range files {
+		fi, err := os.Stat(f)
+		if err != nil {
+			return nil, err
+		}
+		if fi.Mode()&0o111 == 0 {
+			continue // for the others to source
+		}
 		b, err := os.ReadFile(f)
 		if err != nil {
 			return nil, err
@@ -79,8 +87,6 @@ func (s *Script) parse(text string) error {
 			case "kernels":
 				s.Kernels = strings.Split(value, ",")
 			case "peer":
-				// A script of the same directory, run on the second
-				// node with the argument "peer".
 				s.Peer = value
 			default:
 				err = fmt.Errorf("unknown key %q", key)

@@ -178,3 +178,15 @@ func (s *Summary) Check(required []Required, module string) {
 		}
 	}
 }
+
+// WritePassed writes the names of the tests that passed, in the format of the
+// required list.
+func (s *Summary) WritePassed(file, module string) error {
+	var b strings.Builder
+	for _, r := range s.Results {
+		if r.State == Passed {
+			fmt.Fprintf(&b, "%s %s\n", Short(r.Group, module), r.Name)
+		}
+	}
+	return os.WriteFile(file, []byte(b.String()), 0o644)
+}

@@ -3,6 +3,7 @@
 package vm
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -71,4 +72,29 @@ func withTail(s string, tail []string, file string) string {
 	}
 	fmt.Fprintf(&b, "whole log: %s", file)
 	return b.String()
+}
+
+// errEmulation marks a boot that died of the emulator's own fault.
+var errEmulation = errors.New("fault of the emulator")
+
+// staleBreakpoint is the title of a report about it.
+const staleBreakpoint = "Oops: int3: "
+
+// emulationFault wraps the death of a kernel that had not started init yet,
+// under emulation, of a breakpoint instruction.
+func emulationFault(err error, accel string) error {
+	var k *KernelError
+	if accel == "tcg" && errors.As(err, &k) && strings.HasPrefix(k.Reports[0].Title, staleBreakpoint) {
+		return fmt.Errorf("%w: %w", errEmulation, err)
+	}
+	return err
+}
+
+// title is the first fault that an error is about.
+func title(err error) string {
+	var k *KernelError
+	if errors.As(err, &k) {
+		return k.Reports[0].Title
+	}
+	return err.Error()
 }

@@ -193,7 +193,7 @@ func (n *node) boot(ctx context.Context) error {
 	defer limit.Stop()
 	hello, err := n.await(ctx, limit.C, wire.Hello, fmt.Sprintf("init did not report within %v", n.opts.BootLimit))
 	if err != nil {
-		return err
+		return emulationFault(err, n.opts.Accel)
 	}
 	if hello.Text != n.opts.Kernel.Release {
 		return fmt.Errorf("node %s runs kernel %s, not %s", n.desc.Name, hello.Text, n.opts.Kernel.Release)

@@ -114,13 +114,16 @@ func environ(o vm.Options) []string {
 		"GPURDMA_MACHINE=" + o.Machine.Name,
 		"GPURDMA_RESULTS=" + guestResults,
 	}
+	if o.Modules == vm.Stock {
+		env = append(env, "GPURDMA_STOCK_RXE=1")
+	}
 	if t := os.Getenv("TERM"); t != "" {
 		env = append(env, "TERM="+t)
 	}
 	for _, e := range os.Environ() {
 		name, _, _ := strings.Cut(e, "=")
 		switch {
-		case name == "GPURDMA_KERNEL", name == "GPURDMA_TESTBED", name == "GPURDMA_MACHINE", name == "GPURDMA_RESULTS":
+		case name == "GPURDMA_KERNEL", name == "GPURDMA_TESTBED", name == "GPURDMA_MACHINE", name == "GPURDMA_RESULTS", name == "GPURDMA_STOCK_RXE":
 		case strings.HasPrefix(name, "GPURDMA_"), passed[name]:
 			env = append(env, e)
 		}

@@ -24,8 +24,17 @@ import (
 // modulePath is cut from import paths in what people read.
 const modulePath = "github.com/gpurdma/gpurdma"
 
-// defaultRun are the tests meant for the guest.
-const defaultRun = "^TestVM"
+// defaultRun are the tests meant for the guest. Those among them that
+// stockTests matches are about Debian's own modules and run on these alone.
+const (
+	defaultRun = "^TestVM"
+	stockTests = "^TestVMStock"
+)
+
+var stockRE = regexp.MustCompile(stockTests)
+
+// scriptTimeout is a shell test's when it does not say.
+const scriptTimeout = 30 * time.Minute
 
 // runTest runs the guest's part of the test suite: Go tests and shell tests,
 // in as few boots as the machines they ask for allow.
@@ -37,6 +46,7 @@ func runTest(ctx context.Context, args []string) (int, error) {
 	peers := fs.String("peers", "", "`regexp` of shell tests to run; all by default")
 	race := fs.Bool("race", false, "build with the race detector")
 	required := fs.Bool("required", true, "check the list of tests that must run, where nothing was deselected")
+	passed := fs.String("passed", "", "write the names of the tests that passed to `file`, in the required list's format")
 	if err := fs.Parse(args); err != nil {
 		return 0, err
 	}
@@ -77,7 +87,7 @@ func runTest(ctx context.Context, args []string) (int, error) {
 			return 0, err
 		}
 	}
-	if len(t.jobs) == 0 && !all {
+	if len(t.jobs) == 0 && len(t.summary.Results) == 0 && !all {
 		return 0, errors.New("nothing to run: no test matches")
 	}
 	if err := t.all(); err != nil {
@@ -89,6 +99,11 @@ func runTest(ctx context.Context, args []string) (int, error) {
 			return 0, err
 		}
 		t.summary.Check(list, modulePath)
+	}
+	if *passed != "" {
+		if err := t.summary.WritePassed(*passed, modulePath); err != nil {
+			return 0, err
+		}
 	}
 	fmt.Printf("\nLinux %s:\n", o.Kernel.Release)
 	t.summary.Write(os.Stdout, modulePath)
@@ -224,18 +239,36 @@ func (t *testRun) addPackages(patterns []string, re *regexp.Regexp) error {
 	for _, p := range pkgs {
 		bin := filepath.Join(t.bins, strings.ReplaceAll(suite.Short(p.Path, modulePath), "/", "-")+".test")
 		if err := p.Build(t.ctx, t.opts.Tree.Root, bin, flags); err != nil {
-			return err
+			if t.ctx.Err() != nil {
+				return t.ctx.Err()
+			}
+			fmt.Printf("=== %s\n%v\n", suite.Short(p.Path, modulePath), err)
+			t.summary.Add(suite.Result{Group: p.Path, Name: "(build)", State: suite.Failed, Output: err.Error()})
+			continue
 		}
-		t.jobs = append(t.jobs, job{
-			group: p.Path, machine: p.Machine,
-			do: func(v *vm.VM, o vm.Options) ([]suite.Result, error) { return t.goTest(v, o, p, bin) },
-		})
+		stock, other := p.Split(stockRE)
+		if other {
+			t.jobs = append(t.jobs, job{
+				group: p.Path, machine: p.Machine,
+				do: func(v *vm.VM, o vm.Options) ([]suite.Result, error) {
+					return t.goTest(v, o, p, bin, "-test.run="+t.run, "-test.skip="+stockTests)
+				},
+			})
+		}
+		if stock {
+			t.jobs = append(t.jobs, job{
+				group: p.Path, machine: p.Machine, stock: true,
+				do: func(v *vm.VM, o vm.Options) ([]suite.Result, error) {
+					return t.goTest(v, o, p, bin, "-test.run="+stockTests)
+				},
+			})
+		}
 	}
 	return nil
 }
 
 // goTest runs one package's binary and reads its results.
-func (t *testRun) goTest(v *vm.VM, o vm.Options, p gotest.Package, bin string) ([]suite.Result, error) {
+func (t *testRun) goTest(v *vm.VM, o vm.Options, p gotest.Package, bin string, selection ...string) ([]suite.Result, error) {
 	convert := exec.CommandContext(t.ctx, "go", "tool", "test2json", "-p", p.Path, "-t")
 	in, err := convert.StdinPipe()
 	if err != nil {
@@ -255,7 +288,7 @@ func (t *testRun) goTest(v *vm.VM, o vm.Options, p gotest.Package, bin string) (
 
 	var stderr bytes.Buffer
 	status, runErr := v.Run(t.ctx, vm.Cmd{
-		Args: []string{bin, "-test.v=test2json", "-test.run=" + t.run, "-test.timeout=" + t.flags.timeout.String(), "-test.paniconexit0"},
+		Args: append([]string{bin, "-test.v=test2json", "-test.timeout=" + t.flags.timeout.String(), "-test.paniconexit0"}, selection...),
 		Dir:  p.Dir, Env: append(environ(o), "PWD="+p.Dir),
 		Stdout: in, Stderr: io.MultiWriter(&stderr, in), Timeout: t.flags.timeout + testGrace,
 	})
@@ -302,7 +335,7 @@ func (t *testRun) script(v *vm.VM, o vm.Options, s suite.Script) ([]suite.Result
 	if t.flags.verbose {
 		w = io.MultiWriter(&out, os.Stdout)
 	}
-	limit := t.flags.timeout
+	limit := scriptTimeout
 	if s.Timeout > 0 {
 		limit = s.Timeout
 	}

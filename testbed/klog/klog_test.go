@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package klog
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"testing/iotest"
+)
+
+// scan feeds a log to a scanner in pieces of one byte: no line may depend on
+// how the log was cut.
+func scan(t *testing.T, log string, allow ...string) []Report {
+	t.Helper()
+	var s Scanner
+	for _, a := range allow {
+		s.Allow = append(s.Allow, regexp.MustCompile(a))
+	}
+	r := iotest.OneByteReader(strings.NewReader(log))
+	buf := make([]byte, 16)
+	for {
+		n, err := r.Read(buf)
+		s.Write(buf[:n])
+		if err != nil {
+			return s.Reports()
+		}
+	}
+}
+
+// TestReports reads logs as kernels print them. A file's first lines say
+// which titles are expected ("# title"), none for a log without faults.
+func TestReports(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.log")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no test logs: %v", err)
+	}
+	for _, f := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(f), ".log"), func(t *testing.T) {
+			b, err := os.ReadFile(f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var want []string
+			var log strings.Builder
+			for line := range strings.Lines(string(b)) {
+				if title, ok := strings.CutPrefix(line, "# "); ok {
+					want = append(want, strings.TrimSpace(title))
+				} else {
+					log.WriteString(strings.TrimRight(line, "\n") + "\r\n") // as a serial line has it
+				}
+			}
+			var got []string
+			for _, r := range scan(t, log.String()) {
+				got = append(got, r.Title)
+				if !strings.Contains(strings.Join(r.Lines, "\n"), r.Title) {
+					t.Errorf("the excerpt lacks its title %q:\n%s", r.Title, strings.Join(r.Lines, "\n"))
+				}
+			}
+			if strings.Join(got, "\n") != strings.Join(want, "\n") {
+				t.Errorf("got titles\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+			}
+		})
+	}
+}
+
+func TestExcerptEndsAtMarker(t *testing.T) {
+	log := "[    1.0] before\n[    2.0] ------------[ cut here ]------------\n" +
+		"[    2.0] WARNING: CPU: 0 PID: 1 at a.c:1 f+0x0/0x10\n[    2.0] Call Trace:\n" +
+		"[    2.1] ---[ end trace 0000000000000000 ]---\n[    3.0] after\n"
+	rs := scan(t, log)
+	if len(rs) != 1 {
+		t.Fatalf("got %d reports, want 1", len(rs))
+	}
+	if text := strings.Join(rs[0].Lines, "\n"); strings.Contains(text, "before") || strings.Contains(text, "after") || !strings.Contains(text, "Call Trace") {
+		t.Errorf("wrong excerpt:\n%s", text)
+	}
+}
+
+func TestExcerptIsBounded(t *testing.T) {
+	log := "[    1.0] INFO: task sh:5 blocked for more than 120 seconds.\n" + strings.Repeat("[    1.1] line\n", 500)
+	rs := scan(t, log)
+	if len(rs) != 1 || len(rs[0].Lines) != maxLines {
+		t.Errorf("got %d reports, the first with %d lines; want 1 with %d", len(rs), len(rs[0].Lines), maxLines)
+	}
+}
+
+// An allowed report must not swallow the next one, though it has no end
+// marker.
+func TestAllow(t *testing.T) {
+	log := "[    1.0] Out of memory: Killed process 7 (hog) total-vm:1kB\n" +
+		"[    1.1] BUG: kernel NULL pointer dereference, address: 0000000000000008\n" +
+		"[    1.2] Oops: 0000 [#1] PREEMPT SMP\n"
+	rs := scan(t, log, "^Out of memory")
+	if len(rs) != 1 || !strings.HasPrefix(rs[0].Title, "BUG: ") {
+		t.Errorf("got %v, want the BUG alone", rs)
+	}
+	log = "[    1.0] Out of memory: Killed process 7 (hog) total-vm:1kB\n[    1.2] Oops: 0000 [#1] PREEMPT SMP\n"
+	if rs := scan(t, log, "^Out of memory"); len(rs) != 1 {
+		t.Errorf("an oops after an allowed report: got %v", rs)
+	}
+	if rs := scan(t, log); len(rs) != 1 {
+		t.Errorf("an oops that a report leads to: got %v", rs)
+	}
+}
