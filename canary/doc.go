@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package canary proves that an RDMA registration of a buffer names the right
+// bytes.
+//
+// A registration that succeeds says little: an offset that was dropped, a
+// segment that was left out or a key that covers a neighbour's memory all
+// "work" until somebody reads the data. [Verify] registers a buffer in several
+// ways, moves random bytes into it by RDMA WRITE and out of it by RDMA READ
+// over a loopback queue pair, and compares them with what the buffer's own
+// view (mmap, or the vendor's copy call) shows.
+//
+// What makes a pass mean something:
+//
+//   - Every byte is a function of the seed, the pass and its offset in the
+//     buffer, so bytes from a wrong place are recognised and named.
+//   - Before a WRITE the target holds the complement of what is expected, bit
+//     by bit, and so does the memory that a READ fills: stale data cannot
+//     pass, not even in a transfer of one byte.
+//   - A WRITE is checked through the view, not by reading it back over the
+//     same route; a READ is checked with bytes that the CPU put there.
+//   - The bytes around each transfer and each MR are guarded, and accesses that
+//     the MR does not allow must be refused and change nothing.
+package canary

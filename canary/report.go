@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package canary
+
+import (
+	"time"
+
+	"github.com/gpurdma/gpurdma/ibvfd"
+)
+
+// Report is what Verify found. Its JSON form is part of the commands' documented
+// output.
+type Report struct {
+	OK bool `json:"ok"` // every case ran and passed or had nothing to check
+
+	Spec     string `json:"spec"`     // gpualloc spec of the allocator
+	Exporter string `json:"exporter"` // the dma-buf exporter's name
+	Driver   string `json:"driver"`   // the kernel driver behind it, such as vgem
+	Device   string `json:"device"`   // where the memory came from, such as /dev/dri/renderD128
+	NIC      string `json:"nic"`      // RDMA device
+	Size     int64  `json:"size"`     // bytes of the buffer
+	Seed     uint64 `json:"seed"`     // repeats this run's bytes and ranges
+
+	// The registration of the whole buffer. A buffer of several segments has
+	// several MRs; keys and number are those of the first.
+	Inode   uint64        `json:"inode"`
+	Route   ibvfd.Route   `json:"route"`
+	MRs     int           `json:"mrs"`
+	MRN     *uint32       `json:"mrn"` // number in `rdma resource show mr`, null if unknown
+	LKey    uint32        `json:"lkey"`
+	RKey    uint32        `json:"rkey"`
+	RegTime time.Duration `json:"reg_ns"`
+
+	// Bytes per second over the whole buffer, one transfer at a time: post to
+	// completion, without the time that making and comparing bytes takes.
+	WriteRate float64 `json:"write_bytes_per_s"`
+	ReadRate  float64 `json:"read_bytes_per_s"`
+
+	VerifiedBytes int64         `json:"verified_bytes"` // compared and found right, guards included
+	Elapsed       time.Duration `json:"elapsed_ns"`
+	Cases         []Case        `json:"cases"`
+}
+
+// Case is the result of one check.
+type Case struct {
+	Name    string `json:"name"`
+	Offset  int64  `json:"offset"` // of the registered range
+	Length  int64  `json:"length"`
+	IOVA    uint64 `json:"iova"`
+	OK      bool   `json:"ok"`      // false also for a case that was skipped or not reached
+	Skipped bool   `json:"skipped"` // nothing to check in this buffer; Detail says why
+	// Detail says what was seen, or why the case was skipped or failed.
+	Detail   string    `json:"detail"`
+	Mismatch *Mismatch `json:"mismatch,omitempty"`
+}
+
+// Failed lists the cases that neither passed nor were skipped.
+func (r *Report) Failed() []Case {
+	var out []Case
+	for _, c := range r.Cases {
+		if !c.OK && !c.Skipped {
+			out = append(out, c)
+		}
+	}
+	return out
+}
