@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gpurdma/gpurdma/cmd/internal/cli"
+)
+
+const (
+	program = "dmabuf-reg"
+	schema  = "dmabuf-reg/v1"
+)
+
+// app is one run of the command.
+type app struct {
+	stdout, stderr io.Writer
+	progress       *cli.Progress
+	json           bool
+	reached        bool // a subcommand began: what fails now is no usage error
+	printed        bool // the result was printed early
+	status         int
+}
+
+// result is what a subcommand found. It is marshalled for --json.
+type result interface {
+	text(w io.Writer) error
+}
+
+// run carries out one command line and returns the exit status.
+func (a *app) run(ctx context.Context, args []string) int {
+	root := a.root()
+	root.SetArgs(args)
+	root.SetOut(a.stdout)
+	root.SetErr(a.stderr)
+	err := root.ExecuteContext(ctx)
+	if err == nil || a.reached {
+		return a.status
+	}
+	// Cobra's own refusals, before any of our code ran.
+	a.json = a.json || slices.Contains(args, "--json")
+	return a.finish("", nil, &cli.UsageError{Err: err})
+}
+
+// finish prints what was found and what went wrong.
+func (a *app) finish(command string, found result, err error) int {
+	a.progress.Clear()
+	status := cli.Status(err)
+	if a.printed {
+		cli.PrintErrors(a.stderr, program, err)
+		return status
+	}
+	if a.json {
+		d := cli.Document{
+			Schema: schema, Command: command, Version: version,
+			OK: err == nil, Status: status, Errors: cli.Explain(err),
+		}
+		if found != nil {
+			d.Result = found
+		}
+		if werr := d.Write(a.stdout); werr != nil && status == cli.ExitOK {
+			cli.PrintErrors(a.stderr, program, werr)
+			return cli.ExitFailed
+		}
+		return status
+	}
+	if found != nil {
+		if werr := found.text(a.stdout); werr != nil && err == nil {
+			err, status = werr, cli.ExitFailed
+		}
+	}
+	if err != nil {
+		cli.PrintErrors(a.stderr, program, err)
+	}
+	if status == cli.ExitUsage {
+		fmt.Fprintf(a.stderr, "See `%s %s--help`.\n", program, spaced(command))
+	}
+	return status
+}
+
+// early prints a result that somebody waits for while the command goes on.
+// What happens later is told by stderr and the exit status.
+func (a *app) early(command string, found result) error {
+	if status := a.finish(command, found, nil); status != cli.ExitOK {
+		return errors.New("the result could not be printed")
+	}
+	a.printed = true
+	return nil
+}
+
+func spaced(s string) string {
+	if s != "" {
+		s += " "
+	}
+	return s
+}
+
+// action makes a subcommand's RunE of a function that finds something.
+func (a *app) action(f func(ctx context.Context) (result, error)) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, _ []string) error {
+		a.reached = true
+		ctx := cmd.Context()
+		found, err := f(ctx)
+		if errors.Is(err, context.Canceled) && !errors.Is(err, cli.ErrInterrupted) {
+			err = errors.Join(context.Cause(ctx), err)
+		}
+		a.status = a.finish(cmd.Name(), found, err)
+		if a.status != cli.ExitOK {
+			return fmt.Errorf("exit status %d", a.status)
+		}
+		return nil
+	}
+}
+
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   program,
+		Short: "Register GPU memory with an RDMA NIC through dma-buf, and prove that it works",
+		Long: `dmabuf-reg allocates memory on a GPU (or a software stand-in), exports it as a
+dma-buf, registers it with an RDMA NIC, and moves bytes in and out by RDMA to
+prove that the NIC reaches the right ones.
+
+  dmabuf-reg devices     what this machine has, and what is missing
+  dmabuf-reg verify      the proof, for every kind of memory there is
+  dmabuf-reg register    one registration, with every parameter in your hand
+  dmabuf-reg inspect     which dma-bufs exist, and who holds them
+
+Sizes are bytes: 4096, 0x1000, 64KiB, 1MiB, 8G.
+
+Exit status: 0 done and right, 1 tried and failed, 2 wrong usage, 3 nothing
+here to try it with (no such device, no libibverbs, a build without cgo), 130
+interrupted by Ctrl-C or SIGTERM, after closing everything.`,
+		Version:       version,
+		Args:          cobra.NoArgs,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.PersistentFlags().BoolVar(&a.json, "json", false, "print one JSON document (schema "+schema+") instead of tables")
+	root.AddCommand(a.devices(), a.register(), a.verify(), a.inspect())
+	return root
+}

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gpurdma/gpurdma/cmd/internal/cli"
+	"github.com/gpurdma/gpurdma/gpualloc"
+	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/bytesize"
+)
+
+// devicesResult is what `devices` found.
+type devicesResult struct {
+	Allocators []gpualloc.Description `json:"allocators"`
+	NICs       []nic                  `json:"nics"`
+	Libibverbs string                 `json:"libibverbs"` // path and version, or why it is not there
+}
+
+// nic is an RDMA device with what it supports.
+type nic struct {
+	ibvfd.DeviceInfo
+	Support *ibvfd.Support `json:"support"`                 // null if the probe itself failed
+	Problem string         `json:"support_error,omitempty"` // why it failed
+}
+
+func (a *app) devices() *cobra.Command {
+	return &cobra.Command{
+		Use:   "devices",
+		Short: "List the memory allocators and RDMA NICs of this machine, with what each supports",
+		Long: `List every memory allocator that this program knows and every RDMA device,
+with what works here and, where something does not, why and what to change.
+
+An allocator's SPEC is what --gpu takes. For a NIC, "kernel" says whether its
+driver registers dma-bufs, "library" whether its libibverbs provider does;
+where only the kernel does, this program calls it directly.`,
+		Args: cobra.NoArgs,
+		RunE: a.action(func(context.Context) (result, error) { return findDevices() }),
+	}
+}
+
+func findDevices() (result, error) {
+	d := &devicesResult{Allocators: gpualloc.Discover(gpualloc.Env{}), NICs: []nic{}, Libibverbs: ibvfd.Version()}
+	nics, err := findNICs()
+	if err != nil {
+		return d, err
+	}
+	d.NICs = nics
+	return d, nil
+}
+
+// findNICs lists and probes the RDMA devices.
+func findNICs() ([]nic, error) {
+	infos, err := ibvfd.Devices("")
+	if err != nil {
+		return nil, err
+	}
+	nics := []nic{}
+	for _, info := range infos {
+		n := nic{DeviceInfo: info}
+		if s, err := ibvfd.Probe(info.Name); err != nil {
+			n.Problem = err.Error()
+		} else {
+			n.Support = &s
+		}
+		nics = append(nics, n)
+	}
+	return nics, nil
+}
+
+func (d *devicesResult) text(w io.Writer) error {
+	fmt.Fprintln(w, "Memory that can be exported as a dma-buf:")
+	rows := [][]string{{"SPEC", "EXPORTER", "DEVICE", "PCI", "KIND", "LIMIT", "STATE"}}
+	var notes [][2]string
+	for _, m := range d.Allocators {
+		state, limit := "ready", ""
+		if !m.Available {
+			state = "not available"
+			notes = append(notes, [2]string{m.Spec, withRemedy(m.Why, m.Remedy)})
+		}
+		if m.MaxSize > 0 {
+			limit = bytesize.Format(m.MaxSize)
+		}
+		pci := ""
+		if m.PCI != nil {
+			pci = m.PCI.String()
+		}
+		rows = append(rows, []string{m.Spec, m.Exporter, m.Device, pci, m.Kind.String(), limit, state})
+	}
+	if err := table(w, rows, notes, "  none known to this build"); err != nil {
+		return err
+	}
+
+	fmt.Fprintln(w, "\nRDMA devices:")
+	rows, notes = [][]string{{"NAME", "DRIVER", "PCI", "NETDEV", "PORT", "STATE", "MTU", "DMA-BUF IN KERNEL", "IN LIBRARY"}}, nil
+	for _, n := range d.NICs {
+		kernel, library := ibvfd.Unknown, ibvfd.Unknown
+		if s := n.Support; s != nil {
+			kernel, library = s.DMABufKernel, s.DMABufProvider
+			switch {
+			case kernel != ibvfd.Yes:
+				notes = append(notes, [2]string{n.Name, withRemedy(s.Reason, s.Remedy)})
+			case library == ibvfd.No:
+				notes = append(notes, [2]string{n.Name, s.ProviderReason + "; this program then calls the kernel itself"})
+			case library == ibvfd.Unknown:
+				notes = append(notes, [2]string{n.Name, s.ProviderReason})
+			}
+		} else {
+			notes = append(notes, [2]string{n.Name, n.Problem})
+		}
+		pci := ""
+		if n.PCI != nil {
+			pci = n.PCI.String()
+		}
+		for _, p := range n.Ports {
+			rows = append(rows, []string{n.Name, n.Driver, pci, strings.Join(n.NetDevs, ","), fmt.Sprint(p.Num), fmt.Sprint(p.State), fmt.Sprint(p.MTU), kernel.String(), library.String()})
+		}
+	}
+	if err := table(w, rows, notes, "  none: load the NIC's driver and ib_uverbs, or make a software one: rdma link add rxe0 type rxe netdev eth0"); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(w, "\nlibibverbs: %s\n", d.Libibverbs)
+	return err
+}
+
+func withRemedy(why, remedy string) string {
+	if remedy == "" || strings.Contains(why, remedy) {
+		return why
+	}
+	return why + "; " + remedy
+}
+
+// table prints rows and, below, a note for each that needs one.
+func table(w io.Writer, rows [][]string, notes [][2]string, empty string) error {
+	if len(rows) == 1 {
+		_, err := fmt.Fprintln(w, empty)
+		return err
+	}
+	if err := cli.Table(w, rows); err != nil {
+		return err
+	}
+	for _, n := range notes {
+		if _, err := fmt.Fprintf(w, "  %s: %s\n", n[0], n[1]); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gpurdma/gpurdma/gpualloc"
+	"github.com/gpurdma/gpurdma/ibvfd"
+)
+
+// accessFlag is a set of MR access flags.
+type accessFlag ibvfd.Access
+
+const defaultAccess = accessFlag(ibvfd.AccessLocalWrite | ibvfd.AccessRemoteRead | ibvfd.AccessRemoteWrite)
+
+var accessByName = []struct {
+	name string
+	bit  ibvfd.Access
+}{
+	{"local-write", ibvfd.AccessLocalWrite},
+	{"remote-write", ibvfd.AccessRemoteWrite},
+	{"remote-read", ibvfd.AccessRemoteRead},
+	{"remote-atomic", ibvfd.AccessRemoteAtomic},
+	{"mw-bind", ibvfd.AccessMWBind},
+	{"relaxed-ordering", ibvfd.AccessRelaxedOrdering},
+}
+
+func accessNames() string {
+	names := make([]string, len(accessByName))
+	for i, a := range accessByName {
+		names[i] = a.name
+	}
+	return strings.Join(names, ", ")
+}
+
+// Set implements pflag.Value.
+func (f *accessFlag) Set(s string) error {
+	if n, err := strconv.ParseUint(s, 0, 32); err == nil {
+		*f = accessFlag(n)
+		return nil
+	}
+	var set ibvfd.Access
+next:
+	for _, name := range strings.Split(s, ",") {
+		for _, a := range accessByName {
+			if strings.TrimSpace(name) == a.name {
+				set |= a.bit
+				continue next
+			}
+		}
+		return fmt.Errorf("%q is no access flag; there are %s, or a number such as 0x7", name, accessNames())
+	}
+	*f = accessFlag(set)
+	return nil
+}
+
+// String lists the flags; bits without a name are one number at the end.
+func (f *accessFlag) String() string {
+	rest := ibvfd.Access(*f)
+	var names []string
+	for _, a := range accessByName {
+		if rest&a.bit != 0 {
+			names = append(names, a.name)
+			rest &^= a.bit
+		}
+	}
+	if rest != 0 || len(names) == 0 {
+		names = append(names, fmt.Sprintf("%#x", uint32(rest)))
+	}
+	return strings.Join(names, ",")
+}
+
+// Type implements pflag.Value.
+func (f *accessFlag) Type() string { return "FLAGS" }
+
+// routeFlag is a registration route policy.
+type routeFlag ibvfd.RoutePolicy
+
+var routes = []struct {
+	name   string
+	policy ibvfd.RoutePolicy
+}{
+	{"auto", ibvfd.RouteAuto},
+	{"provider", ibvfd.RouteProviderOnly},
+	{"ioctl", ibvfd.RouteIoctlOnly},
+}
+
+// Set implements pflag.Value.
+func (f *routeFlag) Set(s string) error {
+	for _, r := range routes {
+		if s == r.name {
+			*f = routeFlag(r.policy)
+			return nil
+		}
+	}
+	return fmt.Errorf("%q is no route: write auto, provider or ioctl", s)
+}
+
+func (f *routeFlag) String() string {
+	for _, r := range routes {
+		if ibvfd.RoutePolicy(*f) == r.policy {
+			return r.name
+		}
+	}
+	return strconv.Itoa(int(*f))
+}
+
+// Type implements pflag.Value.
+func (f *routeFlag) Type() string { return "ROUTE" }
+
+// completeSpecs lets the shell complete what names a device of this machine.
+// extra are the words that this command takes beside.
+func completeSpecs(cmd *cobra.Command, extra ...string) {
+	complete := func(name string, list func() []string) {
+		// It fails only for a flag that does not exist.
+		if err := cmd.RegisterFlagCompletionFunc(name, func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			return list(), cobra.ShellCompDirectiveNoFileComp
+		}); err != nil {
+			panic(err)
+		}
+	}
+	fixed := func(words ...string) func() []string { return func() []string { return words } }
+	complete("gpu", func() []string {
+		words := append([]string{"auto"}, extra...)
+		for _, d := range gpualloc.Discover(gpualloc.Env{}) {
+			words = append(words, d.Spec)
+		}
+		return words
+	})
+	complete("nic", func() []string {
+		words := append([]string{"auto"}, extra...)
+		infos, _ := ibvfd.Devices("")
+		for _, i := range infos {
+			words = append(words, i.Name)
+		}
+		return words
+	})
+	complete("route", fixed("auto", "provider", "ioctl"))
+}

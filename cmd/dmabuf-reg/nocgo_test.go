@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/gpurdma/gpurdma/cmd/internal/cli"
+	"github.com/gpurdma/gpurdma/internal/testenv"
+)
+
+// The build without cgo looks at everything and says plainly what it cannot do.
+func TestBuildWithoutCgo(t *testing.T) {
+	if testenv.InVM() {
+		t.Skip("compiles: runs on the host")
+	}
+	bin := filepath.Join(t.TempDir(), program)
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", bin, ".")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, tt := range []struct {
+		command string
+		status  int
+	}{
+		{"devices", cli.ExitOK}, {"inspect", cli.ExitOK}, {"register", cli.ExitUnavailable}, {"verify", cli.ExitUnavailable},
+	} {
+		var stderr bytes.Buffer
+		cmd := exec.CommandContext(t.Context(), bin, tt.command)
+		cmd.Stderr = &stderr
+		err := cmd.Run()
+		var exit *exec.ExitError
+		if err != nil && !errors.As(err, &exit) {
+			t.Fatal(err)
+		}
+		if got := cmd.ProcessState.ExitCode(); got != tt.status {
+			t.Errorf("%s: exit status %d, want %d: %s", tt.command, got, tt.status, stderr.String())
+		}
+		if says := strings.Contains(stderr.String(), "cgo"); says != (tt.status != cli.ExitOK) {
+			t.Errorf("%s: stderr %q", tt.command, stderr.String())
+		}
+	}
+}

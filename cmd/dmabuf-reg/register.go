@@ -1,0 +1,356 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gpurdma/gpurdma/cmd/internal/cli"
+	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/gpualloc"
+	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/bytesize"
+)
+
+// registerFlags are the parameters of one registration.
+type registerFlags struct {
+	gpu, nic    string
+	fd          int
+	size        cli.Size
+	offset      cli.Size
+	length      cli.Size
+	iova        cli.Size
+	access      accessFlag
+	route       routeFlag
+	count       int
+	hold        time.Duration
+	force       bool
+	skipChecks  bool
+	lengthGiven bool
+	iovaGiven   bool
+}
+
+// registerResult is what `register` did.
+type registerResult struct {
+	Memory    memory        `json:"memory"`
+	NIC       string        `json:"nic"`
+	NICReason string        `json:"nic_reason"` // why this one
+	Offset    uint64        `json:"offset"`
+	Length    uint64        `json:"length"`
+	IOVA      uint64        `json:"iova"`
+	Access    string        `json:"access"`
+	Count     int           `json:"count"` // registrations made, each of all segments
+	MRs       []mr          `json:"mrs"`
+	P50       time.Duration `json:"p50_ns"` // of one registration
+	P99       time.Duration `json:"p99_ns"`
+	Hold      time.Duration `json:"hold_ns"`
+}
+
+// memory is an allocated or imported buffer.
+type memory struct {
+	Spec      string `json:"spec"` // "" for an imported descriptor
+	Exporter  string `json:"exporter"`
+	Device    string `json:"device"`
+	PCI       string `json:"pci"`
+	Kind      string `json:"kind"`      // what the allocator asked for, not a proof of placement
+	Requested int64  `json:"requested"` // bytes asked for
+	Size      int64  `json:"size"`      // bytes allocated
+	Inode     uint64 `json:"inode"`     // of the first segment
+	Segments  int    `json:"segments"`
+}
+
+// mr is one memory region.
+type mr struct {
+	Number  *uint32       `json:"mrn"` // in `rdma resource show mr`; null if unknown
+	LKey    uint32        `json:"lkey"`
+	RKey    uint32        `json:"rkey"`
+	IOVA    uint64        `json:"iova"`
+	Length  uint64        `json:"length"`
+	Route   ibvfd.Route   `json:"route"`
+	RegTime time.Duration `json:"reg_ns"`
+}
+
+func (a *app) register() *cobra.Command {
+	f := registerFlags{size: 1 << 20, access: defaultAccess}
+	cmd := &cobra.Command{
+		Use:   "register",
+		Short: "Allocate or import a buffer and register it with a NIC",
+		Long: `Allocate a buffer, export it as a dma-buf, register the range given with a NIC
+and print inode, keys, the route taken and the time.
+
+A registration that fails names the stages between which the refusal lies, the
+kernel's errno and what to change. --skip-checks leaves every check of the range
+to the kernel, to see what it says.`,
+		Example: `  dmabuf-reg register --gpu drm:renderD128 --size 64MiB
+  dmabuf-reg register --gpu udmabuf --offset 0x1000 --length 64KiB --iova 0x1000
+  dmabuf-reg register --count 1000            # p50 and p99 of the registration
+  dmabuf-reg register --hold 1m --json &      # keep it, for other tools to use`,
+		Args: cobra.NoArgs,
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.gpu, "gpu", "auto", "allocator: a SPEC that `devices` lists, or auto")
+	flags.IntVar(&f.fd, "fd", -1, "register this open dma-buf descriptor, inherited from the parent, instead of allocating")
+	flags.StringVar(&f.nic, "nic", "auto", "RDMA device; auto picks the nearest that registers dma-bufs and says why")
+	flags.Var(&f.size, "size", "bytes to allocate; rounded up to what the exporter can do")
+	flags.Var(&f.offset, "offset", "start of the range in the buffer")
+	flags.Var(&f.length, "length", "length of the range (default: to the end of the buffer)")
+	flags.Var(&f.iova, "iova", "address of the range's first byte for RDMA (default: the offset)")
+	flags.Var(&f.access, "access", "access flags, comma separated, or a number: "+accessNames())
+	flags.Var(&f.route, "route", "how to register: auto, provider (ibv_reg_dmabuf_mr) or ioctl (REG_DMABUF_MR)")
+	flags.IntVar(&f.count, "count", 1, "register this many times; all MRs live until the end")
+	flags.DurationVar(&f.hold, "hold", 0, "keep the registration this long, such as 30s (Ctrl-C ends it)")
+	flags.BoolVar(&f.force, "force", false, "allocate even if the memory seems not to be there; the kernel's OOM killer may disagree")
+	flags.BoolVar(&f.skipChecks, "skip-checks", false, "let the kernel judge range and access instead of refusing beforehand")
+	cmd.MarkFlagsMutuallyExclusive("fd", "gpu")
+	cmd.MarkFlagsMutuallyExclusive("fd", "size")
+	completeSpecs(cmd)
+	cmd.RunE = a.action(func(ctx context.Context) (result, error) {
+		f.lengthGiven, f.iovaGiven = flags.Changed("length"), flags.Changed("iova")
+		if f.count < 1 || f.hold < 0 || flags.Changed("fd") && f.fd < 0 {
+			return nil, &cli.UsageError{Err: fmt.Errorf("--count must be 1 or more, --hold and --fd not negative: count %d, hold %v, fd %d", f.count, f.hold, f.fd)}
+		}
+		if _, err := f.size.Int64(); err != nil {
+			return nil, &cli.UsageError{Err: err}
+		}
+		return a.doRegister(ctx, f)
+	})
+	return cmd
+}
+
+// source is the buffer to register, allocated by us or handed in.
+type source struct {
+	memory
+	segments []ibvfd.Segment
+	owner    dmabuf.Holder
+	alloc    *gpualloc.Buffer // nil if imported
+	close    func() error
+}
+
+func (f *registerFlags) open(ctx context.Context) (*source, error) {
+	if f.fd >= 0 {
+		return importFD(f.fd)
+	}
+	return allocate(ctx, f.gpu, int64(f.size), f.force)
+}
+
+func importFD(fd int) (*source, error) {
+	buf, err := dmabuf.Import(fd)
+	if err != nil {
+		return nil, err
+	}
+	info, err := buf.Info()
+	if err != nil {
+		return nil, errors.Join(err, buf.Close())
+	}
+	return &source{
+		memory: memory{
+			Exporter: info.Exporter, Device: fmt.Sprintf("fd %d", fd), Kind: gpualloc.KindUnknown.String(),
+			Requested: buf.Size(), Size: buf.Size(), Inode: buf.Inode(), Segments: 1,
+		},
+		segments: []ibvfd.Segment{{Buf: buf, Length: uint64(buf.Size())}},
+		close:    buf.Close,
+	}, nil
+}
+
+func allocate(ctx context.Context, spec string, size int64, force bool) (_ *source, err error) {
+	allocator, err := openAllocator(spec)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, allocator.Close())
+		}
+	}()
+	buf, err := allocator.Alloc(ctx, size, gpualloc.Options{Name: program, Force: force})
+	if err != nil {
+		return nil, err
+	}
+	s := &source{
+		memory: memory{
+			Spec: buf.Spec(), Exporter: buf.Exporter(), Device: buf.Device(), Kind: buf.Kind().String(),
+			Requested: buf.Requested(), Size: buf.Size(), Segments: len(buf.Segments()),
+		},
+		owner: buf,
+		alloc: buf,
+		close: func() error { return errors.Join(buf.Close(), allocator.Close()) },
+	}
+	if addr, ok := buf.PCI(); ok {
+		s.PCI = addr.String()
+	}
+	for i, seg := range buf.Segments() {
+		if i == 0 {
+			s.Inode = seg.Buf.Inode()
+		}
+		s.segments = append(s.segments, ibvfd.Segment{Buf: seg.Buf, Offset: uint64(seg.Offset), Length: uint64(seg.Size)})
+	}
+	return s, nil
+}
+
+func (a *app) doRegister(ctx context.Context, f registerFlags) (_ result, err error) {
+	if err := needLibrary(); err != nil {
+		return nil, err
+	}
+	src, err := f.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, src.close()) }()
+
+	choice, err := pickNIC(f.nic, src.memory)
+	if err != nil {
+		return nil, err
+	}
+	dev, err := openNIC(choice.Name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, dev.Close()) }()
+	pd, err := dev.AllocPD()
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, pd.Close()) }()
+
+	r := &registerResult{
+		Memory: src.memory, NIC: choice.Name, NICReason: choice.Why,
+		Offset: uint64(f.offset), Length: uint64(f.length), IOVA: uint64(f.iova), Access: f.access.String(), MRs: []mr{}, Hold: f.hold,
+	}
+	if !f.lengthGiven {
+		// Past the end there is nothing left; the check says it better.
+		r.Length = 1
+		if left := uint64(src.Size) - r.Offset; r.Offset < uint64(src.Size) {
+			r.Length = left
+		}
+	}
+	if !f.iovaGiven {
+		r.IOVA = r.Offset
+	}
+	regions, err := r.register(ctx, a.progress, f, src, pd)
+	defer func() {
+		for _, g := range regions {
+			err = errors.Join(err, g.Close())
+		}
+	}()
+	if err != nil || f.hold == 0 {
+		return r, err
+	}
+	return a.hold(ctx, r, f.hold)
+}
+
+// register makes the registrations. What it returns is open even if there is
+// an error as well.
+func (r *registerResult) register(ctx context.Context, progress *cli.Progress, f registerFlags, src *source, pd *ibvfd.PD) ([]*ibvfd.Region, error) {
+	attr := ibvfd.RegionAttr{
+		Segments: src.segments, Offset: r.Offset, Length: r.Length, IOVA: r.IOVA,
+		Access: ibvfd.Access(f.access), Owner: src.owner, Policy: ibvfd.RoutePolicy(f.route), SkipChecks: f.skipChecks,
+	}
+	var regions []*ibvfd.Region
+	var times []time.Duration
+	for i := range f.count {
+		if ctx.Err() != nil {
+			return regions, context.Cause(ctx)
+		}
+		g, err := ibvfd.RegisterRegion(attr, pd)
+		if err != nil {
+			if i > 0 {
+				err = &cli.On{Subject: fmt.Sprintf("registration %d of %d", i+1, f.count), Err: err}
+			}
+			return regions, err
+		}
+		regions = append(regions, g)
+		var sum time.Duration
+		for _, m := range g.MRs(pd) {
+			sum += m.RegTime()
+		}
+		times = append(times, sum)
+		progress.Draw("registering", int64(i+1), int64(f.count))
+	}
+	// Only now: one look at the kernel's list then numbers them all.
+	for _, g := range regions {
+		for _, m := range g.MRs(pd) {
+			r.MRs = append(r.MRs, newMR(m))
+		}
+	}
+	r.Count = len(regions)
+	r.P50, r.P99 = cli.Percentile(times, 50), cli.Percentile(times, 99)
+	return regions, nil
+}
+
+func newMR(m *ibvfd.MR) mr {
+	d := mr{LKey: m.LKey(), RKey: m.RKey(), IOVA: m.IOVA(), Length: m.Length(), Route: m.Route(), RegTime: m.RegTime()}
+	if id := m.ID(); id.NumberKnown {
+		d.Number = &id.Number
+	}
+	return d
+}
+
+// hold prints what there is and keeps it until the time is over.
+func (a *app) hold(ctx context.Context, r *registerResult, d time.Duration) (result, error) {
+	if err := a.early("register", r); err != nil {
+		return nil, err
+	}
+	if !a.json {
+		fmt.Fprintf(a.stderr, "%s: holding it for %v as process %d; Ctrl-C releases it\n", program, d, os.Getpid())
+	}
+	select {
+	case <-time.After(d):
+		return nil, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// shownMRs bounds the table; --json has all.
+const shownMRs = 16
+
+func (r *registerResult) text(w io.Writer) error {
+	m := r.Memory
+	from := m.Spec
+	if from == "" {
+		from = m.Device
+	}
+	size := bytesize.Format(m.Size)
+	if m.Requested != m.Size {
+		size += fmt.Sprintf(" (%s asked for, rounded up)", bytesize.Format(m.Requested))
+	}
+	fmt.Fprintf(w, "memory:  %s, exporter %s, %s memory, %s, inode %d, %d segment(s)\n", from, m.Exporter, m.Kind, size, m.Inode, m.Segments)
+	fmt.Fprintf(w, "nic:     %s: %s\n", r.NIC, r.NICReason)
+	fmt.Fprintf(w, "range:   offset %#x, length %#x, IOVA %#x, access %s\n", r.Offset, r.Length, r.IOVA, r.Access)
+	if len(r.MRs) == 0 {
+		return nil
+	}
+	rows := [][]string{{"MR", "LKEY", "RKEY", "IOVA", "LENGTH", "ROUTE", "TIME"}}
+	for _, m := range r.MRs[:min(len(r.MRs), shownMRs)] {
+		rows = append(rows, []string{
+			number(m.Number), fmt.Sprintf("%#x", m.LKey), fmt.Sprintf("%#x", m.RKey), fmt.Sprintf("%#x", m.IOVA),
+			fmt.Sprintf("%#x", m.Length), string(m.Route), cli.Duration(m.RegTime),
+		})
+	}
+	fmt.Fprintln(w)
+	if err := cli.Table(w, rows); err != nil {
+		return err
+	}
+	if n := len(r.MRs) - shownMRs; n > 0 {
+		fmt.Fprintf(w, "... and %d more (--json lists them all)\n", n)
+	}
+	if r.Count > 1 {
+		fmt.Fprintf(w, "\n%d registrations: p50 %s, p99 %s\n", r.Count, cli.Duration(r.P50), cli.Duration(r.P99))
+	}
+	return nil
+}
+
+func number(n *uint32) string {
+	if n == nil {
+		return "unknown"
+	}
+	return strconv.FormatUint(uint64(*n), 10)
+}

@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gpurdma/gpurdma/canary"
+	"github.com/gpurdma/gpurdma/cmd/internal/cli"
+	"github.com/gpurdma/gpurdma/gpualloc"
+	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/bytesize"
+)
+
+type verifyFlags struct {
+	gpu, nic string
+	size     cli.Size
+	seed     uint64
+	cases    []string
+	route    routeFlag
+	force    bool
+}
+
+// verifyResult is what `verify` did.
+type verifyResult struct {
+	Seed     uint64        `json:"seed"`
+	Size     int64         `json:"size"` // bytes asked for, of each allocator
+	Rows     []verifyRow   `json:"rows"` // one per allocator and NIC
+	NotTried []notTried    `json:"not_tried"`
+	Elapsed  time.Duration `json:"elapsed_ns"`
+}
+
+// verifyRow is one allocator with one NIC.
+type verifyRow struct {
+	Spec      string         `json:"spec"`
+	NIC       string         `json:"nic"`
+	NICReason string         `json:"nic_reason"`
+	OK        bool           `json:"ok"`
+	Report    *canary.Report `json:"report"` // null if it did not come to a transfer
+	Errors    []cli.Error    `json:"errors"`
+}
+
+// notTried is an allocator that this machine does not offer.
+type notTried struct {
+	Spec   string `json:"spec"`
+	Why    string `json:"why"`
+	Remedy string `json:"remedy"`
+}
+
+func (a *app) verify() *cobra.Command {
+	f := verifyFlags{size: 4 << 20}
+	cmd := &cobra.Command{
+		Use:   "verify",
+		Short: "Prove byte by byte that a NIC reads and writes the memory it was given",
+		Long: `For every kind of memory that this machine offers: allocate a buffer, export it
+as a dma-buf, register it, write random bytes into it by RDMA WRITE, read them
+back by RDMA READ, and compare every byte with what the CPU sees in the buffer.
+Unaligned ranges, first and last byte, page-crossing ranges and registrations of
+a part of the buffer are tried as well, and accesses that a registration does
+not allow must be refused and change nothing.
+
+The exit status is 0 only if everything that could be tried passed.`,
+		Example: `  dmabuf-reg verify
+  dmabuf-reg verify --gpu drm:renderD128 --nic mlx5_0 --size 1GiB
+  dmabuf-reg verify --seed 42 --json`,
+		Args: cobra.NoArgs,
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.gpu, "gpu", "all", "allocator: a SPEC that `devices` lists, auto, or all")
+	flags.StringVar(&f.nic, "nic", "auto", "RDMA device; auto picks the nearest to the memory, all tries each")
+	flags.Var(&f.size, "size", "bytes to allocate")
+	flags.Uint64Var(&f.seed, "seed", 0, "repeat a run's bytes and ranges (default: random; printed)")
+	flags.StringArrayVar(&f.cases, "case", nil, "run this case only; repeat for more ("+strings.Join(canary.CaseNames(), "; ")+")")
+	flags.Var(&f.route, "route", "how to register: auto, provider (ibv_reg_dmabuf_mr) or ioctl (REG_DMABUF_MR)")
+	flags.BoolVar(&f.force, "force", false, "allocate even if the memory seems not to be there; the kernel's OOM killer may disagree")
+	completeSpecs(cmd, "all")
+	cmd.RunE = a.action(func(ctx context.Context) (result, error) { return a.doVerify(ctx, f) })
+	return cmd
+}
+
+func (a *app) doVerify(ctx context.Context, f verifyFlags) (result, error) {
+	size, err := f.size.Int64()
+	if err != nil {
+		return nil, &cli.UsageError{Err: err}
+	}
+	for _, c := range f.cases {
+		if !slices.Contains(canary.CaseNames(), c) {
+			return nil, &cli.UsageError{Err: fmt.Errorf("there is no case %q; there are: %s", c, strings.Join(canary.CaseNames(), "; "))}
+		}
+	}
+	if err := needLibrary(); err != nil {
+		return nil, err
+	}
+	for f.seed == 0 {
+		f.seed = rand.Uint64()
+	}
+	r := &verifyResult{Seed: f.seed, Size: size, Rows: []verifyRow{}, NotTried: []notTried{}}
+	specs := []string{f.gpu}
+	if f.gpu == "all" {
+		specs = r.available()
+		if len(specs) == 0 {
+			return r, &cli.Unavailable{Err: errors.New("no memory here can be exported as a dma-buf; `dmabuf-reg devices` says why")}
+		}
+	}
+	start := time.Now()
+	var all error
+	for _, spec := range specs {
+		if err := a.verifyMemory(ctx, r, f, spec, size); err != nil {
+			all = errors.Join(all, err)
+		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	r.Elapsed = time.Since(start)
+	return r, all
+}
+
+// available lists what can be tried and notes what cannot.
+func (r *verifyResult) available() (specs []string) {
+	for _, d := range gpualloc.Discover(gpualloc.Env{}) {
+		if d.Available {
+			specs = append(specs, d.Spec)
+		} else {
+			r.NotTried = append(r.NotTried, notTried{d.Spec, d.Why, d.Remedy})
+		}
+	}
+	return specs
+}
+
+// verifyMemory tries one allocator with each NIC wanted.
+func (a *app) verifyMemory(ctx context.Context, r *verifyResult, f verifyFlags, spec string, size int64) (err error) {
+	fail := func(nic, why string, rep *canary.Report, err error) error {
+		r.Rows = append(r.Rows, verifyRow{Spec: spec, NIC: nic, NICReason: why, Report: rep, Errors: cli.Explain(err)})
+		subject := spec
+		if nic != "" {
+			subject += " with " + nic
+		}
+		return &cli.On{Subject: subject, Err: err}
+	}
+	src, err := allocate(ctx, spec, size, f.force)
+	if err != nil {
+		return fail("", "", nil, err)
+	}
+	defer func() { err = errors.Join(err, src.close()) }()
+	choices, err := pickNICs(f.nic, src.memory)
+	if err != nil {
+		return fail("", "", nil, err)
+	}
+	var all error
+	for _, c := range choices {
+		rep, err := a.verifyPair(ctx, f, src, c.Name)
+		if err != nil {
+			all = errors.Join(all, fail(c.Name, c.Why, rep, err))
+		} else {
+			r.Rows = append(r.Rows, verifyRow{Spec: spec, NIC: c.Name, NICReason: c.Why, OK: true, Report: rep, Errors: []cli.Error{}})
+		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return all
+}
+
+func (a *app) verifyPair(ctx context.Context, f verifyFlags, src *source, nic string) (rep *canary.Report, err error) {
+	dev, err := openNIC(nic)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, dev.Close()) }()
+	return canary.Verify(ctx, dev, src.alloc, canary.Options{
+		Seed: f.seed, Cases: f.cases, Policy: ibvfd.RoutePolicy(f.route),
+		Progress: func(done, total int64) { a.progress.Draw("verifying "+src.Spec+" with "+nic, done, total) },
+	})
+}
+
+func (r *verifyResult) text(w io.Writer) error {
+	rows := [][]string{{"MEMORY", "DRIVER", "NIC", "INODE", "ROUTE", "LKEY", "RKEY", "REG TIME", "WRITE", "READ", "VERIFIED", "RESULT"}}
+	passed := 0
+	for _, row := range r.Rows {
+		cells := []string{row.Spec, "", row.NIC, "", "", "", "", "", "", "", "", "FAIL"}
+		if p := row.Report; p != nil {
+			cells[1] = p.Driver
+			if p.MRs > 0 {
+				cells[3], cells[4] = strconv.FormatUint(p.Inode, 10), string(p.Route)
+				cells[5], cells[6] = fmt.Sprintf("%#x", p.LKey), fmt.Sprintf("%#x", p.RKey)
+				cells[7] = cli.Duration(p.RegTime)
+			}
+			cells[8], cells[9] = cli.Rate(p.WriteRate), cli.Rate(p.ReadRate)
+			cells[10] = fmt.Sprintf("%.1f MiB", float64(p.VerifiedBytes)/(1<<20))
+		}
+		if row.OK {
+			cells[11] = "ok"
+			passed++
+		}
+		rows = append(rows, cells)
+	}
+	if err := table(w, rows, nil, "nothing was verified"); err != nil {
+		return err
+	}
+	for _, row := range r.Rows {
+		row.details(w)
+	}
+	for _, n := range r.NotTried {
+		fmt.Fprintf(w, "not tried: %s: %s\n", n.Spec, withRemedy(n.Why, n.Remedy))
+	}
+	fmt.Fprintf(w, "\nseed %d, buffers of %s, %s\n", r.Seed, bytesize.Format(r.Size), cli.Duration(r.Elapsed))
+	verdict := fmt.Sprintf("PASS: %d of %d: every byte that the NIC wrote and read was the right one, in the right place, and\nnothing else changed.", passed, len(r.Rows))
+	if passed < len(r.Rows) || passed == 0 {
+		verdict = fmt.Sprintf("FAIL: %d of %d passed.", passed, len(r.Rows))
+	}
+	_, err := fmt.Fprintln(w, verdict)
+	return err
+}
+
+// details lists a failed row's cases.
+func (row *verifyRow) details(w io.Writer) {
+	if row.OK || row.Report == nil {
+		return
+	}
+	for _, c := range row.Report.Cases {
+		state := "ok"
+		switch {
+		case c.Skipped:
+			state = "skipped"
+		case !c.OK:
+			state = "FAIL"
+		}
+		fmt.Fprintf(w, "  %s, %s: %s: %s\n", row.Spec, c.Name, state, c.Detail)
+	}
+}

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/signal"
+
+	"golang.org/x/sys/unix"
+)
+
+// Exit statuses of the commands.
+const (
+	ExitOK          = 0
+	ExitFailed      = 1   // the operation was tried and failed
+	ExitUsage       = 2   // the command line makes no sense; nothing was tried
+	ExitUnavailable = 3   // nothing here to try it with: no such device, library or build
+	ExitInterrupted = 130 // Ctrl-C or SIGTERM; everything was closed
+)
+
+// UsageError is a mistake on the command line.
+type UsageError struct{ Err error }
+
+func (e *UsageError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the mistake.
+func (e *UsageError) Unwrap() error { return e.Err }
+
+// Unavailable marks an error as "nothing here to try it with".
+type Unavailable struct{ Err error }
+
+func (e *Unavailable) Error() string { return e.Err.Error() }
+
+// Unwrap returns the reason.
+func (e *Unavailable) Unwrap() error { return e.Err }
+
+// On says what an error was about, where one command does several things.
+type On struct {
+	Subject string
+	Err     error
+}
+
+func (e *On) Error() string { return e.Subject + ": " + e.Err.Error() }
+
+// Unwrap returns the error.
+func (e *On) Unwrap() error { return e.Err }
+
+// ErrInterrupted is the cause of a context that Context returned, once a
+// signal has arrived.
+var ErrInterrupted = errors.New("interrupted")
+
+// Context ends when the first SIGINT or SIGTERM arrives. A second one kills
+// the process in the ordinary way: cleaning up may hang in a driver.
+func Context() (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, unix.SIGINT, unix.SIGTERM)
+	go func() {
+		select {
+		case <-signals:
+			signal.Stop(signals)
+			cancel(ErrInterrupted)
+		case <-ctx.Done():
+			signal.Stop(signals)
+		}
+	}()
+	return ctx, func() { cancel(nil) }
+}
+
+// Status is the exit status for err.
+func Status(err error) int {
+	var usage *UsageError
+	var missing *Unavailable
+	switch {
+	case err == nil:
+		return ExitOK
+	case errors.Is(err, ErrInterrupted):
+		return ExitInterrupted
+	case errors.As(err, &usage):
+		return ExitUsage
+	case errors.As(err, &missing):
+		return ExitUnavailable
+	default:
+		return ExitFailed
+	}
+}

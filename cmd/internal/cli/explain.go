@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/canary"
+	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/errno"
+)
+
+// Error is an error taken apart: what was tried, on what, who refused, why and
+// what to change. Empty parts are not known.
+type Error struct {
+	Kind    string           `json:"kind"` // see the Kind constants
+	Message string           `json:"message"`
+	Subject string           `json:"subject,omitempty"` // which of several things failed
+	Op      string           `json:"op,omitempty"`
+	Device  string           `json:"device,omitempty"`
+	Route   string           `json:"route,omitempty"`
+	Detail  string           `json:"detail,omitempty"`
+	Stage   *Stage           `json:"stage,omitempty"`
+	Cause   string           `json:"cause,omitempty"`
+	Errno   *Errno           `json:"errno,omitempty"`
+	Status  string           `json:"wc_status,omitempty"` // work completion status
+	Vendor  uint32           `json:"wc_vendor_err,omitempty"`
+	Wrong   *canary.Mismatch `json:"mismatch,omitempty"`
+	Remedy  string           `json:"remedy,omitempty"`
+}
+
+// What went wrong, for programs.
+const (
+	KindUsage        = "usage"
+	KindUnavailable  = "unavailable"
+	KindInterrupted  = "interrupted"
+	KindRegistration = "registration" // an MR was refused
+	KindTransfer     = "transfer"     // a work request ended in an error
+	KindMismatch     = "mismatch"     // bytes were wrong
+	KindAccepted     = "accepted"     // a forbidden access was carried out
+	KindOperation    = "operation"    // any other call of the kernel or a library
+	KindOther        = "other"
+)
+
+// Stage says between which stages of a registration the refusal lies.
+type Stage struct {
+	Earliest string `json:"earliest"`
+	Latest   string `json:"latest"`
+}
+
+// Errno is a kernel error number with its name.
+type Errno struct {
+	Name   string `json:"name"`
+	Number int    `json:"number"`
+}
+
+func newErrno(n unix.Errno) *Errno {
+	if n == 0 {
+		return nil
+	}
+	return &Errno{errno.Name(n), int(n)}
+}
+
+// Explain takes err apart, one entry for each error that was joined in it.
+func Explain(err error) []Error {
+	if err == nil {
+		return nil
+	}
+	// Only errors.Join makes a list; other errors with several causes are one.
+	if reflect.TypeOf(err) == joined {
+		var list []Error
+		for _, e := range err.(interface{ Unwrap() []error }).Unwrap() {
+			list = append(list, Explain(e)...)
+		}
+		return list
+	}
+	// The subject belongs to each error that was joined below it.
+	if on, ok := err.(*On); ok { //nolint:errorlint // further down it is part of one error
+		list := Explain(on.Err)
+		for i := range list {
+			if list[i].Subject == "" {
+				list[i].Subject = on.Subject
+			}
+		}
+		return list
+	}
+	return []Error{explain(err)}
+}
+
+var joined = reflect.TypeOf(errors.Join(io.EOF))
+
+func explain(err error) Error {
+	e := Error{Kind: KindOther, Message: err.Error()}
+	if n, ok := errno.Of(err); ok {
+		e.Errno = newErrno(n)
+	}
+	var (
+		usage    *UsageError
+		missing  *Unavailable
+		reg      *ibvfd.RegError
+		accepted *canary.AcceptedError
+		transfer *canary.TransferError
+		mismatch *canary.Mismatch
+		op       *dmabuf.Error
+	)
+	// The outermost kinds first: they say most.
+	switch {
+	case errors.Is(err, ErrInterrupted):
+		e.Kind = KindInterrupted
+	case errors.As(err, &usage):
+		e.Kind = KindUsage
+	case errors.As(err, &reg):
+		e.Kind, e.Op, e.Device, e.Route = KindRegistration, "register MR", reg.Device, string(reg.Route)
+		e.Stage = &Stage{reg.Earliest.String(), reg.Latest.String()}
+		e.Cause, e.Detail, e.Remedy = reg.Cause.String(), reg.Detail, reg.Remedy
+		e.Errno = newErrno(reg.Errno)
+	case errors.As(err, &accepted):
+		e.Kind, e.Op = KindAccepted, accepted.Op
+	case errors.As(err, &transfer):
+		e.Kind, e.Op, e.Device, e.Remedy = KindTransfer, transfer.Op, transfer.NIC, transfer.Remedy
+		e.Detail = fmt.Sprintf("%d bytes at offset %#x, rkey %#x", transfer.Length, transfer.Offset, transfer.RKey)
+	case errors.As(err, &mismatch):
+		e.Kind, e.Wrong = KindMismatch, mismatch
+	case errors.As(err, &op):
+		e.Kind, e.Op, e.Device, e.Detail, e.Remedy = KindOperation, op.Op, op.Device, op.Detail, op.Remedy
+	}
+	var wc *ibvfd.WCError
+	if errors.As(err, &wc) {
+		e.Status, e.Vendor = wc.Status.String(), wc.VendorErr
+	}
+	if errors.As(err, &missing) {
+		e.Kind = KindUnavailable
+	}
+	return e
+}
+
+// PrintErrors writes errors for people: a line that says what happened, and one
+// for each thing known about it.
+func PrintErrors(w io.Writer, program string, err error) {
+	for _, e := range Explain(err) {
+		subject := e.Subject
+		if subject != "" {
+			subject += ": "
+		}
+		fmt.Fprintf(w, "%s: %s%s\n", program, subject, e.headline())
+		for _, part := range e.parts() {
+			fmt.Fprintf(w, "  %-8s %s\n", part[0]+":", part[1])
+		}
+	}
+}
+
+func (e *Error) headline() string {
+	switch e.Kind {
+	case KindRegistration:
+		return e.Device + " refused the registration"
+	case KindOperation, KindTransfer:
+		s := e.Op + " failed"
+		if e.Device != "" {
+			s = e.Op + " on " + e.Device + " failed"
+		}
+		return s
+	default:
+		return e.Message
+	}
+}
+
+func (e *Error) parts() (list [][2]string) {
+	add := func(name, value string) {
+		if value != "" {
+			list = append(list, [2]string{name, value})
+		}
+	}
+	switch e.Kind {
+	case KindRegistration, KindOperation, KindTransfer:
+	default: // the message has everything else
+		return nil
+	}
+	add("what", e.Detail)
+	add("route", e.Route)
+	if e.Stage != nil {
+		where := e.Stage.Earliest + ", proven: " + stages[e.Stage.Earliest]
+		if e.Stage.Latest != e.Stage.Earliest {
+			where = "between " + e.Stage.Earliest + " and " + e.Stage.Latest + "; the evidence allows no more"
+		}
+		add("stage", where)
+	}
+	add("cause", e.cause())
+	if e.Status != "" {
+		add("status", fmt.Sprintf("%s (vendor error %#x)", e.Status, e.Vendor))
+	}
+	if e.Errno != nil {
+		add("errno", errno.Text(unix.Errno(e.Errno.Number)))
+	}
+	add("remedy", e.Remedy)
+	return list
+}
+
+// stages says in words where a registration was refused.
+var stages = map[string]string{
+	ibvfd.StageArgs.String():     "refused beforehand, neither library nor kernel was asked",
+	ibvfd.StageProvider.String(): "libibverbs or its provider, the kernel was not asked",
+	ibvfd.StageUverbs.String():   "ib_uverbs or the driver's entry, before the memory was looked at",
+	ibvfd.StageGet.String():      "the descriptor, or the check of the range",
+	ibvfd.StageAttach.String():   "the exporter did not let the NIC attach",
+	ibvfd.StagePin.String():      "the exporter did not pin the buffer",
+	ibvfd.StageMap.String():      "the exporter did not map the buffer for the NIC",
+	ibvfd.StageDriver.String():   "the NIC's driver or firmware",
+}
+
+// cause is the classified one, or else the innermost words of the message.
+func (e *Error) cause() string {
+	if e.Cause != "" {
+		return e.Cause
+	}
+	if e.Errno != nil || e.Status != "" {
+		return ""
+	}
+	s := strings.TrimSuffix(e.Message, "; "+e.Remedy)
+	if _, after, ok := strings.Cut(s, e.Detail+": "); ok && e.Detail != "" {
+		return after
+	}
+	if _, after, ok := strings.Cut(s, e.Device+": "); ok && e.Device != "" {
+		return after
+	}
+	return s
+}
