@@ -495,11 +495,11 @@ func TestVMHeap(t *testing.T) {
 	}
 }
 
-// A thousand lives of a buffer leave nothing behind.
+// Hundreds of lives of a buffer leave nothing behind.
 func TestVMNoGrowth(t *testing.T) {
 	eachSource(t, func(t *testing.T, s source) {
 		fds, bufs := live(t)
-		for i := range 1000 {
+		for i := range 300 {
 			b, err := s.make(t, 1<<16)
 			if err != nil {
 				t.Fatal(err)

@@ -70,7 +70,9 @@ func memfdCreate(name string) (int, error) {
 	return raw, err
 }
 
-// fill gives the file its size, its seal and its pages.
+// fill gives the file its size, its seal and its pages. The pages come through a
+// mapping: fallocate(2) would leave them to be zeroed by their first reader,
+// and udmabuf is not one that does.
 func fill(raw int, device string, size int64) error {
 	if err := retry(func() error { return unix.Ftruncate(raw, size) }); err != nil {
 		return &Error{Op: "ftruncate", Device: device, Detail: bytesize.Format(size), Err: err}

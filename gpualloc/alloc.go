@@ -39,6 +39,7 @@ type allocator struct {
 	env Env
 	exp exporter
 
+	budget       budget
 	exporterName atomic.Pointer[string] // as the first buffer showed it
 
 	mu     sync.RWMutex // read-held while the device is in use

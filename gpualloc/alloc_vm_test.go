@@ -432,7 +432,7 @@ func TestVMConcurrent(t *testing.T) {
 		var wg sync.WaitGroup
 		for g := range 16 {
 			wg.Go(func() {
-				for i := range 20 {
+				for i := range 8 {
 					b, err := a.Alloc(t.Context(), 1<<16, Options{SegmentSize: 1 << 14})
 					if err != nil {
 						t.Error(err)

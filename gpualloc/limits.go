@@ -23,9 +23,10 @@ const (
 	scopeTotal   = "total"
 )
 
-// checkLimits refuses beforehand what cannot work. The limits are read anew:
-// they change while a program runs. Two allocations at once can each pass and
-// fail together; then the kernel answers.
+// checkLimits refuses beforehand what cannot work. The limits are read anew,
+// as they change while a program runs, except for small allocations in quick
+// succession (budget). Two allocations at once can each pass and fail together;
+// then the kernel answers.
 func (a *allocator) checkLimits(p plan, force bool) error {
 	for _, l := range a.desc.Limits {
 		if l.Scope != scopeSegment {
@@ -35,17 +36,31 @@ func (a *allocator) checkLimits(p plan, force bool) error {
 			return a.over(largest, l)
 		}
 	}
-	if err := a.checkFDs(int64(len(p.segments))); err != nil {
-		return err
-	}
+	mem := p.total
 	if force || a.desc.Kind == KindVRAM {
+		mem = 0
+	}
+	peak, stay := a.exp.fds()
+	fds := stay*int64(len(p.segments)) + peak - stay
+	if a.budget.draw(mem, fds) {
 		return nil
 	}
-	for _, l := range memoryLimits(a.env) {
-		if p.total > l.Bytes {
-			return a.over(p.total, l)
-		}
+	fdsLeft, err := a.checkFDs(int64(len(p.segments)), fds)
+	if err != nil {
+		return err
 	}
+	memLeft := int64(noLimit)
+	if mem > 0 {
+		for _, l := range memoryLimits(a.env) {
+			if mem > l.Bytes {
+				return a.over(mem, l)
+			}
+			memLeft = min(memLeft, l.Bytes-mem)
+		}
+	} else {
+		memLeft = 0 // not looked at: the next one that counts must look
+	}
+	a.budget.grant(memLeft, fdsLeft)
 	return nil
 }
 
@@ -55,23 +70,21 @@ func (a *allocator) over(size int64, l Limit) error {
 		l.Raise)
 }
 
-// checkFDs wants room for the descriptors of all segments, and a mapping each.
+// checkFDs wants room for need descriptors, and says how many more are left.
 // What cannot be read is left to the kernel.
-func (a *allocator) checkFDs(segments int64) error {
+func (a *allocator) checkFDs(segments, need int64) (left int64, err error) {
 	fs := procfs.New(a.env.Proc)
 	limit, err1 := fs.MaxOpenFiles()
 	open, err2 := fs.OpenFiles()
 	if err1 != nil || err2 != nil {
-		return nil
+		return 0, nil
 	}
-	peak, stay := a.exp.fds()
-	need := stay*segments + peak - stay
-	if need <= limit-open {
-		return nil
+	if need > limit-open {
+		return 0, a.refuse(dmabuf.ErrLimit,
+			fmt.Sprintf("%d segments need %d file descriptors, and %d of %d are taken", segments, need, open, limit),
+			"raise RLIMIT_NOFILE (ulimit -n), or use fewer and larger segments")
 	}
-	return a.refuse(dmabuf.ErrLimit,
-		fmt.Sprintf("%d segments need %d file descriptors, and %d of %d are taken", segments, need, open, limit),
-		"raise RLIMIT_NOFILE (ulimit -n), or use fewer and larger segments")
+	return limit - open - need, nil
 }
 
 // memoryLimits lists what bounds system memory now: what the kernel believes

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package cuda allocates and exports the memory of NVIDIA GPUs through the
+// CUDA driver API.
+//
+// Importing it registers the specs "cuda:0" (cuMemAlloc) and "cuda:0/vmm"
+// (the virtual memory API, cuMemCreate) with gpualloc, with the GPU's UUID and
+// PCI address as aliases. [Export] exports memory that the caller already
+// owns, however it was allocated. [Devices] lists the GPUs and says of each
+// whether it exports dma-bufs, and if not, why.
+//
+// libcuda.so.1 is loaded when it is first needed; the variable GPURDMA_LIBCUDA
+// names another file. No CUDA header or toolkit is needed to build, and a
+// build without cgo answers [ErrNotBuilt].
+//
+// # Contexts
+//
+// A CUDA context belongs to a thread, and goroutines move between threads.
+// Every call into the library therefore makes its context current and restores
+// the previous one, in one crossing into C. The context is the device's
+// primary one, the one that the CUDA runtime and frameworks use; it is
+// retained while an allocator or a buffer needs it.
+//
+// # The PCIe mapping
+//
+// A dma-buf of a GPU that is coherent with its CPU (Grace) addresses memory
+// over the CPU's link, unless the PCIe mapping is asked for (driver 12.8 on).
+// Who may ask differs between importers: a descriptor with the PCIe mapping
+// suits mlx5's data-direct path only, and other drivers or an ordinary
+// registration fail on it with errno 524; some GPUs refuse the flag (801).
+// [Mapping] therefore says it, and nothing is guessed: the default is an
+// ordinary descriptor.
+//
+// Sources of the rules: the CUDA driver API reference, cuda.h.
+package cuda
