@@ -47,6 +47,7 @@ var mayImport = map[string][]string{
 	"cmd":       {"", "p2p", "canary", "trace", "gpualloc", "ibvfd", "drm", "dmabuf", "placement", "internal"},
 	"":          {"gpualloc", "ibvfd", "dmabuf", "placement", "internal"},
 	"p2p":       {"canary", "gpualloc", "ibvfd", "trace", "drm", "dmabuf", "placement", "internal"},
+	"bench":     {"gpualloc", "ibvfd", "internal"},
 	"canary":    {"gpualloc", "ibvfd", "dmabuf", "internal"},
 	"trace":     {"dmabuf", "placement", "internal"},
 	"gpualloc":  {"drm", "dmabuf", "internal"},
@@ -118,7 +119,7 @@ func TestDependenciesStayInTheirRooms(t *testing.T) {
 		"golang.org/x/term":             func(p pkg) bool { return room(p.ImportPath) == "cmd" },
 		"github.com/NVIDIA/go-nvml":     func(p pkg) bool { return room(p.ImportPath) == "cmd" || strings.Contains(p.ImportPath, "nvml") },
 		"github.com/cilium/ebpf/rlimit": func(p pkg) bool { return room(p.ImportPath) == "cmd" },
-		"os/exec":                       func(p pkg) bool { return room(p.ImportPath) == "cmd" },
+		"os/exec":                       func(p pkg) bool { r := room(p.ImportPath); return r == "cmd" || r == "bench" },
 		module + "/internal/testenv":    func(p pkg) bool { return false },
 		"testing":                       func(p pkg) bool { return p.ImportPath == module+"/internal/testenv" },
 	}
