@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package placement says where the bytes of a registration are, and on what
+// evidence.
+//
+// A successful registration proves nothing about placement: drivers move a
+// buffer to system memory and report success. This package holds the answer's
+// type ([Placement]), the rule that makes it from what the kernel was seen to
+// do ([Decide], a pure function), and the interface through which whoever
+// watched hands it to whoever wants it ([Prover]). It imports nothing of this
+// module, so that a program that moves data does not carry a tracer.
+//
+// # Memory and route
+//
+// Two questions are kept apart. [Memory] is where the bytes are: behind a BAR,
+// in system memory, in both. [Route] is the way that DMA takes to them: below
+// a common switch, or through the root complex. "Direct" needs both answers
+// ([Placement.Direct]).
+//
+// # Unknown
+//
+// What is not proven is [Unknown], with the reason. A guess that the evidence
+// suggests is in Likely and never in Memory. That an attachment may be
+// peer-to-peer (dma_buf_attachment.peer2peer) is a permission and never proof.
+package placement

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package placement
+
+import (
+	"encoding"
+	"fmt"
+	"slices"
+)
+
+// Memory is where the bytes of a mapping are.
+type Memory int
+
+// The verdicts on memory.
+const (
+	Unknown           Memory = iota // not proven; Placement.Reason says why
+	NotMapped                       // the kernel refused or has not mapped it yet
+	SystemMemory                    // all bytes in the host's RAM
+	PeerToPeer                      // all bytes behind a PCI BAR
+	Mixed                           // some behind a BAR, some in RAM
+	CoherentGPUMemory               // GPU memory that the CPU's memory map includes (GH200, MI300A)
+	Bounced                         // copied through bounce buffers (swiotlb)
+	Stale                           // moved after it was mapped; the next mapping may be elsewhere
+)
+
+var memoryNames = []string{
+	"unknown", "not mapped", "system memory", "peer-to-peer", "mixed",
+	"coherent GPU memory", "bounced", "stale",
+}
+
+// Proof is what a verdict rests on.
+type Proof int
+
+// The kinds of evidence, strongest first.
+const (
+	NoProof         Proof = iota
+	PhysicalAddress       // given to dma_map_resource, or in the exporter's physical vector: holds under an IOMMU
+	BusAddress            // the kernel chose PCI bus addresses: below a common switch
+	StructPage            // the pages in the scatter list: holds under an IOMMU
+	IOMMUMapping          // the IOMMU's own map calls
+	DMAAddress            // the address given to the device, which nothing translates
+)
+
+var proofNames = []string{
+	"no proof", "physical address", "PCI bus address", "struct page", "IOMMU mapping", "untranslated DMA address",
+}
+
+// Route is the way that DMA takes from the importer to the bytes.
+type Route int
+
+// The routes.
+const (
+	RouteUnknown       Route = iota
+	BelowSwitch              // below a common PCIe switch
+	ThroughRootComplex       // up to the host bridge and down again
+)
+
+var routeNames = []string{"unknown", "below a common switch", "through the root complex"}
+
+// MapType is the kernel's decision on peer-to-peer DMA between two devices
+// (enum pci_p2pdma_map_type, include/linux/pci-p2pdma.h; the numbers differ
+// between kernels, so these are our own).
+type MapType int
+
+// The decisions.
+const (
+	MapTypeUnseen         MapType = iota // the kernel was not seen deciding
+	MapTypeNone                          // no peer-to-peer memory
+	MapTypeNotSupported                  // refused
+	MapTypeBusAddr                       // bus addresses, below a common switch
+	MapTypeThruHostBridge                // through the root complex
+)
+
+var mapTypeNames = []string{"unseen", "none", "not supported", "bus address", "through the host bridge"}
+
+// Translation says what lies between the importer's addresses and the bytes.
+type Translation int
+
+// The states of the importer's IOMMU.
+const (
+	TranslationUnknown Translation = iota
+	Untranslated                   // no IOMMU, or an identity domain: DMA addresses are physical
+	Translated                     // DMA addresses are IOVAs
+)
+
+var translationNames = []string{"unknown", "none", "IOMMU"}
+
+// Answer is yes, no, or unknown.
+type Answer int
+
+// The answers.
+const (
+	AnswerUnknown Answer = iota
+	Yes
+	No
+)
+
+var answerNames = []string{"unknown", "yes", "no"}
+
+func name(names []string, n int) string {
+	if n < 0 || n >= len(names) {
+		return fmt.Sprintf("invalid (%d)", n)
+	}
+	return names[n]
+}
+
+func parse(names []string, text []byte) (int, error) {
+	if i := slices.Index(names, string(text)); i >= 0 {
+		return i, nil
+	}
+	return 0, fmt.Errorf("placement: %q is none of %q", text, names)
+}
+
+// String returns the verdict in words, "peer-to-peer".
+func (m Memory) String() string { return name(memoryNames, int(m)) }
+
+// MarshalText makes a Memory its words in JSON.
+func (m Memory) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
+
+// UnmarshalText reads what MarshalText wrote.
+func (m *Memory) UnmarshalText(text []byte) error {
+	n, err := parse(memoryNames, text)
+	*m = Memory(n)
+	return err
+}
+
+// String returns the evidence in words, "physical address".
+func (p Proof) String() string { return name(proofNames, int(p)) }
+
+// MarshalText makes a Proof its words in JSON.
+func (p Proof) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
+
+// UnmarshalText reads what MarshalText wrote.
+func (p *Proof) UnmarshalText(text []byte) error {
+	n, err := parse(proofNames, text)
+	*p = Proof(n)
+	return err
+}
+
+// String returns the route in words.
+func (r Route) String() string { return name(routeNames, int(r)) }
+
+// MarshalText makes a Route its words in JSON.
+func (r Route) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
+
+// UnmarshalText reads what MarshalText wrote.
+func (r *Route) UnmarshalText(text []byte) error {
+	n, err := parse(routeNames, text)
+	*r = Route(n)
+	return err
+}
+
+// String returns the decision in words.
+func (m MapType) String() string { return name(mapTypeNames, int(m)) }
+
+// MarshalText makes a MapType its words in JSON.
+func (m MapType) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
+
+// UnmarshalText reads what MarshalText wrote.
+func (m *MapType) UnmarshalText(text []byte) error {
+	n, err := parse(mapTypeNames, text)
+	*m = MapType(n)
+	return err
+}
+
+// String returns the state in words.
+func (t Translation) String() string { return name(translationNames, int(t)) }
+
+// MarshalText makes a Translation its words in JSON.
+func (t Translation) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
+
+// UnmarshalText reads what MarshalText wrote.
+func (t *Translation) UnmarshalText(text []byte) error {
+	n, err := parse(translationNames, text)
+	*t = Translation(n)
+	return err
+}
+
+// String returns "yes", "no" or "unknown".
+func (a Answer) String() string { return name(answerNames, int(a)) }
+
+// MarshalText makes an Answer its words in JSON.
+func (a Answer) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
+
+// UnmarshalText reads what MarshalText wrote.
+func (a *Answer) UnmarshalText(text []byte) error {
+	n, err := parse(answerNames, text)
+	*a = Answer(n)
+	return err
+}
+
+var (
+	_ encoding.TextUnmarshaler = (*Memory)(nil)
+	_ encoding.TextUnmarshaler = (*Proof)(nil)
+	_ encoding.TextUnmarshaler = (*Route)(nil)
+	_ encoding.TextUnmarshaler = (*MapType)(nil)
+	_ encoding.TextUnmarshaler = (*Translation)(nil)
+	_ encoding.TextUnmarshaler = (*Answer)(nil)
+)

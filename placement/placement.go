@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package placement
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Placement is the verdict on one mapping.
+type Placement struct {
+	Memory Memory  `json:"memory"`
+	Proof  Proof   `json:"proof"`
+	Places []Place `json:"places,omitempty"` // what lies where, with bytes
+	Errno  int     `json:"errno,omitempty"`  // of NotMapped, positive
+	// Reason is why Memory is Unknown, Stale, Bounced or NotMapped.
+	Reason string `json:"reason,omitempty"`
+	// Likely is what an Unknown suggests, and is never proof.
+	Likely Memory `json:"likely"`
+
+	Route       Route  `json:"route"`
+	RouteReason string `json:"route_reason,omitempty"`
+
+	Evidence Inputs `json:"-"`
+}
+
+// Direct answers whether DMA goes straight to device memory. It is Yes only if
+// the bytes are proven to be behind a BAR and the way to them is known; bytes
+// in system memory make it No.
+func (p Placement) Direct() Answer {
+	switch p.Memory {
+	case PeerToPeer:
+		if p.Route != RouteUnknown {
+			return Yes
+		}
+	case SystemMemory, Mixed, Bounced, NotMapped:
+		return No
+	}
+	return AnswerUnknown
+}
+
+// GPU reports whether all bytes behind BARs belong to GPUs. Peer-to-peer with
+// a BAR of the importer itself or of some other device is not GPU memory.
+func (p Placement) GPU() bool {
+	if p.Memory != PeerToPeer && p.Memory != Mixed {
+		return false
+	}
+	found := false
+	for _, q := range p.Places {
+		if q.Kind == KindBAR {
+			if !q.GPU {
+				return false
+			}
+			found = true
+		}
+	}
+	return found
+}
+
+// String says the verdict, what it rests on and the route:
+//
+//	peer-to-peer: 0000:03:00.0 BAR 2 (physical address), through the root complex
+//	mixed: 65536 bytes in 0000:03:00.0 BAR 2, 4096 bytes in RAM (struct page)
+//	unknown: only device addresses were seen, and an IOMMU translates them
+func (p Placement) String() string {
+	var b strings.Builder
+	b.WriteString(p.Memory.String())
+	switch p.Memory {
+	case PeerToPeer, CoherentGPUMemory:
+		if d := devices(p.Places); d != "" {
+			b.WriteString(": " + d)
+		}
+	case Mixed:
+		for i, q := range p.Places {
+			sep := ", "
+			if i == 0 {
+				sep = ": "
+			}
+			fmt.Fprintf(&b, "%s%d bytes in %v", sep, q.Bytes, q)
+		}
+	}
+	if p.Proof != NoProof {
+		fmt.Fprintf(&b, " (%v)", p.Proof)
+	}
+	if p.Reason != "" {
+		b.WriteString(": " + p.Reason)
+	}
+	if p.Likely != Unknown {
+		fmt.Fprintf(&b, "; likely %v", p.Likely)
+	}
+	if p.Route != RouteUnknown {
+		fmt.Fprintf(&b, ", %v", p.Route)
+	}
+	return b.String()
+}
