@@ -24,6 +24,8 @@ type rdma struct {
 	cq         *ibvfd.CQ
 	out, in    *hostMR
 	qp, peer   *ibvfd.QP
+	port       int // of both, and its GID, once they are settled
+	gid        *ibvfd.GID
 	underWay   bool // a transfer was posted whose completion was not seen
 	id         uint64
 	wc         []ibvfd.WC
@@ -132,8 +134,17 @@ func (w *rdma) pair() (err error) {
 	if w.qp != nil {
 		return nil
 	}
-	w.qp, w.peer, err = ibvfd.LoopbackPair(w.pd, w.cq, ibvfd.QPAttr{Type: ibvfd.RC, SendDepth: 1, RecvDepth: 1, SendSGE: 1, RecvSGE: 1})
-	return err
+	// Which port and GID to use is settled once: a GID table can be long.
+	w.qp, w.peer, err = ibvfd.LoopbackPair(w.pd, w.cq, ibvfd.QPAttr{
+		Type: ibvfd.RC, SendDepth: 1, RecvDepth: 1, SendSGE: 1, RecvSGE: 1, Port: w.port, GID: w.gid,
+	})
+	if err != nil {
+		return err
+	}
+	if local := w.qp.Local(); w.gid == nil {
+		w.port, w.gid = local.Port, &ibvfd.GID{Index: local.GIDIndex, GID: local.GID}
+	}
+	return nil
 }
 
 // rdmaRegion keeps what addressing needs, also after deregistration.

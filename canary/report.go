@@ -47,8 +47,9 @@ type Case struct {
 	Offset  int64  `json:"offset"` // of the registered range
 	Length  int64  `json:"length"`
 	IOVA    uint64 `json:"iova"`
-	OK      bool   `json:"ok"`      // false also for a case that was skipped or not reached
+	OK      bool   `json:"ok"`      // false also for a case that was skipped or not run
 	Skipped bool   `json:"skipped"` // nothing to check in this buffer; Detail says why
+	NotRun  bool   `json:"not_run"` // not reached, after an earlier case broke the link
 	// Detail says what was seen, or why the case was skipped or failed.
 	Detail   string    `json:"detail"`
 	Mismatch *Mismatch `json:"mismatch,omitempty"`

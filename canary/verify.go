@@ -22,7 +22,7 @@ type Options struct {
 	// Cases are the names of those to run (CaseNames); all if empty.
 	Cases []string
 	// Guard is how many bytes on each side of a transfer must stay as they
-	// were; 0 means the whole buffer up to 4 MiB of size, and 64 KiB beyond.
+	// were, as far as the buffer reaches; 0 means 256 KiB.
 	Guard int64
 	// Chunk is the largest single transfer in bytes; 0 means 1 MiB. Host
 	// memory in use is about twice that.
@@ -36,15 +36,12 @@ type Options struct {
 	Progress func(done, total int64)
 }
 
-func (o *Options) setDefaults(size int64) {
+func (o *Options) setDefaults() {
 	for o.Seed == 0 {
 		o.Seed = rand.Uint64()
 	}
 	if o.Guard == 0 {
-		o.Guard = 64 << 10
-		if size <= 4<<20 {
-			o.Guard = size
-		}
+		o.Guard = 256 << 10
 	}
 	if o.Chunk == 0 {
 		o.Chunk = 1 << 20
@@ -75,7 +72,7 @@ const (
 // buffer of this size; a *Failure if a case failed; ctx's error, within the
 // time that one chunk takes, if ctx ended.
 func Verify(ctx context.Context, c *ibvfd.Context, buf *gpualloc.Buffer, opt Options) (rep *Report, err error) {
-	opt.setDefaults(buf.Size())
+	opt.setDefaults()
 	rep = &Report{
 		Spec: buf.Spec(), Exporter: buf.Exporter(), Driver: buf.Driver(), Device: buf.Device(),
 		NIC: c.Name(), Size: buf.Size(), Seed: opt.Seed,
@@ -154,7 +151,7 @@ type session struct {
 func (s *session) notRun(rest []plan) {
 	for _, p := range rest {
 		s.rep.Cases = append(s.rep.Cases, Case{
-			Name: p.name, Offset: p.mr.off, Length: p.mr.len, IOVA: p.iova, Detail: "not run: the link or the registration is broken",
+			Name: p.name, Offset: p.mr.off, Length: p.mr.len, IOVA: p.iova, NotRun: true, Detail: "not run: the link or the registration is broken",
 		})
 	}
 }

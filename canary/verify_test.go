@@ -17,15 +17,15 @@ import (
 
 func page() int64 { return int64(os.Getpagesize()) }
 
-func fakeOptions(size int64) Options {
+func fakeOptions() Options {
 	opt := Options{Seed: 1, Chunk: 64 << 10}
-	opt.setDefaults(size)
+	opt.setDefaults()
 	return opt
 }
 
 func runFake(t *testing.T, size int64, prepare func(*fakeWire)) (*Report, *fakeWire, error) {
 	t.Helper()
-	opt := fakeOptions(size)
+	opt := fakeOptions()
 	w := newFakeWire(size, opt)
 	if prepare != nil {
 		prepare(w)
@@ -306,7 +306,7 @@ func TestABrokenLinkEndsTheRun(t *testing.T) {
 func TestCancel(t *testing.T) {
 	for after := range 30 {
 		ctx, cancel := context.WithCancelCause(t.Context())
-		opt := fakeOptions(1 << 20)
+		opt := fakeOptions()
 		opt.Progress = func(done, total int64) {
 			if done > total {
 				t.Errorf("progress %d of %d", done, total)
@@ -333,7 +333,7 @@ func TestCancel(t *testing.T) {
 }
 
 func TestProgressReachesItsTotal(t *testing.T) {
-	opt := fakeOptions(1 << 20)
+	opt := fakeOptions()
 	var done, total int64
 	opt.Progress = func(d, n int64) { done, total = d, n }
 	w := newFakeWire(1<<20, opt)
@@ -346,7 +346,7 @@ func TestProgressReachesItsTotal(t *testing.T) {
 }
 
 func TestChooseCases(t *testing.T) {
-	opt := fakeOptions(1 << 20)
+	opt := fakeOptions()
 	opt.Cases = []string{CaseIOVA, CaseLastByte}
 	w := newFakeWire(1<<20, opt)
 	rep := &Report{}

@@ -164,7 +164,7 @@ func (m *meddler) ReadAt(p []byte, off int64) (int, error) {
 // lie, as run does in Verify.
 func realRun(t *testing.T, buf *gpualloc.Buffer, opt Options, lie func(*rdma) (wire, View)) (*Report, error) {
 	t.Helper()
-	opt.setDefaults(buf.Size())
+	opt.setDefaults()
 	w, err := openRDMA(openNIC(t, testNIC), buf, opt)
 	if err != nil {
 		t.Fatal(err)

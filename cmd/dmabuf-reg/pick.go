@@ -33,7 +33,11 @@ type choice struct{ Name, Why string }
 
 // pickNIC resolves --nic for memory m.
 func pickNIC(name string, m memory) (choice, error) {
-	choices, err := pickNICs(name, m)
+	nics, err := findNICs()
+	if err != nil {
+		return choice{}, err
+	}
+	choices, err := pickNICs(nics, name, m)
 	if err != nil {
 		return choice{}, err
 	}
@@ -43,12 +47,8 @@ func pickNIC(name string, m memory) (choice, error) {
 	return choices[0], nil
 }
 
-// pickNICs resolves --nic: a name, auto or all.
-func pickNICs(name string, m memory) ([]choice, error) {
-	nics, err := findNICs()
-	if err != nil {
-		return nil, err
-	}
+// pickNICs resolves --nic among nics: a name, auto or all.
+func pickNICs(nics []nic, name string, m memory) ([]choice, error) {
 	var names []string
 	for _, n := range nics {
 		if n.Name == name {

@@ -37,6 +37,7 @@ func TestTables(t *testing.T) {
 			{Name: canary.CaseWhole, Length: 4 << 20, Detail: "the buffer after an RDMA WRITE: 1 wrong byte(s)"},
 			{Name: canary.CaseFirstByte, Length: 4 << 20, OK: true, Detail: "1 range(s), 10 bytes verified"},
 			{Name: canary.CasePageCrossing, Length: 4 << 20, Skipped: true, Detail: "one page only"},
+			{Name: canary.CaseIOVA, NotRun: true, Detail: "not run"},
 		},
 	}
 	for name, r := range map[string]result{

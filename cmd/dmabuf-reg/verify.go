@@ -113,9 +113,13 @@ func (a *app) doVerify(ctx context.Context, f verifyFlags) (result, error) {
 		}
 	}
 	start := time.Now()
+	nics, err := findNICs()
+	if err != nil {
+		return r, err
+	}
 	var all error
 	for _, spec := range specs {
-		if err := a.verifyMemory(ctx, r, f, spec, size); err != nil {
+		if err := a.verifyMemory(ctx, r, f, nics, spec); err != nil {
 			all = errors.Join(all, err)
 		}
 		if ctx.Err() != nil {
@@ -139,7 +143,7 @@ func (r *verifyResult) available() (specs []string) {
 }
 
 // verifyMemory tries one allocator with each NIC wanted.
-func (a *app) verifyMemory(ctx context.Context, r *verifyResult, f verifyFlags, spec string, size int64) (err error) {
+func (a *app) verifyMemory(ctx context.Context, r *verifyResult, f verifyFlags, nics []nic, spec string) (err error) {
 	fail := func(nic, why string, rep *canary.Report, err error) error {
 		r.Rows = append(r.Rows, verifyRow{Spec: spec, NIC: nic, NICReason: why, Report: rep, Errors: cli.Explain(err)})
 		subject := spec
@@ -148,12 +152,12 @@ func (a *app) verifyMemory(ctx context.Context, r *verifyResult, f verifyFlags, 
 		}
 		return &cli.On{Subject: subject, Err: err}
 	}
-	src, err := allocate(ctx, spec, size, f.force)
+	src, err := allocate(ctx, spec, r.Size, f.force)
 	if err != nil {
 		return fail("", "", nil, err)
 	}
 	defer func() { err = errors.Join(err, src.close()) }()
-	choices, err := pickNICs(f.nic, src.memory)
+	choices, err := pickNICs(nics, f.nic, src.memory)
 	if err != nil {
 		return fail("", "", nil, err)
 	}
@@ -228,14 +232,21 @@ func (row *verifyRow) details(w io.Writer) {
 	if row.OK || row.Report == nil {
 		return
 	}
+	notRun := 0
 	for _, c := range row.Report.Cases {
 		state := "ok"
 		switch {
+		case c.NotRun:
+			notRun++
+			continue
 		case c.Skipped:
 			state = "skipped"
 		case !c.OK:
 			state = "FAIL"
 		}
 		fmt.Fprintf(w, "  %s, %s: %s: %s\n", row.Spec, c.Name, state, c.Detail)
+	}
+	if notRun > 0 {
+		fmt.Fprintf(w, "  %s: %d further cases were not run\n", row.Spec, notRun)
 	}
 }
