@@ -24,7 +24,7 @@ type Context struct {
 	info DeviceInfo
 	sys  sysfs.FS
 	v    verbsContext
-	t    ioctl.Transport // for the ioctls on v's descriptor
+	file *uverbs.File // v's descriptor, for ioctls of our own
 	// hostLimits is asked when a host registration ends in ENOMEM.
 	hostLimits func() memlock
 
@@ -57,7 +57,7 @@ func open(v verbs, name string, sys sysfs.FS, t ioctl.Transport) (*Context, erro
 	if err != nil {
 		return nil, explainOpen(name, info, err)
 	}
-	return &Context{name: name, info: info, sys: sys, v: vctx, t: t, hostLimits: readMemlock}, nil
+	return &Context{name: name, info: info, sys: sys, v: vctx, file: uverbs.Wrap(t, vctx.cmdFD()), hostLimits: readMemlock}, nil
 }
 
 // explainOpen says why libibverbs could not open a device that sysfs lists.

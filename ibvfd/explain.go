@@ -49,7 +49,7 @@ func lookAt(fd int) bufEvidence {
 func (pd *PD) explainDMABuf(attr *MRAttr, fd int, route Route, n unix.Errno) *RegError {
 	ev := evidence{
 		route: route, errno: n, support: pd.dmabufSupport(), buf: lookAt(fd),
-		probe: probeErrno(pd.ctx.file().ProbeDMABufAs(pd.kernelMR(attr, -1))),
+		probe: probeErrno(pd.ctx.file.ProbeDMABufAs(pd.kernelMR(attr, -1))),
 	}
 	e := ev.explain(attr)
 	e.Device, e.Route, e.Errno = pd.ctx.name, route, n

@@ -128,6 +128,7 @@ func (m *MR) registerOpen(attr *MRAttr, fd int, size int64) error {
 			return err
 		}
 	}
+	m.pd.prepare(attr.Policy)
 	start := time.Now()
 	r, route, n := m.pd.routes(attr, fd)
 	m.took, m.route = time.Since(start), route
@@ -136,6 +137,17 @@ func (m *MR) registerOpen(attr *MRAttr, fd int, size int64) error {
 	}
 	m.take(r)
 	return nil
+}
+
+// prepare finds out, once per context, what routes wants to know, so that it is
+// not part of a registration's time.
+func (pd *PD) prepare(p RoutePolicy) {
+	switch p {
+	case RouteAuto:
+		pd.dmabufSupport()
+	case RouteIoctlOnly:
+		_, _ = pd.ctx.file.Identify() // the registration reports a failure
+	}
 }
 
 // routes tries what the policy allows and returns which route was the last.
@@ -148,14 +160,14 @@ func (pd *PD) routes(attr *MRAttr, fd int) (registered, Route, unix.Errno) {
 		return fromVerbs(v), RouteProvider, 0
 	}
 	n := errnoOf(err)
-	if attr.Policy == RouteAuto && n == unix.EOPNOTSUPP && pd.dmabufSupport().provider != Yes {
+	if attr.Policy == RouteAuto && (n == unix.EOPNOTSUPP || n == errNoSymbol) && pd.dmabufSupport().provider != Yes {
 		return pd.byIoctl(attr, fd)
 	}
 	return registered{}, RouteProvider, n
 }
 
 func (pd *PD) byIoctl(attr *MRAttr, fd int) (registered, Route, unix.Errno) {
-	mr, err := pd.ctx.file().RegDMABufMR(pd.kernelMR(attr, fd))
+	mr, err := pd.ctx.file.RegDMABufMR(pd.kernelMR(attr, fd))
 	if err != nil {
 		return registered{}, RouteIoctl, errnoOf(err)
 	}
@@ -168,9 +180,6 @@ func (pd *PD) kernelMR(attr *MRAttr, fd int) uverbs.DMABufMR {
 		Offset: attr.Offset, Length: attr.Length, IOVA: attr.IOVA,
 	}
 }
-
-// file is the context's descriptor for ioctls of our own.
-func (c *Context) file() uverbs.File { return uverbs.Wrap(c.t, c.v.cmdFD()) }
 
 // errnoOf is err's errno; an error without one would be a fault of ours, and
 // EIO then at least says that it failed.
@@ -203,8 +212,8 @@ func (m *MR) Access() Access { return m.access }
 // Route is the way the registration took.
 func (m *MR) Route() Route { return m.route }
 
-// RegTime is how long the library or the kernel took to register, the probe of
-// a first registration included, our own checks not.
+// RegTime is how long the library or the kernel took to register: neither our
+// own checks nor a context's first probe are in it.
 func (m *MR) RegTime() time.Duration { return m.took }
 
 // Close deregisters the MR and lets go of its owner. Queue pairs that still
@@ -218,7 +227,7 @@ func (m *MR) Close() error {
 			err = m.v.dereg()
 		} else {
 			op = "UVERBS_METHOD_MR_DESTROY"
-			err = m.pd.ctx.file().DestroyMR(m.made.handle)
+			err = m.pd.ctx.file.DestroyMR(m.made.handle)
 		}
 		if err != nil {
 			return m.explainDereg(op, err)

@@ -65,7 +65,7 @@ func (pd *PD) dmabufSupport() dmabufSupport {
 	if s.known {
 		return s.dmabufSupport
 	}
-	kernel := pd.ctx.file().ProbeDMABuf(pd.v.handle())
+	kernel := pd.ctx.file.ProbeDMABuf(pd.v.handle())
 	s.dmabufSupport = judge(pd.probeProvider(), probeErrno(kernel))
 	s.known = s.kernel != Unknown
 	return s.dmabufSupport

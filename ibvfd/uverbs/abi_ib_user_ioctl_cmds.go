@@ -8,6 +8,8 @@ package uverbs
 const (
 	objectDevice = 0 // UVERBS_OBJECT_DEVICE
 	objectMR     = 7 // UVERBS_OBJECT_MR
+
+	objectNone = 0xfff // of the core's name space (below UVERBS_ID_DRIVER_NS), and in no kernel
 )
 
 // enum uverbs_methods_device

@@ -3,7 +3,9 @@
 package uverbs
 
 import (
+	"errors"
 	"fmt"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -15,16 +17,21 @@ import (
 type Transport = ioctl.Transport
 
 // File is an open uverbs device with a context. All errors of its methods are
-// bare unix.Errno values: the caller knows what they mean.
+// bare unix.Errno values: the caller knows what they mean. The methods may be
+// called from several goroutines at once.
 type File struct {
 	t     Transport
 	owned *fd.FD // nil if borrowed
 	raw   int    // the borrowed descriptor
+
+	mu     sync.Mutex
+	driver uint32 // enum rdma_driver_id, which every request must name
+	known  bool
 }
 
 // Wrap borrows the descriptor of a context that somebody else made, and must
 // keep open while the File is used. Close does nothing then.
-func Wrap(t Transport, raw int) File { return File{t: t, raw: raw} }
+func Wrap(t Transport, raw int) *File { return &File{t: t, raw: raw} }
 
 // Kernel is the transport to the running kernel.
 func Kernel() Transport { return ioctl.Kernel }
@@ -42,32 +49,70 @@ func Access(path string) error {
 // Open opens the node at path, "/dev/infiniband/uverbs0", and makes a context
 // without vendor data. The error wraps an *os.PathError if the node cannot be
 // opened, else the errno of GET_CONTEXT.
-func Open(t Transport, path string) (File, error) {
+func Open(t Transport, path string) (*File, error) {
 	owned, err := fd.Open(path, unix.O_RDWR)
 	if err != nil {
-		return File{}, err
+		return nil, err
 	}
-	f := File{t: t, owned: owned}
+	f := &File{t: t, owned: owned}
 	if err := f.getContext(); err != nil {
 		_ = owned.Close()
-		return File{}, fmt.Errorf("GET_CONTEXT on %s without vendor data: %w", path, err)
+		return nil, fmt.Errorf("GET_CONTEXT on %s without vendor data: %w", path, err)
 	}
 	return f, nil
 }
 
 // Close closes the descriptor, and with it every object made on it.
-func (f File) Close() error {
+func (f *File) Close() error {
 	if f.owned == nil {
 		return nil
 	}
 	return f.owned.Close()
 }
 
+// driverIDs bounds the search for the driver's number; enum rdma_driver_id had
+// 21 of them in Linux 6.12.
+const driverIDs = 64
+
+// Identify finds the driver's number (enum rdma_driver_id) and remembers it;
+// every other method calls it. The kernel compares the number before anything
+// else: a request for an object that no kernel has is answered EINVAL to a
+// wrong number, EPROTONOSUPPORT to the right one, and does nothing
+// (ib_uverbs_cmd_verbs in drivers/infiniband/core/uverbs_ioctl.c).
+func (f *File) Identify() (driver uint32, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for id := uint32(0); !f.known && id < driverIDs; id++ {
+		err := f.send(&noSuchObject, id, nil)
+		switch {
+		case errors.Is(err, unix.EINVAL):
+		case errors.Is(err, unix.EPROTONOSUPPORT):
+			f.driver, f.known = id, true
+		case err == nil: // not this kernel's uverbs
+			return 0, unix.EPROTO
+		default:
+			return 0, err
+		}
+	}
+	if !f.known {
+		return 0, unix.EINVAL
+	}
+	return f.driver, nil
+}
+
 // call sends a request and hands it to result before it is reused.
-func (f File) call(m *method, result func(*request), values ...uint64) error {
+func (f *File) call(m *method, result func(*request), values ...uint64) error {
+	driver, err := f.Identify()
+	if err != nil {
+		return err
+	}
+	return f.send(m, driver, result, values...)
+}
+
+func (f *File) send(m *method, driver uint32, result func(*request), values ...uint64) error {
 	r := requests.Get().(*request)
 	defer requests.Put(r)
-	r.encode(m, values...)
+	r.encode(m, driver, values...)
 	var err error
 	if f.owned != nil {
 		err = f.owned.Do(func(raw int) error { return r.do(f.t, raw) })
@@ -80,15 +125,15 @@ func (f File) call(m *method, result func(*request), values ...uint64) error {
 	return err
 }
 
-func (f File) getContext() error { return f.call(&getContext, nil, 0, 0) }
+func (f *File) getContext() error { return f.call(&getContext, nil, 0, 0) }
 
 // AllocPD allocates a protection domain and returns its handle.
-func (f File) AllocPD() (handle uint32, err error) {
+func (f *File) AllocPD() (handle uint32, err error) {
 	err = f.call(&invokeAllocPD, func(r *request) { handle = r.out32(1) }, 0, 0, cmdAllocPD)
 	return handle, err
 }
 
 // DeallocPD frees a protection domain.
-func (f File) DeallocPD(handle uint32) error {
+func (f *File) DeallocPD(handle uint32) error {
 	return f.call(&invokeDeallocPD, nil, uint64(handle), cmdDeallocPD)
 }

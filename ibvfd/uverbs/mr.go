@@ -23,7 +23,7 @@ type MR struct {
 // asks that offset and IOVA are equal within a page, that only local write,
 // remote read, write and atomic, and relaxed ordering are set, and that the
 // range lies in the buffer; all else is EINVAL.
-func (f File) RegDMABufMR(p DMABufMR) (MR, error) {
+func (f *File) RegDMABufMR(p DMABufMR) (MR, error) {
 	var mr MR
 	err := f.call(&regDMABufMR, func(r *request) {
 		mr = MR{Handle: r.newHandle(0), LKey: r.out32(7), RKey: r.out32(8)}
@@ -38,7 +38,7 @@ type MRInfo struct {
 }
 
 // QueryMR asks the kernel what an MR is. Needs Linux 5.8.
-func (f File) QueryMR(handle uint32) (MRInfo, error) {
+func (f *File) QueryMR(handle uint32) (MRInfo, error) {
 	var info MRInfo
 	err := f.call(&queryMR, func(r *request) {
 		info = MRInfo{r.out32(1), r.out32(2), r.out64(3), r.out64(4)}
@@ -47,7 +47,7 @@ func (f File) QueryMR(handle uint32) (MRInfo, error) {
 }
 
 // DestroyMR deregisters an MR.
-func (f File) DestroyMR(handle uint32) error { return f.call(&destroyMR, nil, uint64(handle)) }
+func (f *File) DestroyMR(handle uint32) error { return f.call(&destroyMR, nil, uint64(handle)) }
 
 // ProbeDMABuf asks the driver to register a page of the dma-buf with
 // descriptor -1, which no driver can. What the kernel says shows how far the
@@ -60,14 +60,14 @@ func (f File) DestroyMR(handle uint32) error { return f.call(&destroyMR, nil, ui
 //
 // Any other answer tells nothing. A driver that accepted it would be answered
 // with the MR's destruction, and a nil error.
-func (f File) ProbeDMABuf(pd uint32) error {
+func (f *File) ProbeDMABuf(pd uint32) error {
 	return f.ProbeDMABufAs(DMABufMR{PD: pd, Access: accessLocalWrite, Length: uint64(os.Getpagesize())})
 }
 
 // ProbeDMABufAs is ProbeDMABuf with the parameters of a registration that
 // failed: EBADF then proves that neither ib_uverbs nor the driver minded them
 // before the descriptor was looked up.
-func (f File) ProbeDMABufAs(p DMABufMR) error {
+func (f *File) ProbeDMABufAs(p DMABufMR) error {
 	p.FD = -1
 	mr, err := f.RegDMABufMR(p)
 	if err == nil {

@@ -27,7 +27,7 @@ var requests = sync.Pool{New: func() any { return new(request) }}
 
 // encode fills the request. values are in the order of m.fields; those of
 // form new and out are ignored.
-func (r *request) encode(m *method, values ...uint64) {
+func (r *request) encode(m *method, driver uint32, values ...uint64) {
 	n := len(m.fields)
 	r.attrs, r.cells = [maxAttrs]attr{}, [maxAttrs]uint64{}
 	r.hdr = ioctlHdr{
@@ -35,6 +35,7 @@ func (r *request) encode(m *method, values ...uint64) {
 		objectID: m.object,
 		methodID: m.id,
 		numAttrs: uint16(n),
+		driverID: driver,
 	}
 	for i, f := range m.fields {
 		a := &r.attrs[i]

@@ -60,7 +60,9 @@ var (
 		{attrQueryMRLength, formOut, 8},
 		{attrQueryMRIOVA, formOut, 8},
 	}}
-	destroyMR = method{objectMR, methodMRDestroy, []field{
+	// noSuchObject reaches the check of the driver's number, and no further.
+	noSuchObject = method{object: objectNone}
+	destroyMR    = method{objectMR, methodMRDestroy, []field{
 		{attrDestroyMRHandle, formObject, 0},
 	}}
 )

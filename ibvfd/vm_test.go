@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build cgo
+
+package ibvfd_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/gpualloc"
+	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/rdmanl"
+	"github.com/gpurdma/gpurdma/internal/testenv"
+)
+
+// nic is the testbed's software NIC.
+const nic = "rxe0"
+
+// allRemote is what a peer needs for every operation.
+const allRemote = ibvfd.AccessLocalWrite | ibvfd.AccessRemoteRead | ibvfd.AccessRemoteWrite | ibvfd.AccessRemoteAtomic
+
+func openNIC(t testing.TB) *ibvfd.Context {
+	t.Helper()
+	testenv.VM(t)
+	noGrowth(t)
+	c, err := ibvfd.Open(nic)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { closed(t, c) })
+	return c
+}
+
+func openPD(t testing.TB) *ibvfd.PD {
+	t.Helper()
+	pd, err := openNIC(t).AllocPD()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { closed(t, pd) })
+	return pd
+}
+
+// closed closes twice: the second time must do nothing.
+func closed(t testing.TB, c interface{ Close() error }) {
+	t.Helper()
+	for range 2 {
+		if err := c.Close(); err != nil {
+			t.Errorf("close %T: %v", c, err)
+		}
+	}
+}
+
+// usage is what a test must leave as it found it.
+type usage struct {
+	fds     int
+	rdma    string // counts of the device's resources, of all processes
+	dmabufs int    // in the whole kernel
+}
+
+func currentUsage(t testing.TB) usage {
+	t.Helper()
+	fds, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := rdmanl.Dial()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	s, err := c.Summary(nic)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bufs, err := dmabuf.KernelBufs("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return usage{len(fds), fmt.Sprint(s), len(bufs)}
+}
+
+// noGrowth compares descriptors, RDMA resources and dma-bufs at the end of the
+// test with those at its start. The kernel frees some of them a moment after
+// the last close.
+func noGrowth(t testing.TB) {
+	t.Helper()
+	before := currentUsage(t)
+	t.Cleanup(func() {
+		var after usage
+		for range 100 {
+			if after = currentUsage(t); after == before {
+				return
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+		t.Errorf("left behind: before %+v, after %+v", before, after)
+	})
+}
+
+// exporters lists the specs of the allocators that this machine has.
+func exporters(t testing.TB) []string {
+	t.Helper()
+	var specs []string
+	for _, d := range gpualloc.Discover(gpualloc.Env{}) {
+		if d.Available && d.Spec != "auto" {
+			specs = append(specs, d.Spec)
+		}
+	}
+	if len(specs) == 0 {
+		t.Fatal("no exporter in the testbed")
+	}
+	return specs
+}
+
+func alloc(t testing.TB, spec string, size int64, opt gpualloc.Options) *gpualloc.Buffer {
+	t.Helper()
+	a, err := gpualloc.Open(spec, gpualloc.Env{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	buf, err := a.Alloc(t.Context(), size, opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { closed(t, buf) })
+	return buf
+}
+
+func hostMR(t testing.TB, pd *ibvfd.PD, size int) (*ibvfd.HostBuf, *ibvfd.MR) {
+	t.Helper()
+	mem, err := ibvfd.AllocHost(size)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { closed(t, mem) })
+	mr, err := pd.RegMR(ibvfd.MRAttr{Kind: ibvfd.HostMemory, Host: mem.Bytes(), Length: uint64(size), Access: allRemote, Owner: mem})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { closed(t, mr) })
+	return mem, mr
+}
+
+// pair is a loopback pair with its CQ.
+type pair struct {
+	cq   *ibvfd.CQ
+	a, b *ibvfd.QP
+	wc   []ibvfd.WC
+}
+
+func connect(t testing.TB, pd *ibvfd.PD, attr ibvfd.QPAttr) *pair {
+	t.Helper()
+	cq, err := pd.Context().CreateCQ(256)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { closed(t, cq) })
+	attr.Type = ibvfd.RC
+	a, b, err := ibvfd.LoopbackPair(pd, cq, attr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { closed(t, a); closed(t, b) })
+	return &pair{cq, a, b, make([]ibvfd.WC, 64)}
+}
+
+// bound is far above what anything here takes; no test asserts a time.
+const bound = 60 * time.Second
+
+// do posts wr, signaled, and returns its completion.
+func (p *pair) do(t testing.TB, wr ibvfd.SendWR) ibvfd.WC {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), bound)
+	defer cancel()
+	wr.Flags |= ibvfd.SendSignaled
+	if n, err := p.a.PostSend([]ibvfd.SendWR{wr}); n != 1 || err != nil {
+		t.Fatalf("PostSend: %d, %v", n, err)
+	}
+	for {
+		n, err := p.cq.PollUntil(ctx, p.wc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range p.wc[:n] {
+			if c.ID == wr.ID {
+				return c
+			}
+		}
+	}
+}
+
+// move transfers length bytes between host memory and an MR; off counts from
+// the MR's start.
+func (p *pair) move(t testing.TB, op ibvfd.Opcode, host *ibvfd.MR, mr *ibvfd.MR, off uint64, length int) ibvfd.WC {
+	t.Helper()
+	return p.do(t, ibvfd.SendWR{
+		ID: 7, Op: op, SGE: []ibvfd.SGE{{Addr: host.IOVA(), Length: uint32(length), LKey: host.LKey()}},
+		RemoteAddr: mr.IOVA() + off, RKey: mr.RKey(),
+	})
+}
+
+func asRegError(t testing.TB, err error) *ibvfd.RegError {
+	t.Helper()
+	var e *ibvfd.RegError
+	if !errors.As(err, &e) {
+		t.Fatalf("error is %T (%v), want *RegError", err, err)
+	}
+	return e
+}
+
+func netlinkMRs(t testing.TB) []rdmanl.MR {
+	t.Helper()
+	mrs, err := rdmanl.MRs(nic)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return mrs
+}
