@@ -60,7 +60,7 @@ func TestRequestNumbers(t *testing.T) {
 
 func TestHeaders(t *testing.T) {
 	for _, include := range []string{"drm", "libdrm"} {
-		if compileAndCompare(t, []string{include + "/drm.h", include + "/drm_mode.h"}, abiStructs, abiNumbers) {
+		if compileAndCompare(t, []string{"fcntl.h", include + "/drm.h", include + "/drm_mode.h"}, abiStructs, abiNumbers) {
 			return
 		}
 	}
