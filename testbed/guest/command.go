@@ -318,6 +318,7 @@ type input struct {
 	to    *os.File // the current command's standard input
 	queue []byte
 	start int64 // position of the queue's first byte
+	begin int64 // position at which the current command's input begins
 	end   int64 // position at which the current command's input ends, -1 while unknown
 }
 
@@ -335,6 +336,7 @@ func (in *input) receive(port io.Reader) {
 		n, err := port.Read(buf)
 		in.mu.Lock()
 		in.queue = append(in.queue, buf[:n]...)
+		in.skip()
 		in.cond.Broadcast()
 		for len(in.queue) > maxQueued {
 			in.cond.Wait()
@@ -351,11 +353,17 @@ func (in *input) receive(port io.Reader) {
 func (in *input) attach(to *os.File, position int64) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	in.to, in.end = to, -1
-	drop := min(max(position-in.start, 0), int64(len(in.queue)))
-	in.queue = in.queue[drop:]
-	in.start += drop
+	in.to, in.begin, in.end = to, position, -1
+	in.skip()
 	in.cond.Broadcast()
+}
+
+// skip drops what was meant for a command that has ended. It may arrive after
+// the next one has begun.
+func (in *input) skip() {
+	n := min(max(in.begin-in.start, 0), int64(len(in.queue)))
+	in.queue = in.queue[n:]
+	in.start += n
 }
 
 // detach ends a command's input.

@@ -15,8 +15,19 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gpurdma/gpurdma/testbed/initrd"
 	"github.com/gpurdma/gpurdma/testbed/wire"
 )
+
+// IsInit says whether this process is init of one of our machines. PID 1 alone
+// would not do: in a container, it can be any program.
+func IsInit() bool {
+	if os.Getpid() != 1 {
+		return false
+	}
+	_, err := os.Stat(initrd.ListPath)
+	return err == nil
+}
 
 // Main runs as init. It does not return.
 func Main() {

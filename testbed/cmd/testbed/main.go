@@ -37,7 +37,7 @@ func init() {
 }
 
 func main() {
-	if os.Getpid() == 1 {
+	if guest.IsInit() {
 		// The same static binary is the guest's init: there is no second
 		// program that could be of another version.
 		guest.Main()

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apt
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+const stanzas = `Package: linux-image-6.12-amd64
+Source: linux-signed-6.12-amd64 (6.12.117+1~deb12u1)
+Version: 6.12.117-1~deb12u1
+Architecture: amd64
+Depends: linux-image-6.12.117+deb12-amd64 (= 6.12.117-1~deb12u1)
+Description: Linux 6.12 for 64-bit PCs (meta-package)
+ Depends: this is prose and not a field
+ .
+SHA256: 0123
+
+Package: linux-headers-6.12.117+deb12-amd64
+Version: 6.12.117-1~deb12u1
+Architecture: amd64
+Depends: linux-base, linux-headers-6.12.117+deb12-common (= 6.12.117-1~deb12u1), linux-image-6.12.117+deb12-amd64 (= 1) | linux-image-6.12.117+deb12-amd64-unsigned (= 1), linux-kbuild-6.12.117+deb12, gcc-12:amd64
+SHA256: 4567
+`
+
+func TestParse(t *testing.T) {
+	got := Parse(stanzas)
+	want := []Package{
+		{Name: "linux-image-6.12-amd64", Version: "6.12.117-1~deb12u1", Arch: "amd64", SHA256: "0123",
+			Depends: []string{"linux-image-6.12.117+deb12-amd64"}},
+		{Name: "linux-headers-6.12.117+deb12-amd64", Version: "6.12.117-1~deb12u1", Arch: "amd64", SHA256: "4567",
+			Depends: []string{"linux-base", "linux-headers-6.12.117+deb12-common", "linux-image-6.12.117+deb12-amd64",
+				"linux-image-6.12.117+deb12-amd64-unsigned", "linux-kbuild-6.12.117+deb12", "gcc-12"}},
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+	for _, junk := range []string{"", "\n\n\n", "N: no such package\n", "Package: half\n"} {
+		if got := Parse(junk); len(got) != 0 {
+			t.Errorf("Parse(%q) = %+v, want nothing", junk, got)
+		}
+	}
+}
+
+// fake answers commands from a function instead of running them.
+func fake(f func(dir string, args []string) (string, string, error)) *Apt {
+	return &Apt{command: func(_ context.Context, dir, name string, args ...string) ([]byte, []byte, error) {
+		out, stderr, err := f(dir, append([]string{name}, args...))
+		return []byte(out), []byte(stderr), err
+	}}
+}
+
+func TestShow(t *testing.T) {
+	a := fake(func(_ string, args []string) (string, string, error) {
+		if strings.HasPrefix(args[len(args)-1], "linux-image-6.12-amd64") {
+			return stanzas, "", nil
+		}
+		return "", "E: No packages found\n", errors.New("exit status 100")
+	})
+	ctx := context.Background()
+	p, err := a.Show(ctx, "linux-image-6.12-amd64", "")
+	if err != nil || p.Version != "6.12.117-1~deb12u1" {
+		t.Errorf("got %+v, %v", p, err)
+	}
+	if _, err := a.Show(ctx, "linux-image-6.12-amd64", "6.12.1-1"); !errors.Is(err, ErrNotFound) {
+		t.Errorf("another version: got %v, want ErrNotFound", err)
+	}
+	if _, err := a.Show(ctx, "linux-image-5.5-amd64", ""); !errors.Is(err, ErrNotFound) {
+		t.Errorf("an unknown package: got %v, want ErrNotFound", err)
+	}
+	broken := fake(func(string, []string) (string, string, error) {
+		return "", "E: The package lists or status file could not be parsed", errors.New("exit status 100")
+	})
+	if _, err := broken.Show(ctx, "x", ""); err == nil || errors.Is(err, ErrNotFound) || !strings.Contains(err.Error(), "could not be parsed") {
+		t.Errorf("apt that fails: got %v", err)
+	}
+}
+
+func TestDownload(t *testing.T) {
+	const content = "a package"
+	sum := sha256.Sum256([]byte(content))
+	p := Package{Name: "pkg", Version: "1:2.3~x", Arch: "amd64", SHA256: hex.EncodeToString(sum[:])}
+	ctx := context.Background()
+	write := func(text string) func(string, []string) (string, string, error) {
+		return func(dir string, args []string) (string, string, error) {
+			if got := args[len(args)-1]; got != "pkg=1:2.3~x" {
+				return "", "", fmt.Errorf("asked for %s", got)
+			}
+			return "", "", os.WriteFile(filepath.Join(dir, "pkg_1%3a2.3~x_amd64.deb"), []byte(text), 0o644)
+		}
+	}
+	dir := t.TempDir()
+	leftovers := func() []string {
+		names, _ := filepath.Glob(filepath.Join(dir, "*"))
+		return names
+	}
+
+	// An interrupted or refused download leaves nothing behind.
+	refused := fake(func(dir string, _ []string) (string, string, error) {
+		os.WriteFile(filepath.Join(dir, "pkg.deb.partial"), []byte("a pa"), 0o644)
+		return "", "E: 404  Not Found", errors.New("exit status 100")
+	})
+	if _, err := refused.Download(ctx, dir, p); err == nil || !strings.Contains(err.Error(), "404") {
+		t.Errorf("refused download: got %v", err)
+	}
+	if _, err := fake(write("wrong")).Download(ctx, dir, p); err == nil || !strings.Contains(err.Error(), "apt-get update") {
+		t.Errorf("wrong content: got %v, want advice to update", err)
+	}
+	if l := leftovers(); len(l) != 0 {
+		t.Fatalf("left behind: %v", l)
+	}
+
+	file, err := fake(write(content)).Download(ctx, dir, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b, err := os.ReadFile(file); err != nil || string(b) != content {
+		t.Errorf("got %q, %v", b, err)
+	}
+	never := fake(func(string, []string) (string, string, error) { return "", "", errors.New("downloaded again") })
+	if again, err := never.Download(ctx, dir, p); err != nil || again != file {
+		t.Errorf("second download: got %q, %v", again, err)
+	}
+	// A damaged file is not taken for the package.
+	if err := os.WriteFile(file, []byte("damaged"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := fake(write(content)).Download(ctx, dir, p); err != nil {
+		t.Error(err)
+	}
+	if b, _ := os.ReadFile(file); string(b) != content {
+		t.Errorf("a damaged download was kept: %q", b)
+	}
+}

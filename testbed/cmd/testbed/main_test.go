@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/gpurdma/gpurdma/testbed/klog"
+	"github.com/gpurdma/gpurdma/testbed/layout"
+	"github.com/gpurdma/gpurdma/testbed/vm"
+)
+
+// TestOutcome checks the exit statuses: the command's own when, and only when,
+// there is nothing else to report.
+func TestOutcome(t *testing.T) {
+	kernelFault := &vm.KernelError{Node: "vm", Reports: []klog.Report{{Title: "BUG: x", Lines: []string{"BUG: x"}}}}
+	for name, c := range map[string]struct {
+		status int
+		err    error
+		want   int
+	}{
+		"success":             {0, nil, 0},
+		"failure":             {7, nil, 7},
+		"fault after success": {0, kernelFault, statusKernel},
+		"fault after failure": {7, fmt.Errorf("close: %w", kernelFault), statusKernel},
+		"hang":                {0, &vm.HangError{Node: "vm", What: "x"}, statusWatchdog},
+		"death":               {0, &vm.DeathError{Node: "vm", Stage: "while booting"}, statusTestbed},
+		"interrupt":           {0, context.Canceled, statusInterrupted},
+		"else":                {0, errors.New("no disk"), statusTestbed},
+		"fault and hang":      {0, errors.Join(&vm.HangError{}, kernelFault), statusKernel},
+	} {
+		status, err := outcome(c.status, c.err)
+		if status != c.want || (err == nil) != (c.err == nil) {
+			t.Errorf("%s: got %d, %v; want %d", name, status, err, c.want)
+		}
+	}
+	if _, err := outcome(7, kernelFault); !strings.Contains(err.Error(), "status 7") || !strings.Contains(err.Error(), "BUG: x") {
+		t.Errorf("the error lacks the status or the fault: %v", err)
+	}
+}
+
+func TestEnviron(t *testing.T) {
+	t.Setenv("GPURDMA_KERNEL", "9.9")
+	t.Setenv("GPURDMA_LEVEL", "3")
+	t.Setenv("GORACE", "halt_on_error=1")
+	t.Setenv("SECRET", "x")
+	o := vm.Options{Tree: layout.Tree{Root: "/p", Build: "/p/build"}}
+	o.Kernel.Series, o.Machine.Name = "6.1", "default"
+	has := map[string]bool{}
+	for _, e := range environ(o) {
+		has[e] = true
+	}
+	for _, want := range []string{"GPURDMA_TESTBED=1", "GPURDMA_KERNEL=6.1", "GPURDMA_MACHINE=default", "GPURDMA_LEVEL=3", "GORACE=halt_on_error=1"} {
+		if !has[want] {
+			t.Errorf("%s is missing", want)
+		}
+	}
+	for _, not := range []string{"GPURDMA_KERNEL=9.9", "SECRET=x", "GPURDMA_STOCK_RXE=1"} {
+		if has[not] {
+			t.Errorf("%s reaches the guest", not)
+		}
+	}
+	o.Modules = vm.Stock
+	if env := strings.Join(environ(o), "\n"); !strings.Contains(env, "GPURDMA_STOCK_RXE=1") || !strings.Contains(env, "PATH=/p/build/bin:") {
+		t.Errorf("environment:\n%s", env)
+	}
+}
+
+func TestUnknownCommand(t *testing.T) {
+	if got := dispatch(context.Background(), []string{"nonesuch"}); got != statusTestbed {
+		t.Errorf("got %d", got)
+	}
+	if got := dispatch(context.Background(), []string{"run"}); got != statusTestbed {
+		t.Errorf("run without a command: got %d", got)
+	}
+	if got := dispatch(context.Background(), []string{"help"}); got != 0 {
+		t.Errorf("help: got %d", got)
+	}
+}

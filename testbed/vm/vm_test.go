@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package vm
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gpurdma/gpurdma/testbed/kernel"
+	"github.com/gpurdma/gpurdma/testbed/klog"
+	"github.com/gpurdma/gpurdma/testbed/layout"
+	"github.com/gpurdma/gpurdma/testbed/module"
+)
+
+func writeTest(t *testing.T, file, text string) string {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+func testTree(t *testing.T, dir string) *module.Tree {
+	t.Helper()
+	writeTest(t, filepath.Join(dir, "modules.dep"), "kernel/drm.ko:\nkernel/drm_kms_helper.ko: kernel/drm.ko\nkernel/vgem.ko: kernel/drm_kms_helper.ko kernel/drm.ko\n"+
+		"kernel/ib_core.ko:\nkernel/rdma_rxe.ko.xz: kernel/ib_core.ko\n")
+	writeTest(t, filepath.Join(dir, "modules.builtin"), "kernel/udmabuf.ko\n")
+	tree, err := module.OpenTree(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tree
+}
+
+func TestPlan(t *testing.T) {
+	dir := t.TempDir()
+	tree := testTree(t, dir)
+	own := map[string]ownModule{
+		"rdma_rxe": {name: "rdma_rxe", file: "/own/rdma_rxe.ko"},
+		"softgpu":  {name: "softgpu", file: "/own/softgpu.ko", data: []byte("\x00depends=drm\x00vermagic=x \x00")},
+	}
+	got, err := plan(tree, []string{"drm_kms_helper fbdev_emulation=0", "vgem", "?udmabuf", "?nonesuch", "rdma_rxe", "softgpu size=1"}, own)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := func(f string) string { return filepath.Join(dir, "kernel", f) }
+	want := []planned{
+		{"drm", "", k("drm.ko")}, {"drm_kms_helper", "fbdev_emulation=0", k("drm_kms_helper.ko")}, {"vgem", "", k("vgem.ko")},
+		{"ib_core", "", k("ib_core.ko")}, {"rdma_rxe", "", "/own/rdma_rxe.ko"}, {"softgpu", "size=1", "/own/softgpu.ko"},
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %v\nwant %v", got, want)
+	}
+	if _, err := plan(tree, []string{"nonesuch"}, nil); !errors.Is(err, module.ErrUnknown) {
+		t.Errorf("a missing module: got %v", err)
+	}
+	stock, err := plan(tree, []string{"rdma_rxe"}, nil)
+	if err != nil || stock[1].file != k("rdma_rxe.ko.xz") {
+		t.Errorf("stock: %v, %v", stock, err)
+	}
+
+	hide, conf, err := replacements(tree, dir, own)
+	if err != nil || !reflect.DeepEqual(hide, map[string]string{"kernel/rdma_rxe.ko.xz": "/own/rdma_rxe.ko"}) {
+		t.Errorf("hidden: %v, %v", hide, err)
+	}
+	if want := "install softgpu modprobe drm && insmod /own/softgpu.ko $CMDLINE_OPTS\n"; conf != want {
+		t.Errorf("modprobe.d: %q, want %q", conf, want)
+	}
+}
+
+func TestOwnModules(t *testing.T) {
+	tree := layout.Tree{Build: t.TempDir()}
+	k := kernel.Kernel{Series: "6.1", Release: "6.1.0-56-amd64"}
+	if own, err := ownModules(tree, k); err != nil || len(own) != 0 {
+		t.Errorf("none built: %v, %v", own, err)
+	}
+	file := writeTest(t, filepath.Join(tree.Modules("6.1"), "rdma_rxe.ko"), "\x00vermagic=6.1.0-56-amd64 SMP\x00")
+	if own, err := ownModules(tree, k); err != nil || own["rdma_rxe"].file != file {
+		t.Errorf("got %v, %v", own, err)
+	}
+	k.Release = "6.1.0-57-amd64"
+	_, err := ownModules(tree, k)
+	if err == nil || !strings.Contains(err.Error(), "make kernel KERNEL=6.1") {
+		t.Errorf("built for another kernel: got %v, want advice to build again", err)
+	}
+	writeTest(t, file, "not a module")
+	if _, err := ownModules(tree, k); err == nil {
+		t.Error("not a module: no error")
+	}
+}
+
+// The image changes when, and only when, what it is made from changes.
+func TestInitramfsCache(t *testing.T) {
+	tree := layout.Tree{Build: t.TempDir()}
+	file := writeTest(t, filepath.Join(t.TempDir(), "a.ko"), "A")
+	list := []planned{{"a", "", file}}
+	first, err := initramfs(tree, "6.1", list, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := initramfs(tree, "6.1", list, nil)
+	if err != nil || again != first {
+		t.Errorf("the same list: %s, %v; want %s", again, err, first)
+	}
+	writeTest(t, file, "AB")
+	changed, err := initramfs(tree, "6.1", list, nil)
+	if err != nil || changed == first {
+		t.Errorf("a changed module gives the same image: %s, %v", changed, err)
+	}
+	late, err := initramfs(tree, "6.1", nil, list)
+	if err != nil || late == changed {
+		t.Errorf("another order gives the same image: %s, %v", late, err)
+	}
+	if stages, _ := filepath.Glob(filepath.Join(tree.Cache(), "6.1", "stage-*")); len(stages) != 0 {
+		t.Errorf("left behind: %v", stages)
+	}
+	if _, err := initramfs(tree, "6.1", []planned{{"b", "", "/nonexistent.ko"}}, nil); err == nil {
+		t.Error("a missing file: no error")
+	}
+}
+
+func TestExposed(t *testing.T) {
+	o := Options{Tree: layout.Tree{Root: "/tmp/clone", Build: "/tmp/clone/build"}, Expose: []string{"/tmp/go-build7/b001", "/tmp/clone/dmabuf", "/tmp/cl"}}
+	got := o.exposed()
+	if want := []string{"/tmp/cl", "/tmp/clone", "/tmp/go-build7/b001"}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+func TestPrune(t *testing.T) {
+	dir := t.TempDir()
+	for i := range 5 {
+		f := writeTest(t, filepath.Join(dir, fmt.Sprintf("2%d", i), "log"), "x")
+		when := time.Unix(int64(1000+i), 0)
+		if err := os.Chtimes(filepath.Dir(f), when, when); err != nil {
+			t.Fatal(err)
+		}
+	}
+	writeTest(t, filepath.Join(dir, "other"), "x")
+	prune(dir, "2*", 2)
+	left, _ := filepath.Glob(filepath.Join(dir, "*"))
+	if want := []string{filepath.Join(dir, "23"), filepath.Join(dir, "24"), filepath.Join(dir, "other")}; !slices.Equal(left, want) {
+		t.Errorf("left %v, want %v", left, want)
+	}
+}
+
+// TestStream checks that a command's output counts as complete only when all
+// of it has come.
+func TestStream(t *testing.T) {
+	guest, host := net.Pipe()
+	s := newStream(host)
+	var sink strings.Builder
+	s.reset(&sink)
+	go func() {
+		guest.Write([]byte("hello "))
+		guest.Write([]byte("world"))
+	}()
+	if err := s.await(11, 10*time.Second); err != nil || sink.String() != "hello world" {
+		t.Errorf("got %q, %v", sink.String(), err)
+	}
+	s.reset(&sink)
+	if err := s.await(0, time.Second); err != nil {
+		t.Errorf("no output: %v", err)
+	}
+	if err := s.await(5, 10*time.Millisecond); err == nil {
+		t.Error("missing output: no error")
+	}
+	guest.Close()
+	if err := s.await(5, time.Minute); err == nil || !strings.Contains(err.Error(), "0 of 5") {
+		t.Errorf("a machine that is gone: got %v", err)
+	}
+}
+
+type failing struct{}
+
+func (failing) Write([]byte) (int, error) { return 0, errors.New("disk full") }
+
+func TestStreamSinkError(t *testing.T) {
+	guest, host := net.Pipe()
+	s := newStream(host)
+	s.reset(failing{})
+	go guest.Write([]byte("x"))
+	if err := s.await(1, 10*time.Second); err == nil || !strings.Contains(err.Error(), "disk full") {
+		t.Errorf("got %v, want the writer's error", err)
+	}
+}
+
+// Only a death by a stale breakpoint, under emulation, counts as the
+// emulator's.
+func TestEmulationFault(t *testing.T) {
+	fault := func(title string) error {
+		return fmt.Errorf("boot: %w", &KernelError{Node: "vm", Reports: []klog.Report{{Title: title}}})
+	}
+	for _, c := range []struct {
+		err   error
+		accel string
+		want  bool
+	}{
+		{fault("Oops: int3: 0000 [#1] PREEMPT SMP NOPTI"), "tcg", true},
+		{fault("Oops: int3: 0000 [#1] PREEMPT SMP NOPTI"), "kvm", false},
+		{fault("BUG: kernel NULL pointer dereference, address: 8"), "tcg", false},
+		{&HangError{Node: "vm"}, "tcg", false},
+	} {
+		if got := errors.Is(emulationFault(c.err, c.accel), errEmulation); got != c.want {
+			t.Errorf("%v under %s: %v, want %v", c.err, c.accel, got, c.want)
+		}
+	}
+}
+
+func TestQuote(t *testing.T) {
+	if got, want := quote([]string{"sh", "-c", "echo 'a'", "", "x=y,z"}), `sh -c 'echo '\''a'\''' '' x=y,z`; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
