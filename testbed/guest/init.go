@@ -61,13 +61,12 @@ func run() error {
 		return err
 	}
 	g.conn = wire.NewConn(control)
-	if err := g.serve(); err != nil {
-		g.conn.Send(wire.Message{Type: wire.Fatal, Text: err.Error()})
-		return err
-	}
-	return nil
+	err = g.serve()
+	g.conn.Send(wire.Message{Type: wire.Fatal, Text: err.Error()})
+	return err
 }
 
+// serve does what the host says until something fails: it has no other end.
 func (g *guest) serve() error {
 	var uts unix.Utsname
 	if err := unix.Uname(&uts); err != nil {
