@@ -46,8 +46,9 @@ type Region struct {
 // by inode. proc is the root of procfs, "" for /proc; pid picks one process,
 // 0 all of them.
 //
-// What could not be read, for lack of privilege mostly, is in unreadable: a
-// buffer missing from the list is then unknown, not absent. A process that
+// What could not be read, for lack of privilege mostly, is in unreadable, one
+// error a process: a buffer missing from the list is then unknown, not absent.
+// A process that
 // ended meanwhile is no error. Buffers that only the kernel holds (an MR whose
 // descriptors are all closed) have no owner here: [KernelBufs] lists those.
 // Descriptor tables that a thread keeps apart from its process (CLONE_FILES
@@ -109,23 +110,43 @@ func gone(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH)
 }
 
-func (inv *inventory) unknown(what string, err error) {
-	if gone(err) {
-		return
+// trouble is what could not be read of one process.
+type trouble struct {
+	what  []string // "fd", "3 of fd", "maps"
+	first error
+}
+
+func (t *trouble) add(what string, err error) {
+	t.what = append(t.what, what)
+	if t.first == nil {
+		t.first = err
 	}
-	remedy := ""
-	if errors.Is(err, fs.ErrPermission) {
-		remedy = "run as root, or with CAP_SYS_PTRACE, to see other users' processes"
+}
+
+func (t *trouble) error(dir string) error {
+	e := &Error{Op: "inspect", Device: dir, Detail: "cannot read " + strings.Join(t.what, " and "), Err: rootErrno(t.first)}
+	if errors.Is(t.first, fs.ErrPermission) {
+		e.Remedy = "run as root, or with CAP_SYS_PTRACE, to see other users' processes"
 	}
-	inv.unreadable = append(inv.unreadable, &Error{Op: "read", Device: what, Remedy: remedy, Err: rootErrno(err)})
+	return e
 }
 
 func (inv *inventory) process(proc string, pid int) {
 	dir := filepath.Join(proc, strconv.Itoa(pid))
-	inv.descriptors(dir, pid)
+	var t trouble
+	inv.descriptors(dir, pid, &t)
+	inv.mappings(dir, pid, &t)
+	if t.first != nil {
+		inv.unreadable = append(inv.unreadable, t.error(dir))
+	}
+}
+
+func (inv *inventory) mappings(dir string, pid int, t *trouble) {
 	maps, err := os.ReadFile(filepath.Join(dir, "maps"))
 	if err != nil {
-		inv.unknown(filepath.Join(dir, "maps"), err)
+		if !gone(err) {
+			t.add("maps", err)
+		}
 		return
 	}
 	for _, m := range parseMaps(string(maps)) {
@@ -138,41 +159,55 @@ func (inv *inventory) process(proc string, pid int) {
 	}
 }
 
-func (inv *inventory) descriptors(dir string, pid int) {
+func (inv *inventory) descriptors(dir string, pid int, t *trouble) {
 	fds, err := os.ReadDir(filepath.Join(dir, "fd"))
 	if err != nil {
-		inv.unknown(filepath.Join(dir, "fd"), err)
+		if !gone(err) {
+			t.add("fd", err)
+		}
 		return
 	}
+	failed := 0
+	var first error
 	for _, e := range fds {
-		n, err := strconv.Atoi(e.Name())
-		if err != nil {
+		err := inv.descriptor(dir, e.Name(), pid)
+		if err == nil || gone(err) {
 			continue
 		}
-		link, err := os.Readlink(filepath.Join(dir, "fd", e.Name()))
-		if err != nil {
-			inv.unknown(filepath.Join(dir, "fd", e.Name()), err)
-			continue
+		failed++
+		if first == nil {
+			first = err
 		}
-		if !isDMABufPath(link) {
-			continue
-		}
-		path := filepath.Join(dir, "fdinfo", e.Name())
-		text, err := os.ReadFile(path)
-		if err != nil {
-			inv.unknown(path, err)
-			continue
-		}
-		info, ok := parseFDInfo(string(text))
-		if !ok {
-			continue // an ordinary file of that name
-		}
-		u := inv.buf(info.Inode)
-		u.Exporter, u.Name, u.Size, u.Count = info.Exporter, info.Name, info.Size, info.Count
-		o := inv.owner(u, dir, pid)
-		o.FDs = append(o.FDs, n)
-		slices.Sort(o.FDs)
 	}
+	if failed > 0 {
+		t.add(fmt.Sprintf("%d of %d descriptors", failed, len(fds)), first)
+	}
+}
+
+// descriptor looks at one entry of a process's fd directory.
+func (inv *inventory) descriptor(dir, name string, pid int) error {
+	n, err := strconv.Atoi(name)
+	if err != nil {
+		return nil
+	}
+	link, err := os.Readlink(filepath.Join(dir, "fd", name))
+	if err != nil || !isDMABufPath(link) {
+		return err
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "fdinfo", name))
+	if err != nil {
+		return err
+	}
+	info, ok := parseFDInfo(string(text))
+	if !ok {
+		return nil // an ordinary file of that name
+	}
+	u := inv.buf(info.Inode)
+	u.Exporter, u.Name, u.Size, u.Count = info.Exporter, info.Name, info.Size, info.Count
+	o := inv.owner(u, dir, pid)
+	o.FDs = append(o.FDs, n)
+	slices.Sort(o.FDs)
+	return nil
 }
 
 func (inv *inventory) buf(inode uint64) *Usage {

@@ -28,7 +28,7 @@ func tree(t *testing.T, archive string) string {
 		target, isLink := strings.CutPrefix(string(f.Data), "-> ")
 		var err error
 		if isLink {
-			err = os.Symlink(strings.TrimSuffix(target, "\n"), path)
+			err = os.Symlink(strings.TrimSpace(target), path)
 		} else {
 			err = os.WriteFile(path, f.Data, 0o644)
 		}
@@ -125,9 +125,10 @@ func TestInventory(t *testing.T) {
 	if d := cmp.Diff(want, usage); d != "" {
 		t.Error(d)
 	}
-	if len(unreadable) != 2 || !errors.Is(unreadable[0], unix.ENOTDIR) || !errors.Is(unreadable[1], unix.EISDIR) {
-		t.Errorf("unreadable: %v; want 11/fd and 11/maps", unreadable)
+	if len(unreadable) != 1 || !errors.Is(unreadable[0], unix.ENOTDIR) {
+		t.Fatalf("unreadable: %v; want one error, of process 11", unreadable)
 	}
+	contains(t, unreadable[0], "/11: cannot read fd and maps: ENOTDIR")
 	one, unreadable, err := Inventory(proc, 9)
 	if err != nil || len(unreadable) > 0 || len(one) != 3 || len(one[1].Holders) != 1 {
 		t.Errorf("process 9: %+v, %v, %v", one, unreadable, err)
@@ -145,12 +146,18 @@ func TestInventoryUnreadableFDInfo(t *testing.T) {
 	proc := tree(t, `
 -- 10/fd/7 --
 -> /dmabuf:
+-- 10/fd/8 --
+-> /dmabuf:
+-- 10/fd/9 --
+-> /dev/null
 -- 10/fdinfo/7/x --
+a directory
+-- 10/fdinfo/8/x --
 a directory
 -- 10/maps --
 `)
 	usage, unreadable, err := Inventory(proc, 0)
-	if err != nil || len(usage) != 0 || len(unreadable) != 1 || !strings.Contains(unreadable[0].Error(), "fdinfo/7") {
+	if err != nil || len(usage) != 0 || len(unreadable) != 1 || !strings.Contains(unreadable[0].Error(), "2 of 3 descriptors") {
 		t.Errorf("%+v, %v, %v", usage, unreadable, err)
 	}
 }

@@ -32,7 +32,7 @@ func tree(t *testing.T, archive string) string {
 		target, isLink := strings.CutPrefix(string(f.Data), "-> ")
 		var err error
 		if isLink {
-			err = os.Symlink(strings.TrimSuffix(target, "\n"), path)
+			err = os.Symlink(strings.TrimSpace(target), path)
 		} else {
 			err = os.WriteFile(path, f.Data, 0o600)
 		}

@@ -454,3 +454,82 @@ func TestVMConcurrent(t *testing.T) {
 		}
 	})
 }
+
+// failing lets an exporter work until it has made n segments, and then refuse
+// in one of several ways.
+type failing struct {
+	exporter
+	left int
+	how  string
+}
+
+func (f *failing) export(ctx context.Context, size int64, name string) (Segment, func() error, error) {
+	if f.left == 0 && f.how == "refuses" {
+		return Segment{}, nil, errFake
+	}
+	seg, free, err := f.exporter.export(ctx, size, name)
+	if f.left == 0 && err == nil {
+		switch f.how {
+		case "too small":
+			seg.Size--
+		case "outside":
+			seg.Offset = 1
+		case "closed":
+			err = seg.Buf.Close() // SetName then fails
+		}
+	}
+	f.left--
+	return seg, free, err
+}
+
+// Whatever goes wrong half-way, nothing stays allocated.
+func TestVMPartialFailure(t *testing.T) {
+	eachSpec(t, func(t *testing.T, a Allocator) {
+		real := a.(*allocator)
+		for how, want := range map[string]error{
+			"refuses": errFake, "too small": unix.EPROTO, "outside": unix.EPROTO, "closed": os.ErrClosed,
+		} {
+			fds, bufs := live(t)
+			broken := newAllocator(Env{}, real.desc, &failing{real.exp, 2, how})
+			b, err := broken.Alloc(t.Context(), 4<<16, Options{SegmentSize: 1 << 16, Name: "partial"})
+			if !errors.Is(err, want) || !strings.Contains(err.Error(), "segment 3 of 4") {
+				t.Errorf("%s: %v, %v; want %v", how, b, err, want)
+			}
+			if f, n := live(t); f != fds || n != bufs {
+				t.Errorf("%s: %d descriptors and %d dma-bufs before, %d and %d after", how, fds, bufs, f, n)
+			}
+		}
+	})
+}
+
+// Out of descriptors in the middle: the kernel's own answer, and no leak.
+func TestVMNoDescriptorLeft(t *testing.T) {
+	eachSpec(t, func(t *testing.T, a Allocator) {
+		fds, bufs := live(t)
+		var old unix.Rlimit
+		if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
+			t.Fatal(err)
+		}
+		tight := old
+		tight.Cur = uint64(fds) + 4
+		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &tight); err != nil {
+			t.Fatal(err)
+		}
+		// A proc tree without limits: the check beforehand knows nothing.
+		blind := newAllocator(Env{Proc: "/nonexistent"}, a.Describe(), a.(*allocator).exp)
+		_, err := blind.Alloc(t.Context(), 8<<12, Options{SegmentSize: 1 << 12})
+		_, checked := a.Alloc(t.Context(), 8<<12, Options{SegmentSize: 1 << 12})
+		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
+			t.Fatal(err)
+		}
+		if !errors.Is(err, unix.EMFILE) {
+			t.Errorf("the kernel: %v, want EMFILE", err)
+		}
+		if !errors.Is(checked, dmabuf.ErrLimit) {
+			t.Errorf("checked beforehand: %v, want ErrLimit", checked)
+		}
+		if f, n := live(t); f != fds || n != bufs {
+			t.Errorf("%d descriptors and %d dma-bufs before, %d and %d after", fds, bufs, f, n)
+		}
+	})
+}

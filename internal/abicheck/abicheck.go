@@ -106,11 +106,11 @@ func Compare(output string, structs []Struct, numbers []Number) error {
 	var errs []error
 	for i := range max(len(c), len(g)) {
 		if i >= len(c) || i >= len(g) {
-			errs = append(errs, fmt.Errorf("C printed %d lines, Go expects %d", len(c), len(g)))
+			errs = append(errs, fmt.Errorf("the C program printed %d lines, Go expects %d", len(c), len(g)))
 			break
 		}
 		if c[i] != g[i] {
-			errs = append(errs, fmt.Errorf("C says %q, Go %q", c[i], g[i]))
+			errs = append(errs, fmt.Errorf("in C %q, in Go %q", c[i], g[i]))
 		}
 	}
 	return errors.Join(errs...)
@@ -150,7 +150,7 @@ func (s Struct) compareBTF(spec *btf.Spec) error {
 		switch {
 		case i < 0 && n == 0:
 		case i < 0:
-			errs = append(errs, fmt.Errorf("Go lacks the member %s", m.Name))
+			errs = append(errs, fmt.Errorf("member %s is missing in Go", m.Name))
 		case fields[i].offset != uint64(m.Offset.Bytes()) || fields[i].size != uint64(n):
 			errs = append(errs, fmt.Errorf("%s is %d bytes at %d, in Go %d at %d", m.Name, n, m.Offset.Bytes(), fields[i].size, fields[i].offset))
 		}

@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gpualloc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/rogpeppe/go-internal/txtar"
+
+	"github.com/gpurdma/gpurdma/dmabuf"
+)
+
+// tree unpacks a txtar archive. A file whose text is "-> TARGET" becomes a
+// symbolic link.
+func tree(t *testing.T, archive string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, f := range txtar.Parse([]byte(archive)).Files {
+		path := filepath.Join(dir, f.Name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		target, isLink := strings.CutPrefix(string(f.Data), "-> ")
+		var err error
+		if isLink {
+			err = os.Symlink(strings.TrimSpace(target), path)
+		} else {
+			err = os.WriteFile(path, f.Data, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// env splits one archive into sys, proc and dev.
+func env(t *testing.T, archive string) Env {
+	t.Helper()
+	dir := tree(t, archive)
+	return Env{Sys: filepath.Join(dir, "sys"), Proc: filepath.Join(dir, "proc"), Dev: filepath.Join(dir, "dev")}
+}
+
+// 1 GiB available; a cgroup v2 of 512 MiB, of which 100 are in use and 50 of
+// those are idle page cache, below one of 300 MiB, below one without limit.
+const procV2 = `
+-- proc/meminfo --
+MemAvailable:    1048576 kB
+-- proc/self/limits --
+Max open files            16                 16               files
+-- proc/self/fd/0 --
+-- proc/self/fd/1 --
+-- proc/self/fd/2 --
+-- proc/self/cgroup --
+0::/a/b/c
+-- proc/self/mountinfo --
+36 23 0:33 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw
+-- sys/fs/cgroup/a/memory.max --
+max
+-- sys/fs/cgroup/a/memory.current --
+1
+-- sys/fs/cgroup/a/b/memory.max --
+314572800
+-- sys/fs/cgroup/a/b/memory.current --
+0
+-- sys/fs/cgroup/a/b/c/memory.max --
+536870912
+-- sys/fs/cgroup/a/b/c/memory.current --
+104857600
+-- sys/fs/cgroup/a/b/c/memory.stat --
+anon 1
+inactive_file 52428800
+`
+
+const procV1 = `
+-- proc/meminfo --
+MemAvailable:    1048576 kB
+-- proc/self/cgroup --
+4:cpu:/
+3:memory:/docker/x
+0::/
+-- proc/self/mountinfo --
+36 23 0:33 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw
+37 23 0:34 /docker/x /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory
+-- sys/fs/cgroup/memory/memory.limit_in_bytes --
+209715200
+-- sys/fs/cgroup/memory/memory.usage_in_bytes --
+104857600
+-- sys/fs/cgroup/memory/memory.stat --
+total_inactive_file 0
+`
+
+func TestMemoryLimits(t *testing.T) {
+	for name, c := range map[string]struct {
+		files string
+		want  []string // name's end and MiB
+	}{
+		"v2":                 {procV2, []string{"MemAvailable 1024", "a/b/c/memory.max 462", "a/b/memory.max 300"}},
+		"v1":                 {procV1, []string{"MemAvailable 1024", "memory/memory.limit_in_bytes 100"}},
+		"v1 without a limit": {strings.ReplaceAll(procV1, "\n209715200", "\n9223372036854771712"), []string{"MemAvailable 1024"}},
+		"more used than allowed": {strings.ReplaceAll(procV2, "\n104857600", "\n999999999"),
+			[]string{"MemAvailable 1024", "a/b/c/memory.max 0", "a/b/memory.max 300"}},
+		"mounted elsewhere": {strings.ReplaceAll(procV2, "/sys/fs/cgroup rw -", "/mnt rw -"), []string{"MemAvailable 1024"}},
+		"another namespace": {strings.ReplaceAll(procV2, "0:33 / ", "0:33 /elsewhere "), []string{"MemAvailable 1024"}},
+		"nothing readable":  {"", nil},
+	} {
+		var got []string
+		for _, l := range memoryLimits(env(t, c.files)) {
+			where := l.Name
+			if _, rest, ok := strings.Cut(where, "/fs/cgroup/"); ok {
+				where = rest
+			}
+			got = append(got, fmt.Sprintf("%s %d", where, l.Bytes>>20))
+			if l.Raise == "" || l.Where == "" || l.Scope != scopeTotal {
+				t.Errorf("%s: %+v says too little", name, l)
+			}
+		}
+		if d := cmp.Diff(c.want, got); d != "" {
+			t.Errorf("%s: %s", name, d)
+		}
+	}
+}
+
+// fakeExporter fails, or answers what it is told.
+type fakeExporter struct {
+	err    error
+	calls  int
+	closed int
+}
+
+func (*fakeExporter) granule() int64          { return 1 << 12 }
+func (*fakeExporter) fds() (peak, stay int64) { return 3, 1 }
+func (f *fakeExporter) close() error          { f.closed++; return nil }
+func (f *fakeExporter) export(context.Context, int64, string) (Segment, func() error, error) {
+	f.calls++
+	return Segment{}, nil, f.err
+}
+
+var errFake = errors.New("the exporter refuses")
+
+func TestLimitsComeFirst(t *testing.T) {
+	const mib = 1 << 20
+	desc := Description{Spec: "fake", Device: "/dev/fake", Kind: KindSystem, Limits: []Limit{
+		{Name: "fake.limit", Bytes: 64 * mib, Scope: scopeSegment, Raise: "raise fake.limit"},
+	}}
+	for _, c := range []struct {
+		name  string
+		size  int64
+		opt   Options
+		want  error // errFake: it reached the exporter
+		words string
+	}{
+		{"fits", mib, Options{}, errFake, ""},
+		{"at the exporter's limit", 64 * mib, Options{}, errFake, ""},
+		{"over it", 64*mib + 1, Options{}, dmabuf.ErrLimit, "fake.limit allows 64 MiB: over the limit; raise fake.limit"},
+		{"over it, forced", 64*mib + 1, Options{Force: true}, dmabuf.ErrLimit, "fake.limit"},
+		{"split", 128 * mib, Options{SegmentSize: 64 * mib}, errFake, "segment 1 of 2"},
+		{"at the cgroup's limit", 300 * mib, Options{SegmentSize: 64 * mib}, errFake, ""},
+		{"over it", 300*mib + 1, Options{SegmentSize: 64 * mib}, dmabuf.ErrLimit, "a/b/memory.max"},
+		{"over it, forced", 300*mib + 1, Options{SegmentSize: 64 * mib, Force: true}, errFake, ""},
+		{"over memory", 1025 * mib, Options{SegmentSize: 128 * mib}, dmabuf.ErrLimit, "64 MiB"},
+		{"as many descriptors as there are", 11 * mib, Options{SegmentSize: mib}, errFake, "segment 1 of 11"},
+		{"one too many", 12 * mib, Options{SegmentSize: mib}, dmabuf.ErrLimit, "12 segments need 14 file descriptors, and 3 of 16 are taken: over the limit; raise RLIMIT_NOFILE"},
+		{"one too many, forced", 12 * mib, Options{SegmentSize: mib, Force: true}, dmabuf.ErrLimit, "RLIMIT_NOFILE"},
+	} {
+		exp := &fakeExporter{err: errFake}
+		a := newAllocator(env(t, procV2), desc, exp)
+		_, err := a.Alloc(t.Context(), c.size, c.opt)
+		if !errors.Is(err, c.want) || err != nil && !strings.Contains(err.Error(), c.words) {
+			t.Errorf("%s: %v; want %v with %q", c.name, err, c.want, c.words)
+		}
+		if reached := exp.calls > 0; reached != errors.Is(c.want, errFake) {
+			t.Errorf("%s: %d calls of the exporter", c.name, exp.calls)
+		}
+	}
+	vram := desc
+	vram.Kind = KindVRAM
+	a := newAllocator(env(t, procV2), vram, &fakeExporter{err: errFake})
+	if _, err := a.Alloc(t.Context(), 600*mib, Options{SegmentSize: 64 * mib}); !errors.Is(err, errFake) {
+		t.Errorf("the machine's memory limits VRAM: %v", err)
+	}
+}
+
+func TestPlan(t *testing.T) {
+	a := newAllocator(Env{}, Description{Device: "/dev/fake"}, &fakeExporter{})
+	for _, c := range []struct {
+		size, segment int64
+		want          []int64
+	}{
+		{1, 0, []int64{4096}},
+		{4096, 0, []int64{4096}},
+		{4097, 0, []int64{8192}},
+		{3 << 12, 1, []int64{4096, 4096, 4096}},
+		{3<<12 - 1, 2 << 12, []int64{8192, 4096}},
+		{10, 1 << 40, []int64{4096}},
+		{8192, 4097, []int64{8192}},
+	} {
+		p, err := a.plan(c.size, Options{SegmentSize: c.segment})
+		if d := cmp.Diff(c.want, p.segments); d != "" || err != nil {
+			t.Errorf("%d by %d: %v %s", c.size, c.segment, err, d)
+		}
+	}
+	for _, c := range []struct {
+		size int64
+		opt  Options
+		want error
+	}{
+		{0, Options{}, dmabuf.ErrRange},
+		{-1, Options{}, dmabuf.ErrRange},
+		{1<<63 - 1, Options{}, dmabuf.ErrRange},
+		{1, Options{SegmentSize: -1}, dmabuf.ErrRange},
+		{1, Options{Name: strings.Repeat("x", 32)}, dmabuf.ErrRange},
+		{1, Options{Name: "a\x00b"}, dmabuf.ErrRange},
+		{1 << 50, Options{SegmentSize: 1}, dmabuf.ErrLimit},
+	} {
+		if p, err := a.plan(c.size, c.opt); !errors.Is(err, c.want) {
+			t.Errorf("%d, %+v: %v, %v; want %v", c.size, c.opt, p, err, c.want)
+		}
+	}
+}
+
+func TestAllocatorCloses(t *testing.T) {
+	exp := &fakeExporter{err: errFake}
+	a := newAllocator(Env{}, Description{}, exp)
+	if err := errors.Join(a.Close(), a.Close()); err != nil || exp.closed != 1 {
+		t.Errorf("closed %d times, %v", exp.closed, err)
+	}
+	if _, err := a.Alloc(t.Context(), 1, Options{}); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("Alloc after Close: %v", err)
+	}
+}
+
+// Small allocations in a row look at the limits once, large ones every time.
+func TestBudget(t *testing.T) {
+	var b budget
+	if b.draw(0, 0) && b.draw(1, 1) {
+		t.Error("an empty budget gives")
+	}
+	b.grant(16*budgetMemShare, 4*budgetFDShare)
+	for range 4 {
+		if !b.draw(4, 1) {
+			t.Fatal("the budget is used up too early")
+		}
+	}
+	if b.draw(1, 0) || b.draw(0, 1) {
+		t.Error("the budget never ends")
+	}
+	b.grant(1600, 1600)
+	b.until = b.until.Add(-2 * budgetTime)
+	if b.draw(1, 1) {
+		t.Error("an old budget gives")
+	}
+}

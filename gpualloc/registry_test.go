@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gpualloc
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gpurdma/gpurdma/dmabuf"
+)
+
+// A machine with two GPUs of one driver whose nodes are ordinary files (they
+// refuse DRM ioctls), a render-only device, udmabuf and two heaps.
+const machine = `
+-- dev/udmabuf --
+-- dev/dma_heap/system --
+-- dev/dma_heap/reserved --
+-- dev/dri/card0 --
+-- dev/dri/card1 --
+-- dev/dri/renderD128 --
+-- dev/dri/renderD129 --
+-- dev/dri/renderD130 --
+-- sys/module/udmabuf/parameters/list_limit --
+1024
+-- sys/module/udmabuf/parameters/size_limit_mb --
+32
+-- sys/devices/pci0000:00/0000:03:00.0/driver --
+-> ../../../bus/pci/drivers/amdgpu
+-- sys/devices/pci0000:00/0000:04:00.0/driver --
+-> ../../../bus/pci/drivers/amdgpu
+-- sys/devices/platform/mali/driver --
+-> ../../../bus/pci/drivers/panfrost
+-- sys/bus/pci/drivers/amdgpu/bind --
+-- sys/bus/pci/drivers/panfrost/bind --
+-- sys/class/drm/card0/dev --
+226:0
+-- sys/class/drm/card0/device --
+-> ../../../devices/pci0000:00/0000:03:00.0
+-- sys/class/drm/card1/dev --
+226:1
+-- sys/class/drm/card1/device --
+-> ../../../devices/pci0000:00/0000:04:00.0
+-- sys/class/drm/renderD128/dev --
+226:128
+-- sys/class/drm/renderD128/device --
+-> ../../../devices/pci0000:00/0000:03:00.0
+-- sys/class/drm/renderD129/dev --
+226:129
+-- sys/class/drm/renderD129/device --
+-> ../../../devices/pci0000:00/0000:04:00.0
+-- sys/class/drm/renderD130/dev --
+226:130
+-- sys/class/drm/renderD130/device --
+-> ../../../devices/platform/mali
+`
+
+func TestDiscover(t *testing.T) {
+	e := env(t, machine+procV2)
+	all := Discover(e)
+	find := func(spec string) Description {
+		t.Helper()
+		i := slices.IndexFunc(all, func(d Description) bool { return d.Spec == spec })
+		if i < 0 {
+			t.Fatalf("%s is missing in %+v", spec, all)
+		}
+		return all[i]
+	}
+	if d := find("udmabuf"); !d.Available || d.MaxSize != 32<<20 || len(d.Limits) != 4 || d.Kind != KindSystem {
+		t.Errorf("udmabuf: %+v", d)
+	}
+	if d := find("heap:system"); !d.Available || d.Device != filepath.Join(e.Dev, "dma_heap/system") || d.Exporter != "system" {
+		t.Errorf("heap:system: %+v", d)
+	}
+	if d := find("drm:renderD128"); d.Available || !strings.Contains(d.Why, "ENOTTY") || d.Remedy == "" ||
+		d.PCI == nil || d.PCI.String() != "0000:03:00.0" || d.Driver != "amdgpu" || d.Device != filepath.Join(e.Dev, "dri/card0") ||
+		!slices.Equal(d.Aliases, []string{"drm:card0", "drm:amdgpu", "drm:0000:03:00.0"}) {
+		t.Errorf("drm:renderD128: %+v", d)
+	}
+	if d := find("drm:renderD130"); d.Available || !strings.Contains(d.Why, "no primary node") || d.PCI != nil {
+		t.Errorf("drm:renderD130: %+v", d)
+	}
+	if !all[0].Available || all[len(all)-1].Available {
+		t.Error("the available do not come first")
+	}
+	text, err := json.Marshal(all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var again []Description
+	if err := json.Unmarshal(text, &again); err != nil || len(again) != len(all) || *find("drm:renderD128").PCI == (PCIAddr{}) {
+		t.Errorf("JSON: %v", err)
+	}
+}
+
+func TestDiscoverNothing(t *testing.T) {
+	for _, d := range Discover(Env{Sys: t.TempDir(), Proc: t.TempDir(), Dev: t.TempDir()}) {
+		if d.Available || d.Why == "" || d.Remedy == "" {
+			t.Errorf("%s on an empty machine: %+v", d.Spec, d)
+		}
+	}
+}
+
+func TestOpenSpecs(t *testing.T) {
+	e := env(t, machine+procV2)
+	for spec, want := range map[string]string{
+		"udmabuf": "udmabuf", "heap:system": "heap:system", "heap:reserved": "heap:reserved",
+		"auto": "heap:system", // the GPUs do not answer
+	} {
+		a, err := Open(spec, e)
+		if err != nil {
+			t.Errorf("%s: %v", spec, err)
+			continue
+		}
+		d := a.Describe()
+		if d.Spec != want || spec == "auto" && !strings.Contains(d.Why, "no GPU here") {
+			t.Errorf("%s opened %+v", spec, d)
+		}
+		a.Close()
+	}
+	for _, c := range []struct {
+		spec  string
+		want  error
+		words []string
+	}{
+		{"cuda:0", ErrUnknownSpec, []string{`"cuda:0"`, "use auto, or one of: heap:system", "udmabuf"}},
+		{"", ErrUnknownSpec, []string{`""`}},
+		{"drm:amdgpu", ErrAmbiguousSpec, []string{"drm:renderD128 (amdgpu)", "drm:renderD129 (amdgpu)"}},
+		{"drm:0000:04:00.0", ErrUnavailable, []string{"ENOTTY"}},
+		{"drm:renderD130", ErrUnavailable, []string{"primary node"}},
+	} {
+		_, err := Open(c.spec, e)
+		if !errors.Is(err, c.want) {
+			t.Errorf("%q: %v, want %v", c.spec, err, c.want)
+			continue
+		}
+		for _, w := range c.words {
+			if !strings.Contains(err.Error(), w) {
+				t.Errorf("%q: %v lacks %q", c.spec, err, w)
+			}
+		}
+	}
+	if _, err := Open("drm:0000:04:00.0", e); !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("the device's errno is lost: %v", err)
+	}
+}
+
+func TestOpenOnAnEmptyMachine(t *testing.T) {
+	e := Env{Sys: t.TempDir(), Proc: t.TempDir(), Dev: t.TempDir()}
+	_, err := Open("auto", e)
+	if !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "modprobe") || !strings.Contains(err.Error(), "udmabuf") {
+		t.Errorf("auto: %v", err)
+	}
+	_, err = Open("udmabuf", e)
+	if !errors.Is(err, ErrUnavailable) || !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("udmabuf: %v", err)
+	}
+	_, err = Open("cuda:0", e)
+	if !errors.Is(err, ErrUnknownSpec) || !strings.Contains(err.Error(), "none works") {
+		t.Errorf("cuda:0: %v", err)
+	}
+}
+
+// A device that vanishes between Discover and Open answers its own errno, and
+// "auto" goes on to the next.
+func TestOpenAutoGoesOn(t *testing.T) {
+	e := env(t, machine+procV2)
+	all := ranked(candidates(e))
+	if all[0].Spec != "heap:system" {
+		t.Fatalf("best is %s", all[0].Spec)
+	}
+	if err := os.Remove(all[0].Device); err != nil {
+		t.Fatal(err)
+	}
+	a, err := openAuto(all, e)
+	if err != nil || a.Describe().Spec != "udmabuf" {
+		t.Fatalf("%v, %v", a, err)
+	}
+	a.Close()
+	if _, err := all[0].try(e); !errors.Is(err, ErrUnavailable) || !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the vanished heap: %v", err)
+	}
+}
+
+func TestKinds(t *testing.T) {
+	for _, k := range []Kind{KindUnknown, KindSystem, KindVRAM} {
+		text, err := k.MarshalText()
+		var got Kind = -1
+		if err != nil || got.UnmarshalText(text) != nil || got != k {
+			t.Errorf("%v does not survive its text %q", k, text)
+		}
+	}
+	var k Kind
+	if k.UnmarshalText([]byte("disk")) == nil || Kind(9).String() != "Kind(9)" {
+		t.Error("a disk is a kind of memory")
+	}
+}
+
+// The view joins parts; here they are plain memory.
+type memPart struct {
+	data   []byte
+	fail   error
+	closed bool
+}
+
+func (m *memPart) ReadAt(p []byte, off int64) (int, error) {
+	if m.fail != nil {
+		return 0, m.fail
+	}
+	return copy(p, m.data[off:]), nil
+}
+
+func (m *memPart) WriteAt(p []byte, off int64) (int, error) {
+	if m.fail != nil {
+		return 0, m.fail
+	}
+	return copy(m.data[off:], p), nil
+}
+func (m *memPart) Close() error { m.closed = true; return nil }
+
+func TestPartsView(t *testing.T) {
+	parts := []*memPart{{data: []byte("abc")}, {data: []byte("d")}, {data: []byte("efgh")}}
+	v := &partsView{}
+	for _, p := range parts {
+		v.add(p, int64(len(p.data)))
+	}
+	for off := int64(0); off <= 8; off++ {
+		for n := 0; n <= 9; n++ {
+			got := make([]byte, n)
+			k, err := v.ReadAt(got, off)
+			want := "abcdefgh"[off:min(8, off+int64(n))]
+			if string(got[:k]) != want || (err != nil) != (k < n) {
+				t.Errorf("ReadAt(%d bytes, %d) = %q, %v; want %q", n, off, got[:k], err, want)
+			}
+		}
+	}
+	if n, err := v.WriteAt([]byte("12345"), 2); n != 5 || err != nil || string(parts[2].data) != "345h" {
+		t.Error(n, err, string(parts[2].data))
+	}
+	for _, c := range [][2]int64{{-1, 1}, {8, 1}, {4, 5}, {9, 0}, {1 << 62, 1}} {
+		if n, err := v.WriteAt(make([]byte, c[1]), c[0]); n != 0 || !errors.Is(err, dmabuf.ErrRange) {
+			t.Errorf("WriteAt(%d bytes, %d): %d, %v", c[1], c[0], n, err)
+		}
+	}
+	if _, err := v.ReadAt(nil, -1); !errors.Is(err, dmabuf.ErrRange) {
+		t.Errorf("ReadAt(-1): %v", err)
+	}
+	parts[1].fail = errFake
+	if n, err := v.ReadAt(make([]byte, 8), 0); n != 3 || !errors.Is(err, errFake) {
+		t.Errorf("a failing part: %d, %v", n, err)
+	}
+	if err := v.Close(); err != nil || !parts[0].closed || !parts[2].closed {
+		t.Error("parts stay open", err)
+	}
+}

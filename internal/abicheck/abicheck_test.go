@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package abicheck
+
+import (
+	"strings"
+	"structs"
+	"testing"
+
+	"github.com/cilium/ebpf/btf"
+)
+
+type sample struct {
+	_    structs.HostLayout
+	ID   uint32
+	Pad  uint32
+	Size uint64
+}
+
+var good = Struct{C: "sample", Go: sample{}, Fields: []string{"id", "", "size"}}
+
+func TestCompare(t *testing.T) {
+	numbers := []Number{{"NUMBER", 7}}
+	const output = "sample 16\nsample.id 0 4\nsample.size 8 8\nNUMBER 7\n"
+	if err := Compare(output, []Struct{good}, numbers); err != nil {
+		t.Error(err)
+	}
+	for _, wrong := range []string{
+		strings.Replace(output, "16", "24", 1),
+		strings.Replace(output, "size 8", "size 4", 1),
+		strings.Replace(output, "NUMBER 7", "NUMBER 8", 1),
+		"",
+		output + "more 1\n",
+	} {
+		if Compare(wrong, []Struct{good}, numbers) == nil {
+			t.Errorf("no error for %q", wrong)
+		}
+	}
+	source, err := Program([]string{"linux/sample.h"}, []Struct{good}, numbers)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"#include <linux/sample.h>", "sizeof(struct sample)", "offsetof(struct sample, size)", "(NUMBER)"} {
+		if !strings.Contains(source, want) {
+			t.Errorf("the program lacks %q:\n%s", want, source)
+		}
+	}
+}
+
+func TestFieldsMustMatch(t *testing.T) {
+	for _, fields := range [][]string{{"id"}, {"id", "", "size", "more"}} {
+		s := Struct{C: "sample", Go: sample{}, Fields: fields}
+		if _, err := Program(nil, []Struct{s}, nil); err == nil {
+			t.Errorf("Program accepts the fields %q", fields)
+		}
+		if Compare("", []Struct{s}, nil) == nil {
+			t.Errorf("Compare accepts the fields %q", fields)
+		}
+	}
+}
+
+// kernel builds BTF of struct sample in which id is at offset, and there is
+// one more member if extra is set.
+func kernel(t *testing.T, offset uint32, extra bool) *btf.Spec {
+	t.Helper()
+	u32 := &btf.Int{Name: "u32", Size: 4}
+	u64 := &btf.Int{Name: "u64", Size: 8}
+	c := &btf.Struct{Name: "sample", Size: 16, Members: []btf.Member{
+		{Name: "id", Type: u32, Offset: btf.Bits(offset * 8)},
+		{Name: "size", Type: u64, Offset: 64},
+		{Name: "list", Type: &btf.Array{Index: u32, Type: u64}, Offset: 128},
+	}}
+	if extra {
+		c.Members = append(c.Members, btf.Member{Name: "extra", Type: u32, Offset: 32})
+	}
+	b, err := btf.NewBuilder([]btf.Type{c}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := b.Marshal(nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec, err := btf.LoadSpecFromReader(strings.NewReader(string(raw)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return spec
+}
+
+func TestBTF(t *testing.T) {
+	if err := BTF(kernel(t, 0, false), good); err != nil {
+		t.Error(err)
+	}
+	for name, err := range map[string]error{
+		"moved member":   BTF(kernel(t, 4, false), good),
+		"missing member": BTF(kernel(t, 0, true), good),
+		"missing struct": BTF(kernel(t, 0, false), Struct{C: "other", Go: sample{}, Fields: good.Fields}),
+		"other size":     BTF(kernel(t, 0, false), Struct{C: "sample", Go: struct{ ID uint32 }{}, Fields: []string{"id"}}),
+	} {
+		if err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
