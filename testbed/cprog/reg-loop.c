@@ -56,9 +56,12 @@ static void in(struct request *r, uint16_t id, uint16_t len, uint64_t data)
 	r->hdr.length = sizeof(r->hdr) + r->hdr.num_attrs * sizeof(r->attrs[0]);
 }
 
+static uint32_t driver_id; /* enum rdma_driver_id, which every request names */
+
 static void header(struct request *r, uint16_t method)
 {
 	memset(r, 0, sizeof(*r));
+	r->hdr.driver_id = driver_id;
 	r->hdr.object_id = UVERBS_OBJECT_MR;
 	r->hdr.method_id = method;
 }
@@ -74,7 +77,7 @@ static uint32_t reg(const struct ibv_pd *pd, uint64_t length)
 	in(&r, UVERBS_ATTR_REG_DMABUF_MR_OFFSET, 8, 0);
 	in(&r, UVERBS_ATTR_REG_DMABUF_MR_LENGTH, 8, length);
 	in(&r, UVERBS_ATTR_REG_DMABUF_MR_IOVA, 8, 0);
-	in(&r, UVERBS_ATTR_REG_DMABUF_MR_FD, 0, DMABUF_FD);
+	in(&r, UVERBS_ATTR_REG_DMABUF_MR_FD, 4, DMABUF_FD);
 	in(&r, UVERBS_ATTR_REG_DMABUF_MR_ACCESS_FLAGS, 4,
 	   IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ);
 	in(&r, UVERBS_ATTR_REG_DMABUF_MR_RESP_LKEY, 4, (uintptr_t)&lkey);
@@ -94,6 +97,24 @@ static void dereg(const struct ibv_pd *pd, uint32_t handle)
 		die("MR_DESTROY");
 }
 
+/*
+ * The kernel answers EINVAL to the number of another driver before it looks at
+ * anything else, and ENOENT to an MR that does not exist.
+ */
+static void find_driver(const struct ibv_context *ctx)
+{
+	struct request r;
+
+	for (driver_id = 0; driver_id < 64; driver_id++) {
+		header(&r, UVERBS_METHOD_MR_DESTROY);
+		in(&r, UVERBS_ATTR_DESTROY_MR_HANDLE, 0, INT32_MAX);
+		if (ioctl(ctx->cmd_fd, RDMA_VERBS_IOCTL, &r) && errno != EINVAL)
+			return;
+	}
+	fprintf(stderr, "reg-loop: no driver number is accepted\n");
+	exit(1);
+}
+
 static struct ibv_pd *open_pd(const char *name)
 {
 	struct ibv_device **list = ibv_get_device_list(NULL);
@@ -109,6 +130,7 @@ static struct ibv_pd *open_pd(const char *name)
 		pd = ibv_alloc_pd(ctx);
 		if (!pd)
 			die("ibv_alloc_pd");
+		find_driver(ctx);
 		return pd;
 	}
 	fprintf(stderr, "reg-loop: no RDMA device %s\n", name);
