@@ -588,3 +588,57 @@ func TestVMProcFormats(t *testing.T) {
 		t.Logf("bufinfo\n%s", bufinfo)
 	})
 }
+
+// Even where the administrator wants huge pages for all shared memory, a Memfd
+// has ordinary ones: see NewMemfd.
+func TestVMMemfdIsNotHuge(t *testing.T) {
+	testenv.VM(t)
+	const knob = "/sys/kernel/mm/transparent_hugepage/shmem_enabled"
+	if err := os.WriteFile(knob, []byte("always"), 0); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := os.WriteFile(knob, []byte("never"), 0); err != nil {
+			t.Error(err)
+		}
+	}()
+	huge := func() string {
+		t.Helper()
+		data, err := os.ReadFile("/proc/meminfo")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range bytes.Lines(data) {
+			if rest, ok := bytes.CutPrefix(line, []byte("ShmemHugePages:")); ok {
+				return string(bytes.TrimSpace(rest))
+			}
+		}
+		t.Fatal("no ShmemHugePages in meminfo")
+		return ""
+	}
+	const size = 8 << 20
+	before := huge()
+	m, err := NewMemfd("plain", size)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	if now := huge(); now != before {
+		t.Errorf("huge pages of shared memory: %s before, %s after", before, now)
+	}
+	// An ordinary memfd does become huge, or this test proves nothing.
+	raw, err := unix.MemfdCreate("huge", unix.MFD_CLOEXEC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(raw)
+	if err := unix.Ftruncate(raw, size); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := unix.Pwrite(raw, make([]byte, size), 0); err != nil {
+		t.Fatal(err)
+	}
+	if now := huge(); now == before {
+		t.Errorf("the other memfd is not huge either: %s", now)
+	}
+}
