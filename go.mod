@@ -2,6 +2,8 @@ module github.com/gpurdma/gpurdma
 
 go 1.26.0
 
+ignore ./build
+
 require (
 	github.com/cilium/ebpf v0.22.0 // indirect
 	github.com/google/go-cmp v0.7.0 // indirect
