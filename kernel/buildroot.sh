@@ -1,0 +1,197 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# A kernel series that Debian 12 neither ships nor can compile: its image for
+# the test bed, and a root file system with the compiler it wants.
+#
+#   kernel/buildroot.sh SERIES            make both, or find them made
+#   kernel/buildroot.sh SERIES CMD ARGS   run CMD in the root, in this directory
+#
+# Writes build/kernels/SERIES/ in the layout that `testbed fetch` uses (image/,
+#        source.tar.xz, release, version, inputs; headers/kdir leads into the
+#        root) and build/roots/SERIES/, each put in place in one step.
+#
+# The packages come from the archive that this machine's own apt is configured
+# with; apt's state stays under build/roots. The newest release of the series
+# that the suites below offer is taken. It is looked up once and then kept:
+# REFRESH=1 looks again.
+set -euo pipefail
+
+# Where to look, in this order: the suite of the root, then what is added to it.
+suites=("trixie trixie-backports" "forky" "sid")
+# gcc and the rest of the tool chain follow linux-headers' own dependencies.
+tools=make,kmod,xz-utils,pahole,sparse,perl,python3-minimal,libc6-dev
+
+fail() {
+	echo "kernel/buildroot.sh: $*" >&2
+	exit 1
+}
+
+[ $# -ge 1 ] || fail "usage: kernel/buildroot.sh SERIES [CMD ARGS...], such as 7.2"
+series=$1
+shift
+[[ $series =~ ^[0-9]+\.[0-9]+$ ]] || fail "$series is not a kernel series, such as 7.2"
+[ "$(dpkg --print-architecture)" = amd64 ] || fail "only for amd64"
+[ "$(id -u)" = 0 ] || fail "making and entering a root file system takes root"
+
+top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+build=${BUILD:-$top/build}
+kernel=$build/kernels/$series
+roots=$build/roots
+root=$roots/$series
+keyring=/usr/share/keyrings/debian-archive-keyring.gpg
+
+# The mounts belong to a mount namespace of their own and go with it.
+enter() {
+	local script='
+		root=$1 top=$2 build=$3 dir=$4
+		shift 4
+		mount --make-rprivate /
+		mount -t proc proc "$root/proc"
+		mount --rbind /dev "$root/dev"
+		for d in "$top" "$build"; do
+			mkdir -p "$root$d"
+			mount --rbind "$d" "$root$d"
+		done
+		exec chroot "$root" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin \
+			HOME=/root LC_ALL=C.UTF-8 /bin/sh -c "cd \"\$1\" && shift && exec \"\$@\"" sh "$dir" "$@"'
+	unshare --mount --pid --fork --kill-child -- \
+		bash -euc "$script" bash "$root" "$top" "$build" "$PWD" "$@"
+}
+
+made() {
+	[ -z "${REFRESH:-}" ] && [ -s "$root/.inputs" ] && [ -s "$kernel/inputs" ] &&
+		[ "$(cat "$root/.inputs")" = "$(inputs "$(cat "$kernel/release")" "$(cat "$kernel/version")")" ]
+}
+
+# What a root and an image depend on.
+inputs() {
+	echo "layout 1"
+	echo "$1 $2 $tools"
+	sha256sum <"${BASH_SOURCE[0]}"
+}
+
+mkdir -p "$roots" "$build/kernels" "$build/dl"
+if made; then
+	[ $# -eq 0 ] || enter "$@"
+	exit
+fi
+
+exec 9>"$roots/.lock-$series"
+flock -w 600 9 || fail "another run has held $roots/.lock-$series for 10 minutes"
+
+for tool in mmdebstrap dpkg-deb depmod unshare; do
+	command -v "$tool" >/dev/null ||
+		fail "$tool is missing; install mmdebstrap, dpkg, kmod and util-linux"
+done
+
+# Debian's archive as this machine knows it, without its security half, which
+# has no backports.
+uri=$(apt-get indextargets --format '$(ORIGIN)|$(LABEL)|$(REPO_URI)' 'Created-By: Packages' |
+	awk -F'|' '$1 == "Debian" && $2 == "Debian" { print $3; exit }')
+[ -n "$uri" ] || fail "apt on this machine has no Debian archive; run: apt-get update"
+
+# Apt of its own for one set of suites.
+private_apt() {
+	local s
+	apt=$roots/.apt/${1// /+}
+	mkdir -p "$apt"/{lists/partial,cache/archives/partial,etc/apt.conf.d,etc/preferences.d}
+	: >"$apt/status"
+	for s in $1; do
+		echo "deb [signed-by=$keyring] $uri $s main"
+	done >"$apt/sources.list"
+	# A mirror may lag behind the date in its Release file.
+	cat >"$apt/apt.conf" <<-CONF
+		Dir::State "$apt";
+		Dir::State::lists "lists";
+		Dir::State::status "$apt/status";
+		Dir::Cache "$apt/cache";
+		Dir::Etc "$apt/etc";
+		Dir::Etc::sourcelist "$apt/sources.list";
+		Acquire::Check-Valid-Until "false";
+		Acquire::Languages "none";
+		APT::Sandbox::User "root";
+	CONF
+	apt-config dump | grep -i '^Acquire::https\?::Proxy' >>"$apt/apt.conf" || true
+}
+
+newest() {
+	APT_CONFIG=$apt/apt.conf apt-cache search --names-only \
+		"^linux-headers-${series//./\\.}(\.[0-9]+)?\+deb[0-9]+-amd64\$" |
+		sed 's/^linux-headers-\([^ ]*\) .*/\1/' | sort -V | tail -n 1
+}
+
+release=
+for s in "${suites[@]}"; do
+	private_apt "$s"
+	if ! out=$(APT_CONFIG=$apt/apt.conf apt-get -qq update 2>&1); then
+		echo "kernel $series: not in $s: $out" >&2
+		continue
+	fi
+	release=$(newest)
+	[ -z "$release" ] || break
+done
+[ -n "$release" ] ||
+	fail "no kernel $series in any of: ${suites[*]}; see what the archive has, and name a newer series"
+export APT_CONFIG=$apt/apt.conf
+field() { apt-cache show --no-all-versions "$1" | sed -n "s/^$2: //p"; }
+version=$(field "linux-headers-$release" Version)
+want=$(inputs "$release" "$version")
+
+if [ "$(cat "$root/.inputs" "$kernel/inputs" 2>/dev/null)" = "$want
+$want" ]; then
+	[ $# -eq 0 ] || enter "$@"
+	exit
+fi
+echo "kernel $release ($version): fetching it and making its build root"
+
+stage=$(mktemp -d "$roots/.stage-$series.XXXXXX")
+cleanup() {
+	rm -rf --one-file-system "$stage"
+}
+trap cleanup EXIT
+chmod 755 "$stage"
+
+# Puts the directory $1 in the place of $2.
+replace() {
+	if [ -e "$2" ]; then mv -T "$2" "$stage/old-$(basename "$(dirname "$2")")"; fi
+	mv -T "$1" "$2"
+}
+
+mmdebstrap --variant=apt --mode=root --keyring="$keyring" \
+	--aptopt='Acquire::Check-Valid-Until "false"' \
+	--include="$tools,linux-headers-$release=$version" \
+	"${s%% *}" "$stage/root" "$apt/sources.list" >"$stage/log" 2>&1 || {
+	tail -n 30 "$stage/log" >&2
+	fail "mmdebstrap failed"
+}
+rm -rf "$stage/root"/var/cache/apt/archives/*.deb "$stage/root"/var/lib/apt/lists/*
+# A mirror's name has no business in a build root that outlives its download.
+: >"$stage/root/etc/apt/sources.list"
+
+(cd "$build/dl" && apt-get -qq download \
+	"linux-base-$release=$version" "linux-binary-$release=$version" \
+	"linux-modules-$release=$version" "linux-source-$series=$version")
+deb() { echo "$build/dl/$1_${version//:/%3a}_$2.deb"; }
+mkdir -p "$stage/kernel/image/boot" "$stage/kernel/headers"
+for p in base binary modules; do
+	dpkg-deb -x "$(deb "linux-$p-$release" amd64)" "$stage/kernel/image"
+done
+image=$stage/kernel/image
+# The places where older kernels have them.
+ln -s usr/lib "$image/lib"
+ln -s "../lib/modules/$release/vmlinuz" "$image/boot/vmlinuz-$release"
+ln -s "../lib/modules/$release/config" "$image/boot/config-$release"
+depmod -b "$image" "$release"
+dpkg-deb --fsys-tarfile "$(deb "linux-source-$series" all)" |
+	tar -xOf - "./usr/src/linux-source-$series.tar.xz" >"$stage/kernel/source.tar.xz"
+ln -s "../../../roots/$series/usr/src/linux-headers-$release" "$stage/kernel/headers/kdir"
+echo "$release" >"$stage/kernel/release"
+echo "$version" >"$stage/kernel/version"
+echo "$want" >"$stage/kernel/inputs"
+echo "$want" >"$stage/root/.inputs"
+
+replace "$stage/root" "$root"
+replace "$stage/kernel" "$kernel"
+echo "kernel $release: in $kernel, its build root in $root"
+[ $# -eq 0 ] || enter "$@"

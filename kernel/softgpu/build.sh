@@ -1,0 +1,88 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Builds the test modules of one kernel series, softgpu.ko and testimporter.ko.
+#
+#   kernel/softgpu/build.sh SERIES [MODULE...]
+#
+# Reads  build/kernels/SERIES, which `testbed fetch` or kernel/buildroot.sh puts
+#        there; where build/roots/SERIES exists, its compiler is used.
+# Writes build/modules/SERIES/MODULE.ko, and a stamp with the hash of what it
+#        was made from; nothing is done while that hash still holds.
+# SPARSE=1 also runs sparse, and fails on what it finds.
+set -euo pipefail
+
+fail() {
+	echo "kernel/softgpu/build.sh: $*" >&2
+	exit 1
+}
+
+[ $# -ge 1 ] || fail "usage: kernel/softgpu/build.sh SERIES [MODULE...], such as 6.12"
+series=$1
+shift
+modules=("$@")
+[ ${#modules[@]} -gt 0 ] || modules=(softgpu testimporter)
+top=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+build=${BUILD:-$top/build}
+kernel=$build/kernels/$series
+out=$build/modules/$series
+for f in release version; do
+	[ -s "$kernel/$f" ] || fail "$kernel/$f is missing; fetch kernel $series first"
+done
+release=$(cat "$kernel/release")
+
+# A series with a build root of its own is compiled there, others right here.
+if [ -d "$build/roots/$series" ]; then
+	kdir=/usr/src/linux-headers-$release
+	compiler=()
+	run() { "$top/kernel/buildroot.sh" "$series" "$@"; }
+else
+	kdir=$kernel/headers/kdir
+	compiler=(CC="${KERNEL_CC:-gcc-12}")
+	run() { "$@"; }
+fi
+
+mkdir -p "$out"
+exec 9>"$out/.lock-softgpu"
+flock -w 600 9 || fail "another build has held $out/.lock-softgpu for 10 minutes"
+
+inputs() {
+	cat "$kernel/release" "$kernel/version" "${BASH_SOURCE[0]}"
+	(cd "$top/kernel/$1" && find . -maxdepth 1 -name '*.[ch]' -o -name Makefile | sort | xargs sha256sum)
+}
+
+build_one() {
+	local name=$1 hash stamp=$out/$1.inputs work check=()
+	hash=$(inputs "$name" | sha256sum | cut -d' ' -f1)
+	if [ -z "${SPARSE:-}" ] && [ -f "$out/$name.ko" ] && [ -f "$stamp" ] &&
+		[ "$(cat "$stamp")" = "$hash $(sha256sum <"$out/$name.ko" | cut -d' ' -f1)" ]; then
+		echo "kernel $release: $out/$name.ko is up to date"
+		return
+	fi
+	work=$(mktemp -d "$out/.$name.XXXXXX")
+	trap 'rm -rf "$work"' RETURN
+	cp "$top/kernel/$name"/*.[ch] "$top/kernel/$name/Makefile" "$work/"
+	[ -z "${SPARSE:-}" ] || check=(C=1 CHECK="sparse -Wshadow")
+	echo "kernel $release: build $name.ko"
+	if ! run make -C "$kdir" M="$work" "${compiler[@]}" KCFLAGS=-Werror \
+		"${check[@]}" -j"$(nproc)" modules >"$work/log" 2>&1; then
+		tail -n 60 "$work/log" >&2
+		fail "building $name failed for kernel $release"
+	fi
+	# Sparse also reports on the kernel's own headers; those are not ours.
+	if [ -n "${SPARSE:-}" ] && grep -E "^($work/)?[a-z0-9_]+\.[ch]:[0-9]+:[0-9]+: (warning|error)" "$work/log" >&2; then
+		fail "sparse has found something in $name"
+	fi
+	strip --strip-debug "$work/$name.ko"
+	[ "$(modinfo -F vermagic "$work/$name.ko" | cut -d' ' -f1)" = "$release" ] ||
+		fail "$name.ko was built for another kernel than $release"
+	rm -f "$stamp"
+	mv -f "$work/$name.ko" "$out/$name.ko"
+	echo "$hash $(sha256sum <"$out/$name.ko" | cut -d' ' -f1)" >"$stamp.new"
+	mv -f "$stamp.new" "$stamp"
+	echo "kernel $release: built $out/$name.ko"
+}
+
+for m in "${modules[@]}"; do
+	build_one "$m"
+done

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * One spelling for what Linux 6.12 and 7.2 name differently. The Makefile looks
+ * the HAVE_ symbols up in the headers.
+ */
+#ifndef SOFTGPU_COMPAT_H
+#define SOFTGPU_COMPAT_H
+
+#include <linux/dma-buf.h>
+#include <linux/module.h>
+#include <linux/slab.h>
+
+/* Linux 7.0 has this in slab.h. */
+#ifndef kzalloc_obj
+#define kzalloc_obj(obj) kzalloc(sizeof(obj), GFP_KERNEL)
+#endif
+
+#ifdef HAVE_STRING_NAMESPACE
+#define SOFTGPU_IMPORT_DMA_BUF MODULE_IMPORT_NS("DMA_BUF")
+#else
+#define SOFTGPU_IMPORT_DMA_BUF MODULE_IMPORT_NS(DMA_BUF)
+#endif
+
+/* Pinning in VRAM came to amdgpu and xe before the callback's new name did. */
+#ifdef HAVE_INVALIDATE_MAPPINGS
+#define SOFTGPU_KERNEL_PIN_RULE SOFTGPU_PIN_VRAM
+#else
+#define SOFTGPU_KERNEL_PIN_RULE SOFTGPU_PIN_SYSTEM
+#endif
+
+/* Tells dynamic importers that the addresses they have are no longer good. */
+static inline void softgpu_invalidate(struct dma_buf *dmabuf)
+{
+#ifdef HAVE_INVALIDATE_MAPPINGS
+	dma_buf_invalidate_mappings(dmabuf);
+#else
+	dma_buf_move_notify(dmabuf);
+#endif
+}
+
+/* Whether the importer promised to stop when it is told to. */
+static inline bool softgpu_attach_revocable(struct dma_buf_attachment *attach)
+{
+#ifdef HAVE_INVALIDATE_MAPPINGS
+	return dma_buf_attach_revocable(attach);
+#else
+	/* Every dynamic importer has to bring a callback here. */
+	return attach->importer_ops;
+#endif
+}
+
+#endif

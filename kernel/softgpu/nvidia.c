@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * An exporter like NVIDIA's open module: static. No pin, move, vmap or mmap of
+ * the dma-buf; the memory is where it is from export to release. It does not
+ * ask pci_p2pdma_distance(): its own gate refuses with errno 524 where the
+ * chipset cannot route between the two devices.
+ *
+ * "nvidia-coherent" is the second mode, for GPU memory that the CPU caches and
+ * that has struct pages (Grace): mapped with dma_map_sg(), no gate.
+ *
+ * Rules from kernel-open/nvidia/nv-dmabuf.c and nv-pci.c of
+ * open-gpu-kernel-modules.
+ */
+#include "softgpu.h"
+
+static int claim_vram(struct softgpu_bo *bo)
+{
+	return softgpu_bo_pin(bo, SOFTGPU_VRAM);
+}
+
+static int claim_pages(struct softgpu_bo *bo)
+{
+	return softgpu_bo_pin(bo, SOFTGPU_SYSTEM);
+}
+
+static void disclaim(struct softgpu_bo *bo)
+{
+	softgpu_bo_unpin(bo);
+}
+
+/* Whether some bridge is above both devices: nv_pci_has_common_pci_switch(). */
+static bool common_bridge(struct pci_dev *a, struct pci_dev *b)
+{
+	struct pci_dev *above_a, *above_b;
+
+	for (above_a = pci_upstream_bridge(a); above_a; above_a = pci_upstream_bridge(above_a))
+		for (above_b = pci_upstream_bridge(b); above_b;
+		     above_b = pci_upstream_bridge(above_b))
+			if (above_a == above_b)
+				return true;
+	return false;
+}
+
+static int attach_common(struct dma_buf *dmabuf)
+{
+	struct softgpu_bo *bo = to_bo(dmabuf->priv);
+	int ret = softgpu_fail(bo_gpu(bo), SOFTGPU_OP_ATTACH);
+
+	if (!ret && drm_dev_is_unplugged(bo->base.dev))
+		return -ENODEV;
+	return ret;
+}
+
+static int attach_gated(struct dma_buf *dmabuf, struct dma_buf_attachment *attach)
+{
+	struct softgpu_device *gpu = bo_gpu(to_bo(dmabuf->priv));
+	int ret = attach_common(dmabuf);
+
+	if (ret || !softgpu_topology_gate)
+		return ret;
+	if (!dev_is_pci(attach->dev) || !common_bridge(gpu->pdev, to_pci_dev(attach->dev)))
+		return -ENOTSUPP;
+	return 0;
+}
+
+static int attach_ungated(struct dma_buf *dmabuf, struct dma_buf_attachment *attach)
+{
+	return attach_common(dmabuf);
+}
+
+static struct sg_table *map(struct dma_buf_attachment *attach, enum dma_data_direction dir)
+{
+	struct softgpu_bo *bo = to_bo(attach->dmabuf->priv);
+	struct sg_table *sgt;
+	int ret, idx;
+
+	ret = softgpu_fail(bo_gpu(bo), SOFTGPU_OP_MAP);
+	if (ret)
+		return ERR_PTR(ret);
+	if (!drm_dev_enter(bo->base.dev, &idx))
+		return ERR_PTR(-ENODEV);
+	sgt = softgpu_sgt_map(bo, attach->dev, dir);
+	drm_dev_exit(idx);
+	return sgt;
+}
+
+static void unmap(struct dma_buf_attachment *attach, struct sg_table *sgt,
+		  enum dma_data_direction dir)
+{
+	softgpu_sgt_unmap(to_bo(attach->dmabuf->priv), attach->dev, sgt, dir);
+}
+
+static const struct dma_buf_ops vram_ops = {
+	.attach = attach_gated,
+	.map_dma_buf = map,
+	.unmap_dma_buf = unmap,
+	.release = softgpu_dmabuf_release,
+};
+
+static const struct dma_buf_ops coherent_ops = {
+	.attach = attach_ungated,
+	.map_dma_buf = map,
+	.unmap_dma_buf = unmap,
+	.release = softgpu_dmabuf_release,
+};
+
+const struct softgpu_behaviour softgpu_behaves_nvidia = {
+	.name = "nvidia",
+	.exp_name = "nvidia",
+	.ops = &vram_ops,
+	.claim = claim_vram,
+	.disclaim = disclaim,
+};
+
+const struct softgpu_behaviour softgpu_behaves_nvidia_coherent = {
+	.name = "nvidia-coherent",
+	.exp_name = "nvidia",
+	.ops = &coherent_ops,
+	.claim = claim_pages,
+	.disclaim = disclaim,
+};

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: GPL-2.0
+/* Taking buffers away: one of them on request, all of them with the device. */
+#include <drm/drm_vma_manager.h>
+
+#include "softgpu.h"
+
+/*
+ * As vfio_pci_dma_buf_move(): importers are told when the buffer goes and when
+ * it comes back. Only a vfio-like exporter can do this.
+ */
+int softgpu_bo_revoke(struct softgpu_bo *bo, bool revoke)
+{
+	dma_resv_assert_held(bo->base.resv);
+	if (bo->behaviour != &softgpu_behaves_vfio)
+		return -EOPNOTSUPP;
+	if (bo->revoked == revoke)
+		return 0;
+	bo->revoked = revoke;
+	softgpu_invalidate(bo->dmabuf);
+	if (dma_resv_wait_timeout(bo->base.resv, DMA_RESV_USAGE_BOOKKEEP, false,
+				  MAX_SCHEDULE_TIMEOUT) < 0)
+		return -EINTR;
+	return 0;
+}
+
+static void lose(struct softgpu_bo *bo)
+{
+	dma_resv_lock(bo->base.resv, NULL);
+	bo->lost = true;
+	bo->revoked = true;
+	/* Those who pinned were promised not to be told; they keep the memory. */
+	if (bo->dmabuf && (!bo->pins || bo->behaviour == &softgpu_behaves_vfio)) {
+		softgpu_invalidate(bo->dmabuf);
+		dma_resv_wait_timeout(bo->base.resv, DMA_RESV_USAGE_BOOKKEEP, false,
+				      MAX_SCHEDULE_TIMEOUT);
+	}
+	/*
+	 * Memory that an importer still has mapped stays allocated until it lets
+	 * go, even though the device is gone: nobody else may get it.
+	 */
+	if (!bo->pins && !bo->maps)
+		softgpu_bo_release_memory(bo);
+	dma_resv_unlock(bo->base.resv);
+}
+
+static struct softgpu_bo *first_kept(struct softgpu_device *gpu)
+{
+	struct softgpu_bo *bo;
+
+	list_for_each_entry(bo, &gpu->bos, link)
+		if (!READ_ONCE(bo->lost) && kref_get_unless_zero(&bo->base.refcount))
+			return bo;
+	return NULL;
+}
+
+/* The device is gone: no buffer can be used any more. Runs after unplug. */
+void softgpu_revoke_all(struct softgpu_device *gpu)
+{
+	struct softgpu_bo *bo;
+
+	for (;;) {
+		mutex_lock(&gpu->bos_lock);
+		bo = first_kept(gpu);
+		mutex_unlock(&gpu->bos_lock);
+		if (!bo)
+			return;
+		lose(bo);
+		drm_gem_object_put(&bo->base);
+	}
+}

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Exporters like amdgpu and xe: dynamic, peer to peer when the kernel's P2PDMA
+ * code says that the two devices can, and otherwise a silent move to system
+ * memory. One importer that is not peer to peer demotes the buffer for all.
+ *
+ * Rules from drivers/gpu/drm/amd/amdgpu/amdgpu_dma_buf.c and
+ * drivers/gpu/drm/xe/xe_dma_buf.c of Linux 6.12 and 7.2.
+ */
+#include <linux/pci-p2pdma.h>
+
+#include <drm/drm_prime.h>
+
+#include "softgpu.h"
+
+/* Common to both; each driver's own check comes after it. */
+static int ttm_attach(struct dma_buf *dmabuf, struct dma_buf_attachment *attach)
+{
+	struct softgpu_device *gpu = bo_gpu(to_bo(dmabuf->priv));
+	int ret, idx;
+
+	ret = softgpu_fail(gpu, SOFTGPU_OP_ATTACH);
+	if (ret)
+		return ret;
+	if (!drm_dev_enter(&gpu->drm, &idx))
+		return -ENODEV;
+	if (attach->peer2peer && pci_p2pdma_distance(gpu->pdev, attach->dev, false) < 0)
+		attach->peer2peer = false;
+	drm_dev_exit(idx);
+	return 0;
+}
+
+/* xe_dma_buf_attach(): a buffer that may only be in VRAM cannot fall back. */
+static int attach_xe(struct dma_buf *dmabuf, struct dma_buf_attachment *at)
+{
+	struct softgpu_bo *bo = to_bo(dmabuf->priv);
+	int ret = ttm_attach(dmabuf, at);
+
+	if (!ret && !at->peer2peer && !(bo->allowed & SOFTGPU_SYSTEM))
+		return -EOPNOTSUPP;
+	return ret;
+}
+
+/* Where a pinned buffer may be: both rules of both drivers' pin op. */
+static u32 pin_places(struct softgpu_bo *bo)
+{
+	struct dma_buf_attachment *at;
+	u32 places = bo->allowed;
+
+	if (bo_gpu(bo)->pin_rule == SOFTGPU_PIN_SYSTEM)
+		return SOFTGPU_SYSTEM;
+	list_for_each_entry(at, &bo->dmabuf->attachments, node)
+		if (!at->peer2peer)
+			places &= ~SOFTGPU_VRAM;
+	return places;
+}
+
+static int pin(struct dma_buf_attachment *attach)
+{
+	struct softgpu_bo *bo = to_bo(attach->dmabuf->priv);
+	int ret, idx;
+
+	ret = softgpu_fail(bo_gpu(bo), SOFTGPU_OP_PIN);
+	if (ret)
+		return ret;
+	if (!drm_dev_enter(bo->base.dev, &idx))
+		return -ENODEV;
+	ret = softgpu_bo_pin(bo, pin_places(bo));
+	drm_dev_exit(idx);
+	return ret;
+}
+
+static void unpin(struct dma_buf_attachment *attach)
+{
+	softgpu_bo_unpin(to_bo(attach->dmabuf->priv));
+}
+
+static struct sg_table *map(struct dma_buf_attachment *attach, enum dma_data_direction dir)
+{
+	struct softgpu_bo *bo = to_bo(attach->dmabuf->priv);
+	u32 places = SOFTGPU_SYSTEM;
+	struct sg_table *sgt;
+	int ret, idx;
+
+	ret = softgpu_fail(bo_gpu(bo), SOFTGPU_OP_MAP);
+	if (ret)
+		return ERR_PTR(ret);
+	if (!drm_dev_enter(bo->base.dev, &idx))
+		return ERR_PTR(-ENODEV);
+	if (attach->peer2peer)
+		places |= bo->preferred;
+	if (!bo->pins)
+		ret = softgpu_bo_validate(bo, places, true);
+	if (!ret)
+		sgt = softgpu_sgt_map(bo, attach->dev, dir);
+	else
+		sgt = ERR_PTR(ret);
+	drm_dev_exit(idx);
+	return sgt;
+}
+
+static struct sg_table *map_xe(struct dma_buf_attachment *attach, enum dma_data_direction dir)
+{
+	struct softgpu_bo *bo = to_bo(attach->dmabuf->priv);
+
+	/* xe_dma_buf_map() */
+	if (!attach->peer2peer && !(bo->allowed & SOFTGPU_SYSTEM))
+		return ERR_PTR(-EOPNOTSUPP);
+	return map(attach, dir);
+}
+
+static void unmap(struct dma_buf_attachment *attach, struct sg_table *sgt,
+		  enum dma_data_direction dir)
+{
+	softgpu_sgt_unmap(to_bo(attach->dmabuf->priv), attach->dev, sgt, dir);
+}
+
+static const struct dma_buf_ops amdgpu_ops = {
+	.attach = ttm_attach,
+	.pin = pin,
+	.unpin = unpin,
+	.map_dma_buf = map,
+	.unmap_dma_buf = unmap,
+	.release = softgpu_dmabuf_release,
+	.begin_cpu_access = softgpu_dmabuf_begin,
+	.end_cpu_access = softgpu_dmabuf_end,
+	.mmap = softgpu_dmabuf_mmap,
+	.vmap = softgpu_dmabuf_vmap,
+	.vunmap = drm_gem_dmabuf_vunmap,
+};
+
+static const struct dma_buf_ops xe_ops = {
+	.attach = attach_xe,
+	.pin = pin,
+	.unpin = unpin,
+	.map_dma_buf = map_xe,
+	.unmap_dma_buf = unmap,
+	.release = softgpu_dmabuf_release,
+	.begin_cpu_access = softgpu_dmabuf_begin,
+	.end_cpu_access = softgpu_dmabuf_end,
+	.mmap = softgpu_dmabuf_mmap,
+	.vmap = softgpu_dmabuf_vmap,
+	.vunmap = drm_gem_dmabuf_vunmap,
+};
+
+/* drm_gem_prime_export() names every exporter "drm". */
+const struct softgpu_behaviour softgpu_behaves_amdgpu = {
+	.name = "amdgpu",
+	.exp_name = "drm",
+	.ops = &amdgpu_ops,
+};
+
+const struct softgpu_behaviour softgpu_behaves_xe = {
+	.name = "xe",
+	.exp_name = "drm",
+	.ops = &xe_ops,
+};
