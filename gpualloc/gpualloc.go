@@ -130,4 +130,9 @@ type Allocator interface {
 type Segment struct {
 	Buf          *dmabuf.Buf
 	Offset, Size int64
+	// Addr is the GPU's own address of the segment's first byte, where the
+	// exporter has one (CUDA, ROCm, Level Zero): the usual choice of an IOVA.
+	Addr uint64
+
+	cpu part // the CPU's view; nil stands for mmap of the dma-buf
 }

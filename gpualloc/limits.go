@@ -23,6 +23,9 @@ const (
 	scopeTotal   = "total"
 )
 
+// limiter is an exporter that knows what else bounds an allocation now.
+type limiter interface{ limits() []Limit }
+
 // checkLimits refuses beforehand what cannot work. The limits are read anew,
 // as they change while a program runs, except for small allocations in quick
 // succession (budget). Two allocations at once can each pass and fail together;
@@ -34,6 +37,13 @@ func (a *allocator) checkLimits(p plan, force bool) error {
 		}
 		if largest := slices.Max(p.segments); largest > l.Bytes {
 			return a.over(largest, l)
+		}
+	}
+	if l, ok := a.exp.(limiter); ok && !force {
+		for _, l := range l.limits() {
+			if l.Scope == scopeTotal && p.total > l.Bytes {
+				return a.over(p.total, l)
+			}
 		}
 	}
 	mem := p.total

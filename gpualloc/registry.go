@@ -34,25 +34,33 @@ const (
 	rankUDMABuf
 	rankTest // vgem, which exists for tests
 	rankHeap
-	rankGPU  // dumb buffers of a real GPU: the driver decides where
-	rankVRAM // asked for in the GPU's own memory
+	rankGPU         // dumb buffers of a real GPU: the driver decides where
+	rankVRAM        // asked for in the GPU's own memory
+	rankAlternative // the vendor's runtime, not its usual way of allocating
+	rankRuntime     // the vendor's runtime
 )
 
 // why explains a rank to whoever used "auto".
 var why = map[int]string{
-	rankVirtual: "the only exporter here is a virtual machine's display device, in system memory",
-	rankUDMABuf: "no GPU and no dma-heap here: udmabuf exports system memory",
-	rankTest:    "no GPU here: vgem, a test driver, exports system memory",
-	rankHeap:    "no GPU here: the dma-heap exports system memory without a limit of its own",
-	rankGPU:     "a GPU's dumb buffers: the driver decides where they lie",
-	rankVRAM:    "a GPU's own memory",
+	rankVirtual:     "the only exporter here is a virtual machine's display device, in system memory",
+	rankUDMABuf:     "no GPU and no dma-heap here: udmabuf exports system memory",
+	rankTest:        "no GPU here: vgem, a test driver, exports system memory",
+	rankHeap:        "no GPU here: the dma-heap exports system memory without a limit of its own",
+	rankGPU:         "a GPU's dumb buffers: the driver decides where they lie",
+	rankVRAM:        "a GPU's own memory",
+	rankAlternative: "a GPU's own memory, through its vendor's runtime",
+	rankRuntime:     "a GPU's own memory, through its vendor's runtime",
 }
 
 var backends = []backend{drmBackend{}, heapBackend{}, udmabufBackend{}}
 
-func candidates(env Env) []candidate {
+// candidates lists what spec can mean; "" and "auto" can mean everything.
+func candidates(env Env, spec string) []candidate {
+	if spec == "auto" {
+		spec = ""
+	}
 	var out []candidate
-	for _, b := range backends {
+	for _, b := range slices.Concat(backends, registered(spec)) {
 		out = append(out, b.discover(env)...)
 	}
 	for i := range out {
@@ -73,7 +81,7 @@ func memoryLimitsOf(k Kind, env Env) []Limit {
 // what to change. DRM nodes are opened for a moment to ask their driver.
 func Discover(env Env) []Description {
 	var out []Description
-	for _, c := range ranked(candidates(env)) {
+	for _, c := range ranked(candidates(env, "")) {
 		out = append(out, c.Description)
 	}
 	return out
@@ -97,7 +105,7 @@ func ranked(all []candidate) []candidate {
 // [ErrUnavailable] comes with the reason, and with the errno of a device that
 // could not be opened.
 func Open(spec string, env Env) (Allocator, error) {
-	all := ranked(candidates(env))
+	all := ranked(candidates(env, spec))
 	if spec == "auto" {
 		return openAuto(all, env)
 	}

@@ -170,7 +170,7 @@ func TestOpenOnAnEmptyMachine(t *testing.T) {
 // "auto" goes on to the next.
 func TestOpenAutoGoesOn(t *testing.T) {
 	e := env(t, machine+procV2)
-	all := ranked(candidates(e))
+	all := ranked(candidates(e, ""))
 	if all[0].Spec != "heap:system" {
 		t.Fatalf("best is %s", all[0].Spec)
 	}

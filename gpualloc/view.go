@@ -23,10 +23,14 @@ type partsView struct {
 	ends  []int64 // where each part ends, counted from the view's start
 }
 
-// openMapped maps every segment.
+// openMapped maps every segment that brings no view of its own.
 func openMapped(segments []Segment) (view, error) {
 	v := &partsView{}
 	for _, s := range segments {
+		if s.cpu != nil {
+			v.add(s.cpu, s.Size)
+			continue
+		}
 		m, err := s.Buf.Map(s.Offset, s.Size, dmabuf.ReadWrite)
 		if err != nil {
 			return nil, errors.Join(err, v.Close())

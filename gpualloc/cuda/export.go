@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cuda
+
+import (
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/gpualloc"
+	"github.com/gpurdma/gpurdma/gpualloc/align"
+	"github.com/gpurdma/gpurdma/gpualloc/internal/vendor"
+)
+
+// ExportOptions of [Export]. The zero value suits every importer.
+type ExportOptions struct {
+	// Name is given to the dma-bufs, at most 31 bytes.
+	Name string
+	// Mapping says how the descriptors address the memory.
+	Mapping Mapping
+	// PageAlignedIOVA: the importer wants IOVAs that are multiples of the page
+	// size (mlx5's data-direct path). The MRs then begin up to a page early.
+	PageAlignedIOVA bool
+	// MaxLength splits the memory into exports of at most that many bytes; 0
+	// does not. An IOMMU that translates maps all of a descriptor.
+	MaxLength int64
+}
+
+// Exported is memory of the caller, exported.
+type Exported struct {
+	// Buffer is the memory, one segment for each export. Its Close closes the
+	// descriptors; the memory stays the caller's.
+	*gpualloc.Buffer
+	// MRs says what to register of each segment's dma-buf: offset, length and
+	// IOVA in bytes. Without PageAlignedIOVA it is the segment.
+	MRs []align.MR
+	// Mapping is what the descriptors have.
+	Mapping Mapping
+}
+
+// Export exports length bytes of device memory at ptr, which the caller owns:
+// from cuMemAlloc, the virtual memory API (any number of mappings) or whatever
+// a framework uses of these, at any address and length. The memory must stay
+// allocated and mapped until the buffer is closed and every MR on it too. A
+// mapping that changes needs a new export.
+//
+// It refuses managed memory, whose pages migrate, memory of the host, memory
+// that is not allocated as a whole, and pointers that CUDA does not know, such
+// as freed ones. Errors are *dmabuf.Error with a [Result], dmabuf.ErrRange or
+// dmabuf.ErrLimit, or those of package align.
+func Export(ptr uintptr, length int64, opt ExportOptions) (*Exported, error) {
+	s, err := start()
+	if err != nil {
+		return nil, err
+	}
+	return s.exportMemory(pointer(ptr), length, opt, gpualloc.Env{})
+}
+
+func (s *session) exportMemory(p pointer, length int64, opt ExportOptions, env gpualloc.Env) (*Exported, error) {
+	on := fmt.Sprintf("pointer %#x", uint64(p))
+	if length <= 0 || opt.MaxLength < 0 {
+		return nil, &dmabuf.Error{Op: "export", Device: on, Err: dmabuf.ErrRange, Detail: fmt.Sprintf("length %d, pieces of at most %d", length, opt.MaxLength)}
+	}
+	info, err := s.pointerInfo(p, on)
+	if err != nil {
+		return nil, err
+	}
+	d, err := s.describe(info.ordinal, env)
+	if err != nil {
+		return nil, err
+	}
+	on = fmt.Sprintf("%v, pointer %#x", d, uint64(p))
+	// The primary context is kept for the buffer's view; the pointer's own, if
+	// it has another, is used where it matters.
+	ctx, r := s.drv.retain(d.dev)
+	if r != Success {
+		return nil, failed("cuDevicePrimaryCtxRetain", on, r, "", "")
+	}
+	release := func() error { return failed("cuDevicePrimaryCtxRelease", on, s.drv.release(d.dev), "", "") }
+	if info.context != 0 {
+		ctx = info.context
+	}
+	out, err := s.exportIn(ctx, d, on, p, length, opt, release)
+	if err != nil {
+		return nil, errors.Join(err, release())
+	}
+	return out, nil
+}
+
+func (s *session) exportIn(ctx contextHandle, d Device, on string, p pointer, length int64, opt ExportOptions, release func() error) (*Exported, error) {
+	allocations, err := s.allocations(ctx, on, p, uint64(length))
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range allocations {
+		if err := s.setSyncMemops(ctx, on, pointer(max(a.Addr, uint64(p)))); err != nil {
+			return nil, err
+		}
+	}
+	req := align.Request{
+		Memory:      align.Range{Addr: uint64(p), Length: uint64(length)},
+		Allocations: allocations,
+		MaxLength:   uint64(opt.MaxLength),
+	}
+	if page := vendor.PageSize(); req.MaxLength > 0 && req.MaxLength < page {
+		req.MaxLength = page
+	}
+	if opt.PageAlignedIOVA {
+		req.IOVA = align.PageAligned
+	}
+	made, err := s.place(ctx, on, req, opt.Mapping)
+	if err != nil {
+		return nil, err
+	}
+	if opt.Name != "" {
+		for _, m := range made {
+			if err := m.buf.SetName(opt.Name); err != nil {
+				return nil, errors.Join(err, closeAll(made))
+			}
+		}
+	}
+	out := &Exported{Mapping: made[0].mapping}
+	var parts []gpualloc.Exported
+	for i, m := range made {
+		e := s.part(ctx, on, m)
+		if i == len(made)-1 {
+			e.Free = release
+		}
+		parts = append(parts, e)
+		out.MRs = append(out.MRs, m.mr)
+	}
+	desc := describeDevice(d)
+	desc.Spec = fmt.Sprintf("cuda:%d", d.Ordinal)
+	out.Buffer = gpualloc.NewBuffer(desc, length, parts)
+	return out, nil
+}
+
+// part is a piece as gpualloc wants it.
+func (s *session) part(ctx contextHandle, on string, m placed) gpualloc.Exported {
+	return gpualloc.Exported{
+		Segment: gpualloc.Segment{
+			Buf:    m.buf,
+			Offset: int64(m.mr.Offset + m.mr.Lead),
+			Size:   int64(m.piece.Memory.Length),
+			Addr:   m.piece.Memory.Addr,
+		},
+		View: s.view(ctx, on, pointer(m.piece.Memory.Addr), int64(m.piece.Memory.Length)),
+	}
+}
+
+// view copies through CUDA.
+func (s *session) view(ctx contextHandle, on string, p pointer, size int64) *vendor.View {
+	return &vendor.View{
+		On: on, Size: size,
+		Read: func(to []byte, off int64) error {
+			return failed("cuMemcpyDtoH", on, s.drv.toHost(ctx, to, p+pointer(off)), "", "%#x bytes at %#x", len(to), uint64(p)+uint64(off))
+		},
+		Write: func(from []byte, off int64) error {
+			return failed("cuMemcpyHtoD", on, s.drv.toDevice(ctx, p+pointer(off), from), "", "%#x bytes at %#x", len(from), uint64(p)+uint64(off))
+		},
+	}
+}
+
+// pointerFacts is what CUDA knows about an address.
+type pointerFacts struct {
+	ordinal int
+	context contextHandle // 0: of no context, as mappings of the virtual memory API are
+}
+
+// pointerInfo asks whose memory it is, and refuses what cannot be exported.
+func (s *session) pointerInfo(p pointer, on string) (pointerFacts, error) {
+	kind, r := s.drv.pointerUint(pointerMemoryType, p)
+	if r != Success {
+		return pointerFacts{}, failed("cuPointerGetAttribute", on, r,
+			"pass a device pointer of this process that is allocated: a freed one, memory of the host, or another process's is not known", "CUDA does not know the address")
+	}
+	if kind != memoryTypeDevice {
+		return pointerFacts{}, failed("export", on, NotSupported,
+			"register it as host memory", "memory type %d is not device memory", kind)
+	}
+	if managed, r := s.drv.pointerUint(pointerIsManaged, p); r == Success && managed != 0 {
+		return pointerFacts{}, failed("export", on, NotSupported,
+			"use cuMemAlloc or cuMemCreate", "it is managed memory, whose pages migrate between the GPU and the host")
+	}
+	if capable, r := s.drv.pointerUint(pointerRDMACapable, p); r == Success && capable == 0 {
+		return pointerFacts{}, failed("export", on, NotSupported,
+			"allocate with cuMemAlloc, or cuMemCreate with allocFlags.gpuDirectRDMACapable", "it was allocated without GPUDirect RDMA")
+	}
+	ordinal, r := s.drv.pointerUint(pointerDeviceOrdinal, p)
+	if r != Success {
+		return pointerFacts{}, failed("cuPointerGetAttribute", on, r, "", "CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL")
+	}
+	ctx, r := s.drv.pointerUint(pointerContext, p)
+	if r != Success {
+		ctx = 0
+	}
+	return pointerFacts{ordinal: int(int32(ordinal)), context: contextHandle(ctx)}, nil
+}
+
+// maxSegments bounds the walk over mappings, far above any real number.
+const maxSegments = 1 << 20
+
+// allocations walks the allocations, or mappings, that hold the memory.
+func (s *session) allocations(ctx contextHandle, on string, p pointer, length uint64) ([]align.Range, error) {
+	mem := align.Range{Addr: uint64(p), Length: length}
+	if length-1 > ^uint64(0)-uint64(p) {
+		return nil, &dmabuf.Error{Op: "export", Device: on, Err: dmabuf.ErrRange, Detail: fmt.Sprintf("%v wraps around the address space", mem)}
+	}
+	last := mem.Addr + (length - 1)
+	var out []align.Range
+	for at := mem.Addr; len(out) < maxSegments; {
+		base, size, r := s.drv.addressRange(ctx, pointer(at))
+		if r != Success {
+			return nil, &dmabuf.Error{
+				Op: "cuMemGetAddressRange", Device: on, Err: fmt.Errorf("%w (%w)", dmabuf.ErrRange, r),
+				Detail: fmt.Sprintf("%#x, %#x bytes into %v, is in no allocation", at, at-mem.Addr, mem),
+				Remedy: "pass memory that is allocated, or mapped, as a whole, and not freed",
+			}
+		}
+		held := align.Range{Addr: uint64(base), Length: size}
+		if !held.Contains(align.Range{Addr: at, Length: 1}) {
+			return nil, &dmabuf.Error{Op: "cuMemGetAddressRange", Device: on, Err: unix.EPROTO, Detail: fmt.Sprintf("%v does not hold %#x", held, at)}
+		}
+		out = append(out, held)
+		if held.Length-1 >= last-held.Addr {
+			return out, nil
+		}
+		at = held.Addr + held.Length
+	}
+	return nil, &dmabuf.Error{Op: "export", Device: on, Err: dmabuf.ErrLimit, Detail: fmt.Sprintf("more than %d mappings", maxSegments)}
+}
+
+// setSyncMemops makes copies on the memory synchronous: without it, a copy may
+// still run when the call returns, while an RDMA device already reads. Mappings
+// of the virtual memory API do not have the attribute.
+func (s *session) setSyncMemops(ctx contextHandle, on string, p pointer) error {
+	r := s.drv.syncMemops(ctx, p)
+	if r == NotSupported || r == InvalidValue {
+		return nil
+	}
+	return failed("cuPointerSetAttribute", on, r, "", "CU_POINTER_ATTRIBUTE_SYNC_MEMOPS at %#x", uint64(p))
+}

@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cuda
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"sync"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/gpualloc"
+)
+
+const huge = 2 << 20
+
+// retained returns a device's primary context until the test ends.
+func retained(t *testing.T, s *session, ordinal int) contextHandle {
+	t.Helper()
+	ctx, r := s.drv.retain(device(ordinal))
+	if r != Success {
+		t.Fatal(r)
+	}
+	t.Cleanup(func() {
+		if r := s.drv.release(device(ordinal)); r != Success {
+			t.Error(r)
+		}
+	})
+	return ctx
+}
+
+// allocated is memory that the test owns, as an application's would be.
+func allocated(t *testing.T, s *session, ctx contextHandle, size uint64) pointer {
+	t.Helper()
+	p, r := s.drv.alloc(ctx, size)
+	if r != Success {
+		t.Fatal(r)
+	}
+	t.Cleanup(func() { s.drv.free(ctx, p) })
+	return p
+}
+
+// mapped is n mappings of 2 MiB next to each other, but for the holes.
+func mapped(t *testing.T, s *session, ctx contextHandle, ordinal, n int, rdma bool, holes ...int) pointer {
+	t.Helper()
+	p, r := s.drv.reserve(ctx, uint64(n)*huge)
+	if r != Success {
+		t.Fatal(r)
+	}
+	t.Cleanup(func() {
+		if r := s.drv.addressFree(ctx, p, uint64(n)*huge); r != Success {
+			t.Error(r)
+		}
+	})
+next:
+	for i := range n {
+		for _, h := range holes {
+			if h == i {
+				continue next
+			}
+		}
+		at := p + pointer(i)*huge
+		h, r := s.drv.create(ctx, huge, device(ordinal), rdma)
+		if r == Success {
+			r = s.drv.mapHandle(ctx, at, huge, h)
+		}
+		if r == Success {
+			r = s.drv.releaseHandle(h)
+		}
+		if r == Success {
+			r = s.drv.setAccess(ctx, at, huge, device(ordinal))
+		}
+		if r != Success {
+			t.Fatal(r)
+		}
+		t.Cleanup(func() {
+			if r := s.drv.unmap(ctx, at, huge); r != Success {
+				t.Error(r)
+			}
+		})
+	}
+	return p
+}
+
+func TestCopies(t *testing.T) {
+	double(t, "cuda")
+	s := started(t)
+	ctx := retained(t, s, 0)
+	p := allocated(t, s, ctx, 100_000)
+	v := s.view(ctx, "test", p, 100_000)
+	if r := s.drv.fill(ctx, p, 0xa5, 100_000); r != Success {
+		t.Fatal(r)
+	}
+	want := bytes.Repeat([]byte{0xa5}, 100_000)
+	rng := rand.New(rand.NewPCG(3, 4))
+	for range 50 {
+		off := rng.IntN(100_000)
+		p := make([]byte, rng.IntN(100_000-off))
+		for i := range p {
+			p[i] = byte(rng.Uint32())
+		}
+		copy(want[off:], p)
+		if n, err := v.WriteAt(p, int64(off)); n != len(p) || err != nil {
+			t.Fatal(n, err)
+		}
+	}
+	got := make([]byte, 100_001)
+	if n, err := v.ReadAt(got, 0); n != 100_000 || !errors.Is(err, io.EOF) {
+		t.Fatal(n, err)
+	}
+	if !bytes.Equal(got[:100_000], want) {
+		t.Error("what was read is not what was written")
+	}
+	for _, off := range []int64{-1, 100_001, 1 << 62} {
+		if _, err := v.ReadAt(got, off); !errors.Is(err, dmabuf.ErrRange) {
+			t.Errorf("read at %d: got %v, want ErrRange", off, err)
+		}
+		if _, err := v.WriteAt(got, off); !errors.Is(err, dmabuf.ErrRange) {
+			t.Errorf("write at %d: got %v, want ErrRange", off, err)
+		}
+	}
+	t.Setenv("DOUBLE_FAIL", "cuMemcpyDtoH_v2=700,cuMemcpyHtoD_v2=709")
+	if _, err := v.ReadAt(got, 0); !errors.Is(err, IllegalAddress) {
+		t.Errorf("got %v, want IllegalAddress", err)
+	}
+	if _, err := v.WriteAt(got[:1], 0); !errors.Is(err, ContextIsDestroyed) {
+		t.Errorf("got %v, want ContextIsDestroyed", err)
+	}
+}
+
+// Goroutines move between threads, and a thread has one current context: each
+// call must find its own device's.
+func TestContextsOfManyGoroutines(t *testing.T) {
+	double(t, "cuda", "DOUBLE_DEVICES=4")
+	log := logCalls(t)
+	s := started(t)
+	var wg sync.WaitGroup
+	for g := range 16 {
+		wg.Go(func() {
+			ordinal := g % 4
+			ctx, r := s.drv.retain(device(ordinal))
+			if r != Success {
+				t.Error(r)
+				return
+			}
+			for range 50 {
+				p, r := s.drv.alloc(ctx, 4096)
+				if r != Success {
+					t.Error(r)
+					break
+				}
+				if on, r := s.drv.pointerUint(pointerDeviceOrdinal, p); r != Success || int(on) != ordinal {
+					t.Errorf("allocated on device %d, %v, want %d", on, r, ordinal)
+				}
+				if r := s.drv.fill(ctx, p, byte(g), 4096); r != Success {
+					t.Error(r)
+				}
+				if r := s.drv.free(ctx, p); r != Success {
+					t.Error(r)
+				}
+			}
+			if r := s.drv.release(device(ordinal)); r != Success {
+				t.Error(r)
+			}
+		})
+	}
+	wg.Wait()
+	log.balanced(t)
+}
+
+func TestPointersThatCannotBeExported(t *testing.T) {
+	double(t, "cuda")
+	s := started(t)
+	ctx := retained(t, s, 0)
+	freed := allocated(t, s, ctx, 4*huge)
+	if r := s.drv.free(ctx, freed); r != Success {
+		t.Fatal(r)
+	}
+	live := allocated(t, s, ctx, 4*huge)
+	hole := mapped(t, s, ctx, 0, 3, true, 1)
+	noRDMA := mapped(t, s, ctx, 0, 1, false)
+	t.Setenv("DOUBLE_CUDA_MANAGED", "1")
+	managed := allocated(t, s, ctx, huge)
+	t.Setenv("DOUBLE_CUDA_MANAGED", "0")
+	tests := []struct {
+		name   string
+		p      pointer
+		length int64
+		opt    ExportOptions
+		knob   string
+		is     error
+		words  []string
+	}{
+		{name: "freed", p: freed, length: 1, is: InvalidValue, words: []string{"freed"}},
+		{name: "nil", p: 0, length: 1, is: InvalidValue, words: []string{"CUDA does not know"}},
+		{name: "no bytes", p: live, length: 0, is: dmabuf.ErrRange},
+		{name: "fewer than none", p: live, length: -1, is: dmabuf.ErrRange},
+		{name: "beyond the allocation", p: live, length: 4*huge + 1, is: dmabuf.ErrRange, words: []string{"0x800000 bytes into"}},
+		{name: "beyond the address space", p: live, length: 1<<63 - 1, is: dmabuf.ErrRange},
+		{name: "a hole between mappings", p: hole, length: 3 * huge, is: dmabuf.ErrRange, words: []string{"0x200000 bytes into"}},
+		{name: "mapped without RDMA", p: noRDMA, length: huge, is: NotSupported, words: []string{"gpuDirectRDMACapable"}},
+		{name: "managed", p: managed, length: 1, is: NotSupported, words: []string{"migrate"}},
+		{name: "host memory", p: live, length: 1, knob: "DOUBLE_CUDA_MEMORYTYPE=1", is: errors.ErrUnsupported, words: []string{"host memory"}},
+		{name: "pieces below zero", p: live, length: 1, opt: ExportOptions{MaxLength: -1}, is: dmabuf.ErrRange},
+		{name: "no memory left", p: live, length: 1, knob: "DOUBLE_FAIL=cuDevicePrimaryCtxRetain=2", is: unix.ENOMEM, words: []string{"CUDA_ERROR_OUT_OF_MEMORY"}},
+		{name: "context destroyed", p: live, length: 1, knob: "DOUBLE_FAIL=cuCtxPushCurrent_v2=709", is: ContextIsDestroyed},
+		{name: "the driver out of descriptors", p: live, length: 1, knob: "DOUBLE_FAIL=cuMemGetHandleForAddressRange=304", is: OperatingSystem, words: []string{"RLIMIT_NOFILE"}},
+		{name: "no dma-bufs", p: live, length: 1, knob: "DOUBLE_FAIL=cuMemGetHandleForAddressRange=801", is: NotSupported, words: []string{"cuda.Devices"}},
+		{name: "no PCIe mapping", p: live, length: 1, knob: "DOUBLE_CUDA_PCIE=0", opt: ExportOptions{Mapping: MappingPCIe}, is: NotSupported, words: []string{"no PCIe mapping", "mapping pcie"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			log := logCalls(t)
+			if tt.knob != "" {
+				double(t, "cuda", tt.knob)
+			}
+			got, err := s.exportMemory(tt.p, tt.length, tt.opt, gpualloc.Env{})
+			if err == nil {
+				t.Fatal(got.Close())
+			}
+			if !errors.Is(err, tt.is) {
+				t.Errorf("got %v, want %v", err, tt.is)
+			}
+			words(t, err, tt.words...)
+			var e *dmabuf.Error
+			if !errors.As(err, &e) {
+				t.Errorf("%v is no *dmabuf.Error", err)
+			}
+			if tt.length > 0 && tt.opt.MaxLength == 0 {
+				log.balanced(t)
+			}
+		})
+	}
+}
+
+// A driver from before dma-bufs says so instead of "not supported".
+func TestExportWithAnOldDriver(t *testing.T) {
+	double(t, "cuda-old", "DOUBLE_CUDA_VERSION=11040")
+	s := started(t)
+	ctx := retained(t, s, 0)
+	_, err := s.exportMemory(allocated(t, s, ctx, huge), huge, ExportOptions{}, gpualloc.Env{})
+	words(t, err, "11.4", "11.7", exportFunction)
+}
+
+// Whatever fails, nothing stays allocated, mapped or retained.
+func TestAllocGivesBackWhatItTook(t *testing.T) {
+	steps := map[bool][]string{
+		false: {"cuDevicePrimaryCtxRetain@2", "cuMemAlloc_v2", "cuPointerSetAttribute", "cuMemsetD8_v2", "cuMemGetHandleForAddressRange"},
+		true: {
+			"cuDevicePrimaryCtxRetain@2", "cuMemAddressReserve", "cuMemCreate", "cuMemMap", "cuMemSetAccess",
+			"cuMemsetD8_v2", "cuMemGetHandleForAddressRange", "cuMemGetAllocationGranularity",
+		},
+	}
+	for vmm, functions := range steps {
+		for _, step := range functions {
+			t.Run(fmt.Sprintf("%s vmm %v", step, vmm), func(t *testing.T) {
+				double(t, "cuda")
+				log := logCalls(t)
+				s := started(t)
+				d, err := s.describe(0, gpualloc.Env{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if step == "cuMemGetAllocationGranularity" {
+					t.Setenv("DOUBLE_FAIL", step+"=2")
+					if _, err := s.open(d, gpualloc.Env{}, vmm); !errors.Is(err, OutOfMemory) {
+						t.Errorf("got %v, want OutOfMemory", err)
+					}
+					log.balanced(t)
+					return
+				}
+				e, err := s.open(d, gpualloc.Env{}, vmm)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if step == "cuDevicePrimaryCtxRetain@2" {
+					step = "cuDevicePrimaryCtxRetain"
+				}
+				t.Setenv("DOUBLE_FAIL", step+"=2")
+				if _, err = e.Export(context.Background(), e.Granule(), ""); !errors.Is(err, OutOfMemory) {
+					t.Errorf("got %v, want OutOfMemory", err)
+				}
+				if err := e.Close(); err != nil {
+					t.Error(err)
+				}
+				log.balanced(t)
+			})
+		}
+	}
+}

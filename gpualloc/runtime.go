@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gpualloc
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+)
+
+// Runtime is a family of allocators that another package brings: a GPU
+// vendor's library, loaded at run time. gpualloc imports none of them; a
+// program that wants one imports its package for this effect, as with image
+// formats or database drivers:
+//
+//	import _ "github.com/gpurdma/gpurdma/gpualloc/cuda"
+type Runtime struct {
+	// Name begins the family's specs, before the colon: "cuda".
+	Name string
+	// Discover lists the family's allocators. Where the library or the
+	// hardware is missing, it lists one that is not available and says why.
+	Discover func(env Env) []Found
+}
+
+// Found is an allocator that a Runtime knows.
+type Found struct {
+	Description
+	// Err is what the library or device answered, if it is not available.
+	Err error
+	// Last choice: "auto" takes another allocator of the same device.
+	Alternative bool
+	// Open opens it.
+	Open func(env Env) (Exporter, error)
+}
+
+// Refuse marks the allocator as not available because of err: its words become
+// Why and Remedy.
+func (f *Found) Refuse(err error) {
+	c := candidate{Description: f.Description}
+	c.refused(err)
+	f.Description, f.Err = c.Description, err
+	f.Available = false
+}
+
+// Exporter makes dma-bufs, one a call. Sizes, limits, several segments, names
+// and cleaning up are gpualloc's part.
+type Exporter interface {
+	// Granule is what sizes are rounded up to, in bytes, a power of two and at
+	// least a page.
+	Granule() int64
+	// FDs is how many descriptors one export has open at its peak, and how
+	// many of these stay.
+	FDs() (peak, stay int64)
+	// Limits is what bounds an allocation now: the GPU's free memory, its BAR.
+	Limits() []Limit
+	// Export allocates size bytes, zeroed, and exports them. It may be called
+	// from several goroutines at once.
+	Export(ctx context.Context, size int64, name string) (Exported, error)
+	// Close gives up the device. Exported memory lives on.
+	Close() error
+}
+
+// Exported is one exported piece of memory.
+type Exported struct {
+	Segment
+	// View copies by the runtime's own means; offsets count from the
+	// segment's start. nil stands for mmap of the dma-buf.
+	View View
+	// Free gives the memory back to the runtime, after the Buf was closed; nil
+	// if there is nothing to give back.
+	Free func() error
+}
+
+// View is a CPU's way to a segment's bytes.
+type View interface {
+	io.ReaderAt
+	io.WriterAt
+}
+
+// NewBuffer makes a Buffer of memory that is exported already: of memory that
+// the caller owns, for one. It takes the Bufs, and what Free frees.
+func NewBuffer(desc Description, requested int64, parts []Exported) *Buffer {
+	var made pieces
+	for _, e := range parts {
+		made.add(e.segment(), e.Free)
+	}
+	return newBuffer(desc, requested, made.segments, made.freeMemory, nil)
+}
+
+func (e Exported) segment() Segment {
+	s := e.Segment
+	if e.View != nil {
+		s.cpu = viewPart{e.View}
+	}
+	return s
+}
+
+// viewPart is a View with nothing to close.
+type viewPart struct{ View }
+
+func (viewPart) Close() error { return nil }
+
+var runtimes struct {
+	sync.Mutex
+	all []Runtime
+}
+
+// Register adds a family of allocators. It is meant for init functions, and
+// panics on a name that is taken or empty.
+func Register(r Runtime) {
+	runtimes.Lock()
+	defer runtimes.Unlock()
+	if r.Name == "" || r.Discover == nil {
+		panic("gpualloc: Register of a runtime without name or Discover")
+	}
+	for _, have := range runtimes.all {
+		if have.Name == r.Name {
+			panic(fmt.Sprintf("gpualloc: Register called twice for %q", r.Name))
+		}
+	}
+	runtimes.all = append(runtimes.all, r)
+}
+
+// registered lists the backends of registered runtimes that spec can mean, all
+// of them for "". Loading a vendor's library is not for nothing: a spec that
+// begins with another family's name leaves it alone.
+func registered(spec string) []backend {
+	runtimes.Lock()
+	defer runtimes.Unlock()
+	family, _, hasFamily := strings.Cut(spec, ":")
+	var out []backend
+	for _, r := range runtimes.all {
+		if !hasFamily || family == r.Name || !knownFamily(family) {
+			out = append(out, runtimeBackend{r})
+		}
+	}
+	return out
+}
+
+func knownFamily(name string) bool {
+	if name == "drm" || name == "heap" {
+		return true
+	}
+	for _, r := range runtimes.all {
+		if r.Name == name {
+			return true
+		}
+	}
+	return false
+}
+
+// runtimeBackend makes candidates of what a Runtime finds.
+type runtimeBackend struct{ Runtime }
+
+func (b runtimeBackend) discover(env Env) []candidate {
+	var out []candidate
+	for _, f := range b.Discover(env) {
+		c := candidate{Description: f.Description, err: f.Err, rank: rankRuntime}
+		if f.Alternative {
+			c.rank = rankAlternative
+		}
+		if f.Available {
+			c.open = func(env Env, d Description) (Allocator, error) {
+				e, err := f.Open(env)
+				if err != nil {
+					return nil, err
+				}
+				return newAllocator(env, d, runtimeExporter{e}), nil
+			}
+		}
+		out = append(out, c)
+	}
+	return out
+}
+
+// runtimeExporter is a runtime's Exporter as the allocator wants it.
+type runtimeExporter struct{ e Exporter }
+
+func (r runtimeExporter) granule() int64          { return r.e.Granule() }
+func (r runtimeExporter) fds() (peak, stay int64) { return r.e.FDs() }
+func (r runtimeExporter) limits() []Limit         { return r.e.Limits() }
+func (r runtimeExporter) close() error            { return r.e.Close() }
+
+func (r runtimeExporter) export(ctx context.Context, size int64, name string) (Segment, func() error, error) {
+	e, err := r.e.Export(ctx, size, name)
+	if err != nil {
+		return Segment{}, nil, err
+	}
+	return e.segment(), e.Free, nil
+}
