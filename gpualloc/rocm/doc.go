@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package rocm allocates and exports the memory of AMD GPUs through the ROCm
+// runtime (HSA).
+//
+// Importing it registers the specs "rocm:0", "rocm:1" and so on with gpualloc,
+// with the GPU's UUID and PCI address as aliases. [Export] exports memory that
+// the caller already owns, from HSA or from HIP, which stands on it. [Devices]
+// lists the GPUs.
+//
+// libhsa-runtime64.so.1 is loaded when it is first needed; the variable
+// GPURDMA_LIBHSA names another file. dma-bufs need a runtime with
+// hsa_amd_portable_export_dmabuf (ROCm 5.6 on); an older one is refused with
+// runtimelib's "too old". A build without cgo answers [ErrNotBuilt].
+//
+// # Offsets
+//
+// The runtime exports whole buffer objects, which many small allocations
+// share, and reports the offset of the address that was asked for. The offset
+// is taken from there, checked against the dma-buf's real size, and an offset
+// of 0 into something larger than the allocation is believed only after a
+// second address of it was asked for.
+//
+// # Where the memory lies
+//
+// The export says nothing about it. amdgpu moves a buffer to system memory when
+// an importer cannot reach the GPU, and reports success: see p2p.
+//
+// Sources of the rules: hsa.h, hsa_ext_amd.h.
+package rocm
