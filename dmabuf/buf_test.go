@@ -388,6 +388,23 @@ func TestReceiveRefusesOtherDescriptors(t *testing.T) {
 	}
 }
 
+// A Buf that is sent twice and closed meanwhile must not lock anybody up.
+func TestSendTwiceWhileClosing(t *testing.T) {
+	for range 200 {
+		b := fakeBuf(t, 1)
+		go b.Close()
+		err := withRaw([]*Buf{b, b, b}, nil, func(raw []int) error {
+			if raw[0] != raw[1] || raw[0] != raw[2] {
+				t.Errorf("descriptors %v", raw)
+			}
+			return nil
+		})
+		if err != nil && !errors.Is(err, os.ErrClosed) {
+			t.Error(err)
+		}
+	}
+}
+
 func countFDs(t *testing.T) int {
 	t.Helper()
 	entries, err := os.ReadDir("/proc/self/fd")

@@ -33,11 +33,11 @@ func (b *Buf) Info() (Info, error) {
 		path := fmt.Sprintf("/proc/self/fdinfo/%d", raw)
 		data, err := os.ReadFile(path)
 		if err != nil {
-			return b.fail("read "+path, err)
+			return &Error{Op: "read", Device: path, Err: rootErrno(err)}
 		}
 		var ok bool
 		if info, ok = parseFDInfo(string(data)); !ok {
-			return &Error{Op: "read " + path, Device: fmt.Sprintf("fd %d", raw), Detail: "no dma-buf fields in it", Err: ErrNotDMABuf}
+			return &Error{Op: "read", Device: path, Detail: "no dma-buf fields in it", Err: ErrNotDMABuf}
 		}
 		if info.Inode == 0 {
 			info.Inode = b.inode // kernels before 5.14 print none

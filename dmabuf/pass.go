@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 
 	"golang.org/x/sys/unix"
 )
@@ -41,12 +42,18 @@ func Send(conn *net.UnixConn, msg []byte, bufs ...*Buf) error {
 	})
 }
 
-// withRaw calls fn while the descriptors of all bufs are held open.
+// withRaw calls fn while the descriptors of all bufs are held open. A Buf that
+// comes twice is held once: holding it again could wait for a Close that waits
+// for us.
 func withRaw(bufs []*Buf, raw []int, fn func(raw []int) error) error {
-	if len(bufs) == 0 {
+	i := len(raw)
+	if i == len(bufs) {
 		return fn(raw)
 	}
-	return bufs[0].Do(func(n int) error { return withRaw(bufs[1:], append(raw, n), fn) })
+	if first := slices.Index(bufs[:i], bufs[i]); first >= 0 {
+		return withRaw(bufs, append(raw, raw[first]), fn)
+	}
+	return bufs[i].Do(func(n int) error { return withRaw(bufs, append(raw, n), fn) })
 }
 
 // Receive reads one message into msg and takes the dma-bufs that came with it,
