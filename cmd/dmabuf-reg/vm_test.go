@@ -361,7 +361,7 @@ func TestVMBadInput(t *testing.T) {
 		errno   string
 		mention string
 	}{
-		{"size 0", []string{"--size", "0"}, cli.ExitFailed, cli.KindOperation, "EINVAL", "size"},
+		{"size 0", []string{"--size", "0"}, cli.ExitFailed, cli.KindOperation, "", "size 0: out of range"},
 		{"more than memory", []string{"--size", "64G"}, cli.ExitFailed, cli.KindOperation, "", "64 GiB"},
 		{"more than any memory", []string{"--size", "0x7fffffffffffffff"}, cli.ExitFailed, cli.KindOperation, "", ""},
 		{"offset at the end", []string{"--size", "64KiB", "--offset", "64KiB"}, cli.ExitFailed, cli.KindRegistration, "EINVAL", "0x10000"},
