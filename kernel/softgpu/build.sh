@@ -69,6 +69,9 @@ build_one() {
 		tail -n 60 "$work/log" >&2
 		fail "building $name failed for kernel $release"
 	fi
+	if grep -q 'C=1 specified, but' "$work/log"; then
+		fail "sparse is missing, or too old for kernel $release: $name is not checked"
+	fi
 	# Sparse also reports on the kernel's own headers; those are not ours.
 	if [ -n "${SPARSE:-}" ] && grep -E "^($work/)?[a-z0-9_]+\.[ch]:[0-9]+:[0-9]+: (warning|error)" "$work/log" >&2; then
 		fail "sparse has found something in $name"

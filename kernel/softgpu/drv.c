@@ -195,9 +195,10 @@ static int setup(struct softgpu_device *gpu, struct pci_dev *pdev, int bar_nr, u
 	ret = pcim_enable_device(pdev);
 	if (ret)
 		return ret;
-	ret = pcim_request_region(pdev, bar_nr, "softgpu");
-	if (ret)
-		return ret;
+	/*
+	 * The BAR is not requested: with CONFIG_IO_STRICT_DEVMEM nobody could
+	 * then look for a buffer's bytes in it through sysfs.
+	 */
 	pci_set_master(pdev);
 	ret = dma_set_mask_and_coherent(&pdev->dev, DMA_BIT_MASK(64));
 	if (ret)

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# testbed: timeout=10m
+# testbed: timeout=15m
 #
 # rdma-core's own test suite (pyverbs), compared test by test with a baseline
 # measured on the distribution's rdma_rxe: none may be worse. Runs in the
@@ -32,7 +32,7 @@ find "$dir" -name '*.gz' -exec gunzip {} +
 
 gid=$(gid_index)
 status=0
-(cd "$dir" && bounded 480 python3 tests/run_tests.py --dev "$device" --gid "$gid" -v) \
+(cd "$dir" && bounded 840 python3 tests/run_tests.py --dev "$device" --gid "$gid" -v) \
 	>"$dir/log" 2>&1 || status=$?
 [ $status -ne 124 ] && [ $status -ne 137 ] || { tail -n 40 "$dir/log" >&2; fail "pyverbs did not end"; }
 

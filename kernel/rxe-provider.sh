@@ -1,0 +1,139 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Builds libibverbs with an rxe provider that has reg_dmabuf_mr, so that plain
+# ibv_reg_dmabuf_mr() reaches the patched kernel.
+#
+#   kernel/rxe-provider.sh VERSION      (56 or 65: rdma-core's major version)
+#
+# The source is rdma-core's upstream tarball from the Debian archive that the
+# machine's own apt is set up for, looked for in newer suites than the
+# machine's through a private apt configuration below build/. Nothing is
+# installed, and apt's own state is not touched.
+#
+# Writes build/rxe-provider/VERSION/{lib,etc,include,bin}. The provider's
+# private ABI ties it to the libibverbs beside it, so both have to be used:
+#
+#   LD_LIBRARY_PATH=build/rxe-provider/56/lib PROGRAM
+set -euo pipefail
+
+fail() {
+	echo "kernel/rxe-provider.sh: $*" >&2
+	exit 1
+}
+
+[ $# -eq 1 ] || fail "usage: kernel/rxe-provider.sh VERSION, such as 56"
+version=$1
+top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+build=${BUILD:-$top/build}
+out=$build/rxe-provider/$version
+apt=$build/rxe-provider/apt
+patch=$top/kernel/patches/rdma-core/rxe-provider-$version.patch
+# Suites to look in, oldest first.
+suites=(trixie forky sid)
+
+[ -e "$patch" ] || fail "there is no patch for rdma-core $version"
+for tool in apt-get cmake cc make patch tar pkg-config flock; do
+	command -v "$tool" >/dev/null || fail "$tool is missing; install cmake, gcc, make, patch, tar, pkg-config"
+done
+pkg-config --exists libnl-3.0 libnl-route-3.0 ||
+	fail "the headers of libnl are missing; install libnl-3-dev and libnl-route-3-dev"
+
+mkdir -p "$apt/lists/partial" "$build/rxe-provider"
+exec 9>"$build/rxe-provider/.lock"
+flock -w 600 9 || fail "another build holds $build/rxe-provider/.lock"
+
+hash=$(cat "${BASH_SOURCE[0]}" "$patch" "$top/testbed/cprog/"*.[ch] "$top/mk/kernel.mk" <(cc --version) |
+	sha256sum | cut -d' ' -f1)
+if [ "$(cat "$out/inputs" 2>/dev/null)" = "$hash" ]; then
+	echo "rxe provider $version: $out is up to date"
+	exit 0
+fi
+
+work=$(mktemp -d "$build/rxe-provider/.work.XXXXXX")
+trap 'rm -rf "$work"' EXIT
+
+# Where the machine has Debian from. Another origin, or the security archive,
+# does not carry the suites.
+archive=$(apt-get indextargets --format '$(ORIGIN) $(CODENAME) $(REPO_URI)' 'Created-By: Packages' |
+	awk '$1 == "Debian" && $2 !~ /-/ { print $3; exit }')
+[ -n "$archive" ] || fail "no Debian archive among the sources that apt is configured with"
+
+keyring=/usr/share/keyrings/debian-archive-keyring.gpg
+options=check-valid-until=no
+[ ! -e $keyring ] || options+=" signed-by=$keyring"
+for s in "${suites[@]}"; do
+	echo "deb-src [$options] $archive $s main"
+done >"$apt/sources.list"
+
+# No partial downloads of the machine's apt, no caches of it, no lists of it.
+private=(
+	-o "Dir::Etc::sourcelist=$apt/sources.list"
+	-o Dir::Etc::sourceparts=/dev/null
+	-o "Dir::State::lists=$apt/lists"
+	-o Dir::Cache::pkgcache= -o Dir::Cache::srcpkgcache=
+	-o APT::Sandbox::User=root
+)
+
+run() {
+	local what=$1
+	shift
+	echo "rxe provider $version: $what"
+	if ! "$@" >"$work/log" 2>&1; then
+		tail -n 30 "$work/log" >&2
+		return 1
+	fi
+}
+
+# Not every mirror has every suite: go on with what there is.
+run "look for rdma-core $version" apt-get "${private[@]}" update || true
+found=$(apt-cache "${private[@]}" showsrc --only-source rdma-core 2>/dev/null | sed -n 's/^Version: //p' | sort -Vu)
+exact=$(grep "^$version\\." <<<"$found" | tail -n 1) ||
+	fail "the source of rdma-core $version can not be had: ${suites[*]} of this machine's archive have ${found:-no version at all}"
+
+# The tarball alone. Debian's own additions are not needed, and a mirror may
+# lack them; the hash of each file is in the signed index.
+fetch() (
+	cd "$work"
+	apt-get "${private[@]}" --download-only --tar-only source "rdma-core=$exact"
+)
+run "fetch the source of rdma-core $exact" fetch ||
+	fail "the source of rdma-core $exact is listed but can not be downloaded"
+
+extract() {
+	mkdir "$work/src" &&
+		tar -xf "$work"/rdma-core_*.orig.tar.* -C "$work/src" --strip-components=1 &&
+		patch -d "$work/src" -p1 --batch --forward --fuzz=0 <"$patch"
+}
+run "unpack and patch" extract || fail "the patch does not apply to rdma-core $exact"
+
+# The paths of the provider and of its configuration are built in.
+configure() {
+	cmake -S "$work/src" -B "$work/build" -DCMAKE_BUILD_TYPE=Release \
+		-DCMAKE_INSTALL_PREFIX="$out" -DCMAKE_INSTALL_LIBDIR=lib \
+		-DCMAKE_INSTALL_SYSCONFDIR=etc -DCMAKE_SKIP_RPATH=1 \
+		-DENABLE_RESOLVE_NEIGH=1 -DNO_MAN_PAGES=1 -DNO_PYVERBS=1
+}
+run "configure" configure || fail "rdma-core $exact can not be configured here"
+targets=$(make -C "$work/build" help | sed -n 's/^\.\.\. \(ibverbs\|rxe\|rxe-rdmav[0-9]*\)$/\1/p')
+# shellcheck disable=SC2086 # a list
+run "build $(xargs <<<"$targets")" make -C "$work/build" -j"$(nproc)" $targets ||
+	fail "rdma-core $exact does not build here"
+
+new=$work/new
+collect() {
+	mkdir -p "$new/lib/libibverbs" "$new/etc/libibverbs.d" "$new/include" "$new/bin" &&
+		cp -a "$work/build/lib/"libibverbs.so* "$new/lib/" &&
+		cp -aL "$work/build/lib/"librxe-rdmav*.so "$new/lib/libibverbs/" &&
+		echo "driver rxe" >"$new/etc/libibverbs.d/rxe.driver" &&
+		cp -rL "$work/build/include/infiniband" "$work/build/include/rdma" "$new/include/" &&
+		make -C "$top" --no-print-directory CPROG="$new/bin/dmabuf-mr" \
+			CPPFLAGS="-I$new/include" LDFLAGS="-L$new/lib" BUILD="$build" cprog
+}
+run "build the C program against it" collect || fail "the C program does not build against rdma-core $exact"
+
+echo "$exact" >"$new/version"
+echo "$hash" >"$new/inputs"
+rm -rf "$out"
+mv "$new" "$out"
+echo "rxe provider $version: built $out from rdma-core $exact"

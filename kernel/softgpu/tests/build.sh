@@ -1,0 +1,22 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Compiles the test program against the uapi headers of one kernel series.
+#
+#   kernel/softgpu/tests/build.sh SERIES
+#
+# Writes build/modules/SERIES/softgpu-test.
+set -euo pipefail
+
+series=${1:?usage: build.sh SERIES}
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+top=$(cd "$here/../../.." && pwd)
+build=${BUILD:-$top/build}
+kdir=$(realpath "$build/kernels/$series/headers/kdir")
+common=$(echo "${kdir%-amd64}"-common)
+mkdir -p "$build/modules/$series"
+# The kernel's own uapi headers come last: libc's are not to be replaced.
+"${CC:-gcc}" -O2 -g -std=gnu11 -Wall -Wextra -Werror -Wno-format-zero-length -D__user= \
+	-I"$top/kernel/testimporter" \
+	-idirafter "$common/include/uapi" \
+	-o "$build/modules/$series/softgpu-test" "$here"/*.c

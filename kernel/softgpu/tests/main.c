@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Tests of the software GPU and the test importer, on one GPU.
+ *
+ *   softgpu-test GPU NEAR-EDU FAR-EDU [TEST...]
+ *
+ * The arguments are PCI addresses: NEAR-EDU is behind the GPU's switch, FAR-EDU
+ * where the kernel sees no way to it. Each test is a process of its own.
+ */
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "testlib.h"
+
+static int wanted(int argc, char **argv, const char *name)
+{
+	int i;
+
+	for (i = 4; i < argc; i++)
+		if (!strcmp(argv[i], name))
+			return 1;
+	return argc <= 4;
+}
+
+static int run(const struct test *test, const char *bdf)
+{
+	int status;
+	pid_t pid;
+
+	fflush(stdout);
+	pid = fork();
+	if (!pid) {
+		struct gpu *gpu = gpu_open(bdf);
+
+		test->run(gpu);
+		gpu_close(gpu);
+		_exit(0);
+	}
+	if (pid < 0 || waitpid(pid, &status, 0) != pid)
+		return 1;
+	printf("%s %s\n", status ? "FAIL" : "ok", test->name);
+	return status != 0;
+}
+
+int main(int argc, char **argv)
+{
+	const struct test *const lists[] = {
+		ioctl_tests, memory_tests, importer_tests, fault_tests, life_tests,
+	};
+	const struct test *test;
+	int bad = 0, ran = 0;
+	unsigned int i;
+
+	if (argc < 4) {
+		fprintf(stderr, "usage: softgpu-test GPU NEAR-EDU FAR-EDU [TEST...]\n");
+		return 2;
+	}
+	near_edu = argv[2];
+	far_edu = argv[3];
+	for (i = 0; i < sizeof(lists) / sizeof(lists[0]); i++)
+		for (test = lists[i]; test->name; test++)
+			if (wanted(argc, argv, test->name)) {
+				ran++;
+				bad += run(test, argv[1]);
+			}
+	printf("%d tests, %d failed\n", ran, bad);
+	return bad || !ran;
+}

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: GPL-2.0
+/* Operations that fail on request, and fences that take their time. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <drm/drm.h>
+#include <linux/dma-buf.h>
+
+#include "testlib.h"
+
+static void fail(struct gpu *gpu, const char *op, int err)
+{
+	char file[64];
+
+	snprintf(file, sizeof(file), "fail/%s", op);
+	check_errno(gpu_put(gpu, file, "%d", err), 0);
+}
+
+static int sync_buffer(int fd, uint64_t flags)
+{
+	struct dma_buf_sync sync = { .flags = flags };
+
+	return call(fd, DMA_BUF_IOCTL_SYNC, &sync);
+}
+
+static int map_dmabuf(struct buffer *buf)
+{
+	void *map = mmap(NULL, buf->size, PROT_READ, MAP_SHARED, buf->fd, 0);
+
+	if (map == MAP_FAILED)
+		return -errno;
+	munmap(map, buf->size);
+	return 0;
+}
+
+static void test_injection(struct gpu *gpu)
+{
+	int imp = importer_open(), id;
+	struct drm_gem_close close_args;
+	struct buffer *buf;
+	uint32_t handle;
+	char byte;
+
+	check_errno(gpu_put(gpu, "behaviour", "amdgpu"), 0);
+	fail(gpu, "create", ENOSPC);
+	check_errno(buffer_create(gpu, MIB, VRAM, &handle), -ENOSPC);
+	fail(gpu, "create", 0);
+	check_errno(buffer_create(gpu, MIB, VRAM, &handle), 0);
+	fail(gpu, "export", EPERM);
+	check_errno(buffer_export(gpu, handle), -EPERM);
+	fail(gpu, "export", 0);
+	close_args = (struct drm_gem_close){ .handle = handle };
+	check_errno(call(gpu->drm, DRM_IOCTL_GEM_CLOSE, &close_args), 0);
+
+	buf = buffer_new(gpu, MIB, SYSTEM | VRAM);
+	fail(gpu, "attach", 524);
+	check_errno(importer_attach(imp, near_edu, buf->fd, TESTIMPORTER_PINNED, true), -524);
+	fail(gpu, "attach", 0);
+	id = importer_attach(imp, near_edu, buf->fd, TESTIMPORTER_PINNED, true);
+	check(id > 0);
+	fail(gpu, "pin", ENOMEM);
+	check_errno(importer_map(imp, id, NULL, 0), -ENOMEM);
+	fail(gpu, "pin", 0);
+	fail(gpu, "map", EIO);
+	check_errno(importer_map(imp, id, NULL, 0), -EIO);
+	check(!buffer_count(buf, "pins"), "a failed map leaves its pin");
+	fail(gpu, "map", 0);
+	check(importer_map(imp, id, NULL, 0) > 0);
+	fail(gpu, "vmap", EOPNOTSUPP);
+	check_errno(importer_transfer(imp, false, id, false, 0, &byte, 1), -EOPNOTSUPP);
+	fail(gpu, "vmap", 0);
+	check_errno(importer_transfer(imp, false, id, false, 0, &byte, 1), 0);
+	check_errno(importer_detach(imp, id), 0);
+
+	fail(gpu, "mmap", ENODEV);
+	check_errno(map_dmabuf(buf), -ENODEV);
+	fail(gpu, "mmap", 0);
+	check_errno(map_dmabuf(buf), 0);
+	fail(gpu, "begin_cpu_access", EIO);
+	check_errno(sync_buffer(buf->fd, DMA_BUF_SYNC_START | DMA_BUF_SYNC_READ), -EIO);
+	fail(gpu, "begin_cpu_access", 0);
+	fail(gpu, "end_cpu_access", EIO);
+	check_errno(sync_buffer(buf->fd, DMA_BUF_SYNC_END | DMA_BUF_SYNC_READ), -EIO);
+	fail(gpu, "end_cpu_access", 0);
+	check_errno(gpu_put(gpu, "restore", "%llu", (unsigned long long)buf->inode), 0);
+	fail(gpu, "move", EIO);
+	check_errno(gpu_put(gpu, "evict", "%llu", (unsigned long long)buf->inode), -EIO);
+	check_place(buf, "vram");
+	fail(gpu, "move", 0);
+	check_errno(gpu_put(gpu, "evict", "%llu", (unsigned long long)buf->inode), 0);
+	close(imp);
+	buffer_free(buf);
+}
+
+static int ready(int fd, short events, int ms)
+{
+	struct pollfd p = { .fd = fd, .events = events };
+
+	return poll(&p, 1, ms);
+}
+
+/* A fence is seen by poll, waited for by the brackets, and outlives its buffer. */
+static void test_fences(struct gpu *gpu)
+{
+	struct dma_buf_export_sync_file export = { .flags = DMA_BUF_SYNC_READ, .fd = -1 };
+	struct buffer *buf = buffer_new(gpu, MIB, SYSTEM | VRAM);
+
+	buf->map[0] = 1;
+	check(ready(buf->fd, POLLIN, 0) == 1);
+	check_errno(gpu_put(gpu, "fence", "%llu 500 write", (unsigned long long)buf->inode), 0);
+	check(ready(buf->fd, POLLIN, 0) == 0, "there is a writer");
+	check_errno(sync_buffer(buf->fd, DMA_BUF_SYNC_START | DMA_BUF_SYNC_READ), 0);
+	check(ready(buf->fd, POLLIN, 0) == 1, "the bracket did not wait");
+	check_errno(sync_buffer(buf->fd, DMA_BUF_SYNC_END | DMA_BUF_SYNC_READ), 0);
+
+	check_errno(gpu_put(gpu, "restore", "%llu", (unsigned long long)buf->inode), 0);
+	check_errno(gpu_put(gpu, "fence_delay_ms", "500"), 0);
+	check_errno(gpu_put(gpu, "evict", "%llu", (unsigned long long)buf->inode), 0);
+	check_errno(gpu_put(gpu, "fence_delay_ms", "0"), 0);
+	check(ready(buf->fd, POLLIN, 0) == 0, "the move left no fence");
+	/* The page fault waits for it. */
+	check(buf->map[0] == 1);
+	check(ready(buf->fd, POLLIN, 0) == 1);
+
+	check_errno(gpu_put(gpu, "fence", "%llu 300 write", (unsigned long long)buf->inode), 0);
+	check_errno(call(buf->fd, DMA_BUF_IOCTL_EXPORT_SYNC_FILE, &export), 0);
+	buffer_free(buf);
+	check(ready(export.fd, POLLIN, 10000) == 1, "the fence never signals");
+	close(export.fd);
+	check_errno(gpu_put(gpu, "fence", "1"), -EINVAL);
+}
+
+const struct test fault_tests[] = {
+	{ "injection", test_injection },
+	{ "fences", test_fences },
+	{}
+};

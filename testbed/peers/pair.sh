@@ -1,0 +1,32 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Two machines on one cable: ibv_rc_pingpong and rping from node a to node b,
+# where pair-server.sh runs. Short, since every round trip crosses two
+# emulated network cards.
+#
+# testbed: machine=pair peer=pair-server.sh timeout=5m
+set -euo pipefail
+. "$(dirname "$0")/common.sh"
+
+server=10.9.1.2
+
+# The server of the other machine comes up on its own time: a client that finds
+# nobody listening tries again. Everything else it says is a failure.
+client() {
+	local out i
+	for ((i = 0; i < 60; i++)); do
+		if out=$(bounded 60 "$@" 2>&1); then
+			echo "ok $*"
+			return
+		fi
+		grep -qiE "couldn't connect|REJECTED|UNREACHABLE|connection refused" <<<"$out" || break
+		sleep 0.5
+	done
+	echo "$out" >&2
+	fail "$*"
+}
+
+client ibv_rc_pingpong -d "$device" -g "$(gid_index)" -c -s 4096 -n 30 $server
+client rping -c -a $server -C 5 -V
+pass "two machines on kernel $series"
