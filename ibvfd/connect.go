@@ -45,28 +45,13 @@ func setDefault(v *uint8, d uint8) {
 // choosePort settles port, GID and the local Endpoint.
 func (q *QP) choosePort() error {
 	c := q.pd.ctx
-	if q.attr.Port == 0 {
-		var notActive error
-		for port := 1; port <= max(len(c.info.Ports), 1); port++ {
-			a, err := c.queryPort(port)
-			if err != nil {
-				return err
-			}
-			if a.State == PortActive {
-				q.attr.Port = port
-				break
-			}
-			e := failed("choose a port", c.name, unix.ENETDOWN)
-			e.Detail = fmt.Sprintf("port %d is %v", port, a.State)
-			e.Remedy = "bring the port's network device up"
-			notActive = errors.Join(notActive, e)
-		}
-		if q.attr.Port == 0 {
-			return notActive
-		}
-	}
 	var err error
-	if q.port, err = c.queryPort(q.attr.Port); err != nil {
+	if q.attr.Port == 0 {
+		q.attr.Port, q.port, err = c.activePort()
+	} else {
+		q.port, err = c.queryPort(q.attr.Port)
+	}
+	if err != nil {
 		return err
 	}
 	q.local = Endpoint{LID: q.port.LID, Port: q.attr.Port, MTU: q.port.MTU}
@@ -87,6 +72,25 @@ func (q *QP) choosePort() error {
 	}
 	q.local.GID, q.local.GIDIndex = gid.GID, gid.Index
 	return nil
+}
+
+// activePort is the device's first active port.
+func (c *Context) activePort() (int, PortAttr, error) {
+	var none error
+	for port := 1; port <= max(len(c.info.Ports), 1); port++ {
+		a, err := c.queryPort(port)
+		if err != nil {
+			return 0, a, err
+		}
+		if a.State == PortActive {
+			return port, a, nil
+		}
+		e := failed("choose a port", c.name, unix.ENETDOWN)
+		e.Detail = fmt.Sprintf("port %d is %v", port, a.State)
+		e.Remedy = "bring the port's network device up"
+		none = errors.Join(none, e)
+	}
+	return 0, PortAttr{}, none
 }
 
 // Connect takes the queue pair from RESET through INIT and RTR to RTS, towards

@@ -54,26 +54,39 @@ func (l *life) drop(k kind) { l.users[k].Add(-1) }
 // close runs destroy once, when nothing runs on the object and nothing made
 // from it is left. If destroy fails the object stays open.
 func (l *life) close(op, device string, destroy func() error) error {
+	// What is in use is refused without waiting for operations to end: they
+	// may take long, and would make others wait in turn.
+	if err := l.inUse(op, device); err != nil {
+		return err
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
 		return nil
 	}
-	var left []string
-	for k := range l.users {
-		if n := l.users[k].Load(); n > 0 {
-			left = append(left, fmt.Sprintf("%d %s(s)", n, kindNames[k]))
-		}
-	}
-	if left != nil {
-		e := failed(op, device, dmabuf.ErrInUse)
-		e.Detail = strings.Join(left, " and ") + " not closed"
-		e.Remedy = "close them first"
-		return e
+	if err := l.inUse(op, device); err != nil {
+		return err
 	}
 	if err := destroy(); err != nil {
 		return err
 	}
 	l.closed = true
 	return nil
+}
+
+// inUse is ErrInUse with what is left of what was made from the object.
+func (l *life) inUse(op, device string) error {
+	var left []string
+	for k := range l.users {
+		if n := l.users[k].Load(); n > 0 {
+			left = append(left, fmt.Sprintf("%d %s(s)", n, kindNames[k]))
+		}
+	}
+	if left == nil {
+		return nil
+	}
+	e := failed(op, device, dmabuf.ErrInUse)
+	e.Detail = strings.Join(left, " and ") + " not closed"
+	e.Remedy = "close them first"
+	return e
 }

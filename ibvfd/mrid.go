@@ -3,6 +3,7 @@
 package ibvfd
 
 import (
+	"fmt"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -77,7 +78,7 @@ func (n *mrNumbers) refresh(device string) {
 	}
 	twice := map[mrKeys]bool{}
 	for _, mr := range mrs {
-		if mr.PID != uint32(os.Getpid()) || !mr.KeysKnown {
+		if !mr.KeysKnown || !ownThread(mr.PID) {
 			continue
 		}
 		k := mrKeys{mr.LKey, mr.RKey}
@@ -89,4 +90,11 @@ func (n *mrNumbers) refresh(device string) {
 	for k := range twice { // two contexts' MRs on a driver with keys per context
 		delete(n.byKeys, k)
 	}
+}
+
+// ownThread reports whether id is a thread of this process: RDMA netlink shows
+// the thread that made a resource.
+func ownThread(id uint32) bool {
+	_, err := os.Stat(fmt.Sprintf("/proc/self/task/%d", id))
+	return err == nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -104,7 +105,8 @@ func (pd *PD) CreateQP(attr QPAttr) (*QP, error) {
 	if err := attr.check(pd); err != nil {
 		return nil, err
 	}
-	for _, cq := range []*CQ{attr.SendCQ, attr.RecvCQ} {
+	cqs := []*CQ{attr.SendCQ, attr.RecvCQ}
+	for _, cq := range slices.Compact(cqs) { // entering twice could wait for a Close in between
 		if err := cq.enter(); err != nil {
 			return nil, err
 		}

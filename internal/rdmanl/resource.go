@@ -6,7 +6,11 @@ import "github.com/mdlayher/netlink"
 
 // Owner is who made a resource.
 type Owner struct {
-	PID    uint32 // 0 if the kernel made it, or the process is in another PID namespace
+	// PID is the thread that made it, as this PID namespace numbers threads: in
+	// a Go program seldom the process' own number. 0 if the kernel made it.
+	// What a thread made that has ended since, dumps leave out; Summary counts
+	// it.
+	PID    uint32
 	Kernel string // the kernel module that made it, "" for a process
 }
 
