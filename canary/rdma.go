@@ -47,6 +47,7 @@ func openRDMA(c *ibvfd.Context, buf *gpualloc.Buffer, opt Options) (w *rdma, err
 			err = errors.Join(err, w.close())
 		}
 	}()
+	w.address(c.Info())
 	if w.pd, err = c.AllocPD(); err != nil {
 		return w, err
 	}
@@ -134,17 +135,25 @@ func (w *rdma) pair() (err error) {
 	if w.qp != nil {
 		return nil
 	}
-	// Which port and GID to use is settled once: a GID table can be long.
 	w.qp, w.peer, err = ibvfd.LoopbackPair(w.pd, w.cq, ibvfd.QPAttr{
 		Type: ibvfd.RC, SendDepth: 1, RecvDepth: 1, SendSGE: 1, RecvSGE: 1, Port: w.port, GID: w.gid,
 	})
-	if err != nil {
-		return err
+	return err
+}
+
+// address settles port and GID for all pairs from what is known of the device:
+// a GID table can be long, and ibvfd would read it for each queue pair. Where
+// nothing is known, ibvfd looks, and says what is missing.
+func (w *rdma) address(d ibvfd.DeviceInfo) {
+	for _, p := range d.Ports {
+		if p.State != ibvfd.PortActive {
+			continue
+		}
+		if gid, _, err := ibvfd.ChooseGID(p.GIDs, p.LinkLayer); err == nil {
+			w.port, w.gid = p.Num, &gid
+			return
+		}
 	}
-	if local := w.qp.Local(); w.gid == nil {
-		w.port, w.gid = local.Port, &ibvfd.GID{Index: local.GIDIndex, GID: local.GID}
-	}
-	return nil
 }
 
 // rdmaRegion keeps what addressing needs, also after deregistration.

@@ -55,21 +55,31 @@ func findDevices() (result, error) {
 	return d, nil
 }
 
-// findNICs lists and probes the RDMA devices.
-func findNICs() ([]nic, error) {
+// listNICs lists the RDMA devices.
+func listNICs() ([]nic, error) {
 	infos, err := ibvfd.Devices("")
 	if err != nil {
 		return nil, err
 	}
 	nics := []nic{}
 	for _, info := range infos {
-		n := nic{DeviceInfo: info}
-		if s, err := ibvfd.Probe(info.Name); err != nil {
-			n.Problem = err.Error()
+		nics = append(nics, nic{DeviceInfo: info})
+	}
+	return nics, nil
+}
+
+// findNICs lists the RDMA devices and asks each what it supports.
+func findNICs() ([]nic, error) {
+	nics, err := listNICs()
+	if err != nil {
+		return nil, err
+	}
+	for i := range nics {
+		if s, err := ibvfd.Probe(nics[i].Name); err != nil {
+			nics[i].Problem = err.Error()
 		} else {
-			n.Support = &s
+			nics[i].Support = &s
 		}
-		nics = append(nics, n)
 	}
 	return nics, nil
 }

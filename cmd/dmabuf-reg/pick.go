@@ -33,7 +33,7 @@ type choice struct{ Name, Why string }
 
 // pickNIC resolves --nic for memory m.
 func pickNIC(name string, m memory) (choice, error) {
-	nics, err := findNICs()
+	nics, err := candidates(name)
 	if err != nil {
 		return choice{}, err
 	}
@@ -45,6 +45,15 @@ func pickNIC(name string, m memory) (choice, error) {
 		return choice{}, &cli.UsageError{Err: fmt.Errorf("--nic %s means %d devices here, one is needed", name, len(choices))}
 	}
 	return choices[0], nil
+}
+
+// candidates lists the NICs, and asks them what they support if the choice
+// depends on it. Else the registration will tell.
+func candidates(name string) ([]nic, error) {
+	if name == "auto" {
+		return findNICs()
+	}
+	return listNICs()
 }
 
 // pickNICs resolves --nic among nics: a name, auto or all.

@@ -88,7 +88,16 @@ The exit status is 0 only if everything that could be tried passed.`,
 	return cmd
 }
 
-func (a *app) doVerify(ctx context.Context, f verifyFlags) (result, error) {
+// verification is one run of verify.
+type verification struct {
+	verifyFlags
+	app    *app
+	nics   []nic
+	opened map[string]*ibvfd.Context
+	found  *verifyResult
+}
+
+func (a *app) doVerify(ctx context.Context, f verifyFlags) (_ result, err error) {
 	size, err := f.size.Int64()
 	if err != nil {
 		return nil, &cli.UsageError{Err: err}
@@ -113,15 +122,14 @@ func (a *app) doVerify(ctx context.Context, f verifyFlags) (result, error) {
 		}
 	}
 	start := time.Now()
-	nics, err := findNICs()
-	if err != nil {
+	v := &verification{verifyFlags: f, app: a, opened: map[string]*ibvfd.Context{}, found: r}
+	if v.nics, err = candidates(f.nic); err != nil {
 		return r, err
 	}
+	defer func() { err = errors.Join(err, v.close()) }()
 	var all error
 	for _, spec := range specs {
-		if err := a.verifyMemory(ctx, r, f, nics, spec); err != nil {
-			all = errors.Join(all, err)
-		}
+		all = errors.Join(all, v.memory(ctx, spec))
 		if ctx.Err() != nil {
 			break
 		}
@@ -142,8 +150,9 @@ func (r *verifyResult) available() (specs []string) {
 	return specs
 }
 
-// verifyMemory tries one allocator with each NIC wanted.
-func (a *app) verifyMemory(ctx context.Context, r *verifyResult, f verifyFlags, nics []nic, spec string) (err error) {
+// memory tries one allocator with each NIC wanted.
+func (v *verification) memory(ctx context.Context, spec string) (err error) {
+	r := v.found
 	fail := func(nic, why string, rep *canary.Report, err error) error {
 		r.Rows = append(r.Rows, verifyRow{Spec: spec, NIC: nic, NICReason: why, Report: rep, Errors: cli.Explain(err)})
 		subject := spec
@@ -152,18 +161,18 @@ func (a *app) verifyMemory(ctx context.Context, r *verifyResult, f verifyFlags, 
 		}
 		return &cli.On{Subject: subject, Err: err}
 	}
-	src, err := allocate(ctx, spec, r.Size, f.force)
+	src, err := allocate(ctx, spec, r.Size, v.force)
 	if err != nil {
 		return fail("", "", nil, err)
 	}
 	defer func() { err = errors.Join(err, src.close()) }()
-	choices, err := pickNICs(nics, f.nic, src.memory)
+	choices, err := pickNICs(v.nics, v.nic, src.memory)
 	if err != nil {
 		return fail("", "", nil, err)
 	}
 	var all error
 	for _, c := range choices {
-		rep, err := a.verifyPair(ctx, f, src, c.Name)
+		rep, err := v.pair(ctx, src, c.Name)
 		if err != nil {
 			all = errors.Join(all, fail(c.Name, c.Why, rep, err))
 		} else {
@@ -176,16 +185,34 @@ func (a *app) verifyMemory(ctx context.Context, r *verifyResult, f verifyFlags, 
 	return all
 }
 
-func (a *app) verifyPair(ctx context.Context, f verifyFlags, src *source, nic string) (rep *canary.Report, err error) {
-	dev, err := openNIC(nic)
+func (v *verification) pair(ctx context.Context, src *source, nic string) (*canary.Report, error) {
+	dev, err := v.open(nic)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, dev.Close()) }()
 	return canary.Verify(ctx, dev, src.alloc, canary.Options{
-		Seed: f.seed, Cases: f.cases, Policy: ibvfd.RoutePolicy(f.route),
-		Progress: func(done, total int64) { a.progress.Draw("verifying "+src.Spec+" with "+nic, done, total) },
+		Seed: v.seed, Cases: v.cases, Policy: ibvfd.RoutePolicy(v.route),
+		Progress: func(done, total int64) { v.app.progress.Draw("verifying "+src.Spec+" with "+nic, done, total) },
 	})
+}
+
+// open opens each NIC once.
+func (v *verification) open(nic string) (*ibvfd.Context, error) {
+	if dev, ok := v.opened[nic]; ok {
+		return dev, nil
+	}
+	dev, err := openNIC(nic)
+	if err == nil {
+		v.opened[nic] = dev
+	}
+	return dev, err
+}
+
+func (v *verification) close() (err error) {
+	for _, dev := range v.opened {
+		err = errors.Join(err, dev.Close())
+	}
+	return err
 }
 
 func (r *verifyResult) text(w io.Writer) error {

@@ -378,8 +378,10 @@ func TestVMBadInput(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			args := append([]string{"register", "--json"}, tt.args...)
-			if !slices.Contains(tt.args, "--gpu") {
-				args = append(args, "--gpu", "drm:vgem")
+			for flag, value := range map[string]string{"--gpu": "drm:vgem", "--nic": "rxe0"} {
+				if !slices.Contains(tt.args, flag) {
+					args = append(args, flag, value)
+				}
 			}
 			checkRefusal(t, command(t, args...), tt.status, tt.kind, tt.errno, tt.mention)
 		})
@@ -398,7 +400,7 @@ func TestVMBadInput(t *testing.T) {
 		{"remote write without local write", []string{"--access", "remote-write"}, "EINVAL"},
 	} {
 		t.Run("kernel: "+tt.name, func(t *testing.T) {
-			args := append([]string{"register", "--json", "--skip-checks", "--gpu", "drm:vgem"}, tt.args...)
+			args := append([]string{"register", "--json", "--skip-checks", "--gpu", "drm:vgem", "--nic", "rxe0"}, tt.args...)
 			checkRefusal(t, command(t, args...), cli.ExitFailed, cli.KindRegistration, tt.errno, "")
 		})
 	}
