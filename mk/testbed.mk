@@ -46,3 +46,8 @@ vm-run: testbed
 .PHONY: vm-shell
 vm-shell: testbed ## a shell in a virtual machine with KERNEL
 	@$(TESTBED) shell -kernel $(KERNEL) -machine $(MACHINE) $(VMFLAGS) || [ $$? -lt 121 ]
+
+.PHONY: vm-selftest
+vm-selftest: testbed ## check what the test bed itself promises, on KERNEL
+	@$(TESTBED) fetch -kernel $(KERNEL) -if-missing >/dev/null
+	@testbed/selftest.sh $(KERNEL)

@@ -26,6 +26,7 @@ func runExec(ctx context.Context, args []string) (int, error) {
 	fs := flag.NewFlagSet("testbed exec", flag.ContinueOnError)
 	var b bootFlags
 	b.register(fs, time.Hour)
+	dir := fs.String("dir", "", "the binary's working `directory`; the current one by default")
 	if err := fs.Parse(args); err != nil {
 		return 0, err
 	}
@@ -40,10 +41,11 @@ func runExec(ctx context.Context, args []string) (int, error) {
 	if d := gotest.Timeout(fs.Args()[1:]); d > 0 {
 		b.timeout = d + testGrace
 	}
-	wd, err := os.Getwd()
+	wd, err := filepath.Abs(*dir) // of "", the current directory
 	if err != nil {
 		return 0, err
 	}
+	b.exposeds = append(b.exposeds, wd)
 	o, err := b.options(ctx)
 	if err != nil {
 		return 0, err

@@ -343,7 +343,7 @@ func (t *testRun) script(v *vm.VM, o vm.Options, s suite.Script) ([]suite.Result
 	start := time.Now()
 	peer := ""
 	if s.Peer != "" {
-		peer = filepath.Join(filepath.Dir(s.File), s.Peer)
+		peer = "exec /bin/bash " + filepath.Join(filepath.Dir(s.File), s.Peer)
 	}
 	status, err := runWithPeer(t.ctx, v, o, vm.Cmd{
 		Args: []string{"/bin/bash", s.File}, Dir: filepath.Dir(s.File), Env: environ(o),
