@@ -86,7 +86,7 @@ func findNICs() ([]nic, error) {
 
 func (d *devicesResult) text(w io.Writer) error {
 	fmt.Fprintln(w, "Memory that can be exported as a dma-buf:")
-	rows := [][]string{{"SPEC", "EXPORTER", "DEVICE", "PCI", "KIND", "LIMIT", "STATE"}}
+	rows := [][]string{{"SPEC", "DRIVER", "EXPORTER", "DEVICE", "PCI", "KIND", "LIMIT", "STATE"}}
 	var notes [][2]string
 	for _, m := range d.Allocators {
 		state, limit := "ready", ""
@@ -101,7 +101,7 @@ func (d *devicesResult) text(w io.Writer) error {
 		if m.PCI != nil {
 			pci = m.PCI.String()
 		}
-		rows = append(rows, []string{m.Spec, m.Exporter, m.Device, pci, m.Kind.String(), limit, state})
+		rows = append(rows, []string{m.Spec, m.Driver, m.Exporter, m.Device, pci, m.Kind.String(), limit, state})
 	}
 	if err := table(w, rows, notes, "  none known to this build"); err != nil {
 		return err
