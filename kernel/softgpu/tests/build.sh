@@ -16,7 +16,7 @@ kdir=$(realpath "$build/kernels/$series/headers/kdir")
 common=$(echo "${kdir%-amd64}"-common)
 mkdir -p "$build/modules/$series"
 # The kernel's own uapi headers come last: libc's are not to be replaced.
-"${CC:-gcc}" -O2 -g -std=gnu11 -Wall -Wextra -Werror -Wno-format-zero-length -D__user= \
+"${CC:-gcc}" -O2 -g -std=gnu11 -Wall -Wextra -Werror -Wno-format-zero-length -D__user= '-D__packed=__attribute__((packed))' \
 	-I"$top/kernel/testimporter" \
 	-idirafter "$common/include/uapi" \
 	-o "$build/modules/$series/softgpu-test" "$here"/*.c

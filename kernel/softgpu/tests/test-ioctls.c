@@ -262,7 +262,7 @@ static void test_ioctls(struct gpu *gpu)
 }
 
 const struct test ioctl_tests[] = {
-	{ "name", test_name },
-	{ "ioctls", test_ioctls },
+	{ .name = "name", .run = test_name },
+	{ .name = "ioctls", .run = test_ioctls },
 	{}
 };

@@ -134,10 +134,10 @@ static void test_prime(struct gpu *gpu)
 }
 
 const struct test memory_tests[] = {
-	{ "migration", test_migration },
-	{ "cpu-access", test_cpu_access },
-	{ "pressure", test_pressure },
-	{ "many", test_many },
-	{ "prime", test_prime },
+	{ .name = "migration", .run = test_migration },
+	{ .name = "cpu-access", .run = test_cpu_access },
+	{ .name = "pressure", .run = test_pressure },
+	{ .name = "many", .run = test_many },
+	{ .name = "prime", .run = test_prime },
 	{}
 };

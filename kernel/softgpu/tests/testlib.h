@@ -10,6 +10,8 @@
 #include "testimporter.h"
 
 #define MIB (1024UL * 1024)
+/* Exit status of a test that cannot run here. */
+#define NOT_HERE 77
 
 /* Checks end the test program: what comes after a surprise proves nothing. */
 #define check(cond, ...) \
@@ -23,6 +25,9 @@
 void failed(const char *file, int line, const char *what, const char *fmt, ...)
 	__attribute__((noreturn, format(printf, 4, 5)));
 void failed_unless_errno(const char *file, int line, const char *what, int got, int want);
+
+/* Ends a test that has nothing to test on this kernel or machine; not a pass. */
+void not_here(const char *why) __attribute__((noreturn));
 
 /* One bound software GPU. */
 struct gpu {
@@ -95,6 +100,7 @@ bool kernel_has_p2p(int imp, struct gpu *gpu);
 struct test {
 	const char *name;
 	void (*run)(struct gpu *gpu);
+	bool on_request;		/* only when named: it leaves marks in the log */
 };
 
 extern const struct test ioctl_tests[], memory_tests[], importer_tests[], fault_tests[],
