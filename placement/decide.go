@@ -67,7 +67,7 @@ func decide(in Inputs, m *Machine) Placement {
 	case !in.Mapped && in.Preexisting:
 		return unknown("it was mapped before tracing began, and this kernel does not show where")
 	case !in.Mapped:
-		return Placement{Memory: NotMapped, Reason: "attached, and not mapped yet"}
+		return Placement{Memory: NotMapped, Reason: "attached, and not mapped now"}
 	case in.DMA.Unread || in.Pages.Unread || in.Resources.Unread:
 		return unread(in, m)
 	}

@@ -58,7 +58,7 @@ var rows = []struct {
 	{name: "1: refused",
 		in:     Inputs{Errno: 16, Resources: ViewOf(Range{gpuBAR, 0x1000})},
 		memory: NotMapped, direct: No, words: []string{"not mapped", "refused"}},
-	{name: "1: attached only", in: Inputs{}, memory: NotMapped, direct: No, words: []string{"not mapped yet"}},
+	{name: "1: attached only", in: Inputs{}, memory: NotMapped, direct: No, words: []string{"not mapped now"}},
 	{name: "2: amdgpu VRAM by dma_map_resource, no IOMMU",
 		in: Inputs{Mapped: true, Translation: Untranslated, Exporter: "amdgpu",
 			DMA: ViewOf(Range{gpuBAR + 0x10000, 0x20000}), Resources: ViewOf(Range{gpuBAR + 0x10000, 0x20000})},

@@ -62,6 +62,7 @@ var mayImport = map[string][]string{
 // that makes the buffers they register.
 var mayTestImport = map[string][]string{
 	"ibvfd": {"gpualloc", "drm"},
+	"trace": {"gpualloc", "ibvfd"},
 }
 
 func list(t *testing.T) []pkg {

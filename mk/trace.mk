@@ -1,0 +1,17 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# The BPF objects of trace/. They are committed, so that nobody needs clang to
+# build; with the clang named here they come out byte for byte the same.
+
+BPF_CLANG ?= clang-14
+BPF_STRIP ?= llvm-strip-14
+BPF_OBJECTS := $(addprefix trace/bpf/,core.o rdma.o rdma_kprobe.o exporter.o iter.o)
+# The directory is not in the objects; the source's name is relative to it.
+BPF_FLAGS := -target bpf -mcpu=v3 -O2 -g -std=gnu11 -Wall -Werror -fdebug-compilation-dir=.
+
+trace/bpf/%.o: trace/bpf/%.bpf.c $(wildcard trace/bpf/*.h) mk/trace.mk
+	cd trace/bpf && $(BPF_CLANG) $(BPF_FLAGS) -c $(<F) -o $(@F)
+	$(BPF_STRIP) -g $@
+
+.PHONY: generate
+generate: $(BPF_OBJECTS) ## compile the BPF objects (needs clang-14 and llvm-14)

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package trace
+
+import (
+	"testing"
+	"unsafe"
+)
+
+// recordBytes is a record as the ring carries it.
+func recordBytes(w *wireRecord) []byte {
+	all := unsafe.Slice((*byte)(unsafe.Pointer(w)), unsafe.Sizeof(*w))
+	return append([]byte(nil), all[:recordFixed+len(w.ranges())*16]...)
+}
+
+func TestDecode(t *testing.T) {
+	var c clock
+	w := made(&c, 9)
+	ev, err := decode(recordBytes(w))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := ev.(*wireRecord); *got != *w {
+		t.Errorf("decoded %+v", got)
+	}
+	for n := range recordBytes(w) {
+		if _, err := decode(recordBytes(w)[:n]); err == nil {
+			t.Fatalf("a record cut to %d bytes was accepted", n)
+		}
+	}
+	w.Head.Type = eventTracking
+	if _, err := decode(recordBytes(w)); err == nil {
+		t.Error("an event that is never sent was accepted")
+	}
+}

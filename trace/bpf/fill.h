@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* What a record says about a buffer, a device and an attachment. */
+#ifndef GPURDMA_FILL_H
+#define GPURDMA_FILL_H
+
+#include "state.h"
+
+INLINE u64 inode_of(struct dma_buf *b)
+{
+	struct file *f = FIELD(b, file);
+	struct inode *i = FIELD(f, f_inode);
+
+	return FIELD(i, i_ino);
+}
+
+/*
+ * The operations are read when the buffer is attached and not when it is
+ * exported: amdgpu and xe replace them after dma_buf_export.
+ */
+INLINE void fill_buf(struct record *r, struct dma_buf *b)
+{
+	struct dma_buf_ops *ops = FIELD(b, ops);
+	struct module *owner = FIELD(b, owner);
+
+	r->have |= HAVE_BUF;
+	r->dmabuf = (u64)b;
+	r->inode = inode_of(b);
+	r->size = FIELD(b, size);
+	r->op_attach = (u64)FIELD(ops, attach);
+	r->op_pin = (u64)FIELD(ops, pin);
+	r->op_map = (u64)FIELD(ops, map_dma_buf);
+	read_kernel_str(r->exporter, sizeof(r->exporter), FIELD(b, exp_name));
+	if (owner)
+		read_kernel_str(r->owner, sizeof(r->owner), &owner->name);
+}
+
+INLINE bool on_pci(struct device *d)
+{
+	struct bus_type *bus = FIELD(d, bus);
+	const char *name;
+	char text[4] = {};
+
+	if (!bus)
+		return false;
+	name = FIELD(bus, name);
+	read_kernel_str(text, sizeof(text), name);
+	return text[0] == 'p' && text[1] == 'c' && text[2] == 'i' && text[3] == 0;
+}
+
+INLINE void device_name(char *to, u32 size, struct device *d)
+{
+	const char *name = FIELD(d, init_name);
+
+	if (!name)
+		name = FIELD(d, kobj.name);
+	read_kernel_str(to, size, name);
+}
+
+#define CLIMB 6
+
+INLINE void fill_device(struct record *r, struct device *d)
+{
+	struct devinfo *i = &r->dev;
+	struct iommu_group *group = FIELD(d, iommu_group);
+	struct bus_type *bus = FIELD(d, bus);
+	u32 depth;
+
+	device_name(i->name, sizeof(i->name), d);
+	if (bus)
+		read_kernel_str(i->bus, sizeof(i->bus), FIELD(bus, name));
+	if (group) {
+		r->have |= HAVE_IOMMU;
+		if (FIELD_EXISTS(struct iommu_group, domain)) {
+			struct iommu_domain *domain = FIELD(group, domain);
+
+			if (domain) {
+				r->have |= HAVE_IOMMU_TYPE;
+				i->iommu_type = FIELD(domain, type);
+			}
+		}
+	}
+	i->depth = CLIMB;
+	for (depth = 0; depth < CLIMB; depth++) {
+		if (!d)
+			return;
+		if (on_pci(d)) {
+			device_name(i->pci, sizeof(i->pci), d);
+			i->depth = depth;
+			return;
+		}
+		d = FIELD(d, parent);
+	}
+}
+
+INLINE u64 importer_callback(void *ops)
+{
+	if (FIELD_EXISTS(struct dma_buf_attach_ops___invalidate, invalidate_mappings)) {
+		struct dma_buf_attach_ops___invalidate *o = ops;
+
+		return (u64)FIELD(o, invalidate_mappings);
+	}
+	if (FIELD_EXISTS(struct dma_buf_attach_ops___notify, move_notify)) {
+		struct dma_buf_attach_ops___notify *o = ops;
+
+		return (u64)FIELD(o, move_notify);
+	}
+	return 0;
+}
+
+/* The table that attach itself made, up to 6.12. */
+INLINE struct sg_table *cached_table(struct dma_buf_attachment *a)
+{
+	struct dma_buf_attachment___cached *c = (void *)a;
+
+	if (!FIELD_EXISTS(struct dma_buf_attachment___cached, sgt))
+		return NULL;
+	return FIELD(c, sgt);
+}
+
+INLINE void fill_attach(struct record *r, struct dma_buf_attachment *a)
+{
+	struct dma_buf_attach_ops *ops = FIELD(a, importer_ops);
+
+	r->have |= HAVE_ATTACH;
+	r->attach = (u64)a;
+	r->importer_ops = (u64)ops;
+	r->importer_priv = (u64)FIELD(a, importer_priv);
+	if (FIELD(a, peer2peer))
+		r->have |= HAVE_P2P;
+	if (ops) {
+		if (FIELD(ops, allow_peer2peer))
+			r->have |= HAVE_ALLOW_P2P;
+		r->importer_cb = importer_callback(ops);
+	}
+	if (cached_table(a))
+		r->have |= HAVE_CACHED;
+}
+
+#endif

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* Types, BPF helpers and CO-RE operators: what these programs use, and no more. */
+#ifndef GPURDMA_HELPERS_H
+#define GPURDMA_HELPERS_H
+
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+typedef signed int s32;
+typedef signed long long s64;
+typedef _Bool bool;
+#define true 1
+#define false 0
+#define NULL ((void *)0)
+
+#define SEC(name) __attribute__((section(name), used))
+#define INLINE static inline __attribute__((always_inline))
+#define PAI __attribute__((preserve_access_index))
+
+/*
+ * The compiler must forget what it knows of v: it would leave out a mask that
+ * the verifier, who knows less, asks for.
+ */
+#define HIDE(v) asm volatile("" : "+r"(v))
+
+/* Map definitions, as the BTF loaders read them. */
+#define MAP_UINT(name, val) int (*name)[val]
+#define MAP_TYPE(name, val) typeof(val) *name
+
+/* include/uapi/linux/bpf.h: enum bpf_map_type */
+enum {
+	MAP_HASH = 1,
+	MAP_ARRAY = 2,
+	MAP_PERCPU_ARRAY = 6,
+	MAP_CGROUP_ARRAY = 8,
+	MAP_RINGBUF = 27,
+};
+
+/* include/uapi/linux/bpf.h: map and ring buffer flags */
+enum {
+	F_ANY = 0,
+	F_NO_PREALLOC = 1,
+	RB_NO_WAKEUP = 1,
+	RB_FORCE_WAKEUP = 2,
+	RB_AVAIL_DATA = 0,
+};
+
+/* include/uapi/linux/bpf.h: __BPF_FUNC_MAPPER numbers the helpers. */
+static void *(*map_lookup)(void *map, const void *key) = (void *)1;
+static long (*map_update)(void *map, const void *key, const void *value, u64 flags) = (void *)2;
+static long (*map_delete)(void *map, const void *key) = (void *)3;
+static u64 (*ktime)(void) = (void *)5;
+static u32 (*cpu_id)(void) = (void *)8;
+static u64 (*pid_tgid)(void) = (void *)14;
+static long (*get_comm)(void *buf, u32 size) = (void *)16;
+static u64 (*current_task)(void) = (void *)35;
+static long (*under_cgroup)(void *map, u32 index) = (void *)37;
+static u64 (*cgroup_id)(void) = (void *)80;
+static long (*read_kernel)(void *dst, u32 size, const void *src) = (void *)113;
+static long (*read_kernel_str)(void *dst, u32 size, const void *src) = (void *)115;
+static long (*seq_write)(void *seq, const void *data, u32 len) = (void *)127;
+static long (*ring_output)(void *ring, void *data, u64 size, u64 flags) = (void *)130;
+static u64 (*ring_query)(void *ring, u64 flags) = (void *)134;
+static u64 (*attach_cookie)(void *ctx) = (void *)174;
+static long (*loop)(u32 n, void *callback, void *ctx, u64 flags) = (void *)181;
+static long (*func_ret)(void *ctx, u64 *value) = (void *)184;
+
+/*
+ * CO-RE. FIELD reads p->f wherever the running kernel has it; a pointer that
+ * leads nowhere reads as zero.
+ */
+#define FIELD(p, f)                                                          \
+	({                                                                   \
+		typeof((p)->f) value_;                                       \
+		__builtin_memset(&value_, 0, sizeof(value_));                \
+		read_kernel(&value_, sizeof(value_), &(p)->f);               \
+		value_;                                                      \
+	})
+#define FIELD_EXISTS(type, f) __builtin_preserve_field_info(((type *)0)->f, 2)
+#define FIELD_OFFSET(type, f) __builtin_preserve_field_info(((type *)0)->f, 0)
+#define TYPE_EXISTS(type) __builtin_preserve_type_info(*(type *)0, 0)
+#define TYPE_SIZE(type) __builtin_preserve_type_info(*(type *)0, 1)
+#define ENUM_EXISTS(type, v) __builtin_preserve_enum_value(*(type *)v, 0)
+#define ENUM_VALUE(type, v) __builtin_preserve_enum_value(*(type *)v, 1)
+
+/* include/linux/err.h: IS_ERR_VALUE */
+#define MAX_ERRNO 4095
+INLINE bool is_err(u64 p)
+{
+	return p >= (u64)-MAX_ERRNO;
+}
+
+/* The errno in a pointer, 0 for a good one. A null pointer is not an error. */
+INLINE s32 ptr_err(u64 p)
+{
+	return is_err(p) ? (s32)p : 0;
+}
+
+#endif

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * What happens at the entries and exits of RDMA functions. fentry/fexit and
+ * kprobe/kretprobe programs call the same code: nothing here needs arguments
+ * at an exit.
+ */
+#ifndef GPURDMA_HOOKS_H
+#define GPURDMA_HOOKS_H
+
+#include "state.h"
+
+INLINE struct scope *handler_enter(u32 kind)
+{
+	struct config *c = settings();
+
+	if (!c || !wanted(c))
+		return NULL;
+	return open_scope(c, kind, 0);
+}
+
+INLINE void handler_exit(s32 ret)
+{
+	struct scope *s = scope();
+
+	if (!s)
+		return;
+	step(s, FUNC_HANDLER, ret, 0);
+	/* Only the dma-buf method is about a dma-buf whatever happens in it. */
+	if (s->rec.kind != KIND_REG_DMABUF && !(s->rec.have & (HAVE_FD | HAVE_ATTACH)))
+		s->skip = 1;
+	close_scope(s, ret);
+}
+
+INLINE void umem_get_enter(struct ib_device *dev, u64 offset, u64 length, s32 fd, u32 access)
+{
+	struct scope *s = scope();
+
+	if (!s)
+		return;
+	s->rec.have |= HAVE_UMEM_ARGS | HAVE_FD;
+	s->rec.offset = offset;
+	s->rec.length = length;
+	s->rec.fd = fd;
+	s->rec.access = access;
+	if (!s->rec.ibdev[0])
+		read_kernel_str(s->rec.ibdev, sizeof(s->rec.ibdev), &dev->name);
+}
+
+INLINE void umem_get_exit(u64 ret)
+{
+	struct scope *s = scope();
+
+	if (!s)
+		return;
+	step(s, FUNC_UMEM_GET, ptr_err(ret), 0);
+	if (!is_err(ret))
+		s->rec.have |= HAVE_UMEM;
+}
+
+INLINE void umem_map_exit(s32 ret)
+{
+	struct scope *s = scope();
+
+	if (s)
+		step(s, FUNC_UMEM_MAP, ret, 0);
+}
+
+/*
+ * Runs at every deregistration, and when a registration fails: only outside
+ * of both is it a revocation.
+ */
+INLINE void revoke_enter(u64 attach)
+{
+	u64 thread = pid_tgid();
+	struct attach_state *a;
+
+	if (scope() || map_lookup(&deregs, &thread))
+		return;
+	a = map_lookup(&attaches, &attach);
+	if (a)
+		send_attach(EVENT_REVOKE, attach, a, 0);
+}
+
+INLINE void restrack_enter(u64 res)
+{
+	struct scope *s = scope();
+
+	if (s)
+		s->restrack = res;
+}
+
+/* The driver has filled in keys and address; restrack has given the number. */
+INLINE void restrack_exit(u64 res)
+{
+	struct rdma_restrack_entry *e = (void *)res;
+	struct scope *s = scope();
+	struct mr_state m;
+	struct ib_mr *mr;
+
+	if (!s)
+		return;
+	if (!res)
+		e = (void *)s->restrack;
+	if (!TYPE_EXISTS(struct rdma_restrack_entry) || !TYPE_EXISTS(struct ib_mr))
+		return;
+	if (FIELD(e, type) != ENUM_VALUE(enum rdma_restrack_type, RDMA_RESTRACK_MR))
+		return;
+	mr = (void *)((u64)e - FIELD_OFFSET(struct ib_mr, res));
+	s->rec.have |= HAVE_MR;
+	s->rec.mr = (u64)mr;
+	s->rec.mrn = FIELD(mr, res.id);
+	s->rec.lkey = FIELD(mr, lkey);
+	s->rec.rkey = FIELD(mr, rkey);
+	s->rec.mr_iova = FIELD(mr, iova);
+	s->rec.mr_length = FIELD(mr, length);
+	s->rec.pdn = FIELD(FIELD(mr, pd), res.id);
+	if (!s->rec.ibdev[0])
+		read_kernel_str(s->rec.ibdev, sizeof(s->rec.ibdev), &FIELD(mr, device)->name);
+	step(s, FUNC_RESTRACK, 0, 0);
+	m.id = s->rec.h.id;
+	if (!s->skip && map_update(&mrs, &s->rec.mr, &m, F_ANY)) {
+		s->rec.have |= HAVE_UNTRACKED;
+		lose(EVENT_TRACKING);
+	}
+}
+
+/* Still valid here; the address may be somebody else's MR at the exit. */
+INLINE void dereg_enter(u64 mr)
+{
+	struct mr_state *m = map_lookup(&mrs, &mr);
+	u64 thread = pid_tgid();
+	struct dereg_state d;
+
+	if (!m)
+		return;
+	d.id = m->id;
+	d.mr = mr;
+	if (map_update(&deregs, &thread, &d, F_ANY)) {
+		lose(EVENT_DEREG);
+		return;
+	}
+	map_delete(&mrs, &mr);
+}
+
+INLINE void dereg_exit(s32 ret)
+{
+	u64 thread = pid_tgid();
+	struct dereg_state *d = map_lookup(&deregs, &thread);
+	struct event e = {};
+	struct mr_state m;
+
+	if (!d)
+		return;
+	fill_event(&e, EVENT_DEREG, d->id);
+	e.object = d->mr;
+	e.ret = ret;
+	if (ret) { /* it lives on */
+		m.id = d->id;
+		if (map_update(&mrs, &e.object, &m, F_ANY))
+			lose(EVENT_TRACKING);
+	}
+	send(&e, sizeof(e), EVENT_DEREG);
+	map_delete(&deregs, &thread);
+}
+
+#endif

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * What was there before: every dma-buf that a descriptor or the kernel's list
+ * leads to, and its attachments, as records of kind KIND_INVENTORY.
+ */
+#include "fill.h"
+#include "walk.h"
+
+#define DMA_BUF_MAGIC 0x444d4142 /* include/uapi/linux/magic.h */
+
+/* More attachments of one buffer than this are not listed. */
+#define ATTACHMENTS 256
+
+struct {
+	MAP_UINT(type, MAP_PERCPU_ARRAY);
+	MAP_UINT(max_entries, 1);
+	MAP_TYPE(key, u32);
+	MAP_TYPE(value, struct scope);
+} desk SEC(".maps");
+
+struct listing {
+	struct scope *s;
+	struct config *c;
+	void *seq;
+	struct list_head *head;
+};
+
+/* Records of full size: what reads an iterator sees a stream of bytes. */
+INLINE void put(void *seq, struct record *r)
+{
+	r->h.type = EVENT_RECORD;
+	r->h.time = ktime();
+	seq_write(seq, r, sizeof(*r));
+}
+
+static long list_one(u32 i, struct listing *l)
+{
+	struct scope *s = l->s;
+	struct dma_buf_attachment *a;
+	struct list_head *n = (void *)s->node;
+	struct sg_table *t;
+
+	if (!n || n == l->head)
+		return 1;
+	a = (void *)((u64)n - FIELD_OFFSET(struct dma_buf_attachment, node));
+	s->node = (u64)FIELD(n, next);
+	s->rec.have &= HAVE_BUF | HAVE_FD;
+	__builtin_memset(&s->rec.dev, 0, sizeof(s->rec.dev));
+	__builtin_memset(&s->rec.dma, 0, sizeof(s->rec.dma));
+	__builtin_memset(&s->rec.pages, 0, sizeof(s->rec.pages));
+	s->rec.n_ranges = 0;
+	s->rec.importer_cb = 0;
+	fill_attach(&s->rec, a);
+	fill_device(&s->rec, FIELD(a, dev));
+	t = cached_table(a);
+	if (t)
+		walk_table(s, l->c, t);
+	put(l->seq, &s->rec);
+	return 0;
+}
+
+INLINE int list_buf(struct bpf_iter_meta *meta, struct dma_buf *b, u32 tgid, s32 fd)
+{
+	struct config *c = settings();
+	struct listing l = { .c = c };
+	u32 zero = 0;
+	struct scope *s;
+
+	if (!c || map_update(&desk, &zero, &blank, F_ANY))
+		return 0;
+	s = map_lookup(&desk, &zero);
+	if (!s)
+		return 0;
+	s->rec.kind = KIND_INVENTORY;
+	s->rec.tgid = tgid;
+	s->rec.fd = fd;
+	if (fd >= 0)
+		s->rec.have |= HAVE_FD;
+	fill_buf(&s->rec, b);
+	l.s = s;
+	l.seq = meta->seq;
+	l.head = &b->attachments;
+	s->node = (u64)FIELD(b, attachments.next);
+	put(l.seq, &s->rec); /* the buffer itself */
+	loop(ATTACHMENTS, list_one, &l, 0);
+	return 0;
+}
+
+SEC("iter/task_file")
+int list_files(struct bpf_iter__task_file *ctx)
+{
+	struct task_struct *t = ctx->task;
+	struct file *f = ctx->file;
+	struct super_block *sb;
+	struct inode *i;
+
+	if (!t || !f)
+		return 0;
+	i = FIELD(f, f_inode);
+	sb = FIELD(i, i_sb);
+	if (FIELD(sb, s_magic) != DMA_BUF_MAGIC)
+		return 0;
+	return list_buf(ctx->meta, FIELD(f, private_data), FIELD(t, tgid), ctx->fd);
+}
+
+SEC("iter/dmabuf")
+int list_dmabufs(struct bpf_iter__dmabuf *ctx)
+{
+	struct dma_buf *b = ctx->dmabuf;
+
+	if (!b)
+		return 0;
+	return list_buf(ctx->meta, b, 0, -1);
+}
+
+char license_text[] SEC("license") = "Dual BSD/GPL";

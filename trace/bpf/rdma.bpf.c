@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/* ib_uverbs and ib_core, where their modules carry BTF. */
+#include "hooks.h"
+
+/* include/uapi/rdma/ib_user_ioctl_cmds.h: attributes of UVERBS_METHOD_REG_DMABUF_MR */
+enum {
+	REG_DMABUF_MR_OFFSET = 2,
+	REG_DMABUF_MR_LENGTH,
+	REG_DMABUF_MR_IOVA,
+	REG_DMABUF_MR_FD,
+	REG_DMABUF_MR_ACCESS_FLAGS,
+};
+
+/* Where a bundle keeps attribute id: uapi_bkey_attr(uapi_key_attr(id)). */
+#define SLOT(id) (2 * (id))
+
+INLINE u64 inline_attr(struct uverbs_attr_bundle *b, u32 id)
+{
+	struct uverbs_attr *a = (void *)((u64)b->attrs + SLOT(id) * TYPE_SIZE(struct uverbs_attr));
+
+	return FIELD(a, ptr_attr.data);
+}
+
+INLINE void fill_device_ops(struct record *r, struct uverbs_attr_bundle *b)
+{
+	struct ib_uverbs_file *file = FIELD(b, ufile);
+	struct ib_uverbs_device *udev = FIELD(file, device);
+	struct ib_device *dev = FIELD(udev, ib_dev);
+
+	if (!dev)
+		return;
+	read_kernel_str(r->ibdev, sizeof(r->ibdev), &dev->name);
+	if (!FIELD_EXISTS(struct ib_device_ops, reg_user_mr_dmabuf))
+		return;
+	if (FIELD(dev, ops.reg_user_mr_dmabuf))
+		r->have |= HAVE_DRIVER_OP;
+	else
+		r->have |= HAVE_NO_DRIVER_OP;
+}
+
+/* UVERBS_HANDLER(UVERBS_METHOD_REG_DMABUF_MR)(struct uverbs_attr_bundle *) */
+SEC("fentry/ib_uverbs_handler_UVERBS_METHOD_REG_DMABUF_MR")
+int reg_dmabuf_enter(u64 *ctx)
+{
+	struct uverbs_attr_bundle *b = (void *)ctx[0];
+	struct scope *s = handler_enter(KIND_REG_DMABUF);
+
+	if (!s)
+		return 0;
+	fill_device_ops(&s->rec, b);
+	s->rec.offset = inline_attr(b, REG_DMABUF_MR_OFFSET);
+	s->rec.length = inline_attr(b, REG_DMABUF_MR_LENGTH);
+	s->rec.iova = inline_attr(b, REG_DMABUF_MR_IOVA);
+	s->rec.fd = (s32)inline_attr(b, REG_DMABUF_MR_FD);
+	s->rec.access = (u32)inline_attr(b, REG_DMABUF_MR_ACCESS_FLAGS);
+	s->rec.have |= HAVE_ARGS | HAVE_FD;
+	return 0;
+}
+
+SEC("fexit/ib_uverbs_handler_UVERBS_METHOD_REG_DMABUF_MR")
+int reg_dmabuf_exit(u64 *ctx)
+{
+	handler_exit((s32)ctx[1]);
+	return 0;
+}
+
+/* UVERBS_HANDLER(UVERBS_METHOD_REG_MR), 7.2: host memory, or a descriptor */
+SEC("fentry/ib_uverbs_handler_UVERBS_METHOD_REG_MR")
+int reg_mr_enter(u64 *ctx)
+{
+	struct scope *s = handler_enter(KIND_REG_MR);
+
+	if (s)
+		fill_device_ops(&s->rec, (void *)ctx[0]);
+	return 0;
+}
+
+SEC("fexit/ib_uverbs_handler_UVERBS_METHOD_REG_MR")
+int reg_mr_exit(u64 *ctx)
+{
+	handler_exit((s32)ctx[1]);
+	return 0;
+}
+
+/* ib_uverbs_rereg_mr(struct uverbs_attr_bundle *) */
+SEC("fentry/ib_uverbs_rereg_mr")
+int rereg_enter(u64 *ctx)
+{
+	struct scope *s = handler_enter(KIND_REREG);
+
+	if (s)
+		fill_device_ops(&s->rec, (void *)ctx[0]);
+	return 0;
+}
+
+SEC("fexit/ib_uverbs_rereg_mr")
+int rereg_exit(u64 *ctx)
+{
+	handler_exit((s32)ctx[1]);
+	return 0;
+}
+
+/* ib_umem_dmabuf_get(device, offset, size, fd, access, ops): the leaf of 6.1 */
+SEC("fentry/ib_umem_dmabuf_get")
+int umem_get_6_1_enter(u64 *ctx)
+{
+	umem_get_enter((void *)ctx[0], ctx[1], ctx[2], (s32)ctx[3], (u32)ctx[4]);
+	return 0;
+}
+
+SEC("fexit/ib_umem_dmabuf_get")
+int umem_get_6_1_exit(u64 *ctx)
+{
+	umem_get_exit(ctx[6]);
+	return 0;
+}
+
+/*
+ * ib_umem_dmabuf_get_with_dma_device(device, dma_device, offset, size, fd,
+ * access, ops): the leaf of 6.12 and 7.2
+ */
+SEC("fentry/ib_umem_dmabuf_get_with_dma_device")
+int umem_get_enter_leaf(u64 *ctx)
+{
+	umem_get_enter((void *)ctx[0], ctx[2], ctx[3], (s32)ctx[4], (u32)ctx[5]);
+	return 0;
+}
+
+SEC("fexit/ib_umem_dmabuf_get_with_dma_device")
+int umem_get_exit_leaf(u64 *ctx)
+{
+	umem_get_exit(ctx[7]);
+	return 0;
+}
+
+/* ib_umem_dmabuf_map_pages(umem_dmabuf) */
+SEC("fexit/ib_umem_dmabuf_map_pages")
+int umem_mapped(u64 *ctx)
+{
+	umem_map_exit((s32)ctx[1]);
+	return 0;
+}
+
+/* ib_umem_dmabuf_revoke_locked(attach) */
+SEC("fentry/ib_umem_dmabuf_revoke_locked")
+int umem_revoked(u64 *ctx)
+{
+	revoke_enter(ctx[0]);
+	return 0;
+}
+
+/* rdma_restrack_add(res) */
+SEC("fexit/rdma_restrack_add")
+int restracked(u64 *ctx)
+{
+	restrack_exit(ctx[0]);
+	return 0;
+}
+
+/* ib_dereg_mr_user(mr, udata): every deregistration, at process exit too */
+SEC("fentry/ib_dereg_mr_user")
+int dereg_begin(u64 *ctx)
+{
+	dereg_enter(ctx[0]);
+	return 0;
+}
+
+SEC("fexit/ib_dereg_mr_user")
+int dereg_end(u64 *ctx)
+{
+	dereg_exit((s32)ctx[2]);
+	return 0;
+}
+
+char license_text[] SEC("license") = "Dual BSD/GPL";

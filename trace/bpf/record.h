@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * What goes through the ring buffer and the configuration map. abi_record.go
+ * has the same layouts, and a test compares them with the objects' BTF.
+ */
+#ifndef GPURDMA_RECORD_H
+#define GPURDMA_RECORD_H
+
+#include "helpers.h"
+
+#define RANGES 32
+#define RESOURCES 16
+#define STEPS 32
+#define KINDS 4
+#define WINDOWS 512
+
+/* What an event is. The loss counters have the same index. */
+enum event_type {
+	EVENT_RECORD = 1, /* struct record */
+	EVENT_EXPORT,     /* struct export, the rest struct event */
+	EVENT_MOVE,
+	EVENT_UNMAP,
+	EVENT_PIN,
+	EVENT_UNPIN,
+	EVENT_REVOKE,
+	EVENT_DETACH,
+	EVENT_DEREG,
+	EVENT_RELEASE,
+	EVENT_MODULE,   /* struct export: a module came, name in exporter */
+	EVENT_TRACKING, /* never sent: a map was full */
+	EVENT_TYPES,
+};
+
+/* Which call a record is about. */
+enum record_kind {
+	KIND_REG_DMABUF = 1, /* UVERBS_METHOD_REG_DMABUF_MR */
+	KIND_REG_MR,         /* UVERBS_METHOD_REG_MR with a descriptor (7.2) */
+	KIND_REREG,          /* ib_uverbs_rereg_mr */
+	KIND_ATTACH,         /* an attach outside of these */
+	KIND_MAP,            /* a map of a known attachment outside of these */
+	KIND_INVENTORY,      /* was there before */
+};
+
+/* Functions whose returns make the chain of a record. */
+enum func {
+	FUNC_HANDLER = 1,
+	FUNC_GET,
+	FUNC_ATTACH,
+	FUNC_PIN,
+	FUNC_MAP,
+	FUNC_VMAP,
+	FUNC_UMEM_GET,
+	FUNC_UMEM_MAP,
+	FUNC_RESTRACK,
+	FUNC_EXPORTER_ATTACH,
+	FUNC_EXPORTER_PIN,
+	FUNC_EXPORTER_MAP,
+	FUNC_PHYS_VEC,
+	FUNC_P2P_TYPE,
+	FUNC_P2P_DISTANCE,
+	FUNC_DMA_MAP_RESOURCE,
+	FUNC_DMA_MAP_SGTABLE,
+	FUNC_UNMAP,
+	FUNC_DETACH,
+};
+
+enum have {
+	HAVE_ARGS = 1 << 0,
+	HAVE_BUF = 1 << 1,
+	HAVE_ATTACH = 1 << 2,
+	HAVE_MAP = 1 << 3,
+	HAVE_MR = 1 << 4,
+	HAVE_PIN = 1 << 5,
+	HAVE_UNMAPPED = 1 << 6,
+	HAVE_DETACHED = 1 << 7,
+	HAVE_DRIVER_OP = 1 << 8,
+	HAVE_NO_DRIVER_OP = 1 << 9,
+	HAVE_UNTRACKED = 1 << 10, /* no room to follow it */
+	HAVE_CACHED = 1 << 11,    /* mapped inside attach */
+	HAVE_WALK_CUT = 1 << 12,  /* the walk ended before the list */
+	HAVE_IOMMU = 1 << 13,     /* the device is in an IOMMU group */
+	HAVE_IOMMU_TYPE = 1 << 14,
+	HAVE_P2P = 1 << 15,       /* dma_buf_attachment.peer2peer */
+	HAVE_ALLOW_P2P = 1 << 16, /* importer_ops->allow_peer2peer */
+	HAVE_VMAP = 1 << 17,
+	HAVE_IOMEM = 1 << 18,
+	HAVE_FD = 1 << 19,
+	HAVE_BAD_CHAIN = 1 << 20, /* the list led to an unreadable address */
+	HAVE_UMEM = 1 << 21,
+	HAVE_UMEM_ARGS = 1 << 22,
+};
+
+/* Of struct event. */
+enum event_flags {
+	EVENT_IN_DEREG = 1 << 0, /* part of a deregistration */
+	EVENT_EXITING = 1 << 1,  /* the thread is ending */
+};
+
+struct head {
+	u32 type;
+	u32 cpu;
+	u64 time; /* CLOCK_MONOTONIC, ns */
+	u64 id;   /* of the registration or attachment */
+};
+
+struct event {
+	struct head h;
+	u64 object; /* the attachment's or MR's address */
+	u64 dmabuf;
+	u64 inode;
+	u32 tgid;
+	u32 tid;
+	s32 ret;
+	u32 flags;
+};
+
+struct export {
+	struct event e;
+	u64 size;
+	char exporter[24];
+};
+
+struct range {
+	u64 start;
+	u64 size;
+};
+
+struct resource {
+	u64 phys;
+	u64 dma;
+	u64 size;
+};
+
+/* Sums over one view of a mapping. */
+struct tally {
+	u64 bytes[KINDS];
+	u64 low[KINDS];
+	u64 high[KINDS];
+	u32 entries;
+	u32 pad;
+};
+
+struct step {
+	u8 func;
+	u8 pad;
+	u16 arg; /* which exporter function; which kind */
+	s32 ret;
+	u64 time;
+};
+
+struct devinfo {
+	char name[32];
+	char bus[16];
+	char pci[16]; /* the nearest PCI ancestor */
+	u32 depth;    /* how far up it was; 0: the device itself */
+	u32 iommu_type;
+};
+
+struct record {
+	struct head h;
+	u64 start;
+	s32 ret;
+	u32 kind;
+	u32 have;
+	u32 tgid;
+	u32 tid;
+	s32 fd;
+	char comm[16];
+	u64 cgroup;
+	/* asked for */
+	u64 offset;
+	u64 length;
+	u64 iova;
+	u32 access;
+	u32 map_type;
+	char ibdev[64];
+	/* the buffer */
+	u64 dmabuf;
+	u64 inode;
+	u64 size;
+	u64 op_attach;
+	u64 op_pin;
+	u64 op_map;
+	char exporter[24];
+	char owner[24];
+	/* the attachment */
+	u64 attach;
+	u64 importer_ops;
+	u64 importer_cb;
+	u64 importer_priv;
+	struct devinfo dev;
+	/* the mapping */
+	u64 sgt;
+	u64 mapped_at;
+	u32 nents;
+	u32 orig_nents;
+	u32 dma_flags;
+	s32 distance;
+	u64 displaced;
+	u64 opaque; /* bytes with a page of unknown address */
+	struct tally dma;
+	struct tally pages;
+	struct tally res;
+	char provider[16]; /* the exporting PCI function (7.2) */
+	/* the MR */
+	u64 mr;
+	u64 mr_iova;
+	u64 mr_length;
+	u32 mrn;
+	u32 pdn;
+	u32 lkey;
+	u32 rkey;
+	u32 n_steps;
+	u32 n_ranges;    /* merged ranges, kept or not */
+	u32 n_resources; /* merged, kept or not */
+	u32 n_attach;
+	struct step steps[STEPS];
+	struct resource resources[RESOURCES];
+	struct range ranges[RANGES]; /* last: only what is used is sent */
+};
+
+/* A window of the physical address space. */
+struct window {
+	u64 start;
+	u64 end;
+	u64 kind;
+};
+
+enum config_flags {
+	CONFIG_PIDS = 1 << 0,
+	CONFIG_CGROUP = 1 << 1,
+	CONFIG_INODES = 1 << 2,
+	CONFIG_EXPORTS = 1 << 3,
+	CONFIG_RDMA_ONLY = 1 << 4, /* no record for other importers */
+	CONFIG_STOPPED = 1 << 5,
+};
+
+struct config {
+	u64 next_id; /* counted up by the programs */
+	u64 vmemmap; /* address of vmemmap_base; 0: page addresses cannot be told */
+	u64 wake;    /* bytes in the ring that wake the reader */
+	u32 flags;
+	u32 walk;    /* entries of a scatter list that are read at most */
+	u32 page_shift;
+	u32 pad;
+};
+
+#endif

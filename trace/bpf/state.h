@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * The state that the programs share, in maps that all objects have in common:
+ * one scope for each thread inside a traced call, and what is being followed.
+ */
+#ifndef GPURDMA_STATE_H
+#define GPURDMA_STATE_H
+
+#include "kernel.h"
+#include "record.h"
+
+/*
+ * A call that is being traced in this thread. The walk's state is here and
+ * not on the stack: Linux 6.1 verifies a bpf_loop callback once, with the
+ * stack as it is at first, and drops the branches that it takes for dead.
+ */
+struct scope {
+	struct record rec;
+	u64 sg;
+	u64 vmemmap;
+	u64 node;
+	u32 entry;
+	u32 entries;
+	u32 done;
+	u32 skip;
+	u64 restrack; /* the argument, for a kretprobe */
+};
+
+struct attach_state {
+	u64 id;
+	u64 dmabuf;
+	u64 inode;
+};
+
+struct buf_state {
+	u64 inode;
+};
+
+struct mr_state {
+	u64 id;
+};
+
+struct dereg_state {
+	u64 id;
+	u64 mr;
+};
+
+struct {
+	MAP_UINT(type, MAP_RINGBUF);
+	MAP_UINT(max_entries, 4 << 20);
+} events SEC(".maps");
+
+struct {
+	MAP_UINT(type, MAP_ARRAY);
+	MAP_UINT(max_entries, 1);
+	MAP_TYPE(key, u32);
+	MAP_TYPE(value, struct config);
+} config SEC(".maps");
+
+struct {
+	MAP_UINT(type, MAP_PERCPU_ARRAY);
+	MAP_UINT(max_entries, EVENT_TYPES);
+	MAP_TYPE(key, u32);
+	MAP_TYPE(value, u64);
+} lost SEC(".maps");
+
+struct {
+	MAP_UINT(type, MAP_HASH);
+	MAP_UINT(max_entries, 1024);
+	MAP_TYPE(key, u64);
+	MAP_TYPE(value, struct scope);
+} scopes SEC(".maps");
+
+struct {
+	MAP_UINT(type, MAP_HASH);
+	MAP_UINT(max_entries, 1 << 16);
+	MAP_UINT(map_flags, F_NO_PREALLOC);
+	MAP_TYPE(key, u64);
+	MAP_TYPE(value, struct attach_state);
+} attaches SEC(".maps");
+
+struct {
+	MAP_UINT(type, MAP_HASH);
+	MAP_UINT(max_entries, 1 << 16);
+	MAP_UINT(map_flags, F_NO_PREALLOC);
+	MAP_TYPE(key, u64);
+	MAP_TYPE(value, struct buf_state);
+} bufs SEC(".maps");
+
+struct {
+	MAP_UINT(type, MAP_HASH);
+	MAP_UINT(max_entries, 1 << 16);
+	MAP_UINT(map_flags, F_NO_PREALLOC);
+	MAP_TYPE(key, u64);
+	MAP_TYPE(value, struct mr_state);
+} mrs SEC(".maps");
+
+struct {
+	MAP_UINT(type, MAP_HASH);
+	MAP_UINT(max_entries, 1024);
+	MAP_TYPE(key, u64);
+	MAP_TYPE(value, struct dereg_state);
+} deregs SEC(".maps");
+
+struct {
+	MAP_UINT(type, MAP_HASH);
+	MAP_UINT(max_entries, 1 << 14);
+	MAP_UINT(map_flags, F_NO_PREALLOC);
+	MAP_TYPE(key, u32);
+	MAP_TYPE(value, u8);
+} pids SEC(".maps");
+
+struct {
+	MAP_UINT(type, MAP_HASH);
+	MAP_UINT(max_entries, 1024);
+	MAP_UINT(map_flags, F_NO_PREALLOC);
+	MAP_TYPE(key, u64);
+	MAP_TYPE(value, u8);
+} inodes SEC(".maps");
+
+struct {
+	MAP_UINT(type, MAP_CGROUP_ARRAY);
+	MAP_UINT(max_entries, 1);
+	MAP_TYPE(key, u32);
+	MAP_TYPE(value, u32);
+} cgroups SEC(".maps");
+
+static const struct scope blank;
+
+INLINE struct config *settings(void)
+{
+	u32 zero = 0;
+
+	return map_lookup(&config, &zero);
+}
+
+/* Keys are copied to the stack: the verifier takes no others. */
+INLINE void *find(void *map, u64 key)
+{
+	return map_lookup(map, &key);
+}
+
+INLINE void forget(void *map, u64 key)
+{
+	map_delete(map, &key);
+}
+
+INLINE void lose(u32 type)
+{
+	u64 *n = map_lookup(&lost, &type);
+
+	if (n)
+		*n += 1; /* per CPU; a program is not preempted by itself */
+}
+
+/* The reader polls; a wake-up for every event would cost more than the event. */
+INLINE void send(void *data, u64 size, u32 type)
+{
+	struct config *c = settings();
+	u64 flags = RB_NO_WAKEUP;
+
+	if (!c)
+		return;
+	if (ring_query(&events, RB_AVAIL_DATA) >= c->wake)
+		flags = RB_FORCE_WAKEUP;
+	if (ring_output(&events, data, size, flags))
+		lose(type);
+}
+
+INLINE struct scope *scope(void)
+{
+	u64 thread = pid_tgid();
+
+	return map_lookup(&scopes, &thread);
+}
+
+/* Filters that look at the caller. */
+INLINE bool wanted(struct config *c)
+{
+	u32 tgid = pid_tgid() >> 32;
+
+	if (c->flags & CONFIG_STOPPED)
+		return false;
+	if ((c->flags & CONFIG_PIDS) && !map_lookup(&pids, &tgid))
+		return false;
+	if ((c->flags & CONFIG_CGROUP) && under_cgroup(&cgroups, 0) != 1)
+		return false;
+	return true;
+}
+
+INLINE void fill_caller(struct record *r)
+{
+	u64 thread = pid_tgid();
+
+	r->tgid = thread >> 32;
+	r->tid = (u32)thread;
+	r->cgroup = cgroup_id();
+	get_comm(r->comm, sizeof(r->comm));
+}
+
+/* Begins a scope. One that a missed exit left behind is written over. */
+INLINE struct scope *open_scope(struct config *c, u32 kind, u64 id)
+{
+	u64 thread = pid_tgid();
+	struct scope *s;
+
+	if (map_update(&scopes, &thread, &blank, F_ANY)) {
+		lose(EVENT_RECORD);
+		return NULL;
+	}
+	s = map_lookup(&scopes, &thread);
+	if (!s)
+		return NULL;
+	if (!id)
+		id = __sync_fetch_and_add(&c->next_id, 1) + 1;
+	s->rec.h.id = id;
+	s->rec.kind = kind;
+	s->rec.start = ktime();
+	s->rec.fd = -1;
+	fill_caller(&s->rec);
+	return s;
+}
+
+INLINE void send_record(struct record *r)
+{
+	u32 n = r->n_ranges;
+	u64 size;
+
+	if (n > RANGES)
+		n = RANGES;
+	size = __builtin_offsetof(struct record, ranges) + n * sizeof(struct range);
+	r->h.type = EVENT_RECORD;
+	r->h.cpu = cpu_id();
+	r->h.time = ktime();
+	if (size <= sizeof(*r))
+		send(r, size, EVENT_RECORD);
+}
+
+INLINE void close_scope(struct scope *s, s32 ret)
+{
+	u64 thread = pid_tgid();
+
+	s->rec.ret = ret;
+	if (!s->skip)
+		send_record(&s->rec);
+	map_delete(&scopes, &thread);
+}
+
+/* Notes that a function of the chain returned. */
+INLINE void step(struct scope *s, u8 func, s32 ret, u16 arg)
+{
+	u32 n = s->rec.n_steps;
+	struct step *t;
+
+	s->rec.n_steps = n + 1;
+	if (n >= STEPS)
+		return;
+	t = &s->rec.steps[n & (STEPS - 1)];
+	t->func = func;
+	t->arg = arg;
+	t->ret = ret;
+	t->time = ktime();
+}
+
+INLINE void fill_event(struct event *e, u32 type, u64 id)
+{
+	u64 thread = pid_tgid();
+
+	e->h.type = type;
+	e->h.cpu = cpu_id();
+	e->h.time = ktime();
+	e->h.id = id;
+	e->tgid = thread >> 32;
+	e->tid = (u32)thread;
+	if (map_lookup(&deregs, &thread))
+		e->flags |= EVENT_IN_DEREG;
+	if (FIELD((struct task_struct *)current_task(), flags) & PF_EXITING)
+		e->flags |= EVENT_EXITING;
+}
+
+/* Sends what happened to a followed attachment. */
+INLINE void send_attach(u32 type, u64 attach, struct attach_state *a, s32 ret)
+{
+	struct event e = {};
+
+	fill_event(&e, type, a->id);
+	e.object = attach;
+	e.dmabuf = a->dmabuf;
+	e.inode = a->inode;
+	e.ret = ret;
+	send(&e, sizeof(e), type);
+}
+
+#endif

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package trace_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"os/signal"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/trace"
+)
+
+// Every registration of the system, until it is interrupted. It needs root.
+func ExampleTracer_Events() {
+	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT)
+	defer stop()
+	t, err := trace.Open(trace.Config{RDMAOnly: true})
+	if err != nil {
+		log.Fatal(err) // says what is missing: privilege, BTF, a newer kernel
+	}
+	defer t.Close()
+	for e, err := range t.Events(ctx) {
+		if err != nil {
+			log.Fatal(err)
+		}
+		switch e.Kind {
+		case trace.Registered:
+			fmt.Println(e.Record.MR.LKey, e.Record.Placement)
+		case trace.Refused:
+			fmt.Println(e.Record.Explain())
+		}
+	}
+	fmt.Println(t.Loss())
+}

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package trace
+
+import (
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/internal/errno"
+	"github.com/gpurdma/gpurdma/placement"
+)
+
+// Stage is the part of a registration that refused it.
+type Stage string
+
+// The stages, in their order.
+const (
+	StageNone   Stage = ""
+	StageUverbs Stage = "uverbs" // checks before the descriptor is looked at
+	StageGet    Stage = "get"    // the descriptor
+	StageRange  Stage = "range"  // offset and length against the buffer
+	StageAttach Stage = "attach"
+	StagePin    Stage = "pin"
+	StageMap    Stage = "map"
+	StageVmap   Stage = "vmap" // the CPU's mapping that a software device needs
+	StageDriver Stage = "driver"
+)
+
+// Failure says which kernel function refused a call.
+type Failure struct {
+	Stage    Stage      `json:"stage"`
+	Function string     `json:"function"` // the innermost one that was seen failing
+	Errno    unix.Errno `json:"errno"`
+	Detail   string     `json:"detail"` // in words, with the numbers that matter
+	Remedy   string     `json:"remedy,omitempty"`
+	Chain    []string   `json:"chain"` // what was entered, in the order of return
+}
+
+// String is the explanation in one line.
+func (f Failure) String() string {
+	if f.Errno == 0 {
+		return "it did not fail"
+	}
+	s := fmt.Sprintf("%s refused it: %s (stage %s)", f.Function, errno.Text(f.Errno), f.Stage)
+	if f.Detail != "" {
+		s = f.Detail + ": " + errno.Text(f.Errno)
+	}
+	if f.Remedy != "" {
+		s += "; " + f.Remedy
+	}
+	return s
+}
+
+// Access flags that REG_DMABUF_MR takes (uverbs_std_types_mr.c): local write,
+// remote write, read, atomic, and relaxed ordering.
+const dmabufAccess = 1 | 2 | 4 | 8 | 1<<20
+
+// Explain says why a failed call failed: which of the kernel's functions that
+// were entered returned the error first. It is the zero Failure for a call
+// that succeeded.
+func (r *Record) Explain() Failure {
+	if !r.Failed() {
+		return Failure{}
+	}
+	f := Failure{Errno: r.Errno}
+	for _, s := range r.Steps {
+		word := s.Function
+		if s.Err != 0 && s.stage != funcP2PDistance {
+			word += " " + errno.Name(s.Err)
+		}
+		f.Chain = append(f.Chain, word)
+	}
+	inner, ok := r.refusing()
+	if !ok {
+		f.Stage, f.Function = StageUverbs, string(r.Call)
+		f.Detail = "no function of the chain was seen failing"
+		return f
+	}
+	f.Function = inner.Function
+	r.explainStep(&f, inner)
+	if reach := r.unreachable(); reach != "" && (f.Stage == StageAttach || f.Stage == StagePin || f.Stage == StageMap) {
+		f.Detail += ": " + reach
+	}
+	return f
+}
+
+// refusing finds the innermost failing function. Inner functions return before
+// outer ones, so it is the first of the last run of failures; what is undone
+// in between does not end the run.
+func (r *Record) refusing() (Step, bool) {
+	found, ok := Step{}, false
+	for _, s := range r.Steps {
+		switch {
+		case s.stage == funcUnmap, s.stage == funcDetach, s.stage == funcP2PType, s.stage == funcP2PDistance:
+		case s.Err == 0:
+			ok = false
+		case !ok:
+			found, ok = s, true
+		}
+	}
+	return found, ok
+}
+
+func (r *Record) did(stage uint8) bool {
+	for _, s := range r.Steps {
+		if s.stage == stage && s.Err == 0 {
+			return true
+		}
+	}
+	return false
+}
+
+func (r *Record) exporter() string {
+	if r.Buffer == nil {
+		return "the exporter"
+	}
+	return "exporter " + r.Buffer.name()
+}
+
+func (r *Record) importer() string {
+	switch {
+	case r.Importer == nil:
+		return "the importer"
+	case r.Importer.PCI != "":
+		return "importer " + r.Importer.PCI
+	}
+	return "importer " + r.Importer.Device
+}
+
+// unreachable says that the kernel was seen turning peer-to-peer down.
+func (r *Record) unreachable() string {
+	other := r.provider
+	if other == "" {
+		other = "the exporting device"
+	}
+	for _, s := range r.Steps {
+		switch {
+		case s.stage == funcP2PDistance && r.distance < 0:
+			return fmt.Sprintf("%s cannot reach %s: distance %d", r.importer(), other, r.distance)
+		case s.stage == funcP2PType && s.Note == placement.MapTypeNotSupported.String():
+			return fmt.Sprintf("%s cannot reach %s: the kernel does not support peer-to-peer between them", r.importer(), other)
+		}
+	}
+	return ""
+}
+
+func (r *Record) explainStep(f *Failure, s Step) {
+	switch s.stage {
+	case funcGet:
+		f.Stage = StageGet
+		f.Detail = fmt.Sprintf("descriptor %d is no dma-buf", r.FD)
+		if s.Err == unix.EBADF {
+			f.Detail = fmt.Sprintf("descriptor %d is not open in process %d", r.FD, r.PID)
+		}
+	case funcExporterAttach:
+		f.Stage, f.Detail = StageAttach, fmt.Sprintf("%s refused to be attached to %s (%s)", r.exporter(), r.importer(), s.Function)
+	case funcExporterPin:
+		f.Stage, f.Detail = StagePin, fmt.Sprintf("%s refused pin (%s)", r.exporter(), s.Function)
+	case funcExporterMap:
+		f.Stage, f.Detail = StageMap, fmt.Sprintf("%s refused map for %s (%s)", r.exporter(), r.importer(), s.Function)
+	case funcAttach:
+		f.Stage, f.Detail = StageAttach, fmt.Sprintf("dma_buf_dynamic_attach refused %s for %s; %s", r.exporter(), r.importer(), unseen)
+	case funcPin:
+		f.Stage, f.Detail = StagePin, fmt.Sprintf("dma_buf_pin failed on %s; %s", r.exporter(), unseen)
+	case funcMap:
+		f.Stage, f.Detail = StageMap, fmt.Sprintf("dma_buf_map_attachment failed on %s; %s", r.exporter(), unseen)
+	case funcPhysVec, funcDMAMapResource, funcDMAMapSgtable:
+		f.Stage, f.Detail = StageMap, fmt.Sprintf("%s could not map the memory of %s for %s", s.Function, r.exporter(), r.importer())
+	case funcVmap:
+		f.Stage, f.Detail = StageVmap, fmt.Sprintf("%s has no mapping for the CPU (vmap), which %s needs", r.exporter(), r.device())
+	case funcUmemGet:
+		r.explainUmem(f)
+	case funcUmemMap:
+		f.Stage, f.Detail = StageMap, fmt.Sprintf("ib_umem_dmabuf_map_pages failed on %s", r.exporter())
+	case funcRestrack:
+		f.Stage = StageDriver
+	default:
+		r.explainHandler(f)
+	}
+}
+
+const unseen = "its own operation was not watched or was not the one to refuse"
+
+func (r *Record) device() string {
+	if r.RDMADevice == "" {
+		return "the RDMA device"
+	}
+	return r.RDMADevice
+}
+
+// explainUmem: the core's helper refused by itself, between the descriptor and
+// the attachment, or after the mapping.
+func (r *Record) explainUmem(f *Failure) {
+	switch {
+	case !r.did(funcAttach) && r.outOfRange():
+		f.Stage = StageRange
+		f.Detail = fmt.Sprintf("offset %#x + length %#x does not fit the buffer of %#x bytes", r.Offset, r.Length, r.Buffer.Size)
+	case !r.did(funcAttach):
+		f.Stage, f.Detail = StageRange, "the range or the access flags were refused before the buffer was attached"
+	default:
+		f.Stage, f.Detail = StageDriver, "the memory was attached and then given up"
+	}
+}
+
+func (r *Record) outOfRange() bool {
+	end := r.Offset + r.Length
+	return r.Buffer != nil && r.ArgsKnown && (end < r.Offset || end > r.Buffer.Size || r.Length == 0)
+}
+
+// explainHandler: nothing below the verbs handler failed.
+func (r *Record) explainHandler(f *Failure) {
+	page := uint64(os.Getpagesize())
+	touched := r.Buffer != nil
+	for _, s := range r.Steps {
+		touched = touched || s.stage == funcGet || s.stage == funcUmemGet
+	}
+	switch {
+	case !touched && r.driverOp == placement.No:
+		f.Stage, f.Function = StageUverbs, "UVERBS_METHOD_REG_DMABUF_MR"
+		f.Detail = fmt.Sprintf("no driver op: the driver of %s has no reg_user_mr_dmabuf", r.device())
+		f.Remedy = "use a device whose driver registers dma-bufs (mlx5, irdma, bnxt_re, efa, mana, ionic)"
+	case !touched && r.ArgsKnown && f.Errno == unix.EINVAL && r.Offset%page != r.IOVA%page:
+		f.Stage = StageUverbs
+		f.Detail = fmt.Sprintf("offset %#x and IOVA %#x differ in their place within a page", r.Offset, r.IOVA)
+		f.Remedy = "make them equal modulo the page size"
+	case !touched && r.ArgsKnown && f.Errno == unix.EINVAL && r.Access&^dmabufAccess != 0:
+		f.Stage = StageUverbs
+		f.Detail = fmt.Sprintf("access flags %#x: %#x are not allowed for a dma-buf", r.Access, r.Access&^dmabufAccess)
+	case !touched && r.ArgsKnown && f.Errno == unix.EINVAL && r.Access&(2|8) != 0 && r.Access&1 == 0:
+		f.Stage = StageUverbs
+		f.Detail = fmt.Sprintf("access flags %#x: remote write and atomic need local write", r.Access)
+	case !touched:
+		f.Stage = StageDriver
+		f.Detail = fmt.Sprintf("the driver of %s, or the checks before it, refused before the descriptor was looked at", r.device())
+	case r.did(funcMap) || r.did(funcUmemGet):
+		f.Stage = StageDriver
+		f.Detail = fmt.Sprintf("the driver of %s refused after the memory was %s", r.device(), mappedWord(r))
+	default:
+		f.Stage = StageDriver
+		f.Detail = fmt.Sprintf("the driver of %s refused after it had looked at the descriptor", r.device())
+	}
+	if r.driverOp == placement.AnswerUnknown && !touched && f.Errno == unix.EOPNOTSUPP {
+		f.Detail += "; whether it has reg_user_mr_dmabuf could not be read"
+	}
+}
+
+func mappedWord(r *Record) string {
+	if r.did(funcMap) {
+		return "mapped"
+	}
+	return "attached"
+}

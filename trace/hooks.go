@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package trace
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/cilium/ebpf/btf"
+)
+
+// Hook is a kernel function that is watched, or why it is not.
+type Hook struct {
+	Function string `json:"function"`
+	Module   string `json:"module,omitempty"` // "" for vmlinux
+	How      string `json:"how,omitempty"`    // "fentry", "fexit", "kprobe", "kretprobe", "tracepoint"; "" if not attached
+	Absent   string `json:"absent,omitempty"` // why it is not attached
+	What     string `json:"what"`             // what is not seen without it
+}
+
+// Attached reports whether the hook is in place.
+func (h Hook) Attached() bool { return h.Absent == "" }
+
+// hook is a line of the table: which program belongs to which function.
+type hook struct {
+	program  string // in the object
+	kprobe   string // its replacement where the module has no BTF
+	function string
+	how      string
+	what     string
+	since    string // the kernels that have the function, for the reason of an absence
+	always   bool   // without it there is nothing to trace
+}
+
+// coreHooks are functions of vmlinux. Exits come before entries: a scope that
+// an entry opens must find the program that closes it.
+var coreHooks = []hook{
+	{program: "attach_exit", function: "dma_buf_dynamic_attach", how: "fexit", what: "attachments", always: true},
+	{program: "map_exit", function: "dma_buf_map_attachment", how: "fexit", what: "mappings", always: true},
+	{program: "unmapped", function: "dma_buf_unmap_attachment", how: "fentry", what: "unmapping", always: true},
+	{program: "detached", function: "dma_buf_detach", how: "fentry", what: "the end of attachments", always: true},
+	{program: "got", function: "dma_buf_get", how: "fexit", what: "which descriptor was used"},
+	{program: "pinned", function: "dma_buf_pin", how: "fexit", what: "pinning"},
+	{program: "unpinned", function: "dma_buf_unpin", how: "fentry", what: "unpinning"},
+	{program: "move_notify", function: "dma_buf_move_notify", how: "fentry", what: "moves", since: "up to 7.0"},
+	{program: "invalidate_mappings", function: "dma_buf_invalidate_mappings", how: "fentry", what: "moves", since: "7.1 and later"},
+	{program: "released", function: "dma_buf_release", how: "fentry", what: "the end of buffers"},
+	{program: "vmapped", function: "dma_buf_vmap", how: "fexit", what: "the CPU's mapping by software devices"},
+	{program: "exported", function: "dma_buf_export", how: "fexit", what: "exports"},
+	{program: "mapped_resource", function: "dma_map_resource", how: "fexit", what: "physical addresses of device memory"},
+	{program: "mapped_sgtable", function: "dma_map_sgtable", how: "fexit", what: "refusals of the DMA API"},
+	{program: "phys_vec_to_sgt", function: "dma_buf_phys_vec_to_sgt", how: "fexit", what: "physical vectors of exporters", since: "6.19 and later"},
+	{program: "p2p_type", function: "pci_p2pdma_map_type", how: "fexit", what: "the kernel's peer-to-peer decision", since: "kernels with CONFIG_PCI_P2PDMA, and as a function of its own since 6.19"},
+	{program: "p2p_distance", function: "pci_p2pdma_distance_many", how: "fexit", what: "the kernel's peer-to-peer distance", since: "kernels with CONFIG_PCI_P2PDMA"},
+	{program: "attach_enter", function: "dma_buf_dynamic_attach", how: "fentry", what: "attachments", always: true},
+	{program: "map_enter", function: "dma_buf_map_attachment", how: "fentry", what: "mappings", always: true},
+}
+
+// The tracepoints of vmlinux, by program.
+var (
+	followHooks = []hook{
+		{program: "forked", function: "sched_process_fork", how: "tracepoint", what: "children of the process"},
+		{program: "exited", function: "sched_process_exit", how: "tracepoint", what: "the end of the process"},
+	}
+	moduleHook = hook{program: "module_loaded", function: "module_load", how: "tracepoint", what: "modules that are loaded later"}
+)
+
+// rdmaHooks are functions of ib_core and ib_uverbs.
+var rdmaHooks = []hook{
+	{program: "reg_dmabuf_exit", kprobe: "k_handler_exit", function: "ib_uverbs_handler_UVERBS_METHOD_REG_DMABUF_MR", how: "fexit", what: "registrations"},
+	{program: "reg_mr_exit", kprobe: "k_handler_exit", function: "ib_uverbs_handler_UVERBS_METHOD_REG_MR", how: "fexit", what: "registrations with DMA handles", since: "7.0 and later"},
+	{program: "rereg_exit", kprobe: "k_handler_exit", function: "ib_uverbs_rereg_mr", how: "fexit", what: "reregistrations"},
+	{program: "umem_get_exit_leaf", kprobe: "k_umem_get_exit", function: "ib_umem_dmabuf_get_with_dma_device", how: "fexit", what: "a stage of a registration", since: "6.12 and later"},
+	{program: "umem_get_6_1_exit", kprobe: "k_umem_get_exit", function: "ib_umem_dmabuf_get", how: "fexit", what: "a stage of a registration"},
+	{program: "umem_mapped", kprobe: "k_umem_mapped", function: "ib_umem_dmabuf_map_pages", how: "fexit", what: "a stage of a registration"},
+	{program: "umem_revoked", kprobe: "k_umem_revoked", function: "ib_umem_dmabuf_revoke_locked", how: "fentry", what: "revocations", since: "6.12 and later"},
+	{program: "restracked", kprobe: "k_restrack_exit", function: "rdma_restrack_add", how: "fexit", what: "keys of MRs"},
+	{program: "dereg_end", kprobe: "k_dereg_end", function: "ib_dereg_mr_user", how: "fexit", what: "deregistrations"},
+	{program: "dereg_begin", kprobe: "k_dereg_begin", function: "ib_dereg_mr_user", how: "fentry", what: "deregistrations"},
+	{program: "umem_get_enter_leaf", kprobe: "k_umem_get_enter", function: "ib_umem_dmabuf_get_with_dma_device", how: "fentry", what: "a stage of a registration", since: "6.12 and later"},
+	{program: "umem_get_6_1_enter", kprobe: "k_umem_get_6_1_enter", function: "ib_umem_dmabuf_get", how: "fentry", what: "a stage of a registration"},
+	{kprobe: "k_restrack_enter", function: "rdma_restrack_add", how: "fentry", what: "keys of MRs"},
+	{program: "rereg_enter", kprobe: "k_rereg_enter", function: "ib_uverbs_rereg_mr", how: "fentry", what: "reregistrations"},
+	{program: "reg_mr_enter", kprobe: "k_reg_mr_enter", function: "ib_uverbs_handler_UVERBS_METHOD_REG_MR", how: "fentry", what: "registrations with DMA handles", since: "7.0 and later"},
+	{program: "reg_dmabuf_enter", kprobe: "k_reg_dmabuf_enter", function: "ib_uverbs_handler_UVERBS_METHOD_REG_DMABUF_MR", how: "fentry", what: "registrations"},
+}
+
+// asKprobe is the hook as it is attached without BTF.
+func (h hook) asKprobe() hook {
+	h.program = h.kprobe
+	if h.how == "fexit" {
+		h.how = "kretprobe"
+	} else {
+		h.how = "kprobe"
+	}
+	return h
+}
+
+// exporterWord and exporterVerb recognise, by its name, a function that may be
+// an exporter's attach, pin or map operation. Its prototype decides.
+var (
+	exporterWord = regexp.MustCompile(`dma_?buf|prime|gem|heap|virtgpu`)
+	exporterVerb = regexp.MustCompile(`attach|pin|map`)
+	exporterNot  = regexp.MustCompile(`detach|unpin|unmap|mmap|vmap|^dma_buf_|^__|^bpf_`)
+)
+
+func maybeExporterOp(name string) bool {
+	return exporterWord.MatchString(name) && exporterVerb.MatchString(name) && !exporterNot.MatchString(name)
+}
+
+// maxExporterOps bounds how many such functions are watched.
+const maxExporterOps = 64
+
+// opOf says which operation of struct dma_buf_ops a function can be, by its
+// prototype (include/linux/dma-buf.h).
+func opOf(fn *btf.Func) string {
+	proto, ok := fn.Type.(*btf.FuncProto)
+	if !ok {
+		return ""
+	}
+	params := make([]string, len(proto.Params))
+	for i, p := range proto.Params {
+		params[i] = typeWord(p.Type)
+	}
+	switch ret := typeWord(proto.Return); {
+	case ret == "int" && slices.Equal(params, []string{"*dma_buf", "*dma_buf_attachment"}):
+		return "attach"
+	case ret == "int" && slices.Equal(params, []string{"*dma_buf_attachment"}):
+		return "pin"
+	case ret == "*sg_table" && slices.Equal(params, []string{"*dma_buf_attachment", "dma_data_direction"}):
+		return "map"
+	}
+	return ""
+}
+
+func typeWord(t btf.Type) string {
+	stars := ""
+	for {
+		t = btf.UnderlyingType(t)
+		p, ok := t.(*btf.Pointer)
+		if !ok {
+			return stars + strings.TrimPrefix(t.TypeName(), "struct ")
+		}
+		stars += "*"
+		t = p.Target
+	}
+}

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package trace
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
+	"github.com/cilium/ebpf/link"
+
+	"github.com/gpurdma/gpurdma/dmabuf"
+)
+
+// Identities of what was there before tracing began have this bit.
+const existedBit = 1 << 63
+
+// inventory looks for attachments that exist already. They are followed from
+// now on, and what cannot be known of them stays unknown: up to 6.12 the table
+// that an attachment keeps is read; later ones keep none.
+func (t *Tracer) inventory() {
+	found, err := t.loader.listAttachments()
+	if err != nil {
+		t.unread = append(t.unread, &dmabuf.Error{Op: "inventory", Device: "BPF iterator", Err: err})
+	}
+	seen := map[uint64]bool{} // attachments
+	bufs := map[uint64]bool{} // inodes
+	n := uint64(0)
+	for _, w := range found {
+		bufs[w.Inode] = true
+		if w.Have&haveAttach == 0 || seen[w.Attach] {
+			continue
+		}
+		seen[w.Attach] = true
+		n++
+		w.Head.ID = existedBit | n
+		follow, err := t.loader.follow(w)
+		if err != nil {
+			t.unread = append(t.unread, &dmabuf.Error{Op: "inventory", Device: fmt.Sprintf("dma-buf %d", w.Inode), Err: err})
+			continue
+		}
+		if follow {
+			t.join.record(w)
+		}
+	}
+	t.kernelBufs(bufs)
+	t.queue = append(t.queue, t.join.take()...)
+}
+
+// kernelBufs adds what only debugfs shows: buffers that no descriptor leads
+// to, as an MR keeps its buffer after the descriptor was closed.
+func (t *Tracer) kernelBufs(known map[uint64]bool) {
+	list, err := dmabuf.KernelBufs(t.cfg.Debug)
+	if err != nil {
+		t.unread = append(t.unread, err)
+		return
+	}
+	for _, b := range list {
+		if known[b.Inode] || !t.wantsInode(b.Inode) {
+			continue
+		}
+		for _, device := range b.Attached {
+			r := Record{
+				ID: existedBit | b.Inode<<16, Call: Found, FD: -1, Existed: true,
+				Buffer:   &Buffer{Inode: b.Inode, Size: uint64(b.Size), Exporter: b.Exporter},
+				Importer: &Importer{Device: device},
+				Incomplete: []string{
+					"known from debugfs only: no descriptor leads to it, so its mapping and its end cannot be seen",
+				},
+			}
+			e := &entry{rec: r}
+			e.in.Preexisting = true
+			t.join.emit(Existing, 0, e)
+		}
+	}
+}
+
+func (t *Tracer) wantsInode(ino uint64) bool {
+	if len(t.cfg.Inodes) == 0 {
+		return true
+	}
+	for _, i := range t.cfg.Inodes {
+		if i == ino {
+			return true
+		}
+	}
+	return false
+}
+
+// attachState and bufState are those of bpf/state.h.
+type attachState struct{ ID, DMABuf, Inode uint64 }
+
+// follow makes the programs report what happens to an attachment from now on.
+// It is false for one that they follow already.
+func (l *loader) follow(w *wireRecord) (bool, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	err := l.core.Maps["attaches"].Update(w.Attach, attachState{w.Head.ID, w.DMABuf, w.Inode}, ebpf.UpdateNoExist)
+	if errors.Is(err, ebpf.ErrKeyExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, rootErr(err)
+	}
+	return true, rootErr(l.core.Maps["bufs"].Put(w.DMABuf, w.Inode))
+}
+
+// listAttachments runs the iterators that this kernel has: over all dma-bufs
+// (6.16 and later), else over the descriptors of all processes.
+func (l *loader) listAttachments() ([]*wireRecord, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	cs, err := spec("iter")
+	if err != nil {
+		return nil, err
+	}
+	cache := btf.NewCache()
+	kernel, err := cache.Kernel()
+	if err != nil {
+		return nil, err
+	}
+	program := "list_files"
+	var fn *btf.Func
+	if kernel.TypeByName("bpf_iter_dmabuf", &fn) == nil {
+		program = "list_dmabufs"
+	}
+	keep(cs, []hook{{program: program}})
+	if err := cs.Variables["windows"].Set(windowBytes(l.machine.windows())); err != nil {
+		return nil, err
+	}
+	coll, err := ebpf.NewCollectionWithOptions(cs, ebpf.CollectionOptions{
+		Cache: cache, MapReplacements: l.shared(cs), Programs: ebpf.ProgramOptions{KernelTypes: kernel},
+	})
+	if err != nil {
+		return nil, explainLoad(err)
+	}
+	defer coll.Close()
+	it, err := link.AttachIter(link.IterOptions{Program: coll.Programs[program]})
+	if err != nil {
+		return nil, err
+	}
+	defer it.Close()
+	rd, err := it.Open()
+	if err != nil {
+		return nil, err
+	}
+	defer rd.Close()
+	data, err := io.ReadAll(rd)
+	if err != nil {
+		return nil, err
+	}
+	var out []*wireRecord
+	for ; len(data) >= wireRecordSize; data = data[wireRecordSize:] {
+		ev, err := decode(data[:wireRecordSize])
+		if err != nil {
+			return out, err
+		}
+		if w, ok := ev.(*wireRecord); ok {
+			out = append(out, w)
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,401 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package trace
+
+import (
+	"container/list"
+	"fmt"
+	"slices"
+
+	"github.com/gpurdma/gpurdma/placement"
+)
+
+// entry is a record that lives, with what its verdict is made from.
+type entry struct {
+	rec      Record
+	in       placement.Inputs
+	attach   uint64
+	dmabuf   uint64
+	cached   bool // mapped inside attach: unmapping it is a no-op
+	sgt      uint64
+	mappedAt uint64
+	tracksMR bool
+	age      *list.Element
+}
+
+// maxEarly bounds events that came before the record they belong to.
+const maxEarly = 4096
+
+// joiner is the state that events change. It does no input or output, so that
+// tests can feed it whatever sequence they like.
+//
+// Events join by the identity that the programs gave the registration, never
+// by an address: addresses are used again.
+type joiner struct {
+	conv *converter
+	max  int
+
+	live   map[uint64]*entry
+	order  *list.List // of identities, oldest first
+	early  map[uint64][]*wireEvent
+	nEarly int
+	newest uint64               // identity of the newest record
+	moved  map[uint64]moveState // by dma-buf, until it is released
+	out    []*update
+	evict  uint64 // records given up for lack of room
+	orphan uint64 // early events given up
+	rounds uint64 // batches that were handed out
+}
+
+type moveState struct {
+	inode uint64
+	time  uint64
+}
+
+// update is an event to hand out, once the loss counters have been looked at.
+type update struct {
+	kind EventKind
+	time uint64
+	rec  Record
+	in   placement.Inputs
+}
+
+func newJoiner(c *converter, max int) *joiner {
+	return &joiner{
+		conv: c, max: max, live: map[uint64]*entry{}, order: list.New(),
+		early: map[uint64][]*wireEvent{}, moved: map[uint64]moveState{},
+	}
+}
+
+// handle takes one decoded event.
+func (j *joiner) handle(ev any) {
+	switch ev := ev.(type) {
+	case *wireRecord:
+		j.record(ev)
+	case *wireEvent:
+		j.event(ev)
+	case *wireExport:
+		if ev.Event.Head.Type == eventExport {
+			j.exported(ev)
+		}
+	}
+}
+
+func (j *joiner) emit(kind EventKind, when uint64, e *entry) {
+	e.rec.Placement = j.decide(e.in)
+	u := &update{kind: kind, time: when, rec: e.rec, in: e.in}
+	u.rec.Steps, u.rec.Incomplete = slices.Clone(e.rec.Steps), slices.Clone(e.rec.Incomplete)
+	j.out = append(j.out, u)
+}
+
+// decide makes the verdict. An address that is in no table may be in one that
+// came meanwhile.
+func (j *joiner) decide(in placement.Inputs) placement.Placement {
+	p := placement.Decide(in, j.conv.machine.get())
+	for _, q := range p.Places {
+		if q.Kind == placement.KindOther && j.conv.machine.again() {
+			return placement.Decide(in, j.conv.machine.get())
+		}
+	}
+	return p
+}
+
+func (j *joiner) record(w *wireRecord) {
+	if w.Kind == kindMap {
+		j.remap(w)
+		return
+	}
+	if w.Kind != kindInventory && w.Head.ID > j.newest {
+		j.newest = w.Head.ID
+		if j.newest%maxEarly == 0 {
+			j.settle()
+		}
+	}
+	e := &entry{
+		rec: j.conv.record(w), in: j.conv.inputs(w), attach: w.Attach, dmabuf: w.DMABuf,
+		cached: w.Have&haveCached != 0, sgt: w.SGT, mappedAt: w.MappedAt, tracksMR: w.Have&haveMR != 0,
+	}
+	if w.Ret < 0 {
+		j.emit(Refused, w.Head.Time, e)
+		j.nEarly -= len(j.early[w.Head.ID])
+		delete(j.early, w.Head.ID)
+		return
+	}
+	if w.Have&haveUntracked != 0 {
+		e.in.Lost = "there was no room to follow it"
+	}
+	if m, ok := j.moved[w.DMABuf]; ok && m.inode == w.Inode && m.time > w.MappedAt && w.MappedAt != 0 {
+		e.in.Moved = true
+		e.rec.Moves++
+	}
+	if !registration(w.Kind) || w.Have&haveAttach != 0 {
+		j.keep(w.Head.ID, e)
+	}
+	switch {
+	case w.Kind == kindInventory:
+		j.emit(Existing, w.Head.Time, e)
+	case registration(w.Kind):
+		j.emit(Registered, w.Head.Time, e)
+	default:
+		j.emit(Attached, w.Head.Time, e)
+	}
+	// What another thread did before this call came back.
+	events := j.early[w.Head.ID]
+	delete(j.early, w.Head.ID)
+	j.nEarly -= len(events)
+	for _, ev := range events {
+		j.event(ev)
+	}
+}
+
+func registration(kind uint32) bool {
+	return kind == kindRegDMABuf || kind == kindRegMR || kind == kindRereg
+}
+
+func (j *joiner) keep(id uint64, e *entry) {
+	if old := j.live[id]; old != nil {
+		j.order.Remove(old.age)
+	}
+	e.age = j.order.PushBack(id)
+	j.live[id] = e
+	for len(j.live) > j.max {
+		front := j.order.Front()
+		j.order.Remove(front)
+		delete(j.live, front.Value.(uint64))
+		j.evict++
+	}
+}
+
+func (j *joiner) drop(id uint64, e *entry) {
+	j.order.Remove(e.age)
+	delete(j.live, id)
+}
+
+// remap takes a mapping of an attachment that was made before: by a page
+// fault, after a move, or by an importer that attaches and maps in two steps.
+func (j *joiner) remap(w *wireRecord) {
+	e := j.live[w.Head.ID]
+	if e == nil {
+		e = &entry{rec: j.conv.record(w), attach: w.Attach, dmabuf: w.DMABuf}
+		e.rec.Incomplete = append(e.rec.Incomplete, "its attachment was not seen")
+		j.keep(w.Head.ID, e)
+	}
+	in := j.conv.inputs(w)
+	if w.Have&haveCached != 0 && w.SGT == e.sgt && in.Resources.Empty() {
+		// The same table again: the evidence was seen when it was made.
+		in.Resources, in.MapType = e.in.Resources, e.in.MapType
+	}
+	in.Preexisting, in.Lost = e.in.Preexisting, e.in.Lost
+	e.in, e.sgt, e.mappedAt, e.cached = in, w.SGT, w.MappedAt, w.Have&haveCached != 0
+	e.rec.Entries, e.rec.Ranges = int(w.Nents), int(w.NRanges)
+	if w.Ret < 0 {
+		e.rec.Steps = append(e.rec.Steps, j.conv.steps(w)...)
+		e.rec.Steps = e.rec.Steps[max(0, len(e.rec.Steps)-maxSteps):]
+		j.emit(MapRefused, w.Head.Time, e)
+		return
+	}
+	j.emit(Mapped, w.Head.Time, e)
+}
+
+func (j *joiner) event(ev *wireEvent) {
+	switch ev.Head.Type {
+	case eventMove:
+		j.move(ev)
+		return
+	case eventRelease:
+		j.release(ev)
+		return
+	}
+	id := ev.Head.ID
+	e := j.live[id]
+	if e == nil {
+		j.wait(id, ev)
+		return
+	}
+	switch ev.Head.Type {
+	case eventUnmap:
+		// Up to 6.12 the table lives as long as the attachment. In a
+		// deregistration it is the end, which says itself where the bytes were.
+		if e.cached || ev.Flags&eventInDereg != 0 {
+			return
+		}
+		e.in.Mapped, e.in.Moved = false, false
+		j.emit(Unmapped, ev.Head.Time, e)
+	case eventPin:
+		e.rec.Pinned = e.rec.Pinned || ev.Ret == 0
+	case eventUnpin:
+		e.rec.Pinned = false
+	case eventRevoke:
+		e.in.Moved = true
+		j.emit(Revoked, ev.Head.Time, e)
+	case eventDetach:
+		if !e.tracksMR {
+			j.end(id, e, ev, "detached")
+		}
+	case eventDereg:
+		if ev.Ret == 0 {
+			j.end(id, e, ev, "deregistered")
+		}
+	}
+}
+
+func (j *joiner) end(id uint64, e *entry, ev *wireEvent, how string) {
+	if ev.Flags&eventExiting != 0 {
+		how = "process exit"
+	}
+	e.rec.Ended, e.rec.EndedAt = how, j.conv.time(ev.Head.Time)
+	j.drop(id, e)
+	j.emit(Released, ev.Head.Time, e)
+}
+
+// wait keeps an event whose record has not come yet: its call is still running
+// in another thread. Identities are counted up, so one far behind the newest
+// belongs to a record that is lost, filtered out or given up.
+func (j *joiner) wait(id uint64, ev *wireEvent) {
+	if id+maxEarly < j.newest || j.nEarly >= maxEarly {
+		j.orphan++
+		return
+	}
+	j.early[id] = append(j.early[id], ev)
+	j.nEarly++
+}
+
+// settle forgets events that waited in vain.
+func (j *joiner) settle() {
+	for id, list := range j.early {
+		if id+maxEarly < j.newest {
+			j.nEarly -= len(list)
+			j.orphan += uint64(len(list))
+			delete(j.early, id)
+		}
+	}
+}
+
+// move marks everything that is mapped from a buffer.
+func (j *joiner) move(ev *wireEvent) {
+	if len(j.moved) >= j.max {
+		clear(j.moved) // their releases were lost
+	}
+	j.moved[ev.DMABuf] = moveState{ev.Inode, ev.Head.Time}
+	for el := j.order.Front(); el != nil; el = el.Next() {
+		e := j.live[el.Value.(uint64)]
+		if e.dmabuf != ev.DMABuf || e.rec.Buffer == nil || e.rec.Buffer.Inode != ev.Inode ||
+			!e.in.Mapped || e.mappedAt > ev.Head.Time {
+			continue
+		}
+		e.in.Moved = true
+		e.rec.Moves++
+		j.emit(Moved, ev.Head.Time, e)
+	}
+}
+
+// release: the kernel frees the buffer. Whoever still seems to use it ended
+// unseen.
+func (j *joiner) release(ev *wireEvent) {
+	delete(j.moved, ev.DMABuf)
+	for el := j.order.Front(); el != nil; {
+		id := el.Value.(uint64)
+		e := j.live[id]
+		el = el.Next()
+		if e.dmabuf == ev.DMABuf && e.rec.Buffer != nil && e.rec.Buffer.Inode == ev.Inode {
+			e.rec.Incomplete = append(e.rec.Incomplete, "its end was not seen; the buffer is gone")
+			j.end(id, e, ev, "buffer released")
+		}
+	}
+}
+
+func (j *joiner) exported(x *wireExport) {
+	e := &entry{rec: Record{
+		Call: "export", PID: int(x.Event.TGID), TID: int(x.Event.TID), FD: -1, Start: j.conv.time(x.Event.Head.Time),
+		Buffer: &Buffer{Inode: x.Event.Inode, Size: x.Size, Exporter: text(x.Exporter[:])},
+	}}
+	j.emit(Exported, x.Event.Head.Time, e)
+}
+
+// lose is told what was lost since the last call. Whatever lived or ended
+// meanwhile may have missed it: those verdicts become Unknown, those about to
+// be handed out too.
+func (j *joiner) lose(what string) {
+	for _, e := range j.live {
+		e.in.Lost = what
+	}
+	for _, u := range j.out {
+		if u.kind == Exported {
+			continue
+		}
+		u.in.Lost = what
+		u.rec.Placement = j.decide(u.in)
+	}
+}
+
+// take returns the events that are ready and forgets them.
+func (j *joiner) take() []Event {
+	if len(j.out) == 0 {
+		return nil
+	}
+	events := make([]Event, len(j.out))
+	for i, u := range j.out {
+		events[i] = Event{Time: j.conv.time(u.time), Kind: u.kind, Record: u.rec}
+	}
+	j.out = j.out[:0]
+	return events
+}
+
+// find returns the newest live registration that a key names.
+func (j *joiner) find(k placement.Key) *entry {
+	for el := j.order.Back(); el != nil; el = el.Prev() {
+		e := j.live[el.Value.(uint64)]
+		r := &e.rec
+		switch {
+		case k.Device != "" && r.RDMADevice != k.Device,
+			k.PID != 0 && r.PID != k.PID,
+			k.LKey != 0 && (r.MR == nil || r.MR.LKey != k.LKey),
+			k.RKey != 0 && (r.MR == nil || r.MR.RKey != k.RKey),
+			k.Inode != 0 && (r.Buffer == nil || r.Buffer.Inode != k.Inode):
+			continue
+		}
+		return e
+	}
+	return nil
+}
+
+// records are copies of what lives, oldest first.
+func (j *joiner) records() []Record {
+	out := make([]Record, 0, len(j.live))
+	for el := j.order.Front(); el != nil; el = el.Next() {
+		e := j.live[el.Value.(uint64)]
+		e.rec.Placement = j.decide(e.in)
+		r := e.rec
+		r.Steps, r.Incomplete = slices.Clone(r.Steps), slices.Clone(r.Incomplete)
+		out = append(out, r)
+	}
+	return out
+}
+
+// lossWords says what was lost between two readings of the counters, as far
+// as it can matter to a record that is followed. A lost record can: it may be
+// the new mapping of an attachment.
+func lossWords(before, after [eventTypes]uint64) string {
+	words := ""
+	for t := range eventTypes {
+		n := after[t] - before[t]
+		if n == 0 {
+			continue
+		}
+		switch t {
+		case eventExport, eventModule:
+			continue
+		}
+		if words != "" {
+			words += ", "
+		}
+		words += fmt.Sprintf("%d %s", n, eventNames[t])
+	}
+	return words
+}
+
+var eventNames = [eventTypes]string{
+	eventRecord: "records", eventExport: "exports", eventMove: "moves", eventUnmap: "unmaps", eventPin: "pins",
+	eventUnpin: "unpins", eventRevoke: "revocations", eventDetach: "detaches", eventDereg: "deregistrations",
+	eventRelease: "releases", eventModule: "modules", eventTracking: "objects that could not be followed",
+}

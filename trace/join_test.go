@@ -1,0 +1,453 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package trace
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/placement"
+)
+
+// A machine with a GPU's BAR and some RAM, for sequences of events that no
+// virtual machine produces: CUDA, mlx5, IOMMUs.
+const (
+	testBAR = 0x38_0000_0000
+	testRAM = 0x1_0000_0000
+)
+
+func testJoiner(max int) *joiner {
+	m := &placement.Machine{
+		BARs: []placement.BAR{{Device: "0000:03:00.0", Index: 1, GPU: true, Range: placement.Range{Start: testBAR, Size: 1 << 34}}},
+		RAM:  []placement.Range{{Start: testRAM, Size: 1 << 36}},
+	}
+	names := map[uint64]symbol{
+		0x10: {name: "mlx5_ib_dmabuf_attach_ops", module: "mlx5_ib"}, 0x11: {name: "mlx5_ib_dmabuf_invalidate_cb", module: "mlx5_ib"},
+		0x20: {name: "ib_umem_dmabuf_attach_pinned_ops", module: "ib_uverbs"}, 0x21: {name: "ib_umem_dmabuf_unsupported_move_notify", module: "ib_uverbs"},
+		0x31: {name: "ib_umem_dmabuf_revoke_locked", module: "ib_core"},
+	}
+	return newJoiner(&converter{
+		boot: time.Unix(0, 0), machine: &machineTable{m: m, read: time.Now()},
+		symbol: func(a uint64) symbol { return names[a] },
+		op:     func(c uint16) string { return []string{"", "amdgpu_dma_buf_pin", "xe_dma_buf_map"}[c] },
+	}, max)
+}
+
+func set(dst []byte, s string) { copy(dst, s) }
+
+// clock gives every event a later time.
+type clock uint64
+
+func (c *clock) tick() uint64 { *c += 10; return uint64(*c) }
+
+// made is a registration that went well.
+func made(c *clock, id uint64, change ...func(*wireRecord)) *wireRecord {
+	w := &wireRecord{
+		Start: c.tick(), Kind: kindRegDMABuf, TGID: 100, TID: 101, FD: 7, Length: 0x10000,
+		Have:   haveArgs | haveFD | haveBuf | haveAttach | haveMap | haveMR | haveDriverOp,
+		DMABuf: 0xb000 + id<<16, Inode: 1000 + id, Size: 0x10000,
+		Attach: 0xa000 + id<<16, ImporterOps: 0x10, ImporterCB: 0x11, SGT: 0xc000 + id<<16,
+		Nents: 1, OrigNents: 1, NRanges: 1, MR: 0xd000 + id<<16, LKey: uint32(id) << 8, RKey: uint32(id)<<8 | 1, MRLength: 0x10000,
+	}
+	w.MappedAt = c.tick()
+	w.Head = wireHead{Type: eventRecord, ID: id, Time: c.tick()}
+	set(w.IBDev[:], "mlx5_0")
+	set(w.Exporter[:], "amdgpu")
+	set(w.Owner[:], "amdgpu")
+	set(w.Dev.Name[:], "0000:05:00.0")
+	set(w.Dev.PCI[:], "0000:05:00.0")
+	inBAR(w)
+	for _, f := range change {
+		f(w)
+	}
+	return w
+}
+
+func dmaIs(w *wireRecord, kind int, start uint64) {
+	w.DMA = wireTally{Entries: 1}
+	w.DMA.Bytes[kind], w.DMA.Low[kind], w.DMA.High[kind] = 0x10000, start, start+0x10000
+	w.Ranges[0] = wireRange{Start: start, Size: 0x10000}
+}
+
+func inBAR(w *wireRecord) { dmaIs(w, int(placement.KindBAR), testBAR) }
+func inRAM(w *wireRecord) { dmaIs(w, int(placement.KindRAM), testRAM) }
+
+// translated puts the mapping behind an IOMMU.
+func translated(w *wireRecord) {
+	dmaIs(w, int(placement.KindOther), 0xfff0_0000)
+	w.Have |= haveIOMMU | haveIOMMUType
+	w.Dev.IOMMUType = iommuPaging
+}
+
+// physical is what dma_map_resource was given.
+func physical(w *wireRecord) {
+	w.NResources = 1
+	w.Resources[0] = wireResource{Phys: testBAR, DMA: w.Ranges[0].Start, Size: 0x10000}
+	k := int(placement.KindBAR)
+	w.Res.Bytes[k], w.Res.Low[k], w.Res.High[k] = 0x10000, testBAR, testBAR+0x10000
+}
+
+func happens(c *clock, typ uint32, w *wireRecord) *wireEvent {
+	return &wireEvent{
+		Head: wireHead{Type: typ, ID: w.Head.ID, Time: c.tick()}, Object: w.Attach, DMABuf: w.DMABuf, Inode: w.Inode,
+	}
+}
+
+// remapped is a mapping of the same attachment.
+func remapped(c *clock, w *wireRecord, change ...func(*wireRecord)) *wireRecord {
+	n := *w
+	n.Kind, n.Start, n.MappedAt = kindMap, c.tick(), c.tick()
+	n.Head.Time = c.tick()
+	for _, f := range change {
+		f(&n)
+	}
+	return &n
+}
+
+func verdictOf(t *testing.T, j *joiner, id uint64) placement.Memory {
+	t.Helper()
+	e := j.live[id]
+	if e == nil {
+		t.Fatalf("record %d does not live", id)
+	}
+	return j.decide(e.in).Memory
+}
+
+func kindsOf(events []Event) string {
+	var kinds []EventKind
+	for _, e := range events {
+		kinds = append(kinds, e.Kind)
+	}
+	return fmt.Sprint(kinds)
+}
+
+func wantKinds(t *testing.T, j *joiner, want ...EventKind) []Event {
+	t.Helper()
+	events := j.take()
+	if got := kindsOf(events); got != fmt.Sprint(want) {
+		t.Fatalf("events %s, want %v", got, want)
+	}
+	return events
+}
+
+func TestJoinLife(t *testing.T) {
+	var c clock
+	j := testJoiner(100)
+	w := made(&c, 1, translated, physical)
+	j.handle(w)
+	e := wantKinds(t, j, Registered)[0]
+	if p := e.Record.Placement; p.Memory != placement.PeerToPeer || p.Proof != placement.PhysicalAddress {
+		t.Errorf("mlx5 on amdgpu under an IOMMU: %v", p)
+	}
+	if e.Record.Importer.Mode != ModeDynamic || e.Record.RDMADevice != "mlx5_0" || !e.Record.Importer.IsPCI {
+		t.Errorf("importer %+v", e.Record.Importer)
+	}
+	// Evicted: told, unmapped, mapped again in system memory by a page fault.
+	j.handle(happens(&c, eventMove, w))
+	if m := verdictOf(t, j, 1); m != placement.Stale {
+		t.Errorf("after a move: %v", m)
+	}
+	j.handle(happens(&c, eventUnmap, w))
+	if m := verdictOf(t, j, 1); m != placement.NotMapped {
+		t.Errorf("after unmapping: %v", m)
+	}
+	j.handle(remapped(&c, w, inRAM, func(w *wireRecord) { w.Have &^= haveIOMMU; w.NResources = 0; w.Res = wireTally{} }))
+	if m := verdictOf(t, j, 1); m != placement.SystemMemory {
+		t.Errorf("after the second mapping: %v", m)
+	}
+	in := happens(&c, eventUnmap, w)
+	in.Flags = eventInDereg
+	j.handle(in)
+	j.handle(happens(&c, eventDetach, w))
+	j.handle(happens(&c, eventDereg, w))
+	events := wantKinds(t, j, Moved, Unmapped, Mapped, Released)
+	if r := events[3].Record; r.Ended != "deregistered" || r.Moves != 1 || r.Placement.Memory != placement.SystemMemory {
+		t.Errorf("the end: %+v", r)
+	}
+	if len(j.live) != 0 || j.order.Len() != 0 {
+		t.Error("it still lives")
+	}
+	// A copy that was handed out does not change.
+	if events[0].Record.Placement.Memory != placement.Stale {
+		t.Errorf("the move's record became %v", events[0].Record.Placement)
+	}
+}
+
+// Verdicts that only synthetic events can show, as no test machine has a CUDA
+// or mlx5 device or a fully translating IOMMU with these.
+func TestJoinVerdicts(t *testing.T) {
+	for _, row := range []struct {
+		name   string
+		change []func(*wireRecord)
+		want   placement.Memory
+	}{
+		{"BAR without an IOMMU", nil, placement.PeerToPeer},
+		{"silent fallback to RAM", []func(*wireRecord){inRAM}, placement.SystemMemory},
+		{"only an IOVA", []func(*wireRecord){translated}, placement.Unknown},
+		{"IOVA, physical address known (CUDA)", []func(*wireRecord){translated, physical}, placement.PeerToPeer},
+		{"peer2peer is not proof", []func(*wireRecord){translated, func(w *wireRecord) { w.Have |= haveP2P | haveAllowP2P }}, placement.Unknown},
+		{"identity domain", []func(*wireRecord){func(w *wireRecord) { w.Have |= haveIOMMU | haveIOMMUType; w.Dev.IOMMUType = iommuPassThrough }}, placement.PeerToPeer},
+		{"IOMMU of unknown kind", []func(*wireRecord){func(w *wireRecord) { w.Have |= haveIOMMU }}, placement.Unknown},
+		{"the walk was cut", []func(*wireRecord){func(w *wireRecord) { w.Have |= haveWalkCut }}, placement.Unknown},
+		{"no room to follow it", []func(*wireRecord){func(w *wireRecord) { w.Have |= haveUntracked }}, placement.Unknown},
+		{"attached, not mapped", []func(*wireRecord){func(w *wireRecord) { w.Have &^= haveMap }}, placement.NotMapped},
+		{"swiotlb", []func(*wireRecord){inRAM, func(w *wireRecord) { w.DMAFlags = sgSwiotlb }}, placement.Bounced},
+	} {
+		var c clock
+		j := testJoiner(10)
+		j.handle(made(&c, 1, row.change...))
+		if e := j.take()[0]; e.Record.Placement.Memory != row.want {
+			t.Errorf("%s: %v, want %v", row.name, e.Record.Placement, row.want)
+		}
+	}
+}
+
+// The address of an attachment, an MR and a dma-buf are used again at once.
+func TestJoinAddressReuse(t *testing.T) {
+	var c clock
+	j := testJoiner(100)
+	same := func(w *wireRecord) { w.Attach, w.MR, w.DMABuf, w.SGT = 0xa, 0xd, 0xb, 0xc }
+	first := made(&c, 1, same)
+	j.handle(first)
+	second := made(&c, 2, same, inRAM)
+	j.handle(second) // the first one's end is late
+	j.handle(happens(&c, eventDereg, first))
+	if j.live[1] != nil || j.live[2] == nil {
+		t.Fatal("the end of the first ended the second")
+	}
+	// A move of the first one's buffer says nothing about the second's.
+	move := happens(&c, eventMove, first)
+	j.handle(move)
+	if m := verdictOf(t, j, 2); m != placement.SystemMemory {
+		t.Errorf("%v: a move of another buffer at the same address", m)
+	}
+}
+
+// Another thread may act on an attachment before the call that made it is
+// back: its events come first.
+func TestJoinReorder(t *testing.T) {
+	var c clock
+	j := testJoiner(100)
+	w := made(&c, 5)
+	j.handle(happens(&c, eventRevoke, w))
+	j.handle(w)
+	wantKinds(t, j, Registered, Revoked)
+	if m := verdictOf(t, j, 5); m != placement.Stale {
+		t.Errorf("a revocation that came early is forgotten: %v", m)
+	}
+	// A move between the mapping and the end of the call.
+	w = made(&c, 6)
+	m := happens(&c, eventMove, w)
+	m.Head.Time = w.MappedAt + 1
+	j.handle(m)
+	j.handle(w)
+	if got := verdictOf(t, j, 6); got != placement.Stale {
+		t.Errorf("a move during the call is forgotten: %v", got)
+	}
+	// And one before the mapping does not matter.
+	w = made(&c, 7)
+	m = happens(&c, eventMove, w)
+	m.Head.Time = w.MappedAt - 1
+	j.handle(m)
+	j.handle(w)
+	if got := verdictOf(t, j, 7); got != placement.PeerToPeer {
+		t.Errorf("a move before the mapping: %v", got)
+	}
+	if j.nEarly != 0 || len(j.early) != 0 {
+		t.Errorf("%d events wait", j.nEarly)
+	}
+}
+
+func TestJoinLoss(t *testing.T) {
+	var c clock
+	j := testJoiner(100)
+	old := made(&c, 1)
+	j.handle(old)
+	j.take()
+	j.handle(made(&c, 2))
+	gone := made(&c, 3)
+	j.handle(gone)
+	j.handle(happens(&c, eventDereg, gone))
+	var before, after [eventTypes]uint64
+	after[eventMove] = 2
+	j.lose(lossWords(before, after))
+	for _, e := range j.take() {
+		if p := e.Record.Placement; p.Memory != placement.Unknown {
+			t.Errorf("%s of record %d, in the batch of the loss: %v", e.Kind, e.Record.ID, p)
+		}
+	}
+	if m := verdictOf(t, j, 1); m != placement.Unknown {
+		t.Errorf("a record older than the loss: %v", m)
+	}
+	// What is mapped afterwards is whole.
+	j.handle(made(&c, 4))
+	if m := verdictOf(t, j, 4); m != placement.PeerToPeer {
+		t.Errorf("a record younger than the loss: %v", m)
+	}
+	after[eventExport], before[eventMove] = 5, 2
+	if w := lossWords(before, after); w != "" {
+		t.Errorf("lost exports matter to nobody: %q", w)
+	}
+}
+
+func TestJoinRefused(t *testing.T) {
+	var c clock
+	j := testJoiner(100)
+	w := made(&c, 1, func(w *wireRecord) { w.Ret = -int32(unix.EBUSY) })
+	j.handle(w)
+	e := wantKinds(t, j, Refused)[0]
+	if e.Record.Placement.Memory != placement.NotMapped || e.Record.Placement.Errno != int(unix.EBUSY) {
+		t.Errorf("%v", e.Record.Placement)
+	}
+	if len(j.live) != 0 {
+		t.Error("a refused registration lives")
+	}
+	// A dereg that fails ends nothing.
+	w = made(&c, 2)
+	j.handle(w)
+	d := happens(&c, eventDereg, w)
+	d.Ret = -int32(unix.EBUSY)
+	j.handle(d)
+	if j.live[2] == nil {
+		t.Error("a refused deregistration ended the record")
+	}
+}
+
+// The mapping made inside attach (up to 6.12) lives as long as the attachment,
+// and its evidence was seen there.
+func TestJoinCachedMapping(t *testing.T) {
+	var c clock
+	j := testJoiner(100)
+	w := made(&c, 1, translated, physical, func(w *wireRecord) {
+		w.Kind = kindAttach
+		w.Have |= haveCached
+		w.Have &^= haveMR
+	})
+	j.handle(w)
+	j.handle(remapped(&c, w, func(w *wireRecord) { w.NResources, w.Res = 0, wireTally{} }))
+	if m := verdictOf(t, j, 1); m != placement.PeerToPeer {
+		t.Errorf("the cached table, mapped: %v", m)
+	}
+	j.handle(happens(&c, eventUnmap, w))
+	if m := verdictOf(t, j, 1); m != placement.PeerToPeer {
+		t.Errorf("the cached table, unmapped, which does nothing: %v", m)
+	}
+	// Another table is another mapping, without evidence.
+	j.handle(remapped(&c, w, func(w *wireRecord) { w.NResources, w.Res, w.SGT = 0, wireTally{}, 0xeeee }))
+	if m := verdictOf(t, j, 1); m != placement.Unknown {
+		t.Errorf("a new table: %v", m)
+	}
+	j.handle(happens(&c, eventDetach, w))
+	wantKinds(t, j, Attached, Mapped, Mapped, Released)
+}
+
+func TestJoinRelease(t *testing.T) {
+	var c clock
+	j := testJoiner(100)
+	w := made(&c, 1)
+	j.handle(w)
+	j.handle(happens(&c, eventRelease, w)) // its dereg was lost
+	events := wantKinds(t, j, Registered, Released)
+	if r := events[1].Record; len(r.Incomplete) == 0 || r.Ended != "buffer released" {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestJoinProcessExit(t *testing.T) {
+	var c clock
+	j := testJoiner(100)
+	w := made(&c, 1)
+	j.handle(w)
+	d := happens(&c, eventDereg, w)
+	d.Flags = eventExiting
+	j.handle(d)
+	if r := j.take()[1].Record; r.Ended != "process exit" {
+		t.Errorf("ended by %q", r.Ended)
+	}
+}
+
+func TestJoinMapRefused(t *testing.T) {
+	var c clock
+	j := testJoiner(100)
+	w := made(&c, 1, func(w *wireRecord) { w.Kind = kindAttach; w.Have &^= haveMR | haveMap })
+	j.handle(w)
+	j.handle(remapped(&c, w, func(w *wireRecord) {
+		w.Ret, w.NSteps = -int32(unix.EINVAL), 1
+		w.Steps[0] = wireStep{Func: funcMap, Ret: -int32(unix.EINVAL)}
+	}))
+	e := wantKinds(t, j, Attached, MapRefused)[1]
+	if p := e.Record.Placement; p.Memory != placement.NotMapped || p.Errno != int(unix.EINVAL) {
+		t.Errorf("%v", p)
+	}
+}
+
+// Bounded state, whatever comes.
+func TestJoinBounds(t *testing.T) {
+	var c clock
+	j := testJoiner(50)
+	for id := uint64(1); id <= 100_000; id++ {
+		w := made(&c, id)
+		if id%3 != 0 { // a third of the records is lost
+			j.handle(w)
+		}
+		j.handle(happens(&c, eventMove, w))
+		if id%2 == 0 { // half of the ends too
+			j.handle(happens(&c, eventDereg, w))
+		}
+		j.take()
+	}
+	if len(j.live) > 50 || j.order.Len() != len(j.live) {
+		t.Errorf("%d records live, %d in order", len(j.live), j.order.Len())
+	}
+	if j.nEarly > maxEarly || len(j.early) > maxEarly || len(j.moved) > 50 {
+		t.Errorf("%d events wait for %d records, %d moves", j.nEarly, len(j.early), len(j.moved))
+	}
+	if j.evict == 0 || j.orphan == 0 {
+		t.Error("nothing was counted as given up")
+	}
+}
+
+func TestJoinFind(t *testing.T) {
+	var c clock
+	j := testJoiner(10)
+	j.handle(made(&c, 1))
+	j.handle(made(&c, 2))
+	for _, row := range []struct {
+		key  placement.Key
+		want uint64
+	}{
+		{placement.Key{LKey: 1 << 8}, 1},
+		{placement.Key{RKey: 2<<8 | 1, Device: "mlx5_0", PID: 100}, 2},
+		{placement.Key{Inode: 1001}, 1},
+		{placement.Key{LKey: 1 << 8, Device: "mlx5_1"}, 0},
+		{placement.Key{LKey: 9 << 8}, 0},
+	} {
+		e := j.find(row.key)
+		if got := uint64(0); e != nil && e.rec.ID != row.want || e == nil && row.want != got {
+			t.Errorf("find %+v: %v, want record %d", row.key, e, row.want)
+		}
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	var c clock
+	w := made(&c, 1)
+	f.Add(recordBytes(w))
+	f.Add([]byte{})
+	f.Add([]byte{eventMove, 0, 0, 0})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		ev, err := decode(data)
+		if err != nil {
+			return
+		}
+		j := testJoiner(4)
+		j.handle(ev)
+		for _, e := range j.take() {
+			_ = e.Record.String()
+			_ = e.Record.Explain()
+		}
+	})
+}

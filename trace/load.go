@@ -1,0 +1,538 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package trace
+
+import (
+	"errors"
+	"fmt"
+	"math/bits"
+	"os"
+	"runtime"
+	"sort"
+	"strings"
+	"sync"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
+	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/placement"
+)
+
+// loader holds what is in the kernel: maps, programs, links.
+type loader struct {
+	cfg     Config
+	symbols *symbols
+	machine *machineTable
+
+	mu    sync.Mutex
+	core  *ebpf.Collection   // owns the maps that all share
+	more  []*ebpf.Collection // ib_core and ib_uverbs, exporters, iterators
+	links []link.Link
+	hooks []Hook
+	ops   []string        // exporter functions by cookie; 0 is none
+	have  map[string]bool // groups and functions that are attached
+}
+
+// sharedMaps are those of bpf/state.h.
+var sharedMaps = []string{"events", "config", "lost", "scopes", "attaches", "bufs", "mrs", "deregs", "pids", "inodes", "cgroups"}
+
+func newLoader(cfg Config, syms *symbols) *loader {
+	return &loader{cfg: cfg, symbols: syms, ops: []string{""}, have: map[string]bool{}}
+}
+
+// functions are the targets that the tables name, with where they are now.
+func (l *loader) functions() (map[string]symbol, error) {
+	names := map[string]bool{"vmemmap_base": true}
+	for _, table := range [][]hook{coreHooks, rdmaHooks} {
+		for _, h := range table {
+			names[h.function] = true
+		}
+	}
+	found, err := l.symbols.find(func(n string) bool {
+		return names[n] || !l.cfg.NoExporterHooks && maybeExporterOp(n)
+	})
+	if err != nil {
+		return nil, refuse(l.symbols.path, "", "", rootErr(err))
+	}
+	return found, nil
+}
+
+func rootErr(err error) error {
+	var n unix.Errno
+	if errors.As(err, &n) {
+		return n
+	}
+	return err
+}
+
+// load brings the programs of the core into the kernel and attaches them.
+func (l *loader) load(m *machineTable) error {
+	l.machine = m
+	found, err := l.functions()
+	if err != nil {
+		return err
+	}
+	cache := btf.NewCache()
+	kernel, err := cache.Kernel()
+	if err != nil {
+		return refuse("/sys/kernel/btf/vmlinux", err.Error(), "", errors.ErrUnsupported)
+	}
+	cs, err := spec("core")
+	if err != nil {
+		return err
+	}
+	var wanted []hook
+	for _, h := range coreHooks {
+		if h.program == "exported" && !l.cfg.Exports {
+			continue
+		}
+		if why := l.absent(h, found, kernel); why != "" {
+			if h.always {
+				return refuse(h.function, why, "", errors.ErrUnsupported)
+			}
+			l.note(h, "", why)
+			continue
+		}
+		wanted = append(wanted, h)
+	}
+	wanted = append(wanted, moduleHook)
+	if l.cfg.Children {
+		wanted = append(wanted, followHooks...)
+	}
+	keep(cs, wanted)
+	cs.Maps["events"].MaxEntries = uint32(l.cfg.RingSize)
+	if err := cs.Variables["windows"].Set(windowBytes(m.windows())); err != nil {
+		return fmt.Errorf("trace: memory map: %w", err)
+	}
+	l.core, err = ebpf.NewCollectionWithOptions(cs, ebpf.CollectionOptions{
+		Cache: cache, Programs: ebpf.ProgramOptions{KernelTypes: kernel},
+	})
+	if err != nil {
+		return explainLoad(err)
+	}
+	if err := l.configure(found["vmemmap_base"].addr); err != nil {
+		return err
+	}
+	if err := l.attachAll(l.core, wanted, nil); err != nil {
+		return err
+	}
+	if err := l.loadRDMA(cache, kernel, found); err != nil {
+		return err
+	}
+	if l.cfg.NoExporterHooks {
+		return nil
+	}
+	return l.loadExporters(cache, kernel, found)
+}
+
+// absent says why a function of vmlinux cannot be watched.
+func (l *loader) absent(h hook, found map[string]symbol, kernel *btf.Spec) string {
+	if sym, ok := found[h.function]; !ok || sym.module != "" {
+		return missing(h)
+	}
+	var fn *btf.Func
+	if err := kernel.TypeByName(h.function, &fn); err != nil {
+		return "the kernel's type information does not list it: compiled in another shape, or not traceable"
+	}
+	return ""
+}
+
+func missing(h hook) string {
+	if h.since != "" {
+		return "not in this kernel (" + h.since + ")"
+	}
+	return "not in this kernel"
+}
+
+// keep removes programs that are not wanted from a specification.
+func keep(cs *ebpf.CollectionSpec, wanted []hook) {
+	names := map[string]bool{}
+	for _, h := range wanted {
+		names[h.program] = true
+	}
+	for name := range cs.Programs {
+		if !names[name] {
+			delete(cs.Programs, name)
+		}
+	}
+}
+
+func (l *loader) note(h hook, module, why string) {
+	l.hooks = append(l.hooks, Hook{Function: h.function, Module: module, What: h.what, Absent: why})
+}
+
+// configure fills the configuration and filter maps, before anything is
+// attached.
+func (l *loader) configure(vmemmap uint64) error {
+	c := wireConfig{
+		Vmemmap:   vmemmap,
+		Wake:      uint64(l.cfg.RingSize / 4),
+		Walk:      uint32(l.cfg.WalkLimit),
+		PageShift: uint32(bits.TrailingZeros(uint(os.Getpagesize()))),
+	}
+	if runtime.GOARCH != "amd64" {
+		c.Vmemmap = 0 // elsewhere the array's address is not in a variable
+	}
+	one := uint8(1)
+	for _, pid := range l.cfg.PIDs {
+		c.Flags |= configPIDs
+		if err := l.core.Maps["pids"].Put(uint32(pid), one); err != nil {
+			return refuse("process filter", fmt.Sprintf("%d processes", len(l.cfg.PIDs)), "", rootErr(err))
+		}
+	}
+	for _, ino := range l.cfg.Inodes {
+		c.Flags |= configInodes
+		if err := l.core.Maps["inodes"].Put(ino, one); err != nil {
+			return refuse("inode filter", fmt.Sprintf("%d inodes", len(l.cfg.Inodes)), "", rootErr(err))
+		}
+	}
+	if l.cfg.Cgroup != "" {
+		c.Flags |= configCgroup
+		dir, err := os.Open(l.cfg.Cgroup)
+		if err != nil {
+			return refuse(l.cfg.Cgroup, "the cgroup filter", "name a directory of a cgroup v2 mount", rootErr(err))
+		}
+		defer dir.Close()
+		if err := l.core.Maps["cgroups"].Put(uint32(0), uint32(dir.Fd())); err != nil {
+			return refuse(l.cfg.Cgroup, "not a cgroup v2 directory", "name a directory of a cgroup v2 mount", rootErr(err))
+		}
+	}
+	if l.cfg.RDMAOnly {
+		c.Flags |= configRDMAOnly
+	}
+	if l.cfg.Exports {
+		c.Flags |= configExports
+	}
+	return l.setConfig(c)
+}
+
+func (l *loader) setConfig(c wireConfig) error {
+	if err := l.core.Maps["config"].Put(uint32(0), c.bytes()); err != nil {
+		return refuse("configuration", "", "", rootErr(err))
+	}
+	return nil
+}
+
+// attachAll attaches programs in the table's order.
+func (l *loader) attachAll(coll *ebpf.Collection, table []hook, modules map[string]string) error {
+	for _, h := range table {
+		k, err := attach(coll.Programs[h.program], h, 0)
+		module := modules[h.function]
+		if err != nil {
+			if h.always {
+				return refuse(h.function, "attaching: "+err.Error(), "", rootErr(err))
+			}
+			l.note(h, module, "attaching failed: "+err.Error())
+			continue
+		}
+		l.links = append(l.links, k)
+		l.hooks = append(l.hooks, Hook{Function: h.function, Module: module, How: h.how, What: h.what})
+	}
+	return nil
+}
+
+func attach(p *ebpf.Program, h hook, cookie uint64) (link.Link, error) {
+	if p == nil {
+		return nil, errors.New("the program was not loaded")
+	}
+	switch h.how {
+	case "kprobe":
+		return link.Kprobe(h.function, p, nil)
+	case "kretprobe":
+		return link.Kretprobe(h.function, p, nil)
+	}
+	opts := link.TracingOptions{Program: p, Cookie: cookie}
+	if cookie != 0 { // needs a BPF link, which needs to be told the type
+		opts.AttachType = ebpf.AttachTraceFExit
+	}
+	return link.AttachTracing(opts)
+}
+
+// shared are the maps that an object beside the core works on.
+func (l *loader) shared(cs *ebpf.CollectionSpec) map[string]*ebpf.Map {
+	out := map[string]*ebpf.Map{}
+	for _, name := range sharedMaps {
+		if m := cs.Maps[name]; m != nil {
+			m.MaxEntries = l.core.Maps[name].MaxEntries()
+			out[name] = l.core.Maps[name]
+		}
+	}
+	return out
+}
+
+// loadRDMA attaches to ib_core and ib_uverbs, if they are loaded and as far as
+// it was not done before: by fentry where a module has BTF, else by kprobe.
+func (l *loader) loadRDMA(cache *btf.Cache, kernel *btf.Spec, found map[string]symbol) error {
+	if l.have["rdma"] {
+		return nil
+	}
+	if _, ok := found["ib_uverbs_handler_UVERBS_METHOD_REG_DMABUF_MR"]; !ok {
+		return nil // ib_uverbs is not loaded; it may come
+	}
+	var types []*btf.Spec
+	hasBTF := map[string]*btf.Spec{}
+	for _, module := range []string{"ib_uverbs", "ib_core"} {
+		if s, err := cache.Module(module); err == nil {
+			hasBTF[module] = s
+			types = append(types, s)
+		}
+	}
+	var fentry, kprobes []hook
+	modules := map[string]string{}
+	for _, h := range rdmaHooks {
+		sym, ok := found[h.function]
+		if !ok {
+			if h.how == "fexit" || h.program == "umem_revoked" {
+				l.note(h, "", missing(h))
+			}
+			continue
+		}
+		modules[h.function] = sym.module
+		ms := hasBTF[sym.module]
+		if sym.module == "" {
+			ms = kernel
+		}
+		var fn *btf.Func
+		switch {
+		case ms != nil && ms.TypeByName(h.function, &fn) == nil && h.program != "":
+			fentry = append(fentry, h)
+		case ms == nil || h.program != "":
+			kprobes = append(kprobes, h.asKprobe())
+		}
+	}
+	if err := l.loadGroup("rdma", fentry, modules, cache, kernel, types); err != nil {
+		return err
+	}
+	if err := l.loadGroup("rdma_kprobe", kprobes, modules, cache, kernel, types); err != nil {
+		return err
+	}
+	l.have["rdma"] = true
+	return nil
+}
+
+func (l *loader) loadGroup(object string, table []hook, modules map[string]string, cache *btf.Cache, kernel *btf.Spec, types []*btf.Spec) error {
+	if len(table) == 0 {
+		return nil
+	}
+	cs, err := spec(object)
+	if err != nil {
+		return err
+	}
+	keep(cs, table)
+	coll, err := ebpf.NewCollectionWithOptions(cs, ebpf.CollectionOptions{
+		Cache: cache, MapReplacements: l.shared(cs),
+		Programs: ebpf.ProgramOptions{KernelTypes: kernel, ExtraRelocationTargets: types},
+	})
+	if err != nil {
+		return explainLoad(err)
+	}
+	l.more = append(l.more, coll)
+	return l.attachAll(coll, table, modules)
+}
+
+// loadExporters attaches to the attach, pin and map operations of exporters
+// that have not been attached to before.
+func (l *loader) loadExporters(cache *btf.Cache, kernel *btf.Spec, found map[string]symbol) error {
+	tmpl, err := spec("exporter")
+	if err != nil {
+		return err
+	}
+	cs := tmpl.Copy()
+	clear(cs.Programs)
+	type target struct {
+		hook   hook
+		module string
+		cookie uint64
+	}
+	var targets []target
+	var names []string
+	for name := range found {
+		names = append(names, name)
+	}
+	sort.Strings(names)
+	for _, name := range names {
+		sym := found[name]
+		if !maybeExporterOp(name) || !sym.code || l.have[name] || len(l.ops) > maxExporterOps {
+			continue
+		}
+		types := kernel
+		if sym.module != "" {
+			if types, err = cache.Module(sym.module); err != nil {
+				continue
+			}
+		}
+		var fn *btf.Func
+		if types.TypeByName(name, &fn) != nil {
+			continue
+		}
+		op := opOf(fn)
+		if op == "" {
+			continue
+		}
+		program := fmt.Sprintf("exporter_%s_%d", op, len(l.ops))
+		ps := tmpl.Programs["exporter_"+op].Copy()
+		ps.Name, ps.AttachTo = "exporter_"+op, name
+		cs.Programs[program] = ps
+		targets = append(targets, target{
+			hook{program: program, function: name, how: "fexit", what: "refusals of the exporter itself"}, sym.module, uint64(len(l.ops)),
+		})
+		l.ops = append(l.ops, name)
+		l.have[name] = true
+	}
+	if len(targets) == 0 {
+		return nil
+	}
+	coll, err := ebpf.NewCollectionWithOptions(cs, ebpf.CollectionOptions{
+		Cache: cache, MapReplacements: l.shared(cs), Programs: ebpf.ProgramOptions{KernelTypes: kernel},
+	})
+	if err != nil {
+		// Without these the explanations are coarser, and that is all.
+		for _, t := range targets {
+			l.note(t.hook, t.module, err.Error())
+		}
+		return nil
+	}
+	l.more = append(l.more, coll)
+	for _, t := range targets {
+		k, err := attach(coll.Programs[t.hook.program], t.hook, t.cookie)
+		if err != nil {
+			l.note(t.hook, t.module, "attaching failed: "+err.Error())
+			continue
+		}
+		l.links = append(l.links, k)
+		l.hooks = append(l.hooks, Hook{Function: t.hook.function, Module: t.module, How: "fexit", What: t.hook.what})
+	}
+	return nil
+}
+
+// moduleCame attaches to what a module that was loaded meanwhile brought. It
+// reports whether RDMA is attached now.
+func (l *loader) moduleCame() (bool, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.core == nil {
+		return false, os.ErrClosed
+	}
+	l.symbols.forget()
+	found, err := l.functions()
+	if err != nil {
+		return false, err
+	}
+	cache := btf.NewCache()
+	kernel, err := cache.Kernel()
+	if err != nil {
+		return false, err
+	}
+	if err := l.loadRDMA(cache, kernel, found); err != nil {
+		return false, err
+	}
+	if !l.cfg.NoExporterHooks {
+		err = l.loadExporters(cache, kernel, found)
+	}
+	return l.have["rdma"], err
+}
+
+// refreshWindows hands the programs a new memory map.
+func (l *loader) refreshWindows(m *placement.Machine) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.core == nil {
+		return os.ErrClosed
+	}
+	return l.core.Variables["windows"].Set(windowBytes(windowsOf(m)))
+}
+
+// opName is the exporter function of a cookie.
+func (l *loader) opName(cookie uint16) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if int(cookie) < len(l.ops) {
+		return l.ops[cookie]
+	}
+	return ""
+}
+
+// lost reads the loss counters, by event type.
+func (l *loader) lost() (counts [eventTypes]uint64, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.core == nil {
+		return counts, os.ErrClosed
+	}
+	for t := range uint32(eventTypes) {
+		var perCPU []uint64
+		if err := l.core.Maps["lost"].Lookup(t, &perCPU); err != nil {
+			return counts, err
+		}
+		for _, n := range perCPU {
+			counts[t] += n
+		}
+	}
+	return counts, nil
+}
+
+// missed adds up how often a program was not run because it was running
+// already on the same CPU.
+func (l *loader) missed() uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var n uint64
+	for _, coll := range append([]*ebpf.Collection{l.core}, l.more...) {
+		if coll == nil {
+			continue
+		}
+		for _, p := range coll.Programs {
+			if s, err := p.Stats(); err == nil {
+				n += s.RecursionMisses
+			}
+		}
+	}
+	return n
+}
+
+// close detaches and frees everything. The programs are told to stop first;
+// detaching waits for the kernel's grace periods, so it is done side by side.
+func (l *loader) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.core != nil {
+		if m := l.core.Maps["config"]; m != nil {
+			c := wireConfig{Flags: configStopped}
+			_ = m.Put(uint32(0), c.bytes())
+		}
+	}
+	var wg sync.WaitGroup
+	for _, k := range l.links {
+		wg.Go(func() { _ = k.Close() })
+	}
+	wg.Wait()
+	for _, c := range l.more {
+		c.Close()
+	}
+	if l.core != nil {
+		l.core.Close()
+	}
+	l.links, l.more, l.core = nil, nil, nil
+}
+
+// explainLoad turns what the kernel answered into words.
+func explainLoad(err error) error {
+	var v *ebpf.VerifierError
+	switch {
+	case errors.As(err, &v):
+		return refuse("the kernel's verifier", fmt.Sprintf("%+v", tail(v)), "report this, with the kernel's version", rootErr(err))
+	case errors.Is(err, unix.EPERM):
+		return refuse("bpf", err.Error(), "run as root; a security module may forbid bpf(2), too", unix.EPERM)
+	case errors.Is(err, unix.ENOMEM):
+		return refuse("bpf", err.Error(), "allow more memory: a memory cgroup counts the maps", unix.ENOMEM)
+	}
+	return refuse("bpf", err.Error(), "", rootErr(err))
+}
+
+// tail keeps the end of a verifier's log, where the reason is.
+func tail(v *ebpf.VerifierError) string {
+	lines := v.Log[max(0, len(v.Log)-12):]
+	return strings.Join(lines, "\n")
+}

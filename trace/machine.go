@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package trace
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/gpurdma/gpurdma/internal/pci"
+	"github.com/gpurdma/gpurdma/internal/sysfs"
+	"github.com/gpurdma/gpurdma/placement"
+)
+
+// Flags of a BAR in sysfs's resource file (include/linux/ioport.h).
+const resourceMemory = 0x200 // IORESOURCE_MEM
+
+// ReadMachine reads the memory map of the machine: the BARs of all PCI
+// functions from sysfs, and RAM from iomem of procfs, which shows addresses
+// only to root. sys and proc are their roots, "" for /sys and /proc. What
+// cannot be read is left out: a placement that needs it is then Unknown.
+func ReadMachine(sys, proc string) *placement.Machine {
+	m := &placement.Machine{}
+	s := sysfs.New(sys)
+	names, err := s.List("bus/pci/devices")
+	if err == nil {
+		for _, name := range names {
+			m.BARs = append(m.BARs, readBARs(s, name)...)
+		}
+	}
+	if proc == "" {
+		proc = "/proc"
+	}
+	if text, err := os.ReadFile(filepath.Join(proc, "iomem")); err == nil {
+		m.RAM, m.Coherent = parseIOMem(string(text))
+	}
+	return m
+}
+
+func readBARs(s sysfs.FS, device string) []placement.BAR {
+	text, err := s.ReadString(filepath.Join("bus/pci/devices", device, "resource"))
+	if err != nil {
+		return nil
+	}
+	gpu := false
+	if a, err := pci.ParseAddr(device); err == nil {
+		if f, err := pci.ReadFunction(s, a); err == nil {
+			// Display controllers, and processing accelerators (0x12).
+			gpu = f.IsDisplay() || f.Class>>16 == 0x12
+		}
+	}
+	return parseResources(device, gpu, text)
+}
+
+// standardBARs is how many lines of a resource file are BARs; a bridge's
+// windows and the expansion ROM follow.
+const standardBARs = 6
+
+// parseResources reads the lines "start end flags" of a resource file.
+func parseResources(device string, gpu bool, text string) []placement.BAR {
+	var out []placement.BAR
+	for i, line := range strings.Split(text, "\n") {
+		f := strings.Fields(line)
+		if i >= standardBARs || len(f) != 3 {
+			break
+		}
+		start, err1 := strconv.ParseUint(f[0], 0, 64)
+		end, err2 := strconv.ParseUint(f[1], 0, 64)
+		flags, err3 := strconv.ParseUint(f[2], 0, 64)
+		if err1 != nil || err2 != nil || err3 != nil || flags&resourceMemory == 0 || start == 0 || end < start {
+			continue
+		}
+		out = append(out, placement.BAR{
+			Device: device, Index: i, GPU: gpu,
+			Range: placement.Range{Start: start, Size: end - start + 1},
+		})
+	}
+	return out
+}
+
+// parseIOMem reads the top level of /proc/iomem. Coherent GPU memory is RAM
+// that the driver added and named after itself.
+func parseIOMem(text string) (ram []placement.Range, coherent []placement.Coherent) {
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(line, " ") {
+			continue
+		}
+		span, name, ok := strings.Cut(strings.TrimSuffix(line, "\n"), " : ")
+		from, to, ok2 := strings.Cut(span, "-")
+		if !ok || !ok2 {
+			continue
+		}
+		start, err1 := strconv.ParseUint(from, 16, 64)
+		end, err2 := strconv.ParseUint(to, 16, 64)
+		if err1 != nil || err2 != nil || end <= start { // 0-0: not shown to this user
+			continue
+		}
+		r := placement.Range{Start: start, Size: end - start + 1}
+		detail, isRAM := strings.CutPrefix(name, "System RAM")
+		lower := strings.ToLower(name)
+		switch {
+		case isRAM && (strings.Contains(lower, "nvidia") || strings.Contains(lower, "amdgpu")):
+			coherent = append(coherent, placement.Coherent{Name: strings.Trim(detail, " ()") + " memory", Range: r})
+		case isRAM:
+			ram = append(ram, r)
+		}
+	}
+	return ram, coherent
+}
+
+// windowsOf makes the table that the programs search: sorted, without
+// overlaps, filled up with windows that nothing lies in. If the machine has
+// more than fit, the smallest BARs are left out; bytes there count as other.
+func windowsOf(m *placement.Machine) []wireWindow {
+	const unused = 1<<63 - 1
+	var list []wireWindow
+	add := func(r placement.Range, k placement.Kind) {
+		list = append(list, wireWindow{Start: r.Start, End: r.End(), Kind: uint64(k)})
+	}
+	bars := slices.Clone(m.BARs)
+	slices.SortStableFunc(bars, func(a, b placement.BAR) int {
+		switch {
+		case a.GPU != b.GPU && a.GPU, a.GPU == b.GPU && a.Size > b.Size:
+			return -1
+		case a.GPU == b.GPU && a.Size == b.Size:
+			return 0
+		}
+		return 1
+	})
+	for _, c := range m.Coherent {
+		add(c.Range, placement.KindCoherent)
+	}
+	for _, r := range m.RAM {
+		add(r, placement.KindRAM)
+	}
+	for _, b := range bars {
+		add(b.Range, placement.KindBAR)
+	}
+	list = list[:min(len(list), numWindows-1)]
+	slices.SortStableFunc(list, func(a, b wireWindow) int {
+		if a.Start < b.Start {
+			return -1
+		}
+		return min(1, int(a.Start-b.Start))
+	})
+	// The first slot is below everything: the search starts there.
+	out := make([]wireWindow, 1, numWindows)
+	for _, w := range list {
+		last := &out[len(out)-1]
+		w.Start = max(w.Start, last.End)
+		if w.Start >= w.End || w.Start >= unused {
+			continue
+		}
+		if last.End == w.Start && last.Kind == w.Kind {
+			last.End = w.End // BARs side by side: the kind is what counts
+			continue
+		}
+		out = append(out, w)
+	}
+	for len(out) < numWindows {
+		out = append(out, wireWindow{Start: unused, End: unused})
+	}
+	return out
+}

@@ -1,0 +1,413 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package trace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/cilium/ebpf/ringbuf"
+	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/placement"
+)
+
+// pollEvery is how often the ring is read when nothing wakes the reader.
+const pollEvery = 25 * time.Millisecond
+
+// maxBatch is how many events are joined before the loss counters are read.
+const maxBatch = 1024
+
+// Loss counts what was not seen.
+type Loss struct {
+	// Events that did not fit the ring, by what they said.
+	Events map[string]uint64 `json:"events,omitempty"`
+	// Missed is how often the kernel skipped a program.
+	Missed uint64 `json:"missed"`
+	// Dropped events waited too long for Tracer.Events; the records that they
+	// belong to are not harmed.
+	Dropped uint64 `json:"dropped"`
+	// Evicted records were given up because too many lived (Config.MaxRecords).
+	Evicted uint64 `json:"evicted"`
+	// Orphaned events belong to records that were never seen.
+	Orphaned uint64 `json:"orphaned"`
+	// Undecoded events were of a shape that this program does not know.
+	Undecoded uint64 `json:"undecoded"`
+}
+
+// Any reports that something was lost.
+func (l Loss) Any() bool {
+	return len(l.Events) > 0 || l.Missed+l.Dropped+l.Evicted+l.Undecoded > 0
+}
+
+// String lists what was lost, or says "nothing lost".
+func (l Loss) String() string {
+	var parts []string
+	for _, name := range eventNames {
+		if n := l.Events[name]; n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, name))
+		}
+	}
+	for _, c := range []struct {
+		n    uint64
+		what string
+	}{
+		{l.Missed, "program runs skipped"}, {l.Dropped, "events not read in time"},
+		{l.Evicted, "records given up"}, {l.Undecoded, "events not understood"},
+	} {
+		if c.n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", c.n, c.what))
+		}
+	}
+	if len(parts) == 0 {
+		return "nothing lost"
+	}
+	return "lost: " + strings.Join(parts, ", ")
+}
+
+// Tracer watches registrations. Its methods may be called from any goroutine.
+type Tracer struct {
+	cfg    Config
+	loader *loader
+	reader *ringbuf.Reader
+	rdma   bool
+
+	mu      sync.Mutex
+	changed *sync.Cond
+	join    *joiner
+	queue   []Event
+	lost    [eventTypes]uint64
+	loss    Loss
+	unread  []error // of the inventory
+	failed  error
+	closed  bool
+	done    chan struct{}
+}
+
+// Open loads the programs, attaches them and looks for what is there already.
+// It needs Linux 5.17 with BTF and, in general, root; [Supported] says what is
+// missing, and so does the error. Functions that this kernel does not have are
+// in [Tracer.Hooks]. ib_uverbs need not be loaded: it is attached to when it
+// is. Close the tracer when done.
+func Open(cfg Config) (*Tracer, error) {
+	cfg = cfg.withDefaults()
+	if cfg.RingSize&(cfg.RingSize-1) != 0 || cfg.RingSize < os.Getpagesize() {
+		return nil, refuse("configuration", fmt.Sprintf("RingSize %d", cfg.RingSize), "give a power of two, at least a page", unix.EINVAL)
+	}
+	if err := Supported(cfg.Sys, cfg.Proc); err != nil {
+		return nil, err
+	}
+	boot, err := bootTime()
+	if err != nil {
+		return nil, err
+	}
+	machine := newMachineTable(cfg.Sys, cfg.Proc)
+	syms := newSymbols(cfg.Proc)
+	l := newLoader(cfg, syms)
+	if err := l.load(machine); err != nil {
+		l.close()
+		return nil, err
+	}
+	machine.changed = l.refreshWindows
+	t := &Tracer{
+		cfg: cfg, loader: l, rdma: l.have["rdma"], done: make(chan struct{}),
+		join: newJoiner(&converter{boot: boot, machine: machine, symbol: syms.name, op: l.opName}, cfg.MaxRecords),
+	}
+	t.changed = sync.NewCond(&t.mu)
+	if t.reader, err = ringbuf.NewReader(l.core.Maps["events"]); err != nil {
+		l.close()
+		return nil, refuse("ring buffer", err.Error(), "", rootErr(err))
+	}
+	if !cfg.NoInventory {
+		t.inventory()
+	}
+	go t.run()
+	return t, nil
+}
+
+// bootTime is when CLOCK_MONOTONIC was 0.
+func bootTime() (time.Time, error) {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
+		return time.Time{}, refuse("clock", "", "", err)
+	}
+	return time.Now().Add(-time.Duration(ts.Nano())), nil
+}
+
+// Close detaches everything. Iterators end. Close again does nothing.
+func (t *Tracer) Close() error {
+	t.mu.Lock()
+	if t.closed {
+		t.mu.Unlock()
+		<-t.done
+		return nil
+	}
+	t.closed = true
+	t.changed.Broadcast()
+	t.mu.Unlock()
+	err := t.reader.Close()
+	<-t.done
+	t.loader.close()
+	return err
+}
+
+// Hooks lists the kernel functions that are watched, and those that are not
+// with the reason.
+func (t *Tracer) Hooks() []Hook {
+	t.loader.mu.Lock()
+	defer t.loader.mu.Unlock()
+	return append([]Hook(nil), t.loader.hooks...)
+}
+
+// RDMA reports whether ib_uverbs is loaded and watched. Until then there are
+// no registrations to see.
+func (t *Tracer) RDMA() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.rdma
+}
+
+// Loss says what was not seen so far.
+func (t *Tracer) Loss() Loss {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	l := t.loss
+	l.Events = map[string]uint64{}
+	for i, n := range t.lost {
+		if n > 0 {
+			l.Events[eventNames[i]] = n
+		}
+	}
+	l.Evicted, l.Orphaned = t.join.evict, t.join.orphan
+	return l
+}
+
+// Records returns copies of all records that live, oldest first.
+func (t *Tracer) Records() []Record {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.join.records()
+}
+
+// Unreadable says what the inventory could not look at: what is missing from
+// it is then unknown, not absent.
+func (t *Tracer) Unreadable() []error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return append([]error(nil), t.unread...)
+}
+
+// Flush waits until everything that happened before the call was read.
+func (t *Tracer) Flush(ctx context.Context) error {
+	stop := context.AfterFunc(ctx, t.changed.Broadcast)
+	defer stop()
+	if err := t.reader.Flush(); err != nil {
+		return refuse("ring buffer", "", "", rootErr(err))
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	// Two rounds: the first may have begun before the call.
+	for target := t.rounds() + 2; t.rounds() < target; t.changed.Wait() {
+		if err := t.over(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *Tracer) rounds() uint64 { return t.join.rounds }
+
+// over says why waiting is over, nil if it is not.
+func (t *Tracer) over(ctx context.Context) error {
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case t.failed != nil:
+		return t.failed
+	case t.closed:
+		return os.ErrClosed
+	}
+	return nil
+}
+
+// Events yields what happens, in the order of the kernel, until ctx ends or
+// the tracer is closed. There is one queue: two loops share the events. The
+// error, if there is one, is the last value; the end of ctx is none.
+func (t *Tracer) Events(ctx context.Context) iter.Seq2[Event, error] {
+	return func(yield func(Event, error) bool) {
+		stop := context.AfterFunc(ctx, t.changed.Broadcast)
+		defer stop()
+		for {
+			events, err := t.next(ctx)
+			for _, e := range events {
+				if !yield(e, nil) {
+					return
+				}
+			}
+			if err != nil {
+				if !errors.Is(err, os.ErrClosed) && ctx.Err() == nil {
+					yield(Event{}, err)
+				}
+				return
+			}
+		}
+	}
+}
+
+// next waits for events. What is there is handed out before an end is.
+func (t *Tracer) next(ctx context.Context) ([]Event, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for len(t.queue) == 0 {
+		if err := t.over(ctx); err != nil {
+			return nil, err
+		}
+		t.changed.Wait()
+	}
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	events := t.queue[:1:1]
+	t.queue = t.queue[1:]
+	return events, nil
+}
+
+// Prove answers where a registration is, as [placement.Prover] says.
+func (t *Tracer) Prove(ctx context.Context, key placement.Key) (placement.Placement, error) {
+	if key.LKey == 0 && key.RKey == 0 && key.Inode == 0 {
+		return placement.Placement{}, refuse("placement key", "neither keys nor an inode", "name the MR or the dma-buf", unix.EINVAL)
+	}
+	if err := t.Flush(ctx); err != nil && ctx.Err() == nil {
+		return placement.Placement{}, err
+	}
+	stop := context.AfterFunc(ctx, t.changed.Broadcast)
+	defer stop()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for {
+		if e := t.join.find(key); e != nil {
+			return t.join.decide(e.in), nil
+		}
+		if err := t.over(ctx); err != nil {
+			if ctx.Err() == nil {
+				return placement.Placement{}, err
+			}
+			return placement.Placement{Reason: "no live registration with this key was seen" + t.blind()}, nil
+		}
+		t.changed.Wait()
+	}
+}
+
+// blind says why a registration may have stayed unseen.
+func (t *Tracer) blind() string {
+	switch {
+	case !t.rdma:
+		return ": ib_uverbs is not loaded"
+	case t.lost[eventRecord] > 0:
+		return fmt.Sprintf(": %d records were lost", t.lost[eventRecord])
+	}
+	return "; it may be older than the tracer, or a filter leaves it out"
+}
+
+// run reads the ring until it is closed.
+func (t *Tracer) run() {
+	defer close(t.done)
+	var raw ringbuf.Record
+	var lastMissed time.Time
+	for {
+		t.reader.SetDeadline(time.Now().Add(pollEvery))
+		var came bool
+		for n := 0; n < maxBatch; n++ {
+			err := t.reader.ReadInto(&raw)
+			if errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, ringbuf.ErrFlushed) {
+				break
+			}
+			if err != nil {
+				t.fail(err)
+				return
+			}
+			ev, err := decode(raw.RawSample)
+			t.mu.Lock()
+			switch x, isExport := ev.(*wireExport); {
+			case err != nil:
+				t.loss.Undecoded++
+			case isExport && x.Event.Head.Type == eventModule:
+				came = true
+			default:
+				t.join.handle(ev)
+			}
+			t.mu.Unlock()
+			if raw.Remaining == 0 {
+				break
+			}
+		}
+		missed := time.Since(lastMissed) > time.Second
+		if missed {
+			lastMissed = time.Now()
+		}
+		t.deliver(missed)
+		if came {
+			t.attachLate()
+		}
+	}
+}
+
+func (t *Tracer) fail(err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !errors.Is(err, os.ErrClosed) {
+		t.failed = &dmabuf.Error{Op: "trace", Device: "ring buffer", Err: err}
+	}
+	t.changed.Broadcast()
+}
+
+// deliver hands out a batch, after the loss counters were read: they count
+// what was lost before the last event of the batch, so nothing that needs the
+// lost event is handed out without knowing.
+func (t *Tracer) deliver(checkMissed bool) {
+	counts, err := t.loader.lost()
+	var missed uint64
+	if checkMissed {
+		missed = t.loader.missed()
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err == nil {
+		if words := lossWords(t.lost, counts); words != "" {
+			t.join.lose(words)
+		}
+		t.lost = counts
+	}
+	if checkMissed && missed > t.loss.Missed {
+		t.join.lose(fmt.Sprintf("%d runs of a program", missed-t.loss.Missed))
+		t.loss.Missed = missed
+	}
+	t.queue = append(t.queue, t.join.take()...)
+	if over := len(t.queue) - t.cfg.MaxEvents; over > 0 {
+		t.queue = append([]Event(nil), t.queue[over:]...)
+		t.loss.Dropped += uint64(over)
+	}
+	t.join.rounds++
+	t.changed.Broadcast()
+}
+
+// attachLate follows modules that were loaded after the tracer.
+func (t *Tracer) attachLate() {
+	rdma, err := t.loader.moduleCame()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.rdma = rdma
+	if err != nil && !errors.Is(err, os.ErrClosed) {
+		t.unread = append(t.unread, err)
+	}
+	t.changed.Broadcast()
+}
+
+var _ placement.Prover = (*Tracer)(nil)
