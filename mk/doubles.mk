@@ -32,9 +32,13 @@ $(HSA_DOUBLES): $(DOUBLES_SRC)/hsa.c gpualloc/rocm/abi_hsa.h $(DOUBLES_DEPS) $(R
 	@mkdir -p $(@D)
 	$(CC) $(DOUBLES_CFLAGS) $(DOUBLES_VARIANT) -isystem $(RUNTIMES)/usr/include -Wl,--version-script,$(DOUBLES_SRC)/hsa.map -Wl,-soname,$(@F) -o $@ $< $(DOUBLES_CORE)
 
+$(ZE_DOUBLES): $(DOUBLES_SRC)/ze.c gpualloc/levelzero/abi_ze.h $(DOUBLES_DEPS) $(RUNTIMES)/.done
+	@mkdir -p $(@D)
+	$(CC) $(DOUBLES_CFLAGS) -isystem $(RUNTIMES)/usr/include -Wl,-soname,$(@F) -o $@ $< $(DOUBLES_CORE)
+
 $(DOUBLES)/cuda-old/%: DOUBLES_VARIANT := -DOLD
 $(DOUBLES)/cuda-ancient/%: DOUBLES_VARIANT := -DOLD -DANCIENT
 $(DOUBLES)/hsa-v1/%: DOUBLES_VARIANT := -DV1
 
 .PHONY: doubles
-doubles: $(CUDA_DOUBLES) $(HSA_DOUBLES) ## build the doubles of GPU vendors' libraries
+doubles: $(CUDA_DOUBLES) $(HSA_DOUBLES) $(ZE_DOUBLES) ## build the doubles of GPU vendors' libraries

@@ -62,6 +62,9 @@ bool core_read(void *to, uint64_t addr, size_t n);
 bool core_write(uint64_t addr, const void *from, size_t n);
 bool core_fill(uint64_t addr, int value, size_t n);
 
+/* Whether the exporter can do parts of a block; vgem cannot. */
+bool core_parts(void);
+
 /*
  * A dma-buf of exactly the pages of [addr, addr+n), which may span mappings;
  * -errno if that cannot be.

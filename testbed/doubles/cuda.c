@@ -251,7 +251,7 @@ API CUresult V2(cuMemAlloc)(CUdeviceptr *p, size_t n)
 	NEED_CONTEXT();
 	if (!n)
 		LEAVE(INVALID_VALUE);
-	a = core_alloc(n, current()->device, true);
+	a = core_alloc(n, current()->device, core_parts());
 	if (!a)
 		LEAVE(OUT_OF_MEMORY);
 	a->owner = current();
