@@ -10,6 +10,7 @@ test: ## set up and run all the tests: host, cross builds, and each kernel's VM
 	@$(MAKE) --no-print-directory cross
 	@$(MAKE) --no-print-directory unit
 	@$(MAKE) --no-print-directory glibc-check
+	@$(MAKE) --no-print-directory vm-selftest
 	@for k in $(KERNELS); do $(MAKE) --no-print-directory vm-test KERNEL=$$k || exit 1; done
 
 # Our modules first, then, in a boot of its own, stock rxe, where the refusals

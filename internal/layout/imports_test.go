@@ -63,6 +63,7 @@ var mayImport = map[string][]string{
 var mayTestImport = map[string][]string{
 	"ibvfd": {"gpualloc", "drm"},
 	"trace": {"gpualloc", "ibvfd"},
+	"trace": {"gpualloc", "ibvfd"},
 }
 
 func list(t *testing.T) []pkg {
