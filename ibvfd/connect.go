@@ -57,7 +57,7 @@ func (q *QP) choosePort() error {
 	q.local = Endpoint{LID: q.port.LID, Port: q.attr.Port, MTU: q.port.MTU}
 	gid := q.attr.GID
 	if gid == nil {
-		table, err := readGIDs(c.sys, c.name, q.attr.Port)
+		table, err := c.gidTable(q.attr.Port)
 		if err != nil {
 			return failed("read the GID table", c.name, err)
 		}

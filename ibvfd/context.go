@@ -49,7 +49,7 @@ func Open(name string) (*Context, error) {
 
 // open opens name on v. Tests bring their own sysfs and transport.
 func open(v verbs, name string, sys sysfs.FS, t ioctl.Transport) (*Context, error) {
-	info, err := deviceInfo(sys, name)
+	info, err := deviceBase(sys, name)
 	if err != nil {
 		return nil, err
 	}
@@ -92,8 +92,14 @@ func explainOpen(name string, info DeviceInfo, err error) error {
 // Name is the device's name: "rxe0".
 func (c *Context) Name() string { return c.name }
 
-// Info is what sysfs said about the device when it was opened.
-func (c *Context) Info() DeviceInfo { return c.info }
+// Info is what sysfs says of the device: states and GIDs as they are now, the
+// rest as it was when the device was opened.
+func (c *Context) Info() DeviceInfo {
+	if now, err := deviceInfo(c.sys, c.name); err == nil {
+		return now
+	}
+	return c.info // removed meanwhile
+}
 
 // QueryDevice returns the device's limits.
 func (c *Context) QueryDevice() (DeviceAttr, error) {
@@ -150,6 +156,22 @@ func (c *Context) QueryGID(port, index int) (GID, error) {
 		return GID{}, e
 	}
 	return gid, nil
+}
+
+// gidTable lists a port's GIDs in use. One call of libibverbs' tells them;
+// sysfs has a file for each of the table's places, a thousand of them on rxe.
+func (c *Context) gidTable(port int) ([]GID, error) {
+	all, ports, err := c.v.gids()
+	if err != nil {
+		return readGIDs(c.sys, c.name, port)
+	}
+	var list []GID
+	for i, g := range all {
+		if ports[i] == port {
+			list = append(list, g)
+		}
+	}
+	return list, nil
 }
 
 // AllocPD allocates a protection domain.

@@ -3,9 +3,7 @@
 package ibvfd
 
 import (
-	"encoding/hex"
 	"errors"
-	"fmt"
 	"io/fs"
 	"path"
 	"slices"
@@ -68,7 +66,31 @@ func Devices(sys string) ([]DeviceInfo, error) {
 
 const classDir = "class/infiniband"
 
+// deviceInfo reads all there is.
 func deviceInfo(s sysfs.FS, name string) (DeviceInfo, error) {
+	d, err := deviceBase(s, name)
+	if err != nil {
+		return d, err
+	}
+	for i := range d.Ports {
+		p := &d.Ports[i]
+		if gids, err := readGIDs(s, name, p.Num); err == nil {
+			p.GIDs = gids
+		}
+		for _, g := range p.GIDs {
+			if g.NetDev != "" && !slices.Contains(d.NetDevs, g.NetDev) {
+				d.NetDevs = append(d.NetDevs, g.NetDev)
+			}
+		}
+		if p.MTU == 0 {
+			p.MTU = mtuFromNetDevs(s, d.NetDevs)
+		}
+	}
+	return d, nil
+}
+
+// deviceBase reads what is quick to read: not the GID tables.
+func deviceBase(s sysfs.FS, name string) (DeviceInfo, error) {
 	dir := path.Join(classDir, name)
 	if name == "" || strings.ContainsRune(name, '/') || !s.Exists(dir) {
 		return DeviceInfo{}, noDevice(s, name)
@@ -98,20 +120,9 @@ func deviceInfo(s sysfs.FS, name string) (DeviceInfo, error) {
 		if err != nil {
 			continue
 		}
-		port := portInfo(s, name, num)
-		for _, g := range port.GIDs {
-			if g.NetDev != "" && !slices.Contains(d.NetDevs, g.NetDev) {
-				d.NetDevs = append(d.NetDevs, g.NetDev)
-			}
-		}
-		d.Ports = append(d.Ports, port)
+		d.Ports = append(d.Ports, portInfo(s, name, num))
 	}
 	software(s, &d)
-	for i := range d.Ports {
-		if d.Ports[i].MTU == 0 {
-			d.Ports[i].MTU = mtuFromNetDevs(s, d.NetDevs)
-		}
-	}
 	return d, nil
 }
 
@@ -191,61 +202,10 @@ func portInfo(s sysfs.FS, name string, num int) PortInfo {
 			p.LinkLayer = LinkLayer(i)
 		}
 	}
-	if gids, err := readGIDs(s, name, num); err == nil {
-		p.GIDs = gids
-	}
 	return p
 }
 
 func before(s, sep string) string {
 	head, _, _ := strings.Cut(s, sep)
 	return head
-}
-
-// readGIDs lists the entries of a port's GID table that are in use.
-func readGIDs(s sysfs.FS, name string, port int) ([]GID, error) {
-	dir := path.Join(classDir, name, "ports", strconv.Itoa(port), "gids")
-	entries, err := s.List(dir)
-	if err != nil {
-		return nil, err
-	}
-	list := []GID{}
-	for _, e := range entries {
-		index, err := strconv.Atoi(e)
-		if err != nil {
-			continue
-		}
-		// An entry that is not in use cannot be read, or is zero.
-		if g, err := readGID(s, name, port, index); err == nil && g.GID != ([16]byte{}) {
-			list = append(list, g)
-		}
-	}
-	return list, nil
-}
-
-func readGID(s sysfs.FS, name string, port, index int) (GID, error) {
-	dir := path.Join(classDir, name, "ports", strconv.Itoa(port))
-	text, err := s.ReadString(path.Join(dir, "gids", strconv.Itoa(index)))
-	if err != nil {
-		return GID{}, err
-	}
-	g := GID{Index: index, Type: GIDUnknown}
-	raw, err := hex.DecodeString(strings.ReplaceAll(text, ":", ""))
-	if err != nil || len(raw) != len(g.GID) {
-		return GID{}, fmt.Errorf("%q is not a GID", text)
-	}
-	copy(g.GID[:], raw)
-	if text, err := s.ReadString(path.Join(dir, "gid_attrs/types", strconv.Itoa(index))); err == nil {
-		switch text {
-		case "IB/RoCE v1":
-			g.Type = GIDInfiniBand
-			if link, _ := s.ReadString(path.Join(dir, "link_layer")); link == linkLayerNames[LinkEthernet] {
-				g.Type = GIDRoCEv1
-			}
-		case "RoCE v2":
-			g.Type = GIDRoCEv2
-		}
-	}
-	g.NetDev, _ = s.ReadString(path.Join(dir, "gid_attrs/ndevs", strconv.Itoa(index)))
-	return g, nil
 }

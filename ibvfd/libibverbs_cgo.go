@@ -111,6 +111,7 @@ func symbols(c *C.struct_vb_lib) []symbol {
 		{"ibv_query_qp", "IBVERBS_1.1", slot(&c.query_qp), false},
 		{"ibv_destroy_qp", "IBVERBS_1.1", slot(&c.destroy_qp), false},
 		{"ibv_reg_mr_iova2", "IBVERBS_1.8", slot(&c.reg_mr_iova2), true},
+		{"_ibv_query_gid_table", "IBVERBS_1.11", slot(&c.query_gid_table), true},
 		{"ibv_reg_dmabuf_mr", "IBVERBS_1.12", slot(&c.reg_dmabuf_mr), true},
 	}
 }
@@ -189,6 +190,22 @@ func (c *libContext) queryPort(port int) (PortAttr, error) {
 		State: PortState(a.state), MTU: mtuBytes(int(a.active_mtu)), MaxMTU: mtuBytes(int(a.max_mtu)),
 		LID: uint16(a.lid), GIDs: int(a.gid_tbl_len), MaxMsg: uint32(a.max_msg_sz), LinkLayer: LinkLayer(a.link_layer),
 	}, nil
+}
+
+func (c *libContext) gids() ([]GID, []int, error) {
+	var table *C.struct_vb_gid_entry
+	n := C.vb_query_gid_table(c.lib.c, c.c, &table)
+	defer C.free(unsafe.Pointer(table))
+	if n < 0 {
+		return nil, nil, unix.Errno(-n)
+	}
+	var gids []GID
+	var ports []int
+	for _, e := range unsafe.Slice(table, int(n)) {
+		gids = append(gids, GID{Index: int(e.gid_index), GID: e.gid, Type: GIDType(e.gid_type)})
+		ports = append(ports, int(e.port_num))
+	}
+	return gids, ports, nil
 }
 
 func (c *libContext) allocPD() (verbsPD, error) {

@@ -41,7 +41,7 @@ func Probe(name string) (Support, error) {
 }
 
 func probe(name string, sys sysfs.FS, t ioctl.Transport, lib func() (verbs, error)) (Support, error) {
-	info, err := deviceInfo(sys, name)
+	info, err := deviceBase(sys, name)
 	if err != nil {
 		return Support{}, err
 	}

@@ -18,6 +18,9 @@ type verbsContext interface {
 	cmdFD() int // of /dev/infiniband/uverbsN, borrowed
 	queryDevice() (DeviceAttr, error)
 	queryPort(port int) (PortAttr, error)
+	// gids lists the entries in use, without network devices, and the ports
+	// they belong to.
+	gids() ([]GID, []int, error)
 	allocPD() (verbsPD, error)
 	createCQ(depth int) (verbsCQ, error)
 	close() error

@@ -90,6 +90,18 @@ struct vb_port_attr {
 	uint32_t later[8]; /* fields that newer versions append */
 };
 
+/* struct ibv_gid_entry */
+struct vb_gid_entry {
+	union {
+		uint8_t raw[16];
+		uint64_t align[2];
+	} gid;
+	uint32_t gid_index;
+	uint32_t port_num;
+	uint32_t gid_type; /* enum ibv_gid_type */
+	uint32_t ndev_ifindex;
+};
+
 /* struct ibv_pd */
 struct vb_pd {
 	struct vb_context *context;

@@ -4,6 +4,7 @@
 #include "verbs_lib.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* A failed function without errno did fail all the same. */
@@ -64,6 +65,24 @@ int vb_query_port(const struct vb_lib *lib, struct vb_context *ctx,
 {
 	errno = 0;
 	return status(lib->query_port(ctx, port, attr));
+}
+
+/* More than any table holds; the kernel's ABI has room for 2047 in one answer. */
+#define MAX_GIDS 2047
+
+int vb_query_gid_table(const struct vb_lib *lib, struct vb_context *ctx,
+		       struct vb_gid_entry **out)
+{
+	ssize_t n;
+
+	*out = NULL;
+	if (!lib->query_gid_table)
+		return -ENOSYS;
+	*out = calloc(MAX_GIDS, sizeof(**out));
+	if (!*out)
+		return -ENOMEM;
+	n = lib->query_gid_table(ctx, *out, MAX_GIDS, 0, sizeof(**out));
+	return (int)n;
 }
 
 int vb_alloc_pd(const struct vb_lib *lib, struct vb_context *ctx,

@@ -6,9 +6,11 @@
 #ifndef GPURDMA_VERBS_LIB_H
 #define GPURDMA_VERBS_LIB_H
 
+#include <sys/types.h>
+
 #include "verbs_abi.h"
 
-/* The library's functions. The last two may be NULL: rdma-core 28 and 34. */
+/* The library's functions. The last three may be NULL: rdma-core 28, 33, 34. */
 struct vb_lib {
 	struct vb_device **(*get_device_list)(int *n);
 	void (*free_device_list)(struct vb_device **);
@@ -33,6 +35,8 @@ struct vb_lib {
 	int (*destroy_qp)(struct vb_qp *);
 	struct vb_mr *(*reg_mr_iova2)(struct vb_pd *, void *addr, size_t length,
 				      uint64_t iova, unsigned int access);
+	ssize_t (*query_gid_table)(struct vb_context *, struct vb_gid_entry *,
+				   size_t max, uint32_t flags, size_t size);
 	struct vb_mr *(*reg_dmabuf_mr)(struct vb_pd *, uint64_t offset,
 				       size_t length, uint64_t iova, int fd,
 				       int access);
@@ -45,6 +49,12 @@ int vb_query_device(const struct vb_lib *, struct vb_context *,
 		    struct vb_device_attr *);
 int vb_query_port(const struct vb_lib *, struct vb_context *, uint8_t port,
 		  struct vb_port_attr *);
+/*
+ * All entries in use of all ports, in one call. Returns how many, or a negative
+ * errno; ENOSYS: this library is too old. The caller frees *out.
+ */
+int vb_query_gid_table(const struct vb_lib *, struct vb_context *,
+		       struct vb_gid_entry **out);
 int vb_alloc_pd(const struct vb_lib *, struct vb_context *, struct vb_pd **);
 int vb_dealloc_pd(const struct vb_lib *, struct vb_pd *);
 /* ENOSYS: this library is too old for such a registration. */

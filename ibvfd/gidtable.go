@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ibvfd
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/internal/sysfs"
+)
+
+// readGIDs lists the entries of a port's GID table that are in use.
+func readGIDs(s sysfs.FS, name string, port int) ([]GID, error) {
+	dir := portDir(name, port)
+	entries, err := s.List(path.Join(dir, "gids"))
+	if err != nil {
+		return nil, err
+	}
+	list := []GID{}
+	for _, e := range entries {
+		index, err := strconv.Atoi(e)
+		if err != nil {
+			continue
+		}
+		// A place that is not in use is zero, or cannot be read.
+		gid, err := parseGID(readAttr(s, path.Join(dir, "gids", e)))
+		if err != nil || gid == ([16]byte{}) {
+			continue
+		}
+		list = append(list, describeGID(s, dir, index, gid))
+	}
+	return list, nil
+}
+
+func portDir(name string, port int) string {
+	return path.Join(classDir, name, "ports", strconv.Itoa(port))
+}
+
+// readGID reads one entry; a place that is not in use is a zero GID.
+func readGID(s sysfs.FS, name string, port, index int) (GID, error) {
+	dir := portDir(name, port)
+	gid, err := parseGID(readAttr(s, path.Join(dir, "gids", strconv.Itoa(index))))
+	if err != nil {
+		return GID{}, err
+	}
+	return describeGID(s, dir, index, gid), nil
+}
+
+func parseGID(text string, err error) (gid [16]byte, _ error) {
+	if err != nil {
+		return gid, err
+	}
+	raw, err := hex.DecodeString(strings.ReplaceAll(text, ":", ""))
+	if err != nil || len(raw) != len(gid) {
+		return gid, fmt.Errorf("%q is not a GID", text)
+	}
+	copy(gid[:], raw)
+	return gid, nil
+}
+
+// describeGID adds an entry's type and network device.
+func describeGID(s sysfs.FS, dir string, index int, gid [16]byte) GID {
+	g := GID{Index: index, GID: gid, Type: GIDUnknown}
+	place := strconv.Itoa(index)
+	switch text, _ := readAttr(s, path.Join(dir, "gid_attrs/types", place)); text {
+	case "IB/RoCE v1":
+		g.Type = GIDInfiniBand
+		if link, _ := readAttr(s, path.Join(dir, "link_layer")); link == linkLayerNames[LinkEthernet] {
+			g.Type = GIDRoCEv1
+		}
+	case "RoCE v2":
+		g.Type = GIDRoCEv2
+	}
+	g.NetDev, _ = readAttr(s, path.Join(dir, "gid_attrs/ndevs", place))
+	return g
+}
+
+// readAttr reads a short attribute with three system calls: a GID table has a
+// thousand of them, and os.ReadFile takes twice as many for each.
+func readAttr(s sysfs.FS, name string) (string, error) {
+	full := s.Path(name)
+	fd, err := unix.Open(full, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return "", &fs.PathError{Op: "open", Path: full, Err: err}
+	}
+	defer unix.Close(fd)
+	var buf [256]byte
+	n, err := unix.Read(fd, buf[:])
+	for errors.Is(err, unix.EINTR) {
+		n, err = unix.Read(fd, buf[:])
+	}
+	if err != nil {
+		return "", &fs.PathError{Op: "read", Path: full, Err: err}
+	}
+	return strings.TrimRight(string(buf[:n]), " \t\n\x00"), nil
+}

@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build cgo
+
+package verbsstub
+
+/*
+#cgo CFLAGS: -I${SRCDIR}/../..
+#include <stdlib.h>
+#include <string.h>
+#include "verbs_abi.h"
+
+enum { MAX_WR = 2048, MAX_SGE = 4 };
+
+// A queue pair that takes so many work requests and keeps copies of them.
+struct stub_qp {
+	uint32_t room, n;
+	int rc;
+	struct vb_send_wr send[MAX_WR];
+	struct vb_recv_wr recv[MAX_WR];
+	struct vb_sge sge[MAX_WR][MAX_SGE];
+	uint32_t calls;
+};
+
+static int record_send(struct vb_qp *q, struct vb_send_wr *wr, struct vb_send_wr **bad)
+{
+	struct stub_qp *qp = (struct stub_qp *)q;
+
+	qp->calls++;
+	for (; wr; wr = wr->next) {
+		if (qp->n == qp->room) {
+			*bad = wr;
+			return qp->rc;
+		}
+		qp->send[qp->n] = *wr;
+		for (int i = 0; i < wr->num_sge && i < MAX_SGE; i++)
+			qp->sge[qp->n][i] = wr->sg_list[i];
+		qp->n++;
+	}
+	return 0;
+}
+
+static int record_recv(struct vb_qp *q, struct vb_recv_wr *wr, struct vb_recv_wr **bad)
+{
+	struct stub_qp *qp = (struct stub_qp *)q;
+
+	qp->calls++;
+	for (; wr; wr = wr->next) {
+		if (qp->n == qp->room) {
+			*bad = wr;
+			return qp->rc;
+		}
+		qp->recv[qp->n] = *wr;
+		for (int i = 0; i < wr->num_sge && i < MAX_SGE; i++)
+			qp->sge[qp->n][i] = wr->sg_list[i];
+		qp->n++;
+	}
+	return 0;
+}
+
+static int noop_send(struct vb_qp *q, struct vb_send_wr *wr, struct vb_send_wr **bad)
+{
+	return 0;
+}
+
+static int noop_recv(struct vb_qp *q, struct vb_recv_wr *wr, struct vb_recv_wr **bad)
+{
+	return 0;
+}
+
+// A completion queue that has so many completions left, numbered.
+struct stub_cq {
+	int left, rc;
+	uint64_t id;
+	struct vb_wc wc;
+};
+
+static int numbered_poll(struct vb_cq *c, int n, struct vb_wc *wc)
+{
+	struct stub_cq *cq = (struct stub_cq *)c;
+	int i;
+
+	if (cq->rc)
+		return cq->rc;
+	for (i = 0; i < n && cq->left; i++, cq->left--) {
+		wc[i] = cq->wc;
+		wc[i].wr_id = cq->id++;
+	}
+	return i;
+}
+
+static int full_poll(struct vb_cq *c, int n, struct vb_wc *wc)
+{
+	return n;
+}
+
+// cgo takes the address of exported C functions only.
+static void *record_send_fn(void) { return record_send; }
+static void *record_recv_fn(void) { return record_recv; }
+static void *noop_send_fn(void) { return noop_send; }
+static void *noop_recv_fn(void) { return noop_recv; }
+static void *numbered_poll_fn(void) { return numbered_poll; }
+static void *full_poll_fn(void) { return full_poll; }
+*/
+import "C"
+
+import (
+	"encoding/binary"
+	"unsafe"
+)
+
+// QP stands for a provider's queue pair, in C memory.
+type QP struct{ c *C.struct_stub_qp }
+
+// NewQP makes one that takes room work requests and answers rc to the next.
+func NewQP(room, rc int) *QP {
+	c := (*C.struct_stub_qp)(C.calloc(1, C.sizeof_struct_stub_qp))
+	c.room, c.rc = C.uint32_t(room), C.int(rc)
+	return &QP{c}
+}
+
+// Ptr is what the functions get as their queue pair.
+func (q *QP) Ptr() unsafe.Pointer { return unsafe.Pointer(q.c) }
+
+// Calls is how often it was posted to.
+func (q *QP) Calls() int { return int(q.c.calls) }
+
+// Free frees it.
+func (q *QP) Free() { C.free(unsafe.Pointer(q.c)) }
+
+// RecordSend, RecordRecv keep copies of what is posted to a QP.
+func RecordSend() unsafe.Pointer { return C.record_send_fn() }
+
+// RecordRecv is RecordSend for receives.
+func RecordRecv() unsafe.Pointer { return C.record_recv_fn() }
+
+// NoopSend returns at once, having taken everything.
+func NoopSend() unsafe.Pointer { return C.noop_send_fn() }
+
+// NoopRecv is NoopSend for receives.
+func NoopRecv() unsafe.Pointer { return C.noop_recv_fn() }
+
+// FullPoll returns at once, the array being full of what was in it.
+func FullPoll() unsafe.Pointer { return C.full_poll_fn() }
+
+// NumberedPoll polls a CQ.
+func NumberedPoll() unsafe.Pointer { return C.numbered_poll_fn() }
+
+// SGE is a struct ibv_sge as C reads it.
+type SGE struct {
+	Addr         uint64
+	Length, LKey uint32
+}
+
+// Send is a struct ibv_send_wr as C reads it.
+type Send struct {
+	ID             uint64
+	Op, Flags, Imm uint32 // Imm in host byte order
+	Addr           uint64 // wr.rdma.remote_addr and wr.atomic.remote_addr
+	RKey           uint32 // wr.rdma.rkey
+	Compare, Swap  uint64 // wr.atomic
+	AtomicRKey     uint32
+	SGE            []SGE
+	Rest           bool // something in the unions that are never filled
+}
+
+// Sent is what was posted.
+func (q *QP) Sent() []Send {
+	var list []Send
+	for i := range int(q.c.n) {
+		w := &q.c.send[i]
+		rdma := (*struct {
+			addr uint64
+			rkey uint32
+		})(unsafe.Pointer(&w.wr))
+		atomic := (*struct {
+			addr, compare, swap uint64
+			rkey                uint32
+		})(unsafe.Pointer(&w.wr))
+		s := Send{
+			ID: uint64(w.wr_id), Op: uint32(w.opcode), Flags: uint32(w.send_flags), Imm: swap(uint32(w.imm_data)),
+			Addr: rdma.addr, RKey: rdma.rkey, Compare: atomic.compare, Swap: atomic.swap, AtomicRKey: atomic.rkey,
+			SGE: q.sges(i, int(w.num_sge)), Rest: w.qp_type != 0,
+		}
+		for _, x := range w.rest {
+			s.Rest = s.Rest || x != 0
+		}
+		list = append(list, s)
+	}
+	return list
+}
+
+// Recv is a struct ibv_recv_wr as C reads it.
+type Recv struct {
+	ID  uint64
+	SGE []SGE
+}
+
+// Received is what was posted.
+func (q *QP) Received() []Recv {
+	var list []Recv
+	for i := range int(q.c.n) {
+		w := &q.c.recv[i]
+		list = append(list, Recv{uint64(w.wr_id), q.sges(i, int(w.num_sge))})
+	}
+	return list
+}
+
+func (q *QP) sges(i, n int) []SGE {
+	var list []SGE
+	for j := range n {
+		s := &q.c.sge[i][j]
+		list = append(list, SGE{uint64(s.addr), uint32(s.length), uint32(s.lkey)})
+	}
+	return list
+}
+
+// CQ stands for a provider's completion queue, in C memory.
+type CQ struct{ c *C.struct_stub_cq }
+
+// Completion is what every completion of a CQ looks like, but for its number.
+type Completion struct {
+	Status, Opcode, VendorErr, ByteLen, Imm, QPN, SrcQP, Flags uint32
+}
+
+// NewCQ makes one with left completions, numbered from 0. If rc is not 0,
+// polling answers it.
+func NewCQ(left, rc int, wc Completion) *CQ {
+	c := (*C.struct_stub_cq)(C.calloc(1, C.sizeof_struct_stub_cq))
+	c.left, c.rc = C.int(left), C.int(rc)
+	c.wc = C.struct_vb_wc{
+		status: C.int(wc.Status), opcode: C.int(wc.Opcode), vendor_err: C.uint32_t(wc.VendorErr), byte_len: C.uint32_t(wc.ByteLen),
+		imm_data: C.uint32_t(swap(wc.Imm)), qp_num: C.uint32_t(wc.QPN), src_qp: C.uint32_t(wc.SrcQP), wc_flags: C.uint(wc.Flags),
+	}
+	return &CQ{c}
+}
+
+// Ptr is what the functions get as their completion queue.
+func (q *CQ) Ptr() unsafe.Pointer { return unsafe.Pointer(q.c) }
+
+// Add makes n more completions.
+func (q *CQ) Add(n int) { q.c.left += C.int(n) }
+
+// Free frees it.
+func (q *CQ) Free() { C.free(unsafe.Pointer(q.c)) }
+
+// swap turns network byte order into the host's, and back.
+func swap(v uint32) uint32 {
+	var b [4]byte
+	binary.BigEndian.PutUint32(b[:], v)
+	return binary.NativeEndian.Uint32(b[:])
+}

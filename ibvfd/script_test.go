@@ -1,0 +1,539 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ibvfd
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/ibvfd/uverbs"
+	"github.com/gpurdma/gpurdma/internal/errno"
+	"github.com/gpurdma/gpurdma/internal/sysfs"
+)
+
+// script is a verbs whose functions answer what the test says. What it makes
+// is counted, so that a test sees what an error path leaves behind.
+type script struct {
+	mu   sync.Mutex
+	live map[string]int
+	fail map[string]error // by function: "allocPD"
+
+	provider func(fd int) error // ibv_reg_dmabuf_mr
+	nextKey  uint32
+}
+
+func newScript() *script {
+	return &script{live: map[string]int{}, fail: map[string]error{}, provider: func(int) error { return unix.EOPNOTSUPP }}
+}
+
+// made counts an object, unless the function is to fail.
+func (s *script) made(fn, what string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.fail[fn]; err != nil {
+		return err
+	}
+	s.live[what]++
+	return nil
+}
+
+func (s *script) gone(fn, what string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.fail[fn]; err != nil {
+		return err
+	}
+	s.live[what]--
+	return nil
+}
+
+func (s *script) failing(fn string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.fail[fn]
+}
+
+// failWith makes a function fail until it is called with nil.
+func (s *script) failWith(fn string, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fail[fn] = err
+}
+
+// nothingLeft reports what was made and not destroyed.
+func (s *script) nothingLeft(t *testing.T) {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for what, n := range s.live {
+		if n != 0 {
+			t.Errorf("%d %s left behind", n, what)
+		}
+	}
+}
+
+func (s *script) version() string { return "libibverbs of a script" }
+
+func (s *script) open(string) (verbsContext, error) {
+	if err := s.made("open", "context"); err != nil {
+		return nil, err
+	}
+	return &scriptContext{s}, nil
+}
+
+type scriptContext struct{ *script }
+
+func (c *scriptContext) cmdFD() int { return 1000 }
+
+func (c *scriptContext) queryDevice() (DeviceAttr, error) {
+	return DeviceAttr{MaxCQE: 100, MaxQPWR: 64, MaxSGE: 4, MaxReadAtomic: 8, MaxInitReadAtom: 8, Ports: 1}, c.failing("queryDevice")
+}
+
+func (c *scriptContext) queryPort(int) (PortAttr, error) {
+	return PortAttr{State: PortActive, MTU: 1024, MaxMTU: 4096, LinkLayer: LinkEthernet}, c.failing("queryPort")
+}
+
+func (c *scriptContext) gids() ([]GID, []int, error) { return nil, nil, unix.ENOSYS }
+
+func (c *scriptContext) allocPD() (verbsPD, error) {
+	if err := c.made("allocPD", "PD"); err != nil {
+		return nil, err
+	}
+	return &scriptPD{c.script}, nil
+}
+
+func (c *scriptContext) createCQ(int) (verbsCQ, error) {
+	if err := c.made("createCQ", "CQ"); err != nil {
+		return nil, err
+	}
+	return &scriptCQ{c.script}, nil
+}
+
+func (c *scriptContext) close() error { return c.gone("close", "context") }
+
+type scriptPD struct{ *script }
+
+func (p *scriptPD) handle() uint32 { return 5 }
+func (p *scriptPD) dealloc() error { return p.gone("deallocPD", "PD") }
+
+func (p *scriptPD) newMR(fn string) (verbsMR, error) {
+	if err := p.made(fn, "MR"); err != nil {
+		return nil, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.nextKey++
+	return &scriptMR{p.script, p.nextKey}, nil
+}
+
+func (p *scriptPD) regHost(_, _, _ uint64, _ Access) (verbsMR, error) { return p.newMR("regHost") }
+
+func (p *scriptPD) regDMABuf(_, _, _ uint64, fd int, _ Access) (verbsMR, error) {
+	if err := p.provider(fd); err != nil {
+		return nil, err
+	}
+	return p.newMR("regDMABuf")
+}
+
+type scriptMR struct {
+	*script
+	key uint32
+}
+
+func (m *scriptMR) keys() (lkey, rkey, handle uint32) { return m.key, m.key, m.key }
+func (m *scriptMR) dereg() error                      { return m.gone("dereg", "MR") }
+
+type scriptCQ struct{ *script }
+
+func (q *scriptCQ) destroy() error { return q.gone("destroyCQ", "CQ") }
+
+func (p *scriptPD) createQP(*qpInit) (verbsQP, error) {
+	if err := p.made("createQP", "QP"); err != nil {
+		return nil, err
+	}
+	return &scriptQP{script: p.script}, nil
+}
+
+type scriptQP struct {
+	*script
+	at QPState
+}
+
+func (q *scriptQP) num() uint32             { return 17 }
+func (q *scriptQP) destroy() error          { return q.gone("destroyQP", "QP") }
+func (q *scriptQP) state() (QPState, error) { return q.at, q.failing("queryQP") }
+
+func (q *scriptQP) modify(m *qpModify) error {
+	if err := q.failing("modify " + m.state.String()); err != nil {
+		return err
+	}
+	q.at = m.state
+	return nil
+}
+
+// kernel is the script's kernel: it answers RDMA_VERBS_IOCTL requests by
+// object and method, in the layout of the ABI.
+type kernel struct {
+	mu       sync.Mutex
+	driver   uint32
+	reg      func(fd int32) unix.Errno // REG_DMABUF_MR
+	destroy  unix.Errno                // MR_DESTROY
+	live     int
+	requests int
+}
+
+// The offsets are those of struct ib_uverbs_ioctl_hdr and ib_uverbs_attr; that
+// package's own tests hold them against golden bytes.
+func (k *kernel) Ioctl(_ int, req uint32, arg unsafe.Pointer) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if req != uverbs.VerbsIoctl {
+		return unix.ENOTTY
+	}
+	object, method := *(*uint16)(unsafe.Add(arg, 2)), *(*uint16)(unsafe.Add(arg, 4))
+	if *(*uint32)(unsafe.Add(arg, 16)) != k.driver {
+		return unix.EINVAL
+	}
+	data := func(i int) unsafe.Pointer { return unsafe.Add(arg, 24+16*i+8) }
+	k.requests++
+	var n unix.Errno
+	switch {
+	case object == 7 && method == 4:
+		if n = k.reg(*(*int32)(data(5))); n == 0 {
+			k.live++
+			*(*uint32)(data(0)) = uint32(k.live) // handle
+		}
+	case object == 7 && method == 1:
+		if n = k.destroy; n == 0 {
+			k.live--
+		}
+	default:
+		n = unix.EPROTONOSUPPORT
+	}
+	if n != 0 {
+		return n
+	}
+	return nil
+}
+
+// always is a kernel's answer to a descriptor that is open, with EBADF for -1.
+func always(n unix.Errno) func(int32) unix.Errno {
+	return func(fd int32) unix.Errno {
+		if fd < 0 {
+			return unix.EBADF
+		}
+		return n
+	}
+}
+
+// deviceTree is a sysfs with one RoCE device.
+func deviceTree(t *testing.T) sysfs.FS {
+	t.Helper()
+	root := t.TempDir()
+	for name, text := range map[string]string{
+		"class/infiniband/roce0/node_guid":                       "0011:22ff:fe33:4455",
+		"class/infiniband/roce0/node_type":                       "1: CA",
+		"class/infiniband/roce0/ports/1/state":                   "4: ACTIVE",
+		"class/infiniband/roce0/ports/1/link_layer":              "Ethernet",
+		"class/infiniband/roce0/ports/1/gids/0":                  "fe80:0000:0000:0000:0011:22ff:fe33:4455",
+		"class/infiniband/roce0/ports/1/gids/1":                  "0000:0000:0000:0000:0000:ffff:0a09:0001",
+		"class/infiniband/roce0/ports/1/gids/2":                  "0000:0000:0000:0000:0000:0000:0000:0000",
+		"class/infiniband/roce0/ports/1/gid_attrs/types/0":       "IB/RoCE v1",
+		"class/infiniband/roce0/ports/1/gid_attrs/types/1":       "RoCE v2",
+		"class/infiniband/roce0/ports/1/gid_attrs/ndevs/0":       "eth7",
+		"class/infiniband/roce0/ports/1/gid_attrs/ndevs/1":       "eth7",
+		"class/infiniband_verbs/uverbs3/ibdev":                   "roce0",
+		"class/net/eth7/mtu":                                     "1500",
+		"devices/pci0000:00/0000:00:05.0/infiniband/other/dummy": "",
+	} {
+		path := filepath.Join(root, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text+"\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return sysfs.New(root)
+}
+
+func scripted(t *testing.T, s *script, k *kernel) *PD {
+	t.Helper()
+	c, err := open(s, "roce0", deviceTree(t), k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pd, err := c.AllocPD()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		for _, x := range []interface{ Close() error }{pd, c} {
+			if err := x.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+		s.nothingLeft(t)
+		if k.live != 0 {
+			t.Errorf("%d MRs left in the kernel", k.live)
+		}
+	})
+	return pd
+}
+
+// openFile is a descriptor that is open and no dma-buf; checks are skipped so
+// that it reaches the script.
+func openFile(t *testing.T) int {
+	t.Helper()
+	f, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	return int(f.Fd())
+}
+
+// Every errno, by every route: the cause, the stages, and nothing left.
+func TestRefusalsByErrno(t *testing.T) {
+	both := []RoutePolicy{RouteIoctlOnly, RouteAuto}
+	for _, c := range []struct {
+		name     string
+		kernel   func(fd int32) unix.Errno
+		provider func(fd int) error
+		policies []RoutePolicy
+		errno    unix.Errno
+		cause    Cause
+		earliest Stage
+		latest   Stage
+	}{
+		{"no driver op", func(int32) unix.Errno { return unix.EOPNOTSUPP }, nil, both, unix.EOPNOTSUPP, CauseNoDriverOp, StageUverbs, StageUverbs},
+		{"no method", func(int32) unix.Errno { return unix.EPROTONOSUPPORT }, nil, both, unix.EPROTONOSUPPORT, CauseNoMethod, StageUverbs, StageUverbs},
+		{"not this buffer", always(unix.EOPNOTSUPP), nil, both, unix.EOPNOTSUPP, CauseNotSupported, StageGet, StageDriver},
+		{"524", always(errno.ENOTSUPP), nil, both, errno.ENOTSUPP, CauseKernelENOTSUPP, StageGet, StageDriver},
+		{"permission", always(unix.EPERM), nil, both, unix.EPERM, CausePermission, StageGet, StageDriver},
+		{"memory", always(unix.ENOMEM), nil, both, unix.ENOMEM, CauseNoMemory, StageUverbs, StageDriver},
+		{"fault", always(unix.EFAULT), nil, both, unix.EFAULT, CauseFault, StageGet, StageDriver},
+		{"not a dma-buf", always(unix.EINVAL), nil, both, unix.EINVAL, CauseNotDMABuf, StageGet, StageGet},
+		{"driver minds the arguments", func(int32) unix.Errno { return unix.EINVAL }, nil, both, unix.EINVAL, CauseUnknown, StageUverbs, StageUverbs},
+		{"device gone", func(int32) unix.Errno { return unix.EIO }, nil, both, unix.EIO, CauseDeviceGone, StageUverbs, StageUverbs},
+		{"unknown", always(unix.EXFULL), nil, both, unix.EXFULL, CauseUnknown, StageGet, StageDriver},
+		{"no name", always(777), nil, both, 777, CauseUnknown, StageGet, StageDriver},
+		{"no provider op", always(0), nil, []RoutePolicy{RouteProviderOnly}, unix.EOPNOTSUPP, CauseNoProviderOp, StageProvider, StageProvider},
+		{"old library", always(0), func(int) error { return errNoSymbol }, []RoutePolicy{RouteProviderOnly}, unix.EOPNOTSUPP, CauseNoProviderOp, StageProvider, StageProvider},
+		{"neither", func(int32) unix.Errno { return unix.EOPNOTSUPP }, nil, []RoutePolicy{RouteProviderOnly}, unix.EOPNOTSUPP, CauseNoDriverOp, StageProvider, StageUverbs},
+		{"neither, old kernel", func(int32) unix.Errno { return unix.EPROTONOSUPPORT }, nil, []RoutePolicy{RouteProviderOnly}, unix.EOPNOTSUPP, CauseNoMethod, StageProvider, StageUverbs},
+		{
+			"provider passes the kernel's on", always(unix.EOPNOTSUPP), func(fd int) error {
+				return always(unix.EOPNOTSUPP)(int32(fd))
+			}, []RoutePolicy{RouteAuto, RouteProviderOnly}, unix.EOPNOTSUPP, CauseNotSupported, StageGet, StageDriver,
+		},
+	} {
+		for _, policy := range c.policies {
+			t.Run(fmt.Sprintf("%s/%d", c.name, policy), func(t *testing.T) {
+				s, k := newScript(), &kernel{driver: 14, reg: c.kernel}
+				if c.provider != nil {
+					s.provider = c.provider
+				}
+				pd := scripted(t, s, k)
+				_, err := pd.RegMR(MRAttr{Kind: DMABufFD, FD: openFile(t), Length: 4096, Access: AccessLocalWrite, Policy: policy, SkipChecks: true})
+				var e *RegError
+				if !errors.As(err, &e) {
+					t.Fatalf("%T %v", err, err)
+				}
+				if e.Errno != c.errno || e.Cause != c.cause || e.Earliest != c.earliest || e.Latest != c.latest {
+					t.Errorf("got %v, %v, %v to %v; want %v, %v, %v to %v\n%v", e.Errno, e.Cause, e.Earliest, e.Latest, c.errno, c.cause, c.earliest, c.latest, err)
+				}
+				if !errors.Is(err, c.errno) {
+					t.Error("the errno cannot be found with errors.Is")
+				}
+				if e.Remedy == "" && c.cause != CauseFault {
+					t.Errorf("no remedy: %v", err)
+				}
+			})
+		}
+	}
+}
+
+// The ioctl is taken where the provider has no op, and only there.
+func TestRoutes(t *testing.T) {
+	forward := func(n unix.Errno) func(int) error {
+		return func(fd int) error {
+			if fd < 0 {
+				return unix.EBADF
+			}
+			if n != 0 {
+				return n
+			}
+			return nil
+		}
+	}
+	for _, c := range []struct {
+		name     string
+		provider func(int) error
+		policy   RoutePolicy
+		want     Route
+	}{
+		{"provider has it", forward(0), RouteAuto, RouteProvider},
+		{"provider lacks it", func(int) error { return unix.EOPNOTSUPP }, RouteAuto, RouteIoctl},
+		{"library lacks it", func(int) error { return errNoSymbol }, RouteAuto, RouteIoctl},
+		{"ioctl only", forward(0), RouteIoctlOnly, RouteIoctl},
+		{"provider only", forward(0), RouteProviderOnly, RouteProvider},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s, k := newScript(), &kernel{driver: 1, reg: always(0)}
+			s.provider = c.provider
+			pd := scripted(t, s, k)
+			for range 2 { // the second time from what the first found out
+				mr, err := pd.RegMR(MRAttr{Kind: DMABufFD, FD: openFile(t), Length: 1, Policy: c.policy, SkipChecks: true})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if mr.Route() != c.want {
+					t.Errorf("route %q, want %q", mr.Route(), c.want)
+				}
+				if err := mr.Close(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	// A provider that has the op is not bypassed when it refuses.
+	s, k := newScript(), &kernel{driver: 1, reg: always(0)}
+	s.provider = forward(unix.EOPNOTSUPP)
+	pd := scripted(t, s, k)
+	if mr, err := pd.RegMR(MRAttr{Kind: DMABufFD, FD: openFile(t), Length: 1, SkipChecks: true}); err == nil {
+		t.Errorf("registered by %q past a provider that refused", mr.Route())
+		mr.Close()
+	}
+}
+
+// What cannot be deregistered stays registered, and holds its PD and owner.
+func TestFailedDereg(t *testing.T) {
+	s, k := newScript(), &kernel{driver: 0, reg: always(0)}
+	pd := scripted(t, s, k)
+	mem, err := AllocHost(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	host, err := pd.RegMR(MRAttr{Kind: HostMemory, Host: mem.Bytes(), Length: 1, Owner: mem})
+	if err != nil {
+		t.Fatal(err)
+	}
+	fd, err := pd.RegMR(MRAttr{Kind: DMABufFD, FD: openFile(t), Length: 1, SkipChecks: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.failWith("dereg", unix.EBUSY)
+	k.destroy = unix.EBUSY
+	for _, mr := range []*MR{host, fd} {
+		if err := mr.Close(); !errors.Is(err, unix.EBUSY) {
+			t.Errorf("Close: %v, want EBUSY", err)
+		}
+	}
+	if err := pd.Close(); err == nil {
+		t.Error("the PD closed under MRs that would not deregister")
+	}
+	if err := mem.Close(); err == nil {
+		t.Error("the memory was freed under an MR that would not deregister")
+	}
+	s.failWith("dereg", nil)
+	k.destroy = 0
+	for _, x := range []interface{ Close() error }{host, fd, mem} {
+		if err := x.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// Every constructor that fails leaves nothing and names device and errno.
+func TestConstructorsFail(t *testing.T) {
+	s, k := newScript(), &kernel{reg: always(0)}
+	pd := scripted(t, s, k)
+	c := pd.Context()
+	for fn, call := range map[string]func() error{
+		"allocPD":     func() error { _, err := c.AllocPD(); return err },
+		"createCQ":    func() error { _, err := c.CreateCQ(1); return err },
+		"queryDevice": func() error { _, err := c.QueryDevice(); return err },
+		"queryPort":   func() error { _, err := c.QueryPort(1); return err },
+	} {
+		s.failWith(fn, unix.EMFILE)
+		err := call()
+		if !errors.Is(err, unix.EMFILE) {
+			t.Errorf("%s: %v, want EMFILE in it", fn, err)
+		}
+		s.failWith(fn, nil)
+	}
+	// libibverbs says little when a device does not open; the node says why.
+	s.failWith("open", unix.EMFILE)
+	if _, err := open(s, "roce0", c.sys, k); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "/dev/infiniband/uverbs3") {
+		t.Errorf("open: %v, want the missing node in it", err)
+	}
+	s.failWith("open", fmt.Errorf("%w: %w", ErrNoDevice, unix.ENODEV))
+	if _, err := open(s, "roce0", c.sys, k); !errors.Is(err, ErrNoDevice) || !strings.Contains(err.Error(), "provider") {
+		t.Errorf("open: %v, want ErrNoDevice and the provider as remedy", err)
+	}
+	for _, depth := range []int{0, -1} {
+		if _, err := c.CreateCQ(depth); !errors.Is(err, unix.EINVAL) {
+			t.Errorf("CreateCQ(%d): %v", depth, err)
+		}
+	}
+	if _, err := c.QueryPort(0); !errors.Is(err, unix.EINVAL) {
+		t.Errorf("QueryPort(0): %v", err)
+	}
+	if _, err := pd.CreateQP(QPAttr{Type: RC}); !errors.Is(err, unix.EINVAL) {
+		t.Errorf("CreateQP without CQs: %v", err)
+	}
+}
+
+func TestHostRefusals(t *testing.T) {
+	s, k := newScript(), &kernel{reg: always(0)}
+	pd := scripted(t, s, k)
+	mem, err := AllocHost(100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mem.Close()
+	limit := func(m memlock) func() memlock { return func() memlock { return m } }
+	for _, c := range []struct {
+		name   string
+		errno  unix.Errno
+		limits memlock
+		cause  Cause
+	}{
+		{"over the limit", unix.ENOMEM, memlock{limit: 64, pinned: 0}, CauseMemlock},
+		{"pinned already", unix.ENOMEM, memlock{limit: 128, pinned: 64}, CauseMemlock},
+		{"exempt", unix.ENOMEM, memlock{limit: 64, exempt: true}, CauseNoMemory},
+		{"no limit", unix.ENOMEM, memlock{limit: unlimited, pinned: unlimited}, CauseNoMemory},
+		{"fault", unix.EFAULT, memlock{}, CauseFault},
+		{"invalid", unix.EINVAL, memlock{}, CauseUnknown},
+		{"permission", unix.EACCES, memlock{}, CausePermission},
+		{"gone", unix.ENODEV, memlock{}, CauseDeviceGone},
+		{"524", errno.ENOTSUPP, memlock{}, CauseKernelENOTSUPP},
+		{"unknown", unix.EXDEV, memlock{}, CauseUnknown},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s.failWith("regHost", c.errno)
+			pd.ctx.hostLimits = limit(c.limits)
+			_, err := pd.RegMR(MRAttr{Kind: HostMemory, Host: mem.Bytes(), Length: 100, Owner: mem})
+			var e *RegError
+			if !errors.As(err, &e) || e.Cause != c.cause || e.Errno != c.errno || !errors.Is(err, c.errno) {
+				t.Errorf("%v, want cause %v", err, c.cause)
+			}
+		})
+	}
+	if m := readMemlock(); m.limit == 0 && !m.exempt {
+		t.Errorf("%+v: nothing could ever be pinned here", m)
+	}
+	if err := mem.Close(); err != nil {
+		t.Errorf("a failed registration holds the memory: %v", err)
+	}
+}
