@@ -1,16 +1,17 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Builds the patched rdma_rxe.ko of one kernel series.
+# Builds the patched rdma_rxe.ko of one kernel series, and testexporter.ko.
 #
 #   kernel/build.sh SERIES        (6.12 or 6.1)
 #
 # Reads  build/kernels/SERIES/{headers,source.tar.xz,release,version}, which
 #        `testbed fetch -kernel SERIES` puts there.
-# Writes build/modules/SERIES/rdma_rxe.ko, and beside it a stamp with the hash
-#        of what it was made from; nothing is done while that hash still holds.
+# Writes build/modules/SERIES/{rdma_rxe,testexporter}.ko, and beside them a stamp
+#        with the hash of what they were made from; nothing is done while that
+#        hash still holds.
 #
-# Only rdma_rxe is built. ib_core and ib_uverbs stay Debian's own: a rebuilt
+# Of Debian's modules only rdma_rxe is built. ib_core and ib_uverbs stay Debian's own: a rebuilt
 # module has no BTF on 6.1, and tracing needs theirs.
 set -euo pipefail
 
@@ -26,10 +27,11 @@ build=${BUILD:-$top/build}
 kernel=$build/kernels/$series
 kdir=$kernel/headers/kdir
 out=$build/modules/$series
-module=$out/rdma_rxe.ko
-stamp=$out/rdma_rxe.inputs
+stamp=$out/inputs
+modules=(rdma_rxe.ko testexporter.ko)
 CC=${KERNEL_CC:-gcc-12}
 rxe=drivers/infiniband/sw/rxe
+exporter=$top/kernel/testexporter
 
 shopt -s nullglob
 patches=("$top/kernel/patches/rxe-dmabuf/$series/"*.patch)
@@ -56,7 +58,8 @@ release=$(cat "$kernel/release")
 # What the result depends on. Names are left out, so that the same tree
 # elsewhere gives the same hash.
 inputs() {
-	cat "$kernel/release" "$kernel/version" "${BASH_SOURCE[0]}" "${patches[@]}"
+	cat "$kernel/release" "$kernel/version" "${BASH_SOURCE[0]}" "${patches[@]}" \
+		"$exporter/Makefile" "$exporter/"*.[ch]
 	"$CC" --version
 	if [ -e "$kdir/vmlinux" ]; then pahole --version; fi
 }
@@ -66,14 +69,14 @@ mkdir -p "$out"
 exec 9>"$out/.lock"
 flock -w 600 9 || fail "another build of kernel $series has held $out/.lock for 10 minutes"
 
-# The stamp names the module by its content too: a half-written or foreign file
-# never counts as built.
-current() {
-	[ -f "$module" ] && [ -f "$stamp" ] &&
-		[ "$(cat "$stamp")" = "$hash $(sha256sum <"$module" | cut -d' ' -f1)" ]
+# The stamp names the modules by their content too: a half-written or foreign
+# file never counts as built.
+state() {
+	echo "$hash"
+	(cd "$out" && sha256sum "${modules[@]}" 2>/dev/null) || true
 }
-if current; then
-	echo "kernel $release: $module is up to date"
+if [ "$(cat "$stamp" 2>/dev/null)" = "$(state)" ]; then
+	echo "kernel $release: the modules in $out are up to date"
 	exit 0
 fi
 
@@ -104,25 +107,30 @@ apply() {
 	done
 }
 
+# compile DIRECTORY MODULE
 compile() {
-	make -C "$kdir" M="$work/src/$rxe" CC="$CC" CONFIG_RDMA_RXE=m \
-		-j"$(nproc)" modules &&
-		strip --strip-debug "$work/src/$rxe/rdma_rxe.ko"
+	make -C "$kdir" M="$1" CC="$CC" CONFIG_RDMA_RXE=m -j"$(nproc)" modules &&
+		strip --strip-debug "$1/$2" && mv "$1/$2" "$work/"
 }
 
 step "unpack $rxe from Debian's source $(cat "$kernel/version")" extract
 step "apply ${#patches[@]} patches" apply
-step "build rdma_rxe.ko" compile
+step "build rdma_rxe.ko" compile "$work/src/$rxe" rdma_rxe.ko
+cp -r "$exporter" "$work/exporter"
+step "build testexporter.ko" compile "$work/exporter" testexporter.ko
 
-ko=$work/src/$rxe/rdma_rxe.ko
-vermagic=$(modinfo -F vermagic "$ko")
-[ "${vermagic%% *}" = "$release" ] ||
-	fail "the module was built for ${vermagic%% *}, the kernel is $release"
+for m in "${modules[@]}"; do
+	vermagic=$(modinfo -F vermagic "$work/$m")
+	[ "${vermagic%% *}" = "$release" ] ||
+		fail "$m was built for ${vermagic%% *}, the kernel is $release"
+done
 
 # The stamp goes first and comes last: at any time in between there is no
 # stamp, and the next run builds again.
 rm -f "$stamp"
-mv -f "$ko" "$module"
-echo "$hash $(sha256sum <"$module" | cut -d' ' -f1)" >"$stamp.new"
+for m in "${modules[@]}"; do
+	mv -f "$work/$m" "$out/$m"
+done
+state >"$stamp.new"
 mv -f "$stamp.new" "$stamp"
-echo "kernel $release: built $module"
+echo "kernel $release: built ${modules[*]} in $out"

@@ -15,6 +15,8 @@
 #include <linux/dma-heap.h>
 #include <linux/udmabuf.h>
 
+#include "../../kernel/testexporter/testexporter.h"
+
 /*
  * The few DRM definitions that are needed, from include/uapi/drm/drm.h and
  * drm_mode.h: Debian ships those headers with libdrm, which is not needed
@@ -195,6 +197,39 @@ static int alloc_heap(struct buffer *b, const char *name, size_t size,
 	return err;
 }
 
+static int alloc_test(struct buffer *b, const char *mode, size_t size,
+		      const char **stage)
+{
+	static const char *const modes[TESTEXPORTER_MODES] = {
+		[TESTEXPORTER_OK] = "ok",
+		[TESTEXPORTER_NO_VMAP] = "no-vmap",
+		[TESTEXPORTER_IOMEM] = "iomem",
+		[TESTEXPORTER_ATTACH] = "attach",
+		[TESTEXPORTER_PIN] = "pin",
+		[TESTEXPORTER_MAP] = "map",
+		[TESTEXPORTER_BEGIN_CPU] = "begin-cpu",
+	};
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	struct testexporter_create c = {
+		.pages = (uint32_t)(round_up(size, page) / page),
+	};
+	int dev, err = 0;
+
+	*stage = "open";
+	while (c.mode < TESTEXPORTER_MODES && strcmp(modes[c.mode], mode))
+		c.mode++;
+	dev = open_dev("/dev/testexporter");
+	if (dev < 0)
+		return -dev;
+
+	*stage = "allocate";
+	b->fd = ioctl(dev, TESTEXPORTER_CREATE, &c);
+	if (b->fd < 0)
+		err = errno;
+	close(dev);
+	return err;
+}
+
 int buffer_alloc(struct buffer *b, const char *spec, size_t size,
 		 const char **stage)
 {
@@ -208,6 +243,8 @@ int buffer_alloc(struct buffer *b, const char *spec, size_t size,
 		err = alloc_udmabuf(b, size, stage);
 	else if (strncmp(spec, "heap:", 5) == 0)
 		err = alloc_heap(b, spec + 5, size, stage);
+	else if (strncmp(spec, "test:", 5) == 0)
+		err = alloc_test(b, spec + 5, size, stage);
 	else
 		err = alloc_drm(b, spec, size, stage);
 	if (err)

@@ -28,6 +28,7 @@ struct buffer {
  *	/dev/dri/cardN		this node
  *	udmabuf			memfd pages
  *	heap:NAME		/dev/dma_heap/NAME
+ *	test:MODE		kernel/testexporter: ok, or what is to fail
  *
  * Returns 0, or an errno with the step that failed in *stage.
  */

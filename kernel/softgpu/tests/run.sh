@@ -35,5 +35,11 @@ for personality in amdgpu xe i915; do
 	rmmod softgpu
 done
 
+# VRAM larger than the BAR.
+insmod "$modules/softgpu.ko" personality=amdgpu,xe,i915 vram_mb=128
+echo "== amdgpu with more VRAM than BAR"
+"$program" "$(basename "$gpu")" "$near" "$far" hidden several migration || status=1
+rmmod softgpu
+
 rmmod testimporter
 exit $status

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Buffers as the CPU sees them, wherever they are. */
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,6 +10,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <drm/amdgpu_drm.h>
 #include <drm/drm.h>
 #include <linux/dma-buf.h>
 
@@ -133,7 +135,92 @@ static void test_prime(struct gpu *gpu)
 	buffer_free(buf);
 }
 
+/* VRAM beyond the BAR: nobody sees it, and what is to be seen comes out of it. */
+static void test_hidden(struct gpu *gpu)
+{
+	struct drm_amdgpu_memory_info mem = {};
+	struct drm_amdgpu_info info = {
+		.query = AMDGPU_INFO_MEMORY, .return_size = sizeof(mem),
+		.return_pointer = (uintptr_t)&mem,
+	};
+	unsigned char bytes[64];
+	struct buffer *buf;
+	int imp, id;
+
+	if (strcmp(gpu->personality, "amdgpu"))
+		not_here("amdgpu's way to ask for the size of VRAM");
+	check_errno(call(gpu->drm, DRM_IOCTL_AMDGPU_INFO, &info), 0);
+	if (mem.vram.total_heap_size == gpu->bar_size)
+		not_here("all VRAM is in the BAR");
+	check_errno(gpu_put(gpu, "behaviour", "amdgpu"), 0);
+	check_errno(gpu_put(gpu, "pin_rule", "vram"), 0);
+
+	buf = buffer_new(gpu, MIB, VRAM);
+	check_place(buf, "vram-hidden");
+	nonce(bytes, sizeof(bytes));
+	memcpy(buf->map, bytes, sizeof(bytes));
+	check_place(buf, "vram");
+	check(bar_holds(gpu, bytes, sizeof(bytes)));
+	check_errno(gpu_put(gpu, "evict", "all"), 0);
+	check_errno(gpu_put(gpu, "restore", "all"), 0);
+	check_place(buf, "vram-hidden");
+	check(!bar_holds(gpu, bytes, sizeof(bytes)));
+	check(!memcmp(buf->map, bytes, sizeof(bytes)), "the way through hidden VRAM lost bytes");
+	buffer_free(buf);
+
+	imp = importer_open();
+	if (kernel_has_p2p(imp, gpu)) {
+		buf = buffer_new(gpu, MIB, VRAM);
+		check_place(buf, "vram-hidden");
+		id = importer_attach(imp, near_edu, buf->fd, TESTIMPORTER_PINNED, true);
+		check(id > 0 && importer_map(imp, id, NULL, 0) == 1);
+		check_place(buf, "vram");
+		check_errno(importer_detach(imp, id), 0);
+		buffer_free(buf);
+	}
+	/* Too large for the BAR: VRAM is no use to anybody outside. */
+	buf = buffer_new(gpu, gpu->bar_size + MIB, VRAM);
+	check_place(buf, "vram-hidden");
+	id = importer_attach(imp, near_edu, buf->fd, TESTIMPORTER_DYNAMIC, true);
+	check(id > 0 && importer_map(imp, id, NULL, 0) > 0);
+	check_place(buf, "system");
+	close(imp);
+	buffer_free(buf);
+}
+
+/* Each device has its own memory. */
+static void test_several(struct gpu *gpu)
+{
+	struct buffer *bufs[8];
+	unsigned char bytes[8][64];
+	struct dirent *e;
+	int n = 0, i, k;
+	DIR *d;
+
+	d = opendir("/sys/bus/pci/drivers/softgpu");
+	check(d);
+	while ((e = readdir(d)))
+		if (strchr(e->d_name, ':') && strcmp(e->d_name, gpu->bdf) && n < 7)
+			bufs[n++] = buffer_new(gpu_open(e->d_name), MIB, SYSTEM | VRAM);
+	closedir(d);
+	if (!n)
+		not_here("there is one software GPU only");
+	bufs[n++] = buffer_new(gpu, MIB, SYSTEM | VRAM);
+	for (i = 0; i < n; i++) {
+		nonce(bytes[i], sizeof(bytes[i]));
+		memcpy(bufs[i]->map, bytes[i], sizeof(bytes[i]));
+	}
+	for (i = 0; i < n; i++)
+		for (k = 0; k < n; k++)
+			check(bar_holds(bufs[i]->gpu, bytes[k], sizeof(bytes[k])) == (i == k),
+			      "buffer %d and the BAR of device %d", k, i);
+	for (i = 0; i < n; i++)
+		buffer_free(bufs[i]);
+}
+
 const struct test memory_tests[] = {
+	{ .name = "hidden", .run = test_hidden },
+	{ .name = "several", .run = test_several },
 	{ .name = "migration", .run = test_migration },
 	{ .name = "cpu-access", .run = test_cpu_access },
 	{ .name = "pressure", .run = test_pressure },

@@ -446,6 +446,17 @@ int importer_distance(int imp, const char *provider, const char *client)
 	return args.distance;
 }
 
+bool translated(const char *device)
+{
+	char path[128], type[32];
+
+	snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s/iommu_group/type", device);
+	if (access(path, R_OK))
+		return false;
+	get(path, type, sizeof(type));
+	return !strncmp(type, "DMA", 3);
+}
+
 bool kernel_has_p2p(int imp, struct gpu *gpu)
 {
 	return importer_distance(imp, gpu->bdf, near_edu) >= 0;

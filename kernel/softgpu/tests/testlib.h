@@ -95,6 +95,8 @@ int importer_distance(int imp, const char *provider, const char *client);
 
 /* Machine of tests/machine.json. */
 extern const char *near_edu, *far_edu;
+/* Whether an IOMMU gives the device addresses of its own. */
+bool translated(const char *device);
 bool kernel_has_p2p(int imp, struct gpu *gpu);
 
 struct test {

@@ -1,0 +1,45 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# testbed: timeout=8m
+#
+# The error paths of a registration, on an exporter that fails where it is told
+# to (kernel/testexporter). It warns in the kernel's log, which fails the run,
+# when something was not given back. Runs in the guest.
+set -euo pipefail
+. "$(dirname "$0")/common.sh"
+
+module=$(cd "$(dirname "$0")/../.." && pwd)/build/modules/$series/testexporter.ko
+[ -e "$module" ] || fail "$module is missing; build it: make kernel KERNEL=$series"
+insmod "$module"
+
+# The exporter's own refusals come through as they are; what rxe refuses itself
+# is EOPNOTSUPP.
+while read -r mode errno; do
+	for _ in 1 2 3; do
+		out=$(bounded 60 dmabuf-mr verify --route ioctl --exporter "test:$mode") || true
+		[[ $out == *'"stage":"register","errno":"'"$errno"'"'* ]] ||
+			fail "test:$mode: not $errno: $out"
+	done
+	echo "ok $mode: $errno"
+done <<'END'
+no-vmap EOPNOTSUPP
+iomem EOPNOTSUPP
+attach EPERM
+pin EBUSY
+map ENXIO
+END
+
+# The CPU's access is refused to the program as well, so that it never comes
+# to a comparison; the registration is what counts.
+out=$(bounded 60 dmabuf-mr bench --count 1 --route ioctl --exporter test:begin-cpu) || true
+[[ $out == *'"stage":"register","errno":"EIO"'* ]] || fail "test:begin-cpu: not EIO: $out"
+echo "ok begin-cpu: EIO"
+
+# The exporter works, and a pin and a mapping for each MR are given back.
+out=$(bounded 300 dmabuf-mr selftest --exporter test:ok) || fail "test:ok: $out"
+echo "ok $(tail -n 1 <<<"$out")"
+
+# All buffers are gone: the module is free.
+rmmod testexporter || fail "testexporter is still in use"
+pass "faulty exporters on kernel $series"
