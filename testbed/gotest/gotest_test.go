@@ -63,9 +63,6 @@ func TestScan(t *testing.T) {
 	if want := []string{"TestVMA", "TestVMStockC"}; !reflect.DeepEqual(p.Tests, want) || p.Machine != "two-nics" {
 		t.Errorf("got %+v, want tests %v on two-nics", p, want)
 	}
-	if match, other := p.Split(regexp.MustCompile("^TestVMStock")); !match || !other {
-		t.Errorf("Split: %v, %v", match, other)
-	}
 	if err := p.scan("//testbed:machine pair\n", nil); err == nil {
 		t.Error("two machines in one package: no error")
 	}

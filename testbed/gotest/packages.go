@@ -96,16 +96,3 @@ func (p Package) Build(ctx context.Context, root, file string, flags []string) e
 	}
 	return nil
 }
-
-// Split says whether any of the package's tests match re, and whether any do
-// not.
-func (p Package) Split(re *regexp.Regexp) (match, other bool) {
-	for _, t := range p.Tests {
-		if re.MatchString(t) {
-			match = true
-		} else {
-			other = true
-		}
-	}
-	return match, other
-}

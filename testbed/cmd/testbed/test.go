@@ -24,14 +24,22 @@ import (
 // modulePath is cut from import paths in what people read.
 const modulePath = "github.com/gpurdma/gpurdma"
 
-// defaultRun are the tests meant for the guest. Those among them that
-// stockTests matches are about Debian's own modules and run on these alone.
-const (
-	defaultRun = "^TestVM"
-	stockTests = "^TestVMStock"
-)
+// defaultRun are the tests meant for the guest.
+const defaultRun = "^TestVM"
 
-var stockRE = regexp.MustCompile(stockTests)
+// kinds are the tests among them that are run in another way: built with the
+// race detector, or on Debian's own modules, which the others are not about.
+// The first kind that matches counts.
+var kinds = []kind{
+	{re: regexp.MustCompile("^TestVMStock"), stock: true},
+	{re: regexp.MustCompile("^TestVMConcurrent"), race: true},
+	{re: regexp.MustCompile("")},
+}
+
+type kind struct {
+	re          *regexp.Regexp
+	stock, race bool
+}
 
 // scriptTimeout is a shell test's when it does not say.
 const scriptTimeout = 30 * time.Minute
@@ -50,7 +58,8 @@ func runTest(ctx context.Context, args []string) (int, error) {
 	if err := fs.Parse(args); err != nil {
 		return 0, err
 	}
-	runRE, err := regexp.Compile(*run)
+	top, _, _ := strings.Cut(*run, "/")
+	runRE, err := regexp.Compile(top)
 	if err != nil {
 		return 0, fmt.Errorf("-run: %w", err)
 	}
@@ -232,43 +241,59 @@ func (t *testRun) addPackages(patterns []string, re *regexp.Regexp) error {
 	if err := os.MkdirAll(t.bins, 0o755); err != nil {
 		return err
 	}
-	var flags []string
-	if t.race {
-		flags = append(flags, "-race")
-	}
+	_, sub, _ := strings.Cut(t.run, "/")
 	for _, p := range pkgs {
-		bin := filepath.Join(t.bins, strings.ReplaceAll(suite.Short(p.Path, modulePath), "/", "-")+".test")
-		if err := p.Build(t.ctx, t.opts.Tree.Root, bin, flags); err != nil {
-			if t.ctx.Err() != nil {
-				return t.ctx.Err()
+		names := make([][]string, len(kinds))
+		for _, n := range p.Tests {
+			for i, k := range kinds {
+				if k.re.MatchString(n) {
+					names[i] = append(names[i], n)
+					break
+				}
 			}
-			fmt.Printf("=== %s\n%v\n", suite.Short(p.Path, modulePath), err)
-			t.summary.Add(suite.Result{Group: p.Path, Name: "(build)", State: suite.Failed, Output: err.Error()})
-			continue
 		}
-		stock, other := p.Split(stockRE)
-		if other {
-			t.jobs = append(t.jobs, job{
-				group: p.Path, machine: p.Machine,
-				do: func(v *vm.VM, o vm.Options) ([]suite.Result, error) {
-					return t.goTest(v, o, p, bin, "-test.run="+t.run, "-test.skip="+stockTests)
-				},
-			})
-		}
-		if stock {
-			t.jobs = append(t.jobs, job{
-				group: p.Path, machine: p.Machine, stock: true,
-				do: func(v *vm.VM, o vm.Options) ([]suite.Result, error) {
-					return t.goTest(v, o, p, bin, "-test.run="+stockTests)
-				},
-			})
+		for i, k := range kinds {
+			if len(names[i]) == 0 {
+				continue
+			}
+			selection := "^(" + strings.Join(names[i], "|") + ")$"
+			if sub != "" {
+				selection += "/" + sub
+			}
+			if err := t.addPackage(p, selection, k.stock, k.race || t.race); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
 }
 
+// addPackage builds a package's test binary and adds a job for the selected
+// tests.
+func (t *testRun) addPackage(p gotest.Package, selection string, stock, race bool) error {
+	bin := filepath.Join(t.bins, strings.ReplaceAll(suite.Short(p.Path, modulePath), "/", "-")+".test")
+	var flags []string
+	if race {
+		flags = append(flags, "-race")
+		bin += "-race"
+	}
+	if err := p.Build(t.ctx, t.opts.Tree.Root, bin, flags); err != nil {
+		if t.ctx.Err() != nil {
+			return t.ctx.Err()
+		}
+		fmt.Printf("=== %s\n%v\n", suite.Short(p.Path, modulePath), err)
+		t.summary.Add(suite.Result{Group: p.Path, Name: "(build)", State: suite.Failed, Output: err.Error()})
+		return nil
+	}
+	t.jobs = append(t.jobs, job{
+		group: p.Path, machine: p.Machine, stock: stock,
+		do: func(v *vm.VM, o vm.Options) ([]suite.Result, error) { return t.goTest(v, o, p, bin, selection) },
+	})
+	return nil
+}
+
 // goTest runs one package's binary and reads its results.
-func (t *testRun) goTest(v *vm.VM, o vm.Options, p gotest.Package, bin string, selection ...string) ([]suite.Result, error) {
+func (t *testRun) goTest(v *vm.VM, o vm.Options, p gotest.Package, bin, selection string) ([]suite.Result, error) {
 	convert := exec.CommandContext(t.ctx, "go", "tool", "test2json", "-p", p.Path, "-t")
 	in, err := convert.StdinPipe()
 	if err != nil {
@@ -288,7 +313,7 @@ func (t *testRun) goTest(v *vm.VM, o vm.Options, p gotest.Package, bin string, s
 
 	var stderr bytes.Buffer
 	status, runErr := v.Run(t.ctx, vm.Cmd{
-		Args: append([]string{bin, "-test.v=test2json", "-test.timeout=" + t.flags.timeout.String(), "-test.paniconexit0"}, selection...),
+		Args: []string{bin, "-test.v=test2json", "-test.run=" + selection, "-test.timeout=" + t.flags.timeout.String(), "-test.paniconexit0"},
 		Dir:  p.Dir, Env: append(environ(o), "PWD="+p.Dir),
 		Stdout: in, Stderr: io.MultiWriter(&stderr, in), Timeout: t.flags.timeout + testGrace,
 	})
