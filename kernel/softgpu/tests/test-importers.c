@@ -129,7 +129,7 @@ static void matrix(struct gpu *gpu, int imp, const char *device)
 
 static void test_ttm(struct gpu *gpu)
 {
-	const char *behaviours[] = { "amdgpu", "xe" };
+	static const char *const behaviours[] = { "amdgpu", "xe" };
 	int imp = importer_open(), i;
 
 	for (i = 0; i < 2; i++) {

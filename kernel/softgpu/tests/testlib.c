@@ -332,7 +332,7 @@ void buffer_place(struct buffer *buf, char *place)
 	buffers_line(buf->gpu, buf->inode, line, sizeof(line));
 	at = strstr(line, "place=");
 	check(at, "no buffer %llu", (unsigned long long)buf->inode);
-	sscanf(at, "place=%31s", place);
+	check(sscanf(at, "place=%31s", place) == 1);
 }
 
 long buffer_count(struct buffer *buf, const char *key)
