@@ -63,7 +63,6 @@ var mayImport = map[string][]string{
 var mayTestImport = map[string][]string{
 	"ibvfd": {"gpualloc", "drm"},
 	"trace": {"gpualloc", "ibvfd"},
-	"trace": {"gpualloc", "ibvfd"},
 }
 
 func list(t *testing.T) []pkg {
