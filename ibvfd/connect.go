@@ -19,7 +19,7 @@ type ConnectAttr struct {
 	SL           uint8
 	MinRNRTimer  uint8 // default 12 (0.64 ms)
 	Timeout      uint8 // 4.096 us * 2^Timeout until a retry; default 14 (67 ms)
-	RetryCount   uint8 // default 7, the most
+	RetryCount   uint8 // default 6: rxe takes 7, the most, for "for ever"
 	RNRRetry     uint8 // default 7: for ever
 	MaxRead      uint8 // READs and atomics on their way in each direction; default: what the device allows, 16 at most
 }
@@ -31,7 +31,7 @@ func (a *ConnectAttr) setDefaults(dev DeviceAttr) {
 	setDefault(&a.HopLimit, 64)
 	setDefault(&a.MinRNRTimer, 12)
 	setDefault(&a.Timeout, 14)
-	setDefault(&a.RetryCount, 7)
+	setDefault(&a.RetryCount, 6)
 	setDefault(&a.RNRRetry, 7)
 	setDefault(&a.MaxRead, uint8(min(max(dev.MaxReadAtomic, 0), max(dev.MaxInitReadAtom, 0), 16)))
 }

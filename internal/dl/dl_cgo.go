@@ -46,7 +46,7 @@ static struct found lookup(void *lib, const char *name, const char *version)
 	struct found f;
 
 	dlerror();
-	f.addr = dlvsym(lib, name, version);
+	f.addr = *version ? dlvsym(lib, name, version) : dlsym(lib, name);
 	f.error = f.addr ? NULL : copy(dlerror());
 	return f;
 }
@@ -89,7 +89,8 @@ func Open(name string) (*Library, error) {
 
 // Sym returns the address of a symbol in exactly that version
 // ("ibv_alloc_pd", "IBVERBS_1.1"): the default version may be a later one with
-// other parameters.
+// other parameters. An empty version takes the default one: for libraries
+// without symbol versions.
 func (l *Library) Sym(name, version string) (unsafe.Pointer, error) {
 	n, v := C.CString(name), C.CString(version)
 	defer C.free(unsafe.Pointer(n))

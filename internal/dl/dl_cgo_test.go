@@ -42,7 +42,10 @@ func TestSymVersions(t *testing.T) {
 	if got := filepath.Base(PathOf(p)); !strings.HasPrefix(got, "libc") {
 		t.Errorf("PathOf(realpath) = %q, want the C library", got)
 	}
-	for _, c := range [][2]string{{"realpath", "GLIBC_9.99"}, {"no_such_function", version}} {
+	if p, err := lib.Sym("realpath", ""); err != nil || p == nil {
+		t.Errorf("the default version: %p, %v", p, err)
+	}
+	for _, c := range [][2]string{{"no_such_function", ""}, {"realpath", "GLIBC_9.99"}, {"no_such_function", version}} {
 		if p, err := lib.Sym(c[0], c[1]); !errors.Is(err, ErrNoSymbol) || !strings.Contains(err.Error(), c[0]) {
 			t.Errorf("Sym(%q, %q) = %p, %v; want ErrNoSymbol with the name", c[0], c[1], p, err)
 		}

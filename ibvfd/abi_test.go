@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build cgo
+
+package ibvfd
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"unsafe"
+)
+
+// same are the structures of verbs_abi.h with the fields that must lie where
+// verbs.h has them. A field "a=b" is called a in ours and b in verbs.h.
+var same = []struct {
+	ours, theirs string
+	size         bool // the whole structure is ours, not a prefix
+	fields       string
+}{
+	{"vb_device_attr", "ibv_device_attr", true, "fw_ver node_guid sys_image_guid max_mr_size page_size_cap vendor_id vendor_part_id hw_ver max_qp max_qp_wr device_cap_flags max_sge max_sge_rd max_cq max_cqe max_mr max_pd max_qp_rd_atom max_ee_rd_atom max_res_rd_atom max_qp_init_rd_atom max_ee_init_rd_atom atomic_cap max_ee max_rdd max_mw max_raw_ipv6_qp max_raw_ethy_qp max_mcast_grp max_mcast_qp_attach max_total_mcast_qp_attach max_ah max_fmr max_map_per_fmr max_srq max_srq_wr max_srq_sge max_pkeys local_ca_ack_delay phys_port_cnt"},
+	{"vb_port_attr", "ibv_port_attr", false, "state max_mtu active_mtu gid_tbl_len port_cap_flags max_msg_sz bad_pkey_cntr qkey_viol_cntr pkey_tbl_len lid sm_lid lmc max_vl_num sm_sl subnet_timeout init_type_reply active_width active_speed phys_state link_layer flags port_cap_flags2"},
+	{"vb_gid_entry", "ibv_gid_entry", true, "gid gid_index port_num gid_type ndev_ifindex"},
+	{"vb_pd", "ibv_pd", true, "context handle"},
+	{"vb_mr", "ibv_mr", true, "context pd addr length handle lkey rkey"},
+	{"vb_cq", "ibv_cq", false, "context channel cq_context handle cqe"},
+	{"vb_qp", "ibv_qp", false, "context qp_context pd send_cq recv_cq srq handle qp_num state qp_type"},
+	{"vb_qp_cap", "ibv_qp_cap", true, "max_send_wr max_recv_wr max_send_sge max_recv_sge max_inline_data"},
+	{"vb_qp_init_attr", "ibv_qp_init_attr", true, "qp_context send_cq recv_cq srq cap qp_type sq_sig_all"},
+	{"vb_global_route", "ibv_global_route", true, "dgid flow_label sgid_index hop_limit traffic_class"},
+	{"vb_ah_attr", "ibv_ah_attr", true, "grh dlid sl src_path_bits static_rate is_global port_num"},
+	{"vb_qp_attr", "ibv_qp_attr", true, "qp_state cur_qp_state path_mtu path_mig_state qkey rq_psn sq_psn dest_qp_num qp_access_flags cap ah_attr alt_ah_attr pkey_index alt_pkey_index en_sqd_async_notify sq_draining max_rd_atomic max_dest_rd_atomic min_rnr_timer port_num timeout retry_cnt rnr_retry alt_port_num alt_timeout rate_limit"},
+	{"vb_sge", "ibv_sge", true, "addr length lkey"},
+	{"vb_send_wr", "ibv_send_wr", true, "wr_id next sg_list num_sge opcode send_flags imm_data wr.rdma.remote_addr wr.rdma.rkey wr.atomic.remote_addr wr.atomic.compare_add wr.atomic.swap wr.atomic.rkey qp_type rest=bind_mw"},
+	{"vb_recv_wr", "ibv_recv_wr", true, "wr_id next sg_list num_sge"},
+	{"vb_wc", "ibv_wc", true, "wr_id status opcode vendor_err byte_len imm_data qp_num src_qp wc_flags pkey_index slid sl dlid_path_bits"},
+	{"vb_context_ops", "ibv_context_ops", true, "alloc_mw bind_mw dealloc_mw poll_cq req_notify_cq post_srq_recv post_send post_recv compat_async_event=_compat_async_event"},
+	{"vb_context", "ibv_context", true, "device ops cmd_fd async_fd num_comp_vectors mutex abi_compat"},
+}
+
+// numbers are constants of ours, in C or Go, with verbs.h's expression.
+var numbers = map[string]string{
+	"VB_QP_STATE": "IBV_QP_STATE", "VB_QP_ACCESS_FLAGS": "IBV_QP_ACCESS_FLAGS", "VB_QP_PKEY_INDEX": "IBV_QP_PKEY_INDEX",
+	"VB_QP_PORT": "IBV_QP_PORT", "VB_QP_AV": "IBV_QP_AV", "VB_QP_PATH_MTU": "IBV_QP_PATH_MTU", "VB_QP_TIMEOUT": "IBV_QP_TIMEOUT",
+	"VB_QP_RETRY_CNT": "IBV_QP_RETRY_CNT", "VB_QP_RNR_RETRY": "IBV_QP_RNR_RETRY", "VB_QP_RQ_PSN": "IBV_QP_RQ_PSN",
+	"VB_QP_MAX_QP_RD_ATOMIC": "IBV_QP_MAX_QP_RD_ATOMIC", "VB_QP_MIN_RNR_TIMER": "IBV_QP_MIN_RNR_TIMER", "VB_QP_SQ_PSN": "IBV_QP_SQ_PSN",
+	"VB_QP_MAX_DEST_RD_ATOMIC": "IBV_QP_MAX_DEST_RD_ATOMIC", "VB_QP_DEST_QPN": "IBV_QP_DEST_QPN",
+}
+
+func goNumbers() map[string]string {
+	m := map[string]string{}
+	add := func(v uint64, theirs string) { m[fmt.Sprintf("%dull /* %s */", v, theirs)] = theirs }
+	for v, name := range map[Access]string{
+		AccessLocalWrite: "LOCAL_WRITE", AccessRemoteWrite: "REMOTE_WRITE", AccessRemoteRead: "REMOTE_READ", AccessRemoteAtomic: "REMOTE_ATOMIC",
+		AccessMWBind: "MW_BIND", AccessZeroBased: "ZERO_BASED", AccessOnDemand: "ON_DEMAND", AccessHugeTLB: "HUGETLB", AccessRelaxedOrdering: "RELAXED_ORDERING",
+	} {
+		add(uint64(v), "IBV_ACCESS_"+name)
+	}
+	for v, name := range map[Opcode]string{
+		OpWrite: "RDMA_WRITE", OpWriteImm: "RDMA_WRITE_WITH_IMM", OpSend: "SEND", OpSendImm: "SEND_WITH_IMM", OpRead: "RDMA_READ",
+		OpCompareSwap: "ATOMIC_CMP_AND_SWP", OpFetchAdd: "ATOMIC_FETCH_AND_ADD",
+	} {
+		add(uint64(v), "IBV_WR_"+name)
+	}
+	for v, name := range map[SendFlags]string{SendFence: "FENCE", SendSignaled: "SIGNALED", SendSolicited: "SOLICITED", SendInline: "INLINE"} {
+		add(uint64(v), "IBV_SEND_"+name)
+	}
+	for v, name := range map[WCStatus]string{
+		WCSuccess: "SUCCESS", WCLocLenErr: "LOC_LEN_ERR", WCLocQPOpErr: "LOC_QP_OP_ERR", WCLocEECOpErr: "LOC_EEC_OP_ERR", WCLocProtErr: "LOC_PROT_ERR",
+		WCWRFlushErr: "WR_FLUSH_ERR", WCMWBindErr: "MW_BIND_ERR", WCBadRespErr: "BAD_RESP_ERR", WCLocAccessErr: "LOC_ACCESS_ERR",
+		WCRemInvReqErr: "REM_INV_REQ_ERR", WCRemAccessErr: "REM_ACCESS_ERR", WCRemOpErr: "REM_OP_ERR", WCRetryExcErr: "RETRY_EXC_ERR",
+		WCRNRRetryExcErr: "RNR_RETRY_EXC_ERR", WCLocRDDViolErr: "LOC_RDD_VIOL_ERR", WCRemInvRDReqErr: "REM_INV_RD_REQ_ERR", WCRemAbortErr: "REM_ABORT_ERR",
+		WCInvEECNErr: "INV_EECN_ERR", WCInvEECStateErr: "INV_EEC_STATE_ERR", WCFatalErr: "FATAL_ERR", WCRespTimeoutErr: "RESP_TIMEOUT_ERR",
+		WCGeneralErr: "GENERAL_ERR", WCTMErr: "TM_ERR", WCTMRndvIncomplete: "TM_RNDV_INCOMPLETE",
+	} {
+		add(uint64(v), "IBV_WC_"+name)
+	}
+	for v, name := range map[WCOpcode]string{
+		WCOpSend: "SEND", WCOpWrite: "RDMA_WRITE", WCOpRead: "RDMA_READ", WCOpCompareSwap: "COMP_SWAP", WCOpFetchAdd: "FETCH_ADD",
+		WCOpBindMW: "BIND_MW", WCOpLocalInv: "LOCAL_INV", WCOpRecv: "RECV", WCOpRecvWriteImm: "RECV_RDMA_WITH_IMM",
+	} {
+		add(uint64(v), "IBV_WC_"+name)
+	}
+	add(uint64(WCWithGRH), "IBV_WC_GRH")
+	add(uint64(WCWithImm), "IBV_WC_WITH_IMM")
+	for v, name := range map[QPState]string{StateReset: "RESET", StateInit: "INIT", StateRTR: "RTR", StateRTS: "RTS", StateSQD: "SQD", StateSQE: "SQE", StateErr: "ERR"} {
+		add(uint64(v), "IBV_QPS_"+name)
+	}
+	add(uint64(RC), "IBV_QPT_RC")
+	for v, name := range map[PortState]string{PortDown: "DOWN", PortInit: "INIT", PortArmed: "ARMED", PortActive: "ACTIVE"} {
+		add(uint64(v), "IBV_PORT_"+name)
+	}
+	add(uint64(LinkInfiniBand), "IBV_LINK_LAYER_INFINIBAND")
+	add(uint64(LinkEthernet), "IBV_LINK_LAYER_ETHERNET")
+	add(uint64(GIDInfiniBand), "IBV_GID_TYPE_IB")
+	add(uint64(GIDRoCEv1), "IBV_GID_TYPE_ROCE_V1")
+	add(uint64(GIDRoCEv2), "IBV_GID_TYPE_ROCE_V2")
+	add(mtuMin, "IBV_MTU_256")
+	add(mtuMax, "IBV_MTU_4096")
+	return m
+}
+
+// goLayout are the structures that Go fills itself, against verbs_abi.h.
+func goLayout() map[string]uintptr {
+	var sge abiSGE
+	var send abiSendWR
+	var recv abiRecvWR
+	var wc abiWC
+	return map[string]uintptr{
+		"sizeof(struct vb_sge)": unsafe.Sizeof(sge), "offsetof(struct vb_sge, addr)": unsafe.Offsetof(sge.addr),
+		"offsetof(struct vb_sge, length)": unsafe.Offsetof(sge.length), "offsetof(struct vb_sge, lkey)": unsafe.Offsetof(sge.lkey),
+
+		"sizeof(struct vb_send_wr)": unsafe.Sizeof(send), "offsetof(struct vb_send_wr, wr_id)": unsafe.Offsetof(send.wrID),
+		"offsetof(struct vb_send_wr, next)": unsafe.Offsetof(send.next), "offsetof(struct vb_send_wr, sg_list)": unsafe.Offsetof(send.sgList),
+		"offsetof(struct vb_send_wr, num_sge)": unsafe.Offsetof(send.numSGE), "offsetof(struct vb_send_wr, opcode)": unsafe.Offsetof(send.opcode),
+		"offsetof(struct vb_send_wr, send_flags)": unsafe.Offsetof(send.sendFlags), "offsetof(struct vb_send_wr, imm_data)": unsafe.Offsetof(send.imm),
+		"offsetof(struct vb_send_wr, wr.rdma.remote_addr)": unsafe.Offsetof(send.remoteAddr), "offsetof(struct vb_send_wr, wr.rdma.rkey)": unsafe.Offsetof(send.rkey),
+		"offsetof(struct vb_send_wr, wr.atomic.compare_add)": unsafe.Offsetof(send.rkey), "offsetof(struct vb_send_wr, wr.atomic.swap)": unsafe.Offsetof(send.swap),
+		"offsetof(struct vb_send_wr, wr.atomic.rkey)": unsafe.Offsetof(send.atomicRKey),
+
+		"sizeof(struct vb_recv_wr)": unsafe.Sizeof(recv), "offsetof(struct vb_recv_wr, wr_id)": unsafe.Offsetof(recv.wrID),
+		"offsetof(struct vb_recv_wr, next)": unsafe.Offsetof(recv.next), "offsetof(struct vb_recv_wr, sg_list)": unsafe.Offsetof(recv.sgList),
+		"offsetof(struct vb_recv_wr, num_sge)": unsafe.Offsetof(recv.numSGE),
+
+		"sizeof(struct vb_wc)": unsafe.Sizeof(wc), "offsetof(struct vb_wc, wr_id)": unsafe.Offsetof(wc.wrID), "offsetof(struct vb_wc, status)": unsafe.Offsetof(wc.status),
+		"offsetof(struct vb_wc, opcode)": unsafe.Offsetof(wc.opcode), "offsetof(struct vb_wc, vendor_err)": unsafe.Offsetof(wc.vendorErr),
+		"offsetof(struct vb_wc, byte_len)": unsafe.Offsetof(wc.byteLen), "offsetof(struct vb_wc, imm_data)": unsafe.Offsetof(wc.imm),
+		"offsetof(struct vb_wc, qp_num)": unsafe.Offsetof(wc.qpNum), "offsetof(struct vb_wc, src_qp)": unsafe.Offsetof(wc.srcQP),
+		"offsetof(struct vb_wc, wc_flags)": unsafe.Offsetof(wc.wcFlags), "offsetof(struct vb_wc, pkey_index)": unsafe.Offsetof(wc.pkeyIndex),
+		"offsetof(struct vb_wc, dlid_path_bits)": unsafe.Offsetof(wc.dlidBits),
+	}
+}
+
+// A C program of assertions, compiled with libibverbs' own header.
+func TestLayoutAgainstVerbsH(t *testing.T) {
+	const header = "/usr/include/infiniband/verbs.h"
+	if _, err := os.Stat(header); err != nil {
+		t.Skipf("libibverbs-dev is not installed: %v", err)
+	}
+	cc, err := exec.LookPath("gcc")
+	if err != nil {
+		t.Skip(err)
+	}
+	var b strings.Builder
+	b.WriteString("#include <infiniband/verbs.h>\n#include \"verbs_abi.h\"\n")
+	count := 0
+	assert := func(cond string) {
+		count++
+		fmt.Fprintf(&b, "_Static_assert(%s, %q);\n", cond, cond)
+	}
+	for _, s := range same {
+		if s.size {
+			assert(fmt.Sprintf("sizeof(struct %s) == sizeof(struct %s)", s.ours, s.theirs))
+		}
+		for _, f := range strings.Fields(s.fields) {
+			ours, theirs, ok := strings.Cut(f, "=")
+			if !ok {
+				theirs = ours
+			}
+			assert(fmt.Sprintf("offsetof(struct %s, %s) == offsetof(struct %s, %s)", s.ours, ours, s.theirs, theirs))
+			if !ok && ours != "qp_type" && ours != "dgid" { // qp_type of a send_wr is a union there
+				assert(fmt.Sprintf("sizeof(((struct %s *)0)->%s) == sizeof(((struct %s *)0)->%s)", s.ours, ours, s.theirs, theirs))
+			}
+		}
+	}
+	for ours, theirs := range numbers {
+		assert(ours + " == " + theirs)
+	}
+	for ours, theirs := range goNumbers() {
+		assert(ours + " == " + theirs)
+	}
+	for expr, v := range goLayout() {
+		assert(fmt.Sprintf("%s == %d", expr, v))
+	}
+	// What libibverbs may write must fit what we pass.
+	assert("sizeof(struct vb_port_attr) >= sizeof(struct ibv_port_attr)")
+	src := filepath.Join(t.TempDir(), "layout.c")
+	if err := os.WriteFile(src, []byte(b.String()), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command(cc, "-I.", "-fsyntax-only", "-Wall", src).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	t.Logf("%d assertions hold", count)
+}
