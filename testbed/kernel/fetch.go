@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -30,6 +31,7 @@ func Fetch(ctx context.Context, t layout.Tree, series string, a *apt.Apt, logf f
 		return Kernel{}, err
 	}
 	defer unlock()
+	removeStale(t, series)
 
 	s, err := resolve(ctx, a, series)
 	if errors.Is(err, apt.ErrNotFound) {
@@ -194,6 +196,24 @@ func command(ctx context.Context, name string, args ...string) error {
 		return fmt.Errorf("%s: %w: %s", name, err, strings.TrimSpace(string(out)))
 	}
 	return nil
+}
+
+// staleAfter is how long a download may take at most.
+const staleAfter = 2 * time.Hour
+
+// removeStale removes what a fetch that was killed has left: unpacked trees of
+// this series, whose lock we hold, and abandoned downloads.
+func removeStale(t layout.Tree, series string) {
+	stages, _ := filepath.Glob(filepath.Join(t.Build, "kernels", "stage-"+series+"-*"))
+	partial, _ := filepath.Glob(filepath.Join(t.Downloads(), "partial-*"))
+	for _, p := range partial {
+		if fi, err := os.Stat(p); err == nil && time.Since(fi.ModTime()) > staleAfter {
+			stages = append(stages, p)
+		}
+	}
+	for _, s := range stages {
+		os.RemoveAll(s)
+	}
 }
 
 // replace puts the directory stage in the place of dir, which may exist.
