@@ -42,3 +42,6 @@ $(DOUBLES)/hsa-v1/%: DOUBLES_VARIANT := -DV1
 
 .PHONY: doubles
 doubles: $(CUDA_DOUBLES) $(HSA_DOUBLES) $(ZE_DOUBLES) ## build the doubles of GPU vendors' libraries
+
+# The tests of the runtimes need them, on the host and in the VM.
+unit vm-test: doubles

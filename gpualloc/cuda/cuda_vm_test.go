@@ -47,13 +47,13 @@ func udmabuf(t *testing.T) {
 // the descriptor, which has no part in how it was written.
 func sees(t *testing.T, buf *dmabuf.Buf, offset int64, want []byte) {
 	t.Helper()
-	m, err := buf.Map(offset, int64(len(want)), dmabuf.Read)
+	m, err := buf.Map(0, offset+int64(len(want)), dmabuf.Read)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer m.Close()
 	got := make([]byte, len(want))
-	if _, err := m.ReadAt(got, 0); err != nil {
+	if _, err := m.ReadAt(got, offset); err != nil {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(got, want) {
