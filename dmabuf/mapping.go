@@ -25,8 +25,8 @@ type Mapping struct {
 }
 
 // Map maps length bytes of the buffer from off on, both in bytes and neither
-// needing any alignment: the mapping is page-aligned inside. A Write mapping
-// can be read too. The exporter may have no mmap at all (CUDA's has none),
+// needing any alignment. Address space is taken from the buffer's beginning on,
+// whatever off is. A Write mapping can be read too. The exporter may have no mmap at all (CUDA's has none),
 // which answers ENODEV, ENOTTY or EINVAL, by exporter.
 //
 // Errors: [ErrRange] when off and length do not fit the buffer, EACCES when
@@ -44,7 +44,6 @@ func (b *Buf) Map(off, length int64, prot Access) (*Mapping, error) {
 			Err:    ErrRange,
 		}
 	}
-	start := off &^ (int64(os.Getpagesize()) - 1)
 	pageProt := unix.PROT_READ
 	if prot&Write != 0 {
 		pageProt |= unix.PROT_WRITE
@@ -54,15 +53,18 @@ func (b *Buf) Map(off, length int64, prot Access) (*Mapping, error) {
 		return nil, err
 	}
 	m := &Mapping{buf: dup, prot: prot, off: off}
+	// Never from an offset: drm_gem_shmem_fault (Linux 6.1 and 6.12 at least)
+	// counts pages from the mapping's start and ignores its offset, so that an
+	// mmap of vgem or virtio-gpu memory from the second page shows the first.
 	err = dup.Do(func(raw int) (err error) {
-		m.pages, err = unix.Mmap(raw, start, int(off-start+length), pageProt, unix.MAP_SHARED)
+		m.pages, err = unix.Mmap(raw, 0, int(off+length), pageProt, unix.MAP_SHARED)
 		return err
 	})
 	if err != nil {
 		_ = dup.Close()
 		return nil, mapError(device, off, length, prot, err)
 	}
-	m.window = m.pages[off-start : off-start+length : off-start+length]
+	m.window = m.pages[off : off+length : off+length]
 	return m, nil
 }
 
