@@ -80,6 +80,7 @@ if [ "$(cat "$stamp" 2>/dev/null)" = "$(state)" ]; then
 	exit 0
 fi
 
+rm -rf "$out"/.work.* # of a build that was killed
 work=$(mktemp -d "$out/.work.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 
@@ -109,7 +110,9 @@ apply() {
 
 # compile DIRECTORY MODULE
 compile() {
-	make -C "$kdir" M="$1" CC="$CC" CONFIG_RDMA_RXE=m -j"$(nproc)" modules &&
+	# The working directory's name is a chance one, and WARN() shows paths.
+	make -C "$kdir" M="$1" CC="$CC" KCFLAGS="-fmacro-prefix-map=$work/=" \
+		CONFIG_RDMA_RXE=m -j"$(nproc)" modules &&
 		strip --strip-debug "$1/$2" && mv "$1/$2" "$work/"
 }
 

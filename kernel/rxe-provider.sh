@@ -50,6 +50,7 @@ if [ "$(cat "$out/inputs" 2>/dev/null)" = "$hash" ]; then
 	exit 0
 fi
 
+rm -rf "$build"/rxe-provider/.work.* # of a build that was killed
 work=$(mktemp -d "$build/rxe-provider/.work.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 
