@@ -288,7 +288,31 @@ func TestVMRegionOfSegments(t *testing.T) {
 		t.Error("the segments do not hold what was written")
 	}
 
-	// All or nothing: the range goes past the end.
+	// All or nothing: the second PD is closed, and nothing stays on the first.
+	other, err := pd.Context().AllocPD()
+	if err != nil {
+		t.Fatal(err)
+	}
+	both, err := ibvfd.RegisterRegion(ibvfd.RegionAttr{Segments: segs, Length: size, Access: allRemote, Owner: buf}, pd, other)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a, b := both.MRs(pd), both.MRs(other); len(a) != 4 || len(b) != 4 || a[0] == b[0] {
+		t.Errorf("MRs in two PDs: %v, %v", a, b)
+	}
+	closed(t, both)
+	if both.MRs(pd) != nil {
+		t.Error("a closed region has MRs")
+	}
+	closed(t, other)
+	had := len(netlinkMRs(t))
+	if _, err := ibvfd.RegisterRegion(ibvfd.RegionAttr{Segments: segs, Length: size, Access: allRemote}, pd, other); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("region on a closed PD: %v, want ErrClosed", err)
+	}
+	if now := len(netlinkMRs(t)); now != had {
+		t.Errorf("%d MRs, were %d before a region that failed", now, had)
+	}
+	// Past the end.
 	if _, err := ibvfd.RegisterRegion(ibvfd.RegionAttr{Segments: segs, Offset: off, Length: size, IOVA: off, Access: allRemote}, pd); !errors.Is(err, dmabuf.ErrRange) {
 		t.Errorf("region past the end: %v, want ErrRange", err)
 	}
