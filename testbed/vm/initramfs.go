@@ -131,11 +131,8 @@ type planned struct{ name, params, file string }
 // initramfs returns the image for these modules, built when no cached one has
 // the same contents.
 func initramfs(t layout.Tree, series string, early, late []planned) (string, error) {
-	exe, err := os.Executable()
-	if err != nil {
-		return "", err
-	}
-	init, err := os.ReadFile(exe)
+	// Not by its path: a new build may lie there by now.
+	init, err := os.ReadFile("/proc/self/exe")
 	if err != nil {
 		return "", err
 	}

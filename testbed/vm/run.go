@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/gpurdma/gpurdma/testbed/wire"
@@ -110,6 +111,16 @@ func (v *VM) Run(ctx context.Context, c Cmd) (int, error) {
 		return e.Status, n.hung("processes that SIGKILL does not end hold the command's output: " + e.Left)
 	}
 	return e.Status, nil
+}
+
+// Signal sends a signal to the process group of the command that runs on a
+// node, if any does.
+func (v *VM) Signal(node string, sig syscall.Signal) error {
+	n, err := v.node(node)
+	if err != nil {
+		return err
+	}
+	return n.conn.Send(wire.Message{Type: wire.Signal, Signal: int(sig)})
 }
 
 // feed forwards standard input and says where it ends.

@@ -7,11 +7,11 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/gpurdma/gpurdma/testbed/layout"
@@ -194,37 +194,41 @@ func runWithPeer(ctx context.Context, v *vm.VM, o vm.Options, c vm.Cmd, peer str
 	if len(o.Machine.Nodes) < 2 {
 		return 0, fmt.Errorf("-peer: machine %s has one node", o.Machine.Name)
 	}
-	pctx, stop := context.WithCancel(ctx)
+	second := o.Machine.Nodes[1].Name
 	done := make(chan error, 1)
 	var out strings.Builder
+	both := &syncWriter{w: &out}
 	go func() {
 		p := c
-		p.Node, p.Args, p.Stdin = o.Machine.Nodes[1].Name, []string{"/bin/sh", "-c", peer}, nil
-		p.Stdout, p.Stderr = io.Writer(&out), io.Writer(&out)
-		st, err := v.Run(pctx, p)
+		p.Node, p.Args, p.Stdin = second, []string{"/bin/sh", "-c", peer}, nil
+		p.Stdout, p.Stderr = both, both
+		st, err := v.Run(ctx, p)
 		if err == nil && st != 0 {
 			err = fmt.Errorf("the peer's command ended with status %d", st)
 		}
 		done <- err
 	}()
 	status, err := v.Run(ctx, c)
+	if err != nil {
+		return status, err // the machine is of no use any more
+	}
 	select {
 	case perr := <-done:
-		stop()
-		if err == nil && status == 0 && perr != nil {
-			status = 1
-		}
 		if perr != nil {
 			fmt.Fprintf(os.Stderr, "testbed: %v\n", perr)
+			status = max(status, 1)
 		}
 	case <-time.After(peerGrace):
-		stop()
+		// A server that waits for more clients has done its work.
+		if err := v.Signal(second, syscall.SIGKILL); err != nil {
+			return status, err
+		}
 		<-done
 	}
-	if err != nil || status != 0 {
+	if status != 0 {
 		fmt.Fprintf(os.Stderr, "testbed: the peer printed:\n%s", out.String())
 	}
-	return status, err
+	return status, nil
 }
 
 // peerGrace is how long a peer's command may go on after the main one.
