@@ -242,6 +242,7 @@ func TestVMExportOfUnalignedMemory(t *testing.T) {
 // their buffers (expandable segments): the last byte counts as much as the
 // first, whatever the driver makes of a range over several.
 func TestVMExportOfManyMappings(t *testing.T) {
+	onGPU(t, "DOUBLE_DEVICES=2")
 	const n = 5
 	for _, driver := range []struct {
 		export   string
@@ -333,6 +334,7 @@ func TestVMDescriptorOfTheWholeBlock(t *testing.T) {
 // Which mapping is asked for, and what is got, with drivers that have the PCIe
 // mapping and that do not.
 func TestVMMapping(t *testing.T) {
+	onGPU(t, "DOUBLE_DEVICES=2")
 	for _, tt := range []struct {
 		pcie string
 		ask  Mapping
