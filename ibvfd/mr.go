@@ -35,13 +35,13 @@ type registered struct {
 	lkey, rkey, handle uint32
 }
 
-// RegMR registers memory. A failure is a *[RegError], dmabuf.ErrInUse's
-// sibling os.ErrClosed if the PD, the buffer or the owner is closed already.
+// RegMR registers memory. A refusal is a *[RegError]; a PD or Owner that is
+// closed already is os.ErrClosed.
 //
-// For a dma-buf the kernel needs Linux 5.12 and a driver that registers them
-// (mlx5 5.12, efa 5.13, irdma and bnxt_re 6.x); rdma-core has ibv_reg_dmabuf_mr
-// since version 34. Where the provider lacks the op, RouteAuto calls the
-// kernel directly; Route tells.
+// For a dma-buf the kernel needs Linux 5.12 and a driver that registers them:
+// in 6.1 mlx5 and efa, in 6.12 also irdma and bnxt_re, in 7.2 also mana and
+// ionic. rdma-core has ibv_reg_dmabuf_mr since version 34. Where the provider
+// lacks the op, RouteAuto calls the kernel directly; [MR.Route] tells.
 func (pd *PD) RegMR(attr MRAttr) (*MR, error) {
 	if err := pd.enter(); err != nil {
 		return nil, err
