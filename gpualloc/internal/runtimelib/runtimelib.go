@@ -47,10 +47,10 @@ func (s Spec) candidates() []string {
 // Key tells libraries apart: the same key loads the same library.
 func (s Spec) Key() string { return strings.Join(s.candidates(), ":") }
 
-// missing makes the error when no candidate is there, broken the one when one
-// is and does not load. Both give the loader's own words.
-func (s Spec) failed(reasons []string, found bool) error {
-	e := &dmabuf.Error{Op: "dlopen", Device: s.candidates()[0], Detail: strings.Join(reasons, "; "), Remedy: s.Install, Err: fs.ErrNotExist}
+// failed makes the error when no candidate is there, or found one does not
+// load. reason is the dynamic linker's.
+func (s Spec) failed(reason string, found bool) error {
+	e := &dmabuf.Error{Op: "dlopen", Device: s.candidates()[0], Detail: reason, Remedy: s.Install, Err: fs.ErrNotExist}
 	if found {
 		e.Err = ErrBroken
 		e.Remedy = "check with ldd what it misses, and that it is of this machine's architecture"
