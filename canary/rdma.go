@@ -14,7 +14,7 @@ import (
 )
 
 // rdma is the wire over a real device: a PD, a CQ, two pieces of host memory
-// and a loopback pair that is made when needed and again after an error.
+// and loopback pairs that are made when needed and again after an error.
 type rdma struct {
 	ctx *ibvfd.Context
 	buf *gpualloc.Buffer
@@ -23,8 +23,8 @@ type rdma struct {
 	pd         *ibvfd.PD
 	cq         *ibvfd.CQ
 	out, in    *hostMR
-	qp, peer   *ibvfd.QP
-	port       int // of both, and its GID, once they are settled
+	pairs      [opRead + 1]pair // by direction
+	port       int              // of both, and its GID, once they are settled
 	gid        *ibvfd.GID
 	underWay   bool // a transfer was posted whose completion was not seen
 	id         uint64
@@ -95,7 +95,7 @@ func (w *rdma) dst() []byte { return w.in.mem.Bytes() }
 // close is idempotent. It goes on after a failure: what cannot be closed must
 // not keep the rest open.
 func (w *rdma) close() error {
-	err := w.dropPair()
+	err := w.dropPairs()
 	for _, r := range slices.Backward(w.registered) {
 		err = errors.Join(err, r.close())
 	}
@@ -111,35 +111,65 @@ func (w *rdma) close() error {
 	return err
 }
 
-// dropPair destroys the queue pairs: after it the NIC touches none of their
+// pair is a queue pair and its peer. Each direction has its own. On one pair
+// for both, rxe of Linux 6.12 on a busy machine got stuck about once in a
+// hundred runs, always in the first WRITE after a long READ: without an error
+// completion, while the NIC's duplicate_request counter went up with every
+// retry. What is proven of a registration does not depend on it.
+type pair struct{ qp, peer *ibvfd.QP }
+
+// dropPairs destroys the queue pairs: after it the NIC touches none of their
 // memory.
-func (w *rdma) dropPair() error {
+func (w *rdma) dropPairs() error {
 	var err error
-	for _, q := range []*ibvfd.QP{w.qp, w.peer} {
-		if q != nil {
-			err = errors.Join(err, q.Close())
+	for o, p := range w.pairs {
+		for _, q := range []*ibvfd.QP{p.qp, p.peer} {
+			if q != nil {
+				err = errors.Join(err, q.Close())
+			}
 		}
+		w.pairs[o] = pair{}
 	}
-	w.qp, w.peer, w.underWay = nil, nil, false
+	w.underWay = false
 	return err
 }
 
 func (w *rdma) settle() error {
 	if w.underWay {
-		return w.dropPair()
+		return w.dropPairs()
 	}
 	return nil
 }
 
-func (w *rdma) pair() (err error) {
-	if w.qp != nil {
-		return nil
+// connect makes and connects the direction's pair, unless it is there.
+func (w *rdma) connect(o op) (_ *ibvfd.QP, err error) {
+	p := &w.pairs[o]
+	if p.qp != nil {
+		return p.qp, nil
 	}
-	w.qp, w.peer, err = ibvfd.LoopbackPair(w.pd, w.cq, ibvfd.QPAttr{
-		Type: ibvfd.RC, SendDepth: 1, RecvDepth: 1, SendSGE: 1, RecvSGE: 1, Port: w.port, GID: w.gid,
-	})
-	return err
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, w.dropPairs())
+		}
+	}()
+	for _, q := range []**ibvfd.QP{&p.qp, &p.peer} {
+		*q, err = w.pd.CreateQP(ibvfd.QPAttr{
+			Type: ibvfd.RC, SendCQ: w.cq, RecvCQ: w.cq, SendDepth: 1, RecvDepth: 1, SendSGE: 1, RecvSGE: 1, Port: w.port, GID: w.gid,
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	if err = p.qp.Connect(p.peer.Local(), patient); err != nil {
+		return nil, err
+	}
+	return p.qp, p.peer.Connect(p.qp.Local(), patient)
 }
+
+// patient waits half a second for an answer, and about four seconds in all:
+// a software NIC on a busy machine can be late, and retries that were not
+// needed only make it later.
+var patient = ibvfd.ConnectAttr{Timeout: 17, RetryCount: 6}
 
 // address settles port and GID for all pairs from what is known of the device:
 // a GID table can be long, and ibvfd would read it for each queue pair. Where
@@ -227,8 +257,9 @@ func (r *rdmaRegion) covering(off int64) part {
 	return r.parts[0]
 }
 
-func (w *rdma) move(ctx context.Context, o op, r region, off int64, at, n int) (took time.Duration, err error) {
-	if err := w.pair(); err != nil {
+func (w *rdma) move(ctx context.Context, o op, r region, off int64, at, n int) (took time.Duration, _ error) {
+	qp, err := w.connect(o)
+	if err != nil {
 		return 0, err
 	}
 	rr := r.(*rdmaRegion)
@@ -240,7 +271,7 @@ func (w *rdma) move(ctx context.Context, o op, r region, off int64, at, n int) (
 		if left := p.end() - off; left > 0 && left < int64(n) && p.end() < rr.parts[len(rr.parts)-1].end() {
 			piece = int(left)
 		}
-		t, err := w.one(ctx, o, p, off, at, piece)
+		t, err := w.one(ctx, qp, o, p, off, at, piece)
 		took += t
 		if err != nil {
 			return took, err
@@ -251,7 +282,7 @@ func (w *rdma) move(ctx context.Context, o op, r region, off int64, at, n int) (
 }
 
 // one posts a single work request and waits for its completion.
-func (w *rdma) one(ctx context.Context, o op, p part, off int64, at, n int) (time.Duration, error) {
+func (w *rdma) one(ctx context.Context, qp *ibvfd.QP, o op, p part, off int64, at, n int) (time.Duration, error) {
 	wr := &w.wr[0]
 	w.id++
 	local := w.out
@@ -266,12 +297,12 @@ func (w *rdma) one(ctx context.Context, o op, p part, off int64, at, n int) (tim
 		return errors.Join(&TransferError{
 			Op: o.String(), NIC: w.ctx.Name(), Offset: off, Length: int64(n), RKey: p.rkey,
 			Remedy: remedy(err, w.opt.Stall), Err: err,
-		}, w.dropPair())
+		}, w.dropPairs())
 	}
 	limited, cancel := context.WithTimeoutCause(ctx, w.opt.Stall, ErrStalled)
 	defer cancel()
 	start := time.Now()
-	if _, err := w.qp.PostSend(w.wr); err != nil {
+	if _, err := qp.PostSend(w.wr); err != nil {
 		return 0, fail(err)
 	}
 	w.underWay = true
@@ -280,7 +311,7 @@ func (w *rdma) one(ctx context.Context, o op, p part, off int64, at, n int) (tim
 		took := time.Since(start)
 		if err != nil {
 			if ctx.Err() != nil {
-				return took, errors.Join(ctx.Err(), w.dropPair())
+				return took, errors.Join(ctx.Err(), w.dropPairs())
 			}
 			if limited.Err() != nil {
 				err = ErrStalled
