@@ -39,6 +39,10 @@ type Config struct {
 	// Sys, Proc and Debug are the roots of sysfs, procfs and debugfs, "" for
 	// the live ones.
 	Sys, Proc, Debug string
+
+	// For tests: as if ib_uverbs were not loaded yet, or the RDMA modules
+	// carried no BTF.
+	rdmaLater, rdmaWithoutBTF bool
 }
 
 func (c Config) withDefaults() Config {

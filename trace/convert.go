@@ -68,6 +68,9 @@ func (c *converter) record(w *wireRecord) Record {
 	if w.Have&haveMR != 0 {
 		r.MR = &MR{Number: w.MRN, LKey: w.LKey, RKey: w.RKey, IOVA: w.MRIOVA, Length: w.MRLength, PD: w.PDN}
 	}
+	if !r.ArgsKnown && r.MR != nil { // the call's arguments were hidden; the MR has them
+		r.Length, r.IOVA = r.MR.Length, r.MR.IOVA
+	}
 	r.Entries, r.Ranges = int(w.Nents), int(w.NRanges)
 	r.Steps = c.steps(w)
 	if w.Have&haveUntracked != 0 {
@@ -98,7 +101,7 @@ func (c *converter) importer(w *wireRecord) *Importer {
 		i.Mode = ModeRevocable
 	case cb.name != "" && w.Have&havePin != 0:
 		i.Mode = ModePinned
-	case cb.name != "":
+	case cb.name != "" && w.Kind != kindInventory: // whether that was pinned was not seen
 		i.Mode = ModeDynamic
 	}
 	return i

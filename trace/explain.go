@@ -196,7 +196,7 @@ func (r *Record) explainUmem(f *Failure) {
 	switch {
 	case !r.did(funcAttach) && r.outOfRange():
 		f.Stage = StageRange
-		f.Detail = fmt.Sprintf("offset %#x + length %#x does not fit the buffer of %#x bytes", r.Offset, r.Length, r.Buffer.Size)
+		f.Detail = r.rangeWords()
 	case !r.did(funcAttach):
 		f.Stage, f.Detail = StageRange, "the range or the access flags were refused before the buffer was attached"
 	default:
@@ -204,9 +204,21 @@ func (r *Record) explainUmem(f *Failure) {
 	}
 }
 
+// outOfRange looks at what was asked for. Before the descriptor was looked up
+// only a range that no buffer can have is known to be wrong.
 func (r *Record) outOfRange() bool {
 	end := r.Offset + r.Length
-	return r.Buffer != nil && r.ArgsKnown && (end < r.Offset || end > r.Buffer.Size || r.Length == 0)
+	return r.ArgsKnown && (end < r.Offset || r.Length == 0 || r.Buffer != nil && end > r.Buffer.Size)
+}
+
+func (r *Record) rangeWords() string {
+	switch {
+	case r.Length == 0:
+		return "the length is 0"
+	case r.Buffer == nil || r.Offset+r.Length < r.Offset:
+		return fmt.Sprintf("offset %#x + length %#x is beyond any buffer", r.Offset, r.Length)
+	}
+	return fmt.Sprintf("offset %#x + length %#x does not fit the buffer of %#x bytes", r.Offset, r.Length, r.Buffer.Size)
 }
 
 // explainHandler: nothing below the verbs handler failed.
@@ -225,6 +237,10 @@ func (r *Record) explainHandler(f *Failure) {
 		f.Stage = StageUverbs
 		f.Detail = fmt.Sprintf("offset %#x and IOVA %#x differ in their place within a page", r.Offset, r.IOVA)
 		f.Remedy = "make them equal modulo the page size"
+	case !r.did(funcAttach) && f.Errno == unix.EINVAL && r.outOfRange():
+		// A driver with helpers of its own.
+		f.Stage = StageRange
+		f.Detail = r.rangeWords()
 	case !touched && r.ArgsKnown && f.Errno == unix.EINVAL && r.Access&^dmabufAccess != 0:
 		f.Stage = StageUverbs
 		f.Detail = fmt.Sprintf("access flags %#x: %#x are not allowed for a dma-buf", r.Access, r.Access&^dmabufAccess)

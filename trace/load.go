@@ -118,8 +118,10 @@ func (l *loader) load(m *machineTable) error {
 	if err := l.attachAll(l.core, wanted, nil); err != nil {
 		return err
 	}
-	if err := l.loadRDMA(cache, kernel, found); err != nil {
-		return err
+	if !l.cfg.rdmaLater {
+		if err := l.loadRDMA(cache, kernel, found); err != nil {
+			return err
+		}
 	}
 	if l.cfg.NoExporterHooks {
 		return nil
@@ -274,6 +276,9 @@ func (l *loader) loadRDMA(cache *btf.Cache, kernel *btf.Spec, found map[string]s
 	var types []*btf.Spec
 	hasBTF := map[string]*btf.Spec{}
 	for _, module := range []string{"ib_uverbs", "ib_core"} {
+		if l.cfg.rdmaWithoutBTF {
+			break
+		}
 		if s, err := cache.Module(module); err == nil {
 			hasBTF[module] = s
 			types = append(types, s)

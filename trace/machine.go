@@ -3,6 +3,7 @@
 package trace
 
 import (
+	"cmp"
 	"os"
 	"path/filepath"
 	"slices"
@@ -139,12 +140,7 @@ func windowsOf(m *placement.Machine) []wireWindow {
 		add(b.Range, placement.KindBAR)
 	}
 	list = list[:min(len(list), numWindows-1)]
-	slices.SortStableFunc(list, func(a, b wireWindow) int {
-		if a.Start < b.Start {
-			return -1
-		}
-		return min(1, int(a.Start-b.Start))
-	})
+	slices.SortStableFunc(list, func(a, b wireWindow) int { return cmp.Compare(a.Start, b.Start) })
 	// The first slot is below everything: the search starts there.
 	out := make([]wireWindow, 1, numWindows)
 	for _, w := range list {

@@ -3,9 +3,15 @@
 package trace
 
 import (
+	"os"
 	"testing"
 
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
-func TestMain(m *testing.M) { testenv.Main(m) }
+func TestMain(m *testing.M) {
+	if os.Getenv(childEnv) != "" {
+		child()
+	}
+	testenv.Main(m)
+}

@@ -11,7 +11,7 @@ import (
 // A registration ends in one record that is right in every field, and lives
 // until the deregistration.
 func TestVMRegister(t *testing.T) {
-	tr := open(t, mine())
+	tr := shared(t)
 	for _, h := range tr.Hooks() {
 		if !h.Attached() {
 			t.Logf("not watched: %s: %s", h.Function, h.Absent)

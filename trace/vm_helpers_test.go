@@ -113,6 +113,44 @@ func open(t testing.TB, cfg Config) *Tracer {
 	return tr
 }
 
+var theTracer *Tracer
+
+// shared is a tracer of this process and its children, for all tests that need
+// no configuration of their own: loading takes seconds under emulation. It
+// ends with the process.
+func shared(t testing.TB) *Tracer {
+	t.Helper()
+	testenv.VM(t)
+	if theTracer == nil {
+		c := mine()
+		c.Children = true
+		tr, err := Open(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		theTracer = tr
+	}
+	all(t, theTracer)
+	if live := theTracer.Records(); len(live) != 0 {
+		t.Fatalf("an earlier test left %v", live)
+	}
+	return theTracer
+}
+
+// setWalk changes how many entries of a scatter list are read.
+func setWalk(t testing.TB, tr *Tracer, limit uint32) {
+	t.Helper()
+	var c wireConfig
+	m := tr.loader.core.Maps["config"]
+	if err := m.Lookup(uint32(0), c.bytes()); err != nil {
+		t.Fatal(err)
+	}
+	c.Walk = limit
+	if err := tr.loader.setConfig(c); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // mine traces this process only.
 func mine() Config { return Config{PIDs: []int{os.Getpid()}, NoInventory: true} }
 

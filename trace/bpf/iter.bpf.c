@@ -59,7 +59,7 @@ static long list_one(u32 i, struct listing *l)
 	return 0;
 }
 
-INLINE int list_buf(struct bpf_iter_meta *meta, struct dma_buf *b, u32 tgid, s32 fd)
+INLINE int list_buf(struct bpf_iter_meta *meta, struct dma_buf *b, struct task_struct *t, s32 fd)
 {
 	struct config *c = settings();
 	struct listing l = { .c = c };
@@ -72,8 +72,11 @@ INLINE int list_buf(struct bpf_iter_meta *meta, struct dma_buf *b, u32 tgid, s32
 	if (!s)
 		return 0;
 	s->rec.kind = KIND_INVENTORY;
-	s->rec.tgid = tgid;
 	s->rec.fd = fd;
+	if (t) {
+		s->rec.tgid = FIELD(t, tgid);
+		read_kernel_str(s->rec.comm, sizeof(s->rec.comm), &t->comm);
+	}
 	if (fd >= 0)
 		s->rec.have |= HAVE_FD;
 	fill_buf(&s->rec, b);
@@ -100,7 +103,7 @@ int list_files(struct bpf_iter__task_file *ctx)
 	sb = FIELD(i, i_sb);
 	if (FIELD(sb, s_magic) != DMA_BUF_MAGIC)
 		return 0;
-	return list_buf(ctx->meta, FIELD(f, private_data), FIELD(t, tgid), ctx->fd);
+	return list_buf(ctx->meta, FIELD(f, private_data), t, ctx->fd);
 }
 
 SEC("iter/dmabuf")
@@ -110,7 +113,7 @@ int list_dmabufs(struct bpf_iter__dmabuf *ctx)
 
 	if (!b)
 		return 0;
-	return list_buf(ctx->meta, b, 0, -1);
+	return list_buf(ctx->meta, b, NULL, -1);
 }
 
 char license_text[] SEC("license") = "Dual BSD/GPL";

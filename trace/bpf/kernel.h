@@ -64,6 +64,7 @@ struct task_struct {
 	unsigned int flags;
 	int pid;
 	int tgid;
+	char comm[16];
 } PAI;
 
 struct list_head {

@@ -1,0 +1,326 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package trace
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/gpualloc"
+	"github.com/gpurdma/gpurdma/ibvfd/uverbs"
+	"github.com/gpurdma/gpurdma/internal/testenv"
+	"github.com/gpurdma/gpurdma/placement"
+)
+
+// childEnv makes the test binary a program that registers a buffer, says so
+// and waits to be killed.
+const childEnv = "GPURDMA_TRACE_TEST_CHILD"
+
+func child() {
+	fail := func(err error) {
+		if err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
+	}
+	f, err := uverbs.Open(uverbs.Kernel(), "/dev/infiniband/uverbs0")
+	fail(err)
+	pd, err := f.AllocPD()
+	fail(err)
+	a, err := gpualloc.Open("drm:vgem", gpualloc.Env{})
+	fail(err)
+	b, err := a.Alloc(context.Background(), 1<<20, gpualloc.Options{})
+	fail(err)
+	_, err = device{f, pd}.try(b, 0, 1<<20)
+	fail(err)
+	fail(b.CloseFDs())
+	fmt.Println("registered", inode(b))
+	select {}
+}
+
+// Registrations that end in other ways than by their owner's orderly call.
+func TestVMLifetimes(t *testing.T) {
+	tr := shared(t)
+	d := openDevice(t)
+
+	t.Run("descriptor closed after registration", func(t *testing.T) {
+		b := alloc(t, "drm:vgem", 1<<20)
+		mr := d.register(t, b)
+		ino := inode(b)
+		if err := b.CloseFDs(); err != nil {
+			t.Fatal(err)
+		}
+		r := await(t, tr, "registered", onBuffer(ino, Registered)).Record
+		if p, err := tr.Prove(within(t), placement.Key{LKey: mr.LKey, Inode: ino}); err != nil || p.Memory != placement.SystemMemory {
+			t.Errorf("%v, %v", p, err)
+		}
+		if err := d.DestroyMR(mr.Handle); err != nil {
+			t.Fatal(err)
+		}
+		e := await(t, tr, "released", onBuffer(ino, Released)).Record
+		if e.ID != r.ID || e.Ended != "deregistered" {
+			t.Errorf("%+v", e)
+		}
+	})
+	t.Run("process killed", func(t *testing.T) {
+		cmd := exec.Command(os.Args[0])
+		cmd.Env = append(os.Environ(), childEnv+"=1")
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		defer cmd.Wait()
+		var ino uint64
+		if _, err := fmt.Fscanf(out, "registered %d\n", &ino); err != nil {
+			cmd.Process.Kill()
+			t.Fatalf("the child did not register: %v", err)
+		}
+		r := await(t, tr, "registered by a child", onBuffer(ino, Registered)).Record
+		if r.PID != cmd.Process.Pid {
+			t.Errorf("pid %d, started %d", r.PID, cmd.Process.Pid)
+		}
+		if err := cmd.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		e := await(t, tr, "released", onBuffer(ino, Released)).Record
+		if e.ID != r.ID || e.Ended != "process exit" {
+			t.Errorf("ended by %q: %+v", e.Ended, e)
+		}
+	})
+	t.Run("one buffer, two MRs", func(t *testing.T) {
+		b := alloc(t, "drm:vgem", 1<<20)
+		first, second := d.register(t, b), d.register(t, b)
+		r1 := await(t, tr, "first", onBuffer(inode(b), Registered)).Record
+		r2 := await(t, tr, "second", onBuffer(inode(b), Registered)).Record
+		if r1.ID == r2.ID || r1.MR.LKey != first.LKey || r2.MR.LKey != second.LKey {
+			t.Errorf("%+v, %+v", r1, r2)
+		}
+		if err := d.DestroyMR(first.Handle); err != nil {
+			t.Fatal(err)
+		}
+		if e := await(t, tr, "released", onBuffer(inode(b), Released)).Record; e.ID != r1.ID {
+			t.Errorf("record %d ended, want %d", e.ID, r1.ID)
+		}
+		if p, err := tr.Prove(within(t), placement.Key{Inode: inode(b)}); err != nil || p.Memory != placement.SystemMemory {
+			t.Errorf("the second one: %v, %v", p, err)
+		}
+		if err := d.DestroyMR(second.Handle); err != nil {
+			t.Fatal(err)
+		}
+		await(t, tr, "released", onBuffer(inode(b), Released))
+	})
+	if live := tr.Records(); len(live) != 0 {
+		t.Errorf("still live: %v", live)
+	}
+	if l := tr.Loss(); l.Any() {
+		t.Error(l)
+	}
+}
+
+// As fast as the kernel makes them, with the default buffers.
+func TestVMTenThousand(t *testing.T) {
+	const n = 10_000
+	tr := shared(t)
+	d, b := openDevice(t), alloc(t, "drm:vgem", 64<<10)
+	ctx, cancel := context.WithCancel(context.Background())
+	counted := make(chan map[EventKind]int)
+	go func() {
+		got := map[EventKind]int{}
+		for e := range tr.Events(ctx) {
+			got[e.Kind]++
+		}
+		counted <- got
+	}()
+	var failed error
+	for range n {
+		mr, err := d.try(b, 0, 64<<10)
+		if err == nil {
+			err = d.DestroyMR(mr.Handle)
+		}
+		if err != nil {
+			failed = err
+			break
+		}
+	}
+	got := map[EventKind]int{}
+	rest := all(t, tr) // what the loop did not get any more
+	cancel()
+	for k, v := range <-counted {
+		got[k] += v
+	}
+	for _, e := range append(rest, all(t, tr)...) {
+		got[e.Kind]++
+	}
+	if failed != nil {
+		t.Fatal(failed)
+	}
+	if got[Registered] != n || got[Released] != n {
+		t.Errorf("%v of %d", got, n)
+	}
+	if l := tr.Loss(); l.Any() || l.Orphaned > 0 {
+		t.Errorf("%v, %d orphaned", l, l.Orphaned)
+	}
+	if live := tr.Records(); len(live) != 0 {
+		t.Errorf("%d records live", len(live))
+	}
+	for _, name := range []string{"scopes", "attaches", "mrs", "deregs"} {
+		if left := entries(t, tr, name); left != 0 {
+			t.Errorf("map %s still has %d entries", name, left)
+		}
+	}
+}
+
+func entries(t testing.TB, tr *Tracer, name string) (n int) {
+	t.Helper()
+	var key []byte
+	var value []byte
+	it := tr.loader.core.Maps[name].Iterate()
+	for it.Next(&key, &value) {
+		n++
+	}
+	if err := it.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// A reader that is stalled loses events: counted, and never a guess.
+func TestVMLoss(t *testing.T) {
+	c := mine()
+	c.RingSize = 4 * os.Getpagesize()
+	tr := open(t, c)
+	d, b := openDevice(t), alloc(t, "drm:vgem", 1<<20)
+	before := d.register(t, b)
+	await(t, tr, "registered", onBuffer(inode(b), Registered))
+	tr.mu.Lock() // the reader waits for this
+	for range 100 {
+		mr, err := d.try(b, 0, 1<<20)
+		if err != nil {
+			t.Error(err)
+			break
+		}
+		if err := d.DestroyMR(mr.Handle); err != nil {
+			t.Error(err)
+			break
+		}
+	}
+	tr.mu.Unlock()
+	all(t, tr)
+	l := tr.Loss()
+	t.Log(l)
+	if l.Events["records"] == 0 || !l.Any() {
+		t.Errorf("a stalled reader lost no record: %v", l)
+	}
+	p, err := tr.Prove(within(t), placement.Key{LKey: before.LKey})
+	if err != nil || p.Memory != placement.Unknown {
+		t.Errorf("a record that lived through the loss: %v, %v", p, err)
+	}
+	mustHave(t, p.Reason, "lost")
+	after := d.register(t, b)
+	if p, err := tr.Prove(within(t), placement.Key{LKey: after.LKey}); err != nil || p.Memory != placement.SystemMemory {
+		t.Errorf("a record younger than the loss: %v, %v", p, err)
+	}
+}
+
+// What existed before tracing began is found, followed and said to be old.
+func TestVMInventory(t *testing.T) {
+	testenv.VM(t)
+	d := openDevice(t)
+	b, hidden := alloc(t, "drm:vgem", 1<<20), alloc(t, "drm:vgem", 2<<20)
+	mr := d.register(t, b)
+	d.register(t, hidden)
+	secret := inode(hidden)
+	if err := hidden.Close(); err != nil { // the MR keeps the dma-buf
+		t.Fatal(err)
+	}
+	tr := open(t, Config{PIDs: []int{os.Getpid()}})
+	found := map[uint64]Record{}
+	for _, e := range all(t, tr) {
+		if e.Kind == Existing {
+			found[e.Record.Buffer.Inode] = e.Record
+			t.Log(e.Record.String(), e.Record.Importer)
+		}
+	}
+	r, ok := found[inode(b)]
+	if !ok || !r.Existed || r.Call != Found {
+		t.Fatalf("not found: %+v; not readable: %v", r, tr.Unreadable())
+	}
+	if testenv.AtLeast(t, "7.0") {
+		if r.Placement.Memory != placement.Unknown {
+			t.Errorf("%v: this kernel does not keep the mapping", r.Placement)
+		}
+	} else if r.Placement.Memory != placement.SystemMemory {
+		t.Errorf("%v: the attachment keeps its table", r.Placement)
+	}
+	r, ok = found[secret]
+	if !ok {
+		t.Errorf("a buffer without descriptors was not found; not readable: %v", tr.Unreadable())
+	} else if !testenv.AtLeast(t, "6.16") && (r.Placement.Memory != placement.Unknown || len(r.Incomplete) == 0) {
+		t.Errorf("a buffer known from debugfs only: %v, %v", r.Placement, r.Incomplete)
+	}
+	if err := d.DestroyMR(mr.Handle); err != nil {
+		t.Fatal(err)
+	}
+	await(t, tr, "released", onBuffer(inode(b), Released))
+}
+
+// The same registrations by kprobes, as for modules without BTF, attached
+// after the tracer was opened, as for modules that are loaded later.
+func TestVMLateWithoutBTF(t *testing.T) {
+	c := mine()
+	c.rdmaLater, c.rdmaWithoutBTF = true, true
+	tr := open(t, c)
+	if tr.RDMA() {
+		t.Error("RDMA is attached already")
+	}
+	tr.attachLate()
+	if !tr.RDMA() {
+		t.Fatalf("RDMA is not attached: %v", tr.Unreadable())
+	}
+	kprobes := 0
+	for _, h := range tr.Hooks() {
+		if h.How == "kprobe" || h.How == "kretprobe" {
+			kprobes++
+		}
+		if h.Module == "ib_uverbs" && (h.How == "fentry" || h.How == "fexit") {
+			t.Errorf("%+v", h)
+		}
+	}
+	if kprobes < 8 {
+		t.Errorf("%d kprobes", kprobes)
+	}
+	d, b := openDevice(t), alloc(t, "drm:vgem", 1<<20)
+	mr := d.register(t, b)
+	r := await(t, tr, "registered", onBuffer(inode(b), Registered)).Record
+	if r.MR == nil || r.MR.LKey != mr.LKey || r.RDMADevice != "rxe0" || r.Length != 1<<20 || r.Placement.Memory != placement.SystemMemory {
+		t.Errorf("%+v", r)
+	}
+	if err := d.DestroyMR(mr.Handle); err != nil {
+		t.Fatal(err)
+	}
+	if e := await(t, tr, "released", onBuffer(inode(b), Released)).Record; e.Ended != "deregistered" {
+		t.Errorf("%+v", e)
+	}
+	if _, err := d.try(b, 0, 2<<20); err == nil {
+		t.Fatal("the kernel took a range beyond the end")
+	}
+	e := await(t, tr, "refused", func(e Event) bool { return e.Kind == Refused })
+	f := e.Record.Explain()
+	// Without BTF the arguments are those of ib_umem_dmabuf_get, which the
+	// rxe of 6.1 does without.
+	want := StageRange
+	if !testenv.AtLeast(t, "6.12") {
+		want = StageDriver
+	}
+	if f.Stage != want || f.Errno != unix.EINVAL {
+		t.Errorf("%+v", f)
+	}
+}

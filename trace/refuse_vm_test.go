@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package trace
+
+import (
+	"os"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/ibvfd/uverbs"
+	"github.com/gpurdma/gpurdma/placement"
+)
+
+// What the kernel refuses is explained by the function that refused.
+func TestVMRefusals(t *testing.T) {
+	tr := shared(t)
+	d := openDevice(t)
+	b := alloc(t, "drm:vgem", 1<<20)
+	page := uint64(os.Getpagesize())
+	null, err := os.Open("/dev/null")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	const closed = 1 << 18
+	err = b.Segments()[0].Buf.Do(func(fd int) error {
+		for _, row := range []struct {
+			name  string
+			p     uverbs.DMABufMR
+			want  unix.Errno
+			stage Stage
+			words []string
+		}{
+			{"closed descriptor", uverbs.DMABufMR{FD: closed, Length: page}, unix.EBADF, StageGet, []string{"not open"}},
+			{"not a dma-buf", uverbs.DMABufMR{FD: int32(null.Fd()), Length: page}, unix.EINVAL, StageGet, []string{"no dma-buf"}},
+			{"beyond the end", uverbs.DMABufMR{FD: int32(fd), Length: 2 << 20}, unix.EINVAL, StageRange, []string{"0x200000", "0x100000"}},
+			{"offset that overflows", uverbs.DMABufMR{FD: int32(fd), Offset: ^uint64(0) &^ (page - 1), IOVA: 0, Length: 2 * page}, unix.EINVAL, StageRange, []string{"beyond any buffer"}},
+			{"IOVA elsewhere in the page", uverbs.DMABufMR{FD: int32(fd), IOVA: 8, Length: page}, unix.EINVAL, StageUverbs, []string{"within a page"}},
+			{"access flags", uverbs.DMABufMR{FD: int32(fd), Length: page, Access: 1 << 6}, unix.EINVAL, StageUverbs, []string{"0x40"}},
+			{"write without local write", uverbs.DMABufMR{FD: int32(fd), Length: page, Access: 2}, unix.EINVAL, StageUverbs, []string{"local write"}},
+		} {
+			t.Run(row.name, func(t *testing.T) {
+				p := row.p
+				p.PD = d.pd
+				if p.Access == 0 {
+					p.Access = accessAll
+				}
+				mr, err := d.RegDMABufMR(p)
+				if err == nil {
+					d.DestroyMR(mr.Handle)
+					t.Fatal("the kernel took it")
+				}
+				e := await(t, tr, "refused", func(e Event) bool { return e.Kind == Refused })
+				r := e.Record
+				f := r.Explain()
+				t.Logf("%v\n%v", f, f.Chain)
+				if r.Errno != err.(unix.Errno) || r.Errno != row.want {
+					t.Errorf("errno %v, the call answered %v", r.Errno, err)
+				}
+				if f.Stage != row.stage {
+					t.Errorf("stage %q, want %q", f.Stage, row.stage)
+				}
+				mustHave(t, f.String(), row.words...)
+				if r.Placement.Memory != placement.NotMapped {
+					t.Errorf("placement %v", r.Placement)
+				}
+			})
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if live := tr.Records(); len(live) != 0 {
+		t.Errorf("refused registrations live: %v", live)
+	}
+}
+
+// Debian's rxe has no operation for dma-bufs.
+func TestVMStockNoDriverOp(t *testing.T) {
+	tr := shared(t)
+	d := openDevice(t)
+	b := alloc(t, "drm:vgem", 1<<20)
+	if _, err := d.try(b, 0, 1<<20); err != unix.EOPNOTSUPP {
+		t.Fatalf("stock rxe answers %v", err)
+	}
+	r := await(t, tr, "refused", func(e Event) bool { return e.Kind == Refused }).Record
+	f := r.Explain()
+	if f.Stage != StageUverbs || f.Errno != unix.EOPNOTSUPP {
+		t.Errorf("%+v", f)
+	}
+	mustHave(t, f.String(), "no driver op", "rxe0", "reg_user_mr_dmabuf")
+}
