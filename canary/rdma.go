@@ -24,9 +24,7 @@ type rdma struct {
 	cq         *ibvfd.CQ
 	out, in    *hostMR
 	pairs      [opRead + 1]pair // by direction
-	port       int              // of both, and its GID, once they are settled
-	gid        *ibvfd.GID
-	underWay   bool // a transfer was posted whose completion was not seen
+	underWay   bool             // a transfer was posted whose completion was not seen
 	id         uint64
 	wc         []ibvfd.WC
 	wr         []ibvfd.SendWR
@@ -47,7 +45,6 @@ func openRDMA(c *ibvfd.Context, buf *gpualloc.Buffer, opt Options) (w *rdma, err
 			err = errors.Join(err, w.close())
 		}
 	}()
-	w.address(c.Info())
 	if w.pd, err = c.AllocPD(); err != nil {
 		return w, err
 	}
@@ -154,7 +151,7 @@ func (w *rdma) connect(o op) (_ *ibvfd.QP, err error) {
 	}()
 	for _, q := range []**ibvfd.QP{&p.qp, &p.peer} {
 		*q, err = w.pd.CreateQP(ibvfd.QPAttr{
-			Type: ibvfd.RC, SendCQ: w.cq, RecvCQ: w.cq, SendDepth: 1, RecvDepth: 1, SendSGE: 1, RecvSGE: 1, Port: w.port, GID: w.gid,
+			Type: ibvfd.RC, SendCQ: w.cq, RecvCQ: w.cq, SendDepth: 1, RecvDepth: 1, SendSGE: 1, RecvSGE: 1,
 		})
 		if err != nil {
 			return nil, err
@@ -170,21 +167,6 @@ func (w *rdma) connect(o op) (_ *ibvfd.QP, err error) {
 // a software NIC on a busy machine can be late, and retries that were not
 // needed only make it later.
 var patient = ibvfd.ConnectAttr{Timeout: 17, RetryCount: 6}
-
-// address settles port and GID for all pairs from what is known of the device:
-// a GID table can be long, and ibvfd would read it for each queue pair. Where
-// nothing is known, ibvfd looks, and says what is missing.
-func (w *rdma) address(d ibvfd.DeviceInfo) {
-	for _, p := range d.Ports {
-		if p.State != ibvfd.PortActive {
-			continue
-		}
-		if gid, _, err := ibvfd.ChooseGID(p.GIDs, p.LinkLayer); err == nil {
-			w.port, w.gid = p.Num, &gid
-			return
-		}
-	}
-}
 
 // rdmaRegion keeps what addressing needs, also after deregistration.
 type rdmaRegion struct {

@@ -34,6 +34,10 @@ type Options struct {
 	// Progress, if set, is called between chunks with the bytes moved so far
 	// and in all.
 	Progress func(done, total int64)
+
+	// Where in a page the buffer begins: memory that a caller owns need not
+	// be aligned, and an MR's IOVA must agree with it.
+	pageOffset uint64
 }
 
 func (o *Options) setDefaults() {
@@ -80,6 +84,9 @@ func Verify(ctx context.Context, c *ibvfd.Context, buf *gpualloc.Buffer, opt Opt
 	if opt.Chunk < minChunk || opt.Chunk > maxChunk || opt.Guard < 0 || opt.Stall < 0 {
 		return rep, fmt.Errorf("canary: options out of range: chunk %d (%d to %d), guard %d, stall %v", opt.Chunk, minChunk, maxChunk, opt.Guard, opt.Stall)
 	}
+	if segments := buf.Segments(); len(segments) > 0 {
+		opt.pageOffset = uint64(segments[0].Offset) % uint64(os.Getpagesize())
+	}
 	w, err := openRDMA(c, buf, opt)
 	if err != nil {
 		return rep, err
@@ -100,6 +107,7 @@ func run(ctx context.Context, w wire, v View, opt Options, rep *Report) error {
 	}
 	s := &session{wire: w, view: v, opt: opt, rep: rep}
 	for i := range list {
+		list[i].iova += opt.pageOffset
 		if list[i].skipped == "" {
 			s.total += list[i].volume()
 		}
