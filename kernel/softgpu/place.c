@@ -122,7 +122,11 @@ static int let_go(struct softgpu_device *gpu, struct softgpu_bo *bo)
 {
 	long ret;
 
-	if (bo->dmabuf)
+	/*
+	 * Only who has addresses can have stale ones. An importer that is about
+	 * to pin has none yet, and would take being told for a broken promise.
+	 */
+	if (bo->dmabuf && bo->maps)
 		softgpu_invalidate(bo->dmabuf);
 	drm_vma_node_unmap(&bo->base.vma_node, gpu->drm.anon_inode->i_mapping);
 	ret = dma_resv_wait_timeout(bo->base.resv, DMA_RESV_USAGE_BOOKKEEP, false,

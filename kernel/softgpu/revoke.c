@@ -29,7 +29,8 @@ static void lose(struct softgpu_bo *bo)
 	bo->lost = true;
 	bo->revoked = true;
 	/* Those who pinned were promised not to be told; they keep the memory. */
-	if (bo->dmabuf && (!bo->pins || bo->behaviour == &softgpu_behaves_vfio)) {
+	if (bo->dmabuf && bo->maps &&
+	    (!bo->pins || bo->behaviour == &softgpu_behaves_vfio)) {
 		softgpu_invalidate(bo->dmabuf);
 		dma_resv_wait_timeout(bo->base.resv, DMA_RESV_USAGE_BOOKKEEP, false,
 				      MAX_SCHEDULE_TIMEOUT);
