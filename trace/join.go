@@ -24,7 +24,7 @@ type entry struct {
 }
 
 // maxEarly bounds events that came before the record they belong to.
-const maxEarly = 4096
+const maxEarly = 1 << 12
 
 // joiner is the state that events change. It does no input or output, so that
 // tests can feed it whatever sequence they like.
