@@ -31,7 +31,8 @@ type Config struct {
 	// is 0. The oldest are dropped, which is counted.
 	MaxEvents int
 
-	// NoInventory skips looking for what existed before.
+	// NoInventory skips looking for what existed before. The inventory knows
+	// the filter by inode only: who made an attachment is not recorded.
 	NoInventory bool
 	// NoExporterHooks leaves out the exporters' own operations.
 	NoExporterHooks bool

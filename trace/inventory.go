@@ -30,7 +30,7 @@ func (t *Tracer) inventory() {
 	n := uint64(0)
 	for _, w := range found {
 		bufs[w.Inode] = true
-		if w.Have&haveAttach == 0 || seen[w.Attach] {
+		if w.Have&haveAttach == 0 || seen[w.Attach] || !t.wantsInode(w.Inode) {
 			continue
 		}
 		seen[w.Attach] = true

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package trace
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	"github.com/gpurdma/gpurdma/gpualloc"
+)
+
+// setFlags changes the filters that are in force.
+func setFlags(t testing.TB, tr *Tracer, flags uint32) {
+	t.Helper()
+	var c wireConfig
+	if err := tr.loader.core.Maps["config"].Lookup(uint32(0), c.bytes()); err != nil {
+		t.Fatal(err)
+	}
+	c.Flags = flags
+	if err := tr.loader.setConfig(c); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What a filter leaves out leaves no trace; what it lets through is whole.
+func TestVMFilters(t *testing.T) {
+	tr := shared(t)
+	d := openDevice(t)
+	one, two := alloc(t, "drm:vgem", 1<<20), alloc(t, "drm:vgem", 1<<20)
+	defer setFlags(t, tr, configPIDs)
+	// seen registers a buffer and counts what was reported of its life.
+	seen := func(b *gpualloc.Buffer) map[EventKind]int {
+		t.Helper()
+		mr := d.register(t, b)
+		if err := d.DestroyMR(mr.Handle); err != nil {
+			t.Fatal(err)
+		}
+		got := map[EventKind]int{}
+		for _, e := range all(t, tr) {
+			got[e.Kind]++
+		}
+		return got
+	}
+	check := func(what string, got map[EventKind]int, want int) {
+		t.Helper()
+		if got[Registered] != want || got[Released] != want || len(got) > 2*want {
+			t.Errorf("%s: %v, want %d registration", what, got, want)
+		}
+	}
+	put := func(name string, key, value any) {
+		t.Helper()
+		if err := tr.loader.core.Maps[name].Put(key, value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check("this process", seen(one), 1)
+
+	pids := tr.loader.core.Maps["pids"]
+	if err := pids.Delete(uint32(os.Getpid())); err != nil {
+		t.Fatal(err)
+	}
+	// A new buffer: whoever attaches to one that is followed is reported.
+	check("another process", seen(alloc(t, "drm:vgem", 1<<20)), 0)
+	put("pids", uint32(os.Getpid()), uint8(1))
+
+	put("inodes", inode(one), uint8(1))
+	setFlags(t, tr, configInodes)
+	check("the buffer", seen(one), 1)
+	check("another buffer", seen(two), 0)
+
+	const root = "/sys/fs/cgroup"
+	group := filepath.Join(root, "gpurdma-trace-test")
+	if err := os.Mkdir(group, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	defer os.Remove(group)
+	dir, err := os.Open(group)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	put("cgroups", uint32(0), uint32(dir.Fd()))
+	setFlags(t, tr, configCgroup)
+	check("another cgroup", seen(alloc(t, "drm:vgem", 1<<20)), 0)
+	move := func(to string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(to, "cgroup.procs"), []byte(strconv.Itoa(os.Getpid())), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	move(group)
+	check("the cgroup", seen(one), 1)
+	move(root)
+	for _, name := range []string{"attaches", "mrs", "scopes"} {
+		if n := entries(t, tr, name); n != 0 {
+			t.Errorf("map %s has %d entries", name, n)
+		}
+	}
+}
