@@ -5,7 +5,7 @@ package uverbs
 import (
 	"errors"
 	"fmt"
-	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -24,9 +24,9 @@ type File struct {
 	owned *fd.FD // nil if borrowed
 	raw   int    // the borrowed descriptor
 
-	mu     sync.Mutex
-	driver uint32 // enum rdma_driver_id, which every request must name
-	known  bool
+	// driver is the enum rdma_driver_id that every request must name, plus
+	// one; 0 until Identify has found it.
+	driver atomic.Uint32
 }
 
 // Wrap borrows the descriptor of a context that somebody else made, and must
@@ -79,25 +79,26 @@ const driverIDs = 64
 // else: a request for an object that no kernel has is answered EINVAL to a
 // wrong number, EPROTONOSUPPORT to the right one, and does nothing
 // (ib_uverbs_cmd_verbs in drivers/infiniband/core/uverbs_ioctl.c).
+//
+// Callers that come at the same time all search, which harms nothing.
 func (f *File) Identify() (driver uint32, err error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for id := uint32(0); !f.known && id < driverIDs; id++ {
+	if d := f.driver.Load(); d != 0 {
+		return d - 1, nil
+	}
+	for id := uint32(0); id < driverIDs; id++ {
 		err := f.send(&noSuchObject, id, nil)
 		switch {
 		case errors.Is(err, unix.EINVAL):
 		case errors.Is(err, unix.EPROTONOSUPPORT):
-			f.driver, f.known = id, true
+			f.driver.Store(id + 1)
+			return id, nil
 		case err == nil: // not this kernel's uverbs
 			return 0, unix.EPROTO
 		default:
 			return 0, err
 		}
 	}
-	if !f.known {
-		return 0, unix.EINVAL
-	}
-	return f.driver, nil
+	return 0, unix.EINVAL
 }
 
 // call sends a request and hands it to result before it is reused.
@@ -110,8 +111,8 @@ func (f *File) call(m *method, result func(*request), values ...uint64) error {
 }
 
 func (f *File) send(m *method, driver uint32, result func(*request), values ...uint64) error {
-	r := requests.Get().(*request)
-	defer requests.Put(r)
+	r := newRequest()
+	defer r.free()
 	r.encode(m, driver, values...)
 	var err error
 	if f.owned != nil {

@@ -4,7 +4,6 @@ package uverbs
 
 import (
 	"runtime"
-	"sync"
 	"unsafe"
 
 	"github.com/gpurdma/gpurdma/internal/ioctl"
@@ -14,7 +13,8 @@ import (
 const maxAttrs = 9
 
 // request is a request in the kernel's layout and, behind it, the memory that
-// the kernel writes through the attributes' pointers.
+// the kernel writes through the attributes' pointers. It holds addresses inside
+// itself, so it is pinned from newRequest to free.
 type request struct {
 	hdr   ioctlHdr
 	attrs [maxAttrs]attr
@@ -22,8 +22,29 @@ type request struct {
 	pin   runtime.Pinner
 }
 
-// requests are reused, so that a registration allocates nothing.
-var requests = sync.Pool{New: func() any { return new(request) }}
+// spare keeps requests for the next call, still pinned: a registration then
+// neither allocates nor pins.
+var spare = make(chan *request, 32)
+
+func newRequest() *request {
+	select {
+	case r := <-spare:
+		return r
+	default:
+	}
+	r := new(request)
+	r.pin.Pin(r)
+	return r
+}
+
+// free ends the use of a request.
+func (r *request) free() {
+	select {
+	case spare <- r:
+	default:
+		r.pin.Unpin()
+	}
+}
 
 // encode fills the request. values are in the order of m.fields; those of
 // form new and out are ignored.
@@ -70,9 +91,7 @@ func (r *request) out64(i int) uint64 { return r.cells[i] }
 // newHandle is the handle of the object that attribute i made.
 func (r *request) newHandle(i int) uint32 { return *(*uint32)(unsafe.Pointer(&r.attrs[i].data)) }
 
-// do sends the request, pinned: it holds addresses inside itself.
+// do sends the request.
 func (r *request) do(t ioctl.Transport, fd int) error {
-	r.pin.Pin(r)
-	defer r.pin.Unpin()
 	return t.Ioctl(fd, VerbsIoctl, unsafe.Pointer(&r.hdr))
 }
