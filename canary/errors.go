@@ -14,6 +14,9 @@ import (
 // nor failed within Options.Stall.
 var ErrStalled = errors.New("no completion")
 
+// ErrNothingChecked: every case that was asked for needs a larger buffer.
+var ErrNothingChecked = errors.New("the buffer is too small for any of the cases asked for: nothing was checked")
+
 // Failure is the error of a verification that found something wrong. The
 // first failing case's own error, if it has one, is reachable by errors.As:
 // *Mismatch, *TransferError, *AcceptedError, *ibvfd.RegError.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/gpurdma/gpurdma/gpualloc"
@@ -136,6 +137,9 @@ func run(ctx context.Context, w wire, v View, opt Options, rep *Report) error {
 			s.notRun(list[i+1:])
 			break
 		}
+	}
+	if first == nil && !slices.ContainsFunc(rep.Cases, func(c Case) bool { return c.OK }) {
+		first = ErrNothingChecked
 	}
 	if first != nil {
 		return &Failure{Report: rep, Err: first}

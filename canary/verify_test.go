@@ -388,3 +388,16 @@ func TestReportSurvivesJSON(t *testing.T) {
 		t.Errorf("got  %+v\nwant %+v", back, *rep)
 	}
 }
+
+// A case that does not fit the buffer checks nothing, and nothing checked is
+// no pass.
+func TestNothingCheckedIsNoPass(t *testing.T) {
+	opt := fakeOptions()
+	opt.Cases = []string{CasePageCrossing}
+	w := newFakeWire(page(), opt)
+	rep := &Report{}
+	err := run(t.Context(), w, w.mem, opt, rep)
+	if rep.OK || !errors.Is(err, ErrNothingChecked) {
+		t.Errorf("OK %v, %v; want ErrNothingChecked", rep.OK, err)
+	}
+}
