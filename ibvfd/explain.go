@@ -28,6 +28,7 @@ type evidence struct {
 type bufEvidence struct {
 	open  bool
 	isBuf bool
+	other bool   // proven to be no dma-buf; neither is set if that could not be told
 	what  string // if it is no dma-buf
 	size  uint64
 }
@@ -40,7 +41,8 @@ func lookAt(fd int) bufEvidence {
 	}
 	_, ferr := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
 	ev := bufEvidence{open: ferr == nil}
-	if _, e := asFailed(err); e != nil && errors.Is(err, dmabuf.ErrNotDMABuf) {
+	ev.other = errors.Is(err, dmabuf.ErrNotDMABuf)
+	if _, e := asFailed(err); e != nil && ev.other {
 		ev.what = e.Detail
 	}
 	return ev
@@ -163,7 +165,7 @@ func (ev *evidence) invalid(e *RegError, attr *MRAttr) *RegError {
 		return e.proven(StageUverbs, CauseUnknown, "refused before the buffer was looked at: the driver minds length, IOVA or flags", "see the driver's limits (max_mr_size) and the kernel log")
 	}
 	switch {
-	case !ev.buf.isBuf && ev.buf.open:
+	case ev.buf.other:
 		return e.proven(StageGet, CauseNotDMABuf, ev.buf.what, "export the memory as a dma-buf and pass that descriptor")
 	case ev.buf.isBuf:
 		if f := beyond(attr, ev.buf.size); f != nil && ev.probe == unix.EBADF {
