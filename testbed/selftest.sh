@@ -44,9 +44,9 @@ echo "ok large streams"
 
 run 127 run -- /nonexistent
 run 137 run -- bash -c 'kill -9 $$'
-run 0 run -results "$dir/results" -- bash -c 'modprobe veth && echo kept >"$GPURDMA_RESULTS/f" && touch /work-is-dropped'
+run 0 run -results "$dir/results" -- bash -c 'modprobe veth && echo kept >"$GPURDMA_RESULTS/f" && touch /write-is-dropped'
 [ "$(cat "$dir/results/f")" = kept ] || fail "results were lost"
-[ ! -e /work-is-dropped ] || fail "the guest wrote to the host's root"
+[ ! -e /write-is-dropped ] || fail "the guest wrote to the host's root"
 echo "ok files and modules"
 
 # Faults are found whatever the command's status.

@@ -53,7 +53,9 @@ export DEBIAN_FRONTEND=noninteractive
 # Packages are kept apart from apt's own archive directory, which another apt
 # run may empty while this one works.
 cache=$(mktemp -d)
-trap 'rm -rf "$cache"' EXIT INT TERM
+trap 'rm -rf "$cache"' EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
 mkdir "$cache/partial"
 install_missing() {
 	# shellcheck disable=SC2086

@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -214,6 +215,12 @@ func (t *testRun) group(key bootKey, jobs []job) error {
 				v.Kill()
 				return t.ctx.Err()
 			}
+			// A job that ended with an error and no failed test must not
+			// look like one that had nothing to say.
+			if !anyFailed(rs) {
+				fmt.Printf("%v\n", err)
+				t.problem(j, err)
+			}
 			v.Kill()
 			v = nil
 		}
@@ -226,6 +233,10 @@ func (t *testRun) group(key bootKey, jobs []job) error {
 		}
 	}
 	return nil
+}
+
+func anyFailed(rs []suite.Result) bool {
+	return slices.ContainsFunc(rs, func(r suite.Result) bool { return r.State == suite.Failed })
 }
 
 func (t *testRun) problem(j job, err error) {
