@@ -8,6 +8,7 @@ import (
 	"os"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -20,11 +21,16 @@ type CQ struct {
 	v     verbsCQ
 	depth int
 
+	serial uint64 // orders CQs where several are entered
+
 	poll struct { // one poller at a time: the completions pass through one C array
 		sync.Mutex
 		q *completionQueue // nil once the CQ is closed
 	}
 }
+
+// cqSerial counts the CQs of the process.
+var cqSerial atomic.Uint64
 
 // CreateCQ makes a completion queue for at least depth completions. A queue
 // that overruns kills the queue pairs on it: depth must cover everything
@@ -55,7 +61,7 @@ func (c *Context) CreateCQ(depth int) (*CQ, error) {
 		return nil, failed("allocate the completion array", c.name, err)
 	}
 	c.hold(kindCQ)
-	cq := &CQ{ctx: c, v: v, depth: depth}
+	cq := &CQ{ctx: c, v: v, depth: depth, serial: cqSerial.Add(1)}
 	cq.poll.q = q
 	return cq, nil
 }

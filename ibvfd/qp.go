@@ -3,6 +3,7 @@
 package ibvfd
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -105,8 +106,11 @@ func (pd *PD) CreateQP(attr QPAttr) (*QP, error) {
 	if err := attr.check(pd); err != nil {
 		return nil, err
 	}
+	// Entering one twice, or two in another order than somebody else, could wait
+	// for a Close in between, for ever.
 	cqs := []*CQ{attr.SendCQ, attr.RecvCQ}
-	for _, cq := range slices.Compact(cqs) { // entering twice could wait for a Close in between
+	slices.SortFunc(cqs, func(a, b *CQ) int { return cmp.Compare(a.serial, b.serial) })
+	for _, cq := range slices.Compact(cqs) {
 		if err := cq.enter(); err != nil {
 			return nil, err
 		}
