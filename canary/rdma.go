@@ -120,14 +120,18 @@ type pair struct{ qp, peer *ibvfd.QP }
 func (w *rdma) dropPairs() error {
 	var err error
 	for o, p := range w.pairs {
+		var failed error
 		for _, q := range []*ibvfd.QP{p.qp, p.peer} {
 			if q != nil {
-				err = errors.Join(err, q.Close())
+				failed = errors.Join(failed, q.Close())
 			}
 		}
-		w.pairs[o] = pair{}
+		if failed == nil { // what stayed open is closed again by the next call
+			w.pairs[o] = pair{}
+		}
+		err = errors.Join(err, failed)
 	}
-	w.underWay = false
+	w.underWay = w.underWay && err != nil
 	return err
 }
 
