@@ -3,7 +3,10 @@
 # `make test`: everything that CI runs, in the order in which it is quickest to
 # learn of a mistake.
 
+# What is installed for it must be there: a test that misses a C header fails
+# instead of skipping.
 .PHONY: test
+test: export GPURDMA_NEED_HEADERS := 1
 test: ## set up and run all the tests: host, cross builds, and each kernel's VM
 	@$(MAKE) --no-print-directory testbed
 	@$(MAKE) --no-print-directory lint

@@ -3,9 +3,6 @@
 package uverbs
 
 import (
-	"os"
-	"os/exec"
-	"path/filepath"
 	"testing"
 
 	"github.com/cilium/ebpf/btf"
@@ -29,7 +26,10 @@ var (
 )
 
 func TestHeaders(t *testing.T) {
-	headers := []string{"rdma/rdma_user_ioctl_cmds.h", "rdma/ib_user_ioctl_cmds.h", "rdma/ib_user_ioctl_verbs.h", "rdma/ib_user_verbs.h"}
+	headers := abicheck.Headers{
+		Files:   []string{"rdma/rdma_user_ioctl_cmds.h", "rdma/ib_user_ioctl_cmds.h", "rdma/ib_user_ioctl_verbs.h", "rdma/ib_user_verbs.h"},
+		Package: "linux-libc-dev",
+	}
 	structs := append(append([]abicheck.Struct{attrStruct}, ioctlStructs...), writeStructs...)
 	numbers := []abicheck.Number{
 		{C: "RDMA_VERBS_IOCTL", Go: uint64(VerbsIoctl)},
@@ -65,32 +65,7 @@ func TestHeaders(t *testing.T) {
 		{C: "IB_USER_VERBS_CMD_DEALLOC_PD", Go: cmdDeallocPD},
 		{C: "IB_UVERBS_ACCESS_LOCAL_WRITE", Go: accessLocalWrite},
 	}
-	source, err := abicheck.Program(headers, structs, numbers)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cc, err := exec.LookPath("gcc")
-	if err != nil {
-		t.Skip(err)
-	}
-	if _, err := os.Stat("/usr/include/rdma/ib_user_ioctl_cmds.h"); err != nil {
-		t.Skipf("linux-libc-dev is not installed: %v", err)
-	}
-	dir := t.TempDir()
-	file, program := filepath.Join(dir, "layout.c"), filepath.Join(dir, "layout")
-	if err := os.WriteFile(file, []byte(source), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if out, err := exec.Command(cc, "-o", program, file).CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	out, err := exec.Command(program).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := abicheck.Compare(string(out), structs, numbers); err != nil {
-		t.Error(err)
-	}
+	headers.Compare(t, structs, numbers)
 }
 
 // The running kernel's own idea of the structures.

@@ -59,14 +59,10 @@ type Number struct {
 	Go uint64
 }
 
-// Program is C source that prints the layout of structs and the numbers, for
-// Compare.
-func Program(headers []string, structs []Struct, numbers []Number) (string, error) {
+// program is a C function main that prints the layout of structs and the
+// numbers, for compare.
+func program(structs []Struct, numbers []Number) (string, error) {
 	var b strings.Builder
-	b.WriteString("#include <stddef.h>\n#include <stdio.h>\n")
-	for _, h := range headers {
-		fmt.Fprintf(&b, "#include <%s>\n", h)
-	}
 	b.WriteString("int main(void)\n{\n")
 	for _, s := range structs {
 		fields, _, err := s.layout()
@@ -86,8 +82,8 @@ func Program(headers []string, structs []Struct, numbers []Number) (string, erro
 	return b.String(), nil
 }
 
-// Compare checks what Program's program printed.
-func Compare(output string, structs []Struct, numbers []Number) error {
+// compare checks what the program printed.
+func compare(output string, structs []Struct, numbers []Number) error {
 	var want strings.Builder
 	for _, s := range structs {
 		fields, size, err := s.layout()

@@ -112,6 +112,11 @@ func TestImportsPointDown(t *testing.T) {
 	}
 }
 
+// forTests are the packages that only tests import.
+func forTests(p pkg) bool {
+	return p.ImportPath == module+"/internal/testenv" || p.ImportPath == module+"/internal/abicheck"
+}
+
 // Some dependencies belong to one kind of room. A library user must not
 // inherit them.
 func TestDependenciesStayInTheirRooms(t *testing.T) {
@@ -120,9 +125,10 @@ func TestDependenciesStayInTheirRooms(t *testing.T) {
 		"golang.org/x/term":             func(p pkg) bool { return room(p.ImportPath) == "cmd" },
 		"github.com/NVIDIA/go-nvml":     func(p pkg) bool { return room(p.ImportPath) == "cmd" || strings.Contains(p.ImportPath, "nvml") },
 		"github.com/cilium/ebpf/rlimit": func(p pkg) bool { return room(p.ImportPath) == "cmd" },
-		"os/exec":                       func(p pkg) bool { r := room(p.ImportPath); return r == "cmd" || r == "bench" },
-		module + "/internal/testenv":    func(p pkg) bool { return false },
-		"testing":                       func(p pkg) bool { return p.ImportPath == module+"/internal/testenv" },
+		"os/exec":                       func(p pkg) bool { r := room(p.ImportPath); return r == "cmd" || r == "bench" || forTests(p) },
+		module + "/internal/testenv":    forTests,
+		module + "/internal/abicheck":   forTests,
+		"testing":                       forTests,
 	}
 	for _, p := range list(t) {
 		for _, imported := range p.Imports {

@@ -79,6 +79,20 @@ func Node(path string) func() error {
 	}
 }
 
+// headersVar is set where C headers are promised: `make test` installs them.
+const headersVar = "GPURDMA_NEED_HEADERS"
+
+// NoHeaders ends a test that has no C headers, or no compiler, to compare with:
+// a failure where they are promised, else a skip. pkg is the Debian package
+// that they come in.
+func NoHeaders(t testing.TB, pkg, why string) {
+	t.Helper()
+	if os.Getenv(headersVar) != "" {
+		t.Fatalf("%s (apt-get install gcc %s); %s says that they are there", why, pkg, headersVar)
+	}
+	t.Skipf("%s (apt-get install gcc %s)", why, pkg)
+}
+
 // Main runs a package's tests and fails them if they leak a descriptor.
 func Main(m *testing.M) {
 	fd.Track()
