@@ -242,13 +242,6 @@ func TestMappingFault(t *testing.T) {
 			t.Errorf("%s over the missing page: %v, want EFAULT", name, err)
 		}
 	}
-	defer func() {
-		if recover() == nil {
-			t.Error("a fault elsewhere was swallowed")
-		}
-	}()
-	var nowhere *[8]byte
-	_ = copyGuarded(nowhere[:], make([]byte, 8))
 }
 
 func TestMapErrors(t *testing.T) {

@@ -10,6 +10,8 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/internal/guarded"
 )
 
 // Mapping is a dma-buf's memory in this process's address space. It keeps the
@@ -170,7 +172,7 @@ func (m *Mapping) copy(a Access, dst, src []byte) error {
 	if err := m.buf.BeginAccess(a); err != nil {
 		return err
 	}
-	err := copyGuarded(dst, src)
+	err := guarded.Copy(dst, src)
 	if err != nil {
 		err = &Error{
 			Op: a.String(), Device: m.buf.fd.String(),

@@ -49,7 +49,10 @@ type abiPrimeHandle struct {
 	FD     int32
 }
 
-const drmBase = 'd' // DRM_IOCTL_BASE
+const (
+	drmBase     = 'd'  // DRM_IOCTL_BASE
+	commandBase = 0x40 // DRM_COMMAND_BASE: where a driver's own ioctls begin
+)
 
 var (
 	reqVersion         = ioctl.IOWR(drmBase, 0x00, uint32(unsafe.Sizeof(abiVersion{})))     // DRM_IOCTL_VERSION

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package drm finds DRM nodes and speaks their ioctls: VERSION, GET_CAP, PRIME
-// export and import, dumb buffers, GEM close.
+// export and import, dumb buffers, GEM close, and the allocation ioctls of i915,
+// xe, amdgpu and virtio-gpu.
 //
 // [Nodes] reads sysfs and opens nothing that sysfs can answer for. [Open]
 // opens a node; a GEM handle belongs to the [Device] that made it, and the
@@ -12,5 +13,11 @@
 // nobody uses makes the opener DRM master, which would keep a display server
 // from starting: Open gives mastership up again at once.
 //
-// Sources: include/uapi/drm/drm.h, drm_mode.h, drivers/gpu/drm/drm_ioctl.c.
+// Every driver numbers its own ioctls from the same start, so that i915's mean
+// something else to amdgpu. [Device.I915], [Device.Xe], [Device.Amdgpu] and
+// [Device.Virtgpu] therefore ask the driver's name first. Their buffers can be
+// made on render nodes.
+//
+// Sources: include/uapi/drm/drm.h, drm_mode.h, i915_drm.h, xe_drm.h,
+// amdgpu_drm.h, virtgpu_drm.h, drivers/gpu/drm/drm_ioctl.c.
 package drm

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -82,48 +81,4 @@ func (d *Device) MapDumb(handle uint32) (offset uint64, err error) {
 func (d *Device) DestroyDumb(handle uint32) error {
 	err := d.fd.Do(func(raw int) error { return destroyDumb(d.t, raw, handle) })
 	return d.fail("DRM_IOCTL_MODE_DESTROY_DUMB", fmt.Sprintf("handle %d", handle), err)
-}
-
-// Mapping is a buffer mapped through its DRM node: a view that owes nothing to
-// the dma-buf.
-type Mapping struct {
-	mu   sync.Mutex
-	data []byte
-}
-
-// Mmap maps length bytes at an offset that MapDumb answered, for reading and
-// writing.
-func (d *Device) Mmap(offset uint64, length int64) (*Mapping, error) {
-	if length <= 0 || length > math.MaxInt || offset > math.MaxInt64 {
-		return nil, d.fail("mmap", fmt.Sprintf("offset %#x, length %d", offset, length), dmabuf.ErrRange)
-	}
-	m := &Mapping{}
-	err := d.fd.Do(func(raw int) (err error) {
-		m.data, err = unix.Mmap(raw, int64(offset), int(length), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-		return err
-	})
-	if err != nil {
-		return nil, d.fail("mmap", fmt.Sprintf("offset %#x, length %d", offset, length), err)
-	}
-	return m, nil
-}
-
-// Bytes is the mapped memory, nil after Close. It must not be touched after
-// Close.
-func (m *Mapping) Bytes() []byte {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.data
-}
-
-// Close unmaps; closing again does nothing.
-func (m *Mapping) Close() error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.data == nil {
-		return nil
-	}
-	err := unix.Munmap(m.data)
-	m.data = nil
-	return err
 }

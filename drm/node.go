@@ -13,6 +13,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/internal/pci"
+	"github.com/gpurdma/gpurdma/internal/softgpu"
 	"github.com/gpurdma/gpurdma/internal/sysfs"
 )
 
@@ -44,6 +45,7 @@ type Node struct {
 	Major   int
 	Minor   int
 	Driver  string // "vgem", "virtio_gpu", "amdgpu"; "" if nothing says
+	Class   string // the driver whose ioctls it speaks: Driver, except for a software GPU
 	SysPath string // the device behind it, canonical, relative to the root of sysfs
 	pci     *pci.Addr
 }
@@ -127,6 +129,7 @@ func readNode(s sysfs.FS, dev, name string, t NodeType) (Node, error) {
 	if n.Driver == "" {
 		n.Driver = path.Base(n.SysPath)
 	}
+	n.Class = softgpu.Class(s, n.Driver, device)
 	return n, nil
 }
 

@@ -22,6 +22,9 @@ type Struct struct {
 	// Fields names the C members in the order of the Go fields, without the
 	// structs.HostLayout; "" is a Go field that only pads.
 	Fields []string
+	// Prefix: the Go structure is only the beginning of the C one, which grows
+	// from kernel to kernel, and whose padding gets names.
+	Prefix bool
 }
 
 // member is where a field lies, in bytes.
@@ -69,7 +72,9 @@ func program(structs []Struct, numbers []Number) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		fmt.Fprintf(&b, "\tprintf(\"%s %%zu\\n\", sizeof(struct %s));\n", s.C, s.C)
+		if !s.Prefix {
+			fmt.Fprintf(&b, "\tprintf(\"%s %%zu\\n\", sizeof(struct %s));\n", s.C, s.C)
+		}
 		for _, f := range fields {
 			fmt.Fprintf(&b, "\tprintf(\"%s.%s %%zu %%zu\\n\", offsetof(struct %s, %s), sizeof(((struct %s *)0)->%s));\n",
 				s.C, f.name, s.C, f.name, s.C, f.name)
@@ -90,7 +95,9 @@ func compare(output string, structs []Struct, numbers []Number) error {
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(&want, "%s %d\n", s.C, size)
+		if !s.Prefix {
+			fmt.Fprintf(&want, "%s %d\n", s.C, size)
+		}
 		for _, f := range fields {
 			fmt.Fprintf(&want, "%s.%s %d %d\n", s.C, f.name, f.offset, f.size)
 		}
@@ -134,22 +141,58 @@ func (s Struct) compareBTF(spec *btf.Spec) error {
 		return err
 	}
 	var errs []error
-	if uint64(c.Size) != size {
+	if uint64(c.Size) != size && !(s.Prefix && uint64(c.Size) > size) {
 		errs = append(errs, fmt.Errorf("the kernel's has %d bytes, Go's %d", c.Size, size))
 	}
-	for _, m := range c.Members {
-		n, err := btf.Sizeof(m.Type)
-		if err != nil {
-			return err
-		}
-		i := slices.IndexFunc(fields, func(f member) bool { return f.name == m.Name })
+	seen := map[string]bool{}
+	for _, m := range flatten(c.Members, 0, false) {
+		i := slices.IndexFunc(fields, func(f member) bool { return f.name == m.name })
 		switch {
-		case i < 0 && n == 0:
-		case i < 0:
-			errs = append(errs, fmt.Errorf("member %s is missing in Go", m.Name))
-		case fields[i].offset != uint64(m.Offset.Bytes()) || fields[i].size != uint64(n):
-			errs = append(errs, fmt.Errorf("%s is %d bytes at %d, in Go %d at %d", m.Name, n, m.Offset.Bytes(), fields[i].size, fields[i].offset))
+		case i >= 0:
+			seen[m.name] = true
+			if fields[i].offset != m.offset || fields[i].size != m.size {
+				errs = append(errs, fmt.Errorf("%s is %d bytes at %d, in Go %d at %d", m.name, m.size, m.offset, fields[i].size, fields[i].offset))
+			}
+		case m.size == 0 || m.alternative || s.Prefix:
+		default:
+			errs = append(errs, fmt.Errorf("member %s is missing in Go", m.name))
+		}
+	}
+	for _, f := range fields {
+		if !seen[f.name] {
+			errs = append(errs, fmt.Errorf("the kernel has no member %s", f.name))
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// cMember is a member of a C structure, or of an anonymous one inside it.
+type cMember struct {
+	member
+	alternative bool // of a union: Go need not have it
+}
+
+func flatten(members []btf.Member, base uint64, alternative bool) []cMember {
+	var out []cMember
+	for _, m := range members {
+		at := base + uint64(m.Offset.Bytes())
+		switch t := m.Type.(type) {
+		case *btf.Union:
+			if m.Name == "" {
+				out = append(out, flatten(t.Members, at, true)...)
+				continue
+			}
+		case *btf.Struct:
+			if m.Name == "" {
+				out = append(out, flatten(t.Members, at, alternative)...)
+				continue
+			}
+		}
+		n, err := btf.Sizeof(m.Type)
+		if err != nil {
+			n = -1 // no type has this size: it will not match
+		}
+		out = append(out, cMember{member{m.Name, at, uint64(n)}, alternative})
+	}
+	return out
 }

@@ -59,6 +59,38 @@ func TestFieldsMustMatch(t *testing.T) {
 	}
 }
 
+// A C structure that goes on, and one with an anonymous union.
+func TestPrefixAndUnions(t *testing.T) {
+	u32 := &btf.Int{Name: "u32", Size: 4}
+	u64 := &btf.Int{Name: "u64", Size: 8}
+	choice := &btf.Union{Size: 8, Members: []btf.Member{
+		{Name: "raw", Type: &btf.Array{Index: u32, Type: u32, Nelems: 2}},
+		{Type: &btf.Struct{Size: 8, Members: []btf.Member{{Name: "size", Type: u64}}}},
+	}}
+	spec := specOf(t, &btf.Struct{Name: "sample", Size: 24, Members: []btf.Member{
+		{Name: "id", Type: u32}, {Name: "named", Type: u32, Offset: 32},
+		{Type: choice, Offset: 64}, {Name: "more", Type: u64, Offset: 128},
+	}})
+	prefix := good
+	prefix.Prefix = true
+	if err := BTF(spec, prefix); err != nil {
+		t.Error(err)
+	}
+	unknown := Struct{C: "sample", Go: sample{}, Fields: []string{"id", "", "length"}, Prefix: true}
+	for name, s := range map[string]Struct{"not marked as prefix": good, "a field that C lacks": unknown} {
+		if BTF(spec, s) == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+	source, err := program([]Struct{prefix}, nil)
+	if err != nil || strings.Contains(source, "sizeof(struct sample))") {
+		t.Errorf("the program compares the whole size: %v\n%s", err, source)
+	}
+	if err := compare("sample.id 0 4\nsample.size 8 8\n", []Struct{prefix}, nil); err != nil {
+		t.Error(err)
+	}
+}
+
 // kernel builds BTF of struct sample in which id is at offset, and there is
 // one more member if extra is set.
 func kernel(t *testing.T, offset uint32, extra bool) *btf.Spec {
@@ -73,6 +105,12 @@ func kernel(t *testing.T, offset uint32, extra bool) *btf.Spec {
 	if extra {
 		c.Members = append(c.Members, btf.Member{Name: "extra", Type: u32, Offset: 32})
 	}
+	return specOf(t, c)
+}
+
+// specOf is BTF that has one structure.
+func specOf(t *testing.T, c *btf.Struct) *btf.Spec {
+	t.Helper()
 	b, err := btf.NewBuilder([]btf.Type{c}, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package dmabuf
+// Package guarded copies from and to memory that can vanish.
+package guarded
 
 import (
 	"runtime/debug"
@@ -9,10 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// copyGuarded copies like copy, and turns the SIGBUS or SIGSEGV of a page that
-// is gone (a device that was unplugged, a file that shrank) into EFAULT. How
-// much was copied is then unknown.
-func copyGuarded(dst, src []byte) (err error) {
+// Copy copies like copy, and turns the SIGBUS or SIGSEGV of a page that is
+// gone (a device that was unplugged, a file that shrank) into EFAULT. How much
+// was copied is then unknown.
+func Copy(dst, src []byte) (err error) {
 	if len(dst) == 0 || len(src) == 0 {
 		return nil
 	}

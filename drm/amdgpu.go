@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package drm
+
+import (
+	"fmt"
+	"math"
+	"os"
+
+	"github.com/gpurdma/gpurdma/dmabuf"
+)
+
+// Amdgpu speaks amdgpu's own ioctls.
+type Amdgpu struct{ dev *Device }
+
+// Amdgpu is refused with ENOTTY for a Device of another driver.
+func (d *Device) Amdgpu() (Amdgpu, error) { return Amdgpu{d}, d.speaks("amdgpu") }
+
+// AmdgpuDomain is where a buffer is to be; a sum of several lets the driver
+// choose.
+type AmdgpuDomain uint64
+
+// The domains.
+const (
+	AmdgpuCPU  AmdgpuDomain = 0x1 // AMDGPU_GEM_DOMAIN_CPU: system memory that the GPU does not reach
+	AmdgpuGTT  AmdgpuDomain = 0x2 // AMDGPU_GEM_DOMAIN_GTT: system memory that it does
+	AmdgpuVRAM AmdgpuDomain = 0x4 // AMDGPU_GEM_DOMAIN_VRAM
+)
+
+// AmdgpuFlag changes how a buffer is made.
+type AmdgpuFlag uint64
+
+// The flags of interest here.
+const (
+	AmdgpuCPUAccess   AmdgpuFlag = 1 << 0 // AMDGPU_GEM_CREATE_CPU_ACCESS_REQUIRED: in VRAM, then behind the BAR
+	AmdgpuNoCPUAccess AmdgpuFlag = 1 << 1 // AMDGPU_GEM_CREATE_NO_CPU_ACCESS: mapping answers EPERM
+	AmdgpuUSWC        AmdgpuFlag = 1 << 2 // AMDGPU_GEM_CREATE_CPU_GTT_USWC: in GTT, write-combined
+	AmdgpuVRAMCleared AmdgpuFlag = 1 << 3 // AMDGPU_GEM_CREATE_VRAM_CLEARED
+)
+
+// AmdgpuHeap is one kind of memory.
+type AmdgpuHeap struct {
+	Size    int64 // bytes
+	Usable  int64 // of these, what buffers can have
+	Used    int64 // by everybody
+	Largest int64 // buffer, in theory
+}
+
+// AmdgpuMemory is AMDGPU_INFO_MEMORY.
+type AmdgpuMemory struct {
+	VRAM    AmdgpuHeap
+	Visible AmdgpuHeap // of VRAM, what lies behind the BAR
+	GTT     AmdgpuHeap
+}
+
+// Memory asks how much memory there is and how much is taken.
+func (g Amdgpu) Memory() (AmdgpuMemory, error) {
+	var m abiAmdgpuMemory
+	err := g.dev.fd.Do(func(raw int) (err error) {
+		m, err = amdgpuAsk[abiAmdgpuMemory](g.dev.t, raw, amdgpuInfoMemory)
+		return err
+	})
+	if err != nil {
+		return AmdgpuMemory{}, g.dev.fail("DRM_IOCTL_AMDGPU_INFO", "AMDGPU_INFO_MEMORY", err)
+	}
+	heap := func(h abiAmdgpuHeap) AmdgpuHeap {
+		return AmdgpuHeap{Size: int64(h.TotalSize), Usable: int64(h.UsableSize), Used: int64(h.Usage), Largest: int64(h.MaxAllocation)}
+	}
+	return AmdgpuMemory{VRAM: heap(m.VRAM), Visible: heap(m.Visible), GTT: heap(m.GTT)}, nil
+}
+
+// Regions is Memory in the words of the other drivers. What the kernel keeps
+// for itself counts as used.
+func (g Amdgpu) Regions() ([]Region, error) {
+	m, err := g.Memory()
+	if err != nil {
+		return nil, err
+	}
+	page := int64(os.Getpagesize())
+	used := func(h AmdgpuHeap) int64 { return max(h.Used, h.Size-h.Usable) }
+	return []Region{
+		{Size: m.GTT.Size, Visible: m.GTT.Size, Used: used(m.GTT), VisibleUsed: used(m.GTT), Page: page},
+		{VRAM: true, Size: m.VRAM.Size, Visible: m.Visible.Size, Used: used(m.VRAM), VisibleUsed: used(m.Visible), Page: page},
+	}, nil
+}
+
+// AmdgpuDevice is the part of AMDGPU_INFO_DEV_INFO that concerns memory.
+type AmdgpuDevice struct {
+	DeviceID uint32
+	Family   uint32 // AMDGPU_FAMILY_…
+	APU      bool   // GPU and CPU share one memory: VRAM is a part of it, set aside
+	GartPage int64  // bytes
+	VRAMType uint32 // AMDGPU_VRAM_TYPE_…
+}
+
+// Info asks what the GPU is.
+func (g Amdgpu) Info() (AmdgpuDevice, error) {
+	var i abiAmdgpuDevice
+	err := g.dev.fd.Do(func(raw int) (err error) {
+		i, err = amdgpuAsk[abiAmdgpuDevice](g.dev.t, raw, amdgpuInfoDevice)
+		return err
+	})
+	if err != nil {
+		return AmdgpuDevice{}, g.dev.fail("DRM_IOCTL_AMDGPU_INFO", "AMDGPU_INFO_DEV_INFO", err)
+	}
+	return AmdgpuDevice{
+		DeviceID: i.DeviceID, Family: i.Family, APU: i.IDsFlags&amdgpuFusion != 0,
+		GartPage: int64(i.GartPageSize), VRAMType: i.VRAMType,
+	}, nil
+}
+
+// Create makes a buffer. size is rounded up to pages.
+//
+// The driver does its best: a buffer for VRAM that is full, or that is larger
+// than it, is made in GTT, and CPU access that cannot be had is dropped, both
+// without a word. Whoever wants to know compares with Memory beforehand.
+//
+// Errors: EINVAL for domains or flags that the GPU does not have, ENOMEM.
+func (g Amdgpu) Create(size int64, domains AmdgpuDomain, flags AmdgpuFlag) (GEM, error) {
+	const op = "DRM_IOCTL_AMDGPU_GEM_CREATE"
+	page := int64(os.Getpagesize())
+	if size > math.MaxInt64-page {
+		return GEM{}, g.dev.fail(op, fmt.Sprintf("size %d", size), dmabuf.ErrRange)
+	}
+	size = (size + page - 1) / page * page // the driver rounds, and does not say
+	in := abiAmdgpuCreateIn{BOSize: uint64(size), Alignment: uint64(page), Domains: uint64(domains), DomainFlags: uint64(flags)}
+	return g.dev.create(op, fmt.Sprintf("domains %#x, flags %#x", domains, flags), size, func(raw int) (GEM, error) {
+		handle, err := amdgpuCreate(g.dev.t, raw, in)
+		return GEM{Handle: handle, Size: size}, err
+	})
+}
+
+// MmapOffset returns the offset at which [Device.Mmap] shows a buffer
+// (DRM_IOCTL_AMDGPU_GEM_MMAP).
+func (g Amdgpu) MmapOffset(handle uint32) (uint64, error) {
+	return g.dev.offset("DRM_IOCTL_AMDGPU_GEM_MMAP", handle, func(raw int) (uint64, error) {
+		return amdgpuMmap(g.dev.t, raw, handle)
+	})
+}

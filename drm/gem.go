@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package drm
+
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/dmabuf"
+)
+
+// GEM is a buffer of a driver: a handle of the Device that made it, dropped by
+// [Device.GEMClose] or with the Device.
+type GEM struct {
+	Handle uint32
+	Size   int64 // bytes, as the driver rounded it up
+}
+
+// Region is memory that a GPU's driver makes buffers in.
+type Region struct {
+	VRAM     bool   // the GPU's own; otherwise the machine's
+	Instance uint16 // the driver's number for it
+	Size     int64  // bytes
+	// Visible is how much of it CPUs and other devices reach: of VRAM, what
+	// lies behind the BAR.
+	Visible int64
+	// Used and VisibleUsed are bytes taken. Intel's drivers tell that only to
+	// whoever has CAP_PERFMON, and answer 0 to others.
+	Used, VisibleUsed int64
+	// Page is what sizes are rounded up to or must be multiples of, in bytes; 0
+	// where the driver does not say.
+	Page int64
+}
+
+// String names the region for messages.
+func (r Region) String() string {
+	if r.VRAM {
+		return fmt.Sprintf("VRAM %d", r.Instance)
+	}
+	return "system memory"
+}
+
+// speaks refuses a Device of another driver: what a request number means
+// beyond DRM_COMMAND_BASE is each driver's own.
+func (d *Device) speaks(driver string) error {
+	v, err := d.Version()
+	if err != nil {
+		return err
+	}
+	if v.Name != driver {
+		return &dmabuf.Error{
+			Op: driver + "'s ioctls", Device: d.path, Detail: "the driver is " + v.Name,
+			Remedy: "open a node of a GPU that " + driver + " drives", Err: unix.ENOTTY,
+		}
+	}
+	return nil
+}
+
+// create runs fn, which makes a buffer, and checks the answer: one that is
+// smaller than asked for is dropped.
+func (d *Device) create(op, detail string, size int64, fn func(fd int) (GEM, error)) (GEM, error) {
+	if size <= 0 {
+		return GEM{}, d.fail(op, fmt.Sprintf("size %d", size), dmabuf.ErrRange)
+	}
+	var g GEM
+	err := d.fd.Do(func(raw int) (err error) {
+		g, err = fn(raw)
+		return err
+	})
+	if err != nil {
+		return GEM{}, d.fail(op, fmt.Sprintf("%d bytes in %s", size, detail), err)
+	}
+	if g.Size < size {
+		_ = d.GEMClose(g.Handle)
+		return GEM{}, d.fail(op, fmt.Sprintf("asked for %d bytes, the driver answers %d", size, g.Size), unix.EPROTO)
+	}
+	return g, nil
+}
+
+// offset asks where the node's own mmap shows a buffer.
+func (d *Device) offset(op string, handle uint32, fn func(fd int) (uint64, error)) (offset uint64, err error) {
+	err = d.fd.Do(func(raw int) (err error) {
+		offset, err = fn(raw)
+		return err
+	})
+	return offset, d.fail(op, fmt.Sprintf("handle %d", handle), err)
+}

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package drm
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/internal/guarded"
+)
+
+// Mapping is a buffer mapped through its DRM node: a view that owes nothing to
+// the dma-buf. It keeps the memory alive by itself, and shows the buffer's
+// bytes wherever its driver moves them.
+//
+// Unlike accesses between a dma-buf's brackets, which make some drivers move
+// the buffer to system memory first, looking at it here leaves it where it is,
+// unless it lies where no CPU reaches.
+type Mapping struct {
+	path string
+
+	mu   sync.RWMutex // read-held while the memory is in use
+	data []byte
+}
+
+// Mmap maps length bytes at an offset that the driver answered, for reading
+// and writing.
+func (d *Device) Mmap(offset uint64, length int64) (*Mapping, error) {
+	detail := fmt.Sprintf("offset %#x, length %d", offset, length)
+	if length <= 0 || length > math.MaxInt || offset > math.MaxInt64 {
+		return nil, d.fail("mmap", detail, dmabuf.ErrRange)
+	}
+	m := &Mapping{path: d.path}
+	err := d.fd.Do(func(raw int) (err error) {
+		m.data, err = unix.Mmap(raw, int64(offset), int(length), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+		return err
+	})
+	if err != nil {
+		return nil, d.fail("mmap", detail, err)
+	}
+	return m, nil
+}
+
+// Bytes is the mapped memory, nil after Close. It must not be touched after
+// Close; a fault in it (device gone) kills the process, where ReadAt and
+// WriteAt answer an error.
+func (m *Mapping) Bytes() []byte {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return m.data
+}
+
+// ReadAt copies from the mapping. It follows io.ReaderAt; EFAULT says that the
+// device is gone.
+func (m *Mapping) ReadAt(p []byte, off int64) (int, error) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	switch {
+	case m.data == nil:
+		return 0, os.ErrClosed
+	case off < 0:
+		return 0, m.fail("read", p, off, dmabuf.ErrRange)
+	case off >= int64(len(m.data)):
+		if len(p) == 0 {
+			return 0, nil
+		}
+		return 0, io.EOF
+	}
+	n := min(len(p), len(m.data)-int(off))
+	if err := guarded.Copy(p[:n], m.data[off:]); err != nil {
+		return 0, m.fail("read", p, off, err)
+	}
+	if n < len(p) {
+		return n, io.EOF
+	}
+	return n, nil
+}
+
+// WriteAt copies to the mapping. What does not fit as a whole answers
+// dmabuf.ErrRange and writes nothing.
+func (m *Mapping) WriteAt(p []byte, off int64) (int, error) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	if m.data == nil {
+		return 0, os.ErrClosed
+	}
+	if off < 0 || off > int64(len(m.data)) || len(p) > len(m.data)-int(off) {
+		return 0, m.fail("write", p, off, dmabuf.ErrRange)
+	}
+	if err := guarded.Copy(m.data[off:], p); err != nil {
+		return 0, m.fail("write", p, off, err)
+	}
+	return len(p), nil
+}
+
+func (m *Mapping) fail(op string, p []byte, off int64, err error) error {
+	e := &dmabuf.Error{
+		Op: op, Device: m.path, Err: err,
+		Detail: fmt.Sprintf("offset %#x, length %#x of a mapping of %#x bytes", off, len(p), len(m.data)),
+	}
+	if errors.Is(err, unix.EFAULT) {
+		e.Detail = fmt.Sprintf("page fault in a copy of %d bytes", len(p))
+		e.Remedy = "the memory behind the mapping is gone: was the device removed?"
+	}
+	return e
+}
+
+// Close unmaps, after running ReadAt and WriteAt; closing again does nothing.
+func (m *Mapping) Close() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.data == nil {
+		return nil
+	}
+	err := unix.Munmap(m.data)
+	m.data = nil
+	return err
+}
