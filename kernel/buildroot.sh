@@ -14,7 +14,7 @@
 # The packages come from the archive that this machine's own apt is configured
 # with; apt's state stays under build/roots. The newest release of the series
 # that the suites below offer is taken. It is looked up once and then kept:
-# REFRESH=1 looks again.
+# REFRESH=1 looks again. Status 77 says that it cannot be had here.
 set -euo pipefail
 
 # Where to look, in this order: the suite of the root, then what is added to it.
@@ -27,12 +27,17 @@ fail() {
 	exit 1
 }
 
+unavailable() {
+	echo "kernel/buildroot.sh: $*" >&2
+	exit 77
+}
+
 [ $# -ge 1 ] || fail "usage: kernel/buildroot.sh SERIES [CMD ARGS...], such as 7.2"
 series=$1
 shift
 [[ $series =~ ^[0-9]+\.[0-9]+$ ]] || fail "$series is not a kernel series, such as 7.2"
-[ "$(dpkg --print-architecture)" = amd64 ] || fail "only for amd64"
-[ "$(id -u)" = 0 ] || fail "making and entering a root file system takes root"
+[ "$(dpkg --print-architecture)" = amd64 ] || unavailable "kernel $series is fetched for amd64 only"
+[ "$(id -u)" = 0 ] || unavailable "kernel $series needs a build root of its own, and making one takes root"
 
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 build=${BUILD:-$top/build}
@@ -66,12 +71,11 @@ made() {
 
 # What a root and an image depend on.
 inputs() {
-	echo "layout 1"
+	echo "layout 1" # 2 when what this script leaves changes
 	echo "$1 $2 $tools"
-	sha256sum <"${BASH_SOURCE[0]}"
 }
 
-mkdir -p "$roots" "$build/kernels" "$build/dl"
+mkdir -p "$roots" "$build/kernels"
 if made; then
 	[ $# -eq 0 ] || enter "$@"
 	exit
@@ -79,6 +83,11 @@ fi
 
 exec 9>"$roots/.lock-$series"
 flock -w 600 9 || fail "another run has held $roots/.lock-$series for 10 minutes"
+if made; then # by the run that held the lock
+	[ $# -eq 0 ] || enter "$@" 9>&-
+	exit
+fi
+rm -rf --one-file-system "$roots/.stage-$series".* # of a run that was killed
 
 for tool in mmdebstrap dpkg-deb depmod unshare; do
 	command -v "$tool" >/dev/null ||
@@ -115,24 +124,26 @@ private_apt() {
 	apt-config dump | grep -i '^Acquire::https\?::Proxy' >>"$apt/apt.conf" || true
 }
 
+# newest SERIES, an extended regular expression
 newest() {
 	APT_CONFIG=$apt/apt.conf apt-cache search --names-only \
-		"^linux-headers-${series//./\\.}(\.[0-9]+)?\+deb[0-9]+-amd64\$" |
+		"^linux-headers-${1/./\\.}(\.[0-9]+)?\+deb[0-9]+-amd64\$" |
 		sed 's/^linux-headers-\([^ ]*\) .*/\1/' | sort -V | tail -n 1
 }
 
-release=
+release='' offered=''
 for s in "${suites[@]}"; do
 	private_apt "$s"
 	if ! out=$(APT_CONFIG=$apt/apt.conf apt-get -qq update 2>&1); then
-		echo "kernel $series: not in $s: $out" >&2
+		echo "kernel $series: $s cannot be read: $out" >&2
 		continue
 	fi
-	release=$(newest)
+	release=$(newest "$series")
 	[ -z "$release" ] || break
+	offered+=" $(newest "${series%%.*}.[0-9]+")"
 done
 [ -n "$release" ] ||
-	fail "no kernel $series in any of: ${suites[*]}; see what the archive has, and name a newer series"
+	unavailable "this machine's archive has no kernel $series in ${suites[*]} (newest there:${offered:- none}); a newer series is a folder in kernel/patches/rxe-dmabuf and a line in testbed/kernel"
 export APT_CONFIG=$apt/apt.conf
 field() { apt-cache show --no-all-versions "$1" | sed -n "s/^$2: //p"; }
 version=$(field "linux-headers-$release" Version)
@@ -169,10 +180,11 @@ rm -rf "$stage/root"/var/cache/apt/archives/*.deb "$stage/root"/var/lib/apt/list
 # A mirror's name has no business in a build root that outlives its download.
 : >"$stage/root/etc/apt/sources.list"
 
-(cd "$build/dl" && apt-get -qq download \
+mkdir "$stage/dl"
+(cd "$stage/dl" && apt-get -qq download \
 	"linux-base-$release=$version" "linux-binary-$release=$version" \
 	"linux-modules-$release=$version" "linux-source-$series=$version")
-deb() { echo "$build/dl/$1_${version//:/%3a}_$2.deb"; }
+deb() { echo "$stage/dl/$1_${version//:/%3a}_$2.deb"; }
 mkdir -p "$stage/kernel/image/boot" "$stage/kernel/headers"
 for p in base binary modules; do
 	dpkg-deb -x "$(deb "linux-$p-$release" amd64)" "$stage/kernel/image"

@@ -2,6 +2,9 @@
 #
 # The software GPU and the test importer: docs/softgpu.md says what they do.
 
+# The series they compile for.
+SOFTGPU_KERNELS := 7.2 6.12
+
 .PHONY: softgpu
 softgpu: ## build softgpu.ko and testimporter.ko of KERNEL
 	@BUILD=$(BUILD) kernel/softgpu/build.sh $(KERNEL)

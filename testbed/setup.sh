@@ -6,12 +6,13 @@
 # It is quick when nothing is missing, so that every target can call it.
 set -eu
 
-# Tools for the host, then the peers that run in the guest: the guest's root
-# is the host's.
+# Tools for the host, then the headers that tests compare our ABI with, then the
+# peers that run in the guest: the guest's root is the host's.
 packages='
 ca-certificates git make gcc libc6-dev libelf-dev kmod xz-utils patch
 bc bison flex libssl-dev pahole
-qemu-system-x86 iproute2
+qemu-system-x86 iproute2 mmdebstrap sparse
+linux-libc-dev libdrm-dev
 libibverbs-dev librdmacm-dev ibverbs-providers ibverbs-utils rdmacm-utils
 rdma-core perftest python3-pyverbs
 '

@@ -54,17 +54,42 @@ func TestTimeout(t *testing.T) {
 }
 
 func TestScan(t *testing.T) {
-	var p Package
-	src := "package x\n\n//testbed:machine two-nics\n\nfunc TestVMA(t *testing.T) {}\n\nfunc TestB(t *testing.T) {}\n" +
-		"func TestVMStockC(t *testing.T) {}\n// func TestVMNo(t *testing.T)\nfunc TestVMHelper(t *testing.T, n int) {}\nfunc TestMain(m *testing.M) {}\n"
-	if err := p.scan(src, regexp.MustCompile("^TestVM")); err != nil {
-		t.Fatal(err)
+	p, re := Package{}, regexp.MustCompile("^TestVM")
+	var whole directives
+	for _, src := range []string{
+		"package x\n\n//testbed:machine two-nics\n\nfunc TestVMA(t *testing.T) {}\n\nfunc TestB(t *testing.T) {}\n" +
+			"func TestVMStockC(t *testing.T) {}\n// func TestVMNo(t *testing.T)\nfunc TestVMHelper(t *testing.T, n int) {}\nfunc TestMain(m *testing.M) {}\n",
+		"package x\n// TestVMD is about buses.\n//\n//testbed:machine switch fabric+EPYC\n//testbed:kernel 7.2\nfunc TestVMD(t *testing.T) {\n}\n",
+	} {
+		if err := p.scan(src, re, &whole); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if want := []string{"TestVMA", "TestVMStockC"}; !reflect.DeepEqual(p.Tests, want) || p.Machine != "two-nics" {
-		t.Errorf("got %+v, want tests %v on two-nics", p, want)
+	p.fill(whole)
+	want := []Test{
+		{Name: "TestVMA", Machines: []string{"two-nics"}},
+		{Name: "TestVMStockC", Machines: []string{"two-nics"}},
+		{Name: "TestVMD", Machines: []string{"switch", "fabric+EPYC"}, Kernels: []string{"7.2"}},
 	}
-	if err := p.scan("//testbed:machine pair\n", nil); err == nil {
-		t.Error("two machines in one package: no error")
+	if !reflect.DeepEqual(p.Tests, want) {
+		t.Errorf("got %+v, want %+v", p.Tests, want)
+	}
+	if d := p.Tests[2]; !d.RunsOn("7.2") || d.RunsOn("6.1") || !p.Tests[0].RunsOn("6.1") {
+		t.Error("RunsOn is wrong")
+	}
+	for src, want := range map[string]string{
+		"//testbed:machine pair\n":                                                  "two-nics",
+		"//testbed:mashine pair\nfunc TestVMX(t *testing.T) {}\n":                   "TestVMX: //testbed:mashine",
+		"//testbed:machine a\n//testbed:machine b\nfunc TestVMX(t *testing.T) {}\n": "TestVMX: //testbed:machine b",
+	} {
+		if err := p.scan(src, re, &whole); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: got %v, want an error with %q", src, err, want)
+		}
+	}
+	p = Package{Tests: []Test{{Name: "TestVMA"}}}
+	p.fill(directives{})
+	if got := p.Tests[0].Machines; !reflect.DeepEqual(got, []string{""}) {
+		t.Errorf("no directive: machines %q, want the default one", got)
 	}
 }
 

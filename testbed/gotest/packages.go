@@ -13,15 +13,27 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 )
 
 // Package is a Go package with tests for the guest.
 type Package struct {
-	Path    string // import path
-	Dir     string
-	Tests   []string // the matching top-level tests, in source order
-	Machine string   // from a //testbed:machine comment; empty: the default
+	Path  string // import path
+	Dir   string
+	Tests []Test // the matching top-level tests, in source order
+}
+
+// Test is a top-level test and where it wants to run.
+type Test struct {
+	Name     string
+	Machines []string // never empty; the empty name is the default machine
+	Kernels  []string // empty: all
+}
+
+// RunsOn says whether the test is meant for a kernel series.
+func (t Test) RunsOn(series string) bool {
+	return len(t.Kernels) == 0 || slices.Contains(t.Kernels, series)
 }
 
 // Find lists the packages among patterns that have top-level tests whose
@@ -49,15 +61,17 @@ func Find(ctx context.Context, root string, patterns []string, re *regexp.Regexp
 			return nil, fmt.Errorf("go list: %w", err)
 		}
 		p := Package{Path: l.ImportPath, Dir: l.Dir}
+		var whole directives
 		for _, f := range append(l.TestGoFiles, l.XTestGoFiles...) {
 			src, err := os.ReadFile(filepath.Join(l.Dir, f))
 			if err != nil {
 				return nil, err
 			}
-			if err := p.scan(string(src), re); err != nil {
+			if err := p.scan(string(src), re, &whole); err != nil {
 				return nil, fmt.Errorf("%s: %w", filepath.Join(l.Dir, f), err)
 			}
 		}
+		p.fill(whole)
 		if len(p.Tests) > 0 {
 			pkgs = append(pkgs, p)
 		}
@@ -65,24 +79,84 @@ func Find(ctx context.Context, root string, patterns []string, re *regexp.Regexp
 }
 
 var (
-	testFunc         = regexp.MustCompile(`(?m)^func (Test\w*)\(\w+ \*testing\.T\)`)
-	machineDirective = regexp.MustCompile(`(?m)^//testbed:machine (\S+)$`)
+	testFunc  = regexp.MustCompile(`^func (Test\w*)\(\w+ \*testing\.T\)`)
+	directive = regexp.MustCompile(`^//testbed:(\w+)((?: \S+)+)$`)
 )
 
-// scan adds what one test file says.
-func (p *Package) scan(src string, re *regexp.Regexp) error {
-	for _, m := range testFunc.FindAllStringSubmatch(src, -1) {
-		if re.MatchString(m[1]) {
-			p.Tests = append(p.Tests, m[1])
-		}
+// directives are the //testbed: comments of a test, or of a package.
+type directives struct{ machines, kernels []string }
+
+func (d *directives) set(key string, values []string) error {
+	var to *[]string
+	switch key {
+	case "machine":
+		to = &d.machines
+	case "kernel":
+		to = &d.kernels
+	default:
+		return fmt.Errorf("//testbed:%s: there are //testbed:machine and //testbed:kernel", key)
 	}
-	for _, m := range machineDirective.FindAllStringSubmatch(src, -1) {
-		if p.Machine != "" && p.Machine != m[1] {
-			return fmt.Errorf("//testbed:machine %s, but another file of the package wants %s", m[1], p.Machine)
-		}
-		p.Machine = m[1]
+	if *to != nil && !slices.Equal(*to, values) {
+		return fmt.Errorf("//testbed:%s %s, but another one here says %s", key, strings.Join(values, " "), strings.Join(*to, " "))
 	}
+	*to = values
 	return nil
+}
+
+// scan adds what one test file says. A directive in the comment of a function
+// is that function's; any other is the package's.
+func (p *Package) scan(src string, re *regexp.Regexp, whole *directives) error {
+	var comment [][]string // directives since the last line that is no comment
+	flush := func(to *directives) error {
+		for _, m := range comment {
+			if err := to.set(m[1], strings.Fields(m[2])); err != nil {
+				return err
+			}
+		}
+		comment = nil
+		return nil
+	}
+	for line := range strings.Lines(src) {
+		line = strings.TrimRight(line, "\n")
+		if m := directive.FindStringSubmatch(line); m != nil {
+			comment = append(comment, m)
+			continue
+		}
+		if strings.HasPrefix(line, "//") {
+			continue
+		}
+		m := testFunc.FindStringSubmatch(line)
+		if m == nil {
+			if err := flush(whole); err != nil {
+				return err
+			}
+			continue
+		}
+		var own directives
+		if err := flush(&own); err != nil {
+			return fmt.Errorf("%s: %w", m[1], err)
+		}
+		if re.MatchString(m[1]) {
+			p.Tests = append(p.Tests, Test{Name: m[1], Machines: own.machines, Kernels: own.kernels})
+		}
+	}
+	return flush(whole)
+}
+
+// fill gives the tests without directives of their own the package's.
+func (p *Package) fill(whole directives) {
+	for i := range p.Tests {
+		t := &p.Tests[i]
+		if t.Machines == nil {
+			t.Machines = whole.machines
+		}
+		if t.Machines == nil {
+			t.Machines = []string{""}
+		}
+		if t.Kernels == nil {
+			t.Kernels = whole.kernels
+		}
+	}
 }
 
 // Build builds the package's test binary at file.

@@ -27,6 +27,9 @@ func (g *guest) setUp(release string, s wire.Setup) error {
 	if err := moduleTree(release, s); err != nil {
 		return err
 	}
+	if err := linkPCI("/sys/devices", wire.PCI, s.PCI); err != nil {
+		return err
+	}
 	for link, to := range map[string]string{
 		"/dev/fd": "/proc/self/fd", "/dev/stdin": "/proc/self/fd/0",
 		"/dev/stdout": "/proc/self/fd/1", "/dev/stderr": "/proc/self/fd/2",

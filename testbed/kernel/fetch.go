@@ -24,7 +24,10 @@ import (
 // fetch leaves the cache as it was. logf reports progress.
 func Fetch(ctx context.Context, t layout.Tree, series string, a *apt.Apt, logf func(string, ...any)) (Kernel, error) {
 	if !known(series) {
-		return Kernel{}, fmt.Errorf("unknown kernel series %q: there are %s", series, strings.Join(Series, " and "))
+		return Kernel{}, unknown(series)
+	}
+	if newer[series] {
+		return fetchNewer(ctx, t, series)
 	}
 	unlock, err := lock(filepath.Join(t.Build, "kernels"), series)
 	if err != nil {

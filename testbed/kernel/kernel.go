@@ -15,7 +15,12 @@ import (
 )
 
 // Series are the kernel series the test bed boots, the default first.
-var Series = []string{"6.12", "6.1"}
+var Series = []string{"6.12", "6.1", "7.2"}
+
+// newer are those that Debian 12 neither has nor can compile:
+// kernel/buildroot.sh gets them, and a root file system with their compiler,
+// from Debian's later suites.
+var newer = map[string]bool{"7.2": true}
 
 // layoutVersion changes when the files that Fetch leaves change meaning; a
 // cache of another version is fetched again.
@@ -23,6 +28,10 @@ const layoutVersion = "1"
 
 // ErrNotFetched says that a series is not in the cache.
 var ErrNotFetched = errors.New("kernel not fetched")
+
+// ErrUnavailable says that this machine has no way to get a series: its archive
+// does not offer one, or it takes rights that the user has not.
+var ErrUnavailable = errors.New("kernel not available here")
 
 // Kernel is one unpacked kernel.
 type Kernel struct {
@@ -46,7 +55,7 @@ func (k Kernel) Config() string { return filepath.Join(k.Dir, "image", "boot", "
 // Open returns the cached kernel of a series, or ErrNotFetched.
 func Open(t layout.Tree, series string) (Kernel, error) {
 	if !known(series) {
-		return Kernel{}, fmt.Errorf("unknown kernel series %q: there are %s", series, strings.Join(Series, " and "))
+		return Kernel{}, unknown(series)
 	}
 	k := Kernel{Series: series, Dir: t.Kernel(series)}
 	inputs, err := os.ReadFile(filepath.Join(k.Dir, "inputs"))
@@ -78,4 +87,8 @@ func known(series string) bool {
 		}
 	}
 	return false
+}
+
+func unknown(series string) error {
+	return fmt.Errorf("unknown kernel series %q: there are %s", series, strings.Join(Series, ", "))
 }

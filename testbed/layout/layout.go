@@ -63,6 +63,11 @@ func (t Tree) Kernel(series string) string { return filepath.Join(t.Build, "kern
 // Modules holds the modules built from kernel/ for a series.
 func (t Tree) Modules(series string) string { return filepath.Join(t.Build, "modules", series) }
 
+// Required lists the tests that must run on a series.
+func (t Tree) Required(series string) string {
+	return filepath.Join(t.Root, "testbed", "required", series+".txt")
+}
+
 // Bin holds the project's binaries; it is on the guest's PATH.
 func (t Tree) Bin() string { return filepath.Join(t.Build, "bin") }
 

@@ -27,7 +27,7 @@ func Builtin() []Machine {
 	dummy := Interface{Name: "dummy0", Kind: "dummy", MTU: rxeMTU, Addresses: []string{"10.9.0.1/24"}}
 	rxe0 := RDMA{Name: "rxe0", Kind: "rxe", Netdev: "dummy0"}
 
-	return []Machine{
+	return append([]Machine{
 		{
 			Name: "default",
 			Doc:  "vgem, virtio-gpu, udmabuf and dma-heaps; rxe0 on a dummy interface",
@@ -71,7 +71,7 @@ func Builtin() []Machine {
 				{Node: "b", Driver: "virtio-net-pci", Interface: "eth0"},
 			}}},
 		},
-	}
+	}, topologies()...)
 }
 
 func pairNode(name, address string, gpu Device) Node {

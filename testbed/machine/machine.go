@@ -31,6 +31,7 @@ type Node struct {
 	CPU        string   `json:",omitempty"` // QEMU's model; empty: max, or host under KVM
 	CPUs       int      `json:",omitempty"` // 0: 2
 	MemoryMiB  int      `json:",omitempty"` // 0: 3072
+	NUMA       int      `json:",omitempty"` // nodes, sharing processors and memory; 0: 1
 	IOMMU      string   `json:",omitempty"` // "", "pt" or "translate": an emulated Intel IOMMU and its mode
 	KernelArgs []string `json:",omitempty"`
 
@@ -85,15 +86,25 @@ type End struct {
 	Interface string
 }
 
-// Load returns the named machine, or the one a .json file describes.
+// Load returns the named machine, or the one a .json file describes. Variations
+// may follow a name, each after a plus: switch+EPYC+iommu.
 func Load(name string) (Machine, error) {
 	if !strings.HasSuffix(name, ".json") {
+		variations := strings.Split(name, "+")
 		for _, m := range Builtin() {
-			if m.Name == name {
-				return m, m.Validate()
+			if m.Name != variations[0] {
+				continue
 			}
+			var err error
+			for _, v := range variations[1:] {
+				if m, err = m.vary(v); err != nil {
+					return Machine{}, err
+				}
+			}
+			return m, m.Validate()
 		}
-		return Machine{}, fmt.Errorf("no machine %q: there are %s, and files ending in .json", name, strings.Join(Names(), ", "))
+		return Machine{}, fmt.Errorf("no machine %q: there are %s, each with variations such as +EPYC+iommu, and files ending in .json",
+			variations[0], strings.Join(Names(), ", "))
 	}
 	b, err := os.ReadFile(name)
 	if err != nil {
@@ -138,6 +149,9 @@ func (m Machine) Validate() error {
 		nodes[n.Name] = true
 		if n.CPUs < 0 || n.MemoryMiB < 0 {
 			bad("node %s: negative CPUs or memory", n.Name)
+		}
+		if n.NUMA < 0 || n.NUMA > or(n.CPUs, DefaultCPUs) {
+			bad("node %s: %d NUMA nodes for %d CPUs", n.Name, n.NUMA, or(n.CPUs, DefaultCPUs))
 		}
 		switch n.IOMMU {
 		case "", "pt", "translate":

@@ -9,8 +9,11 @@ import (
 	"strings"
 )
 
-// DefaultMemoryMiB is a node's memory when it does not say.
-const DefaultMemoryMiB = 3072
+// What a node has when it does not say.
+const (
+	DefaultCPUs      = 2
+	DefaultMemoryMiB = 3072
+)
 
 // QEMU returns the options that describe the node's hardware. linkFDs are the
 // file descriptors, in QEMU's numbering, of this node's link ends, in the
@@ -40,7 +43,12 @@ func (m Machine) QEMU(node Node, accel string, linkFDs []int) ([]string, error) 
 	default:
 		return nil, fmt.Errorf("unknown accelerator %q: kvm or tcg", accel)
 	}
-	args = append(args, "-cpu", cpu, "-smp", strconv.Itoa(or(node.CPUs, 2)), "-m", fmt.Sprintf("%dM", or(node.MemoryMiB, DefaultMemoryMiB)))
+	smp := strconv.Itoa(or(node.CPUs, DefaultCPUs))
+	if node.NUMA > 1 {
+		smp += fmt.Sprintf(",sockets=%d", node.NUMA) // the kernel warns of a socket in two nodes
+	}
+	args = append(args, "-cpu", cpu, "-smp", smp, "-m", fmt.Sprintf("%dM", or(node.MemoryMiB, DefaultMemoryMiB)))
+	args = append(args, node.numa()...)
 
 	if node.IOMMU != "" {
 		// Before every device that is to be behind it.
@@ -68,6 +76,23 @@ func (m Machine) QEMU(node Node, accel string, linkFDs []int) ([]string, error) 
 		args = append(args, "-device", d.option())
 	}
 	return args, nil
+}
+
+// numa splits processors and memory between NUMA nodes, the last of which gets
+// what does not divide.
+func (n Node) numa() []string {
+	var args []string
+	cpus, memory := or(n.CPUs, DefaultCPUs), or(n.MemoryMiB, DefaultMemoryMiB)
+	for i := range n.NUMA {
+		last, size := (i+1)*(cpus/n.NUMA)-1, memory/n.NUMA
+		if i == n.NUMA-1 {
+			last, size = cpus-1, memory-i*size
+		}
+		args = append(args,
+			"-object", fmt.Sprintf("memory-backend-ram,id=numa%d,size=%dM", i, size),
+			"-numa", fmt.Sprintf("node,nodeid=%d,cpus=%d-%d,memdev=numa%d", i, i*(cpus/n.NUMA), last, i))
+	}
+	return args
 }
 
 // LinkEnd is one end of a link at a node.

@@ -225,7 +225,7 @@ func replacements(tree *module.Tree, moduleDir string, own map[string]ownModule)
 		for _, d := range deps {
 			fmt.Fprintf(&conf, "modprobe %s && ", d)
 		}
-		fmt.Fprintf(&conf, "insmod %s $CMDLINE_OPTS\n", o.file)
+		fmt.Fprintf(&conf, "insmod %s $CMDLINE_OPTS\nremove %s rmmod %s\n", o.file, name, name)
 	}
 	return hide, conf.String(), nil
 }
@@ -245,5 +245,6 @@ func (o Options) setup(tree *module.Tree, own map[string]ownModule, n int) (*wir
 		Expose:     o.exposed(),
 		Interfaces: o.Machine.Guest(node),
 		RDMA:       node.RDMA,
+		PCI:        node.PCIPaths(),
 	}, nil
 }

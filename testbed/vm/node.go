@@ -84,7 +84,7 @@ func (v *VM) launch(desc machine.Node, image string, setup *wire.Setup, cable []
 		return nil, err
 	}
 	args = append(args, "-chardev", fmt.Sprintf("socket,id=console,fd=%d", fd(theirs)), "-serial", "chardev:console",
-		"-device", "virtio-serial-pci,id=gpurdma-serial")
+		"-device", "virtio-serial-pci,id=gpurdma-serial,bus=pcie.0")
 	ports := map[string]net.Conn{}
 	for _, p := range []string{wire.PortControl, wire.PortStdin, wire.PortStdout, wire.PortStderr} {
 		ours, theirs, err := channel(p)
@@ -99,9 +99,9 @@ func (v *VM) launch(desc machine.Node, image string, setup *wire.Setup, cable []
 	q := func(path string) string { return strings.ReplaceAll(path, ",", ",,") }
 	args = append(args,
 		"-fsdev", "local,id=root,path=/,security_model=none,readonly=on,multidevs=remap",
-		"-device", "virtio-9p-pci,fsdev=root,mount_tag="+wire.TagRoot,
+		"-device", "virtio-9p-pci,bus=pcie.0,fsdev=root,mount_tag="+wire.TagRoot,
 		"-fsdev", "local,id=results,path="+q(v.Results)+",security_model=none,multidevs=remap",
-		"-device", "virtio-9p-pci,fsdev=results,mount_tag="+wire.TagResults,
+		"-device", "virtio-9p-pci,bus=pcie.0,fsdev=results,mount_tag="+wire.TagResults,
 		"-kernel", o.Kernel.Image(), "-initrd", image,
 		"-append", strings.Join(append(append(baseCmdline, desc.Cmdline()...), o.KernelArgs...), " "))
 	args = append(args, o.ExtraArgs...)

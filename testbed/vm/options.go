@@ -21,7 +21,8 @@ type Modules int
 const (
 	// Built: those built from kernel/, where they exist.
 	Built Modules = iota
-	// Stock: Debian's own.
+	// Stock: Debian's own, and of those built from kernel/ the ones that
+	// Debian does not have.
 	Stock
 	// Patched: those built from kernel/; it is an error when rdma_rxe is
 	// not among them.

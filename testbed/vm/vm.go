@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"os/exec"
@@ -69,12 +70,15 @@ func start(ctx context.Context, o Options) (*VM, error) {
 	if err != nil {
 		return nil, err
 	}
-	own := map[string]ownModule{}
-	if o.Modules != Stock {
-		if own, err = ownModules(o.Tree, o.Kernel); err != nil {
-			return nil, err
-		}
-		if _, ok := own["rdma_rxe"]; !ok && o.Modules == Patched {
+	own, err := ownModules(o.Tree, o.Kernel)
+	if err != nil {
+		return nil, err
+	}
+	switch o.Modules {
+	case Stock:
+		maps.DeleteFunc(own, func(name string, _ ownModule) bool { return tree.Has(name) })
+	case Patched:
+		if _, ok := own["rdma_rxe"]; !ok {
 			return nil, fmt.Errorf("%w: no rdma_rxe.ko in %s: run `make kernel KERNEL=%s`",
 				ErrNoPatched, o.Tree.Modules(o.Kernel.Series), o.Kernel.Series)
 		}

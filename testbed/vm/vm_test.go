@@ -74,7 +74,7 @@ func TestPlan(t *testing.T) {
 	if err != nil || !reflect.DeepEqual(hide, map[string]string{"kernel/rdma_rxe.ko.xz": "/own/rdma_rxe.ko"}) {
 		t.Errorf("hidden: %v, %v", hide, err)
 	}
-	if want := "install softgpu modprobe drm && insmod /own/softgpu.ko $CMDLINE_OPTS\n"; conf != want {
+	if want := "install softgpu modprobe drm && insmod /own/softgpu.ko $CMDLINE_OPTS\nremove softgpu rmmod softgpu\n"; conf != want {
 		t.Errorf("modprobe.d: %q, want %q", conf, want)
 	}
 }

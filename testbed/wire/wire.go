@@ -34,6 +34,10 @@ const (
 // Results is where the guest finds the writable directory.
 const Results = "/run/gpurdma/results"
 
+// PCI is where the guest finds a link to the sysfs directory of each PCI device
+// whose place the machine's description fixes, by the device's ID.
+const PCI = "/run/gpurdma/pci"
+
 // Message is one line. Type says which of the other fields are set.
 type Message struct {
 	Type string
@@ -79,6 +83,7 @@ type Setup struct {
 	Expose     []string          // paths of the host to show although a fresh file system hides them
 	Interfaces []machine.Interface
 	RDMA       []machine.RDMA
+	PCI        map[string][]string // machine.Node.PCIPaths
 }
 
 // Run is a command.

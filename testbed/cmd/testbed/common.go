@@ -16,6 +16,8 @@ const guestResults = wire.Results
 // Exit statuses of the test bed itself. 124 and 125 are what timeout(1) and
 // container runtimes use for the same things.
 const (
+	statusUnavailable = 77 // this machine has no way to get the kernel; 77 is how test programs say that they cannot run
+
 	statusKernel   = 121 // the guest's kernel reported a fault
 	statusWatchdog = 124 // the run was ended by the watchdog
 	statusTestbed  = 125 // the test bed could not run the command

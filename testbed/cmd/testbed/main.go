@@ -15,6 +15,7 @@ import (
 	"syscall"
 
 	"github.com/gpurdma/gpurdma/testbed/guest"
+	"github.com/gpurdma/gpurdma/testbed/kernel"
 )
 
 // command is one subcommand. run returns the process's exit status.
@@ -60,6 +61,9 @@ func dispatch(ctx context.Context, args []string) int {
 					return 0
 				}
 				fmt.Fprintf(os.Stderr, "testbed %s: %v\n", c.name, err)
+				if errors.Is(err, kernel.ErrUnavailable) {
+					return statusUnavailable
+				}
 				if status == 0 {
 					status = statusTestbed
 				}
@@ -82,7 +86,7 @@ func usage() {
 	for _, c := range commands {
 		fmt.Fprintf(&b, "  testbed %-6s %-34s %s\n", c.name, c.args, c.help)
 	}
-	fmt.Fprintf(&b, "exit status: the command's own, or %d: the guest's kernel reported a fault, %d: watchdog, %d: the test bed failed\n",
-		statusKernel, statusWatchdog, statusTestbed)
+	fmt.Fprintf(&b, "exit status: the command's own, or %d: the kernel cannot be had here, %d: the guest's kernel reported a fault, %d: watchdog, %d: the test bed failed\n",
+		statusUnavailable, statusKernel, statusWatchdog, statusTestbed)
 	os.Stderr.WriteString(b.String())
 }

@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"github.com/gpurdma/gpurdma/testbed/gotest"
+	"github.com/gpurdma/gpurdma/testbed/kernel"
+	"github.com/gpurdma/gpurdma/testbed/layout"
 	"github.com/gpurdma/gpurdma/testbed/suite"
 	"github.com/gpurdma/gpurdma/testbed/vm"
 )
@@ -55,6 +57,7 @@ func runTest(ctx context.Context, args []string) (int, error) {
 	peers := fs.String("peers", "", "`regexp` of shell tests to run; all by default")
 	race := fs.Bool("race", false, "build with the race detector")
 	required := fs.Bool("required", true, "check the list of tests that must run, where nothing was deselected")
+	ifAvailable := fs.Bool("if-available", false, "where this kernel cannot be had, say so, count the required tests as skipped, and succeed")
 	passed := fs.String("passed", "", "write the names of the tests that passed to `file`, in the required list's format")
 	if err := fs.Parse(args); err != nil {
 		return 0, err
@@ -74,7 +77,11 @@ func runTest(ctx context.Context, args []string) (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("-peers: %w", err)
 	}
+	start := time.Now()
 	o, err := b.options(ctx)
+	if *ifAvailable && errors.Is(err, kernel.ErrUnavailable) {
+		return 0, reportUntested(b.kernel, err)
+	}
 	if err != nil {
 		return 0, err
 	}
@@ -104,7 +111,7 @@ func runTest(ctx context.Context, args []string) (int, error) {
 		return outcome(0, err)
 	}
 	if all && *required {
-		list, err := suite.ReadRequired(filepath.Join(o.Tree.Root, "testbed", "required", o.Kernel.Series+".txt"))
+		list, err := suite.ReadRequired(o.Tree.Required(o.Kernel.Series))
 		if err != nil {
 			return 0, err
 		}
@@ -115,12 +122,42 @@ func runTest(ctx context.Context, args []string) (int, error) {
 			return 0, err
 		}
 	}
-	fmt.Printf("\nLinux %s:\n", o.Kernel.Release)
+	title := fmt.Sprintf("Linux %s, %d boots, %v", o.Kernel.Release, t.boots, time.Since(start).Round(time.Second))
+	fmt.Printf("\n%s:\n", title)
 	t.summary.Write(os.Stdout, modulePath)
-	if _, failed, _ := t.summary.Count(); failed > 0 {
+	n, failed, skipped := t.summary.Count()
+	if err := tally(o.Tree, o.Kernel.Series, title, n, failed, skipped); err != nil {
+		return 0, err
+	}
+	if failed > 0 {
 		return 1, nil
 	}
 	return 0, nil
+}
+
+// reportUntested says that none of a series' tests ran, and how many that are.
+func reportUntested(series string, why error) error {
+	tree, err := layout.Find(".")
+	if err != nil {
+		return err
+	}
+	list, err := suite.ReadRequired(tree.Required(series))
+	if err != nil {
+		return err
+	}
+	title := fmt.Sprintf("Linux %s, NOT TESTED", series)
+	fmt.Printf("\n%s: %v\n0 passed, 0 failed, %d skipped\n", title, why, len(list))
+	return tally(tree, series, title, 0, 0, len(list))
+}
+
+// tally leaves a run's counts where `make test` collects those of all kernels.
+func tally(t layout.Tree, series, title string, passed, failed, skipped int) error {
+	line := fmt.Sprintf("%s: %d passed, %d failed, %d skipped\n", title, passed, failed, skipped)
+	dir := filepath.Join(t.Cache(), series)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, "tally"), []byte(line), 0o644)
 }
 
 // given says which flags were on the command line.
@@ -139,6 +176,7 @@ type testRun struct {
 	race    bool
 	bins    string
 	jobs    []job
+	boots   int
 	summary suite.Summary
 }
 
@@ -197,6 +235,7 @@ func (t *testRun) group(key bootKey, jobs []job) error {
 			if v, err = vm.Start(t.ctx, o); err != nil {
 				return err
 			}
+			t.boots++
 			if t.flags.keep {
 				v.Keep()
 			}
@@ -252,55 +291,97 @@ func (t *testRun) addPackages(patterns []string, re *regexp.Regexp) error {
 	if err := os.MkdirAll(t.bins, 0o755); err != nil {
 		return err
 	}
-	_, sub, _ := strings.Cut(t.run, "/")
 	for _, p := range pkgs {
-		names := make([][]string, len(kinds))
-		for _, n := range p.Tests {
-			for i, k := range kinds {
-				if k.re.MatchString(n) {
-					names[i] = append(names[i], n)
-					break
+		for i, k := range kinds {
+			order, machines := []string{}, map[string][]gotest.Test{}
+			for _, n := range p.Tests {
+				if kindOf(n.Name) != i || !n.RunsOn(t.opts.Kernel.Series) {
+					continue
+				}
+				for _, m := range n.Machines {
+					if machines[m] == nil {
+						order = append(order, m)
+					}
+					machines[m] = append(machines[m], n)
 				}
 			}
-		}
-		for i, k := range kinds {
-			if len(names[i]) == 0 {
+			if len(order) == 0 {
 				continue
 			}
-			selection := "^(" + strings.Join(names[i], "|") + ")$"
-			if sub != "" {
-				selection += "/" + sub
-			}
-			if err := t.addPackage(p, selection, k.stock, k.race || t.race); err != nil {
+			bin, err := t.build(p, k.race || t.race)
+			if err != nil {
 				return err
+			}
+			for _, m := range order {
+				t.addJob(p, bin, m, k.stock, machines[m])
 			}
 		}
 	}
 	return nil
 }
 
-// addPackage builds a package's test binary and adds a job for the selected
-// tests.
-func (t *testRun) addPackage(p gotest.Package, selection string, stock, race bool) error {
+// kindOf is the index in kinds of a test.
+func kindOf(name string) int {
+	return slices.IndexFunc(kinds, func(k kind) bool { return k.re.MatchString(name) })
+}
+
+// build builds a package's test binary. A failure of that is a result, and the
+// binary's name is empty then.
+func (t *testRun) build(p gotest.Package, race bool) (string, error) {
 	bin := filepath.Join(t.bins, strings.ReplaceAll(suite.Short(p.Path, modulePath), "/", "-")+".test")
 	var flags []string
 	if race {
 		flags = append(flags, "-race")
 		bin += "-race"
 	}
-	if err := p.Build(t.ctx, t.opts.Tree.Root, bin, flags); err != nil {
-		if t.ctx.Err() != nil {
-			return t.ctx.Err()
-		}
-		fmt.Printf("=== %s\n%v\n", suite.Short(p.Path, modulePath), err)
-		t.summary.Add(suite.Result{Group: p.Path, Name: "(build)", State: suite.Failed, Output: err.Error()})
-		return nil
+	err := p.Build(t.ctx, t.opts.Tree.Root, bin, flags)
+	if err == nil || t.ctx.Err() != nil {
+		return bin, t.ctx.Err()
+	}
+	fmt.Printf("=== %s\n%v\n", suite.Short(p.Path, modulePath), err)
+	t.summary.Add(suite.Result{Group: p.Path, Name: "(build)", State: suite.Failed, Output: err.Error()})
+	return "", nil
+}
+
+// addJob adds a job for some of a package's tests on one machine.
+func (t *testRun) addJob(p gotest.Package, bin, machine string, stock bool, tests []gotest.Test) {
+	if bin == "" {
+		return
+	}
+	var names []string
+	several := map[string]bool{}
+	for _, n := range tests {
+		names = append(names, n.Name)
+		several[n.Name] = len(n.Machines) > 1
+	}
+	selection := "^(" + strings.Join(names, "|") + ")$"
+	if _, sub, ok := strings.Cut(t.run, "/"); ok {
+		selection += "/" + sub
 	}
 	t.jobs = append(t.jobs, job{
-		group: p.Path, machine: p.Machine, stock: stock,
-		do: func(v *vm.VM, o vm.Options) ([]suite.Result, error) { return t.goTest(v, o, p, bin, selection) },
+		group: p.Path, machine: machine, stock: stock,
+		do: func(v *vm.VM, o vm.Options) ([]suite.Result, error) {
+			rs, err := t.goTest(v, o, p, bin, selection)
+			for i := range rs {
+				if top, rest, _ := strings.Cut(rs[i].Name, "/"); several[top] {
+					rs[i].Name = onMachine(top, machine, rest)
+				}
+			}
+			return rs, err
+		},
 	})
-	return nil
+}
+
+// onMachine is the name in lists of a test that runs on several machines.
+func onMachine(test, machine, subtest string) string {
+	if machine == "" {
+		machine = "default"
+	}
+	name := test + "@" + machine
+	if subtest != "" {
+		name += "/" + subtest
+	}
+	return name
 }
 
 // goTest runs one package's binary and reads its results.

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package machine
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"sort"
+	"strings"
+)
+
+// cpus are the processors that a variation can choose. What matters here is
+// whether the kernel lets peer-to-peer traffic pass the host bridge: it does
+// for AMD from family 0x17 on, and for Intel by a list of host bridges that
+// has none of QEMU's.
+var cpus = []string{
+	"max",            // under emulation an AMD of an older family: refused
+	"EPYC",           // AMD family 0x17: allowed
+	"Nehalem",        // Intel: refused
+	"Skylake-Server", // Intel: refused
+}
+
+var (
+	vramSize = regexp.MustCompile(`^vram=[0-9]+[MG]$`)
+
+	iommus = map[string]string{"iommu": "translate", "pt": "pt"}
+)
+
+// Variations lists what may follow a machine's name, each after a plus.
+func Variations() []string {
+	all := slices.Clone(cpus)
+	for name := range iommus {
+		all = append(all, name)
+	}
+	sort.Strings(all[len(cpus):])
+	return append(all, "noredir", "vram=SIZE")
+}
+
+// vary returns the machine with one variation applied to all its nodes.
+func (m Machine) vary(variation string) (Machine, error) {
+	m.Name += "+" + variation
+	m.Nodes = slices.Clone(m.Nodes)
+	for i := range m.Nodes {
+		n := &m.Nodes[i]
+		switch {
+		case slices.Contains(cpus, variation):
+			n.CPU = variation
+		case iommus[variation] != "":
+			n.IOMMU = iommus[variation]
+		case variation == "noredir":
+			at := slices.Index(n.KernelArgs, acsRedirect)
+			if at < 0 {
+				return m, fmt.Errorf("machine %q: node %s has no redirecting switch", m.Name, n.Name)
+			}
+			n.KernelArgs = slices.Clone(n.KernelArgs)
+			n.KernelArgs[at] = noACSRedirect
+		case vramSize.MatchString(variation):
+			n.Objects = slices.Clone(n.Objects)
+			at := slices.IndexFunc(n.Objects, func(d Device) bool { return strings.HasPrefix(d.ID, "vram") })
+			if at < 0 {
+				return m, fmt.Errorf("machine %q: node %s has no GPU with memory of its own", m.Name, n.Name)
+			}
+			d := &n.Objects[at]
+			d.Props = map[string]string{"size": strings.TrimPrefix(variation, "vram="), "share": "on"}
+		default:
+			return m, fmt.Errorf("machine %q: no variation %q: there are %s", m.Name, variation, strings.Join(Variations(), ", "))
+		}
+	}
+	return m, nil
+}
