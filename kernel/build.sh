@@ -3,10 +3,11 @@
 #
 # Builds the patched rdma_rxe.ko of one kernel series, and testexporter.ko.
 #
-#   kernel/build.sh SERIES        (6.12 or 6.1)
+#   kernel/build.sh SERIES        (7.2, 6.12 or 6.1)
 #
 # Reads  build/kernels/SERIES/{headers,source.tar.xz,release,version}, which
-#        `testbed fetch -kernel SERIES` puts there.
+#        `testbed fetch -kernel SERIES` or kernel/buildroot.sh puts there; where
+#        build/roots/SERIES exists, its compiler is used.
 # Writes build/modules/SERIES/{rdma_rxe,testexporter}.ko, and beside them a stamp
 #        with the hash of what they were made from; nothing is done while that
 #        hash still holds.
@@ -25,11 +26,9 @@ series=$1
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 build=${BUILD:-$top/build}
 kernel=$build/kernels/$series
-kdir=$kernel/headers/kdir
 out=$build/modules/$series
 stamp=$out/inputs
 modules=(rdma_rxe.ko testexporter.ko)
-CC=${KERNEL_CC:-gcc-12}
 rxe=drivers/infiniband/sw/rxe
 exporter=$top/kernel/testexporter
 
@@ -39,29 +38,47 @@ shopt -u nullglob
 [ ${#patches[@]} -gt 0 ] ||
 	fail "no patches for kernel $series; there are: $(ls "$top/kernel/patches/rxe-dmabuf" | xargs)"
 
-for f in release version source.tar.xz headers/kdir/Makefile; do
+for f in release version source.tar.xz; do
 	[ -e "$kernel/$f" ] ||
 		fail "$kernel/$f is missing; fetch the kernel first: build/bin/testbed fetch -kernel $series"
 done
-for tool in "$CC" make patch tar xz modinfo flock; do
-	command -v "$tool" >/dev/null ||
-		fail "$tool is missing; install gcc-12, make, patch, tar, xz-utils, kmod and util-linux"
-done
-# The headers carry a vmlinux where modules are to get BTF, and Kbuild then
-# fails late and in a roundabout way without pahole.
-if [ -e "$kdir/vmlinux" ]; then
-	command -v pahole >/dev/null || fail "pahole is missing; install the package pahole"
-fi
-
 release=$(cat "$kernel/release")
+
+# A series with a build root of its own is compiled there, others right here.
+if [ -d "$build/roots/$series" ]; then
+	kdir=/usr/src/linux-headers-$release
+	compiler=()
+	toolchain="root $(cat "$build/roots/$series/.inputs")"
+	tools=()
+	run() { BUILD=$build "$top/kernel/buildroot.sh" "$series" "$@"; }
+else
+	kdir=$kernel/headers/kdir
+	CC=${KERNEL_CC:-gcc-12}
+	compiler=(CC="$CC")
+	tools=("$CC" make)
+	run() { "$@"; }
+	[ -e "$kdir/Makefile" ] || fail "$kdir is missing; fetch the kernel first: build/bin/testbed fetch -kernel $series"
+fi
+for tool in "${tools[@]}" patch tar xz modinfo flock strip; do
+	command -v "$tool" >/dev/null ||
+		fail "$tool is missing; install gcc-12, make, patch, tar, xz-utils, kmod, util-linux and binutils"
+done
+if [ ${#compiler[@]} -gt 0 ]; then
+	toolchain=$("$CC" --version)
+	# The headers carry a vmlinux where modules are to get BTF, and Kbuild
+	# then fails late and in a roundabout way without pahole.
+	if [ -e "$kdir/vmlinux" ]; then
+		command -v pahole >/dev/null || fail "pahole is missing; install the package pahole"
+		toolchain+=$(pahole --version)
+	fi
+fi
 
 # What the result depends on. Names are left out, so that the same tree
 # elsewhere gives the same hash.
 inputs() {
 	cat "$kernel/release" "$kernel/version" "${BASH_SOURCE[0]}" "${patches[@]}" \
 		"$exporter/Makefile" "$exporter/"*.[ch]
-	"$CC" --version
-	if [ -e "$kdir/vmlinux" ]; then pahole --version; fi
+	echo "$toolchain"
 }
 hash=$(inputs | sha256sum | cut -d' ' -f1)
 
@@ -111,7 +128,7 @@ apply() {
 # compile DIRECTORY MODULE
 compile() {
 	# The working directory's name is a chance one, and WARN() shows paths.
-	make -C "$kdir" M="$1" CC="$CC" KCFLAGS="-fmacro-prefix-map=$work/=" \
+	run make -C "$kdir" M="$1" "${compiler[@]}" KCFLAGS="-fmacro-prefix-map=$work/=" \
 		CONFIG_RDMA_RXE=m -j"$(nproc)" modules &&
 		strip --strip-debug "$1/$2" && mv "$1/$2" "$work/"
 }

@@ -265,4 +265,8 @@ module_misc_device(test_device);
 
 MODULE_DESCRIPTION("dma-buf exporter with faults on request");
 MODULE_LICENSE("GPL");
+#ifdef STRING_NAMESPACE
+MODULE_IMPORT_NS("DMA_BUF");
+#else
 MODULE_IMPORT_NS(DMA_BUF);
+#endif
