@@ -35,6 +35,9 @@ type Options struct {
 	// Progress, if set, is called between chunks with the bytes moved so far
 	// and in all.
 	Progress func(done, total int64)
+	// Registered, if set, is called once, when bytes have been moved through
+	// the first registration and it lives still. The report describes it.
+	Registered func(*Report)
 
 	// Where in a page the buffer begins: memory that a caller owns need not
 	// be aligned, and an MR's IOVA must agree with it.
@@ -178,10 +181,14 @@ func (s *session) run(ctx context.Context, p *plan) (c Case, err, leftover error
 	}
 	r, err := s.wire.register(p.mr, p.iova, p.access)
 	if err == nil {
-		if s.rep.MRs == 0 {
+		first := s.rep.MRs == 0
+		if first {
 			r.describe(s.rep)
 		}
 		err = s.check(ctx, p, r, &c)
+		if first && s.opt.Registered != nil {
+			s.opt.Registered(s.rep)
+		}
 		// An MR must outlive the transfers that use it. If they cannot be
 		// ended, the wire's own close tries once more.
 		if leftover = s.wire.settle(); leftover == nil {

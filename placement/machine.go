@@ -87,7 +87,7 @@ type Machine struct {
 type Place struct {
 	Kind   Kind   `json:"kind"`
 	Device string `json:"device,omitempty"` // the PCI function of a BAR, the name of coherent memory; "" if there are several
-	BAR    int    `json:"bar,omitempty"`
+	BAR    int    `json:"bar"`              // its index, 0 for other kinds
 	GPU    bool   `json:"gpu,omitempty"`
 	Bytes  uint64 `json:"bytes"`
 	Low    uint64 `json:"low"`  // lowest address

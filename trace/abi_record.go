@@ -231,6 +231,9 @@ type wireRecord struct {
 	Pages        wireTally
 	Res          wireTally
 	Provider     [16]byte
+	NOthers      uint32
+	NBarred      uint32
+	Barred       [32]byte
 	MR           uint64
 	MRIOVA       uint64
 	MRLength     uint64

@@ -6,7 +6,9 @@ package trace
 type Config struct {
 	// PIDs picks processes, by their numbers in the initial PID namespace.
 	PIDs []int
-	// Children follows the processes that PIDs start, too.
+	// Self picks this process, whatever its number is outside a container.
+	Self bool
+	// Children follows the processes that PIDs and Self start, too.
 	Children bool
 	// Cgroup picks the processes below a cgroup v2 directory,
 	// "/sys/fs/cgroup/machine.slice".

@@ -3,6 +3,7 @@
 package trace
 
 import (
+	"fmt"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -72,11 +73,26 @@ func (c *converter) record(w *wireRecord) Record {
 		r.Length, r.IOVA = r.MR.Length, r.MR.IOVA
 	}
 	r.Entries, r.Ranges = int(w.Nents), int(w.NRanges)
+	r.demoter = demoter(w)
 	r.Steps = c.steps(w)
 	if w.Have&haveUntracked != 0 {
 		r.Incomplete = append(r.Incomplete, "the tracer had no room to follow it")
 	}
 	return r
+}
+
+// demoter is another importer of the buffer that may not use peer-to-peer,
+// where this one may: exporters that move buffers then keep theirs in system
+// memory.
+func demoter(w *wireRecord) string {
+	if w.NBarred == 0 || w.OpPin == 0 || w.Have&haveP2P == 0 {
+		return ""
+	}
+	name := text(w.Barred[:])
+	if w.NBarred > 1 {
+		name += fmt.Sprintf(" and %d more", w.NBarred-1)
+	}
+	return name
 }
 
 func (c *converter) importer(w *wireRecord) *Importer {

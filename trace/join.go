@@ -81,8 +81,17 @@ func (j *joiner) handle(ev any) {
 	}
 }
 
-func (j *joiner) emit(kind EventKind, when uint64, e *entry) {
+// judge brings a record's verdict up to date.
+func (j *joiner) judge(e *entry) {
 	e.rec.Placement = j.decide(e.in)
+	e.rec.DemotedBy = ""
+	if e.rec.Placement.Memory == placement.SystemMemory {
+		e.rec.DemotedBy = e.rec.demoter
+	}
+}
+
+func (j *joiner) emit(kind EventKind, when uint64, e *entry) {
+	j.judge(e)
 	u := &update{kind: kind, time: when, rec: e.rec, in: e.in}
 	u.rec.Steps, u.rec.Incomplete = slices.Clone(e.rec.Steps), slices.Clone(e.rec.Incomplete)
 	j.out = append(j.out, u)
@@ -187,7 +196,7 @@ func (j *joiner) remap(w *wireRecord) {
 	}
 	in.Preexisting, in.Lost = e.in.Preexisting, e.in.Lost
 	e.in, e.sgt, e.mappedAt, e.cached = in, w.SGT, w.MappedAt, w.Have&haveCached != 0
-	e.rec.Entries, e.rec.Ranges = int(w.Nents), int(w.NRanges)
+	e.rec.Entries, e.rec.Ranges, e.rec.demoter = int(w.Nents), int(w.NRanges), demoter(w)
 	if w.Ret < 0 {
 		e.rec.Steps = append(e.rec.Steps, j.conv.steps(w)...)
 		e.rec.Steps = e.rec.Steps[max(0, len(e.rec.Steps)-maxSteps):]
@@ -241,7 +250,7 @@ func (j *joiner) event(ev *wireEvent) {
 
 func (j *joiner) end(id uint64, e *entry, ev *wireEvent, how string) {
 	if ev.Flags&eventExiting != 0 {
-		how = "process exit"
+		how = endedByExit
 	}
 	e.rec.Ended, e.rec.EndedAt = how, j.conv.time(ev.Head.Time)
 	j.drop(id, e)
@@ -364,7 +373,7 @@ func (j *joiner) records() []Record {
 	out := make([]Record, 0, len(j.live))
 	for el := j.order.Front(); el != nil; el = el.Next() {
 		e := j.live[el.Value.(uint64)]
-		e.rec.Placement = j.decide(e.in)
+		j.judge(e)
 		r := e.rec
 		r.Steps, r.Incomplete = slices.Clone(r.Steps), slices.Clone(r.Incomplete)
 		out = append(out, r)

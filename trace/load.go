@@ -8,6 +8,7 @@ import (
 	"math/bits"
 	"os"
 	"runtime"
+	"slices"
 	"sort"
 	"strings"
 	"sync"
@@ -178,10 +179,18 @@ func (l *loader) configure(vmemmap uint64) error {
 		c.Vmemmap = 0 // elsewhere the array's address is not in a variable
 	}
 	one := uint8(1)
-	for _, pid := range l.cfg.PIDs {
+	pids := l.cfg.PIDs
+	if l.cfg.Self {
+		pid, err := l.self()
+		if err != nil {
+			return err
+		}
+		pids = append(slices.Clone(pids), pid)
+	}
+	for _, pid := range pids {
 		c.Flags |= configPIDs
 		if err := l.core.Maps["pids"].Put(uint32(pid), one); err != nil {
-			return refuse("process filter", fmt.Sprintf("%d processes", len(l.cfg.PIDs)), "", rootErr(err))
+			return refuse("process filter", fmt.Sprintf("%d processes", len(pids)), "", rootErr(err))
 		}
 	}
 	for _, ino := range l.cfg.Inodes {

@@ -111,9 +111,13 @@ type Record struct {
 	MR       *MR       `json:"mr,omitempty"`
 
 	Placement placement.Placement `json:"placement"`
-	Entries   int                 `json:"entries"` // of the scatter list
-	Ranges    int                 `json:"ranges"`  // after merging neighbours
-	Steps     []Step              `json:"steps"`
+	// DemotedBy is the other importer of the buffer that may not use
+	// peer-to-peer, if the bytes are in system memory and this importer might
+	// have had them behind a BAR.
+	DemotedBy string `json:"demoted_by,omitempty"`
+	Entries   int    `json:"entries"` // of the scatter list
+	Ranges    int    `json:"ranges"`  // after merging neighbours
+	Steps     []Step `json:"steps"`
 
 	Pinned     bool      `json:"pinned"`
 	CPUMapped  bool      `json:"cpu_mapped,omitempty"` // the importer reads by CPU (dma_buf_vmap)
@@ -126,7 +130,11 @@ type Record struct {
 	driverOp placement.Answer // the driver has reg_user_mr_dmabuf
 	distance int32
 	provider string
+	demoter  string
 }
+
+// endedByExit is Record.Ended of what nobody released.
+const endedByExit = "process exit"
 
 // Failed reports that the call was refused.
 func (r *Record) Failed() bool { return r.Errno != 0 }
@@ -149,7 +157,11 @@ func (r *Record) String() string {
 	if r.Failed() {
 		return what + ": " + r.Explain().String()
 	}
-	return what + ": " + r.Placement.String()
+	what += ": " + r.Placement.String()
+	if r.DemotedBy != "" {
+		what += "; demoted by " + r.DemotedBy + ", which may not use peer-to-peer"
+	}
+	return what
 }
 
 func (b *Buffer) name() string {

@@ -279,6 +279,16 @@ func (t *Tracer) next(ctx context.Context) ([]Event, error) {
 	return events, nil
 }
 
+// Pending takes the events that wait for [Tracer.Events], and waits for none.
+// After [Tracer.Flush] they are all that happened before it.
+func (t *Tracer) Pending() []Event {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	events := t.queue
+	t.queue = nil
+	return events
+}
+
 // Prove answers where a registration is, as [placement.Prover] says.
 func (t *Tracer) Prove(ctx context.Context, key placement.Key) (placement.Placement, error) {
 	if key.LKey == 0 && key.RKey == 0 && key.Inode == 0 {

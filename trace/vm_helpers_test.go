@@ -5,7 +5,6 @@ package trace
 import (
 	"context"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -185,11 +184,7 @@ func all(t testing.TB, tr *Tracer) []Event {
 	if err := tr.Flush(within(t)); err != nil {
 		t.Fatal(err)
 	}
-	tr.mu.Lock()
-	defer tr.mu.Unlock()
-	events := slices.Clone(tr.queue)
-	tr.queue = nil
-	return events
+	return tr.Pending()
 }
 
 func onBuffer(ino uint64, kind EventKind) func(Event) bool {

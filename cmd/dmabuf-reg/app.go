@@ -24,6 +24,7 @@ type app struct {
 	stdout, stderr io.Writer
 	progress       *cli.Progress
 	json           bool
+	lines          bool // --json is one object a line
 	reached        bool // a subcommand began: what fails now is no usage error
 	printed        bool // the result was printed early
 	status         int
@@ -60,7 +61,7 @@ func (a *app) finish(command string, found result, err error) int {
 	if a.json {
 		d := cli.Document{
 			Schema: schema, Command: command, Version: version,
-			OK: err == nil, Status: status, Errors: cli.Explain(err),
+			OK: err == nil, Status: status, Errors: cli.Explain(err), OneLine: a.lines,
 		}
 		if found != nil {
 			d.Result = found
@@ -79,7 +80,8 @@ func (a *app) finish(command string, found result, err error) int {
 	if err != nil {
 		cli.PrintErrors(a.stderr, program, err)
 	}
-	if status == cli.ExitUsage {
+	var usage *cli.UsageError
+	if errors.As(err, &usage) {
 		fmt.Fprintf(a.stderr, "See `%s %s--help`.\n", program, spaced(command))
 	}
 	return status
@@ -131,6 +133,8 @@ prove that the NIC reaches the right ones.
   dmabuf-reg verify      the proof, for every kind of memory there is
   dmabuf-reg register    one registration, with every parameter in your hand
   dmabuf-reg inspect     which dma-bufs exist, and who holds them
+  dmabuf-reg trace       what the kernel registers: where the bytes are, who refused
+  dmabuf-reg explain     the same in words, of a program that knows nothing of this
 
 Sizes are bytes: 4096, 0x1000, 64KiB, 1MiB, 8G.
 
@@ -144,6 +148,6 @@ interrupted by Ctrl-C or SIGTERM, after closing everything.`,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print one JSON document (schema "+schema+") instead of tables")
-	root.AddCommand(a.devices(), a.register(), a.verify(), a.inspect())
+	root.AddCommand(a.devices(), a.register(), a.verify(), a.inspect(), a.trace(), a.explain())
 	return root
 }

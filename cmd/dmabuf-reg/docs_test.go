@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
+	"github.com/gpurdma/gpurdma/trace"
 )
 
 // docs/json.md names every field that --json can print.
@@ -26,7 +27,7 @@ func TestEveryFieldIsDocumented(t *testing.T) {
 		}
 	}
 	fields := map[string]bool{}
-	for _, v := range []any{cli.Document{}, cli.Error{}, devicesResult{}, registerResult{}, verifyResult{}, inspectResult{}} {
+	for _, v := range []any{cli.Document{}, cli.Error{}, devicesResult{}, registerResult{}, verifyResult{}, inspectResult{}, tracing{}, trace.Event{}, traceResult{}} {
 		jsonFields(reflect.TypeOf(v), fields)
 	}
 	if len(fields) < 50 {

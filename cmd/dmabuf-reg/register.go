@@ -18,6 +18,8 @@ import (
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/bytesize"
+	"github.com/gpurdma/gpurdma/placement"
+	"github.com/gpurdma/gpurdma/trace"
 )
 
 // registerFlags are the parameters of one registration.
@@ -34,6 +36,7 @@ type registerFlags struct {
 	hold        time.Duration
 	force       bool
 	skipChecks  bool
+	trace       bool
 	lengthGiven bool
 	iovaGiven   bool
 }
@@ -52,6 +55,8 @@ type registerResult struct {
 	P50       time.Duration `json:"p50_ns"` // of one registration
 	P99       time.Duration `json:"p99_ns"`
 	Hold      time.Duration `json:"hold_ns"`
+	// Failure is the kernel's refusal as --trace saw it, null without one.
+	Failure *trace.Failure `json:"failure"`
 }
 
 // memory is an allocated or imported buffer.
@@ -76,6 +81,9 @@ type mr struct {
 	Length  uint64        `json:"length"`
 	Route   ibvfd.Route   `json:"route"`
 	RegTime time.Duration `json:"reg_ns"`
+	// Placement is where the bytes are; null without --trace and beyond the
+	// first 16 MRs.
+	Placement *placement.Placement `json:"placement"`
 }
 
 func (a *app) register() *cobra.Command {
@@ -111,6 +119,7 @@ to the kernel, to see what it says.`,
 	flags.BoolVar(&f.skipChecks, "skip-checks", false, "let the kernel judge range and access instead of refusing beforehand")
 	cmd.MarkFlagsMutuallyExclusive("fd", "gpu")
 	cmd.MarkFlagsMutuallyExclusive("fd", "size")
+	flags.BoolVar(&f.trace, "trace", false, "trace the kernel and say where the bytes are, or which function refused (needs root)")
 	completeSpecs(cmd)
 	cmd.RunE = a.action(func(ctx context.Context) (result, error) {
 		f.lengthGiven, f.iovaGiven = flags.Changed("length"), flags.Changed("iova")
@@ -199,6 +208,11 @@ func (a *app) doRegister(ctx context.Context, f registerFlags) (_ result, err er
 	if err := needLibrary(); err != nil {
 		return nil, err
 	}
+	seen, err := newWitness(f.trace)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, seen.close()) }()
 	src, err := f.open(ctx)
 	if err != nil {
 		return nil, err
@@ -240,10 +254,24 @@ func (a *app) doRegister(ctx context.Context, f registerFlags) (_ result, err er
 			err = errors.Join(err, g.Close())
 		}
 	}()
-	if err != nil || f.hold == 0 {
+	if err != nil {
+		r.Failure = seen.refusal(ctx)
+		return r, err
+	}
+	if err := r.prove(ctx, seen); err != nil || f.hold == 0 {
 		return r, err
 	}
 	return a.hold(ctx, r, f.hold)
+}
+
+// prove asks where the MRs that are shown have their bytes.
+func (r *registerResult) prove(ctx context.Context, seen *witness) (err error) {
+	for i := range r.MRs[:min(len(r.MRs), shownMRs)] {
+		if r.MRs[i].Placement, err = seen.place(ctx, r.NIC, r.MRs[i].LKey); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // register makes the registrations. What it returns is open even if there is
@@ -325,6 +353,9 @@ func (r *registerResult) text(w io.Writer) error {
 	fmt.Fprintf(w, "memory:  %s, exporter %s, %s memory, %s, inode %d, %d segment(s)\n", from, m.Exporter, m.Kind, size, m.Inode, m.Segments)
 	fmt.Fprintf(w, "nic:     %s: %s\n", r.NIC, r.NICReason)
 	fmt.Fprintf(w, "range:   offset %#x, length %#x, IOVA %#x, access %s\n", r.Offset, r.Length, r.IOVA, r.Access)
+	if r.Failure != nil {
+		fmt.Fprintf(w, "refused: by %s: %v\n", r.Failure.Function, r.Failure)
+	}
 	if len(r.MRs) == 0 {
 		return nil
 	}
@@ -336,7 +367,7 @@ func (r *registerResult) text(w io.Writer) error {
 		})
 	}
 	fmt.Fprintln(w)
-	if err := cli.Table(w, rows); err != nil {
+	if err := cli.Table(w, r.withPlacement(rows)); err != nil {
 		return err
 	}
 	if n := len(r.MRs) - shownMRs; n > 0 {
@@ -346,6 +377,18 @@ func (r *registerResult) text(w io.Writer) error {
 		fmt.Fprintf(w, "\n%d registrations: p50 %s, p99 %s\n", r.Count, cli.Duration(r.P50), cli.Duration(r.P99))
 	}
 	return nil
+}
+
+// withPlacement adds a column, if anybody asked where the bytes are.
+func (r *registerResult) withPlacement(rows [][]string) [][]string {
+	if r.MRs[0].Placement == nil {
+		return rows
+	}
+	rows[0] = append(rows[0], "BYTES")
+	for i := range rows[1:] {
+		rows[i+1] = append(rows[i+1], r.MRs[i].Placement.String())
+	}
+	return rows
 }
 
 func number(n *uint32) string {

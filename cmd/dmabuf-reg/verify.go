@@ -20,6 +20,8 @@ import (
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/bytesize"
+	"github.com/gpurdma/gpurdma/placement"
+	"github.com/gpurdma/gpurdma/trace"
 )
 
 type verifyFlags struct {
@@ -29,6 +31,7 @@ type verifyFlags struct {
 	cases    []string
 	route    routeFlag
 	force    bool
+	trace    bool
 }
 
 // verifyResult is what `verify` did.
@@ -48,6 +51,10 @@ type verifyRow struct {
 	OK        bool           `json:"ok"`
 	Report    *canary.Report `json:"report"` // null if it did not come to a transfer
 	Errors    []cli.Error    `json:"errors"`
+	// Placement is where the bytes of the whole buffer were after they had been
+	// moved, Failure which kernel function refused; null without --trace.
+	Placement *placement.Placement `json:"placement"`
+	Failure   *trace.Failure       `json:"failure"`
 }
 
 // notTried is an allocator that this machine does not offer.
@@ -83,6 +90,7 @@ The exit status is 0 only if everything that could be tried passed.`,
 	flags.StringArrayVar(&f.cases, "case", nil, "run this case only; repeat for more ("+strings.Join(canary.CaseNames(), "; ")+")")
 	flags.Var(&f.route, "route", "how to register: auto, provider (ibv_reg_dmabuf_mr) or ioctl (REG_DMABUF_MR)")
 	flags.BoolVar(&f.force, "force", false, "allocate even if the memory seems not to be there; the kernel's OOM killer may disagree")
+	flags.BoolVar(&f.trace, "trace", false, "trace the kernel and say where the bytes are, or which function refused (needs root)")
 	completeSpecs(cmd, "all")
 	cmd.RunE = a.action(func(ctx context.Context) (result, error) { return a.doVerify(ctx, f) })
 	return cmd
@@ -95,6 +103,7 @@ type verification struct {
 	nics   []nic
 	opened map[string]*ibvfd.Context
 	found  *verifyResult
+	seen   *witness
 }
 
 func (a *app) doVerify(ctx context.Context, f verifyFlags) (_ result, err error) {
@@ -126,7 +135,10 @@ func (a *app) doVerify(ctx context.Context, f verifyFlags) (_ result, err error)
 	if v.nics, err = candidates(f.nic); err != nil {
 		return r, err
 	}
-	defer func() { err = errors.Join(err, v.close()) }()
+	if v.seen, err = newWitness(f.trace); err != nil {
+		return r, err
+	}
+	defer func() { err = errors.Join(err, v.close(), v.seen.close()) }()
 	var all error
 	for _, spec := range specs {
 		all = errors.Join(all, v.memory(ctx, spec))
@@ -153,31 +165,34 @@ func (r *verifyResult) available() (specs []string) {
 // memory tries one allocator with each NIC wanted.
 func (v *verification) memory(ctx context.Context, spec string) (err error) {
 	r := v.found
-	fail := func(nic, why string, rep *canary.Report, err error) error {
-		r.Rows = append(r.Rows, verifyRow{Spec: spec, NIC: nic, NICReason: why, Report: rep, Errors: cli.Explain(err)})
+	add := func(row verifyRow, err error) error {
+		row.Spec, row.OK, row.Errors = spec, err == nil, cli.Explain(err)
+		if row.OK {
+			row.Errors = []cli.Error{}
+		}
+		r.Rows = append(r.Rows, row)
 		subject := spec
-		if nic != "" {
-			subject += " with " + nic
+		if row.NIC != "" {
+			subject += " with " + row.NIC
+		}
+		if row.OK {
+			return nil
 		}
 		return &cli.On{Subject: subject, Err: err}
 	}
 	src, err := allocate(ctx, spec, r.Size, v.force)
 	if err != nil {
-		return fail("", "", nil, err)
+		return add(verifyRow{}, err)
 	}
 	defer func() { err = errors.Join(err, src.close()) }()
 	choices, err := pickNICs(v.nics, v.nic, src.memory)
 	if err != nil {
-		return fail("", "", nil, err)
+		return add(verifyRow{}, err)
 	}
 	var all error
 	for _, c := range choices {
-		rep, err := v.pair(ctx, src, c.Name)
-		if err != nil {
-			all = errors.Join(all, fail(c.Name, c.Why, rep, err))
-		} else {
-			r.Rows = append(r.Rows, verifyRow{Spec: spec, NIC: c.Name, NICReason: c.Why, OK: true, Report: rep, Errors: []cli.Error{}})
-		}
+		row, err := v.pair(ctx, src, c)
+		all = errors.Join(all, add(row, err))
 		if ctx.Err() != nil {
 			break
 		}
@@ -185,15 +200,22 @@ func (v *verification) memory(ctx context.Context, spec string) (err error) {
 	return all
 }
 
-func (v *verification) pair(ctx context.Context, src *source, nic string) (*canary.Report, error) {
-	dev, err := v.open(nic)
+func (v *verification) pair(ctx context.Context, src *source, c choice) (row verifyRow, err error) {
+	row.NIC, row.NICReason = c.Name, c.Why
+	dev, err := v.open(c.Name)
 	if err != nil {
-		return nil, err
+		return row, err
 	}
-	return canary.Verify(ctx, dev, src.alloc, canary.Options{
+	var blind error
+	row.Report, err = canary.Verify(ctx, dev, src.alloc, canary.Options{
 		Seed: v.seed, Cases: v.cases, Policy: ibvfd.RoutePolicy(v.route),
-		Progress: func(done, total int64) { v.app.progress.Draw("verifying "+src.Spec+" with "+nic, done, total) },
+		Progress:   func(done, total int64) { v.app.progress.Draw("verifying "+src.Spec+" with "+c.Name, done, total) },
+		Registered: func(rep *canary.Report) { row.Placement, blind = v.seen.place(ctx, c.Name, rep.LKey) },
 	})
+	if err != nil && row.Report.MRs == 0 {
+		row.Failure = v.seen.refusal(ctx)
+	}
+	return row, errors.Join(err, blind)
 }
 
 // open opens each NIC once.
@@ -234,7 +256,13 @@ func (r *verifyResult) text(w io.Writer) error {
 			cells[11] = "ok"
 			passed++
 		}
+		if r.traced() {
+			cells = append(cells, row.where())
+		}
 		rows = append(rows, cells)
+	}
+	if r.traced() {
+		rows[0] = append(rows[0], "BYTES")
 	}
 	if err := table(w, rows, nil, "nothing was verified"); err != nil {
 		return err
@@ -256,6 +284,21 @@ func (r *verifyResult) text(w io.Writer) error {
 	}
 	_, err := fmt.Fprintln(w, verdict)
 	return err
+}
+
+// traced reports that somebody asked where the bytes are.
+func (r *verifyResult) traced() bool {
+	return slices.ContainsFunc(r.Rows, func(row verifyRow) bool { return row.Placement != nil || row.Failure != nil })
+}
+
+func (row *verifyRow) where() string {
+	switch {
+	case row.Placement != nil:
+		return row.Placement.String()
+	case row.Failure != nil:
+		return row.Failure.Detail
+	}
+	return ""
 }
 
 // details lists a failed row's cases.

@@ -57,10 +57,8 @@ int attach_enter(u64 *ctx)
 	if (!c)
 		return 0;
 	if (!s) {
-		if (c->flags & (CONFIG_RDMA_ONLY | CONFIG_STOPPED))
-			return 0;
 		/* Whoever attaches to a buffer that is followed is of interest. */
-		if (!wanted(c) && !find(&bufs, ctx[0]))
+		if (((c->flags & CONFIG_RDMA_ONLY) || !wanted(c)) && !find(&bufs, ctx[0]))
 			return 0;
 		s = open_scope(c, KIND_ATTACH, 0);
 		if (!s)
@@ -88,6 +86,50 @@ INLINE void follow(struct scope *s, u64 attach)
 	}
 }
 
+struct others {
+	struct scope *s;
+	struct list_head *head;
+};
+
+static long look_at_other(u32 i, struct others *o)
+{
+	struct scope *s = o->s;
+	struct list_head *n = (void *)s->node;
+	struct dma_buf_attachment *a;
+
+	if (!n || n == o->head)
+		return 1;
+	a = (void *)((u64)n - FIELD_OFFSET(struct dma_buf_attachment, node));
+	s->node = (u64)FIELD(n, next);
+	if ((u64)a == s->rec.attach)
+		return 0;
+	s->rec.n_others++;
+	if (FIELD(a, peer2peer))
+		return 0;
+	if (!s->rec.n_barred)
+		device_name(s->rec.barred, sizeof(s->rec.barred), FIELD(a, dev));
+	s->rec.n_barred++;
+	return 0;
+}
+
+/*
+ * An exporter that moves buffers keeps one in system memory for all, if a
+ * single importer may not use peer-to-peer. Who maps holds the buffer's lock,
+ * which guards the list.
+ */
+INLINE void look_at_others(struct scope *s)
+{
+	struct dma_buf *b = (void *)s->rec.dmabuf;
+	struct others o = { .s = s };
+
+	s->rec.n_others = s->rec.n_barred = 0;
+	if (!s->rec.op_pin)
+		return;
+	o.head = &b->attachments;
+	s->node = (u64)FIELD(b, attachments.next);
+	loop(OTHERS, look_at_other, &o, 0);
+}
+
 SEC("fexit/dma_buf_dynamic_attach")
 int attach_exit(u64 *ctx)
 {
@@ -107,8 +149,10 @@ int attach_exit(u64 *ctx)
 		if (s->rec.kind == KIND_ATTACH) {
 			struct sg_table *t = cached_table(a);
 
-			if (t)
+			if (t) {
+				look_at_others(s);
 				walk_table(s, c, t);
+			}
 		}
 	}
 	if (s->rec.kind == KIND_ATTACH)
@@ -191,8 +235,10 @@ int map_exit(u64 *ctx)
 		return 0;
 	step(s, FUNC_MAP, err, 0);
 	s->rec.have &= ~HAVE_UNMAPPED;
-	if (!err && ctx[2])
+	if (!err && ctx[2]) {
+		look_at_others(s);
 		walk_table(s, c, (void *)ctx[2]);
+	}
 	if (s->rec.kind == KIND_MAP)
 		close_scope(s, err);
 	return 0;

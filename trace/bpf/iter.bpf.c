@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
  * What was there before: every dma-buf that a descriptor or the kernel's list
- * leads to, and its attachments, as records of kind KIND_INVENTORY.
+ * leads to, and its attachments, as records of kind KIND_INVENTORY. And who
+ * asks.
  */
 #include "fill.h"
 #include "walk.h"
@@ -114,6 +115,14 @@ int list_dmabufs(struct bpf_iter__dmabuf *ctx)
 	if (!b)
 		return 0;
 	return list_buf(ctx->meta, b, NULL, -1);
+}
+
+/* The caller's process number as the other programs see it. */
+SEC("syscall")
+int whoami(u64 *answer)
+{
+	*answer = pid_tgid() >> 32;
+	return 0;
 }
 
 char license_text[] SEC("license") = "Dual BSD/GPL";

@@ -202,6 +202,10 @@ struct record {
 	struct tally pages;
 	struct tally res;
 	char provider[16]; /* the exporting PCI function (7.2) */
+	/* other attachments of a buffer that may move, when it was mapped */
+	u32 n_others; /* at most OTHERS are looked at */
+	u32 n_barred; /* of them, without permission for peer-to-peer */
+	char barred[32]; /* the first such device */
 	/* the MR */
 	u64 mr;
 	u64 mr_iova;
@@ -218,6 +222,9 @@ struct record {
 	struct resource resources[RESOURCES];
 	struct range ranges[RANGES]; /* last: only what is used is sent */
 };
+
+/* Attachments of one buffer that are looked at when it is mapped. */
+#define OTHERS 32
 
 /* A window of the physical address space. */
 struct window {

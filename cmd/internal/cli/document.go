@@ -16,6 +16,7 @@ type Document struct {
 	Status  int     `json:"exit_status"`
 	Result  any     `json:"result"` // by command; null if it did not get that far
 	Errors  []Error `json:"errors"` // empty if OK
+	OneLine bool    `json:"-"`      // after other lines, each of which is an object
 }
 
 // Write prints the document.
@@ -24,7 +25,9 @@ func (d Document) Write(w io.Writer) error {
 		d.Errors = []Error{}
 	}
 	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
+	if !d.OneLine {
+		e.SetIndent("", "  ")
+	}
 	e.SetEscapeHTML(false)
 	return e.Encode(d)
 }

@@ -5,6 +5,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/signal"
 
@@ -35,6 +36,24 @@ func (e *Unavailable) Error() string { return e.Err.Error() }
 
 // Unwrap returns the reason.
 func (e *Unavailable) Unwrap() error { return e.Err }
+
+// Exit is the end of a program that a command ran, whose status becomes the
+// command's own.
+type Exit struct {
+	What string // the program
+	Code int
+	Err  error // why it did not run, nil if it did
+}
+
+func (e *Exit) Error() string {
+	if e.Err != nil {
+		return e.What + " cannot be run: " + e.Err.Error()
+	}
+	return fmt.Sprintf("%s ended with exit status %d", e.What, e.Code)
+}
+
+// Unwrap returns why the program did not run.
+func (e *Exit) Unwrap() error { return e.Err }
 
 // On says what an error was about, where one command does several things.
 type On struct {
@@ -73,9 +92,12 @@ func Context() (context.Context, context.CancelFunc) {
 func Status(err error) int {
 	var usage *UsageError
 	var missing *Unavailable
+	var program *Exit
 	switch {
 	case err == nil:
 		return ExitOK
+	case errors.As(err, &program):
+		return program.Code
 	case errors.Is(err, ErrInterrupted):
 		return ExitInterrupted
 	case errors.As(err, &usage):

@@ -46,6 +46,7 @@ const (
 	KindMismatch     = "mismatch"     // bytes were wrong
 	KindAccepted     = "accepted"     // a forbidden access was carried out
 	KindOperation    = "operation"    // any other call of the kernel or a library
+	KindProgram      = "program"      // a program that the command ran did not succeed
 	KindOther        = "other"
 )
 
@@ -110,8 +111,11 @@ func explain(err error) Error {
 		mismatch *canary.Mismatch
 		op       *dmabuf.Error
 	)
+	var program *Exit
 	// The outermost kinds first: they say most.
 	switch {
+	case errors.As(err, &program):
+		e.Kind = KindProgram
 	case errors.Is(err, ErrInterrupted):
 		e.Kind = KindInterrupted
 	case errors.As(err, &usage):

@@ -1,0 +1,445 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gpurdma/gpurdma/cmd/internal/cli"
+	"github.com/gpurdma/gpurdma/internal/bytesize"
+	"github.com/gpurdma/gpurdma/trace"
+)
+
+// traceFlags choose what is traced and where it is written.
+type traceFlags struct {
+	pids      []int
+	cgroup    string
+	exporters []string
+	importers []string
+	inodes    []uint
+	all       bool
+	lasting   time.Duration
+	output    string
+}
+
+// tracing is the first line of --json: what can be seen.
+type tracing struct {
+	Event      string       `json:"event"` // "tracing"
+	RDMA       bool         `json:"rdma"`  // ib_uverbs is loaded and watched
+	Hooks      []trace.Hook `json:"hooks"`
+	Unreadable []string     `json:"unreadable"` // what the inventory could not look at
+}
+
+// traceResult is the end of `trace` and `explain`.
+type traceResult struct {
+	Command string        `json:"command_line,omitempty"` // that was run
+	Status  *int          `json:"command_status"`         // its exit status, null without one
+	Summary trace.Summary `json:"summary"`
+}
+
+func (a *app) trace() *cobra.Command {
+	f := traceFlags{}
+	cmd := &cobra.Command{
+		Use:   "trace [flags] [-- COMMAND ARG...]",
+		Short: "Watch the kernel register dma-bufs: where the bytes are, and who refused",
+		Long: `Follow every dma-buf registration with eBPF and print a line for whatever happens
+to it: registered, refused and by which kernel function, moved, revoked,
+released. The programs that register need not know of this. Without a filter the
+whole system is traced, until Ctrl-C; with COMMAND, that program and those it
+starts, until it ends.
+
+Where bytes are is said only if it is proven. At the end come counts, the time
+that each stage took, registrations that nobody released, and what was lost.
+
+With COMMAND, this command writes to stderr, or to --output, so that COMMAND has
+stdout for itself, and the exit status is COMMAND's (127 if it cannot be found,
+128 and the signal's number if one killed it).`,
+		Example: `  dmabuf-reg trace
+  dmabuf-reg trace --pid 4711 --importer mlx5_0
+  dmabuf-reg trace --json --output trace.json -- ib_write_bw --use_cuda=0 node2`,
+	}
+	flags := cmd.Flags()
+	flags.IntSliceVar(&f.pids, "pid", nil, "these processes only; those that they start are not included")
+	flags.StringVar(&f.cgroup, "cgroup", "", "processes below this cgroup v2 directory only")
+	f.common(cmd)
+	flags.BoolVar(&f.all, "all", false, "attachments that no memory registration makes, too: displays, video")
+	flags.DurationVar(&f.lasting, "for", 0, "end after this long, such as 30s")
+	a.watching(cmd, &f, newLines)
+	return cmd
+}
+
+// common are the flags of trace and explain.
+func (f *traceFlags) common(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringSliceVar(&f.exporters, "exporter", nil, "buffers of these exporters only, by name or driver: amdgpu, udmabuf")
+	flags.StringSliceVar(&f.importers, "importer", nil, "these importers only, by RDMA device, PCI function, device or driver: mlx5_0")
+	flags.UintSliceVar(&f.inodes, "inode", nil, "these dma-bufs only, by inode")
+	flags.StringVarP(&f.output, "output", "o", "", "write to this file (- is stdout)")
+}
+
+// watching gives a command the body of trace and explain.
+func (a *app) watching(cmd *cobra.Command, f *traceFlags, show func(io.Writer) printer) {
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if at := cmd.ArgsLenAtDash(); at != 0 && len(args) > 0 {
+			return fmt.Errorf("%q: write -- before the command to run", args[0])
+		}
+		return nil
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return a.action(func(ctx context.Context) (result, error) {
+			return a.doTrace(ctx, f, args, show)
+		})(cmd, args)
+	}
+}
+
+func (f *traceFlags) config() (trace.Config, error) {
+	c := trace.Config{PIDs: f.pids, Cgroup: f.cgroup, RDMAOnly: !f.all}
+	for _, p := range f.pids {
+		if p <= 0 {
+			return c, &cli.UsageError{Err: fmt.Errorf("--pid %d is no process", p)}
+		}
+		if _, err := os.Stat(fmt.Sprintf("/proc/%d", p)); err != nil {
+			return c, &cli.Unavailable{Err: fmt.Errorf("there is no process %d", p)}
+		}
+	}
+	if len(f.pids) > 0 && trace.Namespaced("") {
+		return c, &cli.Unavailable{Err: errors.New("--pid: in this PID namespace (a container?) processes have other numbers than in the kernel; run on the host, or use --cgroup or -- COMMAND")}
+	}
+	for _, i := range f.inodes {
+		c.Inodes = append(c.Inodes, uint64(i))
+	}
+	return c, nil
+}
+
+// wants applies the filters that the kernel's side does not have.
+func (f *traceFlags) wants(r *trace.Record) bool {
+	has := func(list []string, names ...string) bool {
+		return len(list) == 0 || slices.ContainsFunc(names, func(n string) bool { return n != "" && slices.Contains(list, n) })
+	}
+	var exporter, driver, device, pci, module string
+	if r.Buffer != nil {
+		exporter, driver = r.Buffer.Exporter, r.Buffer.Driver
+	}
+	if r.Importer != nil {
+		device, pci, module = r.Importer.Device, r.Importer.PCI, r.Importer.Module
+	}
+	return has(f.exporters, exporter, driver) && has(f.importers, r.RDMADevice, device, pci, module)
+}
+
+// printer shows events to people.
+type printer interface {
+	event(trace.Event) error
+}
+
+func (a *app) doTrace(ctx context.Context, f *traceFlags, argv []string, show func(io.Writer) printer) (_ result, err error) {
+	c, err := f.config()
+	if err != nil {
+		return nil, err
+	}
+	var cmd *foreign
+	if len(argv) > 0 {
+		if len(f.pids) > 0 || f.cgroup != "" {
+			return nil, &cli.UsageError{Err: errors.New("--pid and --cgroup exclude a COMMAND: it is what is traced")}
+		}
+		if cmd, err = newForeign(argv, a.stdout, a.stderr); err != nil {
+			return nil, err
+		}
+		// Nothing of this process or its children is older than the tracer.
+		c.Self, c.Children, c.NoInventory = true, true, true
+		a.stdout = a.stderr
+	}
+	a.lines = true
+	closeOutput, err := a.redirect(f.output, cmd)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, closeOutput()) }()
+
+	tracer, err := openTracer(c)
+	if err != nil {
+		return nil, err
+	}
+	w := &watch{flags: f, tracer: tracer, done: make(chan error, 1)}
+	var out printer = jsonLines{a.stdout}
+	if !a.json {
+		out = show(a.stdout)
+	}
+	if err := a.announce(tracer, f, cmd); err != nil {
+		return nil, errors.Join(err, tracer.Close())
+	}
+	go w.read(out)
+
+	r := &traceResult{}
+	failed := w.wait(ctx, cmd, f.lasting)
+	r.Summary, err = w.end()
+	if cmd != nil && cmd.ended() {
+		status := cmd.exitStatus()
+		r.Command, r.Status = strings.Join(argv, " "), &status
+		if status != 0 {
+			err = errors.Join(&cli.Exit{What: argv[0], Code: status}, err)
+		}
+	}
+	return r, errors.Join(failed, err)
+}
+
+// redirect sends what is printed to --output. COMMAND keeps what it has.
+func (a *app) redirect(output string, cmd *foreign) (func() error, error) {
+	switch {
+	case output == "":
+	case output == "-":
+		if cmd != nil {
+			a.stdout = cmd.Stdout
+		}
+	default:
+		f, err := os.Create(output)
+		if err != nil {
+			return nil, &cli.UsageError{Err: err}
+		}
+		a.stdout = f
+		return f.Close, nil
+	}
+	return func() error { return nil }, nil
+}
+
+// openTracer says by the exit status whether tracing could work here at all.
+func openTracer(c trace.Config) (*trace.Tracer, error) {
+	t, err := trace.Open(c)
+	if errors.Is(err, errors.ErrUnsupported) {
+		return nil, &cli.Unavailable{Err: err}
+	}
+	return t, err
+}
+
+// announce says what can be seen and what cannot, before anything is.
+func (a *app) announce(t *trace.Tracer, f *traceFlags, cmd *foreign) error {
+	unreadable := []string{}
+	for _, e := range t.Unreadable() {
+		unreadable = append(unreadable, e.Error())
+	}
+	if a.json {
+		return writeLine(a.stdout, tracing{Event: "tracing", RDMA: t.RDMA(), Hooks: t.Hooks(), Unreadable: unreadable})
+	}
+	say := func(format string, args ...any) { fmt.Fprintf(a.stderr, program+": "+format+"\n", args...) }
+	if !t.RDMA() {
+		say("ib_uverbs is not loaded, so nothing can register memory yet; it is attached to when it comes")
+	}
+	for _, u := range unreadable {
+		say("what existed before may be incomplete: %s", u)
+	}
+	for _, h := range t.Hooks() {
+		// A function that this kernel does not have is not missed.
+		if !h.Attached() && !strings.HasPrefix(h.Absent, "not in this kernel") {
+			say("not watched: %s (%s): %s", h.Function, h.What, h.Absent)
+		}
+	}
+	if cmd == nil && f.lasting == 0 {
+		say("tracing; Ctrl-C ends it with a summary")
+	}
+	return nil
+}
+
+// watch reads a tracer's events.
+type watch struct {
+	flags  *traceFlags
+	tracer *trace.Tracer
+	stats  trace.Stats
+	done   chan error // what read ended with
+}
+
+// read shows events until the tracer is closed.
+func (w *watch) read(out printer) {
+	for e, err := range w.tracer.Events(context.Background()) {
+		if err == nil && w.flags.wants(&e.Record) {
+			w.stats.Add(e)
+			err = out.event(e)
+		}
+		if err != nil {
+			w.done <- err
+			return
+		}
+	}
+	w.done <- nil
+}
+
+// wait returns when there is a reason to end: COMMAND ended, the time is over,
+// Ctrl-C, or nobody reads what is printed.
+func (w *watch) wait(ctx context.Context, cmd *foreign, lasting time.Duration) error {
+	if cmd != nil {
+		if err := cmd.Start(); err != nil {
+			return cmd.notStarted(err)
+		}
+		cmd.wait(ctx)
+		return nil
+	}
+	var over <-chan time.Time
+	if lasting > 0 {
+		over = time.After(lasting)
+	}
+	select {
+	case <-over:
+	case <-ctx.Done(): // the ordinary end of a trace
+	case err := <-w.done:
+		w.done <- err
+	}
+	return nil
+}
+
+// patience bounds how long the last events may take to arrive.
+const patience = 10 * time.Second
+
+// end closes the tracer and shows the rest.
+func (w *watch) end() (trace.Summary, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	flushed := w.tracer.Flush(ctx)
+	live := slices.DeleteFunc(w.tracer.Records(), func(r trace.Record) bool { return !w.flags.wants(&r) })
+	loss := w.tracer.Loss()
+	err := w.tracer.Close()
+	read := <-w.done
+	return w.stats.Summary(live, loss), errors.Join(read, flushed, err)
+}
+
+// jsonLines prints one object a line.
+type jsonLines struct{ w io.Writer }
+
+func (j jsonLines) event(e trace.Event) error { return writeLine(j.w, e) }
+
+func writeLine(w io.Writer, v any) error {
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	return e.Encode(v)
+}
+
+// lines prints a line for each event.
+type lines struct{ w io.Writer }
+
+func newLines(w io.Writer) printer { return lines{w} }
+
+func (l lines) event(e trace.Event) error {
+	r := &e.Record
+	_, err := fmt.Fprintf(l.w, "%s  %-11s  %7d %-15s  %s\n", e.Time.Format("15:04:05.000000"), e.Kind, r.PID, r.Comm, eventText(e))
+	return err
+}
+
+// eventText is what an event says beside who and when.
+func eventText(e trace.Event) string {
+	r := &e.Record
+	var parts []string
+	if who := importerText(r); who != "" {
+		parts = append(parts, who)
+	}
+	if r.Buffer != nil {
+		parts = append(parts, bufferText(r.Buffer))
+	}
+	switch e.Kind {
+	case trace.Refused:
+		parts = append(parts, r.Explain().String())
+	case trace.Released:
+		parts = append(parts, fmt.Sprintf("%s after %s", r.Ended, cli.Duration(r.EndedAt.Sub(r.Start))))
+	default:
+		parts = append(parts, placementText(r))
+	}
+	if e.Kind == trace.Registered {
+		parts[len(parts)-1] += fmt.Sprintf(", in %s", cli.Duration(r.Duration))
+	}
+	return strings.Join(parts, ": ")
+}
+
+func importerText(r *trace.Record) string {
+	switch {
+	case r.RDMADevice != "" && r.MR != nil:
+		return fmt.Sprintf("%s MR %d", r.RDMADevice, r.MR.Number)
+	case r.RDMADevice != "":
+		return r.RDMADevice
+	case r.Importer != nil:
+		return r.Importer.Device
+	}
+	return ""
+}
+
+func bufferText(b *trace.Buffer) string {
+	name := b.Exporter
+	if b.Driver != "" && b.Driver != b.Exporter {
+		name += " (" + b.Driver + ")"
+	}
+	return fmt.Sprintf("%s dma-buf %d of %s", name, b.Inode, bytesize.Format(int64(b.Size)))
+}
+
+func placementText(r *trace.Record) string {
+	s := r.Placement.String()
+	if r.DemotedBy != "" {
+		s += "; demoted by " + r.DemotedBy + ", which may not use peer-to-peer"
+	}
+	return s
+}
+
+// shownUnreleased bounds the list; --json has more.
+const shownUnreleased = 16
+
+func (r *traceResult) text(w io.Writer) error {
+	s := &r.Summary
+	fmt.Fprintf(w, "\nevents:   %s\n", countsText(s.Events, "none"))
+	if len(s.Memory) > 0 {
+		fmt.Fprintf(w, "where:    %s\n", countsText(s.Memory, ""))
+	}
+	if len(s.Refusals) > 0 {
+		fmt.Fprintf(w, "refused:  %s\n", countsText(s.Refusals, ""))
+	}
+	fmt.Fprintf(w, "loss:     %s\n", strings.TrimPrefix(s.Loss.String(), "lost: "))
+	if len(s.Latency) > 0 {
+		rows := [][]string{{"TIME OF", "COUNT", "P50", "P99", "MAX"}}
+		for _, l := range s.Latency {
+			name := l.Function
+			if name == "" {
+				name = "whole registrations"
+			}
+			rows = append(rows, []string{name, fmt.Sprint(l.Count), cli.Duration(l.P50), cli.Duration(l.P99), cli.Duration(l.Max)})
+		}
+		fmt.Fprintln(w)
+		if err := cli.Table(w, rows); err != nil {
+			return err
+		}
+	}
+	if s.NUnreleased == 0 {
+		return nil
+	}
+	fmt.Fprintf(w, "\nregistrations that nobody released: %d\n", s.NUnreleased)
+	for _, u := range s.Unreleased[:min(len(s.Unreleased), shownUnreleased)] {
+		how := "left to the end of its process"
+		if u.Lives {
+			how = "still registered"
+		}
+		buffer := ""
+		if u.Record.Buffer != nil {
+			buffer = ", " + bufferText(u.Record.Buffer)
+		}
+		fmt.Fprintf(w, "  %s of %s[%d]%s: %s\n", importerText(&u.Record), u.Record.Comm, u.Record.PID, buffer, how)
+	}
+	if n := s.NUnreleased - uint64(min(len(s.Unreleased), shownUnreleased)); n > 0 {
+		fmt.Fprintf(w, "  ... and %d more\n", n)
+	}
+	return nil
+}
+
+// countsText lists counts by name.
+func countsText[K ~string](m map[K]uint64, none string) string {
+	if len(m) == 0 {
+		return none
+	}
+	var parts []string
+	for _, k := range slices.Sorted(maps.Keys(m)) {
+		parts = append(parts, fmt.Sprintf("%d %s", m[k], k))
+	}
+	return strings.Join(parts, ", ")
+}

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/gpurdma/gpurdma/placement"
+	"github.com/gpurdma/gpurdma/trace"
+)
+
+// witness watches this process's registrations for --trace. A nil one answers
+// nothing: it was not asked for.
+type witness struct {
+	tracer *trace.Tracer
+	prover placement.Prover
+}
+
+func newWitness(wanted bool) (*witness, error) {
+	if !wanted {
+		return nil, nil
+	}
+	t, err := openTracer(trace.Config{Self: true, RDMAOnly: true, NoInventory: true})
+	if err != nil {
+		return nil, err
+	}
+	return &witness{t, t}, nil
+}
+
+func (w *witness) close() error {
+	if w == nil {
+		return nil
+	}
+	return w.tracer.Close()
+}
+
+// testimony bounds how long a registration that was made may take to be seen.
+const testimony = 5 * time.Second
+
+// place says where a registration that lives has its bytes, nil without a
+// tracer.
+func (w *witness) place(ctx context.Context, nic string, lkey uint32) (*placement.Placement, error) {
+	if w == nil {
+		return nil, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, testimony)
+	defer cancel()
+	p, err := w.prover.Prove(ctx, placement.Key{Device: nic, LKey: lkey})
+	if err != nil {
+		return nil, err
+	}
+	return &p, nil
+}
+
+// refusal explains the newest registration of this process that failed, nil if
+// none was seen. What a library refuses never reaches the kernel.
+func (w *witness) refusal(ctx context.Context) *trace.Failure {
+	if w == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, testimony)
+	defer cancel()
+	if w.tracer.Flush(ctx) != nil {
+		return nil
+	}
+	var found *trace.Failure
+	for _, e := range w.tracer.Pending() {
+		if e.Kind == trace.Refused {
+			f := e.Record.Explain()
+			found = &f
+		}
+	}
+	return found
+}

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package trace
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/bits"
+	"slices"
+	"time"
+
+	"github.com/gpurdma/gpurdma/internal/errno"
+)
+
+// Stats adds up events, in memory that does not grow with their number. It is
+// not for several goroutines at once.
+type Stats struct {
+	events   map[EventKind]uint64
+	memory   map[string]uint64
+	refusals map[string]uint64
+	call     latencies
+	stages   map[string]*latencies
+	order    []string // of the stages, as they were first seen
+	left     []Unreleased
+	nLeft    uint64
+}
+
+// Summary is what Stats has added up.
+type Summary struct {
+	Events   map[EventKind]uint64 `json:"events"`   // by kind
+	Memory   map[string]uint64    `json:"memory"`   // registrations, by the verdict when they were made
+	Refusals map[string]uint64    `json:"refusals"` // refused calls, by stage and errno
+	// Latency of whole registrations first, then of each function in them:
+	// the time from the return before to its own.
+	Latency []Latency `json:"latency"`
+	// Unreleased are registrations that nobody deregistered: they live still,
+	// or their process left it to its end. At most 64 of each are kept.
+	Unreleased  []Unreleased `json:"unreleased"`
+	NUnreleased uint64       `json:"unreleased_count"`
+	Loss        Loss         `json:"loss"`
+}
+
+// Latency is how long something took, over all registrations that succeeded.
+// The quantiles are exact to an eighth.
+type Latency struct {
+	Function string        `json:"function"` // "" for the whole call
+	Count    uint64        `json:"count"`
+	P50      time.Duration `json:"p50_ns"`
+	P99      time.Duration `json:"p99_ns"`
+	Max      time.Duration `json:"max_ns"`
+}
+
+// Unreleased is a registration without a deregistration.
+type Unreleased struct {
+	Record Record `json:"record"`
+	Lives  bool   `json:"lives"` // still registered; false: released by the end of its process
+}
+
+// maxUnreleased bounds the registrations that are kept for the summary.
+const maxUnreleased = 64
+
+// Add counts an event.
+func (s *Stats) Add(e Event) {
+	if s.events == nil {
+		s.events, s.memory, s.refusals = map[EventKind]uint64{}, map[string]uint64{}, map[string]uint64{}
+		s.stages = map[string]*latencies{}
+	}
+	s.events[e.Kind]++
+	r := &e.Record
+	switch {
+	case e.Kind == Registered:
+		s.memory[r.Placement.Memory.String()]++
+		s.time(r)
+	case e.Kind == Refused:
+		f := r.Explain()
+		s.refusals[refusalName(f)]++
+	case e.Kind == Released && r.Registration() && r.Ended == endedByExit:
+		if s.nLeft++; len(s.left) < maxUnreleased {
+			s.left = append(s.left, Unreleased{Record: *r})
+		}
+	}
+}
+
+// time takes a record's steps apart: they are returns, in order.
+func (s *Stats) time(r *Record) {
+	s.call.add(r.Duration)
+	var last time.Duration
+	for _, st := range r.Steps {
+		l := s.stages[st.Function]
+		if l == nil {
+			if len(s.stages) >= maxStages {
+				return
+			}
+			l = &latencies{}
+			s.stages[st.Function] = l
+			s.order = append(s.order, st.Function)
+		}
+		l.add(st.At - last)
+		last = st.At
+	}
+}
+
+// maxStages bounds the functions whose time is kept: exporters' operations
+// have names of their own.
+const maxStages = 256
+
+// Summary returns what was added so far. live are the records that have not
+// ended (Tracer.Records), loss is the tracer's.
+func (s *Stats) Summary(live []Record, loss Loss) Summary {
+	out := Summary{
+		Events: map[EventKind]uint64{}, Memory: map[string]uint64{}, Refusals: map[string]uint64{},
+		Latency: []Latency{}, Unreleased: []Unreleased{}, NUnreleased: s.nLeft, Loss: loss,
+	}
+	for k, n := range s.events {
+		out.Events[k] = n
+	}
+	for k, n := range s.memory {
+		out.Memory[k] = n
+	}
+	for k, n := range s.refusals {
+		out.Refusals[k] = n
+	}
+	if s.call.n > 0 {
+		out.Latency = append(out.Latency, s.call.summary(""))
+	}
+	for _, name := range s.order {
+		out.Latency = append(out.Latency, s.stages[name].summary(name))
+	}
+	for _, r := range live {
+		if !r.Registration() {
+			continue
+		}
+		if out.NUnreleased++; len(out.Unreleased) < maxUnreleased {
+			out.Unreleased = append(out.Unreleased, Unreleased{Record: r, Lives: true})
+		}
+	}
+	out.Unreleased = append(out.Unreleased, s.left...)
+	slices.SortStableFunc(out.Unreleased, func(a, b Unreleased) int { return a.Record.Start.Compare(b.Record.Start) })
+	return out
+}
+
+func refusalName(f Failure) string {
+	return fmt.Sprintf("%s: %s", f.Stage, errno.Name(f.Errno))
+}
+
+// latencies is a histogram with eight buckets for each power of two.
+type latencies struct {
+	n       uint64
+	max     time.Duration
+	buckets [64 * subBuckets]uint64
+}
+
+const subBuckets = 8
+
+func (l *latencies) add(d time.Duration) {
+	d = max(d, 0)
+	l.n++
+	l.max = max(l.max, d)
+	l.buckets[bucketOf(uint64(d))]++
+}
+
+// bucketOf keeps the three bits behind the highest one.
+func bucketOf(v uint64) int {
+	if v < subBuckets {
+		return int(v)
+	}
+	shift := bits.Len64(v) - 4
+	return shift*subBuckets + int(v>>shift)
+}
+
+// floorOf is the smallest value of a bucket.
+func floorOf(b int) uint64 {
+	if b < 2*subBuckets {
+		return uint64(b)
+	}
+	shift := b/subBuckets - 1
+	return uint64(b-shift*subBuckets) << shift
+}
+
+func (l *latencies) quantile(percent uint64) time.Duration {
+	rank := max(1, (l.n*percent+99)/100)
+	var seen uint64
+	for b, n := range l.buckets {
+		if seen += n; seen >= rank {
+			return min(time.Duration(floorOf(b)), l.max)
+		}
+	}
+	return l.max
+}
+
+func (l *latencies) summary(name string) Latency {
+	return Latency{Function: name, Count: l.n, P50: l.quantile(50), P99: l.quantile(99), Max: l.max}
+}
+
+// MarshalJSON adds what Explain says of a record that failed.
+func (e Event) MarshalJSON() ([]byte, error) {
+	type plain Event
+	out := struct {
+		plain
+		Failure *Failure `json:"failure,omitempty"`
+	}{plain: plain(e)}
+	if e.Record.Failed() {
+		f := e.Record.Explain()
+		out.Failure = &f
+	}
+	return json.Marshal(out)
+}

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package trace
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/placement"
+)
+
+func TestBuckets(t *testing.T) {
+	last := -1
+	for _, v := range []uint64{0, 1, 7, 8, 9, 15, 16, 17, 18, 31, 32, 1000, 1 << 20, 1<<63 - 1} {
+		b := bucketOf(v)
+		low := floorOf(b)
+		if b < last || low > v || v-low > v/subBuckets {
+			t.Errorf("%d is in bucket %d, which begins at %d", v, b, low)
+		}
+		last = b
+	}
+	if n := bucketOf(1<<64 - 1); n >= len(latencies{}.buckets) {
+		t.Errorf("the largest value is in bucket %d of %d", n, len(latencies{}.buckets))
+	}
+	for b := range bucketOf(1 << 40) {
+		if got := bucketOf(floorOf(b)); got != b {
+			t.Fatalf("bucket %d begins at %d, which is in bucket %d", b, floorOf(b), got)
+		}
+	}
+}
+
+func TestStats(t *testing.T) {
+	var s Stats
+	good := func(id uint64, d time.Duration, m placement.Memory) Record {
+		return Record{ID: id, Call: RegDMABufMR, Duration: d, Start: time.Unix(int64(id), 0),
+			Placement: placement.Placement{Memory: m},
+			Steps: []Step{
+				{Function: "dma_buf_get", At: d / 10}, {Function: "dma_buf_dynamic_attach", At: d / 2}, {Function: "REG_DMABUF_MR", At: d},
+			}}
+	}
+	for id := range uint64(98) {
+		s.Add(Event{Kind: Registered, Record: good(id+1, 1000, placement.SystemMemory)})
+	}
+	s.Add(Event{Kind: Registered, Record: good(99, 8000, placement.PeerToPeer)})
+	s.Add(Event{Kind: Registered, Record: good(100, 16000, placement.PeerToPeer)})
+	bad := Record{Call: RegDMABufMR, Errno: unix.EBUSY, Steps: []Step{
+		{Function: "softgpu_pin", Err: unix.EBUSY, stage: funcExporterPin}, {Function: "REG_DMABUF_MR", Err: unix.EBUSY, stage: funcHandler},
+	}}
+	s.Add(Event{Kind: Refused, Record: bad})
+	gone := good(1, 1000, placement.SystemMemory)
+	gone.Ended = endedByExit
+	s.Add(Event{Kind: Released, Record: gone})
+	orderly := good(2, 1000, placement.SystemMemory)
+	orderly.Ended = "deregistered"
+	s.Add(Event{Kind: Released, Record: orderly})
+
+	live := []Record{good(50, 1000, placement.SystemMemory), {Call: Attachment}}
+	got := s.Summary(live, Loss{Missed: 3})
+	if got.Events[Registered] != 100 || got.Events[Refused] != 1 || got.Events[Released] != 2 {
+		t.Errorf("events %v", got.Events)
+	}
+	if got.Memory["system memory"] != 98 || got.Memory["peer-to-peer"] != 2 || got.Refusals["pin: EBUSY"] != 1 {
+		t.Errorf("memory %v, refusals %v", got.Memory, got.Refusals)
+	}
+	if len(got.Latency) != 4 {
+		t.Fatalf("latency %v", got.Latency)
+	}
+	whole, attach := got.Latency[0], got.Latency[2]
+	if whole.Function != "" || whole.Count != 100 || whole.Max != 16000 || whole.P50 < 875 || whole.P50 > 1000 || whole.P99 < 7000 || whole.P99 > 8000 {
+		t.Errorf("whole call %+v", whole)
+	}
+	if attach.Function != "dma_buf_dynamic_attach" || attach.Max != 6400 {
+		t.Errorf("attach %+v", attach)
+	}
+	if got.NUnreleased != 2 || len(got.Unreleased) != 2 || got.Unreleased[0].Lives || !got.Unreleased[1].Lives || got.Loss.Missed != 3 {
+		t.Errorf("unreleased %+v", got.Unreleased)
+	}
+	if empty := new(Stats).Summary(nil, Loss{}); empty.Latency == nil || empty.Events == nil {
+		t.Error("an empty summary has null in it")
+	}
+}
+
+// A program reads why a call failed, without knowing the stages' numbers.
+func TestEventJSON(t *testing.T) {
+	bad := Record{Call: RegDMABufMR, Errno: unix.EBUSY, Steps: []Step{{Function: "softgpu_pin", Err: unix.EBUSY, stage: funcExporterPin}}}
+	text, err := json.Marshal(Event{Kind: Refused, Record: bad})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`"event":"refused"`, `"record":{`, `"failure":{"stage":"pin"`, `"errno":16`} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("%s lacks %s", text, want)
+		}
+	}
+	text, err = json.Marshal(Event{Kind: Registered})
+	if err != nil || strings.Contains(string(text), "failure") {
+		t.Errorf("%s, %v", text, err)
+	}
+}
