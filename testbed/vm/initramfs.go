@@ -5,6 +5,7 @@ package vm
 import (
 	"bufio"
 	"crypto/sha256"
+	"debug/elf"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -178,6 +179,21 @@ func initramfs(t layout.Tree, series string, early, late []planned) (string, err
 	}
 	prune(dir, "initramfs-*.cpio", keepImages)
 	return final, nil
+}
+
+// static reports a program that would want a loader, which the initramfs has not.
+func static(program string) error {
+	f, err := elf.Open(program)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	for _, p := range f.Progs {
+		if p.Type == elf.PT_INTERP {
+			return errors.New("testbed is also the guest's init and has to be linked statically: run `make testbed`, or build it with CGO_ENABLED=0")
+		}
+	}
+	return nil
 }
 
 func write(w io.Writer, init []byte, early, late []planned) error {

@@ -51,6 +51,9 @@ func start(ctx context.Context, o Options) (*VM, error) {
 	if _, err := exec.LookPath(QEMU); err != nil {
 		return nil, fmt.Errorf("%s is not installed: run `make setup`: %w", QEMU, err)
 	}
+	if err := static("/proc/self/exe"); err != nil {
+		return nil, err
+	}
 	if err := o.Machine.Validate(); err != nil {
 		return nil, err
 	}
