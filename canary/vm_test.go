@@ -57,37 +57,16 @@ func allocate(t *testing.T, spec string, size int64, opt gpualloc.Options) *gpua
 	return buf
 }
 
-// exporters lists what the running kernel must offer.
-func exporters(t *testing.T) map[string]string {
-	t.Helper()
-	want := map[string]string{"vgem": "", "virtio_gpu": ""} // by driver or spec
-	if testenv.AtLeast(t, "6.12") {
-		want["udmabuf"], want["heap:system"] = "", ""
-	}
-	for _, d := range gpualloc.Discover(gpualloc.Env{}) {
-		for _, name := range []string{d.Driver, d.Spec} {
-			if _, ok := want[name]; ok && d.Available {
-				want[name] = d.Spec
-			}
-		}
-	}
-	for name, spec := range want {
-		if spec == "" {
-			t.Errorf("%s is missing on this kernel: %+v", name, gpualloc.Discover(gpualloc.Env{}))
-			delete(want, name)
-		}
-	}
-	return want
-}
+// exporter is the one that tests use to which any will do.
+const exporter = "drm:vgem"
 
 func TestVMEveryExporterIsVerified(t *testing.T) {
-	testenv.VM(t)
-	c := openNIC(t, testNIC)
-	p := page()
-	for name, spec := range exporters(t) {
+	testenv.EachExporter(t, func(t *testing.T, x testenv.Exporter) {
+		c := openNIC(t, testNIC)
+		p := page()
 		for _, size := range []int64{1, 2*p + 1, 1 << 20, 5<<20 + 3*p} {
-			t.Run(fmt.Sprintf("%s/%d", name, size), func(t *testing.T) {
-				buf := allocate(t, spec, size, gpualloc.Options{})
+			t.Run(fmt.Sprint(size), func(t *testing.T) {
+				buf := allocate(t, x.Spec, size, gpualloc.Options{})
 				rep, err := Verify(t.Context(), c, buf, Options{Chunk: 256 << 10})
 				if err != nil || !rep.OK {
 					t.Fatalf("OK %v, %v", rep.OK, err)
@@ -100,27 +79,28 @@ func TestVMEveryExporterIsVerified(t *testing.T) {
 				}
 			})
 		}
-	}
+	})
 }
 
 // A buffer of several dma-bufs: MRs and transfers are cut where they meet.
 func TestVMSegments(t *testing.T) {
-	testenv.Need(t, "udmabuf", "6.12", testenv.Node("/dev/udmabuf"))
-	c := openNIC(t, testNIC)
-	buf := allocate(t, "udmabuf", 1<<20, gpualloc.Options{SegmentSize: 5 * page()})
-	rep, err := Verify(t.Context(), c, buf, Options{Chunk: 96 << 10})
-	if err != nil || !rep.OK {
-		t.Fatalf("OK %v, %v", rep.OK, err)
-	}
-	if rep.MRs < 2 || rep.MRs != len(buf.Segments()) {
-		t.Errorf("%d MRs for %d segments", rep.MRs, len(buf.Segments()))
-	}
+	testenv.EachExporter(t, func(t *testing.T, x testenv.Exporter) {
+		c := openNIC(t, testNIC)
+		buf := allocate(t, x.Spec, 1<<20, gpualloc.Options{SegmentSize: 5 * page()})
+		rep, err := Verify(t.Context(), c, buf, Options{Chunk: 96 << 10})
+		if err != nil || !rep.OK {
+			t.Fatalf("OK %v, %v", rep.OK, err)
+		}
+		if rep.MRs < 2 || rep.MRs != len(buf.Segments()) {
+			t.Errorf("%d MRs for %d segments", rep.MRs, len(buf.Segments()))
+		}
+	})
 }
 
 func TestVMSeedRepeatsARun(t *testing.T) {
 	testenv.VM(t)
 	c := openNIC(t, testNIC)
-	buf := allocate(t, exporters(t)["vgem"], 1<<20, gpualloc.Options{})
+	buf := allocate(t, exporter, 1<<20, gpualloc.Options{})
 	var cases [2][]Case
 	for i := range cases {
 		rep, err := Verify(t.Context(), c, buf, Options{Seed: 7})
@@ -180,7 +160,7 @@ func realRun(t *testing.T, buf *gpualloc.Buffer, opt Options, lie func(*rdma) (w
 
 func TestVMCorruptionIsDetected(t *testing.T) {
 	testenv.VM(t)
-	buf := allocate(t, exporters(t)["vgem"], 1<<20, gpualloc.Options{})
+	buf := allocate(t, exporter, 1<<20, gpualloc.Options{})
 	other, err := buf.Segments()[0].Buf.Map(0, buf.Size(), dmabuf.ReadWrite)
 	if err != nil {
 		t.Fatal(err)
@@ -220,7 +200,7 @@ func (w misplaced) register(s span, iova uint64, access ibvfd.Access) (region, e
 func TestVMWrongOffsetIsDetected(t *testing.T) {
 	testenv.VM(t)
 	p := page()
-	buf := allocate(t, exporters(t)["vgem"], 1<<20, gpualloc.Options{})
+	buf := allocate(t, exporter, 1<<20, gpualloc.Options{})
 	rep, err := realRun(t, buf, Options{Cases: []string{CaseUnalignedMR}}, func(w *rdma) (wire, View) {
 		return misplaced{rdma: w, shift: p}, buf
 	})
@@ -235,7 +215,7 @@ func TestVMWrongOffsetIsDetected(t *testing.T) {
 
 func TestVMTooLongAnMRIsDetected(t *testing.T) {
 	testenv.VM(t)
-	buf := allocate(t, exporters(t)["vgem"], 1<<20, gpualloc.Options{})
+	buf := allocate(t, exporter, 1<<20, gpualloc.Options{})
 	rep, err := realRun(t, buf, Options{Cases: []string{CaseWritePastEnd, CaseReadPastEnd}}, func(w *rdma) (wire, View) {
 		return misplaced{rdma: w, grow: page()}, buf
 	})
@@ -249,7 +229,7 @@ func TestVMTooLongAnMRIsDetected(t *testing.T) {
 func TestVMCancelMidTransfer(t *testing.T) {
 	testenv.VM(t)
 	c := openNIC(t, testNIC)
-	buf := allocate(t, exporters(t)["vgem"], 16<<20, gpualloc.Options{})
+	buf := allocate(t, exporter, 16<<20, gpualloc.Options{})
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
 	reason := errors.New("enough")
@@ -267,7 +247,7 @@ func TestVMCancelMidTransfer(t *testing.T) {
 func TestVMNetDeviceDownMidTransfer(t *testing.T) {
 	testenv.VM(t)
 	c := openNIC(t, ownNIC(t, "down0"))
-	buf := allocate(t, exporters(t)["vgem"], 16<<20, gpualloc.Options{})
+	buf := allocate(t, exporter, 16<<20, gpualloc.Options{})
 	var once sync.Once
 	rep, err := Verify(t.Context(), c, buf, Options{Progress: func(int64, int64) {
 		once.Do(func() { command(t, "ip", "link", "set", "down0", "down") })
@@ -311,7 +291,7 @@ func command(t *testing.T, name string, args ...string) {
 func TestVMNothingIsLeftBehind(t *testing.T) {
 	testenv.VM(t)
 	c := openNIC(t, testNIC)
-	spec := exporters(t)["vgem"]
+	spec := exporter
 	once := func() {
 		buf := allocate(t, spec, 256<<10, gpualloc.Options{})
 		if _, err := Verify(t.Context(), c, buf, Options{}); err != nil {

@@ -18,17 +18,15 @@ import (
 
 // source makes dma-bufs of one exporter of the testbed.
 type source struct {
-	name     string
 	exporter string // exp_name in fdinfo
-	since    string // the series that has it
-	node     string
 	make     func(t testing.TB, size int64) (*Buf, error)
 }
 
-var sources = []source{
-	{"vgem", "drm", "6.1", "", func(t testing.TB, size int64) (*Buf, error) { return dumbBuf(t, "vgem", size) }},
-	{"virtio-gpu", "virtio_gpu", "6.1", "", func(t testing.TB, size int64) (*Buf, error) { return dumbBuf(t, "virtio", size) }},
-	{"udmabuf", "udmabuf", "6.12", "/dev/udmabuf", func(t testing.TB, size int64) (*Buf, error) {
+// makers are the sources' by the exporters' specs.
+var makers = map[string]func(t testing.TB, size int64) (*Buf, error){
+	"drm:vgem":       func(t testing.TB, size int64) (*Buf, error) { return dumbBuf(t, "vgem", size) },
+	"drm:virtio_gpu": func(t testing.TB, size int64) (*Buf, error) { return dumbBuf(t, "virtio", size) },
+	"udmabuf": func(t testing.TB, size int64) (*Buf, error) {
 		m, err := NewMemfd("test", size)
 		if err != nil {
 			return nil, err
@@ -40,28 +38,26 @@ var sources = []source{
 			return err
 		})
 		return b, err
-	}},
-	{"heap", "system", "6.12", "/dev/dma_heap/system", func(t testing.TB, size int64) (*Buf, error) {
+	},
+	"heap:system": func(t testing.TB, size int64) (*Buf, error) {
 		h, err := OpenHeap("system")
 		if err != nil {
 			return nil, err
 		}
 		defer h.Close()
 		return h.Alloc(size)
-	}},
+	},
 }
 
 // eachSource runs a test on every exporter that this kernel has.
 func eachSource(t *testing.T, run func(t *testing.T, s source)) {
-	for _, s := range sources {
-		t.Run(s.name, func(t *testing.T) {
-			testenv.VM(t)
-			if s.node != "" {
-				testenv.Need(t, s.name, s.since, testenv.Node(s.node))
-			}
-			run(t, s)
-		})
-	}
+	testenv.EachExporter(t, func(t *testing.T, x testenv.Exporter) {
+		m, ok := makers[x.Spec]
+		if !ok {
+			t.Fatalf("nothing here makes a buffer of %s", x.Spec)
+		}
+		run(t, source{x.Name, m})
+	})
 }
 
 func (s source) buf(t testing.TB, size int64) *Buf {

@@ -25,35 +25,19 @@ import (
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
-// specs are the testbed's allocators.
-var specs = []struct {
-	spec, exporter, driver, since, node string
-}{
-	{"drm:vgem", "drm", "vgem", "6.1", ""},
-	{"drm:virtio_gpu", "virtio_gpu", "virtio_gpu", "6.1", ""},
-	{"udmabuf", "udmabuf", "udmabuf", "6.12", "/dev/udmabuf"},
-	{"heap:system", "system", "dma-heap", "6.12", "/dev/dma_heap/system"},
-}
-
 func eachSpec(t *testing.T, run func(t *testing.T, a Allocator)) {
-	for _, s := range specs {
-		t.Run(s.spec, func(t *testing.T) {
-			testenv.VM(t)
-			if s.node != "" {
-				testenv.Need(t, s.spec, s.since, testenv.Node(s.node))
+	testenv.EachExporter(t, func(t *testing.T, x testenv.Exporter) {
+		a, err := Open(x.Spec, Env{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			if err := errors.Join(a.Close(), a.Close()); err != nil {
+				t.Error(err)
 			}
-			a, err := Open(s.spec, Env{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer func() {
-				if err := errors.Join(a.Close(), a.Close()); err != nil {
-					t.Error(err)
-				}
-			}()
-			run(t, a)
-		})
-	}
+		}()
+		run(t, a)
+	})
 }
 
 func alloc(t *testing.T, a Allocator, size int64, opt Options) *Buffer {
@@ -83,22 +67,22 @@ func live(t *testing.T) (fds, bufs int) {
 func TestVMDiscover(t *testing.T) {
 	testenv.VM(t)
 	all := Discover(Env{})
-	for _, s := range specs {
-		i := slices.IndexFunc(all, func(d Description) bool { return d.Spec == s.spec || slices.Contains(d.Aliases, s.spec) })
+	for _, x := range testenv.Exporters() {
+		i := slices.IndexFunc(all, func(d Description) bool { return d.Spec == x.Spec || slices.Contains(d.Aliases, x.Spec) })
 		if i < 0 {
-			t.Errorf("%s is missing in %+v", s.spec, all)
+			t.Errorf("%s is missing in %+v", x.Spec, all)
 			continue
 		}
 		d := all[i]
-		want := s.node == "" || testenv.AtLeast(t, s.since)
-		if d.Available != want || d.Driver != s.driver || d.Kind != KindSystem || want == (d.Why != "") {
-			t.Errorf("%s: %+v; want available %v", s.spec, d, want)
+		want := x.Expected(t)
+		if d.Available != want || d.Driver != x.Driver || d.Kind != KindSystem || want == (d.Why != "") {
+			t.Errorf("%s: %+v; want available %v", x.Spec, d, want)
 		}
 		if !want && d.Remedy == "" {
-			t.Errorf("%s is not there, and nothing says what to do", s.spec)
+			t.Errorf("%s is not there, and nothing says what to do", x.Spec)
 		}
 		if want && !slices.ContainsFunc(d.Limits, func(l Limit) bool { return l.Name == "MemAvailable" && l.Bytes > 0 }) {
-			t.Errorf("%s: no MemAvailable in %+v", s.spec, d.Limits)
+			t.Errorf("%s: no MemAvailable in %+v", x.Spec, d.Limits)
 		}
 	}
 }
