@@ -4,7 +4,6 @@ package align
 
 import (
 	"errors"
-	"fmt"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -25,26 +24,6 @@ const (
 
 // base is an address of a GPU's allocation: aligned to its own 2 MiB pages.
 const base = 0x7f_4000_0000
-
-func ExampleSolve() {
-	// A tensor in the middle of an allocation, as frameworks hand them out.
-	pieces, err := Solve(Request{
-		Memory:      Range{Addr: base + 0x1234, Length: 100_000},
-		Allocations: []Range{{Addr: base, Length: 2 * mib}},
-		Page:        page4k,
-	})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	fmt.Println("export", pieces[0].Export)
-	// What the runtime returned: a dma-buf of exactly that range.
-	mr, err := pieces[0].Bind(Descriptor{Size: pieces[0].Export.Length})
-	fmt.Printf("offset %#x, length %d, IOVA %#x, %v\n", mr.Offset, mr.Length, mr.IOVA, err)
-	// Output:
-	// export [0x7f40001000, +0x19000)
-	// offset 0x234, length 100000, IOVA 0x7f40001234, <nil>
-}
 
 // Each case is a bug that somebody shipped, by its report. The buggy answer is
 // what the tool did; ours must be right or a refusal.

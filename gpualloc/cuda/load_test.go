@@ -17,17 +17,6 @@ import (
 	"github.com/gpurdma/gpurdma/gpualloc/internal/runtimelib"
 )
 
-func ExampleDevices() {
-	devices, err := Devices(gpualloc.Env{})
-	if err != nil {
-		fmt.Println("no CUDA here:", err)
-		return
-	}
-	for _, d := range devices {
-		fmt.Println(d, d.DMABuf.OK, d.DMABuf.Why)
-	}
-}
-
 // words fails the test unless err says all of them.
 func words(t *testing.T, err error, want ...string) {
 	t.Helper()

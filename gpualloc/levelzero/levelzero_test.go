@@ -19,17 +19,6 @@ import (
 	"github.com/gpurdma/gpurdma/gpualloc"
 )
 
-func ExampleDevices() {
-	devices, err := Devices()
-	if err != nil {
-		fmt.Println("no Level Zero here:", err)
-		return
-	}
-	for _, d := range devices {
-		fmt.Println(d, d.DMABuf)
-	}
-}
-
 func TestNoLibrary(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "libze_loader.so.1")
 	t.Setenv("GPURDMA_LIBZE", path)

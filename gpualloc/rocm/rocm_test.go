@@ -21,17 +21,6 @@ import (
 	"github.com/gpurdma/gpurdma/gpualloc/internal/runtimelib"
 )
 
-func ExampleDevices() {
-	devices, err := Devices(gpualloc.Env{})
-	if err != nil {
-		fmt.Println("no ROCm here:", err)
-		return
-	}
-	for _, d := range devices {
-		fmt.Println(d, d.TotalMem)
-	}
-}
-
 func TestNoLibrary(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "libhsa-runtime64.so.1")
 	t.Setenv("GPURDMA_LIBHSA", path)

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -114,14 +115,19 @@ func TestEveryPackageIsDocumented(t *testing.T) {
 		if room(p.ImportPath) == "internal" || p.Name == "main" || strings.Contains(p.ImportPath, "/internal/") {
 			continue
 		}
+		if !slices.Contains(p.GoFiles, "doc.go") {
+			t.Errorf("%s has no doc.go", p.ImportPath)
+		}
 		if !hasExample(t, p) {
-			t.Errorf("%s has no example", p.ImportPath)
+			t.Errorf("%s has no example, seen from outside the package", p.ImportPath)
 		}
 	}
 }
 
+// hasExample looks into the external tests, where a package is used as its
+// readers will.
 func hasExample(t *testing.T, p pkg) bool {
-	for _, name := range append(p.TestGoFiles, p.XTestGoFiles...) {
+	for _, name := range p.XTestGoFiles {
 		f, err := parser.ParseFile(token.NewFileSet(), filepath.Join(p.Dir, name), nil, 0)
 		if err != nil {
 			t.Error(err)

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cuda_test
+
+import (
+	"fmt"
+
+	"github.com/gpurdma/gpurdma/gpualloc"
+	"github.com/gpurdma/gpurdma/gpualloc/cuda"
+)
+
+// The GPUs of this machine.
+func ExampleDevices() {
+	devices, err := cuda.Devices(gpualloc.Env{})
+	if err != nil {
+		fmt.Println("no CUDA here:", err)
+		return
+	}
+	for _, d := range devices {
+		fmt.Println(d, d.DMABuf.OK, d.DMABuf.Why)
+	}
+}
+
+// Memory that somebody else allocated: what to register of each dma-buf, so
+// that its addresses are the GPU's own.
+func ExampleExport() {
+	var ptr uintptr // a tensor's, from the framework
+	memory, err := cuda.Export(ptr, 1<<20, cuda.ExportOptions{Name: "tensor"})
+	if err != nil {
+		fmt.Println("cannot export it:", err)
+		return
+	}
+	defer memory.Close()
+	for i, segment := range memory.Segments() {
+		mr := memory.MRs[i]
+		fmt.Printf("dma-buf %d: register %d bytes at offset %#x as IOVA %#x\n", segment.Buf.Inode(), mr.Length, mr.Offset, mr.IOVA)
+	}
+}
