@@ -14,9 +14,11 @@ DOUBLES_CFLAGS := -std=gnu11 -O2 -g -fPIC -shared -fvisibility=hidden -pthread \
 # Debian's own runtimes and headers, unpacked and not installed.
 RUNTIME_PACKAGES := libhsa-runtime-dev libhsa-runtime64-1 libhsakmt1 libze-dev libze1
 
-$(RUNTIMES)/.done: mk/doubles.mk
+# Lists that are missing or out of date are the usual cause of a failure.
+$(RUNTIMES)/.done: mk/doubles.mk | setup
 	@rm -rf $(RUNTIMES) && mkdir -p $(RUNTIMES)/deb
-	cd $(RUNTIMES)/deb && apt-get -q -o APT::Sandbox::User=root download $(RUNTIME_PACKAGES)
+	cd $(RUNTIMES)/deb && download() { apt-get -q -o APT::Sandbox::User=root download $(RUNTIME_PACKAGES); } && \
+		{ download || { echo "refreshing apt's package lists (as root: apt-get update)" >&2; apt-get -q update && download; }; }
 	for deb in $(RUNTIMES)/deb/*.deb; do dpkg-deb -x $$deb $(RUNTIMES); done
 	@touch $@
 
@@ -39,6 +41,8 @@ $(ZE_DOUBLES): $(DOUBLES_SRC)/ze.c gpualloc/levelzero/abi_ze.h $(DOUBLES_DEPS) $
 $(DOUBLES)/cuda-old/%: DOUBLES_VARIANT := -DOLD
 $(DOUBLES)/cuda-ancient/%: DOUBLES_VARIANT := -DOLD -DANCIENT
 $(DOUBLES)/hsa-v1/%: DOUBLES_VARIANT := -DV1
+
+$(CUDA_DOUBLES) $(HSA_DOUBLES) $(ZE_DOUBLES): | setup
 
 .PHONY: doubles
 doubles: $(CUDA_DOUBLES) $(HSA_DOUBLES) $(ZE_DOUBLES) ## build the doubles of GPU vendors' libraries

@@ -7,6 +7,7 @@
 # instead of skipping.
 .PHONY: test
 test: ## set up and run all the tests: host, cross builds, and each kernel's VM
+	@testbed/setup.sh test
 	@$(MAKE) --no-print-directory testbed
 	@$(MAKE) --no-print-directory lint
 	@$(MAKE) --no-print-directory cross
@@ -26,7 +27,8 @@ IF_AVAILABLE ?=
 vm-test: ## run the VM tests and the peer suites on KERNEL
 	@$(MAKE) --no-print-directory testbed
 	@status=0; $(TESTBED) fetch -kernel $(KERNEL) -if-missing || status=$$?; \
-		if [ $$status -eq 0 ]; then $(MAKE) --no-print-directory vm-build; \
+		if [ $$status -eq 0 ]; then \
+			$(MAKE) --no-print-directory vm-build && testbed/selftest/series.sh $(KERNEL); \
 		else [ -n "$(IF_AVAILABLE)" ] && [ $$status -eq 77 ]; fi
 	@$(TESTBED) test -kernel $(KERNEL) -patched-rxe $(IF_AVAILABLE)
 

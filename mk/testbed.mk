@@ -50,4 +50,5 @@ vm-shell: testbed ## a shell in a virtual machine with KERNEL
 .PHONY: vm-selftest
 vm-selftest: testbed ## check what the test bed itself promises, on KERNEL
 	@$(TESTBED) fetch -kernel $(KERNEL) -if-missing >/dev/null
-	@testbed/selftest.sh $(KERNEL)
+	@testbed/selftest/host.sh
+	@testbed/selftest/once.sh $(KERNEL)

@@ -4,6 +4,8 @@
 # Installs what building and running the project takes on Debian 12, or says
 # what to install. Go itself is assumed, and its absence is said plainly.
 # It is quick when nothing is missing, so that every target can call it.
+#
+#   testbed/setup.sh [test]     with what only `make test` uses
 set -eu
 
 # Tools for the host, then the headers that tests compare our ABI with, then the
@@ -11,11 +13,15 @@ set -eu
 packages='
 ca-certificates git make gcc libc6-dev libelf-dev kmod xz-utils patch
 bc bison flex libssl-dev pahole
-qemu-system-x86 iproute2 mmdebstrap sparse
+qemu-system-x86 iproute2 mmdebstrap
+clang-14 llvm-14
 linux-libc-dev libdrm-dev
 libibverbs-dev librdmacm-dev ibverbs-providers ibverbs-utils rdmacm-utils
 rdma-core perftest python3-pyverbs
 '
+# The BPF objects are committed; a test compiles them and compares. sparse and
+# perl check the kernel's part.
+[ "${1-}" != test ] || packages="$packages clang-14 llvm-14 sparse perl"
 
 fail() {
 	echo "setup: $*" >&2

@@ -1,0 +1,128 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# What is promised before anything boots: setup.sh's answers, fetches and
+# builds that were killed, and an installed command on a bare system.
+#
+#   testbed/selftest/host.sh
+set -euo pipefail
+# shellcheck source-path=SCRIPTDIR
+. "$(dirname "$0")/common.sh"
+
+# setup.sh in a PATH of stubs. It goes by what go, dpkg-query and apt-get say.
+chmod 755 "$dir"
+cp testbed/setup.sh "$dir/setup.sh"
+stub() {
+	mkdir -p "$dir/bin"
+	printf '#!/bin/sh\n%s\n' "$2" >"$dir/bin/$1"
+	chmod 755 "$dir/bin/$1"
+}
+with_stubs() { env -i PATH="$dir/bin:$dir/tools" "$@"; }
+mkdir "$dir/tools"
+for tool in sh id grep sed mktemp rm mkdir cat env; do ln -s "$(command -v $tool)" "$dir/tools/"; done
+
+mkdir "$dir/bin"
+expect 1 with_stubs sh "$dir/setup.sh"
+said err 'Go is not installed' '1.21'
+stub go 'echo go1.20.14'
+expect 1 with_stubs sh "$dir/setup.sh"
+said err 'go1.20.14 is too old'
+stub go 'echo devel'
+expect 1 with_stubs sh "$dir/setup.sh"
+said err "printed 'devel'"
+stub go 'echo go1.21.0'
+expect 1 with_stubs sh "$dir/setup.sh"
+said err 'not a Debian system'
+
+# All there: nothing is said or done.
+stub apt-get 'echo "unexpected: apt-get $*" >&2; exit 9'
+stub dpkg-query 'shift 3; for p; do echo "ii  $p"; done'
+expect 0 with_stubs sh "$dir/setup.sh"
+[ ! -s "$dir/out" ] && [ ! -s "$dir/err" ] || fail "setup.sh talks although nothing is missing"
+
+# Two missing, and not root: the exact command.
+stub dpkg-query 'shift 3; for p; do case $p in make|perftest) ;; *) echo "ii  $p" ;; esac; done'
+user=()
+[ "$(id -u)" -ne 0 ] || user=(setpriv --reuid=65534 --regid=65534 --clear-groups)
+expect 1 "${user[@]}" env -i PATH="$dir/bin:$dir/tools" sh "$dir/setup.sh"
+[ "$(tail -n 1 "$dir/err")" = '  apt-get update && apt-get install --no-install-recommends make perftest' ] ||
+	fail "setup.sh does not print the command that installs what is missing"
+
+# The same as root, with package lists that are out of date.
+stub id 'echo 0'
+stub apt-get 'for a; do case $a in
+	update) echo update >>'"$dir"'/apt; exit 0 ;;
+	install) echo "install ${*##* }" >>'"$dir"'/apt; [ "$(grep -c install '"$dir"'/apt)" -gt 1 ]; exit ;;
+	esac; done'
+expect 0 with_stubs sh "$dir/setup.sh"
+[ "$(cut -d' ' -f1 "$dir/apt" | tr '\n' ' ')" = 'install update install ' ] || fail "apt-get was run like this: $(cat "$dir/apt")"
+grep -q 'perftest' "$dir/apt" || fail "what is missing was not installed"
+: >"$dir/out"
+echo "ok setup"
+
+# killed DIRECTORY COMMAND... starts a command, kills it and what it started as
+# soon as the directory has something in it, as a power cut would, and says
+# whether it was still at work.
+killed() {
+	local pattern=$1 pid i
+	shift
+	setsid "$@" >"$dir/out" 2>"$dir/err" </dev/null &
+	pid=$!
+	for ((i = 0; i < 3000; i++)); do
+		if compgen -G "$pattern" >/dev/null; then break; fi
+		kill -0 $pid 2>/dev/null || fail "$* ended before it could be killed"
+		sleep 0.02
+	done
+	kill -KILL -- -$pid
+	wait $pid 2>/dev/null && fail "$* had ended when it was killed"
+	return 0
+}
+
+# A fetch, with a build directory of its own. What is downloaded already is
+# taken over, all but one small package.
+export GPURDMA_BUILD=$dir/build
+mkdir -p "$GPURDMA_BUILD/dl"
+cp -l build/dl/*6.1.* "$GPURDMA_BUILD/dl/" 2>/dev/null || cp build/dl/*6.1.* "$GPURDMA_BUILD/dl/" 2>/dev/null || true
+rm -f "$GPURDMA_BUILD"/dl/linux-kbuild-*
+killed "$GPURDMA_BUILD/dl/partial-*" "$testbed" fetch -kernel 6.1
+[ ! -e "$GPURDMA_BUILD/kernels/6.1" ] || fail "a fetch that was killed while downloading left a kernel"
+killed "$GPURDMA_BUILD/kernels/stage-6.1-*/image/*" "$testbed" fetch -kernel 6.1
+[ ! -e "$GPURDMA_BUILD/kernels/6.1" ] || fail "a fetch that was killed while unpacking left a kernel"
+run 0 fetch -kernel 6.1
+[ "$(cat "$dir/out")" = "$(cat "$GPURDMA_BUILD/kernels/6.1/release")" ] || fail "fetch does not print the release"
+if compgen -G "$GPURDMA_BUILD/kernels/stage-*" >/dev/null; then fail "a fetch that was killed left its stage"; fi
+echo "ok killed fetch"
+
+killed "$GPURDMA_BUILD/modules/6.1/.work.*/src/*" env BUILD="$GPURDMA_BUILD" kernel/build.sh 6.1
+[ ! -e "$GPURDMA_BUILD/modules/6.1/inputs" ] || fail "a build that was killed counts as done"
+expect 0 env BUILD="$GPURDMA_BUILD" kernel/build.sh 6.1
+said out 'built rdma_rxe.ko'
+expect 0 env BUILD="$GPURDMA_BUILD" kernel/build.sh 6.1
+said out 'up to date'
+if compgen -G "$GPURDMA_BUILD/modules/6.1/.work.*" >/dev/null; then fail "a build that was killed left its files"; fi
+unset GPURDMA_BUILD
+echo "ok killed build"
+
+# The installed commands, on a system that has the C library and nothing else.
+root=$dir/root
+expect 0 env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL make -s install DESTDIR="$root" PREFIX=/usr
+for bin in "$root"/usr/bin/*; do
+	for lib in $(ldd "$bin" | grep -o '/[^ ]*'); do
+		case $lib in *ibverbs* | *nvidia*) fail "$bin is linked to $lib" ;; esac
+		mkdir -p "$root$(dirname "$lib")"
+		cp -L "$lib" "$root$lib"
+	done
+	name=$(basename "$bin")
+	enter=("$(command -v chroot)" "$root")
+	[ "$(id -u)" -eq 0 ] || enter=("$(command -v unshare)" --map-root-user "${enter[@]}")
+	expect 0 env -i "${enter[@]}" "/usr/bin/$name" --version
+	said out "$name"
+	# Without libibverbs, /sys or /dev there is nothing to list, and that is
+	# said, not crashed upon.
+	status=0
+	env -i "${enter[@]}" "/usr/bin/$name" devices >"$dir/out" 2>"$dir/err" || status=$?
+	[ $status -le 2 ] || fail "$name devices on a bare system: status $status"
+	if grep -E '^(panic|fatal error|goroutine )|while loading shared' "$dir/err"; then fail "$name devices on a bare system crashed"; fi
+done
+[ -n "${name-}" ] || fail "nothing was installed"
+echo "ok installed commands on a bare system"
