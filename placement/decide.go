@@ -25,6 +25,7 @@ type Inputs struct {
 	SwiotlbFlag bool    // an entry has SG_DMA_SWIOTLB
 	Displaced   uint64  // bytes whose DMA address is not their page's, with nothing translating
 	MapType     MapType // the kernel's decision, if it was seen
+	Reach       MapType // which way the kernel told the exporter that there is
 	Translation Translation
 
 	PeerAllowed  Answer // dma_buf_attachment.peer2peer after the exporter's attach
@@ -228,7 +229,25 @@ func route(in Inputs, p Placement) (Route, string) {
 	case in.MapType == MapTypeThruHostBridge:
 		return ThroughRootComplex, "the kernel chose the way through the host bridge"
 	}
+	if in.Reach == MapTypeBusAddr || in.Reach == MapTypeThruHostBridge {
+		return reached(in)
+	}
 	return RouteUnknown, "the kernel was not seen deciding between switch and root complex"
+}
+
+// reached says which way addresses go that the DMA API made of physical ones
+// (dma_map_resource), after the kernel had found one. Untranslated they are the
+// bus's own, and bridges send them the way that it found.
+func reached(in Inputs) (Route, string) {
+	switch {
+	case in.Translation == Translated:
+		return RouteUnknown, "an IOMMU translates the addresses: through the root complex, unless the importer has a translation cache of its own (ATS)"
+	case in.Translation != Untranslated:
+		return RouteUnknown, "whether an IOMMU translates the addresses is not known"
+	case in.Reach == MapTypeBusAddr:
+		return BelowSwitch, "the kernel found a common switch that lets them pass, and nothing translates the addresses"
+	}
+	return ThroughRootComplex, "the kernel found a way through the host bridge only"
 }
 
 // devices lists the PCI functions that hold bytes, in order.

@@ -231,6 +231,8 @@ type wireRecord struct {
 	Pages        wireTally
 	Res          wireTally
 	Provider     [16]byte
+	Reach        uint32
+	ReachPad     uint32
 	NOthers      uint32
 	NBarred      uint32
 	Barred       [32]byte

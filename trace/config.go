@@ -33,8 +33,10 @@ type Config struct {
 	// is 0. The oldest are dropped, which is counted.
 	MaxEvents int
 
-	// NoInventory skips looking for what existed before. The inventory knows
-	// the filter by inode only: who made an attachment is not recorded.
+	// NoInventory skips looking for what existed before. Who made an
+	// attachment is not recorded: the inventory has those of buffers that PIDs
+	// hold, and of buffers that no process holds any more. It knows the filter
+	// by inode, and not that by cgroup.
 	NoInventory bool
 	// NoExporterHooks leaves out the exporters' own operations.
 	NoExporterHooks bool

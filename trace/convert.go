@@ -23,6 +23,9 @@ type converter struct {
 	machine *machineTable
 	symbol  func(addr uint64) symbol
 	op      func(cookie uint16) string
+	// optional: an importer that pins needs no callback on this kernel (7.1 and
+	// later), so one that has a callback can be told to stop.
+	optional bool
 }
 
 func (c *converter) time(ns uint64) time.Time { return c.boot.Add(time.Duration(ns)) }
@@ -115,6 +118,8 @@ func (c *converter) importer(w *wireRecord) *Importer {
 		i.Mode = ModePinned
 	case cb.name == "ib_umem_dmabuf_revoke_locked":
 		i.Mode = ModeRevocable
+	case cb.name != "" && w.Have&havePin != 0 && c.optional:
+		i.Mode = ModeRevocable
 	case cb.name != "" && w.Have&havePin != 0:
 		i.Mode = ModePinned
 	case cb.name != "" && w.Kind != kindInventory: // whether that was pinned was not seen
@@ -175,6 +180,7 @@ func (c *converter) inputs(w *wireRecord) placement.Inputs {
 		SwiotlbFlag: w.DMAFlags&sgSwiotlb != 0,
 		Displaced:   w.Displaced, PagesOpaque: w.Opaque,
 		MapType:     placement.MapType(w.MapType),
+		Reach:       placement.MapType(w.Reach),
 		Translation: c.machine.translation(w),
 		Exporter:    text(w.Owner[:]),
 		Importer:    text(w.Dev.PCI[:]),

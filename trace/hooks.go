@@ -52,6 +52,7 @@ var coreHooks = []hook{
 	{program: "mapped_sgtable", function: "dma_map_sgtable", how: "fexit", what: "refusals of the DMA API"},
 	{program: "phys_vec_to_sgt", function: "dma_buf_phys_vec_to_sgt", how: "fexit", what: "physical vectors of exporters", since: "6.19 and later"},
 	{program: "p2p_type", function: "pci_p2pdma_map_type", how: "fexit", what: "the kernel's peer-to-peer decision", since: "kernels with CONFIG_PCI_P2PDMA, and as a function of its own since 6.19"},
+	{program: "p2p_reach", function: "calc_map_type_and_dist", how: "fexit", what: "which way the kernel sees for peer-to-peer", since: "kernels with CONFIG_PCI_P2PDMA, where it is not compiled in another shape"},
 	{program: "p2p_distance", function: "pci_p2pdma_distance_many", how: "fexit", what: "the kernel's peer-to-peer distance", since: "kernels with CONFIG_PCI_P2PDMA"},
 	{program: "attach_enter", function: "dma_buf_dynamic_attach", how: "fentry", what: "attachments", always: true},
 	{program: "map_enter", function: "dma_buf_map_attachment", how: "fentry", what: "mappings", always: true},

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
@@ -25,12 +26,13 @@ func (t *Tracer) inventory() {
 	if err != nil {
 		t.unread = append(t.unread, &dmabuf.Error{Op: "inventory", Device: "BPF iterator", Err: err})
 	}
+	mine := t.ownedBy(t.cfg.PIDs)
 	seen := map[uint64]bool{} // attachments
 	bufs := map[uint64]bool{} // inodes
 	n := uint64(0)
 	for _, w := range found {
 		bufs[w.Inode] = true
-		if w.Have&haveAttach == 0 || seen[w.Attach] || !t.wantsInode(w.Inode) {
+		if w.Have&haveAttach == 0 || seen[w.Attach] || !mine(w.Inode) {
 			continue
 		}
 		seen[w.Attach] = true
@@ -45,20 +47,20 @@ func (t *Tracer) inventory() {
 			t.join.record(w)
 		}
 	}
-	t.kernelBufs(bufs)
+	t.kernelBufs(bufs, mine)
 	t.queue = append(t.queue, t.join.take()...)
 }
 
 // kernelBufs adds what only debugfs shows: buffers that no descriptor leads
 // to, as an MR keeps its buffer after the descriptor was closed.
-func (t *Tracer) kernelBufs(known map[uint64]bool) {
+func (t *Tracer) kernelBufs(known map[uint64]bool, mine func(inode uint64) bool) {
 	list, err := dmabuf.KernelBufs(t.cfg.Debug)
 	if err != nil {
 		t.unread = append(t.unread, err)
 		return
 	}
 	for _, b := range list {
-		if known[b.Inode] || !t.wantsInode(b.Inode) {
+		if known[b.Inode] || !mine(b.Inode) {
 			continue
 		}
 		for _, device := range b.Attached {
@@ -77,16 +79,23 @@ func (t *Tracer) kernelBufs(known map[uint64]bool) {
 	}
 }
 
-func (t *Tracer) wantsInode(ino uint64) bool {
-	if len(t.cfg.Inodes) == 0 {
-		return true
-	}
-	for _, i := range t.cfg.Inodes {
-		if i == ino {
-			return true
+// ownedBy picks buffers by the filters on inodes and processes. Who attached a
+// buffer is not recorded: it may be a process's if that holds it, or if nobody
+// does any more.
+func (t *Tracer) ownedBy(pids []int) func(inode uint64) bool {
+	others := map[uint64]bool{} // held, and by none of pids
+	if len(pids) > 0 {
+		list, _, err := dmabuf.Inventory(t.cfg.Proc, 0)
+		if err != nil {
+			t.unread = append(t.unread, err)
+		}
+		for _, u := range list {
+			others[u.Inode] = !slices.ContainsFunc(u.Holders, func(o dmabuf.Owner) bool { return slices.Contains(pids, o.PID) })
 		}
 	}
-	return false
+	return func(inode uint64) bool {
+		return !others[inode] && (len(t.cfg.Inodes) == 0 || slices.Contains(t.cfg.Inodes, inode))
+	}
 }
 
 // attachState and bufState are those of bpf/state.h.

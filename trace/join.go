@@ -194,6 +194,9 @@ func (j *joiner) remap(w *wireRecord) {
 		// The same table again: the evidence was seen when it was made.
 		in.Resources, in.MapType = e.in.Resources, e.in.MapType
 	}
+	if in.Reach == placement.MapTypeUnseen {
+		in.Reach = e.in.Reach // the exporter asks when it is attached
+	}
 	in.Preexisting, in.Lost = e.in.Preexisting, e.in.Lost
 	e.in, e.sgt, e.mappedAt, e.cached = in, w.SGT, w.MappedAt, w.Have&haveCached != 0
 	e.rec.Entries, e.rec.Ranges, e.rec.demoter = int(w.Nents), int(w.NRanges), demoter(w)

@@ -98,6 +98,9 @@ func (l *loader) load(m *machineTable) error {
 		}
 		wanted = append(wanted, h)
 	}
+	for _, h := range wanted {
+		l.have[h.program] = true
+	}
 	wanted = append(wanted, moduleHook)
 	if l.cfg.Children {
 		wanted = append(wanted, followHooks...)
@@ -129,6 +132,9 @@ func (l *loader) load(m *machineTable) error {
 	}
 	return l.loadExporters(cache, kernel, found)
 }
+
+// has reports whether a program or a group of them is attached.
+func (l *loader) has(name string) bool { return l.have[name] }
 
 // absent says why a function of vmlinux cannot be watched.
 func (l *loader) absent(h hook, found map[string]symbol, kernel *btf.Spec) string {

@@ -118,7 +118,7 @@ func Open(cfg Config) (*Tracer, error) {
 	machine.changed = l.refreshWindows
 	t := &Tracer{
 		cfg: cfg, loader: l, rdma: l.have["rdma"], done: make(chan struct{}),
-		join: newJoiner(&converter{boot: boot, machine: machine, symbol: syms.name, op: l.opName}, cfg.MaxRecords),
+		join: newJoiner(&converter{boot: boot, machine: machine, symbol: syms.name, op: l.opName, optional: l.has("invalidate_mappings")}, cfg.MaxRecords),
 	}
 	t.changed = sync.NewCond(&t.mu)
 	if t.reader, err = ringbuf.NewReader(l.core.Maps["events"]); err != nil {

@@ -446,6 +446,21 @@ int p2p_type(u64 *ctx)
 	return 0;
 }
 
+/*
+ * calc_map_type_and_dist(provider, client, distance, verbose): which way there
+ * is between two functions. It answers whoever asks for the distance; what is
+ * mapped need not go that way.
+ */
+SEC("fexit/calc_map_type_and_dist")
+int p2p_reach(u64 *ctx)
+{
+	struct scope *s = scope();
+
+	if (s)
+		s->rec.reach = map_type((u32)ctx[4]);
+	return 0;
+}
+
 /* pci_p2pdma_distance_many(provider, clients, n, verbose) */
 SEC("fexit/pci_p2pdma_distance_many")
 int p2p_distance(u64 *ctx)
