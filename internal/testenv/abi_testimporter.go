@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package testenv
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"structs"
+	"testing"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// The user interface of /dev/testimporter, kernel/testimporter/testimporter.h.
+
+// ImporterKind is how an attachment treats the exporter's moves.
+type ImporterKind uint32
+
+// The kinds: enum testimporter_kind.
+const (
+	StaticImporter    ImporterKind = iota // knows nothing of moves
+	PinnedImporter                        // pins: bnxt_re, efa, mana, ionic
+	RevocableImporter                     // pins until it is told to stop: irdma
+	DynamicImporter                       // maps again after a move: mlx5
+)
+
+func (k ImporterKind) String() string {
+	return [...]string{"static", "pinned", "revocable", "dynamic"}[k]
+}
+
+// SoftDevice is a device on no bus to attach on behalf of: TESTIMPORTER_SOFT.
+const SoftDevice = "soft"
+
+const (
+	importerPeer2Peer = 1 << 0 // TESTIMPORTER_PEER2PEER
+	importerSegments  = 1 << 14
+)
+
+// struct testimporter_attach
+type importerAttach struct {
+	_         structs.HostLayout
+	Device    [32]byte
+	FD        int32
+	Kind      uint32
+	Flags     uint32
+	ID        uint32
+	Peer2Peer uint32
+	Reserved  uint32
+}
+
+// ImporterSegment is a DMA range: struct testimporter_segment.
+type ImporterSegment struct {
+	_        structs.HostLayout
+	Addr     uint64 // that the device uses
+	Length   uint64
+	Phys     uint64 // of its page, if Flags has bit 0
+	Flags    uint32 // 1: it has a page, 2: PCI bus address, 4: bounced
+	Reserved uint32
+}
+
+// struct testimporter_map
+type importerMap struct {
+	_         structs.HostLayout
+	ID        uint32
+	Direction uint32
+	Segments  unsafe.Pointer
+	Max       uint32
+	Count     uint32
+}
+
+// struct testimporter_distance
+type importerDistance struct {
+	_        structs.HostLayout
+	Provider [32]byte
+	Client   [32]byte
+	Distance int32
+	Reserved uint32
+}
+
+// Importer is the test importer.
+type Importer struct{ file *os.File }
+
+// Attachment is a dma-buf attached to a device by the test importer.
+type Attachment struct {
+	importer  *Importer
+	id        uint32
+	Peer2Peer bool // what the exporter left of it
+}
+
+// TestImporter loads the test importer, and removes it when the test is over.
+func TestImporter(t testing.TB) *Importer {
+	t.Helper()
+	VM(t)
+	if !AtLeast(t, "6.12") {
+		t.Skip("the test importer is built for 6.12 and later")
+	}
+	if out, err := exec.Command("modprobe", "testimporter").CombinedOutput(); err != nil {
+		t.Fatalf("modprobe testimporter (make vm-build builds it): %v: %s", err, out)
+	}
+	f, err := os.OpenFile("/dev/testimporter", os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+		if out, err := exec.Command("modprobe", "-r", "testimporter").CombinedOutput(); err != nil {
+			t.Errorf("modprobe -r testimporter: %v: %s", err, out)
+		}
+	})
+	return &Importer{f}
+}
+
+// Directions and sizes of include/uapi/asm-generic/ioctl.h.
+const (
+	iocWrite = 1
+	iocRead  = 2
+)
+
+func (i *Importer) call(dir, number uint32, size uintptr, arg unsafe.Pointer) error {
+	request := dir<<30 | uint32(size)<<16 | 'I'<<8 | number
+	_, _, errno := unix.Syscall(unix.SYS_IOCTL, i.file.Fd(), uintptr(request), uintptr(arg))
+	if errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+// Attach attaches the dma-buf fd, which stays the caller's, to a PCI function
+// ("0000:03:00.0") or to SoftDevice. The error is the kernel's errno.
+func (i *Importer) Attach(device string, fd int, kind ImporterKind, peer2peer bool) (*Attachment, error) {
+	a := importerAttach{FD: int32(fd), Kind: uint32(kind)}
+	if len(device) >= len(a.Device) {
+		return nil, fmt.Errorf("%q is no device", device)
+	}
+	copy(a.Device[:], device)
+	if peer2peer {
+		a.Flags = importerPeer2Peer
+	}
+	if err := i.call(iocRead|iocWrite, 0x40, unsafe.Sizeof(a), unsafe.Pointer(&a)); err != nil {
+		return nil, err
+	}
+	return &Attachment{i, a.ID, a.Peer2Peer != 0}, nil
+}
+
+// Map maps both ways, after pinning if the kind does. It answers with the
+// mapping there is, if there is one.
+func (a *Attachment) Map() ([]ImporterSegment, error) {
+	segments := make([]ImporterSegment, importerSegments)
+	m := importerMap{ID: a.id, Segments: unsafe.Pointer(&segments[0]), Max: importerSegments}
+	if err := a.importer.call(iocRead|iocWrite, 0x42, unsafe.Sizeof(m), unsafe.Pointer(&m)); err != nil {
+		return nil, err
+	}
+	if m.Count > importerSegments {
+		return nil, errors.New("more segments than fit")
+	}
+	return segments[:m.Count], nil
+}
+
+// Unmap ends the mapping.
+func (a *Attachment) Unmap() error { return a.byID(0x43) }
+
+// Detach ends the attachment.
+func (a *Attachment) Detach() error { return a.byID(0x41) }
+
+func (a *Attachment) byID(number uint32) error {
+	return a.importer.call(iocWrite, number, unsafe.Sizeof(a.id), unsafe.Pointer(&a.id))
+}
+
+// Distance is the kernel's own between two PCI functions, negative if it sees
+// no way for peer-to-peer.
+func (i *Importer) Distance(provider, client string) (int, error) {
+	var d importerDistance
+	copy(d.Provider[:len(d.Provider)-1], provider)
+	copy(d.Client[:len(d.Client)-1], client)
+	if err := i.call(iocRead|iocWrite, 0x47, unsafe.Sizeof(d), unsafe.Pointer(&d)); err != nil {
+		return 0, err
+	}
+	return int(d.Distance), nil
+}
