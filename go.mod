@@ -5,6 +5,7 @@ go 1.26.0
 ignore ./build
 
 require (
+	github.com/NVIDIA/go-nvml v0.13.3-1 // indirect
 	github.com/cilium/ebpf v0.22.0 // indirect
 	github.com/google/go-cmp v0.7.0 // indirect
 	github.com/inconshreveable/mousetrap v1.1.0 // indirect

@@ -89,6 +89,7 @@ type Description struct {
 	Aliases   []string `json:"aliases,omitempty"` // other specs for the same: "drm:vgem"
 	Exporter  string   `json:"exporter"`          // the dma-buf's exporter as fdinfo shows it: "drm"
 	Driver    string   `json:"driver"`            // the kernel driver: "vgem"
+	Class     string   `json:"class,omitempty"`   // of a software GPU: the driver that it stands for
 	Device    string   `json:"device"`            // the node that is opened: "/dev/dri/card0"
 	PCI       *PCIAddr `json:"pci,omitempty"`     // the PCI function behind it, if any
 	Kind      Kind     `json:"kind"`
@@ -134,5 +135,6 @@ type Segment struct {
 	// exporter has one (CUDA, ROCm, Level Zero): the usual choice of an IOVA.
 	Addr uint64
 
-	cpu part // the CPU's view; nil stands for mmap of the dma-buf
+	// view opens the CPU's view; nil stands for mmap of the dma-buf.
+	view func() (part, error)
 }

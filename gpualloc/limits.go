@@ -39,15 +39,8 @@ func (a *allocator) checkLimits(p plan, force bool) error {
 			return a.over(largest, l)
 		}
 	}
-	if l, ok := a.exp.(limiter); ok && !force {
-		for _, l := range l.limits() {
-			if l.Scope == scopeTotal && p.total > l.Bytes {
-				return a.over(p.total, l)
-			}
-		}
-	}
 	mem := p.total
-	if force || a.desc.Kind == KindVRAM {
+	if force {
 		mem = 0
 	}
 	peak, stay := a.exp.fds()
@@ -61,7 +54,7 @@ func (a *allocator) checkLimits(p plan, force bool) error {
 	}
 	memLeft := int64(noLimit)
 	if mem > 0 {
-		for _, l := range memoryLimits(a.env) {
+		for _, l := range a.totals() {
 			if mem > l.Bytes {
 				return a.over(mem, l)
 			}
@@ -72,6 +65,20 @@ func (a *allocator) checkLimits(p plan, force bool) error {
 	}
 	a.budget.grant(memLeft, fdsLeft)
 	return nil
+}
+
+// totals lists what bounds the sum of an allocation's segments now: what the
+// exporter knows, and for system memory the machine.
+func (a *allocator) totals() []Limit {
+	var out []Limit
+	if l, ok := a.exp.(limiter); ok {
+		for _, l := range l.limits() {
+			if l.Scope == scopeTotal {
+				out = append(out, l)
+			}
+		}
+	}
+	return append(out, memoryLimitsOf(a.desc.Kind, a.env)...)
 }
 
 func (a *allocator) over(size int64, l Limit) error {

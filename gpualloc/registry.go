@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/internal/bytesize"
 )
 
 // backend is a family of allocators: one file each.
@@ -23,6 +24,7 @@ type backend interface {
 type candidate struct {
 	Description
 	rank int   // of "auto": higher is better
+	room int64 // bytes free, which decides between equal ranks; 0: not known
 	err  error // what the device answered, if it is not available
 	open func(env Env, d Description) (Allocator, error)
 }
@@ -34,7 +36,9 @@ const (
 	rankUDMABuf
 	rankTest // vgem, which exists for tests
 	rankHeap
+	rankGPUSystem   // system memory by a GPU's driver
 	rankGPU         // dumb buffers of a real GPU: the driver decides where
+	rankVRAMOnly    // the GPU's own memory, for importers that can reach it there
 	rankVRAM        // asked for in the GPU's own memory
 	rankAlternative // the vendor's runtime, not its usual way of allocating
 	rankRuntime     // the vendor's runtime
@@ -46,7 +50,9 @@ var why = map[int]string{
 	rankUDMABuf:     "no GPU and no dma-heap here: udmabuf exports system memory",
 	rankTest:        "no GPU here: vgem, a test driver, exports system memory",
 	rankHeap:        "no GPU here: the dma-heap exports system memory without a limit of its own",
+	rankGPUSystem:   "no GPU with memory of its own here: a GPU's driver exports system memory",
 	rankGPU:         "a GPU's dumb buffers: the driver decides where they lie",
+	rankVRAMOnly:    "a GPU's own memory",
 	rankVRAM:        "a GPU's own memory",
 	rankAlternative: "a GPU's own memory, through its vendor's runtime",
 	rankRuntime:     "a GPU's own memory, through its vendor's runtime",
@@ -87,13 +93,17 @@ func Discover(env Env) []Description {
 	return out
 }
 
-// ranked sorts the available first, and those by rank.
+// ranked sorts the available first, those by rank, and equal ones by what is
+// free.
 func ranked(all []candidate) []candidate {
 	sort.SliceStable(all, func(i, j int) bool {
 		if all[i].Available != all[j].Available {
 			return all[i].Available
 		}
-		return all[i].rank > all[j].rank
+		if all[i].rank != all[j].rank {
+			return all[i].rank > all[j].rank
+		}
+		return all[i].room > all[j].room
 	})
 	return all
 }
@@ -161,7 +171,7 @@ func openAuto(all []candidate, env Env) (Allocator, error) {
 			errs = append(errs, fmt.Errorf("%s: %s", c.Spec, c.Why))
 			continue
 		}
-		c.Why = why[c.rank]
+		c.Why = because(c, all)
 		a, err := c.try(env)
 		if err == nil {
 			return a, nil
@@ -176,20 +186,47 @@ func openAuto(all []candidate, env Env) (Allocator, error) {
 	}
 }
 
+// because explains a choice of "auto".
+func because(c candidate, all []candidate) string {
+	text := why[c.rank]
+	if c.room == 0 {
+		return text
+	}
+	text += fmt.Sprintf(", %s of it free", bytesize.Format(c.room))
+	equals := 0
+	for _, other := range all {
+		if other.Available && other.rank == c.rank {
+			equals++
+		}
+	}
+	if equals > 1 {
+		text += fmt.Sprintf(", the most of %d such GPUs", equals)
+	}
+	return text
+}
+
 func specError(spec string, err error, choices []candidate) error {
+	ambiguous := errors.Is(err, ErrAmbiguousSpec)
 	var names []string
 	for _, c := range choices {
-		if !c.Available && !errors.Is(err, ErrAmbiguousSpec) {
+		if !c.Available && !ambiguous {
 			continue
 		}
-		name := c.Spec
+		var about []string
 		if c.Driver != "" && !strings.Contains(c.Spec, c.Driver) {
-			name += " (" + c.Driver + ")"
+			about = append(about, c.Driver)
+		}
+		if ambiguous && c.PCI != nil {
+			about = append(about, c.PCI.String())
+		}
+		name := c.Spec
+		if len(about) > 0 {
+			name += " (" + strings.Join(about, ", ") + ")"
 		}
 		names = append(names, name)
 	}
 	remedy := "use auto, or one of: " + strings.Join(names, ", ")
-	if errors.Is(err, ErrAmbiguousSpec) {
+	if ambiguous {
 		remedy = "use one of: " + strings.Join(names, ", ")
 	} else if len(names) == 0 {
 		remedy = "none works on this machine: see Discover for the reasons"

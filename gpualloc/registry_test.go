@@ -78,7 +78,7 @@ func TestDiscover(t *testing.T) {
 		t.Errorf("heap:system: %+v", d)
 	}
 	if d := find("drm:renderD128"); d.Available || !strings.Contains(d.Why, "ENOTTY") || d.Remedy == "" ||
-		d.PCI == nil || d.PCI.String() != "0000:03:00.0" || d.Driver != "amdgpu" || d.Device != filepath.Join(e.Dev, "dri/card0") ||
+		d.PCI == nil || d.PCI.String() != "0000:03:00.0" || d.Driver != "amdgpu" || d.Kind != KindVRAM || d.Device != filepath.Join(e.Dev, "dri/renderD128") ||
 		!slices.Equal(d.Aliases, []string{"drm:card0", "drm:amdgpu", "drm:0000:03:00.0"}) {
 		t.Errorf("drm:renderD128: %+v", d)
 	}
@@ -130,7 +130,7 @@ func TestOpenSpecs(t *testing.T) {
 	}{
 		{"cuda:0", ErrUnknownSpec, []string{`"cuda:0"`, "use auto, or one of: heap:system", "udmabuf"}},
 		{"", ErrUnknownSpec, []string{`""`}},
-		{"drm:amdgpu", ErrAmbiguousSpec, []string{"drm:renderD128 (amdgpu)", "drm:renderD129 (amdgpu)"}},
+		{"drm:amdgpu", ErrAmbiguousSpec, []string{"drm:renderD128 (amdgpu, 0000:03:00.0)", "drm:renderD129 (amdgpu, 0000:04:00.0)"}},
 		{"drm:0000:04:00.0", ErrUnavailable, []string{"ENOTTY"}},
 		{"drm:renderD130", ErrUnavailable, []string{"primary node"}},
 	} {

@@ -92,7 +92,7 @@ func NewBuffer(desc Description, requested int64, parts []Exported) *Buffer {
 func (e Exported) segment() Segment {
 	s := e.Segment
 	if e.View != nil {
-		s.cpu = viewPart{e.View}
+		s.view = func() (part, error) { return viewPart{e.View}, nil }
 	}
 	return s
 }

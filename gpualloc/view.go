@@ -27,17 +27,20 @@ type partsView struct {
 func openMapped(segments []Segment) (view, error) {
 	v := &partsView{}
 	for _, s := range segments {
-		if s.cpu != nil {
-			v.add(s.cpu, s.Size)
-			continue
-		}
-		m, err := s.Buf.Map(s.Offset, s.Size, dmabuf.ReadWrite)
+		p, err := s.open()
 		if err != nil {
 			return nil, errors.Join(err, v.Close())
 		}
-		v.add(m, s.Size)
+		v.add(p, s.Size)
 	}
 	return v, nil
+}
+
+func (s Segment) open() (part, error) {
+	if s.view != nil {
+		return s.view()
+	}
+	return s.Buf.Map(s.Offset, s.Size, dmabuf.ReadWrite)
 }
 
 func (v *partsView) add(p part, size int64) {

@@ -59,10 +59,11 @@ var mayImport = map[string][]string{
 }
 
 // mayTestImport adds what a room's tests may use beside that: a neighbour
-// that makes the buffers they register.
+// that makes the buffers they register, or that registers what they make.
 var mayTestImport = map[string][]string{
-	"ibvfd": {"gpualloc", "drm"},
-	"trace": {"gpualloc", "ibvfd"},
+	"gpualloc": {"canary", "ibvfd"},
+	"ibvfd":    {"gpualloc", "drm"},
+	"trace":    {"gpualloc", "ibvfd"},
 }
 
 func list(t *testing.T) []pkg {
@@ -126,6 +127,7 @@ func TestDependenciesStayInTheirRooms(t *testing.T) {
 		"github.com/NVIDIA/go-nvml":     func(p pkg) bool { return room(p.ImportPath) == "cmd" || strings.Contains(p.ImportPath, "nvml") },
 		"github.com/cilium/ebpf/rlimit": func(p pkg) bool { return room(p.ImportPath) == "cmd" },
 		"os/exec":                       func(p pkg) bool { r := room(p.ImportPath); return r == "cmd" || r == "bench" || forTests(p) },
+		module + "/gpualloc/nvml":       func(p pkg) bool { r := room(p.ImportPath); return r == "cmd" || r == "p2p" },
 		module + "/internal/testenv":    forTests,
 		module + "/internal/abicheck":   forTests,
 		"testing":                       forTests,

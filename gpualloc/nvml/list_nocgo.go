@@ -1,0 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build !cgo
+
+package nvml
+
+func list(string) ([]GPU, error) { return nil, ErrNotBuilt }

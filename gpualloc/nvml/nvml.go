@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nvml
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/gpurdma/gpurdma/gpualloc"
+)
+
+// What GPUs answers instead of a list.
+var (
+	// ErrNotBuilt: the program was built without cgo.
+	ErrNotBuilt = errors.New("built without cgo: NVML cannot be loaded")
+	// ErrNoDriver: there is no NVML, or no NVIDIA driver below it.
+	ErrNoDriver = errors.New("no NVIDIA driver")
+)
+
+// Error is a refusal of NVML's own.
+type Error struct {
+	Code int    // nvmlReturn_t
+	Text string // nvmlErrorString
+}
+
+func (e *Error) Error() string { return fmt.Sprintf("%s (NVML %d)", e.Text, e.Code) }
+
+// GPU is one GPU.
+type GPU struct {
+	Index  int              `json:"index"` // NVML's, in the order of PCI addresses
+	Name   string           `json:"name"`  // "NVIDIA H100 80GB HBM3"
+	UUID   string           `json:"uuid"`  // "GPU-…", as CUDA's
+	PCI    gpualloc.PCIAddr `json:"pci"`
+	Memory Usage            `json:"memory"`
+	// BAR1 is the window through which NICs reach the GPU's memory. Everything
+	// that is registered takes a part of it, with all processes together. A GPU
+	// without one, or a driver that does not say, leaves nil.
+	BAR1 *Usage `json:"bar1,omitempty"`
+}
+
+// Usage is of all processes, in bytes.
+type Usage struct {
+	Total int64 `json:"total"`
+	Used  int64 `json:"used"`
+}
+
+// Free is what is left.
+func (u Usage) Free() int64 { return max(0, u.Total-u.Used) }
+
+// GPUs lists the GPUs of this machine.
+//
+// Errors: [ErrNotBuilt]; [ErrNoDriver]; what NVML refuses, with its [Error].
+func GPUs() ([]GPU, error) { return list("") }

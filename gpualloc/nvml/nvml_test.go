@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build cgo
+
+package nvml
+
+import (
+	"errors"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gpurdma/gpurdma/dmabuf"
+)
+
+// This binary starts without the driver, which is more than it seems.
+func TestGPUs(t *testing.T) {
+	gpus, err := GPUs()
+	if err == nil {
+		for _, g := range gpus { // a machine with GPUs
+			if !strings.HasPrefix(g.UUID, "GPU-") || g.Memory.Total <= 0 || g.Memory.Free() > g.Memory.Total {
+				t.Errorf("%+v", g)
+			}
+		}
+		return
+	}
+	if !errors.Is(err, ErrNoDriver) || !strings.Contains(err.Error(), "no NVIDIA driver") || !strings.Contains(err.Error(), "install") && !strings.Contains(err.Error(), "modprobe") {
+		t.Error(err)
+	}
+}
+
+// double builds the library in testdata.
+func double(t *testing.T) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), library)
+	out, err := exec.Command("cc", "-shared", "-fPIC", "-Wall", "-Werror", "-o", file, "testdata/nvml.c").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return file
+}
+
+func TestList(t *testing.T) {
+	lib := double(t)
+	for range 2 { // the library can be loaded again
+		gpus, err := list(lib)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := []GPU{
+			{Name: "Double 1", UUID: "GPU-00000000-0000-0000-0000-000000000001", Memory: Usage{80 << 30, 1 << 30}, BAR1: &Usage{256 << 20, 1 << 20}},
+			{Index: 1, Name: "Double 2", UUID: "GPU-00000000-0000-0000-0000-000000000002", Memory: Usage{80 << 30, 1 << 30}},
+		}
+		want[0].PCI.Domain, want[0].PCI.Bus = 0x10000, 0x41
+		want[1].PCI.Domain, want[1].PCI.Bus = 0x10000, 0x42
+		if !reflect.DeepEqual(gpus, want) || gpus[0].BAR1.Free() != 255<<20 {
+			t.Errorf("%+v", gpus)
+		}
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	lib := double(t)
+	for _, c := range []struct {
+		fail, words string
+		code        int // 0: ErrNoDriver
+	}{
+		{"nvmlInit:9", "modprobe nvidia", 0},
+		{"nvmlInit:4", "Insufficient Permissions (NVML 4); run as root", 4},
+		{"nvmlInit:18", "different versions", 18},
+		{"nvmlShutdown:999", "nvmlShutdown", 999},
+		{"nvmlDeviceGetCount:999", "nvmlDeviceGetCount", 999},
+		{"nvmlDeviceGetHandleByIndex:15", "GPU 0", 15},
+		{"nvmlDeviceGetName:15", "nvmlDeviceGetName", 15},
+		{"nvmlDeviceGetUUID:15", "nvmlDeviceGetUUID", 15},
+		{"nvmlDeviceGetPciInfo:15", "nvmlDeviceGetPciInfo", 15},
+		{"nvmlDeviceGetMemoryInfo:15", "nvmlDeviceGetMemoryInfo", 15},
+		{"nvmlDeviceGetBAR1MemoryInfo:15", "nvmlDeviceGetBAR1MemoryInfo", 15},
+	} {
+		t.Setenv("GPURDMA_NVML_FAIL", c.fail)
+		_, err := list(lib)
+		var refusal *Error
+		var detail *dmabuf.Error
+		if !errors.As(err, &detail) || !strings.Contains(err.Error(), c.words) {
+			t.Errorf("%s: %v; want %q", c.fail, err, c.words)
+		}
+		if c.code == 0 && !errors.Is(err, ErrNoDriver) || c.code != 0 && (!errors.As(err, &refusal) || refusal.Code != c.code) {
+			t.Errorf("%s: %v; want code %d", c.fail, err, c.code)
+		}
+	}
+	t.Setenv("GPURDMA_NVML_FAIL", "nvmlDeviceGetBAR1MemoryInfo:3")
+	gpus, err := list(lib)
+	if err != nil || slices.ContainsFunc(gpus, func(g GPU) bool { return g.BAR1 != nil }) {
+		t.Errorf("GPUs without BAR 1: %+v, %v", gpus, err)
+	}
+}

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A double of libnvidia-ml: two GPUs, of which the second has no BAR 1.
+ * GPURDMA_NVML_FAIL=NAME:CODE lets one function fail.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NOT_SUPPORTED 3
+#define API __attribute__((visibility("default")))
+
+struct pci_info {
+	char legacy[16];
+	unsigned int domain, bus, device, id, subsystem;
+	char bus_id[32];
+};
+
+struct memory { unsigned long long total, free, used; };
+
+static int fails(const char *name)
+{
+	const char *env = getenv("GPURDMA_NVML_FAIL");
+	size_t n = strlen(name);
+
+	return env && !strncmp(env, name, n) && env[n] == ':' ? atoi(env + n + 1) : 0;
+}
+
+#define MAY_FAIL(name) do { int code = fails(name); if (code) return code; } while (0)
+
+API int nvmlInit_v2(void) { MAY_FAIL("nvmlInit"); return 0; }
+API int nvmlInit(void) { return nvmlInit_v2(); }
+API int nvmlShutdown(void) { MAY_FAIL("nvmlShutdown"); return 0; }
+API const char *nvmlErrorString(int code) { return code == 4 ? "Insufficient Permissions" : "Some Error"; }
+
+API int nvmlDeviceGetCount_v2(unsigned int *n)
+{
+	MAY_FAIL("nvmlDeviceGetCount");
+	*n = 2;
+	return 0;
+}
+
+API int nvmlDeviceGetHandleByIndex_v2(unsigned int i, void **device)
+{
+	MAY_FAIL("nvmlDeviceGetHandleByIndex");
+	*device = (void *)(unsigned long)(i + 1);
+	return 0;
+}
+
+API int nvmlDeviceGetName(void *device, char *name, unsigned int length)
+{
+	MAY_FAIL("nvmlDeviceGetName");
+	snprintf(name, length, "Double %lu", (unsigned long)device);
+	return 0;
+}
+
+API int nvmlDeviceGetUUID(void *device, char *uuid, unsigned int length)
+{
+	MAY_FAIL("nvmlDeviceGetUUID");
+	snprintf(uuid, length, "GPU-00000000-0000-0000-0000-00000000000%lu", (unsigned long)device);
+	return 0;
+}
+
+API int nvmlDeviceGetPciInfo_v3(void *device, struct pci_info *info)
+{
+	MAY_FAIL("nvmlDeviceGetPciInfo");
+	memset(info, 0, sizeof(*info));
+	info->domain = 0x10000;
+	info->bus = 0x40 + (unsigned long)device;
+	return 0;
+}
+
+API int nvmlDeviceGetMemoryInfo(void *device, struct memory *memory)
+{
+	(void)device;
+	MAY_FAIL("nvmlDeviceGetMemoryInfo");
+	*memory = (struct memory){ 80ULL << 30, 79ULL << 30, 1ULL << 30 };
+	return 0;
+}
+
+API int nvmlDeviceGetBAR1MemoryInfo(void *device, struct memory *bar)
+{
+	MAY_FAIL("nvmlDeviceGetBAR1MemoryInfo");
+	if (device != (void *)1)
+		return NOT_SUPPORTED;
+	/* total, free, used: the same order as above */
+	*bar = (struct memory){ 256ULL << 20, 255ULL << 20, 1ULL << 20 };
+	return 0;
+}
