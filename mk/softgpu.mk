@@ -10,9 +10,9 @@ softgpu: ## build softgpu.ko and testimporter.ko of KERNEL
 	@BUILD=$(BUILD) kernel/softgpu/build.sh $(KERNEL)
 
 .PHONY: softgpu-vm
-softgpu-vm: testbed softgpu ## test the software GPU and the importer on KERNEL in the testbed
+softgpu-vm: testbed softgpu kernel ## test the software GPU and the importer on KERNEL in the testbed
 	@BUILD=$(BUILD) kernel/softgpu/tests/build.sh $(KERNEL)
-	@$(TESTBED) run -kernel $(KERNEL) -machine kernel/softgpu/tests/machine.json -timeout 10m -- \
+	@$(TESTBED) run -kernel $(KERNEL) -patched-rxe -machine kernel/softgpu/tests/machine.json -timeout 15m -- \
 		kernel/softgpu/tests/run.sh $(BUILD)/modules/$(KERNEL) $(BUILD)/modules/$(KERNEL)/softgpu-test $(TESTS)
 
 # A series that Debian 12 cannot compile gets a root with the right compiler.

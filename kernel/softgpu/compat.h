@@ -49,4 +49,17 @@ static inline bool softgpu_attach_revocable(struct dma_buf_attachment *attach)
 #endif
 }
 
+/*
+ * Whether an importer that pinned can be told all the same. Up to 6.12 those who
+ * cannot have a callback too, so nobody is.
+ */
+static inline bool softgpu_pinned_revocable(struct dma_buf_attachment *attach)
+{
+#ifdef HAVE_INVALIDATE_MAPPINGS
+	return dma_buf_attach_revocable(attach);
+#else
+	return false;
+#endif
+}
+
 #endif

@@ -4,23 +4,49 @@
 
 #include "softgpu.h"
 
+static bool every_importer(struct softgpu_bo *bo,
+			   bool (*is)(struct dma_buf_attachment *attach))
+{
+	struct dma_buf_attachment *attach;
+
+	list_for_each_entry(attach, &bo->dmabuf->attachments, node)
+		if (!is(attach))
+			return false;
+	return true;
+}
+
 /*
  * As vfio_pci_dma_buf_move(): importers are told when the buffer goes and when
- * it comes back. Only a vfio-like exporter can do this.
+ * it comes back. Exporters like amdgpu and xe can do it to importers that
+ * promised to let go, pinned or not; one that did not makes it -EBUSY. Up to
+ * 6.12 that only shows afterwards.
  */
 int softgpu_bo_revoke(struct softgpu_bo *bo, bool revoke)
 {
 	dma_resv_assert_held(bo->base.resv);
-	if (bo->behaviour != &softgpu_behaves_vfio)
+	if (!bo->behaviour || !bo->behaviour->revokes)
 		return -EOPNOTSUPP;
 	if (bo->revoked == revoke)
 		return 0;
+	if (revoke && !every_importer(bo, softgpu_attach_revocable))
+		return -EBUSY;
 	bo->revoked = revoke;
 	softgpu_invalidate(bo->dmabuf);
 	if (dma_resv_wait_timeout(bo->base.resv, DMA_RESV_USAGE_BOOKKEEP, false,
 				  MAX_SCHEDULE_TIMEOUT) < 0)
 		return -EINTR;
+	if (revoke && bo->maps) {
+		bo->revoked = false;
+		return -EBUSY;
+	}
 	return 0;
+}
+
+/* Those who pinned were promised not to be told, unless they wanted to be. */
+static bool may_tell(struct softgpu_bo *bo)
+{
+	return !bo->pins || bo->behaviour == &softgpu_behaves_vfio ||
+	       every_importer(bo, softgpu_pinned_revocable);
 }
 
 static void lose(struct softgpu_bo *bo)
@@ -28,9 +54,7 @@ static void lose(struct softgpu_bo *bo)
 	dma_resv_lock(bo->base.resv, NULL);
 	bo->lost = true;
 	bo->revoked = true;
-	/* Those who pinned were promised not to be told; they keep the memory. */
-	if (bo->dmabuf && bo->maps &&
-	    (!bo->pins || bo->behaviour == &softgpu_behaves_vfio)) {
+	if (bo->dmabuf && bo->maps && may_tell(bo)) {
 		softgpu_invalidate(bo->dmabuf);
 		dma_resv_wait_timeout(bo->base.resv, DMA_RESV_USAGE_BOOKKEEP, false,
 				      MAX_SCHEDULE_TIMEOUT);

@@ -137,6 +137,7 @@ struct softgpu_behaviour {
 	const struct dma_buf_ops *ops;
 	int (*claim)(struct softgpu_bo *bo);
 	void (*disclaim)(struct softgpu_bo *bo);
+	bool revokes;
 };
 
 static inline struct softgpu_device *to_softgpu(struct drm_device *drm)

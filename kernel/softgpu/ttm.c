@@ -22,7 +22,7 @@ static int ttm_attach(struct dma_buf *dmabuf, struct dma_buf_attachment *attach)
 	ret = softgpu_fail(gpu, SOFTGPU_OP_ATTACH);
 	if (ret)
 		return ret;
-	if (!drm_dev_enter(&gpu->drm, &idx))
+	if (READ_ONCE(to_bo(dmabuf->priv)->revoked) || !drm_dev_enter(&gpu->drm, &idx))
 		return -ENODEV;
 	if (attach->peer2peer && pci_p2pdma_distance(gpu->pdev, attach->dev, false) < 0)
 		attach->peer2peer = false;
@@ -63,7 +63,7 @@ static int pin(struct dma_buf_attachment *attach)
 	ret = softgpu_fail(bo_gpu(bo), SOFTGPU_OP_PIN);
 	if (ret)
 		return ret;
-	if (!drm_dev_enter(bo->base.dev, &idx))
+	if (bo->revoked || !drm_dev_enter(bo->base.dev, &idx))
 		return -ENODEV;
 	ret = softgpu_bo_pin(bo, pin_places(bo));
 	drm_dev_exit(idx);
@@ -85,7 +85,7 @@ static struct sg_table *map(struct dma_buf_attachment *attach, enum dma_data_dir
 	ret = softgpu_fail(bo_gpu(bo), SOFTGPU_OP_MAP);
 	if (ret)
 		return ERR_PTR(ret);
-	if (!drm_dev_enter(bo->base.dev, &idx))
+	if (bo->revoked || !drm_dev_enter(bo->base.dev, &idx))
 		return ERR_PTR(-ENODEV);
 	if (attach->peer2peer)
 		places |= bo->preferred;
@@ -148,10 +148,12 @@ const struct softgpu_behaviour softgpu_behaves_amdgpu = {
 	.name = "amdgpu",
 	.exp_name = "drm",
 	.ops = &amdgpu_ops,
+	.revokes = true,
 };
 
 const struct softgpu_behaviour softgpu_behaves_xe = {
 	.name = "xe",
 	.exp_name = "drm",
 	.ops = &xe_ops,
+	.revokes = true,
 };

@@ -143,4 +143,5 @@ const struct softgpu_behaviour softgpu_behaves_vfio = {
 	.ops = &vfio_ops,
 	.claim = claim,
 	.disclaim = disclaim,
+	.revokes = true,
 };

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0 */
 /*
  * FLUSH is younger than the libibverbs of Debian 12. The access flags are the
  * kernel's (include/uapi/rdma/ib_user_ioctl_verbs.h, Linux 6.2); to post the

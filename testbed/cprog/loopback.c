@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+// SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
 #define _GNU_SOURCE
 #include "loopback.h"
 #include "flush.h"

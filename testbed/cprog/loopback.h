@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0 */
 /* Two RC queue pairs on one port, connected to each other. */
 #ifndef LOOPBACK_H
 #define LOOPBACK_H

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+// SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
 #include "mr.h"
 
 #include <errno.h>
@@ -183,4 +183,19 @@ int mr_reregister(struct ibv_context *ctx, struct mr *mr, unsigned int flags,
 	mr->lkey = resp.lkey;
 	mr->rkey = resp.rkey;
 	return 0;
+}
+
+int mr_prefetch(struct ibv_pd *pd, uint32_t lkey, uint64_t addr, uint32_t length,
+		bool wait)
+{
+	struct ib_uverbs_sge sge = { .addr = addr, .length = length, .lkey = lkey };
+	struct request r;
+
+	request_init(&r, UVERBS_METHOD_ADVISE_MR);
+	attr(&r, UVERBS_ATTR_ADVISE_MR_PD_HANDLE, 0, pd->handle);
+	attr(&r, UVERBS_ATTR_ADVISE_MR_ADVICE, 8, IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH);
+	attr(&r, UVERBS_ATTR_ADVISE_MR_FLAGS, 4,
+	     wait ? IB_UVERBS_ADVISE_MR_FLAG_FLUSH : 0);
+	attr(&r, UVERBS_ATTR_ADVISE_MR_SGE_LIST, sizeof(sge), (uintptr_t)&sge);
+	return submit(pd->context, &r);
 }

@@ -1,8 +1,9 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0 */
 /* Memory regions on a dma-buf, by either of the two ways into the kernel. */
 #ifndef MR_H
 #define MR_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include <infiniband/verbs.h>
@@ -47,5 +48,12 @@ int mr_query(struct ibv_context *ctx, const struct mr *mr, struct mr *keys,
 int mr_reregister(struct ibv_context *ctx, struct mr *mr, unsigned int flags,
 		  struct ibv_pd *pd, const struct range *r,
 		  unsigned int access);
+
+/*
+ * Asks for the pages of a region on demand to be there (ADVISE_MR), now or, if
+ * not wait, some time. 0 or an errno: other regions have nothing to prefetch.
+ */
+int mr_prefetch(struct ibv_pd *pd, uint32_t lkey, uint64_t addr, uint32_t length,
+		bool wait);
 
 #endif

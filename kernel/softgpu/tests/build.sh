@@ -17,6 +17,7 @@ common=$(echo "${kdir%-amd64}"-common)
 mkdir -p "$build/modules/$series"
 # The kernel's own uapi headers come last: libc's are not to be replaced.
 "${CC:-gcc}" -O2 -g -std=gnu11 -Wall -Wextra -Werror -Wno-format-zero-length -D__user= '-D__packed=__attribute__((packed))' \
-	-I"$top/kernel/testimporter" \
+	-I"$top/kernel/testimporter" -I"$top/testbed/cprog" \
 	-idirafter "$common/include/uapi" \
-	-o "$build/modules/$series/softgpu-test" "$here"/*.c
+	-o "$build/modules/$series/softgpu-test" "$here"/*.c \
+	"$top"/testbed/cprog/{loopback,mr}.c -libverbs -pthread

@@ -55,7 +55,8 @@ static int run(const struct test *test, const char *bdf)
 int main(int argc, char **argv)
 {
 	const struct test *const lists[] = {
-		ioctl_tests, memory_tests, importer_tests, fault_tests, life_tests,
+		ioctl_tests, memory_tests, importer_tests, fault_tests, rdma_tests,
+		life_tests,
 	};
 	const struct test *test;
 	int bad = 0, ran = 0;

@@ -39,24 +39,6 @@ static bool is_gone(volatile unsigned char *at)
 	return gone;
 }
 
-/* Waits for what the kernel does after a process or device is gone. */
-static void eventually(bool (*so)(void *arg), void *arg, const char *what)
-{
-	int i;
-
-	for (i = 0; i < 1000; i++) {
-		if (so(arg))
-			return;
-		usleep(10000);
-	}
-	check(false, "%s", what);
-}
-
-static bool no_buffers(void *gpu)
-{
-	return !gpu_buffers(gpu);
-}
-
 static void test_killed(struct gpu *gpu)
 {
 	int pipefd[2], imp, id;
@@ -99,19 +81,6 @@ static void test_unload_refused(struct gpu *gpu)
 
 	check_errno(delete_module("softgpu"), -EAGAIN);
 	buffer_free(buf);
-}
-
-static bool unbound(void *bdf)
-{
-	char path[128];
-
-	snprintf(path, sizeof(path), "/sys/bus/pci/drivers/softgpu/%s", (char *)bdf);
-	return access(path, F_OK);
-}
-
-static bool bound(void *bdf)
-{
-	return !unbound(bdf);
 }
 
 static bool absent(void *bdf)

@@ -461,3 +461,33 @@ bool kernel_has_p2p(int imp, struct gpu *gpu)
 {
 	return importer_distance(imp, gpu->bdf, near_edu) >= 0;
 }
+
+void eventually(bool (*so)(void *arg), void *arg, const char *what)
+{
+	int i;
+
+	for (i = 0; i < 1000; i++) {
+		if (so(arg))
+			return;
+		usleep(10000);
+	}
+	check(false, "%s", what);
+}
+
+bool no_buffers(void *gpu)
+{
+	return !gpu_buffers(gpu);
+}
+
+bool unbound(void *bdf)
+{
+	char path[128];
+
+	snprintf(path, sizeof(path), "/sys/bus/pci/drivers/softgpu/%s", (char *)bdf);
+	return access(path, F_OK);
+}
+
+bool bound(void *bdf)
+{
+	return !unbound(bdf);
+}

@@ -93,6 +93,12 @@ int importer_transfer(int imp, bool dma, int id, bool write, uint64_t offset, vo
 struct testimporter_state importer_state(int imp, int id);
 int importer_distance(int imp, const char *provider, const char *client);
 
+/* Waits for what the kernel does after a process or device is gone. */
+void eventually(bool (*so)(void *arg), void *arg, const char *what);
+bool no_buffers(void *gpu);
+bool unbound(void *bdf);
+bool bound(void *bdf);
+
 /* Machine of tests/machine.json. */
 extern const char *near_edu, *far_edu;
 /* Whether an IOMMU gives the device addresses of its own. */
@@ -106,6 +112,6 @@ struct test {
 };
 
 extern const struct test ioctl_tests[], memory_tests[], importer_tests[], fault_tests[],
-	life_tests[];
+	life_tests[], rdma_tests[];
 
 #endif
