@@ -105,7 +105,7 @@ func compareOne(ctx context.Context, opt options, pd *ibvfd.PD, spec string, siz
 	goSide := func(n int) ([]time.Duration, error) {
 		ns := make([]time.Duration, n)
 		for i := range ns {
-			start := time.Now()
+			start := clock()
 			mr, err := pd.RegMR(ibvfd.MRAttr{
 				Kind: ibvfd.DMABufFD, Buf: dmabuf, Length: uint64(size), Access: access,
 				Policy: ibvfd.RouteIoctlOnly,
@@ -116,7 +116,7 @@ func compareOne(ctx context.Context, opt options, pd *ibvfd.PD, spec string, siz
 			if err := mr.Close(); err != nil {
 				return nil, err
 			}
-			ns[i] = time.Since(start)
+			ns[i] = clock() - start
 		}
 		return ns, nil
 	}
@@ -129,6 +129,11 @@ func compareOne(ctx context.Context, opt options, pd *ibvfd.PD, spec string, siz
 	}
 	return alternate(ctx, opt, row{Exporter: spec, Size: size}, goSide, peers[0].run, peers[1].run)
 }
+
+// clock reads the monotonic clock and no other, as the C program does.
+func clock() time.Duration { return time.Since(clockStart) }
+
+var clockStart = time.Now()
 
 // side registers and deregisters n times and returns each round's duration.
 type side func(n int) ([]time.Duration, error)

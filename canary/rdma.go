@@ -198,7 +198,7 @@ func (w *rdma) register(s span, iova uint64, access ibvfd.Access) (region, error
 	}
 	reg, err := ibvfd.RegisterRegion(ibvfd.RegionAttr{
 		Segments: segments, Offset: uint64(s.off), Length: uint64(s.len), IOVA: iova,
-		Access: access, Owner: w.buf, Policy: w.opt.Policy,
+		Access: access, Owner: w.buf, Policy: w.opt.Policy, Timed: true,
 	}, w.pd)
 	if err != nil {
 		return nil, err

@@ -159,6 +159,14 @@ func (b *Buf) fail(op string, err error) error {
 // os.ErrClosed without calling fn.
 func (b *Buf) Do(fn func(fd int) error) error { return b.fd.Do(fn) }
 
+// Acquire returns the descriptor, which stays open and the Buf's until Release,
+// or os.ErrClosed. It is Do without a function.
+func (b *Buf) Acquire() (fd int, err error) { return b.fd.Acquire() }
+
+// Release ends the use that Acquire began. It must be called once for each
+// Acquire that succeeded.
+func (b *Buf) Release() { b.fd.Release() }
+
 // Size is the buffer's size in bytes, a multiple of the page size. It never
 // changes, and can be asked after Close.
 func (b *Buf) Size() int64 { return b.size }

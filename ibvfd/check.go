@@ -5,7 +5,6 @@ package ibvfd
 import (
 	"fmt"
 	"math"
-	"os"
 
 	"golang.org/x/sys/unix"
 )
@@ -41,13 +40,22 @@ func (c *Context) check(attr *MRAttr, faults ...*fault) error {
 	return nil
 }
 
-// checkAttr applies what can be judged without the buffer's size.
-func (c *Context) checkAttr(attr *MRAttr, access Access) error {
-	return c.check(attr, badLength(attr), badAlignment(attr), badDMABufAccess(access), badRemoteAccess(access))
+// checkDMABuf applies the rules for a dma-buf of that many bytes; math.MaxUint64
+// stands for a size that is not known.
+func (c *Context) checkDMABuf(attr *MRAttr, size uint64) error {
+	if attr.sound(size) {
+		return nil
+	}
+	return c.check(attr, badLength(attr), badAlignment(attr), badDMABufAccess(attr.Access), badRemoteAccess(attr.Access), beyond(attr, size))
 }
 
-func (c *Context) checkRange(attr *MRAttr, size uint64) error {
-	return c.check(attr, beyond(attr, size))
+// sound reports whether attr passes all of checkDMABuf's rules. It is what a
+// registration that is right pays for them.
+func (a *MRAttr) sound(size uint64) bool {
+	return a.Length != 0 && a.Length <= size && a.Offset <= size-a.Length &&
+		a.IOVA <= math.MaxUint64-a.Length && (a.Offset^a.IOVA)&uint64(pageSize-1) == 0 &&
+		a.Access&^dmabufAccess == 0 &&
+		(a.Access&AccessLocalWrite != 0 || a.Access&(AccessRemoteWrite|AccessRemoteAtomic) == 0)
 }
 
 func (c *Context) checkHost(attr *MRAttr) error {
@@ -62,7 +70,7 @@ func badLength(attr *MRAttr) *fault {
 		return &fault{CauseBadRange, unix.EINVAL, "length 0", "register 1 byte or more"}
 	case attr.Offset > math.MaxUint64-attr.Length:
 		return &fault{CauseBadRange, unix.EINVAL, fmt.Sprintf("offset %#x + length %#x overflows", attr.Offset, attr.Length), "choose a range inside the buffer"}
-	case attr.IOVA > math.MaxUint64-(attr.Length-1):
+	case attr.IOVA > math.MaxUint64-attr.Length:
 		return &fault{CauseBadRange, unix.EINVAL, fmt.Sprintf("IOVA %#x + length %#x overflows", attr.IOVA, attr.Length), "choose a smaller IOVA"}
 	}
 	return nil
@@ -83,7 +91,7 @@ func beyond(attr *MRAttr, size uint64) *fault {
 // badAlignment: a NIC maps whole pages, so the range begins at the same place
 // in a page for both sides (UVERBS_METHOD_REG_DMABUF_MR).
 func badAlignment(attr *MRAttr) *fault {
-	mask := uint64(os.Getpagesize() - 1)
+	mask := uint64(pageSize - 1)
 	if attr.Offset&mask == attr.IOVA&mask {
 		return nil
 	}

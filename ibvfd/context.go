@@ -19,7 +19,7 @@ import (
 // Context is an opened RDMA device (struct ibv_context). Its methods may be
 // called from several goroutines at once.
 type Context struct {
-	life
+	parent
 	name string
 	info DeviceInfo
 	sys  sysfs.FS

@@ -16,7 +16,7 @@ import (
 
 // CQ is a completion queue.
 type CQ struct {
-	life
+	parent
 	ctx   *Context
 	v     verbsCQ
 	depth int

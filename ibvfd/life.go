@@ -25,12 +25,11 @@ const (
 
 var kindNames = [kinds]string{"PD", "CQ", "QP", "MR"}
 
-// life is an object's state: open or closed, what runs on it, and what was
-// made from it. The zero value is open.
+// life is an object's state: open or closed, and what runs on it. The zero
+// value is open.
 type life struct {
 	mu     sync.RWMutex // read-held while an operation runs
 	closed bool
-	users  [kinds]atomic.Int32
 }
 
 // enter begins an operation: the object stays open until leave. On a closed
@@ -46,39 +45,51 @@ func (l *life) enter() error {
 
 func (l *life) leave() { l.mu.RUnlock() }
 
-// hold counts an object made from this one; the caller is between enter and
-// leave. drop uncounts it.
-func (l *life) hold(k kind) { l.users[k].Add(1) }
-func (l *life) drop(k kind) { l.users[k].Add(-1) }
-
-// close runs destroy once, when nothing runs on the object and nothing made
-// from it is left. If destroy fails the object stays open.
-func (l *life) close(op, device string, destroy func() error) error {
-	// What is in use is refused without waiting for operations to end: they
-	// may take long, and would make others wait in turn.
-	if err := l.inUse(op, device); err != nil {
-		return err
-	}
+// end runs destroy once, when nothing runs on the object. If destroy fails the
+// object stays open.
+func (l *life) end(destroy func() error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
 		return nil
 	}
-	if err := l.inUse(op, device); err != nil {
+	err := destroy()
+	l.closed = err == nil
+	return err
+}
+
+// parent is the life of an object from which others are made.
+type parent struct {
+	life
+	users [kinds]atomic.Int32
+}
+
+// hold counts an object made from this one; the caller is between enter and
+// leave. drop uncounts it.
+func (p *parent) hold(k kind) { p.users[k].Add(1) }
+func (p *parent) drop(k kind) { p.users[k].Add(-1) }
+
+// close runs destroy once, when nothing runs on the object and nothing made
+// from it is left. If destroy fails the object stays open.
+func (p *parent) close(op, device string, destroy func() error) error {
+	// What is in use is refused without waiting for operations to end: they
+	// may take long, and would make others wait in turn.
+	if err := p.inUse(op, device); err != nil {
 		return err
 	}
-	if err := destroy(); err != nil {
-		return err
-	}
-	l.closed = true
-	return nil
+	return p.end(func() error {
+		if err := p.inUse(op, device); err != nil {
+			return err
+		}
+		return destroy()
+	})
 }
 
 // inUse is ErrInUse with what is left of what was made from the object.
-func (l *life) inUse(op, device string) error {
+func (p *parent) inUse(op, device string) error {
 	var left []string
-	for k := range l.users {
-		if n := l.users[k].Load(); n > 0 {
+	for k := range p.users {
+		if n := p.users[k].Load(); n > 0 {
 			left = append(left, fmt.Sprintf("%d %s(s)", n, kindNames[k]))
 		}
 	}

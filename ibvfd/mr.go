@@ -3,8 +3,6 @@
 package ibvfd
 
 import (
-	"errors"
-	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -18,14 +16,13 @@ import (
 type MR struct {
 	life
 	pd      *PD
-	v       verbsMR // nil on the ioctl route
 	made    registered
 	length  uint64
 	iova    uint64
 	access  Access
 	route   Route
 	took    time.Duration
-	release func() // of the owner
+	release func() // of the owner; nil without one
 	serial  uint64 // counts the context's registrations
 }
 
@@ -47,16 +44,13 @@ func (pd *PD) RegMR(attr MRAttr) (*MR, error) {
 		return nil, err
 	}
 	defer pd.leave()
-	release := func() {}
+	mr := &MR{pd: pd, length: attr.Length, iova: attr.IOVA, access: attr.Access}
+	var err error
 	if attr.Owner != nil {
-		r, err := attr.Owner.Hold()
-		if err != nil {
+		if mr.release, err = attr.Owner.Hold(); err != nil {
 			return nil, err
 		}
-		release = r
 	}
-	mr := &MR{pd: pd, length: attr.Length, iova: attr.IOVA, access: attr.Access, release: release}
-	var err error
 	switch attr.Kind {
 	case HostMemory:
 		err = mr.registerHost(&attr)
@@ -66,7 +60,7 @@ func (pd *PD) RegMR(attr MRAttr) (*MR, error) {
 		err = pd.ctx.refuse(&attr, CauseNotSupported, unix.EOPNOTSUPP, "", "register the memory as a dma-buf")
 	}
 	if err != nil {
-		release()
+		mr.letGo()
 		return nil, err
 	}
 	mr.serial = pd.ctx.numbers.registered()
@@ -86,13 +80,18 @@ func (m *MR) registerHost(attr *MRAttr) error {
 		}
 	}
 	m.route = RouteHost
-	start := time.Now()
+	var start time.Time
+	if attr.Timed {
+		start = time.Now()
+	}
 	v, err := m.pd.v.regHost(addr, attr.Length, m.iova, attr.Access)
-	m.took = time.Since(start)
+	if attr.Timed {
+		m.took = time.Since(start)
+	}
 	if err != nil {
 		return c.explainHost(attr, err)
 	}
-	m.take(fromVerbs(v))
+	m.made = fromVerbs(v)
 	return nil
 }
 
@@ -101,41 +100,39 @@ func fromVerbs(v verbsMR) registered {
 	return registered{v, lkey, rkey, handle}
 }
 
-func (m *MR) take(r registered) { m.v, m.made = r.v, r }
-
 func (m *MR) registerDMABuf(attr *MRAttr) error {
-	if !attr.SkipChecks {
-		if err := m.pd.ctx.checkAttr(attr, attr.Access); err != nil {
-			return err
-		}
-	}
 	if attr.Buf == nil {
 		return m.registerFD(attr)
 	}
-	err := attr.Buf.Do(func(fd int) error { return m.registerOpen(attr, fd, attr.Buf.Size()) })
-	if errors.Is(err, os.ErrClosed) {
-		return m.pd.ctx.refuse(attr, CauseClosedFD, 0, "the Buf is closed", "register before closing it").because(os.ErrClosed)
+	fd, err := attr.Buf.Acquire()
+	if err != nil {
+		return m.pd.ctx.refuse(attr, CauseClosedFD, 0, "the Buf is closed", "register before closing it").because(err)
 	}
+	err = m.registerOpen(attr, fd, uint64(attr.Buf.Size()))
+	attr.Buf.Release()
 	return err
 }
 
-// registerOpen registers an open descriptor of a buffer whose size is known,
-// or -1.
-func (m *MR) registerOpen(attr *MRAttr, fd int, size int64) error {
-	c := m.pd.ctx
-	if !attr.SkipChecks && size >= 0 {
-		if err := c.checkRange(attr, uint64(size)); err != nil {
+// registerOpen registers an open descriptor of a buffer of size bytes.
+func (m *MR) registerOpen(attr *MRAttr, fd int, size uint64) error {
+	if !attr.SkipChecks {
+		if err := m.pd.ctx.checkDMABuf(attr, size); err != nil {
 			return err
 		}
 	}
 	m.pd.prepare(attr.Policy)
-	start := time.Now()
-	r, route, n := m.pd.routes(attr, fd)
-	m.took, m.route = time.Since(start), route
-	if n != 0 {
-		return m.pd.explainDMABuf(attr, fd, route, n)
+	var start time.Time
+	if attr.Timed {
+		start = time.Now()
 	}
-	m.take(r)
+	var n unix.Errno
+	m.made, m.route, n = m.pd.routes(attr, fd)
+	if attr.Timed {
+		m.took = time.Since(start)
+	}
+	if n != 0 {
+		return m.pd.explainDMABuf(attr, fd, m.route, n)
+	}
 	return nil
 }
 
@@ -213,7 +210,8 @@ func (m *MR) Access() Access { return m.access }
 func (m *MR) Route() Route { return m.route }
 
 // RegTime is how long the library or the kernel took to register: neither our
-// own checks nor a context's first probe are in it.
+// own checks nor a context's first probe are in it. It is 0 unless MRAttr.Timed
+// asked for it.
 func (m *MR) RegTime() time.Duration { return m.took }
 
 // Close deregisters the MR and lets go of its owner. Queue pairs that still
@@ -221,19 +219,27 @@ func (m *MR) RegTime() time.Duration { return m.took }
 // the MR stays registered and open, and Close may be called again. Closing
 // again after success does nothing.
 func (m *MR) Close() error {
-	return m.close("deregister MR", m.pd.ctx.name, func() error {
-		op, err := "ibv_dereg_mr", error(nil)
-		if m.v != nil {
-			err = m.v.dereg()
-		} else {
-			op = "UVERBS_METHOD_MR_DESTROY"
-			err = m.pd.ctx.file.DestroyMR(m.made.handle)
+	return m.end(m.deregister)
+}
+
+// deregister may fail on a device that is there only: of one that is gone, the
+// kernel has destroyed the MR, and says so (rdma_lookup_get_uobject).
+func (m *MR) deregister() error {
+	if m.made.v != nil {
+		if err := m.made.v.dereg(); err != nil {
+			return m.explainDereg("ibv_dereg_mr", err)
 		}
-		if err != nil {
-			return m.explainDereg(op, err)
-		}
-		m.pd.drop(kindMR)
+	} else if err := m.pd.ctx.file.DestroyMR(m.made.handle); err != nil {
+		return m.explainDereg("UVERBS_METHOD_MR_DESTROY", err)
+	}
+	m.pd.drop(kindMR)
+	m.letGo()
+	return nil
+}
+
+// letGo ends the hold on the owner.
+func (m *MR) letGo() {
+	if m.release != nil {
 		m.release()
-		return nil
-	})
+	}
 }

@@ -79,6 +79,9 @@ type MRAttr struct {
 	// Policy chooses the route for a dma-buf.
 	Policy RoutePolicy
 
+	// Timed measures the registration: [MR.RegTime].
+	Timed bool
+
 	// SkipChecks passes everything to the library and the kernel as it is, to
 	// see what they say.
 	SkipChecks bool

@@ -4,7 +4,7 @@ package ibvfd
 
 // PD is a protection domain: MRs and queue pairs of one PD work together.
 type PD struct {
-	life
+	parent
 	ctx *Context
 	v   verbsPD
 }

@@ -292,7 +292,7 @@ func (q *QP) modify(m *qpModify) error {
 // Close destroys the queue pair. Outstanding work requests get no completion;
 // completions already in the CQ stay. Closing again does nothing.
 func (q *QP) Close() error {
-	return q.close("ibv_destroy_qp", q.pd.ctx.name, func() error {
+	return q.end(func() error {
 		q.send.Lock()
 		defer q.send.Unlock()
 		q.recv.Lock()

@@ -4,6 +4,7 @@ package ibvfd
 
 import (
 	"errors"
+	"math"
 
 	"golang.org/x/sys/unix"
 
@@ -15,7 +16,7 @@ import (
 // number goes to the kernel.
 func (m *MR) registerFD(attr *MRAttr) error {
 	if attr.SkipChecks {
-		return m.registerOpen(attr, attr.FD, -1)
+		return m.registerOpen(attr, attr.FD, math.MaxUint64)
 	}
 	buf, err := dmabuf.Import(attr.FD)
 	switch {
@@ -29,8 +30,8 @@ func (m *MR) registerFD(attr *MRAttr) error {
 		}
 		return m.pd.ctx.refuse(attr, CauseNotDMABuf, unix.EINVAL, detail, "export the memory as a dma-buf and pass that descriptor")
 	default: // no descriptor left for a duplicate: the kernel can check as well
-		return m.registerOpen(attr, attr.FD, -1)
+		return m.registerOpen(attr, attr.FD, math.MaxUint64)
 	}
 	defer buf.Close()
-	return buf.Do(func(fd int) error { return m.registerOpen(attr, fd, buf.Size()) })
+	return buf.Do(func(fd int) error { return m.registerOpen(attr, fd, uint64(buf.Size())) })
 }

@@ -29,6 +29,7 @@ type RegionAttr struct {
 	Owner          dmabuf.Holder // held by every MR
 	Policy         RoutePolicy
 	SkipChecks     bool
+	Timed          bool
 }
 
 // Region is one range registered in several PDs, which may belong to several
@@ -77,7 +78,7 @@ func (r *Region) add(attr *RegionAttr, pd *PD) error {
 
 // parts cuts the range at the ends of segments.
 func (a *RegionAttr) parts(pd *PD) ([]MRAttr, error) {
-	part := MRAttr{Kind: DMABufFD, FD: -1, Access: a.Access, Owner: a.Owner, Policy: a.Policy, SkipChecks: a.SkipChecks}
+	part := MRAttr{Kind: DMABufFD, FD: -1, Access: a.Access, Owner: a.Owner, Policy: a.Policy, SkipChecks: a.SkipChecks, Timed: a.Timed}
 	var total uint64
 	for _, s := range a.Segments {
 		if s.Buf == nil || total+s.Length < total {

@@ -279,7 +279,7 @@ func (r *registerResult) prove(ctx context.Context, seen *witness) (err error) {
 func (r *registerResult) register(ctx context.Context, progress *cli.Progress, f registerFlags, src *source, pd *ibvfd.PD) ([]*ibvfd.Region, error) {
 	attr := ibvfd.RegionAttr{
 		Segments: src.segments, Offset: r.Offset, Length: r.Length, IOVA: r.IOVA,
-		Access: ibvfd.Access(f.access), Owner: src.owner, Policy: ibvfd.RoutePolicy(f.route), SkipChecks: f.skipChecks,
+		Access: ibvfd.Access(f.access), Owner: src.owner, Policy: ibvfd.RoutePolicy(f.route), SkipChecks: f.skipChecks, Timed: true,
 	}
 	var regions []*ibvfd.Region
 	var times []time.Duration

@@ -28,6 +28,11 @@ type attr struct {
 	data   uint64 // union: inline data, object handle, pointer, or descriptor (s64)
 }
 
+const (
+	hdrSize  = uint16(unsafe.Sizeof(ioctlHdr{}))
+	attrSize = uint16(unsafe.Sizeof(attr{}))
+)
+
 // ioctlHdr is struct ib_uverbs_ioctl_hdr without its flexible array.
 type ioctlHdr struct {
 	_         structs.HostLayout

@@ -86,7 +86,10 @@ func (f *File) Identify() (driver uint32, err error) {
 		return d - 1, nil
 	}
 	for id := uint32(0); id < driverIDs; id++ {
-		err := f.send(&noSuchObject, id, nil)
+		r := newRequest()
+		r.begin(&noSuchObject, id)
+		err := f.send(r)
+		r.free()
 		switch {
 		case errors.Is(err, unix.EINVAL):
 		case errors.Is(err, unix.EPROTONOSUPPORT):
@@ -101,40 +104,54 @@ func (f *File) Identify() (driver uint32, err error) {
 	return 0, unix.EINVAL
 }
 
-// call sends a request and hands it to result before it is reused.
-func (f *File) call(m *method, result func(*request), values ...uint64) error {
+// begin makes a request for m. The caller ends it with free.
+func (f *File) begin(m *method) (*request, error) {
 	driver, err := f.Identify()
+	if err != nil {
+		return nil, err
+	}
+	r := newRequest()
+	r.begin(m, driver)
+	return r, nil
+}
+
+// send sends the request.
+func (f *File) send(r *request) error {
+	if f.owned != nil {
+		return f.owned.Do(func(raw int) error { return r.do(f.t, raw) })
+	}
+	return r.do(f.t, f.raw)
+}
+
+func (f *File) getContext() error {
+	r, err := f.begin(&getContext)
 	if err != nil {
 		return err
 	}
-	return f.send(m, driver, result, values...)
-}
-
-func (f *File) send(m *method, driver uint32, result func(*request), values ...uint64) error {
-	r := newRequest()
 	defer r.free()
-	r.encode(m, driver, values...)
-	var err error
-	if f.owned != nil {
-		err = f.owned.Do(func(raw int) error { return r.do(f.t, raw) })
-	} else {
-		err = r.do(f.t, f.raw)
-	}
-	if err == nil && result != nil {
-		result(r)
-	}
-	return err
+	return f.send(r)
 }
-
-func (f *File) getContext() error { return f.call(&getContext, nil, 0, 0) }
 
 // AllocPD allocates a protection domain and returns its handle.
 func (f *File) AllocPD() (handle uint32, err error) {
-	err = f.call(&invokeAllocPD, func(r *request) { handle = r.out32(1) }, 0, 0, cmdAllocPD)
-	return handle, err
+	r, err := f.begin(&invokeAllocPD)
+	if err != nil {
+		return 0, err
+	}
+	defer r.free()
+	r.in64(2, cmdAllocPD)
+	err = f.send(r)
+	return r.out32(1), err
 }
 
 // DeallocPD frees a protection domain.
 func (f *File) DeallocPD(handle uint32) error {
-	return f.call(&invokeDeallocPD, nil, uint64(handle), cmdDeallocPD)
+	r, err := f.begin(&invokeDeallocPD)
+	if err != nil {
+		return err
+	}
+	defer r.free()
+	r.in32(0, handle)
+	r.in64(1, cmdDeallocPD)
+	return f.send(r)
 }

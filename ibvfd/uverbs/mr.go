@@ -24,11 +24,23 @@ type MR struct {
 // remote read, write and atomic, and relaxed ordering are set, and that the
 // range lies in the buffer; all else is EINVAL.
 func (f *File) RegDMABufMR(p DMABufMR) (MR, error) {
-	var mr MR
-	err := f.call(&regDMABufMR, func(r *request) {
-		mr = MR{Handle: r.newHandle(0), LKey: r.out32(7), RKey: r.out32(8)}
-	}, 0, uint64(p.PD), p.Offset, p.Length, p.IOVA, uint64(uint32(p.FD)), uint64(p.Access), 0, 0)
-	return mr, err
+	r, err := f.begin(&regDMABufMR)
+	if err != nil {
+		return MR{}, err
+	}
+	r.in64(1, uint64(p.PD))
+	r.in64(2, p.Offset)
+	r.in64(3, p.Length)
+	r.in64(4, p.IOVA)
+	r.in32(5, uint32(p.FD))
+	r.in32(6, p.Access)
+	err = f.send(r)
+	mr := MR{Handle: r.newHandle(0), LKey: r.out32(7), RKey: r.out32(8)}
+	r.free()
+	if err != nil {
+		return MR{}, err
+	}
+	return mr, nil
 }
 
 // MRInfo is what QUERY_MR answers.
@@ -39,15 +51,29 @@ type MRInfo struct {
 
 // QueryMR asks the kernel what an MR is. Needs Linux 5.8.
 func (f *File) QueryMR(handle uint32) (MRInfo, error) {
-	var info MRInfo
-	err := f.call(&queryMR, func(r *request) {
-		info = MRInfo{r.out32(1), r.out32(2), r.out64(3), r.out64(4)}
-	}, uint64(handle), 0, 0, 0, 0)
-	return info, err
+	r, err := f.begin(&queryMR)
+	if err != nil {
+		return MRInfo{}, err
+	}
+	defer r.free()
+	r.in64(0, uint64(handle))
+	if err := f.send(r); err != nil {
+		return MRInfo{}, err
+	}
+	return MRInfo{r.out32(1), r.out32(2), r.out64(3), r.out64(4)}, nil
 }
 
 // DestroyMR deregisters an MR.
-func (f *File) DestroyMR(handle uint32) error { return f.call(&destroyMR, nil, uint64(handle)) }
+func (f *File) DestroyMR(handle uint32) error {
+	r, err := f.begin(&destroyMR)
+	if err != nil {
+		return err
+	}
+	r.in64(0, uint64(handle))
+	err = f.send(r)
+	r.free()
+	return err
+}
 
 // ProbeDMABuf asks the driver to register a page of the dma-buf with
 // descriptor -1, which no driver can. What the kernel says shows how far the

@@ -4,6 +4,7 @@ package uverbs
 
 import (
 	"runtime"
+	"sync/atomic"
 	"unsafe"
 
 	"github.com/gpurdma/gpurdma/internal/ioctl"
@@ -14,7 +15,7 @@ const maxAttrs = 9
 
 // request is a request in the kernel's layout and, behind it, the memory that
 // the kernel writes through the attributes' pointers. It holds addresses inside
-// itself, so it is pinned from newRequest to free.
+// itself, so it must not move from newRequest to free.
 type request struct {
 	hdr   ioctlHdr
 	attrs [maxAttrs]attr
@@ -22,15 +23,18 @@ type request struct {
 	pin   runtime.Pinner
 }
 
-// spare keeps requests for the next call, still pinned: a registration then
-// neither allocates nor pins.
-var spare = make(chan *request, 32)
+// spare are requests for as many calls at a time, in memory that never moves:
+// a registration then neither allocates nor pins. Who needs more makes them.
+var spare [16]struct {
+	taken atomic.Bool
+	request
+}
 
 func newRequest() *request {
-	select {
-	case r := <-spare:
-		return r
-	default:
+	for i := range spare {
+		if s := &spare[i]; s.taken.CompareAndSwap(false, true) {
+			return &s.request
+		}
 	}
 	r := new(request)
 	r.pin.Pin(r)
@@ -39,50 +43,30 @@ func newRequest() *request {
 
 // free ends the use of a request.
 func (r *request) free() {
-	select {
-	case spare <- r:
-	default:
-		r.pin.Unpin()
-	}
-}
-
-// encode fills the request. values are in the order of m.fields; those of
-// form new and out are ignored.
-func (r *request) encode(m *method, driver uint32, values ...uint64) {
-	n := len(m.fields)
-	r.attrs, r.cells = [maxAttrs]attr{}, [maxAttrs]uint64{}
-	r.hdr = ioctlHdr{
-		length:   uint16(unsafe.Sizeof(r.hdr) + uintptr(n)*unsafe.Sizeof(r.attrs[0])),
-		objectID: m.object,
-		methodID: m.id,
-		numAttrs: uint16(n),
-		driverID: driver,
-	}
-	for i, f := range m.fields {
-		a := &r.attrs[i]
-		a.attrID, a.flags = f.id, attrMandatory
-		switch f.form {
-		case formObject:
-			a.data = values[i]
-		case formNew:
-		case formIn:
-			a.len, a.data = f.size, inBits(values[i], f.size)
-		case formOut:
-			a.len, a.data = f.size, uint64(uintptr(unsafe.Pointer(&r.cells[i])))
+	for i := range spare {
+		if s := &spare[i]; r == &s.request {
+			s.taken.Store(false)
+			return
 		}
 	}
+	r.pin.Unpin()
 }
 
-// inBits places a value of size bytes at the start of the 8 bytes of data,
-// as a C program's memcpy does. The kernel insists that the rest is zero.
-func inBits(v uint64, size uint16) uint64 {
-	var cell uint64
-	if size == 4 {
-		*(*uint32)(unsafe.Pointer(&cell)) = uint32(v)
-		return cell
+// begin makes the request one for m, with every value zero.
+func (r *request) begin(m *method, driver uint32) {
+	r.hdr, r.attrs = m.hdr, m.attrs
+	r.hdr.driverID = driver
+	for _, i := range m.outs {
+		r.cells[i] = 0
+		r.attrs[i].data = uint64(uintptr(unsafe.Pointer(&r.cells[i])))
 	}
-	return v
 }
+
+// in32 and in64 set the value of attribute i: an object's handle, or an input
+// at the start of the 8 bytes of data, where a C program's memcpy places it.
+// The kernel insists that the rest is zero.
+func (r *request) in32(i int, v uint32) { *(*uint32)(unsafe.Pointer(&r.attrs[i].data)) = v }
+func (r *request) in64(i int, v uint64) { r.attrs[i].data = v }
 
 // out32 and out64 read what the kernel wrote for attribute i.
 func (r *request) out32(i int) uint32 { return *(*uint32)(unsafe.Pointer(&r.cells[i])) }

@@ -20,49 +20,63 @@ type field struct {
 	size uint16 // bytes; 0 for objects
 }
 
-// method declares a request: what the encoder writes, in this order.
+// method is a request with everything but its values.
 type method struct {
-	object, id uint16
-	fields     []field
+	hdr   ioctlHdr
+	attrs [maxAttrs]attr
+	outs  []int // the attributes of form out
+}
+
+// declare makes a method. The attributes' order is that of the arguments.
+func declare(object, id uint16, fields ...field) method {
+	m := method{hdr: ioctlHdr{objectID: object, methodID: id, numAttrs: uint16(len(fields))}}
+	m.hdr.length = hdrSize + uint16(len(fields))*attrSize
+	for i, f := range fields {
+		m.attrs[i] = attr{attrID: f.id, len: f.size, flags: attrMandatory}
+		if f.form == formOut {
+			m.outs = append(m.outs, i)
+		}
+	}
+	return m
 }
 
 // The methods this package calls. Sources: uverbs_std_types_device.c and
 // uverbs_std_types_mr.c in drivers/infiniband/core.
 var (
-	getContext = method{objectDevice, methodGetContext, []field{
-		{attrGetContextNumCompVectors, formOut, 4},
-		{attrGetContextCoreSupport, formOut, 8},
-	}}
-	invokeAllocPD = method{objectDevice, methodInvokeWrite, []field{
-		{attrCoreIn, formIn, 8}, // struct ib_uverbs_alloc_pd
-		{attrCoreOut, formOut, 4},
-		{attrWriteCmd, formIn, 8},
-	}}
-	invokeDeallocPD = method{objectDevice, methodInvokeWrite, []field{
-		{attrCoreIn, formIn, 4}, // struct ib_uverbs_dealloc_pd
-		{attrWriteCmd, formIn, 8},
-	}}
-	regDMABufMR = method{objectMR, methodRegDMABufMR, []field{
-		{attrRegHandle, formNew, 0},
-		{attrRegPD, formObject, 0},
-		{attrRegOffset, formIn, 8},
-		{attrRegLength, formIn, 8},
-		{attrRegIOVA, formIn, 8},
-		{attrRegFD, formIn, 4},
-		{attrRegAccess, formIn, 4},
-		{attrRegLKey, formOut, 4},
-		{attrRegRKey, formOut, 4},
-	}}
-	queryMR = method{objectMR, methodQueryMR, []field{
-		{attrQueryMRHandle, formObject, 0},
-		{attrQueryMRLKey, formOut, 4},
-		{attrQueryMRRKey, formOut, 4},
-		{attrQueryMRLength, formOut, 8},
-		{attrQueryMRIOVA, formOut, 8},
-	}}
+	getContext = declare(objectDevice, methodGetContext,
+		field{attrGetContextNumCompVectors, formOut, 4},
+		field{attrGetContextCoreSupport, formOut, 8},
+	)
+	invokeAllocPD = declare(objectDevice, methodInvokeWrite,
+		field{attrCoreIn, formIn, 8}, // struct ib_uverbs_alloc_pd
+		field{attrCoreOut, formOut, 4},
+		field{attrWriteCmd, formIn, 8},
+	)
+	invokeDeallocPD = declare(objectDevice, methodInvokeWrite,
+		field{attrCoreIn, formIn, 4}, // struct ib_uverbs_dealloc_pd
+		field{attrWriteCmd, formIn, 8},
+	)
+	regDMABufMR = declare(objectMR, methodRegDMABufMR,
+		field{attrRegHandle, formNew, 0},
+		field{attrRegPD, formObject, 0},
+		field{attrRegOffset, formIn, 8},
+		field{attrRegLength, formIn, 8},
+		field{attrRegIOVA, formIn, 8},
+		field{attrRegFD, formIn, 4},
+		field{attrRegAccess, formIn, 4},
+		field{attrRegLKey, formOut, 4},
+		field{attrRegRKey, formOut, 4},
+	)
+	queryMR = declare(objectMR, methodQueryMR,
+		field{attrQueryMRHandle, formObject, 0},
+		field{attrQueryMRLKey, formOut, 4},
+		field{attrQueryMRRKey, formOut, 4},
+		field{attrQueryMRLength, formOut, 8},
+		field{attrQueryMRIOVA, formOut, 8},
+	)
 	// noSuchObject reaches the check of the driver's number, and no further.
-	noSuchObject = method{object: objectNone}
-	destroyMR    = method{objectMR, methodMRDestroy, []field{
-		{attrDestroyMRHandle, formObject, 0},
-	}}
+	noSuchObject = declare(objectNone, 0)
+	destroyMR    = declare(objectMR, methodMRDestroy,
+		field{attrDestroyMRHandle, formObject, 0},
+	)
 )

@@ -80,13 +80,27 @@ func Dup(raw int) (*FD, error) {
 // answers os.ErrClosed without calling fn when the FD is closed. fn must not
 // call Close or Disown on the same FD.
 func (f *FD) Do(fn func(raw int) error) error {
-	f.mu.RLock()
-	defer f.mu.RUnlock()
-	if !f.open {
-		return os.ErrClosed
+	raw, err := f.Acquire()
+	if err != nil {
+		return err
 	}
-	return fn(f.raw)
+	defer f.Release()
+	return fn(raw)
 }
+
+// Acquire returns the descriptor, which stays open until Release, or
+// os.ErrClosed. It is Do for a hot path.
+func (f *FD) Acquire() (raw int, err error) {
+	f.mu.RLock()
+	if !f.open {
+		f.mu.RUnlock()
+		return -1, os.ErrClosed
+	}
+	return f.raw, nil
+}
+
+// Release ends the use that Acquire began.
+func (f *FD) Release() { f.mu.RUnlock() }
 
 // Dup returns an independent FD for the same open file.
 func (f *FD) Dup() (*FD, error) {
