@@ -8,6 +8,8 @@ GO_LDFLAGS := -s -w -X main.version=$(VERSION)
 # nvml's symbols are resolved when used: -z now would kill the process at start
 # on a machine without the NVIDIA driver.
 GO_LDFLAGS += -extldflags=-Wl,-z,lazy
+# go-nvml's generated wrappers call what the driver's header deprecates.
+export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
 COMMANDS := $(notdir $(wildcard cmd/dmabuf-reg cmd/p2pcheck))
 PREFIX ?= /usr/local
 
