@@ -15,87 +15,91 @@ import (
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
 // What each refusal must say, by our own checks and by the kernel's answer.
 func TestVMRefusals(t *testing.T) {
 	pd := openPD(t)
-	const size = 1 << 16
-	buf := alloc(t, exporters(t)[0], size, gpualloc.Options{})
-	seg := segment(t, buf)
-	page := uint64(os.Getpagesize())
-	devnull, err := os.Open("/dev/null")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer devnull.Close()
-	closedFD, err := unix.Dup(int(devnull.Fd()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	unix.Close(closedFD)
+	testenv.EachExporter(t, func(t *testing.T, x testenv.Exporter) {
+		const size = 1 << 16
+		buf := alloc(t, x.Spec, size, gpualloc.Options{})
+		seg := segment(t, buf)
+		page := uint64(os.Getpagesize())
+		devnull, err := os.Open("/dev/null")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer devnull.Close()
+		closedFD, err := unix.Dup(int(devnull.Fd()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		unix.Close(closedFD)
 
-	for _, c := range []struct {
-		name     string
-		attr     ibvfd.MRAttr
-		cause    ibvfd.Cause
-		errno    unix.Errno
-		earliest ibvfd.Stage // of the kernel's refusal
-		latest   ibvfd.Stage
-		is       error
-	}{
-		{"length 0", ibvfd.MRAttr{Buf: seg, Length: 0}, ibvfd.CauseBadRange, unix.EINVAL, ibvfd.StageUverbs, ibvfd.StageDriver, dmabuf.ErrRange},
-		{"past the end", ibvfd.MRAttr{Buf: seg, Offset: page, Length: size, IOVA: page}, ibvfd.CauseBadRange, unix.EINVAL, ibvfd.StageGet, ibvfd.StageGet, dmabuf.ErrRange},
-		{"offset past the end", ibvfd.MRAttr{Buf: seg, Offset: size + page, Length: 1}, ibvfd.CauseBadRange, unix.EINVAL, ibvfd.StageGet, ibvfd.StageGet, dmabuf.ErrRange},
-		{"overflow", ibvfd.MRAttr{Buf: seg, Offset: math.MaxUint64 - page + 1, Length: 2 * page}, ibvfd.CauseBadRange, unix.EINVAL, ibvfd.StageUverbs, ibvfd.StageGet, dmabuf.ErrRange},
-		{"page offsets differ", ibvfd.MRAttr{Buf: seg, Offset: 8, Length: 8, IOVA: 16}, ibvfd.CauseAlignment, unix.EINVAL, ibvfd.StageUverbs, ibvfd.StageUverbs, nil},
-		{"flag not for dma-bufs", ibvfd.MRAttr{Buf: seg, Length: page, Access: ibvfd.AccessLocalWrite | ibvfd.AccessMWBind}, ibvfd.CauseAccess, unix.EINVAL, ibvfd.StageUverbs, ibvfd.StageUverbs, nil},
-		{"remote without local write", ibvfd.MRAttr{Buf: seg, Length: page, Access: ibvfd.AccessRemoteWrite}, ibvfd.CauseAccess, unix.EINVAL, ibvfd.StageUverbs, ibvfd.StageUverbs, nil},
-		{"not a dma-buf", ibvfd.MRAttr{FD: int(devnull.Fd()), Length: page}, ibvfd.CauseNotDMABuf, unix.EINVAL, ibvfd.StageGet, ibvfd.StageGet, dmabuf.ErrNotDMABuf},
-		{"closed fd", ibvfd.MRAttr{FD: closedFD, Length: page}, ibvfd.CauseClosedFD, unix.EBADF, ibvfd.StageGet, ibvfd.StageGet, unix.EBADF},
-		{"fd -1", ibvfd.MRAttr{FD: -1, Length: page}, ibvfd.CauseClosedFD, unix.EBADF, ibvfd.StageGet, ibvfd.StageGet, unix.EBADF},
-	} {
-		c.attr.Kind = ibvfd.DMABufFD
-		t.Run(c.name+"/ours", func(t *testing.T) {
-			_, err := pd.RegMR(c.attr)
-			e := asRegError(t, err)
-			if e.Cause != c.cause || e.Errno != c.errno || e.Earliest != ibvfd.StageArgs || e.Latest != ibvfd.StageArgs || e.Remedy == "" {
-				t.Errorf("%+v\n%v", e, err)
-			}
-			if c.is != nil && !errors.Is(err, c.is) {
-				t.Errorf("errors.Is(%v, %v) is false", err, c.is)
-			}
-		})
-		c.attr.SkipChecks = true
-		for _, policy := range []ibvfd.RoutePolicy{ibvfd.RouteAuto, ibvfd.RouteIoctlOnly} {
-			c.attr.Policy = policy
-			t.Run(c.name+"/kernel", func(t *testing.T) {
-				mr, err := pd.RegMR(c.attr)
-				if err == nil {
-					t.Fatalf("the kernel registered it: %+v", mr.ID())
-				}
+		for _, c := range []struct {
+			name     string
+			attr     ibvfd.MRAttr
+			cause    ibvfd.Cause
+			errno    unix.Errno
+			earliest ibvfd.Stage // of the kernel's refusal
+			latest   ibvfd.Stage
+			is       error
+		}{
+			{"length 0", ibvfd.MRAttr{Buf: seg, Length: 0}, ibvfd.CauseBadRange, unix.EINVAL, ibvfd.StageUverbs, ibvfd.StageDriver, dmabuf.ErrRange},
+			{"past the end", ibvfd.MRAttr{Buf: seg, Offset: page, Length: size, IOVA: page}, ibvfd.CauseBadRange, unix.EINVAL, ibvfd.StageGet, ibvfd.StageGet, dmabuf.ErrRange},
+			{"offset past the end", ibvfd.MRAttr{Buf: seg, Offset: size + page, Length: 1}, ibvfd.CauseBadRange, unix.EINVAL, ibvfd.StageGet, ibvfd.StageGet, dmabuf.ErrRange},
+			{"overflow", ibvfd.MRAttr{Buf: seg, Offset: math.MaxUint64 - page + 1, Length: 2 * page}, ibvfd.CauseBadRange, unix.EINVAL, ibvfd.StageUverbs, ibvfd.StageGet, dmabuf.ErrRange},
+			{"IOVA overflow", ibvfd.MRAttr{Buf: seg, Length: page, IOVA: math.MaxUint64 - page + 1}, ibvfd.CauseBadRange, unix.EINVAL, ibvfd.StageUverbs, ibvfd.StageGet, dmabuf.ErrRange},
+			{"page offsets differ", ibvfd.MRAttr{Buf: seg, Offset: 8, Length: 8, IOVA: 16}, ibvfd.CauseAlignment, unix.EINVAL, ibvfd.StageUverbs, ibvfd.StageUverbs, nil},
+			{"flag not for dma-bufs", ibvfd.MRAttr{Buf: seg, Length: page, Access: ibvfd.AccessLocalWrite | ibvfd.AccessMWBind}, ibvfd.CauseAccess, unix.EINVAL, ibvfd.StageUverbs, ibvfd.StageUverbs, nil},
+			{"remote without local write", ibvfd.MRAttr{Buf: seg, Length: page, Access: ibvfd.AccessRemoteWrite}, ibvfd.CauseAccess, unix.EINVAL, ibvfd.StageUverbs, ibvfd.StageUverbs, nil},
+			{"not a dma-buf", ibvfd.MRAttr{FD: int(devnull.Fd()), Length: page}, ibvfd.CauseNotDMABuf, unix.EINVAL, ibvfd.StageGet, ibvfd.StageGet, dmabuf.ErrNotDMABuf},
+			{"closed fd", ibvfd.MRAttr{FD: closedFD, Length: page}, ibvfd.CauseClosedFD, unix.EBADF, ibvfd.StageGet, ibvfd.StageGet, unix.EBADF},
+			{"fd -1", ibvfd.MRAttr{FD: -1, Length: page}, ibvfd.CauseClosedFD, unix.EBADF, ibvfd.StageGet, ibvfd.StageGet, unix.EBADF},
+		} {
+			c.attr.Kind = ibvfd.DMABufFD
+			t.Run(c.name+"/ours", func(t *testing.T) {
+				_, err := pd.RegMR(c.attr)
 				e := asRegError(t, err)
-				if e.Cause != c.cause || e.Errno != c.errno || e.Earliest < c.earliest || e.Latest > c.latest || e.Remedy == "" {
+				if e.Cause != c.cause || e.Errno != c.errno || e.Earliest != ibvfd.StageArgs || e.Latest != ibvfd.StageArgs || e.Remedy == "" {
 					t.Errorf("%+v\n%v", e, err)
 				}
-				t.Log(err)
+				if c.is != nil && !errors.Is(err, c.is) {
+					t.Errorf("errors.Is(%v, %v) is false", err, c.is)
+				}
 			})
+			c.attr.SkipChecks = true
+			for _, policy := range []ibvfd.RoutePolicy{ibvfd.RouteAuto, ibvfd.RouteIoctlOnly} {
+				c.attr.Policy = policy
+				t.Run(c.name+"/kernel", func(t *testing.T) {
+					mr, err := pd.RegMR(c.attr)
+					if err == nil {
+						t.Fatalf("the kernel registered it: %+v", mr.ID())
+					}
+					e := asRegError(t, err)
+					if e.Cause != c.cause || e.Errno != c.errno || e.Earliest < c.earliest || e.Latest > c.latest || e.Remedy == "" {
+						t.Errorf("%+v\n%v", e, err)
+					}
+					t.Log(err)
+				})
+			}
 		}
-	}
 
-	seg2, err := seg.Dup()
-	if err != nil {
-		t.Fatal(err)
-	}
-	closed(t, seg2)
-	_, err = pd.RegMR(ibvfd.MRAttr{Kind: ibvfd.DMABufFD, Buf: seg2, Length: page})
-	if e := asRegError(t, err); e.Cause != ibvfd.CauseClosedFD || !errors.Is(err, os.ErrClosed) {
-		t.Errorf("closed Buf: %v", err)
-	}
-	_, err = pd.RegMR(ibvfd.MRAttr{Kind: ibvfd.DevicePointer, Length: page})
-	if e := asRegError(t, err); e.Cause != ibvfd.CauseNotSupported || !errors.Is(err, errors.ErrUnsupported) {
-		t.Errorf("device pointer: %v", err)
-	}
+		seg2, err := seg.Dup()
+		if err != nil {
+			t.Fatal(err)
+		}
+		closed(t, seg2)
+		_, err = pd.RegMR(ibvfd.MRAttr{Kind: ibvfd.DMABufFD, Buf: seg2, Length: page})
+		if e := asRegError(t, err); e.Cause != ibvfd.CauseClosedFD || !errors.Is(err, os.ErrClosed) {
+			t.Errorf("closed Buf: %v", err)
+		}
+		_, err = pd.RegMR(ibvfd.MRAttr{Kind: ibvfd.DevicePointer, Length: page})
+		if e := asRegError(t, err); e.Cause != ibvfd.CauseNotSupported || !errors.Is(err, errors.ErrUnsupported) {
+			t.Errorf("device pointer: %v", err)
+		}
+	})
 }
 
 // What host registration cannot have.
@@ -121,25 +125,28 @@ func TestVMHostRefusals(t *testing.T) {
 		t.Errorf("remote without local write: %v", err)
 	}
 
-	// The mapping of a dma-buf has no struct pages to pin: EFAULT.
-	buf := alloc(t, exporters(t)[0], 1<<16, gpualloc.Options{})
-	m, err := segment(t, buf).Map(0, 1<<16, dmabuf.ReadWrite)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer closed(t, m)
-	mapped := host
-	mapped.Host = m.Bytes()
-	mr, err := pd.RegMR(mapped)
-	if err == nil {
-		t.Logf("this exporter's mapping can be pinned")
-		closed(t, mr)
-	} else if e := asRegError(t, err); e.Cause != ibvfd.CauseFault || e.Errno != unix.EFAULT || e.Latest != ibvfd.StagePin {
-		t.Errorf("mapping of a dma-buf: %v", err)
-	}
 	if _, err := ibvfd.AllocHost(0); err == nil {
 		t.Error("AllocHost(0) succeeded")
 	}
+
+	// The mapping of a dma-buf has no struct pages to pin: EFAULT.
+	testenv.EachExporter(t, func(t *testing.T, x testenv.Exporter) {
+		buf := alloc(t, x.Spec, 1<<16, gpualloc.Options{})
+		m, err := segment(t, buf).Map(0, 1<<16, dmabuf.ReadWrite)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer closed(t, m)
+		mapped := host
+		mapped.Host = m.Bytes()
+		mr, err := pd.RegMR(mapped)
+		if err == nil {
+			t.Errorf("the mapping was pinned, a new thing")
+			closed(t, mr)
+		} else if e := asRegError(t, err); e.Cause != ibvfd.CauseFault || e.Errno != unix.EFAULT || e.Latest != ibvfd.StagePin {
+			t.Errorf("mapping of a dma-buf: %v", err)
+		}
+	})
 }
 
 // The ways to open nothing.
@@ -172,7 +179,7 @@ func TestVMStockHasNoDriverOp(t *testing.T) {
 	if s.DMABufKernel != ibvfd.No || s.Errno != unix.EOPNOTSUPP || s.Stage != ibvfd.StageUverbs || s.Remedy == "" {
 		t.Errorf("Probe: %+v", s)
 	}
-	buf := alloc(t, exporters(t)[0], 1<<16, gpualloc.Options{})
+	buf := alloc(t, exporter, 1<<16, gpualloc.Options{})
 	for _, policy := range []ibvfd.RoutePolicy{ibvfd.RouteAuto, ibvfd.RouteIoctlOnly, ibvfd.RouteProviderOnly} {
 		_, err := pd.RegMR(ibvfd.MRAttr{Kind: ibvfd.DMABufFD, Buf: segment(t, buf), Length: 1 << 16, Access: allRemote, Policy: policy})
 		e := asRegError(t, err)
@@ -197,7 +204,7 @@ func TestVMNoProviderOp(t *testing.T) {
 	if s.DMABufKernel != ibvfd.Yes || s.Errno != unix.EBADF || s.Stage != ibvfd.StageGet {
 		t.Fatalf("Probe: %+v", s)
 	}
-	buf := alloc(t, exporters(t)[0], 1<<16, gpualloc.Options{})
+	buf := alloc(t, exporter, 1<<16, gpualloc.Options{})
 	mr, err := pd.RegMR(ibvfd.MRAttr{Kind: ibvfd.DMABufFD, Buf: segment(t, buf), Length: 1 << 16, Access: allRemote, Policy: ibvfd.RouteProviderOnly})
 	if s.DMABufProvider == ibvfd.Yes { // run with the patched rdma-core
 		if err != nil {

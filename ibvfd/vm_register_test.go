@@ -11,7 +11,10 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"runtime"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/gpualloc"
@@ -35,6 +38,8 @@ func fill(p []byte, seed uint64) {
 	}
 }
 
+var policyName = map[ibvfd.RoutePolicy]string{ibvfd.RouteAuto: "auto", ibvfd.RouteIoctlOnly: "ioctl", ibvfd.RouteProviderOnly: "provider"}
+
 // Every exporter: WRITE and READ through an MR made by each policy, at an
 // unaligned offset, compared through the buffer's own view.
 func TestVMRegisterEveryExporter(t *testing.T) {
@@ -49,10 +54,10 @@ func TestVMRegisterEveryExporter(t *testing.T) {
 	if support.DMABufKernel != ibvfd.Yes {
 		t.Fatalf("the patched rxe registers dma-bufs; the probe says %+v", support)
 	}
-	for _, spec := range exporters(t) {
+	testenv.EachExporter(t, func(t *testing.T, x testenv.Exporter) {
 		for _, policy := range []ibvfd.RoutePolicy{ibvfd.RouteAuto, ibvfd.RouteIoctlOnly} {
-			t.Run(fmt.Sprintf("%s/%d", spec, policy), func(t *testing.T) {
-				buf := alloc(t, spec, size, gpualloc.Options{Name: "ibvfd"})
+			t.Run(policyName[policy], func(t *testing.T) {
+				buf := alloc(t, x.Spec, size, gpualloc.Options{Name: "ibvfd"})
 				off := uint64(os.Getpagesize() + 123)
 				mr, err := pd.RegMR(ibvfd.MRAttr{
 					Kind: ibvfd.DMABufFD, Buf: segment(t, buf), Offset: off, Length: n + 1, IOVA: 1<<40 + off,
@@ -93,7 +98,7 @@ func TestVMRegisterEveryExporter(t *testing.T) {
 				}
 			})
 		}
-	}
+	})
 }
 
 // The MR holds the dma-buf: its descriptor, and every other, may be closed.
@@ -101,32 +106,34 @@ func TestVMDescriptorClosedAfterRegistration(t *testing.T) {
 	pd := openPD(t)
 	p := connect(t, pd, ibvfd.QPAttr{})
 	host, hmr := hostMR(t, pd, 4096)
-	buf := alloc(t, exporters(t)[0], 1<<16, gpualloc.Options{})
-	mr, err := pd.RegMR(ibvfd.MRAttr{Kind: ibvfd.DMABufFD, Buf: segment(t, buf), Length: 1 << 16, Access: allRemote, Owner: buf})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer closed(t, mr)
-	if err := buf.CloseFDs(); err != nil {
-		t.Fatal(err)
-	}
-	fill(host.Bytes(), 3)
-	if c := p.move(t, ibvfd.OpWrite, hmr, mr, 0, 4096); c.Err() != nil {
-		t.Fatal(c.Err())
-	}
-	got := make([]byte, 4096)
-	if _, err := buf.ReadAt(got, 0); err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(got, host.Bytes()) {
-		t.Error("the data did not arrive after the descriptor was closed")
-	}
+	testenv.EachExporter(t, func(t *testing.T, x testenv.Exporter) {
+		buf := alloc(t, x.Spec, 1<<16, gpualloc.Options{})
+		mr, err := pd.RegMR(ibvfd.MRAttr{Kind: ibvfd.DMABufFD, Buf: segment(t, buf), Length: 1 << 16, Access: allRemote, Owner: buf})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer closed(t, mr)
+		if err := buf.CloseFDs(); err != nil {
+			t.Fatal(err)
+		}
+		fill(host.Bytes(), 3)
+		if c := p.move(t, ibvfd.OpWrite, hmr, mr, 0, 4096); c.Err() != nil {
+			t.Fatal(c.Err())
+		}
+		got := make([]byte, 4096)
+		if _, err := buf.ReadAt(got, 0); err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(got, host.Bytes()) {
+			t.Error("the data did not arrive after the descriptor was closed")
+		}
+	})
 }
 
 // A raw descriptor is borrowed: it stays open and the caller's.
 func TestVMRawDescriptor(t *testing.T) {
 	pd := openPD(t)
-	buf := alloc(t, exporters(t)[0], 1<<16, gpualloc.Options{})
+	buf := alloc(t, exporter, 1<<16, gpualloc.Options{})
 	err := segment(t, buf).Do(func(fd int) error {
 		for _, skip := range []bool{false, true} {
 			mr, err := pd.RegMR(ibvfd.MRAttr{Kind: ibvfd.DMABufFD, FD: fd, Length: 1 << 16, Access: allRemote, SkipChecks: skip})
@@ -153,7 +160,7 @@ func TestVMClosingWhatIsInUse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	buf := alloc(t, exporters(t)[0], 1<<16, gpualloc.Options{})
+	buf := alloc(t, exporter, 1<<16, gpualloc.Options{})
 	mr, err := pd.RegMR(ibvfd.MRAttr{Kind: ibvfd.DMABufFD, Buf: segment(t, buf), Length: 1 << 16, Access: allRemote, Owner: buf})
 	if err != nil {
 		t.Fatal(err)
@@ -201,7 +208,7 @@ func TestVMClosingWhatIsInUse(t *testing.T) {
 // The MR's number is that of RDMA netlink, and the kernel agrees on its range.
 func TestVMIdentity(t *testing.T) {
 	pd := openPD(t)
-	buf := alloc(t, exporters(t)[0], 1<<18, gpualloc.Options{})
+	buf := alloc(t, exporter, 1<<18, gpualloc.Options{})
 	seen := map[uint32]bool{}
 	for i := range 5 {
 		length := uint64(i+1) * 4096
@@ -224,23 +231,68 @@ func TestVMIdentity(t *testing.T) {
 }
 
 // 10,000 registrations must leave nothing: descriptors, RDMA resources,
-// dma-bufs (noGrowth) and memory that grows with every cycle.
+// dma-bufs, and memory of the kernel or of ours that grows with every cycle.
 func TestVMManyCycles(t *testing.T) {
 	pd := openPD(t)
-	buf := alloc(t, exporters(t)[0], 1<<16, gpualloc.Options{})
-	before := currentUsage(t)
-	for i := range 10000 {
-		mr, err := pd.RegMR(ibvfd.MRAttr{Kind: ibvfd.DMABufFD, Buf: segment(t, buf), Length: 1 << 16, Access: allRemote, Owner: buf})
-		if err != nil {
-			t.Fatalf("cycle %d: %v", i, err)
+	testenv.EachExporter(t, func(t *testing.T, x testenv.Exporter) {
+		buf := alloc(t, x.Spec, 1<<16, gpualloc.Options{})
+		const cycles = 10000
+		cycle := func(n int) {
+			for i := range n {
+				mr, err := pd.RegMR(ibvfd.MRAttr{Kind: ibvfd.DMABufFD, Buf: segment(t, buf), Length: 1 << 16, Access: allRemote, Owner: buf})
+				if err != nil {
+					t.Fatalf("cycle %d: %v", i, err)
+				}
+				if err := mr.Close(); err != nil {
+					t.Fatalf("cycle %d: %v", i, err)
+				}
+			}
 		}
-		if err := mr.Close(); err != nil {
-			t.Fatalf("cycle %d: %v", i, err)
+		cycle(cycles / 10) // caches fill
+		before, kernel, heap := currentUsage(t), kernelMemory(t), goMemory()
+		cycle(cycles)
+		if after := currentUsage(t); after != before {
+			t.Errorf("before %+v, after %+v", before, after)
 		}
+		// The smallest object of the kernel's allocator, leaked in every
+		// cycle, is more than this.
+		const most = cycles * 32
+		var more, own int64
+		for range 100 { // the kernel frees some of it later
+			more, own = kernelMemory(t)-kernel, goMemory()-heap
+			if more < most && own < most {
+				return
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+		t.Errorf("after %d cycles the kernel has %d bytes more, we have %d", cycles, more, own)
+	})
+}
+
+// kernelMemory is what the kernel's objects and mappings take, in bytes.
+func kernelMemory(t testing.TB) (total int64) {
+	t.Helper()
+	data, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		t.Fatal(err)
 	}
-	if after := currentUsage(t); after != before {
-		t.Errorf("before %+v, after %+v", before, after)
+	for _, name := range []string{"SUnreclaim", "VmallocUsed", "Percpu"} {
+		_, rest, _ := strings.Cut(string(data), "\n"+name+":")
+		var kib int64
+		if _, err := fmt.Sscan(rest, &kib); err != nil {
+			t.Fatalf("%s in meminfo: %v", name, err)
+		}
+		total += kib << 10
 	}
+	return total
+}
+
+// goMemory is what Go's heap holds after a collection, in bytes.
+func goMemory() int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
 }
 
 // A buffer of several dma-bufs is one region.
@@ -248,74 +300,76 @@ func TestVMRegionOfSegments(t *testing.T) {
 	pd := openPD(t)
 	p := connect(t, pd, ibvfd.QPAttr{})
 	const size = 1 << 18
-	buf := alloc(t, exporters(t)[0], size, gpualloc.Options{SegmentSize: 1 << 16})
-	var segs []ibvfd.Segment
-	for _, s := range buf.Segments() {
-		segs = append(segs, ibvfd.Segment{Buf: s.Buf, Offset: uint64(s.Offset), Length: uint64(s.Size)})
-	}
-	if len(segs) != 4 {
-		t.Fatalf("%d segments, want 4", len(segs))
-	}
-	off := uint64(1<<16 - 100)
-	const n = 1<<16 + 200 // the end of the first, all of the second, the start of the third
-	r, err := ibvfd.RegisterRegion(ibvfd.RegionAttr{Segments: segs, Offset: off, Length: n, IOVA: off, Access: allRemote, Owner: buf}, pd)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer closed(t, r)
-	mrs := r.MRs(pd)
-	if len(mrs) != 3 || mrs[0].Length() != 100 || mrs[1].Length() != 1<<16 || mrs[2].Length() != 100 {
-		t.Fatalf("MRs %v", mrs)
-	}
-	host, hmr := hostMR(t, pd, n)
-	fill(host.Bytes(), 9)
-	done := uint64(0)
-	for _, mr := range mrs {
-		c := p.do(t, ibvfd.SendWR{
-			ID: 1, Op: ibvfd.OpWrite, RemoteAddr: off + done, RKey: mr.RKey(),
-			SGE: []ibvfd.SGE{{Addr: hmr.IOVA() + done, Length: uint32(mr.Length()), LKey: hmr.LKey()}},
-		})
-		if c.Err() != nil {
-			t.Fatal(c.Err())
+	testenv.EachExporter(t, func(t *testing.T, x testenv.Exporter) {
+		buf := alloc(t, x.Spec, size, gpualloc.Options{SegmentSize: 1 << 16})
+		var segs []ibvfd.Segment
+		for _, s := range buf.Segments() {
+			segs = append(segs, ibvfd.Segment{Buf: s.Buf, Offset: uint64(s.Offset), Length: uint64(s.Size)})
 		}
-		done += mr.Length()
-	}
-	got := make([]byte, n)
-	if _, err := buf.ReadAt(got, int64(off)); err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(got, host.Bytes()) {
-		t.Error("the segments do not hold what was written")
-	}
+		if len(segs) != 4 {
+			t.Fatalf("%d segments, want 4", len(segs))
+		}
+		off := uint64(1<<16 - 100)
+		const n = 1<<16 + 200 // the end of the first, all of the second, the start of the third
+		r, err := ibvfd.RegisterRegion(ibvfd.RegionAttr{Segments: segs, Offset: off, Length: n, IOVA: off, Access: allRemote, Owner: buf}, pd)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer closed(t, r)
+		mrs := r.MRs(pd)
+		if len(mrs) != 3 || mrs[0].Length() != 100 || mrs[1].Length() != 1<<16 || mrs[2].Length() != 100 {
+			t.Fatalf("MRs %v", mrs)
+		}
+		host, hmr := hostMR(t, pd, n)
+		fill(host.Bytes(), 9)
+		done := uint64(0)
+		for _, mr := range mrs {
+			c := p.do(t, ibvfd.SendWR{
+				ID: 1, Op: ibvfd.OpWrite, RemoteAddr: off + done, RKey: mr.RKey(),
+				SGE: []ibvfd.SGE{{Addr: hmr.IOVA() + done, Length: uint32(mr.Length()), LKey: hmr.LKey()}},
+			})
+			if c.Err() != nil {
+				t.Fatal(c.Err())
+			}
+			done += mr.Length()
+		}
+		got := make([]byte, n)
+		if _, err := buf.ReadAt(got, int64(off)); err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(got, host.Bytes()) {
+			t.Error("the segments do not hold what was written")
+		}
 
-	// All or nothing: the second PD is closed, and nothing stays on the first.
-	other, err := pd.Context().AllocPD()
-	if err != nil {
-		t.Fatal(err)
-	}
-	both, err := ibvfd.RegisterRegion(ibvfd.RegionAttr{Segments: segs, Length: size, Access: allRemote, Owner: buf}, pd, other)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if a, b := both.MRs(pd), both.MRs(other); len(a) != 4 || len(b) != 4 || a[0] == b[0] {
-		t.Errorf("MRs in two PDs: %v, %v", a, b)
-	}
-	closed(t, both)
-	if both.MRs(pd) != nil {
-		t.Error("a closed region has MRs")
-	}
-	closed(t, other)
-	had := len(netlinkMRs(t))
-	if _, err := ibvfd.RegisterRegion(ibvfd.RegionAttr{Segments: segs, Length: size, Access: allRemote}, pd, other); !errors.Is(err, os.ErrClosed) {
-		t.Errorf("region on a closed PD: %v, want ErrClosed", err)
-	}
-	if now := len(netlinkMRs(t)); now != had {
-		t.Errorf("%d MRs, were %d before a region that failed", now, had)
-	}
-	// Past the end.
-	if _, err := ibvfd.RegisterRegion(ibvfd.RegionAttr{Segments: segs, Offset: off, Length: size, IOVA: off, Access: allRemote}, pd); !errors.Is(err, dmabuf.ErrRange) {
-		t.Errorf("region past the end: %v, want ErrRange", err)
-	}
+		// All or nothing: the second PD is closed, and nothing stays on the first.
+		other, err := pd.Context().AllocPD()
+		if err != nil {
+			t.Fatal(err)
+		}
+		both, err := ibvfd.RegisterRegion(ibvfd.RegionAttr{Segments: segs, Length: size, Access: allRemote, Owner: buf}, pd, other)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a, b := both.MRs(pd), both.MRs(other); len(a) != 4 || len(b) != 4 || a[0] == b[0] {
+			t.Errorf("MRs in two PDs: %v, %v", a, b)
+		}
+		closed(t, both)
+		if both.MRs(pd) != nil {
+			t.Error("a closed region has MRs")
+		}
+		closed(t, other)
+		had := len(netlinkMRs(t))
+		if _, err := ibvfd.RegisterRegion(ibvfd.RegionAttr{Segments: segs, Length: size, Access: allRemote}, pd, other); !errors.Is(err, os.ErrClosed) {
+			t.Errorf("region on a closed PD: %v, want ErrClosed", err)
+		}
+		if now := len(netlinkMRs(t)); now != had {
+			t.Errorf("%d MRs, were %d before a region that failed", now, had)
+		}
+		// Past the end.
+		if _, err := ibvfd.RegisterRegion(ibvfd.RegionAttr{Segments: segs, Offset: off, Length: size, IOVA: off, Access: allRemote}, pd); !errors.Is(err, dmabuf.ErrRange) {
+			t.Errorf("region past the end: %v, want ErrRange", err)
+		}
+	})
 }
 
 func TestVMDevices(t *testing.T) {

@@ -60,7 +60,7 @@ func closed(t testing.TB, c interface{ Close() error }) {
 // usage is what a test must leave as it found it.
 type usage struct {
 	fds     int
-	rdma    string // counts of the device's resources, of all processes
+	rdma    string // counts of the device's resources, and each MR, of all processes
 	dmabufs int    // in the whole kernel
 }
 
@@ -75,6 +75,10 @@ func currentUsage(t testing.TB) usage {
 	if err != nil {
 		t.Fatal(err)
 	}
+	mrs, err := c.MRs(nic)
+	if err != nil {
+		t.Fatal(err)
+	}
 	bufs, err := dmabuf.KernelBufs("")
 	if err != nil {
 		t.Fatal(err)
@@ -84,7 +88,7 @@ func currentUsage(t testing.TB) usage {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return usage{len(fds), fmt.Sprint(s), len(bufs)}
+	return usage{len(fds), fmt.Sprint(s, mrs), len(bufs)}
 }
 
 // noGrowth compares descriptors, RDMA resources and dma-bufs at the end of the
@@ -105,20 +109,8 @@ func noGrowth(t testing.TB) {
 	})
 }
 
-// exporters lists the specs of the allocators that this machine has.
-func exporters(t testing.TB) []string {
-	t.Helper()
-	var specs []string
-	for _, d := range gpualloc.Discover(gpualloc.Env{}) {
-		if d.Available && d.Spec != "auto" {
-			specs = append(specs, d.Spec)
-		}
-	}
-	if len(specs) == 0 {
-		t.Fatal("no exporter in the testbed")
-	}
-	return specs
-}
+// exporter is the one that tests use to which any will do.
+const exporter = "drm:vgem"
 
 func alloc(t testing.TB, spec string, size int64, opt gpualloc.Options) *gpualloc.Buffer {
 	t.Helper()

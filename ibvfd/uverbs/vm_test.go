@@ -4,12 +4,11 @@ package uverbs
 
 import (
 	"errors"
-	"os"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
@@ -53,51 +52,47 @@ func TestVMRegister(t *testing.T) {
 	if err := f.ProbeDMABuf(pd); !errors.Is(err, unix.EBADF) {
 		t.Errorf("probe on the patched rxe: %v, want EBADF", err)
 	}
-	testenv.Need(t, "udmabuf", "6.12", testenv.Node("/dev/udmabuf"))
-	size := int64(16 * os.Getpagesize())
-	m, err := dmabuf.NewMemfd("uverbs", size)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer m.Close()
-	var buf *dmabuf.Buf
-	err = m.Do(func(fd int) (err error) {
-		buf, err = dmabuf.CreateUDMABuf([]dmabuf.Range{{FD: fd, Size: size}})
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer buf.Close()
-	err = buf.Do(func(fd int) error {
-		p := DMABufMR{PD: pd, FD: int32(fd), Access: accessLocalWrite, Offset: 5, Length: uint64(size) - 5, IOVA: 1<<40 + 5}
-		mr, err := f.RegDMABufMR(p)
+	testenv.EachExporter(t, func(t *testing.T, x testenv.Exporter) {
+		a, err := gpualloc.Open(x.Spec, gpualloc.Env{})
 		if err != nil {
-			return err
+			t.Fatal(err)
 		}
-		if mr.LKey == 0 {
-			t.Errorf("%+v", mr)
+		defer a.Close()
+		buf, err := a.Alloc(t.Context(), 1<<16, gpualloc.Options{})
+		if err != nil {
+			t.Fatal(err)
 		}
-		for range 2 { // a PD with an MR cannot be freed
-			if err := f.DeallocPD(pd); !errors.Is(err, unix.EBUSY) {
-				t.Errorf("DeallocPD under an MR: %v, want EBUSY", err)
+		defer buf.Close()
+		err = buf.Segments()[0].Buf.Do(func(fd int) error {
+			p := DMABufMR{PD: pd, FD: int32(fd), Access: accessLocalWrite, Offset: 5, Length: 1<<16 - 5, IOVA: 1<<40 + 5}
+			mr, err := f.RegDMABufMR(p)
+			if err != nil {
+				return err
 			}
+			if mr.LKey == 0 {
+				t.Errorf("%+v", mr)
+			}
+			for range 2 { // a PD with an MR cannot be freed
+				if err := f.DeallocPD(pd); !errors.Is(err, unix.EBUSY) {
+					t.Errorf("DeallocPD under an MR: %v, want EBUSY", err)
+				}
+			}
+			if err := f.DestroyMR(mr.Handle); err != nil {
+				return err
+			}
+			if err := f.DestroyMR(mr.Handle); !errors.Is(err, unix.ENOENT) {
+				t.Errorf("DestroyMR again: %v, want ENOENT", err)
+			}
+			p.Length++
+			if _, err := f.RegDMABufMR(p); !errors.Is(err, unix.EINVAL) {
+				t.Errorf("past the end: %v, want EINVAL", err)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
 		}
-		if err := f.DestroyMR(mr.Handle); err != nil {
-			return err
-		}
-		if err := f.DestroyMR(mr.Handle); !errors.Is(err, unix.ENOENT) {
-			t.Errorf("DestroyMR again: %v, want ENOENT", err)
-		}
-		p.Length++
-		if _, err := f.RegDMABufMR(p); !errors.Is(err, unix.EINVAL) {
-			t.Errorf("past the end: %v, want EINVAL", err)
-		}
-		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // Debian's own rxe: the kernel refuses before it looks at the descriptor.

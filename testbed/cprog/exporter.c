@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -230,6 +231,19 @@ static int alloc_test(struct buffer *b, const char *mode, size_t size,
 	return err;
 }
 
+/* One that somebody else allocated, and that we inherited open. */
+static int borrow(struct buffer *b, const char *number, const char **stage)
+{
+	char *end;
+	long fd = strtol(number, &end, 10);
+
+	*stage = "open";
+	if (end == number || *end || fd < 0 || fd > INT_MAX)
+		return EINVAL;
+	b->fd = fcntl((int)fd, F_DUPFD_CLOEXEC, 0);
+	return b->fd < 0 ? errno : 0;
+}
+
 int buffer_alloc(struct buffer *b, const char *spec, size_t size,
 		 const char **stage)
 {
@@ -245,6 +259,8 @@ int buffer_alloc(struct buffer *b, const char *spec, size_t size,
 		err = alloc_heap(b, spec + 5, size, stage);
 	else if (strncmp(spec, "test:", 5) == 0)
 		err = alloc_test(b, spec + 5, size, stage);
+	else if (strncmp(spec, "fd:", 3) == 0)
+		err = borrow(b, spec + 3, stage);
 	else
 		err = alloc_drm(b, spec, size, stage);
 	if (err)

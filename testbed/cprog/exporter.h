@@ -29,6 +29,7 @@ struct buffer {
  *	udmabuf			memfd pages
  *	heap:NAME		/dev/dma_heap/NAME
  *	test:MODE		kernel/testexporter: ok, or what is to fail
+ *	fd:N			descriptor N, inherited; its size counts
  *
  * Returns 0, or an errno with the step that failed in *stage.
  */

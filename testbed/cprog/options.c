@@ -26,7 +26,7 @@ void options_usage(FILE *to)
 {
 	fprintf(to,
 "usage: dmabuf-mr verify|bench|selftest [options]\n"
-"  --exporter SPEC   vgem, virtio_gpu, /dev/dri/cardN, udmabuf, heap:NAME (vgem)\n"
+"  --exporter SPEC   vgem, virtio_gpu, /dev/dri/cardN, udmabuf, heap:NAME, fd:N (vgem)\n"
 "  --route ROUTE     auto, provider or ioctl (auto)\n"
 "  --device NAME     RDMA device (the first one)\n"
 "  --port N          (1)\n"
