@@ -40,17 +40,15 @@ func (c *Context) check(attr *MRAttr, faults ...*fault) error {
 	return nil
 }
 
-// checkDMABuf applies the rules for a dma-buf of that many bytes; math.MaxUint64
-// stands for a size that is not known.
-func (c *Context) checkDMABuf(attr *MRAttr, size uint64) error {
-	if attr.sound(size) {
-		return nil
-	}
+// faultOf says which rule for a dma-buf attr breaks, if it does: nil where it is
+// sound.
+func (c *Context) faultOf(attr *MRAttr, size uint64) error {
 	return c.check(attr, badLength(attr), badAlignment(attr), badDMABufAccess(attr.Access), badRemoteAccess(attr.Access), beyond(attr, size))
 }
 
-// sound reports whether attr passes all of checkDMABuf's rules. It is what a
-// registration that is right pays for them.
+// sound reports whether attr breaks no rule for a dma-buf of that many bytes;
+// math.MaxUint64 stands for a size that is not known. It is what a registration
+// that is right pays for the rules.
 func (a *MRAttr) sound(size uint64) bool {
 	return a.Length != 0 && a.Length <= size && a.Offset <= size-a.Length &&
 		a.IOVA <= math.MaxUint64-a.Length && (a.Offset^a.IOVA)&uint64(pageSize-1) == 0 &&

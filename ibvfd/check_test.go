@@ -28,7 +28,7 @@ func TestSoundIsAllTheRules(t *testing.T) {
 			a.IOVA, a.Access = a.Offset, Access(rand.IntN(4))
 		}
 		size := pick()
-		err := c.check(&a, badLength(&a), badAlignment(&a), badDMABufAccess(a.Access), badRemoteAccess(a.Access), beyond(&a, size))
+		err := c.faultOf(&a, size)
 		if sound := a.sound(size); sound != (err == nil) {
 			t.Fatalf("%+v of a buffer of %#x bytes: sound %v, rules %v", a, size, sound, err)
 		} else {

@@ -5,7 +5,7 @@ package ibvfd
 import (
 	"errors"
 	"fmt"
-	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -28,11 +28,7 @@ type Context struct {
 	// hostLimits is asked when a host registration ends in ENOMEM.
 	hostLimits func() memlock
 
-	support struct {
-		sync.Mutex
-		known bool
-		dmabufSupport
-	}
+	support atomic.Pointer[dmabufSupport] // nil until it is known
 	numbers mrNumbers
 }
 
@@ -185,7 +181,7 @@ func (c *Context) AllocPD() (*PD, error) {
 		return nil, failed("ibv_alloc_pd", c.name, err)
 	}
 	c.hold(kindPD)
-	return &PD{ctx: c, v: v}, nil
+	return &PD{ctx: c, v: v, handle: v.handle()}, nil
 }
 
 // Close closes the device. It answers [dmabuf.ErrInUse], and closes nothing,

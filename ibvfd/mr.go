@@ -115,14 +115,12 @@ func (m *MR) registerDMABuf(attr *MRAttr) error {
 
 // registerOpen registers an open descriptor of a buffer of size bytes.
 func (m *MR) registerOpen(attr *MRAttr, fd int, size uint64) error {
-	if !attr.SkipChecks {
-		if err := m.pd.ctx.checkDMABuf(attr, size); err != nil {
-			return err
-		}
+	if !attr.SkipChecks && !attr.sound(size) {
+		return m.pd.ctx.faultOf(attr, size)
 	}
-	m.pd.prepare(attr.Policy)
 	var start time.Time
 	if attr.Timed {
+		m.pd.prepare(attr.Policy)
 		start = time.Now()
 	}
 	var n unix.Errno
@@ -136,8 +134,8 @@ func (m *MR) registerOpen(attr *MRAttr, fd int, size uint64) error {
 	return nil
 }
 
-// prepare finds out, once per context, what routes wants to know, so that it is
-// not part of a registration's time.
+// prepare finds out, once per context, what routes would, so that it is not
+// part of a registration's time.
 func (pd *PD) prepare(p RoutePolicy) {
 	switch p {
 	case RouteAuto:
@@ -173,7 +171,7 @@ func (pd *PD) byIoctl(attr *MRAttr, fd int) (registered, Route, unix.Errno) {
 
 func (pd *PD) kernelMR(attr *MRAttr, fd int) uverbs.DMABufMR {
 	return uverbs.DMABufMR{
-		PD: pd.v.handle(), FD: int32(fd), Access: uint32(attr.Access),
+		PD: pd.handle, FD: int32(fd), Access: uint32(attr.Access),
 		Offset: attr.Offset, Length: attr.Length, IOVA: attr.IOVA,
 	}
 }

@@ -7,6 +7,8 @@ type PD struct {
 	parent
 	ctx *Context
 	v   verbsPD
+
+	handle uint32 // of the kernel's object
 }
 
 // Context is the device that the PD belongs to.

@@ -236,7 +236,7 @@ func always(n unix.Errno) func(int32) unix.Errno {
 }
 
 // deviceTree is a sysfs with one RoCE device.
-func deviceTree(t *testing.T) sysfs.FS {
+func deviceTree(t testing.TB) sysfs.FS {
 	t.Helper()
 	root := t.TempDir()
 	for name, text := range map[string]string{

@@ -57,18 +57,18 @@ func judge(provider, kernel unix.Errno) dmabufSupport {
 // errno of a function that does not exist.
 const errNoSymbol = unix.ENOSYS
 
-// dmabufSupport asks once and remembers: drivers do not learn.
+// dmabufSupport asks once and remembers: drivers do not learn. Callers that
+// come at the same time all ask, which harms nothing.
 func (pd *PD) dmabufSupport() dmabufSupport {
-	s := &pd.ctx.support
-	s.Lock()
-	defer s.Unlock()
-	if s.known {
-		return s.dmabufSupport
+	if s := pd.ctx.support.Load(); s != nil {
+		return *s
 	}
-	kernel := pd.ctx.file.ProbeDMABuf(pd.v.handle())
-	s.dmabufSupport = judge(pd.probeProvider(), probeErrno(kernel))
-	s.known = s.kernel != Unknown
-	return s.dmabufSupport
+	kernel := pd.ctx.file.ProbeDMABuf(pd.handle)
+	s := judge(pd.probeProvider(), probeErrno(kernel))
+	if s.kernel != Unknown {
+		pd.ctx.support.Store(&s)
+	}
+	return s
 }
 
 // probeErrno is a probe's errno; 0 for a driver that accepted fd -1.
@@ -92,8 +92,6 @@ func (pd *PD) probeProvider() unix.Errno {
 // onlyIoctl reports whether it is known that the kernel registers dma-bufs and
 // the provider does not.
 func (c *Context) onlyIoctl() bool {
-	s := &c.support
-	s.Lock()
-	defer s.Unlock()
-	return s.known && s.provider == No && s.kernel == Yes
+	s := c.support.Load()
+	return s != nil && s.provider == No && s.kernel == Yes
 }

@@ -106,21 +106,29 @@ func (f *File) Identify() (driver uint32, err error) {
 
 // begin makes a request for m. The caller ends it with free.
 func (f *File) begin(m *method) (*request, error) {
-	driver, err := f.Identify()
-	if err != nil {
-		return nil, err
+	known := f.driver.Load()
+	if known == 0 {
+		if _, err := f.Identify(); err != nil {
+			return nil, err
+		}
+		known = f.driver.Load()
 	}
 	r := newRequest()
-	r.begin(m, driver)
+	r.begin(m, known-1)
 	return r, nil
 }
 
 // send sends the request.
 func (f *File) send(r *request) error {
-	if f.owned != nil {
-		return f.owned.Do(func(raw int) error { return r.do(f.t, raw) })
+	if f.owned == nil {
+		return r.do(f.t, f.raw)
 	}
-	return r.do(f.t, f.raw)
+	raw, err := f.owned.Acquire()
+	if err != nil {
+		return err
+	}
+	defer f.owned.Release()
+	return r.do(f.t, raw)
 }
 
 func (f *File) getContext() error {

@@ -20,6 +20,7 @@ type request struct {
 	hdr   ioctlHdr
 	attrs [maxAttrs]attr
 	cells [maxAttrs]uint64 // one for each attribute of form out
+	slot  *atomic.Bool     // to clear when the request is spare again; nil if it was made for one call
 	pin   runtime.Pinner
 }
 
@@ -33,6 +34,7 @@ var spare [16]struct {
 func newRequest() *request {
 	for i := range spare {
 		if s := &spare[i]; s.taken.CompareAndSwap(false, true) {
+			s.slot = &s.taken
 			return &s.request
 		}
 	}
@@ -43,13 +45,11 @@ func newRequest() *request {
 
 // free ends the use of a request.
 func (r *request) free() {
-	for i := range spare {
-		if s := &spare[i]; r == &s.request {
-			s.taken.Store(false)
-			return
-		}
+	if r.slot == nil {
+		r.pin.Unpin()
+		return
 	}
-	r.pin.Unpin()
+	r.slot.Store(false)
 }
 
 // begin makes the request one for m, with every value zero.
