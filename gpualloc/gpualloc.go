@@ -105,8 +105,10 @@ type Options struct {
 	// Name is given to the dma-bufs, at most 31 bytes: fdinfo, bufinfo and
 	// dmabuf.Inventory show it.
 	Name string
-	// Force skips the checks against MemAvailable and the cgroup. A size that
-	// memory cannot hold then wakes the OOM killer.
+	// Force skips the checks against MemAvailable, the cgroup, and the limits of
+	// exporter and GPU: the kernel is asked. A size that memory cannot hold
+	// then wakes the OOM killer, and what VRAM cannot hold is, by most drivers,
+	// made in system memory without a word.
 	Force bool
 	// SegmentSize splits the buffer into dma-bufs of at most that many bytes,
 	// rounded up to pages. 0 makes one.

@@ -26,13 +26,14 @@ const (
 // limiter is an exporter that knows what else bounds an allocation now.
 type limiter interface{ limits() []Limit }
 
-// checkLimits refuses beforehand what cannot work. The limits are read anew,
+// checkLimits refuses beforehand what cannot work. With force it looks at the
+// descriptors only, and the kernel answers for the rest. The limits are read anew,
 // as they change while a program runs, except for small allocations in quick
 // succession (budget). Two allocations at once can each pass and fail together;
 // then the kernel answers.
 func (a *allocator) checkLimits(p plan, force bool) error {
 	for _, l := range a.desc.Limits {
-		if l.Scope != scopeSegment {
+		if l.Scope != scopeSegment || force {
 			continue
 		}
 		if largest := slices.Max(p.segments); largest > l.Bytes {
