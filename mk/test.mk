@@ -13,6 +13,7 @@ test: ## set up and run all the tests: host, cross builds, and each kernel's VM
 	@$(MAKE) --no-print-directory cross
 	@$(MAKE) --no-print-directory unit
 	@$(MAKE) --no-print-directory glibc-check
+	@$(MAKE) --no-print-directory checkpatch sparse
 	@$(MAKE) --no-print-directory vm-selftest
 	@rm -f $(BUILD)/testbed/*/tally
 	@for k in $(KERNELS); do $(MAKE) --no-print-directory vm-test KERNEL=$$k IF_AVAILABLE=-if-available || exit 1; done

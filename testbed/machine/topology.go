@@ -91,18 +91,20 @@ func (b *board) upstream() string {
 	return id
 }
 
-// gpu adds the first, third, ... GPU as a memory device and the others as
-// display adapters: tools must not go by the PCI class alone.
+// gpu adds a GPU that is a memory device, of any size.
 func (b *board) gpu(bus string) {
-	id := "gpu" + strconv.Itoa(b.gpus)
-	if b.gpus%2 == 0 {
-		memory := "vram" + strconv.Itoa(b.gpus)
-		b.node.Objects = append(b.node.Objects, Device{Driver: "memory-backend-memfd", ID: memory,
-			Props: map[string]string{"size": "64M", "share": "on"}})
-		b.add(Device{Driver: "ivshmem-plain", ID: id, Bus: bus}, "memdev", memory)
-	} else {
-		b.add(Device{Driver: "bochs-display", ID: id, Bus: bus}, "vgamem", "32M")
-	}
+	n := strconv.Itoa(b.gpus)
+	b.node.Objects = append(b.node.Objects, Device{Driver: "memory-backend-memfd", ID: "vram" + n,
+		Props: map[string]string{"size": "64M", "share": "on"}})
+	b.add(Device{Driver: "ivshmem-plain", ID: "gpu" + n, Bus: bus}, "memdev", "vram"+n)
+	b.gpus++
+}
+
+// displayGPU adds one that is a display adapter: tools must not go by the PCI
+// class alone. Its BAR has 32 bits, so that a large one cannot be below the
+// same switch.
+func (b *board) displayGPU(bus string) {
+	b.add(Device{Driver: "bochs-display", ID: "gpu" + strconv.Itoa(b.gpus), Bus: bus}, "vgamem", "32M")
 	b.gpus++
 }
 
@@ -146,8 +148,12 @@ func (b *board) inRedirectingSwitch() *board {
 
 // onRootPorts gives each device a root port of its own.
 func (b *board) onRootPorts(gpus int) *board {
-	for range gpus {
-		b.gpu(b.rootPort())
+	for i := range gpus {
+		if i == 0 {
+			b.gpu(b.rootPort())
+		} else {
+			b.displayGPU(b.rootPort())
+		}
 	}
 	b.nic(b.rootPort())
 	b.edu(b.rootPort())
@@ -159,7 +165,7 @@ func (b *board) onRootPorts(gpus int) *board {
 func (b *board) onSecondBridge() *board {
 	b.node.NUMA = 2
 	b.add(Device{Driver: "pxb-pcie", ID: "bridge1", Bus: "pcie.0"}, "bus_nr", "0x80", "numa_node", "1", "addr", b.rootSlot())
-	b.gpu(b.port("pcie-root-port", "bridge1", "0"))
+	b.displayGPU(b.port("pcie-root-port", "bridge1", "0"))
 	b.nic(b.port("pcie-root-port", "bridge1", "1"))
 	b.edu(b.port("pcie-root-port", "bridge1", "2"))
 	return b

@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# The kernel's own tools over the kernel's part: checkpatch and sparse. What
+# was checked and has not changed is not checked again.
+
+CHECK_KERNEL := 6.12
+CHECK_SRC := $(wildcard kernel/*/*.[ch] kernel/patches/rxe-dmabuf/*/*.patch kernel/*.sh kernel/softgpu/build.sh)
+
+.PHONY: checkpatch sparse
+checkpatch: $(BUILD)/checked/checkpatch ## checkpatch.pl --strict over the patches and the test drivers
+sparse: $(BUILD)/checked/sparse ## sparse over the test drivers
+
+$(BUILD)/checked/checkpatch: $(CHECK_SRC) | testbed
+	@$(TESTBED) fetch -kernel $(CHECK_KERNEL) -if-missing >/dev/null
+	@BUILD=$(BUILD) kernel/checkpatch.sh $(CHECK_KERNEL)
+	@mkdir -p $(@D) && touch $@
+
+$(BUILD)/checked/sparse: $(CHECK_SRC) | testbed
+	@$(TESTBED) fetch -kernel $(CHECK_KERNEL) -if-missing >/dev/null
+	@SPARSE=1 BUILD=$(BUILD) kernel/softgpu/build.sh $(CHECK_KERNEL)
+	@mkdir -p $(@D) && touch $@
