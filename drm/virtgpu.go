@@ -3,9 +3,12 @@
 package drm
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"os"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 )
@@ -69,10 +72,17 @@ func (g Virtgpu) Create(size int64, mem VirtgpuMem, flags uint32, id uint64) (GE
 	}
 	size = (size + page - 1) / page * page // the driver wants pages
 	arg := abiVirtgpuBlob{BlobMem: uint32(mem), BlobFlags: flags, Size: uint64(size), BlobID: id}
-	return g.dev.create(op, fmt.Sprintf("kind %d, flags %#x", mem, flags), size, func(raw int) (GEM, error) {
+	b, err := g.dev.create(op, fmt.Sprintf("kind %d, flags %#x", mem, flags), size, func(raw int) (GEM, error) {
 		handle, err := virtgpuBlob(g.dev.t, raw, arg)
 		return GEM{Handle: handle, Size: size}, err
 	})
+	var e *dmabuf.Error
+	if errors.Is(err, unix.EINVAL) && errors.As(err, &e) {
+		if n, ask := g.Param(VirtgpuBlob); ask == nil && n == 0 {
+			e.Remedy = "the hypervisor offers no blobs: QEMU's virtio-gpu has them with blob=on"
+		}
+	}
+	return b, err
 }
 
 // Caps reads a capability set of the hypervisor's renderer: at most length
