@@ -16,7 +16,7 @@ type Placement struct {
 	// Reason is why Memory is Unknown, Stale, Bounced or NotMapped.
 	Reason string `json:"reason,omitempty"`
 	// Likely is what an Unknown suggests, and is never proof.
-	Likely Memory `json:"likely"`
+	Likely Memory `json:"likely,omitzero"`
 
 	Route       Route  `json:"route"`
 	RouteReason string `json:"route_reason,omitempty"`

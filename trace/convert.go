@@ -78,6 +78,7 @@ func (c *converter) record(w *wireRecord) Record {
 	r.Entries, r.Ranges = int(w.Nents), int(w.NRanges)
 	r.demoter = demoter(w)
 	r.Steps = c.steps(w)
+	r.Unreachable = r.unreachable()
 	if w.Have&haveUntracked != 0 {
 		r.Incomplete = append(r.Incomplete, "the tracer had no room to follow it")
 	}
@@ -118,14 +119,24 @@ func (c *converter) importer(w *wireRecord) *Importer {
 		i.Mode = ModePinned
 	case cb.name == "ib_umem_dmabuf_revoke_locked":
 		i.Mode = ModeRevocable
-	case cb.name != "" && w.Have&havePin != 0 && c.optional:
-		i.Mode = ModeRevocable
-	case cb.name != "" && w.Have&havePin != 0:
-		i.Mode = ModePinned
 	case cb.name != "" && w.Kind != kindInventory: // whether that was pinned was not seen
 		i.Mode = ModeDynamic
 	}
+	if w.Have&havePin != 0 {
+		c.pinned(i)
+	}
 	return i
+}
+
+// pinned says what it means that an importer which can be told of moves pins.
+func (c *converter) pinned(i *Importer) {
+	switch {
+	case i == nil || i.Mode != ModeDynamic:
+	case c.optional:
+		i.Mode = ModeRevocable
+	default:
+		i.Mode = ModePinned
+	}
 }
 
 func (c *converter) steps(w *wireRecord) []Step {

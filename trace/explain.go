@@ -80,7 +80,7 @@ func (r *Record) Explain() Failure {
 	}
 	f.Function = inner.Function
 	r.explainStep(&f, inner)
-	if reach := r.unreachable(); reach != "" && (f.Stage == StageAttach || f.Stage == StagePin || f.Stage == StageMap) {
+	if reach := r.Unreachable; reach != "" && (f.Stage == StageAttach || f.Stage == StagePin || f.Stage == StageMap) {
 		f.Detail += ": " + reach
 	}
 	return f

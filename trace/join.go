@@ -234,7 +234,14 @@ func (j *joiner) event(ev *wireEvent) {
 		e.in.Mapped, e.in.Moved = false, false
 		j.emit(Unmapped, ev.Head.Time, e)
 	case eventPin:
-		e.rec.Pinned = e.rec.Pinned || ev.Ret == 0
+		if ev.Ret == 0 {
+			e.rec.Pinned = true
+			if e.rec.Importer != nil {
+				i := *e.rec.Importer // events that were handed out have the old one
+				j.conv.pinned(&i)
+				e.rec.Importer = &i
+			}
+		}
 	case eventUnpin:
 		e.rec.Pinned = false
 	case eventRevoke:

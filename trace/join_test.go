@@ -316,6 +316,56 @@ func TestJoinRefused(t *testing.T) {
 	}
 }
 
+// Another importer of the buffer that may not use peer-to-peer is named where
+// the bytes are in system memory, and only there.
+func TestJoinDemotion(t *testing.T) {
+	var c clock
+	j := testJoiner(100)
+	barred := func(w *wireRecord) {
+		w.NOthers, w.NBarred, w.OpPin = 3, 2, 1
+		w.Have |= haveP2P
+		set(w.Barred[:], "0000:06:00.0")
+	}
+	w := made(&c, 1, barred)
+	j.handle(w)
+	if r := wantKinds(t, j, Registered)[0].Record; r.DemotedBy != "" || r.Placement.Memory != placement.PeerToPeer {
+		t.Errorf("behind a BAR: %+v", r)
+	}
+	j.handle(remapped(&c, w, inRAM, barred))
+	if r := wantKinds(t, j, Mapped)[0].Record; r.DemotedBy != "0000:06:00.0 and 1 more" || r.Placement.Memory != placement.SystemMemory {
+		t.Errorf("demoted by %q: %v", r.DemotedBy, r.Placement)
+	}
+	j.handle(remapped(&c, w, inRAM, barred, func(w *wireRecord) { w.Have &^= haveP2P }))
+	if r := wantKinds(t, j, Mapped)[0].Record; r.DemotedBy != "" {
+		t.Errorf("an importer that may not use peer-to-peer itself was demoted by %q", r.DemotedBy)
+	}
+}
+
+// An importer that pins after it attached, and has a callback, can be revoked
+// where one that pins needs none.
+func TestJoinPinLater(t *testing.T) {
+	for optional, want := range map[bool]Mode{true: ModeRevocable, false: ModePinned} {
+		var c clock
+		j := testJoiner(100)
+		j.conv.optional = optional
+		w := made(&c, 1, func(w *wireRecord) { w.Kind = kindAttach; w.Have &^= haveMR })
+		j.handle(w)
+		if r := wantKinds(t, j, Attached)[0].Record; r.Importer.Mode != ModeDynamic || r.Pinned {
+			t.Errorf("%+v", r.Importer)
+		}
+		refused := happens(&c, eventPin, w)
+		refused.Ret = -int32(unix.EBUSY)
+		j.handle(refused)
+		if r := j.records()[0]; r.Importer.Mode != ModeDynamic || r.Pinned {
+			t.Errorf("a refused pin: %+v", r.Importer)
+		}
+		j.handle(happens(&c, eventPin, w))
+		if r := j.records()[0]; r.Importer.Mode != want || !r.Pinned {
+			t.Errorf("optional %v: %+v", optional, r.Importer)
+		}
+	}
+}
+
 // The mapping made inside attach (up to 6.12) lives as long as the attachment,
 // and its evidence was seen there.
 func TestJoinCachedMapping(t *testing.T) {

@@ -5,8 +5,12 @@ package trace
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -17,9 +21,15 @@ import (
 	"github.com/gpurdma/gpurdma/placement"
 )
 
-// childEnv makes the test binary a program that registers a buffer, says so
-// and waits to be killed.
+// childEnv makes the test binary a program that registers a buffer and says so.
+// Its value is what it does then.
 const childEnv = "GPURDMA_TRACE_TEST_CHILD"
+
+const (
+	childWaits  = "waits"  // to be killed
+	childHanded = "handed" // the buffer is descriptor 3, from the parent; ends when stdin does
+	childForks  = "forks"  // starts a process that inherits the RDMA device, and ends
+)
 
 func child() {
 	fail := func(err error) {
@@ -32,6 +42,13 @@ func child() {
 	fail(err)
 	pd, err := f.AllocPD()
 	fail(err)
+	if os.Getenv(childEnv) == childHanded {
+		_, err = f.RegDMABufMR(uverbs.DMABufMR{PD: pd, FD: 3, Access: accessAll, Length: 1 << 20})
+		fail(err)
+		fmt.Println("registered")
+		io.Copy(io.Discard, os.Stdin)
+		os.Exit(0)
+	}
 	a, err := gpualloc.Open("drm:vgem", gpualloc.Env{})
 	fail(err)
 	b, err := a.Alloc(context.Background(), 1<<20, gpualloc.Options{})
@@ -39,8 +56,54 @@ func child() {
 	_, err = device{f, pd}.try(b, 0, 1<<20)
 	fail(err)
 	fail(b.CloseFDs())
+	if os.Getenv(childEnv) == childForks {
+		heir := exec.Command("cat") // until stdin ends
+		heir.Stdin = os.Stdin
+		heir.ExtraFiles = []*os.File{descriptorOf("/dev/infiniband/uverbs0")}
+		fail(heir.Start())
+		fmt.Println("registered", inode(b))
+		os.Exit(0)
+	}
 	fmt.Println("registered", inode(b))
 	select {}
+}
+
+// descriptorOf duplicates this process's descriptor of a file.
+func descriptorOf(path string) *os.File {
+	links, _ := filepath.Glob("/proc/self/fd/*")
+	for _, l := range links {
+		if to, err := os.Readlink(l); err == nil && to == path {
+			n, _ := strconv.Atoi(filepath.Base(l))
+			if dup, err := unix.Dup(n); err == nil {
+				return os.NewFile(uintptr(dup), path)
+			}
+		}
+	}
+	return nil
+}
+
+// runChild starts the test binary as child.
+func runChild(t *testing.T, what string, files ...*os.File) (cmd *exec.Cmd, stdin io.WriteCloser, stdout io.Reader) {
+	t.Helper()
+	cmd = exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), childEnv+"="+what)
+	cmd.ExtraFiles = files
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if stdin, err = cmd.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		stdin.Close()
+		cmd.Process.Kill()
+		cmd.Wait()
+	})
+	return cmd, stdin, stdout
 }
 
 // Registrations that end in other ways than by their owner's orderly call.
@@ -68,19 +131,9 @@ func TestVMLifetimes(t *testing.T) {
 		}
 	})
 	t.Run("process killed", func(t *testing.T) {
-		cmd := exec.Command(os.Args[0])
-		cmd.Env = append(os.Environ(), childEnv+"=1")
-		out, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		defer cmd.Wait()
+		cmd, _, out := runChild(t, childWaits)
 		var ino uint64
 		if _, err := fmt.Fscanf(out, "registered %d\n", &ino); err != nil {
-			cmd.Process.Kill()
 			t.Fatalf("the child did not register: %v", err)
 		}
 		r := await(t, tr, "registered by a child", onBuffer(ino, Registered)).Record
@@ -92,6 +145,52 @@ func TestVMLifetimes(t *testing.T) {
 		}
 		e := await(t, tr, "released", onBuffer(ino, Released)).Record
 		if e.ID != r.ID || e.Ended != "process exit" {
+			t.Errorf("ended by %q: %+v", e.Ended, e)
+		}
+	})
+	t.Run("descriptor passed to another process", func(t *testing.T) {
+		b := alloc(t, "drm:vgem", 1<<20)
+		var cmd *exec.Cmd
+		var stdin io.WriteCloser
+		err := b.Segments()[0].Buf.Do(func(fd int) error {
+			dup, err := unix.Dup(fd)
+			if err != nil {
+				return err
+			}
+			file := os.NewFile(uintptr(dup), "dma-buf")
+			defer file.Close()
+			var out io.Reader
+			cmd, stdin, out = runChild(t, childHanded, file)
+			_, err = fmt.Fscanf(out, "registered\n")
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := await(t, tr, "registered by a child", onBuffer(inode(b), Registered)).Record
+		if r.PID != cmd.Process.Pid || r.FD != 3 || r.Placement.Memory != placement.SystemMemory {
+			t.Errorf("%+v", r)
+		}
+		stdin.Close()
+		if e := await(t, tr, "released", onBuffer(inode(b), Released)).Record; e.ID != r.ID || e.Ended != endedByExit {
+			t.Errorf("ended by %q: %+v", e.Ended, e)
+		}
+	})
+	t.Run("device inherited by a child that outlives its parent", func(t *testing.T) {
+		cmd, stdin, out := runChild(t, childForks)
+		var ino uint64
+		if _, err := fmt.Fscanf(out, "registered %d\n", &ino); err != nil {
+			t.Fatalf("the child did not register: %v", err)
+		}
+		r := await(t, tr, "registered", onBuffer(ino, Registered)).Record
+		if state, err := cmd.Process.Wait(); err != nil || !state.Success() {
+			t.Errorf("%v, %v", state, err)
+		}
+		if p, err := tr.Prove(within(t), placement.Key{Inode: ino}); err != nil || p.Memory != placement.SystemMemory {
+			t.Errorf("after the end of the process that registered: %v, %v", p, err)
+		}
+		stdin.Close()
+		if e := await(t, tr, "released", onBuffer(ino, Released)).Record; e.ID != r.ID || e.Ended != endedByExit {
 			t.Errorf("ended by %q: %+v", e.Ended, e)
 		}
 	})
@@ -125,10 +224,21 @@ func TestVMLifetimes(t *testing.T) {
 	}
 }
 
-// As fast as the kernel makes them, with the default buffers.
+// countEnv asks for another number of registrations: 100000 take a quarter of
+// an hour under emulation.
+const countEnv = "GPURDMA_TRACE_REGISTRATIONS"
+
+// As fast as the kernel makes them, with the default buffers; and nothing grows.
 func TestVMTenThousand(t *testing.T) {
-	const n = 10_000
+	n := 10_000
+	if text := os.Getenv(countEnv); text != "" {
+		var err error
+		if n, err = strconv.Atoi(text); err != nil {
+			t.Fatalf("%s: %v", countEnv, err)
+		}
+	}
 	tr := shared(t)
+	before := heap()
 	d, b := openDevice(t), alloc(t, "drm:vgem", 64<<10)
 	ctx, cancel := context.WithCancel(context.Background())
 	counted := make(chan map[EventKind]int)
@@ -176,6 +286,22 @@ func TestVMTenThousand(t *testing.T) {
 			t.Errorf("map %s still has %d entries", name, left)
 		}
 	}
+	if left := entries(t, tr, "bufs"); left > 1 { // the one that lives
+		t.Errorf("map bufs still has %d entries", left)
+	}
+	grown := heap() - before
+	t.Logf("%d registrations, the heap grew by %d KiB", n, grown>>10)
+	if grown > 8<<20 {
+		t.Errorf("the heap grew by %d bytes with %d registrations", grown, n)
+	}
+}
+
+// heap is what lives in it.
+func heap() int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
 }
 
 func entries(t testing.TB, tr *Tracer, name string) (n int) {

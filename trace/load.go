@@ -377,6 +377,9 @@ func (l *loader) loadExporters(cache *btf.Cache, kernel *btf.Spec, found map[str
 		if !maybeExporterOp(name) || !sym.code || l.have[name] || len(l.ops) > maxExporterOps {
 			continue
 		}
+		if l.cfg.rdmaWithoutBTF && strings.HasPrefix(sym.module, "ib_") {
+			continue
+		}
 		types := kernel
 		if sym.module != "" {
 			if types, err = cache.Module(sym.module); err != nil {

@@ -48,8 +48,10 @@ func readBARs(s sysfs.FS, device string) []placement.BAR {
 	gpu := false
 	if a, err := pci.ParseAddr(device); err == nil {
 		if f, err := pci.ReadFunction(s, a); err == nil {
-			// Display controllers, and processing accelerators (0x12).
-			gpu = f.IsDisplay() || f.Class>>16 == 0x12
+			// Display controllers, processing accelerators (0x12), and what
+			// has a DRM driver whatever it calls itself.
+			_, err := s.List(filepath.Join("bus/pci/devices", device, "drm"))
+			gpu = f.IsDisplay() || f.Class>>16 == 0x12 || err == nil
 		}
 	}
 	return parseResources(device, gpu, text)

@@ -179,6 +179,20 @@ func TestExporterOps(t *testing.T) {
 }
 
 // Clear answers where tracing cannot work.
+func TestOldKernel(t *testing.T) {
+	for release, old := range map[string]bool{
+		"5.16.20-1-amd64": true, "4.18.0-553.el8.x86_64": true, "5.17.0": false, "6.1.0-56-amd64": false, "7.2.12+deb13-amd64": false, "unusual": false,
+	} {
+		err := oldKernel(release)
+		if (err != nil) != old {
+			t.Errorf("%s: %v", release, err)
+		}
+		if old {
+			mustHave(t, err.Error(), release, "5.17", "newer kernel")
+		}
+	}
+}
+
 func TestSupported(t *testing.T) {
 	dir := t.TempDir()
 	err := Supported(dir, "")

@@ -111,6 +111,9 @@ type Record struct {
 	MR       *MR       `json:"mr,omitempty"`
 
 	Placement placement.Placement `json:"placement"`
+	// Unreachable says that the kernel found no way for peer-to-peer between
+	// the two devices, "" if it was not seen looking or found one.
+	Unreachable string `json:"unreachable,omitempty"`
 	// DemotedBy is the other importer of the buffer that may not use
 	// peer-to-peer, if the bytes are in system memory and this importer might
 	// have had them behind a BAR.

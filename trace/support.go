@@ -24,7 +24,11 @@ func Supported(sys, proc string) error {
 	if runtime.GOARCH != "amd64" && runtime.GOARCH != "arm64" {
 		return refuse(runtime.GOARCH, "no objects for this architecture", "", errors.ErrUnsupported)
 	}
-	if err := oldKernel(); err != nil {
+	release, err := kernelRelease()
+	if err != nil {
+		return err
+	}
+	if err := oldKernel(release); err != nil {
 		return err
 	}
 	if sys == "" {
@@ -48,12 +52,15 @@ func refuse(device, detail, remedy string, err error) error {
 	return &dmabuf.Error{Op: "trace", Device: device, Detail: detail, Remedy: remedy, Err: err}
 }
 
-func oldKernel() error {
+func kernelRelease() (string, error) {
 	var u unix.Utsname
 	if err := unix.Uname(&u); err != nil {
-		return refuse("kernel", "", "", err)
+		return "", refuse("kernel", "", "", err)
 	}
-	release := unix.ByteSliceToString(u.Release[:])
+	return unix.ByteSliceToString(u.Release[:]), nil
+}
+
+func oldKernel(release string) error {
 	var major, minor int
 	if _, err := fmt.Sscanf(release, "%d.%d", &major, &minor); err != nil {
 		return nil // an unusual name: the loader will say what is missing

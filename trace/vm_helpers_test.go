@@ -63,9 +63,11 @@ type device struct {
 	pd uint32
 }
 
-func openDevice(t testing.TB) device {
+func openDevice(t testing.TB) device { return openUverbs(t, "/dev/infiniband/uverbs0") }
+
+func openUverbs(t testing.TB, node string) device {
 	t.Helper()
-	f, err := uverbs.Open(uverbs.Kernel(), "/dev/infiniband/uverbs0")
+	f, err := uverbs.Open(uverbs.Kernel(), node)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,9 +24,10 @@ type app struct {
 	stdout, stderr io.Writer
 	progress       *cli.Progress
 	json           bool
-	lines          bool // --json is one object a line
-	reached        bool // a subcommand began: what fails now is no usage error
-	printed        bool // the result was printed early
+	lines          bool      // --json is one object a line
+	output         io.Closer // that stdout is, if it is a file of ours
+	reached        bool      // a subcommand began: what fails now is no usage error
+	printed        bool      // the result was printed early
 	status         int
 }
 
@@ -114,6 +115,12 @@ func (a *app) action(f func(ctx context.Context) (result, error)) func(*cobra.Co
 			err = errors.Join(context.Cause(ctx), err)
 		}
 		a.status = a.finish(cmd.Name(), found, err)
+		if a.output != nil {
+			if err := a.output.Close(); err != nil && a.status == cli.ExitOK {
+				cli.PrintErrors(a.stderr, program, err)
+				a.status = cli.ExitFailed
+			}
+		}
 		if a.status != cli.ExitOK {
 			return fmt.Errorf("exit status %d", a.status)
 		}

@@ -142,7 +142,7 @@ type printer interface {
 	event(trace.Event) error
 }
 
-func (a *app) doTrace(ctx context.Context, f *traceFlags, argv []string, show func(io.Writer) printer) (_ result, err error) {
+func (a *app) doTrace(ctx context.Context, f *traceFlags, argv []string, show func(io.Writer) printer) (result, error) {
 	c, err := f.config()
 	if err != nil {
 		return nil, err
@@ -160,12 +160,9 @@ func (a *app) doTrace(ctx context.Context, f *traceFlags, argv []string, show fu
 		a.stdout = a.stderr
 	}
 	a.lines = true
-	closeOutput, err := a.redirect(f.output, cmd)
-	if err != nil {
+	if err := a.redirect(f.output, cmd); err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, closeOutput()) }()
-
 	tracer, err := openTracer(c)
 	if err != nil {
 		return nil, err
@@ -194,7 +191,7 @@ func (a *app) doTrace(ctx context.Context, f *traceFlags, argv []string, show fu
 }
 
 // redirect sends what is printed to --output. COMMAND keeps what it has.
-func (a *app) redirect(output string, cmd *foreign) (func() error, error) {
+func (a *app) redirect(output string, cmd *foreign) error {
 	switch {
 	case output == "":
 	case output == "-":
@@ -204,12 +201,11 @@ func (a *app) redirect(output string, cmd *foreign) (func() error, error) {
 	default:
 		f, err := os.Create(output)
 		if err != nil {
-			return nil, &cli.UsageError{Err: err}
+			return &cli.UsageError{Err: err}
 		}
-		a.stdout = f
-		return f.Close, nil
+		a.stdout, a.output = f, f
 	}
-	return func() error { return nil }, nil
+	return nil
 }
 
 // openTracer says by the exit status whether tracing could work here at all.
@@ -380,6 +376,9 @@ func placementText(r *trace.Record) string {
 	s := r.Placement.String()
 	if r.DemotedBy != "" {
 		s += "; demoted by " + r.DemotedBy + ", which may not use peer-to-peer"
+	}
+	if r.Unreachable != "" {
+		s += "; " + r.Unreachable
 	}
 	return s
 }

@@ -465,10 +465,12 @@ int p2p_reach(u64 *ctx)
 SEC("fexit/pci_p2pdma_distance_many")
 int p2p_distance(u64 *ctx)
 {
+	struct pci_dev *p = (void *)ctx[0];
 	struct scope *s = scope();
 
 	if (!s)
 		return 0;
+	device_name(s->rec.provider, sizeof(s->rec.provider), &p->dev);
 	s->rec.distance = (s32)ctx[4];
 	step(s, FUNC_P2P_DISTANCE, (s32)ctx[4], 0);
 	return 0;

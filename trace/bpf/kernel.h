@@ -155,6 +155,10 @@ enum pci_p2pdma_map_type___none { /* 7.2 */
 	PCI_P2PDMA_MAP_NONE = 1,
 };
 
+struct pci_dev {
+	struct device dev;
+} PAI;
+
 struct p2pdma_provider { /* 7.2 */
 	struct device *owner;
 } PAI;

@@ -1,0 +1,391 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/cmd/internal/cli"
+	"github.com/gpurdma/gpurdma/internal/testenv"
+)
+
+// tracedLine is a line of `trace --json` as docs/json.md describes it.
+type tracedLine struct {
+	Schema string // of the last line only
+	Event  string
+	RDMA   bool
+	Hooks  []struct{ Function, How, Absent string }
+	Record struct {
+		ID         uint64
+		Call       string
+		PID        int
+		Comm       string
+		RDMADevice string `json:"rdma_device"`
+		Existed    bool
+		Ended      string
+		Buffer     *struct {
+			Inode            uint64
+			Exporter, Driver string
+		}
+		MR        *struct{ LKey uint32 }
+		Placement struct{ Memory, Proof string }
+	}
+	Failure *struct {
+		Stage, Function, Detail string
+		Errno                   int
+		Chain                   []string
+	}
+	OK     bool
+	Status int `json:"exit_status"`
+	Result *struct {
+		CommandStatus *int `json:"command_status"`
+		Summary       struct {
+			Events     map[string]int
+			Memory     map[string]int
+			Refusals   map[string]int
+			Latency    []struct{ Function string }
+			Unreleased []struct{ Lives bool }
+			Loss       struct{ Events map[string]int }
+		}
+	}
+	Errors []struct{ Kind, Message, Remedy string }
+}
+
+// tracedLines reads the whole of an output.
+func tracedLines(t *testing.T, data []byte) (lines []tracedLine, last tracedLine) {
+	t.Helper()
+	sc := bufio.NewScanner(bytes.NewReader(data))
+	sc.Buffer(nil, 1<<20)
+	for sc.Scan() {
+		var l tracedLine
+		if err := json.Unmarshal(sc.Bytes(), &l); err != nil {
+			t.Fatalf("%v in %s", err, sc.Text())
+		}
+		lines = append(lines, l)
+	}
+	if len(lines) == 0 || lines[len(lines)-1].Schema != schema {
+		t.Fatalf("no document at the end of %d lines:\n%s", len(lines), data)
+	}
+	last = lines[len(lines)-1]
+	return lines[:len(lines)-1], last
+}
+
+// piped makes stdout readable while the command runs.
+func (r *run) piped(t *testing.T) io.Reader {
+	t.Helper()
+	r.Stdout = nil
+	pipe, err := r.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pipe
+}
+
+func countEvents(lines []tracedLine, event, comm string) (n int) {
+	for _, l := range lines {
+		if l.Event == event && (comm == "" || l.Record.Comm == comm) {
+			n++
+		}
+	}
+	return n
+}
+
+// independent is the C program that shares no code with this project.
+func independent(t *testing.T) string {
+	t.Helper()
+	path, err := filepath.Abs("../../build/bin/dmabuf-mr")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(path); err != nil {
+		t.Fatalf("%v: `make cprog` builds it", err)
+	}
+	return path
+}
+
+// pyverbs registers a dma-buf as pyverbs does: through the library, whose rxe
+// provider refuses without asking the kernel; and then host memory.
+const pyverbs = `
+import os, pyverbs.device as d, pyverbs.pd as p, pyverbs.mr as m, pyverbs.enums as e
+ctx = d.Context(name='rxe0')
+pd = p.PD(ctx)
+with m.MR(pd, 4096, e.IBV_ACCESS_LOCAL_WRITE) as mr:
+    print('host MR', mr.lkey)
+`
+
+// Programs that know nothing of this one, traced from outside: the C program
+// registers dma-bufs, perftest and pyverbs host memory, which is not reported.
+func TestVMTraceForeign(t *testing.T) {
+	testenv.VM(t)
+	out := filepath.Join(t.TempDir(), "trace.json")
+	prog := independent(t)
+	script := prog + ` verify --exporter vgem --route ioctl &&
+		(ib_write_bw -d rxe0 -F -n 50 -s 4096 >/dev/null & sleep 2; ib_write_bw -d rxe0 -F -n 50 -s 4096 127.0.0.1 >/dev/null; wait) &&
+		python3 -c "$PYVERBS" >&2 && exit 7`
+	r := command(t, "trace", "--json", "--output", out, "--", "sh", "-c", script)
+	r.Env = append(r.Env, "PYVERBS="+pyverbs)
+	if status := r.do(t); status != 7 {
+		t.Fatalf("exit status %d, the command's is 7\n%s%s", status, r.out.String(), r.err.String())
+	}
+	if !strings.Contains(r.out.String(), `"ok":true`) || strings.Contains(r.out.String(), "registered") {
+		t.Errorf("the command's own stdout: %q", r.out.String())
+	}
+	data, err := os.ReadFile(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines, last := tracedLines(t, data)
+	if lines[0].Event != "tracing" || !lines[0].RDMA || len(lines[0].Hooks) < 15 {
+		t.Errorf("first line %+v", lines[0])
+	}
+	made, gone := countEvents(lines, "registered", "dmabuf-mr"), countEvents(lines, "released", "dmabuf-mr")
+	if made == 0 || made != gone || countEvents(lines, "registered", "") != made {
+		t.Errorf("%d registered, %d released by the C program; %d registered in all", made, gone, countEvents(lines, "registered", ""))
+	}
+	for _, l := range lines {
+		rec := l.Record
+		if l.Event == "registered" && (rec.RDMADevice != "rxe0" || rec.Buffer == nil || rec.Buffer.Driver != "vgem" || rec.MR == nil || rec.Placement.Memory != "system memory") {
+			t.Errorf("%+v", rec)
+		}
+	}
+	s := last.Result.Summary
+	if last.Status != 7 || last.Result.CommandStatus == nil || *last.Result.CommandStatus != 7 || s.Events["registered"] != made ||
+		s.Memory["system memory"] != made || len(s.Unreleased) != 0 || len(s.Loss.Events) != 0 || len(s.Latency) < 5 {
+		t.Errorf("last line %+v", last)
+	}
+}
+
+// explain says in words what another program did, and what it was refused;
+// a second tracer at the same time sees the same.
+func TestVMExplainForeign(t *testing.T) {
+	testenv.VM(t)
+	out := filepath.Join(t.TempDir(), "words")
+	prog := independent(t)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	script := prog + ` verify --exporter vgem --route ioctl >/dev/null;
+		` + prog + ` verify --exporter vgem --route ioctl --size 64k --length 128k >/dev/null 2>&1;
+		` + prog + ` verify --exporter vgem --route ioctl --offset 16 --iova 32 --length 4k >/dev/null 2>&1; true`
+	r := command(t, "explain", "--output", out, "--", self, "trace", "--json", "-o", "-", "--", "sh", "-c", script)
+	if status := r.do(t); status != cli.ExitOK {
+		t.Fatalf("exit status %d\n%s%s", status, r.out.String(), r.err.String())
+	}
+	text, err := os.ReadFile(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	words := string(text)
+	t.Log(words)
+	for _, want := range []string{
+		"registration 1: REG_DMABUF_MR on rxe0 by dmabuf-mr", "system memory", "dma_buf_dynamic_attach",
+		"does not fit the buffer of 0x10000 bytes", "stage range", "<- refused",
+		"differ in their place within a page", "released: deregistered",
+	} {
+		if !strings.Contains(words, want) {
+			t.Errorf("not said: %q", want)
+		}
+	}
+	lines, last := tracedLines(t, r.out.Bytes())
+	if countEvents(lines, "registered", "dmabuf-mr") == 0 || countEvents(lines, "refused", "dmabuf-mr") != 2 {
+		t.Errorf("the second tracer saw %v", last.Result.Summary.Events)
+	}
+	for _, l := range lines {
+		if l.Event == "refused" && (l.Failure == nil || l.Failure.Errno != int(unix.EINVAL) || len(l.Failure.Chain) == 0) {
+			t.Errorf("refused without a reason: %+v", l.Failure)
+		}
+	}
+}
+
+// A program that registered before the tracer came, and goes on.
+func TestVMTraceInTheMiddle(t *testing.T) {
+	testenv.VM(t)
+	held := command(t, "register", "--gpu", "drm:vgem", "--nic", "rxe0", "--hold", "10m", "--json")
+	pipe := held.piped(t)
+	held.begin(t)
+	var doc parsed[registerDoc]
+	if err := json.NewDecoder(pipe).Decode(&doc); err != nil {
+		t.Fatalf("%v: %s", err, held.err.String())
+	}
+	inode := doc.Result.Memory.Inode
+
+	tracer := command(t, "trace", "--json")
+	pipe = tracer.piped(t)
+	tracer.begin(t)
+	var all []tracedLine
+	dec := json.NewDecoder(pipe)
+	until := func(what string, found func(tracedLine) bool) tracedLine {
+		t.Helper()
+		for {
+			var l tracedLine
+			if err := dec.Decode(&l); err != nil {
+				t.Fatalf("no %s: %v\n%+v\n%s", what, err, all, tracer.err.String())
+			}
+			all = append(all, l)
+			if found(l) {
+				return l
+			}
+		}
+	}
+	of := func(event string) func(tracedLine) bool {
+		return func(l tracedLine) bool {
+			return l.Event == event && l.Record.Buffer != nil && l.Record.Buffer.Inode == inode
+		}
+	}
+	if l := until("existing registration", of("existing")); !l.Record.Existed {
+		t.Errorf("%+v", l.Record)
+	}
+	if err := held.Process.Signal(unix.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	until("end of the existing registration", of("released"))
+	held.status(t)
+	// Another program meanwhile, and then Ctrl-C.
+	if out, err := exec.CommandContext(t.Context(), independent(t), "verify", "--exporter", "vgem", "--route", "ioctl").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	until("registration of another program", func(l tracedLine) bool { return l.Event == "registered" && l.Record.Comm == "dmabuf-mr" })
+	if err := tracer.Process.Signal(unix.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	last := until("summary", func(l tracedLine) bool { return l.Schema != "" })
+	if status := tracer.status(t); status != cli.ExitOK || !last.OK || last.Result.Summary.Events["registered"] == 0 {
+		t.Errorf("exit status %d, %+v: %s", status, last, tracer.err.String())
+	}
+}
+
+// In a PID namespace of its own, as in a container, the numbers of processes
+// are not the kernel's.
+func TestVMTraceInContainer(t *testing.T) {
+	testenv.VM(t)
+	inside := func(args ...string) *run {
+		r := command(t, args...)
+		r.Args = append([]string{"unshare", "--pid", "--fork", "--mount-proc", r.Path}, r.Args[1:]...)
+		path, err := exec.LookPath("unshare")
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Path = path
+		return r
+	}
+	out := filepath.Join(t.TempDir(), "trace.json")
+	r := inside("trace", "--json", "-o", out, "--", independent(t), "verify", "--exporter", "vgem", "--route", "ioctl")
+	if status := r.do(t); status != cli.ExitOK {
+		t.Fatalf("exit status %d\n%s%s", status, r.out.String(), r.err.String())
+	}
+	data, err := os.ReadFile(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if lines, _ := tracedLines(t, data); countEvents(lines, "registered", "dmabuf-mr") == 0 {
+		t.Errorf("no registration was seen:\n%s", data)
+	}
+	r = inside("trace", "--json", "--pid", "1")
+	status := r.do(t)
+	_, last := tracedLines(t, r.out.Bytes())
+	if status != cli.ExitUnavailable || len(last.Errors) != 1 || !strings.Contains(last.Errors[0].Message, "--cgroup") {
+		t.Errorf("--pid in a container: exit status %d, %+v", status, last.Errors)
+	}
+}
+
+// What is missing is said before anything is tried.
+func TestVMTraceNoPermission(t *testing.T) {
+	testenv.VM(t)
+	r := command(t, "trace", "--json", "--", "true")
+	r.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	r.Dir = "/"
+	status := r.do(t)
+	_, last := tracedLines(t, r.err.Bytes())
+	if status != cli.ExitFailed || len(last.Errors) != 1 {
+		t.Fatalf("exit status %d: %+v", status, last.Errors)
+	}
+	if e := last.Errors[0]; !strings.Contains(e.Message, "CAP_BPF") || !strings.Contains(e.Message, "CAP_PERFMON") || e.Remedy != "run as root" {
+		t.Errorf("%+v", e)
+	}
+}
+
+// ib_uverbs that comes after the tracer is attached to then.
+func TestVMTraceModuleComesLater(t *testing.T) {
+	testenv.VM(t)
+	sh := func(script string) {
+		t.Helper()
+		if out, err := exec.CommandContext(t.Context(), "sh", "-e", "-c", script).CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v\n%s", script, err, out)
+		}
+	}
+	restore := "modprobe rdma_rxe; rdma link show rxe0/1 >/dev/null 2>&1 || rdma link add rxe0 type rxe netdev dummy0; modprobe rdma_ucm; modprobe ib_umad || true; test -e /dev/infiniband/uverbs0"
+	t.Cleanup(func() { sh(restore) })
+	sh("rdma link delete rxe0; for m in rdma_rxe rdma_ucm ib_umad ib_uverbs; do ! grep -q ^$m /proc/modules || modprobe -r $m; done; ! grep -q ^ib_uverbs /proc/modules")
+
+	out := filepath.Join(t.TempDir(), "trace.json")
+	r := command(t, "trace", "--json", "-o", out, "--", "sh", "-e", "-c",
+		restore+"; i=0; until grep -q registered "+out+"; do i=$((i+1)); test $i -lt 300; "+independent(t)+" verify --exporter vgem --route ioctl; sleep 0.2; done")
+	if status := r.do(t); status != cli.ExitOK {
+		t.Fatalf("exit status %d\n%s%s", status, r.out.String(), r.err.String())
+	}
+	data, err := os.ReadFile(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines, _ := tracedLines(t, data)
+	if lines[0].RDMA {
+		t.Error("ib_uverbs was there already")
+	}
+	if countEvents(lines, "registered", "dmabuf-mr") == 0 {
+		t.Errorf("no registration was seen after the module came:\n%s", data)
+	}
+}
+
+// register and verify say where the bytes are, or which function refused.
+func TestVMRegisterTraced(t *testing.T) {
+	testenv.VM(t)
+	type placed struct{ Memory, Proof string }
+	r := command(t, "register", "--trace", "--json", "--gpu", "drm:vgem", "--nic", "rxe0", "--count", "2")
+	if status := r.do(t); status != cli.ExitOK {
+		t.Fatalf("exit status %d\n%s%s", status, r.out.String(), r.err.String())
+	}
+	reg := parse[struct{ MRs []struct{ Placement *placed } }](t, r.out.Bytes())
+	for _, mr := range reg.Result.MRs {
+		if mr.Placement == nil || mr.Placement.Memory != "system memory" || mr.Placement.Proof == "no proof" {
+			t.Errorf("placement %+v", mr.Placement)
+		}
+	}
+	if len(reg.Result.MRs) != 2 {
+		t.Errorf("%d MRs", len(reg.Result.MRs))
+	}
+
+	r = command(t, "register", "--trace", "--json", "--skip-checks", "--gpu", "drm:vgem", "--nic", "rxe0", "--size", "64KiB", "--length", "0x20000")
+	if status := r.do(t); status != cli.ExitFailed {
+		t.Fatalf("exit status %d\n%s%s", status, r.out.String(), r.err.String())
+	}
+	bad := parse[struct {
+		Failure *struct {
+			Stage string
+			Errno int
+		}
+	}](t, r.out.Bytes())
+	if f := bad.Result.Failure; f == nil || f.Stage != "range" || f.Errno != int(unix.EINVAL) {
+		t.Errorf("failure %+v", f)
+	}
+
+	r = command(t, "verify", "--trace", "--json", "--gpu", "drm:vgem", "--nic", "rxe0", "--size", "1MiB", "--case", "whole buffer")
+	if status := r.do(t); status != cli.ExitOK {
+		t.Fatalf("exit status %d\n%s%s", status, r.out.String(), r.err.String())
+	}
+	ver := parse[struct{ Rows []struct{ Placement *placed } }](t, r.out.Bytes())
+	if len(ver.Result.Rows) != 1 || ver.Result.Rows[0].Placement == nil || ver.Result.Rows[0].Placement.Memory != "system memory" {
+		t.Errorf("rows %+v", ver.Result.Rows)
+	}
+}

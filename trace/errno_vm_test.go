@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package trace
+
+import (
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/ibvfd/uverbs"
+	"github.com/gpurdma/gpurdma/internal/testenv"
+)
+
+// One errno, four reasons: the exporter's attach, pin and map, and the driver.
+//
+//testbed:machine fabric+EPYC
+//testbed:kernel 7.2 6.12
+func TestVMSameErrno(t *testing.T) {
+	testenv.VM(t)
+	gpu := testenv.SoftGPUs(t, "personality=amdgpu")[0]
+	tr := open(t, mine())
+	d := openNIC(t, "rxe0")
+	explained := map[string]string{}
+	for _, row := range []struct {
+		name  string
+		fail  string // the exporter's operation
+		iova  uint64
+		stage Stage
+		words []string
+	}{
+		{"attach", "attach", 0, StageAttach, []string{"softgpu", "attach"}},
+		{"pin", "pin", 0, StagePin, []string{"softgpu", "pin"}},
+		{"map", "map", 0, StageMap, []string{"softgpu", "map"}},
+		{"driver", "", ^uint64(0) &^ (truthSize - 1), StageDriver, []string{"the driver of rxe0"}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			b := onGPU(t, gpu, "amdgpu")
+			if row.fail != "" {
+				gpu.Set(t, "fail/"+row.fail, "22")
+				defer gpu.Set(t, "fail/"+row.fail, "0")
+			}
+			all(t, tr)
+			err := b.Segments()[0].Buf.Do(func(fd int) error {
+				mr, err := d.RegDMABufMR(uverbs.DMABufMR{PD: d.pd, FD: int32(fd), Access: accessAll, Length: truthSize, IOVA: row.iova})
+				if err == nil {
+					d.DestroyMR(mr.Handle)
+				}
+				return err
+			})
+			if err != unix.EINVAL {
+				t.Fatalf("the registration answered %v, want EINVAL", err)
+			}
+			events := all(t, tr)
+			if len(events) != 1 || events[0].Kind != Refused {
+				t.Fatalf("events %v", events)
+			}
+			f := events[0].Record.Explain()
+			t.Logf("%v\n%q", f, f.Chain)
+			if f.Errno != unix.EINVAL || f.Stage != row.stage {
+				t.Errorf("stage %q, want %q: %+v", f.Stage, row.stage, f)
+			}
+			mustHave(t, f.Detail, row.words...)
+			if other, dup := explained[f.Detail]; dup {
+				t.Errorf("explained as for %s: %s", other, f.Detail)
+			}
+			explained[f.Detail] = row.name
+		})
+	}
+}

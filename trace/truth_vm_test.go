@@ -1,0 +1,464 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package trace
+
+import (
+	"bytes"
+	"crypto/rand"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/gpualloc"
+	"github.com/gpurdma/gpurdma/ibvfd/uverbs"
+	"github.com/gpurdma/gpurdma/internal/testenv"
+	"github.com/gpurdma/gpurdma/placement"
+)
+
+// The verdict on every behaviour of the software GPU and every kind of importer
+// is what looking into the BAR shows.
+//
+//testbed:machine fabric+EPYC fabric+EPYC+iommu
+//testbed:kernel 7.2
+func TestVMTruth(t *testing.T) { truthTable(t) }
+
+// Where the kernel has no peer-to-peer, the GPU's driver stages silently.
+//
+//testbed:machine fabric+EPYC
+//testbed:kernel 6.12
+func TestVMTruthWithoutP2PDMA(t *testing.T) { truthTable(t) }
+
+// nonceSize is enough to be found by nothing else.
+const nonceSize = 32
+
+// gpuBuffer is memory of a software GPU with a nonce at its beginning.
+type gpuBuffer struct {
+	*gpualloc.Buffer
+	gpu   testenv.SoftGPU
+	nonce []byte
+}
+
+const truthSize = 256 << 10
+
+// onGPU allocates in VRAM what behaves as asked.
+func onGPU(t *testing.T, g testenv.SoftGPU, behaviour string) gpuBuffer {
+	t.Helper()
+	g.Set(t, "behaviour", behaviour)
+	b := gpuBuffer{alloc(t, "drm:"+g.PCI+"/vram", truthSize), g, make([]byte, nonceSize)}
+	rand.Read(b.nonce)
+	if _, err := b.WriteAt(b.nonce, 0); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// bar is a PCI function's largest BAR, as the CPU sees it.
+type bar struct {
+	index int
+	start uint64
+	mem   []byte
+}
+
+func openBAR(t *testing.T, pci string) bar {
+	t.Helper()
+	dir := filepath.Join("/sys/bus/pci/devices", pci)
+	text, err := os.ReadFile(filepath.Join(dir, "resource"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	best, size := bar{index: -1}, uint64(0)
+	for _, b := range parseResources(pci, true, string(text)) {
+		if b.Size > size {
+			best, size = bar{index: b.Index, start: b.Start}, b.Size
+		}
+	}
+	f, err := os.OpenFile(filepath.Join(dir, fmt.Sprintf("resource%d", best.index)), os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	best.mem, err = unix.Mmap(int(f.Fd()), 0, int(size), unix.PROT_READ, unix.MAP_SHARED)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Munmap(best.mem) })
+	return best
+}
+
+// find looks for the beginning of a page.
+func (b bar) find(nonce []byte) (offset uint64, found bool) {
+	for at := 0; at < len(b.mem); at += os.Getpagesize() {
+		if bytes.Equal(b.mem[at:at+len(nonce)], nonce) {
+			return uint64(at), true
+		}
+	}
+	return 0, false
+}
+
+// check compares a verdict with where the nonce is.
+func (b bar) check(t *testing.T, what string, buf gpuBuffer, p placement.Placement) {
+	t.Helper()
+	at, found := b.find(buf.nonce)
+	if !found {
+		if p.Memory != placement.SystemMemory || p.Proof == placement.NoProof || p.Direct() != placement.No || placed(p) != truthSize {
+			t.Errorf("%s: the bytes are not in the BAR, the verdict is %v: %+v", what, p, p.Places)
+		}
+		return
+	}
+	if p.Memory != placement.PeerToPeer || p.Proof == placement.NoProof || !p.GPU() || len(p.Places) != 1 {
+		t.Errorf("%s: the bytes are in the BAR at %#x, the verdict is %v: %+v", what, at, p, p.Places)
+		return
+	}
+	q := p.Places[0]
+	if q.Device != buf.gpu.PCI || q.BAR != b.index || q.Low != b.start+at || q.High != b.start+at+truthSize || q.Bytes != truthSize {
+		t.Errorf("%s: the bytes are in %s BAR %d at %#x, the verdict says %+v", what, buf.gpu.PCI, b.index, b.start+at, q)
+	}
+}
+
+func placed(p placement.Placement) (n uint64) {
+	for _, q := range p.Places {
+		n += q.Bytes
+	}
+	return n
+}
+
+// pciOf is the PCI address of one of the machine's devices.
+func pciOf(t *testing.T, name string) string {
+	t.Helper()
+	dir, err := filepath.EvalSymlinks("/run/gpurdma/pci/" + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Base(dir)
+}
+
+// openNIC is a device's context and a PD.
+func openNIC(t *testing.T, name string) device {
+	t.Helper()
+	nodes, _ := filepath.Glob("/sys/class/infiniband_verbs/uverbs*/ibdev")
+	for _, n := range nodes {
+		if text, err := os.ReadFile(n); err == nil && strings.TrimSpace(string(text)) == name {
+			return openUverbs(t, "/dev/infiniband/"+filepath.Base(filepath.Dir(n)))
+		}
+	}
+	t.Fatalf("there is no %s among %v", name, nodes)
+	return device{}
+}
+
+// setImporter chooses how rxe imports from now on; it is put back.
+func setImporter(t *testing.T, nic, kind string) {
+	t.Helper()
+	path := filepath.Join("/sys/class/infiniband", nic, "importer")
+	old, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	set := func(v string) {
+		if err := os.WriteFile(path, []byte(v), 0); err != nil {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+	set(kind)
+	t.Cleanup(func() { set(strings.TrimSpace(string(old))) })
+}
+
+// only is the one record on a buffer that lives.
+func only(t *testing.T, tr *Tracer, ino uint64) *Record {
+	t.Helper()
+	if err := tr.Flush(within(t)); err != nil {
+		t.Fatal(err)
+	}
+	var found *Record
+	for _, r := range tr.Records() {
+		if r.Buffer != nil && r.Buffer.Inode == ino {
+			if found != nil {
+				t.Fatalf("two records on one buffer: %v, %v", found, &r)
+			}
+			found = &r
+		}
+	}
+	return found
+}
+
+var behaviours = []string{"amdgpu", "xe", "i915", "nvidia", "nvidia-coherent", "vfio"}
+
+func truthTable(t *testing.T) {
+	testenv.VM(t)
+	gpu := testenv.SoftGPUs(t, "personality=amdgpu")[0]
+	imp := testenv.TestImporter(t)
+	view := openBAR(t, gpu.PCI)
+	c := mine()
+	tr := open(t, c)
+	seen := map[placement.Memory]int{}
+	for _, behaviour := range behaviours {
+		t.Run(behaviour, func(t *testing.T) {
+			for _, kind := range []testenv.ImporterKind{testenv.StaticImporter, testenv.PinnedImporter, testenv.RevocableImporter, testenv.DynamicImporter} {
+				for _, dev := range []string{"edu0", "edu1", "edu3", testenv.SoftDevice} {
+					for _, p2p := range []bool{true, false} {
+						if p2p && kind == testenv.StaticImporter {
+							continue
+						}
+						name := fmt.Sprintf("%v %s p2p=%v", kind, dev, p2p)
+						t.Run(name, func(t *testing.T) {
+							r := importedTruth(t, tr, imp, view, onGPU(t, gpu, behaviour), kind, dev, p2p)
+							seen[r]++
+						})
+					}
+				}
+			}
+			for _, nic := range []string{"rxe0", "rxe1"} {
+				for _, kind := range rxeKinds(t) {
+					t.Run(nic+" "+kind, func(t *testing.T) {
+						r := registeredTruth(t, tr, view, onGPU(t, gpu, behaviour), nic, kind)
+						seen[r]++
+					})
+				}
+			}
+		})
+	}
+	t.Logf("rows by verdict: %v", seen)
+	if l := tr.Loss(); l.Any() {
+		t.Error(l)
+	}
+	if live := tr.Records(); len(live) != 0 {
+		t.Errorf("%d records live", len(live))
+	}
+	if seen[placement.SystemMemory] == 0 || seen[placement.PeerToPeer] == 0 || seen[placement.NotMapped] == 0 {
+		t.Errorf("not every verdict occurred: %v", seen)
+	}
+}
+
+// rxeKinds are the ways in which this kernel's rxe can import.
+func rxeKinds(t *testing.T) []string {
+	if _, err := os.Stat("/sys/class/infiniband/rxe0/importer"); err != nil {
+		if testenv.AtLeast(t, "7.0") {
+			t.Fatal(err)
+		}
+		return []string{""}
+	}
+	return []string{"pinned", "revocable", "dynamic"}
+}
+
+// importedTruth is a row with the test importer.
+func importedTruth(t *testing.T, tr *Tracer, imp *testenv.Importer, view bar, b gpuBuffer, kind testenv.ImporterKind, dev string, p2p bool) placement.Memory {
+	where := dev
+	if dev != testenv.SoftDevice {
+		where = pciOf(t, dev)
+	}
+	all(t, tr)
+	var a *testenv.Attachment
+	var attachErr, mapErr error
+	err := b.Segments()[0].Buf.Do(func(fd int) error {
+		a, attachErr = imp.Attach(where, fd, kind, p2p)
+		if attachErr == nil {
+			_, mapErr = a.Map()
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if attachErr != nil {
+		e := lastEvent(t, tr, inode(b.Buffer), Refused)
+		f := e.Record.Explain()
+		if e.Record.Errno != attachErr.(unix.Errno) || f.Stage == StageNone || f.Stage == StageDriver || f.Stage == StageUverbs {
+			t.Errorf("attach answered %v, the record says %v", attachErr, f)
+		}
+		return e.Record.Placement.Memory
+	}
+	defer func() {
+		if err := a.Detach(); err != nil {
+			t.Error(err)
+		}
+		if r := only(t, tr, inode(b.Buffer)); r != nil {
+			t.Errorf("detached, and lives: %v", r)
+		}
+	}()
+	r := only(t, tr, inode(b.Buffer))
+	if r == nil {
+		t.Fatal("no record of the attachment")
+	}
+	if mode := string(r.Importer.Mode); mode != wantMode(t, kind.String(), mapErr == nil) {
+		t.Errorf("mode %q, is %q: %+v", mode, kind, r.Importer)
+	}
+	if got := r.Importer.PeerAllowed == placement.Yes; got != a.Peer2Peer {
+		t.Errorf("peer2peer %v, the importer has %v", r.Importer.PeerAllowed, a.Peer2Peer)
+	}
+	if mapErr != nil {
+		if r.Placement.Memory != placement.NotMapped {
+			t.Errorf("map answered %v, the verdict is %v", mapErr, r.Placement)
+		}
+		return r.Placement.Memory
+	}
+	view.check(t, "mapped", b, r.Placement)
+	verdict := r.Placement.Memory
+	afterMove(t, tr, view, b, func() error { _, err := a.Map(); return err })
+	return verdict
+}
+
+// wantMode is the mode that can be seen of a kind of importer: before 7.1 every
+// one that pins has a callback, and none pins before it maps.
+func wantMode(t *testing.T, kind string, mapped bool) string {
+	switch {
+	case kind == "revocable" && !mapped:
+		return string(ModeDynamic)
+	case kind == "revocable" && !testenv.AtLeast(t, "7.1"), kind == "pinned":
+		return string(ModePinned)
+	}
+	return kind
+}
+
+// afterMove evicts or revokes the buffer, and lets the importer map it again:
+// what was known of the place is stale in between.
+func afterMove(t *testing.T, tr *Tracer, view bar, b gpuBuffer, again func() error) {
+	t.Helper()
+	ino := inode(b.Buffer)
+	before := only(t, tr, ino).Placement
+	file := "evict"
+	if err := b.gpu.TrySet("revoke", fmt.Sprint(ino)); err == nil {
+		file = "revoke"
+	} else if err := b.gpu.TrySet("evict", fmt.Sprint(ino)); err != nil {
+		// Held in place: the verdict stands.
+		if after := only(t, tr, ino).Placement; after.Memory != before.Memory {
+			t.Errorf("%s answered %v, the verdict went from %v to %v", file, err, before, after)
+		}
+		view.check(t, "still", b, before)
+		return
+	}
+	r := only(t, tr, ino)
+	switch {
+	case r.Moves == 0:
+		// The exporter had nothing to move, or keeps it from this importer.
+		view.check(t, "not moved", b, r.Placement)
+		return
+	case r.Placement.Memory != placement.Stale && r.Placement.Memory != placement.NotMapped:
+		t.Errorf("after %s: %v", file, r.Placement)
+	}
+	if again == nil {
+		return
+	}
+	if err := again(); err != nil {
+		if after := only(t, tr, ino).Placement; after.Memory == placement.PeerToPeer || after.Memory == placement.SystemMemory {
+			t.Errorf("mapping again answered %v, the verdict is %v", err, after)
+		}
+		return
+	}
+	view.check(t, "mapped again", b, only(t, tr, ino).Placement)
+}
+
+// registeredTruth is a row with rxe.
+func registeredTruth(t *testing.T, tr *Tracer, view bar, b gpuBuffer, nic, kind string) placement.Memory {
+	if kind != "" {
+		setImporter(t, nic, kind)
+	}
+	d := openNIC(t, nic)
+	all(t, tr)
+	mr, err := d.try(b.Buffer, 0, truthSize)
+	ino := inode(b.Buffer)
+	if err != nil {
+		e := lastEvent(t, tr, ino, Refused)
+		f := e.Record.Explain()
+		if e.Record.Errno != err.(unix.Errno) || f.Stage == StageNone || f.Stage == StageUverbs {
+			t.Errorf("registration answered %v, the record says %v", err, f)
+		}
+		t.Log(f)
+		return e.Record.Placement.Memory
+	}
+	defer func(mr uverbs.MR) {
+		if err := d.DestroyMR(mr.Handle); err != nil {
+			t.Error(err)
+		}
+		if r := only(t, tr, ino); r != nil {
+			t.Errorf("deregistered, and lives: %v", r)
+		}
+	}(mr)
+	r := only(t, tr, ino)
+	if r == nil {
+		t.Fatal("no record of the registration")
+	}
+	if kind != "" && string(r.Importer.Mode) != wantMode(t, kind, true) {
+		t.Errorf("mode %q, is %q: %+v", r.Importer.Mode, kind, r.Importer)
+	}
+	view.check(t, "registered", b, r.Placement)
+	verdict := r.Placement.Memory
+	afterMove(t, tr, view, b, nil)
+	return verdict
+}
+
+// lastEvent is the newest event of a kind on a buffer, up to now.
+func lastEvent(t *testing.T, tr *Tracer, ino uint64, kind EventKind) Event {
+	t.Helper()
+	events := all(t, tr)
+	for i := len(events) - 1; i >= 0; i-- {
+		if onBuffer(ino, kind)(events[i]) {
+			return events[i]
+		}
+	}
+	t.Fatalf("no event %q on dma-buf %d among %v", kind, ino, events)
+	return Event{}
+}
+
+// An importer that may not use peer-to-peer takes it away from all others, and
+// is named.
+//
+//testbed:machine fabric+EPYC
+//testbed:kernel 7.2
+func TestVMDemotion(t *testing.T) {
+	testenv.VM(t)
+	gpu := testenv.SoftGPUs(t, "personality=amdgpu")[0]
+	imp := testenv.TestImporter(t)
+	view := openBAR(t, gpu.PCI)
+	c := mine()
+	c.RDMAOnly = true // whoever attaches to a buffer that is followed is seen all the same
+	tr := open(t, c)
+	b := onGPU(t, gpu, "amdgpu")
+	setImporter(t, "rxe0", "dynamic")
+	d := openNIC(t, "rxe0")
+	mr, err := d.try(b.Buffer, 0, truthSize)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.DestroyMR(mr.Handle)
+	p := await(t, tr, "registered", onBuffer(inode(b.Buffer), Registered)).Record.Placement
+	view.check(t, "alone", b, p)
+	if p.Memory != placement.PeerToPeer {
+		t.Errorf("alone: %v", p)
+	}
+	var other *testenv.Attachment
+	err = b.Segments()[0].Buf.Do(func(fd int) error {
+		other, err = imp.Attach(testenv.SoftDevice, fd, testenv.DynamicImporter, false)
+		if err == nil {
+			_, err = other.Map()
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Detach()
+	e := await(t, tr, "the registration's move", func(e Event) bool { return e.Kind == Moved && e.Record.Registration() })
+	if e.Record.Placement.Memory != placement.Stale {
+		t.Errorf("%v", e.Record.Placement)
+	}
+	soft := await(t, tr, "mapping of the other importer", func(e Event) bool { return e.Kind == Mapped && !e.Record.Registration() }).Record
+	view.check(t, "the other importer", b, soft.Placement)
+
+	// A second registration beside it, which pins: in VRAM only if every
+	// importer may use peer-to-peer.
+	setImporter(t, "rxe0", "pinned")
+	again, err := d.try(b.Buffer, 0, truthSize)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.DestroyMR(again.Handle)
+	r := await(t, tr, "registered", onBuffer(inode(b.Buffer), Registered)).Record
+	view.check(t, "beside", b, r.Placement)
+	if r.Placement.Memory != placement.SystemMemory || !strings.Contains(r.DemotedBy, soft.Importer.Device) {
+		t.Errorf("%v, demoted by %q, the other importer is %q", r.Placement, r.DemotedBy, soft.Importer.Device)
+	}
+	mustHave(t, r.String(), "demoted by "+soft.Importer.Device)
+}
