@@ -170,7 +170,7 @@ func (e *exporter) Export(_ context.Context, size int64, _ string) (gpualloc.Exp
 		return gpualloc.Exported{}, errors.Join(err, u.Run())
 	}
 	mem := align.Range{Addr: uint64(p), Length: uint64(size)}
-	made, err := e.s.place(ctx, on, align.Request{Memory: mem, Allocations: []align.Range{mem}}, MappingDefault)
+	made, _, err := e.s.place(ctx, on, align.Request{Memory: mem, Allocations: []align.Range{mem}}, MappingDefault)
 	if err != nil {
 		return gpualloc.Exported{}, errors.Join(err, u.Run())
 	}

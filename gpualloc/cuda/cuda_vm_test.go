@@ -9,7 +9,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"testing"
 
@@ -18,22 +17,14 @@ import (
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/gpualloc/align"
+	"github.com/gpurdma/gpurdma/gpualloc/internal/doubles"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
-// onGPU makes a test run in the testbed with a double, and on a machine with a
-// real GPU with the real library (make hardware-test). It reports which.
+// onGPU is doubles.OnGPU with the double of libcuda.
 func onGPU(t *testing.T, knobs ...string) (real bool) {
 	t.Helper()
-	if os.Getenv("GPURDMA_HARDWARE") != "" {
-		if len(knobs) > 0 {
-			t.Skip("needs the double's knobs")
-		}
-		return true
-	}
-	testenv.VM(t)
-	double(t, "cuda", knobs...)
-	return false
+	return doubles.OnGPU(t, len(knobs) > 0, func() { double(t, "cuda", knobs...) })
 }
 
 // udmabuf skips on kernels without it: vgem, which stands in, exports whole
@@ -41,33 +32,6 @@ func onGPU(t *testing.T, knobs ...string) (real bool) {
 func udmabuf(t *testing.T) {
 	t.Helper()
 	testenv.Need(t, "udmabuf", "6.12", testenv.Node("/dev/udmabuf"))
-}
-
-// sees fails the test unless the dma-buf shows want at offset: through mmap of
-// the descriptor, which has no part in how it was written.
-func sees(t *testing.T, buf *dmabuf.Buf, offset int64, want []byte) {
-	t.Helper()
-	m, err := buf.Map(0, offset+int64(len(want)), dmabuf.Read)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer m.Close()
-	got := make([]byte, len(want))
-	if _, err := m.ReadAt(got, offset); err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(got, want) {
-		t.Errorf("the dma-buf shows other bytes at %#x", offset)
-	}
-}
-
-func random(n int) []byte {
-	rng := rand.New(rand.NewPCG(uint64(n), 7))
-	p := make([]byte, n)
-	for i := range p {
-		p[i] = byte(rng.Uint32())
-	}
-	return p
 }
 
 func TestVMAllocAndExport(t *testing.T) {
@@ -105,12 +69,12 @@ func TestVMAllocAndExport(t *testing.T) {
 			if !bytes.Equal(got, zero) {
 				t.Error("the memory is not zeroed")
 			}
-			want := random(50_001)
+			want := doubles.Random(50_001)
 			if _, err := b.WriteAt(want, 49_999); err != nil {
 				t.Fatal(err)
 			}
 			if !real {
-				sees(t, seg.Buf, seg.Offset+49_999, want)
+				doubles.Sees(t, seg.Buf, seg.Offset+49_999, want)
 			}
 			if err := b.CloseFDs(); err != nil {
 				t.Error(err)
@@ -155,14 +119,14 @@ func TestVMSpecs(t *testing.T) {
 	if !errors.Is(err, gpualloc.ErrUnknownSpec) {
 		t.Errorf("got %v, want ErrUnknownSpec", err)
 	}
-	words(t, err, "cuda:0")
+	doubles.Words(t, err, "cuda:0")
 }
 
 // After everything is closed, all of the GPU's memory is free again and every
 // context, mapping and handle given back.
 func TestVMNothingIsLeft(t *testing.T) {
 	onGPU(t, "DOUBLE_DEVICES=2")
-	log := logCalls(t)
+	log := doubles.Log(t)
 	s := started(t)
 	for _, spec := range []string{"cuda:0", "cuda:1", "cuda:1/vmm"} {
 		a, err := gpualloc.Open(spec, gpualloc.Env{})
@@ -182,7 +146,7 @@ func TestVMNothingIsLeft(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	log.balanced(t)
+	log.Balanced(t, pairs)
 	ctx := retained(t, s, 0)
 	if free, total, r := s.drv.memInfo(ctx); free != total || r != Success {
 		t.Errorf("%d of %d bytes free, %v", free, total, r)
@@ -201,7 +165,7 @@ func TestVMExportOfUnalignedMemory(t *testing.T) {
 	allocated(t, s, ctx, 700) // a neighbour, so that what follows begins inside a page
 	size := uint64(300_001)
 	p := allocated(t, s, ctx, size)
-	want := random(int(size))
+	want := doubles.Random(int(size))
 	if r := s.drv.toDevice(ctx, p, want); r != Success {
 		t.Fatal(r)
 	}
@@ -220,7 +184,7 @@ func TestVMExportOfUnalignedMemory(t *testing.T) {
 				t.Errorf("%+v: MR %+v of %d bytes", part, mr, seg.Buf.Size())
 			}
 			if !real {
-				sees(t, seg.Buf, seg.Offset, want[part.off:part.off+part.n])
+				doubles.Sees(t, seg.Buf, seg.Offset, want[part.off:part.off+part.n])
 			}
 			got := make([]byte, part.n)
 			if _, err := e.ReadAt(got, 0); err != nil || !bytes.Equal(got, want[part.off:part.off+part.n]) {
@@ -258,7 +222,7 @@ func TestVMExportOfManyMappings(t *testing.T) {
 			s := started(t)
 			ctx := retained(t, s, 1)
 			p := mapped(t, s, ctx, 1, n, true)
-			want := random(n*huge - 1000)
+			want := doubles.Random(n*huge - 1000)
 			if r := s.drv.toDevice(ctx, p+500, want); r != Success {
 				t.Fatal(r)
 			}
@@ -276,7 +240,7 @@ func TestVMExportOfManyMappings(t *testing.T) {
 				if seg.Addr != uint64(p)+500+uint64(at) {
 					t.Errorf("segment at %#x, want %#x", seg.Addr, uint64(p)+500+uint64(at))
 				}
-				sees(t, seg.Buf, seg.Offset, want[at:at+seg.Size])
+				doubles.Sees(t, seg.Buf, seg.Offset, want[at:at+seg.Size])
 				at += seg.Size
 			}
 			if at != int64(len(want)) {
@@ -328,7 +292,7 @@ func TestVMDescriptorOfTheWholeBlock(t *testing.T) {
 	if !errors.Is(err, align.ErrOffset) {
 		t.Errorf("got %v, want ErrOffset", err)
 	}
-	words(t, err, "0x200000 bytes, more than the 0x10000")
+	doubles.Words(t, err, "0x200000 bytes, more than the 0x10000")
 }
 
 // Which mapping is asked for, and what is got, with drivers that have the PCIe
@@ -377,7 +341,7 @@ func TestVMPiecesAndTheLimitOfOpenFiles(t *testing.T) {
 	s := started(t)
 	ctx := retained(t, s, 0)
 	p := allocated(t, s, ctx, 8*huge)
-	want := random(8 * huge)
+	want := doubles.Random(8 * huge)
 	if r := s.drv.toDevice(ctx, p, want); r != Success {
 		t.Fatal(r)
 	}
@@ -390,7 +354,7 @@ func TestVMPiecesAndTheLimitOfOpenFiles(t *testing.T) {
 	}
 	at := int64(0)
 	for _, seg := range e.Segments() {
-		sees(t, seg.Buf, seg.Offset, want[at:at+seg.Size])
+		doubles.Sees(t, seg.Buf, seg.Offset, want[at:at+seg.Size])
 		at += seg.Size
 	}
 	if err := e.Close(); err != nil {
@@ -407,13 +371,13 @@ func TestVMPiecesAndTheLimitOfOpenFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unix.Setrlimit(unix.RLIMIT_NOFILE, &was)
-	log := logCalls(t)
+	log := doubles.Log(t)
 	_, err = s.exportMemory(p, 8*huge, ExportOptions{MaxLength: int64(os.Getpagesize())}, gpualloc.Env{})
 	if !errors.Is(err, dmabuf.ErrLimit) {
 		t.Errorf("got %v, want ErrLimit", err)
 	}
-	words(t, err, "4096 exports", "RLIMIT_NOFILE")
-	if n := log.count(t, exportFunction); n != 0 {
+	doubles.Words(t, err, "4096 exports", "RLIMIT_NOFILE")
+	if n := log.Count(t, exportFunction); n != 0 {
 		t.Errorf("%d exports were made before the refusal", n)
 	}
 }

@@ -72,6 +72,11 @@ func (s *session) exportMemory(p pointer, length int64, opt ExportOptions, env g
 		return nil, err
 	}
 	on = fmt.Sprintf("%v, pointer %#x", d, uint64(p))
+	if l, ok := barLimit(d, env); ok {
+		if err := vendor.Beyond(on, length, l); err != nil {
+			return nil, err
+		}
+	}
 	// The primary context is kept for the buffer's view; the pointer's own, if
 	// it has another, is used where it matters.
 	ctx, r := s.drv.retain(d.dev)
@@ -110,18 +115,14 @@ func (s *session) exportIn(ctx contextHandle, d Device, on string, p pointer, le
 	if opt.PageAlignedIOVA {
 		req.IOVA = align.PageAligned
 	}
-	made, err := s.place(ctx, on, req, opt.Mapping)
+	made, mapping, err := s.place(ctx, on, req, opt.Mapping)
 	if err != nil {
 		return nil, err
 	}
-	if opt.Name != "" {
-		for _, m := range made {
-			if err := m.buf.SetName(opt.Name); err != nil {
-				return nil, errors.Join(err, closeAll(made))
-			}
-		}
+	if err := vendor.SetNames(made, opt.Name); err != nil {
+		return nil, errors.Join(err, vendor.CloseAll(made))
 	}
-	out := &Exported{Mapping: made[0].mapping}
+	out := &Exported{Mapping: mapping}
 	var parts []gpualloc.Exported
 	for i, m := range made {
 		e := s.part(ctx, on, m)
@@ -129,7 +130,7 @@ func (s *session) exportIn(ctx contextHandle, d Device, on string, p pointer, le
 			e.Free = release
 		}
 		parts = append(parts, e)
-		out.MRs = append(out.MRs, m.mr)
+		out.MRs = append(out.MRs, m.MR)
 	}
 	desc := describeDevice(d)
 	desc.Spec = fmt.Sprintf("cuda:%d", d.Ordinal)
@@ -138,15 +139,10 @@ func (s *session) exportIn(ctx contextHandle, d Device, on string, p pointer, le
 }
 
 // part is a piece as gpualloc wants it.
-func (s *session) part(ctx contextHandle, on string, m placed) gpualloc.Exported {
+func (s *session) part(ctx contextHandle, on string, m vendor.Placed) gpualloc.Exported {
 	return gpualloc.Exported{
-		Segment: gpualloc.Segment{
-			Buf:    m.buf,
-			Offset: int64(m.mr.Offset + m.mr.Lead),
-			Size:   int64(m.piece.Memory.Length),
-			Addr:   m.piece.Memory.Addr,
-		},
-		View: s.view(ctx, on, pointer(m.piece.Memory.Addr), int64(m.piece.Memory.Length)),
+		Segment: m.Segment(),
+		View:    s.view(ctx, on, pointer(m.Piece.Memory.Addr), int64(m.Piece.Memory.Length)),
 	}
 }
 

@@ -14,21 +14,9 @@ import (
 	"testing"
 
 	"github.com/gpurdma/gpurdma/gpualloc"
+	"github.com/gpurdma/gpurdma/gpualloc/internal/doubles"
 	"github.com/gpurdma/gpurdma/gpualloc/internal/runtimelib"
 )
-
-// words fails the test unless err says all of them.
-func words(t *testing.T, err error, want ...string) {
-	t.Helper()
-	if err == nil {
-		t.Fatal("no error")
-	}
-	for _, w := range want {
-		if !strings.Contains(err.Error(), w) {
-			t.Errorf("the error does not say %q: %v", w, err)
-		}
-	}
-}
 
 func TestNoLibrary(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "libcuda.so.1")
@@ -37,7 +25,7 @@ func TestNoLibrary(t *testing.T) {
 	if !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("got %v, want ErrNotExist", err)
 	}
-	words(t, err, path, "GPURDMA_LIBCUDA")
+	doubles.Words(t, err, path, "GPURDMA_LIBCUDA")
 }
 
 func TestBrokenLibrary(t *testing.T) {
@@ -50,7 +38,7 @@ func TestBrokenLibrary(t *testing.T) {
 	if !errors.Is(err, runtimelib.ErrBroken) || errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("got %v, want ErrBroken", err)
 	}
-	words(t, err, path)
+	doubles.Words(t, err, path)
 }
 
 // A library without the functions with _v2 is from before CUDA 4.
@@ -60,7 +48,7 @@ func TestAncientLibrary(t *testing.T) {
 	if !errors.Is(err, runtimelib.ErrTooOld) {
 		t.Errorf("got %v, want ErrTooOld", err)
 	}
-	words(t, err, "cuDeviceTotalMem_v2", "libcuda.so.1")
+	doubles.Words(t, err, "cuDeviceTotalMem_v2", "libcuda.so.1")
 }
 
 func TestInitFails(t *testing.T) {
@@ -88,7 +76,7 @@ func TestInitFails(t *testing.T) {
 			if !errors.Is(err, tt.is) || !errors.Is(err, tt.code) {
 				t.Errorf("got %v, want %v", err, tt.is)
 			}
-			words(t, err, "cuInit", tt.code.Name(), tt.word)
+			doubles.Words(t, err, "cuInit", tt.code.Name(), tt.word)
 		})
 	}
 }
@@ -101,7 +89,7 @@ func TestNoDevice(t *testing.T) {
 	if !errors.Is(err, NoDevice) {
 		t.Errorf("got %v, want NoDevice", err)
 	}
-	words(t, err, "CUDA_VISIBLE_DEVICES")
+	doubles.Words(t, err, "CUDA_VISIBLE_DEVICES")
 }
 
 func TestDevices(t *testing.T) {
@@ -135,7 +123,7 @@ func TestDescribeFails(t *testing.T) {
 			if !errors.Is(err, DeviceUnavailable) {
 				t.Errorf("got %v, want DeviceUnavailable", err)
 			}
-			words(t, err, strings.TrimSuffix(function, "_v2"))
+			doubles.Words(t, err, strings.TrimSuffix(function, "_v2"))
 		})
 	}
 }
@@ -191,7 +179,7 @@ func TestSupport(t *testing.T) {
 			if got.OK {
 				t.Fatal("said to be supported")
 			}
-			words(t, errors.New(strings.Join(got.Why, "; ")+"; "+got.Remedy), tt.words...)
+			doubles.Words(t, errors.New(strings.Join(got.Why, "; ")+"; "+got.Remedy), tt.words...)
 		})
 	}
 }

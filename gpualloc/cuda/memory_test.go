@@ -11,6 +11,8 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"sync"
 	"testing"
 
@@ -18,6 +20,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/gpualloc"
+	"github.com/gpurdma/gpurdma/gpualloc/internal/doubles"
 )
 
 const huge = 2 << 20
@@ -140,7 +143,7 @@ func TestCopies(t *testing.T) {
 // call must find its own device's.
 func TestContextsOfManyGoroutines(t *testing.T) {
 	double(t, "cuda", "DOUBLE_DEVICES=4")
-	log := logCalls(t)
+	log := doubles.Log(t)
 	s := started(t)
 	var wg sync.WaitGroup
 	for g := range 16 {
@@ -173,7 +176,33 @@ func TestContextsOfManyGoroutines(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	log.balanced(t)
+	log.Balanced(t, pairs)
+}
+
+// Memory of the caller that no NIC reaches as a whole.
+func TestExportBeyondTheBAR(t *testing.T) {
+	double(t, "cuda")
+	s := started(t)
+	ctx := retained(t, s, 0)
+	p := allocated(t, s, ctx, 4*huge)
+	sys := t.TempDir()
+	dir := filepath.Join(sys, "bus/pci/devices/0000:d1:00.0")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	resource := "0x1000000 0x1ffffff 0x40200\n0x4000000000 0x40001fffff 0x14220c\n" // BAR 1 of 2 MiB
+	if err := os.WriteFile(filepath.Join(dir, "resource"), []byte(resource), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	log := doubles.Log(t)
+	_, err := s.exportMemory(p, 2<<20+1, ExportOptions{}, gpualloc.Env{Sys: sys})
+	if !errors.Is(err, dmabuf.ErrLimit) {
+		t.Errorf("got %v, want ErrLimit", err)
+	}
+	doubles.Words(t, err, "BAR 1 of 0000:d1:00.0 has 2 MiB", "a part at a time")
+	if n := log.Count(t, exportFunction); n != 0 {
+		t.Errorf("%d exports were made before the refusal", n)
+	}
 }
 
 func TestPointersThatCannotBeExported(t *testing.T) {
@@ -218,7 +247,7 @@ func TestPointersThatCannotBeExported(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			log := logCalls(t)
+			log := doubles.Log(t)
 			if tt.knob != "" {
 				double(t, "cuda", tt.knob)
 			}
@@ -229,13 +258,13 @@ func TestPointersThatCannotBeExported(t *testing.T) {
 			if !errors.Is(err, tt.is) {
 				t.Errorf("got %v, want %v", err, tt.is)
 			}
-			words(t, err, tt.words...)
+			doubles.Words(t, err, tt.words...)
 			var e *dmabuf.Error
 			if !errors.As(err, &e) {
 				t.Errorf("%v is no *dmabuf.Error", err)
 			}
 			if tt.length > 0 && tt.opt.MaxLength == 0 {
-				log.balanced(t)
+				log.Balanced(t, pairs)
 			}
 		})
 	}
@@ -247,7 +276,7 @@ func TestExportWithAnOldDriver(t *testing.T) {
 	s := started(t)
 	ctx := retained(t, s, 0)
 	_, err := s.exportMemory(allocated(t, s, ctx, huge), huge, ExportOptions{}, gpualloc.Env{})
-	words(t, err, "11.4", "11.7", exportFunction)
+	doubles.Words(t, err, "11.4", "11.7", exportFunction)
 }
 
 // Whatever fails, nothing stays allocated, mapped or retained.
@@ -263,7 +292,7 @@ func TestAllocGivesBackWhatItTook(t *testing.T) {
 		for _, step := range functions {
 			t.Run(fmt.Sprintf("%s vmm %v", step, vmm), func(t *testing.T) {
 				double(t, "cuda")
-				log := logCalls(t)
+				log := doubles.Log(t)
 				s := started(t)
 				d, err := s.describe(0, gpualloc.Env{})
 				if err != nil {
@@ -274,7 +303,7 @@ func TestAllocGivesBackWhatItTook(t *testing.T) {
 					if _, err := s.open(d, gpualloc.Env{}, vmm); !errors.Is(err, OutOfMemory) {
 						t.Errorf("got %v, want OutOfMemory", err)
 					}
-					log.balanced(t)
+					log.Balanced(t, pairs)
 					return
 				}
 				e, err := s.open(d, gpualloc.Env{}, vmm)
@@ -291,7 +320,7 @@ func TestAllocGivesBackWhatItTook(t *testing.T) {
 				if err := e.Close(); err != nil {
 					t.Error(err)
 				}
-				log.balanced(t)
+				log.Balanced(t, pairs)
 			})
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/gpualloc/align"
+	"github.com/gpurdma/gpurdma/gpualloc/internal/vendor"
 )
 
 // ExportOptions of [Export]. The zero value suits every importer.
@@ -79,16 +80,12 @@ func (s *session) exportMemory(ctx contextHandle, p pointer, length int64, opt E
 	if err != nil {
 		return nil, err
 	}
-	if opt.Name != "" {
-		for _, m := range made {
-			if err := m.buf.SetName(opt.Name); err != nil {
-				return nil, errors.Join(err, closeAll(made))
-			}
-		}
+	if err := vendor.SetNames(made, opt.Name); err != nil {
+		return nil, errors.Join(err, vendor.CloseAll(made))
 	}
 	q, err := s.newQueue(ctx, d)
 	if err != nil {
-		return nil, errors.Join(err, closeAll(made))
+		return nil, errors.Join(err, vendor.CloseAll(made))
 	}
 	out := &Exported{}
 	var parts []gpualloc.Exported
@@ -98,7 +95,7 @@ func (s *session) exportMemory(ctx contextHandle, p pointer, length int64, opt E
 			e.Free = q.put
 		}
 		parts = append(parts, e)
-		out.MRs = append(out.MRs, m.mr)
+		out.MRs = append(out.MRs, m.MR)
 	}
 	desc := describeDevice(d)
 	desc.Spec = fmt.Sprintf("ze:%d", d.Ordinal)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/gpualloc"
+	"github.com/gpurdma/gpurdma/gpualloc/internal/doubles"
 )
 
 func TestNoLibrary(t *testing.T) {
@@ -26,7 +27,7 @@ func TestNoLibrary(t *testing.T) {
 	if !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("got %v, want ErrNotExist", err)
 	}
-	words(t, err, path, "GPURDMA_LIBZE")
+	doubles.Words(t, err, path, "GPURDMA_LIBZE")
 }
 
 // Debian's real loader, on a machine without any driver for it.
@@ -36,7 +37,7 @@ func TestDebiansLoaderFindsNoDriver(t *testing.T) {
 	if !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("got %v, want ErrNotExist", err)
 	}
-	words(t, err, "zeInit", "ZE_RESULT_ERROR_UNINITIALIZED", "intel-level-zero-gpu")
+	doubles.Words(t, err, "zeInit", "ZE_RESULT_ERROR_UNINITIALIZED", "intel-level-zero-gpu")
 }
 
 func TestInitFails(t *testing.T) {
@@ -56,7 +57,7 @@ func TestInitFails(t *testing.T) {
 		if !errors.Is(err, is) || !errors.Is(err, code) {
 			t.Errorf("got %v, want %v", err, is)
 		}
-		words(t, err, "zeInit", code.Name())
+		doubles.Words(t, err, "zeInit", code.Name())
 	}
 }
 
@@ -66,7 +67,7 @@ func TestNoDevice(t *testing.T) {
 	if !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("got %v, want ErrNotExist", err)
 	}
-	words(t, err, "1 drivers list no GPU", "ZE_AFFINITY_MASK")
+	doubles.Words(t, err, "1 drivers list no GPU", "ZE_AFFINITY_MASK")
 }
 
 func TestDevices(t *testing.T) {
@@ -98,7 +99,7 @@ func TestDescribeFails(t *testing.T) {
 			if !errors.Is(err, DeviceLost) {
 				t.Errorf("got %v, want DeviceLost", err)
 			}
-			words(t, err, function, "ZE_RESULT_ERROR_DEVICE_LOST")
+			doubles.Words(t, err, function, "ZE_RESULT_ERROR_DEVICE_LOST")
 		})
 	}
 }
@@ -109,12 +110,12 @@ func TestDriverWithoutDMABufs(t *testing.T) {
 	if !errors.Is(err, gpualloc.ErrUnavailable) || !errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("got %v, want ErrUnavailable and ErrUnsupported", err)
 	}
-	words(t, err, "memoryAllocationExportTypes", "drm:0000:d1:00.0")
+	doubles.Words(t, err, "memoryAllocationExportTypes", "drm:0000:d1:00.0")
 }
 
 func TestCopies(t *testing.T) {
 	double(t, "ze")
-	log := logCalls(t)
+	log := doubles.Log(t)
 	s := started(t)
 	d := first(t, s)
 	ctx := contextOf(t, s, d)
@@ -140,7 +141,7 @@ func TestCopies(t *testing.T) {
 	// A queue lives as long as its last user.
 	q.get()
 	for want := range 2 {
-		if n := log.count(t, "zeCommandListAppendMemoryCopy"); n != 2 {
+		if n := log.Count(t, "zeCommandListAppendMemoryCopy"); n != 2 {
 			t.Errorf("%d copies in the log", n)
 		}
 		if err := q.put(); err != nil {
@@ -152,7 +153,7 @@ func TestCopies(t *testing.T) {
 	}
 }
 
-func destroyed(t *testing.T, c calls) int { return c.count(t, "zeCommandListDestroy") }
+func destroyed(t *testing.T, c doubles.Calls) int { return c.Count(t, "zeCommandListDestroy") }
 
 func TestPointersThatCannotBeExported(t *testing.T) {
 	double(t, "ze")
@@ -202,7 +203,7 @@ func TestPointersThatCannotBeExported(t *testing.T) {
 			if !errors.Is(err, tt.is) {
 				t.Errorf("got %v, want %v", err, tt.is)
 			}
-			words(t, err, tt.words...)
+			doubles.Words(t, err, tt.words...)
 			var e *dmabuf.Error
 			if !errors.As(err, &e) {
 				t.Errorf("%v is no *dmabuf.Error", err)
@@ -217,7 +218,7 @@ func TestAllocGivesBackWhatItTook(t *testing.T) {
 	} {
 		t.Run(step, func(t *testing.T) {
 			double(t, "ze")
-			log := logCalls(t)
+			log := doubles.Log(t)
 			s := started(t)
 			d := first(t, s)
 			contextOf(t, s, d)
@@ -232,7 +233,7 @@ func TestAllocGivesBackWhatItTook(t *testing.T) {
 			if !errors.Is(err, OutOfDeviceMemory) {
 				t.Errorf("got %v, want OutOfDeviceMemory", err)
 			}
-			log.balanced(t)
+			log.Balanced(t, pairs)
 		})
 	}
 }
@@ -248,5 +249,5 @@ func TestTooLarge(t *testing.T) {
 	if !errors.Is(err, dmabuf.ErrLimit) {
 		t.Errorf("got %v, want ErrLimit", err)
 	}
-	words(t, err, "largest allocation", "smaller segments")
+	doubles.Words(t, err, "largest allocation", "smaller segments")
 }

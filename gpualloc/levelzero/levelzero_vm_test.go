@@ -8,55 +8,18 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"math/rand/v2"
 	"os"
 	"testing"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/gpualloc/align"
-	"github.com/gpurdma/gpurdma/internal/testenv"
+	"github.com/gpurdma/gpurdma/gpualloc/internal/doubles"
 )
 
-// onGPU makes a test run in the testbed with the double, and on a machine with
-// a real GPU with the real library (make hardware-test). It reports which.
+// onGPU is doubles.OnGPU with the double of libze_loader.
 func onGPU(t *testing.T, knobs ...string) (real bool) {
 	t.Helper()
-	if os.Getenv("GPURDMA_HARDWARE") != "" {
-		if len(knobs) > 0 {
-			t.Skip("needs the double's knobs")
-		}
-		return true
-	}
-	testenv.VM(t)
-	double(t, "ze", knobs...)
-	return false
-}
-
-// sees fails the test unless the dma-buf shows want at offset, through mmap.
-func sees(t *testing.T, buf *dmabuf.Buf, offset int64, want []byte) {
-	t.Helper()
-	m, err := buf.Map(0, offset+int64(len(want)), dmabuf.Read)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer m.Close()
-	got := make([]byte, len(want))
-	if _, err := m.ReadAt(got, offset); err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(got, want) {
-		t.Errorf("the dma-buf shows other bytes at %#x", offset)
-	}
-}
-
-func random(n int) []byte {
-	rng := rand.New(rand.NewPCG(uint64(n), 7))
-	p := make([]byte, n)
-	for i := range p {
-		p[i] = byte(rng.Uint32())
-	}
-	return p
+	return doubles.OnGPU(t, len(knobs) > 0, func() { double(t, "ze", knobs...) })
 }
 
 // openFDs counts this process's descriptors.
@@ -75,14 +38,14 @@ func TestVMAllocAndExport(t *testing.T) {
 	for _, mode := range []string{"fresh", "cached"} {
 		t.Run(mode, func(t *testing.T) {
 			onGPU(t, "DOUBLE_ZE_EXPORT="+mode)
-			log := logCalls(t)
+			log := doubles.Log(t)
 			before := openFDs(t)
 			a, err := gpualloc.Open("ze:0", gpualloc.Env{})
 			if err != nil {
 				t.Fatal(err)
 			}
 			allocate(t, a, false)
-			log.balanced(t)
+			log.Balanced(t, pairs)
 			if after := openFDs(t); after != before {
 				t.Errorf("%d descriptors open, %d before", after, before)
 			}
@@ -102,7 +65,7 @@ func TestVMAllocOnTheGPU(t *testing.T) {
 // allocate checks a few buffers and closes everything.
 func allocate(t *testing.T, a gpualloc.Allocator, real bool) {
 	t.Helper()
-	want := random(100_000)
+	want := doubles.Random(100_000)
 	var all []*gpualloc.Buffer
 	for range 3 {
 		b, err := a.Alloc(context.Background(), 100_000, gpualloc.Options{Name: "ze-test"})
@@ -125,7 +88,7 @@ func allocate(t *testing.T, a gpualloc.Allocator, real bool) {
 	}
 	for i, b := range all {
 		if seg := b.Segments()[0]; !real {
-			sees(t, seg.Buf, seg.Offset, want[i:])
+			doubles.Sees(t, seg.Buf, seg.Offset, want[i:])
 		}
 		if err := b.CloseFDs(); err != nil {
 			t.Error(err)
@@ -151,7 +114,7 @@ func TestVMExportOfUnalignedMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer q.put()
-	want := random(400_000)
+	want := doubles.Random(400_000)
 	if r := q.do(func(l listHandle) Result { return s.drv.toDevice(l, p, want) }); r != Success {
 		t.Fatal(r)
 	}
@@ -168,7 +131,7 @@ func TestVMExportOfUnalignedMemory(t *testing.T) {
 				t.Errorf("%+v: got %+v, %+v of %d bytes", part, seg, mr, seg.Buf.Size())
 			}
 			if !real {
-				sees(t, seg.Buf, seg.Offset, want[part.off:part.off+part.n])
+				doubles.Sees(t, seg.Buf, seg.Offset, want[part.off:part.off+part.n])
 			}
 			if err := e.Close(); err != nil {
 				t.Error(err)
@@ -205,12 +168,12 @@ func TestVMMemoryWithoutAnExportDescriptor(t *testing.T) {
 	if !errors.Is(err, align.ErrOffset) {
 		t.Errorf("got %v, want ErrOffset", err)
 	}
-	words(t, err, "export descriptor", "0x200000 bytes")
+	doubles.Words(t, err, "export descriptor", "0x200000 bytes")
 
 	t.Setenv("DOUBLE_ZE_STRICT", "1")
 	_, err = s.exportMemory(ctx, p, 64<<10, ExportOptions{})
 	if !errors.Is(err, UnsupportedFeature) {
 		t.Errorf("got %v, want UnsupportedFeature", err)
 	}
-	words(t, err, "ze_external_memory_export_desc_t")
+	doubles.Words(t, err, "ze_external_memory_export_desc_t")
 }

@@ -14,24 +14,9 @@ import (
 	"github.com/gpurdma/gpurdma/gpualloc/internal/vendor"
 )
 
-// placed is an exported piece: its descriptor, and where in it the memory is.
-type placed struct {
-	buf   *dmabuf.Buf
-	mr    align.MR
-	piece align.Piece
-}
-
-func closeAll(made []placed) error {
-	var errs []error
-	for _, p := range made {
-		errs = append(errs, p.buf.Close())
-	}
-	return errors.Join(errs...)
-}
-
 // place exports what req asks for. The allocation's own page size is what its
 // dma-buf may be rounded up to.
-func (s *session) place(ctx contextHandle, on string, req align.Request, pageSize uint64) ([]placed, error) {
+func (s *session) place(ctx contextHandle, on string, req align.Request, pageSize uint64) ([]vendor.Placed, error) {
 	req.Page = vendor.PageSize()
 	req.Rule = align.Whole
 	if pageSize > req.Page && pageSize&(pageSize-1) == 0 {
@@ -40,38 +25,20 @@ func (s *session) place(ctx contextHandle, on string, req align.Request, pageSiz
 	if req.MaxLength > 0 {
 		req.MaxLength = max(req.MaxLength, req.Granule, req.Page)
 	}
-	pieces, err := align.Solve(req)
-	if err != nil {
-		return nil, err
-	}
 	// Beside the duplicates that stay, the driver's two.
-	if err := vendor.RoomForFDs(on, int64(len(pieces))+2); err != nil {
-		return nil, err
-	}
-	var made []placed
-	for i, p := range pieces {
-		one, err := s.placePiece(ctx, on, p)
-		if err != nil {
-			if len(pieces) > 1 {
-				err = fmt.Errorf("piece %d of %d: %w", i+1, len(pieces), err)
-			}
-			return nil, errors.Join(err, closeAll(made))
-		}
-		made = append(made, one)
-	}
-	return made, nil
+	return vendor.Place(on, req, 2, func(p align.Piece) (vendor.Placed, error) { return s.placePiece(ctx, on, p) })
 }
 
-func (s *session) placePiece(ctx contextHandle, on string, p align.Piece) (placed, error) {
+func (s *session) placePiece(ctx contextHandle, on string, p align.Piece) (vendor.Placed, error) {
 	buf, err := s.export(ctx, on, pointer(p.Export.Addr))
 	if err != nil {
-		return placed{}, err
+		return vendor.Placed{}, err
 	}
 	mr, err := p.Bind(align.Descriptor{Size: uint64(buf.Size())})
 	if err != nil {
-		return placed{}, errors.Join(err, buf.Close())
+		return vendor.Placed{}, errors.Join(err, buf.Close())
 	}
-	return placed{buf: buf, mr: mr, piece: p}, nil
+	return vendor.Placed{Buf: buf, MR: mr, Piece: p}, nil
 }
 
 // export asks for an allocation's descriptor, twice: a driver that returns the
@@ -121,17 +88,12 @@ func (s *session) descriptor(ctx contextHandle, on string, p pointer) (int, erro
 }
 
 // part is a piece as gpualloc wants it.
-func (s *session) part(q *queue, on string, m placed) gpualloc.Exported {
-	p := pointer(m.piece.Memory.Addr)
+func (s *session) part(q *queue, on string, m vendor.Placed) gpualloc.Exported {
+	p := pointer(m.Piece.Memory.Addr)
 	return gpualloc.Exported{
-		Segment: gpualloc.Segment{
-			Buf:    m.buf,
-			Offset: int64(m.mr.Offset + m.mr.Lead),
-			Size:   int64(m.piece.Memory.Length),
-			Addr:   m.piece.Memory.Addr,
-		},
+		Segment: m.Segment(),
 		View: &vendor.View{
-			On: on, Size: int64(m.piece.Memory.Length),
+			On: on, Size: int64(m.Piece.Memory.Length),
 			Read: func(to []byte, off int64) error {
 				r := q.do(func(l listHandle) Result { return s.drv.toHost(l, to, p+pointer(off)) })
 				return failed("zeCommandListAppendMemoryCopy", on, r, "", "%#x bytes from %#x", len(to), uint64(p)+uint64(off))

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/gpualloc"
+	"github.com/gpurdma/gpurdma/internal/bytesize"
 )
 
 // What GPUs answers instead of a list.
@@ -46,6 +48,21 @@ type Usage struct {
 
 // Free is what is left.
 func (u Usage) Free() int64 { return max(0, u.Total-u.Used) }
+
+// CheckBAR1 refuses beforehand what the free part of BAR 1 cannot hold: need is
+// all that is going to be registered, in bytes, rounded up to the GPU's pages of
+// 64 KiB each time. Without BAR 1 there is nothing to check. Errors:
+// dmabuf.ErrLimit.
+func (g GPU) CheckBAR1(need int64) error {
+	if g.BAR1 == nil || need <= g.BAR1.Free() {
+		return nil
+	}
+	return &dmabuf.Error{
+		Op: "register", Device: g.UUID, Err: dmabuf.ErrLimit,
+		Detail: fmt.Sprintf("%s, where BAR 1 has %s free of %s", bytesize.Format(need), bytesize.Format(g.BAR1.Free()), bytesize.Format(g.BAR1.Total)),
+		Remedy: "close MRs of other programs, enable resizable BAR in the firmware, or register less at a time",
+	}
+}
 
 // GPUs lists the GPUs of this machine.
 //

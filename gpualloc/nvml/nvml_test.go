@@ -97,3 +97,14 @@ func TestRefusals(t *testing.T) {
 		t.Errorf("GPUs without BAR 1: %+v, %v", gpus, err)
 	}
 }
+
+func TestCheckBAR1(t *testing.T) {
+	g := GPU{UUID: "GPU-1", BAR1: &Usage{Total: 256 << 20, Used: 56 << 20}}
+	if err := errors.Join(g.CheckBAR1(200<<20), GPU{}.CheckBAR1(1<<40)); err != nil {
+		t.Error(err)
+	}
+	err := g.CheckBAR1(200<<20 + 1)
+	if !errors.Is(err, dmabuf.ErrLimit) || !strings.Contains(err.Error(), "BAR 1 has 200 MiB free of 256 MiB") {
+		t.Error(err)
+	}
+}

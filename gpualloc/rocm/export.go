@@ -70,6 +70,11 @@ func (s *session) exportMemory(p pointer, length int64, opt ExportOptions) (*Exp
 		return nil, err
 	}
 	on = fmt.Sprintf("%v, pointer %#x", d, uint64(p))
+	if l, ok := visibleLimit(d, gpualloc.Env{}); ok {
+		if err := vendor.Beyond(on, length, l); err != nil {
+			return nil, err
+		}
+	}
 	req := align.Request{Memory: mem, Allocations: allocations, MaxLength: uint64(opt.MaxLength)}
 	if page := vendor.PageSize(); req.MaxLength > 0 && req.MaxLength < page {
 		req.MaxLength = page
@@ -89,14 +94,10 @@ func (s *session) exportMemory(p pointer, length int64, opt ExportOptions) (*Exp
 	var parts []gpualloc.Exported
 	for _, m := range made {
 		parts = append(parts, s.part(on, m))
-		out.MRs = append(out.MRs, m.mr)
+		out.MRs = append(out.MRs, m.MR)
 	}
-	if opt.Name != "" {
-		for _, m := range made {
-			if err := m.buf.SetName(opt.Name); err != nil {
-				return nil, errors.Join(err, closeAll(made))
-			}
-		}
+	if err := vendor.SetNames(made, opt.Name); err != nil {
+		return nil, errors.Join(err, vendor.CloseAll(made))
 	}
 	desc := describeDevice(d)
 	desc.Spec = fmt.Sprintf("rocm:%d", d.Ordinal)

@@ -5,12 +5,10 @@
 package rocm
 
 import (
-	"os"
-	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/gpurdma/gpurdma/gpualloc"
+	"github.com/gpurdma/gpurdma/gpualloc/internal/doubles"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
@@ -19,21 +17,7 @@ func TestMain(m *testing.M) { testenv.Main(m) }
 // use makes the tests' library one below build/, with a double's knobs.
 func use(t *testing.T, path string, knobs ...string) {
 	t.Helper()
-	path, err := filepath.Abs(filepath.Join("../../build", path))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(path); err != nil {
-		if testenv.InVM() {
-			t.Fatalf("the testbed comes with the doubles: %v", err)
-		}
-		t.Skipf("build it with make doubles: %v", err)
-	}
-	t.Setenv("GPURDMA_LIBHSA", path)
-	for _, k := range knobs {
-		name, value, _ := strings.Cut(k, "=")
-		t.Setenv(name, value)
-	}
+	doubles.Use(t, "GPURDMA_LIBHSA", path, knobs...)
 }
 
 func double(t *testing.T, variant string, knobs ...string) {
@@ -41,41 +25,8 @@ func double(t *testing.T, variant string, knobs ...string) {
 	use(t, "doubles/"+variant+"/libhsa-runtime64.so.1", knobs...)
 }
 
-// calls reads the double's log.
-type calls struct{ path string }
-
-func logCalls(t *testing.T) calls {
-	t.Helper()
-	c := calls{filepath.Join(t.TempDir(), "calls")}
-	t.Setenv("DOUBLE_LOG", c.path)
-	return c
-}
-
-// count is how often a function was called and not made to fail.
-func (c calls) count(t *testing.T, function string) int {
-	t.Helper()
-	text, err := os.ReadFile(c.path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	n := 0
-	for line := range strings.Lines(string(text)) {
-		name, rest, _ := strings.Cut(line, " ")
-		if name == function && !strings.HasPrefix(rest, "(made to fail)") {
-			n++
-		}
-	}
-	return n
-}
-
-// balanced fails the test unless what was allocated was freed.
-func (c calls) balanced(t *testing.T) {
-	t.Helper()
-	take, give := c.count(t, "hsa_amd_memory_pool_allocate"), c.count(t, "hsa_amd_memory_pool_free")
-	if take != give {
-		t.Errorf("%d allocations, and %d freed", take, give)
-	}
-}
+// pairs are the functions that take something, and give it back.
+var pairs = map[string]string{"hsa_amd_memory_pool_allocate": "hsa_amd_memory_pool_free"}
 
 func started(t *testing.T) *session {
 	t.Helper()
@@ -105,17 +56,4 @@ func allocated(t *testing.T, s *session, d Device, size uint64) pointer {
 	}
 	t.Cleanup(func() { s.drv.free(p) })
 	return p
-}
-
-// words fails the test unless err says all of them.
-func words(t *testing.T, err error, want ...string) {
-	t.Helper()
-	if err == nil {
-		t.Fatal("no error")
-	}
-	for _, w := range want {
-		if !strings.Contains(err.Error(), w) {
-			t.Errorf("the error does not say %q: %v", w, err)
-		}
-	}
 }

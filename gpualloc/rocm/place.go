@@ -4,7 +4,6 @@ package rocm
 
 import (
 	"errors"
-	"fmt"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/gpualloc"
@@ -12,23 +11,8 @@ import (
 	"github.com/gpurdma/gpurdma/gpualloc/internal/vendor"
 )
 
-// placed is an exported piece: its descriptor, and where in it the memory is.
-type placed struct {
-	buf   *dmabuf.Buf
-	mr    align.MR
-	piece align.Piece
-}
-
-func closeAll(made []placed) error {
-	var errs []error
-	for _, p := range made {
-		errs = append(errs, p.buf.Close())
-	}
-	return errors.Join(errs...)
-}
-
 // place exports what req asks for.
-func (s *session) place(on string, req align.Request, flags uint64) ([]placed, error) {
+func (s *session) place(on string, req align.Request, flags uint64) ([]vendor.Placed, error) {
 	req.Page = vendor.PageSize()
 	req.Rule = align.Whole
 	if flags != 0 && !s.drv.hasFlags() {
@@ -37,32 +21,14 @@ func (s *session) place(on string, req align.Request, flags uint64) ([]placed, e
 			Detail: "the runtime has no such function", Remedy: "export without the PCIe mapping, or install ROCm 7.1 or later",
 		}
 	}
-	pieces, err := align.Solve(req)
-	if err != nil {
-		return nil, err
-	}
-	// The runtime's own descriptor and our duplicate.
-	if err := vendor.RoomForFDs(on, int64(len(pieces))+1); err != nil {
-		return nil, err
-	}
-	var made []placed
-	for i, p := range pieces {
-		one, err := s.placePiece(on, p, flags)
-		if err != nil {
-			if len(pieces) > 1 {
-				err = fmt.Errorf("piece %d of %d: %w", i+1, len(pieces), err)
-			}
-			return nil, errors.Join(err, closeAll(made))
-		}
-		made = append(made, one)
-	}
-	return made, nil
+	// The runtime's own descriptor is open beside our duplicate.
+	return vendor.Place(on, req, 1, func(p align.Piece) (vendor.Placed, error) { return s.placePiece(on, p, flags) })
 }
 
-func (s *session) placePiece(on string, p align.Piece, flags uint64) (placed, error) {
+func (s *session) placePiece(on string, p align.Piece, flags uint64) (vendor.Placed, error) {
 	buf, offset, err := s.export(on, p.Export, flags)
 	if err != nil {
-		return placed{}, err
+		return vendor.Placed{}, err
 	}
 	d := align.Descriptor{Size: uint64(buf.Size()), Offset: offset, Reported: true}
 	mr, err := p.Bind(d)
@@ -72,9 +38,9 @@ func (s *session) placePiece(on string, p align.Piece, flags uint64) (placed, er
 		}
 	}
 	if err != nil {
-		return placed{}, errors.Join(err, buf.Close())
+		return vendor.Placed{}, errors.Join(err, buf.Close())
 	}
-	return placed{buf: buf, mr: mr, piece: p}, nil
+	return vendor.Placed{Buf: buf, MR: mr, Piece: p}, nil
 }
 
 // export asks for the descriptor of an allocation. The runtime's is given back
@@ -121,17 +87,12 @@ func (s *session) offsetMoves(on string, r align.Range, flags uint64) bool {
 }
 
 // part is a piece as gpualloc wants it.
-func (s *session) part(on string, m placed) gpualloc.Exported {
-	p := pointer(m.piece.Memory.Addr)
+func (s *session) part(on string, m vendor.Placed) gpualloc.Exported {
+	p := pointer(m.Piece.Memory.Addr)
 	return gpualloc.Exported{
-		Segment: gpualloc.Segment{
-			Buf:    m.buf,
-			Offset: int64(m.mr.Offset + m.mr.Lead),
-			Size:   int64(m.piece.Memory.Length),
-			Addr:   m.piece.Memory.Addr,
-		},
+		Segment: m.Segment(),
 		View: &vendor.View{
-			On: on, Size: int64(m.piece.Memory.Length),
+			On: on, Size: int64(m.Piece.Memory.Length),
 			Read: func(to []byte, off int64) error {
 				return failed("hsa_memory_copy", on, s.drv.toHost(to, p+pointer(off)), "", "%#x bytes from %#x", len(to), uint64(p)+uint64(off))
 			},

@@ -18,6 +18,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/gpualloc"
+	"github.com/gpurdma/gpurdma/gpualloc/internal/doubles"
 	"github.com/gpurdma/gpurdma/gpualloc/internal/runtimelib"
 )
 
@@ -28,7 +29,7 @@ func TestNoLibrary(t *testing.T) {
 	if !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("got %v, want ErrNotExist", err)
 	}
-	words(t, err, path, "GPURDMA_LIBHSA")
+	doubles.Words(t, err, path, "GPURDMA_LIBHSA")
 }
 
 // Debian 12's runtime, 5.2.3, is the real one and exports no dma-bufs. It also
@@ -48,7 +49,7 @@ func TestDebiansRuntimeIsTooOld(t *testing.T) {
 	if !errors.Is(err, runtimelib.ErrTooOld) {
 		t.Errorf("got %v, want ErrTooOld", err)
 	}
-	words(t, err, exportFunction, "ROCm 5.6", "libhsa-runtime64.so.1")
+	doubles.Words(t, err, exportFunction, "ROCm 5.6", "libhsa-runtime64.so.1")
 }
 
 func TestInitFails(t *testing.T) {
@@ -62,13 +63,13 @@ func TestInitFails(t *testing.T) {
 	if !errors.Is(err, OutOfResources) {
 		t.Errorf("got %v, want OutOfResources", err)
 	}
-	words(t, err, "hsa_init", "HSA_STATUS_ERROR_OUT_OF_RESOURCES", "there is no "+root+"/kfd", "amdgpu")
+	doubles.Words(t, err, "hsa_init", "HSA_STATUS_ERROR_OUT_OF_RESOURCES", "there is no "+root+"/kfd", "amdgpu")
 
 	if err := os.WriteFile(filepath.Join(root, "kfd"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	_, err = newSession(drv, gpualloc.Env{Dev: root})
-	words(t, err, "kernel log")
+	doubles.Words(t, err, "kernel log")
 }
 
 func TestNoDevice(t *testing.T) {
@@ -77,7 +78,7 @@ func TestNoDevice(t *testing.T) {
 	if !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("got %v, want ErrNotExist", err)
 	}
-	words(t, err, "no GPU", "ROCR_VISIBLE_DEVICES")
+	doubles.Words(t, err, "no GPU", "ROCR_VISIBLE_DEVICES")
 }
 
 func TestDevices(t *testing.T) {
@@ -100,7 +101,7 @@ func TestDevices(t *testing.T) {
 	}
 	t.Setenv("DOUBLE_HSA_NO_POOL", "1")
 	_, err = Devices(gpualloc.Env{})
-	words(t, err, "none of 1 pools")
+	doubles.Words(t, err, "none of 1 pools")
 }
 
 func TestDescribeFails(t *testing.T) {
@@ -115,7 +116,7 @@ func TestDescribeFails(t *testing.T) {
 			if !errors.Is(err, Error) {
 				t.Errorf("got %v, want Error", err)
 			}
-			words(t, err, function, "HSA_STATUS_ERROR")
+			doubles.Words(t, err, function, "HSA_STATUS_ERROR")
 		})
 	}
 }
@@ -189,7 +190,7 @@ func TestPointersThatCannotBeExported(t *testing.T) {
 			if !errors.Is(err, tt.is) {
 				t.Errorf("got %v, want %v", err, tt.is)
 			}
-			words(t, err, tt.words...)
+			doubles.Words(t, err, tt.words...)
 			var e *dmabuf.Error
 			if !errors.As(err, &e) {
 				t.Errorf("%v is no *dmabuf.Error", err)
@@ -202,14 +203,14 @@ func TestAllocGivesBackWhatItTook(t *testing.T) {
 	for _, step := range []string{"hsa_amd_memory_pool_allocate", "hsa_amd_memory_fill", exportFunction} {
 		t.Run(step, func(t *testing.T) {
 			double(t, "hsa")
-			log := logCalls(t)
+			log := doubles.Log(t)
 			s := started(t)
 			e := &exporter{s: s, d: first(t, s)}
 			t.Setenv("DOUBLE_FAIL", step+"=0x1008")
 			if _, err := e.Export(context.Background(), e.Granule(), ""); !errors.Is(err, OutOfResources) {
 				t.Errorf("got %v, want OutOfResources", err)
 			}
-			log.balanced(t)
+			log.Balanced(t, pairs)
 		})
 	}
 }
@@ -243,7 +244,7 @@ func TestVisibleLimit(t *testing.T) {
 	if !errors.Is(err, dmabuf.ErrLimit) {
 		t.Errorf("got %v, want ErrLimit", err)
 	}
-	words(t, err, "256 MiB", "resizable BAR")
+	doubles.Words(t, err, "256 MiB", "resizable BAR")
 	write("mem_info_vis_vram_total", "1073741824\n")
 	if l, ok := visibleLimit(d, gpualloc.Env{Sys: root}); ok {
 		t.Errorf("all is visible, and still limited: %+v", l)

@@ -8,71 +8,34 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"math/rand/v2"
 	"os"
 	"testing"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/gpualloc/align"
-	"github.com/gpurdma/gpurdma/internal/testenv"
+	"github.com/gpurdma/gpurdma/gpualloc/internal/doubles"
 )
 
-// onGPU makes a test run in the testbed with a double, and on a machine with a
-// real GPU with the real library (make hardware-test). It reports which.
+// onGPU is doubles.OnGPU with a double of libhsa-runtime64.
 func onGPU(t *testing.T, variant string, knobs ...string) (real bool) {
 	t.Helper()
-	if os.Getenv("GPURDMA_HARDWARE") != "" {
-		if len(knobs) > 0 || variant != "hsa" {
-			t.Skip("needs the double's knobs")
-		}
-		return true
-	}
-	testenv.VM(t)
-	double(t, variant, knobs...)
-	return false
-}
-
-// sees fails the test unless the dma-buf shows want at offset, through mmap.
-func sees(t *testing.T, buf *dmabuf.Buf, offset int64, want []byte) {
-	t.Helper()
-	m, err := buf.Map(0, offset+int64(len(want)), dmabuf.Read)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer m.Close()
-	got := make([]byte, len(want))
-	if _, err := m.ReadAt(got, offset); err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(got, want) {
-		t.Errorf("the dma-buf shows other bytes at %#x", offset)
-	}
-}
-
-func random(n int) []byte {
-	rng := rand.New(rand.NewPCG(uint64(n), 7))
-	p := make([]byte, n)
-	for i := range p {
-		p[i] = byte(rng.Uint32())
-	}
-	return p
+	return doubles.OnGPU(t, len(knobs) > 0 || variant != "hsa", func() { double(t, variant, knobs...) })
 }
 
 func TestVMAllocAndExport(t *testing.T) {
 	for _, variant := range []string{"hsa", "hsa-v1"} {
 		t.Run(variant, func(t *testing.T) {
 			real := onGPU(t, variant)
-			log := calls{}
+			log := doubles.Calls{}
 			if !real {
-				log = logCalls(t)
+				log = doubles.Log(t)
 			}
 			a, err := gpualloc.Open("rocm:0", gpualloc.Env{})
 			if err != nil {
 				t.Fatal(err)
 			}
 			var all []*gpualloc.Buffer
-			want := random(100_000)
+			want := doubles.Random(100_000)
 			// Small ones share a block: the offsets differ.
 			for range 3 {
 				b, err := a.Alloc(context.Background(), 100_000, gpualloc.Options{Name: "rocm-test"})
@@ -96,7 +59,7 @@ func TestVMAllocAndExport(t *testing.T) {
 			for i, b := range all {
 				seg := b.Segments()[0]
 				if !real {
-					sees(t, seg.Buf, seg.Offset, want[i:])
+					doubles.Sees(t, seg.Buf, seg.Offset, want[i:])
 				}
 				got := make([]byte, 100_000-i)
 				if _, err := b.ReadAt(got, 0); err != nil || !bytes.Equal(got, want[i:]) {
@@ -110,7 +73,7 @@ func TestVMAllocAndExport(t *testing.T) {
 				if a, b := all[0].Segments()[0].Offset, all[1].Segments()[0].Offset; a == b {
 					t.Errorf("both offsets are %#x: the double shares no block", a)
 				}
-				log.balanced(t)
+				log.Balanced(t, pairs)
 			}
 		})
 	}
@@ -123,7 +86,7 @@ func TestVMExportOfUnalignedMemory(t *testing.T) {
 	d := first(t, s)
 	allocated(t, s, d, 8<<10)
 	p := allocated(t, s, d, 400_000)
-	want := random(400_000)
+	want := doubles.Random(400_000)
 	if st := s.drv.toDevice(p, want); st != Success {
 		t.Fatal(st)
 	}
@@ -140,7 +103,7 @@ func TestVMExportOfUnalignedMemory(t *testing.T) {
 				t.Errorf("%+v: got %+v, %+v of %d bytes", part, seg, mr, seg.Buf.Size())
 			}
 			if !real {
-				sees(t, seg.Buf, seg.Offset, want[part.off:part.off+part.n])
+				doubles.Sees(t, seg.Buf, seg.Offset, want[part.off:part.off+part.n])
 			}
 			if err := e.Close(); err != nil {
 				t.Error(err)
@@ -164,7 +127,7 @@ func TestVMOffsetThatIsNeverFilledIn(t *testing.T) {
 	if !errors.Is(err, align.ErrOffset) {
 		t.Errorf("got %v, want ErrOffset", err)
 	}
-	words(t, err, "offset 0", "0x200000 bytes")
+	doubles.Words(t, err, "offset 0", "0x200000 bytes")
 }
 
 // The first allocation of a block does lie at 0, and that can be proven.
@@ -176,7 +139,7 @@ func TestVMFirstOfABlock(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := allocated(t, s, devices[2], 64<<10)
-	log := logCalls(t)
+	log := doubles.Log(t)
 	e, err := s.exportMemory(p, 64<<10, ExportOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -184,10 +147,10 @@ func TestVMFirstOfABlock(t *testing.T) {
 	if seg := e.Segments()[0]; seg.Offset != 0 || seg.Buf.Size() != 2<<20 {
 		t.Errorf("got offset %#x of %#x bytes: not the case that is tested", seg.Offset, seg.Buf.Size())
 	}
-	if n := log.count(t, exportFunction); n != 2 {
+	if n := log.Count(t, exportFunction); n != 2 {
 		t.Errorf("%d exports, want a second one for the proof", n)
 	}
-	if a, b := log.count(t, exportFunction), log.count(t, "hsa_amd_portable_close_dmabuf"); a != b {
+	if a, b := log.Count(t, exportFunction), log.Count(t, "hsa_amd_portable_close_dmabuf"); a != b {
 		t.Errorf("%d exports and %d closed", a, b)
 	}
 	if err := e.Close(); err != nil {
@@ -199,12 +162,12 @@ func TestVMPCIeMapping(t *testing.T) {
 	onGPU(t, "hsa", "DOUBLE_DEVICES=1")
 	s := started(t)
 	p := allocated(t, s, first(t, s), 2<<20)
-	log := logCalls(t)
+	log := doubles.Log(t)
 	e, err := s.exportMemory(p, 2<<20, ExportOptions{PCIe: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := log.count(t, exportFunction+"_v2"); n != 1 {
+	if n := log.Count(t, exportFunction+"_v2"); n != 1 {
 		t.Errorf("the call with flags was made %d times", n)
 	}
 	if err := e.Close(); err != nil {

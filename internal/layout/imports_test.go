@@ -115,22 +115,27 @@ func TestImportsPointDown(t *testing.T) {
 
 // forTests are the packages that only tests import.
 func forTests(p pkg) bool {
-	return p.ImportPath == module+"/internal/testenv" || p.ImportPath == module+"/internal/abicheck"
+	switch p.ImportPath {
+	case module + "/internal/testenv", module + "/internal/abicheck", module + "/gpualloc/internal/doubles":
+		return true
+	}
+	return false
 }
 
 // Some dependencies belong to one kind of room. A library user must not
 // inherit them.
 func TestDependenciesStayInTheirRooms(t *testing.T) {
 	onlyIn := map[string]func(pkg) bool{
-		"github.com/spf13/cobra":        func(p pkg) bool { return room(p.ImportPath) == "cmd" },
-		"golang.org/x/term":             func(p pkg) bool { return room(p.ImportPath) == "cmd" },
-		"github.com/NVIDIA/go-nvml":     func(p pkg) bool { return room(p.ImportPath) == "cmd" || strings.Contains(p.ImportPath, "nvml") },
-		"github.com/cilium/ebpf/rlimit": func(p pkg) bool { return room(p.ImportPath) == "cmd" },
-		"os/exec":                       func(p pkg) bool { r := room(p.ImportPath); return r == "cmd" || r == "bench" || forTests(p) },
-		module + "/gpualloc/nvml":       func(p pkg) bool { r := room(p.ImportPath); return r == "cmd" || r == "p2p" },
-		module + "/internal/testenv":    forTests,
-		module + "/internal/abicheck":   forTests,
-		"testing":                       forTests,
+		"github.com/spf13/cobra":              func(p pkg) bool { return room(p.ImportPath) == "cmd" },
+		"golang.org/x/term":                   func(p pkg) bool { return room(p.ImportPath) == "cmd" },
+		"github.com/NVIDIA/go-nvml":           func(p pkg) bool { return room(p.ImportPath) == "cmd" || strings.Contains(p.ImportPath, "nvml") },
+		"github.com/cilium/ebpf/rlimit":       func(p pkg) bool { return room(p.ImportPath) == "cmd" },
+		"os/exec":                             func(p pkg) bool { r := room(p.ImportPath); return r == "cmd" || r == "bench" || forTests(p) },
+		module + "/gpualloc/nvml":             func(p pkg) bool { r := room(p.ImportPath); return r == "cmd" || r == "p2p" },
+		module + "/internal/testenv":          forTests,
+		module + "/internal/abicheck":         forTests,
+		module + "/gpualloc/internal/doubles": forTests,
+		"testing":                             forTests,
 	}
 	for _, p := range list(t) {
 		for _, imported := range p.Imports {

@@ -13,6 +13,8 @@ import (
 	"strings"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/gpualloc"
+	"github.com/gpurdma/gpurdma/internal/bytesize"
 	"github.com/gpurdma/gpurdma/internal/procfs"
 	"github.com/gpurdma/gpurdma/internal/sysfs"
 )
@@ -94,6 +96,19 @@ func RoomForFDs(on string, need int64) error {
 		Op: "export", Device: on, Err: dmabuf.ErrLimit,
 		Detail: fmt.Sprintf("%d exports need as many file descriptors, and %d of %d are taken", need, open, limit),
 		Remedy: "raise RLIMIT_NOFILE (ulimit -n), or allow longer pieces",
+	}
+}
+
+// Beyond refuses beforehand an export that no device can reach as a whole: it is
+// longer than the window to the GPU's memory, which l describes.
+func Beyond(on string, length int64, l gpualloc.Limit) error {
+	if length <= l.Bytes {
+		return nil
+	}
+	return &dmabuf.Error{
+		Op: "export", Device: on, Err: dmabuf.ErrLimit,
+		Detail: fmt.Sprintf("%s, where %s has %s", bytesize.Format(length), l.Name, bytesize.Format(l.Bytes)),
+		Remedy: "enable resizable BAR (and Above 4G Decoding) in the firmware, or export and register a part at a time",
 	}
 }
 

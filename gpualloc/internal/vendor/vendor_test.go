@@ -8,11 +8,13 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/gpualloc"
 )
 
 func TestBAR(t *testing.T) {
@@ -104,5 +106,16 @@ func TestRoomForFDs(t *testing.T) {
 	err := RoomForFDs("test", int64(was.Cur)+1)
 	if !errors.Is(err, dmabuf.ErrLimit) {
 		t.Errorf("got %v, want ErrLimit", err)
+	}
+}
+
+func TestBeyond(t *testing.T) {
+	l := gpualloc.Limit{Name: "BAR 1 of 0000:03:00.0", Bytes: 256 << 20}
+	if err := Beyond("cuda:0", l.Bytes, l); err != nil {
+		t.Error(err)
+	}
+	err := Beyond("cuda:0", l.Bytes+1, l)
+	if !errors.Is(err, dmabuf.ErrLimit) || !strings.Contains(err.Error(), "BAR 1 of 0000:03:00.0 has 256 MiB") || !strings.Contains(err.Error(), "a part at a time") {
+		t.Error(err)
 	}
 }
