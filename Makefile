@@ -8,9 +8,9 @@ SHELL := /bin/bash
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-builtin-rules
 
-# The kernel series that VM targets boot: 6.12 or 6.1.
+# The kernel series that VM targets boot: 7.2, 6.12 or 6.1.
 KERNEL ?= 6.12
-KERNELS ?= 6.12 6.1
+KERNELS ?= 7.2 6.12 6.1
 BUILD := $(CURDIR)/build
 
 .PHONY: all

@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -103,7 +104,7 @@ func (v *VM) launch(desc machine.Node, image string, setup *wire.Setup, cable []
 		"-fsdev", "local,id=results,path="+q(v.Results)+",security_model=none,multidevs=remap",
 		"-device", "virtio-9p-pci,bus=pcie.0,fsdev=results,mount_tag="+wire.TagResults,
 		"-kernel", o.Kernel.Image(), "-initrd", image,
-		"-append", strings.Join(append(append(baseCmdline, desc.Cmdline()...), o.KernelArgs...), " "))
+		"-append", strings.Join(slices.Concat(baseCmdline, []string{stallTimeout(o.Slow)}, desc.Cmdline(), o.KernelArgs), " "))
 	args = append(args, o.ExtraArgs...)
 
 	cmd := exec.Command(QEMU, args...)
@@ -160,12 +161,18 @@ func (v *VM) launch(desc machine.Node, image string, setup *wire.Setup, cable []
 }
 
 // baseCmdline are the kernel arguments of every node. An oops ends the
-// machine: what runs on after one proves nothing. The long stall limit is for
-// emulation on a busy host. The console gets warnings and worse while the
-// kernel boots, since its serial line is slow, and everything afterwards.
+// machine: what runs on after one proves nothing. The console gets warnings and
+// worse while the kernel boots, since its serial line is slow, and everything
+// afterwards.
 var baseCmdline = []string{
 	"console=ttyS0", "loglevel=5", "panic=-1", "oops=panic",
-	"rcupdate.rcu_cpu_stall_timeout=60", "tsc=reliable", "mitigations=off", "random.trust_cpu=on", "cryptomgr.notests", "no_timer_check",
+	"tsc=reliable", "mitigations=off", "random.trust_cpu=on", "cryptomgr.notests", "no_timer_check",
+}
+
+// stallTimeout is longer than the kernel's own: emulation on a busy host, and
+// more so a kernel that checks itself, takes its time. 300 is the most it allows.
+func stallTimeout(slow int) string {
+	return fmt.Sprintf("rcupdate.rcu_cpu_stall_timeout=%d", min(60*slow, 300))
 }
 
 // receive dispatches the guest's messages.
@@ -282,11 +289,12 @@ func (n *node) powerOff() {
 }
 
 func (n *node) waitOff() error {
+	limit := offLimit * time.Duration(n.opts.Slow)
 	select {
 	case <-n.gone:
 		return nil
-	case <-time.After(offLimit):
-		err := n.hung(fmt.Sprintf("did not power off within %v", offLimit))
+	case <-time.After(limit):
+		err := n.hung(fmt.Sprintf("did not power off within %v", limit))
 		n.kill()
 		return err
 	}

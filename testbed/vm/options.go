@@ -40,6 +40,7 @@ type Options struct {
 	Expose []string // paths of the host the guest must see besides the project
 	Allow  []*regexp.Regexp
 
+	Slow       int           // multiplies the limits below and the kernel's own; 0: 1
 	BootLimit  time.Duration // to the first command; 0: DefaultBootLimit
 	BeatLimit  time.Duration // without a sign of life; 0: DefaultBeatLimit
 	RunDir     string        // where logs and results go; empty: a new one under build/vm

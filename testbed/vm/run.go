@@ -103,7 +103,7 @@ func (v *VM) Run(ctx context.Context, c Cmd) (int, error) {
 		st   *stream
 		size int64
 	}{{"standard output", n.stdout, e.Stdout}, {"standard error", n.stderr, e.Stderr}} {
-		if err := s.st.await(s.size, drainLimit); err != nil {
+		if err := s.st.await(s.size, drainLimit*time.Duration(n.opts.Slow)); err != nil {
 			return e.Status, fmt.Errorf("node %s: %s: %w", n.desc.Name, s.name, err)
 		}
 	}

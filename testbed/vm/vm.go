@@ -69,6 +69,9 @@ func start(ctx context.Context, o Options) (*VM, error) {
 	if o.BeatLimit == 0 {
 		o.BeatLimit = DefaultBeatLimit
 	}
+	o.Slow = max(o.Slow, 1)
+	o.BootLimit *= time.Duration(o.Slow)
+	o.BeatLimit *= time.Duration(o.Slow)
 	tree, err := module.OpenTree(o.Kernel.ModuleDir())
 	if err != nil {
 		return nil, err

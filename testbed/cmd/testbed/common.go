@@ -5,6 +5,7 @@ package main
 import (
 	"errors"
 	"os"
+	"strconv"
 
 	"github.com/gpurdma/gpurdma/testbed/kernel"
 	"github.com/gpurdma/gpurdma/testbed/wire"
@@ -31,6 +32,16 @@ func defaultKernel() string {
 		return s
 	}
 	return kernel.Series[0]
+}
+
+// defaultSlow is GPURDMA_SLOW, or 1. What is no number is refused as -slow 0 is.
+func defaultSlow() int {
+	s := os.Getenv("GPURDMA_SLOW")
+	if s == "" {
+		return 1
+	}
+	n, _ := strconv.Atoi(s)
+	return n
 }
 
 func isNotFetched(err error) bool { return errors.Is(err, kernel.ErrNotFetched) }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -26,6 +27,7 @@ type bootFlags struct {
 	verbose, showLog   bool
 	keep               bool
 	timeout            time.Duration
+	slow               int
 	allow, kernelArgs  listFlag
 	qemuArgs, exposeds listFlag
 }
@@ -45,6 +47,7 @@ func (b *bootFlags) register(fs *flag.FlagSet, timeout time.Duration) {
 	fs.BoolVar(&b.showLog, "log", false, "copy the kernel's log to standard error")
 	fs.BoolVar(&b.keep, "keep", false, "keep the logs and results of a run that went well")
 	fs.DurationVar(&b.timeout, "timeout", timeout, "end a command that takes longer")
+	fs.IntVar(&b.slow, "slow", defaultSlow(), "multiply all limits of time by `N`, for a kernel that checks itself; GPURDMA_SLOW in the guest")
 	fs.Var(&b.allow, "allow", "`regexp` of kernel reports that are provoked on purpose (repeatable)")
 	fs.Var(&b.kernelArgs, "kernel-arg", "`argument` for the guest's kernel (repeatable)")
 	fs.Var(&b.qemuArgs, "qemu-arg", "`argument` for QEMU (repeatable)")
@@ -73,8 +76,11 @@ func (b *bootFlags) options(ctx context.Context) (vm.Options, error) {
 	if err != nil {
 		return o, err
 	}
+	if b.slow < 1 {
+		return o, fmt.Errorf("-slow %d: at least 1", b.slow)
+	}
 	o = vm.Options{
-		Tree: t, Kernel: k, Machine: m,
+		Tree: t, Kernel: k, Machine: m, Slow: b.slow,
 		Expose:     append([]string{wd}, b.exposeds...),
 		KernelArgs: b.kernelArgs, ExtraArgs: b.qemuArgs,
 	}
@@ -100,6 +106,9 @@ func (b *bootFlags) options(ctx context.Context) (vm.Options, error) {
 	return o, nil
 }
 
+// limit is a limit of time on this kernel.
+func (b *bootFlags) limit(d time.Duration) time.Duration { return d * time.Duration(b.slow) }
+
 // environ is the environment of commands in the guest: little of the host's,
 // so that runs are alike on different hosts, and the project's binaries on
 // the PATH.
@@ -113,6 +122,7 @@ func environ(o vm.Options) []string {
 		"GPURDMA_KERNEL=" + o.Kernel.Series,
 		"GPURDMA_MACHINE=" + o.Machine.Name,
 		"GPURDMA_RESULTS=" + guestResults,
+		"GPURDMA_SLOW=" + strconv.Itoa(max(o.Slow, 1)),
 	}
 	if o.Modules == vm.Stock {
 		env = append(env, "GPURDMA_STOCK_RXE=1")
@@ -123,7 +133,7 @@ func environ(o vm.Options) []string {
 	for _, e := range os.Environ() {
 		name, _, _ := strings.Cut(e, "=")
 		switch {
-		case name == "GPURDMA_KERNEL", name == "GPURDMA_TESTBED", name == "GPURDMA_MACHINE", name == "GPURDMA_RESULTS", name == "GPURDMA_STOCK_RXE":
+		case name == "GPURDMA_KERNEL", name == "GPURDMA_TESTBED", name == "GPURDMA_MACHINE", name == "GPURDMA_RESULTS", name == "GPURDMA_STOCK_RXE", name == "GPURDMA_SLOW":
 		case strings.HasPrefix(name, "GPURDMA_"), passed[name]:
 			env = append(env, e)
 		}
@@ -174,7 +184,7 @@ func runRun(ctx context.Context, args []string) (int, error) {
 		v.Keep()
 		logf("keeping %s", v.Dir)
 	}
-	c := vm.Cmd{Node: *node, Args: fs.Args(), Dir: wd, Env: environ(o), Stdout: os.Stdout, Stderr: os.Stderr, Timeout: b.timeout}
+	c := vm.Cmd{Node: *node, Args: fs.Args(), Dir: wd, Env: environ(o), Stdout: os.Stdout, Stderr: os.Stderr, Timeout: b.limit(b.timeout)}
 	if *stdin {
 		c.Stdin = os.Stdin
 	}

@@ -55,6 +55,7 @@ func runTest(ctx context.Context, args []string) (int, error) {
 	b.register(fs, 10*time.Minute)
 	run := fs.String("run", defaultRun, "`regexp` of the tests to run")
 	peers := fs.String("peers", "", "`regexp` of shell tests to run; all by default")
+	skip := fs.String("skip", "", "`regexp` of tests, with their package before them (\"drm TestVM…\"), not to run or to require")
 	race := fs.Bool("race", false, "build with the race detector")
 	required := fs.Bool("required", true, "check the list of tests that must run, where nothing was deselected")
 	ifAvailable := fs.Bool("if-available", false, "where this kernel cannot be had, say so, count the required tests as skipped, and succeed")
@@ -66,6 +67,13 @@ func runTest(ctx context.Context, args []string) (int, error) {
 	runRE, err := regexp.Compile(top)
 	if err != nil {
 		return 0, fmt.Errorf("-run: %w", err)
+	}
+	skipRE, err := regexp.Compile(*skip)
+	if err != nil {
+		return 0, fmt.Errorf("-skip: %w", err)
+	}
+	if *skip == "" {
+		skipRE = nil
 	}
 	// With -run but without -peers, only Go tests were asked for, and the
 	// other way round.
@@ -86,7 +94,7 @@ func runTest(ctx context.Context, args []string) (int, error) {
 		return 0, err
 	}
 	t := &testRun{
-		ctx: ctx, opts: o, flags: b, run: *run, race: *race,
+		ctx: ctx, opts: o, flags: b, run: *run, race: *race, skip: skipRE,
 		bins: filepath.Join(o.Tree.Cache(), o.Kernel.Series, "tests"),
 	}
 	patterns := fs.Args()
@@ -115,6 +123,7 @@ func runTest(ctx context.Context, args []string) (int, error) {
 		if err != nil {
 			return 0, err
 		}
+		list = slices.DeleteFunc(list, func(q suite.Required) bool { return t.skips(q.Group, q.Name) })
 		t.summary.Check(list, modulePath)
 	}
 	if *passed != "" {
@@ -174,6 +183,7 @@ type testRun struct {
 	flags   bootFlags
 	run     string
 	race    bool
+	skip    *regexp.Regexp // nil: none
 	bins    string
 	jobs    []job
 	boots   int
@@ -266,6 +276,10 @@ func (t *testRun) group(key bootKey, jobs []job) error {
 		t.summary.Add(rs...)
 	}
 	if v != nil {
+		if err := t.leaks(v, o); err != nil {
+			fmt.Printf("%v\n", err)
+			t.summary.Problems = append(t.summary.Problems, "after the last test: "+firstLine(err.Error()))
+		}
 		if err := v.Close(); err != nil {
 			fmt.Printf("%v\n", err)
 			t.summary.Problems = append(t.summary.Problems, "after the last test: "+firstLine(err.Error()))
@@ -274,12 +288,39 @@ func (t *testRun) group(key bootKey, jobs []job) error {
 	return nil
 }
 
+// findLeaks makes the kernel look for memory that nothing points to. It is
+// silent about what is younger than five seconds, and for once about what a
+// register still points to. It prints what was found.
+const findLeaks = `cd /sys/kernel/debug && sleep 6 && echo scan >kmemleak && sleep 6 && echo scan >kmemleak && cat kmemleak`
+
+// leaks reports memory that a kernel with CONFIG_DEBUG_KMEMLEAK has lost.
+func (t *testRun) leaks(v *vm.VM, o vm.Options) error {
+	config, err := os.ReadFile(o.Kernel.Config())
+	if err != nil || !bytes.Contains(config, []byte("\nCONFIG_DEBUG_KMEMLEAK=y\n")) {
+		return err
+	}
+	var out bytes.Buffer
+	status, err := v.Run(t.ctx, vm.Cmd{
+		Args: []string{"/bin/sh", "-c", findLeaks}, Dir: "/", Env: environ(o),
+		Stdout: &out, Stderr: &out, Timeout: t.flags.limit(t.flags.timeout),
+	})
+	if err == nil && (status != 0 || out.Len() > 0) {
+		err = fmt.Errorf("kmemleak (status %d) has found:\n%s", status, out.String())
+	}
+	return err
+}
+
 func anyFailed(rs []suite.Result) bool {
 	return slices.ContainsFunc(rs, func(r suite.Result) bool { return r.State == suite.Failed })
 }
 
 func (t *testRun) problem(j job, err error) {
 	t.summary.Problems = append(t.summary.Problems, fmt.Sprintf("%s: %s", suite.Short(j.group, modulePath), firstLine(err.Error())))
+}
+
+// skips says whether a test was named by -skip.
+func (t *testRun) skips(group, name string) bool {
+	return t.skip != nil && t.skip.MatchString(group+" "+name)
 }
 
 // addPackages builds the packages' test binaries and adds a job for each.
@@ -295,7 +336,7 @@ func (t *testRun) addPackages(patterns []string, re *regexp.Regexp) error {
 		for i, k := range kinds {
 			order, machines := []string{}, map[string][]gotest.Test{}
 			for _, n := range p.Tests {
-				if kindOf(n.Name) != i || !n.RunsOn(t.opts.Kernel.Series) {
+				if kindOf(n.Name) != i || !n.RunsOn(t.opts.Kernel.Series) || t.skips(suite.Short(p.Path, modulePath), n.Name) {
 					continue
 				}
 				for _, m := range n.Machines {
@@ -404,10 +445,11 @@ func (t *testRun) goTest(v *vm.VM, o vm.Options, p gotest.Package, bin, selectio
 	go func() { read <- c.Read(out) }()
 
 	var stderr bytes.Buffer
+	limit := t.flags.limit(t.flags.timeout)
 	status, runErr := v.Run(t.ctx, vm.Cmd{
-		Args: []string{bin, "-test.v=test2json", "-test.run=" + selection, "-test.timeout=" + t.flags.timeout.String(), "-test.paniconexit0"},
+		Args: []string{bin, "-test.v=test2json", "-test.run=" + selection, "-test.timeout=" + limit.String(), "-test.paniconexit0"},
 		Dir:  p.Dir, Env: append(environ(o), "PWD="+p.Dir),
-		Stdout: in, Stderr: io.MultiWriter(&stderr, in), Timeout: t.flags.timeout + testGrace,
+		Stdout: in, Stderr: io.MultiWriter(&stderr, in), Timeout: limit + testGrace,
 	})
 	in.Close()
 	if err := <-read; err != nil {
@@ -434,7 +476,7 @@ func (t *testRun) addScripts(re *regexp.Regexp) error {
 		return err
 	}
 	for _, s := range scripts {
-		if !re.MatchString(s.Name) || !s.RunsOn(t.opts.Kernel.Series) {
+		if !re.MatchString(s.Name) || !s.RunsOn(t.opts.Kernel.Series) || t.skips(suite.ScriptGroup, s.Name) {
 			continue
 		}
 		t.jobs = append(t.jobs, job{
@@ -464,7 +506,7 @@ func (t *testRun) script(v *vm.VM, o vm.Options, s suite.Script) ([]suite.Result
 	}
 	status, err := runWithPeer(t.ctx, v, o, vm.Cmd{
 		Args: []string{"/bin/bash", s.File}, Dir: filepath.Dir(s.File), Env: environ(o),
-		Stdout: sync, Stderr: sync, Timeout: limit,
+		Stdout: sync, Stderr: sync, Timeout: t.flags.limit(limit),
 	}, peer)
 	r := suite.Result{Group: suite.ScriptGroup, Name: s.Name, Elapsed: time.Since(start), Output: out.String()}
 	switch {

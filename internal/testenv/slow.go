@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package testenv
+
+import (
+	"os"
+	"strconv"
+	"time"
+)
+
+// Slow is how many times slower than usual this kernel is, as the testbed says
+// it in GPURDMA_SLOW: more than 1 where the kernel checks itself.
+func Slow() int {
+	n, err := strconv.Atoi(os.Getenv("GPURDMA_SLOW"))
+	if err != nil || n < 1 {
+		return 1
+	}
+	return n
+}
+
+// Limit is a limit of time for something that takes longer on a slow kernel.
+func Limit(d time.Duration) time.Duration { return d * time.Duration(Slow()) }
+
+// Count is how often to repeat something that is repeated n times on a fast
+// kernel: at least once.
+func Count(n int) int { return max(n/Slow(), 1) }

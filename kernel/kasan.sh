@@ -1,0 +1,98 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Builds a kernel from Debian's source that watches itself: KASAN, lock
+# debugging, kmemleak, checks of the DMA and dma-buf interfaces. It goes into a
+# build directory of its own, in the place of Debian's kernel of that series,
+# so that the test bed and the module builds find everything where they look.
+#
+#   kernel/kasan.sh SERIES [configure]
+#
+# Reads  build/kernels/SERIES
+# Writes build/kasan/kernels/SERIES in the layout of `testbed fetch`, and
+#        build/kasan/source, where the next build goes on.
+set -euo pipefail
+
+fail() {
+	echo "kernel/kasan.sh: $*" >&2
+	exit 1
+}
+
+series=${1:?usage: kernel/kasan.sh SERIES [configure], such as 6.12}
+only=${2-}
+top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+build=${BUILD:-$top/build}
+debian=$build/kernels/$series
+out=$build/kasan
+source=$out/source
+fragment=$top/kernel/kasan.config
+CC=${KERNEL_CC:-gcc-12}
+[ -s "$debian/version" ] || fail "$debian/version is missing; fetch kernel $series first"
+for tool in "$CC" make flex bison bc pahole perl; do
+	command -v "$tool" >/dev/null || fail "$tool is missing; run testbed/setup.sh"
+done
+
+mkdir -p "$out/kernels"
+exec 9>"$out/.lock"
+flock -w 10 9 || fail "another run holds $out/.lock"
+
+inputs() {
+	echo "layout 1"
+	cat "$debian/version" "$fragment"
+	"$CC" --version | head -n 1
+}
+kernel=$out/kernels/$series
+if [ "$only" != configure ] && [ "$(cat "$kernel/inputs" 2>/dev/null)" = "$(inputs)" ]; then
+	echo "kernel $(cat "$kernel/release"): up to date in $kernel"
+	exit 0
+fi
+
+if [ "$(cat "$source/.debian-version" 2>/dev/null)" != "$(cat "$debian/version")" ]; then
+	echo "unpack Debian's source $(cat "$debian/version")"
+	rm -rf "$source"
+	mkdir -p "$source"
+	tar -xJf "$debian/source.tar.xz" -C "$source" --strip-components=1
+	cp "$debian/version" "$source/.debian-version"
+fi
+
+m() { make -s -C "$source" ARCH=x86_64 CC="$CC" "$@"; }
+
+m x86_64_defconfig
+(cd "$source" && KCONFIG_CONFIG=.config scripts/kconfig/merge_config.sh -m .config "$fragment" >/dev/null)
+m olddefconfig
+# What was asked for, and did not come of it.
+lost=$(grep -E '^(CONFIG_|# CONFIG_.* is not set$)' "$fragment" |
+	while read -r line; do
+		case $line in
+		'# '*) option=${line#'# '} option=${option%% *}
+			! grep -q "^$option=" "$source/.config" || echo "$line" ;;
+		*) grep -qxF "$line" "$source/.config" || echo "$line" ;;
+		esac
+	done)
+[ -z "$lost" ] || fail "the configuration has not:
+$lost"
+echo "configured as kernel/kasan.config asks"
+[ "$only" != configure ] || exit 0
+
+echo "build it: 11 minutes and more on two idle processors"
+m -j"$(nproc)" bzImage modules
+release=$(m kernelrelease)
+
+stage=$(mktemp -d "$out/kernels/.stage.XXXXXX")
+trap 'rm -rf "$stage"' EXIT
+chmod 755 "$stage"
+image=$stage/image
+mkdir -p "$image/boot" "$stage/headers"
+cp "$source/arch/x86/boot/bzImage" "$image/boot/vmlinuz-$release"
+cp "$source/.config" "$image/boot/config-$release"
+m modules_install INSTALL_MOD_PATH="$image" INSTALL_MOD_STRIP=1
+rm -f "$image/lib/modules/$release"/{build,source}
+# The tree is what modules are built against: it has vmlinux, for their BTF.
+ln -s "$source" "$stage/headers/kdir"
+ln "$debian/source.tar.xz" "$stage/source.tar.xz"
+cp "$debian/version" "$stage/version"
+echo "$release" >"$stage/release"
+inputs >"$stage/inputs"
+rm -rf "$kernel"
+mv -T "$stage" "$kernel"
+echo "kernel $release: in $kernel"

@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# The VM tests on a kernel that watches itself: KASAN, lock debugging, kmemleak,
+# checks of the DMA and dma-buf interfaces. It has a build directory of its own,
+# in which it is "kernel 6.12". Not part of `make test`: the kernel takes 11
+# minutes and more to build on two processors, and everything is slower on it.
+
+KASAN_KERNEL := 6.12
+KASAN := $(BUILD)/kasan
+# How many times longer tests may take there.
+KASAN_SLOW ?= 10
+# Vendors' drivers would take hours to build with KASAN; the tests that compare
+# their BTF are about headers, not about our code.
+KASAN_SKIP ?= ^drm TestVMLayoutOfGPUDrivers$$
+KASANFLAGS ?=
+
+.PHONY: kasan-kernel
+kasan-kernel: testbed ## build the debugging kernel and our modules for it
+	@$(TESTBED) fetch -kernel $(KASAN_KERNEL) -if-missing
+	@BUILD=$(BUILD) kernel/kasan.sh $(KASAN_KERNEL)
+	@for d in bin doubles runtimes; do mkdir -p $(BUILD)/$$d && ln -sfn ../$$d $(KASAN)/$$d; done
+	@BUILD=$(KASAN) kernel/build.sh $(KASAN_KERNEL)
+	@BUILD=$(KASAN) kernel/softgpu/build.sh $(KASAN_KERNEL)
+
+.PHONY: kasan
+kasan: kasan-kernel cprog build doubles ## run the VM tests on a kernel with KASAN and lock debugging
+	@GPURDMA_BUILD=$(KASAN) $(TESTBED) test -kernel $(KASAN_KERNEL) -patched-rxe -slow $(KASAN_SLOW) \
+		-skip '$(KASAN_SKIP)' $(KASANFLAGS)
