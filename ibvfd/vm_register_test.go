@@ -179,7 +179,7 @@ func TestVMClosingWhatIsInUse(t *testing.T) {
 		}
 	}
 	// Nothing was freed: all of it still works.
-	p := &pair{cq, a, b, make([]ibvfd.WC, 4)}
+	p := &pair{cq: cq, a: a, b: b, wc: make([]ibvfd.WC, 4)}
 	_, hmr := hostMR(t, pd, 4096)
 	if w := p.move(t, ibvfd.OpWrite, hmr, mr, 0, 4096); w.Err() != nil {
 		t.Error(w.Err())

@@ -162,7 +162,7 @@ func TestVMAccessErrors(t *testing.T) {
 			if s, err := p.a.State(); err != nil || s != ibvfd.StateErr {
 				t.Errorf("%s: state %v, %v, want ERR", c.name, s, err)
 			}
-			if err := errors.Join(p.a.Connect(p.b.Local(), ibvfd.ConnectAttr{}), p.b.Connect(p.a.Local(), ibvfd.ConnectAttr{})); err != nil {
+			if err := p.reconnect(); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -340,7 +340,11 @@ func newPair(pd *ibvfd.PD) (*pair, error) {
 	if err != nil {
 		return nil, errors.Join(err, cq.Close())
 	}
-	return &pair{cq, a, b, make([]ibvfd.WC, 16)}, nil
+	p := &pair{cq: cq, a: a, b: b, wc: make([]ibvfd.WC, 16)}
+	if err := p.reconnect(); err != nil {
+		return nil, errors.Join(err, a.Close(), b.Close(), cq.Close())
+	}
+	return p, nil
 }
 
 func (p *pair) write(ctx context.Context, host, mr *ibvfd.MR, n int) error {
