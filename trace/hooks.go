@@ -3,7 +3,7 @@
 package trace
 
 import (
-	"regexp"
+	"bytes"
 	"slices"
 	"strings"
 
@@ -98,16 +98,27 @@ func (h hook) asKprobe() hook {
 	return h
 }
 
-// exporterWord and exporterVerb recognise, by its name, a function that may be
-// an exporter's attach, pin or map operation. Its prototype decides.
+// Words of the name of a function that may be an exporter's attach, pin or map
+// operation. Its prototype decides.
 var (
-	exporterWord = regexp.MustCompile(`dma_?buf|prime|gem|heap|virtgpu`)
-	exporterVerb = regexp.MustCompile(`attach|pin|map`)
-	exporterNot  = regexp.MustCompile(`detach|unpin|unmap|mmap|vmap|^dma_buf_|^__|^bpf_`)
+	exporterWords = words("dma_buf", "dmabuf", "prime", "gem", "heap", "virtgpu")
+	exporterVerbs = words("attach", "pin", "map")
+	exporterNot   = words("detach", "unpin", "unmap", "mmap", "vmap")
+	notAtFirst    = words("dma_buf_", "__", "bpf_")
 )
 
-func maybeExporterOp(name string) bool {
-	return exporterWord.MatchString(name) && exporterVerb.MatchString(name) && !exporterNot.MatchString(name)
+func words(list ...string) (out [][]byte) {
+	for _, w := range list {
+		out = append(out, []byte(w))
+	}
+	return out
+}
+
+// maybeExporterOp is asked of every symbol of the kernel.
+func maybeExporterOp(name []byte) bool {
+	in := func(w []byte) bool { return bytes.Contains(name, w) }
+	return slices.ContainsFunc(exporterWords, in) && slices.ContainsFunc(exporterVerbs, in) && !slices.ContainsFunc(exporterNot, in) &&
+		!slices.ContainsFunc(notAtFirst, func(w []byte) bool { return bytes.HasPrefix(name, w) })
 }
 
 // maxExporterOps bounds how many such functions are watched.

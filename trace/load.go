@@ -51,8 +51,8 @@ func (l *loader) functions() (map[string]symbol, error) {
 			names[h.function] = true
 		}
 	}
-	found, err := l.symbols.find(func(n string) bool {
-		return names[n] || !l.cfg.NoExporterHooks && maybeExporterOp(n)
+	found, err := l.symbols.find(func(n []byte) bool {
+		return names[string(n)] || !l.cfg.NoExporterHooks && maybeExporterOp(n)
 	})
 	if err != nil {
 		return nil, refuse(l.symbols.path, "", "", rootErr(err))
@@ -374,7 +374,7 @@ func (l *loader) loadExporters(cache *btf.Cache, kernel *btf.Spec, found map[str
 	sort.Strings(names)
 	for _, name := range names {
 		sym := found[name]
-		if !maybeExporterOp(name) || !sym.code || l.have[name] || len(l.ops) > maxExporterOps {
+		if !maybeExporterOp([]byte(name)) || !sym.code || l.have[name] || len(l.ops) > maxExporterOps {
 			continue
 		}
 		if l.cfg.rdmaWithoutBTF && strings.HasPrefix(sym.module, "ib_") {

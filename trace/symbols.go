@@ -6,8 +6,6 @@ import (
 	"bufio"
 	"bytes"
 	"os"
-	"strconv"
-	"strings"
 	"sync"
 )
 
@@ -35,8 +33,24 @@ func newSymbols(proc string) *symbols {
 	return &symbols{path: proc + "/kallsyms", named: map[uint64]symbol{}}
 }
 
+// rawSymbol is a line that has been taken apart and not copied: there are two
+// hundred thousand.
+type rawSymbol struct {
+	name, module []byte
+	addr         uint64
+	kind         byte
+}
+
+func (r rawSymbol) symbol() symbol {
+	kind := r.kind | 0x20
+	return symbol{
+		name: string(r.name), addr: r.addr,
+		module: string(bytes.Trim(r.module, "[]")), code: kind == 't' || kind == 'w',
+	}
+}
+
 // each calls fn for every symbol until it returns false.
-func (s *symbols) each(fn func(symbol) bool) error {
+func (s *symbols) each(fn func(rawSymbol) bool) error {
 	f, err := os.Open(s.path)
 	if err != nil {
 		return err
@@ -44,8 +58,8 @@ func (s *symbols) each(fn func(symbol) bool) error {
 	defer f.Close()
 	sc := bufio.NewScanner(f)
 	for sc.Scan() {
-		sym, ok := parseSymbol(sc.Bytes())
-		if ok && !fn(sym) {
+		raw, ok := parseSymbol(sc.Bytes())
+		if ok && !fn(raw) {
 			break
 		}
 	}
@@ -53,33 +67,37 @@ func (s *symbols) each(fn func(symbol) bool) error {
 }
 
 // parseSymbol reads "ffffffffc0a01230 t ib_dereg_mr_user\t[ib_core]".
-func parseSymbol(line []byte) (symbol, bool) {
+func parseSymbol(line []byte) (r rawSymbol, ok bool) {
 	addr, rest, ok := bytes.Cut(line, []byte{' '})
 	if !ok || len(rest) < 3 || rest[1] != ' ' {
-		return symbol{}, false
+		return r, false
 	}
-	n, err := strconv.ParseUint(string(addr), 16, 64)
-	if err != nil {
-		return symbol{}, false
+	for _, c := range addr {
+		digit := bytes.IndexByte(hexDigits, c)
+		if digit < 0 || r.addr>>60 != 0 {
+			return r, false
+		}
+		r.addr = r.addr<<4 | uint64(digit)
 	}
-	name, module, _ := bytes.Cut(rest[2:], []byte{'\t'})
-	switch string(module) {
+	r.kind = rest[0]
+	r.name, r.module, _ = bytes.Cut(rest[2:], []byte{'\t'})
+	switch string(r.module) {
 	case "[bpf]", "[__builtin__ftrace]", "[__builtin__kprobes]":
-		return symbol{}, false
+		return r, false
 	}
-	kind := rest[0] | 0x20
-	return symbol{
-		name: string(name), addr: n,
-		module: strings.Trim(string(module), "[]"), code: kind == 't' || kind == 'w',
-	}, true
+	return r, true
 }
 
+var hexDigits = []byte("0123456789abcdef")
+
 // find looks up names. The first symbol of a name wins, as in the kernel.
-func (s *symbols) find(want func(name string) bool) (map[string]symbol, error) {
+func (s *symbols) find(want func(name []byte) bool) (map[string]symbol, error) {
 	out := map[string]symbol{}
-	err := s.each(func(sym symbol) bool {
-		if _, dup := out[sym.name]; !dup && want(sym.name) {
-			out[sym.name] = sym
+	err := s.each(func(raw rawSymbol) bool {
+		if want(raw.name) {
+			if _, dup := out[string(raw.name)]; !dup {
+				out[string(raw.name)] = raw.symbol()
+			}
 		}
 		return true
 	})
@@ -101,9 +119,9 @@ func (s *symbols) name(addr uint64) symbol {
 		clear(s.named)
 	}
 	var found symbol
-	err := s.each(func(sym symbol) bool {
-		if sym.addr == addr {
-			found = sym
+	err := s.each(func(raw rawSymbol) bool {
+		if raw.addr == addr {
+			found = raw.symbol()
 		}
 		return found.name == ""
 	})

@@ -97,6 +97,7 @@ func (a *app) watching(cmd *cobra.Command, f *traceFlags, show func(io.Writer) p
 		return nil
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		a.lines = true
 		return a.action(func(ctx context.Context) (result, error) {
 			return a.doTrace(ctx, f, args, show)
 		})(cmd, args)
@@ -159,7 +160,6 @@ func (a *app) doTrace(ctx context.Context, f *traceFlags, argv []string, show fu
 		c.Self, c.Children, c.NoInventory = true, true, true
 		a.stdout = a.stderr
 	}
-	a.lines = true
 	if err := a.redirect(f.output, cmd); err != nil {
 		return nil, err
 	}

@@ -321,7 +321,7 @@ func TestVMTraceModuleComesLater(t *testing.T) {
 	testenv.VM(t)
 	sh := func(script string) {
 		t.Helper()
-		if out, err := exec.CommandContext(t.Context(), "sh", "-e", "-c", script).CombinedOutput(); err != nil {
+		if out, err := exec.Command("sh", "-e", "-c", script).CombinedOutput(); err != nil {
 			t.Fatalf("%s: %v\n%s", script, err, out)
 		}
 	}
