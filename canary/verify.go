@@ -4,6 +4,7 @@ package canary
 
 import (
 	"context"
+	crand "crypto/rand"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -38,6 +39,11 @@ type Options struct {
 	// Registered, if set, is called once, when bytes have been moved through
 	// the first registration and it lives still. The report describes it.
 	Registered func(*Report)
+	// Witness, if set, is called once, after Registered and while the same
+	// registration lives: the NIC has just written nonce, random bytes that
+	// were nowhere before, into the middle of the buffer. Somebody who has no
+	// part in this can now look for them. An error fails the case.
+	Witness func(ctx context.Context, nonce []byte) error
 
 	// Where in a page the buffer begins: memory that a caller owns need not
 	// be aligned, and an MR's IOVA must agree with it.
@@ -189,6 +195,9 @@ func (s *session) run(ctx context.Context, p *plan) (c Case, err, leftover error
 		if first && s.opt.Registered != nil {
 			s.opt.Registered(s.rep)
 		}
+		if first && err == nil && p.refuse == 0 && s.opt.Witness != nil {
+			err = s.plant(ctx, p.mr, r)
+		}
 		// An MR must outlive the transfers that use it. If they cannot be
 		// ended, the wire's own close tries once more.
 		if leftover = s.wire.settle(); leftover == nil {
@@ -201,6 +210,22 @@ func (s *session) run(ctx context.Context, p *plan) (c Case, err, leftover error
 	}
 	c.OK = err == nil
 	return c, err, leftover
+}
+
+// nonceSize is more than a pattern repeats by chance.
+const nonceSize = 32
+
+// plant makes the NIC write a nonce and calls the witness.
+func (s *session) plant(ctx context.Context, mr span, r region) error {
+	nonce := make([]byte, nonceSize)
+	_, _ = crand.Read(nonce) // never fails
+	c := span{mr.off + mr.len/2&^(nonceSize-1), nonceSize}
+	at := localAt(c.off)
+	copy(s.wire.src()[at:], nonce)
+	if _, err := s.wire.move(ctx, opWrite, r, c.off, at, nonceSize); err != nil {
+		return err
+	}
+	return s.opt.Witness(ctx, nonce)
 }
 
 func (s *session) check(ctx context.Context, p *plan, r region, c *Case) error {

@@ -2,10 +2,24 @@
 #
 # The main job, end to end, for somebody who has just cloned the repository.
 
-# One after the other, whatever -j says: each needs what the one before made.
+# The newest series that can be had here, unless KERNEL says which.
+DEMO_KERNELS := $(if $(filter file,$(origin KERNEL)),7.2 6.12,$(KERNEL))
+# Where the software GPU's driver does not build, the demo does without it.
+DEMO_GPU = $(filter $(SOFTGPU_KERNELS),$(KERNEL))
+
 .PHONY: demo
 demo: ## move and check bytes between a NIC and every kind of memory, in a VM
 	@$(MAKE) --no-print-directory testbed
-	@$(TESTBED) fetch -kernel $(KERNEL) -if-missing
-	@$(MAKE) --no-print-directory kernel build
-	@$(TESTBED) run -kernel $(KERNEL) -machine $(MACHINE) $(VMFLAGS) -- /bin/bash $(CURDIR)/cmd/dmabuf-reg/demo.sh
+	@for k in $(DEMO_KERNELS); do \
+		if $(TESTBED) fetch -kernel $$k -if-missing; then \
+			exec $(MAKE) --no-print-directory demo-run KERNEL=$$k; \
+		fi; \
+		echo "demo: kernel $$k cannot be had here; the reason is above" >&2; \
+	done; exit 1
+
+# One after the other, whatever -j says: each needs what the one before made.
+.PHONY: demo-run
+demo-run:
+	@$(MAKE) --no-print-directory kernel build $(BUILD)/bin/bar-search $(if $(DEMO_GPU),softgpu)
+	@$(TESTBED) run -kernel $(KERNEL) -patched-rxe -machine $(if $(DEMO_GPU),switch,default) $(VMFLAGS) -- \
+		/bin/bash $(CURDIR)/cmd/dmabuf-reg/demo.sh

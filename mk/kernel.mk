@@ -24,7 +24,11 @@ CPROG_SRC := $(addprefix testbed/cprog/,bench.c bufinfo.c errname.c exporter.c \
 CPROG_CFLAGS := -std=gnu11 -O2 -g -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes
 
 .PHONY: cprog
-cprog: $(CPROG) ## build the independent C program
+cprog: $(CPROG) $(BUILD)/bin/bar-search ## build the independent C programs
+
+$(BUILD)/bin/bar-search: testbed/cprog/bar-search.c mk/kernel.mk
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS) $(CPROG_CFLAGS) $(LDFLAGS) -o $@ $<
 
 # Recursive on purpose: only this recipe pays for the compiler's answer.
 HAVE_FLUSH = $(if $(shell $(CC) $(CPPFLAGS) -E -include infiniband/verbs.h \

@@ -12,6 +12,20 @@ network interface. On a machine with the real thing the same commands apply.
 
 A dma-buf is memory that one driver exports, a GPU's for example, so that another
 device can use it in place. Which exporters and which NICs are here?
+TEXT
+
+gpu=
+if [ -e /run/gpurdma/pci/gpu0 ] && modprobe softgpu personality=amdgpu 2>/dev/null; then
+	gpu=$(basename "$(realpath /run/gpurdma/pci/gpu0)")
+	cat <<TEXT
+
+Among them is $gpu, a software GPU: a PCI device whose memory is a BAR, with
+a driver that behaves as amdgpu's does. rxe0 is below the same PCI switch; rxe1 is
+not.
+TEXT
+fi
+
+cat <<TEXT
 
 \$ dmabuf-reg devices
 
@@ -20,13 +34,38 @@ dmabuf-reg devices || exit
 
 cat <<TEXT
 
-Now the proof. From each exporter: allocate a buffer, register it with the NIC,
-let the NIC write random bytes into it and read them back (RDMA WRITE and READ),
-and compare every byte with what the CPU sees. Then the edges: first and last
-byte, ranges across pages, registrations of a part of the buffer only, and
+Now the proof. From each exporter: allocate a buffer, register it with the nearest
+NIC, let the NIC write random bytes into it and read them back (RDMA WRITE and
+READ), and compare every byte with what the CPU sees. Then the edges: first and
+last byte, ranges across pages, registrations of a part of the buffer only, and
 accesses that the NIC has to refuse.
+TEXT
+if [ -n "$gpu" ]; then
+	cat <<TEXT
 
-\$ dmabuf-reg verify
+That the bytes are right does not say where they are. So the NIC also writes a
+fresh nonce, and bar-search, a C program that knows nothing of all this, looks
+for it in the memory of the PCI device; and --trace asks the kernel itself.
+TEXT
+	verify=(dmabuf-reg verify --trace --locate bar-search)
+	echo -e "\n\$ dmabuf-reg verify --trace --locate bar-search\n"
+else
+	verify=(dmabuf-reg verify)
+	echo -e "\n\$ dmabuf-reg verify\n"
+fi
+"${verify[@]}"
+status=$?
+
+if [ -n "$gpu" ]; then
+	cat <<TEXT
+
+The same GPU memory with rxe1, on a root port of its own: whether a peer can reach
+the GPU from there is for the kernel to decide. If not, the driver moves the
+buffer to system memory and reports success all the same.
+
+\$ dmabuf-reg verify --gpu drm:$gpu --nic rxe1 --trace --locate bar-search
 
 TEXT
-dmabuf-reg verify
+	"${verify[@]}" --gpu "drm:$gpu" --nic rxe1 || status=$?
+fi
+exit $status

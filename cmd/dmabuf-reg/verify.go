@@ -32,6 +32,7 @@ type verifyFlags struct {
 	route    routeFlag
 	force    bool
 	trace    bool
+	locate   string
 }
 
 // verifyResult is what `verify` did.
@@ -55,6 +56,12 @@ type verifyRow struct {
 	// moved, Failure which kernel function refused; null without --trace.
 	Placement *placement.Placement `json:"placement"`
 	Failure   *trace.Failure       `json:"failure"`
+	// Located is where the program of --locate found the bytes; null without
+	// one, and for memory of no PCI device.
+	Located *located `json:"located"`
+	// Staged says why the bytes are known not to be in the GPU's memory though
+	// they were allocated there; "" if that is not known.
+	Staged string `json:"staged"`
 }
 
 // notTried is an allocator that this machine does not offer.
@@ -91,6 +98,7 @@ The exit status is 0 only if everything that could be tried passed.`,
 	flags.Var(&f.route, "route", "how to register: auto, provider (ibv_reg_dmabuf_mr) or ioctl (REG_DMABUF_MR)")
 	flags.BoolVar(&f.force, "force", false, "allocate even if the memory seems not to be there; the kernel's OOM killer may disagree")
 	flags.BoolVar(&f.trace, "trace", false, "trace the kernel and say where the bytes are, or which function refused (needs root)")
+	flags.StringVar(&f.locate, "locate", "", "run PROGRAM NONCE PCI while the PCI device's memory should hold a nonce that the NIC wrote; status 0: found, 1: not")
 	completeSpecs(cmd, "all")
 	cmd.RunE = a.action(func(ctx context.Context) (result, error) { return a.doVerify(ctx, f) })
 	return cmd
@@ -207,11 +215,21 @@ func (v *verification) pair(ctx context.Context, src *source, c choice) (row ver
 		return row, err
 	}
 	var blind error
-	row.Report, err = canary.Verify(ctx, dev, src.alloc, canary.Options{
+	opt := canary.Options{
 		Seed: v.seed, Cases: v.cases, Policy: ibvfd.RoutePolicy(v.route),
 		Progress:   func(done, total int64) { v.app.progress.Draw("verifying "+src.Spec+" with "+c.Name, done, total) },
 		Registered: func(rep *canary.Report) { row.Placement, blind = v.seen.place(ctx, c.Name, rep.LKey) },
-	})
+	}
+	if v.locate != "" && src.PCI != "" {
+		opt.Witness = func(ctx context.Context, nonce []byte) (err error) {
+			row.Located, err = locate(ctx, v.locate, nonce, src.PCI)
+			return err
+		}
+	}
+	row.Report, err = canary.Verify(ctx, dev, src.alloc, opt)
+	if src.alloc.Kind() == gpualloc.KindVRAM {
+		row.Staged = row.staged()
+	}
 	if err != nil && row.Report.MRs == 0 {
 		row.Failure = v.seen.refusal(ctx)
 	}
@@ -259,16 +277,31 @@ func (r *verifyResult) text(w io.Writer) error {
 		if r.traced() {
 			cells = append(cells, row.where())
 		}
+		if r.located() {
+			says := ""
+			if row.Located != nil {
+				says = row.Located.Says
+			}
+			cells = append(cells, says)
+		}
 		rows = append(rows, cells)
 	}
 	if r.traced() {
 		rows[0] = append(rows[0], "BYTES")
+	}
+	if r.located() {
+		rows[0] = append(rows[0], "LOOKED FOR AND")
 	}
 	if err := table(w, rows, nil, "nothing was verified"); err != nil {
 		return err
 	}
 	for _, row := range r.Rows {
 		row.details(w)
+	}
+	for _, row := range r.Rows {
+		if row.OK && row.Staged != "" {
+			fmt.Fprintf(w, "NOT IN THE GPU'S MEMORY: %s with %s was allocated in VRAM, registered, written, read and verified,\nand its bytes are not there: %s\n", row.Spec, row.NIC, row.Staged)
+		}
 	}
 	if len(r.NotTried) > 0 {
 		var specs []string
@@ -289,6 +322,23 @@ func (r *verifyResult) text(w io.Writer) error {
 // traced reports that somebody asked where the bytes are.
 func (r *verifyResult) traced() bool {
 	return slices.ContainsFunc(r.Rows, func(row verifyRow) bool { return row.Placement != nil || row.Failure != nil })
+}
+
+// located reports that a program was asked where the bytes are.
+func (r *verifyResult) located() bool {
+	return slices.ContainsFunc(r.Rows, func(row verifyRow) bool { return row.Located != nil })
+}
+
+// staged says how it is known that the bytes are not in the PCI device's
+// memory.
+func (row *verifyRow) staged() string {
+	if row.Placement != nil && row.Placement.Direct() == placement.No {
+		return "the kernel put them into " + row.Placement.String()
+	}
+	if row.Located != nil && !row.Located.Found {
+		return row.Located.Says
+	}
+	return ""
 }
 
 func (row *verifyRow) where() string {
