@@ -4,6 +4,7 @@ package drm
 
 import (
 	"bytes"
+	"debug/elf"
 	"fmt"
 	"os"
 	"os/exec"
@@ -123,14 +124,14 @@ var gpuABI = []struct {
 		structs: []abicheck.Struct{
 			{C: "drm_virtgpu_map", Go: abiVirtgpuMap{}, Fields: []string{"offset", "handle", "pad"}},
 			{C: "drm_virtgpu_getparam", Go: abiVirtgpuGetparam{}, Fields: []string{"param", "value"}},
-			{C: "drm_virtgpu_resource_create_blob", Go: abiVirtgpuBlob{}, Fields: []string{"blob_mem", "blob_flags", "bo_handle", "res_handle", "size", "pad", "cmd_size", "cmd", "blob_id"}},
+			// 7.2 has hints behind these, and takes a shorter structure as before.
+			{C: "drm_virtgpu_resource_create_blob", Prefix: true, Go: abiVirtgpuBlob{}, Fields: []string{"blob_mem", "blob_flags", "bo_handle", "res_handle", "size", "pad", "cmd_size", "cmd", "blob_id"}},
 			{C: "drm_virtgpu_get_caps", Go: abiVirtgpuCaps{}, Fields: []string{"cap_set_id", "cap_set_ver", "addr", "size", "pad"}},
 		},
 		numbers: []abicheck.Number{
 			{C: "DRM_IOCTL_VIRTGPU_MAP", Go: uint64(reqVirtgpuMap)},
 			{C: "DRM_IOCTL_VIRTGPU_GETPARAM", Go: uint64(reqVirtgpuGetparam)},
 			{C: "DRM_IOCTL_VIRTGPU_GET_CAPS", Go: uint64(reqVirtgpuGetCaps)},
-			{C: "DRM_IOCTL_VIRTGPU_RESOURCE_CREATE_BLOB", Go: uint64(reqVirtgpuBlob)},
 			{C: "VIRTGPU_PARAM_3D_FEATURES", Go: uint64(Virtgpu3D)},
 			{C: "VIRTGPU_PARAM_RESOURCE_BLOB", Go: uint64(VirtgpuBlob)},
 			{C: "VIRTGPU_PARAM_HOST_VISIBLE", Go: uint64(VirtgpuHostVisible)},
@@ -208,10 +209,10 @@ func TestGPUHeaders(t *testing.T) {
 
 // moduleBTF reads the types of a driver of this kernel from its file: loading
 // all of amdgpu takes an emulated machine more than a minute.
-func moduleBTF(module string) (*btf.Spec, error) {
-	out, err := exec.Command("modinfo", "-n", module).CombinedOutput()
+func moduleBTF(name string) (*btf.Spec, error) {
+	out, err := exec.Command("modinfo", "-n", name).CombinedOutput()
 	if err != nil {
-		return nil, fmt.Errorf("modinfo %s: %w: %s", module, err, out)
+		return nil, fmt.Errorf("modinfo %s: %w: %s", name, err, out)
 	}
 	file := strings.TrimSpace(string(out))
 	object, err := os.ReadFile(file)
@@ -221,11 +222,23 @@ func moduleBTF(module string) (*btf.Spec, error) {
 	if err != nil {
 		return nil, err
 	}
+	module, err := elf.NewFile(bytes.NewReader(object))
+	if err != nil {
+		return nil, err
+	}
+	section := module.Section(".BTF")
+	if section == nil {
+		return nil, fmt.Errorf("%s has no BTF", file)
+	}
+	types, err := section.Data()
+	if err != nil {
+		return nil, err
+	}
 	kernel, err := btf.LoadKernelSpec()
 	if err != nil {
 		return nil, err
 	}
-	return btf.LoadSplitSpecFromReader(bytes.NewReader(object), kernel)
+	return btf.LoadSplitSpecFromReader(bytes.NewReader(types), kernel)
 }
 
 // Against the drivers themselves.

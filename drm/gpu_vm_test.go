@@ -181,6 +181,7 @@ func eachSoftGPU(t *testing.T, run func(t *testing.T, g softGPU), params ...stri
 }
 
 //testbed:machine fabric
+//testbed:kernel 7.2 6.12
 func TestVMGPURegions(t *testing.T) {
 	eachSoftGPU(t, func(t *testing.T, g softGPU) {
 		vram, system := g.region(t, true), g.region(t, false)
@@ -199,6 +200,7 @@ func TestVMGPURegions(t *testing.T) {
 }
 
 //testbed:machine fabric
+//testbed:kernel 7.2 6.12
 func TestVMGPUIdentity(t *testing.T) {
 	eachSoftGPU(t, func(t *testing.T, g softGPU) {
 		switch g.Personality {
@@ -240,6 +242,7 @@ func TestVMGPUIdentity(t *testing.T) {
 // it was asked for.
 //
 //testbed:machine fabric
+//testbed:kernel 7.2 6.12
 func TestVMGPUCreate(t *testing.T) {
 	eachSoftGPU(t, func(t *testing.T, g softGPU) {
 		for place, create := range map[string]func(int64) (GEM, error){"vram": g.vram, "system": g.system} {
@@ -327,6 +330,7 @@ func (s *softGPU) fdinfo(t *testing.T) map[string]int64 {
 // A mapping shows the buffer wherever the driver takes it.
 //
 //testbed:machine fabric
+//testbed:kernel 7.2 6.12
 func TestVMGPUEviction(t *testing.T) {
 	eachSoftGPU(t, func(t *testing.T, g softGPU) {
 		b := g.export(t, g.vram, 1<<20)
@@ -351,6 +355,7 @@ func TestVMGPUEviction(t *testing.T) {
 // What the real drivers refuse, with their errno; nothing stays allocated.
 //
 //testbed:machine fabric
+//testbed:kernel 7.2 6.12
 func TestVMGPURefusals(t *testing.T) {
 	eachSoftGPU(t, func(t *testing.T, g softGPU) {
 		vram, system := g.region(t, true), g.region(t, false)
@@ -444,6 +449,7 @@ func TestVMGPURefusals(t *testing.T) {
 // it in GTT without a word, i915 and xe move others out.
 //
 //testbed:machine fabric
+//testbed:kernel 7.2 6.12
 func TestVMGPUExhaustion(t *testing.T) {
 	eachSoftGPU(t, func(t *testing.T, g softGPU) {
 		half := g.VRAM / 2
@@ -488,6 +494,7 @@ func TestVMGPUExhaustion(t *testing.T) {
 // A GPU that is pulled out: what is mapped faults, as an error.
 //
 //testbed:machine fabric
+//testbed:kernel 7.2 6.12
 func TestVMGPUUnplugged(t *testing.T) {
 	eachSoftGPU(t, func(t *testing.T, g softGPU) {
 		b := g.export(t, g.vram, 1<<20)

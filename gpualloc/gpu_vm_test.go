@@ -78,6 +78,7 @@ func eachPlace(t *testing.T, run func(t *testing.T, g testenv.SoftGPU, place str
 }
 
 //testbed:machine fabric
+//testbed:kernel 7.2 6.12
 func TestVMGPUSpecs(t *testing.T) {
 	gpus := testenv.SoftGPUs(t, oneOfEach)
 	amd, i915 := softGPU(t, gpus, "amdgpu"), softGPU(t, gpus, "i915")
@@ -134,6 +135,7 @@ func TestVMGPUSpecs(t *testing.T) {
 // "auto" takes the GPU with the most VRAM that is free, and says so.
 //
 //testbed:machine fabric
+//testbed:kernel 7.2 6.12
 func TestVMGPUAuto(t *testing.T) {
 	gpus := testenv.SoftGPUs(t, oneOfEach)
 	big := gpus[0]
@@ -165,6 +167,7 @@ func TestVMGPUAuto(t *testing.T) {
 }
 
 //testbed:machine fabric
+//testbed:kernel 7.2 6.12
 func TestVMGPUNoPermission(t *testing.T) {
 	testenv.SoftGPUs(t, oneOfEach)
 	done := make(chan error)
@@ -187,6 +190,7 @@ func TestVMGPUNoPermission(t *testing.T) {
 // nothing of that moves it.
 //
 //testbed:machine fabric
+//testbed:kernel 7.2 6.12
 func TestVMGPUBuffers(t *testing.T) {
 	eachPlace(t, func(t *testing.T, g testenv.SoftGPU, place string) {
 		fds, bufs := live(t)
@@ -238,6 +242,7 @@ func TestVMGPUBuffers(t *testing.T) {
 // allocator are closed.
 //
 //testbed:machine fabric
+//testbed:kernel 7.2 6.12
 func TestVMGPUMoves(t *testing.T) {
 	gpus := testenv.SoftGPUs(t, oneOfEach)
 	for personality := range places {
@@ -279,6 +284,7 @@ func TestVMGPUMoves(t *testing.T) {
 }
 
 //testbed:machine fabric
+//testbed:kernel 7.2 6.12
 func TestVMGPUTooLarge(t *testing.T) {
 	gpus := testenv.SoftGPUs(t, oneOfEach)
 	for personality := range places {
@@ -345,6 +351,7 @@ func refusedAs(t *testing.T, what string, err error, words string) {
 // VRAM that only the GPU reaches is of no use to a NIC.
 //
 //testbed:machine fabric
+//testbed:kernel 7.2 6.12
 func TestVMGPUSmallBAR(t *testing.T) {
 	gpus := testenv.SoftGPUs(t, oneOfEach, "vram_mb=256")
 	for personality := range places {
@@ -370,6 +377,7 @@ func TestVMGPUSmallBAR(t *testing.T) {
 // The dma-buf of a closed Buffer that somebody else has a descriptor of.
 //
 //testbed:machine fabric
+//testbed:kernel 7.2 6.12
 func TestVMGPULiveExport(t *testing.T) {
 	eachPlace(t, func(t *testing.T, g testenv.SoftGPU, place string) {
 		b := alloc(t, onGPU(t, g, place), 1<<16, Options{})
@@ -400,6 +408,7 @@ func TestVMGPULiveExport(t *testing.T) {
 }
 
 //testbed:machine fabric
+//testbed:kernel 7.2 6.12
 func TestVMGPUUnplugged(t *testing.T) {
 	gpus := testenv.SoftGPUs(t, oneOfEach)
 	for personality := range places {
@@ -437,6 +446,7 @@ func TestVMGPUUnplugged(t *testing.T) {
 // A driver that fails half-way leaves nothing.
 //
 //testbed:machine fabric
+//testbed:kernel 7.2 6.12
 func TestVMGPUFailures(t *testing.T) {
 	gpus := testenv.SoftGPUs(t, oneOfEach)
 	for personality := range places {
@@ -463,6 +473,7 @@ func TestVMGPUFailures(t *testing.T) {
 // 8 GiB BAR, which is sparse.
 //
 //testbed:machine rootports+vram=8G
+//testbed:kernel 7.2 6.12
 func TestVMGPUScale(t *testing.T) {
 	for personality := range places {
 		t.Run(personality, func(t *testing.T) {
@@ -501,19 +512,19 @@ func huge(t *testing.T, g testenv.SoftGPU, a Allocator) {
 }
 
 func many(t *testing.T, g testenv.SoftGPU, a Allocator) {
-	const n = 10_000
+	n := int64(testenv.Count(10_000))
 	unit := a.(*allocator).exp.granule()
 	var old unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
 		t.Fatal(err)
 	}
 	defer unix.Setrlimit(unix.RLIMIT_NOFILE, &old)
-	tight := unix.Rlimit{Cur: 1024, Max: max(old.Max, n+1000)}
+	tight := unix.Rlimit{Cur: 512, Max: max(old.Max, uint64(n)+1000)}
 	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &tight); err != nil {
 		t.Fatal(err)
 	}
 	_, err := a.Alloc(t.Context(), n*unit, Options{SegmentSize: unit})
-	refusedAs(t, "10,000 descriptors of 1024", err, "RLIMIT_NOFILE")
+	refusedAs(t, "more descriptors than 512", err, "RLIMIT_NOFILE")
 	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: tight.Max, Max: tight.Max}); err != nil {
 		t.Fatal(err)
 	}
@@ -523,7 +534,7 @@ func many(t *testing.T, g testenv.SoftGPU, a Allocator) {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	if f, d := live(t); len(b.Segments()) != n || f != fds+n || d != bufs+n {
+	if f, d := live(t); len(b.Segments()) != int(n) || f != fds+int(n) || d != bufs+int(n) {
 		t.Errorf("%d segments, %d more descriptors, %d more dma-bufs", len(b.Segments()), f-fds, d-bufs)
 	}
 	mark := make([]byte, 2*os.Getpagesize())

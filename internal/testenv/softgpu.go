@@ -153,7 +153,7 @@ func (g SoftGPU) Rescan(t testing.TB) {
 
 func wait(t testing.TB, what string, done func() bool) {
 	t.Helper()
-	for range 1000 {
+	for end := time.Now().Add(Limit(time.Minute)); time.Now().Before(end); {
 		if done() {
 			return
 		}
