@@ -12,6 +12,8 @@
 #        with the hash of what they were made from; nothing is done while that
 #        hash still holds.
 #
+# SPARSE=1 builds in any case, with sparse, and fails on what it finds.
+#
 # Of Debian's modules only rdma_rxe is built. ib_core and ib_uverbs stay Debian's own: a rebuilt
 # module has no BTF on 6.1, and tracing needs theirs.
 set -euo pipefail
@@ -92,7 +94,7 @@ state() {
 	echo "$hash"
 	(cd "$out" && sha256sum "${modules[@]}" 2>/dev/null) || true
 }
-if [ "$(cat "$stamp" 2>/dev/null)" = "$(state)" ]; then
+if [ -z "${SPARSE:-}" ] && [ "$(cat "$stamp" 2>/dev/null)" = "$(state)" ]; then
 	echo "kernel $release: the modules in $out are up to date"
 	exit 0
 fi
@@ -125,12 +127,26 @@ apply() {
 	done
 }
 
+# What sparse says is in the log of the step. It also reports on the kernel's own
+# headers; those are not ours.
+checked() {
+	[ -n "${SPARSE:-}" ] || return 0
+	if grep -q 'C=1 specified, but' "$work/log"; then
+		echo "sparse is missing, or too old for kernel $release"
+		return 1
+	fi
+	! grep -E "^($1/)?[a-z0-9_]+\.[ch]:[0-9]+:[0-9]+: (warning|error)" "$work/log" >"$work/sparse" ||
+		{ cat "$work/sparse" && return 1; }
+}
+
 # compile DIRECTORY MODULE
 compile() {
+	local check=()
+	[ -z "${SPARSE:-}" ] || check=(C=1 CHECK="sparse -Wshadow")
 	# The working directory's name is a chance one, and WARN() shows paths.
 	run make -C "$kdir" M="$1" "${compiler[@]}" KCFLAGS="-fmacro-prefix-map=$work/=" \
-		CONFIG_RDMA_RXE=m -j"$(nproc)" modules &&
-		strip --strip-debug "$1/$2" && mv "$1/$2" "$work/"
+		CONFIG_RDMA_RXE=m "${check[@]}" -j"$(nproc)" modules &&
+		checked "$1" && strip --strip-debug "$1/$2" && mv "$1/$2" "$work/"
 }
 
 step "unpack $rxe from Debian's source $(cat "$kernel/version")" extract

@@ -52,7 +52,7 @@ inputs() {
 }
 
 build_one() {
-	local name=$1 hash stamp=$out/$1.inputs work check=()
+	local name=$1 hash stamp=$out/$1.inputs check=()
 	hash=$(inputs "$name" | sha256sum | cut -d' ' -f1)
 	if [ -z "${SPARSE:-}" ] && [ -f "$out/$name.ko" ] && [ -f "$stamp" ] &&
 		[ "$(cat "$stamp")" = "$hash $(sha256sum <"$out/$name.ko" | cut -d' ' -f1)" ]; then
@@ -60,7 +60,6 @@ build_one() {
 		return
 	fi
 	work=$(mktemp -d "$out/.$name.XXXXXX")
-	trap 'rm -rf "$work"' RETURN
 	cp "$top/kernel/$name"/*.[ch] "$top/kernel/$name/Makefile" "$work/"
 	[ -z "${SPARSE:-}" ] || check=(C=1 CHECK="sparse -Wshadow")
 	echo "kernel $release: build $name.ko"
@@ -83,9 +82,12 @@ build_one() {
 	mv -f "$work/$name.ko" "$out/$name.ko"
 	echo "$hash $(sha256sum <"$out/$name.ko" | cut -d' ' -f1)" >"$stamp.new"
 	mv -f "$stamp.new" "$stamp"
+	rm -rf "$work"
 	echo "kernel $release: built $out/$name.ko"
 }
 
+work=
+trap '[ -z "$work" ] || rm -rf "$work"' EXIT
 for m in "${modules[@]}"; do
 	build_one "$m"
 done
