@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"bytes"
 	"os"
+	"slices"
 	"sync"
 )
 
@@ -90,10 +91,19 @@ func parseSymbol(line []byte) (r rawSymbol, ok bool) {
 
 var hexDigits = []byte("0123456789abcdef")
 
-// find looks up names. The first symbol of a name wins, as in the kernel.
+// What importers' operations and callbacks have in their names.
+var importerWords = words("dmabuf", "dma_buf")
+
+// find looks up names. The first symbol of a name wins, as in the kernel. What
+// may be an importer's is remembered by its address: it will be asked for.
 func (s *symbols) find(want func(name []byte) bool) (map[string]symbol, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	out := map[string]symbol{}
 	err := s.each(func(raw rawSymbol) bool {
+		if raw.addr != 0 && slices.ContainsFunc(importerWords, func(w []byte) bool { return bytes.Contains(raw.name, w) }) {
+			s.named[raw.addr] = raw.symbol()
+		}
 		if want(raw.name) {
 			if _, dup := out[string(raw.name)]; !dup {
 				out[string(raw.name)] = raw.symbol()

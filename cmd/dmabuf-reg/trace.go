@@ -292,7 +292,7 @@ func (w *watch) wait(ctx context.Context, cmd *foreign, lasting time.Duration) e
 }
 
 // patience bounds how long the last events may take to arrive.
-const patience = 10 * time.Second
+const patience = time.Minute
 
 // end closes the tracer and shows the rest.
 func (w *watch) end() (trace.Summary, error) {

@@ -36,7 +36,7 @@ func (w *witness) close() error {
 }
 
 // testimony bounds how long a registration that was made may take to be seen.
-const testimony = 5 * time.Second
+const testimony = 30 * time.Second
 
 // place says where a registration that lives has its bytes, nil without a
 // tracer.
@@ -54,7 +54,8 @@ func (w *witness) place(ctx context.Context, nic string, lkey uint32) (*placemen
 }
 
 // refusal explains the newest registration of this process that failed, nil if
-// none was seen. What a library refuses never reaches the kernel.
+// none was seen. What a library refuses never reaches the kernel. One without a
+// descriptor is ibvfd's question what the device can do, asked before and after.
 func (w *witness) refusal(ctx context.Context) *trace.Failure {
 	if w == nil {
 		return nil
@@ -65,10 +66,11 @@ func (w *witness) refusal(ctx context.Context) *trace.Failure {
 		return nil
 	}
 	var found *trace.Failure
+	known := false
 	for _, e := range w.tracer.Pending() {
-		if e.Kind == trace.Refused {
+		if e.Kind == trace.Refused && (e.Record.FD >= 0 || !known) {
 			f := e.Record.Explain()
-			found = &f
+			found, known = &f, e.Record.FD >= 0
 		}
 	}
 	return found
