@@ -136,11 +136,11 @@ func describeGPU(c candidate, nodes []drm.Node, speak func(*drm.Device) (gpu, er
 	return append(out, c.placed(inSystem, true))
 }
 
-// gpuRefused is the one entry of a GPU that does not answer.
+// gpuRefused is the one entry of a GPU that does not say what memory it has.
 func (c candidate) gpuRefused(nodes []drm.Node, err error) candidate {
 	c.refused(err)
 	c.alias(nodes)
-	c.Kind, c.rank = KindVRAM, rankVRAM
+	c.rank = rankVRAM
 	return c
 }
 

@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -466,6 +467,49 @@ func TestVMGPUFailures(t *testing.T) {
 			}
 			alloc(t, a, 1<<20, Options{})
 		})
+	}
+}
+
+// Buffers come and go while the allocator is closed under them.
+//
+//testbed:machine fabric
+//testbed:kernel 7.2 6.12
+func TestVMConcurrentGPU(t *testing.T) {
+	g := softGPU(t, testenv.SoftGPUs(t, oneOfEach), "amdgpu")
+	fds, bufs := live(t)
+	a := onGPU(t, g, "")
+	var wg sync.WaitGroup
+	for worker := range 8 {
+		wg.Go(func() {
+			for i := range testenv.Count(20) {
+				b, err := a.Alloc(t.Context(), 1<<16, Options{SegmentSize: 1 << 14})
+				if errors.Is(err, os.ErrClosed) {
+					return
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				mark, got := []byte{byte(worker), byte(i)}, make([]byte, 2)
+				_, e1 := b.WriteAt(mark, 1<<14-1)
+				if worker == 0 && i == 10 {
+					if err := a.Close(); err != nil {
+						t.Error(err)
+					}
+				}
+				_, e2 := b.ReadAt(got, 1<<14-1)
+				if err := errors.Join(e1, e2, b.Close()); err != nil || !bytes.Equal(got, mark) {
+					t.Errorf("worker %d, round %d: %v, read %v", worker, i, err, got)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if err := a.Close(); err != nil {
+		t.Error(err)
+	}
+	if f, n := live(t); f != fds || n != bufs || len(g.Buffers(t)) != 0 {
+		t.Errorf("%d descriptors and %d dma-bufs before, %d and %d after", fds, bufs, f, n)
 	}
 }
 

@@ -78,7 +78,7 @@ func TestDiscover(t *testing.T) {
 		t.Errorf("heap:system: %+v", d)
 	}
 	if d := find("drm:renderD128"); d.Available || !strings.Contains(d.Why, "ENOTTY") || d.Remedy == "" ||
-		d.PCI == nil || d.PCI.String() != "0000:03:00.0" || d.Driver != "amdgpu" || d.Kind != KindVRAM || d.Device != filepath.Join(e.Dev, "dri/renderD128") ||
+		d.PCI == nil || d.PCI.String() != "0000:03:00.0" || d.Driver != "amdgpu" || d.Kind != KindUnknown || d.Device != filepath.Join(e.Dev, "dri/renderD128") ||
 		!slices.Equal(d.Aliases, []string{"drm:card0", "drm:amdgpu", "drm:0000:03:00.0"}) {
 		t.Errorf("drm:renderD128: %+v", d)
 	}
