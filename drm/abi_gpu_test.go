@@ -176,9 +176,13 @@ func TestGPURequestNumbers(t *testing.T) {
 func TestGPUHeaders(t *testing.T) {
 	// A kernel's headers before `make headers_install` has had them: libc has
 	// no __user.
-	kernels, err := filepath.Glob("../build/kernels/*/headers/usr/src/linux-headers-*-common/include/uapi/drm")
-	if err != nil {
-		t.Fatal(err)
+	var kernels []string
+	for _, home := range []string{"kernels/*/headers", "roots/*"} {
+		dirs, err := filepath.Glob("../build/" + home + "/usr/src/linux-headers-*-common/include/uapi/drm")
+		if err != nil {
+			t.Fatal(err)
+		}
+		kernels = append(kernels, dirs...)
 	}
 	for _, abi := range gpuABI {
 		t.Run(abi.driver, func(t *testing.T) {

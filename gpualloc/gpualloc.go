@@ -124,7 +124,8 @@ type Allocator interface {
 	// can do ([Buffer.Size]). All or nothing: after an error nothing stays
 	// allocated. The memory is zeroed. The buffers outlive the allocator.
 	Alloc(ctx context.Context, size int64, opt Options) (*Buffer, error)
-	// Close closes the device. Closing again does nothing.
+	// Close closes the device; a GPU's node stays open for as long as one of
+	// its buffers lives. Closing again does nothing.
 	Close() error
 }
 
