@@ -15,7 +15,7 @@ run 7 run -results "$dir/results" -- bash -c '
 	uname -r
 	cat /sys/class/net/dummy0/mtu
 	echo "  to  stderr" >&2
-	modprobe veth && ip link add a type veth peer b && echo kept >"$GPURDMA_RESULTS/f"
+	modprobe veth && ip link add left type veth peer name right && echo kept >"$GPURDMA_RESULTS/f"
 	touch /write-is-dropped
 	exit 7'
 [ "$(cat "$dir/out")" = "$(cat "build/kernels/$GPURDMA_KERNEL/release")"$'\n4200' ] || fail "wrong standard output"
