@@ -236,7 +236,7 @@ func TestVMManyCycles(t *testing.T) {
 	pd := openPD(t)
 	testenv.EachExporter(t, func(t *testing.T, x testenv.Exporter) {
 		buf := alloc(t, x.Spec, 1<<16, gpualloc.Options{})
-		const cycles = 10000
+		cycles := testenv.Count(10000)
 		cycle := func(n int) {
 			for i := range n {
 				mr, err := pd.RegMR(ibvfd.MRAttr{Kind: ibvfd.DMABufFD, Buf: segment(t, buf), Length: 1 << 16, Access: allRemote, Owner: buf})
@@ -254,9 +254,11 @@ func TestVMManyCycles(t *testing.T) {
 		if after := currentUsage(t); after != before {
 			t.Errorf("before %+v, after %+v", before, after)
 		}
-		// The smallest object of the kernel's allocator, leaked in every
-		// cycle, is more than this.
-		const most = cycles * 32
+		if testenv.Slow() > 1 {
+			return // KASAN does not give back what was freed for a while
+		}
+		// Less than an MR or any list of pages, leaked in every cycle.
+		most := int64(cycles * 32)
 		var more, own int64
 		for range 100 { // the kernel frees some of it later
 			more, own = kernelMemory(t)-kernel, goMemory()-heap
