@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/gpurdma/gpurdma/internal/testenv"
+)
+
+// bar-search finds what the NIC wrote in the GPU's BAR where the kernel lets
+// the NIC reach it, and nowhere where the driver has fallen back to system
+// memory; --trace says the same, and verify does not hide it.
+//
+//testbed:machine fabric
+//testbed:kernel 7.2 6.12
+func TestVMLocate(t *testing.T) {
+	gpu := testenv.SoftGPUs(t, "personality=amdgpu")[0]
+	peers := testenv.AtLeast(t, "7.0") // 6.12 is built without PCI_P2PDMA
+	for _, c := range []struct {
+		spec, nic string
+		inVRAM    bool
+	}{
+		{"", "rxe0", peers}, // below the same switch
+		{"", "rxe1", false}, // through a root complex that is on no list
+		{"/system", "rxe0", false},
+	} {
+		t.Run(fmt.Sprintf("gpu0%s,%s", c.spec, c.nic), func(t *testing.T) {
+			r := command(t, "verify", "--gpu", "drm:"+gpu.PCI+c.spec, "--nic", c.nic, "--size", "256KiB",
+				"--trace", "--locate", "bar-search", "--json")
+			if status := r.do(t); status != 0 {
+				t.Fatalf("status %d: %s%s", status, &r.out, &r.err)
+			}
+			d := parse[struct {
+				Rows []struct {
+					Staged  string
+					Located *struct {
+						Found bool
+						Says  string
+					}
+					Placement *struct{ Memory string }
+				}
+			}](t, r.out.Bytes())
+			if len(d.Result.Rows) != 1 {
+				t.Fatalf("%d rows: %s", len(d.Result.Rows), &r.out)
+			}
+			row := d.Result.Rows[0]
+			if row.Located == nil || row.Placement == nil {
+				t.Fatalf("nobody looked: %s", &r.out)
+			}
+			want, memory := "found nowhere in ", "system memory"
+			if c.inVRAM {
+				want, memory = "found in BAR 2 of "+gpu.PCI+" at 0x", "peer-to-peer"
+			}
+			if row.Located.Found != c.inVRAM || !strings.HasPrefix(row.Located.Says, want) {
+				t.Errorf("bar-search: %v, %q; want %v, %q", row.Located.Found, row.Located.Says, c.inVRAM, want)
+			}
+			if row.Placement.Memory != memory {
+				t.Errorf("the tracer says %q, want %q", row.Placement.Memory, memory)
+			}
+			if staged := c.spec == "" && !c.inVRAM; (row.Staged != "") != staged {
+				t.Errorf("staged: %q, want said: %v", row.Staged, staged)
+			}
+		})
+	}
+
+	t.Run("a program that fails", func(t *testing.T) {
+		script := filepath.Join(t.TempDir(), "broken")
+		if err := os.WriteFile(script, []byte("#!/bin/sh\necho no such BAR >&2\nexit 3\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		for _, program := range []string{script, "/nonexistent"} {
+			r := command(t, "verify", "--gpu", "drm:"+gpu.PCI, "--nic", "rxe0", "--size", "64KiB", "--locate", program)
+			if status := r.do(t); status == 0 || !strings.Contains(r.err.String()+r.out.String(), program) {
+				t.Errorf("%s: status %d: %s%s", program, status, &r.out, &r.err)
+			}
+		}
+	})
+}
