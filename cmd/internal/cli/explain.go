@@ -191,7 +191,7 @@ func (e *Error) parts() (list [][2]string) {
 	if e.Stage != nil {
 		where := e.Stage.Earliest + ", proven: " + stages[e.Stage.Earliest]
 		if e.Stage.Latest != e.Stage.Earliest {
-			where = "between " + e.Stage.Earliest + " and " + e.Stage.Latest + "; the evidence allows no more, --trace does"
+			where = "between " + e.Stage.Earliest + " and " + e.Stage.Latest + ": the evidence allows no more; run with --trace to tell"
 		}
 		add("stage", where)
 	}
