@@ -118,17 +118,14 @@ func describeGPU(c candidate, nodes []drm.Node, speak func(*drm.Device) (gpu, er
 	c.alias(nodes)
 	c.Available = true
 	if len(m.vram) == 0 {
-		system := c.placed(inSystem, false)
-		system.rank = rankGPUSystem
-		return []candidate{system}
+		return []candidate{c.placed(inSystem, false)}
 	}
 	vram := c.placed(inVRAM, false)
 	vram.Limits = []Limit{vramLimit(c.Description, m)}
 	vram.MaxSize = vram.Limits[0].Bytes
 	_, vram.room, _ = m.visible()
 	out := []candidate{vram}
-	if node := nodes[0]; node.Class == "xe" {
-		// i915 has no use for it: it moves whatever others attach to.
+	if nodes[0].Class == "xe" { // i915 moves whatever others attach to, amdgpu whatever it wants
 		only := c.placed(vramOnly, true)
 		only.Limits, only.MaxSize = vram.Limits, vram.MaxSize
 		out = append(out, only)
