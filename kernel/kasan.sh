@@ -76,7 +76,7 @@ echo "configured as kernel/kasan.config asks"
 
 echo "build it: 11 minutes and more on two idle processors"
 m -j"$(nproc)" bzImage modules
-release=$(m kernelrelease)
+release=$(cat "$source/include/config/kernel.release")
 
 stage=$(mktemp -d "$out/kernels/.stage.XXXXXX")
 trap 'rm -rf "$stage"' EXIT

@@ -5,6 +5,8 @@
 
 # What is installed for it must be there: a test that misses a C header fails
 # instead of skipping.
+test: export GPURDMA_NEED_HEADERS := 1
+
 .PHONY: test
 test: ## set up and run all the tests: host, cross builds, and each kernel's VM
 	@testbed/setup.sh test
@@ -17,7 +19,9 @@ test: ## set up and run all the tests: host, cross builds, and each kernel's VM
 	@$(MAKE) --no-print-directory vm-selftest
 	@rm -f $(BUILD)/testbed/*/tally
 	@for k in $(KERNELS); do $(MAKE) --no-print-directory vm-test KERNEL=$$k IF_AVAILABLE=-if-available || exit 1; done
-	@echo; for k in $(KERNELS); do cat $(BUILD)/testbed/$$k/tally; done
+	@echo; cat $(KERNELS:%=$(BUILD)/testbed/%/tally)
+	@cat $(KERNELS:%=$(BUILD)/testbed/%/tally) | awk '{ for (i = 2; i <= NF; i++) n[$$i] += $$(i - 1) } \
+		END { print n["passed,"] + 0 " passed, " n["failed,"] + 0 " failed, " n["skipped"] + 0 " skipped" }'
 
 # Our modules first, then, in a boot of its own, stock rxe, where the refusals
 # are real: tests named TestVMStock. With IF_AVAILABLE, a kernel that cannot be
