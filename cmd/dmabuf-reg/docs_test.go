@@ -27,7 +27,7 @@ func TestEveryFieldIsDocumented(t *testing.T) {
 		}
 	}
 	fields := map[string]bool{}
-	for _, v := range []any{cli.Document{}, cli.Error{}, devicesResult{}, registerResult{}, verifyResult{}, inspectResult{}, tracing{}, trace.Event{}, traceResult{}} {
+	for _, v := range []any{cli.Document{}, cli.Error{}, devicesResult{}, registerResult{}, verifyResult{}, report{}, inspectResult{}, tracing{}, trace.Event{}, traceResult{}} {
 		jsonFields(reflect.TypeOf(v), fields)
 	}
 	if len(fields) < 50 {

@@ -33,6 +33,8 @@ type verifyFlags struct {
 	force    bool
 	trace    bool
 	locate   string
+	allPairs bool
+	report   string
 }
 
 // verifyResult is what `verify` did.
@@ -41,6 +43,7 @@ type verifyResult struct {
 	Size     int64         `json:"size"` // bytes asked for, of each allocator
 	Rows     []verifyRow   `json:"rows"` // one per allocator and NIC
 	NotTried []notTried    `json:"not_tried"`
+	Untraced string        `json:"untraced"` // why --all-pairs did not trace; "" otherwise
 	Elapsed  time.Duration `json:"elapsed_ns"`
 }
 
@@ -86,7 +89,8 @@ not allow must be refused and change nothing.
 The exit status is 0 only if everything that could be tried passed.`,
 		Example: `  dmabuf-reg verify
   dmabuf-reg verify --gpu drm:renderD128 --nic mlx5_0 --size 1GiB
-  dmabuf-reg verify --seed 42 --json`,
+  dmabuf-reg verify --seed 42 --json
+  dmabuf-reg verify --all-pairs --report machine.json`,
 		Args: cobra.NoArgs,
 	}
 	flags := cmd.Flags()
@@ -99,6 +103,11 @@ The exit status is 0 only if everything that could be tried passed.`,
 	flags.BoolVar(&f.force, "force", false, "allocate even if the memory seems not to be there; the kernel's OOM killer may disagree")
 	flags.BoolVar(&f.trace, "trace", false, "trace the kernel and say where the bytes are, or which function refused (needs root)")
 	flags.StringVar(&f.locate, "locate", "", "run PROGRAM NONCE PCI while the PCI device's memory should hold a nonce that the NIC wrote; status 0: found, 1: not")
+	flags.BoolVar(&f.allPairs, "all-pairs", false, "every memory with every NIC, traced where this user may trace")
+	flags.StringVar(&f.report, "report", "", "write machine and results to FILE, without serial numbers, to be sent to others")
+	cmd.MarkFlagsMutuallyExclusive("all-pairs", "gpu")
+	cmd.MarkFlagsMutuallyExclusive("all-pairs", "nic")
+	_ = cmd.MarkFlagFilename("report", "json")
 	completeSpecs(cmd, "all")
 	cmd.RunE = a.action(func(ctx context.Context) (result, error) { return a.doVerify(ctx, f) })
 	return cmd
@@ -114,7 +123,18 @@ type verification struct {
 	seen   *witness
 }
 
-func (a *app) doVerify(ctx context.Context, f verifyFlags) (_ result, err error) {
+func (a *app) doVerify(ctx context.Context, f verifyFlags) (found result, err error) {
+	file, err := newReportFile(f.report)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		done, _ := found.(*verifyResult)
+		err = errors.Join(err, file.write(done, err))
+	}()
+	if f.allPairs {
+		f.gpu, f.nic = "all", "all"
+	}
 	size, err := f.size.Int64()
 	if err != nil {
 		return nil, &cli.UsageError{Err: err}
@@ -143,8 +163,11 @@ func (a *app) doVerify(ctx context.Context, f verifyFlags) (_ result, err error)
 	if v.nics, err = candidates(f.nic); err != nil {
 		return r, err
 	}
-	if v.seen, err = newWitness(f.trace); err != nil {
-		return r, err
+	if v.seen, err = newWitness(f.trace || f.allPairs); err != nil {
+		if f.trace {
+			return r, err
+		}
+		r.Untraced = err.Error()
 	}
 	defer func() { err = errors.Join(err, v.close(), v.seen.close()) }()
 	var all error
@@ -309,6 +332,9 @@ func (r *verifyResult) text(w io.Writer) error {
 			specs = append(specs, n.Spec)
 		}
 		fmt.Fprintf(w, "not available here, so not tried: %s (`dmabuf-reg devices` says why)\n", strings.Join(specs, ", "))
+	}
+	if r.Untraced != "" {
+		fmt.Fprintf(w, "not traced, so nothing says where the bytes were: %s\n", r.Untraced)
 	}
 	fmt.Fprintf(w, "\nseed %d, buffers of %s, %s\n", r.Seed, bytesize.Format(r.Size), cli.Duration(r.Elapsed))
 	verdict := fmt.Sprintf("PASS: %d of %d: every byte that the NIC wrote and read was the right one, in the right place, and\nnothing else changed.", passed, len(r.Rows))

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/cmd/internal/cli"
+	"github.com/gpurdma/gpurdma/internal/pci"
+	"github.com/gpurdma/gpurdma/internal/sysfs"
+)
+
+// reportSchema names the form of the file that --report writes.
+const reportSchema = "dmabuf-reg/report/v1"
+
+// report is a machine and what verify found there, to be sent to others: no
+// host name, GUID, GID or serial number is in it.
+type report struct {
+	Schema  string        `json:"schema"`
+	Version string        `json:"version"`
+	Machine machine       `json:"machine"`
+	Devices devicesResult `json:"devices"`
+	Verify  *verifyResult `json:"verify"`
+	Errors  []cli.Error   `json:"errors"`
+}
+
+type machine struct {
+	Kernel    string        `json:"kernel"` // uname -r
+	Build     string        `json:"build"`  // uname -v
+	Arch      string        `json:"arch"`
+	CPU       string        `json:"cpu"`       // model name; "" if not known
+	Functions []pciFunction `json:"functions"` // of the GPUs and NICs
+}
+
+// pciFunction is a GPU or NIC as sysfs has it; "" is not known.
+type pciFunction struct {
+	Address   string `json:"address"`
+	Vendor    string `json:"vendor"` // "0x10de"
+	Device    string `json:"device"`
+	Driver    string `json:"driver"`
+	NUMA      string `json:"numa_node"`
+	LinkSpeed string `json:"link_speed"`
+	LinkWidth string `json:"link_width"`
+}
+
+// reportFile is a report's file, made before the work so that a path that
+// cannot be written is told at once; the old file stays until write is done.
+type reportFile struct {
+	path string
+	tmp  *os.File
+}
+
+func newReportFile(path string) (*reportFile, error) {
+	if path == "" {
+		return nil, nil
+	}
+	tmp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".")
+	if err != nil {
+		return nil, fmt.Errorf("report %s: %w", path, err)
+	}
+	return &reportFile{path, tmp}, nil
+}
+
+// write puts the report in its place. Without a result there is nothing to
+// report, and the file is only removed.
+func (f *reportFile) write(found *verifyResult, err error) error {
+	if f == nil {
+		return nil
+	}
+	defer os.Remove(f.tmp.Name()) // gone already if all went well
+	if found == nil {
+		return f.tmp.Close()
+	}
+	enc := json.NewEncoder(f.tmp)
+	enc.SetIndent("", "  ")
+	werr := errors.Join(enc.Encode(newReport(found, err)), f.tmp.Chmod(0o644), f.tmp.Close())
+	if werr == nil {
+		werr = os.Rename(f.tmp.Name(), f.path)
+	}
+	if werr != nil {
+		return fmt.Errorf("report %s: %w", f.path, werr)
+	}
+	return nil
+}
+
+func newReport(found *verifyResult, err error) report {
+	r := report{Schema: reportSchema, Version: version, Verify: found, Errors: cli.Explain(err)}
+	if r.Errors == nil {
+		r.Errors = []cli.Error{}
+	}
+	devices, derr := findDevices()
+	if d, ok := devices.(*devicesResult); ok {
+		r.Devices = *d
+	}
+	r.Errors = append(r.Errors, cli.Explain(derr)...)
+	r.Devices.anonymize()
+	r.Machine = describeMachine(sysfs.New(""), &r.Devices)
+	return r
+}
+
+// anonymize removes what tells one machine from another of its kind.
+func (d *devicesResult) anonymize() {
+	for i := range d.NICs {
+		d.NICs[i].NodeGUID = ""
+		for p := range d.NICs[i].Ports {
+			d.NICs[i].Ports[p].GIDs = nil
+		}
+	}
+}
+
+func describeMachine(sys sysfs.FS, d *devicesResult) machine {
+	m := machine{Arch: runtime.GOARCH, CPU: cpuModel(), Functions: []pciFunction{}}
+	var u unix.Utsname
+	if unix.Uname(&u) == nil {
+		m.Kernel, m.Build = unix.ByteSliceToString(u.Release[:]), unix.ByteSliceToString(u.Version[:])
+	}
+	var seen []pci.Addr
+	add := func(a *pci.Addr) {
+		if a == nil || slices.Contains(seen, *a) {
+			return
+		}
+		seen = append(seen, *a)
+		m.Functions = append(m.Functions, readPCI(sys, *a))
+	}
+	for _, a := range d.Allocators {
+		add(a.PCI)
+	}
+	for _, n := range d.NICs {
+		add(n.PCI)
+	}
+	return m
+}
+
+func readPCI(sys sysfs.FS, a pci.Addr) pciFunction {
+	read := func(file string) string {
+		s, err := sys.ReadString(filepath.Join("bus/pci/devices", a.String(), file))
+		if err != nil {
+			return ""
+		}
+		return s
+	}
+	f := pciFunction{
+		Address: a.String(), Vendor: read("vendor"), Device: read("device"), NUMA: read("numa_node"),
+		LinkSpeed: read("current_link_speed"), LinkWidth: read("current_link_width"),
+	}
+	if driver, err := sys.Link(filepath.Join("bus/pci/devices", a.String(), "driver")); err == nil {
+		f.Driver = filepath.Base(driver)
+	}
+	return f
+}
+
+func cpuModel() string {
+	f, err := os.Open("/proc/cpuinfo")
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	for s := bufio.NewScanner(f); s.Scan(); {
+		if name, value, ok := strings.Cut(s.Text(), ":"); ok && strings.TrimSpace(name) == "model name" {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}
