@@ -8,7 +8,7 @@ CHECK_SRC := $(wildcard kernel/*/*.[ch] kernel/patches/rxe-dmabuf/*/*.patch kern
 
 .PHONY: checkpatch sparse
 checkpatch: $(BUILD)/checked/checkpatch ## checkpatch.pl --strict over the patches and the test drivers
-sparse: $(BUILD)/checked/sparse ## sparse over the test drivers
+sparse: $(BUILD)/checked/sparse ## sparse over the patched rdma_rxe and the test drivers
 
 $(BUILD)/checked/checkpatch: $(CHECK_SRC) | testbed
 	@$(TESTBED) fetch -kernel $(CHECK_KERNEL) -if-missing >/dev/null
@@ -17,5 +17,6 @@ $(BUILD)/checked/checkpatch: $(CHECK_SRC) | testbed
 
 $(BUILD)/checked/sparse: $(CHECK_SRC) | testbed
 	@$(TESTBED) fetch -kernel $(CHECK_KERNEL) -if-missing >/dev/null
+	@SPARSE=1 BUILD=$(BUILD) kernel/build.sh $(CHECK_KERNEL)
 	@SPARSE=1 BUILD=$(BUILD) kernel/softgpu/build.sh $(CHECK_KERNEL)
 	@mkdir -p $(@D) && touch $@
