@@ -22,17 +22,10 @@ const strip = `
 tmp=$(mktemp -d)
 for m in $MODULES; do
 	f=$(modinfo -n $m 2>/dev/null) || continue
-	case $f in
-	*.ko.xz) xz -dc "$f" >$tmp/m.ko ;;
-	*.ko) cp "$f" $tmp/m.ko ;;
-	*) continue ;; # built in
-	esac
+	test -f "$f" || continue # built in
+	xz -dcf "$f" >$tmp/m.ko  # or a copy of what is not compressed
 	objcopy --remove-section .BTF --remove-section .BTF.base $tmp/m.ko
-	case $f in
-	*.xz) xz --check=crc32 -c $tmp/m.ko >$tmp/new ;;
-	*) cp $tmp/m.ko $tmp/new ;;
-	esac
-	cat $tmp/new >"$f"
+	cat $tmp/m.ko >"$f" # modprobe looks at the beginning, not at the name
 done
 rm -r $tmp
 modprobe crc32_generic || true
