@@ -12,6 +12,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 	"github.com/gpurdma/gpurdma/gpualloc"
+	"github.com/gpurdma/gpurdma/gpualloc/nvml"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/bytesize"
 )
@@ -21,6 +22,8 @@ type devicesResult struct {
 	Allocators []gpualloc.Description `json:"allocators"`
 	NICs       []nic                  `json:"nics"`
 	Libibverbs string                 `json:"libibverbs"` // path and version, or why it is not there
+	NVIDIA     []nvml.GPU             `json:"nvidia"`
+	NVML       string                 `json:"nvml"` // why nvidia could not be listed; "" if it was
 }
 
 // nic is an RDMA device with what it supports.
@@ -46,7 +49,12 @@ where only the kernel does, this program calls it directly.`,
 }
 
 func findDevices() (result, error) {
-	d := &devicesResult{Allocators: gpualloc.Discover(gpualloc.Env{}), NICs: []nic{}, Libibverbs: ibvfd.Version()}
+	d := &devicesResult{Allocators: gpualloc.Discover(gpualloc.Env{}), NICs: []nic{}, Libibverbs: ibvfd.Version(), NVIDIA: []nvml.GPU{}}
+	if gpus, err := nvml.GPUs(); err != nil {
+		d.NVML = err.Error()
+	} else {
+		d.NVIDIA = append(d.NVIDIA, gpus...)
+	}
 	nics, err := findNICs()
 	if err != nil {
 		return d, err
@@ -107,6 +115,10 @@ func (d *devicesResult) text(w io.Writer) error {
 		return err
 	}
 
+	if err := d.nvidiaText(w); err != nil {
+		return err
+	}
+
 	fmt.Fprintln(w, "\nRDMA devices:")
 	rows, notes = [][]string{{"NAME", "DRIVER", "PCI", "NETDEV", "PORT", "STATE", "MTU", "DMA-BUF IN KERNEL", "IN LIBRARY"}}, nil
 	for _, n := range d.NICs {
@@ -161,4 +173,22 @@ func table(w io.Writer, rows [][]string, notes [][2]string, empty string) error 
 		}
 	}
 	return nil
+}
+
+// nvidiaText lists what NVML knows: BAR1 is what NICs reach, and bounds how much
+// can be registered.
+func (d *devicesResult) nvidiaText(w io.Writer) error {
+	if len(d.NVIDIA) == 0 {
+		return nil
+	}
+	fmt.Fprintln(w, "\nNVIDIA GPUs:")
+	rows := [][]string{{"GPU", "PCI", "UUID", "MEMORY", "USED", "BAR1", "USED"}}
+	for _, g := range d.NVIDIA {
+		cells := []string{g.Name, g.PCI.String(), g.UUID, bytesize.Format(g.Memory.Total), bytesize.Format(g.Memory.Used), "-", "-"}
+		if g.BAR1 != nil {
+			cells[5], cells[6] = bytesize.Format(g.BAR1.Total), bytesize.Format(g.BAR1.Used)
+		}
+		rows = append(rows, cells)
+	}
+	return table(w, rows, nil, "")
 }

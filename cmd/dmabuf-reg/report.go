@@ -110,6 +110,9 @@ func newReport(found *verifyResult, err error) report {
 
 // anonymize removes what tells one machine from another of its kind.
 func (d *devicesResult) anonymize() {
+	for i := range d.NVIDIA {
+		d.NVIDIA[i].UUID = ""
+	}
 	for i := range d.NICs {
 		d.NICs[i].NodeGUID = ""
 		for p := range d.NICs[i].Ports {
