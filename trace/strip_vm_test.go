@@ -58,7 +58,8 @@ func TestVMStrippedBTF(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	for _, run := range []string{"^(TestVMLifetimes|TestVMRefusals)$", "^TestVMRegister$/^(drm:vgem|udmabuf|heap:system)$"} {
+	// What uverbs itself refuses needs the arguments, which hide behind its types.
+	for _, run := range []string{"^(TestVMLifetimes|TestVMRefusals)$/^(descriptor|process|device|one_|closed|not_a|beyond|offset_that)", "^TestVMRegister$/^(drm:vgem|udmabuf|heap:system)$"} {
 		cmd := exec.Command(os.Args[0], "-test.v", "-test.run", run)
 		out, err := cmd.CombinedOutput()
 		text := string(out)
