@@ -86,8 +86,7 @@ func (f *File) Identify() (driver uint32, err error) {
 		return d - 1, nil
 	}
 	for id := uint32(0); id < driverIDs; id++ {
-		r := newRequest()
-		r.begin(&noSuchObject, id)
+		r := noSuchObject.take(id)
 		err := f.send(r)
 		r.free()
 		switch {
@@ -113,9 +112,7 @@ func (f *File) begin(m *method) (*request, error) {
 		}
 		known = f.driver.Load()
 	}
-	r := newRequest()
-	r.begin(m, known-1)
-	return r, nil
+	return m.take(known - 1), nil
 }
 
 // send sends the request.
@@ -132,7 +129,7 @@ func (f *File) send(r *request) error {
 }
 
 func (f *File) getContext() error {
-	r, err := f.begin(&getContext)
+	r, err := f.begin(getContext)
 	if err != nil {
 		return err
 	}
@@ -142,7 +139,7 @@ func (f *File) getContext() error {
 
 // AllocPD allocates a protection domain and returns its handle.
 func (f *File) AllocPD() (handle uint32, err error) {
-	r, err := f.begin(&invokeAllocPD)
+	r, err := f.begin(invokeAllocPD)
 	if err != nil {
 		return 0, err
 	}
@@ -154,7 +151,7 @@ func (f *File) AllocPD() (handle uint32, err error) {
 
 // DeallocPD frees a protection domain.
 func (f *File) DeallocPD(handle uint32) error {
-	r, err := f.begin(&invokeDeallocPD)
+	r, err := f.begin(invokeDeallocPD)
 	if err != nil {
 		return err
 	}

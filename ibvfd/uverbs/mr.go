@@ -24,10 +24,11 @@ type MR struct {
 // remote read, write and atomic, and relaxed ordering are set, and that the
 // range lies in the buffer; all else is EINVAL.
 func (f *File) RegDMABufMR(p DMABufMR) (MR, error) {
-	r, err := f.begin(&regDMABufMR)
+	r, err := f.begin(regDMABufMR)
 	if err != nil {
 		return MR{}, err
 	}
+	r.in64(0, 0)
 	r.in64(1, uint64(p.PD))
 	r.in64(2, p.Offset)
 	r.in64(3, p.Length)
@@ -51,7 +52,7 @@ type MRInfo struct {
 
 // QueryMR asks the kernel what an MR is. Needs Linux 5.8.
 func (f *File) QueryMR(handle uint32) (MRInfo, error) {
-	r, err := f.begin(&queryMR)
+	r, err := f.begin(queryMR)
 	if err != nil {
 		return MRInfo{}, err
 	}
@@ -65,7 +66,7 @@ func (f *File) QueryMR(handle uint32) (MRInfo, error) {
 
 // DestroyMR deregisters an MR.
 func (f *File) DestroyMR(handle uint32) error {
-	r, err := f.begin(&destroyMR)
+	r, err := f.begin(destroyMR)
 	if err != nil {
 		return err
 	}

@@ -15,50 +15,51 @@ const maxAttrs = 9
 
 // request is a request in the kernel's layout and, behind it, the memory that
 // the kernel writes through the attributes' pointers. It holds addresses inside
-// itself, so it must not move from newRequest to free.
+// itself, so it is pinned.
 type request struct {
 	hdr   ioctlHdr
 	attrs [maxAttrs]attr
 	cells [maxAttrs]uint64 // one for each attribute of form out
-	slot  *atomic.Bool     // to clear when the request is spare again; nil if it was made for one call
-	pin   runtime.Pinner
-}
-
-// spare are requests for as many calls at a time, in memory that never moves:
-// a registration then neither allocates nor pins. Who needs more makes them.
-var spare [16]struct {
 	taken atomic.Bool
-	request
+	pin   runtime.Pinner // of a request that was made for one call
 }
 
-func newRequest() *request {
-	for i := range spare {
-		if s := &spare[i]; s.taken.CompareAndSwap(false, true) {
-			s.slot = &s.taken
-			return &s.request
+// complete writes what is the same in every request for m.
+func (r *request) complete(m *method) {
+	r.hdr, r.attrs = m.hdr, m.attrs
+	for _, i := range m.outs {
+		r.attrs[i].data = uint64(uintptr(unsafe.Pointer(&r.cells[i])))
+	}
+}
+
+// spares are how many requests of a method can be under way before more are
+// made: a registration then neither allocates nor pins, and writes its values
+// only. The kernel marks output attributes as valid and does not mind a mark
+// that is there already (uverbs_set_output in core/uverbs_ioctl.c).
+const spares = 8
+
+// forever pins the methods' spare requests.
+var forever runtime.Pinner
+
+// take returns a request for m; every input and object of it must be set.
+func (m *method) take(driver uint32) *request {
+	for i := range m.spare {
+		if r := &m.spare[i]; r.taken.CompareAndSwap(false, true) {
+			r.hdr.driverID = driver
+			return r
 		}
 	}
 	r := new(request)
 	r.pin.Pin(r)
+	r.complete(m)
+	r.hdr.driverID = driver
 	return r
 }
 
 // free ends the use of a request.
 func (r *request) free() {
-	if r.slot == nil {
+	if !r.taken.CompareAndSwap(true, false) {
 		r.pin.Unpin()
-		return
-	}
-	r.slot.Store(false)
-}
-
-// begin makes the request one for m, with every value zero.
-func (r *request) begin(m *method, driver uint32) {
-	r.hdr, r.attrs = m.hdr, m.attrs
-	r.hdr.driverID = driver
-	for _, i := range m.outs {
-		r.cells[i] = 0
-		r.attrs[i].data = uint64(uintptr(unsafe.Pointer(&r.cells[i])))
 	}
 }
 

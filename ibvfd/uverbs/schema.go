@@ -25,17 +25,22 @@ type method struct {
 	hdr   ioctlHdr
 	attrs [maxAttrs]attr
 	outs  []int // the attributes of form out
+	spare [spares]request
 }
 
 // declare makes a method. The attributes' order is that of the arguments.
-func declare(object, id uint16, fields ...field) method {
-	m := method{hdr: ioctlHdr{objectID: object, methodID: id, numAttrs: uint16(len(fields))}}
+func declare(object, id uint16, fields ...field) *method {
+	m := &method{hdr: ioctlHdr{objectID: object, methodID: id, numAttrs: uint16(len(fields))}}
 	m.hdr.length = hdrSize + uint16(len(fields))*attrSize
 	for i, f := range fields {
 		m.attrs[i] = attr{attrID: f.id, len: f.size, flags: attrMandatory}
 		if f.form == formOut {
 			m.outs = append(m.outs, i)
 		}
+	}
+	forever.Pin(m)
+	for i := range m.spare {
+		m.spare[i].complete(m)
 	}
 	return m
 }
