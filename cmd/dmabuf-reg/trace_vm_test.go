@@ -327,7 +327,7 @@ func TestVMTraceModuleComesLater(t *testing.T) {
 	}
 	restore := "modprobe rdma_rxe; rdma link show rxe0/1 >/dev/null 2>&1 || rdma link add rxe0 type rxe netdev dummy0; modprobe rdma_ucm; modprobe ib_umad || true; test -e /dev/infiniband/uverbs0"
 	t.Cleanup(func() { sh(restore) })
-	sh("rdma link delete rxe0; for m in rdma_rxe rdma_ucm ib_umad ib_uverbs; do ! grep -q ^$m /proc/modules || modprobe -r $m; done; ! grep -q ^ib_uverbs /proc/modules")
+	sh("rdma link delete rxe0; for m in rdma_rxe rdma_ucm ib_umad ib_uverbs; do ! grep -q \"^$m \" /proc/modules || modprobe -r $m; done; ! grep -q '^ib_uverbs ' /proc/modules")
 
 	out := filepath.Join(t.TempDir(), "trace.json")
 	r := command(t, "trace", "--json", "-o", out, "--", "sh", "-e", "-c",
