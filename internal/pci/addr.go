@@ -55,6 +55,9 @@ func (a Addr) String() string {
 	return fmt.Sprintf("%04x:%02x:%02x.%x", a.Domain, a.Bus, a.Device, a.Function)
 }
 
+// devfn is the place on its bus: PCI_DEVFN().
+func (a Addr) devfn() uint8 { return a.Device<<3 | a.Function }
+
 // MarshalText makes an Addr a string in JSON.
 func (a Addr) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
 

@@ -105,19 +105,51 @@ func ReadFunction(s sysfs.FS, a Addr) (Function, error) {
 }
 
 // Chain is the way from the root of the tree to a function: the root bus
-// ("pci0000:00"), the bridges, the function itself.
+// ("pci0000:00"), the bridges, the function itself. What is behind a VMD
+// controller has a root bus of its own, as for the kernel.
 func Chain(s sysfs.FS, a Addr) ([]string, error) {
+	_, chain, err := chainBelow(s, a)
+	return chain, err
+}
+
+// chainBelow is Chain, and the directory that the root bus is in.
+func chainBelow(s sysfs.FS, a Addr) (dir string, chain []string, err error) {
 	real, err := s.Resolve(functionPath(a))
 	if err != nil {
-		return nil, fmt.Errorf("PCI function %v: %w", a, err)
+		return "", nil, fmt.Errorf("PCI function %v: %w", a, err)
 	}
 	parts := strings.Split(real, "/")
-	for i, p := range parts {
-		if isRootBus(p) {
-			return parts[i:], nil
+	for i := len(parts) - 1; i >= 0; i-- {
+		if isRootBus(parts[i]) {
+			return path.Join(parts[:i]...), parts[i:], nil
 		}
 	}
-	return nil, fmt.Errorf("PCI function %v: no root bus in %s: %w", a, s.Path(real), fs.ErrInvalid)
+	return "", nil, fmt.Errorf("PCI function %v: no root bus in %s: %w", a, s.Path(real), fs.ErrInvalid)
+}
+
+// RootBus names the host bridge's bus that a function is below ("pci0000:00"),
+// and the first function on it, where hosts show themselves. That is the lowest
+// address: the order of scanning, which the kernel keeps. It is false if there
+// is no function.
+func RootBus(s sysfs.FS, a Addr) (bus string, first Addr, ok bool, err error) {
+	dir, chain, err := chainBelow(s, a)
+	if err != nil {
+		return "", Addr{}, false, err
+	}
+	names, err := s.List(path.Join(dir, chain[0]))
+	if err != nil {
+		return chain[0], Addr{}, false, fmt.Errorf("root bus of PCI function %v: %w", a, err)
+	}
+	for _, name := range names {
+		f, err := ParseAddr(name)
+		if err != nil || len(name) < len("0000:00:00.0") {
+			continue
+		}
+		if !ok || f.devfn() < first.devfn() {
+			first, ok = f, true
+		}
+	}
+	return chain[0], first, ok, nil
 }
 
 // Upstream lists the bridges above a function, nearest first.

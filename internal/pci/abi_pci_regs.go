@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pci
+
+// Registers of PCI configuration space, by the names of
+// include/uapi/linux/pci_regs.h.
+const (
+	cfgSpaceSize    = 256  // PCI_CFG_SPACE_SIZE
+	cfgSpaceExpSize = 4096 // PCI_CFG_SPACE_EXP_SIZE
+
+	regVendorID   = 0x00 // PCI_VENDOR_ID
+	regStatus     = 0x06 // PCI_STATUS
+	statusCapList = 0x10 // PCI_STATUS_CAP_LIST
+	regCapList    = 0x34 // PCI_CAPABILITY_LIST
+	stdHeaderSize = 0x40 // PCI_STD_HEADER_SIZEOF: what an unprivileged reader gets
+
+	capIDExp = 0x10 // PCI_CAP_ID_EXP
+
+	expFlags     = 2      // PCI_EXP_FLAGS
+	expFlagsType = 0x00f0 // PCI_EXP_FLAGS_TYPE
+	expRootPort  = 0x4    // PCI_EXP_TYPE_ROOT_PORT
+
+	extCapIDACS = 0x0d // PCI_EXT_CAP_ID_ACS
+	acsCap      = 0x04 // PCI_ACS_CAP
+	acsCtrl     = 0x06 // PCI_ACS_CTRL
+)
+
+// ACSBits are bits of the ACS capability and control registers.
+type ACSBits uint16
+
+// The bits.
+const (
+	ACSSourceValidation   ACSBits = 0x0001 // PCI_ACS_SV
+	ACSTranslationBlock   ACSBits = 0x0002 // PCI_ACS_TB
+	ACSRequestRedirect    ACSBits = 0x0004 // PCI_ACS_RR
+	ACSCompletionRedirect ACSBits = 0x0008 // PCI_ACS_CR
+	ACSUpstreamForward    ACSBits = 0x0010 // PCI_ACS_UF
+	ACSEgressControl      ACSBits = 0x0020 // PCI_ACS_EC
+	ACSDirectTranslated   ACSBits = 0x0040 // PCI_ACS_DT
+)

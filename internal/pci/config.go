@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pci
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+
+	"github.com/gpurdma/gpurdma/internal/sysfs"
+)
+
+// ErrTruncated says that configuration space was read in part only. The kernel
+// shows 64 bytes to whoever lacks CAP_SYS_ADMIN in the initial user namespace;
+// the capabilities lie behind them.
+var ErrTruncated = errors.New("only the beginning of the configuration space can be read: run as root")
+
+// ErrNoAnswer says that a function answers every read with ones: it is
+// switched off, or gone.
+var ErrNoAnswer = errors.New("the function does not answer")
+
+// Config is a function's configuration space.
+type Config struct {
+	data []byte
+	size int64 // as the kernel has it, which is not always all that is read
+}
+
+// ReadConfig reads a function's configuration space.
+func ReadConfig(s sysfs.FS, a Addr) (Config, error) {
+	name := s.Path(functionPath(a), "config")
+	st, err := os.Stat(name)
+	if err != nil {
+		return Config{}, fmt.Errorf("PCI function %v: %w", a, err)
+	}
+	data, err := os.ReadFile(name)
+	if err != nil {
+		return Config{}, fmt.Errorf("PCI function %v: %w", a, err)
+	}
+	if len(data) < stdHeaderSize {
+		return Config{}, fmt.Errorf("PCI function %v: %d bytes in %s: %w", a, len(data), name, fs.ErrInvalid)
+	}
+	if binary.LittleEndian.Uint16(data[regVendorID:]) == 0xffff {
+		return Config{}, fmt.Errorf("PCI function %v: %w", a, ErrNoAnswer)
+	}
+	return Config{data, st.Size()}, nil
+}
+
+func (c Config) u8(at int) (uint8, error) {
+	if at < 0 || at >= len(c.data) {
+		return 0, ErrTruncated
+	}
+	return c.data[at], nil
+}
+
+func (c Config) u16(at int) (uint16, error) {
+	if at < 0 || at+2 > len(c.data) {
+		return 0, ErrTruncated
+	}
+	return binary.LittleEndian.Uint16(c.data[at:]), nil
+}
+
+// capability finds a capability's offset; 0 if there is none.
+func (c Config) capability(id uint8) (int, error) {
+	status, err := c.u16(regStatus)
+	if err != nil || status&statusCapList == 0 {
+		return 0, err
+	}
+	at, err := c.u8(regCapList)
+	if err != nil {
+		return 0, err
+	}
+	// As many as fit, so that a loop ends (PCI_FIND_CAP_TTL is 48 too).
+	for range (cfgSpaceSize - stdHeaderSize) / 4 {
+		at &^= 3
+		if at < stdHeaderSize {
+			return 0, nil
+		}
+		header, err := c.u16(int(at))
+		if err != nil {
+			return 0, err
+		}
+		switch uint8(header) {
+		case id:
+			return int(at), nil
+		case 0xff:
+			return 0, nil
+		}
+		at = uint8(header >> 8)
+	}
+	return 0, nil
+}
+
+// extended finds an extended capability's offset; 0 if there is none. A
+// function has none where the kernel knows 256 bytes of it: it is no PCI
+// Express function, or the machine has no way to read the others.
+func (c Config) extended(id uint16) (int, error) {
+	if c.size == cfgSpaceSize && len(c.data) == cfgSpaceSize {
+		return 0, nil
+	}
+	if len(c.data) < cfgSpaceExpSize {
+		return 0, ErrTruncated
+	}
+	at := cfgSpaceSize
+	for range (cfgSpaceExpSize - cfgSpaceSize) / 8 {
+		if at+4 > len(c.data) {
+			return 0, nil
+		}
+		header := binary.LittleEndian.Uint32(c.data[at:])
+		switch {
+		case header == 0:
+			return 0, nil
+		case uint16(header) == id:
+			return at, nil
+		}
+		if at = int(header >> 20 &^ 3); at < cfgSpaceSize {
+			return 0, nil
+		}
+	}
+	return 0, nil
+}
+
+// Unreachable reports a PCI Express function of which the kernel itself knows
+// 256 bytes: what lies behind them, ACS for one, does not exist for it.
+func (c Config) Unreachable() bool {
+	at, err := c.capability(capIDExp)
+	return err == nil && at != 0 && c.size == cfgSpaceSize
+}
+
+// RootPort reports whether the function is a PCI Express root port.
+func (c Config) RootPort() (bool, error) {
+	at, err := c.capability(capIDExp)
+	if err != nil || at == 0 {
+		return false, err
+	}
+	flags, err := c.u16(at + expFlags)
+	return flags&expFlagsType>>4 == expRootPort, err
+}
+
+// IOMMUType is how the IOMMU treats a function's DMA: "DMA", "DMA-FQ",
+// "identity", "blocked", "unmanaged"; "" without an IOMMU.
+func IOMMUType(s sysfs.FS, a Addr) (string, error) {
+	dir := functionPath(a)
+	if !s.Exists(dir) {
+		return "", fmt.Errorf("PCI function %v: %w", a, fs.ErrNotExist)
+	}
+	group := path.Join(dir, "iommu_group")
+	if !s.Exists(group) {
+		return "", nil
+	}
+	kind, err := s.ReadString(path.Join(group, "type"))
+	if err == nil && kind == "" {
+		err = fs.ErrInvalid
+	}
+	if err != nil {
+		return "", fmt.Errorf("IOMMU group of PCI function %v: %w", a, err)
+	}
+	return kind, nil
+}

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pci
+
+import (
+	"encoding/binary"
+	"errors"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/gpurdma/gpurdma/internal/sysfs"
+)
+
+// withConfig is a machine whose function 0000:00:01.0 has this configuration
+// space.
+func withConfig(t *testing.T, space []byte) sysfs.FS {
+	t.Helper()
+	s := build(t, "pci0000:00/0000:00:01.0 vendor=0x1 device=0x1 class=0x060400")
+	if err := os.WriteFile(s.Path("bus/pci/devices/0000:00:01.0/config"), space, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// space is that of a root port with the ACS control register ctrl.
+func space(ctrl uint16) []byte {
+	c := make([]byte, cfgSpaceExpSize)
+	le := binary.LittleEndian
+	le.PutUint16(c, 0x8086)
+	c[regStatus] = statusCapList
+	c[regCapList] = 0x42 // the lower bits are none of the address
+	le.PutUint16(c[0x40:], 0x5001)
+	le.PutUint16(c[0x50:], capIDExp)
+	le.PutUint16(c[0x52:], expRootPort<<4|2)
+	le.PutUint32(c[0x100:], 0x200<<20|1<<16|1)
+	le.PutUint32(c[0x200:], 1<<16|extCapIDACS)
+	le.PutUint16(c[0x204:], 0x5f)
+	le.PutUint16(c[0x206:], ctrl)
+	return c
+}
+
+func read(t *testing.T, s sysfs.FS) Config {
+	t.Helper()
+	c, err := ReadConfig(s, addr(t, "00:01.0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestACS(t *testing.T) {
+	for ctrl, redirects := range map[uint16]ACSBits{
+		0: 0, 0x1d: ACSRequestRedirect | ACSCompletionRedirect, 0x53: 0, 0x20: ACSEgressControl, 0x7f: 0x2c,
+	} {
+		acs, err := read(t, withConfig(t, space(ctrl))).ACS()
+		if err != nil || !acs.Present || acs.Cap != 0x5f || acs.Ctrl != ACSBits(ctrl) || acs.Redirects() != redirects {
+			t.Errorf("%#x: %+v, %v, redirects %v", ctrl, acs, err, acs.Redirects())
+		}
+	}
+	if got := (ACSSourceValidation | ACSEgressControl).String(); got != "source validation, egress control" {
+		t.Error(got)
+	}
+	if got := ACSBits(0).String(); got != "none" {
+		t.Error(got)
+	}
+}
+
+func TestConfigInPart(t *testing.T) {
+	whole := space(0x1d)
+	for n, want := range map[int]error{64: ErrTruncated, 128: ErrTruncated, 512: ErrTruncated, 4096: nil} {
+		if acs, err := read(t, withConfig(t, whole[:n])).ACS(); !errors.Is(err, want) || acs.Present != (err == nil) {
+			t.Errorf("%d bytes: %+v, %v", n, acs, err)
+		}
+	}
+	// The kernel itself knows no more of a conventional function.
+	c := read(t, withConfig(t, whole[:256]))
+	if acs, err := c.ACS(); err != nil || acs.Present || !c.Unreachable() {
+		t.Errorf("%+v, %v, %v", acs, err, c.Unreachable())
+	}
+	if root, err := c.RootPort(); err != nil || !root {
+		t.Error(root, err)
+	}
+	if _, err := read(t, withConfig(t, whole[:64])).RootPort(); !errors.Is(err, ErrTruncated) {
+		t.Error(err)
+	}
+	for _, bad := range [][]byte{nil, whole[:63]} {
+		if _, err := ReadConfig(withConfig(t, bad), addr(t, "00:01.0")); !errors.Is(err, fs.ErrInvalid) {
+			t.Errorf("%d bytes: %v", len(bad), err)
+		}
+	}
+	gone := make([]byte, 4096)
+	for i := range gone {
+		gone[i] = 0xff
+	}
+	if _, err := ReadConfig(withConfig(t, gone), addr(t, "00:01.0")); !errors.Is(err, ErrNoAnswer) {
+		t.Error(err)
+	}
+	if _, err := ReadConfig(build(t, machine), addr(t, "03:00.0")); !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
+	}
+}
+
+func TestNoCapabilities(t *testing.T) {
+	c := space(0)
+	c[regStatus] = 0
+	if root, err := read(t, withConfig(t, c)).RootPort(); root || err != nil {
+		t.Error(root, err)
+	}
+	c = space(0)
+	c[0x100], c[0x101], c[0x102], c[0x103] = 0, 0, 0, 0
+	if acs, err := read(t, withConfig(t, c)).ACS(); acs.Present || err != nil {
+		t.Error(acs, err)
+	}
+}
+
+// Lists that lead in a circle, or out of the space, end.
+func FuzzConfig(f *testing.F) {
+	f.Add(space(0x1d))
+	loop := space(0)
+	loop[0x51], loop[0x50] = 0x40, 1
+	binary.LittleEndian.PutUint32(loop[0x200:], 0x100<<20|2)
+	f.Add(loop)
+	f.Add(space(4)[:4090])
+	f.Fuzz(func(t *testing.T, data []byte) {
+		for _, size := range []int64{cfgSpaceSize, cfgSpaceExpSize} {
+			c := Config{data, size}
+			acs, err := c.ACS()
+			if acs.Present && (err != nil || len(data) < cfgSpaceExpSize) {
+				t.Errorf("ACS from %d bytes, %v", len(data), err)
+			}
+			_, _ = c.RootPort()
+			_ = c.Unreachable()
+		}
+	})
+}
+
+func TestBARs(t *testing.T) {
+	s := build(t, machine)
+	const text = "0x00000000fe000000 0x00000000fe0000ff 0x0000000000040101\n" + // I/O
+		"0x00000000fe100000 0x00000000fe100fff 0x0000000000040200\n" +
+		"0x0000000000000000 0x00000000000fffff 0x0000000000040200\n" + // no address
+		"nonsense\n" +
+		"0x0000000000000000 0x0000000000000000 0x0000000000000000\n"
+	put := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(s.Path("bus/pci/devices/0000:03:00.0"), "resource"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(text)
+	got, err := BARs(s, addr(t, "03:00.0"))
+	if d := cmp.Diff([]BAR{{1, 0xfe100000, 0x1000}}, got); d != "" || err != nil {
+		t.Error(d, err)
+	}
+	big := "0x0000000800000000 0x0000000fffffffff 0x000000000014220c\n"
+	put("0x1000 0x1fff 0x200\n" + big + "0x0 0x0 0x0\n0x0 0x0 0x0\n0x0 0x0 0x0\n0x0 0x0 0x0\n0xf0000000000 0xfffffffffff 0x200\n")
+	if b, ok := LargestBAR(s, addr(t, "03:00.0")); !ok || b != (BAR{1, 0x800000000, 0x800000000}) {
+		t.Errorf("%+v, %v: a bridge window is no BAR", b, ok)
+	}
+	if b, ok := LargestBAR(s, addr(t, "04:00.0")); ok {
+		t.Errorf("%+v", b)
+	}
+	put("0x1 0xffffffffffffffff 0x200\n")
+	if b, ok := LargestBAR(s, addr(t, "03:00.0")); !ok || b.Size != math.MaxUint64 {
+		t.Errorf("%+v, %v", b, ok)
+	}
+}
+
+func TestIOMMUType(t *testing.T) {
+	s := build(t, machine+"pci0000:00/0000:00:02.0/iommu_group type=DMA-FQ\npci0000:00/0000:00:01.0/iommu_group type=\n")
+	for of, want := range map[string]string{"00:02.0": "DMA-FQ", "03:00.0": ""} {
+		if got, err := IOMMUType(s, addr(t, of)); got != want || err != nil {
+			t.Errorf("%s: %q, %v", of, got, err)
+		}
+	}
+	if _, err := IOMMUType(s, addr(t, "00:01.0")); err == nil {
+		t.Error("an empty type is a type")
+	}
+	if _, err := IOMMUType(s, addr(t, "09:00.0")); !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
+	}
+}
+
+func TestRootBus(t *testing.T) {
+	s := build(t, machine+`
+pci0000:80/0000:80:00.2
+pci0000:80/0000:80:05.5/pci10000:e0/10000:e0:06.0
+pci0000:80/0000:80:05.5/pci10000:e0/10000:e0:06.0/10000:e1:00.0
+pci0001:00/not-a-function
+`)
+	for of, want := range map[string][2]string{
+		"03:00.0":       {"pci0000:00", "0000:00:01.0"},
+		"81:00.0":       {"pci0000:80", "0000:80:00.2"},
+		"10000:e1:00.0": {"pci10000:e0", "10000:e0:06.0"},
+	} {
+		bus, first, ok, err := RootBus(s, addr(t, of))
+		if bus != want[0] || first != addr(t, want[1]) || !ok || err != nil {
+			t.Errorf("%s: %s, %v, %v, %v; want %v", of, bus, first, ok, err, want)
+		}
+	}
+	up, err := Upstream(s, addr(t, "10000:e1:00.0"))
+	if len(up) != 1 || up[0] != addr(t, "10000:e0:06.0") || err != nil {
+		t.Errorf("%v, %v: a controller is no bridge", up, err)
+	}
+	if _, _, ok, err := RootBus(s, addr(t, "09:00.0")); ok || !errors.Is(err, fs.ErrNotExist) {
+		t.Error(ok, err)
+	}
+}
