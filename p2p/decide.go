@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package p2p
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/gpurdma/gpurdma/internal/pci"
+	"github.com/gpurdma/gpurdma/placement"
+)
+
+// MapType is how one function reaches the memory of another: the kernel's enum
+// pci_p2pdma_map_type.
+type MapType int
+
+// The types.
+const (
+	MapUnknown           MapType = iota
+	MapNone                      // no peer-to-peer: the memory is no PCI device's
+	MapNotSupported              // PCI_P2PDMA_MAP_NOT_SUPPORTED
+	MapBusAddress                // PCI_P2PDMA_MAP_BUS_ADDR: below a common bridge, past any IOMMU
+	MapThroughHostBridge         // PCI_P2PDMA_MAP_THRU_HOST_BRIDGE
+)
+
+func (t MapType) String() string {
+	switch t {
+	case MapUnknown:
+		return "unknown"
+	case MapNone:
+		return "none"
+	case MapNotSupported:
+		return "not supported"
+	case MapBusAddress:
+		return "bus address"
+	case MapThroughHostBridge:
+		return "through the host bridge"
+	}
+	return fmt.Sprintf("invalid (%d)", int(t))
+}
+
+// Redirect is a port that sends peer-to-peer traffic to the root.
+type Redirect struct {
+	PCI  Addr
+	Bits pci.ACSBits // those that do so
+}
+
+func (r Redirect) String() string { return fmt.Sprintf("ACS redirect at %v (%v)", r.PCI, r.Bits) }
+
+// Decision is the kernel's on a client's traffic to a provider's memory.
+type Decision struct {
+	Type MapType
+	// Supported is whether pci_p2pdma_distance() sees a way. It can be known
+	// where Type is not.
+	Supported placement.Answer
+	// Steps counts the way from one function to the other, as the kernel does;
+	// -1 if it is not known. It is there even if no way is supported.
+	Steps int
+	// Common is the nearest common bridge, or the function itself; nil without
+	// one: the way leads over the root then.
+	Common *Addr
+	// Redirects are the ports that keep the traffic from turning at Common, in
+	// the kernel's order: of the provider, the common bridge, of the client.
+	// pci=disable_acs_redir= takes these addresses.
+	Redirects []Redirect
+	// Why is the chain of reasons, the conclusion last.
+	Why []string
+	// Notes do not decide, and matter.
+	Notes []string
+}
+
+// Distance is what pci_p2pdma_distance() answers: -1 if no way is supported.
+// It is false if that is not known.
+func (d Decision) Distance() (int, bool) {
+	switch {
+	case d.Supported == placement.No:
+		return -1, true
+	case d.Supported == placement.Yes && d.Steps >= 0:
+		return d.Steps, true
+	}
+	return 0, false
+}
+
+// String is the type and the reasons.
+func (d Decision) String() string { return d.Type.String() + ": " + strings.Join(d.Why, "; ") }
+
+func (d *Decision) because(format string, args ...any) {
+	d.Why = append(d.Why, fmt.Sprintf(format, args...))
+}
+
+// Decide mirrors the kernel's decision on client's traffic to memory of
+// provider. A nil client is a device below no PCI function.
+func (m *Machine) Decide(provider Addr, client *Addr) Decision {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	d := Decision{Steps: -1}
+	if m.Kernel.P2PDMA == placement.No {
+		return d.refuse("the kernel is built without %s (%s)", configP2PDMA, m.Kernel.Source)
+	}
+	if client == nil {
+		return d.refuse("the client is on no PCI bus")
+	}
+	a, b := m.node(provider), m.node(*client)
+	for _, n := range []*node{a, b} {
+		if n.err != nil {
+			d.because("%v", n.err)
+			return d
+		}
+	}
+	unread := m.walk(&d, a, b)
+	switch {
+	case d.Common != nil && len(d.Redirects) == 0 && unread == nil:
+		d.Type, d.Supported = MapBusAddress, placement.Yes
+		d.because("no port on the way redirects to the root")
+	default:
+		m.throughHost(&d, a, b, unread)
+	}
+	return m.asBuilt(d)
+}
+
+func (d Decision) refuse(format string, args ...any) Decision {
+	d.Type, d.Supported = MapNotSupported, placement.No
+	d.because(format, args...)
+	return d
+}
+
+// walk finds the common bridge and the ports that redirect, and says why one
+// is not known.
+func (m *Machine) walk(d *Decision, a, b *node) (unread error) {
+	above := append([]Addr{a.addr}, a.up...)
+	below := append([]Addr{b.addr}, b.up...)
+	up, down := len(above), len(below)
+	for i, x := range above {
+		if j := index(below, x); j >= 0 {
+			up, down = i, j
+			d.Common = &above[i]
+			break
+		}
+	}
+	d.Steps = up + down
+	if d.Common == nil {
+		d.because("no common bridge: %d steps, over the root", d.Steps)
+		return nil
+	}
+	switch *d.Common {
+	case a.addr, b.addr:
+		d.because("%v is the nearest that both have in common, %d steps", *d.Common, d.Steps)
+	default:
+		d.because("below the bridge %v, %d steps", *d.Common, d.Steps)
+	}
+	// The provider and the common bridge count, and of the client's side all
+	// below the bridge.
+	for _, x := range append(above[:up+1:up+1], below[:down]...) {
+		n := m.node(x)
+		if n.acsErr != nil && unread == nil {
+			unread = fmt.Errorf("whether %v redirects is not known: %w", x, n.acsErr)
+		}
+		if bits := n.acs.Redirects(); bits != 0 {
+			d.Redirects = append(d.Redirects, Redirect{x, bits})
+		}
+		if n.noECAM {
+			d.Notes = append(d.Notes, fmt.Sprintf("the kernel reaches no extended configuration space of %v: it counts as not redirecting, whatever the port does", x))
+		}
+	}
+	for _, r := range d.Redirects {
+		d.because("%v", r)
+	}
+	if len(d.Redirects) > 0 {
+		return nil // one is enough
+	}
+	return unread
+}
+
+func index(list []Addr, x Addr) int {
+	for i, y := range list {
+		if x == y {
+			return i
+		}
+	}
+	return -1
+}
+
+// throughHost asks whether the host bridges let traffic pass. unread is set if
+// it may not have to come here.
+func (m *Machine) throughHost(d *Decision, a, b *node, unread error) {
+	passes := m.hostPasses(d, a, b)
+	d.Supported = passes
+	switch {
+	case unread != nil && passes == placement.Yes:
+		// Either way leads to the memory.
+		d.because("%v: by bus address or through the host bridge", unread)
+	case unread != nil:
+		d.Supported = placement.AnswerUnknown
+		d.because("%v", unread)
+	case passes == placement.Yes:
+		d.Type = MapThroughHostBridge
+	case passes == placement.No:
+		d.Type = MapNotSupported
+	}
+}
+
+func (m *Machine) hostPasses(d *Decision, a, b *node) placement.Answer {
+	cpu := m.CPU.routes()
+	if cpu == placement.Yes {
+		d.because("%v: all host bridges pass peer-to-peer", m.CPU)
+		return cpu
+	}
+	passes := m.bothTrusted(d, m.hostOf(a.addr), m.hostOf(b.addr))
+	if cpu == placement.AnswerUnknown && passes != placement.Yes {
+		d.because("the processor is not known")
+		return cpu
+	}
+	return passes
+}
+
+func (m *Machine) bothTrusted(d *Decision, ha, hb *host) placement.Answer {
+	same := ha.bus == hb.bus
+	ok, why := m.Kernel.trusts(ha, same)
+	d.because("%s", why)
+	if same || ok == placement.No {
+		return ok
+	}
+	other, why := m.Kernel.trusts(hb, same)
+	d.because("%s", why)
+	if ok == placement.AnswerUnknown && other == placement.Yes {
+		return ok
+	}
+	return other
+}
+
+// asBuilt gives up what depends on a kernel that is not known well enough.
+func (m *Machine) asBuilt(d Decision) Decision {
+	k := m.Kernel
+	doubt := ""
+	switch {
+	case d.Supported == placement.No:
+		return d // with another configuration, too
+	case k.P2PDMA == placement.AnswerUnknown:
+		doubt = "whether the kernel has " + configP2PDMA + " is not known: " + k.Source
+	case !k.version.known():
+		doubt = fmt.Sprintf("kernel release %q is not understood", k.Release)
+	case k.version.cmp(v6_1) < 0:
+		doubt = fmt.Sprintf("the rules of kernels before %v were not read, and this is %s", v6_1, k.Release)
+	default:
+		return d
+	}
+	d.Type, d.Supported = MapUnknown, placement.AnswerUnknown
+	d.because("%s", doubt)
+	return d
+}

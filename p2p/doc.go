@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package p2p says what the kernel is going to do when one PCI function is to
+// reach the memory of another, and why.
+//
+// # The decision
+//
+// [Machine.Decide] mirrors calc_map_type_and_dist() of drivers/pci/p2pdma.c,
+// as Linux 6.1, 6.12 and 7.2 have it. Two functions below one bridge reach each
+// other by bus addresses, unless a port on the way redirects to the root
+// (ACS). All others need a host bridge that the kernel trusts: any on an AMD
+// processor from Zen on, else one of a list that grows with kernel versions.
+// Without CONFIG_PCI_P2PDMA nothing is supported.
+//
+// # The prediction
+//
+// [Machine.Predict] goes on from there. What an exporter makes of the decision
+// is its own affair: amdgpu and xe silently bring the buffer to system memory,
+// vfio-pci refuses, NVIDIA's driver does not ask. It depends on the importer,
+// too: whether it pins, and whether it can be told to stop. The prediction is
+// for an importer that is alone on its buffer.
+//
+// # Unknown
+//
+// What could not be read, a list newer than this package, a driver whose rules
+// are not those of the kernel's own: each makes the answer unknown where the
+// answer depends on it, and only there. Unknown is never yes. Every answer has
+// the chain of reasons that led to it.
+//
+// A prediction is none of these: that the hardware routes what the kernel
+// lets pass, that data arrives, that nobody else moves the buffer.
+package p2p

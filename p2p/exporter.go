@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package p2p
+
+import (
+	"fmt"
+	"path"
+	"strings"
+
+	"github.com/gpurdma/gpurdma/internal/pci"
+	"github.com/gpurdma/gpurdma/internal/softgpu"
+	"github.com/gpurdma/gpurdma/placement"
+)
+
+// Class is how an exporter treats importers. Several drivers can be of one.
+type Class int
+
+// The classes.
+const (
+	ClassUnknown Class = iota
+	// ClassAMDGPU asks the kernel's decision at attach and moves the buffer to
+	// system memory where there is no way. amdgpu_dma_buf.c.
+	ClassAMDGPU
+	// ClassXe is the same, but refuses for a buffer that may not leave VRAM.
+	// xe_dma_buf.c.
+	ClassXe
+	// ClassI915 moves the buffer to system memory for any importer.
+	// i915_gem_dmabuf.c.
+	ClassI915
+	// ClassNVIDIA never moves, and has a gate of its own instead of asking.
+	// nv-dmabuf.c of open-gpu-kernel-modules.
+	ClassNVIDIA
+	// ClassNVIDIACoherent is NVIDIA's for GPU memory that the CPU caches: it
+	// has pages, and is mapped as system memory is.
+	ClassNVIDIACoherent
+	// ClassVFIO wants an importer that is peer to peer and can be revoked, and
+	// asks the kernel's decision when it maps. vfio_pci_dmabuf.c.
+	ClassVFIO
+	// ClassSystem has system memory only: vgem, udmabuf, dma-heaps.
+	ClassSystem
+)
+
+var classNames = []string{"unknown", "amdgpu", "xe", "i915", "nvidia", "nvidia-coherent", "vfio", "system"}
+
+func (c Class) String() string {
+	if c < 0 || int(c) >= len(classNames) {
+		return fmt.Sprintf("invalid (%d)", int(c))
+	}
+	return classNames[c]
+}
+
+// ParseClass reads what String writes.
+func ParseClass(s string) (Class, error) {
+	for i, name := range classNames {
+		if s == name {
+			return Class(i), nil
+		}
+	}
+	return ClassUnknown, fmt.Errorf("p2p: %q is none of the classes %s", s, strings.Join(classNames, ", "))
+}
+
+// PinRule is where amdgpu and xe pin a buffer.
+type PinRule int
+
+// The rules.
+const (
+	PinByKernel PinRule = iota // the in-tree driver's, by the kernel's version
+	PinUnknown
+	PinInSystem // always in system memory
+	PinInVRAM   // in VRAM while all importers are peer to peer
+)
+
+// Gate is which importers NVIDIA's driver lets attach.
+type Gate int
+
+// The gates.
+const (
+	GateUnknown Gate = iota
+	GateOpen         // all
+	GateBridge       // those below a common bridge; others get ENOTSUPP (524)
+)
+
+// Exporter is memory of a GPU, and who exports it.
+type Exporter struct {
+	Class Class
+	PCI   *Addr // the function whose memory it is; nil for ClassSystem
+	Pin   PinRule
+	Gate  Gate
+	// VRAMOnly says that the buffer may not be in system memory. It counts for
+	// ClassXe and ClassI915.
+	VRAMOnly bool
+	// Suspended says that runtime power management has put the GPU to sleep:
+	// newer amdgpu denies peer-to-peer to who attaches then.
+	Suspended bool
+	// OutOfTree says that the driver is not the kernel's own, or may not be: its
+	// rules are then not known, except those of NVIDIA's, which never is.
+	OutOfTree bool
+	// Driver is the function's, "" if it is not known.
+	Driver string
+}
+
+var classOfDriver = map[string]Class{
+	"amdgpu": ClassAMDGPU, "xe": ClassXe, "i915": ClassI915, "nvidia": ClassNVIDIA, "vfio-pci": ClassVFIO,
+	"vgem": ClassSystem, "virtio_gpu": ClassSystem,
+}
+
+// Exporter finds out how the driver of a function exports its memory. A driver
+// that is not known is of ClassUnknown.
+func (m *Machine) Exporter(a Addr) (Exporter, error) {
+	f, err := pci.ReadFunction(m.sys, a)
+	if err != nil {
+		return Exporter{}, err
+	}
+	e := Exporter{PCI: &a, Driver: f.Driver}
+	if f.Driver == softgpu.Module {
+		m.softExporter(&e, f.SysPath)
+		return e, nil
+	}
+	e.Class = classOfDriver[f.Driver]
+	e.OutOfTree = m.outOfTree(f.Driver) != placement.No
+	status, err := m.sys.ReadString(path.Join(f.SysPath, "power/runtime_status"))
+	e.Suspended = err == nil && status == "suspended"
+	return e, nil
+}
+
+// softExporter reads how the software GPU behaves.
+func (m *Machine) softExporter(e *Exporter, dir string) {
+	if text, err := m.sys.ReadString(path.Join(dir, "behaviour")); err == nil {
+		if c, err := ParseClass(text); err == nil {
+			e.Class = c
+		}
+	}
+	e.Pin = PinUnknown
+	switch text, _ := m.sys.ReadString(path.Join(dir, "pin_rule")); text {
+	case "system":
+		e.Pin = PinInSystem
+	case "vram":
+		e.Pin = PinInVRAM
+	}
+	switch text, _ := m.sys.ReadString("module/" + softgpu.Module + "/parameters/topology_gate"); text {
+	case "Y":
+		e.Gate = GateBridge
+	case "N":
+		e.Gate = GateOpen
+	}
+}
+
+// outOfTree reports a module that is not the kernel's own (its taint has O).
+// A driver that is built in is.
+func (m *Machine) outOfTree(driver string) placement.Answer {
+	dir := path.Join("module", driver)
+	if driver == "" || !m.sys.Exists(dir) {
+		return placement.AnswerUnknown
+	}
+	taint, err := m.sys.ReadString(path.Join(dir, "taint"))
+	switch {
+	case err != nil && m.sys.Exists(path.Join(dir, "initstate")):
+		return placement.AnswerUnknown
+	case strings.Contains(taint, "O"):
+		return placement.Yes
+	}
+	return placement.No
+}

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package p2p
+
+import (
+	"fmt"
+
+	"github.com/gpurdma/gpurdma/internal/pci"
+)
+
+// Kind is what an importer does when the exporter wants to move the buffer.
+type Kind int
+
+// The kinds, and drivers of each.
+const (
+	Static    Kind = iota // knows nothing of moves; never peer to peer
+	Pinned                // pins for good: efa, bnxt_re, mana, ionic; irdma before 7.x
+	Revocable             // pins until it is told to stop: irdma
+	Dynamic               // maps again after a move: mlx5
+)
+
+func (k Kind) String() string {
+	switch k {
+	case Static:
+		return "static"
+	case Pinned:
+		return "pinned"
+	case Revocable:
+		return "revocable"
+	case Dynamic:
+		return "dynamic"
+	}
+	return fmt.Sprintf("invalid (%d)", int(k))
+}
+
+// Importer is a device that a buffer is attached to.
+type Importer struct {
+	PCI  *Addr // its function; nil for one that is on no PCI bus
+	Kind Kind
+	// PeerToPeer says that the driver can use addresses that have no page. All
+	// RDMA drivers that import at all can.
+	PeerToPeer bool
+}
+
+// translation is how an importer's addresses are made.
+type translation int
+
+const (
+	translationUnknown translation = iota
+	translated                     // an IOMMU makes IOVAs
+	untranslated
+)
+
+// translationOf reads how the IOMMU treats a function. One of which nothing can
+// be read is unknown.
+func (m *Machine) translationOf(a *Addr) (translation, string) {
+	if a == nil {
+		return untranslated, "the importer is below no IOMMU"
+	}
+	kind, err := pci.IOMMUType(m.sys, *a)
+	if err != nil {
+		return translationUnknown, err.Error()
+	}
+	switch kind {
+	case "DMA", "DMA-FQ":
+		return translated, fmt.Sprintf("the IOMMU translates for %v (%s)", *a, kind)
+	case "identity":
+		return untranslated, fmt.Sprintf("the IOMMU passes %v through", *a)
+	case "":
+		return untranslated, fmt.Sprintf("%v is below no IOMMU", *a)
+	}
+	return translationUnknown, fmt.Sprintf("the IOMMU domain of %v is %q", *a, kind)
+}

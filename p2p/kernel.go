@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package p2p
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/gpurdma/gpurdma/internal/procfs"
+	"github.com/gpurdma/gpurdma/placement"
+)
+
+// Kernel is what a kernel can do for peer-to-peer.
+type Kernel struct {
+	// Release is that of uname, "6.12.117+deb12-amd64"; "" if it is not known.
+	Release string
+	// P2PDMA: built with CONFIG_PCI_P2PDMA.
+	P2PDMA placement.Answer
+	// MoveNotify: a dynamic importer does not pin what it maps. Up to 6.12
+	// that is CONFIG_DMABUF_MOVE_NOTIFY; 7.2 always does so.
+	MoveNotify placement.Answer
+	// Source is where the configuration was read, or why it was not.
+	Source string
+
+	version version // zero if the release could not be understood
+}
+
+// version is a kernel series.
+type version struct{ major, minor int }
+
+// The series whose source these rules were read in.
+var (
+	v6_1  = version{6, 1}
+	v6_12 = version{6, 12}
+	v7_2  = version{7, 2}
+)
+
+func (v version) known() bool { return v != version{} }
+
+// cmp is negative for an older one.
+func (v version) cmp(w version) int {
+	if v.major != w.major {
+		return v.major - w.major
+	}
+	return v.minor - w.minor
+}
+
+func (v version) String() string { return fmt.Sprintf("%d.%d", v.major, v.minor) }
+
+func parseVersion(release string) version {
+	var v version
+	if n, err := fmt.Sscanf(release, "%d.%d", &v.major, &v.minor); n != 2 || err != nil || v.major < 1 || v.minor < 0 {
+		return version{}
+	}
+	return v
+}
+
+// between is the rule for what one series does not do and a later one does: No
+// up to the one, Yes from the other, and unknown for those that nobody read. A
+// kernel of an enterprise distribution may have it earlier.
+func (k Kernel) between(last, first version) placement.Answer {
+	switch {
+	case !k.version.known():
+		return placement.AnswerUnknown
+	case k.version.cmp(first) >= 0:
+		return placement.Yes
+	case k.version.cmp(last) <= 0 && !k.backports():
+		return placement.No
+	}
+	return placement.AnswerUnknown
+}
+
+// backports reports a kernel whose version says little about its contents:
+// those of RHEL and its rebuilds, and of SLES.
+func (k Kernel) backports() bool {
+	return strings.Contains(k.Release, ".el") || strings.HasSuffix(k.Release, "-default")
+}
+
+const (
+	configP2PDMA     = "CONFIG_PCI_P2PDMA"
+	configMoveNotify = "CONFIG_DMABUF_MOVE_NOTIFY"
+	configDMABuf     = "CONFIG_DMA_SHARED_BUFFER"
+)
+
+func readKernel(root string, proc procfs.FS) Kernel {
+	var k Kernel
+	if text, err := os.ReadFile(proc.Path("sys/kernel/osrelease")); err == nil {
+		k.Release = strings.TrimSpace(string(text))
+		k.version = parseVersion(k.Release)
+	}
+	config, where := findConfig(root, proc, k.Release)
+	switch {
+	case config != nil:
+		k.Source = where
+		k.P2PDMA = config.answer(configP2PDMA)
+		k.MoveNotify = config.moveNotify()
+	default:
+		k.P2PDMA, k.Source = probeSymbols(proc)
+	}
+	if k.MoveNotify == placement.AnswerUnknown && k.between(v6_12, v7_2) == placement.Yes {
+		k.MoveNotify = placement.Yes
+	}
+	return k
+}
+
+// kernelConfig has the lines of a kernel's configuration file: "y", "m", or a
+// text; "n" for what is there and not set.
+type kernelConfig map[string]string
+
+func (c kernelConfig) answer(option string) placement.Answer {
+	switch c[option] {
+	case "y", "m":
+		return placement.Yes
+	}
+	// A file of the kernel's own has every option that could have been set.
+	return placement.No
+}
+
+// moveNotify knows that the option is gone from kernels that always do so.
+func (c kernelConfig) moveNotify() placement.Answer {
+	if _, ok := c[configMoveNotify]; !ok && c[configDMABuf] == "y" {
+		return placement.Yes
+	}
+	return c.answer(configMoveNotify)
+}
+
+// findConfig looks where distributions put the configuration. What is not that
+// of a kernel counts as missing.
+func findConfig(root string, proc procfs.FS, release string) (c kernelConfig, where string) {
+	places := []string{proc.Path("config.gz")}
+	if release != "" && !strings.ContainsRune(release, '/') {
+		places = append(places,
+			filepath.Join(root, "boot", "config-"+release),
+			filepath.Join(root, "lib/modules", release, "config"),
+			filepath.Join(root, "usr/lib/modules", release, "config"),
+			filepath.Join(root, "lib/modules", release, "build/.config"),
+			filepath.Join(root, "usr/src", "linux-headers-"+release, ".config"))
+	}
+	for _, place := range places {
+		text, err := os.ReadFile(place)
+		if err != nil {
+			continue
+		}
+		if strings.HasSuffix(place, ".gz") {
+			if text, err = gunzip(text); err != nil {
+				continue
+			}
+		}
+		if c := parseConfig(text); c["CONFIG_PCI"] != "" {
+			return c, place
+		}
+	}
+	return nil, ""
+}
+
+// configLimit is more than any configuration has.
+const configLimit = 16 << 20
+
+func gunzip(data []byte) ([]byte, error) {
+	r, err := gzip.NewReader(bytes.NewReader(data))
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(io.LimitReader(r, configLimit))
+}
+
+func parseConfig(text []byte) kernelConfig {
+	c := kernelConfig{}
+	for line := range strings.Lines(string(text)) {
+		line = strings.TrimSpace(line)
+		if rest, ok := strings.CutPrefix(line, "# "); ok {
+			if option, ok := strings.CutSuffix(rest, " is not set"); ok {
+				c[option] = "n"
+			}
+		} else if option, value, ok := strings.Cut(line, "="); ok && strings.HasPrefix(option, "CONFIG_") {
+			c[option] = value
+		}
+	}
+	return c
+}
+
+// probeSymbols looks for the decision's function among the kernel's symbols.
+func probeSymbols(proc procfs.FS) (p2pdma placement.Answer, source string) {
+	name := proc.Path("kallsyms")
+	f, err := os.Open(name)
+	if err != nil {
+		return placement.AnswerUnknown, "no configuration was found, and symbols cannot be read: " + err.Error()
+	}
+	defer f.Close()
+	// Its absence says something only where its neighbours are there.
+	neighbour := false
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		line := lines.Bytes()
+		if bytes.HasSuffix(line, []byte(" pci_p2pdma_distance_many")) {
+			return placement.Yes, name
+		}
+		neighbour = neighbour || bytes.HasSuffix(line, []byte(" pci_enable_device"))
+	}
+	if neighbour && lines.Err() == nil {
+		return placement.No, name
+	}
+	return placement.AnswerUnknown, "no configuration was found, and " + name + " does not have the kernel's symbols"
+}
+
+// CPU is what the kernel's rule for processors goes by.
+type CPU struct {
+	Vendor string // "AuthenticAMD"; "" on what is no x86 processor
+	Family int
+	known  bool
+}
+
+// zen is the first family of AMD processors whose host bridges all let
+// peer-to-peer pass.
+const zen = 0x17
+
+// routes is the kernel's cpu_supports_p2pdma().
+func (c CPU) routes() placement.Answer {
+	switch {
+	case !c.known:
+		return placement.AnswerUnknown
+	case c.Vendor == "AuthenticAMD" && c.Family >= zen:
+		return placement.Yes
+	}
+	return placement.No
+}
+
+func (c CPU) String() string {
+	if c.Vendor == "" {
+		return "a processor that is no x86"
+	}
+	return fmt.Sprintf("%s family %#x", c.Vendor, c.Family)
+}
+
+// readCPU reads the first processor, which is the one that the kernel asks.
+func readCPU(proc procfs.FS) CPU {
+	text, err := os.ReadFile(proc.Path("cpuinfo"))
+	if err != nil {
+		return CPU{}
+	}
+	var c CPU
+	other := false
+	// Any vendor but one needs no family.
+	known := func(family bool) CPU {
+		c.known = family || c.Vendor != "AuthenticAMD"
+		return c
+	}
+	family := false
+	for line := range strings.Lines(string(text)) {
+		key, value, ok := strings.Cut(line, ":")
+		key, value = strings.TrimSpace(key), strings.TrimSpace(value)
+		switch {
+		case !ok && c.Vendor != "": // the blank line behind the first
+			return known(family)
+		case key == "vendor_id":
+			c.Vendor = value
+		case key == "cpu family":
+			n, err := strconv.Atoi(value)
+			c.Family, family = n, err == nil
+		case key == "CPU implementer" || key == "isa" || key == "cpu" && strings.HasPrefix(value, "POWER"):
+			other = true
+		}
+	}
+	if c.Vendor != "" {
+		return known(family)
+	}
+	return CPU{known: other}
+}

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package p2p
+
+import (
+	"bytes"
+	"compress/gzip"
+	"strings"
+	"testing"
+
+	"github.com/gpurdma/gpurdma/placement"
+)
+
+func zipped(t *testing.T, text string) string {
+	t.Helper()
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	if _, err := w.Write([]byte(text)); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+func TestKernel(t *testing.T) {
+	const yes, no, unknown = placement.Yes, placement.No, placement.AnswerUnknown
+	const dir = "lib/modules/6.12.1/"
+	type files = map[string]string
+	for _, c := range []struct {
+		name          string
+		f             fixture
+		p2pdma, moves placement.Answer
+		source        string
+		release       string
+	}{
+		{"7.2", fixture{}, yes, yes, "boot/config-", ""},
+		{"6.12 of Debian", fixture{config: withoutP2P}, no, no, "boot/config-", "6.12.117+deb12-amd64"},
+		{"6.12 with both", fixture{config: withP2P + "CONFIG_DMABUF_MOVE_NOTIFY=y\n"}, yes, yes, "boot/config-", "6.12.1"},
+		{"an option that is gone", fixture{config: withP2P}, yes, yes, "boot/config-", "6.19.0"},
+		{"without dma-buf", fixture{config: "CONFIG_PCI=y\n"}, no, no, "boot/config-", "6.12.1"},
+		{"from /proc", fixture{config: "-", files: files{"proc/config.gz": zipped(t, withoutP2P)}}, no, no, "config.gz", "6.12.1"},
+		{"from lib/modules", fixture{config: "-", files: files{dir + "config": withoutP2P}}, no, no, dir, "6.12.1"},
+		{"from headers", fixture{config: "-", files: files{"usr/src/linux-headers-6.12.1/.config": withoutP2P}}, no, no, ".config", "6.12.1"},
+		{"broken gzip", fixture{config: "-", files: files{"proc/config.gz": "no", dir + "config": withP2P}}, yes, yes, dir, "6.12.1"},
+		{"not a configuration", fixture{config: "<html>\n"}, unknown, unknown, "no configuration", "6.12.1"},
+		{"symbol", fixture{config: "-", files: files{"proc/kallsyms": "0 T pci_enable_device\n0 T pci_p2pdma_distance_many\n"}}, yes, unknown, "kallsyms", "6.12.1"},
+		{"no symbol", fixture{config: "-", files: files{"proc/kallsyms": "0 T pci_enable_device\n0 T pci_p2pdma_distance_many_not\n"}}, no, unknown, "kallsyms", "6.12.1"},
+		{"no symbol on 7.2", fixture{config: "-", files: files{"proc/kallsyms": "0 T pci_enable_device\n"}}, no, yes, "kallsyms", ""},
+		{"no symbols", fixture{config: "-", files: files{"proc/kallsyms": ""}}, unknown, unknown, "kallsyms does not have", "6.12.1"},
+		{"nothing", fixture{config: "-"}, unknown, unknown, "no configuration was found", "6.12.1"},
+		{"a release that is a path", fixture{config: "-", files: files{"config": withP2P}}, unknown, unknown, "no configuration was found", "6.12/../../.."},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			c.f.release = c.release
+			k := c.f.open(t).Kernel
+			if k.P2PDMA != c.p2pdma || k.MoveNotify != c.moves || !strings.Contains(k.Source, c.source) {
+				t.Errorf("P2PDMA %v, move notify %v from %q; want %v, %v, %q", k.P2PDMA, k.MoveNotify, k.Source, c.p2pdma, c.moves, c.source)
+			}
+		})
+	}
+}
+
+func TestVersion(t *testing.T) {
+	for release, want := range map[string]version{
+		"6.12.117+deb12-amd64": {6, 12}, "7.2": {7, 2}, "10.0-rc1": {10, 0}, "6.": {}, "six": {}, "": {}, "-6.1": {}, "0.99": {},
+	} {
+		if got := parseVersion(release); got != want {
+			t.Errorf("%q: %v, want %v", release, got, want)
+		}
+	}
+}

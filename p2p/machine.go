@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package p2p
+
+import (
+	"path/filepath"
+	"sync"
+
+	"github.com/gpurdma/gpurdma/internal/pci"
+	"github.com/gpurdma/gpurdma/internal/procfs"
+	"github.com/gpurdma/gpurdma/internal/sysfs"
+)
+
+// Addr is a PCI function's address. Package ibvfd's devices have one.
+type Addr = pci.Addr
+
+// ParseAddr reads "0000:03:00.0", and "03:00.0" as of domain 0.
+func ParseAddr(s string) (Addr, error) { return pci.ParseAddr(s) }
+
+// Machine is what decides about peer-to-peer on one machine: this one, or
+// another whose files lie below a directory. Each file is read once, when it
+// is first needed: for a changed machine, Open another. It is safe for
+// concurrent use.
+type Machine struct {
+	Kernel Kernel
+	CPU    CPU
+
+	root string
+	sys  sysfs.FS
+	proc procfs.FS
+
+	mu    sync.Mutex
+	nodes map[Addr]*node
+	hosts map[string]*host
+}
+
+// Open reads kernel and processor of the machine whose sys, proc, boot and
+// lib/modules are below root; "" is this machine. What cannot be read is
+// unknown, and is no error.
+func Open(root string) *Machine {
+	if root == "" {
+		root = "/"
+	}
+	m := &Machine{
+		root:  root,
+		sys:   sysfs.New(filepath.Join(root, "sys")),
+		proc:  procfs.New(filepath.Join(root, "proc")),
+		nodes: map[Addr]*node{},
+		hosts: map[string]*host{},
+	}
+	m.Kernel = readKernel(root, m.proc)
+	m.CPU = readCPU(m.proc)
+	return m
+}
+
+// node is a function and what the walk wants of it.
+type node struct {
+	addr Addr
+	up   []Addr // the bridges above, nearest first
+	err  error  // why nothing is known of it
+
+	acs    pci.ACS
+	acsErr error // why its ACS is not known
+	noECAM bool  // a PCI Express function of which the kernel cannot read all
+}
+
+// node reads a function. The caller holds mu.
+func (m *Machine) node(a Addr) *node {
+	if n := m.nodes[a]; n != nil {
+		return n
+	}
+	n := &node{addr: a}
+	m.nodes[a] = n
+	if n.up, n.err = pci.Upstream(m.sys, a); n.err != nil {
+		return n
+	}
+	c, err := pci.ReadConfig(m.sys, a)
+	if err != nil {
+		n.acsErr = err
+		return n
+	}
+	n.acs, n.acsErr = c.ACS()
+	n.noECAM = c.Unreachable()
+	return n
+}
+
+// host is a host bridge as the kernel's list sees it.
+type host struct {
+	bus    string // "pci0000:00"
+	err    error
+	empty  bool // no function to go by
+	first  pci.Function
+	root   bool  // first is a root port
+	rootOf error // why that is not known
+}
+
+// hostOf reads the host bridge above a function. The caller holds mu.
+func (m *Machine) hostOf(a Addr) *host {
+	bus, first, ok, err := pci.RootBus(m.sys, a)
+	if err == nil {
+		if h := m.hosts[bus]; h != nil {
+			return h
+		}
+	}
+	h := &host{bus: bus, err: err, empty: !ok}
+	if err != nil {
+		return h
+	}
+	m.hosts[bus] = h
+	if h.empty {
+		return h
+	}
+	if h.first, h.err = pci.ReadFunction(m.sys, first); h.err != nil {
+		return h
+	}
+	c, err := pci.ReadConfig(m.sys, first)
+	if err != nil {
+		h.rootOf = err
+		return h
+	}
+	h.root, h.rootOf = c.RootPort()
+	return h
+}

@@ -1,0 +1,383 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package p2p
+
+import (
+	"fmt"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/internal/errno"
+	"github.com/gpurdma/gpurdma/internal/pci"
+	"github.com/gpurdma/gpurdma/placement"
+)
+
+// Outcome is what becomes of an import.
+type Outcome int
+
+// The outcomes.
+const (
+	OutcomeUnknown Outcome = iota
+	Direct                 // the importer gets addresses of the device's memory
+	Staged                 // it gets system memory, and nobody says so
+	Refused                // it gets an errno
+)
+
+func (o Outcome) String() string {
+	switch o {
+	case OutcomeUnknown:
+		return "unknown"
+	case Direct:
+		return "direct"
+	case Staged:
+		return "staged"
+	case Refused:
+		return "refused"
+	}
+	return fmt.Sprintf("invalid (%d)", int(o))
+}
+
+// Stage is the dma-buf call that refuses.
+type Stage string
+
+// The stages. Up to 6.12 a static exporter maps inside attach, and so its
+// refusals come from there.
+const (
+	StageAttach Stage = "attach"
+	StageMap    Stage = "map"
+)
+
+// Address is what kind of addresses the importer gets.
+type Address int
+
+// The kinds. Bus and physical addresses are equal numbers on most machines,
+// but not the same promise: a bus address goes past an IOMMU.
+const (
+	AddressUnknown Address = iota
+	AddressBus
+	AddressPhysical
+	AddressIOVA
+)
+
+func (a Address) String() string {
+	switch a {
+	case AddressUnknown:
+		return "unknown"
+	case AddressBus:
+		return "bus address"
+	case AddressPhysical:
+		return "physical address"
+	case AddressIOVA:
+		return "IOVA"
+	}
+	return fmt.Sprintf("invalid (%d)", int(a))
+}
+
+// Prediction is what is going to happen when an importer attaches to a buffer
+// in a GPU's memory, pins it if it does so, and maps it.
+type Prediction struct {
+	Outcome Outcome
+	Errno   unix.Errno // of Refused
+	Stage   Stage      // of Refused
+	// Address is the kind of addresses that Direct and Staged come with.
+	Address  Address
+	Decision Decision
+	// Why is the chain of reasons, the conclusion last.
+	Why []string
+	// Notes do not decide, and matter.
+	Notes []string
+}
+
+// String says outcome and reasons:
+//
+//	staged: ACS redirect at 0000:02:00.0 (request redirect); …; amdgpu moves the buffer to system memory
+func (p Prediction) String() string {
+	outcome := p.Outcome.String()
+	if p.Outcome == Refused {
+		outcome += " with " + errno.Name(p.Errno) + " by " + string(p.Stage)
+	}
+	return outcome + ": " + strings.Join(p.Why, "; ")
+}
+
+// Predict says what becomes of an import by an importer that is alone on its
+// buffer.
+func (m *Machine) Predict(e Exporter, i Importer) Prediction {
+	r := rules{m: m, e: e, i: i}
+	if e.Class == ClassSystem || e.PCI == nil {
+		r.p.Decision = Decision{Type: MapNone, Supported: placement.No, Steps: -1, Why: []string{"the memory is no PCI device's"}}
+	} else {
+		r.p.Decision = m.Decide(*e.PCI, i.PCI)
+		r.p.Notes = append(r.p.Notes, r.p.Decision.Notes...)
+	}
+	switch {
+	case e.Class == ClassSystem:
+		r.stage("the exporter has system memory only")
+	case e.OutOfTree && e.Class != ClassNVIDIA && e.Class != ClassNVIDIACoherent:
+		r.because("%q may not be the kernel's own driver, and has rules of its own", e.Driver)
+	case e.Class == ClassI915:
+		r.i915()
+	case e.Class == ClassNVIDIACoherent:
+		r.because("GPU memory with pages is mapped as system memory is, for any importer")
+		r.direct(false)
+	case e.Class != ClassUnknown:
+		r.peer()
+	default:
+		r.because("how the driver %q exports is not known", e.Driver)
+	}
+	return r.p
+}
+
+// rules is one prediction in the making.
+type rules struct {
+	m *Machine
+	e Exporter
+	i Importer
+	p Prediction
+}
+
+func (r *rules) because(format string, args ...any) {
+	r.p.Why = append(r.p.Why, fmt.Sprintf(format, args...))
+}
+
+func (r *rules) note(format string, args ...any) {
+	r.p.Notes = append(r.p.Notes, fmt.Sprintf(format, args...))
+}
+
+func (r *rules) refuse(e unix.Errno, s Stage, format string, args ...any) {
+	r.p.Outcome, r.p.Errno, r.p.Stage = Refused, e, s
+	r.because(format, args...)
+}
+
+// stage concludes with system memory.
+func (r *rules) stage(format string, args ...any) {
+	r.p.Outcome = Staged
+	r.because(format, args...)
+	r.p.Address = r.mapped()
+}
+
+// direct concludes with the device's memory. bus: the exporter takes the short
+// way past the IOMMU where the decision allows it.
+func (r *rules) direct(bus bool) {
+	r.p.Outcome = Direct
+	switch {
+	case !bus || r.p.Decision.Type == MapThroughHostBridge:
+		r.p.Address = r.mapped()
+	case r.p.Decision.Type == MapBusAddress:
+		r.p.Address = AddressBus
+	}
+}
+
+// mapped is what the DMA API answers for the importer.
+func (r *rules) mapped() Address {
+	t, why := r.m.translationOf(r.i.PCI)
+	switch t {
+	case translated:
+		return AddressIOVA
+	case untranslated:
+		return AddressPhysical
+	}
+	r.note("%s", why)
+	return AddressUnknown
+}
+
+// i915 is i915_gem_dmabuf_attach().
+func (r *rules) i915() {
+	if r.e.VRAMOnly {
+		r.refuse(unix.EOPNOTSUPP, StageAttach, "i915 moves a buffer to system memory for any importer, and this one may not go there")
+		return
+	}
+	r.stage("i915 moves a buffer to system memory for any importer")
+}
+
+// peer is for exporters that may give out addresses of their BAR.
+func (r *rules) peer() {
+	if r.e.PCI == nil {
+		r.because("the function whose memory it is is not known")
+		return
+	}
+	switch r.e.Class {
+	case ClassNVIDIA:
+		r.nvidia()
+	case ClassVFIO:
+		r.vfio()
+	default:
+		r.ttm()
+	}
+	if r.p.Outcome == Direct {
+		r.reach()
+	}
+}
+
+// ttm is amdgpu and xe: the attach op takes peer-to-peer away, and pin and map
+// then go to system memory.
+func (r *rules) ttm() {
+	allowed := placement.No
+	switch {
+	case r.i.Kind == Static:
+		r.because("a static importer is never peer to peer")
+	case !r.i.PeerToPeer:
+		r.because("the importer does not want peer-to-peer")
+	default:
+		r.p.Why = append(r.p.Why, r.p.Decision.Why...)
+		allowed = r.awake(r.p.Decision.Supported)
+	}
+	if allowed == placement.No {
+		if r.e.Class == ClassXe && r.e.VRAMOnly {
+			r.refuse(unix.EOPNOTSUPP, StageAttach, "xe cannot move the buffer to system memory, since it may be in VRAM only")
+			return
+		}
+		r.stage("%v moves the buffer to system memory, and reports success", r.e.Class)
+		return
+	}
+	inSystem := r.pinnedInSystem()
+	switch {
+	case inSystem == placement.Yes && r.e.VRAMOnly:
+		r.because("the buffer may be in VRAM only: what the driver makes of that when it pins was not read")
+	case inSystem == placement.Yes:
+		r.stage("%v pins in system memory, and reports success", r.e.Class)
+	case allowed == placement.Yes && inSystem == placement.No:
+		r.direct(false)
+	}
+}
+
+// awake gives up where amdgpu's attach may find the GPU asleep.
+func (r *rules) awake(allowed placement.Answer) placement.Answer {
+	if allowed == placement.Yes && r.e.Class == ClassAMDGPU && r.e.Suspended {
+		r.because("the GPU is suspended: if it is when the importer attaches, newer drivers allow no peer-to-peer")
+		return placement.AnswerUnknown
+	}
+	return allowed
+}
+
+// pinnedInSystem is whether somebody pins, and the driver then chooses system
+// memory although the importer is peer to peer.
+func (r *rules) pinnedInSystem() placement.Answer {
+	k := r.m.Kernel
+	if r.i.Kind == Dynamic {
+		switch k.MoveNotify {
+		case placement.Yes:
+			return placement.No
+		case placement.No:
+			r.because("without %s the kernel pins for a dynamic importer, too", configMoveNotify)
+		}
+	} else {
+		r.because("a %v importer pins", r.i.Kind)
+	}
+	inVRAM := placement.AnswerUnknown
+	switch r.e.Pin {
+	case PinByKernel:
+		inVRAM = k.between(v6_12, v7_2)
+	case PinInVRAM:
+		inVRAM = placement.Yes
+	case PinInSystem:
+		inVRAM = placement.No
+	}
+	switch {
+	case inVRAM == placement.Yes:
+		return placement.No
+	case r.i.Kind == Dynamic && k.MoveNotify == placement.AnswerUnknown:
+		r.because("whether the kernel has %s, without which it pins for a dynamic importer, is not known: %s", configMoveNotify, k.Source)
+		return placement.AnswerUnknown
+	case inVRAM == placement.AnswerUnknown:
+		r.because("where this driver pins is not known")
+		return placement.AnswerUnknown
+	}
+	return placement.Yes
+}
+
+// nvidia is nv_dma_buf_attach(): what the importer is does not matter.
+func (r *rules) nvidia() {
+	switch {
+	case r.e.Gate == GateOpen:
+		r.because("the driver lets any importer attach")
+	case r.i.PCI == nil && r.e.Gate == GateUnknown:
+		r.because("whether the driver's gate asks for a common bridge is not known, and the importer is on no PCI bus")
+		return
+	case r.i.PCI == nil:
+		r.refuse(errno.ENOTSUPP, StageAttach, "the importer is on no PCI bus, and the driver's gate asks for a common bridge")
+		return
+	default:
+		if !r.gateBridge() {
+			return
+		}
+	}
+	r.direct(false)
+	if d := r.p.Decision; d.Supported != placement.Yes {
+		r.note("the driver does not ask the kernel, which says %v: the hardware may not route it", d)
+	}
+}
+
+// gateBridge looks for a bridge above both.
+func (r *rules) gateBridge() (passes bool) {
+	above, err1 := pci.Upstream(r.m.sys, *r.e.PCI)
+	also, err2 := pci.Upstream(r.m.sys, *r.i.PCI)
+	for _, err := range []error{err1, err2} {
+		if err != nil {
+			r.because("%v", err)
+			return false
+		}
+	}
+	for _, x := range above {
+		if index(also, x) >= 0 {
+			r.because("both are below the bridge %v, which the driver's gate asks for", x)
+			return true
+		}
+	}
+	if r.e.Gate == GateUnknown {
+		r.because("no bridge is above both, and whether the driver's gate asks for one is not known")
+	} else {
+		r.refuse(errno.ENOTSUPP, StageAttach, "no bridge is above both, and the driver's gate asks for one")
+	}
+	return false
+}
+
+// vfioExports is the series from which on dma_buf_attach_revocable() is there
+// to be asked.
+var vfioExports = v7_2
+
+// vfio is vfio_pci_dma_buf_attach() and dma_buf_phys_vec_to_sgt().
+func (r *rules) vfio() {
+	if !r.i.PeerToPeer || r.i.Kind == Static {
+		r.refuse(unix.EOPNOTSUPP, StageAttach, "vfio-pci exports to importers that are peer to peer, and this one is not")
+		return
+	}
+	k := r.m.Kernel
+	knows := k.between(v6_12, vfioExports)
+	if r.i.Kind == Pinned && knows == placement.Yes {
+		r.refuse(unix.EOPNOTSUPP, StageAttach, "vfio-pci exports to importers that can be told to stop, and one that pins for good cannot")
+		return
+	}
+	d := r.p.Decision
+	r.p.Why = append(r.p.Why, d.Why...)
+	switch {
+	case d.Supported == placement.No && knows == placement.No:
+		r.refuse(unix.EINVAL, StageAttach, "an exporter that asks when it maps is asked inside attach, up to %v", v6_12)
+	case d.Supported == placement.No && knows == placement.Yes:
+		r.refuse(unix.EINVAL, StageMap, "vfio-pci does not map what the kernel does not support")
+	case knows != placement.Yes:
+		r.because("what vfio-pci does on %s was not read", k.Release)
+	case d.Supported == placement.Yes:
+		r.direct(true)
+		r.note("the kernel keeps its decision for %v until the exporter's driver is bound anew, even if ACS changes meanwhile", *r.i.PCI)
+	}
+}
+
+// reach adds what may come between the importer and addresses that it got.
+func (r *rules) reach() {
+	if r.i.PCI == nil {
+		return
+	}
+	if r.p.Decision.Type == MapBusAddress && r.p.Address == AddressIOVA {
+		r.note("the kernel allows the short way, but an IOVA is translated at the root: the traffic goes there and back (iommu=pt avoids that)")
+	}
+	bar, ok := pci.LargestBAR(r.m.sys, *r.e.PCI)
+	bits, err := r.m.sys.ReadUint("bus/pci/devices/"+r.i.PCI.String()+"/dma_mask_bits", 64)
+	if !ok || err != nil || bits >= 64 || r.p.Address == AddressIOVA {
+		return
+	}
+	if last := bar.Start + bar.Size - 1; last>>bits != 0 {
+		r.p.Outcome, r.p.Address = OutcomeUnknown, AddressUnknown
+		r.because("the BAR ends at %#x, beyond the %d address bits of %v", last, bits, *r.i.PCI)
+	}
+}

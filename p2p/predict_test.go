@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package p2p
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/internal/errno"
+)
+
+// The NICs of tree, by how far they are from the GPU 0000:03:00.0.
+const (
+	inSwitch = "04:00.0"
+	atRoot   = "09:00.0"
+	nowhere  = ""
+)
+
+func TestPredict(t *testing.T) {
+	zen := fixture{tree: planted()}
+	other := fixture{cpu: xeon, tree: planted()}
+	// As 6.12 is when it is not Debian's.
+	moves612 := fixture{release: "6.12.1", config: withP2P + "CONFIG_DMABUF_MOVE_NOTIFY=y\n", tree: planted()}
+	pins612 := fixture{release: "6.12.1", config: withP2P + "# CONFIG_DMABUF_MOVE_NOTIFY is not set\n", tree: planted()}
+	debian612 := fixture{release: "6.12.117+deb12-amd64", config: withoutP2P, tree: planted()}
+	between := fixture{release: "6.17.0", config: withP2P, tree: planted()}
+	symbols := fixture{release: "6.12.1", config: "-", tree: planted(), files: map[string]string{"proc/kallsyms": "0 T pci_p2pdma_distance_many\n"}}
+	unread := fixture{cpu: xeon, tree: planted("ACS2", "config=64")}
+	unreadZen := fixture{tree: planted("ACS2", "config=64")}
+	noConfig := fixture{config: "-", tree: planted()}
+
+	const peer = true
+	for _, c := range []struct {
+		f     fixture
+		e     Exporter
+		nic   string
+		kind  Kind
+		peer  bool
+		want  string // outcome, errno and stage
+		addr  Address
+		words string
+	}{
+		// amdgpu and xe.
+		{zen, Exporter{Class: ClassAMDGPU}, inSwitch, Dynamic, peer, "direct", AddressPhysical, "below the bridge"},
+		{zen, Exporter{Class: ClassAMDGPU}, inSwitch, Pinned, peer, "direct", AddressPhysical, "pins"},
+		{zen, Exporter{Class: ClassXe}, atRoot, Revocable, peer, "direct", AddressPhysical, "pins"},
+		{zen, Exporter{Class: ClassXe}, inSwitch, Static, false, "staged", AddressPhysical, "static importer"},
+		{zen, Exporter{Class: ClassXe}, inSwitch, Dynamic, false, "staged", AddressPhysical, "does not want"},
+		{zen, Exporter{Class: ClassXe}, nowhere, Dynamic, peer, "staged", AddressPhysical, "on no PCI bus"},
+		{zen, Exporter{Class: ClassXe, VRAMOnly: true}, nowhere, Dynamic, peer, "refused EOPNOTSUPP attach", 0, "VRAM only"},
+		{zen, Exporter{Class: ClassXe, VRAMOnly: true}, inSwitch, Dynamic, peer, "direct", AddressPhysical, ""},
+		{other, Exporter{Class: ClassAMDGPU}, atRoot, Dynamic, peer, "staged", AddressPhysical, "not on the kernel's list"},
+		{zen, Exporter{Class: ClassAMDGPU, Pin: PinInSystem}, inSwitch, Pinned, peer, "staged", AddressPhysical, "pins in system memory"},
+		{zen, Exporter{Class: ClassAMDGPU, Pin: PinInSystem}, inSwitch, Dynamic, peer, "direct", AddressPhysical, ""},
+		{zen, Exporter{Class: ClassAMDGPU, Pin: PinUnknown}, inSwitch, Pinned, peer, "unknown", 0, "where this driver pins"},
+		{zen, Exporter{Class: ClassXe, Pin: PinInSystem, VRAMOnly: true}, inSwitch, Pinned, peer, "unknown", 0, "VRAM only"},
+		{zen, Exporter{Class: ClassAMDGPU, Suspended: true}, inSwitch, Dynamic, peer, "unknown", 0, "suspended"},
+		{zen, Exporter{Class: ClassXe, Suspended: true}, inSwitch, Dynamic, peer, "direct", AddressPhysical, ""},
+		{zen, Exporter{Class: ClassAMDGPU, OutOfTree: true}, inSwitch, Dynamic, peer, "unknown", 0, "kernel's own driver"},
+		{moves612, Exporter{Class: ClassAMDGPU}, inSwitch, Dynamic, peer, "direct", AddressPhysical, ""},
+		{moves612, Exporter{Class: ClassAMDGPU}, inSwitch, Pinned, peer, "staged", AddressPhysical, "pins in system memory"},
+		{pins612, Exporter{Class: ClassAMDGPU}, inSwitch, Dynamic, peer, "staged", AddressPhysical, "CONFIG_DMABUF_MOVE_NOTIFY"},
+		{symbols, Exporter{Class: ClassAMDGPU}, inSwitch, Dynamic, peer, "unknown", 0, "CONFIG_DMABUF_MOVE_NOTIFY"},
+		{symbols, Exporter{Class: ClassAMDGPU}, inSwitch, Pinned, peer, "staged", AddressPhysical, "pins"},
+		{debian612, Exporter{Class: ClassAMDGPU}, inSwitch, Dynamic, peer, "staged", AddressPhysical, "built without CONFIG_PCI_P2PDMA"},
+		{between, Exporter{Class: ClassAMDGPU}, inSwitch, Dynamic, peer, "direct", AddressPhysical, ""},
+		{between, Exporter{Class: ClassAMDGPU}, inSwitch, Pinned, peer, "unknown", 0, "where this driver pins"},
+		{unread, Exporter{Class: ClassAMDGPU}, inSwitch, Dynamic, peer, "unknown", 0, "run as root"},
+		{unread, Exporter{Class: ClassAMDGPU, Pin: PinInSystem}, inSwitch, Pinned, peer, "staged", AddressPhysical, "pins"},
+		{unreadZen, Exporter{Class: ClassAMDGPU}, inSwitch, Dynamic, peer, "direct", AddressPhysical, "by bus address or through"},
+		{noConfig, Exporter{Class: ClassAMDGPU}, inSwitch, Dynamic, peer, "unknown", 0, "no configuration"},
+
+		// i915.
+		{zen, Exporter{Class: ClassI915}, inSwitch, Dynamic, peer, "staged", AddressPhysical, "for any importer"},
+		{noConfig, Exporter{Class: ClassI915}, nowhere, Static, false, "staged", AddressPhysical, "for any importer"},
+		{zen, Exporter{Class: ClassI915, VRAMOnly: true}, inSwitch, Dynamic, peer, "refused EOPNOTSUPP attach", 0, ""},
+		{zen, Exporter{Class: ClassI915, OutOfTree: true}, inSwitch, Dynamic, peer, "unknown", 0, "kernel's own driver"},
+
+		// NVIDIA.
+		{zen, Exporter{Class: ClassNVIDIA, Gate: GateBridge, OutOfTree: true}, inSwitch, Static, false, "direct", AddressPhysical, "below the bridge 0000:01:00.0"},
+		{zen, Exporter{Class: ClassNVIDIA, Gate: GateBridge}, atRoot, Dynamic, peer, "refused ENOTSUPP attach", 0, "no bridge is above both"},
+		{zen, Exporter{Class: ClassNVIDIA, Gate: GateBridge}, nowhere, Dynamic, peer, "refused ENOTSUPP attach", 0, "no PCI bus"},
+		{zen, Exporter{Class: ClassNVIDIA, Gate: GateOpen}, nowhere, Dynamic, peer, "direct", AddressPhysical, "any importer"},
+		{other, Exporter{Class: ClassNVIDIA, Gate: GateOpen}, atRoot, Dynamic, peer, "direct", AddressPhysical, ""},
+		{zen, Exporter{Class: ClassNVIDIA}, inSwitch, Dynamic, peer, "direct", AddressPhysical, ""},
+		{zen, Exporter{Class: ClassNVIDIA}, atRoot, Dynamic, peer, "unknown", 0, "not known"},
+		{zen, Exporter{Class: ClassNVIDIA}, nowhere, Dynamic, peer, "unknown", 0, "not known"},
+		{zen, Exporter{Class: ClassNVIDIA, Gate: GateBridge}, "0a:00.0", Dynamic, peer, "unknown", 0, "0000:0a:00.0"},
+		{noConfig, Exporter{Class: ClassNVIDIACoherent}, nowhere, Static, false, "direct", AddressPhysical, "pages"},
+
+		// vfio-pci.
+		{zen, Exporter{Class: ClassVFIO}, inSwitch, Dynamic, peer, "direct", AddressBus, ""},
+		{zen, Exporter{Class: ClassVFIO}, atRoot, Revocable, peer, "direct", AddressPhysical, "all host bridges"},
+		{zen, Exporter{Class: ClassVFIO}, inSwitch, Pinned, peer, "refused EOPNOTSUPP attach", 0, "told to stop"},
+		{zen, Exporter{Class: ClassVFIO}, inSwitch, Dynamic, false, "refused EOPNOTSUPP attach", 0, "peer to peer"},
+		{zen, Exporter{Class: ClassVFIO}, inSwitch, Static, false, "refused EOPNOTSUPP attach", 0, "peer to peer"},
+		{zen, Exporter{Class: ClassVFIO}, nowhere, Dynamic, peer, "refused EINVAL map", 0, "no PCI bus"},
+		{other, Exporter{Class: ClassVFIO}, atRoot, Dynamic, peer, "refused EINVAL map", 0, "not on the kernel's list"},
+		{unread, Exporter{Class: ClassVFIO}, inSwitch, Dynamic, peer, "unknown", 0, "run as root"},
+		{unreadZen, Exporter{Class: ClassVFIO}, inSwitch, Dynamic, peer, "direct", AddressUnknown, ""},
+		{debian612, Exporter{Class: ClassVFIO}, inSwitch, Pinned, peer, "refused EINVAL attach", 0, "inside attach"},
+		{moves612, Exporter{Class: ClassVFIO}, inSwitch, Dynamic, peer, "unknown", 0, "was not read"},
+		{between, Exporter{Class: ClassVFIO}, inSwitch, Pinned, peer, "unknown", 0, "was not read"},
+
+		// Others.
+		{noConfig, Exporter{Class: ClassSystem}, inSwitch, Pinned, peer, "staged", AddressPhysical, "system memory only"},
+		{zen, Exporter{Driver: "nouveau"}, inSwitch, Pinned, peer, "unknown", 0, `"nouveau"`},
+	} {
+		name := fmt.Sprintf("%v %q %v %v", c.e.Class, c.nic, c.kind, c.peer)
+		t.Run(name, func(t *testing.T) {
+			gpu := addr(t, "03:00.0")
+			if c.e.Class != ClassSystem {
+				c.e.PCI = &gpu
+			}
+			p := c.f.open(t).Predict(c.e, Importer{PCI: client(t, c.nic), Kind: c.kind, PeerToPeer: c.peer})
+			got := p.Outcome.String()
+			if p.Outcome == Refused {
+				got += " " + errno.Name(p.Errno) + " " + string(p.Stage)
+			}
+			if got != c.want || p.Address != c.addr {
+				t.Errorf("%s, %v; want %s, %v: %v %q", got, p.Address, c.want, c.addr, p, p.Notes)
+			}
+			if len(p.Why) == 0 || !strings.Contains(p.String(), c.words) {
+				t.Errorf("%q does not say %q", p, c.words)
+			}
+			if (p.Outcome == Refused) != (p.Errno != 0) || (p.Stage != "") != (p.Errno != 0) {
+				t.Errorf("%+v", p)
+			}
+		})
+	}
+}
+
+// Which addresses an importer gets is the IOMMU's affair, and for bus addresses
+// it is not.
+func TestAddresses(t *testing.T) {
+	for domain, want := range map[string]map[Class]Address{
+		"":          {ClassAMDGPU: AddressPhysical, ClassVFIO: AddressBus, ClassI915: AddressPhysical},
+		"identity":  {ClassAMDGPU: AddressPhysical, ClassVFIO: AddressBus, ClassI915: AddressPhysical},
+		"DMA":       {ClassAMDGPU: AddressIOVA, ClassVFIO: AddressBus, ClassI915: AddressIOVA},
+		"DMA-FQ":    {ClassAMDGPU: AddressIOVA, ClassVFIO: AddressBus, ClassI915: AddressIOVA},
+		"unmanaged": {ClassAMDGPU: AddressUnknown, ClassVFIO: AddressBus, ClassI915: AddressUnknown},
+	} {
+		m := fixture{tree: planted()}.open(t)
+		if domain != "" {
+			writeGroup(t, m, inSwitch, domain)
+		}
+		gpu := addr(t, "03:00.0")
+		for class, want := range want {
+			p := m.Predict(Exporter{Class: class, PCI: &gpu}, Importer{PCI: client(t, inSwitch), Kind: Dynamic, PeerToPeer: true})
+			if p.Address != want || p.Outcome == Refused || p.Outcome == OutcomeUnknown {
+				t.Errorf("domain %q, %v: %v, want %v: %v", domain, class, p.Address, want, p)
+			}
+			long := strings.Contains(strings.Join(p.Notes, ""), "iommu=pt")
+			if long != (class == ClassAMDGPU && want == AddressIOVA) {
+				t.Errorf("domain %q, %v: notes %q", domain, class, p.Notes)
+			}
+		}
+	}
+}
+
+func TestBeyondTheDMAMask(t *testing.T) {
+	bar := "sys/devices/pci0000:00/0000:00:01.0/0000:01:00.0/0000:02:00.0/0000:03:00.0/resource"
+	mask := "sys/devices/pci0000:00/0000:00:01.0/0000:01:00.0/0000:02:01.0/0000:04:00.0/dma_mask_bits"
+	for bits, want := range map[string]Outcome{"32": OutcomeUnknown, "35": OutcomeUnknown, "36": Direct, "64": Direct, "none": Direct} {
+		m := fixture{tree: planted(), files: map[string]string{
+			bar:  "0x0000000000000000 0x0000000000000000 0x0000000000000000\n0x0000000800000000 0x0000000fffffffff 0x000000000014220c\n",
+			mask: bits + "\n",
+		}}.open(t)
+		gpu := addr(t, "03:00.0")
+		if p := m.Predict(Exporter{Class: ClassXe, PCI: &gpu}, Importer{PCI: client(t, inSwitch), Kind: Dynamic, PeerToPeer: true}); p.Outcome != want {
+			t.Errorf("%s bits: %v", bits, p)
+		}
+	}
+}
+
+func TestNVIDIADoesNotAsk(t *testing.T) {
+	m := fixture{cpu: xeon, tree: planted("ACS2", "acs=0x1d")}.open(t)
+	gpu := addr(t, "03:00.0")
+	p := m.Predict(Exporter{Class: ClassNVIDIA, PCI: &gpu, Gate: GateBridge}, Importer{PCI: client(t, inSwitch), Kind: Dynamic, PeerToPeer: true})
+	if p.Outcome != Direct || len(p.Notes) != 1 || !strings.Contains(p.Notes[0], "ACS redirect at 0000:02:00.0") {
+		t.Errorf("%v %q", p, p.Notes)
+	}
+}
+
+func TestExporter(t *testing.T) {
+	const gpu = "sys/devices/pci0000:00/0000:00:02.0/0000:08:00.0/"
+	type files = map[string]string
+	for _, c := range []struct {
+		driver string
+		files  files
+		want   Exporter
+	}{
+		{"amdgpu", files{"sys/module/amdgpu/initstate": "live", "sys/module/amdgpu/taint": "\n"}, Exporter{Class: ClassAMDGPU}},
+		{"amdgpu", files{"sys/module/amdgpu/initstate": "live", "sys/module/amdgpu/taint": "OE\n"}, Exporter{Class: ClassAMDGPU, OutOfTree: true}},
+		{"amdgpu", files{"sys/module/amdgpu/initstate": "live"}, Exporter{Class: ClassAMDGPU, OutOfTree: true}},
+		{"amdgpu", nil, Exporter{Class: ClassAMDGPU, OutOfTree: true}},
+		{"i915", files{"sys/module/i915/parameters/modeset": "1"}, Exporter{Class: ClassI915}},
+		{"amdgpu", files{"sys/module/amdgpu/taint": "", gpu + "power/runtime_status": "suspended\n"}, Exporter{Class: ClassAMDGPU, Suspended: true}},
+		{"nouveau", files{"sys/module/nouveau/taint": ""}, Exporter{}},
+		{"", nil, Exporter{OutOfTree: true}},
+		{"softgpu", nil, Exporter{Pin: PinUnknown}},
+		{"softgpu", files{gpu + "behaviour": "strange\n"}, Exporter{Pin: PinUnknown}},
+		{"softgpu", files{gpu + "behaviour": "nvidia\n", gpu + "pin_rule": "vram\n", "sys/module/softgpu/parameters/topology_gate": "Y\n"}, Exporter{Class: ClassNVIDIA, Pin: PinInVRAM, Gate: GateBridge}},
+		{"softgpu", files{gpu + "behaviour": "xe\n", gpu + "pin_rule": "system\n", "sys/module/softgpu/parameters/topology_gate": "N\n"}, Exporter{Class: ClassXe, Pin: PinInSystem, Gate: GateOpen}},
+	} {
+		tree := planted()
+		if c.driver != "" {
+			tree = strings.Replace(tree, "/0000:08:00.0", "/0000:08:00.0 driver:"+c.driver, 1)
+		}
+		m := fixture{tree: tree, files: c.files}.open(t)
+		got, err := m.Exporter(addr(t, "08:00.0"))
+		if err != nil || got.PCI == nil || *got.PCI != addr(t, "08:00.0") || got.Driver != c.driver {
+			t.Errorf("%s %v: %+v, %v", c.driver, c.files, got, err)
+		}
+		got.PCI, got.Driver = nil, ""
+		if got != c.want {
+			t.Errorf("%s %v: %+v, want %+v", c.driver, c.files, got, c.want)
+		}
+	}
+	if _, err := (fixture{}).open(t).Exporter(addr(t, "08:00.0")); err == nil {
+		t.Error("a function that is not there exports")
+	}
+}
+
+func TestNames(t *testing.T) {
+	for c := ClassUnknown; c <= ClassSystem; c++ {
+		if back, err := ParseClass(c.String()); back != c || err != nil {
+			t.Errorf("%v: %v, %v", c, back, err)
+		}
+	}
+	if _, err := ParseClass("matrox"); err == nil {
+		t.Error(`"matrox" is a class`)
+	}
+	for _, s := range []fmt.Stringer{Class(99), MapType(99), Outcome(99), Address(99), Kind(99)} {
+		if !strings.Contains(s.String(), "99") {
+			t.Errorf("%T(99) is %q", s, s)
+		}
+	}
+	p := Prediction{Outcome: Refused, Errno: unix.EINVAL, Stage: StageMap, Why: []string{"a", "b"}}
+	if got := p.String(); got != "refused with EINVAL by map: a; b" {
+		t.Error(got)
+	}
+}
+
+// writeGroup puts a function into an IOMMU group of a kind.
+func writeGroup(t *testing.T, m *Machine, function, kind string) {
+	t.Helper()
+	dir, err := m.sys.Resolve("bus/pci/devices/" + addr(t, function).String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	group := m.sys.Path("kernel/iommu_groups/7")
+	link(t, group, m.sys.Path(dir, "iommu_group"))
+	write(t, group+"/type", kind+"\n")
+}

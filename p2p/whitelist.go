@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package p2p
+
+import (
+	"fmt"
+
+	"github.com/gpurdma/gpurdma/placement"
+)
+
+// listed is a host bridge, or the root port that stands for it, that the kernel
+// trusts to pass peer-to-peer traffic.
+type listed struct {
+	vendor, device uint16
+	name           string
+	sameBridge     bool // only below one and the same host bridge
+	anyDevice      bool
+	added          version // v6_1: there in the oldest that was read
+}
+
+const (
+	intel  = 0x8086
+	google = 0x1ae0
+)
+
+// whitelist is pci_p2pdma_whitelist of drivers/pci/p2pdma.c. 6.1 and 6.12 have
+// the same ten entries.
+var whitelist = []listed{
+	{vendor: intel, device: 0x3c00, name: "Xeon E5", sameBridge: true, added: v6_1},
+	{vendor: intel, device: 0x3c01, name: "Xeon E5", sameBridge: true, added: v6_1},
+	{vendor: intel, device: 0x2f00, name: "Xeon E5 v3", sameBridge: true, added: v6_1},
+	{vendor: intel, device: 0x2f01, name: "Xeon E5 v3", sameBridge: true, added: v6_1},
+	{vendor: intel, device: 0x2030, name: "Skylake-E", added: v6_1},
+	{vendor: intel, device: 0x2031, name: "Skylake-E", added: v6_1},
+	{vendor: intel, device: 0x2032, name: "Skylake-E", added: v6_1},
+	{vendor: intel, device: 0x2033, name: "Skylake-E", added: v6_1},
+	{vendor: intel, device: 0x2020, name: "Skylake-E", added: v6_1},
+	{vendor: intel, device: 0x09a2, name: "Ice Lake and later", added: v6_1},
+	{vendor: intel, device: 0x0b25, name: "DSA of Sapphire Rapids", added: v7_2},
+	{vendor: intel, device: 0x0cfe, name: "IAX of Sapphire Rapids", added: v7_2},
+	{vendor: intel, device: 0x11fb, name: "DSA of Granite Rapids-D", added: v7_2},
+	{vendor: intel, device: 0x1212, name: "DSA of Diamond Rapids", added: v7_2},
+	{vendor: intel, device: 0x1216, name: "IAA of Diamond Rapids", added: v7_2},
+	{vendor: intel, device: 0x4940, name: "QAT 4xxx", added: v7_2},
+	{vendor: intel, device: 0x4942, name: "QAT 401xx", added: v7_2},
+	{vendor: intel, device: 0x4944, name: "QAT 402xx", added: v7_2},
+	{vendor: intel, device: 0x4946, name: "QAT 420xx", added: v7_2},
+	{vendor: intel, device: 0x4948, name: "QAT 6xxx", added: v7_2},
+	{vendor: google, anyDevice: true, name: "Google", added: v7_2},
+}
+
+// trusts asks the list of this kernel for a host bridge. same: both functions
+// are below it.
+func (k Kernel) trusts(h *host, same bool) (placement.Answer, string) {
+	if h.err != nil {
+		return placement.AnswerUnknown, "the host bridge cannot be read: " + h.err.Error()
+	}
+	if h.empty {
+		return placement.No, fmt.Sprintf("there is no function on %s by which the kernel could know the host bridge", h.bus)
+	}
+	f := h.first
+	first := fmt.Sprintf("the host bridge of %s, known by %v (%04x:%04x)", h.bus, f.Addr, f.Vendor, f.Device)
+	if f.Addr.Device != 0 || f.Addr.Function != 0 {
+		switch {
+		case h.rootOf != nil:
+			return placement.AnswerUnknown, fmt.Sprintf("whether %v, the first function of %s, is a root port: %v", f.Addr, h.bus, h.rootOf)
+		case !h.root:
+			return placement.No, fmt.Sprintf("%v, the first function of %s, is neither function 00.0 nor a root port, by which the kernel knows host bridges", f.Addr, h.bus)
+		}
+	}
+	for _, e := range whitelist {
+		if e.vendor != f.Vendor || e.device != f.Device && !e.anyDevice {
+			continue
+		}
+		has := k.between(v6_12, v7_2)
+		if e.added == v6_1 {
+			has = placement.Yes
+		}
+		switch {
+		case has == placement.AnswerUnknown:
+			return has, fmt.Sprintf("%s: %s is on the list of Linux %v, and whether it is on that of %s is not known", first, e.name, v7_2, k.Release)
+		case has == placement.No:
+			return has, fmt.Sprintf("%s, is not on the list of %s; Linux %v has it (%s)", first, k.Release, v7_2, e.name)
+		case e.sameBridge && !same:
+			return placement.No, fmt.Sprintf("%s, is trusted for traffic that stays below it only (%s)", first, e.name)
+		}
+		return placement.Yes, fmt.Sprintf("%s, is on the kernel's list (%s)", first, e.name)
+	}
+	if !k.version.known() || k.version.cmp(v7_2) > 0 || k.backports() {
+		return placement.AnswerUnknown, fmt.Sprintf("%s, is not on the list of Linux %v; that of %s is not known", first, v7_2, k.Release)
+	}
+	return placement.No, fmt.Sprintf("%s, is not on the kernel's list", first)
+}
