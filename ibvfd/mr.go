@@ -3,6 +3,7 @@
 package ibvfd
 
 import (
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -14,7 +15,8 @@ import (
 // MR is a memory region. Its keys work with the queue pairs of its PD, and the
 // remote key with their peers.
 type MR struct {
-	life
+	mu      sync.Mutex // held while Close or ID is under way
+	closed  bool
 	pd      *PD
 	made    registered
 	length  uint64
@@ -217,12 +219,13 @@ func (m *MR) RegTime() time.Duration { return m.took }
 // the MR stays registered and open, and Close may be called again. Closing
 // again after success does nothing.
 func (m *MR) Close() error {
-	return m.end(m.deregister)
-}
-
-// deregister may fail on a device that is there only: of one that is gone, the
-// kernel has destroyed the MR, and says so (rdma_lookup_get_uobject).
-func (m *MR) deregister() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return nil
+	}
+	// A device that is gone does not refuse: the kernel has destroyed the MR,
+	// and says so (rdma_lookup_get_uobject in core/rdma_core.c).
 	if m.made.v != nil {
 		if err := m.made.v.dereg(); err != nil {
 			return m.explainDereg("ibv_dereg_mr", err)
@@ -230,6 +233,7 @@ func (m *MR) deregister() error {
 	} else if err := m.pd.ctx.file.DestroyMR(m.made.handle); err != nil {
 		return m.explainDereg("UVERBS_METHOD_MR_DESTROY", err)
 	}
+	m.closed = true
 	m.pd.drop(kindMR)
 	m.letGo()
 	return nil

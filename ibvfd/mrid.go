@@ -29,10 +29,11 @@ type MRID struct {
 // once for all MRs registered so far.
 func (m *MR) ID() MRID {
 	id := MRID{Device: m.pd.ctx.name, LKey: m.made.lkey, RKey: m.made.rkey, PID: os.Getpid(), Handle: m.made.handle}
-	if err := m.enter(); err != nil {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
 		return id // deregistered: its keys may be another MR's by now
 	}
-	defer m.leave()
 	id.Number, id.NumberKnown = m.pd.ctx.numbers.find(m)
 	return id
 }
