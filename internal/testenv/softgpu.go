@@ -96,12 +96,18 @@ func (g SoftGPU) TrySet(file, text string) error {
 // list: "vram", "system", "nowhere"; "" if there is no such buffer.
 func (g SoftGPU) Place(t testing.TB, inode uint64) string {
 	t.Helper()
+	return g.Buffer(t, inode)["place"]
+}
+
+// Buffer is the line of a buffer in the driver's own list, nil if there is none.
+func (g SoftGPU) Buffer(t testing.TB, inode uint64) map[string]string {
+	t.Helper()
 	for _, b := range g.Buffers(t) {
 		if b["inode"] == fmt.Sprint(inode) {
-			return b["place"]
+			return b
 		}
 	}
-	return ""
+	return nil
 }
 
 // Buffers is the driver's own list: "inode", "size", "place", "pins", "handles"
