@@ -97,7 +97,7 @@ func (c Config) capability(id uint8) (int, error) {
 // function has none where the kernel knows 256 bytes of it: it is no PCI
 // Express function, or the machine has no way to read the others.
 func (c Config) extended(id uint16) (int, error) {
-	if c.size == cfgSpaceSize && len(c.data) == cfgSpaceSize {
+	if c.size == cfgSpaceSize {
 		return 0, nil
 	}
 	if len(c.data) < cfgSpaceExpSize {

@@ -82,6 +82,10 @@ func TestConfigInPart(t *testing.T) {
 	if acs, err := c.ACS(); err != nil || acs.Present || !c.Unreachable() {
 		t.Errorf("%+v, %v, %v", acs, err, c.Unreachable())
 	}
+	// That is known even to whoever may not read it.
+	if acs, err := (Config{whole[:64], 256}).ACS(); err != nil || acs.Present {
+		t.Errorf("%+v, %v", acs, err)
+	}
 	if root, err := c.RootPort(); err != nil || !root {
 		t.Error(root, err)
 	}
@@ -130,7 +134,7 @@ func FuzzConfig(f *testing.F) {
 		for _, size := range []int64{cfgSpaceSize, cfgSpaceExpSize} {
 			c := Config{data, size}
 			acs, err := c.ACS()
-			if acs.Present && (err != nil || len(data) < cfgSpaceExpSize) {
+			if acs.Present && (err != nil || len(data) < cfgSpaceExpSize || size == cfgSpaceSize) {
 				t.Errorf("ACS from %d bytes, %v", len(data), err)
 			}
 			_, _ = c.RootPort()
