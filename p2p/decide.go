@@ -4,6 +4,7 @@ package p2p
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/gpurdma/gpurdma/internal/pci"
@@ -131,7 +132,7 @@ func (m *Machine) walk(d *Decision, a, b *node) (unread error) {
 	below := append([]Addr{b.addr}, b.up...)
 	up, down := len(above), len(below)
 	for i, x := range above {
-		if j := index(below, x); j >= 0 {
+		if j := slices.Index(below, x); j >= 0 {
 			up, down = i, j
 			d.Common = &above[i]
 			break
@@ -171,15 +172,6 @@ func (m *Machine) walk(d *Decision, a, b *node) (unread error) {
 	return unread
 }
 
-func index(list []Addr, x Addr) int {
-	for i, y := range list {
-		if x == y {
-			return i
-		}
-	}
-	return -1
-}
-
 // throughHost asks whether the host bridges let traffic pass. unread is set if
 // it may not have to come here.
 func (m *Machine) throughHost(d *Decision, a, b *node, unread error) {
@@ -205,7 +197,7 @@ func (m *Machine) hostPasses(d *Decision, a, b *node) placement.Answer {
 		d.because("%v: all host bridges pass peer-to-peer", m.CPU)
 		return cpu
 	}
-	passes := m.bothTrusted(d, m.hostOf(a.addr), m.hostOf(b.addr))
+	passes := m.bothTrusted(d, m.hostOf(a), m.hostOf(b))
 	if cpu == placement.AnswerUnknown && passes != placement.Yes {
 		d.because("the processor is not known")
 		return cpu

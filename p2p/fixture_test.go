@@ -10,11 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-
-	"github.com/gpurdma/gpurdma/internal/testenv"
 )
-
-func TestMain(m *testing.M) { testenv.Main(m) }
 
 // Processors.
 const (

@@ -62,6 +62,8 @@ type node struct {
 	acs    pci.ACS
 	acsErr error // why its ACS is not known
 	noECAM bool  // a PCI Express function of which the kernel cannot read all
+
+	host *host // read when it is asked for
 }
 
 // node reads a function. The caller holds mu.
@@ -95,29 +97,29 @@ type host struct {
 }
 
 // hostOf reads the host bridge above a function. The caller holds mu.
-func (m *Machine) hostOf(a Addr) *host {
-	bus, first, ok, err := pci.RootBus(m.sys, a)
-	if err == nil {
-		if h := m.hosts[bus]; h != nil {
-			return h
+func (m *Machine) hostOf(n *node) *host {
+	if n.host != nil {
+		return n.host
+	}
+	bus, first, ok, err := pci.RootBus(m.sys, n.addr)
+	if n.host = m.hosts[bus]; n.host == nil {
+		n.host = &host{bus: bus, empty: !ok, err: err}
+		if ok && err == nil {
+			m.readHost(n.host, first)
 		}
+		m.hosts[bus] = n.host
 	}
-	h := &host{bus: bus, err: err, empty: !ok}
-	if err != nil {
-		return h
-	}
-	m.hosts[bus] = h
-	if h.empty {
-		return h
-	}
+	return n.host
+}
+
+func (m *Machine) readHost(h *host, first Addr) {
 	if h.first, h.err = pci.ReadFunction(m.sys, first); h.err != nil {
-		return h
+		return
 	}
 	c, err := pci.ReadConfig(m.sys, first)
 	if err != nil {
 		h.rootOf = err
-		return h
+		return
 	}
 	h.root, h.rootOf = c.RootPort()
-	return h
 }

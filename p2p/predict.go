@@ -4,6 +4,7 @@ package p2p
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -310,16 +311,17 @@ func (r *rules) nvidia() {
 
 // gateBridge looks for a bridge above both.
 func (r *rules) gateBridge() (passes bool) {
-	above, err1 := pci.Upstream(r.m.sys, *r.e.PCI)
-	also, err2 := pci.Upstream(r.m.sys, *r.i.PCI)
-	for _, err := range []error{err1, err2} {
-		if err != nil {
-			r.because("%v", err)
+	r.m.mu.Lock()
+	gpu, nic := r.m.node(*r.e.PCI), r.m.node(*r.i.PCI)
+	r.m.mu.Unlock()
+	for _, n := range []*node{gpu, nic} {
+		if n.err != nil {
+			r.because("%v", n.err)
 			return false
 		}
 	}
-	for _, x := range above {
-		if index(also, x) >= 0 {
+	for _, x := range gpu.up {
+		if slices.Contains(nic.up, x) {
 			r.because("both are below the bridge %v, which the driver's gate asks for", x)
 			return true
 		}

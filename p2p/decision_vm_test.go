@@ -1,0 +1,350 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package p2p
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/gpualloc"
+	"github.com/gpurdma/gpurdma/internal/errno"
+	"github.com/gpurdma/gpurdma/internal/pci"
+	"github.com/gpurdma/gpurdma/internal/testenv"
+	"github.com/gpurdma/gpurdma/placement"
+)
+
+// What the kernel decides between any two functions, and what each behaviour of
+// the software GPU makes of it for each kind of importer, is what was
+// predicted: the distance, the answer of attach and map, the kind of addresses,
+// and the bytes that a DMA engine moves there.
+//
+//testbed:machine fabric+EPYC fabric+Nehalem fabric+EPYC+iommu fabric+EPYC+pt fabric+EPYC+iommu+noredir
+//testbed:kernel 7.2
+func TestVMDecision(t *testing.T) { decisionTable(t) }
+
+// The same where the kernel is built without peer-to-peer.
+//
+//testbed:machine fabric+EPYC
+//testbed:kernel 6.12
+func TestVMDecisionWithoutP2PDMA(t *testing.T) { decisionTable(t) }
+
+// bench is the machine under test.
+type bench struct {
+	m    *Machine
+	gpus []testenv.SoftGPU
+	imp  *testenv.Importer
+	seen map[string]int // rows by what happened
+}
+
+func decisionTable(t *testing.T) {
+	testenv.VM(t)
+	b := bench{gpus: testenv.SoftGPUs(t, "personality=amdgpu"), imp: testenv.TestImporter(t), m: Open(""), seen: map[string]int{}}
+	t.Logf("%s, P2PDMA %v (%s), %v", b.m.Kernel.Release, b.m.Kernel.P2PDMA, b.m.Kernel.Source, b.m.CPU)
+	t.Run("distance", b.distances)
+	t.Run("unprivileged", b.unprivileged)
+	for c := ClassAMDGPU; c <= ClassVFIO; c++ {
+		t.Run(c.String(), func(t *testing.T) { b.behaviour(t, c) })
+	}
+	t.Logf("rows: %v", b.seen)
+	wanted := []string{"direct physical address", "staged physical address"}
+	if b.m.Kernel.P2PDMA == placement.Yes {
+		wanted = append(wanted, "direct bus address")
+	}
+	if t, _ := b.m.translationOf(importers(t)["edu0"]); t == translated {
+		wanted = []string{"direct IOVA", "direct bus address", "staged IOVA"}
+	}
+	for _, w := range append(wanted, "refused ENOTSUPP attach", "refused EOPNOTSUPP attach") {
+		if b.seen[w] == 0 {
+			t.Errorf("no row was %q: %v", w, b.seen)
+		}
+	}
+}
+
+// functions are all PCI functions of the machine.
+func functions(t *testing.T) []Addr {
+	t.Helper()
+	links, err := filepath.Glob("/sys/bus/pci/devices/*")
+	if err != nil || len(links) == 0 {
+		t.Fatal(links, err)
+	}
+	var out []Addr
+	for _, l := range links {
+		out = append(out, addr(t, filepath.Base(l)))
+	}
+	return out
+}
+
+// distances compares with the kernel for every pair of functions, bridges
+// included.
+func (b bench) distances(t *testing.T) {
+	ways := map[int]int{}
+	all := functions(t)
+	check := func(from Addr, to *Addr, name string) {
+		want, err := b.imp.Distance(from.String(), name)
+		if err != nil {
+			t.Fatalf("%v to %s: %v", from, name, err)
+		}
+		d := b.m.Decide(from, to)
+		if got, ok := d.Distance(); !ok || got != want {
+			t.Errorf("%v to %s: the kernel says %d; %d, %v: %v", from, name, want, got, ok, d)
+		}
+		ways[want]++
+	}
+	for _, from := range all {
+		for _, to := range all {
+			check(from, &to, to.String())
+		}
+		check(from, nil, testenv.SoftDevice)
+	}
+	t.Logf("pairs by distance: %v", ways)
+	if ways[-1] == 0 || b.m.Kernel.P2PDMA == placement.Yes && ways[4] == 0 {
+		t.Errorf("pairs by distance: %v", ways)
+	}
+}
+
+// unprivilegedEnv makes the test binary print what it decides.
+const unprivilegedEnv = "GPURDMA_P2P_DECIDE"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(unprivilegedEnv) == "" {
+		testenv.Main(m)
+		return
+	}
+	machine := Open("")
+	links, _ := filepath.Glob("/sys/bus/pci/devices/*")
+	for _, from := range links {
+		for _, to := range links {
+			a, err1 := ParseAddr(filepath.Base(from))
+			b, err2 := ParseAddr(filepath.Base(to))
+			d := machine.Decide(a, &b)
+			fmt.Printf("%v %v %d %d\n", a, b, d.Type, d.Supported)
+			if err := errors.Join(err1, err2); err != nil {
+				fmt.Println(err)
+			}
+		}
+	}
+}
+
+// unprivileged compares with what somebody finds who is shown 64 bytes of the
+// configuration space: less, and nothing else.
+func (b bench) unprivileged(t *testing.T) {
+	child := exec.Command(os.Args[0])
+	child.Env = append(os.Environ(), unprivilegedEnv+"=1")
+	child.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	child.Dir = "/"
+	out, err := child.Output()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	known, unknown := 0, 0
+	for line := range strings.Lines(string(out)) {
+		var from, to string
+		var d Decision
+		if n, err := fmt.Sscanf(line, "%s %s %d %d\n", &from, &to, &d.Type, &d.Supported); n != 4 || err != nil {
+			t.Fatalf("%q: %v", line, err)
+		}
+		whole := b.m.Decide(addr(t, from), client(t, to))
+		switch {
+		case d.Supported != placement.AnswerUnknown && d.Supported != whole.Supported, d.Type != MapUnknown && d.Type != whole.Type:
+			t.Errorf("unprivileged %v, supported %v: %s to %s: %v", d.Type, d.Supported, from, to, whole)
+		case d.Type == MapUnknown:
+			unknown++
+		default:
+			known++
+		}
+	}
+	t.Logf("unprivileged: %d known, %d unknown", known, unknown)
+	if known == 0 || b.m.Kernel.P2PDMA == placement.Yes && unknown == 0 {
+		t.Errorf("%d known, %d unknown", known, unknown)
+	}
+}
+
+// importers are the machine's devices to attach for, and soft.
+func importers(t *testing.T) map[string]*Addr {
+	t.Helper()
+	out := map[string]*Addr{testenv.SoftDevice: nil}
+	for _, kind := range []string{"nic", "edu"} {
+		for i := range 4 {
+			name := kind + strconv.Itoa(i)
+			dir, err := filepath.EvalSymlinks("/run/gpurdma/pci/" + name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			a := addr(t, filepath.Base(dir))
+			out[name] = &a
+		}
+	}
+	return out
+}
+
+func (b bench) behaviour(t *testing.T, c Class) {
+	for _, g := range b.gpus {
+		g.Set(t, "behaviour", c.String())
+		e, err := b.m.Exporter(addr(t, g.PCI))
+		if err != nil || e.Class != c {
+			t.Fatalf("%s: %+v, %v", g.Name, e, err)
+		}
+		alloc, err := gpualloc.Open("drm:"+g.PCI+"/vram", gpualloc.Env{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, a := range importers(t) {
+			for kind := Static; kind <= Dynamic; kind++ {
+				for _, peer := range []bool{true, false} {
+					if peer && kind == Static {
+						continue
+					}
+					r := row{bench: b, e: e, gpu: g, device: name, i: Importer{PCI: a, Kind: kind, PeerToPeer: peer}}
+					if err := r.run(t, alloc); err != nil {
+						t.Errorf("%s to %s, %v, peer to peer %v: %v", g.Name, name, kind, peer, err)
+					}
+				}
+			}
+		}
+		if err := alloc.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// row is an import.
+type row struct {
+	bench
+	e      Exporter
+	gpu    testenv.SoftGPU
+	device string
+	i      Importer
+}
+
+const rowSize = 256 << 10
+
+func (r row) run(t *testing.T, alloc gpualloc.Allocator) (err error) {
+	p := r.m.Predict(r.e, r.i)
+	buf, err := alloc.Alloc(context.Background(), rowSize, gpualloc.Options{})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, buf.Close()) }()
+	var a *testenv.Attachment
+	device := testenv.SoftDevice
+	if r.i.PCI != nil {
+		device = r.i.PCI.String()
+	}
+	var attachErr error
+	err = buf.Segments()[0].Buf.Do(func(fd int) error {
+		a, attachErr = r.imp.Attach(device, fd, testenv.ImporterKind(r.i.Kind), r.i.PeerToPeer)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if attachErr != nil {
+		return r.refused(p, StageAttach, attachErr)
+	}
+	defer func() { err = errors.Join(err, a.Detach()) }()
+	if c := r.e.Class; c == ClassAMDGPU || c == ClassXe {
+		if want := r.i.PeerToPeer && p.Decision.Supported == placement.Yes; a.Peer2Peer != want {
+			return fmt.Errorf("the exporter left peer2peer %v; predicted %v", a.Peer2Peer, p)
+		}
+	}
+	segments, mapErr := a.Map()
+	if mapErr != nil {
+		return r.refused(p, StageMap, mapErr)
+	}
+	if err := r.mapped(t, p, buf, segments); err != nil {
+		return fmt.Errorf("%w; predicted %v", err, p)
+	}
+	return r.move(p, buf, a)
+}
+
+func (r row) refused(p Prediction, s Stage, got error) error {
+	var e unix.Errno
+	if !errors.As(got, &e) || p.Outcome != Refused || p.Errno != e || p.Stage != s {
+		return fmt.Errorf("%s answered %w; predicted %v", s, got, p)
+	}
+	r.seen["refused "+errno.Name(e)+" "+string(s)]++
+	return nil
+}
+
+// mapped looks where the addresses lead.
+func (r row) mapped(t *testing.T, p Prediction, buf *gpualloc.Buffer, segments []testenv.ImporterSegment) error {
+	where := r.gpu.Buffer(t, buf.Segments()[0].Buf.Inode())
+	place := where["place"]
+	offset, _ := strconv.ParseUint(where["offset"], 0, 64)
+	bar, ok := pci.LargestBAR(r.m.sys, *r.e.PCI)
+	if !ok || len(segments) == 0 {
+		return fmt.Errorf("BAR %v, %d segments", bar, len(segments))
+	}
+	inVRAM := r.e.Class != ClassNVIDIACoherent // whose stand-in are pages of the system
+	switch {
+	case p.Outcome == Direct && inVRAM && place != "vram", p.Outcome == Staged && place != "system", p.Outcome != Direct && p.Outcome != Staged:
+		return fmt.Errorf("mapped, and the buffer is in %q", place)
+	}
+	at := bar.Start + offset // where its next byte is, if it is in VRAM
+	for _, s := range segments {
+		inBAR := s.Addr >= bar.Start && s.Addr-bar.Start < bar.Size
+		page := s.Flags&testenv.SegmentPage != 0
+		good := false
+		switch {
+		case p.Address == AddressUnknown:
+		case p.Outcome == Direct && inVRAM && p.Address == AddressIOVA:
+			good = !page && !inBAR
+		case p.Outcome == Direct && inVRAM:
+			good = !page && s.Addr == at
+		case p.Address == AddressIOVA:
+			good = !inBAR && (!page || s.Addr != s.Phys)
+		default:
+			good = !inBAR && page && s.Addr == s.Phys
+		}
+		if !good {
+			return fmt.Errorf("segment %+v of a buffer in %s, whose BAR is %#x, at %#x: not %v", s, place, bar.Start, offset, p.Address)
+		}
+		at += s.Length
+	}
+	r.seen[p.Outcome.String()+" "+p.Address.String()]++
+	return nil
+}
+
+// move lets the DMA engine use the addresses, for one kind of importer a
+// behaviour. QEMU's switches hand all traffic to the IOMMU, so a bus address
+// leads nowhere where that translates.
+func (r row) move(p Prediction, buf *gpualloc.Buffer, a *testenv.Attachment) error {
+	kinds := map[Class]Kind{ClassAMDGPU: Pinned, ClassI915: Static, ClassNVIDIA: Dynamic, ClassVFIO: Revocable}
+	kind, ok := kinds[r.e.Class]
+	if !ok || kind != r.i.Kind || (kind != Static) != r.i.PeerToPeer || !strings.HasPrefix(r.device, "edu") {
+		return nil
+	}
+	if t, _ := r.m.translationOf(r.i.PCI); p.Address == AddressBus && t == translated {
+		return nil
+	}
+	data, got := make([]byte, 512), make([]byte, 512)
+	rand.Read(data)
+	at := int64(rowSize - os.Getpagesize() + 64)
+	if err := a.Write(data, uint64(at)); err != nil {
+		return fmt.Errorf("the engine's write: %w", err)
+	}
+	if _, err := buf.ReadAt(got, at); err != nil || !bytes.Equal(got, data) {
+		return fmt.Errorf("what the engine wrote to the %v of a %v buffer is not there: %w", p.Address, p.Outcome, err)
+	}
+	rand.Read(data)
+	if _, err := buf.WriteAt(data, at); err != nil {
+		return err
+	}
+	if err := a.Read(got, uint64(at)); err != nil || !bytes.Equal(got, data) {
+		return fmt.Errorf("what the engine reads from the %v of a %v buffer is something else: %w", p.Address, p.Outcome, err)
+	}
+	r.seen["moved by "+p.Address.String()]++
+	return nil
+}
