@@ -61,13 +61,32 @@ func (l *life) end(destroy func() error) error {
 // parent is the life of an object from which others are made.
 type parent struct {
 	life
-	users [kinds]atomic.Int32
+	closing atomic.Bool // set before users is looked at for the last time
+	users   [kinds]atomic.Int32
 }
 
 // hold counts an object made from this one; the caller is between enter and
 // leave. drop uncounts it.
 func (p *parent) hold(k kind) { p.users[k].Add(1) }
 func (p *parent) drop(k kind) { p.users[k].Add(-1) }
+
+// join is hold without enter and leave, for a hot path: who is counted first
+// and then sees no close under way is seen by every later close. It answers
+// os.ErrClosed on a closed object.
+func (p *parent) join(k kind) error {
+	p.users[k].Add(1)
+	if !p.closing.Load() {
+		return nil
+	}
+	// A close that is under way may fail yet.
+	p.drop(k)
+	if err := p.enter(); err != nil {
+		return err
+	}
+	p.hold(k)
+	p.leave()
+	return nil
+}
 
 // close runs destroy once, when nothing runs on the object and nothing made
 // from it is left. If destroy fails the object stays open.
@@ -78,10 +97,13 @@ func (p *parent) close(op, device string, destroy func() error) error {
 		return err
 	}
 	return p.end(func() error {
-		if err := p.inUse(op, device); err != nil {
-			return err
+		p.closing.Store(true)
+		err := p.inUse(op, device)
+		if err == nil {
+			err = destroy()
 		}
-		return destroy()
+		p.closing.Store(err == nil)
+		return err
 	})
 }
 

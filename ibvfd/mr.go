@@ -4,6 +4,7 @@ package ibvfd
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -42,14 +43,15 @@ type registered struct {
 // ionic. rdma-core has ibv_reg_dmabuf_mr since version 34. Where the provider
 // lacks the op, RouteAuto calls the kernel directly; [MR.Route] tells.
 func (pd *PD) RegMR(attr MRAttr) (*MR, error) {
-	if err := pd.enter(); err != nil {
+	if err := pd.join(kindMR); err != nil {
 		return nil, err
 	}
-	defer pd.leave()
-	mr := &MR{pd: pd, length: attr.Length, iova: attr.IOVA, access: attr.Access}
+	mr := pd.mrs.next()
+	mr.pd, mr.length, mr.iova, mr.access = pd, attr.Length, attr.IOVA, attr.Access
 	var err error
 	if attr.Owner != nil {
 		if mr.release, err = attr.Owner.Hold(); err != nil {
+			pd.drop(kindMR)
 			return nil, err
 		}
 	}
@@ -63,11 +65,35 @@ func (pd *PD) RegMR(attr MRAttr) (*MR, error) {
 	}
 	if err != nil {
 		mr.letGo()
+		pd.drop(kindMR)
 		return nil, err
 	}
 	mr.serial = pd.ctx.numbers.registered()
-	pd.hold(kindMR)
 	return mr, nil
+}
+
+// mrBlocks hands out MRs from blocks: to allocate each by itself takes longer
+// than all else that Go does for a registration. A block lives as long as one
+// of its MRs is referred to.
+type mrBlocks struct{ now atomic.Pointer[mrBlock] }
+
+type mrBlock struct {
+	used atomic.Int32
+	mrs  [16]MR
+}
+
+// next returns an MR that nobody else has. Of two callers that find a block
+// used up, one's new block is lost to the other's, but for the MR it took.
+func (b *mrBlocks) next() *MR {
+	if now := b.now.Load(); now != nil {
+		if i := now.used.Add(1) - 1; int(i) < len(now.mrs) {
+			return &now.mrs[i]
+		}
+	}
+	fresh := new(mrBlock)
+	fresh.used.Store(1)
+	b.now.Store(fresh)
+	return &fresh.mrs[0]
 }
 
 func (m *MR) registerHost(attr *MRAttr) error {
@@ -239,9 +265,10 @@ func (m *MR) Close() error {
 	return nil
 }
 
-// letGo ends the hold on the owner.
+// letGo ends the hold on the owner, and forgets it: a block of MRs may live on.
 func (m *MR) letGo() {
 	if m.release != nil {
 		m.release()
+		m.release = nil
 	}
 }

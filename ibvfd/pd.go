@@ -9,6 +9,7 @@ type PD struct {
 	v   verbsPD
 
 	handle uint32 // of the kernel's object
+	mrs    mrBlocks
 }
 
 // Context is the device that the PD belongs to.
