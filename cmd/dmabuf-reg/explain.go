@@ -40,7 +40,7 @@ then there is nothing to explain, and "events: none" at the end.`,
 	some := cmd.Args
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
-			return fmt.Errorf("no COMMAND to run: %s explain -- COMMAND ARG...", program)
+			return fmt.Errorf("no COMMAND to run, as in: %s explain -- COMMAND ARG", program)
 		}
 		return some(cmd, args)
 	}
