@@ -134,13 +134,21 @@ const (
 	iocRead  = 2
 )
 
+// call repeats what a signal interrupted, such as those by which Go's runtime
+// stops a thread: an interrupted call has done nothing, or nothing but a
+// transfer that can be done again.
 func (i *Importer) call(dir, number uint32, size uintptr, arg unsafe.Pointer) error {
 	request := dir<<30 | uint32(size)<<16 | 'I'<<8 | number
-	_, _, errno := unix.Syscall(unix.SYS_IOCTL, i.file.Fd(), uintptr(request), uintptr(arg))
-	if errno != 0 {
-		return errno
+	for {
+		_, _, errno := unix.Syscall(unix.SYS_IOCTL, i.file.Fd(), uintptr(request), uintptr(arg))
+		switch errno {
+		case 0:
+			return nil
+		case unix.EINTR:
+		default:
+			return errno
+		}
 	}
-	return nil
 }
 
 // Attach attaches the dma-buf fd, which stays the caller's, to a PCI function
