@@ -5,6 +5,7 @@ package p2p
 import (
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/gpurdma/gpurdma/placement"
@@ -180,4 +181,21 @@ func TestNoECAMIsNoted(t *testing.T) {
 	if len(d.Notes) != 1 || !strings.Contains(d.Notes[0], "0000:02:00.0") {
 		t.Errorf("%q", d.Notes)
 	}
+}
+
+// Many ask at once; the race detector is what this test is for.
+func TestConcurrent(t *testing.T) {
+	m := fixture{cpu: xeon, tree: planted("ACS2", "acs=0x1d")}.open(t)
+	gpu := addr(t, "03:00.0")
+	nics := []string{"04:00.0", "04:00.1", "07:00.0", "09:00.0", "81:00.0"}
+	var wg sync.WaitGroup
+	for i := range 4 * len(nics) {
+		nic := addr(t, nics[i%len(nics)])
+		wg.Go(func() {
+			if p := m.Predict(Exporter{Class: ClassNVIDIA, PCI: &gpu}, Importer{PCI: &nic}); p.Decision.Steps < 4 {
+				t.Errorf("%v: %v", nic, p)
+			}
+		})
+	}
+	wg.Wait()
 }

@@ -50,12 +50,13 @@ type bench struct {
 
 func decisionTable(t *testing.T) {
 	testenv.VM(t)
-	b := bench{gpus: testenv.SoftGPUs(t, "personality=amdgpu"), imp: testenv.TestImporter(t), m: Open(""), seen: map[string]int{}}
+	b := bench{gpus: testenv.SoftGPUs(t, "personality=xe"), imp: testenv.TestImporter(t), m: Open(""), seen: map[string]int{}}
 	t.Logf("%s, P2PDMA %v (%s), %v", b.m.Kernel.Release, b.m.Kernel.P2PDMA, b.m.Kernel.Source, b.m.CPU)
 	t.Run("distance", b.distances)
 	t.Run("unprivileged", b.unprivileged)
-	for c := ClassAMDGPU; c <= ClassVFIO; c++ {
-		t.Run(c.String(), func(t *testing.T) { b.behaviour(t, c) })
+	t.Run("RDMA device", b.rdma)
+	for _, v := range variants {
+		t.Run(v.name, func(t *testing.T) { b.behaviour(t, v) })
 	}
 	t.Logf("rows: %v", b.seen)
 	wanted := []string{"direct physical address", "staged physical address"}
@@ -189,14 +190,83 @@ func importers(t *testing.T) map[string]*Addr {
 	return out
 }
 
-func (b bench) behaviour(t *testing.T, c Class) {
+// rdma finds the importers behind the machine's RDMA devices.
+func (b bench) rdma(t *testing.T) {
+	for i := range 4 {
+		got, err := b.m.Importer("rxe" + strconv.Itoa(i))
+		nic := importers(t)["nic"+strconv.Itoa(i)]
+		if err != nil || got.PCI == nil || *got.PCI != *nic || got.Kind != Pinned || !got.PeerToPeer || got.Driver != "e1000e" {
+			t.Errorf("rxe%d on %v: %+v, %v", i, nic, got, err)
+		}
+	}
+	if got, err := b.m.Importer("rxe-soft"); err != nil || got.PCI != nil || got.Kind != Pinned {
+		t.Errorf("rxe-soft: %+v, %v", got, err)
+	}
+	setFile(t, "/sys/class/infiniband/rxe0/importer", "revocable")
+	setFile(t, "/sys/class/infiniband/rxe0/peer2peer", "0")
+	if got, err := b.m.Importer("rxe0"); err != nil || got.Kind != Revocable || got.PeerToPeer {
+		t.Errorf("rxe0, as told: %+v, %v", got, err)
+	}
+}
+
+// variant is one way in which the software GPU exports.
+type variant struct {
+	name  string
+	class Class
+	place string // for gpualloc
+	pin   string // pin_rule; "" is that of the kernel's own drivers
+	open  bool   // nvidia: no gate
+}
+
+// variants are the ways in which the software GPU exports.
+var variants = []variant{
+	{name: "amdgpu", class: ClassAMDGPU, place: "/vram"},
+	{name: "amdgpu pinning in system memory", class: ClassAMDGPU, place: "/vram", pin: "system"},
+	{name: "xe", class: ClassXe, place: "/vram"},
+	{name: "xe in VRAM only", class: ClassXe, place: "/vram-only"},
+	{name: "i915", class: ClassI915, place: "/vram"},
+	{name: "i915 in VRAM only", class: ClassI915, place: "/vram-only"},
+	{name: "nvidia", class: ClassNVIDIA, place: "/vram"},
+	{name: "nvidia without gate", class: ClassNVIDIA, place: "/vram", open: true},
+	{name: "nvidia-coherent", class: ClassNVIDIACoherent, place: "/vram"},
+	{name: "vfio", class: ClassVFIO, place: "/vram"},
+}
+
+// setFile writes a file of sysfs, and puts back what it had.
+func setFile(t *testing.T, name, text string) {
+	t.Helper()
+	old, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	put := func(text []byte) {
+		if err := os.WriteFile(name, text, 0); err != nil {
+			t.Error(err)
+		}
+	}
+	put([]byte(text))
+	t.Cleanup(func() { put(old) })
+}
+
+func (b bench) behaviour(t *testing.T, v variant) {
+	if v.open {
+		setFile(t, "/sys/module/softgpu/parameters/topology_gate", "N")
+	}
 	for _, g := range b.gpus {
-		g.Set(t, "behaviour", c.String())
+		g.Set(t, "behaviour", v.class.String())
 		e, err := b.m.Exporter(addr(t, g.PCI))
-		if err != nil || e.Class != c {
+		if err != nil || e.Class != v.class {
 			t.Fatalf("%s: %+v, %v", g.Name, e, err)
 		}
-		alloc, err := gpualloc.Open("drm:"+g.PCI+"/vram", gpualloc.Env{})
+		if v.pin != "" {
+			g.Set(t, "pin_rule", v.pin)
+			defer g.Set(t, "pin_rule", map[PinRule]string{PinInSystem: "system", PinInVRAM: "vram"}[e.Pin])
+			if e, err = b.m.Exporter(addr(t, g.PCI)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		e.VRAMOnly = v.place == "/vram-only"
+		alloc, err := gpualloc.Open("drm:"+g.PCI+v.place, gpualloc.Env{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -244,7 +314,7 @@ func (r row) run(t *testing.T, alloc gpualloc.Allocator) (err error) {
 	}
 	var attachErr error
 	err = buf.Segments()[0].Buf.Do(func(fd int) error {
-		a, attachErr = r.imp.Attach(device, fd, testenv.ImporterKind(r.i.Kind), r.i.PeerToPeer)
+		a, attachErr = r.imp.Attach(device, fd, testenv.ImporterKind(r.i.Kind-Static), r.i.PeerToPeer)
 		return nil
 	})
 	if err != nil {

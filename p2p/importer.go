@@ -13,14 +13,18 @@ type Kind int
 
 // The kinds, and drivers of each.
 const (
-	Static    Kind = iota // knows nothing of moves; never peer to peer
-	Pinned                // pins for good: efa, bnxt_re, mana, ionic; irdma before 7.x
-	Revocable             // pins until it is told to stop: irdma
-	Dynamic               // maps again after a move: mlx5
+	KindUnknown Kind = iota // any but Static
+	Static                  // knows nothing of moves; never peer to peer
+	Pinned                  // pins for good: efa, bnxt_re, mana, ionic; irdma before 7.x
+	Revocable               // pins until it is told to stop: irdma
+	Dynamic                 // maps again after a move: mlx5
+	NoImporter              // the driver imports no dma-bufs
 )
 
 func (k Kind) String() string {
 	switch k {
+	case KindUnknown:
+		return "unknown"
 	case Static:
 		return "static"
 	case Pinned:
@@ -29,6 +33,8 @@ func (k Kind) String() string {
 		return "revocable"
 	case Dynamic:
 		return "dynamic"
+	case NoImporter:
+		return "none"
 	}
 	return fmt.Sprintf("invalid (%d)", int(k))
 }
@@ -40,6 +46,8 @@ type Importer struct {
 	// PeerToPeer says that the driver can use addresses that have no page. All
 	// RDMA drivers that import at all can.
 	PeerToPeer bool
+	// Driver is that of the function, "" if it is not known.
+	Driver string
 }
 
 // translation is how an importer's addresses are made.

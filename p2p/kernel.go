@@ -140,8 +140,8 @@ func findConfig(root string, proc procfs.FS, release string) (c kernelConfig, wh
 			filepath.Join(root, "boot", "config-"+release),
 			filepath.Join(root, "lib/modules", release, "config"),
 			filepath.Join(root, "usr/lib/modules", release, "config"),
-			filepath.Join(root, "lib/modules", release, "build/.config"),
-			filepath.Join(root, "usr/src", "linux-headers-"+release, ".config"))
+			filepath.Join(root, "usr/src", "linux-headers-"+release, ".config"),
+			filepath.Join(root, "usr/src/kernels", release, ".config"))
 	}
 	for _, place := range places {
 		text, err := os.ReadFile(place)

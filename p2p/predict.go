@@ -39,12 +39,13 @@ func (o Outcome) String() string {
 	return fmt.Sprintf("invalid (%d)", int(o))
 }
 
-// Stage is the dma-buf call that refuses.
+// Stage is what refuses, by the names of ibvfd's stages.
 type Stage string
 
 // The stages. Up to 6.12 a static exporter maps inside attach, and so its
 // refusals come from there.
 const (
+	StageUverbs Stage = "uverbs" // before dma-buf is asked
 	StageAttach Stage = "attach"
 	StageMap    Stage = "map"
 )
@@ -102,8 +103,27 @@ func (p Prediction) String() string {
 }
 
 // Predict says what becomes of an import by an importer that is alone on its
-// buffer.
+// buffer. Of one whose kind is not known it says what is true of all kinds.
 func (m *Machine) Predict(e Exporter, i Importer) Prediction {
+	if i.Kind != KindUnknown {
+		return m.predict(e, i)
+	}
+	var first Prediction
+	for _, kind := range []Kind{Pinned, Revocable, Dynamic} {
+		i.Kind = kind
+		p := m.predict(e, i)
+		switch {
+		case kind == Pinned:
+			first = p
+		case p.Outcome != first.Outcome || p.Errno != first.Errno || p.Stage != first.Stage:
+			return Prediction{Decision: p.Decision, Why: []string{fmt.Sprintf(
+				"the importer's kind is not known: of a %v one %v; of a %v one %v", Pinned, first, kind, p)}}
+		}
+	}
+	return first
+}
+
+func (m *Machine) predict(e Exporter, i Importer) Prediction {
 	r := rules{m: m, e: e, i: i}
 	if e.Class == ClassSystem || e.PCI == nil {
 		r.p.Decision = Decision{Type: MapNone, Supported: placement.No, Steps: -1, Why: []string{"the memory is no PCI device's"}}
@@ -112,6 +132,8 @@ func (m *Machine) Predict(e Exporter, i Importer) Prediction {
 		r.p.Notes = append(r.p.Notes, r.p.Decision.Notes...)
 	}
 	switch {
+	case i.Kind == NoImporter:
+		r.refuse(unix.EOPNOTSUPP, StageUverbs, "%s of %s imports no dma-bufs", i.Driver, m.Kernel.Release)
 	case e.Class == ClassSystem:
 		r.stage("the exporter has system memory only")
 	case e.OutOfTree && e.Class != ClassNVIDIA && e.Class != ClassNVIDIACoherent:

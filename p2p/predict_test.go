@@ -105,6 +105,13 @@ func TestPredict(t *testing.T) {
 		{moves612, Exporter{Class: ClassVFIO}, inSwitch, Dynamic, peer, "unknown", 0, "was not read"},
 		{between, Exporter{Class: ClassVFIO}, inSwitch, Pinned, peer, "unknown", 0, "was not read"},
 
+		// Kinds that are not known.
+		{zen, Exporter{Class: ClassAMDGPU}, inSwitch, KindUnknown, peer, "direct", AddressPhysical, "below the bridge"},
+		{zen, Exporter{Class: ClassAMDGPU, Pin: PinInSystem}, inSwitch, KindUnknown, peer, "unknown", 0, "of a pinned one staged"},
+		{zen, Exporter{Class: ClassVFIO}, inSwitch, KindUnknown, peer, "unknown", 0, "of a revocable one direct"},
+		{zen, Exporter{Class: ClassVFIO}, inSwitch, KindUnknown, false, "refused EOPNOTSUPP attach", 0, "peer to peer"},
+		{debian612, Exporter{Class: ClassXe}, inSwitch, KindUnknown, peer, "staged", AddressPhysical, "CONFIG_PCI_P2PDMA"},
+
 		// Others.
 		{noConfig, Exporter{Class: ClassSystem}, inSwitch, Pinned, peer, "staged", AddressPhysical, "system memory only"},
 		{zen, Exporter{Driver: "nouveau"}, inSwitch, Pinned, peer, "unknown", 0, `"nouveau"`},
