@@ -18,7 +18,8 @@
 // is its own affair: amdgpu and xe silently bring the buffer to system memory,
 // vfio-pci refuses, NVIDIA's driver does not ask. It depends on the importer,
 // too: whether it pins, and whether it can be told to stop. The prediction is
-// for an importer that is alone on its buffer.
+// for an importer that is alone on its buffer. [Machine.Exporter] and
+// [Machine.Importer] find out what a GPU's and an RDMA device's drivers do.
 //
 // # Unknown
 //

@@ -16,15 +16,15 @@ func ExampleMachine_Predict() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	nic, err := p2p.ParseAddr("0000:04:00.0")
-	if err != nil {
-		log.Fatal(err)
-	}
 	exporter, err := m.Exporter(gpu)
 	if err != nil {
 		log.Fatal(err)
 	}
-	p := m.Predict(exporter, p2p.Importer{PCI: &nic, Kind: p2p.Dynamic, PeerToPeer: true})
+	importer, err := m.Importer("mlx5_0")
+	if err != nil {
+		log.Fatal(err)
+	}
+	p := m.Predict(exporter, importer)
 	fmt.Println(p)
 	for _, note := range p.Notes {
 		fmt.Println("note:", note)
