@@ -20,21 +20,21 @@ const (
 )
 
 func TestPredict(t *testing.T) {
-	zen := fixture{tree: planted()}
-	other := fixture{cpu: xeon, tree: planted()}
+	zen := fixture{tree: planted()}.open(t)
+	other := fixture{cpu: xeon, tree: planted()}.open(t)
 	// As 6.12 is when it is not Debian's.
-	moves612 := fixture{release: "6.12.1", config: withP2P + "CONFIG_DMABUF_MOVE_NOTIFY=y\n", tree: planted()}
-	pins612 := fixture{release: "6.12.1", config: withP2P + "# CONFIG_DMABUF_MOVE_NOTIFY is not set\n", tree: planted()}
-	debian612 := fixture{release: "6.12.117+deb12-amd64", config: withoutP2P, tree: planted()}
-	between := fixture{release: "6.17.0", config: withP2P, tree: planted()}
-	symbols := fixture{release: "6.12.1", config: "-", tree: planted(), files: map[string]string{"proc/kallsyms": "0 T pci_p2pdma_distance_many\n"}}
-	unread := fixture{cpu: xeon, tree: planted("ACS2", "config=64")}
-	unreadZen := fixture{tree: planted("ACS2", "config=64")}
-	noConfig := fixture{config: "-", tree: planted()}
+	moves612 := fixture{release: "6.12.1", config: withP2P + "CONFIG_DMABUF_MOVE_NOTIFY=y\n", tree: planted()}.open(t)
+	pins612 := fixture{release: "6.12.1", config: withP2P + "# CONFIG_DMABUF_MOVE_NOTIFY is not set\n", tree: planted()}.open(t)
+	debian612 := fixture{release: "6.12.117+deb12-amd64", config: withoutP2P, tree: planted()}.open(t)
+	between := fixture{release: "6.17.0", config: withP2P, tree: planted()}.open(t)
+	symbols := fixture{release: "6.12.1", config: "-", tree: planted(), files: map[string]string{"proc/kallsyms": "0 T pci_p2pdma_distance_many\n"}}.open(t)
+	unread := fixture{cpu: xeon, tree: planted("ACS2", "config=64")}.open(t)
+	unreadZen := fixture{tree: planted("ACS2", "config=64")}.open(t)
+	noConfig := fixture{config: "-", tree: planted()}.open(t)
 
 	const peer = true
 	for _, c := range []struct {
-		f     fixture
+		m     *Machine
 		e     Exporter
 		nic   string
 		kind  Kind
@@ -122,7 +122,7 @@ func TestPredict(t *testing.T) {
 			if c.e.Class != ClassSystem {
 				c.e.PCI = &gpu
 			}
-			p := c.f.open(t).Predict(c.e, Importer{PCI: client(t, c.nic), Kind: c.kind, PeerToPeer: c.peer})
+			p := c.m.Predict(c.e, Importer{PCI: client(t, c.nic), Kind: c.kind, PeerToPeer: c.peer})
 			got := p.Outcome.String()
 			if p.Outcome == Refused {
 				got += " " + errno.Name(p.Errno) + " " + string(p.Stage)
