@@ -15,9 +15,6 @@ import (
 	"github.com/gpurdma/gpurdma/placement"
 )
 
-// Flags of a BAR in sysfs's resource file (include/linux/ioport.h).
-const resourceMemory = 0x200 // IORESOURCE_MEM
-
 // ReadMachine reads the memory map of the machine: the BARs of all PCI
 // functions from sysfs, and RAM from iomem of procfs, which shows addresses
 // only to root. sys and proc are their roots, "" for /sys and /proc. What
@@ -40,44 +37,26 @@ func ReadMachine(sys, proc string) *placement.Machine {
 	return m
 }
 
-func readBARs(s sysfs.FS, device string) []placement.BAR {
-	text, err := s.ReadString(filepath.Join("bus/pci/devices", device, "resource"))
+func readBARs(s sysfs.FS, device string) (out []placement.BAR) {
+	a, err := pci.ParseAddr(device)
+	if err != nil {
+		return nil
+	}
+	bars, err := pci.BARs(s, a)
 	if err != nil {
 		return nil
 	}
 	gpu := false
-	if a, err := pci.ParseAddr(device); err == nil {
-		if f, err := pci.ReadFunction(s, a); err == nil {
-			// Display controllers, processing accelerators (0x12), and what
-			// has a DRM driver whatever it calls itself.
-			_, err := s.List(filepath.Join("bus/pci/devices", device, "drm"))
-			gpu = f.IsDisplay() || f.Class>>16 == 0x12 || err == nil
-		}
+	if f, err := pci.ReadFunction(s, a); err == nil {
+		// Display controllers, processing accelerators (0x12), and what
+		// has a DRM driver whatever it calls itself.
+		_, err := s.List(filepath.Join("bus/pci/devices", device, "drm"))
+		gpu = f.IsDisplay() || f.Class>>16 == 0x12 || err == nil
 	}
-	return parseResources(device, gpu, text)
-}
-
-// standardBARs is how many lines of a resource file are BARs; a bridge's
-// windows and the expansion ROM follow.
-const standardBARs = 6
-
-// parseResources reads the lines "start end flags" of a resource file.
-func parseResources(device string, gpu bool, text string) []placement.BAR {
-	var out []placement.BAR
-	for i, line := range strings.Split(text, "\n") {
-		f := strings.Fields(line)
-		if i >= standardBARs || len(f) != 3 {
-			break
-		}
-		start, err1 := strconv.ParseUint(f[0], 0, 64)
-		end, err2 := strconv.ParseUint(f[1], 0, 64)
-		flags, err3 := strconv.ParseUint(f[2], 0, 64)
-		if err1 != nil || err2 != nil || err3 != nil || flags&resourceMemory == 0 || start == 0 || end < start {
-			continue
-		}
+	for _, b := range bars {
 		out = append(out, placement.BAR{
-			Device: device, Index: i, GPU: gpu,
-			Range: placement.Range{Start: start, Size: end - start + 1},
+			Device: device, Index: b.Index, GPU: gpu,
+			Range: placement.Range{Start: b.Start, Size: b.Size},
 		})
 	}
 	return out

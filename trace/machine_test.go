@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gpurdma/gpurdma/internal/sysfs"
 	"github.com/gpurdma/gpurdma/placement"
 )
 
@@ -48,17 +49,33 @@ func TestParseIOMem(t *testing.T) {
 	}
 }
 
-func TestParseResources(t *testing.T) {
-	bars := parseResources("0000:03:00.0", true, resource)
+// The BARs of a function, from a tree, marked as a GPU's by what it calls itself.
+func TestReadBARs(t *testing.T) {
+	bars := gpuBARs(t)
 	if len(bars) != 2 {
 		t.Fatalf("%v", bars)
 	}
-	if b := bars[0]; b.Index != 0 || b.Start != 0x38_0000_0000 || b.Size != 16<<30 {
+	if b := bars[0]; b.Index != 0 || b.Start != 0x38_0000_0000 || b.Size != 16<<30 || !b.GPU || b.Device != "0000:03:00.0" {
 		t.Errorf("%+v", b)
 	}
 	if b := bars[1]; b.Index != 2 || b.Size != 0x10000 {
 		t.Errorf("%+v: ports and the ROM are no BARs", b)
 	}
+}
+
+func gpuBARs(t *testing.T) []placement.BAR {
+	t.Helper()
+	root := t.TempDir()
+	dir := filepath.Join(root, "bus/pci/devices/0000:03:00.0")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{"resource": resource, "class": "0x030200\n", "vendor": "0x10de\n", "device": "0x2330\n"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return readBARs(sysfs.New(root), "0000:03:00.0")
 }
 
 // find is the search that the programs do.
@@ -76,7 +93,7 @@ func find(w []wireWindow, addr, size uint64) uint64 {
 }
 
 func TestWindows(t *testing.T) {
-	m := &placement.Machine{BARs: parseResources("0000:03:00.0", true, resource)}
+	m := &placement.Machine{BARs: gpuBARs(t)}
 	m.RAM, m.Coherent = parseIOMem(iomem)
 	// NVIDIA's memory is in the way of a BAR that claims the same addresses.
 	m.BARs = append(m.BARs, placement.BAR{Device: "0000:09:00.0", Range: placement.Range{Start: 0x57_ffff_0000, Size: 0x2_0000}})

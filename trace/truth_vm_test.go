@@ -15,6 +15,8 @@ import (
 
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/ibvfd/uverbs"
+	"github.com/gpurdma/gpurdma/internal/pci"
+	"github.com/gpurdma/gpurdma/internal/sysfs"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 	"github.com/gpurdma/gpurdma/placement"
 )
@@ -63,19 +65,18 @@ type bar struct {
 	mem   []byte
 }
 
-func openBAR(t *testing.T, pci string) bar {
+func openBAR(t *testing.T, device string) bar {
 	t.Helper()
-	dir := filepath.Join("/sys/bus/pci/devices", pci)
-	text, err := os.ReadFile(filepath.Join(dir, "resource"))
+	addr, err := pci.ParseAddr(device)
 	if err != nil {
 		t.Fatal(err)
 	}
-	best, size := bar{index: -1}, uint64(0)
-	for _, b := range parseResources(pci, true, string(text)) {
-		if b.Size > size {
-			best, size = bar{index: b.Index, start: b.Start}, b.Size
-		}
+	largest, ok := pci.LargestBAR(sysfs.New(""), addr)
+	if !ok {
+		t.Fatalf("%s has no BAR", device)
 	}
+	best, size := bar{index: largest.Index, start: largest.Start}, largest.Size
+	dir := filepath.Join("/sys/bus/pci/devices", device)
 	f, err := os.OpenFile(filepath.Join(dir, fmt.Sprintf("resource%d", best.index)), os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)
