@@ -248,6 +248,11 @@ func (a *app) doRegister(ctx context.Context, f registerFlags) (_ result, err er
 	if !f.iovaGiven {
 		r.IOVA = r.Offset
 	}
+	if !f.force {
+		if err := checkBAR1(src.memory, r.Length*uint64(f.count)); err != nil {
+			return r, err
+		}
+	}
 	regions, err := r.register(ctx, a.progress, f, src, pd)
 	defer func() {
 		for _, g := range regions {
