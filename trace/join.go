@@ -44,7 +44,7 @@ type joiner struct {
 	out    []*update
 	evict  uint64 // records given up for lack of room
 	orphan uint64 // early events given up
-	rounds uint64 // batches that were handed out
+	rounds uint64 // how often all that there was had been handed out
 }
 
 type moveState struct {

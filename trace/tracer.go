@@ -81,6 +81,7 @@ type Tracer struct {
 
 	mu      sync.Mutex
 	changed *sync.Cond
+	exact   bool // somebody waits for an answer: look for skipped runs now
 	join    *joiner
 	queue   []Event
 	lost    [eventTypes]uint64
@@ -213,7 +214,8 @@ func (t *Tracer) Flush(ctx context.Context) error {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	// Two rounds: the first may have begun before the call.
+	t.exact = true
+	// Two rounds to the end of the ring: the first may have begun before the call.
 	for target := t.rounds() + 2; t.rounds() < target; t.changed.Wait() {
 		if err := t.over(ctx); err != nil {
 			return err
@@ -294,8 +296,9 @@ func (t *Tracer) Prove(ctx context.Context, key placement.Key) (placement.Placem
 	if key.LKey == 0 && key.RKey == 0 && key.Inode == 0 {
 		return placement.Placement{}, refuse("placement key", "neither keys nor an inode", "name the MR or the dma-buf", unix.EINVAL)
 	}
-	if err := t.Flush(ctx); err != nil && ctx.Err() == nil {
-		return placement.Placement{}, err
+	flushed := t.Flush(ctx)
+	if flushed != nil && ctx.Err() == nil {
+		return placement.Placement{}, flushed
 	}
 	stop := context.AfterFunc(ctx, t.changed.Broadcast)
 	defer stop()
@@ -303,7 +306,11 @@ func (t *Tracer) Prove(ctx context.Context, key placement.Key) (placement.Placem
 	defer t.mu.Unlock()
 	for {
 		if e := t.join.find(key); e != nil {
-			return t.join.decide(e.in), nil
+			in := e.in
+			if flushed != nil && in.Lost == "" {
+				in.Lost = "the last events were not read in time"
+			}
+			return t.join.decide(in), nil
 		}
 		if err := t.over(ctx); err != nil {
 			if ctx.Err() == nil {
@@ -333,10 +340,11 @@ func (t *Tracer) run() {
 	var lastMissed time.Time
 	for {
 		t.reader.SetDeadline(time.Now().Add(pollEvery))
-		var came bool
-		for n := 0; n < maxBatch; n++ {
+		var came, drained bool
+		for n := 0; n < maxBatch && !drained; n++ {
 			err := t.reader.ReadInto(&raw)
 			if errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, ringbuf.ErrFlushed) {
+				drained = true
 				break
 			}
 			if err != nil {
@@ -354,15 +362,13 @@ func (t *Tracer) run() {
 				t.join.handle(ev)
 			}
 			t.mu.Unlock()
-			if raw.Remaining == 0 {
-				break
-			}
+			drained = raw.Remaining == 0
 		}
-		missed := time.Since(lastMissed) > time.Second
+		missed := t.wantsExact() || time.Since(lastMissed) > time.Second
 		if missed {
 			lastMissed = time.Now()
 		}
-		t.deliver(missed)
+		t.deliver(missed, drained)
 		if came {
 			t.attachLate()
 		}
@@ -378,10 +384,20 @@ func (t *Tracer) fail(err error) {
 	t.changed.Broadcast()
 }
 
+// wantsExact reports, once, that somebody waits for an answer.
+func (t *Tracer) wantsExact() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	exact := t.exact
+	t.exact = false
+	return exact
+}
+
 // deliver hands out a batch, after the loss counters were read: they count
 // what was lost before the last event of the batch, so nothing that needs the
-// lost event is handed out without knowing.
-func (t *Tracer) deliver(checkMissed bool) {
+// lost event is handed out without knowing. drained: the batch was all there
+// was.
+func (t *Tracer) deliver(checkMissed, drained bool) {
 	counts, err := t.loader.lost()
 	var missed uint64
 	if checkMissed {
@@ -404,7 +420,9 @@ func (t *Tracer) deliver(checkMissed bool) {
 		t.queue = append([]Event(nil), t.queue[over:]...)
 		t.loss.Dropped += uint64(over)
 	}
-	t.join.rounds++
+	if drained {
+		t.join.rounds++
+	}
 	t.changed.Broadcast()
 }
 
