@@ -85,6 +85,7 @@ func TestI915Regions(t *testing.T) {
 		abiI915RegionInfo{Probed: math.MaxUint64, Unallocated: math.MaxUint64},
 		abiI915RegionInfo{Region: abiI915Region{Class: i915ClassDevice}, Probed: 100, Unallocated: 40},
 		abiI915RegionInfo{Region: abiI915Region{Class: i915ClassDevice, Instance: 1}, Probed: 100, Unallocated: 40, ProbedVisible: 30, UnallocatedVisible: 10},
+		abiI915RegionInfo{Region: abiI915Region{Class: i915ClassDevice, Instance: 2}, Probed: 100, Unallocated: math.MaxUint64, ProbedVisible: 30, UnallocatedVisible: math.MaxUint64},
 	)
 	n := int32(len(data))
 	g := must[I915](t)(speaking(t, "i915", i915Answer(n, nil), i915Answer(n, data)).I915())
@@ -93,6 +94,7 @@ func TestI915Regions(t *testing.T) {
 		{},
 		{VRAM: true, Size: 100, Visible: 100, Used: 60, VisibleUsed: 60},
 		{VRAM: true, Instance: 1, Size: 100, Visible: 30, Used: 60, VisibleUsed: 20},
+		{VRAM: true, Instance: 2, Size: 100, Visible: 30},
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %+v\nwant %+v", got, want)

@@ -37,16 +37,24 @@ func (g I915) Regions() ([]Region, error) {
 	var out []Region
 	for _, i := range infos {
 		r := Region{VRAM: i.Region.Class == i915ClassDevice, Instance: i.Region.Instance, Size: i915Bytes(i.Probed)}
-		r.Used = max(0, r.Size-i915Bytes(i.Unallocated))
+		r.Used = i915Used(r.Size, i.Unallocated)
 		r.Visible, r.VisibleUsed = r.Size, r.Used
 		// 0 is a kernel older than small BARs: all of it is visible.
 		if r.VRAM && i.ProbedVisible != 0 {
 			r.Visible = i915Bytes(i.ProbedVisible)
-			r.VisibleUsed = max(0, r.Visible-i915Bytes(i.UnallocatedVisible))
+			r.VisibleUsed = i915Used(r.Visible, i.UnallocatedVisible)
 		}
 		out = append(out, r)
 	}
 	return out, nil
+}
+
+// i915Used is 0 where it is not known how much is free, as for who may not ask.
+func i915Used(size int64, free uint64) int64 {
+	if free == math.MaxUint64 {
+		return 0
+	}
+	return max(0, size-i915Bytes(free))
 }
 
 // i915Bytes: all ones are "unknown".
