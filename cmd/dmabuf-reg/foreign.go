@@ -49,7 +49,7 @@ func cannotRun(name string, err error) error {
 func (c *foreign) notStarted(err error) error { return cannotRun(c.Args[0], err) }
 
 // wait waits for the end of a program that was started. An interrupt is its to
-// answer: a terminal has sent it one too, otherwise this passes it on.
+// answer: a terminal has sent it Ctrl-C too, everything else is passed on.
 func (c *foreign) wait(ctx context.Context) {
 	over := make(chan struct{})
 	go func() {
@@ -61,7 +61,7 @@ func (c *foreign) wait(ctx context.Context) {
 		return
 	case <-ctx.Done():
 	}
-	if !inForeground() {
+	if cli.Signal(ctx) != unix.SIGINT || !inForeground() {
 		_ = c.Process.Signal(unix.SIGTERM) // it may have ended meanwhile
 	}
 	<-over

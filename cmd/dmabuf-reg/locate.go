@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os/exec"
 	"strings"
+	"time"
 )
 
 // located is what the program of --locate said of the bytes that the NIC had
@@ -25,6 +26,7 @@ func locate(ctx context.Context, program string, nonce []byte, pci string) (*loc
 	var stdout, stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, program, hex.EncodeToString(nonce), pci)
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	cmd.WaitDelay = time.Second // for what it leaves behind with its output
 	err := cmd.Run()
 	var status *exec.ExitError
 	if err != nil && !(errors.As(err, &status) && status.ExitCode() == 1) {

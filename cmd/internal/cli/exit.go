@@ -70,6 +70,21 @@ func (e *On) Unwrap() error { return e.Err }
 // signal has arrived.
 var ErrInterrupted = errors.New("interrupted")
 
+// interrupted is ErrInterrupted with the signal that did it.
+type interrupted struct{ by os.Signal }
+
+func (interrupted) Error() string { return ErrInterrupted.Error() }
+func (interrupted) Unwrap() error { return ErrInterrupted }
+
+// Signal is the signal that ended a context of Context, nil if none did.
+func Signal(ctx context.Context) os.Signal {
+	var i interrupted
+	if errors.As(context.Cause(ctx), &i) {
+		return i.by
+	}
+	return nil
+}
+
 // Context ends when the first SIGINT or SIGTERM arrives. A second one kills
 // the process in the ordinary way: cleaning up may hang in a driver.
 func Context() (context.Context, context.CancelFunc) {
@@ -78,9 +93,9 @@ func Context() (context.Context, context.CancelFunc) {
 	signal.Notify(signals, unix.SIGINT, unix.SIGTERM)
 	go func() {
 		select {
-		case <-signals:
+		case by := <-signals:
 			signal.Stop(signals)
-			cancel(ErrInterrupted)
+			cancel(interrupted{by})
 		case <-ctx.Done():
 			signal.Stop(signals)
 		}

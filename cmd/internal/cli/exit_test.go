@@ -32,6 +32,7 @@ func stubborn() {
 	fmt.Println("ready")
 	<-ctx.Done()
 	fmt.Println(context.Cause(ctx))
+	fmt.Println(Signal(ctx))
 	time.Sleep(time.Hour)
 }
 
@@ -63,6 +64,7 @@ func TestSignals(t *testing.T) {
 			t.Fatal(err)
 		}
 		expect(ErrInterrupted.Error())
+		expect(first.String())
 		if err := cmd.Process.Signal(unix.SIGINT); err != nil {
 			t.Fatal(err)
 		}
@@ -77,7 +79,7 @@ func TestContextEndsQuietly(t *testing.T) {
 	ctx, cancel := Context()
 	cancel()
 	<-ctx.Done()
-	if errors.Is(context.Cause(ctx), ErrInterrupted) {
+	if errors.Is(context.Cause(ctx), ErrInterrupted) || Signal(ctx) != nil {
 		t.Error("cancelling is taken for a signal")
 	}
 }
