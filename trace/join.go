@@ -40,6 +40,7 @@ type joiner struct {
 	early  map[uint64][]*wireEvent
 	nEarly int
 	newest uint64               // identity of the newest record
+	blind  uint64               // newest identity that early events were given up for
 	moved  map[uint64]moveState // by dma-buf, until it is released
 	out    []*update
 	evict  uint64 // records given up for lack of room
@@ -130,8 +131,11 @@ func (j *joiner) record(w *wireRecord) {
 		delete(j.early, w.Head.ID)
 		return
 	}
-	if w.Have&haveUntracked != 0 {
+	switch {
+	case w.Have&haveUntracked != 0:
 		e.in.Lost = "there was no room to follow it"
+	case w.Kind != kindInventory && w.Head.ID <= j.blind:
+		e.in.Lost = "what happened before its call came back"
 	}
 	if m, ok := j.moved[w.DMABuf]; ok && m.inode == w.Inode && m.time > w.MappedAt && w.MappedAt != 0 {
 		e.in.Moved = true
@@ -272,7 +276,7 @@ func (j *joiner) end(id uint64, e *entry, ev *wireEvent, how string) {
 // belongs to a record that is lost, filtered out or given up.
 func (j *joiner) wait(id uint64, ev *wireEvent) {
 	if id+maxEarly < j.newest || j.nEarly >= maxEarly {
-		j.orphan++
+		j.giveUp(id, 1)
 		return
 	}
 	j.early[id] = append(j.early[id], ev)
@@ -284,10 +288,17 @@ func (j *joiner) settle() {
 	for id, list := range j.early {
 		if id+maxEarly < j.newest {
 			j.nEarly -= len(list)
-			j.orphan += uint64(len(list))
+			j.giveUp(id, len(list))
 			delete(j.early, id)
 		}
 	}
+}
+
+// giveUp forgets early events. Should their record come all the same, it has
+// missed them; so may have those before it.
+func (j *joiner) giveUp(id uint64, n int) {
+	j.orphan += uint64(n)
+	j.blind = max(j.blind, id)
 }
 
 // move marks everything that is mapped from a buffer.

@@ -261,6 +261,25 @@ func TestJoinReorder(t *testing.T) {
 	}
 }
 
+// Early events that were given up are missing from a record that comes later.
+func TestJoinEarlyGivenUp(t *testing.T) {
+	j, c := testJoiner(10), clock(0)
+	slow := made(&c, 3)
+	j.handle(made(&c, 4+maxEarly))
+	if m := verdictOf(t, j, 4+maxEarly); m != placement.PeerToPeer {
+		t.Errorf("%v before anything was given up", m)
+	}
+	j.handle(happens(&c, eventDereg, slow))
+	j.handle(slow)
+	if m := verdictOf(t, j, 3); m != placement.Unknown {
+		t.Errorf("deregistered before its call came back, which was forgotten: %v", m)
+	}
+	j.handle(made(&c, 5+maxEarly))
+	if m := verdictOf(t, j, 5+maxEarly); m != placement.PeerToPeer {
+		t.Errorf("a later one: %v", m)
+	}
+}
+
 func TestJoinLoss(t *testing.T) {
 	var c clock
 	j := testJoiner(100)
