@@ -73,6 +73,15 @@ connected
 226:2
 -- devices/platform/vgem/drm/card2/device --
 -> ../../../vgem
+-- devices/faux/vkms/drm/card4/dev --
+226:4
+-- devices/faux/vkms/drm/card4/device --
+-> ../../../vkms
+-- devices/faux/vkms/driver --
+-> ../../../bus/faux/drivers/faux_driver
+-- bus/faux/drivers/faux_driver/bind --
+-- class/drm/card4 --
+-> ../../devices/faux/vkms/drm/card4
 -- class/drm/card10 --
 -> ../../devices/pci0000:00/0000:00:01.0/0000:03:00.0/drm/card10
 -- class/drm/card10-DP-1 --
@@ -107,14 +116,15 @@ func TestNodes(t *testing.T) {
 	want := []row{
 		{"card1 primary", "/none/dri/card1", "virtio_gpu", "0000:00:02.0", "devices/pci0000:00/0000:00:02.0"},
 		{"card2 primary", "/none/dri/card2", "vgem", "", "devices/platform/vgem"},
+		{"card4 primary", "/none/dri/card4", "vkms", "", "devices/faux/vkms"},
 		{"card10 primary", "/none/dri/card10", "amdgpu", "0000:03:00.0", gpu},
 		{"renderD130 render", "/none/dri/renderD130", "amdgpu", "0000:03:00.0", gpu},
 	}
 	if d := cmp.Diff(want, got, cmp.AllowUnexported(row{})); d != "" {
 		t.Error(d)
 	}
-	if nodes[3].Major != 226 || nodes[3].Minor != 130 {
-		t.Errorf("%+v", nodes[3])
+	if nodes[4].Major != 226 || nodes[4].Minor != 130 {
+		t.Errorf("%+v", nodes[4])
 	}
 }
 

@@ -63,8 +63,9 @@ func (n Node) PCI() (PCIAddr, bool) {
 // dev that of the device nodes; "" stands for /sys and /dev. Without DRM the
 // list is empty, which is no error.
 //
-// The driver's name comes from sysfs. A device without a driver link, which
-// vgem's is on many kernels, is asked by DRM_IOCTL_VERSION, and where its node
+// The driver's name comes from sysfs. A device without a driver link, or on the
+// faux bus, whose devices share one driver (vgem's is the one on Linux 6.1 and
+// 6.12, the other on 7.2), is asked by DRM_IOCTL_VERSION, and where its node
 // cannot be opened the device's own name stands in.
 func Nodes(sys, dev string) ([]Node, error) {
 	s := sysfs.New(sys)
@@ -138,7 +139,7 @@ func readNode(s sysfs.FS, dev, name string, t NodeType) (Node, error) {
 // transport: the GPU's is that of the virtio device below.
 func driverOf(s sysfs.FS, device string) string {
 	driver, err := s.Link(path.Join(device, "driver"))
-	if err != nil {
+	if err != nil || driver == "faux_driver" {
 		return ""
 	}
 	if driver != "virtio-pci" {
