@@ -3,6 +3,7 @@
 package p2p
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -68,6 +69,8 @@ type Decision struct {
 	Why []string
 	// Notes do not decide, and matter.
 	Notes []string
+
+	unread error // why something that decides is not known
 }
 
 // Distance is what pci_p2pdma_distance() answers: -1 if no way is supported.
@@ -105,10 +108,12 @@ func (m *Machine) Decide(provider Addr, client *Addr) Decision {
 	for _, n := range []*node{a, b} {
 		if n.err != nil {
 			d.because("%v", n.err)
+			d.unread = n.err
 			return d
 		}
 	}
 	unread := m.walk(&d, a, b)
+	d.unread = unread
 	switch {
 	case d.Common != nil && len(d.Redirects) == 0 && unread == nil:
 		d.Type, d.Supported = MapBusAddress, placement.Yes
@@ -156,7 +161,7 @@ func (m *Machine) walk(d *Decision, a, b *node) (unread error) {
 		if n.acsErr != nil && unread == nil {
 			unread = fmt.Errorf("whether %v redirects is not known: %w", x, n.acsErr)
 		}
-		if bits := n.acs.Redirects(); bits != 0 {
+		if bits := n.acs.Redirects(); bits != 0 && !m.noRedirects {
 			d.Redirects = append(d.Redirects, Redirect{x, bits})
 		}
 		if n.noECAM {
@@ -193,6 +198,9 @@ func (m *Machine) throughHost(d *Decision, a, b *node, unread error) {
 
 func (m *Machine) hostPasses(d *Decision, a, b *node) placement.Answer {
 	cpu := m.CPU.routes()
+	if m.trustsAll {
+		return placement.Yes
+	}
 	if cpu == placement.Yes {
 		d.because("%v: all host bridges pass peer-to-peer", m.CPU)
 		return cpu
@@ -207,6 +215,11 @@ func (m *Machine) hostPasses(d *Decision, a, b *node) placement.Answer {
 
 func (m *Machine) bothTrusted(d *Decision, ha, hb *host) placement.Answer {
 	same := ha.bus == hb.bus
+	for _, h := range []*host{ha, hb} {
+		if d.unread == nil {
+			d.unread = errors.Join(h.err, h.rootOf)
+		}
+	}
 	ok, why := m.Kernel.trusts(ha, same)
 	d.because("%s", why)
 	if same || ok == placement.No {

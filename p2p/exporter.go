@@ -116,11 +116,28 @@ func (m *Machine) Exporter(a Addr) (Exporter, error) {
 		m.softExporter(&e, f.SysPath)
 		return e, nil
 	}
-	e.Class = classOfDriver[f.Driver]
-	e.OutOfTree = m.outOfTree(f.Driver) != placement.No
+	if f.Driver == "virtio-pci" {
+		e.Driver = m.virtioDriver(f.SysPath)
+	}
+	e.Class = classOfDriver[e.Driver]
+	e.OutOfTree = m.outOfTree(e.Driver) != placement.No
 	status, err := m.sys.ReadString(path.Join(f.SysPath, "power/runtime_status"))
 	e.Suspended = err == nil && status == "suspended"
 	return e, nil
+}
+
+// virtioDriver is the driver of the virtio device that a function carries.
+func (m *Machine) virtioDriver(dir string) string {
+	names, err := m.sys.List(dir)
+	if err != nil {
+		return ""
+	}
+	for _, name := range names {
+		if driver, err := m.sys.Link(path.Join(dir, name, "driver")); strings.HasPrefix(name, "virtio") && err == nil {
+			return driver
+		}
+	}
+	return ""
 }
 
 // softExporter reads how the software GPU behaves.

@@ -3,155 +3,31 @@
 package p2p
 
 import (
-	"encoding/binary"
-	"os"
-	"path"
-	"path/filepath"
-	"strconv"
-	"strings"
 	"testing"
+
+	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
-// Processors.
+// Processors, and what /boot/config has.
 const (
-	epyc    = "processor\t: 0\nvendor_id\t: AuthenticAMD\ncpu family\t: 23\n\nprocessor\t: 1\nvendor_id\t: none\ncpu family\t: x\n\n"
-	bulldoz = "processor\t: 0\nvendor_id\t: AuthenticAMD\ncpu family\t: 21\n\n"
-	hygon   = "processor\t: 0\nvendor_id\t: HygonGenuine\ncpu family\t: 24\n\n"
-	xeon    = "processor\t: 0\nvendor_id\t: GenuineIntel\ncpu family\t: 6\n\n"
-	grace   = "processor\t: 0\nBogoMIPS\t: 2000.00\nCPU implementer\t: 0x41\n\n"
-)
-
-// What /boot/config has.
-const (
-	withP2P    = "CONFIG_PCI=y\nCONFIG_DMA_SHARED_BUFFER=y\nCONFIG_PCI_P2PDMA=y\n"
-	withoutP2P = "CONFIG_PCI=y\nCONFIG_DMA_SHARED_BUFFER=y\n# CONFIG_PCI_P2PDMA is not set\n# CONFIG_DMABUF_MOVE_NOTIFY is not set\n"
+	epyc       = testenv.EPYC
+	bulldoz    = testenv.Bulldozer
+	hygon      = testenv.Hygon
+	xeon       = testenv.Xeon
+	grace      = testenv.Grace
+	withP2P    = testenv.WithP2PDMA
+	withoutP2P = testenv.WithoutP2PDMA
 )
 
 // fixture is a machine to be written below a directory.
 type fixture struct {
-	release string // "7.2.12" if it is ""
-	config  string // withP2P if it is ""; "-": no file
-	cpu     string // epyc if it is ""; "-": no file
-	// tree has a line for each function: its path below devices/ and
-	// attributes. Some are special: driver:NAME, acs=CTRL, type=N (PCI Express
-	// type), and config=N for how much of the configuration space can be read: 64 of 4096
-	// is what an unprivileged user sees, 256 what the kernel itself has.
-	tree string
-	// files are others, by path.
-	files map[string]string
+	release, config, cpu, tree string
+	files, links               map[string]string
 }
 
 func (f fixture) open(t *testing.T) *Machine {
 	t.Helper()
-	root := t.TempDir()
-	put := func(name, text string) { write(t, filepath.Join(root, name), text) }
-	or := func(s, def string) string {
-		if s == "" {
-			return def
-		}
-		return s
-	}
-	release := or(f.release, "7.2.12+deb13-amd64")
-	put("proc/sys/kernel/osrelease", release+"\n")
-	if c := or(f.config, withP2P); c != "-" {
-		put("boot/config-"+release, c)
-	}
-	if c := or(f.cpu, epyc); c != "-" {
-		put("proc/cpuinfo", c)
-	}
-	for name, text := range f.files {
-		put(name, text)
-	}
-	for line := range strings.Lines(f.tree) {
-		if fields := strings.Fields(line); len(fields) > 0 {
-			writeFunction(t, filepath.Join(root, "sys"), fields[0], fields[1:], put)
-		}
-	}
-	return Open(root)
-}
-
-func writeFunction(t *testing.T, sys, dir string, attrs []string, put func(name, text string)) {
-	t.Helper()
-	at := path.Join("sys/devices", dir)
-	values := map[string]string{"vendor": "0x1af4", "device": "0x1110", "class": "0x050000"}
-	acs, kind, size := -1, 0, 4096
-	for _, attr := range attrs {
-		name, value, _ := strings.Cut(attr, "=")
-		n, err := strconv.ParseInt(value, 0, 32)
-		switch name {
-		case "acs":
-			acs = int(n)
-		case "type":
-			kind = int(n)
-		case "config":
-			size = int(n)
-		default:
-			err = nil
-			values[name] = value
-		}
-		if err != nil {
-			t.Fatal(attr, err)
-		}
-	}
-	put(path.Join(at, "config"), string(configSpace(kind, acs)[:size]))
-	for name, value := range values {
-		if driver, ok := strings.CutPrefix(name, "driver:"); ok {
-			target := filepath.Join(sys, "bus/pci/drivers", driver)
-			link(t, target, filepath.Join(filepath.Dir(sys), at, "driver"))
-			continue
-		}
-		put(path.Join(at, name), value+"\n")
-	}
-	if i := strings.LastIndex(dir, "pci"); i >= 0 {
-		link(t, filepath.Join(sys, "devices", dir), filepath.Join(sys, "bus/pci/devices", path.Base(dir)))
-	}
-}
-
-func write(t *testing.T, name, text string) {
-	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func link(t *testing.T, target, name string) {
-	t.Helper()
-	for _, dir := range []string{target, filepath.Dir(name)} {
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
-	rel, err := filepath.Rel(filepath.Dir(name), target)
-	if err == nil {
-		err = os.Symlink(rel, name)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// configSpace is that of a PCI Express function. acs < 0: it has no ACS, but
-// other extended capabilities.
-func configSpace(kind, acs int) []byte {
-	c := make([]byte, 4096)
-	le := binary.LittleEndian
-	le.PutUint16(c[0:], 0x1af4)
-	c[0x06] = 0x10 // capability list
-	c[0x34] = 0x50
-	le.PutUint16(c[0x50:], 0x6005) // MSI, then at 0x60
-	le.PutUint16(c[0x60:], 0x0010) // PCI Express, the last
-	le.PutUint16(c[0x62:], uint16(kind)<<4|2)
-	le.PutUint32(c[0x100:], 0x148<<20|1<<16|0x0001) // AER, then at 0x148
-	le.PutUint32(c[0x148:], 0x000<<20|1<<16|0x000b) // vendor-specific
-	if acs >= 0 {
-		le.PutUint32(c[0x148:], 1<<16|0x000d)
-		le.PutUint16(c[0x14c:], 0x7f)
-		le.PutUint16(c[0x14e:], uint16(acs))
-	}
-	return c
+	return Open(testenv.Tree{Release: f.release, Config: f.config, CPU: f.cpu, Functions: f.tree, Files: f.files, Links: f.links}.Write(t))
 }
 
 func addr(t *testing.T, s string) Addr {

@@ -89,18 +89,26 @@ const (
 	configDMABuf     = "CONFIG_DMA_SHARED_BUFFER"
 )
 
-func readKernel(root string, proc procfs.FS) Kernel {
-	var k Kernel
-	if text, err := os.ReadFile(proc.Path("sys/kernel/osrelease")); err == nil {
-		k.Release = strings.TrimSpace(string(text))
-		k.version = parseVersion(k.Release)
+func readKernel(root string, proc procfs.FS, release, given string) Kernel {
+	k := Kernel{Release: release}
+	if release == "" {
+		if text, err := os.ReadFile(proc.Path("sys/kernel/osrelease")); err == nil {
+			k.Release = strings.TrimSpace(string(text))
+		}
 	}
-	config, where := findConfig(root, proc, k.Release)
+	k.version = parseVersion(k.Release)
+	places := configPlaces(root, proc, k.Release)
+	if given != "" {
+		places = []string{given}
+	}
+	config, where := findConfig(places)
 	switch {
 	case config != nil:
 		k.Source = where
 		k.P2PDMA = config.answer(configP2PDMA)
 		k.MoveNotify = config.moveNotify()
+	case given != "":
+		k.Source = given + " is not the configuration of a kernel"
 	default:
 		k.P2PDMA, k.Source = probeSymbols(proc)
 	}
@@ -131,9 +139,8 @@ func (c kernelConfig) moveNotify() placement.Answer {
 	return c.answer(configMoveNotify)
 }
 
-// findConfig looks where distributions put the configuration. What is not that
-// of a kernel counts as missing.
-func findConfig(root string, proc procfs.FS, release string) (c kernelConfig, where string) {
+// configPlaces is where distributions put the configuration.
+func configPlaces(root string, proc procfs.FS, release string) []string {
 	places := []string{proc.Path("config.gz")}
 	if release != "" && !strings.ContainsRune(release, '/') {
 		places = append(places,
@@ -143,6 +150,12 @@ func findConfig(root string, proc procfs.FS, release string) (c kernelConfig, wh
 			filepath.Join(root, "usr/src", "linux-headers-"+release, ".config"),
 			filepath.Join(root, "usr/src/kernels", release, ".config"))
 	}
+	return places
+}
+
+// findConfig reads the first configuration there is. What is not that of a
+// kernel counts as missing.
+func findConfig(places []string) (c kernelConfig, where string) {
 	for _, place := range places {
 		text, err := os.ReadFile(place)
 		if err != nil {

@@ -3,11 +3,9 @@
 package p2p
 
 import (
-	"path/filepath"
 	"sync"
 
 	"github.com/gpurdma/gpurdma/internal/pci"
-	"github.com/gpurdma/gpurdma/internal/procfs"
 	"github.com/gpurdma/gpurdma/internal/sysfs"
 )
 
@@ -25,10 +23,16 @@ type Machine struct {
 	Kernel Kernel
 	CPU    CPU
 
-	root string
-	sys  sysfs.FS
-	proc procfs.FS
+	sys sysfs.FS
+	*cache
 
+	// What Remedy asks about: a machine like this one, but for these.
+	noRedirects bool // no port redirects
+	trustsAll   bool // all host bridges pass peer-to-peer
+}
+
+// cache is what was read. Machines that differ in suppositions share it.
+type cache struct {
 	mu    sync.Mutex
 	nodes map[Addr]*node
 	hosts map[string]*host
@@ -37,21 +41,7 @@ type Machine struct {
 // Open reads kernel and processor of the machine whose sys, proc, boot and
 // lib/modules are below root; "" is this machine. What cannot be read is
 // unknown, and is no error.
-func Open(root string) *Machine {
-	if root == "" {
-		root = "/"
-	}
-	m := &Machine{
-		root:  root,
-		sys:   sysfs.New(filepath.Join(root, "sys")),
-		proc:  procfs.New(filepath.Join(root, "proc")),
-		nodes: map[Addr]*node{},
-		hosts: map[string]*host{},
-	}
-	m.Kernel = readKernel(root, m.proc)
-	m.CPU = readCPU(m.proc)
-	return m
-}
+func Open(root string) *Machine { return Source{Root: root}.Open() }
 
 // node is a function and what the walk wants of it.
 type node struct {

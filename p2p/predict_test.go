@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/internal/errno"
+	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
 // The NICs of tree, by how far they are from the GPU 0000:03:00.0.
@@ -260,6 +261,6 @@ func writeGroup(t *testing.T, m *Machine, function, kind string) {
 		t.Fatal(err)
 	}
 	group := m.sys.Path("kernel/iommu_groups/7")
-	link(t, group, m.sys.Path(dir, "iommu_group"))
-	write(t, group+"/type", kind+"\n")
+	testenv.Link(t, group, m.sys.Path(dir, "iommu_group"))
+	testenv.WriteFile(t, group+"/type", kind+"\n")
 }

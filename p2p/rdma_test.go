@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
 func TestImporter(t *testing.T) {
@@ -40,11 +42,8 @@ func TestImporter(t *testing.T) {
 		// Stock rxe on the network device of a NIC whose own driver imports.
 		{"7.2.1", "mlx5_core", files{"sys/module/mlx5_ib/taint": "\n", "sys/devices/" + nic + "/infiniband/dev0/parent": "eth0\n"}, KindUnknown, true},
 	} {
-		tree := planted("0000:00:03.0/0000:09:00.0", "0000:00:03.0/0000:09:00.0 driver:"+c.driver)
+		tree := planted("0000:00:03.0/0000:09:00.0", "0000:00:03.0/0000:09:00.0 rdma:dev0 driver:"+c.driver)
 		m := fixture{release: c.release, tree: tree, files: c.files}.open(t)
-		dev := m.sys.Path("devices", nic, "infiniband/dev0")
-		link(t, dev, m.sys.Path("class/infiniband/dev0"))
-		link(t, m.sys.Path("devices", nic), dev+"/device")
 		i, err := m.Importer("dev0")
 		if err != nil || i.PCI == nil || *i.PCI != addr(t, "09:00.0") || i.Kind != c.want || i.PeerToPeer != c.peer || i.Driver != c.driver {
 			t.Errorf("%s on %s: %+v, %v; want %v, %v", c.driver, c.release, i, err, c.want, c.peer)
@@ -54,8 +53,7 @@ func TestImporter(t *testing.T) {
 	if _, err := m.Importer("dev0"); err == nil {
 		t.Error("a device that is not there imports")
 	}
-	dev := m.sys.Path("devices/virtual/infiniband/rxe0")
-	link(t, dev, m.sys.Path("class/infiniband/rxe0"))
+	testenv.Link(t, m.sys.Path("devices/virtual/infiniband/rxe0"), m.sys.Path("class/infiniband/rxe0"))
 	if i, err := m.Importer("rxe0"); err != nil || i.PCI != nil || i.Kind != KindUnknown {
 		t.Errorf("%+v, %v", i, err)
 	}

@@ -18,11 +18,22 @@ const (
 
 	expFlags     = 2      // PCI_EXP_FLAGS
 	expFlagsType = 0x00f0 // PCI_EXP_FLAGS_TYPE
-	expRootPort  = 0x4    // PCI_EXP_TYPE_ROOT_PORT
 
 	extCapIDACS = 0x0d // PCI_EXT_CAP_ID_ACS
 	acsCap      = 0x04 // PCI_ACS_CAP
 	acsCtrl     = 0x06 // PCI_ACS_CTRL
+)
+
+// Port is the PCI Express type of a function.
+type Port int
+
+// The types that make a topology.
+const (
+	PortNone       Port = -1
+	PortEndpoint   Port = 0x0 // PCI_EXP_TYPE_ENDPOINT
+	PortRoot       Port = 0x4 // PCI_EXP_TYPE_ROOT_PORT
+	PortUpstream   Port = 0x5 // PCI_EXP_TYPE_UPSTREAM
+	PortDownstream Port = 0x6 // PCI_EXP_TYPE_DOWNSTREAM
 )
 
 // ACSBits are bits of the ACS capability and control registers.

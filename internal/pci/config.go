@@ -131,12 +131,22 @@ func (c Config) Unreachable() bool {
 
 // RootPort reports whether the function is a PCI Express root port.
 func (c Config) RootPort() (bool, error) {
+	kind, err := c.Port()
+	return kind == PortRoot, err
+}
+
+// Port is what a PCI Express function is to its link; PortNone of a
+// conventional one.
+func (c Config) Port() (Port, error) {
 	at, err := c.capability(capIDExp)
 	if err != nil || at == 0 {
-		return false, err
+		return PortNone, err
 	}
 	flags, err := c.u16(at + expFlags)
-	return flags&expFlagsType>>4 == expRootPort, err
+	if err != nil {
+		return PortNone, err
+	}
+	return Port(flags & expFlagsType >> 4), nil
 }
 
 // IOMMUType is how the IOMMU treats a function's DMA: "DMA", "DMA-FQ",

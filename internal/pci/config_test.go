@@ -36,7 +36,7 @@ func space(ctrl uint16) []byte {
 	c[regCapList] = 0x42 // the lower bits are none of the address
 	le.PutUint16(c[0x40:], 0x5001)
 	le.PutUint16(c[0x50:], capIDExp)
-	le.PutUint16(c[0x52:], expRootPort<<4|2)
+	le.PutUint16(c[0x52:], uint16(PortRoot)<<4|2)
 	le.PutUint32(c[0x100:], 0x200<<20|1<<16|1)
 	le.PutUint32(c[0x200:], 1<<16|extCapIDACS)
 	le.PutUint16(c[0x204:], 0x5f)

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package testenv
+
+import (
+	"encoding/binary"
+	"os"
+	"path"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// Processors of a Tree.
+const (
+	EPYC      = "processor\t: 0\nvendor_id\t: AuthenticAMD\ncpu family\t: 23\n\nprocessor\t: 1\nvendor_id\t: none\ncpu family\t: x\n\n"
+	Bulldozer = "processor\t: 0\nvendor_id\t: AuthenticAMD\ncpu family\t: 21\n\n"
+	Hygon     = "processor\t: 0\nvendor_id\t: HygonGenuine\ncpu family\t: 24\n\n"
+	Xeon      = "processor\t: 0\nvendor_id\t: GenuineIntel\ncpu family\t: 6\n\n"
+	Grace     = "processor\t: 0\nBogoMIPS\t: 2000.00\nCPU implementer\t: 0x41\n\n"
+)
+
+// Kernel configurations of a Tree.
+const (
+	WithP2PDMA    = "CONFIG_PCI=y\nCONFIG_DMA_SHARED_BUFFER=y\nCONFIG_PCI_P2PDMA=y\n"
+	WithoutP2PDMA = "CONFIG_PCI=y\nCONFIG_DMA_SHARED_BUFFER=y\n# CONFIG_PCI_P2PDMA is not set\n# CONFIG_DMABUF_MOVE_NOTIFY is not set\n"
+)
+
+// Tree is a machine that is files below a directory.
+type Tree struct {
+	Release string // "7.2.12+deb13-amd64" if it is ""
+	Config  string // WithP2PDMA if it is ""; "-": no file
+	CPU     string // EPYC if it is ""; "-": no file
+	// Functions has a line for each PCI function: its path below devices/ and
+	// attributes, whose blanks are written _. Some are special: driver:NAME,
+	// rdma:NAME (an RDMA device), acs=CTRL, type=N (PCI Express type), and
+	// config=N for how much of the configuration space can be read: 64 of 4096
+	// is what an unprivileged user sees, 256 what the kernel itself has.
+	Functions string
+	Files     map[string]string // others, by path
+	Links     map[string]string // directories, by path of what leads to them
+}
+
+// Write writes the tree below a new directory, and returns that.
+func (f Tree) Write(t testing.TB) string {
+	t.Helper()
+	root := t.TempDir()
+	put := func(name, text string) { WriteFile(t, filepath.Join(root, name), text) }
+	or := func(s, def string) string {
+		if s == "" {
+			return def
+		}
+		return s
+	}
+	release := or(f.Release, "7.2.12+deb13-amd64")
+	put("proc/sys/kernel/osrelease", release+"\n")
+	if c := or(f.Config, WithP2PDMA); c != "-" {
+		put("boot/config-"+release, c)
+	}
+	if c := or(f.CPU, EPYC); c != "-" {
+		put("proc/cpuinfo", c)
+	}
+	for line := range strings.Lines(f.Functions) {
+		if fields := strings.Fields(line); len(fields) > 0 {
+			writeFunction(t, filepath.Join(root, "sys"), fields[0], fields[1:], put)
+		}
+	}
+	for name, text := range f.Files {
+		put(name, text)
+	}
+	for name, target := range f.Links {
+		Link(t, filepath.Join(root, target), filepath.Join(root, name))
+	}
+	return root
+}
+
+func writeFunction(t testing.TB, sys, dir string, attrs []string, put func(name, text string)) {
+	t.Helper()
+	at := path.Join("sys/devices", dir)
+	values := map[string]string{"vendor": "0x1af4", "device": "0x1110", "class": "0x050000"}
+	acs, kind, size := -1, 0, 4096
+	for _, attr := range attrs {
+		name, value, _ := strings.Cut(attr, "=")
+		n, err := strconv.ParseInt(value, 0, 32)
+		switch name {
+		case "acs":
+			acs = int(n)
+		case "type":
+			kind = int(n)
+		case "config":
+			size = int(n)
+		default:
+			err = nil
+			values[name] = value
+		}
+		if err != nil {
+			t.Fatal(attr, err)
+		}
+	}
+	put(path.Join(at, "config"), string(configSpace(kind, acs)[:size]))
+	for name, value := range values {
+		device := filepath.Join(filepath.Dir(sys), at)
+		if driver, ok := strings.CutPrefix(name, "driver:"); ok {
+			Link(t, filepath.Join(sys, "bus/pci/drivers", driver), filepath.Join(device, "driver"))
+			continue
+		}
+		if nic, ok := strings.CutPrefix(name, "rdma:"); ok {
+			dir := filepath.Join(device, "infiniband", nic)
+			Link(t, device, filepath.Join(dir, "device"))
+			Link(t, dir, filepath.Join(sys, "class/infiniband", nic))
+			continue
+		}
+		put(path.Join(at, name), strings.ReplaceAll(value, "_", " ")+"\n")
+	}
+	if i := strings.LastIndex(dir, "pci"); i >= 0 {
+		Link(t, filepath.Join(sys, "devices", dir), filepath.Join(sys, "bus/pci/devices", path.Base(dir)))
+	}
+}
+
+// WriteFile writes a file and the directories above it.
+func WriteFile(t testing.TB, name, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Link makes a directory and a relative link that leads to it.
+func Link(t testing.TB, target, name string) {
+	t.Helper()
+	for _, dir := range []string{target, filepath.Dir(name)} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rel, err := filepath.Rel(filepath.Dir(name), target)
+	if err == nil {
+		err = os.Symlink(rel, name)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// configSpace is that of a PCI Express function. acs < 0: it has no ACS, but
+// other extended capabilities.
+func configSpace(kind, acs int) []byte {
+	c := make([]byte, 4096)
+	le := binary.LittleEndian
+	le.PutUint16(c[0:], 0x1af4)
+	c[0x06] = 0x10 // capability list
+	c[0x34] = 0x50
+	le.PutUint16(c[0x50:], 0x6005) // MSI, then at 0x60
+	le.PutUint16(c[0x60:], 0x0010) // PCI Express, the last
+	le.PutUint16(c[0x62:], uint16(kind)<<4|2)
+	le.PutUint32(c[0x100:], 0x148<<20|1<<16|0x0001) // AER, then at 0x148
+	le.PutUint32(c[0x148:], 0x000<<20|1<<16|0x000b) // vendor-specific
+	if acs >= 0 {
+		le.PutUint32(c[0x148:], 1<<16|0x000d)
+		le.PutUint16(c[0x14c:], 0x7f)
+		le.PutUint16(c[0x14e:], uint16(acs))
+	}
+	return c
+}

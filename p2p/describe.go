@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package p2p
+
+import (
+	"path"
+
+	"github.com/gpurdma/gpurdma/internal/pci"
+)
+
+// Function is what decides about the way over a PCI function, and how fast it
+// is.
+type Function struct {
+	PCI      Addr
+	Bus      string // the host bridge's: "pci0000:00"
+	Upstream []Addr // the bridges above, nearest first
+	Vendor   uint16
+	Device   uint16
+	Class    uint32 // 24 bits
+	NUMANode int    // -1: the firmware says none
+	Driver   string // "" without one
+	Bridge   bool
+	Port     string // "root port", "upstream port", "downstream port", "endpoint"; "" if it is none of them or not known
+
+	BARs []pci.BAR // that have an address
+
+	ACS    pci.ACS
+	ACSErr error // why its ACS is not known
+
+	IOMMU    string // as the kernel calls its domain; "" without an IOMMU
+	IOMMUErr error
+
+	// Speed and Width are the link's above the function, as sysfs writes them,
+	// "16.0 GT/s PCIe" and "16"; Max is what this end could. "" without a link.
+	Speed, Width       string
+	MaxSpeed, MaxWidth string
+}
+
+var portNames = map[pci.Port]string{
+	pci.PortEndpoint: "endpoint", pci.PortRoot: "root port", pci.PortUpstream: "upstream port", pci.PortDownstream: "downstream port",
+}
+
+// Function reads a PCI function. It fails only if the function is not there.
+func (m *Machine) Function(a Addr) (Function, error) {
+	p, err := pci.ReadFunction(m.sys, a)
+	if err != nil {
+		return Function{}, err
+	}
+	chain, err := pci.Chain(m.sys, a)
+	if err != nil {
+		return Function{}, err
+	}
+	m.mu.Lock()
+	n := m.node(a)
+	m.mu.Unlock()
+	if n.err != nil {
+		return Function{}, n.err
+	}
+	f := Function{
+		PCI: a, Bus: chain[0], Upstream: n.up, Vendor: p.Vendor, Device: p.Device, Class: p.Class,
+		NUMANode: p.NUMANode, Driver: p.Driver, Bridge: p.IsBridge(), ACS: n.acs, ACSErr: n.acsErr,
+	}
+	f.BARs, _ = pci.BARs(m.sys, a) // none where it cannot be read
+	f.IOMMU, f.IOMMUErr = pci.IOMMUType(m.sys, a)
+	if c, err := pci.ReadConfig(m.sys, a); err == nil {
+		if port, err := c.Port(); err == nil {
+			f.Port = portNames[port]
+		}
+	}
+	attr := func(name string) string {
+		text, err := m.sys.ReadString(path.Join(p.SysPath, name))
+		if err != nil || text == "Unknown" || text == "0" {
+			return ""
+		}
+		return text
+	}
+	f.Speed, f.Width = attr("current_link_speed"), attr("current_link_width")
+	f.MaxSpeed, f.MaxWidth = attr("max_link_speed"), attr("max_link_width")
+	return f, nil
+}

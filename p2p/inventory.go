@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package p2p
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"strings"
+
+	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/pci"
+	"github.com/gpurdma/gpurdma/internal/softgpu"
+)
+
+// GPU is a device whose memory a NIC may be to reach: a display controller, an
+// accelerator, a software GPU.
+type GPU struct {
+	Name     string // its PCI address, or of one on no PCI bus its name in sysfs
+	Exporter Exporter
+}
+
+// NIC is an RDMA device.
+type NIC struct {
+	Name     string // "mlx5_0"
+	Importer Importer
+	NetDevs  []string // network devices of its ports
+	Software bool     // carried out by the CPU: rxe, siw
+}
+
+// GPUs finds the machine's GPUs. With an error it lists those that could be
+// read.
+func (m *Machine) GPUs() ([]GPU, error) {
+	if err := m.looks(); err != nil {
+		return nil, err
+	}
+	names, err := m.sys.List("bus/pci/devices")
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("PCI functions: %w", err)
+	}
+	var out []GPU
+	var errs []error
+	for _, name := range names {
+		a, err := pci.ParseAddr(name)
+		if err != nil || !m.isGPU(a) {
+			continue
+		}
+		e, err := m.Exporter(a)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		out = append(out, GPU{a.String(), e})
+	}
+	return append(out, m.offPCI()...), errors.Join(errs...)
+}
+
+// looks fails where there is no sysfs at all.
+func (m *Machine) looks() error {
+	if _, err := m.sys.List("."); err != nil {
+		return fmt.Errorf("sysfs: %w", err)
+	}
+	return nil
+}
+
+// The base classes of PCI that have GPUs.
+const (
+	classDisplay     = 0x03
+	classAccelerator = 0x12
+)
+
+func (m *Machine) isGPU(a Addr) bool {
+	dir := "bus/pci/devices/" + a.String()
+	class, err := m.sys.ReadUint(dir+"/class", 32)
+	if err == nil && (class>>16 == classDisplay || class>>16 == classAccelerator) {
+		return true
+	}
+	driver, err := m.sys.Link(dir + "/driver")
+	return err == nil && driver == softgpu.Module
+}
+
+// offPCI finds the GPUs that are on no PCI bus, vgem among them.
+func (m *Machine) offPCI() []GPU {
+	names, err := m.sys.List("class/drm")
+	if err != nil {
+		return nil // no DRM driver is loaded
+	}
+	var out []GPU
+	seen := map[string]bool{}
+	for _, name := range names {
+		device, err := m.sys.Resolve(path.Join("class/drm", name, "device"))
+		isNode := strings.HasPrefix(name, "card") && !strings.Contains(name, "-") || strings.HasPrefix(name, "renderD")
+		if _, onPCI := pci.DeviceOf(m.sys, device); err != nil || !isNode || onPCI || seen[device] {
+			continue
+		}
+		seen[device] = true
+		g := GPU{Name: path.Base(device)}
+		if g.Exporter.Driver, err = m.sys.Link(path.Join(device, "driver")); err != nil {
+			g.Exporter.Driver = g.Name // vgem has none, and its driver's name
+		}
+		g.Exporter.Class = classOfDriver[g.Exporter.Driver]
+		out = append(out, g)
+	}
+	return out
+}
+
+// NICs finds the machine's RDMA devices. With an error it lists those that
+// could be read.
+func (m *Machine) NICs() ([]NIC, error) {
+	if err := m.looks(); err != nil {
+		return nil, err
+	}
+	devices, err := ibvfd.Devices(m.sys.Root())
+	errs := []error{err}
+	var out []NIC
+	for _, d := range devices {
+		i, err := m.Importer(d.Name)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		out = append(out, NIC{Name: d.Name, Importer: i, NetDevs: d.NetDevs, Software: d.Software()})
+	}
+	return out, errors.Join(errs...)
+}

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package p2p
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/gpurdma/gpurdma/internal/testenv"
+	"github.com/gpurdma/gpurdma/placement"
+)
+
+func TestInventory(t *testing.T) {
+	m := fixture{
+		tree: `
+pci0000:00/0000:00:02.0 class=0x030000 driver:virtio-pci
+pci0000:00/0000:00:03.0 class=0x020000 driver:mlx5_core rdma:mlx5_0
+pci0000:00/0000:00:04.0 class=0x120000 driver:habanalabs
+pci0000:00/0000:00:05.0 class=0x050000 driver:softgpu behaviour=xe
+pci0000:00/0000:00:06.0 class=0x050000
+pci0000:00/0000:00:07.0 class=0x030200 vendor=odd
+`,
+		links: map[string]string{
+			"sys/devices/pci0000:00/0000:00:02.0/virtio3/driver":   "sys/bus/virtio/drivers/virtio_gpu",
+			"sys/class/drm/card0":                                  "sys/devices/pci0000:00/0000:00:02.0/drm/card0",
+			"sys/devices/pci0000:00/0000:00:02.0/drm/card0/device": "sys/devices/pci0000:00/0000:00:02.0",
+			"sys/class/drm/card1":                                  "sys/devices/faux/vgem/drm/card1",
+			"sys/devices/faux/vgem/drm/card1/device":               "sys/devices/faux/vgem",
+			"sys/class/drm/renderD128":                             "sys/devices/faux/vgem/drm/renderD128",
+			"sys/devices/faux/vgem/drm/renderD128/device":          "sys/devices/faux/vgem",
+			"sys/class/infiniband/rxe0":                            "sys/devices/virtual/infiniband/rxe0",
+		},
+		files: map[string]string{"sys/module/mlx5_ib/taint": "\n"},
+	}.open(t)
+	gpus, err := m.GPUs()
+	if err == nil || !strings.Contains(err.Error(), "0000:00:07.0") {
+		t.Errorf("a GPU that cannot be read: %v", err)
+	}
+	var got []string
+	for _, g := range gpus {
+		got = append(got, g.Name+" "+g.Exporter.Driver+" "+g.Exporter.Class.String())
+	}
+	want := "0000:00:02.0 virtio_gpu system, 0000:00:04.0 habanalabs unknown, 0000:00:05.0 softgpu xe, vgem vgem system"
+	if s := strings.Join(got, ", "); s != want {
+		t.Errorf("GPUs %s\nwant %s", s, want)
+	}
+	nics, err := m.NICs()
+	if err != nil || len(nics) != 2 || nics[0].Name != "mlx5_0" || nics[0].Importer.Kind != Dynamic || nics[1].Importer.PCI != nil {
+		t.Errorf("NICs %+v, %v", nics, err)
+	}
+}
+
+func TestInventoryOfNothing(t *testing.T) {
+	m := fixture{files: map[string]string{"sys/kernel/x": ""}}.open(t)
+	gpus, err1 := m.GPUs()
+	nics, err2 := m.NICs()
+	if len(gpus)+len(nics) != 0 || err1 != nil || err2 != nil {
+		t.Error(gpus, nics, err1, err2)
+	}
+	m = Open(t.TempDir())
+	_, err1 = m.GPUs()
+	_, err2 = m.NICs()
+	if err1 == nil || err2 == nil {
+		t.Error("no sysfs, and nobody says so")
+	}
+}
+
+// Of another machine nothing of this one is taken.
+func TestSource(t *testing.T) {
+	root := testenv.Tree{Functions: planted()}.Write(t)
+	m := Source{Sys: root + "/sys"}.Open()
+	if k := m.Kernel; k.Release != "" || k.P2PDMA != placement.AnswerUnknown || m.CPU.known {
+		t.Errorf("%+v, %+v", k, m.CPU)
+	}
+	m = Source{Sys: root + "/sys", Proc: root + "/proc"}.Open()
+	if k := m.Kernel; k.Release != "7.2.12+deb13-amd64" || k.P2PDMA != placement.AnswerUnknown || !m.CPU.known {
+		t.Errorf("%+v, %+v", k, m.CPU)
+	}
+	config := root + "/boot/config-7.2.12+deb13-amd64"
+	m = Source{Sys: root + "/sys", Release: "6.12.1", Config: config}.Open()
+	if k := m.Kernel; k.Release != "6.12.1" || k.P2PDMA != placement.Yes || k.Source != config {
+		t.Errorf("%+v", k)
+	}
+	for _, bad := range []string{root + "/none", root + "/proc/cpuinfo"} {
+		if k := (Source{Root: root, Config: bad}).Open().Kernel; k.P2PDMA != placement.AnswerUnknown || !strings.Contains(k.Source, bad) {
+			t.Errorf("%s: %+v", bad, k)
+		}
+	}
+}
+
+func TestLetters(t *testing.T) {
+	set := func(text string) string {
+		for _, f := range []string{"0000:03:00.0", "0000:09:00.0"} {
+			text = strings.Replace(text, "/"+f, "/"+f+" numa_node=0", 1)
+		}
+		return strings.Replace(text, "/0000:81:00.0", "/0000:81:00.0 numa_node=1", 1)
+	}
+	m := fixture{tree: set(planted())}.open(t)
+	for _, c := range []struct{ a, b, nccl, nvml string }{
+		{"03:00.0", "03:00.0", "LOC", "X"},
+		{"03:00.0", "04:00.0", "PIX", "PIX"},
+		{"03:00.0", "07:00.0", "PXB", "PXB"},
+		{"04:00.0", "04:00.1", "PIX", "PIX"},
+		{"81:00.0", "81:00.4", "PHB", "PIX"}, // NCCL does not see the port that both are behind
+		{"03:00.0", "09:00.0", "PHB", "PHB"},
+		{"03:00.0", "81:00.0", "SYS", "SYS"},
+		{"04:00.0", "81:00.4", "PHB", "NODE"}, // no NUMA
+		{"04:00.0", "81:00.0", "SYS", ""},
+		{"03:00.0", "0a:00.0", "", ""},
+	} {
+		if l := m.Letters(addr(t, c.a), addr(t, c.b)); l.NCCL != c.nccl || l.NVML != c.nvml {
+			t.Errorf("%s to %s: %+v, want %s, %s", c.a, c.b, l, c.nccl, c.nvml)
+		}
+		if l, back := m.Letters(addr(t, c.a), addr(t, c.b)), m.Letters(addr(t, c.b), addr(t, c.a)); l != back {
+			t.Errorf("%s to %s is %+v, and back %+v", c.a, c.b, l, back)
+		}
+	}
+}
+
+func TestFunction(t *testing.T) {
+	m := fixture{
+		tree: `
+pci0000:00/0000:00:01.0 class=0x060400 type=4 acs=0x1d
+pci0000:00/0000:00:01.0/0000:01:00.0 type=0 driver:amdgpu numa_node=1 current_link_speed=16.0_GT/s_PCIe current_link_width=8 max_link_speed=32.0_GT/s_PCIe max_link_width=16
+pci0000:00/0000:00:02.0 class=0x060400 config=64 current_link_speed=Unknown current_link_width=0
+`,
+		files: map[string]string{"sys/devices/pci0000:00/0000:00:01.0/0000:01:00.0/resource": "0x8000000000 0x80ffffffff 0x14220c\n"},
+	}.open(t)
+	port, err := m.Function(addr(t, "00:01.0"))
+	if err != nil || port.Port != "root port" || !port.Bridge || port.ACS.Redirects() == 0 || port.Bus != "pci0000:00" || len(port.Upstream) != 0 {
+		t.Errorf("%+v, %v", port, err)
+	}
+	gpu, err := m.Function(addr(t, "01:00.0"))
+	if err != nil || gpu.Port != "endpoint" || gpu.Bridge || gpu.Driver != "amdgpu" || gpu.NUMANode != 1 || len(gpu.Upstream) != 1 ||
+		len(gpu.BARs) != 1 || gpu.BARs[0].Size != 4<<30 || gpu.Speed != "16.0 GT/s PCIe" || gpu.Width != "8" || gpu.MaxWidth != "16" {
+		t.Errorf("%+v, %v", gpu, err)
+	}
+	short, err := m.Function(addr(t, "00:02.0"))
+	if err != nil || short.ACSErr == nil || short.Port != "" || short.Speed != "" || short.Width != "" || short.NUMANode != -1 {
+		t.Errorf("%+v, %v", short, err)
+	}
+	if _, err := m.Function(addr(t, "0a:00.0")); err == nil {
+		t.Error("a function that is not there")
+	}
+}

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package p2p
+
+import (
+	"slices"
+
+	"github.com/gpurdma/gpurdma/internal/pci"
+)
+
+// Letters are what others call the way between two functions. They name the
+// shape of the tree, and know nothing of what the kernel decides: two functions
+// can be PIX and not supported.
+type Letters struct {
+	// NCCL is LOC, PIX, PXB, PHB or SYS. NCCL climbs two levels of the tree at
+	// a time, so that it sees switches and no ports. What it knows beside the
+	// tree (NVLink, C2C, Broadcom's switches in two levels) is not here.
+	NCCL string
+	// NVML is what nvidia-smi's matrix has: X, PIX, PXB, PHB, NODE or SYS.
+	NVML string
+}
+
+// Letters names the way between two functions; "" if it is not known.
+func (m *Machine) Letters(a, b Addr) Letters {
+	m.mu.Lock()
+	na, nb := m.node(a), m.node(b)
+	m.mu.Unlock()
+	if na.err != nil || nb.err != nil {
+		return Letters{}
+	}
+	if a == b {
+		return Letters{NCCL: "LOC", NVML: "X"}
+	}
+	l := m.overRoot(a, b)
+	if i, j, ok := common(switches(na.up), switches(nb.up)); ok {
+		l.NCCL = "PXB"
+		if i == 0 && j == 0 {
+			l.NCCL = "PIX"
+		}
+	}
+	// A switch is the port below and the one above it.
+	if i, j, ok := common(na.up, nb.up); ok {
+		l.NVML = "PXB"
+		if i <= 1 && j <= 1 {
+			l.NVML = "PIX"
+		}
+	}
+	return l
+}
+
+// switches is what NCCL sees of the bridges above a function.
+func switches(up []Addr) []Addr {
+	var out []Addr
+	for i := 1; i < len(up); i += 2 {
+		out = append(out, up[i])
+	}
+	return out
+}
+
+// common finds the nearest bridge that is above both.
+func common(a, b []Addr) (i, j int, ok bool) {
+	for i, x := range a {
+		if j := slices.Index(b, x); j >= 0 {
+			return i, j, true
+		}
+	}
+	return 0, 0, false
+}
+
+// overRoot is for functions without a common bridge.
+func (m *Machine) overRoot(a, b Addr) Letters {
+	ca, err1 := pci.Chain(m.sys, a)
+	cb, err2 := pci.Chain(m.sys, b)
+	fa, err3 := pci.ReadFunction(m.sys, a)
+	fb, err4 := pci.ReadFunction(m.sys, b)
+	for _, err := range []error{err1, err2, err3, err4} {
+		if err != nil {
+			return Letters{}
+		}
+	}
+	same := ca[0] == cb[0]
+	switch {
+	case same:
+		return Letters{NCCL: "PHB", NVML: "PHB"}
+	case fa.NUMANode == fb.NUMANode: // without NUMA all are of one node
+		return Letters{NCCL: "PHB", NVML: "NODE"}
+	case fa.NUMANode < 0 || fb.NUMANode < 0:
+		return Letters{NCCL: "SYS"}
+	}
+	return Letters{NCCL: "SYS", NVML: "SYS"}
+}

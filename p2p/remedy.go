@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package p2p
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/gpurdma/gpurdma/internal/pci"
+	"github.com/gpurdma/gpurdma/placement"
+)
+
+// Remedy is the one thing to change.
+type Remedy struct {
+	Change  string // in words
+	Command string // a command, or a parameter of the kernel; "" if there is none
+	Weakens string // what is given up for it; "" if nothing is
+	// Direct says that with this alone the prediction is direct. Otherwise it
+	// answers a question that is open, or more has to change.
+	Direct bool
+}
+
+// Remedy says what to change for an importer that does not reach the memory,
+// or whose prediction is unknown; nil for one that does. Where the kernel or
+// its configuration decide, it is tried out: the prediction is made again for a
+// machine that has changed in this one respect.
+func (m *Machine) Remedy(e Exporter, i Importer) *Remedy {
+	switch p := m.Predict(e, i); p.Outcome {
+	case Direct:
+		return nil
+	case OutcomeUnknown:
+		return m.find(p, e, i)
+	default:
+		return m.repair(p, e, i)
+	}
+}
+
+// supposing is a machine like this one with another kernel.
+func (m *Machine) supposing(k Kernel) *Machine {
+	return &Machine{Kernel: k, CPU: m.CPU, sys: m.sys, cache: m.cache, noRedirects: m.noRedirects, trustsAll: m.trustsAll}
+}
+
+func (m *Machine) direct(e Exporter, i Importer) bool { return m.Predict(e, i).Outcome == Direct }
+
+// find is for what is unknown.
+func (m *Machine) find(p Prediction, e Exporter, i Importer) *Remedy {
+	k := m.Kernel
+	switch {
+	case e.Suspended && m.direct(awake(e), i):
+		return &Remedy{
+			Change: "keep the GPU awake", Command: "echo on > /sys/bus/pci/devices/" + e.PCI.String() + "/power/control",
+			Weakens: "an idle GPU no longer saves power", Direct: true,
+		}
+	case errors.Is(p.Decision.unread, pci.ErrTruncated):
+		return &Remedy{Change: "look again as root, who sees ACS and the ports", Command: "sudo p2pcheck"}
+	case k.Release == "":
+		return &Remedy{Change: "say which kernel it is", Command: "p2pcheck --kernel RELEASE"}
+	case k.P2PDMA == placement.AnswerUnknown || i.Kind == Dynamic && k.MoveNotify == placement.AnswerUnknown:
+		return &Remedy{Change: "show the kernel's configuration", Command: "p2pcheck --config /boot/config-" + k.Release}
+	}
+	if e.Driver == "" {
+		return &Remedy{Change: "bind a driver to the GPU: without one nothing exports its memory"}
+	}
+	r := &Remedy{Change: "prove it by a registration under trace: no rule that was read covers this pair"}
+	if e.PCI != nil {
+		r.Command = "dmabuf-reg verify --trace --gpu drm:" + e.PCI.String()
+	}
+	return r
+}
+
+func awake(e Exporter) Exporter {
+	e.Suspended = false
+	return e
+}
+
+// repair is for what is staged or refused.
+func (m *Machine) repair(p Prediction, e Exporter, i Importer) *Remedy {
+	switch e.Class {
+	case ClassSystem:
+		return &Remedy{Change: "nothing: this device has no memory of its own for a NIC to reach"}
+	case ClassI915:
+		return &Remedy{Change: "let the driver xe have the GPU, if it knows it: i915 exports system memory only", Command: "i915.force_probe=!ID xe.force_probe=ID",
+			Weakens: "for a GPU that xe does not support by default the driver is experimental"}
+	}
+	if r := m.openWay(p, e, i); r != nil {
+		return r
+	}
+	if r := m.otherKernel(e, i); r != nil {
+		return r
+	}
+	switch {
+	case i.Kind == NoImporter:
+		return &Remedy{Change: "take a NIC whose driver imports dma-bufs on this kernel, as mlx5 and efa do from 6.1 on"}
+	case e.Class == ClassVFIO && i.Kind == Pinned:
+		return &Remedy{Change: "take a NIC that can be told to stop, as mlx5 can"}
+	case !i.PeerToPeer:
+		return &Remedy{Change: "take a NIC whose driver imports peer-to-peer memory: this one does not"}
+	case i.PCI == nil:
+		return &Remedy{Change: "take an RDMA device that is a PCI function: for one below none there is no peer-to-peer"}
+	}
+	return m.move(e, i)
+}
+
+// openWay tries the ports' ACS.
+func (m *Machine) openWay(p Prediction, e Exporter, i Importer) *Remedy {
+	open := m.supposing(m.Kernel)
+	open.noRedirects = true
+	if len(p.Decision.Redirects) == 0 || !open.direct(e, i) {
+		return nil
+	}
+	var ports []string
+	for _, r := range p.Decision.Redirects {
+		ports = append(ports, r.PCI.String())
+	}
+	return &Remedy{
+		Change:  "let the ports on the way pass peer-to-peer traffic",
+		Command: "pci=disable_acs_redir=" + strings.Join(ports, ";"),
+		Weakens: "devices below these ports reach each other past the IOMMU: not for machines that give them to different guests",
+		Direct:  true,
+	}
+}
+
+// otherKernel tries the same kernel with other options, then the newest one
+// that was read.
+func (m *Machine) otherKernel(e Exporter, i Importer) *Remedy {
+	k := m.Kernel
+	var options []string
+	if k.P2PDMA == placement.No {
+		options = append(options, configP2PDMA+"=y")
+	}
+	built := k
+	built.P2PDMA = placement.Yes
+	if m.supposing(built).direct(e, i) {
+		return &Remedy{Change: "run a kernel that is built with " + configP2PDMA, Command: strings.Join(options, " "), Direct: true}
+	}
+	if built.MoveNotify == placement.No {
+		options = append(options, configMoveNotify+"=y")
+		built.MoveNotify = placement.Yes
+		if m.supposing(built).direct(e, i) {
+			return &Remedy{Change: "run a kernel that is built with " + strings.Join(options, " and "), Command: strings.Join(options, " "), Direct: true}
+		}
+	}
+	newer := Kernel{Release: v7_2.String(), P2PDMA: placement.Yes, MoveNotify: placement.Yes, version: v7_2}
+	if k.version.cmp(v7_2) >= 0 {
+		return nil
+	}
+	if e.Pin != PinByKernel {
+		e.Pin = PinByKernel // the software GPU's stands for that of the kernel
+	}
+	if d, ok := rdmaDrivers[i.Driver]; ok {
+		i.Kind = d.kindOn(newer)
+	}
+	if !m.supposing(newer).direct(e, i) {
+		return nil
+	}
+	return &Remedy{
+		Change:  fmt.Sprintf("run Linux %v or later, with %s: its drivers pin GPU memory where it is, and more host bridges are trusted", v7_2, configP2PDMA),
+		Command: configP2PDMA + "=y", Direct: true,
+	}
+}
+
+// move is for a root that passes nothing.
+func (m *Machine) move(e Exporter, i Importer) *Remedy {
+	passes := m.supposing(m.Kernel)
+	passes.trustsAll = true
+	if e.Class == ClassNVIDIA || passes.direct(e, i) {
+		return &Remedy{Change: fmt.Sprintf("use a NIC below one PCI switch with %v, or put this one there: no way over the root is trusted here", *e.PCI), Direct: true}
+	}
+	return &Remedy{Change: "no single change helps: the reasons say what is in the way"}
+}

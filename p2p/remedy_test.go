@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package p2p
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestRemedy(t *testing.T) {
+	const gpu = "03:00.0"
+	zen := fixture{tree: planted()}.open(t)
+	redirect := fixture{cpu: xeon, tree: planted("ACS2", "acs=0x1d", "ACS3", "acs=0x1d")}.open(t)
+	other := fixture{cpu: xeon, tree: planted()}.open(t)
+	listed := fixture{release: "6.12.1", cpu: xeon, tree: planted("HOST", "0x0b25")}.open(t)
+	debian612 := fixture{release: "6.12.117+deb12-amd64", config: withoutP2P, tree: planted()}.open(t)
+	withoutMoves := fixture{release: "6.12.1", config: withP2P + "# CONFIG_DMABUF_MOVE_NOTIFY is not set\n", tree: planted()}.open(t)
+	built72 := fixture{config: strings.ReplaceAll(withoutP2P, "# CONFIG_DMABUF_MOVE_NOTIFY is not set\n", ""), tree: planted()}.open(t)
+	truncated := fixture{cpu: xeon, tree: planted("ACS2", "config=64")}.open(t)
+	noConfig := fixture{config: "-", tree: planted()}.open(t)
+	noRelease := fixture{config: "-", tree: planted(), files: map[string]string{"proc/sys/kernel/osrelease": ""}}.open(t)
+
+	for _, c := range []struct {
+		name    string
+		m       *Machine
+		e       Exporter
+		nic     string
+		kind    Kind
+		words   string
+		command string
+		direct  bool
+	}{
+		{"nothing to do", zen, Exporter{Class: ClassXe}, inSwitch, Dynamic, "", "", true},
+		{"ACS", redirect, Exporter{Class: ClassAMDGPU}, inSwitch, Pinned, "ports on the way", "pci=disable_acs_redir=0000:02:00.0;0000:02:01.0", true},
+		{"ACS, vfio", redirect, Exporter{Class: ClassVFIO}, inSwitch, Dynamic, "ports on the way", "pci=disable_acs_redir=0000:02:00.0;0000:02:01.0", true},
+		{"untrusted root", other, Exporter{Class: ClassAMDGPU}, atRoot, Pinned, "below one PCI switch with 0000:03:00.0", "", true},
+		{"NVIDIA's gate", other, Exporter{Class: ClassNVIDIA, Gate: GateBridge}, atRoot, Dynamic, "below one PCI switch", "", true},
+		{"a newer list", listed, Exporter{Class: ClassNVIDIA, Gate: GateBridge}, inSwitch, Dynamic, "", "", true},
+		{"a newer list", listed, Exporter{Class: ClassXe}, atRoot, Pinned, "Linux 7.2", "CONFIG_PCI_P2PDMA=y", true},
+		{"Debian, pinned", debian612, Exporter{Class: ClassAMDGPU}, inSwitch, Pinned, "Linux 7.2", "CONFIG_PCI_P2PDMA=y", true},
+		{"Debian, dynamic", debian612, Exporter{Class: ClassAMDGPU}, inSwitch, Dynamic, "CONFIG_PCI_P2PDMA=y and CONFIG_DMABUF_MOVE_NOTIFY=y", "CONFIG_PCI_P2PDMA=y CONFIG_DMABUF_MOVE_NOTIFY=y", true},
+		{"without move notify", withoutMoves, Exporter{Class: ClassXe}, inSwitch, Dynamic, "CONFIG_DMABUF_MOVE_NOTIFY", "CONFIG_DMABUF_MOVE_NOTIFY=y", true},
+		{"7.2 without", built72, Exporter{Class: ClassXe}, inSwitch, Pinned, "built with CONFIG_PCI_P2PDMA", "CONFIG_PCI_P2PDMA=y", true},
+		{"software NIC", zen, Exporter{Class: ClassXe}, nowhere, Pinned, "that is a PCI function", "", false},
+		{"software NIC, Debian", debian612, Exporter{Class: ClassXe}, nowhere, Pinned, "that is a PCI function", "", false},
+		{"i915", zen, Exporter{Class: ClassI915}, inSwitch, Dynamic, "driver xe", "i915.force_probe=!ID xe.force_probe=ID", false},
+		{"system memory", zen, Exporter{Class: ClassSystem}, inSwitch, Dynamic, "no memory of its own", "", false},
+		{"does not import", zen, Exporter{Class: ClassXe}, inSwitch, NoImporter, "imports dma-bufs", "", false},
+		{"vfio, pinned", zen, Exporter{Class: ClassVFIO}, inSwitch, Pinned, "told to stop", "", false},
+		{"suspended", zen, Exporter{Class: ClassAMDGPU, Suspended: true}, inSwitch, Dynamic, "awake", "echo on > /sys/bus/pci/devices/0000:03:00.0/power/control", true},
+		{"truncated", truncated, Exporter{Class: ClassXe}, inSwitch, Dynamic, "as root", "sudo p2pcheck", false},
+		{"no configuration", noConfig, Exporter{Class: ClassXe}, inSwitch, Dynamic, "configuration", "p2pcheck --config /boot/config-7.2.12+deb13-amd64", false},
+		{"no release", noRelease, Exporter{Class: ClassXe}, inSwitch, Dynamic, "which kernel", "p2pcheck --kernel RELEASE", false},
+		{"out of tree", zen, Exporter{Class: ClassAMDGPU, OutOfTree: true, Driver: "amdgpu"}, inSwitch, Dynamic, "prove it", "dmabuf-reg verify --trace --gpu drm:0000:03:00.0", false},
+		{"no driver", zen, Exporter{}, inSwitch, Dynamic, "bind a driver", "", false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			a := addr(t, gpu)
+			c.e.PCI = &a
+			i := Importer{PCI: client(t, c.nic), Kind: c.kind, PeerToPeer: true}
+			r := c.m.Remedy(c.e, i)
+			if c.words == "" {
+				if r != nil {
+					t.Errorf("%+v for a pair that is direct", *r)
+				}
+				return
+			}
+			if r == nil || !strings.Contains(r.Change, c.words) || r.Command != c.command || r.Direct != c.direct {
+				t.Fatalf("%+v; want %q, %q, direct %v: %v", r, c.words, c.command, c.direct, c.m.Predict(c.e, i))
+			}
+			if strings.HasPrefix(r.Command, "pci=") && r.Weakens == "" {
+				t.Error("what this weakens is not said")
+			}
+		})
+	}
+}
+
+// A driver that imports on a later kernel makes that kernel the remedy.
+func TestRemedyForAnOldImporter(t *testing.T) {
+	m := fixture{release: "6.1.0", tree: planted()}.open(t)
+	gpu := addr(t, "03:00.0")
+	r := m.Remedy(Exporter{Class: ClassXe, PCI: &gpu}, Importer{PCI: client(t, inSwitch), Kind: NoImporter, PeerToPeer: true, Driver: "ice"})
+	if r == nil || !strings.Contains(r.Change, "Linux 7.2") || !r.Direct {
+		t.Errorf("%+v", r)
+	}
+}
+
+// With what disable_acs_redir clears, the prediction is what the remedy says.
+func TestRemedyApplied(t *testing.T) {
+	before := fixture{cpu: xeon, tree: planted("ACS2", "acs=0x1d")}.open(t)
+	after := fixture{cpu: xeon, tree: planted("ACS2", "acs=0x11")}.open(t)
+	gpu := addr(t, "03:00.0")
+	e, i := Exporter{Class: ClassXe, PCI: &gpu}, Importer{PCI: client(t, inSwitch), Kind: Pinned, PeerToPeer: true}
+	if r := before.Remedy(e, i); r == nil || r.Command != "pci=disable_acs_redir=0000:02:00.0" {
+		t.Fatalf("%+v", r)
+	}
+	if p := after.Predict(e, i); p.Outcome != Direct {
+		t.Error(p)
+	}
+}

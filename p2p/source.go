@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package p2p
+
+import (
+	"os"
+	"path/filepath"
+
+	"github.com/gpurdma/gpurdma/internal/procfs"
+	"github.com/gpurdma/gpurdma/internal/sysfs"
+)
+
+// Source is where a machine is read from. The zero value is this machine.
+//
+// A copy of another machine's files is as good as the machine itself. What of
+// it is not there is unknown: nothing of this machine takes its place.
+type Source struct {
+	// Root is a directory with sys, proc, boot and lib/modules.
+	Root string
+	// Sys and Proc are sysfs and procfs, where they are elsewhere. With Sys
+	// alone there is neither a procfs nor a boot directory.
+	Sys, Proc string
+	// Release is that of the kernel, if it is not to be read in Proc.
+	Release string
+	// Config is the kernel's configuration, if it is not to be looked for.
+	Config string
+}
+
+// noFiles has no files below it.
+const noFiles = os.DevNull
+
+// Open reads kernel and processor. What cannot be read is unknown, and is no
+// error.
+func (s Source) Open() *Machine {
+	root, sys, proc := s.Root, s.Sys, s.Proc
+	if root == "" && sys != "" {
+		root = noFiles
+	}
+	if root == "" {
+		root = "/"
+	}
+	if sys == "" {
+		sys = filepath.Join(root, "sys")
+	}
+	if proc == "" {
+		proc = filepath.Join(root, "proc")
+	}
+	m := &Machine{sys: sysfs.New(sys), cache: &cache{nodes: map[Addr]*node{}, hosts: map[string]*host{}}}
+	p := procfs.New(proc)
+	m.Kernel = readKernel(root, p, s.Release, s.Config)
+	m.CPU = readCPU(p)
+	return m
+}
