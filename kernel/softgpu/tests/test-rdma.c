@@ -394,14 +394,14 @@ static void test_rdma_moved_in_use(struct gpu *gpu)
 }
 
 /* The second importer is not peer to peer: the first one loses VRAM, or it is refused. */
-static void two_importers(struct gpu *gpu, struct nic *first, struct nic *second, bool p2p)
+static void two_importers(struct gpu *gpu, struct nic *first, struct nic *second, int kind, bool p2p)
 {
 	struct buffer *buf = buffer_new(gpu, MIB, SYSTEM | VRAM);
 	struct mr a, b;
 
 	check_errno(nic_register(first, buf, DYNAMIC, true, &a), 0);
 	check_transfers(first, buf, &a, true);
-	check_errno(nic_register(second, buf, PINNED, p2p, &b), 0);
+	check_errno(nic_register(second, buf, kind, p2p, &b), 0);
 	check_place(buf, "system");
 	check_transfers(first, buf, &a, false);
 	check_transfers(second, buf, &b, false);
@@ -412,7 +412,7 @@ static void two_importers(struct gpu *gpu, struct nic *first, struct nic *second
 	nic_deregister(first, &a);
 
 	check_errno(nic_register(first, buf, PINNED, true, &a), 0);
-	check_errno(nic_register(second, buf, PINNED, p2p, &b), -EINVAL);
+	check_errno(nic_register(second, buf, kind, p2p, &b), -EINVAL);
 	check(buffer_count(buf, "attachments") == 1);
 	check_transfers(first, buf, &a, true);
 	nic_deregister(first, &a);
@@ -423,13 +423,17 @@ static void two_importers(struct gpu *gpu, struct nic *first, struct nic *second
 static void test_rdma_two(struct gpu *gpu)
 {
 	struct nic *near = nic_open(NEAR), *far = nic_open(FAR);
+	int kind;
 
 	behave(gpu, "amdgpu");
 	if (!peers(gpu, near))
 		not_here("this kernel has no peer-to-peer DMA");
-	two_importers(gpu, near, near, false);
-	if (!peers(gpu, far))
-		two_importers(gpu, near, far, true);
+	/* What a pin moves is told to the importer that pins, too. */
+	for (kind = PINNED; kind <= REVOCABLE; kind++) {
+		two_importers(gpu, near, near, kind, false);
+		if (!peers(gpu, far))
+			two_importers(gpu, near, far, kind, true);
+	}
 	nic_close(far);
 	nic_close(near);
 }
