@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -23,8 +24,9 @@ import (
 // reportSchema names the form of the file that --report writes.
 const reportSchema = "dmabuf-reg/report/v1"
 
-// report is a machine and what verify found there, to be sent to others: no
-// host name, GUID, GID or serial number is in it.
+// report is a machine and what verify found there, to be sent to others: our
+// own fields have no host name, GUID, network address or serial number. What
+// other programs print, and paths in errors, are as they are.
 type report struct {
 	Schema  string        `json:"schema"`
 	Version string        `json:"version"`
@@ -104,6 +106,12 @@ func newReport(found *verifyResult, err error) report {
 	}
 	r.Errors = append(r.Errors, cli.Explain(derr)...)
 	r.Devices.anonymize()
+	rows := slices.Clone(found.Rows) // the command shows its own
+	for i := range rows {
+		rows[i].NIC = anonymous(rows[i].NIC)
+	}
+	verify := *found
+	verify.Rows, r.Verify = rows, &verify
 	r.Machine = describeMachine(sysfs.New(""), &r.Devices)
 	return r
 }
@@ -114,12 +122,21 @@ func (d *devicesResult) anonymize() {
 		d.NVIDIA[i].UUID = ""
 	}
 	for i := range d.NICs {
-		d.NICs[i].NodeGUID = ""
+		d.NICs[i].Name, d.NICs[i].NodeGUID = anonymous(d.NICs[i].Name), ""
+		for n, name := range d.NICs[i].NetDevs {
+			d.NICs[i].NetDevs[n] = anonymous(name)
+		}
 		for p := range d.NICs[i].Ports {
 			d.NICs[i].Ports[p].GIDs = nil
 		}
 	}
 }
+
+// address is a MAC address or a GUID, which udev makes names of: enx0a1b2c3d4e5f.
+var address = regexp.MustCompile(`[0-9a-f]{12,}`)
+
+// anonymous is a device's name without the address in it.
+func anonymous(name string) string { return address.ReplaceAllString(name, "-") }
 
 func describeMachine(sys sysfs.FS, d *devicesResult) machine {
 	m := machine{Arch: runtime.GOARCH, CPU: cpuModel(), Functions: []pciFunction{}}

@@ -38,3 +38,14 @@ func TestReportFile(t *testing.T) {
 		t.Errorf("without --report: %v", err)
 	}
 }
+
+// udev makes names of addresses; a report must not carry them.
+func TestAnonymous(t *testing.T) {
+	for name, want := range map[string]string{
+		"mlx5_0": "mlx5_0", "rocep1s0f0": "rocep1s0f0", "enx0a1b2c3d4e5f": "enx-", "ibx506b4b0300f3b8a2": "ibx-", "": "",
+	} {
+		if got := anonymous(name); got != want {
+			t.Errorf("%q became %q, want %q", name, got, want)
+		}
+	}
+}
