@@ -11,9 +11,9 @@ DEMO_GPU = $(filter $(SOFTGPU_KERNELS),$(KERNEL))
 demo: ## move and check bytes between a NIC and every kind of memory, in a VM
 	@$(MAKE) --no-print-directory testbed
 	@for k in $(DEMO_KERNELS); do \
-		if $(TESTBED) fetch -kernel $$k -if-missing; then \
-			exec $(MAKE) --no-print-directory demo-run KERNEL=$$k; \
-		fi; \
+		status=0; $(TESTBED) fetch -kernel $$k -if-missing || status=$$?; \
+		if [ $$status -eq 0 ]; then exec $(MAKE) --no-print-directory demo-run KERNEL=$$k; fi; \
+		if [ $$status -ne 77 ]; then exit $$status; fi; \
 		echo "demo: kernel $$k cannot be had here; the reason is above" >&2; \
 	done; exit 1
 

@@ -14,7 +14,6 @@ packages='
 ca-certificates git make gcc libc6-dev libelf-dev kmod xz-utils patch
 bc bison flex libssl-dev pahole
 qemu-system-x86 iproute2 mmdebstrap
-clang-14 llvm-14
 linux-libc-dev libdrm-dev
 libibverbs-dev librdmacm-dev ibverbs-providers ibverbs-utils rdmacm-utils
 rdma-core perftest python3-pyverbs
