@@ -144,7 +144,9 @@ func (m *MR) registerDMABuf(attr *MRAttr) error {
 // registerOpen registers an open descriptor of a buffer of size bytes.
 func (m *MR) registerOpen(attr *MRAttr, fd int, size uint64) error {
 	if !attr.SkipChecks && !attr.sound(size) {
-		return m.pd.ctx.faultOf(attr, size)
+		if err := m.pd.ctx.faultOf(attr, size); err != nil {
+			return err
+		}
 	}
 	var start time.Time
 	if attr.Timed {

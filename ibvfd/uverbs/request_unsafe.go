@@ -74,7 +74,7 @@ func (r *request) out32(i int) uint32 { return *(*uint32)(unsafe.Pointer(&r.cell
 func (r *request) out64(i int) uint64 { return r.cells[i] }
 
 // newHandle is the handle of the object that attribute i made.
-func (r *request) newHandle(i int) uint32 { return *(*uint32)(unsafe.Pointer(&r.attrs[i].data)) }
+func (r *request) newHandle(i int) uint32 { return uint32(r.attrs[i].data) }
 
 // do sends the request.
 func (r *request) do(t ioctl.Transport, fd int) error {
