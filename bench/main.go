@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"runtime/pprof"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -29,6 +30,7 @@ func main() {
 		opt       options
 		exporters = flag.String("exporters", "", "comma-separated allocator specs (default: every one that is there)")
 		sizes     = flag.String("sizes", "4096,65536,1048576,16777216,67108864", "buffer sizes in bytes")
+		profile   = flag.String("cpuprofile", "", "write a profile of this process, the Go side, to a file")
 		asJSON    = flag.Bool("json", false, "print one JSON document")
 	)
 	flag.StringVar(&opt.device, "nic", "rxe0", "RDMA device")
@@ -53,6 +55,18 @@ func main() {
 		os.Exit(2)
 	}
 
+	if *profile != "" {
+		f, err := os.Create(*profile)
+		if err == nil {
+			err = pprof.StartCPUProfile(f)
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "bench:", err)
+			os.Exit(1)
+		}
+		defer f.Close()
+		defer pprof.StopCPUProfile()
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	rows, err := compareRegistration(ctx, opt)
