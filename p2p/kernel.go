@@ -246,7 +246,10 @@ func (c CPU) routes() placement.Answer {
 }
 
 func (c CPU) String() string {
-	if c.Vendor == "" {
+	switch {
+	case c.Vendor == "" && !c.known:
+		return "a processor that is not known"
+	case c.Vendor == "":
 		return "a processor that is no x86"
 	}
 	return fmt.Sprintf("%s family %#x", c.Vendor, c.Family)

@@ -76,12 +76,11 @@ func awake(e Exporter) Exporter {
 
 // repair is for what is staged or refused.
 func (m *Machine) repair(p Prediction, e Exporter, i Importer) *Remedy {
-	switch e.Class {
-	case ClassSystem:
+	switch {
+	case e.Class == ClassSystem:
 		return &Remedy{Change: "nothing: this device has no memory of its own for a NIC to reach"}
-	case ClassI915:
-		return &Remedy{Change: "let the driver xe have the GPU, if it knows it: i915 exports system memory only", Command: "i915.force_probe=!ID xe.force_probe=ID",
-			Weakens: "for a GPU that xe does not support by default the driver is experimental"}
+	case e.Class == ClassI915 && i.Kind != NoImporter:
+		return m.xe(e)
 	}
 	if r := m.openWay(p, e, i); r != nil {
 		return r
@@ -100,6 +99,21 @@ func (m *Machine) repair(p Prediction, e Exporter, i Importer) *Remedy {
 		return &Remedy{Change: "take an RDMA device that is a PCI function: for one below none there is no peer-to-peer"}
 	}
 	return m.move(e, i)
+}
+
+// xe is the other driver of Intel's GPUs.
+func (m *Machine) xe(e Exporter) *Remedy {
+	r := &Remedy{
+		Change:  "let the driver xe have the GPU, if it knows it: i915 exports system memory only",
+		Weakens: "for a GPU that xe does not take by itself it is experimental",
+	}
+	if e.PCI == nil {
+		return r
+	}
+	if f, err := pci.ReadFunction(m.sys, *e.PCI); err == nil {
+		r.Command = fmt.Sprintf("i915.force_probe=!%04x xe.force_probe=%04x", f.Device, f.Device)
+	}
+	return r
 }
 
 // openWay tries the ports' ACS.
@@ -132,13 +146,13 @@ func (m *Machine) otherKernel(e Exporter, i Importer) *Remedy {
 	built := k
 	built.P2PDMA = placement.Yes
 	if m.supposing(built).direct(e, i) {
-		return &Remedy{Change: "run a kernel that is built with " + configP2PDMA, Command: strings.Join(options, " "), Direct: true}
+		return &Remedy{Change: "run a kernel that is built for it", Command: strings.Join(options, " "), Direct: true}
 	}
 	if built.MoveNotify == placement.No {
 		options = append(options, configMoveNotify+"=y")
 		built.MoveNotify = placement.Yes
 		if m.supposing(built).direct(e, i) {
-			return &Remedy{Change: "run a kernel that is built with " + strings.Join(options, " and "), Command: strings.Join(options, " "), Direct: true}
+			return &Remedy{Change: "run a kernel that is built for it", Command: strings.Join(options, " "), Direct: true}
 		}
 	}
 	newer := Kernel{Release: v7_2.String(), P2PDMA: placement.Yes, MoveNotify: placement.Yes, version: v7_2}
@@ -155,7 +169,7 @@ func (m *Machine) otherKernel(e Exporter, i Importer) *Remedy {
 		return nil
 	}
 	return &Remedy{
-		Change:  fmt.Sprintf("run Linux %v or later, with %s: its drivers pin GPU memory where it is, and more host bridges are trusted", v7_2, configP2PDMA),
+		Change:  fmt.Sprintf("run Linux %v or later: its drivers pin GPU memory where it is, and it trusts more host bridges", v7_2),
 		Command: configP2PDMA + "=y", Direct: true,
 	}
 }

@@ -79,7 +79,7 @@ func writeFunction(t testing.TB, sys, dir string, attrs []string, put func(name,
 	t.Helper()
 	at := path.Join("sys/devices", dir)
 	values := map[string]string{"vendor": "0x1af4", "device": "0x1110", "class": "0x050000"}
-	acs, kind, size := -1, 0, 4096
+	acs, kind, size := -1, 0, configSize
 	for _, attr := range attrs {
 		name, value, _ := strings.Cut(attr, "=")
 		n, err := strconv.ParseInt(value, 0, 32)
@@ -146,10 +146,13 @@ func Link(t testing.TB, target, name string) {
 	}
 }
 
+// configSize is PCI_CFG_SPACE_EXP_SIZE.
+const configSize = 4096
+
 // configSpace is that of a PCI Express function. acs < 0: it has no ACS, but
 // other extended capabilities.
 func configSpace(kind, acs int) []byte {
-	c := make([]byte, 4096)
+	c := make([]byte, configSize)
 	le := binary.LittleEndian
 	le.PutUint16(c[0:], 0x1af4)
 	c[0x06] = 0x10 // capability list

@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gpurdma/gpurdma/cmd/internal/cli"
+	"github.com/gpurdma/gpurdma/p2p"
+)
+
+const (
+	program = "p2pcheck"
+	schema  = "p2pcheck/v1"
+)
+
+// app is one run of the command.
+type app struct {
+	stdout, stderr io.Writer
+	color          bool
+	json, verbose  bool
+	source         p2p.Source
+	gpu, nic       []string // the only ones to look at
+	reached        bool     // our code began: what fails now is no usage error
+	status         int
+}
+
+// result is what was found. It is marshalled for --json.
+type result interface {
+	text(w io.Writer, a *app) error
+	status() int
+}
+
+// run carries out one command line and returns the exit status.
+func (a *app) run(args []string) int {
+	root := a.root()
+	root.SetArgs(args)
+	root.SetOut(a.stdout)
+	root.SetErr(a.stderr)
+	err := root.Execute()
+	if err == nil || a.reached {
+		return a.status
+	}
+	// Cobra's own refusals, before any of our code ran.
+	a.json = a.json || slices.Contains(args, "--json")
+	return a.finish("", nil, &cli.UsageError{Err: err})
+}
+
+// finish prints what was found and what went wrong.
+func (a *app) finish(command string, found result, err error) int {
+	status := cli.Status(err)
+	if found != nil && (err == nil || status == cli.ExitUnavailable) {
+		// What could not be looked at does not hide what was found.
+		status = worse(status, found.status())
+	}
+	if a.json {
+		d := cli.Document{Schema: schema, Command: command, Version: version, OK: status == cli.ExitOK, Status: status, Errors: cli.Explain(err)}
+		if found != nil {
+			d.Result = found
+		}
+		return a.printed(d.Write(a.stdout), status)
+	}
+	if found != nil {
+		status = a.printed(found.text(a.stdout, a), status)
+	}
+	if err != nil {
+		cli.PrintErrors(a.stderr, program, err)
+	}
+	var usage *cli.UsageError
+	if errors.As(err, &usage) {
+		fmt.Fprintf(a.stderr, "See `%s --help`.\n", program)
+	}
+	return status
+}
+
+// printed makes output that did not arrive a failure to look.
+func (a *app) printed(err error, status int) int {
+	if err == nil {
+		return status
+	}
+	cli.PrintErrors(a.stderr, program, err)
+	return cli.ExitUsage
+}
+
+// worse is the status that tells more: a pair that is not direct, then what is
+// unknown.
+func worse(x, y int) int {
+	for _, status := range []int{cli.ExitFailed, cli.ExitUnavailable} {
+		if x == status || y == status {
+			return status
+		}
+	}
+	return cli.ExitOK
+}
+
+// action makes a RunE of a function that finds something.
+func (a *app) action(command string, find func(*p2p.Machine, []p2p.GPU, []p2p.NIC) (result, error)) func(*cobra.Command, []string) error {
+	return func(*cobra.Command, []string) error {
+		a.reached = true
+		found, err := a.look(find)
+		if a.status = a.finish(command, found, err); a.status != cli.ExitOK {
+			return fmt.Errorf("exit status %d", a.status)
+		}
+		return nil
+	}
+}
+
+// look finds the devices that were asked for.
+func (a *app) look(find func(*p2p.Machine, []p2p.GPU, []p2p.NIC) (result, error)) (result, error) {
+	if a.source.Proc != "" && a.source.Sys == "" && a.source.Root == "" {
+		return nil, &cli.UsageError{Err: errors.New("--proc needs --sysfs: two machines are none")}
+	}
+	if err := a.readable(); err != nil {
+		return nil, &cli.UsageError{Err: err}
+	}
+	m := a.source.Open()
+	gpus, err1 := m.GPUs()
+	nics, err2 := m.NICs()
+	var unread error
+	if err := errors.Join(err1, err2); err != nil {
+		unread = &cli.Unavailable{Err: err}
+	}
+	gpus, err := only("GPU", a.gpu, gpus, func(g p2p.GPU) []string { return []string{g.Name, g.Exporter.Driver} })
+	if err != nil {
+		return nil, err
+	}
+	nics, err = only("NIC", a.nic, nics, func(n p2p.NIC) []string { return []string{n.Name, n.Importer.Driver} })
+	if err != nil {
+		return nil, err
+	}
+	found, err := find(m, gpus, nics)
+	return found, errors.Join(unread, err)
+}
+
+// readable fails for files that were named and cannot be read.
+func (a *app) readable() error {
+	s := a.source
+	if s.Sys == "" {
+		s.Sys = filepath.Join("/", s.Root, "sys")
+		if s.Root != "" {
+			s.Sys = filepath.Join(s.Root, "sys")
+		}
+	}
+	for _, dir := range []string{s.Sys, s.Proc} {
+		if dir == "" {
+			continue
+		}
+		if _, err := os.ReadDir(dir); err != nil {
+			return err
+		}
+	}
+	if s.Config == "" {
+		return nil
+	}
+	f, err := os.Open(s.Config)
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+// only keeps the devices that have one of the names.
+func only[T any](what string, names []string, all []T, called func(T) []string) ([]T, error) {
+	if len(names) == 0 {
+		return all, nil
+	}
+	var out []T
+	for _, name := range names {
+		n := len(out)
+		for _, x := range all {
+			if slices.Contains(called(x), name) && name != "" {
+				out = append(out, x)
+			}
+		}
+		if len(out) == n {
+			return nil, &cli.UsageError{Err: fmt.Errorf("no %s here is called %q", what, name)}
+		}
+	}
+	return out, nil
+}
+
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   program,
+		Short: "Predict whether RDMA NICs reach GPU memory, and say what is in the way",
+		Long: `p2pcheck predicts for every GPU and RDMA NIC what becomes of a registration of
+the GPU's memory with the NIC, by the rules of this kernel and its drivers:
+
+  direct   the NIC gets addresses of the GPU's memory
+  STAGED   it gets system memory instead, and nobody says so
+  REFUSED  it gets an error
+  ?        not known; unknown is never a yes
+
+For each pair that is not direct it gives the reasons, and the one thing to
+change. It moves no data: dmabuf-reg verify does. Root sees more than others: ACS
+is hidden from them.
+
+Another machine is analysed from a copy of its files: --root DIR with sys, proc
+and boot below it, or --sysfs DIR and --proc DIR.
+
+Exit status: 0 all pairs are direct, 1 some pair is staged or refused, 2 wrong
+usage or nothing could be read, 3 no pair to check, or one is unknown and the
+others are direct. Pairs of a device that has no memory of its own (vgem, virtio
+graphics) are shown and do not count.`,
+		Version:       version,
+		Args:          cobra.NoArgs,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		RunE:          a.action("check", check),
+	}
+	flags := root.PersistentFlags()
+	flags.BoolVar(&a.json, "json", false, "print one JSON document (schema "+schema+")")
+	flags.StringVar(&a.source.Root, "root", "", "read the machine whose sys, proc and boot are below this directory")
+	flags.StringVar(&a.source.Sys, "sysfs", "", "sysfs of the machine")
+	flags.StringVar(&a.source.Proc, "proc", "", "procfs of the machine")
+	flags.StringVar(&a.source.Release, "kernel", "", "release of its kernel, if procfs does not have it (\"6.12.1\")")
+	flags.StringVar(&a.source.Config, "config", "", "configuration of its kernel (\"/boot/config-…\")")
+	flags.StringSliceVar(&a.gpu, "gpu", nil, "only these GPUs: PCI address, name or driver")
+	flags.StringSliceVar(&a.nic, "nic", nil, "only these NICs: RDMA device or driver")
+	root.Flags().BoolVarP(&a.verbose, "verbose", "v", false, "reasons of all pairs, the direct ones too, and notes")
+	root.AddCommand(&cobra.Command{
+		Use:   "topo",
+		Short: "Draw the PCI tree of GPUs and NICs, and what each way is called",
+		Long: `topo draws GPUs, NICs and the bridges above them, with what decides: ACS, the
+IOMMU, NUMA nodes, links and memory regions. The table has for each pair the
+kernel's decision, beside the letters that NCCL and nvidia-smi give the same
+way. They name its shape, not whether the kernel lets it be used.
+
+Exit status: 0, or 2 if nothing could be read, 3 without GPU or NIC.`,
+		Args: cobra.NoArgs,
+		RunE: a.action("topo", topo),
+	})
+	return root
+}

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+
+	"github.com/gpurdma/gpurdma/cmd/internal/cli"
+	"github.com/gpurdma/gpurdma/internal/errno"
+	"github.com/gpurdma/gpurdma/p2p"
+	"github.com/gpurdma/gpurdma/placement"
+)
+
+// machine is what decides for all pairs.
+type machine struct {
+	Kernel     string           `json:"kernel"`
+	P2PDMA     placement.Answer `json:"p2pdma"`
+	MoveNotify placement.Answer `json:"move_notify"`
+	Config     string           `json:"config"`
+	CPU        string           `json:"cpu"`
+}
+
+type gpu struct {
+	Name      string    `json:"name"`
+	PCI       *p2p.Addr `json:"pci"`
+	Driver    string    `json:"driver"`
+	Exporter  string    `json:"exporter"`
+	OutOfTree bool      `json:"out_of_tree"`
+	Counts    bool      `json:"counts"`
+}
+
+type nic struct {
+	Name       string    `json:"name"`
+	PCI        *p2p.Addr `json:"pci"`
+	Driver     string    `json:"driver"`
+	Importer   string    `json:"importer"`
+	PeerToPeer bool      `json:"peer_to_peer"`
+	Software   bool      `json:"software"`
+	NetDevs    []string  `json:"netdevs"`
+}
+
+type redirect struct {
+	PCI  p2p.Addr `json:"pci"`
+	Bits string   `json:"bits"`
+}
+
+// decision is the kernel's.
+type decision struct {
+	Type      string           `json:"map_type"`
+	Supported placement.Answer `json:"supported"`
+	Steps     *int             `json:"steps"`
+	Distance  *int             `json:"distance"`
+	Common    *p2p.Addr        `json:"common"`
+	Redirects []redirect       `json:"redirects"`
+	Why       []string         `json:"why"`
+}
+
+type remedy struct {
+	Change  string `json:"change"`
+	Command string `json:"command,omitempty"`
+	Weakens string `json:"weakens,omitempty"`
+	Direct  bool   `json:"direct"`
+}
+
+type pair struct {
+	GPU      string     `json:"gpu"`
+	NIC      string     `json:"nic"`
+	Outcome  string     `json:"outcome"`
+	Counts   bool       `json:"counts"`
+	Errno    *cli.Errno `json:"errno,omitempty"`
+	Stage    string     `json:"stage,omitempty"`
+	Address  string     `json:"address"`
+	Decision decision   `json:"decision"`
+	NCCL     string     `json:"nccl"`
+	NVML     string     `json:"nvml"`
+	Why      []string   `json:"why"`
+	Notes    []string   `json:"notes"`
+	Remedy   *remedy    `json:"remedy"`
+}
+
+// summary counts the pairs that count.
+type summary struct {
+	Direct  int `json:"direct"`
+	Staged  int `json:"staged"`
+	Refused int `json:"refused"`
+	Unknown int `json:"unknown"`
+	Outside int `json:"outside"`
+}
+
+type checkResult struct {
+	Machine machine `json:"machine"`
+	GPUs    []gpu   `json:"gpus"`
+	NICs    []nic   `json:"nics"`
+	Pairs   []pair  `json:"pairs"` // by GPU, then by NIC
+	Summary summary `json:"summary"`
+}
+
+func machineOf(m *p2p.Machine) machine {
+	return machine{Kernel: m.Kernel.Release, P2PDMA: m.Kernel.P2PDMA, MoveNotify: m.Kernel.MoveNotify, Config: m.Kernel.Source, CPU: m.CPU.String()}
+}
+
+// check predicts for all pairs.
+func check(m *p2p.Machine, gpus []p2p.GPU, nics []p2p.NIC) (result, error) {
+	r := checkResult{Machine: machineOf(m), GPUs: []gpu{}, NICs: []nic{}, Pairs: []pair{}}
+	for _, g := range gpus {
+		r.GPUs = append(r.GPUs, gpuOf(g))
+		for _, n := range nics {
+			p := pairOf(m.Pair(g, n))
+			r.Pairs = append(r.Pairs, p)
+			r.Summary.add(p)
+		}
+	}
+	for _, n := range nics {
+		r.NICs = append(r.NICs, nicOf(n))
+	}
+	return r, nothing(gpus, nics)
+}
+
+// nothing says what is missing to make a pair.
+func nothing(gpus []p2p.GPU, nics []p2p.NIC) error {
+	var errs []error
+	if len(gpus) == 0 {
+		errs = append(errs, &cli.Unavailable{Err: errors.New("no GPU was found")})
+	}
+	if len(nics) == 0 {
+		errs = append(errs, &cli.Unavailable{Err: errors.New("no RDMA device was found")})
+	}
+	return errors.Join(errs...)
+}
+
+func gpuOf(g p2p.GPU) gpu {
+	e := g.Exporter
+	return gpu{g.Name, e.PCI, e.Driver, e.Class.String(), e.OutOfTree, e.Class != p2p.ClassSystem}
+}
+
+func nicOf(n p2p.NIC) nic {
+	return nic{n.Name, n.Importer.PCI, n.Importer.Driver, n.Importer.Kind.String(), n.Importer.PeerToPeer, n.Software, list(n.NetDevs)}
+}
+
+// list is never null in JSON.
+func list[T any](s []T) []T {
+	if s == nil {
+		return []T{}
+	}
+	return s
+}
+
+func pairOf(p p2p.Pair) pair {
+	out := pair{
+		GPU: p.GPU.Name, NIC: p.NIC.Name, Counts: p.GPU.Exporter.Class != p2p.ClassSystem,
+		Outcome: p.Prediction.Outcome.String(), Stage: string(p.Prediction.Stage), Address: p.Prediction.Address.String(),
+		Decision: decisionOf(p.Prediction.Decision), NCCL: p.Letters.NCCL, NVML: p.Letters.NVML,
+		Why: list(p.Prediction.Why), Notes: list(p.Prediction.Notes),
+	}
+	if e := p.Prediction.Errno; e != 0 {
+		out.Errno = &cli.Errno{Name: errno.Name(e), Number: int(e)}
+	}
+	if p.Remedy != nil {
+		out.Remedy = (*remedy)(p.Remedy)
+	}
+	return out
+}
+
+func decisionOf(d p2p.Decision) decision {
+	out := decision{Type: d.Type.String(), Supported: d.Supported, Common: d.Common, Redirects: []redirect{}, Why: list(d.Why)}
+	if d.Steps >= 0 {
+		out.Steps = &d.Steps
+	}
+	if n, ok := d.Distance(); ok {
+		out.Distance = &n
+	}
+	for _, r := range d.Redirects {
+		out.Redirects = append(out.Redirects, redirect{r.PCI, r.Bits.String()})
+	}
+	return out
+}
+
+func (s *summary) add(p pair) {
+	switch {
+	case !p.Counts:
+		s.Outside++
+	case p.Outcome == p2p.Direct.String():
+		s.Direct++
+	case p.Outcome == p2p.Staged.String():
+		s.Staged++
+	case p.Outcome == p2p.Refused.String():
+		s.Refused++
+	default:
+		s.Unknown++
+	}
+}
+
+func (r checkResult) status() int {
+	s := r.Summary
+	switch {
+	case s.Staged+s.Refused > 0:
+		return cli.ExitFailed
+	case s.Unknown > 0 || s.Direct == 0:
+		return cli.ExitUnavailable
+	}
+	return cli.ExitOK
+}

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/gpurdma/gpurdma/internal/testenv"
+)
+
+var update = flag.Bool("update", false, "write testdata anew; read it before you commit it")
+
+// server has two GPUs and a NIC below one switch (one of them below a port that
+// redirects), a NIC and an i915 GPU on ports of their own, a NIC whose driver
+// imports nothing below a second root on another node, a display without
+// memory, and software NICs.
+const server = `
+pci0000:00/0000:00:00.0 vendor=0x8086 device=0x29c0 class=0x060000 config=256
+pci0000:00/0000:00:01.0 class=0x060400 type=4 vendor=0x8086 device=0x347a
+pci0000:00/0000:00:01.0/0000:01:00.0 class=0x060400 type=5 vendor=0x1000 device=0xc030 current_link_speed=32.0_GT/s_PCIe current_link_width=16 max_link_speed=32.0_GT/s_PCIe max_link_width=16
+pci0000:00/0000:00:01.0/0000:01:00.0/0000:02:00.0 class=0x060400 type=6 acs=0x00
+pci0000:00/0000:00:01.0/0000:01:00.0/0000:02:00.0/0000:03:00.0 class=0x120000 vendor=0x1002 device=0x74a1 driver:amdgpu numa_node=0 current_link_speed=16.0_GT/s_PCIe current_link_width=8 max_link_speed=32.0_GT/s_PCIe max_link_width=16
+pci0000:00/0000:00:01.0/0000:01:00.0/0000:02:01.0 class=0x060400 type=6 acs=0x00
+pci0000:00/0000:00:01.0/0000:01:00.0/0000:02:01.0/0000:04:00.0 class=0x020000 vendor=0x15b3 device=0x1021 driver:mlx5_core rdma:mlx5_0 numa_node=0
+pci0000:00/0000:00:01.0/0000:01:00.0/0000:02:02.0 class=0x060400 type=6 acs=PORT
+pci0000:00/0000:00:01.0/0000:01:00.0/0000:02:02.0/0000:05:00.0 class=0x120000 vendor=0x1002 device=0x74a1 driver:amdgpu numa_node=0
+pci0000:00/0000:00:02.0 class=0x060400 type=4
+pci0000:00/0000:00:02.0/0000:08:00.0 class=0x020000 vendor=0x15b3 device=0x1021 driver:mlx5_core rdma:mlx5_1 numa_node=0
+pci0000:80/0000:80:01.0 class=0x060400 type=4
+pci0000:80/0000:80:01.0/0000:81:00.0 class=0x020000 vendor=0x15b3 device=0x1007 driver:mlx4_core rdma:mlx4_0 numa_node=1
+`
+
+// others are devices of the server that are not as they should be.
+const others = `
+pci0000:00/0000:00:03.0 class=0x030000 vendor=0x8086 device=0x56a0 driver:i915
+pci0000:00/0000:00:04.0 class=0x030000 vendor=0x1234 device=0x1111
+pci0000:00/0000:00:05.0 class=0x030000 vendor=0x1af4 device=0x1050 driver:virtio-pci
+`
+
+func machineTree(functions, port string) testenv.Tree {
+	return testenv.Tree{
+		CPU:       testenv.Xeon,
+		Functions: strings.ReplaceAll(functions, "PORT", port),
+		Files: map[string]string{
+			"sys/module/amdgpu/taint":  "\n",
+			"sys/module/i915/taint":    "\n",
+			"sys/module/mlx5_ib/taint": "\n",
+			"sys/module/mlx4_ib/taint": "\n",
+			"sys/devices/pci0000:00/0000:00:01.0/0000:01:00.0/0000:02:00.0/0000:03:00.0/resource": "0x20000000000 0x23fffffffff 0x14220c\n",
+		},
+		Links: map[string]string{
+			"sys/class/infiniband/rxe0":                          "sys/devices/virtual/infiniband/rxe0",
+			"sys/devices/pci0000:00/0000:00:05.0/virtio0/driver": "sys/bus/virtio/drivers/virtio_gpu",
+		},
+	}
+}
+
+// outcome is one run of the command.
+type outcome struct {
+	status   int
+	out, err string
+}
+
+// run runs the command; ROOT is the directory of the tree.
+func run(tree testenv.Tree, t *testing.T, args ...string) outcome {
+	t.Helper()
+	root := tree.Write(t)
+	for i, arg := range args {
+		args[i] = strings.ReplaceAll(arg, "ROOT", root)
+	}
+	var out, err bytes.Buffer
+	a := &app{stdout: &out, stderr: &err}
+	status := a.run(args)
+	anonymous := strings.NewReplacer(root, "ROOT")
+	return outcome{status, anonymous.Replace(out.String()), anonymous.Replace(err.String())}
+}
+
+// golden compares a text with a file that a person has read.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	name = "testdata/" + name
+	if *update {
+		if err := os.WriteFile(name, []byte(got), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("not what %s has:\n%s", name, got)
+	}
+}

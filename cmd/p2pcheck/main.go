@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command p2pcheck predicts, for every GPU and RDMA NIC of a machine, whether
+// the NIC reaches the GPU's memory, and names what is in the way.
+package main
+
+import (
+	"os"
+
+	"golang.org/x/term"
+)
+
+// version is set by the build.
+var version = "unknown"
+
+func main() {
+	a := &app{stdout: os.Stdout, stderr: os.Stderr}
+	a.color = term.IsTerminal(int(os.Stdout.Fd())) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+	os.Exit(a.run(os.Args[1:]))
+}

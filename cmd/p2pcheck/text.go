@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/gpurdma/gpurdma/p2p"
+)
+
+// look is how an outcome appears; in the order in which pairs are told.
+type look struct {
+	outcome p2p.Outcome
+	word    string
+	color   string // SGR
+}
+
+var looks = []look{
+	{p2p.Refused, "REFUSED", "31"},
+	{p2p.Staged, "STAGED", "31"},
+	{p2p.OutcomeUnknown, "?", "33"},
+	{p2p.Direct, "direct", "32"},
+}
+
+func lookOf(outcome string) look {
+	i := slices.IndexFunc(looks, func(l look) bool { return l.outcome.String() == outcome })
+	return looks[i]
+}
+
+func (a *app) paint(color, text string) string {
+	if !a.color || color == "" {
+		return text
+	}
+	return "\x1b[" + color + "m" + text + "\x1b[0m"
+}
+
+// text is the matrix, then the reasons, the worst first.
+func (r checkResult) text(w io.Writer, a *app) error {
+	var b strings.Builder
+	fmt.Fprintln(&b, r.Machine)
+	if len(r.Pairs) > 0 {
+		b.WriteString("\n")
+		r.matrix(&b, a)
+	}
+	for _, l := range looks {
+		if l.outcome != p2p.Direct || a.verbose {
+			r.reasons(&b, a, l)
+		}
+	}
+	if len(r.Pairs) > 0 {
+		fmt.Fprintf(&b, "\n%s\n", r.Summary)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func (m machine) String() string {
+	kernel := "kernel unknown"
+	if m.Kernel != "" {
+		kernel = "Linux " + m.Kernel
+	}
+	return fmt.Sprintf("%s, %s; CONFIG_PCI_P2PDMA: %v (%s)", kernel, m.CPU, m.P2PDMA, m.Config)
+}
+
+func (s summary) String() string {
+	text := fmt.Sprintf("%d pairs: %d direct, %d staged, %d refused, %d unknown", s.Direct+s.Staged+s.Refused+s.Unknown, s.Direct, s.Staged, s.Refused, s.Unknown)
+	if s.Outside > 0 {
+		text += fmt.Sprintf("; %d of devices without memory of their own, which do not count", s.Outside)
+	}
+	return text
+}
+
+// cell is a word of the matrix. Colours take no room in it.
+type cell struct{ text, color string }
+
+// matrix has a row for each GPU and a column for each NIC.
+func (r checkResult) matrix(b *strings.Builder, a *app) {
+	rows := [][]cell{{{"GPU", ""}}}
+	for _, n := range r.NICs {
+		rows[0] = append(rows[0], cell{n.Name, ""})
+	}
+	next := 0
+	for _, g := range r.GPUs {
+		row := []cell{{strings.TrimSpace(g.Name + " " + label(g)), ""}}
+		for range r.NICs {
+			p := r.Pairs[next]
+			next++
+			l := lookOf(p.Outcome)
+			if !p.Counts {
+				l.color = ""
+			}
+			row = append(row, cell{strings.TrimSpace(l.word + " " + p.NCCL), l.color})
+		}
+		rows = append(rows, row)
+	}
+	width := make([]int, len(rows[0]))
+	for _, row := range rows {
+		for i, c := range row {
+			width[i] = max(width[i], len(c.text))
+		}
+	}
+	for _, row := range rows {
+		for i, c := range row {
+			b.WriteString(a.paint(c.color, c.text))
+			if i < len(row)-1 {
+				b.WriteString(strings.Repeat(" ", width[i]-len(c.text)+2))
+			}
+		}
+		b.WriteString("\n")
+	}
+}
+
+// label is a GPU's driver, and of a software GPU the driver whose ways it has.
+func label(g gpu) string {
+	switch {
+	case g.Driver == "":
+		return "(no driver)"
+	case g.Driver == g.Name:
+		return ""
+	case g.Driver == "softgpu":
+		return fmt.Sprintf("softgpu (%s)", g.Exporter)
+	}
+	return g.Driver
+}
+
+// shownPairs is how many pairs of a group are named without -v.
+const shownPairs = 4
+
+// reasons tells the pairs of one outcome. Those that have reasons and remedy in
+// common are told together.
+func (r checkResult) reasons(b *strings.Builder, a *app, l look) {
+	var order []string
+	groups := map[string][]pair{}
+	for _, p := range r.Pairs {
+		if p.Outcome != l.outcome.String() || !p.Counts && !a.verbose {
+			continue
+		}
+		key := strings.Join(p.Why, "\n") + "\n\n" + strings.Join(p.Notes, "\n")
+		if p.Remedy != nil {
+			key += "\n\n" + p.Remedy.Change + "\n" + p.Remedy.Command
+		}
+		if groups[key] == nil {
+			order = append(order, key)
+		}
+		groups[key] = append(groups[key], p)
+	}
+	for _, key := range order {
+		group := groups[key]
+		fmt.Fprintf(b, "\n%s  %s\n", a.paint(l.color, l.headline(group[0])), names(group, a.verbose))
+		for _, why := range group[0].Why {
+			fmt.Fprintf(b, "  %s\n", why)
+		}
+		if a.verbose {
+			for _, note := range group[0].Notes {
+				fmt.Fprintf(b, "  note: %s\n", note)
+			}
+		}
+		group[0].Remedy.text(b)
+	}
+}
+
+func (l look) headline(p pair) string {
+	switch {
+	case p.Errno != nil:
+		return fmt.Sprintf("%s with %s by %s", l.word, p.Errno.Name, p.Stage)
+	case l.outcome == p2p.OutcomeUnknown:
+		return "UNKNOWN"
+	}
+	return l.word
+}
+
+func names(group []pair, all bool) string {
+	var out []string
+	for i, p := range group {
+		if i == shownPairs && !all {
+			out = append(out, fmt.Sprintf("and %d more", len(group)-i))
+			break
+		}
+		out = append(out, p.GPU+" -> "+p.NIC)
+	}
+	return strings.Join(out, ", ")
+}
+
+func (r *remedy) text(b *strings.Builder) {
+	if r == nil {
+		return
+	}
+	fmt.Fprintf(b, "  change: %s\n", r.Change)
+	if r.Command != "" {
+		fmt.Fprintf(b, "          %s\n", r.Command)
+	}
+	if r.Weakens != "" {
+		fmt.Fprintf(b, "  weakens: %s\n", r.Weakens)
+	}
+}

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package p2p
+
+// Pair is a GPU, a NIC, and what is to be said of the two.
+type Pair struct {
+	GPU        GPU
+	NIC        NIC
+	Prediction Prediction
+	Letters    Letters
+	Remedy     *Remedy // nil of a pair that is direct
+}
+
+// Pair predicts for a GPU and a NIC.
+func (m *Machine) Pair(g GPU, n NIC) Pair {
+	p := Pair{GPU: g, NIC: n, Prediction: m.Predict(g.Exporter, n.Importer), Remedy: m.Remedy(g.Exporter, n.Importer)}
+	if g.Exporter.PCI != nil && n.Importer.PCI != nil {
+		p.Letters = m.Letters(*g.Exporter.PCI, *n.Importer.PCI)
+	}
+	return p
+}
