@@ -46,6 +46,9 @@ type Importer struct {
 	// PeerToPeer says that the driver can use addresses that have no page. All
 	// RDMA drivers that import at all can.
 	PeerToPeer bool
+	// ByCPU says that no hardware moves the data: the test bed's rxe. It needs
+	// an exporter that lets the kernel map the buffer.
+	ByCPU bool
 	// Driver is that of the function, "" if it is not known.
 	Driver string
 }

@@ -48,6 +48,7 @@ const (
 	StageUverbs Stage = "uverbs" // before dma-buf is asked
 	StageAttach Stage = "attach"
 	StageMap    Stage = "map"
+	StageDriver Stage = "driver" // the NIC's own, after it has got addresses
 )
 
 // Address is what kind of addresses the importer gets.
@@ -150,7 +151,18 @@ func (m *Machine) predict(e Exporter, i Importer) Prediction {
 	default:
 		r.because("how the driver %q exports is not known", e.Driver)
 	}
+	r.copied()
 	return r.p
+}
+
+// copied is for an importer that has mapped the buffer, and now wants it in the
+// kernel's own address space.
+func (r *rules) copied() {
+	noVmap := r.e.Class == ClassNVIDIA || r.e.Class == ClassNVIDIACoherent || r.e.Class == ClassVFIO
+	if r.p.Outcome == Direct && r.i.ByCPU && noVmap {
+		r.p.Address = AddressUnknown
+		r.refuse(unix.EOPNOTSUPP, StageDriver, "the importer moves data by the CPU, and %v has no vmap for it", r.e.Class)
+	}
 }
 
 // rules is one prediction in the making.

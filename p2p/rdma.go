@@ -75,6 +75,7 @@ func (m *Machine) Importer(rdma string) (Importer, error) {
 	if kind, err := m.sys.ReadString(path.Join(dir, "importer")); err == nil {
 		i.Kind = map[string]Kind{"pinned": Pinned, "revocable": Revocable, "dynamic": Dynamic}[kind]
 		peer, err := m.sys.ReadString(path.Join(dir, "peer2peer"))
+		i.ByCPU = true
 		i.PeerToPeer = err != nil || peer != "0" && peer != "N"
 		return i, nil
 	}

@@ -89,6 +89,8 @@ func (m *Machine) repair(p Prediction, e Exporter, i Importer) *Remedy {
 		return r
 	}
 	switch {
+	case p.Stage == StageDriver:
+		return &Remedy{Change: "take a NIC whose hardware moves the data"}
 	case i.Kind == NoImporter:
 		return &Remedy{Change: "take a NIC whose driver imports dma-bufs on this kernel, as mlx5 and efa do from 6.1 on"}
 	case e.Class == ClassVFIO && i.Kind == Pinned:
@@ -107,8 +109,8 @@ func (m *Machine) xe(e Exporter) *Remedy {
 		Change:  "let the driver xe have the GPU, if it knows it: i915 exports system memory only",
 		Weakens: "for a GPU that xe does not take by itself it is experimental",
 	}
-	if e.PCI == nil {
-		return r
+	if e.PCI == nil || e.Driver != "i915" {
+		return r // the software GPU's
 	}
 	if f, err := pci.ReadFunction(m.sys, *e.PCI); err == nil {
 		r.Command = fmt.Sprintf("i915.force_probe=!%04x xe.force_probe=%04x", f.Device, f.Device)
@@ -178,8 +180,12 @@ func (m *Machine) otherKernel(e Exporter, i Importer) *Remedy {
 func (m *Machine) move(e Exporter, i Importer) *Remedy {
 	passes := m.supposing(m.Kernel)
 	passes.trustsAll = true
-	if e.Class == ClassNVIDIA || passes.direct(e, i) {
-		return &Remedy{Change: fmt.Sprintf("use a NIC below one PCI switch with %v, or put this one there: no way over the root is trusted here", *e.PCI), Direct: true}
+	gate := e.Class == ClassNVIDIA
+	if gate || passes.direct(e, i) {
+		return &Remedy{
+			Change: fmt.Sprintf("use a NIC below one PCI switch with %v, or put this one there", *e.PCI),
+			Direct: !gate || !i.ByCPU,
+		}
 	}
 	return &Remedy{Change: "no single change helps: the reasons say what is in the way"}
 }

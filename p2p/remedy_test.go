@@ -5,6 +5,8 @@ package p2p
 import (
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 func TestRemedy(t *testing.T) {
@@ -43,7 +45,7 @@ func TestRemedy(t *testing.T) {
 		{"7.2 without", built72, Exporter{Class: ClassXe}, inSwitch, Pinned, "built for it", "CONFIG_PCI_P2PDMA=y", true},
 		{"software NIC", zen, Exporter{Class: ClassXe}, nowhere, Pinned, "that is a PCI function", "", false},
 		{"software NIC, Debian", debian612, Exporter{Class: ClassXe}, nowhere, Pinned, "that is a PCI function", "", false},
-		{"i915", zen, Exporter{Class: ClassI915}, inSwitch, Dynamic, "driver xe", "i915.force_probe=!1110 xe.force_probe=1110", false},
+		{"i915", zen, Exporter{Class: ClassI915, Driver: "i915"}, inSwitch, Dynamic, "driver xe", "i915.force_probe=!1110 xe.force_probe=1110", false},
 		{"system memory", zen, Exporter{Class: ClassSystem}, inSwitch, Dynamic, "no memory of its own", "", false},
 		{"does not import", zen, Exporter{Class: ClassXe}, inSwitch, NoImporter, "imports dma-bufs", "", false},
 		{"vfio, pinned", zen, Exporter{Class: ClassVFIO}, inSwitch, Pinned, "told to stop", "", false},
@@ -82,6 +84,25 @@ func TestRemedyForAnOldImporter(t *testing.T) {
 	r := m.Remedy(Exporter{Class: ClassXe, PCI: &gpu}, Importer{PCI: client(t, inSwitch), Kind: NoImporter, PeerToPeer: true, Driver: "ice"})
 	if r == nil || !strings.Contains(r.Change, "Linux 7.2") || !r.Direct {
 		t.Errorf("%+v", r)
+	}
+}
+
+// The test bed's NIC needs a mapping of the kernel's, which some have not.
+func TestByCPU(t *testing.T) {
+	m := fixture{tree: planted()}.open(t)
+	gpu := addr(t, "03:00.0")
+	for class := ClassAMDGPU; class <= ClassSystem; class++ {
+		e, i := Exporter{Class: class, PCI: &gpu, Gate: GateOpen}, Importer{PCI: client(t, inSwitch), Kind: Dynamic, PeerToPeer: true}
+		hardware := m.Predict(e, i)
+		i.ByCPU = true
+		p := m.Predict(e, i)
+		refused := p.Outcome == Refused && p.Errno == unix.EOPNOTSUPP && p.Stage == StageDriver
+		if want := class == ClassNVIDIA || class == ClassNVIDIACoherent || class == ClassVFIO; refused != want || !want && p.Outcome != hardware.Outcome {
+			t.Errorf("%v: %v; by hardware %v", class, p, hardware)
+		}
+		if r := m.Remedy(e, i); refused && (r == nil || !strings.Contains(r.Change, "hardware")) {
+			t.Errorf("%v: %+v", class, r)
+		}
 	}
 }
 

@@ -35,6 +35,7 @@ type nic struct {
 	Driver     string    `json:"driver"`
 	Importer   string    `json:"importer"`
 	PeerToPeer bool      `json:"peer_to_peer"`
+	ByCPU      bool      `json:"by_cpu"`
 	Software   bool      `json:"software"`
 	NetDevs    []string  `json:"netdevs"`
 }
@@ -134,7 +135,7 @@ func gpuOf(g p2p.GPU) gpu {
 }
 
 func nicOf(n p2p.NIC) nic {
-	return nic{n.Name, n.Importer.PCI, n.Importer.Driver, n.Importer.Kind.String(), n.Importer.PeerToPeer, n.Software, list(n.NetDevs)}
+	return nic{n.Name, n.Importer.PCI, n.Importer.Driver, n.Importer.Kind.String(), n.Importer.PeerToPeer, n.Importer.ByCPU, n.Software, list(n.NetDevs)}
 }
 
 // list is never null in JSON.
