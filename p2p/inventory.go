@@ -43,10 +43,17 @@ func (m *Machine) GPUs() ([]GPU, error) {
 	var errs []error
 	for _, name := range names {
 		a, err := pci.ParseAddr(name)
-		if err != nil || !m.isGPU(a) {
+		if err != nil {
 			continue
 		}
-		e, err := m.Exporter(a)
+		is, err := m.isGPU(a)
+		if err == nil && !is {
+			continue
+		}
+		var e Exporter
+		if err == nil {
+			e, err = m.Exporter(a)
+		}
 		if err != nil {
 			errs = append(errs, err)
 			continue
@@ -70,14 +77,20 @@ const (
 	classAccelerator = 0x12
 )
 
-func (m *Machine) isGPU(a Addr) bool {
+// isGPU fails for a function that may be one.
+func (m *Machine) isGPU(a Addr) (bool, error) {
 	dir := "bus/pci/devices/" + a.String()
-	class, err := m.sys.ReadUint(dir+"/class", 32)
-	if err == nil && (class>>16 == classDisplay || class>>16 == classAccelerator) {
-		return true
+	if driver, err := m.sys.Link(dir + "/driver"); err == nil && driver == softgpu.Module {
+		return true, nil
 	}
-	driver, err := m.sys.Link(dir + "/driver")
-	return err == nil && driver == softgpu.Module
+	class, err := m.sys.ReadUint(dir+"/class", 32)
+	if err != nil {
+		if !m.sys.Exists(dir) {
+			return false, nil // removed meanwhile
+		}
+		return false, fmt.Errorf("PCI function %v: %w", a, err)
+	}
+	return class>>16 == classDisplay || class>>16 == classAccelerator, nil
 }
 
 // offPCI finds the GPUs that are on no PCI bus, vgem among them.

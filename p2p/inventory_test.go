@@ -19,6 +19,7 @@ pci0000:00/0000:00:04.0 class=0x120000 driver:habanalabs
 pci0000:00/0000:00:05.0 class=0x050000 driver:softgpu behaviour=xe
 pci0000:00/0000:00:06.0 class=0x050000
 pci0000:00/0000:00:07.0 class=0x030200 vendor=odd
+pci0000:00/0000:00:08.0 class=odd
 `,
 		links: map[string]string{
 			"sys/devices/pci0000:00/0000:00:02.0/virtio3/driver":   "sys/bus/virtio/drivers/virtio_gpu",
@@ -33,7 +34,7 @@ pci0000:00/0000:00:07.0 class=0x030200 vendor=odd
 		files: map[string]string{"sys/module/mlx5_ib/taint": "\n"},
 	}.open(t)
 	gpus, err := m.GPUs()
-	if err == nil || !strings.Contains(err.Error(), "0000:00:07.0") {
+	if err == nil || !strings.Contains(err.Error(), "0000:00:07.0") || !strings.Contains(err.Error(), "0000:00:08.0") {
 		t.Errorf("a GPU that cannot be read: %v", err)
 	}
 	var got []string

@@ -8,13 +8,16 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
+	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
-// directPairs are those that the command calls direct.
-func directPairs(t *testing.T, root string) map[string]bool {
+// directPairs are those that the command calls direct, and its status.
+func directPairs(t *testing.T, root string) (map[string]bool, int) {
 	t.Helper()
 	var out, stderr bytes.Buffer
 	a := &app{stdout: &out, stderr: &stderr}
@@ -25,54 +28,72 @@ func directPairs(t *testing.T, root string) map[string]bool {
 	}
 	pairs := map[string]bool{}
 	if d.Result == nil {
-		return pairs
+		return pairs, status
 	}
 	for _, p := range d.Result.Pairs {
 		if p.Outcome == "direct" {
 			pairs[p.GPU+" "+p.NIC] = true
 		}
 	}
-	return pairs
+	return pairs, status
 }
 
-// What cannot be read never makes a pair direct: each file of a machine is
-// taken away, emptied, and filled with nonsense, one at a time.
+// What cannot be read never makes a pair direct, nor a machine a good one: each
+// file is taken away, emptied, and filled with nonsense, one at a time.
 func TestMangledTree(t *testing.T) {
-	root := machineTree(server, "0x1d").Write(t)
-	whole := directPairs(t, root)
-	if len(whole) != 1 {
-		t.Fatal(whole)
-	}
-	files := 0
-	mangle := func(name string, text []byte, kind string) {
-		if text == nil {
-			if err := os.Remove(name); err != nil {
-				t.Fatal(err)
-			}
-		} else if err := os.WriteFile(name, text, 0o600); err != nil {
-			t.Fatal(err)
+	few, _, _ := strings.Cut(server, "pci0000:00/0000:00:02.0")
+	good := machineTree(few, "0x00")
+	delete(good.Links, "sys/class/infiniband/rxe0")
+	for _, c := range []struct {
+		tree   testenv.Tree
+		direct int
+		status int
+	}{
+		{machineTree(server, "0x1d"), 1, cli.ExitFailed},
+		{good, 2, cli.ExitOK},
+	} {
+		root := c.tree.Write(t)
+		whole, status := directPairs(t, root)
+		if len(whole) != c.direct || status != c.status {
+			t.Fatal(whole, status)
 		}
-		for pair := range directPairs(t, root) {
-			if !whole[pair] {
-				t.Errorf("%s: with %s %s, %s is direct", t.Name(), name, kind, pair)
+		err := eachMangled(root, func(what string) {
+			pairs, status := directPairs(t, root)
+			for pair := range pairs {
+				if !whole[pair] {
+					t.Errorf("with %s, %s is direct", what, pair)
+				}
 			}
+			if status == cli.ExitOK && len(pairs) != len(whole) {
+				t.Errorf("with %s, %v is all there is", what, pairs)
+			}
+		})
+		if err != nil {
+			t.Error(err)
 		}
 	}
-	err := filepath.WalkDir(root, func(name string, e fs.DirEntry, err error) error {
+}
+
+// eachMangled calls f for each way in which a file is not as it should be.
+func eachMangled(root string, f func(what string)) error {
+	return filepath.WalkDir(root, func(name string, e fs.DirEntry, err error) error {
 		if err != nil || !e.Type().IsRegular() {
 			return err
 		}
-		files++
 		text, err := os.ReadFile(name)
 		if err != nil {
 			return err
 		}
-		mangle(name, nil, "gone")
-		mangle(name, []byte{}, "empty")
-		mangle(name, []byte("\xff\xfe nonsense\n\x00"), "nonsense")
+		if err := os.Remove(name); err != nil {
+			return err
+		}
+		f("no " + name)
+		for _, bad := range []string{"", "\xff\xfe nonsense\n\x00"} {
+			if err := os.WriteFile(name, []byte(bad), 0o600); err != nil {
+				return err
+			}
+			f(strconv.Quote(bad) + " in " + name)
+		}
 		return os.WriteFile(name, text, 0o600)
 	})
-	if err != nil || files < 50 {
-		t.Errorf("%d files, %v", files, err)
-	}
 }
