@@ -21,6 +21,13 @@
 // for an importer that is alone on its buffer. [Machine.Exporter] and
 // [Machine.Importer] find out what a GPU's and an RDMA device's drivers do.
 //
+// # The machine
+//
+// [Machine.GPUs] and [Machine.NICs] find what there is, [Machine.Pair] has all
+// that is to be said of two of them: the prediction, what NCCL and nvidia-smi
+// call the way, and of [Machine.Remedy] the one thing to change. [Source] is
+// another machine's files in place of this one's.
+//
 // # Unknown
 //
 // What could not be read, a list newer than this package, a driver whose rules
