@@ -63,9 +63,18 @@ The same GPU memory with rxe1, on a root port of its own: whether a peer can rea
 the GPU from there is for the kernel to decide. If not, the driver moves the
 buffer to system memory and reports success all the same.
 
-\$ dmabuf-reg verify --gpu drm:$gpu --nic rxe1 --trace --locate bar-search
+\$ dmabuf-reg verify --gpu drm:$gpu --nic rxe1 --case "whole buffer" --trace --locate bar-search
 
 TEXT
-	"${verify[@]}" --gpu "drm:$gpu" --nic rxe1 || status=$?
+	"${verify[@]}" --gpu "drm:$gpu" --nic rxe1 --case "whole buffer" || status=$?
+	cat <<TEXT
+
+That could have been known beforehand. p2pcheck says of each GPU and NIC what the
+kernel will decide, and what to change:
+
+\$ p2pcheck --gpu softgpu
+
+TEXT
+	p2pcheck --gpu softgpu # its status says that not every pair is direct
 fi
 exit $status
