@@ -42,7 +42,9 @@ type Options struct {
 	// Witness, if set, is called once, after Registered and while the same
 	// registration lives: the NIC has just written nonce, random bytes that
 	// were nowhere before, into the middle of the buffer. Somebody who has no
-	// part in this can now look for them. An error fails the case.
+	// part in this can now look for them. An error fails the case. It is not
+	// called where the first case is one of refusals, or registers less than a
+	// nonce.
 	Witness func(ctx context.Context, nonce []byte) error
 
 	// Where in a page the buffer begins: memory that a caller owns need not
@@ -195,7 +197,7 @@ func (s *session) run(ctx context.Context, p *plan) (c Case, err, leftover error
 		if first && s.opt.Registered != nil {
 			s.opt.Registered(s.rep)
 		}
-		if first && err == nil && p.refuse == 0 && s.opt.Witness != nil {
+		if first && err == nil && p.refuse == 0 && p.mr.len >= nonceSize && s.opt.Witness != nil {
 			err = s.plant(ctx, p.mr, r)
 		}
 		// An MR must outlive the transfers that use it. If they cannot be
