@@ -249,7 +249,7 @@ func (a *app) doRegister(ctx context.Context, f registerFlags) (_ result, err er
 		r.IOVA = r.Offset
 	}
 	if !f.force {
-		if err := checkBAR1(src.memory, r.Length*uint64(f.count)); err != nil {
+		if err := checkBAR1(src.memory, r.Length, f.count); err != nil {
 			return r, err
 		}
 	}
