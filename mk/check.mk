@@ -4,7 +4,8 @@
 # was checked and has not changed is not checked again.
 
 CHECK_KERNEL := 6.12
-CHECK_SRC := $(wildcard kernel/*/*.[ch] kernel/patches/rxe-dmabuf/*/*.patch kernel/*.sh kernel/softgpu/build.sh)
+# With the kernel's version: another source has other tools and headers.
+CHECK_SRC := $(wildcard $(BUILD)/kernels/$(CHECK_KERNEL)/version kernel/*/*.[ch] kernel/patches/rxe-dmabuf/*/*.patch kernel/*.sh kernel/softgpu/build.sh)
 
 .PHONY: checkpatch sparse
 checkpatch: $(BUILD)/checked/checkpatch ## checkpatch.pl --strict over the patches and the test drivers
