@@ -69,6 +69,10 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
+	if err := pin(); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
 	rows, err := compareRegistration(ctx, opt)
 	if *asJSON {
 		enc := json.NewEncoder(os.Stdout)
