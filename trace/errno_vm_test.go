@@ -28,9 +28,9 @@ func TestVMSameErrno(t *testing.T) {
 		stage Stage
 		words []string
 	}{
-		{"attach", "attach", 0, StageAttach, []string{"softgpu", "attach"}},
-		{"pin", "pin", 0, StagePin, []string{"softgpu", "pin"}},
-		{"map", "map", 0, StageMap, []string{"softgpu", "map"}},
+		{"attach", "attach", 0, StageAttach, []string{"exporter softgpu refused to be attached", "softgpu_ttm_dma_buf_attach"}},
+		{"pin", "pin", 0, StagePin, []string{"exporter softgpu refused pin", "softgpu_ttm_dma_buf_pin"}},
+		{"map", "map", 0, StageMap, []string{"exporter softgpu refused map", "softgpu_ttm_dma_buf_map"}},
 		{"driver", "", ^uint64(0) &^ (truthSize - 1), StageDriver, []string{"the driver of rxe0"}},
 	} {
 		t.Run(row.name, func(t *testing.T) {

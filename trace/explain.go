@@ -113,10 +113,14 @@ func (r *Record) did(stage uint8) bool {
 }
 
 func (r *Record) exporter() string {
-	if r.Buffer == nil {
+	switch b := r.Buffer; {
+	case b == nil:
 		return "the exporter"
+	case b.Exporter == "drm" && b.Driver != "": // drm_gem_prime_export calls all of them that
+		return "exporter " + b.Driver
+	default:
+		return "exporter " + b.name()
 	}
-	return "exporter " + r.Buffer.name()
 }
 
 func (r *Record) importer() string {

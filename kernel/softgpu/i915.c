@@ -9,7 +9,7 @@
 
 #include "softgpu.h"
 
-static int i915_attach(struct dma_buf *dmabuf, struct dma_buf_attachment *attach)
+static int softgpu_i915_dma_buf_attach(struct dma_buf *dmabuf, struct dma_buf_attachment *attach)
 {
 	struct softgpu_bo *bo = to_bo(dmabuf->priv);
 	int ret, idx;
@@ -31,7 +31,7 @@ static int i915_attach(struct dma_buf *dmabuf, struct dma_buf_attachment *attach
 	return ret;
 }
 
-static void detach(struct dma_buf *dmabuf, struct dma_buf_attachment *attach)
+static void softgpu_i915_dma_buf_detach(struct dma_buf *dmabuf, struct dma_buf_attachment *attach)
 {
 	struct softgpu_bo *bo = to_bo(dmabuf->priv);
 
@@ -40,7 +40,8 @@ static void detach(struct dma_buf *dmabuf, struct dma_buf_attachment *attach)
 	dma_resv_unlock(bo->base.resv);
 }
 
-static struct sg_table *map(struct dma_buf_attachment *attach, enum dma_data_direction dir)
+static struct sg_table *softgpu_i915_dma_buf_map(struct dma_buf_attachment *attach,
+						 enum dma_data_direction dir)
 {
 	struct softgpu_bo *bo = to_bo(attach->dmabuf->priv);
 	struct sg_table *sgt;
@@ -56,25 +57,25 @@ static struct sg_table *map(struct dma_buf_attachment *attach, enum dma_data_dir
 	return sgt;
 }
 
-static void unmap(struct dma_buf_attachment *attach, struct sg_table *sgt,
-		  enum dma_data_direction dir)
+static void softgpu_i915_dma_buf_unmap(struct dma_buf_attachment *attach, struct sg_table *sgt,
+				       enum dma_data_direction dir)
 {
 	softgpu_sgt_unmap(to_bo(attach->dmabuf->priv), attach->dev, sgt, dir);
 }
 
 /* i915_gem_begin_cpu_access() moves nothing. */
-static int begin(struct dma_buf *dmabuf, enum dma_data_direction dir)
+static int softgpu_i915_dma_buf_begin(struct dma_buf *dmabuf, enum dma_data_direction dir)
 {
 	return softgpu_fail(bo_gpu(to_bo(dmabuf->priv)), SOFTGPU_OP_BEGIN_CPU_ACCESS);
 }
 
 static const struct dma_buf_ops i915_ops = {
-	.attach = i915_attach,
-	.detach = detach,
-	.map_dma_buf = map,
-	.unmap_dma_buf = unmap,
+	.attach = softgpu_i915_dma_buf_attach,
+	.detach = softgpu_i915_dma_buf_detach,
+	.map_dma_buf = softgpu_i915_dma_buf_map,
+	.unmap_dma_buf = softgpu_i915_dma_buf_unmap,
 	.release = softgpu_dmabuf_release,
-	.begin_cpu_access = begin,
+	.begin_cpu_access = softgpu_i915_dma_buf_begin,
 	.end_cpu_access = softgpu_dmabuf_end,
 	.mmap = softgpu_dmabuf_mmap,
 	.vmap = softgpu_dmabuf_vmap,

@@ -51,7 +51,7 @@ static int attach_common(struct dma_buf *dmabuf)
 	return ret;
 }
 
-static int attach_gated(struct dma_buf *dmabuf, struct dma_buf_attachment *attach)
+static int softgpu_nvidia_dma_buf_attach(struct dma_buf *dmabuf, struct dma_buf_attachment *attach)
 {
 	struct softgpu_device *gpu = bo_gpu(to_bo(dmabuf->priv));
 	int ret = attach_common(dmabuf);
@@ -63,12 +63,14 @@ static int attach_gated(struct dma_buf *dmabuf, struct dma_buf_attachment *attac
 	return 0;
 }
 
-static int attach_ungated(struct dma_buf *dmabuf, struct dma_buf_attachment *attach)
+static int softgpu_nvidia_coherent_dma_buf_attach(struct dma_buf *dmabuf,
+						  struct dma_buf_attachment *attach)
 {
 	return attach_common(dmabuf);
 }
 
-static struct sg_table *map(struct dma_buf_attachment *attach, enum dma_data_direction dir)
+static struct sg_table *softgpu_nvidia_dma_buf_map(struct dma_buf_attachment *attach,
+						   enum dma_data_direction dir)
 {
 	struct softgpu_bo *bo = to_bo(attach->dmabuf->priv);
 	struct sg_table *sgt;
@@ -84,23 +86,23 @@ static struct sg_table *map(struct dma_buf_attachment *attach, enum dma_data_dir
 	return sgt;
 }
 
-static void unmap(struct dma_buf_attachment *attach, struct sg_table *sgt,
-		  enum dma_data_direction dir)
+static void softgpu_nvidia_dma_buf_unmap(struct dma_buf_attachment *attach, struct sg_table *sgt,
+					 enum dma_data_direction dir)
 {
 	softgpu_sgt_unmap(to_bo(attach->dmabuf->priv), attach->dev, sgt, dir);
 }
 
 static const struct dma_buf_ops vram_ops = {
-	.attach = attach_gated,
-	.map_dma_buf = map,
-	.unmap_dma_buf = unmap,
+	.attach = softgpu_nvidia_dma_buf_attach,
+	.map_dma_buf = softgpu_nvidia_dma_buf_map,
+	.unmap_dma_buf = softgpu_nvidia_dma_buf_unmap,
 	.release = softgpu_dmabuf_release,
 };
 
 static const struct dma_buf_ops coherent_ops = {
-	.attach = attach_ungated,
-	.map_dma_buf = map,
-	.unmap_dma_buf = unmap,
+	.attach = softgpu_nvidia_coherent_dma_buf_attach,
+	.map_dma_buf = softgpu_nvidia_dma_buf_map,
+	.unmap_dma_buf = softgpu_nvidia_dma_buf_unmap,
 	.release = softgpu_dmabuf_release,
 };
 

@@ -14,7 +14,7 @@
 #include "softgpu.h"
 
 /* Common to both; each driver's own check comes after it. */
-static int ttm_attach(struct dma_buf *dmabuf, struct dma_buf_attachment *attach)
+static int softgpu_ttm_dma_buf_attach(struct dma_buf *dmabuf, struct dma_buf_attachment *attach)
 {
 	struct softgpu_device *gpu = bo_gpu(to_bo(dmabuf->priv));
 	int ret, idx;
@@ -31,10 +31,10 @@ static int ttm_attach(struct dma_buf *dmabuf, struct dma_buf_attachment *attach)
 }
 
 /* xe_dma_buf_attach(): a buffer that may only be in VRAM cannot fall back. */
-static int attach_xe(struct dma_buf *dmabuf, struct dma_buf_attachment *at)
+static int softgpu_xe_dma_buf_attach(struct dma_buf *dmabuf, struct dma_buf_attachment *at)
 {
 	struct softgpu_bo *bo = to_bo(dmabuf->priv);
-	int ret = ttm_attach(dmabuf, at);
+	int ret = softgpu_ttm_dma_buf_attach(dmabuf, at);
 
 	if (!ret && !at->peer2peer && !(bo->allowed & SOFTGPU_SYSTEM))
 		return -EOPNOTSUPP;
@@ -55,7 +55,7 @@ static u32 pin_places(struct softgpu_bo *bo)
 	return places;
 }
 
-static int pin(struct dma_buf_attachment *attach)
+static int softgpu_ttm_dma_buf_pin(struct dma_buf_attachment *attach)
 {
 	struct softgpu_bo *bo = to_bo(attach->dmabuf->priv);
 	int ret, idx;
@@ -70,12 +70,13 @@ static int pin(struct dma_buf_attachment *attach)
 	return ret;
 }
 
-static void unpin(struct dma_buf_attachment *attach)
+static void softgpu_ttm_dma_buf_unpin(struct dma_buf_attachment *attach)
 {
 	softgpu_bo_unpin(to_bo(attach->dmabuf->priv));
 }
 
-static struct sg_table *map(struct dma_buf_attachment *attach, enum dma_data_direction dir)
+static struct sg_table *softgpu_ttm_dma_buf_map(struct dma_buf_attachment *attach,
+						enum dma_data_direction dir)
 {
 	struct softgpu_bo *bo = to_bo(attach->dmabuf->priv);
 	u32 places = SOFTGPU_SYSTEM;
@@ -99,28 +100,29 @@ static struct sg_table *map(struct dma_buf_attachment *attach, enum dma_data_dir
 	return sgt;
 }
 
-static struct sg_table *map_xe(struct dma_buf_attachment *attach, enum dma_data_direction dir)
+static struct sg_table *softgpu_xe_dma_buf_map(struct dma_buf_attachment *attach,
+					       enum dma_data_direction dir)
 {
 	struct softgpu_bo *bo = to_bo(attach->dmabuf->priv);
 
 	/* xe_dma_buf_map() */
 	if (!attach->peer2peer && !(bo->allowed & SOFTGPU_SYSTEM))
 		return ERR_PTR(-EOPNOTSUPP);
-	return map(attach, dir);
+	return softgpu_ttm_dma_buf_map(attach, dir);
 }
 
-static void unmap(struct dma_buf_attachment *attach, struct sg_table *sgt,
-		  enum dma_data_direction dir)
+static void softgpu_ttm_dma_buf_unmap(struct dma_buf_attachment *attach, struct sg_table *sgt,
+				      enum dma_data_direction dir)
 {
 	softgpu_sgt_unmap(to_bo(attach->dmabuf->priv), attach->dev, sgt, dir);
 }
 
 static const struct dma_buf_ops amdgpu_ops = {
-	.attach = ttm_attach,
-	.pin = pin,
-	.unpin = unpin,
-	.map_dma_buf = map,
-	.unmap_dma_buf = unmap,
+	.attach = softgpu_ttm_dma_buf_attach,
+	.pin = softgpu_ttm_dma_buf_pin,
+	.unpin = softgpu_ttm_dma_buf_unpin,
+	.map_dma_buf = softgpu_ttm_dma_buf_map,
+	.unmap_dma_buf = softgpu_ttm_dma_buf_unmap,
 	.release = softgpu_dmabuf_release,
 	.begin_cpu_access = softgpu_dmabuf_begin,
 	.end_cpu_access = softgpu_dmabuf_end,
@@ -130,11 +132,11 @@ static const struct dma_buf_ops amdgpu_ops = {
 };
 
 static const struct dma_buf_ops xe_ops = {
-	.attach = attach_xe,
-	.pin = pin,
-	.unpin = unpin,
-	.map_dma_buf = map_xe,
-	.unmap_dma_buf = unmap,
+	.attach = softgpu_xe_dma_buf_attach,
+	.pin = softgpu_ttm_dma_buf_pin,
+	.unpin = softgpu_ttm_dma_buf_unpin,
+	.map_dma_buf = softgpu_xe_dma_buf_map,
+	.unmap_dma_buf = softgpu_ttm_dma_buf_unmap,
 	.release = softgpu_dmabuf_release,
 	.begin_cpu_access = softgpu_dmabuf_begin,
 	.end_cpu_access = softgpu_dmabuf_end,

@@ -57,7 +57,7 @@ static void disclaim(struct softgpu_bo *bo)
 	bo->provider = NULL;
 }
 
-static int vfio_attach(struct dma_buf *dmabuf, struct dma_buf_attachment *attach)
+static int softgpu_vfio_dma_buf_attach(struct dma_buf *dmabuf, struct dma_buf_attachment *attach)
 {
 	struct softgpu_bo *bo = to_bo(dmabuf->priv);
 	int ret = softgpu_fail(bo_gpu(bo), SOFTGPU_OP_ATTACH);
@@ -90,8 +90,8 @@ static struct sg_table *map_range(struct softgpu_bo *bo, struct dma_buf_attachme
 	return sgt;
 }
 
-static void unmap(struct dma_buf_attachment *attach, struct sg_table *sgt,
-		  enum dma_data_direction dir)
+static void softgpu_vfio_dma_buf_unmap(struct dma_buf_attachment *attach, struct sg_table *sgt,
+				       enum dma_data_direction dir)
 {
 	struct softgpu_bo *bo = to_bo(attach->dmabuf->priv);
 
@@ -107,14 +107,15 @@ static struct sg_table *map_range(struct softgpu_bo *bo, struct dma_buf_attachme
 	return softgpu_sgt_map(bo, attach->dev, dir);
 }
 
-static void unmap(struct dma_buf_attachment *attach, struct sg_table *sgt,
-		  enum dma_data_direction dir)
+static void softgpu_vfio_dma_buf_unmap(struct dma_buf_attachment *attach, struct sg_table *sgt,
+				       enum dma_data_direction dir)
 {
 	softgpu_sgt_unmap(to_bo(attach->dmabuf->priv), attach->dev, sgt, dir);
 }
 #endif
 
-static struct sg_table *map(struct dma_buf_attachment *attach, enum dma_data_direction dir)
+static struct sg_table *softgpu_vfio_dma_buf_map(struct dma_buf_attachment *attach,
+						 enum dma_data_direction dir)
 {
 	struct softgpu_bo *bo = to_bo(attach->dmabuf->priv);
 	struct sg_table *sgt;
@@ -131,9 +132,9 @@ static struct sg_table *map(struct dma_buf_attachment *attach, enum dma_data_dir
 }
 
 static const struct dma_buf_ops vfio_ops = {
-	.attach = vfio_attach,
-	.map_dma_buf = map,
-	.unmap_dma_buf = unmap,
+	.attach = softgpu_vfio_dma_buf_attach,
+	.map_dma_buf = softgpu_vfio_dma_buf_map,
+	.unmap_dma_buf = softgpu_vfio_dma_buf_unmap,
 	.release = softgpu_dmabuf_release,
 };
 
