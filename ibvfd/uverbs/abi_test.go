@@ -20,6 +20,8 @@ var (
 		{C: "ib_uverbs_alloc_pd", Go: allocPD{}, Fields: []string{"response"}},
 		{C: "ib_uverbs_alloc_pd_resp", Go: allocPDResp{}, Fields: []string{"pd_handle"}},
 		{C: "ib_uverbs_dealloc_pd", Go: deallocPD{}, Fields: []string{"pd_handle"}},
+		{C: "ib_uverbs_rereg_mr", Go: reregMR{}, Fields: []string{"response", "mr_handle", "flags", "start", "length", "hca_va", "pd_handle", "access_flags"}},
+		{C: "ib_uverbs_rereg_mr_resp", Go: reregMRResp{}, Fields: []string{"lkey", "rkey"}},
 	}
 	// data is a member of an unnamed union, which BTF does not name.
 	attrStruct = abicheck.Struct{C: "ib_uverbs_attr", Go: attr{}, Fields: []string{"attr_id", "len", "flags", "attr_data", "data"}}
@@ -63,6 +65,9 @@ func TestHeaders(t *testing.T) {
 		{C: "UVERBS_ATTR_REG_DMABUF_MR_RESP_RKEY", Go: attrRegRKey},
 		{C: "IB_USER_VERBS_CMD_ALLOC_PD", Go: cmdAllocPD},
 		{C: "IB_USER_VERBS_CMD_DEALLOC_PD", Go: cmdDeallocPD},
+		{C: "IB_USER_VERBS_CMD_REREG_MR", Go: cmdReregMR},
+		{C: "RDMA_DRIVER_MLX5", Go: DriverMLX5},
+		{C: "RDMA_DRIVER_RXE", Go: DriverRXE},
 		{C: "IB_UVERBS_ACCESS_LOCAL_WRITE", Go: accessLocalWrite},
 	}
 	headers.Compare(t, structs, numbers)

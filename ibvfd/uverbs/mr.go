@@ -64,6 +64,39 @@ func (f *File) QueryMR(handle uint32) (MRInfo, error) {
 	return MRInfo{r.out32(1), r.out32(2), r.out64(3), r.out64(4)}, nil
 }
 
+// Rereg says what of an MR to change in place; nil keeps what there is.
+type Rereg struct {
+	PD     *uint32 // handle
+	Access *uint32 // enum ib_uverbs_access_flags
+}
+
+// ReregMR changes an MR's PD or access where it is, and returns its keys, which
+// a driver may have changed. Drivers without such an op answer EOPNOTSUPP. The
+// MR's memory cannot be changed this way: the kernel knows no other than host
+// memory here, and drivers exist that make a host MR of a dma-buf MR.
+func (f *File) ReregMR(handle uint32, p Rereg) (MR, error) {
+	r, err := f.begin(invokeReregMR)
+	if err != nil {
+		return MR{}, err
+	}
+	defer r.free()
+	r.block = reregMR{mrHandle: handle}
+	if p.PD != nil {
+		r.block.flags |= reregPD
+		r.block.pdHandle = *p.PD
+	}
+	if p.Access != nil {
+		r.block.flags |= reregAccess
+		r.block.accessFlags = *p.Access
+	}
+	r.in64(2, cmdReregMR)
+	if err := f.send(r); err != nil {
+		return MR{}, err
+	}
+	lkey, rkey := r.outKeys(1)
+	return MR{Handle: handle, LKey: lkey, RKey: rkey}, nil
+}
+
 // DestroyMR deregisters an MR.
 func (f *File) DestroyMR(handle uint32) error {
 	r, err := f.begin(destroyMR)

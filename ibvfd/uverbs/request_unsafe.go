@@ -20,6 +20,7 @@ type request struct {
 	hdr   ioctlHdr
 	attrs [maxAttrs]attr
 	cells [maxAttrs]uint64 // one for each attribute of form out
+	block reregMR          // for the attribute of form block: the one input there is of more than 8 bytes
 	taken atomic.Bool
 	pin   runtime.Pinner // of a request that was made for one call
 }
@@ -29,6 +30,9 @@ func (r *request) complete(m *method) {
 	r.hdr, r.attrs = m.hdr, m.attrs
 	for _, i := range m.outs {
 		r.attrs[i].data = uint64(uintptr(unsafe.Pointer(&r.cells[i])))
+	}
+	if m.block >= 0 {
+		r.attrs[m.block].data = uint64(uintptr(unsafe.Pointer(&r.block)))
 	}
 }
 
@@ -72,6 +76,12 @@ func (r *request) in64(i int, v uint64) { r.attrs[i].data = v }
 // out32 and out64 read what the kernel wrote for attribute i.
 func (r *request) out32(i int) uint32 { return *(*uint32)(unsafe.Pointer(&r.cells[i])) }
 func (r *request) out64(i int) uint64 { return r.cells[i] }
+
+// outKeys reads attribute i as a struct ib_uverbs_rereg_mr_resp.
+func (r *request) outKeys(i int) (lkey, rkey uint32) {
+	resp := (*reregMRResp)(unsafe.Pointer(&r.cells[i]))
+	return resp.lkey, resp.rkey
+}
 
 // newHandle is the handle of the object that attribute i made.
 func (r *request) newHandle(i int) uint32 { return uint32(r.attrs[i].data) }

@@ -11,6 +11,7 @@ const (
 	formNew                // the kernel puts the new object's handle in data
 	formIn                 // input of up to 8 bytes, which lies in data itself (UVERBS_ATTR_PTR_IN, CONST_IN, FLAGS_IN, RAW_FD)
 	formOut                // pointer to output
+	formBlock              // pointer to an input of more than 8 bytes, which lies in request.block
 )
 
 // field declares one attribute of a method.
@@ -25,17 +26,21 @@ type method struct {
 	hdr   ioctlHdr
 	attrs [maxAttrs]attr
 	outs  []int // the attributes of form out
+	block int   // the attribute of form block, -1 without one
 	spare [spares]request
 }
 
 // declare makes a method. The attributes' order is that of the arguments.
 func declare(object, id uint16, fields ...field) *method {
-	m := &method{hdr: ioctlHdr{objectID: object, methodID: id, numAttrs: uint16(len(fields))}}
+	m := &method{hdr: ioctlHdr{objectID: object, methodID: id, numAttrs: uint16(len(fields))}, block: -1}
 	m.hdr.length = hdrSize + uint16(len(fields))*attrSize
 	for i, f := range fields {
 		m.attrs[i] = attr{attrID: f.id, len: f.size, flags: attrMandatory}
-		if f.form == formOut {
+		switch f.form {
+		case formOut:
 			m.outs = append(m.outs, i)
+		case formBlock:
+			m.block = i
 		}
 	}
 	forever.Pin(m)
@@ -78,6 +83,11 @@ var (
 		field{attrQueryMRRKey, formOut, 4},
 		field{attrQueryMRLength, formOut, 8},
 		field{attrQueryMRIOVA, formOut, 8},
+	)
+	invokeReregMR = declare(objectDevice, methodInvokeWrite,
+		field{attrCoreIn, formBlock, reregMRSize},
+		field{attrCoreOut, formOut, reregMRRespSize},
+		field{attrWriteCmd, formIn, 8},
 	)
 	// noSuchObject reaches the check of the driver's number, and no further.
 	noSuchObject = declare(objectNone, 0)

@@ -74,9 +74,19 @@ func TestGoldenBytes(t *testing.T) {
 	if err := f.DeallocPD(0x11); err != nil {
 		t.Fatal(err)
 	}
+	pd, access := uint32(0x12), uint32(0x100003)
+	for _, p := range []Rereg{{PD: &pd}, {Access: &access}, {PD: &pd, Access: &access}} {
+		if _, err := f.ReregMR(0x42, p); err != nil {
+			t.Fatal(err)
+		}
+	}
 	header := func(length, object, method, n string) string {
 		return length + object + method + n + "0000000000000000" + "0e000000" + "00000000"
 	}
+	rereg := header("4800", "0000", "0000", "0300") +
+		"0000" + "3000" + "0100" + "0000" + "????????????????" + // CORE_IN: an address
+		"0100" + "0800" + "0100" + "0000" + "????????????????" + // CORE_OUT
+		"0200" + "0800" + "0100" + "0000" + "0b00000000000000" // WRITE_CMD
 	for i, want := range []string{
 		header("a800", "0700", "0400", "0900") +
 			"0000" + "0000" + "0100" + "0000" + "0000000000000000" + // HANDLE: the kernel fills it
@@ -93,6 +103,7 @@ func TestGoldenBytes(t *testing.T) {
 		header("3800", "0000", "0000", "0200") +
 			"0000" + "0400" + "0100" + "0000" + "1100000000000000" + // CORE_IN
 			"0200" + "0800" + "0100" + "0000" + "0400000000000000", // WRITE_CMD
+		rereg, rereg, rereg,
 	} {
 		got := hex.EncodeToString(k.seen[i])
 		if len(got) != len(want) {
@@ -105,6 +116,41 @@ func TestGoldenBytes(t *testing.T) {
 				break
 			}
 		}
+	}
+}
+
+// What REREG_MR's block holds: PD and access as asked for, and never the flag
+// for the memory.
+func TestReregBlock(t *testing.T) {
+	var got reregMR
+	k := &kernel{driver: 14}
+	k.answer = func(_, _ uint16, raw []byte) unix.Errno {
+		data := func(i int) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&raw[24+16*i+8])) }
+		got = *(*reregMR)(data(0))
+		*(*reregMRResp)(data(1)) = reregMRResp{lkey: 0x1111, rkey: 0x2222}
+		return 0
+	}
+	f := Wrap(k, 9)
+	pd, access := uint32(7), uint32(0x100001)
+	for _, c := range []struct {
+		ask  Rereg
+		want reregMR
+	}{
+		{Rereg{PD: &pd}, reregMR{mrHandle: 42, flags: 2, pdHandle: 7}},
+		{Rereg{Access: &access}, reregMR{mrHandle: 42, flags: 4, accessFlags: 0x100001}},
+		{Rereg{PD: &pd, Access: &access}, reregMR{mrHandle: 42, flags: 6, pdHandle: 7, accessFlags: 0x100001}},
+	} {
+		mr, err := f.ReregMR(42, c.ask)
+		if err != nil || mr != (MR{42, 0x1111, 0x2222}) {
+			t.Errorf("ReregMR = %+v, %v", mr, err)
+		}
+		if got != c.want {
+			t.Errorf("sent %+v, want %+v", got, c.want)
+		}
+	}
+	k.answer = func(uint16, uint16, []byte) unix.Errno { return unix.EACCES }
+	if _, err := f.ReregMR(42, Rereg{PD: &pd}); err != unix.EACCES {
+		t.Errorf("ReregMR: %v, want bare EACCES", err)
 	}
 }
 
