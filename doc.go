@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package gpurdma moves bytes between GPUs, and the memory of hosts, by RDMA.
+//
+// OpenNIC opens an RDMA device. NIC.Register takes a buffer of package
+// gpualloc, and NIC.AllocHost makes one in host memory: both are Buffers, which
+// have slices, reference counts, and an honest answer to the question whether
+// the NIC reaches their bytes directly. Where it does not, a Buffer is staged:
+// pinned host memory stands in for it, and the bytes are copied before and
+// after operations. A Layout describes bytes that are not contiguous. An
+// Endpoint has connections to peers and moves bytes: one-sided reads and
+// writes, atomics, and messages.
+//
+// # Layouts
+//
+// A Layout is a shape: a list of ranges (SG), a block repeated in several
+// dimensions (Interleaved), strands taken in turn (RoundRobin), or these nested
+// (Layout.Repeat, Concat). A Region is buffers seen through a layout, which can
+// be assigned anew between any two operations. What crosses the network is a
+// few bytes, whatever the number of blocks; Lower makes work requests of it.
+//
+// # Ordering
+//
+// Writes, messages and atomics to one peer are carried out in the order in
+// which they were posted. Reads have a queue of their own: they are ordered
+// neither with one another nor with anything else. FlagFence orders: a fenced
+// operation starts when everything posted before it to that peer has
+// completed. Operations to different peers are not ordered.
+//
+// # Completions
+//
+// Operations are asynchronous: their memory belongs to the NIC until the
+// completion, which Endpoint.Poll and Endpoint.Wait return with the context
+// that the operation was given. They also drive what waits in queues; somebody
+// has to call them.
+//
+// # Lifetimes
+//
+// Close endpoints, then regions and buffers, then the NIC; what is still used
+// answers dmabuf.ErrInUse. The keys that a peer was given for a Buffer end with
+// the connection that they were given for.
+package gpurdma

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gpurdma
+
+import "sort"
+
+// cursor walks over a layout's blocks. It allocates nothing.
+type cursor struct {
+	left  int64 // bytes to go
+	cut   int64 // bytes of the next block that were skipped
+	top   int   // the frame in use
+	stack [maxDepth]frame
+}
+
+// frame is where the walk is within one node.
+type frame struct {
+	n    *node
+	next int64 // block, repetition or kid
+	disp int64 // how far the repetitions above have moved the node
+}
+
+// start puts the cursor on the byte at offset of n's run, with left bytes to
+// go. The caller has checked that n has them.
+func (c *cursor) start(n *node, offset, left int64) {
+	c.left, c.top, c.cut = left, -1, 0
+	if left > 0 {
+		c.descend(n, 0, offset)
+	}
+}
+
+// descend pushes n and what lies below it, up to the block with the byte at
+// offset of n's run.
+func (c *cursor) descend(n *node, disp, offset int64) {
+	for {
+		c.top++
+		f := &c.stack[c.top]
+		f.n, f.disp = n, disp
+		switch n.kind {
+		case kindList:
+			i := part(n.ends, offset)
+			f.next, c.cut = int64(i), offset-n.begin(i)
+			return
+		case kindWeave:
+			turn := offset / n.turn
+			f.next, c.cut = turn*int64(len(n.strands)), offset%n.turn
+			for _, s := range n.strands {
+				if c.cut < s.Length {
+					break
+				}
+				c.cut -= s.Length
+				f.next++
+			}
+			return
+		case kindRepeat:
+			kid := n.kids[0]
+			i := offset / kid.size
+			f.next = i + 1
+			n, disp, offset = kid, disp+i*n.stride, offset%kid.size
+		case kindConcat:
+			i := part(n.ends, offset)
+			f.next = int64(i) + 1
+			n, offset = n.kids[i], offset-n.begin(i)
+		}
+	}
+}
+
+// part is the index of the part that holds the byte at offset.
+func part(ends []int64, offset int64) int {
+	if offset == 0 {
+		return 0
+	}
+	return sort.Search(len(ends), func(i int) bool { return ends[i] > offset })
+}
+
+// begin is where part i begins in the run.
+func (n *node) begin(i int) int64 {
+	if i == 0 {
+		return 0
+	}
+	return n.ends[i-1]
+}
+
+// next is the next block, or what is wanted of it; false at the end.
+func (c *cursor) next() (Range, bool) {
+	if c.left == 0 {
+		return Range{}, false
+	}
+	for {
+		f := &c.stack[c.top]
+		n := f.n
+		var r Range
+		switch n.kind {
+		case kindList:
+			if f.next == int64(len(n.ranges)) {
+				c.top--
+				continue
+			}
+			r = n.ranges[f.next]
+		case kindWeave:
+			turn, i := f.next, int64(0)
+			if k := int64(len(n.strands)); k > 1 {
+				turn, i = f.next/k, f.next%k
+			}
+			if turn == n.count {
+				c.top--
+				continue
+			}
+			s := &n.strands[i]
+			r = s.Range
+			r.Offset += turn * s.Stride
+		case kindRepeat:
+			if f.next == n.count {
+				c.top--
+				continue
+			}
+			f.next++
+			c.descend(n.kids[0], f.disp+(f.next-1)*n.stride, 0)
+			continue
+		case kindConcat:
+			if f.next == int64(len(n.kids)) {
+				c.top--
+				continue
+			}
+			f.next++
+			c.descend(n.kids[f.next-1], f.disp, 0)
+			continue
+		}
+		f.next++
+		r.Offset += f.disp + c.cut
+		r.Length = min(r.Length-c.cut, c.left)
+		c.left -= r.Length
+		c.cut = 0
+		return r, true
+	}
+}

@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gpurdma
+
+import (
+	"cmp"
+	"maps"
+	"math"
+	"math/bits"
+	"slices"
+)
+
+// A layout is a tree of nodes. Leaves are lists and weaves.
+type nodeKind uint8
+
+const (
+	kindList   nodeKind = 1 + iota // ranges
+	kindWeave                      // count turns of the strands
+	kindRepeat                     // count times the one kid, stride apart
+	kindConcat                     // the kids
+)
+
+type node struct {
+	kind    nodeKind
+	depth   int      // nodes on the longest way down
+	size    int64    // bytes
+	blocks  int64    // saturates
+	extents []extent // by source; not empty
+
+	ranges  []Range  // of a list
+	strands []Strand // of a weave
+	turn    int64    // of a weave: bytes of one turn
+	kids    []*node
+	ends    []int64 // of a list or a concat: where each part ends in the run
+	count   int64
+	stride  int64
+}
+
+// extent is where in a source all bytes lie.
+type extent struct {
+	source    int
+	low, high int64
+}
+
+// layout is finish for a root.
+func (n *node) layout() (Layout, error) {
+	if len(n.ranges)+len(n.strands)+len(n.kids) == 0 {
+		return Layout{}, nil
+	}
+	if err := n.finish(); err != nil {
+		return Layout{}, err
+	}
+	return Layout{n}, nil
+}
+
+// finish computes what is derived, and refuses what makes no sense.
+func (n *node) finish() error {
+	switch n.kind {
+	case kindList:
+		return n.finishList()
+	case kindWeave:
+		return n.finishWeave()
+	case kindRepeat:
+		return n.finishRepeat()
+	}
+	return n.finishConcat()
+}
+
+func (r Range) sound() error {
+	switch {
+	case r.Source < 0 || r.Source >= maxSources:
+		return badLayout("source %d; there are at most %d", r.Source, maxSources)
+	case r.Offset < 0:
+		return badLayout("offset %d", r.Offset)
+	case r.Length <= 0:
+		return badLayout("a block of %d bytes", r.Length)
+	case r.Length > math.MaxInt64-r.Offset:
+		return badLayout("%d bytes at offset %d end beyond 2^63", r.Length, r.Offset)
+	}
+	return nil
+}
+
+func (n *node) finishList() error {
+	n.depth, n.blocks = 1, int64(len(n.ranges))
+	n.ends = make([]int64, len(n.ranges))
+	u := union{}
+	for i, r := range n.ranges {
+		if err := r.sound(); err != nil {
+			return err
+		}
+		if r.Length > math.MaxInt64-n.size {
+			return badLayout("more than 2^63 bytes")
+		}
+		n.size += r.Length
+		n.ends[i] = n.size
+		u.add(extent{r.Source, r.Offset, r.Offset + r.Length})
+	}
+	n.extents = u.list()
+	return nil
+}
+
+func (n *node) finishWeave() error {
+	n.depth = 1
+	if n.count < 1 {
+		return badLayout("%d repetitions", n.count)
+	}
+	u := union{}
+	for _, s := range n.strands {
+		if err := s.sound(); err != nil {
+			return err
+		}
+		if s.Length > math.MaxInt64-n.turn {
+			return badLayout("more than 2^63 bytes")
+		}
+		n.turn += s.Length
+		e, ok := extent{s.Source, s.Offset, s.Offset + s.Length}.repeated(n.count, s.Stride)
+		if !ok {
+			return badLayout("%d repetitions of offset %d, %d apart, leave 0 to 2^63", n.count, s.Offset, s.Stride)
+		}
+		u.add(e)
+	}
+	var ok bool
+	if n.size, ok = product(n.turn, n.count); !ok {
+		return badLayout("more than 2^63 bytes")
+	}
+	n.blocks, _ = product(n.count, int64(len(n.strands)))
+	n.extents = u.list()
+	return nil
+}
+
+func (n *node) finishRepeat() error {
+	kid := n.kids[0]
+	n.depth = kid.depth + 1
+	if n.count < 1 {
+		return badLayout("%d repetitions", n.count)
+	}
+	if n.depth > maxDepth {
+		return badLayout("nested more than %d deep", maxDepth)
+	}
+	var ok bool
+	if n.size, ok = product(kid.size, n.count); !ok {
+		return badLayout("more than 2^63 bytes")
+	}
+	n.blocks, _ = product(kid.blocks, n.count)
+	n.extents = make([]extent, len(kid.extents))
+	for i, e := range kid.extents {
+		if n.extents[i], ok = e.repeated(n.count, n.stride); !ok {
+			return badLayout("%d repetitions of offset %d, %d apart, leave 0 to 2^63", n.count, e.low, n.stride)
+		}
+	}
+	return nil
+}
+
+func (n *node) finishConcat() error {
+	n.ends = make([]int64, len(n.kids))
+	u := union{}
+	for i, kid := range n.kids {
+		n.depth = max(n.depth, kid.depth+1)
+		if n.depth > maxDepth {
+			return badLayout("nested more than %d deep", maxDepth)
+		}
+		if kid.size > math.MaxInt64-n.size {
+			return badLayout("more than 2^63 bytes")
+		}
+		n.size += kid.size
+		n.ends[i] = n.size
+		n.blocks = min(n.blocks, math.MaxInt64-kid.blocks) + kid.blocks
+		for _, e := range kid.extents {
+			u.add(e)
+		}
+	}
+	n.extents = u.list()
+	return nil
+}
+
+// repeated is the extent of count repetitions; false if it leaves the numbers.
+func (e extent) repeated(count, stride int64) (extent, bool) {
+	if stride == math.MinInt64 {
+		return e, count == 1
+	}
+	way, ok := product(max(stride, -stride), count-1)
+	switch {
+	case !ok:
+		return e, false
+	case stride < 0:
+		e.low -= way
+		return e, e.low >= 0
+	case way > math.MaxInt64-e.high:
+		return e, false
+	}
+	e.high += way
+	return e, true
+}
+
+// product multiplies numbers that are not negative, and saturates.
+func product(a, b int64) (int64, bool) {
+	hi, lo := bits.Mul64(uint64(a), uint64(b))
+	if hi != 0 || lo > math.MaxInt64 {
+		return math.MaxInt64, false
+	}
+	return int64(lo), true
+}
+
+// union joins extents, by source. Most layouts have one source, for which no
+// map is made.
+type union struct {
+	one  extent
+	some bool
+	more map[int]extent
+}
+
+func (u *union) add(e extent) {
+	switch {
+	case !u.some:
+		u.one, u.some = e, true
+	case u.one.source == e.source:
+		u.one = u.one.with(e)
+	default:
+		if u.more == nil {
+			u.more = map[int]extent{}
+		}
+		if old, ok := u.more[e.source]; ok {
+			e = old.with(e)
+		}
+		u.more[e.source] = e
+	}
+}
+
+func (e extent) with(o extent) extent {
+	return extent{e.source, min(e.low, o.low), max(e.high, o.high)}
+}
+
+func (u *union) list() []extent {
+	list := append(slices.Collect(maps.Values(u.more)), u.one)
+	slices.SortFunc(list, func(a, b extent) int { return cmp.Compare(a.source, b.source) })
+	return list
+}

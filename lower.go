@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gpurdma
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/ibvfd"
+)
+
+// Piece is memory that a NIC knows under one key.
+type Piece struct {
+	Addr   uint64 // of its first byte: the MR's IOVA and what lies before
+	Length int64
+	Key    uint32 // lkey or rkey
+}
+
+// Memory is a source of a layout, as pieces that follow one another: one for
+// most buffers, several for a buffer of several dma-bufs.
+type Memory []Piece
+
+// Size is the memory's size in bytes.
+func (m Memory) Size() int64 {
+	var n int64
+	for _, p := range m {
+		n += p.Length
+	}
+	return n
+}
+
+// space is memory whose pieces can be looked up.
+type space struct {
+	pieces Memory
+	ends   []int64 // where each piece ends; nil if there is one
+}
+
+func (m Memory) space() space {
+	s := space{pieces: m}
+	if len(m) > 1 {
+		end := int64(0)
+		for _, p := range m {
+			end += p.Length
+			s.ends = append(s.ends, end)
+		}
+	}
+	return s
+}
+
+// Side is one end of a transfer: the bytes of Layout's run from Offset on, the
+// layout's sources being Memory.
+type Side struct {
+	Layout Layout
+	Memory []Memory
+	Offset int64
+}
+
+// Limits are what a queue pair and its device allow in one work request.
+type Limits struct {
+	MaxSGE    int   // at least 1
+	MaxMsg    int64 // bytes
+	MaxInline int   // bytes; 0 unless the local memory is the host's, since the CPU copies them
+}
+
+// Lowering makes work requests of a transfer between two layouts. Each work
+// request covers one contiguous piece of remote memory and as many local ones
+// as the limits allow; no other cut of the two runs, in their order, takes
+// fewer. Next allocates nothing, and takes time in proportion to the blocks.
+type Lowering struct {
+	op     ibvfd.Opcode
+	local  pieces
+	remote pieces
+	left   int64
+	lim    Limits
+	l, r   Piece // what is left of the current pieces
+}
+
+// maxSGEBytes bounds one SGE: its length has 32 bits.
+const maxSGEBytes = math.MaxUint32
+
+// Lower prepares a transfer of length bytes by op, which is OpWrite, OpWriteImm
+// or OpRead.
+func Lower(op ibvfd.Opcode, local, remote Side, length int64, lim Limits) (*Lowering, error) {
+	x := new(Lowering)
+	switch {
+	case op != ibvfd.OpWrite && op != ibvfd.OpWriteImm && op != ibvfd.OpRead:
+		return nil, &dmabuf.Error{Op: "lower a transfer", Detail: op.String() + " has no remote memory", Err: dmabuf.ErrRange}
+	case lim.MaxSGE < 1 || lim.MaxMsg < 1:
+		return nil, &dmabuf.Error{Op: "lower a transfer", Detail: fmt.Sprintf("limits %+v", lim), Err: dmabuf.ErrRange}
+	}
+	for _, s := range []*Side{&local, &remote} {
+		if err := s.check(length); err != nil {
+			return nil, err
+		}
+	}
+	x.init(op, []window{local.window(length)}, []window{remote.window(length)}, length, lim)
+	return x, nil
+}
+
+func (s *Side) check(length int64) error {
+	if s.Offset < 0 || length <= 0 || s.Offset > s.Layout.Size() || length > s.Layout.Size()-s.Offset {
+		return outOfRange("lower a transfer", s.Offset, length, s.Layout.Size())
+	}
+	return s.Layout.check("lower a transfer", func(i int) (int64, bool) {
+		if i >= len(s.Memory) {
+			return 0, false
+		}
+		return s.Memory[i].Size(), true
+	})
+}
+
+func (s *Side) window(length int64) window {
+	mem := make([]space, len(s.Memory))
+	for i, m := range s.Memory {
+		mem[i] = m.space()
+	}
+	return window{s.Layout.root, mem, s.Offset, length}
+}
+
+func outOfRange(op string, off, length, size int64) error {
+	return &dmabuf.Error{Op: op, Detail: fmt.Sprintf("offset %#x, length %#x of %#x bytes", off, length, size), Err: dmabuf.ErrRange}
+}
+
+// init begins a transfer whose windows have been checked, and have length bytes
+// on either side.
+func (x *Lowering) init(op ibvfd.Opcode, local, remote []window, length int64, lim Limits) {
+	*x = Lowering{op: op, left: length, lim: lim}
+	x.local.list, x.remote.list = local, remote
+}
+
+// Next fills wrs with the next work requests, whose SGEs are taken from sges,
+// and returns how many; 0 when all are made. ID, keys of the connection and
+// immediate data are the caller's to add. sges must have room for MaxSGE: a
+// work request is not cut short for want of them.
+func (x *Lowering) Next(wrs []ibvfd.SendWR, sges []ibvfd.SGE) int {
+	for i := range wrs {
+		if x.left == 0 || len(sges) < x.lim.MaxSGE {
+			return i
+		}
+		used := x.one(&wrs[i], sges)
+		sges = sges[used:]
+	}
+	return len(wrs)
+}
+
+// Done reports whether all work requests are made.
+func (x *Lowering) Done() bool { return x.left == 0 }
+
+// one makes a work request and returns how many SGEs it took.
+func (x *Lowering) one(wr *ibvfd.SendWR, sges []ibvfd.SGE) int {
+	if x.r.Length == 0 {
+		x.r, _ = x.remote.next()
+	}
+	*wr = ibvfd.SendWR{Op: x.op, RemoteAddr: x.r.Addr, RKey: x.r.Key}
+	room, n := min(x.r.Length, x.lim.MaxMsg), 0
+	total := int64(0)
+	for room > 0 && n < x.lim.MaxSGE {
+		if x.l.Length == 0 {
+			x.l, _ = x.local.next()
+		}
+		k := min(room, x.l.Length, maxSGEBytes)
+		sges[n] = ibvfd.SGE{Addr: x.l.Addr, Length: uint32(k), LKey: x.l.Key}
+		n++
+		x.l.Addr += uint64(k)
+		x.l.Length -= k
+		room -= k
+		total += k
+	}
+	x.r.Addr += uint64(total)
+	x.r.Length -= total
+	x.left -= total
+	wr.SGE = sges[:n:n]
+	if total <= int64(x.lim.MaxInline) && x.op != ibvfd.OpRead {
+		wr.Flags |= ibvfd.SendInline
+	}
+	return n
+}
+
+// window is length bytes of a layout's run over memory.
+type window struct {
+	root           *node
+	mem            []space
+	offset, length int64
+}
+
+// pieces walks over the memory of windows, one after the other, and merges
+// neighbours that one key covers.
+type pieces struct {
+	list  []window
+	mem   []space // of the window in use
+	c     cursor
+	block Range // what is left of the current block
+	ahead Piece // found while looking for the end of the one before
+}
+
+func (p *pieces) next() (Piece, bool) {
+	cur := p.ahead
+	p.ahead = Piece{}
+	for {
+		more, ok := p.raw()
+		if !ok {
+			return cur, cur.Length > 0
+		}
+		switch {
+		case cur.Length == 0:
+			cur = more
+		case more.Key == cur.Key && more.Addr == cur.Addr+uint64(cur.Length) && more.Length <= math.MaxInt64-cur.Length:
+			cur.Length += more.Length
+		default:
+			p.ahead = more
+			return cur, true
+		}
+	}
+}
+
+// raw is the next stretch within one block and one piece.
+func (p *pieces) raw() (Piece, bool) {
+	for p.block.Length == 0 {
+		var ok bool
+		if p.block, ok = p.c.next(); ok {
+			break
+		}
+		if len(p.list) == 0 {
+			return Piece{}, false
+		}
+		w := &p.list[0]
+		p.list = p.list[1:]
+		p.mem = w.mem
+		p.c.start(w.root, w.offset, w.length)
+	}
+	s, off := &p.mem[p.block.Source], p.block.Offset
+	piece := s.pieces[0]
+	if len(s.pieces) > 1 {
+		i := part(s.ends, off)
+		piece, off = s.pieces[i], off-(s.ends[i]-s.pieces[i].Length)
+	}
+	n := min(p.block.Length, piece.Length-off)
+	p.block.Offset += n
+	p.block.Length -= n
+	return Piece{piece.Addr + uint64(off), n, piece.Key}, true
+}
