@@ -4,6 +4,7 @@ package trace
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -26,6 +27,7 @@ type converter struct {
 	// optional: an importer that pins needs no callback on this kernel (7.1 and
 	// later), so one that has a callback can be told to stop.
 	optional bool
+	detours  *detours
 }
 
 func (c *converter) time(ns uint64) time.Time { return c.boot.Add(time.Duration(ns)) }
@@ -78,11 +80,40 @@ func (c *converter) record(w *wireRecord) Record {
 	r.Entries, r.Ranges = int(w.Nents), int(w.NRanges)
 	r.demoter = demoter(w)
 	r.Steps = c.steps(w)
-	r.Unreachable = r.unreachable()
+	c.unreachable(&r)
 	if w.Have&haveUntracked != 0 {
 		r.Incomplete = append(r.Incomplete, "the tracer had no room to follow it")
 	}
 	return r
+}
+
+// unreachable says that the kernel was seen turning peer-to-peer down, and why.
+func (c *converter) unreachable(r *Record) {
+	exporter := r.provider
+	if exporter == "" {
+		exporter = "the exporting device"
+	}
+	i := slices.IndexFunc(r.Steps, func(s Step) bool {
+		return s.stage == funcP2PDistance && r.distance < 0 || s.stage == funcP2PType && s.Note == placement.MapTypeNotSupported.String()
+	})
+	if i < 0 {
+		return
+	}
+	answer := "the kernel does not support peer-to-peer between them"
+	if r.Steps[i].stage == funcP2PDistance {
+		answer = fmt.Sprintf("distance %d", r.distance)
+	}
+	r.Unreachable = fmt.Sprintf("%s cannot reach %s: %s", r.importer(), exporter, answer)
+	switch {
+	case r.Importer == nil:
+	case r.Importer.PCI == "":
+		r.Unreachable += ", the importer hangs on no PCI bus"
+	case r.provider != "":
+		if d := c.detours.between(r.Importer.PCI, r.provider); d.why != "" {
+			r.Unreachable += ", " + d.why
+			r.detour = d.remedy
+		}
+	}
 }
 
 // demoter is another importer of the buffer that may not use peer-to-peer,

@@ -80,10 +80,21 @@ func (r *Record) Explain() Failure {
 	}
 	f.Function = inner.Function
 	r.explainStep(&f, inner)
-	if reach := r.Unreachable; reach != "" && (f.Stage == StageAttach || f.Stage == StagePin || f.Stage == StageMap) {
-		f.Detail += ": " + reach
+	if r.Unreachable != "" && decidedByReach(f) {
+		f.Detail += ": " + r.Unreachable
+		f.Remedy = r.detour
 	}
 	return f
+}
+
+// decidedByReach reports a refusal that exporters answer with when the kernel
+// has found no way for peer-to-peer.
+func decidedByReach(f Failure) bool {
+	switch f.Errno {
+	case unix.EINVAL, unix.EOPNOTSUPP, unix.EREMOTEIO, errno.ENOTSUPP:
+		return f.Stage == StageAttach || f.Stage == StagePin || f.Stage == StageMap
+	}
+	return false
 }
 
 // refusing finds the innermost failing function. Inner functions return before
@@ -131,23 +142,6 @@ func (r *Record) importer() string {
 		return "importer " + r.Importer.PCI
 	}
 	return "importer " + r.Importer.Device
-}
-
-// unreachable says that the kernel was seen turning peer-to-peer down.
-func (r *Record) unreachable() string {
-	other := r.provider
-	if other == "" {
-		other = "the exporting device"
-	}
-	for _, s := range r.Steps {
-		switch {
-		case s.stage == funcP2PDistance && r.distance < 0:
-			return fmt.Sprintf("%s cannot reach %s: distance %d", r.importer(), other, r.distance)
-		case s.stage == funcP2PType && s.Note == placement.MapTypeNotSupported.String():
-			return fmt.Sprintf("%s cannot reach %s: the kernel does not support peer-to-peer between them", r.importer(), other)
-		}
-	}
-	return ""
 }
 
 func (r *Record) explainStep(f *Failure, s Step) {

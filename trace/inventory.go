@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 
 	"github.com/cilium/ebpf"
@@ -26,7 +27,11 @@ func (t *Tracer) inventory() {
 	if err != nil {
 		t.unread = append(t.unread, &dmabuf.Error{Op: "inventory", Device: "BPF iterator", Err: err})
 	}
-	mine := t.ownedBy(t.cfg.PIDs)
+	pids := t.cfg.PIDs
+	if t.cfg.Self { // as procfs knows it
+		pids = append(slices.Clone(pids), os.Getpid())
+	}
+	mine := t.ownedBy(pids)
 	seen := map[uint64]bool{} // attachments
 	bufs := map[uint64]bool{} // inodes
 	n := uint64(0)

@@ -142,7 +142,7 @@ func (j *joiner) record(w *wireRecord) {
 		e.rec.Moves++
 	}
 	if !registration(w.Kind) || w.Have&haveAttach != 0 {
-		j.keep(w.Head.ID, e)
+		j.keep(w.Head.ID, e, w.Head.Time)
 	}
 	switch {
 	case w.Kind == kindInventory:
@@ -165,17 +165,19 @@ func registration(kind uint32) bool {
 	return kind == kindRegDMABuf || kind == kindRegMR || kind == kindRereg
 }
 
-func (j *joiner) keep(id uint64, e *entry) {
+// keep follows a record from now on. The oldest one makes room for it.
+func (j *joiner) keep(id uint64, e *entry, now uint64) {
 	if old := j.live[id]; old != nil {
 		j.order.Remove(old.age)
 	}
 	e.age = j.order.PushBack(id)
 	j.live[id] = e
 	for len(j.live) > j.max {
-		front := j.order.Front()
-		j.order.Remove(front)
-		delete(j.live, front.Value.(uint64))
+		oldest := j.order.Front().Value.(uint64)
+		given := j.live[oldest]
+		j.drop(oldest, given)
 		j.evict++
+		j.emit(GivenUp, now, given)
 	}
 }
 
@@ -191,7 +193,7 @@ func (j *joiner) remap(w *wireRecord) {
 	if e == nil {
 		e = &entry{rec: j.conv.record(w), attach: w.Attach, dmabuf: w.DMABuf}
 		e.rec.Incomplete = append(e.rec.Incomplete, "its attachment was not seen")
-		j.keep(w.Head.ID, e)
+		j.keep(w.Head.ID, e, w.Head.Time)
 	}
 	in := j.conv.inputs(w)
 	if w.Have&haveCached != 0 && w.SGT == e.sgt && in.Resources.Empty() {

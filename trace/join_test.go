@@ -15,14 +15,18 @@ import (
 // A machine with a GPU's BAR and some RAM, for sequences of events that no
 // virtual machine produces: CUDA, mlx5, IOMMUs.
 const (
-	testBAR = 0x38_0000_0000
-	testRAM = 0x1_0000_0000
+	testBAR      = 0x38_0000_0000
+	testRAM      = 0x1_0000_0000
+	testCoherent = 0x40_0000_0000
 )
 
 func testJoiner(max int) *joiner {
 	m := &placement.Machine{
 		BARs: []placement.BAR{{Device: "0000:03:00.0", Index: 1, GPU: true, Range: placement.Range{Start: testBAR, Size: 1 << 34}}},
 		RAM:  []placement.Range{{Start: testRAM, Size: 1 << 36}},
+		Coherent: []placement.Coherent{{
+			Name: "NVIDIA GH200 memory", Range: placement.Range{Start: testCoherent, Size: 96 << 30},
+		}},
 	}
 	names := map[uint64]symbol{
 		0x10: {name: "mlx5_ib_dmabuf_attach_ops", module: "mlx5_ib"}, 0x11: {name: "mlx5_ib_dmabuf_invalidate_cb", module: "mlx5_ib"},
@@ -31,8 +35,9 @@ func testJoiner(max int) *joiner {
 	}
 	return newJoiner(&converter{
 		boot: time.Unix(0, 0), machine: &machineTable{m: m, read: time.Now()},
-		symbol: func(a uint64) symbol { return names[a] },
-		op:     func(c uint16) string { return []string{"", "amdgpu_dma_buf_pin", "xe_dma_buf_map"}[c] },
+		symbol:  func(a uint64) symbol { return names[a] },
+		detours: newDetours("/nonexistent"),
+		op:      func(c uint16) string { return []string{"", "amdgpu_dma_buf_pin", "xe_dma_buf_map"}[c] },
 	}, max)
 }
 
@@ -173,35 +178,6 @@ func TestJoinLife(t *testing.T) {
 	// A copy that was handed out does not change.
 	if events[0].Record.Placement.Memory != placement.Stale {
 		t.Errorf("the move's record became %v", events[0].Record.Placement)
-	}
-}
-
-// Verdicts that only synthetic events can show, as no test machine has a CUDA
-// or mlx5 device or a fully translating IOMMU with these.
-func TestJoinVerdicts(t *testing.T) {
-	for _, row := range []struct {
-		name   string
-		change []func(*wireRecord)
-		want   placement.Memory
-	}{
-		{"BAR without an IOMMU", nil, placement.PeerToPeer},
-		{"silent fallback to RAM", []func(*wireRecord){inRAM}, placement.SystemMemory},
-		{"only an IOVA", []func(*wireRecord){translated}, placement.Unknown},
-		{"IOVA, physical address known (CUDA)", []func(*wireRecord){translated, physical}, placement.PeerToPeer},
-		{"peer2peer is not proof", []func(*wireRecord){translated, func(w *wireRecord) { w.Have |= haveP2P | haveAllowP2P }}, placement.Unknown},
-		{"identity domain", []func(*wireRecord){func(w *wireRecord) { w.Have |= haveIOMMU | haveIOMMUType; w.Dev.IOMMUType = iommuPassThrough }}, placement.PeerToPeer},
-		{"IOMMU of unknown kind", []func(*wireRecord){func(w *wireRecord) { w.Have |= haveIOMMU }}, placement.Unknown},
-		{"the walk was cut", []func(*wireRecord){func(w *wireRecord) { w.Have |= haveWalkCut }}, placement.Unknown},
-		{"no room to follow it", []func(*wireRecord){func(w *wireRecord) { w.Have |= haveUntracked }}, placement.Unknown},
-		{"attached, not mapped", []func(*wireRecord){func(w *wireRecord) { w.Have &^= haveMap }}, placement.NotMapped},
-		{"swiotlb", []func(*wireRecord){inRAM, func(w *wireRecord) { w.DMAFlags = sgSwiotlb }}, placement.Bounced},
-	} {
-		var c clock
-		j := testJoiner(10)
-		j.handle(made(&c, 1, row.change...))
-		if e := j.take()[0]; e.Record.Placement.Memory != row.want {
-			t.Errorf("%s: %v, want %v", row.name, e.Record.Placement, row.want)
-		}
 	}
 }
 
@@ -476,6 +452,23 @@ func TestJoinBounds(t *testing.T) {
 	}
 	if j.evict == 0 || j.orphan == 0 {
 		t.Error("nothing was counted as given up")
+	}
+}
+
+// A record that is given up for lack of room says so: nobody need wait for its
+// end.
+func TestJoinGivenUp(t *testing.T) {
+	var c clock
+	j := testJoiner(2)
+	for id := uint64(1); id <= 3; id++ {
+		j.handle(made(&c, id))
+	}
+	events := wantKinds(t, j, Registered, Registered, GivenUp, Registered)
+	if r := events[2].Record; r.ID != 1 || r.Ended != "" || r.Placement.Memory != placement.PeerToPeer {
+		t.Errorf("%+v", r)
+	}
+	if j.evict != 1 || j.live[1] != nil || j.live[3] == nil {
+		t.Errorf("%d given up, %d live", j.evict, len(j.live))
 	}
 }
 

@@ -30,17 +30,25 @@ type loader struct {
 	mu    sync.Mutex
 	core  *ebpf.Collection   // owns the maps that all share
 	more  []*ebpf.Collection // ib_core and ib_uverbs, exporters, iterators
-	links []link.Link
+	links []attached
+	runs  map[*ebpf.Program]string // what is not seen if the kernel skips one
 	hooks []Hook
 	ops   []string        // exporter functions by cookie; 0 is none
 	have  map[string]bool // groups and functions that are attached
+}
+
+// attached is a link, with what is not seen if the kernel skips its program.
+type attached struct {
+	link.Link
+	what  string
+	probe bool // a kprobe or kretprobe, which the kernel counts for itself
 }
 
 // sharedMaps are those of bpf/state.h.
 var sharedMaps = []string{"events", "config", "lost", "scopes", "attaches", "bufs", "mrs", "deregs", "pids", "inodes", "cgroups"}
 
 func newLoader(cfg Config, syms *symbols) *loader {
-	return &loader{cfg: cfg, symbols: syms, ops: []string{""}, have: map[string]bool{}}
+	return &loader{cfg: cfg, symbols: syms, ops: []string{""}, have: map[string]bool{}, runs: map[*ebpf.Program]string{}}
 }
 
 // functions are the targets that the tables name, with where they are now.
@@ -244,10 +252,19 @@ func (l *loader) attachAll(coll *ebpf.Collection, table []hook, modules map[stri
 			l.note(h, module, "attaching failed: "+err.Error())
 			continue
 		}
-		l.links = append(l.links, k)
+		l.attached(k, coll.Programs[h.program], h)
 		l.hooks = append(l.hooks, Hook{Function: h.function, Module: module, How: h.how, What: h.what})
 	}
 	return nil
+}
+
+// attached remembers a link. A program that several functions share counts for
+// the first of them.
+func (l *loader) attached(k link.Link, p *ebpf.Program, h hook) {
+	l.links = append(l.links, attached{k, h.what, strings.HasSuffix(h.how, "probe")})
+	if l.runs[p] == "" {
+		l.runs[p] = h.what
+	}
 }
 
 func attach(p *ebpf.Program, h hook, cookie uint64) (link.Link, error) {
@@ -424,7 +441,7 @@ func (l *loader) loadExporters(cache *btf.Cache, kernel *btf.Spec, found map[str
 			l.note(t.hook, t.module, "attaching failed: "+err.Error())
 			continue
 		}
-		l.links = append(l.links, k)
+		l.attached(k, coll.Programs[t.hook.program], t.hook)
 		l.hooks = append(l.hooks, Hook{Function: t.hook.function, Module: t.module, How: "fexit", What: t.hook.what})
 	}
 	return nil
@@ -496,23 +513,30 @@ func (l *loader) lost() (counts [eventTypes]uint64, err error) {
 	return counts, nil
 }
 
-// missed adds up how often a program was not run because it was running
-// already on the same CPU.
-func (l *loader) missed() uint64 {
+// missed adds up how often the kernel skipped a program, by what was not seen
+// for it: it was running already on the same CPU, or, for a kretprobe, its
+// function in too many threads at once (counted by the kernel since 6.6; before,
+// the next call of the thread finds what the skipped exit left behind, see lost).
+func (l *loader) missed() map[string]uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var n uint64
-	for _, coll := range append([]*ebpf.Collection{l.core}, l.more...) {
-		if coll == nil {
+	counts := map[string]uint64{}
+	for p, what := range l.runs {
+		if s, err := p.Stats(); err == nil && s.RecursionMisses > 0 {
+			counts[what] += s.RecursionMisses
+		}
+	}
+	for _, k := range l.links {
+		if !k.probe {
 			continue
 		}
-		for _, p := range coll.Programs {
-			if s, err := p.Stats(); err == nil {
-				n += s.RecursionMisses
+		if info, err := k.Info(); err == nil && info.PerfEvent() != nil {
+			if probe := info.PerfEvent().Kprobe(); probe != nil && probe.Missed > 0 {
+				counts[k.what] += probe.Missed
 			}
 		}
 	}
-	return n
+	return counts
 }
 
 // close detaches and frees everything. The programs are told to stop first;
@@ -537,7 +561,7 @@ func (l *loader) close() {
 	if l.core != nil {
 		l.core.Close()
 	}
-	l.links, l.more, l.core = nil, nil, nil
+	l.links, l.runs, l.more, l.core = nil, nil, nil, nil
 }
 
 // explainLoad turns what the kernel answered into words.

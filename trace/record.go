@@ -133,6 +133,7 @@ type Record struct {
 	driverOp placement.Answer // the driver has reg_user_mr_dmabuf
 	distance int32
 	provider string
+	detour   string // what would let peer-to-peer pass
 	demoter  string
 }
 
@@ -190,6 +191,7 @@ const (
 	Released   EventKind = "released" // deregistered or detached
 	Exported   EventKind = "exported" // a dma-buf was made (Config.Exports)
 	Existing   EventKind = "existing" // found when tracing began
+	GivenUp    EventKind = "given up" // lives, and is followed no more: too many do (Config.MaxRecords)
 )
 
 // Event is a change of a record.

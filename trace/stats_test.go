@@ -59,7 +59,7 @@ func TestStats(t *testing.T) {
 	s.Add(Event{Kind: Released, Record: orderly})
 
 	live := []Record{good(50, 1000, placement.SystemMemory), {Call: Attachment}}
-	got := s.Summary(live, Loss{Missed: 3})
+	got := s.Summary(live, Loss{Missed: map[string]uint64{"mappings": 3}})
 	if got.Events[Registered] != 100 || got.Events[Refused] != 1 || got.Events[Released] != 2 {
 		t.Errorf("events %v", got.Events)
 	}
@@ -76,7 +76,7 @@ func TestStats(t *testing.T) {
 	if attach.Function != "dma_buf_dynamic_attach" || attach.Max != 6400 {
 		t.Errorf("attach %+v", attach)
 	}
-	if got.NUnreleased != 2 || len(got.Unreleased) != 2 || got.Unreleased[0].Lives || !got.Unreleased[1].Lives || got.Loss.Missed != 3 {
+	if got.NUnreleased != 2 || len(got.Unreleased) != 2 || got.Unreleased[0].Lives || !got.Unreleased[1].Lives || got.Loss.Missed["mappings"] != 3 {
 		t.Errorf("unreleased %+v", got.Unreleased)
 	}
 	if empty := new(Stats).Summary(nil, Loss{}); empty.Latency == nil || empty.Events == nil {
@@ -85,6 +85,22 @@ func TestStats(t *testing.T) {
 }
 
 // A program reads why a call failed, without knowing the stages' numbers.
+// What the kernel skipped is counted by what was not seen for it.
+func TestMissedWords(t *testing.T) {
+	before := map[string]uint64{"mappings": 2, "registrations": 1}
+	after := map[string]uint64{"mappings": 5, "registrations": 1, "deregistrations": 4}
+	if got, want := missedWords(before, after), "4 runs of the program for deregistrations, 3 runs of the program for mappings"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if got := missedWords(after, after) + missedWords(after, nil); got != "" {
+		t.Errorf("nothing new: %q", got)
+	}
+	l := Loss{Missed: after}
+	if !l.Any() || !strings.Contains(l.String(), "5 skipped runs of the program for mappings") {
+		t.Error(l)
+	}
+}
+
 func TestEventJSON(t *testing.T) {
 	bad := Record{Call: RegDMABufMR, Errno: unix.EBUSY, Steps: []Step{{Function: "softgpu_pin", Err: unix.EBUSY, stage: funcExporterPin}}}
 	text, err := json.Marshal(Event{Kind: Refused, Record: bad})

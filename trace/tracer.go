@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -29,8 +31,9 @@ const maxBatch = 1024
 type Loss struct {
 	// Events that did not fit the ring, by what they said.
 	Events map[string]uint64 `json:"events,omitempty"`
-	// Missed is how often the kernel skipped a program.
-	Missed uint64 `json:"missed"`
+	// Missed is how often the kernel skipped a program, by what was not seen
+	// for it: "mappings", "deregistrations" (Hook.What).
+	Missed map[string]uint64 `json:"missed,omitempty"`
 	// Dropped events waited too long for Tracer.Events; the records that they
 	// belong to are not harmed.
 	Dropped uint64 `json:"dropped"`
@@ -44,7 +47,7 @@ type Loss struct {
 
 // Any reports that something was lost.
 func (l Loss) Any() bool {
-	return len(l.Events) > 0 || l.Missed+l.Dropped+l.Evicted+l.Undecoded > 0
+	return len(l.Events) > 0 || len(l.Missed) > 0 || l.Dropped+l.Evicted+l.Undecoded > 0
 }
 
 // String lists what was lost, or says "nothing lost".
@@ -55,11 +58,14 @@ func (l Loss) String() string {
 			parts = append(parts, fmt.Sprintf("%d %s", n, name))
 		}
 	}
+	for _, what := range slices.Sorted(maps.Keys(l.Missed)) {
+		parts = append(parts, fmt.Sprintf("%d skipped runs of the program for %s", l.Missed[what], what))
+	}
 	for _, c := range []struct {
 		n    uint64
 		what string
 	}{
-		{l.Missed, "program runs skipped"}, {l.Dropped, "events not read in time"},
+		{l.Dropped, "events not read in time"},
 		{l.Evicted, "records given up"}, {l.Undecoded, "events not understood"},
 	} {
 		if c.n > 0 {
@@ -119,7 +125,7 @@ func Open(cfg Config) (*Tracer, error) {
 	machine.changed = l.refreshWindows
 	t := &Tracer{
 		cfg: cfg, loader: l, rdma: l.have["rdma"], done: make(chan struct{}),
-		join: newJoiner(&converter{boot: boot, machine: machine, symbol: syms.name, op: l.opName, optional: l.has("invalidate_mappings")}, cfg.MaxRecords),
+		join: newJoiner(&converter{boot: boot, machine: machine, symbol: syms.name, op: l.opName, optional: l.has("invalidate_mappings"), detours: newDetours(cfg.Sys)}, cfg.MaxRecords),
 	}
 	t.changed = sync.NewCond(&t.mu)
 	if t.reader, err = ringbuf.NewReader(l.core.Maps["events"]); err != nil {
@@ -186,6 +192,7 @@ func (t *Tracer) Loss() Loss {
 			l.Events[eventNames[i]] = n
 		}
 	}
+	l.Missed = maps.Clone(t.loss.Missed)
 	l.Evicted, l.Orphaned = t.join.evict, t.join.orphan
 	return l
 }
@@ -399,7 +406,7 @@ func (t *Tracer) wantsExact() bool {
 // was.
 func (t *Tracer) deliver(checkMissed, drained bool) {
 	counts, err := t.loader.lost()
-	var missed uint64
+	var missed map[string]uint64
 	if checkMissed {
 		missed = t.loader.missed()
 	}
@@ -411,8 +418,8 @@ func (t *Tracer) deliver(checkMissed, drained bool) {
 		}
 		t.lost = counts
 	}
-	if checkMissed && missed > t.loss.Missed {
-		t.join.lose(fmt.Sprintf("%d runs of a program", missed-t.loss.Missed))
+	if words := missedWords(t.loss.Missed, missed); words != "" {
+		t.join.lose(words)
 		t.loss.Missed = missed
 	}
 	t.queue = append(t.queue, t.join.take()...)
@@ -424,6 +431,17 @@ func (t *Tracer) deliver(checkMissed, drained bool) {
 		t.join.rounds++
 	}
 	t.changed.Broadcast()
+}
+
+// missedWords says what was skipped between two readings of the counters.
+func missedWords(before, after map[string]uint64) string {
+	var parts []string
+	for _, what := range slices.Sorted(maps.Keys(after)) {
+		if n := after[what]; n > before[what] {
+			parts = append(parts, fmt.Sprintf("%d runs of the program for %s", n-before[what], what))
+		}
+	}
+	return strings.Join(parts, ", ")
 }
 
 // attachLate follows modules that were loaded after the tracer.

@@ -70,7 +70,11 @@ func (x *words) event(e trace.Event) error {
 		return err
 	}
 	text := placementText(r)
-	if e.Kind == trace.Released {
+	switch e.Kind {
+	case trace.GivenUp:
+		delete(x.numbers, r.ID)
+		text = "too many live; what becomes of it is not followed"
+	case trace.Released:
 		delete(x.numbers, r.ID)
 		text = fmt.Sprintf("%s after %s", r.Ended, cli.Duration(r.EndedAt.Sub(r.Start)))
 		if last := r.Placement.String(); r.Moves > 0 {

@@ -341,6 +341,8 @@ func eventText(e trace.Event) string {
 	switch e.Kind {
 	case trace.Refused:
 		parts = append(parts, r.Explain().String())
+	case trace.GivenUp:
+		parts = append(parts, "too many live; what becomes of it is not followed")
 	case trace.Released:
 		parts = append(parts, fmt.Sprintf("%s after %s", r.Ended, cli.Duration(r.EndedAt.Sub(r.Start))))
 	default:

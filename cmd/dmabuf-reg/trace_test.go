@@ -92,7 +92,7 @@ func TestTraceText(t *testing.T) {
 			}
 		}
 	}
-	r := traceResult{Summary: stats.Summary([]trace.Record{story()[1].Record}, trace.Loss{Missed: 2})}
+	r := traceResult{Summary: stats.Summary([]trace.Record{story()[1].Record}, trace.Loss{Missed: map[string]uint64{"mappings": 2}})}
 	if err := r.text(&inLines); err != nil {
 		t.Fatal(err)
 	}
@@ -103,6 +103,29 @@ func TestTraceText(t *testing.T) {
 		t.Fatal(err)
 	}
 	golden(t, "trace-nothing", nothing.String())
+}
+
+// The numbers that explain gives end with their records, however those end.
+func TestExplainNumbers(t *testing.T) {
+	var out strings.Builder
+	w := &words{w: &out, numbers: map[uint64]int{}}
+	registered := story()[0]
+	for id := range uint64(100) {
+		e := registered
+		e.Record.ID = id
+		for _, kind := range []trace.EventKind{trace.Registered, trace.Mapped, []trace.EventKind{trace.Released, trace.GivenUp}[id%2]} {
+			e.Kind = kind
+			if err := w.event(e); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if len(w.numbers) != 0 || w.last != 100 {
+		t.Errorf("%d numbers are kept, the last is %d", len(w.numbers), w.last)
+	}
+	if want := "registration 100 given up: too many live"; !strings.Contains(out.String(), want) {
+		t.Errorf("%q is not said", want)
+	}
 }
 
 func TestTraceFilters(t *testing.T) {
