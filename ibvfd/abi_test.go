@@ -43,6 +43,8 @@ var same = []struct {
 
 // numbers are constants of ours, in C or Go, with verbs.h's expression.
 var numbers = map[string]string{
+	"VB_ACCESS_OPTIONAL_RANGE": "IBV_ACCESS_OPTIONAL_RANGE",
+	"VB_REREG_MR_CHANGE_PD":    "IBV_REREG_MR_CHANGE_PD", "VB_REREG_MR_CHANGE_ACCESS": "IBV_REREG_MR_CHANGE_ACCESS",
 	"VB_QP_STATE": "IBV_QP_STATE", "VB_QP_ACCESS_FLAGS": "IBV_QP_ACCESS_FLAGS", "VB_QP_PKEY_INDEX": "IBV_QP_PKEY_INDEX",
 	"VB_QP_PORT": "IBV_QP_PORT", "VB_QP_AV": "IBV_QP_AV", "VB_QP_PATH_MTU": "IBV_QP_PATH_MTU", "VB_QP_TIMEOUT": "IBV_QP_TIMEOUT",
 	"VB_QP_RETRY_CNT": "IBV_QP_RETRY_CNT", "VB_QP_RNR_RETRY": "IBV_QP_RNR_RETRY", "VB_QP_RQ_PSN": "IBV_QP_RQ_PSN",
@@ -84,6 +86,10 @@ func goNumbers() map[string]string {
 	} {
 		add(uint64(v), "IBV_WC_"+name)
 	}
+	for v, name := range map[ReregFlags]string{ReregMemory: "TRANSLATION", ReregPD: "PD", ReregAccess: "ACCESS"} {
+		add(uint64(v), "IBV_REREG_MR_CHANGE_"+name)
+	}
+	add(uint64(AccessOptional), "IBV_ACCESS_OPTIONAL_RANGE")
 	add(uint64(WCWithGRH), "IBV_WC_GRH")
 	add(uint64(WCWithImm), "IBV_WC_WITH_IMM")
 	for v, name := range map[QPState]string{StateReset: "RESET", StateInit: "INIT", StateRTR: "RTR", StateRTS: "RTS", StateSQD: "SQD", StateSQE: "SQE", StateErr: "ERR"} {

@@ -11,7 +11,9 @@ import (
 // ib_uverbs_access_flags in include/uapi/rdma/ib_user_ioctl_verbs.h.
 type Access uint32
 
-// The access flags. Reading by the local NIC is always allowed.
+// The access flags. Reading by the local NIC is always allowed, and it is all
+// that an MR with Access 0 allows: nothing is added to what the caller asks
+// for.
 const (
 	AccessLocalWrite      Access = 1 << 0 // the local NIC may write: receives, READ responses
 	AccessRemoteWrite     Access = 1 << 1 // needs AccessLocalWrite
@@ -21,8 +23,15 @@ const (
 	AccessZeroBased       Access = 1 << 5
 	AccessOnDemand        Access = 1 << 6
 	AccessHugeTLB         Access = 1 << 7
-	AccessRelaxedOrdering Access = 1 << 20 // PCIe writes may overtake each other; ignored by kernels and NICs that cannot
+	AccessRelaxedOrdering Access = 1 << 20 // the NIC's writes may overtake each other on PCIe
 )
+
+// AccessOptional are the flags that a kernel or NIC without the feature
+// ignores instead of refusing the MR (IB_UVERBS_ACCESS_OPTIONAL_RANGE). Of
+// these there is AccessRelaxedOrdering so far. It is the caller's choice for
+// each MR: it pays for bulk data, and must be left out where the order of
+// writes is looked at, such as a flag behind its data.
+const AccessOptional Access = 0x3ff00000
 
 // dmabufAccess is what the kernel accepts for a dma-buf MR. Source:
 // UVERBS_METHOD_REG_DMABUF_MR in drivers/infiniband/core/uverbs_std_types_mr.c,

@@ -256,7 +256,7 @@ func TestMRNumbers(t *testing.T) {
 		number uint32
 		known  bool
 	}{{c, 0, false}, {a, 7, true}, {b, 0, false}} {
-		if id := w.mr.ID(); id.Number != w.number || id.NumberKnown != w.known || id.Handle != w.mr.made.handle {
+		if id := w.mr.ID(); id.Number != w.number || id.NumberKnown != w.known || id.Handle != w.mr.now.Load().made.handle {
 			t.Errorf("%+v, want %d, %v", id, w.number, w.known)
 		}
 	}
@@ -302,7 +302,7 @@ func TestNames(t *testing.T) {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}
-	if len(causeNames) != int(CauseDeviceGone)+1 || len(stageNames) != int(StageDriver)+1 || len(wcStatusNames) != int(WCTMRndvIncomplete)+1 {
+	if len(causeNames) != int(CauseNoPeerClient)+1 || len(stageNames) != int(StageDriver)+1 || len(wcStatusNames) != int(WCTMRndvIncomplete)+1 {
 		t.Error("a name is missing")
 	}
 }

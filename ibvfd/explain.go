@@ -197,9 +197,9 @@ func (ev *evidence) narrow(e *RegError) *RegError {
 }
 
 // explainDereg says why an MR stayed registered.
-func (m *MR) explainDereg(op string, err error) error {
-	e := failed(op, m.pd.ctx.name, errnoOf(err))
-	e.Detail = fmt.Sprintf("MR with lkey %#x stays registered", m.made.lkey)
+func (r *registration) explainDereg(op string, err error) error {
+	e := failed(op, r.pd.ctx.name, errnoOf(err))
+	e.Detail = fmt.Sprintf("MR with lkey %#x stays registered", r.made.lkey)
 	if errors.Is(err, unix.EBUSY) {
 		e.Remedy = "deallocate the memory windows bound to it first"
 	}

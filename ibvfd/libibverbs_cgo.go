@@ -103,6 +103,7 @@ func symbols(c *C.struct_vb_lib) []symbol {
 		{"ibv_alloc_pd", "IBVERBS_1.1", slot(&c.alloc_pd), false},
 		{"ibv_dealloc_pd", "IBVERBS_1.1", slot(&c.dealloc_pd), false},
 		{"ibv_reg_mr", "IBVERBS_1.1", slot(&c.reg_mr), false},
+		{"ibv_rereg_mr", "IBVERBS_1.1", slot(&c.rereg_mr), false},
 		{"ibv_dereg_mr", "IBVERBS_1.1", slot(&c.dereg_mr), false},
 		{"ibv_create_cq", "IBVERBS_1.1", slot(&c.create_cq), false},
 		{"ibv_destroy_cq", "IBVERBS_1.1", slot(&c.destroy_cq), false},
@@ -259,6 +260,21 @@ type libMR struct {
 func (m *libMR) keys() (lkey, rkey, handle uint32) {
 	return uint32(m.c.lkey), uint32(m.c.rkey), uint32(m.c.handle)
 }
+
+func (m *libMR) rereg(pd verbsPD, access *Access) error {
+	var to *C.struct_vb_pd
+	if pd != nil {
+		to = pd.(*libPD).c // of the same context: Rereg has checked it
+	}
+	var change C.int
+	var bits C.uint32_t
+	if access != nil {
+		change, bits = 1, C.uint32_t(*access)
+	}
+	return result(C.vb_rereg_mr(m.lib.c, m.c, to, change, bits))
+}
+
+func (m *libMR) moved(pd verbsPD) { m.c.pd = pd.(*libPD).c }
 
 func (m *libMR) dereg() error { return result(C.vb_dereg_mr(m.lib.c, m.c)) }
 

@@ -3,36 +3,21 @@
 package ibvfd
 
 import (
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"golang.org/x/sys/unix"
-
-	"github.com/gpurdma/gpurdma/ibvfd/uverbs"
-	"github.com/gpurdma/gpurdma/internal/errno"
 )
 
 // MR is a memory region. Its keys work with the queue pairs of its PD, and the
-// remote key with their peers.
+// remote key with their peers. [MR.Rereg] may change everything but the MR
+// itself.
 type MR struct {
-	mu      sync.Mutex // held while Close or ID is under way
-	closed  bool
-	pd      *PD
-	made    registered
-	length  uint64
-	iova    uint64
-	access  Access
-	route   Route
-	took    time.Duration
-	release func() // of the owner; nil without one
-	serial  uint64 // counts the context's registrations
-}
-
-// registered is what a route hands back.
-type registered struct {
-	v                  verbsMR // nil on the ioctl route
-	lkey, rkey, handle uint32
+	mu     sync.Mutex // held while Close, Rereg, DropOld or ID is under way
+	closed bool
+	now    atomic.Pointer[registration]
+	old    []*registration // still registered after a Rereg
+	first  registration    // what now points to until the first Rereg
 }
 
 // RegMR registers memory. A refusal is a *[RegError]; a PD or Owner that is
@@ -43,32 +28,11 @@ type registered struct {
 // ionic. rdma-core has ibv_reg_dmabuf_mr since version 34. Where the provider
 // lacks the op, RouteAuto calls the kernel directly; [MR.Route] tells.
 func (pd *PD) RegMR(attr MRAttr) (*MR, error) {
-	if err := pd.join(kindMR); err != nil {
-		return nil, err
-	}
 	mr := pd.mrs.next()
-	mr.pd, mr.length, mr.iova, mr.access = pd, attr.Length, attr.IOVA, attr.Access
-	var err error
-	if attr.Owner != nil {
-		if mr.release, err = attr.Owner.Hold(); err != nil {
-			pd.drop(kindMR)
-			return nil, err
-		}
-	}
-	switch attr.Kind {
-	case HostMemory:
-		err = mr.registerHost(&attr)
-	case DMABufFD:
-		err = mr.registerDMABuf(&attr)
-	default:
-		err = pd.ctx.refuse(&attr, CauseNotSupported, unix.EOPNOTSUPP, "", "register the memory as a dma-buf")
-	}
-	if err != nil {
-		mr.letGo()
-		pd.drop(kindMR)
+	if err := mr.first.register(pd, &attr); err != nil {
 		return nil, err
 	}
-	mr.serial = pd.ctx.numbers.registered()
+	mr.now.Store(&mr.first)
 	return mr, nil
 }
 
@@ -96,181 +60,77 @@ func (b *mrBlocks) next() *MR {
 	return &fresh.mrs[0]
 }
 
-func (m *MR) registerHost(attr *MRAttr) error {
-	c := m.pd.ctx
-	addr := addrOf(attr.Host) + attr.Offset
-	if attr.IOVA == 0 {
-		m.iova = addr
-	}
-	if !attr.SkipChecks {
-		if err := c.checkHost(attr); err != nil {
-			return err
-		}
-	}
-	m.route = RouteHost
-	var start time.Time
-	if attr.Timed {
-		start = time.Now()
-	}
-	v, err := m.pd.v.regHost(addr, attr.Length, m.iova, attr.Access)
-	if attr.Timed {
-		m.took = time.Since(start)
-	}
-	if err != nil {
-		return c.explainHost(attr, err)
-	}
-	m.made = fromVerbs(v)
-	return nil
+// MRState is what an MR is at one moment.
+type MRState struct {
+	PD         *PD
+	LKey, RKey uint32
+	IOVA       uint64
+	Length     uint64
+	Access     Access
+	Route      Route
 }
 
-func fromVerbs(v verbsMR) registered {
-	lkey, rkey, handle := v.keys()
-	return registered{v, lkey, rkey, handle}
-}
-
-func (m *MR) registerDMABuf(attr *MRAttr) error {
-	if attr.Buf == nil {
-		return m.registerFD(attr)
-	}
-	fd, err := attr.Buf.Acquire()
-	if err != nil {
-		return m.pd.ctx.refuse(attr, CauseClosedFD, 0, "the Buf is closed", "register before closing it").because(err)
-	}
-	err = m.registerOpen(attr, fd, uint64(attr.Buf.Size()))
-	attr.Buf.Release()
-	return err
-}
-
-// registerOpen registers an open descriptor of a buffer of size bytes.
-func (m *MR) registerOpen(attr *MRAttr, fd int, size uint64) error {
-	if !attr.SkipChecks && !attr.sound(size) {
-		if err := m.pd.ctx.faultOf(attr, size); err != nil {
-			return err
-		}
-	}
-	var start time.Time
-	if attr.Timed {
-		m.pd.prepare(attr.Policy)
-		start = time.Now()
-	}
-	var n unix.Errno
-	m.made, m.route, n = m.pd.routes(attr, fd)
-	if attr.Timed {
-		m.took = time.Since(start)
-	}
-	if n != 0 {
-		return m.pd.explainDMABuf(attr, fd, m.route, n)
-	}
-	return nil
-}
-
-// prepare finds out, once per context, what routes would, so that it is not
-// part of a registration's time.
-func (pd *PD) prepare(p RoutePolicy) {
-	switch p {
-	case RouteAuto:
-		pd.dmabufSupport()
-	case RouteIoctlOnly:
-		_, _ = pd.ctx.file.Identify() // the registration reports a failure
-	}
-}
-
-// routes tries what the policy allows and returns which route was the last.
-func (pd *PD) routes(attr *MRAttr, fd int) (registered, Route, unix.Errno) {
-	if attr.Policy == RouteIoctlOnly || attr.Policy == RouteAuto && pd.ctx.onlyIoctl() {
-		return pd.byIoctl(attr, fd)
-	}
-	v, err := pd.v.regDMABuf(attr.Offset, attr.Length, attr.IOVA, fd, attr.Access)
-	if err == nil {
-		return fromVerbs(v), RouteProvider, 0
-	}
-	n := errnoOf(err)
-	if attr.Policy == RouteAuto && (n == unix.EOPNOTSUPP || n == errNoSymbol) && pd.dmabufSupport().provider != Yes {
-		return pd.byIoctl(attr, fd)
-	}
-	return registered{}, RouteProvider, n
-}
-
-func (pd *PD) byIoctl(attr *MRAttr, fd int) (registered, Route, unix.Errno) {
-	mr, err := pd.ctx.file.RegDMABufMR(pd.kernelMR(attr, fd))
-	if err != nil {
-		return registered{}, RouteIoctl, errnoOf(err)
-	}
-	return registered{nil, mr.LKey, mr.RKey, mr.Handle}, RouteIoctl, 0
-}
-
-func (pd *PD) kernelMR(attr *MRAttr, fd int) uverbs.DMABufMR {
-	return uverbs.DMABufMR{
-		PD: pd.handle, FD: int32(fd), Access: uint32(attr.Access),
-		Offset: attr.Offset, Length: attr.Length, IOVA: attr.IOVA,
-	}
-}
-
-// errnoOf is err's errno; an error without one would be a fault of ours, and
-// EIO then at least says that it failed.
-func errnoOf(err error) unix.Errno {
-	if n, ok := errno.Of(err); ok {
-		return n
-	}
-	return unix.EIO
+// State returns what belongs together. While another goroutine may call Rereg,
+// LKey and then IOVA can be those of two registrations; State's never are.
+func (m *MR) State() MRState {
+	r := m.now.Load()
+	return MRState{r.pd, r.made.lkey, r.made.rkey, r.iova, r.length, r.access, r.route}
 }
 
 // PD is the protection domain that the MR belongs to.
-func (m *MR) PD() *PD { return m.pd }
+func (m *MR) PD() *PD { return m.now.Load().pd }
 
 // LKey is the key for the SGEs of work requests of this PD.
-func (m *MR) LKey() uint32 { return m.made.lkey }
+func (m *MR) LKey() uint32 { return m.now.Load().made.lkey }
 
 // RKey is the key for the peer's RDMA operations. Some drivers have none (0)
 // for an MR without remote access.
-func (m *MR) RKey() uint32 { return m.made.rkey }
+func (m *MR) RKey() uint32 { return m.now.Load().made.rkey }
 
 // IOVA is the address of the MR's first byte in work requests.
-func (m *MR) IOVA() uint64 { return m.iova }
+func (m *MR) IOVA() uint64 { return m.now.Load().iova }
 
 // Length is the MR's length in bytes.
-func (m *MR) Length() uint64 { return m.length }
+func (m *MR) Length() uint64 { return m.now.Load().length }
 
 // Access is what the MR allows.
-func (m *MR) Access() Access { return m.access }
+func (m *MR) Access() Access { return m.now.Load().access }
 
 // Route is the way the registration took.
-func (m *MR) Route() Route { return m.route }
+func (m *MR) Route() Route { return m.now.Load().route }
 
 // RegTime is how long the library or the kernel took to register: neither our
 // own checks nor a context's first probe are in it. It is 0 unless MRAttr.Timed
 // asked for it.
-func (m *MR) RegTime() time.Duration { return m.took }
+func (m *MR) RegTime() time.Duration { return m.now.Load().took }
 
-// Close deregisters the MR and lets go of its owner. Queue pairs that still
-// use it get errors. If the kernel refuses (a memory window is bound to it),
-// the MR stays registered and open, and Close may be called again. Closing
-// again after success does nothing.
+// Close deregisters the MR, with what [MR.Rereg] kept of it, and lets go of its
+// owner. Queue pairs that still use it get errors. If the kernel refuses (a
+// memory window is bound to it), the MR stays registered and open, and Close
+// may be called again. Closing again after success does nothing.
 func (m *MR) Close() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.closed {
 		return nil
 	}
-	// A device that is gone does not refuse: the kernel has destroyed the MR,
-	// and says so (rdma_lookup_get_uobject in core/rdma_core.c).
-	if m.made.v != nil {
-		if err := m.made.v.dereg(); err != nil {
-			return m.explainDereg("ibv_dereg_mr", err)
-		}
-	} else if err := m.pd.ctx.file.DestroyMR(m.made.handle); err != nil {
-		return m.explainDereg("UVERBS_METHOD_MR_DESTROY", err)
+	if err := errors.Join(m.dropOld(), m.now.Load().end()); err != nil {
+		return err
 	}
 	m.closed = true
-	m.pd.drop(kindMR)
-	m.letGo()
 	return nil
 }
 
-// letGo ends the hold on the owner, and forgets it: a block of MRs may live on.
-func (m *MR) letGo() {
-	if m.release != nil {
-		m.release()
-		m.release = nil
+// dropOld deregisters what re-registrations left; m.mu is held. What cannot be
+// deregistered stays.
+func (m *MR) dropOld() (err error) {
+	var left []*registration
+	for _, r := range m.old {
+		if e := r.end(); e != nil {
+			err = errors.Join(err, e)
+			left = append(left, r)
+		}
 	}
+	m.old = left
+	return err
 }

@@ -14,9 +14,22 @@ type MemoryKind int
 // The kinds of memory.
 const (
 	HostMemory    MemoryKind = iota // MRAttr.Host
-	DMABufFD                        // MRAttr.Buf or MRAttr.FD
-	DevicePointer                   // needs a peer-memory client in the kernel; not supported by this version
+	DMABufFD                        // MRAttr.Buf, or MRAttr.FD of MRAttr.FDType
+	DevicePointer                   // MRAttr.Pointer; needs a peer-memory client in the kernel: PeerClients
 )
+
+// FDType says what kind of descriptor an MR is made from.
+type FDType int
+
+// The descriptor types.
+const (
+	FDTypeDMABuf FDType = iota // the only one that kernels know
+)
+
+var fdTypeNames = [...]string{"dma-buf"}
+
+// String returns "dma-buf".
+func (t FDType) String() string { return nameOf(fdTypeNames[:], int(t), "FDType") }
 
 // RoutePolicy says which ways of registering a dma-buf may be taken.
 type RoutePolicy int
@@ -31,6 +44,9 @@ const (
 	// RouteIoctlOnly calls the kernel's REG_DMABUF_MR on the context's
 	// descriptor, past the provider.
 	RouteIoctlOnly
+	// RouteAutoPeerDirect is RouteAuto, and where no route registers dma-bufs
+	// with this NIC, peer-direct on MRAttr.Pointer.
+	RouteAutoPeerDirect
 )
 
 // Route is the way a registration took.
@@ -41,6 +57,10 @@ const (
 	RouteHost     Route = "host"                // ibv_reg_mr
 	RouteProvider Route = "ibv_reg_dmabuf_mr"   // libibverbs and its provider
 	RouteIoctl    Route = "REG_DMABUF_MR ioctl" // the kernel's method, called directly
+
+	// RoutePeerDirect is ibv_reg_mr on a device pointer, which a peer-memory
+	// client in the kernel makes addresses of.
+	RoutePeerDirect Route = "peer-direct"
 )
 
 // MRAttr is what to register.
@@ -55,20 +75,29 @@ type MRAttr struct {
 	// Buf is the dma-buf of a DMABufFD MR. It may be closed once RegMR has
 	// returned: the MR holds the buffer. If Buf is nil, FD is used and
 	// borrowed for the call.
-	Buf *dmabuf.Buf
-	FD  int
+	Buf    *dmabuf.Buf
+	FDType FDType
+	FD     int
 
-	// Offset and Length choose the range, in bytes, of the dma-buf or of Host.
+	// Pointer is the device pointer of a DevicePointer MR: what cudaMalloc or
+	// hipMalloc returned. Of a dma-buf MR it is the pointer to the dma-buf's
+	// first byte, for RouteAutoPeerDirect. The memory must stay allocated until
+	// the MR is closed.
+	Pointer uint64
+
+	// Offset and Length choose the range, in bytes, of the dma-buf, of Host, or
+	// from Pointer on.
 	// Neither needs to be aligned. Length must not be 0.
 	Offset, Length uint64
 
 	// IOVA is the address by which work requests name the range's first byte.
 	// For a dma-buf it must equal Offset within a page
 	// (IOVA % pagesize == Offset % pagesize; ibv_reg_dmabuf_mr(3)). For host
-	// memory 0 stands for the memory's own virtual address.
+	// memory and device pointers 0 stands for the memory's own virtual address.
 	IOVA uint64
 
-	// Access; a dma-buf MR allows LocalWrite, RemoteRead, RemoteWrite,
+	// Access is what the MR allows, and no more: 0 is reading by the local NIC
+	// only. A dma-buf MR allows LocalWrite, RemoteRead, RemoteWrite,
 	// RemoteAtomic and RelaxedOrdering only.
 	Access Access
 
@@ -97,6 +126,8 @@ func (a *MRAttr) what() string {
 			return fmt.Sprintf("%#x bytes at offset %#x of %v", a.Length, a.Offset, a.Buf)
 		}
 		return fmt.Sprintf("%#x bytes at offset %#x of fd %d", a.Length, a.Offset, a.FD)
+	case DevicePointer:
+		return fmt.Sprintf("%#x bytes at offset %#x of device pointer %#x", a.Length, a.Offset, a.Pointer)
 	}
 	return fmt.Sprintf("%#x bytes of memory kind %d", a.Length, int(a.Kind))
 }

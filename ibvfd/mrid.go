@@ -28,13 +28,14 @@ type MRID struct {
 // ID returns the MR's identity. It asks RDMA netlink for the device's MRs,
 // once for all MRs registered so far.
 func (m *MR) ID() MRID {
-	id := MRID{Device: m.pd.ctx.name, LKey: m.made.lkey, RKey: m.made.rkey, PID: os.Getpid(), Handle: m.made.handle}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	r := m.now.Load()
+	id := MRID{Device: r.pd.ctx.name, LKey: r.made.lkey, RKey: r.made.rkey, PID: os.Getpid(), Handle: r.made.handle}
 	if m.closed {
 		return id // deregistered: its keys may be another MR's by now
 	}
-	id.Number, id.NumberKnown = m.pd.ctx.numbers.find(m)
+	id.Number, id.NumberKnown = r.pd.ctx.numbers.find(r)
 	return id
 }
 
@@ -55,13 +56,13 @@ type mrKeys struct{ lkey, rkey uint32 }
 // registered counts a registration.
 func (n *mrNumbers) registered() uint64 { return n.serial.Add(1) }
 
-func (n *mrNumbers) find(m *MR) (number uint32, ok bool) {
+func (n *mrNumbers) find(r *registration) (number uint32, ok bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.byKeys == nil || m.serial > n.upTo {
-		n.refresh(m.pd.ctx.name)
+	if n.byKeys == nil || r.serial > n.upTo {
+		n.refresh(r.pd.ctx.name)
 	}
-	number, ok = n.byKeys[mrKeys{m.made.lkey, m.made.rkey}]
+	number, ok = n.byKeys[mrKeys{r.made.lkey, r.made.rkey}]
 	return number, ok
 }
 

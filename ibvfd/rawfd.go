@@ -14,24 +14,24 @@ import (
 // registerFD registers a borrowed descriptor. The checks work on a duplicate,
 // which the caller cannot close meanwhile; without checks the caller's own
 // number goes to the kernel.
-func (m *MR) registerFD(attr *MRAttr) error {
+func (r *registration) registerFD(attr *MRAttr) error {
 	if attr.SkipChecks {
-		return m.registerOpen(attr, attr.FD, math.MaxUint64)
+		return r.registerOpen(attr, attr.FD, math.MaxUint64)
 	}
 	buf, err := dmabuf.Import(attr.FD)
 	switch {
 	case err == nil:
 	case errors.Is(err, unix.EBADF):
-		return m.pd.ctx.refuse(attr, CauseClosedFD, unix.EBADF, "", "pass an open descriptor")
+		return r.pd.ctx.refuse(attr, CauseClosedFD, unix.EBADF, "", "pass an open descriptor")
 	case errors.Is(err, dmabuf.ErrNotDMABuf):
 		detail := ""
 		if _, e := asFailed(err); e != nil {
 			detail = e.Detail
 		}
-		return m.pd.ctx.refuse(attr, CauseNotDMABuf, unix.EINVAL, detail, "export the memory as a dma-buf and pass that descriptor")
+		return r.pd.ctx.refuse(attr, CauseNotDMABuf, unix.EINVAL, detail, "export the memory as a dma-buf and pass that descriptor")
 	default: // no descriptor left for a duplicate: the kernel can check as well
-		return m.registerOpen(attr, attr.FD, math.MaxUint64)
+		return r.registerOpen(attr, attr.FD, math.MaxUint64)
 	}
 	defer buf.Close()
-	return buf.Do(func(fd int) error { return m.registerOpen(attr, fd, uint64(buf.Size())) })
+	return buf.Do(func(fd int) error { return r.registerOpen(attr, fd, uint64(buf.Size())) })
 }

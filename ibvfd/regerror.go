@@ -13,7 +13,8 @@ import (
 	"github.com/gpurdma/gpurdma/internal/errno"
 )
 
-// RegError is a refused registration. Nothing stayed registered.
+// RegError is a refused registration, of which nothing stayed, or a refused
+// re-registration, which left the MR as it was.
 //
 // The refusal lies between Earliest and Latest, both included: the evidence
 // allows no more. They are equal where one stage is proven, by our own checks
@@ -22,6 +23,7 @@ type RegError struct {
 	Device   string     // "rxe0"
 	Route    Route      // the route that was refused; "" if none was taken
 	Attr     MRAttr     // what was asked for
+	Rereg    bool       // [MR.Rereg] asked for it
 	Errno    unix.Errno // the answer; EINVAL and the like where our own checks refused
 	Earliest Stage
 	Latest   Stage
@@ -37,6 +39,9 @@ type RegError struct {
 //	register 0x2000 bytes at offset 0 of fd 7 on rxe0 by REG_DMABUF_MR ioctl: refused at uverbs: no driver op: …: EOPNOTSUPP (95: …); …
 func (e *RegError) Error() string {
 	var b strings.Builder
+	if e.Rereg {
+		b.WriteString("re-")
+	}
 	fmt.Fprintf(&b, "register %s on %s", e.Attr.what(), e.Device)
 	if e.Route != "" {
 		fmt.Fprintf(&b, " by %s", e.Route)
@@ -78,7 +83,7 @@ func (e *RegError) Unwrap() []error {
 // [errors.ErrUnsupported], and every range error [dmabuf.ErrRange].
 func (e *RegError) Is(target error) bool {
 	switch e.Cause {
-	case CauseNoProviderOp, CauseNoDriverOp, CauseNoMethod, CauseKernelENOTSUPP, CauseNotSupported:
+	case CauseNoProviderOp, CauseNoDriverOp, CauseNoMethod, CauseKernelENOTSUPP, CauseNotSupported, CauseNoPeerClient:
 		return target == errors.ErrUnsupported
 	case CauseBadRange:
 		return target == dmabuf.ErrRange

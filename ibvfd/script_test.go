@@ -28,6 +28,8 @@ type script struct {
 	fail map[string]error // by function: "allocPD"
 
 	provider func(fd int) error // ibv_reg_dmabuf_mr
+	reregs   int                // ibv_rereg_mr calls
+	addr     uint64             // of the last ibv_reg_mr
 	nextKey  uint32
 }
 
@@ -135,7 +137,12 @@ func (p *scriptPD) newMR(fn string) (verbsMR, error) {
 	return &scriptMR{p.script, p.nextKey}, nil
 }
 
-func (p *scriptPD) regHost(_, _, _ uint64, _ Access) (verbsMR, error) { return p.newMR("regHost") }
+func (p *scriptPD) regHost(addr, _, _ uint64, _ Access) (verbsMR, error) {
+	p.mu.Lock()
+	p.addr = addr
+	p.mu.Unlock()
+	return p.newMR("regHost")
+}
 
 func (p *scriptPD) regDMABuf(_, _, _ uint64, fd int, _ Access) (verbsMR, error) {
 	if err := p.provider(fd); err != nil {
@@ -151,6 +158,14 @@ type scriptMR struct {
 
 func (m *scriptMR) keys() (lkey, rkey, handle uint32) { return m.key, m.key, m.key }
 func (m *scriptMR) dereg() error                      { return m.gone("dereg", "MR") }
+func (m *scriptMR) moved(verbsPD)                     {}
+
+func (m *scriptMR) rereg(verbsPD, *Access) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.reregs++
+	return m.fail["rereg"]
+}
 
 type scriptCQ struct{ *script }
 
@@ -187,7 +202,10 @@ type kernel struct {
 	driver   uint32
 	reg      func(fd int32) unix.Errno // REG_DMABUF_MR
 	destroy  unix.Errno                // MR_DESTROY
+	rereg    unix.Errno                // REREG_MR
+	changed  []reregBlock              // what REREG_MR was asked
 	live     int
+	made     uint32 // handles and keys count up
 	requests int
 }
 
@@ -210,11 +228,20 @@ func (k *kernel) Ioctl(_ int, req uint32, arg unsafe.Pointer) error {
 	case object == 7 && method == 4:
 		if n = k.reg(*(*int32)(data(5))); n == 0 {
 			k.live++
-			*(*uint32)(data(0)) = uint32(k.live) // handle
+			k.made++
+			*(*uint32)(data(0)) = k.made // handle
+			**(**uint32)(data(7)), **(**uint32)(data(8)) = k.made, k.made
 		}
 	case object == 7 && method == 1:
 		if n = k.destroy; n == 0 {
 			k.live--
+		}
+	case object == 0 && method == 0 && *(*uint64)(data(2)) == 11:
+		k.changed = append(k.changed, **(**reregBlock)(data(0)))
+		n = k.rereg
+		if n == 0 {
+			block := k.changed[len(k.changed)-1]
+			**(**[2]uint32)(data(1)) = [2]uint32{block.handle, block.handle}
 		}
 	default:
 		n = unix.EPROTONOSUPPORT
@@ -223,6 +250,14 @@ func (k *kernel) Ioctl(_ int, req uint32, arg unsafe.Pointer) error {
 		return n
 	}
 	return nil
+}
+
+// reregBlock is struct ib_uverbs_rereg_mr.
+type reregBlock struct {
+	_                    uint64
+	handle, flags        uint32
+	start, length, hcaVA uint64
+	pd, access           uint32
 }
 
 // always is a kernel's answer to a descriptor that is open, with EBADF for -1.
@@ -285,6 +320,11 @@ func scripted(t *testing.T, s *script, k *kernel) *PD {
 		s.nothingLeft(t)
 		if k.live != 0 {
 			t.Errorf("%d MRs left in the kernel", k.live)
+		}
+		for _, block := range k.changed {
+			if block.flags&1 != 0 || block.start != 0 || block.length != 0 || block.hcaVA != 0 {
+				t.Errorf("REREG_MR was asked to change the memory: %+v", block)
+			}
 		}
 	})
 	return pd

@@ -48,12 +48,14 @@ const (
 	CauseNotSupported                // EOPNOTSUPP although driver and provider have the op: this buffer or these parameters
 	CauseFault                       // EFAULT: the memory cannot be pinned
 	CauseDeviceGone                  // EIO, ENODEV: the device was removed
+	CauseNoPeerClient                // peer-direct without a peer-memory client in the kernel
 )
 
 var causeNames = [...]string{
 	"unknown", "no provider op", "no driver op", "no uverbs method", "bad range", "alignment", "access flags",
 	"not a dma-buf", "closed fd", "permission", "memlock limit", "out of memory", "kernel ENOTSUPP (524)",
 	"not supported for this buffer", "memory cannot be pinned", "device gone",
+	"no peer-memory client",
 }
 
 // String returns the cause in words: "no driver op".

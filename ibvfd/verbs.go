@@ -38,6 +38,11 @@ type verbsPD interface {
 
 type verbsMR interface {
 	keys() (lkey, rkey, handle uint32)
+	// rereg changes PD or access in place; nil keeps what there is. There is no
+	// way to say that the memory is another.
+	rereg(pd verbsPD, access *Access) error
+	// moved tells the library that the kernel has moved the MR to pd.
+	moved(pd verbsPD)
 	dereg() error
 }
 

@@ -119,6 +119,17 @@ struct vb_mr {
 	uint32_t rkey;
 };
 
+/*
+ * enum ibv_rereg_mr_flags. The one that changes the memory is left out: on a
+ * dma-buf MR, mlx5 makes a host MR of it.
+ */
+enum {
+	VB_REREG_MR_CHANGE_PD = 1 << 1,
+	VB_REREG_MR_CHANGE_ACCESS = 1 << 2,
+};
+
+#define VB_ACCESS_OPTIONAL_RANGE 0x3ff00000u
+
 /* struct ibv_cq, as far as it is read */
 struct vb_cq {
 	struct vb_context *context;

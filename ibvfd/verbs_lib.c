@@ -109,7 +109,9 @@ int vb_reg_mr(const struct vb_lib *lib, struct vb_pd *pd, uint64_t addr,
 	if (lib->reg_mr_iova2)
 		*out = lib->reg_mr_iova2(pd, p, length, iova, access);
 	else if (iova == addr)
-		*out = lib->reg_mr(pd, p, length, (int)access);
+		/* as old as this, it does not know that these may be ignored */
+		*out = lib->reg_mr(pd, p, length,
+				   (int)(access & ~VB_ACCESS_OPTIONAL_RANGE));
 	else
 		return ENOSYS;
 	return *out ? 0 : failure();
@@ -124,6 +126,22 @@ int vb_reg_dmabuf_mr(const struct vb_lib *lib, struct vb_pd *pd,
 	errno = 0;
 	*out = lib->reg_dmabuf_mr(pd, offset, length, iova, fd, (int)access);
 	return *out ? 0 : failure();
+}
+
+int vb_rereg_mr(const struct vb_lib *lib, struct vb_mr *mr, struct vb_pd *pd,
+		int change_access, uint32_t access)
+{
+	int flags = 0;
+
+	if (pd)
+		flags |= VB_REREG_MR_CHANGE_PD;
+	if (change_access)
+		flags |= VB_REREG_MR_CHANGE_ACCESS;
+	errno = 0;
+	/* Negative results are enum ibv_rereg_mr_err_code, with errno set. */
+	if (lib->rereg_mr(mr, flags, pd, NULL, 0, change_access ? (int)access : 0))
+		return failure();
+	return 0;
 }
 
 int vb_dereg_mr(const struct vb_lib *lib, struct vb_mr *mr)

@@ -24,6 +24,8 @@ struct vb_lib {
 	int (*dealloc_pd)(struct vb_pd *);
 	struct vb_mr *(*reg_mr)(struct vb_pd *, void *addr, size_t length,
 				int access);
+	int (*rereg_mr)(struct vb_mr *, int flags, struct vb_pd *, void *addr,
+			size_t length, int access);
 	int (*dereg_mr)(struct vb_mr *);
 	struct vb_cq *(*create_cq)(struct vb_context *, int cqe, void *ctx,
 				   void *channel, int comp_vector);
@@ -64,6 +66,9 @@ int vb_reg_mr(const struct vb_lib *, struct vb_pd *, uint64_t addr,
 int vb_reg_dmabuf_mr(const struct vb_lib *, struct vb_pd *, uint64_t offset,
 		     uint64_t length, uint64_t iova, int fd, uint32_t access,
 		     struct vb_mr **);
+/* Changes the PD, unless it is NULL, and the access if change_access. */
+int vb_rereg_mr(const struct vb_lib *, struct vb_mr *, struct vb_pd *,
+		int change_access, uint32_t access);
 int vb_dereg_mr(const struct vb_lib *, struct vb_mr *);
 int vb_create_cq(const struct vb_lib *, struct vb_context *, int cqe,
 		 struct vb_cq **);

@@ -4,7 +4,8 @@
 // /dev/infiniband/uverbsN, in pure Go.
 //
 // It holds what registering and probing need: [Open] with a context of its
-// own, [File.AllocPD], [File.RegDMABufMR], [File.QueryMR], [File.DestroyMR].
+// own, [File.AllocPD], [File.RegDMABufMR], [File.ReregMR], [File.QueryMR],
+// [File.DestroyMR].
 // [Wrap] works on a descriptor that somebody else owns, such as a libibverbs
 // context's cmd_fd; handles of PDs made there are valid here, because both use
 // one context of the kernel's.

@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ibvfd
+
+import (
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/ibvfd/uverbs"
+	"github.com/gpurdma/gpurdma/internal/errno"
+)
+
+// registration is what the kernel has of an MR. Once an MR shows it, it does
+// not change: a re-registration makes another and shows that.
+type registration struct {
+	pd     *PD
+	made   registered
+	length uint64
+	iova   uint64
+	access Access
+	route  Route
+	took   time.Duration
+	serial uint64 // counts the context's registrations
+
+	// Where the memory is, to register it again. Guarded by the MR's lock.
+	source  source
+	release func() // of the owner; nil without one
+	ended   bool
+}
+
+// source is the part of an MRAttr that names memory.
+type source struct {
+	kind    MemoryKind
+	host    []byte
+	buf     *dmabuf.Buf // not held: its owner may close it
+	pointer uint64
+	offset  uint64
+	owner   dmabuf.Holder
+	policy  RoutePolicy
+}
+
+// registered is what a route hands back.
+type registered struct {
+	v                  verbsMR // nil on the ioctl route
+	lkey, rkey, handle uint32
+}
+
+// register registers what attr says in pd, or leaves nothing behind.
+func (r *registration) register(pd *PD, attr *MRAttr) error {
+	if err := pd.join(kindMR); err != nil {
+		return err
+	}
+	r.pd, r.length, r.iova, r.access = pd, attr.Length, attr.IOVA, attr.Access
+	r.source = source{attr.Kind, attr.Host, attr.Buf, attr.Pointer, attr.Offset, attr.Owner, attr.Policy}
+	var err error
+	if attr.Owner != nil {
+		if r.release, err = attr.Owner.Hold(); err != nil {
+			pd.drop(kindMR)
+			return err
+		}
+	}
+	switch attr.Kind {
+	case HostMemory:
+		err = r.registerHost(attr)
+	case DMABufFD:
+		err = r.registerDMABuf(attr)
+	case DevicePointer:
+		err = r.registerPeer(attr)
+	default:
+		err = pd.ctx.refuse(attr, CauseNotSupported, unix.EOPNOTSUPP, "", "use HostMemory, DMABufFD or DevicePointer")
+	}
+	if err != nil {
+		r.letGo()
+		pd.drop(kindMR)
+		return err
+	}
+	r.serial = pd.ctx.numbers.registered()
+	return nil
+}
+
+// end deregisters, once.
+func (r *registration) end() error {
+	if r.ended {
+		return nil
+	}
+	// A device that is gone does not refuse: the kernel has destroyed the MR,
+	// and says so (rdma_lookup_get_uobject in core/rdma_core.c).
+	if r.made.v != nil {
+		if err := r.made.v.dereg(); err != nil {
+			return r.explainDereg("ibv_dereg_mr", err)
+		}
+	} else if err := r.pd.ctx.file.DestroyMR(r.made.handle); err != nil {
+		return r.explainDereg("UVERBS_METHOD_MR_DESTROY", err)
+	}
+	r.ended = true
+	r.pd.drop(kindMR)
+	r.letGo()
+	return nil
+}
+
+// letGo ends the hold on the owner, and forgets it: a block of MRs may live on.
+func (r *registration) letGo() {
+	if r.release != nil {
+		r.release()
+		r.release = nil
+	}
+	r.source = source{}
+}
+
+func (r *registration) registerHost(attr *MRAttr) error {
+	c := r.pd.ctx
+	addr := addrOf(attr.Host) + attr.Offset
+	if attr.IOVA == 0 {
+		r.iova = addr
+	}
+	if !attr.SkipChecks {
+		if err := c.checkHost(attr); err != nil {
+			return err
+		}
+	}
+	r.route = RouteHost
+	if err := r.byAddress(attr, addr); err != nil {
+		return c.explainHost(attr, err)
+	}
+	return nil
+}
+
+// byAddress registers by ibv_reg_mr.
+func (r *registration) byAddress(attr *MRAttr, addr uint64) error {
+	var start time.Time
+	if attr.Timed {
+		start = time.Now()
+	}
+	v, err := r.pd.v.regHost(addr, attr.Length, r.iova, attr.Access)
+	if attr.Timed {
+		r.took = time.Since(start)
+	}
+	if err == nil {
+		r.made = fromVerbs(v)
+	}
+	return err
+}
+
+func fromVerbs(v verbsMR) registered {
+	lkey, rkey, handle := v.keys()
+	return registered{v, lkey, rkey, handle}
+}
+
+func (r *registration) registerDMABuf(attr *MRAttr) error {
+	if attr.FDType != FDTypeDMABuf {
+		return r.pd.ctx.refuse(attr, CauseNotSupported, unix.EOPNOTSUPP, attr.FDType.String(), "use FDTypeDMABuf, the only type there is")
+	}
+	if attr.Buf == nil {
+		return r.registerFD(attr)
+	}
+	fd, err := attr.Buf.Acquire()
+	if err != nil {
+		return r.pd.ctx.refuse(attr, CauseClosedFD, 0, "the Buf is closed", "register before closing it").because(err)
+	}
+	err = r.registerOpen(attr, fd, uint64(attr.Buf.Size()))
+	attr.Buf.Release()
+	return err
+}
+
+// registerOpen registers an open descriptor of a buffer of size bytes.
+func (r *registration) registerOpen(attr *MRAttr, fd int, size uint64) error {
+	if !attr.SkipChecks && !attr.sound(size) {
+		if err := r.pd.ctx.faultOf(attr, size); err != nil {
+			return err
+		}
+	}
+	var start time.Time
+	if attr.Timed {
+		r.pd.prepare(attr.Policy)
+		start = time.Now()
+	}
+	var n unix.Errno
+	r.made, r.route, n = r.pd.routes(attr, fd)
+	if attr.Timed {
+		r.took = time.Since(start)
+	}
+	if n != 0 {
+		return r.otherwise(attr, r.pd.explainDMABuf(attr, fd, r.route, n))
+	}
+	return nil
+}
+
+// prepare finds out, once per context, what routes would, so that it is not
+// part of a registration's time.
+func (pd *PD) prepare(p RoutePolicy) {
+	switch p {
+	case RouteAuto, RouteAutoPeerDirect:
+		pd.dmabufSupport()
+	case RouteIoctlOnly:
+		_, _ = pd.ctx.file.Identify() // the registration reports a failure
+	}
+}
+
+// routes tries what the policy allows and returns which route was the last.
+func (pd *PD) routes(attr *MRAttr, fd int) (registered, Route, unix.Errno) {
+	auto := attr.Policy == RouteAuto || attr.Policy == RouteAutoPeerDirect
+	if attr.Policy == RouteIoctlOnly || auto && pd.ctx.onlyIoctl() {
+		return pd.byIoctl(attr, fd)
+	}
+	v, err := pd.v.regDMABuf(attr.Offset, attr.Length, attr.IOVA, fd, attr.Access)
+	if err == nil {
+		return fromVerbs(v), RouteProvider, 0
+	}
+	n := errnoOf(err)
+	if auto && (n == unix.EOPNOTSUPP || n == errNoSymbol) && pd.dmabufSupport().provider != Yes {
+		return pd.byIoctl(attr, fd)
+	}
+	return registered{}, RouteProvider, n
+}
+
+func (pd *PD) byIoctl(attr *MRAttr, fd int) (registered, Route, unix.Errno) {
+	mr, err := pd.ctx.file.RegDMABufMR(pd.kernelMR(attr, fd))
+	if err != nil {
+		return registered{}, RouteIoctl, errnoOf(err)
+	}
+	return registered{nil, mr.LKey, mr.RKey, mr.Handle}, RouteIoctl, 0
+}
+
+func (pd *PD) kernelMR(attr *MRAttr, fd int) uverbs.DMABufMR {
+	return uverbs.DMABufMR{
+		PD: pd.handle, FD: int32(fd), Access: uint32(attr.Access),
+		Offset: attr.Offset, Length: attr.Length, IOVA: attr.IOVA,
+	}
+}
+
+// errnoOf is err's errno; an error without one would be a fault of ours, and
+// EIO then at least says that it failed.
+func errnoOf(err error) unix.Errno {
+	if n, ok := errno.Of(err); ok {
+		return n
+	}
+	return unix.EIO
+}

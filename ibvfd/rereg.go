@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ibvfd
+
+import (
+	"errors"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/ibvfd/uverbs"
+)
+
+// ReregFlags say what of an MR to change. The numbers are those of
+// IBV_REREG_MR_CHANGE_*.
+type ReregFlags int
+
+// What can be changed.
+const (
+	ReregMemory ReregFlags = 1 << 0 // descriptor, host memory, range, IOVA: CHANGE_TRANSLATION
+	ReregPD     ReregFlags = 1 << 1
+	ReregAccess ReregFlags = 1 << 2
+
+	reregAll = ReregMemory | ReregPD | ReregAccess
+)
+
+// InPlace says whether a re-registration may, or must, keep the keys.
+type InPlace int
+
+// The choices.
+const (
+	// InPlaceAuto changes PD and access under the keys that there are, where
+	// the driver is known to leave the MR as it was when it refuses, and makes
+	// new keys otherwise.
+	InPlaceAuto InPlace = iota
+	// InPlaceOnly fails where InPlaceAuto would make new keys.
+	InPlaceOnly
+	// InPlaceNever makes new keys, even if nothing else changes.
+	InPlaceNever
+)
+
+// ReregAttr is what an MR is to become.
+type ReregAttr struct {
+	// Change names what to change; the rest of the MR stays.
+	Change ReregFlags
+
+	// MRAttr is the new memory, with all that belongs to it, if Change has
+	// ReregMemory, and the new Access if it has ReregAccess. Timed counts
+	// always, the other fields only with ReregMemory.
+	MRAttr
+
+	// PD, of the same context, is the new one if Change has ReregPD.
+	PD *PD
+
+	// InPlace is whether the keys may, must or must not stay.
+	InPlace InPlace
+
+	// KeepOld keeps the old registration beside the new one, under its old
+	// keys, until [MR.DropOld] or Close: for operations in flight and for peers
+	// that do not know the new keys yet. Nothing changes in place then.
+	KeepOld bool
+}
+
+// Rereg changes an MR's memory, PD or access: ibv_rereg_mr(3), and for dma-bufs
+// the ibv_rereg_mr_fd that was proposed and that no kernel has.
+//
+// It happens in one of two ways.
+//
+//   - In place: the kernel changes PD or access and the keys stay. It is done on
+//     rxe (Linux 6.4 and newer) and mlx5 (between local write, remote write and
+//     remote read), which change either everything or nothing. The change holds
+//     for operations in flight as well.
+//   - Anew: the memory is registered a second time, then the MR shows that, then
+//     the old registration ends, at once or with DropOld. Keys and handle
+//     change, [MR.State] tells them; what is in flight under the old keys goes
+//     on until the old registration ends, and fails from then on.
+//
+// Memory is always registered anew. The kernel is never asked to change it: its
+// call knows host memory only, and mlx5 would make a host MR of a dma-buf MR.
+//
+// What stays: the *MR, and what Change does not name. What may change: keys,
+// kernel handle, number ([MR.ID]), and Route. The old owner is let go when the
+// old registration ends.
+//
+// An error leaves the MR as it was, with its keys. Such an error is a
+// *[RegError] as from RegMR, or says why the old registration could not end (a
+// memory window is bound to it).
+//
+// Registering anew takes the memory from where RegMR had it. A Buf that was
+// closed since, and a raw descriptor, must be given again with ReregMemory.
+//
+// Rereg may be called while other goroutines use the MR; re-registrations of
+// one MR happen one after another.
+func (m *MR) Rereg(attr ReregAttr) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return os.ErrClosed
+	}
+	cur := m.now.Load()
+	pd, next, err := cur.changed(&attr)
+	if err != nil {
+		return err
+	}
+	if attr.InPlace != InPlaceNever && pd == cur.pd && next.Access == cur.access && attr.Change&ReregMemory == 0 {
+		return nil // nothing changes
+	}
+	if err := m.inPlace(cur, pd, next, &attr); err == nil {
+		return nil
+	} else if attr.InPlace == InPlaceOnly {
+		return cur.refuseRereg(next, err)
+	}
+	return m.anew(cur, pd, next, attr.KeepOld)
+}
+
+// DropOld ends the registrations that Rereg kept with KeepOld; operations under
+// their keys fail from then on. What the kernel does not let go of stays, and
+// DropOld may be called again. Without any it does nothing.
+func (m *MR) DropOld() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.dropOld()
+}
+
+// changed is the PD and all the attributes of what attr makes of r.
+func (r *registration) changed(attr *ReregAttr) (*PD, *MRAttr, error) {
+	next := attr.MRAttr
+	if attr.Change&ReregMemory == 0 {
+		s := &r.source
+		next = MRAttr{
+			Kind: s.kind, Host: s.host, Buf: s.buf, FD: -1, Pointer: s.pointer, Offset: s.offset, Length: r.length, IOVA: r.iova,
+			Access: attr.Access, Owner: s.owner, Policy: s.policy, Timed: attr.Timed,
+		}
+	}
+	if attr.Change&ReregAccess == 0 {
+		next.Access = r.access
+	}
+	invalid := func(detail, remedy string) error {
+		return r.pd.ctx.refuse(&next, CauseUnknown, unix.EINVAL, detail, remedy).rereg()
+	}
+	if attr.Change == 0 || attr.Change&^reregAll != 0 {
+		return nil, nil, invalid("", "say what to change: ReregMemory, ReregPD, ReregAccess")
+	}
+	pd := r.pd
+	if attr.Change&ReregPD != 0 {
+		switch pd = attr.PD; {
+		case pd == nil:
+			return nil, nil, invalid("no PD", "give the new one")
+		case pd.ctx != r.pd.ctx:
+			return nil, nil, invalid("the new PD belongs to another context, on "+pd.ctx.name, "register the memory there with RegMR")
+		}
+	}
+	return pd, &next, nil
+}
+
+// errNotInPlace: the rules of Rereg leave a new registration only.
+var errNotInPlace = errors.New("the keys cannot stay")
+
+// inPlace lets the kernel change r. An error means that nothing has changed.
+func (m *MR) inPlace(r *registration, pd *PD, next *MRAttr, attr *ReregAttr) error {
+	c := r.pd.ctx
+	if attr.InPlace == InPlaceNever || attr.KeepOld || attr.Change&ReregMemory != 0 || r.route == RoutePeerDirect || !c.changesInPlace(r.access^next.Access) {
+		return errNotInPlace
+	}
+	if r.source.kind == DMABufFD {
+		if err := c.check(next, badDMABufAccess(next.Access), badRemoteAccess(next.Access)); err != nil {
+			return err
+		}
+	}
+	if err := pd.enter(); err != nil {
+		return err
+	}
+	defer pd.leave()
+	fresh := *r
+	fresh.pd, fresh.access = pd, next.Access
+	if err := fresh.change(r); err != nil {
+		return err
+	}
+	// The hold on the owner, and the PD's count, are the new one's now.
+	if pd != r.pd {
+		pd.hold(kindMR)
+		r.pd.drop(kindMR)
+	}
+	r.release, r.source, r.ended = nil, source{}, true
+	m.now.Store(&fresh)
+	return nil
+}
+
+// change calls the library or the kernel for what r has that was has not.
+// libibverbs refuses dma-buf MRs, and a provider without the op (rxe) is passed
+// by: the drivers that come here need no vendor data.
+func (r *registration) change(was *registration) error {
+	var pd *PD
+	var access *Access
+	if r.pd != was.pd {
+		pd = r.pd
+	}
+	if r.access != was.access {
+		access = &r.access
+	}
+	if r.route == RouteHost {
+		err := r.made.v.rereg(verbsOf(pd), access)
+		if err == nil {
+			r.made = fromVerbs(r.made.v)
+			return nil
+		}
+		if n := errnoOf(err); n != unix.EOPNOTSUPP && n != errNoSymbol {
+			return err
+		}
+	}
+	var ask uverbs.Rereg
+	if pd != nil {
+		ask.PD = &pd.handle
+	}
+	if access != nil {
+		bits := uint32(*access)
+		ask.Access = &bits
+	}
+	mr, err := r.pd.ctx.file.ReregMR(r.made.handle, ask)
+	if err != nil {
+		return err
+	}
+	r.made.lkey, r.made.rkey = mr.LKey, mr.RKey
+	if r.made.v != nil && pd != nil {
+		r.made.v.moved(pd.v)
+	}
+	return nil
+}
+
+// verbsOf is pd's, nil for none.
+func verbsOf(pd *PD) verbsPD {
+	if pd == nil {
+		return nil
+	}
+	return pd.v
+}
+
+// changesInPlace reports whether the device's driver changes PD, and those
+// access flags, either wholly or not at all. Others (irdma, hns, mlx4) take the
+// MR out of the hardware first, and lose it if they cannot put it back. mlx5
+// has one firmware command for these three flags on every device; with others
+// it may have to do as they do (can_use_umr_rereg_access in mlx5/mr.c).
+func (c *Context) changesInPlace(flags Access) bool {
+	switch driver, err := c.file.Identify(); {
+	case err != nil:
+		return false
+	case driver == uverbs.DriverRXE:
+		return true
+	case driver == uverbs.DriverMLX5:
+		return flags&^(AccessLocalWrite|AccessRemoteWrite|AccessRemoteRead) == 0
+	}
+	return false
+}
+
+// anew registers next beside r, shows it, and ends r unless it is to be kept.
+func (m *MR) anew(r *registration, pd *PD, next *MRAttr, keepOld bool) error {
+	if next.Kind == DMABufFD && next.Buf == nil && next.FD < 0 || next.Buf != nil && next.Buf.Closed() {
+		return pd.ctx.refuse(next, CauseClosedFD, 0, "the MR's keys cannot stay, and its buffer's descriptor is not at hand", "give the buffer again, with ReregMemory").because(os.ErrClosed).rereg()
+	}
+	fresh := new(registration)
+	if err := fresh.register(pd, next); err != nil {
+		return asRereg(err)
+	}
+	m.now.Store(fresh)
+	if keepOld {
+		m.old = append(m.old, r)
+		return nil
+	}
+	if err := r.end(); err != nil {
+		m.now.Store(r)
+		if e := fresh.end(); e != nil {
+			err = errors.Join(err, e)
+			m.old = append(m.old, fresh)
+		}
+		return err
+	}
+	return nil
+}
+
+// refuseRereg is InPlaceOnly's refusal.
+func (r *registration) refuseRereg(next *MRAttr, err error) error {
+	var e *RegError
+	if errors.As(err, &e) {
+		return e.rereg()
+	}
+	if errors.Is(err, os.ErrClosed) {
+		return err
+	}
+	if errors.Is(err, errNotInPlace) {
+		return r.pd.ctx.refuse(next, CauseNotSupported, unix.EOPNOTSUPP, "this change would make new keys", "allow InPlaceAuto, and tell the peers the new keys").rereg()
+	}
+	n := errnoOf(err)
+	e = &RegError{Device: r.pd.ctx.name, Route: r.route, Attr: *next, Errno: n, Earliest: StageProvider, Latest: StageDriver, Cause: CauseUnknown}
+	switch n {
+	case unix.EOPNOTSUPP:
+		e.Cause, e.Detail = CauseNotSupported, "the driver does not change this in place"
+	case unix.EACCES:
+		e.Cause, e.Detail = CausePermission, "the memory was pinned for reading only"
+	}
+	e.Remedy = "allow InPlaceAuto, and tell the peers the new keys"
+	return e.rereg()
+}
+
+// rereg marks the error as a re-registration's.
+func (e *RegError) rereg() *RegError {
+	e.Rereg = true
+	return e
+}
+
+func asRereg(err error) error {
+	var e *RegError
+	if errors.As(err, &e) {
+		e.rereg()
+	}
+	return err
+}
