@@ -21,6 +21,8 @@ set -euo pipefail
 suites=("trixie trixie-backports" "forky" "sid")
 # gcc and the rest of the tool chain follow linux-headers' own dependencies.
 tools=make,kmod,xz-utils,pahole,sparse,perl,python3-minimal,libc6-dev
+# ROCm's runtime, newer than Debian 12's: the tests of gpualloc/rocm look at it.
+tools+=,libhsa-runtime64-1
 
 fail() {
 	echo "kernel/buildroot.sh: $*" >&2
