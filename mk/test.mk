@@ -36,7 +36,8 @@ vm-test: ## run the VM tests and the peer suites on KERNEL
 			$(MAKE) --no-print-directory vm-build && testbed/selftest/series.sh $(KERNEL); \
 		else [ -n "$(IF_AVAILABLE)" ] && [ $$status -eq 77 ]; fi
 	@$(TESTBED) test -kernel $(KERNEL) -patched-rxe $(IF_AVAILABLE)
+	@$(if $(SOFTGPU_VM),[ ! -e $(BUILD)/kernels/$(KERNEL)/version ] || $(MAKE) --no-print-directory softgpu-vm softgpu-tally)
 
 # What the tests in the guest use.
 .PHONY: vm-build
-vm-build: kernel cprog build $(if $(filter $(SOFTGPU_KERNELS),$(KERNEL)),softgpu)
+vm-build: kernel cprog build $(if $(SOFTGPU_VM),softgpu)
