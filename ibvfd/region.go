@@ -5,6 +5,7 @@ package ibvfd
 import (
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"sync"
 
@@ -30,50 +31,116 @@ type RegionAttr struct {
 	Policy         RoutePolicy
 	SkipChecks     bool
 	Timed          bool
+	KeepOld        bool // of Rereg: the old MRs stay until DropOld
 }
 
 // Region is one range registered in several PDs, which may belong to several
 // NICs: an MR for each PD and segment.
 type Region struct {
-	mu  sync.Mutex
-	mrs map[*PD][]*MR
-	pds []*PD
+	mu     sync.Mutex
+	mrs    map[*PD][]*MR
+	pds    []*PD
+	old    []*MR // of before a Rereg
+	closed bool
 }
 
 // RegisterRegion registers the range in every PD: all or nothing. The error is
 // RegMR's of the first that failed.
 func RegisterRegion(attr RegionAttr, pds ...*PD) (*Region, error) {
-	r := &Region{mrs: map[*PD][]*MR{}, pds: slices.Clone(pds)}
-	for i, pd := range pds {
-		if slices.Contains(pds[:i], pd) {
-			continue
-		}
-		if err := r.add(&attr, pd); err != nil {
-			return nil, errors.Join(err, r.Close())
-		}
+	mrs, err := attr.register(pds)
+	if err != nil {
+		return nil, err
 	}
+	return &Region{mrs: mrs, pds: slices.Clone(pds)}, nil
+}
+
+// register registers the range in every PD, or leaves nothing behind.
+func (a *RegionAttr) register(pds []*PD) (map[*PD][]*MR, error) {
 	if len(pds) == 0 {
 		e := failed("register region", "", unix.EINVAL)
 		e.Detail = "no PD"
 		return nil, e
 	}
-	return r, nil
+	mrs := map[*PD][]*MR{}
+	for i, pd := range pds {
+		if slices.Contains(pds[:i], pd) {
+			continue
+		}
+		parts, err := a.parts(pd)
+		for _, p := range parts {
+			mr, e := pd.RegMR(p)
+			if err = e; err != nil {
+				break
+			}
+			mrs[pd] = append(mrs[pd], mr)
+		}
+		if err != nil {
+			for _, list := range mrs {
+				_, e := closeAll(list)
+				err = errors.Join(err, e)
+			}
+			return nil, err
+		}
+	}
+	return mrs, nil
 }
 
-// add registers the range's parts in pd.
-func (r *Region) add(attr *RegionAttr, pd *PD) error {
-	parts, err := attr.parts(pd)
+// Rereg registers another range, or the same with another access, in the same
+// PDs or, if any are given, in those: all or nothing. The buffer is exported
+// once, by whoever made its segments, and registered with every NIC before
+// anything of the old range ends. Then MRs shows the new MRs, with new keys,
+// and the old ones are closed, unless attr.KeepOld leaves them to DropOld, for
+// what is in flight.
+//
+// After a *[RegError] or os.ErrClosed everything is as it was. Any other error
+// says which old MR could not be closed: the region has changed, and DropOld
+// tries again.
+func (r *Region) Rereg(attr RegionAttr, pds ...*PD) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return os.ErrClosed
+	}
+	if len(pds) == 0 {
+		pds = r.pds
+	}
+	mrs, err := attr.register(pds)
 	if err != nil {
-		return err
+		return asRereg(err)
 	}
-	for _, p := range parts {
-		mr, err := pd.RegMR(p)
-		if err != nil {
-			return err
+	for _, pd := range r.pds {
+		r.old = append(r.old, r.mrs[pd]...)
+		delete(r.mrs, pd) // a PD may be named twice
+	}
+	r.mrs, r.pds = mrs, slices.Clone(pds)
+	if attr.KeepOld {
+		return nil
+	}
+	return r.dropOld()
+}
+
+// DropOld closes the MRs that Rereg kept. What cannot be closed stays, and
+// DropOld may be called again.
+func (r *Region) DropOld() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.dropOld()
+}
+
+func (r *Region) dropOld() (err error) {
+	r.old, err = closeAll(r.old)
+	return err
+}
+
+// closeAll goes on after a failure and returns what is left.
+func closeAll(mrs []*MR) (left []*MR, err error) {
+	for _, mr := range mrs {
+		if e := mr.Close(); e != nil {
+			err = errors.Join(err, e)
+			left = append(left, mr)
 		}
-		r.mrs[pd] = append(r.mrs[pd], mr)
 	}
-	return nil
+	return left, err
 }
 
 // parts cuts the range at the ends of segments.
@@ -144,15 +211,11 @@ func (r *Region) MRs(pd *PD) []*MR {
 func (r *Region) Close() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var err error
+	r.closed = true
+	err := r.dropOld()
 	for _, pd := range r.pds {
-		var left []*MR
-		for _, mr := range r.mrs[pd] {
-			if e := mr.Close(); e != nil {
-				err = errors.Join(err, e)
-				left = append(left, mr)
-			}
-		}
+		left, e := closeAll(r.mrs[pd])
+		err = errors.Join(err, e)
 		if left == nil {
 			delete(r.mrs, pd)
 		} else {
