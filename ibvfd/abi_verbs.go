@@ -26,9 +26,9 @@ type abiSendWR struct {
 	numSGE     int32
 	opcode     uint32
 	sendFlags  uint32
-	imm        uint32    // big endian
-	remoteAddr uint64    // wr.rdma.remote_addr, wr.atomic.remote_addr
-	rkey       [2]uint32 // wr.rdma.rkey and padding, or wr.atomic.compare_add
+	imm        uint32    // big endian; or invalidate_rkey, which is not
+	remoteAddr uint64    // wr.rdma.remote_addr, wr.atomic.remote_addr, wr.ud.ah
+	rkey       [2]uint32 // wr.rdma.rkey and padding, wr.atomic.compare_add, or wr.ud.remote_qpn and remote_qkey
 	swap       uint64    // wr.atomic.swap
 	atomicRKey uint32    // wr.atomic.rkey
 	_          uint32
@@ -55,7 +55,7 @@ type abiWC struct {
 	opcode    uint32
 	vendorErr uint32
 	byteLen   uint32
-	imm       uint32 // big endian
+	imm       uint32 // big endian; or invalidated_rkey, which is not
 	qpNum     uint32
 	srcQP     uint32
 	wcFlags   uint32

@@ -25,6 +25,11 @@ type DeviceAttr struct {
 	MaxSGERead      int    `json:"max_sge_rd"`
 	MaxCQ           int    `json:"max_cq"`
 	MaxCQE          int    `json:"max_cqe"`
+	MaxSRQ          int    `json:"max_srq"` // 0: the device has none
+	MaxSRQWR        int    `json:"max_srq_wr"`
+	MaxSRQSGE       int    `json:"max_srq_sge"`
+	MaxAH           int    `json:"max_ah"`
+	MaxMW           int    `json:"max_mw"`              // 0: the device has no memory windows
 	MaxReadAtomic   int    `json:"max_qp_rd_atom"`      // as responder, for one QP
 	MaxInitReadAtom int    `json:"max_qp_init_rd_atom"` // as initiator, for one QP
 	Atomic          bool   `json:"atomic"`              // fetch-and-add, compare-and-swap

@@ -11,18 +11,21 @@ import (
 
 // ConnectAttr tunes a connection. A zero field takes the default.
 type ConnectAttr struct {
-	MTU          int    // bytes; default: the smaller of both ports'
-	Access       Access // what the peer may do; default: READ, WRITE and atomics, each MR allowing
-	PKeyIndex    int
-	HopLimit     uint8 // default 64
-	TrafficClass uint8
-	SL           uint8
-	MinRNRTimer  uint8 // default 12 (0.64 ms)
-	Timeout      uint8 // 4.096 us * 2^Timeout until a retry; default 14 (67 ms)
-	RetryCount   uint8 // default 6: rxe takes 7, the most, for "for ever"
-	RNRRetry     uint8 // default 7: for ever
-	MaxRead      uint8 // READs and atomics on their way in each direction; default: what the device allows, 16 at most
+	PathAttr         // the path
+	MTU       int    // bytes; default: the smaller of both ports'
+	Access    Access // what the peer may do; default: READ, WRITE and atomics, each MR allowing
+	PKeyIndex int
+	// MinRNRTimer is how long the peer is to wait after it found no receive, as
+	// in table 45 of the InfiniBand specification; default 12 (0.64 ms).
+	MinRNRTimer uint8
+	Timeout     uint8 // 4.096 us * 2^Timeout until a retry; default 14 (67 ms); Zero: no timeout
+	RetryCount  uint8 // 7 at most; default 6: rxe takes 7 for "for ever"; Zero: none
+	RNRRetry    uint8 // 7 stands for "for ever", the default; Zero: none
+	MaxRead     uint8 // READs and atomics on their way in each direction; default: what the device allows, 16 at most; Zero: none
 }
+
+// Zero is a 0 in a field of ConnectAttr where 0 would take the default.
+const Zero = 0xff
 
 func (a *ConnectAttr) setDefaults(dev DeviceAttr) {
 	if a.Access == 0 {
@@ -34,6 +37,11 @@ func (a *ConnectAttr) setDefaults(dev DeviceAttr) {
 	setDefault(&a.RetryCount, 6)
 	setDefault(&a.RNRRetry, 7)
 	setDefault(&a.MaxRead, uint8(min(max(dev.MaxReadAtomic, 0), max(dev.MaxInitReadAtom, 0), 16)))
+	for _, v := range []*uint8{&a.Timeout, &a.RetryCount, &a.RNRRetry, &a.MaxRead} {
+		if *v == Zero {
+			*v = 0
+		}
+	}
 }
 
 func setDefault(v *uint8, d uint8) {
@@ -93,18 +101,84 @@ func (c *Context) activePort() (int, PortAttr, error) {
 	return 0, PortAttr{}, none
 }
 
-// Connect takes the queue pair from RESET through INIT and RTR to RTS, towards
-// remote. Both sides connect, each with the other's Endpoint. A queue pair in
-// another state is reset first.
+// Init takes the queue pair from any state through RESET to INIT, in which it
+// takes receives but no messages yet: what is posted now is there before the
+// peer's first message, and Connect keeps it.
+func (q *QP) Init(opt ConnectAttr) error {
+	if err := q.enter(); err != nil {
+		return err
+	}
+	defer q.leave()
+	m, err := q.connection(Endpoint{}, opt)
+	if err != nil {
+		return err
+	}
+	return q.through(m, StateReset, StateInit)
+}
+
+// Connect takes the queue pair to RTS, towards remote. Both sides connect, each
+// with the other's Endpoint. A queue pair in INIT keeps its receives; one in any
+// other state, be it the error state, is reset first.
 func (q *QP) Connect(remote Endpoint, opt ConnectAttr) error {
 	if err := q.enter(); err != nil {
 		return err
 	}
 	defer q.leave()
+	if q.attr.Type != RC {
+		e := failed("ibv_modify_qp", q.pd.ctx.name, unix.EINVAL)
+		e.Detail = fmt.Sprintf("QP %d is %v", q.num, q.attr.Type)
+		e.Remedy = "a UD queue pair is not connected: use Activate"
+		return e
+	}
+	m, err := q.connection(remote, opt)
+	if err != nil {
+		return err
+	}
+	state, err := q.v.state()
+	if err != nil {
+		return failed("ibv_query_qp", q.pd.ctx.name, err)
+	}
+	if state != StateInit {
+		if err := q.through(m, StateReset); err != nil {
+			return err
+		}
+	}
+	return q.through(m, StateInit, StateRTR, StateRTS)
+}
+
+// Activate takes a UD queue pair to RTS. One in INIT keeps its receives; one in
+// any other state is reset first.
+func (q *QP) Activate(pkeyIndex int) error {
+	if err := q.enter(); err != nil {
+		return err
+	}
+	defer q.leave()
+	if q.attr.Type != UD {
+		e := failed("ibv_modify_qp", q.pd.ctx.name, unix.EINVAL)
+		e.Detail = fmt.Sprintf("QP %d is %v", q.num, q.attr.Type)
+		e.Remedy = "use Connect"
+		return e
+	}
+	state, err := q.v.state()
+	if err != nil {
+		return failed("ibv_query_qp", q.pd.ctx.name, err)
+	}
+	m := &qpModify{typ: UD, pkeyIndex: pkeyIndex, qkey: q.attr.QKey, psn: q.local.PSN}
+	m.path.port = q.local.Port
+	if state != StateInit {
+		if err := q.through(m, StateReset); err != nil {
+			return err
+		}
+	}
+	return q.through(m, StateInit, StateRTR, StateRTS)
+}
+
+// connection is what Connect's transitions need.
+func (q *QP) connection(remote Endpoint, opt ConnectAttr) (*qpModify, error) {
 	c := q.pd.ctx
 	dev, err := c.v.queryDevice()
 	if err != nil {
-		return failed("ibv_query_device", c.name, err)
+		return nil, failed("ibv_query_device", c.name, err)
 	}
 	opt.setDefaults(dev)
 	mtu := q.local.MTU
@@ -118,20 +192,19 @@ func (q *QP) Connect(remote Endpoint, opt ConnectAttr) error {
 		e := failed("ibv_modify_qp", c.name, unix.EINVAL)
 		e.Detail = fmt.Sprintf("MTU %d", mtu)
 		e.Remedy = "256 bytes is the smallest"
-		return e
+		return nil, e
 	}
-	if err := q.modify(&qpModify{state: StateReset}); err != nil {
-		return err
-	}
-	m := &qpModify{
-		port: q.local.Port, pkeyIndex: opt.PKeyIndex, access: opt.Access,
-		remote: remote, gidIndex: q.local.GIDIndex, mtu: mtu,
-		global:   q.port.LinkLayer != LinkInfiniBand || remote.LID == 0,
-		hopLimit: opt.HopLimit, class: opt.TrafficClass, sl: opt.SL,
+	return &qpModify{
+		typ: q.attr.Type, pkeyIndex: opt.PKeyIndex, access: opt.Access, qkey: q.attr.QKey,
+		path: q.pathTo(remote, opt.PathAttr), remoteQPN: remote.QPN, remotePSN: remote.PSN, mtu: mtu,
 		maxDestRead: opt.MaxRead, minRNRTimer: opt.MinRNRTimer,
 		psn: q.local.PSN, timeout: opt.Timeout, retryCount: opt.RetryCount, rnrRetry: opt.RNRRetry, maxRead: opt.MaxRead,
-	}
-	for _, s := range []QPState{StateInit, StateRTR, StateRTS} {
+	}, nil
+}
+
+// through takes the queue pair from state to state.
+func (q *QP) through(m *qpModify, states ...QPState) error {
+	for _, s := range states {
 		m.state = s
 		if err := q.modify(m); err != nil {
 			return explainConnect(err, m)
@@ -147,13 +220,13 @@ func explainConnect(err error, m *qpModify) error {
 		return err
 	}
 	switch {
-	case m.state == StateRTR:
-		e.Detail += fmt.Sprintf(": QP %d at GID %v, our GID index %d, port %d, MTU %d", m.remote.QPN, GID{GID: m.remote.GID}.Addr(), m.gidIndex, m.port, m.mtu)
+	case m.state == StateRTR && m.typ == RC:
+		e.Detail += fmt.Sprintf(": QP %d at %v, MTU %d", m.remoteQPN, &m.path, m.mtu)
 		if n == unix.ENETUNREACH || n == unix.EHOSTUNREACH || n == unix.ETIMEDOUT || n == unix.EINVAL {
 			e.Remedy = "check that the peer's address can be reached from this port's network device"
 		}
 	case m.state == StateInit:
-		e.Detail += fmt.Sprintf(": port %d, P_Key index %d, access %v", m.port, m.pkeyIndex, m.access)
+		e.Detail += fmt.Sprintf(": port %d, P_Key index %d, access %v", m.path.port, m.pkeyIndex, m.access)
 	}
 	return err
 }

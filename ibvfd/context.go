@@ -28,6 +28,9 @@ type Context struct {
 	// hostLimits is asked when a host registration ends in ENOMEM.
 	hostLimits func() memlock
 
+	objects objects
+	async   asyncEvents
+
 	support atomic.Pointer[dmabufSupport] // nil until it is known
 	numbers mrNumbers
 }
@@ -188,7 +191,7 @@ func (c *Context) AllocPD() (*PD, error) {
 // while PDs, CQs or queue pairs of it are open. Closing again does nothing.
 func (c *Context) Close() error {
 	return c.close("ibv_close_device", c.name, func() error {
-		if err := c.v.close(); err != nil {
+		if err := c.async.close(c.v.close); err != nil {
 			return failed("ibv_close_device", c.name, err)
 		}
 		return nil

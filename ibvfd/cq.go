@@ -4,6 +4,7 @@ package ibvfd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -14,12 +15,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// CQ is a completion queue.
+// CQAttr is what kind of completion queue to make.
+type CQAttr struct {
+	// Depth is how many completions it must hold: everything posted and not yet
+	// polled. A queue that overruns kills the queue pairs on it.
+	Depth int
+	// Events lets Wait sleep. The queue then has a completion channel of its
+	// own, which is a descriptor.
+	Events bool
+	// Vector is the completion vector, that is the interrupt, for the events: 0
+	// and up.
+	Vector int
+}
+
+// CQ is a completion queue. There are two ways to wait for completions:
+// [CQ.PollUntil] polls, for the lowest latency at the price of a processor, and
+// [CQ.Wait] sleeps in Go's poller.
 type CQ struct {
 	parent
-	ctx   *Context
-	v     verbsCQ
-	depth int
+	ctx  *Context
+	v    verbsCQ
+	attr CQAttr
 
 	serial uint64 // orders CQs where several are entered
 
@@ -27,43 +43,81 @@ type CQ struct {
 		sync.Mutex
 		q *completionQueue // nil once the CQ is closed
 	}
+	events *eventFile // nil without
+	notice struct {   // of who has the turn of events
+		armed   notify
+		unacked int
+	}
 }
+
+// notify is what the next event of a CQ is for.
+type notify int
+
+const (
+	notifyNone notify = iota
+	notifySolicited
+	notifyAny
+)
+
+// ackBatch is how many events are acknowledged at once: each acknowledgement
+// takes a lock (ibv_ack_cq_events(3)).
+const ackBatch = 128
 
 // cqSerial counts the CQs of the process.
 var cqSerial atomic.Uint64
 
-// CreateCQ makes a completion queue for at least depth completions. A queue
-// that overruns kills the queue pairs on it: depth must cover everything
-// posted and not yet polled.
+// CreateCQ makes a completion queue for at least depth completions, without
+// events.
 func (c *Context) CreateCQ(depth int) (*CQ, error) {
+	return c.CreateCQWith(CQAttr{Depth: depth})
+}
+
+// CreateCQWith makes a completion queue. Close it after the queue pairs on it.
+func (c *Context) CreateCQWith(attr CQAttr) (*CQ, error) {
 	if err := c.enter(); err != nil {
 		return nil, err
 	}
 	defer c.leave()
-	if depth < 1 || depth > 1<<30 {
+	if attr.Depth < 1 || attr.Depth > 1<<30 || attr.Vector < 0 || attr.Vector > 1<<15 {
 		e := failed("ibv_create_cq", c.name, unix.EINVAL)
-		e.Detail = fmt.Sprintf("depth %d", depth)
-		e.Remedy = "ask for 1 or more completions"
+		e.Detail = fmt.Sprintf("depth %d, vector %d", attr.Depth, attr.Vector)
+		e.Remedy = "ask for 1 or more completions, and vector 0"
 		return nil, e
 	}
-	v, err := c.v.createCQ(depth)
+	v, err := c.v.createCQ(attr)
 	if err != nil {
-		e := failed("ibv_create_cq", c.name, err)
-		e.Detail = fmt.Sprintf("depth %d", depth)
-		if a, qerr := c.v.queryDevice(); qerr == nil && depth > a.MaxCQE {
-			e.Remedy = fmt.Sprintf("the device allows at most %d", a.MaxCQE)
+		return nil, c.explainCreateCQ(attr, err)
+	}
+	cq := &CQ{ctx: c, v: v, attr: attr, serial: cqSerial.Add(1)}
+	if attr.Events {
+		if cq.events, err = newEventFile(v.channelFD(), v.event); err != nil {
+			_ = v.destroy()
+			return nil, failed("poll the completion channel", c.name, err)
 		}
-		return nil, e
 	}
-	q, err := v.queue()
-	if err != nil {
+	if cq.poll.q, err = v.queue(); err != nil {
+		if cq.events != nil {
+			_ = cq.events.file.Close()
+		}
 		_ = v.destroy()
 		return nil, failed("allocate the completion array", c.name, err)
 	}
 	c.hold(kindCQ)
-	cq := &CQ{ctx: c, v: v, depth: depth, serial: cqSerial.Add(1)}
-	cq.poll.q = q
+	c.objects.add(v.identity(), cq)
 	return cq, nil
+}
+
+func (c *Context) explainCreateCQ(attr CQAttr, err error) error {
+	e := failed("ibv_create_cq", c.name, err)
+	e.Detail = fmt.Sprintf("depth %d", attr.Depth)
+	if attr.Vector > 0 {
+		e.Detail += fmt.Sprintf(", vector %d", attr.Vector)
+		e.Remedy = "vector 0 is always there"
+	}
+	if a, qerr := c.v.queryDevice(); qerr == nil && attr.Depth > a.MaxCQE {
+		e.Remedy = fmt.Sprintf("the device allows at most %d", a.MaxCQE)
+	}
+	return e
 }
 
 // Poll takes up to len(wc) completions and returns how many there were, 0 if
@@ -115,18 +169,109 @@ func (cq *CQ) PollUntil(ctx context.Context, wc []WC) (int, error) {
 	}
 }
 
+// Wait sleeps until there is at least one completion, and takes up to len(wc)
+// of them. It returns how many, or ctx's error once ctx has ended. The queue must
+// have been made with Events. Several goroutines may wait; each completion goes
+// to one of them. A Close of the queue ends the wait with os.ErrClosed.
+func (cq *CQ) Wait(ctx context.Context, wc []WC) (int, error) {
+	return cq.waitFor(ctx, wc, notifyAny)
+}
+
+// WaitSolicited is Wait that only a receive whose sender set SendSolicited
+// wakes, or a completion in error. It takes whatever is there: completions of
+// other kinds that have come meanwhile, too.
+func (cq *CQ) WaitSolicited(ctx context.Context, wc []WC) (int, error) {
+	return cq.waitFor(ctx, wc, notifySolicited)
+}
+
+func (cq *CQ) waitFor(ctx context.Context, wc []WC, mode notify) (int, error) {
+	if len(wc) == 0 {
+		return 0, nil
+	}
+	if n, err := cq.Poll(wc); n > 0 || err != nil {
+		return n, err // without the turn
+	}
+	if cq.events == nil {
+		e := failed("wait for completions", cq.ctx.name, unix.EOPNOTSUPP)
+		e.Detail = "the CQ has no completion channel"
+		e.Remedy = "make it with CQAttr.Events, or use PollUntil"
+		return 0, e
+	}
+	for {
+		if err := cq.events.lock(ctx); err != nil {
+			return 0, err
+		}
+		n, err := cq.sleep(ctx, wc, mode)
+		cq.events.unlock()
+		if n > 0 || !errors.Is(err, errInterrupted) {
+			return n, err
+		}
+	}
+}
+
+// sleep is Wait of who has the turn. What completes before the arming raises no
+// event: it is found by polling again after it. What completes later does.
+func (cq *CQ) sleep(ctx context.Context, wc []WC, mode notify) (int, error) {
+	for {
+		if cq.notice.armed < mode {
+			if err := cq.v.arm(mode == notifySolicited); err != nil {
+				return 0, failed("ibv_req_notify_cq", cq.ctx.name, err)
+			}
+			cq.notice.armed = mode
+		}
+		if n, err := cq.Poll(wc); n > 0 || err != nil {
+			return n, err // armed still: a later wait need not
+		}
+		switch err := cq.events.wait(ctx); {
+		case err == nil:
+			cq.notice.armed = notifyNone
+			if cq.notice.unacked++; cq.notice.unacked == ackBatch {
+				cq.acknowledge()
+			}
+		case errors.Is(err, errInterrupted) || ctx.Err() != nil:
+			return 0, err
+		default:
+			return 0, failed("ibv_get_cq_event", cq.ctx.name, err)
+		}
+	}
+}
+
+// acknowledge ends the events that were taken; destroying the CQ waits for it.
+func (cq *CQ) acknowledge() {
+	if cq.notice.unacked > 0 {
+		cq.v.ack(cq.notice.unacked)
+		cq.notice.unacked = 0
+	}
+}
+
+// Attr is what the queue was made with.
+func (cq *CQ) Attr() CQAttr { return cq.attr }
+
 // Close destroys the queue. It answers [dmabuf.ErrInUse], and destroys
 // nothing, while queue pairs use it. Closing again does nothing.
 func (cq *CQ) Close() error {
 	return cq.close("ibv_destroy_cq", cq.ctx.name, func() error {
-		cq.poll.Lock()
-		defer cq.poll.Unlock()
-		if err := cq.v.destroy(); err != nil {
-			return failed("ibv_destroy_cq", cq.ctx.name, err)
+		if cq.events != nil {
+			cq.events.interrupt()
 		}
-		cq.poll.q.free()
-		cq.poll.q = nil
-		cq.ctx.drop(kindCQ)
-		return nil
+		err := cq.destroy()
+		if cq.events != nil {
+			cq.events.resume(err == nil)
+		}
+		return err
 	})
+}
+
+func (cq *CQ) destroy() error {
+	cq.poll.Lock()
+	defer cq.poll.Unlock()
+	cq.acknowledge()
+	if err := cq.v.destroy(); err != nil {
+		return failed("ibv_destroy_cq", cq.ctx.name, err)
+	}
+	cq.poll.q.free()
+	cq.poll.q = nil
+	cq.ctx.objects.remove(cq.v.identity(), cq)
+	cq.ctx.drop(kindCQ)
+	return nil
 }

@@ -55,6 +55,7 @@ var loaded struct {
 }
 
 func loadLibrary() (*libibverbs, error) {
+	noScatterToCQE()
 	lib, err := dl.Open(soname)
 	if err != nil {
 		return nil, &dmabuf.Error{
@@ -111,6 +112,19 @@ func symbols(c *C.struct_vb_lib) []symbol {
 		{"ibv_modify_qp", "IBVERBS_1.1", slot(&c.modify_qp), false},
 		{"ibv_query_qp", "IBVERBS_1.1", slot(&c.query_qp), false},
 		{"ibv_destroy_qp", "IBVERBS_1.1", slot(&c.destroy_qp), false},
+		{"ibv_create_comp_channel", "IBVERBS_1.0", slot(&c.create_comp_channel), false},
+		{"ibv_destroy_comp_channel", "IBVERBS_1.0", slot(&c.destroy_comp_channel), false},
+		{"ibv_get_cq_event", "IBVERBS_1.1", slot(&c.get_cq_event), false},
+		{"ibv_ack_cq_events", "IBVERBS_1.1", slot(&c.ack_cq_events), false},
+		{"ibv_get_async_event", "IBVERBS_1.1", slot(&c.get_async_event), false},
+		{"ibv_ack_async_event", "IBVERBS_1.1", slot(&c.ack_async_event), false},
+		{"ibv_create_srq", "IBVERBS_1.1", slot(&c.create_srq), false},
+		{"ibv_modify_srq", "IBVERBS_1.1", slot(&c.modify_srq), false},
+		{"ibv_query_srq", "IBVERBS_1.1", slot(&c.query_srq), false},
+		{"ibv_destroy_srq", "IBVERBS_1.1", slot(&c.destroy_srq), false},
+		{"ibv_create_ah", "IBVERBS_1.1", slot(&c.create_ah), false},
+		{"ibv_create_ah_from_wc", "IBVERBS_1.1", slot(&c.create_ah_from_wc), false},
+		{"ibv_destroy_ah", "IBVERBS_1.1", slot(&c.destroy_ah), false},
 		{"ibv_reg_mr_iova2", "IBVERBS_1.8", slot(&c.reg_mr_iova2), true},
 		{"_ibv_query_gid_table", "IBVERBS_1.11", slot(&c.query_gid_table), true},
 		{"ibv_reg_dmabuf_mr", "IBVERBS_1.12", slot(&c.reg_dmabuf_mr), true},
@@ -177,6 +191,7 @@ func (c *libContext) queryDevice() (DeviceAttr, error) {
 		MaxMRSize: uint64(a.max_mr_size), PageSizeCap: uint64(a.page_size_cap),
 		MaxMR: int(a.max_mr), MaxPD: int(a.max_pd), MaxQP: int(a.max_qp), MaxQPWR: int(a.max_qp_wr),
 		MaxSGE: int(a.max_sge), MaxSGERead: int(a.max_sge_rd), MaxCQ: int(a.max_cq), MaxCQE: int(a.max_cqe),
+		MaxSRQ: int(a.max_srq), MaxSRQWR: int(a.max_srq_wr), MaxSRQSGE: int(a.max_srq_sge), MaxAH: int(a.max_ah), MaxMW: int(a.max_mw),
 		MaxReadAtomic: int(a.max_qp_rd_atom), MaxInitReadAtom: int(a.max_qp_init_rd_atom),
 		Atomic: a.atomic_cap != 0, Ports: int(a.phys_port_cnt),
 	}, nil
@@ -215,14 +230,6 @@ func (c *libContext) allocPD() (verbsPD, error) {
 		return nil, err
 	}
 	return &libPD{c, pd}, nil
-}
-
-func (c *libContext) createCQ(depth int) (verbsCQ, error) {
-	var cq *C.struct_vb_cq
-	if err := result(C.vb_create_cq(c.lib.c, c.c, C.int(depth), &cq)); err != nil {
-		return nil, err
-	}
-	return &libCQ{c, cq}, nil
 }
 
 func (c *libContext) close() error { return result(C.vb_close(c.lib.c, c.c)) }
@@ -278,17 +285,6 @@ func (m *libMR) moved(pd verbsPD) { m.c.pd = pd.(*libPD).c }
 
 func (m *libMR) dereg() error { return result(C.vb_dereg_mr(m.lib.c, m.c)) }
 
-type libCQ struct {
-	ctx *libContext
-	c   *C.struct_vb_cq
-}
-
-func (q *libCQ) queue() (*completionQueue, error) {
-	return newCompletionQueue(unsafe.Pointer(q.c), *slot(&q.ctx.c.ops.poll_cq), int(q.c.cqe))
-}
-
-func (q *libCQ) destroy() error { return result(C.vb_destroy_cq(q.ctx.lib.c, q.c)) }
-
 func (p *libPD) createQP(init *qpInit) (verbsQP, error) {
 	// The CQs are this library's own: CreateQP has checked that they belong to
 	// the same context.
@@ -301,6 +297,9 @@ func (p *libPD) createQP(init *qpInit) (verbsQP, error) {
 			max_inline_data: C.uint32_t(init.inline),
 		},
 		qp_type: C.int(init.typ),
+	}
+	if init.srq != nil {
+		a.srq = init.srq.(*libSRQ).c
 	}
 	if init.signalAll {
 		a.sq_sig_all = 1
@@ -321,12 +320,17 @@ type libQP struct {
 	init qpInit // as granted
 }
 
+func (q *libQP) identity() uintptr { return uintptr(unsafe.Pointer(q.c)) }
+
 func (q *libQP) num() uint32 { return uint32(q.c.qp_num) }
 
 func (q *libQP) queues() (*sendQueue, *recvQueue, error) {
 	send, err := newSendQueue(unsafe.Pointer(q.c), *slot(&q.ctx.c.ops.post_send), q.init.sendDepth, q.init.sendSGE)
 	if err != nil {
 		return nil, nil, err
+	}
+	if q.init.srq != nil {
+		return send, nil, nil
 	}
 	recv, err := newRecvQueue(unsafe.Pointer(q.c), *slot(&q.ctx.c.ops.post_recv), q.init.recvDepth, q.init.recvSGE)
 	if err != nil {
@@ -345,45 +349,62 @@ func (q *libQP) state() (QPState, error) {
 }
 
 // modify sets exactly the attributes that the transition requires
-// (ibv_modify_qp(3), table for IBV_QPT_RC).
+// (ibv_modify_qp(3), tables for IBV_QPT_RC and IBV_QPT_UD).
 func (q *libQP) modify(m *qpModify) error {
 	a := C.struct_vb_qp_attr{qp_state: C.int(m.state)}
 	mask := C.int(C.VB_QP_STATE)
-	switch m.state {
-	case StateInit:
-		a.port_num = C.uint8_t(m.port)
+	switch {
+	case m.state == StateInit:
+		a.port_num = C.uint8_t(m.path.port)
 		a.pkey_index = C.uint16_t(m.pkeyIndex)
-		a.qp_access_flags = C.uint(m.access)
-		mask |= C.VB_QP_PORT | C.VB_QP_PKEY_INDEX | C.VB_QP_ACCESS_FLAGS
-	case StateRTR:
+		mask |= C.VB_QP_PORT | C.VB_QP_PKEY_INDEX
+		if m.typ == UD {
+			a.qkey = C.uint32_t(m.qkey)
+			mask |= C.VB_QP_QKEY
+		} else {
+			a.qp_access_flags = C.uint(m.access)
+			mask |= C.VB_QP_ACCESS_FLAGS
+		}
+	case m.state == StateRTR && m.typ != UD:
 		a.path_mtu = C.int(mtuEnum(m.mtu))
-		a.dest_qp_num = C.uint32_t(m.remote.QPN)
-		a.rq_psn = C.uint32_t(m.remote.PSN)
+		a.dest_qp_num = C.uint32_t(m.remoteQPN)
+		a.rq_psn = C.uint32_t(m.remotePSN)
 		a.max_dest_rd_atomic = C.uint8_t(m.maxDestRead)
 		a.min_rnr_timer = C.uint8_t(m.minRNRTimer)
-		a.ah_attr = pathTo(m)
+		a.ah_attr = pathTo(&m.path)
 		mask |= C.VB_QP_AV | C.VB_QP_PATH_MTU | C.VB_QP_DEST_QPN | C.VB_QP_RQ_PSN | C.VB_QP_MAX_DEST_RD_ATOMIC | C.VB_QP_MIN_RNR_TIMER
-	case StateRTS:
+	case m.state == StateRTS && m.resume:
+		a.cur_qp_state = C.int(m.current)
+		mask |= C.VB_QP_CUR_STATE
+	case m.state == StateRTS:
 		a.sq_psn = C.uint32_t(m.psn)
-		a.timeout = C.uint8_t(m.timeout)
-		a.retry_cnt = C.uint8_t(m.retryCount)
-		a.rnr_retry = C.uint8_t(m.rnrRetry)
-		a.max_rd_atomic = C.uint8_t(m.maxRead)
-		mask |= C.VB_QP_SQ_PSN | C.VB_QP_TIMEOUT | C.VB_QP_RETRY_CNT | C.VB_QP_RNR_RETRY | C.VB_QP_MAX_QP_RD_ATOMIC
+		mask |= C.VB_QP_SQ_PSN
+		if m.typ != UD {
+			a.timeout = C.uint8_t(m.timeout)
+			a.retry_cnt = C.uint8_t(m.retryCount)
+			a.rnr_retry = C.uint8_t(m.rnrRetry)
+			a.max_rd_atomic = C.uint8_t(m.maxRead)
+			mask |= C.VB_QP_TIMEOUT | C.VB_QP_RETRY_CNT | C.VB_QP_RNR_RETRY | C.VB_QP_MAX_QP_RD_ATOMIC
+		}
+	case m.state == StateSQD && m.notify:
+		a.en_sqd_async_notify = 1
+		mask |= C.VB_QP_EN_SQD_ASYNC_NOTIFY
 	}
 	return result(C.vb_modify_qp(q.ctx.lib.c, q.c, &a, mask))
 }
 
-func pathTo(m *qpModify) C.struct_vb_ah_attr {
+func pathTo(p *pathAttr) C.struct_vb_ah_attr {
 	a := C.struct_vb_ah_attr{
-		dlid: C.uint16_t(m.remote.LID), sl: C.uint8_t(m.sl), port_num: C.uint8_t(m.port),
+		dlid: C.uint16_t(p.lid), sl: C.uint8_t(p.sl), src_path_bits: C.uint8_t(p.srcPathBits),
+		static_rate: C.uint8_t(p.staticRate), port_num: C.uint8_t(p.port),
 	}
-	if m.global {
+	if p.global {
 		a.is_global = 1
-		a.grh.dgid = m.remote.GID
-		a.grh.sgid_index = C.uint8_t(m.gidIndex)
-		a.grh.hop_limit = C.uint8_t(m.hopLimit)
-		a.grh.traffic_class = C.uint8_t(m.class)
+		a.grh.dgid = p.gid
+		a.grh.flow_label = C.uint32_t(p.flowLabel)
+		a.grh.sgid_index = C.uint8_t(p.gidIndex)
+		a.grh.hop_limit = C.uint8_t(p.hopLimit)
+		a.grh.traffic_class = C.uint8_t(p.class)
 	}
 	return a
 }

@@ -20,10 +20,13 @@ const (
 	kindCQ
 	kindQP
 	kindMR
+	kindSRQ
+	kindAH
+	kindMW
 	kinds
 )
 
-var kindNames = [kinds]string{"PD", "CQ", "QP", "MR"}
+var kindNames = [kinds]string{"PD", "CQ", "QP", "MR", "SRQ", "AH", "MW"}
 
 // life is an object's state: open or closed, and what runs on it. The zero
 // value is open.

@@ -2,7 +2,10 @@
 
 package ibvfd
 
-// PD is a protection domain: MRs and queue pairs of one PD work together.
+import "sync"
+
+// PD is a protection domain: MRs, queue pairs, SRQs, address handles and
+// memory windows of one PD work together.
 type PD struct {
 	parent
 	ctx *Context
@@ -10,13 +13,14 @@ type PD struct {
 
 	handle uint32 // of the kernel's object
 	mrs    mrBlocks
+	ahs    sync.RWMutex // read-held while work requests that name address handles are posted
 }
 
 // Context is the device that the PD belongs to.
 func (pd *PD) Context() *Context { return pd.ctx }
 
 // Close frees the PD. It answers [dmabuf.ErrInUse], and frees nothing, while
-// MRs or queue pairs of it are open. Closing again does nothing.
+// MRs, queue pairs or anything else of it is open. Closing again does nothing.
 func (pd *PD) Close() error {
 	return pd.close("ibv_dealloc_pd", pd.ctx.name, func() error {
 		if err := pd.v.dealloc(); err != nil {

@@ -11,6 +11,8 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/dmabuf"
 )
 
 // QPType is a queue pair's transport. The numbers are those of enum
@@ -20,15 +22,11 @@ type QPType int
 // The transports.
 const (
 	RC QPType = 2 // reliable connection
+	UD QPType = 4 // unreliable datagram
 )
 
-// String returns "RC".
-func (t QPType) String() string {
-	if t == RC {
-		return "RC"
-	}
-	return fmt.Sprintf("QPType(%d)", int(t))
-}
+// String returns "RC" or "UD".
+func (t QPType) String() string { return nameOf([]string{RC: "RC", UD: "UD"}, int(t), "QPType") }
 
 // QPState is a queue pair's state. The numbers are those of enum ibv_qp_state.
 type QPState int
@@ -39,9 +37,9 @@ const (
 	StateInit
 	StateRTR // ready to receive
 	StateRTS // ready to send
-	StateSQD
-	StateSQE
-	StateErr
+	StateSQD // sends are drained: what was posted later waits
+	StateSQE // a send failed: later ones complete flushed, receives go on (UD)
+	StateErr // everything completes flushed
 )
 
 var qpStateNames = [...]string{"RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR"}
@@ -53,13 +51,17 @@ func (s QPState) String() string { return nameOf(qpStateNames[:], int(s), "QPSta
 type QPAttr struct {
 	Type             QPType
 	SendCQ, RecvCQ   *CQ
-	SendDepth        int // work requests that may be outstanding; 0 means 1
+	SRQ              *SRQ // where the receives come from; nil: PostRecv
+	SendDepth        int  // work requests that may be outstanding; 0 means 1
 	RecvDepth        int
 	SendSGE, RecvSGE int // SGEs in one work request; 0 means 1
 	Inline           int // bytes that SendInline may carry
 	SignalAll        bool
 	Port             int  // 0: the first active one
 	GID              *GID // of Port; nil lets ChooseGID choose
+	// QKey is what a UD queue pair's senders must know. Its highest bit is for
+	// privileged ones.
+	QKey uint32
 }
 
 // Endpoint is what two peers exchange before they connect.
@@ -70,10 +72,13 @@ type Endpoint struct {
 	GID      [16]byte `json:"gid"`
 	GIDIndex int      `json:"gid_index"` // in the side's own table
 	Port     int      `json:"port"`
-	MTU      int      `json:"mtu"` // bytes; the connection takes the smaller one
+	MTU      int      `json:"mtu"`            // bytes; the connection takes the smaller one
+	QKey     uint32   `json:"qkey,omitempty"` // UD only
 }
 
-// QP is a queue pair.
+// QP is a queue pair. An RC one is connected with one peer by [QP.Connect]; a
+// UD one sends to any, once it is active ([QP.Activate]), by address handles
+// ([QP.CreateAH]).
 //
 // PostSend, PostRecv and the CQs' Poll may run at the same time; each of them
 // serves one caller after the other.
@@ -96,8 +101,8 @@ type QP struct {
 	}
 }
 
-// CreateQP makes a queue pair in the RESET state. Close it before its CQs and
-// the PD.
+// CreateQP makes a queue pair in the RESET state. Close it before its CQs, its
+// SRQ and the PD.
 func (pd *PD) CreateQP(attr QPAttr) (*QP, error) {
 	if err := pd.enter(); err != nil {
 		return nil, err
@@ -116,15 +121,25 @@ func (pd *PD) CreateQP(attr QPAttr) (*QP, error) {
 		}
 		defer cq.leave()
 	}
+	if attr.SRQ != nil {
+		if err := attr.SRQ.enter(); err != nil {
+			return nil, err
+		}
+		defer attr.SRQ.leave()
+	}
 	q := &QP{pd: pd, attr: attr}
 	if err := q.choosePort(); err != nil {
 		return nil, err
 	}
 	init := &qpInit{
 		typ: attr.Type, send: attr.SendCQ.v, recv: attr.RecvCQ.v,
-		sendDepth: max(attr.SendDepth, 1), recvDepth: max(attr.RecvDepth, 1),
-		sendSGE: max(attr.SendSGE, 1), recvSGE: max(attr.RecvSGE, 1),
+		sendDepth: max(attr.SendDepth, 1), sendSGE: max(attr.SendSGE, 1),
 		inline: attr.Inline, signalAll: attr.SignalAll,
+	}
+	if attr.SRQ != nil {
+		init.srq = attr.SRQ.v
+	} else {
+		init.recvDepth, init.recvSGE = max(attr.RecvDepth, 1), max(attr.RecvSGE, 1)
 	}
 	v, err := pd.v.createQP(init)
 	if err != nil {
@@ -135,6 +150,10 @@ func (pd *PD) CreateQP(attr QPAttr) (*QP, error) {
 		_ = v.destroy()
 		return nil, failed("allocate the work request arrays", pd.ctx.name, err)
 	}
+	if attr.Type == UD {
+		send.ud = pd
+		q.local.QKey = attr.QKey
+	}
 	q.v, q.num, q.send.q, q.recv.q = v, v.num(), send, recv
 	q.attr.SendDepth, q.attr.RecvDepth = init.sendDepth, init.recvDepth
 	q.attr.SendSGE, q.attr.RecvSGE, q.attr.Inline = init.sendSGE, init.recvSGE, init.inline
@@ -142,21 +161,28 @@ func (pd *PD) CreateQP(attr QPAttr) (*QP, error) {
 	pd.hold(kindQP)
 	attr.SendCQ.hold(kindQP)
 	attr.RecvCQ.hold(kindQP)
+	if attr.SRQ != nil {
+		attr.SRQ.hold(kindQP)
+	}
+	pd.ctx.objects.add(v.identity(), q)
 	return q, nil
 }
 
 func (a *QPAttr) check(pd *PD) error {
 	e := failed("ibv_create_qp", pd.ctx.name, unix.EINVAL)
 	switch {
-	case a.Type != RC:
+	case a.Type != RC && a.Type != UD:
 		e.Detail = fmt.Sprintf("transport %v", a.Type)
-		e.Remedy = "use RC"
+		e.Remedy = "use RC or UD"
 	case a.SendCQ == nil || a.RecvCQ == nil:
 		e.Detail = "a completion queue is missing"
 		e.Remedy = "set SendCQ and RecvCQ; they may be the same"
 	case a.SendCQ.ctx != pd.ctx || a.RecvCQ.ctx != pd.ctx:
 		e.Detail = "PD and completion queues are of different contexts"
 		e.Remedy = "make all of them from one Context"
+	case a.SRQ != nil && (a.SRQ.pd != pd || a.RecvDepth != 0 || a.RecvSGE != 0):
+		e.Detail = "an SRQ of another PD, or a receive depth beside it"
+		e.Remedy = "make the SRQ in the same PD; its depth is the receives' depth"
 	case min(a.SendDepth, a.RecvDepth, a.SendSGE, a.RecvSGE, a.Inline) < 0 || max(a.SendDepth, a.RecvDepth) > 1<<24 || max(a.SendSGE, a.RecvSGE) > 1<<12:
 		e.Detail = fmt.Sprintf("depth %d/%d, SGEs %d/%d, inline %d", a.SendDepth, a.RecvDepth, a.SendSGE, a.RecvSGE, a.Inline)
 		e.Remedy = "QueryDevice says what the device allows"
@@ -215,6 +241,10 @@ func (q *QP) PostSend(wrs []SendWR) (posted int, err error) {
 	if q.send.q == nil {
 		return 0, os.ErrClosed
 	}
+	if q.attr.Type == UD { // the address handles stay open
+		q.pd.ahs.RLock()
+		defer q.pd.ahs.RUnlock()
+	}
 	posted, bad, errno := q.send.q.post(wrs)
 	if bad == postOK {
 		return posted, nil
@@ -223,11 +253,14 @@ func (q *QP) PostSend(wrs []SendWR) (posted int, err error) {
 }
 
 // PostRecv posts receives under PostSend's rules. A queue pair takes them from
-// INIT on.
+// INIT on; one with an SRQ takes none.
 func (q *QP) PostRecv(wrs []RecvWR) (posted int, err error) {
 	q.recv.Lock()
 	defer q.recv.Unlock()
 	if q.recv.q == nil {
+		if q.attr.SRQ != nil {
+			return 0, q.noReceives()
+		}
 		return 0, os.ErrClosed
 	}
 	posted, bad, errno := q.recv.q.post(wrs)
@@ -237,47 +270,86 @@ func (q *QP) PostRecv(wrs []RecvWR) (posted int, err error) {
 	return posted, q.explainPost("ibv_post_recv", posted, q.attr.RecvDepth, q.attr.RecvSGE, bad, errno)
 }
 
+func (q *QP) noReceives() error {
+	e := failed("ibv_post_recv", q.pd.ctx.name, unix.EINVAL)
+	e.Detail = fmt.Sprintf("QP %d has an SRQ", q.num)
+	e.Remedy = "post to the SRQ"
+	return e
+}
+
 // postRefusal is why a work request was not posted.
 type postRefusal int
 
 const (
 	postOK       postRefusal = iota
 	postTooMany              // SGEs than the queue was made for
-	postOpcode               // unknown opcode
+	postOpcode               // an opcode that this transport does not have
+	postNoAH                 // no address handle, or none that is open
 	postProvider             // the provider's errno
 )
 
 func (q *QP) explainPost(op string, posted, depth, sges int, bad postRefusal, errno unix.Errno) error {
-	e := failed(op, q.pd.ctx.name, errno)
-	e.Detail = fmt.Sprintf("QP %d, work request %d", q.num, posted)
+	e := explainPost(failed(op, q.pd.ctx.name, errno), depth, sges, bad, errno)
+	e.Detail = fmt.Sprintf("QP %d, work request %d%s", q.num, posted, e.Detail)
+	return e
+}
+
+// explainPost says in e what is wrong with a work request.
+func explainPost(e *dmabuf.Error, depth, sges int, bad postRefusal, errno unix.Errno) *dmabuf.Error {
 	switch {
 	case bad == postTooMany:
-		e.Detail += " has too many SGEs"
-		e.Remedy = fmt.Sprintf("the queue pair was made for %d", sges)
+		e.Detail = " has too many SGEs"
+		e.Remedy = fmt.Sprintf("the queue was made for %d", sges)
 	case bad == postOpcode:
-		e.Detail += " has an unknown opcode"
+		e.Detail = " has an opcode that this transport does not have"
+	case bad == postNoAH:
+		e.Detail = " names no open address handle of this PD"
+		e.Remedy = "each work request of a UD queue pair needs AH, QPN and QKey"
 	case errno == unix.ENOMEM:
 		e.Remedy = fmt.Sprintf("the queue holds %d; poll completions before posting more", depth)
 	case errno == unix.EINVAL:
-		e.Remedy = "check the queue pair's state, opcode, flags and SGEs"
+		e.Remedy = "check the queue's state, opcode, flags and SGEs"
 	}
 	return e
 }
 
 // Reset puts the queue pair back to RESET: outstanding work requests are
-// dropped, with or without completions.
-func (q *QP) Reset() error { return q.to(StateReset) }
+// dropped, with or without completions. It ends every state, the error state
+// too; Connect, or Activate, then brings the queue pair back into use.
+func (q *QP) Reset() error { return q.to(&qpModify{state: StateReset}) }
 
 // Err puts the queue pair into the error state: everything outstanding
 // completes, flushed.
-func (q *QP) Err() error { return q.to(StateErr) }
+func (q *QP) Err() error { return q.to(&qpModify{state: StateErr}) }
 
-func (q *QP) to(s QPState) error {
+// Drain takes the queue pair from RTS to SQD: what the NIC has begun to send
+// ends, and what is posted later waits for Resume. [EventSQDrained] comes when
+// the send queue has drained.
+func (q *QP) Drain() error { return q.to(&qpModify{state: StateSQD, notify: true}) }
+
+// Resume takes the queue pair from SQD, or from the SQE state of a UD queue pair
+// after a send that failed, back to RTS.
+func (q *QP) Resume() error {
+	s, err := q.State()
+	if err != nil {
+		return err
+	}
+	if s != StateSQD && s != StateSQE {
+		e := failed("ibv_modify_qp", q.pd.ctx.name, unix.EINVAL)
+		e.Detail = fmt.Sprintf("QP %d is in %v, and resumes from SQD and SQE", q.num, s)
+		e.Remedy = "Connect, or Activate, again"
+		return e
+	}
+	return q.to(&qpModify{state: StateRTS, resume: true, current: s})
+}
+
+func (q *QP) to(m *qpModify) error {
 	if err := q.enter(); err != nil {
 		return err
 	}
 	defer q.leave()
-	return q.modify(&qpModify{state: s})
+	m.typ = q.attr.Type
+	return q.modify(m)
 }
 
 func (q *QP) modify(m *qpModify) error {
@@ -301,11 +373,17 @@ func (q *QP) Close() error {
 			return failed("ibv_destroy_qp", q.pd.ctx.name, err)
 		}
 		q.send.q.free()
-		q.recv.q.free()
+		if q.recv.q != nil {
+			q.recv.q.free()
+		}
 		q.send.q, q.recv.q = nil, nil
+		q.pd.ctx.objects.remove(q.v.identity(), q)
 		q.pd.drop(kindQP)
 		q.attr.SendCQ.drop(kindQP)
 		q.attr.RecvCQ.drop(kindQP)
+		if q.attr.SRQ != nil {
+			q.attr.SRQ.drop(kindQP)
+		}
 		return nil
 	})
 }

@@ -32,6 +32,7 @@ type sendQueue struct {
 	c   *C.struct_vb_send_queue
 	wr  []abiSendWR // C memory
 	sge []abiSGE    // C memory, sges for each wr
+	ud  *PD         // whose address handles work requests name; nil unless UD
 }
 
 // newSendQueue makes the array; post is a vb_post_send_fn.
@@ -83,12 +84,25 @@ func (q *sendQueue) encode(wrs []SendWR) (n int, bad postRefusal) {
 		a.imm = bigEndian(w.Imm)
 		a.remoteAddr = w.RemoteAddr
 		switch w.Op {
-		case OpWrite, OpWriteImm, OpRead, OpSend, OpSendImm:
+		case OpSend, OpSendImm:
+			if q.ud != nil {
+				if w.AH == nil || w.AH.pd != q.ud || w.AH.addr == 0 {
+					return i, postNoAH
+				}
+				a.remoteAddr = uint64(w.AH.addr)
+				a.rkey = [2]uint32{w.QPN, w.QKey}
+			}
+		case OpWrite, OpWriteImm, OpRead:
 			a.rkey[0] = w.RKey
 		case OpCompareSwap, OpFetchAdd:
 			*(*uint64)(unsafe.Pointer(&a.rkey)) = w.CompareAdd
 			a.swap, a.atomicRKey = w.Swap, w.RKey
+		case OpSendInv, OpLocalInv:
+			a.imm = w.RKey // invalidate_rkey, in the host's byte order
 		default:
+			return i, postOpcode
+		}
+		if q.ud != nil && w.Op != OpSend && w.Op != OpSendImm {
 			return i, postOpcode
 		}
 		a.numSGE = int32(len(w.SGE))
@@ -124,11 +138,25 @@ func newRecvQueue(qp, post unsafe.Pointer, depth, sges int) (*recvQueue, error) 
 	if c == nil {
 		return nil, unix.ENOMEM
 	}
+	return recvQueueOf(c), nil
+}
+
+// newSharedQueue is newRecvQueue for an SRQ; post is a vb_post_srq_recv_fn.
+func newSharedQueue(srq, post unsafe.Pointer, depth, sges int) (*recvQueue, error) {
+	room := min(depth, maxRoom)
+	c := C.vb_shared_queue_new((*C.struct_vb_srq)(srq), (*C.vb_post_srq_recv_fn)(post), C.uint32_t(room), C.uint32_t(sges))
+	if c == nil {
+		return nil, unix.ENOMEM
+	}
+	return recvQueueOf(c), nil
+}
+
+func recvQueueOf(c *C.struct_vb_recv_queue) *recvQueue {
 	return &recvQueue{
 		c:   c,
-		wr:  unsafe.Slice((*abiRecvWR)(unsafe.Pointer(c.wr)), room),
-		sge: unsafe.Slice((*abiSGE)(unsafe.Pointer(c.sge)), room*sges),
-	}, nil
+		wr:  unsafe.Slice((*abiRecvWR)(unsafe.Pointer(c.wr)), int(c.room)),
+		sge: unsafe.Slice((*abiSGE)(unsafe.Pointer(c.sge)), int(c.room)*int(c.sges)),
+	}
 }
 
 func (q *recvQueue) free() { C.vb_recv_queue_free(q.c) }
@@ -191,10 +219,15 @@ func (q *completionQueue) poll(wc []WC) int {
 	n := int(C.vb_poll(q.c, C.uint32_t(min(len(wc), len(q.wc)))))
 	for i := range max(n, 0) {
 		a := &q.wc[i]
-		wc[i] = WC{
+		w := WC{
 			ID: a.wrID, Status: WCStatus(a.status), Opcode: WCOpcode(a.opcode), VendorErr: a.vendorErr,
 			ByteLen: a.byteLen, QPN: a.qpNum, SrcQP: a.srcQP, Imm: bigEndian(a.imm), Flags: WCFlags(a.wcFlags),
+			PKeyIndex: a.pkeyIndex, SLID: a.slid, SL: a.sl, PathBits: a.dlidBits,
 		}
+		if w.Flags&WCWithInv != 0 {
+			w.Imm = a.imm // invalidated_rkey, in the host's byte order
+		}
+		wc[i] = w
 	}
 	return n
 }

@@ -20,7 +20,12 @@ func (q *scriptCQ) queue() (*completionQueue, error) {
 	if err := q.failing("completion array"); err != nil {
 		return nil, err
 	}
-	return newCompletionQueue(nil, verbsstub.FullPoll(), 64)
+	if q.channel == nil {
+		return newCompletionQueue(nil, verbsstub.FullPoll(), 64)
+	}
+	cq := verbsstub.NewCQ(0, 0, verbsstub.Completion{})
+	q.add, q.free = cq.Add, cq.Free
+	return newCompletionQueue(cq.Ptr(), verbsstub.NumberedPoll(), 64)
 }
 
 func (q *scriptQP) queues() (*sendQueue, *recvQueue, error) {
@@ -28,11 +33,18 @@ func (q *scriptQP) queues() (*sendQueue, *recvQueue, error) {
 		return nil, nil, err
 	}
 	send, err := newSendQueue(nil, verbsstub.NoopSend(), 64, 2)
-	if err != nil {
-		return nil, nil, err
+	if err != nil || q.init.srq != nil {
+		return send, nil, err
 	}
 	recv, err := newRecvQueue(nil, verbsstub.NoopRecv(), 64, 2)
 	return send, recv, err
+}
+
+func (q *scriptSRQ) queue() (*recvQueue, error) {
+	if err := q.failing("receive array"); err != nil {
+		return nil, err
+	}
+	return newRecvQueue(nil, verbsstub.NoopRecv(), 64, 2)
 }
 
 func newSend(t *testing.T, room, rc, depth, sges int) (*verbsstub.QP, *sendQueue) {
@@ -110,7 +122,7 @@ func TestPostSendRefusals(t *testing.T) {
 		{"negative errno", 1, -int(unix.ENOMEM), 4, many(2), 1, postProvider, unix.ENOMEM, 1},
 		{"too many SGEs", 100, 0, 4, at(many(6), 5, SendWR{SGE: make([]SGE, 3)}), 5, postTooMany, unix.EINVAL, 2},
 		{"too many SGEs first", 100, 0, 4, at(many(6), 0, SendWR{SGE: make([]SGE, 3)}), 0, postTooMany, unix.EINVAL, 0},
-		{"unknown opcode", 100, 0, 4, at(many(6), 2, SendWR{Op: 7}), 2, postOpcode, unix.EINVAL, 1},
+		{"unknown opcode", 100, 0, 4, at(many(6), 2, SendWR{Op: 8}), 2, postOpcode, unix.EINVAL, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			qp, q := newSend(t, c.room, c.rc, c.depth, 2)

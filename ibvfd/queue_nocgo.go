@@ -8,7 +8,7 @@ import "golang.org/x/sys/unix"
 
 // Queues live in C memory. Without cgo no context opens, so none is made.
 type (
-	sendQueue       struct{}
+	sendQueue       struct{ ud *PD }
 	recvQueue       struct{}
 	completionQueue struct{}
 )

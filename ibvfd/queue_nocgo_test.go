@@ -10,6 +10,7 @@ import (
 )
 
 func (q *scriptCQ) queue() (*completionQueue, error)        { return &completionQueue{}, nil }
+func (q *scriptSRQ) queue() (*recvQueue, error)             { return &recvQueue{}, nil }
 func (q *scriptQP) queues() (*sendQueue, *recvQueue, error) { return &sendQueue{}, &recvQueue{}, nil }
 
 func TestNotBuilt(t *testing.T) {

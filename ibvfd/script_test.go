@@ -31,6 +31,18 @@ type script struct {
 	reregs   int                // ibv_rereg_mr calls
 	addr     uint64             // of the last ibv_reg_mr
 	nextKey  uint32
+	nextID   uintptr
+	port     *PortAttr // what queryPort answers, unless it is nil
+	async    *pipe     // of asynchronous events
+	acked    int       // asynchronous events
+}
+
+// identify makes the identity of an object.
+func (s *script) identify() uintptr {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.nextID++
+	return s.nextID
 }
 
 func newScript() *script {
@@ -101,6 +113,9 @@ func (c *scriptContext) queryDevice() (DeviceAttr, error) {
 }
 
 func (c *scriptContext) queryPort(int) (PortAttr, error) {
+	if c.port != nil {
+		return *c.port, c.failing("queryPort")
+	}
 	return PortAttr{State: PortActive, MTU: 1024, MaxMTU: 4096, LinkLayer: LinkEthernet}, c.failing("queryPort")
 }
 
@@ -113,11 +128,11 @@ func (c *scriptContext) allocPD() (verbsPD, error) {
 	return &scriptPD{c.script}, nil
 }
 
-func (c *scriptContext) createCQ(int) (verbsCQ, error) {
+func (c *scriptContext) createCQ(attr CQAttr) (verbsCQ, error) {
 	if err := c.made("createCQ", "CQ"); err != nil {
 		return nil, err
 	}
-	return &scriptCQ{c.script}, nil
+	return newScriptCQ(c.script, attr)
 }
 
 func (c *scriptContext) close() error { return c.gone("close", "context") }
@@ -167,22 +182,23 @@ func (m *scriptMR) rereg(verbsPD, *Access) error {
 	return m.fail["rereg"]
 }
 
-type scriptCQ struct{ *script }
-
-func (q *scriptCQ) destroy() error { return q.gone("destroyCQ", "CQ") }
-
-func (p *scriptPD) createQP(*qpInit) (verbsQP, error) {
+func (p *scriptPD) createQP(init *qpInit) (verbsQP, error) {
 	if err := p.made("createQP", "QP"); err != nil {
 		return nil, err
 	}
-	return &scriptQP{script: p.script}, nil
+	return &scriptQP{script: p.script, id: p.identify(), init: *init}, nil
 }
 
 type scriptQP struct {
 	*script
-	at QPState
+	id       uintptr
+	init     qpInit
+	at       QPState
+	modified []qpModify // in order
+	bound    []MWBind
 }
 
+func (q *scriptQP) identity() uintptr       { return q.id }
 func (q *scriptQP) num() uint32             { return 17 }
 func (q *scriptQP) destroy() error          { return q.gone("destroyQP", "QP") }
 func (q *scriptQP) state() (QPState, error) { return q.at, q.failing("queryQP") }
@@ -192,6 +208,16 @@ func (q *scriptQP) modify(m *qpModify) error {
 		return err
 	}
 	q.at = m.state
+	q.modified = append(q.modified, *m)
+	return nil
+}
+
+func (q *scriptQP) bindMW(mw verbsMW, _ verbsMR, b *MWBind) error {
+	if err := q.failing("bindMW"); err != nil {
+		return err
+	}
+	q.bound = append(q.bound, *b)
+	mw.(*scriptMW).key++
 	return nil
 }
 

@@ -22,8 +22,22 @@ type verbsContext interface {
 	// they belong to.
 	gids() ([]GID, []int, error)
 	allocPD() (verbsPD, error)
-	createCQ(depth int) (verbsCQ, error)
+	createCQ(attr CQAttr) (verbsCQ, error)
+	// eventFD is the descriptor of asynchronous events, borrowed. It does not
+	// block from then on.
+	eventFD() (int, error)
+	// event takes one event, shows it, and acknowledges it; unix.EAGAIN if there
+	// is none. The objects it names are there while it is shown.
+	event(show func(rawEvent)) error
 	close() error
+}
+
+// rawEvent is struct ibv_async_event: what happened, and to the object with
+// that identity, or to that port.
+type rawEvent struct {
+	typ    EventType
+	object uintptr
+	port   int
 }
 
 type verbsPD interface {
@@ -33,6 +47,10 @@ type verbsPD interface {
 	// ibv_reg_dmabuf_mr.
 	regDMABuf(offset, length, iova uint64, fd int, access Access) (verbsMR, error)
 	createQP(attr *qpInit) (verbsQP, error)
+	createSRQ(attr *SRQAttr) (verbsSRQ, error) // what was granted comes back in attr
+	createAH(path *pathAttr) (verbsAH, error)
+	replyAH(wc *WC, grh []byte, port int) (verbsAH, error)
+	allocMW(typ MWType) (verbsMW, error)
 	dealloc() error
 }
 
@@ -47,13 +65,41 @@ type verbsMR interface {
 }
 
 type verbsCQ interface {
+	identity() uintptr                // by which events name it
 	queue() (*completionQueue, error) // made once per CQ
+	// channelFD is the descriptor that a CQ with events reports on; it does not
+	// block.
+	channelFD() int
+	arm(solicited bool) error
+	event() error // takes one event; unix.EAGAIN if there is none
+	ack(n int)    // that many events: destroy waits for it
 	destroy() error
 }
 
+type verbsSRQ interface {
+	identity() uintptr
+	queue() (*recvQueue, error) // made once per SRQ
+	resize(maxWR int) error
+	setLimit(limit int) error
+	query() (maxWR, limit int, _ error) // as they are now
+	destroy() error
+}
+
+type verbsAH interface {
+	identity() uintptr // its address, for work requests
+	destroy() error
+}
+
+type verbsMW interface {
+	rkey() uint32
+	dealloc() error
+}
+
 type verbsQP interface {
+	identity() uintptr
 	num() uint32
-	queues() (*sendQueue, *recvQueue, error) // made once per QP
+	bindMW(mw verbsMW, mr verbsMR, b *MWBind) error // mr is nil where b.MR is
+	queues() (*sendQueue, *recvQueue, error)        // made once per QP; no recvQueue with an SRQ
 	modify(attr *qpModify) error
 	state() (QPState, error)
 	destroy() error
@@ -64,36 +110,56 @@ type verbsQP interface {
 type qpInit struct {
 	typ                  QPType
 	send, recv           verbsCQ
+	srq                  verbsSRQ // nil without one
 	sendDepth, recvDepth int
 	sendSGE, recvSGE     int
 	inline               int
 	signalAll            bool
 }
 
-// qpModify are the parameters of ibv_modify_qp; state decides which are used.
-type qpModify struct {
-	state QPState
-
-	// to INIT
-	port      int
-	pkeyIndex int
-	access    Access
-
-	// to RTR
-	remote      Endpoint
+// pathAttr is struct ibv_ah_attr: where packets go.
+type pathAttr struct {
+	port        int
+	lid         uint16
+	gid         [16]byte
 	gidIndex    int
 	global      bool // GRH: RoCE, or beyond the subnet
-	mtu         int  // bytes
+	flowLabel   uint32
 	hopLimit    uint8
 	class       uint8
 	sl          uint8
+	srcPathBits uint8
+	staticRate  uint8
+}
+
+// qpModify are the parameters of ibv_modify_qp; typ and state decide which are
+// used.
+type qpModify struct {
+	typ   QPType
+	state QPState
+
+	// to INIT
+	pkeyIndex int
+	access    Access // RC
+	qkey      uint32 // UD
+
+	// to RTR
+	path        pathAttr // its port to INIT too
+	remoteQPN   uint32
+	remotePSN   uint32
+	mtu         int // bytes
 	maxDestRead uint8
 	minRNRTimer uint8
 
-	// to RTS
+	// to RTS, unless resume is set: from SQD or SQE, the state being current
 	psn        uint32
 	timeout    uint8
 	retryCount uint8
 	rnrRetry   uint8
 	maxRead    uint8
+	resume     bool
+	current    QPState
+
+	// to SQD
+	notify bool // EventSQDrained when it is
 }

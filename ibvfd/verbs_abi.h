@@ -14,7 +14,6 @@
 
 struct vb_device; /* struct ibv_device: opaque, ibv_get_device_name reads it */
 struct vb_context;
-struct vb_srq;
 
 /* struct ibv_device_attr */
 struct vb_device_attr {
@@ -119,6 +118,76 @@ struct vb_mr {
 	uint32_t rkey;
 };
 
+/* struct ibv_ah */
+struct vb_ah {
+	struct vb_context *context;
+	struct vb_pd *pd;
+	uint32_t handle;
+};
+
+/* enum ibv_mw_type */
+enum {
+	VB_MW_TYPE_1 = 1,
+	VB_MW_TYPE_2 = 2,
+};
+
+/* struct ibv_mw */
+struct vb_mw {
+	struct vb_context *context;
+	struct vb_pd *pd;
+	uint32_t rkey;
+	uint32_t handle;
+	int type;
+};
+
+/* struct ibv_mw_bind_info */
+struct vb_mw_bind_info {
+	struct vb_mr *mr;
+	uint64_t addr;
+	uint64_t length;
+	unsigned int mw_access_flags;
+};
+
+/* struct ibv_mw_bind */
+struct vb_mw_bind {
+	uint64_t wr_id;
+	unsigned int send_flags;
+	struct vb_mw_bind_info bind_info;
+};
+
+/* struct ibv_comp_channel */
+struct vb_comp_channel {
+	struct vb_context *context;
+	int fd;
+	int refcnt;
+};
+
+/* struct ibv_srq, as far as it is read */
+struct vb_srq {
+	struct vb_context *context;
+	void *srq_context;
+	struct vb_pd *pd;
+	uint32_t handle;
+};
+
+/* struct ibv_srq_attr */
+struct vb_srq_attr {
+	uint32_t max_wr;
+	uint32_t max_sge;
+	uint32_t srq_limit;
+};
+
+/* struct ibv_srq_init_attr */
+struct vb_srq_init_attr {
+	void *srq_context;
+	struct vb_srq_attr attr;
+};
+
+/* enum ibv_srq_attr_mask */
+enum {
+	VB_SRQ_MAX_WR = 1 << 0,
+	VB_SRQ_LIMIT = 1 << 1,
+};
 /*
  * enum ibv_rereg_mr_flags. The one that changes the memory is left out: on a
  * dma-buf MR, mlx5 makes a host MR of it.
@@ -133,7 +202,7 @@ enum {
 /* struct ibv_cq, as far as it is read */
 struct vb_cq {
 	struct vb_context *context;
-	void *channel;
+	struct vb_comp_channel *channel;
 	void *cq_context;
 	uint32_t handle;
 	int cqe;
@@ -229,9 +298,12 @@ struct vb_qp_attr {
 /* enum ibv_qp_attr_mask */
 enum {
 	VB_QP_STATE = 1 << 0,
+	VB_QP_CUR_STATE = 1 << 1,
+	VB_QP_EN_SQD_ASYNC_NOTIFY = 1 << 2,
 	VB_QP_ACCESS_FLAGS = 1 << 3,
 	VB_QP_PKEY_INDEX = 1 << 4,
 	VB_QP_PORT = 1 << 5,
+	VB_QP_QKEY = 1 << 6,
 	VB_QP_AV = 1 << 7,
 	VB_QP_PATH_MTU = 1 << 8,
 	VB_QP_TIMEOUT = 1 << 9,
@@ -252,8 +324,7 @@ struct vb_sge {
 	uint32_t lkey;
 };
 
-/* struct ibv_send_wr. Its trailing unions (XRC, memory windows, TSO) are room
- * that this package leaves zero. */
+/* struct ibv_send_wr; of its trailing unions those for XRC and TSO are left out. */
 struct vb_send_wr {
 	uint64_t wr_id;
 	struct vb_send_wr *next;
@@ -261,7 +332,10 @@ struct vb_send_wr {
 	int num_sge;
 	int opcode;
 	unsigned int send_flags;
-	uint32_t imm_data; /* big endian */
+	union {
+		uint32_t imm_data; /* big endian */
+		uint32_t invalidate_rkey;
+	};
 	union {
 		struct {
 			uint64_t remote_addr;
@@ -273,10 +347,22 @@ struct vb_send_wr {
 			uint64_t swap;
 			uint32_t rkey;
 		} atomic;
+		struct {
+			struct vb_ah *ah;
+			uint32_t remote_qpn;
+			uint32_t remote_qkey;
+		} ud;
 	} wr;
 	uint32_t qp_type;
-	uint64_t rest[6];
+	struct {
+		struct vb_mw *mw;
+		uint32_t rkey;
+		struct vb_mw_bind_info bind_info;
+	} bind_mw;
 };
+
+/* enum ibv_wr_opcode, as far as C names them */
+enum { VB_WR_BIND_MW = 8 };
 
 /* struct ibv_recv_wr */
 struct vb_recv_wr {
@@ -293,7 +379,10 @@ struct vb_wc {
 	int opcode;
 	uint32_t vendor_err;
 	uint32_t byte_len;
-	uint32_t imm_data; /* big endian */
+	union {
+		uint32_t imm_data; /* big endian */
+		uint32_t invalidated_rkey;
+	};
 	uint32_t qp_num;
 	uint32_t src_qp;
 	unsigned int wc_flags;
@@ -303,7 +392,35 @@ struct vb_wc {
 	uint8_t dlid_path_bits;
 };
 
+/* struct ibv_grh */
+struct vb_grh {
+	uint32_t version_tclass_flow; /* big endian */
+	uint16_t paylen;
+	uint8_t next_hdr;
+	uint8_t hop_limit;
+	uint8_t sgid[16];
+	uint8_t dgid[16];
+};
+
+/* struct ibv_async_event; element names an object or a port */
+struct vb_async_event {
+	union {
+		struct vb_cq *cq;
+		struct vb_qp *qp;
+		struct vb_srq *srq;
+		void *object;
+		int port_num;
+	} element;
+	int event_type;
+};
+
 /* What verbs.h's inline functions call, in struct ibv_context_ops. */
+typedef struct vb_mw *vb_alloc_mw_fn(struct vb_pd *, int type);
+typedef int vb_bind_mw_fn(struct vb_qp *, struct vb_mw *, struct vb_mw_bind *);
+typedef int vb_dealloc_mw_fn(struct vb_mw *);
+typedef int vb_req_notify_cq_fn(struct vb_cq *, int solicited_only);
+typedef int vb_post_srq_recv_fn(struct vb_srq *, struct vb_recv_wr *,
+				struct vb_recv_wr **bad);
 typedef int vb_poll_cq_fn(struct vb_cq *, int n, struct vb_wc *);
 typedef int vb_post_send_fn(struct vb_qp *, struct vb_send_wr *,
 			    struct vb_send_wr **bad);
@@ -319,12 +436,12 @@ struct vb_context_ops {
 	void *compat_reg_mr;
 	void *compat_rereg_mr;
 	void *compat_dereg_mr;
-	void *alloc_mw;
-	void *bind_mw;
-	void *dealloc_mw;
+	vb_alloc_mw_fn *alloc_mw;
+	vb_bind_mw_fn *bind_mw;
+	vb_dealloc_mw_fn *dealloc_mw;
 	void *compat_create_cq;
 	vb_poll_cq_fn *poll_cq;
-	void *req_notify_cq;
+	vb_req_notify_cq_fn *req_notify_cq;
 	void *compat_cq_event;
 	void *compat_resize_cq;
 	void *compat_destroy_cq;
@@ -332,7 +449,7 @@ struct vb_context_ops {
 	void *compat_modify_srq;
 	void *compat_query_srq;
 	void *compat_destroy_srq;
-	void *post_srq_recv;
+	vb_post_srq_recv_fn *post_srq_recv;
 	void *compat_create_qp;
 	void *compat_query_qp;
 	void *compat_modify_qp;

@@ -2,29 +2,11 @@
 //go:build cgo
 
 #include "verbs_lib.h"
+#include "verbs_status.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* A failed function without errno did fail all the same. */
-static int failure(void)
-{
-	return errno ? errno : EIO;
-}
-
-/*
- * Functions that return an int are documented to return the errno itself;
- * some providers return -1 and set errno, some a negative errno.
- */
-static int status(int rc)
-{
-	if (rc > 0)
-		return rc;
-	if (rc == -1)
-		return failure();
-	return -rc;
-}
 
 int vb_open(const struct vb_lib *lib, const char *name, struct vb_context **out)
 {
@@ -34,13 +16,13 @@ int vb_open(const struct vb_lib *lib, const char *name, struct vb_context **out)
 	errno = 0;
 	list = lib->get_device_list(&n);
 	if (!list)
-		return failure();
+		return vb_failure();
 	for (int i = 0; i < n; i++) {
 		if (strcmp(lib->get_device_name(list[i]), name))
 			continue;
 		errno = 0;
 		*out = lib->open_device(list[i]);
-		err = *out ? 0 : failure();
+		err = *out ? 0 : vb_failure();
 		break;
 	}
 	lib->free_device_list(list);
@@ -50,21 +32,21 @@ int vb_open(const struct vb_lib *lib, const char *name, struct vb_context **out)
 int vb_close(const struct vb_lib *lib, struct vb_context *ctx)
 {
 	errno = 0;
-	return status(lib->close_device(ctx));
+	return vb_status(lib->close_device(ctx));
 }
 
 int vb_query_device(const struct vb_lib *lib, struct vb_context *ctx,
 		    struct vb_device_attr *attr)
 {
 	errno = 0;
-	return status(lib->query_device(ctx, attr));
+	return vb_status(lib->query_device(ctx, attr));
 }
 
 int vb_query_port(const struct vb_lib *lib, struct vb_context *ctx,
 		  uint8_t port, struct vb_port_attr *attr)
 {
 	errno = 0;
-	return status(lib->query_port(ctx, port, attr));
+	return vb_status(lib->query_port(ctx, port, attr));
 }
 
 /* More than any table holds; the kernel's ABI has room for 2047 in one answer. */
@@ -90,13 +72,13 @@ int vb_alloc_pd(const struct vb_lib *lib, struct vb_context *ctx,
 {
 	errno = 0;
 	*out = lib->alloc_pd(ctx);
-	return *out ? 0 : failure();
+	return *out ? 0 : vb_failure();
 }
 
 int vb_dealloc_pd(const struct vb_lib *lib, struct vb_pd *pd)
 {
 	errno = 0;
-	return status(lib->dealloc_pd(pd));
+	return vb_status(lib->dealloc_pd(pd));
 }
 
 int vb_reg_mr(const struct vb_lib *lib, struct vb_pd *pd, uint64_t addr,
@@ -114,7 +96,7 @@ int vb_reg_mr(const struct vb_lib *lib, struct vb_pd *pd, uint64_t addr,
 				   (int)(access & ~VB_ACCESS_OPTIONAL_RANGE));
 	else
 		return ENOSYS;
-	return *out ? 0 : failure();
+	return *out ? 0 : vb_failure();
 }
 
 int vb_reg_dmabuf_mr(const struct vb_lib *lib, struct vb_pd *pd,
@@ -125,7 +107,7 @@ int vb_reg_dmabuf_mr(const struct vb_lib *lib, struct vb_pd *pd,
 		return ENOSYS;
 	errno = 0;
 	*out = lib->reg_dmabuf_mr(pd, offset, length, iova, fd, (int)access);
-	return *out ? 0 : failure();
+	return *out ? 0 : vb_failure();
 }
 
 int vb_rereg_mr(const struct vb_lib *lib, struct vb_mr *mr, struct vb_pd *pd,
@@ -140,28 +122,29 @@ int vb_rereg_mr(const struct vb_lib *lib, struct vb_mr *mr, struct vb_pd *pd,
 	errno = 0;
 	/* Negative results are enum ibv_rereg_mr_err_code, with errno set. */
 	if (lib->rereg_mr(mr, flags, pd, NULL, 0, change_access ? (int)access : 0))
-		return failure();
+		return vb_failure();
 	return 0;
 }
 
 int vb_dereg_mr(const struct vb_lib *lib, struct vb_mr *mr)
 {
 	errno = 0;
-	return status(lib->dereg_mr(mr));
+	return vb_status(lib->dereg_mr(mr));
 }
 
 int vb_create_cq(const struct vb_lib *lib, struct vb_context *ctx, int cqe,
+		 struct vb_comp_channel *channel, int comp_vector,
 		 struct vb_cq **out)
 {
 	errno = 0;
-	*out = lib->create_cq(ctx, cqe, NULL, NULL, 0);
-	return *out ? 0 : failure();
+	*out = lib->create_cq(ctx, cqe, NULL, channel, comp_vector);
+	return *out ? 0 : vb_failure();
 }
 
 int vb_destroy_cq(const struct vb_lib *lib, struct vb_cq *cq)
 {
 	errno = 0;
-	return status(lib->destroy_cq(cq));
+	return vb_status(lib->destroy_cq(cq));
 }
 
 int vb_create_qp(const struct vb_lib *lib, struct vb_pd *pd,
@@ -169,14 +152,14 @@ int vb_create_qp(const struct vb_lib *lib, struct vb_pd *pd,
 {
 	errno = 0;
 	*out = lib->create_qp(pd, attr);
-	return *out ? 0 : failure();
+	return *out ? 0 : vb_failure();
 }
 
 int vb_modify_qp(const struct vb_lib *lib, struct vb_qp *qp,
 		 struct vb_qp_attr *attr, int mask)
 {
 	errno = 0;
-	return status(lib->modify_qp(qp, attr, mask));
+	return vb_status(lib->modify_qp(qp, attr, mask));
 }
 
 int vb_qp_state(const struct vb_lib *lib, struct vb_qp *qp, int *state)
@@ -186,7 +169,7 @@ int vb_qp_state(const struct vb_lib *lib, struct vb_qp *qp, int *state)
 	int err;
 
 	errno = 0;
-	err = status(lib->query_qp(qp, &attr, VB_QP_STATE, &init));
+	err = vb_status(lib->query_qp(qp, &attr, VB_QP_STATE, &init));
 	*state = attr.qp_state;
 	return err;
 }
@@ -194,5 +177,5 @@ int vb_qp_state(const struct vb_lib *lib, struct vb_qp *qp, int *state)
 int vb_destroy_qp(const struct vb_lib *lib, struct vb_qp *qp)
 {
 	errno = 0;
-	return status(lib->destroy_qp(qp));
+	return vb_status(lib->destroy_qp(qp));
 }

@@ -28,13 +28,29 @@ struct vb_lib {
 			size_t length, int access);
 	int (*dereg_mr)(struct vb_mr *);
 	struct vb_cq *(*create_cq)(struct vb_context *, int cqe, void *ctx,
-				   void *channel, int comp_vector);
+				   struct vb_comp_channel *,
+				   int comp_vector);
 	int (*destroy_cq)(struct vb_cq *);
 	struct vb_qp *(*create_qp)(struct vb_pd *, struct vb_qp_init_attr *);
 	int (*modify_qp)(struct vb_qp *, struct vb_qp_attr *, int mask);
 	int (*query_qp)(struct vb_qp *, struct vb_qp_attr *, int mask,
 			struct vb_qp_init_attr *);
 	int (*destroy_qp)(struct vb_qp *);
+	struct vb_comp_channel *(*create_comp_channel)(struct vb_context *);
+	int (*destroy_comp_channel)(struct vb_comp_channel *);
+	int (*get_cq_event)(struct vb_comp_channel *, struct vb_cq **,
+			    void **cq_context);
+	void (*ack_cq_events)(struct vb_cq *, unsigned int n);
+	int (*get_async_event)(struct vb_context *, struct vb_async_event *);
+	void (*ack_async_event)(struct vb_async_event *);
+	struct vb_srq *(*create_srq)(struct vb_pd *, struct vb_srq_init_attr *);
+	int (*modify_srq)(struct vb_srq *, struct vb_srq_attr *, int mask);
+	int (*query_srq)(struct vb_srq *, struct vb_srq_attr *);
+	int (*destroy_srq)(struct vb_srq *);
+	struct vb_ah *(*create_ah)(struct vb_pd *, struct vb_ah_attr *);
+	struct vb_ah *(*create_ah_from_wc)(struct vb_pd *, struct vb_wc *,
+					   struct vb_grh *, uint8_t port);
+	int (*destroy_ah)(struct vb_ah *);
 	struct vb_mr *(*reg_mr_iova2)(struct vb_pd *, void *addr, size_t length,
 				      uint64_t iova, unsigned int access);
 	ssize_t (*query_gid_table)(struct vb_context *, struct vb_gid_entry *,
@@ -70,7 +86,9 @@ int vb_reg_dmabuf_mr(const struct vb_lib *, struct vb_pd *, uint64_t offset,
 int vb_rereg_mr(const struct vb_lib *, struct vb_mr *, struct vb_pd *,
 		int change_access, uint32_t access);
 int vb_dereg_mr(const struct vb_lib *, struct vb_mr *);
+/* channel may be NULL. */
 int vb_create_cq(const struct vb_lib *, struct vb_context *, int cqe,
+		 struct vb_comp_channel *channel, int comp_vector,
 		 struct vb_cq **);
 int vb_destroy_cq(const struct vb_lib *, struct vb_cq *);
 int vb_create_qp(const struct vb_lib *, struct vb_pd *,
@@ -79,5 +97,42 @@ int vb_modify_qp(const struct vb_lib *, struct vb_qp *, struct vb_qp_attr *,
 		 int mask);
 int vb_qp_state(const struct vb_lib *, struct vb_qp *, int *state);
 int vb_destroy_qp(const struct vb_lib *, struct vb_qp *);
+
+/* Events (verbs_event.c). What the descriptors are polled with is Go's. */
+
+/* The channel's descriptor does not block. */
+int vb_create_comp_channel(const struct vb_lib *, struct vb_context *,
+			   struct vb_comp_channel **);
+int vb_destroy_comp_channel(const struct vb_lib *, struct vb_comp_channel *);
+int vb_req_notify_cq(struct vb_cq *, int solicited_only);
+/* EAGAIN: there is none. The caller owes an acknowledgement for each. */
+int vb_get_cq_event(const struct vb_lib *, struct vb_comp_channel *);
+void vb_ack_cq_events(const struct vb_lib *, struct vb_cq *, unsigned int n);
+/* From then on vb_get_async_event does not block. */
+int vb_unblock_async(struct vb_context *);
+int vb_get_async_event(const struct vb_lib *, struct vb_context *,
+		       struct vb_async_event *);
+void vb_ack_async_event(const struct vb_lib *, struct vb_async_event *);
+
+/* Shared receive queues (verbs_srq.c). Granted sizes come back in attr. */
+int vb_create_srq(const struct vb_lib *, struct vb_pd *,
+		  struct vb_srq_init_attr *, struct vb_srq **);
+int vb_modify_srq(const struct vb_lib *, struct vb_srq *, struct vb_srq_attr *,
+		  int mask);
+int vb_query_srq(const struct vb_lib *, struct vb_srq *, struct vb_srq_attr *);
+int vb_destroy_srq(const struct vb_lib *, struct vb_srq *);
+
+/* Address handles (verbs_ah.c). */
+int vb_create_ah(const struct vb_lib *, struct vb_pd *, struct vb_ah_attr *,
+		 struct vb_ah **);
+int vb_create_ah_from_wc(const struct vb_lib *, struct vb_pd *, struct vb_wc *,
+			 struct vb_grh *, uint8_t port, struct vb_ah **);
+int vb_destroy_ah(const struct vb_lib *, struct vb_ah *);
+
+/* Memory windows (verbs_mw.c). EOPNOTSUPP: the provider has none. */
+int vb_alloc_mw(struct vb_pd *, int type, struct vb_mw **);
+int vb_dealloc_mw(struct vb_mw *);
+/* Posts the bind of a window of either type; mw->rkey is the new key then. */
+int vb_bind_mw(struct vb_qp *, struct vb_mw *, struct vb_mw_bind *);
 
 #endif

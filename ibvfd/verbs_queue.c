@@ -30,15 +30,12 @@ struct vb_send_queue *vb_send_queue_new(struct vb_qp *qp, vb_post_send_fn *post,
 	return q;
 }
 
-struct vb_recv_queue *vb_recv_queue_new(struct vb_qp *qp, vb_post_recv_fn *post,
-					uint32_t room, uint32_t sges)
+static struct vb_recv_queue *recv_queue_new(uint32_t room, uint32_t sges)
 {
 	struct vb_recv_queue *q = calloc(1, sizeof(*q));
 
 	if (!q)
 		return NULL;
-	q->post = post;
-	q->qp = qp;
 	q->room = room;
 	q->sges = sges;
 	q->wr = calloc(room, sizeof(*q->wr));
@@ -50,6 +47,31 @@ struct vb_recv_queue *vb_recv_queue_new(struct vb_qp *qp, vb_post_recv_fn *post,
 	for (uint32_t i = 0; i < room; i++) {
 		q->wr[i].next = i + 1 < room ? &q->wr[i + 1] : NULL;
 		q->wr[i].sg_list = &q->sge[(size_t)i * sges];
+	}
+	return q;
+}
+
+struct vb_recv_queue *vb_recv_queue_new(struct vb_qp *qp, vb_post_recv_fn *post,
+					uint32_t room, uint32_t sges)
+{
+	struct vb_recv_queue *q = recv_queue_new(room, sges);
+
+	if (q) {
+		q->post = post;
+		q->qp = qp;
+	}
+	return q;
+}
+
+struct vb_recv_queue *vb_shared_queue_new(struct vb_srq *srq,
+					  vb_post_srq_recv_fn *post,
+					  uint32_t room, uint32_t sges)
+{
+	struct vb_recv_queue *q = recv_queue_new(room, sges);
+
+	if (q) {
+		q->post_srq = post;
+		q->srq = srq;
 	}
 	return q;
 }
@@ -126,7 +148,10 @@ struct vb_posted vb_post_recv(struct vb_recv_queue *q, uint32_t n)
 
 	last->next = NULL;
 	errno = 0;
-	rc = q->post(q->qp, q->wr, &bad);
+	if (q->srq)
+		rc = q->post_srq(q->srq, q->wr, &bad);
+	else
+		rc = q->post(q->qp, q->wr, &bad);
 	last->next = next;
 	if (rc) {
 		p.err = refusal(rc);

@@ -18,9 +18,12 @@ struct vb_send_queue {
 	struct vb_sge *sge;	/* room * sges */
 };
 
+/* Of a queue pair, or shared: then srq is set, and qp is not. */
 struct vb_recv_queue {
 	vb_post_recv_fn *post;
 	struct vb_qp *qp;
+	vb_post_srq_recv_fn *post_srq;
+	struct vb_srq *srq;
 	uint32_t room;
 	uint32_t sges;
 	struct vb_recv_wr *wr;
@@ -43,6 +46,9 @@ struct vb_send_queue *vb_send_queue_new(struct vb_qp *, vb_post_send_fn *,
 					uint32_t room, uint32_t sges);
 struct vb_recv_queue *vb_recv_queue_new(struct vb_qp *, vb_post_recv_fn *,
 					uint32_t room, uint32_t sges);
+struct vb_recv_queue *vb_shared_queue_new(struct vb_srq *,
+					  vb_post_srq_recv_fn *, uint32_t room,
+					  uint32_t sges);
 struct vb_completion_queue *vb_completion_queue_new(struct vb_cq *,
 						    vb_poll_cq_fn *,
 						    uint32_t room);

@@ -75,6 +75,7 @@ type WCFlags uint32
 const (
 	WCWithGRH WCFlags = 1 << 0
 	WCWithImm WCFlags = 1 << 1
+	WCWithInv WCFlags = 1 << 3 // the SEND invalidated a memory window
 )
 
 // WC is a work completion. If Status is not WCSuccess, only ID, Status, QPN
@@ -84,11 +85,17 @@ type WC struct {
 	Status    WCStatus
 	Opcode    WCOpcode
 	VendorErr uint32
-	ByteLen   uint32 // bytes received or read
+	ByteLen   uint32 // bytes received or read; a receive of UD counts GRHLen bytes too
 	QPN       uint32 // the local queue pair
 	SrcQP     uint32 // the sender's, for UD
-	Imm       uint32 // host byte order, with WCWithImm
+	Imm       uint32 // host byte order, with WCWithImm; the invalidated key, with WCWithInv
 	Flags     WCFlags
+
+	// UD only, for [QP.ReplyAH].
+	PKeyIndex uint16
+	SLID      uint16
+	SL        uint8
+	PathBits  uint8 // of the destination LID
 }
 
 // Err is nil on success, else a *WCError.

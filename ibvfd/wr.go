@@ -6,7 +6,7 @@ package ibvfd
 // ibv_wr_opcode.
 type Opcode uint32
 
-// The opcodes of an RC queue pair.
+// The opcodes. UD queue pairs have OpSend and OpSendImm, RC ones all of them.
 const (
 	OpWrite       Opcode = 0 // RDMA WRITE
 	OpWriteImm    Opcode = 1 // RDMA WRITE that also completes a receive, with Imm
@@ -15,9 +15,11 @@ const (
 	OpRead        Opcode = 4 // RDMA READ
 	OpCompareSwap Opcode = 5 // 8 bytes, RemoteAddr aligned to 8
 	OpFetchAdd    Opcode = 6 // 8 bytes, RemoteAddr aligned to 8
+	OpLocalInv    Opcode = 7 // invalidate a memory window of type 2 of ours, by RKey
+	OpSendInv     Opcode = 9 // SEND that invalidates one of the receiver's, by RKey
 )
 
-var opcodeNames = [...]string{"RDMA WRITE", "RDMA WRITE with immediate", "SEND", "SEND with immediate", "RDMA READ", "compare-and-swap", "fetch-and-add"}
+var opcodeNames = [...]string{"RDMA WRITE", "RDMA WRITE with immediate", "SEND", "SEND with immediate", "RDMA READ", "compare-and-swap", "fetch-and-add", "local invalidate", 9: "SEND with invalidate"}
 
 // String returns the operation's name: "RDMA WRITE".
 func (o Opcode) String() string { return nameOf(opcodeNames[:], int(o), "Opcode") }
@@ -31,7 +33,12 @@ const (
 	SendFence     SendFlags = 1 << 0 // wait for earlier READs and atomics
 	SendSignaled  SendFlags = 1 << 1 // make a completion on success too; errors always do
 	SendSolicited SendFlags = 1 << 2 // wake a receiver that waits for solicited events
-	SendInline    SendFlags = 1 << 3 // copy the data while posting; host memory only
+	// SendInline copies the data while posting: no key is needed, and the memory
+	// may be reused at once. The CPU copies from the addresses in the SGEs, so
+	// they must be addresses of this process: of a host MR whose IOVA is its
+	// address, never of a dma-buf. A key does not tell, hence nobody refuses;
+	// [MR.Route] does. QPAttr.Inline bounds the length.
+	SendInline SendFlags = 1 << 3
 )
 
 // SGE is one piece of local memory.
@@ -50,10 +57,15 @@ type SendWR struct {
 	Flags      SendFlags
 	SGE        []SGE
 	RemoteAddr uint64 // counted from the remote MR's IOVA
-	RKey       uint32
+	RKey       uint32 // of the remote MR or memory window; with OpLocalInv and OpSendInv, what to invalidate
 	Imm        uint32 // host byte order
 	CompareAdd uint64 // what to compare with, or to add
 	Swap       uint64
+
+	// UD only: the way to the peer, its queue pair, and that one's Q_Key.
+	AH   *AH
+	QPN  uint32
+	QKey uint32
 }
 
 // RecvWR is a receive work request, under SendWR's rules.

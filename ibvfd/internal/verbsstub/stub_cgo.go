@@ -68,7 +68,8 @@ static int noop_recv(struct vb_qp *q, struct vb_recv_wr *wr, struct vb_recv_wr *
 	return 0;
 }
 
-// A completion queue that has so many completions left, numbered.
+// A completion queue that has so many completions left, numbered. They may be
+// added to while it is polled.
 struct stub_cq {
 	int left, rc;
 	uint64_t id;
@@ -82,9 +83,10 @@ static int numbered_poll(struct vb_cq *c, int n, struct vb_wc *wc)
 
 	if (cq->rc)
 		return cq->rc;
-	for (i = 0; i < n && cq->left; i++, cq->left--) {
+	for (i = 0; i < n && __atomic_load_n(&cq->left, __ATOMIC_ACQUIRE); i++) {
 		wc[i] = cq->wc;
 		wc[i].wr_id = cq->id++;
+		__atomic_fetch_sub(&cq->left, 1, __ATOMIC_ACQ_REL);
 	}
 	return i;
 }
@@ -92,6 +94,11 @@ static int numbered_poll(struct vb_cq *c, int n, struct vb_wc *wc)
 static int full_poll(struct vb_cq *c, int n, struct vb_wc *wc)
 {
 	return n;
+}
+
+static void add_completions(struct stub_cq *cq, int n)
+{
+	__atomic_fetch_add(&cq->left, n, __ATOMIC_ACQ_REL);
 }
 
 // cgo takes the address of exported C functions only.
@@ -160,6 +167,9 @@ type Send struct {
 	RKey           uint32 // wr.rdma.rkey
 	Compare, Swap  uint64 // wr.atomic
 	AtomicRKey     uint32
+	AH             uint64 // wr.ud
+	QPN, QKey      uint32
+	Invalidate     uint32 // invalidate_rkey
 	SGE            []SGE
 	Rest           bool // something in the unions that are never filled
 }
@@ -177,14 +187,18 @@ func (q *QP) Sent() []Send {
 			addr, compare, swap uint64
 			rkey                uint32
 		})(unsafe.Pointer(&w.wr))
+		ud := (*struct {
+			ah        uint64
+			qpn, qkey uint32
+		})(unsafe.Pointer(&w.wr))
+		imm := *(*uint32)(unsafe.Pointer(&w.anon0)) // imm_data, invalidate_rkey
 		s := Send{
-			ID: uint64(w.wr_id), Op: uint32(w.opcode), Flags: uint32(w.send_flags), Imm: swap(uint32(w.imm_data)),
+			ID: uint64(w.wr_id), Op: uint32(w.opcode), Flags: uint32(w.send_flags), Imm: swap(imm), Invalidate: imm,
+			AH: ud.ah, QPN: ud.qpn, QKey: ud.qkey,
 			Addr: rdma.addr, RKey: rdma.rkey, Compare: atomic.compare, Swap: atomic.swap, AtomicRKey: atomic.rkey,
 			SGE: q.sges(i, int(w.num_sge)), Rest: w.qp_type != 0,
 		}
-		for _, x := range w.rest {
-			s.Rest = s.Rest || x != 0
-		}
+		s.Rest = s.Rest || w.bind_mw.mw != nil || w.bind_mw.rkey != 0 || w.bind_mw.bind_info != C.struct_vb_mw_bind_info{}
 		list = append(list, s)
 	}
 	return list
@@ -230,8 +244,9 @@ func NewCQ(left, rc int, wc Completion) *CQ {
 	c.left, c.rc = C.int(left), C.int(rc)
 	c.wc = C.struct_vb_wc{
 		status: C.int(wc.Status), opcode: C.int(wc.Opcode), vendor_err: C.uint32_t(wc.VendorErr), byte_len: C.uint32_t(wc.ByteLen),
-		imm_data: C.uint32_t(swap(wc.Imm)), qp_num: C.uint32_t(wc.QPN), src_qp: C.uint32_t(wc.SrcQP), wc_flags: C.uint(wc.Flags),
+		qp_num: C.uint32_t(wc.QPN), src_qp: C.uint32_t(wc.SrcQP), wc_flags: C.uint(wc.Flags),
 	}
+	*(*uint32)(unsafe.Pointer(&c.wc.anon0)) = swap(wc.Imm) // imm_data
 	return &CQ{c}
 }
 
@@ -239,7 +254,7 @@ func NewCQ(left, rc int, wc Completion) *CQ {
 func (q *CQ) Ptr() unsafe.Pointer { return unsafe.Pointer(q.c) }
 
 // Add makes n more completions.
-func (q *CQ) Add(n int) { q.c.left += C.int(n) }
+func (q *CQ) Add(n int) { C.add_completions(q.c, C.int(n)) }
 
 // Free frees it.
 func (q *CQ) Free() { C.free(unsafe.Pointer(q.c)) }

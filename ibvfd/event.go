@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ibvfd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"sync"
+)
+
+// EventType is what an asynchronous event reports. The numbers are those of
+// enum ibv_event_type.
+type EventType int
+
+// The events. What each means is in ibv_get_async_event(3).
+const (
+	EventCQErr            EventType = 0 // of Event.CQ: it overran, and its queue pairs are dead
+	EventQPFatal          EventType = 1 // of Event.QP, as the next five
+	EventQPRequestErr     EventType = 2
+	EventQPAccessErr      EventType = 3
+	EventCommEst          EventType = 4 // the first packet came while the queue pair was in RTR
+	EventSQDrained        EventType = 5 // [QP.Drain] is done
+	EventPathMigrated     EventType = 6
+	EventPathMigrateErr   EventType = 7
+	EventDeviceFatal      EventType = 8 // close everything: the device is gone or broken
+	EventPortActive       EventType = 9 // of Event.Port, as the next four
+	EventPortErr          EventType = 10
+	EventLIDChange        EventType = 11
+	EventPKeyChange       EventType = 12
+	EventSMChange         EventType = 13
+	EventSRQErr           EventType = 14 // of Event.SRQ, as the next one
+	EventSRQLimit         EventType = 15 // fewer receives than the limit are left; the limit is off now
+	EventQPLastWQE        EventType = 16 // of Event.QP: it takes no more receives from its SRQ
+	EventClientReregister EventType = 17 // of Event.Port, as the next one
+	EventGIDChange        EventType = 18
+	EventWQFatal          EventType = 19
+)
+
+var eventNames = [...]string{
+	"CQ error", "QP fatal error", "QP request error", "QP access error", "communication established", "send queue drained",
+	"path migrated", "path migration error", "device fatal error", "port active", "port error", "LID change", "P_Key change",
+	"subnet manager change", "SRQ error", "SRQ limit reached", "last WQE reached", "client reregister", "GID change", "WQ fatal error",
+}
+
+// String returns the event in words: "port error".
+func (t EventType) String() string { return nameOf(eventNames[:], int(t), "EventType") }
+
+// MarshalText makes an EventType a string in JSON.
+func (t EventType) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
+
+// ofPort reports whether the event's element is a port's number.
+func (t EventType) ofPort() bool {
+	switch t {
+	case EventPortActive, EventPortErr, EventLIDChange, EventPKeyChange, EventSMChange, EventClientReregister, EventGIDChange, EventDeviceFatal:
+		return true
+	}
+	return false
+}
+
+// Event is an asynchronous event of a device. Its Type says which of the other
+// fields is set; an object may be closed by the time that it is looked at.
+type Event struct {
+	Type EventType
+	Port int
+	QP   *QP
+	CQ   *CQ
+	SRQ  *SRQ
+}
+
+// String says what happened, and to what: "port error: port 1".
+func (e Event) String() string {
+	switch {
+	case e.QP != nil:
+		return fmt.Sprintf("%v: QP %d", e.Type, e.QP.num)
+	case e.Port != 0:
+		return fmt.Sprintf("%v: port %d", e.Type, e.Port)
+	}
+	return e.Type.String()
+}
+
+// Events yields the device's asynchronous events as they come, sleeping in Go's
+// poller between them, until the loop is left or ctx ends: the last pair then
+// has ctx's error, or os.ErrClosed if the Context was closed. Each event is
+// acknowledged when it is taken, so that the loop's body may close the object
+// it names. Of several loops, each event goes to one. Events of which nobody
+// takes notice stay with the kernel and harm nothing.
+func (c *Context) Events(ctx context.Context) iter.Seq2[Event, error] {
+	return func(yield func(Event, error) bool) {
+		for {
+			e, err := c.nextEvent(ctx)
+			if !yield(e, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+func (c *Context) nextEvent(ctx context.Context) (Event, error) {
+	f, err := c.async.open(c)
+	if err != nil {
+		return Event{}, err
+	}
+	for {
+		if err := f.lock(ctx); err != nil {
+			return Event{}, err
+		}
+		err := f.wait(ctx)
+		e := c.async.event
+		f.unlock()
+		switch {
+		case err == nil:
+			return e, nil
+		case errors.Is(err, errInterrupted):
+			continue
+		case ctx.Err() != nil:
+			return Event{}, err
+		}
+		x := failed("ibv_get_async_event", c.name, err)
+		x.Remedy = "close everything of this device: it is gone"
+		return Event{}, x
+	}
+}
+
+// asyncEvents is where a context's events come from, opened when they are first
+// asked for.
+type asyncEvents struct {
+	mu    sync.Mutex
+	file  *eventFile
+	event Event // taken last; of who has file's turn
+}
+
+func (a *asyncEvents) open(c *Context) (*eventFile, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.file != nil {
+		return a.file, nil
+	}
+	if err := c.enter(); err != nil {
+		return nil, err
+	}
+	defer c.leave()
+	fd, err := c.v.eventFD()
+	if err == nil {
+		a.file, err = newEventFile(fd, a.taker(c))
+	}
+	if err != nil {
+		return nil, failed("poll the asynchronous events", c.name, err)
+	}
+	return a.file, nil
+}
+
+func (a *asyncEvents) taker(c *Context) func() error {
+	return func() error {
+		return c.v.event(func(raw rawEvent) { a.event = c.objects.event(raw) })
+	}
+}
+
+// close ends the waiting around destroy, which closes the context.
+func (a *asyncEvents) close(destroy func() error) error {
+	a.mu.Lock()
+	f := a.file
+	a.mu.Unlock()
+	if f == nil {
+		return destroy()
+	}
+	f.interrupt()
+	err := destroy()
+	f.resume(err == nil)
+	return err
+}
+
+// objects are a context's QPs, CQs and SRQs by the identity that events give.
+type objects struct {
+	mu sync.Mutex
+	by map[uintptr]any
+}
+
+func (o *objects) add(id uintptr, x any) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.by == nil {
+		o.by = map[uintptr]any{}
+	}
+	o.by[id] = x
+}
+
+// remove forgets x, which is destroyed: a new object may have its identity by
+// now.
+func (o *objects) remove(id uintptr, x any) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.by[id] == x {
+		delete(o.by, id)
+	}
+}
+
+func (o *objects) event(raw rawEvent) Event {
+	e := Event{Type: raw.typ, Port: raw.port}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	switch x := o.by[raw.object].(type) {
+	case *QP:
+		e.QP = x
+	case *CQ:
+		e.CQ = x
+	case *SRQ:
+		e.SRQ = x
+	}
+	return e
+}

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build cgo
+
+package ibvfd
+
+import (
+	"context"
+	"errors"
+	"os"
+	"runtime"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// Every type of event names its object or port and is acknowledged once.
+func TestEvents(t *testing.T) {
+	s := newScript()
+	events := s.withEvents(t)
+	pd := scripted(t, s, &kernel{reg: always(0)})
+	c := pd.Context()
+	srq, err := pd.CreateSRQ(SRQAttr{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cq, err := c.CreateCQ(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	qp, err := pd.CreateQP(QPAttr{Type: RC, SendCQ: cq, RecvCQ: cq, SRQ: srq})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range []interface{ Close() error }{srq, cq, qp} {
+		t.Cleanup(func() {
+			if err := x.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	var want []Event
+	for typ := EventCQErr; typ <= EventWQFatal; typ++ {
+		e, raw := Event{Type: typ}, rawEvent{typ: typ}
+		switch typ {
+		case EventCQErr:
+			e.CQ, raw.object = cq, cq.v.identity()
+		case EventQPFatal, EventQPRequestErr, EventQPAccessErr, EventCommEst, EventSQDrained, EventPathMigrated, EventPathMigrateErr, EventQPLastWQE:
+			e.QP, raw.object = qp, qp.v.identity()
+		case EventSRQErr, EventSRQLimit:
+			e.SRQ, raw.object = srq, srq.v.identity()
+		case EventPortActive, EventPortErr, EventLIDChange, EventPKeyChange, EventSMChange, EventClientReregister, EventGIDChange:
+			e.Port, raw.port = 1, 1
+		case EventDeviceFatal:
+		case EventWQFatal:
+			raw.object = 0x77777777 // of no object of ours
+		}
+		if e.String() == "" || e.Type.String() != nameOf(eventNames[:], int(typ), "") {
+			t.Errorf("event %d is called %q", typ, e)
+		}
+		want = append(want, e)
+		if err := events.put(raw); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for e, err := range c.Events(t.Context()) {
+		if err != nil || e != want[0] {
+			t.Fatalf("%+v, %v; want %+v", e, err, want[0])
+		}
+		if want = want[1:]; len(want) == 0 {
+			break
+		}
+	}
+	if s.acked != int(EventWQFatal)+1 {
+		t.Errorf("%d events acknowledged of %d", s.acked, EventWQFatal+1)
+	}
+}
+
+// A closed object is not found by an event that is late, a new one is.
+func TestEventOfClosedObject(t *testing.T) {
+	var o objects
+	a, b := &QP{num: 1}, &QP{num: 2}
+	o.add(7, a)
+	o.add(7, b) // a is destroyed, and its memory reused, before it is removed
+	o.remove(7, a)
+	if e := o.event(rawEvent{typ: EventQPFatal, object: 7}); e.QP != b {
+		t.Errorf("the event names %v", e)
+	}
+	o.remove(7, b)
+	if e := o.event(rawEvent{typ: EventQPFatal, object: 7}); e.QP != nil {
+		t.Errorf("the event names a QP that is gone: %v", e)
+	}
+}
+
+// The loop ends with its context, with Close, and with the device.
+func TestEventsEnd(t *testing.T) {
+	s := newScript()
+	s.withEvents(t)
+	k := &kernel{reg: always(0)}
+	c, err := open(s, "roce0", deviceTree(t), k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	loop := func(ctx context.Context) error {
+		for _, err := range c.Events(ctx) {
+			return err
+		}
+		return nil
+	}
+	s.failWith("eventFD", unix.EMFILE)
+	if err := loop(t.Context()); !errors.Is(err, unix.EMFILE) {
+		t.Errorf("no descriptor: %v", err)
+	}
+	s.failWith("eventFD", nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := loop(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: %v", err)
+	}
+	s.failWith("event", unix.EIO)
+	if err := loop(t.Context()); !errors.Is(err, unix.EIO) {
+		t.Errorf("device gone: %v", err)
+	}
+	s.failWith("event", nil)
+	s.failWith("close", unix.EBUSY)
+	ended := make(chan error)
+	for range 3 {
+		go func() { ended <- loop(t.Context()) }()
+	}
+	for range 20 {
+		runtime.Gosched()
+		if err := c.Close(); !errors.Is(err, unix.EBUSY) {
+			t.Fatal(err)
+		}
+	}
+	s.failWith("close", nil)
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if err := <-ended; !errors.Is(err, os.ErrClosed) {
+			t.Errorf("closed: %v", err)
+		}
+	}
+	if err := loop(t.Context()); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("Events of a closed context: %v", err)
+	}
+	s.nothingLeft(t)
+}

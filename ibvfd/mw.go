@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ibvfd
+
+import (
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// MWType is a memory window's type. The numbers are those of enum ibv_mw_type.
+type MWType int
+
+// The types of memory windows (ibv_alloc_mw(3)).
+const (
+	// MWType1 is bound by the library's own call and may be bound anew at any
+	// time.
+	MWType1 MWType = 1
+	// MWType2 is bound by a work request, belongs to the queue pair that bound
+	// it, and must be invalidated (OpLocalInv, or the peer's OpSendInv) before it
+	// is bound anew.
+	MWType2 MWType = 2
+)
+
+// MW is a memory window: a part of an MR, with a remote key and rights of its
+// own that come and go without registering anything. Windows are for host
+// memory: the kernel gives no dma-buf MR AccessMWBind.
+type MW struct {
+	life
+	pd  *PD
+	v   verbsMW
+	typ MWType
+}
+
+// AllocMW allocates a memory window, bound to nothing.
+func (pd *PD) AllocMW(typ MWType) (*MW, error) {
+	if err := pd.enter(); err != nil {
+		return nil, err
+	}
+	defer pd.leave()
+	e := failed("ibv_alloc_mw", pd.ctx.name, unix.EINVAL)
+	e.Detail = fmt.Sprintf("type %d", typ)
+	if typ != MWType1 && typ != MWType2 {
+		e.Remedy = "there are types 1 and 2"
+		return nil, e
+	}
+	v, err := pd.v.allocMW(typ)
+	if err != nil {
+		e.Err = err
+		if a, qerr := pd.ctx.v.queryDevice(); qerr == nil && a.MaxMW == 0 {
+			e.Remedy = "the device has no memory windows: register the range by itself"
+		}
+		return nil, e
+	}
+	pd.hold(kindMW)
+	return &MW{pd: pd, v: v, typ: typ}, nil
+}
+
+// MWBind is what to bind a memory window to.
+type MWBind struct {
+	ID    uint64 // comes back in WC.ID
+	Flags SendFlags
+	// MR needs AccessMWBind, and AccessLocalWrite if Access lets the peer write.
+	// nil, with a type 1 window, unbinds.
+	MR *MR
+	// Addr counts from the MR's IOVA. The range must lie in the MR.
+	Addr, Length uint64
+	Access       Access // of AccessRemoteRead, RemoteWrite and RemoteAtomic
+}
+
+// BindMW posts the binding of a memory window, in order with the queue pair's
+// other work requests, and returns the window's new remote key, which holds once
+// the binding has completed. A completion in error leaves the window unbound.
+func (q *QP) BindMW(mw *MW, b MWBind) (rkey uint32, err error) {
+	if err := q.enter(); err != nil {
+		return 0, err
+	}
+	defer q.leave()
+	if err := mw.enter(); err != nil {
+		return 0, err
+	}
+	defer mw.leave()
+	var mr verbsMR
+	if b.MR != nil {
+		b.MR.mu.Lock() // it stays registered
+		defer b.MR.mu.Unlock()
+		if b.MR.closed {
+			return 0, os.ErrClosed
+		}
+		mr = b.MR.now.Load().made.v
+	}
+	if e := q.badBind(mw, &b, mr); e != nil {
+		return 0, e
+	}
+	q.send.Lock() // in order with PostSend, and one that reads the new key
+	defer q.send.Unlock()
+	if err := q.v.bindMW(mw.v, mr, &b); err != nil {
+		e := failed("ibv_bind_mw", q.pd.ctx.name, err)
+		e.Detail = fmt.Sprintf("QP %d, type %d, %#x bytes at %#x", q.num, mw.typ, b.Length, b.Addr)
+		return 0, e
+	}
+	return mw.v.rkey(), nil
+}
+
+// badBind finds what the library would not, or would crash on.
+func (q *QP) badBind(mw *MW, b *MWBind, mr verbsMR) error {
+	e := failed("ibv_bind_mw", q.pd.ctx.name, unix.EINVAL)
+	switch {
+	case mw.pd != q.pd || b.MR != nil && b.MR.PD() != q.pd:
+		e.Detail = "window, MR and queue pair are of different PDs"
+		e.Remedy = "make all of them in one PD"
+	case b.MR == nil && (mw.typ != MWType1 || b.Addr != 0 || b.Length != 0):
+		e.Detail = "no MR"
+		e.Remedy = "name the MR; a window of type 2 is unbound by OpLocalInv"
+	case b.MR != nil && b.MR.Access()&AccessMWBind == 0:
+		e.Detail = "the MR has no mw-bind"
+		e.Remedy = "register host memory with AccessMWBind; a dma-buf MR cannot have it"
+	case b.MR != nil && mr == nil:
+		e.Err = unix.EOPNOTSUPP
+		e.Detail = "the MR was registered past the library"
+	default:
+		return nil
+	}
+	return e
+}
+
+// RKey is the window's remote key: of the last binding that was posted.
+func (mw *MW) RKey() uint32 {
+	if mw.enter() != nil {
+		return 0
+	}
+	defer mw.leave()
+	return mw.v.rkey()
+}
+
+// Close deallocates the window, bound or not. Do so before its MR and, with a
+// window of type 2, before the queue pair that bound it: rxe takes 50 s to
+// destroy a queue pair with a bound window. Closing again does nothing.
+func (mw *MW) Close() error {
+	return mw.end(func() error {
+		if err := mw.v.dealloc(); err != nil {
+			return failed("ibv_dealloc_mw", mw.pd.ctx.name, err)
+		}
+		mw.pd.drop(kindMW)
+		return nil
+	})
+}

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ibvfd
+
+import (
+	"sync"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// pipe is a script's event descriptor: what is put in makes it readable.
+type pipe struct {
+	r, w int
+	mu   sync.Mutex
+	raw  []rawEvent
+}
+
+func newPipe() (*pipe, error) {
+	var fds [2]int
+	if err := unix.Pipe2(fds[:], unix.O_NONBLOCK|unix.O_CLOEXEC); err != nil {
+		return nil, err
+	}
+	return &pipe{r: fds[0], w: fds[1]}, nil
+}
+
+func (p *pipe) put(e rawEvent) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.raw = append(p.raw, e)
+	_, err := unix.Write(p.w, []byte{0})
+	return err
+}
+
+func (p *pipe) take() (rawEvent, error) {
+	var b [1]byte
+	if _, err := unix.Read(p.r, b[:]); err != nil {
+		return rawEvent{}, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	e := p.raw[0]
+	p.raw = p.raw[1:]
+	return e, nil
+}
+
+func (p *pipe) close() {
+	_ = unix.Close(p.r)
+	_ = unix.Close(p.w)
+}
+
+// withEvents gives the script asynchronous events.
+func (s *script) withEvents(t *testing.T) *pipe {
+	t.Helper()
+	p, err := newPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.close)
+	s.async = p
+	return p
+}
+
+func (c *scriptContext) eventFD() (int, error) {
+	if c.async == nil {
+		return -1, unix.EBADF
+	}
+	return c.async.r, c.failing("eventFD")
+}
+
+func (c *scriptContext) event(show func(rawEvent)) error {
+	if err := c.failing("event"); err != nil {
+		return err
+	}
+	e, err := c.async.take()
+	if err != nil {
+		return err
+	}
+	show(e)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.acked++
+	return nil
+}
+
+// scriptCQ has what a test puts in, and raises an event for it when it is
+// armed, as hardware does.
+type scriptCQ struct {
+	*script
+	id      uintptr
+	channel *pipe // nil without events
+
+	mu          sync.Mutex
+	armed       notify
+	arms        int // how often it was armed
+	taken, done int // events, and those that were acknowledged
+	beforeArm   func()
+	add         func(n int) // completions
+	free        func()
+}
+
+func newScriptCQ(s *script, attr CQAttr) (*scriptCQ, error) {
+	q := &scriptCQ{script: s, id: s.identify(), free: func() {}}
+	if attr.Events {
+		var err error
+		if q.channel, err = newPipe(); err != nil {
+			return nil, err
+		}
+	}
+	return q, nil
+}
+
+func (q *scriptCQ) identity() uintptr { return q.id }
+func (q *scriptCQ) channelFD() int    { return q.channel.r }
+
+func (q *scriptCQ) arm(solicited bool) error {
+	if err := q.failing("arm"); err != nil {
+		return err
+	}
+	if q.beforeArm != nil {
+		q.beforeArm()
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.arms++
+	q.armed = notifyAny
+	if solicited {
+		q.armed = notifySolicited
+	}
+	return nil
+}
+
+// state is for what it is armed, and how often it was.
+func (q *scriptCQ) state() (armed notify, arms int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.armed, q.arms
+}
+
+// raise is what the NIC does with a completion that has just been added.
+func (q *scriptCQ) raise(solicited bool) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.armed == notifyAny || solicited && q.armed == notifySolicited {
+		q.armed = notifyNone
+		return q.channel.put(rawEvent{})
+	}
+	return nil
+}
+
+func (q *scriptCQ) event() error {
+	if err := q.failing("cq event"); err != nil {
+		return err
+	}
+	_, err := q.channel.take()
+	if err == nil {
+		q.mu.Lock()
+		q.taken++
+		q.mu.Unlock()
+	}
+	return err
+}
+
+func (q *scriptCQ) ack(n int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.done += n
+}
+
+func (q *scriptCQ) destroy() error {
+	if err := q.gone("destroyCQ", "CQ"); err != nil {
+		return err
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.taken != q.done {
+		panic("ibv_destroy_cq would wait for ever: events not acknowledged")
+	}
+	if q.channel != nil {
+		q.channel.close()
+		q.free()
+	}
+	return nil
+}
+
+func (p *scriptPD) createSRQ(*SRQAttr) (verbsSRQ, error) {
+	if err := p.made("createSRQ", "SRQ"); err != nil {
+		return nil, err
+	}
+	return &scriptSRQ{script: p.script, id: p.identify()}, nil
+}
+
+type scriptSRQ struct {
+	*script
+	id    uintptr
+	limit int
+}
+
+func (q *scriptSRQ) identity() uintptr { return q.id }
+func (q *scriptSRQ) resize(int) error  { return q.failing("resizeSRQ") }
+func (q *scriptSRQ) destroy() error    { return q.gone("destroySRQ", "SRQ") }
+
+func (q *scriptSRQ) setLimit(n int) error {
+	if err := q.failing("modifySRQ"); err != nil {
+		return err
+	}
+	q.limit = n
+	return nil
+}
+
+func (q *scriptSRQ) query() (maxWR, limit int, err error) {
+	return 64, q.limit, q.failing("querySRQ")
+}
+
+func (p *scriptPD) createAH(path *pathAttr) (verbsAH, error) {
+	if err := p.made("createAH", "AH"); err != nil {
+		return nil, err
+	}
+	return &scriptAH{p.script, p.identify(), *path}, nil
+}
+
+func (p *scriptPD) replyAH(_ *WC, _ []byte, port int) (verbsAH, error) {
+	return p.createAH(&pathAttr{port: port})
+}
+
+type scriptAH struct {
+	*script
+	id   uintptr
+	path pathAttr
+}
+
+func (h *scriptAH) identity() uintptr { return h.id }
+func (h *scriptAH) destroy() error    { return h.gone("destroyAH", "AH") }
+
+func (p *scriptPD) allocMW(MWType) (verbsMW, error) {
+	if err := p.made("allocMW", "MW"); err != nil {
+		return nil, err
+	}
+	return &scriptMW{script: p.script, key: 0x1200}, nil
+}
+
+type scriptMW struct {
+	*script
+	key uint32
+}
+
+func (w *scriptMW) rkey() uint32   { return w.key }
+func (w *scriptMW) dealloc() error { return w.gone("deallocMW", "MW") }

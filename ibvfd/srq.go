@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ibvfd
+
+import (
+	"fmt"
+	"os"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// SRQAttr is what kind of shared receive queue to make.
+type SRQAttr struct {
+	Depth int // receives that may be outstanding; 0 means 1
+	SGE   int // SGEs in one receive; 0 means 1
+}
+
+// SRQ is a shared receive queue: the receives of several queue pairs, each of
+// which takes the next one when a message comes for it.
+type SRQ struct {
+	parent
+	pd   *PD
+	v    verbsSRQ
+	attr SRQAttr // as granted
+
+	recv struct {
+		sync.Mutex
+		q *recvQueue // nil once the SRQ is closed
+	}
+}
+
+// CreateSRQ makes a shared receive queue. Close it after the queue pairs that
+// use it and before the PD.
+func (pd *PD) CreateSRQ(attr SRQAttr) (*SRQ, error) {
+	if err := pd.enter(); err != nil {
+		return nil, err
+	}
+	defer pd.leave()
+	asked := attr
+	attr.Depth, attr.SGE = max(attr.Depth, 1), max(attr.SGE, 1)
+	if min(asked.Depth, asked.SGE) < 0 || attr.Depth > 1<<24 || attr.SGE > 1<<12 {
+		return nil, pd.explainCreateSRQ(asked, unix.EINVAL)
+	}
+	v, err := pd.v.createSRQ(&attr)
+	if err != nil {
+		return nil, pd.explainCreateSRQ(asked, err)
+	}
+	q, err := v.queue()
+	if err != nil {
+		_ = v.destroy()
+		return nil, failed("allocate the work request array", pd.ctx.name, err)
+	}
+	s := &SRQ{pd: pd, v: v, attr: attr}
+	s.recv.q = q
+	pd.hold(kindSRQ)
+	pd.ctx.objects.add(v.identity(), s)
+	return s, nil
+}
+
+func (pd *PD) explainCreateSRQ(attr SRQAttr, err error) error {
+	e := failed("ibv_create_srq", pd.ctx.name, err)
+	e.Detail = fmt.Sprintf("depth %d, SGEs %d", attr.Depth, attr.SGE)
+	a, qerr := pd.ctx.v.queryDevice()
+	switch {
+	case qerr != nil:
+	case a.MaxSRQ == 0:
+		e.Remedy = "the device has no shared receive queues: post receives to each queue pair"
+	case attr.Depth > a.MaxSRQWR:
+		e.Remedy = fmt.Sprintf("the device allows a depth of at most %d", a.MaxSRQWR)
+	case attr.SGE > a.MaxSRQSGE:
+		e.Remedy = fmt.Sprintf("the device allows at most %d SGEs", a.MaxSRQSGE)
+	}
+	return e
+}
+
+// Attr is the queue's attributes as granted: both may be larger than asked for.
+func (s *SRQ) Attr() SRQAttr { return s.attr }
+
+// Post posts receives under [QP.PostSend]'s rules.
+func (s *SRQ) Post(wrs []RecvWR) (posted int, err error) {
+	s.recv.Lock()
+	defer s.recv.Unlock()
+	if s.recv.q == nil {
+		return 0, os.ErrClosed
+	}
+	posted, bad, errno := s.recv.q.post(wrs)
+	if bad == postOK {
+		return posted, nil
+	}
+	e := explainPost(failed("ibv_post_srq_recv", s.pd.ctx.name, errno), s.attr.Depth, s.attr.SGE, bad, errno)
+	e.Detail = fmt.Sprintf("work request %d%s", posted, e.Detail)
+	return posted, e
+}
+
+// SetLimit asks for one EventSRQLimit when fewer than n receives are left. The
+// limit is off after the event, and with n 0.
+func (s *SRQ) SetLimit(n int) error {
+	if n < 0 || n > s.attr.Depth {
+		return s.explainModify(fmt.Sprintf("limit %d of %d", n, s.attr.Depth), unix.EINVAL)
+	}
+	if err := s.enter(); err != nil {
+		return err
+	}
+	defer s.leave()
+	if err := s.v.setLimit(n); err != nil {
+		return s.explainModify(fmt.Sprintf("limit %d", n), err)
+	}
+	return nil
+}
+
+// Limit is the limit that is set: 0 for none.
+func (s *SRQ) Limit() (int, error) {
+	if err := s.enter(); err != nil {
+		return 0, err
+	}
+	defer s.leave()
+	_, limit, err := s.v.query()
+	if err != nil {
+		return 0, failed("ibv_query_srq", s.pd.ctx.name, err)
+	}
+	return limit, nil
+}
+
+// Resize makes room for depth receives, which must cover those outstanding. Few
+// devices can.
+func (s *SRQ) Resize(depth int) error {
+	if depth < 1 || depth > 1<<24 {
+		return s.explainModify(fmt.Sprintf("depth %d", depth), unix.EINVAL)
+	}
+	if err := s.enter(); err != nil {
+		return err
+	}
+	defer s.leave()
+	if err := s.v.resize(depth); err != nil {
+		return s.explainModify(fmt.Sprintf("depth %d", depth), err)
+	}
+	return nil
+}
+
+func (s *SRQ) explainModify(detail string, err error) error {
+	e := failed("ibv_modify_srq", s.pd.ctx.name, err)
+	e.Detail = detail
+	return e
+}
+
+// Close destroys the queue and drops the receives in it, without completions.
+// It answers [dmabuf.ErrInUse], and destroys nothing, while queue pairs use it.
+// Closing again does nothing.
+func (s *SRQ) Close() error {
+	return s.close("ibv_destroy_srq", s.pd.ctx.name, func() error {
+		s.recv.Lock()
+		defer s.recv.Unlock()
+		if err := s.v.destroy(); err != nil {
+			return failed("ibv_destroy_srq", s.pd.ctx.name, err)
+		}
+		s.recv.q.free()
+		s.recv.q = nil
+		s.pd.ctx.objects.remove(s.v.identity(), s)
+		s.pd.drop(kindSRQ)
+		return nil
+	})
+}
