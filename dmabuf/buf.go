@@ -5,7 +5,6 @@ package dmabuf
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"strings"
 
@@ -44,6 +43,16 @@ func New(raw int) (*Buf, error) {
 		return nil, failed("take", raw, err)
 	}
 	return &Buf{fd: owned, t: kernel, size: size, inode: inode}, nil
+}
+
+// NewExported is [New] for what an exporter's ioctl has just returned with
+// O_CLOEXEC.
+func NewExported(raw int) (*Buf, error) {
+	size, inode, err := identify(raw)
+	if err != nil {
+		return nil, err
+	}
+	return &Buf{fd: fd.NewCloexec(raw), t: kernel, size: size, inode: inode}, nil
 }
 
 // Import borrows raw: the Buf works on a duplicate, and the caller goes on
@@ -101,16 +110,13 @@ func identify(raw int) (size int64, inode uint64, err error) {
 			Err:    ErrNotDMABuf,
 		}
 	}
+	// The inode has the size since dma-bufs have a file system of their own
+	// (dma_buf_getfile in drivers/dma-buf/dma-buf.c).
 	var st unix.Stat_t
 	if err := retry(func() error { return unix.Fstat(raw, &st) }); err != nil {
 		return 0, 0, failed("fstat", raw, err)
 	}
-	// dma_buf_llseek answers the size and moves no file position.
-	size, err = unix.Seek(raw, 0, io.SeekEnd)
-	if err != nil {
-		return 0, 0, failed("lseek(SEEK_END)", raw, err)
-	}
-	return size, st.Ino, nil
+	return st.Size, st.Ino, nil
 }
 
 // whatIs describes a descriptor that is no dma-buf.

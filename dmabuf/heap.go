@@ -84,7 +84,7 @@ func (h *Heap) Alloc(size int64) (*Buf, error) {
 		}
 		return nil, e
 	}
-	b, err := New(raw)
+	b, err := NewExported(raw)
 	if err != nil {
 		_ = unix.Close(raw)
 		return nil, err

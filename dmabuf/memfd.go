@@ -46,11 +46,7 @@ func NewMemfd(name string, size int64) (*Memfd, error) {
 	if err != nil {
 		return nil, &Error{Op: "memfd_create", Device: device, Err: err}
 	}
-	f, err := fd.New(raw)
-	if err != nil {
-		_ = unix.Close(raw)
-		return nil, &Error{Op: "memfd_create", Device: device, Err: err}
-	}
+	f := fd.NewCloexec(raw)
 	m := &Memfd{fd: f, size: size}
 	if err := f.Do(func(raw int) error { return fill(raw, device, size) }); err != nil {
 		_ = f.Close()

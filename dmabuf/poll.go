@@ -26,10 +26,7 @@ func poll(ctx context.Context, f *fd.FD, events int16) error {
 	if err != nil {
 		return err
 	}
-	wake, err := fd.New(raw)
-	if err != nil {
-		return err
-	}
+	wake := fd.NewCloexec(raw)
 	defer wake.Close()
 	stop := context.AfterFunc(ctx, func() {
 		// A failed write means that the waiter has gone already.

@@ -75,7 +75,7 @@ func CreateUDMABuf(ranges []Range, opt ...UDMABufOption) (*Buf, error) {
 	if err != nil {
 		return nil, c.explain(op, ranges, total, err)
 	}
-	b, err := New(raw)
+	b, err := NewExported(raw)
 	if err != nil {
 		_ = unix.Close(raw)
 		return nil, err

@@ -33,7 +33,7 @@ func (d *Device) PrimeHandleToFD(handle, flags uint32) (*dmabuf.Buf, error) {
 	if err != nil {
 		return nil, d.fail(op, detail, err)
 	}
-	b, err := dmabuf.New(raw)
+	b, err := dmabuf.NewExported(raw)
 	if err != nil {
 		if raw >= 0 {
 			_ = unix.Close(raw)

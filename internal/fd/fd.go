@@ -19,8 +19,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// FD owns one file descriptor. Use New or Dup to make one; the zero value is
-// closed.
+// FD owns one file descriptor. Use New, NewCloexec, Open or Dup to make one; the
+// zero value is closed.
 type FD struct {
 	mu      sync.RWMutex // read-held while the descriptor is in use
 	raw     int
@@ -37,10 +37,16 @@ func New(raw int) (*FD, error) {
 	if _, err := unix.FcntlInt(uintptr(raw), unix.F_SETFD, unix.FD_CLOEXEC); err != nil {
 		return nil, fmt.Errorf("file descriptor %d: %w", raw, err)
 	}
+	return NewCloexec(raw), nil
+}
+
+// NewCloexec takes ownership of raw, which the kernel has just returned as
+// close-on-exec.
+func NewCloexec(raw int) *FD {
 	f := &FD{raw: raw, open: true}
 	trackOpen(raw)
 	f.cleanup = runtime.AddCleanup(f, reclaim, raw)
-	return f, nil
+	return f
 }
 
 // reclaim runs when an FD was dropped without Close. It is a safety net, not
@@ -60,7 +66,7 @@ func Open(path string, flags int) (*FD, error) {
 		if err != nil {
 			return nil, &os.PathError{Op: "open", Path: path, Err: err}
 		}
-		return New(raw)
+		return NewCloexec(raw), nil
 	}
 }
 
@@ -73,7 +79,7 @@ func Dup(raw int) (*FD, error) {
 	if err != nil {
 		return nil, fmt.Errorf("duplicate file descriptor %d: %w", raw, err)
 	}
-	return New(dup)
+	return NewCloexec(dup), nil
 }
 
 // Do calls fn with the descriptor, which stays open until fn returns. It
