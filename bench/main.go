@@ -22,7 +22,6 @@ type options struct {
 	sizes     []int64
 	rounds    int
 	slice     time.Duration
-	peer      string
 }
 
 func main() {
@@ -31,12 +30,12 @@ func main() {
 		exporters = flag.String("exporters", "", "comma-separated allocator specs (default: every one that is there)")
 		sizes     = flag.String("sizes", "4096,65536,1048576,16777216,67108864", "buffer sizes in bytes")
 		profile   = flag.String("cpuprofile", "", "write a profile of this process, the Go side, to a file")
+		only      = flag.String("only", "", "registration or allocation (default: both)")
 		asJSON    = flag.Bool("json", false, "print one JSON document")
 	)
 	flag.StringVar(&opt.device, "nic", "rxe0", "RDMA device")
 	flag.IntVar(&opt.rounds, "rounds", 30, "rounds; fewer than 30 are no measurement")
 	flag.DurationVar(&opt.slice, "slice", 60*time.Millisecond, "length of a turn; at most 100ms")
-	flag.StringVar(&opt.peer, "peer", "reg-loop", "the C program to compare with")
 	flag.Parse()
 
 	if *exporters != "" {
@@ -73,28 +72,58 @@ func main() {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
-	rows, err := compareRegistration(ctx, opt)
+	var tables []table
+	var failed error
+	for _, c := range comparisons {
+		if failed != nil || *only != "" && *only != c.name {
+			continue
+		}
+		var t table
+		t.Name, t.what = c.name, c.what
+		t.Rows, failed = c.compare(ctx, opt)
+		tables = append(tables, t)
+		if !*asJSON {
+			t.print()
+		}
+	}
 	if *asJSON {
 		enc := json.NewEncoder(os.Stdout)
 		enc.SetIndent("", "  ")
 		_ = enc.Encode(struct {
-			Schema string `json:"schema"`
-			Rows   []row  `json:"rows"`
-		}{"bench-registration/v1", rows})
-	} else {
-		print(rows)
+			Schema string  `json:"schema"`
+			Tables []table `json:"tables"`
+		}{"bench/v1", tables})
 	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "bench:", err)
+	if failed == nil && len(tables) == 0 {
+		failed = fmt.Errorf("-only %s: there are registration and allocation", *only)
+	}
+	if failed != nil {
+		fmt.Fprintln(os.Stderr, "bench:", failed)
 		os.Exit(1)
 	}
 }
 
-func print(rows []row) {
+// comparisons are what there is to compare, in this order.
+var comparisons = []struct {
+	name, what string
+	compare    func(context.Context, options) ([]row, error)
+}{
+	{"registration", "register + deregister", compareRegistration},
+	{"allocation", "allocate + export + free", compareAllocation},
+}
+
+// table is one comparison's result.
+type table struct {
+	Name string `json:"name"`
+	Rows []row  `json:"rows"`
+	what string
+}
+
+func (t table) print() {
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "register + deregister, Go against C\t\t\t\t\t\t\t")
+	fmt.Fprintf(w, "%s, Go against C\t\t\t\t\t\t\t\n", t.what)
 	fmt.Fprintln(w, "exporter\tsize\tGo p50\tGo p99\tC p50\tC p99\tGo/C at p50 (p10-p90)\tC/C, the noise")
-	for _, r := range rows {
+	for _, r := range t.Rows {
 		fmt.Fprintf(w, "%s\t%d\t%v\t%v\t%v\t%v\t%v\t%v\n",
 			r.Exporter, r.Size, r.GoP50, r.GoP99, r.CP50, r.CP99, r.GoOverC, r.COverC)
 	}

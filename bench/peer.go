@@ -9,22 +9,44 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"strconv"
 	"time"
 )
 
-// peer is a running reg-loop.
+// peer is a running C program.
 type peer struct {
 	cmd *exec.Cmd
 	in  io.WriteCloser
 	out *bufio.Reader
 }
 
-// startPeer starts the C program on device with the dma-buf file, which it
-// inherits as fd 3.
-func startPeer(program, device string, length int64, dmabuf *os.File) (*peer, error) {
-	cmd := exec.Command(program, device, strconv.FormatInt(length, 10))
-	cmd.ExtraFiles = []*os.File{dmabuf}
+// twoPeers are a C program and a second copy of it, to be compared with.
+type twoPeers [2]*peer
+
+// startPeers starts a program twice, with files as descriptors from 3 on.
+func startPeers(program string, files []*os.File, args ...string) (twoPeers, error) {
+	var both twoPeers
+	for i := range both {
+		p, err := startPeer(program, files, args)
+		if err != nil {
+			both.close()
+			return both, err
+		}
+		both[i] = p
+	}
+	return both, nil
+}
+
+func (t twoPeers) close() {
+	for _, p := range t {
+		if p != nil {
+			_ = p.close() // it had its say when its answers were read
+		}
+	}
+}
+
+func startPeer(program string, files []*os.File, args []string) (*peer, error) {
+	cmd := exec.Command(program, args...)
+	cmd.ExtraFiles = files
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -40,7 +62,7 @@ func startPeer(program, device string, length int64, dmabuf *os.File) (*peer, er
 	return &peer{cmd, in, bufio.NewReader(out)}, nil
 }
 
-// run makes the peer register and deregister n times.
+// run makes the peer do its work n times.
 func (p *peer) run(n int) ([]time.Duration, error) {
 	if _, err := fmt.Fprintln(p.in, n); err != nil {
 		return nil, fmt.Errorf("%s: %w", p.cmd.Path, err)

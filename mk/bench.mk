@@ -7,11 +7,24 @@ $(BUILD)/bin/reg-loop: testbed/cprog/reg-loop.c
 	@mkdir -p $(@D)
 	$(CC) -O2 -Wall -Wextra -Werror -o $@ $< -libverbs
 
+# The newer GPU drivers' ioctls are in the kernel's headers only.
+$(BUILD)/bin/alloc-loop: testbed/cprog/alloc-loop.c $(BUILD)/kernels/$(KERNEL)/version
+	@mkdir -p $(@D)
+	kdir=$$(realpath $(BUILD)/kernels/$(KERNEL)/headers/kdir); \
+	$(CC) -std=gnu11 -O2 -Wall -Wextra -Werror -D__user= -idirafter "$${kdir%-amd64}-common/include/uapi" -o $@ $<
+
 .PHONY: bench-build
-bench-build: $(BUILD)/bin/reg-loop
+bench-build: $(BUILD)/bin/reg-loop $(BUILD)/bin/alloc-loop
 	@mkdir -p $(BUILD)/bin
 	$(GO) build -trimpath -ldflags '$(GO_LDFLAGS)' -o $(BUILD)/bin/bench ./bench
 
+# With software GPUs, where there is a driver for the kernel: one of each kind
+# that has ioctls of its own.
+BENCH_MACHINE = $(if $(SOFTGPU_VM),fabric,default)
+BENCH_FIRST = $(if $(SOFTGPU_VM),modprobe softgpu personality=amdgpu$(comma)xe$(comma)i915;)
+comma := ,
+
 .PHONY: bench
-bench: setup testbed kernel bench-build ## compare registration from Go with C, in the testbed
-	@$(BUILD)/bin/testbed run -kernel $(KERNEL) -timeout 60m -- bench $(BENCH_ARGS)
+bench: setup testbed kernel $(if $(SOFTGPU_VM),softgpu) bench-build ## compare registration and allocation from Go with C, in the testbed
+	@$(BUILD)/bin/testbed run -kernel $(KERNEL) -patched-rxe -machine $(BENCH_MACHINE) -timeout 90m -- \
+		sh -c '$(BENCH_FIRST) exec bench "$$@"' bench $(BENCH_ARGS)
