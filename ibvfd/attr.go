@@ -117,6 +117,7 @@ type GID struct {
 	GID    [16]byte `json:"-"`
 	Type   GIDType  `json:"type"`
 	NetDev string   `json:"netdev,omitempty"`
+	VLAN   int      `json:"-"` // NetDev's; 0 is none, or not asked: Context.ChooseGID does if GIDWish.VLAN is set
 }
 
 // Addr is the GID as an address: IPv4 for an IPv4-mapped GID.

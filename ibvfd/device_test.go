@@ -39,7 +39,7 @@ func TestDevices(t *testing.T) {
 		Name: "roce0", Uverbs: "/dev/infiniband/uverbs3", Kind: "CA", NodeGUID: "0011:22ff:fe33:4455", NetDevs: []string{"eth7"},
 		Ports: []PortInfo{{
 			Num: 1, State: PortActive, MTU: 1024, LinkLayer: LinkEthernet,
-			GIDs: []GID{{0, v1, GIDRoCEv1, "eth7"}, {1, v2, GIDRoCEv2, "eth7"}},
+			GIDs: []GID{{0, v1, GIDRoCEv1, "eth7", 0}, {1, v2, GIDRoCEv2, "eth7", 0}},
 		}},
 	}}
 	if d := cmp.Diff(want, got); d != "" {
