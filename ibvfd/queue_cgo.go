@@ -217,17 +217,21 @@ func (q *completionQueue) poll(wc []WC) int {
 		return 0
 	}
 	n := int(C.vb_poll(q.c, C.uint32_t(min(len(wc), len(q.wc)))))
-	for i := range max(n, 0) {
-		a := &q.wc[i]
-		w := WC{
-			ID: a.wrID, Status: WCStatus(a.status), Opcode: WCOpcode(a.opcode), VendorErr: a.vendorErr,
-			ByteLen: a.byteLen, QPN: a.qpNum, SrcQP: a.srcQP, Imm: bigEndian(a.imm), Flags: WCFlags(a.wcFlags),
-			PKeyIndex: a.pkeyIndex, SLID: a.slid, SL: a.sl, PathBits: a.dlidBits,
-		}
+	if n <= 0 {
+		return n
+	}
+	from := q.wc[:n]
+	to := wc[:len(from)]
+	for i := range from {
+		// Field by field: a literal is built beside the slice first.
+		a, w := &from[i], &to[i]
+		w.ID, w.Status, w.Opcode, w.VendorErr = a.wrID, WCStatus(a.status), WCOpcode(a.opcode), a.vendorErr
+		w.ByteLen, w.QPN, w.SrcQP, w.Flags = a.byteLen, a.qpNum, a.srcQP, WCFlags(a.wcFlags)
+		w.PKeyIndex, w.SLID, w.SL, w.PathBits = a.pkeyIndex, a.slid, a.sl, a.dlidBits
+		w.Imm = bigEndian(a.imm)
 		if w.Flags&WCWithInv != 0 {
 			w.Imm = a.imm // invalidated_rkey, in the host's byte order
 		}
-		wc[i] = w
 	}
 	return n
 }

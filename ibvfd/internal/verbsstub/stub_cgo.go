@@ -101,6 +101,43 @@ static void add_completions(struct stub_cq *cq, int n)
 	__atomic_fetch_add(&cq->left, n, __ATOMIC_ACQ_REL);
 }
 
+// What a C program does with a NIC that takes no time: it fills n work requests
+// of a list of its own, posts them, polls as many completions and looks at each.
+// The functions are called through pointers, as verbs.h does. Returns how many
+// completions were good.
+static uint64_t c_loop(uint64_t rounds, uint32_t n, void *send, void *poll)
+{
+	vb_post_send_fn *volatile post_send = send;
+	vb_poll_cq_fn *volatile poll_cq = poll;
+	static struct vb_send_wr wr[MAX_WR];
+	static struct vb_sge sge[MAX_WR];
+	static struct vb_wc wc[MAX_WR];
+	uint64_t good = 0;
+
+	for (uint64_t r = 0; r < rounds; r++) {
+		struct vb_send_wr *bad;
+
+		for (uint32_t i = 0; i < n; i++) {
+			sge[i] = (struct vb_sge){ .addr = r + i, .length = 64, .lkey = 3 };
+			wr[i] = (struct vb_send_wr){
+				.wr_id = i, .next = i + 1 < n ? &wr[i + 1] : NULL,
+				.sg_list = &sge[i], .num_sge = 1, .send_flags = 2,
+				.wr.rdma = { .remote_addr = r + i, .rkey = 5 },
+			};
+		}
+		if (post_send(NULL, wr, &bad))
+			return 0;
+		for (uint32_t got = 0; got < n;) {
+			int k = poll_cq(NULL, n - got, wc);
+
+			for (int i = 0; i < k; i++)
+				good += wc[i].status == 0;
+			got += k;
+		}
+	}
+	return good;
+}
+
 // cgo takes the address of exported C functions only.
 static void *record_send_fn(void) { return record_send; }
 static void *record_recv_fn(void) { return record_recv; }
@@ -115,6 +152,16 @@ import (
 	"encoding/binary"
 	"unsafe"
 )
+
+// MaxBatch is how many work requests CLoop and a QP have room for.
+const MaxBatch = C.MAX_WR
+
+// CLoop posts and polls batches of n work requests in C, as a C program does,
+// against functions that return at once. It returns how many completions there
+// were.
+func CLoop(rounds, n int) uint64 {
+	return uint64(C.c_loop(C.uint64_t(rounds), C.uint32_t(min(n, MaxBatch)), C.noop_send_fn(), C.full_poll_fn()))
+}
 
 // QP stands for a provider's queue pair, in C memory.
 type QP struct{ c *C.struct_stub_qp }
