@@ -30,7 +30,8 @@ func main() {
 		exporters = flag.String("exporters", "", "comma-separated allocator specs (default: every one that is there)")
 		sizes     = flag.String("sizes", "4096,65536,1048576,16777216,67108864", "buffer sizes in bytes")
 		profile   = flag.String("cpuprofile", "", "write a profile of this process, the Go side, to a file")
-		only      = flag.String("only", "", "registration or allocation (default: both)")
+		only      = flag.String("only", "", "registration, allocation or tracing (default: the first two, which compare Go with C)")
+		records   = flag.Int("records", 100_000, "tracing: registrations whose cost to the tracer is measured; 0 for none")
 		asJSON    = flag.Bool("json", false, "print one JSON document")
 	)
 	flag.StringVar(&opt.device, "nic", "rxe0", "RDMA device")
@@ -72,6 +73,11 @@ func main() {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
+	if *only == "tracing" {
+		status := benchTracing(ctx, opt, *records, *asJSON)
+		stop()
+		os.Exit(status)
+	}
 	var tables []table
 	var failed error
 	for _, c := range comparisons {
@@ -95,7 +101,7 @@ func main() {
 		}{"bench/v1", tables})
 	}
 	if failed == nil && len(tables) == 0 {
-		failed = fmt.Errorf("-only %s: there are registration and allocation", *only)
+		failed = fmt.Errorf("-only %s: there are registration, allocation and tracing", *only)
 	}
 	if failed != nil {
 		fmt.Fprintln(os.Stderr, "bench:", failed)

@@ -49,15 +49,7 @@ func compareRegistrationOf(ctx context.Context, opt options, pd *ibvfd.PD, spec 
 
 	// Both sides register the very same dma-buf, so the pages are the same.
 	dmabuf := buf.Segments()[0].Buf
-	var file *os.File
-	err = dmabuf.Do(func(fd int) error {
-		dup, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
-		if err != nil {
-			return err
-		}
-		file = os.NewFile(uintptr(dup), "dma-buf")
-		return nil
-	})
+	file, err := duplicate(buf)
 	if err != nil {
 		return row{}, err
 	}
@@ -87,4 +79,16 @@ func compareRegistrationOf(ctx context.Context, opt options, pd *ibvfd.PD, spec 
 	}
 	defer peers.close()
 	return alternate(ctx, opt, row{Exporter: spec, Size: size}, goSide, peers[0].run, peers[1].run)
+}
+
+// duplicate is a descriptor of a buffer's first segment, for another process.
+func duplicate(buf *gpualloc.Buffer) (file *os.File, err error) {
+	err = buf.Segments()[0].Buf.Do(func(fd int) error {
+		dup, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+		if err == nil {
+			file = os.NewFile(uintptr(dup), "dma-buf")
+		}
+		return err
+	})
+	return file, err
 }

@@ -28,3 +28,9 @@ comma := ,
 bench: setup testbed kernel $(if $(SOFTGPU_VM),softgpu) bench-build ## compare registration and allocation from Go with C, in the testbed
 	@$(BUILD)/bin/testbed run -kernel $(KERNEL) -patched-rxe -machine $(BENCH_MACHINE) -timeout 90m -- \
 		sh -c '$(BENCH_FIRST) exec bench "$$@"' bench $(BENCH_ARGS)
+
+# What tracing adds, beside a bpftrace script on the same functions.
+.PHONY: bench-trace
+bench-trace: testbed kernel bench-build ## the time that tracing adds to a registration, in the testbed
+	@testbed/setup.sh bench
+	@$(BUILD)/bin/testbed run -kernel $(KERNEL) -patched-rxe -timeout 90m -- bench -only tracing $(BENCH_ARGS)

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/trace"
+)
+
+// script is a bpftrace program on the functions that our tracing is on: what
+// somebody would write who wants to know what happened in a registration, a line
+// for each return with its value and the time, and for what has no return of
+// interest a line for the call.
+type script struct {
+	probes string // of one process: $1 is its number
+	lines  int    // of one registration and deregistration, once it is known
+}
+
+// newScript makes the script from the hooks that our tracing has in place here.
+func newScript() (*script, error) {
+	if _, err := exec.LookPath("bpftrace"); err != nil {
+		return nil, fmt.Errorf("%w (testbed/setup.sh bench installs it)", err)
+	}
+	tr, err := trace.Open(trace.Config{PIDs: []int{os.Getpid()}, NoInventory: true})
+	if err != nil {
+		return nil, err
+	}
+	hooks := tr.Hooks()
+	if err := tr.Close(); err != nil {
+		return nil, err
+	}
+	return &script{probes: probesFor(hooks)}, nil
+}
+
+// probesFor writes the probes. bpftrace reads the types of the kernel and not
+// those of modules: functions of modules get kprobes.
+func probesFor(hooks []trace.Hook) string {
+	returns := map[string]bool{}
+	for _, h := range hooks {
+		if h.How == "fexit" || h.How == "kretprobe" {
+			returns[h.Function] = true
+		}
+	}
+	var b strings.Builder
+	for _, h := range hooks {
+		kind := "kfunc"
+		if h.Module != "" || h.How == "kprobe" || h.How == "kretprobe" {
+			kind = "kprobe"
+		}
+		switch h.How {
+		case "fentry", "kprobe":
+			fmt.Fprintf(&b, "%s:%s /pid == $1/ { ", kind, h.Function)
+			if returns[h.Function] {
+				fmt.Fprintf(&b, "@begun[tid, %q] = nsecs; }\n", h.Function)
+			} else {
+				fmt.Fprintf(&b, "printf(\"%%llu %%d %s\\n\", nsecs, tid); }\n", h.Function)
+			}
+		case "fexit", "kretprobe":
+			fmt.Fprintf(&b, "%s:%s /pid == $1/ { printf(\"%%llu %%d %s %%lld\\n\", nsecs, tid, (int64)retval); }\n",
+				map[string]string{"kfunc": "kretfunc", "kprobe": "kretprobe"}[kind], h.Function, h.Function)
+		}
+	}
+	return b.String()
+}
+
+// running is a bpftrace at work.
+type running struct {
+	cmd   *exec.Cmd
+	said  bytes.Buffer // on stderr
+	lines atomic.Int64
+	done  chan error
+}
+
+// attachWithin bounds how long bpftrace may take to attach; under emulation it
+// compiles for many seconds.
+const attachWithin = 5 * time.Minute
+
+// start runs the script on a process and returns when it reports all that the
+// process does.
+func (s *script) start(ctx context.Context, l *loop) (*running, error) {
+	r := &running{cmd: exec.CommandContext(ctx, "bpftrace", "-B", "line", "-e", s.probes, strconv.Itoa(l.pid)), done: make(chan error, 1)}
+	r.cmd.Stderr = &r.said
+	out, err := r.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := r.cmd.Start(); err != nil {
+		return nil, err
+	}
+	// It inherited the one processor of the loops; our reader has its choice too.
+	all := everyCPU()
+	if err := unix.SchedSetaffinity(r.cmd.Process.Pid, &all); err != nil {
+		return nil, errors.Join(err, r.stop())
+	}
+	go func() {
+		for sc := bufio.NewScanner(out); sc.Scan(); {
+			if sc.Text() != "" && sc.Text()[0] >= '0' && sc.Text()[0] <= '9' {
+				r.lines.Add(1)
+			}
+		}
+		r.done <- r.cmd.Wait()
+	}()
+	// Attached one by one, the probes are complete once a registration says the
+	// same three times in a row.
+	same, before := 0, int64(-1)
+	for end := time.Now().Add(attachWithin); same < 3; {
+		select {
+		case err := <-r.done:
+			return nil, fmt.Errorf("bpftrace ended: %v: %s", err, tailOf(r.said.String()))
+		case <-time.After(300 * time.Millisecond):
+		}
+		if time.Now().After(end) {
+			return nil, errors.Join(fmt.Errorf("bpftrace has not attached in %v", attachWithin), r.stop())
+		}
+		n, err := r.count(l)
+		if err != nil {
+			return nil, errors.Join(err, r.stop())
+		}
+		switch {
+		case n == 0 || n != before:
+			same = 0
+		case s.lines == 0 || int64(s.lines) == n:
+			same++
+		}
+		before = n
+	}
+	s.lines = int(before)
+	return r, nil
+}
+
+func everyCPU() (s unix.CPUSet) {
+	for cpu := range len(s) * 64 {
+		s.Set(cpu)
+	}
+	return s
+}
+
+// count is how many lines one registration and deregistration makes.
+func (r *running) count(l *loop) (int64, error) {
+	before := r.lines.Load()
+	if _, err := l.run(1); err != nil {
+		return 0, err
+	}
+	for settled := before; ; {
+		time.Sleep(200 * time.Millisecond)
+		n := r.lines.Load()
+		if n == settled {
+			return n - before, nil
+		}
+		settled = n
+	}
+}
+
+// stop ends bpftrace.
+func (r *running) stop() error {
+	if err := r.cmd.Process.Signal(os.Interrupt); err != nil {
+		return err
+	}
+	return <-r.done
+}
+
+// tailOf is the end of what bpftrace said.
+func tailOf(text string) string {
+	const most = 500
+	return text[max(0, len(text)-most):]
+}
+
+// scriptTurn is tracedTurn with bpftrace.
+func (b *tracing) scriptTurn(ctx context.Context, t *turns, l *loop, n int) error {
+	r, err := b.script.start(ctx, l)
+	if err != nil {
+		return err
+	}
+	_, warm := l.run(warmPasses)
+	t.bpftraced, err = turn(l, n, new(samples))
+	if err := errors.Join(warm, err, r.stop()); err != nil {
+		return err
+	}
+	return nil
+}
