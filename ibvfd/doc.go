@@ -6,8 +6,34 @@
 // used: neither the library nor its headers are needed to build, and a program
 // starts without it. [Context.AllocPD] and [PD.RegMR] register host memory and
 // dma-bufs; [Context.CreateCQ], [PD.CreateQP] and [QP.Connect] make RC queue
-// pairs, [QP.PostSend] and [CQ.Poll] move data in batches. [Devices] and
-// [Probe] need no libibverbs and work in a build without cgo.
+// pairs, [QP.Activate] and [QP.CreateAH] UD ones; [QP.PostSend] and [CQ.Poll] move
+// data in batches. [Devices] and [Probe] need no libibverbs and work in a build
+// without cgo.
+//
+// # Waiting
+//
+// [CQ.PollUntil] polls, which takes a processor and the least time. [CQ.Wait]
+// sleeps in Go's poller: it needs no thread of its own, ends with a
+// context.Context, and costs an interrupt. [Context.Events] yields what happens
+// to the device beside completions.
+//
+// # States
+//
+// A work request that fails takes its queue pair to the error state, in which
+// everything posted completes flushed. Poll until all of it has, then exchange
+// [QP.Local] anew and Connect again: that resets first. A NIC may drop what it
+// has not delivered of a queue pair that is reset. [QP.Init] before Connect lets
+// receives be there for the first message. [QP.Drain] and [QP.Resume] stop and
+// go on.
+//
+// # Device memory
+//
+// SendInline is for host memory: see there. mlx5 can put short receives into the
+// completion for the CPU to copy where they belong, which it cannot for device
+// memory; therefore MLX5_SCATTER_TO_CQE=0 is set for libibverbs before it is
+// loaded, unless the environment has the variable. Whether PCIe writes may
+// overtake each other is the caller's choice for each MR: AccessRelaxedOrdering
+// suits bulk data, and is left out for flags that are polled.
 //
 // # Two routes
 //
