@@ -1,0 +1,358 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gpurdma
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/gpualloc"
+	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/placement"
+)
+
+// Source is the memory behind a Buffer; *[gpualloc.Buffer] is one. ReadAt and
+// WriteAt are the CPU's way to it.
+type Source interface {
+	io.ReaderAt
+	io.WriterAt
+	dmabuf.Holder
+	Size() int64                   // bytes
+	Segments() []gpualloc.Segment  // its dma-bufs; none if it cannot be exported
+	PCI() (gpualloc.PCIAddr, bool) // the function that it lies on; false for the host's memory
+}
+
+// Policy says whether a Buffer may be staged.
+type Policy int
+
+// The policies.
+const (
+	PreferDirect Policy = iota // registered if that is possible, else staged
+	DirectOnly                 // a refused registration is an error
+	StagedOnly                 // always staged, to compare
+)
+
+// BufferOptions say how a Buffer is made. The zero value is good.
+type BufferOptions struct {
+	Policy Policy
+}
+
+// Buffer is memory that operations move bytes from and to: a whole source, or a
+// slice of it. Its methods may be called from several goroutines at once.
+//
+// A Buffer is made with one reference. Retain adds one; Release takes one away,
+// and the last one's Release closes the Buffer. Slices keep the memory: it is
+// freed when the last of them, and the last operation on it, is done.
+type Buffer struct {
+	core     *core
+	id       uint64
+	off      int64
+	size     int64
+	readOnly bool
+	root     *node   // of the layout of all its bytes
+	mem      []space // its one source
+
+	mu   sync.Mutex
+	refs int // 0 once closed
+}
+
+// Register makes a Buffer of a source, which it holds: closing the source
+// answers ErrInUse until all Buffers of it are closed.
+//
+// Where the memory cannot be registered as a dma-buf, and the policy allows, the
+// Buffer is staged: [Buffer.Path] says why, with the *[ibvfd.RegError].
+func (n *NIC) Register(src Source, opt BufferOptions) (*Buffer, error) {
+	if err := n.enter(); err != nil {
+		return nil, err
+	}
+	c := &core{nic: n, src: src, size: src.Size()}
+	_, c.gpu = src.PCI()
+	err := c.open(opt.Policy)
+	if err != nil {
+		n.leave()
+		return nil, err
+	}
+	return c.buffer(0, c.size, false), nil
+}
+
+// AllocHost makes a Buffer of size bytes of pinned host memory.
+func (n *NIC) AllocHost(size int64) (*Buffer, error) {
+	if err := n.enter(); err != nil {
+		return nil, err
+	}
+	c := &core{nic: n, size: size}
+	if err := c.openHost(); err != nil {
+		n.leave()
+		return nil, err
+	}
+	return c.buffer(0, c.size, false), nil
+}
+
+func (c *core) buffer(off, size int64, readOnly bool) *Buffer {
+	c.handles++
+	b := &Buffer{core: c, id: newID(), off: off, size: size, readOnly: readOnly, refs: 1}
+	all, _ := Contiguous(0, size) // a size that a buffer has is one that a layout has
+	b.root, b.mem = all.root, []space{b.space()}
+	return b
+}
+
+// newID is a number that no other has, here or on another host.
+func newID() uint64 {
+	for {
+		if id := rand.Uint64(); id != 0 {
+			return id
+		}
+	}
+}
+
+// ID identifies the Buffer, for the other host.
+func (b *Buffer) ID() uint64 { return b.id }
+
+// Size is the Buffer's size in bytes.
+func (b *Buffer) Size() int64 { return b.size }
+
+// ReadOnly reports whether the Buffer is a slice for reading.
+func (b *Buffer) ReadOnly() bool { return b.readOnly }
+
+// GPU is the PCI function that the memory lies on; false for host memory.
+func (b *Buffer) GPU() (gpualloc.PCIAddr, bool) {
+	if b.core.src == nil {
+		return gpualloc.PCIAddr{}, false
+	}
+	return b.core.src.PCI()
+}
+
+// Nearest is the RDMA device nearest to the memory, and why it is.
+func (b *Buffer) Nearest() (ibvfd.Near, error) {
+	devices, err := ibvfd.Devices("")
+	if err != nil {
+		return ibvfd.Near{}, err
+	}
+	if addr, ok := b.GPU(); ok {
+		return ibvfd.Nearest("", &addr, devices)
+	}
+	return ibvfd.Nearest("", nil, devices)
+}
+
+// Slice is a Buffer of size bytes of this one, from offset on: for parts of one
+// piece of memory that go to different peers. It keeps the memory. A range that
+// is not within the Buffer is [dmabuf.ErrRange]. A slice of a read-only Buffer
+// is read-only.
+func (b *Buffer) Slice(offset, size int64) (*Buffer, error) {
+	return b.slice(offset, size, b.readOnly)
+}
+
+// ReadOnlySlice is Slice for a Buffer whose bytes nothing changes: no WriteAt,
+// no receive or READ into it, and a peer is given no key to write with.
+func (b *Buffer) ReadOnlySlice(offset, size int64) (*Buffer, error) {
+	return b.slice(offset, size, true)
+}
+
+func (b *Buffer) slice(offset, size int64, readOnly bool) (*Buffer, error) {
+	if !within(offset, size, b.size) || size == 0 {
+		return nil, outOfRange("slice a buffer", offset, size, b.size)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.refs == 0 {
+		return nil, os.ErrClosed
+	}
+	b.core.mu.Lock()
+	defer b.core.mu.Unlock()
+	return b.core.buffer(b.off+offset, size, readOnly), nil
+}
+
+// within reports whether length bytes from off on lie in size bytes.
+func within(off, length, size int64) bool {
+	return off >= 0 && length >= 0 && off <= size && length <= size-off
+}
+
+// ReadAt copies bytes out of the memory by CPU. It follows io.ReaderAt, and
+// sees what peers have written.
+func (b *Buffer) ReadAt(p []byte, off int64) (int, error) {
+	if off < 0 {
+		return 0, outOfRange("read", off, int64(len(p)), b.size)
+	}
+	var end error
+	if off > b.size || int64(len(p)) > b.size-off {
+		p, end = p[:max(0, b.size-off)], io.EOF
+	}
+	if err := b.use(); err != nil {
+		return 0, err
+	}
+	defer b.core.unuse()
+	n, err := b.core.readAt(p, b.off+off)
+	if err == nil {
+		err = end
+	}
+	return n, err
+}
+
+// WriteAt copies bytes into the memory by CPU, for the NIC and peers to see.
+// What does not fit as a whole answers [dmabuf.ErrRange] and writes nothing; a
+// read-only Buffer answers EACCES.
+func (b *Buffer) WriteAt(p []byte, off int64) (int, error) {
+	if !within(off, int64(len(p)), b.size) {
+		return 0, outOfRange("write", off, int64(len(p)), b.size)
+	}
+	if b.readOnly {
+		return 0, b.denied("write")
+	}
+	if err := b.use(); err != nil {
+		return 0, err
+	}
+	defer b.core.unuse()
+	return b.core.writeAt(p, b.off+off)
+}
+
+func (b *Buffer) denied(op string) error {
+	return &dmabuf.Error{Op: op, Device: b.String(), Detail: "the slice is for reading only", Remedy: "use Slice", Err: unix.EACCES}
+}
+
+// Sync makes a staged Buffer and the memory that stands in for it agree: what
+// peers have written goes to the source, what was written to the source, by a
+// GPU or otherwise, goes to the stand-in. Where both changed a byte the peer's
+// wins. ReadAt, WriteAt and operations of one's own do it for the bytes that
+// they touch; Sync is for what neither goes through: before a peer reads what
+// the GPU wrote, and before the GPU reads what a peer wrote. On a direct Buffer
+// there is nothing to do.
+//
+// A GPU may see a peer's writes late even on a direct path: memory written by
+// another device becomes visible to a kernel that runs already only by the
+// vendor's own means (cuFlushGPUDirectRDMAWrites). A kernel that is launched
+// after the completion sees them; so does one launched after FlagDeliveryComplete
+// on the peer's side and a message.
+func (b *Buffer) Sync() error {
+	if err := b.use(); err != nil {
+		return err
+	}
+	defer b.core.unuse()
+	return b.core.sync(b.off, b.size)
+}
+
+// Retain adds a reference, on an open Buffer.
+func (b *Buffer) Retain() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.refs == 0 {
+		return os.ErrClosed
+	}
+	b.refs++
+	return nil
+}
+
+// Release takes a reference away. The last one closes the Buffer; the memory
+// stays until slices and operations are done with it. It answers os.ErrClosed
+// if there is none left.
+func (b *Buffer) Release() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.refs == 0 {
+		return os.ErrClosed
+	}
+	b.refs--
+	if b.refs > 0 {
+		return nil
+	}
+	return b.core.letGo(true)
+}
+
+// Close closes the Buffer and frees its memory if it is the last one on it.
+// While somebody has retained it, an operation is under way or a peer has a key
+// to it, and for the Buffer that Register or AllocHost made also while there are
+// slices, it answers [dmabuf.ErrInUse] and frees nothing. Closing again does
+// nothing.
+func (b *Buffer) Close() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.refs == 0 {
+		return nil
+	}
+	if b.refs > 1 {
+		return b.inUse(fmt.Sprintf("it is retained %d times", b.refs-1), "release it as often")
+	}
+	if detail := b.core.busy(); detail != "" {
+		return b.inUse(detail, "close them first, or Release the buffer")
+	}
+	if err := b.core.letGo(false); err != nil {
+		return err
+	}
+	b.refs = 0
+	return nil
+}
+
+func (b *Buffer) inUse(detail, remedy string) error {
+	return &dmabuf.Error{Op: "close", Device: b.String(), Detail: detail, Remedy: remedy, Err: dmabuf.ErrInUse}
+}
+
+// String names the Buffer for messages.
+func (b *Buffer) String() string {
+	return fmt.Sprintf("buffer %x (%d bytes)", b.id, b.size)
+}
+
+// use keeps the memory until core.unuse.
+func (b *Buffer) use() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.refs == 0 {
+		return os.ErrClosed
+	}
+	b.core.mu.Lock()
+	defer b.core.mu.Unlock()
+	b.core.uses++
+	return nil
+}
+
+// Direct is how the NIC reaches a Buffer's bytes.
+type Direct int
+
+// The ways.
+const (
+	Staged     Direct = iota // host memory stands in for them
+	Registered               // they are registered; where the driver keeps them is not proven
+	Proven                   // registered, and a prover saw that DMA goes straight to device memory
+)
+
+// String returns "staged", "registered" or "proven".
+func (d Direct) String() string {
+	switch d {
+	case Staged:
+		return "staged"
+	case Registered:
+		return "registered"
+	case Proven:
+		return "proven"
+	}
+	return fmt.Sprintf("Direct(%d)", int(d))
+}
+
+// Path is the answer to the question whether a path is direct.
+type Path struct {
+	Direct Direct
+	Route  ibvfd.Route         // how it was registered; "" if staged
+	Reason error               // why it is staged: the *ibvfd.RegError, or nil if the policy said so
+	Proof  placement.Placement // what the prover answered last; Unknown if none was asked
+}
+
+// Path says how the NIC reaches the Buffer's bytes.
+func (b *Buffer) Path() Path {
+	b.core.mu.Lock()
+	defer b.core.mu.Unlock()
+	return b.core.path
+}
+
+// GPUDirect reports whether this is memory of a GPU that the NIC reaches
+// without staging.
+func (b *Buffer) GPUDirect() bool {
+	return b.core.gpu && b.Path().Direct != Staged
+}
+
+// errStaged is why something needs a direct Buffer.
+var errStaged = errors.New("the buffer is staged")

@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gpurdma
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"time"
+
+	"github.com/gpurdma/gpurdma/dmabuf"
+)
+
+// A peer that says nothing is given up after keepIdle + keepCount*keepEvery.
+const (
+	keepIdle  = 5 * time.Second
+	keepEvery = 2 * time.Second
+	keepCount = 5
+)
+
+// Connect connects to the endpoint that listens on a TCP address. Once the
+// connection is lost the Peer stays of no use.
+func (e *Endpoint) Connect(ctx context.Context, addr string) (Peer, error) {
+	e.mu.Lock()
+	p, err := e.insert("")
+	if err != nil {
+		e.mu.Unlock()
+		return 0, err
+	}
+	c := e.newConn(p)
+	e.tasks.Add(1) // Close waits: the NIC must outlive the exchange
+	defer e.tasks.Done()
+	e.mu.Unlock()
+	err = e.dial(ctx, c, addr)
+	if err != nil {
+		_ = e.Remove(p.id) // it may be closed meanwhile
+		return 0, err
+	}
+	return p.id, nil
+}
+
+// connFor is the connection to a peer; where there is none, and the table has
+// an address, one that is being made.
+func (e *Endpoint) connFor(id Peer) (*conn, error) {
+	p, err := e.lookup(id)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case p.conn != nil && (p.conn.state != dead || p.addr == ""):
+		return p.conn, nil
+	case p.addr == "":
+		return nil, fmt.Errorf("peer %d: %w", id, ErrNotConnected)
+	}
+	c := e.newConn(p)
+	e.tasks.Go(func() { _ = e.dial(e.life, c, p.addr) }) // abort tells those who wait
+	return c, nil
+}
+
+// dial makes a connection, or aborts it.
+func (e *Endpoint) dial(ctx context.Context, c *conn, addr string) error {
+	ctx, cancel := context.WithTimeout(ctx, e.opt.ConnectTimeout)
+	defer cancel()
+	defer context.AfterFunc(e.life, cancel)()
+	err := e.dialed(ctx, c, addr)
+	if err != nil {
+		err = &dmabuf.Error{Op: "connect", Device: addr, Err: joined(err, ctx.Err())}
+		e.mu.Lock()
+		c.abort(err)
+		e.mu.Unlock()
+	}
+	return err
+}
+
+func (e *Endpoint) dialed(ctx context.Context, c *conn, addr string) error {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return err
+	}
+	var d net.Dialer
+	raw, err := d.DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return err
+	}
+	return e.exchange(ctx, c, raw, host, true)
+}
+
+// exchange makes a connection over a TCP connection, which it takes over.
+func (e *Endpoint) exchange(ctx context.Context, c *conn, raw net.Conn, host string, client bool) (err error) {
+	defer func() {
+		if err != nil {
+			_ = raw.Close()
+		}
+	}()
+	keepalive(raw)
+	defer context.AfterFunc(ctx, func() { _ = raw.SetDeadline(time.Unix(1, 0)) })()
+	tcp, err := e.opt.protect(ctx, raw, host, client)
+	if err != nil {
+		return err
+	}
+	var theirs hello
+	if !client {
+		if err := readHello(tcp, &theirs); err != nil {
+			return err
+		}
+	}
+	l, err := e.nic.dev.link(linkAttr{
+		sendDepth: e.opt.SendDepth, recvDepth: e.opt.RecvDepth, sge: e.opt.MaxSGE,
+		inline: min(e.opt.InjectSize, maxInline), connect: e.opt.Connect,
+	})
+	if err != nil {
+		return err
+	}
+	if err := e.shake(c, l, tcp, theirs, client); err != nil {
+		// A connection that was aborted meanwhile has closed its link.
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		if c.link == nil {
+			e.nic.late(l.close())
+		}
+		return err
+	}
+	return nil
+}
+
+// maxInline is what is asked of a device for inline data at most.
+const maxInline = 256
+
+func readHello(tcp net.Conn, h *hello) error {
+	body, err := readMessage(tcp, msgHello)
+	if err != nil {
+		return err
+	}
+	return h.decode(body)
+}
+
+// shake says what both sides are, and brings the link up.
+func (e *Endpoint) shake(c *conn, l link, tcp net.Conn, theirs hello, client bool) error {
+	ours := hello{conn: c.token, endpoint: e.token, queues: l.local()}
+	if client {
+		if err := writeMessage(tcp, msgHello, ours.append(nil)); err != nil {
+			return err
+		}
+		if err := readHello(tcp, &theirs); err != nil {
+			return err
+		}
+	}
+	if err := l.connect(theirs.queues); err != nil {
+		return err
+	}
+	if err := e.lend(c, l, tcp, theirs); err != nil {
+		return err
+	}
+	if client {
+		if err := writeMessage(tcp, msgReady, nil); err != nil {
+			return err
+		}
+	} else {
+		if err := writeMessage(tcp, msgHello, ours.append(nil)); err != nil {
+			return err
+		}
+		if _, err := readMessage(tcp, msgReady); err != nil {
+			return err
+		}
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if c.state == dead {
+		return c.gone()
+	}
+	_ = tcp.SetDeadline(time.Time{})
+	c.goUp()
+	e.tasks.Go(func() { e.listenTo(c, tcp) })
+	return nil
+}
+
+// lend gives the link to the connection, which posts receives on it: the peer
+// may send as soon as it hears of us.
+func (e *Endpoint) lend(c *conn, l link, tcp net.Conn, theirs hello) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if c.state == dead {
+		return c.gone()
+	}
+	c.tcp, c.their = tcp, [2]uint64{theirs.conn, theirs.endpoint}
+	c.adopt(l)
+	return nil
+}
+
+// listenTo takes offers until the peer is gone.
+func (e *Endpoint) listenTo(c *conn, tcp net.Conn) {
+	var err error
+	for err == nil {
+		err = e.takeOffer(c, tcp)
+	}
+	if errors.Is(err, io.EOF) {
+		err = fmt.Errorf("%w: the peer has ended the connection", ErrNotConnected)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	c.abort(err)
+}
+
+// Listen accepts connections on a TCP address ("host:port"; port 0 chooses one)
+// and returns it. Accept returns who connected.
+func (e *Endpoint) Listen(addr string) (net.Addr, error) {
+	if e.opt.TLS != nil {
+		if _, err := e.opt.mutual("", false); err != nil {
+			return nil, err
+		}
+	}
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	if e.opt.TLS == nil {
+		if err := e.opt.mayBePlain(l.Addr()); err != nil {
+			return nil, joinClose(err, l)
+		}
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return nil, joinClose(os.ErrClosed, l)
+	}
+	e.listeners = append(e.listeners, l)
+	e.tasks.Go(func() { e.serve(l) })
+	return l.Addr(), nil
+}
+
+// exchanges is how many peers may be in the middle of one at a listener.
+const exchanges = 16
+
+func (e *Endpoint) serve(l net.Listener) {
+	room := make(chan struct{}, exchanges)
+	for {
+		raw, err := l.Accept()
+		if err != nil {
+			if e.life.Err() != nil || errors.Is(err, net.ErrClosed) {
+				return
+			}
+			// Out of descriptors, or a connection gone again: go on.
+			select {
+			case <-e.life.Done():
+				return
+			case <-time.After(50 * time.Millisecond):
+			}
+			continue
+		}
+		select {
+		case room <- struct{}{}:
+		case <-e.life.Done():
+			_ = raw.Close()
+			return
+		}
+		e.tasks.Go(func() {
+			defer func() { <-room }()
+			e.welcome(raw)
+		})
+	}
+}
+
+// welcome makes a connection for somebody who has called. What is wrong is
+// their concern: they see the connection end.
+func (e *Endpoint) welcome(raw net.Conn) {
+	e.mu.Lock()
+	p, err := e.insert("")
+	if err != nil {
+		e.mu.Unlock()
+		_ = raw.Close()
+		return
+	}
+	c := e.newConn(p)
+	e.mu.Unlock()
+	ctx, cancel := context.WithTimeout(e.life, e.opt.ConnectTimeout)
+	defer cancel()
+	if err := e.exchange(ctx, c, raw, "", false); err != nil {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		c.abort(err)
+		if !e.closed {
+			e.peers[p.id-1] = nil
+		}
+		return
+	}
+	select {
+	case e.accepted <- p.id:
+	default: // nobody accepts
+		_ = e.Remove(p.id)
+	}
+}
+
+// Accept waits for somebody to connect.
+func (e *Endpoint) Accept(ctx context.Context) (Peer, error) {
+	select {
+	case p := <-e.accepted:
+		return p, nil
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	case <-e.life.Done():
+		return 0, os.ErrClosed
+	}
+}

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gpurdma
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/ibvfd"
+)
+
+// core is the memory that a Buffer and its slices share.
+type core struct {
+	nic  *NIC
+	src  Source // nil if the memory is host's alone
+	gpu  bool
+	size int64
+
+	local   space          // the whole memory under local keys
+	reg     *registration  // of local
+	hostMem *ibvfd.HostBuf // the memory itself, or its stand-in; nil if direct
+	stand   *standIn       // nil unless staged
+	release func()         // of src
+	inodes  []uint64       // of the dma-bufs
+
+	mu      sync.Mutex
+	handles int // Buffers
+	uses    int // operations under way, and keys given out
+	freed   bool
+	path    Path
+}
+
+// open registers src, or stages it.
+func (c *core) open(p Policy) (err error) {
+	if c.size <= 0 {
+		return &dmabuf.Error{Op: "register a buffer", Detail: fmt.Sprintf("%d bytes", c.size), Err: dmabuf.ErrRange}
+	}
+	if c.release, err = c.src.Hold(); err != nil {
+		return err
+	}
+	for _, s := range c.src.Segments() {
+		c.inodes = append(c.inodes, s.Buf.Inode())
+	}
+	if p != StagedOnly {
+		c.reg, err = c.nic.dev.source(c.src, 0, c.size, ibvfd.AccessLocalWrite)
+		if err == nil {
+			c.local, c.path = c.reg.local.space(), Path{Direct: Registered, Route: c.reg.route}
+			return nil
+		}
+		// Only a refusal is a reason to stage: not a NIC that was closed.
+		if refused := (*ibvfd.RegError)(nil); p == DirectOnly || !errors.As(err, &refused) {
+			c.release()
+			return err
+		}
+		c.path.Reason = err
+	}
+	if err := c.pinned("a stand-in of a buffer that cannot be registered"); err != nil {
+		c.release()
+		return errors.Join(err, c.path.Reason)
+	}
+	c.stand = &standIn{nic: c.nic, src: c.src, mem: c.hostMem.Bytes(), seen: make([]byte, c.size)}
+	return nil
+}
+
+// openHost makes the memory itself.
+func (c *core) openHost() error {
+	if c.size <= 0 {
+		return &dmabuf.Error{Op: "allocate host memory", Detail: fmt.Sprintf("%d bytes", c.size), Err: dmabuf.ErrRange}
+	}
+	if err := c.pinned("a buffer of host memory"); err != nil {
+		return err
+	}
+	c.path = Path{Direct: Registered, Route: c.reg.route}
+	return nil
+}
+
+// pinned allocates and registers host memory of the core's size.
+func (c *core) pinned(what string) error {
+	if err := c.nic.pin(c.size, what); err != nil {
+		return err
+	}
+	mem, err := ibvfd.AllocHost(int(c.size))
+	if err != nil {
+		c.nic.unpin(c.size)
+		return err
+	}
+	reg, err := c.nic.dev.host(mem, 0, c.size, ibvfd.AccessLocalWrite)
+	if err != nil {
+		c.nic.unpin(c.size)
+		return errors.Join(err, mem.Close())
+	}
+	c.hostMem, c.reg, c.local = mem, reg, reg.local.space()
+	return nil
+}
+
+// host reports whether the CPU can read the memory as it posts: for inline.
+func (c *core) host() bool { return c.hostMem != nil }
+
+// share registers a part for a peer, under a key of its own, and keeps the
+// memory until done.
+func (c *core) share(off, length int64, access ibvfd.Access) (r *registration, err error) {
+	if c.hostMem != nil {
+		r, err = c.nic.dev.host(c.hostMem, off, length, access)
+	} else {
+		r, err = c.nic.dev.source(c.src, off, length, access)
+	}
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.freed {
+		return nil, errors.Join(os.ErrClosed, r.close())
+	}
+	c.uses++
+	return r, nil
+}
+
+// sync is Buffer.Sync for a part.
+func (c *core) sync(off, length int64) error {
+	if c.stand == nil {
+		return nil
+	}
+	return c.stand.sync(off, length)
+}
+
+func (c *core) readAt(p []byte, off int64) (int, error) {
+	if c.src == nil {
+		return copy(p, c.hostMem.Bytes()[off:]), nil
+	}
+	if err := c.sync(off, int64(len(p))); err != nil {
+		return 0, err
+	}
+	n, err := c.src.ReadAt(p, off)
+	if n == len(p) && errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return n, err
+}
+
+func (c *core) writeAt(p []byte, off int64) (int, error) {
+	if c.src == nil {
+		return copy(c.hostMem.Bytes()[off:], p), nil
+	}
+	// Before, so that what a peer has written is not taken for newer.
+	if err := c.sync(off, int64(len(p))); err != nil {
+		return 0, err
+	}
+	n, err := c.src.WriteAt(p, off)
+	return n, errors.Join(err, c.sync(off, int64(n)))
+}
+
+// busy says what keeps the memory beside one Buffer. "" if nothing does.
+func (c *core) busy() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.uses > 0:
+		return fmt.Sprintf("%d operations or keys of peers on its memory", c.uses)
+	case c.handles > 1:
+		return fmt.Sprintf("%d slices or other buffers on its memory", c.handles-1)
+	}
+	return ""
+}
+
+// letGo ends a Buffer, and the memory with the last one: later, if something is
+// still under way on it.
+func (c *core) letGo(later bool) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !later && c.handles == 1 && c.uses == 0 {
+		if err := c.freeLocked(); err != nil {
+			return err
+		}
+		c.handles = 0
+		return nil
+	}
+	c.handles--
+	return c.freeIfLast()
+}
+
+// unuse ends what use began.
+func (c *core) unuse() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.uses--
+	c.nic.late(c.freeIfLast())
+}
+
+func (c *core) freeIfLast() error {
+	if c.handles > 0 || c.uses > 0 {
+		return nil
+	}
+	return c.freeLocked()
+}
+
+func (c *core) freeLocked() error {
+	if c.freed {
+		return nil
+	}
+	if err := c.reg.close(); err != nil {
+		return err
+	}
+	if c.hostMem != nil {
+		if err := c.hostMem.Close(); err != nil {
+			return err
+		}
+		c.nic.unpin(c.size)
+	}
+	if c.release != nil {
+		c.release()
+	}
+	c.freed = true
+	c.nic.leave()
+	return nil
+}
+
+var errNotHere = &dmabuf.Error{Op: "use a buffer", Detail: "it was registered with another NIC", Remedy: "register it with the endpoint's NIC", Err: unix.EINVAL}

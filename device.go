@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gpurdma
+
+import (
+	"errors"
+
+	"github.com/gpurdma/gpurdma/ibvfd"
+)
+
+// device is what a NIC needs of ibvfd. Tests have one in memory, for what a
+// NIC cannot be made to do.
+type device interface {
+	name() string
+	// host registers a part of host memory.
+	host(mem *ibvfd.HostBuf, off, length int64, access ibvfd.Access) (*registration, error)
+	// source registers a part of a buffer's dma-bufs.
+	source(src Source, off, length int64, access ibvfd.Access) (*registration, error)
+	// link makes the queue pairs of a connection.
+	link(attr linkAttr) (link, error)
+	close() error
+}
+
+// registration is memory under keys: an MR, or one for each dma-buf.
+type registration struct {
+	local, remote Memory // under lkeys, and under rkeys
+	route         ibvfd.Route
+	close         func() error
+}
+
+// verbsDevice is the device of the machine.
+type verbsDevice struct {
+	ctx  *ibvfd.Context
+	pd   *ibvfd.PD
+	attr ibvfd.DeviceAttr
+}
+
+func openDevice(name string) (device, error) {
+	ctx, err := ibvfd.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	attr, err := ctx.QueryDevice()
+	if err != nil {
+		return nil, errors.Join(err, ctx.Close())
+	}
+	pd, err := ctx.AllocPD()
+	if err != nil {
+		return nil, errors.Join(err, ctx.Close())
+	}
+	return &verbsDevice{ctx, pd, attr}, nil
+}
+
+func (d *verbsDevice) name() string { return d.ctx.Name() }
+
+func (d *verbsDevice) close() error {
+	if err := d.pd.Close(); err != nil {
+		return err
+	}
+	return d.ctx.Close()
+}
+
+func (d *verbsDevice) host(mem *ibvfd.HostBuf, off, length int64, access ibvfd.Access) (*registration, error) {
+	mr, err := d.pd.RegMR(ibvfd.MRAttr{
+		Kind: ibvfd.HostMemory, Host: mem.Bytes(), Offset: uint64(off), Length: uint64(length), Access: access, Owner: mem,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return registered([]*ibvfd.MR{mr}, mr.Close), nil
+}
+
+func (d *verbsDevice) source(src Source, off, length int64, access ibvfd.Access) (*registration, error) {
+	var segments []ibvfd.Segment
+	for _, s := range src.Segments() {
+		segments = append(segments, ibvfd.Segment{Buf: s.Buf, Offset: uint64(s.Offset), Length: uint64(s.Size)})
+	}
+	attr := ibvfd.RegionAttr{Segments: segments, Offset: uint64(off), Length: uint64(length), IOVA: uint64(off), Access: access, Owner: src}
+	if len(segments) > 0 {
+		// An IOVA and the place in the dma-buf must agree within a page.
+		attr.IOVA += segments[0].Offset
+	}
+	r, err := ibvfd.RegisterRegion(attr, d.pd)
+	if err != nil {
+		return nil, err
+	}
+	return registered(r.MRs(d.pd), r.Close), nil
+}
+
+func registered(mrs []*ibvfd.MR, done func() error) *registration {
+	r := &registration{close: done}
+	for _, mr := range mrs {
+		r.local = append(r.local, Piece{mr.IOVA(), int64(mr.Length()), mr.LKey()})
+		r.remote = append(r.remote, Piece{mr.IOVA(), int64(mr.Length()), mr.RKey()})
+		r.route = mr.Route()
+	}
+	return r
+}

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gpurdma
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/gpurdma/gpurdma/ibvfd"
+)
+
+// What callers branch on, beside the sentinels of package dmabuf.
+var (
+	// ErrNotConnected: the connection to the peer is gone, or never was.
+	ErrNotConnected = errors.New("not connected")
+	// ErrQueueFull: as many operations are under way as the endpoint may have.
+	// Poll or Wait, and try again. Nothing was posted (FI_EAGAIN).
+	ErrQueueFull = errors.New("queue full")
+	// ErrStaleKey: a RemoteBuffer of another connection: keys end with theirs.
+	ErrStaleKey = errors.New("key of another connection")
+	// ErrUnsafe: the exchange would go in the clear.
+	ErrUnsafe = errors.New("not protected by TLS")
+)
+
+// OpError is an operation that failed. The errors that Unwrap gives are an
+// *[ibvfd.WCError] where the NIC says so, with the vendor's own code.
+type OpError struct {
+	Op   Op
+	Peer Peer
+	NIC  string
+	Err  error
+}
+
+// Error says all of it in one line.
+func (e *OpError) Error() string {
+	msg := fmt.Sprintf("%v with peer %d by %s: %v", e.Op, e.Peer, e.NIC, e.Err)
+	if r := remedyOf(e.Err); r != "" {
+		msg += "; " + r
+	}
+	return msg
+}
+
+// Unwrap is Err.
+func (e *OpError) Unwrap() error { return e.Err }
+
+// remedyOf is what to change, by the completion's status.
+func remedyOf(err error) string {
+	var w *ibvfd.WCError
+	if !errors.As(err, &w) {
+		return ""
+	}
+	switch w.Status {
+	case ibvfd.WCRemAccessErr:
+		return "the peer's key is wrong or was withdrawn, the range is outside of it, or it does not allow this"
+	case ibvfd.WCRNRRetryExcErr:
+		return "the peer has posted no receive"
+	case ibvfd.WCRetryExcErr:
+		return "the peer does not answer: has it ended, or its link gone down?"
+	case ibvfd.WCLocLenErr:
+		return "the message is longer than the receive"
+	case ibvfd.WCRemInvReqErr:
+		return "the message is longer than the peer's receive"
+	}
+	return ""
+}
+
+func joined(a, b error) error {
+	switch {
+	case a == nil:
+		return b
+	case b == nil:
+		return a
+	}
+	return errors.Join(a, b)
+}
+
+// joinClose closes c after err.
+func joinClose(err error, c io.Closer) error { return joined(err, c.Close()) }

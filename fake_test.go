@@ -1,0 +1,329 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gpurdma
+
+import (
+	"encoding/binary"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/gpualloc"
+	"github.com/gpurdma/gpurdma/ibvfd"
+)
+
+// fabric is an RDMA network in memory, for what a NIC cannot be made to do, and
+// for machines without one. Work requests are carried out when their sender's
+// queue is polled.
+type fabric struct {
+	mu   sync.Mutex
+	key  uint32
+	mrs  map[uint32]*fakeMR // by lkey, and by rkey
+	qps  map[uint32]*fakeQP
+	open int // MRs and links
+}
+
+type fakeMR struct {
+	mem    []byte
+	base   uint64
+	access ibvfd.Access
+	remote bool // the key is an rkey
+}
+
+func newFabric() *fabric {
+	return &fabric{mrs: map[uint32]*fakeMR{}, qps: map[uint32]*fakeQP{}, key: 100}
+}
+
+// fakeDevice registers host memory, and sources of which it can see the bytes.
+type fakeDevice struct {
+	*fabric
+	maxSGE, inline int
+}
+
+func (f *fakeDevice) name() string { return "fake0" }
+func (f *fakeDevice) close() error { return nil }
+
+func (f *fakeDevice) host(mem *ibvfd.HostBuf, off, n int64, access ibvfd.Access) (*registration, error) {
+	return f.register(mem.Bytes()[off:off+n], access), nil
+}
+
+func (f *fakeDevice) source(src Source, off, n int64, access ibvfd.Access) (*registration, error) {
+	m, ok := src.(*memSource)
+	if !ok || !m.direct {
+		return nil, &ibvfd.RegError{Device: f.name(), Errno: unix.EOPNOTSUPP, Cause: ibvfd.CauseNotSupported}
+	}
+	return f.register(m.mem[off:off+n], access), nil
+}
+
+func (f *fabric) register(mem []byte, access ibvfd.Access) *registration {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.key += 2
+	lkey, rkey, base := f.key, f.key+1, uint64(f.key)<<32
+	f.mrs[lkey] = &fakeMR{mem, base, access, false}
+	f.mrs[rkey] = &fakeMR{mem, base, access, true}
+	f.open++
+	return &registration{
+		local: Memory{{base, int64(len(mem)), lkey}}, remote: Memory{{base, int64(len(mem)), rkey}}, route: "fake",
+		close: func() error {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			if f.mrs[lkey] != nil {
+				f.open--
+			}
+			delete(f.mrs, lkey)
+			delete(f.mrs, rkey)
+			return nil
+		},
+	}
+}
+
+// at is the memory that a key covers, nil if it does not.
+func (f *fabric) at(key uint32, addr uint64, n int, remote bool, need ibvfd.Access) []byte {
+	m := f.mrs[key]
+	if m == nil || m.remote != remote || addr < m.base || addr-m.base+uint64(n) > uint64(len(m.mem)) || m.access&need != need {
+		return nil
+	}
+	return m.mem[addr-m.base:][:n]
+}
+
+type fakeQP struct {
+	link   *fakeLink
+	peer   uint32
+	sq     []ibvfd.SendWR
+	rq     []ibvfd.RecvWR
+	failed bool
+}
+
+type fakeLink struct {
+	f   *fabric
+	qps [queues]*fakeQP
+	num [queues]uint32
+	a   linkAttr
+	cq  []ibvfd.WC
+}
+
+func (f *fakeDevice) link(a linkAttr) (link, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	l := &fakeLink{f: f.fabric, a: a}
+	l.a.sge, l.a.inline, l.a.maxMsg = min(a.sge, f.maxSGE), min(a.inline, f.inline), 1<<20
+	for i := range l.qps {
+		f.key += 2
+		l.qps[i], l.num[i] = &fakeQP{link: l}, f.key
+		f.qps[f.key] = l.qps[i]
+	}
+	f.open++
+	return l, nil
+}
+
+func (l *fakeLink) local() (e [queues]ibvfd.Endpoint) {
+	for i, n := range l.num {
+		e[i] = ibvfd.Endpoint{QPN: n, GID: [16]byte{15: 1}, MTU: 1024}
+	}
+	return e
+}
+
+func (l *fakeLink) connect(remote [queues]ibvfd.Endpoint) error {
+	l.f.mu.Lock()
+	defer l.f.mu.Unlock()
+	for i := range l.qps {
+		l.qps[i].peer = remote[i].QPN
+	}
+	return nil
+}
+
+func (l *fakeLink) attr() linkAttr { return l.a }
+
+func (l *fakeLink) post(queue int, wrs []ibvfd.SendWR) (int, error) {
+	l.f.mu.Lock()
+	defer l.f.mu.Unlock()
+	for i, wr := range wrs {
+		if len(l.qps[queue].sq) >= l.a.sendDepth || len(wr.SGE) > l.a.sge {
+			return i, unix.ENOMEM
+		}
+		wr.SGE = append([]ibvfd.SGE(nil), wr.SGE...)
+		l.qps[queue].sq = append(l.qps[queue].sq, wr)
+	}
+	return len(wrs), nil
+}
+
+func (l *fakeLink) recv(wrs []ibvfd.RecvWR) (int, error) {
+	l.f.mu.Lock()
+	defer l.f.mu.Unlock()
+	for _, wr := range wrs {
+		wr.SGE = append([]ibvfd.SGE(nil), wr.SGE...)
+		l.qps[writeQueue].rq = append(l.qps[writeQueue].rq, wr)
+	}
+	return len(wrs), nil
+}
+
+func (l *fakeLink) poll(wc []ibvfd.WC) (int, error) {
+	l.f.mu.Lock()
+	defer l.f.mu.Unlock()
+	for _, q := range l.qps {
+		q.run()
+	}
+	n := copy(wc, l.cq)
+	l.cq = l.cq[n:]
+	return n, nil
+}
+
+func (l *fakeLink) fail() error {
+	l.f.mu.Lock()
+	defer l.f.mu.Unlock()
+	for _, q := range l.qps {
+		q.failed = true
+		q.run()
+	}
+	return nil
+}
+
+func (l *fakeLink) close() error {
+	l.f.mu.Lock()
+	defer l.f.mu.Unlock()
+	for _, n := range l.num {
+		delete(l.f.qps, n)
+	}
+	l.f.open--
+	return nil
+}
+
+// run carries out what was posted, and flushes after a failure.
+func (q *fakeQP) run() {
+	for len(q.sq) > 0 {
+		wr := q.sq[0]
+		q.sq = q.sq[1:]
+		status := ibvfd.WCWRFlushErr
+		if !q.failed {
+			status = q.do(&wr)
+		}
+		if status != ibvfd.WCSuccess || wr.Flags&ibvfd.SendSignaled != 0 {
+			q.link.cq = append(q.link.cq, ibvfd.WC{ID: wr.ID, Status: status, VendorErr: uint32(status)})
+		}
+		q.failed = q.failed || status != ibvfd.WCSuccess
+	}
+	for q.failed && len(q.rq) > 0 {
+		q.link.cq = append(q.link.cq, ibvfd.WC{ID: q.rq[0].ID, Status: ibvfd.WCWRFlushErr})
+		q.rq = q.rq[1:]
+	}
+}
+
+func (q *fakeQP) do(wr *ibvfd.SendWR) ibvfd.WCStatus {
+	f := q.link.f
+	peer := f.qps[q.peer]
+	if peer == nil || peer.failed {
+		return ibvfd.WCRetryExcErr
+	}
+	need := ibvfd.Access(0)
+	total := 0
+	for _, g := range wr.SGE {
+		total += int(g.Length)
+	}
+	remote := []byte{}
+	switch wr.Op {
+	case ibvfd.OpRead:
+		need = ibvfd.AccessLocalWrite
+		remote = f.at(wr.RKey, wr.RemoteAddr, total, true, ibvfd.AccessRemoteRead)
+	case ibvfd.OpWrite, ibvfd.OpWriteImm:
+		if total > 0 {
+			remote = f.at(wr.RKey, wr.RemoteAddr, total, true, ibvfd.AccessRemoteWrite)
+		}
+	case ibvfd.OpFetchAdd, ibvfd.OpCompareSwap:
+		need = ibvfd.AccessLocalWrite
+		remote = f.at(wr.RKey, wr.RemoteAddr, 8, true, ibvfd.AccessRemoteAtomic)
+	}
+	if remote == nil {
+		return ibvfd.WCRemAccessErr
+	}
+	var local [][]byte
+	var data []byte
+	for _, g := range wr.SGE {
+		mem := f.at(g.LKey, g.Addr, int(g.Length), false, need)
+		if mem == nil {
+			return ibvfd.WCLocProtErr
+		}
+		local, data = append(local, mem), append(data, mem...)
+	}
+	switch wr.Op {
+	case ibvfd.OpRead:
+		scatter(local, remote)
+	case ibvfd.OpWrite:
+		copy(remote, data)
+	case ibvfd.OpWriteImm:
+		copy(remote, data)
+		return peer.take(ibvfd.WC{Opcode: ibvfd.WCOpRecvWriteImm, ByteLen: uint32(total), Flags: ibvfd.WCWithImm, Imm: wr.Imm}, nil)
+	case ibvfd.OpSend:
+		return peer.take(ibvfd.WC{Opcode: ibvfd.WCOpRecv, ByteLen: uint32(total)}, data)
+	case ibvfd.OpSendImm:
+		return peer.take(ibvfd.WC{Opcode: ibvfd.WCOpRecv, ByteLen: uint32(total), Flags: ibvfd.WCWithImm, Imm: wr.Imm}, data)
+	case ibvfd.OpFetchAdd, ibvfd.OpCompareSwap:
+		old := binary.NativeEndian.Uint64(remote)
+		scatter(local, remote)
+		if wr.Op == ibvfd.OpFetchAdd {
+			binary.NativeEndian.PutUint64(remote, old+wr.CompareAdd)
+		} else if old == wr.CompareAdd {
+			binary.NativeEndian.PutUint64(remote, wr.Swap)
+		}
+	}
+	return ibvfd.WCSuccess
+}
+
+func scatter(to [][]byte, from []byte) {
+	for _, m := range to {
+		from = from[copy(m, from):]
+	}
+}
+
+// take completes a receive.
+func (q *fakeQP) take(wc ibvfd.WC, data []byte) ibvfd.WCStatus {
+	if len(q.rq) == 0 {
+		return ibvfd.WCRNRRetryExcErr
+	}
+	wr := q.rq[0]
+	q.rq = q.rq[1:]
+	var local [][]byte
+	room := 0
+	for _, g := range wr.SGE {
+		mem := q.link.f.at(g.LKey, g.Addr, int(g.Length), false, ibvfd.AccessLocalWrite)
+		local, room = append(local, mem), room+len(mem)
+	}
+	wc.ID = wr.ID
+	if len(data) > room {
+		q.failed = true
+		q.link.cq = append(q.link.cq, ibvfd.WC{ID: wr.ID, Status: ibvfd.WCLocLenErr})
+		q.run()
+		return ibvfd.WCRemInvReqErr
+	}
+	scatter(local, data)
+	q.link.cq = append(q.link.cq, wc)
+	return ibvfd.WCSuccess
+}
+
+// memSource is a source in Go memory, as a GPU's would be: only ReadAt and
+// WriteAt lead to it, and the fabric's DMA if it is direct.
+type memSource struct {
+	mem    []byte
+	direct bool
+
+	mu    sync.Mutex
+	holds int
+}
+
+func (m *memSource) Size() int64                   { return int64(len(m.mem)) }
+func (m *memSource) Segments() []gpualloc.Segment  { return nil }
+func (m *memSource) PCI() (gpualloc.PCIAddr, bool) { return gpualloc.PCIAddr{Bus: 3}, true }
+
+func (m *memSource) ReadAt(p []byte, off int64) (int, error)  { return copy(p, m.mem[off:]), nil }
+func (m *memSource) WriteAt(p []byte, off int64) (int, error) { return copy(m.mem[off:], p), nil }
+
+func (m *memSource) Hold() (func(), error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.holds++
+	return sync.OnceFunc(func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.holds--
+	}), nil
+}

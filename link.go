@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gpurdma
+
+import (
+	"errors"
+
+	"github.com/gpurdma/gpurdma/ibvfd"
+)
+
+// A connection has two queue pairs. READs have one of their own: they are long,
+// nothing is ordered with them, and rxe of Linux 6.12 on a busy machine now and
+// then answers the first WRITE after a long READ on one pair to nothing but
+// retries.
+const (
+	writeQueue = iota // writes, messages, atomics; receives
+	readQueue
+	queues
+)
+
+// link is the queue pairs of a connection, and their completion queue.
+type link interface {
+	local() [queues]ibvfd.Endpoint
+	connect(remote [queues]ibvfd.Endpoint) error
+	attr() linkAttr // as granted
+	post(queue int, wrs []ibvfd.SendWR) (int, error)
+	recv(wrs []ibvfd.RecvWR) (int, error)
+	poll(wc []ibvfd.WC) (int, error)
+	fail() error  // flush what is outstanding
+	close() error // after it the NIC touches no memory on behalf of the link
+}
+
+// linkAttr is what a link is made for.
+type linkAttr struct {
+	sendDepth, recvDepth int
+	sge, inline          int
+	maxMsg               int64
+	connect              ibvfd.ConnectAttr
+}
+
+type verbsLink struct {
+	cq  *ibvfd.CQ
+	qps [queues]*ibvfd.QP
+	a   linkAttr
+}
+
+func (d *verbsDevice) link(a linkAttr) (_ link, err error) {
+	l := &verbsLink{a: a}
+	defer func() {
+		if err != nil {
+			err = joined(err, l.close())
+		}
+	}()
+	if l.cq, err = d.ctx.CreateCQ(queues*a.sendDepth + a.recvDepth); err != nil {
+		return nil, err
+	}
+	for i := range l.qps {
+		attr := ibvfd.QPAttr{
+			Type: ibvfd.RC, SendCQ: l.cq, RecvCQ: l.cq, SendDepth: a.sendDepth, RecvDepth: 1,
+			SendSGE: min(a.sge, d.attr.MaxSGE), RecvSGE: 1,
+		}
+		if i == writeQueue {
+			attr.RecvDepth, attr.RecvSGE, attr.Inline = a.recvDepth, attr.SendSGE, a.inline
+		}
+		if l.qps[i], err = d.qp(attr); err != nil {
+			return nil, err
+		}
+	}
+	granted := l.qps[writeQueue].Attr()
+	// Depths stay as asked for: the CQ was made for them.
+	l.a.sge = min(granted.SendSGE, granted.RecvSGE, l.qps[readQueue].Attr().SendSGE, a.sge)
+	l.a.inline = min(granted.Inline, a.inline)
+	port, err := d.ctx.QueryPort(max(l.qps[0].Local().Port, 1))
+	if err != nil {
+		return nil, err
+	}
+	l.a.maxMsg = min(int64(port.MaxMsg), maxWR)
+	return l, nil
+}
+
+// maxWR bounds one work request where the port allows more: what is lost is
+// repeated, and completions should not be too far apart.
+const maxWR = 1 << 30
+
+// qp makes a queue pair; one that has no inline data is better than none.
+func (d *verbsDevice) qp(attr ibvfd.QPAttr) (*ibvfd.QP, error) {
+	q, err := d.pd.CreateQP(attr)
+	if err != nil && attr.Inline > 0 {
+		attr.Inline = 0
+		return d.pd.CreateQP(attr)
+	}
+	return q, err
+}
+
+func (l *verbsLink) local() (e [queues]ibvfd.Endpoint) {
+	for i, q := range l.qps {
+		e[i] = q.Local()
+	}
+	return e
+}
+
+func (l *verbsLink) connect(remote [queues]ibvfd.Endpoint) error {
+	for i, q := range l.qps {
+		if err := q.Connect(remote[i], l.a.connect); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *verbsLink) attr() linkAttr { return l.a }
+
+func (l *verbsLink) post(queue int, wrs []ibvfd.SendWR) (int, error) {
+	return l.qps[queue].PostSend(wrs)
+}
+
+func (l *verbsLink) recv(wrs []ibvfd.RecvWR) (int, error) { return l.qps[writeQueue].PostRecv(wrs) }
+func (l *verbsLink) poll(wc []ibvfd.WC) (int, error)      { return l.cq.Poll(wc) }
+
+func (l *verbsLink) fail() error {
+	var err error
+	for _, q := range l.qps {
+		err = joined(err, q.Err())
+	}
+	return err
+}
+
+func (l *verbsLink) close() error {
+	var errs []error
+	for _, q := range l.qps {
+		if q != nil {
+			errs = append(errs, q.Close())
+		}
+	}
+	if l.cq != nil {
+		errs = append(errs, l.cq.Close())
+	}
+	return errors.Join(errs...)
+}

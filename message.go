@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gpurdma
+
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/ibvfd"
+)
+
+// Send sends a message, which a receive of the peer takes (fi_send). A message
+// of more pieces than a work request may have is packed into host memory.
+func (e *Endpoint) Send(from Span, peer Peer, context any) error {
+	return e.SendMsg(Msg{Local: []Span{from}, Peer: peer, Context: context}, 0)
+}
+
+// SendMsg sends several spans as one message, under flags (fi_sendmsg).
+// Msg.Remote is not used.
+func (e *Endpoint) SendMsg(m Msg, flags Flags) error {
+	return e.rma(OpSend, flags, m.Context, m.Peer, func(o *op) error {
+		if err := o.setData(m.Data); err != nil {
+			return err
+		}
+		return o.takeOrInject(e, m.Local)
+	})
+}
+
+// Recv posts a receive for a message of one peer, of at most as many bytes
+// (fi_recv). Receives are taken in order, by messages and by writes with data;
+// the latter put nothing into the span. A message that is longer than its
+// receive ends the connection.
+func (e *Endpoint) Recv(into Span, peer Peer, context any) error {
+	return e.RecvV([]Span{into}, peer, context)
+}
+
+// RecvV is Recv into several spans, one after the other (fi_recvv).
+func (e *Endpoint) RecvV(into []Span, peer Peer, context any) error {
+	return e.rma(OpRecv, 0, context, peer, func(o *op) error { return o.take(e, into...) })
+}
+
+// FetchAdd adds to the 8 bytes at to, which are aligned to 8, as one step with
+// respect to other atomics of NICs, and puts what was there before into the 8
+// bytes of result. Numbers are in the hosts' byte order.
+func (e *Endpoint) FetchAdd(result Span, peer Peer, to RemoteSpan, add uint64, context any) error {
+	return e.atomic(OpFetchAdd, result, peer, to, add, 0, context)
+}
+
+// CompareSwap puts swap where FetchAdd would add, if compare is there, and what
+// was there before into result.
+func (e *Endpoint) CompareSwap(result Span, peer Peer, to RemoteSpan, compare, swap uint64, context any) error {
+	return e.atomic(OpCompareSwap, result, peer, to, compare, swap, context)
+}
+
+func (e *Endpoint) atomic(kind Op, result Span, peer Peer, to RemoteSpan, add, swap uint64, context any) error {
+	const size = 8
+	return e.rma(kind, 0, context, peer, func(o *op) error {
+		o.add, o.swap = add, swap
+		if result.Length != size || to.Length != size {
+			return &dmabuf.Error{
+				Op: kind.String(), Err: dmabuf.ErrRange,
+				Detail: fmt.Sprintf("%d bytes here, %d at the peer", result.Length, to.Length), Remedy: "atomics have 8",
+			}
+		}
+		if err := o.take(e, result); err != nil {
+			return err
+		}
+		if err := o.takeRemote(ibvfd.AccessRemoteAtomic, to); err != nil {
+			return err
+		}
+		r := pieces{list: o.remote}
+		switch p, _ := r.next(); {
+		case p.Length != size:
+			return &dmabuf.Error{Op: kind.String(), Detail: "the peer's 8 bytes are not contiguous", Err: unix.EINVAL}
+		case p.Addr%size != 0:
+			return &dmabuf.Error{Op: kind.String(), Detail: fmt.Sprintf("address %#x", p.Addr), Remedy: "align it to 8 bytes", Err: unix.EINVAL}
+		}
+		if o.pieces() != 1 {
+			return &dmabuf.Error{Op: kind.String(), Detail: "the result's 8 bytes are not contiguous", Err: unix.EINVAL}
+		}
+		return nil
+	})
+}

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gpurdma
+
+import (
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+
+	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/internal/bytesize"
+)
+
+// NIC is an opened RDMA device with a protection domain, in which buffers are
+// registered and endpoints made. Its methods may be called from several
+// goroutines at once.
+type NIC struct {
+	dev device
+	opt NICOptions
+
+	staged atomic.Int64
+
+	mu     sync.Mutex
+	closed bool
+	users  int // buffers and endpoints
+	pinned int64
+	failed error // of what was freed when nobody waited for an answer
+}
+
+// NICOptions tune a NIC. The zero value is good.
+type NICOptions struct {
+	// MaxPinned bounds the host memory that is pinned for the NIC, in bytes:
+	// AllocHost, staging and inject. 0 stands for 256 MiB. What would exceed it
+	// answers [dmabuf.ErrLimit].
+	MaxPinned int64
+}
+
+const defaultMaxPinned = 256 << 20
+
+// Stats are a NIC's counts.
+type Stats struct {
+	Pinned int64 // bytes of host memory that are pinned now
+	Staged int64 // bytes copied so far between buffers and the host memory that stands in for them; 0 while all are direct
+}
+
+// OpenNIC opens the RDMA device of that name ("mlx5_0", "rxe0") as ibvfd.Open
+// does.
+func OpenNIC(name string, opt NICOptions) (*NIC, error) {
+	dev, err := openDevice(name)
+	if err != nil {
+		return nil, err
+	}
+	return newNIC(dev, opt), nil
+}
+
+func newNIC(dev device, opt NICOptions) *NIC {
+	if opt.MaxPinned == 0 {
+		opt.MaxPinned = defaultMaxPinned
+	}
+	return &NIC{dev: dev, opt: opt}
+}
+
+// Name is the device's name: "rxe0".
+func (n *NIC) Name() string { return n.dev.name() }
+
+// Stats are the counts as of now.
+func (n *NIC) Stats() Stats {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return Stats{Pinned: n.pinned, Staged: n.staged.Load()}
+}
+
+// enter counts a buffer or an endpoint; leave uncounts it.
+func (n *NIC) enter() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.closed {
+		return os.ErrClosed
+	}
+	n.users++
+	return nil
+}
+
+func (n *NIC) leave() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.users--
+}
+
+// pin reserves host memory that is going to be pinned; unpin gives it back.
+func (n *NIC) pin(size int64, what string) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if size > n.opt.MaxPinned-n.pinned {
+		return &dmabuf.Error{
+			Op: "pin host memory", Device: n.dev.name(), Err: dmabuf.ErrLimit,
+			Detail: fmt.Sprintf("%s for %s; %s of %s are pinned", bytesize.Format(size), what, bytesize.Format(n.pinned), bytesize.Format(n.opt.MaxPinned)),
+			Remedy: "raise NICOptions.MaxPinned, or close buffers",
+		}
+	}
+	n.pinned += size
+	return nil
+}
+
+func (n *NIC) unpin(size int64) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.pinned -= size
+}
+
+// late keeps an error for Close.
+func (n *NIC) late(err error) {
+	if err == nil {
+		return
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.failed == nil {
+		n.failed = err
+	}
+}
+
+// Close closes the device. While buffers or endpoints of it are open it answers
+// [dmabuf.ErrInUse] and closes nothing; closing again does nothing.
+func (n *NIC) Close() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.closed {
+		return nil
+	}
+	if n.users > 0 {
+		return &dmabuf.Error{
+			Op: "close", Device: n.dev.name(), Err: dmabuf.ErrInUse,
+			Detail: fmt.Sprintf("%d buffers and endpoints", n.users),
+			Remedy: "close them first",
+		}
+	}
+	if err := n.dev.close(); err != nil {
+		return err
+	}
+	n.closed = true
+	return n.failed
+}

@@ -1,0 +1,324 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gpurdma
+
+import (
+	"fmt"
+	"math"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/ibvfd"
+)
+
+// op is an operation between its posting and its completion.
+type op struct {
+	kind    Op
+	flags   Flags
+	context any
+	length  int64
+	data    uint32
+	silent  bool // no completion, unless it fails
+	auto    bool // a receive that nobody asked for
+	queue   int
+
+	operands []operand
+	local    []window // of the operands, or of what is sent in their place
+	remote   []window
+	bufs     []*RemoteBuffer
+	add      uint64 // of an atomic: what to add, or to compare with
+	swap     uint64
+
+	low      Lowering
+	last     Piece // the remote memory of the last work request
+	slot     int   // of the slab, with inject
+	injected bool
+	pack     *Buffer // a message in more pieces than a work request may have
+
+	started, made, ended bool
+	flushing             bool // of delivery-complete: what is left is to read back
+	err                  error
+}
+
+// newOp is an op that may have been used before.
+func (e *Endpoint) newOp(kind Op, flags Flags, context any) *op {
+	var o *op
+	if n := len(e.free); n > 0 {
+		o, e.free = e.free[n-1], e.free[:n-1]
+	} else {
+		o = new(op)
+	}
+	o.kind, o.flags, o.context = kind, flags, context
+	o.silent = e.opt.Selective && flags&FlagCompletion == 0
+	if kind == OpRead {
+		o.queue = readQueue
+	}
+	return o
+}
+
+// recycle lets go of all that the op kept.
+func (e *Endpoint) recycle(o *op) {
+	for i := range o.operands {
+		o.operands[i].drop()
+	}
+	if o.injected {
+		e.slab.free = append(e.slab.free, o.slot)
+	}
+	if o.pack != nil {
+		e.nic.late(o.pack.Release())
+	}
+	clear(o.operands)
+	clear(o.local)
+	clear(o.remote)
+	clear(o.bufs)
+	*o = op{operands: o.operands[:0], local: o.local[:0], remote: o.remote[:0], bufs: o.bufs[:0]}
+	if len(e.free) < e.opt.Depth {
+		e.free = append(e.free, o)
+	}
+}
+
+// take adds local memory.
+func (o *op) take(e *Endpoint, spans ...Span) error {
+	write := o.kind != OpWrite && o.kind != OpSend
+	for _, s := range spans {
+		x, err := s.take(e.nic, o.kind, write)
+		if err != nil {
+			return err
+		}
+		if s.Length == 0 {
+			x.drop()
+			continue
+		}
+		if s.Length > math.MaxInt64-o.length {
+			x.drop()
+			return outOfRange(o.kind.String(), s.Offset, s.Length, math.MaxInt64-o.length)
+		}
+		o.operands = append(o.operands, x)
+		o.local = append(o.local, x.window)
+		o.length += s.Length
+		if write {
+			continue
+		}
+		// What the NIC is going to read has to be there.
+		if err := x.staged(s.Length, (*standIn).sync); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// takeRemote adds the peer's memory, which must be as long as the local.
+func (o *op) takeRemote(need ibvfd.Access, spans ...RemoteSpan) error {
+	if o.flags&FlagDeliveryComplete != 0 && o.kind == OpWrite {
+		need |= ibvfd.AccessRemoteRead
+	}
+	total := int64(0)
+	for i := range spans {
+		s := &spans[i]
+		if err := s.check(o.kind, need); err != nil {
+			return err
+		}
+		if s.Length == 0 {
+			continue
+		}
+		if s.Length > math.MaxInt64-total {
+			return outOfRange(o.kind.String(), s.Offset, s.Length, math.MaxInt64-total)
+		}
+		total += s.Length
+		if need&ibvfd.AccessRemoteRead != 0 && o.kind == OpWrite && len(o.bufs) > 0 && o.bufs[0] != s.Buf {
+			return &dmabuf.Error{
+				Op: o.kind.String(), Detail: "delivery-complete to several remote buffers", Err: unix.EOPNOTSUPP,
+				Remedy: "write to one at a time: reading back from one says nothing of the others",
+			}
+		}
+		o.remote = append(o.remote, s.window())
+		o.bufs = append(o.bufs, s.Buf)
+	}
+	if total != o.length {
+		return &dmabuf.Error{
+			Op: o.kind.String(), Err: dmabuf.ErrRange,
+			Detail: fmt.Sprintf("%d bytes here, %d at the peer", o.length, total),
+		}
+	}
+	return nil
+}
+
+// begin prepares work requests under the limits of the connection.
+func (o *op) begin(c *conn) error {
+	o.started = true
+	lim := Limits{MaxSGE: c.a.sge, MaxMsg: c.a.maxMsg, MaxInline: c.a.inline}
+	for i := range o.operands {
+		if !o.operands[i].host() {
+			lim.MaxInline = 0
+		}
+	}
+	switch o.kind {
+	case OpRead:
+		o.low.init(ibvfd.OpRead, o.local, o.remote, o.length, lim)
+	case OpWrite:
+		o.low.init(ibvfd.OpWrite, o.local, o.remote, o.length, lim)
+	case OpSend, OpRecv:
+		return o.beginMessage(c)
+	}
+	return nil
+}
+
+// beginMessage packs a message whose pieces are too many for a work request.
+func (o *op) beginMessage(c *conn) error {
+	if o.length > c.a.maxMsg {
+		return &dmabuf.Error{
+			Op: o.kind.String(), Err: dmabuf.ErrLimit,
+			Detail: fmt.Sprintf("%d bytes; a message of this connection has at most %d", o.length, c.a.maxMsg), Remedy: "write it, or send parts",
+		}
+	}
+	if o.pieces() <= c.a.sge {
+		return nil
+	}
+	pack, err := c.e.nic.AllocHost(o.length)
+	if err != nil {
+		return err
+	}
+	o.pack = pack
+	if o.kind == OpSend {
+		if err := o.gather(pack.core.hostMem.Bytes()); err != nil {
+			return err
+		}
+		c.e.nic.staged.Add(o.length)
+	}
+	o.local = append(o.local[:0], window{pack.root, pack.mem, 0, o.length})
+	return nil
+}
+
+func (o *op) pieces() int {
+	p, n := pieces{list: o.local}, 0
+	for _, ok := p.next(); ok; _, ok = p.next() {
+		n++
+	}
+	return n
+}
+
+func (o *op) gather(p []byte) error {
+	for i := range o.operands {
+		x := &o.operands[i]
+		if err := x.copy(p[:x.length], (*Buffer).ReadAt); err != nil {
+			return err
+		}
+		p = p[x.length:]
+	}
+	return nil
+}
+
+// make fills wrs with the next work requests and returns how many, and how many
+// SGEs they took. sges has room for the most that one may have.
+func (o *op) make(c *conn, wrs []ibvfd.SendWR, sges []ibvfd.SGE) (n, used int) {
+	switch o.kind {
+	case OpSend:
+		used = o.message(sges)
+		wrs[0] = ibvfd.SendWR{Op: ibvfd.OpSend, SGE: sges[:used:used]}
+		if o.flags&FlagRemoteCQData != 0 {
+			wrs[0].Op, wrs[0].Imm = ibvfd.OpSendImm, o.data
+		}
+		if o.inline(c) {
+			wrs[0].Flags |= ibvfd.SendInline
+		}
+		n, o.made = 1, true
+	case OpFetchAdd, OpCompareSwap:
+		used = o.message(sges)
+		r := pieces{list: o.remote}
+		to, _ := r.next()
+		wrs[0] = ibvfd.SendWR{Op: ibvfd.OpFetchAdd, SGE: sges[:used:used], RemoteAddr: to.Addr, RKey: to.Key, CompareAdd: o.add, Swap: o.swap}
+		if o.kind == OpCompareSwap {
+			wrs[0].Op = ibvfd.OpCompareSwap
+		}
+		n, o.made = 1, true
+	default:
+		n, used = o.transfer(c, wrs, sges)
+	}
+	return n, used
+}
+
+// inline reports whether the CPU can put the message into the work request.
+func (o *op) inline(c *conn) bool {
+	if o.length > int64(c.a.inline) || o.pack != nil {
+		return false
+	}
+	for i := range o.operands {
+		if !o.operands[i].host() {
+			return false
+		}
+	}
+	return true
+}
+
+// message makes the SGEs of a message; begin has seen to it that they fit.
+func (o *op) message(sges []ibvfd.SGE) (used int) {
+	p := pieces{list: o.local}
+	for g, ok := p.next(); ok; g, ok = p.next() {
+		sges[used] = ibvfd.SGE{Addr: g.Addr, Length: uint32(g.Length), LKey: g.Key}
+		used++
+	}
+	return used
+}
+
+// transfer makes work requests of a read or a write.
+func (o *op) transfer(c *conn, wrs []ibvfd.SendWR, sges []ibvfd.SGE) (n, used int) {
+	if o.flushing {
+		// One byte, read back into memory that nobody looks at.
+		sink := c.e.slab.sink
+		sges[0] = ibvfd.SGE{Addr: sink.Addr, Length: 1, LKey: sink.Key}
+		wrs[0] = ibvfd.SendWR{Op: ibvfd.OpRead, SGE: sges[:1:1], RemoteAddr: o.last.Addr, RKey: o.last.Key}
+		o.made = true
+		return 1, 1
+	}
+	if o.length == 0 {
+		wrs[0] = ibvfd.SendWR{Op: ibvfd.OpWrite}
+		n = 1
+	} else {
+		n = o.low.Next(wrs, sges)
+	}
+	for _, wr := range wrs[:n] {
+		used += len(wr.SGE)
+	}
+	if !o.low.Done() {
+		return n, used
+	}
+	end := &wrs[n-1]
+	o.last = Piece{Addr: end.RemoteAddr, Key: end.RKey}
+	if o.flags&FlagRemoteCQData != 0 {
+		end.Op, end.Imm = ibvfd.OpWriteImm, o.data
+	}
+	if o.kind == OpWrite && o.flags&FlagDeliveryComplete != 0 && o.length > 0 {
+		o.flushing = true
+	} else {
+		o.made = true
+	}
+	return n, used
+}
+
+// arrived hands bytes that the NIC has put into host memory to where they
+// belong.
+func (o *op) arrived(e *Endpoint, n int64) error {
+	if o.pack != nil && o.kind == OpRecv {
+		p := o.pack.core.hostMem.Bytes()[:n]
+		e.nic.staged.Add(n)
+		for i := range o.operands {
+			x := &o.operands[i]
+			k := min(x.length, int64(len(p)))
+			if err := x.copy(p[:k], (*Buffer).WriteAt); err != nil {
+				return err
+			}
+			p = p[k:]
+		}
+		return nil
+	}
+	for i := range o.operands {
+		x := &o.operands[i]
+		k := min(x.length, n)
+		if err := x.staged(k, (*standIn).arrived); err != nil {
+			return err
+		}
+		n -= k
+	}
+	return nil
+}

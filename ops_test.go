@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gpurdma
+
+import (
+	"encoding/binary"
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+func TestOperations(t *testing.T) { testOperations(t, inMemory(t)) }
+
+// Every operation, with every kind of memory on either side; every byte of both
+// buffers is compared after each.
+func testOperations(t *testing.T, s setting) {
+	s.eachPair(t, func(t *testing.T, local, remote kind) {
+		r := seeded(t)
+		w := s.world(t, EndpointOptions{})
+		const size = 10000
+		mine, theirs := local.make(t, w.a.nic, size), remote.make(t, w.b.nic, size)
+		here, there := random(t, r, mine, size), random(t, r, theirs, size)
+		rb := w.share(theirs.All(), allAccess)
+		check := func(what string) {
+			t.Helper()
+			same(t, what+", here", mine, here)
+			same(t, what+", there", theirs, there)
+		}
+		l := func(off, n int64) Span { return Span{Buf: mine, Offset: off, Length: n} }
+
+		w.ok(w.a.Write(l(100, 500), w.ab, rb.Part(7, 500), "w"))
+		if c := w.done(w.a, OpWrite, "w"); c.Len != 500 || c.Peer != w.ab {
+			t.Errorf("%+v", c)
+		}
+		copy(there[7:], here[100:600])
+		check("Write")
+
+		w.ok(w.a.WriteV([]Span{l(0, 3), l(5000, 70), l(64, 1)}, w.ab, rb.Part(9000, 74), 1))
+		w.done(w.a, OpWrite, 1)
+		copy(there[9000:], slices.Concat(here[:3], here[5000:5070], here[64:65]))
+		check("WriteV")
+
+		w.ok(w.a.WriteMsg(Msg{
+			Local: []Span{l(0, 100), l(200, 50)}, Peer: w.ab, Context: 2,
+			Remote: []RemoteSpan{rb.Part(1000, 30), rb.Part(3000, 110), rb.Part(2000, 10)},
+		}, FlagDeliveryComplete))
+		w.done(w.a, OpWrite, 2)
+		sent := slices.Concat(here[:100], here[200:250])
+		copy(there[1000:], sent[:30])
+		copy(there[3000:], sent[30:140])
+		copy(there[2000:], sent[140:])
+		check("WriteMsg")
+
+		w.ok(w.a.Read(l(300, 200), w.ab, rb.Part(4000, 200), 3))
+		w.done(w.a, OpRead, 3)
+		copy(here[300:], there[4000:4200])
+		check("Read")
+
+		w.ok(w.a.ReadV([]Span{l(900, 10), l(700, 20)}, w.ab, rb.Part(0, 30), 4))
+		w.done(w.a, OpRead, 4)
+		copy(here[900:910], there)
+		copy(here[700:720], there[10:])
+		check("ReadV")
+
+		w.ok(w.a.ReadMsg(Msg{
+			Local: []Span{l(8000, 64)}, Peer: w.ab, Context: 5,
+			Remote: []RemoteSpan{rb.Part(50, 60), rb.Part(9996, 4)},
+		}, FlagFence|FlagCompletion))
+		w.done(w.a, OpRead, 5)
+		copy(here[8000:8060], there[50:])
+		copy(here[8060:8064], there[9996:])
+		check("ReadMsg")
+
+		for i, at := range []int64{16, 9992} {
+			old := binary.NativeEndian.Uint64(there[at:])
+			w.ok(w.a.FetchAdd(l(400, 8), w.ab, rb.Part(at, 8), 1<<33+5, i))
+			w.done(w.a, OpFetchAdd, i)
+			binary.NativeEndian.PutUint64(here[400:], old)
+			binary.NativeEndian.PutUint64(there[at:], old+1<<33+5)
+			check("FetchAdd")
+			w.ok(w.a.CompareSwap(l(408, 8), w.ab, rb.Part(at, 8), old+1<<33+5, 42, nil))
+			w.done(w.a, OpCompareSwap, nil)
+			binary.NativeEndian.PutUint64(here[408:], old+1<<33+5)
+			binary.NativeEndian.PutUint64(there[at:], 42)
+			check("CompareSwap")
+			w.ok(w.a.CompareSwap(l(408, 8), w.ab, rb.Part(at, 8), 41, 43, nil))
+			w.done(w.a, OpCompareSwap, nil)
+			binary.NativeEndian.PutUint64(here[408:], 42)
+			check("CompareSwap that does not")
+		}
+
+		testMessages(t, w, mine, theirs, here, there, check)
+		testData(t, w, rb, mine, here, there, check)
+		stats := w.a.nic.Stats()
+		if (stats.Staged > 0) != local.staged {
+			t.Errorf("%d bytes staged with %s memory", stats.Staged, local.name)
+		}
+	})
+}
+
+// testMessages sends from a to b.
+func testMessages(t *testing.T, w *world, mine, theirs *Buffer, here, there []byte, check func(string)) {
+	t.Helper()
+	w.ok(w.b.Recv(Span{Buf: theirs, Offset: 6000, Length: 1000}, w.ba, "r1"))
+	w.ok(w.b.RecvV([]Span{{Buf: theirs, Offset: 5000, Length: 10}, {Buf: theirs, Offset: 5100, Length: 400}}, w.ba, "r2"))
+	w.ok(w.b.Recv(Span{}, w.ba, "r3"))
+	w.ok(w.a.Send(Span{Buf: mine, Offset: 10, Length: 300}, w.ab, "s1"))
+	w.ok(w.a.SendMsg(Msg{
+		Local: []Span{{Buf: mine, Offset: 1, Length: 99}, {Buf: mine, Offset: 2000, Length: 201}},
+		Peer:  w.ab, Data: 0xfeedf00d, Context: "s2",
+	}, FlagRemoteCQData))
+	w.ok(w.a.SendMsg(Msg{Peer: w.ab, Data: 7, Context: "s3"}, FlagRemoteCQData|FlagInject))
+	for _, s := range []string{"s1", "s2", "s3"} {
+		w.done(w.a, OpSend, s)
+	}
+	if c := w.done(w.b, OpRecv, "r1"); c.Len != 300 || c.Flags != 0 {
+		t.Errorf("%+v", c)
+	}
+	if c := w.done(w.b, OpRecv, "r2"); c.Len != 300 || c.Flags != FlagRemoteCQData || c.Data != 0xfeedf00d || c.Peer != w.ba {
+		t.Errorf("%+v", c)
+	}
+	if c := w.done(w.b, OpRecv, "r3"); c.Len != 0 || c.Data != 7 {
+		t.Errorf("%+v", c)
+	}
+	copy(there[6000:], here[10:310])
+	sent := slices.Concat(here[1:100], here[2000:2201])
+	copy(there[5000:5010], sent)
+	copy(there[5100:], sent[10:])
+	check("messages")
+}
+
+// testData is writes that tell the peer, and injected ones.
+func testData(t *testing.T, w *world, rb *RemoteBuffer, mine *Buffer, here, there []byte, check func(string)) {
+	t.Helper()
+	for i := range 3 {
+		w.ok(w.b.Recv(Span{}, w.ba, i))
+	}
+	w.ok(w.a.WriteData(Span{Buf: mine, Offset: 77, Length: 1111}, 0x80000001, w.ab, rb.Part(33, 1111), "d"))
+	p := []byte("injected, from Go memory")
+	w.ok(w.a.InjectWrite(p, w.ab, rb.Part(8000, int64(len(p)))))
+	copy(there[8000:], p)
+	w.ok(w.a.InjectWriteData(p[:8], 5, w.ab, rb.Part(8100, 8)))
+	copy(there[8100:], p[:8])
+	clear(p) // it was taken
+	w.ok(w.a.WriteData(Span{}, 6, w.ab, RemoteSpan{}, "nothing"))
+	copy(there[33:], here[77:77+1111])
+	w.done(w.a, OpWrite, "d")
+	w.done(w.a, OpWrite, "nothing")
+	for i, want := range []Completion{{Len: 1111, Data: 0x80000001}, {Len: 8, Data: 5}, {Len: 0, Data: 6}} {
+		if c := w.done(w.b, OpRemoteWrite, i); c.Len != want.Len || c.Data != want.Data || c.Flags != FlagRemoteCQData {
+			t.Errorf("%+v, want %+v", c, want)
+		}
+	}
+	check("data")
+	// What was injected from a buffer may change at once.
+	w.ok(w.a.WriteMsg(Msg{Local: []Span{{Buf: mine, Length: 40}}, Peer: w.ab, Remote: []RemoteSpan{rb.Part(100, 40)}, Context: "i"}, FlagInject|FlagMore))
+	copy(there[100:140], here)
+	random(t, rand.New(rand.NewPCG(1, 1)), mine, 40)
+	copy(here, content(t, mine)[:40])
+	w.done(w.a, OpWrite, "i")
+	check("inject from a buffer")
+}
+
+func TestRandomLayouts(t *testing.T) { testRandomLayouts(t, inMemory(t), 300) }
+
+// Random layouts on either side, against the same copy between byte slices.
+func testRandomLayouts(t *testing.T, s setting, cases int) {
+	s.eachPair(t, func(t *testing.T, local, remote kind) {
+		r := seeded(t)
+		w := s.world(t, EndpointOptions{MaxSGE: 5})
+		sh := shape{sources: 2, room: 3000, blocks: 60}
+		mine, here := regionOf(t, r, w.a.nic, local, sh)
+		theirs, there := regionOf(t, r, w.b.nic, remote, sh)
+		base := w.share(theirs.All(), allAccess)
+		for i := range cases {
+			ll, lm := sh.layout(t, r, 3)
+			rl, rm := sh.layout(t, r, 3)
+			n := 1 + r.Int64N(min(ll.Size(), rl.Size()))
+			loff, roff := r.Int64N(ll.Size()-n+1), r.Int64N(rl.Size()-n+1)
+			if i%2 == 0 {
+				// A byte twice in the target is left to chance: one side is plain.
+				ll, lm = plain(t, mine)
+				loff = r.Int64N(ll.Size() - n + 1)
+			} else {
+				rl, rm = plain(t, theirs)
+				roff = r.Int64N(rl.Size() - n + 1)
+			}
+			w.ok(mine.Assign(ll))
+			rb := must(base.View(rl))(t)
+			from, to := lm.bytes()[loff:loff+n], rm.bytes()[roff:roff+n]
+			span, rspan := Span{Region: mine, Offset: loff, Length: n}, rb.Part(roff, n)
+			if i%2 == 0 { // the peer's is the source
+				w.ok(w.a.Read(span, w.ab, rspan, i))
+				w.done(w.a, OpRead, i)
+				for k := range from {
+					here[from[k].Source][from[k].Offset] = there[to[k].Source][to[k].Offset]
+				}
+			} else {
+				w.ok(w.a.Write(span, w.ab, rspan, i))
+				w.done(w.a, OpWrite, i)
+				for k := range from {
+					there[to[k].Source][to[k].Offset] = here[from[k].Source][from[k].Offset]
+				}
+			}
+			if i%20 == 0 {
+				refill(t, r, mine, here)
+			}
+			for k := range here {
+				same(t, "here", mine.bufs[k], here[k])
+				same(t, "there", theirs.bufs[k], there[k])
+			}
+		}
+	})
+}
+
+// plain is all of a region's memory, and its model.
+func plain(t testing.TB, g *Region) (Layout, model) {
+	var m model
+	for i, b := range g.bufs {
+		m = append(m, Range{i, 0, b.size})
+	}
+	return must(SG(m...))(t), m
+}
+
+func regionOf(t testing.TB, r *rand.Rand, n *NIC, k kind, s shape) (*Region, [][]byte) {
+	t.Helper()
+	var bufs []*Buffer
+	for range s.sources {
+		bufs = append(bufs, k.make(t, n, s.room))
+	}
+	g := must(NewRegion(bufs...))(t)
+	closing(t, g)
+	bytes := make([][]byte, s.sources)
+	refill(t, r, g, bytes)
+	return g, bytes
+}
+
+func refill(t testing.TB, r *rand.Rand, g *Region, bytes [][]byte) {
+	t.Helper()
+	for i, b := range g.bufs {
+		bytes[i] = random(t, r, b, b.size)
+	}
+}
+
+func TestMessagesOfLayouts(t *testing.T) { testMessagesOfLayouts(t, inMemory(t)) }
+
+// A message whose pieces are more than a work request may have is packed.
+func testMessagesOfLayouts(t *testing.T, s setting) {
+	s.eachPair(t, func(t *testing.T, local, remote kind) {
+		r := seeded(t)
+		w := s.world(t, EndpointOptions{})
+		const cells, row = 100, 40
+		mine, theirs := local.make(t, w.a.nic, cells*row), remote.make(t, w.b.nic, cells*row)
+		here, there := random(t, r, mine, cells*row), random(t, r, theirs, cells*row)
+		column := must(Interleaved(Range{Offset: 8, Length: 8}, Dim{cells, row}))(t)
+		from, to := must(NewRegion(mine))(t), must(NewRegion(theirs))(t)
+		closing(t, from)
+		closing(t, to)
+		w.ok(from.Assign(column))
+		w.ok(to.AssignInterleaved(Range{Offset: 0, Length: 16}, Dim{cells / 2, row}))
+		w.ok(w.b.Recv(to.All(), w.ba, 0))
+		w.ok(w.a.Send(from.All(), w.ab, 0))
+		w.done(w.a, OpSend, 0)
+		w.done(w.b, OpRecv, 0)
+		for i := range cells / 2 {
+			copy(there[i*row:], here[2*i*row+8:][:8])
+			copy(there[i*row+8:], here[(2*i+1)*row+8:][:8])
+		}
+		same(t, "here", mine, here)
+		same(t, "there", theirs, there)
+	})
+}

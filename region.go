@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gpurdma
+
+import (
+	"os"
+	"slices"
+	"sync"
+
+	"github.com/gpurdma/gpurdma/dmabuf"
+)
+
+// Region is Buffers seen through a layout, whose sources they are: the MR of
+// ibv_rereg_mr_sg and ibv_rereg_mr_interleaved. Operations take any part of its
+// run, in the place of a Buffer.
+//
+// Assigning another layout takes no system call and no word with the NIC. It
+// concerns operations that are posted after it; those under way keep theirs.
+type Region struct {
+	nic  *NIC
+	bufs []*Buffer
+
+	mu     sync.RWMutex
+	layout Layout
+	spaces []space
+	closed bool
+}
+
+// NewRegion makes a region of buffers of one NIC, which it retains. Its layout
+// is all their bytes, in order.
+func NewRegion(bufs ...*Buffer) (*Region, error) {
+	r := &Region{bufs: slices.Clone(bufs)}
+	ranges := make([]Range, len(bufs))
+	for i, b := range bufs {
+		if b.core.nic != bufs[0].core.nic {
+			r.bufs = bufs[:i]
+			return nil, joinClose(errNotHere, r)
+		}
+		if err := b.Retain(); err != nil {
+			r.bufs = bufs[:i]
+			return nil, joinClose(err, r)
+		}
+		ranges[i] = Range{i, 0, b.size}
+		r.spaces = append(r.spaces, b.space())
+	}
+	if len(bufs) == 0 {
+		return nil, &dmabuf.Error{Op: "make a region", Detail: "no buffers", Err: dmabuf.ErrRange}
+	}
+	r.nic = bufs[0].core.nic
+	l, err := SG(ranges...)
+	if err != nil {
+		return nil, joinClose(err, r)
+	}
+	r.layout = l
+	return r, nil
+}
+
+// space is the Buffer's memory under local keys: a part of the core's.
+func (b *Buffer) space() space {
+	if b.off == 0 && b.size == b.core.size {
+		return b.core.local
+	}
+	var m Memory
+	start := int64(0)
+	for _, p := range b.core.local.pieces {
+		low, high := max(start, b.off), min(start+p.Length, b.off+b.size)
+		if low < high {
+			m = append(m, Piece{p.Addr + uint64(low-start), high - low, p.Key})
+		}
+		start += p.Length
+	}
+	return m.space()
+}
+
+// Assign gives the region another layout. Ranges outside the buffers are
+// [dmabuf.ErrRange], and leave the layout as it was.
+func (r *Region) Assign(l Layout) error {
+	err := l.check("assign a layout", func(i int) (int64, bool) {
+		if i >= len(r.bufs) {
+			return 0, false
+		}
+		return r.bufs[i].size, true
+	})
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return os.ErrClosed
+	}
+	r.layout = l
+	return nil
+}
+
+// AssignSG is Assign of SG.
+func (r *Region) AssignSG(ranges ...Range) error {
+	l, err := SG(ranges...)
+	if err != nil {
+		return err
+	}
+	return r.Assign(l)
+}
+
+// AssignInterleaved is Assign of Interleaved.
+func (r *Region) AssignInterleaved(block Range, dims ...Dim) error {
+	l, err := Interleaved(block, dims...)
+	if err != nil {
+		return err
+	}
+	return r.Assign(l)
+}
+
+// Layout is the layout now.
+func (r *Region) Layout() Layout {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.layout
+}
+
+// Size is how many bytes the layout takes.
+func (r *Region) Size() int64 { return r.Layout().Size() }
+
+// ReadAt copies bytes out of the region by CPU. It follows io.ReaderAt; off
+// counts in the layout's run.
+func (r *Region) ReadAt(p []byte, off int64) (int, error) {
+	return r.each(p, off, (*Buffer).ReadAt)
+}
+
+// WriteAt copies bytes into the region by CPU.
+func (r *Region) WriteAt(p []byte, off int64) (int, error) {
+	return r.each(p, off, (*Buffer).WriteAt)
+}
+
+func (r *Region) each(p []byte, off int64, do func(*Buffer, []byte, int64) (int, error)) (n int, err error) {
+	l := r.Layout()
+	if !within(off, int64(len(p)), l.Size()) {
+		return 0, outOfRange("copy", off, int64(len(p)), l.Size())
+	}
+	for g := range l.Part(off, int64(len(p))) {
+		k, err := do(r.bufs[g.Source], p[n:n+int(g.Length)], g.Offset)
+		n += k
+		if err != nil {
+			return n, err
+		}
+	}
+	return n, nil
+}
+
+// Close releases the buffers. Operations under way keep them. Closing again
+// does nothing.
+func (r *Region) Close() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return nil
+	}
+	r.closed = true
+	var err error
+	for _, b := range r.bufs {
+		err = joined(err, b.Release())
+	}
+	return err
+}

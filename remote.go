@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gpurdma
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/ibvfd"
+)
+
+// RemoteBuffer describes memory of a peer: what Endpoint.Share made there, and
+// what the peer sent. It never changes.
+type RemoteBuffer struct {
+	id     uint64
+	token  uint64 // of the connection, or endpoint, whose keys these are
+	access ibvfd.Access
+	spaces []space
+	layout Layout
+}
+
+// remoteAccess is what a peer can be allowed.
+const remoteAccess = ibvfd.AccessRemoteRead | ibvfd.AccessRemoteWrite | ibvfd.AccessRemoteAtomic
+
+// ID is the ID of the peer's Buffer; of a Region it is the first Buffer's.
+func (r *RemoteBuffer) ID() uint64 { return r.id }
+
+// Size is how many bytes the layout takes.
+func (r *RemoteBuffer) Size() int64 { return r.layout.Size() }
+
+// Access is what the peer allows.
+func (r *RemoteBuffer) Access() ibvfd.Access { return r.access }
+
+// Layout is how the memory is seen.
+func (r *RemoteBuffer) Layout() Layout { return r.layout }
+
+// View is the same memory through another layout, whose sources are those of
+// the memory: [dmabuf.ErrRange] if it takes bytes that are not there.
+func (r *RemoteBuffer) View(l Layout) (*RemoteBuffer, error) {
+	v := *r
+	v.layout = l
+	if err := v.check(); err != nil {
+		return nil, err
+	}
+	return &v, nil
+}
+
+func (r *RemoteBuffer) check() error {
+	return r.layout.check("describe remote memory", func(i int) (int64, bool) {
+		if i >= len(r.spaces) {
+			return 0, false
+		}
+		return r.spaces[i].pieces.Size(), true
+	})
+}
+
+// A descriptor on the wire: version, id, token, access as uvarint, count of
+// sources, of each the count of pieces and their addresses, lengths and keys,
+// then the layout.
+const remoteVersion = 1
+
+// MaxRemoteWire is the longest descriptor that UnmarshalBinary takes, in bytes.
+const MaxRemoteWire = MaxLayoutWire + 256<<10
+
+// MarshalBinary encodes the descriptor for the peer.
+func (r *RemoteBuffer) MarshalBinary() ([]byte, error) {
+	b := []byte{remoteVersion}
+	b = binary.BigEndian.AppendUint64(b, r.id)
+	b = binary.BigEndian.AppendUint64(b, r.token)
+	b = binary.AppendUvarint(b, uint64(r.access))
+	b = binary.AppendUvarint(b, uint64(len(r.spaces)))
+	for _, s := range r.spaces {
+		b = binary.AppendUvarint(b, uint64(len(s.pieces)))
+		for _, p := range s.pieces {
+			b = binary.AppendUvarint(b, p.Addr)
+			b = binary.AppendUvarint(b, uint64(p.Length))
+			b = binary.BigEndian.AppendUint32(b, p.Key)
+		}
+	}
+	b, err := r.layout.AppendBinary(b)
+	if err != nil {
+		return nil, err
+	}
+	if len(b) > MaxRemoteWire {
+		return nil, &dmabuf.Error{Op: "encode remote memory", Detail: fmt.Sprintf("%d bytes, of at most %d", len(b), MaxRemoteWire), Err: dmabuf.ErrLimit}
+	}
+	return b, nil
+}
+
+// UnmarshalBinary decodes what a peer sent and takes nothing on trust.
+func (r *RemoteBuffer) UnmarshalBinary(data []byte) error {
+	in := reader{what: "remote buffer", b: data}
+	if len(data) > MaxRemoteWire {
+		return in.bad("%d bytes, of at most %d", len(data), MaxRemoteWire)
+	}
+	if v := in.byte(); in.err == nil && v != remoteVersion {
+		return in.bad("version %d; this is version %d", v, remoteVersion)
+	}
+	out := RemoteBuffer{id: in.uint64(), token: in.uint64()}
+	access := in.uvarint()
+	if access&^uint64(remoteAccess) != 0 {
+		return in.bad("access %#x", access)
+	}
+	out.access = ibvfd.Access(access)
+	out.spaces = make([]space, in.count(7))
+	for i := range out.spaces {
+		out.spaces[i] = in.memory().space()
+	}
+	if in.err != nil {
+		return in.err
+	}
+	if err := out.layout.UnmarshalBinary(in.b); err != nil {
+		return err
+	}
+	if err := out.check(); err != nil {
+		return err
+	}
+	*r = out
+	return nil
+}
+
+// memory reads the pieces of one source.
+func (r *reader) memory() Memory {
+	m := make(Memory, r.count(6))
+	total := int64(0)
+	for i := range m {
+		p := &m[i]
+		p.Addr, p.Length, p.Key = r.uvarint(), r.int64(), r.uint32()
+		switch {
+		case r.err != nil:
+			return nil
+		case p.Length == 0 || p.Length > math.MaxInt64-total || uint64(p.Length) > math.MaxUint64-p.Addr:
+			r.bad("%d bytes at address %#x", p.Length, p.Addr)
+			return nil
+		}
+		total += p.Length
+	}
+	if len(m) == 0 {
+		r.bad("a source without memory")
+	}
+	return m
+}

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gpurdma
+
+import (
+	"fmt"
+	"math"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/ibvfd"
+)
+
+// Msg is an operation with all that it can have (struct fi_msg_rma).
+type Msg struct {
+	Local   []Span       // from which, or into which; one after the other
+	Peer    Peer         // with whom
+	Remote  []RemoteSpan // the peer's memory, as many bytes; one after the other
+	Data    uint64       // for the peer, with FlagRemoteCQData: 32 bits
+	Context any          // comes back in the Completion
+}
+
+// Read reads the peer's memory (fi_read).
+func (e *Endpoint) Read(into Span, peer Peer, from RemoteSpan, context any) error {
+	return e.rma(OpRead, 0, context, peer, func(o *op) error {
+		if err := o.take(e, into); err != nil {
+			return err
+		}
+		return o.takeRemote(ibvfd.AccessRemoteRead, from)
+	})
+}
+
+// ReadV reads one range of the peer's memory into several spans (fi_readv).
+func (e *Endpoint) ReadV(into []Span, peer Peer, from RemoteSpan, context any) error {
+	return e.ReadMsg(Msg{Local: into, Peer: peer, Remote: []RemoteSpan{from}, Context: context}, 0)
+}
+
+// ReadMsg reads, under flags (fi_readmsg).
+func (e *Endpoint) ReadMsg(m Msg, flags Flags) error {
+	return e.rma(OpRead, flags, m.Context, m.Peer, func(o *op) error {
+		if err := o.take(e, m.Local...); err != nil {
+			return err
+		}
+		return o.takeRemote(ibvfd.AccessRemoteRead, m.Remote...)
+	})
+}
+
+// Write writes to the peer's memory (fi_write).
+func (e *Endpoint) Write(from Span, peer Peer, to RemoteSpan, context any) error {
+	return e.rma(OpWrite, 0, context, peer, func(o *op) error {
+		if err := o.take(e, from); err != nil {
+			return err
+		}
+		return o.takeRemote(ibvfd.AccessRemoteWrite, to)
+	})
+}
+
+// WriteV writes several spans to one range of the peer's memory (fi_writev).
+func (e *Endpoint) WriteV(from []Span, peer Peer, to RemoteSpan, context any) error {
+	return e.WriteMsg(Msg{Local: from, Peer: peer, Remote: []RemoteSpan{to}, Context: context}, 0)
+}
+
+// WriteMsg writes, under flags (fi_writemsg).
+func (e *Endpoint) WriteMsg(m Msg, flags Flags) error {
+	return e.rma(OpWrite, flags, m.Context, m.Peer, func(o *op) error {
+		if err := o.setData(m.Data); err != nil {
+			return err
+		}
+		if err := o.takeOrInject(e, m.Local); err != nil {
+			return err
+		}
+		return o.takeRemote(ibvfd.AccessRemoteWrite, m.Remote...)
+	})
+}
+
+// WriteData is Write that brings the peer 32 bits of data, which complete a
+// receive there when the bytes have been written (fi_writedata). They may come
+// without bytes: both spans are then zero.
+func (e *Endpoint) WriteData(from Span, data uint64, peer Peer, to RemoteSpan, context any) error {
+	return e.WriteMsg(Msg{Local: []Span{from}, Peer: peer, Remote: []RemoteSpan{to}, Data: data, Context: context}, FlagRemoteCQData)
+}
+
+// InjectWrite writes p, which may be changed when the call returns, and makes no
+// completion unless it fails (fi_inject_write). p may be any memory, and have at
+// most EndpointOptions.InjectSize bytes.
+func (e *Endpoint) InjectWrite(p []byte, peer Peer, to RemoteSpan) error {
+	return e.injectWrite(p, 0, peer, to, FlagInject)
+}
+
+// InjectWriteData is InjectWrite with data for the peer (fi_inject_writedata).
+func (e *Endpoint) InjectWriteData(p []byte, data uint64, peer Peer, to RemoteSpan) error {
+	return e.injectWrite(p, data, peer, to, FlagInject|FlagRemoteCQData)
+}
+
+func (e *Endpoint) injectWrite(p []byte, data uint64, peer Peer, to RemoteSpan, flags Flags) error {
+	return e.rma(OpWrite, flags, nil, peer, func(o *op) error {
+		o.silent = true
+		if err := o.setData(data); err != nil {
+			return err
+		}
+		if err := o.inject(e, int64(len(p)), func(slot []byte) error { copy(slot, p); return nil }); err != nil {
+			return err
+		}
+		return o.takeRemote(ibvfd.AccessRemoteWrite, to)
+	})
+}
+
+// setData sets what the peer is told.
+func (o *op) setData(data uint64) error {
+	if o.flags&FlagRemoteCQData == 0 {
+		return nil
+	}
+	if data > math.MaxUint32 {
+		return &dmabuf.Error{Op: o.kind.String(), Detail: fmt.Sprintf("data %#x", data), Remedy: "immediate data of a work request has 32 bits", Err: dmabuf.ErrRange}
+	}
+	o.data = uint32(data)
+	return nil
+}
+
+// takeOrInject adds local memory, or the bytes in it.
+func (o *op) takeOrInject(e *Endpoint, spans []Span) error {
+	if err := o.take(e, spans...); err != nil || o.flags&FlagInject == 0 {
+		return err
+	}
+	if err := o.inject(e, o.length, o.gather); err != nil {
+		return err
+	}
+	for i := range o.operands {
+		o.operands[i].drop()
+	}
+	o.operands = o.operands[:0]
+	return nil
+}
+
+// rma makes an op and submits it.
+func (e *Endpoint) rma(kind Op, flags Flags, context any, to Peer, fill func(*op) error) error {
+	if err := flags.check(kind); err != nil {
+		return err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return os.ErrClosed
+	}
+	o := e.newOp(kind, flags, context)
+	c, err := e.connFor(to)
+	if err == nil {
+		err = fill(o)
+	}
+	if err == nil && flags&FlagDeliveryComplete != 0 {
+		err = e.needSlab()
+	}
+	for i := 0; err == nil && i < len(o.bufs); i++ {
+		err = c.permits(o.bufs[i])
+	}
+	if err == nil && kind == OpRead && o.length == 0 {
+		err = &dmabuf.Error{Op: kind.String(), Detail: "no bytes", Err: unix.EINVAL}
+	}
+	if err != nil {
+		e.recycle(o)
+		return err
+	}
+	return c.submit(o)
+}

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gpurdma
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/dmabuf"
+)
+
+// protect makes TCP what the options ask for: mutual TLS, or what is on this
+// machine only, or the clear in words. It is done before a byte is exchanged.
+func (o *EndpointOptions) protect(ctx context.Context, c net.Conn, host string, client bool) (net.Conn, error) {
+	if o.TLS == nil {
+		return c, o.mayBePlain(c.RemoteAddr())
+	}
+	cfg, err := o.mutual(host, client)
+	if err != nil {
+		return nil, err
+	}
+	var t *tls.Conn
+	if client {
+		t = tls.Client(c, cfg)
+	} else {
+		t = tls.Server(c, cfg)
+	}
+	if err := t.HandshakeContext(ctx); err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+// mutual is the configuration, with nothing left out.
+func (o *EndpointOptions) mutual(host string, client bool) (*tls.Config, error) {
+	refuse := func(detail, remedy string) error {
+		return &dmabuf.Error{Op: "protect the exchange", Detail: detail, Remedy: remedy, Err: ErrUnsafe}
+	}
+	cfg := o.TLS.Clone()
+	cfg.MinVersion = max(cfg.MinVersion, tls.VersionTLS13)
+	switch {
+	case len(cfg.Certificates) == 0 && cfg.GetCertificate == nil && cfg.GetClientCertificate == nil:
+		return nil, refuse("no certificate", "set TLS.Certificates: both sides need one")
+	case cfg.InsecureSkipVerify:
+		return nil, refuse("InsecureSkipVerify", "set TLS.RootCAs")
+	case !client && cfg.ClientCAs == nil:
+		return nil, refuse("nothing says which clients are trusted", "set TLS.ClientCAs")
+	}
+	if client && cfg.ServerName == "" {
+		cfg.ServerName = host
+	}
+	cfg.ClientAuth = tls.RequireAndVerifyClientCert
+	return cfg, nil
+}
+
+// mayBePlain refuses an address that is not on this machine.
+func (o *EndpointOptions) mayBePlain(a net.Addr) error {
+	if t, ok := a.(*net.TCPAddr); o.AllowPlaintext || ok && t.IP.IsLoopback() {
+		return nil
+	}
+	return &dmabuf.Error{
+		Op: "protect the exchange", Device: a.String(), Detail: "the address is not this machine's own, and there is no TLS",
+		Remedy: "set EndpointOptions.TLS, or AllowPlaintext on a network where nobody else is", Err: ErrUnsafe,
+	}
+}
+
+// keepalive finds a peer whose machine is gone.
+func keepalive(c net.Conn) {
+	if t, ok := c.(*net.TCPConn); ok {
+		_ = t.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: keepIdle, Interval: keepEvery, Count: keepCount})
+		_ = t.SetNoDelay(true)
+		// What was sent and not acknowledged counts too.
+		if raw, err := t.SyscallConn(); err == nil {
+			_ = raw.Control(func(fd uintptr) {
+				_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int((keepIdle + keepCount*keepEvery).Milliseconds()))
+			})
+		}
+	}
+}

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gpurdma
+
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/ibvfd"
+)
+
+// share is memory that a peer was given keys to.
+type share struct {
+	conn  *conn // whose end is the keys'; nil if it is the endpoint's
+	regs  []*registration
+	cores []*core
+}
+
+func (s *share) close() error {
+	var err error
+	for i, r := range s.regs {
+		err = joined(err, r.close())
+		s.cores[i].unuse()
+	}
+	s.regs = nil
+	return err
+}
+
+// Share gives a peer access to local memory: of a Buffer, to just the span; of a
+// Region, which must be shared as a whole, to its buffers, so that the peer may
+// see them through other layouts ([RemoteBuffer.View]). access is any of
+// AccessRemoteRead, AccessRemoteWrite and AccessRemoteAtomic.
+//
+// The memory is registered for this purpose alone. The key ends with the
+// connection, or with Unshare; with peer 0 it is for any peer, and ends with
+// the endpoint.
+func (e *Endpoint) Share(peer Peer, s Span, access ibvfd.Access) (_ *RemoteBuffer, err error) {
+	if access == 0 || access&^remoteAccess != 0 {
+		return nil, &dmabuf.Error{Op: "share", Detail: fmt.Sprintf("access %v", access), Remedy: "remote-read, remote-write, remote-atomic", Err: unix.EINVAL}
+	}
+	if s.Region != nil && s.Buf == nil && s != s.Region.All() {
+		return nil, &dmabuf.Error{Op: "share", Detail: "a part of a region", Remedy: "assign it a layout of that part, or share slices", Err: unix.EINVAL}
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	sh, token := &share{}, e.token
+	if peer != 0 {
+		c, err := e.connFor(peer)
+		if err != nil {
+			return nil, err
+		}
+		sh.conn, token = c, c.token
+	}
+	o, err := s.take(e.nic, OpRemoteWrite, access != ibvfd.AccessRemoteRead)
+	if err != nil {
+		return nil, err
+	}
+	defer o.drop()
+	if s.Length == 0 {
+		return nil, outOfRange("share", s.Offset, 0, 0)
+	}
+	if err := o.staged(s.Length, (*standIn).sync); err != nil {
+		return nil, err
+	}
+	rb := &RemoteBuffer{id: o.bufs()[0].id, token: token, access: access}
+	have := access
+	if access != ibvfd.AccessRemoteRead {
+		have |= ibvfd.AccessLocalWrite
+	}
+	for _, b := range o.bufs() {
+		off, n := b.off, b.size
+		if s.Buf != nil {
+			off, n = b.off+s.Offset, s.Length
+		}
+		r, err := b.core.share(off, n, have)
+		if err != nil {
+			return nil, joined(err, sh.close())
+		}
+		sh.regs, sh.cores = append(sh.regs, r), append(sh.cores, b.core)
+		rb.spaces = append(rb.spaces, r.remote.space())
+	}
+	if s.Buf != nil {
+		rb.layout, err = Contiguous(0, s.Length)
+		if err != nil {
+			return nil, joined(err, sh.close())
+		}
+	} else {
+		rb.layout = Layout{o.root}
+	}
+	e.shares[rb] = sh
+	return rb, nil
+}
+
+// Unshare withdraws what Share gave: the peer's next access fails, and ends the
+// connection.
+func (e *Endpoint) Unshare(rb *RemoteBuffer) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	s, ok := e.shares[rb]
+	if !ok {
+		return nil
+	}
+	delete(e.shares, rb)
+	return s.close()
+}

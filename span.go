@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gpurdma
+
+import (
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/ibvfd"
+)
+
+// Span is local memory of an operation: Length bytes from Offset on, of a Buffer
+// or of a Region. The zero Span is no bytes.
+type Span struct {
+	Buf            *Buffer // or
+	Region         *Region
+	Offset, Length int64
+}
+
+// All are all bytes of the Buffer.
+func (b *Buffer) All() Span { return Span{Buf: b, Length: b.size} }
+
+// All are all bytes that the region's layout takes now.
+func (r *Region) All() Span { return Span{Region: r, Length: r.Size()} }
+
+// RemoteSpan is a peer's memory in an operation: Length bytes from Offset on
+// (struct fi_rma_iov).
+type RemoteSpan struct {
+	Buf            *RemoteBuffer
+	Offset, Length int64
+}
+
+// All are all bytes of the remote buffer.
+func (r *RemoteBuffer) All() RemoteSpan { return RemoteSpan{Buf: r, Length: r.Size()} }
+
+// Part is length bytes of the remote buffer from offset on.
+func (r *RemoteBuffer) Part(offset, length int64) RemoteSpan {
+	return RemoteSpan{Buf: r, Offset: offset, Length: length}
+}
+
+// operand is a Span that is in use: its memory stays until drop.
+type operand struct {
+	window
+	buf    *Buffer
+	region *Region
+}
+
+// take resolves a Span. write says that the operation changes the bytes.
+func (s Span) take(nic *NIC, op Op, write bool) (o operand, err error) {
+	switch {
+	case s.Buf != nil && s.Region != nil:
+		return o, &dmabuf.Error{Op: op.String(), Detail: "a span of a buffer and of a region", Err: unix.EINVAL}
+	case s.Buf != nil:
+		o.buf, o.window = s.Buf, window{s.Buf.root, s.Buf.mem, s.Offset, s.Length}
+	case s.Region != nil:
+		s.Region.mu.RLock()
+		defer s.Region.mu.RUnlock()
+		if s.Region.closed {
+			return o, os.ErrClosed
+		}
+		o.region, o.window = s.Region, window{s.Region.layout.root, s.Region.spaces, s.Offset, s.Length}
+	case s.Length == 0:
+		return o, nil
+	default:
+		return o, &dmabuf.Error{Op: op.String(), Detail: "a span of nothing", Remedy: "set Buf or Region", Err: unix.EINVAL}
+	}
+	size := int64(0)
+	if o.root != nil {
+		size = o.root.size
+	}
+	if !within(s.Offset, s.Length, size) {
+		return o, outOfRange(op.String(), s.Offset, s.Length, size)
+	}
+	for i, b := range o.bufs() {
+		if err = b.usable(nic, op, write); err != nil {
+			for _, b := range o.bufs()[:i] {
+				b.core.unuse()
+			}
+			return operand{}, err
+		}
+	}
+	return o, nil
+}
+
+// usable is use with the checks of an operation.
+func (b *Buffer) usable(nic *NIC, op Op, write bool) error {
+	if b.core.nic != nic {
+		return errNotHere
+	}
+	if write && b.readOnly {
+		return b.denied(op.String())
+	}
+	return b.use()
+}
+
+func (o *operand) bufs() []*Buffer {
+	if o.region != nil {
+		return o.region.bufs
+	}
+	if o.buf != nil {
+		return []*Buffer{o.buf}
+	}
+	return nil
+}
+
+func (o *operand) drop() {
+	for _, b := range o.bufs() {
+		b.core.unuse()
+	}
+}
+
+// host reports whether all of it is the host's memory.
+func (o *operand) host() bool {
+	for _, b := range o.bufs() {
+		if !b.core.host() {
+			return false
+		}
+	}
+	return true
+}
+
+// staged runs do on what stands in for the first n bytes of the operand.
+func (o *operand) staged(n int64, do func(s *standIn, off, length int64) error) error {
+	some := false
+	for _, b := range o.bufs() {
+		some = some || b.core.stand != nil
+	}
+	if !some {
+		return nil
+	}
+	bufs := o.bufs()
+	for g := range (Layout{o.root}).Part(o.offset, min(n, o.length)) {
+		b := bufs[g.Source]
+		if b.core.stand == nil {
+			continue
+		}
+		if err := do(b.core.stand, b.off+g.Offset, g.Length); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// copy moves bytes between p and the operand, by CPU.
+func (o *operand) copy(p []byte, do func(b *Buffer, p []byte, off int64) (int, error)) error {
+	bufs, n := o.bufs(), int64(0)
+	for g := range (Layout{o.root}).Part(o.offset, min(int64(len(p)), o.length)) {
+		if _, err := do(bufs[g.Source], p[n:n+g.Length], g.Offset); err != nil {
+			return err
+		}
+		n += g.Length
+	}
+	return nil
+}
+
+// check is what can be known of a remote span before the peer's NIC is asked.
+func (r *RemoteSpan) check(op Op, need ibvfd.Access) error {
+	switch {
+	case r.Buf == nil && r.Length == 0 && r.Offset == 0:
+		return nil
+	case r.Buf == nil:
+		return &dmabuf.Error{Op: op.String(), Detail: "a remote span of nothing", Remedy: "set Buf", Err: unix.EINVAL}
+	case !within(r.Offset, r.Length, r.Buf.Size()):
+		return outOfRange(op.String(), r.Offset, r.Length, r.Buf.Size())
+	case r.Buf.access&need != need:
+		return &dmabuf.Error{
+			Op: op.String(), Device: fmt.Sprintf("remote buffer %x", r.Buf.id), Err: unix.EACCES,
+			Detail: fmt.Sprintf("it allows %v; this takes %v", r.Buf.access, need), Remedy: "the peer shares it with that access",
+		}
+	}
+	return nil
+}
+
+func (r *RemoteSpan) window() window {
+	return window{r.Buf.layout.root, r.Buf.spaces, r.Offset, r.Length}
+}

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gpurdma
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"sync"
+)
+
+// standIn is pinned host memory that the NIC and peers use in place of a
+// source. Either may change behind our back: the stand-in by a peer, the
+// source by a GPU. seen is what both were when they last agreed, so that a
+// difference tells who changed what.
+type standIn struct {
+	nic *NIC
+	src Source
+	mem []byte
+
+	mu   sync.Mutex
+	seen []byte
+	buf  [2][]byte // copies of a stretch of either, made once
+}
+
+// syncChunk is how much is compared at a time.
+const syncChunk = 64 << 10
+
+// sync makes both agree on length bytes from off on.
+func (s *standIn) sync(off, length int64) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.buf[0] == nil {
+		s.buf[0], s.buf[1] = make([]byte, syncChunk), make([]byte, syncChunk)
+	}
+	for length > 0 {
+		n := min(length, syncChunk)
+		if err := s.chunk(off, s.buf[0][:n], s.buf[1][:n]); err != nil {
+			return err
+		}
+		off, length = off+n, length-n
+	}
+	return nil
+}
+
+// arrived takes over length bytes from off on that an operation of our own has
+// put into the stand-in.
+func (s *standIn) arrived(off, length int64) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for length > 0 {
+		n := min(length, syncChunk)
+		seen := s.seen[off : off+n]
+		copy(seen, s.mem[off:off+n])
+		if _, err := s.src.WriteAt(seen, off); err != nil {
+			return err
+		}
+		s.nic.staged.Add(n)
+		off, length = off+n, length-n
+	}
+	return nil
+}
+
+// chunk compares one stretch. theirs and ours are read once each: the NIC may
+// go on writing meanwhile, and a later sync will see that.
+func (s *standIn) chunk(off int64, theirs, ours []byte) error {
+	n := int64(len(theirs))
+	mem, seen := s.mem[off:off+n], s.seen[off:off+n]
+	copy(theirs, mem)
+	if got, err := s.src.ReadAt(ours, off); err != nil && !(errors.Is(err, io.EOF) && got == len(ours)) {
+		return err
+	}
+	if !bytes.Equal(theirs, seen) {
+		// Runs that a peer has changed go to the source.
+		err := bridged(theirs, seen, ours, func(i, j int) error {
+			if _, err := s.src.WriteAt(theirs[i:j], off+int64(i)); err != nil {
+				return err
+			}
+			copy(seen[i:j], theirs[i:j])
+			copy(ours[i:j], theirs[i:j])
+			s.nic.staged.Add(int64(j - i))
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if bytes.Equal(ours, seen) {
+		return nil
+	}
+	return runs(ours, seen, func(i, j int) error {
+		copy(mem[i:j], ours[i:j])
+		copy(seen[i:j], ours[i:j])
+		s.nic.staged.Add(int64(j - i))
+		return nil
+	})
+}
+
+// bridge is how far apart changes of a peer may lie that go to the source in
+// one call. What lies between is written as it was read: a GPU should not write
+// so close to where a peer does while a sync runs.
+const bridge = 16
+
+// runs calls do for each run of bytes in which a and b differ, without those
+// that differ in neither.
+func runs(a, b []byte, do func(i, j int) error) error { return bridged(a, b, nil, do) }
+
+// bridged is runs, with runs joined over a few bytes in which keep and b agree.
+func bridged(a, b, keep []byte, do func(i, j int) error) error {
+	for i := 0; i < len(a); i++ {
+		if a[i] == b[i] {
+			continue
+		}
+		end := i + 1 // of the run
+		for j := end; j < len(a) && j-end <= bridge; j++ {
+			if a[j] != b[j] {
+				end = j + 1
+			} else if keep == nil || keep[j] != b[j] {
+				break
+			}
+		}
+		if err := do(i, end); err != nil {
+			return err
+		}
+		i = end
+	}
+	return nil
+}

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gpurdma
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+
+	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/ibvfd"
+)
+
+// The exchange, over TCP. A message is its body's length in 4 bytes, its kind
+// in one, and the body.
+//
+//	initiator            acceptor
+//	hello            ->
+//	                 <-  hello, its queue pairs ready to receive and send
+//	ready            ->
+//
+// After that both may send offers at any time, and the end of the stream is the
+// end of the connection.
+type messageKind byte
+
+const (
+	msgHello messageKind = 1 + iota
+	msgReady
+	msgOffer
+)
+
+// maxBody bounds a message's body by its kind, before memory is allocated.
+func (k messageKind) maxBody() int {
+	switch k {
+	case msgHello:
+		return 256
+	case msgOffer:
+		return MaxRemoteWire
+	}
+	return 0
+}
+
+const exchangeVersion = 1
+
+const exchangeMagic = 0x47525031 // "GRP1"
+
+// hello is one side of a connection.
+type hello struct {
+	conn, endpoint uint64 // the tokens of its keys
+	queues         [queues]ibvfd.Endpoint
+}
+
+func (h *hello) append(b []byte) []byte {
+	b = binary.BigEndian.AppendUint32(b, exchangeMagic)
+	b = binary.BigEndian.AppendUint16(b, exchangeVersion)
+	b = binary.BigEndian.AppendUint64(b, h.conn)
+	b = binary.BigEndian.AppendUint64(b, h.endpoint)
+	b = append(b, byte(len(h.queues)))
+	for _, q := range h.queues {
+		b = binary.BigEndian.AppendUint32(b, q.QPN)
+		b = binary.BigEndian.AppendUint32(b, q.PSN)
+		b = binary.BigEndian.AppendUint16(b, q.LID)
+		b = binary.BigEndian.AppendUint16(b, uint16(q.MTU))
+		b = append(b, q.GID[:]...)
+	}
+	return b
+}
+
+func (h *hello) decode(data []byte) error {
+	r := reader{what: "hello", b: data}
+	if magic := r.uint32(); r.err == nil && magic != exchangeMagic {
+		return r.bad("it begins with %#x: this is no endpoint", magic)
+	}
+	if v := r.uint16(); r.err == nil && v != exchangeVersion {
+		return r.bad("version %d; this is version %d", v, exchangeVersion)
+	}
+	out := hello{conn: r.uint64(), endpoint: r.uint64()}
+	if n := r.byte(); r.err == nil && n != queues {
+		return r.bad("%d queue pairs, not %d", n, queues)
+	}
+	for i := range out.queues {
+		q := &out.queues[i]
+		q.QPN, q.PSN, q.LID, q.MTU = r.uint32(), r.uint32(), r.uint16(), int(r.uint16())
+		copy(q.GID[:], r.take(len(q.GID)))
+		switch {
+		case r.err != nil:
+			return r.err
+		case q.QPN < 2 || q.QPN >= 1<<24 || q.PSN >= 1<<24: // 0 and 1 are the management's
+			return r.bad("queue pair %#x, packet number %#x", q.QPN, q.PSN)
+		case q.MTU < 256 || q.MTU > 256<<4 || q.MTU&(q.MTU-1) != 0:
+			return r.bad("MTU %d", q.MTU)
+		case q.GID == [16]byte{} && q.LID == 0:
+			return r.bad("neither GID nor LID")
+		}
+	}
+	if err := r.end(); err != nil {
+		return err
+	}
+	*h = out
+	return nil
+}
+
+// writeMessage sends a message in one call.
+func writeMessage(w io.Writer, k messageKind, body []byte) error {
+	b := make([]byte, 5, 5+len(body))
+	binary.BigEndian.PutUint32(b, uint32(len(body)))
+	b[4] = byte(k)
+	_, err := w.Write(append(b, body...))
+	return err
+}
+
+// readMessage reads a message of one of the kinds.
+func readMessage(r io.Reader, want messageKind) ([]byte, error) {
+	var head [5]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return nil, err
+	}
+	n, k := binary.BigEndian.Uint32(head[:]), messageKind(head[4])
+	if k != want || n > uint32(k.maxBody()) {
+		return nil, &dmabuf.Error{Op: "read an exchange", Detail: fmt.Sprintf("message of kind %d with %d bytes, not of kind %d", k, n, want), Err: ErrMalformed}
+	}
+	body := make([]byte, n)
+	_, err := io.ReadFull(r, body)
+	return body, err
+}
