@@ -121,9 +121,25 @@ func (m *Machine) Exporter(a Addr) (Exporter, error) {
 	}
 	e.Class = classOfDriver[e.Driver]
 	e.OutOfTree = m.outOfTree(e.Driver) != placement.No
+	if e.Class == ClassNVIDIA {
+		e.Gate = m.nvidiaGate()
+	}
 	status, err := m.sys.ReadString(path.Join(f.SysPath, "power/runtime_status"))
 	e.Suspended = err == nil && status == "suspended"
 	return e, nil
+}
+
+// nvidiaGate is open by a parameter of the driver, and on bare x86 machines: no
+// chipset of theirs is on its list of those that want a common bridge. On
+// guests and other processors it is not known here.
+func (m *Machine) nvidiaGate() Gate {
+	if v, _ := m.read("proc/driver/nvidia/params").line("GrdmaPciTopoCheckOverride"); v == "1" {
+		return GateOpen
+	}
+	if m.CPU.known && m.CPU.Vendor != "" && m.virtual.is == placement.No {
+		return GateOpen
+	}
+	return GateUnknown
 }
 
 // virtioDriver is the driver of the virtio device that a function carries.

@@ -27,6 +27,8 @@ type NIC struct {
 	Importer Importer
 	NetDevs  []string // network devices of its ports
 	Software bool     // carried out by the CPU: rxe, siw
+	Uverbs   string   // "/dev/infiniband/uverbs0"; "" without one
+	Ports    []ibvfd.PortInfo
 }
 
 // GPUs finds the machine's GPUs. With an error it lists those that could be
@@ -133,7 +135,7 @@ func (m *Machine) NICs() ([]NIC, error) {
 			errs = append(errs, err)
 			continue
 		}
-		out = append(out, NIC{Name: d.Name, Importer: i, NetDevs: d.NetDevs, Software: d.Software()})
+		out = append(out, NIC{Name: d.Name, Importer: i, NetDevs: d.NetDevs, Software: d.Software(), Uverbs: d.Uverbs, Ports: d.Ports})
 	}
 	return out, errors.Join(errs...)
 }

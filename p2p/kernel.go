@@ -89,7 +89,7 @@ const (
 	configDMABuf     = "CONFIG_DMA_SHARED_BUFFER"
 )
 
-func readKernel(root string, proc procfs.FS, release, given string) Kernel {
+func readKernel(root string, proc procfs.FS, release, given string) (Kernel, kernelConfig) {
 	k := Kernel{Release: release}
 	if release == "" {
 		if text, err := os.ReadFile(proc.Path("sys/kernel/osrelease")); err == nil {
@@ -115,7 +115,7 @@ func readKernel(root string, proc procfs.FS, release, given string) Kernel {
 	if k.MoveNotify == placement.AnswerUnknown && k.between(v6_12, v7_2) == placement.Yes {
 		k.MoveNotify = placement.Yes
 	}
-	return k
+	return k, config
 }
 
 // kernelConfig has the lines of a kernel's configuration file: "y", "m", or a

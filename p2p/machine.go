@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/gpurdma/gpurdma/internal/pci"
+	"github.com/gpurdma/gpurdma/internal/procfs"
 	"github.com/gpurdma/gpurdma/internal/sysfs"
 )
 
@@ -23,7 +24,11 @@ type Machine struct {
 	Kernel Kernel
 	CPU    CPU
 
-	sys sysfs.FS
+	root    string // "/", or where the copy of another machine is
+	sys     sysfs.FS
+	proc    procfs.FS
+	config  kernelConfig // nil if none was found
+	virtual virtual
 	*cache
 
 	// What Remedy asks about: a machine like this one, but for these.

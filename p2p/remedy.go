@@ -38,7 +38,9 @@ func (m *Machine) Remedy(e Exporter, i Importer) *Remedy {
 
 // supposing is a machine like this one with another kernel.
 func (m *Machine) supposing(k Kernel) *Machine {
-	return &Machine{Kernel: k, CPU: m.CPU, sys: m.sys, cache: m.cache, noRedirects: m.noRedirects, trustsAll: m.trustsAll}
+	like := *m
+	like.Kernel = k
+	return &like
 }
 
 func (m *Machine) direct(e Exporter, i Importer) bool { return m.Predict(e, i).Outcome == Direct }

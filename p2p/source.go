@@ -45,9 +45,9 @@ func (s Source) Open() *Machine {
 	if proc == "" {
 		proc = filepath.Join(root, "proc")
 	}
-	m := &Machine{sys: sysfs.New(sys), cache: &cache{nodes: map[Addr]*node{}, hosts: map[string]*host{}}}
-	p := procfs.New(proc)
-	m.Kernel = readKernel(root, p, s.Release, s.Config)
-	m.CPU = readCPU(p)
+	m := &Machine{root: root, sys: sysfs.New(sys), proc: procfs.New(proc), cache: &cache{nodes: map[Addr]*node{}, hosts: map[string]*host{}}}
+	m.Kernel, m.config = readKernel(root, m.proc, s.Release, s.Config)
+	m.CPU = readCPU(m.proc)
+	m.virtual = m.readVirtual()
 	return m
 }

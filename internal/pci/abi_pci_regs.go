@@ -19,9 +19,23 @@ const (
 	expFlags     = 2      // PCI_EXP_FLAGS
 	expFlagsType = 0x00f0 // PCI_EXP_FLAGS_TYPE
 
+	expDevCap           = 0x04   // PCI_EXP_DEVCAP
+	expDevCapPayload    = 0x0007 // PCI_EXP_DEVCAP_PAYLOAD
+	expDevCtl           = 0x08   // PCI_EXP_DEVCTL
+	expDevCtlRelax      = 0x0010 // PCI_EXP_DEVCTL_RELAX_EN
+	expDevCtlPayload    = 0x00e0 // PCI_EXP_DEVCTL_PAYLOAD
+	expDevCtlReadRQ     = 0x7000 // PCI_EXP_DEVCTL_READRQ
+	expDevCtl2          = 0x28   // PCI_EXP_DEVCTL2
+	expDevCtl2AtomicReq = 0x0040 // PCI_EXP_DEVCTL2_ATOMIC_REQ
+	expDevCtl2Egress    = 0x0080 // PCI_EXP_DEVCTL2_ATOMIC_EGRESS_BLOCK
+
 	extCapIDACS = 0x0d // PCI_EXT_CAP_ID_ACS
 	acsCap      = 0x04 // PCI_ACS_CAP
 	acsCtrl     = 0x06 // PCI_ACS_CTRL
+
+	extCapIDATS = 0x0f   // PCI_EXT_CAP_ID_ATS
+	atsCtrl     = 0x06   // PCI_ATS_CTRL
+	atsEnable   = 0x8000 // PCI_ATS_CTRL_ENABLE
 )
 
 // Port is the PCI Express type of a function.

@@ -34,12 +34,14 @@ type Tree struct {
 	CPU     string // EPYC if it is ""; "-": no file
 	// Functions has a line for each PCI function: its path below devices/ and
 	// attributes, whose blanks are written _. Some are special: driver:NAME,
-	// rdma:NAME (an RDMA device), acs=CTRL, type=N (PCI Express type), and
+	// rdma:NAME (an RDMA device), group=N:TYPE (of the IOMMU), acs=CTRL and ats=CTRL (control registers),
+	// devctl=N and devctl2=N (of PCI Express), type=N (PCI Express type), and
 	// config=N for how much of the configuration space can be read: 64 of 4096
 	// is what an unprivileged user sees, 256 what the kernel itself has.
 	Functions string
 	Files     map[string]string // others, by path
 	Links     map[string]string // directories, by path of what leads to them
+	Texts     map[string]string // links that lead nowhere, as those of namespaces
 }
 
 // Write writes the tree below a new directory, and returns that.
@@ -72,6 +74,15 @@ func (f Tree) Write(t testing.TB) string {
 	for name, target := range f.Links {
 		Link(t, filepath.Join(root, target), filepath.Join(root, name))
 	}
+	for name, text := range f.Texts {
+		name = filepath.Join(root, name)
+		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(text, name); err != nil {
+			t.Fatal(err)
+		}
+	}
 	return root
 }
 
@@ -79,15 +90,21 @@ func writeFunction(t testing.TB, sys, dir string, attrs []string, put func(name,
 	t.Helper()
 	at := path.Join("sys/devices", dir)
 	values := map[string]string{"vendor": "0x1af4", "device": "0x1110", "class": "0x050000"}
-	acs, kind, size := -1, 0, configSize
+	c, size := configuration{acs: -1, ats: -1, devctl: devctl}, configSize
 	for _, attr := range attrs {
 		name, value, _ := strings.Cut(attr, "=")
 		n, err := strconv.ParseInt(value, 0, 32)
 		switch name {
 		case "acs":
-			acs = int(n)
+			c.acs = int(n)
+		case "ats":
+			c.ats = int(n)
+		case "devctl":
+			c.devctl = int(n)
+		case "devctl2":
+			c.devctl2 = int(n)
 		case "type":
-			kind = int(n)
+			c.kind = int(n)
 		case "config":
 			size = int(n)
 		default:
@@ -98,11 +115,18 @@ func writeFunction(t testing.TB, sys, dir string, attrs []string, put func(name,
 			t.Fatal(attr, err)
 		}
 	}
-	put(path.Join(at, "config"), string(configSpace(kind, acs)[:size]))
+	put(path.Join(at, "config"), string(c.space()[:size]))
 	for name, value := range values {
 		device := filepath.Join(filepath.Dir(sys), at)
 		if driver, ok := strings.CutPrefix(name, "driver:"); ok {
 			Link(t, filepath.Join(sys, "bus/pci/drivers", driver), filepath.Join(device, "driver"))
+			continue
+		}
+		if name == "group" {
+			number, kind, _ := strings.Cut(value, ":")
+			group := path.Join("sys/kernel/iommu_groups", number)
+			Link(t, filepath.Join(filepath.Dir(sys), group), filepath.Join(device, "iommu_group"))
+			put(path.Join(group, "type"), kind+"\n")
 			continue
 		}
 		if nic, ok := strings.CutPrefix(name, "rdma:"); ok {
@@ -149,9 +173,19 @@ func Link(t testing.TB, target, name string) {
 // configSize is PCI_CFG_SPACE_EXP_SIZE.
 const configSize = 4096
 
-// configSpace is that of a PCI Express function. acs < 0: it has no ACS, but
-// other extended capabilities.
-func configSpace(kind, acs int) []byte {
+// configuration is what is said of a function's.
+type configuration struct {
+	kind            int
+	acs, ats        int // -1: it has no such capability
+	devctl, devctl2 int
+}
+
+// devctl is relaxed ordering, packets of 512 bytes, read requests of 4 KiB.
+const devctl = 0x5050
+
+// space is that of a PCI Express function, which has other extended
+// capabilities, too.
+func (f configuration) space() []byte {
 	c := make([]byte, configSize)
 	le := binary.LittleEndian
 	le.PutUint16(c[0:], 0x1af4)
@@ -159,13 +193,24 @@ func configSpace(kind, acs int) []byte {
 	c[0x34] = 0x50
 	le.PutUint16(c[0x50:], 0x6005) // MSI, then at 0x60
 	le.PutUint16(c[0x60:], 0x0010) // PCI Express, the last
-	le.PutUint16(c[0x62:], uint16(kind)<<4|2)
+	le.PutUint16(c[0x62:], uint16(f.kind)<<4|2)
+	c[0x64] = 2 // packets of 512 bytes
+	le.PutUint16(c[0x68:], uint16(f.devctl))
+	le.PutUint16(c[0x88:], uint16(f.devctl2))
 	le.PutUint32(c[0x100:], 0x148<<20|1<<16|0x0001) // AER, then at 0x148
-	le.PutUint32(c[0x148:], 0x000<<20|1<<16|0x000b) // vendor-specific
-	if acs >= 0 {
-		le.PutUint32(c[0x148:], 1<<16|0x000d)
-		le.PutUint16(c[0x14c:], 0x7f)
-		le.PutUint16(c[0x14e:], uint16(acs))
+	last := 0x148
+	le.PutUint32(c[last:], 1<<16|0x000b) // vendor-specific
+	add := func(at int, id uint32, can, ctrl int) {
+		if ctrl < 0 {
+			return
+		}
+		le.PutUint32(c[last:], le.Uint32(c[last:])|uint32(at)<<20)
+		le.PutUint32(c[at:], 1<<16|id)
+		le.PutUint16(c[at+4:], uint16(can))
+		le.PutUint16(c[at+6:], uint16(ctrl))
+		last = at
 	}
+	add(0x160, 0x000d, 0x7f, f.acs)
+	add(0x170, 0x000f, 0, f.ats)
 	return c
 }

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pci
+
+import (
+	"encoding/binary"
+	"errors"
+	"testing"
+)
+
+func TestExpress(t *testing.T) {
+	c := space(0)
+	le := binary.LittleEndian
+	le.PutUint16(c[0x54:], 2)
+	le.PutUint16(c[0x58:], 0x5010|1<<5)
+	le.PutUint16(c[0x78:], 0x40)
+	got, ok, err := read(t, withConfig(t, c)).Express()
+	want := Express{PayloadCap: 512, Payload: 256, ReadRequest: 128 << 5, RelaxedOrdering: true, AtomicRequests: true}
+	if got != want || !ok || err != nil {
+		t.Errorf("%+v, %v, %v", got, ok, err)
+	}
+	c[regStatus] = 0
+	if _, ok, err := read(t, withConfig(t, c)).Express(); ok || err != nil {
+		t.Errorf("a conventional function: %v, %v", ok, err)
+	}
+	if _, _, err := read(t, withConfig(t, space(0)[:64])).Express(); !errors.Is(err, ErrTruncated) {
+		t.Errorf("64 bytes: %v", err)
+	}
+}
+
+func TestATS(t *testing.T) {
+	for _, c := range []struct {
+		id               uint16
+		ctrl             uint16
+		present, enabled bool
+	}{{extCapIDATS, atsEnable, true, true}, {extCapIDATS, 0x1f, true, false}, {extCapIDACS, atsEnable, false, false}} {
+		data := space(0)
+		binary.LittleEndian.PutUint32(data[0x200:], 1<<16|uint32(c.id))
+		binary.LittleEndian.PutUint16(data[0x206:], c.ctrl)
+		present, enabled, err := read(t, withConfig(t, data)).ATS()
+		if present != c.present || enabled != c.enabled || err != nil {
+			t.Errorf("%+v: %v, %v, %v", c, present, enabled, err)
+		}
+	}
+	if _, _, err := read(t, withConfig(t, space(0)[:256])).ATS(); err != nil {
+		t.Errorf("a function that has 256 bytes: %v", err)
+	}
+	if _, _, err := read(t, withConfig(t, space(0)[:64])).ATS(); !errors.Is(err, ErrTruncated) {
+		t.Errorf("64 bytes: %v", err)
+	}
+}

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package p2p
+
+import (
+	"errors"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/ibvfd"
+)
+
+// checkCase is a machine, what is changed on it, and what a check then finds.
+type checkCase struct {
+	on    string
+	want  Result
+	edits []edit
+	live  Live
+}
+
+const (
+	pass    = ResultPass
+	warn    = ResultWarn
+	fail    = ResultFail
+	unknown = ResultUnknown
+	skip    = ResultSkip
+)
+
+func on(machine string, want Result, edits ...edit) checkCase {
+	return checkCase{on: machine, want: want, edits: edits}
+}
+
+func (c checkCase) with(l Live) checkCase {
+	c.live = l
+	return c
+}
+
+// log puts a line into the kernel's log.
+func log(line string) edit { return put("dev/kmsg", "6,0,0,-;Linux version\n4,1,9,-;"+line) }
+
+// checkCases has, for each check, a machine that makes it pass, one that makes
+// it warn or fail, and one where it is unknown, as far as it can be each.
+func checkCases() map[string][]checkCase {
+	noLog := unreadable("dev/kmsg")
+	noConfig := config("-")
+	truncated := swap("type=6 ", "type=6 config=64 ")
+	blind := swap("dma_mask_bits=64", "dma_mask_bits=64 config=64")
+	blindGPU := swap("driver:amdgpu", "driver:amdgpu config=64")
+	redirecting := swap("acs=0x00", "acs=0x1d")
+	intelOf := func(bridge string) []edit {
+		return []edit{cpu(xeon), swap("vendor=0x1022 device=0x14a4", bridge)}
+	}
+	noNIC := swap(" rdma:", " none:")
+	nvidia := func(text string) edit { return swap("DmaRemapPeerMmio: 1", text) }
+	translating := swap(":identity", ":DMA-FQ")
+	yes := ibvfd.Support{DMABufKernel: ibvfd.Yes, Errno: unix.EBADF}
+	no := ibvfd.Support{DMABufKernel: ibvfd.No, Errno: unix.EOPNOTSUPP, Remedy: "update"}
+	other := errors.New("out of order")
+	virtualFunction := func(name string) edit { return text(amdNIC+"/physfn", name) }
+	flat := func(want Result, edits ...edit) checkCase { return on("flat-vm", want, edits...) }
+
+	return map[string][]checkCase{
+		"KRN-VERSION":         {on("small-mi300", pass), on("small-mi300", warn, release("6.12.1")), on("small-mi300", fail, release("5.4.0-100")), on("small-mi300", unknown, release("rolling")), on("small-mi300", unknown, release("4.18.0-553.el8.x86_64"))},
+		"KRN-CONFIG-SRC":      {on("small-mi300", pass), on("small-mi300", unknown, noConfig), on("small-mi300", unknown, config("nonsense"))},
+		"KRN-CFG-P2PDMA":      {on("small-mi300", pass), on("small-mi300", fail, config(withoutP2P)), on("small-hgx", pass, config(withoutP2P)), on("small-mi300", unknown, noConfig)},
+		"KRN-CFG-MOVE-NOTIFY": {on("small-mi300", pass), on("small-mi300", fail, config(withoutP2P)), on("small-mi300", unknown, noConfig, release("6.12.1")), on("small-hgx", skip)},
+		"KRN-CFG-UVERBS":      {on("small-mi300", pass), on("small-mi300", fail, drop("sys/class/infiniband_verbs/abi")), on("small-mi300", fail, drop("sys/class/infiniband_verbs/abi"), config(withP2P)), on("small-mi300", unknown, unreadable("sys/class/infiniband_verbs/abi_version")), on("small-mi300", unknown, put("sys/class/infiniband_verbs/abi_version", ""))},
+		"KRN-CFG-ODP":         {on("small-hgx", pass), on("small-hgx", fail, config(withP2P)), on("small-hgx", unknown, noConfig), on("small-hgx", unknown, put("sys/module/mlx5_ib/taint", "OE")), on("small-mi300", skip)},
+		"KRN-CFG-HSA-P2P":     {on("small-mi300", pass), on("small-mi300", warn, config(withP2P)), on("small-mi300", unknown, noConfig), on("small-hgx", skip)},
+		"KRN-CFG-VFIO-DMABUF": {on("small-mi300", pass, byVFIO), on("small-mi300", fail, byVFIO, config(withP2P)), on("small-mi300", unknown, byVFIO, noConfig), on("small-mi300", skip)},
+		"KRN-CFG-DMABUF":      {on("small-mi300", pass), on("small-mi300", fail, config(withP2P)), on("small-mi300", unknown, noConfig)},
+		"KRN-BTF":             {on("small-mi300", pass), on("small-mi300", warn, drop("sys/kernel/btf")), on("small-mi300", unknown, gone("sys/kernel"))},
+		"KRN-TRACEPOINTS":     {on("small-mi300", pass), on("small-mi300", warn, drop("sys/kernel/tracing"), put("sys/kernel/tracing/events/sched/enable", "0")), on("small-mi300", unknown, drop("sys/kernel/tracing")), on("small-mi300", unknown, gone("sys/kernel"))},
+		"KRN-LOCKDOWN":        {on("small-mi300", pass), on("small-mi300", warn, put("sys/kernel/security/lockdown", "none [integrity] confidentiality")), on("small-mi300", pass, drop("sys/kernel/security"), put("sys/kernel/security/lsm", "capability")), on("small-mi300", unknown, drop("sys/kernel/security")), on("small-mi300", unknown, put("sys/kernel/security/lockdown", "?"))},
+		"KRN-CMDLINE":         {on("small-mi300", pass), on("small-mi300", pass, put("proc/cmdline", "quiet")), on("small-mi300", warn, put("proc/cmdline", "quiet pci=realloc,noats")), on("small-mi300", warn, put("proc/cmdline", "pcie_acs_override=downstream")), on("small-mi300", unknown, unreadable("proc/cmdline"))},
+		"KRN-KMSG":            {on("small-mi300", pass), on("small-mi300", fail, log("nvme 0000:13:00.0: cannot be used for peer-to-peer DMA as the client and provider (0000:14:00.0) do not share an upstream bridge or whitelisted host bridge")), on("small-mi300", warn, log("amdgpu 0000:13:00.0: to disable ACS redirect for this path, add the kernel parameter: pci=disable_acs_redir=0000:12:00.0")), on("small-mi300", pass, log("nvme 0000:99:00.0: ACS redirect is set between the client and provider (0000:98:00.0)")), on("small-mi300", unknown, noLog)},
+		"KRN-NUMA-BAL":        {on("small-mi300", pass), on("small-mi300", pass, drop("proc/sys/kernel/numa_balancing")), on("small-mi300", warn, put("proc/sys/kernel/numa_balancing", "1")), on("small-mi300", unknown, put("proc/sys/kernel/numa_balancing", "?")), on("small-mi300", unknown, unreadable("proc/sys/kernel/numa_balancing"))},
+
+		"ENV-CFGSPACE":  {on("small-mi300", pass), on("small-mi300", warn, swap("type=6 ", "type=6 config=256 ")), on("small-mi300", unknown, truncated), on("small-mi300", unknown, unreadable(amdGPU+"/config"))},
+		"ENV-CAPS":      {on("small-mi300", pass), on("small-mi300", warn, put("proc/self/status", "CapEff:\t0000000000000000")), on("small-mi300", unknown, put("proc/self/status", "nothing")), on("small-mi300", unknown, unreadable("proc/self/status"))},
+		"ENV-CONTAINER": {on("small-mi300", pass), on("small-mi300", warn, put(".dockerenv", "")), on("small-mi300", warn, put("proc/1/cgroup", "0::/kubepods/x")), on("small-mi300", warn, text("proc/self/ns/user", "user:[4026532000]")), on("small-mi300", warn, text("proc/self/ns/pid", "pid:[4026532000]")), on("small-mi300", unknown, drop("proc/self/ns/pid"))},
+		"ENV-VM":        {on("small-mi300", pass), flat(warn), on("grace", pass), on("grace", warn, put("sys/class/dmi/id/sys_vendor", "QEMU")), on("small-mi300", unknown, cpu("-")), on("grace", unknown, drop("sys/class/dmi"))},
+		"ENV-NETNS":     {on("small-mi300", pass), on("small-mi300", warn, noNIC, gone("sys/class/infiniband"), put("sys/module/ib_core/parameters/netns_mode", "N")), on("small-mi300", pass, noNIC, gone("sys/class/infiniband")), on("small-mi300", skip, noNIC, gone("sys/class/infiniband"), drop("sys/module/ib_core")), on("small-mi300", unknown, unreadable("sys/class/infiniband"))},
+
+		"P2P-VERDICT":      {on("small-mi300", pass), on("small-mi300", fail, config(withoutP2P)), on("xe", fail), on("small-mi300", unknown, noConfig), on("small-mi300", unknown, append(intelOf("vendor=0x8086 device=0x1"), truncated)...), on("small-hgx", warn, config(withoutP2P))},
+		"P2P-ACS-LIST":     {on("small-mi300", pass), on("small-mi300", warn, redirecting), on("small-mi300", fail, append(intelOf("vendor=0x8086 device=0x1"), redirecting)...), on("small-mi300", unknown, append(intelOf("vendor=0x8086 device=0x1"), truncated)...), on("xe", skip)},
+		"P2P-WHITELIST":    {on("small-mi300", pass), on("small-hgx", pass), on("xe", warn), on("xe", unknown, release("8.1.0")), on("xe", unknown, cpu("-"))},
+		"P2P-CACHE":        {on("small-mi300", pass), on("small-mi300", warn, byVFIO), on("small-mi300", warn, put(amdGPU+"/p2pmem/size", "1")), on("small-hgx", pass)},
+		"P2P-NV-GATE":      {on("small-hgx", pass, swap("GrdmaPciTopoCheckOverride: 0", "GrdmaPciTopoCheckOverride: 1")), on("wrong-socket", pass), flat(unknown), on("grace", unknown), on("wrong-socket", fail, swap("driver:nvidia", "driver:softgpu behaviour=nvidia"), put("sys/module/softgpu/parameters/topology_gate", "Y")), on("small-mi300", skip)},
+		"P2P-NV-FORCEPCIE": {on("grace", fail), on("grace", pass, swap("group=3:", "group=1:")), on("grace", unknown, swap("group=", "none=")), on("small-hgx", skip)},
+		"P2P-DIST":         {on("small-mi300", pass), on("wrong-socket", warn), on("wrong-socket", unknown, swap("numa_node=1", "numa_node=-1")), on("small-mi300", skip, noNIC)},
+		"P2P-DMAMASK":      {on("small-mi300", pass), on("small-mi300", fail, swap("dma_mask_bits=64", "dma_mask_bits=44")), on("small-mi300", pass, swap("dma_mask_bits=64", "dma_mask_bits=44"), translating), on("small-mi300", unknown, swap("dma_mask_bits=64", "none=1")), on("small-mi300", unknown, swap("dma_mask_bits=64", "dma_mask_bits=44"), unreadable("sys/devices/*/*/*/*/*/resource"))},
+
+		"ISO-IOMMU-MODE": {on("small-mi300", pass), on("xe", pass), on("small-mi300", warn, translating), on("small-mi300", fail, swap(":identity", ":blocked")), on("small-hgx", fail, translating, nvidia("DmaRemapPeerMmio: 0")), on("small-hgx", warn, translating), on("small-mi300", unknown, unreadable("sys/kernel/iommu_groups/*/type"))},
+		"ISO-ACS-SOURCE": {on("small-mi300", pass), on("small-mi300", warn, redirecting), on("xe", warn, redirecting), on("small-mi300", unknown, truncated)},
+		"ISO-ACS-PORT":   {on("small-mi300", pass), on("small-mi300", unknown, truncated), flat(skip)},
+		"ISO-ACS-QUIRK":  {on("small-mi300", pass), on("xe", warn, swap("class=0x060400 type=4", "class=0x060400 vendor=0x8086 device=0xa110 type=4")), on("small-mi300", unknown, swap("type=6 vendor=0x1000", "type=6 vendor=odd")), flat(skip)},
+		"ISO-ATS":        {on("small-hgx", pass), on("small-hgx", pass, swap("acs=0x00", "acs=0x4d"), swap("ats=0", "ats=0x8000")), on("small-hgx", fail, swap("acs=0x00", "acs=0x04")), on("small-hgx", warn, redirecting), on("small-hgx", unknown, blind), on("xe", skip)},
+		"ISO-RO":         {on("small-mi300", pass), on("small-mi300", warn, redirecting, swap("dma_mask_bits=64", "devctl=0x5040")), on("small-mi300", pass, swap("dma_mask_bits=64", "devctl=0x5040")), on("small-mi300", unknown, blind)},
+		"ISO-GROUP":      {on("small-mi300", pass), on("xe", pass), on("small-mi300", skip, swap("driver:amdgpu", "driver:vgem"), noNIC)},
+		"ISO-FAULTS":     {on("small-mi300", pass), on("small-mi300", fail, log("DMAR: [DMA Write NO_PASID] Request device [14:00.0] fault addr 0xfb020000 [fault reason 0x05] PTE Write access is not set")), on("small-mi300", pass, log("DMAR: [DMA Read NO_PASID] Request device [99:00.0] fault addr 0x0")), on("small-mi300", fail, log("AMD-Vi: Event logged [IO_PAGE_FAULT device=0000:14:00.0 domain=0x1]")), on("small-mi300", unknown, noLog)},
+		"ISO-INTERRUPT":  {on("small-mi300", pass, byVFIO), on("small-mi300", pass, byVFIO, put("sys/module/vfio_iommu_type1/parameters/allow_unsafe_interrupts", "N")), on("small-mi300", warn, byVFIO, put("sys/module/vfio_iommu_type1/parameters/allow_unsafe_interrupts", "Y")), on("small-mi300", unknown, byVFIO, put("sys/module/vfio_iommu_type1/parameters/allow_unsafe_interrupts", "?")), on("small-mi300", skip)},
+
+		"PCIE-LINK":         {on("small-mi300", pass), on("small-mi300", warn, put(amdNIC+"/current_link_speed", "16.0 GT/s PCIe")), on("small-mi300", fail, put(amdNIC+"/current_link_width", "4")), on("small-mi300", warn, put(amdGPU+"/current_link_width", "8")), on("small-mi300", pass, put(amdGPU+"/current_link_speed", "2.5 GT/s PCIe")), on("small-mi300", warn, log("bnxt_en 0000:14:00.0: 126 Gb/s available PCIe bandwidth, limited by 8.0 GT/s")), on("small-mi300", unknown, put(amdNIC+"/current_link_speed", "Unknown")), on("small-mi300", unknown, cpu(epyc+"flags\t: hypervisor x\n"), swap("family\t: 23", "family\t: 25\nflags\t: hypervisor x")), on("small-mi300", skip, swap("driver:amdgpu", "driver:vgem"), noNIC)},
+		"PCIE-LINK-IDLE":    {on("small-mi300", pass), on("small-mi300", warn, put(amdGPU+"/current_link_speed", "2.5 GT/s PCIe")), on("small-mi300", unknown, put(amdGPU+"/current_link_width", "0"))},
+		"PCIE-MPS":          {on("small-mi300", pass), on("small-mi300", warn, swap("dma_mask_bits=64", "devctl=0x5010")), on("small-mi300", warn, swap("class=", "devctl=0x5010 class=")), on("small-mi300", unknown, blind)},
+		"PCIE-MRRS":         {on("small-mi300", pass), on("small-mi300", warn, swap("dma_mask_bits=64", "devctl=0x0050")), on("small-mi300", unknown, blind), on("small-mi300", skip, noNIC)},
+		"PCIE-AER":          {on("small-mi300", pass), on("small-mi300", pass, put(amdNIC+"/aer_dev_correctable", "RxErr 7\nTOTAL_ERR_COR 7")), on("small-mi300", warn, put(amdNIC+"/aer_dev_fatal", "DLP 1\nTOTAL_ERR_FATAL 1")), on("small-mi300", warn, log("pcieport 0000:12:00.0: AER: Corrected error received: 0000:13:00.0")), on("small-mi300", unknown, put(amdNIC+"/aer_dev_fatal", "?")), on("small-mi300", unknown, unreadable(amdNIC+"/aer_dev_fatal"))},
+		"PCIE-BAR-SIZE":     {on("small-mi300", pass), on("small-hgx", pass), on("small-mi300", warn, put(amdGPU+"/resource", "0x20000000000 0x207ffffffff 0x14220c")), on("small-mi300", fail, put(amdGPU+"/resource", "0x20000000000 0x2000fffffff 0x14220c")), on("small-hgx", unknown, drop(amdGPU+"/resource0_resize")), on("small-mi300", unknown, unreadable(amdGPU+"/resource"))},
+		"PCIE-REBAR":        {on("small-hgx", pass), on("small-mi300", pass), on("small-hgx", warn, put(amdGPU+"/resource0_resize", "0000000000040000")), on("small-hgx", unknown, put(amdGPU+"/resource0_resize", "many")), on("small-hgx", unknown, unreadable(amdGPU+"/resource0_resize"))},
+		"PCIE-BAR-ASSIGNED": {on("small-mi300", pass), on("small-mi300", fail, put(amdGPU+"/resource", "0x0 0xffffffffff 0x14220c")), on("small-mi300", fail, put(amdGPU+"/resource", "0x0 0x0 0x0"), log("pci 0000:13:00.0: BAR 0 [mem size 0x4000000000 64bit pref]: can't assign; no space")), on("small-mi300", unknown, put(amdGPU+"/resource", "?")), on("small-mi300", unknown, unreadable(amdGPU+"/resource"))},
+		"PCIE-PM":           {on("small-mi300", pass), on("small-mi300", warn, put(amdGPU+"/power/runtime_status", "suspended")), on("small-mi300", unknown, put(amdGPU+"/power/runtime_status", "?")), on("small-mi300", unknown, unreadable(amdGPU+"/power/runtime_status"))},
+		"PCIE-NUMA":         {on("small-mi300", pass), on("wrong-socket", warn), flat(pass), on("wrong-socket", unknown, swap("numa_node=0", "numa_node=-1"))},
+		"PCIE-ATOMICS":      {on("small-mi300", pass), on("small-mi300", warn, swap("devctl2=0x40", "")), on("small-mi300", warn, swap("type=6 ", "type=6 devctl2=0x80 ")), on("small-mi300", unknown, blindGPU), on("small-hgx", skip)},
+		"PCIE-VMD":          {on("small-mi300", pass), on("xe", warn, swap("pci0000:00/0000:00:0", "pci10000:00/10000:00:0"), swap("/0000:0", "/10000:0")), on("small-mi300", skip, swap("driver:amdgpu", "driver:vgem"), noNIC)},
+
+		"GPU-DRIVER":      {on("small-mi300", pass), on("small-hgx", pass), on("small-mi300", fail, swap("driver:amdgpu", "")), on("small-mi300", fail, swap("driver:amdgpu", "driver:nouveau")), on("small-mi300", unknown, swap("driver:amdgpu", "driver:novel")), on("small-mi300", unknown, put("sys/module/amdgpu/taint", "OE"), put("sys/module/amdgpu/version", "6.10.5"))},
+		"GPU-RENDER-PERM": {on("small-hgx", pass).with(live(nil, yes, nil)), on("small-hgx", fail).with(live(unix.EACCES, yes, nil)), on("small-hgx", fail).with(live(unix.EPERM, yes, nil)), on("small-hgx", fail).with(live(unix.ENOENT, yes, nil)), on("small-hgx", unknown).with(live(unix.EIO, yes, nil)), on("small-hgx", skip)},
+		"GPU-EXPORT":      {on("small-mi300", skip)}, "GPU-BO-LOCATION": {on("small-mi300", skip)},
+		"GPU-EXPORTER-OPS": {on("small-mi300", pass), on("small-mi300", fail, release("6.12.1")), on("small-mi300", unknown, put("sys/module/amdgpu/taint", "OE")), on("xe", skip)},
+
+		"NV-MODTYPE":     {on("small-hgx", pass), on("small-hgx", fail, put("proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX x86_64 Kernel Module  570.124.06"), put("sys/module/nvidia/taint", "POE")), on("small-hgx", unknown, put("proc/driver/nvidia/version", "?")), on("small-hgx", unknown, unreadable("proc/driver/nvidia/version")), on("small-mi300", skip)},
+		"NV-DMABUF-ATTR": {on("small-hgx", skip)}, "NV-CC": {on("small-hgx", skip)}, "NV-P2P-CAPS": {on("small-hgx", skip)},
+		"NV-PEERMEM":      {on("small-hgx", pass), on("small-hgx", warn, put("sys/module/nvidia_peermem/version", "570")), on("small-hgx", pass, put("sys/module/nvidia_peermem/version", "570"), put("sys/kernel/mm/memory_peers/nv_mem/version", "1")), on("small-hgx", unknown, gone("sys/module")), on("small-mi300", skip)},
+		"NV-PEERMEM-KMSG": {on("small-hgx", pass), on("small-hgx", warn, log("nvidia_peermem nv_get_p2p_free_callback:127 ERROR detected invalid context, skipping further processing")), on("small-hgx", unknown, noLog), on("small-mi300", skip)},
+		"NV-BAR1": {on("small-hgx", pass), on("small-hgx", fail, put(amdGPU+"/resource", "0x20000000000 0x2000fffffff 0x14220c")), on("small-hgx", unknown, drop(amdGPU+"/resource")), on("small-mi300", skip),
+			on("small-hgx", warn).with(Live{BAR1: func() (map[Addr]Usage, error) { return map[Addr]Usage{{Bus: 0x13}: {100, 95}}, nil }}),
+			on("small-hgx", pass).with(Live{BAR1: func() (map[Addr]Usage, error) { return map[Addr]Usage{{Bus: 0x13}: {100, 5}}, other }})},
+		"NV-PARAMS":   {on("small-hgx", pass), on("small-hgx", fail, translating, nvidia("DmaRemapPeerMmio: 0")), on("small-hgx", unknown, nvidia("DmaRemapPeerMmio: 0"), unreadable("sys/kernel/iommu_groups/*/type")), on("small-hgx", unknown, put("proc/driver/nvidia/params", "?")), on("small-hgx", unknown, unreadable("proc/driver/nvidia/params")), on("small-mi300", skip)},
+		"NV-MIG":      {on("small-hgx", pass), on("small-hgx", warn, put("proc/driver/nvidia/capabilities/gpu0/mig/gi1/access", "x")), on("small-hgx", unknown, unreadable("proc/driver/nvidia/capabilities")), on("small-mi300", skip)},
+		"NV-COHERENT": {on("small-hgx", pass), on("grace", warn), on("small-hgx", unknown, cpu("-")), on("small-mi300", skip)},
+
+		"AMD-LARGEBAR":    {on("small-mi300", pass), on("small-mi300", fail, put(amdGPU+"/mem_info_vis_vram_total", "268435456")), on("small-mi300", unknown, drop(amdGPU+"/mem_info_vis")), on("small-mi300", unknown, put(amdGPU+"/mem_info_vram_total", "?")), on("small-hgx", skip)},
+		"AMD-KFD-LINKS":   {on("small-mi300", pass), on("small-mi300", warn, drop("sys/class/kfd/kfd/topology/nodes/2/io_links")), on("small-mi300", unknown, put("sys/class/kfd/kfd/topology/nodes/2/gpu_id", "?")), on("small-mi300", unknown, unreadable("sys/class/kfd")), on("small-hgx", skip)},
+		"AMD-PARAM":       {on("small-mi300", pass), on("small-mi300", pass, drop("sys/module/amdgpu/parameters")), on("small-mi300", fail, put("sys/module/amdgpu/parameters/pcie_p2p", "N")), on("small-mi300", unknown, put("sys/module/amdgpu/parameters/pcie_p2p", "?")), on("small-mi300", unknown, unreadable("sys/module/amdgpu/parameters/pcie_p2p")), on("small-hgx", skip)},
+		"AMD-PEER-LEGACY": {on("small-mi300", pass), on("small-mi300", pass, put("sys/kernel/mm/memory_peers/amdkfd/version", "1")), on("small-mi300", unknown, gone("sys/kernel")), on("small-hgx", skip)},
+		"AMD-DCC":         {on("small-mi300", skip)},
+		"AMD-XGMI":        {on("small-mi300", pass), on("small-mi300", pass, swap("type 11", "type 2")), on("small-mi300", unknown, unreadable("sys/class/kfd")), on("small-hgx", skip)},
+
+		"INTEL-I915":       {on("xe", fail, swap("driver:xe", "driver:i915"), put("sys/module/i915/taint", "")), on("xe", unknown, swap("driver:xe", "driver:i915"), put("sys/module/i915/taint", "OE")), on("xe", skip)},
+		"INTEL-XE":         {on("xe", pass), on("xe", pass, release("6.12.1"), config(withP2P+"CONFIG_DMABUF_MOVE_NOTIFY=y\n")), on("xe", fail, release("6.12.1"), config(withoutP2P)), on("xe", unknown, release("6.18.1"), config(withoutP2P)), on("xe", unknown, put("sys/module/xe/taint", "O")), on("small-mi300", skip)},
+		"INTEL-XE-VRAMBAR": {on("xe", pass), on("xe", warn, put("sys/module/xe/parameters/vram_bar_size", "256")), on("xe", warn, put("sys/devices/pci0000:00/0000:00:01.0/0000:01:00.0/resource", "0x20000000000 0x2000fffffff 0x14220c")), on("xe", unknown, unreadable("sys/module/xe/parameters/vram_bar_size")), on("small-mi300", skip)},
+		"HABANA":           {on("small-mi300", pass, swap("driver:amdgpu", "driver:habanalabs"), put("sys/module/habanalabs/taint", "")), on("xe", fail, swap("driver:xe", "driver:habanalabs"), put("sys/module/habanalabs/taint", "")), on("small-mi300", unknown, swap("driver:amdgpu", "driver:habanalabs"), put("sys/module/habanalabs/taint", "O")), on("small-mi300", skip)},
+		"VFIO-EXPORT":      {on("small-hgx", pass, swap("driver:nvidia", "driver:vfio-pci"), put("sys/module/vfio-pci/taint", "")), on("small-mi300", fail, byVFIO), on("small-hgx", fail, swap("driver:nvidia", "driver:vfio-pci"), release("6.12.1")), on("small-hgx", unknown, swap("driver:nvidia", "driver:vfio-pci"), release("6.18.1")), on("small-hgx", skip)},
+		"VIRTIO-GPU":       {on("small-mi300", warn, swap("driver:amdgpu", "driver:virtio_gpu")), on("small-mi300", skip)},
+		"NOUVEAU":          {on("small-mi300", fail, swap("driver:amdgpu", "driver:nouveau")), on("small-mi300", skip)},
+		"QAIC-IVPU-XDNA":   {on("small-mi300", fail, swap("driver:amdgpu", "driver:qaic")), on("small-mi300", skip)},
+
+		"NIC-PRESENT":       {on("small-mi300", pass), on("small-mi300", fail, noNIC, gone("sys/class/infiniband")), on("small-mi300", unknown, unreadable("sys/class/infiniband"))},
+		"NIC-UVERBS":        {on("small-mi300", pass), on("small-mi300", pass).with(live(nil, yes, nil)), on("small-mi300", fail, drop("sys/class/infiniband_verbs/uverbs0")), on("small-mi300", fail).with(live(unix.EACCES, yes, nil)), on("small-mi300", unknown).with(live(unix.EIO, yes, nil)), on("small-mi300", unknown, unreadable("sys/class/infiniband_verbs"))},
+		"NIC-DRIVER-DMABUF": {on("small-mi300", pass), on("small-mi300", fail, swap("driver:bnxt_en", "driver:mlx4_core"), put("sys/module/mlx4_ib/taint", "")), on("small-mi300", unknown, put("sys/module/bnxt_re/taint", "OE"))},
+		"NIC-DMABUF-PROBE":  {on("small-mi300", pass).with(live(nil, yes, nil)), on("small-mi300", fail).with(live(nil, no, nil)), on("small-mi300", unknown).with(live(nil, ibvfd.Support{Reason: "odd"}, nil)), on("small-mi300", unknown).with(live(nil, no, other)), on("small-mi300", skip)},
+		"NIC-PROVIDER-LIB":  {on("small-mi300", pass), on("small-mi300", warn, drop("usr/lib64"), put("usr/lib64/libibverbs.so.1.11.32.0", "")), on("small-mi300", warn, drop("usr/lib64"), put("usr/lib64/libc.so", "")), on("small-mi300", unknown, drop("usr/lib64")), on("small-mi300", unknown, drop("usr/lib64"), put("usr/lib64/libibverbs.so.1.x", ""))},
+		"NIC-MODE":          {on("small-mi300", pass), on("small-mi300", unknown, put("sys/module/bnxt_re/taint", "OE")), on("small-mi300", skip, swap("driver:bnxt_en", "driver:mlx4_core"), put("sys/module/mlx4_ib/taint", ""))},
+		"NIC-DATADIRECT":    {on("small-hgx", pass), on("small-hgx", warn, swap("device=0x1021", "device=0x1023")), on("small-mi300", skip)},
+		"NIC-OFED":          {on("small-hgx", pass), on("small-hgx", warn, put("sys/module/mlx5_ib/taint", "OE"), put("sys/module/mlx5_ib/version", "24.10")), on("small-hgx", unknown, gone("sys/module/mlx5_ib"))},
+		"NIC-EFA-GEN":       {on("small-mi300", pass, swap("driver:bnxt_en", "driver:efa")), on("small-mi300", warn, swap("device=0x1760 driver:bnxt_en", "device=0xefa1 driver:efa")), on("small-mi300", skip)},
+		"NIC-BNXT-FLAG":     {on("small-mi300", warn), on("small-hgx", skip)},
+		"NIC-STATE":         {on("small-mi300", pass), on("small-mi300", warn, put(aPort+"/state", "1: DOWN")), on("small-mi300", unknown, unreadable(aPort+"/state")), on("small-mi300", unknown, drop(aPort))},
+		"NIC-FW":            {on("small-mi300", pass), on("small-mi300", warn, put(amdNIC+"/infiniband/bnxt_re0/fw_ver", "1.2.3")), on("small-mi300", unknown, unreadable(amdNIC+"/infiniband/bnxt_re0/fw_ver")), on("small-mi300", skip, noNIC)},
+
+		"NET-GID":      {on("small-mi300", pass), on("small-mi300", warn, drop(aPort+"/gids/3")), on("small-mi300", unknown, drop(aPort+"/gids")), on("small-mi300", unknown, put(aPort+"/gid_attrs/types/3", "?")), on("small-mi300", skip, noNIC)},
+		"NET-GID-NS":   {on("small-mi300", pass), on("small-mi300", warn, put(aPort+"/gids/0", "0000:0000:0000:0000:0000:0000:0000:0000"), drop(aPort+"/gids/3")), on("small-mi300", unknown, drop(aPort+"/gids"))},
+		"NET-LINK":     {on("small-mi300", pass), on("small-mi300", warn, put("sys/class/net/eth0/mtu", "1500")), on("small-mi300", warn, put("sys/class/net/eth0/operstate", "down")), on("small-mi300", unknown, unreadable("sys/class/net/eth0/operstate")), on("small-mi300", unknown, put("sys/class/net/eth0/mtu", "?"))},
+		"NET-MTU":      {on("small-mi300", pass), on("small-mi300", warn, put("sys/class/net/eth0/mtu", "4500")), on("small-mi300", unknown, put("sys/class/net/eth0/mtu", "?")), on("small-mi300", skip, noNIC)},
+		"NET-PFC":      {on("small-mi300", pass), on("small-mi300", warn, put(aPort+"/hw_counters/out_of_sequence", "12")), on("small-mi300", unknown, drop(aPort+"/hw_counters")), on("small-mi300", unknown, put(aPort+"/hw_counters/out_of_sequence", "?"))},
+		"NET-IPV6LL":   {on("small-mi300", pass), on("small-mi300", warn, drop(aPort+"/gids/3")), on("small-mi300", unknown, drop(aPort+"/gids"))},
+		"NET-SM":       {on("small-hgx", pass, swap("Ethernet", "InfiniBand"), swap("0x0\n", "0x7\n")), on("small-hgx", fail, swap("Ethernet", "InfiniBand")), on("small-hgx", unknown, swap("Ethernet", "InfiniBand"), swap("0x0\n", "0x7\n"), unreadable(hgxPort+"/sm_lid")), on("small-hgx", skip)},
+		"NET-LOOPBACK": {on("small-mi300", skip)},
+
+		"LIM-MEMLOCK":   {on("small-mi300", pass), on("small-mi300", pass, put("proc/self/limits", "Max locked memory         8388608              8388608              bytes")), on("small-mi300", warn, put("proc/self/limits", "Max locked memory         8388608              8388608              bytes"), put("proc/self/status", "CapEff:\t0")), on("small-mi300", unknown, put("proc/self/limits", "?")), on("small-mi300", unknown, unreadable("proc/self/limits"))},
+		"LIM-RDMA-CG":   {on("small-mi300", pass), on("small-mi300", pass, put("sys/fs/cgroup/user.slice/rdma.max", "mlx5_0 hca_handle=2 hca_object=max"), put("sys/fs/cgroup/user.slice/rdma.current", "mlx5_0 hca_handle=1 hca_object=9")), on("small-mi300", fail, put("sys/fs/cgroup/user.slice/rdma.max", "mlx5_0 hca_handle=2"), put("sys/fs/cgroup/user.slice/rdma.current", "mlx5_0 hca_handle=2")), on("small-mi300", unknown, put("sys/fs/cgroup/user.slice/rdma.max", "mlx5_0 hca_handle=2")), on("small-mi300", unknown, unreadable("proc/self/cgroup")), on("small-mi300", skip, put("proc/self/cgroup", "4:memory:/x"))},
+		"LIM-DEVICE-CG": {on("small-mi300", pass).with(live(nil, yes, nil)), on("small-mi300", fail).with(live(unix.EPERM, yes, nil)), on("small-mi300", skip).with(live(unix.ENOENT, yes, nil)), on("small-mi300", skip)},
+
+		"CTR-LIBS":     {on("small-mi300", pass), on("small-mi300", warn, drop("etc/libibverbs.d/bnxt")), on("small-mi300", unknown, gone("etc")), on("small-mi300", skip, noNIC)},
+		"CTR-SHM":      {on("small-mi300", pass), on("small-mi300", warn, swap("size=131072000k", "size=65536k")), on("small-mi300", warn, swap("/dev/shm", "/mnt")), on("small-mi300", unknown, put("proc/self/mountinfo", "")), on("small-mi300", unknown, unreadable("proc/self/mountinfo"))},
+		"CTR-SYSFS":    {on("small-mi300", pass), on("small-mi300", warn, swap("/dev/shm", "/proc/kcore")), on("small-mi300", unknown, put("proc/self/mountinfo", "")), on("small-mi300", unknown, unreadable("proc/self/mountinfo"))},
+		"K8S-PLUGIN":   {on("small-mi300", pass), on("small-mi300", pass, drop("etc/cdi")), on("small-mi300", unknown, gone("etc"), gone("run"), gone("var"))},
+		"K8S-PCIEROOT": {on("small-mi300", pass), on("small-mi300", skip, swap("driver:amdgpu", "driver:vgem"), noNIC)},
+
+		"VM-FLAT":  {flat(warn), on("small-mi300", skip), on("small-mi300", unknown, cpu("-")), on("small-hgx", pass, swap("flags\t\t: ", "flags\t\t: hypervisor "))},
+		"VM-ACS":   {flat(warn), on("small-mi300", skip), on("small-mi300", unknown, cpu("-"))},
+		"VM-BAR64": {flat(pass), flat(fail, put("sys/devices/pci0000:00/0000:00:03.0/resource", "0x0 0x1fffffffff 0x14220c")), flat(unknown, unreadable("sys/devices/pci0000:00/0000:00:03.0/resource")), on("small-mi300", skip)},
+		"VM-IOMMU": {flat(pass), flat(warn, swap("class=", "group=1:DMA class=")), flat(unknown, swap("class=", "group=1: class=")), on("small-mi300", skip), on("small-mi300", unknown, cpu("-"))},
+		"VF-PATH":  {on("small-mi300", pass, virtualFunction("../0000:14:00.1")), on("small-mi300", skip)},
+		"VF-TRUST": {on("small-mi300", warn, virtualFunction("../0000:14:00.1")), on("small-mi300", skip)},
+
+		"LIB-MOVENOTIFY": {on("small-mi300", warn), on("small-mi300", pass, config(withP2P+"CONFIG_DMABUF_MOVE_NOTIFY=y\n")), on("small-mi300", unknown, noConfig), on("small-hgx", skip)},
+		"LIB-NCCL-ENV":   {on("small-mi300", pass), on("small-mi300", pass, put("proc/self/environ", "")), on("small-mi300", warn, put("proc/self/environ", "A=b\x00NCCL_DMABUF_ENABLE=0\x00C=d")), on("small-mi300", unknown, unreadable("proc/self/environ"))},
+		"LIB-NCCL-LEVEL": {on("small-mi300", pass), on("wrong-socket", warn), on("wrong-socket", pass, put("proc/self/environ", "NCCL_NET_GDR_LEVEL=SYS\x00")), on("wrong-socket", pass, put("proc/self/environ", "NCCL_NET_GDR_LEVEL=4\x00")), on("wrong-socket", unknown, unreadable("proc/self/environ")), on("small-mi300", unknown, put("proc/self/environ", "NCCL_NET_GDR_LEVEL=FAR\x00")), on("small-mi300", skip, noNIC)},
+		"LIB-UCX":        {on("small-mi300", pass), on("small-mi300", warn, drop("dev/kfd")), on("small-mi300", unknown, gone("dev"))},
+		"LIB-AWS-OFI":    {on("small-mi300", pass, swap("driver:bnxt_en", "driver:efa")), on("small-mi300", warn, swap("driver:bnxt_en", "driver:efa"), release("5.4.1")), on("small-mi300", unknown, swap("driver:bnxt_en", "driver:efa"), release("?")), on("small-mi300", skip)},
+		"LIB-PERFTEST":   {on("small-mi300", pass), on("small-hgx", pass), on("xe", skip)},
+	}
+}

@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package p2p
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/testenv"
+)
+
+// edit changes a machine; what it returns is done to the written tree.
+type edit func(*testenv.Tree) func(t *testing.T, root string)
+
+func put(name, text string) edit {
+	return func(f *testenv.Tree) func(*testing.T, string) {
+		f.Files[name] = text + "\n"
+		return nil
+	}
+}
+
+// drop takes files away: all below a name.
+func drop(name string) edit {
+	return func(f *testenv.Tree) func(*testing.T, string) {
+		for file := range f.Files {
+			if strings.HasPrefix(file, name) {
+				delete(f.Files, file)
+			}
+		}
+		delete(f.Texts, name)
+		return nil
+	}
+}
+
+// swap changes the text of the functions, or of files that have it.
+func swap(old, text string) edit {
+	return func(f *testenv.Tree) func(*testing.T, string) {
+		f.Functions = strings.ReplaceAll(f.Functions, old, text)
+		f.Config = strings.ReplaceAll(f.Config, old, text)
+		f.CPU = strings.ReplaceAll(f.CPU, old, text)
+		for name, was := range f.Files {
+			f.Files[name] = strings.ReplaceAll(was, old, text)
+		}
+		return nil
+	}
+}
+
+func release(r string) edit {
+	return func(f *testenv.Tree) func(*testing.T, string) { f.Release = r; return nil }
+}
+
+func config(c string) edit {
+	return func(f *testenv.Tree) func(*testing.T, string) { f.Config = c; return nil }
+}
+
+func cpu(c string) edit {
+	return func(f *testenv.Tree) func(*testing.T, string) { f.CPU = c; return nil }
+}
+
+func text(name, target string) edit {
+	return func(f *testenv.Tree) func(*testing.T, string) { f.Texts[name] = target; return nil }
+}
+
+// unreadable makes a file that answers reads with an error, to root as well.
+func unreadable(name string) edit {
+	return func(*testenv.Tree) func(*testing.T, string) {
+		return func(t *testing.T, root string) {
+			t.Helper()
+			all, err := filepath.Glob(filepath.Join(root, name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(all) == 0 {
+				all = []string{filepath.Join(root, name)}
+			}
+			for _, file := range all {
+				err1 := os.RemoveAll(file)
+				err2 := os.MkdirAll(filepath.Dir(file), 0o755)
+				if err := errors.Join(err1, err2, os.Symlink(filepath.Base(file), file)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+}
+
+// gone removes a directory of the written tree.
+func gone(name string) edit {
+	return func(*testenv.Tree) func(*testing.T, string) {
+		return func(t *testing.T, root string) {
+			t.Helper()
+			all, _ := filepath.Glob(filepath.Join(root, name))
+			for _, file := range all {
+				if err := os.RemoveAll(file); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+}
+
+// subject is all that a machine has.
+func subject(m *Machine) Subject {
+	var s Subject
+	s.GPUs, _ = m.GPUs()
+	s.NICs, _ = m.NICs()
+	for _, g := range s.GPUs {
+		for _, n := range s.NICs {
+			s.Pairs = append(s.Pairs, m.Pair(g, n))
+		}
+	}
+	return s
+}
+
+// checked is what a check finds on a machine that was changed.
+func checked(t *testing.T, tree testenv.Tree, live Live, id string, edits ...edit) []Finding {
+	t.Helper()
+	var later []func(*testing.T, string)
+	for _, e := range edits {
+		if f := e(&tree); f != nil {
+			later = append(later, f)
+		}
+	}
+	root := tree.Write(t)
+	for _, f := range later {
+		f(t, root)
+	}
+	m := Open(root)
+	s := subject(m)
+	s.Live = live
+	for _, c := range Checks() {
+		if c.ID != id {
+			s.Skip = append(s.Skip, c.ID)
+		}
+	}
+	return m.Check(s)
+}
+
+// worst is what stands out.
+func worst(all []Finding) Result {
+	r := ResultSkip
+	rank := []Result{ResultSkip, ResultPass, ResultWarn, ResultUnknown, ResultFail}
+	for _, f := range all {
+		if slices.Index(rank, f.Result) > slices.Index(rank, r) {
+			r = f.Result
+		}
+	}
+	return r
+}
+
+const (
+	amdGPU  = "sys/devices/pci0000:10/0000:10:01.0/0000:11:00.0/0000:12:00.0/0000:13:00.0"
+	amdNIC  = "sys/devices/pci0000:10/0000:10:01.0/0000:11:00.0/0000:12:01.0/0000:14:00.0"
+	wrongG  = "sys/devices/pci0000:10/0000:10:01.0/0000:11:00.0"
+	aPort   = amdNIC + "/infiniband/bnxt_re0/ports/1"
+	hgxPort = amdNIC + "/infiniband/mlx5_0/ports/1"
+	truncat = "class=0x060400 type=6 config=64 "
+)
+
+// live are answers of a machine.
+func live(opens error, support ibvfd.Support, err error) Live {
+	return Live{
+		Opens:   func(string) error { return opens },
+		Imports: func(string) (ibvfd.Support, error) { return support, err },
+	}
+}
+
+// byVFIO gives the GPUs to vfio-pci.
+var byVFIO = swap("driver:amdgpu", "driver:vfio-pci")
+
+func TestChecks(t *testing.T) {
+	all := map[string]bool{}
+	cases := checkCases()
+	for _, c := range Checks() {
+		if all[c.ID] {
+			t.Errorf("%s is there twice", c.ID)
+		}
+		all[c.ID] = true
+		if c.Title == "" || c.Why == "" || c.Ref == "" || c.Worst != ResultFail && c.Worst != ResultWarn || c.run == nil {
+			t.Errorf("%s is not described", c.ID)
+		}
+		if len(cases[c.ID]) == 0 {
+			t.Errorf("%s is not tested", c.ID)
+		}
+	}
+	for id, list := range cases {
+		if !all[id] {
+			t.Errorf("no check is called %s", id)
+		}
+		for i, c := range list {
+			t.Run(fmt.Sprintf("%s/%d_%v", id, i, c.want), func(t *testing.T) {
+				found := checked(t, testenv.Machines[c.on](), c.live, id, c.edits...)
+				if got := worst(found); got != c.want {
+					t.Errorf("%s: %v, want %v: %v", c.on, got, c.want, said(found))
+				}
+				for _, f := range found {
+					sane(t, f)
+				}
+			})
+		}
+	}
+}
+
+// said is for messages.
+func said(all []Finding) []string {
+	var out []string
+	for _, f := range all {
+		out = append(out, fmt.Sprintf("%v %v: %s", f.Result, f.Scope, f.Read))
+	}
+	return out
+}
+
+// sane is what all findings have in common.
+func sane(t *testing.T, f Finding) {
+	t.Helper()
+	if f.Result == ResultFail && f.Check.Worst != ResultFail {
+		t.Errorf("%s fails, and says that it only warns", f.Check.ID)
+	}
+	if f.Read == "" || strings.Contains(f.Read, "%!") || strings.Contains(f.Read, t.Name()) {
+		t.Errorf("%s read %q", f.Check.ID, f.Read)
+	}
+	for _, where := range f.Where {
+		if strings.Contains(where, t.Name()) {
+			t.Errorf("%s read %q", f.Check.ID, where)
+		}
+	}
+	if f.Result == ResultFail && f.Remedy == nil {
+		t.Errorf("%s fails without a remedy", f.Check.ID)
+	}
+	if f.Result == ResultPass && f.Remedy != nil {
+		t.Errorf("%s passes, and has a remedy", f.Check.ID)
+	}
+}
+
+// A machine without a file in it has nothing that passes but what needs none.
+func TestNothingPassesOfNothing(t *testing.T) {
+	for name, root := range map[string]string{"empty": t.TempDir(), "missing": filepath.Join(t.TempDir(), "none")} {
+		m := Open(root)
+		for _, f := range m.Check(subject(m)) {
+			if f.Result == ResultPass {
+				t.Errorf("%s: %s passes: %s", name, f.Check.ID, f.Read)
+			}
+		}
+	}
+}
+
+// Every machine as it should be: what fails on it is part of its shape.
+func TestMachinesAsTheyAre(t *testing.T) {
+	for name, want := range map[string][]string{
+		"hgx":          nil,
+		"wrong-socket": nil,
+		"mi300":        nil,
+		"grace":        {"P2P-NV-FORCEPCIE"},
+		"xe":           {"P2P-VERDICT"},
+		"flat-vm":      nil,
+	} {
+		m := Open(testenv.Machines[name]().Write(t))
+		var failed []string
+		for _, f := range m.Check(subject(m)) {
+			sane(t, f)
+			if f.Result == ResultFail && !slices.Contains(failed, f.Check.ID) {
+				failed = append(failed, f.Check.ID)
+			}
+		}
+		if !slices.Equal(failed, want) {
+			t.Errorf("%s: %v fail, want %v", name, failed, want)
+		}
+	}
+}
+
+func TestSkip(t *testing.T) {
+	m := Open(testenv.MI300().Write(t))
+	s := subject(m)
+	for skip, left := range map[string]func(*Check) bool{
+		"NET":         func(c *Check) bool { return c.Family() != "NET" },
+		"KRN-VERSION": func(c *Check) bool { return c.ID != "KRN-VERSION" },
+		"all":         func(*Check) bool { return false },
+	} {
+		s.Skip = []string{skip}
+		for _, c := range Checks() {
+			found := slices.ContainsFunc(m.Check(s), func(f Finding) bool { return f.Check == c })
+			if found && !left(c) {
+				t.Errorf("without %s there is %s", skip, c.ID)
+			}
+		}
+	}
+}
+
+// mlx5's table, as its source has it.
+func TestRoutes(t *testing.T) {
+	const x = 2
+	for _, c := range []struct {
+		cr, rr, dt, ats, ro int
+		want                route
+	}{
+		{0, 0, x, x, x, routeGood},
+		{0, 1, 0, x, x, routeLost},
+		{0, 1, 1, 0, x, routeLost},
+		{0, 1, 1, 1, x, routeGood},
+		{1, 0, x, x, 1, routeGood},
+		{1, 0, 1, x, 0, routeLost},
+		{1, 1, 0, x, 0, routeSlow},
+		{1, 1, 1, 0, 0, routeSlow},
+		{1, 1, 1, 1, 0, routeLost},
+		{1, 1, 1, 1, 1, routeGood},
+	} {
+		values := func(n int) []bool { return [][]bool{{false}, {true}, {false, true}}[n] }
+		for _, dt := range values(c.dt) {
+			for _, ats := range values(c.ats) {
+				for _, ro := range values(c.ro) {
+					if got := routeOf(c.cr == 1, c.rr == 1, dt, ats, ro); got != c.want {
+						t.Errorf("%+v (%v %v %v): %v", c, dt, ats, ro, got)
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestKernelLog(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "kmsg")
+	if err := os.WriteFile(name, []byte("6,7,1,-;nvme 0000:13:00.0: first\n SUBSYSTEM=pci\n6,8,2,-;second;third\n\x00\xff\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	k := readLog(name)
+	if k.err != nil || !k.cut || !slices.Equal(k.lines, []string{"nvme 0000:13:00.0: first", "second;third"}) {
+		t.Errorf("%+v", k)
+	}
+	if k := readLog(name + "none"); !errors.Is(k.err, unix.ENOENT) {
+		t.Error(k.err)
+	}
+	if !Loggable("DMAR: [DMA Write NO_PASID] Request device [04:00.0] fault addr 0xfb020000") || Loggable("hello") {
+		t.Error("Loggable is wrong")
+	}
+}

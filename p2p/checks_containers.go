@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package p2p
+
+import (
+	"errors"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/placement"
+)
+
+var containerChecks = []Check{
+	{ID: "CTR-LIBS", Title: "libibverbs has a provider for the NIC", Worst: ResultWarn, run: (*look).providers,
+		Expect: "a provider of each NIC's driver", Why: "Without its provider libibverbs sees no device: the usual state of a container's image.",
+		Fix: Remedy{Change: "install it in the image", Command: "apt install ibverbs-providers"}, Ref: "rdma-core"},
+	{ID: "CTR-SHM", Title: "Shared memory is large enough", Worst: ResultWarn, run: (*look).sharedMemory,
+		Expect: "more than 64 MiB in /dev/shm", Why: "NCCL and RCCL keep their buffers between processes there; containers get 64 MiB by default.",
+		Fix: Remedy{Change: "give the container more", Command: "--shm-size 1g"}, Ref: "NCCL's documentation"},
+	{ID: "CTR-SYSFS", Title: "No part of /proc and /sys is hidden", Worst: ResultWarn, run: (*look).masked,
+		Expect: "nothing mounted over them", Why: "What a container's runtime hides cannot be checked.",
+		Fix: Remedy{Change: "run on the host, or mount the host's files and name them", Command: "p2pcheck --root /host"}, Ref: "OCI runtime specification, maskedPaths"},
+	{ID: "K8S-PLUGIN", Title: "What gives devices to containers is known", Worst: ResultWarn, run: (*look).cdi,
+		Expect: "any", Why: "CDI files say which devices a runtime gives to containers.", Ref: "container device interface"},
+	{ID: "K8S-PCIEROOT", Title: "Each GPU has a PCIe root to be allocated by", Worst: ResultWarn, run: (*look).pcieRoots,
+		Expect: "a root for each GPU and NIC", Why: "A scheduler can take GPU and NIC of one root together (resource.kubernetes.io/pcieRoot).", Ref: "k8s-dra-driver-gpu"},
+}
+
+// filtered reports a device file that a filter keeps from being opened.
+func (l *look) filtered(name string) {
+	file, where, _ := l.m.place(name)
+	switch err := l.s.Live.Opens(file); {
+	case errors.Is(err, unix.EPERM):
+		l.fail("", []string{where}, "EPERM").fix("give the container the device", "--device "+where, "")
+	case err == nil:
+		l.pass("", []string{where}, "no EPERM")
+	default:
+		l.say(ResultSkip, "", []string{where}, "%v", reading{err: err}.why())
+	}
+}
+
+// providerOf are the names of providers by the driver of the function.
+var providerOf = map[string]string{
+	"mlx5_core": "mlx5", "mlx4_core": "mlx4", "efa": "efa", "bnxt_en": "bnxt_re", "ice": "irdma", "i40e": "irdma", "mana": "mana",
+	"ionic": "ionic", "cxgb4": "cxgb4", "hns3": "hns", "qede": "qedr", "erdma": "erdma",
+}
+
+func (l *look) providers() {
+	var names []string
+	var looked bool
+	for _, dir := range []string{"etc/libibverbs.d", "usr/local/etc/libibverbs.d"} {
+		found, r := l.list(dir)
+		names = append(names, found...)
+		looked = looked || r.err == nil
+	}
+	any := false
+	for _, n := range l.s.NICs {
+		provider := providerOf[n.Importer.Driver]
+		if n.Software {
+			provider = "rxe"
+		}
+		at := []string{"/etc/libibverbs.d"}
+		switch {
+		case provider == "":
+			continue
+		case !looked:
+			l.unknown(n.Name, at, "the directory is not here")
+		case slices.Contains(names, provider+".driver"):
+			l.pass(n.Name, at, "%s", provider)
+		default:
+			l.warn(n.Name, at, "no %s.driver", provider)
+		}
+		any = true
+	}
+	if !any {
+		l.skip("no RDMA device of a driver that is known")
+	}
+}
+
+// defaultShm is what a container gets, in the words of mountinfo.
+const defaultShm = "size=65536k"
+
+func (l *look) sharedMemory() {
+	mounts, err := l.m.proc.Mounts()
+	if err != nil {
+		l.unread("", reading{where: "/proc/self/mountinfo", err: absent(err, l.m.proc.Path("sys"))})
+		return
+	}
+	at := []string{"/proc/self/mountinfo"}
+	for _, m := range slices.Backward(mounts) {
+		if m.Point != "/dev/shm" {
+			continue
+		}
+		if slices.Contains(m.Super, defaultShm) {
+			l.warn("", at, "64 MiB")
+			return
+		}
+		l.pass("", at, "%s", strings.Join(m.Super, ","))
+		return
+	}
+	if len(mounts) == 0 {
+		l.unknown("", at, "no mount is listed")
+		return
+	}
+	l.warn("", at, "/dev/shm is no file system of its own")
+}
+
+func (l *look) masked() {
+	mounts, err := l.m.proc.Mounts()
+	if err == nil && len(mounts) == 0 {
+		err = errNotCopied
+	}
+	at := []string{"/proc/self/mountinfo"}
+	if err != nil {
+		l.unread("", reading{where: at[0], err: absent(err, l.m.proc.Path("sys"))})
+		return
+	}
+	var hidden []string
+	for _, m := range mounts {
+		over := strings.HasPrefix(m.Point, "/proc/") || strings.HasPrefix(m.Point, "/sys/")
+		if over && (m.Type == "tmpfs" && !strings.HasPrefix(m.Point, "/sys/fs/") || m.Type == "devtmpfs") {
+			hidden = append(hidden, m.Point)
+		}
+	}
+	if len(hidden) > 0 {
+		l.warn("", at, "hidden: %s", strings.Join(hidden, ", "))
+		return
+	}
+	l.pass("", at, "nothing")
+}
+
+func (l *look) cdi() {
+	var specs, at []string
+	known := false
+	for _, dir := range []string{"etc/cdi", "var/run/cdi", "run/cdi"} {
+		names, r := l.list(dir)
+		known = known || r.err == nil || r.gone()
+		for _, name := range names {
+			specs = append(specs, name)
+			at = append(at, r.where)
+		}
+	}
+	switch {
+	case len(specs) > 0:
+		l.pass("", slices.Compact(at), "CDI: %s", strings.Join(specs, ", "))
+	case known:
+		l.pass("", []string{"/etc/cdi", "/run/cdi"}, "no CDI files")
+	default:
+		l.unknown("", []string{"/etc/cdi", "/run/cdi"}, "the directories are not here")
+	}
+}
+
+func (l *look) pcieRoots() {
+	all := l.endpoints()
+	if len(all) == 0 {
+		l.skip("no GPU and no NIC on PCI")
+	}
+	for _, f := range all {
+		if f.err != nil {
+			l.unknown(f.name, nil, "%s", reading{err: f.err}.why())
+			continue
+		}
+		l.pass(f.name, nil, "resource.kubernetes.io/pcieRoot=%s", f.Bus)
+	}
+}
+
+var guestChecks = []Check{
+	{ID: "VM-FLAT", Title: "The guest sees switches", Worst: ResultWarn, run: (*look).flat,
+		Expect: "GPU and NIC below a common bridge", Why: "A hypervisor that puts each device on a root port of its own makes libraries believe that all are far apart: they do not use GPUDirect.",
+		Fix: Remedy{Change: "give the guest a switch for those that share one, or NCCL a file of the topology", Command: "NCCL_TOPO_FILE=FILE"}, Ref: "NVIDIA/nccl#1464, #949"},
+	{ID: "VM-ACS", Title: "The guest can tell what the host's ports do", Worst: ResultWarn, run: (*look).guestACS,
+		Expect: "no virtual machine", Why: "The host's ports redirect, for guests to be apart, and the guest does not see it. Traffic takes the short way only with ATS, and direct translated P2P on the host's ports.",
+		Fix: Remedy{Change: "turn ATS on in the NIC's firmware, and direct translated P2P on the host's ports", Command: "rdma_topo --virt write-grub-acs"}, Ref: "NCCL's documentation on virtual machines"},
+	{ID: "VM-BAR64", Title: "The guest's BARs found room", Worst: ResultFail, run: (*look).guestBARs,
+		Expect: "an address for the GPU's largest BAR", Why: "A guest's window for 64-bit addresses is often smaller than a GPU's memory.",
+		Fix: Remedy{Change: "widen the window on the host", Command: "-global q35-pcihost.pci-hole64-size=2T"}, Ref: "kata-containers#7967"},
+	{ID: "VM-IOMMU", Title: "The guest has no IOMMU that translates", Worst: ResultWarn, run: (*look).guestIOMMU,
+		Expect: "none, or identity", Why: "A virtual IOMMU does not know bus addresses: transfers end with success, and the old bytes.",
+		Fix: Remedy{Change: "let it pass DMA through", Command: "iommu=pt"}, Ref: "QEMU's intel-iommu"},
+	{ID: "VF-PATH", Title: "Virtual functions have the way of their physical one", Worst: ResultWarn, run: (*look).vfPath,
+		Expect: "any", Why: "The kernel walks from the physical function, and so does this program.", Ref: "pci_physfn()"},
+	{ID: "VF-TRUST", Title: "Virtual functions import as their physical one", Worst: ResultWarn, run: (*look).vfTrust,
+		Expect: "no virtual function", Why: "Firmware can give a virtual function less: on-demand paging for one, which mlx5 needs.",
+		Fix: Remedy{Change: "ask the driver", Command: "dmabuf-reg devices"}, Ref: "mlx5"},
+}
+
+// inGuest skips on bare machines.
+func (l *look) inGuest() bool {
+	switch v := l.m.virtual; v.is {
+	case placement.Yes:
+		return true
+	case placement.No:
+		l.skip("no virtual machine")
+	default:
+		l.unknown("", v.where, "whether this is a virtual machine is not known: %s", v.why)
+	}
+	return false
+}
+
+func (l *look) flat() {
+	if !l.inGuest() {
+		return
+	}
+	any, below := false, false
+	for _, p := range l.pairs {
+		if d := p.Prediction.Decision; p.NIC.Importer.PCI != nil && p.GPU.Exporter.PCI != nil && !p.NIC.Software {
+			any = true
+			below = below || d.Common != nil
+		}
+	}
+	switch {
+	case !any:
+		l.skip("no pair on PCI")
+	case below:
+		l.pass("", nil, "some pair is below a common bridge")
+	default:
+		l.warn("", nil, "no pair is below a common bridge")
+	}
+}
+
+func (l *look) guestACS() {
+	if l.inGuest() {
+		l.warn("", nil, "ACS of the host is not seen from here")
+	}
+}
+
+func (l *look) guestBARs() {
+	if !l.inGuest() {
+		return
+	}
+	l.barAssigned()
+}
+
+func (l *look) guestIOMMU() {
+	if !l.inGuest() {
+		return
+	}
+	for _, f := range l.endpoints() {
+		at := []string{"/sys/" + f.dir + "/iommu_group/type"}
+		switch {
+		case f.err != nil || f.IOMMUErr != nil:
+			l.unknown(f.name, at, "%s", reading{err: firstError(f.err, f.IOMMUErr)}.why())
+		case f.IOMMU == "DMA" || f.IOMMU == "DMA-FQ":
+			l.warn(f.name, at, "%s: it translates", f.IOMMU)
+		default:
+			l.pass(f.name, at, "%s", strings.TrimSpace("it does not translate "+f.IOMMU))
+		}
+	}
+	if len(l.found) == 0 {
+		l.skip("no GPU and no NIC on PCI")
+	}
+}
+
+// virtualFunctions are the NICs that are one.
+func (l *look) virtualFunctions() []*function {
+	return slices.DeleteFunc(l.nicFunctions(), func(f *function) bool { return !l.m.sys.Exists(f.dir + "/physfn") })
+}
+
+func (l *look) vfPath() {
+	all := l.virtualFunctions()
+	if len(all) == 0 {
+		l.skip("no virtual function")
+	}
+	for _, f := range all {
+		r := l.link("sys", f.dir, "physfn")
+		if r.err != nil {
+			l.unread(f.name, r)
+			continue
+		}
+		l.pass(f.name, r.at(), "a function of %s", base(r.text))
+	}
+}
+
+func (l *look) vfTrust() {
+	all := l.virtualFunctions()
+	if len(all) == 0 {
+		l.skip("no virtual function")
+	}
+	for _, f := range all {
+		l.warn(f.name, []string{"/sys/" + f.dir + "/physfn"}, "what its firmware allows is not known")
+	}
+}

@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package p2p
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gpurdma/gpurdma/internal/errno"
+	"github.com/gpurdma/gpurdma/internal/pci"
+	"github.com/gpurdma/gpurdma/placement"
+)
+
+var decisionChecks = []Check{
+	{ID: "P2P-VERDICT", Title: "The kernel lets the NIC reach the GPU", Worst: ResultFail, run: (*look).verdict,
+		Expect: "bus address, or through the host bridge", Why: "amdgpu, xe and vfio-pci ask this decision. NVIDIA's driver does not: there the hardware may still not route what the kernel would refuse.",
+		Fix: Remedy{Change: "use a NIC below the GPU's switch"}, Ref: "calc_map_type_and_dist(), drivers/pci/p2pdma.c"},
+	{ID: "P2P-ACS-LIST", Title: "No port on the way redirects to the root", Worst: ResultFail, run: (*look).acsList,
+		Expect: "neither request redirect, completion redirect nor egress control", Why: "A port that redirects sends traffic between two devices below one switch to the root, which may not send it back.",
+		Fix: Remedy{Change: "let the ports on the way pass peer-to-peer traffic"}, Ref: "pci_bridge_has_acs_redir(), drivers/pci/p2pdma.c"},
+	{ID: "P2P-WHITELIST", Title: "The kernel trusts the host bridge", Worst: ResultWarn, run: (*look).hostBridges,
+		Expect: "an AMD processor from Zen on, or a host bridge of the kernel's list", Why: "Traffic between two root ports passes the root complex, and not every one passes it on. It matters to pairs without a common bridge, or with ACS in the way.",
+		Fix: Remedy{Change: "use NICs below the GPUs' switches: no software makes a root complex pass traffic"}, Ref: "pci_p2pdma_whitelist, drivers/pci/p2pdma.c"},
+	{ID: "P2P-CACHE", Title: "A changed ACS setting counts", Worst: ResultWarn, run: (*look).cached,
+		Expect: "a GPU whose driver asks anew each time", Why: "The kernel keeps its decision for providers with registered peer-to-peer memory and for vfio-pci: what setpci changes later has no effect until the driver is bound anew.",
+		Fix: Remedy{Change: "after a change of ACS, unbind and bind the GPU's driver, or reboot"}, Ref: "drivers/pci/p2pdma.c"},
+	{ID: "P2P-NV-GATE", Title: "NVIDIA's gate lets the NIC attach", Worst: ResultFail, run: (*look).nvidiaGate,
+		Expect: "no ENOTSUPP (524)", Why: "On some chipsets and in virtual machines NVIDIA's driver asks for a common switch, and answers errno 524, which programs print as “Unknown error 524”.",
+		Fix: Remedy{Change: "use a NIC below the GPU's switch, or open the gate", Command: "options nvidia NVreg_GrdmaPciTopoCheckOverride=1", Weakens: "the hardware may not route the traffic: prove it before you rely on it"}, Ref: "nv-dmabuf.c, nv-pci.c"},
+	{ID: "P2P-NV-FORCEPCIE", Title: "A coherent GPU's PCIe mapping is let through", Worst: ResultFail, run: (*look).forcePCIe,
+		Expect: "GPU and NIC in one IOMMU group", Why: "For memory exported with the PCIe mapping flag NVIDIA's driver asks that both are in one IOMMU group, and answers 524 otherwise.",
+		Fix: Remedy{Change: "give the ports below which both are the ACS settings that rdma_topo writes", Command: "rdma_topo write-grub-acs"}, Ref: "nv-dmabuf.c; openucx/ucx#11571"},
+	{ID: "P2P-DIST", Title: "Each GPU has a NIC near by", Worst: ResultWarn, run: (*look).nearest,
+		Expect: "a NIC below a common bridge or on the same NUMA node", Why: "A program that takes a farther NIC goes over the root, or over the link between sockets.",
+		Fix: Remedy{Change: "bind each GPU's traffic to the NIC that is nearest"}, Ref: "NVIDIA/nccl#1151"},
+	{ID: "P2P-DMAMASK", Title: "The NIC can write the GPU's addresses", Worst: ResultFail, run: (*look).dmaMask,
+		Expect: "the BAR ends below the NIC's address bits, or an IOMMU translates", Why: "A NIC with fewer address bits than the BAR's place needs cannot reach it.",
+		Fix: Remedy{Change: "let the firmware place the BARs lower, or let an IOMMU translate", Command: "iommu.passthrough=0"}, Ref: "ROCm/ROCR-Runtime#355"},
+}
+
+// asksKernel reports an exporter that goes by the kernel's decision.
+func asksKernel(e Exporter) bool {
+	switch e.Class {
+	case ClassAMDGPU, ClassXe, ClassVFIO, ClassUnknown:
+		return true
+	}
+	return false
+}
+
+// perPair runs f for each pair that counts, and skips where there is none.
+func (l *look) perPair(f func(Pair)) {
+	if len(l.pairs) == 0 {
+		l.skip("no pair of a GPU and a NIC")
+	}
+	for _, p := range l.pairs {
+		f(p)
+	}
+}
+
+func (l *look) verdict() {
+	l.perPair(func(p Pair) {
+		d, name := p.Prediction.Decision, p.name()
+		why := strings.Join(d.Why, "; ")
+		switch {
+		case p.NIC.Importer.PCI == nil || p.NIC.Importer.Kind == NoImporter:
+			return // the NIC's own checks say so
+		case d.Supported == placement.Yes:
+			l.pass(name, nil, "%v", d.Type)
+		case d.Supported == placement.AnswerUnknown:
+			l.unknown(name, nil, "%s", why).Remedy = p.Remedy
+		case asksKernel(p.GPU.Exporter):
+			l.fail(name, nil, "%s", why).Remedy = p.Remedy
+		default:
+			l.warn(name, nil, "%v does not ask the kernel, which says: %s", p.GPU.Exporter.Class, why)
+		}
+	})
+	if len(l.found) == 0 {
+		l.skip("no NIC on PCI that imports dma-bufs")
+	}
+}
+
+func (l *look) acsList() {
+	l.perPair(func(p Pair) {
+		d, name := p.Prediction.Decision, p.name()
+		if d.Common == nil {
+			return // ACS does not decide
+		}
+		var ports, on []string
+		for _, r := range d.Redirects {
+			ports = append(ports, r.PCI.String())
+			on = append(on, r.String())
+		}
+		fix := Remedy{
+			Change:  "let the ports on the way pass peer-to-peer traffic",
+			Command: "pci=disable_acs_redir=" + strings.Join(ports, ";"),
+			Weakens: "devices below these ports reach each other past the IOMMU: not for machines that give them to different guests",
+		}
+		switch {
+		case len(ports) > 0 && (d.Supported == placement.Yes || !asksKernel(p.GPU.Exporter)):
+			l.warn(name, nil, "%s: the traffic goes over the root", strings.Join(on, ", ")).Remedy = &fix
+		case len(ports) > 0:
+			l.fail(name, nil, "%s", strings.Join(on, ", ")).Remedy = &fix
+		case d.unread != nil && d.Type != MapBusAddress:
+			l.unknown(name, nil, "%v", d.unread).fix("look again as root", "sudo p2pcheck", "")
+		case d.Type == MapBusAddress:
+			l.pass(name, nil, "none")
+		case d.Supported == placement.No:
+			l.pass(name, nil, "none; something else is in the way")
+		default:
+			l.unknown(name, nil, "%s", strings.Join(d.Why, "; "))
+		}
+	})
+	if len(l.found) == 0 {
+		l.skip("no pair below a common bridge")
+	}
+}
+
+// hostBridges asks for each root that a GPU or NIC is below.
+func (l *look) hostBridges() {
+	cpu := l.m.CPU.routes()
+	if cpu == placement.Yes {
+		l.pass("", []string{"/proc/cpuinfo"}, "%v: all host bridges are trusted", l.m.CPU)
+		return
+	}
+	seen := map[string]bool{}
+	for _, f := range l.endpoints() {
+		if f.err != nil || seen[f.Bus] {
+			continue
+		}
+		seen[f.Bus] = true
+		l.m.mu.Lock()
+		h := l.m.hostOf(l.m.node(f.PCI))
+		l.m.mu.Unlock()
+		ok, why := l.m.Kernel.trusts(h, true)
+		if cpu == placement.AnswerUnknown && ok == placement.No {
+			ok, why = cpu, why+", and the processor is not known"
+		}
+		at := []string{"/sys/devices/" + f.Bus}
+		switch ok {
+		case placement.Yes:
+			l.pass(f.Bus, at, "%s", why)
+		case placement.No:
+			l.warn(f.Bus, at, "%s", why)
+		default:
+			l.unknown(f.Bus, at, "%s", why)
+		}
+	}
+	if len(seen) == 0 {
+		l.skip("no GPU and no NIC on PCI")
+	}
+}
+
+func (l *look) cached() {
+	gpus := l.gpuFunctions()
+	if len(gpus) == 0 {
+		l.skip("no GPU on PCI")
+	}
+	for _, f := range gpus {
+		there, where := l.there("sys", f.dir, "p2pmem")
+		switch {
+		case f.err != nil || there == placement.AnswerUnknown:
+			l.unknown(f.name, where, "not known")
+		case there == placement.Yes || f.Driver == "vfio-pci":
+			l.warn(f.name, where, "%s has peer-to-peer memory registered: the kernel keeps its decisions", f.Driver)
+		default:
+			l.pass(f.name, where, "the decision is made anew each time")
+		}
+	}
+}
+
+func (l *look) nvidiaGate() {
+	any := false
+	l.perPair(func(p Pair) {
+		if p.GPU.Exporter.Class != ClassNVIDIA {
+			return
+		}
+		any = true
+		name, at := p.name(), []string{"/proc/driver/nvidia/params"}
+		switch {
+		case p.Prediction.Errno == errno.ENOTSUPP:
+			l.fail(name, at, "%s", strings.Join(p.Prediction.Why, "; "))
+		case p.Prediction.Outcome == Direct || p.Prediction.Stage == StageDriver:
+			l.pass(name, at, "it is let through")
+		case p.Prediction.Outcome == OutcomeUnknown:
+			l.unknown(name, at, "%s", strings.Join(p.Prediction.Why, "; "))
+		}
+	})
+	if !any && len(l.found) == 0 {
+		l.skip("no GPU of NVIDIA's")
+	}
+}
+
+// coherent reports GPU memory that the CPU caches: Grace.
+func (l *look) coherent() bool {
+	cpu := l.read("proc/cpuinfo")
+	part, _ := cpu.line("CPU part")
+	return part == graceCore
+}
+
+// graceCore is the part number of Neoverse V2, Grace's.
+const graceCore = "0xd4f"
+
+func (l *look) forcePCIe() {
+	any := false
+	for _, p := range l.pairs {
+		coherent := p.GPU.Exporter.Class == ClassNVIDIACoherent || p.GPU.Exporter.Driver == "nvidia" && l.coherent()
+		if !coherent || p.GPU.Exporter.PCI == nil || p.NIC.Importer.PCI == nil || p.NIC.Software {
+			continue
+		}
+		any = true
+		g, n := l.link("sys/bus/pci/devices", p.GPU.Exporter.PCI.String(), "iommu_group"), l.link("sys/bus/pci/devices", p.NIC.Importer.PCI.String(), "iommu_group")
+		at := append(g.at(), n.at()...)
+		switch {
+		case g.err != nil && !g.gone() || n.err != nil && !n.gone():
+			l.unknown(p.name(), at, "%v", errors.Join(g.err, n.err))
+		case g.gone() || n.gone():
+			l.unknown(p.name(), at, "no IOMMU: what the driver makes of that was not read")
+		case base(g.text) == base(n.text):
+			l.pass(p.name(), at, "both in group %s", base(g.text))
+		default:
+			l.fail(p.name(), at, "groups %s and %s", base(g.text), base(n.text))
+		}
+	}
+	if !any {
+		l.skip("no GPU whose memory the CPU caches")
+	}
+}
+
+func (l *look) nearest() {
+	byGPU := map[string][]Pair{}
+	var order []string
+	for _, p := range l.pairs {
+		if p.NIC.Importer.PCI == nil || p.NIC.Software || p.GPU.Exporter.PCI == nil {
+			continue
+		}
+		if byGPU[p.GPU.Name] == nil {
+			order = append(order, p.GPU.Name)
+		}
+		byGPU[p.GPU.Name] = append(byGPU[p.GPU.Name], p)
+	}
+	if len(order) == 0 {
+		l.skip("no pair on PCI")
+	}
+	rank := []string{"X", "PIX", "PXB", "PHB", "NODE", "SYS"}
+	for _, name := range order {
+		best, names := len(rank), []string{}
+		for _, p := range byGPU[name] {
+			i := slices.Index(rank, p.Letters.NVML)
+			if i >= 0 && i < best {
+				best, names = i, nil
+			}
+			if i == best {
+				names = append(names, p.NIC.Name)
+			}
+		}
+		switch {
+		case best == len(rank):
+			l.unknown(name, nil, "the nodes are not known")
+		case rank[best] == "SYS":
+			l.warn(name, nil, "all NICs are on another NUMA node: %s", strings.Join(names, ", "))
+		default:
+			l.pass(name, nil, "nearest (%s): %s", rank[best], strings.Join(names, ", "))
+		}
+	}
+}
+
+func (l *look) dmaMask() {
+	any := false
+	for _, n := range l.s.NICs {
+		if n.Importer.PCI == nil || n.Software {
+			continue
+		}
+		mask := l.read("sys/bus/pci/devices", n.Importer.PCI.String(), "dma_mask_bits")
+		bits, ok := mask.number()
+		for _, g := range l.gpus {
+			if g.Exporter.PCI == nil {
+				continue
+			}
+			any = true
+			name := Pair{GPU: g, NIC: n}.name()
+			bar, has := pci.LargestBAR(l.m.sys, *g.Exporter.PCI)
+			translates, why := l.m.translationOf(n.Importer.PCI)
+			switch {
+			case translates == translated:
+				l.pass(name, mask.at(), "%s", "the IOMMU translates")
+			case ok && bits >= 64:
+				l.pass(name, mask.at(), "64 bits")
+			case !ok:
+				l.unknown(name, mask.at(), "%s", orText(mask))
+			case !has:
+				l.unknown(name, []string{"/sys/bus/pci/devices/" + g.Exporter.PCI.String() + "/resource"}, "the GPU's BARs are not known")
+			case (bar.Start+bar.Size-1)>>bits == 0:
+				l.pass(name, mask.at(), "%d bits, and the BAR ends at %#x", bits, bar.Start+bar.Size-1)
+			case translates == translationUnknown:
+				l.unknown(name, mask.at(), "%s", why)
+			default:
+				l.fail(name, mask.at(), "%d bits, and the BAR ends at %#x", bits, bar.Start+bar.Size-1)
+			}
+		}
+	}
+	if !any {
+		l.skip("no pair on PCI")
+	}
+}
+
+// orText is why a number could not be read, or what stood in its place.
+func orText(r reading) string {
+	if r.err != nil {
+		return r.why()
+	}
+	return fmt.Sprintf("%q", r.text)
+}
+
+func base(link string) string { return link[strings.LastIndexByte(link, '/')+1:] }

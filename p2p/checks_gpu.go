@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package p2p
+
+import (
+	"errors"
+	"io/fs"
+	"path"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/placement"
+)
+
+var gpuChecks = []Check{
+	{ID: "GPU-DRIVER", Title: "Each GPU has a driver whose rules are known", Worst: ResultFail, run: (*look).gpuDriver,
+		Expect: "a driver that exports memory", Why: "Without a driver nothing exports the GPU's memory. A driver that is not the kernel's own has rules of its own: what a version says is not true of it.",
+		Fix: Remedy{Change: "bind the GPU's driver"}, Ref: "/sys/bus/pci/devices/*/driver"},
+	{ID: "GPU-RENDER-PERM", Title: "The GPU's device files can be opened", Worst: ResultFail, run: (*look).gpuNodes,
+		Expect: "reading and writing allowed", Why: "EACCES is a matter of groups; EPERM comes from the container's device filter.",
+		Fix: Remedy{Change: "join the groups, or give the container the device", Command: "usermod -aG render,video USER"}, Ref: "cgroups(7), devices"},
+	{ID: "GPU-EXPORT", Title: "A buffer can be exported", Worst: ResultFail, run: (*look).toVerify, Why: "The first step of the proof.", Ref: "dmabuf-reg verify"},
+	{ID: "GPU-EXPORTER-OPS", Title: "The driver makes use of what the kernel allows", Worst: ResultFail, run: (*look).exporterRules,
+		Expect: "memory that stays in the GPU for this NIC", Why: "Where the kernel lets a pair pass, the driver may still move the buffer to system memory and report success: i915 always, amdgpu and xe up to 6.12 for NICs that pin.",
+		Fix: Remedy{Change: "use a kernel, driver or NIC that fit together"}, Ref: "amdgpu_dma_buf.c, xe_dma_buf.c, i915_gem_dmabuf.c, vfio_pci_dmabuf.c"},
+	{ID: "GPU-BO-LOCATION", Title: "A registered buffer is still in the GPU", Worst: ResultFail, run: (*look).toVerify, Why: "The proof against a silent move.", Ref: "dmabuf-reg verify --trace"},
+}
+
+// toVerify is for what takes an allocation or a registration.
+func (l *look) toVerify() {
+	l.skip("this program allocates and registers nothing: dmabuf-reg verify --trace does")
+}
+
+func (l *look) gpuDriver() {
+	if len(l.gpus) == 0 {
+		l.skip("no GPU that has memory of its own")
+	}
+	for _, g := range l.gpus {
+		e := g.Exporter
+		at := []string{"/sys/bus/pci/devices/" + g.Name + "/driver"}
+		switch {
+		case e.PCI == nil:
+			l.unknown(g.Name, nil, "%q is on no PCI bus, and its rules are not known", e.Driver)
+		case e.Driver == "":
+			l.fail(g.Name, at, "none")
+		case e.Class == ClassUnknown && noExporters[e.Driver] != "":
+			l.fail(g.Name, at, "%s: %s", e.Driver, noExporters[e.Driver])
+		case e.Class == ClassUnknown:
+			l.unknown(g.Name, at, "%s, whose rules were not read", e.Driver).fix("prove it by a registration under trace", "dmabuf-reg verify --trace --gpu drm:"+g.Name, "")
+		case e.OutOfTree && e.Class != ClassNVIDIA && e.Class != ClassNVIDIACoherent:
+			version := l.read("sys/module", e.Driver, "version")
+			l.unknown(g.Name, append(at, version.where), "%s is not the kernel's own, or may not be: %s", e.Driver, strings.TrimSpace("version "+version.text)).
+				fix("prove it by a registration under trace", "dmabuf-reg verify --trace --gpu drm:"+g.Name, "")
+		default:
+			l.pass(g.Name, at, "%s", e.Driver)
+		}
+	}
+}
+
+// noExporters are drivers of GPUs and accelerators that give out no addresses
+// of their own memory.
+var noExporters = map[string]string{
+	"nouveau": "it pins what it exports in system memory",
+	"qaic":    "its buffers are in system memory",
+	"ivpu":    "its buffers are in system memory", "intel_vpu": "its buffers are in system memory",
+	"amdxdna": "its buffers are in system memory",
+}
+
+// nodeFiles are the device files of a GPU.
+func (l *look) nodeFiles(g GPU) []string {
+	if g.Exporter.Driver == "nvidia" {
+		return []string{"dev/nvidiactl", "dev/nvidia-uvm"}
+	}
+	var out []string
+	if g.Exporter.Driver == "amdgpu" {
+		out = append(out, "dev/kfd")
+	}
+	if g.Exporter.PCI == nil {
+		return out
+	}
+	names, _ := l.list("sys/bus/pci/devices", g.Exporter.PCI.String(), "drm")
+	for _, name := range names {
+		if strings.HasPrefix(name, "renderD") {
+			out = append(out, path.Join("dev/dri", name))
+		}
+	}
+	return out
+}
+
+func (l *look) gpuNodes() {
+	if l.s.Live.Opens == nil {
+		l.skip("this is a copy of a machine")
+		return
+	}
+	if len(l.gpus) == 0 {
+		l.skip("no GPU that has memory of its own")
+	}
+	for _, g := range l.gpus {
+		files := l.nodeFiles(g)
+		if len(files) == 0 {
+			l.unknown(g.Name, nil, "which device file is the GPU's is not known")
+		}
+		for _, name := range files {
+			l.opened(g.Name, name)
+		}
+	}
+}
+
+// opened reports whether a device file can be opened.
+func (l *look) opened(scope, name string) {
+	file, where, _ := l.m.place(name)
+	at := []string{where}
+	switch err := l.s.Live.Opens(file); {
+	case err == nil:
+		l.pass(scope, at, "it can be opened")
+	case errors.Is(err, unix.EPERM):
+		l.fail(scope, at, "EPERM: a device filter is in the way").fix("give the container the device", "--device "+where, "")
+	case errors.Is(err, unix.EACCES):
+		l.fail(scope, at, "EACCES: the file's mode and groups")
+	case errors.Is(err, fs.ErrNotExist):
+		l.fail(scope, at, "it is not there").fix("load the driver; in a container, give it the device", "--device "+where, "")
+	default:
+		l.unknown(scope, at, "%v", err)
+	}
+}
+
+func (l *look) exporterRules() {
+	l.perPair(func(p Pair) {
+		o, name := p.Prediction.Outcome, p.name()
+		read := strings.Join(p.Prediction.Why, "; ")
+		switch {
+		case p.NIC.Importer.Kind == NoImporter || p.Prediction.Decision.Supported == placement.No && asksKernel(p.GPU.Exporter):
+			// Others are in the way.
+		case o == Direct:
+			l.pass(name, nil, "it stays where it is")
+		case o == OutcomeUnknown:
+			l.unknown(name, nil, "%s", read).Remedy = p.Remedy
+		case p.GPU.Exporter.Class == ClassNVIDIA && p.Prediction.Stage == StageAttach:
+			// P2P-NV-GATE tells of it.
+		default:
+			l.fail(name, nil, "%s", read).Remedy = p.Remedy
+		}
+	})
+	if len(l.found) == 0 {
+		l.skip("something else is in the way of every pair")
+	}
+}

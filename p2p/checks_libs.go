@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package p2p
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/gpurdma/gpurdma/placement"
+)
+
+var libraryChecks = []Check{
+	{ID: "LIB-MOVENOTIFY", Title: "Libraries find the option that they look for", Worst: ResultWarn, run: (*look).grepped,
+		Expect: configMoveNotify + "=y in the configuration", Why: "RCCL, UCX, libfabric and perftest look for this line before they use dma-bufs on AMD GPUs. 7.2 has no such option any more, and they find nothing.",
+		Fix: Remedy{Change: "use versions that probe, or force them", Command: "RCCL_FORCE_ENABLE_DMABUF=1"}, Ref: "rocmwrap.cc, rocm_base.c, hmem_rocr.c, rocm_memory.c"},
+	{ID: "LIB-NCCL-ENV", Title: "NCCL's variables do not forbid it", Worst: ResultWarn, run: (*look).ncclEnvironment,
+		Expect: "neither NCCL_DMABUF_ENABLE=0, NCCL_NET_GDR_LEVEL=LOC nor NCCL_IB_DISABLE=1", Why: "A variable from long ago outlives its reason.",
+		Fix: Remedy{Change: "take the variable away"}, Ref: "NCCL's documentation"},
+	{ID: "LIB-NCCL-LEVEL", Title: "NCCL uses GPUDirect for the nearest NIC", Worst: ResultWarn, run: (*look).ncclLevel,
+		Expect: "a NIC at PXB or nearer, or a level that is set farther", Why: "NCCL leaves GPUDirect out beyond PXB, whatever kernel and hardware could do.",
+		Fix: Remedy{Change: "let it go farther", Command: "NCCL_NET_GDR_LEVEL=SYS"}, Ref: "NVIDIA/nccl#1151, #1343"},
+	{ID: "LIB-UCX", Title: "UCX finds a way to GPU memory", Worst: ResultWarn, run: (*look).ucx,
+		Expect: "one of the files that it looks for", Why: "UCX chooses by the presence of these files.", Ref: "UCX, src/uct/ib"},
+	{ID: "LIB-AWS-OFI", Title: "aws-ofi-nccl uses dma-bufs", Worst: ResultWarn, run: (*look).awsOFI,
+		Expect: "5.12 or later", Why: "It asks for a kernel of 5.12, libfabric of 1.20, and an EFA that it knows.",
+		Fix: Remedy{Change: "run a newer kernel"}, Ref: "aws-ofi-nccl"},
+	{ID: "LIB-PERFTEST", Title: "perftest can repeat it", Worst: ResultWarn, run: (*look).perftest,
+		Expect: "a pair that is direct", Why: "A measurement that others know.", Ref: "linux-rdma/perftest"},
+}
+
+func (l *look) grepped() {
+	if !l.onAMD() {
+		return
+	}
+	if l.m.config == nil {
+		l.unknown("", nil, "%s", l.m.Kernel.Source)
+		return
+	}
+	at := []string{l.m.named(l.m.Kernel.Source)}
+	if l.m.config[configMoveNotify] == "y" {
+		l.pass("", at, "%s=y", configMoveNotify)
+		return
+	}
+	l.warn("", at, "no such line")
+}
+
+// environment are the variables of this process that concern transports.
+func (l *look) environment() (map[string]string, reading) {
+	r := l.read("proc/self/environ")
+	if r.err != nil {
+		return nil, r
+	}
+	out := map[string]string{}
+	for _, entry := range strings.Split(r.text, "\x00") {
+		if name, value, ok := strings.Cut(entry, "="); ok && TransportVariable(name) {
+			out[name] = value
+		}
+	}
+	return out, r
+}
+
+// TransportVariable reports a variable of the environment that NCCL, RCCL or
+// UCX go by.
+func TransportVariable(name string) bool {
+	return slices.ContainsFunc([]string{"NCCL_", "RCCL_", "UCX_", "FI_", "MLX5_"}, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
+}
+
+func (l *look) ncclEnvironment() {
+	env, r := l.environment()
+	if r.err != nil {
+		l.unread("", r)
+		return
+	}
+	var bad, set []string
+	for name, value := range env {
+		if strings.HasPrefix(name, "NCCL_") {
+			set = append(set, name+"="+value)
+		}
+	}
+	slices.Sort(set)
+	for _, entry := range []string{"NCCL_DMABUF_ENABLE=0", "NCCL_NET_GDR_LEVEL=LOC", "NCCL_NET_GDR_LEVEL=0", "NCCL_IB_DISABLE=1", "NCCL_NET_GDR_READ=0"} {
+		if slices.Contains(set, entry) {
+			bad = append(bad, entry)
+		}
+	}
+	switch {
+	case len(bad) > 0:
+		l.warn("", r.at(), "%s", strings.Join(bad, ", "))
+	case len(set) > 0:
+		l.pass("", r.at(), "%s", strings.Join(set, ", "))
+	default:
+		l.pass("", r.at(), "none is set")
+	}
+}
+
+// ncclRank is NCCL's order of ways.
+var ncclRank = []string{"LOC", "PIX", "PXB", "PHB", "SYS"}
+
+func (l *look) ncclLevel() {
+	env, r := l.environment()
+	level := "PXB"
+	if value := env["NCCL_NET_GDR_LEVEL"]; value != "" {
+		level = value
+		if n, err := strconv.Atoi(value); err == nil && n >= 0 && n < len(ncclRank) {
+			level = ncclRank[n]
+		}
+	}
+	limit := slices.Index(ncclRank, level)
+	best := map[string]int{}
+	var order []string
+	for _, p := range l.pairs {
+		if p.NIC.Software || p.Letters.NCCL == "" {
+			continue
+		}
+		i := slices.Index(ncclRank, p.Letters.NCCL)
+		if _, ok := best[p.GPU.Name]; !ok {
+			order = append(order, p.GPU.Name)
+			best[p.GPU.Name] = i
+		}
+		best[p.GPU.Name] = min(best[p.GPU.Name], i)
+	}
+	if len(order) == 0 {
+		l.skip("no pair on PCI")
+	}
+	for _, name := range order {
+		read := fmt.Sprintf("nearest: %s; the level is %s", ncclRank[best[name]], level)
+		switch {
+		case r.err != nil && best[name] > 2:
+			l.unread(name, r)
+		case limit < 0:
+			l.unknown(name, r.at(), "the level %q is not understood", level)
+		case best[name] > limit:
+			l.warn(name, r.at(), "%s", read)
+		default:
+			l.pass(name, r.at(), "%s", read)
+		}
+	}
+}
+
+func (l *look) ucx() {
+	var found, at []string
+	open := false
+	for _, name := range []string{"dev/kfd", "sys/module/xe/srcversion", "dev/accel/accel0", "dev/hl0", "sys/kernel/mm/memory_peers/nv_mem/version", "sys/module/nvidia_peermem/version", "dev/nvidiactl"} {
+		there, where := l.there(name)
+		open = open || there == placement.AnswerUnknown
+		if there == placement.Yes {
+			found = append(found, where[0])
+			at = append(at, where[0])
+		}
+	}
+	switch {
+	case len(found) > 0:
+		l.pass("", at, "%s", strings.Join(found, ", "))
+	case open:
+		l.unknown("", nil, "not all of the files that it looks for can be looked for here")
+	default:
+		l.warn("", nil, "none of the files that it looks for is there")
+	}
+}
+
+func (l *look) awsOFI() {
+	if len(l.imported("efa")) == 0 {
+		l.skip("no EFA")
+		return
+	}
+	at := []string{osrelease}
+	switch v := l.m.Kernel.version; {
+	case !v.known():
+		l.unknown("", at, "the release %q is not understood", l.m.Kernel.Release)
+	case v.cmp(v5_12) < 0:
+		l.warn("", at, "%s", l.m.Kernel.Release)
+	default:
+		l.pass("", at, "%s", l.m.Kernel.Release)
+	}
+}
+
+// perftestFlag chooses a GPU's memory.
+var perftestFlag = map[string]string{"nvidia": "--use_cuda=%d --use_cuda_dmabuf", "amdgpu": "--use_rocm=%d --use_rocm_dmabuf"}
+
+func (l *look) perftest() {
+	seen := map[string]int{}
+	index := map[string]int{}
+	for _, g := range l.gpus {
+		index[g.Name] = seen[g.Exporter.Driver]
+		seen[g.Exporter.Driver]++
+	}
+	for _, p := range l.pairs {
+		flag := perftestFlag[p.GPU.Exporter.Driver]
+		if p.Prediction.Outcome != Direct || flag == "" {
+			continue
+		}
+		l.pass(p.name(), nil, "ib_write_bw -d %s "+flag, p.NIC.Name, index[p.GPU.Name])
+		return
+	}
+	l.skip("no direct pair of a GPU that perftest knows")
+}

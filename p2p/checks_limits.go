@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package p2p
+
+import (
+	"path"
+	"strconv"
+	"strings"
+)
+
+var limitChecks = []Check{
+	{ID: "LIM-MEMLOCK", Title: "Memory may be locked", Worst: ResultWarn, run: (*look).memlock,
+		Expect: "unlimited, or CAP_IPC_LOCK", Why: "Registered memory is locked and counts against RLIMIT_MEMLOCK, 8 MiB by default: beyond it registrations and completion queues fail with ENOMEM. In a container CAP_IPC_LOCK does nothing for a user that is not root.",
+		Fix: Remedy{Change: "lift the limit of the program", Command: "--ulimit memlock=-1, LimitMEMLOCK=infinity"}, Ref: "NVIDIA/nccl-tests#206, nvidia-container-toolkit#2037"},
+	{ID: "LIM-RDMA-CG", Title: "The control group allows more RDMA objects", Worst: ResultFail, run: (*look).rdmaGroup,
+		Expect: "less in use than allowed", Why: "At the limit, opening a NIC or registering fails with EAGAIN.",
+		Fix: Remedy{Change: "raise it", Command: "echo 'DEVICE hca_handle=max hca_object=max' > rdma.max"}, Ref: "kernel/cgroup/rdma.c"},
+	{ID: "LIM-DEVICE-CG", Title: "No device filter is in the way", Worst: ResultFail, run: (*look).deviceFilter,
+		Expect: "no EPERM", Why: "A container's device filter answers EPERM although mode and groups allow it.",
+		Fix: Remedy{Change: "give the container the device", Command: "--device FILE"}, Ref: "cgroups(7), devices"},
+}
+
+// capIPCLock is CAP_IPC_LOCK.
+const capIPCLock = 14
+
+func (l *look) memlock() {
+	r := l.read("proc/self/limits")
+	text, ok := r.line("Max locked memory")
+	f := strings.Fields(text)
+	if r.err != nil {
+		l.unread("", r)
+		return
+	}
+	if !ok || len(f) < 1 {
+		l.unknown("", r.at(), "no line of locked memory")
+		return
+	}
+	caps, status := l.effective()
+	_, err := strconv.ParseUint(f[0], 10, 64)
+	switch {
+	case f[0] == "unlimited":
+		l.pass("", r.at(), "unlimited")
+	case err != nil:
+		l.unknown("", r.at(), "%q", text)
+	case status.err == nil && caps>>capIPCLock&1 != 0:
+		l.pass("", append(r.at(), status.where), "%s bytes, and CAP_IPC_LOCK; this is of p2pcheck: programs without it have the limit", f[0])
+	case status.err != nil:
+		l.unread("", status)
+	default:
+		l.warn("", r.at(), "%s bytes, without CAP_IPC_LOCK", f[0])
+	}
+}
+
+func (l *look) rdmaGroup() {
+	own := l.read("proc/self/cgroup")
+	if own.err != nil {
+		l.unread("", own)
+		return
+	}
+	group, ok := own.line("0::")
+	if !ok {
+		l.skip("no control groups of version 2")
+		return
+	}
+	dir := path.Join("sys/fs/cgroup", path.Clean("/"+group))
+	limit := l.read(dir, "rdma.max")
+	switch {
+	case limit.gone():
+		l.pass("", limit.at(), "no limit of RDMA objects").Expect = ""
+		return
+	case limit.err != nil:
+		l.unread("", limit)
+		return
+	}
+	now := l.read(dir, "rdma.current")
+	if now.err != nil {
+		l.unread("", now)
+		return
+	}
+	used := rdmaLimits(now.text)
+	for what, most := range rdmaLimits(limit.text) {
+		if most == "max" {
+			continue
+		}
+		allowed, err1 := strconv.ParseUint(most, 10, 64)
+		taken, err2 := strconv.ParseUint(used[what], 10, 64)
+		switch {
+		case err1 != nil || err2 != nil:
+			l.unknown("", limit.at(), "%s is %q of %q", what, used[what], most)
+		case taken >= allowed:
+			l.fail("", append(limit.at(), now.where), "%s: %d of %d", what, taken, allowed)
+		}
+	}
+	if len(l.found) == 0 {
+		l.pass("", append(limit.at(), now.where), "less in use than allowed")
+	}
+}
+
+// rdmaLimits reads lines such as "mlx5_0 hca_handle=2 hca_object=max".
+func rdmaLimits(text string) map[string]string {
+	out := map[string]string{}
+	for line := range strings.Lines(text) {
+		f := strings.Fields(line)
+		for i := 1; i < len(f); i++ {
+			if key, value, ok := strings.Cut(f[i], "="); ok {
+				out[f[0]+" "+key] = value
+			}
+		}
+	}
+	return out
+}
+
+func (l *look) deviceFilter() {
+	if l.s.Live.Opens == nil {
+		l.skip("this is a copy of a machine")
+		return
+	}
+	files := []string{"dev/infiniband/rdma_cm"}
+	for _, n := range l.s.NICs {
+		if n.Uverbs != "" {
+			files = append(files, strings.TrimPrefix(n.Uverbs, "/"))
+		}
+	}
+	for _, name := range files {
+		l.filtered(name)
+	}
+}

@@ -1,0 +1,556 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package p2p
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"strconv"
+	"strings"
+
+	"github.com/gpurdma/gpurdma/internal/bytesize"
+	"github.com/gpurdma/gpurdma/internal/pci"
+	"github.com/gpurdma/gpurdma/placement"
+)
+
+var linkChecks = []Check{
+	{ID: "PCIE-LINK", Title: "Each link has the width and speed of its two ends", Worst: ResultFail, run: (*look).links,
+		Expect: "the lesser of what the device and the port above can", Why: "A link that trained narrower or slower halves what the NIC moves.",
+		Fix: Remedy{Change: "seat the device anew, look at the firmware's settings of the slot, retrain the link"}, Ref: "PCI Express Base Specification, Link Status"},
+	{ID: "PCIE-LINK-IDLE", Title: "The GPU's link is at its speed", Worst: ResultWarn, run: (*look).idleLinks,
+		Expect: "the lesser of what the GPU and the port above can", Why: "An idle GPU slows its link down; under load it is to be at full speed.",
+		Fix: Remedy{Change: "look again while the GPU is at work"}, Ref: "PCI Express Base Specification, Link Status"},
+	{ID: "PCIE-MPS", Title: "Packets are as large as the way allows", Worst: ResultWarn, run: (*look).payload,
+		Expect: "one size on all of the way, the largest that all take", Why: "Small packets cost bandwidth; sizes that differ end in errors.",
+		Fix: Remedy{Change: "let the kernel set them, if the firmware does not", Command: "pci=pcie_bus_perf"}, Ref: "Documentation/admin-guide/kernel-parameters.txt"},
+	{ID: "PCIE-MRRS", Title: "The NIC reads in large pieces", Worst: ResultWarn, run: (*look).readRequest,
+		Expect: "512 bytes or more", Why: "Each read of GPU memory is a request; small ones limit bandwidth.",
+		Fix: Remedy{Change: "set it to the most", Command: "setpci -s NIC CAP_EXP+8.w=5000:7000"}, Ref: "NVIDIA's tuning guide for ConnectX"},
+	{ID: "PCIE-AER", Title: "No link has had errors", Worst: ResultWarn, run: (*look).linkErrors,
+		Expect: "no fatal and no other uncorrectable errors", Why: "Errors cost retries, or the device.",
+		Fix: Remedy{Change: "look at cable, riser and slot"}, Ref: "Documentation/ABI/testing/sysfs-bus-pci-devices-aer_stats"},
+	{ID: "PCIE-BAR-SIZE", Title: "All of the GPU's memory is in its BAR", Worst: ResultFail, run: (*look).barSize,
+		Expect: "a BAR as large as the memory", Why: "What lies beyond the BAR no NIC can reach: registrations of more fail, or go to system memory.",
+		Fix: Remedy{Change: "turn on “Above 4G decoding” and “Resizable BAR” in the firmware"}, Ref: "openucx/ucx#8049, NVIDIA/gdrcopy#301"},
+	{ID: "PCIE-REBAR", Title: "The BAR has the largest size it can have", Worst: ResultWarn, run: (*look).resizable,
+		Expect: "no larger size that the GPU offers", Why: "A GPU with resizable BAR can show all of its memory, if the firmware left room.",
+		Fix: Remedy{Change: "turn on “Resizable BAR” in the firmware"}, Ref: "drivers/pci/pci-sysfs.c, resourceN_resize"},
+	{ID: "PCIE-BAR-ASSIGNED", Title: "Every BAR has a place", Worst: ResultFail, run: (*look).barAssigned,
+		Expect: "an address for each memory region", Why: "A BAR for which there was no room cannot be reached by anybody.",
+		Fix: Remedy{Change: "let the kernel place them anew, or widen the firmware's window for 64-bit addresses", Command: "pci=realloc"}, Ref: "drivers/pci/setup-res.c"},
+	{ID: "PCIE-PM", Title: "The GPU is awake", Worst: ResultWarn, run: (*look).powered,
+		Expect: "active", Why: "amdgpu of 7.2 gives no peer-to-peer to who attaches while the GPU sleeps, and reports success.",
+		Fix: Remedy{Change: "keep it awake", Command: "echo on > /sys/bus/pci/devices/GPU/power/control", Weakens: "an idle GPU saves no power"}, Ref: "amdgpu_dma_buf.c, pm_runtime_get_if_active()"},
+	{ID: "PCIE-NUMA", Title: "Each GPU has a NIC on its NUMA node", Worst: ResultWarn, run: (*look).nodes,
+		Expect: "a NIC on the GPU's node", Why: "Traffic between sockets is slower, and some processors do not pass it at all.",
+		Fix: Remedy{Change: "put a NIC into a slot of that socket"}, Ref: "NCCL's topology detection"},
+	{ID: "PCIE-ATOMICS", Title: "AMD GPUs may send atomic operations", Worst: ResultWarn, run: (*look).atomics,
+		Expect: "requests on, and no port that blocks them", Why: "ROCm uses PCI Express atomics for its queues. Registrations do not need them.",
+		Fix: Remedy{Change: "put the GPU below ports that route atomics"}, Ref: "ROCm/ROCmValidationSuite, peqt"},
+	{ID: "PCIE-VMD", Title: "No device is behind a VMD controller", Worst: ResultWarn, run: (*look).vmd,
+		Expect: "a domain of the firmware's", Why: "Intel's VMD puts devices behind it into a domain of their own, with another requester and host bridge.",
+		Fix: Remedy{Change: "turn VMD off for these slots in the firmware"}, Ref: "drivers/pci/controller/vmd.c"},
+}
+
+// linkState is one link, in what both of its ends can.
+type linkState struct {
+	speed, maxSpeed float64 // GT/s
+	width, maxWidth int
+}
+
+// linkOf reads the link above a function; false without one that is known.
+func (l *look) linkOf(f *function) (linkState, bool) {
+	var s linkState
+	if f.err != nil || f.Speed == "" || f.Width == "" {
+		return s, false
+	}
+	var ok [4]bool
+	s.speed, ok[0] = gigatransfers(f.Speed)
+	s.width, ok[1] = lanes(f.Width)
+	s.maxSpeed, ok[2] = gigatransfers(f.MaxSpeed)
+	s.maxWidth, ok[3] = lanes(f.MaxWidth)
+	if len(f.Upstream) > 0 {
+		up := l.function(f.Upstream[0])
+		if speed, ok := gigatransfers(up.MaxSpeed); ok {
+			s.maxSpeed = min(s.maxSpeed, speed)
+		}
+		if width, ok := lanes(up.MaxWidth); ok {
+			s.maxWidth = min(s.maxWidth, width)
+		}
+	}
+	return s, ok == [4]bool{true, true, true, true}
+}
+
+// gigatransfers reads "16.0 GT/s PCIe" and "16 GT/s".
+func gigatransfers(s string) (float64, bool) {
+	number, _, ok := strings.Cut(s, " ")
+	n, err := strconv.ParseFloat(number, 64)
+	return n, ok && err == nil && n > 0 && n < 1e4
+}
+
+func lanes(s string) (int, bool) {
+	n, err := strconv.Atoi(s)
+	return n, err == nil && n > 0 && n <= 64
+}
+
+func (s linkState) String() string {
+	text := fmt.Sprintf("%g GT/s x%d", s.speed, s.width)
+	if s.speed < s.maxSpeed || s.width < s.maxWidth {
+		text += fmt.Sprintf(" of %g GT/s x%d", s.maxSpeed, s.maxWidth)
+	}
+	return text
+}
+
+// linked are the functions that have a link above them: each link once.
+func (l *look) linked() []*function {
+	var out []*function
+	for _, f := range l.all() {
+		if f.Port != "root port" && f.Port != "downstream port" && len(f.Upstream) > 0 {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+func (l *look) isGPU(f *function) bool {
+	for _, g := range l.gpuFunctions() {
+		if g == f {
+			return true
+		}
+	}
+	return false
+}
+
+func (l *look) links() {
+	all := l.linked()
+	if len(all) == 0 {
+		l.skip("no link above a GPU or NIC")
+	}
+	limited := map[string]string{}
+	if log := l.log(); log.err == nil {
+		for _, h := range log.of(l, l.check.ID) {
+			for _, name := range pciAddress.FindAllString(h.line, 1) {
+				limited[name] = h.line
+			}
+		}
+	}
+	for _, f := range all {
+		at := []string{"/sys/" + f.dir + "/current_link_speed", "/sys/" + f.dir + "/current_link_width"}
+		s, ok := l.linkOf(f)
+		idle := l.isGPU(f) && s.speed < s.maxSpeed
+		if idle {
+			s.speed = s.maxSpeed // PCIE-LINK-IDLE tells of it
+		}
+		had, could := s.speed*float64(s.width), s.maxSpeed*float64(s.maxWidth)
+		switch {
+		case l.m.virtual.is == placement.Yes:
+			l.unknown(f.name, at, "the link that a guest sees is the hypervisor's invention").fix("look at the host", "", "")
+		case !ok:
+			l.unknown(f.name, at, "its speed or width is not known")
+		case had < could/2:
+			l.fail(f.name, at, "%v: less than half", s)
+		case had < could || s.width < s.maxWidth:
+			l.warn(f.name, at, "%v", s)
+		case limited[f.PCI.String()] != "":
+			l.warn(f.name, []string{"/dev/kmsg"}, "%s", limited[f.PCI.String()])
+		default:
+			l.pass(f.name, at, "%v", s)
+		}
+	}
+}
+
+func (l *look) idleLinks() {
+	any := false
+	for _, f := range l.gpuFunctions() {
+		s, ok := l.linkOf(f)
+		at := []string{"/sys/" + f.dir + "/current_link_speed"}
+		if len(f.Upstream) == 0 && f.err == nil {
+			continue
+		}
+		any = true
+		switch {
+		case !ok:
+			l.unknown(f.name, at, "not known")
+		case s.speed < s.maxSpeed:
+			l.warn(f.name, at, "%v", s)
+		default:
+			l.pass(f.name, at, "%v", s)
+		}
+	}
+	if !any {
+		l.skip("no link above a GPU")
+	}
+}
+
+func (l *look) payload() {
+	all := l.endpoints()
+	if len(all) == 0 {
+		l.skip("no GPU and no NIC on PCI")
+	}
+	for _, end := range all {
+		at := []string{"/sys/" + end.dir + "/config"}
+		least, sizes := 0, map[int]bool{}
+		var err error
+		for _, f := range l.way(end) {
+			x, ok, e := f.config.Express()
+			err = firstError(err, f.err, f.cfgErr, e)
+			if !ok {
+				continue
+			}
+			sizes[x.Payload] = true
+			if least == 0 || x.PayloadCap < least {
+				least = x.PayloadCap
+			}
+		}
+		switch {
+		case err != nil:
+			l.unknown(end.name, at, "%s", reading{err: err}.why()).fix("look again as root", "sudo p2pcheck", "")
+		case len(sizes) == 0:
+			l.pass(end.name, at, "no PCI Express function")
+		case len(sizes) > 1:
+			l.warn(end.name, at, "sizes differ on the way to the root")
+		case !sizes[least]:
+			l.warn(end.name, at, "less than the %d bytes that all on the way take", least)
+		default:
+			l.pass(end.name, at, "%d bytes", least)
+		}
+	}
+}
+
+// way is a function and the ports above it.
+func (l *look) way(f *function) []*function {
+	out := []*function{f}
+	for _, up := range f.Upstream {
+		out = append(out, l.function(up))
+	}
+	return out
+}
+
+func (l *look) readRequest() {
+	nics := l.nicFunctions()
+	if len(nics) == 0 {
+		l.skip("no NIC on PCI")
+	}
+	for _, f := range nics {
+		at := []string{"/sys/" + f.dir + "/config"}
+		x, ok, err := f.config.Express()
+		switch err = firstError(f.err, f.cfgErr, err); {
+		case err != nil:
+			l.unknown(f.name, at, "%s", reading{err: err}.why()).fix("look again as root", "sudo p2pcheck", "")
+		case !ok:
+			l.pass(f.name, at, "no PCI Express function")
+		case x.ReadRequest < 512:
+			l.warn(f.name, at, "%d bytes", x.ReadRequest).fix("set it to the most", "setpci -s "+f.PCI.String()+" CAP_EXP+8.w=5000:7000", "")
+		default:
+			l.pass(f.name, at, "%d bytes", x.ReadRequest)
+		}
+	}
+}
+
+// errNoTotal is of a file without the line that counts.
+var errNoTotal = errors.New("it has no total")
+
+func (l *look) linkErrors() {
+	all := l.all()
+	if len(all) == 0 {
+		l.skip("no GPU and no NIC on PCI")
+	}
+	for _, f := range all {
+		counts := map[string]uint64{}
+		var at []string
+		var bad reading
+		for _, kind := range []string{"fatal", "nonfatal", "correctable"} {
+			r := l.read("sys", f.dir, "aer_dev_"+kind)
+			at = append(at, r.where)
+			total, ok := r.line("TOTAL_ERR_" + map[string]string{"fatal": "FATAL", "nonfatal": "NONFATAL", "correctable": "COR"}[kind])
+			n, err := strconv.ParseUint(total, 10, 64)
+			switch {
+			case r.gone():
+				continue
+			case r.err != nil:
+				bad = r
+			case !ok || err != nil:
+				bad = reading{where: r.where, err: errNoTotal}
+			default:
+				counts[kind] = n
+			}
+		}
+		switch {
+		case counts["fatal"] > 0 || counts["nonfatal"] > 0:
+			l.warn(f.name, at, "%d fatal, %d not fatal, %d corrected", counts["fatal"], counts["nonfatal"], counts["correctable"])
+		case bad.err != nil:
+			l.unread(f.name, bad)
+		case len(counts) == 0:
+			l.pass(f.name, at, "it reports no errors").Expect = ""
+		case counts["correctable"] > 0:
+			l.pass(f.name, at, "%d corrected", counts["correctable"])
+		default:
+			l.pass(f.name, at, "none")
+		}
+	}
+	if log := l.log(); log.err == nil {
+		for _, h := range log.of(l, l.check.ID) {
+			l.warn("", log.at(), "%s", h.line)
+		}
+	}
+}
+
+// vram is how much memory a GPU has, where a file says so.
+func (l *look) vram(f *function) (uint64, []string, bool) {
+	r := l.read("sys", f.dir, "mem_info_vram_total")
+	n, ok := r.number()
+	return n, r.at(), ok
+}
+
+// smallBAR is what a GPU shows without resizable BAR.
+const smallBAR = 256 << 20
+
+func (l *look) barSize() {
+	gpus := l.gpuFunctions()
+	if len(gpus) == 0 {
+		l.skip("no GPU on PCI")
+	}
+	for _, f := range gpus {
+		at := []string{"/sys/" + f.dir + "/resource"}
+		bar, ok := pci.LargestBAR(l.m.sys, f.PCI)
+		total, where, known := l.vram(f)
+		larger, offered := l.largerBAR(f, bar)
+		size := bytesize.Format(int64(bar.Size))
+		switch {
+		case !ok:
+			l.unknown(f.name, at, "no BAR that has an address is known")
+		case known && bar.Size >= total && total > 0:
+			l.pass(f.name, append(at, where...), "%s, and %s of memory", size, bytesize.Format(int64(total)))
+		case bar.Size <= smallBAR:
+			l.fail(f.name, at, "%s", size)
+		case known && total > 0:
+			l.warn(f.name, append(at, where...), "%s of %s", size, bytesize.Format(int64(total)))
+		case offered && larger == 0:
+			l.pass(f.name, at, "%s, the largest size that the GPU offers", size).Expect = ""
+		default:
+			l.unknown(f.name, at, "%s; how much memory the GPU has is not known", size)
+		}
+	}
+}
+
+// largerBAR is the largest size that a BAR could have beyond its own, 0 if
+// there is none; false if that is not known.
+func (l *look) largerBAR(f *function, bar pci.BAR) (uint64, bool) {
+	r := l.resizes(f, bar)
+	mask, err := strconv.ParseUint(strings.TrimPrefix(strings.TrimSpace(r.text), "0x"), 16, 64)
+	if r.err != nil || err != nil {
+		return 0, false
+	}
+	for bit := 43; bit >= 0; bit-- {
+		if size := uint64(1) << (bit + 20); mask>>bit&1 != 0 && size > bar.Size {
+			return size, true
+		}
+	}
+	return 0, true
+}
+
+// resizes has a bit for each size in MiB, as powers of two.
+func (l *look) resizes(f *function, bar pci.BAR) reading {
+	return l.read("sys", f.dir, fmt.Sprintf("resource%d_resize", bar.Index))
+}
+
+func (l *look) resizable() {
+	gpus := l.gpuFunctions()
+	if len(gpus) == 0 {
+		l.skip("no GPU on PCI")
+	}
+	for _, f := range gpus {
+		bar, ok := pci.LargestBAR(l.m.sys, f.PCI)
+		r := l.resizes(f, bar)
+		larger, known := l.largerBAR(f, bar)
+		switch {
+		case !ok:
+			l.unknown(f.name, []string{"/sys/" + f.dir + "/resource"}, "no BAR that has an address is known")
+		case r.gone():
+			l.pass(f.name, r.at(), "its size is fixed")
+		case r.err != nil:
+			l.unread(f.name, r)
+		case !known:
+			l.unknown(f.name, r.at(), "%q", r.text)
+		case larger > 0:
+			bit := 0
+			for uint64(1)<<(bit+20) < larger {
+				bit++
+			}
+			file := "/sys/bus/pci/devices/" + path.Join(f.PCI.String(), path.Base(r.where))
+			l.warn(f.name, r.at(), "%s, and it could have %s", bytesize.Format(int64(bar.Size)), bytesize.Format(int64(larger))).
+				fix("turn on “Resizable BAR” in the firmware; or unbind the driver and choose the size", fmt.Sprintf("echo %d > %s", bit, file), "")
+		default:
+			l.pass(f.name, r.at(), "%s, the largest", bytesize.Format(int64(bar.Size)))
+		}
+	}
+}
+
+const resourceUnset = 0x20000000 // IORESOURCE_UNSET of include/linux/ioport.h
+
+func (l *look) barAssigned() {
+	all := l.endpoints()
+	if len(all) == 0 {
+		l.skip("no GPU and no NIC on PCI")
+	}
+	complaints := map[string]string{}
+	if log := l.log(); log.err == nil {
+		for _, h := range log.of(l, l.check.ID) {
+			for _, name := range pciAddress.FindAllString(h.line, 1) {
+				complaints[name] = h.line
+			}
+		}
+	}
+	for _, f := range all {
+		r := l.read("sys", f.dir, "resource")
+		if r.err != nil {
+			l.unread(f.name, r)
+			continue
+		}
+		var unset []string
+		understood, memory := true, 0
+		for i, line := range strings.Split(r.text, "\n") {
+			if i >= 6 { // PCI_STD_NUM_BARS
+				break
+			}
+			v := strings.Fields(line)
+			if len(v) != 3 {
+				understood = false
+				break
+			}
+			start, err1 := strconv.ParseUint(v[0], 0, 64)
+			flags, err2 := strconv.ParseUint(v[2], 0, 64)
+			understood = understood && err1 == nil && err2 == nil
+			if flags&0x200 == 0 { // IORESOURCE_MEM
+				continue
+			}
+			memory++
+			if start == 0 || flags&resourceUnset != 0 {
+				unset = append(unset, strconv.Itoa(i))
+			}
+		}
+		switch {
+		case !understood:
+			l.unknown(f.name, r.at(), "not understood")
+		case len(unset) > 0:
+			l.fail(f.name, r.at(), "no address: BAR %s", strings.Join(unset, ", "))
+		case complaints[f.PCI.String()] != "" && memory == 0:
+			l.fail(f.name, []string{"/dev/kmsg"}, "%s", complaints[f.PCI.String()])
+		default:
+			l.pass(f.name, r.at(), "each has one")
+		}
+	}
+}
+
+func (l *look) powered() {
+	gpus := l.gpuFunctions()
+	if len(gpus) == 0 {
+		l.skip("no GPU on PCI")
+	}
+	for _, gpu := range gpus {
+		var at []string
+		asleep, unread := "", ""
+		for _, f := range l.way(gpu) {
+			r := l.read("sys", f.dir, "power/runtime_status")
+			at = append(at, r.where)
+			switch {
+			case r.gone(): // without runtime power management nothing sleeps
+			case r.err != nil:
+				unread = r.why()
+			case r.text == "suspended" || r.text == "suspending":
+				asleep = f.PCI.String()
+			case r.text != "active" && r.text != "unsupported" && r.text != "resuming":
+				unread = fmt.Sprintf("%q", r.text)
+			}
+		}
+		at = at[:min(len(at), shownFiles)]
+		switch {
+		case asleep != "":
+			l.warn(gpu.name, at, "%s is suspended", asleep).fix("keep it awake", "echo on > /sys/bus/pci/devices/"+gpu.PCI.String()+"/power/control", "an idle GPU saves no power")
+		case unread != "":
+			l.unknown(gpu.name, at, "%s", unread)
+		default:
+			l.pass(gpu.name, at, "active")
+		}
+	}
+}
+
+func (l *look) nodes() {
+	gpus, nics := l.gpuFunctions(), l.nicFunctions()
+	if len(gpus) == 0 || len(nics) == 0 {
+		l.skip("no pair on PCI")
+		return
+	}
+	for _, g := range gpus {
+		at := []string{"/sys/" + g.dir + "/numa_node"}
+		near, open := 0, g.err != nil
+		for _, n := range nics {
+			if n.err == nil && n.NUMANode == g.NUMANode {
+				near++
+			}
+			open = open || n.err != nil
+		}
+		switch r := l.read("sys", g.dir, "numa_node"); {
+		case r.err != nil && !r.gone():
+			l.unread(g.name, r)
+		case near > 0 && g.NUMANode < 0:
+			l.pass(g.name, at, "the firmware names no node").Expect = ""
+		case near > 0:
+			l.pass(g.name, at, "node %d, with %s", g.NUMANode, plural(near, "NIC"))
+		case open || g.NUMANode < 0:
+			l.unknown(g.name, at, "the firmware names no node")
+		default:
+			l.warn(g.name, at, "node %d, which has no NIC", g.NUMANode)
+		}
+	}
+}
+
+func (l *look) atomics() {
+	gpus := l.driven("amdgpu")
+	if len(gpus) == 0 {
+		l.skip("no GPU of amdgpu")
+	}
+	for _, g := range gpus {
+		f := l.function(*g.Exporter.PCI)
+		at := []string{"/sys/" + f.dir + "/config"}
+		x, _, err := f.config.Express()
+		err = firstError(f.err, f.cfgErr, err)
+		blocked := ""
+		for _, up := range f.Upstream {
+			port := l.function(up)
+			p, _, e := port.config.Express()
+			err = firstError(err, port.err, port.cfgErr, e)
+			if p.AtomicsBlocked {
+				blocked = port.name
+			}
+		}
+		switch {
+		case err != nil:
+			l.unknown(f.name, at, "%s", reading{err: err}.why()).fix("look again as root", "sudo p2pcheck", "")
+		case !x.AtomicRequests:
+			l.warn(f.name, at, "it may send none")
+		case blocked != "":
+			l.warn(f.name, at, "%s blocks them", blocked)
+		default:
+			l.pass(f.name, at, "it may")
+		}
+	}
+}
+
+// firstVMD is the first domain that the kernel gives to VMD controllers.
+const firstVMD = 0x10000
+
+func (l *look) vmd() {
+	all := l.endpoints()
+	if len(all) == 0 {
+		l.skip("no GPU and no NIC on PCI")
+	}
+	for _, f := range all {
+		if f.PCI.Domain >= firstVMD {
+			l.warn(f.name, nil, "domain %x", f.PCI.Domain)
+			continue
+		}
+		l.pass(f.name, nil, "domain %04x", f.PCI.Domain)
+	}
+}

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package p2p
+
+import (
+	"errors"
+	"io"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// pattern is a line of the kernel's log that says something of peer-to-peer.
+type pattern struct {
+	check  string // whose finding it is
+	match  *regexp.Regexp
+	result Result
+	means  string
+}
+
+// patterns are what the kernel and its drivers print.
+var patterns = []pattern{
+	{"KRN-KMSG", regexp.MustCompile(`ACS redirect is set between the client and provider`), ResultWarn, "a port on the way redirects to the root"},
+	{"KRN-KMSG", regexp.MustCompile(`to disable ACS redirect for this path, add the kernel parameter: (pci=\S+)`), ResultWarn, "the kernel names the ports"},
+	{"KRN-KMSG", regexp.MustCompile(`Host bridge not in P2PDMA whitelist`), ResultWarn, "the kernel does not trust the host bridge"},
+	{"KRN-KMSG", regexp.MustCompile(`cannot be used for peer-to-peer DMA as the client and provider`), ResultFail, "the kernel refused a pair"},
+	{"KRN-KMSG", regexp.MustCompile(`NVRM: .*dma-buf attach failed`), ResultFail, "NVIDIA's gate refused an importer"},
+	{"KRN-KMSG", regexp.MustCompile(`NVRM: .*importer unable to handle MMIO`), ResultFail, "the importer wants pages"},
+	{"KRN-KMSG", regexp.MustCompile(`PCIe P2P access from peer device \S+ is not supported by the chipset`), ResultWarn, "amdgpu: two GPUs do not reach each other"},
+	{"ISO-FAULTS", regexp.MustCompile(`DMAR: \[DMA (Write|Read)[^\]]*\] Request device \[([^\]]+)\]`), ResultFail, "the IOMMU blocked a transfer"},
+	{"ISO-FAULTS", regexp.MustCompile(`AMD-Vi: Event logged \[IO_PAGE_FAULT`), ResultFail, "the IOMMU blocked a transfer"},
+	{"ISO-FAULTS", regexp.MustCompile(`arm-smmu-v3 .*event 0x10`), ResultFail, "the IOMMU blocked a transfer"},
+	{"NV-PEERMEM-KMSG", regexp.MustCompile(`nvidia_peermem.*detected invalid context`), ResultWarn, "a context that is gone was used"},
+	{"PCIE-AER", regexp.MustCompile(`AER: .*error|PCIe Bus Error`), ResultWarn, "a link had errors"},
+	{"PCIE-LINK", regexp.MustCompile(`available PCIe bandwidth, limited by`), ResultWarn, "a link is narrower than the device could use"},
+	{"PCIE-BAR-ASSIGNED", regexp.MustCompile(`BAR \d+.*(can't assign; no space|failed to assign)`), ResultFail, "a BAR found no room"},
+}
+
+// command is the kernel's own proposal, if the line has one.
+func (p pattern) command(line string) string {
+	if m := p.match.FindStringSubmatch(line); len(m) == 2 && strings.HasPrefix(m[1], "pci=") {
+		return m[1]
+	}
+	return ""
+}
+
+// Loggable reports a line of the kernel's log that a check looks for.
+func Loggable(line string) bool {
+	return slices.ContainsFunc(patterns, func(p pattern) bool { return p.match.MatchString(line) })
+}
+
+// kernelLog is what the kernel has said since it started, or what is left of
+// that.
+type kernelLog struct {
+	where string
+	lines []string
+	cut   bool // the beginning was overwritten
+	err   error
+}
+
+func (k *kernelLog) at() []string { return []string{k.where} }
+
+func (k *kernelLog) lost() string {
+	if k.cut {
+		return "; older lines are overwritten"
+	}
+	return ""
+}
+
+// hit is a line that a pattern matches.
+type hit struct {
+	line    string
+	pattern pattern
+}
+
+// shownLines is of how many lines a check tells.
+const shownLines = 3
+
+var pciAddress = regexp.MustCompile(`(?:[0-9a-f]{4,}:)?[0-9a-f]{2}:[0-1][0-9a-f]\.[0-7]`)
+
+// of are a check's lines, the latest of each pattern, if they name a device that
+// matters or none at all.
+func (k *kernelLog) of(l *look, check string) []hit {
+	var out []hit
+	seen := map[*regexp.Regexp]bool{}
+	for _, line := range slices.Backward(k.lines) {
+		for _, p := range patterns {
+			if p.check != check || seen[p.match] || !p.match.MatchString(line) || !l.concerns(line) {
+				continue
+			}
+			seen[p.match] = true
+			out = append(out, hit{line, p})
+		}
+		if len(out) == shownLines {
+			break
+		}
+	}
+	return out
+}
+
+// concerns reports a line on no PCI function, or on one of those looked at.
+func (l *look) concerns(line string) bool {
+	names := pciAddress.FindAllString(line, -1)
+	return len(names) == 0 || slices.ContainsFunc(names, func(name string) bool {
+		a, err := ParseAddr(name)
+		return err == nil && slices.ContainsFunc(l.all(), func(f *function) bool { return f.PCI == a })
+	})
+}
+
+func (l *look) log() *kernelLog {
+	if l.kernelLog == nil {
+		name, where, anchor := l.m.place("dev/kmsg")
+		l.kernelLog = readLog(name)
+		l.kernelLog.where, l.kernelLog.err = where, absent(l.kernelLog.err, anchor)
+	}
+	return l.kernelLog
+}
+
+// logLimit is more than the kernel keeps.
+const logLimit = 16 << 20
+
+// ReadLog reads the kernel's log, a line each. cut says that its beginning was
+// overwritten.
+func (m *Machine) ReadLog() (lines []string, cut bool, err error) {
+	name, _, _ := m.place("dev/kmsg")
+	k := readLog(name)
+	return k.lines, k.cut, k.err
+}
+
+// readLog reads /dev/kmsg, a record each time, or a copy of it.
+func readLog(name string) *kernelLog {
+	k := &kernelLog{}
+	fd, err := unix.Open(name, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		k.err = &os.PathError{Op: "open", Path: name, Err: err}
+		return k
+	}
+	defer unix.Close(fd)
+	var all strings.Builder
+	buf := make([]byte, 64<<10)
+	for all.Len() < logLimit {
+		n, err := unix.Read(fd, buf)
+		switch {
+		case errors.Is(err, unix.EPIPE): // overwritten meanwhile: go on with the oldest there is
+			k.cut = true
+			continue
+		case errors.Is(err, unix.EAGAIN):
+			err = io.EOF
+		case err == nil && n == 0:
+			err = io.EOF
+		case errors.Is(err, unix.EINTR):
+			continue
+		}
+		if n > 0 {
+			all.Write(buf[:n])
+		}
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			k.err = &os.PathError{Op: "read", Path: name, Err: err}
+			return k
+		}
+	}
+	first := true
+	for line := range strings.Lines(all.String()) {
+		head, text, ok := strings.Cut(strings.TrimSuffix(line, "\n"), ";")
+		fields := strings.Split(head, ",")
+		if !ok || len(fields) < 3 || strings.HasPrefix(line, " ") {
+			continue // properties of the record above
+		}
+		if first && fields[1] != "0" {
+			k.cut = true
+		}
+		first = false
+		k.lines = append(k.lines, text)
+	}
+	return k
+}

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package p2p
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/gpurdma/gpurdma/placement"
+)
+
+// reading is what a file says, or why nobody knows.
+type reading struct {
+	where string // its name on its machine: "/sys/…"
+	text  string // without white space at the end
+	err   error
+}
+
+// errNotCopied is for what a copy of a machine does not have, although the
+// machine may.
+var errNotCopied = errors.New("that part of the machine is not here")
+
+// at is for Finding.Where.
+func (r reading) at() []string { return []string{r.where} }
+
+// gone reports a file that is not there, where it would be if there was one.
+func (r reading) gone() bool { return errors.Is(r.err, fs.ErrNotExist) }
+
+// why is the error without the path, which Where has.
+func (r reading) why() string {
+	var p *fs.PathError
+	if errors.As(r.err, &p) {
+		return p.Err.Error()
+	}
+	return r.err.Error()
+}
+
+// number reads one that must not be negative.
+func (r reading) number() (uint64, bool) {
+	n, err := strconv.ParseUint(strings.TrimSpace(r.text), 0, 64)
+	return n, r.err == nil && err == nil
+}
+
+// line is the value behind "KEY:" or "KEY".
+func (r reading) line(key string) (string, bool) {
+	for line := range strings.Lines(r.text) {
+		if rest, ok := strings.CutPrefix(line, key); ok {
+			return strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(rest), ":")), true
+		}
+	}
+	return "", false
+}
+
+// readLimit is more than any file has that a check reads.
+const readLimit = 4 << 20
+
+func read(name, where, anchor string) reading {
+	r := reading{where: where}
+	f, err := os.Open(name)
+	if err == nil {
+		defer f.Close()
+		var data []byte
+		data, err = io.ReadAll(io.LimitReader(f, readLimit))
+		r.text = strings.TrimRight(string(data), " \t\n\x00")
+	}
+	r.err = absent(err, anchor)
+	return r
+}
+
+// absent doubts that a file is missing where nothing of its kind is there.
+func absent(err error, anchor string) error {
+	if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if st, err := os.Stat(anchor); err != nil || !st.IsDir() {
+		return errNotCopied
+	}
+	return err
+}
+
+// place is a file of sysfs ("sys/…"), procfs ("proc/…") or any other, and the
+// directory without which its absence means nothing.
+func (m *Machine) place(name string) (file, where, anchor string) {
+	name = path.Clean(name)
+	where = "/" + name
+	top, rest, _ := strings.Cut(name, "/")
+	switch top {
+	case "sys":
+		first, _, _ := strings.Cut(rest, "/")
+		return m.sys.Path(rest), where, m.sys.Path(first)
+	case "proc":
+		return m.proc.Path(rest), where, m.proc.Path("sys")
+	}
+	return filepath.Join(m.root, name), where, filepath.Join(m.root, top)
+}
+
+// read reads a file by its name on its machine, without the first slash.
+func (m *Machine) read(elem ...string) reading { return read(m.place(path.Join(elem...))) }
+
+func (l *look) read(elem ...string) reading { return l.m.read(elem...) }
+
+// there asks whether there is a file, of whatever kind.
+func (l *look) there(elem ...string) (placement.Answer, []string) {
+	name, where, anchor := l.m.place(path.Join(elem...))
+	_, err := os.Lstat(name)
+	switch err = absent(err, anchor); {
+	case err == nil:
+		return placement.Yes, []string{where}
+	case errors.Is(err, fs.ErrNotExist):
+		return placement.No, []string{where}
+	}
+	return placement.AnswerUnknown, []string{where}
+}
+
+// list lists a directory; nil with an error that says why.
+func (l *look) list(elem ...string) ([]string, reading) {
+	name, where, anchor := l.m.place(path.Join(elem...))
+	entries, err := os.ReadDir(name)
+	r := reading{where: where, err: absent(err, anchor)}
+	var out []string
+	for _, e := range entries {
+		out = append(out, e.Name())
+	}
+	return out, r
+}
+
+// option is what the kernel was built with.
+func (l *look) option(name string) (value string, where []string) {
+	if l.m.config == nil {
+		return "", nil
+	}
+	value = l.m.config[name]
+	if value == "" {
+		value = "n" // a file of the kernel's own has every option that could have been set
+	}
+	where = []string{l.m.named(l.m.Kernel.Source)}
+	return value, where
+}
+
+// named gives the files of a copy the names that they have on their machine.
+func (m *Machine) named(text string) string {
+	if m.root == "/" || m.root == noFiles {
+		return text
+	}
+	return strings.ReplaceAll(text, filepath.Clean(m.root)+"/", "/")
+}
+
+// unread reports what could not be read.
+func (l *look) unread(scope string, r reading) *Finding {
+	f := l.unknown(scope, r.at(), "%s", r.why())
+	if errors.Is(r.err, fs.ErrPermission) {
+		f.fix("look again as root", "sudo p2pcheck", "")
+	}
+	return f
+}
+
+// link reads where a symbolic link leads, as it is written.
+func (l *look) link(elem ...string) reading {
+	name, where, anchor := l.m.place(path.Join(elem...))
+	text, err := os.Readlink(name)
+	return reading{where: where, text: text, err: absent(err, anchor)}
+}
+
+// errNoID is of a file that should have a number, and has none.
+var errNoID = errors.New("it has no number")
+
+// errNoTable is of a GID table without a place that can be read.
+var errNoTable = errors.New("no place of the table can be read")
