@@ -37,7 +37,7 @@ func (a *ConnectAttr) setDefaults(dev DeviceAttr) {
 	setDefault(&a.RetryCount, 6)
 	setDefault(&a.RNRRetry, 7)
 	setDefault(&a.MaxRead, uint8(min(max(dev.MaxReadAtomic, 0), max(dev.MaxInitReadAtom, 0), 16)))
-	for _, v := range []*uint8{&a.Timeout, &a.RetryCount, &a.RNRRetry, &a.MaxRead} {
+	for _, v := range []*uint8{&a.MinRNRTimer, &a.Timeout, &a.RetryCount, &a.RNRRetry, &a.MaxRead} {
 		if *v == Zero {
 			*v = 0
 		}

@@ -5,6 +5,7 @@ package ibvfd
 import (
 	"fmt"
 	"os"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 )
@@ -31,6 +32,7 @@ type MW struct {
 	pd  *PD
 	v   verbsMW
 	typ MWType
+	key atomic.Uint32 // 0 once closed
 }
 
 // AllocMW allocates a memory window, bound to nothing.
@@ -54,7 +56,9 @@ func (pd *PD) AllocMW(typ MWType) (*MW, error) {
 		return nil, e
 	}
 	pd.hold(kindMW)
-	return &MW{pd: pd, v: v, typ: typ}, nil
+	mw := &MW{pd: pd, v: v, typ: typ}
+	mw.key.Store(v.rkey())
+	return mw, nil
 }
 
 // MWBind is what to bind a memory window to.
@@ -93,14 +97,15 @@ func (q *QP) BindMW(mw *MW, b MWBind) (rkey uint32, err error) {
 	if e := q.badBind(mw, &b, mr); e != nil {
 		return 0, e
 	}
-	q.send.Lock() // in order with PostSend, and one that reads the new key
+	q.send.Lock() // in order with PostSend
 	defer q.send.Unlock()
 	if err := q.v.bindMW(mw.v, mr, &b); err != nil {
 		e := failed("ibv_bind_mw", q.pd.ctx.name, err)
 		e.Detail = fmt.Sprintf("QP %d, type %d, %#x bytes at %#x", q.num, mw.typ, b.Length, b.Addr)
 		return 0, e
 	}
-	return mw.v.rkey(), nil
+	mw.key.Store(mw.v.rkey())
+	return mw.key.Load(), nil
 }
 
 // badBind finds what the library would not, or would crash on.
@@ -125,14 +130,9 @@ func (q *QP) badBind(mw *MW, b *MWBind, mr verbsMR) error {
 	return e
 }
 
-// RKey is the window's remote key: of the last binding that was posted.
-func (mw *MW) RKey() uint32 {
-	if mw.enter() != nil {
-		return 0
-	}
-	defer mw.leave()
-	return mw.v.rkey()
-}
+// RKey is the window's remote key: of the last binding that was posted. It is 0
+// once the window is closed.
+func (mw *MW) RKey() uint32 { return mw.key.Load() }
 
 // Close deallocates the window, bound or not. Do so before its MR and, with a
 // window of type 2, before the queue pair that bound it: rxe takes 50 s to
@@ -142,6 +142,7 @@ func (mw *MW) Close() error {
 		if err := mw.v.dealloc(); err != nil {
 			return failed("ibv_dealloc_mw", mw.pd.ctx.name, err)
 		}
+		mw.key.Store(0)
 		mw.pd.drop(kindMW)
 		return nil
 	})
