@@ -56,6 +56,7 @@ type Buffer struct {
 	off      int64
 	size     int64
 	readOnly bool
+	whole    bool    // made by Register or AllocHost
 	root     *node   // of the layout of all its bytes
 	mem      []space // its one source
 
@@ -79,7 +80,7 @@ func (n *NIC) Register(src Source, opt BufferOptions) (*Buffer, error) {
 		n.leave()
 		return nil, err
 	}
-	return c.buffer(0, c.size, false), nil
+	return c.all(), nil
 }
 
 // AllocHost makes a Buffer of size bytes of pinned host memory.
@@ -92,7 +93,13 @@ func (n *NIC) AllocHost(size int64) (*Buffer, error) {
 		n.leave()
 		return nil, err
 	}
-	return c.buffer(0, c.size, false), nil
+	return c.all(), nil
+}
+
+func (c *core) all() *Buffer {
+	b := c.buffer(0, c.size, false)
+	b.whole = true
+	return b
 }
 
 func (c *core) buffer(off, size int64, readOnly bool) *Buffer {
@@ -264,11 +271,11 @@ func (b *Buffer) Release() error {
 	return b.core.letGo(true)
 }
 
-// Close closes the Buffer and frees its memory if it is the last one on it.
-// While somebody has retained it, an operation is under way or a peer has a key
-// to it, and for the Buffer that Register or AllocHost made also while there are
-// slices, it answers [dmabuf.ErrInUse] and frees nothing. Closing again does
-// nothing.
+// Close closes the Buffer and frees its memory. While somebody has retained it
+// it answers [dmabuf.ErrInUse] and frees nothing; that which Register or
+// AllocHost made does so too while there are slices, operations under way or
+// keys of peers on the memory. A slice has no memory of its own to free, and is
+// closed. Closing again does nothing.
 func (b *Buffer) Close() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -278,10 +285,10 @@ func (b *Buffer) Close() error {
 	if b.refs > 1 {
 		return b.inUse(fmt.Sprintf("it is retained %d times", b.refs-1), "release it as often")
 	}
-	if detail := b.core.busy(); detail != "" {
+	if detail := b.core.busy(); b.whole && detail != "" {
 		return b.inUse(detail, "close them first, or Release the buffer")
 	}
-	if err := b.core.letGo(false); err != nil {
+	if err := b.core.letGo(!b.whole); err != nil {
 		return err
 	}
 	b.refs = 0

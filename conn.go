@@ -447,8 +447,12 @@ func (c *conn) finishAll() {
 	}
 	for _, o := range left {
 		err := o.err
-		if err == nil || errors.Is(err, &ibvfd.WCError{Status: ibvfd.WCWRFlushErr}) {
-			err = joined(c.gone(), err)
+		switch {
+		case err == nil:
+			err = c.gone()
+		case errors.Is(err, &ibvfd.WCError{Status: ibvfd.WCWRFlushErr}):
+			// The cause's status is another operation's.
+			err = fmt.Errorf("%w; %w: %v", err, ErrNotConnected, c.cause)
 		}
 		c.finish(o, err)
 	}

@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gpurdma
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/placement"
+)
+
+func TestSlices(t *testing.T) { testSlices(t, inMemory(t)) }
+
+func testSlices(t *testing.T, s setting) {
+	for _, k := range s.kinds {
+		t.Run(k.name, func(t *testing.T) {
+			n := s.open(t, NICOptions{})
+			b := k.make(t, n, 100)
+			want := random(t, seeded(t), b, 100)
+			if b.ID() == 0 || b.Size() != 100 || b.ReadOnly() {
+				t.Errorf("%v", b)
+			}
+			sl := must(b.Slice(10, 50))(t)
+			ro := must(sl.ReadOnlySlice(5, 20))(t)
+			again := must(ro.Slice(1, 2))(t)
+			same(t, "slice", sl, want[10:60])
+			same(t, "slice of the slice", ro, want[15:35])
+			if sl.ID() == b.ID() || !ro.ReadOnly() || !again.ReadOnly() {
+				t.Error("a slice is a buffer of its own, and stays read-only")
+			}
+			if _, err := sl.WriteAt([]byte{1, 2}, 48); err != nil {
+				t.Error(err)
+			}
+			copy(want[58:], []byte{1, 2})
+			same(t, "written through the slice", b, want)
+			if _, err := ro.WriteAt([]byte{1}, 0); !errors.Is(err, unix.EACCES) {
+				t.Errorf("write to read-only: %v", err)
+			}
+			for _, r := range [][2]int64{{-1, 1}, {0, 51}, {50, 1}, {51, 0}, {0, -1}, {0, 0}, {1 << 62, 1 << 62}} {
+				if x, err := sl.Slice(r[0], r[1]); !errors.Is(err, dmabuf.ErrRange) || x != nil {
+					t.Errorf("slice %v: %v", r, err)
+				}
+			}
+			if n, err := sl.ReadAt(make([]byte, 60), 10); n != 40 || !errors.Is(err, io.EOF) {
+				t.Errorf("read past the end: %d, %v", n, err)
+			}
+			if n, err := sl.WriteAt(make([]byte, 60), 10); n != 0 || !errors.Is(err, dmabuf.ErrRange) {
+				t.Errorf("write past the end: %d, %v", n, err)
+			}
+			if err := b.Close(); !errors.Is(err, dmabuf.ErrInUse) {
+				t.Errorf("close with slices: %v", err)
+			}
+			for _, x := range []*Buffer{ro, again, sl} {
+				if err := x.Release(); err != nil {
+					t.Error(err)
+				}
+				if _, err := x.ReadAt(want[:1], 0); !errors.Is(err, os.ErrClosed) {
+					t.Errorf("a closed slice: %v", err)
+				}
+			}
+			same(t, "the buffer is still there", b, want)
+		})
+	}
+}
+
+// The memory lives as long as somebody has it, in any order.
+func TestReferences(t *testing.T) { testReferences(t, inMemory(t)) }
+
+func testReferences(t *testing.T, s setting) {
+	n := s.open(t, NICOptions{})
+	b := must(n.AllocHost(100))(t)
+	if err := b.Retain(); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Close(); !errors.Is(err, dmabuf.ErrInUse) {
+		t.Errorf("close while retained: %v", err)
+	}
+	sl := must(b.Slice(50, 50))(t)
+	for range 2 {
+		if err := b.Release(); err != nil {
+			t.Error(err)
+		}
+	}
+	for name, err := range map[string]error{
+		"Release": b.Release(), "Retain": b.Retain(), "Slice": second(b.Slice(0, 1)), "Sync": b.Sync(),
+		"WriteAt": second(b.WriteAt([]byte{1}, 0)), "NewRegion": second(NewRegion(b)),
+	} {
+		if !errors.Is(err, os.ErrClosed) {
+			t.Errorf("%s after the last release: %v", name, err)
+		}
+	}
+	if _, err := sl.WriteAt([]byte("kept"), 0); err != nil {
+		t.Errorf("the slice keeps the memory: %v", err)
+	}
+	if n.Stats().Pinned != 100 {
+		t.Errorf("%+v", n.Stats())
+	}
+	if err := n.Close(); !errors.Is(err, dmabuf.ErrInUse) {
+		t.Errorf("close the NIC: %v", err)
+	}
+	if err := sl.Close(); err != nil {
+		t.Error(err)
+	}
+	if n.Stats().Pinned != 0 {
+		t.Errorf("%+v", n.Stats())
+	}
+}
+
+func TestPinnedMemoryIsBounded(t *testing.T) { testPinnedMemoryIsBounded(t, inMemory(t)) }
+
+func testPinnedMemoryIsBounded(t *testing.T, s setting) {
+	n := s.open(t, NICOptions{MaxPinned: 1000})
+	a := must(n.AllocHost(600))(t)
+	if _, err := n.AllocHost(401); !errors.Is(err, dmabuf.ErrLimit) {
+		t.Errorf("more than allowed: %v", err)
+	}
+	src := &memSource{mem: make([]byte, 401)}
+	_, err := n.Register(src, BufferOptions{})
+	var reg *ibvfd.RegError
+	if !errors.Is(err, dmabuf.ErrLimit) || !errors.As(err, &reg) {
+		t.Errorf("staging more than allowed: %v, want the limit, and why it was to be staged", err)
+	}
+	b := must(n.AllocHost(400))(t)
+	closing(t, b)
+	closing(t, a)
+}
+
+func TestPolicies(t *testing.T) {
+	s := inMemory(t)
+	n := s.open(t, NICOptions{})
+	direct, other := &memSource{mem: make([]byte, 64), direct: true}, &memSource{mem: make([]byte, 64)}
+	open := func(m *memSource, p Policy) *Buffer {
+		b := must(n.Register(m, BufferOptions{Policy: p}))(t)
+		closing(t, b)
+		return b
+	}
+	if p := open(direct, PreferDirect).Path(); p.Direct != Registered || p.Reason != nil || p.Route == "" {
+		t.Errorf("%+v", p)
+	}
+	b := open(direct, StagedOnly)
+	if p := b.Path(); p.Direct != Staged || p.Reason != nil || b.GPUDirect() {
+		t.Errorf("%+v", p)
+	}
+	if !open(direct, DirectOnly).GPUDirect() {
+		t.Error("GPU memory that is registered is not GPUDirect")
+	}
+	var reg *ibvfd.RegError
+	if p := open(other, PreferDirect).Path(); p.Direct != Staged || !errors.As(p.Reason, &reg) {
+		t.Errorf("%+v", p)
+	}
+	if _, err := n.Register(other, BufferOptions{Policy: DirectOnly}); !errors.As(err, &reg) {
+		t.Errorf("direct only: %v", err)
+	}
+	h := must(n.AllocHost(8))(t)
+	closing(t, h)
+	if _, ok := h.GPU(); ok || h.GPUDirect() {
+		t.Error("host memory is no GPU's")
+	}
+	for _, size := range []int64{0, -1} {
+		if _, err := n.AllocHost(size); !errors.Is(err, dmabuf.ErrRange) {
+			t.Errorf("%d bytes: %v", size, err)
+		}
+	}
+	if _, err := n.Register(&memSource{}, BufferOptions{}); !errors.Is(err, dmabuf.ErrRange) {
+		t.Errorf("no bytes: %v", err)
+	}
+}
+
+// What either side changes behind a staged buffer's back comes through, byte by
+// byte; what nobody changed is not written.
+func TestStagedMemoryAgrees(t *testing.T) {
+	r := seeded(t)
+	n := inMemory(t).open(t, NICOptions{})
+	const size = 3*syncChunk + 77
+	src := &memSource{mem: make([]byte, size)}
+	b := must(n.Register(src, BufferOptions{Policy: StagedOnly}))(t)
+	closing(t, b)
+	want := random(t, r, b, size)
+	stand := b.core.hostMem.Bytes()
+	for range 30 {
+		for range r.IntN(2000) {
+			i, v := r.IntN(size), byte(r.Uint32())
+			want[i] = v
+			if i%2 == 0 { // the GPU's bytes
+				src.mem[i] = v
+			} else { // the peer's
+				stand[i] = v
+			}
+		}
+		if err := b.Sync(); err != nil {
+			t.Fatal(err)
+		}
+		if string(src.mem) != string(want) || string(stand) != string(want) {
+			t.Fatal("they do not agree")
+		}
+	}
+	before := n.Stats().Staged
+	if err := b.Sync(); err != nil || n.Stats().Staged != before {
+		t.Errorf("copied %d bytes that nobody changed, %v", n.Stats().Staged-before, err)
+	}
+}
+
+// proofs answers as it is told, one MR after the other.
+type proofs []placement.Memory
+
+func (p *proofs) Prove(_ context.Context, k placement.Key) (placement.Placement, error) {
+	if k.LKey == 0 || k.Device == "" || k.PID == 0 {
+		return placement.Placement{}, errors.New("a key that names nothing")
+	}
+	m := (*p)[0]
+	*p = (*p)[1:]
+	return placement.Placement{Memory: m, Route: placement.BelowSwitch}, nil
+}
+
+// Proven is what a prover has said, of every MR, and nothing else.
+func TestProve(t *testing.T) {
+	n := inMemory(t).open(t, NICOptions{})
+	b := must(n.Register(&memSource{mem: make([]byte, 64), direct: true}, BufferOptions{}))(t)
+	closing(t, b)
+	two := b.core.reg
+	two.local, two.remote = append(two.local, two.local[0]), append(two.remote, two.remote[0])
+	for _, c := range []struct {
+		answers proofs
+		want    Direct
+	}{
+		{proofs{placement.PeerToPeer, placement.SystemMemory}, Registered},
+		{proofs{placement.PeerToPeer, placement.PeerToPeer}, Proven},
+		{proofs{placement.Unknown, placement.PeerToPeer}, Registered},
+	} {
+		if _, err := b.Prove(t.Context(), &c.answers); err != nil || b.Path().Direct != c.want {
+			t.Errorf("%v, %v, want %v", b.Path().Direct, err, c.want)
+		}
+	}
+	staged := must(n.Register(&memSource{mem: make([]byte, 64)}, BufferOptions{}))(t)
+	closing(t, staged)
+	if _, err := staged.Prove(t.Context(), &proofs{placement.PeerToPeer}); err == nil || staged.Path().Direct != Staged {
+		t.Error("a staged buffer was proven to be direct")
+	}
+}

@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gpurdma
+
+import (
+	"context"
+	"errors"
+	"math"
+	"net"
+	"os"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/ibvfd"
+)
+
+// failed waits for a completion that must be an error of that status.
+func (w *world) failed(e *Endpoint, context any, status ibvfd.WCStatus) {
+	w.t.Helper()
+	c := w.wait(e)
+	var op *OpError
+	var wc *ibvfd.WCError
+	if c.Context != context || !errors.As(c.Err, &op) || op.Op != c.Op || op.Peer != c.Peer || !errors.As(c.Err, &wc) || wc.Status != status {
+		w.t.Fatalf("completion %+v, want %v with context %v", c, status, context)
+	}
+}
+
+// lost waits until the connection of e is gone, and checks that it is cleanly.
+func (w *world) lost(e *Endpoint, p Peer) {
+	w.t.Helper()
+	buf := must(e.nic.AllocHost(8))(w.t)
+	defer buf.Close()
+	for {
+		err := e.Send(buf.All(), p, "probe")
+		if errors.Is(err, ErrNotConnected) {
+			break
+		}
+		w.ok(err)
+		if c := w.wait(e); c.Err == nil {
+			w.t.Fatalf("completion %+v on a connection that is lost", c)
+		}
+	}
+	if n, err := e.Poll(make([]Completion, 4)); n != 0 || err != nil {
+		w.t.Errorf("%d completions are left, %v", n, err)
+	}
+}
+
+// forged is a descriptor that lies.
+func forged(rb *RemoteBuffer, change func(p *Piece)) *RemoteBuffer {
+	f := *rb
+	p := rb.spaces[0].pieces[0]
+	change(&p)
+	f.spaces = []space{Memory{p}.space()}
+	return &f
+}
+
+func TestRemoteRefusals(t *testing.T) { testRemoteRefusals(t, inMemory(t)) }
+
+// What the peer's NIC refuses is an error completion in time; nothing is moved,
+// everything else that was under way is told, and a new connection works.
+func testRemoteRefusals(t *testing.T, s setting) {
+	r := seeded(t)
+	for _, c := range []struct {
+		name   string
+		access ibvfd.Access
+		change func(p *Piece)
+		post   func(w *world, l Span, rb *RemoteBuffer) error
+	}{
+		{"wrong rkey", allAccess, func(p *Piece) { p.Key ^= 0xff }, func(w *world, l Span, rb *RemoteBuffer) error {
+			return w.a.Write(l, w.ab, rb.Part(0, l.Length), "bad")
+		}},
+		{"wrong rkey, read", allAccess, func(p *Piece) { p.Key ^= 0xff }, func(w *world, l Span, rb *RemoteBuffer) error {
+			return w.a.Read(l, w.ab, rb.Part(0, l.Length), "bad")
+		}},
+		{"past the end", allAccess, func(p *Piece) { p.Addr++ }, func(w *world, l Span, rb *RemoteBuffer) error {
+			return w.a.Write(l, w.ab, rb.Part(0, l.Length), "bad")
+		}},
+		{"before the start", allAccess, func(p *Piece) { p.Addr-- }, func(w *world, l Span, rb *RemoteBuffer) error {
+			return w.a.Read(l, w.ab, rb.Part(0, l.Length), "bad")
+		}},
+		{"write to what is for reading", ibvfd.AccessRemoteRead, func(p *Piece) {}, func(w *world, l Span, rb *RemoteBuffer) error {
+			rb.access = allAccess
+			return w.a.Write(l, w.ab, rb.Part(0, l.Length), "bad")
+		}},
+		{"read of what is for writing", ibvfd.AccessRemoteWrite, func(p *Piece) {}, func(w *world, l Span, rb *RemoteBuffer) error {
+			rb.access = allAccess
+			return w.a.Read(l, w.ab, rb.Part(0, l.Length), "bad")
+		}},
+		{"atomic on what is for writing", ibvfd.AccessRemoteWrite, func(p *Piece) {}, func(w *world, l Span, rb *RemoteBuffer) error {
+			rb.access = allAccess
+			return w.a.FetchAdd(Span{Buf: l.Buf, Length: 8}, w.ab, rb.Part(0, 8), 1, "bad")
+		}},
+	} {
+		for _, k := range s.kinds {
+			t.Run(c.name+", "+k.name, func(t *testing.T) {
+				w := s.world(t, EndpointOptions{})
+				const size = 1000
+				mine, theirs := k.make(t, w.a.nic, size), k.make(t, w.b.nic, size)
+				here, there := random(t, r, mine, size), random(t, r, theirs, size)
+				rb := forged(w.share(theirs.All(), c.access), c.change)
+				w.ok(w.a.Recv(Span{}, w.ab, "receive"))
+				w.ok(c.post(w, mine.All(), rb))
+				w.failed(w.a, "bad", ibvfd.WCRemAccessErr)
+				w.failed(w.a, "receive", ibvfd.WCWRFlushErr)
+				w.lost(w.a, w.ab)
+				same(t, "here", mine, here)
+				same(t, "there", theirs, there)
+				w.lost(w.b, w.ba)
+				// Both endpoints go on, with a new connection and new keys.
+				w.connect()
+				if err := w.a.Write(mine.All(), w.ab, rb.All(), nil); !errors.Is(err, ErrStaleKey) {
+					t.Errorf("a key of the connection before: %v", err)
+				}
+				w.ok(w.a.Write(mine.All(), w.ab, w.share(theirs.All(), ibvfd.AccessRemoteWrite).All(), 1))
+				w.done(w.a, OpWrite, 1)
+				same(t, "after recovery", theirs, here)
+			})
+		}
+	}
+}
+
+func TestReceiverNotReady(t *testing.T) { testReceiverNotReady(t, inMemory(t)) }
+
+func testReceiverNotReady(t *testing.T, s setting) {
+	w := s.world(t, EndpointOptions{})
+	buf := hostKind.make(t, w.a.nic, 100)
+	w.ok(w.a.Send(buf.All(), w.ab, "nobody"))
+	w.failed(w.a, "nobody", ibvfd.WCRNRRetryExcErr)
+	w.lost(w.a, w.ab)
+}
+
+func TestMessageTooLong(t *testing.T) { testMessageTooLong(t, inMemory(t)) }
+
+func testMessageTooLong(t *testing.T, s setting) {
+	w := s.world(t, EndpointOptions{})
+	buf, into := hostKind.make(t, w.a.nic, 100), hostKind.make(t, w.b.nic, 99)
+	w.ok(w.b.Recv(into.All(), w.ba, "short"))
+	w.ok(w.a.Send(buf.All(), w.ab, "long"))
+	if c := w.wait(w.a); c.Err == nil || c.Context != "long" {
+		t.Fatalf("%+v", c)
+	}
+	if c := w.wait(w.b); c.Err == nil || c.Context != "short" {
+		t.Fatalf("%+v", c)
+	}
+	w.lost(w.a, w.ab)
+	w.lost(w.b, w.ba)
+}
+
+func TestPeerDisappears(t *testing.T) { testPeerDisappears(t, inMemory(t)) }
+
+// The peer's endpoint closes: everything under way is told, in time.
+func testPeerDisappears(t *testing.T, s setting) {
+	for _, k := range s.kinds {
+		t.Run(k.name, func(t *testing.T) {
+			w := s.world(t, EndpointOptions{})
+			buf := k.make(t, w.a.nic, 4000)
+			w.ok(w.a.Recv(buf.All(), w.ab, 0))
+			w.ok(w.a.Recv(buf.All(), w.ab, 1))
+			w.ok(w.b.Close())
+			for i := range 2 {
+				if c := w.wait(w.a); c.Context != i || !errors.Is(c.Err, ErrNotConnected) || c.Op != OpRecv {
+					t.Fatalf("%+v", c)
+				}
+			}
+			w.lost(w.a, w.ab)
+			if err := w.b.Send(Span{}, w.ba, nil); !errors.Is(err, os.ErrClosed) {
+				t.Errorf("on a closed endpoint: %v", err)
+			}
+		})
+	}
+}
+
+func TestCancelled(t *testing.T) { testCancelled(t, inMemory(t)) }
+
+// A wait that is cancelled ends; what it waited for goes on.
+func testCancelled(t *testing.T, s setting) {
+	w := s.world(t, EndpointOptions{})
+	buf := hostKind.make(t, w.a.nic, 64)
+	w.ok(w.a.Recv(buf.All(), w.ab, "r"))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for name, f := range map[string]func() error{
+		"Wait":    func() error { _, err := w.a.Wait(ctx, make([]Completion, 1)); return err },
+		"Accept":  func() error { _, err := w.b.Accept(ctx); return err },
+		"Offered": func() error { _, err := w.b.Offered(ctx, w.ba); return err },
+		"Connect": func() error { _, err := w.b.Connect(ctx, "127.0.0.1:1"); return err },
+	} {
+		if err := f(); !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	from := hostKind.make(t, w.b.nic, 64)
+	w.ok(w.b.Send(from.All(), w.ba, "s"))
+	w.done(w.b, OpSend, "s")
+	w.done(w.a, OpRecv, "r")
+	if got := w.b.Peers(); len(got) != 1 {
+		t.Errorf("a peer of a Connect that failed stays: %v", got)
+	}
+}
+
+// What is refused before the NIC is asked leaves everything as it was.
+func TestRefusedBeforehand(t *testing.T) {
+	s := inMemory(t)
+	w := s.world(t, EndpointOptions{InjectSize: 32})
+	other := hostKind.make(t, s.open(t, NICOptions{}), 100)
+	mine, theirs := hostKind.make(t, w.a.nic, 100), hostKind.make(t, w.b.nic, 100)
+	ro := must(mine.ReadOnlySlice(0, 50))(t)
+	closing(t, ro)
+	all := w.share(theirs.All(), allAccess)
+	read := w.share(theirs.All(), ibvfd.AccessRemoteRead)
+	write := w.share(theirs.All(), ibvfd.AccessRemoteWrite)
+	split := must(all.View(must(SG(Range{0, 8, 4}, Range{0, 40, 4}))(t)))(t)
+	closed := must(w.a.nic.AllocHost(8))(t)
+	w.ok(closed.Close())
+	l := mine.All()
+	for name, c := range map[string]struct {
+		err  error
+		want error
+	}{
+		"longer here":               {w.a.Write(l, w.ab, all.Part(0, 99), nil), dmabuf.ErrRange},
+		"past the end here":         {w.a.Write(Span{Buf: mine, Offset: 1, Length: 100}, w.ab, all.Part(0, 100), nil), dmabuf.ErrRange},
+		"negative offset":           {w.a.Write(Span{Buf: mine, Offset: -1, Length: 1}, w.ab, all.Part(0, 1), nil), dmabuf.ErrRange},
+		"negative length":           {w.a.Write(Span{Buf: mine, Length: -1}, w.ab, all.Part(0, 1), nil), dmabuf.ErrRange},
+		"past the end there":        {w.a.Read(l, w.ab, all.Part(1, 100), nil), dmabuf.ErrRange},
+		"overflow there":            {w.a.Read(l, w.ab, all.Part(math.MaxInt64, 100), nil), dmabuf.ErrRange},
+		"no remote memory":          {w.a.Write(l, w.ab, RemoteSpan{Length: 100}, nil), unix.EINVAL},
+		"no local memory":           {w.a.Write(Span{Length: 9}, w.ab, all.Part(0, 9), nil), unix.EINVAL},
+		"read of nothing":           {w.a.Read(Span{}, w.ab, RemoteSpan{}, nil), unix.EINVAL},
+		"write to what is read":     {w.a.Write(l, w.ab, read.All(), nil), unix.EACCES},
+		"read of what is written":   {w.a.Read(l, w.ab, write.All(), nil), unix.EACCES},
+		"atomic on it":              {w.a.FetchAdd(Span{Buf: mine, Length: 8}, w.ab, write.Part(0, 8), 1, nil), unix.EACCES},
+		"read into read-only":       {w.a.Read(ro.All(), w.ab, all.Part(0, 50), nil), unix.EACCES},
+		"receive into read-only":    {w.a.Recv(ro.All(), w.ab, nil), unix.EACCES},
+		"atomic of 4 bytes":         {w.a.FetchAdd(Span{Buf: mine, Length: 4}, w.ab, all.Part(0, 4), 1, nil), dmabuf.ErrRange},
+		"atomic that is askew":      {w.a.CompareSwap(Span{Buf: mine, Length: 8}, w.ab, all.Part(4, 8), 1, 2, nil), unix.EINVAL},
+		"atomic in two pieces":      {w.a.FetchAdd(Span{Buf: mine, Length: 8}, w.ab, split.All(), 1, nil), unix.EINVAL},
+		"a buffer of another NIC":   {w.a.Write(other.All(), w.ab, all.All(), nil), unix.EINVAL},
+		"a closed buffer":           {w.a.Write(closed.All(), w.ab, all.Part(0, 8), nil), os.ErrClosed},
+		"too much to inject":        {w.a.InjectWrite(make([]byte, 33), w.ab, all.Part(0, 33)), dmabuf.ErrLimit},
+		"data of 33 bits":           {w.a.WriteData(l, 1<<32, w.ab, all.All(), nil), dmabuf.ErrRange},
+		"no such peer":              {w.a.Write(l, w.ab+9, all.All(), nil), ErrNotConnected},
+		"peer 0":                    {w.a.Send(l, 0, nil), ErrNotConnected},
+		"commit-complete":           {w.a.WriteMsg(Msg{}, FlagCommitComplete), unix.EOPNOTSUPP},
+		"an injected read":          {w.a.ReadMsg(Msg{}, FlagInject), unix.EOPNOTSUPP},
+		"a read with data":          {w.a.ReadMsg(Msg{}, FlagRemoteCQData), unix.EOPNOTSUPP},
+		"a message delivered":       {w.a.SendMsg(Msg{}, FlagDeliveryComplete), unix.EOPNOTSUPP},
+		"an unknown flag":           {w.a.WriteMsg(Msg{}, 1<<30), unix.EOPNOTSUPP},
+		"delivery, not to be read":  {w.a.WriteMsg(Msg{Local: []Span{l}, Peer: w.ab, Remote: []RemoteSpan{write.All()}}, FlagDeliveryComplete), unix.EACCES},
+		"delivery to two":           {w.a.WriteMsg(Msg{Local: []Span{l, l}, Peer: w.ab, Remote: []RemoteSpan{all.All(), w.share(theirs.All(), allAccess).All()}}, FlagDeliveryComplete), unix.EOPNOTSUPP},
+		"shared for nothing":        {second(w.a.Share(w.ab, l, 0)), unix.EINVAL},
+		"shared for local use":      {second(w.a.Share(w.ab, l, ibvfd.AccessLocalWrite)), unix.EINVAL},
+		"read-only shared to write": {second(w.a.Share(w.ab, ro.All(), allAccess)), unix.EACCES},
+		"shared beyond":             {second(w.a.Share(w.ab, Span{Buf: mine, Offset: 99, Length: 2}, allAccess)), dmabuf.ErrRange},
+		"depth":                     {second(w.a.nic.NewEndpoint(EndpointOptions{Depth: -1})), dmabuf.ErrRange},
+		"view of what is not there": {second(all.View(must(Contiguous(1, 100))(t))), dmabuf.ErrRange},
+	} {
+		if !errors.Is(c.err, c.want) {
+			t.Errorf("%s: %v, want %v", name, c.err, c.want)
+		}
+	}
+	if n, err := w.a.Poll(make([]Completion, 1)); n != 0 || err != nil {
+		t.Errorf("%d completions of what was refused, %v", n, err)
+	}
+	w.ok(w.a.Write(l, w.ab, all.All(), 1))
+	w.done(w.a, OpWrite, 1)
+}
+
+func second[T any](_ T, err error) error { return err }
+
+// The exchange does not go in the clear beyond this machine.
+func TestPlaintextIsRefused(t *testing.T) {
+	s := inMemory(t)
+	e := s.endpoint(t, EndpointOptions{})
+	if _, err := e.Listen("0.0.0.0:0"); !errors.Is(err, ErrUnsafe) {
+		t.Errorf("listening to everybody: %v", err)
+	}
+	plain := &EndpointOptions{}
+	far := &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 1}
+	if err := plain.mayBePlain(far); !errors.Is(err, ErrUnsafe) {
+		t.Errorf("far away: %v", err)
+	}
+	plain.AllowPlaintext = true
+	if err := plain.mayBePlain(far); err != nil {
+		t.Errorf("in words: %v", err)
+	}
+}
