@@ -113,6 +113,9 @@ func TestReregInPlace(t *testing.T) {
 					t.Errorf("%+v", s)
 				}
 			}
+			if b := r.k.changed[len(r.k.changed)-1]; b.flags != 6 || b.pd != pd.handle || b.access != uint32(AccessRemoteRead) {
+				t.Errorf("REREG_MR was asked %+v", b)
+			}
 			if err := r.pd.inUse("", ""); err != nil {
 				t.Errorf("the old PD: %v", err)
 			}

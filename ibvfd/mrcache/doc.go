@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package mrcache keeps memory regions on dma-bufs registered after their use,
+// for the next one: a registration takes system calls, a hit takes neither
+// those nor an allocation.
+//
+// # What is the same memory
+//
+// A buffer is known by its inode number, never by a descriptor's, which the
+// kernel gives out again. Inode numbers of dma-bufs count up from boot and do
+// not repeat (dma_buf_getfile in drivers/dma-buf/dma-buf.c); beyond that, every
+// region holds its dma-buf, so that the number of a buffer that the cache knows
+// cannot be another's. A request hits a region of the same buffer and PD with
+// exactly the access asked for, no more, whose range contains the one asked
+// for.
+//
+// # Lifetimes
+//
+// [Cache.Get] returns a [Ref], which keeps its region until Release. Regions
+// that nobody uses stay, oldest use first to go, until room is needed. They
+// keep their buffer's memory, even after every descriptor of it was closed:
+// whoever frees a buffer for good calls [Cache.Invalidate] first. It is for
+// buffers that were revoked, too: no Get returns their regions from then on,
+// and those in use are deregistered with their last Release.
+//
+// The cache is bounded, in regions and in bytes. What is in use cannot go: a
+// Get for which there is no room is refused with dmabuf.ErrLimit.
+package mrcache
