@@ -3,6 +3,10 @@
 # `make test`: everything that CI runs, in the order in which it is quickest to
 # learn of a mistake.
 
+# How many kernels' virtual machines run at once: one keeps little more than one
+# processor busy.
+VM_JOBS ?= 2
+
 # What is installed for it must be there: a test that misses a C header fails
 # instead of skipping.
 test: export GPURDMA_NEED_HEADERS := 1
@@ -18,7 +22,9 @@ test: ## set up and run all the tests: host, cross builds, and each kernel's VM
 	@$(MAKE) --no-print-directory checkpatch sparse
 	@$(MAKE) --no-print-directory vm-selftest
 	@rm -f $(BUILD)/testbed/*/tally
-	@for k in $(KERNELS); do $(MAKE) --no-print-directory vm-test KERNEL=$$k IF_AVAILABLE=-if-available || exit 1; done
+	@$(MAKE) --no-print-directory cprog build doubles
+	@printf '%s\n' $(KERNELS) | xargs -P $(VM_JOBS) -I {} $(SHELL) $(.SHELLFLAGS) \
+		'$(MAKE) --no-print-directory vm-test KERNEL={} IF_AVAILABLE=-if-available 2>&1 | sed -u "s/^/{}: /"'
 	@echo; cat $(KERNELS:%=$(BUILD)/testbed/%/tally)
 	@cat $(KERNELS:%=$(BUILD)/testbed/%/tally) | awk '{ for (i = 2; i <= NF; i++) n[$$i] += $$(i - 1) } \
 		END { print n["passed,"] + 0 " passed, " n["failed,"] + 0 " failed, " n["skipped"] + 0 " skipped" }'
