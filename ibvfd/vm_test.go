@@ -241,3 +241,15 @@ func netlinkMRs(t testing.TB) []rdmanl.MR {
 	}
 	return mrs
 }
+
+// eventually waits until the kernel has caught up.
+func eventually(t testing.TB, done func() bool) {
+	t.Helper()
+	for range 250 * testenv.Slow() {
+		if done() {
+			return
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	t.Error("it does not happen")
+}

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build cgo
+
+package ibvfd_test
+
+import (
+	"bytes"
+	"errors"
+	"net/netip"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/gpualloc"
+	"github.com/gpurdma/gpurdma/ibvfd"
+)
+
+// An MR allows what was asked for. Without anything: reading by this NIC.
+func TestVMLeastAccess(t *testing.T) {
+	pd := openPD(t)
+	p := connect(t, pd, ibvfd.QPAttr{})
+	all, amr := hostMR(t, pd, 4096)
+	mem, err := ibvfd.AllocHost(4096)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closed(t, mem)
+	buf := alloc(t, exporter, 1<<16, gpualloc.Options{})
+	fill(mem.Bytes(), 3)
+	if _, err := buf.WriteAt(mem.Bytes(), 0); err != nil {
+		t.Fatal(err)
+	}
+	for name, attr := range map[string]ibvfd.MRAttr{
+		"host":    {Kind: ibvfd.HostMemory, Host: mem.Bytes(), Length: 4096, Owner: mem},
+		"dma-buf": {Kind: ibvfd.DMABufFD, Buf: segment(t, buf), Length: 4096, Owner: buf},
+	} {
+		t.Run(name, func(t *testing.T) {
+			least, err := pd.RegMR(attr)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer closed(t, least)
+			clear(all.Bytes())
+			local := []ibvfd.SGE{{Addr: least.IOVA(), Length: 4096, LKey: least.LKey()}}
+			far := []ibvfd.SGE{{Addr: amr.IOVA(), Length: 4096, LKey: amr.LKey()}}
+			for _, c := range []struct {
+				name string
+				wr   ibvfd.SendWR
+				want ibvfd.WCStatus
+			}{
+				{"READ by the peer", ibvfd.SendWR{Op: ibvfd.OpRead, SGE: far, RemoteAddr: least.IOVA(), RKey: least.RKey()}, ibvfd.WCRemAccessErr},
+				{"WRITE by the peer", ibvfd.SendWR{Op: ibvfd.OpWrite, SGE: far, RemoteAddr: least.IOVA(), RKey: least.RKey()}, ibvfd.WCRemAccessErr},
+				{"READ into it", ibvfd.SendWR{Op: ibvfd.OpRead, SGE: local, RemoteAddr: amr.IOVA(), RKey: amr.RKey()}, ibvfd.WCLocProtErr},
+				{"WRITE out of it", ibvfd.SendWR{Op: ibvfd.OpWrite, SGE: local, RemoteAddr: amr.IOVA(), RKey: amr.RKey()}, ibvfd.WCSuccess},
+			} {
+				if w := p.do(t, c.wr); w.Status != c.want {
+					t.Errorf("%s: %v, want %v", c.name, w.Status, c.want)
+				}
+				if err := p.reconnect(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if !bytes.Equal(all.Bytes(), mem.Bytes()) {
+				t.Error("the bytes did not arrive")
+			}
+		})
+	}
+}
+
+// Relaxed ordering is optional: a NIC without it registers and moves data all
+// the same.
+func TestVMRelaxedOrdering(t *testing.T) {
+	pd := openPD(t)
+	p := connect(t, pd, ibvfd.QPAttr{})
+	mem, err := ibvfd.AllocHost(4096)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closed(t, mem)
+	fill(mem.Bytes(), 4)
+	host, err := pd.RegMR(ibvfd.MRAttr{Kind: ibvfd.HostMemory, Host: mem.Bytes(), Length: 4096, Access: localWrite | ibvfd.AccessOptional, Owner: mem})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closed(t, host)
+	buf := alloc(t, exporter, 1<<16, gpualloc.Options{})
+	mr, err := pd.RegMR(ibvfd.MRAttr{Kind: ibvfd.DMABufFD, Buf: segment(t, buf), Length: 1 << 16, Access: allRemote | ibvfd.AccessRelaxedOrdering, Owner: buf})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closed(t, mr)
+	if got := p.write1(t, host, mr, 4096); got != ibvfd.WCSuccess {
+		t.Fatal(got)
+	}
+	got := make([]byte, 4096)
+	if _, err := buf.ReadAt(got, 0); err != nil || !bytes.Equal(got, mem.Bytes()) {
+		t.Errorf("the bytes did not arrive: %v", err)
+	}
+}
+
+// No peer-memory client is registered in a kernel without such drivers: a
+// device pointer is refused before anybody is asked.
+func TestVMDevicePointer(t *testing.T) {
+	pd := openPD(t)
+	clients, err := ibvfd.PeerClients("")
+	if err != nil || clients != nil {
+		t.Fatalf("%v, %v", clients, err)
+	}
+	mr, err := pd.RegMR(ibvfd.MRAttr{Kind: ibvfd.DevicePointer, Pointer: 0x7000_0000_0000_0000, Length: 4096})
+	if e := asRegError(t, err); e.Cause != ibvfd.CauseNoPeerClient || e.Latest != ibvfd.StageArgs || !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("%v, %v", mr, err)
+	}
+}
+
+// The GID table of a real port, with a VLAN where this kernel has the module.
+func TestVMGIDWish(t *testing.T) {
+	c := openNIC(t)
+	choose := func(w ibvfd.GIDWish, addr, words string) {
+		t.Helper()
+		g, why, err := c.ChooseGID(1, w)
+		if err != nil || g.Addr().String() != addr || !strings.Contains(why, words) {
+			t.Errorf("%+v: %v (%s), %v; want %s, %q", w, g, why, err, addr, words)
+		}
+	}
+	choose(ibvfd.GIDWish{Peer: netip.MustParseAddr("10.9.0.77")}, "10.9.0.1", "RoCE v2, IPv4, 25 bits in common with the peer 10.9.0.77")
+	choose(ibvfd.GIDWish{NetDev: "dummy0", Family: ibvfd.IPv4}, "10.9.0.1", "on dummy0")
+	choose(ibvfd.GIDWish{VLAN: ibvfd.Untagged, Subnet: netip.MustParsePrefix("10.9.0.0/24")}, "10.9.0.1", "in 10.9.0.0/24")
+	if _, _, err := c.ChooseGID(1, ibvfd.GIDWish{Peer: netip.MustParseAddr("2001:db8::1")}); !errors.Is(err, ibvfd.ErrNoGID) || !strings.Contains(err.Error(), "and the peer 2001:db8::1 is") {
+		t.Errorf("an IPv6 peer: %v", err)
+	}
+	if _, _, err := c.ChooseGID(9, ibvfd.GIDWish{}); err == nil || errors.Is(err, unix.EADDRNOTAVAIL) {
+		t.Errorf("port 9: %v", err)
+	}
+	out, err := exec.Command("ip", "link", "add", "link", "dummy0", "name", "dummy0.5", "type", "vlan", "id", "5").CombinedOutput()
+	if err != nil {
+		t.Logf("no VLAN here: %v: %s", err, out)
+		return
+	}
+	defer func() { _ = exec.Command("ip", "link", "delete", "dummy0.5").Run() }()
+	for _, args := range [][]string{{"addr", "add", "10.9.5.1/24", "dev", "dummy0.5"}, {"link", "set", "dummy0.5", "up"}} {
+		if out, err := exec.Command("ip", args...).CombinedOutput(); err != nil {
+			t.Fatalf("ip %v: %v: %s", args, err, out)
+		}
+	}
+	eventually(t, func() bool {
+		_, _, err := c.ChooseGID(1, ibvfd.GIDWish{NetDev: "dummy0.5", Family: ibvfd.IPv4})
+		return err == nil
+	})
+	choose(ibvfd.GIDWish{VLAN: 5, Family: ibvfd.IPv4}, "10.9.5.1", "on dummy0.5, VLAN 5")
+	choose(ibvfd.GIDWish{Peer: netip.MustParseAddr("10.9.5.9")}, "10.9.5.1", "28 bits")
+	choose(ibvfd.GIDWish{VLAN: ibvfd.Untagged, Family: ibvfd.IPv4}, "10.9.0.1", "")
+}
