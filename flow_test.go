@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gpurdma
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/gpurdma/gpurdma/ibvfd"
+)
+
+func TestFences(t *testing.T) { testFences(t, inMemory(t), 50) }
+
+// A fence orders what nothing else does: a read of what was just written, and a
+// write of what was just read.
+func testFences(t *testing.T, s setting, rounds int) {
+	for _, k := range s.kinds {
+		t.Run(k.name, func(t *testing.T) {
+			w := s.world(t, EndpointOptions{})
+			mine, theirs := k.make(t, w.a.nic, 3000), k.make(t, w.b.nic, 3000)
+			want := random(t, seeded(t), mine, 1000)
+			rb := w.share(theirs.All(), allAccess)
+			part := func(i int64) Span { return Span{Buf: mine, Offset: i * 1000, Length: 1000} }
+			for i := range rounds {
+				m := Msg{Peer: w.ab, Context: i}
+				m.Local, m.Remote = []Span{part(0)}, []RemoteSpan{rb.Part(0, 1000)}
+				w.ok(w.a.WriteMsg(m, FlagMore))
+				m.Local = []Span{part(1)}
+				w.ok(w.a.ReadMsg(m, FlagFence|FlagMore))
+				m.Local, m.Remote = []Span{part(1)}, []RemoteSpan{rb.Part(1000, 1000)}
+				w.ok(w.a.WriteMsg(m, FlagFence))
+				for _, op := range []Op{OpWrite, OpRead, OpWrite} {
+					w.done(w.a, op, i)
+				}
+				got := content(t, mine)
+				if string(got[1000:2000]) != string(want) {
+					t.Fatalf("round %d: the fenced read came before the write", i)
+				}
+				if there := content(t, theirs); string(there[1000:2000]) != string(want) || string(there[:1000]) != string(want) {
+					t.Fatalf("round %d: the fenced write came before the read", i)
+				}
+				want = random(t, seeded(t), mine, 1000)
+			}
+		})
+	}
+}
+
+func TestQueues(t *testing.T) { testQueues(t, inMemory(t)) }
+
+// More operations than a queue pair holds wait; more than Depth are refused and
+// can be repeated. Each completes once, those of a queue in order.
+func testQueues(t *testing.T, s setting) {
+	w := s.world(t, EndpointOptions{Depth: 40, SendDepth: 8, RecvDepth: 4, MaxSGE: 2})
+	const n, each = 300, 64
+	mine, theirs := hostKind.make(t, w.a.nic, n*each), hostKind.make(t, w.b.nic, n*each)
+	want := random(t, seeded(t), mine, n*each)
+	rb := w.share(theirs.All(), allAccess)
+	posted, done, refused := 0, 0, 0
+	for done < n {
+		for posted < n {
+			off := int64(posted * each)
+			// Every other byte: 32 work requests.
+			l := must(RoundRobin(each/2, Strand{Range{0, off, 1}, 2}, Strand{Range{0, off + 1, 1}, 2}))(t)
+			err := w.a.Write(Span{Buf: mine, Offset: off, Length: each}, w.ab, must(rb.View(l))(t).All(), posted)
+			if errors.Is(err, ErrQueueFull) {
+				refused++
+				break
+			}
+			w.ok(err)
+			posted++
+		}
+		w.done(w.a, OpWrite, done)
+		done++
+	}
+	if refused == 0 {
+		t.Error("the queue was never full")
+	}
+	same(t, "there", theirs, want)
+	for range 4 {
+		w.ok(w.a.Recv(Span{}, w.ab, nil))
+	}
+	if err := w.a.Recv(Span{}, w.ab, nil); !errors.Is(err, ErrQueueFull) {
+		t.Errorf("a receive too many: %v", err)
+	}
+}
+
+func TestSelectiveCompletion(t *testing.T) { testSelectiveCompletion(t, inMemory(t)) }
+
+func testSelectiveCompletion(t *testing.T, s setting) {
+	w := s.world(t, EndpointOptions{Selective: true, AutoReceive: 3})
+	mine, theirs := hostKind.make(t, w.a.nic, 100), hostKind.make(t, w.b.nic, 100)
+	rb := w.share(theirs.All(), allAccess)
+	for i := range 10 {
+		w.ok(w.a.Write(mine.All(), w.ab, rb.All(), i))
+	}
+	w.ok(w.a.WriteMsg(Msg{Local: []Span{mine.All()}, Peer: w.ab, Remote: []RemoteSpan{rb.All()}, Context: "asked"}, FlagCompletion))
+	w.done(w.a, OpWrite, "asked")
+	// The peer's data come without anybody posting receives, again and again.
+	for i := range 20 {
+		w.ok(w.a.WriteMsg(Msg{Local: []Span{mine.All()}, Peer: w.ab, Remote: []RemoteSpan{rb.All()}, Data: uint64(i), Context: i}, FlagCompletion|FlagRemoteCQData))
+		w.done(w.a, OpWrite, i)
+		if c := w.done(w.b, OpRemoteWrite, nil); c.Data != uint32(i) || c.Len != 100 {
+			t.Errorf("%+v", c)
+		}
+	}
+	bad := forged(rb, func(p *Piece) { p.Key ^= 0xff })
+	w.ok(w.a.Write(mine.All(), w.ab, bad.All(), "fails"))
+	w.failed(w.a, "fails", ibvfd.WCRemAccessErr)
+}
+
+func TestConnectionless(t *testing.T) { testConnectionless(t, inMemory(t)) }
+
+// Operations to an address open the connection; after it is lost the next one
+// opens another. Keys for any peer work on each.
+func testConnectionless(t *testing.T, s setting) {
+	const peers = 3
+	a := s.endpoint(t, EndpointOptions{})
+	w := &world{t: t, a: a}
+	mine := hostKind.make(t, a.nic, 100)
+	want := random(t, seeded(t), mine, 100)
+	type target struct {
+		e    *Endpoint
+		buf  *Buffer
+		rb   *RemoteBuffer
+		peer Peer
+	}
+	var targets []target
+	for range peers {
+		x := target{e: s.endpoint(t, EndpointOptions{AutoReceive: 2})}
+		x.buf = hostKind.make(t, x.e.nic, 100)
+		addr := must(x.e.Listen("127.0.0.1:0"))(t)
+		x.peer = must(a.Insert(addr.String()))(t)
+		mine := must(x.e.Share(0, x.buf.All(), allAccess))(t)
+		wire := must(mine.MarshalBinary())(t)
+		x.rb = new(RemoteBuffer)
+		w.ok(x.rb.UnmarshalBinary(wire))
+		targets = append(targets, x)
+	}
+	for round := range 2 {
+		for i, x := range targets {
+			w.ok(a.WriteData(mine.All(), uint64(i), x.peer, x.rb.All(), i))
+		}
+		seen := map[any]bool{}
+		for range targets {
+			c := w.wait(a)
+			if c.Err != nil || seen[c.Context] || c.Peer != targets[c.Context.(int)].peer {
+				t.Fatalf("%+v", c)
+			}
+			seen[c.Context] = true
+		}
+		for i, x := range targets {
+			if c := w.done(x.e, OpRemoteWrite, nil); c.Data != uint32(i) {
+				t.Errorf("%+v", c)
+			}
+			same(t, fmt.Sprint("target ", i), x.buf, want)
+			if round == 0 {
+				w.ok(x.e.Remove(must(x.e.Accept(limited(t)))(t)))
+				w.broken(a, x.peer)
+			}
+		}
+		want = random(t, seeded(t), mine, 100)
+	}
+	bad := must(a.Insert("127.0.0.1:1"))(t)
+	w.ok(a.Send(mine.All(), bad, "nobody"))
+	if c := w.wait(a); c.Context != "nobody" || !errors.Is(c.Err, ErrNotConnected) {
+		t.Errorf("%+v", c)
+	}
+}
+
+// broken waits until e knows that a connection is lost.
+func (w *world) broken(e *Endpoint, p Peer) {
+	w.t.Helper()
+	ctx := limited(w.t)
+	e.mu.Lock()
+	c := e.peers[p-1].conn
+	e.mu.Unlock()
+	for ctx.Err() == nil {
+		e.mu.Lock()
+		gone := c.state == dead
+		e.mu.Unlock()
+		if gone {
+			return
+		}
+		_, _ = e.Poll(nil)
+	}
+	w.t.Fatal("the connection is not lost")
+}

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build cgo
+
+package gpurdma
+
+import (
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/gpualloc"
+	"github.com/gpurdma/gpurdma/internal/rdmanl"
+	"github.com/gpurdma/gpurdma/internal/testenv"
+)
+
+// testNIC is the testbed's software NIC.
+const testNIC = "rxe0"
+
+// onNIC is the setting over a real kernel: every exporter that it has, host
+// memory, and memory that could be registered but is staged. A test must leave
+// no descriptor, RDMA object or dma-buf.
+func onNIC(t testing.TB) setting {
+	testenv.VM(t)
+	noGrowth(t)
+	s := setting{
+		open: func(t testing.TB, opt NICOptions) *NIC {
+			n := must(OpenNIC(testNIC, opt))(t)
+			closing(t, n)
+			return n
+		},
+		kinds: []kind{hostKind},
+	}
+	for _, x := range testenv.Exporters() {
+		if x.Expected(t) {
+			x.Need(t)
+			s.kinds = append(s.kinds, exported(x.Spec, x.Spec, PreferDirect))
+		}
+	}
+	s.kinds = append(s.kinds, exported("staged", "drm:vgem", StagedOnly))
+	return s
+}
+
+// few is the setting with one kind of each sort.
+func (s setting) few() setting {
+	s.kinds = []kind{hostKind, exported("drm:vgem", "drm:vgem", DirectOnly), s.kinds[len(s.kinds)-1]}
+	return s
+}
+
+func exported(name, spec string, p Policy) kind {
+	return kind{name, p == StagedOnly, func(t testing.TB, n *NIC, size int64) *Buffer {
+		t.Helper()
+		a := must(gpualloc.Open(spec, gpualloc.Env{}))(t)
+		closing(t, a)
+		mem := must(a.Alloc(t.Context(), size, gpualloc.Options{}))(t)
+		closing(t, mem)
+		whole := must(n.Register(mem, BufferOptions{Policy: p}))(t)
+		closingBuffer(t, whole)
+		if path := whole.Path(); (path.Direct == Staged) != (p == StagedOnly) || path.Reason != nil {
+			t.Fatalf("%s: %+v", name, path)
+		}
+		// As large as was asked for: what rounding added is not part of it.
+		b := must(whole.Slice(0, size))(t)
+		closing(t, b)
+		return b
+	}}
+}
+
+// usage is what a test must leave as it found it.
+type usage struct {
+	fds     int
+	rdma    string
+	dmabufs int
+}
+
+func currentUsage(t testing.TB) usage {
+	t.Helper()
+	c := must(rdmanl.Dial())(t)
+	defer c.Close()
+	s := must(c.Summary(testNIC))(t)
+	bufs := must(dmabuf.KernelBufs(""))(t)
+	fds := must(os.ReadDir("/proc/self/fd"))(t)
+	return usage{len(fds), fmt.Sprint(s), len(bufs)}
+}
+
+// noGrowth compares usage at the test's end with that at its start. The kernel
+// frees some of it a moment after the last close.
+func noGrowth(t testing.TB) {
+	t.Helper()
+	before := currentUsage(t)
+	t.Cleanup(func() {
+		var after usage
+		for range 100 * testenv.Slow() {
+			if after = currentUsage(t); after == before {
+				return
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+		t.Errorf("left behind: before %+v, after %+v", before, after)
+	})
+}
+
+func TestVMOperations(t *testing.T)        { testOperations(t, onNIC(t)) }
+func TestVMRandomLayouts(t *testing.T)     { testRandomLayouts(t, onNIC(t).few(), testenv.Count(60)) }
+func TestVMMessagesOfLayouts(t *testing.T) { testMessagesOfLayouts(t, onNIC(t).few()) }
+func TestVMRemoteRefusals(t *testing.T)    { testRemoteRefusals(t, onNIC(t).few()) }
+func TestVMReceiverNotReady(t *testing.T)  { testReceiverNotReady(t, onNIC(t)) }
+func TestVMMessageTooLong(t *testing.T)    { testMessageTooLong(t, onNIC(t)) }
+func TestVMPeerDisappears(t *testing.T)    { testPeerDisappears(t, onNIC(t).few()) }
+func TestVMFences(t *testing.T)            { testFences(t, onNIC(t).few(), testenv.Count(20)) }
+func TestVMQueues(t *testing.T)            { testQueues(t, onNIC(t)) }
+func TestVMSelective(t *testing.T)         { testSelectiveCompletion(t, onNIC(t)) }
+func TestVMConnectionless(t *testing.T)    { testConnectionless(t, onNIC(t)) }
+func TestVMCancelled(t *testing.T)         { testCancelled(t, onNIC(t)) }
+func TestVMSlices(t *testing.T)            { testSlices(t, onNIC(t)) }
+func TestVMReferences(t *testing.T)        { testReferences(t, onNIC(t)) }
+func TestVMPinnedMemory(t *testing.T)      { testPinnedMemoryIsBounded(t, onNIC(t)) }
