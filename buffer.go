@@ -3,6 +3,7 @@
 package gpurdma
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -70,6 +71,14 @@ type Buffer struct {
 // Where the memory cannot be registered as a dma-buf, and the policy allows, the
 // Buffer is staged: [Buffer.Path] says why, with the *[ibvfd.RegError].
 func (n *NIC) Register(src Source, opt BufferOptions) (*Buffer, error) {
+	c, err := n.register(src, opt)
+	if err != nil {
+		return nil, err
+	}
+	return c.all(c.size), nil
+}
+
+func (n *NIC) register(src Source, opt BufferOptions) (*core, error) {
 	if err := n.enter(); err != nil {
 		return nil, err
 	}
@@ -80,7 +89,22 @@ func (n *NIC) Register(src Source, opt BufferOptions) (*Buffer, error) {
 		n.leave()
 		return nil, err
 	}
-	return c.all(), nil
+	return c, nil
+}
+
+// Allocate makes a Buffer of size bytes that an allocator provides. The memory
+// is the Buffer's own: it is freed with it.
+func (n *NIC) Allocate(ctx context.Context, a gpualloc.Allocator, size int64, opt BufferOptions) (*Buffer, error) {
+	mem, err := a.Alloc(ctx, size, gpualloc.Options{})
+	if err != nil {
+		return nil, err
+	}
+	c, err := n.register(mem, opt)
+	if err != nil {
+		return nil, joinClose(err, mem)
+	}
+	c.owned = mem
+	return c.all(size), nil // what rounding has added is not part of it
 }
 
 // AllocHost makes a Buffer of size bytes of pinned host memory.
@@ -93,11 +117,12 @@ func (n *NIC) AllocHost(size int64) (*Buffer, error) {
 		n.leave()
 		return nil, err
 	}
-	return c.all(), nil
+	return c.all(c.size), nil
 }
 
-func (c *core) all() *Buffer {
-	b := c.buffer(0, c.size, false)
+// all is the first Buffer of the memory.
+func (c *core) all(size int64) *Buffer {
+	b := c.buffer(0, size, false)
 	b.whole = true
 	return b
 }

@@ -27,6 +27,7 @@ type core struct {
 	hostMem *ibvfd.HostBuf // the memory itself, or its stand-in; nil if direct
 	stand   *standIn       // nil unless staged
 	release func()         // of src
+	owned   io.Closer      // src, if it goes with the core
 	inodes  []uint64       // of the dma-bufs
 
 	mu      sync.Mutex
@@ -218,6 +219,9 @@ func (c *core) freeLocked() error {
 	}
 	c.freed = true
 	c.nic.leave()
+	if c.owned != nil {
+		return c.owned.Close()
+	}
 	return nil
 }
 

@@ -25,6 +25,10 @@ const testNIC = "rxe0"
 func onNIC(t testing.TB) setting {
 	testenv.VM(t)
 	noGrowth(t)
+	return allKinds(t)
+}
+
+func allKinds(t testing.TB) setting {
 	s := setting{
 		open: func(t testing.TB, opt NICOptions) *NIC {
 			n := must(OpenNIC(testNIC, opt))(t)
@@ -54,16 +58,11 @@ func exported(name, spec string, p Policy) kind {
 		t.Helper()
 		a := must(gpualloc.Open(spec, gpualloc.Env{}))(t)
 		closing(t, a)
-		mem := must(a.Alloc(t.Context(), size, gpualloc.Options{}))(t)
-		closing(t, mem)
-		whole := must(n.Register(mem, BufferOptions{Policy: p}))(t)
-		closingBuffer(t, whole)
-		if path := whole.Path(); (path.Direct == Staged) != (p == StagedOnly) || path.Reason != nil {
+		b := must(n.Allocate(t.Context(), a, size, BufferOptions{Policy: p}))(t)
+		closingBuffer(t, b)
+		if path := b.Path(); (path.Direct == Staged) != (p == StagedOnly) || path.Reason != nil {
 			t.Fatalf("%s: %+v", name, path)
 		}
-		// As large as was asked for: what rounding added is not part of it.
-		b := must(whole.Slice(0, size))(t)
-		closing(t, b)
 		return b
 	}}
 }
