@@ -41,6 +41,16 @@
 // the device lacks that op, the kernel's REG_DMABUF_MR is called on the same
 // context's descriptor ([RouteAuto]). [MR.Route] says which it was.
 //
+// A third, peer-direct, registers a device pointer where the kernel has a
+// peer-memory client ([PeerClients]): a [DevicePointer] MR, or after a dma-buf
+// was refused with [RouteAutoPeerDirect]. It is never taken unasked.
+//
+// # What an MR allows
+//
+// An MR allows what MRAttr.Access says and no more: nothing but reading by the
+// local NIC if that is 0. [MR.Rereg] changes it later, and PD and memory too; the
+// keys may change then.
+//
 // # Refusals
 //
 // A refused registration is a *[RegError]. EOPNOTSUPP alone has five meanings;
