@@ -60,6 +60,7 @@ type Buffer struct {
 	whole    bool    // made by Register or AllocHost
 	root     *node   // of the layout of all its bytes
 	mem      []space // its one source
+	self     [1]*Buffer
 
 	mu   sync.Mutex
 	refs int // 0 once closed
@@ -131,7 +132,7 @@ func (c *core) buffer(off, size int64, readOnly bool) *Buffer {
 	c.handles++
 	b := &Buffer{core: c, id: newID(), off: off, size: size, readOnly: readOnly, refs: 1}
 	all, _ := Contiguous(0, size) // a size that a buffer has is one that a layout has
-	b.root, b.mem = all.root, []space{b.space()}
+	b.root, b.mem, b.self[0] = all.root, []space{b.space()}, b
 	return b
 }
 

@@ -205,7 +205,8 @@ func (e *Endpoint) listenTo(c *conn, tcp net.Conn) {
 }
 
 // Listen accepts connections on a TCP address ("host:port"; port 0 chooses one)
-// and returns it. Accept returns who connected.
+// and returns it. Accept returns who connected. A peer stays in the table, also
+// when it is gone, until it is removed.
 func (e *Endpoint) Listen(addr string) (net.Addr, error) {
 	if e.opt.TLS != nil {
 		if _, err := e.opt.mutual("", false); err != nil {

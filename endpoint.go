@@ -67,7 +67,8 @@ type EndpointOptions struct {
 	// ConnectTimeout bounds an exchange; default 10 s.
 	ConnectTimeout time.Duration
 	// Connect tunes the queue pairs. By default a peer that has posted no
-	// receive is waited for about half a second (RNRRetry 6, MinRNRTimer 26).
+	// receive is waited for about half a second (RNRRetry 6, MinRNRTimer 26),
+	// and one that does not answer about four (Timeout 17, RetryCount 6).
 	Connect ibvfd.ConnectAttr
 }
 
@@ -98,6 +99,9 @@ func (o *EndpointOptions) setDefaults() error {
 	}
 	if o.Connect.MinRNRTimer == 0 {
 		o.Connect.MinRNRTimer = 26 // 81.92 ms: table 45 of the InfiniBand specification
+	}
+	if o.Connect.Timeout == 0 {
+		o.Connect.Timeout = 17 // software NICs of busy machines are late at times
 	}
 	return nil
 }

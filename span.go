@@ -101,7 +101,7 @@ func (o *operand) bufs() []*Buffer {
 		return o.region.bufs
 	}
 	if o.buf != nil {
-		return []*Buffer{o.buf}
+		return o.buf.self[:]
 	}
 	return nil
 }
