@@ -167,10 +167,10 @@ func (w *rdma) connect(o op) (_ *ibvfd.QP, err error) {
 	return p.qp, p.peer.Connect(p.qp.Local(), patient)
 }
 
-// patient waits half a second for an answer, and about four seconds in all:
-// a software NIC on a busy machine can be late, and retries that were not
-// needed only make it later.
-var patient = ibvfd.ConnectAttr{Timeout: 17, RetryCount: 6}
+// patient waits two seconds for an answer, and about nine in all: a software NIC
+// on a busy machine can be late, and after a retry that was not needed rxe of
+// Linux 6.12 now and then answers nothing any more.
+var patient = ibvfd.ConnectAttr{Timeout: 19, RetryCount: 3}
 
 // rdmaRegion keeps what addressing needs, also after deregistration.
 type rdmaRegion struct {

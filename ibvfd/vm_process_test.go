@@ -146,7 +146,7 @@ func (e *end) obey(t testing.TB, o *order) (r reply) {
 	var err error
 	switch {
 	case o.Connect != nil:
-		err = e.qp.Connect(*o.Connect, ibvfd.ConnectAttr{Timeout: 17})
+		err = e.qp.Connect(*o.Connect, ibvfd.ConnectAttr{Timeout: 20})
 	case o.Receive:
 		wr := ibvfd.RecvWR{ID: 100}
 		for _, s := range o.Into {
@@ -258,7 +258,7 @@ func twoProcesses(t *testing.T, pd *ibvfd.PD, ours, theirs string) {
 	defer p.stop()
 	local := e.qp.Local()
 	p.do(t, order{Connect: &local})
-	if err := e.qp.Connect(p.Endpoint, ibvfd.ConnectAttr{Timeout: 17}); err != nil {
+	if err := e.qp.Connect(p.Endpoint, ibvfd.ConnectAttr{Timeout: 20}); err != nil {
 		t.Fatal(err)
 	}
 	what := fmt.Sprintf("%s to %s", ours, theirs)

@@ -44,7 +44,7 @@ func newQP(t testing.TB, pd *ibvfd.PD, attr ibvfd.QPAttr) *ibvfd.QP {
 func join(t testing.TB, a, b *ibvfd.QP, opt ibvfd.ConnectAttr) {
 	t.Helper()
 	if opt.Timeout == 0 {
-		opt.Timeout = 17
+		opt.Timeout = 20
 	}
 	if err := errors.Join(a.Connect(b.Local(), opt), b.Connect(a.Local(), opt)); err != nil {
 		t.Fatal(err)
