@@ -134,6 +134,7 @@ func TestVMGIDWish(t *testing.T) {
 	if _, _, err := c.ChooseGID(9, ibvfd.GIDWish{}); err == nil || errors.Is(err, unix.EADDRNOTAVAIL) {
 		t.Errorf("port 9: %v", err)
 	}
+	_ = exec.Command("modprobe", "8021q").Run()
 	out, err := exec.Command("ip", "link", "add", "link", "dummy0", "name", "dummy0.5", "type", "vlan", "id", "5").CombinedOutput()
 	if err != nil {
 		t.Logf("no VLAN here: %v: %s", err, out)

@@ -113,7 +113,7 @@ func TestVMReregHost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer closed(t, pd2)
+	t.Cleanup(func() { closed(t, pd2) })
 	rereg(t, mr, ibvfd.ReregAttr{Change: ibvfd.ReregPD, PD: pd2}, keepsKeys(t))
 	expect(p, ibvfd.WCRemAccessErr, "from the old PD")
 	if err := pd2.Close(); !errors.Is(err, dmabuf.ErrInUse) {
