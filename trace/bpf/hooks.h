@@ -131,6 +131,10 @@ INLINE void dereg_enter(u64 mr)
 	u64 thread = pid_tgid();
 	struct dereg_state d;
 
+	if (map_lookup(&deregs, &thread)) { /* its exit was not reported */
+		lose(EVENT_DEREG);
+		map_delete(&deregs, &thread);
+	}
 	if (!m)
 		return;
 	d.id = m->id;

@@ -198,12 +198,18 @@ INLINE void fill_caller(struct record *r)
 	get_comm(r->comm, sizeof(r->comm));
 }
 
-/* Begins a scope. One that a missed exit left behind is written over. */
+/*
+ * Begins a scope. One that is there still was left behind by an exit that the
+ * kernel did not report, as that of a kretprobe in too many threads at once:
+ * its record is lost.
+ */
 INLINE struct scope *open_scope(struct config *c, u32 kind, u64 id)
 {
 	u64 thread = pid_tgid();
 	struct scope *s;
 
+	if (scope())
+		lose(EVENT_RECORD);
 	if (map_update(&scopes, &thread, &blank, F_ANY)) {
 		lose(EVENT_RECORD);
 		return NULL;

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package trace
+
+import (
+	"runtime"
+	"sync"
+	"testing"
+
+	"github.com/gpurdma/gpurdma/internal/testenv"
+	"github.com/gpurdma/gpurdma/placement"
+)
+
+// A kretprobe follows a function in a bounded number of threads at once, and
+// misses its return in the others: each record that is lost for it is counted,
+// and what lived meanwhile is Unknown.
+func TestVMKretprobesMissed(t *testing.T) {
+	const threads, most = 64, 50
+	c := mine()
+	c.rdmaWithoutBTF = true
+	tr := open(t, c)
+	d := openDevice(t)
+	// They all wait for the lock of one buffer, in the middle of the call.
+	lived, b := alloc(t, "drm:vgem", 1<<20), alloc(t, "drm:vgem", 8<<20)
+	before := d.register(t, lived)
+	defer d.DestroyMR(before.Handle)
+	if p, err := tr.Prove(within(t), placement.Key{LKey: before.LKey}); err != nil || p.Memory != placement.SystemMemory {
+		t.Fatalf("%v, %v", p, err)
+	}
+	all(t, tr)
+
+	once := func() {
+		mr, err := d.try(b, 0, uint64(b.Size()))
+		if err == nil {
+			err = d.DestroyMR(mr.Handle)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	var alone sync.Mutex
+	ready, last := make(chan struct{}), make(chan struct{})
+	var wg, crowd sync.WaitGroup
+	for range threads {
+		crowd.Add(1)
+		wg.Go(func() {
+			// The thread ends with this: its number is nobody else's meanwhile.
+			runtime.LockOSThread()
+			<-ready
+			for range most {
+				once()
+			}
+			crowd.Done()
+			<-last
+			// What a missed exit left behind is found by the thread's next call.
+			alone.Lock()
+			defer alone.Unlock()
+			once()
+		})
+	}
+	close(ready)
+	crowd.Wait()
+	close(last)
+	wg.Wait()
+	got := map[EventKind]int{}
+	for _, e := range all(t, tr) {
+		got[e.Kind]++
+	}
+	l := tr.Loss()
+	t.Logf("%v; %v", got, l)
+	const n = threads * (most + 1)
+	if lost := int(l.Events["records"]); lost == 0 || got[Registered]+lost != n {
+		t.Errorf("%d registrations seen and %d lost of %d", got[Registered], lost, n)
+	}
+	// The kernel tells since 6.6.
+	if testenv.AtLeast(t, "6.6") && l.Missed["registrations"] == 0 {
+		t.Errorf("skipped runs: %v", l.Missed)
+	}
+	if !l.Any() {
+		t.Error("nothing lost")
+	}
+	p, err := tr.Prove(within(t), placement.Key{LKey: before.LKey})
+	if err != nil || p.Memory != placement.Unknown {
+		t.Errorf("a record that lived through the loss: %v, %v", p, err)
+	}
+	mustHave(t, p.Reason, "lost")
+	if left := entries(t, tr, "scopes"); left != 0 {
+		t.Errorf("%d calls are left behind", left)
+	}
+}
