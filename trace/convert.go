@@ -116,6 +116,15 @@ func (c *converter) unreachable(r *Record) {
 	}
 }
 
+// refusedMap makes a copy of a record tell of the mapping that was refused, and
+// not of the call that made the record.
+func (c *converter) refusedMap(r *Record, w *wireRecord) {
+	r.Errno, r.Steps = errnoOf(w.Ret), c.steps(w)
+	r.distance, r.provider = w.Distance, text(w.Provider[:])
+	r.Unreachable = ""
+	c.unreachable(r)
+}
+
 // demoter is another importer of the buffer that may not use peer-to-peer,
 // where this one may: exporters that move buffers then keep theirs in system
 // memory.

@@ -207,9 +207,8 @@ func (j *joiner) remap(w *wireRecord) {
 	e.in, e.sgt, e.mappedAt, e.cached = in, w.SGT, w.MappedAt, w.Have&haveCached != 0
 	e.rec.Entries, e.rec.Ranges, e.rec.demoter = int(w.Nents), int(w.NRanges), demoter(w)
 	if w.Ret < 0 {
-		e.rec.Steps = append(e.rec.Steps, j.conv.steps(w)...)
-		e.rec.Steps = e.rec.Steps[max(0, len(e.rec.Steps)-maxSteps):]
 		j.emit(MapRefused, w.Head.Time, e)
+		j.conv.refusedMap(&j.out[len(j.out)-1].rec, w)
 		return
 	}
 	j.emit(Mapped, w.Head.Time, e)

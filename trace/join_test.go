@@ -427,6 +427,14 @@ func TestJoinMapRefused(t *testing.T) {
 	if p := e.Record.Placement; p.Memory != placement.NotMapped || p.Errno != int(unix.EINVAL) {
 		t.Errorf("%v", p)
 	}
+	if f := e.Record.Explain(); f.Stage != StageMap || f.Errno != unix.EINVAL || len(f.Chain) != 1 {
+		t.Errorf("%+v", f)
+	}
+	// The record itself has not failed: its next mapping may succeed.
+	j.handle(remapped(&c, w, func(w *wireRecord) { w.Have |= haveMap }))
+	if r := wantKinds(t, j, Mapped)[0].Record; r.Failed() || r.Placement.Memory != placement.PeerToPeer {
+		t.Errorf("mapped after a refusal: %+v", r)
+	}
 }
 
 // Bounded state, whatever comes.

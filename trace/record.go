@@ -180,13 +180,13 @@ type EventKind string
 
 // The kinds.
 const (
-	Registered EventKind = "registered" // a registration succeeded
-	Refused    EventKind = "refused"    // a registration or attachment failed
-	Attached   EventKind = "attached"   // another importer attached
-	Mapped     EventKind = "mapped"     // mapped, or mapped again
-	MapRefused EventKind = "map refused"
-	Moved      EventKind = "moved"    // what was known of the placement is stale
-	Unmapped   EventKind = "unmapped" // outside of a deregistration
+	Registered EventKind = "registered"  // a registration succeeded
+	Refused    EventKind = "refused"     // a registration or attachment failed
+	Attached   EventKind = "attached"    // another importer attached
+	Mapped     EventKind = "mapped"      // mapped, or mapped again
+	MapRefused EventKind = "map refused" // Errno and Steps are that mapping's
+	Moved      EventKind = "moved"       // what was known of the placement is stale
+	Unmapped   EventKind = "unmapped"    // outside of a deregistration
 	Revoked    EventKind = "revoked"
 	Released   EventKind = "released" // deregistered or detached
 	Exported   EventKind = "exported" // a dma-buf was made (Config.Exports)

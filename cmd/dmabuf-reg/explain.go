@@ -71,6 +71,8 @@ func (x *words) event(e trace.Event) error {
 	}
 	text := placementText(r)
 	switch e.Kind {
+	case trace.MapRefused:
+		text = r.Explain().String()
 	case trace.GivenUp:
 		delete(x.numbers, r.ID)
 		text = "too many live; what becomes of it is not followed"

@@ -339,7 +339,7 @@ func eventText(e trace.Event) string {
 		parts = append(parts, bufferText(r.Buffer))
 	}
 	switch e.Kind {
-	case trace.Refused:
+	case trace.Refused, trace.MapRefused:
 		parts = append(parts, r.Explain().String())
 	case trace.GivenUp:
 		parts = append(parts, "too many live; what becomes of it is not followed")
