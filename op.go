@@ -147,6 +147,11 @@ func (o *op) takeRemote(need ibvfd.Access, spans ...RemoteSpan) error {
 // begin prepares work requests under the limits of the connection.
 func (o *op) begin(c *conn) error {
 	o.started = true
+	for _, rb := range o.bufs { // the connection may have been on its way when it was posted
+		if err := c.permits(rb); err != nil {
+			return err
+		}
+	}
 	lim := Limits{MaxSGE: c.a.sge, MaxMsg: c.a.maxMsg, MaxInline: c.a.inline}
 	for i := range o.operands {
 		if !o.operands[i].host() {

@@ -4,6 +4,7 @@ package gpurdma
 
 import (
 	"fmt"
+	"os"
 
 	"golang.org/x/sys/unix"
 
@@ -45,9 +46,15 @@ func (e *Endpoint) Share(peer Peer, s Span, access ibvfd.Access) (_ *RemoteBuffe
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if e.closed {
+		return nil, os.ErrClosed
+	}
 	sh, token := &share{}, e.token
 	if peer != 0 {
 		c, err := e.connFor(peer)
+		if err == nil {
+			err = c.refusal()
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -112,6 +112,9 @@ func TestVMFences(t *testing.T)            { testFences(t, onNIC(t).few(), teste
 func TestVMQueues(t *testing.T)            { testQueues(t, onNIC(t)) }
 func TestVMSelective(t *testing.T)         { testSelectiveCompletion(t, onNIC(t)) }
 func TestVMConnectionless(t *testing.T)    { testConnectionless(t, onNIC(t)) }
+func TestVMCloseUnderTraffic(t *testing.T) { testCloseUnderTraffic(t, onNIC(t).few()) }
+func TestVMUnshare(t *testing.T)           { testUnshare(t, onNIC(t)) }
+func TestVMConcurrentUse(t *testing.T)     { testConcurrentUse(t, onNIC(t), testenv.Count(100)) }
 func TestVMCancelled(t *testing.T)         { testCancelled(t, onNIC(t)) }
 func TestVMSlices(t *testing.T)            { testSlices(t, onNIC(t)) }
 func TestVMReferences(t *testing.T)        { testReferences(t, onNIC(t)) }

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gpurdma
+
+import (
+	"context"
+	"errors"
+	"os"
+	"runtime"
+	"sync"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/ibvfd"
+)
+
+// An endpoint that closes lets go of everything, also of what is under way and
+// of what peers have keys to; and the other side is told.
+func TestCloseUnderTraffic(t *testing.T) { testCloseUnderTraffic(t, inMemory(t)) }
+
+func testCloseUnderTraffic(t *testing.T, s setting) {
+	for _, k := range s.kinds {
+		t.Run(k.name, func(t *testing.T) {
+			w := s.world(t, EndpointOptions{})
+			mine, theirs := k.make(t, w.a.nic, 10000), k.make(t, w.b.nic, 10000)
+			rb := w.share(theirs.All(), allAccess)
+			for range 20 {
+				w.ok(w.a.Write(mine.All(), w.ab, rb.All(), nil))
+				w.ok(w.a.Read(mine.All(), w.ab, rb.All(), nil))
+			}
+			w.ok(w.a.Recv(mine.All(), w.ab, nil))
+			if err := mine.Close(); !errors.Is(err, dmabuf.ErrInUse) {
+				t.Errorf("close of a buffer under traffic: %v", err)
+			}
+			if err := theirs.Close(); !errors.Is(err, dmabuf.ErrInUse) {
+				t.Errorf("close of a buffer to which there is a key: %v", err)
+			}
+			for range 2 {
+				w.ok(w.a.Close())
+			}
+			w.ok(mine.Close())
+			w.broken(w.b, w.ba)
+			w.ok(theirs.Close())
+			for name, err := range map[string]error{
+				"Write": w.a.Write(mine.All(), w.ab, rb.All(), nil), "Poll": second(w.a.Poll(nil)),
+				"Wait": second(w.a.Wait(t.Context(), make([]Completion, 1))), "Insert": second(w.a.Insert("x:1")),
+				"Share": second(w.a.Share(0, mine.All(), allAccess)), "Connect": second(w.a.Connect(t.Context(), "127.0.0.1:1")),
+				"Listen": second(w.a.Listen("127.0.0.1:0")), "Accept": second(w.a.Accept(t.Context())), "Remove": w.a.Remove(w.ab),
+			} {
+				if !errors.Is(err, os.ErrClosed) {
+					t.Errorf("%s after Close: %v", name, err)
+				}
+			}
+		})
+	}
+}
+
+// Many goroutines use one endpoint, and one of them ends the connection.
+func TestConcurrentUse(t *testing.T) { testConcurrentUse(t, inMemory(t), 200) }
+
+func testConcurrentUse(t *testing.T, s setting, each int) {
+	w := s.world(t, EndpointOptions{Depth: 32, AutoReceive: 8})
+	mine, theirs := hostKind.make(t, w.a.nic, 4096), hostKind.make(t, w.b.nic, 4096)
+	region := must(NewRegion(mine))(t)
+	closing(t, region)
+	rb := w.share(theirs.All(), allAccess)
+	const users = 4
+	var posting, polling sync.WaitGroup
+	ctx, cancel := context.WithCancel(limited(t))
+	completed := make(chan int, 1)
+	for _, e := range []*Endpoint{w.a, w.b} {
+		polling.Go(func() {
+			n := 0
+			list := make([]Completion, 16)
+			for {
+				k, err := e.Wait(ctx, list)
+				if err != nil {
+					break
+				}
+				n += k
+				for _, c := range list[:k] {
+					if c.Err != nil && !errors.Is(c.Err, ErrNotConnected) {
+						t.Errorf("%+v", c)
+					}
+				}
+			}
+			if e == w.a {
+				completed <- n
+			}
+		})
+	}
+	counts := make([]int, users)
+	for u := range users {
+		posting.Go(func() {
+			at := int64(u) * 512
+			for i := 0; i < each; {
+				err := region.AssignInterleaved(Range{0, at, 64}, Dim{4, 128})
+				if err == nil && i%2 == 0 {
+					err = w.a.Write(Span{Region: region, Length: 200}, w.ab, rb.Part(at, 200), u)
+				} else if err == nil {
+					err = w.a.ReadMsg(Msg{Local: []Span{{Buf: mine, Offset: at, Length: 64}}, Peer: w.ab, Remote: []RemoteSpan{rb.Part(at, 64)}}, FlagFence)
+				}
+				switch {
+				case errors.Is(err, ErrQueueFull):
+					continue
+				case err != nil:
+					t.Error(err)
+					return
+				}
+				counts[u]++
+				i++
+			}
+		})
+	}
+	posting.Wait()
+	// The last ones: a completion for each that was posted.
+	w.ok(w.b.Close())
+	w.broken(w.a, w.ab)
+	for w.a.untaken() > 0 {
+		runtime.Gosched()
+	}
+	cancel()
+	polling.Wait()
+	total := 0
+	for _, n := range counts {
+		total += n
+	}
+	if n := <-completed; n != total {
+		t.Errorf("%d completions of %d operations", n, total)
+	}
+}
+
+// untaken is how many completions nobody has taken yet.
+func (e *Endpoint) untaken() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return len(e.done)
+}
+
+func TestRegions(t *testing.T) {
+	s := inMemory(t)
+	n, other := s.open(t, NICOptions{}), s.open(t, NICOptions{})
+	a, b := hostKind.make(t, n, 10), hostKind.make(t, n, 20)
+	elsewhere := hostKind.make(t, other, 10)
+	if _, err := NewRegion(a, elsewhere); !errors.Is(err, unix.EINVAL) {
+		t.Errorf("buffers of two NICs: %v", err)
+	}
+	if _, err := NewRegion(); !errors.Is(err, dmabuf.ErrRange) {
+		t.Errorf("no buffers: %v", err)
+	}
+	r := must(NewRegion(a, b))(t)
+	if r.Size() != 30 {
+		t.Errorf("size %d", r.Size())
+	}
+	if _, err := r.WriteAt([]byte("0123456789abcdefghijklmnopqrst"), 0); err != nil {
+		t.Error(err)
+	}
+	if err := r.AssignSG(Range{1, 18, 2}, Range{0, 3, 4}); err != nil {
+		t.Error(err)
+	}
+	p := make([]byte, 4)
+	if _, err := r.ReadAt(p, 1); err != nil || string(p) != "t345" {
+		t.Errorf("%q, %v", p, err)
+	}
+	for name, err := range map[string]error{
+		"past a buffer":     r.AssignSG(Range{0, 8, 3}),
+		"no such buffer":    r.AssignSG(Range{2, 0, 1}),
+		"past its end":      r.AssignInterleaved(Range{1, 0, 2}, Dim{4, 7}),
+		"no bytes":          r.AssignSG(Range{0, 0, 0}),
+		"read past the end": second(r.ReadAt(make([]byte, 7), 0)),
+		"read before it":    second(r.ReadAt(p, -1)),
+	} {
+		if !errors.Is(err, dmabuf.ErrRange) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if r.Size() != 6 {
+		t.Errorf("a layout that was refused has changed the region: %d bytes", r.Size())
+	}
+	if err := a.Close(); !errors.Is(err, dmabuf.ErrInUse) {
+		t.Errorf("close of a region's buffer: %v", err)
+	}
+	for range 2 {
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := r.AssignSG(Range{0, 0, 1}); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("a closed region: %v", err)
+	}
+}
+
+// A key that was withdrawn is of no use.
+func TestUnshare(t *testing.T) { testUnshare(t, inMemory(t)) }
+
+func testUnshare(t *testing.T, s setting) {
+	w := s.world(t, EndpointOptions{})
+	mine, theirs := hostKind.make(t, w.a.nic, 64), hostKind.make(t, w.b.nic, 64)
+	kept := must(w.b.Share(w.ba, theirs.All(), allAccess))(t)
+	gone := must(w.b.Share(w.ba, theirs.All(), allAccess))(t)
+	for range 2 {
+		w.ok(w.b.Unshare(gone))
+	}
+	w.ok(w.a.Write(mine.All(), w.ab, kept.All(), "kept"))
+	w.done(w.a, OpWrite, "kept")
+	w.ok(w.a.Write(mine.All(), w.ab, gone.All(), "gone"))
+	w.failed(w.a, "gone", ibvfd.WCRemAccessErr)
+	w.lost(w.a, w.ab)
+	if _, err := w.a.Share(w.ab, mine.All(), allAccess); !errors.Is(err, ErrNotConnected) {
+		t.Errorf("sharing with a peer that is gone: %v", err)
+	}
+}
+
+// The table has an end, and places in it can be had again.
+func TestPeersAreBounded(t *testing.T) {
+	e := inMemory(t).endpoint(t, EndpointOptions{MaxPeers: 2})
+	a := must(e.Insert("127.0.0.1:1"))(t)
+	must(e.Insert("127.0.0.1:2"))(t)
+	if _, err := e.Insert("127.0.0.1:3"); !errors.Is(err, dmabuf.ErrLimit) {
+		t.Errorf("a third of two: %v", err)
+	}
+	if err := e.Remove(a); err != nil {
+		t.Error(err)
+	}
+	if err := e.Remove(a); !errors.Is(err, ErrNotConnected) {
+		t.Errorf("removed twice: %v", err)
+	}
+	if again := must(e.Insert("127.0.0.1:3"))(t); again != a {
+		t.Errorf("peer %d", again)
+	}
+	if _, err := e.Insert("nonsense"); err == nil {
+		t.Error("an address without a port")
+	}
+}
