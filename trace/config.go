@@ -36,7 +36,8 @@ type Config struct {
 	// NoInventory skips looking for what existed before. Who made an
 	// attachment is not recorded: the inventory has those of buffers that PIDs
 	// or, with Self, this process hold, and of buffers that no process holds
-	// any more. It knows the filter by inode, and not that by cgroup.
+	// any more (in a container: not those). It knows the filter by inode, and not
+	// that by cgroup.
 	NoInventory bool
 	// NoExporterHooks leaves out the exporters' own operations.
 	NoExporterHooks bool

@@ -86,20 +86,23 @@ func (t *Tracer) kernelBufs(known map[uint64]bool, mine func(inode uint64) bool)
 
 // ownedBy picks buffers by the filters on inodes and processes. Who attached a
 // buffer is not recorded: it may be a process's if that holds it, or if nobody
-// does any more.
+// does any more. In a container nobody is not seen: others hold there what it
+// cannot know of.
 func (t *Tracer) ownedBy(pids []int) func(inode uint64) bool {
-	others := map[uint64]bool{} // held, and by none of pids
+	holds := map[uint64]bool{} // whether one of pids is among a buffer's holders
 	if len(pids) > 0 {
 		list, _, err := dmabuf.Inventory(t.cfg.Proc, 0)
 		if err != nil {
 			t.unread = append(t.unread, err)
 		}
 		for _, u := range list {
-			others[u.Inode] = !slices.ContainsFunc(u.Holders, func(o dmabuf.Owner) bool { return slices.Contains(pids, o.PID) })
+			holds[u.Inode] = slices.ContainsFunc(u.Holders, func(o dmabuf.Owner) bool { return slices.Contains(pids, o.PID) })
 		}
 	}
+	orphans := len(pids) == 0 || !Namespaced(t.cfg.Proc)
 	return func(inode uint64) bool {
-		return !others[inode] && (len(t.cfg.Inodes) == 0 || slices.Contains(t.cfg.Inodes, inode))
+		mine, held := holds[inode]
+		return (mine || !held && orphans) && (len(t.cfg.Inodes) == 0 || slices.Contains(t.cfg.Inodes, inode))
 	}
 }
 

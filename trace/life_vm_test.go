@@ -29,6 +29,9 @@ const (
 	childWaits  = "waits"  // to be killed
 	childHanded = "handed" // the buffer is descriptor 3, from the parent; ends when stdin does
 	childForks  = "forks"  // starts a process that inherits the RDMA device, and ends
+	childOpens  = "opens"  // says why tracing cannot work
+	childBlind  = "blind"  // the same, in a view of sysfs without type information
+	childInside = "inside" // traces itself in a container
 )
 
 func child() {
@@ -37,6 +40,21 @@ func child() {
 			fmt.Println(err)
 			os.Exit(1)
 		}
+	}
+	switch os.Getenv(childEnv) {
+	case childBlind:
+		fail(unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""))
+		fail(unix.Mount("none", "/sys/kernel/btf", "tmpfs", 0, ""))
+		fallthrough
+	case childOpens:
+		tr, err := Open(Config{NoInventory: true})
+		fail(err)
+		fail(tr.Close())
+		fmt.Println("tracing works")
+		os.Exit(0)
+	case childInside:
+		fail(inside())
+		os.Exit(0)
 	}
 	f, err := uverbs.Open(uverbs.Kernel(), "/dev/infiniband/uverbs0")
 	fail(err)
@@ -290,7 +308,7 @@ func TestVMTenThousand(t *testing.T) {
 		t.Errorf("map bufs still has %d entries", left)
 	}
 	grown := heap() - before
-	t.Logf("%d registrations, the heap grew by %d KiB", n, grown>>10)
+	t.Logf("%d registrations, the heap grew by %d KiB; maps use %d KiB, the process %d KiB", n, grown>>10, mapMemory(t, tr)>>10, resident(t)>>10)
 	if grown > 8<<20 {
 		t.Errorf("the heap grew by %d bytes with %d registrations", grown, n)
 	}
@@ -302,6 +320,35 @@ func heap() int64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc)
+}
+
+// mapMemory is what the kernel says the maps take.
+func mapMemory(t testing.TB, tr *Tracer) (bytes uint64) {
+	t.Helper()
+	for _, name := range sharedMaps {
+		info, err := tr.loader.core.Maps[name].Info()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n, ok := info.Memlock(); ok {
+			bytes += n
+		}
+	}
+	return bytes
+}
+
+// resident is this process's memory in RAM.
+func resident(t testing.TB) uint64 {
+	t.Helper()
+	var pages uint64
+	text, err := os.ReadFile("/proc/self/statm")
+	if err == nil {
+		_, err = fmt.Sscanf(string(text), "%d %d", new(uint64), &pages)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pages * uint64(os.Getpagesize())
 }
 
 func entries(t testing.TB, tr *Tracer, name string) (n int) {

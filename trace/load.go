@@ -571,7 +571,7 @@ func explainLoad(err error) error {
 	case errors.As(err, &v):
 		return refuse("the kernel's verifier", fmt.Sprintf("%+v", tail(v)), "report this, with the kernel's version", rootErr(err))
 	case errors.Is(err, unix.EPERM):
-		return refuse("bpf", err.Error(), "run as root; a security module may forbid bpf(2), too", unix.EPERM)
+		return refuse("bpf", err.Error(), "run as root; lockdown=confidentiality or a security module may forbid bpf(2), too", unix.EPERM)
 	case errors.Is(err, unix.ENOMEM):
 		return refuse("bpf", err.Error(), "allow more memory: a memory cgroup counts the maps", unix.ENOMEM)
 	}

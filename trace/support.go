@@ -99,6 +99,10 @@ func privileges(proc string) error {
 	if err := unix.Capget(&hdr, &data[0]); err != nil {
 		return refuse("capget", "", "", err)
 	}
+	if userNamespaced(proc) {
+		return refuse("this process", "is root in a user namespace only: its capabilities mean nothing to the kernel's own functions",
+			"run on the host, or in a container without a user namespace of its own", unix.EPERM)
+	}
 	var missing []string
 	for _, c := range neededCaps {
 		if data[c.number/32].Effective&(1<<(c.number%32)) == 0 {
@@ -117,9 +121,21 @@ func privileges(proc string) error {
 	return refuse(where, "lacks "+strings.Join(missing, ", "), remedy, unix.EPERM)
 }
 
+// The first namespaces: PROC_PID_INIT_INO and PROC_USER_INIT_INO of
+// include/linux/proc_ns.h.
+const (
+	firstPIDs  = "pid:[4026531836]"
+	firstUsers = "user:[4026531837]"
+)
+
 // inContainer reports a PID namespace other than the first one.
-func inContainer(proc string) bool {
-	const procPIDInit = "pid:[4026531836]" // PROC_PID_INIT_INO, include/linux/proc_ns.h
-	link, err := os.Readlink(filepath.Join(proc, "self/ns/pid"))
-	return err == nil && link != procPIDInit
+func inContainer(proc string) bool { return inOther(proc, "pid", firstPIDs) }
+
+// userNamespaced reports a user namespace other than the first one. There a
+// process may have all capabilities, over what belongs to the namespace.
+func userNamespaced(proc string) bool { return inOther(proc, "user", firstUsers) }
+
+func inOther(proc, kind, first string) bool {
+	link, err := os.Readlink(filepath.Join(proc, "self/ns", kind))
+	return err == nil && link != first
 }
