@@ -18,7 +18,9 @@ type Piece struct {
 }
 
 // Memory is a source of a layout, as pieces that follow one another: one for
-// most buffers, several for a buffer of several dma-bufs.
+// most buffers, several for a buffer of several dma-bufs. A NIC that registers
+// layouts itself (user-mode memory registration) has its place here: what it
+// made of one is a single Piece, under a contiguous layout.
 type Memory []Piece
 
 // Size is the memory's size in bytes.

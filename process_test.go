@@ -122,7 +122,7 @@ func (o *other) tell(what string, cmd byte, seed uint64) {
 	}
 	o.ok(o.a.Send(o.ask.All(), o.ab, "ask"))
 	if cmd == cmdQuit {
-		o.done(o.a, OpSend, "ask")
+		o.wait(o.a) // it may be gone before it has acknowledged
 		return
 	}
 	for range 2 { // in any order: the answer may overtake the acknowledgement
