@@ -8,6 +8,8 @@ package verbsstub
 #cgo CFLAGS: -I${SRCDIR}/../..
 #include "verbs_lib.h"
 
+#include <errno.h>
+
 static struct vb_qp_attr modified;
 static int modified_mask;
 static struct vb_ah_attr ah_made;
@@ -27,7 +29,32 @@ static struct vb_ah *record_ah(struct vb_pd *pd, struct vb_ah_attr *attr)
 	return &ah;
 }
 
-static struct vb_lib lib = { .modify_qp = record_modify, .create_ah = record_ah };
+struct rereg {
+	int flags;
+	int moves; // a PD was given
+	int memory; // an address or a length was
+	int access;
+};
+static struct rereg reregistered;
+static int rereg_answer;
+
+// A negative answer is an enum ibv_rereg_mr_err_code, with errno.
+static int record_rereg(struct vb_mr *mr, int flags, struct vb_pd *pd,
+			void *addr, size_t length, int access)
+{
+	reregistered = (struct rereg){ flags, !!pd, addr || length, access };
+	if (rereg_answer)
+		errno = rereg_answer;
+	return rereg_answer ? -4 : 0;
+}
+
+static struct vb_lib lib = {
+	.modify_qp = record_modify,
+	.create_ah = record_ah,
+	.rereg_mr = record_rereg,
+};
+static struct rereg last_rereg(void) { return reregistered; }
+static void answer_rereg(int err) { rereg_answer = err; }
 
 static struct vb_qp_attr last_modified(void) { return modified; }
 static int last_mask(void) { return modified_mask; }
@@ -38,8 +65,8 @@ import "C"
 
 import "unsafe"
 
-// Lib is a struct vb_lib whose modify_qp and create_ah record what they are
-// given. One test at a time may use it.
+// Lib is a struct vb_lib whose modify_qp, create_ah and rereg_mr record what
+// they are given. One test at a time may use it.
 func Lib() unsafe.Pointer { return C.lib_ptr() }
 
 // Path is a struct ibv_ah_attr as C reads it.
@@ -87,3 +114,20 @@ func Modified() Modify {
 
 // AHMade is what create_ah was given last.
 func AHMade() Path { return pathOf(C.last_ah()) }
+
+// Rereg is what rereg_mr was given last.
+type Rereg struct {
+	Flags  int
+	Moves  bool // to a PD
+	Memory bool // with an address or a length
+	Access uint32
+}
+
+// Reregistered is what rereg_mr was given last.
+func Reregistered() Rereg {
+	r := C.last_rereg()
+	return Rereg{int(r.flags), r.moves != 0, r.memory != 0, uint32(r.access)}
+}
+
+// AnswerRereg makes rereg_mr fail with that errno; 0 is success.
+func AnswerRereg(errno int) { C.answer_rereg(C.int(errno)) }
