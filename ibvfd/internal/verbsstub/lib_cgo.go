@@ -6,6 +6,7 @@ package verbsstub
 
 /*
 #cgo CFLAGS: -I${SRCDIR}/../..
+#include <stdlib.h>
 #include "verbs_lib.h"
 
 #include <errno.h>
@@ -131,3 +132,10 @@ func Reregistered() Rereg {
 
 // AnswerRereg makes rereg_mr fail with that errno; 0 is success.
 func AnswerRereg(errno int) { C.answer_rereg(C.int(errno)) }
+
+// Getenv is the environment as C sees it.
+func Getenv(name string) string {
+	c := C.CString(name)
+	defer C.free(unsafe.Pointer(c))
+	return C.GoString(C.getenv(c))
+}
