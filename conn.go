@@ -115,9 +115,12 @@ func (c *conn) goUp() {
 
 // submit takes an op over; an error means that it did not, and has recycled it.
 func (c *conn) submit(o *op) error {
+	waiting, most := c.posted, c.e.opt.Depth
+	if o.kind == OpRecv {
+		waiting, most = c.rq.waiting.len()+c.rq.posted.len(), c.e.opt.RecvDepth
+	}
 	err := c.refusal()
-	if err == nil && o.kind != OpRecv && c.posted >= c.e.opt.Depth ||
-		o.kind == OpRecv && c.rq.waiting.len()+c.rq.posted.len() >= c.e.opt.RecvDepth {
+	if err == nil && waiting >= most {
 		err = ErrQueueFull
 	}
 	if err != nil {

@@ -133,9 +133,6 @@ func (n *NIC) NewEndpoint(opt EndpointOptions) (*Endpoint, error) {
 	return e, nil
 }
 
-// NIC is the endpoint's NIC.
-func (e *Endpoint) NIC() *NIC { return e.nic }
-
 // Insert adds an address to the table: the TCP address that a peer's endpoint
 // listens on. The connection is made when an operation first needs it, and made
 // anew by the first operation after it was lost.
