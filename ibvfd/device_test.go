@@ -256,7 +256,7 @@ func TestMRNumbers(t *testing.T) {
 		number uint32
 		known  bool
 	}{{c, 0, false}, {a, 7, true}, {b, 0, false}} {
-		if id := w.mr.ID(); id.Number != w.number || id.NumberKnown != w.known || id.Handle != w.mr.now.Load().made.handle {
+		if id := w.mr.ID(); id.Number != w.number || id.NumberKnown != w.known || id.Handle != w.mr.reg().made.handle {
 			t.Errorf("%+v, want %d, %v", id, w.number, w.known)
 		}
 	}

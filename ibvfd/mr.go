@@ -15,9 +15,17 @@ import (
 type MR struct {
 	mu     sync.Mutex // held while Close, Rereg, DropOld or ID is under way
 	closed bool
-	now    atomic.Pointer[registration]
-	old    []*registration // still registered after a Rereg
-	first  registration    // what now points to until the first Rereg
+	first  registration
+	now    atomic.Pointer[registration] // after the first Rereg: nil until then, which costs no registration anything
+	old    *registration                // still registered after a Rereg: a list
+}
+
+// reg is what the MR shows.
+func (m *MR) reg() *registration {
+	if r := m.now.Load(); r != nil {
+		return r
+	}
+	return &m.first
 }
 
 // RegMR registers memory. A refusal is a *[RegError]; a PD or Owner that is
@@ -32,7 +40,6 @@ func (pd *PD) RegMR(attr MRAttr) (*MR, error) {
 	if err := mr.first.register(pd, &attr); err != nil {
 		return nil, err
 	}
-	mr.now.Store(&mr.first)
 	return mr, nil
 }
 
@@ -73,36 +80,36 @@ type MRState struct {
 // State returns what belongs together. While another goroutine may call Rereg,
 // LKey and then IOVA can be those of two registrations; State's never are.
 func (m *MR) State() MRState {
-	r := m.now.Load()
-	return MRState{r.pd, r.made.lkey, r.made.rkey, r.iova, r.length, r.access, r.route}
+	r := m.reg()
+	return MRState{r.pd, r.made.lkey, r.made.rkey, r.iova, r.length, r.access, r.route()}
 }
 
 // PD is the protection domain that the MR belongs to.
-func (m *MR) PD() *PD { return m.now.Load().pd }
+func (m *MR) PD() *PD { return m.reg().pd }
 
 // LKey is the key for the SGEs of work requests of this PD.
-func (m *MR) LKey() uint32 { return m.now.Load().made.lkey }
+func (m *MR) LKey() uint32 { return m.reg().made.lkey }
 
 // RKey is the key for the peer's RDMA operations. Some drivers have none (0)
 // for an MR without remote access.
-func (m *MR) RKey() uint32 { return m.now.Load().made.rkey }
+func (m *MR) RKey() uint32 { return m.reg().made.rkey }
 
 // IOVA is the address of the MR's first byte in work requests.
-func (m *MR) IOVA() uint64 { return m.now.Load().iova }
+func (m *MR) IOVA() uint64 { return m.reg().iova }
 
 // Length is the MR's length in bytes.
-func (m *MR) Length() uint64 { return m.now.Load().length }
+func (m *MR) Length() uint64 { return m.reg().length }
 
 // Access is what the MR allows.
-func (m *MR) Access() Access { return m.now.Load().access }
+func (m *MR) Access() Access { return m.reg().access }
 
 // Route is the way the registration took.
-func (m *MR) Route() Route { return m.now.Load().route }
+func (m *MR) Route() Route { return m.reg().route() }
 
 // RegTime is how long the library or the kernel took to register: neither our
 // own checks nor a context's first probe are in it. It is 0 unless MRAttr.Timed
 // asked for it.
-func (m *MR) RegTime() time.Duration { return m.now.Load().took }
+func (m *MR) RegTime() time.Duration { return m.reg().took }
 
 // Close deregisters the MR, with what [MR.Rereg] kept of it, and lets go of its
 // owner. Queue pairs that still use it get errors. If the kernel refuses (a
@@ -114,23 +121,29 @@ func (m *MR) Close() error {
 	if m.closed {
 		return nil
 	}
-	if err := errors.Join(m.dropOld(), m.now.Load().end()); err != nil {
-		return err
+	err := m.reg().end()
+	if m.old != nil {
+		err = errors.Join(err, m.dropOld())
 	}
-	m.closed = true
-	return nil
+	m.closed = err == nil
+	return err
 }
+
+// keep keeps r beside what the MR shows; m.mu is held.
+func (m *MR) keep(r *registration) { r.older, m.old = m.old, r }
 
 // dropOld deregisters what re-registrations left; m.mu is held. What cannot be
 // deregistered stays.
 func (m *MR) dropOld() (err error) {
-	var left []*registration
-	for _, r := range m.old {
+	list := m.old
+	m.old = nil
+	for list != nil {
+		r := list
+		list = r.older
 		if e := r.end(); e != nil {
 			err = errors.Join(err, e)
-			left = append(left, r)
+			m.keep(r)
 		}
 	}
-	m.old = left
 	return err
 }

@@ -30,7 +30,7 @@ type MRID struct {
 func (m *MR) ID() MRID {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	r := m.now.Load()
+	r := m.reg()
 	id := MRID{Device: r.pd.ctx.name, LKey: r.made.lkey, RKey: r.made.rkey, PID: os.Getpid(), Handle: r.made.handle}
 	if m.closed {
 		return id // deregistered: its keys may be another MR's by now

@@ -92,7 +92,7 @@ func (q *QP) BindMW(mw *MW, b MWBind) (rkey uint32, err error) {
 		if b.MR.closed {
 			return 0, os.ErrClosed
 		}
-		mr = b.MR.now.Load().made.v
+		mr = b.MR.reg().made.v
 	}
 	if e := q.badBind(mw, &b, mr); e != nil {
 		return 0, e

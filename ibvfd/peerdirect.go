@@ -72,7 +72,7 @@ func (r *registration) registerPeer(attr *MRAttr) error {
 	if attr.Kind == DevicePointer && attr.IOVA == 0 {
 		r.iova = addr
 	}
-	r.route = RoutePeerDirect
+	r.peer = true
 	if err := r.byAddress(attr, addr); err != nil {
 		return c.explainPeer(attr, err, clients)
 	}

@@ -12,33 +12,31 @@ import (
 	"github.com/gpurdma/gpurdma/internal/errno"
 )
 
-// registration is what the kernel has of an MR. Once an MR shows it, it does
-// not change: a re-registration makes another and shows that.
+// registration is what the kernel has of an MR. Once an MR shows it, what tells
+// of it does not change: a re-registration makes another and shows that.
 type registration struct {
 	pd     *PD
 	made   registered
+	access Access
+	kind   uint8 // a MemoryKind
+	policy uint8 // a RoutePolicy
+	peer   bool  // by a device pointer
 	length uint64
 	iova   uint64
-	access Access
-	route  Route
 	took   time.Duration
 	serial uint64 // counts the context's registrations
 
-	// Where the memory is, to register it again. Guarded by the MR's lock.
-	source  source
-	release func() // of the owner; nil without one
-	ended   bool
-}
-
-// source is the part of an MRAttr that names memory.
-type source struct {
-	kind    MemoryKind
+	// Where the memory is, to register it again: of these as many as the kind
+	// has. Guarded by the MR's lock, as all that follows.
+	offset  uint64
+	pointer uint64
 	host    []byte
 	buf     *dmabuf.Buf // not held: its owner may close it
-	pointer uint64
-	offset  uint64
 	owner   dmabuf.Holder
-	policy  RoutePolicy
+	release func() // of the owner; nil without one
+
+	older *registration // kept beside this one
+	ended bool
 }
 
 // registered is what a route hands back.
@@ -47,15 +45,37 @@ type registered struct {
 	lkey, rkey, handle uint32
 }
 
+// source are the attributes that name r's memory.
+func (r *registration) source() MRAttr {
+	return MRAttr{
+		Kind: MemoryKind(r.kind), Policy: RoutePolicy(r.policy), Host: r.host, Buf: r.buf, FD: -1, Pointer: r.pointer,
+		Offset: r.offset, Length: r.length, IOVA: r.iova, Access: r.access, Owner: r.owner,
+	}
+}
+
+// route is the way that the registration took.
+func (r *registration) route() Route {
+	switch {
+	case r.peer:
+		return RoutePeerDirect
+	case MemoryKind(r.kind) == HostMemory:
+		return RouteHost
+	case r.made.v != nil:
+		return RouteProvider
+	}
+	return RouteIoctl
+}
+
 // register registers what attr says in pd, or leaves nothing behind.
 func (r *registration) register(pd *PD, attr *MRAttr) error {
 	if err := pd.join(kindMR); err != nil {
 		return err
 	}
 	r.pd, r.length, r.iova, r.access = pd, attr.Length, attr.IOVA, attr.Access
-	r.source = source{attr.Kind, attr.Host, attr.Buf, attr.Pointer, attr.Offset, attr.Owner, attr.Policy}
+	r.kind, r.policy, r.offset, r.pointer = uint8(attr.Kind), uint8(attr.Policy), attr.Offset, attr.Pointer
 	var err error
 	if attr.Owner != nil {
+		r.owner = attr.Owner
 		if r.release, err = attr.Owner.Hold(); err != nil {
 			pd.drop(kindMR)
 			return err
@@ -100,13 +120,25 @@ func (r *registration) end() error {
 	return nil
 }
 
-// letGo ends the hold on the owner, and forgets it: a block of MRs may live on.
+// letGo ends the hold on the owner, and forgets the memory: a block of MRs may
+// live on.
 func (r *registration) letGo() {
 	if r.release != nil {
 		r.release()
-		r.release = nil
 	}
-	r.source = source{}
+	r.forget()
+}
+
+func (r *registration) forget() {
+	if r.owner != nil {
+		r.owner, r.release = nil, nil
+	}
+	if r.buf != nil {
+		r.buf = nil
+	}
+	if r.host != nil {
+		r.host = nil
+	}
 }
 
 func (r *registration) registerHost(attr *MRAttr) error {
@@ -120,7 +152,7 @@ func (r *registration) registerHost(attr *MRAttr) error {
 			return err
 		}
 	}
-	r.route = RouteHost
+	r.host = attr.Host
 	if err := r.byAddress(attr, addr); err != nil {
 		return c.explainHost(attr, err)
 	}
@@ -155,6 +187,7 @@ func (r *registration) registerDMABuf(attr *MRAttr) error {
 	if attr.Buf == nil {
 		return r.registerFD(attr)
 	}
+	r.buf = attr.Buf
 	fd, err := attr.Buf.Acquire()
 	if err != nil {
 		return r.pd.ctx.refuse(attr, CauseClosedFD, 0, "the Buf is closed", "register before closing it").because(err)
@@ -176,13 +209,13 @@ func (r *registration) registerOpen(attr *MRAttr, fd int, size uint64) error {
 		r.pd.prepare(attr.Policy)
 		start = time.Now()
 	}
-	var n unix.Errno
-	r.made, r.route, n = r.pd.routes(attr, fd)
+	made, route, n := r.pd.routes(attr, fd)
+	r.made = made
 	if attr.Timed {
 		r.took = time.Since(start)
 	}
 	if n != 0 {
-		return r.otherwise(attr, r.pd.explainDMABuf(attr, fd, r.route, n))
+		return r.otherwise(attr, r.pd.explainDMABuf(attr, fd, route, n))
 	}
 	return nil
 }

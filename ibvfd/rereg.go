@@ -97,7 +97,7 @@ func (m *MR) Rereg(attr ReregAttr) error {
 	if m.closed {
 		return os.ErrClosed
 	}
-	cur := m.now.Load()
+	cur := m.reg()
 	pd, next, err := cur.changed(&attr)
 	if err != nil {
 		return err
@@ -126,11 +126,8 @@ func (m *MR) DropOld() error {
 func (r *registration) changed(attr *ReregAttr) (*PD, *MRAttr, error) {
 	next := attr.MRAttr
 	if attr.Change&ReregMemory == 0 {
-		s := &r.source
-		next = MRAttr{
-			Kind: s.kind, Host: s.host, Buf: s.buf, FD: -1, Pointer: s.pointer, Offset: s.offset, Length: r.length, IOVA: r.iova,
-			Access: attr.Access, Owner: s.owner, Policy: s.policy, Timed: attr.Timed,
-		}
+		next = r.source()
+		next.Access, next.Timed = attr.Access, attr.Timed
 	}
 	if attr.Change&ReregAccess == 0 {
 		next.Access = r.access
@@ -159,10 +156,10 @@ var errNotInPlace = errors.New("the keys cannot stay")
 // inPlace lets the kernel change r. An error means that nothing has changed.
 func (m *MR) inPlace(r *registration, pd *PD, next *MRAttr, attr *ReregAttr) error {
 	c := r.pd.ctx
-	if attr.InPlace == InPlaceNever || attr.KeepOld || attr.Change&ReregMemory != 0 || r.route == RoutePeerDirect || !c.changesInPlace(r.access^next.Access) {
+	if attr.InPlace == InPlaceNever || attr.KeepOld || attr.Change&ReregMemory != 0 || r.peer || !c.changesInPlace(r.access^next.Access) {
 		return errNotInPlace
 	}
-	if r.source.kind == DMABufFD {
+	if MemoryKind(r.kind) == DMABufFD {
 		if err := c.check(next, badDMABufAccess(next.Access), badRemoteAccess(next.Access)); err != nil {
 			return err
 		}
@@ -181,7 +178,8 @@ func (m *MR) inPlace(r *registration, pd *PD, next *MRAttr, attr *ReregAttr) err
 		pd.hold(kindMR)
 		r.pd.drop(kindMR)
 	}
-	r.release, r.source, r.ended = nil, source{}, true
+	r.forget()
+	r.ended = true
 	m.now.Store(&fresh)
 	return nil
 }
@@ -198,7 +196,7 @@ func (r *registration) change(was *registration) error {
 	if r.access != was.access {
 		access = &r.access
 	}
-	if r.route == RouteHost {
+	if MemoryKind(r.kind) == HostMemory {
 		err := r.made.v.rereg(verbsOf(pd), access)
 		if err == nil {
 			r.made = fromVerbs(r.made.v)
@@ -263,14 +261,14 @@ func (m *MR) anew(r *registration, pd *PD, next *MRAttr, keepOld bool) error {
 	}
 	m.now.Store(fresh)
 	if keepOld {
-		m.old = append(m.old, r)
+		m.keep(r)
 		return nil
 	}
 	if err := r.end(); err != nil {
 		m.now.Store(r)
 		if e := fresh.end(); e != nil {
 			err = errors.Join(err, e)
-			m.old = append(m.old, fresh)
+			m.keep(fresh)
 		}
 		return err
 	}
@@ -290,7 +288,7 @@ func (r *registration) refuseRereg(next *MRAttr, err error) error {
 		return r.pd.ctx.refuse(next, CauseNotSupported, unix.EOPNOTSUPP, "this change would make new keys", "allow InPlaceAuto, and tell the peers the new keys").rereg()
 	}
 	n := errnoOf(err)
-	e = &RegError{Device: r.pd.ctx.name, Route: r.route, Attr: *next, Errno: n, Earliest: StageProvider, Latest: StageDriver, Cause: CauseUnknown}
+	e = &RegError{Device: r.pd.ctx.name, Route: r.route(), Attr: *next, Errno: n, Earliest: StageProvider, Latest: StageDriver, Cause: CauseUnknown}
 	switch n {
 	case unix.EOPNOTSUPP:
 		e.Cause, e.Detail = CauseNotSupported, "the driver does not change this in place"
