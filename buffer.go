@@ -4,7 +4,6 @@ package gpurdma
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -16,7 +15,6 @@ import (
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/ibvfd"
-	"github.com/gpurdma/gpurdma/placement"
 )
 
 // Source is the memory behind a Buffer; *[gpualloc.Buffer] is one. ReadAt and
@@ -342,50 +340,3 @@ func (b *Buffer) use() error {
 	b.core.uses++
 	return nil
 }
-
-// Direct is how the NIC reaches a Buffer's bytes.
-type Direct int
-
-// The ways.
-const (
-	Staged     Direct = iota // host memory stands in for them
-	Registered               // they are registered; where the driver keeps them is not proven
-	Proven                   // registered, and a prover saw that DMA goes straight to device memory
-)
-
-// String returns "staged", "registered" or "proven".
-func (d Direct) String() string {
-	switch d {
-	case Staged:
-		return "staged"
-	case Registered:
-		return "registered"
-	case Proven:
-		return "proven"
-	}
-	return fmt.Sprintf("Direct(%d)", int(d))
-}
-
-// Path is the answer to the question whether a path is direct.
-type Path struct {
-	Direct Direct
-	Route  ibvfd.Route         // how it was registered; "" if staged
-	Reason error               // why it is staged: the *ibvfd.RegError, or nil if the policy said so
-	Proof  placement.Placement // what the prover answered last; Unknown if none was asked
-}
-
-// Path says how the NIC reaches the Buffer's bytes.
-func (b *Buffer) Path() Path {
-	b.core.mu.Lock()
-	defer b.core.mu.Unlock()
-	return b.core.path
-}
-
-// GPUDirect reports whether this is memory of a GPU that the NIC reaches
-// without staging.
-func (b *Buffer) GPUDirect() bool {
-	return b.core.gpu && b.Path().Direct != Staged
-}
-
-// errStaged is why something needs a direct Buffer.
-var errStaged = errors.New("the buffer is staged")

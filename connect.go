@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
 	"time"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
@@ -202,106 +201,4 @@ func (e *Endpoint) listenTo(c *conn, tcp net.Conn) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	c.abort(err)
-}
-
-// Listen accepts connections on a TCP address ("host:port"; port 0 chooses one)
-// and returns it. Accept returns who connected. A peer stays in the table, also
-// when it is gone, until it is removed.
-func (e *Endpoint) Listen(addr string) (net.Addr, error) {
-	if e.opt.TLS != nil {
-		if _, err := e.opt.mutual("", false); err != nil {
-			return nil, err
-		}
-	}
-	l, err := net.Listen("tcp", addr)
-	if err != nil {
-		return nil, err
-	}
-	if e.opt.TLS == nil {
-		if err := e.opt.mayBePlain(l.Addr()); err != nil {
-			return nil, joinClose(err, l)
-		}
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.closed {
-		return nil, joinClose(os.ErrClosed, l)
-	}
-	e.listeners = append(e.listeners, l)
-	e.tasks.Go(func() { e.serve(l) })
-	return l.Addr(), nil
-}
-
-// exchanges is how many peers may be in the middle of one at a listener.
-const exchanges = 16
-
-func (e *Endpoint) serve(l net.Listener) {
-	room := make(chan struct{}, exchanges)
-	for {
-		raw, err := l.Accept()
-		if err != nil {
-			if e.life.Err() != nil || errors.Is(err, net.ErrClosed) {
-				return
-			}
-			// Out of descriptors, or a connection gone again: go on.
-			select {
-			case <-e.life.Done():
-				return
-			case <-time.After(50 * time.Millisecond):
-			}
-			continue
-		}
-		select {
-		case room <- struct{}{}:
-		case <-e.life.Done():
-			_ = raw.Close()
-			return
-		}
-		e.tasks.Go(func() {
-			defer func() { <-room }()
-			e.welcome(raw)
-		})
-	}
-}
-
-// welcome makes a connection for somebody who has called. What is wrong is
-// their concern: they see the connection end.
-func (e *Endpoint) welcome(raw net.Conn) {
-	e.mu.Lock()
-	p, err := e.insert("")
-	if err != nil {
-		e.mu.Unlock()
-		_ = raw.Close()
-		return
-	}
-	c := e.newConn(p)
-	e.mu.Unlock()
-	ctx, cancel := context.WithTimeout(e.life, e.opt.ConnectTimeout)
-	defer cancel()
-	if err := e.exchange(ctx, c, raw, "", false); err != nil {
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		c.abort(err)
-		if !e.closed {
-			e.peers[p.id-1] = nil
-		}
-		return
-	}
-	select {
-	case e.accepted <- p.id:
-	default: // nobody accepts
-		_ = e.Remove(p.id)
-	}
-}
-
-// Accept waits for somebody to connect.
-func (e *Endpoint) Accept(ctx context.Context) (Peer, error) {
-	select {
-	case p := <-e.accepted:
-		return p, nil
-	case <-ctx.Done():
-		return 0, ctx.Err()
-	case <-e.life.Done():
-		return 0, os.ErrClosed
-	}
 }

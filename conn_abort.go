@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gpurdma
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/gpurdma/gpurdma/ibvfd"
+)
+
+func (c *conn) refusal() error {
+	if c.state != dead {
+		return nil
+	}
+	return c.gone()
+}
+
+// gone is why the connection cannot be used.
+func (c *conn) gone() error {
+	if errors.Is(c.cause, ErrNotConnected) {
+		return c.cause
+	}
+	return fmt.Errorf("%w: %w", ErrNotConnected, c.cause)
+}
+
+// flushWait bounds how long a failed link is given to flush. NICs take
+// microseconds.
+const flushWait = 250 * time.Millisecond
+
+// abort ends the connection: all that is under way completes, with cause or
+// with what the NIC says of it, and the keys that the peer was given end.
+func (c *conn) abort(cause error) {
+	if c.state == dead {
+		return
+	}
+	was := c.state
+	c.state, c.cause = dead, cause
+	if was == connecting {
+		close(c.ready)
+	}
+	if c.tcp != nil {
+		// The peer learns of it. TLS says goodbye, which may take time.
+		c.e.tasks.Go(func() { _ = c.tcp.Close() })
+	}
+	if c.link != nil {
+		if err := c.link.fail(); err == nil {
+			c.drain()
+		}
+		// From here on the NIC touches none of the memory.
+		c.e.nic.late(c.link.close())
+	}
+	c.finishAll()
+	for rb, s := range c.e.shares {
+		if s.conn == c {
+			c.e.nic.late(s.close())
+			delete(c.e.shares, rb)
+		}
+	}
+	select {
+	case c.offered <- struct{}{}:
+	default:
+	}
+}
+
+// drain takes what had completed before the failure, and learns from the NIC
+// what failed.
+func (c *conn) drain() {
+	wc := make([]ibvfd.WC, batchWRs)
+	for end := time.Now().Add(flushWait); time.Now().Before(end) && !c.drained(); {
+		n, err := c.link.poll(wc)
+		if err != nil {
+			return
+		}
+		for i := range wc[:n] {
+			_ = c.completed(&wc[i])
+		}
+		if n == 0 {
+			time.Sleep(waitSleep)
+		}
+	}
+}
+
+// drained reports whether each queue's last work request has been heard of.
+func (c *conn) drained() bool {
+	for i := range c.q {
+		if c.q[i].groups.len() > 0 && c.q[i].seen < c.q[i].next {
+			return false
+		}
+	}
+	return c.rq.posted.len() == 0 || c.rq.seen == c.rq.next
+}
+
+// finishAll completes what is left, each op once, in the order of posting
+// within its queue.
+func (c *conn) finishAll() {
+	var left []*op
+	add := func(o *op) {
+		if !o.ended {
+			o.ended = true
+			left = append(left, o)
+		}
+	}
+	for i := range c.q {
+		for c.q[i].groups.len() > 0 {
+			add(c.q[i].groups.pop().op)
+		}
+	}
+	for _, f := range []*fifo[*op]{&c.pending, &c.rq.posted, &c.rq.waiting} {
+		for f.len() > 0 {
+			add(f.pop())
+		}
+	}
+	for _, o := range left {
+		err := o.err
+		switch {
+		case err == nil:
+			err = c.gone()
+		case errors.Is(err, &ibvfd.WCError{Status: ibvfd.WCWRFlushErr}):
+			// The cause's status is another operation's.
+			err = fmt.Errorf("%w; %w: %v", err, ErrNotConnected, c.cause)
+		}
+		c.finish(o, err)
+	}
+}

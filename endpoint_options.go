@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gpurdma
+
+import (
+	"crypto/tls"
+	"fmt"
+	"time"
+
+	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/ibvfd"
+)
+
+// EndpointOptions tune an endpoint. A zero field takes the default.
+type EndpointOptions struct {
+	Depth      int // operations to one peer that may be under way; default 256
+	RecvDepth  int // receives from one peer that may be posted; default 128
+	SendDepth  int // work requests in a queue pair; default 128
+	MaxSGE     int // pieces of local memory in one work request; default 16, or what the device allows
+	InjectSize int // bytes that an inject may have; default 256
+	MaxPeers   int // connections and addresses; default 64
+
+	// Selective makes completions only for operations with FlagCompletion, and
+	// for those that fail (FI_SELECTIVE_COMPLETION).
+	Selective bool
+	// AutoReceive keeps that many empty receives posted for each peer, for the
+	// data of writes. It is for endpoints that receive no messages: a message
+	// that is not empty would not fit one.
+	AutoReceive int
+
+	// TLS protects the exchange by which connections are made. Both sides need a
+	// certificate that the other accepts. Without it only loopback addresses are
+	// allowed, unless AllowPlaintext.
+	TLS *tls.Config
+	// AllowPlaintext lets the exchange go in the clear: whoever can read or
+	// change it can read and write the shared memory.
+	AllowPlaintext bool
+
+	// ConnectTimeout bounds an exchange; default 10 s.
+	ConnectTimeout time.Duration
+	// Connect tunes the queue pairs. By default a peer that has posted no
+	// receive is waited for about half a second (RNRRetry 6, MinRNRTimer 26),
+	// and one that does not answer about four (Timeout 17, RetryCount 6).
+	Connect ibvfd.ConnectAttr
+}
+
+func (o *EndpointOptions) setDefaults() error {
+	for _, d := range []struct {
+		name string
+		v    *int
+		def  int
+		max  int
+	}{
+		{"Depth", &o.Depth, 256, 1 << 20}, {"RecvDepth", &o.RecvDepth, 128, 1 << 20}, {"SendDepth", &o.SendDepth, 128, 1 << 20},
+		{"MaxSGE", &o.MaxSGE, 16, 1 << 12}, {"InjectSize", &o.InjectSize, 256, 1 << 20}, {"MaxPeers", &o.MaxPeers, 64, 1 << 16},
+		{"AutoReceive", &o.AutoReceive, 0, 1 << 20},
+	} {
+		if *d.v < 0 || *d.v > d.max {
+			return &dmabuf.Error{Op: "make an endpoint", Detail: fmt.Sprintf("%s %d", d.name, *d.v), Remedy: fmt.Sprintf("0 to %d", d.max), Err: dmabuf.ErrRange}
+		}
+		if *d.v == 0 {
+			*d.v = d.def
+		}
+	}
+	o.RecvDepth = max(o.RecvDepth, o.AutoReceive)
+	if o.ConnectTimeout <= 0 {
+		o.ConnectTimeout = 10 * time.Second
+	}
+	if o.Connect.RNRRetry == 0 {
+		o.Connect.RNRRetry = 6 // 7 is for ever
+	}
+	if o.Connect.MinRNRTimer == 0 {
+		o.Connect.MinRNRTimer = 26 // 81.92 ms: table 45 of the InfiniBand specification
+	}
+	if o.Connect.Timeout == 0 {
+		o.Connect.Timeout = 17 // software NICs of busy machines are late at times
+	}
+	return nil
+}

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gpurdma
+
+import (
+	"fmt"
+
+	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/ibvfd"
+)
+
+// begin prepares work requests under the limits of the connection.
+func (o *op) begin(c *conn) error {
+	o.started = true
+	for _, rb := range o.bufs { // the connection may have been on its way when it was posted
+		if err := c.permits(rb); err != nil {
+			return err
+		}
+	}
+	lim := Limits{MaxSGE: c.a.sge, MaxMsg: c.a.maxMsg, MaxInline: c.a.inline}
+	for i := range o.operands {
+		if !o.operands[i].host() {
+			lim.MaxInline = 0
+		}
+	}
+	switch o.kind {
+	case OpRead:
+		o.low.init(ibvfd.OpRead, o.local, o.remote, o.length, lim)
+	case OpWrite:
+		o.low.init(ibvfd.OpWrite, o.local, o.remote, o.length, lim)
+	case OpSend, OpRecv:
+		return o.beginMessage(c)
+	}
+	return nil
+}
+
+// beginMessage packs a message whose pieces are too many for a work request.
+func (o *op) beginMessage(c *conn) error {
+	if o.length > c.a.maxMsg {
+		return &dmabuf.Error{
+			Op: o.kind.String(), Err: dmabuf.ErrLimit,
+			Detail: fmt.Sprintf("%d bytes; a message of this connection has at most %d", o.length, c.a.maxMsg), Remedy: "write it, or send parts",
+		}
+	}
+	if o.pieces() <= c.a.sge {
+		return nil
+	}
+	pack, err := c.e.nic.AllocHost(o.length)
+	if err != nil {
+		return err
+	}
+	o.pack = pack
+	if o.kind == OpSend {
+		if err := o.gather(pack.core.hostMem.Bytes()); err != nil {
+			return err
+		}
+		c.e.nic.staged.Add(o.length)
+	}
+	o.local = append(o.local[:0], window{pack.root, pack.mem, 0, o.length})
+	return nil
+}
+
+func (o *op) pieces() int {
+	p, n := pieces{list: o.local}, 0
+	for _, ok := p.next(); ok; _, ok = p.next() {
+		n++
+	}
+	return n
+}
+
+func (o *op) gather(p []byte) error {
+	for i := range o.operands {
+		x := &o.operands[i]
+		if err := x.copy(p[:x.length], (*Buffer).ReadAt); err != nil {
+			return err
+		}
+		p = p[x.length:]
+	}
+	return nil
+}
+
+// make fills wrs with the next work requests and returns how many, and how many
+// SGEs they took. sges has room for the most that one may have.
+func (o *op) make(c *conn, wrs []ibvfd.SendWR, sges []ibvfd.SGE) (n, used int) {
+	switch o.kind {
+	case OpSend:
+		used = o.message(sges)
+		wrs[0] = ibvfd.SendWR{Op: ibvfd.OpSend, SGE: sges[:used:used]}
+		if o.flags&FlagRemoteCQData != 0 {
+			wrs[0].Op, wrs[0].Imm = ibvfd.OpSendImm, o.data
+		}
+		if o.inline(c) {
+			wrs[0].Flags |= ibvfd.SendInline
+		}
+		n, o.made = 1, true
+	case OpFetchAdd, OpCompareSwap:
+		used = o.message(sges)
+		r := pieces{list: o.remote}
+		to, _ := r.next()
+		wrs[0] = ibvfd.SendWR{Op: ibvfd.OpFetchAdd, SGE: sges[:used:used], RemoteAddr: to.Addr, RKey: to.Key, CompareAdd: o.add, Swap: o.swap}
+		if o.kind == OpCompareSwap {
+			wrs[0].Op = ibvfd.OpCompareSwap
+		}
+		n, o.made = 1, true
+	default:
+		n, used = o.transfer(c, wrs, sges)
+	}
+	return n, used
+}
+
+// inline reports whether the CPU can put the message into the work request.
+func (o *op) inline(c *conn) bool {
+	if o.length > int64(c.a.inline) || o.pack != nil {
+		return false
+	}
+	for i := range o.operands {
+		if !o.operands[i].host() {
+			return false
+		}
+	}
+	return true
+}
+
+// message makes the SGEs of a message; begin has seen to it that they fit.
+func (o *op) message(sges []ibvfd.SGE) (used int) {
+	p := pieces{list: o.local}
+	for g, ok := p.next(); ok; g, ok = p.next() {
+		sges[used] = ibvfd.SGE{Addr: g.Addr, Length: uint32(g.Length), LKey: g.Key}
+		used++
+	}
+	return used
+}
+
+// transfer makes work requests of a read or a write.
+func (o *op) transfer(c *conn, wrs []ibvfd.SendWR, sges []ibvfd.SGE) (n, used int) {
+	if o.flushing {
+		// One byte, read back into memory that nobody looks at.
+		sink := c.e.slab.sink
+		sges[0] = ibvfd.SGE{Addr: sink.Addr, Length: 1, LKey: sink.Key}
+		wrs[0] = ibvfd.SendWR{Op: ibvfd.OpRead, SGE: sges[:1:1], RemoteAddr: o.last.Addr, RKey: o.last.Key}
+		o.made = true
+		return 1, 1
+	}
+	if o.length == 0 {
+		wrs[0] = ibvfd.SendWR{Op: ibvfd.OpWrite}
+		n = 1
+	} else {
+		n = o.low.Next(wrs, sges)
+	}
+	for _, wr := range wrs[:n] {
+		used += len(wr.SGE)
+	}
+	if !o.low.Done() {
+		return n, used
+	}
+	end := &wrs[n-1]
+	o.last = Piece{Addr: end.RemoteAddr, Key: end.RKey}
+	if o.flags&FlagRemoteCQData != 0 {
+		end.Op, end.Imm = ibvfd.OpWriteImm, o.data
+	}
+	if o.kind == OpWrite && o.flags&FlagDeliveryComplete != 0 && o.length > 0 {
+		o.flushing = true
+	} else {
+		o.made = true
+	}
+	return n, used
+}
+
+// arrived hands bytes that the NIC has put into host memory to where they
+// belong.
+func (o *op) arrived(e *Endpoint, n int64) error {
+	if o.pack != nil && o.kind == OpRecv {
+		p := o.pack.core.hostMem.Bytes()[:n]
+		e.nic.staged.Add(n)
+		for i := range o.operands {
+			x := &o.operands[i]
+			k := min(x.length, int64(len(p)))
+			if err := x.copy(p[:k], (*Buffer).WriteAt); err != nil {
+				return err
+			}
+			p = p[k:]
+		}
+		return nil
+	}
+	for i := range o.operands {
+		x := &o.operands[i]
+		k := min(x.length, n)
+		if err := x.staged(k, (*standIn).arrived); err != nil {
+			return err
+		}
+		n -= k
+	}
+	return nil
+}

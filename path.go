@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gpurdma
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/placement"
+)
+
+// Direct is how the NIC reaches a Buffer's bytes.
+type Direct int
+
+// The ways.
+const (
+	Staged     Direct = iota // host memory stands in for them
+	Registered               // they are registered; where the driver keeps them is not proven
+	Proven                   // registered, and a prover saw that DMA goes straight to device memory
+)
+
+// String returns "staged", "registered" or "proven".
+func (d Direct) String() string {
+	switch d {
+	case Staged:
+		return "staged"
+	case Registered:
+		return "registered"
+	case Proven:
+		return "proven"
+	}
+	return fmt.Sprintf("Direct(%d)", int(d))
+}
+
+// Path is the answer to the question whether a path is direct.
+type Path struct {
+	Direct Direct
+	Route  ibvfd.Route         // how it was registered; "" if staged
+	Reason error               // why it is staged: the *ibvfd.RegError, or nil if the policy said so
+	Proof  placement.Placement // what the prover answered last; Unknown if none was asked
+}
+
+// Path says how the NIC reaches the Buffer's bytes.
+func (b *Buffer) Path() Path {
+	b.core.mu.Lock()
+	defer b.core.mu.Unlock()
+	return b.core.path
+}
+
+// GPUDirect reports whether this is memory of a GPU that the NIC reaches
+// without staging.
+func (b *Buffer) GPUDirect() bool {
+	return b.core.gpu && b.Path().Direct != Staged
+}
+
+// errStaged is why something needs a direct Buffer.
+var errStaged = errors.New("the buffer is staged")
+
+// Prove asks a prover, which has watched the kernel since before the Buffer was
+// registered, where the bytes are, and keeps the answer for Path. The Buffer is
+// Proven if every one of its MRs is; the answer is otherwise that of the first
+// MR that is not. A staged Buffer answers an error.
+func (b *Buffer) Prove(ctx context.Context, p placement.Prover) (placement.Placement, error) {
+	if err := b.use(); err != nil {
+		return placement.Placement{}, err
+	}
+	defer b.core.unuse()
+	c := b.core
+	if c.stand != nil || c.src == nil {
+		return placement.Placement{}, errStaged
+	}
+	direct := Proven
+	var proof placement.Placement
+	for i, piece := range c.reg.local {
+		key := placement.Key{Device: c.nic.Name(), PID: os.Getpid(), LKey: piece.Key, RKey: c.reg.remote[i].Key}
+		if len(c.inodes) == len(c.reg.local) {
+			key.Inode = c.inodes[i]
+		}
+		answer, err := p.Prove(ctx, key)
+		if err != nil {
+			return placement.Placement{}, err
+		}
+		if i == 0 || direct == Proven {
+			proof = answer
+		}
+		if answer.Direct() != placement.Yes {
+			direct = Registered
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.path.Direct, c.path.Proof = direct, proof
+	return proof, nil
+}

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gpurdma
+
+import (
+	"fmt"
+	"net"
+	"os"
+
+	"github.com/gpurdma/gpurdma/dmabuf"
+)
+
+// Peer is an entry of an endpoint's address table (fi_addr_t). The zero Peer is
+// none.
+type Peer int
+
+// peer is who can be talked to.
+type peer struct {
+	id   Peer
+	addr string // where to connect on first use; "" if somebody connected
+	conn *conn  // nil until the first use
+}
+
+// Insert adds an address to the table: the TCP address that a peer's endpoint
+// listens on. The connection is made when an operation first needs it, and made
+// anew by the first operation after it was lost.
+func (e *Endpoint) Insert(addr string) (Peer, error) {
+	if _, _, err := net.SplitHostPort(addr); err != nil {
+		return 0, &dmabuf.Error{Op: "insert an address", Device: addr, Remedy: "use host:port", Err: err}
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	p, err := e.insert(addr)
+	if err != nil {
+		return 0, err
+	}
+	return p.id, nil
+}
+
+func (e *Endpoint) insert(addr string) (*peer, error) {
+	if e.closed {
+		return nil, os.ErrClosed
+	}
+	p := &peer{addr: addr}
+	for i, old := range e.peers {
+		if old == nil {
+			p.id, e.peers[i] = Peer(i+1), p
+			return p, nil
+		}
+	}
+	if len(e.peers) >= e.opt.MaxPeers {
+		return nil, &dmabuf.Error{
+			Op: "add a peer", Device: e.nic.Name(), Detail: fmt.Sprintf("there are %d", len(e.peers)),
+			Remedy: "raise EndpointOptions.MaxPeers, or Remove some", Err: dmabuf.ErrLimit,
+		}
+	}
+	e.peers = append(e.peers, p)
+	p.id = Peer(len(e.peers))
+	return p, nil
+}
+
+// lookup is the table's entry.
+func (e *Endpoint) lookup(id Peer) (*peer, error) {
+	if e.closed {
+		return nil, os.ErrClosed
+	}
+	if id < 1 || int(id) > len(e.peers) || e.peers[id-1] == nil {
+		return nil, fmt.Errorf("peer %d: %w", id, ErrNotConnected)
+	}
+	return e.peers[id-1], nil
+}
+
+// Remove ends the connection to a peer, if there is one, and takes it out of
+// the table. What was under way with it completes with an error.
+func (e *Endpoint) Remove(id Peer) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	p, err := e.lookup(id)
+	if err != nil {
+		return err
+	}
+	if p.conn != nil {
+		p.conn.abort(fmt.Errorf("%w: removed", ErrNotConnected))
+	}
+	e.peers[id-1] = nil
+	return nil
+}
+
+// Peers are the peers in the table.
+func (e *Endpoint) Peers() []Peer {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var list []Peer
+	for _, p := range e.peers {
+		if p != nil {
+			list = append(list, p.id)
+		}
+	}
+	return list
+}
