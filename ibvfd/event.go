@@ -132,15 +132,15 @@ type asyncEvents struct {
 }
 
 func (a *asyncEvents) open(c *Context) (*eventFile, error) {
+	if err := c.enter(); err != nil { // before mu: Close takes the two in this order
+		return nil, err
+	}
+	defer c.leave()
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.file != nil {
 		return a.file, nil
 	}
-	if err := c.enter(); err != nil {
-		return nil, err
-	}
-	defer c.leave()
 	fd, err := c.v.eventFD()
 	if err == nil {
 		a.file, err = newEventFile(fd, a.taker(c))

@@ -92,6 +92,35 @@ func TestEventOfClosedObject(t *testing.T) {
 	}
 }
 
+// Close may come while the first loop opens the descriptor.
+func TestEventsAgainstClose(t *testing.T) {
+	tree := deviceTree(t)
+	for range 200 {
+		s := newScript()
+		s.withEvents(t)
+		c, err := open(s, "roce0", tree, &kernel{reg: always(0)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error)
+		for range 2 {
+			go func() {
+				for _, err := range c.Events(t.Context()) {
+					ended <- err
+				}
+			}()
+		}
+		if err := c.Close(); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			if err := <-ended; !errors.Is(err, os.ErrClosed) {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
 // The loop ends with its context, with Close, and with the device.
 func TestEventsEnd(t *testing.T) {
 	s := newScript()
