@@ -83,6 +83,9 @@ func (n *NIC) register(src Source, opt BufferOptions) (*core, error) {
 	}
 	c := &core{nic: n, src: src, size: src.Size()}
 	_, c.gpu = src.PCI()
+	if k, ok := src.(interface{ Kind() gpualloc.Kind }); ok && k.Kind() == gpualloc.KindSystem {
+		c.gpu = false // a GPU's driver has allocated it, in the host's memory
+	}
 	err := c.open(opt.Policy)
 	if err != nil {
 		n.leave()
