@@ -92,9 +92,9 @@ func checkCases() map[string][]checkCase {
 		"P2P-DMAMASK":      {on("small-mi300", pass), on("small-mi300", fail, swap("dma_mask_bits=64", "dma_mask_bits=44")), on("small-mi300", pass, swap("dma_mask_bits=64", "dma_mask_bits=44"), translating), on("small-mi300", unknown, swap("dma_mask_bits=64", "none=1")), on("small-mi300", unknown, swap("dma_mask_bits=64", "dma_mask_bits=44"), unreadable("sys/devices/*/*/*/*/*/resource"))},
 
 		"ISO-IOMMU-MODE": {on("small-mi300", pass), on("xe", pass), on("small-mi300", warn, translating), on("small-mi300", fail, swap(":identity", ":blocked")), on("small-hgx", fail, translating, nvidia("DmaRemapPeerMmio: 0")), on("small-hgx", warn, translating), on("small-mi300", unknown, unreadable("sys/kernel/iommu_groups/*/type"))},
-		"ISO-ACS-SOURCE": {on("small-mi300", pass), on("small-mi300", warn, redirecting), on("xe", warn, redirecting), on("small-mi300", unknown, truncated)},
+		"ISO-ACS-SOURCE": {on("small-mi300", pass), on("small-mi300", warn, redirecting), on("xe", pass, redirecting), on("small-mi300", unknown, truncated)},
 		"ISO-ACS-PORT":   {on("small-mi300", pass), on("small-mi300", unknown, truncated), flat(skip)},
-		"ISO-ACS-QUIRK":  {on("small-mi300", pass), on("xe", warn, swap("class=0x060400 type=4", "class=0x060400 vendor=0x8086 device=0xa110 type=4")), on("small-mi300", unknown, swap("type=6 vendor=0x1000", "type=6 vendor=odd")), flat(skip)},
+		"ISO-ACS-QUIRK":  {on("small-mi300", pass), on("xe", warn, swap("device=0x352a", "device=0xa110")), on("small-mi300", unknown, swap("type=6 vendor=0x1000", "type=6 vendor=odd")), flat(skip)},
 		"ISO-ATS":        {on("small-hgx", pass), on("small-hgx", pass, swap("acs=0x00", "acs=0x4d"), swap("ats=0", "ats=0x8000")), on("small-hgx", fail, swap("acs=0x00", "acs=0x04")), on("small-hgx", warn, redirecting), on("small-hgx", unknown, blind), on("xe", skip)},
 		"ISO-RO":         {on("small-mi300", pass), on("small-mi300", warn, redirecting, swap("dma_mask_bits=64", "devctl=0x5040")), on("small-mi300", pass, swap("dma_mask_bits=64", "devctl=0x5040")), on("small-mi300", unknown, blind)},
 		"ISO-GROUP":      {on("small-mi300", pass), on("xe", pass), on("small-mi300", skip, swap("driver:amdgpu", "driver:vgem"), noNIC)},

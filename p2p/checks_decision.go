@@ -259,7 +259,7 @@ func (l *look) nearest() {
 		case best == len(rank):
 			l.unknown(name, nil, "the nodes are not known")
 		case rank[best] == "SYS":
-			l.warn(name, nil, "all NICs are on another NUMA node: %s", strings.Join(names, ", "))
+			l.warn(name, nil, "all NICs are on another NUMA node: %s", strings.Join(names, ", ")).fix("put a NIC into a slot of the GPU's socket", "", "")
 		default:
 			l.pass(name, nil, "nearest (%s): %s", rank[best], strings.Join(names, ", "))
 		}

@@ -87,6 +87,12 @@ func (l *look) acsSource() {
 	if len(ports) == 0 {
 		l.skip("no port above a GPU or NIC")
 	}
+	counts := map[Addr]bool{} // ports that redirect what a pair sends
+	for _, p := range l.pairs {
+		for _, r := range p.Prediction.Decision.Redirects {
+			counts[r.PCI] = true
+		}
+	}
 	iommu := slices.ContainsFunc(l.endpoints(), func(f *function) bool { return f.IOMMU != "" })
 	for _, f := range ports {
 		at := []string{"/sys/" + f.dir + "/config"}
@@ -95,6 +101,8 @@ func (l *look) acsSource() {
 			l.unknown(f.name, at, "not known: %s", reading{err: firstError(f.err, f.ACSErr)}.why())
 		case f.ACS.Redirects() == 0:
 			l.pass(f.name, at, "it does not redirect")
+		case !counts[f.PCI]:
+			l.pass(f.name, at, "it redirects, which concerns no pair here").Expect = ""
 		case iommu && f.ACS.Ctrl&standardACS == f.ACS.Cap&standardACS:
 			l.warn(f.name, at, "%#x, as the kernel sets it where there is an IOMMU", uint16(f.ACS.Ctrl))
 		default:

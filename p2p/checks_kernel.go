@@ -258,6 +258,13 @@ func (l *look) lockdown() {
 // parameters are those of the command line that concern peer-to-peer.
 var parameters = []string{"iommu", "iommu.passthrough", "intel_iommu", "amd_iommu", "pci", "pcie_acs_override", "numa_balancing", "pcie_ports", "pcie_aspm"}
 
+// Parameter reports a word of the kernel's command line that concerns
+// peer-to-peer.
+func Parameter(word string) bool {
+	key, _, _ := strings.Cut(word, "=")
+	return slices.Contains(parameters, key)
+}
+
 func (l *look) commandLine() {
 	r := l.read("proc/cmdline")
 	if r.err != nil {
@@ -267,7 +274,7 @@ func (l *look) commandLine() {
 	var set, bad []string
 	for _, word := range strings.Fields(r.text) {
 		key, value, _ := strings.Cut(word, "=")
-		if slices.Contains(parameters, key) {
+		if Parameter(word) {
 			set = append(set, word)
 		}
 		for _, option := range strings.Split(value, ",") {

@@ -111,8 +111,8 @@ func (l *look) ncclLevel() {
 	best := map[string]int{}
 	var order []string
 	for _, p := range l.pairs {
-		if p.NIC.Software || p.Letters.NCCL == "" {
-			continue
+		if p.NIC.Software || p.Letters.NCCL == "" || p.Prediction.Outcome != Direct {
+			continue // it could not use it at any level
 		}
 		i := slices.Index(ncclRank, p.Letters.NCCL)
 		if _, ok := best[p.GPU.Name]; !ok {
@@ -122,7 +122,7 @@ func (l *look) ncclLevel() {
 		best[p.GPU.Name] = min(best[p.GPU.Name], i)
 	}
 	if len(order) == 0 {
-		l.skip("no pair on PCI")
+		l.skip("no direct pair on PCI")
 	}
 	for _, name := range order {
 		read := fmt.Sprintf("nearest: %s; the level is %s", ncclRank[best[name]], level)

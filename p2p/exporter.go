@@ -123,6 +123,9 @@ func (m *Machine) Exporter(a Addr) (Exporter, error) {
 	e.OutOfTree = m.outOfTree(e.Driver) != placement.No
 	if e.Class == ClassNVIDIA {
 		e.Gate = m.nvidiaGate()
+		if strings.Contains(m.read("sys/module/nvidia/taint").text, "P") {
+			e.Class = ClassUnknown // the proprietary modules: the open ones alone export dma-bufs
+		}
 	}
 	status, err := m.sys.ReadString(path.Join(f.SysPath, "power/runtime_status"))
 	e.Suspended = err == nil && status == "suspended"

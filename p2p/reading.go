@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/gpurdma/gpurdma/placement"
 )
 
@@ -25,6 +27,10 @@ type reading struct {
 // errNotCopied is for what a copy of a machine does not have, although the
 // machine may.
 var errNotCopied = errors.New("that part of the machine is not here")
+
+// errUnreadable is of a link to itself: the mark of a snapshot for what could
+// not be read when it was taken.
+var errUnreadable = errors.New("it could not be read when the snapshot was taken")
 
 // at is for Finding.Where.
 func (r reading) at() []string { return []string{r.where} }
@@ -75,6 +81,9 @@ func read(name, where, anchor string) reading {
 
 // absent doubts that a file is missing where nothing of its kind is there.
 func absent(err error, anchor string) error {
+	if errors.Is(err, unix.ELOOP) {
+		return errUnreadable
+	}
 	if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}

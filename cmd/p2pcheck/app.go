@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -28,7 +29,11 @@ type app struct {
 	json, verbose  bool
 	source         p2p.Source
 	gpu, nic       []string // the only ones to look at
-	reached        bool     // our code began: what fails now is no usage error
+	skip           []string // checks that are not carried out
+	snapshotFile   string   // the machine, in one file
+	baseline       string   // an earlier run
+	format, output string
+	reached        bool // our code began: what fails now is no usage error
 	status         int
 }
 
@@ -49,7 +54,7 @@ func (a *app) run(args []string) int {
 		return a.status
 	}
 	// Cobra's own refusals, before any of our code ran.
-	a.json = a.json || slices.Contains(args, "--json")
+	a.json = a.json || slices.Contains(args, "--json") || slices.Contains(args, "--format=json")
 	return a.finish("", nil, &cli.UsageError{Err: err})
 }
 
@@ -66,6 +71,9 @@ func (a *app) finish(command string, found result, err error) int {
 			d.Result = found
 		}
 		return a.printed(d.Write(a.stdout), status)
+	}
+	if write := formats[a.format]; write != nil && command == "check" {
+		return a.formatted(write, found, status, err)
 	}
 	if found != nil {
 		status = a.printed(found.text(a.stdout, a), status)
@@ -104,18 +112,47 @@ func worse(x, y int) int {
 func (a *app) action(command string, find func(*p2p.Machine, []p2p.GPU, []p2p.NIC) (result, error)) func(*cobra.Command, []string) error {
 	return func(*cobra.Command, []string) error {
 		a.reached = true
+		a.json = a.json || a.format == "json"
 		found, err := a.look(find)
-		if a.status = a.finish(command, found, err); a.status != cli.ExitOK {
-			return fmt.Errorf("exit status %d", a.status)
-		}
-		return nil
+		return a.end(command, found, err)
 	}
+}
+
+// end prints what was found, and keeps the status.
+func (a *app) end(command string, found result, err error) error {
+	if a.output != "" && formats[a.format] == nil {
+		to := a.stdout
+		var b bytes.Buffer
+		a.stdout = &b
+		a.status = a.finish(command, found, err)
+		a.stdout = to
+		a.status = a.printed(a.emit(b.Bytes()), a.status)
+	} else {
+		a.status = a.finish(command, found, err)
+	}
+	if a.status != cli.ExitOK {
+		return fmt.Errorf("exit status %d", a.status)
+	}
+	return nil
 }
 
 // look finds the devices that were asked for.
 func (a *app) look(find func(*p2p.Machine, []p2p.GPU, []p2p.NIC) (result, error)) (result, error) {
 	if a.source.Proc != "" && a.source.Sys == "" && a.source.Root == "" {
 		return nil, &cli.UsageError{Err: errors.New("--proc needs --sysfs: two machines are none")}
+	}
+	if !slices.Contains([]string{"", "text", "json"}, a.format) && formats[a.format] == nil {
+		return nil, &cli.UsageError{Err: fmt.Errorf("--format %s is none of text, json, nagios, npd, prometheus, nfd", a.format)}
+	}
+	if err := knownChecks(a.skip); err != nil {
+		return nil, &cli.UsageError{Err: err}
+	}
+	if a.snapshotFile != "" {
+		done, err := a.openSnapshot()
+		if err != nil {
+			return nil, &cli.UsageError{Err: err}
+		}
+		defer done()
 	}
 	if err := a.readable(); err != nil {
 		return nil, &cli.UsageError{Err: err}
@@ -166,6 +203,42 @@ func (a *app) readable() error {
 	return f.Close()
 }
 
+// openSnapshot puts a snapshot in the place of this machine. The directory that
+// it is unpacked into is not named: nobody else knows it.
+func (a *app) openSnapshot() (done func(), err error) {
+	if a.source != (p2p.Source{}) {
+		return nil, errors.New("--snapshot is a machine of its own: leave out --root, --sysfs, --proc, --kernel and --config")
+	}
+	dir, done, err := unpacked(a.snapshotFile)
+	if err != nil {
+		return nil, err
+	}
+	a.source.Root = dir
+	a.stdout, a.stderr = masked{a.stdout, dir}, masked{a.stderr, dir}
+	return done, nil
+}
+
+// masked leaves a directory's name out of what is written.
+type masked struct {
+	io.Writer
+	dir string
+}
+
+func (m masked) Write(p []byte) (int, error) {
+	_, err := m.Writer.Write(bytes.ReplaceAll(p, []byte(m.dir), nil))
+	return len(p), err
+}
+
+// knownChecks fails for what is no check and no family of them.
+func knownChecks(ids []string) error {
+	for _, id := range ids {
+		if id != "all" && !slices.ContainsFunc(p2p.Checks(), func(c *p2p.Check) bool { return id == c.ID || id == c.Family() }) {
+			return fmt.Errorf("no check is called %q: %s explain lists them", id, program)
+		}
+	}
+	return nil
+}
+
 // only keeps the devices that have one of the names.
 func only[T any](what string, names []string, all []T, called func(T) []string) ([]T, error) {
 	if len(names) == 0 {
@@ -199,21 +272,23 @@ the GPU's memory with the NIC, by the rules of this kernel and its drivers:
   ?        not known; unknown is never a yes
 
 For each pair that is not direct it gives the reasons, and the one thing to
-change. It moves no data: dmabuf-reg verify does. Root sees more than others: ACS
-is hidden from them.
+change. Then come the checks: what else could be in the way, failures first. It
+moves no data: dmabuf-reg verify does. Root sees more than others: ACS is hidden
+from them.
 
 Another machine is analysed from a copy of its files: --root DIR with sys, proc
 and boot below it, or --sysfs DIR and --proc DIR.
 
-Exit status: 0 all pairs are direct, 1 some pair is staged or refused, 2 wrong
-usage or nothing could be read, 3 no pair to check, or one is unknown and the
-others are direct. Pairs of a device that has no memory of its own (vgem, virtio
-graphics) are shown and do not count.`,
+Exit status: 0 all pairs are direct and no check fails, 1 some pair is staged or
+refused, or a check fails, 2 wrong usage or nothing could be read, 3 no pair to
+check, or nothing is bad and something is unknown. Pairs of a device that has no
+memory of its own (vgem, virtio graphics) are shown and do not count, and neither
+do checks that only ever warn.`,
 		Version:       version,
 		Args:          cobra.NoArgs,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		RunE:          a.action("check", check),
+		RunE:          a.action("check", a.check),
 	}
 	flags := root.PersistentFlags()
 	flags.BoolVar(&a.json, "json", false, "print one JSON document (schema "+schema+")")
@@ -224,7 +299,13 @@ graphics) are shown and do not count.`,
 	flags.StringVar(&a.source.Config, "config", "", "configuration of its kernel (\"/boot/config-…\")")
 	flags.StringSliceVar(&a.gpu, "gpu", nil, "only these GPUs: PCI address, name or driver")
 	flags.StringSliceVar(&a.nic, "nic", nil, "only these NICs: RDMA device or driver")
-	root.Flags().BoolVarP(&a.verbose, "verbose", "v", false, "reasons of all pairs, the direct ones too, and notes")
+	flags.StringSliceVar(&a.skip, "skip", nil, "leave out these checks: IDs or families (\"KRN-BTF,NET\"), \"all\"")
+	root.Flags().BoolVarP(&a.verbose, "verbose", "v", false, "reasons of all pairs, the direct ones too, notes, and all checks")
+	root.Flags().StringVar(&a.baseline, "baseline", "", "compare with what --json printed in an earlier run: differences are failures")
+	root.Flags().StringVar(&a.format, "format", "text", "text, json, nagios, npd (node-problem-detector), prometheus, nfd (node-feature-discovery)")
+	root.Flags().StringVarP(&a.output, "output", "o", "", "write there in place of the standard output, whole or not at all")
+	flags.StringVar(&a.snapshotFile, "snapshot", "", "analyse the machine that this file has: see snapshot")
+	root.AddCommand(a.explain(), a.snapshot(), a.diff(), a.report(), a.serve())
 	root.AddCommand(&cobra.Command{
 		Use:   "topo",
 		Short: "Draw the PCI tree of GPUs and NICs, and what each way is called",

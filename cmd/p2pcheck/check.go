@@ -94,25 +94,48 @@ type checkResult struct {
 	NICs    []nic   `json:"nics"`
 	Pairs   []pair  `json:"pairs"` // by GPU, then by NIC
 	Summary summary `json:"summary"`
+
+	Checks []finding `json:"checks"` // in the order of explain
+	Tally  tally     `json:"tally"`
+
+	Baseline string  `json:"baseline,omitempty"` // what Drift is since
+	Drift    []drift `json:"drift"`
 }
 
 func machineOf(m *p2p.Machine) machine {
 	return machine{Kernel: m.Kernel.Release, P2PDMA: m.Kernel.P2PDMA, MoveNotify: m.Kernel.MoveNotify, Config: m.Kernel.Source, CPU: m.CPU.String()}
 }
 
-// check predicts for all pairs.
-func check(m *p2p.Machine, gpus []p2p.GPU, nics []p2p.NIC) (result, error) {
+// check predicts for all pairs, and carries out the checks.
+func (a *app) check(m *p2p.Machine, gpus []p2p.GPU, nics []p2p.NIC) (result, error) {
 	r := checkResult{Machine: machineOf(m), GPUs: []gpu{}, NICs: []nic{}, Pairs: []pair{}}
+	var pairs []p2p.Pair
 	for _, g := range gpus {
 		r.GPUs = append(r.GPUs, gpuOf(g))
 		for _, n := range nics {
-			p := pairOf(m.Pair(g, n))
+			whole := m.Pair(g, n)
+			pairs = append(pairs, whole)
+			p := pairOf(whole)
 			r.Pairs = append(r.Pairs, p)
 			r.Summary.add(p)
 		}
 	}
 	for _, n := range nics {
 		r.NICs = append(r.NICs, nicOf(n))
+	}
+	subject := p2p.Subject{GPUs: gpus, NICs: nics, Pairs: pairs, Skip: a.skip}
+	if a.source == (p2p.Source{}) {
+		subject.Live = live()
+	}
+	r.Checks = findingsOf(m.Check(subject))
+	r.Tally = tallyOf(r.Checks)
+	r.Drift = []drift{}
+	if a.baseline != "" {
+		before, err := readResult(a.baseline)
+		if err != nil {
+			return nil, &cli.UsageError{Err: err}
+		}
+		r.Baseline, r.Drift = a.baseline, drifted(before, r)
 	}
 	return r, nothing(gpus, nics)
 }
@@ -194,10 +217,10 @@ func (s *summary) add(p pair) {
 func (r checkResult) status() int {
 	s := r.Summary
 	switch {
-	case s.Staged+s.Refused > 0:
+	case s.Staged+s.Refused > 0 || len(r.Drift) > 0:
 		return cli.ExitFailed
-	case s.Unknown > 0 || s.Direct == 0:
+	case r.Tally.Fail == 0 && (s.Unknown > 0 || s.Direct == 0):
 		return cli.ExitUnavailable
 	}
-	return cli.ExitOK
+	return r.Tally.status()
 }

@@ -53,6 +53,14 @@ func (r checkResult) text(w io.Writer, a *app) error {
 	if len(r.Pairs) > 0 {
 		fmt.Fprintf(&b, "\n%s\n", r.Summary)
 	}
+	if r.Baseline != "" {
+		fmt.Fprintf(&b, "\nSince %s: %s\n", r.Baseline, plural(len(r.Drift), "difference"))
+		driftText(&b, a, r.Drift)
+	}
+	r.checksText(&b, a)
+	if len(r.Checks) > 0 {
+		fmt.Fprintf(&b, "\n%s\n", r.Tally)
+	}
 	_, err := io.WriteString(w, b.String())
 	return err
 }

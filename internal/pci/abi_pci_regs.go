@@ -33,6 +33,8 @@ const (
 	acsCap      = 0x04 // PCI_ACS_CAP
 	acsCtrl     = 0x06 // PCI_ACS_CTRL
 
+	extCapIDSerial = 0x03 // PCI_EXT_CAP_ID_DSN
+
 	extCapIDATS = 0x0f   // PCI_EXT_CAP_ID_ATS
 	atsCtrl     = 0x06   // PCI_ATS_CTRL
 	atsEnable   = 0x8000 // PCI_ATS_CTRL_ENABLE

@@ -157,7 +157,7 @@ func (s *server) root(bus int, bridge string) string {
 
 // port adds a root port to a host bridge, and returns its directory.
 func (s *server) port(root string, bus, slot int, attrs string) string {
-	return s.function(fmt.Sprintf("%s/%04x:%02x:%02x.0", root, bus>>8, bus&0xff, slot), "class=0x060400 type=4 %s", attrs)
+	return s.function(fmt.Sprintf("%s/%04x:%02x:%02x.0", root, bus>>8, bus&0xff, slot), "class=0x060400 type=4 vendor=0x8086 device=0x352a %s", attrs)
 }
 
 // switched adds a root port with a switch, and devices below that. acs is the

@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"archive/tar"
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+)
+
+// manifestName is the first file of a snapshot.
+const (
+	manifestName   = "p2pcheck-snapshot.json"
+	snapshotSchema = "p2pcheck-snapshot/v1"
+	// unreadableKey marks a file that could not be read.
+	unreadableKey = "P2PCHECK.unreadable"
+)
+
+// manifest says what a snapshot is.
+type manifest struct {
+	Schema   string   `json:"schema"`
+	Version  string   `json:"version"`
+	LookedAt []string `json:"looked_at"` // patterns: what they match and is not here was not there
+}
+
+// patterns are all that this version looks at.
+func patterns() []string {
+	return append(append(slices.Clone(lookedAt), ofAnyFunction...), ofEndpoints...)
+}
+
+func isNoDirectory(err error) bool { return errors.Is(err, syscall.ENOTDIR) }
+
+// pack writes a snapshot.
+func pack(w io.Writer, entries map[string]entry) error {
+	compressed := gzip.NewWriter(w)
+	archive := tar.NewWriter(compressed)
+	head, err := json.Marshal(manifest{snapshotSchema, version, patterns()})
+	if err != nil {
+		return err
+	}
+	put := func(h tar.Header, data []byte) error {
+		h.Size, h.Mode, h.Format = int64(len(data)), 0o600, tar.FormatPAX
+		if err := archive.WriteHeader(&h); err != nil {
+			return err
+		}
+		_, err := archive.Write(data)
+		return err
+	}
+	if err := put(tar.Header{Name: manifestName, Typeflag: tar.TypeReg}, head); err != nil {
+		return err
+	}
+	names := make([]string, 0, len(entries))
+	for name := range entries {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		e := entries[name]
+		h := tar.Header{Name: name, Typeflag: tar.TypeReg}
+		switch {
+		case e.unreadable:
+			h.PAXRecords = map[string]string{unreadableKey: "1"}
+		case e.link != "":
+			h.Typeflag, h.Linkname = tar.TypeSymlink, e.link
+		case e.dir:
+			h.Typeflag, h.Name = tar.TypeDir, name+"/"
+		}
+		if err := put(h, e.data); err != nil {
+			return err
+		}
+	}
+	return errors.Join(archive.Close(), compressed.Close())
+}
+
+// Limits of a snapshot: more than any machine has.
+const (
+	entryLimit = 500_000
+	totalLimit = 512 << 20
+	nameLimit  = 1024
+)
+
+// errSnapshot is of a file that is no snapshot, or one that nobody should open.
+var errSnapshot = errors.New("no snapshot of p2pcheck")
+
+// unpack writes the files of a snapshot below an empty directory. Nothing of it
+// gets elsewhere: no name and no link leads out.
+func unpack(r io.Reader, dir string) error {
+	buffered := bufio.NewReader(r)
+	var plain io.Reader = buffered
+	if magic, _ := buffered.Peek(2); bytes.Equal(magic, []byte{0x1f, 0x8b}) {
+		compressed, err := gzip.NewReader(buffered)
+		if err != nil {
+			return fmt.Errorf("%w: %w", errSnapshot, err)
+		}
+		plain = compressed
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	u := &unpacker{root: root, kinds: map[string]byte{}}
+	limited := &io.LimitedReader{R: plain, N: totalLimit}
+	archive := tar.NewReader(limited)
+	for n := 0; ; n++ {
+		h, err := archive.Next()
+		switch {
+		case errors.Is(err, io.EOF) && n > 0 && limited.N > 0:
+			return nil
+		case err != nil:
+			return fmt.Errorf("%w: entry %d: %w", errSnapshot, n, err)
+		case n == 0:
+			err = checkManifest(h, archive)
+		case n > entryLimit:
+			err = errors.New("too many files")
+		default:
+			err = u.entry(h, archive)
+		}
+		if err != nil {
+			return fmt.Errorf("%w: %q: %w", errSnapshot, h.Name, err)
+		}
+	}
+}
+
+func checkManifest(h *tar.Header, r io.Reader) error {
+	if h.Name != manifestName || h.Typeflag != tar.TypeReg || h.Size > fileLimit {
+		return errors.New("it does not begin with " + manifestName)
+	}
+	data, err := io.ReadAll(r)
+	if err != nil {
+		return err
+	}
+	var m manifest
+	if err := json.Unmarshal(data, &m); err != nil {
+		return err
+	}
+	if m.Schema != snapshotSchema {
+		return fmt.Errorf("schema %q, and this program reads %s", m.Schema, snapshotSchema)
+	}
+	for _, pattern := range patterns() {
+		if !slices.Contains(m.LookedAt, pattern) {
+			return fmt.Errorf("it was taken by p2pcheck %s, which did not look at %s: take a new one", m.Version, pattern)
+		}
+	}
+	return nil
+}
+
+type unpacker struct {
+	root  *os.Root
+	kinds map[string]byte // what there is already, by type flag
+	total int64
+}
+
+// entry writes one file. A name below a link is refused, and so is one that is
+// there already: what a link leads to can be told from its text alone then.
+func (u *unpacker) entry(h *tar.Header, r io.Reader) error {
+	name := strings.TrimSuffix(h.Name, "/")
+	if !filepath.IsLocal(name) || path.Clean(name) != name || len(name) > nameLimit || strings.ContainsAny(name, "\\\x00") {
+		return errors.New("a name that leads elsewhere")
+	}
+	for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
+		if kind, ok := u.kinds[dir]; ok && kind != tar.TypeDir {
+			return fmt.Errorf("%s is no directory", dir)
+		}
+		u.kinds[dir] = tar.TypeDir
+	}
+	if kind, ok := u.kinds[name]; ok {
+		if kind == tar.TypeDir && h.Typeflag == tar.TypeDir {
+			return nil
+		}
+		return errors.New("it is there twice")
+	}
+	u.kinds[name] = h.Typeflag
+	if err := u.root.MkdirAll(path.Dir(name), 0o700); err != nil {
+		return err
+	}
+	switch h.Typeflag {
+	case tar.TypeDir:
+		return u.root.MkdirAll(name, 0o700)
+	case tar.TypeSymlink:
+		if !inside(path.Dir(name), h.Linkname) {
+			return fmt.Errorf("a link to %q, which leads elsewhere", h.Linkname)
+		}
+		return u.root.Symlink(h.Linkname, name)
+	case tar.TypeReg:
+		if h.PAXRecords[unreadableKey] != "" {
+			// A link to itself: it is there, and cannot be read.
+			return u.root.Symlink(path.Base(name), name)
+		}
+		return u.file(name, h.Size, r)
+	}
+	return fmt.Errorf("a file of type %q", h.Typeflag)
+}
+
+func (u *unpacker) file(name string, size int64, r io.Reader) error {
+	if u.total += size; size > fileLimit || u.total > totalLimit {
+		return errors.New("too large")
+	}
+	f, err := u.root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(f, r)
+	return errors.Join(err, f.Close())
+}
+
+// inside reports a link's text that leads up first, then down, and not out.
+func inside(dir, target string) bool {
+	if target == "" || path.IsAbs(target) || strings.ContainsRune(target, 0) || len(target) > nameLimit {
+		return false
+	}
+	down := false
+	for _, part := range strings.Split(target, "/") {
+		if part == ".." && down {
+			return false
+		}
+		down = down || part != ".."
+	}
+	return filepath.IsLocal(path.Join(dir, target))
+}
+
+// unpacked opens a snapshot: where its files are, and how to be rid of them.
+func unpacked(name string) (dir string, done func(), err error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return "", nil, err
+	}
+	defer f.Close()
+	if st, err := f.Stat(); err == nil && st.IsDir() {
+		return "", nil, &fs.PathError{Op: "read", Path: name, Err: syscall.EISDIR}
+	}
+	if dir, err = os.MkdirTemp("", "p2pcheck-"); err != nil {
+		return "", nil, err
+	}
+	done = func() { _ = os.RemoveAll(dir) }
+	if err := unpack(f, dir); err != nil {
+		done()
+		return "", nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return dir, done, nil
+}

@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// lookedAt are the files that a snapshot has, as patterns below the root. A
+// name behind "!" is kept without its contents.
+var lookedAt = []string{
+	"proc/sys/kernel/osrelease", "proc/sys/kernel/numa_balancing", "proc/cpuinfo", "proc/cmdline", "proc/config.gz", "proc/kallsyms",
+	"proc/self/status", "proc/self/limits", "proc/self/cgroup", "proc/self/environ", "proc/self/mountinfo", "proc/self/ns/user", "proc/self/ns/pid", "proc/1/cgroup",
+	"proc/driver/nvidia/version", "proc/driver/nvidia/params", "!proc/driver/nvidia/capabilities/*", "!proc/driver/nvidia/capabilities/*/mig/*",
+	"boot/config-*", "lib/modules/*/config", "usr/lib/modules/*/config",
+	"sys/class/dmi/id/sys_vendor", "sys/class/dmi/id/product_name",
+	"sys/class/drm/*/device", "sys/class/infiniband_verbs/abi_version", "sys/class/infiniband_verbs/*/ibdev",
+	"sys/class/infiniband/*/device/driver", "sys/class/infiniband/*/parent", "sys/class/infiniband/*/importer", "sys/class/infiniband/*/peer2peer",
+	"sys/class/infiniband/*/node_type", "sys/class/infiniband/*/fw_ver", "sys/class/infiniband/*/board_id",
+	"sys/class/infiniband/*/ports/*/state", "sys/class/infiniband/*/ports/*/phys_state", "sys/class/infiniband/*/ports/*/link_layer",
+	"sys/class/infiniband/*/ports/*/rate", "sys/class/infiniband/*/ports/*/sm_lid", "sys/class/infiniband/*/ports/*/gids/*",
+	"sys/class/infiniband/*/ports/*/gid_attrs/types/*", "sys/class/infiniband/*/ports/*/gid_attrs/ndevs/*",
+	"sys/class/infiniband/*/ports/*/hw_counters/out_of_sequence", "sys/class/infiniband/*/ports/*/hw_counters/packet_seq_err",
+	"sys/class/infiniband/*/ports/*/hw_counters/local_ack_timeout_err", "sys/class/infiniband/*/ports/*/hw_counters/rx_discards_phy",
+	"sys/class/net/*/operstate", "sys/class/net/*/mtu",
+	"sys/class/kfd/kfd/topology/nodes/*/gpu_id", "sys/class/kfd/kfd/topology/nodes/*/io_links/*/properties", "sys/class/kfd/kfd/topology/nodes/*/p2p_links/*/properties",
+	"!sys/module/*", "sys/module/*/taint", "sys/module/*/initstate", "sys/module/*/version", "sys/module/*/srcversion",
+	"sys/module/ib_core/parameters/netns_mode", "sys/module/amdgpu/parameters/pcie_p2p", "sys/module/xe/parameters/vram_bar_size",
+	"sys/module/vfio_iommu_type1/parameters/allow_unsafe_interrupts", "sys/module/softgpu/parameters/topology_gate",
+	"sys/kernel/security/lockdown", "!sys/kernel/security/*", "!sys/kernel/btf/vmlinux", "!sys/kernel/tracing/events/*", "!sys/kernel/debug/tracing/events/dma_buf",
+	"sys/kernel/mm/memory_peers/*/version", "sys/kernel/iommu_groups/*/type",
+	"!dev/kmsg", "!dev/kfd", "!dev/nvidiactl", "!dev/hl0", "!dev/accel/accel0",
+	"!.dockerenv", "!run/.containerenv", "!etc/libibverbs.d/*", "!usr/local/etc/libibverbs.d/*", "!etc/cdi/*", "!run/cdi/*", "!var/run/cdi/*",
+	"!usr/lib64/libibverbs.so.1.*", "!usr/lib/libibverbs.so.1.*", "!usr/lib/*/libibverbs.so.1.*", "!usr/local/lib/libibverbs.so.1.*",
+	"!lib64/libibverbs.so.1.*", "!lib/*/libibverbs.so.1.*",
+}
+
+// roots are directories whose presence says that what is not in them was not
+// there.
+var roots = []string{"sys/class", "sys/module", "sys/kernel", "sys/kernel/security", "sys/bus", "sys/devices", "sys/fs", "proc/sys", "dev", "etc", "etc/libibverbs.d", "run", "usr", "usr/lib", "usr/lib64", "lib64", "lib", "var", "boot"}
+
+// ofAnyFunction and ofEndpoints are attributes of PCI functions.
+var (
+	ofAnyFunction = []string{"vendor", "device", "class", "driver", "numa_node"}
+	ofEndpoints   = []string{
+		"config", "resource", "resource0_resize", "resource1_resize", "resource2_resize", "resource3_resize", "resource4_resize", "resource5_resize",
+		"current_link_speed", "current_link_width", "max_link_speed", "max_link_width", "dma_mask_bits", "power/runtime_status",
+		"aer_dev_fatal", "aer_dev_nonfatal", "aer_dev_correctable", "mem_info_vram_total", "mem_info_vis_vram_total",
+		"iommu_group", "physfn", "p2pmem", "behaviour", "pin_rule", "virtio*/driver", "drm/*",
+	}
+)
+
+// entry is a file of a snapshot.
+type entry struct {
+	data       []byte
+	link       string
+	dir        bool
+	unreadable bool
+}
+
+// collector gathers files below a root.
+type collector struct {
+	root    string
+	entries map[string]entry
+}
+
+// collect gathers all that checks read, as far as it can be read.
+func collect(root string) map[string]entry {
+	c := &collector{root: root, entries: map[string]entry{}}
+	for _, dir := range roots {
+		c.add(dir, true)
+	}
+	for _, pattern := range lookedAt {
+		name, bare := strings.CutPrefix(pattern, "!")
+		c.glob("", strings.Split(name, "/"), bare)
+	}
+	c.functions()
+	return c.entries
+}
+
+// functions gathers the PCI functions: all of those that can be on a way.
+func (c *collector) functions() {
+	names, err := c.list("sys/bus/pci/devices")
+	if err != nil {
+		return
+	}
+	for _, name := range names {
+		dir := path.Join("sys/bus/pci/devices", name)
+		for _, attr := range ofAnyFunction {
+			c.add(path.Join(dir, attr), false)
+		}
+		if c.matters(dir, name) {
+			for _, attr := range ofEndpoints {
+				c.glob(dir, strings.Split(attr, "/"), strings.HasPrefix(attr, "drm"))
+			}
+		}
+	}
+}
+
+// matters reports a function that may be a GPU or NIC, is a bridge, or stands
+// for a host bridge.
+func (c *collector) matters(dir, name string) bool {
+	class, err := os.ReadFile(filepath.Join(c.root, dir, "class"))
+	driver, _ := os.Readlink(filepath.Join(c.root, dir, "driver"))
+	base := strings.TrimPrefix(string(class), "0x")
+	if err != nil || len(base) < 2 || strings.HasSuffix(name, ":00.0") || slices.Contains([]string{"softgpu", "vfio-pci"}, path.Base(driver)) {
+		return true
+	}
+	return slices.Contains([]string{"02", "03", "05", "06", "0c", "12"}, base[:2])
+}
+
+func (c *collector) list(dir string) ([]string, error) {
+	entries, err := os.ReadDir(filepath.Join(c.root, dir))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) && !isNoDirectory(err) {
+		c.entries[dir] = entry{unreadable: true}
+	}
+	var out []string
+	for _, e := range entries {
+		out = append(out, e.Name())
+	}
+	return out, err
+}
+
+// glob adds what a pattern matches. What cannot be listed is kept as such.
+func (c *collector) glob(dir string, parts []string, bare bool) {
+	for i, part := range parts {
+		if !strings.ContainsAny(part, "*") {
+			continue
+		}
+		at := path.Join(append([]string{dir}, parts[:i]...)...)
+		names, err := c.list(at)
+		if err != nil {
+			return
+		}
+		c.add(at, true)
+		for _, name := range names {
+			if ok, _ := path.Match(part, name); ok {
+				c.glob(path.Join(at, name), parts[i+1:], bare)
+			}
+		}
+		return
+	}
+	c.add(path.Join(append([]string{dir}, parts...)...), bare)
+}
+
+// linkLimit is how many links lead to a file at most.
+const linkLimit = 40
+
+// add keeps a file, and every link on the way to it.
+func (c *collector) add(name string, bare bool) {
+	parts := strings.Split(path.Clean(name), "/")
+	at := ""
+	for links := 0; len(parts) > 0; {
+		next := path.Join(at, parts[0])
+		parts = parts[1:]
+		if e, ok := c.entries[next]; ok && e.dir {
+			at = next
+			continue
+		}
+		st, err := os.Lstat(filepath.Join(c.root, next))
+		switch {
+		case errors.Is(err, fs.ErrNotExist) || isNoDirectory(err):
+			return
+		case err != nil:
+			c.entries[next] = entry{unreadable: true}
+			return
+		case st.Mode()&fs.ModeSymlink != 0:
+			target, err := os.Readlink(filepath.Join(c.root, next))
+			if links++; err != nil || links > linkLimit {
+				c.entries[next] = entry{unreadable: true}
+				return
+			}
+			whole := path.Join(at, target)
+			if path.IsAbs(target) {
+				whole = strings.TrimPrefix(path.Clean(target), "/")
+			}
+			if !filepath.IsLocal(whole) {
+				return
+			}
+			c.entries[next] = entry{link: relative(at, whole)}
+			parts = append(strings.Split(whole, "/"), parts...)
+			at = ""
+		case st.IsDir():
+			c.entries[next] = entry{dir: true}
+			at = next
+		default:
+			if len(parts) == 0 {
+				c.file(next, bare || !st.Mode().IsRegular())
+			}
+			return
+		}
+	}
+}
+
+// relative is how a link in a directory leads to a name.
+func relative(dir, name string) string {
+	rel, err := filepath.Rel("/"+dir, "/"+name)
+	if err != nil {
+		return name
+	}
+	return rel
+}
+
+// file keeps the contents of a file, without what tells whose machine it is.
+func (c *collector) file(name string, bare bool) {
+	if _, ok := c.entries[name]; ok {
+		return
+	}
+	var data []byte
+	var err error
+	if !bare {
+		data, err = c.contents(name)
+	}
+	if err != nil {
+		c.entries[name] = entry{unreadable: true}
+		return
+	}
+	c.entries[name] = entry{data: data}
+}
+
+// fileLimit is more than any file that is kept has.
+const fileLimit = 16 << 20
+
+func (c *collector) contents(name string) ([]byte, error) {
+	f, err := os.Open(filepath.Join(c.root, name))
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if name == "proc/kallsyms" {
+		return symbols(f)
+	}
+	return io.ReadAll(io.LimitReader(f, fileLimit))
+}
+
+// symbols are those of the kernel that are looked for, out of megabytes.
+func symbols(r io.Reader) ([]byte, error) {
+	var out []byte
+	lines := bufio.NewScanner(r)
+	for lines.Scan() {
+		if symbolic(lines.Bytes()) {
+			out = append(append(out, lines.Bytes()...), '\n')
+		}
+	}
+	return out, lines.Err()
+}
+
+func symbolic(line []byte) bool {
+	return bytes.HasSuffix(line, []byte(" pci_p2pdma_distance_many")) || bytes.HasSuffix(line, []byte(" pci_enable_device"))
+}

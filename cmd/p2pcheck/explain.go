@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gpurdma/gpurdma/cmd/internal/cli"
+	"github.com/gpurdma/gpurdma/p2p"
+)
+
+// explanation is what is to be said of a check, whatever it finds.
+type explanation struct {
+	ID       string `json:"id"`
+	Title    string `json:"title"`
+	Why      string `json:"why"`
+	Expected string `json:"expected"`
+	Worst    string `json:"worst"`
+	Remedy   *fix   `json:"remedy"`
+	Ref      string `json:"ref"`
+}
+
+type explainResult struct {
+	Checks []explanation `json:"checks"`
+}
+
+func (explainResult) status() int { return cli.ExitOK }
+
+func (a *app) explain() *cobra.Command {
+	return &cobra.Command{
+		Use:   "explain [ID]...",
+		Short: "Say what a check means, why it matters, and how to mend it",
+		Long:  "explain tells of the checks with these IDs, or families of them (\"NET\"); of all without one.",
+		RunE: func(_ *cobra.Command, ids []string) error {
+			a.reached = true
+			found, err := explained(ids)
+			if err != nil {
+				return a.end("explain", nil, err)
+			}
+			return a.end("explain", found, nil)
+		},
+	}
+}
+
+func explained(ids []string) (explainResult, error) {
+	r := explainResult{Checks: []explanation{}}
+	for _, c := range p2p.Checks() {
+		if len(ids) > 0 && !slices.ContainsFunc(ids, func(id string) bool { return strings.EqualFold(id, c.ID) || strings.EqualFold(id, c.Family()) }) {
+			continue
+		}
+		e := explanation{c.ID, c.Title, c.Why, c.Expect, c.Worst.String(), nil, c.Ref}
+		if c.Fix != (p2p.Remedy{}) {
+			e.Remedy = &fix{c.Fix.Change, c.Fix.Command, c.Fix.Weakens}
+		}
+		r.Checks = append(r.Checks, e)
+	}
+	if known := checkNames(); len(r.Checks) == 0 {
+		return r, &cli.UsageError{Err: fmt.Errorf("no check is called %s; there are %s", strings.Join(ids, ", "), strings.Join(known, ", "))}
+	}
+	return r, nil
+}
+
+// checkNames are the IDs of all checks.
+func checkNames() []string {
+	var out []string
+	for _, c := range p2p.Checks() {
+		out = append(out, c.ID)
+	}
+	return out
+}
+
+func (r explainResult) text(w io.Writer, _ *app) error {
+	var b strings.Builder
+	for i, e := range r.Checks {
+		if i > 0 {
+			b.WriteString("\n")
+		}
+		fmt.Fprintf(&b, "%s: %s\n  %s\n", e.ID, e.Title, e.Why)
+		if e.Expected != "" {
+			fmt.Fprintf(&b, "  expected: %s\n", e.Expected)
+		}
+		fmt.Fprintf(&b, "  at worst: %s\n", e.Worst)
+		if e.Remedy != nil {
+			(&remedy{Change: e.Remedy.Change, Command: e.Remedy.Command, Weakens: e.Remedy.Weakens}).text(&b)
+		}
+		fmt.Fprintf(&b, "  see: %s\n", e.Ref)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/gpurdma/gpurdma/cmd/internal/cli"
+)
+
+// formats are outputs for other programs, each with the exit status that these
+// expect.
+var formats = map[string]func(b *strings.Builder, r checkResult, status int, err error) int{
+	"nagios": nagios, "npd": npd, "prometheus": prometheus, "nfd": nfd,
+}
+
+// formatted prints what was found for another program.
+func (a *app) formatted(write func(*strings.Builder, checkResult, int, error) int, found result, status int, err error) int {
+	r, _ := found.(checkResult)
+	var b strings.Builder
+	status = write(&b, r, status, err)
+	return a.printed(a.emit([]byte(b.String())), status)
+}
+
+// emit writes to the file that was named, whole or not at all.
+func (a *app) emit(data []byte) error {
+	if a.output == "" {
+		_, err := a.stdout.Write(data)
+		return err
+	}
+	f, err := os.CreateTemp(filepath.Dir(a.output), ".p2pcheck-*")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	// Who collects these files is somebody else.
+	err = errors.Join(err, f.Chmod(0o644), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), a.output)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return nil
+}
+
+// verdict is a run in one word, as status has it.
+func verdict(r checkResult, status int) string {
+	switch {
+	case status == cli.ExitOK && r.Tally.Warn > 0:
+		return "warn"
+	case status == cli.ExitOK:
+		return "pass"
+	case status == cli.ExitFailed:
+		return "fail"
+	}
+	return "unknown"
+}
+
+// headline is what is wrong, in a line: the first of each kind.
+func headline(r checkResult, err error) string {
+	s := r.Summary
+	parts := []string{fmt.Sprintf("%d of %d pairs direct", s.Direct, s.Direct+s.Staged+s.Refused+s.Unknown)}
+	if len(r.Drift) > 0 {
+		parts = append(parts, plural(len(r.Drift), "difference"))
+	}
+	for _, result := range []string{"fail", "unknown", "warn"} {
+		var ids []string
+		for _, f := range r.Checks {
+			if f.Result == result && (f.Decides || result != "unknown") && !slices.Contains(ids, f.ID) {
+				ids = append(ids, f.ID)
+			}
+		}
+		if len(ids) > 0 {
+			parts = append(parts, result+": "+strings.Join(ids, " "))
+		}
+	}
+	if err != nil {
+		parts = append(parts, cli.Explain(err)[0].Message)
+	}
+	return strings.NewReplacer("\n", " ", "|", "/").Replace(strings.Join(parts, "; "))
+}
+
+// nagios is one line with performance data, and 0 OK, 1 warning, 2 critical, 3
+// unknown.
+func nagios(b *strings.Builder, r checkResult, status int, err error) int {
+	v := verdict(r, status)
+	code := slices.Index([]string{"pass", "warn", "fail", "unknown"}, v)
+	s, t := r.Summary, r.Tally
+	fmt.Fprintf(b, "P2PCHECK %s - %s | direct=%d staged=%d refused=%d unknown=%d checks_failed=%d checks_warned=%d checks_unknown=%d\n",
+		[]string{"OK", "WARNING", "CRITICAL", "UNKNOWN"}[code], headline(r, err), s.Direct, s.Staged, s.Refused, s.Unknown, t.Fail, t.Warn, t.Unknown)
+	return code
+}
+
+// npdLength is how much of the output node-problem-detector keeps.
+const npdLength = 80
+
+// npd is a line for a custom plugin of node-problem-detector, and 0 good, 1 not,
+// 2 unknown.
+func npd(b *strings.Builder, r checkResult, status int, err error) int {
+	text := headline(r, err)
+	if len(text) > npdLength {
+		text = strings.ToValidUTF8(text[:npdLength-3], "") + "..."
+	}
+	fmt.Fprintln(b, text)
+	switch verdict(r, status) {
+	case "pass", "warn":
+		return 0
+	case "fail":
+		return 1
+	}
+	return 2
+}
+
+// nfd are labels for node-feature-discovery's local source.
+func nfd(b *strings.Builder, r checkResult, status int, _ error) int {
+	direct := map[string]bool{}
+	for _, p := range r.Pairs {
+		if p.Counts && p.Outcome == "direct" {
+			direct[p.GPU] = true
+		}
+	}
+	counting := 0
+	for _, g := range r.GPUs {
+		if g.Counts {
+			counting++
+		}
+	}
+	fmt.Fprintf(b, "p2pcheck.result=%s\n", verdict(r, status))
+	fmt.Fprintf(b, "p2pcheck.gpus=%d\n", counting)
+	fmt.Fprintf(b, "p2pcheck.gpus-direct=%d\n", len(direct))
+	fmt.Fprintf(b, "p2pcheck.nics=%d\n", len(r.NICs))
+	fmt.Fprintf(b, "p2pcheck.pairs-direct=%d\n", r.Summary.Direct)
+	return status
+}
+
+// prometheus is the text format of metrics.
+func prometheus(b *strings.Builder, r checkResult, status int, err error) int {
+	metric := func(name, help string) {
+		fmt.Fprintf(b, "# HELP %s %s\n# TYPE %s gauge\n", name, help, name)
+	}
+	metric("p2pcheck_status", "Exit status of p2pcheck: 0 good, 1 not, 2 nothing could be read, 3 something is unknown.")
+	fmt.Fprintf(b, "p2pcheck_status %d\n", status)
+	metric("p2pcheck_errors", "What could not be read.")
+	fmt.Fprintf(b, "p2pcheck_errors %d\n", len(cli.Explain(err)))
+	metric("p2pcheck_pair_outcome", "1 for what becomes of a registration of the GPU's memory with the NIC.")
+	for _, p := range r.Pairs {
+		if p.Counts {
+			fmt.Fprintf(b, "p2pcheck_pair_outcome{gpu=%s,nic=%s,outcome=%s} 1\n", quoted(p.GPU), quoted(p.NIC), quoted(p.Outcome))
+		}
+	}
+	metric("p2pcheck_pair_distance", "The kernel's distance, -1 if it supports no way.")
+	for _, p := range r.Pairs {
+		if d := p.Decision.Distance; p.Counts && d != nil {
+			fmt.Fprintf(b, "p2pcheck_pair_distance{gpu=%s,nic=%s} %d\n", quoted(p.GPU), quoted(p.NIC), *d)
+		}
+	}
+	metric("p2pcheck_check", "1 for the worst that a check found.")
+	worst := map[string]string{}
+	var ids []string
+	for _, f := range r.Checks {
+		if was, ok := worst[f.ID]; !ok || slices.Index(ranks, f.Result) < slices.Index(ranks, was) {
+			worst[f.ID] = f.Result
+		}
+		if !slices.Contains(ids, f.ID) {
+			ids = append(ids, f.ID)
+		}
+	}
+	for _, id := range ids {
+		fmt.Fprintf(b, "p2pcheck_check{id=%s,result=%s} 1\n", quoted(id), quoted(worst[id]))
+	}
+	return status
+}
+
+// quoted is a label's value.
+func quoted(s string) string {
+	return strconv.Quote(strings.ToValidUTF8(s, "?"))
+}

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gpurdma/gpurdma/cmd/internal/cli"
+	"github.com/gpurdma/gpurdma/internal/testenv"
+	"github.com/gpurdma/gpurdma/p2p"
+)
+
+// What is said of machines of known shapes. A person has read each text.
+func TestMachines(t *testing.T) {
+	for name, status := range map[string]int{
+		"hgx":          cli.ExitOK,
+		"wrong-socket": cli.ExitOK,
+		"grace":        cli.ExitFailed,
+		"mi300":        cli.ExitOK,
+		"xe":           cli.ExitFailed,
+		"flat-vm":      cli.ExitUnavailable,
+	} {
+		t.Run(name, func(t *testing.T) {
+			tree := testenv.Machines[name]()
+			r := run(tree, t, "--root", "ROOT")
+			if r.status != status || r.err != "" {
+				t.Errorf("status %d, want %d: %s", r.status, status, r.err)
+			}
+			topo := run(tree, t, "topo", "--root", "ROOT")
+			golden(t, "machine-"+name+".txt", r.out+"\n"+topo.out)
+		})
+	}
+}
+
+func TestExplain(t *testing.T) {
+	for _, id := range checkNames() {
+		r := command("explain", id)
+		if r.status != 0 || !strings.HasPrefix(r.out, id+": ") || !strings.Contains(r.out, "see: ") {
+			t.Errorf("%s: %+v", id, r)
+		}
+	}
+	if r := command("explain", "net"); r.status != 0 || strings.Count(r.out, "at worst:") != 8 {
+		t.Errorf("%+v", r)
+	}
+	if r := command("explain"); strings.Count(r.out, "at worst:") != len(p2p.Checks()) {
+		t.Errorf("%+v", r)
+	}
+	if r := command("explain", "NO-SUCH"); r.status != cli.ExitUsage || !strings.Contains(r.err, "PCIE-LINK") {
+		t.Errorf("%+v", r)
+	}
+	var d struct{ Result explainResult }
+	if err := json.Unmarshal([]byte(command("explain", "--json", "P2P-ACS-LIST").out), &d); err != nil || len(d.Result.Checks) != 1 || d.Result.Checks[0].Worst != "fail" {
+		t.Error(d, err)
+	}
+}
+
+// saved is the JSON of a machine.
+func saved(t *testing.T, dir, name string, tree testenv.Tree) string {
+	t.Helper()
+	file := filepath.Join(dir, name+".json")
+	if r := command("--json", "--output", file, "--root", tree.Write(t)); r.out != "" {
+		t.Fatal(r)
+	}
+	return file
+}
+
+func TestDiffAndBaseline(t *testing.T) {
+	dir := t.TempDir()
+	good := saved(t, dir, "good", testenv.Machines["small-hgx"]())
+	worse := saved(t, dir, "worse", bad())
+	if r := command("diff", good, good); r.status != cli.ExitOK || r.out != "0 differences\n" {
+		t.Errorf("%+v", r)
+	}
+	r := command("diff", good, worse)
+	for _, want := range []string{"check NV-MODTYPE: fail, was pass", "check P2P-ACS-LIST 0000:13:00.0 -> mlx5_0: warn, was pass"} {
+		if r.status != cli.ExitFailed || !strings.Contains(r.out, want) {
+			t.Errorf("%q is not there: %+v", want, r)
+		}
+	}
+	root := testenv.Machines["small-hgx"]().Write(t)
+	if r := command("--baseline", good, "--root", root); r.status != cli.ExitOK || !strings.Contains(r.out, "0 differences") {
+		t.Errorf("%+v", r)
+	}
+	if r := command("--baseline", worse, "--root", root); r.status != cli.ExitFailed || !strings.Contains(r.out, "check NV-MODTYPE: pass, was fail") {
+		t.Errorf("%+v", r)
+	}
+	// A device that came and one that went.
+	less := testenv.Machines["small-hgx"]()
+	less.Functions = strings.Replace(less.Functions, " rdma:mlx5_1", "", 1)
+	if r := command("diff", good, saved(t, dir, "less", less)); !strings.Contains(r.out, "nic mlx5_1: not there, was mlx5_core at 0000:16:00.0 (dynamic)") {
+		t.Errorf("%+v", r)
+	}
+	for _, text := range []string{"", "{}", `{"schema":"p2pcheck/v1","command":"topo","result":{}}`, `{"schema":"p2pcheck/v1","command":"check"}`, `{"schema":"p2pcheck/v1","command":"check","result":{"pairs":[{"outcome":"odd"}]}}`} {
+		file := filepath.Join(dir, "odd")
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for _, args := range [][]string{{"diff", good, file}, {"--baseline", file, "--root", root}, {"report", file}, {"diff", good, dir}} {
+			if r := command(args...); r.status != cli.ExitUsage || r.err == "" {
+				t.Errorf("%q: %+v", text, r)
+			}
+		}
+	}
+}
+
+func TestReport(t *testing.T) {
+	dir := t.TempDir()
+	var files []string
+	for i := range 3 {
+		files = append(files, saved(t, dir, fmt.Sprintf("node%d", i), testenv.Machines["small-hgx"]()))
+	}
+	if r := command(append([]string{"report"}, files...)...); r.status != cli.ExitOK || !strings.Contains(r.out, "3 nodes, 1 kind of them") {
+		t.Errorf("%+v", r)
+	}
+	files = append([]string{saved(t, dir, "broken", bad())}, files...)
+	r := command(append([]string{"report"}, files...)...)
+	if r.status != cli.ExitFailed {
+		t.Error(r.status)
+	}
+	golden(t, "report.txt", r.out)
+	var d struct{ Result reportResult }
+	if err := json.Unmarshal([]byte(command(append([]string{"report", "--json"}, files...)...).out), &d); err != nil {
+		t.Fatal(err)
+	}
+	if n := d.Result.Nodes; len(n) != 4 || n[0].Node != "broken" || n[0].Result != "fail" || len(n[0].Differs) == 0 || len(n[1].Differs) != 0 || d.Result.Like != "node0" {
+		t.Errorf("%+v", d.Result)
+	}
+}
+
+func TestFormats(t *testing.T) {
+	machines := map[string]testenv.Tree{"good": testenv.Machines["small-hgx"](), "bad": bad(), "guest": testenv.FlatVM(), "empty": {Config: "-", Files: map[string]string{"sys/kernel/x": ""}}}
+	for name, want := range map[string]map[string]int{
+		"nagios":     {"good": 0, "bad": 2, "guest": 3, "empty": 3},
+		"npd":        {"good": 0, "bad": 1, "guest": 2, "empty": 2},
+		"prometheus": {"good": 0, "bad": 1, "guest": 3, "empty": 3},
+		"nfd":        {"good": 0, "bad": 1, "guest": 3, "empty": 3},
+	} {
+		for machine, status := range want {
+			r := run(machines[machine], t, "--root", "ROOT", "--format", name)
+			if r.status != status || r.err != "" {
+				t.Errorf("%s of %s: status %d, want %d: %s%s", name, machine, r.status, status, r.out, r.err)
+			}
+			switch lines := strings.Count(r.out, "\n"); name {
+			case "nagios":
+				if lines != 1 || strings.Count(r.out, "|") != 1 || !strings.HasPrefix(r.out, "P2PCHECK "+[]string{"OK", "WARNING", "CRITICAL", "UNKNOWN"}[status]) {
+					t.Error(r.out)
+				}
+			case "npd":
+				if lines != 1 || len(r.out) > npdLength+1 {
+					t.Error(r.out)
+				}
+			case "prometheus":
+				exposition(t, r.out)
+			case "nfd":
+				for line := range strings.Lines(r.out) {
+					if key, value, ok := strings.Cut(strings.TrimSpace(line), "="); !ok || !strings.HasPrefix(key, "p2pcheck.") || value == "" {
+						t.Error(line)
+					}
+				}
+			}
+		}
+	}
+	if r := run(machines["good"], t, "--root", "ROOT", "--format", "odd"); r.status != cli.ExitUsage {
+		t.Errorf("%+v", r)
+	}
+	if r := run(machines["good"], t, "--root", "ROOT", "--format", "json"); !json.Valid([]byte(r.out)) {
+		t.Errorf("%+v", r)
+	}
+	r := run(bad(), t, "--root", "ROOT", "--format", "nagios")
+	if want := "P2PCHECK CRITICAL - 0 of 4 pairs direct; fail: ISO-ATS NV-MODTYPE"; !strings.HasPrefix(r.out, want) {
+		t.Error(r.out)
+	}
+}
+
+// exposition looks at the form of Prometheus' text format.
+func exposition(t *testing.T, text string) {
+	t.Helper()
+	typed := map[string]bool{}
+	for line := range strings.Lines(text) {
+		f := strings.Fields(line)
+		if len(f) >= 4 && f[0] == "#" {
+			typed[f[2]] = true
+			continue
+		}
+		name, _, _ := strings.Cut(f[0], "{")
+		if !typed[name] || len(f) < 2 {
+			t.Errorf("%q", line)
+		}
+	}
+	if !typed["p2pcheck_status"] || !typed["p2pcheck_pair_outcome"] || !typed["p2pcheck_check"] {
+		t.Error(text)
+	}
+}
+
+// A file that is written for others is there as a whole, or not at all.
+func TestOutput(t *testing.T) {
+	root := testenv.Machines["small-hgx"]().Write(t)
+	file := filepath.Join(t.TempDir(), "p2pcheck.prom")
+	if r := command("--root", root, "--format", "prometheus", "-o", file); r.status != 0 || r.out != "" || r.err != "" {
+		t.Errorf("%+v", r)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	exposition(t, string(text))
+	names, err := os.ReadDir(filepath.Dir(file))
+	if err != nil || len(names) != 1 {
+		t.Error(names, err)
+	}
+	if r := command("--root", root, "-o", filepath.Join(file, "none")); r.status != cli.ExitUsage || r.err == "" {
+		t.Errorf("%+v", r)
+	}
+}
+
+// The metrics are those of the machine as it is, no older than is asked for.
+func TestServe(t *testing.T) {
+	root := testenv.Machines["small-hgx"]().Write(t)
+	m := &metrics{a: &app{source: p2p.Source{Root: root}}, every: time.Hour}
+	get := func() string {
+		w := httptest.NewRecorder()
+		m.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+		return w.Body.String()
+	}
+	first := get()
+	exposition(t, first)
+	if !strings.Contains(first, "p2pcheck_status 0\n") || !strings.Contains(first, `p2pcheck_pair_outcome{gpu="0000:13:00.0",nic="mlx5_0",outcome="direct"} 1`) {
+		t.Error(first)
+	}
+	if err := os.WriteFile(filepath.Join(root, "proc/driver/nvidia/version"), []byte("?"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if get() != first {
+		t.Error("the machine was looked at again")
+	}
+	m.every = 0
+	if second := get(); !strings.Contains(second, "p2pcheck_status 3\n") {
+		t.Error(second)
+	}
+}

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"net/netip"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/gpurdma/gpurdma/internal/pci"
+	"github.com/gpurdma/gpurdma/p2p"
+)
+
+// redactor replaces what tells whose machine it is. The same becomes the same,
+// so that what belongs together still does.
+type redactor struct {
+	gids map[string]string
+	log  []string // lines of the kernel's log that are kept
+}
+
+// redact goes over a whole snapshot.
+func redact(entries map[string]entry, log []string) {
+	r := &redactor{gids: map[string]string{}, log: log}
+	names := make([]string, 0, len(entries))
+	for name := range entries {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	process := path.Join("proc", path.Clean(entries["proc/self"].link))
+	for _, name := range names {
+		e := entries[name]
+		if e.dir || e.link != "" || e.unreadable {
+			continue
+		}
+		if rest, ok := strings.CutPrefix(name, process+"/"); ok && entries["proc/self"].link != "" {
+			e.data = r.redact(path.Join("proc/self", rest), e.data)
+		} else {
+			e.data = r.redact(name, e.data)
+		}
+		entries[name] = e
+	}
+	unused(entries)
+}
+
+func (r *redactor) redact(name string, data []byte) []byte {
+	switch {
+	case path.Base(name) == "config" && strings.HasPrefix(name, "sys/"):
+		return pci.WithoutSerial(data)
+	case path.Base(path.Dir(name)) == "gids":
+		return []byte(r.gid(strings.TrimSpace(string(data))) + "\n")
+	case name == "dev/kmsg":
+		return []byte(strings.Join(r.log, ""))
+	case name == "proc/cmdline":
+		return []byte(strings.Join(keep(strings.Fields(string(data)), p2p.Parameter), " ") + "\n")
+	case name == "proc/self/environ":
+		return []byte(strings.Join(keep(strings.Split(string(data), "\x00"), harmless), "\x00"))
+	case name == "proc/self/status":
+		return lines(data, func(line string) bool { return strings.HasPrefix(line, "CapEff:") })
+	case name == "proc/self/mountinfo":
+		return mounts(data)
+	case name == "proc/self/cgroup" || name == "proc/1/cgroup":
+		return group(data)
+	case name == "proc/cpuinfo":
+		// All processors are alike, and the first one decides.
+		first, _, _ := bytes.Cut(data, []byte("\n\n"))
+		return append(lines(first, func(line string) bool { return !strings.HasPrefix(strings.ToLower(line), "serial") }), "\n\n"...)
+	}
+	return data
+}
+
+func keep(words []string, wanted func(string) bool) []string {
+	return slices.DeleteFunc(words, func(w string) bool { return !wanted(w) })
+}
+
+func lines(data []byte, wanted func(string) bool) []byte {
+	var out strings.Builder
+	for line := range strings.Lines(string(data)) {
+		if wanted(line) {
+			out.WriteString(line)
+		}
+	}
+	return []byte(out.String())
+}
+
+// words are values of variables without names of machines or people in them.
+var words = regexp.MustCompile(`^(?:[0-9]+|[A-Z]+|[a-z0-9_]+(?:,[a-z0-9_]+)*)$`)
+
+// harmless reports a variable that may be shown.
+func harmless(entry string) bool {
+	name, value, ok := strings.Cut(entry, "=")
+	return ok && p2p.TransportVariable(name) && words.MatchString(value)
+}
+
+// mounts keeps those over /proc, /sys and /dev/shm, without where they come
+// from.
+func mounts(data []byte) []byte {
+	var out strings.Builder
+	for line := range strings.Lines(string(data)) {
+		before, after, ok := strings.Cut(line, " - ")
+		f, g := strings.Fields(before), strings.Fields(after)
+		if !ok || len(f) < 6 || len(g) < 3 {
+			continue
+		}
+		point := f[4]
+		if point != "/dev/shm" && point != "/proc" && point != "/sys" && !strings.HasPrefix(point, "/proc/") && !strings.HasPrefix(point, "/sys/") {
+			continue
+		}
+		var options []string
+		for _, option := range strings.Split(g[2], ",") {
+			if option == "rw" || option == "ro" || strings.HasPrefix(option, "size=") {
+				options = append(options, option)
+			}
+		}
+		fmt.Fprintf(&out, "1 1 0:1 / %s rw - %s none %s\n", point, g[0], strings.Join(options, ","))
+	}
+	if out.Len() == 0 && len(data) > 0 {
+		return []byte("1 1 0:1 / / rw - none none rw\n") // there were others
+	}
+	return []byte(out.String())
+}
+
+// groupName is what the control group of p2pcheck is called in a snapshot.
+const groupName = "snapshot"
+
+func group(data []byte) []byte {
+	var out strings.Builder
+	for line := range strings.Lines(string(data)) {
+		f := strings.SplitN(strings.TrimSuffix(line, "\n"), ":", 3)
+		if len(f) != 3 {
+			continue
+		}
+		name := groupName
+		for _, word := range []string{"docker", "kubepods", "containerd", "libpod", "lxc"} {
+			if strings.Contains(f[2], word) {
+				name += "/" + word
+			}
+		}
+		fmt.Fprintf(&out, "%s:%s:/%s\n", f[0], f[1], name)
+	}
+	return []byte(out.String())
+}
+
+// ownGroup is where the limits of this process's control group are.
+func ownGroup(cgroup []byte) string {
+	for line := range strings.Lines(string(cgroup)) {
+		if rest, ok := strings.CutPrefix(line, "0::"); ok {
+			return path.Join("sys/fs/cgroup", path.Clean("/"+strings.TrimSpace(rest)))
+		}
+	}
+	return ""
+}
+
+// gid replaces an address by one of its kind.
+func (r *redactor) gid(text string) string {
+	raw, err := hex.DecodeString(strings.ReplaceAll(text, ":", ""))
+	if err != nil || len(raw) != 16 {
+		return "" // it could not be used before, either
+	}
+	a := netip.AddrFrom16([16]byte(raw))
+	if a.IsUnspecified() {
+		return text
+	}
+	if known := r.gids[text]; known != "" {
+		return known
+	}
+	var out [16]byte
+	switch {
+	case a.Is4In6():
+		out[10], out[11], out[12] = 0xff, 0xff, 10
+		if a.Unmap().IsLinkLocalUnicast() {
+			out[12], out[13] = 169, 254
+		}
+	case a.IsLinkLocalUnicast():
+		out[0], out[1] = 0xfe, 0x80
+	default:
+		copy(out[:], "\x20\x01\x0d\xb8")
+	}
+	binary.BigEndian.PutUint16(out[14:], uint16(len(r.gids)+1))
+	var parts []string
+	for i := 0; i < len(out); i += 2 {
+		parts = append(parts, hex.EncodeToString(out[i:i+2]))
+	}
+	r.gids[text] = strings.Join(parts, ":")
+	return r.gids[text]
+}
+
+// unused takes away the places of GID tables that are not in use, of which
+// there are hundreds; the first stays, for the table to be one.
+func unused(entries map[string]entry) {
+	for name, e := range entries {
+		if path.Base(path.Dir(name)) != "gids" || path.Base(name) == "0" {
+			continue
+		}
+		if e.unreadable || strings.Trim(string(e.data), "0:\n") == "" {
+			index, port := path.Base(name), path.Dir(path.Dir(name))
+			delete(entries, name)
+			delete(entries, path.Join(port, "gid_attrs/types", index))
+			delete(entries, path.Join(port, "gid_attrs/ndevs", index))
+		}
+	}
+}
+
+// macs are addresses of network devices.
+var macs = regexp.MustCompile(`(?i)\b(?:[0-9a-f]{2}:){5}[0-9a-f]{2}\b`)
+
+// logged are the lines of the kernel's log that a check looks for, as /dev/kmsg
+// has them.
+func logged(all []string, cut bool) []string {
+	first := 0
+	if cut {
+		first = 1
+	}
+	out := []string{fmt.Sprintf("6,%d,0,-;the kernel's log, as far as checks look at it\n", first)}
+	for _, line := range all {
+		if p2p.Loggable(line) {
+			out = append(out, fmt.Sprintf("6,%d,0,-;%s\n", first+len(out), macs.ReplaceAllString(line, "00:00:00:00:00:00")))
+		}
+	}
+	return out
+}

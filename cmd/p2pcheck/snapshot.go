@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gpurdma/gpurdma/cmd/internal/cli"
+)
+
+// snapshotResult is what was written.
+type snapshotResult struct {
+	File       string `json:"file"`
+	Files      int    `json:"files"`
+	Bytes      int    `json:"bytes"`
+	Unreadable int    `json:"unreadable"`
+}
+
+func (snapshotResult) status() int { return cli.ExitOK }
+
+func (r snapshotResult) text(w io.Writer, _ *app) error {
+	text := fmt.Sprintf("%s: %d files in %d bytes", r.File, r.Files, r.Bytes)
+	if r.Unreadable > 0 {
+		text += fmt.Sprintf("; %d could not be read, and what hangs on them will be unknown", r.Unreadable)
+	}
+	_, err := fmt.Fprintln(w, text)
+	return err
+}
+
+func (a *app) snapshot() *cobra.Command {
+	return &cobra.Command{
+		Use:   "snapshot FILE",
+		Short: "Write what the checks read into one file, without what tells whose machine it is",
+		Long: `snapshot writes a compressed tar archive of the parts of /sys, /proc, /boot and
+/etc that the checks read. --snapshot FILE analyses it anywhere. Serial numbers are
+left out, and network addresses replaced. What cannot be read (without root: most
+of the configuration space, the kernel's log) is marked as such, and unknown there.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			a.reached = true
+			found, err := a.take(args[0])
+			if err != nil {
+				return a.end("snapshot", nil, err)
+			}
+			return a.end("snapshot", found, nil)
+		},
+	}
+}
+
+func (a *app) take(name string) (result, error) {
+	if a.source.Sys != "" || a.source.Proc != "" || a.source.Config != "" || a.source.Release != "" {
+		return nil, &cli.UsageError{Err: fmt.Errorf("a snapshot is taken of this machine, or of --root DIR")}
+	}
+	if err := a.readable(); err != nil {
+		return nil, &cli.UsageError{Err: err}
+	}
+	root := a.source.Root
+	if root == "" {
+		root = "/"
+	}
+	entries := gather(root, a)
+	var packed bytes.Buffer
+	if err := pack(&packed, entries); err != nil {
+		return nil, err
+	}
+	r := snapshotResult{File: name, Files: len(entries), Bytes: packed.Len()}
+	for _, e := range entries {
+		if e.unreadable {
+			r.Unreadable++
+		}
+	}
+	return r, os.WriteFile(name, packed.Bytes(), 0o600)
+}
+
+// gather collects and redacts.
+func gather(root string, a *app) map[string]entry {
+	entries := collect(root)
+	lines, cut, err := a.source.Open().ReadLog()
+	switch _, there := entries["dev/kmsg"]; {
+	case err != nil && there:
+		entries["dev/kmsg"] = entry{unreadable: true}
+	case err == nil:
+		entries["dev/kmsg"] = entry{}
+	}
+	// The control group's limits, under a name that says nothing.
+	c := &collector{root: root, entries: map[string]entry{}}
+	if own, err := c.contents("proc/self/cgroup"); err == nil {
+		for _, file := range []string{"rdma.max", "rdma.current"} {
+			c.add(path.Join(ownGroup(own), file), false)
+		}
+		for name, e := range c.entries {
+			if file := path.Base(name); strings.HasPrefix(file, "rdma.") {
+				entries[path.Join(ownGroup(group(own)), file)] = e
+			}
+		}
+	}
+	redact(entries, logged(lines, cut))
+	return entries
+}

@@ -1,0 +1,368 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gpurdma/gpurdma/cmd/internal/cli"
+	"github.com/gpurdma/gpurdma/internal/testenv"
+	"github.com/gpurdma/gpurdma/p2p"
+)
+
+// command runs the command.
+func command(args ...string) outcome {
+	var out, err bytes.Buffer
+	a := &app{stdout: &out, stderr: &err}
+	status := a.run(args)
+	return outcome{status, out.String(), err.String()}
+}
+
+// taken is a snapshot of a machine, and the directory of that.
+func taken(t *testing.T, tree testenv.Tree) (file, root string) {
+	t.Helper()
+	root = tree.Write(t)
+	file = filepath.Join(t.TempDir(), "machine.tar.gz")
+	if r := command("snapshot", file, "--root", root); r.status != 0 {
+		t.Fatal(r)
+	}
+	return file, root
+}
+
+// A snapshot of a machine is as good as the machine, for every command.
+func TestSnapshotIsTheMachine(t *testing.T) {
+	for name, machine := range testenv.Machines {
+		file, root := taken(t, machine())
+		for _, args := range [][]string{{"-v"}, {"topo"}, {"--json"}} {
+			whole := command(append(slices.Clone(args), "--root", root)...)
+			copied := command(append(slices.Clone(args), "--snapshot", file)...)
+			want := strings.NewReplacer(root, "", "user.slice", groupName).Replace(whole.out)
+			if copied.out != want || copied.status != whole.status || copied.err != strings.ReplaceAll(whole.err, root, "") {
+				t.Errorf("%s %v: status %d and %d\n%s\n%s\n%s", name, args, whole.status, copied.status, firstDifference(want, copied.out), whole.err, copied.err)
+			}
+		}
+	}
+}
+
+func firstDifference(a, b string) string {
+	x, y := strings.Split(a, "\n"), strings.Split(b, "\n")
+	for i := range min(len(x), len(y)) {
+		if x[i] != y[i] {
+			return x[i] + "\n" + y[i]
+		}
+	}
+	return "one is longer"
+}
+
+// secrets are what a machine has that nobody else is to see.
+var secrets = map[string]string{
+	"proc/cmdline":      "BOOT_IMAGE=/vmlinuz root=UUID=5ecre7-0001 iommu=pt\n",
+	"proc/self/environ": "PASSWORD=5ecre7\x00NCCL_COMM_ID=5ecre7.example.com:7\x00NCCL_IB_HCA=mlx5_0,mlx5_1\x00",
+	"proc/1/cgroup":     "0::/kubepods/pod5ecre7\n",
+	"proc/self/cgroup":  "0::/kubepods/pod5ecre7\n",
+	"sys/fs/cgroup/kubepods/pod5ecre7/rdma.max":     "mlx5_0 hca_handle=1\n",
+	"sys/fs/cgroup/kubepods/pod5ecre7/rdma.current": "mlx5_0 hca_handle=1\n",
+	"proc/self/mountinfo":                           "24 1 0:22 / /dev/shm rw - tmpfs tmpfs rw,size=65536k\n25 1 0:23 / / rw - overlay overlay rw,lowerdir=/5ecre7\n",
+	"proc/self/status":                              "Name:\t5ecre7\nCapEff:\t0\n",
+	"dev/kmsg":                                      "6,1,2,-;user 5ecre7 logged in\n4,2,3,-;mlx5_core 0000:14:00.0: 63 Gb/s available PCIe bandwidth, limited by a0:88:c2:5e:c2:e7\n",
+}
+
+func TestSnapshotTellsNoSecrets(t *testing.T) {
+	tree := testenv.Machines["small-hgx"]()
+	maps.Copy(tree.Files, secrets)
+	file, _ := taken(t, tree)
+	f, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain, err := io.ReadAll(z)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, secret := range []string{"5ecre7", "a088:c2", "a288:c2", "a0:88:c2", "0a00:0001"} {
+		if i := bytes.Index(plain, []byte(secret)); i >= 0 {
+			t.Errorf("%q is there: %q", secret, plain[max(0, i-60):i+40])
+		}
+	}
+	// What they mean is still known.
+	r := command("-v", "--snapshot", file)
+	for _, want := range []string{"kubepods", "hca_handle: 1 of 1", "64 MiB", "limited by 00:00:00:00:00:00", "NCCL_IB_HCA=mlx5_0,mlx5_1", "index 3", "iommu=pt"} {
+		if !strings.Contains(r.out, want) {
+			t.Errorf("%q is not there", want)
+		}
+	}
+}
+
+// What could not be read when the snapshot was taken is unknown in it, not
+// absent.
+func TestSnapshotOfWhatCannotBeRead(t *testing.T) {
+	tree := testenv.Machines["small-mi300"]()
+	root := tree.Write(t)
+	for _, name := range []string{"proc/self/limits", "dev/kmsg", "sys/kernel/tracing/events"} {
+		file := filepath.Join(root, name)
+		if err := errors.Join(os.RemoveAll(file), os.Symlink(filepath.Base(file), file)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	file := filepath.Join(t.TempDir(), "machine.tar.gz")
+	if r := command("snapshot", file, "--root", root); r.status != 0 || !strings.Contains(r.out, "3 could not be read") {
+		t.Fatal(r)
+	}
+	var d struct{ Result checkResult }
+	if err := json.Unmarshal([]byte(command("--json", "--snapshot", file).out), &d); err != nil {
+		t.Fatal(err)
+	}
+	unknown := map[string]bool{}
+	for _, f := range d.Result.Checks {
+		if f.Result == "unknown" {
+			unknown[f.ID] = true
+		}
+	}
+	for _, id := range []string{"LIM-MEMLOCK", "KRN-KMSG", "ISO-FAULTS", "KRN-TRACEPOINTS"} {
+		if !unknown[id] {
+			t.Errorf("%s is not unknown", id)
+		}
+	}
+}
+
+// member is a file of an archive.
+type member struct {
+	name, link string
+	kind       byte
+	data       string
+	pax        map[string]string
+}
+
+func archived(t *testing.T, members ...member) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	for _, m := range members {
+		h := &tar.Header{Name: m.name, Linkname: m.link, Typeflag: m.kind, Size: int64(len(m.data)), Mode: 0o600, PAXRecords: m.pax}
+		if err := w.WriteHeader(h); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Write([]byte(m.data)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func goodManifest(t *testing.T) member {
+	t.Helper()
+	text, err := json.Marshal(manifest{snapshotSchema, "1", patterns()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return member{name: manifestName, kind: tar.TypeReg, data: string(text)}
+}
+
+func TestUnpackRefuses(t *testing.T) {
+	good := goodManifest(t)
+	file := func(name string) member { return member{name: name, kind: tar.TypeReg, data: "x"} }
+	link := func(name, to string) member { return member{name: name, kind: tar.TypeSymlink, link: to} }
+	old, err := json.Marshal(manifest{snapshotSchema, "0.1", patterns()[1:]})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, members := range map[string][]member{
+		"nothing":             {},
+		"no manifest":         {file("sys/x")},
+		"another manifest":    {{name: manifestName, kind: tar.TypeReg, data: `{"schema":"other/v1"}`}},
+		"no JSON":             {{name: manifestName, kind: tar.TypeReg, data: "{"}},
+		"an older one":        {{name: manifestName, kind: tar.TypeReg, data: string(old)}},
+		"up":                  {good, file("../x")},
+		"up in the middle":    {good, file("sys/../../x")},
+		"not clean":           {good, file("sys//x")},
+		"absolute":            {good, file("/etc/x")},
+		"a link up":           {good, link("sys/x", "../../etc")},
+		"an absolute link":    {good, link("sys/x", "/etc/passwd")},
+		"up behind a name":    {good, link("a/b/c/x", "../../.."), link("y", "a/b/c/x/../..")},
+		"below a link":        {good, link("a/b/c/x", "../../.."), link("a/b/c/x/y", "../../..")},
+		"below a file":        {good, file("a"), file("a/b")},
+		"twice":               {good, file("a"), file("a")},
+		"a link for a dir":    {good, file("a/b"), link("a", "c")},
+		"a device":            {good, {name: "dev/x", kind: tar.TypeChar}},
+		"a hard link":         {good, {name: "x", kind: tar.TypeLink, link: "../../etc/passwd"}},
+		"a manifest's link":   {link(manifestName, "x")},
+		"an empty link":       {good, link("x", "")},
+		"a name that is long": {good, file(strings.Repeat("x/", 600) + "x")},
+	} {
+		dir := t.TempDir()
+		outside := filepath.Join(dir, "in")
+		if err := os.Mkdir(outside, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := unpack(bytes.NewReader(archived(t, members...)), outside); !errors.Is(err, errSnapshot) {
+			t.Errorf("%s: %v", what, err)
+		}
+		if names, err := os.ReadDir(dir); err != nil || len(names) != 1 {
+			t.Errorf("%s: something got out: %v, %v", what, names, err)
+		}
+	}
+	dir := t.TempDir()
+	if err := unpack(bytes.NewReader(archived(t, good, file("sys/a/b"), link("sys/c", "a/b"), link("proc/1/ns/user", "user:[1]"))), dir); err != nil {
+		t.Error(err)
+	}
+}
+
+// A part of a snapshot is no snapshot.
+func TestUnpackOfAPart(t *testing.T) {
+	file, _ := taken(t, testenv.Machines["small-mi300"]())
+	whole, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := 0; n < len(whole); n += max(1, len(whole)/25) {
+		part := filepath.Join(t.TempDir(), "part")
+		if err := os.WriteFile(part, whole[:n], 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if r := command("--snapshot", part); r.status != cli.ExitUsage || !strings.Contains(r.err, "no snapshot") {
+			t.Fatalf("%d of %d bytes: status %d, %s", n, len(whole), r.status, r.err)
+		}
+	}
+}
+
+// bad is a machine with one thing wrong of each kind.
+func bad() testenv.Tree {
+	tree := testenv.Machines["small-hgx"]()
+	tree.Functions = strings.ReplaceAll(tree.Functions, "type=6 vendor=0x1000 device=0xc030 acs=0x00", "type=6 vendor=0x1000 device=0xc030 acs=0x04")
+	tree.Files["proc/driver/nvidia/version"] = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  570\n"
+	tree.Files["sys/module/nvidia/taint"] = "POE\n"
+	return tree
+}
+
+// mutants is how many broken snapshots are tried.
+const mutants = 1000
+
+// A broken snapshot crashes nothing, and makes no bad machine a good one: its
+// files are taken away, cut, made unreadable and filled with noise, and its
+// links lead elsewhere.
+func TestBrokenSnapshots(t *testing.T) {
+	root := bad().Write(t)
+	dir := t.TempDir()
+	entries := gather(root, &app{source: p2p.Source{Root: root}})
+	var b bytes.Buffer
+	if err := errors.Join(pack(&b, entries), unpack(&b, dir)); err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for name, e := range entries {
+		if !e.dir {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	random := rand.New(rand.NewPCG(1, 2))
+	for i := range mutants {
+		broken := map[string]bool{}
+		for range 1 + random.IntN(3) {
+			name := names[random.IntN(len(names))]
+			broken[name] = true
+			breakFile(t, filepath.Join(dir, name), entries[name].data, random)
+		}
+		if r := command("--root", dir); r.status == cli.ExitOK || r.status < 0 || r.status > cli.ExitUnavailable {
+			t.Errorf("mutant %d, %v: status %d\n%s", i, broken, r.status, r.out)
+		}
+		for name := range broken {
+			restore(t, filepath.Join(dir, name), entries[name])
+		}
+	}
+}
+
+func breakFile(t *testing.T, file string, data []byte, random *rand.Rand) {
+	t.Helper()
+	err := os.RemoveAll(file)
+	link := func(to string) { err = errors.Join(err, os.Symlink(to, file)) }
+	write := func(data []byte) { err = errors.Join(err, os.WriteFile(file, data, 0o600)) }
+	switch random.IntN(6) {
+	case 0: // it is gone
+	case 1:
+		link(filepath.Base(file))
+	case 2:
+		write(data[:random.IntN(len(data)+1)])
+	case 3:
+		write([]byte("\xff\x00 noise \n 0x"))
+	case 4:
+		link([]string{".", "..", "x", "user:[0]"}[random.IntN(4)])
+	case 5:
+		err = errors.Join(err, os.Mkdir(file, 0o700))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func restore(t *testing.T, file string, e entry) {
+	t.Helper()
+	err := os.RemoveAll(file)
+	if e.link != "" {
+		err = errors.Join(err, os.Symlink(e.link, file))
+	} else {
+		err = errors.Join(err, os.WriteFile(file, e.data, 0o600))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func FuzzUnpack(f *testing.F) {
+	f.Add([]byte{})
+	f.Add([]byte("\x1f\x8b"))
+	var b bytes.Buffer
+	if err := pack(&b, map[string]entry{"sys": {dir: true}, "sys/a": {data: []byte("1")}, "sys/b": {link: "a"}, "sys/c": {unreadable: true}}); err != nil {
+		f.Fatal(err)
+	}
+	z, err := gzip.NewReader(bytes.NewReader(b.Bytes()))
+	if err != nil {
+		f.Fatal(err)
+	}
+	plain, err := io.ReadAll(z)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(b.Bytes())
+	f.Add(plain)
+	f.Fuzz(func(t *testing.T, data []byte) {
+		dir := t.TempDir()
+		in := filepath.Join(dir, "in")
+		if err := os.Mkdir(in, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		err := unpack(bytes.NewReader(data), in)
+		if names, err := os.ReadDir(dir); err != nil || len(names) != 1 {
+			t.Errorf("something got out: %v, %v", names, err)
+		}
+		if err != nil {
+			return
+		}
+		_ = filepath.WalkDir(in, func(name string, _ os.DirEntry, _ error) error {
+			if real, err := filepath.EvalSymlinks(name); err == nil && !strings.HasPrefix(real, in) {
+				t.Errorf("%s leads to %s", name, real)
+			}
+			return nil
+		})
+	})
+}
