@@ -73,8 +73,9 @@ func (m *Machine) looks() error {
 	return nil
 }
 
-// The base classes of PCI that have GPUs.
+// The base classes of PCI that have GPUs. Some software GPUs are memory.
 const (
+	classMemory      = 0x05
 	classDisplay     = 0x03
 	classAccelerator = 0x12
 )
@@ -82,9 +83,6 @@ const (
 // isGPU fails for a function that may be one.
 func (m *Machine) isGPU(a Addr) (bool, error) {
 	dir := "bus/pci/devices/" + a.String()
-	if driver, err := m.sys.Link(dir + "/driver"); err == nil && driver == softgpu.Module {
-		return true, nil
-	}
 	class, err := m.sys.ReadUint(dir+"/class", 32)
 	if err != nil {
 		if !m.sys.Exists(dir) {
@@ -92,7 +90,14 @@ func (m *Machine) isGPU(a Addr) (bool, error) {
 		}
 		return false, fmt.Errorf("PCI function %v: %w", a, err)
 	}
-	return class>>16 == classDisplay || class>>16 == classAccelerator, nil
+	switch class >> 16 {
+	case classDisplay, classAccelerator:
+		return true, nil
+	case classMemory:
+		driver, err := m.sys.Link(dir + "/driver")
+		return err == nil && driver == softgpu.Module, nil
+	}
+	return false, nil
 }
 
 // offPCI finds the GPUs that are on no PCI bus, vgem among them.

@@ -31,7 +31,7 @@ func (m *Machine) Letters(a, b Addr) Letters {
 	if a == b {
 		return Letters{NCCL: "LOC", NVML: "X"}
 	}
-	l := m.overRoot(a, b)
+	l := m.overRoot(na, nb)
 	if i, j, ok := common(switches(na.up), switches(nb.up)); ok {
 		l.NCCL = "PXB"
 		if i == 0 && j == 0 {
@@ -68,24 +68,39 @@ func common(a, b []Addr) (i, j int, ok bool) {
 }
 
 // overRoot is for functions without a common bridge.
-func (m *Machine) overRoot(a, b Addr) Letters {
-	ca, err1 := pci.Chain(m.sys, a)
-	cb, err2 := pci.Chain(m.sys, b)
-	fa, err3 := pci.ReadFunction(m.sys, a)
-	fb, err4 := pci.ReadFunction(m.sys, b)
-	for _, err := range []error{err1, err2, err3, err4} {
-		if err != nil {
-			return Letters{}
-		}
-	}
-	same := ca[0] == cb[0]
+func (m *Machine) overRoot(a, b *node) Letters {
+	m.mu.Lock()
+	pa, pb := m.placeOf(a), m.placeOf(b)
+	m.mu.Unlock()
 	switch {
-	case same:
+	case pa.err != nil || pb.err != nil:
+		return Letters{}
+	case pa.bus == pb.bus:
 		return Letters{NCCL: "PHB", NVML: "PHB"}
-	case fa.NUMANode == fb.NUMANode: // without NUMA all are of one node
+	case pa.numa == pb.numa: // without NUMA all are of one node
 		return Letters{NCCL: "PHB", NVML: "NODE"}
-	case fa.NUMANode < 0 || fb.NUMANode < 0:
+	case pa.numa < 0 || pb.numa < 0:
 		return Letters{NCCL: "SYS"}
 	}
 	return Letters{NCCL: "SYS", NVML: "SYS"}
+}
+
+// place is where a function is: below which root, on which NUMA node.
+type place struct {
+	bus  string
+	numa int
+	err  error
+}
+
+// placeOf reads a function's place. The caller holds mu.
+func (m *Machine) placeOf(n *node) *place {
+	if n.place == nil {
+		chain, err1 := pci.Chain(m.sys, n.addr)
+		f, err2 := pci.ReadFunction(m.sys, n.addr)
+		n.place = &place{numa: f.NUMANode, err: firstError(err1, err2)}
+		if n.place.err == nil {
+			n.place.bus = chain[0]
+		}
+	}
+	return n.place
 }

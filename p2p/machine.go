@@ -58,7 +58,8 @@ type node struct {
 	acsErr error // why its ACS is not known
 	noECAM bool  // a PCI Express function of which the kernel cannot read all
 
-	host *host // read when it is asked for
+	host  *host // read when it is asked for
+	place *place
 }
 
 // node reads a function. The caller holds mu.
