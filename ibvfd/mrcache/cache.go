@@ -341,7 +341,7 @@ func (c *Cache) Close() error {
 	if c.used > 0 || c.flights > 0 {
 		return inUse(c.used + c.flights)
 	}
-	c.closed = true
+	c.closed, c.queue = true, nil
 	err := c.flush(func(*entry) bool { return true }, true)
 	for c.leaving > 0 { // by others
 		c.changed.Wait()
