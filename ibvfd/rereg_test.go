@@ -137,6 +137,33 @@ func TestReregInPlace(t *testing.T) {
 	}
 }
 
+// libibverbs refuses to re-register dma-buf MRs, those that it made itself
+// included: the kernel is asked directly.
+func TestReregInPlacePastTheLibrary(t *testing.T) {
+	r := newRereg(t, driverMLX5)
+	r.s.provider = func(fd int) error {
+		if n := always(0)(int32(fd)); n != 0 {
+			return n
+		}
+		return nil
+	}
+	mr, err := r.pd.RegMR(MRAttr{Kind: DMABufFD, FD: r.fd, Length: 100, SkipChecks: true, Policy: RouteProviderOnly})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := mr.State()
+	want.Access = AccessRemoteRead
+	if got := mustRereg(t, mr, ReregAttr{Change: ReregAccess, MRAttr: MRAttr{Access: AccessRemoteRead}, InPlace: InPlaceOnly}); got != want || got.Route != RouteProvider {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	if r.s.reregs != 0 || len(r.k.changed) != 1 || r.k.changed[0].handle != want.LKey {
+		t.Errorf("ibv_rereg_mr was called %d times, REREG_MR got %+v", r.s.reregs, r.k.changed)
+	}
+	if err := mr.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 // Anew where the keys cannot stay, and the old registration is gone.
 func TestReregAnew(t *testing.T) {
 	all := AccessLocalWrite | AccessRemoteRead | AccessRemoteWrite
