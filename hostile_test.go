@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gpurdma
+
+import (
+	"bytes"
+	"encoding/binary"
+	"runtime"
+	"testing"
+)
+
+// What a decoder allocates is bounded by what it was given, whatever that says.
+func TestDecodersAllocateLittle(t *testing.T) {
+	tiny := []byte{byte(kindList), listFlags, 1, 0, 1, 0} // the shortest node
+	concat := func(n int) []byte {
+		b := binary.AppendUvarint([]byte{layoutVersion, byte(kindConcat)}, uint64(n))
+		return append(b, bytes.Repeat(tiny, n)...)
+	}
+	ranges := 200_000
+	list := binary.AppendUvarint([]byte{layoutVersion, byte(kindList), listFlags}, uint64(ranges))
+	list = append(list, 0, 1)
+	list = append(list, make([]byte, ranges)...)
+	for name, wire := range map[string][]byte{
+		"2^60 ranges":   binary.AppendUvarint([]byte{layoutVersion, byte(kindList), listFlags}, 1<<60),
+		"2^60 strands":  binary.AppendUvarint([]byte{layoutVersion, byte(kindWeave), 1}, 1<<60),
+		"2^60 nodes":    binary.AppendUvarint([]byte{layoutVersion, byte(kindConcat)}, 1<<60),
+		"many nodes":    concat((MaxLayoutWire - 16) / len(tiny)),
+		"many ranges":   list,
+		"nothing in it": {layoutVersion, byte(kindConcat), 0},
+	} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		var l Layout
+		err := l.UnmarshalBinary(wire)
+		runtime.ReadMemStats(&after)
+		const most = 128 // bytes for a byte
+		if got := after.TotalAlloc - before.TotalAlloc; got > uint64(most*len(wire)+1<<16) {
+			t.Errorf("%s: %d bytes allocated for %d (%v)", name, got, len(wire), err)
+		}
+		if name[:4] == "2^60" && err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
