@@ -33,6 +33,7 @@ type app struct {
 	snapshotFile   string   // the machine, in one file
 	baseline       string   // an earlier run
 	format, output string
+	svg            bool // of topo
 	reached        bool // our code began: what fails now is no usage error
 	status         int
 }
@@ -206,8 +207,8 @@ func (a *app) readable() error {
 // openSnapshot puts a snapshot in the place of this machine. The directory that
 // it is unpacked into is not named: nobody else knows it.
 func (a *app) openSnapshot() (done func(), err error) {
-	if a.source != (p2p.Source{}) {
-		return nil, errors.New("--snapshot is a machine of its own: leave out --root, --sysfs, --proc, --kernel and --config")
+	if a.source.Root+a.source.Sys+a.source.Proc != "" {
+		return nil, errors.New("--snapshot is a machine of its own: leave out --root, --sysfs and --proc")
 	}
 	dir, done, err := unpacked(a.snapshotFile)
 	if err != nil {
@@ -303,10 +304,10 @@ do checks that only ever warn.`,
 	root.Flags().BoolVarP(&a.verbose, "verbose", "v", false, "reasons of all pairs, the direct ones too, notes, and all checks")
 	root.Flags().StringVar(&a.baseline, "baseline", "", "compare with what --json printed in an earlier run: differences are failures")
 	root.Flags().StringVar(&a.format, "format", "text", "text, json, nagios, npd (node-problem-detector), prometheus, nfd (node-feature-discovery)")
-	root.Flags().StringVarP(&a.output, "output", "o", "", "write there in place of the standard output, whole or not at all")
-	flags.StringVar(&a.snapshotFile, "snapshot", "", "analyse the machine that this file has: see snapshot")
+	flags.StringVarP(&a.output, "output", "o", "", "write there in place of the standard output, whole or not at all")
+	flags.StringVar(&a.snapshotFile, "snapshot", "", "analyse the machine that this file has: of snapshot, or of rdma_topo dump")
 	root.AddCommand(a.explain(), a.snapshot(), a.diff(), a.report(), a.serve())
-	root.AddCommand(&cobra.Command{
+	draw := &cobra.Command{
 		Use:   "topo",
 		Short: "Draw the PCI tree of GPUs and NICs, and what each way is called",
 		Long: `topo draws GPUs, NICs and the bridges above them, with what decides: ACS, the
@@ -317,6 +318,8 @@ way. They name its shape, not whether the kernel lets it be used.
 Exit status: 0, or 2 if nothing could be read, 3 without GPU or NIC.`,
 		Args: cobra.NoArgs,
 		RunE: a.action("topo", topo),
-	})
+	}
+	draw.Flags().BoolVar(&a.svg, "svg", false, "a drawing, in SVG")
+	root.AddCommand(draw)
 	return root
 }

@@ -231,6 +231,23 @@ func inside(dir, target string) bool {
 	return filepath.IsLocal(path.Join(dir, target))
 }
 
+// open unpacks a snapshot, or what rdma_topo dumped.
+func open(r io.Reader, dir string) error {
+	buffered := bufio.NewReader(r)
+	if !isDump(buffered) {
+		return unpack(buffered, dir)
+	}
+	entries, err := fromDump(buffered)
+	if err != nil {
+		return err
+	}
+	var b bytes.Buffer
+	if err := pack(&b, entries); err != nil {
+		return err
+	}
+	return unpack(&b, dir)
+}
+
 // unpacked opens a snapshot: where its files are, and how to be rid of them.
 func unpacked(name string) (dir string, done func(), err error) {
 	f, err := os.Open(name)
@@ -245,7 +262,7 @@ func unpacked(name string) (dir string, done func(), err error) {
 		return "", nil, err
 	}
 	done = func() { _ = os.RemoveAll(dir) }
-	if err := unpack(f, dir); err != nil {
+	if err := open(f, dir); err != nil {
 		done()
 		return "", nil, fmt.Errorf("%s: %w", name, err)
 	}

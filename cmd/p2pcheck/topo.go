@@ -155,7 +155,10 @@ func (r topoResult) status() int {
 	return cli.ExitOK
 }
 
-func (r topoResult) text(w io.Writer, _ *app) error {
+func (r topoResult) text(w io.Writer, a *app) error {
+	if a.svg {
+		return r.svg(w)
+	}
 	var b strings.Builder
 	fmt.Fprintln(&b, r.Machine)
 	bus := ""

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"compress/zlib"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"regexp"
+	"strings"
+
+	"github.com/gpurdma/gpurdma/p2p"
+)
+
+// dumped is a PCI function as `rdma_topo dump` of rdma-core writes it. Host
+// bridges and drivers are not in such a file, nor anything of kernel and
+// processor.
+type dumped struct {
+	RealPath   string              `json:"realpath"`
+	Config     string              `json:"config"` // base64 of zlib
+	ModAlias   string              `json:"modalias"`
+	Group      *int                `json:"iommu_group"`
+	Node       *int                `json:"numa_node"`
+	Subsystems map[string][]string `json:"subsystems"`
+}
+
+// isDump reports a JSON array, which no snapshot begins with.
+func isDump(r *bufio.Reader) bool {
+	head, _ := r.Peek(64)
+	return bytes.HasPrefix(bytes.TrimSpace(head), []byte("["))
+}
+
+// fromDump makes a snapshot of a dump.
+func fromDump(r io.Reader) (map[string]entry, error) {
+	var all []dumped
+	if err := json.NewDecoder(io.LimitReader(r, totalLimit)).Decode(&all); err != nil {
+		return nil, fmt.Errorf("%w, and no dump of rdma_topo: %w", errSnapshot, err)
+	}
+	entries := map[string]entry{}
+	for _, dir := range []string{"sys/bus", "sys/class", "sys/kernel"} {
+		entries[dir] = entry{dir: true}
+	}
+	for i, d := range all {
+		if err := d.entries(entries); err != nil {
+			return nil, fmt.Errorf("%w: function %d of the dump of rdma_topo: %w", errSnapshot, i, err)
+		}
+	}
+	return entries, nil
+}
+
+// modAlias has the numbers of a function.
+var modAlias = regexp.MustCompile(`^pci:v0000([0-9A-F]{4})d0000([0-9A-F]{4})sv[0-9A-F]{8}sd[0-9A-F]{8}bc([0-9A-F]{2})sc([0-9A-F]{2})i([0-9A-F]{2})$`)
+
+// notDumped is the driver of a function, which is not in the file.
+const notDumped = "(not in the dump)"
+
+func (d dumped) entries(all map[string]entry) error {
+	dir := strings.TrimPrefix(d.RealPath, "/")
+	address := path.Base(dir)
+	_, err := p2p.ParseAddr(address)
+	if err != nil || path.Clean(dir) != dir || !strings.HasPrefix(dir, "sys/devices/") {
+		return fmt.Errorf("the path %q", d.RealPath)
+	}
+	ids := modAlias.FindStringSubmatch(d.ModAlias)
+	if ids == nil {
+		return fmt.Errorf("the modalias %q", d.ModAlias)
+	}
+	config, err := d.config()
+	if err != nil {
+		return fmt.Errorf("the configuration space of %s: %w", address, err)
+	}
+	put := func(name, text string) { all[path.Join(dir, name)] = entry{data: []byte(text)} }
+	link := func(name, target string) { all[name] = entry{link: relative(path.Dir(name), target)} }
+	put("vendor", "0x"+strings.ToLower(ids[1]))
+	put("device", "0x"+strings.ToLower(ids[2]))
+	put("class", "0x"+strings.ToLower(ids[3]+ids[4]+ids[5]))
+	put("config", string(config))
+	if d.Node != nil {
+		put("numa_node", fmt.Sprint(*d.Node))
+	}
+	link(path.Join("sys/bus/pci/devices", address), dir)
+	if d.Group != nil && *d.Group >= 0 {
+		// Its type is not in the file.
+		group := fmt.Sprintf("sys/kernel/iommu_groups/%d", *d.Group)
+		all[path.Join(group, "type")] = entry{unreadable: true}
+		link(path.Join(dir, "iommu_group"), group)
+	}
+	driver := notDumped
+	for _, name := range d.Subsystems["infiniband"] {
+		if name == "" || strings.ContainsAny(name, "/\x00") || name == "." || name == ".." {
+			return fmt.Errorf("an RDMA device called %q", name)
+		}
+		device := path.Join(dir, "infiniband", name)
+		all[device] = entry{dir: true}
+		link(path.Join(device, "device"), dir)
+		link(path.Join("sys/class/infiniband", name), device)
+		if ids[1] == "15B3" && ids[2] >= "1011" {
+			driver = "mlx5_core" // there is no other for these
+		}
+	}
+	link(path.Join(dir, "driver"), path.Join("sys/bus/pci/drivers", driver))
+	d.bridge(all, dir)
+	return nil
+}
+
+// bridge marks the function by which the kernel knows the host bridge, unless it
+// is in the file: what it is decides, and is not known.
+func (d dumped) bridge(all map[string]entry, dir string) {
+	for at := dir; at != "."; at = path.Dir(at) {
+		bus, ok := strings.CutPrefix(path.Base(at), "pci")
+		if !ok {
+			continue
+		}
+		if first := path.Join(at, bus+":00.0"); !strings.HasPrefix(dir+"/", first+"/") {
+			if _, there := all[first+"/vendor"]; !there {
+				all[first] = entry{dir: true}
+			}
+		}
+		return
+	}
+}
+
+func (d dumped) config() ([]byte, error) {
+	packed, err := base64.StdEncoding.DecodeString(d.Config)
+	if err != nil {
+		return nil, err
+	}
+	z, err := zlib.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		return nil, err
+	}
+	const most = 64 << 10 // more than any function has
+	config, err := io.ReadAll(io.LimitReader(z, most))
+	if err == nil && len(config) == most {
+		err = errors.New("too large")
+	}
+	return config, err
+}

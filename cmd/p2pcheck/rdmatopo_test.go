@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"compress/zlib"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/gpurdma/gpurdma/cmd/internal/cli"
+	"github.com/gpurdma/gpurdma/internal/testenv"
+	"github.com/gpurdma/gpurdma/p2p"
+)
+
+// dump writes a machine as rdma_topo does.
+func dump(t *testing.T, root string) []map[string]any {
+	t.Helper()
+	var out []map[string]any
+	links, err := filepath.Glob(root + "/sys/bus/pci/devices/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	attr := func(link, name string) string {
+		text, err := os.ReadFile(filepath.Join(link, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.TrimSpace(strings.TrimPrefix(string(text), "0x"))
+	}
+	for _, link := range links {
+		class := strings.ToUpper(attr(link, "class"))
+		if class == "060000" || class == "088000" {
+			continue // rdma_topo leaves host bridges out
+		}
+		real, err := filepath.EvalSymlinks(link)
+		if err != nil {
+			t.Fatal(err)
+		}
+		config, err := os.ReadFile(filepath.Join(link, "config"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var packed bytes.Buffer
+		z := zlib.NewWriter(&packed)
+		_, _ = z.Write(config)
+		_ = z.Close()
+		d := map[string]any{
+			"realpath": strings.TrimPrefix(real, root),
+			"config":   base64.StdEncoding.EncodeToString(packed.Bytes()),
+			"modalias": fmt.Sprintf("pci:v0000%sd0000%ssv00000000sd00000000bc%ssc%si%s", strings.ToUpper(attr(link, "vendor")), strings.ToUpper(attr(link, "device")), class[:2], class[2:4], class[4:]),
+		}
+		if nics, err := os.ReadDir(filepath.Join(link, "infiniband")); err == nil {
+			d["subsystems"] = map[string][]string{"infiniband": {nics[0].Name()}}
+		}
+		out = append(out, d)
+	}
+	return out
+}
+
+func dumpFile(t *testing.T, all any) string {
+	t.Helper()
+	text, err := json.Marshal(all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "dump.json")
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// What rdma_topo dumped has tree and ACS of the machine. The rest is unknown.
+func TestDumpOfRDMATopo(t *testing.T) {
+	root := bad().Write(t)
+	file := dumpFile(t, dump(t, root))
+	r := command("topo", "--snapshot", file)
+	if r.status != cli.ExitOK || r.err != "" {
+		t.Errorf("%+v", r)
+	}
+	// The tree is that of the machine, but for what the file does not have.
+	lacking := regexp.MustCompile(`, (32.0 GT/s x16|IOMMU \w+|node \d|BAR 0 \w+)|nvidia |\(not in the dump\) `)
+	tree := func(text string) string {
+		_, text, _ = strings.Cut(text, "\npci")
+		text, _, _ = strings.Cut(text, "\n\nGPU")
+		return lacking.ReplaceAllString(text, "")
+	}
+	whole := command("topo", "--root", root)
+	if got, want := tree(r.out), tree(whole.out); got != want || !strings.Contains(got, "ACS request redirect") {
+		t.Errorf("%s\n%s", got, want)
+	}
+	// Without kernel, processor and host bridges no pair is direct.
+	if r := command("--snapshot", file, "--skip", "all"); r.status != cli.ExitUnavailable || !strings.Contains(r.out, "0 direct") {
+		t.Errorf("%+v", r)
+	}
+	m := p2p.Open(root)
+	a, _ := p2p.ParseAddr("0000:13:00.0")
+	b, _ := p2p.ParseAddr("0000:14:00.0")
+	if d := m.Decide(a, &b); len(d.Redirects) != 2 {
+		t.Error(d)
+	}
+}
+
+func TestBrokenDumps(t *testing.T) {
+	good := dump(t, testenv.Machines["small-hgx"]().Write(t))
+	for what, change := range map[string]func(d map[string]any){
+		"a path that leads out": func(d map[string]any) { d["realpath"] = "/sys/devices/../../etc/0000:01:00.0" },
+		"another path":          func(d map[string]any) { d["realpath"] = "/etc/0000:01:00.0" },
+		"no address":            func(d map[string]any) { d["realpath"] = "/sys/devices/pci0000:00/x" },
+		"no modalias":           func(d map[string]any) { delete(d, "modalias") },
+		"no base64":             func(d map[string]any) { d["config"] = "%" },
+		"no zlib":               func(d map[string]any) { d["config"] = "aGVsbG8=" },
+		"a name that leads out": func(d map[string]any) { d["subsystems"] = map[string]any{"infiniband": []string{"../../../x"}} },
+		"a node that is a text": func(d map[string]any) { d["numa_node"] = "x" },
+		"another form of entry": func(d map[string]any) { d["subsystems"] = 7 },
+	} {
+		d := map[string]any{}
+		for k, v := range good[3] {
+			d[k] = v
+		}
+		change(d)
+		if r := command("--snapshot", dumpFile(t, []any{good[0], d})); r.status != cli.ExitUsage || r.err == "" {
+			t.Errorf("%s: %+v", what, r)
+		}
+	}
+	for _, text := range []string{"[", "[1]", "[]x", "[{}]"} {
+		file := filepath.Join(t.TempDir(), "dump")
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if r := command("--snapshot", file); r.status == cli.ExitOK {
+			t.Errorf("%q: %+v", text, r)
+		}
+	}
+}

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/xml"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// Measures of the drawing, in pixels.
+const (
+	svgRow    = 22
+	svgIndent = 26
+	svgChar   = 7.3 // of the widest letters that lines have
+	svgCell   = 92
+	svgLabel  = 220
+	svgMargin = 16
+)
+
+// fills are the colours of what the drawing shows.
+var fills = map[string]string{
+	"GPU": "#d7f0d0", "NIC": "#d0e4f7", "bridge": "#eeeeee", "other": "#ffffff",
+	"direct": "#9fd98a", "staged": "#f2a48f", "refused": "#f2a48f", "unknown": "#f5dd8a",
+}
+
+// svg draws the tree, and the pairs below it.
+func (r topoResult) svg(w io.Writer) error {
+	var b strings.Builder
+	y, widest := svgMargin, 0.0
+	bus := ""
+	at := map[string][2]int{} // where a function is drawn
+	for _, f := range r.Functions {
+		if f.Bus != bus {
+			bus = f.Bus
+			y += svgRow / 2
+			svgText(&b, svgMargin, y+15, bus)
+			at[bus] = [2]int{svgMargin, y}
+			y += svgRow
+		}
+		x := svgMargin + svgIndent*(len(f.Above)+1)
+		above := f.Bus
+		if len(f.Above) > 0 {
+			above = f.Above[0].String()
+		}
+		at[f.PCI.String()] = [2]int{x, y}
+		line := f.String()
+		width := float64(len(line))*svgChar + 12
+		widest = max(widest, float64(x)+width)
+		// Down from what is above, then to the right.
+		p := at[above]
+		fmt.Fprintf(&b, "<path d=\"M%d %d V%d H%d\" fill=\"none\" stroke=\"#888\"/>\n", p[0]+8, p[1]+svgRow-3, y+svgRow/2, x)
+		fmt.Fprintf(&b, "<rect x=\"%d\" y=\"%d\" width=\"%.0f\" height=\"%d\" rx=\"3\" fill=\"%s\" stroke=\"#888\"/>\n", x, y+1, width, svgRow-4, fills[f.Role])
+		svgText(&b, x+6, y+14, line)
+		y += svgRow
+	}
+	y += svgRow
+	gpus, nics := r.ends()
+	for i, n := range nics {
+		svgText(&b, svgMargin+svgLabel+i*svgCell, y+14, n)
+	}
+	if len(gpus) > 0 {
+		y += svgRow
+	}
+	next := 0
+	for _, g := range gpus {
+		svgText(&b, svgMargin, y+14, g)
+		for i := range nics {
+			p := r.Pairs[next]
+			next++
+			x := svgMargin + svgLabel + i*svgCell
+			fmt.Fprintf(&b, "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" fill=\"%s\"/>\n", x, y+1, svgCell-4, svgRow-4, fills[p.Outcome])
+			svgText(&b, x+6, y+14, strings.TrimSpace(lookOf(p.Outcome).word+" "+p.NCCL))
+		}
+		y += svgRow
+	}
+	widest = max(widest, float64(svgMargin+svgLabel+len(nics)*svgCell))
+	_, err := fmt.Fprintf(w, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" height=\"%d\" font-family=\"monospace\" font-size=\"12\">\n"+
+		"<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n%s</svg>\n", widest+svgMargin, y+svgMargin, &b)
+	return err
+}
+
+// ends are the names of rows and columns of the pairs.
+func (r topoResult) ends() (gpus, nics []string) {
+	for _, p := range r.Pairs {
+		if len(gpus) == 0 || gpus[len(gpus)-1] != p.GPU {
+			gpus = append(gpus, p.GPU)
+		}
+		if len(gpus) == 1 {
+			nics = append(nics, p.NIC)
+		}
+	}
+	return gpus, nics
+}
+
+func svgText(b *strings.Builder, x, y int, text string) {
+	fmt.Fprintf(b, "<text x=\"%d\" y=\"%d\">", x, y)
+	_ = xml.EscapeText(b, []byte(text)) // a Builder takes everything
+	b.WriteString("</text>\n")
+}

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/xml"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/gpurdma/gpurdma/cmd/internal/cli"
+	"github.com/gpurdma/gpurdma/internal/testenv"
+)
+
+// The drawing is well-formed, and has each function and each pair.
+func TestSVG(t *testing.T) {
+	for name, machine := range testenv.Machines {
+		tree := machine()
+		r := run(tree, t, "topo", "--svg", "--root", "ROOT")
+		if r.status != cli.ExitOK || r.err != "" {
+			t.Errorf("%s: %+v", name, r)
+		}
+		boxes := 0
+		d := xml.NewDecoder(strings.NewReader(r.out))
+		for {
+			token, err := d.Token()
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			if e, ok := token.(xml.StartElement); ok && e.Name.Local == "rect" {
+				boxes++
+			}
+		}
+		text := run(tree, t, "topo", "--root", "ROOT").out
+		want := 1 + strings.Count(text, " root port") + strings.Count(text, " upstream port") + strings.Count(text, " downstream port") +
+			strings.Count(text, " GPU ") + strings.Count(text, " NIC mlx") + strings.Count(text, " NIC bnxt") + strings.Count(text, "  mlx5_") + strings.Count(text, "  bnxt_re")
+		if boxes != want {
+			t.Errorf("%s: %d boxes, want %d", name, boxes, want)
+		}
+	}
+	odd := machineTree(strings.ReplaceAll(server, "rdma:mlx5_0", "rdma:<&>"), "0x1d")
+	if r := run(odd, t, "topo", "--svg", "--root", "ROOT"); !strings.Contains(r.out, "&lt;&amp;&gt;") || strings.Contains(r.out, "<&>") {
+		t.Errorf("%+v", r)
+	}
+	if r := run(testenv.Tree{Files: map[string]string{"sys/kernel/x": ""}}, t, "topo", "--svg", "--root", "ROOT"); r.status != cli.ExitUnavailable || xml.Unmarshal([]byte(r.out), new(struct{})) != nil {
+		t.Errorf("%+v", r)
+	}
+}
