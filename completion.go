@@ -28,12 +28,13 @@ func (e *Endpoint) Poll(dst []Completion) (int, error) {
 	if e.closed {
 		return 0, os.ErrClosed
 	}
-	if len(e.done) < len(dst) {
+	if e.done.len() < len(dst) {
 		e.progress()
 	}
-	n := copy(dst, e.done)
-	clear(e.done[:n]) // let go of contexts
-	e.done = e.done[n:]
+	n := min(len(dst), e.done.len())
+	for i := range dst[:n] {
+		dst[i] = e.done.pop()
+	}
 	return n, nil
 }
 

@@ -119,7 +119,7 @@ func (c *conn) finish(o *op, err error) {
 			done.Len = 0
 			done.Err = &OpError{Op: o.kind, Peer: c.peer, NIC: c.e.nic.Name(), Err: err}
 		}
-		c.e.done = append(c.e.done, done)
+		c.e.done.push(done)
 	}
 	c.e.recycle(o)
 }

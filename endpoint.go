@@ -21,13 +21,13 @@ type Endpoint struct {
 	life     context.Context // ends with Close
 	end      context.CancelFunc
 	tasks    sync.WaitGroup // goroutines
-	accepted chan Peer
+	accepted chan *peer
 
 	mu        sync.Mutex
 	closed    bool
 	peers     []*peer
 	listeners []net.Listener
-	done      []Completion
+	done      fifo[Completion]
 	free      []*op
 	slab      *slab
 	shares    map[*RemoteBuffer]*share
@@ -44,7 +44,7 @@ func (n *NIC) NewEndpoint(opt EndpointOptions) (*Endpoint, error) {
 	}
 	e := &Endpoint{
 		nic: n, opt: opt, token: newID(), shares: map[*RemoteBuffer]*share{}, wc: make([]ibvfd.WC, 64),
-		accepted: make(chan Peer, opt.MaxPeers),
+		accepted: make(chan *peer, opt.MaxPeers),
 	}
 	e.life, e.end = context.WithCancel(context.Background())
 	return e, nil
@@ -72,7 +72,7 @@ func (e *Endpoint) Close() error {
 	for _, s := range e.shares {
 		err = joined(err, s.close())
 	}
-	e.shares, e.done = nil, nil
+	e.shares, e.done = nil, fifo[Completion]{}
 	if e.slab != nil {
 		err = joined(err, e.slab.buf.Close())
 	}

@@ -137,7 +137,7 @@ func testConcurrentUse(t *testing.T, s setting, each int) {
 func (e *Endpoint) untaken() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return len(e.done)
+	return e.done.len()
 }
 
 func TestRegions(t *testing.T) {

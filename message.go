@@ -20,12 +20,15 @@ func (e *Endpoint) Send(from Span, peer Peer, context any) error {
 // SendMsg sends several spans as one message, under flags (fi_sendmsg).
 // Msg.Remote is not used.
 func (e *Endpoint) SendMsg(m Msg, flags Flags) error {
-	return e.rma(OpSend, flags, m.Context, m.Peer, func(o *op) error {
-		if err := o.setData(m.Data); err != nil {
-			return err
-		}
-		return o.takeOrInject(e, m.Local)
-	})
+	o, err := e.start(OpSend, flags, m.Context)
+	if err != nil {
+		return err
+	}
+	defer e.mu.Unlock()
+	if err = o.setData(m.Data); err == nil {
+		err = o.takeOrInject(e, m.Local)
+	}
+	return e.post(m.Peer, o, err)
 }
 
 // Recv posts a receive for a message of one peer, of at most as many bytes
@@ -38,7 +41,12 @@ func (e *Endpoint) Recv(into Span, peer Peer, context any) error {
 
 // RecvV is Recv into several spans, one after the other (fi_recvv).
 func (e *Endpoint) RecvV(into []Span, peer Peer, context any) error {
-	return e.rma(OpRecv, 0, context, peer, func(o *op) error { return o.take(e, into...) })
+	o, err := e.start(OpRecv, 0, context)
+	if err != nil {
+		return err
+	}
+	defer e.mu.Unlock()
+	return e.post(peer, o, o.take(e, into...))
 }
 
 // FetchAdd adds to the 8 bytes at to, which are aligned to 8, as one step with
@@ -55,31 +63,37 @@ func (e *Endpoint) CompareSwap(result Span, peer Peer, to RemoteSpan, compare, s
 }
 
 func (e *Endpoint) atomic(kind Op, result Span, peer Peer, to RemoteSpan, add, swap uint64, context any) error {
+	o, err := e.start(kind, 0, context)
+	if err != nil {
+		return err
+	}
+	defer e.mu.Unlock()
+	o.add, o.swap = add, swap
+	return e.post(peer, o, o.takeAtomic(e, result, to))
+}
+
+func (o *op) takeAtomic(e *Endpoint, result Span, to RemoteSpan) error {
 	const size = 8
-	return e.rma(kind, 0, context, peer, func(o *op) error {
-		o.add, o.swap = add, swap
-		if result.Length != size || to.Length != size {
-			return &dmabuf.Error{
-				Op: kind.String(), Err: dmabuf.ErrRange,
-				Detail: fmt.Sprintf("%d bytes here, %d at the peer", result.Length, to.Length), Remedy: "atomics have 8",
-			}
+	if result.Length != size || to.Length != size {
+		return &dmabuf.Error{
+			Op: o.kind.String(), Err: dmabuf.ErrRange,
+			Detail: fmt.Sprintf("%d bytes here, %d at the peer", result.Length, to.Length), Remedy: "atomics have 8",
 		}
-		if err := o.take(e, result); err != nil {
-			return err
-		}
-		if err := o.takeRemote(ibvfd.AccessRemoteAtomic, to); err != nil {
-			return err
-		}
-		r := pieces{list: o.remote}
-		switch p, _ := r.next(); {
-		case p.Length != size:
-			return &dmabuf.Error{Op: kind.String(), Detail: "the peer's 8 bytes are not contiguous", Err: unix.EINVAL}
-		case p.Addr%size != 0:
-			return &dmabuf.Error{Op: kind.String(), Detail: fmt.Sprintf("address %#x", p.Addr), Remedy: "align it to 8 bytes", Err: unix.EINVAL}
-		}
-		if o.pieces() != 1 {
-			return &dmabuf.Error{Op: kind.String(), Detail: "the result's 8 bytes are not contiguous", Err: unix.EINVAL}
-		}
-		return nil
-	})
+	}
+	if err := o.take(e, result); err != nil {
+		return err
+	}
+	if err := o.takeRemote(ibvfd.AccessRemoteAtomic, to); err != nil {
+		return err
+	}
+	r := pieces{list: o.remote}
+	switch p, _ := r.next(); {
+	case p.Length != size:
+		return &dmabuf.Error{Op: o.kind.String(), Detail: "the peer's 8 bytes are not contiguous", Err: unix.EINVAL}
+	case p.Addr%size != 0:
+		return &dmabuf.Error{Op: o.kind.String(), Detail: fmt.Sprintf("address %#x", p.Addr), Remedy: "align it to 8 bytes", Err: unix.EINVAL}
+	case o.pieces() != 1:
+		return &dmabuf.Error{Op: o.kind.String(), Detail: "the result's 8 bytes are not contiguous", Err: unix.EINVAL}
+	}
+	return nil
 }

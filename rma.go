@@ -24,12 +24,15 @@ type Msg struct {
 
 // Read reads the peer's memory (fi_read).
 func (e *Endpoint) Read(into Span, peer Peer, from RemoteSpan, context any) error {
-	return e.rma(OpRead, 0, context, peer, func(o *op) error {
-		if err := o.take(e, into); err != nil {
-			return err
-		}
-		return o.takeRemote(ibvfd.AccessRemoteRead, from)
-	})
+	o, err := e.start(OpRead, 0, context)
+	if err != nil {
+		return err
+	}
+	defer e.mu.Unlock()
+	if err = o.take(e, into); err == nil {
+		err = o.takeRemote(ibvfd.AccessRemoteRead, from)
+	}
+	return e.post(peer, o, err)
 }
 
 // ReadV reads one range of the peer's memory into several spans (fi_readv).
@@ -39,22 +42,28 @@ func (e *Endpoint) ReadV(into []Span, peer Peer, from RemoteSpan, context any) e
 
 // ReadMsg reads, under flags (fi_readmsg).
 func (e *Endpoint) ReadMsg(m Msg, flags Flags) error {
-	return e.rma(OpRead, flags, m.Context, m.Peer, func(o *op) error {
-		if err := o.take(e, m.Local...); err != nil {
-			return err
-		}
-		return o.takeRemote(ibvfd.AccessRemoteRead, m.Remote...)
-	})
+	o, err := e.start(OpRead, flags, m.Context)
+	if err != nil {
+		return err
+	}
+	defer e.mu.Unlock()
+	if err = o.take(e, m.Local...); err == nil {
+		err = o.takeRemote(ibvfd.AccessRemoteRead, m.Remote...)
+	}
+	return e.post(m.Peer, o, err)
 }
 
 // Write writes to the peer's memory (fi_write).
 func (e *Endpoint) Write(from Span, peer Peer, to RemoteSpan, context any) error {
-	return e.rma(OpWrite, 0, context, peer, func(o *op) error {
-		if err := o.take(e, from); err != nil {
-			return err
-		}
-		return o.takeRemote(ibvfd.AccessRemoteWrite, to)
-	})
+	o, err := e.start(OpWrite, 0, context)
+	if err != nil {
+		return err
+	}
+	defer e.mu.Unlock()
+	if err = o.take(e, from); err == nil {
+		err = o.takeRemote(ibvfd.AccessRemoteWrite, to)
+	}
+	return e.post(peer, o, err)
 }
 
 // WriteV writes several spans to one range of the peer's memory (fi_writev).
@@ -64,15 +73,18 @@ func (e *Endpoint) WriteV(from []Span, peer Peer, to RemoteSpan, context any) er
 
 // WriteMsg writes, under flags (fi_writemsg).
 func (e *Endpoint) WriteMsg(m Msg, flags Flags) error {
-	return e.rma(OpWrite, flags, m.Context, m.Peer, func(o *op) error {
-		if err := o.setData(m.Data); err != nil {
-			return err
-		}
-		if err := o.takeOrInject(e, m.Local); err != nil {
-			return err
-		}
-		return o.takeRemote(ibvfd.AccessRemoteWrite, m.Remote...)
-	})
+	o, err := e.start(OpWrite, flags, m.Context)
+	if err != nil {
+		return err
+	}
+	defer e.mu.Unlock()
+	if err = o.setData(m.Data); err == nil {
+		err = o.takeOrInject(e, m.Local)
+	}
+	if err == nil {
+		err = o.takeRemote(ibvfd.AccessRemoteWrite, m.Remote...)
+	}
+	return e.post(m.Peer, o, err)
 }
 
 // WriteData is Write that brings the peer 32 bits of data, which complete a
@@ -95,16 +107,19 @@ func (e *Endpoint) InjectWriteData(p []byte, data uint64, peer Peer, to RemoteSp
 }
 
 func (e *Endpoint) injectWrite(p []byte, data uint64, peer Peer, to RemoteSpan, flags Flags) error {
-	return e.rma(OpWrite, flags, nil, peer, func(o *op) error {
-		o.silent = true
-		if err := o.setData(data); err != nil {
-			return err
-		}
-		if err := o.inject(e, int64(len(p)), func(slot []byte) error { copy(slot, p); return nil }); err != nil {
-			return err
-		}
-		return o.takeRemote(ibvfd.AccessRemoteWrite, to)
-	})
+	o, err := e.start(OpWrite, flags, nil)
+	if err != nil {
+		return err
+	}
+	defer e.mu.Unlock()
+	o.silent = true
+	if err = o.setData(data); err == nil {
+		err = o.inject(e, int64(len(p)), func(slot []byte) error { copy(slot, p); return nil })
+	}
+	if err == nil {
+		err = o.takeRemote(ibvfd.AccessRemoteWrite, to)
+	}
+	return e.post(peer, o, err)
 }
 
 // setData sets what the peer is told.
@@ -134,29 +149,34 @@ func (o *op) takeOrInject(e *Endpoint, spans []Span) error {
 	return nil
 }
 
-// rma makes an op and submits it.
-func (e *Endpoint) rma(kind Op, flags Flags, context any, to Peer, fill func(*op) error) error {
+// start begins an op. Unless it answers an error the endpoint is locked, and
+// post must follow.
+func (e *Endpoint) start(kind Op, flags Flags, context any) (*op, error) {
 	if err := flags.check(kind); err != nil {
-		return err
+		return nil, err
 	}
 	e.mu.Lock()
-	defer e.mu.Unlock()
 	if e.closed {
-		return os.ErrClosed
+		e.mu.Unlock()
+		return nil, os.ErrClosed
 	}
-	o := e.newOp(kind, flags, context)
-	c, err := e.connFor(to)
-	if err == nil {
-		err = fill(o)
-	}
-	if err == nil && flags&FlagDeliveryComplete != 0 {
+	return e.newOp(kind, flags, context), nil
+}
+
+// post submits the op, unless what was to be made of it has failed.
+func (e *Endpoint) post(to Peer, o *op, err error) error {
+	if err == nil && o.flags&FlagDeliveryComplete != 0 {
 		err = e.needSlab()
+	}
+	if err == nil && o.kind == OpRead && o.length == 0 {
+		err = &dmabuf.Error{Op: o.kind.String(), Detail: "no bytes", Err: unix.EINVAL}
+	}
+	var c *conn
+	if err == nil {
+		c, err = e.connFor(to)
 	}
 	for i := 0; err == nil && i < len(o.bufs); i++ {
 		err = c.permits(o.bufs[i])
-	}
-	if err == nil && kind == OpRead && o.length == 0 {
-		err = &dmabuf.Error{Op: kind.String(), Detail: "no bytes", Err: unix.EINVAL}
 	}
 	if err != nil {
 		e.recycle(o)
