@@ -36,7 +36,8 @@ const (
 	// ClassVFIO wants an importer that is peer to peer and can be revoked, and
 	// asks the kernel's decision when it maps. vfio_pci_dmabuf.c.
 	ClassVFIO
-	// ClassSystem has system memory only: vgem, udmabuf, dma-heaps.
+	// ClassSystem has system memory only: vgem, udmabuf, dma-heaps, and the
+	// displays of servers' boards.
 	ClassSystem
 )
 
@@ -101,7 +102,7 @@ type Exporter struct {
 
 var classOfDriver = map[string]Class{
 	"amdgpu": ClassAMDGPU, "xe": ClassXe, "i915": ClassI915, "nvidia": ClassNVIDIA, "vfio-pci": ClassVFIO,
-	"vgem": ClassSystem, "virtio_gpu": ClassSystem,
+	"vgem": ClassSystem, "virtio_gpu": ClassSystem, "mgag200": ClassSystem,
 }
 
 // Exporter finds out how the driver of a function exports its memory. A driver
@@ -121,6 +122,11 @@ func (m *Machine) Exporter(a Addr) (Exporter, error) {
 	}
 	e.Class = classOfDriver[e.Driver]
 	e.OutOfTree = m.outOfTree(e.Driver) != placement.No
+	// The display of a server's board. Before 6.2 it kept buffers in its own
+	// memory, and exported none of them.
+	if e.Driver == "ast" && !e.OutOfTree && m.Kernel.version.cmp(v6_12) >= 0 {
+		e.Class = ClassSystem
+	}
 	if e.Class == ClassNVIDIA {
 		e.Gate = m.nvidiaGate()
 		if strings.Contains(m.read("sys/module/nvidia/taint").text, "P") {

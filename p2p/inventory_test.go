@@ -144,3 +144,46 @@ pci0000:00/0000:00:02.0 class=0x060400 config=64 current_link_speed=Unknown curr
 		t.Error("a function that is not there")
 	}
 }
+
+// The display of a server's board is no GPU that counts, where the driver's
+// ways are known.
+func TestDisplaysOfServers(t *testing.T) {
+	for _, c := range []struct {
+		driver, release, taint string
+		want                   Class
+	}{
+		{"ast", "7.2.1", "", ClassSystem}, {"ast", "6.12.1", "", ClassSystem}, {"ast", "6.1.1", "", ClassUnknown}, {"ast", "7.2.1", "O", ClassUnknown},
+		{"mgag200", "6.1.1", "", ClassSystem}, {"bochs-drm", "7.2.1", "", ClassUnknown},
+	} {
+		m := fixture{release: c.release, tree: "pci0000:00/0000:00:04.0 class=0x030000 driver:" + c.driver, files: map[string]string{"sys/module/" + c.driver + "/taint": c.taint + "\n"}}.open(t)
+		if gpus, err := m.GPUs(); err != nil || len(gpus) != 1 || gpus[0].Exporter.Class != c.want {
+			t.Errorf("%+v: %+v, %v", c, gpus, err)
+		}
+	}
+}
+
+// NVIDIA's gate is known on bare x86 machines, and where it is forced open; its
+// proprietary modules export nothing.
+func TestNVIDIAGate(t *testing.T) {
+	const tree = "pci0000:00/0000:00:04.0 class=0x030200 driver:nvidia"
+	bare, guest := xeon+"flags\t\t: fpu\n", xeon+"flags\t\t: fpu hypervisor\n"
+	for _, c := range []struct {
+		cpu, params, taint string
+		class              Class
+		gate               Gate
+	}{
+		{bare, "0", "OE", ClassNVIDIA, GateOpen},
+		{guest, "0", "OE", ClassNVIDIA, GateUnknown},
+		{guest, "1", "OE", ClassNVIDIA, GateOpen},
+		{grace, "0", "OE", ClassNVIDIA, GateUnknown},
+		{"-", "0", "OE", ClassNVIDIA, GateUnknown},
+		{bare, "0", "POE", ClassUnknown, GateOpen},
+	} {
+		// The first processor's lines, and the flags among them.
+		cpu := strings.Replace(c.cpu, "\n\nflags", "\nflags", 1)
+		m := fixture{cpu: cpu, tree: tree, files: map[string]string{"sys/module/nvidia/taint": c.taint, "proc/driver/nvidia/params": "GrdmaPciTopoCheckOverride: " + c.params + "\n"}}.open(t)
+		if e, err := m.Exporter(addr(t, "00:04.0")); err != nil || e.Class != c.class || e.Gate != c.gate {
+			t.Errorf("%+v: %+v, %v", c, e, err)
+		}
+	}
+}

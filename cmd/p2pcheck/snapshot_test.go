@@ -254,19 +254,20 @@ func bad() testenv.Tree {
 	return tree
 }
 
-// mutants is how many broken snapshots are tried.
-const mutants = 1000
-
 // A broken snapshot crashes nothing, and makes no bad machine a good one: its
 // files are taken away, cut, made unreadable and filled with noise, and its
 // links lead elsewhere.
-func TestBrokenSnapshots(t *testing.T) {
-	root := bad().Write(t)
-	dir := t.TempDir()
+func FuzzBrokenSnapshots(f *testing.F) {
+	const seeds = 200
+	for i := range uint64(seeds) {
+		f.Add(i)
+	}
+	root := bad().Write(f)
+	dir := f.TempDir()
 	entries := gather(root, &app{source: p2p.Source{Root: root}})
 	var b bytes.Buffer
 	if err := errors.Join(pack(&b, entries), unpack(&b, dir)); err != nil {
-		t.Fatal(err)
+		f.Fatal(err)
 	}
 	var names []string
 	for name, e := range entries {
@@ -275,8 +276,8 @@ func TestBrokenSnapshots(t *testing.T) {
 		}
 	}
 	slices.Sort(names)
-	random := rand.New(rand.NewPCG(1, 2))
-	for i := range mutants {
+	f.Fuzz(func(t *testing.T, seed uint64) {
+		random := rand.New(rand.NewPCG(seed, 1))
 		broken := map[string]bool{}
 		for range 1 + random.IntN(3) {
 			name := names[random.IntN(len(names))]
@@ -284,12 +285,12 @@ func TestBrokenSnapshots(t *testing.T) {
 			breakFile(t, filepath.Join(dir, name), entries[name].data, random)
 		}
 		if r := command("--root", dir); r.status == cli.ExitOK || r.status < 0 || r.status > cli.ExitUnavailable {
-			t.Errorf("mutant %d, %v: status %d\n%s", i, broken, r.status, r.out)
+			t.Errorf("%v: status %d\n%s", broken, r.status, r.out)
 		}
 		for name := range broken {
 			restore(t, filepath.Join(dir, name), entries[name])
 		}
-	}
+	})
 }
 
 func breakFile(t *testing.T, file string, data []byte, random *rand.Rand) {

@@ -175,6 +175,12 @@ func (s *server) alone(root string, bus, slot, node int, d device) {
 	s.put(fmt.Sprintf("%s/%04x:%02x:00.0", s.port(root, bus, slot, gen5+" acs=0x00"), bus>>8, bus&0xff+slot), d, node)
 }
 
+// display adds what a server's board has for a screen.
+func (s *server) display(root string, bus int) {
+	s.module("ast", "", "")
+	s.function(fmt.Sprintf("%s/%04x:%02x:1e.0", root, bus>>8, bus&0xff), "class=0x030000 vendor=0x1a03 device=0x2000 driver:ast numa_node=0")
+}
+
 // nvidia adds the driver.
 func (s *server) nvidia() {
 	s.module("nvidia", "OE", "570.124.06")
@@ -199,6 +205,9 @@ func hgx(switches int) Tree {
 		bus := 0x10 + i*0x30
 		root := s.root(bus, "class=0x088000 vendor=0x8086 device=0x09a2")
 		s.switched(root, bus, i/2, "0x00", h100, cx7, h100, cx7)
+		if i == 0 && switches > 1 {
+			s.display(root, bus)
+		}
 	}
 	return s.Tree
 }
@@ -249,6 +258,9 @@ func mi300(switches int) Tree {
 		bus := 0x10 + i*0x30
 		root := s.root(bus, "class=0x060000 vendor=0x1022 device=0x14a4")
 		s.switched(root, bus, i/2, "0x00", mi3, thor, mi3, thor)
+		if i == 0 && switches > 1 {
+			s.display(root, bus)
+		}
 	}
 	for i := range s.gpus {
 		dir := fmt.Sprintf("sys/class/kfd/kfd/topology/nodes/%d/", i+2)
