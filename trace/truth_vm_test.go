@@ -65,7 +65,7 @@ type bar struct {
 	mem   []byte
 }
 
-func openBAR(t *testing.T, device string) bar {
+func largestBAR(t *testing.T, device string) pci.BAR {
 	t.Helper()
 	addr, err := pci.ParseAddr(device)
 	if err != nil {
@@ -75,6 +75,12 @@ func openBAR(t *testing.T, device string) bar {
 	if !ok {
 		t.Fatalf("%s has no BAR", device)
 	}
+	return largest
+}
+
+func openBAR(t *testing.T, device string) bar {
+	t.Helper()
+	largest := largestBAR(t, device)
 	best, size := bar{index: largest.Index, start: largest.Start}, largest.Size
 	dir := filepath.Join("/sys/bus/pci/devices", device)
 	f, err := os.OpenFile(filepath.Join(dir, fmt.Sprintf("resource%d", best.index)), os.O_RDWR, 0)
@@ -403,6 +409,15 @@ func lastEvent(t *testing.T, tr *Tracer, ino uint64, kind EventKind) Event {
 	}
 	t.Fatalf("no event %q on dma-buf %d among %v", kind, ino, events)
 	return Event{}
+}
+
+// lastFailure explains the newest refusal of a kind on a buffer.
+func lastFailure(t *testing.T, tr *Tracer, ino uint64, kind EventKind) Failure {
+	t.Helper()
+	r := lastEvent(t, tr, ino, kind).Record
+	f := r.Explain()
+	t.Log(f)
+	return f
 }
 
 // An importer that may not use peer-to-peer takes it away from all others, and
