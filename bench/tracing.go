@@ -89,10 +89,12 @@ func benchTracing(ctx context.Context, opt options, records int, asJSON bool) in
 func (b *tracing) run(ctx context.Context, r *tracingResult, records int) error {
 	for _, c := range tracingCases {
 		row, err := b.compare(ctx, "udmabuf", c.entries*int64(os.Getpagesize()), c.script)
+		if row.Traced.Rounds > 0 {
+			r.Rows = append(r.Rows, row)
+		}
 		if err != nil {
 			return fmt.Errorf("%d entries: %w", c.entries, err)
 		}
-		r.Rows = append(r.Rows, row)
 	}
 	if records == 0 {
 		return nil
@@ -166,46 +168,69 @@ func (b *tracing) compare(ctx context.Context, spec string, size int64, withScri
 		return row, err
 	}
 
-	var untraced samples
-	var added, scripted []time.Duration
-	var traced, leftOut, noise, over []float64
+	var r rounds
 	for round := range b.rounds {
 		var t turns
-		blocks := []func() error{
-			func() error { return b.untracedTurn(&t, &untraced, one, other, n) },
-			func() (err error) {
-				row.Entries, err = b.tracedTurn(ctx, &t, one, other, n)
-				return err
-			},
+		if err := b.round(ctx, round, &t, &r.untraced, &row.Entries, one, other, n, withScript && b.script != nil); err != nil {
+			// What was measured until then is no less true; ratio says of how many.
+			return r.sum(row), fmt.Errorf("round %d: %w", round, err)
 		}
-		if withScript && b.script != nil {
-			blocks = append(blocks, func() error { return b.scriptTurn(ctx, &t, one, n) })
+		r.add(t)
+	}
+	return r.sum(row), nil
+}
+
+// round takes the turns. Who goes first rotates, so that a drift of the machine
+// does not favour one.
+func (b *tracing) round(ctx context.Context, round int, t *turns, untraced *samples, entries *int, one, other *loop, n int, withScript bool) error {
+	blocks := []func() error{
+		func() error { return b.untracedTurn(t, untraced, one, other, n) },
+		func() (err error) {
+			*entries, err = b.tracedTurn(ctx, t, one, other, n)
+			return err
+		},
+	}
+	if withScript {
+		blocks = append(blocks, func() error { return b.scriptTurn(ctx, t, one, n) })
+	}
+	for i := range blocks {
+		if err := ctx.Err(); err != nil {
+			return err
 		}
-		for i := range blocks {
-			if err := ctx.Err(); err != nil {
-				return row, err
-			}
-			if err := blocks[(i+round)%len(blocks)](); err != nil {
-				return row, fmt.Errorf("round %d: %w", round, err)
-			}
-		}
-		added = append(added, t.traced-t.untraced)
-		traced = append(traced, float64(t.traced)/float64(t.untraced))
-		leftOut = append(leftOut, float64(t.leftOut)/float64(t.other))
-		noise = append(noise, float64(t.again)/float64(t.untraced))
-		if t.bpftraced != 0 {
-			scripted = append(scripted, t.bpftraced-t.untraced)
-			over = append(over, float64(t.traced-t.untraced)/float64(t.bpftraced-t.untraced))
+		if err := blocks[(i+round)%len(blocks)](); err != nil {
+			return err
 		}
 	}
-	row.Untraced, _ = untraced.quantiles()
-	row.Added = median(added)
-	row.Traced, row.LeftOut, row.Noise = newRatio(traced), newRatio(leftOut), newRatio(noise)
-	if len(over) > 0 {
-		r := newRatio(over)
-		row.BPFAdded, row.OverBPF = median(scripted), &r
+	return nil
+}
+
+// rounds collects what each round showed.
+type rounds struct {
+	untraced                     samples
+	added, scripted              []time.Duration
+	traced, leftOut, noise, over []float64
+}
+
+func (r *rounds) add(t turns) {
+	r.added = append(r.added, t.traced-t.untraced)
+	r.traced = append(r.traced, float64(t.traced)/float64(t.untraced))
+	r.leftOut = append(r.leftOut, float64(t.leftOut)/float64(t.other))
+	r.noise = append(r.noise, float64(t.again)/float64(t.untraced))
+	if t.bpftraced != 0 {
+		r.scripted = append(r.scripted, t.bpftraced-t.untraced)
+		r.over = append(r.over, float64(t.traced-t.untraced)/float64(t.bpftraced-t.untraced))
 	}
-	return row, nil
+}
+
+func (r *rounds) sum(row tracingRow) tracingRow {
+	row.Untraced, _ = r.untraced.quantiles()
+	row.Added = median(r.added)
+	row.Traced, row.LeftOut, row.Noise = newRatio(r.traced), newRatio(r.leftOut), newRatio(r.noise)
+	if len(r.over) > 0 {
+		over := newRatio(r.over)
+		row.BPFAdded, row.OverBPF = median(r.scripted), &over
+	}
+	return row
 }
 
 func median(list []time.Duration) time.Duration {
@@ -288,15 +313,15 @@ func (w *watched) end(ctx context.Context, want int) (entries int, err error) {
 
 func (r *tracingResult) print() {
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "register + deregister, traced against untraced\t\t\t\t\t\t\t\t")
-	fmt.Fprintln(w, "entries\tsize\tuntraced\tadded\ttraced/untraced\tleft out/untraced\tuntraced/untraced\tadded by bpftrace\tours/its")
+	fmt.Fprintln(w, "register + deregister, traced against untraced\t\t\t\t\t\t\t\t\t")
+	fmt.Fprintln(w, "entries\tsize\trounds\tuntraced\tadded\ttraced/untraced\tleft out/untraced\tuntraced/untraced\tadded by bpftrace\tours/its")
 	for _, row := range r.Rows {
 		script, over := "-", "-"
 		if row.OverBPF != nil {
 			script, over = row.BPFAdded.String(), row.OverBPF.String()
 		}
-		fmt.Fprintf(w, "%d\t%d\t%v\t%v\t%v\t%v\t%v\t%s\t%s\n",
-			row.Entries, row.Size, row.Untraced, row.Added, row.Traced, row.LeftOut, row.Noise, script, over)
+		fmt.Fprintf(w, "%d\t%d\t%d\t%v\t%v\t%v\t%v\t%v\t%s\t%s\n",
+			row.Entries, row.Size, row.Traced.Rounds, row.Untraced, row.Added, row.Traced, row.LeftOut, row.Noise, script, over)
 	}
 	w.Flush()
 	fmt.Printf("start of the tracer: %v (median of %d)\n", r.Start, r.Starts)

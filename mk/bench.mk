@@ -33,4 +33,5 @@ bench: setup testbed kernel $(if $(SOFTGPU_VM),softgpu) bench-build ## compare r
 .PHONY: bench-trace
 bench-trace: testbed kernel bench-build ## the time that tracing adds to a registration, in the testbed
 	@testbed/setup.sh bench
-	@$(BUILD)/bin/testbed run -kernel $(KERNEL) -patched-rxe -timeout 90m -- bench -only tracing $(BENCH_ARGS)
+	@$(BUILD)/bin/testbed run -kernel $(KERNEL) -patched-rxe -timeout 90m -- \
+		sh -c 'mount -t tracefs none /sys/kernel/tracing 2>/dev/null; exec bench -only tracing "$$@"' bench $(BENCH_ARGS)
