@@ -142,6 +142,9 @@ prove that the NIC reaches the right ones.
   dmabuf-reg inspect     which dma-bufs exist, and who holds them
   dmabuf-reg trace       what the kernel registers: where the bytes are, who refused
   dmabuf-reg explain     the same in words, of a program that knows nothing of this
+  dmabuf-reg serve       offer a buffer to another host
+  dmabuf-reg connect     move bytes to and from it, and verify every one
+  dmabuf-reg bench       how fast that is: direct, staged and host memory side by side
 
 Sizes are bytes: 4096, 0x1000, 64KiB, 1MiB, 8G.
 
@@ -155,6 +158,6 @@ interrupted by Ctrl-C or SIGTERM, after closing everything.`,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print one JSON document (schema "+schema+") instead of tables")
-	root.AddCommand(a.devices(), a.register(), a.verify(), a.inspect(), a.trace(), a.explain())
+	root.AddCommand(a.devices(), a.register(), a.verify(), a.inspect(), a.trace(), a.explain(), a.serve(), a.connect(), a.bench())
 	return root
 }

@@ -12,7 +12,8 @@ import (
 
 // docs/json.md names every field that --json can print.
 func TestEveryFieldIsDocumented(t *testing.T) {
-	names := fields.Names(cli.Document{}, cli.Error{}, devicesResult{}, registerResult{}, verifyResult{}, report{}, inspectResult{}, tracing{}, trace.Event{}, traceResult{})
+	names := fields.Names(cli.Document{}, cli.Error{}, devicesResult{}, registerResult{}, verifyResult{}, report{}, inspectResult{}, tracing{}, trace.Event{}, traceResult{},
+		serveResult{}, connectResult{}, benchResult{})
 	if len(names) < 50 {
 		t.Errorf("only %d fields were found", len(names))
 	}

@@ -116,23 +116,14 @@ func (f *routeFlag) Type() string { return "ROUTE" }
 // completeSpecs lets the shell complete what names a device of this machine.
 // extra are the words that this command takes beside.
 func completeSpecs(cmd *cobra.Command, extra ...string) {
-	complete := func(name string, list func() []string) {
-		// It fails only for a flag that does not exist.
-		if err := cmd.RegisterFlagCompletionFunc(name, func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-			return list(), cobra.ShellCompDirectiveNoFileComp
-		}); err != nil {
-			panic(err)
-		}
-	}
-	fixed := func(words ...string) func() []string { return func() []string { return words } }
-	complete("gpu", func() []string {
+	complete(cmd, "gpu", func() []string {
 		words := append([]string{"auto"}, extra...)
 		for _, d := range gpualloc.Discover(gpualloc.Env{}) {
 			words = append(words, d.Spec)
 		}
 		return words
 	})
-	complete("nic", func() []string {
+	complete(cmd, "nic", func() []string {
 		words := append([]string{"auto"}, extra...)
 		infos, _ := ibvfd.Devices("")
 		for _, i := range infos {
@@ -140,5 +131,21 @@ func completeSpecs(cmd *cobra.Command, extra ...string) {
 		}
 		return words
 	})
-	complete("route", fixed("auto", "provider", "ioctl"))
+	if cmd.Flags().Lookup("route") != nil {
+		completeWords(cmd, "route", "auto", "provider", "ioctl")
+	}
+}
+
+func complete(cmd *cobra.Command, name string, list func() []string) {
+	// It fails only for a flag that does not exist.
+	if err := cmd.RegisterFlagCompletionFunc(name, func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return list(), cobra.ShellCompDirectiveNoFileComp
+	}); err != nil {
+		panic(err)
+	}
+}
+
+// completeWords lets the shell complete a flag that has few values.
+func completeWords(cmd *cobra.Command, name string, words ...string) {
+	complete(cmd, name, func() []string { return words })
 }

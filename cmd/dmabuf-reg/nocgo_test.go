@@ -31,9 +31,10 @@ func TestBuildWithoutCgo(t *testing.T) {
 		status  int
 	}{
 		{"devices", cli.ExitOK}, {"inspect", cli.ExitOK}, {"register", cli.ExitUnavailable}, {"verify", cli.ExitUnavailable},
+		{"serve", cli.ExitUnavailable}, {"connect 127.0.0.1:1", cli.ExitUnavailable}, {"bench 127.0.0.1:1", cli.ExitUnavailable},
 	} {
 		var stderr bytes.Buffer
-		cmd := exec.CommandContext(t.Context(), bin, tt.command)
+		cmd := exec.CommandContext(t.Context(), bin, strings.Fields(tt.command)...)
 		cmd.Stderr = &stderr
 		err := cmd.Run()
 		var exit *exec.ExitError

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gpurdma/gpurdma"
+	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/talk"
+	"github.com/gpurdma/gpurdma/cmd/internal/cli"
+	"github.com/gpurdma/gpurdma/internal/bytesize"
+)
+
+type benchFlags struct {
+	stationFlags
+	addr         string
+	ops, sizes   []string
+	kinds        []string
+	depth, batch int
+	rounds       int
+	slice        time.Duration
+	csv, svg     string
+
+	work  []talk.Op
+	bytes []int64
+}
+
+// The kinds of memory on this side that are compared.
+const (
+	kindDirect = "direct"
+	kindStaged = "staged"
+)
+
+var benchKinds = []string{kindDirect, kindStaged, hostSpec}
+
+const (
+	maxSlice   = 100 * time.Millisecond
+	fairRounds = 30
+)
+
+// benchResult is what `bench` measured.
+type benchResult struct {
+	Server   string        `json:"server"`
+	Local    side          `json:"local"`
+	Remote   serverSide    `json:"remote"`
+	Rounds   int           `json:"rounds"`
+	Slice    time.Duration `json:"slice_ns"`
+	Depth    int           `json:"depth"`
+	Batch    int           `json:"batch"`
+	NotTried []notTried    `json:"not_tried"` // kinds of memory that are not to be had
+	Points   []benchPoint  `json:"points"`
+}
+
+// benchPoint is one operation at one size with one kind of memory.
+type benchPoint struct {
+	Op        string    `json:"op"`
+	Size      int64     `json:"size"`
+	Kind      string    `json:"kind"`
+	Latency   latency   `json:"latency"`
+	Bandwidth bandwidth `json:"bandwidth"`
+}
+
+// latency is of one operation at a time, from posting to completion.
+type latency struct {
+	Samples int           `json:"samples"`
+	P50     time.Duration `json:"p50_ns"`
+	P90     time.Duration `json:"p90_ns"`
+	P99     time.Duration `json:"p99_ns"`
+	P999    time.Duration `json:"p999_ns"`
+	Max     time.Duration `json:"max_ns"`
+	// Ratio is to the first kind, of the rounds' medians.
+	Ratio spread `json:"ratio"`
+}
+
+// bandwidth is of as many operations at a time as --depth says.
+type bandwidth struct {
+	Operations int    `json:"operations"`
+	Rate       spread `json:"bytes_per_s"`
+	Ratio      spread `json:"ratio"` // to the first kind, round by round
+}
+
+// spread is the middle of some numbers, and between what half of them lie.
+type spread struct {
+	Median float64 `json:"median"`
+	Low    float64 `json:"low"`  // first quartile
+	High   float64 `json:"high"` // third
+}
+
+func spreadOf(list []float64) spread {
+	if len(list) == 0 {
+		return spread{}
+	}
+	s := slices.Sorted(slices.Values(list))
+	at := func(of4 int) float64 {
+		x := float64(of4*(len(s)-1)) / 4
+		i := int(x)
+		j := min(i+1, len(s)-1)
+		return s[i] + (s[j]-s[i])*(x-float64(i))
+	}
+	return spread{Median: at(2), Low: at(1), High: at(3)}
+}
+
+func (a *app) bench() *cobra.Command {
+	var f benchFlags
+	cmd := &cobra.Command{
+		Use:   "bench ADDR",
+		Short: "Measure latency and bandwidth to a `serve`: direct, staged and host memory side by side",
+		Long: `Connect to a ` + "`dmabuf-reg serve`" + ` at ADDR (HOST:PORT) and measure write, read and
+send at each size, with each kind of memory on this side: direct (registered
+where it is), staged (copied through host memory), and host memory. What the
+server's side is, the server was told.
+
+The kinds take turns in slices of time, --rounds times, so that what else goes
+on in the machine meets them alike. Shown are the medians, the quartiles, and
+the median of the rounds' ratios to the first kind. Latency is that of one
+operation at a time, from posting to completion; bandwidth has --depth
+operations under way. Nothing is verified: that is what ` + "`connect`" + ` is for.`,
+		Example: `  dmabuf-reg bench 10.0.0.1:7471 --plaintext --svg bench.svg
+  dmabuf-reg bench 127.0.0.1:7471 --ops write --sizes 64,64KiB --depth 1 --json`,
+		Args: cobra.ExactArgs(1),
+	}
+	f.add(cmd)
+	flags := cmd.Flags()
+	flags.StringSliceVar(&f.ops, "ops", []string{"write", "read", "send"}, "operations, comma separated: write, read, send")
+	flags.StringSliceVar(&f.sizes, "sizes", []string{"64", "256", "1KiB", "4KiB", "16KiB", "64KiB", "256KiB", "1MiB", "4MiB"}, "sizes of one operation, comma separated")
+	flags.StringSliceVar(&f.kinds, "kinds", benchKinds, "kinds of memory to compare, the first being what others are compared with: direct, staged, host")
+	flags.IntVar(&f.depth, "depth", 64, "operations under way at a time, for bandwidth")
+	flags.IntVar(&f.batch, "batch", 16, "operations that the NIC is told of together, for bandwidth")
+	flags.IntVar(&f.rounds, "rounds", fairRounds, "how often each kind has its turn; fewer than 30 say little")
+	flags.DurationVar(&f.slice, "slice", 10*time.Millisecond, "how long a turn is, at most 100ms; one operation is always carried out")
+	flags.StringVar(&f.csv, "csv", "", "write the results to FILE as comma separated values as well")
+	flags.StringVar(&f.svg, "svg", "", "draw the results into FILE as well")
+	_ = cmd.MarkFlagFilename("csv", "csv")
+	_ = cmd.MarkFlagFilename("svg", "svg")
+	completeWords(cmd, "ops", "write", "read", "send")
+	completeWords(cmd, "kinds", benchKinds...)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		f.addr = args[0]
+		return a.action(func(ctx context.Context) (result, error) {
+			if err := f.parse(); err != nil {
+				return nil, &cli.UsageError{Err: err}
+			}
+			return a.doBench(ctx, &f)
+		})(cmd, nil)
+	}
+	return cmd
+}
+
+func (f *benchFlags) parse() (err error) {
+	if err := checkAddr(f.addr); err != nil {
+		return err
+	}
+	for _, name := range f.ops {
+		op, err := talk.ParseOp(strings.TrimSpace(name))
+		if err == nil && op == talk.Atomic {
+			err = errors.New("atomics have no bandwidth: name write, read or send")
+		}
+		if err != nil {
+			return err
+		}
+		f.work = append(f.work, op)
+	}
+	for i, k := range f.kinds {
+		f.kinds[i] = strings.TrimSpace(k)
+		if !slices.Contains(benchKinds, f.kinds[i]) || slices.Contains(f.kinds[:i], f.kinds[i]) {
+			return fmt.Errorf("--kinds: %q is no kind of memory, or is named twice; there are %s", k, strings.Join(benchKinds, ", "))
+		}
+	}
+	if f.bytes, err = parseSizes(f.sizes); err != nil {
+		return err
+	}
+	switch {
+	case len(f.work) == 0 || len(f.kinds) == 0:
+		return errors.New("--ops and --kinds must name some")
+	case f.depth < 1 || f.depth > maxAtOnce || f.batch < 1 || f.batch > f.depth:
+		return fmt.Errorf("--depth must be 1 to %d, --batch 1 to the depth: depth %d, batch %d", maxAtOnce, f.depth, f.batch)
+	case f.rounds < 1 || f.slice <= 0 || f.slice > maxSlice:
+		return fmt.Errorf("--rounds must be 1 or more, --slice more than 0 and at most %v: rounds %d, slice %v", maxSlice, f.rounds, f.slice)
+	}
+	return nil
+}
+
+func (a *app) doBench(ctx context.Context, f *benchFlags) (_ result, err error) {
+	csv, err := newOutput(f.csv)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, csv.drop()) }()
+	svg, err := newOutput(f.svg)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, svg.drop()) }()
+	st, err := f.open(ctx, gpurdma.EndpointOptions{})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, st.close()) }()
+	c, err := st.dial(ctx, f.addr)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, c.hangUp()) }()
+	r := &benchResult{
+		Server: f.addr, Local: st.side, Remote: c.server, Rounds: f.rounds, Slice: f.slice, Depth: f.depth, Batch: f.batch,
+		NotTried: []notTried{}, Points: []benchPoint{},
+	}
+	if err := c.fits(f.bytes); err != nil {
+		return nil, errors.Join(err, c.bye(ctx))
+	}
+	m := &meter{client: c, f: f, list: make([]gpurdma.Completion, f.depth)}
+	defer func() { err = errors.Join(err, m.close()) }()
+	if err := m.open(r); err != nil {
+		return r, errors.Join(err, c.bye(ctx))
+	}
+	total := int64(len(f.work) * len(f.bytes))
+	for _, op := range f.work {
+		for _, size := range f.bytes {
+			a.progress.Draw(fmt.Sprintf("measuring %v of %s", op, bytesize.Format(size)), int64(len(r.Points)/len(m.turns)), total)
+			points, err := m.measure(ctx, op, size)
+			if err != nil {
+				return r, &cli.On{Subject: fmt.Sprintf("%v of %s", op, bytesize.Format(size)), Err: err}
+			}
+			r.Points = append(r.Points, points...)
+		}
+	}
+	return r, errors.Join(c.bye(ctx), csv.write(r.csv), svg.write(r.svg))
+}

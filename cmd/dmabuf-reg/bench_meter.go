@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/gpurdma/gpurdma"
+	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/talk"
+)
+
+// meter measures.
+type meter struct {
+	*client
+	f     *benchFlags
+	turns []*turn
+	list  []gpurdma.Completion
+	opens []*gpurdma.Buffer // beside the station's own
+	span  [1]gpurdma.Span
+	to    [1]gpurdma.RemoteSpan
+}
+
+// turn is a kind of memory, and what was measured with it.
+type turn struct {
+	kind string
+	buf  *gpurdma.Buffer
+
+	all     histogram
+	ops     int
+	rates   []float64 // of each round
+	medians []float64 // latency, of each round
+	// What one operation takes, from the last turn: how many a slice has is
+	// known before it begins, since the server's receives have to be ready.
+	single, many time.Duration
+}
+
+// open makes a buffer of each kind that there can be.
+func (m *meter) open(r *benchResult) error {
+	for _, kind := range m.f.kinds {
+		buf, why, err := m.of(kind)
+		if err != nil {
+			return err
+		}
+		if buf == nil {
+			r.NotTried = append(r.NotTried, notTried{Spec: kind, Why: why, Remedy: "give another --gpu"})
+			continue
+		}
+		m.turns = append(m.turns, &turn{kind: kind, buf: buf})
+	}
+	if len(m.turns) == 0 {
+		return errors.New("none of the kinds of memory can be had: " + r.NotTried[0].Why)
+	}
+	return nil
+}
+
+// of is a buffer of a kind; nil if there can be none, and why.
+func (m *meter) of(kind string) (*gpurdma.Buffer, string, error) {
+	if kind == m.Path {
+		return m.buf, "", nil
+	}
+	var buf *gpurdma.Buffer
+	var err error
+	switch {
+	case kind == hostSpec:
+		buf, err = m.nic.AllocHost(m.Memory.Size)
+	case m.src == nil:
+		return nil, "the memory is host memory", nil
+	case kind == kindDirect:
+		return nil, m.Why, nil // it was tried
+	default:
+		buf, err = m.buffer(gpurdma.StagedOnly)
+	}
+	if err == nil {
+		m.opens = append(m.opens, buf)
+	}
+	return buf, "", err
+}
+
+func (m *meter) close() error {
+	var errs []error
+	for _, b := range m.opens {
+		// What was under way when the line broke ends with it.
+		errs = append(errs, b.Release())
+	}
+	return errors.Join(errs...)
+}
+
+// measure lets the kinds take turns, each beginning as often as the others.
+func (m *meter) measure(ctx context.Context, op talk.Op, size int64) ([]benchPoint, error) {
+	for _, t := range m.turns {
+		*t = turn{kind: t.kind, buf: t.buf}
+		// Warm up, and learn how long it takes.
+		if err := m.turn(ctx, t, op, size, &histogram{}); err != nil {
+			return nil, err
+		}
+		*t = turn{kind: t.kind, buf: t.buf, single: t.single, many: t.many}
+	}
+	for round := range m.f.rounds {
+		for i := range m.turns {
+			t := m.turns[(round+i)%len(m.turns)]
+			if err := m.turn(ctx, t, op, size, &t.all); err != nil {
+				return nil, err
+			}
+		}
+	}
+	var points []benchPoint
+	first := m.turns[0]
+	for _, t := range m.turns {
+		points = append(points, benchPoint{
+			Op: op.String(), Size: size, Kind: t.kind,
+			Latency: latency{
+				Samples: t.all.total, P50: t.all.percentile(500), P90: t.all.percentile(900), P99: t.all.percentile(990),
+				P999: t.all.percentile(999), Max: t.all.max, Ratio: ratios(t.medians, first.medians),
+			},
+			Bandwidth: bandwidth{Operations: t.ops, Rate: spreadOf(t.rates), Ratio: ratios(t.rates, first.rates)},
+		})
+	}
+	return points, nil
+}
+
+func ratios(list, to []float64) spread {
+	var r []float64
+	for i := range min(len(list), len(to)) {
+		if to[i] > 0 {
+			r = append(r, list[i]/to[i])
+		}
+	}
+	return spreadOf(r)
+}
+
+// turn is one slice of single operations, and one of many at a time.
+func (m *meter) turn(ctx context.Context, t *turn, op talk.Op, size int64, h *histogram) error {
+	return m.within(ctx, "measure "+op.String(), func(ctx context.Context) error {
+		var own histogram
+		n := m.fit(t.single)
+		took, err := m.ops(ctx, t, op, size, n, 1, 1, func(d time.Duration) { own.add(d); h.add(d) })
+		if err != nil {
+			return err
+		}
+		t.single = took / time.Duration(n)
+		t.medians = append(t.medians, float64(own.percentile(500)))
+		n = m.fit(t.many)
+		if took, err = m.ops(ctx, t, op, size, n, m.f.depth, m.f.batch, nil); err != nil {
+			return err
+		}
+		t.many = took / time.Duration(n)
+		t.ops += n
+		t.rates = append(t.rates, float64(size)*float64(n)/took.Seconds())
+		return nil
+	})
+}
+
+// fit is how many operations of that length a slice has.
+func (m *meter) fit(each time.Duration) int {
+	if each <= 0 {
+		return min(4, m.server.atOnce)
+	}
+	return int(min(max(1, m.f.slice/each), 1<<16))
+}
+
+// ops carries out n operations and returns how long they took, without what the
+// server needs to get ready.
+func (m *meter) ops(ctx context.Context, t *turn, op talk.Op, size int64, n, depth, batch int, each func(time.Duration)) (total time.Duration, err error) {
+	most := n
+	if op == talk.Send {
+		most = m.server.atOnce
+	}
+	for n > 0 {
+		w := talk.Work{Size: size, Count: min(n, most)}
+		w.Slots = int(min(int64(w.Count), min(m.buf.Size(), m.server.Size)/size))
+		if op == talk.Send {
+			if _, err := m.ask(ctx, talk.Request{Kind: talk.Receive, Work: w}); err != nil {
+				return 0, err
+			}
+		}
+		took, err := m.stream(ctx, t.buf, op, w, depth, batch, each)
+		if err != nil {
+			return 0, err
+		}
+		total += took
+		n -= w.Count
+	}
+	return total, nil
+}
+
+// stream keeps depth operations under way; batch of them are posted together.
+func (m *meter) stream(ctx context.Context, buf *gpurdma.Buffer, op talk.Op, w talk.Work, depth, batch int, each func(time.Duration)) (time.Duration, error) {
+	start := time.Now()
+	last := start
+	for posted, done := 0, 0; done < w.Count; {
+		// Where a batch has room, or nothing else can be done.
+		for room := min(depth-(posted-done), w.Count-posted); room > 0 && (room >= min(batch, w.Count-posted) || posted == done); {
+			n := min(room, batch)
+			for i := range n {
+				flags := gpurdma.FlagMore
+				if i == n-1 {
+					flags = 0
+				}
+				if err := m.begin(op, buf, w, posted, flags); err != nil {
+					return 0, err
+				}
+				posted++
+			}
+			room -= n
+		}
+		n, err := m.ep.Wait(ctx, m.list)
+		if err != nil {
+			return 0, err
+		}
+		for _, c := range m.list[:n] {
+			if c.Err != nil {
+				return 0, c.Err
+			}
+		}
+		done += n
+		if each != nil {
+			now := time.Now()
+			each(now.Sub(last))
+			last = now
+		}
+	}
+	return time.Since(start), nil
+}
+
+// begin posts operation i of some work.
+func (m *meter) begin(op talk.Op, buf *gpurdma.Buffer, w talk.Work, i int, flags gpurdma.Flags) error {
+	at := w.At(i)
+	m.span[0] = gpurdma.Span{Buf: buf, Offset: at, Length: w.Size}
+	msg := gpurdma.Msg{Local: m.span[:], Peer: m.peer, Context: &m.marks[dataOut]}
+	if op != talk.Send {
+		m.to[0] = m.remote.Part(at, w.Size)
+		msg.Remote = m.to[:]
+	}
+	switch op {
+	case talk.Read:
+		return m.ep.ReadMsg(msg, flags)
+	case talk.Send:
+		return m.ep.SendMsg(msg, flags)
+	}
+	return m.ep.WriteMsg(msg, flags)
+}

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/csv"
+	"encoding/xml"
+	"errors"
+	"io"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestHistogramBuckets(t *testing.T) {
+	last := -1
+	for _, v := range []uint64{0, 1, 2, 31, 32, 33, 63, 64, 65, 66, 127, 128, 1000, 1 << 20, 1<<20 + 1<<15, 1 << 40, math.MaxInt64} {
+		d := time.Duration(v)
+		i := bucketOf(d)
+		if i < last || i >= histogramSize {
+			t.Errorf("%d is in bucket %d, what is shorter in %d", v, i, last)
+		}
+		last = i
+		if end := bucketEnd(i); end < d || i > 0 && bucketEnd(i-1) >= d || float64(end-d) > float64(v)/32 {
+			t.Errorf("%d is in bucket %d, from %d to %d", v, i, bucketEnd(max(i, 1)-1), end)
+		}
+	}
+	if bucketOf(-5) != 0 {
+		t.Error("a time below 0")
+	}
+}
+
+// Percentiles agree with those of the times themselves, up to the bucket.
+func TestHistogramPercentiles(t *testing.T) {
+	var h histogram
+	if h.percentile(500) != 0 {
+		t.Error("of nothing")
+	}
+	rng := rand.New(rand.NewPCG(1, 2))
+	var all []time.Duration
+	for range 5000 {
+		d := time.Duration(math.Exp(rng.Float64() * 20))
+		all = append(all, d)
+		h.add(d)
+	}
+	slices.Sort(all)
+	for _, p := range []int{0, 1, 500, 900, 990, 999, 1000} {
+		want := all[max(1, (len(all)*p+999)/1000)-1]
+		if got := h.percentile(p); got < want || float64(got) > float64(want)*33/32+1 {
+			t.Errorf("%d per mille: %d, want %d", p, got, want)
+		}
+	}
+	if h.percentile(1000) != all[len(all)-1] {
+		t.Error("the longest is not exact")
+	}
+}
+
+func TestSpread(t *testing.T) {
+	for _, tt := range []struct {
+		list []float64
+		want spread
+	}{
+		{nil, spread{}},
+		{[]float64{3}, spread{3, 3, 3}},
+		{[]float64{5, 1, 2, 4, 3}, spread{3, 2, 4}},
+		{[]float64{1, 2}, spread{1.5, 1.25, 1.75}},
+	} {
+		if got := spreadOf(tt.list); got != tt.want {
+			t.Errorf("%v: %v, want %v", tt.list, got, tt.want)
+		}
+	}
+	if got := ratios([]float64{2, 9, 6}, []float64{1, 0, 2, 5}); got.Median != 2.5 {
+		t.Errorf("ratios %v", got)
+	}
+}
+
+func sampleBench() *benchResult {
+	r := &benchResult{
+		Server: "10.0.0.1:7471", Rounds: 30, Slice: 10 * time.Millisecond, Depth: 64, Batch: 16,
+		Local:    side{Memory: memory{Spec: "drm:renderD128", Exporter: "drm", Kind: "vram", Size: 8 << 20}, NIC: "mlx5_0", NICReason: "the only one", Path: "direct", Why: "registered by ibv_reg_dmabuf_mr"},
+		Remote:   serverSide{Spec: "udmabuf", NIC: "rxe0", Size: 4 << 20, Why: "direct: <registered> & well"},
+		NotTried: []notTried{},
+	}
+	for i, op := range []string{"write", "read"} {
+		for j, size := range []int64{64, 4 << 10, 1 << 20} {
+			for k, kind := range benchKinds {
+				rate := float64(size) * 1e6 / float64(i+k+1) / math.Pow(8, float64(j))
+				r.Points = append(r.Points, benchPoint{
+					Op: op, Size: size, Kind: kind,
+					Latency:   latency{Samples: 1000, P50: time.Duration(2000 + int(size)/10 + 100*k), P90: 4e5, P99: 5e5, P999: 6e5, Max: 7e5},
+					Bandwidth: bandwidth{Operations: 5000, Rate: spread{rate, rate * 0.9, rate * 1.1}, Ratio: spread{1 / float64(k+1), 0.4, 1}},
+				})
+			}
+		}
+	}
+	return r
+}
+
+func TestBenchFiles(t *testing.T) {
+	r := sampleBench()
+	dir := t.TempDir()
+	for name, content := range map[string]func(io.Writer) error{"r.csv": r.csv, "r.svg": r.svg} {
+		o, err := newOutput(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(o.write(content), o.drop()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	unwritten, err := newOutput(filepath.Join(dir, "not"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unwritten.drop(); err != nil {
+		t.Error(err)
+	}
+	if files, err := os.ReadDir(dir); err != nil || len(files) != 2 {
+		t.Errorf("%v, %v", files, err)
+	}
+	f, err := os.Open(filepath.Join(dir, "r.csv"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	rows, err := csv.NewReader(f).ReadAll()
+	if err != nil || len(rows) != 1+len(r.Points) || rows[1][0] != "write" || rows[2][2] != kindStaged {
+		t.Errorf("%v, %v", rows, err)
+	}
+	drawing, err := os.ReadFile(filepath.Join(dir, "r.svg"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	counts := map[string]int{}
+	for d := xml.NewDecoder(strings.NewReader(string(drawing))); ; {
+		token, err := d.Token()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s, ok := token.(xml.StartElement); ok {
+			counts[s.Name.Local]++
+		}
+	}
+	// Two panels of six series, with three points each.
+	if counts["polyline"] != 12 || counts["circle"] != 36 || strings.Contains(string(drawing), "NaN") || strings.Contains(string(drawing), "Inf") {
+		t.Errorf("%v in:\n%s", counts, drawing)
+	}
+	if err := (&benchResult{}).svg(io.Discard); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,463 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gpurdma/gpurdma"
+	"github.com/gpurdma/gpurdma/canary"
+	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/talk"
+	"github.com/gpurdma/gpurdma/cmd/internal/cli"
+	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/internal/bytesize"
+)
+
+type connectFlags struct {
+	stationFlags
+	addr  string
+	ops   []string
+	sizes []string
+	both  bool
+	count int
+	seed  uint64
+
+	work  []talk.Op
+	bytes []int64
+}
+
+// connectResult is what `connect` did.
+type connectResult struct {
+	Server string       `json:"server"`
+	Seed   uint64       `json:"seed"`
+	Local  side         `json:"local"`
+	Remote serverSide   `json:"remote"`
+	Rows   []connectRow `json:"rows"`
+}
+
+// serverSide is what the server says of itself.
+type serverSide struct {
+	Spec   string `json:"spec"`
+	NIC    string `json:"nic"`
+	Size   int64  `json:"size"`
+	Staged bool   `json:"staged"`
+	Why    string `json:"why"` // the path and its reason, in words
+	atOnce int
+}
+
+// connectRow is one operation in one direction at one size.
+type connectRow struct {
+	Op        string        `json:"op"`
+	Direction string        `json:"direction"` // out: this side's NIC carries it out; in: the server's
+	Size      int64         `json:"size"`      // bytes, each time
+	Count     int           `json:"count"`
+	Elapsed   time.Duration `json:"elapsed_ns"` // from the first posting to the last completion
+	Rate      float64       `json:"bytes_per_s"`
+	OK        bool          `json:"ok"`             // it was done, and every byte was right where it landed
+	Verified  int64         `json:"verified_bytes"` // compared and right, those around the target included
+	Errors    []cli.Error   `json:"errors"`
+}
+
+const (
+	out = "out"
+	in  = "in"
+)
+
+func (a *app) connect() *cobra.Command {
+	var f connectFlags
+	cmd := &cobra.Command{
+		Use:   "connect ADDR",
+		Short: "Move bytes to and from the buffer of a `serve`, and verify every one",
+		Long: `Connect to a ` + "`dmabuf-reg serve`" + ` at ADDR (HOST:PORT), carry out each operation at
+each size between its buffer and one of this side, and verify every byte on the
+side where it landed, by CPU. With --both the server's NIC carries out each
+operation as well, towards this side's buffer.
+
+The target holds the complement of what is expected before each operation, and
+the bytes behind it must stay as they were. Atomics are fetch-and-add and
+compare-and-swap on 8 bytes, whatever the sizes.
+
+The exit status is 0 only if everything was carried out and was right.`,
+		Example: `  dmabuf-reg connect 127.0.0.1:7471 --both
+  dmabuf-reg connect 10.0.0.1:7471 --tls-cert b.pem --tls-key b.key --tls-ca ca.pem
+  dmabuf-reg connect 10.0.0.1:7471 --plaintext --ops write,read --sizes 64,1M --json`,
+		Args: cobra.ExactArgs(1),
+	}
+	f.add(cmd)
+	f.addPolicy(cmd)
+	flags := cmd.Flags()
+	flags.StringSliceVar(&f.ops, "ops", []string{"write", "read", "send", "atomic"}, "operations, comma separated: write, read, send, atomic")
+	flags.StringSliceVar(&f.sizes, "sizes", []string{"64", "4KiB", "1MiB"}, "sizes of one operation, comma separated")
+	flags.BoolVar(&f.both, "both", false, "the server carries out each operation as well, towards this side")
+	flags.IntVar(&f.count, "count", 16, "how often each operation is carried out at each size")
+	flags.Uint64Var(&f.seed, "seed", 0, "repeat a run's bytes (default: random; printed)")
+	completeWords(cmd, "ops", "write", "read", "send", "atomic")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		f.addr = args[0]
+		return a.action(func(ctx context.Context) (result, error) {
+			if err := f.parse(flags.Changed("seed")); err != nil {
+				return nil, &cli.UsageError{Err: err}
+			}
+			return a.doConnect(ctx, &f)
+		})(cmd, nil)
+	}
+	return cmd
+}
+
+// parse reads what is more than a flag's syntax.
+func (f *connectFlags) parse(seeded bool) (err error) {
+	if err := checkAddr(f.addr); err != nil {
+		return err
+	}
+	for _, name := range f.ops {
+		op, err := talk.ParseOp(strings.TrimSpace(name))
+		if err != nil {
+			return err
+		}
+		f.work = append(f.work, op)
+	}
+	if f.bytes, err = parseSizes(f.sizes); err != nil {
+		return err
+	}
+	if len(f.work) == 0 || f.count < 1 || f.count > maxAtOnce {
+		return fmt.Errorf("--ops must name some, and --count be 1 to %d, not %d", maxAtOnce, f.count)
+	}
+	if !seeded {
+		f.seed = rand.Uint64()
+	}
+	return nil
+}
+
+func checkAddr(addr string) error {
+	if _, _, err := net.SplitHostPort(addr); err != nil {
+		return fmt.Errorf("%q is no address: write HOST:PORT, such as 10.0.0.1%s", addr, strings.TrimPrefix(defaultListen, "127.0.0.1"))
+	}
+	return nil
+}
+
+func parseSizes(list []string) (sizes []int64, err error) {
+	for _, s := range list {
+		var n cli.Size
+		if err := n.Set(s); err != nil {
+			return nil, err
+		}
+		size, err := n.Int64()
+		if err != nil {
+			return nil, err
+		}
+		if size == 0 {
+			return nil, errors.New("a size of 0 moves nothing")
+		}
+		sizes = append(sizes, size)
+	}
+	if len(sizes) == 0 {
+		return nil, errors.New("no sizes were given")
+	}
+	return sizes, nil
+}
+
+// client is a line to a server.
+type client struct {
+	*line
+	server serverSide
+	addr   string
+	id     uint32
+}
+
+// dial connects, and gets the server's buffer. The caller hangs up.
+func (s *station) dial(ctx context.Context, addr string) (_ *client, err error) {
+	peer, err := s.ep.Connect(ctx, addr)
+	if err != nil {
+		return nil, unconnected(addr, err)
+	}
+	l, err := s.newLine(peer)
+	if err != nil {
+		return nil, errors.Join(err, s.ep.Remove(peer))
+	}
+	l.pull = s.pull()
+	c := &client{line: l, addr: addr}
+	if err := s.within(ctx, "say hello to "+addr, c.hello); err != nil {
+		return nil, errors.Join(err, l.hangUp())
+	}
+	return c, nil
+}
+
+// pull takes the endpoint's completions one at a time.
+func (s *station) pull() func(ctx context.Context) (gpurdma.Completion, error) {
+	list, have := make([]gpurdma.Completion, 64), 0
+	at := 0
+	return func(ctx context.Context) (gpurdma.Completion, error) {
+		if at == have {
+			n, err := s.ep.Wait(ctx, list)
+			if err != nil {
+				return gpurdma.Completion{}, err
+			}
+			at, have = 0, n
+		}
+		at++
+		return list[at-1], nil
+	}
+}
+
+// unconnected says what to do about a connection that was not made.
+func unconnected(addr string, err error) error {
+	remedy := ""
+	switch {
+	case errors.Is(err, gpurdma.ErrUnsafe):
+		return unprotected(addr, err)
+	case errors.Is(err, syscall.ECONNREFUSED):
+		remedy = "nobody listens there: start `dmabuf-reg serve --listen " + addr + "` on that host"
+	case errors.Is(err, context.DeadlineExceeded):
+		remedy = "the host does not answer: see the address and firewalls, or give a longer --timeout"
+	case errors.As(err, new(*tls.CertificateVerificationError)):
+		remedy = "--tls-ca must hold what signed the other side's certificate, which must name the address"
+	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), errors.Is(err, gpurdma.ErrMalformed):
+		remedy = "see that it is a `dmabuf-reg serve` of the same version, that both sides or neither are given TLS, and what it says on stderr"
+	default:
+		return err
+	}
+	// The library's own error would say the same twice.
+	var inner *dmabuf.Error
+	if errors.As(err, &inner) && inner.Op == "connect" {
+		err = inner.Err
+	}
+	return &dmabuf.Error{Op: "connect", Device: addr, Remedy: remedy, Err: err}
+}
+
+// ask has a request answered. What the server is to send before its answer must
+// have its receives posted.
+func (c *client) ask(ctx context.Context, q talk.Request) (a talk.Answer, err error) {
+	c.id++
+	q.ID = c.id
+	if err := c.listen(); err != nil {
+		return a, err
+	}
+	if err := c.say(ctx, q.Append(nil)); err != nil {
+		return a, err
+	}
+	data, err := c.hear(ctx)
+	if err != nil {
+		return a, err
+	}
+	refused := func(detail, remedy string, err error) error {
+		return &dmabuf.Error{Op: q.Kind.String(), Device: c.addr, Detail: detail, Remedy: remedy, Err: err}
+	}
+	switch err := a.Decode(data); {
+	case errors.Is(err, talk.ErrVersion):
+		return a, refused("", "run the same release of "+program+" on both hosts", err)
+	case err != nil:
+		return a, err
+	case a.ID != q.ID:
+		return a, refused(fmt.Sprintf("an answer to request %d, not %d", a.ID, q.ID), "", talk.ErrMalformed)
+	case a.Status == talk.Differs:
+		return a, refused(a.Text[0], "run the same release of "+program+" on both hosts", talk.ErrVersion)
+	case a.Status == talk.Busy:
+		return a, refused("another client has the server's buffer", "wait until it is done, or start another serve", errBusy)
+	case a.Status == talk.Failed:
+		return a, refused("the server says: "+a.Text[0], "", errServer)
+	}
+	return a, nil
+}
+
+var (
+	errBusy   = errors.New("busy")
+	errServer = errors.New("it failed on the server's side")
+)
+
+// hello gets the server's buffer, and learns what it is.
+func (c *client) hello(ctx context.Context) error {
+	a, err := c.ask(ctx, talk.Request{Kind: talk.Hello})
+	if err != nil {
+		return err
+	}
+	c.server = serverSide{Spec: a.Text[0], NIC: a.Text[1], Why: a.Text[2], Size: int64(a.Value), Staged: a.Staged, atOnce: int(min(a.Extra, maxAtOnce))}
+	c.remote, err = c.ep.Offered(ctx, c.peer)
+	if err == nil && (c.remote.Size() != c.server.Size || c.server.Size <= 0 || c.server.atOnce < 1) {
+		err = fmt.Errorf("%w: a buffer of %d bytes whose descriptor has %d", talk.ErrMalformed, c.server.Size, c.remote.Size())
+	}
+	return err
+}
+
+// bye tells the server that this is no broken connection.
+func (c *client) bye(ctx context.Context) error {
+	return c.within(ctx, "say goodbye to "+c.addr, func(ctx context.Context) error {
+		_, err := c.ask(ctx, talk.Request{Kind: talk.Bye})
+		return err
+	})
+}
+
+// fits refuses sizes that either buffer is too small for.
+func (c *client) fits(sizes []int64) error {
+	room := min(c.buf.Size(), c.server.Size)
+	if worst := slices.Max(sizes); worst > room {
+		return &cli.UsageError{Err: fmt.Errorf("%s in one operation do not fit: the buffer here has %s, the server's %s; give the smaller a larger --size",
+			bytesize.Format(worst), bytesize.Format(c.buf.Size()), bytesize.Format(c.server.Size))}
+	}
+	return nil
+}
+
+func (a *app) doConnect(ctx context.Context, f *connectFlags) (_ result, err error) {
+	st, err := f.open(ctx, gpurdma.EndpointOptions{})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, st.close()) }()
+	c, err := st.dial(ctx, f.addr)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, c.hangUp()) }()
+	r := &connectResult{Server: f.addr, Seed: f.seed, Local: st.side, Remote: c.server, Rows: []connectRow{}}
+	if err := c.fits(f.bytes); err != nil {
+		return nil, errors.Join(err, c.bye(ctx))
+	}
+	if f.both {
+		if err := st.within(ctx, "offer the buffer to "+f.addr, c.offer); err != nil {
+			return r, err
+		}
+	}
+	t := &trial{client: c, seed: f.seed}
+	plan := f.plan()
+	for i, p := range plan {
+		a.progress.Draw(fmt.Sprintf("%v %s of %s", p.op, p.direction, bytesize.Format(p.size)), int64(i), int64(len(plan)))
+		row, broken, rerr := t.row(ctx, p, f.count)
+		r.Rows = append(r.Rows, row)
+		err = errors.Join(err, rerr)
+		if broken {
+			return r, err
+		}
+	}
+	return r, errors.Join(err, c.bye(ctx))
+}
+
+// offer gives the server access to this side's buffer.
+func (c *client) offer(ctx context.Context) error {
+	if err := c.share(ctx); err != nil {
+		return err
+	}
+	_, err := c.ask(ctx, talk.Request{Kind: talk.Offered})
+	return err
+}
+
+// planned is a row that is to be.
+type planned struct {
+	op        talk.Op
+	direction string
+	size      int64
+}
+
+func (f *connectFlags) plan() (list []planned) {
+	directions := []string{out}
+	if f.both {
+		directions = append(directions, in)
+	}
+	for _, op := range f.work {
+		sizes := f.bytes
+		if op == talk.Atomic {
+			sizes = []int64{8}
+		}
+		for _, size := range sizes {
+			for _, d := range directions {
+				list = append(list, planned{op, d, size})
+			}
+		}
+	}
+	return list
+}
+
+// text says what the server's side is, in a line.
+func (s *serverSide) text(w io.Writer, addr string) {
+	fmt.Fprintf(w, "server:  %s, %s of %s with %s, %s\n", addr, bytesize.Format(s.Size), s.Spec, s.NIC, s.Why)
+}
+
+// approximately is a number of bytes in a table.
+func approximately(n int64) string {
+	switch {
+	case n >= 1<<20:
+		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+	case n >= 1<<10:
+		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
+	case n == 0:
+		return ""
+	}
+	return fmt.Sprintf("%d B", n)
+}
+
+func (r *connectResult) text(w io.Writer) error {
+	if err := r.Local.text(w); err != nil {
+		return err
+	}
+	r.Remote.text(w, r.Server)
+	fmt.Fprintln(w)
+	there := "direct"
+	if before, _, ok := strings.Cut(r.Remote.Why, ":"); ok {
+		there = before
+	}
+	rows := [][]string{{"OP", "BY", "DIRECTION", "SIZE", "COUNT", "RATE", "VERIFIED", "PATH HERE / SERVER", "RESULT"}}
+	right := 0
+	for _, row := range r.Rows {
+		by, result := "here", "FAIL"
+		if row.Direction == in {
+			by = "server"
+		}
+		if row.OK {
+			result = "ok"
+			right++
+		}
+		rows = append(rows, []string{
+			row.Op, by, row.arrow(), bytesize.Format(row.Size), strconv.Itoa(row.Count), row.rate(), approximately(row.Verified),
+			r.Local.Path + " / " + there, result,
+		})
+	}
+	if err := table(w, rows, nil, "nothing was carried out"); err != nil {
+		return err
+	}
+	verdict := fmt.Sprintf("PASS: %d of %d: every byte was right on the side where it landed, and those behind were left alone.", right, len(r.Rows))
+	if right < len(r.Rows) || right == 0 {
+		verdict = fmt.Sprintf("FAIL: %d of %d passed.", right, len(r.Rows))
+	}
+	_, err := fmt.Fprintf(w, "\nseed %d\n%s\n", r.Seed, verdict)
+	return err
+}
+
+// rate is how fast it was: of what is small, how many there were.
+func (row *connectRow) rate() string {
+	if row.Rate > 0 && row.Rate < 1e6 {
+		return fmt.Sprintf("%.0f/s", row.Rate/float64(row.Size))
+	}
+	return cli.Rate(row.Rate)
+}
+
+// arrow is where the bytes go.
+func (row *connectRow) arrow() string {
+	switch there := row.Direction == out; {
+	case row.Op == talk.Atomic.String() && there:
+		return "on server"
+	case row.Op == talk.Atomic.String():
+		return "on here"
+	case there == (row.Op == talk.Read.String()):
+		return "server -> here"
+	}
+	return "here -> server"
+}
+
+// mismatch is the error of bytes that are wrong, on the side where they landed.
+func mismatch(what string, f talk.Finding) error {
+	return &canary.Mismatch{
+		What: what, Offset: f.First, Last: f.Last, Count: f.Wrong, Expected: f.Want, Got: f.Got,
+		Origin: canary.OriginUnknown, LandedAt: -1,
+	}
+}

@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/gpurdma/gpurdma"
+	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/talk"
+	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/ibvfd"
+)
+
+// line is a connection as either side has it: requests and answers, and
+// operations between the two buffers.
+type line struct {
+	*station
+	peer   gpurdma.Peer
+	remote *gpurdma.RemoteBuffer // of the peer
+	// ctl is for a message that goes out, one that comes in, and what atomics
+	// return.
+	ctl   *gpurdma.Buffer
+	pull  func(ctx context.Context) (gpurdma.Completion, error)
+	marks [marks]mark
+	want  int64 // length of the messages that dataIn is of
+	odd   int   // messages of another length
+	heard int64 // length of the request or answer that came last
+}
+
+// mark is the context of operations, and counts those that have ended.
+type mark struct {
+	line *line
+	kind int
+	done int
+}
+
+const (
+	ctlIn   = iota // a request or an answer
+	ctlOut         // the same
+	dataIn         // a message into the buffer
+	dataOut        // an operation on the peer's buffer, or a message
+	marks
+)
+
+const (
+	atOut    = 0
+	atIn     = talk.MaxMessage
+	atResult = 2 * talk.MaxMessage
+	ctlSize  = atResult + 8
+)
+
+func (s *station) newLine(peer gpurdma.Peer) (*line, error) {
+	ctl, err := s.nic.AllocHost(ctlSize)
+	if err != nil {
+		return nil, err
+	}
+	l := &line{station: s, peer: peer, ctl: ctl}
+	for i := range l.marks {
+		l.marks[i] = mark{line: l, kind: i}
+	}
+	return l, nil
+}
+
+// hangUp ends the connection. Keys that the peer was given end with it.
+func (l *line) hangUp() error {
+	err := l.ep.Remove(l.peer)
+	if errors.Is(err, gpurdma.ErrNotConnected) {
+		err = nil
+	}
+	return errors.Join(err, l.ctl.Release())
+}
+
+// took notes what has ended.
+func (l *line) took(c gpurdma.Completion) error {
+	m, ok := c.Context.(*mark)
+	if !ok || m.line != l {
+		return nil
+	}
+	if c.Err != nil {
+		return c.Err
+	}
+	switch m.done++; m.kind {
+	case ctlIn:
+		l.heard = c.Len
+	case dataIn:
+		if c.Len != l.want {
+			l.odd++
+		}
+	}
+	return nil
+}
+
+// await waits until n operations of a kind have ended.
+func (l *line) await(ctx context.Context, kind, n int) error {
+	for l.marks[kind].done < n {
+		c, err := l.pull(ctx)
+		if err == nil {
+			err = l.took(c)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	l.marks[kind].done -= n
+	return nil
+}
+
+// listen is ready for a request or an answer.
+func (l *line) listen() error {
+	return l.ep.Recv(gpurdma.Span{Buf: l.ctl, Offset: atIn, Length: talk.MaxMessage}, l.peer, &l.marks[ctlIn])
+}
+
+// hear waits for one.
+func (l *line) hear(ctx context.Context) ([]byte, error) {
+	if err := l.await(ctx, ctlIn, 1); err != nil {
+		return nil, err
+	}
+	b := make([]byte, l.heard)
+	_, err := l.ctl.ReadAt(b, atIn)
+	return b, err
+}
+
+// say sends one.
+func (l *line) say(ctx context.Context, b []byte) error {
+	if _, err := l.ctl.WriteAt(b, atOut); err != nil {
+		return err
+	}
+	if err := l.ep.Send(gpurdma.Span{Buf: l.ctl, Offset: atOut, Length: int64(len(b))}, l.peer, &l.marks[ctlOut]); err != nil {
+		return err
+	}
+	return l.await(ctx, ctlOut, 1)
+}
+
+// share gives the peer access to the buffer.
+func (l *line) share(ctx context.Context) error {
+	rb, err := l.ep.Share(l.peer, l.buf.All(), ibvfd.AccessRemoteRead|ibvfd.AccessRemoteWrite|ibvfd.AccessRemoteAtomic)
+	if err != nil {
+		return err
+	}
+	return l.ep.Offer(ctx, l.peer, rb)
+}
+
+// receive is ready for the messages of some work.
+func (l *line) receive(w talk.Work) error {
+	l.want, l.odd, l.marks[dataIn].done = w.Size, 0, 0
+	for i := range w.Count {
+		if err := l.ep.Recv(gpurdma.Span{Buf: l.buf, Offset: w.At(i), Length: w.Size}, l.peer, &l.marks[dataIn]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// atOnce is how many operations of a run are under way.
+const atOnce = 16
+
+// run carries out some work towards the peer's buffer, and says how long it
+// took from the first posting to the last completion.
+func (l *line) run(ctx context.Context, op talk.Op, w talk.Work) (time.Duration, error) {
+	start := time.Now()
+	for posted, done := 0, 0; done < w.Count; done++ {
+		for ; posted < w.Count && posted-done < atOnce; posted++ {
+			if err := l.post(op, l.buf, w, posted); err != nil {
+				return 0, err
+			}
+		}
+		if err := l.await(ctx, dataOut, 1); err != nil {
+			return 0, err
+		}
+	}
+	return time.Since(start), nil
+}
+
+// post begins operation i of some work, from or into buf.
+func (l *line) post(op talk.Op, buf *gpurdma.Buffer, w talk.Work, i int) error {
+	at := w.At(i)
+	here, done := gpurdma.Span{Buf: buf, Offset: at, Length: w.Size}, &l.marks[dataOut]
+	switch op {
+	case talk.Write:
+		return l.ep.Write(here, l.peer, l.remote.Part(at, w.Size), done)
+	case talk.Read:
+		return l.ep.Read(here, l.peer, l.remote.Part(at, w.Size), done)
+	case talk.Send:
+		return l.ep.Send(here, l.peer, done)
+	}
+	return fmt.Errorf("%v is not posted like this", op)
+}
+
+// atomics adds 1 as often as the work says to a word of the peer that is
+// before, then swaps it for its complement, and tries to swap it again, in
+// vain. It says how many of these returned another number than they should.
+func (l *line) atomics(ctx context.Context, w talk.Work, before uint64) (took time.Duration, wrong uint64, err error) {
+	result, to, done := gpurdma.Span{Buf: l.ctl, Offset: atResult, Length: 8}, l.remote.Part(w.Offset, 8), &l.marks[dataOut]
+	one := func(want uint64, posted error) error {
+		if posted != nil {
+			return posted
+		}
+		if err := l.await(ctx, dataOut, 1); err != nil {
+			return err
+		}
+		switch got, err := readWord(l.ctl, atResult); {
+		case err != nil:
+			return err
+		case got != want:
+			wrong++
+		}
+		return nil
+	}
+	start := time.Now()
+	for i := range uint64(w.Count) {
+		if err := one(before+i, l.ep.FetchAdd(result, l.peer, to, 1, done)); err != nil {
+			return 0, wrong, err
+		}
+	}
+	took = time.Since(start)
+	after := before + uint64(w.Count)
+	if err := one(after, l.ep.CompareSwap(result, l.peer, to, after, ^before, done)); err != nil {
+		return 0, wrong, err
+	}
+	return took, wrong, one(^before, l.ep.CompareSwap(result, l.peer, to, after, 0, done))
+}
+
+// readWord reads 8 bytes as atomics see them.
+func readWord(b *gpurdma.Buffer, at int64) (uint64, error) {
+	var p [8]byte
+	_, err := b.ReadAt(p[:], at)
+	return binary.NativeEndian.Uint64(p[:]), err
+}
+
+func writeWord(b *gpurdma.Buffer, at int64, v uint64) error {
+	var p [8]byte
+	binary.NativeEndian.PutUint64(p[:], v)
+	_, err := b.WriteAt(p[:], at)
+	return err
+}
+
+// within bounds a step, and says what it was when the time is over.
+func (s *station) within(ctx context.Context, what string, step func(context.Context) error) error {
+	limited, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	err := step(limited)
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		return &dmabuf.Error{
+			Op: what, Device: s.NIC, Detail: fmt.Sprintf("not done within %v", s.timeout),
+			Remedy: "see whether the other side still runs, or give a longer --timeout", Err: err,
+		}
+	}
+	return err
+}

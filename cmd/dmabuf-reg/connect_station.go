@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gpurdma/gpurdma"
+	"github.com/gpurdma/gpurdma/cmd/internal/cli"
+	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/gpualloc"
+)
+
+// hostSpec is the --gpu of host memory that no exporter makes.
+const hostSpec = "host"
+
+// policyFlag says whether a buffer may be staged.
+type policyFlag gpurdma.Policy
+
+var policies = []struct {
+	name   string
+	policy gpurdma.Policy
+}{
+	{"direct", gpurdma.DirectOnly},
+	{"prefer", gpurdma.PreferDirect},
+	{"staged", gpurdma.StagedOnly},
+}
+
+// Set implements pflag.Value.
+func (f *policyFlag) Set(s string) error {
+	for _, p := range policies {
+		if s == p.name {
+			*f = policyFlag(p.policy)
+			return nil
+		}
+	}
+	return fmt.Errorf("%q is no policy: write direct, prefer or staged", s)
+}
+
+func (f *policyFlag) String() string {
+	for _, p := range policies {
+		if gpurdma.Policy(*f) == p.policy {
+			return p.name
+		}
+	}
+	return fmt.Sprint(int(*f))
+}
+
+// Type implements pflag.Value.
+func (f *policyFlag) Type() string { return "POLICY" }
+
+// stationFlags are what both sides of a connection are given.
+type stationFlags struct {
+	gpu, nic      string
+	size          cli.Size
+	policy        policyFlag
+	force         bool
+	cert, key, ca string
+	plaintext     bool
+	timeout       time.Duration
+}
+
+func (f *stationFlags) add(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.gpu, "gpu", "auto", "allocator: a SPEC that `devices` lists, auto, or host for memory of the host")
+	flags.StringVar(&f.nic, "nic", "auto", "RDMA device; auto picks the nearest that registers dma-bufs and says why")
+	f.size = 4 << 20
+	flags.Var(&f.size, "size", "bytes to allocate")
+	flags.BoolVar(&f.force, "force", false, "allocate even if the memory seems not to be there; the kernel's OOM killer may disagree")
+	flags.StringVar(&f.cert, "tls-cert", "", "certificate of this side, PEM")
+	flags.StringVar(&f.key, "tls-key", "", "its key, PEM")
+	flags.StringVar(&f.ca, "tls-ca", "", "certificates by which the other side's is trusted, PEM")
+	flags.BoolVar(&f.plaintext, "plaintext", false, "exchange keys in the clear with other machines: whoever listens can read and write the buffers")
+	flags.DurationVar(&f.timeout, "timeout", 30*time.Second, "how long one step may take")
+	cmd.MarkFlagsRequiredTogether("tls-cert", "tls-key", "tls-ca")
+	cmd.MarkFlagsMutuallyExclusive("plaintext", "tls-cert")
+	for _, name := range []string{"tls-cert", "tls-key", "tls-ca"} {
+		_ = cmd.MarkFlagFilename(name, "pem", "crt", "key")
+	}
+	completeSpecs(cmd, hostSpec)
+}
+
+func (f *stationFlags) addPolicy(cmd *cobra.Command) {
+	cmd.Flags().Var(&f.policy, "policy", "direct (a refused registration is an error), prefer (staged if it is refused) or staged")
+	completeWords(cmd, "policy", "direct", "prefer", "staged")
+}
+
+func (f *stationFlags) check() error {
+	if _, err := f.size.Int64(); err != nil {
+		return &cli.UsageError{Err: err}
+	}
+	if f.timeout <= 0 {
+		return &cli.UsageError{Err: fmt.Errorf("--timeout must be more than 0, not %v", f.timeout)}
+	}
+	return nil
+}
+
+// tls is the configuration of mutual TLS, nil if none was asked for.
+func (f *stationFlags) tls() (*tls.Config, error) {
+	if f.cert == "" {
+		return nil, nil
+	}
+	refused := func(file string, err error) error {
+		return &dmabuf.Error{Op: "load a certificate", Device: file, Remedy: "give PEM files that this user may read: --tls-cert and its --tls-key, and --tls-ca", Err: err}
+	}
+	pair, err := tls.LoadX509KeyPair(f.cert, f.key)
+	if err != nil {
+		return nil, refused(f.cert+", "+f.key, err)
+	}
+	pem, err := os.ReadFile(f.ca)
+	if err != nil {
+		return nil, refused(f.ca, err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(pem) {
+		return nil, refused(f.ca, errors.New("no certificate in it"))
+	}
+	return &tls.Config{Certificates: []tls.Certificate{pair}, RootCAs: pool, ClientCAs: pool, MinVersion: tls.VersionTLS13}, nil
+}
+
+// side is one side's memory and NIC, and how the one reaches the other.
+type side struct {
+	Memory    memory `json:"memory"`
+	NIC       string `json:"nic"`
+	NICReason string `json:"nic_reason"`
+	Policy    string `json:"policy"`
+	Path      string `json:"path"`  // direct, staged, host
+	Route     string `json:"route"` // how it was registered; "" if staged
+	Why       string `json:"why"`   // in words
+}
+
+// station is one side of a connection: a buffer, its NIC, and an endpoint.
+type station struct {
+	side
+	timeout time.Duration
+	src     *source // nil for host memory
+	nic     *gpurdma.NIC
+	buf     *gpurdma.Buffer
+	ep      *gpurdma.Endpoint
+}
+
+const (
+	maxAtOnce = 256 // messages that may be received, and operations under way
+	pinnedFor = 32 << 20
+)
+
+// open makes a station. The caller closes it.
+func (f *stationFlags) open(ctx context.Context, opt gpurdma.EndpointOptions) (_ *station, err error) {
+	if err := f.check(); err != nil {
+		return nil, err
+	}
+	if opt.TLS, err = f.tls(); err != nil {
+		return nil, err
+	}
+	if err := needLibrary(); err != nil {
+		return nil, err
+	}
+	s := &station{timeout: f.timeout}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.close())
+		}
+	}()
+	if f.gpu == hostSpec {
+		s.Memory = memory{Spec: hostSpec, Kind: gpualloc.KindSystem.String(), Requested: int64(f.size), Size: int64(f.size)}
+	} else {
+		if s.src, err = allocate(ctx, f.gpu, int64(f.size), f.force); err != nil {
+			return nil, err
+		}
+		s.Memory = s.src.memory
+	}
+	choice, err := pickNIC(f.nic, s.Memory)
+	if err != nil {
+		return nil, err
+	}
+	s.NIC, s.NICReason, s.Policy = choice.Name, choice.Why, f.policy.String()
+	// Twice the buffer: `bench` has one that is staged beside host memory.
+	if s.nic, err = gpurdma.OpenNIC(choice.Name, gpurdma.NICOptions{MaxPinned: 2*s.Memory.Size + pinnedFor}); err != nil {
+		return nil, missing(err)
+	}
+	if s.buf, err = s.buffer(gpurdma.Policy(f.policy)); err != nil {
+		return nil, err
+	}
+	s.describe()
+	opt.AllowPlaintext, opt.ConnectTimeout, opt.Depth, opt.RecvDepth = f.plaintext, f.timeout, maxAtOnce, maxAtOnce+2
+	s.ep, err = s.nic.NewEndpoint(opt)
+	return s, err
+}
+
+// buffer makes a Buffer of the station's memory.
+func (s *station) buffer(p gpurdma.Policy) (*gpurdma.Buffer, error) {
+	if s.src == nil {
+		return s.nic.AllocHost(s.Memory.Size)
+	}
+	return s.nic.Register(s.src.alloc, gpurdma.BufferOptions{Policy: p})
+}
+
+func (s *station) describe() {
+	p := s.buf.Path()
+	s.Route = string(p.Route)
+	switch {
+	case s.src == nil:
+		s.Path, s.Why = hostSpec, "host memory, which every NIC reaches"
+	case p.Direct != gpurdma.Staged:
+		s.Path, s.Why = "direct", "registered by "+s.Route
+	case p.Reason != nil:
+		s.Path, s.Why = "staged", "the registration was refused: "+p.Reason.Error()
+	default:
+		s.Path, s.Why = "staged", "asked for by --policy"
+	}
+}
+
+func (s *station) close() error {
+	var errs []error
+	if s.ep != nil {
+		errs = append(errs, s.ep.Close())
+	}
+	if s.buf != nil {
+		errs = append(errs, s.buf.Close())
+	}
+	if s.nic != nil {
+		errs = append(errs, s.nic.Close())
+	}
+	if s.src != nil {
+		errs = append(errs, s.src.close())
+	}
+	return errors.Join(errs...)
+}
+
+// unprotected says in the command's words how an exchange is protected.
+func unprotected(addr string, err error) error {
+	if !errors.Is(err, gpurdma.ErrUnsafe) {
+		return err
+	}
+	return &dmabuf.Error{
+		Op: "protect the exchange", Device: addr, Detail: "the address is not this machine's own, and there is no TLS",
+		Remedy: "give --tls-cert, --tls-key and --tls-ca, or --plaintext on a network where nobody else is", Err: gpurdma.ErrUnsafe,
+	}
+}

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gpurdma/gpurdma"
+	"github.com/gpurdma/gpurdma/cmd/internal/cli"
+	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/internal/bytesize"
+)
+
+const defaultListen = "127.0.0.1:7471"
+
+type serveFlags struct {
+	stationFlags
+	addr string
+	once bool
+}
+
+// serveResult is what `serve` offers.
+type serveResult struct {
+	Listen     string `json:"listen"`
+	Protection string `json:"protection"` // TLS, loopback, none
+	Local      side   `json:"local"`
+}
+
+func (a *app) serve() *cobra.Command {
+	var f serveFlags
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Offer a buffer to `connect` and `bench` on another host",
+		Long: `Allocate a buffer, register it with a NIC, and listen for ` + "`dmabuf-reg connect`" + `
+or ` + "`dmabuf-reg bench`" + `, which move bytes in and out of it. One client at a time has
+the buffer; it is served until it is done, until it says nothing for as long as
+--timeout, or until its connection ends. Ctrl-C ends the server.
+
+Keys are exchanged over TCP: by mutual TLS, or on loopback, or in the clear with
+--plaintext.`,
+		Example: `  dmabuf-reg serve --gpu drm:renderD128
+  dmabuf-reg serve --listen 10.0.0.1:7471 --tls-cert a.pem --tls-key a.key --tls-ca ca.pem
+  dmabuf-reg serve --policy staged --once`,
+		Args: cobra.NoArgs,
+	}
+	f.add(cmd)
+	f.addPolicy(cmd)
+	flags := cmd.Flags()
+	flags.StringVar(&f.addr, "listen", defaultListen, "TCP address to listen on; port 0 chooses one")
+	flags.BoolVar(&f.once, "once", false, "end after the first client that had the buffer; the exit status says how it went")
+	cmd.RunE = a.action(func(ctx context.Context) (result, error) {
+		if _, _, err := net.SplitHostPort(f.addr); err != nil {
+			return nil, &cli.UsageError{Err: fmt.Errorf("--listen %s: write HOST:PORT", f.addr)}
+		}
+		return a.doServe(ctx, f)
+	})
+	return cmd
+}
+
+// server has the sessions of all clients.
+type server struct {
+	*station
+	app  *app
+	once bool
+
+	mu       sync.Mutex
+	sessions map[*line]*session
+	owner    *session // who has the buffer
+	clients  int
+	some     chan struct{} // there is a session again
+	first    chan error    // how the first client that had the buffer ended
+	tasks    sync.WaitGroup
+}
+
+func (a *app) doServe(ctx context.Context, f serveFlags) (_ result, err error) {
+	st, err := f.open(ctx, gpurdma.EndpointOptions{MaxPeers: maxClients})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, st.close()) }()
+	addr, err := st.ep.Listen(f.addr)
+	if err != nil {
+		return nil, listening(f.addr, err)
+	}
+	r := &serveResult{Listen: addr.String(), Protection: f.protection(addr), Local: st.side}
+	if err := a.early("serve", r); err != nil {
+		return nil, err
+	}
+	s := &server{
+		station: st, app: a, once: f.once,
+		sessions: map[*line]*session{}, some: make(chan struct{}, 1), first: make(chan error, 1),
+	}
+	return nil, s.serve(ctx)
+}
+
+// maxClients are connected at a time; one of them has the buffer.
+const maxClients = 32
+
+func listening(addr string, err error) error {
+	if errors.Is(err, gpurdma.ErrUnsafe) {
+		return unprotected(addr, err)
+	}
+	var known *dmabuf.Error
+	if errors.As(err, &known) {
+		return err
+	}
+	return &dmabuf.Error{Op: "listen", Device: addr, Remedy: "choose another --listen HOST:PORT; port 0 chooses one that is free", Err: err}
+}
+
+func (f *stationFlags) protection(addr net.Addr) string {
+	switch t, ok := addr.(*net.TCPAddr); {
+	case f.cert != "":
+		return "TLS"
+	case ok && t.IP.IsLoopback():
+		return "loopback"
+	}
+	return "none"
+}
+
+func (r *serveResult) text(w io.Writer) error {
+	fmt.Fprintf(w, "listen:  %s (%s)\n", r.Listen, protections[r.Protection])
+	return r.Local.text(w)
+}
+
+var protections = map[string]string{
+	"TLS": "mutual TLS", "loopback": "in the clear, on this machine only", "none": "IN THE CLEAR: whoever listens can read and write the buffer",
+}
+
+// text says what a side is, in three lines.
+func (s *side) text(w io.Writer) error {
+	what := s.Memory.Spec
+	if s.Memory.Exporter != "" {
+		what += ", exporter " + s.Memory.Exporter
+	}
+	fmt.Fprintf(w, "memory:  %s, %s memory, %s\n", what, s.Memory.Kind, bytesize.Format(s.Memory.Size))
+	fmt.Fprintf(w, "nic:     %s: %s\n", s.NIC, s.NICReason)
+	_, err := fmt.Fprintf(w, "path:    %s: %s\n", s.Path, s.Why)
+	return err
+}
+
+// serve accepts clients until ctx ends, or with --once one has been served.
+func (s *server) serve(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer s.tasks.Wait()
+	defer cancel(nil)
+	s.tasks.Go(func() { s.accept(ctx) })
+	s.tasks.Go(func() { s.dispatch(ctx) })
+	select {
+	case err := <-s.first:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (s *server) accept(ctx context.Context) {
+	for {
+		peer, err := s.ep.Accept(ctx)
+		if err != nil {
+			return
+		}
+		l, err := s.newLine(peer)
+		if err != nil {
+			s.tell("a client was turned away: %v", err)
+			_ = s.ep.Remove(peer)
+			continue
+		}
+		s.mu.Lock()
+		s.clients++
+		c := &session{server: s, line: l, number: s.clients, events: make(chan gpurdma.Completion, 4*maxAtOnce)}
+		l.pull = c.next
+		s.sessions[l] = c
+		s.mu.Unlock()
+		select {
+		case s.some <- struct{}{}:
+		default:
+		}
+		s.tasks.Go(func() { c.run(ctx) })
+	}
+}
+
+// tell says on stderr what a client did.
+func (s *server) tell(format string, args ...any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	fmt.Fprintf(s.app.stderr, program+": "+format+"\n", args...)
+}
+
+// dispatch gives each session its completions, while there are any.
+func (s *server) dispatch(ctx context.Context) {
+	list := make([]gpurdma.Completion, 64)
+	for ctx.Err() == nil {
+		s.mu.Lock()
+		idle := len(s.sessions) == 0
+		s.mu.Unlock()
+		if idle {
+			select {
+			case <-s.some:
+			case <-ctx.Done():
+				return
+			}
+		}
+		n, err := s.waitAWhile(ctx, list)
+		if err != nil && !errors.Is(err, context.DeadlineExceeded) {
+			return
+		}
+		s.mu.Lock()
+		for _, c := range list[:n] {
+			if m, ok := c.Context.(*mark); ok && s.sessions[m.line] != nil {
+				s.sessions[m.line].give(c)
+			}
+		}
+		s.mu.Unlock()
+		clear(list[:n])
+	}
+}

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/gpurdma/gpurdma"
+	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/talk"
+)
+
+// waitAWhile waits for completions, but not for ever: there may be no session
+// any more.
+func (s *server) waitAWhile(ctx context.Context, list []gpurdma.Completion) (int, error) {
+	limited, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	return s.ep.Wait(limited, list)
+}
+
+// session is one client.
+type session struct {
+	*server
+	line   *line
+	number int
+	events chan gpurdma.Completion
+
+	requests int
+	checked  int64 // bytes
+	bye      bool
+}
+
+// give hands over a completion. There is room for more than there can be.
+func (c *session) give(done gpurdma.Completion) {
+	select {
+	case c.events <- done:
+	default:
+	}
+}
+
+func (c *session) next(ctx context.Context) (gpurdma.Completion, error) {
+	select {
+	case done := <-c.events:
+		return done, nil
+	case <-ctx.Done():
+		return gpurdma.Completion{}, ctx.Err()
+	}
+}
+
+// run serves the client to its end.
+func (c *session) run(ctx context.Context) {
+	err := c.talk(ctx)
+	had := c.leave()
+	switch {
+	case ctx.Err() != nil:
+		err = nil
+	case c.bye:
+		c.tell("client %d is done: %d requests, %d bytes checked", c.number, c.requests, c.checked)
+		err = nil
+	default:
+		c.tell("client %d is gone after %d requests: %v", c.number, c.requests, err)
+		err = fmt.Errorf("client %d did not come to its end: %w", c.number, err)
+	}
+	if had && c.once {
+		select {
+		case c.first <- err:
+		default:
+		}
+	}
+}
+
+// leave ends the session, and reports whether it had the buffer. The buffer is
+// somebody else's only once no NIC touches it any more.
+func (c *session) leave() bool {
+	err := c.line.hangUp()
+	c.mu.Lock()
+	delete(c.sessions, c.line)
+	had := c.owner == c
+	if had {
+		c.owner = nil
+	}
+	c.mu.Unlock()
+	if err != nil {
+		c.tell("client %d: %v", c.number, err)
+	}
+	return had
+}
+
+func (c *session) talk(ctx context.Context) error {
+	if err := c.line.listen(); err != nil {
+		return err
+	}
+	for !c.bye {
+		if err := c.within(ctx, "serve a client", c.exchange); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// exchange answers one request.
+func (c *session) exchange(ctx context.Context) error {
+	data, err := c.line.hear(ctx)
+	if err != nil {
+		return err
+	}
+	var q talk.Request
+	a := talk.Answer{Status: talk.Done}
+	err = q.Decode(data, c.buf.Size())
+	a.ID = q.ID
+	switch {
+	case errors.Is(err, talk.ErrVersion):
+		a.Status, a.Text[0] = talk.Differs, err.Error()
+	case err != nil:
+		return err // who sends this is owed no answer
+	default:
+		c.requests++
+		if err := c.handle(ctx, &q, &a); err != nil {
+			if ctx.Err() != nil {
+				return err
+			}
+			a = talk.Answer{ID: q.ID, Status: talk.Failed, Text: [3]string{err.Error()}}
+		}
+	}
+	if c.bye = q.Kind == talk.Bye; !c.bye {
+		if err := c.line.listen(); err != nil {
+			return err
+		}
+	}
+	return c.line.say(ctx, a.Append(nil))
+}
+
+func (c *session) handle(ctx context.Context, q *talk.Request, a *talk.Answer) (err error) {
+	l := c.line
+	switch q.Kind {
+	case talk.Hello:
+		return c.welcome(ctx, a)
+	case talk.Bye:
+		return nil
+	}
+	if !c.has() {
+		return errors.New("say hello first")
+	}
+	pattern := talk.Pattern{Seed: q.Seed, Flip: q.Flip}
+	switch q.Kind {
+	case talk.Offered:
+		l.remote, err = l.ep.Offered(ctx, l.peer)
+		return err
+	case talk.Fill:
+		return pattern.FillAt(c.buf, q.Offset, q.Size)
+	case talk.Check:
+		if l.odd > 0 {
+			return fmt.Errorf("%d messages had another length than %d bytes", l.odd, l.want)
+		}
+		a.Finding, err = pattern.CheckAt(c.buf, q.Offset, q.Size)
+		c.checked += q.Size
+		return err
+	case talk.Receive:
+		if q.Count > maxAtOnce {
+			return fmt.Errorf("%d messages at once, of at most %d", q.Count, maxAtOnce)
+		}
+		return l.receive(q.Work)
+	case talk.Run:
+		return c.work(ctx, q, a)
+	case talk.Word:
+		if q.Set {
+			if err := writeWord(c.buf, q.Offset, q.Value); err != nil {
+				return err
+			}
+		}
+		a.Extra, err = readWord(c.buf, q.Offset)
+		return err
+	}
+	return fmt.Errorf("%v is not answered", q.Kind)
+}
+
+// has reports whether the buffer is this client's.
+func (c *session) has() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.owner == c
+}
+
+// welcome gives the buffer to the client, if nobody has it.
+func (c *session) welcome(ctx context.Context, a *talk.Answer) error {
+	c.mu.Lock()
+	taken := c.owner != nil
+	if !taken {
+		c.owner = c
+	}
+	c.mu.Unlock()
+	if taken {
+		a.Status = talk.Busy
+		return nil
+	}
+	a.Staged, a.Value, a.Extra = c.Path == "staged", uint64(c.buf.Size()), maxAtOnce
+	a.Text = [3]string{c.Memory.Spec, c.NIC, c.Path + ": " + c.Why}
+	c.tell("client %d has the buffer", c.number)
+	return c.line.share(ctx)
+}
+
+// work carries out operations towards the client's buffer.
+func (c *session) work(ctx context.Context, q *talk.Request, a *talk.Answer) (err error) {
+	l := c.line
+	var took time.Duration
+	switch {
+	case q.Op == talk.Send: // needs none of its memory
+		took, err = l.run(ctx, q.Op, q.Work)
+	case l.remote == nil:
+		return errors.New("offer a buffer first")
+	case !q.Within(l.remote.Size()):
+		return fmt.Errorf("the work is not within the %d bytes that were offered", l.remote.Size())
+	case q.Op == talk.Atomic:
+		took, a.Extra, err = l.atomics(ctx, q.Work, q.Value)
+	default:
+		took, err = l.run(ctx, q.Op, q.Work)
+	}
+	a.Value = uint64(took.Nanoseconds())
+	return err
+}
