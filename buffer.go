@@ -215,8 +215,8 @@ func (b *Buffer) ReadAt(p []byte, off int64) (int, error) {
 		return 0, outOfRange("read", off, int64(len(p)), b.size)
 	}
 	var end error
-	if off > b.size || int64(len(p)) > b.size-off {
-		p, end = p[:max(0, b.size-off)], io.EOF
+	if off = min(off, b.size); int64(len(p)) > b.size-off {
+		p, end = p[:b.size-off], io.EOF
 	}
 	if err := b.use(); err != nil {
 		return 0, err

@@ -51,6 +51,11 @@ func testSlices(t *testing.T, s setting) {
 			if n, err := sl.ReadAt(make([]byte, 60), 10); n != 40 || !errors.Is(err, io.EOF) {
 				t.Errorf("read past the end: %d, %v", n, err)
 			}
+			for _, off := range []int64{50, 51, 1000, 1 << 62} {
+				if n, err := sl.ReadAt(make([]byte, 1), off); n != 0 || err != io.EOF {
+					t.Errorf("read at %d of 50: %d, %v", off, n, err)
+				}
+			}
 			if n, err := sl.WriteAt(make([]byte, 60), 10); n != 0 || !errors.Is(err, dmabuf.ErrRange) {
 				t.Errorf("write past the end: %d, %v", n, err)
 			}

@@ -33,9 +33,10 @@ func (e *Endpoint) Connect(ctx context.Context, addr string) (Peer, error) {
 	e.tasks.Add(1) // Close waits: the NIC must outlive the exchange
 	defer e.tasks.Done()
 	e.mu.Unlock()
-	err = e.dial(ctx, c, addr)
-	if err != nil {
-		_ = e.Remove(p.id) // it may be closed meanwhile
+	if err := e.dial(ctx, c, addr); err != nil {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.forget(p)
 		return 0, err
 	}
 	return p.id, nil
@@ -95,7 +96,13 @@ func (e *Endpoint) exchange(ctx context.Context, c *conn, raw net.Conn, host str
 		}
 	}()
 	keepalive(raw)
-	defer context.AfterFunc(ctx, func() { _ = raw.SetDeadline(time.Unix(1, 0)) })()
+	inTime := context.AfterFunc(ctx, func() { _ = raw.SetDeadline(time.Unix(1, 0)) })
+	defer func() {
+		// The deadline may be the connection's last thing that was set.
+		if !inTime() && err == nil {
+			err = ctx.Err()
+		}
+	}()
 	tcp, err := e.opt.protect(ctx, raw, host, client)
 	if err != nil {
 		return err

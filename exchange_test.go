@@ -85,6 +85,9 @@ func TestMutualTLS(t *testing.T) {
 		"no certificate": func(c *tls.Config) { c.Certificates = nil },
 		"trusts anybody": func(c *tls.Config) { c.InsecureSkipVerify = true },
 		"no client CAs":  func(c *tls.Config) { c.ClientCAs = nil },
+		"asks nobody": func(c *tls.Config) {
+			c.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return anonymous, nil }
+		},
 	} {
 		cfg := good.config(t, good)
 		change(cfg)

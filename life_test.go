@@ -5,6 +5,7 @@ package gpurdma
 import (
 	"context"
 	"errors"
+	"net"
 	"os"
 	"runtime"
 	"sync"
@@ -233,5 +234,56 @@ func TestPeersAreBounded(t *testing.T) {
 	}
 	if _, err := e.Insert("nonsense"); err == nil {
 		t.Error("an address without a port")
+	}
+}
+
+// A place in the table that somebody has freed, and that is another's by now,
+// stays the other's, whatever becomes of the first.
+func TestPlacesAreNotMixedUp(t *testing.T) {
+	s := inMemory(t)
+	silent := must(net.Listen("tcp", "127.0.0.1:0"))(t)
+	defer silent.Close()
+	e := s.endpoint(t, EndpointOptions{})
+	ctx, cancel := context.WithCancel(limited(t))
+	failed := make(chan error, 1)
+	go func() {
+		_, err := e.Connect(ctx, silent.Addr().String())
+		failed <- err
+	}()
+	for len(e.Peers()) == 0 {
+		runtime.Gosched()
+	}
+	first := e.Peers()[0]
+	if err := e.Remove(first); err != nil {
+		t.Fatal(err)
+	}
+	if again := must(e.Insert("127.0.0.1:1"))(t); again != first {
+		t.Fatalf("peer %d, want the place of %d", again, first)
+	}
+	cancel()
+	if err := <-failed; err == nil {
+		t.Error("connected to nobody")
+	}
+	if list := e.Peers(); len(list) != 1 || list[0] != first {
+		t.Errorf("peers %v, want %v", list, first)
+	}
+
+	// Nor does Accept answer with who was removed.
+	addr := must(e.Listen("127.0.0.1:0"))(t).String()
+	caller := s.endpoint(t, EndpointOptions{})
+	must(caller.Connect(limited(t), addr))(t)
+	for len(e.accepted) == 0 {
+		runtime.Gosched()
+	}
+	gone := e.Peers()[1]
+	if err := e.Remove(gone); err != nil {
+		t.Fatal(err)
+	}
+	if again := must(e.Insert("127.0.0.1:1"))(t); again != gone {
+		t.Fatalf("peer %d, want the place of %d", again, gone)
+	}
+	must(caller.Connect(limited(t), addr))(t)
+	if p := must(e.Accept(limited(t)))(t); p == gone {
+		t.Errorf("accepted %d, which is another", p)
 	}
 }

@@ -5,6 +5,7 @@ package gpurdma
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"time"
@@ -88,26 +89,34 @@ func (e *Endpoint) welcome(raw net.Conn) {
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		c.abort(err)
-		if !e.closed {
-			e.peers[p.id-1] = nil
-		}
+		e.forget(p)
 		return
 	}
 	select {
-	case e.accepted <- p.id:
+	case e.accepted <- p:
 	default: // nobody accepts
-		_ = e.Remove(p.id)
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		c.abort(fmt.Errorf("%w: nobody accepts it", ErrNotConnected))
+		e.forget(p)
 	}
 }
 
 // Accept waits for somebody to connect.
 func (e *Endpoint) Accept(ctx context.Context) (Peer, error) {
-	select {
-	case p := <-e.accepted:
-		return p, nil
-	case <-ctx.Done():
-		return 0, ctx.Err()
-	case <-e.life.Done():
-		return 0, os.ErrClosed
+	for {
+		select {
+		case p := <-e.accepted:
+			e.mu.Lock()
+			there := e.peers[p.id-1] == p // not removed meanwhile
+			e.mu.Unlock()
+			if there {
+				return p.id, nil
+			}
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		case <-e.life.Done():
+			return 0, os.ErrClosed
+		}
 	}
 }

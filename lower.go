@@ -104,6 +104,15 @@ func (s *Side) check(length int64) error {
 	if s.Offset < 0 || length <= 0 || s.Offset > s.Layout.Size() || length > s.Layout.Size()-s.Offset {
 		return outOfRange("lower a transfer", s.Offset, length, s.Layout.Size())
 	}
+	for i, m := range s.Memory {
+		total := int64(0)
+		for _, p := range m {
+			if p.Length < 1 || p.Length > math.MaxInt64-total {
+				return &dmabuf.Error{Op: "lower a transfer", Detail: fmt.Sprintf("source %d has a piece of %d bytes", i, p.Length), Err: dmabuf.ErrRange}
+			}
+			total += p.Length
+		}
+	}
 	return s.Layout.check("lower a transfer", func(i int) (int64, bool) {
 		if i >= len(s.Memory) {
 			return 0, false

@@ -141,6 +141,8 @@ func TestLowerRefuses(t *testing.T) {
 	}
 	good := Side{Layout: l, Memory: []Memory{{{0x1000, 100, 1}}}}
 	short := Side{Layout: l, Memory: []Memory{{{0x1000, 99, 1}}}}
+	holes := Side{Layout: l, Memory: []Memory{{{0x1000, 0, 1}, {0x1000, 100, 1}}}}
+	less := Side{Layout: l, Memory: []Memory{{{0x1000, 200, 1}, {0x1000, -100, 1}}}}
 	lim := Limits{MaxSGE: 4, MaxMsg: 1 << 20}
 	for name, f := range map[string]func() (*Lowering, error){
 		"length 0":       func() (*Lowering, error) { return Lower(ibvfd.OpWrite, good, good, 0, lim) },
@@ -148,6 +150,8 @@ func TestLowerRefuses(t *testing.T) {
 		"offset":         func() (*Lowering, error) { return Lower(ibvfd.OpWrite, good, Side{l, good.Memory, -1}, 1, lim) },
 		"past the end":   func() (*Lowering, error) { return Lower(ibvfd.OpRead, good, Side{l, good.Memory, 100}, 1, lim) },
 		"short memory":   func() (*Lowering, error) { return Lower(ibvfd.OpRead, good, short, 1, lim) },
+		"no bytes":       func() (*Lowering, error) { return Lower(ibvfd.OpWrite, good, holes, 1, lim) },
+		"fewer than 0":   func() (*Lowering, error) { return Lower(ibvfd.OpWrite, less, good, 1, lim) },
 		"no memory":      func() (*Lowering, error) { return Lower(ibvfd.OpRead, Side{Layout: l}, good, 1, lim) },
 		"a message":      func() (*Lowering, error) { return Lower(ibvfd.OpSend, good, good, 1, lim) },
 		"no SGE":         func() (*Lowering, error) { return Lower(ibvfd.OpWrite, good, good, 1, Limits{MaxMsg: 1}) },

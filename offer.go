@@ -6,13 +6,15 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"time"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 )
 
 // Offer sends a descriptor that Share made to the peer, over the connection's
 // exchange; the peer's Offered returns it. A program may send descriptors by
-// its own means as well, as MarshalBinary encodes them.
+// its own means as well, as MarshalBinary encodes them. An offer that is cut
+// short, be it by the end of ctx, ends the connection.
 func (e *Endpoint) Offer(ctx context.Context, to Peer, rb *RemoteBuffer) error {
 	wire, err := rb.MarshalBinary()
 	if err != nil {
@@ -29,13 +31,42 @@ func (e *Endpoint) Offer(ctx context.Context, to Peer, rb *RemoteBuffer) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+	select {
+	case c.offering <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() { <-c.offering }()
 	e.mu.Lock()
 	tcp, err := c.tcp, c.refusal()
 	e.mu.Unlock()
 	if err != nil {
 		return err
 	}
-	return writeMessage(tcp, msgOffer, wire)
+	if err = send(ctx, tcp, wire); err != nil {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		c.abort(err) // part of it may be on its way
+	}
+	return err
+}
+
+// send writes an offer, as long as ctx lasts.
+func send(ctx context.Context, tcp net.Conn, wire []byte) error {
+	ended := make(chan struct{})
+	inTime := context.AfterFunc(ctx, func() {
+		_ = tcp.SetWriteDeadline(time.Unix(1, 0))
+		close(ended)
+	})
+	err := writeMessage(tcp, msgOffer, wire)
+	if !inTime() {
+		<-ended
+		_ = tcp.SetWriteDeadline(time.Time{})
+		if err != nil {
+			return joined(err, ctx.Err())
+		}
+	}
+	return err
 }
 
 // Offered waits for a descriptor that the peer has offered. Those that came
@@ -90,7 +121,20 @@ func (r *RemoteBuffer) weight() int {
 	for _, s := range r.spaces {
 		n += 64 + 32*len(s.pieces)
 	}
-	return n + 48*int(min(r.layout.Blocks(), MaxLayoutWire))
+	if r.layout.root != nil {
+		n += r.layout.root.weight()
+	}
+	return n
+}
+
+// weight is about how much memory a node takes, with those below it: whatever
+// the number of its blocks.
+func (n *node) weight() int {
+	w := 256 + 24*len(n.extents) + 32*len(n.ranges) + 32*len(n.strands) + 8*len(n.ends)
+	for _, kid := range n.kids {
+		w += 8 + kid.weight()
+	}
+	return w
 }
 
 // takeOffer reads one.

@@ -70,6 +70,14 @@ func (e *Endpoint) lookup(id Peer) (*peer, error) {
 	return e.peers[id-1], nil
 }
 
+// forget takes a peer out of the table, unless somebody has and its place is
+// another's by now.
+func (e *Endpoint) forget(p *peer) {
+	if e.peers[p.id-1] == p {
+		e.peers[p.id-1] = nil
+	}
+}
+
 // Remove ends the connection to a peer, if there is one, and takes it out of
 // the table. What was under way with it completes with an error.
 func (e *Endpoint) Remove(id Peer) error {

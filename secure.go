@@ -46,6 +46,8 @@ func (o *EndpointOptions) mutual(host string, client bool) (*tls.Config, error) 
 		return nil, refuse("no certificate", "set TLS.Certificates: both sides need one")
 	case cfg.InsecureSkipVerify:
 		return nil, refuse("InsecureSkipVerify", "set TLS.RootCAs")
+	case !client && cfg.GetConfigForClient != nil:
+		return nil, refuse("GetConfigForClient", "leave it out: what it returns need not ask clients for certificates")
 	case !client && cfg.ClientCAs == nil:
 		return nil, refuse("nothing says which clients are trusted", "set TLS.ClientCAs")
 	}

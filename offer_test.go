@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gpurdma
+
+import (
+	"context"
+	"errors"
+	"net"
+	"testing"
+	"time"
+)
+
+// What offers that wait weigh is what they take, not what they describe.
+func TestOffersOfManyBlocks(t *testing.T) {
+	w := inMemory(t).world(t, EndpointOptions{})
+	theirs := hostKind.make(t, w.b.nic, 100)
+	rb := must(w.b.Share(w.ba, theirs.All(), allAccess))(t)
+	view := must(rb.View(must(Interleaved(Range{Length: 1}, Dim{1 << 40, 0}))(t)))(t)
+	const n = 20
+	for range n {
+		w.ok(w.b.Offer(limited(t), w.ba, view))
+	}
+	for range n {
+		if got := must(w.a.Offered(limited(t), w.ab))(t); got.Size() != 1<<40 {
+			t.Fatalf("%d bytes", got.Size())
+		}
+	}
+	root := must(SG(make4(1000)...))(t).root
+	if got := root.weight(); got < 32*1000 {
+		t.Errorf("1000 ranges weigh %d bytes", got)
+	}
+}
+
+// make4 are n ranges of 4 bytes with holes between them.
+func make4(n int) (list []Range) {
+	for i := range n {
+		list = append(list, Range{Offset: int64(8 * i), Length: 4})
+	}
+	return list
+}
+
+// An offer to a peer that reads nothing ends with its context, and with it the
+// connection, on which half of it may be.
+func TestOfferEnds(t *testing.T) {
+	w := inMemory(t).world(t, EndpointOptions{})
+	theirs := hostKind.make(t, w.b.nic, 100)
+	rb := must(w.b.Share(w.ba, theirs.All(), allAccess))(t)
+	deaf, other := net.Pipe()
+	defer other.Close()
+	w.b.mu.Lock()
+	c := w.b.peers[w.ba-1].conn
+	tcp := c.tcp
+	c.tcp = deaf
+	w.b.mu.Unlock()
+	defer tcp.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	if err := w.b.Offer(ctx, w.ba, rb); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("an offer that nobody reads: %v", err)
+	}
+	// The time may have been over before a byte was written.
+	for ctx := limited(t); ; {
+		ctx, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
+		err := w.b.Offer(ctx, w.ba, rb)
+		cancel()
+		if errors.Is(err, ErrNotConnected) {
+			break
+		}
+		if err == nil || t.Context().Err() != nil {
+			t.Fatalf("another offer: %v", err)
+		}
+	}
+}
