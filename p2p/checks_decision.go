@@ -19,7 +19,7 @@ var decisionChecks = []Check{
 		Fix: Remedy{Change: "use a NIC below the GPU's switch"}, Ref: "calc_map_type_and_dist(), drivers/pci/p2pdma.c"},
 	{ID: "P2P-ACS-LIST", Title: "No port on the way redirects to the root", Worst: ResultFail, run: (*look).acsList,
 		Expect: "neither request redirect, completion redirect nor egress control", Why: "A port that redirects sends traffic between two devices below one switch to the root, which may not send it back.",
-		Fix: Remedy{Change: "let the ports on the way pass peer-to-peer traffic"}, Ref: "pci_bridge_has_acs_redir(), drivers/pci/p2pdma.c"},
+		Fix: Remedy{Change: "let the ports on the way pass peer-to-peer traffic", Command: "pci=disable_acs_redir=PORTS", Weakens: "devices below these ports reach each other past the IOMMU: not for machines that give them to different guests"}, Ref: "pci_bridge_has_acs_redir(), drivers/pci/p2pdma.c"},
 	{ID: "P2P-WHITELIST", Title: "The kernel trusts the host bridge", Worst: ResultWarn, run: (*look).hostBridges,
 		Expect: "an AMD processor from Zen on, or a host bridge of the kernel's list", Why: "Traffic between two root ports passes the root complex, and not every one passes it on. It matters to pairs without a common bridge, or with ACS in the way.",
 		Fix: Remedy{Change: "use NICs below the GPUs' switches: no software makes a root complex pass traffic"}, Ref: "pci_p2pdma_whitelist, drivers/pci/p2pdma.c"},
