@@ -10,6 +10,8 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
@@ -447,5 +449,71 @@ func TestVMMemoryWindows(t *testing.T) {
 		}
 		closed(t, mw)
 		write(1000, key, ibvfd.WCRemAccessErr)
+	}
+}
+
+// Several goroutines sleep on one CQ, others post to it, one follows the events:
+// each completion goes to one of them, and none is lost.
+func TestVMConcurrentWaits(t *testing.T) {
+	pd := openPD(t)
+	_, mr := hostMR(t, pd, 4096)
+	sent, received := waitCQ(t, pd), waitCQ(t, pd)
+	const pairs, rounds = 4, 20
+	ctx, cancel := context.WithTimeout(t.Context(), bound)
+	defer cancel()
+	var all sync.WaitGroup
+	all.Go(func() {
+		for _, err := range pd.Context().Events(ctx) {
+			if err != nil && !errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
+		}
+	})
+	var left atomic.Int64
+	left.Store(2 * pairs * rounds)
+	for i := range 4 {
+		wait := sent.Wait
+		if i%2 == 1 {
+			wait = received.WaitSolicited
+		}
+		all.Go(func() {
+			wc := make([]ibvfd.WC, 3)
+			for {
+				n, err := wait(ctx, wc)
+				if err != nil {
+					if !errors.Is(err, context.Canceled) {
+						t.Errorf("waiting with %d completions left: %v", left.Load(), err)
+					}
+					return
+				}
+				for _, c := range wc[:n] {
+					if c.Err() != nil {
+						t.Error(c.Err())
+					}
+				}
+				if left.Add(-int64(n)) <= 0 {
+					cancel()
+				}
+			}
+		})
+	}
+	for range pairs {
+		attr := ibvfd.QPAttr{Type: ibvfd.RC, SendCQ: sent, RecvCQ: received, SendDepth: rounds, RecvDepth: rounds}
+		a, b := newQP(t, pd, attr), newQP(t, pd, attr)
+		join(t, a, b, ibvfd.ConnectAttr{})
+		all.Go(func() {
+			for i := range rounds {
+				if _, err := b.PostRecv([]ibvfd.RecvWR{{SGE: sge(mr, 64, 8)}}); err != nil {
+					t.Error(err)
+				}
+				if _, err := a.PostSend([]ibvfd.SendWR{{Op: ibvfd.OpSend, Flags: ibvfd.SendSignaled | ibvfd.SendSolicited, SGE: sge(mr, 0, 8)}}); err != nil {
+					t.Errorf("message %d: %v", i, err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	if n := left.Load(); n != 0 {
+		t.Errorf("%d completions lost", n)
 	}
 }

@@ -222,7 +222,7 @@ func TestVMBatches(t *testing.T) {
 }
 
 // The link going down under traffic must end in an error completion, not in a
-// hang.
+// hang, and the queue pairs connect again once it is back.
 func TestVMLinkDown(t *testing.T) {
 	pd := openPD(t)
 	_, hmr := hostMR(t, pd, 1<<20)
@@ -238,10 +238,11 @@ func TestVMLinkDown(t *testing.T) {
 			t.Fatalf("ip link set dummy0 %s: %v: %s", state, err, out)
 		}
 	}
-	defer func() {
+	restore := func() {
 		link("up") // the address goes with the link's state on some kernels
 		_ = exec.Command("ip", "addr", "replace", "10.9.0.1/24", "dev", "dummy0").Run()
-	}()
+	}
+	defer restore()
 	wrs := make([]ibvfd.SendWR, 8)
 	for i := range wrs {
 		wrs[i] = ibvfd.SendWR{
@@ -255,7 +256,8 @@ func TestVMLinkDown(t *testing.T) {
 		t.Fatal(n, err)
 	}
 	link("down")
-	for left := len(wrs); left > 0; {
+	failed := false
+	for left := len(wrs); left > 0 && !failed; {
 		n, err := p.cq.PollUntil(ctx, p.wc)
 		if err != nil {
 			t.Fatalf("no error completion with the link down: %v", err)
@@ -264,13 +266,24 @@ func TestVMLinkDown(t *testing.T) {
 			left--
 			if c.Status != ibvfd.WCSuccess {
 				t.Logf("%v after %d of %d", c.Status, len(wrs)-left-1, len(wrs))
-				return
+				failed = true
+				break
 			}
 		}
 	}
-	// All of them were faster than the link: the next one cannot be.
-	if c := p.do(t, wrs[0]); c.Status == ibvfd.WCSuccess {
-		t.Error("a WRITE succeeded over a link that is down")
+	// If all of them were faster than the link, the next one cannot be.
+	if !failed {
+		if c := p.do(t, wrs[0]); c.Status == ibvfd.WCSuccess {
+			t.Error("a WRITE succeeded over a link that is down")
+		}
+	}
+	restore()
+	if err := p.reconnect(); err != nil {
+		t.Fatal(err)
+	}
+	wrs[0].ID = 2
+	if c := p.do(t, wrs[0]); c.Err() != nil {
+		t.Errorf("with the link up again: %v", c.Err())
 	}
 }
 
