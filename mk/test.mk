@@ -33,6 +33,8 @@ test: ## set up and run all the tests: host, cross builds, and each kernel's VM
 # are real: tests named TestVMStock. With IF_AVAILABLE, a kernel that cannot be
 # had here is reported, and no failure.
 IF_AVAILABLE ?=
+# More flags for it: -passed FILE, -run RE, packages.
+VMTESTFLAGS ?=
 
 .PHONY: vm-test
 vm-test: ## run the VM tests and the peer suites on KERNEL
@@ -41,7 +43,7 @@ vm-test: ## run the VM tests and the peer suites on KERNEL
 		if [ $$status -eq 0 ]; then \
 			$(MAKE) --no-print-directory vm-build && testbed/selftest/series.sh $(KERNEL); \
 		else [ -n "$(IF_AVAILABLE)" ] && [ $$status -eq 77 ]; fi
-	@$(TESTBED) test -kernel $(KERNEL) -patched-rxe $(IF_AVAILABLE)
+	@$(TESTBED) test -kernel $(KERNEL) -patched-rxe $(IF_AVAILABLE) $(VMTESTFLAGS)
 	@$(if $(SOFTGPU_VM),[ ! -e $(BUILD)/kernels/$(KERNEL)/version ] || $(MAKE) --no-print-directory softgpu-vm softgpu-tally)
 
 # What the tests in the guest use.
