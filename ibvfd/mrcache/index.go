@@ -2,7 +2,10 @@
 
 package mrcache
 
-import "slices"
+import (
+	"math/bits"
+	"slices"
+)
 
 // index holds a view's regions, of which none contains another. So their ends
 // are ordered as their starts are, and if the last one that starts at or before
@@ -36,9 +39,9 @@ func last(sorted []uint64, x uint64) int {
 	at := 0
 	for n := len(sorted); n > 1; {
 		half := n / 2
-		if sorted[at+half] <= x {
-			at += half
-		}
+		// Without a branch, which in a search cannot be predicted.
+		_, above := bits.Sub64(x, sorted[at+half], 0)
+		at += half & (int(above) - 1)
 		n -= half
 	}
 	return at
