@@ -121,9 +121,13 @@ func (m *MR) Close() error {
 	if m.closed {
 		return nil
 	}
-	err := m.reg().end()
+	// What the MR shows ends last: an MR that stays open is still registered.
+	var err error
 	if m.old != nil {
-		err = errors.Join(err, m.dropOld())
+		err = m.dropOld()
+	}
+	if err == nil {
+		err = m.reg().end()
 	}
 	m.closed = err == nil
 	return err

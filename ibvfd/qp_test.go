@@ -330,8 +330,9 @@ func TestSRQ(t *testing.T) {
 			t.Errorf("limit %d of 8: %v", n, err)
 		}
 	}
-	if err := errors.Join(srq.Resize(16), srq.SetLimit(0)); err != nil {
-		t.Error(err)
+	// The script grants 64.
+	if err := errors.Join(srq.Resize(16), srq.SetLimit(60), srq.SetLimit(0)); err != nil || srq.Attr() != (SRQAttr{64, 2}) {
+		t.Errorf("%v, %+v", err, srq.Attr())
 	}
 	for fn, call := range map[string]func() error{
 		"modifySRQ": func() error { return srq.SetLimit(1) }, "resizeSRQ": func() error { return srq.Resize(1) },

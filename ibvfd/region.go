@@ -148,8 +148,8 @@ func (a *RegionAttr) parts(pd *PD) ([]MRAttr, error) {
 	part := MRAttr{Kind: DMABufFD, FD: -1, Access: a.Access, Owner: a.Owner, Policy: a.Policy, SkipChecks: a.SkipChecks, Timed: a.Timed}
 	var total uint64
 	for _, s := range a.Segments {
-		if s.Buf == nil || total+s.Length < total {
-			return nil, pd.ctx.refuse(&part, CauseBadRange, unix.EINVAL, "a segment without a Buf, or too long", "")
+		if s.Buf == nil || total+s.Length < total || s.Offset+s.Length < s.Offset {
+			return nil, pd.ctx.refuse(&part, CauseBadRange, unix.EINVAL, "a segment without a Buf, or one that ends beyond 2^64", "")
 		}
 		total += s.Length
 	}

@@ -331,6 +331,25 @@ func TestReregKeepsOld(t *testing.T) {
 	}
 }
 
+// An MR that could not close, for an old registration of it cannot end, is
+// registered still: what may be done with an open MR does not meet one that is
+// gone.
+func TestOpenMRIsRegistered(t *testing.T) {
+	r := newRereg(t, driverRXE)
+	if err := r.db.Rereg(ReregAttr{Change: ReregMemory, MRAttr: MRAttr{Kind: HostMemory, Host: r.mem.Bytes(), Length: 1}, KeepOld: true}); err != nil {
+		t.Fatal(err)
+	}
+	r.k.destroy = unix.EBUSY // of the old one, which the ioctl made
+	if err := r.db.Close(); !errors.Is(err, unix.EBUSY) {
+		t.Errorf("Close: %v, want EBUSY", err)
+	}
+	if r.s.live["MR"] != 2 || r.k.live != 1 || r.db.reg().ended {
+		t.Errorf("%d and %d MRs, want 2 and 1", r.s.live["MR"], r.k.live)
+	}
+	mustRereg(t, r.db, ReregAttr{Change: ReregAccess, MRAttr: MRAttr{Access: AccessLocalWrite}, InPlace: InPlaceOnly})
+	r.k.destroy = 0
+}
+
 // State's parts belong together while the MR changes.
 func TestStateUnderRereg(t *testing.T) {
 	r := newRereg(t, driverIRDMA)

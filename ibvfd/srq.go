@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 )
@@ -20,9 +21,10 @@ type SRQAttr struct {
 // which takes the next one when a message comes for it.
 type SRQ struct {
 	parent
-	pd   *PD
-	v    verbsSRQ
-	attr SRQAttr // as granted
+	pd    *PD
+	v     verbsSRQ
+	sge   int          // as granted
+	depth atomic.Int64 // as granted, at first or by Resize
 
 	recv struct {
 		sync.Mutex
@@ -51,7 +53,8 @@ func (pd *PD) CreateSRQ(attr SRQAttr) (*SRQ, error) {
 		_ = v.destroy()
 		return nil, failed("allocate the work request array", pd.ctx.name, err)
 	}
-	s := &SRQ{pd: pd, v: v, attr: attr}
+	s := &SRQ{pd: pd, v: v, sge: attr.SGE}
+	s.depth.Store(int64(attr.Depth))
 	s.recv.q = q
 	pd.hold(kindSRQ)
 	pd.ctx.objects.add(v.identity(), s)
@@ -75,7 +78,7 @@ func (pd *PD) explainCreateSRQ(attr SRQAttr, err error) error {
 }
 
 // Attr is the queue's attributes as granted: both may be larger than asked for.
-func (s *SRQ) Attr() SRQAttr { return s.attr }
+func (s *SRQ) Attr() SRQAttr { return SRQAttr{Depth: int(s.depth.Load()), SGE: s.sge} }
 
 // Post posts receives under [QP.PostSend]'s rules.
 func (s *SRQ) Post(wrs []RecvWR) (posted int, err error) {
@@ -88,7 +91,7 @@ func (s *SRQ) Post(wrs []RecvWR) (posted int, err error) {
 	if bad == postOK {
 		return posted, nil
 	}
-	e := explainPost(failed("ibv_post_srq_recv", s.pd.ctx.name, errno), s.attr.Depth, s.attr.SGE, bad, errno)
+	e := explainPost(failed("ibv_post_srq_recv", s.pd.ctx.name, errno), int(s.depth.Load()), s.sge, bad, errno)
 	e.Detail = fmt.Sprintf("work request %d%s", posted, e.Detail)
 	return posted, e
 }
@@ -96,8 +99,8 @@ func (s *SRQ) Post(wrs []RecvWR) (posted int, err error) {
 // SetLimit asks for one EventSRQLimit when fewer than n receives are left. The
 // limit is off after the event, and with n 0.
 func (s *SRQ) SetLimit(n int) error {
-	if n < 0 || n > s.attr.Depth {
-		return s.explainModify(fmt.Sprintf("limit %d of %d", n, s.attr.Depth), unix.EINVAL)
+	if depth := s.Attr().Depth; n < 0 || n > depth {
+		return s.explainModify(fmt.Sprintf("limit %d of %d", n, depth), unix.EINVAL)
 	}
 	if err := s.enter(); err != nil {
 		return err
@@ -135,6 +138,10 @@ func (s *SRQ) Resize(depth int) error {
 	if err := s.v.resize(depth); err != nil {
 		return s.explainModify(fmt.Sprintf("depth %d", depth), err)
 	}
+	if granted, _, err := s.v.query(); err == nil {
+		depth = max(depth, granted)
+	}
+	s.depth.Store(int64(depth))
 	return nil
 }
 
