@@ -46,6 +46,7 @@ type Cache struct {
 	flights      int              // registrations under way
 	leaving      int              // entries being deregistered
 	leavingBytes uint64
+	pds          map[*ibvfd.PD]share // of entries and leaving
 	closed       bool
 	stats        Stats
 }
@@ -83,6 +84,19 @@ type flight struct {
 	err        error // after done
 }
 
+// share is how many of a cache's entries, and of those that are being
+// deregistered, are one PD's.
+type share struct{ entries, leaving int }
+
+// count adds to a PD's share.
+func (c *Cache) count(pd *ibvfd.PD, entries, leaving int) {
+	s := c.pds[pd]
+	s.entries, s.leaving = s.entries+entries, s.leaving+leaving
+	if c.pds[pd] = s; s == (share{}) {
+		delete(c.pds, pd)
+	}
+}
+
 // Stats counts what a cache did and has.
 type Stats struct {
 	Hits, Misses  uint64
@@ -116,7 +130,7 @@ func newCache(cfg Config, register func(*ibvfd.PD, buffer, Range) (region, error
 	if cfg.MaxBytes == 0 {
 		cfg.MaxBytes = ^uint64(0)
 	}
-	c := &Cache{cfg: cfg, register: register, buffers: map[uint64]*view{}}
+	c := &Cache{cfg: cfg, register: register, buffers: map[uint64]*view{}, pds: map[*ibvfd.PD]share{}}
 	c.changed.L = &c.mu
 	return c
 }
@@ -183,7 +197,8 @@ func (c *Cache) miss(pd *ibvfd.PD, buf buffer, r Range) (Ref, error) {
 				c.mu.Unlock()
 				<-f.done
 				c.mu.Lock()
-				if f.err != nil && f.start == r.Offset && f.end == end {
+				// What was closed may be the other's Buf alone.
+				if f.err != nil && f.start == r.Offset && f.end == end && !errors.Is(f.err, os.ErrClosed) {
 					return Ref{}, f.err
 				}
 				continue
@@ -213,6 +228,7 @@ func (c *Cache) fly(pd *ibvfd.PD, buf buffer, r Range) (Ref, error) {
 	v.flights = append(v.flights, f)
 	c.stats.Misses++
 	c.entries++
+	c.count(pd, 1, 0)
 	c.bytes += r.Length
 	c.flights++
 	c.mu.Unlock()
@@ -224,6 +240,7 @@ func (c *Cache) fly(pd *ibvfd.PD, buf buffer, r Range) (Ref, error) {
 	close(f.done)
 	if err != nil {
 		c.entries--
+		c.count(pd, -1, 0)
 		c.bytes -= r.Length
 		c.tidy(v)
 		c.changed.Broadcast()
@@ -339,7 +356,7 @@ func (c *Cache) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.used > 0 || c.flights > 0 {
-		return inUse(c.used + c.flights)
+		return inUse("close MR cache", c.used+c.flights)
 	}
 	c.closed, c.queue = true, nil
 	err := c.flush(func(*entry) bool { return true }, true)
@@ -349,8 +366,8 @@ func (c *Cache) Close() error {
 	return err
 }
 
-func inUse(n int) error {
-	return &dmabuf.Error{Op: "close MR cache", Detail: fmt.Sprintf("%d region(s) in use", n), Remedy: "release them first", Err: dmabuf.ErrInUse}
+func inUse(op string, n int) error {
+	return &dmabuf.Error{Op: op, Detail: fmt.Sprintf("%d region(s) in use", n), Remedy: "release them first", Err: dmabuf.ErrInUse}
 }
 
 // Flush deregisters all that nobody uses, and returns what the kernel said of
@@ -366,17 +383,24 @@ func (c *Cache) Flush() error {
 func (c *Cache) Drop(pd *ibvfd.PD) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	err := c.flush(func(e *entry) bool { return e.view.pd == pd }, true)
-	n := 0
-	c.views(func(v *view) {
-		if v.pd == pd {
-			n += v.index.count + len(v.covered) + len(v.flights)
+	for {
+		err := c.flush(func(e *entry) bool { return e.view.pd == pd }, true)
+		stuck := 0
+		for _, e := range c.stuck {
+			if e.view.pd == pd {
+				stuck++
+			}
 		}
-	})
-	if n > 0 {
-		err = errors.Join(err, inUse(n))
+		switch s := c.pds[pd]; {
+		case s.leaving > 0: // others deregister them
+			c.changed.Wait()
+		case stuck > 0 && err == nil: // others tried meanwhile: try again
+		case s.entries > stuck:
+			return errors.Join(err, inUse("drop a PD's MRs", s.entries-stuck))
+		default:
+			return err
+		}
 	}
-	return err
 }
 
 // Invalidate makes a buffer's regions unusable, in all PDs: it was revoked, or

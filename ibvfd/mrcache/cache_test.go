@@ -254,6 +254,90 @@ func TestDrop(t *testing.T) {
 	d.done(t, c)
 }
 
+// Regions that an invalidated buffer's users have still, and those that others
+// are deregistering, are the PD's too.
+func TestDropOfWhatNoGetFinds(t *testing.T) {
+	d, c := newDevice(Config{MaxEntries: 1, MaxBytes: 1 << 40})
+	a := &fakeBuf{inode: 1, size: size}
+	x := get(t, c, pd1, a, 0, 10, 0)
+	c.Invalidate(1)
+	if err := c.Drop(pd1); !errors.Is(err, dmabuf.ErrInUse) {
+		t.Errorf("a region that is dead and in use: %v", err)
+	}
+	if err := c.Drop(pd2); err != nil {
+		t.Errorf("a PD without regions: %v", err)
+	}
+	x.Release()
+	if err := c.Drop(pd1); err != nil {
+		t.Error(err)
+	}
+	y := get(t, c, pd1, a, 0, 10, 0)
+	y.Release()
+	evicting, goOn, evicted := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	d.closing = func() { close(evicting); <-goOn }
+	go func() {
+		ref, err := c.get(pd2, a, Range{0, 10, 0}) // in the place of y
+		if err != nil {
+			t.Error(err)
+		}
+		ref.Release()
+		close(evicted)
+	}()
+	<-evicting
+	dropped := make(chan error)
+	go func() { dropped <- c.Drop(pd1) }()
+	for range 100 {
+		runtime.Gosched()
+		select {
+		case err := <-dropped:
+			t.Fatalf("Drop = %v while the region is deregistered", err)
+		default:
+		}
+	}
+	close(goOn)
+	if err := <-dropped; err != nil {
+		t.Error(err)
+	}
+	<-evicted
+	d.closing = nil
+	if err := c.Drop(pd2); err != nil || len(c.pds) != 0 {
+		t.Errorf("%v, shares of %d PDs are left", err, len(c.pds))
+	}
+	d.done(t, c)
+}
+
+// Who waits for another's registration does not get to hear that the other has
+// closed its Buf.
+func TestAnothersBufIsClosed(t *testing.T) {
+	d, c := newDevice(Config{MaxEntries: 100, MaxBytes: 1 << 40})
+	mine, others := &fakeBuf{inode: 1, size: size}, &fakeBuf{inode: 1, size: size}
+	d.fail = os.ErrClosed
+	var once sync.Once
+	var all sync.WaitGroup
+	d.during = func() {
+		once.Do(func() {
+			all.Go(func() {
+				ref, err := c.get(pd1, mine, Range{0, 10, 0})
+				if err != nil {
+					t.Errorf("an open Buf: %v", err)
+				}
+				ref.Release()
+			})
+			for c.Stats().Waits < 1 {
+				runtime.Gosched()
+			}
+			d.mu.Lock()
+			d.failOf = others
+			d.mu.Unlock()
+		})
+	}
+	if _, err := c.get(pd1, others, Range{0, 10, 0}); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("a closed Buf: %v", err)
+	}
+	all.Wait()
+	d.done(t, c)
+}
+
 // One registration for many who ask at once; its failure is that of all who
 // asked for the same, and not of who asked for a part.
 func TestSingleFlight(t *testing.T) {

@@ -37,11 +37,13 @@ type device struct {
 	now     map[string]int // registrations under way, by what they register: the buffer's gen, -1 if it was in doubt
 	fail    error
 	failAt  Range          // the only one to fail, unless zero
+	failOf  buffer         // likewise
 	refuse  bool           // to deregister
 	gen     map[uint64]int // of a buffer: counts its invalidations, from their start
 	busy    map[uint64]int // invalidations under way
 	trouble []string
 	during  func() // runs in the middle of a registration
+	closing func() // runs before a deregistration
 }
 
 type fakeMR struct {
@@ -79,7 +81,7 @@ func (d *device) register(pd *ibvfd.PD, buf buffer, r Range) (region, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.now, what)
-	if d.fail != nil && (d.failAt == Range{} || d.failAt == r) {
+	if d.fail != nil && (d.failAt == Range{} || d.failAt == r) && (d.failOf == nil || d.failOf == buf) {
 		return nil, d.fail
 	}
 	d.made++
@@ -109,6 +111,9 @@ func (d *device) invalidate(c *Cache, inode uint64) int {
 func (m *fakeMR) State() ibvfd.MRState { return m.state }
 
 func (m *fakeMR) Close() error {
+	if m.d.closing != nil {
+		m.d.closing()
+	}
 	m.d.mu.Lock()
 	defer m.d.mu.Unlock()
 	if m.d.refuse {

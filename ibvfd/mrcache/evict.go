@@ -114,6 +114,7 @@ func (c *Cache) deregister(out []*entry) (err error) {
 	var bytes uint64
 	for _, e := range out {
 		bytes += e.end - e.start
+		c.count(e.view.pd, 0, 1)
 	}
 	n := len(out)
 	c.leaving += n
@@ -129,6 +130,12 @@ func (c *Cache) deregister(out []*entry) (err error) {
 		}
 	}
 	c.mu.Lock()
+	for _, e := range out {
+		c.count(e.view.pd, -1, -1)
+	}
+	for _, e := range refused {
+		c.count(e.view.pd, 1, 0)
+	}
 	c.leaving -= n
 	c.leavingBytes -= bytes
 	c.entries -= n - len(refused)
