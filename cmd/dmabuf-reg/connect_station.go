@@ -17,6 +17,7 @@ import (
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/gpualloc"
+	"github.com/gpurdma/gpurdma/ibvfd"
 )
 
 // hostSpec is the --gpu of host memory that no exporter makes.
@@ -191,6 +192,9 @@ func (f *stationFlags) open(ctx context.Context, opt gpurdma.EndpointOptions) (_
 	}
 	s.describe()
 	opt.AllowPlaintext, opt.ConnectTimeout, opt.Depth, opt.RecvDepth = f.plaintext, f.timeout, maxAtOnce, maxAtOnce+2
+	// A peer that is not ready yet is waited for, 10.24 ms at a time: what is
+	// too long --timeout says.
+	opt.Connect = ibvfd.ConnectAttr{RNRRetry: 7, MinRNRTimer: 20}
 	s.ep, err = s.nic.NewEndpoint(opt)
 	return s, err
 }
