@@ -76,7 +76,7 @@ func goNumbers() map[string]string {
 	}
 	for v, name := range map[Opcode]string{
 		OpWrite: "RDMA_WRITE", OpWriteImm: "RDMA_WRITE_WITH_IMM", OpSend: "SEND", OpSendImm: "SEND_WITH_IMM", OpRead: "RDMA_READ",
-		OpCompareSwap: "ATOMIC_CMP_AND_SWP", OpFetchAdd: "ATOMIC_FETCH_AND_ADD",
+		OpCompareSwap: "ATOMIC_CMP_AND_SWP", OpFetchAdd: "ATOMIC_FETCH_AND_ADD", OpLocalInv: "LOCAL_INV", OpSendInv: "SEND_WITH_INV",
 	} {
 		add(uint64(v), "IBV_WR_"+name)
 	}
@@ -105,10 +105,24 @@ func goNumbers() map[string]string {
 	add(uint64(AccessOptional), "IBV_ACCESS_OPTIONAL_RANGE")
 	add(uint64(WCWithGRH), "IBV_WC_GRH")
 	add(uint64(WCWithImm), "IBV_WC_WITH_IMM")
+	add(uint64(WCWithInv), "IBV_WC_WITH_INV")
+	add(uint64(MWType1), "IBV_MW_TYPE_1")
+	add(uint64(MWType2), "IBV_MW_TYPE_2")
+	for v, name := range map[EventType]string{
+		EventCQErr: "CQ_ERR", EventQPFatal: "QP_FATAL", EventQPRequestErr: "QP_REQ_ERR", EventQPAccessErr: "QP_ACCESS_ERR", EventCommEst: "COMM_EST",
+		EventSQDrained: "SQ_DRAINED", EventPathMigrated: "PATH_MIG", EventPathMigrateErr: "PATH_MIG_ERR", EventDeviceFatal: "DEVICE_FATAL",
+		EventPortActive: "PORT_ACTIVE", EventPortErr: "PORT_ERR", EventLIDChange: "LID_CHANGE", EventPKeyChange: "PKEY_CHANGE", EventSMChange: "SM_CHANGE",
+		EventSRQErr: "SRQ_ERR", EventSRQLimit: "SRQ_LIMIT_REACHED", EventQPLastWQE: "QP_LAST_WQE_REACHED", EventClientReregister: "CLIENT_REREGISTER",
+		EventGIDChange: "GID_CHANGE", EventWQFatal: "WQ_FATAL",
+	} {
+		add(uint64(v), "IBV_EVENT_"+name)
+	}
 	for v, name := range map[QPState]string{StateReset: "RESET", StateInit: "INIT", StateRTR: "RTR", StateRTS: "RTS", StateSQD: "SQD", StateSQE: "SQE", StateErr: "ERR"} {
 		add(uint64(v), "IBV_QPS_"+name)
 	}
 	add(uint64(RC), "IBV_QPT_RC")
+	add(uint64(UD), "IBV_QPT_UD")
+	add(GRHLen, "sizeof(struct ibv_grh)")
 	for v, name := range map[PortState]string{PortDown: "DOWN", PortInit: "INIT", PortArmed: "ARMED", PortActive: "ACTIVE"} {
 		add(uint64(v), "IBV_PORT_"+name)
 	}
@@ -138,7 +152,9 @@ func goLayout() map[string]uintptr {
 		"offsetof(struct vb_send_wr, send_flags)": unsafe.Offsetof(send.sendFlags), "offsetof(struct vb_send_wr, imm_data)": unsafe.Offsetof(send.imm),
 		"offsetof(struct vb_send_wr, wr.rdma.remote_addr)": unsafe.Offsetof(send.remoteAddr), "offsetof(struct vb_send_wr, wr.rdma.rkey)": unsafe.Offsetof(send.rkey),
 		"offsetof(struct vb_send_wr, wr.atomic.compare_add)": unsafe.Offsetof(send.rkey), "offsetof(struct vb_send_wr, wr.atomic.swap)": unsafe.Offsetof(send.swap),
-		"offsetof(struct vb_send_wr, wr.atomic.rkey)": unsafe.Offsetof(send.atomicRKey),
+		"offsetof(struct vb_send_wr, wr.ud.ah)": unsafe.Offsetof(send.remoteAddr), "offsetof(struct vb_send_wr, wr.ud.remote_qpn)": unsafe.Offsetof(send.rkey),
+		"offsetof(struct vb_send_wr, wr.ud.remote_qkey)": unsafe.Offsetof(send.rkey) + unsafe.Sizeof(send.rkey[0]),
+		"offsetof(struct vb_send_wr, wr.atomic.rkey)":    unsafe.Offsetof(send.atomicRKey),
 
 		"sizeof(struct vb_recv_wr)": unsafe.Sizeof(recv), "offsetof(struct vb_recv_wr, wr_id)": unsafe.Offsetof(recv.wrID),
 		"offsetof(struct vb_recv_wr, next)": unsafe.Offsetof(recv.next), "offsetof(struct vb_recv_wr, sg_list)": unsafe.Offsetof(recv.sgList),
@@ -149,6 +165,7 @@ func goLayout() map[string]uintptr {
 		"offsetof(struct vb_wc, byte_len)": unsafe.Offsetof(wc.byteLen), "offsetof(struct vb_wc, imm_data)": unsafe.Offsetof(wc.imm),
 		"offsetof(struct vb_wc, qp_num)": unsafe.Offsetof(wc.qpNum), "offsetof(struct vb_wc, src_qp)": unsafe.Offsetof(wc.srcQP),
 		"offsetof(struct vb_wc, wc_flags)": unsafe.Offsetof(wc.wcFlags), "offsetof(struct vb_wc, pkey_index)": unsafe.Offsetof(wc.pkeyIndex),
+		"offsetof(struct vb_wc, slid)": unsafe.Offsetof(wc.slid), "offsetof(struct vb_wc, sl)": unsafe.Offsetof(wc.sl),
 		"offsetof(struct vb_wc, dlid_path_bits)": unsafe.Offsetof(wc.dlidBits),
 	}
 }

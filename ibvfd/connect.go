@@ -5,6 +5,7 @@ package ibvfd
 import (
 	"errors"
 	"fmt"
+	"math"
 
 	"golang.org/x/sys/unix"
 )
@@ -77,6 +78,12 @@ func (q *QP) choosePort() error {
 			return e
 		}
 		gid = &chosen
+	}
+	if gid.Index < 0 || gid.Index > math.MaxUint8 {
+		e := failed("choose a GID", c.name, unix.EINVAL)
+		e.Detail = fmt.Sprintf("index %d of port %d's GID table", gid.Index, q.attr.Port)
+		e.Remedy = "queue pairs reach the first 256 entries"
+		return e
 	}
 	q.local.GID, q.local.GIDIndex = gid.GID, gid.Index
 	return nil
@@ -159,6 +166,9 @@ func (q *QP) Activate(pkeyIndex int) error {
 		e.Remedy = "use Connect"
 		return e
 	}
+	if err := q.checkPKey(pkeyIndex); err != nil {
+		return err
+	}
 	state, err := q.v.state()
 	if err != nil {
 		return failed("ibv_query_qp", q.pd.ctx.name, err)
@@ -173,9 +183,23 @@ func (q *QP) Activate(pkeyIndex int) error {
 	return q.through(m, StateInit, StateRTR, StateRTS)
 }
 
+// checkPKey refuses what 16 bits would make another index of.
+func (q *QP) checkPKey(index int) error {
+	if index >= 0 && index <= math.MaxUint16 {
+		return nil
+	}
+	e := failed("ibv_modify_qp", q.pd.ctx.name, unix.EINVAL)
+	e.Detail = fmt.Sprintf("P_Key index %d", index)
+	e.Remedy = "0 is the default partition's"
+	return e
+}
+
 // connection is what Connect's transitions need.
 func (q *QP) connection(remote Endpoint, opt ConnectAttr) (*qpModify, error) {
 	c := q.pd.ctx
+	if err := q.checkPKey(opt.PKeyIndex); err != nil {
+		return nil, err
+	}
 	dev, err := c.v.queryDevice()
 	if err != nil {
 		return nil, failed("ibv_query_device", c.name, err)

@@ -183,7 +183,7 @@ func (a *QPAttr) check(pd *PD) error {
 	case a.SRQ != nil && (a.SRQ.pd != pd || a.RecvDepth != 0 || a.RecvSGE != 0):
 		e.Detail = "an SRQ of another PD, or a receive depth beside it"
 		e.Remedy = "make the SRQ in the same PD; its depth is the receives' depth"
-	case min(a.SendDepth, a.RecvDepth, a.SendSGE, a.RecvSGE, a.Inline) < 0 || max(a.SendDepth, a.RecvDepth) > 1<<24 || max(a.SendSGE, a.RecvSGE) > 1<<12:
+	case min(a.SendDepth, a.RecvDepth, a.SendSGE, a.RecvSGE, a.Inline) < 0 || max(a.SendDepth, a.RecvDepth, a.Inline) > 1<<24 || max(a.SendSGE, a.RecvSGE) > 1<<12:
 		e.Detail = fmt.Sprintf("depth %d/%d, SGEs %d/%d, inline %d", a.SendDepth, a.RecvDepth, a.SendSGE, a.RecvSGE, a.Inline)
 		e.Remedy = "QueryDevice says what the device allows"
 	default:

@@ -113,6 +113,44 @@ func TestConnectParameters(t *testing.T) {
 	}
 }
 
+// What the fields of struct ibv_qp_attr would cut off is refused.
+func TestNumbersThatDoNotFit(t *testing.T) {
+	pd, qp, v := queuePair(t, newScript(), QPAttr{Type: RC})
+	for _, index := range []int{-1, 1 << 16} {
+		for name, err := range map[string]error{
+			"Connect": qp.Connect(Endpoint{QPN: 18, MTU: 512}, ConnectAttr{PKeyIndex: index}),
+			"Init":    qp.Init(ConnectAttr{PKeyIndex: index}),
+		} {
+			if !errors.Is(err, unix.EINVAL) || len(v.modified) != 0 {
+				t.Errorf("%s, P_Key index %d: %v", name, index, err)
+			}
+		}
+	}
+	for name, change := range map[string]func(a *QPAttr){
+		"GID index 256": func(a *QPAttr) { a.GID = &GID{Index: 256, GID: [16]byte{1}} },
+		"GID index -1":  func(a *QPAttr) { a.GID = &GID{Index: -1, GID: [16]byte{1}} },
+		"inline 2^30":   func(a *QPAttr) { a.Inline = 1 << 30 },
+		"depth 2^30":    func(a *QPAttr) { a.SendDepth = 1 << 30 },
+	} {
+		attr := QPAttr{Type: RC, SendCQ: qp.attr.SendCQ, RecvCQ: qp.attr.RecvCQ}
+		change(&attr)
+		if _, err := pd.CreateQP(attr); !errors.Is(err, unix.EINVAL) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	attr := QPAttr{Type: UD, SendCQ: qp.attr.SendCQ, RecvCQ: qp.attr.RecvCQ, GID: &GID{Index: 255, GID: [16]byte{1}}}
+	ud, err := pd.CreateQP(attr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := ud.Activate(1 << 16); !errors.Is(err, unix.EINVAL) {
+		t.Errorf("Activate: %v", err)
+	}
+	if err := ud.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 // On InfiniBand the path is a LID, without a GRH, unless the peer is beyond the
 // subnet, in which case it has a LID of ours to go to only with a GRH.
 func TestInfiniBand(t *testing.T) {
