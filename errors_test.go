@@ -212,6 +212,9 @@ func TestRefusedBeforehand(t *testing.T) {
 	read := w.share(theirs.All(), ibvfd.AccessRemoteRead)
 	write := w.share(theirs.All(), ibvfd.AccessRemoteWrite)
 	split := must(all.View(must(SG(Range{0, 8, 4}, Range{0, 40, 4}))(t)))(t)
+	both := must(NewRegion(theirs, hostKind.make(t, w.b.nic, 100)))(t)
+	closing(t, both)
+	pair := w.share(both.All(), allAccess)
 	closed := must(w.a.nic.AllocHost(8))(t)
 	w.ok(closed.Close())
 	l := mine.All()
@@ -249,6 +252,7 @@ func TestRefusedBeforehand(t *testing.T) {
 		"an unknown flag":           {w.a.WriteMsg(Msg{}, 1<<30), unix.EOPNOTSUPP},
 		"delivery, not to be read":  {w.a.WriteMsg(Msg{Local: []Span{l}, Peer: w.ab, Remote: []RemoteSpan{write.All()}}, FlagDeliveryComplete), unix.EACCES},
 		"delivery to two":           {w.a.WriteMsg(Msg{Local: []Span{l, l}, Peer: w.ab, Remote: []RemoteSpan{all.All(), w.share(theirs.All(), allAccess).All()}}, FlagDeliveryComplete), unix.EOPNOTSUPP},
+		"delivery to two of a peer": {w.a.WriteMsg(Msg{Local: []Span{l, l}, Peer: w.ab, Remote: []RemoteSpan{pair.All()}}, FlagDeliveryComplete), unix.EOPNOTSUPP},
 		"shared for nothing":        {second(w.a.Share(w.ab, l, 0)), unix.EINVAL},
 		"shared for local use":      {second(w.a.Share(w.ab, l, ibvfd.AccessLocalWrite)), unix.EINVAL},
 		"read-only shared to write": {second(w.a.Share(w.ab, ro.All(), allAccess)), unix.EACCES},

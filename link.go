@@ -74,8 +74,17 @@ func (d *verbsDevice) link(a linkAttr) (_ link, err error) {
 	if err != nil {
 		return nil, err
 	}
-	l.a.maxMsg = min(int64(port.MaxMsg), maxWR)
+	l.a.maxMsg = maxMessage(port)
 	return l, nil
+}
+
+// maxMessage is the longest work request's. There are drivers that leave the
+// port's at 0.
+func maxMessage(port ibvfd.PortAttr) int64 {
+	if port.MaxMsg == 0 {
+		return maxWR
+	}
+	return min(int64(port.MaxMsg), maxWR)
 }
 
 // maxWR bounds one work request where the port allows more: what is lost is

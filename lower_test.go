@@ -5,6 +5,7 @@ package gpurdma
 import (
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -160,6 +161,16 @@ func TestLowerRefuses(t *testing.T) {
 	} {
 		if x, err := f(); !errors.Is(err, dmabuf.ErrRange) || x != nil {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// A port that names no limit has one: a message of 0 bytes would lower nothing,
+// for ever.
+func TestMaxMessage(t *testing.T) {
+	for max, want := range map[uint32]int64{0: maxWR, 1: 1, maxWR: maxWR, math.MaxUint32: maxWR} {
+		if got := maxMessage(ibvfd.PortAttr{MaxMsg: max}); got != want {
+			t.Errorf("a port of %d: %d, want %d", max, got, want)
 		}
 	}
 }

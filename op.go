@@ -126,9 +126,10 @@ func (o *op) takeRemote(need ibvfd.Access, spans ...RemoteSpan) error {
 			return outOfRange(o.kind.String(), s.Offset, s.Length, math.MaxInt64-total)
 		}
 		total += s.Length
-		if need&ibvfd.AccessRemoteRead != 0 && o.kind == OpWrite && len(o.bufs) > 0 && o.bufs[0] != s.Buf {
+		several := len(o.bufs) > 0 && o.bufs[0] != s.Buf || len(s.Buf.layout.root.extents) > 1
+		if need&ibvfd.AccessRemoteRead != 0 && o.kind == OpWrite && several {
 			return &dmabuf.Error{
-				Op: o.kind.String(), Detail: "delivery-complete to several remote buffers", Err: unix.EOPNOTSUPP,
+				Op: o.kind.String(), Detail: "delivery-complete to several buffers of the peer", Err: unix.EOPNOTSUPP,
 				Remedy: "write to one at a time: reading back from one says nothing of the others",
 			}
 		}
