@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/gpurdma/gpurdma/placement"
 )
@@ -77,18 +79,20 @@ func (l *look) kernelVersion() {
 		l.unknown("", at, "%s, whose distribution takes much from later kernels", k.Release)
 	case v.cmp(v5_12) < 0:
 		l.fail("", at, "%s: a registration of a dma-buf is refused with EPROTONOSUPPORT", k.Release)
-	case k.between(v6_12, v7_2) != placement.Yes && l.pinsMovable():
+	case k.between(v6_12, v7_2) != placement.Yes && l.movable(Pinned, Revocable):
 		l.warn("", at, "%s: amdgpu and xe of the kernel's own may pin in system memory", k.Release)
+	case k.between(v6_12, v7_2) != placement.Yes && l.movable(KindUnknown):
+		l.unknown("", at, "%s: amdgpu and xe of the kernel's own may pin in system memory, if the NIC pins", k.Release)
 	default:
 		l.pass("", at, "%s", k.Release)
 	}
 }
 
-// pinsMovable reports a GPU that moves its buffers, and a NIC that pins.
-func (l *look) pinsMovable() bool {
+// movable reports a GPU that moves its buffers, and a NIC of one of the kinds.
+func (l *look) movable(kinds ...Kind) bool {
 	return slices.ContainsFunc(l.pairs, func(p Pair) bool {
-		class, kind := p.GPU.Exporter.Class, p.NIC.Importer.Kind
-		return (class == ClassAMDGPU || class == ClassXe) && (kind == Pinned || kind == Revocable)
+		class := p.GPU.Exporter.Class
+		return (class == ClassAMDGPU || class == ClassXe) && slices.Contains(kinds, p.NIC.Importer.Kind)
 	})
 }
 
@@ -267,6 +271,9 @@ func Parameter(word string) bool {
 
 func (l *look) commandLine() {
 	r := l.read("proc/cmdline")
+	if r.err == nil && (strings.ContainsFunc(r.text, unicode.IsControl) || !utf8.ValidString(r.text)) {
+		r.err = fmt.Errorf("%q is no command line", r.text)
+	}
 	if r.err != nil {
 		l.unread("", r)
 		return

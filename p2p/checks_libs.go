@@ -3,6 +3,7 @@
 package p2p
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -46,9 +47,15 @@ func (l *look) grepped() {
 	l.warn("", at, "no such line")
 }
 
+// errNoVariable is of what is no environment.
+var errNoVariable = errors.New("it has no variable")
+
 // environment are the variables of this process that concern transports.
 func (l *look) environment() (map[string]string, reading) {
 	r := l.read("proc/self/environ")
+	if r.err == nil && r.text != "" && !strings.Contains(r.text, "=") {
+		r.err = errNoVariable
+	}
 	if r.err != nil {
 		return nil, r
 	}

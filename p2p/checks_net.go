@@ -41,8 +41,11 @@ var networkChecks = []Check{
 func (l *look) perPort(layer ibvfd.LinkLayer, f func(name string, n NIC, p ibvfd.PortInfo)) {
 	for _, n := range l.s.NICs {
 		for _, p := range n.Ports {
-			if p.LinkLayer == layer {
+			switch p.LinkLayer {
+			case layer:
 				f(portName(n, p), n, p)
+			case ibvfd.LinkUnspecified:
+				l.unknown(portName(n, p), []string{"/" + portDir(n, p, "link_layer")}, "what network it is on is not known")
 			}
 		}
 	}

@@ -3,7 +3,9 @@
 package p2p
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"path"
 	"strings"
 
@@ -129,8 +131,9 @@ func (m *Machine) Exporter(a Addr) (Exporter, error) {
 	}
 	if e.Class == ClassNVIDIA {
 		e.Gate = m.nvidiaGate()
-		if strings.Contains(m.read("sys/module/nvidia/taint").text, "P") {
-			e.Class = ClassUnknown // the proprietary modules: the open ones alone export dma-bufs
+		taint, err := m.taint("nvidia")
+		if strings.Contains(taint, "P") || err != nil && !errors.Is(err, fs.ErrNotExist) {
+			e.Class = ClassUnknown // maybe the proprietary modules: the open ones alone export dma-bufs
 		}
 	}
 	status, err := m.sys.ReadString(path.Join(f.SysPath, "power/runtime_status"))
@@ -194,12 +197,23 @@ func (m *Machine) outOfTree(driver string) placement.Answer {
 	if driver == "" || !m.sys.Exists(dir) {
 		return placement.AnswerUnknown
 	}
-	taint, err := m.sys.ReadString(path.Join(dir, "taint"))
+	taint, err := m.taint(driver)
 	switch {
-	case err != nil && m.sys.Exists(path.Join(dir, "initstate")):
+	case errors.Is(err, fs.ErrNotExist) && !m.sys.Exists(path.Join(dir, "initstate")):
+		return placement.No
+	case err != nil:
 		return placement.AnswerUnknown
 	case strings.Contains(taint, "O"):
 		return placement.Yes
 	}
 	return placement.No
+}
+
+// taint are the letters of a module.
+func (m *Machine) taint(module string) (string, error) {
+	text, err := m.sys.ReadString(path.Join("module", module, "taint"))
+	if err == nil && strings.Trim(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") != "" {
+		err = fmt.Errorf("the taint of %s is %q: %w", module, text, fs.ErrInvalid)
+	}
+	return text, err
 }

@@ -178,5 +178,11 @@ func readLog(name string) *kernelLog {
 		first = false
 		k.lines = append(k.lines, text)
 	}
+	if len(k.lines) == 0 {
+		k.err = errNoRecord
+	}
 	return k
 }
+
+// errNoRecord is of what is no log: a kernel that runs has said something.
+var errNoRecord = errors.New("it has no record")

@@ -47,7 +47,7 @@ type Tree struct {
 // Write writes the tree below a new directory, and returns that.
 func (f Tree) Write(t testing.TB) string {
 	t.Helper()
-	root := t.TempDir()
+	root := treeDir(t)
 	put := func(name, text string) { WriteFile(t, filepath.Join(root, name), text) }
 	or := func(s, def string) string {
 		if s == "" {
@@ -84,6 +84,28 @@ func (f Tree) Write(t testing.TB) string {
 		}
 	}
 	return root
+}
+
+// TreeName is in the name of every tree's directory.
+const TreeName = "machine-tree-"
+
+// treeDir is a new directory in memory, where there is such a place: a machine
+// has hundreds of files.
+func treeDir(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/dev/shm", TreeName)
+	if err != nil {
+		dir, err = os.MkdirTemp(t.TempDir(), TreeName)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
 }
 
 func writeFunction(t testing.TB, sys, dir string, attrs []string, put func(name, text string)) {
