@@ -117,7 +117,11 @@ func unpack(r io.Reader, dir string) error {
 	for n := 0; ; n++ {
 		h, err := archive.Next()
 		switch {
-		case errors.Is(err, io.EOF) && n > 0 && limited.N > 0:
+		case errors.Is(err, io.EOF) && n > 0:
+			// Behind the last file is the sum of all.
+			if _, err := io.Copy(io.Discard, limited); err != nil || limited.N == 0 {
+				return fmt.Errorf("%w: its end is missing, or it has none: %w", errSnapshot, errors.Join(err, io.ErrUnexpectedEOF))
+			}
 			return nil
 		case err != nil:
 			return fmt.Errorf("%w: entry %d: %w", errSnapshot, n, err)
