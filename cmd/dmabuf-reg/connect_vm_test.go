@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -101,7 +102,10 @@ func (s *served) ends(t *testing.T) {
 }
 
 func connecting(t *testing.T, s *served, args ...string) *run {
-	return command(t, append([]string{"connect", s.doc.Result.Listen, "--json", "--nic", "rxe0", "--size", "256KiB", "--timeout", stepLimit, "--count", "4", "--sizes", "1,4097,32KiB"}, args...)...)
+	if !slices.Contains(args, "--sizes") { // the flag given twice is both
+		args = append(args, "--sizes", "1,4097,32KiB")
+	}
+	return command(t, append([]string{"connect", s.doc.Result.Listen, "--json", "--nic", "rxe0", "--size", "256KiB", "--timeout", stepLimit, "--count", "4"}, args...)...)
 }
 
 // connected runs `connect`, which must succeed.
