@@ -70,7 +70,10 @@ func (c *conn) flush() {
 	}
 	n := b.wrs
 	b.wrs, b.sges = 0, 0
-	if _, err := c.link.post(b.queue, c.wrs[:n]); err != nil {
+	if posted, err := c.link.post(b.queue, c.wrs[:n]); err != nil {
+		if posted < n { // of the rest nothing will be heard
+			c.q[b.queue].next = c.wrs[posted].ID & (1<<idShift - 1)
+		}
 		c.abort(err)
 	}
 }

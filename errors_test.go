@@ -271,6 +271,30 @@ func TestRefusedBeforehand(t *testing.T) {
 	w.done(w.a, OpWrite, 1)
 }
 
+// What the NIC refuses in the middle of a batch ends the connection and all
+// operations, and nothing is waited for that cannot come.
+func TestPostRefused(t *testing.T) {
+	w := inMemory(t).world(t, EndpointOptions{})
+	mine, theirs := hostKind.make(t, w.a.nic, 100), hostKind.make(t, w.b.nic, 100)
+	rb := w.share(theirs.All(), allAccess)
+	l := w.a.peers[w.ab-1].conn.link.(*fakeLink)
+	const n = 10
+	for i := range n {
+		w.ok(w.a.WriteMsg(Msg{Local: []Span{mine.All()}, Peer: w.ab, Remote: []RemoteSpan{rb.All()}, Context: i}, FlagMore))
+	}
+	l.f.mu.Lock()
+	l.refuse = 4
+	l.f.mu.Unlock()
+	for i := range n {
+		if c := w.wait(w.a); c.Context != i || !errors.Is(c.Err, ErrNotConnected) {
+			t.Errorf("operation %d: %+v", i, c)
+		}
+	}
+	if l.polls > 10 {
+		t.Errorf("polled %d times", l.polls)
+	}
+}
+
 func second[T any](_ T, err error) error { return err }
 
 // The exchange does not go in the clear beyond this machine.

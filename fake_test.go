@@ -101,6 +101,8 @@ type fakeLink struct {
 	num [queues]uint32
 	a   linkAttr
 	cq  []ibvfd.WC
+
+	refuse, polls int // the work request that is refused, counted from 1; polls so far
 }
 
 func (f *fakeDevice) link(a linkAttr) (link, error) {
@@ -139,7 +141,8 @@ func (l *fakeLink) post(queue int, wrs []ibvfd.SendWR) (int, error) {
 	l.f.mu.Lock()
 	defer l.f.mu.Unlock()
 	for i, wr := range wrs {
-		if len(l.qps[queue].sq) >= l.a.sendDepth || len(wr.SGE) > l.a.sge {
+		l.refuse--
+		if len(l.qps[queue].sq) >= l.a.sendDepth || len(wr.SGE) > l.a.sge || l.refuse == 0 {
 			return i, unix.ENOMEM
 		}
 		wr.SGE = append([]ibvfd.SGE(nil), wr.SGE...)
@@ -161,6 +164,7 @@ func (l *fakeLink) recv(wrs []ibvfd.RecvWR) (int, error) {
 func (l *fakeLink) poll(wc []ibvfd.WC) (int, error) {
 	l.f.mu.Lock()
 	defer l.f.mu.Unlock()
+	l.polls++
 	for _, q := range l.qps {
 		q.run()
 	}
