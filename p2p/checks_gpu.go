@@ -49,7 +49,7 @@ func (l *look) gpuDriver() {
 		case e.Class == ClassUnknown:
 			l.unknown(g.Name, at, "%s, whose rules were not read", e.Driver).fix("prove it by a registration under trace", "dmabuf-reg verify --trace --gpu drm:"+g.Name, "")
 		case e.OutOfTree && e.Class != ClassNVIDIA && e.Class != ClassNVIDIACoherent:
-			version := l.read("sys/module", e.Driver, "version")
+			version := l.read("sys/module", moduleOf(e.Driver), "version")
 			l.unknown(g.Name, append(at, version.where), "%s is not the kernel's own, or may not be: %s", e.Driver, strings.TrimSpace("version "+version.text)).
 				fix("prove it by a registration under trace", "dmabuf-reg verify --trace --gpu drm:"+g.Name, "")
 		default:

@@ -132,7 +132,7 @@ func (m *Machine) Exporter(a Addr) (Exporter, error) {
 	if e.Class == ClassNVIDIA {
 		e.Gate = m.nvidiaGate()
 		taint, err := m.taint("nvidia")
-		if strings.Contains(taint, "P") || err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if strings.Contains(taint, "P") || err != nil {
 			e.Class = ClassUnknown // maybe the proprietary modules: the open ones alone export dma-bufs
 		}
 	}
@@ -193,11 +193,12 @@ func (m *Machine) softExporter(e *Exporter, dir string) {
 // outOfTree reports a module that is not the kernel's own (its taint has O).
 // A driver that is built in is.
 func (m *Machine) outOfTree(driver string) placement.Answer {
-	dir := path.Join("module", driver)
+	module := moduleOf(driver)
+	dir := path.Join("module", module)
 	if driver == "" || !m.sys.Exists(dir) {
 		return placement.AnswerUnknown
 	}
-	taint, err := m.taint(driver)
+	taint, err := m.taint(module)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && !m.sys.Exists(path.Join(dir, "initstate")):
 		return placement.No
@@ -208,6 +209,10 @@ func (m *Machine) outOfTree(driver string) placement.Answer {
 	}
 	return placement.No
 }
+
+// moduleOf is the name that a driver's module has in sysfs: vfio-pci is
+// vfio_pci there.
+func moduleOf(driver string) string { return strings.ReplaceAll(driver, "-", "_") }
 
 // taint are the letters of a module.
 func (m *Machine) taint(module string) (string, error) {

@@ -13,7 +13,7 @@ type Kind int
 
 // The kinds, and drivers of each.
 const (
-	KindUnknown Kind = iota // any but Static
+	KindUnknown Kind = iota // any but Static; NoImporter too, unless Importer.Imports says otherwise
 	Static                  // knows nothing of moves; never peer to peer
 	Pinned                  // pins for good: efa, bnxt_re, mana, ionic; irdma before 7.x
 	Revocable               // pins until it is told to stop: irdma
@@ -49,6 +49,9 @@ type Importer struct {
 	// ByCPU says that no hardware moves the data: the test bed's rxe. It needs
 	// an exporter that lets the kernel map the buffer.
 	ByCPU bool
+	// Imports says that a driver of KindUnknown imports dma-bufs at all: that
+	// it was asked.
+	Imports bool
 	// Driver is that of the function, "" if it is not known.
 	Driver string
 }

@@ -121,6 +121,10 @@ func (m *Machine) Predict(e Exporter, i Importer) Prediction {
 				"the importer's kind is not known: of a %v one %v; of a %v one %v", Pinned, first, kind, p)}}
 		}
 	}
+	if first.Outcome == Direct && !i.Imports {
+		first.Outcome, first.Address = OutcomeUnknown, AddressUnknown
+		first.Why = append(first.Why, fmt.Sprintf("whether the driver %q of the importer imports dma-bufs at all is not known", i.Driver))
+	}
 	return first
 }
 

@@ -107,7 +107,8 @@ func TestPredict(t *testing.T) {
 		{between, Exporter{Class: ClassVFIO}, inSwitch, Pinned, peer, "unknown", 0, "was not read"},
 
 		// Kinds that are not known.
-		{zen, Exporter{Class: ClassAMDGPU}, inSwitch, KindUnknown, peer, "direct", AddressPhysical, "below the bridge"},
+		{zen, Exporter{Class: ClassAMDGPU}, inSwitch, KindUnknown, peer, "unknown", 0, "imports dma-bufs at all"},
+		{zen, Exporter{Class: ClassNVIDIA, Gate: GateOpen}, atRoot, KindUnknown, peer, "unknown", 0, "imports dma-bufs at all"},
 		{zen, Exporter{Class: ClassAMDGPU, Pin: PinInSystem}, inSwitch, KindUnknown, peer, "unknown", 0, "of a pinned one staged"},
 		{zen, Exporter{Class: ClassVFIO}, inSwitch, KindUnknown, peer, "unknown", 0, "of a revocable one direct"},
 		{zen, Exporter{Class: ClassVFIO}, inSwitch, KindUnknown, false, "refused EOPNOTSUPP attach", 0, "peer to peer"},
@@ -209,6 +210,8 @@ func TestExporter(t *testing.T) {
 		{"amdgpu", files{"sys/module/amdgpu/taint": "", gpu + "power/runtime_status": "suspended\n"}, Exporter{Class: ClassAMDGPU, Suspended: true}},
 		{"nouveau", files{"sys/module/nouveau/taint": ""}, Exporter{}},
 		{"", nil, Exporter{OutOfTree: true}},
+		{"vfio-pci", files{"sys/module/vfio_pci/taint": "\n"}, Exporter{Class: ClassVFIO}},
+		{"nvidia", nil, Exporter{OutOfTree: true, Gate: GateUnknown}}, // maybe the proprietary modules
 		{"softgpu", nil, Exporter{Pin: PinUnknown}},
 		{"softgpu", files{gpu + "behaviour": "strange\n"}, Exporter{Pin: PinUnknown}},
 		{"softgpu", files{gpu + "behaviour": "nvidia\n", gpu + "pin_rule": "vram\n", "sys/module/softgpu/parameters/topology_gate": "Y\n"}, Exporter{Class: ClassNVIDIA, Pin: PinInVRAM, Gate: GateBridge}},
@@ -263,4 +266,17 @@ func writeGroup(t *testing.T, m *Machine, function, kind string) {
 	group := m.sys.Path("kernel/iommu_groups/7")
 	testenv.Link(t, group, m.sys.Path(dir, "iommu_group"))
 	testenv.WriteFile(t, group+"/type", kind+"\n")
+}
+
+// A driver that was asked, and imports, needs no kind where all kinds are alike.
+func TestImportsOfAnyKind(t *testing.T) {
+	m := fixture{tree: planted()}.open(t)
+	gpu := addr(t, "03:00.0")
+	i := Importer{PCI: client(t, inSwitch), PeerToPeer: true, Imports: true}
+	if p := m.Predict(Exporter{Class: ClassNVIDIA, PCI: &gpu, Gate: GateOpen}, i); p.Outcome != Direct {
+		t.Error(p)
+	}
+	if p := m.Predict(Exporter{Class: ClassVFIO, PCI: &gpu}, i); p.Outcome != OutcomeUnknown {
+		t.Error(p)
+	}
 }

@@ -8,7 +8,6 @@ const (
 	cfgSpaceSize    = 256  // PCI_CFG_SPACE_SIZE
 	cfgSpaceExpSize = 4096 // PCI_CFG_SPACE_EXP_SIZE
 
-	regVendorID   = 0x00 // PCI_VENDOR_ID
 	regStatus     = 0x06 // PCI_STATUS
 	statusCapList = 0x10 // PCI_STATUS_CAP_LIST
 	regCapList    = 0x34 // PCI_CAPABILITY_LIST

@@ -42,7 +42,8 @@ func ReadConfig(s sysfs.FS, a Addr) (Config, error) {
 	if len(data) < stdHeaderSize {
 		return Config{}, fmt.Errorf("PCI function %v: %d bytes in %s: %w", a, len(data), name, fs.ErrInvalid)
 	}
-	if binary.LittleEndian.Uint16(data[regVendorID:]) == 0xffff {
+	// The vendor of a virtual function reads as ones, too; its status does not.
+	if binary.LittleEndian.Uint16(data[regStatus:]) == 0xffff {
 		return Config{}, fmt.Errorf("PCI function %v: %w", a, ErrNoAnswer)
 	}
 	return Config{data, st.Size()}, nil

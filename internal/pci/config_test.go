@@ -104,6 +104,12 @@ func TestConfigInPart(t *testing.T) {
 	if _, err := ReadConfig(withConfig(t, gone), addr(t, "00:01.0")); !errors.Is(err, ErrNoAnswer) {
 		t.Error(err)
 	}
+	// A virtual function has neither vendor nor device there.
+	virtual := space(0)
+	copy(virtual, "\xff\xff\xff\xff")
+	if acs, err := read(t, withConfig(t, virtual)).ACS(); err != nil || !acs.Present {
+		t.Errorf("a virtual function: %+v, %v", acs, err)
+	}
 	if _, err := ReadConfig(build(t, machine), addr(t, "03:00.0")); !errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)
 	}
