@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"sort"
+	"strconv"
 	"strings"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
@@ -131,6 +132,12 @@ func Open(spec string, env Env) (Allocator, error) {
 	}
 	switch len(found) {
 	case 0:
+		// "cuda:0" where nothing of CUDA works: the family says why.
+		family, _, _ := strings.Cut(spec, ":")
+		i := slices.IndexFunc(all, func(c candidate) bool { return c.Spec == family && !c.Available })
+		if i >= 0 && family != spec {
+			return all[i].try(env)
+		}
 		return nil, specError(spec, ErrUnknownSpec, all)
 	case 1:
 		return found[0].try(env)
@@ -205,7 +212,18 @@ func because(c candidate, all []candidate) string {
 	return text
 }
 
+// vendors are the packages of this module that register a Runtime, by the
+// family of their specs.
+var vendors = map[string]string{"cuda": "cuda", "rocm": "rocm", "ze": "levelzero"}
+
 func specError(spec string, err error, choices []candidate) error {
+	family, _, _ := strings.Cut(spec, ":")
+	if dir := vendors[family]; dir != "" && !isRegistered(family) {
+		return &dmabuf.Error{
+			Op: "open allocator", Device: strconv.Quote(spec), Detail: "this program was built without it",
+			Remedy: fmt.Sprintf("import _ \"github.com/gpurdma/gpurdma/gpualloc/%s\"", dir), Err: err,
+		}
+	}
 	ambiguous := errors.Is(err, ErrAmbiguousSpec)
 	var names []string
 	for _, c := range choices {
@@ -229,7 +247,7 @@ func specError(spec string, err error, choices []candidate) error {
 	if ambiguous {
 		remedy = "use one of: " + strings.Join(names, ", ")
 	} else if len(names) == 0 {
-		remedy = "none works on this machine: see Discover for the reasons"
+		remedy = "none works on this machine: Discover, or the command `dmabuf-reg devices`, says why"
 	}
 	return &dmabuf.Error{Op: "open allocator", Device: fmt.Sprintf("%q", spec), Remedy: remedy, Err: err}
 }

@@ -128,7 +128,7 @@ func TestOpenSpecs(t *testing.T) {
 		want  error
 		words []string
 	}{
-		{"cuda:0", ErrUnknownSpec, []string{`"cuda:0"`, "use auto, or one of: heap:system", "udmabuf"}},
+		{"tpu:0", ErrUnknownSpec, []string{`"tpu:0"`, "use auto, or one of: heap:system", "udmabuf"}},
 		{"", ErrUnknownSpec, []string{`""`}},
 		{"drm:amdgpu", ErrAmbiguousSpec, []string{"drm:renderD128 (amdgpu, 0000:03:00.0)", "drm:renderD129 (amdgpu, 0000:04:00.0)"}},
 		{"drm:0000:04:00.0", ErrUnavailable, []string{"ENOTTY"}},
@@ -160,7 +160,7 @@ func TestOpenOnAnEmptyMachine(t *testing.T) {
 	if !errors.Is(err, ErrUnavailable) || !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("udmabuf: %v", err)
 	}
-	_, err = Open("cuda:0", e)
+	_, err = Open("tpu:0", e)
 	if !errors.Is(err, ErrUnknownSpec) || !strings.Contains(err.Error(), "none works") {
 		t.Errorf("cuda:0: %v", err)
 	}
@@ -256,5 +256,29 @@ func TestPartsView(t *testing.T) {
 	}
 	if err := v.Close(); err != nil || !parts[0].closed || !parts[2].closed {
 		t.Error("parts stay open", err)
+	}
+}
+
+// A vendor's memory that is asked for by number: the reason is that the vendor's
+// runtime does not work here, or that the program has none.
+func TestOpenVendor(t *testing.T) {
+	env := Env{Sys: t.TempDir(), Dev: t.TempDir(), Proc: t.TempDir()}
+	_, err := Open("cuda:0", env)
+	if !errors.Is(err, ErrUnknownSpec) || !strings.Contains(err.Error(), `import _ "github.com/gpurdma/gpurdma/gpualloc/cuda"`) {
+		t.Errorf("without the package: %v", err)
+	}
+	t.Cleanup(func() {
+		runtimes.Lock()
+		defer runtimes.Unlock()
+		runtimes.all = slices.DeleteFunc(runtimes.all, func(r Runtime) bool { return r.Name == "vendor" })
+	})
+	Register(Runtime{Name: "vendor", Discover: func(Env) []Found {
+		f := Found{Description: Description{Spec: "vendor", Exporter: "vendor"}}
+		f.Refuse(&dmabuf.Error{Op: "dlopen", Device: "libvendor.so", Remedy: "install it", Err: fs.ErrNotExist})
+		return []Found{f}
+	}})
+	_, err = Open("vendor:0", env)
+	if !errors.Is(err, ErrUnavailable) || !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "install it") {
+		t.Errorf("with it: %v", err)
 	}
 }

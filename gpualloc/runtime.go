@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -139,16 +140,16 @@ func registered(spec string) []backend {
 	return out
 }
 
+// knownFamily: runtimes is locked.
 func knownFamily(name string) bool {
-	if name == "drm" || name == "heap" {
-		return true
-	}
-	for _, r := range runtimes.all {
-		if r.Name == name {
-			return true
-		}
-	}
-	return false
+	return name == "drm" || name == "heap" || slices.ContainsFunc(runtimes.all, func(r Runtime) bool { return r.Name == name })
+}
+
+// isRegistered reports whether the program has a Runtime of that name.
+func isRegistered(name string) bool {
+	runtimes.Lock()
+	defer runtimes.Unlock()
+	return slices.ContainsFunc(runtimes.all, func(r Runtime) bool { return r.Name == name })
 }
 
 // runtimeBackend makes candidates of what a Runtime finds.

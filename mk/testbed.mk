@@ -3,7 +3,7 @@
 # The virtual machine: testbed/README.md says how it works.
 
 TESTBED := $(BUILD)/bin/testbed
-CMD ?= uname -a
+CMD ?= uname -a; echo 'make vm CMD="..." runs a command here: try dmabuf-reg devices'
 MACHINE ?= default
 VMFLAGS ?=
 
@@ -34,17 +34,23 @@ $(MAKEEXIT): testbed/makeexit/makeexit.c | setup
 endif
 endif
 
+# What a user expects to find in it. Standard output is the command's alone.
+.PHONY: vm-ready
+vm-ready: testbed
+	@$(TESTBED) fetch -kernel $(KERNEL) -if-missing >&2
+	@$(MAKE) --no-print-directory vm-build >&2
+
 .PHONY: vm vm-run
-vm: vm-run ## run CMD in a virtual machine with KERNEL
+vm: vm-run ## run CMD in a virtual machine with KERNEL (6.12, 7.2 or 6.1) and MACHINE
 	@$(makeexit $(VM_STATUS))status=$$(cat $(VM_STATUS) 2>/dev/null || echo 0); rm -f $(VM_STATUS); exit $$status
 
 vm-run: export GPURDMA_CMD = $(value CMD)
-vm-run: testbed
+vm-run: vm-ready
 	@status=0; $(TESTBED) run -kernel $(KERNEL) -machine $(MACHINE) $(VMFLAGS) -- /bin/bash -c "$$GPURDMA_CMD" || \
 		status=$$?; echo $$status >$(VM_STATUS)
 
 .PHONY: vm-shell
-vm-shell: testbed ## a shell in a virtual machine with KERNEL
+vm-shell: vm-ready ## a shell in a virtual machine with KERNEL and MACHINE
 	@$(TESTBED) shell -kernel $(KERNEL) -machine $(MACHINE) $(VMFLAGS) || [ $$? -lt 121 ]
 
 .PHONY: vm-selftest

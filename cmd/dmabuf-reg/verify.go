@@ -338,7 +338,10 @@ func (r *verifyResult) text(w io.Writer) error {
 	}
 	fmt.Fprintf(w, "\nseed %d, buffers of %s, %s\n", r.Seed, bytesize.Format(r.Size), cli.Duration(r.Elapsed))
 	verdict := fmt.Sprintf("PASS: %d of %d: every byte that the NIC wrote and read was the right one, in the right place, and\nnothing else changed.", passed, len(r.Rows))
-	if passed < len(r.Rows) || passed == 0 {
+	switch {
+	case len(r.Rows) == 0:
+		verdict = "FAIL: there was nothing to verify."
+	case passed < len(r.Rows):
 		verdict = fmt.Sprintf("FAIL: %d of %d passed.", passed, len(r.Rows))
 	}
 	_, err := fmt.Fprintln(w, verdict)
