@@ -124,7 +124,7 @@ func (a *app) end(command string, found result, err error) error {
 	if a.output != "" && formats[a.format] == nil {
 		to := a.stdout
 		var b bytes.Buffer
-		a.stdout = &b
+		a.stdout, a.color = &b, false // a file is no terminal
 		a.status = a.finish(command, found, err)
 		a.stdout = to
 		a.status = a.printed(a.emit(b.Bytes()), a.status)
@@ -161,6 +161,9 @@ func (a *app) look(find func(*p2p.Machine, []p2p.GPU, []p2p.NIC) (result, error)
 	m := a.source.Open()
 	gpus, err1 := m.GPUs()
 	nics, err2 := m.NICs()
+	if here(a.source) {
+		asked(nics, live().Imports)
+	}
 	var unread error
 	if err := errors.Join(err1, err2); err != nil {
 		unread = &cli.Unavailable{Err: err}

@@ -100,6 +100,8 @@ type checkResult struct {
 
 	Baseline string  `json:"baseline,omitempty"` // what Drift is since
 	Drift    []drift `json:"drift"`
+
+	ran int // the status of the run that a file has: not all is in the result
 }
 
 func machineOf(m *p2p.Machine) machine {
@@ -124,7 +126,7 @@ func (a *app) check(m *p2p.Machine, gpus []p2p.GPU, nics []p2p.NIC) (result, err
 		r.NICs = append(r.NICs, nicOf(n))
 	}
 	subject := p2p.Subject{GPUs: gpus, NICs: nics, Pairs: pairs, Skip: a.skip}
-	if a.source == (p2p.Source{}) {
+	if here(a.source) {
 		subject.Live = live()
 	}
 	r.Checks = findingsOf(m.Check(subject))
@@ -214,7 +216,10 @@ func (s *summary) add(p pair) {
 	}
 }
 
-func (r checkResult) status() int {
+func (r checkResult) status() int { return worse(r.ran, r.found()) }
+
+// found is the status of what was found.
+func (r checkResult) found() int {
 	s := r.Summary
 	switch {
 	case s.Staged+s.Refused > 0 || len(r.Drift) > 0:

@@ -4,6 +4,8 @@ package main
 
 import (
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -136,5 +138,11 @@ func TestColour(t *testing.T) {
 	stripped := regexp.MustCompile("\x1b\\[[0-9]*m").ReplaceAllString(coloured.String(), "")
 	if stripped != plain.String() || stripped == coloured.String() {
 		t.Errorf("%q\n%q", plain.String(), coloured.String())
+	}
+	// A file is no terminal.
+	file := filepath.Join(t.TempDir(), "report.txt")
+	(&app{stdout: &coloured, stderr: &coloured, color: true}).run([]string{"--root", root, "-o", file})
+	if text, err := os.ReadFile(file); err != nil || string(text) != plain.String() {
+		t.Errorf("%q, %v", text, err)
 	}
 }

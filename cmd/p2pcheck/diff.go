@@ -103,6 +103,7 @@ func readResult(name string) (checkResult, error) {
 	var d struct {
 		Schema  string
 		Command string
+		Status  int `json:"exit_status"`
 		Result  *checkResult
 	}
 	err = json.NewDecoder(bytes.NewReader(data)).Decode(&d)
@@ -119,6 +120,7 @@ func readResult(name string) (checkResult, error) {
 			return r, fmt.Errorf("%s: a pair with the outcome %q", name, p.Outcome)
 		}
 	}
+	d.Result.ran = d.Status
 	return *d.Result, nil
 }
 

@@ -13,6 +13,26 @@ import (
 	"github.com/gpurdma/gpurdma/p2p"
 )
 
+// here reports that it is this machine that is looked at, as it is: the file of
+// its configuration may be named.
+func here(s p2p.Source) bool { return s == p2p.Source{Config: s.Config} }
+
+// asked asks the drivers of which it is not known whether they import dma-bufs.
+func asked(nics []p2p.NIC, imports func(string) (ibvfd.Support, error)) {
+	for i := range nics {
+		if nics[i].Importer.Kind != p2p.KindUnknown {
+			continue
+		}
+		switch s, err := imports(nics[i].Name); {
+		case err != nil:
+		case s.DMABufKernel == ibvfd.Yes:
+			nics[i].Importer.Imports = true
+		case s.DMABufKernel == ibvfd.No:
+			nics[i].Importer.Kind = p2p.NoImporter
+		}
+	}
+}
+
 // live asks the machine that this is. It registers nothing.
 func live() p2p.Live { return p2p.Live{BAR1: bar1, Imports: ibvfd.Probe, Opens: opens} }
 

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -118,6 +119,18 @@ func TestReport(t *testing.T) {
 		files = append(files, saved(t, dir, fmt.Sprintf("node%d", i), testenv.Machines["small-hgx"]()))
 	}
 	if r := command(append([]string{"report"}, files...)...); r.status != cli.ExitOK || !strings.Contains(r.out, "3 nodes, 1 kind of them") {
+		t.Errorf("%+v", r)
+	}
+	// Not all that could not be read is in the result: the status has it.
+	text, err := os.ReadFile(files[2])
+	if err != nil {
+		t.Fatal(err)
+	}
+	unread := filepath.Join(dir, "unread.json")
+	if err := os.WriteFile(unread, bytes.Replace(text, []byte(`"exit_status": 0`), []byte(`"exit_status": 3`), 1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if r := command("report", files[0], unread); r.status != cli.ExitUnavailable || !strings.Contains(r.out, "unknown") {
 		t.Errorf("%+v", r)
 	}
 	files = append([]string{saved(t, dir, "broken", bad())}, files...)

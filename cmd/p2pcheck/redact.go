@@ -45,7 +45,26 @@ func redact(entries map[string]entry, log []string) {
 		}
 		entries[name] = e
 	}
+	strangers(entries)
 	unused(entries)
+}
+
+// strangers takes away the network devices that no RDMA device uses: their names
+// tell of tunnels, containers and addresses.
+func strangers(entries map[string]entry) {
+	uses := map[string]bool{}
+	for name, e := range entries {
+		if path.Base(path.Dir(name)) == "ndevs" || path.Base(name) == "parent" {
+			uses[strings.TrimSpace(string(e.data))] = true
+		}
+	}
+	for name := range entries {
+		_, device, ok := strings.Cut(name, "/net/")
+		device, _, _ = strings.Cut(device, "/")
+		if ok && strings.HasPrefix(name, "sys/") && !uses[device] {
+			delete(entries, name)
+		}
+	}
 }
 
 func (r *redactor) redact(name string, data []byte) []byte {
@@ -58,6 +77,8 @@ func (r *redactor) redact(name string, data []byte) []byte {
 		return []byte(strings.Join(r.log, ""))
 	case name == "proc/cmdline":
 		return []byte(strings.Join(keep(strings.Fields(string(data)), p2p.Parameter), " ") + "\n")
+	case name == "proc/driver/nvidia/version":
+		return builders.ReplaceAll(data, nil)
 	case name == "proc/self/environ":
 		return []byte(strings.Join(keep(strings.Split(string(data), "\x00"), harmless), "\x00"))
 	case name == "proc/self/status":
@@ -91,10 +112,13 @@ func lines(data []byte, wanted func(string) bool) []byte {
 // words are values of variables without names of machines or people in them.
 var words = regexp.MustCompile(`^(?:[0-9]+|[A-Z]+|[a-z0-9_]+(?:,[a-z0-9_]+)*)$`)
 
+// builders are who built a driver, and where: with DKMS that is this machine.
+var builders = regexp.MustCompile(` *\([^()\s]*@[^()]*\)`)
+
 // harmless reports a variable that may be shown.
 func harmless(entry string) bool {
 	name, value, ok := strings.Cut(entry, "=")
-	return ok && p2p.TransportVariable(name) && words.MatchString(value)
+	return ok && name != "NCCL_HOSTID" && p2p.TransportVariable(name) && words.MatchString(value)
 }
 
 // mounts keeps those over /proc, /sys and /dev/shm, without where they come
