@@ -136,7 +136,9 @@ func Open(spec string, env Env) (Allocator, error) {
 		family, _, _ := strings.Cut(spec, ":")
 		i := slices.IndexFunc(all, func(c candidate) bool { return c.Spec == family && !c.Available })
 		if i >= 0 && family != spec {
-			return all[i].try(env)
+			c := all[i]
+			c.Spec = spec
+			return c.try(env)
 		}
 		return nil, specError(spec, ErrUnknownSpec, all)
 	case 1:
