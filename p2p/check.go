@@ -166,6 +166,7 @@ type look struct {
 
 	functions map[Addr]*function
 	kernelLog *kernelLog
+	matters   map[Addr]bool
 
 	check *Check
 	found []*Finding

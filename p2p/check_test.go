@@ -341,3 +341,16 @@ func TestKernelLog(t *testing.T) {
 		t.Error("Loggable is wrong")
 	}
 }
+
+// Some GPUs have a switch inside, whose link slows down with them. Others' does
+// not.
+func TestSwitchInsideAGPU(t *testing.T) {
+	speed := put(wrongG+"/current_link_speed", "2.5 GT/s PCIe")
+	inside := swap("vendor=0x1000", "vendor=0x1002")
+	if found := checked(t, testenv.Machines["small-mi300"](), Live{}, "PCIE-LINK", speed, inside); worst(found) != ResultPass {
+		t.Error(said(found))
+	}
+	if found := checked(t, testenv.Machines["small-mi300"](), Live{}, "PCIE-LINK", speed); worst(found) != ResultFail {
+		t.Error(said(found))
+	}
+}

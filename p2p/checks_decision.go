@@ -31,7 +31,7 @@ var decisionChecks = []Check{
 		Fix: Remedy{Change: "use a NIC below the GPU's switch, or open the gate", Command: "options nvidia NVreg_GrdmaPciTopoCheckOverride=1", Weakens: "the hardware may not route the traffic: prove it before you rely on it"}, Ref: "nv-dmabuf.c, nv-pci.c"},
 	{ID: "P2P-NV-FORCEPCIE", Title: "A coherent GPU's PCIe mapping is let through", Worst: ResultFail, run: (*look).forcePCIe,
 		Expect: "GPU and NIC in one IOMMU group", Why: "For memory exported with the PCIe mapping flag NVIDIA's driver asks that both are in one IOMMU group, and answers 524 otherwise.",
-		Fix: Remedy{Change: "give the ports below which both are the ACS settings that rdma_topo writes", Command: "rdma_topo write-grub-acs"}, Ref: "nv-dmabuf.c; openucx/ucx#11571"},
+		Fix: Remedy{Change: "give the ports below which both are the ACS settings that rdma_topo writes", Command: "rdma_topo write-grub-acs", Weakens: "devices below these ports are no longer apart: not for machines that give them to different guests"}, Ref: "nv-dmabuf.c; openucx/ucx#11571"},
 	{ID: "P2P-DIST", Title: "Each GPU has a NIC near by", Worst: ResultWarn, run: (*look).nearest,
 		Expect: "a NIC below a common bridge or on the same NUMA node", Why: "A program that takes a farther NIC goes over the root, or over the link between sockets.",
 		Fix: Remedy{Change: "bind each GPU's traffic to the NIC that is nearest"}, Ref: "NVIDIA/nccl#1151"},

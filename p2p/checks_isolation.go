@@ -26,7 +26,7 @@ var isolationChecks = []Check{
 		Fix: Remedy{Change: "turn ATS on in the NIC's firmware, or relaxed ordering, or redirection off"}, Ref: "drivers/infiniband/hw/mlx5/mlx5_ib.h, mlx5_umem_needs_ats()"},
 	{ID: "ISO-RO", Title: "Redirected traffic may be reordered", Worst: ResultWarn, run: (*look).ordering,
 		Expect: "relaxed ordering on, where a port redirects", Why: "Without it, completions that go over the root hold up everything behind them.",
-		Fix: Remedy{Change: "turn relaxed ordering on, in the firmware or for the device", Command: "setpci -s DEVICE CAP_EXP+8.w=10:10"}, Ref: "mlx5_umem_needs_ats()"},
+		Fix: Remedy{Change: "turn relaxed ordering on, in the firmware or for the device", Command: "setpci -s DEVICE CAP_EXP+8.w=10:10", Weakens: relaxing}, Ref: "mlx5_umem_needs_ats()"},
 	{ID: "ISO-GROUP", Title: "The IOMMU groups are known", Worst: ResultWarn, run: (*look).groups,
 		Expect: "a group each, or no IOMMU", Why: "Two functions in different groups are kept apart, most likely by ports that redirect.", Ref: "Documentation/driver-api/vfio.rst"},
 	{ID: "ISO-FAULTS", Title: "The IOMMU has blocked nothing", Worst: ResultFail, run: (*look).faults,
@@ -36,6 +36,9 @@ var isolationChecks = []Check{
 		Expect: "N", Why: "Without interrupt remapping a device that a guest has can raise any interrupt of the host.",
 		Fix: Remedy{Change: "turn interrupt remapping on in the firmware"}, Ref: "drivers/vfio/vfio_iommu_type1.c"},
 }
+
+// relaxing is what is given up for relaxed ordering.
+const relaxing = "a later write may arrive before an earlier one; where the kernel turned it off for a faulty root port (Xeon E5 v3 and v4), leave it off"
 
 // nvidiaParam reads a parameter of NVIDIA's driver.
 func (l *look) nvidiaParam(name string) (string, reading) {
@@ -301,7 +304,7 @@ func (l *look) ordering() {
 		case !redirected:
 			l.pass(f.name, at, "off, and no port above redirects")
 		default:
-			l.warn(f.name, at, "off, and a port above redirects").fix("turn relaxed ordering on, in the firmware or for the device", "setpci -s "+f.PCI.String()+" CAP_EXP+8.w=10:10", "")
+			l.warn(f.name, at, "off, and a port above redirects").fix("turn relaxed ordering on, in the firmware or for the device", "setpci -s "+f.PCI.String()+" CAP_EXP+8.w=10:10", relaxing)
 		}
 	}
 }

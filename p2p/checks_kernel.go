@@ -171,7 +171,7 @@ func (l *look) configODP() {
 		l.unknown("", []string{"/sys/module/mlx5_ib/taint"}, "mlx5_ib may be another than the kernel's own, which is built in its own way")
 		return
 	}
-	l.needs("CONFIG_INFINIBAND_ON_DEMAND_PAGING")
+	l.needs(configODP)
 }
 
 // needs fails if one of the options is not set.

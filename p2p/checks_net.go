@@ -118,6 +118,8 @@ func (l *look) netLink() {
 				l.unread(dev, state)
 			case state.text == "down" || state.text == "lowerlayerdown":
 				l.warn(dev, at, "%s", state.text).fix("set it up, with an MTU of 9000", "ip link set "+dev+" up mtu 9000", "")
+			case state.text != "up":
+				l.unknown(dev, at, "it is %q", state.text)
 			case !ok:
 				l.unknown(dev, at, "%s", orText(mtu))
 			case size < roceMTU:

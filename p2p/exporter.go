@@ -105,7 +105,12 @@ type Exporter struct {
 var classOfDriver = map[string]Class{
 	"amdgpu": ClassAMDGPU, "xe": ClassXe, "i915": ClassI915, "nvidia": ClassNVIDIA, "vfio-pci": ClassVFIO,
 	"vgem": ClassSystem, "virtio_gpu": ClassSystem, "mgag200": ClassSystem,
+	"vkms": ClassSystem, "hyperv_drm": ClassSystem, "simple-framebuffer": ClassSystem,
 }
+
+// boards are the vendors of servers' boards' own displays, ASPEED and Matrox.
+// Whatever drives these, or nothing at all, there is no memory for a NIC.
+var boards = map[uint16]bool{0x1a03: true, 0x102b: true}
 
 // Exporter finds out how the driver of a function exports its memory. A driver
 // that is not known is of ClassUnknown.
@@ -127,6 +132,9 @@ func (m *Machine) Exporter(a Addr) (Exporter, error) {
 	// The display of a server's board. Before 6.2 it kept buffers in its own
 	// memory, and exported none of them.
 	if e.Driver == "ast" && !e.OutOfTree && m.Kernel.version.cmp(v6_12) >= 0 {
+		e.Class = ClassSystem
+	}
+	if boards[f.Vendor] && f.IsDisplay() {
 		e.Class = ClassSystem
 	}
 	if e.Class == ClassNVIDIA {

@@ -162,6 +162,28 @@ func TestDisplaysOfServers(t *testing.T) {
 	}
 }
 
+// A board's display counts by no driver, as with "nomodeset", nor by one that
+// knows nothing of PCI.
+func TestDisplaysWithoutTheirDriver(t *testing.T) {
+	m := fixture{
+		release: "5.15.0-91-generic",
+		tree:    "pci0000:00/0000:00:04.0 class=0x030000 vendor=0x1a03 device=0x2000\npci0000:00/0000:00:05.0 class=0x030000 vendor=0x10de device=0x2330\n",
+		links: map[string]string{
+			"sys/class/drm/card0": "sys/devices/platform/simple-framebuffer.0/drm/card0",
+			"sys/devices/platform/simple-framebuffer.0/drm/card0/device": "sys/devices/platform/simple-framebuffer.0",
+			"sys/devices/platform/simple-framebuffer.0/driver":           "sys/bus/platform/drivers/simple-framebuffer",
+		},
+	}.open(t)
+	gpus, err := m.GPUs()
+	var got []string
+	for _, g := range gpus {
+		got = append(got, g.Name+" "+g.Exporter.Class.String())
+	}
+	if s := strings.Join(got, ", "); err != nil || s != "0000:00:04.0 system, 0000:00:05.0 unknown, simple-framebuffer.0 system" {
+		t.Error(s, err)
+	}
+}
+
 // NVIDIA's gate is known on bare x86 machines, and where it is forced open; its
 // proprietary modules export nothing.
 func TestNVIDIAGate(t *testing.T) {

@@ -87,6 +87,7 @@ const (
 	configP2PDMA     = "CONFIG_PCI_P2PDMA"
 	configMoveNotify = "CONFIG_DMABUF_MOVE_NOTIFY"
 	configDMABuf     = "CONFIG_DMA_SHARED_BUFFER"
+	configODP        = "CONFIG_INFINIBAND_ON_DEMAND_PAGING"
 )
 
 func readKernel(root string, proc procfs.FS, release, given string) (Kernel, kernelConfig) {

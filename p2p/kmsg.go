@@ -106,8 +106,20 @@ func (l *look) concerns(line string) bool {
 	names := pciAddress.FindAllString(line, -1)
 	return len(names) == 0 || slices.ContainsFunc(names, func(name string) bool {
 		a, err := ParseAddr(name)
-		return err == nil && slices.ContainsFunc(l.all(), func(f *function) bool { return f.PCI == a })
+		return err == nil && l.matter()[a]
 	})
+}
+
+// matter are the functions looked at. A log can have a line for each of
+// thousands of errors, so they are gathered once.
+func (l *look) matter() map[Addr]bool {
+	if l.matters == nil {
+		l.matters = map[Addr]bool{}
+		for _, f := range l.all() {
+			l.matters[f.PCI] = true
+		}
+	}
+	return l.matters
 }
 
 func (l *look) log() *kernelLog {

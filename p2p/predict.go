@@ -343,10 +343,28 @@ func (r *rules) nvidia() {
 			return
 		}
 	}
+	if r.unmapped() {
+		return
+	}
 	r.direct(false)
 	if d := r.p.Decision; d.Supported != placement.Yes {
 		r.note("the driver does not ask the kernel, which says %v: the hardware may not route it", d)
 	}
+}
+
+// unmapped gives up where NVIDIA's driver is told to hand out addresses that an
+// IOMMU may not know.
+func (r *rules) unmapped() bool {
+	if r.e.Driver != "nvidia" {
+		return false // the software GPU maps always
+	}
+	remap, _ := r.m.read("proc/driver/nvidia/params").line("DmaRemapPeerMmio")
+	t, why := r.m.translationOf(r.i.PCI)
+	if remap != "0" || t == untranslated {
+		return false
+	}
+	r.because("%s, and the driver maps nothing in it (DmaRemapPeerMmio: 0)", why)
+	return true
 }
 
 // gateBridge looks for a bridge above both.

@@ -280,3 +280,19 @@ func TestImportsOfAnyKind(t *testing.T) {
 		t.Error(p)
 	}
 }
+
+// NVIDIA's driver can be told to map nothing: a translating IOMMU does not know
+// the addresses that it then gives out.
+func TestNVIDIAMapsNothing(t *testing.T) {
+	for domain, want := range map[string]Outcome{"": Direct, "identity": Direct, "DMA-FQ": OutcomeUnknown, "unmanaged": OutcomeUnknown} {
+		m := fixture{tree: planted(), files: map[string]string{"proc/driver/nvidia/params": "DmaRemapPeerMmio: 0\n"}}.open(t)
+		if domain != "" {
+			writeGroup(t, m, inSwitch, domain)
+		}
+		gpu := addr(t, "03:00.0")
+		e, i := Exporter{Class: ClassNVIDIA, Gate: GateOpen, Driver: "nvidia", PCI: &gpu}, Importer{PCI: client(t, inSwitch), Kind: Dynamic, PeerToPeer: true}
+		if p := m.Predict(e, i); p.Outcome != want {
+			t.Errorf("%q: %v", domain, p)
+		}
+	}
+}

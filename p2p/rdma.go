@@ -86,6 +86,10 @@ func (m *Machine) Importer(rdma string) (Importer, error) {
 	}
 	if d, ok := rdmaDrivers[i.Driver]; ok && m.outOfTree(d.module) == placement.No {
 		i.Kind = d.kindOn(m.Kernel)
+		// mlx5 refuses before it looks at the buffer.
+		if i.Driver == "mlx5_core" && m.config[configODP] == "n" {
+			i.Kind = NoImporter
+		}
 	}
 	return i, nil
 }

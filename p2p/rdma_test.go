@@ -35,6 +35,7 @@ func TestImporter(t *testing.T) {
 		{"6.15.0", "ice", in("irdma"), KindUnknown, true},
 		{"7.2.1", "ice", in("irdma"), Revocable, true},
 		{"7.2.1", "mlx4_core", in("mlx4_ib"), NoImporter, true},
+		{"7.2.1", "mlx5_core", files{"sys/module/mlx5_ib/taint": "\n", "boot/config-7.2.1": withP2P + "# CONFIG_INFINIBAND_ON_DEMAND_PAGING is not set\n"}, NoImporter, true},
 		{"7.2.1", "unheard_of", nil, KindUnknown, true},
 		{"7.2.1", "e1000e", files{"sys/devices/" + nic + "/infiniband/dev0/importer": "revocable\n", "sys/devices/" + nic + "/infiniband/dev0/peer2peer": "0\n"}, Revocable, false},
 		{"7.2.1", "e1000e", files{"sys/devices/" + nic + "/infiniband/dev0/importer": "dynamic\n", "sys/devices/" + nic + "/infiniband/dev0/peer2peer": "1\n"}, Dynamic, true},

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
@@ -178,7 +177,10 @@ func prometheus(b *strings.Builder, r checkResult, status int, err error) int {
 	return status
 }
 
+// escaped is all that the format escapes in a label's value.
+var escaped = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
+
 // quoted is a label's value.
 func quoted(s string) string {
-	return strconv.Quote(strings.ToValidUTF8(s, "?"))
+	return `"` + escaped.Replace(strings.ToValidUTF8(s, "?")) + `"`
 }

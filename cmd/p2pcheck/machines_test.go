@@ -214,6 +214,15 @@ func exposition(t *testing.T, text string) {
 }
 
 // A file that is written for others is there as a whole, or not at all.
+// Prometheus knows three escapes, and refuses a file that has others.
+func TestQuoted(t *testing.T) {
+	for name, want := range map[string]string{"mlx5_0": `"mlx5_0"`, "a\"b\\c\nd": `"a\"b\\c\nd"`, "tab\tbell\a": "\"tab\tbell\a\"", "\xff": `"?"`} {
+		if got := quoted(name); got != want {
+			t.Errorf("%q: %s", name, got)
+		}
+	}
+}
+
 func TestOutput(t *testing.T) {
 	root := testenv.Machines["small-hgx"]().Write(t)
 	file := filepath.Join(t.TempDir(), "p2pcheck.prom")

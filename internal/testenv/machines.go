@@ -76,6 +76,11 @@ func (s *server) function(dir, format string, args ...any) string {
 		s.groups++
 	}
 	s.Functions += dir + " " + attrs + "\n"
+	if !strings.Contains(s.CPU, "hypervisor") { // guests' ports count no errors
+		for kind, total := range map[string]string{"fatal": "FATAL", "nonfatal": "NONFATAL", "correctable": "COR"} {
+			s.Files["sys/devices/"+dir+"/aer_dev_"+kind] = "TOTAL_ERR_" + total + " 0\n"
+		}
+	}
 	return dir
 }
 
