@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -394,16 +395,20 @@ func (l *look) resizable() {
 
 const resourceUnset = 0x20000000 // IORESOURCE_UNSET of include/linux/ioport.h
 
+// unplaced is a function and its BAR for which there was no room. Those of its
+// virtual functions ("VF BAR 0") do not count.
+var unplaced = regexp.MustCompile(`([0-9a-f]{4,}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]): BAR ([0-5])[ :].*(?:can't assign; no space|failed to assign)`)
+
 func (l *look) barAssigned() {
 	all := l.endpoints()
 	if len(all) == 0 {
 		l.skip("no GPU and no NIC on PCI")
 	}
-	complaints := map[string]string{}
+	complaints := map[string]string{} // by function and BAR
 	if log := l.log(); log.err == nil {
-		for _, h := range log.of(l, l.check.ID) {
-			for _, name := range pciAddress.FindAllString(h.line, 1) {
-				complaints[name] = h.line
+		for _, line := range log.lines {
+			if m := unplaced.FindStringSubmatch(line); m != nil {
+				complaints[m[1]+" "+m[2]] = line
 			}
 		}
 	}
@@ -414,7 +419,7 @@ func (l *look) barAssigned() {
 			continue
 		}
 		var unset []string
-		understood, memory := true, 0
+		understood, complaint := true, ""
 		for i, line := range strings.Split(r.text, "\n") {
 			if i >= 6 { // PCI_STD_NUM_BARS
 				break
@@ -428,9 +433,12 @@ func (l *look) barAssigned() {
 			flags, err2 := strconv.ParseUint(v[2], 0, 64)
 			understood = understood && err1 == nil && err2 == nil
 			if flags&0x200 == 0 { // IORESOURCE_MEM
+				// One without room is reset, and looks like none at all.
+				if line := complaints[fmt.Sprintf("%v %d", f.PCI, i)]; line != "" && start == 0 {
+					complaint = line
+				}
 				continue
 			}
-			memory++
 			if start == 0 || flags&resourceUnset != 0 {
 				unset = append(unset, strconv.Itoa(i))
 			}
@@ -440,8 +448,8 @@ func (l *look) barAssigned() {
 			l.unknown(f.name, r.at(), "not understood")
 		case len(unset) > 0:
 			l.fail(f.name, r.at(), "no address: BAR %s", strings.Join(unset, ", "))
-		case complaints[f.PCI.String()] != "" && memory == 0:
-			l.fail(f.name, []string{"/dev/kmsg"}, "%s", complaints[f.PCI.String()])
+		case complaint != "":
+			l.fail(f.name, []string{"/dev/kmsg"}, "%s", complaint)
 		default:
 			l.pass(f.name, r.at(), "each has one")
 		}
