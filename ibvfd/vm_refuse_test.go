@@ -96,7 +96,7 @@ func TestVMRefusals(t *testing.T) {
 			t.Errorf("closed Buf: %v", err)
 		}
 		_, err = pd.RegMR(ibvfd.MRAttr{Kind: ibvfd.DevicePointer, Length: page})
-		if e := asRegError(t, err); e.Cause != ibvfd.CauseNotSupported || !errors.Is(err, errors.ErrUnsupported) {
+		if e := asRegError(t, err); e.Cause != ibvfd.CauseNoPeerClient || !errors.Is(err, errors.ErrUnsupported) {
 			t.Errorf("device pointer: %v", err)
 		}
 	})
