@@ -62,21 +62,36 @@ func (l *look) rdmaGroup() {
 		l.skip("no control groups of version 2")
 		return
 	}
-	dir := path.Join("sys/fs/cgroup", path.Clean("/"+group))
+	// The kernel charges every level up to the root, and each can refuse.
+	var read []string
+	for dir := path.Clean("/" + group); ; dir = path.Dir(dir) {
+		read = append(read, l.rdmaLevel(path.Join("sys/fs/cgroup", dir))...)
+		if dir == "/" {
+			break
+		}
+	}
+	if len(l.found) == 0 {
+		l.pass("", read, "less in use than allowed, or no limit")
+	}
+}
+
+// rdmaLevel compares one group's limits, and says what it read. Only groups
+// with the controller have the files.
+func (l *look) rdmaLevel(dir string) (read []string) {
 	limit := l.read(dir, "rdma.max")
 	switch {
 	case limit.gone():
-		l.pass("", limit.at(), "no limit of RDMA objects").Expect = ""
-		return
+		return limit.at()
 	case limit.err != nil:
 		l.unread("", limit)
-		return
+		return nil
 	}
 	now := l.read(dir, "rdma.current")
 	if now.err != nil {
 		l.unread("", now)
-		return
+		return nil
 	}
+	read = append(limit.at(), now.where)
 	used := rdmaLimits(now.text)
 	for what, most := range rdmaLimits(limit.text) {
 		if most == "max" {
@@ -86,14 +101,12 @@ func (l *look) rdmaGroup() {
 		taken, err2 := strconv.ParseUint(used[what], 10, 64)
 		switch {
 		case err1 != nil || err2 != nil:
-			l.unknown("", limit.at(), "%s is %q of %q", what, used[what], most)
+			l.unknown("", read, "%s is %q of %q", what, used[what], most)
 		case taken >= allowed:
-			l.fail("", append(limit.at(), now.where), "%s: %d of %d", what, taken, allowed)
+			l.fail("", read, "%s: %d of %d", what, taken, allowed)
 		}
 	}
-	if len(l.found) == 0 {
-		l.pass("", append(limit.at(), now.where), "less in use than allowed")
-	}
+	return read
 }
 
 // rdmaLimits reads lines such as "mlx5_0 hca_handle=2 hca_object=max".
