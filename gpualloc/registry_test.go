@@ -162,7 +162,7 @@ func TestOpenOnAnEmptyMachine(t *testing.T) {
 	}
 	_, err = Open("tpu:0", e)
 	if !errors.Is(err, ErrUnknownSpec) || !strings.Contains(err.Error(), "none works") {
-		t.Errorf("cuda:0: %v", err)
+		t.Errorf("tpu:0: %v", err)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/gpualloc/internal/doubles"
+	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
 // newerRoot is the build root of the newest kernel series (kernel/buildroot.sh),
@@ -29,6 +30,7 @@ const inNewerRoot = "GPURDMA_IN_NEWER_ROOT"
 //
 //testbed:kernel 7.2
 func TestVMNewerRuntimeWithoutDevice(t *testing.T) {
+	testenv.VM(t)
 	if os.Getenv(inNewerRoot) != "" {
 		_, err := Devices(gpualloc.Env{})
 		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, OutOfResources) {
