@@ -113,9 +113,9 @@ func TestVMOpen(t *testing.T) {
 		}
 		a.Close()
 	}
-	_, err = Open("cuda:0", Env{})
+	_, err = Open("tpu:0", Env{})
 	if !errors.Is(err, ErrUnknownSpec) || !strings.Contains(err.Error(), "virtio_gpu") {
-		t.Errorf("cuda:0: %v; want ErrUnknownSpec with the choices", err)
+		t.Errorf("tpu:0: %v; want ErrUnknownSpec with the choices", err)
 	}
 }
 
