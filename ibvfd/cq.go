@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/internal/eventfile"
 )
 
 // CQAttr is what kind of completion queue to make.
@@ -43,8 +45,8 @@ type CQ struct {
 		sync.Mutex
 		q *completionQueue // nil once the CQ is closed
 	}
-	events *eventFile // nil without
-	notice struct {   // of who has the turn of events
+	events *eventfile.File // nil without
+	notice struct {        // of who has the turn of events
 		armed   notify
 		unacked int
 	}
@@ -90,14 +92,14 @@ func (c *Context) CreateCQWith(attr CQAttr) (*CQ, error) {
 	}
 	cq := &CQ{ctx: c, v: v, attr: attr, serial: cqSerial.Add(1)}
 	if attr.Events {
-		if cq.events, err = newEventFile(v.channelFD(), v.event); err != nil {
+		if cq.events, err = eventfile.New(v.channelFD(), v.event); err != nil {
 			_ = v.destroy()
 			return nil, failed("poll the completion channel", c.name, err)
 		}
 	}
 	if cq.poll.q, err = v.queue(); err != nil {
 		if cq.events != nil {
-			_ = cq.events.file.Close()
+			_ = cq.events.Close()
 		}
 		_ = v.destroy()
 		return nil, failed("allocate the completion array", c.name, err)
@@ -198,12 +200,12 @@ func (cq *CQ) waitFor(ctx context.Context, wc []WC, mode notify) (int, error) {
 		return 0, e
 	}
 	for {
-		if err := cq.events.lock(ctx); err != nil {
+		if err := cq.events.Lock(ctx); err != nil {
 			return 0, err
 		}
 		n, err := cq.sleep(ctx, wc, mode)
-		cq.events.unlock()
-		if n > 0 || !errors.Is(err, errInterrupted) {
+		cq.events.Unlock()
+		if n > 0 || !errors.Is(err, eventfile.ErrInterrupted) {
 			return n, err
 		}
 	}
@@ -222,13 +224,13 @@ func (cq *CQ) sleep(ctx context.Context, wc []WC, mode notify) (int, error) {
 		if n, err := cq.Poll(wc); n > 0 || err != nil {
 			return n, err // armed still: a later wait need not
 		}
-		switch err := cq.events.wait(ctx); {
+		switch err := cq.events.Wait(ctx); {
 		case err == nil:
 			cq.notice.armed = notifyNone
 			if cq.notice.unacked++; cq.notice.unacked == ackBatch {
 				cq.acknowledge()
 			}
-		case errors.Is(err, errInterrupted) || ctx.Err() != nil:
+		case errors.Is(err, eventfile.ErrInterrupted) || ctx.Err() != nil:
 			return 0, err
 		default:
 			return 0, failed("ibv_get_cq_event", cq.ctx.name, err)
@@ -252,11 +254,11 @@ func (cq *CQ) Attr() CQAttr { return cq.attr }
 func (cq *CQ) Close() error {
 	return cq.close("ibv_destroy_cq", cq.ctx.name, func() error {
 		if cq.events != nil {
-			cq.events.interrupt()
+			cq.events.Interrupt()
 		}
 		err := cq.destroy()
 		if cq.events != nil {
-			cq.events.resume(err == nil)
+			cq.events.Resume(err == nil)
 		}
 		return err
 	})

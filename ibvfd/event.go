@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"iter"
 	"sync"
+
+	"github.com/gpurdma/gpurdma/internal/eventfile"
 )
 
 // EventType is what an asynchronous event reports. The numbers are those of
@@ -103,16 +105,16 @@ func (c *Context) nextEvent(ctx context.Context) (Event, error) {
 		return Event{}, err
 	}
 	for {
-		if err := f.lock(ctx); err != nil {
+		if err := f.Lock(ctx); err != nil {
 			return Event{}, err
 		}
-		err := f.wait(ctx)
+		err := f.Wait(ctx)
 		e := c.async.event
-		f.unlock()
+		f.Unlock()
 		switch {
 		case err == nil:
 			return e, nil
-		case errors.Is(err, errInterrupted):
+		case errors.Is(err, eventfile.ErrInterrupted):
 			continue
 		case ctx.Err() != nil:
 			return Event{}, err
@@ -127,11 +129,11 @@ func (c *Context) nextEvent(ctx context.Context) (Event, error) {
 // asked for.
 type asyncEvents struct {
 	mu    sync.Mutex
-	file  *eventFile
+	file  *eventfile.File
 	event Event // taken last; of who has file's turn
 }
 
-func (a *asyncEvents) open(c *Context) (*eventFile, error) {
+func (a *asyncEvents) open(c *Context) (*eventfile.File, error) {
 	if err := c.enter(); err != nil { // before mu: Close takes the two in this order
 		return nil, err
 	}
@@ -143,7 +145,7 @@ func (a *asyncEvents) open(c *Context) (*eventFile, error) {
 	}
 	fd, err := c.v.eventFD()
 	if err == nil {
-		a.file, err = newEventFile(fd, a.taker(c))
+		a.file, err = eventfile.New(fd, a.taker(c))
 	}
 	if err != nil {
 		return nil, failed("poll the asynchronous events", c.name, err)
@@ -165,9 +167,9 @@ func (a *asyncEvents) close(destroy func() error) error {
 	if f == nil {
 		return destroy()
 	}
-	f.interrupt()
+	f.Interrupt()
 	err := destroy()
-	f.resume(err == nil)
+	f.Resume(err == nil)
 	return err
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package ibvfd
+// Package eventfile waits in Go's poller for events of a descriptor that a C
+// library owns and reads.
+package eventfile
 
 import (
 	"context"
@@ -13,10 +15,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// eventFile waits in Go's poller for events of a descriptor that libibverbs
-// reads: no thread is blocked. One goroutine has the turn at a time.
-type eventFile struct {
-	file    *os.File // a duplicate: libibverbs closes the descriptor itself
+// File waits for events: no thread is blocked. One goroutine has the turn at a
+// time.
+type File struct {
+	file    *os.File // a duplicate: the library closes the descriptor itself
 	conn    syscall.RawConn
 	turn    chan struct{} // who has put something in has the turn
 	closed  bool          // who reads or writes it has the turn
@@ -27,19 +29,20 @@ type eventFile struct {
 	try  func(uintptr) bool // made once, so that waiting allocates nothing
 }
 
-// errInterrupted: somebody wants to close what is waited for.
-var errInterrupted = errors.New("interrupted by a close")
+// ErrInterrupted: somebody wants to close what is waited for.
+var ErrInterrupted = errors.New("interrupted by a close")
 
 // longAgo is a deadline that has passed.
 var longAgo = time.Unix(1, 0)
 
-// newEventFile borrows fd, which does not block.
-func newEventFile(fd int, take func() error) (*eventFile, error) {
+// New borrows fd, which does not block. take takes one event, and answers
+// unix.EAGAIN if there is none; it runs in Wait only.
+func New(fd int, take func() error) (*File, error) {
 	dup, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
 		return nil, err
 	}
-	f := &eventFile{file: os.NewFile(uintptr(dup), "RDMA events"), turn: make(chan struct{}, 1), take: take}
+	f := &File{file: os.NewFile(uintptr(dup), "RDMA events"), turn: make(chan struct{}, 1), take: take}
 	f.try = func(uintptr) bool {
 		f.took = f.take()
 		return !errors.Is(f.took, unix.EAGAIN)
@@ -54,25 +57,26 @@ func newEventFile(fd int, take func() error) (*eventFile, error) {
 	return f, nil
 }
 
-// lock takes the turn. It answers os.ErrClosed on what is closed.
-func (f *eventFile) lock(ctx context.Context) error {
+// Lock takes the turn. It answers os.ErrClosed on what is closed.
+func (f *File) Lock(ctx context.Context) error {
 	select {
 	case f.turn <- struct{}{}:
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 	if f.closed {
-		f.unlock()
+		f.Unlock()
 		return os.ErrClosed
 	}
 	return nil
 }
 
-func (f *eventFile) unlock() { <-f.turn }
+// Unlock gives the turn back.
+func (f *File) Unlock() { <-f.turn }
 
-// wait takes an event, when there is one. The error is ctx's, errInterrupted, or
+// Wait takes an event, when there is one. The error is ctx's, ErrInterrupted, or
 // take's. The caller has the turn.
-func (f *eventFile) wait(ctx context.Context) error {
+func (f *File) Wait(ctx context.Context) error {
 	if ctx.Done() != nil {
 		ended := make(chan struct{})
 		stop := context.AfterFunc(ctx, func() {
@@ -94,29 +98,29 @@ func (f *eventFile) wait(ctx context.Context) error {
 		return ctx.Err()
 	}
 	if f.closing.Load() && errors.Is(err, os.ErrDeadlineExceeded) {
-		return errInterrupted
+		return ErrInterrupted
 	}
 	return err
 }
 
 // unblock ends a deadline, unless it is a close's.
-func (f *eventFile) unblock() {
+func (f *File) unblock() {
 	_ = f.file.SetReadDeadline(time.Time{})
 	if f.closing.Load() {
 		_ = f.file.SetReadDeadline(longAgo)
 	}
 }
 
-// interrupt takes the turn for a close, from whoever waits.
-func (f *eventFile) interrupt() {
+// Interrupt takes the turn for a close, from whoever waits.
+func (f *File) Interrupt() {
 	f.closing.Store(true)
 	_ = f.file.SetReadDeadline(longAgo)
 	f.turn <- struct{}{}
 }
 
-// resume gives the turn back: what is waited for stays open, or is closed for
+// Resume gives the turn back: what is waited for stays open, or is closed for
 // good.
-func (f *eventFile) resume(closed bool) {
+func (f *File) Resume(closed bool) {
 	f.closing.Store(false)
 	if closed {
 		f.closed = true
@@ -124,5 +128,8 @@ func (f *eventFile) resume(closed bool) {
 	} else {
 		_ = f.file.SetReadDeadline(time.Time{})
 	}
-	f.unlock()
+	f.Unlock()
 }
+
+// Close closes a File that nobody has waited on.
+func (f *File) Close() error { return f.file.Close() }
