@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -95,14 +96,37 @@ func failed(op string, raw int, err error) *Error {
 	return e
 }
 
+// fileSystem is the device number of the dma-bufs' file system, once one has
+// been seen. There is one, which the kernel mounts when it starts and nobody
+// unmounts (dma_buf_init in drivers/dma-buf/dma-buf.c), so a file on that device
+// is a dma-buf. 0 is nobody's number.
+var fileSystem atomic.Uint64
+
 // identify proves that raw is a dma-buf and reads what never changes about it.
 func identify(raw int) (size int64, inode uint64, err error) {
+	// The inode has the size since dma-bufs have a file system of their own
+	// (dma_buf_getfile in drivers/dma-buf/dma-buf.c).
+	var st unix.Stat_t
+	if err := retry(func() error { return unix.Fstat(raw, &st) }); err != nil {
+		return 0, 0, failed("fstat", raw, err)
+	}
+	if known := fileSystem.Load(); known == 0 || st.Dev != known {
+		if err := proveMagic(raw); err != nil {
+			return 0, 0, err
+		}
+		fileSystem.Store(st.Dev)
+	}
+	return st.Size, st.Ino, nil
+}
+
+// proveMagic asks for the number of raw's file system.
+func proveMagic(raw int) error {
 	var sfs unix.Statfs_t
 	if err := retry(func() error { return unix.Fstatfs(raw, &sfs) }); err != nil {
-		return 0, 0, failed("fstatfs", raw, err)
+		return failed("fstatfs", raw, err)
 	}
 	if int64(sfs.Type) != unix.DMA_BUF_MAGIC {
-		return 0, 0, &Error{
+		return &Error{
 			Op:     "import",
 			Device: fmt.Sprintf("fd %d", raw),
 			Detail: "it is " + whatIs(raw, int64(sfs.Type)),
@@ -110,13 +134,7 @@ func identify(raw int) (size int64, inode uint64, err error) {
 			Err:    ErrNotDMABuf,
 		}
 	}
-	// The inode has the size since dma-bufs have a file system of their own
-	// (dma_buf_getfile in drivers/dma-buf/dma-buf.c).
-	var st unix.Stat_t
-	if err := retry(func() error { return unix.Fstat(raw, &st) }); err != nil {
-		return 0, 0, failed("fstat", raw, err)
-	}
-	return st.Size, st.Ino, nil
+	return nil
 }
 
 // whatIs describes a descriptor that is no dma-buf.

@@ -76,11 +76,11 @@ func fill(raw int, device string, size int64) error {
 	if _, err := unix.FcntlInt(uintptr(raw), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK); err != nil {
 		return &Error{Op: "F_ADD_SEALS", Device: device, Detail: "F_SEAL_SHRINK", Err: err}
 	}
-	pages, err := unix.Mmap(raw, 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	pages, unmap, err := mapShared(raw, int(size))
 	if err != nil {
 		return &Error{Op: "mmap", Device: device, Detail: bytesize.Format(size), Err: err}
 	}
-	defer unix.Munmap(pages) //nolint:errcheck // of a mapping just made
+	defer unmap()
 	// Without CONFIG_TRANSPARENT_HUGEPAGE this is EINVAL, and not needed.
 	if err := unix.Madvise(pages, unix.MADV_NOHUGEPAGE); err != nil && !errors.Is(err, unix.EINVAL) {
 		return &Error{Op: "madvise(MADV_NOHUGEPAGE)", Device: device, Err: err}

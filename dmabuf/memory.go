@@ -10,10 +10,17 @@ import (
 	"github.com/gpurdma/gpurdma/internal/bytesize"
 )
 
+// everyMachineHas is an amount of memory, in bytes, that needs no look at the
+// machine.
+const everyMachineHas = 16 << 20
+
 // refuseImpossible refuses more memory than the machine has at all, which
 // exporters of system memory would try to allocate until the OOM killer ends
 // it. swap says whether the memory can be swapped out.
 func refuseImpossible(op, device string, size int64, swap bool) error {
+	if size <= everyMachineHas {
+		return nil
+	}
 	var info unix.Sysinfo_t
 	if err := unix.Sysinfo(&info); err != nil {
 		return nil // the kernel will answer

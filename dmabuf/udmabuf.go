@@ -15,7 +15,6 @@ import (
 
 	"github.com/gpurdma/gpurdma/internal/bytesize"
 	"github.com/gpurdma/gpurdma/internal/devnode"
-	"github.com/gpurdma/gpurdma/internal/fd"
 	"github.com/gpurdma/gpurdma/internal/sysfs"
 )
 
@@ -57,21 +56,23 @@ func CreateUDMABuf(ranges []Range, opt ...UDMABufOption) (*Buf, error) {
 	if err != nil {
 		return nil, err
 	}
-	dev, err := fd.Open(c.device, unix.O_RDWR)
+	dev := -1
+	err = retry(func() (err error) {
+		dev, err = unix.Open(c.device, unix.O_RDWR|unix.O_CLOEXEC, 0)
+		return err
+	})
 	if err != nil {
 		return nil, openError(c.device, err, "load the module (modprobe udmabuf); the kernel needs CONFIG_UDMABUF")
 	}
-	defer dev.Close()
-	op, raw := "UDMABUF_CREATE", -1
-	err = dev.Do(func(n int) (err error) {
-		if len(ranges) == 1 {
-			raw, err = udmabufCreate(c.create, n, ranges[0])
-			return err
-		}
+	defer unix.Close(dev) //nolint:errcheck // of a device that keeps nothing
+	var raw int
+	op := "UDMABUF_CREATE"
+	if len(ranges) == 1 {
+		raw, err = udmabufCreate(c.create, dev, ranges[0])
+	} else {
 		op = "UDMABUF_CREATE_LIST"
-		raw, err = udmabufCreateList(c.create, n, ranges)
-		return err
-	})
+		raw, err = udmabufCreateList(c.create, dev, ranges)
+	}
 	if err != nil {
 		return nil, c.explain(op, ranges, total, err)
 	}

@@ -124,7 +124,8 @@ func (g Amdgpu) Create(size int64, domains AmdgpuDomain, flags AmdgpuFlag) (GEM,
 	}
 	size = (size + page - 1) / page * page // the driver rounds, and does not say
 	in := abiAmdgpuCreateIn{BOSize: uint64(size), Alignment: uint64(page), Domains: uint64(domains), DomainFlags: uint64(flags)}
-	return g.dev.create(op, fmt.Sprintf("domains %#x, flags %#x", domains, flags), size, func(raw int) (GEM, error) {
+	where := func() string { return fmt.Sprintf("domains %#x, flags %#x", domains, flags) }
+	return g.dev.create(op, size, where, func(raw int) (GEM, error) {
 		handle, err := amdgpuCreate(g.dev.t, raw, in)
 		return GEM{Handle: handle, Size: size}, err
 	})

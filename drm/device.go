@@ -74,6 +74,14 @@ func (d *Device) fail(op, detail string, err error) error {
 	return e
 }
 
+// failHandle is fail for a call on a GEM handle.
+func (d *Device) failHandle(op string, handle uint32, err error) error {
+	if err == nil {
+		return nil // an allocation takes no time to describe what has not happened
+	}
+	return d.fail(op, fmt.Sprintf("handle %d", handle), err)
+}
+
 // Path is the node's path.
 func (d *Device) Path() string { return d.path }
 
@@ -133,5 +141,5 @@ func (d *Device) Cap(c Capability) (uint64, error) {
 // GEMClose drops a GEM handle. Memory that was exported lives on.
 func (d *Device) GEMClose(handle uint32) error {
 	err := d.fd.Do(func(raw int) error { return gemClose(d.t, raw, handle) })
-	return d.fail("DRM_IOCTL_GEM_CLOSE", fmt.Sprintf("handle %d", handle), err)
+	return d.failHandle("DRM_IOCTL_GEM_CLOSE", handle, err)
 }

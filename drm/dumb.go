@@ -74,11 +74,11 @@ func (d *Device) MapDumb(handle uint32) (offset uint64, err error) {
 		offset, err = mapDumb(d.t, raw, handle)
 		return err
 	})
-	return offset, d.fail("DRM_IOCTL_MODE_MAP_DUMB", fmt.Sprintf("handle %d", handle), err)
+	return offset, d.failHandle("DRM_IOCTL_MODE_MAP_DUMB", handle, err)
 }
 
 // DestroyDumb drops a dumb buffer's handle. Memory that was exported lives on.
 func (d *Device) DestroyDumb(handle uint32) error {
 	err := d.fd.Do(func(raw int) error { return destroyDumb(d.t, raw, handle) })
-	return d.fail("DRM_IOCTL_MODE_DESTROY_DUMB", fmt.Sprintf("handle %d", handle), err)
+	return d.failHandle("DRM_IOCTL_MODE_DESTROY_DUMB", handle, err)
 }

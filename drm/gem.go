@@ -58,8 +58,8 @@ func (d *Device) speaks(driver string) error {
 }
 
 // create runs fn, which makes a buffer, and checks the answer: one that is
-// smaller than asked for is dropped.
-func (d *Device) create(op, detail string, size int64, fn func(fd int) (GEM, error)) (GEM, error) {
+// smaller than asked for is dropped. where is asked for words when it failed.
+func (d *Device) create(op string, size int64, where func() string, fn func(fd int) (GEM, error)) (GEM, error) {
 	if size <= 0 {
 		return GEM{}, d.fail(op, fmt.Sprintf("size %d", size), dmabuf.ErrRange)
 	}
@@ -69,7 +69,7 @@ func (d *Device) create(op, detail string, size int64, fn func(fd int) (GEM, err
 		return err
 	})
 	if err != nil {
-		return GEM{}, d.fail(op, fmt.Sprintf("%d bytes in %s", size, detail), err)
+		return GEM{}, d.fail(op, fmt.Sprintf("%d bytes in %s", size, where()), err)
 	}
 	if g.Size < size {
 		_ = d.GEMClose(g.Handle)
@@ -84,5 +84,5 @@ func (d *Device) offset(op string, handle uint32, fn func(fd int) (uint64, error
 		offset, err = fn(raw)
 		return err
 	})
-	return offset, d.fail(op, fmt.Sprintf("handle %d", handle), err)
+	return offset, d.failHandle(op, handle, err)
 }

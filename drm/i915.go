@@ -68,7 +68,8 @@ func i915Bytes(n uint64) int64 {
 // Create makes a buffer in system memory (DRM_IOCTL_I915_GEM_CREATE); size is
 // rounded up to pages. Memory comes with the first use.
 func (g I915) Create(size int64) (GEM, error) {
-	return g.dev.create("DRM_IOCTL_I915_GEM_CREATE", "system memory", size, func(raw int) (GEM, error) {
+	where := func() string { return "system memory" }
+	return g.dev.create("DRM_IOCTL_I915_GEM_CREATE", size, where, func(raw int) (GEM, error) {
 		return i915Create(g.dev.t, raw, size)
 	})
 }
@@ -92,7 +93,8 @@ func (g I915) CreateExt(size int64, flags uint32, regions ...Region) (GEM, error
 			list[i].Class = i915ClassDevice
 		}
 	}
-	return g.dev.create("DRM_IOCTL_I915_GEM_CREATE_EXT", fmt.Sprintf("%v, flags %#x", regions, flags), size, func(raw int) (GEM, error) {
+	where := func() string { return fmt.Sprintf("%v, flags %#x", regions, flags) }
+	return g.dev.create("DRM_IOCTL_I915_GEM_CREATE_EXT", size, where, func(raw int) (GEM, error) {
 		return i915CreateExt(g.dev.t, raw, size, flags, list)
 	})
 }

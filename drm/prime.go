@@ -3,8 +3,6 @@
 package drm
 
 import (
-	"fmt"
-
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
@@ -24,21 +22,20 @@ const (
 // cannot export.
 func (d *Device) PrimeHandleToFD(handle, flags uint32) (*dmabuf.Buf, error) {
 	const op = "DRM_IOCTL_PRIME_HANDLE_TO_FD"
-	detail := fmt.Sprintf("handle %d", handle)
 	raw := -1
 	err := d.fd.Do(func(n int) (err error) {
 		raw, err = primeHandleToFD(d.t, n, handle, flags|Cloexec)
 		return err
 	})
 	if err != nil {
-		return nil, d.fail(op, detail, err)
+		return nil, d.failHandle(op, handle, err)
 	}
 	b, err := dmabuf.NewExported(raw)
 	if err != nil {
 		if raw >= 0 {
 			_ = unix.Close(raw)
 		}
-		return nil, d.fail(op, detail, err)
+		return nil, d.failHandle(op, handle, err)
 	}
 	return b, nil
 }

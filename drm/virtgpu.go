@@ -72,7 +72,8 @@ func (g Virtgpu) Create(size int64, mem VirtgpuMem, flags uint32, id uint64) (GE
 	}
 	size = (size + page - 1) / page * page // the driver wants pages
 	arg := abiVirtgpuBlob{BlobMem: uint32(mem), BlobFlags: flags, Size: uint64(size), BlobID: id}
-	b, err := g.dev.create(op, fmt.Sprintf("kind %d, flags %#x", mem, flags), size, func(raw int) (GEM, error) {
+	where := func() string { return fmt.Sprintf("kind %d, flags %#x", mem, flags) }
+	b, err := g.dev.create(op, size, where, func(raw int) (GEM, error) {
 		handle, err := virtgpuBlob(g.dev.t, raw, arg)
 		return GEM{Handle: handle, Size: size}, err
 	})

@@ -98,7 +98,8 @@ func (g Xe) Create(size int64, caching XeCaching, flags uint32, regions ...Regio
 	for _, r := range regions {
 		arg.Placement |= 1 << min(r.Instance, 31)
 	}
-	return g.dev.create("DRM_IOCTL_XE_GEM_CREATE", fmt.Sprintf("%v, caching %d, flags %#x", regions, caching, flags), size, func(raw int) (GEM, error) {
+	where := func() string { return fmt.Sprintf("%v, caching %d, flags %#x", regions, caching, flags) }
+	return g.dev.create("DRM_IOCTL_XE_GEM_CREATE", size, where, func(raw int) (GEM, error) {
 		return xeCreate(g.dev.t, raw, arg)
 	})
 }

@@ -191,18 +191,13 @@ func (p *pieces) add(s Segment, free func() error) {
 }
 
 // freeMemory gives back what drivers keep beside the dma-bufs.
-func (p *pieces) freeMemory() error {
-	var errs []error
+func (p *pieces) freeMemory() (err error) {
 	for _, free := range p.frees {
-		errs = append(errs, free())
+		if e := free(); e != nil {
+			err = errors.Join(err, e)
+		}
 	}
-	return errors.Join(errs...)
+	return err
 }
 
-func (p *pieces) free() error {
-	var errs []error
-	for _, s := range p.segments {
-		errs = append(errs, s.Buf.Close())
-	}
-	return errors.Join(errors.Join(errs...), p.freeMemory())
-}
+func (p *pieces) free() error { return errors.Join(closeAll(p.segments), p.freeMemory()) }

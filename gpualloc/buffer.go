@@ -172,12 +172,15 @@ func (b *Buffer) CloseFDs() error {
 	return b.closeFDs()
 }
 
-func (b *Buffer) closeFDs() error {
-	var errs []error
-	for _, s := range b.segments {
-		errs = append(errs, s.Buf.Close())
+func (b *Buffer) closeFDs() error { return closeAll(b.segments) }
+
+func closeAll(segments []Segment) (err error) {
+	for _, s := range segments {
+		if e := s.Buf.Close(); e != nil {
+			err = errors.Join(err, e)
+		}
 	}
-	return errors.Join(errs...)
+	return err
 }
 
 // Close unmaps the buffer, closes its descriptors and frees the memory. While
@@ -198,14 +201,14 @@ func (b *Buffer) Close() error {
 		}
 	}
 	b.closed = true
-	var errs []error
+	var unmap, free error
 	if b.view != nil {
-		errs = append(errs, b.view.Close())
+		unmap = b.view.Close()
 		b.view = nil
 	}
-	errs = append(errs, b.closeFDs())
+	fds := b.closeFDs()
 	if b.free != nil {
-		errs = append(errs, b.free())
+		free = b.free()
 	}
-	return errors.Join(errs...)
+	return errors.Join(unmap, fds, free)
 }
