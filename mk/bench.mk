@@ -3,19 +3,19 @@
 # Speed, side by side with a C program. Not part of the tests: no test asserts
 # a time.
 
-$(BUILD)/bin/reg-loop: testbed/cprog/reg-loop.c
-	@mkdir -p $(@D)
-	$(CC) -O2 -Wall -Wextra -Werror -o $@ $< -libverbs
+BENCH_ROUNDS := testbed/cprog/rounds.c testbed/cprog/rounds.h
 
-# The newer GPU drivers' ioctls are in the kernel's headers only.
-$(BUILD)/bin/alloc-loop: testbed/cprog/alloc-loop.c $(BUILD)/kernels/$(KERNEL)/version
+$(BUILD)/bin/reg-loop: testbed/cprog/reg-loop.c $(BENCH_ROUNDS) | setup
 	@mkdir -p $(@D)
-	kdir=$$(realpath $(BUILD)/kernels/$(KERNEL)/headers/kdir); \
-	$(CC) -std=gnu11 -O2 -Wall -Wextra -Werror -D__user= -idirafter "$${kdir%-amd64}-common/include/uapi" -o $@ $<
+	$(CC) -O2 -Wall -Wextra -Werror -o $@ $(filter %.c,$^) -libverbs
 
+# The newer GPU drivers' ioctls are in the kernel's headers only. Compiled each
+# time: what it can do depends on KERNEL.
 .PHONY: bench-build
-bench-build: $(BUILD)/bin/reg-loop $(BUILD)/bin/alloc-loop
-	@mkdir -p $(BUILD)/bin
+bench-build: vm-ready $(BUILD)/bin/reg-loop
+	kdir=$$(realpath $(BUILD)/kernels/$(KERNEL)/headers/kdir); \
+	$(CC) -std=gnu11 -O2 -Wall -Wextra -Werror -D__user= -idirafter "$${kdir%-amd64}-common/include/uapi" \
+		-o $(BUILD)/bin/alloc-loop testbed/cprog/alloc-loop.c $(filter %.c,$(BENCH_ROUNDS))
 	$(GO) build -trimpath -ldflags '$(GO_LDFLAGS)' -o $(BUILD)/bin/bench ./bench
 
 # With software GPUs, where there is a driver for the kernel: one of each kind
@@ -25,13 +25,13 @@ BENCH_FIRST = $(if $(SOFTGPU_VM),modprobe softgpu personality=amdgpu$(comma)xe$(
 comma := ,
 
 .PHONY: bench
-bench: setup testbed kernel $(if $(SOFTGPU_VM),softgpu) bench-build ## compare registration and allocation from Go with C, in the testbed
+bench: bench-build ## compare registration and allocation from Go with C, in the testbed
 	@$(BUILD)/bin/testbed run -kernel $(KERNEL) -patched-rxe -machine $(BENCH_MACHINE) -timeout 90m -- \
 		sh -c '$(BENCH_FIRST) exec bench "$$@"' bench $(BENCH_ARGS)
 
 # What tracing adds, beside a bpftrace script on the same functions.
 .PHONY: bench-trace
-bench-trace: testbed kernel bench-build ## the time that tracing adds to a registration, in the testbed
+bench-trace: bench-build ## the time that tracing adds to a registration, in the testbed
 	@testbed/setup.sh bench
 	@$(BUILD)/bin/testbed run -kernel $(KERNEL) -patched-rxe -timeout 90m -- \
 		sh -c 'mount -t tracefs none /sys/kernel/tracing 2>/dev/null; exec bench -only tracing "$$@"' bench $(BENCH_ARGS)

@@ -12,6 +12,7 @@
  * and checks nothing but the answers of the calls.
  */
 #define _GNU_SOURCE
+#include <err.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -20,32 +21,31 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <drm/amdgpu_drm.h>
 #include <drm/drm.h>
 #include <drm/drm_mode.h>
 #include <drm/i915_drm.h>
+#if __has_include(<drm/xe_drm.h>) /* not before Linux 6.8 */
 #include <drm/xe_drm.h>
+#define HAVE_XE
+#endif
 #include <linux/dma-heap.h>
 #include <linux/udmabuf.h>
 
-#define MAX_LOOPS 65536
+#include "rounds.h"
 
+static const char *device;
 static int node;
 static uint64_t size;
 
 /* Where a GPU's buffers may be: VRAM first, and system memory. */
 static struct drm_i915_gem_memory_class_instance i915_places[16];
 static uint32_t i915_num_places;
+#ifdef HAVE_XE
 static uint32_t xe_places; /* bits by instance */
-
-static void die(const char *what)
-{
-	fprintf(stderr, "alloc-loop: %s: %s\n", what, strerror(errno));
-	exit(1);
-}
+#endif
 
 /* A GPU driver's code asks for a restart, as libdrm's drmIoctl knows. */
 static void call(int fd, unsigned long request, void *arg, const char *what)
@@ -56,15 +56,7 @@ static void call(int fd, unsigned long request, void *arg, const char *what)
 		status = ioctl(fd, request, arg);
 	while (status && (errno == EINTR || errno == EAGAIN));
 	if (status)
-		die(what);
-}
-
-static uint64_t now(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+		err(1, "%s", what);
 }
 
 static int export(uint32_t handle)
@@ -84,7 +76,7 @@ static void with_handle(uint32_t handle)
 	call(node, DRM_IOCTL_GEM_CLOSE, &gem, "GEM_CLOSE");
 }
 
-static void once_udmabuf(const char *device)
+static void once_udmabuf(void)
 {
 	struct udmabuf_create create = { .flags = UDMABUF_FLAGS_CLOEXEC, .size = size };
 	int mem = memfd_create("alloc-loop", MFD_CLOEXEC | MFD_ALLOW_SEALING | 8 /* MFD_NOEXEC_SEAL */);
@@ -92,18 +84,18 @@ static void once_udmabuf(const char *device)
 	void *pages;
 
 	if (mem < 0 || ftruncate(mem, (off_t)size) || fcntl(mem, F_ADD_SEALS, F_SEAL_SHRINK))
-		die("memfd");
+		err(1, "memfd");
 	pages = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, mem, 0);
 	if (pages == MAP_FAILED || (madvise(pages, size, MADV_NOHUGEPAGE) && errno != EINVAL) ||
 	    madvise(pages, size, 23 /* MADV_POPULATE_WRITE */) || munmap(pages, size))
-		die("pages");
+		err(1, "pages");
 	dev = open(device, O_RDWR | O_CLOEXEC);
 	if (dev < 0)
-		die(device);
+		err(1, "%s", device);
 	create.memfd = (uint32_t)mem;
 	buf = ioctl(dev, UDMABUF_CREATE, &create);
 	if (buf < 0)
-		die("UDMABUF_CREATE");
+		err(1, "UDMABUF_CREATE");
 	close(dev);
 	close(mem);
 	close(buf);
@@ -161,6 +153,7 @@ static void once_i915(void)
 	with_handle(create.handle);
 }
 
+#ifdef HAVE_XE
 static void once_xe(void)
 {
 	struct drm_xe_gem_create create = {
@@ -174,6 +167,21 @@ static void once_xe(void)
 	with_handle(create.handle);
 }
 
+static void find_xe_places(void)
+{
+	struct drm_xe_device_query query = { .query = DRM_XE_DEVICE_QUERY_MEM_REGIONS };
+	struct drm_xe_query_mem_regions *all;
+
+	call(node, DRM_IOCTL_XE_DEVICE_QUERY, &query, "XE_DEVICE_QUERY");
+	all = calloc(1, query.size);
+	query.data = (uintptr_t)all;
+	call(node, DRM_IOCTL_XE_DEVICE_QUERY, &query, "XE_DEVICE_QUERY");
+	for (uint32_t i = 0; i < all->num_mem_regions; i++)
+		xe_places |= 1u << all->mem_regions[i].instance;
+	free(all);
+}
+#endif
+
 static void i915_add(const struct drm_i915_query_memory_regions *all, uint16_t class)
 {
 	for (uint32_t i = 0; i < all->num_regions && i915_num_places < 16; i++)
@@ -181,83 +189,54 @@ static void i915_add(const struct drm_i915_query_memory_regions *all, uint16_t c
 			i915_places[i915_num_places++] = all->regions[i].region;
 }
 
-/* Asks the GPU for its memory's numbers, once. */
-static void find_places(const char *kind)
+static void find_i915_places(void)
 {
-	if (!strcmp(kind, "i915")) {
-		struct drm_i915_query_item item = { .query_id = DRM_I915_QUERY_MEMORY_REGIONS };
-		struct drm_i915_query query = { .num_items = 1, .items_ptr = (uintptr_t)&item };
-		struct drm_i915_query_memory_regions *all;
+	struct drm_i915_query_item item = { .query_id = DRM_I915_QUERY_MEMORY_REGIONS };
+	struct drm_i915_query query = { .num_items = 1, .items_ptr = (uintptr_t)&item };
+	struct drm_i915_query_memory_regions *all;
 
-		call(node, DRM_IOCTL_I915_QUERY, &query, "I915_QUERY");
-		all = calloc(1, (size_t)item.length);
-		item.data_ptr = (uintptr_t)all;
-		call(node, DRM_IOCTL_I915_QUERY, &query, "I915_QUERY");
-		i915_add(all, I915_MEMORY_CLASS_DEVICE);
-		i915_add(all, I915_MEMORY_CLASS_SYSTEM);
-		free(all);
-	} else if (!strcmp(kind, "xe")) {
-		struct drm_xe_device_query query = { .query = DRM_XE_DEVICE_QUERY_MEM_REGIONS };
-		struct drm_xe_query_mem_regions *all;
-
-		call(node, DRM_IOCTL_XE_DEVICE_QUERY, &query, "XE_DEVICE_QUERY");
-		all = calloc(1, query.size);
-		query.data = (uintptr_t)all;
-		call(node, DRM_IOCTL_XE_DEVICE_QUERY, &query, "XE_DEVICE_QUERY");
-		for (uint32_t i = 0; i < all->num_mem_regions; i++)
-			xe_places |= 1u << all->mem_regions[i].instance;
-		free(all);
-	}
+	call(node, DRM_IOCTL_I915_QUERY, &query, "I915_QUERY");
+	all = calloc(1, (size_t)item.length);
+	item.data_ptr = (uintptr_t)all;
+	call(node, DRM_IOCTL_I915_QUERY, &query, "I915_QUERY");
+	i915_add(all, I915_MEMORY_CLASS_DEVICE);
+	i915_add(all, I915_MEMORY_CLASS_SYSTEM);
+	free(all);
 }
 
 int main(int argc, char **argv)
 {
-	static const struct {
+	static const struct kind {
 		const char *name;
 		void (*once)(void);
+		void (*find_places)(void); /* asks the GPU for its memory's numbers */
 	} kinds[] = {
-		{ "heap", once_heap }, { "dumb", once_dumb }, { "amdgpu", once_amdgpu },
-		{ "i915", once_i915 }, { "xe", once_xe },
+		{ "udmabuf", once_udmabuf, NULL },
+		{ "heap", once_heap, NULL },
+		{ "dumb", once_dumb, NULL },
+		{ "amdgpu", once_amdgpu, NULL },
+		{ "i915", once_i915, find_i915_places },
+#ifdef HAVE_XE
+		{ "xe", once_xe, find_xe_places },
+#endif
 	};
-	static uint64_t ns[MAX_LOOPS];
-	void (*once)(void) = NULL;
-	unsigned int n;
+	const struct kind *kind = NULL;
 
-	if (argc != 4) {
-		fprintf(stderr, "usage: alloc-loop KIND DEVICE SIZE\n");
-		return 2;
-	}
-	size = strtoull(argv[3], NULL, 0);
+	if (argc != 4)
+		errx(2, "usage: alloc-loop KIND DEVICE SIZE");
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
 		if (!strcmp(argv[1], kinds[i].name))
-			once = kinds[i].once;
-	if (!once && strcmp(argv[1], "udmabuf")) {
-		fprintf(stderr, "alloc-loop: no kind %s\n", argv[1]);
-		return 2;
-	}
-	if (once) {
-		node = open(argv[2], O_RDWR | O_CLOEXEC);
+			kind = &kinds[i];
+	if (!kind)
+		errx(2, "no kind %s", argv[1]);
+	device = argv[2];
+	size = strtoull(argv[3], NULL, 0);
+	if (kind->once != once_udmabuf) { /* which opens it in each round */
+		node = open(device, O_RDWR | O_CLOEXEC);
 		if (node < 0)
-			die(argv[2]);
-		find_places(argv[1]);
+			err(1, "%s", device);
 	}
-
-	while (scanf("%u", &n) == 1) {
-		if (n == 0 || n > MAX_LOOPS) {
-			fprintf(stderr, "alloc-loop: 1 to %d rounds at a time\n", MAX_LOOPS);
-			return 2;
-		}
-		for (unsigned int i = 0; i < n; i++) {
-			uint64_t start = now();
-
-			if (once)
-				once();
-			else
-				once_udmabuf(argv[2]);
-			ns[i] = now() - start;
-		}
-		if (fwrite(ns, sizeof(ns[0]), n, stdout) != n || fflush(stdout))
-			die("write");
-	}
-	return 0;
+	if (kind->find_places)
+		kind->find_places();
+	return rounds(kind->once);
 }

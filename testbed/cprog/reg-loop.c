@@ -10,35 +10,24 @@
  * It shares no code with the Go packages. The context and the PD come from
  * libibverbs, because that is where an application has them from.
  */
+#include <err.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <time.h>
-#include <unistd.h>
 
 #include <infiniband/verbs.h>
 #include <rdma/ib_user_ioctl_cmds.h>
 #include <rdma/rdma_user_ioctl_cmds.h>
 
+#include "rounds.h"
+
 #define DMABUF_FD 3
-#define MAX_LOOPS 65536
 
-static void die(const char *what)
-{
-	fprintf(stderr, "reg-loop: %s: %s\n", what, strerror(errno));
-	exit(1);
-}
-
-static uint64_t now(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-}
+static struct ibv_pd *pd;
+static uint64_t length;
 
 struct request {
 	struct ib_uverbs_ioctl_hdr hdr;
@@ -66,7 +55,7 @@ static void header(struct request *r, uint16_t method)
 	r->hdr.method_id = method;
 }
 
-static uint32_t reg(const struct ibv_pd *pd, uint64_t length)
+static uint32_t reg(void)
 {
 	uint32_t lkey = 0, rkey = 0;
 	struct request r;
@@ -83,18 +72,18 @@ static uint32_t reg(const struct ibv_pd *pd, uint64_t length)
 	in(&r, UVERBS_ATTR_REG_DMABUF_MR_RESP_LKEY, 4, (uintptr_t)&lkey);
 	in(&r, UVERBS_ATTR_REG_DMABUF_MR_RESP_RKEY, 4, (uintptr_t)&rkey);
 	if (ioctl(pd->context->cmd_fd, RDMA_VERBS_IOCTL, &r))
-		die("REG_DMABUF_MR");
+		err(1, "REG_DMABUF_MR");
 	return (uint32_t)r.attrs[0].data;
 }
 
-static void dereg(const struct ibv_pd *pd, uint32_t handle)
+static void dereg(uint32_t handle)
 {
 	struct request r;
 
 	header(&r, UVERBS_METHOD_MR_DESTROY);
 	in(&r, UVERBS_ATTR_DESTROY_MR_HANDLE, 0, handle);
 	if (ioctl(pd->context->cmd_fd, RDMA_VERBS_IOCTL, &r))
-		die("MR_DESTROY");
+		err(1, "MR_DESTROY");
 }
 
 /*
@@ -111,59 +100,39 @@ static void find_driver(const struct ibv_context *ctx)
 		if (ioctl(ctx->cmd_fd, RDMA_VERBS_IOCTL, &r) && errno != EINVAL)
 			return;
 	}
-	fprintf(stderr, "reg-loop: no driver number is accepted\n");
-	exit(1);
+	errx(1, "no driver number is accepted");
 }
 
-static struct ibv_pd *open_pd(const char *name)
+static void open_pd(const char *name)
 {
 	struct ibv_device **list = ibv_get_device_list(NULL);
 	struct ibv_context *ctx;
-	struct ibv_pd *pd;
 
 	for (int i = 0; list && list[i]; i++) {
 		if (strcmp(ibv_get_device_name(list[i]), name))
 			continue;
 		ctx = ibv_open_device(list[i]);
 		if (!ctx)
-			die("ibv_open_device");
+			err(1, "ibv_open_device");
 		pd = ibv_alloc_pd(ctx);
 		if (!pd)
-			die("ibv_alloc_pd");
+			err(1, "ibv_alloc_pd");
 		find_driver(ctx);
-		return pd;
+		return;
 	}
-	fprintf(stderr, "reg-loop: no RDMA device %s\n", name);
-	exit(1);
+	errx(1, "no RDMA device %s", name);
+}
+
+static void once(void)
+{
+	dereg(reg());
 }
 
 int main(int argc, char **argv)
 {
-	static uint64_t ns[MAX_LOOPS];
-	struct ibv_pd *pd;
-	uint64_t length;
-	unsigned int n;
-
-	if (argc != 3) {
-		fprintf(stderr, "usage: reg-loop DEVICE LENGTH 3<dma-buf\n");
-		return 2;
-	}
+	if (argc != 3)
+		errx(2, "usage: reg-loop DEVICE LENGTH 3<dma-buf");
 	length = strtoull(argv[2], NULL, 0);
-	pd = open_pd(argv[1]);
-
-	while (scanf("%u", &n) == 1) {
-		if (n == 0 || n > MAX_LOOPS) {
-			fprintf(stderr, "reg-loop: 1 to %d rounds at a time\n", MAX_LOOPS);
-			return 2;
-		}
-		for (unsigned int i = 0; i < n; i++) {
-			uint64_t start = now();
-
-			dereg(pd, reg(pd, length));
-			ns[i] = now() - start;
-		}
-		if (fwrite(ns, sizeof(ns[0]), n, stdout) != n || fflush(stdout))
-			die("write");
-	}
-	return 0;
+	open_pd(argv[1]);
+	return rounds(once);
 }

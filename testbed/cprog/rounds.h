@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef ROUNDS_H
+#define ROUNDS_H
+
+/*
+ * Reads numbers from standard input, does `once` so many times for each, and
+ * writes the nanoseconds that each time took to standard output as native
+ * 64-bit integers. Returns the exit status.
+ */
+int rounds(void (*once)(void));
+
+#endif
