@@ -230,7 +230,6 @@ func TestRefusedBeforehand(t *testing.T) {
 		"overflow there":            {w.a.Read(l, w.ab, all.Part(math.MaxInt64, 100), nil), dmabuf.ErrRange},
 		"no remote memory":          {w.a.Write(l, w.ab, RemoteSpan{Length: 100}, nil), unix.EINVAL},
 		"no local memory":           {w.a.Write(Span{Length: 9}, w.ab, all.Part(0, 9), nil), unix.EINVAL},
-		"read of nothing":           {w.a.Read(Span{}, w.ab, RemoteSpan{}, nil), unix.EINVAL},
 		"write to what is read":     {w.a.Write(l, w.ab, read.All(), nil), unix.EACCES},
 		"read of what is written":   {w.a.Read(l, w.ab, write.All(), nil), unix.EACCES},
 		"atomic on it":              {w.a.FetchAdd(Span{Buf: mine, Length: 8}, w.ab, write.Part(0, 8), 1, nil), unix.EACCES},

@@ -228,7 +228,9 @@ func (q *fakeQP) do(wr *ibvfd.SendWR) ibvfd.WCStatus {
 	switch wr.Op {
 	case ibvfd.OpRead:
 		need = ibvfd.AccessLocalWrite
-		remote = f.at(wr.RKey, wr.RemoteAddr, total, true, ibvfd.AccessRemoteRead)
+		if total > 0 {
+			remote = f.at(wr.RKey, wr.RemoteAddr, total, true, ibvfd.AccessRemoteRead)
+		}
 	case ibvfd.OpWrite, ibvfd.OpWriteImm:
 		if total > 0 {
 			remote = f.at(wr.RKey, wr.RemoteAddr, total, true, ibvfd.AccessRemoteWrite)

@@ -142,7 +142,11 @@ func (o *op) transfer(c *conn, wrs []ibvfd.SendWR, sges []ibvfd.SGE) (n, used in
 		return 1, 1
 	}
 	if o.length == 0 {
+		// Without bytes the peer's NIC looks at neither address nor key.
 		wrs[0] = ibvfd.SendWR{Op: ibvfd.OpWrite}
+		if o.kind == OpRead {
+			wrs[0].Op = ibvfd.OpRead
+		}
 		n = 1
 	} else {
 		n = o.low.Next(wrs, sges)

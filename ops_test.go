@@ -56,6 +56,12 @@ func testOperations(t *testing.T, s setting) {
 		copy(here[300:], there[4000:4200])
 		check("Read")
 
+		w.ok(w.a.Read(Span{}, w.ab, RemoteSpan{}, "nothing"))
+		if c := w.done(w.a, OpRead, "nothing"); c.Len != 0 {
+			t.Errorf("%+v", c)
+		}
+		check("Read of no bytes")
+
 		w.ok(w.a.ReadV([]Span{l(900, 10), l(700, 20)}, w.ab, rb.Part(0, 30), 4))
 		w.done(w.a, OpRead, 4)
 		copy(here[900:910], there)

@@ -7,8 +7,6 @@ import (
 	"math"
 	"os"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
 )
@@ -167,9 +165,6 @@ func (e *Endpoint) start(kind Op, flags Flags, context any) (*op, error) {
 func (e *Endpoint) post(to Peer, o *op, err error) error {
 	if err == nil && o.flags&FlagDeliveryComplete != 0 {
 		err = e.needSlab()
-	}
-	if err == nil && o.kind == OpRead && o.length == 0 {
-		err = &dmabuf.Error{Op: o.kind.String(), Detail: "no bytes", Err: unix.EINVAL}
 	}
 	var c *conn
 	if err == nil {
