@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -54,9 +55,25 @@ func (a *app) run(args []string) int {
 	if err == nil || a.reached {
 		return a.status
 	}
-	// Cobra's own refusals, before any of our code ran.
-	a.json = a.json || slices.Contains(args, "--json") || slices.Contains(args, "--format=json")
+	// Cobra's own refusals, before any of our code ran: of the flags it has
+	// understood those in front of the wrong one.
+	a.format = formatAsked(args)
+	a.json = a.json || slices.Contains(args, "--json") || a.format == "json"
 	return a.finish("", nil, &cli.UsageError{Err: err})
+}
+
+// formatAsked is the value of --format. Who asked for it reads nothing else, a
+// mistake on the command line neither.
+func formatAsked(args []string) string {
+	for i, arg := range args {
+		if value, ok := strings.CutPrefix(arg, "--format="); ok {
+			return value
+		}
+		if arg == "--format" && i+1 < len(args) {
+			return args[i+1]
+		}
+	}
+	return ""
 }
 
 // finish prints what was found and what went wrong.
@@ -66,14 +83,15 @@ func (a *app) finish(command string, found result, err error) int {
 		// What could not be looked at does not hide what was found.
 		status = worse(status, found.status())
 	}
-	if a.json {
+	write := formats[a.format]
+	if a.json && write == nil {
 		d := cli.Document{Schema: schema, Command: command, Version: version, OK: status == cli.ExitOK, Status: status, Errors: cli.Explain(err)}
 		if found != nil {
 			d.Result = found
 		}
 		return a.printed(d.Write(a.stdout), status)
 	}
-	if write := formats[a.format]; write != nil && command == "check" {
+	if write != nil {
 		return a.formatted(write, found, status, err)
 	}
 	if found != nil {
@@ -142,7 +160,10 @@ func (a *app) look(find func(*p2p.Machine, []p2p.GPU, []p2p.NIC) (result, error)
 	if a.source.Proc != "" && a.source.Sys == "" && a.source.Root == "" {
 		return nil, &cli.UsageError{Err: errors.New("--proc needs --sysfs: two machines are none")}
 	}
-	if !slices.Contains([]string{"", "text", "json"}, a.format) && formats[a.format] == nil {
+	switch known := formats[a.format] != nil; {
+	case a.json && known:
+		return nil, &cli.UsageError{Err: fmt.Errorf("--json and --format %s: one or the other", a.format)}
+	case !known && !slices.Contains([]string{"", "text", "json"}, a.format):
 		return nil, &cli.UsageError{Err: fmt.Errorf("--format %s is none of text, json, nagios, npd, prometheus, nfd", a.format)}
 	}
 	if err := knownChecks(a.skip); err != nil {
@@ -243,22 +264,37 @@ func knownChecks(ids []string) error {
 	return nil
 }
 
-// only keeps the devices that have one of the names.
+// only keeps the devices that have one of the names. The first of the names of
+// a device is its own.
 func only[T any](what string, names []string, all []T, called func(T) []string) ([]T, error) {
 	if len(names) == 0 {
 		return all, nil
 	}
+	found := map[string]bool{}
 	var out []T
-	for _, name := range names {
-		n := len(out)
-		for _, x := range all {
-			if slices.Contains(called(x), name) && name != "" {
-				out = append(out, x)
+	var there []string
+	for _, x := range all {
+		its := called(x)
+		keep := false
+		for _, name := range names {
+			if name != "" && slices.Contains(its, name) {
+				keep, found[name] = true, true
 			}
 		}
-		if len(out) == n {
-			return nil, &cli.UsageError{Err: fmt.Errorf("no %s here is called %q", what, name)}
+		if keep {
+			out = append(out, x)
 		}
+		its = slices.DeleteFunc(slices.Compact(its), func(name string) bool { return name == "" })
+		there = append(there, strings.Join(its, " of "))
+	}
+	for _, name := range names {
+		if found[name] {
+			continue
+		}
+		if len(there) == 0 {
+			there = []string{"none"}
+		}
+		return nil, &cli.Unavailable{Err: fmt.Errorf("no %s here is called %q; there is %s", what, name, strings.Join(there, ", "))}
 	}
 	return out, nil
 }

@@ -14,17 +14,27 @@ import (
 )
 
 // formats are outputs for other programs, each with the exit status that these
-// expect.
-var formats = map[string]func(b *strings.Builder, r checkResult, status int, err error) int{
+// expect. Without a result nothing could be looked at.
+var formats = map[string]func(b *strings.Builder, r *checkResult, status int, err error) int{
 	"nagios": nagios, "npd": npd, "prometheus": prometheus, "nfd": nfd,
 }
 
-// formatted prints what was found for another program.
-func (a *app) formatted(write func(*strings.Builder, checkResult, int, error) int, found result, status int, err error) int {
-	r, _ := found.(checkResult)
+// formatted prints what was found for another program. Output that did not
+// arrive is nothing known, in the words of that program.
+func (a *app) formatted(write func(*strings.Builder, *checkResult, int, error) int, found result, status int, err error) int {
+	var r *checkResult
+	if whole, ok := found.(checkResult); ok {
+		r = &whole
+	} else {
+		cli.PrintErrors(a.stderr, program, err)
+	}
 	var b strings.Builder
 	status = write(&b, r, status, err)
-	return a.printed(a.emit([]byte(b.String())), status)
+	if err := a.emit([]byte(b.String())); err != nil {
+		cli.PrintErrors(a.stderr, program, err)
+		return write(&b, nil, cli.ExitUsage, err)
+	}
+	return status
 }
 
 // emit writes to the file that was named, whole or not at all.
@@ -35,7 +45,7 @@ func (a *app) emit(data []byte) error {
 	}
 	f, err := os.CreateTemp(filepath.Dir(a.output), ".p2pcheck-*")
 	if err != nil {
-		return err
+		return fmt.Errorf("%s cannot be written: %w", a.output, err)
 	}
 	_, err = f.Write(data)
 	// Who collects these files is somebody else.
@@ -50,8 +60,10 @@ func (a *app) emit(data []byte) error {
 }
 
 // verdict is a run in one word, as status has it.
-func verdict(r checkResult, status int) string {
+func verdict(r *checkResult, status int) string {
 	switch {
+	case r == nil:
+		return "unknown"
 	case status == cli.ExitOK && r.Tally.Warn > 0:
 		return "warn"
 	case status == cli.ExitOK:
@@ -63,9 +75,14 @@ func verdict(r checkResult, status int) string {
 }
 
 // headline is what is wrong, in a line: the first of each kind.
-func headline(r checkResult, err error) string {
-	s := r.Summary
-	parts := []string{fmt.Sprintf("%d of %d pairs direct", s.Direct, s.Direct+s.Staged+s.Refused+s.Unknown)}
+func headline(r *checkResult, err error) string {
+	var parts []string
+	if r == nil {
+		r = &checkResult{}
+	} else {
+		s := r.Summary
+		parts = append(parts, fmt.Sprintf("%d of %d pairs direct", s.Direct, s.Direct+s.Staged+s.Refused+s.Unknown))
+	}
 	if len(r.Drift) > 0 {
 		parts = append(parts, plural(len(r.Drift), "difference"))
 	}
@@ -88,12 +105,15 @@ func headline(r checkResult, err error) string {
 
 // nagios is one line with performance data, and 0 OK, 1 warning, 2 critical, 3
 // unknown.
-func nagios(b *strings.Builder, r checkResult, status int, err error) int {
+func nagios(b *strings.Builder, r *checkResult, status int, err error) int {
 	v := verdict(r, status)
 	code := slices.Index([]string{"pass", "warn", "fail", "unknown"}, v)
-	s, t := r.Summary, r.Tally
-	fmt.Fprintf(b, "P2PCHECK %s - %s | direct=%d staged=%d refused=%d unknown=%d checks_failed=%d checks_warned=%d checks_unknown=%d\n",
-		[]string{"OK", "WARNING", "CRITICAL", "UNKNOWN"}[code], headline(r, err), s.Direct, s.Staged, s.Refused, s.Unknown, t.Fail, t.Warn, t.Unknown)
+	fmt.Fprintf(b, "P2PCHECK %s - %s", []string{"OK", "WARNING", "CRITICAL", "UNKNOWN"}[code], headline(r, err))
+	if r != nil {
+		s, t := r.Summary, r.Tally
+		fmt.Fprintf(b, " | direct=%d staged=%d refused=%d unknown=%d checks_failed=%d checks_warned=%d checks_unknown=%d", s.Direct, s.Staged, s.Refused, s.Unknown, t.Fail, t.Warn, t.Unknown)
+	}
+	b.WriteString("\n")
 	return code
 }
 
@@ -102,7 +122,7 @@ const npdLength = 80
 
 // npd is a line for a custom plugin of node-problem-detector, and 0 good, 1 not,
 // 2 unknown.
-func npd(b *strings.Builder, r checkResult, status int, err error) int {
+func npd(b *strings.Builder, r *checkResult, status int, err error) int {
 	text := headline(r, err)
 	if len(text) > npdLength {
 		text = strings.ToValidUTF8(text[:npdLength-3], "") + "..."
@@ -118,7 +138,11 @@ func npd(b *strings.Builder, r checkResult, status int, err error) int {
 }
 
 // nfd are labels for node-feature-discovery's local source.
-func nfd(b *strings.Builder, r checkResult, status int, _ error) int {
+func nfd(b *strings.Builder, r *checkResult, status int, _ error) int {
+	fmt.Fprintf(b, "p2pcheck.result=%s\n", verdict(r, status))
+	if r == nil {
+		return status
+	}
 	direct := map[string]bool{}
 	for _, p := range r.Pairs {
 		if p.Counts && p.Outcome == "direct" {
@@ -131,7 +155,6 @@ func nfd(b *strings.Builder, r checkResult, status int, _ error) int {
 			counting++
 		}
 	}
-	fmt.Fprintf(b, "p2pcheck.result=%s\n", verdict(r, status))
 	fmt.Fprintf(b, "p2pcheck.gpus=%d\n", counting)
 	fmt.Fprintf(b, "p2pcheck.gpus-direct=%d\n", len(direct))
 	fmt.Fprintf(b, "p2pcheck.nics=%d\n", len(r.NICs))
@@ -140,7 +163,7 @@ func nfd(b *strings.Builder, r checkResult, status int, _ error) int {
 }
 
 // prometheus is the text format of metrics.
-func prometheus(b *strings.Builder, r checkResult, status int, err error) int {
+func prometheus(b *strings.Builder, r *checkResult, status int, err error) int {
 	metric := func(name, help string) {
 		fmt.Fprintf(b, "# HELP %s %s\n# TYPE %s gauge\n", name, help, name)
 	}
@@ -148,6 +171,9 @@ func prometheus(b *strings.Builder, r checkResult, status int, err error) int {
 	fmt.Fprintf(b, "p2pcheck_status %d\n", status)
 	metric("p2pcheck_errors", "What could not be read.")
 	fmt.Fprintf(b, "p2pcheck_errors %d\n", len(cli.Explain(err)))
+	if r == nil {
+		return status
+	}
 	metric("p2pcheck_pair_outcome", "1 for what becomes of a registration of the GPU's memory with the NIC.")
 	for _, p := range r.Pairs {
 		if p.Counts {

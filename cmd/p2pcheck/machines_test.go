@@ -187,9 +187,59 @@ func TestFormats(t *testing.T) {
 	if r := run(machines["good"], t, "--root", "ROOT", "--format", "json"); !json.Valid([]byte(r.out)) {
 		t.Errorf("%+v", r)
 	}
-	r := run(bad(), t, "--root", "ROOT", "--format", "nagios")
+	// A device is looked at once, whatever it is called.
+	r := run(machines["good"], t, "--root", "ROOT", "--gpu", "nvidia,0000:13:00.0", "--format", "npd")
+	if !strings.HasPrefix(r.out, "4 of 4 pairs direct") {
+		t.Errorf("%+v", r)
+	}
+	r = run(bad(), t, "--root", "ROOT", "--format", "nagios")
 	if want := "P2PCHECK CRITICAL - 0 of 4 pairs direct; fail: ISO-ATS NV-MODTYPE"; !strings.HasPrefix(r.out, want) {
 		t.Error(r.out)
+	}
+}
+
+// A mistake on the command line, or a place that cannot be written to, is never
+// taken for a machine that is bad.
+func TestFormatsOfMistakes(t *testing.T) {
+	root := testenv.Machines["small-hgx"]().Write(t)
+	nowhere := filepath.Join(t.TempDir(), "none", "file")
+	for name, c := range map[string]struct {
+		args []string
+		says string
+	}{
+		"flag after":  {[]string{"--root", root, "--frob"}, "--frob"},
+		"argument":    {[]string{"--root", root, "frob"}, "frob"},
+		"command":     {[]string{"topo"}, "--format"},
+		"two formats": {[]string{"--root", root, "--json"}, "--json"},
+		"no machine":  {[]string{"--root", nowhere}, nowhere},
+		"no snapshot": {[]string{"--snapshot", nowhere}, nowhere},
+		"no baseline": {[]string{"--root", root, "--baseline", nowhere}, nowhere},
+		"no check":    {[]string{"--root", root, "--skip", "NO-SUCH"}, "NO-SUCH"},
+		"no GPU":      {[]string{"--root", root, "--gpu", "amdgpu"}, "amdgpu"},
+		"no place":    {[]string{"--root", root, "-o", nowhere}, nowhere},
+	} {
+		for format, status := range map[string]int{"nagios": 3, "npd": 2} {
+			for _, flag := range [][]string{{"--format", format}, {"--format=" + format}} {
+				for _, args := range [][]string{append(flag, c.args...), append(c.args, flag...)} {
+					if r := command(args...); r.status != status || !strings.Contains(r.out+r.err, c.says) {
+						t.Errorf("%s: %q: %+v", name, args, r)
+					}
+				}
+			}
+		}
+	}
+	if r := command("--frob", "--format", "nagios"); !strings.HasPrefix(r.out, "P2PCHECK UNKNOWN - ") || strings.Count(r.out, "\n") != 1 || strings.Contains(r.out, "pairs") {
+		t.Errorf("%+v", r)
+	}
+	if r := command("--frob", "--format", "json"); r.status != cli.ExitUsage || !json.Valid([]byte(r.out)) {
+		t.Errorf("%+v", r)
+	}
+	// What could not be looked at has no GPUs to count.
+	if r := command("--root", nowhere, "--format", "nfd"); r.status != cli.ExitUsage || r.out != "p2pcheck.result=unknown\n" {
+		t.Errorf("%+v", r)
+	}
+	if r := command("--root", nowhere, "--format", "prometheus"); r.status != cli.ExitUsage || !strings.Contains(r.out, "p2pcheck_status 2\n") || r.err == "" {
+		t.Errorf("%+v", r)
 	}
 }
 

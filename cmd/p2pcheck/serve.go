@@ -90,9 +90,9 @@ func (m *metrics) current() string {
 	a := *m.a
 	found, err := a.look(a.check)
 	status := cli.Status(err)
-	r, ok := found.(checkResult)
-	if ok {
-		status = worse(status, r.status())
+	var r *checkResult
+	if whole, ok := found.(checkResult); ok {
+		r, status = &whole, worse(status, whole.status())
 	}
 	var b strings.Builder
 	prometheus(&b, r, status, err)
