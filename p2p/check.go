@@ -94,6 +94,7 @@ type Usage struct{ Total, Used uint64 }
 var families = [][]Check{
 	kernelChecks, environmentChecks, decisionChecks, isolationChecks, linkChecks, gpuChecks, nvidiaChecks, amdChecks,
 	intelChecks, otherGPUChecks, nicChecks, networkChecks, limitChecks, containerChecks, guestChecks, libraryChecks,
+	proofChecks,
 }
 
 // Checks lists all checks there are.

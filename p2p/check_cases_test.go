@@ -5,10 +5,13 @@ package p2p
 import (
 	"errors"
 	"path"
+	"regexp"
+	"testing"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
 // checkCase is a machine, what is changed on it, and what a check then finds.
@@ -39,6 +42,9 @@ func (c checkCase) with(l Live) checkCase {
 // log puts a line into the kernel's log.
 func log(line string) edit { return put("dev/kmsg", "6,0,0,-;Linux version\n4,1,9,-;"+line) }
 
+// nodes are the NUMA nodes of functions.
+var nodes = regexp.MustCompile(`numa_node=\d+`)
+
 // checkCases has, for each check, a machine that makes it pass, one that makes
 // it warn or fail, and one where it is unknown, as far as it can be each.
 func checkCases() map[string][]checkCase {
@@ -57,6 +63,10 @@ func checkCases() map[string][]checkCase {
 	yes := ibvfd.Support{DMABufKernel: ibvfd.Yes, Errno: unix.EBADF}
 	no := ibvfd.Support{DMABufKernel: ibvfd.No, Errno: unix.EOPNOTSUPP, Remedy: "update"}
 	other := errors.New("out of order")
+	noNodes := func(f *testenv.Tree) func(*testing.T, string) {
+		f.Functions = nodes.ReplaceAllString(f.Functions, "numa_node=-1")
+		return nil
+	}
 	virtualFunction := func(name string) edit { return text(amdNIC+"/physfn", name) }
 	flat := func(want Result, edits ...edit) checkCase { return on("flat-vm", want, edits...) }
 
@@ -86,10 +96,10 @@ func checkCases() map[string][]checkCase {
 		"P2P-VERDICT":      {on("small-mi300", pass), on("small-mi300", fail, config(withoutP2P)), on("xe", fail), on("small-mi300", unknown, noConfig), on("small-mi300", unknown, append(intelOf("vendor=0x8086 device=0x1"), truncated)...), on("small-hgx", warn, config(withoutP2P))},
 		"P2P-ACS-LIST":     {on("small-mi300", pass), on("small-mi300", warn, redirecting), on("small-mi300", fail, append(intelOf("vendor=0x8086 device=0x1"), redirecting)...), on("small-mi300", unknown, append(intelOf("vendor=0x8086 device=0x1"), truncated)...), on("xe", skip)},
 		"P2P-WHITELIST":    {on("small-mi300", pass), on("small-hgx", pass), on("xe", warn), on("xe", unknown, release("8.1.0")), on("xe", unknown, cpu("-"))},
-		"P2P-CACHE":        {on("small-mi300", pass), on("small-mi300", warn, byVFIO), on("small-mi300", warn, put(amdGPU+"/p2pmem/size", "1")), on("small-hgx", pass)},
+		"P2P-CACHE":        {on("small-mi300", pass), on("small-mi300", warn, byVFIO), on("small-mi300", warn, put(amdGPU+"/p2pmem/size", "1")), on("small-mi300", unknown, unreadable(amdGPU+"/p2pmem")), on("small-hgx", pass)},
 		"P2P-NV-GATE":      {on("small-hgx", pass, swap("GrdmaPciTopoCheckOverride: 0", "GrdmaPciTopoCheckOverride: 1")), on("wrong-socket", pass), flat(unknown), on("grace", unknown), on("wrong-socket", fail, swap("driver:nvidia", "driver:softgpu behaviour=nvidia"), put("sys/module/softgpu/parameters/topology_gate", "Y")), on("small-mi300", skip)},
 		"P2P-NV-FORCEPCIE": {on("grace", fail), on("grace", pass, swap("group=3:", "group=1:")), on("grace", unknown, swap("group=", "none=")), on("small-hgx", skip)},
-		"P2P-DIST":         {on("small-mi300", pass), on("wrong-socket", warn), on("wrong-socket", unknown, swap("numa_node=1", "numa_node=-1")), on("small-mi300", skip, noNIC)},
+		"P2P-DIST":         {on("small-mi300", pass), on("wrong-socket", warn), on("wrong-socket", unknown, swap("numa_node=1", "numa_node=-1")), on("wrong-socket", unknown, noNodes), on("wrong-socket", pass, noNodes, put("sys/devices/system/node/online", "0")), on("small-mi300", pass, noNodes), on("small-mi300", skip, noNIC)},
 		"P2P-DMAMASK":      {on("small-mi300", pass), on("small-mi300", fail, swap("dma_mask_bits=64", "dma_mask_bits=44")), on("small-mi300", pass, swap("dma_mask_bits=64", "dma_mask_bits=44"), translating), on("small-mi300", unknown, swap("dma_mask_bits=64", "none=1")), on("small-mi300", unknown, swap("dma_mask_bits=64", "dma_mask_bits=44"), unreadable("sys/devices/*/*/*/*/*/resource"))},
 
 		"ISO-IOMMU-MODE": {on("small-mi300", pass), on("xe", pass), on("small-mi300", warn, translating), on("small-mi300", fail, swap(":identity", ":blocked")), on("small-hgx", fail, translating, nvidia("DmaRemapPeerMmio: 0")), on("small-hgx", warn, translating), on("small-mi300", unknown, unreadable("sys/kernel/iommu_groups/*/type"))},
@@ -110,8 +120,8 @@ func checkCases() map[string][]checkCase {
 		"PCIE-BAR-SIZE":     {on("small-mi300", pass), on("small-hgx", pass), on("small-mi300", warn, put(amdGPU+"/resource", "0x20000000000 0x207ffffffff 0x14220c")), on("small-mi300", fail, put(amdGPU+"/resource", "0x20000000000 0x2000fffffff 0x14220c")), on("small-hgx", unknown, drop(amdGPU+"/resource0_resize")), on("small-mi300", unknown, unreadable(amdGPU+"/resource"))},
 		"PCIE-REBAR":        {on("small-hgx", pass), on("small-mi300", pass), on("small-hgx", warn, put(amdGPU+"/resource0_resize", "0000000000040000")), on("small-hgx", unknown, put(amdGPU+"/resource0_resize", "many")), on("small-hgx", unknown, unreadable(amdGPU+"/resource0_resize"))},
 		"PCIE-BAR-ASSIGNED": {on("small-mi300", pass), on("small-mi300", fail, put(amdGPU+"/resource", "0x0 0xffffffffff 0x14220c")), on("small-mi300", fail, put(amdGPU+"/resource", "0x0 0x0 0x0"), log("pci 0000:13:00.0: BAR 0 [mem size 0x4000000000 64bit pref]: can't assign; no space")), on("small-mi300", fail, put(amdGPU+"/resource", "0x80000000 0x80ffffff 0x40200\n0x0 0x0 0x0"), log("pci 0000:13:00.0: BAR 1: failed to assign [mem size 0x4000000000 64bit pref]\n4,2,9,-;pci 0000:15:00.0: BAR 0: failed to assign [mem size 0x1000]")), on("small-mi300", pass, log("pci 0000:13:00.0: BAR 0: failed to assign [mem size 0x4000000000 64bit pref]")), on("small-mi300", pass, put(amdGPU+"/resource", "0x80000000 0x80ffffff 0x40200\n0x0 0x0 0x0"), log("pci 0000:13:00.0: VF BAR 1 [mem size 0x4000000000 64bit pref]: can't assign; no space")), on("small-mi300", unknown, put(amdGPU+"/resource", "?")), on("small-mi300", unknown, unreadable(amdGPU+"/resource"))},
-		"PCIE-PM":           {on("small-mi300", pass), on("small-mi300", warn, put(amdGPU+"/power/runtime_status", "suspended")), on("small-mi300", unknown, put(amdGPU+"/power/runtime_status", "?")), on("small-mi300", unknown, unreadable(amdGPU+"/power/runtime_status"))},
-		"PCIE-NUMA":         {on("small-mi300", pass), on("wrong-socket", warn), flat(pass), on("wrong-socket", unknown, swap("numa_node=0", "numa_node=-1"))},
+		"PCIE-PM":           {on("small-mi300", pass), on("small-mi300", warn, put(amdGPU+"/power/runtime_status", "suspended")), on("small-mi300", unknown, put(amdGPU+"/power/runtime_status", "error")), on("small-mi300", pass, put(amdGPU+"/power/runtime_status", "unsupported")), on("small-mi300", unknown, put(amdGPU+"/power/runtime_status", "?")), on("small-mi300", unknown, unreadable(amdGPU+"/power/runtime_status"))},
+		"PCIE-NUMA":         {on("small-mi300", pass), on("wrong-socket", warn), flat(unknown), flat(unknown, put("sys/devices/system/node/online", "0-1")), flat(pass, put("sys/devices/system/node/online", "0")), on("wrong-socket", unknown, swap("numa_node=0", "numa_node=-1")), on("wrong-socket", unknown, swap("numa_node=1", "numa_node=-1")), on("small-mi300", unknown, noNodes)},
 		"PCIE-ATOMICS":      {on("small-mi300", pass), on("small-mi300", warn, swap("devctl2=0x40", "")), on("small-mi300", warn, swap("type=6 ", "type=6 devctl2=0x80 ")), on("small-mi300", unknown, blindGPU), on("small-hgx", skip)},
 		"PCIE-VMD":          {on("small-mi300", pass), on("xe", warn, swap("pci0000:00/0000:00:0", "pci10000:00/10000:00:0"), swap("/0000:0", "/10000:0")), on("small-mi300", skip, swap("driver:amdgpu", "driver:vgem"), noNIC)},
 
@@ -192,5 +202,10 @@ func checkCases() map[string][]checkCase {
 		"LIB-UCX":        {on("small-mi300", pass), on("small-mi300", warn, drop("dev/kfd")), on("small-mi300", unknown, gone("dev"))},
 		"LIB-AWS-OFI":    {on("small-mi300", pass, swap("driver:bnxt_en", "driver:efa")), on("small-mi300", warn, swap("driver:bnxt_en", "driver:efa"), release("5.4.1")), on("small-mi300", unknown, swap("driver:bnxt_en", "driver:efa"), release("?")), on("small-mi300", skip)},
 		"LIB-PERFTEST":   {on("small-mi300", pass), on("small-hgx", pass), on("xe", skip)},
+
+		// proof_test.go has the others of these.
+		"ACT-EXPORT": {on("xe", skip)}, "ACT-REG": {on("xe", skip)}, "ACT-TRACE": {on("xe", skip)}, "ACT-PREDICTION": {on("xe", skip)},
+		"ACT-WRITE": {on("xe", skip)}, "ACT-READ": {on("xe", skip)}, "ACT-ORDER": {on("xe", skip)}, "ACT-FAULTWATCH": {on("xe", skip)},
+		"ACT-BW": {on("xe", skip)}, "ACT-MIGRATE": {on("xe", skip)}, "ACT-CLEANUP": {on("xe", skip)},
 	}
 }

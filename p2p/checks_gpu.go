@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io/fs"
 	"path"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -20,17 +21,46 @@ var gpuChecks = []Check{
 	{ID: "GPU-RENDER-PERM", Title: "The GPU's device files can be opened", Worst: ResultFail, run: (*look).gpuNodes,
 		Expect: "reading and writing allowed", Why: "EACCES is a matter of groups; EPERM comes from the container's device filter.",
 		Fix: Remedy{Change: "join the groups, or give the container the device", Command: "usermod -aG render,video USER"}, Ref: "cgroups(7), devices"},
-	{ID: "GPU-EXPORT", Title: "A buffer can be exported", Worst: ResultFail, run: (*look).toVerify, Why: "The first step of the proof.", Ref: "dmabuf-reg verify"},
+	{ID: "GPU-EXPORT", Title: "A buffer can be exported", Worst: ResultFail, run: (*look).gpuExports,
+		Expect: "a dma-buf of its memory", Why: "The first step of the proof: --live takes it.",
+		Fix: Remedy{Change: "see what the driver answered", Command: "dmabuf-reg devices"}, Ref: "dmabuf-reg verify"},
 	{ID: "GPU-EXPORTER-OPS", Title: "The driver makes use of what the kernel allows", Worst: ResultFail, run: (*look).exporterRules,
 		Expect: "memory that stays in the GPU for this NIC", Why: "Where the kernel lets a pair pass, the driver may still move the buffer to system memory and report success: i915 always, amdgpu and xe up to 6.12 for NICs that pin.",
 		Fix: Remedy{Change: "use a kernel, driver or NIC that fit together"}, Ref: "amdgpu_dma_buf.c, xe_dma_buf.c, i915_gem_dmabuf.c, vfio_pci_dmabuf.c"},
-	{ID: "GPU-BO-LOCATION", Title: "A registered buffer is still in the GPU", Worst: ResultFail, run: (*look).toVerify, Why: "The proof against a silent move.", Ref: "dmabuf-reg verify --trace"},
+	{ID: "GPU-BO-LOCATION", Title: "A registered buffer is still in the GPU", Worst: ResultFail, run: (*look).gpuKeeps,
+		Expect: "all of it, with one NIC at least", Why: "The proof against a silent move: --live looks where the bytes of registered buffers are.",
+		Fix: Remedy{Change: "see the pairs' reasons"}, Ref: "dmabuf-reg verify --trace"},
 }
 
-// toVerify is for what takes an allocation or a registration.
-func (l *look) toVerify() {
-	l.skip("this program allocates and registers nothing: dmabuf-reg verify --trace does")
+// perGPU sums up, for each GPU that was tried, what pairs says of it: the best
+// of them.
+func (l *look) perGPU(pairs func()) {
+	pairs()
+	if slices.ContainsFunc(l.found, func(f *Finding) bool { return f.Result == ResultSkip }) {
+		return
+	}
+	best := map[string]*Finding{}
+	var order []string
+	for _, f := range l.found {
+		gpu, _, _ := strings.Cut(f.Scope[0], " -> ")
+		if was := best[gpu]; was == nil || f.Result == ResultPass && was.Result != ResultPass {
+			best[gpu] = f
+		}
+		if !slices.Contains(order, gpu) {
+			order = append(order, gpu)
+		}
+	}
+	l.found = nil
+	for _, gpu := range order {
+		f := best[gpu]
+		f.Scope = []string{gpu}
+		l.found = append(l.found, f)
+	}
 }
+
+// gpuExports and gpuKeeps are of GPUs, what ACT-EXPORT and ACT-TRACE are of pairs.
+func (l *look) gpuExports() { l.perGPU(l.proveExport) }
+func (l *look) gpuKeeps()   { l.perGPU(l.provePlace) }
 
 func (l *look) gpuDriver() {
 	if len(l.gpus) == 0 {

@@ -145,19 +145,49 @@ func (m *Machine) ReadLog() (lines []string, cut bool, err error) {
 // readLog reads /dev/kmsg, a record each time, or a copy of it.
 func readLog(name string) *kernelLog {
 	k := &kernelLog{}
-	fd, err := unix.Open(name, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	fd, err := openLog(name)
 	if err != nil {
-		k.err = &os.PathError{Op: "open", Path: name, Err: err}
+		k.err = err
 		return k
 	}
 	defer unix.Close(fd)
+	records, cut, err := drain(fd, name)
+	k.cut, k.err = cut, err
+	if err != nil {
+		return k
+	}
+	for i, r := range records {
+		if i == 0 && r.number != "0" {
+			k.cut = true
+		}
+		k.lines = append(k.lines, r.text)
+	}
+	if len(k.lines) == 0 {
+		k.err = errNoRecord
+	}
+	return k
+}
+
+func openLog(name string) (fd int, err error) {
+	fd, err = unix.Open(name, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1, &os.PathError{Op: "open", Path: name, Err: err}
+	}
+	return fd, nil
+}
+
+// record is one message of the log.
+type record struct{ number, text string }
+
+// drain reads what there is. cut says that some was overwritten before.
+func drain(fd int, name string) (out []record, cut bool, err error) {
 	var all strings.Builder
 	buf := make([]byte, 64<<10)
 	for all.Len() < logLimit {
 		n, err := unix.Read(fd, buf)
 		switch {
 		case errors.Is(err, unix.EPIPE): // overwritten meanwhile: go on with the oldest there is
-			k.cut = true
+			cut = true
 			continue
 		case errors.Is(err, unix.EAGAIN):
 			err = io.EOF
@@ -173,27 +203,18 @@ func readLog(name string) *kernelLog {
 			break
 		}
 		if err != nil {
-			k.err = &os.PathError{Op: "read", Path: name, Err: err}
-			return k
+			return nil, cut, &os.PathError{Op: "read", Path: name, Err: err}
 		}
 	}
-	first := true
 	for line := range strings.Lines(all.String()) {
 		head, text, ok := strings.Cut(strings.TrimSuffix(line, "\n"), ";")
 		fields := strings.Split(head, ",")
 		if !ok || len(fields) < 3 || strings.HasPrefix(line, " ") {
 			continue // properties of the record above
 		}
-		if first && fields[1] != "0" {
-			k.cut = true
-		}
-		first = false
-		k.lines = append(k.lines, text)
+		out = append(out, record{fields[1], text})
 	}
-	if len(k.lines) == 0 {
-		k.err = errNoRecord
-	}
-	return k
+	return out, cut, nil
 }
 
 // errNoRecord is of what is no log: a kernel that runs has said something.

@@ -9,6 +9,7 @@ type Pair struct {
 	Prediction Prediction
 	Letters    Letters
 	Remedy     *Remedy // nil of a pair that is direct
+	Proof      *Proof  // nil of a pair that nobody tried
 }
 
 // Pair predicts for a GPU and a NIC.

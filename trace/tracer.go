@@ -298,6 +298,25 @@ func (t *Tracer) Pending() []Event {
 	return events
 }
 
+// Refusal explains the newest registration among [Tracer.Pending] that failed,
+// nil if there is none: what a library refuses never reaches the kernel. One
+// without a descriptor is ibvfd's question what the device can do, asked before
+// and after.
+func (t *Tracer) Refusal(ctx context.Context) *Failure {
+	if t.Flush(ctx) != nil {
+		return nil
+	}
+	var found *Failure
+	known := false
+	for _, e := range t.Pending() {
+		if e.Kind == Refused && (e.Record.FD >= 0 || !known) {
+			f := e.Record.Explain()
+			found, known = &f, e.Record.FD >= 0
+		}
+	}
+	return found
+}
+
 // Prove answers where a registration is, as [placement.Prover] says.
 func (t *Tracer) Prove(ctx context.Context, key placement.Key) (placement.Placement, error) {
 	if key.LKey == 0 && key.RKey == 0 && key.Inode == 0 {

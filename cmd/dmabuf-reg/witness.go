@@ -54,24 +54,12 @@ func (w *witness) place(ctx context.Context, nic string, lkey uint32) (*placemen
 }
 
 // refusal explains the newest registration of this process that failed, nil if
-// none was seen. What a library refuses never reaches the kernel. One without a
-// descriptor is ibvfd's question what the device can do, asked before and after.
+// none was seen.
 func (w *witness) refusal(ctx context.Context) *trace.Failure {
 	if w == nil {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, testimony)
 	defer cancel()
-	if w.tracer.Flush(ctx) != nil {
-		return nil
-	}
-	var found *trace.Failure
-	known := false
-	for _, e := range w.tracer.Pending() {
-		if e.Kind == trace.Refused && (e.Record.FD >= 0 || !known) {
-			f := e.Record.Explain()
-			found, known = &f, e.Record.FD >= 0
-		}
-	}
-	return found
+	return w.tracer.Refusal(ctx)
 }

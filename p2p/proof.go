@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package p2p
+
+import (
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/internal/errno"
+	"github.com/gpurdma/gpurdma/placement"
+)
+
+// Rung is a step of a proof.
+type Rung int
+
+// The rungs, in their order.
+const (
+	RungAllocate Rung = iota // memory on the GPU
+	RungExport               // as a dma-buf
+	RungRegister             // with the NIC
+	RungPlace                // where the bytes are, by trace
+	RungRoute                // which way they take, by trace
+	RungWrite                // RDMA WRITE, and every byte compared
+	RungRead                 // RDMA READ, and every byte compared
+	RungRelease              // nothing is left
+	rungs
+)
+
+var rungNames = [rungs]string{"allocated", "exported", "registered", "placed", "route", "written", "read", "released"}
+
+func (r Rung) String() string {
+	if r < 0 || r >= rungs {
+		return "invalid"
+	}
+	return rungNames[r]
+}
+
+// Step is what became of a rung.
+type Step struct {
+	Result Result // pass, fail, unknown; skip if it was not reached
+	Detail string
+}
+
+// Proof is what became of a pair when it was tried. Package live makes them.
+type Proof struct {
+	// Outcome is what happened, as far as it is proven: OutcomeUnknown without
+	// a trace.
+	Outcome Outcome
+	Errno   unix.Errno // of Refused
+	Stage   string     // of Refused: what refused, as the trace or else the errno allows to say
+	Why     string     // what the outcome rests on, or why it is not known
+	Steps   [rungs]Step
+
+	Placement *placement.Placement // nil if nobody watched, or nothing was registered
+	Verified  int64                // bytes that were compared and found right
+	// WriteRate and ReadRate are bytes per second, one transfer at a time; 0 if
+	// there was none.
+	WriteRate, ReadRate float64
+	Elapsed             time.Duration
+
+	Watch Watch
+}
+
+// NewProof is of a pair of which no rung was reached.
+func NewProof() *Proof {
+	p := &Proof{}
+	for i := range p.Steps {
+		p.Steps[i] = Step{ResultSkip, "not reached"}
+	}
+	return p
+}
+
+// Failed reports a rung that broke: a refusal, wrong bytes, something left.
+func (p *Proof) Failed() bool {
+	for _, s := range p.Steps {
+		if s.Result == ResultFail {
+			return true
+		}
+	}
+	return false
+}
+
+// String says what happened, and what that rests on.
+func (p *Proof) String() string {
+	outcome := p.Outcome.String()
+	if p.Outcome == Refused {
+		outcome += " with " + errno.Name(p.Errno)
+	}
+	return outcome + ": " + p.Why
+}
+
+// Agrees says whether what was proven of the pair is what was predicted: No if
+// the outcome is another, or a refusal has another errno.
+func (p Pair) Agrees() placement.Answer {
+	switch {
+	case p.Proof == nil || p.Proof.Outcome == OutcomeUnknown || p.Prediction.Outcome == OutcomeUnknown:
+		return placement.AnswerUnknown
+	case p.Proof.Outcome != p.Prediction.Outcome || p.Proof.Outcome == Refused && p.Proof.Errno != p.Prediction.Errno:
+		return placement.No
+	}
+	return placement.Yes
+}

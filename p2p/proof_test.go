@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package p2p
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/internal/testenv"
+	"github.com/gpurdma/gpurdma/placement"
+)
+
+// climb makes a proof that passed every rung up to one.
+func climb(outcome Outcome, last Rung) *Proof {
+	p := NewProof()
+	p.Outcome, p.Why = outcome, "a test says so"
+	p.WriteRate, p.ReadRate = 1e9, 1e9
+	for r := range last + 1 {
+		p.Steps[r] = Step{ResultPass, "done"}
+	}
+	return p
+}
+
+// at changes a rung.
+func (p *Proof) at(r Rung, result Result) *Proof {
+	p.Steps[r] = Step{result, "as the test says"}
+	return p
+}
+
+func (p *Proof) refused(e unix.Errno) *Proof {
+	p.Outcome, p.Errno = Refused, e
+	return p.at(RungRegister, ResultFail)
+}
+
+func (p *Proof) saw(lines ...string) *Proof {
+	p.Watch.Lines = lines
+	return p
+}
+
+// What the steps of a proof say of the pair, by check. On this machine all pairs
+// are predicted to be direct.
+func TestProofChecks(t *testing.T) {
+	whole := func() *Proof { return climb(Direct, RungRelease) }
+	const fault = "DMAR: [DMA Write NO_PASID] Request device [14:00.0] fault addr 0xfb020000"
+	slow, unread, growing, corrected := whole(), whole(), whole(), whole()
+	slow.ReadRate = 1e7
+	unread.Watch.LogErr = unix.EPERM
+	growing.Watch.Errors, growing.Watch.fatal = []string{"0000:13:00.0: 1 fatal"}, true
+	corrected.Watch.Errors = []string{"0000:13:00.0: 1 correctable"}
+	for id, cases := range map[string]map[Result][]*Proof{
+		"ACT-EXPORT":      {pass: {whole(), climb(Refused, RungExport)}, fail: {NewProof().at(RungAllocate, fail), climb(0, RungAllocate).at(RungExport, fail)}, unknown: {NewProof().at(RungAllocate, unknown), climb(0, RungAllocate).at(RungExport, unknown)}, skip: {nil}},
+		"GPU-EXPORT":      {pass: {whole()}, fail: {NewProof().at(RungAllocate, fail)}, unknown: {NewProof().at(RungAllocate, unknown)}, skip: {nil}},
+		"ACT-REG":         {pass: {whole()}, fail: {climb(0, RungExport).refused(unix.EINVAL)}, unknown: {climb(0, RungExport).at(RungRegister, unknown)}, skip: {nil, NewProof()}},
+		"ACT-TRACE":       {pass: {whole()}, fail: {whole().at(RungPlace, fail)}, unknown: {whole().at(RungPlace, unknown)}, skip: {nil, NewProof()}},
+		"GPU-BO-LOCATION": {pass: {whole()}, fail: {whole().at(RungPlace, fail)}, unknown: {whole().at(RungPlace, unknown)}, skip: {nil, NewProof()}},
+		"ACT-PREDICTION":  {pass: {whole()}, fail: {climb(Staged, RungRelease), climb(0, RungExport).refused(unix.EINVAL)}, unknown: {climb(OutcomeUnknown, RungRelease)}, skip: {nil}},
+		"ACT-WRITE":       {pass: {whole()}, fail: {whole().at(RungWrite, fail)}, unknown: {whole().at(RungWrite, unknown)}, skip: {nil, NewProof()}},
+		"ACT-READ":        {pass: {whole()}, fail: {whole().at(RungRead, fail)}, unknown: {whole().at(RungRead, unknown)}, skip: {nil, NewProof()}},
+		"ACT-CLEANUP":     {pass: {whole()}, fail: {whole().at(RungRelease, fail)}, unknown: {whole().at(RungRelease, unknown)}, skip: {nil, NewProof()}},
+		"ACT-BW":          {pass: {whole()}, warn: {slow}, skip: {nil, NewProof()}},
+		"ACT-ORDER":       {skip: {nil, whole()}},
+		"ACT-MIGRATE":     {skip: {nil, whole()}},
+		"ACT-FAULTWATCH": {
+			pass: {whole(), whole().saw("bnxt_en 0000:14:00.0: hello")}, unknown: {unread}, skip: {nil},
+			warn: {corrected, whole().saw("pcieport 0000:12:00.0: AER: Corrected error received: 0000:13:00.0")},
+			fail: {growing, whole().saw(fault)},
+		},
+	} {
+		for want, proofs := range cases {
+			for i, proof := range proofs {
+				found := proven(t, id, proof)
+				if got := worst(found); got != want {
+					t.Errorf("%s, proof %d of %v: %v: %v", id, i, want, got, said(found))
+				}
+				for _, f := range found {
+					sane(t, f)
+				}
+			}
+		}
+	}
+}
+
+// proven is what a check says of a machine all of whose pairs became that.
+func proven(t *testing.T, id string, proof *Proof) []Finding {
+	t.Helper()
+	m := Open(testenv.Machines["small-mi300"]().Write(t))
+	s := subject(m)
+	for i := range s.Pairs {
+		if s.Pairs[i].Prediction.Outcome != Direct {
+			t.Fatal(s.Pairs[i].Prediction)
+		}
+		s.Pairs[i].Proof = proof
+	}
+	for _, c := range Checks() {
+		if c.ID != id {
+			s.Skip = append(s.Skip, c.ID)
+		}
+	}
+	return m.Check(s)
+}
+
+func TestAgrees(t *testing.T) {
+	refusal := func(e unix.Errno) Prediction { return Prediction{Outcome: Refused, Errno: e, Stage: StageAttach} }
+	for _, c := range []struct {
+		predicted Prediction
+		proof     *Proof
+		want      placement.Answer
+	}{
+		{Prediction{Outcome: Direct}, nil, placement.AnswerUnknown},
+		{Prediction{Outcome: Direct}, climb(Direct, RungRelease), placement.Yes},
+		{Prediction{Outcome: Direct}, climb(Staged, RungRelease), placement.No},
+		{Prediction{Outcome: Staged}, climb(Direct, RungRelease), placement.No},
+		{Prediction{Outcome: Direct}, climb(OutcomeUnknown, RungRelease), placement.AnswerUnknown},
+		{Prediction{}, climb(Direct, RungRelease), placement.AnswerUnknown},
+		{refusal(unix.EINVAL), NewProof().refused(unix.EINVAL), placement.Yes},
+		{refusal(unix.EINVAL), NewProof().refused(unix.EPERM), placement.No},
+		{refusal(unix.EINVAL), climb(Staged, RungRelease), placement.No},
+	} {
+		if got := (Pair{Prediction: c.predicted, Proof: c.proof}).Agrees(); got != c.want {
+			t.Errorf("%v, proof %v: %v", c.predicted, c.proof, got)
+		}
+	}
+}
+
+// What comes while somebody watches is told, and nothing that was there before.
+func TestWatch(t *testing.T) {
+	tree := testenv.Machines["small-mi300"]()
+	log("AMD-Vi: Event logged [IO_PAGE_FAULT device=0000:14:00.0 domain=0x1]")(&tree)
+	root := tree.Write(t)
+	m := Open(root)
+	s := subject(m)
+	if w := m.Watch(s.Pairs[0]).Stop(); w.LogErr != nil || len(w.Lines)+len(w.Errors)+w.Others > 0 || !w.Counted {
+		t.Errorf("%+v", w)
+	}
+	watcher := m.Watch(s.Pairs[0])
+	f, err := os.OpenFile(filepath.Join(root, "dev/kmsg"), os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := []string{
+		"AMD-Vi: Event logged [IO_PAGE_FAULT device=0000:13:00.0 domain=0x1]", // the GPU
+		"pcieport 0000:12:01.0: something about a port",
+		"infiniband bnxt_re0: something about the NIC",
+		"infiniband bnxt_re00: another NIC",
+		"pcieport 0000:99:00.0: AER: Corrected error received", // not on the way
+		"nothing that matters",
+		"NVRM: dma-buf attach failed", // of no device by name
+	}
+	_, err = f.WriteString("4,9,9,-;" + strings.Join(lines, "\n4,9,9,-;") + "\n SUBSYSTEM=pci\n")
+	if err := errors.Join(err, f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	counter := filepath.Join(root, amdNIC, "aer_dev_fatal")
+	if err := os.WriteFile(counter, []byte("DLP 2\nTOTAL_ERR_FATAL 2\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w := watcher.Stop()
+	want := []string{lines[0], lines[1], lines[2], lines[6]}
+	if !slices.Equal(w.Lines, want) || w.Others != 3 || w.LogErr != nil || !slices.Equal(w.Errors, []string{"0000:14:00.0: 2 fatal"}) || !w.fatal {
+		t.Errorf("%+v", w)
+	}
+	if faults, hits := w.judged(); !faults || !hits {
+		t.Error("the fault was not seen")
+	}
+
+	if err := os.Remove(filepath.Join(root, "dev/kmsg")); err != nil {
+		t.Fatal(err)
+	}
+	if w := m.Watch(s.Pairs[0]).Stop(); !errors.Is(w.LogErr, unix.ENOENT) {
+		t.Errorf("%+v", w)
+	}
+}

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package p2p
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Watch is what the machine said of a pair while it was tried.
+type Watch struct {
+	// Lines are those of the kernel's log that name a device on the way, or
+	// that a check looks for. Others is how many others came meanwhile.
+	Lines  []string
+	Others int
+	LogErr error // why not all of the log is known
+	// Errors are the counters of link errors that grew: "0000:03:00.0: 1 fatal".
+	Errors []string
+	// Counted says that somebody counts the errors of a device on the way.
+	Counted bool
+	fatal   bool // a counter of uncorrectable errors grew
+}
+
+// Watcher watches the kernel's log and the counters of link errors.
+type Watcher struct {
+	m      *Machine
+	names  []string // of GPU, NIC and network devices
+	way    []Addr   // GPU, NIC, the ports above
+	fd     int
+	where  string
+	err    error
+	before map[string]uint64
+}
+
+// Watch begins to watch what concerns a pair. Stop must be called.
+func (m *Machine) Watch(p Pair) *Watcher {
+	w := &Watcher{m: m, names: append([]string{p.NIC.Name}, p.NIC.NetDevs...), fd: -1}
+	for _, a := range []*Addr{p.GPU.Exporter.PCI, p.NIC.Importer.PCI} {
+		if a == nil {
+			continue
+		}
+		way := []Addr{*a}
+		if f, err := m.Function(*a); err == nil {
+			way = append(way, f.Upstream...)
+		}
+		for _, a := range way {
+			if !slices.Contains(w.way, a) {
+				w.way = append(w.way, a)
+			}
+		}
+	}
+	w.before = w.counters()
+	w.where, _, _ = m.place("dev/kmsg")
+	if w.fd, w.err = openLog(w.where); w.err == nil {
+		if _, err := unix.Seek(w.fd, 0, unix.SEEK_END); err != nil {
+			w.err = err
+		}
+	}
+	return w
+}
+
+// errOverwritten is of lines that nobody will read any more.
+var errOverwritten = errors.New("lines were overwritten before they were read")
+
+// Stop ends it, and says what there was.
+func (w *Watcher) Stop() Watch {
+	out := Watch{LogErr: w.err}
+	if w.err == nil {
+		records, cut, err := drain(w.fd, w.where)
+		if out.LogErr = err; cut {
+			out.LogErr = errors.Join(err, errOverwritten)
+		}
+		for _, r := range records {
+			if w.concerns(r.text) {
+				out.Lines = append(out.Lines, r.text)
+			} else {
+				out.Others++
+			}
+		}
+	}
+	if w.fd >= 0 {
+		_ = unix.Close(w.fd) // it was read only
+		w.fd = -1
+	}
+	after := w.counters()
+	out.Counted = len(after) > 0
+	for _, a := range w.way {
+		for _, kind := range errorKinds {
+			key := counterKey(a, kind)
+			if n := after[key] - w.before[key]; after[key] > w.before[key] {
+				out.Errors = append(out.Errors, fmt.Sprintf("%v: %d %s", a, n, kind))
+				out.fatal = out.fatal || kind != "correctable"
+			}
+		}
+	}
+	return out
+}
+
+// concerns reports a line on a device on the way, or one that a check looks for
+// and that names no other device.
+func (w *Watcher) concerns(line string) bool {
+	words := strings.FieldsFunc(line, func(r rune) bool { return strings.ContainsRune(" :,;()[]", r) })
+	if slices.ContainsFunc(words, func(word string) bool { return slices.Contains(w.names, word) }) {
+		return true
+	}
+	addresses := pciAddress.FindAllString(line, -1)
+	if len(addresses) == 0 {
+		return Loggable(line)
+	}
+	return slices.ContainsFunc(addresses, func(name string) bool {
+		a, err := ParseAddr(name)
+		return err == nil && slices.Contains(w.way, a)
+	})
+}
+
+var errorKinds = []string{"fatal", "nonfatal", "correctable"}
+
+func counterKey(a Addr, kind string) string { return a.String() + " " + kind }
+
+// counters are the errors of the links on the way, as far as they are counted.
+func (w *Watcher) counters() map[string]uint64 {
+	out := map[string]uint64{}
+	for _, a := range w.way {
+		for i, kind := range errorKinds {
+			r := w.m.read("sys/bus/pci/devices", a.String(), "aer_dev_"+kind)
+			total, ok := r.line("TOTAL_ERR_" + []string{"FATAL", "NONFATAL", "COR"}[i])
+			if n, err := strconv.ParseUint(total, 10, 64); r.err == nil && ok && err == nil {
+				out[counterKey(a, kind)] = n
+			}
+		}
+	}
+	return out
+}
