@@ -114,7 +114,8 @@ func words(list ...string) (out [][]byte) {
 	return out
 }
 
-// maybeExporterOp is asked of every symbol of the kernel.
+// maybeExporterOp is asked of every symbol that has one of exporterWords, and of
+// some others.
 func maybeExporterOp(name []byte) bool {
 	in := func(w []byte) bool { return bytes.Contains(name, w) }
 	return slices.ContainsFunc(exporterWords, in) && slices.ContainsFunc(exporterVerbs, in) && !slices.ContainsFunc(exporterNot, in) &&

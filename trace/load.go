@@ -59,9 +59,7 @@ func (l *loader) functions() (map[string]symbol, error) {
 			names[h.function] = true
 		}
 	}
-	found, err := l.symbols.find(func(n []byte) bool {
-		return names[string(n)] || !l.cfg.NoExporterHooks && maybeExporterOp(n)
-	})
+	found, err := l.symbols.find(names, !l.cfg.NoExporterHooks)
 	if err != nil {
 		return nil, refuse(l.symbols.path, "", "", rootErr(err))
 	}

@@ -50,8 +50,12 @@ func (r rawSymbol) symbol() symbol {
 	}
 }
 
-// each calls fn for every symbol until it returns false.
-func (s *symbols) each(fn func(rawSymbol) bool) error {
+// lineFilter says which lines of /proc/kallsyms are worth taking apart.
+type lineFilter interface{ passes(line []byte) bool }
+
+// each calls fn for every symbol that passes the filter, until it returns
+// false.
+func (s *symbols) each(filter lineFilter, fn func(rawSymbol) bool) error {
 	f, err := os.Open(s.path)
 	if err != nil {
 		return err
@@ -59,8 +63,10 @@ func (s *symbols) each(fn func(rawSymbol) bool) error {
 	defer f.Close()
 	sc := bufio.NewScanner(f)
 	for sc.Scan() {
-		raw, ok := parseSymbol(sc.Bytes())
-		if ok && !fn(raw) {
+		if !filter.passes(sc.Bytes()) {
+			continue
+		}
+		if raw, ok := parseSymbol(sc.Bytes()); ok && !fn(raw) {
 			break
 		}
 	}
@@ -94,17 +100,22 @@ var hexDigits = []byte("0123456789abcdef")
 // What importers' operations and callbacks have in their names.
 var importerWords = words("dmabuf", "dma_buf")
 
-// find looks up names. The first symbol of a name wins, as in the kernel. What
-// may be an importer's is remembered by its address: it will be asked for.
-func (s *symbols) find(want func(name []byte) bool) (map[string]symbol, error) {
+// find looks up names, and exporters' operations if it is told to. The first
+// symbol of a name wins, as in the kernel. What may be an importer's is
+// remembered by its address: it will be asked for.
+func (s *symbols) find(names map[string]bool, exporters bool) (map[string]symbol, error) {
+	hints := importerWords
+	if exporters {
+		hints = slices.Concat(importerWords, exporterWords)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	out := map[string]symbol{}
-	err := s.each(func(raw rawSymbol) bool {
+	err := s.each(newNameFilter(names, hints), func(raw rawSymbol) bool {
 		if raw.addr != 0 && slices.ContainsFunc(importerWords, func(w []byte) bool { return bytes.Contains(raw.name, w) }) {
 			s.named[raw.addr] = raw.symbol()
 		}
-		if want(raw.name) {
+		if names[string(raw.name)] || exporters && maybeExporterOp(raw.name) {
 			if _, dup := out[string(raw.name)]; !dup {
 				out[string(raw.name)] = raw.symbol()
 			}
@@ -129,7 +140,7 @@ func (s *symbols) name(addr uint64) symbol {
 		clear(s.named)
 	}
 	var found symbol
-	err := s.each(func(raw rawSymbol) bool {
+	err := s.each(newAddressFilter(addr), func(raw rawSymbol) bool {
 		if raw.addr == addr {
 			found = raw.symbol()
 		}
