@@ -101,7 +101,10 @@ type checkResult struct {
 	Baseline string  `json:"baseline,omitempty"` // what Drift is since
 	Drift    []drift `json:"drift"`
 
-	ran int // the status of the run that a file has: not all is in the result
+	// Of the run that a file has, for not all is in the result: its status and
+	// its errors.
+	ran  int
+	said []string
 }
 
 func machineOf(m *p2p.Machine) machine {

@@ -105,6 +105,7 @@ func readResult(name string) (checkResult, error) {
 		Command string
 		Status  int `json:"exit_status"`
 		Result  *checkResult
+		Errors  []cli.Error
 	}
 	err = json.NewDecoder(bytes.NewReader(data)).Decode(&d)
 	switch {
@@ -121,6 +122,9 @@ func readResult(name string) (checkResult, error) {
 		}
 	}
 	d.Result.ran = d.Status
+	for _, e := range d.Errors {
+		d.Result.said = append(d.Result.said, e.Message)
+	}
 	return *d.Result, nil
 }
 

@@ -148,6 +148,75 @@ func TestReport(t *testing.T) {
 	}
 }
 
+// A node whose file cannot be read hides nothing of the others, and is not good.
+func TestReportOfBrokenFiles(t *testing.T) {
+	dir := t.TempDir()
+	saved(t, dir, "node0", testenv.Machines["small-hgx"]())
+	if err := os.WriteFile(filepath.Join(dir, "node1.json"), []byte("ssh: connection refused\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := command("report", dir)
+	if r.status != cli.ExitUnavailable || !strings.Contains(r.out, "2 nodes") || !strings.Contains(r.out, "its file cannot be read") || !strings.Contains(r.err, "node1.json") {
+		t.Errorf("%+v", r)
+	}
+	var d struct{ Result reportResult }
+	if err := json.Unmarshal([]byte(command("report", "--json", dir).out), &d); err != nil {
+		t.Fatal(err)
+	}
+	if n := d.Result.Nodes; len(n) != 2 || n[0].Node != "node1" || n[0].Result != "unknown" || n[0].Error == "" || n[1].Node != "node0" || n[1].Result != "pass" || d.Result.Like != "node0" {
+		t.Errorf("%+v", d.Result)
+	}
+	saved(t, dir, "node2", bad())
+	if r := command("report", dir); r.status != cli.ExitFailed || !strings.Contains(r.out, "node2 differs from node0") {
+		t.Errorf("%+v", r)
+	}
+	good := filepath.Join(dir, "node0.json")
+	for _, args := range [][]string{{filepath.Join(dir, "node1.json")}, {good, good}, {t.TempDir()}, {filepath.Join(dir, "none")}} {
+		if r := command(append([]string{"report"}, args...)...); r.status != cli.ExitUsage || r.err == "" {
+			t.Errorf("%q: %+v", args, r)
+		}
+	}
+}
+
+// What nodes have in common is told once, with those that have it.
+func TestReportOfCauses(t *testing.T) {
+	dir := t.TempDir()
+	for i := range 12 {
+		saved(t, dir, fmt.Sprintf("node%02d", i), testenv.Machines["small-hgx"]())
+	}
+	for i := range 10 {
+		saved(t, dir, fmt.Sprintf("worse%d", i), bad())
+	}
+	less := testenv.Machines["small-hgx"]()
+	less.Functions = strings.Replace(less.Functions, " rdma:mlx5_1", "", 1)
+	saved(t, dir, "less", less)
+	for _, name := range []string{"grace", "flat-vm", "mi300"} {
+		saved(t, dir, name, testenv.Machines[name]())
+	}
+	r := command("report", dir)
+	if r.status != cli.ExitFailed {
+		t.Error(r.status)
+	}
+	golden(t, "report-fleet.txt", r.out)
+}
+
+func TestNodeNames(t *testing.T) {
+	for _, c := range [][2]string{
+		{"a.json b.json", "a b"},
+		{"run/a.json run/b.json", "a b"},
+		{"x/p2pcheck.json y/p2pcheck.json", "x y"},
+		{"/run/x/1/p2pcheck.json /run/y/1/p2pcheck.json", "x/1 y/1"},
+		{"x/a.json y/a.json y/b.json", "x/a y/a b"},
+		{"a a.json", "a a.json"},
+		{"a.json x/a.json", "a x/a"},
+		{"one", "one"},
+	} {
+		if got := strings.Join(nodeNames(strings.Fields(c[0])), " "); got != c[1] {
+			t.Errorf("%s: %s, want %s", c[0], got, c[1])
+		}
+	}
+}
+
 func TestFormats(t *testing.T) {
 	machines := map[string]testenv.Tree{"good": testenv.Machines["small-hgx"](), "bad": bad(), "guest": testenv.FlatVM(), "empty": {Config: "-", Files: map[string]string{"sys/kernel/x": ""}}}
 	for name, want := range map[string]map[string]int{

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -27,12 +26,24 @@ type node struct {
 	Failing []string `json:"failing"` // checks
 	Unknown []string `json:"unknown"` // those that may hide a failure
 	Differs []drift  `json:"differs"` // from what most nodes have
+	Error   string   `json:"error"`   // why its file could not be read
+}
+
+// cause is one reason for which nodes fail, or are unknown.
+type cause struct {
+	Result string   `json:"result"` // fail or unknown
+	What   string   `json:"what"`   // a check's ID and title, or what becomes of pairs
+	Nodes  []string `json:"nodes"`
+	Scope  []string `json:"scope"` // on the first of them
+	Why    []string `json:"why"`
+	Remedy *fix     `json:"remedy"`
 }
 
 type reportResult struct {
-	Nodes  []node `json:"nodes"`
-	Like   string `json:"like"` // the node that the others are compared with
-	Groups int    `json:"groups"`
+	Nodes  []node  `json:"nodes"`
+	Causes []cause `json:"causes"` // those of most nodes first
+	Like   string  `json:"like"`   // the node that the others are compared with
+	Groups int     `json:"groups"`
 }
 
 func (r reportResult) status() int {
@@ -50,50 +61,66 @@ func (r reportResult) status() int {
 
 func (a *app) report() *cobra.Command {
 	return &cobra.Command{
-		Use:   "report FILE...",
+		Use:   "report FILE|DIRECTORY...",
 		Short: "Merge the runs of many nodes: which fail, which differ, and why",
 		Long: `report reads files that p2pcheck --json wrote, one of each node and named after
-it. What most nodes have is taken for what is right: the others differ from it.
+it, or all .json files of a directory. Where names of files are the same, the
+directories tell them apart. What most nodes have is taken for what is right:
+the others differ from it.
 
-Exit status: 0 all nodes are good and alike, 1 a node fails or differs, 2 a file
-cannot be read, 3 of a node something is unknown.`,
+Exit status: 0 all nodes are good and alike, 1 a node fails or differs, 2 no file
+can be read, 3 of a node something is unknown, or its file cannot be read.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			a.reached = true
 			found, err := reported(args)
-			if err != nil {
+			if len(found.Nodes) == 0 {
 				return a.end("report", nil, &cli.UsageError{Err: err})
 			}
-			return a.end("report", found, nil)
+			return a.end("report", found, err)
 		},
 	}
 }
 
-func reported(files []string) (reportResult, error) {
-	var runs []checkResult
-	var errs []error
-	r := reportResult{Nodes: []node{}}
-	for _, file := range files {
-		run, err := readResult(file)
-		if err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		runs = append(runs, run)
-		r.Nodes = append(r.Nodes, nodeOf(strings.TrimSuffix(filepath.Base(file), ".json"), run))
-	}
-	if err := errors.Join(errs...); err != nil {
+// reported merges the files. Of a file that cannot be read nothing is known,
+// which hides nothing of the others; without any there is no node.
+func reported(args []string) (reportResult, error) {
+	r := reportResult{Nodes: []node{}, Causes: []cause{}}
+	files, err := filesOf(args)
+	if err != nil {
 		return r, err
 	}
-	like := r.majority(runs)
-	r.Like = r.Nodes[like].Node
-	for i := range r.Nodes {
-		r.Nodes[i].Differs = drifted(runs[like], runs[i])
+	var runs []checkResult
+	var read []int // the nodes of runs
+	var errs []error
+	var nodes []node
+	for i, name := range nodeNames(files) {
+		run, err := readResult(files[i])
+		if err != nil {
+			errs = append(errs, &cli.Unavailable{Err: err})
+			nodes = append(nodes, node{Node: name, Result: "unknown", Failing: []string{}, Unknown: []string{}, Differs: []drift{}, Error: err.Error()})
+			continue
+		}
+		runs, read = append(runs, run), append(read, i)
+		nodes = append(nodes, nodeOf(name, run))
 	}
+	err = errors.Join(errs...)
+	if len(runs) == 0 {
+		return r, err
+	}
+	like, groups := majority(runs)
+	r.Nodes, r.Like, r.Groups = nodes, nodes[read[like]].Node, groups
+	for i, run := range runs {
+		r.Nodes[read[i]].Differs = drifted(runs[like], run)
+		r.explain(nodes[read[i]].Node, run)
+	}
+	slices.SortStableFunc(r.Causes, func(x, y cause) int {
+		return cmp.Or(cmp.Compare(slices.Index(ranks, x.Result), slices.Index(ranks, y.Result)), cmp.Compare(len(y.Nodes), len(x.Nodes)))
+	})
 	slices.SortStableFunc(r.Nodes, func(x, y node) int {
 		return cmp.Or(cmp.Compare(slices.Index(ranks, x.Result), slices.Index(ranks, y.Result)), cmp.Compare(len(y.Differs), len(x.Differs)), strings.Compare(x.Node, y.Node))
 	})
-	return r, nil
+	return r, err
 }
 
 func nodeOf(name string, run checkResult) node {
@@ -109,9 +136,68 @@ func nodeOf(name string, run checkResult) node {
 	return n
 }
 
-// majority is the first node of the largest group of nodes that are all alike.
-func (r *reportResult) majority(runs []checkResult) int {
-	groups := map[string][]int{}
+// explain adds why a node is not good: what it said itself, its pairs, then its
+// checks.
+func (r *reportResult) explain(name string, run checkResult) {
+	if len(run.said) > 0 {
+		r.add(name, cause{Result: "unknown", What: "not all could be looked at", Why: run.said})
+	}
+	if len(run.Drift) > 0 {
+		r.add(name, cause{Result: "fail", What: plural(len(run.Drift), "difference") + " from its baseline", Why: []string{"p2pcheck diff " + run.Baseline + " names them"}})
+	}
+	for _, p := range run.Pairs {
+		l := lookOf(p.Outcome)
+		if !p.Counts || p.Outcome == "direct" {
+			continue
+		}
+		c := cause{Result: "fail", What: "pairs " + l.headline(p), Scope: []string{p.GPU + " -> " + p.NIC}, Why: p.Why}
+		if p.Outcome == "unknown" {
+			c.Result = "unknown"
+		}
+		if p.Remedy != nil {
+			c.Remedy = &fix{p.Remedy.Change, p.Remedy.Command, p.Remedy.Weakens}
+		}
+		r.add(name, c)
+	}
+	for _, f := range run.Checks {
+		// The pairs have said the same.
+		told := f.ID == "P2P-VERDICT" || f.ID == "GPU-EXPORTER-OPS"
+		if !told && (f.Result == "fail" || f.Result == "unknown" && f.Decides) {
+			r.add(name, cause{Result: f.Result, What: f.ID + ": " + f.Title, Scope: f.Scope, Why: []string{f.Read}, Remedy: f.Remedy})
+		}
+	}
+}
+
+// add counts a node to a cause. What is the same but for the names of devices
+// has one cause.
+func (r *reportResult) add(name string, c cause) {
+	i := slices.IndexFunc(r.Causes, func(x cause) bool {
+		return x.What == c.What && x.Result == c.Result && slices.Equal(x.Why, c.Why) && (x.Remedy == nil) == (c.Remedy == nil) && (c.Remedy == nil || x.Remedy.Change == c.Remedy.Change)
+	})
+	if i < 0 {
+		c.Nodes = []string{name}
+		c.Scope, c.Why = list(slices.Clone(c.Scope)), list(c.Why)
+		r.Causes = append(r.Causes, c)
+		return
+	}
+	x := &r.Causes[i]
+	if !slices.Contains(x.Nodes, name) {
+		x.Nodes = append(x.Nodes, name)
+	}
+	if x.Nodes[0] != name {
+		return
+	}
+	for _, s := range c.Scope {
+		if !slices.Contains(x.Scope, s) {
+			x.Scope = append(x.Scope, s)
+		}
+	}
+}
+
+// majority is the first node of the largest group of nodes that are all alike,
+// and how many groups there are.
+func majority(runs []checkResult) (like, groups int) {
+	of := map[string][]int{}
 	best := []int{}
 	for i, run := range runs {
 		f := factsOf(run)
@@ -119,43 +205,133 @@ func (r *reportResult) majority(runs []checkResult) int {
 		for _, name := range f.names {
 			fmt.Fprintf(&key, "%s\x00%s\x00%s\n", name.What, name.Name, f.values[name])
 		}
-		group := append(groups[key.String()], i)
-		groups[key.String()] = group
+		group := append(of[key.String()], i)
+		of[key.String()] = group
 		if len(group) > len(best) {
 			best = group
 		}
 	}
-	r.Groups = len(groups)
-	return best[0]
+	return best[0], len(of)
 }
 
-// shownDrift is of how many differences of a node a report tells.
-const shownDrift = 5
+// What of a report is shown of many: --json has all.
+const (
+	shownDrift  = 5  // differences of a node
+	shownNodes  = 16 // names in a line
+	shownIDs    = 3  // checks of a node
+	shownCauses = 10 // of one result
+)
 
 func (r reportResult) text(w io.Writer, a *app) error {
 	rows := [][]string{{"NODE", "RESULT", "DIRECT", "KERNEL", "GPUS", "NICS", "FAILING", "UNKNOWN", "DIFFERS"}}
-	for _, n := range r.Nodes {
-		s := n.Summary
-		rows = append(rows, []string{
-			n.Node, n.Result, fmt.Sprintf("%d/%d", s.Direct, s.Direct+s.Staged+s.Refused+s.Unknown), n.Kernel, fmt.Sprint(n.GPUs), fmt.Sprint(n.NICs),
-			strings.Join(n.Failing, " "), strings.Join(n.Unknown, " "), fmt.Sprint(len(n.Differs)),
-		})
+	for i := 0; i < len(r.Nodes); {
+		row := r.Nodes[i].row()
+		alike := 1
+		for i+alike < len(r.Nodes) && slices.Equal(r.Nodes[i+alike].row(), row) {
+			alike++
+		}
+		name := r.Nodes[i].Node
+		if alike > 1 {
+			name += fmt.Sprintf(" and %d more", alike-1)
+		}
+		rows = append(rows, append([]string{name}, row...))
+		i += alike
 	}
 	if err := cli.Table(w, rows); err != nil {
 		return err
 	}
 	var b strings.Builder
+	for _, result := range ranks {
+		r.causes(&b, a, result)
+	}
+	r.drifts(&b, a)
+	fmt.Fprintf(&b, "\n%s, %s of them\n", plural(len(r.Nodes), "node"), plural(r.Groups, "kind"))
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// row is what the table has of a node, beside its name.
+func (n node) row() []string {
+	if n.Error != "" {
+		return []string{n.Result, "?", "?", "?", "?", "", "its file cannot be read", "?"}
+	}
+	s := n.Summary
+	return []string{
+		n.Result, fmt.Sprintf("%d/%d", s.Direct, s.Direct+s.Staged+s.Refused+s.Unknown), n.Kernel, fmt.Sprint(n.GPUs), fmt.Sprint(n.NICs),
+		first(n.Failing, shownIDs), first(n.Unknown, shownIDs), fmt.Sprint(len(n.Differs)),
+	}
+}
+
+// causes tells of those of one result, those of most nodes in full.
+func (r reportResult) causes(b *strings.Builder, a *app, result string) {
+	var rest []string
+	shown := 0
+	for _, c := range r.Causes {
+		if c.Result != result {
+			continue
+		}
+		if shown++; shown > shownCauses {
+			id, _, _ := strings.Cut(c.What, ":")
+			rest = append(rest, id)
+			continue
+		}
+		c.text(b, a)
+	}
+	if len(rest) > 0 {
+		fmt.Fprintf(b, "\n%s  and %d more causes: %s\n", a.paint(resultColors[result], fmt.Sprintf("%-7s", strings.ToUpper(result))), len(rest), strings.Join(slices.Compact(rest), ", "))
+	}
+}
+
+func (c cause) text(b *strings.Builder, a *app) {
+	fmt.Fprintf(b, "\n%s  %s\n", a.paint(resultColors[c.Result], fmt.Sprintf("%-7s", strings.ToUpper(c.Result))), c.What)
+	fmt.Fprintf(b, "  on %s: %s\n", plural(len(c.Nodes), "node"), first(c.Nodes, shownNodes))
+	if len(c.Scope) > 0 {
+		on := ""
+		if len(c.Nodes) > 1 {
+			on = ", on " + c.Nodes[0]
+		}
+		fmt.Fprintf(b, "  %s%s\n", first(c.Scope, shownPairs), on)
+	}
+	for _, why := range c.Why {
+		fmt.Fprintf(b, "  %s\n", why)
+	}
+	if c.Remedy != nil {
+		(&remedy{Change: c.Remedy.Change, Command: c.Remedy.Command, Weakens: c.Remedy.Weakens}).text(b)
+	}
+}
+
+// drifts tells what differs, once for all nodes that differ in the same.
+func (r reportResult) drifts(b *strings.Builder, a *app) {
+	var order [][]drift
+	nodes := map[string][]string{}
 	for _, n := range r.Nodes {
 		if len(n.Differs) == 0 {
 			continue
 		}
-		fmt.Fprintf(&b, "\n%s differs from %s\n", n.Node, r.Like)
-		driftText(&b, a, n.Differs[:min(len(n.Differs), shownDrift)])
-		if more := len(n.Differs) - shownDrift; more > 0 {
-			fmt.Fprintf(&b, "  and %d more\n", more)
+		key := fmt.Sprint(n.Differs)
+		if nodes[key] == nil {
+			order = append(order, n.Differs)
+		}
+		nodes[key] = append(nodes[key], n.Node)
+	}
+	for _, differs := range order {
+		these := nodes[fmt.Sprint(differs)]
+		verb := "differs"
+		if len(these) > 1 {
+			verb = "differ"
+		}
+		fmt.Fprintf(b, "\n%s %s from %s\n", first(these, shownNodes), verb, r.Like)
+		driftText(b, a, differs[:min(len(differs), shownDrift)])
+		if more := len(differs) - shownDrift; more > 0 {
+			fmt.Fprintf(b, "  and %d more\n", more)
 		}
 	}
-	fmt.Fprintf(&b, "\n%s, %s of them\n", plural(len(r.Nodes), "node"), plural(r.Groups, "kind"))
-	_, err := io.WriteString(w, b.String())
-	return err
+}
+
+// first names the first n, and says how many more there are.
+func first(names []string, n int) string {
+	if len(names) > n {
+		return strings.Join(names[:n], ", ") + fmt.Sprintf(" and %d more", len(names)-n)
+	}
+	return strings.Join(names, ", ")
 }
