@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package live
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"time"
+
+	"github.com/gpurdma/gpurdma/canary"
+	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/gpualloc"
+	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/p2p"
+	"github.com/gpurdma/gpurdma/placement"
+)
+
+// climb is one proof in the making.
+type climb struct {
+	*Prover
+	pair  p2p.Pair
+	proof *p2p.Proof
+	buf   *gpualloc.Buffer
+	inode uint64
+}
+
+func (c *climb) step(r p2p.Rung, result p2p.Result, format string, args ...any) {
+	c.proof.Steps[r] = p2p.Step{Result: result, Detail: fmt.Sprintf(format, args...)}
+}
+
+// open ends a proof whose outcome nobody knows.
+func (c *climb) open(r p2p.Rung, result p2p.Result, err error) {
+	c.step(r, result, "%v", err)
+	c.proof.Why = err.Error()
+}
+
+func (c *climb) run(ctx context.Context) {
+	if ctx.Err() != nil {
+		c.proof.Why = context.Cause(ctx).Error()
+		return
+	}
+	if !c.allocate(ctx) {
+		return
+	}
+	nic, err := c.nic(c.pair.NIC.Name)
+	if err != nil {
+		c.open(p2p.RungRegister, p2p.ResultUnknown, err)
+	} else {
+		c.transfer(ctx, nic)
+	}
+	c.release()
+}
+
+// allocate takes the first two rungs: whoever allocates exports as well.
+func (c *climb) allocate(ctx context.Context) bool {
+	alloc, err := c.allocator(c.pair.GPU)
+	if err == nil {
+		c.buf, err = alloc.Alloc(ctx, c.opt.Size, gpualloc.Options{Name: "p2pcheck"})
+	}
+	if err != nil {
+		c.refusedMemory(ctx, err)
+		return false
+	}
+	first := c.buf.Segments()[0].Buf
+	c.inode = first.Inode()
+	exporter := c.buf.Exporter()
+	if info, err := first.Info(); err == nil {
+		exporter = info.Exporter
+	}
+	c.step(p2p.RungAllocate, p2p.ResultPass, "%d bytes by %s", c.buf.Size(), c.buf.Spec())
+	c.step(p2p.RungExport, p2p.ResultPass, "a dma-buf of %s", exporter)
+	return true
+}
+
+// refusedMemory books why there is no buffer.
+func (c *climb) refusedMemory(ctx context.Context, err error) {
+	result := p2p.ResultFail
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	if ctx.Err() != nil || errors.Is(err, gpualloc.ErrUnavailable) || errors.Is(err, fs.ErrPermission) || errors.Is(err, dmabuf.ErrLimit) {
+		result = p2p.ResultUnknown
+	}
+	var op *dmabuf.Error
+	if errors.As(err, &op) && exports[op.Op] {
+		c.step(p2p.RungAllocate, p2p.ResultPass, "the driver gave memory")
+		c.open(p2p.RungExport, result, err)
+		return
+	}
+	c.open(p2p.RungAllocate, result, err)
+}
+
+// exports are the calls that make a descriptor of memory that is there.
+var exports = map[string]bool{
+	"DRM_IOCTL_PRIME_HANDLE_TO_FD": true, "cuMemGetHandleForAddressRange": true,
+	"hsa_amd_portable_export_dmabuf": true, "zeMemGetAllocProperties": true,
+}
+
+// transfer registers the buffer, and moves and compares its bytes.
+func (c *climb) transfer(ctx context.Context, nic *ibvfd.Context) {
+	if c.tracer != nil {
+		c.tracer.Pending() // what others refused before
+	}
+	rep, err := canary.Verify(ctx, nic, c.buf, canary.Options{
+		Cases: []string{canary.CaseWhole}, Stall: c.opt.Limit,
+		Registered: func(rep *canary.Report) { c.place(ctx, rep) },
+	})
+	c.proof.Verified, c.proof.WriteRate, c.proof.ReadRate = rep.VerifiedBytes, rep.WriteRate, rep.ReadRate
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	if rep.MRs == 0 {
+		c.unregistered(ctx, err)
+		return
+	}
+	c.step(p2p.RungRegister, p2p.ResultPass, "by the %s", rep.Route)
+	c.proof.Steps[p2p.RungWrite], c.proof.Steps[p2p.RungRead] = moved(err, rep.VerifiedBytes)
+}
+
+// testimony bounds how long a registration that was made may take to be seen.
+const testimony = 20 * time.Second
+
+// place asks where a registration that lives has its bytes.
+func (c *climb) place(ctx context.Context, rep *canary.Report) {
+	if c.tracer == nil {
+		why := fmt.Errorf("nobody watched where the bytes are: %w", c.blind)
+		c.open(p2p.RungPlace, p2p.ResultUnknown, why)
+		c.step(p2p.RungRoute, p2p.ResultUnknown, "nobody watched")
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, testimony)
+	defer cancel()
+	pl, err := c.tracer.Prove(ctx, placement.Key{Device: rep.NIC, LKey: rep.LKey, Inode: rep.Inode})
+	if err != nil {
+		c.open(p2p.RungPlace, p2p.ResultUnknown, err)
+		return
+	}
+	c.proof.Placement = &pl
+	outcome, why := outcomeOf(pl, c.pair.GPU)
+	c.proof.Outcome, c.proof.Why = outcome, why
+	result := map[p2p.Outcome]p2p.Result{p2p.Direct: p2p.ResultPass, p2p.Staged: p2p.ResultFail}[outcome]
+	c.step(p2p.RungPlace, result, "%s", why)
+	switch {
+	case outcome != p2p.Direct:
+		c.step(p2p.RungRoute, p2p.ResultSkip, "not to the GPU")
+	case pl.Route == placement.RouteUnknown:
+		c.step(p2p.RungRoute, p2p.ResultUnknown, "%s", pl.RouteReason)
+	default:
+		c.step(p2p.RungRoute, p2p.ResultPass, "%v", pl.Route)
+	}
+}
+
+// unregistered books why there is no region: the kernel said no, or nobody
+// asked it.
+func (c *climb) unregistered(ctx context.Context, err error) {
+	var reg *ibvfd.RegError
+	if ctx.Err() != nil || !errors.As(err, &reg) || !asked(reg) {
+		c.open(p2p.RungRegister, p2p.ResultUnknown, err)
+		return
+	}
+	c.proof.Outcome, c.proof.Errno = p2p.Refused, reg.Errno
+	if reg.Earliest == reg.Latest {
+		c.proof.Stage = reg.Earliest.String()
+	}
+	c.open(p2p.RungRegister, p2p.ResultFail, reg)
+	if c.tracer == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, testimony)
+	defer cancel()
+	if f := c.tracer.Refusal(ctx); f != nil && f.Errno == reg.Errno {
+		c.proof.Stage, c.proof.Why = string(f.Stage), f.String()
+		c.step(p2p.RungRegister, p2p.ResultFail, "%v", f)
+	}
+}
+
+// release gives the buffer back, and looks for what is left. The transfer has
+// closed what it made.
+func (c *climb) release() {
+	if err := c.buf.Close(); err != nil {
+		c.step(p2p.RungRelease, p2p.ResultFail, "%v", err)
+		return
+	}
+	if c.tracer == nil {
+		c.step(p2p.RungRelease, p2p.ResultPass, "all was closed, each without an error")
+		return
+	}
+	// Not the proof's context: this is to be known after an interruption, too.
+	ctx, cancel := context.WithTimeout(context.Background(), testimony)
+	defer cancel()
+	if err := c.tracer.Flush(ctx); err != nil {
+		c.step(p2p.RungRelease, p2p.ResultUnknown, "%v", err)
+		return
+	}
+	for _, r := range c.tracer.Records() {
+		if r.Buffer != nil && r.Buffer.Inode == c.inode && r.Ended == "" {
+			c.step(p2p.RungRelease, p2p.ResultFail, "%v", &r)
+			return
+		}
+	}
+	c.step(p2p.RungRelease, p2p.ResultPass, "all was closed, and the kernel was seen to let go of it")
+}

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package live_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+
+	"github.com/gpurdma/gpurdma/p2p"
+	"github.com/gpurdma/gpurdma/p2p/live"
+	"github.com/gpurdma/gpurdma/placement"
+)
+
+// What was predicted of each pair of this machine, and what happened.
+func Example() {
+	m := p2p.Open("")
+	gpus, err1 := m.GPUs()
+	nics, err2 := m.NICs()
+	if err1 != nil || err2 != nil {
+		log.Fatal(err1, err2)
+	}
+	prover, err := live.Open(m, live.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer prover.Close()
+	for _, g := range gpus {
+		for _, n := range nics {
+			pair := m.Pair(g, n)
+			pair.Proof = prover.Prove(context.Background(), pair)
+			fmt.Printf("%s -> %s: predicted %v, proven %v\n", g.Name, n.Name, pair.Prediction, pair.Proof)
+			if pair.Agrees() == placement.No {
+				fmt.Println("the prediction is wrong")
+			}
+		}
+	}
+}

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package live
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/gpurdma/gpurdma/canary"
+	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/p2p"
+	"github.com/gpurdma/gpurdma/placement"
+)
+
+// outcomeOf says what a placement means for a GPU.
+func outcomeOf(pl placement.Placement, g p2p.GPU) (p2p.Outcome, string) {
+	why := pl.String()
+	switch pl.Memory {
+	case placement.CoherentGPUMemory:
+		return p2p.Direct, why
+	case placement.SystemMemory, placement.Mixed, placement.Bounced:
+		return p2p.Staged, why
+	case placement.PeerToPeer:
+		for _, q := range pl.Places {
+			if g.Exporter.PCI == nil || q.Device != g.Exporter.PCI.String() {
+				return p2p.OutcomeUnknown, why + ": that is not known to be the memory of " + g.Name
+			}
+		}
+		if len(pl.Places) > 0 {
+			return p2p.Direct, why
+		}
+	}
+	return p2p.OutcomeUnknown, why
+}
+
+// asked reports a refusal of the kernel's, of memory of the GPU: neither of our
+// own checks, nor of a library, nor of the host memory at the other end.
+func asked(e *ibvfd.RegError) bool {
+	return e.Attr.Kind != ibvfd.HostMemory && e.Errno != 0 && e.Latest >= ibvfd.StageUverbs
+}
+
+// moved says which direction an error of a verification belongs to.
+func moved(err error, verified int64) (write, read p2p.Step) {
+	good := p2p.Step{Result: p2p.ResultPass, Detail: "every byte"}
+	if err == nil {
+		good.Detail = fmt.Sprintf("every byte; %d compared in both directions", verified)
+		return good, good
+	}
+	step := p2p.Step{Result: p2p.ResultUnknown, Detail: err.Error()}
+	reading := false
+	var transfer *canary.TransferError
+	var wrong *canary.Mismatch
+	switch {
+	case errors.As(err, &transfer):
+		step.Result, reading = p2p.ResultFail, transfer.Op == "RDMA READ"
+		step.Detail = transfer.Error()
+	case errors.As(err, &wrong):
+		step.Result, reading = p2p.ResultFail, strings.Contains(wrong.What, "RDMA READ")
+		step.Detail = wrong.Error()
+	}
+	if reading {
+		return good, step
+	}
+	return step, p2p.Step{Result: p2p.ResultSkip, Detail: "not reached"}
+}

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package live
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/gpurdma/gpurdma/gpualloc"
+	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/p2p"
+	"github.com/gpurdma/gpurdma/trace"
+)
+
+// Options tune proofs. The zero value is what p2pcheck uses.
+type Options struct {
+	// Size is how many bytes are allocated and moved, rounded up to what the
+	// exporter can do; 0 means 1 MiB.
+	Size int64
+	// Limit is how long one pair may take; 0 means a minute. A call of the
+	// kernel that hangs is waited for.
+	Limit time.Duration
+	// Untraced leaves the trace out.
+	Untraced bool
+}
+
+func (o *Options) setDefaults() {
+	if o.Size == 0 {
+		o.Size = 1 << 20
+	}
+	if o.Limit == 0 {
+		o.Limit = time.Minute
+	}
+}
+
+// Prover proves pairs of this machine, one after the other.
+type Prover struct {
+	m      *p2p.Machine
+	opt    Options
+	tracer *trace.Tracer // nil if nobody watches
+	blind  error         // why
+
+	memory []gpualloc.Description
+	open   map[string]gpualloc.Allocator // by spec
+	nics   map[string]*ibvfd.Context
+}
+
+// errUnasked is why nothing is traced that was not to be.
+var errUnasked = errors.New("it was not asked for")
+
+// Open prepares proofs on m, which must be this machine. It fails with
+// [ibvfd.ErrNotBuilt] or [ibvfd.ErrNoLibrary] where nothing can be registered.
+// That nothing can be traced is no failure: [Prover.Blind] says why.
+func Open(m *p2p.Machine, opt Options) (*Prover, error) {
+	opt.setDefaults()
+	c, err := ibvfd.Open("") // no device has that name: what matters is who says so
+	if errors.Is(err, ibvfd.ErrNotBuilt) || errors.Is(err, ibvfd.ErrNoLibrary) {
+		return nil, err
+	}
+	if err == nil {
+		if err := c.Close(); err != nil {
+			return nil, err
+		}
+	}
+	p := &Prover{
+		m: m, opt: opt, blind: errUnasked, memory: gpualloc.Discover(gpualloc.Env{}),
+		open: map[string]gpualloc.Allocator{}, nics: map[string]*ibvfd.Context{},
+	}
+	if !opt.Untraced {
+		p.tracer, p.blind = trace.Open(trace.Config{Self: true, RDMAOnly: true, NoInventory: true})
+	}
+	return p, nil
+}
+
+// Blind says why nothing is traced, nil if it is.
+func (p *Prover) Blind() error { return p.blind }
+
+// Close closes devices and tracer.
+func (p *Prover) Close() error {
+	var errs []error
+	for name, c := range p.nics {
+		errs = append(errs, c.Close())
+		delete(p.nics, name)
+	}
+	for spec, a := range p.open {
+		errs = append(errs, a.Close())
+		delete(p.open, spec)
+	}
+	if p.tracer != nil {
+		errs = append(errs, p.tracer.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// allocator opens what allocates a GPU's own memory.
+func (p *Prover) allocator(g p2p.GPU) (gpualloc.Allocator, error) {
+	d, err := memoryOf(g, p.memory)
+	if err != nil {
+		return nil, err
+	}
+	if a := p.open[d.Spec]; a != nil {
+		return a, nil
+	}
+	a, err := gpualloc.Open(d.Spec, gpualloc.Env{})
+	if err == nil {
+		p.open[d.Spec] = a
+	}
+	return a, err
+}
+
+// memoryOf picks the allocator of a GPU: VRAM, if it has any. all are the best
+// first.
+func memoryOf(g p2p.GPU, all []gpualloc.Description) (gpualloc.Description, error) {
+	var best *gpualloc.Description
+	var why error
+	for i, d := range all {
+		switch {
+		case !allocates(d, g):
+		case !d.Available:
+			why = errors.Join(why, fmt.Errorf("%s: %s; %s", d.Spec, d.Why, d.Remedy))
+		case best == nil || best.Kind != gpualloc.KindVRAM && d.Kind == gpualloc.KindVRAM:
+			best = &all[i]
+		}
+	}
+	switch {
+	case best != nil:
+		return *best, nil
+	case why != nil:
+		return gpualloc.Description{}, fmt.Errorf("%w: %w", gpualloc.ErrUnavailable, why)
+	}
+	return gpualloc.Description{}, fmt.Errorf("%w: nothing here allocates memory of %s (driver %q)", gpualloc.ErrUnavailable, g.Name, g.Exporter.Driver)
+}
+
+func allocates(d gpualloc.Description, g p2p.GPU) bool {
+	if g.Exporter.PCI != nil {
+		return d.PCI != nil && *d.PCI == *g.Exporter.PCI
+	}
+	return d.PCI == nil && d.Driver == g.Exporter.Driver
+}
+
+// nic opens each device once.
+func (p *Prover) nic(name string) (*ibvfd.Context, error) {
+	if c := p.nics[name]; c != nil {
+		return c, nil
+	}
+	c, err := ibvfd.Open(name)
+	if err == nil {
+		p.nics[name] = c
+	}
+	return c, err
+}
+
+// Prove tries a pair. All that there is to say is in the proof; after ctx has
+// ended the rungs that were not reached say so.
+func (p *Prover) Prove(ctx context.Context, pair p2p.Pair) *p2p.Proof {
+	c := &climb{Prover: p, pair: pair, proof: p2p.NewProof()}
+	ctx, cancel := context.WithTimeoutCause(ctx, p.opt.Limit, fmt.Errorf("it took longer than %v", p.opt.Limit))
+	defer cancel()
+	watcher := p.m.Watch(pair)
+	start := time.Now()
+	c.run(ctx)
+	c.proof.Elapsed = time.Since(start)
+	c.proof.Watch = watcher.Stop()
+	return c.proof
+}
