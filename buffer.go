@@ -200,6 +200,9 @@ func (b *Buffer) slice(offset, size int64, readOnly bool) (*Buffer, error) {
 	}
 	b.core.mu.Lock()
 	defer b.core.mu.Unlock()
+	if b.core.ended {
+		return nil, os.ErrClosed
+	}
 	return b.core.buffer(b.off+offset, size, readOnly), nil
 }
 
@@ -283,8 +286,8 @@ func (b *Buffer) Retain() error {
 }
 
 // Release takes a reference away. The last one closes the Buffer; the memory
-// stays until slices and operations are done with it. It answers os.ErrClosed
-// if there is none left.
+// stays until slices and operations are done with it; what cannot be freed is
+// tried again by [NIC.Close]. It answers os.ErrClosed if there is none left.
 func (b *Buffer) Release() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -295,14 +298,16 @@ func (b *Buffer) Release() error {
 	if b.refs > 0 {
 		return nil
 	}
-	return b.core.letGo(true)
+	return b.core.letGo()
 }
 
 // Close closes the Buffer and frees its memory. While somebody has retained it
 // it answers [dmabuf.ErrInUse] and frees nothing; that which Register or
 // AllocHost made does so too while there are slices, operations under way or
 // keys of peers on the memory. A slice has no memory of its own to free, and is
-// closed. Closing again does nothing.
+// closed. Where the memory cannot be freed Close answers why, and closing again
+// goes on with it; once its registration has ended the Buffer is of no other
+// use. Closing again does nothing otherwise.
 func (b *Buffer) Close() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -315,7 +320,11 @@ func (b *Buffer) Close() error {
 	if detail := b.core.busy(); b.whole && detail != "" {
 		return b.inUse(detail, "close them first, or Release the buffer")
 	}
-	if err := b.core.letGo(!b.whole); err != nil {
+	if !b.whole {
+		b.refs = 0
+		return b.core.letGo()
+	}
+	if err := b.core.free(); err != nil {
 		return err
 	}
 	b.refs = 0
@@ -340,6 +349,9 @@ func (b *Buffer) use() error {
 	}
 	b.core.mu.Lock()
 	defer b.core.mu.Unlock()
+	if b.core.ended {
+		return os.ErrClosed
+	}
 	b.core.uses++
 	return nil
 }

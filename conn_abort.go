@@ -49,12 +49,12 @@ func (c *conn) abort(cause error) {
 			c.drain()
 		}
 		// From here on the NIC touches none of the memory.
-		c.e.nic.late(c.link.close())
+		_ = c.e.nic.end(c.link.close)
 	}
 	c.finishAll()
 	for rb, s := range c.e.shares {
 		if s.conn == c {
-			c.e.nic.late(s.close())
+			_ = c.e.nic.end(s.close)
 			delete(c.e.shares, rb)
 		}
 	}

@@ -125,7 +125,7 @@ func (e *Endpoint) exchange(ctx context.Context, c *conn, raw net.Conn, host str
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		if c.link == nil {
-			e.nic.late(l.close())
+			_ = e.nic.end(l.close)
 		}
 		return err
 	}

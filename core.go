@@ -31,8 +31,9 @@ type core struct {
 	inodes  []uint64       // of the dma-bufs
 
 	mu      sync.Mutex
-	handles int // Buffers
-	uses    int // operations under way, and keys given out
+	handles int  // Buffers
+	uses    int  // operations under way, and keys given out
+	ended   bool // the registration: nobody may use the memory any more
 	freed   bool
 	path    Path
 }
@@ -116,8 +117,8 @@ func (c *core) share(off, length int64, access ibvfd.Access) (r *registration, e
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.freed {
-		return nil, errors.Join(os.ErrClosed, r.close())
+	if c.ended {
+		return nil, errors.Join(os.ErrClosed, c.nic.end(r.close))
 	}
 	c.uses++
 	return r, nil
@@ -170,57 +171,76 @@ func (c *core) busy() string {
 	return ""
 }
 
-// letGo ends a Buffer, and the memory with the last one: later, if something is
-// still under way on it.
-func (c *core) letGo(later bool) error {
+// free ends the last Buffer with the memory, or neither.
+func (c *core) free() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !later && c.handles == 1 && c.uses == 0 {
-		if err := c.freeLocked(); err != nil {
-			return err
-		}
-		c.handles = 0
-		return nil
+	if err := c.freeLocked(); err != nil {
+		return err
 	}
 	c.handles--
-	return c.freeIfLast()
+	return nil
+}
+
+// letGo ends a Buffer, and the memory with the last one: later, if something is
+// still under way on it, or the memory cannot be freed.
+func (c *core) letGo() error {
+	c.mu.Lock()
+	c.handles--
+	last := c.handles == 0 && c.uses == 0
+	c.mu.Unlock()
+	if !last {
+		return nil
+	}
+	return c.nic.end(c.freeLater)
 }
 
 // unuse ends what use began.
 func (c *core) unuse() {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.uses--
-	c.nic.late(c.freeIfLast())
+	last := c.handles == 0 && c.uses == 0
+	c.mu.Unlock()
+	if last {
+		_ = c.nic.end(c.freeLater)
+	}
 }
 
-func (c *core) freeIfLast() error {
-	if c.handles > 0 || c.uses > 0 {
-		return nil
-	}
+func (c *core) freeLater() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	return c.freeLocked()
 }
 
+// freeLocked lets go of one thing after the other, and begins where it was
+// refused the last time.
 func (c *core) freeLocked() error {
-	if c.freed {
-		return nil
-	}
-	if err := c.reg.close(); err != nil {
-		return err
+	if !c.ended {
+		if err := c.reg.close(); err != nil {
+			return err
+		}
+		c.ended = true
 	}
 	if c.hostMem != nil {
 		if err := c.hostMem.Close(); err != nil {
 			return err
 		}
 		c.nic.unpin(c.size)
+		c.hostMem = nil
 	}
 	if c.release != nil {
 		c.release()
+		c.release = nil
 	}
-	c.freed = true
-	c.nic.leave()
 	if c.owned != nil {
-		return c.owned.Close()
+		if err := c.owned.Close(); err != nil {
+			return err
+		}
+		c.owned = nil
+	}
+	if !c.freed {
+		c.freed = true
+		c.nic.leave()
 	}
 	return nil
 }

@@ -70,11 +70,11 @@ func (e *Endpoint) Close() error {
 		err = joined(err, l.Close())
 	}
 	for _, s := range e.shares {
-		err = joined(err, s.close())
+		err = joined(err, e.nic.end(s.close))
 	}
 	e.shares, e.done = nil, fifo[Completion]{}
 	if e.slab != nil {
-		err = joined(err, e.slab.buf.Close())
+		err = joined(err, e.slab.buf.Release())
 	}
 	e.mu.Unlock()
 	e.tasks.Wait()

@@ -25,7 +25,7 @@ type NIC struct {
 	closed bool
 	users  int // buffers and endpoints
 	pinned int64
-	failed error // of what was freed when nobody waited for an answer
+	kept   []func() error // ends what could not be ended
 }
 
 // NICOptions tune a NIC. The zero value is good.
@@ -109,36 +109,50 @@ func (n *NIC) unpin(size int64) {
 	n.pinned -= size
 }
 
-// late keeps an error for Close.
-func (n *NIC) late(err error) {
-	if err == nil {
-		return
+// end ends something, or has Close try again.
+func (n *NIC) end(what func() error) error {
+	err := what()
+	if err != nil {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.kept = append(n.kept, what)
 	}
+	return err
+}
+
+// endKept tries again to end what could not be ended.
+func (n *NIC) endKept() (err error) {
 	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.failed == nil {
-		n.failed = err
+	list := n.kept
+	n.kept = nil
+	n.mu.Unlock()
+	for _, what := range list {
+		err = joined(err, n.end(what))
 	}
+	return err
 }
 
 // Close closes the device. While buffers or endpoints of it are open it answers
-// [dmabuf.ErrInUse] and closes nothing; closing again does nothing.
+// [dmabuf.ErrInUse] and closes nothing; closing again does nothing. What could
+// not be freed when it should have been is tried again first: memory that was
+// released, connections that ended.
 func (n *NIC) Close() error {
+	refused := n.endKept()
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.closed {
 		return nil
 	}
 	if n.users > 0 {
-		return &dmabuf.Error{
+		return joined(refused, &dmabuf.Error{
 			Op: "close", Device: n.dev.name(), Err: dmabuf.ErrInUse,
 			Detail: fmt.Sprintf("%d buffers and endpoints", n.users),
 			Remedy: "close them first",
-		}
+		})
 	}
 	if err := n.dev.close(); err != nil {
-		return err
+		return joined(refused, err)
 	}
 	n.closed = true
-	return n.failed
+	return refused
 }

@@ -66,7 +66,7 @@ func (e *Endpoint) recycle(o *op) {
 		e.slab.free = append(e.slab.free, o.slot)
 	}
 	if o.pack != nil {
-		e.nic.late(o.pack.Release())
+		_ = o.pack.Release()
 	}
 	clear(o.operands)
 	clear(o.local)

@@ -19,13 +19,20 @@ type share struct {
 	cores []*core
 }
 
+// close withdraws the keys. Those that cannot be withdrawn stay, with their
+// memory, for the next time.
 func (s *share) close() error {
+	regs, cores := s.regs, s.cores
+	s.regs, s.cores = nil, nil
 	var err error
-	for i, r := range s.regs {
-		err = joined(err, r.close())
-		s.cores[i].unuse()
+	for i, r := range regs {
+		if e := r.close(); e != nil {
+			err = joined(err, e)
+			s.regs, s.cores = append(s.regs, r), append(s.cores, cores[i])
+			continue
+		}
+		cores[i].unuse()
 	}
-	s.regs = nil
 	return err
 }
 
@@ -83,7 +90,7 @@ func (e *Endpoint) Share(peer Peer, s Span, access ibvfd.Access) (_ *RemoteBuffe
 		}
 		r, err := b.core.share(off, n, have)
 		if err != nil {
-			return nil, joined(err, sh.close())
+			return nil, joined(err, e.nic.end(sh.close))
 		}
 		sh.regs, sh.cores = append(sh.regs, r), append(sh.cores, b.core)
 		rb.spaces = append(rb.spaces, r.remote.space())
@@ -91,7 +98,7 @@ func (e *Endpoint) Share(peer Peer, s Span, access ibvfd.Access) (_ *RemoteBuffe
 	if s.Buf != nil {
 		rb.layout, err = Contiguous(0, s.Length)
 		if err != nil {
-			return nil, joined(err, sh.close())
+			return nil, joined(err, e.nic.end(sh.close))
 		}
 	} else {
 		rb.layout = Layout{o.root}
@@ -101,7 +108,8 @@ func (e *Endpoint) Share(peer Peer, s Span, access ibvfd.Access) (_ *RemoteBuffe
 }
 
 // Unshare withdraws what Share gave: the peer's next access fails, and ends the
-// connection.
+// connection. A key that cannot be withdrawn is an error; Unshare may be tried
+// again.
 func (e *Endpoint) Unshare(rb *RemoteBuffer) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -109,6 +117,9 @@ func (e *Endpoint) Unshare(rb *RemoteBuffer) error {
 	if !ok {
 		return nil
 	}
+	if err := s.close(); err != nil {
+		return err
+	}
 	delete(e.shares, rb)
-	return s.close()
+	return nil
 }

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gpurdma
+
+import (
+	"errors"
+	"os"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/dmabuf"
+)
+
+// ownedSource is a source that a core owns, and that may refuse to be closed.
+type ownedSource struct {
+	memSource
+	refuse, closed int
+}
+
+func (o *ownedSource) Close() error {
+	if o.refuse--; o.refuse >= 0 {
+		return unix.EIO
+	}
+	o.closed++
+	return nil
+}
+
+// stubborn has the registration refuse to end so often.
+func stubborn(r *registration, refuse int) {
+	end := r.close
+	r.close = func() error {
+		if refuse--; refuse >= 0 {
+			return unix.EBUSY
+		}
+		return end()
+	}
+}
+
+// What Close could not free, it frees when it is tried again, and until then
+// says so.
+func TestCloseAgain(t *testing.T) {
+	n := inMemory(t).open(t, NICOptions{})
+	src := &ownedSource{memSource: memSource{mem: make([]byte, 64)}, refuse: 2}
+	c := must(n.register(src, BufferOptions{}))(t)
+	c.owned = src
+	b := c.all(64)
+	stubborn(c.reg, 1)
+	if err := b.Close(); !errors.Is(err, unix.EBUSY) {
+		t.Errorf("close while the registration does not end: %v", err)
+	}
+	if _, err := b.WriteAt([]byte{1}, 0); err != nil {
+		t.Errorf("nothing was let go: %v", err)
+	}
+	for range 2 {
+		if err := b.Close(); !errors.Is(err, unix.EIO) {
+			t.Errorf("close while the memory is not freed: %v", err)
+		}
+		for name, err := range map[string]error{"WriteAt": second(b.WriteAt([]byte{1}, 0)), "Slice": second(b.Slice(0, 1)), "Sync": b.Sync()} {
+			if !errors.Is(err, os.ErrClosed) {
+				t.Errorf("%s without a registration: %v", name, err)
+			}
+		}
+		if err := n.Close(); !errors.Is(err, dmabuf.ErrInUse) {
+			t.Errorf("close the NIC: %v", err)
+		}
+	}
+	for range 2 {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if src.closed != 1 || src.holds != 0 || n.Stats().Pinned != 0 {
+		t.Errorf("closed %d times, held %d times, %+v", src.closed, src.holds, n.Stats())
+	}
+}
+
+// What nobody waits for is freed by the NIC's Close.
+func TestReleaseAgain(t *testing.T) {
+	for name, release := range map[string]func(b *Buffer) error{
+		"Release": (*Buffer).Release,
+		"the last slice": func(b *Buffer) error {
+			s, err := b.Slice(1, 2)
+			if err != nil {
+				return err
+			}
+			if err := b.Release(); err != nil {
+				return err
+			}
+			err = s.Close()
+			return errors.Join(err, s.Close())
+		},
+		"the last operation": func(b *Buffer) error {
+			if err := b.use(); err != nil {
+				return err
+			}
+			err := b.Release()
+			b.core.unuse()
+			return errors.Join(err, unix.EBUSY) // nobody was told
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := inMemory(t).open(t, NICOptions{})
+			b := must(n.AllocHost(64))(t)
+			stubborn(b.core.reg, 2)
+			if err := release(b); !errors.Is(err, unix.EBUSY) {
+				t.Errorf("%v", err)
+			}
+			if err := n.Close(); !errors.Is(err, unix.EBUSY) || !errors.Is(err, dmabuf.ErrInUse) {
+				t.Errorf("close the NIC, the first time: %v", err)
+			}
+			if err := n.Close(); err != nil {
+				t.Errorf("close the NIC again: %v", err)
+			}
+			if n.Stats().Pinned != 0 {
+				t.Errorf("%+v", n.Stats())
+			}
+		})
+	}
+}
+
+// A key that was not withdrawn keeps its memory.
+func TestUnshareAgain(t *testing.T) {
+	w := inMemory(t).world(t, EndpointOptions{})
+	b := hostKind.make(t, w.b.nic, 64)
+	rb := must(w.b.Share(w.ba, b.All(), allAccess))(t)
+	stubborn(w.b.shares[rb].regs[0], 2)
+	for range 2 {
+		if err := w.b.Unshare(rb); !errors.Is(err, unix.EBUSY) {
+			t.Errorf("%v", err)
+		}
+		if err := b.Close(); !errors.Is(err, dmabuf.ErrInUse) {
+			t.Errorf("close of memory to which there is a key: %v", err)
+		}
+	}
+	w.ok(w.b.Unshare(rb))
+	w.ok(b.Close())
+
+	// The connection's end withdraws keys, too.
+	b = hostKind.make(t, w.b.nic, 64)
+	rb = must(w.b.Share(w.ba, b.All(), allAccess))(t)
+	stubborn(w.b.shares[rb].regs[0], 1)
+	w.ok(w.b.Remove(w.ba))
+	if err := b.Close(); !errors.Is(err, dmabuf.ErrInUse) {
+		t.Errorf("close of memory to which there is a key: %v", err)
+	}
+	if err := w.b.nic.Close(); !errors.Is(err, dmabuf.ErrInUse) { // the endpoint and the buffer
+		t.Errorf("close the NIC: %v", err)
+	}
+	w.ok(b.Close())
+}
