@@ -43,15 +43,21 @@ func (a *app) emit(data []byte) error {
 		_, err := a.stdout.Write(data)
 		return err
 	}
-	f, err := os.CreateTemp(filepath.Dir(a.output), ".p2pcheck-*")
+	return writeWhole(a.output, data)
+}
+
+// writeWhole gives a file new contents, whole or not at all. Who reads it
+// meanwhile has the old ones.
+func writeWhole(name string, data []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(name), ".p2pcheck-*")
 	if err != nil {
-		return fmt.Errorf("%s cannot be written: %w", a.output, err)
+		return fmt.Errorf("%s cannot be written: %w", name, err)
 	}
 	_, err = f.Write(data)
 	// Who collects these files is somebody else.
 	err = errors.Join(err, f.Chmod(0o644), f.Close())
 	if err == nil {
-		err = os.Rename(f.Name(), a.output)
+		err = os.Rename(f.Name(), name)
 	}
 	if err != nil {
 		return errors.Join(err, os.Remove(f.Name()))

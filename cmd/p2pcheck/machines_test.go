@@ -3,9 +3,12 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -385,5 +388,94 @@ func TestServe(t *testing.T) {
 	m.every = 0
 	if second := get(); !strings.Contains(second, "p2pcheck_status 3\n") {
 		t.Error(second)
+	}
+}
+
+// Labels are written again and again, and are good for a while only.
+func TestServeLabels(t *testing.T) {
+	root := testenv.Machines["small-hgx"]().Write(t)
+	dir := t.TempDir()
+	file := filepath.Join(dir, "p2pcheck")
+	m := &metrics{a: &app{source: p2p.Source{Root: root}}, every: time.Hour}
+	for range 2 {
+		before := time.Now()
+		if err := m.writeLabels(file); err != nil {
+			t.Fatal(err)
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		head, labels, _ := strings.Cut(string(text), "\n")
+		stamp, ok := strings.CutPrefix(head, "# +expiry-time=")
+		until, err := time.Parse(time.RFC3339, stamp)
+		if !ok || err != nil || until.Before(before.Add(2*time.Hour)) {
+			t.Errorf("%q: %v", head, err)
+		}
+		if labels != run(testenv.Machines["small-hgx"](), t, "--root", "ROOT", "--format", "nfd").out {
+			t.Error(labels)
+		}
+	}
+	if names, err := os.ReadDir(dir); err != nil || len(names) != 1 {
+		t.Error(names, err)
+	}
+	if err := m.writeLabels(filepath.Join(file, "none")); err == nil {
+		t.Error("written into a file")
+	}
+	if r := command("serve", "--nfd", file, "--every", "0", "--listen", "127.0.0.1:0"); r.status != cli.ExitUsage {
+		t.Errorf("%+v", r)
+	}
+}
+
+// serve answers over the network, tells that it lives without looking, and ends
+// when it is told to.
+func TestListen(t *testing.T) {
+	root := testenv.Machines["small-hgx"]().Write(t)
+	file := filepath.Join(t.TempDir(), "labels")
+	said, says := io.Pipe()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		a := &app{stdout: says, stderr: says, source: p2p.Source{Root: root}}
+		ended <- a.listen(ctx, "127.0.0.1:0", time.Minute, file)
+	}()
+	line, err := bufio.NewReader(said).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, address, _ := strings.Cut(strings.TrimSpace(line), "http://")
+	get := func(path string) string {
+		r, err := http.Get("http://" + strings.TrimSuffix(address, "/metrics") + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Body.Close()
+		text, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return fmt.Sprint(r.StatusCode, " ", string(text))
+	}
+	if got := get("/healthz"); got != "200 ok\n" {
+		t.Error(got)
+	}
+	if got := get("/"); !strings.HasPrefix(got, "404") {
+		t.Error(got)
+	}
+	if got := get("/metrics"); !strings.Contains(got, "p2pcheck_status 0\n") {
+		t.Error(got)
+	}
+	for range 1000 {
+		if _, err = os.Stat(file); err == nil {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	if err != nil {
+		t.Error(err)
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
 	}
 }

@@ -23,24 +23,29 @@ type metrics struct {
 	a     *app
 	every time.Duration
 
-	mu   sync.Mutex
-	last time.Time
-	text string
+	mu     sync.Mutex
+	last   time.Time
+	text   string
+	labels string // for node-feature-discovery
 }
 
 func (a *app) serve() *cobra.Command {
-	var listen string
+	var listen, nfd string
 	var every time.Duration
 	c := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve metrics for Prometheus at /metrics",
-		Long:  `serve answers requests at /metrics with what --format prometheus prints, and looks at the machine again for each, at most once in --every. It ends with SIGINT or SIGTERM.`,
-		Args:  cobra.NoArgs,
+		Long: `serve answers requests at /metrics with what --format prometheus prints, and
+looks at the machine again for each, at most once in --every. /healthz answers
+without looking. With --nfd it also looks on its own, and writes what --format nfd
+prints, each time good for three times --every: when nobody writes any more, the
+labels go. It ends with SIGINT or SIGTERM.`,
+		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			a.reached = true
 			ctx, cancel := cli.Context()
 			defer cancel()
-			err := a.listen(ctx, listen, every)
+			err := a.listen(ctx, listen, every, nfd)
 			if errors.Is(context.Cause(ctx), cli.ErrInterrupted) {
 				err = cli.ErrInterrupted
 			}
@@ -49,18 +54,27 @@ func (a *app) serve() *cobra.Command {
 	}
 	c.Flags().StringVar(&listen, "listen", "127.0.0.1:9838", "address and port")
 	c.Flags().DurationVar(&every, "every", 30*time.Second, "how old an answer may be")
+	c.Flags().StringVar(&nfd, "nfd", "", "file for node-feature-discovery's labels, in its features.d")
 	return c
 }
 
-func (a *app) listen(ctx context.Context, address string, every time.Duration) error {
+func (a *app) listen(ctx context.Context, address string, every time.Duration, nfd string) error {
+	if nfd != "" && every <= 0 {
+		return &cli.UsageError{Err: errors.New("--nfd needs an --every above 0")}
+	}
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if err != nil {
 		return &cli.UsageError{Err: err}
 	}
 	fmt.Fprintf(a.stderr, "%s: metrics at http://%s/metrics\n", program, l.Addr())
+	m := &metrics{a: a, every: every}
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", &metrics{a: a, every: every})
+	mux.Handle("GET /metrics", m)
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
 	s := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, WriteTimeout: time.Minute}
+	if nfd != "" {
+		go m.label(ctx, nfd)
+	}
 	stopped := make(chan error, 1)
 	go func() {
 		<-ctx.Done()
@@ -74,17 +88,39 @@ func (a *app) listen(ctx context.Context, address string, every time.Duration) e
 	return <-stopped
 }
 
+// label writes the labels again and again.
+func (m *metrics) label(ctx context.Context, file string) {
+	for ctx.Err() == nil {
+		if err := m.writeLabels(file); err != nil {
+			cli.PrintErrors(m.a.stderr, program, err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(m.every):
+		}
+	}
+}
+
+// writeLabels writes them with the time at which node-feature-discovery is to
+// forget them.
+func (m *metrics) writeLabels(file string) error {
+	_, labels := m.current()
+	until := time.Now().Add(3 * m.every).UTC().Format(time.RFC3339)
+	return writeWhole(file, []byte("# +expiry-time="+until+"\n"+labels))
+}
+
 // ServeHTTP is for http.Handler.
 func (m *metrics) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-	_, _ = w.Write([]byte(m.current())) // who asked is gone
+	text, _ := m.current()
+	_, _ = w.Write([]byte(text)) // who asked is gone
 }
 
-func (m *metrics) current() string {
+func (m *metrics) current() (text, labels string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.text != "" && time.Since(m.last) < m.every {
-		return m.text
+		return m.text, m.labels
 	}
 	// A copy: to look at a snapshot changes the app.
 	a := *m.a
@@ -94,8 +130,9 @@ func (m *metrics) current() string {
 	if whole, ok := found.(checkResult); ok {
 		r, status = &whole, worse(status, whole.status())
 	}
-	var b strings.Builder
-	prometheus(&b, r, status, err)
-	m.last, m.text = time.Now(), b.String()
-	return m.text
+	var asText, asLabels strings.Builder
+	prometheus(&asText, r, status, err)
+	nfd(&asLabels, r, status, err)
+	m.last, m.text, m.labels = time.Now(), asText.String(), asLabels.String()
+	return m.text, m.labels
 }
