@@ -353,13 +353,27 @@ func (q *QP) to(m *qpModify) error {
 }
 
 func (q *QP) modify(m *qpModify) error {
-	if err := q.v.modify(m); err != nil {
+	err := q.v.modify(m)
+	// A packet that the device is at work on may still find fault: rxe then takes
+	// the queue pair to ERR after it has said RESET (rxe_qp_reset in rxe_qp.c
+	// waits for its tasks when the state is set already). The next reset finds
+	// the tasks idle.
+	for again := 0; err == nil && m.state == StateReset && again < maxResets; again++ {
+		if s, asked := q.v.state(); asked != nil || s != StateErr {
+			break
+		}
+		err = q.v.modify(m)
+	}
+	if err != nil {
 		e := failed("ibv_modify_qp", q.pd.ctx.name, err)
 		e.Detail = fmt.Sprintf("QP %d to %v", q.num, m.state)
 		return e
 	}
 	return nil
 }
+
+// maxResets bounds how often a reset is repeated.
+const maxResets = 3
 
 // Close destroys the queue pair. Outstanding work requests get no completion;
 // completions already in the CQ stay. Closing again does nothing.

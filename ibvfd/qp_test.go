@@ -202,6 +202,26 @@ func TestUDStates(t *testing.T) {
 	}
 }
 
+// A fault that the device finds while it resets the queue pair takes that to
+// ERR: it is reset again, and not for ever.
+func TestResetAgain(t *testing.T) {
+	_, qp, v := queuePair(t, newScript(), QPAttr{Type: RC})
+	v.at, v.faults = StateErr, 2
+	if err := qp.Connect(Endpoint{QPN: 18, MTU: 512}, ConnectAttr{}); err != nil {
+		t.Fatal(err)
+	}
+	if got := v.states(); !reflect.DeepEqual(got, []QPState{StateReset, StateReset, StateReset, StateInit, StateRTR, StateRTS}) {
+		t.Errorf("Connect goes through %v", got)
+	}
+	v.faults = 100
+	if err := qp.Reset(); err != nil {
+		t.Fatal(err)
+	}
+	if got := v.states(); len(got) != 1+maxResets {
+		t.Errorf("Reset goes through %v", got)
+	}
+}
+
 func TestAddressHandles(t *testing.T) {
 	s := newScript()
 	pd, qp, _ := queuePair(t, s, QPAttr{Type: UD})

@@ -194,6 +194,7 @@ type scriptQP struct {
 	id       uintptr
 	init     qpInit
 	at       QPState
+	faults   int        // resets that a late fault ends in ERR
 	modified []qpModify // in order
 	bound    []MWBind
 }
@@ -208,6 +209,10 @@ func (q *scriptQP) modify(m *qpModify) error {
 		return err
 	}
 	q.at = m.state
+	if m.state == StateReset && q.faults > 0 {
+		q.at = StateErr
+		q.faults--
+	}
 	q.modified = append(q.modified, *m)
 	return nil
 }
