@@ -5,8 +5,8 @@ package gpurdma
 import (
 	"context"
 	"os"
-	"runtime"
-	"time"
+
+	"github.com/gpurdma/gpurdma/internal/spin"
 )
 
 // Completion is an operation that has ended, well or not.
@@ -46,34 +46,89 @@ func (e *Endpoint) progress() {
 	}
 }
 
-// How Wait waits: spinning for what comes at once, then with short sleeps.
-const (
-	waitSpin  = 200 * time.Microsecond
-	waitSleep = 20 * time.Microsecond
-)
-
-// Wait polls until there is at least one completion, or ctx ends, whose error it
-// then returns: what is under way goes on.
+// Wait waits until there is at least one completion, or ctx ends, whose error it
+// then returns: what is under way goes on. It polls for what comes at once, and
+// then sleeps until a NIC raises an event. Several goroutines may wait; each
+// completion goes to one of them.
 func (e *Endpoint) Wait(ctx context.Context, dst []Completion) (int, error) {
 	if len(dst) == 0 {
 		return 0, nil
 	}
-	var start time.Time
-	for i := 0; ; i++ {
+	slept := false
+	for busy := (spin.Wait{}); ; {
 		n, err := e.Poll(dst)
+		if n == 0 && err == nil {
+			err = ctx.Err()
+		}
 		if n > 0 || err != nil {
+			if slept {
+				e.passOn()
+			}
 			return n, err
 		}
-		if err := ctx.Err(); err != nil {
-			return 0, err
-		}
-		switch {
-		case i == 0:
-			start = time.Now()
-		case i%16 == 0 && time.Since(start) > waitSpin:
-			time.Sleep(waitSleep)
-		default:
-			runtime.Gosched()
+		if busy.Over() {
+			slept = true
+			e.sleep(ctx)
 		}
 	}
+}
+
+// sleep returns when there may be a completion, or ctx has ended.
+func (e *Endpoint) sleep(ctx context.Context) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !e.arm() {
+		return
+	}
+	e.sleepers++
+	e.mu.Unlock()
+	select {
+	case <-e.wake:
+	case <-ctx.Done():
+	}
+	e.mu.Lock()
+	e.sleepers--
+}
+
+// arm has whatever completes from here on wake a sleeper, and reports whether
+// there is nothing so far.
+func (e *Endpoint) arm() bool {
+	for _, p := range e.peers {
+		if p == nil || p.conn == nil || p.conn.link == nil || p.conn.state == dead {
+			continue
+		}
+		if err := p.conn.link.arm(); err != nil {
+			p.conn.abort(err)
+		}
+	}
+	if !e.closed {
+		e.progress() // what completed before raises no event
+	}
+	return e.done.len() == 0 && !e.closed
+}
+
+// rouse wakes a sleeper, if there is one. Every change that a sleeper would not
+// hear of from a NIC calls it: a completion that somebody else made, a
+// connection that is to be armed, the end.
+func (e *Endpoint) rouse() {
+	if e.sleepers > 0 {
+		e.event()
+	}
+}
+
+// event wakes one sleeper, or the next one to be. It may be called without the
+// endpoint's mutex.
+func (e *Endpoint) event() {
+	select {
+	case e.wake <- struct{}{}:
+	default:
+	}
+}
+
+// passOn wakes another sleeper: who leaves may have taken the event for which
+// the queues were armed.
+func (e *Endpoint) passOn() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.rouse()
 }

@@ -100,6 +100,7 @@ func (c *conn) adopt(l link) {
 	c.wrs = make([]ibvfd.SendWR, batchWRs)
 	c.sges = make([]ibvfd.SGE, max(2*batchWRs, c.a.sge))
 	c.kickRecv()
+	c.e.rouse() // its queue is to be armed
 }
 
 // goUp lets operations go.
@@ -130,7 +131,7 @@ func (c *conn) submit(o *op) error {
 	}
 	c.posted++
 	c.pending.push(o)
-	if o.flags&FlagMore == 0 {
+	if o.flags&FlagMore == 0 || c.e.sleepers > 0 { // who sleeps does not look for it
 		c.kick()
 	}
 	return nil

@@ -27,7 +27,10 @@ func (c *conn) gone() error {
 
 // flushWait bounds how long a failed link is given to flush. NICs take
 // microseconds.
-const flushWait = 250 * time.Millisecond
+const (
+	flushWait = 250 * time.Millisecond
+	flushLook = 20 * time.Microsecond
+)
 
 // abort ends the connection: all that is under way completes, with cause or
 // with what the NIC says of it, and the keys that the peer was given end.
@@ -77,7 +80,7 @@ func (c *conn) drain() {
 			_ = c.completed(&wc[i])
 		}
 		if n == 0 {
-			time.Sleep(waitSleep)
+			time.Sleep(flushLook)
 		}
 	}
 }

@@ -120,6 +120,7 @@ func (c *conn) finish(o *op, err error) {
 			done.Err = &OpError{Op: o.kind, Peer: c.peer, NIC: c.e.nic.Name(), Err: err}
 		}
 		c.e.done.push(done)
+		c.e.rouse()
 	}
 	c.e.recycle(o)
 }

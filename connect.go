@@ -115,7 +115,7 @@ func (e *Endpoint) exchange(ctx context.Context, c *conn, raw net.Conn, host str
 	}
 	l, err := e.nic.dev.link(linkAttr{
 		sendDepth: e.opt.SendDepth, recvDepth: e.opt.RecvDepth, sge: e.opt.MaxSGE,
-		inline: min(e.opt.InjectSize, maxInline), connect: e.opt.Connect,
+		inline: min(e.opt.InjectSize, maxInline), connect: e.opt.Connect, event: e.event,
 	})
 	if err != nil {
 		return err

@@ -23,8 +23,11 @@ type Endpoint struct {
 	tasks    sync.WaitGroup // goroutines
 	accepted chan *peer
 
+	wake chan struct{} // who has taken what is in it looks for completions
+
 	mu        sync.Mutex
 	closed    bool
+	sleepers  int // in Wait
 	peers     []*peer
 	listeners []net.Listener
 	done      fifo[Completion]
@@ -44,7 +47,7 @@ func (n *NIC) NewEndpoint(opt EndpointOptions) (*Endpoint, error) {
 	}
 	e := &Endpoint{
 		nic: n, opt: opt, token: newID(), shares: map[*RemoteBuffer]*share{}, wc: make([]ibvfd.WC, 64),
-		accepted: make(chan *peer, opt.MaxPeers),
+		accepted: make(chan *peer, opt.MaxPeers), wake: make(chan struct{}, 1),
 	}
 	e.life, e.end = context.WithCancel(context.Background())
 	return e, nil
@@ -73,6 +76,7 @@ func (e *Endpoint) Close() error {
 		err = joined(err, e.nic.end(s.close))
 	}
 	e.shares, e.done = nil, fifo[Completion]{}
+	e.rouse()
 	if e.slab != nil {
 		err = joined(err, e.slab.buf.Release())
 	}

@@ -103,6 +103,8 @@ type fakeLink struct {
 	cq  []ibvfd.WC
 
 	refuse, polls int // the work request that is refused, counted from 1; polls so far
+	armed         bool
+	noEvents      error
 }
 
 func (f *fakeDevice) link(a linkAttr) (link, error) {
@@ -148,6 +150,9 @@ func (l *fakeLink) post(queue int, wrs []ibvfd.SendWR) (int, error) {
 		wr.SGE = append([]ibvfd.SGE(nil), wr.SGE...)
 		l.qps[queue].sq = append(l.qps[queue].sq, wr)
 	}
+	if l.armed { // nobody polls
+		l.qps[queue].run()
+	}
 	return len(wrs), nil
 }
 
@@ -171,6 +176,22 @@ func (l *fakeLink) poll(wc []ibvfd.WC) (int, error) {
 	n := copy(wc, l.cq)
 	l.cq = l.cq[n:]
 	return n, nil
+}
+
+func (l *fakeLink) arm() error {
+	l.f.mu.Lock()
+	defer l.f.mu.Unlock()
+	l.armed = l.noEvents == nil
+	return l.noEvents
+}
+
+// complete adds a completion, and raises an event if the queue is armed.
+func (l *fakeLink) complete(wc ibvfd.WC) {
+	l.cq = append(l.cq, wc)
+	if l.armed {
+		l.armed = false
+		l.a.event()
+	}
 }
 
 func (l *fakeLink) fail() error {
@@ -203,12 +224,12 @@ func (q *fakeQP) run() {
 			status = q.do(&wr)
 		}
 		if status != ibvfd.WCSuccess || wr.Flags&ibvfd.SendSignaled != 0 {
-			q.link.cq = append(q.link.cq, ibvfd.WC{ID: wr.ID, Status: status, VendorErr: uint32(status)})
+			q.link.complete(ibvfd.WC{ID: wr.ID, Status: status, VendorErr: uint32(status)})
 		}
 		q.failed = q.failed || status != ibvfd.WCSuccess
 	}
 	for q.failed && len(q.rq) > 0 {
-		q.link.cq = append(q.link.cq, ibvfd.WC{ID: q.rq[0].ID, Status: ibvfd.WCWRFlushErr})
+		q.link.complete(ibvfd.WC{ID: q.rq[0].ID, Status: ibvfd.WCWRFlushErr})
 		q.rq = q.rq[1:]
 	}
 }
@@ -297,12 +318,12 @@ func (q *fakeQP) take(wc ibvfd.WC, data []byte) ibvfd.WCStatus {
 	wc.ID = wr.ID
 	if len(data) > room {
 		q.failed = true
-		q.link.cq = append(q.link.cq, ibvfd.WC{ID: wr.ID, Status: ibvfd.WCLocLenErr})
+		q.link.complete(ibvfd.WC{ID: wr.ID, Status: ibvfd.WCLocLenErr})
 		q.run()
 		return ibvfd.WCRemInvReqErr
 	}
 	scatter(local, data)
-	q.link.cq = append(q.link.cq, wc)
+	q.link.complete(wc)
 	return ibvfd.WCSuccess
 }
 

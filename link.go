@@ -3,7 +3,11 @@
 package gpurdma
 
 import (
+	"context"
 	"errors"
+	"os"
+	"sync"
+	"sync/atomic"
 
 	"github.com/gpurdma/gpurdma/ibvfd"
 )
@@ -26,6 +30,7 @@ type link interface {
 	post(queue int, wrs []ibvfd.SendWR) (int, error)
 	recv(wrs []ibvfd.RecvWR) (int, error)
 	poll(wc []ibvfd.WC) (int, error)
+	arm() error   // the next completion calls linkAttr.event
 	fail() error  // flush what is outstanding
 	close() error // after it the NIC touches no memory on behalf of the link
 }
@@ -36,12 +41,16 @@ type linkAttr struct {
 	sge, inline          int
 	maxMsg               int64
 	connect              ibvfd.ConnectAttr
+	event                func() // does not block
 }
 
 type verbsLink struct {
 	cq  *ibvfd.CQ
 	qps [queues]*ibvfd.QP
 	a   linkAttr
+
+	listener sync.WaitGroup
+	deaf     atomic.Pointer[error] // why there are no events any more
 }
 
 func (d *verbsDevice) link(a linkAttr) (_ link, err error) {
@@ -51,9 +60,10 @@ func (d *verbsDevice) link(a linkAttr) (_ link, err error) {
 			err = joined(err, l.close())
 		}
 	}()
-	if l.cq, err = d.ctx.CreateCQ(queues*a.sendDepth + a.recvDepth); err != nil {
+	if l.cq, err = d.ctx.CreateCQWith(ibvfd.CQAttr{Depth: queues*a.sendDepth + a.recvDepth, Events: true}); err != nil {
 		return nil, err
 	}
+	l.listener.Go(l.listen)
 	for i := range l.qps {
 		attr := ibvfd.QPAttr{
 			Type: ibvfd.RC, SendCQ: l.cq, RecvCQ: l.cq, SendDepth: a.sendDepth, RecvDepth: 1,
@@ -126,6 +136,30 @@ func (l *verbsLink) post(queue int, wrs []ibvfd.SendWR) (int, error) {
 func (l *verbsLink) recv(wrs []ibvfd.RecvWR) (int, error) { return l.qps[writeQueue].PostRecv(wrs) }
 func (l *verbsLink) poll(wc []ibvfd.WC) (int, error)      { return l.cq.Poll(wc) }
 
+// listen passes events on until the queue is closed.
+func (l *verbsLink) listen() {
+	for {
+		err := l.cq.WaitEvent(context.Background())
+		if errors.Is(err, os.ErrClosed) {
+			return
+		}
+		if err != nil {
+			l.deaf.Store(&err)
+		}
+		l.a.event()
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (l *verbsLink) arm() error {
+	if err := l.deaf.Load(); err != nil {
+		return *err
+	}
+	return l.cq.Arm()
+}
+
 func (l *verbsLink) fail() error {
 	var err error
 	for _, q := range l.qps {
@@ -142,7 +176,11 @@ func (l *verbsLink) close() error {
 		}
 	}
 	if l.cq != nil {
-		errs = append(errs, l.cq.Close())
+		err := l.cq.Close()
+		if err == nil {
+			l.listener.Wait()
+		}
+		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }

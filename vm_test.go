@@ -119,3 +119,35 @@ func TestVMCancelled(t *testing.T)         { testCancelled(t, onNIC(t)) }
 func TestVMSlices(t *testing.T)            { testSlices(t, onNIC(t)) }
 func TestVMReferences(t *testing.T)        { testReferences(t, onNIC(t)) }
 func TestVMPinnedMemory(t *testing.T)      { testPinnedMemoryIsBounded(t, onNIC(t)) }
+func TestVMWaitSleeps(t *testing.T)        { testWaitSleeps(t, onNIC(t)) }
+func TestVMWaitOfMany(t *testing.T)        { testWaitOfMany(t, onNIC(t), testenv.Count(60)) }
+
+// Neither an operation nor waiting for it allocates, be it asleep.
+func TestVMWaitDoesNotAllocate(t *testing.T) {
+	w := onNIC(t).world(t, EndpointOptions{})
+	mine, theirs := hostKind.make(t, w.a.nic, 64), hostKind.make(t, w.b.nic, 64)
+	from, to := mine.All(), w.share(theirs.All(), allAccess).All()
+	ctx, done := limited(t), make([]Completion, 1)
+	write := func() {
+		w.ok(w.a.Write(from, w.ab, to, nil))
+		for range 2 { // the second time there is nothing any more
+			w.a.mu.Lock()
+			quiet := w.a.arm()
+			w.a.mu.Unlock()
+			if quiet {
+				w.a.sleep(ctx)
+			}
+			if n, err := w.a.Poll(done); err != nil || done[0].Err != nil {
+				t.Fatal(err, done[0].Err)
+			} else if n == 1 {
+				return
+			}
+		}
+		if n, err := w.a.Wait(ctx, done); n != 1 || err != nil || done[0].Err != nil {
+			t.Fatal(n, err, done[0].Err)
+		}
+	}
+	if n := testing.AllocsPerRun(100, write); n != 0 {
+		t.Errorf("%v allocations for a write and its completion", n)
+	}
+}

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/internal/eventfile"
+	"github.com/gpurdma/gpurdma/internal/spin"
 )
 
 // CQAttr is what kind of completion queue to make.
@@ -32,7 +32,8 @@ type CQAttr struct {
 
 // CQ is a completion queue. There are two ways to wait for completions:
 // [CQ.PollUntil] polls, for the lowest latency at the price of a processor, and
-// [CQ.Wait] sleeps in Go's poller.
+// [CQ.Wait] sleeps in Go's poller. Who waits for several queues at once has the
+// steps of the latter: [CQ.Arm], a [CQ.Poll] of each, [CQ.WaitEvent].
 type CQ struct {
 	parent
 	ctx  *Context
@@ -43,13 +44,11 @@ type CQ struct {
 
 	poll struct { // one poller at a time: the completions pass through one C array
 		sync.Mutex
-		q *completionQueue // nil once the CQ is closed
+		q     *completionQueue // nil once the CQ is closed
+		armed notify
 	}
-	events *eventfile.File // nil without
-	notice struct {        // of who has the turn of events
-		armed   notify
-		unacked int
-	}
+	events  *eventfile.File // nil without
+	unacked int             // events; of who has the turn of events
 }
 
 // notify is what the next event of a CQ is for.
@@ -138,12 +137,9 @@ func (cq *CQ) Poll(wc []WC) (int, error) {
 	return n, nil
 }
 
-// How PollUntil waits: spinning for the completions that come at once, then
-// with short sleeps, so that a kernel thread of a software NIC gets its turn.
-const (
-	pollSpin  = 200 * time.Microsecond
-	pollSleep = 20 * time.Microsecond
-)
+// pollSleep is how long PollUntil sleeps between looks for what has not come at
+// once, so that a kernel thread of a software NIC gets its turn.
+const pollSleep = 20 * time.Microsecond
 
 // PollUntil polls until there is at least one completion, or ctx ends, whose
 // error it then returns.
@@ -151,8 +147,7 @@ func (cq *CQ) PollUntil(ctx context.Context, wc []WC) (int, error) {
 	if len(wc) == 0 {
 		return 0, nil
 	}
-	var start time.Time
-	for i := 0; ; i++ {
+	for busy := (spin.Wait{}); ; {
 		n, err := cq.Poll(wc)
 		if n > 0 || err != nil {
 			return n, err
@@ -160,13 +155,8 @@ func (cq *CQ) PollUntil(ctx context.Context, wc []WC) (int, error) {
 		if err := ctx.Err(); err != nil {
 			return 0, err
 		}
-		switch {
-		case i == 0:
-			start = time.Now()
-		case i%16 == 0 && time.Since(start) > pollSpin:
+		if busy.Over() {
 			time.Sleep(pollSleep)
-		default:
-			runtime.Gosched()
 		}
 	}
 }
@@ -193,14 +183,8 @@ func (cq *CQ) waitFor(ctx context.Context, wc []WC, mode notify) (int, error) {
 	if n, err := cq.Poll(wc); n > 0 || err != nil {
 		return n, err // without the turn
 	}
-	if cq.events == nil {
-		e := failed("wait for completions", cq.ctx.name, unix.EOPNOTSUPP)
-		e.Detail = "the CQ has no completion channel"
-		e.Remedy = "make it with CQAttr.Events, or use PollUntil"
-		return 0, e
-	}
 	for {
-		if err := cq.events.Lock(ctx); err != nil {
+		if err := cq.turn(ctx); err != nil {
 			return 0, err
 		}
 		n, err := cq.sleep(ctx, wc, mode)
@@ -211,38 +195,103 @@ func (cq *CQ) waitFor(ctx context.Context, wc []WC, mode notify) (int, error) {
 	}
 }
 
+// turn takes the turn of events.
+func (cq *CQ) turn(ctx context.Context) error {
+	if cq.events == nil {
+		return cq.noChannel()
+	}
+	return cq.events.Lock(ctx)
+}
+
+func (cq *CQ) noChannel() error {
+	e := failed("wait for completions", cq.ctx.name, unix.EOPNOTSUPP)
+	e.Detail = "the CQ has no completion channel"
+	e.Remedy = "make it with CQAttr.Events, or use PollUntil"
+	return e
+}
+
 // sleep is Wait of who has the turn. What completes before the arming raises no
 // event: it is found by polling again after it. What completes later does.
 func (cq *CQ) sleep(ctx context.Context, wc []WC, mode notify) (int, error) {
 	for {
-		if cq.notice.armed < mode {
-			if err := cq.v.arm(mode == notifySolicited); err != nil {
-				return 0, failed("ibv_req_notify_cq", cq.ctx.name, err)
-			}
-			cq.notice.armed = mode
+		if err := cq.arm(mode); err != nil {
+			return 0, err
 		}
 		if n, err := cq.Poll(wc); n > 0 || err != nil {
 			return n, err // armed still: a later wait need not
 		}
-		switch err := cq.events.Wait(ctx); {
-		case err == nil:
-			cq.notice.armed = notifyNone
-			if cq.notice.unacked++; cq.notice.unacked == ackBatch {
-				cq.acknowledge()
-			}
-		case errors.Is(err, eventfile.ErrInterrupted) || ctx.Err() != nil:
+		if err := cq.event(ctx); err != nil {
 			return 0, err
-		default:
-			return 0, failed("ibv_get_cq_event", cq.ctx.name, err)
 		}
+	}
+}
+
+// Arm has the next completion raise an event, for [CQ.WaitEvent]. What has
+// completed before raises none: Poll after it. A queue that is armed already is
+// left as it is. It must have been made with Events.
+func (cq *CQ) Arm() error {
+	if cq.events == nil {
+		return cq.noChannel()
+	}
+	return cq.arm(notifyAny)
+}
+
+func (cq *CQ) arm(mode notify) error {
+	cq.poll.Lock()
+	defer cq.poll.Unlock()
+	switch {
+	case cq.poll.q == nil:
+		return os.ErrClosed
+	case cq.poll.armed >= mode:
+		return nil
+	}
+	if err := cq.v.arm(mode == notifySolicited); err != nil {
+		return failed("ibv_req_notify_cq", cq.ctx.name, err)
+	}
+	cq.poll.armed = mode
+	return nil
+}
+
+// WaitEvent sleeps until the queue raises an event, which is not armed any more
+// then; the error is ctx's, or os.ErrClosed. It takes no completion, and there
+// may be none: somebody else may have polled. Until it returns, nobody else sleeps
+// in Wait. The queue must have been made with Events.
+func (cq *CQ) WaitEvent(ctx context.Context) error {
+	for {
+		if err := cq.turn(ctx); err != nil {
+			return err
+		}
+		err := cq.event(ctx)
+		cq.events.Unlock()
+		if !errors.Is(err, eventfile.ErrInterrupted) {
+			return err
+		}
+	}
+}
+
+// event takes an event, when there is one. The caller has the turn.
+func (cq *CQ) event(ctx context.Context) error {
+	switch err := cq.events.Wait(ctx); {
+	case err == nil:
+		cq.poll.Lock()
+		cq.poll.armed = notifyNone
+		cq.poll.Unlock()
+		if cq.unacked++; cq.unacked == ackBatch {
+			cq.acknowledge()
+		}
+		return nil
+	case errors.Is(err, eventfile.ErrInterrupted) || ctx.Err() != nil:
+		return err
+	default:
+		return failed("ibv_get_cq_event", cq.ctx.name, err)
 	}
 }
 
 // acknowledge ends the events that were taken; destroying the CQ waits for it.
 func (cq *CQ) acknowledge() {
-	if cq.notice.unacked > 0 {
-		cq.v.ack(cq.notice.unacked)
-		cq.notice.unacked = 0
+	if cq.unacked > 0 {
+		cq.v.ack(cq.unacked)
+		cq.unacked = 0
 	}
 }
 

@@ -195,6 +195,72 @@ func TestWaitEndsWithClose(t *testing.T) {
 	}
 }
 
+// The steps of Wait by themselves: an event comes for what completes after the
+// arming, once, and takes no completion.
+func TestArmAndWaitEvent(t *testing.T) {
+	s, cq, q := waitable(t)
+	wc := make([]WC, 8)
+	q.complete(t, 1, false)
+	for range 2 {
+		if err := cq.Arm(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, arms := q.state(); arms != 1 {
+		t.Errorf("armed %d times for one event", arms)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := cq.WaitEvent(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("for what completed before the arming: %v", err)
+	}
+	for i := range 3 * ackBatch {
+		if err := cq.Arm(); err != nil {
+			t.Fatal(err)
+		}
+		q.complete(t, 1, false)
+		if err := cq.WaitEvent(t.Context()); err != nil {
+			t.Fatalf("event %d: %v", i, err)
+		}
+		if i%4 == 0 {
+			if _, err := cq.Poll(wc); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	// Who polls in between leaves an event without completions.
+	if err := cq.Arm(); err != nil {
+		t.Fatal(err)
+	}
+	q.complete(t, 1, false)
+	for n := 1; n > 0; {
+		var err error
+		if n, err = cq.Poll(wc); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := cq.WaitEvent(t.Context()); err != nil {
+		t.Error(err)
+	}
+	s.failWith("arm", unix.EIO)
+	if err := cq.Arm(); !errors.Is(err, unix.EIO) {
+		t.Errorf("arming fails: %v", err)
+	}
+	s.failWith("arm", nil)
+
+	ended := make(chan error)
+	go func() { ended <- cq.WaitEvent(t.Context()) }()
+	if err := cq.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := <-ended; !errors.Is(err, os.ErrClosed) {
+		t.Errorf("after Close: %v", err)
+	}
+	if err := cq.Arm(); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("Arm after Close: %v", err)
+	}
+}
+
 func TestWaitWithoutEvents(t *testing.T) {
 	s := newScript()
 	pd := scripted(t, s, &kernel{reg: always(0)})
@@ -215,7 +281,10 @@ func TestWaitWithoutEvents(t *testing.T) {
 	defer q.free()
 	cq := &CQ{ctx: pd.Context()}
 	cq.poll.q = q
-	if _, err := cq.Wait(t.Context(), make([]WC, 1)); !errors.Is(err, unix.EOPNOTSUPP) {
-		t.Errorf("Wait without a channel: %v", err)
+	_, err = cq.Wait(t.Context(), make([]WC, 1))
+	for name, err := range map[string]error{"Wait": err, "Arm": cq.Arm(), "WaitEvent": cq.WaitEvent(t.Context())} {
+		if !errors.Is(err, unix.EOPNOTSUPP) {
+			t.Errorf("%s without a channel: %v", name, err)
+		}
 	}
 }
