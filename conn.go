@@ -21,6 +21,8 @@ type conn struct {
 	link  link
 	a     linkAttr
 	tcp   net.Conn
+	stuck bool   // the link did not close
+	held  []*op  // have ended meanwhile; the NIC may still touch their memory
 	token uint64 // names the connection to the peer
 	their [2]uint64
 

@@ -51,8 +51,11 @@ func (c *conn) abort(cause error) {
 		if err := c.link.fail(); err == nil {
 			c.drain()
 		}
-		// From here on the NIC touches none of the memory.
-		_ = c.e.nic.end(c.link.close)
+		// From here on the NIC touches none of the memory. Otherwise it stays.
+		if err := c.link.close(); err != nil {
+			c.stuck = true
+			c.e.nic.keep(c.unstick)
+		}
 	}
 	c.finishAll()
 	for rb, s := range c.e.shares {
@@ -65,6 +68,29 @@ func (c *conn) abort(cause error) {
 	case c.offered <- struct{}{}:
 	default:
 	}
+}
+
+// recycle lets go of an op that has ended.
+func (c *conn) recycle(o *op) {
+	if c.stuck {
+		c.held = append(c.held, o)
+		return
+	}
+	c.e.recycle(o)
+}
+
+// unstick closes a link that did not, and lets go of what it had.
+func (c *conn) unstick() error {
+	c.e.mu.Lock()
+	defer c.e.mu.Unlock()
+	if err := c.link.close(); err != nil {
+		return err
+	}
+	for _, o := range c.held {
+		c.e.recycle(o)
+	}
+	c.stuck, c.held = false, nil
+	return nil
 }
 
 // drain takes what had completed before the failure, and learns from the NIC

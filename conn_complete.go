@@ -122,5 +122,5 @@ func (c *conn) finish(o *op, err error) {
 		c.e.done.push(done)
 		c.e.rouse()
 	}
-	c.e.recycle(o)
+	c.recycle(o)
 }

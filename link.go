@@ -32,7 +32,7 @@ type link interface {
 	poll(wc []ibvfd.WC) (int, error)
 	arm() error   // the next completion calls linkAttr.event
 	fail() error  // flush what is outstanding
-	close() error // after it the NIC touches no memory on behalf of the link
+	close() error // after it the NIC touches no memory on behalf of the link; may be tried again
 }
 
 // linkAttr is what a link is made for.

@@ -113,11 +113,15 @@ func (n *NIC) unpin(size int64) {
 func (n *NIC) end(what func() error) error {
 	err := what()
 	if err != nil {
-		n.mu.Lock()
-		defer n.mu.Unlock()
-		n.kept = append(n.kept, what)
+		n.keep(what)
 	}
 	return err
+}
+
+func (n *NIC) keep(what func() error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.kept = append(n.kept, what)
 }
 
 // endKept tries again to end what could not be ended.

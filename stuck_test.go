@@ -149,3 +149,46 @@ func TestUnshareAgain(t *testing.T) {
 	}
 	w.ok(b.Close())
 }
+
+// stuckLink does not close so often.
+type stuckLink struct {
+	link
+	stays int
+}
+
+func (l *stuckLink) close() error {
+	if l.stays--; l.stays >= 0 {
+		return unix.EBUSY
+	}
+	return l.link.close()
+}
+
+// As long as a link is not closed, the memory of what was under way on it stays.
+func TestStuckLink(t *testing.T) {
+	w := inMemory(t).world(t, EndpointOptions{})
+	mine, theirs := hostKind.make(t, w.a.nic, 64), hostKind.make(t, w.b.nic, 64)
+	rb := w.share(theirs.All(), allAccess)
+	w.a.mu.Lock()
+	c := w.a.peers[w.ab-1].conn
+	c.link = &stuckLink{link: c.link, stays: 2}
+	w.a.mu.Unlock()
+	w.ok(w.a.Recv(mine.All(), w.ab, "receive"))
+	w.ok(w.a.InjectWrite([]byte{1}, w.ab, rb.Part(0, 1)))
+	slots := len(w.a.slab.free)
+	w.ok(w.a.Remove(w.ab))
+	for range 2 {
+		if c := w.wait(w.a); c.Err == nil {
+			t.Errorf("%+v", c)
+		}
+	}
+	for range 2 {
+		if err := mine.Close(); !errors.Is(err, dmabuf.ErrInUse) || len(w.a.slab.free) != slots {
+			t.Errorf("close of memory that the NIC may touch: %v", err)
+		}
+		_ = w.a.nic.Close() // tries again
+	}
+	w.ok(mine.Close())
+	if len(w.a.slab.free) != slots+1 {
+		t.Errorf("%d places for what is injected, there were %d and one more", len(w.a.slab.free), slots)
+	}
+}
