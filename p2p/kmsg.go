@@ -124,11 +124,22 @@ func (l *look) matter() map[Addr]bool {
 
 func (l *look) log() *kernelLog {
 	if l.kernelLog == nil {
-		name, where, anchor := l.m.place("dev/kmsg")
-		l.kernelLog = readLog(name)
-		l.kernelLog.where, l.kernelLog.err = where, absent(l.kernelLog.err, anchor)
+		l.kernelLog = l.m.kernelLog()
 	}
 	return l.kernelLog
+}
+
+// kernelLog reads the log where it is. This machine's kernel can also be asked.
+func (m *Machine) kernelLog() *kernelLog {
+	name, where, anchor := m.place("dev/kmsg")
+	k := readLog(name)
+	k.where, k.err = where, absent(k.err, anchor)
+	if k.err != nil && m.root == "/" {
+		if asked := askLog(); asked.err == nil {
+			return asked
+		}
+	}
+	return k
 }
 
 // logLimit is more than the kernel keeps.
@@ -137,8 +148,7 @@ const logLimit = 16 << 20
 // ReadLog reads the kernel's log, a line each. cut says that its beginning was
 // overwritten.
 func (m *Machine) ReadLog() (lines []string, cut bool, err error) {
-	name, _, _ := m.place("dev/kmsg")
-	k := readLog(name)
+	k := m.kernelLog()
 	return k.lines, k.cut, k.err
 }
 
