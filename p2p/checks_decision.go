@@ -87,20 +87,15 @@ func (l *look) acsList() {
 		if d.Common == nil {
 			return // ACS does not decide
 		}
-		var ports, on []string
+		var on []string
 		for _, r := range d.Redirects {
-			ports = append(ports, r.PCI.String())
 			on = append(on, r.String())
 		}
-		fix := Remedy{
-			Change:  "let the ports on the way pass peer-to-peer traffic",
-			Command: "pci=disable_acs_redir=" + strings.Join(ports, ";"),
-			Weakens: "devices below these ports reach each other past the IOMMU: not for machines that give them to different guests",
-		}
+		fix := openPorts(d.Redirects)
 		switch {
-		case len(ports) > 0 && (d.Supported == placement.Yes || !asksKernel(p.GPU.Exporter)):
+		case len(on) > 0 && (d.Supported == placement.Yes || !asksKernel(p.GPU.Exporter)):
 			l.warn(name, nil, "%s: the traffic goes over the root", strings.Join(on, ", ")).Remedy = &fix
-		case len(ports) > 0:
+		case len(on) > 0:
 			l.fail(name, nil, "%s", strings.Join(on, ", ")).Remedy = &fix
 		case d.unread != nil && d.Type != MapBusAddress:
 			l.unknown(name, nil, "%v", d.unread).fix("look again as root", "sudo p2pcheck", "")
@@ -256,7 +251,7 @@ func (l *look) nearest() {
 			}
 		}
 		switch {
-		case best == len(rank):
+		case best == len(rank), rank[best] == "NODE" && l.function(*byGPU[name][0].GPU.Exporter.PCI).NUMANode < 0 && !l.oneNode():
 			l.unknown(name, nil, "the nodes are not known")
 		case rank[best] == "SYS":
 			l.warn(name, nil, "all NICs are on another NUMA node: %s", strings.Join(names, ", ")).fix("put a NIC into a slot of the GPU's socket", "", "")

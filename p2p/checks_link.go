@@ -467,14 +467,11 @@ func (l *look) powered() {
 		for _, f := range l.way(gpu) {
 			r := l.read("sys", f.dir, "power/runtime_status")
 			at = append(at, r.where)
-			switch {
-			case r.gone(): // without runtime power management nothing sleeps
-			case r.err != nil:
-				unread = r.why()
-			case r.text == "suspended" || r.text == "suspending":
+			switch powerOf(r) {
+			case PowerSuspended:
 				asleep = f.PCI.String()
-			case r.text != "active" && r.text != "unsupported" && r.text != "resuming":
-				unread = fmt.Sprintf("%q", r.text)
+			case PowerUnknown:
+				unread = orText(r)
 			}
 		}
 		at = at[:min(len(at), shownFiles)]
@@ -489,6 +486,9 @@ func (l *look) powered() {
 	}
 }
 
+// oneNode reports a machine that is known to have a single NUMA node.
+func (l *look) oneNode() bool { return l.read("sys/devices/system/node/online").text == "0" }
+
 func (l *look) nodes() {
 	gpus, nics := l.gpuFunctions(), l.nicFunctions()
 	if len(gpus) == 0 || len(nics) == 0 {
@@ -502,17 +502,19 @@ func (l *look) nodes() {
 			if n.err == nil && n.NUMANode == g.NUMANode {
 				near++
 			}
-			open = open || n.err != nil
+			open = open || n.err != nil || n.NUMANode < 0
 		}
 		switch r := l.read("sys", g.dir, "numa_node"); {
 		case r.err != nil && !r.gone():
 			l.unread(g.name, r)
-		case near > 0 && g.NUMANode < 0:
-			l.pass(g.name, at, "the firmware names no node").Expect = ""
+		case g.NUMANode < 0 && l.oneNode():
+			l.pass(g.name, at, "the machine has one node").Expect = ""
+		case g.NUMANode < 0:
+			l.unknown(g.name, at, "the firmware names no node")
 		case near > 0:
 			l.pass(g.name, at, "node %d, with %s", g.NUMANode, plural(near, "NIC"))
-		case open || g.NUMANode < 0:
-			l.unknown(g.name, at, "the firmware names no node")
+		case open:
+			l.unknown(g.name, at, "the node of a NIC is not known")
 		default:
 			l.warn(g.name, at, "node %d, which has no NIC", g.NUMANode)
 		}

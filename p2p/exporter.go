@@ -83,6 +83,33 @@ const (
 	GateBridge       // those below a common bridge; others get ENOTSUPP (524)
 )
 
+// Power is whether runtime power management has put a function to sleep.
+type Power int
+
+// The states. A function without runtime power management is awake.
+const (
+	PowerAwake Power = iota
+	PowerSuspended
+	PowerUnknown
+)
+
+// powerOf reads power/runtime_status.
+func powerOf(r reading) Power {
+	switch {
+	case r.gone():
+		return PowerAwake
+	case r.err != nil:
+		return PowerUnknown
+	}
+	switch r.text {
+	case "active", "resuming", "unsupported":
+		return PowerAwake
+	case "suspended", "suspending":
+		return PowerSuspended
+	}
+	return PowerUnknown
+}
+
 // Exporter is memory of a GPU, and who exports it.
 type Exporter struct {
 	Class Class
@@ -92,9 +119,9 @@ type Exporter struct {
 	// VRAMOnly says that the buffer may not be in system memory. It counts for
 	// ClassXe and ClassI915.
 	VRAMOnly bool
-	// Suspended says that runtime power management has put the GPU to sleep:
-	// newer amdgpu denies peer-to-peer to who attaches then.
-	Suspended bool
+	// Power matters to ClassAMDGPU: newer amdgpu denies peer-to-peer to who
+	// attaches while the GPU sleeps.
+	Power Power
 	// OutOfTree says that the driver is not the kernel's own, or may not be: its
 	// rules are then not known, except those of NVIDIA's, which never is.
 	OutOfTree bool
@@ -144,8 +171,7 @@ func (m *Machine) Exporter(a Addr) (Exporter, error) {
 			e.Class = ClassUnknown // maybe the proprietary modules: the open ones alone export dma-bufs
 		}
 	}
-	status, err := m.sys.ReadString(path.Join(f.SysPath, "power/runtime_status"))
-	e.Suspended = err == nil && status == "suspended"
+	e.Power = powerOf(m.read("sys", f.SysPath, "power/runtime_status"))
 	return e, nil
 }
 

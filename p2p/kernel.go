@@ -107,7 +107,7 @@ func readKernel(root string, proc procfs.FS, release, given string) (Kernel, ker
 	case config != nil:
 		k.Source = where
 		k.P2PDMA = config.answer(configP2PDMA)
-		k.MoveNotify = config.moveNotify()
+		k.MoveNotify = config.moveNotify(k)
 	case given != "":
 		k.Source = given + " is not the configuration of a kernel"
 	default:
@@ -132,12 +132,20 @@ func (c kernelConfig) answer(option string) placement.Answer {
 	return placement.No
 }
 
-// moveNotify knows that the option is gone from kernels that always do so.
-func (c kernelConfig) moveNotify() placement.Answer {
-	if _, ok := c[configMoveNotify]; !ok && c[configDMABuf] == "y" {
-		return placement.Yes
+// moveNotify knows that the option is gone from kernels that always do so. In
+// the configuration of one that has it a missing line is one that was taken out,
+// as is done with those that are not set.
+func (c kernelConfig) moveNotify(k Kernel) placement.Answer {
+	_, there := c[configMoveNotify]
+	switch {
+	case there || c[configDMABuf] != "y":
+		return c.answer(configMoveNotify)
+	case !k.version.known() || k.backports() && k.version.cmp(v7_2) < 0:
+		return placement.AnswerUnknown
+	case k.version.cmp(v6_12) <= 0:
+		return placement.No
 	}
-	return c.answer(configMoveNotify)
+	return placement.Yes
 }
 
 // configPlaces is where distributions put the configuration.

@@ -77,7 +77,7 @@ func (m *Machine) overRoot(a, b *node) Letters {
 		return Letters{}
 	case pa.bus == pb.bus:
 		return Letters{NCCL: "PHB", NVML: "PHB"}
-	case pa.numa == pb.numa: // without NUMA all are of one node
+	case pa.numa == pb.numa: // -1 is a node like others to NCCL and NVML
 		return Letters{NCCL: "PHB", NVML: "NODE"}
 	case pa.numa < 0 || pb.numa < 0:
 		return Letters{NCCL: "SYS"}

@@ -284,11 +284,15 @@ func (r *rules) ttm() {
 
 // awake gives up where amdgpu's attach may find the GPU asleep.
 func (r *rules) awake(allowed placement.Answer) placement.Answer {
-	if allowed == placement.Yes && r.e.Class == ClassAMDGPU && r.e.Suspended {
-		r.because("the GPU is suspended: if it is when the importer attaches, newer drivers allow no peer-to-peer")
-		return placement.AnswerUnknown
+	if allowed != placement.Yes || r.e.Class != ClassAMDGPU || r.e.Power == PowerAwake {
+		return allowed
 	}
-	return allowed
+	state := "the GPU is suspended"
+	if r.e.Power == PowerUnknown {
+		state = "whether the GPU is suspended could not be read"
+	}
+	r.because("%s: if it is when the importer attaches, newer drivers allow no peer-to-peer", state)
+	return placement.AnswerUnknown
 }
 
 // pinnedInSystem is whether somebody pins, and the driver then chooses system

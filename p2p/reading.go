@@ -118,6 +118,9 @@ func (l *look) read(elem ...string) reading { return l.m.read(elem...) }
 func (l *look) there(elem ...string) (placement.Answer, []string) {
 	name, where, anchor := l.m.place(path.Join(elem...))
 	_, err := os.Lstat(name)
+	if _, loop := os.Stat(name); errors.Is(loop, unix.ELOOP) {
+		err = loop
+	}
 	switch err = absent(err, anchor); {
 	case err == nil:
 		return placement.Yes, []string{where}

@@ -49,7 +49,7 @@ func (m *Machine) direct(e Exporter, i Importer) bool { return m.Predict(e, i).O
 func (m *Machine) find(p Prediction, e Exporter, i Importer) *Remedy {
 	k := m.Kernel
 	switch {
-	case e.Suspended && m.direct(awake(e), i):
+	case e.Power != PowerAwake && m.direct(awake(e), i):
 		return &Remedy{
 			Change: "keep the GPU awake", Command: "echo on > /sys/bus/pci/devices/" + e.PCI.String() + "/power/control",
 			Weakens: "an idle GPU no longer saves power", Direct: true,
@@ -72,7 +72,7 @@ func (m *Machine) find(p Prediction, e Exporter, i Importer) *Remedy {
 }
 
 func awake(e Exporter) Exporter {
-	e.Suspended = false
+	e.Power = PowerAwake
 	return e
 }
 
@@ -127,15 +127,26 @@ func (m *Machine) openWay(p Prediction, e Exporter, i Importer) *Remedy {
 	if len(p.Decision.Redirects) == 0 || !open.direct(e, i) {
 		return nil
 	}
+	r := openPorts(p.Decision.Redirects)
+	r.Direct = true
+	return &r
+}
+
+// openPorts is the kernel's parameter that stops ports from redirecting. It
+// separates them by ";", where GRUB's commands end.
+func openPorts(redirects []Redirect) Remedy {
 	var ports []string
-	for _, r := range p.Decision.Redirects {
+	for _, r := range redirects {
 		ports = append(ports, r.PCI.String())
 	}
-	return &Remedy{
-		Change:  "let the ports on the way pass peer-to-peer traffic",
+	change := "let the ports on the way pass peer-to-peer traffic"
+	if len(ports) > 1 {
+		change += ", by this parameter, which needs quotes of its own in GRUB's configuration: GRUB_CMDLINE_LINUX=\"… 'pci=…'\""
+	}
+	return Remedy{
+		Change:  change,
 		Command: "pci=disable_acs_redir=" + strings.Join(ports, ";"),
 		Weakens: "devices below these ports reach each other past the IOMMU: not for machines that give them to different guests",
-		Direct:  true,
 	}
 }
 

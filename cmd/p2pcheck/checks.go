@@ -102,14 +102,30 @@ var resultColors = map[string]string{"fail": "31", "unknown": "33", "warn": "33"
 func (r checkResult) checksText(b *strings.Builder, a *app) {
 	for _, result := range ranks {
 		for _, f := range r.Checks {
-			// The pairs' reasons say the same.
-			told := f.Result != "warn" && (f.ID == "P2P-VERDICT" || f.ID == "GPU-EXPORTER-OPS")
-			quiet := told || result == "pass" || result == "skip" || result == "unknown" && !f.Decides
+			quiet := f.told() || result == "pass" || result == "skip" || result == "unknown" && !f.Decides
 			if f.Result == result && (a.verbose || !quiet) {
 				f.text(b, a)
 			}
 		}
 	}
+}
+
+// told reports a finding that the pairs' reasons have said before.
+func (f finding) told() bool {
+	return f.Result != "warn" && (f.ID == "P2P-VERDICT" || f.ID == "GPU-EXPORTER-OPS")
+}
+
+// tallyText counts what checksText has to tell.
+func (r checkResult) tallyText(a *app) string {
+	if a.verbose {
+		return r.Tally.String()
+	}
+	untold := tallyOf(slices.DeleteFunc(slices.Clone(r.Checks), finding.told))
+	text := untold.String()
+	if n := untold.Unknown - untold.Hidden; n > 0 {
+		text += fmt.Sprintf("; %d of the unknown can only warn, and are not listed", n)
+	}
+	return text + "; -v shows all"
 }
 
 func (f finding) text(b *strings.Builder, a *app) {

@@ -57,6 +57,10 @@ func fromDump(r io.Reader) (map[string]entry, error) {
 // modAlias has the numbers of a function.
 var modAlias = regexp.MustCompile(`^pci:v0000([0-9A-F]{4})d0000([0-9A-F]{4})sv[0-9A-F]{8}sd[0-9A-F]{8}bc([0-9A-F]{2})sc([0-9A-F]{2})i([0-9A-F]{2})$`)
 
+// notInDumps are files that a function may have, and whose absence would say
+// something.
+var notInDumps = []string{"power/runtime_status", "p2pmem"}
+
 // notDumped is the driver of a function, which is not in the file.
 const notDumped = "(not in the dump)"
 
@@ -81,6 +85,10 @@ func (d dumped) entries(all map[string]entry) error {
 	put("device", "0x"+strings.ToLower(ids[2]))
 	put("class", "0x"+strings.ToLower(ids[3]+ids[4]+ids[5]))
 	put("config", string(config))
+	// What a check takes from a file's absence is not known here.
+	for _, name := range notInDumps {
+		all[path.Join(dir, name)] = entry{unreadable: true}
+	}
 	if d.Node != nil {
 		put("numa_node", fmt.Sprint(*d.Node))
 	}
@@ -98,6 +106,7 @@ func (d dumped) entries(all map[string]entry) error {
 		}
 		device := path.Join(dir, "infiniband", name)
 		all[device] = entry{dir: true}
+		all[path.Join(device, "fw_ver")] = entry{unreadable: true}
 		link(path.Join(device, "device"), dir)
 		link(path.Join("sys/class/infiniband", name), device)
 		if ids[1] == "15B3" && ids[2] >= "1011" {

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -105,6 +106,29 @@ func TestDumpOfRDMATopo(t *testing.T) {
 	b, _ := p2p.ParseAddr("0000:14:00.0")
 	if d := m.Decide(a, &b); len(d.Redirects) != 2 {
 		t.Error(d)
+	}
+}
+
+// What a check would take from a file's absence is unknown of a dump.
+func TestDumpPassesNothingItDoesNotHave(t *testing.T) {
+	root := testenv.Machines["small-mi300"]().Write(t)
+	var d struct{ Result checkResult }
+	if err := json.Unmarshal([]byte(command("--json", "--snapshot", dumpFile(t, dump(t, root))).out), &d); err != nil {
+		t.Fatal(err)
+	}
+	var passed []string
+	for _, f := range d.Result.Checks {
+		if f.Result == "pass" && !slices.Contains(passed, f.ID) {
+			passed = append(passed, f.ID)
+		}
+	}
+	// These go by the tree, the configuration space and the IOMMU's groups.
+	want := []string{
+		"ENV-CFGSPACE", "ENV-NETNS", "P2P-DIST", "ISO-IOMMU-MODE", "ISO-ACS-SOURCE", "ISO-ACS-PORT", "ISO-ACS-QUIRK", "ISO-ATS", "ISO-RO", "ISO-GROUP",
+		"PCIE-MPS", "PCIE-MRRS", "PCIE-VMD", "NIC-PRESENT", "K8S-PCIEROOT",
+	}
+	if !slices.Equal(passed, want) {
+		t.Errorf("%v pass, want %v", passed, want)
 	}
 }
 

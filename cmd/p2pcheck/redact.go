@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"net/netip"
 	"path"
 	"regexp"
@@ -20,18 +21,63 @@ import (
 // redactor replaces what tells whose machine it is. The same becomes the same,
 // so that what belongs together still does.
 type redactor struct {
-	gids map[string]string
-	log  []string // lines of the kernel's log that are kept
+	gids  map[string]string
+	names serials
+	log   []string // lines of the kernel's log that are kept
+}
+
+// serials are the numbers in the names of devices that are named after a MAC or
+// a GUID: enxa088c2000001, rocexa088c20300000001.
+type serials map[string]string
+
+var (
+	// numbers are as long as a MAC at least.
+	numbers = regexp.MustCompile(`[0-9A-Fa-f]{12,}`)
+	// named are words that are more than a number.
+	named = regexp.MustCompile(`[0-9A-Za-z_-]*[G-Zg-z_-][0-9A-Za-z_-]*`)
+)
+
+// without replaces such numbers in names.
+func (s serials) without(names string) string {
+	return numbers.ReplaceAllStringFunc(names, func(number string) string {
+		key := strings.ToLower(number)
+		if s[key] == "" {
+			s[key] = fmt.Sprintf("%0*d", len(key), len(s)+1)
+		}
+		return s[key]
+	})
+}
+
+// inText replaces them in the names that a text has, and leaves the text's own
+// numbers, which are addresses in memory.
+func (s serials) inText(text string) string {
+	return named.ReplaceAllStringFunc(text, func(word string) string {
+		if strings.HasPrefix(word, "0x") {
+			return word
+		}
+		return s.without(word)
+	})
+}
+
+// rename takes the numbers out of the names in sysfs, and out of links to them.
+func (s serials) rename(entries map[string]entry) {
+	names := slices.Sorted(maps.Keys(entries))
+	for _, name := range names {
+		e := entries[name]
+		if !strings.HasPrefix(name, "sys/") {
+			continue
+		}
+		delete(entries, name)
+		e.link = s.without(e.link)
+		entries[s.without(name)] = e
+	}
 }
 
 // redact goes over a whole snapshot.
 func redact(entries map[string]entry, log []string) {
-	r := &redactor{gids: map[string]string{}, log: log}
-	names := make([]string, 0, len(entries))
-	for name := range entries {
-		names = append(names, name)
-	}
-	slices.Sort(names)
+	r := &redactor{gids: map[string]string{}, names: serials{}, log: log}
+	r.names.rename(entries)
+	names := slices.Sorted(maps.Keys(entries))
 	process := path.Join("proc", path.Clean(entries["proc/self"].link))
 	for _, name := range names {
 		e := entries[name]
@@ -73,14 +119,16 @@ func (r *redactor) redact(name string, data []byte) []byte {
 		return pci.WithoutSerial(data)
 	case path.Base(path.Dir(name)) == "gids":
 		return []byte(r.gid(strings.TrimSpace(string(data))) + "\n")
+	case path.Base(path.Dir(name)) == "ndevs" || slices.Contains([]string{"parent", "ibdev", "rdma.max", "rdma.current"}, path.Base(name)):
+		return []byte(r.names.without(string(data)))
 	case name == "dev/kmsg":
-		return []byte(strings.Join(r.log, ""))
+		return []byte(r.names.inText(strings.Join(r.log, "")))
 	case name == "proc/cmdline":
 		return []byte(strings.Join(keep(strings.Fields(string(data)), p2p.Parameter), " ") + "\n")
 	case name == "proc/driver/nvidia/version":
 		return builders.ReplaceAll(data, nil)
 	case name == "proc/self/environ":
-		return []byte(strings.Join(keep(strings.Split(string(data), "\x00"), harmless), "\x00"))
+		return []byte(r.names.without(strings.Join(keep(strings.Split(string(data), "\x00"), harmless), "\x00")))
 	case name == "proc/self/status":
 		return lines(data, func(line string) bool { return strings.HasPrefix(line, "CapEff:") })
 	case name == "proc/self/mountinfo":

@@ -89,6 +89,59 @@ func TestSnapshotTellsNoSecrets(t *testing.T) {
 	tree := testenv.Machines["small-hgx"]()
 	maps.Copy(tree.Files, secrets)
 	file, _ := taken(t, tree)
+	plain := members(t, file)
+	for _, secret := range []string{"5ecre7", "a088:c2", "a288:c2", "a0:88:c2", "0a00:0001", "a088c2"} {
+		if i := strings.Index(plain, secret); i >= 0 {
+			t.Errorf("%q is there: %q", secret, plain[max(0, i-60):min(len(plain), i+40)])
+		}
+	}
+	// What they mean is still known.
+	r := command("-v", "--snapshot", file)
+	for _, want := range []string{"kubepods", "hca_handle: 1 of 1", "64 MiB", "limited by 00:00:00:00:00:00", "NCCL_IB_HCA=mlx5_0,mlx5_1", "index 3", "iommu=pt", "570.124.06 Release Build"} {
+		if !strings.Contains(r.out, want) {
+			t.Errorf("%q is not there", want)
+		}
+	}
+}
+
+// A device that is named after its MAC or GUID has another name in a snapshot,
+// and what is said of it is the same.
+func TestSnapshotRenames(t *testing.T) {
+	const mac, guid = "a088c25ec2e7", "a088c203005ec2e7"
+	tree := testenv.Machines["small-hgx"]()
+	rename := func(text string) string {
+		return strings.NewReplacer("mlx5_0", "rocex"+guid, "eth0", "enx"+mac).Replace(text)
+	}
+	tree.Functions = rename(tree.Functions)
+	tree.Files["sys/class/net/eth0/operstate"] = "down\n"
+	tree.Files["sys/class/infiniband_verbs/uverbs0/ibdev"] = "mlx5_0\n"
+	tree.Files["proc/self/environ"] = "NCCL_IB_HCA=mlx5_0,mlx5_1\x00NCCL_SOCKET_IFNAME=eth0\x00"
+	tree.Files["dev/kmsg"] = "6,1,2,-;x\n4,2,3,-;mlx5_core 0000:14:00.0 eth0: 63 Gb/s available PCIe bandwidth, limited by 0x2000000000000\n"
+	for name, text := range maps.Clone(tree.Files) {
+		delete(tree.Files, name)
+		tree.Files[rename(name)] = rename(text)
+	}
+	for name, target := range maps.Clone(tree.Links) {
+		delete(tree.Links, name)
+		tree.Links[rename(name)] = rename(target)
+	}
+	file, root := taken(t, tree)
+	if names := members(t, file); strings.Contains(names, mac) || strings.Contains(names, guid) {
+		t.Error("the MAC or the GUID is there")
+	}
+	whole, copied := command("-v", "--root", root), command("-v", "--snapshot", file)
+	again := strings.NewReplacer(root, "", "user.slice", groupName, guid, "0000000000000001", mac, "000000000002").Replace(whole.out)
+	if copied.status != whole.status || copied.out != again {
+		t.Errorf("status %d and %d: %s", whole.status, copied.status, firstDifference(again, copied.out))
+	}
+	if !strings.Contains(copied.out, "NCCL_IB_HCA=rocex") || !strings.Contains(copied.out, "enx000000000002: 63 Gb/s") || !strings.Contains(copied.out, "by 0x2000000000000") {
+		t.Error(copied.out)
+	}
+}
+
+// members are the names and contents of a snapshot.
+func members(t *testing.T, file string) string {
+	t.Helper()
 	f, err := os.Open(file)
 	if err != nil {
 		t.Fatal(err)
@@ -102,18 +155,7 @@ func TestSnapshotTellsNoSecrets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, secret := range []string{"5ecre7", "a088:c2", "a288:c2", "a0:88:c2", "0a00:0001", "a088c2"} {
-		if i := bytes.Index(plain, []byte(secret)); i >= 0 {
-			t.Errorf("%q is there: %q", secret, plain[max(0, i-60):i+40])
-		}
-	}
-	// What they mean is still known.
-	r := command("-v", "--snapshot", file)
-	for _, want := range []string{"kubepods", "hca_handle: 1 of 1", "64 MiB", "limited by 00:00:00:00:00:00", "NCCL_IB_HCA=mlx5_0,mlx5_1", "index 3", "iommu=pt", "570.124.06 Release Build"} {
-		if !strings.Contains(r.out, want) {
-			t.Errorf("%q is not there", want)
-		}
-	}
+	return string(plain)
 }
 
 // What could not be read when the snapshot was taken is unknown in it, not

@@ -59,7 +59,7 @@ func (r checkResult) text(w io.Writer, a *app) error {
 	}
 	r.checksText(&b, a)
 	if len(r.Checks) > 0 {
-		fmt.Fprintf(&b, "\n%s\n", r.Tally)
+		fmt.Fprintf(&b, "\n%s\n", r.tallyText(a))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
