@@ -264,12 +264,14 @@ func TestVMReregUnderTraffic(t *testing.T) {
 			stop, finished := make(chan struct{}), make(chan error, 1)
 			idle := make(chan chan struct{}) // the traffic stands still while it waits for the inner one
 			go func() {
+				err := errors.New("the traffic has failed") // where a helper ends this goroutine
+				defer func() { finished <- err }()
 				refused := 0
 				for done := 0; ; done++ {
 					select {
 					case <-stop:
 						t.Logf("%d WRITEs, %d refused", done, refused)
-						finished <- nil
+						err = nil
 						return
 					case resume := <-idle:
 						<-resume
@@ -280,7 +282,7 @@ func TestVMReregUnderTraffic(t *testing.T) {
 					case got == ibvfd.WCRemAccessErr && !keep:
 						refused++
 					default:
-						finished <- fmt.Errorf("WRITE %d: %v", done, got)
+						err = fmt.Errorf("WRITE %d: %v", done, got)
 						return
 					}
 				}
