@@ -27,8 +27,9 @@ type Endpoint struct {
 
 	mu        sync.Mutex
 	closed    bool
-	sleepers  int // in Wait
-	peers     []*peer
+	sleepers  int     // in Wait
+	peers     []*peer // in the order of their numbers
+	lastPeer  Peer
 	listeners []net.Listener
 	done      fifo[Completion]
 	free      []*op
@@ -63,7 +64,7 @@ func (e *Endpoint) Close() error {
 	}
 	e.end()
 	for _, p := range e.peers {
-		if p != nil && p.conn != nil {
+		if p.conn != nil {
 			p.conn.abort(os.ErrClosed)
 		}
 	}

@@ -229,17 +229,17 @@ func TestPeersAreBounded(t *testing.T) {
 	if err := e.Remove(a); !errors.Is(err, ErrNotConnected) {
 		t.Errorf("removed twice: %v", err)
 	}
-	if again := must(e.Insert("127.0.0.1:3"))(t); again != a {
-		t.Errorf("peer %d", again)
+	if again := must(e.Insert("127.0.0.1:3"))(t); again == a {
+		t.Errorf("peer %d is two", again)
 	}
 	if _, err := e.Insert("nonsense"); err == nil {
 		t.Error("an address without a port")
 	}
 }
 
-// A place in the table that somebody has freed, and that is another's by now,
-// stays the other's, whatever becomes of the first.
-func TestPlacesAreNotMixedUp(t *testing.T) {
+// A peer that was removed stays nobody, whatever comes after it and whatever
+// becomes of its connection.
+func TestPeersAreNotMixedUp(t *testing.T) {
 	s := inMemory(t)
 	silent := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer silent.Close()
@@ -257,18 +257,16 @@ func TestPlacesAreNotMixedUp(t *testing.T) {
 	if err := e.Remove(first); err != nil {
 		t.Fatal(err)
 	}
-	if again := must(e.Insert("127.0.0.1:1"))(t); again != first {
-		t.Fatalf("peer %d, want the place of %d", again, first)
-	}
+	next := must(e.Insert("127.0.0.1:1"))(t)
 	cancel()
 	if err := <-failed; err == nil {
 		t.Error("connected to nobody")
 	}
-	if list := e.Peers(); len(list) != 1 || list[0] != first {
-		t.Errorf("peers %v, want %v", list, first)
+	if list := e.Peers(); next == first || len(list) != 1 || list[0] != next {
+		t.Errorf("peers %v, want %v and not %v", list, next, first)
 	}
 
-	// Nor does Accept answer with who was removed.
+	// Nor does Accept answer with who was removed, or an operation go to another.
 	addr := must(e.Listen("127.0.0.1:0"))(t).String()
 	caller := s.endpoint(t, EndpointOptions{})
 	must(caller.Connect(limited(t), addr))(t)
@@ -279,11 +277,20 @@ func TestPlacesAreNotMixedUp(t *testing.T) {
 	if err := e.Remove(gone); err != nil {
 		t.Fatal(err)
 	}
-	if again := must(e.Insert("127.0.0.1:1"))(t); again != gone {
-		t.Fatalf("peer %d, want the place of %d", again, gone)
-	}
 	must(caller.Connect(limited(t), addr))(t)
-	if p := must(e.Accept(limited(t)))(t); p == gone {
-		t.Errorf("accepted %d, which is another", p)
+	p := must(e.Accept(limited(t)))(t)
+	if p == gone {
+		t.Errorf("accepted %d, who was removed", p)
+	}
+	buf := hostKind.make(t, e.nic, 8)
+	for name, err := range map[string]error{
+		"Send": e.Send(buf.All(), gone, nil), "Share": second(e.Share(gone, buf.All(), allAccess)), "Remove": e.Remove(gone),
+	} {
+		if !errors.Is(err, ErrNotConnected) {
+			t.Errorf("%s with a peer that was removed: %v", name, err)
+		}
+	}
+	if list := e.Peers(); len(list) != 2 {
+		t.Errorf("peers %v", list)
 	}
 }

@@ -108,7 +108,7 @@ func (e *Endpoint) Accept(ctx context.Context) (Peer, error) {
 		select {
 		case p := <-e.accepted:
 			e.mu.Lock()
-			there := e.peers[p.id-1] == p // not removed meanwhile
+			_, there := e.find(p.id) // not removed meanwhile
 			e.mu.Unlock()
 			if there {
 				return p.id, nil

@@ -3,15 +3,17 @@
 package gpurdma
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"os"
+	"slices"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 )
 
 // Peer is an entry of an endpoint's address table (fi_addr_t). The zero Peer is
-// none.
+// none. A Peer that was removed is never another's.
 type Peer int
 
 // peer is who can be talked to.
@@ -41,22 +43,21 @@ func (e *Endpoint) insert(addr string) (*peer, error) {
 	if e.closed {
 		return nil, os.ErrClosed
 	}
-	p := &peer{addr: addr}
-	for i, old := range e.peers {
-		if old == nil {
-			p.id, e.peers[i] = Peer(i+1), p
-			return p, nil
-		}
-	}
 	if len(e.peers) >= e.opt.MaxPeers {
 		return nil, &dmabuf.Error{
 			Op: "add a peer", Device: e.nic.Name(), Detail: fmt.Sprintf("there are %d", len(e.peers)),
 			Remedy: "raise EndpointOptions.MaxPeers, or Remove some", Err: dmabuf.ErrLimit,
 		}
 	}
+	e.lastPeer++
+	p := &peer{id: e.lastPeer, addr: addr}
 	e.peers = append(e.peers, p)
-	p.id = Peer(len(e.peers))
 	return p, nil
+}
+
+// find is where in the table a peer is: the numbers ascend.
+func (e *Endpoint) find(id Peer) (int, bool) {
+	return slices.BinarySearchFunc(e.peers, id, func(p *peer, id Peer) int { return cmp.Compare(p.id, id) })
 }
 
 // lookup is the table's entry.
@@ -64,17 +65,17 @@ func (e *Endpoint) lookup(id Peer) (*peer, error) {
 	if e.closed {
 		return nil, os.ErrClosed
 	}
-	if id < 1 || int(id) > len(e.peers) || e.peers[id-1] == nil {
+	i, ok := e.find(id)
+	if !ok {
 		return nil, fmt.Errorf("peer %d: %w", id, ErrNotConnected)
 	}
-	return e.peers[id-1], nil
+	return e.peers[i], nil
 }
 
-// forget takes a peer out of the table, unless somebody has and its place is
-// another's by now.
+// forget takes a peer out of the table, unless somebody has.
 func (e *Endpoint) forget(p *peer) {
-	if e.peers[p.id-1] == p {
-		e.peers[p.id-1] = nil
+	if i, ok := e.find(p.id); ok {
+		e.peers = slices.Delete(e.peers, i, i+1)
 	}
 }
 
@@ -90,7 +91,7 @@ func (e *Endpoint) Remove(id Peer) error {
 	if p.conn != nil {
 		p.conn.abort(fmt.Errorf("%w: removed", ErrNotConnected))
 	}
-	e.peers[id-1] = nil
+	e.forget(p)
 	return nil
 }
 
@@ -100,9 +101,7 @@ func (e *Endpoint) Peers() []Peer {
 	defer e.mu.Unlock()
 	var list []Peer
 	for _, p := range e.peers {
-		if p != nil {
-			list = append(list, p.id)
-		}
+		list = append(list, p.id)
 	}
 	return list
 }
