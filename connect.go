@@ -85,11 +85,12 @@ func (e *Endpoint) dialed(ctx context.Context, c *conn, addr string) error {
 	if err != nil {
 		return err
 	}
-	return e.exchange(ctx, c, raw, host, true)
+	return e.exchange(ctx, raw, host, true, func() (*conn, error) { return c, nil })
 }
 
-// exchange makes a connection over a TCP connection, which it takes over.
-func (e *Endpoint) exchange(ctx context.Context, c *conn, raw net.Conn, host string, client bool) (err error) {
+// exchange makes a connection over a TCP connection, which it takes over. For
+// whom is asked when a caller has said who it is.
+func (e *Endpoint) exchange(ctx context.Context, raw net.Conn, host string, client bool, whose func() (*conn, error)) (err error) {
 	defer func() {
 		if err != nil {
 			_ = raw.Close()
@@ -112,6 +113,10 @@ func (e *Endpoint) exchange(ctx context.Context, c *conn, raw net.Conn, host str
 		if err := readHello(tcp, &theirs); err != nil {
 			return err
 		}
+	}
+	c, err := whose()
+	if err != nil {
+		return err
 	}
 	l, err := e.nic.dev.link(linkAttr{
 		sendDepth: e.opt.SendDepth, recvDepth: e.opt.RecvDepth, sge: e.opt.MaxSGE,

@@ -174,6 +174,37 @@ func TestHostileCallers(t *testing.T) {
 	}
 }
 
+// Callers that say nothing keep nobody out, and take no place of a peer.
+func TestSilentCallers(t *testing.T) {
+	s := inMemory(t)
+	good := newAuthority(t)
+	for name, cfg := range map[string]*tls.Config{"plain": nil, "TLS": good.config(t, good)} {
+		t.Run(name, func(t *testing.T) {
+			opt := EndpointOptions{TLS: cfg, MaxPeers: 1, ConnectTimeout: bound}
+			server := s.endpoint(t, opt)
+			addr := must(server.Listen("127.0.0.1:0"))(t).String()
+			const more = 5
+			silent := make([]net.Conn, strangers+more)
+			for i := range silent {
+				silent[i] = must(net.Dial("tcp", addr))(t)
+				defer silent[i].Close()
+			}
+			client := s.endpoint(t, opt)
+			must(client.Connect(limited(t), addr))(t)
+			p := must(server.Accept(limited(t)))(t)
+			if list := server.Peers(); len(list) != 1 || list[0] != p {
+				t.Errorf("peers %v, accepted %v", list, p)
+			}
+			for i, c := range silent[:more] { // who came first had to go
+				_ = c.SetReadDeadline(time.Now().Add(bound))
+				if _, err := io.Copy(io.Discard, c); errors.Is(err, os.ErrDeadlineExceeded) {
+					t.Errorf("silent caller %d is still there", i)
+				}
+			}
+		})
+	}
+}
+
 func offerOfAnother(t testing.TB) []byte {
 	rb := RemoteBuffer{id: 1, token: 99, access: allAccess, spaces: []space{Memory{{0, 8, 1}}.space()}, layout: must(Contiguous(0, 8))(t)}
 	wire := must(rb.MarshalBinary())(t)

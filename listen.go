@@ -39,11 +39,13 @@ func (e *Endpoint) Listen(addr string) (net.Addr, error) {
 	return l.Addr(), nil
 }
 
-// exchanges is how many peers may be in the middle of one at a listener.
+// exchanges is how many callers may be in the middle of one at a listener, once
+// they have said who they are.
 const exchanges = 16
 
 func (e *Endpoint) serve(l net.Listener) {
 	room := make(chan struct{}, exchanges)
+	var hall lobby
 	for {
 		raw, err := l.Accept()
 		if err != nil {
@@ -58,48 +60,61 @@ func (e *Endpoint) serve(l net.Listener) {
 			}
 			continue
 		}
-		select {
-		case room <- struct{}{}:
-		case <-e.life.Done():
-			_ = raw.Close()
-			return
-		}
+		ctx, cancel := context.WithTimeout(e.life, e.opt.ConnectTimeout)
+		s := hall.enter(cancel)
 		e.tasks.Go(func() {
-			defer func() { <-room }()
-			e.welcome(raw)
+			defer cancel()
+			defer hall.leave(s)
+			admitted := false
+			e.welcome(ctx, raw, func() error {
+				hall.leave(s)
+				select {
+				case room <- struct{}{}:
+					admitted = true
+					return nil
+				case <-ctx.Done():
+					return ctx.Err()
+				}
+			})
+			if admitted {
+				<-room
+			}
 		})
 	}
 }
 
-// welcome makes a connection for somebody who has called. What is wrong is
-// their concern: they see the connection end.
-func (e *Endpoint) welcome(raw net.Conn) {
+// welcome makes a connection for somebody who has called, and is admitted once
+// it has said who it is. What is wrong is their concern: they see the connection
+// end.
+func (e *Endpoint) welcome(ctx context.Context, raw net.Conn, admit func() error) {
+	var p *peer
+	err := e.exchange(ctx, raw, "", false, func() (*conn, error) {
+		if err := admit(); err != nil {
+			return nil, err
+		}
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		var err error
+		if p, err = e.insert(""); err != nil {
+			return nil, err
+		}
+		return e.newConn(p), nil
+	})
+	if p == nil {
+		return
+	}
+	if err == nil {
+		select {
+		case e.accepted <- p:
+			return
+		default:
+			err = fmt.Errorf("%w: nobody accepts it", ErrNotConnected)
+		}
+	}
 	e.mu.Lock()
-	p, err := e.insert("")
-	if err != nil {
-		e.mu.Unlock()
-		_ = raw.Close()
-		return
-	}
-	c := e.newConn(p)
-	e.mu.Unlock()
-	ctx, cancel := context.WithTimeout(e.life, e.opt.ConnectTimeout)
-	defer cancel()
-	if err := e.exchange(ctx, c, raw, "", false); err != nil {
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		c.abort(err)
-		e.forget(p)
-		return
-	}
-	select {
-	case e.accepted <- p:
-	default: // nobody accepts
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		c.abort(fmt.Errorf("%w: nobody accepts it", ErrNotConnected))
-		e.forget(p)
-	}
+	defer e.mu.Unlock()
+	p.conn.abort(err)
+	e.forget(p)
 }
 
 // Accept waits for somebody to connect.
