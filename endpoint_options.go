@@ -30,7 +30,8 @@ type EndpointOptions struct {
 
 	// TLS protects the exchange by which connections are made. Both sides need a
 	// certificate that the other accepts. Without it only loopback addresses are
-	// allowed, unless AllowPlaintext.
+	// allowed, unless AllowPlaintext. It decides who gets in; it does not keep
+	// apart those who are: see Share.
 	TLS *tls.Config
 	// AllowPlaintext lets the exchange go in the clear: whoever can read or
 	// change it can read and write the shared memory.

@@ -44,6 +44,12 @@ func (s *share) close() error {
 // The memory is registered for this purpose alone. The key ends with the
 // connection, or with Unshare; with peer 0 it is for any peer, and ends with
 // the endpoint.
+//
+// A key is 32 bits, which drivers do not choose by chance, and all peers of a
+// NIC are in one protection domain: its hardware lets any of them use a key that
+// it knows or guesses, whoever it was given to. For peers that must not reach
+// what is shared with others there is a domain of its own: open the device
+// again, with OpenNIC.
 func (e *Endpoint) Share(peer Peer, s Span, access ibvfd.Access) (_ *RemoteBuffer, err error) {
 	if access == 0 || access&^remoteAccess != 0 {
 		return nil, &dmabuf.Error{Op: "share", Detail: fmt.Sprintf("access %v", access), Remedy: "remote-read, remote-write, remote-atomic", Err: unix.EINVAL}
