@@ -56,7 +56,20 @@ func open(v verbs, name string, sys sysfs.FS, t ioctl.Transport) (*Context, erro
 	if err != nil {
 		return nil, explainOpen(name, info, err)
 	}
-	return &Context{name: name, info: info, sys: sys, v: vctx, file: uverbs.Wrap(t, vctx.cmdFD()), hostLimits: readMemlock}, nil
+	return newContext(vctx, name, info, sys, t), nil
+}
+
+// wrap is open of what is open already.
+func wrap(vctx verbsContext, name string, sys sysfs.FS, t ioctl.Transport) (*Context, error) {
+	info, err := deviceBase(sys, name)
+	if err != nil {
+		return nil, err
+	}
+	return newContext(vctx, name, info, sys, t), nil
+}
+
+func newContext(vctx verbsContext, name string, info DeviceInfo, sys sysfs.FS, t ioctl.Transport) *Context {
+	return &Context{name: name, info: info, sys: sys, v: vctx, file: uverbs.Wrap(t, vctx.cmdFD()), hostLimits: readMemlock}
 }
 
 // explainOpen says why libibverbs could not open a device that sysfs lists.

@@ -35,6 +35,12 @@ int vb_close(const struct vb_lib *lib, struct vb_context *ctx)
 	return vb_status(lib->close_device(ctx));
 }
 
+const char *vb_context_name(const struct vb_lib *lib,
+			    const struct vb_context *ctx)
+{
+	return lib->get_device_name(ctx->device);
+}
+
 int vb_query_device(const struct vb_lib *lib, struct vb_context *ctx,
 		    struct vb_device_attr *attr)
 {

@@ -63,6 +63,8 @@ struct vb_lib {
 /* ENODEV: libibverbs does not list a device of that name. */
 int vb_open(const struct vb_lib *, const char *name, struct vb_context **);
 int vb_close(const struct vb_lib *, struct vb_context *);
+/* The device's name, which belongs to libibverbs. */
+const char *vb_context_name(const struct vb_lib *, const struct vb_context *);
 int vb_query_device(const struct vb_lib *, struct vb_context *,
 		    struct vb_device_attr *);
 int vb_query_port(const struct vb_lib *, struct vb_context *, uint8_t port,

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/ibvfd"
+)
+
+// How many bytes of private data go along, over InfiniBand and RoCE.
+const (
+	MaxConnectData = 56  // with Connect: rdma_cm itself takes 36 of 92
+	MaxAcceptData  = 196 // with Accept
+	MaxRejectData  = 148 // with Reject
+)
+
+// Param tunes a connection. A zero field takes the default.
+type Param struct {
+	// PrivateData go to the peer with Connect or Accept: MaxConnectData or
+	// MaxAcceptData bytes at most.
+	PrivateData []byte
+	// READs and atomics on their way: the peer's, and ours. Both sides' wishes
+	// count, the smaller one wins. Default: what the device allows, 16 at most.
+	ResponderResources, InitiatorDepth uint8
+	RetryCount                         uint8 // 7 at most; default 6: rxe takes 7 for "for ever"
+	RNRRetry                           uint8 // 7 stands for "for ever", the default
+	// Timeout is 4.096 us * 2^Timeout until a retry; default: what rdma_cm makes
+	// of the path.
+	Timeout uint8
+	// Access is what the peer may do, each MR allowing; default: all that rdma_cm
+	// grants, which is READ, WRITE and atomics.
+	Access ibvfd.Access
+}
+
+// Connect asks the peer for a connection to qp and waits for its answer, of
+// which it returns the private data: 196 bytes over InfiniBand and RoCE, with zeros
+// at the end. qp is of this ID's device; if it is in INIT it keeps its receives.
+// The error is a *[RejectedError] if the peer refused. After an error the ID is of
+// no more use.
+func (id *ID) Connect(ctx context.Context, qp *ibvfd.QP, p Param) ([]byte, error) {
+	return id.connectTo(ctx, qp, p)
+}
+
+func (id *ID) connectTo(ctx context.Context, qp queuePair, p Param) ([]byte, error) {
+	if err := id.begin(opConnect, stateResolved); err != nil {
+		return nil, err
+	}
+	addr := id.remote.String()
+	c, err := p.settle(opConnect, addr, MaxConnectData, id.dev.most)
+	if err != nil {
+		id.state.Store(int32(stateResolved)) // nothing was sent
+		return nil, err
+	}
+	c.qpn = qp.Num()
+	if err := id.call(func() error {
+		id.qp = qp
+		return id.id.connect(c)
+	}); err != nil {
+		return nil, refused(opConnect, addr, err)
+	}
+	ev, err := id.expect(ctx, opConnect, addr, eventConnectResponse)
+	if err != nil {
+		return nil, err
+	}
+	// The answer's depths are in the attributes by now.
+	if err := id.call(func() error {
+		return id.bringUp(qp, &p, depths{0xff, 0xff})
+	}); err != nil {
+		return nil, err
+	}
+	if err := id.call(id.id.establish); err != nil {
+		return nil, refused("rdma_establish", addr, err)
+	}
+	id.state.CompareAndSwap(int32(stateBusy), int32(stateConnected))
+	return ev.data, nil
+}
+
+// Accept connects a peer that has asked for it with qp, which is of this ID's
+// device and, if it is in INIT, keeps its receives. It returns when the peer has
+// confirmed: a message may have come before. After an error the ID is of no more
+// use.
+func (id *ID) Accept(ctx context.Context, qp *ibvfd.QP, p Param) error {
+	return id.acceptWith(ctx, qp, p)
+}
+
+func (id *ID) acceptWith(ctx context.Context, qp queuePair, p Param) error {
+	if err := id.begin(opAccept, stateRequest); err != nil {
+		return err
+	}
+	addr := id.remote.String()
+	c, err := p.settle(opAccept, addr, MaxAcceptData, id.dev.most)
+	if err != nil {
+		id.state.Store(int32(stateRequest))
+		return err
+	}
+	c.qpn = qp.Num()
+	c.depths = depths{min(c.depths.in, id.asked.in), min(c.depths.out, id.asked.out)}
+	if err := id.call(func() error {
+		id.qp = qp
+		if err := id.bringUp(qp, &p, c.depths); err != nil {
+			return err
+		}
+		if err := id.id.accept(c); err != nil {
+			return refused(opAccept, addr, err)
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	if _, err := id.expect(ctx, opAccept, addr, eventEstablished); err != nil {
+		return err
+	}
+	id.state.CompareAndSwap(int32(stateBusy), int32(stateConnected))
+	return nil
+}
+
+// Reject refuses a peer that has asked for a connection, with up to
+// MaxRejectData bytes for its program. The ID is to be closed then.
+func (id *ID) Reject(data []byte) error {
+	if err := id.begin(opReject, stateRequest); err != nil {
+		return err
+	}
+	addr := id.remote.String()
+	if err := fits(opReject, addr, data, MaxRejectData); err != nil {
+		id.state.Store(int32(stateRequest))
+		return err
+	}
+	if err := id.call(func() error { return id.id.reject(data) }); err != nil {
+		return refused(opReject, addr, err)
+	}
+	return nil
+}
+
+// bringUp takes qp to RTS with what rdma_cm has settled, and no more READs than
+// most.
+func (id *ID) bringUp(qp queuePair, p *Param, most depths) error {
+	a, err := id.id.attributes()
+	if err != nil {
+		return refused("rdma_init_qp_attr", id.remote.String(), err)
+	}
+	a.MaxDestRead, a.MaxRead = min(a.MaxDestRead, most.in), min(a.MaxRead, most.out)
+	if p.Timeout != 0 {
+		a.Timeout = p.Timeout
+	}
+	if p.Access != 0 {
+		a.Access &= p.Access
+	}
+	return qp.ConnectManaged(a)
+}
+
+// settle checks what goes out, and fills in the defaults.
+func (p *Param) settle(op, addr string, most int, dev depths) (*connParam, error) {
+	if err := fits(op, addr, p.PrivateData, most); err != nil {
+		return nil, err
+	}
+	if p.RetryCount > 7 || p.RNRRetry > 7 || p.Timeout > 31 {
+		return nil, &dmabuf.Error{
+			Op: op, Device: addr, Err: unix.EINVAL, Remedy: "7, 7 and 31 at most",
+			Detail: fmt.Sprintf("RetryCount %d, RNRRetry %d, Timeout %d", p.RetryCount, p.RNRRetry, p.Timeout),
+		}
+	}
+	c := &connParam{
+		data: p.PrivateData, depths: depths{p.ResponderResources, p.InitiatorDepth},
+		retryCount: p.RetryCount, rnrRetry: p.RNRRetry,
+	}
+	for _, d := range []struct{ v, def *uint8 }{{&c.depths.in, &dev.in}, {&c.depths.out, &dev.out}} {
+		if *d.v == 0 {
+			*d.v = 16
+		}
+		*d.v = min(*d.v, *d.def)
+	}
+	if c.retryCount == 0 {
+		c.retryCount = 6
+	}
+	if c.rnrRetry == 0 {
+		c.rnrRetry = 7
+	}
+	return c, nil
+}
+
+func fits(op, addr string, data []byte, most int) error {
+	if len(data) <= most {
+		return nil
+	}
+	return &dmabuf.Error{
+		Op: op, Device: addr, Err: dmabuf.ErrLimit,
+		Detail: fmt.Sprintf("%d bytes of private data", len(data)), Remedy: fmt.Sprintf("send %d at most, and the rest over the connection", most),
+	}
+}
+
+// Disconnect ends the connection and waits until the peer has heard of it: it
+// answers when its program disconnects or closes in turn. The queue pair goes to
+// the error state: what is outstanding completes, flushed. A connection that has
+// ended already is no error.
+func (id *ID) Disconnect(ctx context.Context) error {
+	addr := id.remote.String()
+	if s := idState(id.state.Load()); s != stateConnected && s != stateEnded {
+		return &dmabuf.Error{Op: opEnd, Device: addr, Err: unix.ENOTCONN}
+	}
+	if err := id.call(func() error {
+		_ = id.qp.Err() // closed already, or its device is gone
+		return id.id.disconnect()
+	}); err != nil && !(idState(id.state.Load()) == stateEnded && errors.Is(err, unix.EINVAL)) {
+		return refused(opEnd, addr, err)
+	}
+	return id.Wait(ctx)
+}
+
+// Wait waits for the connection's end, by either side: nil. Who is told of the
+// peer's end answers it by Disconnect, or Close. It is an error if the device is
+// removed, or ctx ends first.
+func (id *ID) Wait(ctx context.Context) error {
+	addr := id.remote.String()
+	if s := idState(id.state.Load()); s != stateConnected && s != stateEnded {
+		return &dmabuf.Error{Op: opEvent, Device: addr, Err: unix.ENOTCONN}
+	}
+	over := func() bool { return idState(id.state.Load()) == stateEnded }
+	for {
+		ev, err := id.next(ctx, over, id.see)
+		switch {
+		case err != nil:
+			return refused(opEvent, addr, err)
+		case ev.typ == eventDeviceRemoval:
+			return unexpected(opEvent, addr, &ev)
+		case over():
+			return nil
+		}
+	}
+}

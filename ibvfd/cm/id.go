@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/ibvfd"
+)
+
+// ID is one end of a connection, from the resolved address, or the peer's
+// request, to its end (struct rdma_cm_id). Its methods may be called from several
+// goroutines at once.
+type ID struct {
+	*handle
+	local, remote netip.AddrPort
+	dev           device
+	asked         depths // of a request: what the peer would have
+	request       []byte // of a request: the peer's private data
+
+	state    atomic.Int32 // idState
+	qp       queuePair    // from Connect or Accept on
+	contexts atomic.Int32
+}
+
+type idState int32
+
+const (
+	stateResolved  idState = iota // Connect may be called
+	stateRequest                  // Accept or Reject may be
+	stateBusy                     // one of them runs, or has failed
+	stateConnected                // Disconnect and Wait
+	stateEnded
+)
+
+// Resolve finds out by which RDMA device the peer at addr, "host:port", is
+// reached, and the route to it. Port numbers are rdma_cm's own, beside TCP's.
+// from is the address of this machine to connect from; if it is "" the routing
+// table decides. The resolution lasts as long as ctx does, or 10 s if that has no
+// deadline.
+func Resolve(ctx context.Context, addr, from string) (*ID, error) {
+	m, err := library()
+	if err != nil {
+		return nil, err
+	}
+	return resolve(ctx, m, addr, from)
+}
+
+func resolve(ctx context.Context, m manager, addr, from string) (*ID, error) {
+	dst, err := parse(ctx, opResolve, addr)
+	if err != nil {
+		return nil, err
+	}
+	var src netip.AddrPort
+	if from != "" {
+		if src, err = parseSource(ctx, from); err != nil {
+			return nil, err
+		}
+	}
+	h, err := newHandle(m, addr)
+	if err != nil {
+		return nil, err
+	}
+	id := &ID{handle: h, remote: dst}
+	if err := id.resolved(ctx, addr, src); err != nil {
+		return nil, errors.Join(err, id.Close())
+	}
+	return id, nil
+}
+
+func (id *ID) resolved(ctx context.Context, addr string, src netip.AddrPort) error {
+	if err := id.id.resolveAddr(src, id.remote, milliseconds(ctx)); err != nil { // nobody else has the ID yet
+		return refused(opResolve, addr, err)
+	}
+	if _, err := id.expect(ctx, opResolve, addr, eventAddrResolved); err != nil {
+		return err
+	}
+	if err := id.id.resolveRoute(milliseconds(ctx)); err != nil {
+		return refused(opRoute, addr, err)
+	}
+	if _, err := id.expect(ctx, opRoute, addr, eventRouteResolved); err != nil {
+		return err
+	}
+	return id.learn(addr)
+}
+
+// learn takes what the library knows of a bound identifier.
+func (id *ID) learn(addr string) (err error) {
+	id.local, id.remote = id.id.addrs()
+	if id.dev, err = id.id.device(); err != nil {
+		return refused(opResolve, addr, err)
+	}
+	if id.dev.name == "" {
+		return refused(opResolve, addr, unix.ENODEV)
+	}
+	return nil
+}
+
+// expect waits for an event; another one is an error.
+func (id *ID) expect(ctx context.Context, op, addr string, want eventType) (event, error) {
+	for {
+		ev, err := id.next(ctx, nil, id.see)
+		switch {
+		case err != nil:
+			return event{}, refused(op, addr, err)
+		case ev.typ == eventAddrChange || ev.typ == eventTimewaitExit:
+			// Of a bond's other leg, or of what is over.
+		case ev.typ != want || ev.status != 0:
+			return event{}, unexpected(op, addr, &ev)
+		default:
+			return ev, nil
+		}
+	}
+}
+
+// see notes the connection's end, whoever waits.
+func (id *ID) see(ev *event) {
+	if ev.typ == eventDisconnected || ev.typ == eventDeviceRemoval {
+		id.state.Store(int32(stateEnded))
+	}
+}
+
+// Device is the RDMA device's name: "mlx5_0".
+func (id *ID) Device() string { return id.dev.name }
+
+// Port is the device's port.
+func (id *ID) Port() int { return id.dev.port }
+
+// LocalAddr is this machine's address and port.
+func (id *ID) LocalAddr() netip.AddrPort { return id.local }
+
+// RemoteAddr is the peer's, as the peer says.
+func (id *ID) RemoteAddr() netip.AddrPort { return id.remote }
+
+// PrivateData are what a peer sent with its request, with zeros at the end: 56
+// bytes over InfiniBand and RoCE, whatever it sent.
+func (id *ID) PrivateData() []byte { return id.request }
+
+// Context is the verbs context that rdma_cm has opened for the device, for
+// queue pairs on it. IDs on one device have the same; a program that has the
+// device open itself need not use it. Close it before the ID.
+func (id *ID) Context() (*ibvfd.Context, error) {
+	if err := id.enter(); err != nil {
+		return nil, err
+	}
+	defer id.leave()
+	id.contexts.Add(1)
+	c, err := id.id.context(func() { id.contexts.Add(-1) })
+	if err != nil {
+		id.contexts.Add(-1)
+	}
+	return c, err
+}
+
+// begin takes the state from one to busy.
+func (id *ID) begin(op string, from idState) error {
+	if id.state.CompareAndSwap(int32(from), int32(stateBusy)) {
+		return nil
+	}
+	e := &dmabuf.Error{Op: op, Device: id.remote.String(), Err: ErrSpent}
+	switch s := idState(id.state.Load()); {
+	case s == stateRequest:
+		e.Detail, e.Remedy, e.Err = "it is a peer's request", "use Accept, or Reject", unix.EINVAL
+	case s == stateResolved:
+		e.Detail, e.Remedy, e.Err = "it is no peer's request", "use Connect", unix.EINVAL
+	case s == stateConnected:
+		e.Detail = "it is connected"
+	case s == stateEnded:
+		e.Detail = "its connection has ended"
+	}
+	return e
+}
+
+// Close ends the connection, if there is one, without waiting for the peer, and
+// frees the ID. The queue pair goes to the error state; it is its owner's to
+// close, before or after. While a Context of the ID is open Close answers
+// [dmabuf.ErrInUse]; closing again does nothing.
+func (id *ID) Close() error {
+	return id.close(func() error {
+		if n := id.contexts.Load(); n > 0 {
+			return &dmabuf.Error{
+				Op: opDestroy, Device: id.remote.String(), Err: dmabuf.ErrInUse,
+				Detail: fmt.Sprintf("%d Context(s) not closed", n), Remedy: "close them first",
+			}
+		}
+		if id.qp != nil {
+			_ = id.qp.Err() // closed already, or its device is gone
+		}
+		if err := id.id.destroy(); err != nil {
+			return refused(opDestroy, id.remote.String(), err)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ibvfd
+
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+// ManagedAttr are a connection's attributes as a connection manager has settled
+// them with the peer (rdma_init_qp_attr(3)). Nothing in it has a default.
+type ManagedAttr struct {
+	Port      int
+	PKeyIndex int
+	Access    Access // what the peer may do, each MR allowing
+
+	Remote   Endpoint // QPN, PSN, and GID or LID are used
+	Global   bool     // the path has a GRH, as always over RoCE
+	GIDIndex int      // ours, in the port's table
+	PathAttr
+	MTU         int    // bytes
+	PSN         uint32 // first packet sequence number that this side sends
+	MinRNRTimer uint8
+	MaxDestRead uint8 // READs and atomics of the peer on their way
+	MaxRead     uint8 // ours
+	Timeout     uint8
+	RetryCount  uint8
+	RNRRetry    uint8
+}
+
+// ConnectManaged is [QP.Connect] with what a connection manager has settled:
+// the queue pair's own port, GID and packet sequence number do not count.
+func (q *QP) ConnectManaged(a ManagedAttr) error {
+	if err := q.enter(); err != nil {
+		return err
+	}
+	defer q.leave()
+	m, err := q.managed(&a)
+	if err != nil {
+		return err
+	}
+	state, err := q.v.state()
+	if err != nil {
+		return failed("ibv_query_qp", q.pd.ctx.name, err)
+	}
+	if state != StateInit {
+		if err := q.through(m, StateReset); err != nil {
+			return err
+		}
+	}
+	return q.through(m, StateInit, StateRTR, StateRTS)
+}
+
+func (q *QP) managed(a *ManagedAttr) (*qpModify, error) {
+	e := failed("ibv_modify_qp", q.pd.ctx.name, unix.EINVAL)
+	switch {
+	case q.attr.Type != RC:
+		e.Detail = fmt.Sprintf("QP %d is %v", q.num, q.attr.Type)
+		e.Remedy = "use an RC queue pair"
+		return nil, e
+	case a.Port < 1 || a.Port > 255 || a.GIDIndex < 0 || a.GIDIndex > 255 || mtuEnum(a.MTU) < mtuMin:
+		e.Detail = fmt.Sprintf("port %d, GID index %d, MTU %d", a.Port, a.GIDIndex, a.MTU)
+		e.Remedy = "take the attributes from the connection manager when it has settled them"
+		return nil, e
+	}
+	if err := q.checkPKey(a.PKeyIndex); err != nil {
+		return nil, err
+	}
+	return &qpModify{
+		typ: RC, pkeyIndex: a.PKeyIndex, access: a.Access,
+		path: pathAttr{
+			port: a.Port, lid: a.Remote.LID, gid: a.Remote.GID, gidIndex: a.GIDIndex, global: a.Global,
+			hopLimit: a.HopLimit, class: a.TrafficClass, flowLabel: a.FlowLabel,
+			sl: a.SL, srcPathBits: a.SrcPathBits, staticRate: a.StaticRate,
+		},
+		remoteQPN: a.Remote.QPN, remotePSN: a.Remote.PSN, mtu: a.MTU,
+		maxDestRead: a.MaxDestRead, minRNRTimer: a.MinRNRTimer,
+		psn: a.PSN, timeout: a.Timeout, retryCount: a.RetryCount, rnrRetry: a.RNRRetry, maxRead: a.MaxRead,
+	}, nil
+}
