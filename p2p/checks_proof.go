@@ -48,6 +48,11 @@ var proofChecks = []Check{
 		Fix: Remedy{Change: "see who holds it", Command: "dmabuf-reg inspect"}, Ref: "/sys/kernel/debug/dma_buf/bufinfo"},
 }
 
+// OfProof reports a check that says something of proofs only.
+func OfProof(id string) bool {
+	return strings.HasPrefix(id, "ACT-") || id == "GPU-EXPORT" || id == "GPU-BO-LOCATION"
+}
+
 // unproven is why these checks say nothing.
 const unproven = "nothing was allocated or registered: --live does that"
 

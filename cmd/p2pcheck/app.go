@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -34,8 +35,10 @@ type app struct {
 	snapshotFile   string   // the machine, in one file
 	baseline       string   // an earlier run
 	format, output string
-	svg            bool // of topo
-	reached        bool // our code began: what fails now is no usage error
+	svg            bool          // of topo
+	proving        bool          // --live
+	limit          time.Duration // of a pair, for that; 0 is the default
+	reached        bool          // our code began: what fails now is no usage error
 	status         int
 }
 
@@ -166,6 +169,12 @@ func (a *app) look(find func(*p2p.Machine, []p2p.GPU, []p2p.NIC) (result, error)
 	case !known && !slices.Contains([]string{"", "text", "json"}, a.format):
 		return nil, &cli.UsageError{Err: fmt.Errorf("--format %s is none of text, json, nagios, npd, prometheus, nfd", a.format)}
 	}
+	switch {
+	case a.proving && (a.snapshotFile != "" || !here(a.source)):
+		return nil, &cli.UsageError{Err: errors.New("--live is for this machine as it is: leave out --snapshot, --root, --sysfs, --proc and --kernel")}
+	case a.limit < 0 || a.limit > 0 && !a.proving:
+		return nil, &cli.UsageError{Err: errors.New("--timeout is how long --live tries a pair")}
+	}
 	if err := knownChecks(a.skip); err != nil {
 		return nil, &cli.UsageError{Err: err}
 	}
@@ -183,7 +192,7 @@ func (a *app) look(find func(*p2p.Machine, []p2p.GPU, []p2p.NIC) (result, error)
 	gpus, err1 := m.GPUs()
 	nics, err2 := m.NICs()
 	if here(a.source) {
-		asked(nics, live().Imports)
+		asked(nics, answers().Imports)
 	}
 	var unread error
 	if err := errors.Join(err1, err2); err != nil {
@@ -312,18 +321,25 @@ the GPU's memory with the NIC, by the rules of this kernel and its drivers:
   ?        not known; unknown is never a yes
 
 For each pair that is not direct it gives the reasons, and the one thing to
-change. Then come the checks: what else could be in the way, failures first. It
-moves no data: dmabuf-reg verify does. Root sees more than others: ACS is hidden
-from them.
+change. Then come the checks: what else could be in the way, failures first.
+Root sees more than others: ACS is hidden from them.
+
+With --live each pair is tried as well: memory is allocated on the GPU,
+registered with the NIC, written and read by RDMA, and every byte compared, while
+the kernel is traced, which says where the bytes were. A proof that contradicts
+its prediction is told before all else. Without --live no data is moved.
 
 Another machine is analysed from a copy of its files: --root DIR with sys, proc
 and boot below it, or --sysfs DIR and --proc DIR.
 
 Exit status: 0 all pairs are direct and no check fails, 1 some pair is staged or
 refused, or a check fails, 2 wrong usage or nothing could be read, 3 no pair to
-check, or nothing is bad and something is unknown. Pairs of a device that has no
-memory of its own (vgem, virtio graphics) are shown and do not count, and neither
-do checks that only ever warn.`,
+check, or nothing is bad and something is unknown. With --live the proof decides,
+a pair that could not be proven is unknown, 1 is also for bytes that are wrong
+and for predictions that the proof contradicts, and 130 for an interruption,
+after closing everything. Pairs of a device that has no memory of its own (vgem,
+virtio graphics) are shown and do not count, and neither do checks that only ever
+warn.`,
 		Version:       version,
 		Args:          cobra.NoArgs,
 		SilenceErrors: true,
@@ -341,10 +357,13 @@ do checks that only ever warn.`,
 	flags.StringSliceVar(&a.nic, "nic", nil, "only these NICs: RDMA device or driver")
 	flags.StringSliceVar(&a.skip, "skip", nil, "leave out these checks: IDs or families (\"KRN-BTF,NET\"), \"all\"")
 	root.Flags().BoolVarP(&a.verbose, "verbose", "v", false, "reasons of all pairs, the direct ones too, notes, and all checks")
+	root.Flags().BoolVar(&a.proving, "live", false, "prove each pair: allocate, register, write, read, compare, under trace (root, in short)")
+	root.Flags().DurationVar(&a.limit, "timeout", 0, "with --live: how long a pair may take (default 1m)")
 	root.Flags().StringVar(&a.baseline, "baseline", "", "compare with what --json printed in an earlier run: differences are failures")
 	root.Flags().StringVar(&a.format, "format", "text", "text, json, nagios, npd (node-problem-detector), prometheus, nfd (node-feature-discovery)")
 	flags.StringVarP(&a.output, "output", "o", "", "write there in place of the standard output, whole or not at all")
 	flags.StringVar(&a.snapshotFile, "snapshot", "", "analyse the machine that this file has: of snapshot, or of rdma_topo dump")
+	a.completeFlags(root)
 	root.AddCommand(a.explain(), a.snapshot(), a.diff(), a.report(), a.serve())
 	draw := &cobra.Command{
 		Use:   "topo",

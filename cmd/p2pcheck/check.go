@@ -77,6 +77,7 @@ type pair struct {
 	Why      []string   `json:"why"`
 	Notes    []string   `json:"notes"`
 	Remedy   *remedy    `json:"remedy"`
+	Proof    *proof     `json:"proof"`
 }
 
 // summary counts the pairs that count.
@@ -95,6 +96,8 @@ type checkResult struct {
 	Pairs   []pair  `json:"pairs"` // by GPU, then by NIC
 	Summary summary `json:"summary"`
 
+	Live *liveRun `json:"live"` // null if nobody asked for a proof
+
 	Checks []finding `json:"checks"` // in the order of explain
 	Tally  tally     `json:"tally"`
 
@@ -111,8 +114,16 @@ func machineOf(m *p2p.Machine) machine {
 	return machine{Kernel: m.Kernel.Release, P2PDMA: m.Kernel.P2PDMA, MoveNotify: m.Kernel.MoveNotify, Config: m.Kernel.Source, CPU: m.CPU.String()}
 }
 
-// check predicts for all pairs, and carries out the checks.
+// check predicts for all pairs, proves them if that was asked for, and carries
+// out the checks.
 func (a *app) check(m *p2p.Machine, gpus []p2p.GPU, nics []p2p.NIC) (result, error) {
+	if !a.proving {
+		return a.checkAnd(nil, m, gpus, nics)
+	}
+	return a.checkAnd(a.prove, m, gpus, nics)
+}
+
+func (a *app) checkAnd(prove func(*p2p.Machine, []p2p.Pair) (*liveRun, error), m *p2p.Machine, gpus []p2p.GPU, nics []p2p.NIC) (result, error) {
 	r := checkResult{Machine: machineOf(m), GPUs: []gpu{}, NICs: []nic{}, Pairs: []pair{}}
 	var pairs []p2p.Pair
 	for _, g := range gpus {
@@ -128,9 +139,17 @@ func (a *app) check(m *p2p.Machine, gpus []p2p.GPU, nics []p2p.NIC) (result, err
 	for _, n := range nics {
 		r.NICs = append(r.NICs, nicOf(n))
 	}
+	var unproven error
+	if prove != nil {
+		r.Live, unproven = prove(m, pairs)
+		for i, p := range pairs {
+			r.Pairs[i].Proof = proofOf(p)
+			r.Live.add(r.Pairs[i])
+		}
+	}
 	subject := p2p.Subject{GPUs: gpus, NICs: nics, Pairs: pairs, Skip: a.skip}
 	if here(a.source) {
-		subject.Live = live()
+		subject.Live = answers()
 	}
 	r.Checks = findingsOf(m.Check(subject))
 	r.Tally = tallyOf(r.Checks)
@@ -142,7 +161,7 @@ func (a *app) check(m *p2p.Machine, gpus []p2p.GPU, nics []p2p.NIC) (result, err
 		}
 		r.Baseline, r.Drift = a.baseline, drifted(before, r)
 	}
-	return r, nothing(gpus, nics)
+	return r, errors.Join(nothing(gpus, nics), unproven)
 }
 
 // nothing says what is missing to make a pair.
@@ -204,6 +223,9 @@ func decisionOf(d p2p.Decision) decision {
 	return out
 }
 
+// all are the pairs that count.
+func (s summary) all() int { return s.Direct + s.Staged + s.Refused + s.Unknown }
+
 func (s *summary) add(p pair) {
 	switch {
 	case !p.Counts:
@@ -223,9 +245,13 @@ func (r checkResult) status() int { return worse(r.ran, r.found()) }
 
 // found is the status of what was found.
 func (r checkResult) found() int {
-	s := r.Summary
+	var s summary
+	for _, p := range r.Pairs {
+		p.Outcome = r.now(p)
+		s.add(p)
+	}
 	switch {
-	case s.Staged+s.Refused > 0 || len(r.Drift) > 0:
+	case s.Staged+s.Refused > 0 || len(r.Drift) > 0 || r.broken():
 		return cli.ExitFailed
 	case r.Tally.Fail == 0 && (s.Unknown > 0 || s.Direct == 0):
 		return cli.ExitUnavailable

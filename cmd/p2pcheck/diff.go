@@ -15,11 +15,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
+	"github.com/gpurdma/gpurdma/p2p"
 )
 
 // drift is one thing that was otherwise.
 type drift struct {
-	What   string `json:"what"` // "machine", "gpu", "nic", "pair", "check"
+	What   string `json:"what"` // "machine", "gpu", "nic", "pair", "proof", "check"
 	Name   string `json:"name"`
 	Before string `json:"before"` // "" if it was not there
 	After  string `json:"after"`
@@ -120,6 +121,9 @@ func readResult(name string) (checkResult, error) {
 		if !slices.ContainsFunc(looks, func(l look) bool { return l.outcome.String() == p.Outcome }) {
 			return r, fmt.Errorf("%s: a pair with the outcome %q", name, p.Outcome)
 		}
+		if p.Proof != nil && !slices.ContainsFunc(looks, func(l look) bool { return l.outcome.String() == p.Proof.Outcome }) {
+			return r, fmt.Errorf("%s: a proof with the outcome %q", name, p.Proof.Outcome)
+		}
 	}
 	d.Result.ran = d.Status
 	for _, e := range d.Errors {
@@ -165,26 +169,52 @@ func factsOf(r checkResult) *facts {
 		f.add("pair", p.GPU+" -> "+p.NIC, strings.TrimSpace(value+", "+p.Decision.Type+" "+p.NCCL))
 	}
 	for _, c := range r.Checks {
-		scope := c.Scope
-		if len(scope) == 0 {
-			scope = []string{""}
+		if p2p.OfProof(c.ID) {
+			continue // with others that were proven
 		}
-		for _, s := range scope {
-			name := strings.TrimSpace(c.ID + " " + s)
-			// Of several findings on one thing the worst counts.
-			if was, ok := f.values[drift{What: "check", Name: name}]; ok && slices.Index(ranks, was) < slices.Index(ranks, c.Result) {
-				continue
-			}
-			f.add("check", name, c.Result)
-		}
+		f.check(c)
 	}
 	return f
+}
+
+// prove adds what was proven.
+func (f *facts) prove(r checkResult) {
+	for _, p := range r.Pairs {
+		if p.Proof != nil {
+			f.add("proof", p.GPU+" -> "+p.NIC, p.Proof.Outcome)
+		}
+	}
+	for _, c := range r.Checks {
+		if p2p.OfProof(c.ID) {
+			f.check(c)
+		}
+	}
+}
+
+// check adds a finding.
+func (f *facts) check(c finding) {
+	scope := c.Scope
+	if len(scope) == 0 {
+		scope = []string{""}
+	}
+	for _, s := range scope {
+		name := strings.TrimSpace(c.ID + " " + s)
+		// Of several findings on one thing the worst counts.
+		if was, ok := f.values[drift{What: "check", Name: name}]; ok && slices.Index(ranks, was) < slices.Index(ranks, c.Result) {
+			continue
+		}
+		f.add("check", name, c.Result)
+	}
 }
 
 // drifted lists what differs.
 func drifted(before, after checkResult) []drift {
 	out := []drift{}
 	was, is := factsOf(before), factsOf(after)
+	if before.Live != nil && after.Live != nil {
+		was.prove(before)
+		is.prove(after)
+	}
 	for _, key := range is.names {
 		if was.values[key] != is.values[key] {
 			out = append(out, drift{key.What, key.Name, was.values[key], is.values[key]})

@@ -86,8 +86,14 @@ func headline(r *checkResult, err error) string {
 	if r == nil {
 		r = &checkResult{}
 	} else {
-		s := r.Summary
-		parts = append(parts, fmt.Sprintf("%d of %d pairs direct", s.Direct, s.Direct+s.Staged+s.Refused+s.Unknown))
+		if l := r.Live; l != nil {
+			if l.Contradicted > 0 {
+				parts = append(parts, plural(l.Contradicted, "prediction")+" contradicted")
+			}
+			parts = append(parts, fmt.Sprintf("%d of %d pairs proven direct", l.Proven.Direct, r.Summary.all()))
+		} else {
+			parts = append(parts, fmt.Sprintf("%d of %d pairs direct", r.Summary.Direct, r.Summary.all()))
+		}
 	}
 	if len(r.Drift) > 0 {
 		parts = append(parts, plural(len(r.Drift), "difference"))
@@ -118,6 +124,9 @@ func nagios(b *strings.Builder, r *checkResult, status int, err error) int {
 	if r != nil {
 		s, t := r.Summary, r.Tally
 		fmt.Fprintf(b, " | direct=%d staged=%d refused=%d unknown=%d checks_failed=%d checks_warned=%d checks_unknown=%d", s.Direct, s.Staged, s.Refused, s.Unknown, t.Fail, t.Warn, t.Unknown)
+		if l := r.Live; l != nil {
+			fmt.Fprintf(b, " proven_direct=%d proven_staged=%d proven_refused=%d unproven=%d contradicted=%d", l.Proven.Direct, l.Proven.Staged, l.Proven.Refused, l.Proven.Unknown, l.Contradicted)
+		}
 	}
 	b.WriteString("\n")
 	return code
@@ -165,6 +174,10 @@ func nfd(b *strings.Builder, r *checkResult, status int, _ error) int {
 	fmt.Fprintf(b, "p2pcheck.gpus-direct=%d\n", len(direct))
 	fmt.Fprintf(b, "p2pcheck.nics=%d\n", len(r.NICs))
 	fmt.Fprintf(b, "p2pcheck.pairs-direct=%d\n", r.Summary.Direct)
+	if l := r.Live; l != nil {
+		fmt.Fprintf(b, "p2pcheck.pairs-proven-direct=%d\n", l.Proven.Direct)
+		fmt.Fprintf(b, "p2pcheck.contradicted=%d\n", l.Contradicted)
+	}
 	return status
 }
 
@@ -191,6 +204,16 @@ func prometheus(b *strings.Builder, r *checkResult, status int, err error) int {
 		if d := p.Decision.Distance; p.Counts && d != nil {
 			fmt.Fprintf(b, "p2pcheck_pair_distance{gpu=%s,nic=%s} %d\n", quoted(p.GPU), quoted(p.NIC), *d)
 		}
+	}
+	if r.Live != nil {
+		metric("p2pcheck_pair_proof", "1 for what became of a registration when it was tried.")
+		for _, p := range r.Pairs {
+			if p.Proof != nil {
+				fmt.Fprintf(b, "p2pcheck_pair_proof{gpu=%s,nic=%s,outcome=%s} 1\n", quoted(p.GPU), quoted(p.NIC), quoted(p.Proof.Outcome))
+			}
+		}
+		metric("p2pcheck_predictions_contradicted", "Pairs whose proof is against the prediction.")
+		fmt.Fprintf(b, "p2pcheck_predictions_contradicted %d\n", r.Live.Contradicted)
 	}
 	metric("p2pcheck_check", "1 for the worst that a check found.")
 	worst := map[string]string{}

@@ -33,8 +33,8 @@ func asked(nics []p2p.NIC, imports func(string) (ibvfd.Support, error)) {
 	}
 }
 
-// live asks the machine that this is. It registers nothing.
-func live() p2p.Live { return p2p.Live{BAR1: bar1, Imports: ibvfd.Probe, Opens: opens} }
+// answers asks the machine that this is. It registers nothing.
+func answers() p2p.Live { return p2p.Live{BAR1: bar1, Imports: ibvfd.Probe, Opens: opens} }
 
 func bar1() (map[p2p.Addr]p2p.Usage, error) {
 	gpus, err := nvml.GPUs()

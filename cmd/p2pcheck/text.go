@@ -41,9 +41,10 @@ func (a *app) paint(color, text string) string {
 func (r checkResult) text(w io.Writer, a *app) error {
 	var b strings.Builder
 	fmt.Fprintln(&b, r.Machine)
+	r.contradictions(&b, a)
 	if len(r.Pairs) > 0 {
 		b.WriteString("\n")
-		r.matrix(&b, a)
+		r.matrix(&b, a, predictedCell)
 	}
 	for _, l := range looks {
 		if l.outcome != p2p.Direct || a.verbose {
@@ -53,6 +54,7 @@ func (r checkResult) text(w io.Writer, a *app) error {
 	if len(r.Pairs) > 0 {
 		fmt.Fprintf(&b, "\n%s\n", r.Summary)
 	}
+	r.liveText(&b, a)
 	if r.Baseline != "" {
 		fmt.Fprintf(&b, "\nSince %s: %s\n", r.Baseline, plural(len(r.Drift), "difference"))
 		driftText(&b, a, r.Drift)
@@ -84,8 +86,17 @@ func (s summary) String() string {
 // cell is a word of the matrix. Colours take no room in it.
 type cell struct{ text, color string }
 
+// predictedCell is a pair in the matrix, with NCCL's letters.
+func predictedCell(p pair) cell {
+	l := lookOf(p.Outcome)
+	if !p.Counts {
+		l.color = ""
+	}
+	return cell{strings.TrimSpace(l.word + " " + p.NCCL), l.color}
+}
+
 // matrix has a row for each GPU and a column for each NIC.
-func (r checkResult) matrix(b *strings.Builder, a *app) {
+func (r checkResult) matrix(b *strings.Builder, a *app, of func(pair) cell) {
 	rows := [][]cell{{{"GPU", ""}}}
 	for _, n := range r.NICs {
 		rows[0] = append(rows[0], cell{n.Name, ""})
@@ -94,13 +105,8 @@ func (r checkResult) matrix(b *strings.Builder, a *app) {
 	for _, g := range r.GPUs {
 		row := []cell{{strings.TrimSpace(g.Name + " " + label(g)), ""}}
 		for range r.NICs {
-			p := r.Pairs[next]
+			row = append(row, of(r.Pairs[next]))
 			next++
-			l := lookOf(p.Outcome)
-			if !p.Counts {
-				l.color = ""
-			}
-			row = append(row, cell{strings.TrimSpace(l.word + " " + p.NCCL), l.color})
 		}
 		rows = append(rows, row)
 	}

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gpurdma/gpurdma/p2p"
+)
+
+// completeFlags lets the shell complete what names a device of this machine, a
+// check or a format.
+func (a *app) completeFlags(root *cobra.Command) {
+	complete := func(flag string, list func() []string) {
+		// It fails only for a flag that does not exist.
+		if err := root.RegisterFlagCompletionFunc(flag, func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			return list(), cobra.ShellCompDirectiveNoFileComp
+		}); err != nil {
+			panic(err)
+		}
+	}
+	complete("gpu", func() (names []string) {
+		gpus, _ := a.source.Open().GPUs()
+		for _, g := range gpus {
+			names = append(names, g.Name)
+		}
+		return names
+	})
+	complete("nic", func() (names []string) {
+		nics, _ := a.source.Open().NICs()
+		for _, n := range nics {
+			names = append(names, n.Name)
+		}
+		return names
+	})
+	complete("skip", func() []string {
+		names := []string{"all"}
+		for _, c := range p2p.Checks() {
+			if !slices.Contains(names, c.Family()) {
+				names = append(names, c.Family())
+			}
+		}
+		return append(names, checkNames()...)
+	})
+	complete("format", func() []string { return append([]string{"text", "json"}, slices.Sorted(maps.Keys(formats))...) })
+	for _, flag := range []string{"root", "sysfs", "proc"} {
+		if err := root.MarkPersistentFlagDirname(flag); err != nil {
+			panic(err)
+		}
+	}
+}

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/cmd/internal/cli"
+	"github.com/gpurdma/gpurdma/internal/rdmanl"
+	"github.com/gpurdma/gpurdma/internal/testenv"
+	"github.com/gpurdma/gpurdma/placement"
+)
+
+// What p2pcheck predicts of pairs is what becomes of them: direct below a switch
+// and over a trusted root, staged, refused. On 6.12, which is built without
+// CONFIG_PCI_P2PDMA, amdgpu's pairs are staged. A prediction that was made from
+// a configuration that this kernel does not have is contradicted.
+//
+//testbed:machine fabric+EPYC
+//testbed:kernel 7.2 6.12
+func TestVMLive(t *testing.T) {
+	testenv.VM(t)
+	gpus := testenv.SoftGPUs(t, "personality=amdgpu")
+	behaviours := []string{"amdgpu", "nvidia", "i915"}
+	for i, g := range gpus {
+		g.Set(t, "behaviour", behaviours[i%len(behaviours)])
+	}
+	before := resources(t)
+	p2pdma := testenv.AtLeast(t, "7.0")
+
+	t.Run("agrees", func(t *testing.T) {
+		args := []string{"--live", "--json", "--skip", "all", "--gpu", gpus[0].PCI + "," + gpus[1].PCI + "," + gpus[2].PCI, "--nic", "rxe0,rxe1,rxe-soft"}
+		d, status := checked(t, nil, args...)
+		seen := map[string]int{}
+		for _, p := range d.Pairs {
+			q := p.Proof
+			if q == nil || q.Agrees != placement.Yes || q.Outcome != p.Outcome || len(q.Steps) != 8 {
+				t.Fatalf("%s -> %s: predicted %s %v; %+v", p.GPU, p.NIC, p.Outcome, p.Why, q)
+			}
+			seen[q.Outcome]++
+			for _, s := range q.Steps {
+				if want := wanted(q.Outcome, s.Step); s.Result != want {
+					t.Errorf("%s -> %s, %s: %s: %s %s, want %s", p.GPU, p.NIC, q.Outcome, s.Step, s.Result, s.Detail, want)
+				}
+			}
+			if q.LogError != "" || len(q.Links) > 0 {
+				t.Errorf("%s -> %s: %+v", p.GPU, p.NIC, q)
+			}
+		}
+		t.Logf("%v, %+v", seen, d.Live)
+		if d.Live.Tried != 9 || d.Live.Contradicted != 0 || d.Live.Untraced != "" || status != cli.ExitFailed || seen["staged"] == 0 || seen["refused"] == 0 || (seen["direct"] > 0) != p2pdma {
+			t.Errorf("status %d: %v, %+v", status, seen, d.Live)
+		}
+	})
+
+	t.Run("contradicted", func(t *testing.T) {
+		config := t.TempDir() + "/config"
+		text := "CONFIG_PCI=y\nCONFIG_DMA_SHARED_BUFFER=y\n# CONFIG_PCI_P2PDMA is not set\n"
+		if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		args := []string{"--live", "--config", config, "--gpu", gpus[0].PCI, "--nic", "rxe0", "--skip", "KRN,ENV,NET,LIB,PCIE"}
+		predicted, became := "staged", "direct"
+		if !p2pdma {
+			// There the configuration is the true one: amdgpu is made to refuse.
+			gpus[0].Set(t, "fail/attach", "22")
+			defer gpus[0].Set(t, "fail/attach", "0")
+			became = "refused"
+		}
+		d, status := checked(t, nil, append(args, "--json")...)
+		p := d.Pairs[0]
+		if p.Outcome != predicted || p.Proof.Outcome != became || p.Proof.Agrees != placement.No || d.Live.Contradicted != 1 || status != cli.ExitFailed {
+			t.Errorf("status %d: predicted %s %v, proven %+v", status, p.Outcome, p.Why, p.Proof)
+		}
+		if !slices.ContainsFunc(d.Checks, func(f finding) bool { return f.ID == "ACT-PREDICTION" && f.Result == "fail" }) {
+			t.Error("ACT-PREDICTION does not fail")
+		}
+		out, _ := told(t, nil, args...)
+		t.Log(out)
+		if at := strings.Index(out, "THE PROOF CONTRADICTS THE PREDICTION"); at < 0 || at > strings.Index(out, "GPU  ") {
+			t.Error("it is not told before all else")
+		}
+		if line, code := told(t, nil, append(args, "--format", "nagios")...); code != 2 || !strings.HasPrefix(line, "P2PCHECK CRITICAL - 1 prediction contradicted") {
+			t.Errorf("status %d: %s", code, line)
+		}
+	})
+
+	// Who may not trace moves bytes, and proves no place; who may not open
+	// anything learns why.
+	t.Run("untraced", func(t *testing.T) {
+		nobody := &syscall.Credential{Uid: 65534, Gid: 65534}
+		for _, mode := range []os.FileMode{0o666, 0o600} {
+			share(t, mode)
+			d, status := checked(t, nobody, "--live", "--json", "--skip", "all", "--gpu", gpus[2].PCI, "--nic", "rxe0")
+			q := d.Pairs[0].Proof
+			if q == nil || q.Outcome != "unknown" || d.Live.Untraced == "" || status == cli.ExitOK {
+				t.Fatalf("status %d: %+v", status, d.Live)
+			}
+			results := map[string]string{}
+			for _, s := range q.Steps {
+				results[s.Step] = s.Result
+			}
+			t.Logf("mode %v: %v: %s", mode, results, q.Why)
+			moved := mode == 0o666
+			if (results["written"] == "pass") != moved || (results["read"] == "pass") != moved || results["placed"] == "pass" || moved && results["placed"] != "unknown" || !moved && results["registered"] == "pass" {
+				t.Errorf("mode %v: %v", mode, results)
+			}
+		}
+	})
+
+	t.Run("interrupted", func(t *testing.T) {
+		cmd := exec.CommandContext(t.Context(), os.Args[0], "--live", "--json")
+		cmd.Env = append(os.Environ(), asCommand+"=1")
+		var out, stderr bytes.Buffer
+		cmd.Stdout, cmd.Stderr = &out, &stderr
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		// Until it has something that could be left.
+		for deadline := time.Now().Add(testenv.Limit(time.Minute)); resources(t)["mr"] == before["mr"]; {
+			if time.Now().After(deadline) {
+				t.Fatal("it registers nothing")
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		if err := cmd.Process.Signal(unix.SIGINT); err != nil {
+			t.Fatal(err)
+		}
+		var exit *exec.ExitError
+		if err := cmd.Wait(); err != nil && !errors.As(err, &exit) {
+			t.Fatal(err)
+		}
+		if status := cmd.ProcessState.ExitCode(); status != cli.ExitInterrupted || !strings.Contains(out.String(), `"interrupted"`) {
+			t.Errorf("status %d: %s", status, &stderr)
+		}
+	})
+
+	for kind, n := range resources(t) {
+		if n != before[kind] {
+			t.Errorf("%d of %s, before there were %d", n, kind, before[kind])
+		}
+	}
+	for _, g := range gpus {
+		if left := g.Buffers(t); len(left) > 0 {
+			t.Errorf("%s still has %v", g.Name, left)
+		}
+	}
+}
+
+// wanted is the result of a step of a proof with an outcome.
+func wanted(outcome, step string) string {
+	switch {
+	case step == "allocated", step == "exported", step == "released", outcome == "direct":
+		return "pass"
+	case outcome == "refused" && step == "registered", outcome == "staged" && step == "placed":
+		return "fail"
+	case outcome == "refused", outcome == "staged" && step == "route":
+		return "skip"
+	}
+	return "pass"
+}
+
+// resources counts what is on all RDMA devices.
+func resources(t *testing.T) map[string]uint64 {
+	t.Helper()
+	c, err := rdmanl.Dial()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	devices, err := c.Devices()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]uint64{}
+	for _, d := range devices {
+		s, err := c.Summary(d.Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for kind, n := range s {
+			out[kind] += n
+		}
+	}
+	return out
+}
+
+// told is what the command prints as a process of its own.
+func told(t *testing.T, as *syscall.Credential, args ...string) (string, int) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), os.Args[0], args...)
+	cmd.Env = append(os.Environ(), asCommand+"=1")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: as}
+	out, err := cmd.Output()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return string(out), cmd.ProcessState.ExitCode()
+}
+
+// share gives the devices' files a mode, and back what they had.
+func share(t *testing.T, mode os.FileMode) {
+	t.Helper()
+	for _, dir := range []string{"/dev/infiniband", "/dev/dri"} {
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range entries {
+			st, err := e.Info()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if st.IsDir() {
+				continue
+			}
+			name := dir + "/" + e.Name()
+			if err := os.Chmod(name, mode); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() {
+				if err := os.Chmod(name, st.Mode().Perm()); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/cmd/internal/cli"
+	"github.com/gpurdma/gpurdma/internal/testenv"
+	"github.com/gpurdma/gpurdma/p2p"
+)
+
+// became is a proof whose first rungs passed, up to last.
+func became(outcome p2p.Outcome, why string, last p2p.Rung) *p2p.Proof {
+	p := p2p.NewProof()
+	p.Outcome, p.Why = outcome, why
+	for r := range last + 1 {
+		p.Steps[r] = p2p.Step{Result: p2p.ResultPass, Detail: "done"}
+	}
+	if outcome != p2p.Direct && last >= p2p.RungPlace {
+		p.Steps[p2p.RungPlace] = p2p.Step{Result: map[p2p.Outcome]p2p.Result{p2p.Staged: p2p.ResultFail}[outcome], Detail: why}
+	}
+	return p
+}
+
+func refusal(e unix.Errno) *p2p.Proof {
+	p := became(p2p.Refused, "softgpu_attach answered", p2p.RungExport)
+	p.Errno, p.Stage = e, "attach"
+	p.Steps[p2p.RungRegister] = p2p.Step{Result: p2p.ResultFail, Detail: p.Why}
+	p.Steps[p2p.RungRelease] = p2p.Step{Result: p2p.ResultPass, Detail: "done"}
+	return p
+}
+
+// proved runs check on a server, whose pairs become what proofs has of them.
+func proved(t *testing.T, a *app, proofs map[string]*p2p.Proof, untraced string) checkResult {
+	t.Helper()
+	root := machineTree(server, "0x00").Write(t)
+	m := p2p.Open(root)
+	gpus, err1 := m.GPUs()
+	nics, err2 := m.NICs()
+	found, err3 := a.checkAnd(func(_ *p2p.Machine, pairs []p2p.Pair) (*liveRun, error) {
+		r := &liveRun{Untraced: untraced}
+		for i, p := range pairs {
+			if pairs[i].Proof = proofs[p.GPU.Name+" "+p.NIC.Name]; pairs[i].Proof != nil {
+				r.Tried++
+			}
+		}
+		return r, nil
+	}, m, gpus, nics)
+	if err := errors.Join(err1, err2, err3); err != nil {
+		t.Fatal(err)
+	}
+	r := found.(checkResult)
+	r.Machine.Config = strings.ReplaceAll(r.Machine.Config, root, "ROOT")
+	return r
+}
+
+const (
+	gpu3, gpu5   = "0000:03:00.0", "0000:05:00.0"
+	inGPU, inRAM = "peer-to-peer: 0000:03:00.0 BAR 0 (PCI bus address), below a common switch", "system memory (struct page)"
+)
+
+// asPredicted are proofs of what is predicted of the server's pairs.
+func asPredicted() map[string]*p2p.Proof {
+	return map[string]*p2p.Proof{
+		gpu3 + " mlx5_0": became(p2p.Direct, inGPU, p2p.RungRelease), gpu5 + " mlx5_0": became(p2p.Direct, strings.ReplaceAll(inGPU, gpu3, gpu5), p2p.RungRelease),
+		gpu3 + " mlx5_1": became(p2p.Staged, inRAM, p2p.RungRelease), gpu5 + " mlx5_1": became(p2p.Staged, inRAM, p2p.RungRelease),
+		gpu3 + " mlx4_0": refusal(unix.EOPNOTSUPP), gpu5 + " mlx4_0": refusal(unix.EOPNOTSUPP),
+		gpu3 + " rxe0": became(p2p.Staged, inRAM, p2p.RungRelease), gpu5 + " rxe0": became(p2p.Staged, inRAM, p2p.RungRelease),
+	}
+}
+
+// What a person is told of proofs: a contradiction before all else.
+func TestProofText(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		verbose bool
+		change  func(map[string]*p2p.Proof)
+		blind   string
+	}{
+		{"live", false, func(map[string]*p2p.Proof) {}, ""},
+		{"live-v", true, func(p map[string]*p2p.Proof) { p[gpu3+" mlx5_0"].WriteRate, p[gpu3+" mlx5_0"].ReadRate = 2e9, 1e9 }, ""},
+		{"live-contradicted", false, func(p map[string]*p2p.Proof) {
+			p[gpu3+" mlx5_0"] = became(p2p.Staged, inRAM, p2p.RungRelease)
+			p[gpu5+" mlx5_1"] = refusal(unix.EINVAL)
+			p[gpu5+" mlx5_0"].Steps[p2p.RungRead] = p2p.Step{Result: p2p.ResultFail, Detail: "RDMA READ of what the CPU wrote: 4096 wrong byte(s)"}
+			p[gpu5+" mlx5_0"].Watch.Lines = []string{"DMAR: [DMA Read NO_PASID] Request device [04:00.0] fault addr 0xfb020000"}
+			delete(p, gpu5+" rxe0")
+		}, ""},
+		{"live-untraced", false, func(all map[string]*p2p.Proof) {
+			for _, p := range all {
+				if p.Outcome != p2p.Refused {
+					p.Outcome, p.Why = p2p.OutcomeUnknown, "nobody watched where the bytes are: EPERM"
+					p.Steps[p2p.RungPlace] = p2p.Step{Detail: p.Why}
+				}
+			}
+		}, "EPERM"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			proofs := asPredicted()
+			c.change(proofs)
+			a := &app{verbose: c.verbose, skip: []string{"all"}}
+			var b strings.Builder
+			if err := proved(t, a, proofs, c.blind).text(&b, a); err != nil {
+				t.Fatal(err)
+			}
+			golden(t, c.name+".txt", b.String())
+		})
+	}
+}
+
+// The proof decides; what could not be proven is not good enough.
+func TestProofStatus(t *testing.T) {
+	direct := func() *p2p.Proof { return became(p2p.Direct, inGPU, p2p.RungRelease) }
+	wrong, left, open := direct(), direct(), became(p2p.OutcomeUnknown, "no trace", p2p.RungRelease)
+	wrong.Steps[p2p.RungWrite].Result = p2p.ResultFail
+	left.Steps[p2p.RungRelease].Result = p2p.ResultFail
+	for name, c := range map[string]struct {
+		predicted p2p.Outcome
+		proof     *p2p.Proof
+		status    int
+		word      string // of the headline
+	}{
+		"as predicted":        {p2p.Direct, direct(), cli.ExitOK, "1 of 1 pairs proven direct"},
+		"predicted by nobody": {p2p.OutcomeUnknown, direct(), cli.ExitOK, "1 of 1 pairs proven direct"},
+		"not proven":          {p2p.Direct, open, cli.ExitUnavailable, "0 of 1 pairs proven direct"},
+		"not tried":           {p2p.Direct, nil, cli.ExitUnavailable, "0 of 1 pairs proven direct"},
+		"staged":              {p2p.Staged, became(p2p.Staged, inRAM, p2p.RungRelease), cli.ExitFailed, "0 of 1"},
+		"staged, not proven":  {p2p.Staged, open, cli.ExitFailed, "0 of 1"},
+		"contradicted":        {p2p.Direct, became(p2p.Staged, inRAM, p2p.RungRelease), cli.ExitFailed, "1 prediction contradicted; 0 of 1"},
+		"better than that":    {p2p.Staged, direct(), cli.ExitFailed, "1 prediction contradicted; 1 of 1"},
+		"another errno":       {p2p.Refused, refusal(unix.EPERM), cli.ExitFailed, "contradicted"},
+		"wrong bytes":         {p2p.Direct, wrong, cli.ExitFailed, "1 of 1"},
+		"something is left":   {p2p.Direct, left, cli.ExitFailed, "1 of 1"},
+	} {
+		whole := p2p.Pair{Prediction: p2p.Prediction{Outcome: c.predicted, Errno: unix.EINVAL}, Proof: c.proof, GPU: p2p.GPU{Exporter: p2p.Exporter{Class: p2p.ClassAMDGPU}}}
+		r := checkResult{Pairs: []pair{pairOf(whole)}, Live: &liveRun{}}
+		r.Pairs[0].Proof = proofOf(whole)
+		r.Live.add(r.Pairs[0])
+		r.Summary.add(r.Pairs[0])
+		if got := r.status(); got != c.status {
+			t.Errorf("%s: status %d, want %d", name, got, c.status)
+		}
+		if line := headline(&r, nil); !strings.Contains(line, c.word) {
+			t.Errorf("%s: %s", name, line)
+		}
+	}
+}
+
+// Other programs are told as well, and a file that --json wrote is read again.
+func TestProofFormats(t *testing.T) {
+	proofs := asPredicted()
+	proofs[gpu3+" mlx5_0"] = became(p2p.Staged, inRAM, p2p.RungRelease)
+	r := proved(t, &app{}, proofs, "")
+	for format, want := range map[string]string{
+		"nagios":     "P2PCHECK CRITICAL - 1 prediction contradicted; 1 of 8 pairs proven direct",
+		"npd":        "1 prediction contradicted; ",
+		"nfd":        "p2pcheck.contradicted=1\n",
+		"prometheus": `p2pcheck_pair_proof{gpu="0000:03:00.0",nic="mlx5_0",outcome="staged"} 1`,
+	} {
+		var b strings.Builder
+		formats[format](&b, &r, r.status(), nil)
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("%s: %s", format, &b)
+		}
+	}
+	write := func(r checkResult) string {
+		var b bytes.Buffer
+		d := cli.Document{Schema: schema, Command: "check", Status: r.status(), Result: r}
+		name := filepath.Join(t.TempDir(), "run.json")
+		if err := errors.Join(d.Write(&b), os.WriteFile(name, b.Bytes(), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		again, err := readResult(name)
+		if err != nil || again.status() != r.status() || again.Live == nil || *again.Live != *r.Live {
+			t.Errorf("%v: %+v", err, again.Live)
+		}
+		return name
+	}
+	before, err1 := readResult(write(r))
+	after, err2 := readResult(write(proved(t, &app{}, asPredicted(), "")))
+	if err := errors.Join(err1, err2); err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	for _, d := range drifted(before, after) {
+		seen[d.What+" "+d.Name+" "+d.After] = true
+	}
+	if !seen["proof 0000:03:00.0 -> mlx5_0 direct"] || !seen["check ACT-PREDICTION 0000:03:00.0 -> mlx5_0 pass"] {
+		t.Errorf("%v", seen)
+	}
+	// A run without proofs does not differ by that.
+	after.Live = nil
+	for _, d := range drifted(before, after) {
+		t.Errorf("without proofs: %+v", d)
+	}
+}
+
+// --live is for this machine.
+func TestLiveUsage(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		err  string
+	}{
+		{[]string{"--live", "--root", "ROOT"}, "--live is for this machine"},
+		{[]string{"--live", "--sysfs", "ROOT/sys"}, "--live is for this machine"},
+		{[]string{"--live", "--kernel", "7.2"}, "--live is for this machine"},
+		{[]string{"--live", "--snapshot", "ROOT/none"}, "--live is for this machine"},
+		{[]string{"--timeout", "1s"}, "--timeout"},
+		{[]string{"--live", "--timeout", "-1s"}, "--timeout"},
+		{[]string{"topo", "--live"}, "unknown flag: --live"},
+		{[]string{"serve", "--live"}, "unknown flag: --live"},
+	} {
+		if r := run(machineTree(server, "0x00"), t, c.args...); r.status != cli.ExitUsage || !strings.Contains(r.err, c.err) || r.out != "" {
+			t.Errorf("%q: status %d, %s%s", c.args, r.status, r.err, r.out)
+		}
+	}
+}
+
+// The build without cgo does all but the proof, and says so.
+func TestLiveWithoutCgo(t *testing.T) {
+	if testenv.InVM() {
+		t.Skip("compiles: runs on the host")
+	}
+	bin := filepath.Join(t.TempDir(), program)
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", bin, ".")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	var out, stderr bytes.Buffer
+	cmd := exec.CommandContext(t.Context(), bin, "--live", "--json", "--skip", "all")
+	cmd.Stdout, cmd.Stderr = &out, &stderr
+	var exit *exec.ExitError
+	if err := cmd.Run(); err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	var d struct {
+		Errors []cli.Error
+		Result checkResult
+	}
+	if err := json.Unmarshal(out.Bytes(), &d); err != nil {
+		t.Fatalf("%v: %s%s", err, &out, &stderr)
+	}
+	said := false
+	for _, e := range d.Errors {
+		said = said || e.Kind == cli.KindUnavailable && strings.Contains(e.Message, "built without cgo")
+	}
+	if !said || d.Result.Live == nil || !strings.Contains(d.Result.Live.Untried, "built without cgo") {
+		t.Errorf("%+v, %+v", d.Errors, d.Result.Live)
+	}
+	if status := cmd.ProcessState.ExitCode(); status != cli.ExitUnavailable && status != cli.ExitFailed {
+		t.Errorf("status %d", status)
+	}
+}
