@@ -173,7 +173,7 @@ func (q *QP) Activate(pkeyIndex int) error {
 	if err != nil {
 		return failed("ibv_query_qp", q.pd.ctx.name, err)
 	}
-	m := &qpModify{typ: UD, pkeyIndex: pkeyIndex, qkey: q.attr.QKey, psn: q.local.PSN}
+	m := &qpModify{typ: UD, pkeyIndex: pkeyIndex, qkey: q.attr.QKey, psn: q.psn.Load()}
 	m.path.port = q.local.Port
 	if state != StateInit {
 		if err := q.through(m, StateReset); err != nil {
@@ -222,7 +222,7 @@ func (q *QP) connection(remote Endpoint, opt ConnectAttr) (*qpModify, error) {
 		typ: q.attr.Type, pkeyIndex: opt.PKeyIndex, access: opt.Access, qkey: q.attr.QKey,
 		path: q.pathTo(remote, opt.PathAttr), remoteQPN: remote.QPN, remotePSN: remote.PSN, mtu: mtu,
 		maxDestRead: opt.MaxRead, minRNRTimer: opt.MinRNRTimer,
-		psn: q.local.PSN, timeout: opt.Timeout, retryCount: opt.RetryCount, rnrRetry: opt.RNRRetry, maxRead: opt.MaxRead,
+		psn: q.psn.Load(), timeout: opt.Timeout, retryCount: opt.RetryCount, rnrRetry: opt.RNRRetry, maxRead: opt.MaxRead,
 	}, nil
 }
 

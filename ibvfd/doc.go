@@ -20,9 +20,11 @@
 // # States
 //
 // A work request that fails takes its queue pair to the error state, in which
-// everything posted completes flushed. Poll until all of it has, then exchange
-// [QP.Local] anew and Connect again: that resets first. A NIC may drop what it
-// has not delivered of a queue pair that is reset. [QP.Init] before Connect lets
+// everything posted completes flushed. Poll until all of it has, then Reset,
+// exchange [QP.Local] anew and Connect again. Connect resets too, where that was
+// not done, but keeps the packet numbers that the peer was told of; late packets
+// of the old connection may then pass for new ones. A NIC may drop what it has
+// not delivered of a queue pair that is reset. [QP.Init] before Connect lets
 // receives be there for the first message. [QP.Drain] and [QP.Resume] stop and
 // go on.
 //

@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -86,8 +87,9 @@ type QP struct {
 	life
 	pd    *PD
 	v     verbsQP
-	attr  QPAttr // as granted
-	local Endpoint
+	attr  QPAttr   // as granted
+	local Endpoint // its PSN is psn
+	psn   atomic.Uint32
 	port  PortAttr
 	num   uint32
 
@@ -157,7 +159,8 @@ func (pd *PD) CreateQP(attr QPAttr) (*QP, error) {
 	q.v, q.num, q.send.q, q.recv.q = v, v.num(), send, recv
 	q.attr.SendDepth, q.attr.RecvDepth = init.sendDepth, init.recvDepth
 	q.attr.SendSGE, q.attr.RecvSGE, q.attr.Inline = init.sendSGE, init.recvSGE, init.inline
-	q.local.QPN, q.local.PSN = q.num, rand.Uint32()&(1<<24-1)
+	q.local.QPN = q.num
+	q.choosePSN()
 	pd.hold(kindQP)
 	attr.SendCQ.hold(kindQP)
 	attr.RecvCQ.hold(kindQP)
@@ -216,8 +219,16 @@ func (q *QP) Num() uint32 { return q.num }
 // larger than asked for.
 func (q *QP) Attr() QPAttr { return q.attr }
 
-// Local is this side's Endpoint, for the peer's Connect.
-func (q *QP) Local() Endpoint { return q.local }
+// Local is this side's Endpoint, for the peer's Connect. It changes with
+// [QP.Reset].
+func (q *QP) Local() Endpoint {
+	e := q.local
+	e.PSN = q.psn.Load()
+	return e
+}
+
+// choosePSN has sends begin at another packet number than before.
+func (q *QP) choosePSN() { q.psn.Store((q.psn.Load() + 1 + rand.Uint32N(1<<24-1)) & (1<<24 - 1)) }
 
 // State asks the device for the queue pair's state.
 func (q *QP) State() (QPState, error) {
@@ -315,8 +326,16 @@ func explainPost(e *dmabuf.Error, depth, sges int, bad postRefusal, errno unix.E
 
 // Reset puts the queue pair back to RESET: outstanding work requests are
 // dropped, with or without completions. It ends every state, the error state
-// too; Connect, or Activate, then brings the queue pair back into use.
-func (q *QP) Reset() error { return q.to(&qpModify{state: StateReset}) }
+// too; Connect, or Activate, then brings the queue pair back into use. Packets
+// are numbered anew, so that a late one of the old connection does not pass for
+// one of the next: the peer's Connect needs [QP.Local] again.
+func (q *QP) Reset() error {
+	err := q.to(&qpModify{state: StateReset})
+	if err == nil {
+		q.choosePSN()
+	}
+	return err
+}
 
 // Err puts the queue pair into the error state: everything outstanding
 // completes, flushed.

@@ -51,7 +51,7 @@ func (q *scriptQP) states() []QPState {
 
 func TestStates(t *testing.T) {
 	_, qp, v := queuePair(t, newScript(), QPAttr{Type: RC})
-	remote := Endpoint{QPN: 18, MTU: 512}
+	remote, local := Endpoint{QPN: 18, MTU: 512}, qp.Local()
 	for _, step := range []struct {
 		name string
 		do   func() error
@@ -65,12 +65,22 @@ func TestStates(t *testing.T) {
 		{"Connect recovers", func() error { return qp.Connect(remote, ConnectAttr{}) }, []QPState{StateReset, StateInit, StateRTR, StateRTS}},
 		{"Reset", qp.Reset, []QPState{StateReset}},
 	} {
+		if qp.Local() != local {
+			t.Errorf("%+v, before %s: %+v", local, step.name, qp.Local())
+		}
 		if err := step.do(); err != nil {
 			t.Errorf("%s: %v", step.name, err)
 		}
 		if got := v.states(); !reflect.DeepEqual(got, step.want) {
 			t.Errorf("%s goes through %v, want %v", step.name, got, step.want)
 		}
+	}
+	again := qp.Local()
+	if again.PSN == local.PSN || again.PSN >= 1<<24 {
+		t.Errorf("PSN %#x, and %#x after Reset", local.PSN, again.PSN)
+	}
+	if again.PSN = local.PSN; again != local {
+		t.Errorf("Reset makes %+v of %+v", again, local)
 	}
 	if err := qp.Resume(); !errors.Is(err, unix.EINVAL) || len(v.modified) != 0 {
 		t.Errorf("Resume from RESET: %v", err)
