@@ -359,7 +359,7 @@ func (c *Cache) Close() error {
 		return inUse("close MR cache", c.used+c.flights)
 	}
 	c.closed, c.queue = true, nil
-	err := c.flush(func(*entry) bool { return true }, true)
+	err := c.flush(everyEntry)
 	for c.leaving > 0 { // by others
 		c.changed.Wait()
 	}
@@ -375,7 +375,7 @@ func inUse(op string, n int) error {
 func (c *Cache) Flush() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.flush(func(*entry) bool { return true }, true)
+	return c.flush(everyEntry)
 }
 
 // Drop deregisters pd's regions, so that pd can be closed. Those in use stay,
@@ -384,7 +384,7 @@ func (c *Cache) Drop(pd *ibvfd.PD) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for {
-		err := c.flush(func(e *entry) bool { return e.view.pd == pd }, true)
+		err := c.flush(func(e *entry) bool { return e.view.pd == pd })
 		stuck := 0
 		for _, e := range c.stuck {
 			if e.view.pd == pd {

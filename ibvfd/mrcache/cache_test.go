@@ -254,6 +254,33 @@ func TestDrop(t *testing.T) {
 	d.done(t, c)
 }
 
+// What the kernel does not let go of is another PD's matter, unless it is the
+// same's.
+func TestDropOfStuckRegions(t *testing.T) {
+	d, c := newDevice(Config{MaxEntries: 100, MaxBytes: 1 << 40})
+	a := &fakeBuf{inode: 1, size: size}
+	x, y := get(t, c, pd1, a, 0, 10, 0), get(t, c, pd2, a, 0, 10, 0)
+	x.Release()
+	y.Release()
+	d.refuse = true
+	if err := c.Drop(pd1); !errors.Is(err, unix.EBUSY) {
+		t.Errorf("the PD of a stuck region: %v", err)
+	}
+	tried := 0
+	d.closing = func() { tried++ }
+	if err := c.Drop(new(ibvfd.PD)); err != nil || tried != 0 {
+		t.Errorf("another PD, after %d tries: %v", tried, err)
+	}
+	d.closing, d.refuse = nil, false
+	if err := c.Drop(pd2); err != nil || len(d.live) != 1 {
+		t.Errorf("%v, %d regions, want the stuck one", err, len(d.live))
+	}
+	if err := c.Drop(pd1); err != nil || len(d.live) != 0 {
+		t.Errorf("%v, %d regions, want none", err, len(d.live))
+	}
+	d.done(t, c)
+}
+
 // Regions that an invalidated buffer's users have still, and those that others
 // are deregistering, are the PD's too.
 func TestDropOfWhatNoGetFinds(t *testing.T) {

@@ -70,7 +70,7 @@ func (c *Cache) makeRoom(length uint64, retried *bool) bool {
 		c.changed.Wait()
 	case len(c.stuck) > 0 && !*retried:
 		*retried = true
-		_ = c.flush(func(*entry) bool { return false }, true)
+		_ = c.deregister(c.takeStuck(everyEntry))
 	default:
 		return false
 	}
@@ -84,13 +84,24 @@ func (c *Cache) takeOut(e *entry) {
 	c.tidy(e.view)
 }
 
-// flush deregisters the unused entries that are wanted and, if again, what the
-// kernel did not let go of before.
-func (c *Cache) flush(wanted func(*entry) bool, again bool) error {
-	var out []*entry
-	if again {
-		out, c.stuck = c.stuck, nil
-	}
+func everyEntry(*entry) bool { return true }
+
+// takeStuck takes those that are wanted of what the kernel did not let go of.
+func (c *Cache) takeStuck(wanted func(*entry) bool) (out []*entry) {
+	c.stuck = slices.DeleteFunc(c.stuck, func(e *entry) bool {
+		if !wanted(e) {
+			return false
+		}
+		out = append(out, e)
+		return true
+	})
+	return out
+}
+
+// flush deregisters the entries that are wanted: the unused ones, and those that
+// the kernel did not let go of before.
+func (c *Cache) flush(wanted func(*entry) bool) error {
+	out := c.takeStuck(wanted)
 	n := len(out)
 	c.views(func(v *view) {
 		v.index.all(func(e *entry) {
