@@ -236,7 +236,12 @@ func TestVMManyCycles(t *testing.T) {
 	pd := openPD(t)
 	testenv.EachExporter(t, func(t *testing.T, x testenv.Exporter) {
 		buf := alloc(t, x.Spec, 1<<16, gpualloc.Options{})
-		cycles := testenv.Count(10000)
+		// What differs from exporter to exporter is seen sooner than what
+		// registration itself could lose.
+		cycles := testenv.Count(1000)
+		if x.First() {
+			cycles = testenv.Count(10000)
+		}
 		cycle := func(n int) {
 			for i := range n {
 				mr, err := pd.RegMR(ibvfd.MRAttr{Kind: ibvfd.DMABufFD, Buf: segment(t, buf), Length: 1 << 16, Access: allRemote, Owner: buf})
@@ -254,8 +259,8 @@ func TestVMManyCycles(t *testing.T) {
 		if after := currentUsage(t); after != before {
 			t.Errorf("before %+v, after %+v", before, after)
 		}
-		if testenv.Slow() > 1 {
-			return // KASAN does not give back what was freed for a while
+		if !x.First() || testenv.Slow() > 1 {
+			return // too few to tell a leak from noise; KASAN does not give back what was freed for a while
 		}
 		// Less than an MR or any list of pages, leaked in every cycle.
 		most := int64(cycles * 32)

@@ -44,5 +44,9 @@ func (x Exporter) Need(t testing.TB) {
 	Need(t, x.Spec, x.since, Node(x.node))
 }
 
+// First reports whether this is the exporter that every kernel has: where all
+// are one to what is tested, the others need fewer rounds of it.
+func (x Exporter) First() bool { return x == exporters[0] }
+
 // Expected reports whether the running kernel is of a series that has it.
 func (x Exporter) Expected(t testing.TB) bool { return AtLeast(t, x.since) }
