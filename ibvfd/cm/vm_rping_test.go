@@ -61,8 +61,8 @@ func rping(t *testing.T, args ...string) (wait func()) {
 	}
 	args = append(args, "-a", address, "-S", strconv.Itoa(rpingSize), "-v")
 	cmd := exec.CommandContext(limited(t), path, args...)
-	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &out
+	var out, said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &said
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +71,7 @@ func rping(t *testing.T, args ...string) (wait func()) {
 		err := cmd.Wait()
 		text := out.String()
 		if err != nil {
-			t.Errorf("%q: %v\n%s", cmd.Args, err, text)
+			t.Errorf("%q: %v\n%s%s", cmd.Args, err, text, said.String())
 		}
 		for i := range rpingCount {
 			if want := string(rpingText(i)[:rpingSize-1]); !strings.Contains(text, want) {
