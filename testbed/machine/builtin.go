@@ -61,10 +61,10 @@ func Builtin() []Machine {
 		},
 		{
 			Name: "pair",
-			Doc:  "two machines on one cable, each with rxe0 on its end of it",
+			Doc:  "two machines on one cable, each with rxe0 on its end of it and a GPU of its own",
 			Nodes: []Node{
-				pairNode("a", "10.9.1.1/24", gpu),
-				pairNode("b", "10.9.1.2/24", gpu),
+				pairNode("a", "10.9.1.1/24"),
+				pairNode("b", "10.9.1.2/24"),
 			},
 			Links: []Link{{Ends: [2]End{
 				{Node: "a", Driver: "virtio-net-pci", Interface: "eth0"},
@@ -74,13 +74,16 @@ func Builtin() []Machine {
 	}, topologies()...)
 }
 
-func pairNode(name, address string, gpu Device) Node {
-	return Node{
-		Name:       name,
-		MemoryMiB:  2048,
-		Devices:    []Device{gpu},
-		Modules:    modules(graphics, []string{"virtio_net"}, rdma),
-		Interfaces: []Interface{{Name: "eth0", Addresses: []string{address}}},
-		RDMA:       []RDMA{{Name: "rxe0", Kind: "rxe", Netdev: "eth0"}},
-	}
+// pairNode is a machine on whose processor's host bridge peer-to-peer may pass:
+// the GPU and the network card are on no common switch.
+func pairNode(name, address string) Node {
+	b := newBoard()
+	b.gpu("pcie.0", "addr", b.rootSlot())
+	n := b.node
+	n.Name, n.CPU, n.MemoryMiB = name, "EPYC", 2048
+	n.Devices = append(n.Devices, Device{Driver: "virtio-gpu-pci", ID: "virtiogpu"})
+	n.Modules = modules(graphics, []string{"virtio_net"}, rdma)
+	n.Interfaces = []Interface{{Name: "eth0", MTU: rxeMTU, Addresses: []string{address}}}
+	n.RDMA = []RDMA{{Name: "rxe0", Kind: "rxe", Netdev: "eth0"}}
+	return n
 }

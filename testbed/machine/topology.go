@@ -92,11 +92,11 @@ func (b *board) upstream() string {
 }
 
 // gpu adds a GPU that is a memory device, of any size.
-func (b *board) gpu(bus string) {
+func (b *board) gpu(bus string, props ...string) {
 	n := strconv.Itoa(b.gpus)
 	b.node.Objects = append(b.node.Objects, Device{Driver: "memory-backend-memfd", ID: "vram" + n,
 		Props: map[string]string{"size": "64M", "share": "on"}})
-	b.add(Device{Driver: "ivshmem-plain", ID: "gpu" + n, Bus: bus}, "memdev", "vram"+n)
+	b.add(Device{Driver: "ivshmem-plain", ID: "gpu" + n, Bus: bus}, append(props, "memdev", "vram"+n)...)
 	b.gpus++
 }
 

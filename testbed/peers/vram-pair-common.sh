@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash
+#
+# What the two sides of vram-pair.sh share. To be sourced after common.sh, by
+# nodes that have set $node.
+
+vram_port=7471
+system_port=7472
+
+# Both nodes see this directory.
+shared=${GPURDMA_RESULTS:?}/vram-pair
+
+# tell WHAT tells the other node, told WHAT waits until it has.
+tell() {
+	touch "$shared/$1"
+}
+
+told() {
+	local i
+	for ((i = 0; i < 600 * slow; i++)); do
+		[ ! -e "$shared/$1" ] || return 0
+		sleep 0.1
+	done
+	fail "the other machine has not come to '$1'"
+}
+
+# certificate NAME ADDRESS makes NAME.pem, which is its own authority, and
+# NAME.key.
+certificate() {
+	openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj "/CN=$1" \
+		-addext "subjectAltName=IP:$2" -addext 'extendedKeyUsage=serverAuth,clientAuth' \
+		-keyout "$1.key" -out "$1.pem" 2>/dev/null || fail "openssl does not make a certificate"
+}
+
+# gpu_and_certificates ADDRESS loads the GPU's driver, and trades certificates
+# with the other node: each trusts that one and no other.
+gpu_and_certificates() {
+	local other=a
+	[ "$node" = b ] || other=b
+	need openssl openssl
+	modprobe softgpu personality=amdgpu pin_rule=vram || fail "softgpu is missing; build it: make softgpu KERNEL=$series"
+	buffers=$(echo /sys/kernel/debug/softgpu/*/buffers)
+	mkdir -p "$shared"
+	cd "$(mktemp -d)"
+	certificate "$node" "$1"
+	cp "$node.pem" "$shared/.$node"
+	mv "$shared/.$node" "$shared/$node.pem"
+	told "$other.pem"
+}
