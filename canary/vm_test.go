@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -302,25 +301,16 @@ func TestVMNothingIsLeftBehind(t *testing.T) {
 		}
 	}
 	once() // what a first run caches for good is no leak
-	fds, bufs := openFDs(t), kernelBufs(t)
+	fds, bufs := testenv.Descriptors(t), kernelBufs(t)
 	for range 5 {
 		once()
 	}
-	if now := openFDs(t); now != fds {
+	if now := testenv.Descriptors(t); now != fds {
 		t.Errorf("%d descriptors before, %d after", fds, now)
 	}
 	if now := kernelBufs(t); !slices.Equal(now, bufs) {
 		t.Errorf("dma-bufs before: %v, after: %v", bufs, now)
 	}
-}
-
-func openFDs(t *testing.T) int {
-	t.Helper()
-	list, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return len(list)
 }
 
 func kernelBufs(t *testing.T) (inodes []uint64) {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/internal/fd"
 	"github.com/gpurdma/gpurdma/internal/ioctl"
+	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
 // openKinds opens one descriptor of each kind that people pass by mistake.
@@ -331,7 +332,7 @@ func TestSyncFileErrors(t *testing.T) {
 
 func TestReceiveRefusesOtherDescriptors(t *testing.T) {
 	left, right := socketPair(t)
-	before := countFDs(t)
+	before := testenv.Descriptors(t)
 	null, err := os.Open("/dev/null")
 	if err != nil {
 		t.Fatal(err)
@@ -345,7 +346,7 @@ func TestReceiveRefusesOtherDescriptors(t *testing.T) {
 		t.Errorf("Receive of /dev/null: %v, %v", bufs, err)
 	}
 	contains(t, err, "descriptor 1 of 2", "/dev/null")
-	if now := countFDs(t); now != before {
+	if now := testenv.Descriptors(t); now != before {
 		t.Errorf("%d descriptors before, %d after", before, now)
 	}
 	// A message without descriptors is a message.
@@ -396,13 +397,4 @@ func TestSendTwiceWhileClosing(t *testing.T) {
 			t.Error(err)
 		}
 	}
-}
-
-func countFDs(t *testing.T) int {
-	t.Helper()
-	entries, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return len(entries)
 }

@@ -126,15 +126,11 @@ func dumbBuf(t testing.TB, driver string, size int64) (*Buf, error) {
 // dma-bufs.
 func live(t testing.TB) (fds, bufs int) {
 	t.Helper()
-	entries, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
 	list, err := KernelBufs("")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return len(entries), len(list)
+	return testenv.Descriptors(t), len(list)
 }
 
 // asNobody runs fn on a thread without privilege. Credentials belong to

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/internal/ioctl"
+	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
 func TestMemfd(t *testing.T) {
@@ -107,7 +108,7 @@ func play(req uint32, fd int, e unix.Errno, check func(unsafe.Pointer)) UDMABufO
 
 func TestUDMABufArguments(t *testing.T) {
 	page := int64(os.Getpagesize())
-	before := countFDs(t)
+	before := testenv.Descriptors(t)
 	answer := func() int { // not a dma-buf: CreateUDMABuf must refuse and close it
 		raw, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0)
 		if err != nil {
@@ -140,7 +141,7 @@ func TestUDMABufArguments(t *testing.T) {
 	if !errors.Is(err, ErrNotDMABuf) {
 		t.Error(err)
 	}
-	if now := countFDs(t); now != before {
+	if now := testenv.Descriptors(t); now != before {
 		t.Errorf("%d descriptors before, %d after", before, now)
 	}
 }
@@ -206,7 +207,7 @@ func TestHeapErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer h.Close()
-	before := countFDs(t)
+	before := testenv.Descriptors(t)
 	fd, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -226,7 +227,7 @@ func TestHeapErrors(t *testing.T) {
 			t.Errorf("%v, want %v", err, want)
 		}
 	}
-	if now := countFDs(t); now != before {
+	if now := testenv.Descriptors(t); now != before {
 		t.Errorf("%d descriptors before, %d after", before, now)
 	}
 }

@@ -8,11 +8,8 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"os"
-	"runtime"
-	"strings"
 	"testing"
 	"time"
 
@@ -254,7 +251,7 @@ func TestVMManyCycles(t *testing.T) {
 			}
 		}
 		cycle(cycles / 10) // caches fill
-		before, kernel, heap := currentUsage(t), kernelMemory(t), goMemory()
+		before, kernel, heap := currentUsage(t), testenv.KernelMemory(t), testenv.GoMemory()
 		cycle(cycles)
 		if after := currentUsage(t); after != before {
 			t.Errorf("before %+v, after %+v", before, after)
@@ -266,7 +263,7 @@ func TestVMManyCycles(t *testing.T) {
 		most := int64(cycles * 32)
 		var more, own int64
 		for range 100 { // the kernel frees some of it later
-			more, own = kernelMemory(t)-kernel, goMemory()-heap
+			more, own = testenv.KernelMemory(t)-kernel, testenv.GoMemory()-heap
 			if more < most && own < most {
 				return
 			}
@@ -274,32 +271,6 @@ func TestVMManyCycles(t *testing.T) {
 		}
 		t.Errorf("after %d cycles the kernel has %d bytes more, we have %d", cycles, more, own)
 	})
-}
-
-// kernelMemory is what the kernel's objects and mappings take, in bytes.
-func kernelMemory(t testing.TB) (total int64) {
-	t.Helper()
-	data, err := os.ReadFile("/proc/meminfo")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range []string{"SUnreclaim", "VmallocUsed", "Percpu"} {
-		_, rest, _ := strings.Cut(string(data), "\n"+name+":")
-		var kib int64
-		if _, err := fmt.Sscan(rest, &kib); err != nil {
-			t.Fatalf("%s in meminfo: %v", name, err)
-		}
-		total += kib << 10
-	}
-	return total
-}
-
-// goMemory is what Go's heap holds after a collection, in bytes.
-func goMemory() int64 {
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return int64(m.HeapAlloc)
 }
 
 // A buffer of several dma-bufs is one region.

@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"testing"
 	"time"
 
@@ -84,11 +83,7 @@ func currentUsage(t testing.TB) usage {
 		t.Fatal(err)
 	}
 	// Last: the first socket brings Go's poller, with descriptors that stay.
-	fds, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return usage{len(fds), fmt.Sprint(s, mrs), len(bufs)}
+	return usage{testenv.Descriptors(t), fmt.Sprint(s, mrs), len(bufs)}
 }
 
 // noGrowth compares descriptors, RDMA resources and dma-bufs at the end of the

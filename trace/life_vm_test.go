@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"testing"
 
@@ -256,7 +255,7 @@ func TestVMTenThousand(t *testing.T) {
 		}
 	}
 	tr := shared(t)
-	before := heap()
+	before := testenv.GoMemory()
 	d, b := openDevice(t), alloc(t, "drm:vgem", 64<<10)
 	ctx, cancel := context.WithCancel(context.Background())
 	counted := make(chan map[EventKind]int)
@@ -307,19 +306,11 @@ func TestVMTenThousand(t *testing.T) {
 	if left := entries(t, tr, "bufs"); left > 1 { // the one that lives
 		t.Errorf("map bufs still has %d entries", left)
 	}
-	grown := heap() - before
+	grown := testenv.GoMemory() - before
 	t.Logf("%d registrations, the heap grew by %d KiB; maps use %d KiB, the process %d KiB", n, grown>>10, mapMemory(t, tr)>>10, resident(t)>>10)
 	if grown > 8<<20 {
 		t.Errorf("the heap grew by %d bytes with %d registrations", grown, n)
 	}
-}
-
-// heap is what lives in it.
-func heap() int64 {
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return int64(m.HeapAlloc)
 }
 
 // mapMemory is what the kernel says the maps take.

@@ -14,22 +14,13 @@ import (
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/gpualloc/align"
 	"github.com/gpurdma/gpurdma/gpualloc/internal/doubles"
+	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
 // onGPU is doubles.OnGPU with the double of libze_loader.
 func onGPU(t *testing.T, knobs ...string) (real bool) {
 	t.Helper()
 	return doubles.OnGPU(t, len(knobs) > 0, func() { double(t, "ze", knobs...) })
-}
-
-// openFDs counts this process's descriptors.
-func openFDs(t *testing.T) int {
-	t.Helper()
-	names, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return len(names)
 }
 
 // A driver that keeps its descriptors and one that makes new ones: neither
@@ -39,14 +30,14 @@ func TestVMAllocAndExport(t *testing.T) {
 		t.Run(mode, func(t *testing.T) {
 			onGPU(t, "DOUBLE_ZE_EXPORT="+mode)
 			log := doubles.Log(t)
-			before := openFDs(t)
+			before := testenv.Descriptors(t)
 			a, err := gpualloc.Open("ze:0", gpualloc.Env{})
 			if err != nil {
 				t.Fatal(err)
 			}
 			allocate(t, a, false)
 			log.Balanced(t, pairs)
-			if after := openFDs(t); after != before {
+			if after := testenv.Descriptors(t); after != before {
 				t.Errorf("%d descriptors open, %d before", after, before)
 			}
 		})

@@ -6,10 +6,7 @@ package mrcache_test
 
 import (
 	"errors"
-	"fmt"
 	"os"
-	"runtime"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -106,7 +103,7 @@ func TestVMRegisterAndEvict(t *testing.T) {
 			}
 		}
 		cycle(n / 10)
-		fds, kernel, heap := descriptors(t), kernelMemory(t), goMemory()
+		fds, kernel, heap := testenv.Descriptors(t), testenv.KernelMemory(t), testenv.GoMemory()
 		cycle(n)
 		if s := c.Stats(); s.Hits != 0 || s.Entries != entries || s.Used != 0 || s.Evictions != s.Misses-entries {
 			t.Errorf("%+v", s)
@@ -114,14 +111,14 @@ func TestVMRegisterAndEvict(t *testing.T) {
 		if got := registered(t) - before; got != entries {
 			t.Errorf("the kernel has %d regions more, want %d", got, entries)
 		}
-		if got := descriptors(t); got != fds {
+		if got := testenv.Descriptors(t); got != fds {
 			t.Errorf("%d descriptors, were %d", got, fds)
 		}
 		if testenv.Slow() == 1 { // KASAN does not give back what was freed for a while
 			most := int64(n * 32)
 			var more, own int64
 			for range 100 { // the kernel frees some of it later
-				if more, own = kernelMemory(t)-kernel, goMemory()-heap; more < most && own < most {
+				if more, own = testenv.KernelMemory(t)-kernel, testenv.GoMemory()-heap; more < most && own < most {
 					break
 				}
 				time.Sleep(20 * time.Millisecond)
@@ -279,39 +276,4 @@ func TestVMConcurrentCache(t *testing.T) {
 	if got := registered(t); got != before {
 		t.Errorf("%d regions in the kernel, were %d", got, before)
 	}
-}
-
-func descriptors(t *testing.T) int {
-	t.Helper()
-	list, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return len(list)
-}
-
-// kernelMemory is what the kernel's objects and mappings take, in bytes.
-func kernelMemory(t *testing.T) (total int64) {
-	t.Helper()
-	data, err := os.ReadFile("/proc/meminfo")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range []string{"SUnreclaim", "VmallocUsed", "Percpu"} {
-		_, rest, _ := strings.Cut(string(data), "\n"+name+":")
-		var kib int64
-		if _, err := fmt.Sscan(rest, &kib); err != nil {
-			t.Fatalf("%s in meminfo: %v", name, err)
-		}
-		total += kib << 10
-	}
-	return total
-}
-
-// goMemory is what Go's heap holds after a collection, in bytes.
-func goMemory() int64 {
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return int64(m.HeapAlloc)
 }
