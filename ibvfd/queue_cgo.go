@@ -81,10 +81,10 @@ func (q *sendQueue) encode(wrs []SendWR) (n int, bad postRefusal) {
 			return i, postTooMany
 		}
 		a.wrID, a.opcode, a.sendFlags = w.ID, uint32(w.Op), uint32(w.Flags)
-		a.imm = bigEndian(w.Imm)
 		a.remoteAddr = w.RemoteAddr
 		switch w.Op {
 		case OpSend, OpSendImm:
+			a.imm = bigEndian(w.Imm)
 			if q.ud != nil {
 				if w.AH == nil || w.AH.pd != q.ud || w.AH.addr == 0 {
 					return i, postNoAH
@@ -92,8 +92,10 @@ func (q *sendQueue) encode(wrs []SendWR) (n int, bad postRefusal) {
 				a.remoteAddr = uint64(w.AH.addr)
 				a.rkey = [2]uint32{w.QPN, w.QKey}
 			}
-		case OpWrite, OpWriteImm, OpRead:
+		case OpWrite, OpRead:
 			a.rkey[0] = w.RKey
+		case OpWriteImm:
+			a.rkey[0], a.imm = w.RKey, bigEndian(w.Imm)
 		case OpCompareSwap, OpFetchAdd:
 			*(*uint64)(unsafe.Pointer(&a.rkey)) = w.CompareAdd
 			a.swap, a.atomicRKey = w.Swap, w.RKey
@@ -228,9 +230,13 @@ func (q *completionQueue) poll(wc []WC) int {
 		w.ID, w.Status, w.Opcode, w.VendorErr = a.wrID, WCStatus(a.status), WCOpcode(a.opcode), a.vendorErr
 		w.ByteLen, w.QPN, w.SrcQP, w.Flags = a.byteLen, a.qpNum, a.srcQP, WCFlags(a.wcFlags)
 		w.PKeyIndex, w.SLID, w.SL, w.PathBits = a.pkeyIndex, a.slid, a.sl, a.dlidBits
-		w.Imm = bigEndian(a.imm)
-		if w.Flags&WCWithInv != 0 {
+		switch w.Flags & (WCWithImm | WCWithInv) {
+		case 0:
+			w.Imm = 0
+		case WCWithInv:
 			w.Imm = a.imm // invalidated_rkey, in the host's byte order
+		default:
+			w.Imm = bigEndian(a.imm)
 		}
 	}
 	return n
