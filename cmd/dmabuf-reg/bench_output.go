@@ -43,6 +43,7 @@ func (o *output) write(content func(io.Writer) error) error {
 		err = os.Rename(o.tmp.Name(), o.path)
 	}
 	if err != nil {
+		_ = os.Remove(o.tmp.Name())
 		return fmt.Errorf("write %s: %w", o.path, err)
 	}
 	return nil

@@ -120,7 +120,21 @@ func TestBenchFiles(t *testing.T) {
 	if err := unwritten.drop(); err != nil {
 		t.Error(err)
 	}
-	if files, err := os.ReadDir(dir); err != nil || len(files) != 2 {
+	// Nor is anything left of one that cannot be written.
+	if err := os.Mkdir(filepath.Join(dir, "taken"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	taken, err := newOutput(filepath.Join(dir, "taken"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := taken.write(r.csv); err == nil {
+		t.Error("a file took a directory's place")
+	}
+	if err := taken.drop(); err != nil {
+		t.Error(err)
+	}
+	if files, err := os.ReadDir(dir); err != nil || len(files) != 3 {
 		t.Errorf("%v, %v", files, err)
 	}
 	f, err := os.Open(filepath.Join(dir, "r.csv"))
