@@ -187,7 +187,7 @@ func (f *benchFlags) parse() (err error) {
 	return nil
 }
 
-func (a *app) doBench(ctx context.Context, f *benchFlags) (_ result, err error) {
+func (a *app) doBench(ctx context.Context, f *benchFlags) (r result, err error) {
 	csv, err := newOutput(f.csv)
 	if err != nil {
 		return nil, err
@@ -198,27 +198,25 @@ func (a *app) doBench(ctx context.Context, f *benchFlags) (_ result, err error) 
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, svg.drop()) }()
-	st, err := f.open(ctx, gpurdma.EndpointOptions{})
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, st.close()) }()
-	c, err := st.dial(ctx, f.addr)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, c.hangUp()) }()
-	r := &benchResult{
-		Server: f.addr, Local: st.side, Remote: c.server, Rounds: f.rounds, Slice: f.slice, Depth: f.depth, Batch: f.batch,
-		NotTried: []notTried{}, Points: []benchPoint{},
-	}
-	if err := c.fits(f.bytes); err != nil {
-		return nil, errors.Join(err, c.bye(ctx))
-	}
+	err = f.call(ctx, f.addr, f.bytes, func(c *client) error {
+		done := &benchResult{
+			Server: f.addr, Local: c.side, Remote: c.server, Rounds: f.rounds, Slice: f.slice, Depth: f.depth, Batch: f.batch,
+			NotTried: []notTried{}, Points: []benchPoint{},
+		}
+		r = done
+		if err := a.measureAll(ctx, f, c, done); err != nil {
+			return err
+		}
+		return errors.Join(c.bye(ctx), csv.write(done.csv), svg.write(done.svg))
+	})
+	return r, err
+}
+
+func (a *app) measureAll(ctx context.Context, f *benchFlags, c *client, r *benchResult) (err error) {
 	m := &meter{client: c, f: f, list: make([]gpurdma.Completion, f.depth)}
 	defer func() { err = errors.Join(err, m.close()) }()
 	if err := m.open(r); err != nil {
-		return r, errors.Join(err, c.bye(ctx))
+		return errors.Join(err, c.bye(ctx))
 	}
 	total := int64(len(f.work) * len(f.bytes))
 	for _, op := range f.work {
@@ -226,10 +224,10 @@ func (a *app) doBench(ctx context.Context, f *benchFlags) (_ result, err error) 
 			a.progress.Draw(fmt.Sprintf("measuring %v of %s", op, bytesize.Format(size)), int64(len(r.Points)/len(m.turns)), total)
 			points, err := m.measure(ctx, op, size)
 			if err != nil {
-				return r, &cli.On{Subject: fmt.Sprintf("%v of %s", op, bytesize.Format(size)), Err: err}
+				return &cli.On{Subject: fmt.Sprintf("%v of %s", op, bytesize.Format(size)), Err: err}
 			}
 			r.Points = append(r.Points, points...)
 		}
 	}
-	return r, errors.Join(c.bye(ctx), csv.write(r.csv), svg.write(r.svg))
+	return nil
 }

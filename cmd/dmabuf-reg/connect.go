@@ -309,24 +309,38 @@ func (c *client) fits(sizes []int64) error {
 	return nil
 }
 
-func (a *app) doConnect(ctx context.Context, f *connectFlags) (_ result, err error) {
+// call connects to a server, has do work with buffers that hold the sizes, and
+// hangs up. do says goodbye, unless the connection broke.
+func (f *stationFlags) call(ctx context.Context, addr string, sizes []int64, do func(c *client) error) (err error) {
 	st, err := f.open(ctx, gpurdma.EndpointOptions{})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer func() { err = errors.Join(err, st.close()) }()
-	c, err := st.dial(ctx, f.addr)
+	c, err := st.dial(ctx, addr)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer func() { err = errors.Join(err, c.hangUp()) }()
-	r := &connectResult{Server: f.addr, Seed: f.seed, Local: st.side, Remote: c.server, Rows: []connectRow{}}
-	if err := c.fits(f.bytes); err != nil {
-		return nil, errors.Join(err, c.bye(ctx))
+	if err := c.fits(sizes); err != nil {
+		return errors.Join(err, c.bye(ctx))
 	}
+	return do(c)
+}
+
+func (a *app) doConnect(ctx context.Context, f *connectFlags) (r result, err error) {
+	err = f.call(ctx, f.addr, f.bytes, func(c *client) error {
+		done := &connectResult{Server: f.addr, Seed: f.seed, Local: c.side, Remote: c.server, Rows: []connectRow{}}
+		r = done
+		return a.tryAll(ctx, f, c, done)
+	})
+	return r, err
+}
+
+func (a *app) tryAll(ctx context.Context, f *connectFlags, c *client, r *connectResult) (err error) {
 	if f.both {
-		if err := st.within(ctx, "offer the buffer to "+f.addr, c.offer); err != nil {
-			return r, err
+		if err := c.within(ctx, "offer the buffer to "+f.addr, c.offer); err != nil {
+			return err
 		}
 	}
 	t := &trial{client: c, seed: f.seed}
@@ -337,10 +351,10 @@ func (a *app) doConnect(ctx context.Context, f *connectFlags) (_ result, err err
 		r.Rows = append(r.Rows, row)
 		err = errors.Join(err, rerr)
 		if broken {
-			return r, err
+			return err
 		}
 	}
-	return r, errors.Join(err, c.bye(ctx))
+	return errors.Join(err, c.bye(ctx))
 }
 
 // offer gives the server access to this side's buffer.

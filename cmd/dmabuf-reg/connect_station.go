@@ -26,34 +26,16 @@ const hostSpec = "host"
 // policyFlag says whether a buffer may be staged.
 type policyFlag gpurdma.Policy
 
-var policies = []struct {
-	name   string
-	policy gpurdma.Policy
-}{
+var policies = choices[gpurdma.Policy]{
 	{"direct", gpurdma.DirectOnly},
 	{"prefer", gpurdma.PreferDirect},
 	{"staged", gpurdma.StagedOnly},
 }
 
 // Set implements pflag.Value.
-func (f *policyFlag) Set(s string) error {
-	for _, p := range policies {
-		if s == p.name {
-			*f = policyFlag(p.policy)
-			return nil
-		}
-	}
-	return fmt.Errorf("%q is no policy: write direct, prefer or staged", s)
-}
+func (f *policyFlag) Set(s string) error { return policies.set((*gpurdma.Policy)(f), "policy", s) }
 
-func (f *policyFlag) String() string {
-	for _, p := range policies {
-		if gpurdma.Policy(*f) == p.policy {
-			return p.name
-		}
-	}
-	return fmt.Sprint(int(*f))
-}
+func (f *policyFlag) String() string { return policies.name(gpurdma.Policy(*f)) }
 
 // Type implements pflag.Value.
 func (f *policyFlag) Type() string { return "POLICY" }
@@ -91,7 +73,7 @@ func (f *stationFlags) add(cmd *cobra.Command) {
 
 func (f *stationFlags) addPolicy(cmd *cobra.Command) {
 	cmd.Flags().Var(&f.policy, "policy", "direct (a refused registration is an error), prefer (staged if it is refused) or staged")
-	completeWords(cmd, "policy", "direct", "prefer", "staged")
+	completeWords(cmd, "policy", policies.names()...)
 }
 
 func (f *stationFlags) check() error {

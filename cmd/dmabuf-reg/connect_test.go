@@ -21,8 +21,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/gpurdma/gpurdma"
 	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/talk"
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
@@ -47,34 +45,14 @@ func TestConnectTables(t *testing.T) {
 		row("write", out, 64, true), row("write", in, 64, true), row("read", out, 1<<20, true), row("read", in, 1<<20, true),
 		row("send", out, 64, true), row("send", in, 64, true), row("atomic", out, 8, true), row("atomic", in, 8, true),
 	}
-	for name, r := range map[string]result{
+	tables(t, map[string]result{
 		"serve":          &serveResult{Listen: "127.0.0.1:7471", Protection: "loopback", Local: local},
 		"serve-plain":    &serveResult{Listen: "10.0.0.1:7471", Protection: "none", Local: local},
 		"connect":        &connectResult{Server: "10.0.0.1:7471", Seed: 42, Local: local, Remote: there, Rows: good},
 		"connect-failed": &connectResult{Server: "10.0.0.1:7471", Seed: 42, Local: local, Remote: there, Rows: append(good[:3:3], row("read", in, 1<<20, false))},
 		"connect-none":   &connectResult{Server: "10.0.0.1:7471", Seed: 42, Local: local, Remote: there},
 		"bench":          sampleBench(),
-	} {
-		t.Run(name, func(t *testing.T) {
-			var b strings.Builder
-			if err := r.text(&b); err != nil {
-				t.Fatal(err)
-			}
-			file := filepath.Join("testdata", "golden", name+".txt")
-			if *update {
-				if err := os.WriteFile(file, []byte(b.String()), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(string(want), b.String()); diff != "" {
-				t.Errorf("-want +got:\n%s", diff)
-			}
-		})
-	}
+	})
 }
 
 // Each way in which a connection does not come about says what to change.

@@ -78,37 +78,54 @@ func (f *accessFlag) String() string {
 // Type implements pflag.Value.
 func (f *accessFlag) Type() string { return "FLAGS" }
 
+// choices are the values of a flag that has few, by name.
+type choices[T ~int] []struct {
+	name  string
+	value T
+}
+
+func (c choices[T]) names() []string {
+	names := make([]string, len(c))
+	for i, x := range c {
+		names[i] = x.name
+	}
+	return names
+}
+
+func (c choices[T]) set(to *T, what, s string) error {
+	for _, x := range c {
+		if s == x.name {
+			*to = x.value
+			return nil
+		}
+	}
+	names := c.names()
+	last := len(names) - 1
+	return fmt.Errorf("%q is no %s: write %s or %s", s, what, strings.Join(names[:last], ", "), names[last])
+}
+
+func (c choices[T]) name(v T) string {
+	for _, x := range c {
+		if v == x.value {
+			return x.name
+		}
+	}
+	return strconv.Itoa(int(v))
+}
+
 // routeFlag is a registration route policy.
 type routeFlag ibvfd.RoutePolicy
 
-var routes = []struct {
-	name   string
-	policy ibvfd.RoutePolicy
-}{
+var routes = choices[ibvfd.RoutePolicy]{
 	{"auto", ibvfd.RouteAuto},
 	{"provider", ibvfd.RouteProviderOnly},
 	{"ioctl", ibvfd.RouteIoctlOnly},
 }
 
 // Set implements pflag.Value.
-func (f *routeFlag) Set(s string) error {
-	for _, r := range routes {
-		if s == r.name {
-			*f = routeFlag(r.policy)
-			return nil
-		}
-	}
-	return fmt.Errorf("%q is no route: write auto, provider or ioctl", s)
-}
+func (f *routeFlag) Set(s string) error { return routes.set((*ibvfd.RoutePolicy)(f), "route", s) }
 
-func (f *routeFlag) String() string {
-	for _, r := range routes {
-		if ibvfd.RoutePolicy(*f) == r.policy {
-			return r.name
-		}
-	}
-	return strconv.Itoa(int(*f))
-}
+func (f *routeFlag) String() string { return routes.name(ibvfd.RoutePolicy(*f)) }
 
 // Type implements pflag.Value.
 func (f *routeFlag) Type() string { return "ROUTE" }
@@ -132,7 +149,7 @@ func completeSpecs(cmd *cobra.Command, extra ...string) {
 		return words
 	})
 	if cmd.Flags().Lookup("route") != nil {
-		completeWords(cmd, "route", "auto", "provider", "ioctl")
+		completeWords(cmd, "route", routes.names()...)
 	}
 }
 

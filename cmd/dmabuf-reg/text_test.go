@@ -21,6 +21,37 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
+// golden compares what is printed with a file.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	file := filepath.Join("testdata", "golden", name+".txt")
+	if *update {
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// tables compares what each result prints with the file of its name.
+func tables(t *testing.T, results map[string]result) {
+	for name, r := range results {
+		t.Run(name, func(t *testing.T) {
+			var b strings.Builder
+			if err := r.text(&b); err != nil {
+				t.Fatal(err)
+			}
+			golden(t, name, b.String())
+		})
+	}
+}
+
 // What people see, for results that no single machine has all of.
 func TestTables(t *testing.T) {
 	gpu := pci.Addr{Bus: 3}
@@ -40,7 +71,7 @@ func TestTables(t *testing.T) {
 			{Name: canary.CaseIOVA, NotRun: true, Detail: "not run"},
 		},
 	}
-	for name, r := range map[string]result{
+	tables(t, map[string]result{
 		"devices": &devicesResult{
 			Allocators: []gpualloc.Description{
 				{Spec: "drm:renderD128", Exporter: "drm", Driver: "xe", Device: "/dev/dri/renderD128", PCI: &gpu, Kind: gpualloc.KindVRAM, Available: true},
@@ -98,27 +129,7 @@ func TestTables(t *testing.T) {
 		"inspect-none":         &inspectResult{},
 		"inspect-none-of-pid":  &inspectResult{PID: 12},
 		"inspect-none-unknown": &inspectResult{Unknown: []string{"process 1: permission denied"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			var b strings.Builder
-			if err := r.text(&b); err != nil {
-				t.Fatal(err)
-			}
-			file := filepath.Join("testdata", "golden", name+".txt")
-			if *update {
-				if err := os.WriteFile(file, []byte(b.String()), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(string(want), b.String()); diff != "" {
-				t.Errorf("-want +got:\n%s", diff)
-			}
-		})
-	}
+	})
 }
 
 func TestAddKernelBuffers(t *testing.T) {

@@ -3,13 +3,10 @@
 package main
 
 import (
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/placement"
@@ -59,23 +56,6 @@ func story() []trace.Event {
 		{Time: began, Kind: trace.Refused, Record: bad},
 		{Time: began.Add(time.Second / 2), Kind: trace.Moved, Record: moved},
 		{Time: began.Add(time.Second), Kind: trace.Released, Record: over},
-	}
-}
-
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	file := filepath.Join("testdata", "golden", name+".txt")
-	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
 	}
 }
 
