@@ -129,6 +129,7 @@ func (m *Machine) Check(s Subject) []Finding {
 		l.check, l.found = c, nil
 		c.run(l)
 		for _, f := range l.found {
+			l.answer(f)
 			out = join(out, *f)
 		}
 	}

@@ -128,6 +128,46 @@ func TestAgrees(t *testing.T) {
 	}
 }
 
+// What a check could not find out does not matter where the pairs are proven to
+// be direct, all of them.
+func TestProofAnswers(t *testing.T) {
+	tree := testenv.Machines["small-mi300"]()
+	put("sys/module/amdgpu/taint", "OE")(&tree) // of DKMS
+	m := Open(tree.Write(t))
+	s := subject(m)
+	driver := func() Result {
+		var found []Finding
+		for _, f := range m.Check(s) {
+			if f.Check.ID == "GPU-DRIVER" || f.Check.ID == "GPU-EXPORTER-OPS" {
+				sane(t, f)
+				found = append(found, f)
+			}
+		}
+		return worst(found)
+	}
+	if r := driver(); r != ResultUnknown {
+		t.Fatal(r)
+	}
+	for _, c := range []struct {
+		last *Proof
+		want Result
+	}{
+		{climb(Direct, RungRelease), ResultPass},
+		{climb(Direct, RungRelease).at(RungRead, ResultFail), ResultUnknown},
+		{climb(Staged, RungRelease), ResultUnknown},
+		{climb(OutcomeUnknown, RungRelease), ResultUnknown},
+		{nil, ResultUnknown},
+	} {
+		for i := range s.Pairs {
+			s.Pairs[i].Proof = climb(Direct, RungRelease)
+		}
+		s.Pairs[len(s.Pairs)-1].Proof = c.last
+		if r := driver(); r != c.want {
+			t.Errorf("%v: %v, want %v", c.last, r, c.want)
+		}
+	}
+}
+
 // What comes while somebody watches is told, and nothing that was there before.
 func TestWatch(t *testing.T) {
 	tree := testenv.Machines["small-mi300"]()
