@@ -148,8 +148,12 @@ func (r *Record) explainStep(f *Failure, s Step) {
 	switch s.stage {
 	case funcGet:
 		f.Stage = StageGet
-		f.Detail = fmt.Sprintf("descriptor %d is no dma-buf", r.FD)
-		if s.Err == unix.EBADF {
+		switch {
+		case s.Err != unix.EBADF:
+			f.Detail = fmt.Sprintf("descriptor %d is no dma-buf", r.FD)
+		case r.FD == -1:
+			f.Detail = "the descriptor was -1: the program asked only whether the driver registers dma-bufs"
+		default:
 			f.Detail = fmt.Sprintf("descriptor %d is not open in process %d", r.FD, r.PID)
 		}
 	case funcExporterAttach:

@@ -61,6 +61,8 @@ func TestExplain(t *testing.T) {
 			StageDriver, []string{"could not be read"}},
 		{"closed descriptor", refused(unix.EBADF, nothing, ret{funcGet, unix.EBADF, 0}, ret{funcUmemGet, unix.EBADF, 0}),
 			StageGet, []string{"descriptor 7 is not open in process 100"}},
+		{"a probe", refused(unix.EBADF, func(w *wireRecord) { nothing(w); w.FD = -1 }, ret{funcGet, unix.EBADF, 0}, ret{funcUmemGet, unix.EBADF, 0}),
+			StageGet, []string{"the program asked only whether", "EBADF"}},
 		{"not a dma-buf", refused(unix.EINVAL, nothing, ret{funcGet, unix.EINVAL, 0}, ret{funcUmemGet, unix.EINVAL, 0}),
 			StageGet, []string{"descriptor 7 is no dma-buf"}},
 		{"range", refused(unix.EINVAL, func(w *wireRecord) { w.Offset, w.Have = 0x8000, w.Have&^haveAttach }, ret{funcGet, 0, 0}, ret{funcUmemGet, unix.EINVAL, 0}),

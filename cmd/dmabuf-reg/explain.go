@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 	"github.com/gpurdma/gpurdma/internal/bytesize"
@@ -110,9 +109,6 @@ func paragraph(r *trace.Record) []string {
 	list := []string{head}
 	say := func(name, format string, args ...any) {
 		list = append(list, fmt.Sprintf("  %-9s %s", name, fmt.Sprintf(format, args...)))
-	}
-	if r.Errno == unix.EBADF && r.ArgsKnown && r.FD == -1 {
-		say("probe", "the descriptor was -1: the program asked only whether the driver registers dma-bufs")
 	}
 	if r.Failed() {
 		f := r.Explain()
