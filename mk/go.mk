@@ -27,9 +27,10 @@ install: build ## copy the commands to PREFIX/bin (DESTDIR is honoured)
 	install -m 0755 $(COMMANDS:%=$(BUILD)/bin/%) $(DESTDIR)$(PREFIX)/bin
 
 .PHONY: unit
-unit: ## unit tests of both modules, with the race detector
+unit: ## unit tests of the three modules
 	$(GO) test -race ./...
 	cd testbed && $(GO) test -race ./...
+	cd deploy && $(GO) test ./...
 
 # What each architecture must build without a C compiler.
 .PHONY: cross
@@ -40,13 +41,14 @@ cross: ## CGO_ENABLED=0 builds for linux/amd64 and linux/arm64
 	done
 
 .PHONY: lint
-lint: ## gofmt, vet and staticcheck for both modules
+lint: ## gofmt, vet and staticcheck for the three modules
 	@bad=$$(gofmt -l $$(git ls-files '*.go')); \
 		if [ -n "$$bad" ]; then echo "not gofmt-ed: $$bad" >&2; exit 1; fi
 	$(GO) vet ./...
 	cd testbed && $(GO) vet ./...
 	$(GO) tool -modfile=tools/go.mod staticcheck ./...
 	cd testbed && $(GO) tool -modfile=../tools/go.mod staticcheck ./...
+	cd deploy && $(GO) vet ./... && $(GO) tool -modfile=../tools/go.mod staticcheck ./...
 
 # The oldest glibc that the commands promise to start on: Debian 12 builds must
 # not pick up symbols that RHEL 9 and Ubuntu 22.04 (2.34, 2.35) lack.

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command oci-image writes a container image of directories, one for each
+// platform, as an archive in the OCI image layout. It needs no daemon and no
+// privileges, and writes the same bytes for the same input.
+//
+//	oci-image -o FILE -ref NAME linux/amd64=DIR linux/arm64=DIR
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/opencontainers/image-spec/specs-go/v1"
+)
+
+func main() {
+	if err := run(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "oci-image:", err)
+		os.Exit(1)
+	}
+}
+
+// pairs is a flag of NAME=VALUE that may be given often.
+type pairs map[string]string
+
+func (p pairs) String() string { return "" }
+
+func (p pairs) Set(s string) error {
+	name, value, ok := strings.Cut(s, "=")
+	if !ok || name == "" {
+		return fmt.Errorf("%q is no NAME=VALUE", s)
+	}
+	p[name] = value
+	return nil
+}
+
+func run(args []string) error {
+	flags := flag.NewFlagSet("oci-image", flag.ContinueOnError)
+	output := flags.String("o", "", "the archive")
+	ref := flags.String("ref", "latest", "what the image is called in the archive")
+	user := flags.String("user", "65532:65532", "whom the program runs as")
+	entry := flags.String("entrypoint", "", "the program, by its path in the image")
+	port := flags.String("port", "", "a port that it listens on (\"9838/tcp\")")
+	labels, env := pairs{}, pairs{}
+	flags.Var(labels, "label", "a label, NAME=VALUE")
+	flags.Var(env, "env", "a variable of the environment, NAME=VALUE")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	created, err := epoch(os.Getenv("SOURCE_DATE_EPOCH"))
+	if err != nil {
+		return err
+	}
+	if *output == "" || flags.NArg() == 0 {
+		return errors.New("-o FILE and at least one PLATFORM=DIRECTORY are needed")
+	}
+	config := v1.ImageConfig{User: *user, Labels: labels, WorkingDir: "/"}
+	if *entry != "" {
+		config.Entrypoint = []string{*entry}
+	}
+	if *port != "" {
+		config.ExposedPorts = map[string]struct{}{*port: {}}
+	}
+	for _, name := range sorted(env) {
+		config.Env = append(config.Env, name+"="+env[name])
+	}
+	l := newLayout(created)
+	for _, arg := range flags.Args() {
+		platform, dir, ok := strings.Cut(arg, "=")
+		system, arch, parts := strings.Cut(platform, "/")
+		if !ok || !parts {
+			return fmt.Errorf("%q is no OS/ARCHITECTURE=DIRECTORY", arg)
+		}
+		if err := l.add(v1.Platform{OS: system, Architecture: arch}, dir, config); err != nil {
+			return err
+		}
+	}
+	return writeWhole(*output, func(f *os.File) error { return l.write(f, *ref) })
+}
+
+// epoch is when the image was made: as reproducible builds say it, or never.
+func epoch(seconds string) (time.Time, error) {
+	if seconds == "" {
+		return time.Unix(0, 0).UTC(), nil
+	}
+	n, err := strconv.ParseInt(seconds, 10, 64)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("SOURCE_DATE_EPOCH: %w", err)
+	}
+	return time.Unix(n, 0).UTC(), nil
+}
+
+// writeWhole makes a file, whole or not at all.
+func writeWhole(name string, write func(*os.File) error) error {
+	f, err := os.CreateTemp(filepath.Dir(name), ".oci-image-*")
+	if err != nil {
+		return err
+	}
+	err = errors.Join(write(f), f.Chmod(0o644), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), name)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return nil
+}

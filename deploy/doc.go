@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package deploy is the root of what takes p2pcheck to many machines: the
+// manifest for Kubernetes, the health check for Slurm, rules for Prometheus,
+// and the command that writes the container image. ../docs/fleet.md says how to
+// use them.
+//
+// It is a Go module of its own, so that Kubernetes' types, which only tests
+// need, stay out of the library's requirements.
+package deploy

@@ -1,0 +1,26 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# glibc.sh PROGRAM DIRECTORY: copies what a dynamically linked program, and a
+# vendor's library that it loads, need of glibc into the root of an image. They
+# keep the places that the dynamic linker looks in by itself.
+set -eu
+program=$1 root=$2
+
+linker=$(readelf -l "$program" | sed -n 's/.*program interpreter: \(.*\)\].*/\1/p')
+[ -n "$linker" ] || { echo "glibc.sh: $program names no dynamic linker" >&2; exit 1; }
+mkdir -p "$root${linker%/*}"
+cp -L "$linker" "$root$linker"
+
+libc=$(${CC:-cc} -print-file-name=libc.so.6)
+from=$(dirname "$(readlink -f "$libc")")
+into=/lib/$(basename "$from")
+mkdir -p "$root$into"
+# All but libc are of the old libraries' names, which NVML is linked with.
+for lib in libc.so.6 libm.so.6 libdl.so.2 libpthread.so.0 librt.so.1; do
+	cp -L "$from/$lib" "$root$into/$lib"
+done
+# A library that needs another one finds it out here, not on a node.
+for need in $(readelf -d "$program" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p'); do
+	[ -e "$root$into/$need" ] || { echo "glibc.sh: $program needs $need, which is not copied" >&2; exit 1; }
+done

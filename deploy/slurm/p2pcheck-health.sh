@@ -1,0 +1,99 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# p2pcheck for Slurm: takes a node out of service when it finds that a NIC does
+# not reach a GPU, and says why. docs/fleet.md has the lines for slurm.conf.
+#
+# As HealthCheckProgram it drains the node itself. As Prolog, where SLURM_JOB_ID
+# is set, it ends with 1, and slurmd drains the node and requeues the job. It
+# never resumes a node: who has drained it, and for what else, it does not know.
+#
+# What is unknown, or does not answer, is logged and drains nothing, unless asked
+# to. Settings, in the environment or in /etc/p2pcheck.conf:
+#
+#   P2PCHECK          the program            /usr/local/bin/p2pcheck
+#   P2PCHECK_ARGS     its arguments, such as --skip NET --baseline FILE
+#   P2PCHECK_TIMEOUT  seconds that it may take                        30
+#   P2PCHECK_UNKNOWN  drain: what is unknown drains the node as well
+#   P2PCHECK_DRYRUN   1: only say what would be done
+#
+# Exit status: 0 the node is good, or was drained, or nothing is known of it and
+# nobody asked to drain it then; 1 the node is bad, as Prolog, or was not drained.
+set -u
+
+conf=${P2PCHECK_CONF:-/etc/p2pcheck.conf}
+# shellcheck source=/dev/null
+[ ! -r "$conf" ] || . "$conf"
+program=${P2PCHECK:-/usr/local/bin/p2pcheck}
+limit=${P2PCHECK_TIMEOUT:-30}
+unknown=${P2PCHECK_UNKNOWN:-}
+dry=${P2PCHECK_DRYRUN:-}
+# What Slurm calls this node. slurmd says it to a Prolog.
+node=${SLURMD_NODENAME:-$(uname -n)}
+node=${node%%.*}
+
+say() {
+	echo "p2pcheck-health: $*" >&2
+	if [ -z "$dry" ] && command -v logger >/dev/null 2>&1; then
+		logger -t p2pcheck-health -- "$*" || :
+	fi
+}
+
+# Reasons are one line, and not a long one.
+reason() {
+	printf '%s' "$1" | tr '\n"' " '" | cut -c 1-200
+}
+
+# bad REASON: the node is to take no more jobs.
+bad() {
+	why="p2pcheck: $(reason "$1")"
+	if [ -n "$dry" ]; then
+		say "would drain $node: $why"
+		return 0
+	fi
+	if [ -n "${SLURM_JOB_ID:-}" ]; then
+		# slurmd drains the node. The reason is Slurm's own, so it is logged.
+		say "$why"
+		return 1
+	fi
+	state=$(scontrol -o show node "$node" 2>/dev/null) || state=
+	case " $state" in
+	*" State="*DRAIN*) # Who drained it has said why.
+		say "$node is drained already: $why"
+		return 0 ;;
+	esac
+	if scontrol update "NodeName=$node" State=DRAIN "Reason=$why"; then
+		say "drained $node: $why"
+		return 0
+	fi
+	say "scontrol did not drain $node: $why"
+	return 1
+}
+
+# undecided REASON: nobody can say.
+undecided() {
+	if [ "$unknown" = drain ]; then
+		bad "$1"
+		return
+	fi
+	say "$1"
+	return 0
+}
+
+if [ ! -x "$program" ]; then
+	undecided "$program is not there"
+	exit
+fi
+# The formats' own statuses: 0 good, 1 warnings, 2 bad, 3 unknown.
+# shellcheck disable=SC2086 # the arguments are meant to split
+text=$(timeout -k 5 "$limit" "$program" --format nagios ${P2PCHECK_ARGS:-} 2>/dev/null)
+status=$?
+text=${text#P2PCHECK * - }
+text=${text%% | *}
+case $status in
+0 | 1) ;;
+2) bad "$text" ;;
+3) undecided "$text" ;;
+124 | 137) undecided "no answer in $limit seconds" ;;
+*) undecided "$program ended with $status" ;;
+esac

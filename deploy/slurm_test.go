@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package deploy
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/gpurdma/gpurdma/internal/testenv"
+)
+
+// slurm is one run of the health check, with doubles of its neighbours.
+type slurm struct {
+	check    string // what p2pcheck does, in shell; "" is none
+	state    string // of the node
+	scontrol int    // the status of scontrol update
+	env      []string
+}
+
+// run returns the exit status, what scontrol was told, and what was said.
+func (s slurm) run(t *testing.T) (status int, told, said string) {
+	t.Helper()
+	dir := t.TempDir()
+	program := func(name, text string) {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+text+"\n"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if s.check != "" {
+		program("p2pcheck", `printf '%s\n' "$@" >`+dir+"/args\n"+s.check)
+	}
+	program("scontrol", `case $1 in
+-o) echo "NodeName=$4 State=`+s.state+` Reason=x" ;;
+update) shift; printf '<%s>' "$@" >`+dir+`/told; exit `+map[int]string{0: "0", 1: "1"}[s.scontrol]+` ;;
+esac`)
+	program("logger", `echo "$@" >>`+dir+"/log")
+	cmd := exec.CommandContext(t.Context(), "slurm/p2pcheck-health.sh")
+	cmd.Env = append([]string{"PATH=" + dir + ":" + os.Getenv("PATH"), "P2PCHECK=" + dir + "/p2pcheck", "P2PCHECK_CONF=" + dir + "/conf", "SLURMD_NODENAME=gpu07"}, s.env...)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "told"))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.Fatal(err)
+	}
+	if args, err := os.ReadFile(filepath.Join(dir, "args")); err == nil && !strings.HasPrefix(string(args), "--format\nnagios\n") {
+		t.Errorf("p2pcheck was called with %q", args)
+	}
+	return cmd.ProcessState.ExitCode(), string(text), out.String()
+}
+
+// A node is drained when p2pcheck says that it is bad, and not when it says that
+// it does not know, unless that is asked for.
+func TestSlurmHealthCheck(t *testing.T) {
+	const line = `echo "P2PCHECK %s - 2 of 4 pairs direct; fail: ISO-ATS \"NV-MODTYPE\" | direct=2"; exit `
+	says := func(word, status string) string { return strings.Replace(line, "%s", word, 1) + status }
+	const drained = "<NodeName=gpu07><State=DRAIN><Reason=p2pcheck: 2 of 4 pairs direct; fail: ISO-ATS 'NV-MODTYPE'>"
+	drain := []string{"P2PCHECK_UNKNOWN=drain"}
+	for name, c := range map[string]struct {
+		slurm
+		status int
+		told   string
+		said   string
+	}{
+		"good":                    {slurm{check: says("OK", "0")}, 0, "", ""},
+		"warnings":                {slurm{check: says("WARNING", "1")}, 0, "", ""},
+		"bad":                     {slurm{check: says("CRITICAL", "2"), state: "IDLE"}, 0, drained, "drained gpu07"},
+		"bad, drained by others":  {slurm{check: says("CRITICAL", "2"), state: "IDLE+DRAIN"}, 0, "", "already"},
+		"bad, draining":           {slurm{check: says("CRITICAL", "2"), state: "MIXED+DRAINING"}, 0, "", "already"},
+		"bad, scontrol fails":     {slurm{check: says("CRITICAL", "2"), state: "IDLE", scontrol: 1}, 1, drained, "did not drain"},
+		"bad, as Prolog":          {slurm{check: says("CRITICAL", "2"), env: []string{"SLURM_JOB_ID=7"}}, 1, "", "2 of 4 pairs"},
+		"bad, dry":                {slurm{check: says("CRITICAL", "2"), env: []string{"P2PCHECK_DRYRUN=1"}}, 0, "", "would drain gpu07"},
+		"unknown":                 {slurm{check: says("UNKNOWN", "3")}, 0, "", "2 of 4 pairs"},
+		"unknown, asked":          {slurm{check: says("UNKNOWN", "3"), env: drain}, 0, drained, "drained"},
+		"unknown, as Prolog":      {slurm{check: says("UNKNOWN", "3"), env: []string{"SLURM_JOB_ID=7"}}, 0, "", "2 of 4"},
+		"no answer":               {slurm{check: "exec sleep 60", env: []string{"P2PCHECK_TIMEOUT=0.2"}}, 0, "", "no answer in 0.2 seconds"},
+		"no answer, asked":        {slurm{check: "exec sleep 60", env: append([]string{"P2PCHECK_TIMEOUT=0.2"}, drain...)}, 0, "<NodeName=gpu07><State=DRAIN><Reason=p2pcheck: no answer in 0.2 seconds>", "drained"},
+		"no answer, stubborn":     {slurm{check: "exit 137"}, 0, "", "no answer"},
+		"no program":              {slurm{}, 0, "", "is not there"},
+		"no program, asked":       {slurm{env: append([]string{"P2PCHECK=/none/p2pcheck"}, drain...)}, 0, "<NodeName=gpu07><State=DRAIN><Reason=p2pcheck: /none/p2pcheck is not there>", "drained"},
+		"crash":                   {slurm{check: "kill -SEGV $$"}, 0, "", "ended with 139"},
+		"with a domain":           {slurm{check: says("CRITICAL", "2"), env: []string{"SLURMD_NODENAME=gpu07.example.org"}}, 0, drained, "drained"},
+		"of several lines":        {slurm{check: "printf 'P2PCHECK CRITICAL - a\\nb | x=1\\n'; exit 2"}, 0, "<NodeName=gpu07><State=DRAIN><Reason=p2pcheck: a b>", "drained"},
+		"of nothing that is said": {slurm{check: "exit 2"}, 0, "<NodeName=gpu07><State=DRAIN><Reason=p2pcheck: >", "drained"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			status, told, said := c.run(t)
+			if status != c.status || told != c.told || !strings.Contains(said, c.said) || c.said == "" && said != "" {
+				t.Errorf("status %d, scontrol %s: %s", status, told, said)
+			}
+		})
+	}
+}
+
+// bad is a machine with NVIDIA's proprietary modules.
+func bad(t *testing.T) string {
+	t.Helper()
+	tree := testenv.Machines["small-hgx"]()
+	tree.Files["proc/driver/nvidia/version"] = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  570\n"
+	tree.Files["sys/module/nvidia/taint"] = "POE\n"
+	return tree.Write(t)
+}
+
+// With p2pcheck itself: a machine that is bad drains the node with the reason.
+func TestSlurmWithP2pcheck(t *testing.T) {
+	program := filepath.Join(staticImage(t), "usr/bin/p2pcheck")
+	nowhere := filepath.Join(t.TempDir(), "none")
+	s := slurm{check: "exec " + program + ` "$@"`, state: "IDLE", env: []string{"P2PCHECK_ARGS=--root " + nowhere}}
+	// Nothing could be looked at, which is no fault of the node.
+	if status, told, said := s.run(t); status != 0 || told != "" || !strings.Contains(said, nowhere) {
+		t.Errorf("status %d, scontrol %s: %s", status, told, said)
+	}
+	s.env = []string{"P2PCHECK_ARGS=--frob"}
+	if status, told, said := s.run(t); status != 0 || told != "" || !strings.Contains(said, "--frob") {
+		t.Errorf("status %d, scontrol %s: %s", status, told, said)
+	}
+	s.env = []string{"P2PCHECK_ARGS=--root " + bad(t)}
+	if status, told, said := s.run(t); status != 0 || !strings.Contains(told, "<Reason=p2pcheck: 0 of 4 pairs direct; fail: NV-MODTYPE") {
+		t.Errorf("status %d, scontrol %s: %s", status, told, said)
+	}
+}

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# The container image of p2pcheck, as an archive in the OCI image layout. No
+# daemon takes part, and the same source gives the same bytes.
+
+IMAGE := $(BUILD)/image
+IMAGE_PLATFORMS := amd64 arm64
+# When the image says it was made: at the commit.
+IMAGE_EPOCH := $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
+IMAGE_FLAGS = -entrypoint /usr/bin/p2pcheck -port 9838/tcp -ref $(VERSION) \
+	-label org.opencontainers.image.title=p2pcheck \
+	-label org.opencontainers.image.description='Does this RDMA NIC reach this GPU, and if not, why' \
+	-label org.opencontainers.image.version=$(VERSION) \
+	-label org.opencontainers.image.licenses=Apache-2.0
+
+.PHONY: image
+image: image-static image-nvml ## write the container images of p2pcheck into build/image
+
+.PHONY: oci-image
+oci-image:
+	@mkdir -p $(BUILD)/bin
+	@cd deploy && CGO_ENABLED=0 $(GO) build -trimpath -o $(BUILD)/bin/oci-image ./cmd/oci-image
+
+# Nothing but the program: what is unknown without NVML is unknown.
+.PHONY: image-static
+image-static: oci-image
+	@rm -rf $(IMAGE)/linux-*
+	@for arch in $(IMAGE_PLATFORMS); do \
+		mkdir -p $(IMAGE)/linux-$$arch/usr/bin $(IMAGE)/linux-$$arch/usr/share/doc/p2pcheck && \
+		CGO_ENABLED=0 GOOS=linux GOARCH=$$arch $(GO) build -trimpath -ldflags '$(GO_LDFLAGS)' -o $(IMAGE)/linux-$$arch/usr/bin/p2pcheck ./cmd/p2pcheck && \
+		cp LICENSE $(IMAGE)/linux-$$arch/usr/share/doc/p2pcheck/ || exit 1; \
+	done
+	@SOURCE_DATE_EPOCH=$(IMAGE_EPOCH) $(BUILD)/bin/oci-image -o $(IMAGE)/p2pcheck.tar $(IMAGE_FLAGS) \
+		$(foreach arch,$(IMAGE_PLATFORMS),linux/$(arch)=$(IMAGE)/linux-$(arch))
+	@echo $(IMAGE)/p2pcheck.tar
+
+# With NVML, where NVIDIA's container runtime brings it: it is linked with glibc,
+# so this machine's comes with it. Of this machine's architecture only.
+.PHONY: image-nvml
+image-nvml: oci-image build-p2pcheck
+	@rm -rf $(IMAGE)/nvml
+	@mkdir -p $(IMAGE)/nvml/usr/bin $(IMAGE)/nvml/usr/share/doc/p2pcheck
+	@cp $(BUILD)/bin/p2pcheck $(IMAGE)/nvml/usr/bin/
+	@cp LICENSE $(IMAGE)/nvml/usr/share/doc/p2pcheck/
+	@deploy/glibc.sh $(BUILD)/bin/p2pcheck $(IMAGE)/nvml
+	@SOURCE_DATE_EPOCH=$(IMAGE_EPOCH) $(BUILD)/bin/oci-image -o $(IMAGE)/p2pcheck-nvml.tar $(IMAGE_FLAGS) \
+		-env NVIDIA_VISIBLE_DEVICES=all -env NVIDIA_DRIVER_CAPABILITIES=utility \
+		linux/$$($(GO) env GOARCH)=$(IMAGE)/nvml
+	@echo $(IMAGE)/p2pcheck-nvml.tar
