@@ -18,7 +18,17 @@ import (
 const (
 	peerAddr = "GPURDMA_TEST_PEER"
 	peerKind = "GPURDMA_TEST_KIND"
+	peerNIC  = "GPURDMA_TEST_NIC"
 )
+
+// site is where the other process runs.
+type site struct {
+	listen string   // the test's address, to which it connects
+	nic    string   // its own
+	run    []string // before its command line
+}
+
+var sameHost = site{listen: "127.0.0.1:0", nic: testNIC}
 
 // What the parent asks of the other process: a byte, then 8 bytes of seed. The
 // answer is the hash of its buffers.
@@ -37,9 +47,9 @@ var procShape = shape{sources: 2, room: 20000, blocks: 60}
 func TestPeerProcess(t *testing.T) {
 	addr := os.Getenv(peerAddr)
 	if addr == "" {
-		t.Skip("it is the other process of TestVMTwoProcesses")
+		t.Skip("it is the other process of TestVMTwoProcesses and TestVMTwoNamespaces")
 	}
-	s := allKinds(t)
+	s := allKinds(t, os.Getenv(peerNIC))
 	var k kind
 	for _, k = range s.kinds {
 		if k.name == os.Getenv(peerKind) {
@@ -47,7 +57,7 @@ func TestPeerProcess(t *testing.T) {
 		}
 	}
 	// The next command may come before the answer's own completion.
-	e := s.endpoint(t, EndpointOptions{Selective: true})
+	e := s.endpoint(t, EndpointOptions{Selective: true, AllowPlaintext: true})
 	w := &world{t: t, a: e}
 	w.ab = must(e.Connect(limited(t), addr))(t)
 	g, bufs := regionOf(t, rand.New(rand.NewPCG(0, 0)), e.nic, k, procShape)
@@ -92,13 +102,14 @@ type other struct {
 	ask, answer *Buffer
 }
 
-func startOther(t *testing.T, s setting, k kind) *other {
+func startOther(t *testing.T, s setting, k kind, at site) *other {
 	t.Helper()
-	e := s.endpoint(t, EndpointOptions{})
-	addr := must(e.Listen("127.0.0.1:0"))(t).String()
+	e := s.endpoint(t, EndpointOptions{AllowPlaintext: true})
+	addr := must(e.Listen(at.listen))(t).String()
 	o := &other{world: &world{t: t, a: e}}
-	o.cmd = exec.Command(must(os.Executable())(t), "-test.run=^TestPeerProcess$", "-test.v")
-	o.cmd.Env = append(os.Environ(), peerAddr+"="+addr, peerKind+"="+k.name)
+	line := append(at.run[:len(at.run):len(at.run)], must(os.Executable())(t), "-test.run=^TestPeerProcess$", "-test.v")
+	o.cmd = exec.Command(line[0], line[1:]...)
+	o.cmd.Env = append(os.Environ(), peerAddr+"="+addr, peerKind+"="+k.name, peerNIC+"="+at.nic)
 	o.cmd.Stdout, o.cmd.Stderr = os.Stderr, os.Stderr
 	o.ok(o.cmd.Start())
 	t.Cleanup(func() { _ = o.cmd.Process.Kill(); _ = o.cmd.Wait() })
@@ -146,12 +157,13 @@ func (o *other) tell(what string, cmd byte, seed uint64) {
 
 // Two processes, every kind of memory at both ends: layouts are written and
 // read, and the other process says what its memory holds.
-func TestVMTwoProcesses(t *testing.T) {
-	s := onNIC(t)
+func TestVMTwoProcesses(t *testing.T) { testTwoProcesses(t, onNIC(t), sameHost) }
+
+func testTwoProcesses(t *testing.T, s setting, at site) {
 	for _, k := range s.kinds {
 		t.Run(k.name, func(t *testing.T) {
 			r := seeded(t)
-			o := startOther(t, s, k)
+			o := startOther(t, s, k, at)
 			mine, here := regionOf(t, r, o.a.nic, k, procShape)
 			o.tell("filled", cmdFill, r.Uint64())
 			for range 10 {
@@ -194,7 +206,7 @@ func TestVMTwoProcesses(t *testing.T) {
 func TestVMPeerKilled(t *testing.T) {
 	s := onNIC(t)
 	for range 2 {
-		o := startOther(t, s, hostKind)
+		o := startOther(t, s, hostKind, sameHost)
 		mine := hostKind.make(t, o.a.nic, 2*procShape.room)
 		o.ok(o.a.Recv(mine.All(), o.ab, "receive"))
 		posted, done := 1, 0

@@ -24,14 +24,14 @@ const testNIC = "rxe0"
 // no descriptor, RDMA object or dma-buf.
 func onNIC(t testing.TB) setting {
 	testenv.VM(t)
-	noGrowth(t)
-	return allKinds(t)
+	noGrowth(t, testNIC)
+	return allKinds(t, testNIC)
 }
 
-func allKinds(t testing.TB) setting {
+func allKinds(t testing.TB, nic string) setting {
 	s := setting{
 		open: func(t testing.TB, opt NICOptions) *NIC {
-			n := must(OpenNIC(testNIC, opt))(t)
+			n := must(OpenNIC(nic, opt))(t)
 			closing(t, n)
 			return n
 		},
@@ -74,11 +74,11 @@ type usage struct {
 	dmabufs int
 }
 
-func currentUsage(t testing.TB) usage {
+func currentUsage(t testing.TB, nic string) usage {
 	t.Helper()
 	c := must(rdmanl.Dial())(t)
 	defer c.Close()
-	s := must(c.Summary(testNIC))(t)
+	s := must(c.Summary(nic))(t)
 	bufs := must(dmabuf.KernelBufs(""))(t)
 	fds := must(os.ReadDir("/proc/self/fd"))(t)
 	return usage{len(fds), fmt.Sprint(s), len(bufs)}
@@ -86,13 +86,13 @@ func currentUsage(t testing.TB) usage {
 
 // noGrowth compares usage at the test's end with that at its start. The kernel
 // frees some of it a moment after the last close.
-func noGrowth(t testing.TB) {
+func noGrowth(t testing.TB, nic string) {
 	t.Helper()
-	before := currentUsage(t)
+	before := currentUsage(t, nic)
 	t.Cleanup(func() {
 		var after usage
 		for range 100 * testenv.Slow() {
-			if after = currentUsage(t); after == before {
+			if after = currentUsage(t, nic); after == before {
 				return
 			}
 			time.Sleep(20 * time.Millisecond)
