@@ -7,7 +7,6 @@ import (
 	"errors"
 	"os"
 	"os/exec"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -39,7 +38,7 @@ func TestVMLive(t *testing.T) {
 	p2pdma := testenv.AtLeast(t, "7.0")
 
 	t.Run("agrees", func(t *testing.T) {
-		args := []string{"--live", "--json", "--skip", "all", "--gpu", gpus[0].PCI + "," + gpus[1].PCI + "," + gpus[2].PCI, "--nic", "rxe0,rxe1,rxe-soft"}
+		args := []string{"--live", "--json", "--skip", "all", "--gpu", gpus[0].PCI + "," + gpus[1].PCI, "--nic", "rxe0,rxe1,rxe-soft"}
 		d, status := checked(t, nil, args...)
 		seen := map[string]int{}
 		for _, p := range d.Pairs {
@@ -58,7 +57,7 @@ func TestVMLive(t *testing.T) {
 			}
 		}
 		t.Logf("%v, %+v", seen, d.Live)
-		if d.Live.Tried != 9 || d.Live.Contradicted != 0 || d.Live.Untraced != "" || status != cli.ExitFailed || seen["staged"] == 0 || seen["refused"] == 0 || (seen["direct"] > 0) != p2pdma {
+		if d.Live.Tried != 6 || d.Live.Contradicted != 0 || d.Live.Untraced != "" || status != cli.ExitFailed || seen["staged"] == 0 || seen["refused"] == 0 || (seen["direct"] > 0) != p2pdma {
 			t.Errorf("status %d: %v, %+v", status, seen, d.Live)
 		}
 	})
@@ -70,28 +69,23 @@ func TestVMLive(t *testing.T) {
 			t.Fatal(err)
 		}
 		args := []string{"--live", "--config", config, "--gpu", gpus[0].PCI, "--nic", "rxe0", "--skip", "KRN,ENV,NET,LIB,PCIE"}
-		predicted, became := "staged", "direct"
+		became := "direct"
 		if !p2pdma {
 			// There the configuration is the true one: amdgpu is made to refuse.
 			gpus[0].Set(t, "fail/attach", "22")
 			defer gpus[0].Set(t, "fail/attach", "0")
 			became = "refused"
 		}
-		d, status := checked(t, nil, append(args, "--json")...)
-		p := d.Pairs[0]
-		if p.Outcome != predicted || p.Proof.Outcome != became || p.Proof.Agrees != placement.No || d.Live.Contradicted != 1 || status != cli.ExitFailed {
-			t.Errorf("status %d: predicted %s %v, proven %+v", status, p.Outcome, p.Why, p.Proof)
-		}
-		if !slices.ContainsFunc(d.Checks, func(f finding) bool { return f.ID == "ACT-PREDICTION" && f.Result == "fail" }) {
-			t.Error("ACT-PREDICTION does not fail")
-		}
-		out, _ := told(t, nil, args...)
+		out, status := told(t, args...)
 		t.Log(out)
-		if at := strings.Index(out, "THE PROOF CONTRADICTS THE PREDICTION"); at < 0 || at > strings.Index(out, "GPU  ") {
-			t.Error("it is not told before all else")
+		at := strings.Index(out, "THE PROOF CONTRADICTS THE PREDICTION\n"+gpus[0].PCI+" -> rxe0\n")
+		if at < 0 || at > strings.Index(out, "GPU  ") || status != cli.ExitFailed {
+			t.Errorf("status %d, and it is not told before all else", status)
 		}
-		if line, code := told(t, nil, append(args, "--format", "nagios")...); code != 2 || !strings.HasPrefix(line, "P2PCHECK CRITICAL - 1 prediction contradicted") {
-			t.Errorf("status %d: %s", code, line)
+		for _, want := range []string{"predicted: STAGED", "proven:    " + became, "1 against the prediction", "FAIL     ACT-PREDICTION"} {
+			if !strings.Contains(out, want) {
+				t.Errorf("%q is not there", want)
+			}
 		}
 	})
 
@@ -196,11 +190,10 @@ func resources(t *testing.T) map[string]uint64 {
 }
 
 // told is what the command prints as a process of its own.
-func told(t *testing.T, as *syscall.Credential, args ...string) (string, int) {
+func told(t *testing.T, args ...string) (string, int) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], args...)
 	cmd.Env = append(os.Environ(), asCommand+"=1")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: as}
 	out, err := cmd.Output()
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {

@@ -60,7 +60,13 @@ func (a *app) prove(m *p2p.Machine, pairs []p2p.Pair) (_ *liveRun, err error) {
 	ctx, cancel := cli.Context()
 	defer cancel()
 	start := time.Now()
-	prover, err := live.Open(m, live.Options{Limit: a.limit})
+	var counting []*p2p.Pair
+	for i := range pairs {
+		if pairs[i].GPU.Exporter.Class != p2p.ClassSystem {
+			counting = append(counting, &pairs[i])
+		}
+	}
+	prover, err := live.Open(m, live.Options{Limit: a.limit, Untraced: len(counting) == 0})
 	if err != nil {
 		if errors.Is(err, ibvfd.ErrNotBuilt) || errors.Is(err, ibvfd.ErrNoLibrary) {
 			err = &cli.Unavailable{Err: fmt.Errorf("--live: nothing can be registered: %w", err)}
@@ -72,14 +78,12 @@ func (a *app) prove(m *p2p.Machine, pairs []p2p.Pair) (_ *liveRun, err error) {
 		err = errors.Join(err, prover.Close())
 		r.Elapsed = time.Since(start)
 	}()
+	if len(counting) == 0 {
+		r.Untried = "no GPU with memory of its own, or no NIC"
+		return r, nil
+	}
 	if blind := prover.Blind(); blind != nil {
 		r.Untraced = blind.Error()
-	}
-	var counting []*p2p.Pair
-	for i := range pairs {
-		if pairs[i].GPU.Exporter.Class != p2p.ClassSystem {
-			counting = append(counting, &pairs[i])
-		}
 	}
 	progress := cli.NewProgress(os.Stderr)
 	for i, p := range counting {

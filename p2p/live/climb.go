@@ -104,7 +104,7 @@ func (c *climb) transfer(ctx context.Context, nic *ibvfd.Context) {
 		c.tracer.Pending() // what others refused before
 	}
 	rep, err := canary.Verify(ctx, nic, c.buf, canary.Options{
-		Cases: []string{canary.CaseWhole}, Stall: c.opt.Limit,
+		Cases: []string{canary.CaseWhole}, Stall: c.opt.Limit / 2,
 		Registered: func(rep *canary.Report) { c.place(ctx, rep) },
 	})
 	c.proof.Verified, c.proof.WriteRate, c.proof.ReadRate = rep.VerifiedBytes, rep.WriteRate, rep.ReadRate
