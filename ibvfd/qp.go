@@ -377,9 +377,15 @@ func (q *QP) modify(m *qpModify) error {
 	// the queue pair to ERR after it has said RESET (rxe_qp_reset in rxe_qp.c
 	// waits for its tasks when the state is set already). The next reset finds
 	// the tasks idle.
-	for again := 0; err == nil && m.state == StateReset && again < maxResets; again++ {
+	for again := 0; err == nil && m.state == StateReset; again++ {
 		if s, asked := q.v.state(); asked != nil || s != StateErr {
 			break
+		}
+		if again == maxResets {
+			e := failed("ibv_modify_qp", q.pd.ctx.name, unix.EAGAIN)
+			e.Detail = fmt.Sprintf("QP %d is in ERR again after each of %d resets", q.num, 1+maxResets)
+			e.Remedy = "try again when the peer is quiet, or make another queue pair"
+			return e
 		}
 		err = q.v.modify(m)
 	}
