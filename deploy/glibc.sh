@@ -20,6 +20,11 @@ mkdir -p "$root$into"
 for lib in libc.so.6 libm.so.6 libdl.so.2 libpthread.so.0 librt.so.1; do
 	cp -L "$from/$lib" "$root$into/$lib"
 done
+# Its licence asks to be passed on.
+if [ -r /usr/share/doc/libc6/copyright ]; then
+	mkdir -p "$root/usr/share/doc/glibc"
+	cp /usr/share/doc/libc6/copyright "$root/usr/share/doc/glibc/"
+fi
 # A library that needs another one finds it out here, not on a node.
 for need in $(readelf -d "$program" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p'); do
 	[ -e "$root$into/$need" ] || { echo "glibc.sh: $program needs $need, which is not copied" >&2; exit 1; }
