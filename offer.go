@@ -26,6 +26,12 @@ func (e *Endpoint) Offer(ctx context.Context, to Peer, rb *RemoteBuffer) error {
 	if err != nil {
 		return err
 	}
+	if rb.token != c.token && rb.token != e.token {
+		return &dmabuf.Error{
+			Op: "offer", Device: fmt.Sprintf("remote buffer %x", rb.id), Detail: "its keys are of another connection", Err: ErrStaleKey,
+			Remedy: "Share with this peer, once for each connection, and offer what that returns",
+		}
+	}
 	select {
 	case <-c.ready:
 	case <-ctx.Done():

@@ -71,3 +71,29 @@ func TestOfferEnds(t *testing.T) {
 		}
 	}
 }
+
+// What the peer could not use, and would end the connection for, is not offered.
+func TestOfferOfAnotherConnection(t *testing.T) {
+	s := inMemory(t)
+	w := s.world(t, EndpointOptions{})
+	theirs := hostKind.make(t, w.b.nic, 100)
+	third := s.endpoint(t, EndpointOptions{})
+	addr := must(w.b.Listen("127.0.0.1:0"))(t).String()
+	must(third.Connect(limited(t), addr))(t)
+	for3rd := must(w.b.Share(must(w.b.Accept(limited(t)))(t), theirs.All(), allAccess))(t)
+	forAll := must(w.b.Share(0, theirs.All(), allAccess))(t)
+	back := w.share(theirs.All(), allAccess)
+	for name, err := range map[string]error{
+		"a third's":       w.b.Offer(limited(t), w.ba, for3rd),
+		"the peer's own":  w.a.Offer(limited(t), w.ab, back),
+		"another's NIC's": third.Offer(limited(t), third.Peers()[0], forAll),
+	} {
+		if !errors.Is(err, ErrStaleKey) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	w.ok(w.b.Offer(limited(t), w.ba, forAll))
+	if got := must(w.a.Offered(limited(t), w.ab))(t); got.ID() != theirs.ID() {
+		t.Errorf("%+v", got)
+	}
+}
