@@ -5,6 +5,7 @@ package gpurdma
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"os"
 	"runtime"
@@ -167,12 +168,13 @@ func TestRegions(t *testing.T) {
 		t.Errorf("%q, %v", p, err)
 	}
 	for name, err := range map[string]error{
-		"past a buffer":     r.AssignSG(Range{0, 8, 3}),
-		"no such buffer":    r.AssignSG(Range{2, 0, 1}),
-		"past its end":      r.AssignInterleaved(Range{1, 0, 2}, Dim{4, 7}),
-		"no bytes":          r.AssignSG(Range{0, 0, 0}),
-		"read past the end": second(r.ReadAt(make([]byte, 7), 0)),
-		"read before it":    second(r.ReadAt(p, -1)),
+		"past a buffer":      r.AssignSG(Range{0, 8, 3}),
+		"no such buffer":     r.AssignSG(Range{2, 0, 1}),
+		"past its end":       r.AssignInterleaved(Range{1, 0, 2}, Dim{4, 7}),
+		"no bytes":           r.AssignSG(Range{0, 0, 0}),
+		"read before it":     second(r.ReadAt(p, -1)),
+		"write before it":    second(r.WriteAt(p, -1)),
+		"write past the end": second(r.WriteAt(make([]byte, 7), 0)),
 	} {
 		if !errors.Is(err, dmabuf.ErrRange) {
 			t.Errorf("%s: %v", name, err)
@@ -180,6 +182,15 @@ func TestRegions(t *testing.T) {
 	}
 	if r.Size() != 6 {
 		t.Errorf("a layout that was refused has changed the region: %d bytes", r.Size())
+	}
+	for _, x := range []struct {
+		off  int64
+		want string
+	}{{0, "st3456"}, {4, "56"}, {6, ""}, {7, ""}, {1 << 62, ""}} {
+		p := make([]byte, 7)
+		if n, err := r.ReadAt(p, x.off); err != io.EOF || string(p[:n]) != x.want {
+			t.Errorf("read to the end from %d: %q, %v", x.off, p[:n], err)
+		}
 	}
 	if err := a.Close(); !errors.Is(err, dmabuf.ErrInUse) {
 		t.Errorf("close of a region's buffer: %v", err)

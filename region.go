@@ -3,6 +3,7 @@
 package gpurdma
 
 import (
+	"io"
 	"os"
 	"slices"
 	"sync"
@@ -124,19 +125,32 @@ func (r *Region) Size() int64 { return r.Layout().Size() }
 // ReadAt copies bytes out of the region by CPU. It follows io.ReaderAt; off
 // counts in the layout's run.
 func (r *Region) ReadAt(p []byte, off int64) (int, error) {
-	return r.each(p, off, (*Buffer).ReadAt)
+	l := r.Layout()
+	if off < 0 {
+		return 0, outOfRange("read", off, int64(len(p)), l.Size())
+	}
+	var end error
+	if off = min(off, l.Size()); int64(len(p)) > l.Size()-off {
+		p, end = p[:l.Size()-off], io.EOF
+	}
+	n, err := r.each(l, p, off, (*Buffer).ReadAt)
+	if err == nil {
+		err = end
+	}
+	return n, err
 }
 
-// WriteAt copies bytes into the region by CPU.
+// WriteAt copies bytes into the region by CPU. What does not fit as a whole
+// answers [dmabuf.ErrRange] and writes nothing.
 func (r *Region) WriteAt(p []byte, off int64) (int, error) {
-	return r.each(p, off, (*Buffer).WriteAt)
-}
-
-func (r *Region) each(p []byte, off int64, do func(*Buffer, []byte, int64) (int, error)) (n int, err error) {
 	l := r.Layout()
 	if !within(off, int64(len(p)), l.Size()) {
-		return 0, outOfRange("copy", off, int64(len(p)), l.Size())
+		return 0, outOfRange("write", off, int64(len(p)), l.Size())
 	}
+	return r.each(l, p, off, (*Buffer).WriteAt)
+}
+
+func (r *Region) each(l Layout, p []byte, off int64, do func(*Buffer, []byte, int64) (int, error)) (n int, err error) {
 	for g := range l.Part(off, int64(len(p))) {
 		k, err := do(r.bufs[g.Source], p[n:n+int(g.Length)], g.Offset)
 		n += k
