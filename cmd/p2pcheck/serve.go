@@ -71,7 +71,8 @@ func (a *app) listen(ctx context.Context, address string, every time.Duration, n
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", m)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
-	s := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, WriteTimeout: time.Minute}
+	// Who connects and says nothing, or too slowly, has to go.
+	s := &http.Server{Handler: mux, ReadTimeout: 10 * time.Second, WriteTimeout: time.Minute, IdleTimeout: 2 * time.Minute}
 	if nfd != "" {
 		go m.label(ctx, nfd)
 	}
