@@ -194,11 +194,21 @@ func (c *climb) release() {
 		c.step(p2p.RungRelease, p2p.ResultUnknown, "%v", err)
 		return
 	}
+	loss := c.tracer.Loss()
 	for _, r := range c.tracer.Records() {
-		if r.Buffer != nil && r.Buffer.Inode == c.inode && r.Ended == "" {
+		switch {
+		case r.Buffer == nil || r.Buffer.Inode != c.inode || r.Ended != "":
+			continue
+		case loss.Any(): // its end, maybe
+			c.step(p2p.RungRelease, p2p.ResultUnknown, "%v; the trace: %v", &r, loss)
+		default:
 			c.step(p2p.RungRelease, p2p.ResultFail, "%v", &r)
-			return
 		}
+		return
+	}
+	if loss.Any() {
+		c.step(p2p.RungRelease, p2p.ResultPass, "all was closed, each without an error; the trace: %v", loss)
+		return
 	}
 	c.step(p2p.RungRelease, p2p.ResultPass, "all was closed, and the kernel was seen to let go of it")
 }
