@@ -12,6 +12,7 @@ package cm
 import "C"
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"strconv"
@@ -217,13 +218,13 @@ func (id *libID) device() (device, error) {
 		return device{}, err
 	}
 	a, err := ctx.QueryDevice()
-	if err != nil {
+	if err := errors.Join(err, ctx.Close()); err != nil {
 		return device{}, err
 	}
 	return device{
 		name: ctx.Name(), port: int(id.c.port_num),
 		most: depths{uint8(min(a.MaxReadAtomic, 0xff)), uint8(min(a.MaxInitReadAtom, 0xff))},
-	}, ctx.Close()
+	}, nil
 }
 
 func (id *libID) context(closed func()) (*ibvfd.Context, error) {
