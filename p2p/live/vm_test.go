@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package live
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gpurdma/gpurdma/internal/testenv"
+	"github.com/gpurdma/gpurdma/p2p"
+	"github.com/gpurdma/gpurdma/placement"
+)
+
+// A pair is what was predicted, until the GPU's driver changes its mind behind
+// the prediction's back. Whoever gives up early leaves nothing behind, and what
+// the kernel says meanwhile is heard.
+//
+//testbed:machine fabric+EPYC
+//testbed:kernel 7.2
+func TestVMProve(t *testing.T) {
+	testenv.VM(t)
+	gpu := testenv.SoftGPUs(t, "personality=amdgpu")[0]
+	m := p2p.Open("")
+	pair := find(t, m, gpu.PCI, "rxe0")
+	p, err := Open(m, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := errors.Join(p.Close(), p.Close()); err != nil {
+			t.Error(err)
+		}
+		if left := gpu.Buffers(t); len(left) > 0 {
+			t.Errorf("left: %v", left)
+		}
+	}()
+	if p.Blind() != nil {
+		t.Fatal(p.Blind())
+	}
+	t.Run("agrees", func(t *testing.T) {
+		pair.Proof = p.Prove(t.Context(), pair)
+		if pair.Proof.Outcome != p2p.Direct || pair.Agrees() != placement.Yes || pair.Proof.Failed() || pair.Proof.Verified < p.opt.Size {
+			t.Errorf("predicted %v, proven %+v", pair.Prediction, pair.Proof)
+		}
+	})
+	t.Run("contradicts", func(t *testing.T) {
+		gpu.Set(t, "pin_rule", "system")
+		defer gpu.Set(t, "pin_rule", "vram")
+		pair.Proof = p.Prove(t.Context(), pair)
+		if pair.Proof.Outcome != p2p.Staged || pair.Agrees() != placement.No || pair.Proof.Steps[p2p.RungRead].Result != p2p.ResultPass {
+			t.Errorf("predicted %v, proven %+v", pair.Prediction, pair.Proof)
+		}
+	})
+	t.Run("given up", func(t *testing.T) {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(errors.New("enough"))
+		for _, s := range p.Prove(ctx, pair).Steps {
+			if s.Result != p2p.ResultSkip {
+				t.Errorf("%+v", s)
+			}
+		}
+		q := *p
+		q.opt.Limit = time.Nanosecond
+		if proof := q.Prove(t.Context(), pair); proof.Outcome != p2p.OutcomeUnknown || !strings.Contains(proof.Why, "longer than 1ns") {
+			t.Errorf("%+v", proof)
+		}
+	})
+	t.Run("no such NIC", func(t *testing.T) {
+		other := pair
+		other.NIC.Name = "mlx5_99"
+		proof := p.Prove(t.Context(), other)
+		if s := proof.Steps; s[p2p.RungExport].Result != p2p.ResultPass || s[p2p.RungRegister].Result != p2p.ResultUnknown || s[p2p.RungRelease].Result != p2p.ResultPass || proof.Outcome != p2p.OutcomeUnknown {
+			t.Errorf("%+v", proof)
+		}
+	})
+	t.Run("log", func(t *testing.T) {
+		w := m.Watch(pair)
+		for _, line := range []string{"a test names " + gpu.PCI, "a test names nobody"} {
+			if err := os.WriteFile("/dev/kmsg", []byte(line), 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := w.Stop(); got.LogErr != nil || len(got.Lines) != 1 || !strings.Contains(got.Lines[0], gpu.PCI) || got.Others == 0 {
+			t.Errorf("%+v", got)
+		}
+	})
+}
+
+func find(t *testing.T, m *p2p.Machine, gpu, nic string) p2p.Pair {
+	t.Helper()
+	gpus, err1 := m.GPUs()
+	nics, err2 := m.NICs()
+	if err := errors.Join(err1, err2); err != nil {
+		t.Fatal(err)
+	}
+	for _, g := range gpus {
+		for _, n := range nics {
+			if g.Name == gpu && n.Name == nic {
+				return m.Pair(g, n)
+			}
+		}
+	}
+	t.Fatalf("there is no %s, or no %s", gpu, nic)
+	return p2p.Pair{}
+}
