@@ -23,6 +23,7 @@ type conn struct {
 	tcp   net.Conn
 	stuck bool   // the link did not close
 	held  []*op  // have ended meanwhile; the NIC may still touch their memory
+	slab  *slab  // what it may touch of it, beyond the endpoint's end
 	token uint64 // names the connection to the peer
 	their [2]uint64
 

@@ -54,6 +54,9 @@ func (c *conn) abort(cause error) {
 		// From here on the NIC touches none of the memory. Otherwise it stays.
 		if err := c.link.close(); err != nil {
 			c.stuck = true
+			if s := c.e.slab; s != nil && s.buf.use() == nil {
+				c.slab = s
+			}
 			c.e.nic.keep(c.unstick)
 		}
 	}
@@ -89,7 +92,10 @@ func (c *conn) unstick() error {
 	for _, o := range c.held {
 		c.e.recycle(o)
 	}
-	c.stuck, c.held = false, nil
+	if c.slab != nil {
+		c.slab.buf.core.unuse()
+	}
+	c.stuck, c.held, c.slab = false, nil, nil
 	return nil
 }
 

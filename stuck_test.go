@@ -192,3 +192,24 @@ func TestStuckLink(t *testing.T) {
 		t.Errorf("%d places for what is injected, there were %d and one more", len(w.a.slab.free), slots)
 	}
 }
+
+// Nor does the memory go with its endpoint from which data were injected.
+func TestStuckLinkOutlivesItsEndpoint(t *testing.T) {
+	w := inMemory(t).world(t, EndpointOptions{})
+	theirs := hostKind.make(t, w.b.nic, 64)
+	rb := w.share(theirs.All(), allAccess)
+	w.ok(w.a.InjectWrite([]byte{1}, w.ab, rb.Part(0, 1)))
+	w.a.mu.Lock()
+	c := w.a.peers[w.ab-1].conn
+	c.link = &stuckLink{link: c.link, stays: 2}
+	w.a.mu.Unlock()
+	pinned := w.a.nic.Stats().Pinned
+	w.ok(w.a.Close())
+	if err := w.a.nic.Close(); !errors.Is(err, unix.EBUSY) || pinned == 0 || w.a.nic.Stats().Pinned != pinned {
+		t.Errorf("%v; %+v, %d bytes before", err, w.a.nic.Stats(), pinned)
+	}
+	w.ok(w.a.nic.Close())
+	if w.a.nic.Stats().Pinned != 0 {
+		t.Errorf("%+v", w.a.nic.Stats())
+	}
+}
