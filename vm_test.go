@@ -6,9 +6,7 @@ package gpurdma
 
 import (
 	"fmt"
-	"os"
 	"testing"
-	"time"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/gpualloc"
@@ -80,25 +78,12 @@ func currentUsage(t testing.TB, nic string) usage {
 	defer c.Close()
 	s := must(c.Summary(nic))(t)
 	bufs := must(dmabuf.KernelBufs(""))(t)
-	fds := must(os.ReadDir("/proc/self/fd"))(t)
-	return usage{len(fds), fmt.Sprint(s), len(bufs)}
+	return usage{testenv.Descriptors(t), fmt.Sprint(s), len(bufs)}
 }
 
-// noGrowth compares usage at the test's end with that at its start. The kernel
-// frees some of it a moment after the last close.
 func noGrowth(t testing.TB, nic string) {
 	t.Helper()
-	before := currentUsage(t, nic)
-	t.Cleanup(func() {
-		var after usage
-		for range 100 * testenv.Slow() {
-			if after = currentUsage(t, nic); after == before {
-				return
-			}
-			time.Sleep(20 * time.Millisecond)
-		}
-		t.Errorf("left behind: before %+v, after %+v", before, after)
-	})
+	testenv.NoGrowth(t, func(t testing.TB) usage { return currentUsage(t, nic) })
 }
 
 func TestVMOperations(t *testing.T)        { testOperations(t, onNIC(t)) }

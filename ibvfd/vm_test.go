@@ -87,21 +87,10 @@ func currentUsage(t testing.TB) usage {
 }
 
 // noGrowth compares descriptors, RDMA resources and dma-bufs at the end of the
-// test with those at its start. The kernel frees some of them a moment after
-// the last close.
+// test with those at its start.
 func noGrowth(t testing.TB) {
 	t.Helper()
-	before := currentUsage(t)
-	t.Cleanup(func() {
-		var after usage
-		for range 100 * testenv.Slow() {
-			if after = currentUsage(t); after == before {
-				return
-			}
-			time.Sleep(20 * time.Millisecond)
-		}
-		t.Errorf("left behind: before %+v, after %+v", before, after)
-	})
+	testenv.NoGrowth(t, currentUsage)
 }
 
 // exporter is the one that tests use to which any will do.

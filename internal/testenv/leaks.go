@@ -8,7 +8,25 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 )
+
+// NoGrowth compares what is used at the test's end with what was at its start. The
+// kernel frees some of it a moment after the last close.
+func NoGrowth[T comparable](t testing.TB, usage func(t testing.TB) T) {
+	t.Helper()
+	before := usage(t)
+	t.Cleanup(func() {
+		var after T
+		for range 100 * Slow() {
+			if after = usage(t); after == before {
+				return
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+		t.Errorf("left behind: before %+v, after %+v", before, after)
+	})
+}
 
 // Descriptors is how many this process has open.
 func Descriptors(t testing.TB) int {
