@@ -35,7 +35,7 @@ func (s slurm) run(t *testing.T) (status int, told, said string) {
 		program("p2pcheck", `printf '%s\n' "$@" >`+dir+"/args\n"+s.check)
 	}
 	program("scontrol", `case $1 in
--o) echo "NodeName=$4 State=`+s.state+` Reason=x" ;;
+-o) echo "NodeName=$4 State=`+s.state+` Comment=no DRAIN" ;;
 update) shift; printf '<%s>' "$@" >`+dir+`/told; exit `+map[int]string{0: "0", 1: "1"}[s.scontrol]+` ;;
 esac`)
 	program("logger", `echo "$@" >>`+dir+"/log")

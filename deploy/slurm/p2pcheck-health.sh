@@ -57,8 +57,10 @@ bad() {
 		return 1
 	fi
 	state=$(scontrol -o show node "$node" 2>/dev/null) || state=
-	case " $state" in
-	*" State="*DRAIN*) # Who drained it has said why.
+	state=" $state"
+	state=${state#* State=}
+	case ${state%% *} in
+	*DRAIN*) # Who drained it has said why.
 		say "$node is drained already: $why"
 		return 0 ;;
 	esac
