@@ -17,7 +17,7 @@ tell() {
 
 told() {
 	local i
-	for ((i = 0; i < 600 * slow; i++)); do
+	for ((i = 0; i < 2400 * slow; i++)); do # four times what one client may take
 		[ ! -e "$shared/$1" ] || return 0
 		sleep 0.1
 	done
