@@ -65,7 +65,8 @@ func (l *Listener) Device() string { return l.dev.name }
 
 // Accept waits for a request: an ID to Accept or Reject, and to close. An error
 // other than ctx's and [os.ErrClosed] is of one request, or for want of
-// descriptors, and the Listener goes on.
+// descriptors, and the Listener goes on; or its device is being removed, and
+// nothing comes any more.
 func (l *Listener) Accept(ctx context.Context) (*ID, error) {
 	for {
 		var id *ID
