@@ -21,13 +21,14 @@ oci-image:
 	@mkdir -p $(BUILD)/bin
 	@cd deploy && CGO_ENABLED=0 $(GO) build -trimpath -o $(BUILD)/bin/oci-image ./cmd/oci-image
 
-# Nothing but the program: what is unknown without NVML is unknown.
+# The version says where it comes from: Go's own stamp of the repository would make
+# other bytes of the same source. Nothing is in it but the program: what is unknown without NVML is unknown.
 .PHONY: image-static
 image-static: oci-image
 	@rm -rf $(IMAGE)/linux-*
 	@for arch in $(IMAGE_PLATFORMS); do \
 		mkdir -p $(IMAGE)/linux-$$arch/usr/bin $(IMAGE)/linux-$$arch/usr/share/doc/p2pcheck && \
-		CGO_ENABLED=0 GOOS=linux GOARCH=$$arch $(GO) build -trimpath -ldflags '$(GO_LDFLAGS)' -o $(IMAGE)/linux-$$arch/usr/bin/p2pcheck ./cmd/p2pcheck && \
+		CGO_ENABLED=0 GOOS=linux GOARCH=$$arch $(GO) build -trimpath -buildvcs=false -ldflags '$(GO_LDFLAGS)' -o $(IMAGE)/linux-$$arch/usr/bin/p2pcheck ./cmd/p2pcheck && \
 		cp LICENSE $(IMAGE)/linux-$$arch/usr/share/doc/p2pcheck/ || exit 1; \
 	done
 	@SOURCE_DATE_EPOCH=$(IMAGE_EPOCH) $(BUILD)/bin/oci-image -o $(IMAGE)/p2pcheck.tar $(IMAGE_FLAGS) \
