@@ -37,4 +37,12 @@
 //
 // A prediction is none of these: that the hardware routes what the kernel
 // lets pass, that data arrives, that nobody else moves the buffer.
+//
+// # The proof
+//
+// Package live tries a pair, and [Proof] says what became of it, rung by rung.
+// [Pair.Agrees] compares that with the prediction: where the two differ, the
+// proof is right. [Machine.Watch] hears what the kernel's log and the links say
+// meanwhile. The checks whose ID begins with ACT tell of the proofs of a
+// [Subject]'s pairs, and are skipped without.
 package p2p
