@@ -8,7 +8,8 @@ import (
 )
 
 // histogram counts times in buckets whose width grows with the time: each power
-// of two has 32, so that a bucket is at most 1/32 wide.
+// of two has 32, so that a bucket is at most 1/32 wide. Millions of operations
+// take no more memory than one, and none while they are measured.
 type histogram struct {
 	counts [histogramSize]uint32
 	total  int
