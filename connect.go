@@ -20,8 +20,9 @@ const (
 	keepCount = 5
 )
 
-// Connect connects to the endpoint that listens on a TCP address. Once the
-// connection is lost the Peer stays of no use.
+// Connect connects to the endpoint that listens on an address: "host:port" is
+// TCP's, "rdma_cm://host:port" is rdma_cm's. Once the connection is lost the Peer
+// stays of no use.
 func (e *Endpoint) Connect(ctx context.Context, addr string) (Peer, error) {
 	e.mu.Lock()
 	p, err := e.insert("")
@@ -76,20 +77,25 @@ func (e *Endpoint) dial(ctx context.Context, c *conn, addr string) error {
 }
 
 func (e *Endpoint) dialed(ctx context.Context, c *conn, addr string) error {
+	addr, rdma := overCM(addr)
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
 		return err
 	}
-	var d net.Dialer
-	raw, err := d.DialContext(ctx, "tcp", addr)
+	var raw net.Conn
+	if rdma {
+		raw, err = e.dialCM(ctx, addr)
+	} else {
+		raw, err = new(net.Dialer).DialContext(ctx, "tcp", addr)
+	}
 	if err != nil {
 		return err
 	}
 	return e.exchange(ctx, raw, host, true, func() (*conn, error) { return c, nil })
 }
 
-// exchange makes a connection over a TCP connection, which it takes over. For
-// whom is asked when a caller has said who it is.
+// exchange makes a connection over one of TCP's or rdma_cm's, which it takes
+// over. For whom is asked when a caller has said who it is.
 func (e *Endpoint) exchange(ctx context.Context, raw net.Conn, host string, client bool, whose func() (*conn, error)) (err error) {
 	defer func() {
 		if err != nil {
@@ -104,6 +110,20 @@ func (e *Endpoint) exchange(ctx context.Context, raw net.Conn, host string, clie
 			err = ctx.Err()
 		}
 	}()
+	attr := linkAttr{
+		sendDepth: e.opt.SendDepth, recvDepth: e.opt.RecvDepth, sge: e.opt.MaxSGE,
+		inline: min(e.opt.InjectSize, maxInline), connect: e.opt.Connect, event: e.event,
+	}
+	if s, ok := raw.(*stream); ok {
+		if err := s.establish(ctx); err != nil {
+			return err
+		}
+		path, err := s.id.Attributes()
+		if err != nil {
+			return err
+		}
+		attr.path = &path
+	}
 	tcp, err := e.opt.protect(ctx, raw, host, client)
 	if err != nil {
 		return err
@@ -118,10 +138,7 @@ func (e *Endpoint) exchange(ctx context.Context, raw net.Conn, host string, clie
 	if err != nil {
 		return err
 	}
-	l, err := e.nic.dev.link(linkAttr{
-		sendDepth: e.opt.SendDepth, recvDepth: e.opt.RecvDepth, sge: e.opt.MaxSGE,
-		inline: min(e.opt.InjectSize, maxInline), connect: e.opt.Connect, event: e.event,
-	})
+	l, err := e.nic.dev.link(attr)
 	if err != nil {
 		return err
 	}

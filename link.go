@@ -41,7 +41,8 @@ type linkAttr struct {
 	sge, inline          int
 	maxMsg               int64
 	connect              ibvfd.ConnectAttr
-	event                func() // does not block
+	event                func()             // does not block
+	path                 *ibvfd.ManagedAttr // what rdma_cm has settled; nil over TCP
 }
 
 type verbsLink struct {
@@ -64,10 +65,25 @@ func (d *verbsDevice) link(a linkAttr) (_ link, err error) {
 		return nil, err
 	}
 	l.listener.Go(l.listen)
+	var gid *ibvfd.GID
+	port := 0
+	if a.path != nil {
+		own, err := d.ctx.QueryGID(a.path.Port, a.path.GIDIndex)
+		if err != nil {
+			return nil, err
+		}
+		gid, port = &own, a.path.Port
+		if l.a.connect.MTU == 0 {
+			l.a.connect.MTU = a.path.MTU
+		}
+		if l.a.connect.PathAttr == (ibvfd.PathAttr{}) {
+			l.a.connect.PathAttr = a.path.PathAttr
+		}
+	}
 	for i := range l.qps {
 		attr := ibvfd.QPAttr{
 			Type: ibvfd.RC, SendCQ: l.cq, RecvCQ: l.cq, SendDepth: a.sendDepth, RecvDepth: 1,
-			SendSGE: min(a.sge, d.attr.MaxSGE), RecvSGE: 1,
+			SendSGE: min(a.sge, d.attr.MaxSGE), RecvSGE: 1, Port: port, GID: gid,
 		}
 		if i == writeQueue {
 			attr.RecvDepth, attr.RecvSGE, attr.Inline = a.recvDepth, attr.SendSGE, a.inline
@@ -80,11 +96,11 @@ func (d *verbsDevice) link(a linkAttr) (_ link, err error) {
 	// Depths stay as asked for: the CQ was made for them.
 	l.a.sge = min(granted.SendSGE, granted.RecvSGE, l.qps[readQueue].Attr().SendSGE, a.sge)
 	l.a.inline = min(granted.Inline, a.inline)
-	port, err := d.ctx.QueryPort(max(l.qps[0].Local().Port, 1))
+	own, err := d.ctx.QueryPort(max(l.qps[0].Local().Port, 1))
 	if err != nil {
 		return nil, err
 	}
-	l.a.maxMsg = maxMessage(port)
+	l.a.maxMsg = maxMessage(own)
 	return l, nil
 }
 

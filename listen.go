@@ -11,16 +11,17 @@ import (
 	"time"
 )
 
-// Listen accepts connections on a TCP address ("host:port"; port 0 chooses one)
-// and returns it. Accept returns who connected. A peer stays in the table, also
-// when it is gone, until it is removed.
+// Listen accepts connections on a TCP address ("host:port"; port 0 chooses one),
+// or one of rdma_cm's ("rdma_cm://host:port"), and returns it. Accept returns who
+// connected. A peer stays in the table, also when it is gone, until it is
+// removed.
 func (e *Endpoint) Listen(addr string) (net.Addr, error) {
 	if e.opt.TLS != nil {
 		if _, err := e.opt.mutual("", false); err != nil {
 			return nil, err
 		}
 	}
-	l, err := net.Listen("tcp", addr)
+	l, err := e.listener(addr)
 	if err != nil {
 		return nil, err
 	}
@@ -37,6 +38,13 @@ func (e *Endpoint) Listen(addr string) (net.Addr, error) {
 	e.listeners = append(e.listeners, l)
 	e.tasks.Go(func() { e.serve(l) })
 	return l.Addr(), nil
+}
+
+func (e *Endpoint) listener(addr string) (net.Listener, error) {
+	if addr, ok := overCM(addr); ok {
+		return e.listenCM(addr)
+	}
+	return net.Listen("tcp", addr)
 }
 
 // exchanges is how many callers may be in the middle of one at a listener, once

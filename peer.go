@@ -23,12 +23,13 @@ type peer struct {
 	conn *conn  // nil until the first use
 }
 
-// Insert adds an address to the table: the TCP address that a peer's endpoint
-// listens on. The connection is made when an operation first needs it, and made
+// Insert adds an address to the table: what a peer's endpoint listens on, as
+// for Connect. The connection is made when an operation first needs it, and made
 // anew by the first operation after it was lost.
 func (e *Endpoint) Insert(addr string) (Peer, error) {
-	if _, _, err := net.SplitHostPort(addr); err != nil {
-		return 0, &dmabuf.Error{Op: "insert an address", Device: addr, Remedy: "use host:port", Err: err}
+	at, _ := overCM(addr)
+	if _, _, err := net.SplitHostPort(at); err != nil {
+		return 0, &dmabuf.Error{Op: "insert an address", Device: addr, Remedy: "use host:port, or rdma_cm://host:port", Err: err}
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()

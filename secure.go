@@ -6,13 +6,14 @@ import (
 	"context"
 	"crypto/tls"
 	"net"
+	"net/netip"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 )
 
-// protect makes TCP what the options ask for: mutual TLS, or what is on this
+// protect makes a connection what the options ask for: mutual TLS, or what is on this
 // machine only, or the clear in words. It is done before a byte is exchanged.
 func (o *EndpointOptions) protect(ctx context.Context, c net.Conn, host string, client bool) (net.Conn, error) {
 	if o.TLS == nil {
@@ -60,13 +61,23 @@ func (o *EndpointOptions) mutual(host string, client bool) (*tls.Config, error) 
 
 // mayBePlain refuses an address that is not on this machine.
 func (o *EndpointOptions) mayBePlain(a net.Addr) error {
-	if t, ok := a.(*net.TCPAddr); o.AllowPlaintext || ok && t.IP.IsLoopback() {
+	if o.AllowPlaintext || loopback(a) {
 		return nil
 	}
 	return &dmabuf.Error{
 		Op: "protect the exchange", Device: a.String(), Detail: "the address is not this machine's own, and there is no TLS",
 		Remedy: "set EndpointOptions.TLS, or AllowPlaintext on a network where nobody else is", Err: ErrUnsafe,
 	}
+}
+
+func loopback(a net.Addr) bool {
+	switch a := a.(type) {
+	case *net.TCPAddr:
+		return a.IP.IsLoopback()
+	case cmAddr:
+		return netip.AddrPort(a).Addr().IsLoopback()
+	}
+	return false
 }
 
 // keepalive finds a peer whose machine is gone.

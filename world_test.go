@@ -4,6 +4,7 @@ package gpurdma
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -24,8 +25,9 @@ type kind struct {
 
 // setting is where tests run: over a fabric in memory, or a NIC.
 type setting struct {
-	open  func(t testing.TB, opt NICOptions) *NIC
-	kinds []kind
+	open   func(t testing.TB, opt NICOptions) *NIC
+	kinds  []kind
+	listen string // where the second endpoint of a world listens; "" is TCP's loopback
 }
 
 // bound is far above what anything here takes; no test asserts a time.
@@ -123,22 +125,26 @@ func inMemory(t testing.TB) setting {
 
 // world is two endpoints, each on a NIC of its own, that are connected.
 type world struct {
-	t    testing.TB
-	a, b *Endpoint
-	ab   Peer // b, as a knows it
-	ba   Peer
+	t      testing.TB
+	a, b   *Endpoint
+	ab     Peer // b, as a knows it
+	ba     Peer
+	listen string
 }
 
 func (s setting) world(t testing.TB, opt EndpointOptions) *world {
 	t.Helper()
-	w := &world{t: t, a: s.endpoint(t, opt), b: s.endpoint(t, opt)}
+	if s.listen != "" && opt.TLS == nil {
+		opt.AllowPlaintext = true
+	}
+	w := &world{t: t, a: s.endpoint(t, opt), b: s.endpoint(t, opt), listen: s.listen}
 	w.connect()
 	return w
 }
 
 func (w *world) connect() {
 	w.t.Helper()
-	addr := must(w.b.Listen("127.0.0.1:0"))(w.t)
+	addr := must(w.b.Listen(cmp.Or(w.listen, "127.0.0.1:0")))(w.t)
 	w.ab = must(w.a.Connect(limited(w.t), addr.String()))(w.t)
 	w.ba = must(w.b.Accept(limited(w.t)))(w.t)
 }

@@ -90,7 +90,7 @@ func TestConnect(t *testing.T) {
 		t.Errorf("sent %+v, want %+v", got, want)
 	}
 	// The attributes are rdma_cm's, but for what was asked for.
-	if qp.got.Timeout != 20 || qp.got.MaxRead != 5 || qp.got.MaxDestRead != 6 || qp.got.Access != ibvfd.AccessRemoteRead || !s.called("establish") {
+	if qp.got.Timeout != 20 || qp.got.MaxRead != 5 || qp.got.MaxDestRead != 6 || qp.got.Access != ibvfd.AccessRemoteRead || qp.got.MinRNRTimer != 12 || !s.called("establish") {
 		t.Errorf("queue pair got %+v", qp.got)
 	}
 	if _, err := id.connectTo(t.Context(), qp, Param{}); !errors.Is(err, ErrSpent) {
@@ -313,7 +313,7 @@ func TestAcceptErrors(t *testing.T) {
 func TestParamLimits(t *testing.T) {
 	s := newScript()
 	id := resolvedID(t, s)
-	for _, p := range []Param{{RetryCount: 8}, {RNRRetry: 8}, {Timeout: 32}, {PrivateData: make([]byte, MaxConnectData+1)}} {
+	for _, p := range []Param{{RetryCount: 8}, {RNRRetry: 8}, {Timeout: 32}, {MinRNRTimer: 32}, {PrivateData: make([]byte, MaxConnectData+1)}} {
 		if _, err := id.connectTo(t.Context(), &scriptQP{}, p); err == nil || s.called("connect") {
 			t.Errorf("%+v: %v", p, err)
 		}

@@ -1,0 +1,376 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gpurdma
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/cm"
+)
+
+// stream is a net.Conn over a queue pair that rdma_cm has connected: what the
+// exchange runs over, as it does over TCP. Bytes go as messages of a chunk at
+// most, each waited for; a receiver that falls behind is waited for by the NIC
+// (receiver not ready), as TCP's window would.
+type stream struct {
+	nic    *NIC
+	id     *cm.ID
+	local  cmAddr
+	remote cmAddr
+	client bool
+	tune   ibvfd.ConnectAttr
+	every  time.Duration // between signs of life
+
+	mem            *ibvfd.HostBuf
+	mr             *ibvfd.MR
+	sendCQ, recvCQ *ibvfd.CQ
+	qp             *ibvfd.QP
+	pinned         bool
+
+	life  context.Context
+	end   context.CancelCauseFunc
+	watch sync.WaitGroup
+	ended chan struct{} // closed when there is a cause
+	cause error         // why there is nothing to read any more
+	first sync.Once     // one cause
+
+	read struct {
+		sync.Mutex
+		*deadline
+		slot int    // that rest is of
+		rest []byte // received and not read
+	}
+	write struct {
+		sync.Mutex
+		*deadline
+		broken error
+		last   time.Time // when the peer's NIC was last heard of
+	}
+	alive atomic.Int32 // signs of life, for tests
+
+	closing sync.Mutex
+	closed  bool
+}
+
+const (
+	streamChunk = 4 << 10
+	streamSlots = 16 // chunks that may come before somebody reads
+	streamSize  = (streamSlots + 1) * streamChunk
+)
+
+// newStream takes an ID over; establish makes a connection of it.
+func newStream(n *NIC, id *cm.ID, client bool, tune ibvfd.ConnectAttr) *stream {
+	s := &stream{nic: n, id: id, local: cmAddr(id.LocalAddr()), remote: cmAddr(id.RemoteAddr()), client: client, tune: tune, every: keepIdle, ended: make(chan struct{})}
+	s.life, s.end = context.WithCancelCause(context.Background())
+	s.read.deadline, s.write.deadline = newDeadline(s.life), newDeadline(s.life)
+	return s
+}
+
+// helloCM is what endpoints say with rdma_cm's request, to be told from other
+// programs.
+var helloCM = []byte("GPR1 gpurdma")
+
+// establish makes the queue pair and connects it. Until then nothing can be read
+// or written.
+func (s *stream) establish(ctx context.Context) error {
+	d, ok := s.nic.dev.(*verbsDevice)
+	if !ok || s.id.Device() != s.nic.Name() {
+		if !s.client {
+			_ = s.id.Reject([]byte("another NIC is meant"))
+		}
+		return otherNIC(s.remote.String(), s.id.Device(), s.nic.Name())
+	}
+	if !s.client && (len(s.id.PrivateData()) < len(helloCM) || string(s.id.PrivateData()[:len(helloCM)]) != string(helloCM)) {
+		_ = s.id.Reject([]byte("this is a gpurdma endpoint"))
+		return fmt.Errorf("%w: a request of another program: %q", ErrMalformed, s.id.PrivateData())
+	}
+	if err := s.open(d); err != nil {
+		return err
+	}
+	p := cm.Param{PrivateData: helloCM, Timeout: s.tune.Timeout, RNRRetry: 7, ResponderResources: 1, InitiatorDepth: 1}
+	if s.tune.RetryCount <= 7 {
+		p.RetryCount = s.tune.RetryCount
+	}
+	var err error
+	if s.client {
+		_, err = s.id.Connect(ctx, s.qp, p)
+	} else {
+		err = s.id.Accept(ctx, s.qp, p)
+	}
+	if err != nil {
+		return err
+	}
+	s.write.last = time.Now()
+	s.watch.Go(s.listen)
+	s.watch.Go(s.keepalive)
+	return nil
+}
+
+// open makes the queue pair, with receives posted.
+func (s *stream) open(d *verbsDevice) (err error) {
+	if err := s.nic.pin(streamSize, "an exchange over rdma_cm"); err != nil {
+		return err
+	}
+	s.pinned = true
+	if s.mem, err = ibvfd.AllocHost(streamSize); err != nil {
+		return err
+	}
+	if s.mr, err = d.pd.RegMR(ibvfd.MRAttr{Kind: ibvfd.HostMemory, Host: s.mem.Bytes(), Length: streamSize, Access: ibvfd.AccessLocalWrite, Owner: s.mem}); err != nil {
+		return err
+	}
+	if s.sendCQ, err = d.ctx.CreateCQWith(ibvfd.CQAttr{Depth: 2, Events: true}); err != nil {
+		return err
+	}
+	if s.recvCQ, err = d.ctx.CreateCQWith(ibvfd.CQAttr{Depth: streamSlots, Events: true}); err != nil {
+		return err
+	}
+	if s.qp, err = d.pd.CreateQP(ibvfd.QPAttr{
+		Type: ibvfd.RC, SendCQ: s.sendCQ, RecvCQ: s.recvCQ, SendDepth: 1, RecvDepth: streamSlots, Port: s.id.Port(),
+	}); err != nil {
+		return err
+	}
+	if err := s.qp.Init(ibvfd.ConnectAttr{}); err != nil {
+		return err
+	}
+	for slot := range streamSlots {
+		if err := s.post(slot); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *stream) post(slot int) error {
+	_, err := s.qp.PostRecv([]ibvfd.RecvWR{{ID: uint64(slot), SGE: []ibvfd.SGE{s.sge(slot*streamChunk, streamChunk)}}})
+	return err
+}
+
+func (s *stream) sge(off, n int) ibvfd.SGE {
+	return ibvfd.SGE{Addr: s.mr.IOVA() + uint64(off), Length: uint32(n), LKey: s.mr.LKey()}
+}
+
+// listen waits for the peer's end.
+func (s *stream) listen() {
+	err := s.id.Wait(s.life)
+	if s.life.Err() != nil {
+		return
+	}
+	if err == nil {
+		err = io.EOF
+	}
+	s.fail(err)
+}
+
+// fail has reading end with cause, once what came before it is read.
+func (s *stream) fail(cause error) {
+	s.first.Do(func() {
+		s.cause = cause
+		close(s.ended)
+	})
+	_ = s.qp.Err() // flushes the receives; fails if it is closed, or its device is gone
+}
+
+// keepalive finds a peer whose machine is gone: a WRITE of nothing is answered by
+// the peer's NIC, and disturbs nobody.
+func (s *stream) keepalive() {
+	tick := time.NewTicker(s.every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-s.life.Done():
+			return
+		}
+		if !s.write.TryLock() {
+			continue // who writes hears of the peer
+		}
+		var err error
+		if s.write.broken == nil && time.Since(s.write.last) >= s.every {
+			if err = s.send(ibvfd.SendWR{Op: ibvfd.OpWrite, Flags: ibvfd.SendSignaled}, func(wait func(context.Context) error) error { return wait(s.life) }); err == nil {
+				s.alive.Add(1)
+			}
+		}
+		s.write.Unlock()
+		if err != nil {
+			s.fail(err)
+			return
+		}
+	}
+}
+
+// Read takes what has come.
+func (s *stream) Read(p []byte) (int, error) {
+	s.read.Lock()
+	defer s.read.Unlock()
+	if err := context.Cause(s.life); err != nil {
+		return 0, err
+	}
+	if len(p) == 0 {
+		return 0, nil
+	}
+	for len(s.read.rest) == 0 {
+		var wc [1]ibvfd.WC
+		if err := s.read.wait(func(ctx context.Context) error {
+			if ctx.Err() != nil { // before what is there: a deadline that has passed
+				return ctx.Err()
+			}
+			_, err := s.recvCQ.Wait(ctx, wc[:])
+			return err
+		}); err != nil {
+			return 0, err
+		}
+		if wc[0].Status != ibvfd.WCSuccess {
+			return 0, s.over(&wc[0])
+		}
+		s.read.slot = int(wc[0].ID)
+		s.read.rest = s.mem.Bytes()[s.read.slot*streamChunk:][:wc[0].ByteLen]
+	}
+	n := copy(p, s.read.rest)
+	if s.read.rest = s.read.rest[n:]; len(s.read.rest) == 0 {
+		if err := s.post(s.read.slot); err != nil {
+			s.fail(err)
+		}
+	}
+	return n, nil
+}
+
+// over is why a receive was flushed: a send that failed flushes it too, and who
+// sent hears of that at about the same time.
+func (s *stream) over(wc *ibvfd.WC) error {
+	select {
+	case <-s.ended:
+		return s.cause
+	case <-s.life.Done():
+		return context.Cause(s.life)
+	case <-time.After(flushWait):
+		return fmt.Errorf("%w: %w", ErrNotConnected, wc.Err())
+	}
+}
+
+// Write returns when the peer's NIC has all of p. One that does not end in time
+// leaves a stream that cannot be written to.
+func (s *stream) Write(p []byte) (n int, err error) {
+	s.write.Lock()
+	defer s.write.Unlock()
+	for n < len(p) {
+		if err := context.Cause(s.life); err != nil {
+			return n, err
+		}
+		if s.write.broken != nil {
+			return n, s.write.broken
+		}
+		m := copy(s.mem.Bytes()[streamSlots*streamChunk:], p[n:])
+		if err := s.send(ibvfd.SendWR{
+			Op: ibvfd.OpSend, Flags: ibvfd.SendSignaled, SGE: []ibvfd.SGE{s.sge(streamSlots*streamChunk, m)},
+		}, s.write.wait); err != nil {
+			return n, err
+		}
+		n += m
+	}
+	return n, nil
+}
+
+// send posts one and waits for its completion. The caller has the write lock.
+func (s *stream) send(wr ibvfd.SendWR, waiting func(func(context.Context) error) error) (err error) {
+	defer func() { s.write.broken = err }()
+	if _, err := s.qp.PostSend([]ibvfd.SendWR{wr}); err != nil {
+		return err
+	}
+	var wc [1]ibvfd.WC
+	if err := waiting(func(ctx context.Context) error {
+		_, err := s.sendCQ.Wait(ctx, wc[:])
+		return err
+	}); err != nil {
+		return err
+	}
+	if wc[0].Status != ibvfd.WCSuccess {
+		err := fmt.Errorf("%w: %w", ErrNotConnected, wc[0].Err())
+		s.fail(err)
+		return err
+	}
+	s.write.last = time.Now()
+	return nil
+}
+
+// Close ends the connection: the peer reads io.EOF. Closing again does nothing.
+func (s *stream) Close() error {
+	s.end(net.ErrClosed)
+	s.closing.Lock()
+	defer s.closing.Unlock()
+	if s.closed {
+		return nil
+	}
+	s.closed = true
+	// Who reads or writes ends now, and uses the memory no more.
+	s.read.Lock()
+	defer s.read.Unlock()
+	s.write.Lock()
+	defer s.write.Unlock()
+	s.watch.Wait()
+	return s.nic.end(s.free)
+}
+
+// free lets go of everything, in order; it may be tried again.
+func (s *stream) free() error {
+	if err := s.id.Close(); err != nil {
+		return err
+	}
+	if s.qp != nil {
+		if err := s.qp.Close(); err != nil {
+			return err
+		}
+	}
+	for _, cq := range []*ibvfd.CQ{s.sendCQ, s.recvCQ} {
+		if cq != nil {
+			if err := cq.Close(); err != nil {
+				return err
+			}
+		}
+	}
+	if s.mr != nil {
+		if err := s.mr.Close(); err != nil {
+			return err
+		}
+	}
+	if s.mem != nil {
+		if err := s.mem.Close(); err != nil {
+			return err
+		}
+	}
+	if s.pinned {
+		s.nic.unpin(streamSize)
+		s.pinned = false
+	}
+	return nil
+}
+
+// LocalAddr is this side's address.
+func (s *stream) LocalAddr() net.Addr { return s.local }
+
+// RemoteAddr is the peer's, as the peer says.
+func (s *stream) RemoteAddr() net.Addr { return s.remote }
+
+// SetDeadline sets both.
+func (s *stream) SetDeadline(t time.Time) error {
+	return errors.Join(s.SetReadDeadline(t), s.SetWriteDeadline(t))
+}
+
+// SetReadDeadline bounds Reads, also one that waits now.
+func (s *stream) SetReadDeadline(t time.Time) error {
+	s.read.set(t)
+	return nil
+}
+
+// SetWriteDeadline is SetReadDeadline for Writes.
+func (s *stream) SetWriteDeadline(t time.Time) error {
+	s.write.set(t)
+	return nil
+}
