@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
@@ -52,13 +53,14 @@ func (t *Tracer) inventory() {
 			t.join.record(w)
 		}
 	}
-	t.kernelBufs(bufs, mine)
+	t.kernelBufs(bufs, mine, n)
 	t.queue = append(t.queue, t.join.take()...)
 }
 
 // kernelBufs adds what only debugfs shows: buffers that no descriptor leads
-// to, as an MR keeps its buffer after the descriptor was closed.
-func (t *Tracer) kernelBufs(known map[uint64]bool, mine func(inode uint64) bool) {
+// to, as an MR keeps its buffer after the descriptor was closed. n records have
+// identities already.
+func (t *Tracer) kernelBufs(known map[uint64]bool, mine func(inode uint64) bool, n uint64) {
 	list, err := dmabuf.KernelBufs(t.cfg.Debug)
 	if err != nil {
 		t.unread = append(t.unread, err)
@@ -69,8 +71,9 @@ func (t *Tracer) kernelBufs(known map[uint64]bool, mine func(inode uint64) bool)
 			continue
 		}
 		for _, device := range b.Attached {
+			n++
 			r := Record{
-				ID: existedBit | b.Inode<<16, Call: Found, FD: -1, Existed: true,
+				ID: existedBit | n, Call: Found, FD: -1, Existed: true,
 				Buffer:   &Buffer{Inode: b.Inode, Size: uint64(b.Size), Exporter: b.Exporter},
 				Importer: &Importer{Device: device},
 				Incomplete: []string{
@@ -79,7 +82,7 @@ func (t *Tracer) kernelBufs(known map[uint64]bool, mine func(inode uint64) bool)
 			}
 			e := &entry{rec: r}
 			e.in.Preexisting = true
-			t.join.emit(Existing, 0, e)
+			t.join.emit(Existing, uint64(time.Since(t.join.conv.boot)), e)
 		}
 	}
 }
