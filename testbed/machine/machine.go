@@ -37,6 +37,7 @@ type Node struct {
 
 	Objects []Device `json:",omitempty"` // QEMU -object, such as memory backends
 	Netdevs []Device `json:",omitempty"` // QEMU -netdev
+	Drives  []Drive  `json:",omitempty"` // disks for devices that have a drive
 	Devices []Device `json:",omitempty"` // QEMU -device, in order: a bus before what is on it
 
 	// Modules are loaded with what they need, in this order. An entry may
@@ -53,6 +54,12 @@ type Device struct {
 	ID     string            `json:",omitempty"`
 	Bus    string            `json:",omitempty"`
 	Props  map[string]string `json:",omitempty"`
+}
+
+// Drive is a disk of zeros. What is written to it is gone with the machine.
+type Drive struct {
+	ID   string
+	Size string // "16M"
 }
 
 // Interface is a network interface that the guest's init sets up.
@@ -161,6 +168,11 @@ func (m Machine) Validate() error {
 		for _, d := range append(append(append([]Device{}, n.Objects...), n.Netdevs...), n.Devices...) {
 			if d.Driver == "" {
 				bad("node %s: a device without a driver", n.Name)
+			}
+		}
+		for _, d := range n.Drives {
+			if d.ID == "" || d.Size == "" {
+				bad("node %s: a drive without ID or size", n.Name)
 			}
 		}
 		names := map[string]bool{}

@@ -5,6 +5,7 @@ package machine
 import (
 	"fmt"
 	"strconv"
+	"strings"
 )
 
 // PCIPaths says where the guest finds the node's PCI devices, by their ID: the
@@ -32,11 +33,16 @@ func pciPath(byID map[string]Device, d Device) []string {
 	if !given && (parent.Driver == "pcie-root-port" || parent.Driver == "xio3130-downstream") {
 		addr, given = "0", true // a port leads to a single slot
 	}
-	slot, err := strconv.ParseUint(addr, 0, 5)
+	place, number, several := strings.Cut(addr, ".")
+	slot, err := strconv.ParseUint(place, 0, 5)
+	function := uint64(0)
+	if several && err == nil {
+		function, err = strconv.ParseUint(number, 0, 3)
+	}
 	if !given || err != nil {
 		return nil
 	}
-	here := fmt.Sprintf("%02x.0", slot)
+	here := fmt.Sprintf("%02x.%x", slot, function)
 	switch {
 	case parent.Driver == "pxb-pcie":
 		bus, err := strconv.ParseUint(parent.Props["bus_nr"], 0, 8)

@@ -60,6 +60,9 @@ func (m Machine) QEMU(node Node, accel string, linkFDs []int) ([]string, error) 
 	for _, d := range node.Netdevs {
 		args = append(args, "-netdev", d.option())
 	}
+	for _, d := range node.Drives {
+		args = append(args, "-drive", fmt.Sprintf("if=none,id=%s,driver=null-co,size=%s,read-zeroes=on,snapshot=on", d.ID, d.Size))
+	}
 	for _, d := range node.Devices {
 		args = append(args, "-device", d.option())
 	}

@@ -13,6 +13,10 @@ import (
 const (
 	acsRedirect   = "pci=config_acs=xx111xx@pci:1b36:000c"
 	noACSRedirect = "pci=disable_acs_redir=pci:1b36:000c"
+
+	// acsRemedy is what p2pcheck says to do on nested, where nobody but it
+	// knows the numbers of buses: a test compares the two.
+	acsRemedy = "pci=disable_acs_redir=0000:11:01.0;0000:11:02.0"
 )
 
 // topologies are the machines whose PCI buses matter. In each, gpuN can become
@@ -32,6 +36,8 @@ func topologies() []Machine {
 			machine("switch-acs", "a GPU, a NIC and a DMA engine below one switch whose ports redirect to the root"),
 		newBoard().inSwitch(1).onRootPorts(1).onSecondBridge().inRedirectingSwitch().
 			machine("fabric", "a GPU, a NIC and a DMA engine in each of: 0 a switch, 1 root ports, 2 a second host bridge, 3 a redirecting switch"),
+		newBoard().inNestedSwitches().behindOnePort().inRedirectingSwitch().
+			machine("nested", "a GPU, a NIC and a DMA engine in each of: 0 a switch, 1 a switch below that, 2 one slot as its functions, 3 a redirecting switch; NVMe controllers, one with a memory buffer, one with virtual functions"),
 	}
 }
 
@@ -39,7 +45,7 @@ func topologies() []Machine {
 type board struct {
 	node Node
 	// how many there are, for names and numbers that must differ
-	gpus, nics, edus, ports, slots, switches int
+	gpus, nics, edus, nvmes, ports, slots, switches int
 }
 
 // firstSlot leaves the slots before it on the root bus to the devices that
@@ -53,7 +59,7 @@ func newBoard() *board {
 func (b *board) machine(name, doc string) Machine {
 	n := b.node
 	n.Devices = append(n.Devices, Device{Driver: "virtio-gpu-pci", ID: "virtiogpu", Bus: "pcie.0"})
-	n.Modules = modules(graphics, []string{"e1000e"}, rdma)
+	n.Modules = modules(graphics, []string{"e1000e"}, rdma, n.Modules)
 	n.Interfaces = append(n.Interfaces, Interface{Name: "dummy0", Kind: "dummy", MTU: rxeMTU, Addresses: []string{"10.9.0.1/24"}})
 	n.RDMA = append(n.RDMA, RDMA{Name: "rxe-soft", Kind: "rxe", Netdev: "dummy0"})
 	return Machine{Name: name, Doc: doc, Nodes: []Node{n}}
@@ -83,12 +89,18 @@ func (b *board) port(driver, bus, addr string) string {
 
 func (b *board) rootPort() string { return b.port("pcie-root-port", "pcie.0", b.rootSlot()) }
 
-// upstream adds a switch without downstream ports.
-func (b *board) upstream() string {
+// upstream adds a switch without downstream ports below a port.
+func (b *board) upstream(port string) string {
 	b.switches++
 	id := "switch" + strconv.Itoa(b.switches)
-	b.add(Device{Driver: "x3130-upstream", ID: id, Bus: b.rootPort()}, "addr", "0")
+	b.add(Device{Driver: "x3130-upstream", ID: id, Bus: port}, "addr", "0")
 	return id
+}
+
+// downs makes downstream ports, which have no ACS.
+func (b *board) downs(upstream string) func() string {
+	slot := 0
+	return func() string { slot++; return b.port("xio3130-downstream", upstream, strconv.Itoa(slot)) }
 }
 
 // gpu adds a GPU that is a memory device, of any size.
@@ -108,26 +120,39 @@ func (b *board) displayGPU(bus string) {
 	b.gpus++
 }
 
-func (b *board) nic(bus string) {
+func (b *board) nic(bus string, props ...string) {
 	n := strconv.Itoa(b.nics)
 	mac := fmt.Sprintf("52:54:00:09:fe:%02x", b.nics)
 	b.node.Netdevs = append(b.node.Netdevs, Device{Driver: "user", ID: "net" + n, Props: map[string]string{"restrict": "on"}})
-	b.add(Device{Driver: "e1000e", ID: "nic" + n, Bus: bus}, "netdev", "net"+n, "mac", mac, "romfile", "")
+	b.add(Device{Driver: "e1000e", ID: "nic" + n, Bus: bus}, append(props, "netdev", "net"+n, "mac", mac, "romfile", "")...)
 	b.node.Interfaces = append(b.node.Interfaces, Interface{Name: "nic" + n, MAC: mac, MTU: rxeMTU, Addresses: []string{fmt.Sprintf("10.9.%d.1/24", 20+b.nics)}})
 	b.node.RDMA = append(b.node.RDMA, RDMA{Name: "rxe" + n, Kind: "rxe", Netdev: "nic" + n})
 	b.nics++
 }
 
-func (b *board) edu(bus string) {
-	b.add(Device{Driver: "edu", ID: "edu" + strconv.Itoa(b.edus), Bus: bus}, "dma_mask", "0xffffffffffffffff")
+func (b *board) edu(bus string, props ...string) {
+	b.add(Device{Driver: "edu", ID: "edu" + strconv.Itoa(b.edus), Bus: bus}, append(props, "dma_mask", "0xffffffffffffffff")...)
 	b.edus++
+}
+
+// nvme adds a storage controller.
+func (b *board) nvme(bus string, props ...string) {
+	id := "nvme" + strconv.Itoa(b.nvmes)
+	b.add(Device{Driver: "nvme", ID: id, Bus: bus}, append(props, "serial", id)...)
+	b.nvmes++
+}
+
+// disk adds one with a disk.
+func (b *board) disk(bus string) {
+	id := "disk" + strconv.Itoa(b.nvmes)
+	b.node.Drives = append(b.node.Drives, Drive{ID: id, Size: "16M"})
+	b.nvme(bus, "drive", id)
 }
 
 // inSwitch adds GPUs, a NIC and an engine below one switch whose ports have no
 // ACS.
 func (b *board) inSwitch(gpus int) *board {
-	bus, slot := b.upstream(), 0
-	down := func() string { slot++; return b.port("xio3130-downstream", bus, strconv.Itoa(slot)) }
+	down := b.downs(b.upstream(b.rootPort()))
 	for range gpus {
 		b.gpu(down())
 	}
@@ -138,7 +163,7 @@ func (b *board) inSwitch(gpus int) *board {
 
 // inRedirectingSwitch is the same with ports that have ACS and redirect.
 func (b *board) inRedirectingSwitch() *board {
-	bus := b.upstream()
+	bus := b.upstream(b.rootPort())
 	b.gpu(b.port("pcie-root-port", bus, "1"))
 	b.nic(b.port("pcie-root-port", bus, "2"))
 	b.edu(b.port("pcie-root-port", bus, "3"))
@@ -168,5 +193,36 @@ func (b *board) onSecondBridge() *board {
 	b.displayGPU(b.port("pcie-root-port", "bridge1", "0"))
 	b.nic(b.port("pcie-root-port", "bridge1", "1"))
 	b.edu(b.port("pcie-root-port", "bridge1", "2"))
+	return b
+}
+
+// inNestedSwitches adds a GPU, a NIC and an engine below a switch and below
+// another one that is below that, with NVMe controllers: 0 and 1 in the inner
+// switch, with a memory buffer and with a disk; 2 in the outer one, with virtual
+// functions; 3 on a root port, with a disk.
+func (b *board) inNestedSwitches() *board {
+	outer := b.downs(b.upstream(b.rootPort()))
+	for _, down := range []func() string{outer, b.downs(b.upstream(outer()))} {
+		b.gpu(down())
+		b.nic(down())
+		b.edu(down())
+		if b.gpus == 2 {
+			b.nvme(down(), "cmb_size_mb", "4")
+			b.disk(down())
+		}
+	}
+	b.node.Devices = append(b.node.Devices, Device{Driver: "nvme-subsys", ID: "subsystem"})
+	b.nvme(outer(), "subsys", "subsystem", "sriov_max_vfs", "2", "sriov_vq_flexible", "4", "sriov_vi_flexible", "2")
+	b.disk(b.rootPort())
+	b.node.Modules = append(b.node.Modules, "nvme")
+	return b
+}
+
+// behindOnePort makes a GPU, a NIC and an engine the functions of one slot.
+func (b *board) behindOnePort() *board {
+	bus := b.rootPort()
+	b.gpu(bus, "addr", "0.0", "multifunction", "on")
+	b.nic(bus, "addr", "0.1")
+	b.edu(bus, "addr", "0.2")
 	return b
 }

@@ -13,7 +13,7 @@ import (
 // Every device of a topology that tests look for has a place that is known
 // beforehand, and no two devices have the same.
 func TestTopologyPlaces(t *testing.T) {
-	wanted := regexp.MustCompile(`^(gpu|nic|edu)[0-9]$`)
+	wanted := regexp.MustCompile(`^(gpu|nic|edu|nvme)[0-9]$`)
 	for _, m := range topologies() {
 		n := m.Nodes[0]
 		paths, taken := n.PCIPaths(), map[string]string{}
@@ -45,6 +45,8 @@ func TestPCIPaths(t *testing.T) {
 		{Driver: "xio3130-downstream", ID: "dp", Bus: "us", Props: map[string]string{"addr": "3"}},
 		{Driver: "xio3130-downstream", ID: "dp-somewhere", Bus: "us"},
 		{Driver: "edu", ID: "near", Bus: "dp"},
+		{Driver: "edu", ID: "second", Bus: "dp", Props: map[string]string{"addr": "0.1"}},
+		{Driver: "edu", ID: "ninth", Bus: "dp", Props: map[string]string{"addr": "0.8"}},
 		{Driver: "edu", ID: "lost", Bus: "dp-somewhere"},
 		{Driver: "pxb-pcie", ID: "px", Props: map[string]string{"bus_nr": "0x80"}},
 		{Driver: "pcie-root-port", ID: "far-port", Bus: "px", Props: map[string]string{"addr": "1"}},
@@ -55,6 +57,7 @@ func TestPCIPaths(t *testing.T) {
 		"us":       {"pci0000:00", "1a.0", "00.0"},
 		"dp":       {"pci0000:00", "1a.0", "00.0", "03.0"},
 		"near":     {"pci0000:00", "1a.0", "00.0", "03.0", "00.0"},
+		"second":   {"pci0000:00", "1a.0", "00.0", "03.0", "00.1"},
 		"far-port": {"pci0000:80", "01.0"},
 		"far":      {"pci0000:80", "01.0", "00.0"},
 	}
@@ -81,13 +84,16 @@ func TestVariations(t *testing.T) {
 	if m.Name != "switch-acs+EPYC+iommu+noredir+vram=8G" {
 		t.Errorf("its name is %q", m.Name)
 	}
+	if m, err := Load("nested+Nehalem+remedy"); err != nil || !slices.Equal(m.Nodes[0].Cmdline(), []string{acsRemedy}) {
+		t.Errorf("with the remedy: %v, %v", m.Nodes[0].Cmdline(), err)
+	}
 	// The machine itself is as it was.
 	if m, err := Load("switch-acs"); err != nil || !slices.Contains(m.Nodes[0].KernelArgs, acsRedirect) || m.Nodes[0].CPU != "max" {
 		t.Errorf("after a variation: %+v, %v", m, err)
 	}
 	for name, want := range map[string]string{
 		"switch+epyc": "EPYC, ", "switch+": "variation", "nonesuch+EPYC": `machine "nonesuch"`,
-		"switch+noredir": "no redirecting switch", "default+vram=1G": "no GPU with memory", "switch+vram=1T": "vram=SIZE",
+		"switch+noredir": "no redirecting switch", "fabric+remedy": "no variation", "default+vram=1G": "no GPU with memory", "switch+vram=1T": "vram=SIZE",
 	} {
 		if _, err := Load(name); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want an error with %q", name, err, want)

@@ -34,7 +34,7 @@ func Variations() []string {
 		all = append(all, name)
 	}
 	sort.Strings(all[len(cpus):])
-	return append(all, "noredir", "vram=SIZE")
+	return append(all, "noredir", "remedy", "vram=SIZE")
 }
 
 // vary returns the machine with one variation applied to all its nodes.
@@ -48,13 +48,13 @@ func (m Machine) vary(variation string) (Machine, error) {
 			n.CPU = variation
 		case iommus[variation] != "":
 			n.IOMMU = iommus[variation]
-		case variation == "noredir":
+		case variation == "noredir" || variation == "remedy" && strings.HasPrefix(m.Name, "nested"):
 			at := slices.Index(n.KernelArgs, acsRedirect)
 			if at < 0 {
 				return m, fmt.Errorf("machine %q: node %s has no redirecting switch", m.Name, n.Name)
 			}
 			n.KernelArgs = slices.Clone(n.KernelArgs)
-			n.KernelArgs[at] = noACSRedirect
+			n.KernelArgs[at] = map[string]string{"noredir": noACSRedirect, "remedy": acsRemedy}[variation]
 		case vramSize.MatchString(variation):
 			n.Objects = slices.Clone(n.Objects)
 			at := slices.IndexFunc(n.Objects, func(d Device) bool { return strings.HasPrefix(d.ID, "vram") })
