@@ -35,3 +35,11 @@ bench-trace: bench-build ## the time that tracing adds to a registration, in the
 	@testbed/setup.sh bench
 	@$(BUILD)/bin/testbed run -kernel $(KERNEL) -patched-rxe -timeout 90m -- \
 		sh -c 'mount -t tracefs none /sys/kernel/tracing 2>/dev/null; exec bench -only tracing "$$@"' bench $(BENCH_ARGS)
+
+# On this machine: both of its peers read a tree of files, too.
+.PHONY: bench-p2pcheck
+bench-p2pcheck: ## compare p2pcheck with lspci and lstopo on a machine of 4,000 PCI functions
+	@testbed/setup.sh bench
+	$(GO) test -run '^$$' -bench 'Check|Peers' -benchtime 30x ./cmd/p2pcheck
+
+bench: bench-p2pcheck

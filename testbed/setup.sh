@@ -5,8 +5,8 @@
 # what to install. Go itself is assumed, and its absence is said plainly.
 # It is quick when nothing is missing, so that every target can call it.
 #
-#   testbed/setup.sh [test|bench]   with what only `make test`, or only
-#                                   `make bench-trace`, uses
+#   testbed/setup.sh [test|bench]   with what only `make test`, or only the
+#                                   benchmarks' peers, use
 set -eu
 
 # Tools for the host, then the headers that tests compare our ABI with, then the
@@ -22,7 +22,7 @@ rdma-core perftest python3-pyverbs
 # The BPF objects are committed; a test compiles them and compares. sparse and
 # perl check the kernel's part.
 [ "${1-}" != test ] || packages="$packages clang-14 llvm-14 sparse perl"
-[ "${1-}" != bench ] || packages="$packages bpftrace"
+[ "${1-}" != bench ] || packages="$packages bpftrace pciutils hwloc-nox"
 
 fail() {
 	echo "setup: $*" >&2

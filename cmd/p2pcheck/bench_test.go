@@ -3,21 +3,28 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
+	"os"
+	"os/exec"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 )
 
-// All predictions for 16 GPUs and 16 NICs, two and two below a switch, on a
-// machine of 4,000 PCI functions.
-func BenchmarkCheck(b *testing.B) {
+// large is a machine of 4,000 PCI functions with 16 GPUs and 16 NICs, two and
+// two below a switch.
+func large(b *testing.B) string {
 	var tree strings.Builder
 	functions := 0
+	// lspci wants interrupt and regions of each.
 	add := func(format string, args ...any) {
-		fmt.Fprintf(&tree, format+"\n", args...)
+		fmt.Fprintf(&tree, format+" irq=0 resource=0x0_0x0_0x0\n", args...)
 		functions++
 	}
 	for i := range 8 {
@@ -38,7 +45,12 @@ func BenchmarkCheck(b *testing.B) {
 	for functions < 4000 {
 		add("pci0001:00/%04x:%02x:%02x.%d class=0x088000", 1+functions>>13, functions>>8&0xff, functions>>3&0x1f, functions&7)
 	}
-	root := machineTree(tree.String(), "").Write(b)
+	return machineTree(tree.String(), "").Write(b)
+}
+
+// All predictions and checks for 16 GPUs and 16 NICs.
+func BenchmarkCheck(b *testing.B) {
+	root := large(b)
 	b.ReportAllocs()
 	for b.Loop() {
 		a := &app{stdout: io.Discard, stderr: io.Discard}
@@ -46,4 +58,84 @@ func BenchmarkCheck(b *testing.B) {
 			b.Fatal(status)
 		}
 	}
+}
+
+// peer is a program that takes a machine apart.
+type peer struct {
+	name string
+	argv []string
+	env  []string
+
+	times []time.Duration
+}
+
+// BenchmarkPeers runs p2pcheck beside lspci and lstopo, which read the same tree
+// and decide nothing: all in turn, and p2pcheck twice, whose difference from
+// itself is the noise.
+func BenchmarkPeers(b *testing.B) {
+	root := large(b)
+	self := peer{name: "p2pcheck", argv: []string{os.Args[0], "--root", root}, env: []string{asCommand + "=1"}}
+	again := self
+	again.name = "p2pcheck-again"
+	all := []*peer{&self, &again,
+		{name: "lspci", argv: []string{"lspci", "-vvv", "-A", "linux-sysfs", "-O", "sysfs.path=" + root + "/sys/bus/pci"}},
+		{name: "lstopo", argv: []string{"lstopo-no-graphics", "--whole-io", "--of", "console"}, env: []string{"HWLOC_FSROOT=" + root, "HWLOC_THISSYSTEM=0", "HWLOC_COMPONENTS=-pci"}},
+	}
+	for _, p := range all {
+		if _, err := exec.LookPath(p.argv[0]); err != nil {
+			b.Skipf("%v: testbed/setup.sh bench installs it", err)
+		}
+	}
+	var most int64
+	for b.Loop() {
+		for _, p := range all {
+			bytes := p.run(b)
+			if p == &self {
+				most = max(most, bytes)
+			}
+		}
+	}
+	b.ReportMetric(0, "ns/op") // of all of them together it says nothing
+	for _, p := range all {
+		b.ReportMetric(float64(median(p.times).Microseconds())/1000, p.name+"-ms")
+	}
+	b.ReportMetric(float64(most)/(1<<20), "p2pcheck-MiB-at-most")
+	for _, p := range all[1:] {
+		ratios := make([]float64, len(p.times))
+		for i := range ratios {
+			ratios[i] = float64(self.times[i]) / float64(p.times[i])
+		}
+		slices.Sort(ratios)
+		b.Logf("p2pcheck takes %.2f of the time of %s (median; the middle half %.2f to %.2f)", median(ratios), p.name, ratios[len(ratios)/4], ratios[len(ratios)*3/4])
+	}
+}
+
+// run returns the most memory that the program had. It is no less than what this
+// process has, which it was made from.
+func (p *peer) run(b *testing.B) int64 {
+	cmd := exec.CommandContext(context.Background(), p.argv[0], p.argv[1:]...)
+	cmd.Env = append(os.Environ(), p.env...)
+	var out counter
+	cmd.Stdout = &out
+	start := time.Now()
+	err := cmd.Run()
+	p.times = append(p.times, time.Since(start))
+	if cmd.ProcessState == nil || out == 0 {
+		b.Fatalf("%s: %v, %d bytes", p.name, err, out)
+	}
+	return cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss << 10
+}
+
+// counter counts what is written to it.
+type counter int
+
+func (c *counter) Write(data []byte) (int, error) {
+	*c += counter(len(data))
+	return len(data), nil
+}
+
+// median sorts.
+func median[T int64 | float64 | time.Duration](all []T) T {
+	all = slices.Sorted(slices.Values(all))
+	return all[len(all)/2]
 }
