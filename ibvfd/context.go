@@ -68,6 +68,19 @@ func wrap(vctx verbsContext, name string, sys sysfs.FS, t ioctl.Transport) (*Con
 	return newContext(vctx, name, info, sys, t), nil
 }
 
+// borrowed is a context that is not closed.
+type borrowed struct {
+	verbsContext
+	closed func()
+}
+
+func (b borrowed) close() error {
+	if b.closed != nil {
+		b.closed()
+	}
+	return nil
+}
+
 func newContext(vctx verbsContext, name string, info DeviceInfo, sys sysfs.FS, t ioctl.Transport) *Context {
 	return &Context{name: name, info: info, sys: sys, v: vctx, file: uverbs.Wrap(t, vctx.cmdFD()), hostLimits: readMemlock}
 }

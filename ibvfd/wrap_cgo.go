@@ -38,16 +38,3 @@ func Wrap(verbs unsafe.Pointer, closed func()) (*Context, error) {
 	name := C.GoString(C.vb_context_name(lib.c, ctx))
 	return wrap(borrowed{&libContext{lib, ctx}, closed}, name, sysfs.New(""), ioctl.Kernel)
 }
-
-// borrowed is a context that is not closed.
-type borrowed struct {
-	*libContext
-	closed func()
-}
-
-func (b borrowed) close() error {
-	if b.closed != nil {
-		b.closed()
-	}
-	return nil
-}
