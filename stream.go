@@ -29,6 +29,7 @@ type stream struct {
 	tune   ibvfd.ConnectAttr
 	every  time.Duration // between signs of life
 
+	pd             *ibvfd.PD
 	mem            *ibvfd.HostBuf
 	mr             *ibvfd.MR
 	sendCQ, recvCQ *ibvfd.CQ
@@ -45,8 +46,9 @@ type stream struct {
 	read struct {
 		sync.Mutex
 		*deadline
-		slot int    // that rest is of
-		rest []byte // received and not read
+		broken error
+		slot   int    // that rest is of
+		rest   []byte // received and not read
 	}
 	write struct {
 		sync.Mutex
@@ -95,7 +97,10 @@ func (s *stream) establish(ctx context.Context) error {
 	if err := s.open(d); err != nil {
 		return err
 	}
-	p := cm.Param{PrivateData: helloCM, Timeout: s.tune.Timeout, RNRRetry: 7, ResponderResources: 1, InitiatorDepth: 1}
+	p := cm.Param{
+		PrivateData: helloCM, Timeout: s.tune.Timeout, RNRRetry: 7, ResponderResources: 1, InitiatorDepth: 1,
+		Access: ibvfd.AccessRemoteWrite, // of nothing: signs of life
+	}
 	if s.tune.RetryCount <= 7 {
 		p.RetryCount = s.tune.RetryCount
 	}
@@ -114,16 +119,21 @@ func (s *stream) establish(ctx context.Context) error {
 	return nil
 }
 
-// open makes the queue pair, with receives posted.
+// open makes the queue pair, with receives posted. Nobody knows yet who is at the
+// other end, so it has a protection domain of its own: in the NIC's, whoever
+// guesses a key would reach what is shared with others.
 func (s *stream) open(d *verbsDevice) (err error) {
 	if err := s.nic.pin(streamSize, "an exchange over rdma_cm"); err != nil {
 		return err
 	}
 	s.pinned = true
+	if s.pd, err = d.ctx.AllocPD(); err != nil {
+		return err
+	}
 	if s.mem, err = ibvfd.AllocHost(streamSize); err != nil {
 		return err
 	}
-	if s.mr, err = d.pd.RegMR(ibvfd.MRAttr{Kind: ibvfd.HostMemory, Host: s.mem.Bytes(), Length: streamSize, Access: ibvfd.AccessLocalWrite, Owner: s.mem}); err != nil {
+	if s.mr, err = s.pd.RegMR(ibvfd.MRAttr{Kind: ibvfd.HostMemory, Host: s.mem.Bytes(), Length: streamSize, Access: ibvfd.AccessLocalWrite, Owner: s.mem}); err != nil {
 		return err
 	}
 	if s.sendCQ, err = d.ctx.CreateCQWith(ibvfd.CQAttr{Depth: 2, Events: true}); err != nil {
@@ -132,7 +142,7 @@ func (s *stream) open(d *verbsDevice) (err error) {
 	if s.recvCQ, err = d.ctx.CreateCQWith(ibvfd.CQAttr{Depth: streamSlots, Events: true}); err != nil {
 		return err
 	}
-	if s.qp, err = d.pd.CreateQP(ibvfd.QPAttr{
+	if s.qp, err = s.pd.CreateQP(ibvfd.QPAttr{
 		Type: ibvfd.RC, SendCQ: s.sendCQ, RecvCQ: s.recvCQ, SendDepth: 1, RecvDepth: streamSlots, Port: s.id.Port(),
 	}); err != nil {
 		return err
@@ -217,6 +227,9 @@ func (s *stream) Read(p []byte) (int, error) {
 		return 0, nil
 	}
 	for len(s.read.rest) == 0 {
+		if s.read.broken != nil {
+			return 0, s.read.broken
+		}
 		var wc [1]ibvfd.WC
 		if err := s.read.wait(func(ctx context.Context) error {
 			if ctx.Err() != nil { // before what is there: a deadline that has passed
@@ -227,11 +240,16 @@ func (s *stream) Read(p []byte) (int, error) {
 		}); err != nil {
 			return 0, err
 		}
-		if wc[0].Status != ibvfd.WCSuccess {
-			return 0, s.over(&wc[0])
+		switch {
+		case wc[0].Status != ibvfd.WCSuccess:
+			s.read.broken = s.over(&wc[0])
+		case wc[0].Opcode != ibvfd.WCOpRecv || wc[0].ByteLen == 0 || wc[0].ByteLen > streamChunk: // no stream's
+			s.read.broken = fmt.Errorf("%w: completion %d of %d bytes", ErrMalformed, wc[0].Opcode, wc[0].ByteLen)
+			s.fail(s.read.broken)
+		default:
+			s.read.slot = int(wc[0].ID)
+			s.read.rest = s.mem.Bytes()[s.read.slot*streamChunk:][:wc[0].ByteLen]
 		}
-		s.read.slot = int(wc[0].ID)
-		s.read.rest = s.mem.Bytes()[s.read.slot*streamChunk:][:wc[0].ByteLen]
 	}
 	n := copy(p, s.read.rest)
 	if s.read.rest = s.read.rest[n:]; len(s.read.rest) == 0 {
@@ -342,6 +360,11 @@ func (s *stream) free() error {
 	}
 	if s.mem != nil {
 		if err := s.mem.Close(); err != nil {
+			return err
+		}
+	}
+	if s.pd != nil {
+		if err := s.pd.Close(); err != nil {
 			return err
 		}
 	}

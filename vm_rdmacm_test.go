@@ -114,6 +114,32 @@ func TestVMHostileCallersOverRDMACM(t *testing.T) {
 		}
 		w.ok(c.Close())
 	}
+	// Nor who posts what a stream does not, nor who knows a key before it has said
+	// who it is.
+	theirs := hostKind.make(t, w.b.nic, 8)
+	all := must(w.b.Share(0, theirs.All(), allAccess))(t)
+	key := all.spaces[0].pieces[0]
+	for name, wr := range map[string]ibvfd.SendWR{
+		"a message of nothing": {Op: ibvfd.OpSend}, "a WRITE with data": {Op: ibvfd.OpWriteImm}, "a key": {Op: ibvfd.OpWrite, RemoteAddr: key.Addr, RKey: key.Key},
+	} {
+		c := newStream(w.a.nic, must(cm.Resolve(limited(t), at, ""))(t), true, w.a.opt.Connect)
+		w.ok(c.establish(limited(t)))
+		wr.Flags = ibvfd.SendSignaled
+		if wr.RKey != 0 {
+			wr.SGE = []ibvfd.SGE{c.sge(streamSlots*streamChunk, 8)}
+		}
+		_ = c.SetDeadline(time.Now().Add(bound))
+		c.write.Lock()
+		err := c.send(wr, c.write.wait)
+		c.write.Unlock()
+		if refused := errors.Is(err, &ibvfd.WCError{Status: ibvfd.WCRemAccessErr}); refused != (wr.RKey != 0) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, err := io.Copy(io.Discard, c); errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("%s: still connected", name)
+		}
+		w.ok(c.Close())
+	}
 	buf := hostKind.make(t, w.b.nic, 8)
 	if rb := w.share(buf.All(), allAccess); rb.Size() != 8 {
 		t.Error(rb)
