@@ -109,10 +109,16 @@ func skipped(args []string) string {
 }
 
 // onTree are the manifest's mounts, of a machine that is files below a directory.
-// The pod's own sysfs and procfs are the machine's too.
+// The pod's own sysfs and procfs are the machine's too, without what is mounted
+// on the host's.
 func onTree(t *testing.T, root, features string) []mount {
 	_, set := manifest(t)
 	mounts := []mount{{filepath.Join(root, "sys"), "/sys", true}, {filepath.Join(root, "proc"), "/proc", true}}
+	for _, empty := range []string{"/sys/kernel/tracing", "/sys/kernel/security"} {
+		if _, err := os.Stat(filepath.Join(root, empty)); err == nil {
+			mounts = append(mounts, mount{"", empty, true})
+		}
+	}
 	for _, m := range hostMounts(t, set) {
 		from := filepath.Join(root, m.Source)
 		if !m.ReadOnly {

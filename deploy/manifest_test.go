@@ -103,6 +103,10 @@ func TestLeastPrivilege(t *testing.T) {
 			t.Errorf("docs/fleet.md does not say what `%s` is for", what)
 		}
 	}
+	// The same for who looks by hand.
+	if skip := skipped(c.Args); !strings.Contains(string(doc), "--skip "+skip+" ") {
+		t.Errorf("docs/fleet.md has no --skip %s", skip)
+	}
 	for _, name := range s.Capabilities.Add {
 		named(string(name))
 	}
