@@ -11,8 +11,8 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd"
 )
 
-// The exchange, over TCP or a stream over rdma_cm. A message is its body's length in 4 bytes, its kind
-// in one, and the body.
+// The exchange, over TCP or a stream over rdma_cm. A message is its body's length
+// in 4 bytes, its kind in one, and the body.
 //
 //	initiator            acceptor
 //	hello            ->
