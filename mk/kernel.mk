@@ -24,11 +24,16 @@ CPROG_SRC := $(addprefix testbed/cprog/,bench.c bufinfo.c errname.c exporter.c \
 CPROG_CFLAGS := -std=gnu11 -O2 -g -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes
 
 .PHONY: cprog
-cprog: $(CPROG) $(BUILD)/bin/bar-search ## build the independent C programs
+cprog: $(CPROG) $(BUILD)/bin/bar-search $(BUILD)/bin/fi-rma ## build the independent C programs
 
 $(BUILD)/bin/bar-search: testbed/cprog/bar-search.c mk/kernel.mk
 	@mkdir -p $(@D)
 	$(CC) $(CPPFLAGS) $(CPROG_CFLAGS) $(LDFLAGS) -o $@ $<
+
+# What Debian's libfabric does, for the root package's tests.
+$(BUILD)/bin/fi-rma: $(addprefix testbed/cprog/,fi-rma.c errname.c errname.h) mk/kernel.mk
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS) $(CPROG_CFLAGS) $(LDFLAGS) -o $@ $(filter %.c,$^) -lfabric
 
 # Recursive on purpose: only this recipe pays for the compiler's answer.
 HAVE_FLUSH = $(if $(shell $(CC) $(CPPFLAGS) -E -include infiniband/verbs.h \

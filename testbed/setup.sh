@@ -17,7 +17,7 @@ bc bison flex libssl-dev pahole
 qemu-system-x86 iproute2 mmdebstrap
 linux-libc-dev libdrm-dev
 libibverbs-dev librdmacm-dev ibverbs-providers ibverbs-utils rdmacm-utils
-rdma-core perftest python3-pyverbs
+rdma-core perftest python3-pyverbs libfabric-dev
 '
 # The BPF objects are committed; a test compiles them and compares. sparse and
 # perl check the kernel's part.

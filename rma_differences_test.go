@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gpurdma
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+// rmaDifference is a row of which libfabric's verbs provider and Endpoint do not
+// make the same.
+type rmaDifference struct {
+	provider, ours string
+	why            string
+	held           string // the test that holds our side of it
+}
+
+// rmaInject is how much the provider injects.
+const rmaInject = 256
+
+// rmaNotOffered are flags that the provider declines when it is asked for them,
+// though it lets operations have them, and which test holds what fi_rma(3) says
+// of each.
+var rmaNotOffered = map[Flags]string{
+	FlagFence:            "TestVMFences",
+	FlagDeliveryComplete: "TestVMOperations",
+	FlagCommitComplete:   "TestRefusedBeforehand",
+}
+
+// rmaDifferences are all there are, by session and row.
+var rmaDifferences = map[string]rmaDifference{
+	// What applies to writes alone, the provider ignores with a read.
+	"connected: read, FI_INJECT": {
+		"OK; rma|read", "EOPNOTSUPP",
+		"FI_INJECT applies to writes; a flag that is ignored has not been honoured", "TestRefusedBeforehand",
+	},
+	"connected: read, FI_REMOTE_CQ_DATA": {
+		"OK; rma|read", "EOPNOTSUPP",
+		"FI_REMOTE_CQ_DATA applies to writes: the peer would wait for data that never comes", "TestRefusedBeforehand",
+	},
+	// It does not offer FI_COMMIT_COMPLETE, and ignores it.
+	"connected: write, FI_COMMIT_COMPLETE": {
+		"OK; rma|write", "EOPNOTSUPP",
+		"nothing was made durable: the completion would say what is not so", "TestRefusedBeforehand",
+	},
+	"connected: read, FI_COMMIT_COMPLETE": {
+		"OK; rma|read", "EOPNOTSUPP",
+		"FI_COMMIT_COMPLETE applies to writes", "TestRefusedBeforehand",
+	},
+
+	// Limits of the provider's, which its attributes state.
+	"connected: several remote ranges: write": {
+		"rma_iov_limit", "OK; rma|write",
+		"a message may have several remote ranges: there is a work request for each", "TestVMOperations",
+	},
+	"connected: several remote ranges: read": {
+		"rma_iov_limit", "OK; rma|read",
+		"the same", "TestVMOperations",
+	},
+	"connected: more spans than the limit": {
+		"iov_limit", "OK; rma|write",
+		"more spans than a work request takes make several work requests", "TestVMRandomLayouts",
+	},
+	"connected: inject of one byte too many": {
+		"EAGAIN", "ErrLimit",
+		"both refuse, the provider as if another attempt could help; ours says the limit", "TestRefusedBeforehand",
+	},
+	"connected: data of 33 bits": {
+		"OK; rma|write; peer: rma|remote-write|remote-cq-data 5", "ErrRange",
+		"the provider drops what is above cq_data_size; nobody is told", "TestRefusedBeforehand",
+	},
+
+	// An error that is not reported.
+	"connected: wrong key: fi_inject_write": {
+		"OK; dead", "OK; status 10; dead",
+		"fi_endpoint(3): operations that fail generate completions, even if none is requested", "TestVMLibfabric",
+	},
+	"selective: wrong key: fi_write": {
+		"OK; dead", "OK; status 10; dead",
+		"the same", "TestVMSelective",
+	},
+	"selective: wrong key: fi_read": {
+		"OK; dead", "OK; status 10; dead",
+		"the same", "TestVMSelective",
+	},
+
+	// A completion that nobody asked for.
+	"selective: read, FI_TRANSMIT_COMPLETE": {
+		"OK; rma|read", "OK",
+		"fi_endpoint(3): FI_COMPLETION alone asks for a completion; the level says when it comes", "TestVMLibfabric",
+	},
+	"selective: read, FI_DELIVERY_COMPLETE": {
+		"OK; rma|read", "OK",
+		"the same", "TestVMLibfabric",
+	},
+
+	// What the descriptor shows to be wrong costs us no connection.
+	"connected: out of bounds by the descriptor: fi_write": {
+		"OK; status 10; dead", "ErrRange",
+		"a RemoteBuffer knows its size: nothing is posted, the connection lives", "TestRefusedBeforehand",
+	},
+	"connected: out of bounds by the descriptor: fi_read": {
+		"OK; status 10; dead", "ErrRange",
+		"the same", "TestRefusedBeforehand",
+	},
+	"connected: not allowed by the descriptor: fi_write": {
+		"OK; status 10; dead", "EACCES",
+		"a RemoteBuffer knows what its owner allows", "TestRefusedBeforehand",
+	},
+	"connected: not allowed by the descriptor: fi_read": {
+		"OK; status 10; dead", "EACCES",
+		"the same", "TestRefusedBeforehand",
+	},
+	"connected: out of bounds here": {
+		"OK; status 5; dead", "ErrRange",
+		"a Span is a part of a Buffer, which knows its size", "TestRefusedBeforehand",
+	},
+}
+
+func TestRMADifferencesAreDocumented(t *testing.T) {
+	page := must(os.ReadFile("docs/seed-firma.md"))(t)
+	for name, d := range rmaDifferences {
+		if !strings.Contains(string(page), "`"+name+"`") {
+			t.Errorf("docs/seed-firma.md does not have %q", name)
+		}
+		if d.why == "" || d.held == "" {
+			t.Errorf("%s: no reason, or no test", name)
+		}
+	}
+}
