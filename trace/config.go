@@ -49,6 +49,8 @@ type Config struct {
 	// For tests: as if ib_uverbs were not loaded yet, or the RDMA modules
 	// carried no BTF.
 	rdmaLater, rdmaWithoutBTF bool
+
+	exporterOps int // how many of exporters' own operations are watched at most
 }
 
 func (c Config) withDefaults() Config {
@@ -61,5 +63,6 @@ func (c Config) withDefaults() Config {
 	set(&c.RingSize, 4<<20)
 	set(&c.MaxRecords, 1<<16)
 	set(&c.MaxEvents, 16<<10)
+	set(&c.exporterOps, 64)
 	return c
 }

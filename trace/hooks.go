@@ -114,6 +114,9 @@ func words(list ...string) (out [][]byte) {
 	return out
 }
 
+// whatExporterOps is the Hook.What of exporters' own operations.
+const whatExporterOps = "refusals of the exporter itself"
+
 // maybeExporterOp is asked of every symbol that has one of exporterWords, and of
 // some others.
 func maybeExporterOp(name []byte) bool {
@@ -121,9 +124,6 @@ func maybeExporterOp(name []byte) bool {
 	return slices.ContainsFunc(exporterWords, in) && slices.ContainsFunc(exporterVerbs, in) && !slices.ContainsFunc(exporterNot, in) &&
 		!slices.ContainsFunc(notAtFirst, func(w []byte) bool { return bytes.HasPrefix(name, w) })
 }
-
-// maxExporterOps bounds how many such functions are watched.
-const maxExporterOps = 64
 
 // opOf says which operation of struct dma_buf_ops a function can be, by its
 // prototype (include/linux/dma-buf.h).

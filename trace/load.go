@@ -389,7 +389,7 @@ func (l *loader) loadExporters(cache *btf.Cache, kernel *btf.Spec, found map[str
 	sort.Strings(names)
 	for _, name := range names {
 		sym := found[name]
-		if !maybeExporterOp([]byte(name)) || !sym.code || l.have[name] || len(l.ops) > maxExporterOps {
+		if !maybeExporterOp([]byte(name)) || !sym.code || l.have[name] {
 			continue
 		}
 		if l.cfg.rdmaWithoutBTF && strings.HasPrefix(sym.module, "ib_") {
@@ -409,15 +409,18 @@ func (l *loader) loadExporters(cache *btf.Cache, kernel *btf.Spec, found map[str
 		if op == "" {
 			continue
 		}
-		program := fmt.Sprintf("exporter_%s_%d", op, len(l.ops))
+		h := hook{function: name, how: "fexit", what: whatExporterOps}
+		l.have[name] = true
+		if len(l.ops) > l.cfg.exporterOps {
+			l.note(h, sym.module, fmt.Sprintf("%d exporters' operations are watched at most", l.cfg.exporterOps))
+			continue
+		}
+		h.program = fmt.Sprintf("exporter_%s_%d", op, len(l.ops))
 		ps := tmpl.Programs["exporter_"+op].Copy()
 		ps.Name, ps.AttachTo = "exporter_"+op, name
-		cs.Programs[program] = ps
-		targets = append(targets, target{
-			hook{program: program, function: name, how: "fexit", what: "refusals of the exporter itself"}, sym.module, uint64(len(l.ops)),
-		})
+		cs.Programs[h.program] = ps
+		targets = append(targets, target{h, sym.module, uint64(len(l.ops))})
 		l.ops = append(l.ops, name)
-		l.have[name] = true
 	}
 	if len(targets) == 0 {
 		return nil

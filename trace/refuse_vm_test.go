@@ -92,3 +92,25 @@ func TestVMStockNoDriverOp(t *testing.T) {
 	}
 	mustHave(t, f.String(), "no driver op", "rxe0", "reg_user_mr_dmabuf")
 }
+
+// Exporters' operations that are too many to be watched are named.
+//
+//testbed:kernel 6.12
+func TestVMExporterHooksAreBounded(t *testing.T) {
+	c := mine()
+	c.exporterOps = 1
+	watched, left := 0, 0
+	for _, h := range open(t, c).Hooks() {
+		switch {
+		case h.What != whatExporterOps:
+		case h.Attached():
+			watched++
+		default:
+			left++
+			mustHave(t, h.Absent, "1 exporters' operations are watched at most")
+		}
+	}
+	if watched != 1 || left == 0 {
+		t.Errorf("%d are watched, %d named as not watched", watched, left)
+	}
+}
