@@ -60,10 +60,8 @@ var coreHooks = []hook{
 
 // The tracepoints of vmlinux, by program.
 var (
-	followHooks = []hook{
-		{program: "forked", function: "sched_process_fork", how: "tracepoint", what: "children of the process"},
-		{program: "exited", function: "sched_process_exit", how: "tracepoint", what: "the end of the process"},
-	}
+	forkHook   = hook{program: "forked", function: "sched_process_fork", how: "tracepoint", what: "children of the process"}
+	exitHook   = hook{program: "exited", function: "sched_process_exit", how: "tracepoint", what: "the end of threads"}
 	moduleHook = hook{program: "module_loaded", function: "module_load", how: "tracepoint", what: "modules that are loaded later"}
 )
 

@@ -107,9 +107,9 @@ func (l *loader) load(m *machineTable) error {
 	for _, h := range wanted {
 		l.have[h.program] = true
 	}
-	wanted = append(wanted, moduleHook)
+	wanted = append(wanted, moduleHook, exitHook)
 	if l.cfg.Children {
-		wanted = append(wanted, followHooks...)
+		wanted = append(wanted, forkHook)
 	}
 	keep(cs, wanted)
 	cs.Maps["events"].MaxEntries = uint32(l.cfg.RingSize)

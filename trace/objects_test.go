@@ -108,7 +108,7 @@ func TestNumbersMatchTheObjects(t *testing.T) {
 // in a table.
 func TestTablesMatchTheObjects(t *testing.T) {
 	named := map[string]map[string]bool{"core": {moduleHook.program: true}, "rdma": {}, "rdma_kprobe": {}}
-	for _, h := range append(append([]hook(nil), coreHooks...), followHooks...) {
+	for _, h := range append(coreHooks[:len(coreHooks):len(coreHooks)], forkHook, exitHook) {
 		named["core"][h.program] = true
 	}
 	for _, h := range rdmaHooks {

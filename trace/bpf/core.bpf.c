@@ -491,13 +491,26 @@ int forked(u64 *ctx)
 	return 0;
 }
 
-/* sched_process_exit(task): the number may be somebody else's soon */
+/*
+ * sched_process_exit(task): the number may be somebody else's soon. The thread
+ * is in no call any more: what there is was left behind by an exit that the
+ * kernel did not report. Its files, and MRs, are closed later.
+ */
 SEC("tp_btf/sched_process_exit")
 int exited(u64 *ctx)
 {
 	struct task_struct *t = (void *)ctx[0];
+	u64 thread = pid_tgid();
 	u32 tgid = FIELD(t, tgid);
 
+	if (map_lookup(&scopes, &thread)) {
+		lose(EVENT_RECORD);
+		map_delete(&scopes, &thread);
+	}
+	if (map_lookup(&deregs, &thread)) {
+		lose(EVENT_DEREG);
+		map_delete(&deregs, &thread);
+	}
 	/* The last thread to go is not always the leader; later ones of this
 	 * process register nothing that outlives them. */
 	if ((u32)FIELD(t, pid) == tgid)
