@@ -37,7 +37,10 @@ var same = []struct {
 	{"vb_grh", "ibv_grh", true, "version_tclass_flow paylen next_hdr hop_limit sgid dgid"},
 	{"vb_async_event", "ibv_async_event", true, "element.cq element.qp element.srq element.port_num event_type"},
 	{"vb_cq", "ibv_cq", false, "context channel cq_context handle cqe"},
-	{"vb_qp", "ibv_qp", false, "context qp_context pd send_cq recv_cq srq handle qp_num state qp_type"},
+	{"vb_qp", "ibv_qp", true, "context qp_context pd send_cq recv_cq srq handle qp_num state qp_type mutex cond events_completed"},
+	{"vb_qp_ex", "ibv_qp_ex", false, "qp_base comp_mask wr_id wr_flags wr_atomic_cmp_swp wr_send wr_send_tso wr_set_sge_list wr_start wr_complete wr_abort wr_atomic_write"},
+	{"vb_qp_init_attr_ex", "ibv_qp_init_attr_ex", true, "qp_context send_cq recv_cq srq cap qp_type sq_sig_all comp_mask pd xrcd create_flags max_tso_header rwq_ind_tbl rx_hash_conf source_qpn send_ops_flags"},
+	{"vb_device_attr_ex", "ibv_device_attr_ex", false, "orig_attr comp_mask odp_caps completion_timestamp_mask hca_core_clock device_cap_flags_ex"},
 	{"vb_qp_cap", "ibv_qp_cap", true, "max_send_wr max_recv_wr max_send_sge max_recv_sge max_inline_data"},
 	{"vb_qp_init_attr", "ibv_qp_init_attr", true, "qp_context send_cq recv_cq srq cap qp_type sq_sig_all"},
 	{"vb_global_route", "ibv_global_route", true, "dgid flow_label sgid_index hop_limit traffic_class"},
@@ -58,8 +61,10 @@ var numbers = map[string]string{
 	"VB_QP_STATE": "IBV_QP_STATE", "VB_QP_ACCESS_FLAGS": "IBV_QP_ACCESS_FLAGS", "VB_QP_PKEY_INDEX": "IBV_QP_PKEY_INDEX",
 	"VB_QP_CUR_STATE": "IBV_QP_CUR_STATE", "VB_QP_EN_SQD_ASYNC_NOTIFY": "IBV_QP_EN_SQD_ASYNC_NOTIFY", "VB_QP_QKEY": "IBV_QP_QKEY",
 	"VB_SRQ_MAX_WR": "IBV_SRQ_MAX_WR", "VB_SRQ_LIMIT": "IBV_SRQ_LIMIT", "VB_MW_TYPE_1": "IBV_MW_TYPE_1", "VB_MW_TYPE_2": "IBV_MW_TYPE_2",
-	"VB_WR_BIND_MW": "IBV_WR_BIND_MW",
-	"VB_QP_PORT":    "IBV_QP_PORT", "VB_QP_AV": "IBV_QP_AV", "VB_QP_PATH_MTU": "IBV_QP_PATH_MTU", "VB_QP_TIMEOUT": "IBV_QP_TIMEOUT",
+	"VB_WR_BIND_MW": "IBV_WR_BIND_MW", "VB_WR_ATOMIC_WRITE": "IBV_WR_ATOMIC_WRITE", "VB_QP_EX_WITH_ATOMIC_WRITE": "IBV_QP_EX_WITH_ATOMIC_WRITE",
+	"VB_QP_INIT_ATTR_PD": "IBV_QP_INIT_ATTR_PD", "VB_QP_INIT_ATTR_SEND_OPS_FLAGS": "IBV_QP_INIT_ATTR_SEND_OPS_FLAGS",
+	"VB_QP_EX_WITH_CLASSIC": "(IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM | IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_BIND_MW | IBV_QP_EX_WITH_SEND_WITH_INV)",
+	"VB_QP_PORT":            "IBV_QP_PORT", "VB_QP_AV": "IBV_QP_AV", "VB_QP_PATH_MTU": "IBV_QP_PATH_MTU", "VB_QP_TIMEOUT": "IBV_QP_TIMEOUT",
 	"VB_QP_RETRY_CNT": "IBV_QP_RETRY_CNT", "VB_QP_RNR_RETRY": "IBV_QP_RNR_RETRY", "VB_QP_RQ_PSN": "IBV_QP_RQ_PSN",
 	"VB_QP_MAX_QP_RD_ATOMIC": "IBV_QP_MAX_QP_RD_ATOMIC", "VB_QP_MIN_RNR_TIMER": "IBV_QP_MIN_RNR_TIMER", "VB_QP_SQ_PSN": "IBV_QP_SQ_PSN",
 	"VB_QP_MAX_DEST_RD_ATOMIC": "IBV_QP_MAX_DEST_RD_ATOMIC", "VB_QP_DEST_QPN": "IBV_QP_DEST_QPN",
@@ -76,7 +81,7 @@ func goNumbers() map[string]string {
 	}
 	for v, name := range map[Opcode]string{
 		OpWrite: "RDMA_WRITE", OpWriteImm: "RDMA_WRITE_WITH_IMM", OpSend: "SEND", OpSendImm: "SEND_WITH_IMM", OpRead: "RDMA_READ",
-		OpCompareSwap: "ATOMIC_CMP_AND_SWP", OpFetchAdd: "ATOMIC_FETCH_AND_ADD", OpLocalInv: "LOCAL_INV", OpSendInv: "SEND_WITH_INV",
+		OpCompareSwap: "ATOMIC_CMP_AND_SWP", OpFetchAdd: "ATOMIC_FETCH_AND_ADD", OpLocalInv: "LOCAL_INV", OpSendInv: "SEND_WITH_INV", OpAtomicWrite: "ATOMIC_WRITE",
 	} {
 		add(uint64(v), "IBV_WR_"+name)
 	}
@@ -95,7 +100,7 @@ func goNumbers() map[string]string {
 	}
 	for v, name := range map[WCOpcode]string{
 		WCOpSend: "SEND", WCOpWrite: "RDMA_WRITE", WCOpRead: "RDMA_READ", WCOpCompareSwap: "COMP_SWAP", WCOpFetchAdd: "FETCH_ADD",
-		WCOpBindMW: "BIND_MW", WCOpLocalInv: "LOCAL_INV", WCOpRecv: "RECV", WCOpRecvWriteImm: "RECV_RDMA_WITH_IMM",
+		WCOpBindMW: "BIND_MW", WCOpLocalInv: "LOCAL_INV", WCOpAtomicWrite: "ATOMIC_WRITE", WCOpRecv: "RECV", WCOpRecvWriteImm: "RECV_RDMA_WITH_IMM",
 	} {
 		add(uint64(v), "IBV_WC_"+name)
 	}
@@ -209,7 +214,12 @@ func TestLayoutAgainstVerbsH(t *testing.T) {
 	for expr, v := range goLayout() {
 		assert(fmt.Sprintf("%s == %d", expr, v))
 	}
+	for _, f := range []string{"query_device_ex", "open_qp", "create_qp_ex", "close_xrcd", "sz"} {
+		const before = "offsetof(struct %s, context) - offsetof(struct %[1]s, %s)"
+		assert(fmt.Sprintf(before, "vb_verbs_context", f) + " == " + fmt.Sprintf(before, "verbs_context", f))
+	}
 	// What libibverbs may write must fit what we pass.
+	assert("sizeof(struct vb_device_attr_ex) >= sizeof(struct ibv_device_attr_ex)")
 	assert("sizeof(struct vb_port_attr) >= sizeof(struct ibv_port_attr)")
 	b.WriteString("int main(void) { return 0; }\n")
 	headers.Compile(t, b.String())

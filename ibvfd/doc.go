@@ -14,8 +14,15 @@
 //
 // [CQ.PollUntil] polls, which takes a processor and the least time. [CQ.Wait]
 // sleeps in Go's poller: it needs no thread of its own, ends with a
-// context.Context, and costs an interrupt. [Context.Events] yields what happens
-// to the device beside completions.
+// context.Context, and costs an interrupt. [CQ.Arm] and [CQ.WaitEvent] are its
+// parts, for who waits for several queues. [Context.Events] yields what happens to
+// the device beside completions.
+//
+// # Atomic writes
+//
+// ibv_post_send(3) knows neither ATOMIC WRITE nor FLUSH; ibv_wr_post(3) does. A
+// queue pair with [QPAttr].AtomicWrite posts the former by it, in its place among
+// the others. FLUSH is not offered: Debian 12's libibverbs (44) does not have it.
 //
 // # States
 //

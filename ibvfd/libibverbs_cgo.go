@@ -125,6 +125,7 @@ func symbols(c *C.struct_vb_lib) []symbol {
 		{"ibv_create_ah", "IBVERBS_1.1", slot(&c.create_ah), false},
 		{"ibv_create_ah_from_wc", "IBVERBS_1.1", slot(&c.create_ah_from_wc), false},
 		{"ibv_destroy_ah", "IBVERBS_1.1", slot(&c.destroy_ah), false},
+		{"ibv_qp_to_qp_ex", "IBVERBS_1.6", slot(&c.qp_to_qp_ex), true},
 		{"ibv_reg_mr_iova2", "IBVERBS_1.8", slot(&c.reg_mr_iova2), true},
 		{"_ibv_query_gid_table", "IBVERBS_1.11", slot(&c.query_gid_table), true},
 		{"ibv_reg_dmabuf_mr", "IBVERBS_1.12", slot(&c.reg_dmabuf_mr), true},
@@ -305,19 +306,27 @@ func (p *libPD) createQP(init *qpInit) (verbsQP, error) {
 		a.sq_sig_all = 1
 	}
 	var qp *C.struct_vb_qp
-	if err := result(C.vb_create_qp(p.ctx.lib.c, p.c, &a, &qp)); err != nil {
+	var ex *C.struct_vb_qp_ex
+	var err error
+	if init.atomicWrite {
+		err = result(C.vb_create_qp_ex(p.ctx.lib.c, p.c, &a, &qp, &ex))
+	} else {
+		err = result(C.vb_create_qp(p.ctx.lib.c, p.c, &a, &qp))
+	}
+	if err != nil {
 		return nil, err
 	}
 	init.sendDepth, init.recvDepth = max(init.sendDepth, int(a.cap.max_send_wr)), max(init.recvDepth, int(a.cap.max_recv_wr))
 	init.sendSGE, init.recvSGE = max(init.sendSGE, int(a.cap.max_send_sge)), max(init.recvSGE, int(a.cap.max_recv_sge))
 	init.inline = max(init.inline, int(a.cap.max_inline_data))
-	return &libQP{p.ctx, qp, *init}, nil
+	return &libQP{p.ctx, qp, ex, *init}, nil
 }
 
 type libQP struct {
 	ctx  *libContext
 	c    *C.struct_vb_qp
-	init qpInit // as granted
+	ex   *C.struct_vb_qp_ex // nil without atomic writes
+	init qpInit             // as granted
 }
 
 func (q *libQP) identity() uintptr { return uintptr(unsafe.Pointer(q.c)) }
@@ -329,6 +338,7 @@ func (q *libQP) queues() (*sendQueue, *recvQueue, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	send.extend(unsafe.Pointer(q.ex))
 	if q.init.srq != nil {
 		return send, nil, nil
 	}

@@ -4,6 +4,7 @@ package ibvfd
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -58,8 +59,12 @@ type QPAttr struct {
 	SendSGE, RecvSGE int // SGEs in one work request; 0 means 1
 	Inline           int // bytes that SendInline may carry
 	SignalAll        bool
-	Port             int  // 0: the first active one
-	GID              *GID // of Port; nil lets ChooseGID choose
+	// AtomicWrite lets an RC queue pair post OpAtomicWrite. It takes Linux 6.2,
+	// libibverbs 44 and a device that has it; CreateQP answers
+	// errors.ErrUnsupported elsewhere.
+	AtomicWrite bool
+	Port        int  // 0: the first active one
+	GID         *GID // of Port; nil lets ChooseGID choose
 	// QKey is what a UD queue pair's senders must know. Its highest bit is for
 	// privileged ones.
 	QKey uint32
@@ -136,7 +141,7 @@ func (pd *PD) CreateQP(attr QPAttr) (*QP, error) {
 	init := &qpInit{
 		typ: attr.Type, send: attr.SendCQ.v, recv: attr.RecvCQ.v,
 		sendDepth: max(attr.SendDepth, 1), sendSGE: max(attr.SendSGE, 1),
-		inline: attr.Inline, signalAll: attr.SignalAll,
+		inline: attr.Inline, signalAll: attr.SignalAll, atomicWrite: attr.AtomicWrite,
 	}
 	if attr.SRQ != nil {
 		init.srq = attr.SRQ.v
@@ -177,6 +182,9 @@ func (a *QPAttr) check(pd *PD) error {
 	case a.Type != RC && a.Type != UD:
 		e.Detail = fmt.Sprintf("transport %v", a.Type)
 		e.Remedy = "use RC or UD"
+	case a.Type != RC && a.AtomicWrite:
+		e.Detail = fmt.Sprintf("atomic writes on %v", a.Type)
+		e.Remedy = "they need an RC queue pair"
 	case a.SendCQ == nil || a.RecvCQ == nil:
 		e.Detail = "a completion queue is missing"
 		e.Remedy = "set SendCQ and RecvCQ; they may be the same"
@@ -201,6 +209,8 @@ func explainCreateQP(c *Context, init *qpInit, err error) error {
 	e.Detail = fmt.Sprintf("depth %d/%d, SGEs %d/%d, inline %d", init.sendDepth, init.recvDepth, init.sendSGE, init.recvSGE, init.inline)
 	if a, qerr := c.v.queryDevice(); qerr == nil {
 		switch {
+		case init.atomicWrite && errors.Is(err, errors.ErrUnsupported):
+			e.Remedy = "atomic writes take Linux 6.2, libibverbs 44 and a device that has them: leave AtomicWrite out, and use a compare-and-swap or a WRITE"
 		case max(init.sendDepth, init.recvDepth) > a.MaxQPWR:
 			e.Remedy = fmt.Sprintf("the device allows a depth of at most %d", a.MaxQPWR)
 		case max(init.sendSGE, init.recvSGE) > a.MaxSGE:
@@ -296,6 +306,7 @@ const (
 	postTooMany              // SGEs than the queue was made for
 	postOpcode               // an opcode that this transport does not have
 	postNoAH                 // no address handle, or none that is open
+	postNoAtomic             // no atomic writes
 	postProvider             // the provider's errno
 )
 
@@ -316,6 +327,9 @@ func explainPost(e *dmabuf.Error, depth, sges int, bad postRefusal, errno unix.E
 	case bad == postNoAH:
 		e.Detail = " names no open address handle of this PD"
 		e.Remedy = "each work request of a UD queue pair needs AH, QPN and QKey"
+	case bad == postNoAtomic:
+		e.Detail = " is an atomic write"
+		e.Remedy = "make the queue pair with QPAttr.AtomicWrite"
 	case errno == unix.ENOMEM:
 		e.Remedy = fmt.Sprintf("the queue holds %d; poll completions before posting more", depth)
 	case errno == unix.EINVAL:

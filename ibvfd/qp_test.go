@@ -8,6 +8,7 @@ import (
 	"errors"
 	"os"
 	"reflect"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -510,5 +511,27 @@ func TestMemoryWindows(t *testing.T) {
 	bad(two, bindable, os.ErrClosed)
 	if two.RKey() != 0 {
 		t.Error("a closed window has a key")
+	}
+}
+
+// Atomic writes: who cannot have them is told what it takes, and posting one to
+// a queue pair without them says so.
+func TestAtomicWriteIsRefused(t *testing.T) {
+	s := newScript()
+	pd, qp, _ := queuePair(t, s, QPAttr{Type: RC})
+	attr := QPAttr{Type: RC, SendCQ: qp.attr.SendCQ, RecvCQ: qp.attr.RecvCQ, AtomicWrite: true}
+	s.failWith("createQP", unix.EOPNOTSUPP)
+	_, err := pd.CreateQP(attr)
+	var e *dmabuf.Error
+	if !errors.Is(err, errors.ErrUnsupported) || !errors.As(err, &e) || !strings.Contains(e.Remedy, "libibverbs 44") {
+		t.Errorf("%v", err)
+	}
+	s.failWith("createQP", nil)
+	attr.Type = UD
+	if _, err := pd.CreateQP(attr); !errors.Is(err, unix.EINVAL) {
+		t.Errorf("UD: %v", err)
+	}
+	if n, err := qp.PostSend([]SendWR{{Op: OpAtomicWrite}}); n != 0 || !errors.As(err, &e) || !strings.Contains(e.Remedy, "QPAttr.AtomicWrite") {
+		t.Errorf("%d, %v", n, err)
 	}
 }

@@ -51,6 +51,10 @@ func newSendQueue(qp, post unsafe.Pointer, depth, sges int) (*sendQueue, error) 
 
 func (q *sendQueue) free() { C.vb_send_queue_free(q.c) }
 
+// extend lets atomic writes be posted, by a struct ibv_qp_ex of the same queue
+// pair.
+func (q *sendQueue) extend(ex unsafe.Pointer) { q.c.ex = (*C.struct_vb_qp_ex)(ex) }
+
 // post encodes and posts wrs until one is refused. It says how many the
 // provider took, and why not the next.
 func (q *sendQueue) post(wrs []SendWR) (posted int, bad postRefusal, errno unix.Errno) {
@@ -99,6 +103,12 @@ func (q *sendQueue) encode(wrs []SendWR) (n int, bad postRefusal) {
 		case OpCompareSwap, OpFetchAdd:
 			*(*uint64)(unsafe.Pointer(&a.rkey)) = w.CompareAdd
 			a.swap, a.atomicRKey = w.Swap, w.RKey
+		case OpAtomicWrite:
+			if q.c.ex == nil {
+				return i, postNoAtomic
+			}
+			*(*uint64)(unsafe.Pointer(&a.rkey)) = w.CompareAdd
+			a.atomicRKey = w.RKey
 		case OpSendInv, OpLocalInv:
 			a.imm = w.RKey // invalidate_rkey, in the host's byte order
 		default:

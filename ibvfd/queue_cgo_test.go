@@ -139,6 +139,49 @@ func TestPostSendRefusals(t *testing.T) {
 	}
 }
 
+// Atomic writes go another way into the provider, in their place between the
+// others; where there is no such way they are refused.
+func TestPostAtomicWrites(t *testing.T) {
+	var wrs []SendWR
+	for i, op := range []Opcode{OpAtomicWrite, OpWrite, OpWrite, OpAtomicWrite, OpAtomicWrite, OpFetchAdd, OpAtomicWrite} {
+		wrs = append(wrs, SendWR{ID: uint64(i), Op: op, Flags: SendSignaled, RemoteAddr: uint64(8 * i), RKey: uint32(100 + i), CompareAdd: 0x1122334455667700 + uint64(i)})
+	}
+	for _, c := range []struct {
+		room, depth, posted, crossings int
+		errno                          unix.Errno
+		bad                            postRefusal
+	}{
+		{100, 16, 7, 6, 0, postOK},
+		{100, 4, 7, 6, 0, postOK}, // over the array's end
+		{3, 16, 3, 3, unix.ENOMEM, postProvider},
+		{4, 16, 4, 4, unix.ENOMEM, postProvider},
+		{5, 16, 5, 5, unix.ENOMEM, postProvider},
+		{0, 16, 0, 1, unix.ENOMEM, postProvider},
+	} {
+		qp, q := newSend(t, c.room, int(unix.ENOMEM), c.depth, 1)
+		ex, free := qp.Extended()
+		q.extend(ex)
+		n, bad, errno := q.post(wrs)
+		free()
+		if n != c.posted || bad != c.bad || errno != c.errno || qp.Calls() != c.crossings {
+			t.Errorf("room %d: posted %d, %v, %v in %d calls; want %+v", c.room, n, bad, errno, qp.Calls(), c)
+		}
+		for i, s := range qp.Sent() {
+			w := wrs[i]
+			if s.ID != w.ID || s.Op != uint32(w.Op) || s.Flags != uint32(w.Flags) || s.Addr != w.RemoteAddr {
+				t.Errorf("work request %d: %+v", i, s)
+			}
+			if w.Op == OpAtomicWrite && (s.Compare != w.CompareAdd || s.AtomicRKey != w.RKey) {
+				t.Errorf("atomic write %d: %+v", i, s)
+			}
+		}
+	}
+	qp, q := newSend(t, 100, 0, 4, 1)
+	if n, bad, _ := q.post(wrs[1:]); n != 2 || bad != postNoAtomic || len(qp.Sent()) != 2 {
+		t.Errorf("without: %d posted, %v", n, bad)
+	}
+}
+
 func TestPostRecv(t *testing.T) {
 	qp := verbsstub.NewQP(5, int(unix.ENOMEM))
 	defer qp.Free()

@@ -115,6 +115,7 @@ type qpInit struct {
 	sendSGE, recvSGE     int
 	inline               int
 	signalAll            bool
+	atomicWrite          bool
 }
 
 // pathAttr is struct ibv_ah_attr: where packets go.

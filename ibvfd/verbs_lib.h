@@ -32,6 +32,7 @@ struct vb_lib {
 				   int comp_vector);
 	int (*destroy_cq)(struct vb_cq *);
 	struct vb_qp *(*create_qp)(struct vb_pd *, struct vb_qp_init_attr *);
+	struct vb_qp_ex *(*qp_to_qp_ex)(struct vb_qp *);
 	int (*modify_qp)(struct vb_qp *, struct vb_qp_attr *, int mask);
 	int (*query_qp)(struct vb_qp *, struct vb_qp_attr *, int mask,
 			struct vb_qp_init_attr *);
@@ -95,6 +96,10 @@ int vb_create_cq(const struct vb_lib *, struct vb_context *, int cqe,
 int vb_destroy_cq(const struct vb_lib *, struct vb_cq *);
 int vb_create_qp(const struct vb_lib *, struct vb_pd *,
 		 struct vb_qp_init_attr *, struct vb_qp **);
+/* One that can post atomic writes too; EOPNOTSUPP where something does not. */
+int vb_create_qp_ex(const struct vb_lib *, struct vb_pd *,
+		    struct vb_qp_init_attr *, struct vb_qp **,
+		    struct vb_qp_ex **);
 int vb_modify_qp(const struct vb_lib *, struct vb_qp *, struct vb_qp_attr *,
 		 int mask);
 int vb_qp_state(const struct vb_lib *, struct vb_qp *, int *state);

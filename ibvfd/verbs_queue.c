@@ -123,19 +123,60 @@ static int32_t refusal(int rc)
 	return rc < 0 ? -rc : rc;
 }
 
-struct vb_posted vb_post_send(struct vb_send_queue *q, uint32_t n)
+/* Post the work requests from first on that are before end. */
+static struct vb_posted post_send(struct vb_send_queue *q, uint32_t first,
+				  uint32_t end)
 {
-	struct vb_send_wr *bad = NULL, *last = &q->wr[n - 1], *next = last->next;
-	struct vb_posted p = { .n = n };
+	struct vb_send_wr *bad = NULL, *last = &q->wr[end - 1], *next = last->next;
+	struct vb_posted p = { .n = end };
 	int rc;
 
 	last->next = NULL;
 	errno = 0;
-	rc = q->post(q->qp, q->wr, &bad);
+	rc = q->post(q->qp, &q->wr[first], &bad);
 	last->next = next;
 	if (rc) {
 		p.err = refusal(rc);
-		p.n = bad ? (uint32_t)(bad - q->wr) : 0;
+		p.n = bad ? (uint32_t)(bad - q->wr) : first;
+	}
+	return p;
+}
+
+/* ibv_post_send(3) knows no atomic write: ibv_wr_post(3) does. */
+static struct vb_posted post_atomic_write(struct vb_send_queue *q, uint32_t at)
+{
+	const struct vb_send_wr *wr = &q->wr[at];
+	struct vb_posted p = { .n = at + 1 };
+	int rc;
+
+	q->ex->wr_start(q->ex);
+	q->ex->wr_id = wr->wr_id;
+	q->ex->wr_flags = wr->send_flags;
+	q->ex->wr_atomic_write(q->ex, wr->wr.atomic.rkey,
+			       wr->wr.atomic.remote_addr,
+			       &wr->wr.atomic.compare_add);
+	errno = 0;
+	rc = q->ex->wr_complete(q->ex);
+	if (rc) {
+		p.err = refusal(rc);
+		p.n = at;
+	}
+	return p;
+}
+
+struct vb_posted vb_post_send(struct vb_send_queue *q, uint32_t n)
+{
+	struct vb_posted p = { 0 };
+
+	if (!q->ex)
+		return post_send(q, 0, n);
+	while (p.n < n && !p.err) {
+		uint32_t end = p.n;
+
+		while (end < n && q->wr[end].opcode != VB_WR_ATOMIC_WRITE)
+			end++;
+		p = end > p.n ? post_send(q, p.n, end) :
+				post_atomic_write(q, end);
 	}
 	return p;
 }

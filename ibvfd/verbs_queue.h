@@ -12,6 +12,7 @@
 struct vb_send_queue {
 	vb_post_send_fn *post;
 	struct vb_qp *qp;
+	struct vb_qp_ex *ex;	/* of the same; NULL: nothing that is posted by it */
 	uint32_t room;		/* work requests in the array */
 	uint32_t sges;		/* of one work request */
 	struct vb_send_wr *wr;	/* chained by next for good */

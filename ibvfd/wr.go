@@ -17,9 +17,13 @@ const (
 	OpFetchAdd    Opcode = 6 // 8 bytes, RemoteAddr aligned to 8
 	OpLocalInv    Opcode = 7 // invalidate a memory window of type 2 of ours, by RKey
 	OpSendInv     Opcode = 9 // SEND that invalidates one of the receiver's, by RKey
+	// OpAtomicWrite writes the 8 bytes of CompareAdd at once, and nobody sees some of
+	// them; RemoteAddr is aligned to 8, and there are no SGEs. The remote MR must
+	// allow WRITE. See QPAttr.AtomicWrite.
+	OpAtomicWrite Opcode = 15
 )
 
-var opcodeNames = [...]string{"RDMA WRITE", "RDMA WRITE with immediate", "SEND", "SEND with immediate", "RDMA READ", "compare-and-swap", "fetch-and-add", "local invalidate", 9: "SEND with invalidate"}
+var opcodeNames = [...]string{"RDMA WRITE", "RDMA WRITE with immediate", "SEND", "SEND with immediate", "RDMA READ", "compare-and-swap", "fetch-and-add", "local invalidate", 9: "SEND with invalidate", 15: "atomic write"}
 
 // String returns the operation's name: "RDMA WRITE".
 func (o Opcode) String() string { return nameOf(opcodeNames[:], int(o), "Opcode") }
@@ -59,7 +63,7 @@ type SendWR struct {
 	RemoteAddr uint64 // counted from the remote MR's IOVA
 	RKey       uint32 // of the remote MR or memory window; with OpLocalInv and OpSendInv, what to invalidate
 	Imm        uint32 // host byte order
-	CompareAdd uint64 // what to compare with, or to add
+	CompareAdd uint64 // what to compare with, to add, or to write atomically
 	Swap       uint64
 
 	// UD only: the way to the peer, its queue pair, and that one's Q_Key.

@@ -58,6 +58,49 @@ static int record_recv(struct vb_qp *q, struct vb_recv_wr *wr, struct vb_recv_wr
 	return 0;
 }
 
+// The same queue pair for what is posted one by one.
+struct stub_qp_ex {
+	struct vb_qp_ex ex;
+	struct stub_qp *qp;
+	struct vb_send_wr wr;
+};
+
+static void ex_start(struct vb_qp_ex *ex)
+{
+	memset(&((struct stub_qp_ex *)ex)->wr, 0, sizeof(struct vb_send_wr));
+}
+
+static void ex_atomic_write(struct vb_qp_ex *ex, uint32_t rkey, uint64_t addr, const void *value)
+{
+	struct vb_send_wr *wr = &((struct stub_qp_ex *)ex)->wr;
+
+	wr->wr_id = ex->wr_id;
+	wr->send_flags = ex->wr_flags;
+	wr->opcode = VB_WR_ATOMIC_WRITE;
+	wr->wr.atomic.remote_addr = addr;
+	wr->wr.atomic.rkey = rkey;
+	memcpy(&wr->wr.atomic.compare_add, value, 8);
+}
+
+static int ex_complete(struct vb_qp_ex *ex)
+{
+	struct stub_qp_ex *s = (struct stub_qp_ex *)ex;
+	struct vb_send_wr *bad;
+
+	return record_send((struct vb_qp *)s->qp, &s->wr, &bad);
+}
+
+static struct stub_qp_ex *new_ex(struct stub_qp *qp)
+{
+	struct stub_qp_ex *s = calloc(1, sizeof(*s));
+
+	s->qp = qp;
+	s->ex.wr_start = ex_start;
+	s->ex.wr_atomic_write = ex_atomic_write;
+	s->ex.wr_complete = ex_complete;
+	return s;
+}
+
 static int noop_send(struct vb_qp *q, struct vb_send_wr *wr, struct vb_send_wr **bad)
 {
 	return 0;
@@ -175,6 +218,12 @@ func NewQP(room, rc int) *QP {
 
 // Ptr is what the functions get as their queue pair.
 func (q *QP) Ptr() unsafe.Pointer { return unsafe.Pointer(q.c) }
+
+// Extended is what posts atomic writes to it. The caller calls free.
+func (q *QP) Extended() (ex unsafe.Pointer, free func()) {
+	p := unsafe.Pointer(C.new_ex(q.c))
+	return p, func() { C.free(p) }
+}
 
 // Calls is how often it was posted to.
 func (q *QP) Calls() int { return int(q.c.calls) }

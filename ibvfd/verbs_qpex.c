@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+//go:build cgo
+
+#include "verbs_lib.h"
+#include "verbs_status.h"
+
+#include <errno.h>
+
+/* As verbs_get_ctx(): a context of a library that knows no more than the first
+ * version of the interface has no such end. */
+static struct vb_verbs_context *extended(struct vb_context *ctx)
+{
+	struct vb_verbs_context *v;
+
+	if (ctx->abi_compat != (void *)UINTPTR_MAX)
+		return NULL;
+	v = (void *)((char *)ctx - offsetof(struct vb_verbs_context, context));
+	return v->sz < sizeof(*v) ? NULL : v;
+}
+
+/* Providers create the queue pair whether or not the kernel's driver knows the
+ * operation. */
+static int has_atomic_write(struct vb_verbs_context *v)
+{
+	struct vb_device_attr_ex a = { 0 };
+
+	return v->query_device_ex &&
+	       !v->query_device_ex(&v->context, NULL, &a, sizeof(a)) &&
+	       a.device_cap_flags_ex & VB_DEVICE_ATOMIC_WRITE;
+}
+
+int vb_create_qp_ex(const struct vb_lib *lib, struct vb_pd *pd,
+		    struct vb_qp_init_attr *attr, struct vb_qp **out,
+		    struct vb_qp_ex **ex)
+{
+	struct vb_verbs_context *v = extended(pd->context);
+	struct vb_qp_init_attr_ex a = {
+		.qp_context = attr->qp_context,
+		.send_cq = attr->send_cq,
+		.recv_cq = attr->recv_cq,
+		.srq = attr->srq,
+		.cap = attr->cap,
+		.qp_type = attr->qp_type,
+		.sq_sig_all = attr->sq_sig_all,
+		.comp_mask = VB_QP_INIT_ATTR_PD | VB_QP_INIT_ATTR_SEND_OPS_FLAGS,
+		.pd = pd,
+		.send_ops_flags = VB_QP_EX_WITH_CLASSIC | VB_QP_EX_WITH_ATOMIC_WRITE,
+	};
+
+	if (!v || !v->create_qp_ex || !lib->qp_to_qp_ex || !has_atomic_write(v))
+		return EOPNOTSUPP;
+	errno = 0;
+	*out = v->create_qp_ex(pd->context, &a);
+	if (!*out)
+		return vb_failure();
+	*ex = lib->qp_to_qp_ex(*out);
+	if (!*ex || !(*ex)->wr_atomic_write) {
+		lib->destroy_qp(*out);
+		return EOPNOTSUPP;
+	}
+	attr->cap = a.cap;
+	return 0;
+}
