@@ -5,11 +5,11 @@ package trace
 import (
 	"encoding/json"
 	"fmt"
-	"math/bits"
 	"slices"
 	"time"
 
 	"github.com/gpurdma/gpurdma/internal/errno"
+	"github.com/gpurdma/gpurdma/internal/histogram"
 )
 
 // Stats adds up events, in memory that does not grow with their number. It is
@@ -18,8 +18,8 @@ type Stats struct {
 	events   map[EventKind]uint64
 	memory   map[string]uint64
 	refusals map[string]uint64
-	call     latencies
-	stages   map[string]*latencies
+	call     histogram.Histogram
+	stages   map[string]*histogram.Histogram
 	order    []string // of the stages, as they were first seen
 	left     []Unreleased
 	nLeft    uint64
@@ -41,7 +41,7 @@ type Summary struct {
 }
 
 // Latency is how long something took, over all registrations that succeeded.
-// The quantiles are exact to an eighth.
+// The quantiles may be too long by a 32nd.
 type Latency struct {
 	Function string        `json:"function"` // "" for the whole call
 	Count    uint64        `json:"count"`
@@ -63,7 +63,7 @@ const maxUnreleased = 64
 func (s *Stats) Add(e Event) {
 	if s.events == nil {
 		s.events, s.memory, s.refusals = map[EventKind]uint64{}, map[string]uint64{}, map[string]uint64{}
-		s.stages = map[string]*latencies{}
+		s.stages = map[string]*histogram.Histogram{}
 	}
 	s.events[e.Kind]++
 	r := &e.Record
@@ -83,7 +83,7 @@ func (s *Stats) Add(e Event) {
 
 // time takes a record's steps apart: they are returns, in order.
 func (s *Stats) time(r *Record) {
-	s.call.add(r.Duration)
+	s.call.Add(r.Duration)
 	var last time.Duration
 	for _, st := range r.Steps {
 		l := s.stages[st.Function]
@@ -91,11 +91,11 @@ func (s *Stats) time(r *Record) {
 			if len(s.stages) >= maxStages {
 				return
 			}
-			l = &latencies{}
+			l = &histogram.Histogram{}
 			s.stages[st.Function] = l
 			s.order = append(s.order, st.Function)
 		}
-		l.add(st.At - last)
+		l.Add(st.At - last)
 		last = st.At
 	}
 }
@@ -120,11 +120,11 @@ func (s *Stats) Summary(live []Record, loss Loss) Summary {
 	for k, n := range s.refusals {
 		out.Refusals[k] = n
 	}
-	if s.call.n > 0 {
-		out.Latency = append(out.Latency, s.call.summary(""))
+	if s.call.Count() > 0 {
+		out.Latency = append(out.Latency, summary("", &s.call))
 	}
 	for _, name := range s.order {
-		out.Latency = append(out.Latency, s.stages[name].summary(name))
+		out.Latency = append(out.Latency, summary(name, s.stages[name]))
 	}
 	for _, r := range live {
 		if !r.Registration() {
@@ -143,53 +143,8 @@ func refusalName(f Failure) string {
 	return fmt.Sprintf("%s: %s", f.Stage, errno.Name(f.Errno))
 }
 
-// latencies is a histogram with eight buckets for each power of two.
-type latencies struct {
-	n       uint64
-	max     time.Duration
-	buckets [64 * subBuckets]uint64
-}
-
-const subBuckets = 8
-
-func (l *latencies) add(d time.Duration) {
-	d = max(d, 0)
-	l.n++
-	l.max = max(l.max, d)
-	l.buckets[bucketOf(uint64(d))]++
-}
-
-// bucketOf keeps the three bits behind the highest one.
-func bucketOf(v uint64) int {
-	if v < subBuckets {
-		return int(v)
-	}
-	shift := bits.Len64(v) - 4
-	return shift*subBuckets + int(v>>shift)
-}
-
-// floorOf is the smallest value of a bucket.
-func floorOf(b int) uint64 {
-	if b < 2*subBuckets {
-		return uint64(b)
-	}
-	shift := b/subBuckets - 1
-	return uint64(b-shift*subBuckets) << shift
-}
-
-func (l *latencies) quantile(percent uint64) time.Duration {
-	rank := max(1, (l.n*percent+99)/100)
-	var seen uint64
-	for b, n := range l.buckets {
-		if seen += n; seen >= rank {
-			return min(time.Duration(floorOf(b)), l.max)
-		}
-	}
-	return l.max
-}
-
-func (l *latencies) summary(name string) Latency {
-	return Latency{Function: name, Count: l.n, P50: l.quantile(50), P99: l.quantile(99), Max: l.max}
+func summary(name string, h *histogram.Histogram) Latency {
+	return Latency{Function: name, Count: h.Count(), P50: h.Quantile(500), P99: h.Quantile(990), Max: h.Max()}
 }
 
 // MarshalJSON adds what Explain says of a record that failed.

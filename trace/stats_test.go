@@ -13,26 +13,6 @@ import (
 	"github.com/gpurdma/gpurdma/placement"
 )
 
-func TestBuckets(t *testing.T) {
-	last := -1
-	for _, v := range []uint64{0, 1, 7, 8, 9, 15, 16, 17, 18, 31, 32, 1000, 1 << 20, 1<<63 - 1} {
-		b := bucketOf(v)
-		low := floorOf(b)
-		if b < last || low > v || v-low > v/subBuckets {
-			t.Errorf("%d is in bucket %d, which begins at %d", v, b, low)
-		}
-		last = b
-	}
-	if n := bucketOf(1<<64 - 1); n >= len(latencies{}.buckets) {
-		t.Errorf("the largest value is in bucket %d of %d", n, len(latencies{}.buckets))
-	}
-	for b := range bucketOf(1 << 40) {
-		if got := bucketOf(floorOf(b)); got != b {
-			t.Fatalf("bucket %d begins at %d, which is in bucket %d", b, floorOf(b), got)
-		}
-	}
-}
-
 func TestStats(t *testing.T) {
 	var s Stats
 	good := func(id uint64, d time.Duration, m placement.Memory) Record {
@@ -70,7 +50,7 @@ func TestStats(t *testing.T) {
 		t.Fatalf("latency %v", got.Latency)
 	}
 	whole, attach := got.Latency[0], got.Latency[2]
-	if whole.Function != "" || whole.Count != 100 || whole.Max != 16000 || whole.P50 < 875 || whole.P50 > 1000 || whole.P99 < 7000 || whole.P99 > 8000 {
+	if whole.Function != "" || whole.Count != 100 || whole.Max != 16000 || whole.P50 < 1000 || whole.P50 > 1000*33/32 || whole.P99 < 8000 || whole.P99 > 8000*33/32 {
 		t.Errorf("whole call %+v", whole)
 	}
 	if attach.Function != "dma_buf_dynamic_attach" || attach.Max != 6400 {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gpurdma/gpurdma"
 	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/talk"
+	"github.com/gpurdma/gpurdma/internal/histogram"
 )
 
 // meter measures.
@@ -27,7 +28,7 @@ type turn struct {
 	kind string
 	buf  *gpurdma.Buffer
 
-	all     histogram
+	all     histogram.Histogram
 	ops     int
 	rates   []float64 // of each round
 	medians []float64 // latency, of each round
@@ -92,7 +93,7 @@ func (m *meter) measure(ctx context.Context, op talk.Op, size int64) ([]benchPoi
 	for _, t := range m.turns {
 		*t = turn{kind: t.kind, buf: t.buf}
 		// Warm up, and learn how long it takes.
-		if err := m.turn(ctx, t, op, size, &histogram{}); err != nil {
+		if err := m.turn(ctx, t, op, size, &histogram.Histogram{}); err != nil {
 			return nil, err
 		}
 		*t = turn{kind: t.kind, buf: t.buf, single: t.single, many: t.many}
@@ -111,8 +112,8 @@ func (m *meter) measure(ctx context.Context, op talk.Op, size int64) ([]benchPoi
 		points = append(points, benchPoint{
 			Op: op.String(), Size: size, Kind: t.kind,
 			Latency: latency{
-				Samples: t.all.total, P50: t.all.percentile(500), P90: t.all.percentile(900), P99: t.all.percentile(990),
-				P999: t.all.percentile(999), Max: t.all.max, Ratio: ratios(t.medians, first.medians),
+				Samples: int(t.all.Count()), P50: t.all.Quantile(500), P90: t.all.Quantile(900), P99: t.all.Quantile(990),
+				P999: t.all.Quantile(999), Max: t.all.Max(), Ratio: ratios(t.medians, first.medians),
 			},
 			Bandwidth: bandwidth{Operations: t.ops, Rate: spreadOf(t.rates), Ratio: ratios(t.rates, first.rates)},
 		})
@@ -131,16 +132,16 @@ func ratios(list, to []float64) spread {
 }
 
 // turn is one slice of single operations, and one of many at a time.
-func (m *meter) turn(ctx context.Context, t *turn, op talk.Op, size int64, h *histogram) error {
+func (m *meter) turn(ctx context.Context, t *turn, op talk.Op, size int64, h *histogram.Histogram) error {
 	return m.within(ctx, "measure "+op.String(), func(ctx context.Context) error {
-		var own histogram
+		var own histogram.Histogram
 		n := m.fit(t.single)
-		took, err := m.ops(ctx, t, op, size, n, 1, 1, func(d time.Duration) { own.add(d); h.add(d) })
+		took, err := m.ops(ctx, t, op, size, n, 1, 1, func(d time.Duration) { own.Add(d); h.Add(d) })
 		if err != nil {
 			return err
 		}
 		t.single = took / time.Duration(n)
-		t.medians = append(t.medians, float64(own.percentile(500)))
+		t.medians = append(t.medians, float64(own.Quantile(500)))
 		n = m.fit(t.many)
 		if took, err = m.ops(ctx, t, op, size, n, m.f.depth, m.f.batch, nil); err != nil {
 			return err
