@@ -30,13 +30,23 @@ func main() {
 		exporters = flag.String("exporters", "", "comma-separated allocator specs (default: every one that is there)")
 		sizes     = flag.String("sizes", "4096,65536,1048576,16777216,67108864", "buffer sizes in bytes")
 		profile   = flag.String("cpuprofile", "", "write a profile of this process, the Go side, to a file")
-		only      = flag.String("only", "", "registration, allocation or tracing (default: the first two, which compare Go with C)")
+		only      = flag.String("only", "", "registration, allocation, tracing or traffic (default: the first two, which compare Go with C)")
 		records   = flag.Int("records", 100_000, "tracing: registrations whose cost to the tracer is measured; 0 for none")
 		asJSON    = flag.Bool("json", false, "print one JSON document")
 	)
 	flag.StringVar(&opt.device, "nic", "rxe0", "RDMA device")
 	flag.IntVar(&opt.rounds, "rounds", 30, "rounds; fewer than 30 are no measurement")
 	flag.DurationVar(&opt.slice, "slice", 60*time.Millisecond, "length of a turn; at most 100ms")
+	ops := flag.String("ops", "write,read,send", "traffic: operations to compare")
+	what := flag.String("what", "rate,latency", "traffic: what to compare of it")
+	budget := flag.Duration("budget", 7*time.Minute, "traffic: when to stop, after fewer rounds if need be")
+	if len(os.Args) > 1 && os.Args[1] == "side" {
+		if err := sideMain(os.Args[2:]); err != nil {
+			fmt.Fprintln(os.Stderr, "bench:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	flag.Parse()
 
 	if *exporters != "" {
@@ -69,6 +79,14 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
+	if *only == "traffic" { // two sides at once, and the kernel's threads: not on one processor
+		if !given("sizes") {
+			opt.sizes = trafficSizes
+		}
+		status := benchTraffic(ctx, opt, strings.Split(*ops, ","), strings.Split(*what, ","), *budget, *asJSON)
+		stop()
+		os.Exit(status)
+	}
 	if err := pin(); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
@@ -101,12 +119,18 @@ func main() {
 		}{"bench/v1", tables})
 	}
 	if failed == nil && len(tables) == 0 {
-		failed = fmt.Errorf("-only %s: there are registration, allocation and tracing", *only)
+		failed = fmt.Errorf("-only %s: there are registration, allocation, tracing and traffic", *only)
 	}
 	if failed != nil {
 		fmt.Fprintln(os.Stderr, "bench:", failed)
 		os.Exit(1)
 	}
+}
+
+// given reports whether a flag was given.
+func given(name string) (set bool) {
+	flag.Visit(func(f *flag.Flag) { set = set || f.Name == name })
+	return set
 }
 
 // comparisons are what there is to compare, in this order.

@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"text/tabwriter"
+	"time"
+
+	"github.com/gpurdma/gpurdma/ibvfd"
+)
+
+// trafficRow is the comparison of one kind of traffic.
+type trafficRow struct {
+	Op       string  `json:"op"`
+	What     string  `json:"what"` // latency, or rate
+	Size     int     `json:"size_bytes"`
+	Batch    int     `json:"batch"`
+	Count    int     `json:"messages"`           // in a turn
+	Ours     float64 `json:"ours"`               // messages a second, or microseconds
+	Perftest float64 `json:"perftest"`           // the same; medians of all rounds
+	Ratio    ratio   `json:"ours_over_perftest"` // of each round
+	Noise    ratio   `json:"perftest_over_itself"`
+	Verdict  string  `json:"verdict"`
+}
+
+const (
+	leastRate   = 0.95
+	mostLatency = 1.10
+	fewRounds   = 30 // fewer are no measurement
+)
+
+// judge says whether the limit is kept. Within what perftest shows against itself
+// there is no difference.
+func (r *trafficRow) judge() {
+	good, within := r.Ratio.Median >= leastRate, r.Ratio.Median >= r.Noise.P10
+	if r.What == "latency" {
+		good, within = r.Ratio.Median <= mostLatency, r.Ratio.Median <= r.Noise.P90
+	}
+	switch {
+	case good:
+		r.Verdict = "ok"
+	case within:
+		r.Verdict = "ok: within the noise"
+	default:
+		r.Verdict = "MISSED"
+	}
+	if r.Ratio.Rounds < fewRounds {
+		r.Verdict += fmt.Sprintf(" (%d rounds are no measurement)", r.Ratio.Rounds)
+	}
+}
+
+// compared is one kind of traffic in the course of the measurement.
+type compared struct {
+	traffic
+	values [3][]float64 // ours, perftest, perftest again
+}
+
+func (c *compared) row() trafficRow {
+	r := trafficRow{Op: c.op, What: "rate", Size: c.size, Batch: c.batch, Count: c.count}
+	if c.latency {
+		r.What = "latency"
+	}
+	var ours, noise []float64
+	for i := range c.values[0] {
+		ours = append(ours, c.values[0][i]/c.values[1][i])
+		noise = append(noise, c.values[2][i]/c.values[1][i])
+	}
+	r.Ratio, r.Noise = newRatio(ours), newRatio(noise)
+	r.Ours, r.Perftest = newRatio(c.values[0]).Median, newRatio(c.values[1]).Median
+	r.judge()
+	return r
+}
+
+// benchTraffic compares ibvfd with perftest: the same messages on the same
+// device, as many under way, posted and signalled alike, both polling. It stops
+// after the rounds or when the time is up, whichever is first. The exit status is
+// returned.
+func benchTraffic(ctx context.Context, opt options, ops, what []string, budget time.Duration, asJSON bool) int {
+	rows, err := compareTraffic(ctx, opt, ops, what, budget)
+	if asJSON {
+		enc := json.NewEncoder(os.Stdout)
+		enc.SetIndent("", "  ")
+		_ = enc.Encode(struct {
+			Schema string       `json:"schema"`
+			Rows   []trafficRow `json:"rows"`
+		}{"bench-traffic/v1", rows})
+	} else {
+		printTraffic(os.Stdout, rows)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		return 1
+	}
+	return 0
+}
+
+func printTraffic(to io.Writer, rows []trafficRow) {
+	w := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "op\t\tsize\tours\tperftest\tours/perftest (p10-p90)\tperftest/itself, the noise\trounds\tlimit kept")
+	for _, r := range rows {
+		unit := "/s"
+		if r.What == "latency" {
+			unit = " us"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%d\t%.1f%s\t%.1f%s\t%v\t%v\t%d\t%s\n",
+			r.Op, r.What, r.Size, r.Ours, unit, r.Perftest, unit, r.Ratio, r.Noise, r.Ratio.Rounds, r.Verdict)
+	}
+	_ = w.Flush()
+}
+
+func compareTraffic(ctx context.Context, opt options, ops, what []string, budget time.Duration) (rows []trafficRow, err error) {
+	end := time.Now().Add(budget)
+	kinds, err := trafficKinds(opt, ops, what)
+	if err != nil {
+		return nil, err
+	}
+	measure := func(c *compared, who int) (float64, error) {
+		// A port that another run has just had may not be free.
+		trafficPort = trafficPortFirst + (trafficPort-trafficPortFirst+1)%1000
+		if who == 0 {
+			return sideOf(ctx, opt.device, c.traffic, trafficPort)
+		}
+		return perftestOf(ctx, opt.device, c.traffic, trafficPort)
+	}
+	for _, c := range kinds {
+		if err := c.calibrate(opt.slice, measure); err != nil {
+			return nil, err
+		}
+	}
+	for round := range opt.rounds {
+		for _, c := range kinds {
+			var v [3]float64
+			for i := range v {
+				if ctx.Err() != nil || time.Now().After(end) {
+					err = ctx.Err()
+					break
+				}
+				who := (i + round) % len(v)
+				if v[who], err = measure(c, who); err != nil {
+					break
+				}
+			}
+			if slices.Contains(v[:], 0) {
+				break
+			}
+			for i := range v {
+				c.values[i] = append(c.values[i], v[i])
+			}
+		}
+		if err != nil || time.Now().After(end) {
+			break
+		}
+	}
+	for _, c := range kinds {
+		if len(c.values[0]) > 0 {
+			rows = append(rows, c.row())
+		}
+	}
+	if err == nil && len(rows) == 0 {
+		err = errors.New("the time was up before the first round: give a larger -budget")
+	}
+	return rows, err
+}
+
+const trafficPortFirst = 18600
+
+var trafficPort = trafficPortFirst
+
+// trafficSizes are the sizes of messages, from a cache line to what is split up.
+var trafficSizes = []int64{64, 4 << 10, 64 << 10, 4 << 20}
+
+// trafficKinds are rates at all sizes, and latencies of what is waited for one by
+// one, which is not large.
+func trafficKinds(opt options, ops, what []string) (list []*compared, err error) {
+	c, err := ibvfd.Open(opt.device)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
+	gid, _, err := c.ChooseGID(1, ibvfd.GIDWish{})
+	if err != nil {
+		return nil, err
+	}
+	port, err := c.QueryPort(1)
+	if err != nil {
+		return nil, err
+	}
+	const latencies = 4096
+	for _, w := range what {
+		latency := w == "latency"
+		if !latency && w != "rate" {
+			return nil, fmt.Errorf("-what %s: there are rate and latency", w)
+		}
+		for _, op := range ops {
+			if _, known := opcodes[op]; !known {
+				return nil, fmt.Errorf("-ops %s: there are write, read and send", op)
+			}
+			for _, size := range opt.sizes {
+				t := traffic{
+					op: op, latency: latency, size: int(size), depth: trafficDepth, batch: 16,
+					gid: gid.Index, mtu: port.MTU, reads: trafficReads,
+				}
+				if size > 64<<10 {
+					t.batch = 1 // so that a turn need not be long
+				}
+				if latency {
+					t.batch, t.depth = 1, 1
+				}
+				if !latency || size <= latencies {
+					list = append(list, &compared{traffic: t})
+				}
+			}
+		}
+	}
+	return list, nil
+}
+
+// calibrate chooses how many messages fill a turn.
+func (c *compared) calibrate(turn time.Duration, measure func(*compared, int) (float64, error)) error {
+	const least, most = 8, 100_000 // perftest wants 5
+	fit := func(n int) { c.count = max(min(n, most)/c.batch*c.batch, c.batch, least) }
+	fit(min(1<<22/c.size, 512)) // few, and enough to go by
+	v, err := measure(c, 1)
+	if err != nil {
+		return err
+	}
+	each := 1 / v
+	if c.latency {
+		each = v * 1e-6
+		if c.op != "read" {
+			each *= 2
+		}
+	}
+	fit(int(turn.Seconds() / each))
+	return nil
+}
