@@ -97,10 +97,10 @@ func TestVMLive(t *testing.T) {
 		}
 	})
 
+	nobody := &syscall.Credential{Uid: 65534, Gid: 65534}
 	// Who may not trace moves bytes, and proves no place; who may not open
 	// anything learns why.
 	t.Run("untraced", func(t *testing.T) {
-		nobody := &syscall.Credential{Uid: 65534, Gid: 65534}
 		for _, mode := range []os.FileMode{0o666, 0o600} {
 			share(t, mode)
 			d, status := checked(t, nobody, "--live", "--json", "--skip", "all", "--gpu", gpus[2].PCI, "--nic", "rxe0")
@@ -121,15 +121,17 @@ func TestVMLive(t *testing.T) {
 	})
 
 	t.Run("interrupted", func(t *testing.T) {
+		share(t, 0o666)
 		cmd := exec.CommandContext(t.Context(), os.Args[0], "--live", "--json")
 		cmd.Env = append(os.Environ(), asCommand+"=1")
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: nobody} // without a trace it begins sooner
 		var out, stderr bytes.Buffer
 		cmd.Stdout, cmd.Stderr = &out, &stderr
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
 		// Until it has something that could be left.
-		for deadline := time.Now().Add(testenv.Limit(time.Minute)); resources(t)["mr"] == before["mr"]; {
+		for deadline := time.Now().Add(testenv.Limit(5 * time.Minute)); resources(t)["mr"] == before["mr"]; {
 			if time.Now().After(deadline) {
 				t.Fatal("it registers nothing")
 			}

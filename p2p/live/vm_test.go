@@ -79,7 +79,7 @@ func TestVMProve(t *testing.T) {
 	})
 	t.Run("log", func(t *testing.T) {
 		w := m.Watch(pair)
-		for _, line := range []string{"a test names " + gpu.PCI, "a test names nobody"} {
+		for _, line := range []string{"a test names " + gpu.PCI + "\n", "a test names nobody\n"} {
 			if err := os.WriteFile("/dev/kmsg", []byte(line), 0); err != nil {
 				t.Fatal(err)
 			}
