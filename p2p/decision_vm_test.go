@@ -40,18 +40,43 @@ func TestVMDecision(t *testing.T) { decisionTable(t) }
 //testbed:kernel 6.12
 func TestVMDecisionWithoutP2PDMA(t *testing.T) { decisionTable(t) }
 
+// The same for switches below switches and functions of one slot, with NVMe
+// controllers, which move bytes to each other by the kernel's own decision.
+//
+//testbed:machine nested+EPYC+iommu nested+Nehalem nested+Nehalem+remedy
+//testbed:kernel 7.2
+func TestVMNested(t *testing.T) {
+	b := newBench(t)
+	virtualFunctions(t)
+	t.Run("distance", b.distances)
+	t.Run("NVMe", b.nvmes)
+	b.few = true
+	for _, v := range variants {
+		if v.name == "xe" || v.name == "vfio" { // of those that do not and that do want bus addresses
+			t.Run(v.name, func(t *testing.T) { b.behaviour(t, v) })
+		}
+	}
+	t.Logf("rows: %v", b.seen)
+}
+
 // bench is the machine under test.
 type bench struct {
 	m    *Machine
 	gpus []testenv.SoftGPU
 	imp  *testenv.Importer
 	seen map[string]int // rows by what happened
+	few  bool           // only dynamic importers
 }
 
-func decisionTable(t *testing.T) {
+func newBench(t *testing.T) bench {
 	testenv.VM(t)
 	b := bench{gpus: testenv.SoftGPUs(t, "personality=xe"), imp: testenv.TestImporter(t), m: Open(""), seen: map[string]int{}}
 	t.Logf("%s, P2PDMA %v (%s), %v", b.m.Kernel.Release, b.m.Kernel.P2PDMA, b.m.Kernel.Source, b.m.CPU)
+	return b
+}
+
+func decisionTable(t *testing.T) {
+	b := newBench(t)
 	t.Run("distance", b.distances)
 	t.Run("unprivileged", b.unprivileged)
 	t.Run("RDMA device", b.rdma)
@@ -88,30 +113,53 @@ func functions(t *testing.T) []Addr {
 }
 
 // distances compares with the kernel for every pair of functions, bridges
-// included.
+// included: distance and map type.
 func (b bench) distances(t *testing.T) {
 	ways := map[int]int{}
 	all := functions(t)
-	check := func(from Addr, to *Addr, name string) {
-		want, err := b.imp.Distance(from.String(), name)
+	distance := func(from Addr, to string) int {
+		n, err := b.imp.Distance(from.String(), to)
 		if err != nil {
-			t.Fatalf("%v to %s: %v", from, name, err)
+			t.Fatalf("%v to %s: %v", from, to, err)
 		}
+		ways[n]++
+		return n
+	}
+	compare := func(from Addr, to *Addr, want int) Decision {
 		d := b.m.Decide(from, to)
 		if got, ok := d.Distance(); !ok || got != want {
-			t.Errorf("%v to %s: the kernel says %d; %d, %v: %v", from, name, want, got, ok, d)
+			t.Errorf("%v to %v: the kernel says %d; %d, %v: %v", from, to, want, got, ok, d)
 		}
-		ways[want]++
+		return d
 	}
+	trace := traceDecisions(t, b.m.Kernel.P2PDMA)
+	rows, ends := combinations{}, endpoints(t)
 	for _, from := range all {
+		var distances []int
 		for _, to := range all {
-			check(from, &to, to.String())
+			distances = append(distances, distance(from, to.String()))
 		}
-		check(from, nil, testenv.SoftDevice)
+		decided := trace.read(t, len(all))
+		for i, to := range all {
+			d := compare(from, &to, distances[i])
+			if decided == nil {
+				continue // the kernel has no such function
+			}
+			if k := decided[i]; k.kind != d.Type || k.steps != d.Steps {
+				t.Errorf("%v to %v: the kernel decides %v after %d steps; %d: %v", from, to, k.kind, k.steps, d.Steps, d)
+			}
+			if ends[from] && ends[to] && from != to {
+				rows.add(b.m, from, to, d, decided[i])
+			}
+		}
+		compare(from, nil, distance(from, testenv.SoftDevice))
 	}
 	t.Logf("pairs by distance: %v", ways)
 	if ways[-1] == 0 || b.m.Kernel.P2PDMA == placement.Yes && ways[4] == 0 {
 		t.Errorf("pairs by distance: %v", ways)
+	}
+	if b.m.Kernel.P2PDMA == placement.Yes {
+		rows.compare(t)
 	}
 }
 
@@ -172,6 +220,16 @@ func (b bench) unprivileged(t *testing.T) {
 	}
 }
 
+// device is where one of the machine's is.
+func device(t *testing.T, name string) Addr {
+	t.Helper()
+	dir, err := filepath.EvalSymlinks("/run/gpurdma/pci/" + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return addr(t, filepath.Base(dir))
+}
+
 // importers are the machine's devices to attach for, and soft.
 func importers(t *testing.T) map[string]*Addr {
 	t.Helper()
@@ -179,11 +237,7 @@ func importers(t *testing.T) map[string]*Addr {
 	for _, kind := range []string{"nic", "edu"} {
 		for i := range 4 {
 			name := kind + strconv.Itoa(i)
-			dir, err := filepath.EvalSymlinks("/run/gpurdma/pci/" + name)
-			if err != nil {
-				t.Fatal(err)
-			}
-			a := addr(t, filepath.Base(dir))
+			a := device(t, name)
 			out[name] = &a
 		}
 	}
@@ -273,7 +327,7 @@ func (b bench) behaviour(t *testing.T, v variant) {
 		for name, a := range importers(t) {
 			for kind := Static; kind <= Dynamic; kind++ {
 				for _, peer := range []bool{true, false} {
-					if peer && kind == Static {
+					if peer && kind == Static || b.few && (kind != Dynamic || !peer) {
 						continue
 					}
 					r := row{bench: b, e: e, gpu: g, device: name, i: Importer{PCI: a, Kind: kind, PeerToPeer: peer}}

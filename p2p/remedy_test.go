@@ -73,6 +73,9 @@ func TestRemedy(t *testing.T) {
 			if strings.HasPrefix(r.Command, "pci=") && r.Weakens == "" {
 				t.Error("what this weakens is not said")
 			}
+			if several := strings.Contains(r.Command, ";"); several != strings.Contains(r.Change, "'pci=…'") {
+				t.Errorf("GRUB's quotes: %q for %q", r.Change, r.Command)
+			}
 		})
 	}
 }
