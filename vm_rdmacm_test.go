@@ -34,11 +34,18 @@ func onRDMACM(t testing.TB) setting {
 	return s
 }
 
-// What moves bytes is what TCP's exchange makes: two of the tests of that.
-func TestVMOperationsOverRDMACM(t *testing.T)        { testOperations(t, onRDMACM(t)) }
-func TestVMPeerDisappearsOverRDMACM(t *testing.T)    { testPeerDisappears(t, onRDMACM(t)) }
+// What moves bytes is what TCP's exchange makes: some of the tests of that.
+//
+//testbed:kernel 7.2 6.12
+func TestVMOperationsOverRDMACM(t *testing.T) { testOperations(t, onRDMACM(t)) }
+
+//testbed:kernel 6.12
+func TestVMPeerDisappearsOverRDMACM(t *testing.T) { testPeerDisappears(t, onRDMACM(t)) }
+
+//testbed:kernel 6.12
 func TestVMCloseUnderTrafficOverRDMACM(t *testing.T) { testCloseUnderTraffic(t, onRDMACM(t)) }
 
+//testbed:kernel 6.12
 func TestVMRDMACMIsProtected(t *testing.T) {
 	s := onRDMACM(t)
 	if _, err := s.endpoint(t, EndpointOptions{}).Listen(cmListen); !errors.Is(err, ErrUnsafe) {
@@ -79,6 +86,8 @@ func TestVMRDMACMIsProtected(t *testing.T) {
 
 // Another program, and one that says nonsense, get nowhere; the endpoint serves
 // the next one.
+//
+//testbed:kernel 6.12
 func TestVMHostileCallersOverRDMACM(t *testing.T) {
 	s := onRDMACM(t)
 	w := s.world(t, EndpointOptions{ConnectTimeout: testenv.Limit(time.Second)})
@@ -168,6 +177,7 @@ func streams(t testing.TB, s setting, tune ibvfd.ConnectAttr, every time.Duratio
 // quick finds a dead peer soon.
 var quick = ibvfd.ConnectAttr{Timeout: 14, RetryCount: 2}
 
+//testbed:kernel 6.12
 func TestVMStream(t *testing.T) {
 	s := onRDMACM(t)
 	a, b := streams(t, s, ibvfd.ConnectAttr{Timeout: 17, RetryCount: 6}, time.Hour)
@@ -227,6 +237,8 @@ func TestVMStream(t *testing.T) {
 
 // A peer that says nothing is asked whether it is there, and given up when it is
 // not.
+//
+//testbed:kernel 6.12
 func TestVMStreamKeepalive(t *testing.T) {
 	s := onRDMACM(t)
 	a, b := streams(t, s, quick, 10*time.Millisecond)

@@ -254,6 +254,8 @@ func trimmed(b []byte) string { return strings.TrimRight(string(b), "\x00") }
 
 // Connections between queue pairs of a device that is opened by ibvfd, and by
 // rdma_cm, on one address and on all of them.
+//
+//testbed:kernel 7.2 6.12
 func TestVMConnect(t *testing.T) {
 	for name, listen := range map[string]string{"address": address + ":0", "all": ":0"} {
 		t.Run(name, func(t *testing.T) {
@@ -321,6 +323,7 @@ func TestVMConnect(t *testing.T) {
 	}
 }
 
+//testbed:kernel 6.12
 func TestVMConnectRefused(t *testing.T) {
 	onNIC(t)
 	l := listening(t, address+":0")
@@ -400,6 +403,8 @@ func listens(t *testing.T, addr string) error {
 }
 
 // Who does not wait for an answer leaves nothing, and the listener goes on.
+//
+//testbed:kernel 6.12
 func TestVMConnectCancelled(t *testing.T) {
 	onNIC(t)
 	l := listening(t, address+":0")
@@ -468,6 +473,7 @@ func connectPair(t testing.TB, l *cm.Listener, client, server *side) {
 	server.renew()
 }
 
+//testbed:kernel 6.12
 func TestVMManyConnections(t *testing.T) {
 	onNIC(t)
 	l := listening(t, address+":0")
@@ -509,6 +515,7 @@ func TestPeerProcess(t *testing.T) {
 	<-t.Context().Done()
 }
 
+//testbed:kernel 6.12
 func TestVMPeerKilled(t *testing.T) {
 	onNIC(t)
 	l := listening(t, address+":0")
@@ -538,6 +545,8 @@ func TestVMPeerKilled(t *testing.T) {
 }
 
 // The example of the package's documentation.
+//
+//testbed:kernel 6.12
 func TestVMExample(t *testing.T) {
 	onNIC(t)
 	if err := meet(limited(t), address); err != nil {
