@@ -55,7 +55,7 @@ func readPerftest(out string, t traffic) (float64, error) {
 		switch {
 		case t.latency: // the median
 			scale = 1
-		case t.size > 4096: // with so few digits, MiB a second say more
+		case t.size > 4<<10: // with so few digits, MiB a second say more
 			column, scale = 3, (1<<20)/float64(t.size)
 		}
 		v, err := strconv.ParseFloat(f[column], 64)

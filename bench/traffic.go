@@ -192,7 +192,7 @@ func trafficKinds(opt options, ops, what []string) (list []*compared, err error)
 	if err != nil {
 		return nil, err
 	}
-	const latencies = 4096
+	const latencies = 4 << 10
 	for _, w := range what {
 		latency := w == "latency"
 		if !latency && w != "rate" {
