@@ -340,7 +340,12 @@ func (l *look) complaints() {
 
 // unreadLog reports a log that nobody may read.
 func (l *look) unreadLog(log *kernelLog) {
-	l.unread("", reading{where: log.where, err: log.err}).fix("look again as root", "sudo p2pcheck", "")
+	f := l.unread("", reading{where: log.where, err: log.err})
+	if log.where == askedLog {
+		f.fix("look again as root; in a container, with CAP_SYSLOG", "--cap-add SYSLOG", "")
+		return
+	}
+	f.fix("look again as root", "sudo p2pcheck", "")
 }
 
 // plural is "1 line", "2 lines".

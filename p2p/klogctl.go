@@ -15,10 +15,13 @@ const (
 	syslogSizeBuffer = 10
 )
 
+// askedLog is where a log is from that the kernel was asked for.
+const askedLog = "syslog(2)"
+
 // askLog is for containers: they have no /dev/kmsg, and their filter of devices
 // would not let them open it, where syslog(2) asks for CAP_SYSLOG alone.
 func askLog() *kernelLog {
-	k := &kernelLog{where: "syslog(2)"}
+	k := &kernelLog{where: askedLog}
 	size, err := unix.Klogctl(syslogSizeBuffer, nil)
 	if err == nil {
 		buf := make([]byte, max(0, min(size, logLimit)))

@@ -5,6 +5,7 @@ package p2p
 import (
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"regexp"
 	"slices"
@@ -135,7 +136,8 @@ func (m *Machine) kernelLog() *kernelLog {
 	k := readLog(name)
 	k.where, k.err = where, absent(k.err, anchor)
 	if k.err != nil && m.root == "/" {
-		if asked := askLog(); asked.err == nil {
+		// Without the file, what is said of it tells nothing.
+		if asked := askLog(); asked.err == nil || errors.Is(k.err, fs.ErrNotExist) {
 			return asked
 		}
 	}
