@@ -295,7 +295,7 @@ func TestVMConcurrent(t *testing.T) {
 		buf := alloc(t, x.Spec, workers*size, gpualloc.Options{})
 		shared := segment(t, buf)
 		rounds := 1
-		if x.First() {
+		if x.Repeated(t) {
 			rounds = 4
 		}
 		var wg sync.WaitGroup

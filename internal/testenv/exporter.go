@@ -44,9 +44,16 @@ func (x Exporter) Need(t testing.TB) {
 	Need(t, x.Spec, x.since, Node(x.node))
 }
 
-// First reports whether this is the exporter that every kernel has: where all
-// are one to what is tested, the others need fewer rounds of it.
-func (x Exporter) First() bool { return x == exporters[0] }
+// Repeated reports whether this is the exporter for what is done thousands of
+// times: where all are one to what is tested, the others need fewer rounds of it.
+// It is udmabuf, whose pages are there already, and vgem where there is none.
+func (x Exporter) Repeated(t testing.TB) bool {
+	spec := "udmabuf"
+	if !AtLeast(t, "6.12") {
+		spec = "drm:vgem"
+	}
+	return x.Spec == spec
+}
 
 // Expected reports whether the running kernel is of a series that has it.
 func (x Exporter) Expected(t testing.TB) bool { return AtLeast(t, x.since) }
