@@ -20,7 +20,7 @@
 //
 // # What it does to the machine
 //
-// A buffer of a MiB in the GPU, a PD, a CQ, queue pairs that are connected to
+// A buffer of 256 KiB in the GPU, a PD, a CQ, queue pairs that are connected to
 // each other over one port, a few regions; all of it one pair at a time, and
 // gone before the next. The contents of no memory but its own change. It takes
 // what a registration takes: the device files, CAP_IPC_LOCK or the limit, and

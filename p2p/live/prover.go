@@ -17,7 +17,7 @@ import (
 // Options tune proofs. The zero value is what p2pcheck uses.
 type Options struct {
 	// Size is how many bytes are allocated and moved, rounded up to what the
-	// exporter can do; 0 means 1 MiB.
+	// exporter can do; 0 means 256 KiB.
 	Size int64
 	// Limit is how long one pair may take; 0 means a minute. A call of the
 	// kernel that hangs is waited for.
@@ -28,7 +28,7 @@ type Options struct {
 
 func (o *Options) setDefaults() {
 	if o.Size == 0 {
-		o.Size = 1 << 20
+		o.Size = 256 << 10
 	}
 	if o.Limit == 0 {
 		o.Limit = time.Minute
