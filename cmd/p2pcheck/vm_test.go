@@ -29,6 +29,10 @@ import (
 const asCommand = "P2PCHECK_TEST_AS_COMMAND"
 
 func TestMain(m *testing.M) {
+	if os.Getenv(asContained) != "" {
+		fmt.Fprintln(os.Stderr, contain())
+		os.Exit(125)
+	}
 	if os.Getenv(asCommand) != "" {
 		main()
 	}
@@ -83,14 +87,21 @@ func TestVMP2PCheck(t *testing.T) {
 	}
 	t.Run("text", func(t *testing.T) { shown(t) })
 	t.Run("unprivileged", func(t *testing.T) { unprivileged(t, d, args) })
+	t.Run("contained", func(t *testing.T) { contained(t, d, args) })
 }
 
 // checked runs the command as a process of its own.
 func checked(t *testing.T, as *syscall.Credential, args ...string) (checkResult, int) {
 	t.Helper()
+	return ran(t, &syscall.SysProcAttr{Credential: as}, nil, args...)
+}
+
+// ran runs the command as a process with these attributes.
+func ran(t *testing.T, attr *syscall.SysProcAttr, env []string, args ...string) (checkResult, int) {
+	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], args...)
-	cmd.Env = append(os.Environ(), asCommand+"=1")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: as}
+	cmd.Env = append(append(os.Environ(), asCommand+"=1"), env...)
+	cmd.SysProcAttr = attr
 	cmd.Dir = "/"
 	var out, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &stderr

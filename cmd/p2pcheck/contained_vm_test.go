@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/cmd/internal/cli"
+)
+
+// asContained makes the command one in a container: with the capabilities of
+// deploy/kubernetes, or with none.
+const asContained = "P2PCHECK_TEST_CONTAINED"
+
+// contain hides what a container does not have. The process has mounts of its
+// own.
+func contain() error {
+	runtime.LockOSThread()
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return err
+	}
+	for _, dir := range []string{"/sys/kernel/debug", "/sys/kernel/tracing", "/sys/kernel/security", "/sys/firmware", "/dev"} {
+		if _, err := os.Stat(dir); err != nil {
+			continue
+		}
+		if err := unix.Mount("none", dir, "tmpfs", 0, "mode=755"); err != nil {
+			return fmt.Errorf("%s: %w", dir, err)
+		}
+	}
+	kept := []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_SYSLOG}
+	if os.Getenv(asContained) == "none" {
+		kept = nil
+	}
+	for c := uintptr(0); unix.Prctl(unix.PR_CAPBSET_READ, c, 0, 0, 0) == nil; c++ {
+		if slices.Contains(kept, c) {
+			continue
+		}
+		if err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0); err != nil {
+			return fmt.Errorf("capability %d: %w", c, err)
+		}
+	}
+	if kept == nil {
+		if err := errors.Join(unix.Setresgid(65534, 65534, 65534), unix.Setresuid(65534, 65534, 65534)); err != nil {
+			return err
+		}
+	}
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return err
+	}
+	// The capabilities are those of the next program.
+	env := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, asContained+"=") })
+	return unix.Exec("/proc/self/exe", os.Args, env)
+}
+
+// contained compares with what the command finds in a container: less, and
+// nothing else. With the manifest's capabilities it is no less about the pairs.
+func contained(t *testing.T, whole checkResult, args []string) {
+	// These judge the container itself.
+	args = append(slices.Clone(args), "--skip", "CTR,K8S-PLUGIN,LIB,LIM,GPU-RENDER-PERM,NIC-DMABUF-PROBE,NIC-PROVIDER-LIB,NIC-UVERBS")
+	for _, caps := range []string{"manifest", "none"} {
+		env := []string{asContained + "=" + caps}
+		d, status := ran(t, &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS}, env, args...)
+		if len(d.Pairs) != len(whole.Pairs) || status == cli.ExitOK {
+			t.Fatalf("%s: %d pairs, outside %d; status %d", caps, len(d.Pairs), len(whole.Pairs), status)
+		}
+		for i, p := range d.Pairs {
+			if was := whole.Pairs[i].Outcome; p.Outcome != was && (caps == "manifest" || p.Outcome != "unknown") {
+				t.Errorf("%s: %s -> %s: %s, outside %s", caps, p.GPU, p.NIC, p.Outcome, was)
+			}
+		}
+		outside := worstOf(whole.Checks)
+		for id, result := range worstOf(d.Checks) {
+			if result == "pass" && outside[id] != "pass" && !strings.HasPrefix(id, "ENV-") {
+				t.Errorf("%s: %s passes, outside it is %q", caps, id, outside[id])
+			}
+			if (id == "KRN-KMSG" || id == "ENV-CFGSPACE") && (result == "unknown") != (caps == "none") {
+				t.Errorf("%s: %s is %s", caps, id, result)
+			}
+		}
+	}
+}
+
+// worstOf is the worst that each check found.
+func worstOf(all []finding) map[string]string {
+	worst := map[string]string{}
+	for _, f := range all {
+		if was, ok := worst[f.ID]; !ok || slices.Index(ranks, f.Result) < slices.Index(ranks, was) {
+			worst[f.ID] = f.Result
+		}
+	}
+	return worst
+}
