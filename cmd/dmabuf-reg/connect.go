@@ -81,10 +81,10 @@ func (a *app) connect() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "connect ADDR",
 		Short: "Move bytes to and from the buffer of a `serve`, and verify every one",
-		Long: `Connect to a ` + "`dmabuf-reg serve`" + ` at ADDR (HOST:PORT), carry out each operation at
-each size between its buffer and one of this side, and verify every byte on the
-side where it landed, by CPU. With --both the server's NIC carries out each
-operation as well, towards this side's buffer.
+		Long: `Connect to a ` + "`dmabuf-reg serve`" + ` at ADDR (HOST:PORT, or rdma_cm://HOST:PORT),
+carry out each operation at each size between its buffer and one of this side,
+and verify every byte on the side where it landed, by CPU. With --both the
+server's NIC carries out each operation as well, towards this side's buffer.
 
 The target holds the complement of what is expected before each operation, and
 the bytes behind it must stay as they were. Atomics are fetch-and-add and
@@ -141,8 +141,11 @@ func (f *connectFlags) parse(seeded bool) (err error) {
 	return nil
 }
 
+// overCM is before an address that rdma_cm connects to, instead of TCP.
+const overCM = "rdma_cm://"
+
 func checkAddr(addr string) error {
-	if _, _, err := net.SplitHostPort(addr); err != nil {
+	if _, _, err := net.SplitHostPort(strings.TrimPrefix(addr, overCM)); err != nil {
 		return fmt.Errorf("%q is no address: write HOST:PORT, such as 10.0.0.1%s", addr, strings.TrimPrefix(defaultListen, "127.0.0.1"))
 	}
 	return nil

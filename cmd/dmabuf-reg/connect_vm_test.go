@@ -162,6 +162,23 @@ func TestVMServeConnect(t *testing.T) {
 	nothingMore(t, before)
 }
 
+// The same over rdma_cm, whose addresses are other machines'.
+//
+//testbed:kernel 6.12
+func TestVMServeConnectOverRDMACM(t *testing.T) {
+	testenv.VM(t)
+	s := serving(t, "--gpu", "host", "--listen", "rdma_cm://10.9.0.1:0", "--plaintext")
+	if p := s.doc.Result; p.Protection != "none" || !strings.HasPrefix(p.Listen, "rdma_cm://10.9.0.1:") {
+		t.Errorf("%+v", p)
+	}
+	r := connecting(t, s, "--gpu", "host")
+	if status := r.do(t); status != cli.ExitFailed || !strings.Contains(r.out.String(), "--plaintext") {
+		t.Errorf("in the clear without a word: exit status %d\n%s", status, r.out.String())
+	}
+	connected(t, s, "--gpu", "host", "--plaintext", "--both", "--sizes", "4097")
+	s.ends(t)
+}
+
 // With mutual TLS strangers are turned away, and told what may be wrong.
 func TestVMServeConnectTLS(t *testing.T) {
 	testenv.VM(t)

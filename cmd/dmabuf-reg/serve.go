@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strings"
 	"sync"
 
 	"github.com/spf13/cobra"
@@ -43,7 +44,8 @@ or ` + "`dmabuf-reg bench`" + `, which move bytes in and out of it. One client a
 the buffer; it is served until it is done, until it says nothing for as long as
 --timeout, or until its connection ends. Ctrl-C ends the server.
 
-Keys are exchanged over TCP: by mutual TLS, or on loopback, or in the clear with
+Keys are exchanged over TCP, or over a connection of rdma_cm's if the address
+begins with rdma_cm://: by mutual TLS, or on loopback, or in the clear with
 --plaintext.`,
 		Example: `  dmabuf-reg serve --gpu drm:renderD128
   dmabuf-reg serve --listen 10.0.0.1:7471 --tls-cert a.pem --tls-key a.key --tls-ca ca.pem
@@ -53,10 +55,10 @@ Keys are exchanged over TCP: by mutual TLS, or on loopback, or in the clear with
 	f.add(cmd)
 	f.addPolicy(cmd)
 	flags := cmd.Flags()
-	flags.StringVar(&f.addr, "listen", defaultListen, "TCP address to listen on; port 0 chooses one")
+	flags.StringVar(&f.addr, "listen", defaultListen, "address to listen on, TCP's HOST:PORT or rdma_cm://HOST:PORT; port 0 chooses one")
 	flags.BoolVar(&f.once, "once", false, "end after the first client that had the buffer; the exit status says how it went")
 	cmd.RunE = a.action(func(ctx context.Context) (result, error) {
-		if _, _, err := net.SplitHostPort(f.addr); err != nil {
+		if _, _, err := net.SplitHostPort(strings.TrimPrefix(f.addr, overCM)); err != nil {
 			return nil, &cli.UsageError{Err: fmt.Errorf("--listen %s: write HOST:PORT", f.addr)}
 		}
 		return a.doServe(ctx, f)
