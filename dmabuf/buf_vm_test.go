@@ -505,6 +505,8 @@ func TestVMHeap(t *testing.T) {
 }
 
 // Hundreds of lives of a buffer leave nothing behind.
+//
+//testbed:kernel 6.12
 func TestVMNoGrowth(t *testing.T) {
 	eachSource(t, func(t *testing.T, s source) {
 		fds, bufs := live(t)

@@ -381,6 +381,8 @@ func TestVMNoPermission(t *testing.T) {
 }
 
 // Hundreds of lives of a buffer leave nothing behind.
+//
+//testbed:kernel 6.12
 func TestVMNoGrowth(t *testing.T) {
 	eachSpec(t, func(t *testing.T, a Allocator) {
 		fds, bufs := live(t)

@@ -33,6 +33,8 @@ type benchDoc struct {
 
 // bench measures every operation with every kind of memory; how fast they are
 // is nobody's concern here.
+//
+//testbed:kernel 6.12
 func TestVMBench(t *testing.T) {
 	testenv.VM(t)
 	before := leftBehind(t)

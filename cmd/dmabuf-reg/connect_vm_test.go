@@ -203,6 +203,8 @@ func TestVMServeConnectTLS(t *testing.T) {
 }
 
 // What cannot be connected to, and what must not be.
+//
+//testbed:kernel 6.12
 func TestVMServeConnectRefused(t *testing.T) {
 	testenv.VM(t)
 	before := leftBehind(t)
@@ -291,6 +293,8 @@ func (g *guest) tries(b []byte) (a talk.Answer, err error) {
 
 // Clients that talk nonsense, ask for what is not theirs or go without a word
 // get nowhere, and the server serves on.
+//
+//testbed:kernel 6.12
 func TestVMServeConnectHostile(t *testing.T) {
 	testenv.VM(t)
 	before := leftBehind(t)

@@ -19,6 +19,8 @@ import (
 // that the attempt does not wake the OOM killer, the pages of a buffer that
 // memory cannot hold are never touched: the range asked for has no length, and
 // that is what is refused then.
+//
+//testbed:kernel 6.12
 func TestVMForce(t *testing.T) {
 	testenv.VM(t)
 	before := leftBehind(t)

@@ -14,6 +14,8 @@ import (
 )
 
 // A report has every pair with a placement, and nothing that names the machine.
+//
+//testbed:kernel 6.12
 func TestVMReport(t *testing.T) {
 	testenv.VM(t)
 	path := filepath.Join(t.TempDir(), "report.json")
