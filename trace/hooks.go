@@ -31,6 +31,7 @@ type hook struct {
 	what     string
 	since    string // the kernels that have the function, for the reason of an absence
 	always   bool   // without it there is nothing to trace
+	tidies   bool   // sends no event: a run that the kernel skips loses none
 }
 
 // coreHooks are functions of vmlinux. Exits come before entries: a scope that
@@ -61,7 +62,7 @@ var coreHooks = []hook{
 // The tracepoints of vmlinux, by program.
 var (
 	forkHook   = hook{program: "forked", function: "sched_process_fork", how: "tracepoint", what: "children of the process"}
-	exitHook   = hook{program: "exited", function: "sched_process_exit", how: "tracepoint", what: "the end of threads"}
+	exitHook   = hook{program: "exited", function: "sched_process_exit", how: "tracepoint", what: "the end of threads", tidies: true}
 	moduleHook = hook{program: "module_loaded", function: "module_load", how: "tracepoint", what: "modules that are loaded later"}
 )
 

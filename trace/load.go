@@ -257,12 +257,12 @@ func (l *loader) attachAll(coll *ebpf.Collection, table []hook, modules map[stri
 }
 
 // attached remembers a link. A program that several functions share counts for
-// the first of them. One that only tidies up does not count: when the kernel
-// skips it, as a thread may end while another's end is being looked at, no event
-// is lost, and what it leaves is found by whoever has the thread's number next.
+// the first of them. One that only tidies up does not count: a thread may end
+// while another's end is being looked at, and what is then left behind is found by
+// whoever has the thread's number next.
 func (l *loader) attached(k link.Link, p *ebpf.Program, h hook) {
 	l.links = append(l.links, attached{k, h.what, strings.HasSuffix(h.how, "probe")})
-	if l.runs[p] == "" && h.program != exitHook.program {
+	if l.runs[p] == "" && !h.tidies {
 		l.runs[p] = h.what
 	}
 }
