@@ -94,7 +94,7 @@ func (e *Endpoint) sleep(ctx context.Context) {
 // there is nothing so far.
 func (e *Endpoint) arm() bool {
 	for _, p := range e.peers {
-		if p == nil || p.conn == nil || p.conn.link == nil || p.conn.state == dead {
+		if p.conn == nil || p.conn.link == nil || p.conn.state == dead {
 			continue
 		}
 		if err := p.conn.link.arm(); err != nil {

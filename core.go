@@ -34,7 +34,6 @@ type core struct {
 	handles int  // Buffers
 	uses    int  // operations under way, and keys given out
 	ended   bool // the registration: nobody may use the memory any more
-	freed   bool
 	path    Path
 }
 
@@ -184,36 +183,29 @@ func (c *core) free() error {
 
 // letGo ends a Buffer, and the memory with the last one: later, if something is
 // still under way on it, or the memory cannot be freed.
-func (c *core) letGo() error {
+func (c *core) letGo() error { return c.less(&c.handles) }
+
+// unuse ends what use began.
+func (c *core) unuse() { _ = c.less(&c.uses) }
+
+// less is one less of those for which the memory stays.
+func (c *core) less(count *int) error {
 	c.mu.Lock()
-	c.handles--
+	*count--
 	last := c.handles == 0 && c.uses == 0
 	c.mu.Unlock()
 	if !last {
 		return nil
 	}
-	return c.nic.end(c.freeLater)
-}
-
-// unuse ends what use began.
-func (c *core) unuse() {
-	c.mu.Lock()
-	c.uses--
-	last := c.handles == 0 && c.uses == 0
-	c.mu.Unlock()
-	if last {
-		_ = c.nic.end(c.freeLater)
-	}
-}
-
-func (c *core) freeLater() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.freeLocked()
+	return c.nic.end(func() error {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.freeLocked()
+	})
 }
 
 // freeLocked lets go of one thing after the other, and begins where it was
-// refused the last time.
+// refused the last time. Nobody calls it again once it has succeeded.
 func (c *core) freeLocked() error {
 	if !c.ended {
 		if err := c.reg.close(); err != nil {
@@ -238,10 +230,7 @@ func (c *core) freeLocked() error {
 		}
 		c.owned = nil
 	}
-	if !c.freed {
-		c.freed = true
-		c.nic.leave()
-	}
+	c.nic.leave()
 	return nil
 }
 
