@@ -83,18 +83,19 @@ func (p *pod) run(t *testing.T, userNamespace bool) (status int, stdout []byte) 
 	return status, out.Bytes()
 }
 
-// namespaces skips where nobody may have namespaces of their own, and says
-// whether it takes a user namespace.
+// namespaces skips where nobody may have mounts of their own, and says whether it
+// takes a user namespace. AppArmor may allow one, and no mount in it.
 func namespaces(t *testing.T) (userNamespace bool) {
 	t.Helper()
-	for _, flags := range []uintptr{syscall.CLONE_NEWNS, syscall.CLONE_NEWNS | syscall.CLONE_NEWUSER} {
+	var refused error
+	for _, userNamespace := range []bool{false, true} {
 		cmd := exec.CommandContext(t.Context(), "true")
-		cmd.SysProcAttr = attributes(flags)
-		if err := cmd.Run(); err == nil {
-			return flags&syscall.CLONE_NEWUSER != 0
+		cmd.SysProcAttr = attributes(userNamespace)
+		if refused = cmd.Run(); refused == nil {
+			return userNamespace
 		}
 	}
-	t.Skip("no mount namespace can be had here")
+	t.Skip("no private mounts can be had here: ", refused)
 	return false
 }
 

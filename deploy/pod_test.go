@@ -53,13 +53,10 @@ func TestMain(m *testing.M) {
 	os.Exit(status)
 }
 
-// become turns this process, which has a mount namespace of its own, into the
-// program. It returns only if it cannot.
+// become turns this process, which has mounts of its own, into the program. It
+// returns only if it cannot.
 func (p *pod) become() error {
 	runtime.LockOSThread()
-	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
-		return fmt.Errorf("private mounts: %w", err)
-	}
 	for _, m := range append([]mount{{p.Root, "/", true}}, p.Mounts...) {
 		at := filepath.Join(p.Root, m.Target)
 		var err error
@@ -142,19 +139,16 @@ func (p *pod) command(t *testing.T, userNamespace bool) *exec.Cmd {
 	}
 	cmd := exec.CommandContext(t.Context(), self)
 	cmd.Env = append(os.Environ(), asPod+"="+string(text))
-	flags := uintptr(unix.CLONE_NEWNS)
-	if userNamespace {
-		flags |= unix.CLONE_NEWUSER
-	}
-	cmd.SysProcAttr = attributes(flags)
+	cmd.SysProcAttr = attributes(userNamespace)
 	return cmd
 }
 
-// attributes are of a process in new namespaces. In a user namespace this user is
-// root.
-func attributes(flags uintptr) *syscall.SysProcAttr {
-	a := &syscall.SysProcAttr{Cloneflags: flags}
-	if flags&unix.CLONE_NEWUSER != 0 {
+// attributes are of a process with private mounts, which Go makes of those that it
+// unshares. In a user namespace this user is root.
+func attributes(userNamespace bool) *syscall.SysProcAttr {
+	a := &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS}
+	if userNamespace {
+		a.Cloneflags = unix.CLONE_NEWUSER
 		a.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}}
 		a.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}}
 	}
