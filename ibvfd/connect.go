@@ -141,6 +141,12 @@ func (q *QP) Connect(remote Endpoint, opt ConnectAttr) error {
 	if err != nil {
 		return err
 	}
+	return q.bringUp(m)
+}
+
+// bringUp takes the queue pair to RTS: from INIT, where it keeps its receives,
+// and from any other state through RESET.
+func (q *QP) bringUp(m *qpModify) error {
 	state, err := q.v.state()
 	if err != nil {
 		return failed("ibv_query_qp", q.pd.ctx.name, err)
@@ -169,18 +175,9 @@ func (q *QP) Activate(pkeyIndex int) error {
 	if err := q.checkPKey(pkeyIndex); err != nil {
 		return err
 	}
-	state, err := q.v.state()
-	if err != nil {
-		return failed("ibv_query_qp", q.pd.ctx.name, err)
-	}
 	m := &qpModify{typ: UD, pkeyIndex: pkeyIndex, qkey: q.attr.QKey, psn: q.psn.Load()}
 	m.path.port = q.local.Port
-	if state != StateInit {
-		if err := q.through(m, StateReset); err != nil {
-			return err
-		}
-	}
-	return q.through(m, StateInit, StateRTR, StateRTS)
+	return q.bringUp(m)
 }
 
 // checkPKey refuses what 16 bits would make another index of.

@@ -40,16 +40,7 @@ func (q *QP) ConnectManaged(a ManagedAttr) error {
 	if err != nil {
 		return err
 	}
-	state, err := q.v.state()
-	if err != nil {
-		return failed("ibv_query_qp", q.pd.ctx.name, err)
-	}
-	if state != StateInit {
-		if err := q.through(m, StateReset); err != nil {
-			return err
-		}
-	}
-	return q.through(m, StateInit, StateRTR, StateRTS)
+	return q.bringUp(m)
 }
 
 func (q *QP) managed(a *ManagedAttr) (*qpModify, error) {
