@@ -5,11 +5,11 @@ package trace
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math/bits"
 	"os"
 	"runtime"
 	"slices"
-	"sort"
 	"strings"
 	"sync"
 
@@ -34,7 +34,7 @@ type loader struct {
 	runs  map[*ebpf.Program]string // what is not seen if the kernel skips one
 	hooks []Hook
 	ops   []string        // exporter functions by cookie; 0 is none
-	have  map[string]bool // groups and functions that are attached
+	have  map[string]bool // groups and functions that are attached, and what is noted once
 }
 
 // attached is a link, with what is not seen if the kernel skips its program.
@@ -369,6 +369,52 @@ func (l *loader) loadGroup(object string, table []hook, modules map[string]strin
 	return l.attachAll(coll, table, modules)
 }
 
+// exporterOp is an operation of an exporter's, to be attached to.
+type exporterOp struct {
+	hook   hook
+	op     string // of struct dma_buf_ops
+	module string
+	cookie uint64
+}
+
+// newExporterOps picks the exporters' operations that have not been attached to
+// before. types has the type information of a module.
+func (l *loader) newExporterOps(found map[string]symbol, types func(module string) (*btf.Spec, error)) (list []exporterOp) {
+	for _, name := range slices.Sorted(maps.Keys(found)) {
+		sym := found[name]
+		if !maybeExporterOp([]byte(name)) || !sym.code || l.have[name] {
+			continue
+		}
+		h := hook{function: name, how: "fexit", what: whatExporterOps}
+		spec, err := types(sym.module)
+		if err != nil {
+			// Told once a module: by their names alone there may be many.
+			if untyped := "types of " + sym.module; !l.have[untyped] {
+				l.have[untyped] = true
+				l.note(h, sym.module, fmt.Sprintf("whether this and other functions of %s are an exporter's is not known: %v", sym.module, err))
+			}
+			continue
+		}
+		var fn *btf.Func
+		if spec.TypeByName(name, &fn) != nil {
+			continue
+		}
+		op := opOf(fn)
+		if op == "" {
+			continue
+		}
+		l.have[name] = true
+		if len(l.ops) > l.cfg.exporterOps {
+			l.note(h, sym.module, fmt.Sprintf("%d exporters' operations are watched at most", l.cfg.exporterOps))
+			continue
+		}
+		h.program = fmt.Sprintf("exporter_%s_%d", op, len(l.ops))
+		list = append(list, exporterOp{h, op, sym.module, uint64(len(l.ops))})
+		l.ops = append(l.ops, name)
+	}
+	return list
+}
+
 // loadExporters attaches to the attach, pin and map operations of exporters
 // that have not been attached to before.
 func (l *loader) loadExporters(cache *btf.Cache, kernel *btf.Spec, found map[string]symbol) error {
@@ -378,51 +424,19 @@ func (l *loader) loadExporters(cache *btf.Cache, kernel *btf.Spec, found map[str
 	}
 	cs := tmpl.Copy()
 	clear(cs.Programs)
-	type target struct {
-		hook   hook
-		module string
-		cookie uint64
-	}
-	var targets []target
-	var names []string
-	for name := range found {
-		names = append(names, name)
-	}
-	sort.Strings(names)
-	for _, name := range names {
-		sym := found[name]
-		if !maybeExporterOp([]byte(name)) || !sym.code || l.have[name] {
-			continue
+	targets := l.newExporterOps(found, func(module string) (*btf.Spec, error) {
+		switch {
+		case module == "":
+			return kernel, nil
+		case l.cfg.rdmaWithoutBTF && strings.HasPrefix(module, "ib_"):
+			return nil, btf.ErrNotFound
 		}
-		if l.cfg.rdmaWithoutBTF && strings.HasPrefix(sym.module, "ib_") {
-			continue
-		}
-		types := kernel
-		if sym.module != "" {
-			if types, err = cache.Module(sym.module); err != nil {
-				continue
-			}
-		}
-		var fn *btf.Func
-		if types.TypeByName(name, &fn) != nil {
-			continue
-		}
-		op := opOf(fn)
-		if op == "" {
-			continue
-		}
-		h := hook{function: name, how: "fexit", what: whatExporterOps}
-		l.have[name] = true
-		if len(l.ops) > l.cfg.exporterOps {
-			l.note(h, sym.module, fmt.Sprintf("%d exporters' operations are watched at most", l.cfg.exporterOps))
-			continue
-		}
-		h.program = fmt.Sprintf("exporter_%s_%d", op, len(l.ops))
-		ps := tmpl.Programs["exporter_"+op].Copy()
-		ps.Name, ps.AttachTo = "exporter_"+op, name
-		cs.Programs[h.program] = ps
-		targets = append(targets, target{h, sym.module, uint64(len(l.ops))})
-		l.ops = append(l.ops, name)
+		return cache.Module(module)
+	})
+	for _, t := range targets {
+		ps := tmpl.Programs["exporter_"+t.op].Copy()
+		ps.Name, ps.AttachTo = "exporter_"+t.op, t.hook.function
+		cs.Programs[t.hook.program] = ps
 	}
 	if len(targets) == 0 {
 		return nil
