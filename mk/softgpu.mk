@@ -18,10 +18,12 @@ softgpu-vm: testbed softgpu kernel ## test the software GPU and the importer on 
 		kernel/softgpu/tests/run.sh $(BUILD)/modules/$(KERNEL) $(BUILD)/modules/$(KERNEL)/softgpu-test $(TESTS) | \
 		tee $(BUILD)/testbed/$(KERNEL)/softgpu-vm.log
 
-# Its count, in the words of the test bed's own, for the end of make test.
+# Its failures and count, in the words of the test bed's own, for the end of make
+# test.
 .PHONY: softgpu-tally
 softgpu-tally:
-	@awk '/^[0-9]+ tests: / { p += $$3; f += $$5; s += $$7 } END { printf \
+	@awk '/^FAIL / { print "FAIL $(KERNEL): the software GPU in C: " substr($$0, 6) } \
+		/^[0-9]+ tests: / { p += $$3; f += $$5; s += $$7 } END { printf \
 		"the software GPU in C on %s, 1 boots: %d passed, %d failed, %d skipped\n", "$(KERNEL)", p, f, s }' \
 		$(BUILD)/testbed/$(KERNEL)/softgpu-vm.log >>$(BUILD)/testbed/$(KERNEL)/tally
 

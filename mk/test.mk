@@ -23,11 +23,11 @@ test: ## set up and run all the tests: host, cross builds, and each kernel's VM
 	@$(MAKE) --no-print-directory vm-selftest
 	@rm -f $(BUILD)/testbed/*/tally
 	@$(MAKE) --no-print-directory cprog build doubles
-	@printf '%s\n' $(KERNELS) | xargs -P $(VM_JOBS) -I {} $(SHELL) $(.SHELLFLAGS) \
-		'$(MAKE) --no-print-directory vm-test KERNEL={} IF_AVAILABLE=-if-available 2>&1 | sed -u "s/^/{}: /"'
-	@echo; cat $(KERNELS:%=$(BUILD)/testbed/%/tally)
-	@cat $(KERNELS:%=$(BUILD)/testbed/%/tally) | awk '{ for (i = 2; i <= NF; i++) n[$$i] += $$(i - 1) } \
-		END { print n["passed,"] + 0 " passed, " n["failed,"] + 0 " failed, " n["skipped"] + 0 " skipped" }'
+	@status=0; \
+		printf '%s\n' $(KERNELS) | xargs -P $(VM_JOBS) -I {} $(SHELL) $(.SHELLFLAGS) \
+			'$(MAKE) --no-print-directory vm-test KERNEL={} IF_AVAILABLE=-if-available 2>&1 | sed -u "s/^/{}: /"' || status=1; \
+		BUILD=$(BUILD) testbed/tally.sh $(KERNELS) || status=1; \
+		exit $$status
 
 # Our modules first, then, in a boot of its own, stock rxe, where the refusals
 # are real: tests named TestVMStock. With IF_AVAILABLE, a kernel that cannot be
@@ -44,7 +44,9 @@ vm-test: ## run the VM tests and the peer suites on KERNEL
 			$(MAKE) --no-print-directory vm-build && testbed/selftest/series.sh $(KERNEL); \
 		else [ -n "$(IF_AVAILABLE)" ] && [ $$status -eq 77 ]; fi
 	@$(TESTBED) test -kernel $(KERNEL) -patched-rxe $(IF_AVAILABLE) $(VMTESTFLAGS)
-	@$(if $(SOFTGPU_VM),[ ! -e $(BUILD)/kernels/$(KERNEL)/version ] || $(MAKE) --no-print-directory softgpu-vm softgpu-tally)
+	@$(if $(SOFTGPU_VM),[ ! -e $(BUILD)/kernels/$(KERNEL)/version ] || { \
+		status=0; $(MAKE) --no-print-directory softgpu-vm || status=$$?; \
+		$(MAKE) --no-print-directory softgpu-tally; exit $$status; })
 
 # What the tests in the guest use.
 .PHONY: vm-build

@@ -86,29 +86,54 @@ func (s *Summary) Write(w io.Writer, module string) {
 			fmt.Fprintf(w, "SKIP %s %s: %s\n", Short(r.Group, module), r.Name, reason(r.Output))
 		}
 	}
-	for _, r := range s.Results {
-		if r.State != Failed && r.State != Unfinished || r.Parent && s.childFailed(r) {
-			continue
-		}
-		fmt.Fprintf(w, "FAIL %s %s\n", Short(r.Group, module), r.Name)
-	}
-	for _, p := range s.Problems {
-		fmt.Fprintf(w, "FAIL %s\n", p)
+	for _, f := range s.Failures(module) {
+		fmt.Fprintf(w, "FAIL %s\n", f)
 	}
 	p, f, k := s.Count()
 	fmt.Fprintf(w, "%d passed, %d failed, %d skipped\n", p, f, k)
 }
 
-// reason is the last line of a skipped test's output before its verdict.
-func reason(output string) string {
-	last := "no reason given"
+// Failures are the tests that failed, each with its first complaint, and the
+// problems.
+func (s *Summary) Failures(module string) (list []string) {
+	for _, r := range s.Results {
+		if r.State != Failed && r.State != Unfinished || r.Parent && s.childFailed(r) {
+			continue
+		}
+		list = append(list, fmt.Sprintf("%s %s: %s", Short(r.Group, module), r.Name, complaint(r.Output)))
+	}
+	return append(list, s.Problems...)
+}
+
+// said are the lines of a test's output without the test runner's own.
+func said(output string) (lines []string) {
 	for line := range strings.Lines(output) {
 		line = strings.TrimSpace(line)
 		if line != "" && !strings.HasPrefix(line, "===") && !strings.HasPrefix(line, "--- ") {
-			last = line
+			lines = append(lines, line)
 		}
 	}
-	return last
+	return lines
+}
+
+// reason is the last line of a skipped test's output before its verdict.
+func reason(output string) string {
+	lines := said(output)
+	if len(lines) == 0 {
+		return "no reason given"
+	}
+	return lines[len(lines)-1]
+}
+
+// complaint is the first line of a failed test's output that a Go test wrote, or
+// the last of any other.
+func complaint(output string) string {
+	for _, line := range said(output) {
+		if strings.Contains(line, "_test.go:") || strings.HasPrefix(line, "panic: ") {
+			return line
+		}
+	}
+	return reason(output)
 }
 
 // Short is a group's name in lists: an import path without the module's.

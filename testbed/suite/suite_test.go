@@ -18,13 +18,14 @@ func summary() *Summary {
 	s.Add(
 		Result{Group: mod, Name: "TestVMRoot", State: Passed},
 		Result{Group: mod + "/dmabuf", Name: "TestVMA", State: Failed, Parent: true},
-		Result{Group: mod + "/dmabuf", Name: "TestVMA/x", State: Failed},
+		Result{Group: mod + "/dmabuf", Name: "TestVMA/x", State: Failed,
+			Output: "=== RUN   TestVMA/x\nsaid by the way\n    a_test.go:7: EINVAL\n    a_test.go:9: a leak\n--- FAIL: TestVMA/x (0.00s)\n"},
 		Result{Group: mod + "/dmabuf", Name: "TestVMA/y", State: Passed},
 		Result{Group: mod + "/dmabuf", Name: "TestVMB", State: Failed, Parent: true}, // after its subtests
 		Result{Group: mod + "/dmabuf", Name: "TestVMB/x", State: Passed},
 		Result{Group: mod + "/dmabuf", Name: "TestVMC", State: Skipped,
 			Output: "=== RUN   TestVMC\n    c_test.go:9: no udmabuf on 6.1\n--- SKIP: TestVMC (0.00s)\n"},
-		Result{Group: "peers", Name: "rping", State: Unfinished},
+		Result{Group: "peers", Name: "rping", State: Unfinished, Output: "server started\nno completion\n"},
 	)
 	return s
 }
@@ -38,9 +39,9 @@ func TestSummary(t *testing.T) {
 	var b strings.Builder
 	s.Write(&b, mod)
 	want := `SKIP dmabuf TestVMC: c_test.go:9: no udmabuf on 6.1
-FAIL dmabuf TestVMA/x
-FAIL dmabuf TestVMB
-FAIL peers rping
+FAIL dmabuf TestVMA/x: a_test.go:7: EINVAL
+FAIL dmabuf TestVMB: no reason given
+FAIL peers rping: no completion
 FAIL after the last test: the kernel warned
 3 passed, 4 failed, 1 skipped
 `

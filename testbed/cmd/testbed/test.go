@@ -135,7 +135,7 @@ func runTest(ctx context.Context, args []string) (int, error) {
 	fmt.Printf("\n%s:\n", title)
 	t.summary.Write(os.Stdout, modulePath)
 	n, failed, skipped := t.summary.Count()
-	if err := tally(o.Tree, o.Kernel.Series, title, n, failed, skipped); err != nil {
+	if err := tally(o.Tree, o.Kernel.Series, title, n, failed, skipped, t.summary.Failures(modulePath)...); err != nil {
 		return 0, err
 	}
 	if failed > 0 {
@@ -159,14 +159,19 @@ func reportUntested(series string, why error) error {
 	return tally(tree, series, title, 0, 0, len(list))
 }
 
-// tally leaves a run's counts where `make test` collects those of all kernels.
-func tally(t layout.Tree, series, title string, passed, failed, skipped int) error {
-	line := fmt.Sprintf("%s: %d passed, %d failed, %d skipped\n", title, passed, failed, skipped)
+// tally leaves a run's failures and counts where `make test` collects those of
+// all kernels.
+func tally(t layout.Tree, series, title string, passed, failed, skipped int, failures ...string) error {
+	var text strings.Builder
+	for _, f := range failures {
+		fmt.Fprintf(&text, "FAIL %s: %s\n", series, f)
+	}
+	fmt.Fprintf(&text, "%s: %d passed, %d failed, %d skipped\n", title, passed, failed, skipped)
 	dir := filepath.Join(t.Cache(), series)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(dir, "tally"), []byte(line), 0o644)
+	return os.WriteFile(filepath.Join(dir, "tally"), []byte(text.String()), 0o644)
 }
 
 // given says which flags were on the command line.
