@@ -370,6 +370,54 @@ func TestWaits(t *testing.T) {
 	}
 }
 
+// Everybody who waits is told that the device went, and who asks later.
+func TestDeviceRemoved(t *testing.T) {
+	s := newScript()
+	id := resolvedID(t, s)
+	qp := &scriptQP{}
+	if _, err := id.connectTo(t.Context(), qp, Param{}); err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	for range 3 {
+		all.Go(func() {
+			if err := id.Wait(t.Context()); !errors.Is(err, unix.ENODEV) {
+				t.Errorf("wait: %v", err)
+			}
+		})
+	}
+	s.chans[0].push(event{typ: eventDeviceRemoval})
+	all.Wait()
+	s.fail["disconnect"] = unix.EINVAL // of what has ended
+	if err := id.Disconnect(t.Context()); !errors.Is(err, unix.ENODEV) {
+		t.Errorf("disconnect: %v", err)
+	}
+	if err := id.Close(); err != nil || qp.errs == 0 {
+		t.Errorf("close: %v, queue pair told %d times", err, qp.errs)
+	}
+	s.nothingLeft(t)
+}
+
+// A Close waits for the queue pair to be up, and then ends it: it does not leave
+// one that works.
+func TestCloseBesideQueuePair(t *testing.T) {
+	s := newScript()
+	_, id := requested(t, s)
+	qp := &scriptQP{}
+	qp.during = func() {
+		if id.mu.TryLock() {
+			id.mu.Unlock()
+			t.Error("a Close may run beside it")
+		}
+	}
+	if err := id.acceptWith(t.Context(), qp, Param{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := id.Close(); err != nil || qp.errs != 1 {
+		t.Errorf("close: %v, queue pair told %d times", err, qp.errs)
+	}
+}
+
 // A Context keeps the ID open, as a destruction that fails does.
 func TestCloseInUse(t *testing.T) {
 	s := newScript()

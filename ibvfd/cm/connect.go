@@ -155,7 +155,8 @@ func (id *ID) bringUp(qp queuePair, p *Param, most depths) error {
 	if p.Access != 0 {
 		a.Access &= p.Access
 	}
-	return qp.ConnectManaged(a)
+	// Not after a Close, which has taken it to the error state.
+	return id.call(func() error { return qp.ConnectManaged(a) })
 }
 
 // Attributes are what rdma_cm has settled with the peer, from Accept or Connect
@@ -219,13 +220,13 @@ func fits(op, addr string, data []byte, most int) error {
 // ended already is no error.
 func (id *ID) Disconnect(ctx context.Context) error {
 	addr := id.remote.String()
-	if s := idState(id.state.Load()); s != stateConnected && s != stateEnded {
+	if idState(id.state.Load()) < stateConnected {
 		return &dmabuf.Error{Op: opEnd, Device: addr, Err: unix.ENOTCONN}
 	}
 	if err := id.call(func() error {
 		_ = id.qp.Err() // closed already, or its device is gone
 		return id.id.disconnect()
-	}); err != nil && !(idState(id.state.Load()) == stateEnded && errors.Is(err, unix.EINVAL)) {
+	}); err != nil && !(id.ended() && errors.Is(err, unix.EINVAL)) {
 		return refused(opEnd, addr, err)
 	}
 	return id.Wait(ctx)
@@ -236,19 +237,18 @@ func (id *ID) Disconnect(ctx context.Context) error {
 // removed, or ctx ends first.
 func (id *ID) Wait(ctx context.Context) error {
 	addr := id.remote.String()
-	if s := idState(id.state.Load()); s != stateConnected && s != stateEnded {
+	if idState(id.state.Load()) < stateConnected {
 		return &dmabuf.Error{Op: opEvent, Device: addr, Err: unix.ENOTCONN}
 	}
-	over := func() bool { return idState(id.state.Load()) == stateEnded }
 	for {
-		ev, err := id.next(ctx, over, id.see)
-		switch {
-		case err != nil:
+		if _, err := id.next(ctx, id.ended, id.see); err != nil {
 			return refused(opEvent, addr, err)
-		case ev.typ == eventDeviceRemoval:
-			return unexpected(opEvent, addr, &ev)
-		case over():
+		}
+		switch idState(id.state.Load()) {
+		case stateEnded:
 			return nil
+		case stateRemoved:
+			return unexpected(opEvent, addr, &event{typ: eventDeviceRemoval})
 		}
 	}
 }

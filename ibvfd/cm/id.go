@@ -38,6 +38,7 @@ const (
 	stateBusy                     // one of them runs, or has failed
 	stateConnected                // Disconnect and Wait
 	stateEnded
+	stateRemoved // ended, with the device
 )
 
 // Resolve finds out by which RDMA device the peer at addr, "host:port", is
@@ -122,10 +123,16 @@ func (id *ID) expect(ctx context.Context, op, addr string, want eventType) (even
 
 // see notes the connection's end, whoever waits.
 func (id *ID) see(ev *event) {
-	if ev.typ == eventDisconnected || ev.typ == eventDeviceRemoval {
+	switch {
+	case ev.typ == eventDeviceRemoval:
+		id.state.Store(int32(stateRemoved))
+	case ev.typ == eventDisconnected && !id.ended():
 		id.state.Store(int32(stateEnded))
 	}
 }
+
+// ended reports whether there was a connection that is over.
+func (id *ID) ended() bool { return idState(id.state.Load()) >= stateEnded }
 
 // Device is the RDMA device's name: "mlx5_0".
 func (id *ID) Device() string { return id.dev.name }
@@ -172,7 +179,7 @@ func (id *ID) begin(op string, from idState) error {
 		e.Detail, e.Remedy, e.Err = "it is no peer's request", "use Connect", unix.EINVAL
 	case s == stateConnected:
 		e.Detail = "it is connected"
-	case s == stateEnded:
+	case s >= stateEnded:
 		e.Detail = "its connection has ended"
 	}
 	return e

@@ -204,15 +204,19 @@ func (id *scriptID) destroy() error {
 
 // scriptQP is a queue pair.
 type scriptQP struct {
-	err  error // of ConnectManaged
-	got  ibvfd.ManagedAttr
-	errs int
+	err    error  // of ConnectManaged
+	during func() // it, if not nil
+	got    ibvfd.ManagedAttr
+	errs   int
 }
 
 func (q *scriptQP) Num() uint32 { return 17 }
 
 func (q *scriptQP) ConnectManaged(a ibvfd.ManagedAttr) error {
 	q.got = a
+	if q.during != nil {
+		q.during()
+	}
 	return q.err
 }
 
