@@ -16,7 +16,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
-	"sync"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -34,27 +33,11 @@ type libibverbs struct {
 	path string
 }
 
-// library loads libibverbs, once if it succeeds: a library that is installed
-// later is found then.
-func library() (verbs, error) {
-	loaded.Lock()
-	defer loaded.Unlock()
-	if loaded.lib == nil {
-		lib, err := loadLibrary()
-		if err != nil {
-			return nil, err
-		}
-		loaded.lib = lib
-	}
-	return loaded.lib, nil
-}
+var loaded dl.Once[verbs]
 
-var loaded struct {
-	sync.Mutex
-	lib *libibverbs
-}
+func library() (verbs, error) { return loaded.Get(loadLibrary) }
 
-func loadLibrary() (*libibverbs, error) {
+func loadLibrary() (verbs, error) {
 	noScatterToCQE()
 	lib, err := dl.Open(soname)
 	if err != nil {

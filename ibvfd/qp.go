@@ -307,6 +307,7 @@ const (
 	postOpcode               // an opcode that this transport does not have
 	postNoAH                 // no address handle, or none that is open
 	postNoAtomic             // no atomic writes
+	postNoSGE                // SGEs where there are none to be
 	postProvider             // the provider's errno
 )
 
@@ -330,6 +331,9 @@ func explainPost(e *dmabuf.Error, depth, sges int, bad postRefusal, errno unix.E
 	case bad == postNoAtomic:
 		e.Detail = " is an atomic write"
 		e.Remedy = "make the queue pair with QPAttr.AtomicWrite"
+	case bad == postNoSGE:
+		e.Detail = " is an atomic write with SGEs"
+		e.Remedy = "put its 8 bytes into CompareAdd"
 	case errno == unix.ENOMEM:
 		e.Remedy = fmt.Sprintf("the queue holds %d; poll completions before posting more", depth)
 	case errno == unix.EINVAL:

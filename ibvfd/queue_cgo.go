@@ -107,6 +107,9 @@ func (q *sendQueue) encode(wrs []SendWR) (n int, bad postRefusal) {
 			if q.c.ex == nil {
 				return i, postNoAtomic
 			}
+			if len(w.SGE) > 0 {
+				return i, postNoSGE
+			}
 			*(*uint64)(unsafe.Pointer(&a.rkey)) = w.CompareAdd
 			a.atomicRKey = w.RKey
 		case OpSendInv, OpLocalInv:

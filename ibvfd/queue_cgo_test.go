@@ -180,6 +180,13 @@ func TestPostAtomicWrites(t *testing.T) {
 	if n, bad, _ := q.post(wrs[1:]); n != 2 || bad != postNoAtomic || len(qp.Sent()) != 2 {
 		t.Errorf("without: %d posted, %v", n, bad)
 	}
+	ex, free := qp.Extended()
+	defer free()
+	q.extend(ex)
+	wrs[3].SGE = make([]SGE, 1)
+	if n, bad, _ := q.post(wrs[1:]); n != 2 || bad != postNoSGE || len(qp.Sent()) != 4 {
+		t.Errorf("with an SGE: %d posted, %v", n, bad)
+	}
 }
 
 func TestPostRecv(t *testing.T) {

@@ -16,7 +16,6 @@ import (
 	"fmt"
 	"net/netip"
 	"strconv"
-	"sync"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -31,27 +30,11 @@ const soname = "librdmacm.so.1"
 // librdmacm is rdma_cm through the library, which stays loaded.
 type librdmacm struct{ c *C.struct_cm_lib } // C memory
 
-// library loads librdmacm, once if it succeeds: a library that is installed
-// later is found then.
-func library() (manager, error) {
-	loaded.Lock()
-	defer loaded.Unlock()
-	if loaded.lib == nil {
-		lib, err := loadLibrary()
-		if err != nil {
-			return nil, err
-		}
-		loaded.lib = lib
-	}
-	return loaded.lib, nil
-}
+var loaded dl.Once[manager]
 
-var loaded struct {
-	sync.Mutex
-	lib *librdmacm
-}
+func library() (manager, error) { return loaded.Get(loadLibrary) }
 
-func loadLibrary() (*librdmacm, error) {
+func loadLibrary() (manager, error) {
 	lib, err := dl.Open(soname)
 	if err != nil {
 		return nil, &dmabuf.Error{
