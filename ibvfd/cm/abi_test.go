@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/gpurdma/gpurdma/internal/abicheck"
@@ -16,17 +15,13 @@ import (
 
 // layouts are the structures of cm_abi.h with the fields that must lie where
 // rdma_cma.h has them.
-var layouts = []struct {
-	ours, theirs string
-	size         bool // the whole structure is ours, not a prefix
-	fields       string
-}{
-	{"cm_event_channel", "rdma_event_channel", true, "fd"},
-	{"cm_addr", "rdma_addr", true, "src_sin src_sin6 src_storage dst_sin dst_sin6 dst_storage addr"},
-	{"cm_route", "rdma_route", true, "addr path_rec num_paths"},
-	{"cm_id", "rdma_cm_id", false, "verbs channel context qp route ps port_num"},
-	{"cm_conn_param", "rdma_conn_param", true, "private_data private_data_len responder_resources initiator_depth flow_control retry_count rnr_retry_count srq qp_num"},
-	{"cm_event", "rdma_cm_event", false, "id listen_id event status param.conn"},
+var layouts = []abicheck.Twin{
+	{Ours: "cm_event_channel", Theirs: "rdma_event_channel", Whole: true, Fields: "fd"},
+	{Ours: "cm_addr", Theirs: "rdma_addr", Whole: true, Fields: "src_sin src_sin6 src_storage dst_sin dst_sin6 dst_storage addr"},
+	{Ours: "cm_route", Theirs: "rdma_route", Whole: true, Fields: "addr path_rec num_paths"},
+	{Ours: "cm_id", Theirs: "rdma_cm_id", Fields: "verbs channel context qp route ps port_num"},
+	{Ours: "cm_conn_param", Theirs: "rdma_conn_param", Whole: true, Fields: "private_data private_data_len responder_resources initiator_depth flow_control retry_count rnr_retry_count srq qp_num"},
+	{Ours: "cm_event", Theirs: "rdma_cm_event", Fields: "id listen_id event status param.conn"},
 }
 
 // A C program of assertions, compiled with librdmacm's own header. It need not
@@ -39,23 +34,9 @@ func TestLayoutAgainstRdmaCmaH(t *testing.T) {
 	headers := abicheck.Headers{
 		Files: []string{"rdma/rdma_cma.h"}, Flags: []string{"-Wall", "-I", dir, "-I", filepath.Dir(dir)}, Package: "librdmacm-dev",
 	}
-	var b strings.Builder
-	b.WriteString("#include \"cm_lib.h\"\n")
-	count := 0
-	assert := func(cond string) {
-		count++
-		fmt.Fprintf(&b, "_Static_assert(%s, %q);\n", cond, cond)
-	}
-	for _, s := range layouts {
-		if s.size {
-			assert(fmt.Sprintf("sizeof(struct %s) == sizeof(struct %s)", s.ours, s.theirs))
-		}
-		for _, f := range strings.Fields(s.fields) {
-			assert(fmt.Sprintf("offsetof(struct %s, %s) == offsetof(struct %s, %s)", s.ours, f, s.theirs, f))
-			assert(fmt.Sprintf("sizeof(((struct %s *)0)->%s) == sizeof(((struct %s *)0)->%s)", s.ours, f, s.theirs, f))
-		}
-	}
-	assert("CM_PS_TCP == RDMA_PS_TCP")
+	var a abicheck.Assertions
+	a.AddTwins(layouts)
+	a.Add("CM_PS_TCP == RDMA_PS_TCP")
 	for v, name := range map[eventType]string{
 		eventAddrResolved: "ADDR_RESOLVED", eventAddrError: "ADDR_ERROR", eventRouteResolved: "ROUTE_RESOLVED", eventRouteError: "ROUTE_ERROR",
 		eventConnectRequest: "CONNECT_REQUEST", eventConnectResponse: "CONNECT_RESPONSE", eventConnectError: "CONNECT_ERROR",
@@ -63,7 +44,7 @@ func TestLayoutAgainstRdmaCmaH(t *testing.T) {
 		eventDeviceRemoval: "DEVICE_REMOVAL", eventMulticastJoin: "MULTICAST_JOIN", eventMulticastError: "MULTICAST_ERROR",
 		eventAddrChange: "ADDR_CHANGE", eventTimewaitExit: "TIMEWAIT_EXIT",
 	} {
-		assert(fmt.Sprintf("%d == RDMA_CM_EVENT_%s", v, name))
+		a.Add(fmt.Sprintf("%d == RDMA_CM_EVENT_%s", v, name))
 	}
 	// Each function that is called is what the header declares, but for the names
 	// of the structures.
@@ -86,10 +67,8 @@ func TestLayoutAgainstRdmaCmaH(t *testing.T) {
 		case "destroy_event_channel":
 			result = "void"
 		}
-		assert(fmt.Sprintf("__builtin_types_compatible_p(__typeof__(&rdma_%s), %s (*)%s)", ours, result, theirs))
-		assert(fmt.Sprintf("sizeof(((struct cm_lib *)0)->%s) == sizeof(void *)", ours))
+		a.Add(fmt.Sprintf("__builtin_types_compatible_p(__typeof__(&rdma_%s), %s (*)%s)", ours, result, theirs))
+		a.Add(fmt.Sprintf("sizeof(((struct cm_lib *)0)->%s) == sizeof(void *)", ours))
 	}
-	b.WriteString("int main(void) { return 0; }\n")
-	headers.Compile(t, b.String())
-	t.Logf("%d assertions hold", count)
+	a.Hold(t, headers, "cm_lib.h")
 }
