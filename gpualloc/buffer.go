@@ -184,8 +184,9 @@ func closeAll(segments []Segment) (err error) {
 }
 
 // Close unmaps the buffer, closes its descriptors and frees the memory. While
-// somebody holds it, Close answers dmabuf.ErrInUse and frees nothing. Closing
-// again does nothing.
+// somebody holds it, Close answers dmabuf.ErrInUse and frees nothing. Where the
+// driver refuses to free, Close says so, once: the rest is gone, and nobody can
+// free it but the driver when this process ends. Closing again does nothing.
 func (b *Buffer) Close() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()

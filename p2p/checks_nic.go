@@ -100,11 +100,11 @@ func (l *look) nicImports() {
 		at := []string{"/" + ibDir(n) + "/device/driver"}
 		switch i.Kind {
 		case NoImporter:
-			l.fail(n.Name, at, "%s of %s does not", i.Driver, l.m.Kernel.Release)
+			l.fail(n.Name, at, "%s of %s does not", i.driver(), l.m.Kernel.Release)
 		case KindUnknown:
-			l.unknown(n.Name, at, "%s, of which that is not known here", i.Driver).fix("ask the driver", "dmabuf-reg devices", "")
+			l.unknown(n.Name, at, "%s, of which that is not known here", i.driver()).fix("ask the driver", "dmabuf-reg devices", "")
 		default:
-			l.pass(n.Name, at, "%s of %s does", i.Driver, l.m.Kernel.Release)
+			l.pass(n.Name, at, "%s of %s does", i.driver(), l.m.Kernel.Release)
 		}
 	})
 }
@@ -181,7 +181,7 @@ func (l *look) nicMode() {
 		case NoImporter:
 			l.say(ResultSkip, n.Name, nil, "it imports no dma-bufs")
 		case KindUnknown:
-			l.unknown(n.Name, nil, "%s", n.Importer.Driver)
+			l.unknown(n.Name, nil, "%s", n.Importer.driver())
 		default:
 			l.pass(n.Name, nil, "%v", k)
 		}
@@ -216,7 +216,7 @@ func (l *look) ofed() {
 	l.perNIC(func(n NIC) {
 		d, ok := rdmaDrivers[n.Importer.Driver]
 		if !ok {
-			l.say(ResultSkip, n.Name, nil, "the driver %q is not one of those that were read", n.Importer.Driver)
+			l.say(ResultSkip, n.Name, nil, "%s is not one of those that were read", n.Importer.driver())
 			return
 		}
 		version := l.read("sys/module", d.module, "version")

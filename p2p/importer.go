@@ -3,6 +3,7 @@
 package p2p
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/gpurdma/gpurdma/internal/pci"
@@ -55,6 +56,9 @@ type Importer struct {
 	// Driver is that of the function, "" if it is not known.
 	Driver string
 }
+
+// driver is for people: software has no function, and so none that is known.
+func (i Importer) driver() string { return cmp.Or(i.Driver, "its driver") }
 
 // translation is how an importer's addresses are made.
 type translation int

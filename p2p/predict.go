@@ -123,7 +123,7 @@ func (m *Machine) Predict(e Exporter, i Importer) Prediction {
 	}
 	if first.Outcome == Direct && !i.Imports {
 		first.Outcome, first.Address = OutcomeUnknown, AddressUnknown
-		first.Why = append(first.Why, fmt.Sprintf("whether the driver %q of the importer imports dma-bufs at all is not known", i.Driver))
+		first.Why = append(first.Why, fmt.Sprintf("whether %s of the importer imports dma-bufs at all is not known", i.driver()))
 	}
 	return first
 }
@@ -138,7 +138,7 @@ func (m *Machine) predict(e Exporter, i Importer) Prediction {
 	}
 	switch {
 	case i.Kind == NoImporter:
-		r.refuse(unix.EOPNOTSUPP, StageUverbs, "%s of %s imports no dma-bufs", i.Driver, m.Kernel.Release)
+		r.refuse(unix.EOPNOTSUPP, StageUverbs, "%s of %s imports no dma-bufs", i.driver(), m.Kernel.Release)
 	case e.Class == ClassSystem:
 		r.stage("the exporter has system memory only")
 	case e.OutOfTree && e.Class == ClassUnknown && e.Driver == "":

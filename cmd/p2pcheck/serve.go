@@ -73,8 +73,13 @@ func (a *app) listen(ctx context.Context, address string, every time.Duration, n
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
 	// Who connects and says nothing, or too slowly, has to go.
 	s := &http.Server{Handler: mux, ReadTimeout: 10 * time.Second, WriteTimeout: time.Minute, IdleTimeout: 2 * time.Minute}
+	var labels sync.WaitGroup
+	defer labels.Wait()
 	if nfd != "" {
-		go m.label(ctx, nfd)
+		var stop context.CancelFunc
+		ctx, stop = context.WithCancel(ctx)
+		defer stop()
+		labels.Go(func() { m.label(ctx, nfd) })
 	}
 	stopped := make(chan error, 1)
 	go func() {
