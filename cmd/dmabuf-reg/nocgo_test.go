@@ -5,9 +5,7 @@ package main
 import (
 	"bytes"
 	"errors"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -17,15 +15,7 @@ import (
 
 // The build without cgo looks at everything and says plainly what it cannot do.
 func TestBuildWithoutCgo(t *testing.T) {
-	if testenv.InVM() {
-		t.Skip("compiles: runs on the host")
-	}
-	bin := filepath.Join(t.TempDir(), program)
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", bin, ".")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	bin := testenv.BuildWithoutCgo(t)
 	for _, tt := range []struct {
 		command string
 		status  int

@@ -228,15 +228,7 @@ func TestLiveUsage(t *testing.T) {
 
 // The build without cgo does all but the proof, and says so.
 func TestLiveWithoutCgo(t *testing.T) {
-	if testenv.InVM() {
-		t.Skip("compiles: runs on the host")
-	}
-	bin := filepath.Join(t.TempDir(), program)
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", bin, ".")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	bin := testenv.BuildWithoutCgo(t)
 	var out, stderr bytes.Buffer
 	cmd := exec.CommandContext(t.Context(), bin, "--live", "--json", "--skip", "all")
 	cmd.Stdout, cmd.Stderr = &out, &stderr
