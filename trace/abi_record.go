@@ -248,8 +248,8 @@ type wireRecord struct {
 	NResources   uint32
 	NAttach      uint32
 	Steps        [maxSteps]wireStep
-	Resources    [maxResources]wireResource
 	Ranges       [maxRanges]wireRange
+	Resources    [maxResources]wireResource
 }
 
 // struct window
@@ -290,9 +290,9 @@ func decode(data []byte) (any, error) {
 			return nil, fmt.Errorf("record of %d bytes, at least %d expected", len(data), recordFixed)
 		}
 		copy(unsafe.Slice((*byte)(unsafe.Pointer(r)), unsafe.Sizeof(*r)), data)
-		// The ring rounds sizes up: what is behind the used ranges is not data.
-		if kept := min(int(r.NRanges), maxRanges); len(data) < recordFixed+kept*int(unsafe.Sizeof(wireRange{})) {
-			return nil, fmt.Errorf("record of %d bytes with %d ranges", len(data), kept)
+		// The ring rounds sizes up: what is behind is not data.
+		if want := r.sent(); len(data) < want {
+			return nil, fmt.Errorf("record of %d bytes with %d ranges and %d resources, %d expected", len(data), r.NRanges, r.NResources, want)
 		}
 		return r, nil
 	case eventExport, eventModule:
@@ -312,6 +312,14 @@ func decode(data []byte) (any, error) {
 	}
 	copy(unsafe.Slice((*byte)(unsafe.Pointer(e)), unsafe.Sizeof(*e)), data)
 	return e, nil
+}
+
+// sent is how many of its bytes are sent: none behind the last range, or resource.
+func (r *wireRecord) sent() int {
+	if n := len(r.resources()); n > 0 {
+		return int(unsafe.Offsetof(r.Resources)) + n*int(unsafe.Sizeof(r.Resources[0]))
+	}
+	return recordFixed + len(r.ranges())*int(unsafe.Sizeof(r.Ranges[0]))
 }
 
 func (r *wireRecord) ranges() []wireRange { return r.Ranges[:min(int(r.NRanges), maxRanges)] }

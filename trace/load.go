@@ -45,7 +45,7 @@ type attached struct {
 }
 
 // sharedMaps are those of bpf/state.h.
-var sharedMaps = []string{"events", "config", "lost", "scopes", "attaches", "bufs", "mrs", "deregs", "pids", "inodes", "cgroups"}
+var sharedMaps = []string{"events", "config", "lost", "owners", "scopes", "attaches", "bufs", "mrs", "deregs", "pids", "inodes", "cgroups"}
 
 func newLoader(cfg Config, syms *symbols) *loader {
 	return &loader{cfg: cfg, symbols: syms, ops: []string{""}, have: map[string]bool{}, runs: map[*ebpf.Program]string{}}

@@ -5,6 +5,7 @@
  * The programs of a tracing hook get the arguments as an array of 64-bit
  * values; a fexit program finds the return value behind the last argument.
  */
+#define KNOWN_POINTERS
 #include "fill.h"
 #include "walk.h"
 
@@ -25,8 +26,8 @@ int exported(u64 *ctx)
 	fill_event(&x.e, EVENT_EXPORT, 0);
 	x.e.object = x.e.dmabuf = (u64)b;
 	x.e.inode = inode_of(b);
-	x.size = FIELD(b, size);
-	read_kernel_str(x.exporter, sizeof(x.exporter), FIELD(b, exp_name));
+	x.size = b->size;
+	read_kernel_str(x.exporter, sizeof(x.exporter), b->exp_name);
 	send(&x, sizeof(x), EVENT_EXPORT);
 	return 0;
 }
@@ -64,7 +65,8 @@ int attach_enter(u64 *ctx)
 		if (!s)
 			return 0;
 	}
-	fill_buf(&s->rec, (void *)ctx[0]);
+	if (s->rec.dmabuf != ctx[0]) /* dma_buf_get has not told of it */
+		fill_buf(&s->rec, (void *)ctx[0]);
 	if (ctx[1])
 		fill_device(&s->rec, (void *)ctx[1]);
 	if ((c->flags & CONFIG_INODES) && !find(&inodes, s->rec.inode))
@@ -78,9 +80,11 @@ INLINE void follow(struct scope *s, u64 attach)
 		.id = s->rec.h.id, .dmabuf = s->rec.dmabuf, .inode = s->rec.inode,
 	};
 	struct buf_state b = { .inode = s->rec.inode };
+	struct buf_state *known = map_lookup(&bufs, &s->rec.dmabuf);
 
 	if (map_update(&attaches, &attach, &a, F_ANY) ||
-	    map_update(&bufs, &s->rec.dmabuf, &b, F_ANY)) {
+	    ((!known || known->inode != b.inode) &&
+	     map_update(&bufs, &s->rec.dmabuf, &b, F_ANY))) {
 		s->rec.have |= HAVE_UNTRACKED;
 		lose(EVENT_TRACKING);
 	}
@@ -218,8 +222,8 @@ int map_enter(u64 *ctx)
 	s = open_scope(c, KIND_MAP, known->id);
 	if (!s)
 		return 0;
-	fill_buf(&s->rec, FIELD(a, dmabuf));
-	fill_device(&s->rec, FIELD(a, dev));
+	fill_buf(&s->rec, a->dmabuf);
+	fill_device(&s->rec, a->dev);
 	fill_attach(&s->rec, a);
 	return 0;
 }
@@ -313,7 +317,7 @@ SEC("fentry/dma_buf_release")
 int released(u64 *ctx)
 {
 	struct dentry *d = (void *)ctx[0];
-	u64 dmabuf = (u64)FIELD(d, d_fsdata);
+	u64 dmabuf = (u64)d->d_fsdata;
 	struct buf_state *b = map_lookup(&bufs, &dmabuf);
 	struct event e = {};
 
@@ -340,7 +344,7 @@ int vmapped(u64 *ctx)
 	if ((s32)ctx[2])
 		return 0;
 	s->rec.have |= HAVE_VMAP;
-	if (FIELD(m, is_iomem))
+	if (m->is_iomem)
 		s->rec.have |= HAVE_IOMEM;
 	return 0;
 }
@@ -405,11 +409,8 @@ int phys_vec_to_sgt(u64 *ctx)
 	if (!s)
 		return 0;
 	step(s, FUNC_PHYS_VEC, err, 0);
-	if (p) {
-		struct device *owner = FIELD(p, owner);
-
-		device_name(s->rec.provider, sizeof(s->rec.provider), owner);
-	}
+	if (p)
+		device_name(s->rec.provider, sizeof(s->rec.provider), p->owner);
 	if (err)
 		return 0; /* nothing was mapped: no evidence */
 	v.s = s;
@@ -481,7 +482,7 @@ SEC("tp_btf/sched_process_fork")
 int forked(u64 *ctx)
 {
 	struct task_struct *parent = (void *)ctx[0], *child = (void *)ctx[1];
-	u32 from = FIELD(parent, tgid), to = FIELD(child, tgid);
+	u32 from = parent->tgid, to = child->tgid;
 	u8 one = 1;
 
 	if (from == to || !map_lookup(&pids, &from))
@@ -501,11 +502,11 @@ int exited(u64 *ctx)
 {
 	struct task_struct *t = (void *)ctx[0];
 	u64 thread = pid_tgid();
-	u32 tgid = FIELD(t, tgid);
+	u32 tgid = t->tgid;
 
-	if (map_lookup(&scopes, &thread)) {
+	if (scope()) {
 		lose(EVENT_RECORD);
-		map_delete(&scopes, &thread);
+		drop_scope();
 	}
 	if (map_lookup(&deregs, &thread)) {
 		lose(EVENT_DEREG);
@@ -513,7 +514,7 @@ int exited(u64 *ctx)
 	}
 	/* The last thread to go is not always the leader; later ones of this
 	 * process register nothing that outlives them. */
-	if ((u32)FIELD(t, pid) == tgid)
+	if ((u32)t->pid == tgid)
 		map_delete(&pids, &tgid);
 	return 0;
 }

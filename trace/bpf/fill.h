@@ -7,10 +7,10 @@
 
 INLINE u64 inode_of(struct dma_buf *b)
 {
-	struct file *f = FIELD(b, file);
-	struct inode *i = FIELD(f, f_inode);
+	struct file *f = READ(b, file);
+	struct inode *i = READ(f, f_inode);
 
-	return FIELD(i, i_ino);
+	return READ(i, i_ino);
 }
 
 /*
@@ -19,30 +19,30 @@ INLINE u64 inode_of(struct dma_buf *b)
  */
 INLINE void fill_buf(struct record *r, struct dma_buf *b)
 {
-	struct dma_buf_ops *ops = FIELD(b, ops);
-	struct module *owner = FIELD(b, owner);
+	struct dma_buf_ops *ops = READ(b, ops);
+	struct module *owner = READ(b, owner);
 
 	r->have |= HAVE_BUF;
 	r->dmabuf = (u64)b;
 	r->inode = inode_of(b);
-	r->size = FIELD(b, size);
-	r->op_attach = (u64)FIELD(ops, attach);
-	r->op_pin = (u64)FIELD(ops, pin);
-	r->op_map = (u64)FIELD(ops, map_dma_buf);
-	read_kernel_str(r->exporter, sizeof(r->exporter), FIELD(b, exp_name));
+	r->size = READ(b, size);
+	r->op_attach = (u64)READ(ops, attach);
+	r->op_pin = (u64)READ(ops, pin);
+	r->op_map = (u64)READ(ops, map_dma_buf);
+	read_kernel_str(r->exporter, sizeof(r->exporter), READ(b, exp_name));
 	if (owner)
 		read_kernel_str(r->owner, sizeof(r->owner), &owner->name);
 }
 
 INLINE bool on_pci(struct device *d)
 {
-	struct bus_type *bus = FIELD(d, bus);
+	struct bus_type *bus = READ(d, bus);
 	const char *name;
 	char text[4] = {};
 
 	if (!bus)
 		return false;
-	name = FIELD(bus, name);
+	name = READ(bus, name);
 	read_kernel_str(text, sizeof(text), name);
 	return text[0] == 'p' && text[1] == 'c' && text[2] == 'i' && text[3] == 0;
 }
@@ -61,21 +61,21 @@ INLINE void device_name(char *to, u32 size, struct device *d)
 INLINE void fill_device(struct record *r, struct device *d)
 {
 	struct devinfo *i = &r->dev;
-	struct iommu_group *group = FIELD(d, iommu_group);
-	struct bus_type *bus = FIELD(d, bus);
+	struct iommu_group *group = READ(d, iommu_group);
+	struct bus_type *bus = READ(d, bus);
 	u32 depth;
 
 	device_name(i->name, sizeof(i->name), d);
 	if (bus)
-		read_kernel_str(i->bus, sizeof(i->bus), FIELD(bus, name));
+		read_kernel_str(i->bus, sizeof(i->bus), READ(bus, name));
 	if (group) {
 		r->have |= HAVE_IOMMU;
 		if (FIELD_EXISTS(struct iommu_group, domain)) {
-			struct iommu_domain *domain = FIELD(group, domain);
+			struct iommu_domain *domain = READ(group, domain);
 
 			if (domain) {
 				r->have |= HAVE_IOMMU_TYPE;
-				i->iommu_type = FIELD(domain, type);
+				i->iommu_type = READ(domain, type);
 			}
 		}
 	}
@@ -88,7 +88,7 @@ INLINE void fill_device(struct record *r, struct device *d)
 			i->depth = depth;
 			return;
 		}
-		d = FIELD(d, parent);
+		d = READ(d, parent);
 	}
 }
 
@@ -97,12 +97,12 @@ INLINE u64 importer_callback(void *ops)
 	if (FIELD_EXISTS(struct dma_buf_attach_ops___invalidate, invalidate_mappings)) {
 		struct dma_buf_attach_ops___invalidate *o = ops;
 
-		return (u64)FIELD(o, invalidate_mappings);
+		return (u64)READ(o, invalidate_mappings);
 	}
 	if (FIELD_EXISTS(struct dma_buf_attach_ops___notify, move_notify)) {
 		struct dma_buf_attach_ops___notify *o = ops;
 
-		return (u64)FIELD(o, move_notify);
+		return (u64)READ(o, move_notify);
 	}
 	return 0;
 }
@@ -114,21 +114,21 @@ INLINE struct sg_table *cached_table(struct dma_buf_attachment *a)
 
 	if (!FIELD_EXISTS(struct dma_buf_attachment___cached, sgt))
 		return NULL;
-	return FIELD(c, sgt);
+	return READ(c, sgt);
 }
 
 INLINE void fill_attach(struct record *r, struct dma_buf_attachment *a)
 {
-	struct dma_buf_attach_ops *ops = FIELD(a, importer_ops);
+	struct dma_buf_attach_ops *ops = READ(a, importer_ops);
 
 	r->have |= HAVE_ATTACH;
 	r->attach = (u64)a;
 	r->importer_ops = (u64)ops;
-	r->importer_priv = (u64)FIELD(a, importer_priv);
-	if (FIELD(a, peer2peer))
+	r->importer_priv = (u64)READ(a, importer_priv);
+	if (READ(a, peer2peer))
 		r->have |= HAVE_P2P;
 	if (ops) {
-		if (FIELD(ops, allow_peer2peer))
+		if (READ(ops, allow_peer2peer))
 			r->have |= HAVE_ALLOW_P2P;
 		r->importer_cb = importer_callback(ops);
 	}

@@ -54,7 +54,6 @@ static u64 (*ktime)(void) = (void *)5;
 static u32 (*cpu_id)(void) = (void *)8;
 static u64 (*pid_tgid)(void) = (void *)14;
 static long (*get_comm)(void *buf, u32 size) = (void *)16;
-static u64 (*current_task)(void) = (void *)35;
 static long (*under_cgroup)(void *map, u32 index) = (void *)37;
 static u64 (*cgroup_id)(void) = (void *)80;
 static long (*read_kernel)(void *dst, u32 size, const void *src) = (void *)113;
@@ -62,6 +61,7 @@ static long (*read_kernel_str)(void *dst, u32 size, const void *src) = (void *)1
 static long (*seq_write)(void *seq, const void *data, u32 len) = (void *)127;
 static long (*ring_output)(void *ring, void *data, u64 size, u64 flags) = (void *)130;
 static u64 (*ring_query)(void *ring, u64 flags) = (void *)134;
+static void *(*current_task)(void) = (void *)158; /* get_current_task_btf */
 static u64 (*attach_cookie)(void *ctx) = (void *)174;
 static long (*loop)(u32 n, void *callback, void *ctx, u64 flags) = (void *)181;
 static long (*func_ret)(void *ctx, u64 *value) = (void *)184;
@@ -77,6 +77,16 @@ static long (*func_ret)(void *ctx, u64 *value) = (void *)184;
 		read_kernel(&value_, sizeof(value_), &(p)->f);               \
 		value_;                                                      \
 	})
+/*
+ * A hook's arguments, and what they lead to, are pointers that the verifier knows
+ * the types of: such a field is one load, without a call. KNOWN_POINTERS says that
+ * all are such in an object.
+ */
+#ifdef KNOWN_POINTERS
+#define READ(p, f) ((p)->f)
+#else
+#define READ(p, f) FIELD(p, f)
+#endif
 #define FIELD_EXISTS(type, f) __builtin_preserve_field_info(((type *)0)->f, 2)
 #define FIELD_OFFSET(type, f) __builtin_preserve_field_info(((type *)0)->f, 0)
 #define TYPE_EXISTS(type) __builtin_preserve_type_info(*(type *)0, 0)

@@ -67,11 +67,10 @@ INLINE int list_buf(struct bpf_iter_meta *meta, struct dma_buf *b, struct task_s
 	u32 zero = 0;
 	struct scope *s;
 
-	if (!c || map_update(&desk, &zero, &blank, F_ANY))
-		return 0;
 	s = map_lookup(&desk, &zero);
-	if (!s)
+	if (!c || !s)
 		return 0;
+	__builtin_memset(&s->rec, 0, __builtin_offsetof(struct record, steps));
 	s->rec.kind = KIND_INVENTORY;
 	s->rec.fd = fd;
 	if (t) {

@@ -221,8 +221,9 @@ struct record {
 	u32 n_resources; /* merged, kept or not */
 	u32 n_attach;
 	struct step steps[STEPS];
+	/* What is used of the last is sent, and if there are no resources, of ranges. */
+	struct range ranges[RANGES];
 	struct resource resources[RESOURCES];
-	struct range ranges[RANGES]; /* last: only what is used is sent */
 };
 
 /* Attachments of one buffer that are looked at when it is mapped. */

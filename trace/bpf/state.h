@@ -26,6 +26,18 @@ struct scope {
 	u64 restrack; /* the argument, for a kretprobe */
 };
 
+/*
+ * Whose the scopes are: a thread's is at the number that its own is hashed to, or
+ * one of the next. No map of the kernel's kinds for threads would do: a scope is
+ * too large to be copied into one at each registration.
+ */
+#define SLOTS 1024
+#define PROBES 8
+
+struct owners {
+	u64 thread[SLOTS]; /* 0: free */
+};
+
 struct attach_state {
 	u64 id;
 	u64 dmabuf;
@@ -65,9 +77,16 @@ struct {
 } lost SEC(".maps");
 
 struct {
-	MAP_UINT(type, MAP_HASH);
-	MAP_UINT(max_entries, 1024);
-	MAP_TYPE(key, u64);
+	MAP_UINT(type, MAP_ARRAY);
+	MAP_UINT(max_entries, 1);
+	MAP_TYPE(key, u32);
+	MAP_TYPE(value, struct owners);
+} owners SEC(".maps");
+
+struct {
+	MAP_UINT(type, MAP_ARRAY);
+	MAP_UINT(max_entries, SLOTS);
+	MAP_TYPE(key, u32);
 	MAP_TYPE(value, struct scope);
 } scopes SEC(".maps");
 
@@ -125,8 +144,6 @@ struct {
 	MAP_TYPE(value, u32);
 } cgroups SEC(".maps");
 
-static const struct scope blank;
-
 INLINE struct config *settings(void)
 {
 	u32 zero = 0;
@@ -167,11 +184,45 @@ INLINE void send(void *data, u64 size, u32 type)
 		lose(type);
 }
 
+/*
+ * The slot that has the owner, among those of this thread: the owner is the thread,
+ * or 0, which takes the slot for the thread. SLOTS if there is none. The idle
+ * thread's number is 0: it has none.
+ */
+static __attribute__((noinline)) u32 slot(u64 thread, u64 owner)
+{
+	u32 zero = 0, first = (thread * 0x9e3779b97f4a7c15ULL) >> 54, i;
+	struct owners *o = map_lookup(&owners, &zero);
+
+	if (!o || !thread)
+		return SLOTS;
+	for (i = 0; i < PROBES; i++) {
+		u32 n = (first + i) & (SLOTS - 1);
+
+		if (o->thread[n] != owner)
+			continue;
+		if (owner || !__sync_val_compare_and_swap(&o->thread[n], 0, thread))
+			return n;
+	}
+	return SLOTS;
+}
+
 INLINE struct scope *scope(void)
 {
 	u64 thread = pid_tgid();
+	u32 n = slot(thread, thread);
 
-	return map_lookup(&scopes, &thread);
+	return n < SLOTS ? map_lookup(&scopes, &n) : NULL;
+}
+
+INLINE void drop_scope(void)
+{
+	u64 thread = pid_tgid();
+	u32 zero = 0, n = slot(thread, thread);
+	struct owners *o = map_lookup(&owners, &zero);
+
+	if (o && n < SLOTS)
+		o->thread[n & (SLOTS - 1)] = 0;
 }
 
 /* Filters that look at the caller. */
@@ -205,18 +256,23 @@ INLINE void fill_caller(struct record *r)
  */
 INLINE struct scope *open_scope(struct config *c, u32 kind, u64 id)
 {
-	u64 thread = pid_tgid();
-	struct scope *s;
+	struct scope *s = scope();
 
-	if (scope())
+	if (s) {
 		lose(EVENT_RECORD);
-	if (map_update(&scopes, &thread, &blank, F_ANY)) {
-		lose(EVENT_RECORD);
-		return NULL;
+	} else {
+		u32 n = slot(pid_tgid(), 0);
+
+		s = n < SLOTS ? map_lookup(&scopes, &n) : NULL;
+		if (!s) {
+			lose(EVENT_RECORD);
+			return NULL;
+		}
 	}
-	s = map_lookup(&scopes, &thread);
-	if (!s)
-		return NULL;
+	/* What is in the arrays is not looked at beyond what is counted. */
+	__builtin_memset(&s->rec, 0, __builtin_offsetof(struct record, steps));
+	s->skip = 0;
+	s->restrack = 0;
 	if (!id)
 		id = __sync_fetch_and_add(&c->next_id, 1) + 1;
 	s->rec.h.id = id;
@@ -229,12 +285,16 @@ INLINE struct scope *open_scope(struct config *c, u32 kind, u64 id)
 
 INLINE void send_record(struct record *r)
 {
-	u32 n = r->n_ranges;
+	u32 n = r->n_ranges, m = r->n_resources;
 	u64 size;
 
 	if (n > RANGES)
 		n = RANGES;
+	if (m > RESOURCES)
+		m = RESOURCES;
 	size = __builtin_offsetof(struct record, ranges) + n * sizeof(struct range);
+	if (m)
+		size = __builtin_offsetof(struct record, resources) + m * sizeof(struct resource);
 	r->h.type = EVENT_RECORD;
 	r->h.cpu = cpu_id();
 	r->h.time = ktime();
@@ -244,12 +304,10 @@ INLINE void send_record(struct record *r)
 
 INLINE void close_scope(struct scope *s, s32 ret)
 {
-	u64 thread = pid_tgid();
-
 	s->rec.ret = ret;
 	if (!s->skip)
 		send_record(&s->rec);
-	map_delete(&scopes, &thread);
+	drop_scope();
 }
 
 /* Notes that a function of the chain returned. */
@@ -263,6 +321,7 @@ INLINE void step(struct scope *s, u8 func, s32 ret, u16 arg)
 		return;
 	t = &s->rec.steps[n & (STEPS - 1)];
 	t->func = func;
+	t->pad = 0;
 	t->arg = arg;
 	t->ret = ret;
 	t->time = ktime();
@@ -280,7 +339,7 @@ INLINE void fill_event(struct event *e, u32 type, u64 id)
 	e->tid = (u32)thread;
 	if (map_lookup(&deregs, &thread))
 		e->flags |= EVENT_IN_DEREG;
-	if (FIELD((struct task_struct *)current_task(), flags) & PF_EXITING)
+	if (((struct task_struct *)current_task())->flags & PF_EXITING)
 		e->flags |= EVENT_EXITING;
 }
 

@@ -14,6 +14,9 @@ struct window windows[WINDOWS];
 #define SG_CHAIN 1UL
 #define SG_END 2UL
 
+/* The window of the last search: a buffer's pages mostly lie in one. */
+u32 last_window;
+
 /*
  * Which kind of memory [addr, addr+size) is; 0 if it is in no window, or
  * leaves one. The search has no branches, which would multiply the verifier's
@@ -21,8 +24,11 @@ struct window windows[WINDOWS];
  */
 __attribute__((noinline)) u32 kind_of(u64 addr, u64 size)
 {
-	u64 i = 0, end;
+	u64 i = last_window & (WINDOWS - 1), end = addr + size;
 
+	if (windows[i].start <= addr && end <= windows[i].end && end > addr)
+		return windows[i].kind & (KINDS - 1);
+	i = 0;
 #pragma clang loop unroll(full)
 	for (u32 half = WINDOWS / 2; half; half /= 2) {
 		u64 j, below;
@@ -35,10 +41,10 @@ __attribute__((noinline)) u32 kind_of(u64 addr, u64 size)
 	}
 	HIDE(i);
 	i &= WINDOWS - 1;
-	end = addr + size;
-	if (windows[i].start <= addr && end <= windows[i].end && end > addr)
-		return windows[i].kind & (KINDS - 1);
-	return 0;
+	if (windows[i].start > addr || end > windows[i].end || end <= addr)
+		return 0;
+	last_window = i;
+	return windows[i].kind & (KINDS - 1);
 }
 
 INLINE void count(struct tally *t, u64 addr, u64 size)
@@ -172,8 +178,8 @@ INLINE void walk_table(struct scope *s, struct config *c, struct sg_table *t)
 	r->have |= HAVE_MAP;
 	r->sgt = (u64)t;
 	r->mapped_at = ktime();
-	r->nents = FIELD(t, nents);
-	r->orig_nents = FIELD(t, orig_nents);
+	r->nents = READ(t, nents);
+	r->orig_nents = READ(t, orig_nents);
 	r->n_ranges = 0;
 	r->dma_flags = 0;
 	r->displaced = 0;
@@ -181,7 +187,7 @@ INLINE void walk_table(struct scope *s, struct config *c, struct sg_table *t)
 	r->have &= ~(HAVE_WALK_CUT | HAVE_BAD_CHAIN);
 	__builtin_memset(&r->dma, 0, sizeof(r->dma));
 	__builtin_memset(&r->pages, 0, sizeof(r->pages));
-	s->sg = (u64)FIELD(t, sgl);
+	s->sg = (u64)READ(t, sgl);
 	s->entry = 0;
 	s->done = 0;
 	s->entries = r->nents > r->orig_nents ? r->nents : r->orig_nents;
