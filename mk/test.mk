@@ -6,6 +6,9 @@
 # How many kernels' virtual machines run at once: one keeps little more than one
 # processor busy.
 VM_JOBS ?= 2
+# How many processors one has that is emulated, but where several are the point:
+# with two each, emulated machines wait for each other's, and take twice as long.
+VM_CPUS ?= 1
 
 # What is installed for it must be there: a test that misses a C header fails
 # instead of skipping.
@@ -43,7 +46,7 @@ vm-test: ## run the VM tests and the peer suites on KERNEL
 		if [ $$status -eq 0 ]; then \
 			$(MAKE) --no-print-directory vm-build && testbed/selftest/series.sh $(KERNEL); \
 		else [ -n "$(IF_AVAILABLE)" ] && [ $$status -eq 77 ]; fi
-	@$(TESTBED) test -kernel $(KERNEL) -patched-rxe $(IF_AVAILABLE) $(VMTESTFLAGS)
+	@$(TESTBED) test -kernel $(KERNEL) -patched-rxe -cpus $(VM_CPUS) $(IF_AVAILABLE) $(VMTESTFLAGS)
 	@$(if $(SOFTGPU_VM),[ ! -e $(BUILD)/kernels/$(KERNEL)/version ] || { \
 		status=0; $(MAKE) --no-print-directory softgpu-vm || status=$$?; \
 		$(MAKE) --no-print-directory softgpu-tally; exit $$status; })

@@ -73,6 +73,9 @@ func (v *VM) launch(desc machine.Node, image string, setup *wire.Setup, cable []
 		cables = append(cables, len(cables)+3)
 	}
 	linkFDs = cables
+	if o.CPUs > 0 && desc.CPUs == 0 && o.Accel == "tcg" {
+		desc.CPUs = max(o.CPUs, desc.NUMA)
+	}
 	args, err := v.opts.Machine.QEMU(desc, o.Accel, linkFDs)
 	if err != nil {
 		return nil, err

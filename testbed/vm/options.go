@@ -36,6 +36,7 @@ type Options struct {
 	Machine machine.Machine
 	Modules Modules
 	Accel   string // "kvm" or "tcg"; empty: probed
+	CPUs    int    // of nodes that do not say how many, where they are emulated; 0: machine.DefaultCPUs
 
 	Expose []string // paths of the host the guest must see besides the project
 	Allow  []*regexp.Regexp

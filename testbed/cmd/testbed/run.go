@@ -27,7 +27,7 @@ type bootFlags struct {
 	verbose, showLog   bool
 	keep               bool
 	timeout            time.Duration
-	slow               int
+	slow, cpus         int
 	allow, kernelArgs  listFlag
 	qemuArgs, exposeds listFlag
 }
@@ -48,6 +48,7 @@ func (b *bootFlags) register(fs *flag.FlagSet, timeout time.Duration) {
 	fs.BoolVar(&b.keep, "keep", false, "keep the logs and results of a run that went well")
 	fs.DurationVar(&b.timeout, "timeout", timeout, "end a command that takes longer")
 	fs.IntVar(&b.slow, "slow", defaultSlow(), "multiply all limits of time by `N`, for a kernel that checks itself; GPURDMA_SLOW in the guest")
+	fs.IntVar(&b.cpus, "cpus", 0, "processors where they are emulated and the machine does not say how many; 0: 2")
 	fs.Var(&b.allow, "allow", "`regexp` of kernel reports that are provoked on purpose (repeatable)")
 	fs.Var(&b.kernelArgs, "kernel-arg", "`argument` for the guest's kernel (repeatable)")
 	fs.Var(&b.qemuArgs, "qemu-arg", "`argument` for QEMU (repeatable)")
@@ -76,11 +77,14 @@ func (b *bootFlags) options(ctx context.Context) (vm.Options, error) {
 	if err != nil {
 		return o, err
 	}
+	if b.cpus < 0 {
+		return o, fmt.Errorf("-cpus %d: negative", b.cpus)
+	}
 	if b.slow < 1 {
 		return o, fmt.Errorf("-slow %d: at least 1", b.slow)
 	}
 	o = vm.Options{
-		Tree: t, Kernel: k, Machine: m, Slow: b.slow,
+		Tree: t, Kernel: k, Machine: m, Slow: b.slow, CPUs: b.cpus,
 		Expose:     append([]string{wd}, b.exposeds...),
 		KernelArgs: b.kernelArgs, ExtraArgs: b.qemuArgs,
 	}

@@ -31,8 +31,8 @@ const modulePath = "github.com/gpurdma/gpurdma"
 const defaultRun = "^TestVM"
 
 // kinds are the tests among them that are run in another way: built with the
-// race detector, or on Debian's own modules, which the others are not about.
-// The first kind that matches counts.
+// race detector and on several processors, or on Debian's own modules, which the
+// others are not about. The first kind that matches counts.
 var kinds = []kind{
 	{re: regexp.MustCompile("^TestVMStock"), stock: true},
 	{re: regexp.MustCompile("^TestVMConcurrent"), race: true},
@@ -200,16 +200,17 @@ type job struct {
 	group   string
 	machine string
 	stock   bool
+	several bool // processors, whatever -cpus says
 	do      func(v *vm.VM, o vm.Options) ([]suite.Result, error)
 }
 
 // bootKey says which jobs can share a machine.
 type bootKey struct {
-	machine string
-	stock   bool
+	machine        string
+	stock, several bool
 }
 
-func (j job) key() bootKey { return bootKey{j.machine, j.stock} }
+func (j job) key() bootKey { return bootKey{j.machine, j.stock, j.several} }
 
 // all runs the jobs, those that can share a machine after one another.
 func (t *testRun) all() error {
@@ -238,6 +239,9 @@ func (t *testRun) group(key bootKey, jobs []job) error {
 	}
 	if key.stock {
 		flags.stock, flags.patched = true, false
+	}
+	if key.several {
+		flags.cpus = 0
 	}
 	flags.exposeds = append(flags.exposeds, t.bins)
 	o, err := flags.options(t.ctx)
@@ -359,7 +363,7 @@ func (t *testRun) addPackages(patterns []string, re *regexp.Regexp) error {
 				return err
 			}
 			for _, m := range order {
-				t.addJob(p, bin, m, k.stock, machines[m])
+				t.addJob(p, bin, m, k, machines[m])
 			}
 		}
 	}
@@ -389,8 +393,12 @@ func (t *testRun) build(p gotest.Package, race bool) (string, error) {
 	return "", nil
 }
 
+// several says whether a job needs more processors than -cpus gives it: a race does,
+// and a shell test, whose programs poll without a pause.
+func (t *testRun) several(needs bool) bool { return needs && t.flags.cpus != 0 }
+
 // addJob adds a job for some of a package's tests on one machine.
-func (t *testRun) addJob(p gotest.Package, bin, machine string, stock bool, tests []gotest.Test) {
+func (t *testRun) addJob(p gotest.Package, bin, machine string, k kind, tests []gotest.Test) {
 	if bin == "" {
 		return
 	}
@@ -405,7 +413,7 @@ func (t *testRun) addJob(p gotest.Package, bin, machine string, stock bool, test
 		selection += "/" + sub
 	}
 	t.jobs = append(t.jobs, job{
-		group: p.Path, machine: machine, stock: stock,
+		group: p.Path, machine: machine, stock: k.stock, several: t.several(k.race),
 		do: func(v *vm.VM, o vm.Options) ([]suite.Result, error) {
 			rs, err := t.goTest(v, o, p, bin, selection)
 			for i := range rs {
@@ -485,7 +493,7 @@ func (t *testRun) addScripts(re *regexp.Regexp) error {
 			continue
 		}
 		t.jobs = append(t.jobs, job{
-			group: suite.ScriptGroup + " " + s.Name, machine: s.Machine, stock: s.Stock,
+			group: suite.ScriptGroup + " " + s.Name, machine: s.Machine, stock: s.Stock, several: t.several(true),
 			do: func(v *vm.VM, o vm.Options) ([]suite.Result, error) { return t.script(v, o, s) },
 		})
 	}
