@@ -141,3 +141,17 @@ func TestBTF(t *testing.T) {
 		}
 	}
 }
+
+// What headers have is a whole word of them.
+func TestHave(t *testing.T) {
+	h := Headers{Files: []string{"string.h"}, Package: "libc6-dev"}
+	h.Compile(t, "int main(void) { return 0; }\n")
+	for name, want := range map[string]bool{"memcpy": true, "memcp": false, "no_such_function": false} {
+		if h.Have(t, name) != want {
+			t.Errorf("%s: %v", name, !want)
+		}
+	}
+	if (Headers{Files: []string{"no/such.h"}}).Have(t, "memcpy") {
+		t.Error("headers that are not there have something")
+	}
+}

@@ -6,6 +6,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -42,11 +44,7 @@ func (h Headers) Compare(t testing.TB, structs []Struct, numbers []Number) {
 // honoured.
 func (h Headers) Compile(t testing.TB, body string) string {
 	t.Helper()
-	head := "#include <stddef.h>\n#include <stdio.h>\n"
-	for _, f := range h.Files {
-		head += "#include <" + f + ">\n"
-	}
-	dir := t.TempDir()
+	head, dir := h.head(), t.TempDir()
 	if _, out, err := h.cc(t, dir, "probe", head+"int main(void) { return 0; }\n"); err != nil {
 		testenv.NoHeaders(t, h.Package, "cannot include "+strings.Join(h.Files, ", ")+": "+err.Error()+": "+out)
 	}
@@ -57,7 +55,30 @@ func (h Headers) Compile(t testing.TB, body string) string {
 	return program
 }
 
-func (h Headers) cc(t testing.TB, dir, name, source string) (program, output string, err error) {
+// Have reports whether the headers, as the preprocessor leaves them, have a name:
+// older ones may lack it. A macro leaves none.
+func (h Headers) Have(t testing.TB, name string) bool {
+	t.Helper()
+	text, _, err := h.cc(t, t.TempDir(), "names", h.head(), "-E")
+	if err != nil {
+		return false // Compile says why
+	}
+	all, err := os.ReadFile(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return regexp.MustCompile(`\b` + regexp.QuoteMeta(name) + `\b`).Match(all)
+}
+
+func (h Headers) head() string {
+	head := "#include <stddef.h>\n#include <stdio.h>\n"
+	for _, f := range h.Files {
+		head += "#include <" + f + ">\n"
+	}
+	return head
+}
+
+func (h Headers) cc(t testing.TB, dir, name, source string, flags ...string) (program, output string, err error) {
 	t.Helper()
 	program = filepath.Join(dir, name)
 	if err := os.WriteFile(program+".c", []byte(source), 0o600); err != nil {
@@ -67,7 +88,7 @@ func (h Headers) cc(t testing.TB, dir, name, source string) (program, output str
 	if cc == "" {
 		cc = "cc"
 	}
-	args := append(strings.Fields(os.Getenv("CFLAGS")), h.Flags...)
-	out, err := exec.Command(cc, append(args, "-o", program, program+".c")...).CombinedOutput()
+	args := slices.Concat(strings.Fields(os.Getenv("CFLAGS")), h.Flags, flags, []string{"-o", program, program + ".c"})
+	out, err := exec.Command(cc, args...).CombinedOutput()
 	return program, string(out), err
 }
