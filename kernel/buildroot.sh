@@ -23,6 +23,8 @@ suites=("trixie trixie-backports" "forky" "sid")
 tools=make,kmod,xz-utils,pahole,sparse,perl,python3-minimal,libc6-dev
 # ROCm's runtime, newer than Debian 12's: the tests of gpualloc/rocm look at it.
 tools+=,libhsa-runtime64-1
+# libibverbs with FLUSH, which Debian 12's does not have: those of ibvfd do.
+tools+=,libibverbs1,ibverbs-providers
 
 fail() {
 	echo "kernel/buildroot.sh: $*" >&2
