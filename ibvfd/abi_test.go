@@ -136,6 +136,23 @@ func goNumbers() map[string]string {
 	return m
 }
 
+// flushNumbers are what FLUSH adds, in rdma-core 45: Debian 12's verbs.h does not
+// have them.
+func flushNumbers() map[string]string {
+	m := map[string]string{
+		"VB_QP_EX_WITH_FLUSH": "IBV_QP_EX_WITH_FLUSH", "VB_WR_FLUSH": "IBV_WR_FLUSH",
+		"VB_FLUSH_RANGE": "IBV_FLUSH_RANGE", "VB_FLUSH_MR": "IBV_FLUSH_MR",
+	}
+	for v, theirs := range map[uint64]string{
+		uint64(OpFlush): "IBV_WR_FLUSH", uint64(WCOpFlush): "IBV_WC_FLUSH",
+		uint64(AccessFlushGlobal): "IBV_ACCESS_FLUSH_GLOBAL", uint64(AccessFlushPersistent): "IBV_ACCESS_FLUSH_PERSISTENT",
+		uint64(FlushGlobal): "IBV_FLUSH_GLOBAL", uint64(FlushPersistent): "IBV_FLUSH_PERSISTENT",
+	} {
+		m[fmt.Sprintf("%dull /* %s */", v, theirs)] = theirs
+	}
+	return m
+}
+
 // goLayout are the structures that Go fills itself, against verbs_abi.h.
 func goLayout() map[string]uintptr {
 	var sge abiSGE
@@ -177,7 +194,7 @@ func TestLayoutAgainstVerbsH(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	headers := abicheck.Headers{Files: []string{"infiniband/verbs.h"}, Flags: []string{"-Wall", "-I", dir}, Package: "libibverbs-dev"}
+	headers := abicheck.Headers{Files: []string{"infiniband/verbs.h", "rdma/ib_user_verbs.h"}, Flags: []string{"-Wall", "-I", dir}, Package: "libibverbs-dev"}
 	var a abicheck.Assertions
 	a.AddTwins(same)
 	for ours, theirs := range numbers {
@@ -192,6 +209,22 @@ func TestLayoutAgainstVerbsH(t *testing.T) {
 	for _, f := range []string{"query_device_ex", "open_qp", "create_qp_ex", "close_xrcd", "sz"} {
 		const before = "offsetof(struct %s, context) - offsetof(struct %[1]s, %s)"
 		a.Add(fmt.Sprintf(before, "vb_verbs_context", f) + " == " + fmt.Sprintf(before, "verbs_context", f))
+	}
+	// Names that headers in use lack are compared where there are any.
+	if headers.Have(t, "wr_flush") {
+		a.AddTwins([]abicheck.Twin{{Ours: "vb_qp_ex", Theirs: "ibv_qp_ex", Fields: "wr_flush"}})
+		for ours, theirs := range flushNumbers() {
+			a.Add(ours + " == " + theirs)
+		}
+	} else {
+		t.Log("this verbs.h has no FLUSH, which came with rdma-core 45")
+	}
+	if headers.Have(t, "IB_UVERBS_DEVICE_ATOMIC_WRITE") {
+		for _, c := range []string{"ATOMIC_WRITE", "FLUSH_GLOBAL", "FLUSH_PERSISTENT"} {
+			a.Add("VB_DEVICE_" + c + " == IB_UVERBS_DEVICE_" + c)
+		}
+	} else {
+		t.Log("these kernel headers have no device flags of ATOMIC WRITE and FLUSH, which came with Linux 6.2")
 	}
 	// What libibverbs may write must fit what we pass.
 	a.Add("sizeof(struct vb_device_attr_ex) >= sizeof(struct ibv_device_attr_ex)")

@@ -14,6 +14,12 @@ type Access uint32
 // The access flags. Reading by the local NIC is always allowed, and it is all
 // that an MR with Access 0 allows: nothing is added to what the caller asks
 // for.
+//
+// The flush flags are for MRs on host memory, from Linux 6.2 on: the kernel
+// refuses them with EOPNOTSUPP where the device has no FLUSH (ib_check_mr_access in
+// include/rdma/ib_verbs.h), rxe refuses AccessFlushPersistent with EINVAL on memory
+// that is not persistent, and no kernel gives them to a dma-buf MR. They need
+// no other flag.
 const (
 	AccessLocalWrite      Access = 1 << 0 // the local NIC may write: receives, READ responses
 	AccessRemoteWrite     Access = 1 << 1 // needs AccessLocalWrite
@@ -23,8 +29,13 @@ const (
 	AccessZeroBased       Access = 1 << 5
 	AccessOnDemand        Access = 1 << 6
 	AccessHugeTLB         Access = 1 << 7
+	AccessFlushGlobal     Access = 1 << 8  // OpFlush with FlushGlobal
+	AccessFlushPersistent Access = 1 << 9  // OpFlush with FlushPersistent
 	AccessRelaxedOrdering Access = 1 << 20 // the NIC's writes may overtake each other on PCIe
 )
+
+// accessFlush are those that OpFlush asks for.
+const accessFlush = AccessFlushGlobal | AccessFlushPersistent
 
 // AccessOptional are the flags that a kernel or NIC without the feature
 // ignores instead of refusing the MR (IB_UVERBS_ACCESS_OPTIONAL_RANGE). Of
@@ -50,6 +61,8 @@ var accessNames = []struct {
 	{AccessZeroBased, "zero-based"},
 	{AccessOnDemand, "on-demand"},
 	{AccessHugeTLB, "hugetlb"},
+	{AccessFlushGlobal, "flush-global"},
+	{AccessFlushPersistent, "flush-persistent"},
 	{AccessRelaxedOrdering, "relaxed-ordering"},
 }
 

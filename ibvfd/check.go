@@ -101,10 +101,31 @@ func badAlignment(attr *MRAttr) *fault {
 }
 
 func badDMABufAccess(a Access) *fault {
-	if more := a &^ dmabufAccess; more != 0 {
-		return &fault{CauseAccess, unix.EINVAL, "a dma-buf MR cannot have " + more.String(), "leave " + more.String() + " out"}
+	more := a &^ dmabufAccess
+	if more == 0 {
+		return nil
 	}
-	return nil
+	f := &fault{CauseAccess, unix.EINVAL, "a dma-buf MR cannot have " + more.String(), "leave " + more.String() + " out"}
+	if more&accessFlush != 0 {
+		f.remedy += ": only host memory can be registered for FLUSH; a READ behind the WRITEs shows that they have arrived"
+	}
+	return f
+}
+
+// badFlushAccess is why a kernel answers EINVAL to these flags on host memory: it
+// is older than they are, or rxe has found the memory not to be persistent
+// (rxe_mr_fill_pages_from_sgt in rxe_mr.c).
+func badFlushAccess(a Access) *fault {
+	a &= accessFlush
+	if a == 0 {
+		return nil
+	}
+	f := &fault{CauseAccess, unix.EINVAL, a.String() + " takes Linux 6.2", "leave " + a.String() + " out"}
+	if a&AccessFlushPersistent != 0 {
+		f.detail += " and memory that is persistent"
+		f.remedy = "register memory of a DAX file or device, or leave flush-persistent out: flush-global is for all memory"
+	}
+	return f
 }
 
 // badRemoteAccess: who lets a peer write must let the NIC write

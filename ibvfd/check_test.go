@@ -3,9 +3,13 @@
 package ibvfd
 
 import (
+	"errors"
 	"math"
 	"math/rand/v2"
+	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/internal/ioctl"
 )
@@ -23,7 +27,7 @@ func TestSoundIsAllTheRules(t *testing.T) {
 	pick := func() uint64 { return edges[rand.IntN(len(edges))] }
 	seen := map[bool]int{}
 	for range 20000 {
-		a := MRAttr{Kind: DMABufFD, Offset: pick(), Length: pick(), IOVA: pick(), Access: Access(rand.IntN(64))}
+		a := MRAttr{Kind: DMABufFD, Offset: pick(), Length: pick(), IOVA: pick(), Access: Access(rand.IntN(1 << 10))}
 		if rand.IntN(2) == 0 {
 			a.IOVA, a.Access = a.Offset, Access(rand.IntN(4))
 		}
@@ -37,5 +41,62 @@ func TestSoundIsAllTheRules(t *testing.T) {
 	}
 	if seen[true] < 100 || seen[false] < 100 {
 		t.Errorf("%d sound and %d unsound attributes are no test", seen[true], seen[false])
+	}
+}
+
+// The right to flush is for host memory, where kernel, device and memory have
+// it: each refusal says what to do.
+func TestFlushAccess(t *testing.T) {
+	if s := (AccessFlushGlobal | AccessFlushPersistent).String(); s != "flush-global|flush-persistent" {
+		t.Error(s)
+	}
+	s := newScript()
+	pd := scripted(t, s, &kernel{reg: always(0)})
+	mem, err := AllocHost(100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mem.Close()
+	host := MRAttr{Kind: HostMemory, Host: mem.Bytes(), Length: 100, Access: AccessFlushGlobal | AccessFlushPersistent, Owner: mem}
+	mr, err := pd.RegMR(host) // no other flag is needed
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := mr.Close(); err != nil {
+		t.Fatal(err)
+	}
+	global := host
+	global.Access = AccessLocalWrite | AccessFlushGlobal
+	dma := MRAttr{Kind: DMABufFD, Length: 100, Access: global.Access}
+	for name, c := range map[string]struct {
+		attr  MRAttr
+		errno unix.Errno // the kernel's
+		cause Cause
+		words []string
+		never string
+	}{
+		"dma-buf":    {dma, 0, CauseAccess, []string{"a dma-buf MR cannot have flush-global", "leave flush-global out", "only host memory"}, "local-write out"},
+		"not there":  {global, unix.EINVAL, CauseAccess, []string{"flush-global takes Linux 6.2", "leave flush-global out"}, "persistent"},
+		"not pmem":   {host, unix.EINVAL, CauseAccess, []string{"Linux 6.2 and memory that is persistent", "DAX"}, ""},
+		"not by NIC": {global, unix.EOPNOTSUPP, CauseNotSupported, []string{"the device has no flush-global", "leave flush-global out"}, "persistent"},
+	} {
+		s.failWith("regHost", c.errno)
+		err := pd.ctx.faultOf(&c.attr, 100) // no registration of a dma-buf gets further
+		if c.attr.Kind == HostMemory {
+			_, err = pd.RegMR(c.attr)
+		}
+		var e *RegError
+		if !errors.As(err, &e) || e.Cause != c.cause {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		for _, w := range c.words {
+			if !strings.Contains(err.Error(), w) {
+				t.Errorf("%s: %v lacks %q", name, err, w)
+			}
+		}
+		if c.never != "" && strings.Contains(err.Error(), c.never) {
+			t.Errorf("%s: %v has %q", name, err, c.never)
+		}
 	}
 }

@@ -14,7 +14,7 @@ import (
 type ConnectAttr struct {
 	PathAttr         // the path
 	MTU       int    // bytes; default: the smaller of both ports'
-	Access    Access // what the peer may do; default: READ, WRITE and atomics, each MR allowing
+	Access    Access // what the peer may do; default: READ, WRITE, atomics, and FLUSH with QPAttr.Flush, each MR allowing
 	PKeyIndex int
 	// MinRNRTimer is how long the peer is to wait after it found no receive, as
 	// in table 45 of the InfiniBand specification; default 12 (0.64 ms).
@@ -22,15 +22,20 @@ type ConnectAttr struct {
 	Timeout     uint8 // 4.096 us * 2^Timeout until a retry; default 14 (67 ms); Zero: no timeout
 	RetryCount  uint8 // 7 at most; default 6: rxe takes 7 for "for ever"; Zero: none
 	RNRRetry    uint8 // 7 stands for "for ever", the default; Zero: none
-	MaxRead     uint8 // READs and atomics on their way in each direction; default: what the device allows, 16 at most; Zero: none
+	MaxRead     uint8 // READs, atomics and FLUSHes on their way in each direction; default: what the device allows, 16 at most; Zero: none
 }
 
 // Zero is a 0 in a field of ConnectAttr where 0 would take the default.
 const Zero = 0xff
 
-func (a *ConnectAttr) setDefaults(dev DeviceAttr) {
+func (a *ConnectAttr) setDefaults(dev DeviceAttr, flush bool) {
 	if a.Access == 0 {
 		a.Access = AccessLocalWrite | AccessRemoteRead | AccessRemoteWrite | AccessRemoteAtomic
+		if flush {
+			// Both, as the kernel's cm does for a device that has either
+			// (cm_init_qp_init_attr in drivers/infiniband/core/cm.c).
+			a.Access |= accessFlush
+		}
 	}
 	setDefault(&a.HopLimit, 64)
 	setDefault(&a.MinRNRTimer, 12)
@@ -191,6 +196,19 @@ func (q *QP) checkPKey(index int) error {
 	return e
 }
 
+// checkFlush refuses to let a peer flush that may not read: a FLUSH is answered
+// from the same places, and rxe faults where there are none (rxe_prepare_res in
+// rxe_resp.c).
+func (q *QP) checkFlush(a Access, reads uint8) error {
+	if a&accessFlush == 0 || reads > 0 {
+		return nil
+	}
+	e := failed("ibv_modify_qp", q.pd.ctx.name, unix.EINVAL)
+	e.Detail = fmt.Sprintf("QP %d with %v, and no READs on their way", q.num, a&accessFlush)
+	e.Remedy = "a FLUSH counts as one: allow 1 or more, or leave " + (a & accessFlush).String() + " out of Access"
+	return e
+}
+
 // connection is what Connect's transitions need.
 func (q *QP) connection(remote Endpoint, opt ConnectAttr) (*qpModify, error) {
 	c := q.pd.ctx
@@ -201,7 +219,10 @@ func (q *QP) connection(remote Endpoint, opt ConnectAttr) (*qpModify, error) {
 	if err != nil {
 		return nil, failed("ibv_query_device", c.name, err)
 	}
-	opt.setDefaults(dev)
+	opt.setDefaults(dev, q.attr.Flush)
+	if err := q.checkFlush(opt.Access, opt.MaxRead); err != nil {
+		return nil, err
+	}
 	mtu := q.local.MTU
 	if remote.MTU > 0 {
 		mtu = min(mtu, remote.MTU)

@@ -18,11 +18,13 @@
 // parts, for who waits for several queues. [Context.Events] yields what happens to
 // the device beside completions.
 //
-// # Atomic writes
+// # Atomic writes and FLUSH
 //
 // ibv_post_send(3) knows neither ATOMIC WRITE nor FLUSH; ibv_wr_post(3) does. A
-// queue pair with [QPAttr].AtomicWrite posts the former by it, in its place among
-// the others. FLUSH is not offered: Debian 12's libibverbs (44) does not have it.
+// queue pair with [QPAttr].AtomicWrite, or Flush, posts them by it, in their place
+// among the others. Debian 12's libibverbs (44) has the former only. [OpFlush]
+// reaches host memory and no dma-buf: the kernel registers those without the
+// right to flush.
 //
 // # States
 //

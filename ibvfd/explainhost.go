@@ -32,7 +32,7 @@ func (c *Context) explainHost(attr *MRAttr, err error) *RegError {
 		e.Remedy = "register anonymous or shared memory; device memory through its dma-buf"
 	case unix.EINVAL:
 		e.Cause, e.Detail, e.Remedy = CauseUnknown, "", "see the device's limits (max_mr_size) and the kernel log"
-		for _, f := range []*fault{badLength(attr), badRemoteAccess(attr.Access)} {
+		for _, f := range []*fault{badLength(attr), badRemoteAccess(attr.Access), badFlushAccess(attr.Access)} {
 			if f != nil {
 				e.Cause, e.Detail, e.Remedy = f.cause, f.detail, f.remedy
 				break
@@ -42,6 +42,9 @@ func (c *Context) explainHost(attr *MRAttr, err error) *RegError {
 		e.Cause, e.Remedy = CausePermission, "run as root, or ask for what a security module refuses"
 	case unix.EOPNOTSUPP:
 		e.Cause, e.Detail = CauseNotSupported, "device, provider or kernel has no such registration"
+		if f := attr.Access & accessFlush; f != 0 {
+			e.Detail, e.Remedy = "the device has no "+f.String(), "leave "+f.String()+" out"
+		}
 	case errno.ENOTSUPP:
 		e.Cause = CauseKernelENOTSUPP
 	case unix.EIO, unix.ENODEV:

@@ -291,8 +291,15 @@ func (p *libPD) createQP(init *qpInit) (verbsQP, error) {
 	var qp *C.struct_vb_qp
 	var ex *C.struct_vb_qp_ex
 	var err error
+	var ops C.uint64_t
 	if init.atomicWrite {
-		err = result(C.vb_create_qp_ex(p.ctx.lib.c, p.c, &a, &qp, &ex))
+		ops |= C.VB_QP_EX_WITH_ATOMIC_WRITE
+	}
+	if init.flush {
+		ops |= C.VB_QP_EX_WITH_FLUSH
+	}
+	if ops != 0 {
+		err = result(C.vb_create_qp_ex(p.ctx.lib.c, p.c, &a, ops, &qp, &ex))
 	} else {
 		err = result(C.vb_create_qp(p.ctx.lib.c, p.c, &a, &qp))
 	}
@@ -308,7 +315,7 @@ func (p *libPD) createQP(init *qpInit) (verbsQP, error) {
 type libQP struct {
 	ctx  *libContext
 	c    *C.struct_vb_qp
-	ex   *C.struct_vb_qp_ex // nil without atomic writes
+	ex   *C.struct_vb_qp_ex // nil without atomic writes and FLUSH
 	init qpInit             // as granted
 }
 
@@ -321,7 +328,7 @@ func (q *libQP) queues() (*sendQueue, *recvQueue, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	send.extend(unsafe.Pointer(q.ex))
+	send.extend(unsafe.Pointer(q.ex), q.init.atomicWrite, q.init.flush)
 	if q.init.srq != nil {
 		return send, nil, nil
 	}

@@ -22,7 +22,7 @@ type ManagedAttr struct {
 	MTU         int    // bytes
 	PSN         uint32 // first packet sequence number that this side sends
 	MinRNRTimer uint8
-	MaxDestRead uint8 // READs and atomics of the peer on their way
+	MaxDestRead uint8 // READs, atomics and FLUSHes of the peer on their way
 	MaxRead     uint8 // ours
 	Timeout     uint8
 	RetryCount  uint8
@@ -56,6 +56,9 @@ func (q *QP) managed(a *ManagedAttr) (*qpModify, error) {
 		return nil, e
 	}
 	if err := q.checkPKey(a.PKeyIndex); err != nil {
+		return nil, err
+	}
+	if err := q.checkFlush(a.Access, a.MaxDestRead); err != nil {
 		return nil, err
 	}
 	return &qpModify{

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -63,8 +64,13 @@ type QPAttr struct {
 	// libibverbs 44 and a device that has it; CreateQP answers
 	// errors.ErrUnsupported elsewhere.
 	AtomicWrite bool
-	Port        int  // 0: the first active one
-	GID         *GID // of Port; nil lets ChooseGID choose
+	// Flush lets an RC queue pair post OpFlush, and has Connect allow it to the peer
+	// too. It takes Linux 6.2, libibverbs 45 and a device that has it; CreateQP
+	// answers errors.ErrUnsupported elsewhere. A queue pair that is only flushed to
+	// needs none of this, but the flags in ConnectAttr.Access.
+	Flush bool
+	Port  int  // 0: the first active one
+	GID   *GID // of Port; nil lets ChooseGID choose
 	// QKey is what a UD queue pair's senders must know. Its highest bit is for
 	// privileged ones.
 	QKey uint32
@@ -141,7 +147,7 @@ func (pd *PD) CreateQP(attr QPAttr) (*QP, error) {
 	init := &qpInit{
 		typ: attr.Type, send: attr.SendCQ.v, recv: attr.RecvCQ.v,
 		sendDepth: max(attr.SendDepth, 1), sendSGE: max(attr.SendSGE, 1),
-		inline: attr.Inline, signalAll: attr.SignalAll, atomicWrite: attr.AtomicWrite,
+		inline: attr.Inline, signalAll: attr.SignalAll, atomicWrite: attr.AtomicWrite, flush: attr.Flush,
 	}
 	if attr.SRQ != nil {
 		init.srq = attr.SRQ.v
@@ -185,6 +191,9 @@ func (a *QPAttr) check(pd *PD) error {
 	case a.Type != RC && a.AtomicWrite:
 		e.Detail = fmt.Sprintf("atomic writes on %v", a.Type)
 		e.Remedy = "they need an RC queue pair"
+	case a.Type != RC && a.Flush:
+		e.Detail = fmt.Sprintf("FLUSH on %v", a.Type)
+		e.Remedy = "it needs an RC queue pair"
 	case a.SendCQ == nil || a.RecvCQ == nil:
 		e.Detail = "a completion queue is missing"
 		e.Remedy = "set SendCQ and RecvCQ; they may be the same"
@@ -209,8 +218,8 @@ func explainCreateQP(c *Context, init *qpInit, err error) error {
 	e.Detail = fmt.Sprintf("depth %d/%d, SGEs %d/%d, inline %d", init.sendDepth, init.recvDepth, init.sendSGE, init.recvSGE, init.inline)
 	if a, qerr := c.v.queryDevice(); qerr == nil {
 		switch {
-		case init.atomicWrite && errors.Is(err, errors.ErrUnsupported):
-			e.Remedy = "atomic writes take Linux 6.2, libibverbs 44 and a device that has them: leave AtomicWrite out, and use a compare-and-swap or a WRITE"
+		case (init.atomicWrite || init.flush) && errors.Is(err, errors.ErrUnsupported):
+			e.Remedy = extendedRemedy(init)
 		case max(init.sendDepth, init.recvDepth) > a.MaxQPWR:
 			e.Remedy = fmt.Sprintf("the device allows a depth of at most %d", a.MaxQPWR)
 		case max(init.sendSGE, init.recvSGE) > a.MaxSGE:
@@ -220,6 +229,18 @@ func explainCreateQP(c *Context, init *qpInit, err error) error {
 		}
 	}
 	return e
+}
+
+// extendedRemedy says what the operations take that ibv_post_send(3) does not know.
+func extendedRemedy(init *qpInit) string {
+	var list []string
+	if init.atomicWrite {
+		list = append(list, "atomic writes take Linux 6.2, libibverbs 44 and a device that has them: leave AtomicWrite out, and use a compare-and-swap or a WRITE")
+	}
+	if init.flush {
+		list = append(list, "FLUSH takes Linux 6.2, libibverbs 45 and a device that has it: leave Flush out, and READ behind the WRITEs, which shows that they have arrived")
+	}
+	return strings.Join(list, "; ")
 }
 
 // Num is the queue pair's number.
@@ -302,13 +323,15 @@ func (q *QP) noReceives() error {
 type postRefusal int
 
 const (
-	postOK       postRefusal = iota
-	postTooMany              // SGEs than the queue was made for
-	postOpcode               // an opcode that this transport does not have
-	postNoAH                 // no address handle, or none that is open
-	postNoAtomic             // no atomic writes
-	postNoSGE                // SGEs where there are none to be
-	postProvider             // the provider's errno
+	postOK          postRefusal = iota
+	postTooMany                 // SGEs than the queue was made for
+	postOpcode                  // an opcode that this transport does not have
+	postNoAH                    // no address handle, or none that is open
+	postNoAtomic                // no atomic writes
+	postNoFlush                 // no FLUSH
+	postNoSGE                   // SGEs where there are none to be
+	postNoPlacement             // a FLUSH to nowhere
+	postProvider                // the provider's errno
 )
 
 func (q *QP) explainPost(op string, posted, depth, sges int, bad postRefusal, errno unix.Errno) error {
@@ -331,9 +354,15 @@ func explainPost(e *dmabuf.Error, depth, sges int, bad postRefusal, errno unix.E
 	case bad == postNoAtomic:
 		e.Detail = " is an atomic write"
 		e.Remedy = "make the queue pair with QPAttr.AtomicWrite"
+	case bad == postNoFlush:
+		e.Detail = " is a FLUSH"
+		e.Remedy = "make the queue pair with QPAttr.Flush"
 	case bad == postNoSGE:
-		e.Detail = " is an atomic write with SGEs"
-		e.Remedy = "put its 8 bytes into CompareAdd"
+		e.Detail = " has SGEs, which neither an atomic write nor a FLUSH has"
+		e.Remedy = "put an atomic write's 8 bytes into CompareAdd, and a FLUSH's range into RemoteAddr and FlushLength"
+	case bad == postNoPlacement:
+		e.Detail = " is a FLUSH to no placement that there is"
+		e.Remedy = "set Placement to FlushGlobal, FlushPersistent or both"
 	case errno == unix.ENOMEM:
 		e.Remedy = fmt.Sprintf("the queue holds %d; poll completions before posting more", depth)
 	case errno == unix.EINVAL:

@@ -33,6 +33,8 @@ type sendQueue struct {
 	wr  []abiSendWR // C memory
 	sge []abiSGE    // C memory, sges for each wr
 	ud  *PD         // whose address handles work requests name; nil unless UD
+
+	atomicWrite, flush bool // they can be posted
 }
 
 // newSendQueue makes the array; post is a vb_post_send_fn.
@@ -51,9 +53,12 @@ func newSendQueue(qp, post unsafe.Pointer, depth, sges int) (*sendQueue, error) 
 
 func (q *sendQueue) free() { C.vb_send_queue_free(q.c) }
 
-// extend lets atomic writes be posted, by a struct ibv_qp_ex of the same queue
-// pair.
-func (q *sendQueue) extend(ex unsafe.Pointer) { q.c.ex = (*C.struct_vb_qp_ex)(ex) }
+// extend lets atomic writes, or FLUSH, be posted, by a struct ibv_qp_ex of the
+// same queue pair that was made for them.
+func (q *sendQueue) extend(ex unsafe.Pointer, atomicWrite, flush bool) {
+	q.c.ex = (*C.struct_vb_qp_ex)(ex)
+	q.atomicWrite, q.flush = atomicWrite, flush
+}
 
 // post encodes and posts wrs until one is refused. It says how many the
 // provider took, and why not the next.
@@ -104,7 +109,7 @@ func (q *sendQueue) encode(wrs []SendWR) (n int, bad postRefusal) {
 			*(*uint64)(unsafe.Pointer(&a.rkey)) = w.CompareAdd
 			a.swap, a.atomicRKey = w.Swap, w.RKey
 		case OpAtomicWrite:
-			if q.c.ex == nil {
+			if !q.atomicWrite {
 				return i, postNoAtomic
 			}
 			if len(w.SGE) > 0 {
@@ -112,6 +117,18 @@ func (q *sendQueue) encode(wrs []SendWR) (n int, bad postRefusal) {
 			}
 			*(*uint64)(unsafe.Pointer(&a.rkey)) = w.CompareAdd
 			a.atomicRKey = w.RKey
+		case OpFlush:
+			switch {
+			case !q.flush:
+				return i, postNoFlush
+			case len(w.SGE) > 0:
+				return i, postNoSGE
+			case w.Placement == 0 || w.Placement&^(FlushGlobal|FlushPersistent) != 0:
+				return i, postNoPlacement
+			}
+			// Where an atomic operation has its operands: post_one in verbs_queue.c.
+			*(*uint64)(unsafe.Pointer(&a.rkey)) = uint64(w.FlushLength)
+			a.swap, a.atomicRKey = uint64(w.Placement), w.RKey
 		case OpSendInv, OpLocalInv:
 			a.imm = w.RKey // invalidate_rkey, in the host's byte order
 		default:

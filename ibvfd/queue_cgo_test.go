@@ -10,6 +10,7 @@ import (
 	"os"
 	"reflect"
 	"testing"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -139,12 +140,16 @@ func TestPostSendRefusals(t *testing.T) {
 	}
 }
 
-// Atomic writes go another way into the provider, in their place between the
-// others; where there is no such way they are refused.
-func TestPostAtomicWrites(t *testing.T) {
+// Atomic writes and FLUSH go another way into the provider, in their place between
+// the others; where there is no such way they are refused.
+func TestPostOneByOne(t *testing.T) {
 	var wrs []SendWR
-	for i, op := range []Opcode{OpAtomicWrite, OpWrite, OpWrite, OpAtomicWrite, OpAtomicWrite, OpFetchAdd, OpAtomicWrite} {
-		wrs = append(wrs, SendWR{ID: uint64(i), Op: op, Flags: SendSignaled, RemoteAddr: uint64(8 * i), RKey: uint32(100 + i), CompareAdd: 0x1122334455667700 + uint64(i)})
+	for i, op := range []Opcode{OpAtomicWrite, OpWrite, OpWrite, OpFlush, OpAtomicWrite, OpFetchAdd, OpFlush} {
+		w := SendWR{ID: uint64(i), Op: op, Flags: SendSignaled, RemoteAddr: uint64(8 * i), RKey: uint32(100 + i), CompareAdd: 0x1122334455667700 + uint64(i)}
+		if op == OpFlush {
+			w.FlushLength, w.Placement = uint32(i), FlushGlobal
+		}
+		wrs = append(wrs, w)
 	}
 	for _, c := range []struct {
 		room, depth, posted, crossings int
@@ -160,7 +165,7 @@ func TestPostAtomicWrites(t *testing.T) {
 	} {
 		qp, q := newSend(t, c.room, int(unix.ENOMEM), c.depth, 1)
 		ex, free := qp.Extended()
-		q.extend(ex)
+		q.extend(ex, true, true)
 		n, bad, errno := q.post(wrs)
 		free()
 		if n != c.posted || bad != c.bad || errno != c.errno || qp.Calls() != c.crossings {
@@ -171,21 +176,99 @@ func TestPostAtomicWrites(t *testing.T) {
 			if s.ID != w.ID || s.Op != uint32(w.Op) || s.Flags != uint32(w.Flags) || s.Addr != w.RemoteAddr {
 				t.Errorf("work request %d: %+v", i, s)
 			}
-			if w.Op == OpAtomicWrite && (s.Compare != w.CompareAdd || s.AtomicRKey != w.RKey) {
-				t.Errorf("atomic write %d: %+v", i, s)
+			switch w.Op {
+			case OpAtomicWrite:
+				if s.Compare != w.CompareAdd || s.AtomicRKey != w.RKey {
+					t.Errorf("atomic write %d: %+v", i, s)
+				}
+			case OpFlush:
+				if s.Compare != uint64(w.FlushLength) || s.Swap != uint64(w.Placement) || s.AtomicRKey != w.RKey {
+					t.Errorf("FLUSH %d: %+v", i, s)
+				}
 			}
 		}
 	}
-	qp, q := newSend(t, 100, 0, 4, 1)
-	if n, bad, _ := q.post(wrs[1:]); n != 2 || bad != postNoAtomic || len(qp.Sent()) != 2 {
-		t.Errorf("without: %d posted, %v", n, bad)
+	// A queue pair for one of them takes the other no more than one for neither.
+	for _, c := range []struct {
+		atomicWrite, flush bool
+		first              int
+		posted             int
+		bad                postRefusal
+	}{
+		{false, false, 0, 0, postNoAtomic},
+		{false, false, 1, 2, postNoFlush},
+		{false, true, 1, 3, postNoAtomic},
+		{true, false, 0, 3, postNoFlush},
+	} {
+		qp, q := newSend(t, 100, 0, 4, 1)
+		free := func() {}
+		if c.atomicWrite || c.flush {
+			var ex unsafe.Pointer
+			ex, free = qp.Extended()
+			q.extend(ex, c.atomicWrite, c.flush)
+		}
+		if n, bad, errno := q.post(wrs[c.first:]); n != c.posted || bad != c.bad || errno != unix.EINVAL || len(qp.Sent()) != c.posted {
+			t.Errorf("%+v: %d posted, %v, %v", c, n, bad, errno)
+		}
+		free()
 	}
+}
+
+// A FLUSH has a range, or none and takes the whole MR; what it cannot have is
+// refused before anything of it is posted.
+func TestPostFlush(t *testing.T) {
+	qp, q := newSend(t, 100, 0, 4, 1)
 	ex, free := qp.Extended()
 	defer free()
-	q.extend(ex)
-	wrs[3].SGE = make([]SGE, 1)
-	if n, bad, _ := q.post(wrs[1:]); n != 2 || bad != postNoSGE || len(qp.Sent()) != 4 {
-		t.Errorf("with an SGE: %d posted, %v", n, bad)
+	q.extend(ex, true, true)
+	const whole = 1 << 8 // IBV_FLUSH_MR
+	good := []struct {
+		length    uint32
+		placement FlushPlacement
+		swap      uint64
+	}{
+		{1, FlushGlobal, 1},
+		{1<<32 - 1, FlushPersistent, 2},
+		{1 << 31, FlushGlobal | FlushPersistent, 3},
+		{0, FlushGlobal, whole | 1},
+		{0, FlushGlobal | FlushPersistent, whole | 3},
+	}
+	var wrs []SendWR
+	for i, c := range good {
+		wrs = append(wrs, SendWR{
+			ID: uint64(i), Op: OpFlush, Flags: SendFence, RemoteAddr: 1<<63 + uint64(i), RKey: 0xfffffff0 + uint32(i),
+			FlushLength: c.length, Placement: c.placement,
+			CompareAdd: 77, Swap: 78, // of others
+		})
+	}
+	if n, bad, errno := q.post(wrs); n != len(wrs) || bad != postOK || errno != 0 {
+		t.Fatal(n, bad, errno)
+	}
+	for i, s := range qp.Sent() {
+		w := wrs[i]
+		if s.ID != w.ID || s.Op != uint32(OpFlush) || s.Flags != uint32(SendFence) || s.Addr != w.RemoteAddr || s.AtomicRKey != w.RKey ||
+			s.Compare != uint64(good[i].length) || s.Swap != good[i].swap || len(s.SGE) != 0 || s.Rest {
+			t.Errorf("%+v arrived as %+v", w, s)
+		}
+	}
+	for name, c := range map[string]struct {
+		wr  SendWR
+		bad postRefusal
+	}{
+		"an SGE":                   {SendWR{SGE: make([]SGE, 1), Placement: FlushGlobal}, postNoSGE},
+		"an atomic write's SGE":    {SendWR{Op: OpAtomicWrite, SGE: make([]SGE, 1)}, postNoSGE},
+		"no placement":             {SendWR{FlushLength: 8}, postNoPlacement},
+		"an unknown placement":     {SendWR{Placement: 1 << 2}, postNoPlacement},
+		"a known and another one":  {SendWR{Placement: FlushGlobal | 1<<7}, postNoPlacement},
+		"no placement, but an SGE": {SendWR{SGE: make([]SGE, 1)}, postNoSGE},
+	} {
+		if c.wr.Op == 0 {
+			c.wr.Op = OpFlush
+		}
+		before := len(qp.Sent())
+		if n, bad, errno := q.post([]SendWR{{Op: OpWrite}, c.wr}); n != 1 || bad != c.bad || errno != unix.EINVAL || len(qp.Sent()) != before+1 {
+			t.Errorf("%s: %d posted, %v, %v", name, n, bad, errno)
+		}
 	}
 }
 

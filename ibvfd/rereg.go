@@ -237,13 +237,15 @@ func verbsOf(pd *PD) verbsPD {
 // access flags, either wholly or not at all. Others (irdma, hns, mlx4) take the
 // MR out of the hardware first, and lose it if they cannot put it back. mlx5
 // has one firmware command for these three flags on every device; with others
-// it may have to do as they do (can_use_umr_rereg_access in mlx5/mr.c).
+// it may have to do as they do (can_use_umr_rereg_access in mlx5/mr.c). rxe
+// finds out only while it registers whether memory is persistent
+// (rxe_rereg_user_mr in rxe_verbs.c takes the flag as it is).
 func (c *Context) changesInPlace(flags Access) bool {
 	switch driver, err := c.file.Identify(); {
 	case err != nil:
 		return false
 	case driver == uverbs.DriverRXE:
-		return true
+		return flags&AccessFlushPersistent == 0
 	case driver == uverbs.DriverMLX5:
 		return flags&^(AccessLocalWrite|AccessRemoteWrite|AccessRemoteRead) == 0
 	}

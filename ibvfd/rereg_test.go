@@ -164,6 +164,32 @@ func TestReregInPlacePastTheLibrary(t *testing.T) {
 	}
 }
 
+// The right to flush to persistent memory is the kernel's to judge when it
+// registers: rxe does not look again. A dma-buf MR gets none.
+func TestReregToFlush(t *testing.T) {
+	r := newRereg(t, driverRXE)
+	r.s.failWith("rereg", unix.EOPNOTSUPP)
+	persistent := ReregAttr{Change: ReregAccess, MRAttr: MRAttr{Access: AccessFlushPersistent}, InPlace: InPlaceOnly}
+	if err := r.host.Rereg(persistent); !errors.Is(err, unix.EOPNOTSUPP) || len(r.k.changed) != 0 {
+		t.Errorf("in place: %v, REREG_MR was asked %+v", err, r.k.changed)
+	}
+	before := r.host.State()
+	persistent.InPlace = InPlaceAuto
+	if after := mustRereg(t, r.host, persistent); after.RKey == before.RKey || after.Access != AccessFlushPersistent || len(r.k.changed) != 0 {
+		t.Errorf("%+v became %+v, REREG_MR was asked %+v", before, after, r.k.changed)
+	}
+	before = r.host.State()
+	global := ReregAttr{Change: ReregAccess, MRAttr: MRAttr{Access: AccessFlushPersistent | AccessFlushGlobal}, InPlace: InPlaceOnly}
+	if after := mustRereg(t, r.host, global); after.Access != global.Access || len(r.k.changed) != 1 {
+		t.Errorf("%+v became %+v, REREG_MR was asked %+v", before, after, r.k.changed)
+	}
+	var e *RegError
+	global.Access = AccessFlushGlobal
+	if err := r.db.Rereg(global); !errors.As(err, &e) || e.Cause != CauseAccess || len(r.k.changed) != 1 {
+		t.Errorf("dma-buf: %v", err)
+	}
+}
+
 // Anew where the keys cannot stay, and the old registration is gone.
 func TestReregAnew(t *testing.T) {
 	all := AccessLocalWrite | AccessRemoteRead | AccessRemoteWrite

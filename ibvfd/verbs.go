@@ -115,7 +115,7 @@ type qpInit struct {
 	sendSGE, recvSGE     int
 	inline               int
 	signalAll            bool
-	atomicWrite          bool
+	atomicWrite, flush   bool
 }
 
 // pathAttr is struct ibv_ah_attr: where packets go.

@@ -505,6 +505,9 @@ struct vb_qp_ex {
 	void (*wr_abort)(struct vb_qp_ex *);
 	void (*wr_atomic_write)(struct vb_qp_ex *, uint32_t rkey,
 				uint64_t remote_addr, const void *value);
+	/* since rdma-core 45: not there to be read unless a queue pair has it */
+	void (*wr_flush)(struct vb_qp_ex *, uint32_t rkey, uint64_t remote_addr,
+			 size_t len, uint8_t type, uint8_t level);
 };
 
 /* struct ibv_qp_init_attr_ex */
@@ -532,14 +535,21 @@ struct vb_qp_init_attr_ex {
 	uint64_t send_ops_flags;
 };
 
-/* enum ibv_qp_init_attr_mask, enum ibv_qp_create_send_ops_flags, enum ibv_wr_opcode */
+/*
+ * enum ibv_qp_init_attr_mask, enum ibv_qp_create_send_ops_flags, enum
+ * ibv_wr_opcode, enum ibv_selectivity_level
+ */
 enum {
 	VB_QP_INIT_ATTR_PD = 1 << 0,
 	VB_QP_INIT_ATTR_SEND_OPS_FLAGS = 1 << 6,
 	/* WRITE, SEND, READ, atomics and invalidation, all of ibv_post_send */
 	VB_QP_EX_WITH_CLASSIC = 0x3ff,
+	VB_QP_EX_WITH_FLUSH = 1 << 11,
 	VB_QP_EX_WITH_ATOMIC_WRITE = 1 << 12,
+	VB_WR_FLUSH = 14,
 	VB_WR_ATOMIC_WRITE = 15,
+	VB_FLUSH_RANGE = 0,
+	VB_FLUSH_MR = 1,
 };
 
 /* struct ibv_device_attr_ex, as far as it is read */
@@ -557,6 +567,8 @@ struct vb_device_attr_ex {
 };
 
 /* enum ib_uverbs_device_cap_flags of rdma/ib_user_verbs.h, since Linux 6.2 */
+#define VB_DEVICE_FLUSH_GLOBAL (1ull << 38)
+#define VB_DEVICE_FLUSH_PERSISTENT (1ull << 39)
 #define VB_DEVICE_ATOMIC_WRITE (1ull << 40)
 
 /* The end of struct verbs_context, which grows at its beginning. */

@@ -96,9 +96,12 @@ int vb_create_cq(const struct vb_lib *, struct vb_context *, int cqe,
 int vb_destroy_cq(const struct vb_lib *, struct vb_cq *);
 int vb_create_qp(const struct vb_lib *, struct vb_pd *,
 		 struct vb_qp_init_attr *, struct vb_qp **);
-/* One that can post atomic writes too; EOPNOTSUPP where something does not. */
+/*
+ * One that can post ops too, of VB_QP_EX_WITH_ATOMIC_WRITE and _FLUSH;
+ * EOPNOTSUPP where something does not.
+ */
 int vb_create_qp_ex(const struct vb_lib *, struct vb_pd *,
-		    struct vb_qp_init_attr *, struct vb_qp **,
+		    struct vb_qp_init_attr *, uint64_t ops, struct vb_qp **,
 		    struct vb_qp_ex **);
 int vb_modify_qp(const struct vb_lib *, struct vb_qp *, struct vb_qp_attr *,
 		 int mask);

@@ -19,19 +19,35 @@ static struct vb_verbs_context *extended(struct vb_context *ctx)
 }
 
 /* Providers create the queue pair whether or not the kernel's driver knows the
- * operation. */
-static int has_atomic_write(struct vb_verbs_context *v)
+ * operations. */
+static int has(struct vb_verbs_context *v, uint64_t ops)
 {
 	struct vb_device_attr_ex a = { 0 };
 
-	return v->query_device_ex &&
-	       !v->query_device_ex(&v->context, NULL, &a, sizeof(a)) &&
-	       a.device_cap_flags_ex & VB_DEVICE_ATOMIC_WRITE;
+	if (!v->query_device_ex ||
+	    v->query_device_ex(&v->context, NULL, &a, sizeof(a)))
+		return 0;
+	if (ops & VB_QP_EX_WITH_ATOMIC_WRITE &&
+	    !(a.device_cap_flags_ex & VB_DEVICE_ATOMIC_WRITE))
+		return 0;
+	/* one placement is enough: the other is refused when it is asked for */
+	return !(ops & VB_QP_EX_WITH_FLUSH) ||
+	       a.device_cap_flags_ex &
+		       (VB_DEVICE_FLUSH_GLOBAL | VB_DEVICE_FLUSH_PERSISTENT);
+}
+
+/* A provider that is too old for an operation has refused to make the queue
+ * pair: only one that has not knows the operation's member. */
+static int posts(const struct vb_qp_ex *ex, uint64_t ops)
+{
+	return ex &&
+	       (!(ops & VB_QP_EX_WITH_ATOMIC_WRITE) || ex->wr_atomic_write) &&
+	       (!(ops & VB_QP_EX_WITH_FLUSH) || ex->wr_flush);
 }
 
 int vb_create_qp_ex(const struct vb_lib *lib, struct vb_pd *pd,
-		    struct vb_qp_init_attr *attr, struct vb_qp **out,
-		    struct vb_qp_ex **ex)
+		    struct vb_qp_init_attr *attr, uint64_t ops,
+		    struct vb_qp **out, struct vb_qp_ex **ex)
 {
 	struct vb_verbs_context *v = extended(pd->context);
 	struct vb_qp_init_attr_ex a = {
@@ -44,17 +60,17 @@ int vb_create_qp_ex(const struct vb_lib *lib, struct vb_pd *pd,
 		.sq_sig_all = attr->sq_sig_all,
 		.comp_mask = VB_QP_INIT_ATTR_PD | VB_QP_INIT_ATTR_SEND_OPS_FLAGS,
 		.pd = pd,
-		.send_ops_flags = VB_QP_EX_WITH_CLASSIC | VB_QP_EX_WITH_ATOMIC_WRITE,
+		.send_ops_flags = VB_QP_EX_WITH_CLASSIC | ops,
 	};
 
-	if (!v || !v->create_qp_ex || !lib->qp_to_qp_ex || !has_atomic_write(v))
+	if (!v || !v->create_qp_ex || !lib->qp_to_qp_ex || !has(v, ops))
 		return EOPNOTSUPP;
 	errno = 0;
 	*out = v->create_qp_ex(pd->context, &a);
 	if (!*out)
 		return vb_failure();
 	*ex = lib->qp_to_qp_ex(*out);
-	if (!*ex || !(*ex)->wr_atomic_write) {
+	if (!posts(*ex, ops)) {
 		lib->destroy_qp(*out);
 		return EOPNOTSUPP;
 	}

@@ -142,8 +142,13 @@ static struct vb_posted post_send(struct vb_send_queue *q, uint32_t first,
 	return p;
 }
 
-/* ibv_post_send(3) knows no atomic write: ibv_wr_post(3) does. */
-static struct vb_posted post_atomic_write(struct vb_send_queue *q, uint32_t at)
+/* ibv_post_send(3) knows neither of these: ibv_wr_post(3) does. */
+static int one_by_one(int opcode)
+{
+	return opcode == VB_WR_ATOMIC_WRITE || opcode == VB_WR_FLUSH;
+}
+
+static struct vb_posted post_one(struct vb_send_queue *q, uint32_t at)
 {
 	const struct vb_send_wr *wr = &q->wr[at];
 	struct vb_posted p = { .n = at + 1 };
@@ -152,9 +157,17 @@ static struct vb_posted post_atomic_write(struct vb_send_queue *q, uint32_t at)
 	q->ex->wr_start(q->ex);
 	q->ex->wr_id = wr->wr_id;
 	q->ex->wr_flags = wr->send_flags;
-	q->ex->wr_atomic_write(q->ex, wr->wr.atomic.rkey,
-			       wr->wr.atomic.remote_addr,
-			       &wr->wr.atomic.compare_add);
+	if (wr->opcode == VB_WR_FLUSH) /* length and placement: see encode */
+		q->ex->wr_flush(q->ex, wr->wr.atomic.rkey,
+				wr->wr.atomic.remote_addr,
+				wr->wr.atomic.compare_add,
+				(uint8_t)wr->wr.atomic.swap,
+				wr->wr.atomic.compare_add ? VB_FLUSH_RANGE :
+							    VB_FLUSH_MR);
+	else
+		q->ex->wr_atomic_write(q->ex, wr->wr.atomic.rkey,
+				       wr->wr.atomic.remote_addr,
+				       &wr->wr.atomic.compare_add);
 	errno = 0;
 	rc = q->ex->wr_complete(q->ex);
 	if (rc) {
@@ -173,10 +186,9 @@ struct vb_posted vb_post_send(struct vb_send_queue *q, uint32_t n)
 	while (p.n < n && !p.err) {
 		uint32_t end = p.n;
 
-		while (end < n && q->wr[end].opcode != VB_WR_ATOMIC_WRITE)
+		while (end < n && !one_by_one(q->wr[end].opcode))
 			end++;
-		p = end > p.n ? post_send(q, p.n, end) :
-				post_atomic_write(q, end);
+		p = end > p.n ? post_send(q, p.n, end) : post_one(q, end);
 	}
 	return p;
 }

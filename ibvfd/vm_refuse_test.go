@@ -53,6 +53,7 @@ func TestVMRefusals(t *testing.T) {
 			{"IOVA overflow", ibvfd.MRAttr{Buf: seg, Length: page, IOVA: math.MaxUint64 - page + 1}, ibvfd.CauseBadRange, unix.EINVAL, ibvfd.StageUverbs, ibvfd.StageGet, dmabuf.ErrRange},
 			{"page offsets differ", ibvfd.MRAttr{Buf: seg, Offset: 8, Length: 8, IOVA: 16}, ibvfd.CauseAlignment, unix.EINVAL, ibvfd.StageUverbs, ibvfd.StageUverbs, nil},
 			{"flag not for dma-bufs", ibvfd.MRAttr{Buf: seg, Length: page, Access: ibvfd.AccessLocalWrite | ibvfd.AccessMWBind}, ibvfd.CauseAccess, unix.EINVAL, ibvfd.StageUverbs, ibvfd.StageUverbs, nil},
+			{"FLUSH", ibvfd.MRAttr{Buf: seg, Length: page, Access: ibvfd.AccessLocalWrite | ibvfd.AccessFlushGlobal}, ibvfd.CauseAccess, unix.EINVAL, ibvfd.StageUverbs, ibvfd.StageUverbs, nil},
 			{"remote without local write", ibvfd.MRAttr{Buf: seg, Length: page, Access: ibvfd.AccessRemoteWrite}, ibvfd.CauseAccess, unix.EINVAL, ibvfd.StageUverbs, ibvfd.StageUverbs, nil},
 			{"not a dma-buf", ibvfd.MRAttr{FD: int(devnull.Fd()), Length: page}, ibvfd.CauseNotDMABuf, unix.EINVAL, ibvfd.StageGet, ibvfd.StageGet, dmabuf.ErrNotDMABuf},
 			{"closed fd", ibvfd.MRAttr{FD: closedFD, Length: page}, ibvfd.CauseClosedFD, unix.EBADF, ibvfd.StageGet, ibvfd.StageGet, unix.EBADF},

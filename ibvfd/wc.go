@@ -63,6 +63,7 @@ const (
 	WCOpFetchAdd     WCOpcode = 4
 	WCOpBindMW       WCOpcode = 5
 	WCOpLocalInv     WCOpcode = 6
+	WCOpFlush        WCOpcode = 8
 	WCOpAtomicWrite  WCOpcode = 9
 	WCOpRecv         WCOpcode = 128
 	WCOpRecvWriteImm WCOpcode = 129

@@ -17,13 +17,20 @@ const (
 	OpFetchAdd    Opcode = 6 // 8 bytes, RemoteAddr aligned to 8
 	OpLocalInv    Opcode = 7 // invalidate a memory window of type 2 of ours, by RKey
 	OpSendInv     Opcode = 9 // SEND that invalidates one of the receiver's, by RKey
+	// OpFlush has the peer's NIC place what WRITEs, and atomics, have brought before:
+	// FlushLength bytes from RemoteAddr on, or the whole MR, as far as Placement
+	// says. It completes when that is done, moves nothing and has no SGEs. The remote
+	// MR must allow the placement (AccessFlushGlobal, AccessFlushPersistent), and so
+	// must the peer's queue pair (ConnectAttr.Access). Only host memory can, because
+	// no kernel registers a dma-buf with these flags. See QPAttr.Flush.
+	OpFlush Opcode = 14
 	// OpAtomicWrite writes the 8 bytes of CompareAdd at once, and nobody sees some of
 	// them; RemoteAddr is aligned to 8, and there are no SGEs. The remote MR must
 	// allow WRITE. See QPAttr.AtomicWrite.
 	OpAtomicWrite Opcode = 15
 )
 
-var opcodeNames = [...]string{"RDMA WRITE", "RDMA WRITE with immediate", "SEND", "SEND with immediate", "RDMA READ", "compare-and-swap", "fetch-and-add", "local invalidate", 9: "SEND with invalidate", 15: "atomic write"}
+var opcodeNames = [...]string{"RDMA WRITE", "RDMA WRITE with immediate", "SEND", "SEND with immediate", "RDMA READ", "compare-and-swap", "fetch-and-add", "local invalidate", 9: "SEND with invalidate", 14: "FLUSH", 15: "atomic write"}
 
 // String returns the operation's name: "RDMA WRITE".
 func (o Opcode) String() string { return nameOf(opcodeNames[:], int(o), "Opcode") }
@@ -43,6 +50,16 @@ const (
 	// address, never of a dma-buf. A key does not tell, hence nobody refuses;
 	// [MR.Route] does. QPAttr.Inline bounds the length.
 	SendInline SendFlags = 1 << 3
+)
+
+// FlushPlacement is how far OpFlush pushes data. The numbers are those of enum
+// ibv_placement_type; both may be asked for at once.
+type FlushPlacement uint8
+
+// The placements.
+const (
+	FlushGlobal     FlushPlacement = 1 << 0 // the peer's processors and devices see it
+	FlushPersistent FlushPlacement = 1 << 1 // it survives a loss of power; for persistent memory
 )
 
 // SGE is one piece of local memory.
@@ -65,6 +82,10 @@ type SendWR struct {
 	Imm        uint32 // host byte order
 	CompareAdd uint64 // what to compare with, to add, or to write atomically
 	Swap       uint64
+
+	// OpFlush only: bytes, 0 for the whole MR, and where they are to be.
+	FlushLength uint32
+	Placement   FlushPlacement
 
 	// UD only: the way to the peer, its queue pair, and that one's Q_Key.
 	AH   *AH

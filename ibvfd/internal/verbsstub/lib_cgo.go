@@ -10,6 +10,7 @@ package verbsstub
 #include "verbs_lib.h"
 
 #include <errno.h>
+#include <string.h>
 
 static struct vb_qp_attr modified;
 static int modified_mask;
@@ -49,7 +50,74 @@ static int record_rereg(struct vb_mr *mr, int flags, struct vb_pd *pd,
 	return rereg_answer ? -4 : 0;
 }
 
+// A provider with the extended interface: what its device has, what it knows of
+// send_ops_flags, and for which of them it has a function.
+static uint64_t device_caps, known_ops, built_ops;
+static uint64_t asked_ops;
+static int destroyed;
+
+static int query_caps(struct vb_context *ctx, const void *input,
+		      struct vb_device_attr_ex *attr, size_t size)
+{
+	attr->device_cap_flags_ex = device_caps;
+	return 0;
+}
+
+static void no_atomic_write(struct vb_qp_ex *ex, uint32_t rkey, uint64_t addr, const void *value) {}
+static void no_flush(struct vb_qp_ex *ex, uint32_t rkey, uint64_t addr, size_t len, uint8_t type, uint8_t level) {}
+
+static struct vb_qp *make_qp(struct vb_context *ctx, struct vb_qp_init_attr_ex *attr)
+{
+	static struct vb_qp_ex ex;
+
+	asked_ops = attr->send_ops_flags;
+	if (asked_ops & ~known_ops) {
+		errno = EOPNOTSUPP;
+		return NULL;
+	}
+	memset(&ex, 0, sizeof(ex));
+	if (asked_ops & built_ops & VB_QP_EX_WITH_ATOMIC_WRITE)
+		ex.wr_atomic_write = no_atomic_write;
+	if (asked_ops & built_ops & VB_QP_EX_WITH_FLUSH)
+		ex.wr_flush = no_flush;
+	return &ex.qp_base;
+}
+
+static struct vb_qp *plain_qp(struct vb_pd *pd, struct vb_qp_init_attr *attr)
+{
+	static struct vb_qp qp;
+
+	return &qp;
+}
+
+static struct vb_qp_ex *ex_of(struct vb_qp *qp) { return (struct vb_qp_ex *)qp; }
+static int count_destroyed(struct vb_qp *qp) { destroyed++; return 0; }
+
+static void *provider(uint64_t caps, uint64_t known, uint64_t built)
+{
+	static struct vb_verbs_context v;
+	static struct vb_pd pd;
+
+	device_caps = caps;
+	known_ops = known;
+	built_ops = built;
+	asked_ops = 0;
+	destroyed = 0;
+	v.query_device_ex = query_caps;
+	v.create_qp_ex = make_qp;
+	v.sz = sizeof(v);
+	v.context.abi_compat = (void *)UINTPTR_MAX;
+	pd.context = &v.context;
+	return &pd;
+}
+
+static uint64_t last_ops(void) { return asked_ops; }
+static int last_destroyed(void) { return destroyed; }
+
 static struct vb_lib lib = {
+	.create_qp = plain_qp,
+	.qp_to_qp_ex = ex_of,
+	.destroy_qp = count_destroyed,
 	.modify_qp = record_modify,
 	.create_ah = record_ah,
 	.rereg_mr = record_rereg,
@@ -67,7 +135,8 @@ import "C"
 import "unsafe"
 
 // Lib is a struct vb_lib whose modify_qp, create_ah and rereg_mr record what
-// they are given. One test at a time may use it.
+// they are given, and whose create_qp makes a queue pair of nothing. One test at a
+// time may use it.
 func Lib() unsafe.Pointer { return C.lib_ptr() }
 
 // Path is a struct ibv_ah_attr as C reads it.
@@ -132,6 +201,22 @@ func Reregistered() Rereg {
 
 // AnswerRereg makes rereg_mr fail with that errno; 0 is success.
 func AnswerRereg(errno int) { C.answer_rereg(C.int(errno)) }
+
+// Provider is what create_qp_ex of a PD comes to.
+type Provider struct {
+	Caps  uint64 // device_cap_flags_ex
+	Known uint64 // send_ops_flags that it does not refuse
+	Built uint64 // those of them that it has a function for
+}
+
+// PD is a struct ibv_pd of it. One test at a time may use it.
+func (p Provider) PD() unsafe.Pointer {
+	return C.provider(C.uint64_t(p.Caps), C.uint64_t(p.Known), C.uint64_t(p.Built))
+}
+
+// Asked is send_ops_flags of the last create_qp_ex since PD, 0 without one, and
+// how many queue pairs were destroyed.
+func Asked() (ops uint64, destroyed int) { return uint64(C.last_ops()), int(C.last_destroyed()) }
 
 // Getenv is the environment as C sees it.
 func Getenv(name string) string {

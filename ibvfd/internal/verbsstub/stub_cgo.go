@@ -82,6 +82,20 @@ static void ex_atomic_write(struct vb_qp_ex *ex, uint32_t rkey, uint64_t addr, c
 	memcpy(&wr->wr.atomic.compare_add, value, 8);
 }
 
+// The arguments lie where an atomic operation's do, the level above the type.
+static void ex_flush(struct vb_qp_ex *ex, uint32_t rkey, uint64_t addr, size_t len, uint8_t type, uint8_t level)
+{
+	struct vb_send_wr *wr = &((struct stub_qp_ex *)ex)->wr;
+
+	wr->wr_id = ex->wr_id;
+	wr->send_flags = ex->wr_flags;
+	wr->opcode = VB_WR_FLUSH;
+	wr->wr.atomic.remote_addr = addr;
+	wr->wr.atomic.rkey = rkey;
+	wr->wr.atomic.compare_add = len;
+	wr->wr.atomic.swap = type | level << 8;
+}
+
 static int ex_complete(struct vb_qp_ex *ex)
 {
 	struct stub_qp_ex *s = (struct stub_qp_ex *)ex;
@@ -97,6 +111,7 @@ static struct stub_qp_ex *new_ex(struct stub_qp *qp)
 	s->qp = qp;
 	s->ex.wr_start = ex_start;
 	s->ex.wr_atomic_write = ex_atomic_write;
+	s->ex.wr_flush = ex_flush;
 	s->ex.wr_complete = ex_complete;
 	return s;
 }
@@ -219,7 +234,7 @@ func NewQP(room, rc int) *QP {
 // Ptr is what the functions get as their queue pair.
 func (q *QP) Ptr() unsafe.Pointer { return unsafe.Pointer(q.c) }
 
-// Extended is what posts atomic writes to it. The caller calls free.
+// Extended is what posts atomic writes and FLUSH to it. The caller calls free.
 func (q *QP) Extended() (ex unsafe.Pointer, free func()) {
 	p := unsafe.Pointer(C.new_ex(q.c))
 	return p, func() { C.free(p) }
@@ -261,7 +276,7 @@ type Send struct {
 	Op, Flags, Imm uint32 // Imm in host byte order
 	Addr           uint64 // wr.rdma.remote_addr and wr.atomic.remote_addr
 	RKey           uint32 // wr.rdma.rkey
-	Compare, Swap  uint64 // wr.atomic
+	Compare, Swap  uint64 // wr.atomic; a FLUSH's length, and its type with the level from bit 8 on
 	AtomicRKey     uint32
 	AH             uint64 // wr.ud
 	QPN, QKey      uint32
