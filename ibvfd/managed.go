@@ -13,7 +13,7 @@ import (
 type ManagedAttr struct {
 	Port      int
 	PKeyIndex int
-	Access    Access // what the peer may do, each MR allowing
+	Access    Access // what the peer may do, each MR allowing; no FLUSH if MaxDestRead is 0
 
 	Remote   Endpoint // QPN, PSN, and GID or LID are used
 	Global   bool     // the path has a GRH, as always over RoCE
@@ -58,8 +58,8 @@ func (q *QP) managed(a *ManagedAttr) (*qpModify, error) {
 	if err := q.checkPKey(a.PKeyIndex); err != nil {
 		return nil, err
 	}
-	if err := q.checkFlush(a.Access, a.MaxDestRead); err != nil {
-		return nil, err
+	if q.checkFlush(a.Access, a.MaxDestRead) != nil {
+		a.Access &^= accessFlush // which rdma_cm gives to every peer, unasked
 	}
 	return &qpModify{
 		typ: RC, pkeyIndex: a.PKeyIndex, access: a.Access,

@@ -601,8 +601,11 @@ func TestFlushIsAllowedToThePeer(t *testing.T) {
 		if err := qp.Connect(Endpoint{QPN: 18, MTU: 512}, ConnectAttr{Access: c.ask, MaxRead: Zero}); errors.Is(err, unix.EINVAL) != refused || (err != nil) != refused {
 			t.Errorf("%+v without READs: %v", c, err)
 		}
-		if err := qp.ConnectManaged(ManagedAttr{Port: 1, MTU: 512, Access: c.want}); errors.Is(err, unix.EINVAL) != refused || (err != nil) != refused {
+		if err := qp.ConnectManaged(ManagedAttr{Port: 1, MTU: 512, Access: c.want}); err != nil {
 			t.Errorf("%+v without READs, managed: %v", c, err)
+		}
+		if m := v.modified[len(v.modified)-1]; m.access != c.want&^accessFlush {
+			t.Errorf("%+v without READs, managed: access %v", c, m.access)
 		}
 	}
 }
