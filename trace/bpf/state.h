@@ -34,7 +34,10 @@ struct scope {
 #define SLOTS 1024
 #define PROBES 8
 
+#define GROUPS 64
+
 struct owners {
+	u32 taken[GROUPS]; /* slots, of the threads of a group: mostly none */
 	u64 thread[SLOTS]; /* 0: free */
 };
 
@@ -191,18 +194,25 @@ INLINE void send(void *data, u64 size, u32 type)
  */
 static __attribute__((noinline)) u32 slot(u64 thread, u64 owner)
 {
-	u32 zero = 0, first = (thread * 0x9e3779b97f4a7c15ULL) >> 54, i;
+	u64 hash = thread * 0x9e3779b97f4a7c15ULL;
+	u32 zero = 0, first = hash >> 54, i;
 	struct owners *o = map_lookup(&owners, &zero);
 
 	if (!o || !thread)
+		return SLOTS;
+	if (owner && !o->taken[hash >> 58]) /* who is not traced gets no further */
 		return SLOTS;
 	for (i = 0; i < PROBES; i++) {
 		u32 n = (first + i) & (SLOTS - 1);
 
 		if (o->thread[n] != owner)
 			continue;
-		if (owner || !__sync_val_compare_and_swap(&o->thread[n], 0, thread))
+		if (owner)
 			return n;
+		if (!__sync_val_compare_and_swap(&o->thread[n], 0, thread)) {
+			__sync_fetch_and_add(&o->taken[hash >> 58], 1);
+			return n;
+		}
 	}
 	return SLOTS;
 }
@@ -221,8 +231,10 @@ INLINE void drop_scope(void)
 	u32 zero = 0, n = slot(thread, thread);
 	struct owners *o = map_lookup(&owners, &zero);
 
-	if (o && n < SLOTS)
+	if (o && n < SLOTS) {
 		o->thread[n & (SLOTS - 1)] = 0;
+		__sync_fetch_and_add(&o->taken[(thread * 0x9e3779b97f4a7c15ULL) >> 58], -1);
+	}
 }
 
 /* Filters that look at the caller. */
