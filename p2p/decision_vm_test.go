@@ -64,14 +64,13 @@ type bench struct {
 	m    *Machine
 	gpus []testenv.SoftGPU
 	imp  *testenv.Importer
-	seen map[string]int  // rows by what happened
-	ways map[string]bool // by which the DMA engine has moved bytes
-	few  bool            // only dynamic importers
+	seen map[string]int // rows by what happened
+	few  bool           // only dynamic importers
 }
 
 func newBench(t *testing.T) bench {
 	testenv.VM(t)
-	b := bench{gpus: testenv.SoftGPUs(t, "personality=xe"), imp: testenv.TestImporter(t), m: Open(""), seen: map[string]int{}, ways: map[string]bool{}}
+	b := bench{gpus: testenv.SoftGPUs(t, "personality=xe"), imp: testenv.TestImporter(t), m: Open(""), seen: map[string]int{}}
 	t.Logf("%s, P2PDMA %v (%s), %v", b.m.Kernel.Release, b.m.Kernel.P2PDMA, b.m.Kernel.Source, b.m.CPU)
 	return b
 }
@@ -443,7 +442,7 @@ func (r row) mapped(t *testing.T, p Prediction, buf *gpualloc.Buffer, segments [
 }
 
 // move lets the DMA engine use the addresses, for one kind of importer a
-// behaviour, once a GPU and kind of address: it takes a quarter of a second. QEMU's switches hand all traffic to the IOMMU, so a bus address
+// behaviour. QEMU's switches hand all traffic to the IOMMU, so a bus address
 // leads nowhere where that translates.
 func (r row) move(p Prediction, buf *gpualloc.Buffer, a *testenv.Attachment) error {
 	kinds := map[Class]Kind{ClassAMDGPU: Pinned, ClassI915: Static, ClassNVIDIA: Dynamic, ClassVFIO: Revocable}
@@ -454,11 +453,6 @@ func (r row) move(p Prediction, buf *gpualloc.Buffer, a *testenv.Attachment) err
 	if t, _ := r.m.translationOf(r.i.PCI); p.Address == AddressBus && t == translated {
 		return nil
 	}
-	way := fmt.Sprint(r.gpu.Name, r.e.Class, r.e.Pin, r.e.Gate, p.Outcome, p.Address)
-	if r.ways[way] {
-		return nil
-	}
-	r.ways[way] = true
 	data, got := make([]byte, 512), make([]byte, 512)
 	rand.Read(data)
 	at := int64(rowSize - os.Getpagesize() + 64)
