@@ -80,7 +80,7 @@ static long (*func_ret)(void *ctx, u64 *value) = (void *)184;
 /*
  * A hook's arguments, and what they lead to, are pointers that the verifier knows
  * the types of: such a field is one load, without a call. KNOWN_POINTERS says that
- * all are such in an object.
+ * an object gives READ no others; what comes out of a map takes FIELD.
  */
 #ifdef KNOWN_POINTERS
 #define READ(p, f) ((p)->f)

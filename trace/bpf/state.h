@@ -27,13 +27,11 @@ struct scope {
 };
 
 /*
- * Whose the scopes are: a thread's is at the number that its own is hashed to, or
- * one of the next. No map of the kernel's kinds for threads would do: a scope is
- * too large to be copied into one at each registration.
+ * Whose the scopes are: a thread's is at the slot that its number is hashed to, or
+ * one of the next. A hash map of scopes would copy a whole one at each registration.
  */
 #define SLOTS 1024
 #define PROBES 8
-
 #define GROUPS 64
 
 struct owners {
@@ -187,6 +185,22 @@ INLINE void send(void *data, u64 size, u32 type)
 		lose(type);
 }
 
+INLINE u64 spread(u64 thread)
+{
+	return thread * 0x9e3779b97f4a7c15ULL;
+}
+
+/* Of spread numbers, by their upper bits. */
+INLINE u32 first_slot(u64 hash)
+{
+	return hash >> 54;
+}
+
+INLINE u32 group_of(u64 hash)
+{
+	return hash >> 58;
+}
+
 /*
  * The slot that has the owner, among those of this thread: the owner is the thread,
  * or 0, which takes the slot for the thread. SLOTS if there is none. The idle
@@ -194,13 +208,13 @@ INLINE void send(void *data, u64 size, u32 type)
  */
 static __attribute__((noinline)) u32 slot(u64 thread, u64 owner)
 {
-	u64 hash = thread * 0x9e3779b97f4a7c15ULL;
-	u32 zero = 0, first = hash >> 54, i;
+	u64 hash = spread(thread);
+	u32 zero = 0, first = first_slot(hash), i;
 	struct owners *o = map_lookup(&owners, &zero);
 
 	if (!o || !thread)
 		return SLOTS;
-	if (owner && !o->taken[hash >> 58]) /* who is not traced gets no further */
+	if (owner && !o->taken[group_of(hash)]) /* who is not traced gets no further */
 		return SLOTS;
 	for (i = 0; i < PROBES; i++) {
 		u32 n = (first + i) & (SLOTS - 1);
@@ -210,7 +224,7 @@ static __attribute__((noinline)) u32 slot(u64 thread, u64 owner)
 		if (owner)
 			return n;
 		if (!__sync_val_compare_and_swap(&o->thread[n], 0, thread)) {
-			__sync_fetch_and_add(&o->taken[hash >> 58], 1);
+			__sync_fetch_and_add(&o->taken[group_of(hash)], 1);
 			return n;
 		}
 	}
@@ -233,7 +247,7 @@ INLINE void drop_scope(void)
 
 	if (o && n < SLOTS) {
 		o->thread[n & (SLOTS - 1)] = 0;
-		__sync_fetch_and_add(&o->taken[(thread * 0x9e3779b97f4a7c15ULL) >> 58], -1);
+		__sync_fetch_and_add(&o->taken[group_of(spread(thread))], -1);
 	}
 }
 
