@@ -181,7 +181,7 @@ func (l *look) nicMode() {
 		case NoImporter:
 			l.say(ResultSkip, n.Name, nil, "it imports no dma-bufs")
 		case KindUnknown:
-			l.unknown(n.Name, nil, "%s", n.Importer.driver())
+			l.unknown(n.Name, nil, "%s, of which that is not known here", n.Importer.driver())
 		default:
 			l.pass(n.Name, nil, "%v", k)
 		}

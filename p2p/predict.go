@@ -123,7 +123,7 @@ func (m *Machine) Predict(e Exporter, i Importer) Prediction {
 	}
 	if first.Outcome == Direct && !i.Imports {
 		first.Outcome, first.Address = OutcomeUnknown, AddressUnknown
-		first.Why = append(first.Why, fmt.Sprintf("whether %s of the importer imports dma-bufs at all is not known", i.driver()))
+		first.Why = append(first.Why, fmt.Sprintf("whether %s imports dma-bufs at all is not known", i.driver()))
 	}
 	return first
 }
