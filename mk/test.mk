@@ -24,13 +24,12 @@ test: ## set up and run all the tests: host, cross builds, and each kernel's VM
 	@$(MAKE) --no-print-directory glibc-check
 	@$(MAKE) --no-print-directory checkpatch sparse
 	@$(MAKE) --no-print-directory vm-selftest
-	@rm -f $(BUILD)/testbed/*/tally
+	@rm -f $(BUILD)/testbed/*/tally $(BUILD)/testbed/*/softgpu-vm.log
 	@$(MAKE) --no-print-directory cprog build doubles
 	@status=0; \
 		printf '%s\n' $(KERNELS) | xargs -P $(VM_JOBS) -I {} $(SHELL) $(.SHELLFLAGS) \
 			'$(MAKE) --no-print-directory vm-test KERNEL={} IF_AVAILABLE=-if-available 2>&1 | sed -u "s/^/{}: /"' || status=1; \
-		BUILD=$(BUILD) testbed/tally.sh $(KERNELS) || status=1; \
-		exit $$status
+		BUILD=$(BUILD) testbed/tally.sh $$status $(KERNELS)
 
 # Our modules first, then, in a boot of its own, stock rxe, where the refusals
 # are real: tests named TestVMStock. With IF_AVAILABLE, a kernel that cannot be

@@ -3,10 +3,13 @@
 #
 # The end of `make test`: the counts that the run of each kernel left under
 # BUILD, and last, where nobody can miss it, what failed. A kernel whose run left
-# none has failed too.
+# none has failed too. STATUS is that of all the runs: if it is not 0 and no test
+# failed, something beside the tests has.
 #
-# usage: BUILD=dir testbed/tally.sh SERIES...
+# usage: BUILD=dir testbed/tally.sh STATUS SERIES...
 set -euo pipefail
+status=$1
+shift
 
 failed=$(mktemp)
 trap 'rm -f "$failed"' EXIT
@@ -25,5 +28,8 @@ echo
 [ ${#counts[@]} -eq 0 ] || awk '/^FAIL / { next } { print }
 	{ for (i = 2; i <= NF; i++) n[$i] += $(i - 1) }
 	END { print n["passed,"] + 0 " passed, " n["failed,"] + 0 " failed, " n["skipped"] + 0 " skipped" }' "${counts[@]}"
+if [ "$status" -ne 0 ] && [ ! -s "$failed" ]; then
+	echo "FAIL a step beside the tests: its message is above, after the kernel's name" >"$failed"
+fi
 cut -c -300 "$failed"
 [ ! -s "$failed" ]
