@@ -165,7 +165,7 @@ func (b *Buffer) GPU() (gpualloc.PCIAddr, bool) {
 
 // Nearest is the RDMA device nearest to the memory, and why it is.
 func (b *Buffer) Nearest() (ibvfd.Near, error) {
-	devices, err := ibvfd.Devices("")
+	devices, err := ibvfd.DevicesWithoutGIDs("")
 	if err != nil {
 		return ibvfd.Near{}, err
 	}

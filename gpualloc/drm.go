@@ -6,6 +6,7 @@ import (
 	"errors"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/drm"
@@ -19,7 +20,10 @@ type drmBackend struct{}
 // noDRM is what to do on a machine without DRM devices.
 const noDRM = "load a GPU's driver, or vgem (modprobe vgem), which needs no hardware"
 
-func (drmBackend) discover(env Env) []candidate {
+func (drmBackend) discover(env Env, spec string) []candidate {
+	if spec != "" && !inFamily(spec, "drm") {
+		return nil
+	}
 	nodes, err := drm.Nodes(env.Sys, env.Dev)
 	if err != nil || len(nodes) == 0 {
 		c := candidate{Description: Description{
@@ -33,9 +37,32 @@ func (drmBackend) discover(env Env) []candidate {
 	}
 	var out []candidate
 	for _, group := range byDevice(nodes) {
-		out = append(out, describeDRM(group)...)
+		if spec == "" || named(group, spec) {
+			out = append(out, describeDRM(group)...)
+		}
 	}
 	return out
+}
+
+// named reports whether a spec means a device, whatever memory of it. It spares
+// the others being opened and asked.
+func named(group []drm.Node, spec string) bool {
+	name, _, _ := strings.Cut(strings.TrimPrefix(spec, "drm:"), "/")
+	return slices.Contains(deviceNames(group), name)
+}
+
+// deviceNames are what a device is called by: its nodes, driver, the driver
+// that it stands for, PCI address.
+func deviceNames(nodes []drm.Node) []string {
+	var names []string
+	for _, n := range nodes {
+		names = append(names, n.Name)
+	}
+	names = append(names, nodes[0].Driver, nodes[0].Class)
+	if a, ok := nodes[0].PCI(); ok {
+		names = append(names, a.String())
+	}
+	return names
 }
 
 // byDevice groups nodes of the same device, in the order of first appearance.
@@ -85,24 +112,12 @@ func describeDRM(nodes []drm.Node) []candidate {
 	return []candidate{describeDumb(c, nodes)}
 }
 
-// alias adds the other names of the device: its nodes, driver, the driver that
-// it stands for, PCI address.
+// alias adds the other names of the device.
 func (c *candidate) alias(nodes []drm.Node) {
-	add := func(name string) {
-		if name = "drm:" + name; name != c.Spec && !slices.Contains(c.Aliases, name) {
-			c.Aliases = append(c.Aliases, name)
+	for _, name := range deviceNames(nodes) {
+		if s := "drm:" + name; name != "" && s != c.Spec && !slices.Contains(c.Aliases, s) {
+			c.Aliases = append(c.Aliases, s)
 		}
-	}
-	for _, n := range nodes {
-		add(n.Name)
-	}
-	for _, driver := range []string{c.Driver, c.Class} {
-		if driver != "" {
-			add(driver)
-		}
-	}
-	if c.PCI != nil {
-		add(c.PCI.String())
 	}
 }
 

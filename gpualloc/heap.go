@@ -17,7 +17,10 @@ type heapBackend struct{}
 
 const noHeaps = "the kernel needs CONFIG_DMABUF_HEAPS and CONFIG_DMABUF_HEAPS_SYSTEM"
 
-func (heapBackend) discover(env Env) []candidate {
+func (heapBackend) discover(env Env, spec string) []candidate {
+	if spec != "" && !inFamily(spec, "heap") {
+		return nil
+	}
 	heap := func(name string) candidate {
 		return candidate{
 			Description: Description{

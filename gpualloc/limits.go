@@ -79,7 +79,10 @@ func (a *allocator) totals() []Limit {
 			}
 		}
 	}
-	return append(out, memoryLimitsOf(a.desc.Kind, a.env)...)
+	if a.desc.Kind == KindVRAM {
+		return out
+	}
+	return append(out, memoryLimits(a.env)...)
 }
 
 func (a *allocator) over(size int64, l Limit) error {

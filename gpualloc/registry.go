@@ -9,6 +9,7 @@ import (
 	"sort"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/internal/bytesize"
@@ -17,8 +18,9 @@ import (
 // backend is a family of allocators: one file each.
 type backend interface {
 	// discover lists the family's allocators on this machine, and an
-	// unavailable one where the family is known and nothing is there.
-	discover(env Env) []candidate
+	// unavailable one where the family is known and nothing is there. It may
+	// leave out what spec does not mean, unless that is "".
+	discover(env Env, spec string) []candidate
 }
 
 // candidate is an allocator that could be opened.
@@ -66,21 +68,27 @@ func candidates(env Env, spec string) []candidate {
 	if spec == "auto" {
 		spec = ""
 	}
+	return discover(env, slices.Concat(backends, registered(spec)), spec)
+}
+
+func discover(env Env, from []backend, spec string) []candidate {
 	var out []candidate
-	for _, b := range slices.Concat(backends, registered(spec)) {
-		out = append(out, b.discover(env)...)
+	for _, b := range from {
+		out = append(out, b.discover(env, spec)...)
 	}
+	limits := sync.OnceValue(func() []Limit { return memoryLimits(env) })
 	for i := range out {
-		out[i].Limits = append(out[i].Limits, memoryLimitsOf(out[i].Kind, env)...)
+		if out[i].Kind != KindVRAM {
+			out[i].Limits = append(out[i].Limits, limits()...)
+		}
 	}
 	return out
 }
 
-func memoryLimitsOf(k Kind, env Env) []Limit {
-	if k == KindVRAM {
-		return nil
-	}
-	return memoryLimits(env)
+// inFamily reports whether a spec names the family or something of it.
+func inFamily(spec, family string) bool {
+	name, _, _ := strings.Cut(spec, ":")
+	return name == family
 }
 
 // Discover lists every allocator that this build knows on this machine, best
@@ -140,7 +148,7 @@ func Open(spec string, env Env) (Allocator, error) {
 			c.Spec = spec
 			return c.try(env)
 		}
-		return nil, specError(spec, ErrUnknownSpec, all)
+		return nil, specError(spec, ErrUnknownSpec, ranked(discover(env, slices.Concat(backends, registered(spec)), "")))
 	case 1:
 		return found[0].try(env)
 	}

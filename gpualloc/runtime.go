@@ -125,15 +125,15 @@ func Register(r Runtime) {
 }
 
 // registered lists the backends of registered runtimes that spec can mean, all
-// of them for "". Loading a vendor's library is not for nothing: a spec that
-// begins with another family's name leaves it alone.
+// of them for "". Loading a vendor's library is not for nothing: another family's
+// name, and a spec that begins with one, leaves it alone.
 func registered(spec string) []backend {
 	runtimes.Lock()
 	defer runtimes.Unlock()
-	family, _, hasFamily := strings.Cut(spec, ":")
+	family, _, _ := strings.Cut(spec, ":")
 	var out []backend
 	for _, r := range runtimes.all {
-		if !hasFamily || family == r.Name || !knownFamily(family) {
+		if family == r.Name || !knownFamily(family) {
 			out = append(out, runtimeBackend{r})
 		}
 	}
@@ -142,7 +142,7 @@ func registered(spec string) []backend {
 
 // knownFamily: runtimes is locked.
 func knownFamily(name string) bool {
-	return name == "drm" || name == "heap" || slices.ContainsFunc(runtimes.all, func(r Runtime) bool { return r.Name == name })
+	return name == "drm" || name == "heap" || name == "udmabuf" || slices.ContainsFunc(runtimes.all, func(r Runtime) bool { return r.Name == name })
 }
 
 // isRegistered reports whether the program has a Runtime of that name.
@@ -155,7 +155,7 @@ func isRegistered(name string) bool {
 // runtimeBackend makes candidates of what a Runtime finds.
 type runtimeBackend struct{ Runtime }
 
-func (b runtimeBackend) discover(env Env) []candidate {
+func (b runtimeBackend) discover(env Env, _ string) []candidate {
 	var out []candidate
 	for _, f := range b.Discover(env) {
 		c := candidate{Description: f.Description, err: f.Err, rank: rankRuntime}

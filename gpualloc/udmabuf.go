@@ -16,7 +16,10 @@ import (
 // udmabufBackend exports pages of a memfd through /dev/udmabuf.
 type udmabufBackend struct{}
 
-func (udmabufBackend) discover(env Env) []candidate {
+func (udmabufBackend) discover(env Env, spec string) []candidate {
+	if spec != "" && !inFamily(spec, "udmabuf") {
+		return nil
+	}
 	c := candidate{
 		Description: Description{
 			Spec: "udmabuf", Exporter: "udmabuf", Driver: "udmabuf",

@@ -41,8 +41,16 @@ func (d DeviceInfo) Software() bool { return d.Kind == "rxe" || d.Kind == "siw" 
 // Devices lists the RDMA devices in natural order of their names. sys is the
 // root of sysfs, "" for /sys. It needs neither libibverbs nor privileges. No
 // devices is no error.
-func Devices(sys string) ([]DeviceInfo, error) {
-	s := sysfs.New(sys)
+func Devices(sys string) ([]DeviceInfo, error) { return devices(sysfs.New(sys), deviceInfo) }
+
+// DevicesWithoutGIDs is [Devices] but for the GID tables, of which sysfs has a
+// thousand files a port, and for the network devices and MTUs that only those
+// lead to: enough to choose a device by its name, state and place.
+func DevicesWithoutGIDs(sys string) ([]DeviceInfo, error) {
+	return devices(sysfs.New(sys), deviceBase)
+}
+
+func devices(s sysfs.FS, read func(s sysfs.FS, name string) (DeviceInfo, error)) ([]DeviceInfo, error) {
 	names, err := s.List(classDir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil // ib_core is not loaded
@@ -52,7 +60,7 @@ func Devices(sys string) ([]DeviceInfo, error) {
 	}
 	var list []DeviceInfo
 	for _, name := range names {
-		info, err := deviceInfo(s, name)
+		info, err := read(s, name)
 		if errors.Is(err, ErrNoDevice) {
 			continue // removed meanwhile
 		}

@@ -45,6 +45,14 @@ func TestDevices(t *testing.T) {
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
 	}
+	brief, err := DevicesWithoutGIDs(sys.Root())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want[0].NetDevs, want[0].Ports = []string{}, []PortInfo{{Num: 1, State: PortActive, LinkLayer: LinkEthernet, GIDs: []GID{}}}
+	if d := cmp.Diff(want, brief); d != "" {
+		t.Errorf("without GIDs: %s", d)
+	}
 	raw, err := json.Marshal(got[0].Ports[0])
 	if err != nil {
 		t.Fatal(err)

@@ -8,7 +8,7 @@ BPF_STRIP ?= llvm-strip-14
 # `make test` installs the compiler and insists on it; `go test` alone skips.
 unit: export GPURDMA_NEED_CLANG := 1
 
-BPF_OBJECTS := $(addprefix trace/bpf/,core.o rdma.o rdma_kprobe.o exporter.o iter.o)
+BPF_OBJECTS := $(addprefix trace/bpf/,core.o rdma.o rdma_kprobe.o exporter.o iter.o symbols.o)
 # The directory is not in the objects; the source's name is relative to it.
 BPF_FLAGS := -target bpf -mcpu=v3 -O2 -g -std=gnu11 -Wall -Werror -fdebug-compilation-dir=.
 

@@ -136,8 +136,7 @@ func (l *loader) listAttachments() ([]*wireRecord, error) {
 	if err != nil {
 		return nil, err
 	}
-	cache := btf.NewCache()
-	kernel, err := cache.Kernel()
+	kernel, err := l.types.Kernel()
 	if err != nil {
 		return nil, err
 	}
@@ -151,7 +150,7 @@ func (l *loader) listAttachments() ([]*wireRecord, error) {
 		return nil, err
 	}
 	coll, err := ebpf.NewCollectionWithOptions(cs, ebpf.CollectionOptions{
-		Cache: cache, MapReplacements: l.shared(cs), Programs: ebpf.ProgramOptions{KernelTypes: kernel},
+		Cache: l.types, MapReplacements: l.shared(cs), Programs: ebpf.ProgramOptions{KernelTypes: kernel},
 	})
 	if err != nil {
 		return nil, explainLoad(err)

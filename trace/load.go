@@ -26,6 +26,7 @@ type loader struct {
 	cfg     Config
 	symbols *symbols
 	machine *machineTable
+	types   *btf.Cache // the kernel's, while the tracer opens: they take 20 MiB
 
 	mu    sync.Mutex
 	core  *ebpf.Collection   // owns the maps that all share
@@ -61,7 +62,7 @@ func (l *loader) functions() (map[string]symbol, error) {
 	}
 	found, err := l.symbols.find(names, !l.cfg.NoExporterHooks)
 	if err != nil {
-		return nil, refuse(l.symbols.path, "", "", rootErr(err))
+		return nil, refuse("the kernel's symbols ("+l.symbols.path+")", "", "", rootErr(err))
 	}
 	return found, nil
 }
@@ -77,14 +78,18 @@ func rootErr(err error) error {
 // load brings the programs of the core into the kernel and attaches them.
 func (l *loader) load(m *machineTable) error {
 	l.machine = m
-	found, err := l.functions()
-	if err != nil {
-		return err
-	}
-	cache := btf.NewCache()
+	l.types = btf.NewCache()
+	cache := l.types
 	kernel, err := cache.Kernel()
 	if err != nil {
 		return refuse("/sys/kernel/btf/vmlinux", err.Error(), "", errors.ErrUnsupported)
+	}
+	if l.cfg.Proc == "" {
+		_ = l.symbols.use(cache, kernel) // without it the text is read, which tells the same
+	}
+	found, err := l.functions()
+	if err != nil {
+		return err
 	}
 	cs, err := spec("core")
 	if err != nil {
@@ -578,6 +583,7 @@ func (l *loader) close() {
 	if l.core != nil {
 		l.core.Close()
 	}
+	l.symbols.close()
 	l.links, l.runs, l.more, l.core = nil, nil, nil, nil
 }
 

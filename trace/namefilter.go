@@ -4,9 +4,9 @@ package trace
 
 import "bytes"
 
-// nameFilter picks the lines of /proc/kallsyms that are worth taking apart:
-// there are two hundred thousand, and a few hundred are. It passes every line
-// whose symbol has one of its words in it or is one of its names, and few others.
+// nameFilter picks the symbols that are worth taking apart: there are two hundred
+// thousand, and a few hundred are. It passes every one that has one of its words in
+// it or is one of its names, and few others. bpf/symbols.bpf.c does the same.
 //
 // Words are found by an automaton that looks at each byte once (Aho and Corasick,
 // "Efficient string matching", 1975).
@@ -14,7 +14,7 @@ type nameFilter struct {
 	next   [256][256]uint8 // by state and byte; state 0 is the start
 	found  [256]bool       // by state: a word ends here
 	states int             // in use
-	names  [256]uint64     // by first byte: a bit for the length of each name
+	names  [256]uint64     // by first byte: a bit for the length of each name, modulo 64
 }
 
 func newNameFilter(names map[string]bool, words [][]byte) *nameFilter {
@@ -97,17 +97,26 @@ func (f *nameFilter) passes(line []byte) bool {
 	return len(name) > 0 && f.names[name[0]]&(1<<(len(name)%64)) != 0
 }
 
-// addressFilter picks the lines of one address.
-type addressFilter [16]byte
+func (f *nameFilter) question() map[string]any {
+	return map[string]any{"wanted": uint64(0), "next": f.next, "found": f.found, "lengths": f.names}
+}
+
+// addressFilter picks the symbols of one address.
+type addressFilter struct {
+	addr uint64
+	text [16]byte
+}
 
 func newAddressFilter(addr uint64) *addressFilter {
-	var f addressFilter
-	for i := range f {
-		f[i] = hexDigits[addr>>(60-4*i)&0xf]
+	f := &addressFilter{addr: addr}
+	for i := range f.text {
+		f.text[i] = hexDigits[addr>>(60-4*i)&0xf]
 	}
-	return &f
+	return f
 }
 
 func (f *addressFilter) passes(line []byte) bool {
-	return len(line) < nameAt || line[16] != ' ' || bytes.Equal(line[:16], f[:])
+	return len(line) < nameAt || line[16] != ' ' || bytes.Equal(line[:16], f.text[:])
 }
+
+func (f *addressFilter) question() map[string]any { return map[string]any{"wanted": f.addr} }

@@ -21,12 +21,14 @@ var (
 	exporterObject []byte
 	//go:embed bpf/iter.o
 	iterObject []byte
+	//go:embed bpf/symbols.o
+	symbolsObject []byte
 )
 
 // objects are all of them, by the name of their source.
 var objects = map[string][]byte{
 	"core": coreObject, "rdma": rdmaObject, "rdma_kprobe": rdmaKprobeObject,
-	"exporter": exporterObject, "iter": iterObject,
+	"exporter": exporterObject, "iter": iterObject, "symbols": symbolsObject,
 }
 
 func spec(name string) (*ebpf.CollectionSpec, error) {

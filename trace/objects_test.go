@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
 )
 
@@ -26,6 +27,18 @@ func TestLayoutsMatchTheObjects(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	compare(t, cs, structs)
+	if cs, err = spec("symbols"); err != nil {
+		t.Fatal(err)
+	}
+	compare(t, cs, map[string]any{"found_symbol": foundSymbol{}})
+	if foundSymbolSize != reflect.TypeFor[foundSymbol]().Size() {
+		t.Errorf("foundSymbolSize is %d", foundSymbolSize)
+	}
+}
+
+func compare(t *testing.T, cs *ebpf.CollectionSpec, structs map[string]any) {
+	t.Helper()
 	for name, v := range structs {
 		var s *btf.Struct
 		if err := cs.Types.TypeByName(name, &s); err != nil {

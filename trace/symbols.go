@@ -5,12 +5,15 @@ package trace
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"os"
 	"slices"
 	"sync"
+
+	"github.com/cilium/ebpf/btf"
 )
 
-// symbol is a line of /proc/kallsyms.
+// symbol is one of the kernel's, as in /proc/kallsyms.
 type symbol struct {
 	name   string
 	addr   uint64 // 0: hidden by kernel.kptr_restrict
@@ -18,12 +21,14 @@ type symbol struct {
 	code   bool
 }
 
-// symbols reads /proc/kallsyms again whenever it has a question: the table is
-// large, changes with every module, and is asked rarely.
+// symbols looks through all of the kernel's symbols again whenever it has a
+// question: they are many, change with every module, and are asked for rarely.
+// The kernel looks, where it has an iterator over them; else /proc/kallsyms is read.
 type symbols struct {
 	path string
 
 	mu    sync.Mutex
+	list  *symbolList       // nil: read path
 	named map[uint64]symbol // answers; an address without a name has an empty one
 }
 
@@ -34,7 +39,29 @@ func newSymbols(proc string) *symbols {
 	return &symbols{path: proc + "/kallsyms", named: map[uint64]symbol{}}
 }
 
-// rawSymbol is a line that has been taken apart and not copied: there are two
+// use makes the kernel look from now on, until close. A kernel that cannot is
+// no error.
+func (s *symbols) use(cache *btf.Cache, kernel *btf.Spec) error {
+	list, err := newSymbolList(cache, kernel)
+	if errors.Is(err, errNoSymbolList) {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.list = list
+	return err
+}
+
+func (s *symbols) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.list != nil {
+		s.list.close()
+		s.list = nil
+	}
+}
+
+// rawSymbol is a symbol that has been taken apart and not copied: there are two
 // hundred thousand.
 type rawSymbol struct {
 	name, module []byte
@@ -46,16 +73,22 @@ func (r rawSymbol) symbol() symbol {
 	kind := r.kind | 0x20
 	return symbol{
 		name: string(r.name), addr: r.addr,
-		module: string(bytes.Trim(r.module, "[]")), code: kind == 't' || kind == 'w',
+		module: string(r.module), code: kind == 't' || kind == 'w',
 	}
 }
 
-// lineFilter says which lines of /proc/kallsyms are worth taking apart.
-type lineFilter interface{ passes(line []byte) bool }
+// symbolFilter picks the symbols that are worth taking apart.
+type symbolFilter interface {
+	passes(line []byte) bool  // a line of /proc/kallsyms
+	question() map[string]any // the variables of bpf/symbols.bpf.c
+}
 
 // each calls fn for every symbol that passes the filter, until it returns
 // false.
-func (s *symbols) each(filter lineFilter, fn func(rawSymbol) bool) error {
+func (s *symbols) each(filter symbolFilter, fn func(rawSymbol) bool) error {
+	if s.list != nil {
+		return s.list.each(filter, fn)
+	}
 	f, err := os.Open(s.path)
 	if err != nil {
 		return err
@@ -88,11 +121,17 @@ func parseSymbol(line []byte) (r rawSymbol, ok bool) {
 	}
 	r.kind = rest[0]
 	r.name, r.module, _ = bytes.Cut(rest[2:], []byte{'\t'})
-	switch string(r.module) {
-	case "[bpf]", "[__builtin__ftrace]", "[__builtin__kprobes]":
-		return r, false
+	r.module = bytes.Trim(r.module, "[]")
+	return r, !generated(r.module)
+}
+
+// generated tells the modules of code that the kernel made while it ran.
+func generated(module []byte) bool {
+	switch string(module) {
+	case "bpf", "__builtin__ftrace", "__builtin__kprobes":
+		return true
 	}
-	return r, true
+	return false
 }
 
 var hexDigits = []byte("0123456789abcdef")

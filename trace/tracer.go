@@ -135,6 +135,7 @@ func Open(cfg Config) (*Tracer, error) {
 	if !cfg.NoInventory {
 		t.inventory()
 	}
+	l.types = nil
 	go t.run()
 	return t, nil
 }

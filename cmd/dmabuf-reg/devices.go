@@ -55,7 +55,7 @@ func findDevices() (result, error) {
 	} else {
 		d.NVIDIA = append(d.NVIDIA, gpus...)
 	}
-	nics, err := findNICs()
+	nics, err := findNICs(ibvfd.Devices)
 	if err != nil {
 		return d, err
 	}
@@ -63,9 +63,9 @@ func findDevices() (result, error) {
 	return d, nil
 }
 
-// listNICs lists the RDMA devices.
-func listNICs() ([]nic, error) {
-	infos, err := ibvfd.Devices("")
+// listNICs lists the RDMA devices, by ibvfd.Devices or DevicesWithoutGIDs.
+func listNICs(devices func(sys string) ([]ibvfd.DeviceInfo, error)) ([]nic, error) {
+	infos, err := devices("")
 	if err != nil {
 		return nil, err
 	}
@@ -77,8 +77,8 @@ func listNICs() ([]nic, error) {
 }
 
 // findNICs lists the RDMA devices and asks each what it supports.
-func findNICs() ([]nic, error) {
-	nics, err := listNICs()
+func findNICs(devices func(sys string) ([]ibvfd.DeviceInfo, error)) ([]nic, error) {
+	nics, err := listNICs(devices)
 	if err != nil {
 		return nil, err
 	}

@@ -142,7 +142,7 @@ func completeSpecs(cmd *cobra.Command, extra ...string) {
 	})
 	complete(cmd, "nic", func() []string {
 		words := append([]string{"auto"}, extra...)
-		infos, _ := ibvfd.Devices("")
+		infos, _ := ibvfd.DevicesWithoutGIDs("")
 		for _, i := range infos {
 			words = append(words, i.Name)
 		}

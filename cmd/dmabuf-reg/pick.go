@@ -51,9 +51,9 @@ func pickNIC(name string, m memory) (choice, error) {
 // depends on it. Else the registration will tell.
 func candidates(name string) ([]nic, error) {
 	if name == "auto" {
-		return findNICs()
+		return findNICs(ibvfd.DevicesWithoutGIDs)
 	}
-	return listNICs()
+	return listNICs(ibvfd.DevicesWithoutGIDs)
 }
 
 // pickNICs resolves --nic among nics: a name, auto or all.

@@ -239,6 +239,19 @@ struct bpf_iter__task_file {
 	struct file *file;
 } PAI;
 
+/* kernel/kallsyms.c. Names may be longer; none that is asked for is. */
+struct kallsym_iter {
+	unsigned long value;
+	char type;
+	char name[128];
+	char module_name[56];
+} PAI;
+
+struct bpf_iter__ksym { /* 6.0 */
+	struct bpf_iter_meta *meta;
+	struct kallsym_iter *ksym;
+} PAI;
+
 struct bpf_iter__dmabuf { /* 6.16 */
 	struct bpf_iter_meta *meta;
 	struct dma_buf *dmabuf;
