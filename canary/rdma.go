@@ -20,6 +20,7 @@ type rdma struct {
 	buf *gpualloc.Buffer
 	opt Options
 
+	depth      int // work requests that are posted at once
 	pd         *ibvfd.PD
 	cq         *ibvfd.CQ
 	out, in    *hostMR
@@ -39,7 +40,7 @@ type hostMR struct {
 }
 
 func openRDMA(c *ibvfd.Context, buf *gpualloc.Buffer, opt Options) (w *rdma, err error) {
-	w = &rdma{ctx: c, buf: buf, opt: opt, wc: make([]ibvfd.WC, 4), wr: make([]ibvfd.SendWR, 1), sge: make([]ibvfd.SGE, 1)}
+	w = &rdma{ctx: c, buf: buf, opt: opt, depth: 1, wc: make([]ibvfd.WC, 4), wr: make([]ibvfd.SendWR, 1), sge: make([]ibvfd.SGE, 1)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, w.close())
@@ -155,7 +156,7 @@ func (w *rdma) connect(o op) (_ *ibvfd.QP, err error) {
 	}()
 	for _, q := range []**ibvfd.QP{&p.qp, &p.peer} {
 		*q, err = w.pd.CreateQP(ibvfd.QPAttr{
-			Type: ibvfd.RC, SendCQ: w.cq, RecvCQ: w.cq, SendDepth: 1, RecvDepth: 1, SendSGE: 1, RecvSGE: 1,
+			Type: ibvfd.RC, SendCQ: w.cq, RecvCQ: w.cq, SendDepth: w.depth, RecvDepth: 1, SendSGE: 1, RecvSGE: 1,
 		})
 		if err != nil {
 			return nil, err
@@ -278,17 +279,20 @@ func (w *rdma) one(ctx context.Context, qp *ibvfd.QP, o op, p part, off int64, a
 	}
 	w.sge[0] = ibvfd.SGE{Addr: local.mr.IOVA() + uint64(at), Length: uint32(n), LKey: local.mr.LKey()}
 	wr.RemoteAddr = p.iova + uint64(off-p.off)
+	return w.post(ctx, qp, w.wr, TransferError{Op: o.String(), NIC: w.ctx.Name(), Offset: off, Length: int64(n), RKey: p.rkey})
+}
 
+// post posts work requests, the last of which is signaled and has the number
+// w.id, and waits for its completion.
+func (w *rdma) post(ctx context.Context, qp *ibvfd.QP, wr []ibvfd.SendWR, what TransferError) (time.Duration, error) {
 	fail := func(err error) error {
-		return errors.Join(&TransferError{
-			Op: o.String(), NIC: w.ctx.Name(), Offset: off, Length: int64(n), RKey: p.rkey,
-			Remedy: remedy(err, w.opt.Stall), Err: err,
-		}, w.dropPairs())
+		what.Remedy, what.Err = remedy(err, w.opt.Stall), err
+		return errors.Join(&what, w.dropPairs())
 	}
 	limited, cancel := context.WithTimeoutCause(ctx, w.opt.Stall, ErrStalled)
 	defer cancel()
 	start := time.Now()
-	if _, err := qp.PostSend(w.wr); err != nil {
+	if _, err := qp.PostSend(wr); err != nil {
 		return 0, fail(err)
 	}
 	w.underWay = true

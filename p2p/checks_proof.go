@@ -33,8 +33,9 @@ var proofChecks = []Check{
 	{ID: "ACT-READ", Title: "What the NIC reads is what the GPU has", Worst: ResultFail, run: (*look).proveRead,
 		Expect: "every byte", Why: "Some root complexes pass writes between their ports, and no reads.",
 		Fix: Remedy{Change: "use a NIC below the GPU's switch, or none that reads"}, Ref: "NVIDIA/open-gpu-kernel-modules#1253"},
-	{ID: "ACT-ORDER", Title: "Writes arrive in their order", Worst: ResultWarn, run: (*look).proveNothing,
-		Why: "With relaxed ordering a flag can arrive before the data that it is about.", Ref: "PCI Express, relaxed ordering"},
+	{ID: "ACT-ORDER", Title: "No flag arrives before the data written ahead of it", Worst: ResultFail, run: (*look).proveOrder,
+		Expect: "data that may be reordered, complete when a flag that may not is seen", Why: "Applications wait for a flag and then use the data. With relaxed ordering on the flag, or on a platform that relaxes everything, they use the bytes of before.",
+		Fix: Remedy{Change: "register bulk data without relaxed ordering (NCCL_IB_PCI_RELAXED_ORDERING=0)", Weakens: "bandwidth, on hosts that need relaxed ordering for it"}, Ref: "PCI Express, relaxed ordering"},
 	{ID: "ACT-FAULTWATCH", Title: "The kernel had nothing to say meanwhile", Worst: ResultFail, run: (*look).proveQuiet,
 		Expect: "no fault, no message on a device on the way, no link error", Why: "A fault of the IOMMU means that something was blocked, even if the bytes were right this time.",
 		Fix: Remedy{Change: "see what the message is about", Command: "dmesg --follow"}, Ref: "/dev/kmsg, aer_dev_*"},
@@ -148,6 +149,7 @@ func (l *look) proveRegister() { l.climbed(RungRegister, "nothing was exported")
 func (l *look) provePlace()    { l.climbed(RungPlace, "nothing was registered") }
 func (l *look) proveWrite()    { l.climbed(RungWrite, "nothing was registered") }
 func (l *look) proveRead()     { l.climbed(RungRead, "nothing was written") }
+func (l *look) proveOrder()    { l.climbed(RungOrder, "the bytes were not right before") }
 func (l *look) proveRelease()  { l.climbed(RungRelease, "nothing was allocated") }
 
 // proveNothing is of steps that no proof takes.

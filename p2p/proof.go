@@ -23,11 +23,12 @@ const (
 	RungRoute                // which way they take, by trace
 	RungWrite                // RDMA WRITE, and every byte compared
 	RungRead                 // RDMA READ, and every byte compared
+	RungOrder                // no flag before the data that was written ahead of it
 	RungRelease              // nothing is left
 	rungs
 )
 
-var rungNames = [rungs]string{"allocated", "exported", "registered", "placed", "route", "written", "read", "released"}
+var rungNames = [rungs]string{"allocated", "exported", "registered", "placed", "route", "written", "read", "ordered", "released"}
 
 func (r Rung) String() string {
 	if r < 0 || r >= rungs {

@@ -57,7 +57,7 @@ func TestVMLive(t *testing.T) {
 		seen := map[string]int{}
 		for _, p := range d.Pairs {
 			q := p.Proof
-			if q == nil || len(q.Steps) != 8 || q.LogError != "" || len(q.Links) > 0 {
+			if q == nil || len(q.Steps) != 9 || q.LogError != "" || len(q.Links) > 0 {
 				t.Fatalf("%s -> %s: %+v", p.GPU, p.NIC, q)
 			}
 			seen[q.Outcome]++

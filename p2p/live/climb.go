@@ -117,6 +117,36 @@ func (c *climb) transfer(ctx context.Context, nic *ibvfd.Context) {
 	}
 	c.step(p2p.RungRegister, p2p.ResultPass, "by the %s", rep.Route)
 	c.proof.Steps[p2p.RungWrite], c.proof.Steps[p2p.RungRead] = moved(err, rep.VerifiedBytes)
+	if err == nil {
+		c.order(ctx, nic)
+	}
+}
+
+// order looks whether flags arrive after their data: as applications write them,
+// and relaxed, which they must not be.
+func (c *climb) order(ctx context.Context, nic *ibvfd.Context) {
+	strict, err := canary.Order(ctx, nic, c.buf, canary.OrderOptions{Stall: c.opt.Limit / 2})
+	if err == nil && strict.Early == 0 {
+		var relaxed canary.Ordering
+		relaxed, err = canary.Order(ctx, nic, c.buf, canary.OrderOptions{Stall: c.opt.Limit / 2, RelaxedFlag: true})
+		if err == nil {
+			c.step(p2p.RungOrder, p2p.ResultPass, "%v; if they were relaxed, too: %v", strict, relaxed)
+			return
+		}
+	}
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	var wrong *canary.Mismatch
+	var broken *canary.TransferError
+	switch {
+	case err == nil:
+		c.step(p2p.RungOrder, p2p.ResultFail, "%v", strict)
+	case ctx.Err() == nil && (errors.As(err, &wrong) || errors.As(err, &broken)):
+		c.step(p2p.RungOrder, p2p.ResultFail, "%v", err)
+	default:
+		c.step(p2p.RungOrder, p2p.ResultUnknown, "%v", err)
+	}
 }
 
 // testimony bounds how long a registration that was made may take to be seen.

@@ -46,6 +46,9 @@ func TestVMProve(t *testing.T) {
 		if pair.Proof.Outcome != p2p.Direct || pair.Agrees() != placement.Yes || pair.Proof.Failed() || pair.Proof.Verified < p.opt.Size {
 			t.Errorf("predicted %v, proven %+v", pair.Prediction, pair.Proof)
 		}
+		if s := pair.Proof.Steps[p2p.RungOrder]; s.Result != p2p.ResultPass || !strings.Contains(s.Detail, "64 flags") {
+			t.Errorf("ordered: %+v", s)
+		}
 	})
 	t.Run("contradicts", func(t *testing.T) {
 		gpu.Set(t, "pin_rule", "system")
