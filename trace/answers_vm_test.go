@@ -23,12 +23,14 @@ import (
 	"github.com/gpurdma/gpurdma/placement"
 )
 
-// loadRDMA brings what a machine without devices lacks.
+// loadRDMA brings what a machine without devices lacks. Where systemd's modprobe.d
+// does not say otherwise, the module dummy brings a dummy0 of its own.
 const loadRDMA = `
 modprobe crc32_generic || true
 modprobe ib_uverbs
 modprobe rdma_rxe
 modprobe vgem
+modprobe dummy numdummies=0
 ip link add dummy0 type dummy
 ip link set dummy0 mtu 4200 up
 ip address add 10.9.0.1/24 dev dummy0
