@@ -36,7 +36,7 @@ func onRDMACM(t testing.TB) setting {
 
 // What moves bytes is what TCP's exchange makes: some of the tests of that.
 //
-//testbed:kernel 7.2 6.12
+//testbed:kernel 7.2 6.12 6.1
 func TestVMOperationsOverRDMACM(t *testing.T) { testOperations(t, onRDMACM(t)) }
 
 //testbed:kernel 6.12

@@ -83,7 +83,7 @@ func rping(t *testing.T, args ...string) (wait func()) {
 
 // Our client, rping's server: it echoes our bytes.
 //
-//testbed:kernel 7.2 6.12
+//testbed:kernel 7.2 6.12 6.1
 func TestVMRpingServer(t *testing.T) {
 	onNIC(t)
 	const port = "7981"
@@ -129,7 +129,7 @@ func TestVMRpingServer(t *testing.T) {
 
 // Our server, rping's client: it compares what comes back.
 //
-//testbed:kernel 7.2 6.12
+//testbed:kernel 7.2 6.12 6.1
 func TestVMRpingClient(t *testing.T) {
 	onNIC(t)
 	l := listening(t, address+":0")

@@ -255,7 +255,7 @@ func trimmed(b []byte) string { return strings.TrimRight(string(b), "\x00") }
 // Connections between queue pairs of a device that is opened by ibvfd, and by
 // rdma_cm, on one address and on all of them.
 //
-//testbed:kernel 7.2 6.12
+//testbed:kernel 7.2 6.12 6.1
 func TestVMConnect(t *testing.T) {
 	for name, listen := range map[string]string{"address": address + ":0", "all": ":0"} {
 		t.Run(name, func(t *testing.T) {
