@@ -98,6 +98,10 @@ for tool in mmdebstrap dpkg-deb depmod unshare; do
 		fail "$tool is missing; install mmdebstrap, dpkg, kmod and util-linux"
 done
 
+# Root of a container may have no right to what mmdebstrap and enter do.
+why=$(unshare --mount --pid --fork true 2>&1) ||
+	unavailable "kernel $series needs a build root of its own, and entering one takes mounts: ${why:-unshare failed}"
+
 # Debian's archive as this machine knows it, without its security half, which
 # has no backports.
 uri=$(apt-get indextargets --format '$(ORIGIN)|$(LABEL)|$(REPO_URI)' 'Created-By: Packages' |
