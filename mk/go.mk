@@ -32,6 +32,16 @@ unit: ## unit tests of the three modules
 	cd testbed && $(GO) test -race ./...
 	cd deploy && $(GO) test ./...
 
+# Beyond the seeds, which are part of the unit tests: one parser after the other.
+FUZZ_TIME ?= 30s
+.PHONY: fuzz
+fuzz: ## fuzz every parser for FUZZ_TIME
+	@git grep -E '^func Fuzz' -- '*_test.go' ':!testbed' | sed -n 's/^\(.*\)\/[^/]*:func \(Fuzz[A-Za-z]*\).*/\1 \2/p; s/^[^/]*:func \(Fuzz[A-Za-z]*\).*/. \1/p' | \
+		while read -r dir name; do \
+			echo "=== $$dir $$name"; \
+			$(GO) test -run '^$$' -fuzz "^$$name$$" -fuzztime $(FUZZ_TIME) ./$$dir </dev/null; \
+		done
+
 # What each architecture must build without a C compiler.
 .PHONY: cross
 cross: ## CGO_ENABLED=0 builds for linux/amd64 and linux/arm64
