@@ -54,7 +54,7 @@ int loopback_reconnect(struct loopback *lb);
 /*
  * Post one signalled request to one end and wait for its completion. What they return is
  * 0 or an errno; how the request ended is in *status. A completion that does
- * not come within 10 seconds is ETIMEDOUT.
+ * not come within a minute is ETIMEDOUT.
  */
 int loopback_post(struct loopback *lb, struct ibv_qp *qp,
 		  struct ibv_send_wr *wr, enum ibv_wc_status *status);

@@ -10,7 +10,7 @@ set -euo pipefail
 need dmabuf-mr "(none: make cprog builds it)"
 while read -r shape; do
 	# shellcheck disable=SC2086 # options
-	out=$(bounded 60 dmabuf-mr verify --route ioctl $shape) || fail "$shape: $out"
+	out=$(bounded 180 dmabuf-mr verify --route ioctl $shape) || fail "$shape: $out"
 	[[ $out == *'"ok":true'*'"route":"ioctl"'* ]] || fail "$shape: $out"
 	echo "ok $shape"
 done < <(shapes)

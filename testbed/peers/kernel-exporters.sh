@@ -16,7 +16,7 @@ case $series in
 6.1) iomem='iomem EOPNOTSUPP' ;;
 *)
 	iomem=''
-	out=$(bounded 60 dmabuf-mr verify --route ioctl --exporter test:iomem) || fail "test:iomem: $out"
+	out=$(bounded 180 dmabuf-mr verify --route ioctl --exporter test:iomem) || fail "test:iomem: $out"
 	echo "ok iomem"
 	;;
 esac
@@ -25,7 +25,7 @@ esac
 # is EOPNOTSUPP.
 while read -r mode errno; do
 	for _ in 1 2 3; do
-		out=$(bounded 60 dmabuf-mr verify --route ioctl --exporter "test:$mode") || true
+		out=$(bounded 180 dmabuf-mr verify --route ioctl --exporter "test:$mode") || true
 		[[ $out == *'"stage":"register","errno":"'"$errno"'"'* ]] ||
 			fail "test:$mode: not $errno: $out"
 	done
@@ -41,7 +41,7 @@ END
 
 # The CPU's access is refused to the program as well, so that it never comes
 # to a comparison; the registration is what counts.
-out=$(bounded 60 dmabuf-mr bench --count 1 --route ioctl --exporter test:begin-cpu) || true
+out=$(bounded 180 dmabuf-mr bench --count 1 --route ioctl --exporter test:begin-cpu) || true
 [[ $out == *'"stage":"register","errno":"EIO"'* ]] || fail "test:begin-cpu: not EIO: $out"
 echo "ok begin-cpu: EIO"
 

@@ -16,7 +16,7 @@ server=10.9.1.2
 client() {
 	local out i
 	for ((i = 0; i < 60; i++)); do
-		if out=$(bounded 60 "$@" 2>&1); then
+		if out=$(bounded 180 "$@" 2>&1); then
 			echo "ok $*"
 			return
 		fi

@@ -25,7 +25,7 @@ comparable() {
 
 # A refusal is a result too, so a failure's exit status does not count here.
 verify() {
-	bounded 60 "$dir/bin/dmabuf-mr" verify --route "$@" || true
+	bounded 180 "$dir/bin/dmabuf-mr" verify --route "$@" || true
 }
 
 for provider in "${built[@]}"; do

@@ -18,7 +18,7 @@ certificate stranger 10.9.1.1
 told ready
 
 connect() {
-	bounded 60 dmabuf-reg connect "10.9.1.2:$1" --gpu "$2" --nic $device --policy direct --size 256KiB \
+	bounded 180 dmabuf-reg connect "10.9.1.2:$1" --gpu "$2" --nic $device --policy direct --size 256KiB \
 		--both --count 1 --sizes 65537 --tls-ca "$shared/b.pem" --tls-cert "$3.pem" --tls-key "$3.key"
 }
 
