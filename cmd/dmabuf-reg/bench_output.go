@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -20,30 +18,29 @@ import (
 // is told at once. nil is none.
 type output struct {
 	path string
-	tmp  *os.File
+	file *cli.OutFile
 }
 
 func newOutput(path string) (*output, error) {
 	if path == "" {
 		return nil, nil
 	}
-	tmp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".")
+	file, err := cli.Create(path)
 	if err != nil {
 		return nil, fmt.Errorf("write %s: %w", path, err)
 	}
-	return &output{path, tmp}, nil
+	return &output{path, file}, nil
 }
 
 func (o *output) write(content func(io.Writer) error) error {
 	if o == nil {
 		return nil
 	}
-	err := errors.Join(content(o.tmp), o.tmp.Chmod(0o644), o.tmp.Close())
+	err := content(o.file)
 	if err == nil {
-		err = os.Rename(o.tmp.Name(), o.path)
+		err = o.file.Keep(0o644)
 	}
-	if err != nil {
-		_ = os.Remove(o.tmp.Name())
+	if err = errors.Join(err, o.file.Drop()); err != nil {
 		return fmt.Errorf("write %s: %w", o.path, err)
 	}
 	return nil
@@ -54,10 +51,7 @@ func (o *output) drop() error {
 	if o == nil {
 		return nil
 	}
-	if err := o.tmp.Close(); errors.Is(err, os.ErrClosed) {
-		return nil
-	}
-	return os.Remove(o.tmp.Name())
+	return o.file.Drop()
 }
 
 func (r *benchResult) csv(w io.Writer) error {

@@ -76,12 +76,15 @@ func TestBenchFiles(t *testing.T) {
 		t.Error(err)
 	}
 	// Nor is anything left of one that cannot be written.
-	if err := os.Mkdir(filepath.Join(dir, "taken"), 0o700); err != nil {
-		t.Fatal(err)
-	}
 	taken, err := newOutput(filepath.Join(dir, "taken"))
 	if err != nil {
 		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(dir, "taken"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := newOutput(filepath.Join(dir, "taken")); err == nil {
+		t.Error("a directory is a place for a file")
 	}
 	if err := taken.write(r.csv); err == nil {
 		t.Error("a file took a directory's place")

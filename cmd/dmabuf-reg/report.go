@@ -59,18 +59,18 @@ type pciFunction struct {
 // cannot be written is told at once; the old file stays until write is done.
 type reportFile struct {
 	path string
-	tmp  *os.File
+	file *cli.OutFile
 }
 
 func newReportFile(path string) (*reportFile, error) {
 	if path == "" {
 		return nil, nil
 	}
-	tmp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".")
+	file, err := cli.Create(path)
 	if err != nil {
 		return nil, fmt.Errorf("report %s: %w", path, err)
 	}
-	return &reportFile{path, tmp}, nil
+	return &reportFile{path, file}, nil
 }
 
 // write puts the report in its place. Without a result there is nothing to
@@ -79,17 +79,16 @@ func (f *reportFile) write(found *verifyResult, err error) error {
 	if f == nil {
 		return nil
 	}
-	defer os.Remove(f.tmp.Name()) // gone already if all went well
 	if found == nil {
-		return f.tmp.Close()
+		return f.file.Drop()
 	}
-	enc := json.NewEncoder(f.tmp)
+	enc := json.NewEncoder(f.file)
 	enc.SetIndent("", "  ")
-	werr := errors.Join(enc.Encode(newReport(found, err)), f.tmp.Chmod(0o644), f.tmp.Close())
+	werr := enc.Encode(newReport(found, err))
 	if werr == nil {
-		werr = os.Rename(f.tmp.Name(), f.path)
+		werr = f.file.Keep(0o644)
 	}
-	if werr != nil {
+	if werr = errors.Join(werr, f.file.Drop()); werr != nil {
 		return fmt.Errorf("report %s: %w", f.path, werr)
 	}
 	return nil

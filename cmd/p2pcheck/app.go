@@ -142,7 +142,7 @@ func (a *app) action(command string, find func(*p2p.Machine, []p2p.GPU, []p2p.NI
 
 // end prints what was found, and keeps the status.
 func (a *app) end(command string, found result, err error) error {
-	if a.output != "" && formats[a.format] == nil {
+	if a.toFile() && formats[a.format] == nil {
 		to := a.stdout
 		var b bytes.Buffer
 		a.stdout, a.color = &b, false // a file is no terminal
@@ -361,7 +361,7 @@ warn.`,
 	root.Flags().DurationVar(&a.limit, "timeout", 0, "with --live: how long a pair may take (default 1m)")
 	root.Flags().StringVar(&a.baseline, "baseline", "", "compare with what --json printed in an earlier run: differences are failures")
 	root.Flags().StringVar(&a.format, "format", "text", "text, json, nagios, npd (node-problem-detector), prometheus, nfd (node-feature-discovery)")
-	flags.StringVarP(&a.output, "output", "o", "", "write there in place of the standard output, whole or not at all")
+	flags.StringVarP(&a.output, "output", "o", "", "write there in place of the standard output (-): a file is replaced, whole or not at all, a device written to")
 	flags.StringVar(&a.snapshotFile, "snapshot", "", "analyse the machine that this file has: of snapshot, or of rdma_topo dump")
 	a.completeFlags(root)
 	root.AddCommand(a.explain(), a.snapshot(), a.diff(), a.report(), a.serve())

@@ -5,8 +5,7 @@ package main
 import (
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
+	"io/fs"
 	"slices"
 	"strings"
 
@@ -37,30 +36,34 @@ func (a *app) formatted(write func(*strings.Builder, *checkResult, int, error) i
 	return status
 }
 
-// emit writes to the file that was named, whole or not at all.
+// toFile reports that the output goes to a file: "-" is the standard output.
+func (a *app) toFile() bool { return a.output != "" && a.output != "-" }
+
+// emit writes to the file that was named.
 func (a *app) emit(data []byte) error {
-	if a.output == "" {
+	if !a.toFile() {
 		_, err := a.stdout.Write(data)
 		return err
 	}
-	return writeWhole(a.output, data)
+	return writeWhole(a.output, data, othersRead)
 }
 
-// writeWhole gives a file new contents, whole or not at all. Who reads it
-// meanwhile has the old ones.
-func writeWhole(name string, data []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(name), ".p2pcheck-*")
+// othersRead is the mode of a file that somebody else collects.
+const othersRead = 0o644
+
+// writeWhole gives a file new contents, whole or not at all, and a device what
+// it takes.
+func writeWhole(name string, data []byte, mode fs.FileMode) error {
+	f, err := cli.Create(name)
+	if err == nil {
+		_, err = f.Write(data)
+		if err == nil {
+			err = f.Keep(mode)
+		}
+		err = errors.Join(err, f.Drop())
+	}
 	if err != nil {
 		return fmt.Errorf("%s cannot be written: %w", name, err)
-	}
-	_, err = f.Write(data)
-	// Who collects these files is somebody else.
-	err = errors.Join(err, f.Chmod(0o644), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), name)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
 	}
 	return nil
 }

@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-	"os"
 	"path"
 	"strings"
 
@@ -76,7 +75,10 @@ func (a *app) take(name string) (result, error) {
 			r.Unreadable++
 		}
 	}
-	return r, os.WriteFile(name, packed.Bytes(), 0o600)
+	if err := writeWhole(name, packed.Bytes(), 0o600); err != nil {
+		return nil, &cli.UsageError{Err: err}
+	}
+	return r, nil
 }
 
 // gather collects and redacts.

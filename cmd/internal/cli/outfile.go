@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+// OutFile is what a command writes to the place that it was told. A regular file
+// is replaced, whole or not at all: who reads it meanwhile has the old one. What
+// is no regular file (a device, a FIFO) is written through, and stays.
+type OutFile struct {
+	path   string // as it was given
+	target string // the file that is replaced; "" if it is written through
+	f      *os.File
+}
+
+// Create opens a place to write to before there is anything to write, so that
+// one that cannot be written is told at once. It ends with Keep or Drop.
+func Create(path string) (*OutFile, error) {
+	st, err := os.Stat(path)
+	if err == nil && !st.Mode().IsRegular() {
+		f, err := os.OpenFile(path, os.O_WRONLY|syscall.O_NOCTTY, 0)
+		if err != nil {
+			return nil, err
+		}
+		return &OutFile{path: path, f: f}, nil
+	}
+	target, err := resolve(path)
+	if err != nil {
+		return nil, err
+	}
+	f, err := os.CreateTemp(filepath.Dir(target), "."+filepath.Base(target)+".")
+	if err != nil {
+		return nil, err
+	}
+	return &OutFile{path: path, target: target, f: f}, nil
+}
+
+// linkLimit is how many links the kernel follows.
+const linkLimit = 40
+
+// resolve follows the links of a name to a regular file, or to a name that
+// nothing has yet.
+func resolve(path string) (string, error) {
+	at := path
+	for range linkLimit {
+		dir, base := filepath.Split(at)
+		if dir == "" {
+			dir = "."
+		}
+		dir, err := filepath.EvalSymlinks(dir)
+		if err != nil {
+			return "", err
+		}
+		name := filepath.Join(dir, base)
+		switch st, err := os.Lstat(name); {
+		case errors.Is(err, fs.ErrNotExist):
+			return name, nil
+		case err != nil:
+			return "", err
+		case st.Mode().IsRegular():
+			return name, nil
+		case st.Mode()&fs.ModeSymlink == 0:
+			return "", fmt.Errorf("%s is no regular file", name)
+		}
+		if at, err = os.Readlink(name); err != nil {
+			return "", err
+		}
+		if !filepath.IsAbs(at) {
+			at = dir + "/" + at // not cleaned: what is above a link's target is not what is above the link
+		}
+	}
+	return "", &fs.PathError{Op: "open", Path: path, Err: syscall.ELOOP}
+}
+
+// Write is for io.Writer.
+func (o *OutFile) Write(p []byte) (int, error) { return o.f.Write(p) }
+
+// Keep ends it with what was written in its place.
+func (o *OutFile) Keep(mode fs.FileMode) error {
+	if o.target == "" {
+		return o.f.Close()
+	}
+	err := errors.Join(o.f.Chmod(mode), o.f.Close())
+	if err == nil {
+		// Whatever has come there since is not to be lost.
+		if st, lerr := os.Lstat(o.target); lerr == nil && !st.Mode().IsRegular() {
+			err = fmt.Errorf("%s is no regular file any more", o.target)
+		} else {
+			err = os.Rename(o.f.Name(), o.target)
+		}
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(o.f.Name()))
+	}
+	return nil
+}
+
+// Drop ends it with the old file as it was. After Keep it does nothing.
+func (o *OutFile) Drop() error {
+	if err := o.f.Close(); errors.Is(err, os.ErrClosed) || o.target == "" {
+		return nil
+	}
+	return os.Remove(o.f.Name())
+}
