@@ -55,7 +55,7 @@ esac`)
 	if args, err := os.ReadFile(filepath.Join(dir, "args")); err == nil && !strings.HasPrefix(string(args), "--format\nnagios\n") {
 		t.Errorf("p2pcheck was called with %q", args)
 	}
-	return cmd.ProcessState.ExitCode(), string(text), out.String()
+	return cmd.ProcessState.ExitCode(), strings.ReplaceAll(string(text), dir, "DIR"), out.String()
 }
 
 // A node is drained when p2pcheck says that it is bad, and not when it says that
@@ -71,26 +71,32 @@ func TestSlurmHealthCheck(t *testing.T) {
 		told   string
 		said   string
 	}{
-		"good":                    {slurm{check: says("OK", "0")}, 0, "", ""},
-		"warnings":                {slurm{check: says("WARNING", "1")}, 0, "", ""},
-		"bad":                     {slurm{check: says("CRITICAL", "2"), state: "IDLE"}, 0, drained, "drained gpu07"},
-		"bad, drained by others":  {slurm{check: says("CRITICAL", "2"), state: "IDLE+DRAIN"}, 0, "", "already"},
-		"bad, draining":           {slurm{check: says("CRITICAL", "2"), state: "MIXED+DRAINING"}, 0, "", "already"},
-		"bad, scontrol fails":     {slurm{check: says("CRITICAL", "2"), state: "IDLE", scontrol: 1}, 1, drained, "did not drain"},
-		"bad, as Prolog":          {slurm{check: says("CRITICAL", "2"), env: []string{"SLURM_JOB_ID=7"}}, 1, "", "2 of 4 pairs"},
-		"bad, dry":                {slurm{check: says("CRITICAL", "2"), env: []string{"P2PCHECK_DRYRUN=1"}}, 0, "", "would drain gpu07"},
-		"unknown":                 {slurm{check: says("UNKNOWN", "3")}, 0, "", "2 of 4 pairs"},
-		"unknown, asked":          {slurm{check: says("UNKNOWN", "3"), env: drain}, 0, drained, "drained"},
-		"unknown, as Prolog":      {slurm{check: says("UNKNOWN", "3"), env: []string{"SLURM_JOB_ID=7"}}, 0, "", "2 of 4"},
-		"no answer":               {slurm{check: "exec sleep 60", env: []string{"P2PCHECK_TIMEOUT=0.2"}}, 0, "", "no answer in 0.2 seconds"},
-		"no answer, asked":        {slurm{check: "exec sleep 60", env: append([]string{"P2PCHECK_TIMEOUT=0.2"}, drain...)}, 0, "<NodeName=gpu07><State=DRAIN><Reason=p2pcheck: no answer in 0.2 seconds>", "drained"},
-		"no answer, stubborn":     {slurm{check: "exit 137"}, 0, "", "no answer"},
-		"no program":              {slurm{}, 0, "", "is not there"},
-		"no program, asked":       {slurm{env: append([]string{"P2PCHECK=/none/p2pcheck"}, drain...)}, 0, "<NodeName=gpu07><State=DRAIN><Reason=p2pcheck: /none/p2pcheck is not there>", "drained"},
-		"crash":                   {slurm{check: "kill -SEGV $$"}, 0, "", "ended with 139"},
-		"with a domain":           {slurm{check: says("CRITICAL", "2"), env: []string{"SLURMD_NODENAME=gpu07.example.org"}}, 0, drained, "drained"},
-		"of several lines":        {slurm{check: "printf 'P2PCHECK CRITICAL - a\\nb | x=1\\n'; exit 2"}, 0, "<NodeName=gpu07><State=DRAIN><Reason=p2pcheck: a b>", "drained"},
-		"of nothing that is said": {slurm{check: "exit 2"}, 0, "<NodeName=gpu07><State=DRAIN><Reason=p2pcheck: >", "drained"},
+		"good":                   {slurm{check: says("OK", "0")}, 0, "", ""},
+		"warnings":               {slurm{check: says("WARNING", "1")}, 0, "", ""},
+		"bad":                    {slurm{check: says("CRITICAL", "2"), state: "IDLE"}, 0, drained, "drained gpu07"},
+		"bad, drained by others": {slurm{check: says("CRITICAL", "2"), state: "IDLE+DRAIN"}, 0, "", "already"},
+		"bad, draining":          {slurm{check: says("CRITICAL", "2"), state: "MIXED+DRAINING"}, 0, "", "already"},
+		"bad, scontrol fails":    {slurm{check: says("CRITICAL", "2"), state: "IDLE", scontrol: 1}, 1, drained, "did not drain"},
+		"bad, as Prolog":         {slurm{check: says("CRITICAL", "2"), env: []string{"SLURM_JOB_ID=7"}}, 1, "", "2 of 4 pairs"},
+		"bad, dry":               {slurm{check: says("CRITICAL", "2"), env: []string{"P2PCHECK_DRYRUN=1"}}, 0, "", "would drain gpu07"},
+		"unknown":                {slurm{check: says("UNKNOWN", "3")}, 0, "", "2 of 4 pairs"},
+		"unknown, asked":         {slurm{check: says("UNKNOWN", "3"), env: drain}, 0, drained, "drained"},
+		"unknown, as Prolog":     {slurm{check: says("UNKNOWN", "3"), env: []string{"SLURM_JOB_ID=7"}}, 0, "", "2 of 4"},
+		"no answer":              {slurm{check: "exec sleep 60", env: []string{"P2PCHECK_TIMEOUT=0.2"}}, 0, "", "no answer in 0.2 seconds"},
+		"no answer, asked":       {slurm{check: "exec sleep 60", env: append([]string{"P2PCHECK_TIMEOUT=0.2"}, drain...)}, 0, "<NodeName=gpu07><State=DRAIN><Reason=p2pcheck: no answer in 0.2 seconds>", "drained"},
+		"no answer, stubborn":    {slurm{check: "exit 137"}, 0, "", "no answer"},
+		"no program":             {slurm{}, 0, "", "is not there"},
+		"no program, asked":      {slurm{env: append([]string{"P2PCHECK=/none/p2pcheck"}, drain...)}, 0, "<NodeName=gpu07><State=DRAIN><Reason=p2pcheck: /none/p2pcheck is not there>", "drained"},
+		"crash":                  {slurm{check: "kill -SEGV $$"}, 0, "", "ended with 139"},
+		"with a domain":          {slurm{check: says("CRITICAL", "2"), env: []string{"SLURMD_NODENAME=gpu07.example.org"}}, 0, drained, "drained"},
+		"of several lines":       {slurm{check: "printf 'P2PCHECK CRITICAL - a\\nb | x=1\\n'; exit 2"}, 0, "<NodeName=gpu07><State=DRAIN><Reason=p2pcheck: a b>", "drained"},
+		// A Go program that panics ends with 2, as does one with a wrong flag.
+		"a crash of status 2":          {slurm{check: "echo 'panic: runtime error' >&2; exit 2"}, 0, "", "ended with 2"},
+		"a crash, as Prolog":           {slurm{check: "exit 2", env: []string{"SLURM_JOB_ID=7"}}, 0, "", "ended with 2"},
+		"a crash, asked":               {slurm{check: "exit 2", env: drain}, 0, "<NodeName=gpu07><State=DRAIN><Reason=p2pcheck: DIR/p2pcheck ended with 2, and did not say why: >", "drained"},
+		"a crash after a good line":    {slurm{check: says("OK", "2")}, 0, "", "ended with 2"},
+		"another program's complaint":  {slurm{check: "echo 'usage: p2pcheck'; exit 2"}, 0, "", "ended with 2, and did not say why: usage: p2pcheck"},
+		"good of nothing that is said": {slurm{check: "exit 0"}, 0, "", "ended with 0"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			status, told, said := c.run(t)

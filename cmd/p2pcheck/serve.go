@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 )
@@ -39,14 +40,15 @@ func (a *app) serve() *cobra.Command {
 looks at the machine again for each, at most once in --every. /healthz answers
 without looking. With --nfd it also looks on its own, and writes what --format nfd
 prints, each time good for three times --every: when nobody writes any more, the
-labels go. It ends with SIGINT or SIGTERM.`,
+labels go. SIGTERM ends it with status 0, SIGINT with 130.`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			a.reached = true
 			ctx, cancel := cli.Context()
 			defer cancel()
 			err := a.listen(ctx, listen, every, nfd)
-			if errors.Is(context.Cause(ctx), cli.ErrInterrupted) {
+			// SIGTERM is how a service is stopped, and no failure of it.
+			if cli.Signal(ctx) == unix.SIGINT {
 				err = cli.ErrInterrupted
 			}
 			return a.end("serve", nil, err)
@@ -86,7 +88,11 @@ func (a *app) listen(ctx context.Context, address string, every time.Duration, n
 		<-ctx.Done()
 		soon, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
-		stopped <- s.Shutdown(soon)
+		err := s.Shutdown(soon)
+		if errors.Is(err, context.DeadlineExceeded) {
+			err = s.Close() // who still reads has had the time
+		}
+		stopped <- err
 	}()
 	if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 		return err

@@ -8,8 +8,9 @@
 # is set, it ends with 1, and slurmd drains the node and requeues the job. It
 # never resumes a node: who has drained it, and for what else, it does not know.
 #
-# What is unknown, or does not answer, is logged and drains nothing, unless asked
-# to. Settings, in the environment or in /etc/p2pcheck.conf:
+# Nothing but p2pcheck's own "P2PCHECK CRITICAL" is bad. What is unknown (a node
+# without a GPU is), crashes or does not answer is logged and drains nothing, unless
+# asked to. Settings, in the environment or in /etc/p2pcheck.conf:
 #
 #   P2PCHECK          the program            /usr/local/bin/p2pcheck
 #   P2PCHECK_ARGS     its arguments, such as --skip NET --baseline FILE
@@ -90,12 +91,13 @@ fi
 # shellcheck disable=SC2086 # the arguments are meant to split
 text=$(timeout -k 5 "$limit" "$program" --format nagios ${P2PCHECK_ARGS:-} 2>/dev/null)
 status=$?
-text=${text#P2PCHECK * - }
-text=${text%% | *}
-case $status in
-0 | 1) ;;
-2) bad "$text" ;;
-3) undecided "$text" ;;
-124 | 137) undecided "no answer in $limit seconds" ;;
-*) undecided "$program ended with $status" ;;
+said=${text#P2PCHECK * - }
+said=${said%% | *}
+# The status alone says nothing: a program that crashes has one as well.
+case "$status $text" in
+"0 P2PCHECK OK "* | "1 P2PCHECK WARNING "*) ;;
+"2 P2PCHECK CRITICAL "*) bad "$said" ;;
+"3 P2PCHECK UNKNOWN "*) undecided "$said" ;;
+124* | 137*) undecided "no answer in $limit seconds" ;;
+*) undecided "$program ended with $status, and did not say why: $(reason "$text")" ;;
 esac
