@@ -129,6 +129,18 @@ func TestSlurmWithP2pcheck(t *testing.T) {
 	if status, told, said := s.run(t); status != 0 || told != "" || !strings.Contains(said, "--frob") {
 		t.Errorf("status %d, scontrol %s: %s", status, told, said)
 	}
+	// Nor is a node without a GPU a bad one.
+	worker := testenv.Machines["small-hgx"]()
+	worker.Functions = "pci0000:00/0000:00:04.0 class=0x020000 vendor=0x8086 device=0x100e driver:e1000e\n"
+	for name := range worker.Files {
+		if strings.HasPrefix(name, "sys/devices/pci") || strings.HasPrefix(name, "sys/class/infiniband") {
+			delete(worker.Files, name)
+		}
+	}
+	s.env = []string{"P2PCHECK_ARGS=--root " + worker.Write(t)}
+	if status, told, said := s.run(t); status != 0 || told != "" || !strings.Contains(said, "no pair to check") {
+		t.Errorf("status %d, scontrol %s: %s", status, told, said)
+	}
 	s.env = []string{"P2PCHECK_ARGS=--root " + bad(t)}
 	if status, told, said := s.run(t); status != 0 || !strings.Contains(told, "<Reason=p2pcheck: 0 of 4 pairs direct; fail: NV-MODTYPE") {
 		t.Errorf("status %d, scontrol %s: %s", status, told, said)

@@ -121,6 +121,7 @@ func (m *Machine) Check(s Subject) []Finding {
 			l.pairs = append(l.pairs, p)
 		}
 	}
+	alone := l.withoutGPU()
 	var out []Finding
 	for _, c := range Checks() {
 		if slices.ContainsFunc(s.Skip, func(skip string) bool { return skip == c.ID || skip == c.Family() || skip == "all" }) {
@@ -130,10 +131,32 @@ func (m *Machine) Check(s Subject) []Finding {
 		c.run(l)
 		for _, f := range l.found {
 			l.answer(f)
+			if alone && f.Result == ResultFail {
+				f.excuse()
+			}
 			out = join(out, *f)
 		}
 	}
 	return out
+}
+
+// withoutGPU reports a machine that is known to have no GPU with memory of its
+// own: a failure is of a NIC that does not reach one.
+func (l *look) withoutGPU() bool {
+	if len(l.gpus) > 0 {
+		return false
+	}
+	if _, r := l.list("sys/bus/pci/devices"); r.err != nil {
+		return false
+	}
+	_, err := l.m.GPUs()
+	return err == nil
+}
+
+// excuse makes a failure one that does not apply.
+func (f *Finding) excuse() {
+	f.Result, f.Expect, f.Remedy = ResultSkip, "", nil
+	f.Read = "no GPU needs it here: " + f.Read
 }
 
 // join adds a finding, or its devices to one that says the same of others.

@@ -74,7 +74,7 @@ func (l *look) nicPresent() {
 		l.unread("", r)
 		return
 	}
-	l.fail("", []string{"/sys/class/infiniband"}, "none")
+	l.noNIC()
 }
 
 func (l *look) nicUverbs() {

@@ -83,6 +83,14 @@ func verdict(r *checkResult, status int) string {
 	return "unknown"
 }
 
+// headline is how many pairs are direct.
+func (s summary) headline() string {
+	if s.all() == 0 {
+		return "no pair to check"
+	}
+	return fmt.Sprintf("%d of %d pairs direct", s.Direct, s.all())
+}
+
 // headline is what is wrong, in a line: the first of each kind.
 func headline(r *checkResult, err error) string {
 	var parts []string
@@ -95,7 +103,7 @@ func headline(r *checkResult, err error) string {
 			}
 			parts = append(parts, fmt.Sprintf("%d of %d pairs proven direct", l.Proven.Direct, r.Summary.all()))
 		} else {
-			parts = append(parts, fmt.Sprintf("%d of %d pairs direct", r.Summary.Direct, r.Summary.all()))
+			parts = append(parts, r.Summary.headline())
 		}
 	}
 	if len(r.Drift) > 0 {
