@@ -4,6 +4,7 @@ package main
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 	"github.com/gpurdma/gpurdma/internal/errno"
@@ -103,6 +104,8 @@ type checkResult struct {
 
 	Baseline string  `json:"baseline,omitempty"` // what Drift is since
 	Drift    []drift `json:"drift"`
+	// Uncompared are the checks of which one of the two says nothing.
+	Uncompared int `json:"uncompared,omitempty"`
 
 	// Of the run that a file has, for not all is in the result: its status and
 	// its errors.
@@ -159,7 +162,8 @@ func (a *app) checkAnd(prove func(*p2p.Machine, []p2p.Pair) (*liveRun, error), m
 		if err != nil {
 			return nil, &cli.UsageError{Err: err}
 		}
-		r.Baseline, r.Drift = a.baseline, drifted(before, r)
+		r.Baseline = a.baseline
+		r.Drift, r.Uncompared = drifted(before, r)
 	}
 	return r, errors.Join(nothing(gpus, nics), unproven)
 }
@@ -251,7 +255,7 @@ func (r checkResult) found() int {
 		s.add(p)
 	}
 	switch {
-	case s.Staged+s.Refused > 0 || len(r.Drift) > 0 || r.broken():
+	case s.Staged+s.Refused > 0 || slices.ContainsFunc(r.Drift, drift.worse) || r.broken():
 		return cli.ExitFailed
 	case r.Tally.Fail == 0 && (s.Unknown > 0 || s.Direct == 0):
 		return cli.ExitUnavailable

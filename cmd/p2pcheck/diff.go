@@ -15,7 +15,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
-	"github.com/gpurdma/gpurdma/p2p"
 )
 
 // drift is one thing that was otherwise.
@@ -24,28 +23,50 @@ type drift struct {
 	Name   string `json:"name"`
 	Before string `json:"before"` // "" if it was not there
 	After  string `json:"after"`
+	Change string `json:"change"` // one of changes
 }
+
+// changes are what a difference is, the worst first. One that is neither worse
+// nor better (another kernel) decides nothing: what it leads to does.
+var changes = []string{"worse", "unknown", "changed", "better"}
+
+var changeColors = map[string]string{"worse": "31", "unknown": "33", "changed": "33", "better": "32"}
 
 type diffResult struct {
-	Before string  `json:"before"`
-	After  string  `json:"after"`
-	Drift  []drift `json:"drift"`
+	Before     string  `json:"before"`
+	After      string  `json:"after"`
+	Drift      []drift `json:"drift"`
+	Uncompared int     `json:"uncompared"` // checks
 }
 
-func (r diffResult) status() int {
-	if len(r.Drift) > 0 {
+func (r diffResult) status() int { return driftStatus(r.Drift) }
+
+// driftStatus is 1 if something is worse, 3 if something is not known any more.
+func driftStatus(all []drift) int {
+	switch {
+	case slices.ContainsFunc(all, drift.worse):
 		return cli.ExitFailed
+	case slices.ContainsFunc(all, func(d drift) bool { return d.Change == "unknown" }):
+		return cli.ExitUnavailable
 	}
 	return cli.ExitOK
 }
+
+// worse reports a regression. Of an older p2pcheck nobody knows what a difference
+// is.
+func (d drift) worse() bool { return d.Change == "worse" || d.Change == "" }
 
 func (a *app) diff() *cobra.Command {
 	return &cobra.Command{
 		Use:   "diff BEFORE AFTER",
 		Short: "Compare two runs, of one node before and after or of two nodes",
-		Long: `diff compares two files that p2pcheck --json wrote.
+		Long: `diff compares two files that p2pcheck --json wrote, and says of each difference
+whether it is worse, better, unknown now, or neither. Checks that one of the two did
+not carry out, or that do not apply to it, are not compared: run both as the same
+user, with the same flags.
 
-Exit status: 0 nothing differs, 1 something does, 2 a file cannot be read.`,
+Exit status: 0 nothing is worse, 1 something is, 2 a file cannot be read, 3 nothing is
+worse and something is not known any more.`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(_ *cobra.Command, args []string) error {
 			a.reached = true
@@ -54,29 +75,60 @@ Exit status: 0 nothing differs, 1 something does, 2 a file cannot be read.`,
 			if err := errors.Join(err1, err2); err != nil {
 				return a.end("diff", nil, &cli.UsageError{Err: err})
 			}
-			return a.end("diff", diffResult{args[0], args[1], drifted(before, after)}, nil)
+			differs, uncompared := drifted(before, after)
+			return a.end("diff", diffResult{args[0], args[1], differs, uncompared}, nil)
 		},
 	}
 }
 
 func (r diffResult) text(w io.Writer, a *app) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s\n", plural(len(r.Drift), "difference"))
+	fmt.Fprintf(&b, "%s\n", driftHead(r.Drift))
 	driftText(&b, a, r.Drift)
+	uncomparedText(&b, r.Uncompared)
 	_, err := io.WriteString(w, b.String())
 	return err
 }
 
-func driftText(b *strings.Builder, a *app, all []drift) {
-	shown := func(s string) string {
-		if s == "" {
-			return "not there"
+// driftHead counts differences.
+func driftHead(all []drift) string {
+	var of []string
+	for _, change := range changes {
+		n := 0
+		for _, d := range all {
+			if d.Change == change {
+				n++
+			}
 		}
-		return s
+		if n > 0 {
+			of = append(of, fmt.Sprintf("%d %s", n, change))
+		}
 	}
+	text := plural(len(all), "difference")
+	if len(of) > 0 {
+		text += ": " + strings.Join(of, ", ")
+	}
+	return text
+}
+
+// uncomparedText says how much a comparison leaves out.
+func uncomparedText(b *strings.Builder, n int) {
+	if n > 0 {
+		fmt.Fprintf(b, "  %s not compared: one of the two runs did not carry them out, or they do not apply to it\n", plural(n, "check"))
+	}
+}
+
+func driftText(b *strings.Builder, a *app, all []drift) {
 	for _, d := range all {
-		fmt.Fprintf(b, "  %s %s: %s, was %s\n", d.What, d.Name, a.paint("31", shown(d.After)), shown(d.Before))
+		fmt.Fprintf(b, "  %s  %s %s: %s, was %s\n", a.paint(changeColors[d.Change], fmt.Sprintf("%-7s", d.Change)), d.What, d.Name, orAbsent(d.After), orAbsent(d.Before))
 	}
+}
+
+func orAbsent(s string) string {
+	if s == "" {
+		return "not there"
+	}
+	return s
 }
 
 func plural(n int, what string) string {
@@ -130,100 +182,4 @@ func readResult(name string) (checkResult, error) {
 		d.Result.said = append(d.Result.said, e.Message)
 	}
 	return *d.Result, nil
-}
-
-// facts are what a run says, each under a name, in order.
-type facts struct {
-	names  []drift // of what, and its name
-	values map[drift]string
-}
-
-func (f *facts) add(what, name, value string) {
-	key := drift{What: what, Name: name}
-	if _, ok := f.values[key]; !ok {
-		f.names = append(f.names, key)
-	}
-	f.values[key] = value
-}
-
-func factsOf(r checkResult) *facts {
-	f := &facts{values: map[drift]string{}}
-	f.add("machine", "kernel", r.Machine.Kernel)
-	f.add("machine", "CONFIG_PCI_P2PDMA", r.Machine.P2PDMA.String())
-	f.add("machine", "processor", r.Machine.CPU)
-	for _, g := range r.GPUs {
-		f.add("gpu", g.Name, fmt.Sprintf("%s (%s)", g.Driver, g.Exporter))
-	}
-	for _, n := range r.NICs {
-		at := "no PCI function"
-		if n.PCI != nil {
-			at = n.PCI.String()
-		}
-		f.add("nic", n.Name, fmt.Sprintf("%s at %s (%s)", n.Driver, at, n.Importer))
-	}
-	for _, p := range r.Pairs {
-		value := p.Outcome
-		if p.Errno != nil {
-			value += " with " + p.Errno.Name
-		}
-		f.add("pair", p.GPU+" -> "+p.NIC, strings.TrimSpace(value+", "+p.Decision.Type+" "+p.NCCL))
-	}
-	for _, c := range r.Checks {
-		if p2p.OfProof(c.ID) {
-			continue // with others that were proven
-		}
-		f.check(c)
-	}
-	return f
-}
-
-// prove adds what was proven.
-func (f *facts) prove(r checkResult) {
-	for _, p := range r.Pairs {
-		if p.Proof != nil {
-			f.add("proof", p.GPU+" -> "+p.NIC, p.Proof.Outcome)
-		}
-	}
-	for _, c := range r.Checks {
-		if p2p.OfProof(c.ID) {
-			f.check(c)
-		}
-	}
-}
-
-// check adds a finding.
-func (f *facts) check(c finding) {
-	scope := c.Scope
-	if len(scope) == 0 {
-		scope = []string{""}
-	}
-	for _, s := range scope {
-		name := strings.TrimSpace(c.ID + " " + s)
-		// Of several findings on one thing the worst counts.
-		if was, ok := f.values[drift{What: "check", Name: name}]; ok && slices.Index(ranks, was) < slices.Index(ranks, c.Result) {
-			continue
-		}
-		f.add("check", name, c.Result)
-	}
-}
-
-// drifted lists what differs.
-func drifted(before, after checkResult) []drift {
-	out := []drift{}
-	was, is := factsOf(before), factsOf(after)
-	if before.Live != nil && after.Live != nil {
-		was.prove(before)
-		is.prove(after)
-	}
-	for _, key := range is.names {
-		if was.values[key] != is.values[key] {
-			out = append(out, drift{key.What, key.Name, was.values[key], is.values[key]})
-		}
-	}
-	for _, key := range was.names {
-		if _, ok := is.values[key]; !ok {
-			out = append(out, drift{key.What, key.Name, was.values[key], ""})
-		}
-	}
-	return out
 }

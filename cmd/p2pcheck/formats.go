@@ -106,8 +106,13 @@ func headline(r *checkResult, err error) string {
 			parts = append(parts, r.Summary.headline())
 		}
 	}
-	if len(r.Drift) > 0 {
-		parts = append(parts, plural(len(r.Drift), "difference"))
+	if n := len(slices.DeleteFunc(slices.Clone(r.Drift), func(d drift) bool { return !d.worse() })); n > 0 {
+		d := r.Drift[0]
+		text := fmt.Sprintf("worse than its baseline: %s %s: %s, was %s", d.What, d.Name, orAbsent(d.After), orAbsent(d.Before))
+		if n > 1 {
+			text += fmt.Sprintf(" and %d more", n-1)
+		}
+		parts = append(parts, text)
 	}
 	for _, result := range []string{"fail", "unknown", "warn"} {
 		var ids []string

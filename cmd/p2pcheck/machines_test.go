@@ -97,13 +97,21 @@ func TestDiffAndBaseline(t *testing.T) {
 	if r := command("--baseline", good, "--root", root); r.status != cli.ExitOK || !strings.Contains(r.out, "0 differences") {
 		t.Errorf("%+v", r)
 	}
-	if r := command("--baseline", worse, "--root", root); r.status != cli.ExitFailed || !strings.Contains(r.out, "check NV-MODTYPE: pass, was fail") {
+	// What is better is told, and is no failure.
+	if r := command("--baseline", worse, "--root", root); r.status != cli.ExitOK || !strings.Contains(r.out, "better   check NV-MODTYPE: pass, was fail") || strings.Contains(r.out, " worse") {
+		t.Errorf("%+v", r)
+	}
+	if r := command("--baseline", worse, "--root", root, "--format", "nagios"); r.status != 0 || !strings.HasPrefix(r.out, "P2PCHECK OK - 4 of 4 pairs direct |") {
+		t.Errorf("%+v", r)
+	}
+	// What is worse has the first of it in the line.
+	if r := command("--baseline", good, "--root", bad().Write(t), "--format", "nagios"); r.status != 2 || !strings.Contains(r.out, "; worse than its baseline: check ISO-ATS 0000:13:00.0 -> mlx5_0: fail, was pass and 12 more") {
 		t.Errorf("%+v", r)
 	}
 	// A device that came and one that went.
 	less := testenv.Machines["small-hgx"]()
 	less.Functions = strings.Replace(less.Functions, " rdma:mlx5_1", "", 1)
-	if r := command("diff", good, saved(t, dir, "less", less)); !strings.Contains(r.out, "nic mlx5_1: not there, was mlx5_core at 0000:16:00.0 (dynamic)") {
+	if r := command("diff", good, saved(t, dir, "less", less)); r.status != cli.ExitFailed || !strings.Contains(r.out, "worse    nic mlx5_1: not there, was mlx5_core at 0000:16:00.0 (dynamic)") {
 		t.Errorf("%+v", r)
 	}
 	for _, text := range []string{"", "{}", `{"schema":"p2pcheck/v1","command":"topo","result":{}}`, `{"schema":"p2pcheck/v1","command":"check"}`, `{"schema":"p2pcheck/v1","command":"check","result":{"pairs":[{"outcome":"odd"}]}}`} {
@@ -115,6 +123,42 @@ func TestDiffAndBaseline(t *testing.T) {
 			if r := command(args...); r.status != cli.ExitUsage || r.err == "" {
 				t.Errorf("%q: %+v", text, r)
 			}
+		}
+	}
+}
+
+// Checks of which one run says nothing are not compared: it was told to leave
+// them out, or its p2pcheck has others.
+func TestUncompared(t *testing.T) {
+	dir := t.TempDir()
+	root := testenv.Machines["small-hgx"]().Write(t)
+	whole, part := filepath.Join(dir, "whole"), filepath.Join(dir, "part")
+	command("--json", "-o", whole, "--root", root)
+	command("--json", "-o", part, "--root", root, "--skip", "NET,KRN-BTF")
+	for _, args := range [][]string{{"diff", whole, part}, {"diff", part, whole}, {"--baseline", part, "--root", root}} {
+		r := command(args...)
+		if r.status != cli.ExitOK || !strings.Contains(r.out, "0 differences") || !strings.Contains(r.out, "7 checks not compared: one of the two runs") {
+			t.Errorf("%q: %+v", args, r)
+		}
+	}
+	// Nor what does not apply to one of two machines.
+	without := testenv.Machines["small-hgx"]()
+	without.Release = "6.18.1"
+	r := command("diff", whole, saved(t, dir, "older", without))
+	if strings.Contains(r.out, "skip") || !strings.Contains(r.out, "changed  machine kernel: 6.18.1") {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestChangeOf(t *testing.T) {
+	of := func(name string) fact { return fact{name, goodness[name]} }
+	for _, c := range [][3]string{
+		{"pass", "fail", "worse"}, {"pass", "warn", "worse"}, {"warn", "fail", "worse"}, {"unknown", "fail", "worse"}, {"direct", "staged", "worse"}, {"unknown", "refused", "worse"},
+		{"fail", "pass", "better"}, {"fail", "warn", "better"}, {"unknown", "pass", "better"}, {"unknown", "direct", "better"}, {"staged", "direct", "better"},
+		{"pass", "unknown", "unknown"}, {"fail", "unknown", "unknown"}, {"unknown", "warn", "changed"}, {"refused", "staged", "changed"},
+	} {
+		if got := changeOf(of(c[0]), of(c[1]), true, true); got != c[2] {
+			t.Errorf("%s after %s is %s, want %s", c[1], c[0], got, c[2])
 		}
 	}
 }

@@ -192,7 +192,8 @@ func TestProofFormats(t *testing.T) {
 		t.Fatal(err)
 	}
 	seen := map[string]bool{}
-	for _, d := range drifted(before, after) {
+	differs, _ := drifted(before, after)
+	for _, d := range differs {
 		seen[d.What+" "+d.Name+" "+d.After] = true
 	}
 	if !seen["proof 0000:03:00.0 -> mlx5_0 direct"] || !seen["check ACT-PREDICTION 0000:03:00.0 -> mlx5_0 pass"] {
@@ -200,7 +201,8 @@ func TestProofFormats(t *testing.T) {
 	}
 	// A run without proofs does not differ by that.
 	after.Live = nil
-	for _, d := range drifted(before, after) {
+	differs, _ = drifted(before, after)
+	for _, d := range differs {
 		t.Errorf("without proofs: %+v", d)
 	}
 }

@@ -108,12 +108,16 @@ func reported(args []string) (reportResult, error) {
 	if len(runs) == 0 {
 		return r, err
 	}
-	like, groups := majority(runs)
-	r.Nodes, r.Like, r.Groups = nodes, nodes[read[like]].Node, groups
+	like := majority(runs)
+	r.Nodes, r.Like = nodes, nodes[read[like]].Node
+	kinds := map[string]bool{}
 	for i, run := range runs {
-		r.Nodes[read[i]].Differs = drifted(runs[like], run)
+		differs, _ := drifted(runs[like], run)
+		r.Nodes[read[i]].Differs = differs
+		kinds[fmt.Sprint(differs)] = true
 		r.explain(nodes[read[i]].Node, run)
 	}
+	r.Groups = len(kinds)
 	slices.SortStableFunc(r.Causes, func(x, y cause) int {
 		return cmp.Or(cmp.Compare(slices.Index(ranks, x.Result), slices.Index(ranks, y.Result)), cmp.Compare(len(y.Nodes), len(x.Nodes)))
 	})
@@ -142,8 +146,8 @@ func (r *reportResult) explain(name string, run checkResult) {
 	if len(run.said) > 0 {
 		r.add(name, cause{Result: "unknown", What: "not all could be looked at", Why: run.said})
 	}
-	if len(run.Drift) > 0 {
-		r.add(name, cause{Result: "fail", What: plural(len(run.Drift), "difference") + " from its baseline", Why: []string{"p2pcheck diff " + run.Baseline + " names them"}})
+	if slices.ContainsFunc(run.Drift, drift.worse) {
+		r.add(name, cause{Result: "fail", What: "worse than its baseline", Why: []string{"p2pcheck diff " + run.Baseline + " names them"}})
 	}
 	for _, p := range run.Pairs {
 		l := lookOf(p.Outcome)
@@ -194,16 +198,15 @@ func (r *reportResult) add(name string, c cause) {
 	}
 }
 
-// majority is the first node of the largest group of nodes that are all alike,
-// and how many groups there are.
-func majority(runs []checkResult) (like, groups int) {
+// majority is the first node of the largest group of nodes that are all alike.
+func majority(runs []checkResult) int {
 	of := map[string][]int{}
 	best := []int{}
 	for i, run := range runs {
 		f := factsOf(run)
 		var key strings.Builder
 		for _, name := range f.names {
-			fmt.Fprintf(&key, "%s\x00%s\x00%s\n", name.What, name.Name, f.values[name])
+			fmt.Fprintf(&key, "%s\x00%s\x00%s\n", name.What, name.Name, f.values[name].text)
 		}
 		group := append(of[key.String()], i)
 		of[key.String()] = group
@@ -211,7 +214,7 @@ func majority(runs []checkResult) (like, groups int) {
 			best = group
 		}
 	}
-	return best[0], len(of)
+	return best[0]
 }
 
 // What of a report is shown of many: --json has all.

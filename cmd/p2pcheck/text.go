@@ -56,8 +56,9 @@ func (r checkResult) text(w io.Writer, a *app) error {
 	}
 	r.liveText(&b, a)
 	if r.Baseline != "" {
-		fmt.Fprintf(&b, "\nSince %s: %s\n", r.Baseline, plural(len(r.Drift), "difference"))
+		fmt.Fprintf(&b, "\nSince %s: %s\n", r.Baseline, driftHead(r.Drift))
 		driftText(&b, a, r.Drift)
+		uncomparedText(&b, r.Uncompared)
 	}
 	r.checksText(&b, a)
 	if len(r.Checks) > 0 {

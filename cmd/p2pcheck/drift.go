@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gpurdma/gpurdma/p2p"
+)
+
+// fact is one thing that a run says, and how good that is: the more the better,
+// 0 if nobody knows, and negative of what is neither good nor bad.
+type fact struct {
+	text string
+	good int
+}
+
+// neither is of facts that are neither good nor bad.
+const neither = -1
+
+// goodness of outcomes of pairs, and of results of checks. Staged and refused are
+// equally bad: no NIC reaches the GPU.
+var goodness = map[string]int{
+	"refused": 1, "staged": 1, "direct": best,
+	"fail": 1, "warn": 2, "pass": best,
+}
+
+const best = 3
+
+// facts are what a run says, each under a name, in order.
+type facts struct {
+	names  []drift // of what, and its name
+	values map[drift]fact
+}
+
+func (f *facts) add(what, name, value string, good int) {
+	key := drift{What: what, Name: name}
+	if _, ok := f.values[key]; !ok {
+		f.names = append(f.names, key)
+	}
+	f.values[key] = fact{value, good}
+}
+
+func factsOf(r checkResult) *facts {
+	f := &facts{values: map[drift]fact{}}
+	f.add("machine", "kernel", r.Machine.Kernel, neither)
+	f.add("machine", "CONFIG_PCI_P2PDMA", r.Machine.P2PDMA.String(), neither)
+	f.add("machine", "processor", r.Machine.CPU, neither)
+	for _, g := range r.GPUs {
+		f.add("gpu", g.Name, fmt.Sprintf("%s (%s)", g.Driver, g.Exporter), neither)
+	}
+	for _, n := range r.NICs {
+		at := "no PCI function"
+		if n.PCI != nil {
+			at = n.PCI.String()
+		}
+		f.add("nic", n.Name, fmt.Sprintf("%s at %s (%s)", n.Driver, at, n.Importer), neither)
+	}
+	for _, p := range r.Pairs {
+		value, good := p.Outcome, goodness[p.Outcome]
+		if p.Errno != nil {
+			value += " with " + p.Errno.Name
+		}
+		if !p.Counts {
+			good = neither
+		}
+		f.add("pair", p.GPU+" -> "+p.NIC, strings.TrimSpace(value+", "+p.Decision.Type+" "+p.NCCL), good)
+	}
+	for _, c := range r.Checks {
+		if p2p.OfProof(c.ID) {
+			continue // with others that were proven
+		}
+		f.check(c)
+	}
+	return f
+}
+
+// prove adds what was proven.
+func (f *facts) prove(r checkResult) {
+	for _, p := range r.Pairs {
+		if p.Proof != nil {
+			f.add("proof", p.GPU+" -> "+p.NIC, p.Proof.Outcome, goodness[p.Proof.Outcome])
+		}
+	}
+	for _, c := range r.Checks {
+		if p2p.OfProof(c.ID) {
+			f.check(c)
+		}
+	}
+}
+
+// check adds a finding. One that does not apply says nothing.
+func (f *facts) check(c finding) {
+	if c.Result == "skip" {
+		return
+	}
+	scope := c.Scope
+	if len(scope) == 0 {
+		scope = []string{""}
+	}
+	for _, s := range scope {
+		name := strings.TrimSpace(c.ID + " " + s)
+		// Of several findings on one thing the worst counts.
+		if was, ok := f.values[drift{What: "check", Name: name}]; ok && slices.Index(ranks, was.text) < slices.Index(ranks, c.Result) {
+			continue
+		}
+		f.add("check", name, c.Result, goodness[c.Result])
+	}
+}
+
+// facing is the order in which differences of a kind are told: what others may
+// follow from first.
+var facing = []string{"machine", "gpu", "nic", "pair", "proof", "check"}
+
+// drifted lists what differs, the worst first, and counts the checks of which one
+// of the runs says nothing: those are not compared.
+func drifted(before, after checkResult) (out []drift, uncompared int) {
+	out = []drift{}
+	was, is := factsOf(before), factsOf(after)
+	if before.Live != nil && after.Live != nil {
+		was.prove(before)
+		is.prove(after)
+	}
+	alone := map[string]bool{} // IDs of checks
+	compare := func(key drift) {
+		b, there1 := was.values[key]
+		a, there2 := is.values[key]
+		switch {
+		case key.What == "check" && there1 != there2:
+			id, _, _ := strings.Cut(key.Name, " ")
+			alone[id] = true
+		case a.text != b.text:
+			out = append(out, drift{key.What, key.Name, b.text, a.text, changeOf(b, a, there1, there2)})
+		}
+	}
+	for _, key := range is.names {
+		compare(key)
+	}
+	for _, key := range was.names {
+		if _, ok := is.values[key]; !ok {
+			compare(key)
+		}
+	}
+	slices.SortStableFunc(out, func(x, y drift) int {
+		return cmp.Or(cmp.Compare(slices.Index(changes, x.Change), slices.Index(changes, y.Change)), cmp.Compare(mild(x), mild(y)), cmp.Compare(slices.Index(facing, x.What), slices.Index(facing, y.What)))
+	})
+	return out, len(alone)
+}
+
+// mild is 1 of what can only warn now: it is told behind what fails.
+func mild(d drift) int {
+	if d.After == "warn" {
+		return 1
+	}
+	return 0
+}
+
+// changeOf says what a difference is.
+func changeOf(before, after fact, was, is bool) string {
+	switch {
+	case !is:
+		return "worse" // a device that is gone
+	case !was && (after.good == neither || after.good == best):
+		return "better"
+	case !was, after.good == neither, before.good == neither, after.good == before.good:
+		return "changed"
+	case after.good == 0:
+		return "unknown"
+	case before.good == 0 && after.good == goodness["warn"]:
+		return "changed"
+	case after.good == best, after.good > before.good && before.good > 0:
+		return "better"
+	}
+	return "worse"
+}
