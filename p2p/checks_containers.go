@@ -85,7 +85,7 @@ const defaultShm = "size=65536k"
 func (l *look) sharedMemory() {
 	mounts, err := l.m.proc.Mounts()
 	if err != nil {
-		l.unread("", reading{where: "/proc/self/mountinfo", err: absent(err, l.m.proc.Path("sys"))})
+		l.unread("", reading{where: "/proc/self/mountinfo", err: absent(err, l.m.proc.Path(wholeProc))})
 		return
 	}
 	at := []string{"/proc/self/mountinfo"}
@@ -114,7 +114,7 @@ func (l *look) masked() {
 	}
 	at := []string{"/proc/self/mountinfo"}
 	if err != nil {
-		l.unread("", reading{where: at[0], err: absent(err, l.m.proc.Path("sys"))})
+		l.unread("", reading{where: at[0], err: absent(err, l.m.proc.Path(wholeProc))})
 		return
 	}
 	var hidden []string

@@ -98,7 +98,7 @@ func (l *look) acsList() {
 		case len(on) > 0:
 			l.fail(name, nil, "%s", strings.Join(on, ", ")).Remedy = &fix
 		case d.unread != nil && d.Type != MapBusAddress:
-			l.unknown(name, nil, "%v", d.unread).fix("look again as root", "sudo p2pcheck", "")
+			l.unknown(name, nil, "%v", d.unread).asRoot(l.m)
 		case d.Type == MapBusAddress:
 			l.pass(name, nil, "none")
 		case d.Supported == placement.No:

@@ -45,7 +45,7 @@ func (l *look) configSpace() {
 		}
 		switch {
 		case errors.Is(err, pci.ErrTruncated):
-			l.unknown(f.PCI.String(), at, "only the beginning").fix("look again as root of the host", "sudo p2pcheck", "")
+			l.unknown(f.PCI.String(), at, "only the beginning").asRoot(l.m)
 		case err != nil:
 			l.unknown(f.PCI.String(), at, "%s", reading{err: err}.why())
 		case f.config.Unreachable():

@@ -74,6 +74,8 @@ func (l *look) gpuDriver() {
 			l.unknown(g.Name, nil, "%q is on no PCI bus, and its rules are not known", e.Driver)
 		case e.Driver == "":
 			l.fail(g.Name, at, "none")
+		case e.Driver == UnknownDriver:
+			l.unknown(g.Name, at, "which driver the GPU has is not known")
 		case e.Class == ClassUnknown && noExporters[e.Driver] != "":
 			l.fail(g.Name, at, "%s: %s", e.Driver, noExporters[e.Driver])
 		case e.Class == ClassUnknown:

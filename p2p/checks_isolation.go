@@ -141,7 +141,7 @@ func (l *look) acsPorts() {
 		at := []string{"/sys/" + f.dir + "/config"}
 		switch {
 		case f.err != nil || f.ACSErr != nil:
-			l.unknown(f.name, at, "%s", reading{err: firstError(f.err, f.ACSErr)}.why()).fix("look again as root", "sudo p2pcheck", "")
+			l.unknown(f.name, at, "%s", reading{err: firstError(f.err, f.ACSErr)}.why()).asRoot(l.m)
 		case !f.ACS.Present:
 			l.pass(f.name, at, "no ACS")
 		default:
@@ -260,7 +260,7 @@ func (l *look) translation() {
 		state := fmt.Sprintf("redirects: %v; ATS %s, relaxed ordering %s", bits&(pci.ACSRequestRedirect|pci.ACSCompletionRedirect|pci.ACSDirectTranslated), onOff(ats), onOff(express.RelaxedOrdering))
 		switch {
 		case err != nil:
-			l.unknown(p.name(), at, "%s", reading{err: err}.why()).fix("look again as root", "sudo p2pcheck", "")
+			l.unknown(p.name(), at, "%s", reading{err: err}.why()).asRoot(l.m)
 		case worst == routeLost:
 			l.fail(p.name(), at, "%s: requests and completions take different ways", state)
 		case worst == routeSlow:
@@ -296,7 +296,7 @@ func (l *look) ordering() {
 		}
 		switch {
 		case err != nil:
-			l.unknown(f.name, at, "%s", reading{err: err}.why()).fix("look again as root", "sudo p2pcheck", "")
+			l.unknown(f.name, at, "%s", reading{err: err}.why()).asRoot(l.m)
 		case !ok:
 			l.pass(f.name, at, "no PCI Express function")
 		case x.RelaxedOrdering:

@@ -3,6 +3,7 @@
 package p2p
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -341,11 +342,14 @@ func (l *look) complaints() {
 // unreadLog reports a log that nobody may read.
 func (l *look) unreadLog(log *kernelLog) {
 	f := l.unread("", reading{where: log.where, err: log.err})
+	if errors.Is(log.err, errNotCopied) {
+		return
+	}
 	if log.where == askedLog {
 		f.fix("look again as root; in a container, with CAP_SYSLOG", "--cap-add SYSLOG", "")
 		return
 	}
-	f.fix("look again as root", "sudo p2pcheck", "")
+	f.asRoot(l.m)
 }
 
 // plural is "1 line", "2 lines".

@@ -134,7 +134,7 @@ func (l *look) ncclLevel() {
 	for _, name := range order {
 		read := fmt.Sprintf("nearest: %s; the level is %s", ncclRank[best[name]], level)
 		switch {
-		case r.err != nil && best[name] > 2:
+		case r.err != nil: // it may say any level
 			l.unread(name, r)
 		case limit < 0:
 			l.unknown(name, r.at(), "the level %q is not understood", level)

@@ -151,7 +151,7 @@ func (l *look) links() {
 		case l.m.virtual.is == placement.Yes:
 			l.unknown(f.name, at, "the link that a guest sees is the hypervisor's invention").fix("look at the host", "", "")
 		case f.Bridge && f.Port == "":
-			l.unknown(f.name, at, "whether this port's link leads up or down is not known").fix("look again as root", "sudo p2pcheck", "")
+			l.unknown(f.name, at, "whether this port's link leads up or down is not known").asRoot(l.m)
 		case !ok:
 			l.unknown(f.name, at, "its speed or width is not known")
 		case had < could/2:
@@ -211,7 +211,7 @@ func (l *look) payload() {
 		}
 		switch {
 		case err != nil:
-			l.unknown(end.name, at, "%s", reading{err: err}.why()).fix("look again as root", "sudo p2pcheck", "")
+			l.unknown(end.name, at, "%s", reading{err: err}.why()).asRoot(l.m)
 		case len(sizes) == 0:
 			l.pass(end.name, at, "no PCI Express function")
 		case len(sizes) > 1:
@@ -243,7 +243,7 @@ func (l *look) readRequest() {
 		x, ok, err := f.config.Express()
 		switch err = firstError(f.err, f.cfgErr, err); {
 		case err != nil:
-			l.unknown(f.name, at, "%s", reading{err: err}.why()).fix("look again as root", "sudo p2pcheck", "")
+			l.unknown(f.name, at, "%s", reading{err: err}.why()).asRoot(l.m)
 		case !ok:
 			l.pass(f.name, at, "no PCI Express function")
 		case x.ReadRequest < 512:
@@ -542,7 +542,7 @@ func (l *look) atomics() {
 		}
 		switch {
 		case err != nil:
-			l.unknown(f.name, at, "%s", reading{err: err}.why()).fix("look again as root", "sudo p2pcheck", "")
+			l.unknown(f.name, at, "%s", reading{err: err}.why()).asRoot(l.m)
 		case !x.AtomicRequests:
 			l.warn(f.name, at, "it may send none")
 		case blocked != "":

@@ -4,6 +4,7 @@ package p2p
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/gpurdma/gpurdma/internal/bytesize"
@@ -137,6 +138,15 @@ func (l *look) bar1() {
 	}
 }
 
+// nvidiaParameters are those of NVIDIA's driver that are read.
+var nvidiaParameters = []string{"DmaRemapPeerMmio", "GrdmaPciTopoCheckOverride", "EnableResizableBar"}
+
+// NVIDIAParameter reports a line of /proc/driver/nvidia/params that is read.
+func NVIDIAParameter(line string) bool {
+	name, _, _ := strings.Cut(line, ":")
+	return slices.Contains(nvidiaParameters, strings.TrimSpace(name))
+}
+
 func (l *look) nvidiaParams() {
 	if !l.onNVIDIA() {
 		return
@@ -147,7 +157,7 @@ func (l *look) nvidiaParams() {
 		return
 	}
 	var said []string
-	for _, name := range []string{"DmaRemapPeerMmio", "GrdmaPciTopoCheckOverride", "EnableResizableBar"} {
+	for _, name := range nvidiaParameters {
 		if value, ok := r.line(name); ok {
 			said = append(said, fmt.Sprintf("%s: %s", name, value))
 		}

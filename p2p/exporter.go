@@ -135,6 +135,9 @@ var classOfDriver = map[string]Class{
 	"vkms": ClassSystem, "hyperv_drm": ClassSystem, "simple-framebuffer": ClassSystem,
 }
 
+// UnknownDriver is the driver of a function in a file that does not say which.
+const UnknownDriver = "?"
+
 // boards are the vendors of servers' boards' own displays, ASPEED and Matrox.
 // Whatever drives these, or nothing at all, there is no memory for a NIC.
 var boards = map[uint16]bool{0x1a03: true, 0x102b: true}

@@ -58,7 +58,12 @@ type Importer struct {
 }
 
 // driver is for people: software has no function, and so none that is known.
-func (i Importer) driver() string { return cmp.Or(i.Driver, "its driver") }
+func (i Importer) driver() string {
+	if i.Driver == UnknownDriver {
+		return "its driver"
+	}
+	return cmp.Or(i.Driver, "its driver")
+}
 
 // translation is how an importer's addresses are made.
 type translation int

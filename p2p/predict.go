@@ -143,6 +143,8 @@ func (m *Machine) predict(e Exporter, i Importer) Prediction {
 		r.stage("the exporter has system memory only")
 	case e.OutOfTree && e.Class == ClassUnknown && e.Driver == "":
 		r.because("no driver is bound to the GPU")
+	case e.Driver == UnknownDriver:
+		r.because("which driver the GPU has is not known")
 	case e.OutOfTree && e.Class != ClassNVIDIA && e.Class != ClassNVIDIACoherent:
 		r.because("%q may not be the kernel's own driver, and has rules of its own", e.Driver)
 	case e.Class == ClassI915:

@@ -30,7 +30,7 @@ var errNotCopied = errors.New("that part of the machine is not here")
 
 // errUnreadable is of a link to itself: the mark of a snapshot for what could
 // not be read when it was taken.
-var errUnreadable = errors.New("it could not be read when the snapshot was taken")
+var errUnreadable = errors.New("it could not be read when this was taken, or the file does not have it")
 
 // at is for Finding.Where.
 func (r reading) at() []string { return []string{r.where} }
@@ -101,12 +101,30 @@ func (m *Machine) place(name string) (file, where, anchor string) {
 	top, rest, _ := strings.Cut(name, "/")
 	switch top {
 	case "sys":
-		first, _, _ := strings.Cut(rest, "/")
-		return m.sys.Path(rest), where, m.sys.Path(first)
+		return m.sys.Path(rest), where, m.sys.Path(m.sysAnchor(rest))
 	case "proc":
-		return m.proc.Path(rest), where, m.proc.Path("sys")
+		return m.proc.Path(rest), where, m.proc.Path(wholeProc)
 	}
 	return filepath.Join(m.root, name), where, filepath.Join(m.root, top)
+}
+
+// Every kernel has these, and checks do not look at them: a sysfs without the
+// first and a procfs without the second are what somebody has copied of one.
+const (
+	wholeSys  = "class/mem"
+	wholeProc = "sys/vm"
+)
+
+// sysAnchor is the directory that makes an absence in sysfs mean something. Of a
+// copy somebody has chosen the directories of a class, of kernel and of a bus:
+// one of them that is not there was not copied.
+func (m *Machine) sysAnchor(rest string) string {
+	parts := strings.Split(rest, "/")
+	chosen := parts[0] == "class" || parts[0] == "kernel" || parts[0] == "bus"
+	if len(parts) > 1 && chosen && !m.sys.Exists(wholeSys) {
+		return path.Join(parts[0], parts[1])
+	}
+	return parts[0]
 }
 
 // read reads a file by its name on its machine, without the first slash.
@@ -160,6 +178,8 @@ func (m *Machine) named(text string) string {
 	if m.root == "/" || m.root == noFiles {
 		return text
 	}
+	// What a snapshot could not read is a link to itself in it.
+	text = strings.ReplaceAll(text, unix.ELOOP.Error(), errUnreadable.Error())
 	return strings.ReplaceAll(text, filepath.Clean(m.root)+"/", "/")
 }
 
@@ -167,8 +187,23 @@ func (m *Machine) named(text string) string {
 func (l *look) unread(scope string, r reading) *Finding {
 	f := l.unknown(scope, r.at(), "%s", r.why())
 	if errors.Is(r.err, fs.ErrPermission) {
-		f.fix("look again as root", "sudo p2pcheck", "")
+		f.asRoot(l.m)
 	}
+	return f
+}
+
+// asRoot is the remedy for what only root sees, of this machine or of a copy.
+func (m *Machine) asRoot(change string) Remedy {
+	if m.root == "/" {
+		return Remedy{Change: "look again " + change, Command: "sudo p2pcheck"}
+	}
+	return Remedy{Change: "take the copy again, " + change}
+}
+
+// asRoot says that root would see more.
+func (f *Finding) asRoot(m *Machine) *Finding {
+	fix := m.asRoot("as root")
+	f.Remedy = &fix
 	return f
 }
 

@@ -55,7 +55,8 @@ func (m *Machine) find(p Prediction, e Exporter, i Importer) *Remedy {
 			Weakens: "an idle GPU no longer saves power", Direct: true,
 		}
 	case errors.Is(p.Decision.unread, pci.ErrTruncated):
-		return &Remedy{Change: "look again as root, who sees ACS and the ports", Command: "sudo p2pcheck"}
+		again := m.asRoot("as root, who sees ACS and the ports")
+		return &again
 	case k.Release == "":
 		return &Remedy{Change: "say which kernel it is", Command: "p2pcheck --kernel RELEASE"}
 	case k.P2PDMA == placement.AnswerUnknown || i.Kind == Dynamic && k.MoveNotify == placement.AnswerUnknown:

@@ -50,7 +50,7 @@ func TestRemedy(t *testing.T) {
 		{"does not import", zen, Exporter{Class: ClassXe}, inSwitch, NoImporter, "imports dma-bufs", "", false},
 		{"vfio, pinned", zen, Exporter{Class: ClassVFIO}, inSwitch, Pinned, "told to stop", "", false},
 		{"suspended", zen, Exporter{Class: ClassAMDGPU, Power: PowerSuspended}, inSwitch, Dynamic, "awake", "echo on > /sys/bus/pci/devices/0000:03:00.0/power/control", true},
-		{"truncated", truncated, Exporter{Class: ClassXe}, inSwitch, Dynamic, "as root", "sudo p2pcheck", false},
+		{"truncated", truncated, Exporter{Class: ClassXe}, inSwitch, Dynamic, "take the copy again, as root", "", false},
 		{"no configuration", noConfig, Exporter{Class: ClassXe}, inSwitch, Dynamic, "configuration", "p2pcheck --config /boot/config-7.2.12+deb13-amd64", false},
 		{"no release", noRelease, Exporter{Class: ClassXe}, inSwitch, Dynamic, "which kernel", "p2pcheck --kernel RELEASE", false},
 		{"out of tree", zen, Exporter{Class: ClassAMDGPU, OutOfTree: true, Driver: "amdgpu"}, inSwitch, Dynamic, "prove it", "dmabuf-reg verify --trace --gpu drm:0000:03:00.0", false},

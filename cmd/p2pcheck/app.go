@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -28,6 +30,7 @@ const (
 type app struct {
 	stdout, stderr io.Writer
 	color          bool
+	mark           string // of our own colours, for printable
 	json, verbose  bool
 	source         p2p.Source
 	gpu, nic       []string // the only ones to look at
@@ -50,6 +53,8 @@ type result interface {
 
 // run carries out one command line and returns the exit status.
 func (a *app) run(args []string) int {
+	a.mark = rand.Text()
+	a.stderr = printable{a.stderr, ""}
 	root := a.root()
 	root.SetArgs(args)
 	root.SetOut(a.stdout)
@@ -98,7 +103,7 @@ func (a *app) finish(command string, found result, err error) int {
 		return a.formatted(write, found, status, err)
 	}
 	if found != nil {
-		status = a.printed(found.text(a.stdout, a), status)
+		status = a.printed(found.text(printable{a.stdout, a.mark}, a), status)
 	}
 	if err != nil {
 		cli.PrintErrors(a.stderr, program, err)
@@ -252,14 +257,15 @@ func (a *app) openSnapshot() (done func(), err error) {
 	return done, nil
 }
 
-// masked leaves a directory's name out of what is written.
+// masked leaves a directory's name out of what is written, and the mark of what a
+// snapshot could not read: a link to itself.
 type masked struct {
 	io.Writer
 	dir string
 }
 
 func (m masked) Write(p []byte) (int, error) {
-	_, err := m.Writer.Write(bytes.ReplaceAll(p, []byte(m.dir), nil))
+	_, err := io.WriteString(m.Writer, strings.NewReplacer(m.dir, "", syscall.ELOOP.Error(), "it could not be read when this was taken").Replace(string(p)))
 	return len(p), err
 }
 

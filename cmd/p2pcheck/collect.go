@@ -20,6 +20,7 @@ import (
 var lookedAt = []string{
 	"proc/sys/kernel/osrelease", "proc/sys/kernel/numa_balancing", "proc/cpuinfo", "proc/cmdline", "proc/config.gz", "proc/kallsyms",
 	"proc/self/status", "proc/self/limits", "proc/self/cgroup", "proc/self/environ", "proc/self/mountinfo", "proc/self/ns/user", "proc/self/ns/pid", "proc/1/cgroup",
+	"!proc/sys/vm", "!sys/class/mem", // of a whole procfs and sysfs
 	"proc/driver/nvidia/version", "proc/driver/nvidia/params", "!proc/driver/nvidia/capabilities/*", "!proc/driver/nvidia/capabilities/*/mig/*",
 	"boot/config-*", "lib/modules/*/config", "usr/lib/modules/*/config", "usr/src/*/.config", "usr/src/kernels/*/.config",
 	"sys/devices/system/node/online", "sys/class/dmi/id/sys_vendor", "sys/class/dmi/id/product_name",

@@ -128,7 +128,7 @@ func headline(r *checkResult, err error) string {
 	if err != nil {
 		parts = append(parts, cli.Explain(err)[0].Message)
 	}
-	return strings.NewReplacer("\n", " ", "|", "/").Replace(strings.Join(parts, "; "))
+	return printable{}.text(strings.NewReplacer("\n", " ", "\t", " ", "|", "/").Replace(strings.Join(parts, "; ")))
 }
 
 // nagios is one line with performance data, and 0 OK, 1 warning, 2 critical, 3

@@ -61,9 +61,6 @@ var modAlias = regexp.MustCompile(`^pci:v0000([0-9A-F]{4})d0000([0-9A-F]{4})sv[0
 // something.
 var notInDumps = []string{"power/runtime_status", "p2pmem"}
 
-// notDumped is the driver of a function, which is not in the file.
-const notDumped = "(not in the dump)"
-
 func (d dumped) entries(all map[string]entry) error {
 	dir := strings.TrimPrefix(d.RealPath, "/")
 	address := path.Base(dir)
@@ -99,7 +96,7 @@ func (d dumped) entries(all map[string]entry) error {
 		all[path.Join(group, "type")] = entry{unreadable: true}
 		link(path.Join(dir, "iommu_group"), group)
 	}
-	driver := notDumped
+	driver := p2p.UnknownDriver // it is not in the file
 	for _, name := range d.Subsystems["infiniband"] {
 		if name == "" || strings.ContainsAny(name, "/\x00") || name == "." || name == ".." {
 			return fmt.Errorf("an RDMA device called %q", name)

@@ -125,6 +125,9 @@ func (r *redactor) redact(name string, data []byte) []byte {
 		return []byte(r.names.inText(strings.Join(r.log, "")))
 	case name == "proc/cmdline":
 		return []byte(strings.Join(keep(strings.Fields(string(data)), p2p.Parameter), " ") + "\n")
+	case name == "proc/driver/nvidia/params":
+		// Others name GPUs by their UUIDs.
+		return lines(data, p2p.NVIDIAParameter)
 	case name == "proc/driver/nvidia/version":
 		return builders.ReplaceAll(data, nil)
 	case name == "proc/self/environ":

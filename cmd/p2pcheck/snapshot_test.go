@@ -78,6 +78,7 @@ var secrets = map[string]string{
 	"sys/fs/cgroup/kubepods/pod5ecre7/rdma.max":     "mlx5_0 hca_handle=1\n",
 	"sys/fs/cgroup/kubepods/pod5ecre7/rdma.current": "mlx5_0 hca_handle=1\n",
 	"proc/self/mountinfo":                           "24 1 0:22 / /dev/shm rw - tmpfs tmpfs rw,size=65536k\n25 1 0:23 / / rw - overlay overlay rw,lowerdir=/5ecre7\n",
+	"proc/driver/nvidia/params":                     "DmaRemapPeerMmio: 1\nGrdmaPciTopoCheckOverride: 0\nEnableResizableBar: 0\nExcludedGpus: \"GPU-5ecre7\"\n",
 	"proc/driver/nvidia/version":                    "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.124.06  Release Build  (root@5ecre7)\n",
 	"sys/class/net/wg-5ecre7/mtu":                   "1420\n",
 	"sys/class/net/enxa088c25ec2e7/operstate":       "up\n",

@@ -34,7 +34,8 @@ func (a *app) paint(color, text string) string {
 	if !a.color || color == "" {
 		return text
 	}
-	return "\x1b[" + color + "m" + text + "\x1b[0m"
+	esc := "\x1b" + a.mark
+	return esc + "[" + color + "m" + text + esc + "[0m"
 }
 
 // text is the matrix, then the reasons, the worst first.
@@ -133,6 +134,8 @@ func label(g gpu) string {
 	switch {
 	case g.Driver == "":
 		return "(no driver)"
+	case g.Driver == p2p.UnknownDriver:
+		return "(driver unknown)"
 	case g.Driver == g.Name:
 		return ""
 	case g.Driver == "softgpu":

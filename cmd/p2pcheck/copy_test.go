@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/gpurdma/gpurdma/cmd/internal/cli"
+	"github.com/gpurdma/gpurdma/internal/testenv"
+)
+
+// inCopies is what docs/p2pcheck.md says a copy has.
+var inCopies = []string{
+	"sys/bus/pci", "sys/devices", "sys/module", "sys/kernel/iommu_groups", "sys/class/infiniband", "sys/class/infiniband_verbs", "sys/class/drm", "sys/class/net",
+	"proc/sys/kernel/osrelease", "proc/cpuinfo", "boot",
+}
+
+// partial is a copy of a machine that has these alone.
+func partial(t *testing.T, tree testenv.Tree, kept ...string) string {
+	t.Helper()
+	whole, copied := tree.Write(t), t.TempDir()
+	for _, name := range kept {
+		from := filepath.Join(whole, name)
+		if _, err := os.Lstat(from); errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		err := filepath.WalkDir(from, func(file string, e fs.DirEntry, err error) error {
+			if err != nil {
+				return err
+			}
+			rel, err := filepath.Rel(whole, file)
+			if err != nil {
+				return err
+			}
+			to := filepath.Join(copied, rel)
+			switch {
+			case e.IsDir():
+				return os.MkdirAll(to, 0o700)
+			case e.Type()&fs.ModeSymlink != 0:
+				target, err := os.Readlink(file)
+				return errors.Join(err, os.MkdirAll(filepath.Dir(to), 0o700), os.Symlink(target, to))
+			}
+			text, err := os.ReadFile(file)
+			return errors.Join(err, os.MkdirAll(filepath.Dir(to), 0o700), os.WriteFile(to, text, 0o600))
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return copied
+}
+
+// found are the checks of a run, by result.
+func found(t *testing.T, args ...string) (map[string][]string, outcome) {
+	t.Helper()
+	r := command(append(args, "--json")...)
+	var d struct{ Result checkResult }
+	if err := json.Unmarshal([]byte(r.out), &d); err != nil {
+		t.Fatalf("%v: %+v", err, r)
+	}
+	out := map[string][]string{}
+	for _, f := range d.Result.Checks {
+		out[f.Result] = append(out[f.Result], f.ID)
+	}
+	return out, r
+}
+
+// A copy of a healthy machine has nothing that fails, and nothing that passes
+// which the whole machine does not. So has one with less in it than it should.
+func TestCopies(t *testing.T) {
+	for _, name := range []string{"small-hgx", "small-mi300"} {
+		machine := testenv.Machines[name]
+		// Things that are wrong, in files that a copy may lack.
+		sick := machine()
+		for file, text := range map[string]string{"proc/sys/kernel/numa_balancing": "1\n", "proc/self/environ": "NCCL_NET_GDR_LEVEL=LOC\x00", "sys/kernel/security/lockdown": "none [integrity]\n"} {
+			sick.Files[file] = text
+		}
+		of, _ := found(t, "--root", sick.Write(t))
+		passes := strings.Join(of["pass"], " ") + " "
+		for _, kept := range [][]string{inCopies, {"sys/bus/pci", "sys/devices", "sys/module", "sys/class/infiniband", "proc/sys/kernel/osrelease", "proc/cpuinfo", "boot"}} {
+			in, r := found(t, "--root", partial(t, sick, kept...))
+			if len(in["fail"]) > 0 || r.status != cli.ExitUnavailable {
+				t.Errorf("%s: status %d, %q fail", name, r.status, in["fail"])
+			}
+			for _, id := range in["pass"] {
+				if !strings.Contains(passes, id+" ") {
+					t.Errorf("%s: %s passes in the copy alone", name, id)
+				}
+			}
+			if strings.Contains(r.out, "sudo p2pcheck") {
+				t.Errorf("%s: root is asked for, of a copy", name)
+			}
+		}
+	}
+}
+
+// Nothing fails of a dump: it has no drivers and no kernel. No text tells how a
+// file that is missing is marked.
+func TestDumpFailsNothing(t *testing.T) {
+	for _, name := range []string{"small-hgx", "small-mi300", "wrong-socket", "xe"} {
+		file := dumpFile(t, dump(t, testenv.Machines[name]().Write(t)))
+		in, r := found(t, "--snapshot", file)
+		if len(in["fail"])+len(in["warn"]) > 0 && name != "xe" && name != "wrong-socket" || len(in["fail"]) > 0 || r.status != cli.ExitUnavailable {
+			t.Errorf("%s: status %d, %q fail, %q warn", name, r.status, in["fail"], in["warn"])
+		}
+		for _, args := range [][]string{{"-v"}, {"topo"}, {"--json"}, {"topo", "--json"}} {
+			r := command(append(args, "--snapshot", file)...)
+			for _, odd := range []string{"symbolic link", "sudo", "not in the dump", `"?\" may`, "? of", "?, whose"} {
+				if i := strings.Index(r.out+r.err, odd); i >= 0 {
+					t.Errorf("%s %q: %q", name, args, (r.out + r.err)[max(0, i-80):i+40])
+				}
+			}
+		}
+	}
+}
