@@ -38,21 +38,41 @@ func isDump(r *bufio.Reader) bool {
 
 // fromDump makes a snapshot of a dump.
 func fromDump(r io.Reader) (map[string]entry, error) {
-	var all []dumped
-	if err := json.NewDecoder(io.LimitReader(r, totalLimit)).Decode(&all); err != nil {
+	d := json.NewDecoder(io.LimitReader(r, dumpLimit))
+	if _, err := d.Token(); err != nil {
 		return nil, fmt.Errorf("%w, and no dump of rdma_topo: %w", errSnapshot, err)
 	}
 	entries := map[string]entry{}
 	for _, dir := range []string{"sys/bus", "sys/class", "sys/kernel"} {
 		entries[dir] = entry{dir: true}
 	}
-	for i, d := range all {
-		if err := d.entries(entries); err != nil {
+	// One at a time: what it unpacks to is many times its size.
+	for i := 0; d.More(); i++ {
+		var f dumped
+		if err := d.Decode(&f); err != nil {
+			return nil, fmt.Errorf("%w, and no dump of rdma_topo: %w", errSnapshot, err)
+		}
+		err := f.entries(entries)
+		if i >= functionLimit || len(entries) > entryLimit {
+			err = errors.New("too many")
+		}
+		if err != nil {
 			return nil, fmt.Errorf("%w: function %d of the dump of rdma_topo: %w", errSnapshot, i, err)
 		}
 	}
+	if _, err := d.Token(); err != nil {
+		return nil, fmt.Errorf("%w, and no dump of rdma_topo: %w", errSnapshot, err)
+	}
 	return entries, nil
 }
+
+// Limits of a dump: more than any machine has, and no more memory than a snapshot
+// takes.
+const (
+	dumpLimit     = 64 << 20
+	functionLimit = 20_000
+	namesLimit    = 64 // of RDMA devices, of one function
+)
 
 // modAlias has the numbers of a function.
 var modAlias = regexp.MustCompile(`^pci:v0000([0-9A-F]{4})d0000([0-9A-F]{4})sv[0-9A-F]{8}sd[0-9A-F]{8}bc([0-9A-F]{2})sc([0-9A-F]{2})i([0-9A-F]{2})$`)
@@ -65,7 +85,7 @@ func (d dumped) entries(all map[string]entry) error {
 	dir := strings.TrimPrefix(d.RealPath, "/")
 	address := path.Base(dir)
 	_, err := p2p.ParseAddr(address)
-	if err != nil || path.Clean(dir) != dir || !strings.HasPrefix(dir, "sys/devices/") {
+	if err != nil || len(dir) > nameLimit || path.Clean(dir) != dir || !strings.HasPrefix(dir, "sys/devices/") {
 		return fmt.Errorf("the path %q", d.RealPath)
 	}
 	ids := modAlias.FindStringSubmatch(d.ModAlias)
@@ -97,8 +117,11 @@ func (d dumped) entries(all map[string]entry) error {
 		link(path.Join(dir, "iommu_group"), group)
 	}
 	driver := p2p.UnknownDriver // it is not in the file
+	if len(d.Subsystems["infiniband"]) > namesLimit {
+		return errors.New("too many RDMA devices")
+	}
 	for _, name := range d.Subsystems["infiniband"] {
-		if name == "" || strings.ContainsAny(name, "/\x00") || name == "." || name == ".." {
+		if name == "" || len(name) > 255 || strings.ContainsAny(name, "/\x00") || name == "." || name == ".." {
 			return fmt.Errorf("an RDMA device called %q", name)
 		}
 		device := path.Join(dir, "infiniband", name)
@@ -141,9 +164,9 @@ func (d dumped) config() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	const most = 64 << 10 // more than any function has
-	config, err := io.ReadAll(io.LimitReader(z, most))
-	if err == nil && len(config) == most {
+	const most = 4 << 10 // the extended configuration space: no function has more
+	config, err := io.ReadAll(io.LimitReader(z, most+1))
+	if err == nil && len(config) > most {
 		err = errors.New("too large")
 	}
 	return config, err

@@ -164,3 +164,54 @@ func TestBrokenDumps(t *testing.T) {
 		}
 	}
 }
+
+// A small file does not become a large one.
+func TestDumpBombs(t *testing.T) {
+	packed := func(n int) string {
+		var b bytes.Buffer
+		z := zlib.NewWriter(&b)
+		if _, err := z.Write(make([]byte, n)); err != nil {
+			t.Fatal(err)
+		}
+		if err := z.Close(); err != nil {
+			t.Fatal(err)
+		}
+		return base64.StdEncoding.EncodeToString(b.Bytes())
+	}
+	one := func(i int, config string, names ...string) map[string]any {
+		return map[string]any{
+			"realpath": fmt.Sprintf("/sys/devices/pci0000:00/%04x:%02x:%02x.%d", i>>16, i>>8&0xff, i>>3&0x1f, i&7), "config": config,
+			"modalias": "pci:v00008086d00001234sv00000000sd00000000bc02sc00i00", "subsystems": map[string]any{"infiniband": names},
+		}
+	}
+	// One page of configuration space is what a function has.
+	for n, ok := range map[int]bool{256: true, 4096: true, 4097: false, 1 << 20: false} {
+		_, err := fromDump(bytes.NewReader(marshalled(t, []any{one(0, packed(n))})))
+		if (err == nil) != ok {
+			t.Errorf("%d bytes: %v", n, err)
+		}
+	}
+	var many []any
+	config := packed(4096)
+	for i := range functionLimit + 1 {
+		many = append(many, one(i, config))
+	}
+	if _, err := fromDump(bytes.NewReader(marshalled(t, many))); err == nil || !strings.Contains(err.Error(), "too many") {
+		t.Error(err)
+	}
+	if _, err := fromDump(bytes.NewReader(marshalled(t, []any{one(0, config, make([]string, namesLimit+1)...)}))); err == nil || !strings.Contains(err.Error(), "too many RDMA devices") {
+		t.Error(err)
+	}
+	if _, err := fromDump(strings.NewReader("[")); err == nil {
+		t.Error("an end that is missing is none")
+	}
+}
+
+func marshalled(t *testing.T, v any) []byte {
+	t.Helper()
+	text, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
