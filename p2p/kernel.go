@@ -5,6 +5,7 @@ package p2p
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"fmt"
 	"io"
@@ -102,16 +103,16 @@ func readKernel(root string, proc procfs.FS, release, given string) (Kernel, ker
 	if given != "" {
 		places = []string{given}
 	}
-	config, where := findConfig(places)
+	config, where, odd := findConfig(places)
 	switch {
 	case config != nil:
 		k.Source = where
 		k.P2PDMA = config.answer(configP2PDMA)
 		k.MoveNotify = config.moveNotify(k)
 	case given != "":
-		k.Source = given + " is not the configuration of a kernel"
+		k.Source = cmp.Or(odd, given+" is not the configuration of a kernel")
 	default:
-		k.P2PDMA, k.Source = probeSymbols(proc)
+		k.P2PDMA, k.Source = probeSymbols(proc, cmp.Or(odd, "no configuration was found"))
 	}
 	if k.MoveNotify == placement.AnswerUnknown && k.between(v6_12, v7_2) == placement.Yes {
 		k.MoveNotify = placement.Yes
@@ -163,8 +164,8 @@ func configPlaces(root string, proc procfs.FS, release string) []string {
 }
 
 // findConfig reads the first configuration there is. What is not that of a
-// kernel counts as missing.
-func findConfig(places []string) (c kernelConfig, where string) {
+// kernel counts as missing; odd says so of the first.
+func findConfig(places []string) (c kernelConfig, where, odd string) {
 	for _, place := range places {
 		text, err := os.ReadFile(place)
 		if err != nil {
@@ -172,14 +173,19 @@ func findConfig(places []string) (c kernelConfig, where string) {
 		}
 		if strings.HasSuffix(place, ".gz") {
 			if text, err = gunzip(text); err != nil {
+				odd = cmp.Or(odd, place+" cannot be unpacked")
 				continue
 			}
 		}
 		if c := parseConfig(text); c["CONFIG_PCI"] != "" {
-			return c, place
+			return c, place, ""
 		}
+		if len(bytes.TrimSpace(text)) == 0 {
+			odd = cmp.Or(odd, place+" is empty")
+		}
+		odd = cmp.Or(odd, place+" is not the configuration of a kernel")
 	}
-	return nil, ""
+	return nil, "", odd
 }
 
 // configLimit is more than any configuration has.
@@ -209,11 +215,11 @@ func parseConfig(text []byte) kernelConfig {
 }
 
 // probeSymbols looks for the decision's function among the kernel's symbols.
-func probeSymbols(proc procfs.FS) (p2pdma placement.Answer, source string) {
+func probeSymbols(proc procfs.FS, missing string) (p2pdma placement.Answer, source string) {
 	name := proc.Path("kallsyms")
 	f, err := os.Open(name)
 	if err != nil {
-		return placement.AnswerUnknown, "no configuration was found, and symbols cannot be read: " + err.Error()
+		return placement.AnswerUnknown, missing + ", and symbols cannot be read: " + err.Error()
 	}
 	defer f.Close()
 	// Its absence says something only where its neighbours are there.
@@ -229,7 +235,7 @@ func probeSymbols(proc procfs.FS) (p2pdma placement.Answer, source string) {
 	if neighbour && lines.Err() == nil {
 		return placement.No, name
 	}
-	return placement.AnswerUnknown, "no configuration was found, and " + name + " does not have the kernel's symbols"
+	return placement.AnswerUnknown, missing + ", and " + name + " does not have the kernel's symbols"
 }
 
 // CPU is what the kernel's rule for processors goes by.

@@ -74,3 +74,15 @@ func TestVersion(t *testing.T) {
 		}
 	}
 }
+
+// A configuration that is there and is none is said to be so.
+func TestOddConfigurations(t *testing.T) {
+	for text, want := range map[string]string{"": " is empty", "nonsense\n": " is not the configuration of a kernel"} {
+		tree := fixture{config: "-"}
+		tree.files = map[string]string{"boot/config-7.2.12+deb13-amd64": text}
+		m := tree.open(t)
+		if !strings.Contains(m.Kernel.Source, "/boot/config-7.2.12+deb13-amd64"+want) || m.Kernel.P2PDMA != placement.AnswerUnknown {
+			t.Errorf("%q: %v, %s", text, m.Kernel.P2PDMA, m.Kernel.Source)
+		}
+	}
+}

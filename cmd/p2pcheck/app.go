@@ -207,7 +207,13 @@ func (a *app) look(find func(*p2p.Machine, []p2p.GPU, []p2p.NIC) (result, error)
 	if err != nil {
 		return nil, err
 	}
-	nics, err = only("NIC", a.nic, nics, func(n p2p.NIC) []string { return []string{n.Name, n.Importer.Driver} })
+	nics, err = only("NIC", a.nic, nics, func(n p2p.NIC) []string {
+		names := []string{n.Name, n.Importer.Driver}
+		if n.Importer.PCI != nil {
+			names = append(names, n.Importer.PCI.String())
+		}
+		return names
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -279,8 +285,9 @@ func knownChecks(ids []string) error {
 	return nil
 }
 
-// only keeps the devices that have one of the names. The first of the names of
-// a device is its own.
+// only keeps the devices that have one of the names: the first of the names of a
+// device is its own, the second its driver's. A PCI address may be without its
+// domain, as lspci prints it.
 func only[T any](what string, names []string, all []T, called func(T) []string) ([]T, error) {
 	if len(names) == 0 {
 		return all, nil
@@ -292,14 +299,18 @@ func only[T any](what string, names []string, all []T, called func(T) []string) 
 		its := called(x)
 		keep := false
 		for _, name := range names {
-			if name != "" && slices.Contains(its, name) {
+			address := name
+			if a, err := p2p.ParseAddr(name); err == nil {
+				address = a.String()
+			}
+			if name != "" && (slices.Contains(its, name) || slices.Contains(its, address)) {
 				keep, found[name] = true, true
 			}
 		}
 		if keep {
 			out = append(out, x)
 		}
-		its = slices.DeleteFunc(slices.Compact(its), func(name string) bool { return name == "" })
+		its = slices.DeleteFunc(slices.Compact(its[:2]), func(name string) bool { return name == "" })
 		there = append(there, strings.Join(its, " of "))
 	}
 	for _, name := range names {
@@ -359,8 +370,8 @@ warn.`,
 	flags.StringVar(&a.source.Proc, "proc", "", "procfs of the machine")
 	flags.StringVar(&a.source.Release, "kernel", "", "release of its kernel, if procfs does not have it (\"6.12.1\")")
 	flags.StringVar(&a.source.Config, "config", "", "configuration of its kernel (\"/boot/config-…\")")
-	flags.StringSliceVar(&a.gpu, "gpu", nil, "only these GPUs: PCI address, name or driver")
-	flags.StringSliceVar(&a.nic, "nic", nil, "only these NICs: RDMA device or driver")
+	flags.StringSliceVar(&a.gpu, "gpu", nil, "only these GPUs: PCI address (\"0000:13:00.0\", \"13:00.0\"), name or driver")
+	flags.StringSliceVar(&a.nic, "nic", nil, "only these NICs: RDMA device, PCI address or driver")
 	flags.StringSliceVar(&a.skip, "skip", nil, "leave out these checks: IDs or families (\"KRN-BTF,NET\"), \"all\"")
 	root.Flags().BoolVarP(&a.verbose, "verbose", "v", false, "reasons of all pairs, the direct ones too, notes, and all checks")
 	root.Flags().BoolVar(&a.proving, "live", false, "prove each pair: allocate, register, write, read, compare, under trace (root, in short)")
@@ -370,6 +381,7 @@ warn.`,
 	flags.StringVarP(&a.output, "output", "o", "", "write there in place of the standard output (-): a file is replaced, whole or not at all, a device written to")
 	flags.StringVar(&a.snapshotFile, "snapshot", "", "analyse the machine that this file has: of snapshot, or of rdma_topo dump")
 	a.completeFlags(root)
+	root.PersistentPreRunE = usesFlags
 	root.AddCommand(a.explain(), a.snapshot(), a.diff(), a.report(), a.serve())
 	draw := &cobra.Command{
 		Use:   "topo",

@@ -121,7 +121,10 @@ func (r checkResult) tallyText(a *app) string {
 		return r.Tally.String()
 	}
 	untold := tallyOf(slices.DeleteFunc(slices.Clone(r.Checks), finding.told))
-	text := untold.String()
+	text := r.Tally.String()
+	if n := r.Tally.Fail - untold.Fail + r.Tally.Hidden - untold.Hidden; n > 0 {
+		text += fmt.Sprintf("; %d of them told with the pairs", n)
+	}
 	if n := untold.Unknown - untold.Hidden; n > 0 {
 		text += fmt.Sprintf("; %d of the unknown can only warn, and are not listed", n)
 	}

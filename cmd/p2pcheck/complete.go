@@ -7,8 +7,6 @@ import (
 	"slices"
 
 	"github.com/spf13/cobra"
-
-	"github.com/gpurdma/gpurdma/p2p"
 )
 
 // completeFlags lets the shell complete what names a device of this machine, a
@@ -37,13 +35,7 @@ func (a *app) completeFlags(root *cobra.Command) {
 		return names
 	})
 	complete("skip", func() []string {
-		names := []string{"all"}
-		for _, c := range p2p.Checks() {
-			if !slices.Contains(names, c.Family()) {
-				names = append(names, c.Family())
-			}
-		}
-		return append(names, checkNames()...)
+		return append(append([]string{"all"}, checkFamilies()...), checkNames()...)
 	})
 	complete("format", func() []string { return append([]string{"text", "json"}, slices.Sorted(maps.Keys(formats))...) })
 	for _, flag := range []string{"root", "sysfs", "proc"} {

@@ -36,6 +36,9 @@ func (a *app) explain() *cobra.Command {
 		Use:   "explain [ID]...",
 		Short: "Say what a check means, why it matters, and how to mend it",
 		Long:  "explain tells of the checks with these IDs, or families of them (\"NET\"); of all without one.",
+		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			return append(checkFamilies(), checkNames()...), cobra.ShellCompDirectiveNoFileComp
+		},
 		RunE: func(_ *cobra.Command, ids []string) error {
 			a.reached = true
 			found, err := explained(ids)
@@ -63,6 +66,17 @@ func explained(ids []string) (explainResult, error) {
 		return r, &cli.UsageError{Err: fmt.Errorf("no check is called %s; there are %s", strings.Join(ids, ", "), strings.Join(known, ", "))}
 	}
 	return r, nil
+}
+
+// checkFamilies are the families of all checks.
+func checkFamilies() []string {
+	var out []string
+	for _, c := range p2p.Checks() {
+		if !slices.Contains(out, c.Family()) {
+			out = append(out, c.Family())
+		}
+	}
+	return out
 }
 
 // checkNames are the IDs of all checks.

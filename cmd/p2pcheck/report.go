@@ -31,7 +31,7 @@ type node struct {
 
 // cause is one reason for which nodes fail, or are unknown.
 type cause struct {
-	Result string   `json:"result"` // fail or unknown
+	Result string   `json:"result"` // fail, unknown, or warn of a node that has nothing worse
 	What   string   `json:"what"`   // a check's ID and title, or what becomes of pairs
 	Nodes  []string `json:"nodes"`
 	Scope  []string `json:"scope"` // on the first of them
@@ -163,10 +163,11 @@ func (r *reportResult) explain(name string, run checkResult) {
 		}
 		r.add(name, c)
 	}
+	warned := verdict(&run, run.status()) == "warn" // by nothing else
 	for _, f := range run.Checks {
 		// The pairs have said the same.
 		told := f.ID == "P2P-VERDICT" || f.ID == "GPU-EXPORTER-OPS"
-		if !told && (f.Result == "fail" || f.Result == "unknown" && f.Decides) {
+		if !told && (f.Result == "fail" || f.Result == "unknown" && f.Decides || f.Result == "warn" && warned) {
 			r.add(name, cause{Result: f.Result, What: f.ID + ": " + f.Title, Scope: f.Scope, Why: []string{f.Read}, Remedy: f.Remedy})
 		}
 	}

@@ -61,7 +61,10 @@ labels go. SIGTERM ends it with status 0, SIGINT with 130.`,
 }
 
 func (a *app) listen(ctx context.Context, address string, every time.Duration, nfd string) error {
-	if nfd != "" && every <= 0 {
+	if every < 0 {
+		return &cli.UsageError{Err: fmt.Errorf("--every %v: no time is below 0", every)}
+	}
+	if nfd != "" && every == 0 {
 		return &cli.UsageError{Err: errors.New("--nfd needs an --every above 0")}
 	}
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
@@ -70,6 +73,10 @@ func (a *app) listen(ctx context.Context, address string, every time.Duration, n
 	}
 	fmt.Fprintf(a.stderr, "%s: metrics at http://%s/metrics\n", program, l.Addr())
 	m := &metrics{a: a, every: every}
+	if _, _, err := m.current(); err != nil {
+		// It may be better later: the metrics say so, too.
+		cli.PrintErrors(a.stderr, program, err)
+	}
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", m)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
@@ -116,7 +123,7 @@ func (m *metrics) label(ctx context.Context, file string) {
 // writeLabels writes them with the time at which node-feature-discovery is to
 // forget them.
 func (m *metrics) writeLabels(file string) error {
-	_, labels := m.current()
+	_, labels, _ := m.current()
 	until := time.Now().Add(3 * m.every).UTC().Format(time.RFC3339)
 	return writeWhole(file, []byte("# +expiry-time="+until+"\n"+labels), othersRead)
 }
@@ -124,15 +131,17 @@ func (m *metrics) writeLabels(file string) error {
 // ServeHTTP is for http.Handler.
 func (m *metrics) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-	text, _ := m.current()
+	text, _, _ := m.current()
 	_, _ = w.Write([]byte(text)) // who asked is gone
 }
 
-func (m *metrics) current() (text, labels string) {
+// current looks again, if it was not just done. Why not all could be looked at is
+// told when it was.
+func (m *metrics) current() (text, labels string, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.text != "" && time.Since(m.last) < m.every {
-		return m.text, m.labels
+		return m.text, m.labels, nil
 	}
 	// A copy: to look at a snapshot changes the app.
 	a := *m.a
@@ -146,5 +155,5 @@ func (m *metrics) current() (text, labels string) {
 	prometheus(&asText, r, status, err)
 	nfd(&asLabels, r, status, err)
 	m.last, m.text, m.labels = time.Now(), asText.String(), asLabels.String()
-	return m.text, m.labels
+	return m.text, m.labels, err
 }
