@@ -3,6 +3,7 @@
 package p2p
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -60,11 +61,17 @@ type Finding struct {
 	Where  []string // in which files, by their names on that machine
 	Expect string   // what was expected
 	Remedy *Remedy  // of what does not pass; nil if there is none
+	// Unasked says that it is unknown because there was nobody to be asked, as
+	// in every copy of a machine. That decides nothing.
+	Unasked bool
 }
 
 // Hides reports that the finding may stand for a failure: it is unknown, and
 // its check can fail. A machine with such a finding is not known to be good.
-func (f Finding) Hides() bool { return f.Result == ResultUnknown && f.Check.Worst == ResultFail }
+func (f Finding) Hides() bool { return f.Result == ResultUnknown && f.Decides() }
+
+// Decides reports that the finding says whether the machine is good.
+func (f Finding) Decides() bool { return f.Check.Worst == ResultFail && !f.Unasked }
 
 // Subject is what is checked.
 type Subject struct {
@@ -77,14 +84,38 @@ type Subject struct {
 	Live Live // what only the machine itself can say; zero of a copy
 }
 
-// Live asks the machine that this is. What is nil is not asked.
+// Live asks the machine that this is. What is nil is not asked. What a library
+// would have to say is asked only where there is a GPU of NVIDIA's driver; a
+// build or a machine without that library answers ErrNotAsked.
 type Live struct {
+	// DMABuf is what CUDA says of exporting, by GPU.
+	DMABuf func() (map[Addr]Export, error)
+	// Confidential is whether NVML says that confidential computing is on.
+	Confidential func() (bool, error)
+	// Peers is what NVML says of NVIDIA's GPUs among each other.
+	Peers func() ([]Peer, error)
 	// BAR1 is how much of NVIDIA's window is taken, by GPU.
 	BAR1 func() (map[Addr]Usage, error)
 	// Imports asks an RDMA driver whether it imports dma-bufs.
 	Imports func(nic string) (ibvfd.Support, error)
 	// Opens tries to open a device file for reading and writing.
 	Opens func(path string) error
+}
+
+// ErrNotAsked is of what only a library says, and there is none to be asked.
+var ErrNotAsked = errors.New("there is no library to be asked")
+
+// Export is whether a driver exports dma-bufs, and why not.
+type Export struct {
+	OK          bool
+	Why, Remedy string
+}
+
+// Peer is two GPUs, and what reading and writing between them comes to.
+type Peer struct {
+	A, B        Addr
+	OK          bool
+	Read, Write string
 }
 
 // Usage is a part of something, in bytes.
@@ -163,7 +194,7 @@ func (f *Finding) excuse() {
 func join(all []Finding, f Finding) []Finding {
 	for i := len(all) - 1; i >= 0 && all[i].Check == f.Check; i-- {
 		g := &all[i]
-		if g.Result != f.Result || g.Read != f.Read || g.Expect != f.Expect || !sameRemedy(g.Remedy, f.Remedy) {
+		if g.Result != f.Result || g.Unasked != f.Unasked || g.Read != f.Read || g.Expect != f.Expect || !sameRemedy(g.Remedy, f.Remedy) {
 			continue
 		}
 		g.Scope = append(g.Scope, f.Scope...)

@@ -173,6 +173,32 @@ func live(opens error, support ibvfd.Support, err error) Live {
 	}
 }
 
+// exports is what CUDA says of the GPUs of small-hgx.
+func exports(e Export, err error) Live {
+	return Live{DMABuf: func() (map[Addr]Export, error) { return map[Addr]Export{{Bus: 0x13}: e, {Bus: 0x15}: {OK: true}}, err }}
+}
+
+func confidential(on bool, err error) Live {
+	return Live{Confidential: func() (bool, error) { return on, err }}
+}
+
+// reach is what NVML says of them.
+func reach(status string, err error) Live {
+	return Live{Peers: func() ([]Peer, error) {
+		return []Peer{{A: Addr{Bus: 0x13}, B: Addr{Bus: 0x15}, OK: status == "OK", Read: "OK", Write: status}}, err
+	}}
+}
+
+// dead makes a function that has fallen off the bus.
+func dead(dir string) edit {
+	return func(*testenv.Tree) func(*testing.T, string) {
+		return func(t *testing.T, root string) {
+			t.Helper()
+			testenv.WriteFile(t, filepath.Join(root, dir, "config"), strings.Repeat("\xff", 4096))
+		}
+	}
+}
+
 // byVFIO gives the GPUs to vfio-pci.
 var byVFIO = swap("driver:amdgpu", "driver:vfio-pci")
 
@@ -237,6 +263,71 @@ func sane(t *testing.T, f Finding) {
 	}
 	if f.Result == ResultPass && f.Remedy != nil {
 		t.Errorf("%s passes, and has a remedy", f.Check.ID)
+	}
+}
+
+// What a copy of a machine cannot say is unknown and decides nothing. Where a
+// library is there and fails, it does.
+func TestUnasked(t *testing.T) {
+	broken := errors.New("broken")
+	none := fmt.Errorf("%w: no libcuda.so.1", ErrNotAsked)
+	for _, c := range []struct {
+		live  Live
+		hides bool
+	}{
+		{Live{}, false},
+		{Live{DMABuf: func() (map[Addr]Export, error) { return nil, none }}, false},
+		{Live{DMABuf: func() (map[Addr]Export, error) { return nil, broken }}, true},
+		{Live{DMABuf: func() (map[Addr]Export, error) { return nil, nil }}, true},
+	} {
+		found := checked(t, testenv.Machines["small-hgx"](), c.live, "NV-DMABUF-ATTR")
+		if len(found) == 0 || worst(found) != ResultUnknown || found[0].Hides() != c.hides {
+			t.Errorf("%v: %+v", c.hides, found)
+		}
+	}
+}
+
+// A GPU that is gone, or whose BAR has no address, is reached by no NIC.
+func TestNoGPUBehindTheDriver(t *testing.T) {
+	for name, c := range map[string]struct {
+		change edit
+		words  string
+		remedy bool
+	}{
+		"dead GPU":        {dead(amdGPU), "0000:13:00.0 does not answer", true},
+		"dead NIC":        {dead(amdNIC), "0000:14:00.0 does not answer", true},
+		"no address":      {put(amdGPU+"/resource", "0x0 0x3fffffffff 0x14220c"), "no address", false},
+		"unset":           {put(amdGPU+"/resource", "0x80000000 0x80ffffff 0x40200\n0x1000 0x3fffffffff 0x2014220c"), "no address", false},
+		"no BAR is there": {put(amdGPU+"/resource", "0x0 0x0 0x0"), "no address", false},
+	} {
+		for _, machine := range []string{"small-hgx", "small-mi300"} {
+			tree := testenv.Machines[machine]()
+			later := c.change(&tree)
+			root := tree.Write(t)
+			if later != nil {
+				later(t, root)
+			}
+			tried := 0
+			for _, p := range subject(Open(root)).Pairs {
+				concerned := p.GPU.Name == "0000:13:00.0" && name != "dead NIC" || name == "dead NIC" && *p.NIC.Importer.PCI == addr(t, "14:00.0")
+				if !concerned {
+					if p.Prediction.Outcome != Direct {
+						t.Errorf("%s, %s: %s: %v", name, machine, p.name(), p.Prediction)
+					}
+					continue
+				}
+				tried++
+				if p.Prediction.Outcome != OutcomeUnknown || !strings.Contains(p.Prediction.String(), c.words) {
+					t.Errorf("%s, %s: %v", name, machine, p.Prediction)
+				}
+				if c.remedy && (p.Remedy == nil || !strings.Contains(p.Remedy.Change, "reboot") || p.Remedy.Command != "") {
+					t.Errorf("%s, %s: %+v", name, machine, p.Remedy)
+				}
+			}
+			if tried == 0 {
+				t.Errorf("%s, %s: no pair", name, machine)
+			}
+		}
 	}
 }
 

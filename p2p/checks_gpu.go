@@ -3,6 +3,7 @@
 package p2p
 
 import (
+	"cmp"
 	"errors"
 	"io/fs"
 	"path"
@@ -72,6 +73,9 @@ func (l *look) gpuDriver() {
 		switch {
 		case e.PCI == nil:
 			l.unknown(g.Name, nil, "%q is on no PCI bus, and its rules are not known", e.Driver)
+		case l.m.silent(*e.PCI):
+			l.fail(g.Name, []string{"/sys/bus/pci/devices/" + g.Name + "/config"}, "%s is bound, and the GPU does not answer: its configuration space reads as ones", cmp.Or(e.Driver, "no driver")).
+				fix(goneGPU, "", "")
 		case e.Driver == "":
 			l.fail(g.Name, at, "none")
 		case e.Driver == UnknownDriver:
@@ -79,11 +83,11 @@ func (l *look) gpuDriver() {
 		case e.Class == ClassUnknown && noExporters[e.Driver] != "":
 			l.fail(g.Name, at, "%s: %s", e.Driver, noExporters[e.Driver])
 		case e.Class == ClassUnknown:
-			l.unknown(g.Name, at, "%s, whose rules were not read", e.Driver).fix("prove it by a registration under trace", "dmabuf-reg verify --trace --gpu drm:"+g.Name, "")
+			l.unknown(g.Name, at, "%s, whose rules were not read", e.Driver).fix("prove it by a registration under trace", "p2pcheck --live --gpu "+g.Name, "")
 		case e.OutOfTree && e.Class != ClassNVIDIA && e.Class != ClassNVIDIACoherent:
 			version := l.read("sys/module", moduleOf(e.Driver), "version")
 			l.unknown(g.Name, append(at, version.where), "%s is not the kernel's own, or may not be: %s", e.Driver, strings.TrimSpace("version "+version.text)).
-				fix("prove it by a registration under trace", "dmabuf-reg verify --trace --gpu drm:"+g.Name, "")
+				fix("prove it by a registration under trace", "p2pcheck --live --gpu "+g.Name, "")
 		default:
 			l.pass(g.Name, at, "%s", e.Driver)
 		}

@@ -3,6 +3,8 @@
 package p2p
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -16,30 +18,122 @@ var nvidiaChecks = []Check{
 	{ID: "NV-MODTYPE", Title: "The open kernel modules are loaded", Worst: ResultFail, run: (*look).nvidiaModule,
 		Expect: "“Open Kernel Module”", Why: "Only the open modules export dma-bufs.",
 		Fix: Remedy{Change: "install the open modules (GPUs from Turing on), or rely on nvidia-peermem"}, Ref: "open-gpu-kernel-modules; microsoft/mscclpp#657"},
-	{ID: "NV-DMABUF-ATTR", Title: "CUDA says that it exports dma-bufs", Worst: ResultFail, run: (*look).toCUDA, Why: "The attribute of the CUDA driver that libraries ask.", Ref: "CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED"},
+	{ID: "NV-DMABUF-ATTR", Title: "CUDA says that it exports dma-bufs", Worst: ResultFail, run: (*look).dmabufAttribute,
+		Expect: "1", Why: "The attribute of the CUDA driver that libraries ask before they export.",
+		Fix: Remedy{Change: "install the open kernel modules of R515 or later; turn confidential computing off"}, Ref: "CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED"},
 	{ID: "NV-PEERMEM", Title: "nvidia-peermem is of use, if it is loaded", Worst: ResultWarn, run: (*look).peermem,
 		Expect: "not loaded, or registered with ib_core of MLNX_OFED", Why: "The kernel's own ib_core has no such clients: the module loads, and never registers. Programs then say that GPUDirect is disabled, although dma-buf works.",
 		Fix: Remedy{Change: "use dma-bufs; nvidia-peermem needs MLNX_OFED, and is to be loaded after it"}, Ref: "NVIDIA/nccl#1939, ROCm/mori#560"},
 	{ID: "NV-PEERMEM-KMSG", Title: "nvidia-peermem complains of nothing", Worst: ResultWarn, run: (*look).peermemLog,
 		Expect: "no “detected invalid context”", Why: "A program used memory of a context that had ended.",
 		Fix: Remedy{Change: "restart the program; if it persists, the driver"}, Ref: "nvidia-peermem.c"},
-	{ID: "NV-BAR1", Title: "BAR 1 has room", Worst: ResultFail, run: (*look).bar1,
+	{ID: "NV-BAR1", Title: "BAR 1 has room", Worst: ResultWarn, run: (*look).bar1,
 		Expect: "more than 256 MiB, and less than 90 % taken", Why: "Everything that is registered takes a part of BAR 1, of all processes together.",
 		Fix: Remedy{Change: "resizable BAR in the firmware; fewer registrations at a time"}, Ref: "ofiwg/libfabric#10502, NVIDIA/gdrcopy#301"},
 	{ID: "NV-PARAMS", Title: "The driver's parameters do no harm", Worst: ResultFail, run: (*look).nvidiaParams,
 		Expect: "DmaRemapPeerMmio 1 where an IOMMU translates", Why: "With 0 the driver gives out addresses that a translating IOMMU does not know.",
 		Fix: Remedy{Change: "let the driver map its memory", Command: "options nvidia NVreg_DmaRemapPeerMmio=1"}, Ref: "nv-reg.h"},
-	{ID: "NV-CC", Title: "Confidential computing is off", Worst: ResultFail, run: (*look).toNVML, Why: "With it the driver exports no dma-bufs.", Ref: "open-gpu-kernel-modules"},
+	{ID: "NV-CC", Title: "Confidential computing is off", Worst: ResultFail, run: (*look).confidential,
+		Expect: "off", Why: "With it the GPU's memory is closed to NICs.",
+		Fix: Remedy{Change: "turn it off, or do without GPUDirect", Command: "nvidia_gpu_tools.py --set-cc-mode=off --reset-after-cc-mode-switch", Weakens: "whoever runs the host can read the GPU's memory"}, Ref: "nvmlSystemGetConfComputeState()"},
 	{ID: "NV-MIG", Title: "GPUs are whole", Worst: ResultWarn, run: (*look).mig,
 		Expect: "no instances", Why: "Instances of one GPU share its BAR 1.", Ref: "/proc/driver/nvidia/capabilities"},
 	{ID: "NV-COHERENT", Title: "Memory that the CPU caches is exported for PCIe", Worst: ResultWarn, run: (*look).coherentGPU,
 		Expect: "no such GPU, or programs that ask for the PCIe mapping", Why: "On Grace a dma-buf leads over C2C and the CPU unless it is made with the flag for a PCIe mapping: slower, or refused.",
 		Fix: Remedy{Change: "export with CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE", Command: "NCCL_NET_GDR_C2C=0"}, Ref: "ofiwg/libfabric#10967, linux-rdma/perftest#325"},
-	{ID: "NV-P2P-CAPS", Title: "GPUs reach each other", Worst: ResultWarn, run: (*look).toNVML, Why: "It says nothing of NICs.", Ref: "nvidia-smi topo -p2p"},
+	{ID: "NV-P2P-CAPS", Title: "GPUs reach each other", Worst: ResultWarn, run: (*look).peerStatus,
+		Expect: "OK for reads and writes", Why: "Where GPUs do not reach each other a program copies through the host. It says nothing of NICs.",
+		Fix: Remedy{Change: "see what NVIDIA's driver says of the two", Command: "nvidia-smi topo -p2p rw"}, Ref: "nvmlDeviceGetP2PStatus()"},
 }
 
-func (l *look) toCUDA() { l.skip("this program asks no CUDA: dmabuf-reg devices does") }
-func (l *look) toNVML() { l.skip("no file says so: nvidia-smi does") }
+// unasked reports what only one of NVIDIA's libraries could say. A library that
+// is there and fails is another matter: something is wrong with it.
+func (l *look) unasked(scope, library string, err error) {
+	if err == nil {
+		l.unknown(scope, nil, "no file says so, and %s is not asked of a copy", library).Unasked = true
+		return
+	}
+	l.unknown(scope, []string{library}, "%v", err).Unasked = errors.Is(err, ErrNotAsked)
+}
+
+func (l *look) dmabufAttribute() {
+	if !l.onNVIDIA() {
+		return
+	}
+	if l.s.Live.DMABuf == nil {
+		l.unasked("", "CUDA", nil)
+		return
+	}
+	said, err := l.s.Live.DMABuf()
+	for _, g := range l.driven("nvidia") {
+		at := []string{"CUDA"}
+		switch e, ok := said[*g.Exporter.PCI]; {
+		case ok && e.OK:
+			l.pass(g.Name, at, "1")
+		case ok:
+			l.fail(g.Name, at, "0: %s", e.Why).fix(cmp.Or(e.Remedy, l.check.Fix.Change), "", "")
+		case err != nil:
+			l.unasked(g.Name, "CUDA", err)
+		default:
+			l.unknown(g.Name, at, "CUDA does not list this GPU: CUDA_VISIBLE_DEVICES or the container may hide it")
+		}
+	}
+}
+
+func (l *look) confidential() {
+	if !l.onNVIDIA() {
+		return
+	}
+	if l.s.Live.Confidential == nil {
+		l.unasked("", "NVML", nil)
+		return
+	}
+	switch on, err := l.s.Live.Confidential(); {
+	case err != nil:
+		l.unasked("", "NVML", err)
+	case on:
+		l.fail("", []string{"NVML"}, "on")
+	default:
+		l.pass("", []string{"NVML"}, "off")
+	}
+}
+
+func (l *look) peerStatus() {
+	switch gpus := l.driven("nvidia"); {
+	case len(gpus) == 0:
+		l.onNVIDIA()
+		return
+	case len(gpus) == 1:
+		l.skip("not two GPUs of NVIDIA's driver")
+		return
+	case l.s.Live.Peers == nil:
+		l.unasked("", "NVML", nil)
+		return
+	}
+	all, err := l.s.Live.Peers()
+	if err != nil {
+		l.unasked("", "NVML", err)
+		return
+	}
+	at := []string{"NVML"}
+	var name = map[Addr]string{}
+	for _, g := range l.driven("nvidia") {
+		name[*g.Exporter.PCI] = g.Name
+	}
+	for _, p := range all {
+		a, b := name[p.A], name[p.B]
+		switch scope := a + ", " + b; {
+		case a == "" || b == "":
+		case p.OK:
+			l.pass(scope, at, "OK")
+		default:
+			l.warn(scope, at, "reads: %s; writes: %s", p.Read, p.Write)
+		}
+	}
+	if len(l.found) == 0 {
+		l.unknown("", at, "it lists no two of these GPUs")
+	}
+}
 
 // onNVIDIA skips where there is no GPU of NVIDIA's driver.
 func (l *look) onNVIDIA() bool {
@@ -125,15 +219,17 @@ func (l *look) bar1() {
 		case !ok:
 			l.unknown(g.Name, at, "no BAR that has an address is known")
 		case bar.Size <= smallBAR:
-			l.fail(g.Name, at, "%s", bytesize.Format(int64(bar.Size)))
+			l.warn(g.Name, at, "%s", bytesize.Format(int64(bar.Size)))
 		case known && use.Used > use.Total/10*9:
 			l.warn(g.Name, []string{"NVML"}, "%s of %s taken", bytesize.Format(int64(use.Used)), bytesize.Format(int64(use.Total)))
 		case known:
 			l.pass(g.Name, []string{"NVML"}, "%s of %s taken", bytesize.Format(int64(use.Used)), bytesize.Format(int64(use.Total)))
 		case err != nil:
-			l.pass(g.Name, at, "%s; how much of it is taken is not known: %v", bytesize.Format(int64(bar.Size)), err)
+			l.unknown(g.Name, at, "%s; how much of it is taken is not known: %v", bytesize.Format(int64(bar.Size)), err)
+		case l.s.Live.BAR1 == nil:
+			l.unknown(g.Name, at, "%s; how much of it is taken is not known of a copy", bytesize.Format(int64(bar.Size)))
 		default:
-			l.pass(g.Name, at, "%s; how much of it is taken is not looked at in a copy", bytesize.Format(int64(bar.Size)))
+			l.unknown(g.Name, at, "%s; how much of it is taken is not known: NVML does not say", bytesize.Format(int64(bar.Size)))
 		}
 	}
 }
@@ -146,6 +242,11 @@ func NVIDIAParameter(line string) bool {
 	name, _, _ := strings.Cut(line, ":")
 	return slices.Contains(nvidiaParameters, strings.TrimSpace(name))
 }
+// The values of DmaRemapPeerMmio.
+const (
+	remapOff = "0"
+	remapOn  = "1"
+)
 
 func (l *look) nvidiaParams() {
 	if !l.onNVIDIA() {
@@ -162,7 +263,7 @@ func (l *look) nvidiaParams() {
 			said = append(said, fmt.Sprintf("%s: %s", name, value))
 		}
 	}
-	remap, ok := r.line("DmaRemapPeerMmio")
+	remap, _ := r.line("DmaRemapPeerMmio")
 	translates := placement.No
 	for _, f := range l.endpoints() {
 		switch {
@@ -175,10 +276,12 @@ func (l *look) nvidiaParams() {
 	switch {
 	case len(said) == 0:
 		l.unknown("", r.at(), "none of the parameters is there")
-	case ok && remap == "0" && translates == placement.Yes:
+	case remap == remapOff && translates == placement.Yes:
 		l.fail("", r.at(), "%s; the IOMMU translates", strings.Join(said, ", "))
-	case ok && remap == "0" && translates == placement.AnswerUnknown:
+	case remap == remapOff && translates == placement.AnswerUnknown:
 		l.unknown("", r.at(), "%s; whether the IOMMU translates is not known", strings.Join(said, ", "))
+	case remap != remapOn && translates != placement.No:
+		l.unknown("", r.at(), "%s; DmaRemapPeerMmio is not among them, or is neither 0 nor 1", strings.Join(said, ", "))
 	default:
 		l.pass("", r.at(), "%s", strings.Join(said, ", "))
 	}
@@ -197,7 +300,11 @@ func (l *look) mig() {
 		if !strings.HasPrefix(gpu, "gpu") {
 			continue
 		}
-		instances, _ := l.list("proc/driver/nvidia/capabilities", gpu, "mig")
+		instances, mig := l.list("proc/driver/nvidia/capabilities", gpu, "mig")
+		if mig.err != nil && !mig.gone() {
+			l.unread("", mig)
+			return
+		}
 		for _, name := range instances {
 			if strings.HasPrefix(name, "gi") {
 				l.warn("", []string{r.where + "/" + gpu + "/mig"}, "%s has instances", gpu)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"strconv"
 	"strings"
 
 	"github.com/gpurdma/gpurdma/internal/pci"
@@ -81,6 +82,8 @@ const (
 	GateUnknown Gate = iota
 	GateOpen         // all
 	GateBridge       // those below a common bridge; others get ENOTSUPP (524)
+	GateClosed       // none
+	GateUnread       // the rule of this version was not read
 )
 
 // Power is whether runtime power management has put a function to sleep.
@@ -125,6 +128,9 @@ type Exporter struct {
 	// OutOfTree says that the driver is not the kernel's own, or may not be: its
 	// rules are then not known, except those of NVIDIA's, which never is.
 	OutOfTree bool
+	// Withheld is what NVIDIA's libraries have against an export: CUDA's
+	// attribute is 0, confidential computing is on. "" if they said nothing.
+	Withheld string
 	// Driver is the function's, "" if it is not known.
 	Driver string
 }
@@ -178,17 +184,48 @@ func (m *Machine) Exporter(a Addr) (Exporter, error) {
 	return e, nil
 }
 
-// nvidiaGate is open by a parameter of the driver, and on bare x86 machines: no
-// chipset of theirs is on its list of those that want a common bridge. On
+// gates are the series of NVIDIA's driver whose nv-dmabuf.c was read, and whether
+// it has a gate. Those without one let any importer attach.
+var gates = map[int]bool{
+	515: false, 520: false, 525: false, 530: false, 535: false, 545: false, 550: false, 555: false, 560: false, 565: false, 570: false, 575: false,
+	580: true, 590: true, 595: true,
+}
+
+// nvidiaGate is set by a parameter of the driver, and open on bare x86 machines:
+// no chipset of theirs is on its list of those that want a common bridge. On
 // guests and other processors it is not known here.
 func (m *Machine) nvidiaGate() Gate {
-	if v, _ := m.read("proc/driver/nvidia/params").line("GrdmaPciTopoCheckOverride"); v == "1" {
+	gate, read := gates[m.nvidiaSeries()]
+	if !read {
+		return GateUnread
+	}
+	if !gate {
 		return GateOpen
 	}
-	if m.CPU.known && m.CPU.Vendor != "" && m.virtual.is == placement.No {
+	params := m.read("proc/driver/nvidia/params")
+	switch v, _ := params.line("GrdmaPciTopoCheckOverride"); {
+	case v == "1":
+		return GateOpen
+	case v == "2":
+		return GateClosed
+	case v == "0" && m.CPU.known && m.CPU.Vendor != "" && m.virtual.is == placement.No:
 		return GateOpen
 	}
 	return GateUnknown
+}
+
+// nvidiaSeries is the first number of the version of the driver that is loaded,
+// 0 if it is not known.
+func (m *Machine) nvidiaSeries() int {
+	texts := []string{m.read("sys/module/nvidia/version").text}
+	texts = append(texts, strings.Fields(m.read("proc/driver/nvidia/version").text)...)
+	for _, text := range texts {
+		first, _, dotted := strings.Cut(text, ".")
+		if n, err := strconv.Atoi(first); dotted && err == nil && n >= 100 {
+			return n
+		}
+	}
+	return 0
 }
 
 // virtioDriver is the driver of the virtio device that a function carries.

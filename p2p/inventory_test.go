@@ -200,11 +200,36 @@ func TestNVIDIAGate(t *testing.T) {
 		{grace, "0", "OE", ClassNVIDIA, GateUnknown},
 		{"-", "0", "OE", ClassNVIDIA, GateUnknown},
 		{bare, "0", "POE", ClassUnknown, GateOpen},
+		{bare, "2", "OE", ClassNVIDIA, GateClosed},
+		{bare, "?", "OE", ClassNVIDIA, GateUnknown},
 	} {
 		// The first processor's lines, and the flags among them.
 		cpu := strings.Replace(c.cpu, "\n\nflags", "\nflags", 1)
-		m := fixture{cpu: cpu, tree: tree, files: map[string]string{"sys/module/nvidia/taint": c.taint, "proc/driver/nvidia/params": "GrdmaPciTopoCheckOverride: " + c.params + "\n"}}.open(t)
+		m := fixture{cpu: cpu, tree: tree, files: map[string]string{"sys/module/nvidia/version": "580.95.05", "sys/module/nvidia/taint": c.taint, "proc/driver/nvidia/params": "GrdmaPciTopoCheckOverride: " + c.params + "\n"}}.open(t)
 		if e, err := m.Exporter(addr(t, "00:04.0")); err != nil || e.Class != c.class || e.Gate != c.gate {
+			t.Errorf("%+v: %+v, %v", c, e, err)
+		}
+	}
+}
+
+// Of which version the gate was read is what counts, and a version without one
+// lets all attach.
+func TestVersionsOfTheGate(t *testing.T) {
+	const tree = "pci0000:00/0000:00:04.0 class=0x030200 driver:nvidia"
+	for _, c := range []struct {
+		loaded, proc string
+		want         Gate
+	}{
+		{"580.95.05", "", GateUnknown}, {"570.124.06", "", GateOpen}, {"515.48.07", "", GateOpen}, {"610.1.2", "", GateUnread}, {"510.39", "", GateUnread}, {"?", "", GateUnread}, {"", "", GateUnread},
+		{"", "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.124.06  Release Build", GateOpen},
+		{"999.1", "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.124.06  Release Build", GateUnread},
+	} {
+		files := map[string]string{"sys/module/nvidia/taint": "OE", "proc/driver/nvidia/version": c.proc, "proc/driver/nvidia/params": "GrdmaPciTopoCheckOverride: 0\n"}
+		if c.loaded != "" {
+			files["sys/module/nvidia/version"] = c.loaded
+		}
+		m := fixture{cpu: grace, tree: tree, files: files}.open(t)
+		if e, err := m.Exporter(addr(t, "00:04.0")); err != nil || e.Gate != c.want {
 			t.Errorf("%+v: %+v, %v", c, e, err)
 		}
 	}

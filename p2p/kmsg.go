@@ -30,6 +30,8 @@ var patterns = []pattern{
 	{"KRN-KMSG", regexp.MustCompile(`cannot be used for peer-to-peer DMA as the client and provider`), ResultFail, "the kernel refused a pair"},
 	{"KRN-KMSG", regexp.MustCompile(`NVRM: .*dma-buf attach failed`), ResultFail, "NVIDIA's gate refused an importer"},
 	{"KRN-KMSG", regexp.MustCompile(`NVRM: .*importer unable to handle MMIO`), ResultFail, "the importer wants pages"},
+	{"KRN-KMSG", regexp.MustCompile(`NVRM: Xid \(PCI:([0-9a-f:]+)\): 79,`), ResultFail, "the GPU has fallen off the bus"},
+	{"KRN-KMSG", regexp.MustCompile(`NVRM: Xid \(PCI:([0-9a-f:]+)\): [0-9]+,`), ResultWarn, "NVIDIA's driver reports an error of a GPU, or of a program on it"},
 	{"KRN-KMSG", regexp.MustCompile(`PCIe P2P access from peer device \S+ is not supported by the chipset`), ResultWarn, "amdgpu: two GPUs do not reach each other"},
 	{"ISO-FAULTS", regexp.MustCompile(`DMAR: \[DMA (Write|Read)[^\]]*\] Request device \[([^\]]+)\]`), ResultFail, "the IOMMU blocked a transfer"},
 	{"ISO-FAULTS", regexp.MustCompile(`AMD-Vi: Event logged \[IO_PAGE_FAULT`), ResultFail, "the IOMMU blocked a transfer"},
@@ -82,6 +84,9 @@ const shownLines = 3
 
 var pciAddress = regexp.MustCompile(`(?:[0-9a-f]{4,}:)?[0-9a-f]{2}:[0-1][0-9a-f]\.[0-7]`)
 
+// xidDevice is how NVIDIA's driver writes a GPU: without a function.
+var xidDevice = regexp.MustCompile(`NVRM: Xid \(PCI:([0-9a-f:]+)\)`)
+
 // of are a check's lines, the latest of each pattern, if they name a device that
 // matters or none at all.
 func (k *kernelLog) of(l *look, check string) []hit {
@@ -89,11 +94,14 @@ func (k *kernelLog) of(l *look, check string) []hit {
 	seen := map[*regexp.Regexp]bool{}
 	for _, line := range slices.Backward(k.lines) {
 		for _, p := range patterns {
-			if p.check != check || seen[p.match] || !p.match.MatchString(line) || !l.concerns(line) {
+			if p.check != check || !p.match.MatchString(line) || !l.concerns(line) {
 				continue
 			}
-			seen[p.match] = true
-			out = append(out, hit{line, p})
+			if !seen[p.match] {
+				seen[p.match] = true
+				out = append(out, hit{line, p})
+			}
+			break // a line says one thing
 		}
 		if len(out) == shownLines {
 			break
@@ -105,6 +113,9 @@ func (k *kernelLog) of(l *look, check string) []hit {
 // concerns reports a line on no PCI function, or on one of those looked at.
 func (l *look) concerns(line string) bool {
 	names := pciAddress.FindAllString(line, -1)
+	if m := xidDevice.FindStringSubmatch(line); m != nil {
+		names = append(names, m[1]+".0")
+	}
 	return len(names) == 0 || slices.ContainsFunc(names, func(name string) bool {
 		a, err := ParseAddr(name)
 		return err == nil && l.matter()[a]

@@ -2,6 +2,8 @@
 
 package p2p
 
+import "strings"
+
 // Pair is a GPU, a NIC, and what is to be said of the two.
 type Pair struct {
 	GPU        GPU
@@ -15,6 +17,11 @@ type Pair struct {
 // Pair predicts for a GPU and a NIC.
 func (m *Machine) Pair(g GPU, n NIC) Pair {
 	p := Pair{GPU: g, NIC: n, Prediction: m.Predict(g.Exporter, n.Importer), Remedy: m.Remedy(g.Exporter, n.Importer)}
+	if r := p.Remedy; r != nil {
+		if command, ok := strings.CutSuffix(r.Command, " --nic "+anyNIC); ok {
+			r.Command = command + " --nic " + n.Name
+		}
+	}
 	if g.Exporter.PCI != nil && n.Importer.PCI != nil {
 		p.Letters = m.Letters(*g.Exporter.PCI, *n.Importer.PCI)
 	}

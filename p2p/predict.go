@@ -3,6 +3,7 @@
 package p2p
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -141,6 +142,7 @@ func (m *Machine) predict(e Exporter, i Importer) Prediction {
 		r.refuse(unix.EOPNOTSUPP, StageUverbs, "%s of %s imports no dma-bufs", i.driver(), m.Kernel.Release)
 	case e.Class == ClassSystem:
 		r.stage("the exporter has system memory only")
+	case r.silent():
 	case e.OutOfTree && e.Class == ClassUnknown && e.Driver == "":
 		r.because("no driver is bound to the GPU")
 	case e.Driver == UnknownDriver:
@@ -150,6 +152,10 @@ func (m *Machine) predict(e Exporter, i Importer) Prediction {
 	case e.Class == ClassI915:
 		r.i915()
 	case e.Class == ClassNVIDIACoherent:
+		if r.e.Withheld != "" {
+			r.because("%s", r.e.Withheld)
+			break
+		}
 		r.because("GPU memory with pages is mapped as system memory is, for any importer")
 		r.direct(false)
 	case e.Class != ClassUnknown:
@@ -222,6 +228,49 @@ func (r *rules) mapped() Address {
 	}
 	r.note("%s", why)
 	return AddressUnknown
+}
+
+// silent gives up on a function that is not there any more: its driver may still
+// be bound.
+func (r *rules) silent() bool {
+	for _, a := range []*Addr{r.e.PCI, r.i.PCI} {
+		if a != nil && r.m.silent(*a) {
+			r.because("%v does not answer: its configuration space reads as ones", *a)
+			return true
+		}
+	}
+	return false
+}
+
+// silent reports a function that answers every read with ones.
+func (m *Machine) silent(a Addr) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return errors.Is(m.node(a).acsErr, pci.ErrNoAnswer)
+}
+
+// unplaced reports a GPU of which no BAR, or not the largest one, has an
+// address. What cannot be read is not reported.
+func (m *Machine) unplaced(a Addr) bool {
+	r := m.read("sys/bus/pci/devices", a.String(), "resource")
+	if r.err != nil {
+		return false
+	}
+	var placed, without uint64 // sizes
+	for i, line := range strings.Split(r.text, "\n") {
+		var start, end, flags uint64
+		if n, err := fmt.Sscanf(line, "%v %v %v", &start, &end, &flags); i >= 6 || n != 3 || err != nil {
+			break
+		}
+		switch size := end - start + 1; {
+		case flags&0x200 == 0 || end <= start: // IORESOURCE_MEM
+		case start == 0 || flags&resourceUnset != 0:
+			without = max(without, size)
+		default:
+			placed = max(placed, size)
+		}
+	}
+	return placed == 0 || placed < without
 }
 
 // i915 is i915_gem_dmabuf_attach().
@@ -335,9 +384,19 @@ func (r *rules) pinnedInSystem() placement.Answer {
 
 // nvidia is nv_dma_buf_attach(): what the importer is does not matter.
 func (r *rules) nvidia() {
+	if r.e.Withheld != "" {
+		r.because("%s", r.e.Withheld)
+		return
+	}
 	switch {
 	case r.e.Gate == GateOpen:
 		r.because("the driver lets any importer attach")
+	case r.e.Gate == GateUnread:
+		r.because("which importers this version of the driver lets attach was not read")
+		return
+	case r.e.Gate == GateClosed:
+		r.refuse(errno.ENOTSUPP, StageAttach, "the driver's gate is closed by a parameter (GrdmaPciTopoCheckOverride: 2)")
+		return
 	case r.i.PCI == nil && r.e.Gate == GateUnknown:
 		r.because("whether the driver's gate asks for a common bridge is not known, and the importer is on no PCI bus")
 		return
@@ -364,12 +423,19 @@ func (r *rules) unmapped() bool {
 	if r.e.Driver != "nvidia" {
 		return false // the software GPU maps always
 	}
-	remap, _ := r.m.read("proc/driver/nvidia/params").line("DmaRemapPeerMmio")
+	params := r.m.read("proc/driver/nvidia/params")
+	remap, _ := params.line("DmaRemapPeerMmio")
 	t, why := r.m.translationOf(r.i.PCI)
-	if remap != "0" || t == untranslated {
+	switch {
+	case t == untranslated || remap == remapOn:
 		return false
+	case remap == remapOff:
+		r.because("%s, and the driver maps nothing in it (DmaRemapPeerMmio: 0)", why)
+	case params.err != nil:
+		r.because("%s, and whether the driver maps its memory in it is not known: %s: %s", why, params.where, params.why())
+	default:
+		r.because("%s, and whether the driver maps its memory in it is not known: DmaRemapPeerMmio is %q", why, remap)
 	}
-	r.because("%s, and the driver maps nothing in it (DmaRemapPeerMmio: 0)", why)
 	return true
 }
 
@@ -431,6 +497,11 @@ func (r *rules) vfio() {
 
 // reach adds what may come between the importer and addresses that it got.
 func (r *rules) reach() {
+	if r.m.unplaced(*r.e.PCI) {
+		r.p.Outcome, r.p.Address = OutcomeUnknown, AddressUnknown
+		r.because("the GPU's BAR has no address: see PCIE-BAR-ASSIGNED")
+		return
+	}
 	if r.i.PCI == nil {
 		return
 	}

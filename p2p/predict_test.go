@@ -87,6 +87,8 @@ func TestPredict(t *testing.T) {
 		{zen, Exporter{Class: ClassNVIDIA, Gate: GateBridge}, nowhere, Dynamic, peer, "refused ENOTSUPP attach", 0, "no PCI bus"},
 		{zen, Exporter{Class: ClassNVIDIA, Gate: GateOpen}, nowhere, Dynamic, peer, "direct", AddressPhysical, "any importer"},
 		{other, Exporter{Class: ClassNVIDIA, Gate: GateOpen}, atRoot, Dynamic, peer, "direct", AddressPhysical, ""},
+		{zen, Exporter{Class: ClassNVIDIA, Gate: GateUnread}, inSwitch, Dynamic, peer, "unknown", 0, "was not read"},
+		{zen, Exporter{Class: ClassNVIDIA, Gate: GateClosed}, inSwitch, Dynamic, peer, "refused ENOTSUPP attach", 0, "closed by a parameter"},
 		{zen, Exporter{Class: ClassNVIDIA}, inSwitch, Dynamic, peer, "direct", AddressPhysical, ""},
 		{zen, Exporter{Class: ClassNVIDIA}, atRoot, Dynamic, peer, "unknown", 0, "not known"},
 		{zen, Exporter{Class: ClassNVIDIA}, nowhere, Dynamic, peer, "unknown", 0, "not known"},
@@ -195,6 +197,38 @@ func TestNVIDIADoesNotAsk(t *testing.T) {
 	}
 }
 
+// Where an IOMMU translates, what cannot be read of the driver's parameters does
+// not count as if it mapped its memory. Without one it does not matter.
+func TestUnreadRemap(t *testing.T) {
+	for params, want := range map[string]Outcome{"DmaRemapPeerMmio: 1": Direct, "DmaRemapPeerMmio: 0": OutcomeUnknown, "DmaRemapPeerMmio: ?": OutcomeUnknown, "Other: 1": OutcomeUnknown, "": OutcomeUnknown} {
+		for domain, want := range map[string]Outcome{"DMA": want, "identity": Direct} {
+			files := map[string]string{}
+			if params != "" {
+				files["proc/driver/nvidia/params"] = params + "\n"
+			}
+			m := fixture{tree: planted(), files: files}.open(t)
+			writeGroup(t, m, inSwitch, domain)
+			gpu := addr(t, "03:00.0")
+			p := m.Predict(Exporter{Class: ClassNVIDIA, PCI: &gpu, Gate: GateOpen, Driver: "nvidia"}, Importer{PCI: client(t, inSwitch), Kind: Dynamic, PeerToPeer: true})
+			if p.Outcome != want {
+				t.Errorf("%q, %s: %v", params, domain, p)
+			}
+		}
+	}
+}
+
+// What NVIDIA's libraries have against an export stands against the prediction.
+func TestWithheld(t *testing.T) {
+	m := fixture{tree: planted()}.open(t)
+	gpu := addr(t, "03:00.0")
+	for _, class := range []Class{ClassNVIDIA, ClassNVIDIACoherent} {
+		p := m.Predict(Exporter{Class: class, PCI: &gpu, Gate: GateOpen, Withheld: "confidential computing is on"}, Importer{PCI: client(t, inSwitch), Kind: Dynamic, PeerToPeer: true})
+		if p.Outcome != OutcomeUnknown || !strings.Contains(p.String(), "confidential") {
+			t.Errorf("%v: %v", class, p)
+		}
+	}
+}
+
 func TestExporter(t *testing.T) {
 	const gpu = "sys/devices/pci0000:00/0000:00:02.0/0000:08:00.0/"
 	type files = map[string]string
@@ -213,7 +247,7 @@ func TestExporter(t *testing.T) {
 		{"nouveau", files{"sys/module/nouveau/taint": ""}, Exporter{}},
 		{"", nil, Exporter{OutOfTree: true}},
 		{"vfio-pci", files{"sys/module/vfio_pci/taint": "\n"}, Exporter{Class: ClassVFIO}},
-		{"nvidia", nil, Exporter{OutOfTree: true, Gate: GateUnknown}}, // maybe the proprietary modules
+		{"nvidia", nil, Exporter{OutOfTree: true, Gate: GateUnread}}, // maybe the proprietary modules
 		{"softgpu", nil, Exporter{Pin: PinUnknown}},
 		{"softgpu", files{gpu + "behaviour": "strange\n"}, Exporter{Pin: PinUnknown}},
 		{"softgpu", files{gpu + "behaviour": "nvidia\n", gpu + "pin_rule": "vram\n", "sys/module/softgpu/parameters/topology_gate": "Y\n"}, Exporter{Class: ClassNVIDIA, Pin: PinInVRAM, Gate: GateBridge}},

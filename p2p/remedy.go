@@ -49,6 +49,12 @@ func (m *Machine) direct(e Exporter, i Importer) bool { return m.Predict(e, i).O
 func (m *Machine) find(p Prediction, e Exporter, i Importer) *Remedy {
 	k := m.Kernel
 	switch {
+	case e.PCI != nil && m.silent(*e.PCI):
+		return &Remedy{Change: goneGPU}
+	case i.PCI != nil && m.silent(*i.PCI):
+		return &Remedy{Change: "reboot, with the power off in between; if the NIC does not come back, exchange it"}
+	case e.Withheld != "":
+		return &Remedy{Change: "see NV-CC and NV-DMABUF-ATTR: the driver exports nothing"}
 	case e.Power != PowerAwake && m.direct(awake(e), i):
 		return &Remedy{
 			Change: "keep the GPU awake", Command: "echo on > /sys/bus/pci/devices/" + e.PCI.String() + "/power/control",
@@ -67,10 +73,16 @@ func (m *Machine) find(p Prediction, e Exporter, i Importer) *Remedy {
 	}
 	r := &Remedy{Change: "prove it by a registration under trace: no rule that was read covers this pair"}
 	if e.PCI != nil {
-		r.Command = "dmabuf-reg verify --trace --gpu drm:" + e.PCI.String()
+		r.Command = "p2pcheck --live --gpu " + e.PCI.String() + " --nic " + anyNIC
 	}
 	return r
 }
+
+// anyNIC stands for a NIC's name in a command. Pair puts it there.
+const anyNIC = "NIC"
+
+// goneGPU is for one that does not answer.
+const goneGPU = "reboot, with the power off in between; if the GPU does not come back, reseat or exchange it"
 
 func awake(e Exporter) Exporter {
 	e.Power = PowerAwake

@@ -53,7 +53,7 @@ func TestRemedy(t *testing.T) {
 		{"truncated", truncated, Exporter{Class: ClassXe}, inSwitch, Dynamic, "take the copy again, as root", "", false},
 		{"no configuration", noConfig, Exporter{Class: ClassXe}, inSwitch, Dynamic, "configuration", "p2pcheck --config /boot/config-7.2.12+deb13-amd64", false},
 		{"no release", noRelease, Exporter{Class: ClassXe}, inSwitch, Dynamic, "which kernel", "p2pcheck --kernel RELEASE", false},
-		{"out of tree", zen, Exporter{Class: ClassAMDGPU, OutOfTree: true, Driver: "amdgpu"}, inSwitch, Dynamic, "prove it", "dmabuf-reg verify --trace --gpu drm:0000:03:00.0", false},
+		{"out of tree", zen, Exporter{Class: ClassAMDGPU, OutOfTree: true, Driver: "amdgpu"}, inSwitch, Dynamic, "prove it", "p2pcheck --live --gpu 0000:03:00.0 --nic NIC", false},
 		{"no driver", zen, Exporter{}, inSwitch, Dynamic, "bind a driver", "", false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -120,5 +120,16 @@ func TestRemedyApplied(t *testing.T) {
 	}
 	if p := after.Predict(e, i); p.Outcome != Direct {
 		t.Error(p)
+	}
+}
+
+// The command for a pair names both of it, by names that the command knows.
+func TestRemedyNamesThePair(t *testing.T) {
+	m := fixture{cpu: grace, tree: planted()}.open(t)
+	gpu := addr(t, "03:00.0")
+	g := GPU{Name: gpu.String(), Exporter: Exporter{Class: ClassNVIDIA, PCI: &gpu, Gate: GateUnread, Driver: "nvidia"}}
+	p := m.Pair(g, NIC{Name: "mlx5_0", Importer: Importer{PCI: client(t, inSwitch), Kind: Dynamic, PeerToPeer: true}})
+	if p.Remedy == nil || p.Remedy.Command != "p2pcheck --live --gpu 0000:03:00.0 --nic mlx5_0" {
+		t.Errorf("%+v", p.Remedy)
 	}
 }

@@ -33,6 +33,7 @@ type app struct {
 	mark           string // of our own colours, for printable
 	json, verbose  bool
 	source         p2p.Source
+	live           p2p.Live // of this machine
 	gpu, nic       []string // the only ones to look at
 	skip           []string // checks that are not carried out
 	snapshotFile   string   // the machine, in one file
@@ -197,7 +198,8 @@ func (a *app) look(find func(*p2p.Machine, []p2p.GPU, []p2p.NIC) (result, error)
 	gpus, err1 := m.GPUs()
 	nics, err2 := m.NICs()
 	if here(a.source) {
-		asked(nics, answers().Imports)
+		a.live = answers()
+		asked(nics, a.live.Imports)
 	}
 	var unread error
 	if err := errors.Join(err1, err2); err != nil {
@@ -216,6 +218,9 @@ func (a *app) look(find func(*p2p.Machine, []p2p.GPU, []p2p.NIC) (result, error)
 	})
 	if err != nil {
 		return nil, err
+	}
+	if here(a.source) {
+		withheld(gpus, a.live)
 	}
 	found, err := find(m, gpus, nics)
 	return found, errors.Join(unread, err)

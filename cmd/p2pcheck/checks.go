@@ -50,7 +50,7 @@ func findingsOf(all []p2p.Finding) []finding {
 	for _, f := range all {
 		g := finding{
 			ID: f.Check.ID, Result: f.Result.String(), Title: f.Check.Title, Scope: list(f.Scope), Read: f.Read,
-			Where: list(f.Where), Expected: f.Expect, Decides: f.Check.Worst == p2p.ResultFail, Ref: f.Check.Ref,
+			Where: list(f.Where), Expected: f.Expect, Decides: f.Decides(), Ref: f.Check.Ref,
 		}
 		if r := f.Remedy; r != nil {
 			g.Remedy = &fix{r.Change, r.Command, r.Weakens}

@@ -4,10 +4,16 @@ package main
 
 import (
 	"errors"
+	"fmt"
+	"io/fs"
 	"os"
+	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gpurdma/gpurdma/gpualloc"
+	"github.com/gpurdma/gpurdma/gpualloc/cuda"
 	"github.com/gpurdma/gpurdma/gpualloc/nvml"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/p2p"
@@ -17,15 +23,13 @@ import (
 // its configuration may be named.
 func here(s p2p.Source) bool { return s == p2p.Source{Config: s.Config} }
 
-// asked asks the drivers of which it is not known whether they import dma-bufs.
+// asked asks the drivers whether they import dma-bufs. A no counts whatever the
+// table of drivers says.
 func asked(nics []p2p.NIC, imports func(string) (ibvfd.Support, error)) {
 	for i := range nics {
-		if nics[i].Importer.Kind != p2p.KindUnknown {
-			continue
-		}
 		switch s, err := imports(nics[i].Name); {
 		case err != nil:
-		case s.DMABufKernel == ibvfd.Yes:
+		case s.DMABufKernel == ibvfd.Yes && nics[i].Importer.Kind == p2p.KindUnknown:
 			nics[i].Importer.Imports = true
 		case s.DMABufKernel == ibvfd.No:
 			nics[i].Importer.Kind = p2p.NoImporter
@@ -33,8 +37,68 @@ func asked(nics []p2p.NIC, imports func(string) (ibvfd.Support, error)) {
 	}
 }
 
-// answers asks the machine that this is. It registers nothing.
-func answers() p2p.Live { return p2p.Live{BAR1: bar1, Imports: ibvfd.Probe, Opens: opens} }
+// answers asks the machine that this is. It registers nothing, and asks each
+// library once.
+func answers() p2p.Live {
+	return p2p.Live{
+		BAR1: sync.OnceValues(bar1), DMABuf: sync.OnceValues(dmabufs), Confidential: sync.OnceValues(confidential), Peers: sync.OnceValues(peers),
+		Imports: ibvfd.Probe, Opens: opens,
+	}
+}
+
+// withheld notes what NVIDIA's libraries have against an export.
+func withheld(gpus []p2p.GPU, live p2p.Live) {
+	for i := range gpus {
+		e := &gpus[i].Exporter
+		if e.Driver != "nvidia" || e.PCI == nil {
+			continue
+		}
+		if on, err := live.Confidential(); err == nil && on {
+			e.Withheld = "confidential computing is on, which closes the GPU's memory to NICs"
+			continue
+		}
+		said, _ := live.DMABuf()
+		if x, ok := said[*e.PCI]; ok && !x.OK {
+			e.Withheld = "CUDA says that the GPU exports no dma-bufs: " + x.Why
+		}
+	}
+}
+
+// notAsked tells a library that is not there from one that fails.
+func notAsked(err error) error {
+	var answer cuda.Result // a library that is there, and lists no GPU
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, nvml.ErrNotBuilt), errors.Is(err, cuda.ErrNotBuilt), errors.Is(err, nvml.ErrNoDriver),
+		errors.Is(err, fs.ErrNotExist) && !errors.As(err, &answer):
+		return fmt.Errorf("%w: %w", p2p.ErrNotAsked, err)
+	}
+	return err
+}
+
+func dmabufs() (map[p2p.Addr]p2p.Export, error) {
+	devices, err := cuda.Devices(gpualloc.Env{})
+	out := map[p2p.Addr]p2p.Export{}
+	for _, d := range devices {
+		out[d.PCI] = p2p.Export{OK: d.DMABuf.OK, Why: strings.Join(d.DMABuf.Why, "; "), Remedy: d.DMABuf.Remedy}
+	}
+	return out, notAsked(err)
+}
+
+func confidential() (bool, error) {
+	on, err := nvml.Confidential()
+	return on, notAsked(err)
+}
+
+func peers() ([]p2p.Peer, error) {
+	all, err := nvml.Peers()
+	var out []p2p.Peer
+	for _, p := range all {
+		out = append(out, p2p.Peer{A: p.A, B: p.B, OK: p.OK(), Read: p.Read, Write: p.Write})
+	}
+	return out, notAsked(err)
+}
 
 func bar1() (map[p2p.Addr]p2p.Usage, error) {
 	gpus, err := nvml.GPUs()
@@ -46,7 +110,7 @@ func bar1() (map[p2p.Addr]p2p.Usage, error) {
 		}
 		err = errors.Join(err, e)
 	}
-	return out, err
+	return out, notAsked(err)
 }
 
 func opens(name string) error {

@@ -4,31 +4,33 @@ package main
 
 import (
 	"errors"
+	"io/fs"
+	"strings"
 	"testing"
 
+	"github.com/gpurdma/gpurdma/gpualloc/cuda"
+	"github.com/gpurdma/gpurdma/gpualloc/nvml"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/p2p"
 )
 
-// Drivers of which nothing is known are asked, and others are not.
+// A driver of which nothing is known is taken at its word, and one that says no
+// whatever is known of it.
 func TestAsked(t *testing.T) {
 	answers := map[string]ibvfd.Answer{"yes": ibvfd.Yes, "no": ibvfd.No, "silent": ibvfd.Unknown}
 	var nics []p2p.NIC
 	for _, name := range []string{"yes", "no", "silent", "broken"} {
 		nics = append(nics, p2p.NIC{Name: name})
 	}
-	nics = append(nics, p2p.NIC{Name: "known", Importer: p2p.Importer{Kind: p2p.Pinned}})
+	nics = append(nics, p2p.NIC{Name: "yes", Importer: p2p.Importer{Kind: p2p.Pinned}}, p2p.NIC{Name: "no", Importer: p2p.Importer{Kind: p2p.Dynamic}})
 	asked(nics, func(name string) (ibvfd.Support, error) {
 		answer, ok := answers[name]
-		if name == "known" {
-			t.Error("a known driver was asked")
-		}
 		if !ok {
 			return ibvfd.Support{DMABufKernel: ibvfd.Yes}, errors.New("broken")
 		}
 		return ibvfd.Support{DMABufKernel: answer}, nil
 	})
-	for i, want := range []p2p.Importer{{Imports: true}, {Kind: p2p.NoImporter}, {}, {}, {Kind: p2p.Pinned}} {
+	for i, want := range []p2p.Importer{{Imports: true}, {Kind: p2p.NoImporter}, {}, {}, {Kind: p2p.Pinned}, {Kind: p2p.NoImporter}} {
 		if nics[i].Importer != want {
 			t.Errorf("%s: %+v", nics[i].Name, nics[i].Importer)
 		}
@@ -41,5 +43,44 @@ func TestHere(t *testing.T) {
 		if here(s) != want {
 			t.Errorf("%+v", s)
 		}
+	}
+}
+
+// What NVIDIA's libraries have against an export is kept, of their GPUs only.
+func TestWithheld(t *testing.T) {
+	at := func(bus uint8) *p2p.Addr { return &p2p.Addr{Bus: bus} }
+	for _, c := range []struct {
+		on    bool
+		err   error
+		ok    bool
+		words string
+	}{{true, nil, true, "confidential"}, {false, nil, false, "no dma-bufs: a reason"}, {false, nil, true, ""}, {true, p2p.ErrNotAsked, true, ""}} {
+		live := p2p.Live{
+			Confidential: func() (bool, error) { return c.on, c.err },
+			DMABuf: func() (map[p2p.Addr]p2p.Export, error) {
+				return map[p2p.Addr]p2p.Export{*at(1): {OK: c.ok, Why: "a reason"}}, nil
+			},
+		}
+		gpus := []p2p.GPU{{Exporter: p2p.Exporter{Driver: "nvidia", PCI: at(1)}}, {Exporter: p2p.Exporter{Driver: "amdgpu", PCI: at(1)}}}
+		withheld(gpus, live)
+		if said := gpus[0].Exporter.Withheld; !strings.Contains(said, c.words) || (said == "") != (c.words == "") || gpus[1].Exporter.Withheld != "" {
+			t.Errorf("%+v: %q", c, said)
+		}
+	}
+	withheld([]p2p.GPU{{Exporter: p2p.Exporter{Driver: "amdgpu", PCI: at(1)}}}, p2p.Live{}) // asks nobody
+}
+
+// A library that is not there leaves open what one that fails does not.
+func TestNotAsked(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		none bool
+	}{{nvml.ErrNoDriver, true}, {nvml.ErrNotBuilt, true}, {cuda.ErrNotBuilt, true}, {fs.ErrNotExist, true}, {cuda.NoDevice, false}, {cuda.SystemDriverMismatch, false}, {errors.New("other"), false}} {
+		if err := notAsked(c.err); errors.Is(err, p2p.ErrNotAsked) != c.none || !errors.Is(err, c.err) {
+			t.Error(err)
+		}
+	}
+	if notAsked(nil) != nil {
+		t.Error("an error of nothing")
 	}
 }

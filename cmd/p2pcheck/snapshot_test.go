@@ -79,7 +79,7 @@ var secrets = map[string]string{
 	"sys/fs/cgroup/kubepods/pod5ecre7/rdma.current": "mlx5_0 hca_handle=1\n",
 	"proc/self/mountinfo":                           "24 1 0:22 / /dev/shm rw - tmpfs tmpfs rw,size=65536k\n25 1 0:23 / / rw - overlay overlay rw,lowerdir=/5ecre7\n",
 	"proc/driver/nvidia/params":                     "DmaRemapPeerMmio: 1\nGrdmaPciTopoCheckOverride: 0\nEnableResizableBar: 0\nExcludedGpus: \"GPU-5ecre7\"\n",
-	"proc/driver/nvidia/version":                    "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.124.06  Release Build  (root@5ecre7)\n",
+	"proc/driver/nvidia/version":                    "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build  (root@5ecre7)\n",
 	"sys/class/net/wg-5ecre7/mtu":                   "1420\n",
 	"sys/class/net/enxa088c25ec2e7/operstate":       "up\n",
 	"proc/self/status":                              "Name:\t5ecre7\nCapEff:\t0\n",
@@ -98,7 +98,7 @@ func TestSnapshotTellsNoSecrets(t *testing.T) {
 	}
 	// What they mean is still known.
 	r := command("-v", "--snapshot", file)
-	for _, want := range []string{"kubepods", "hca_handle: 1 of 1", "64 MiB", "limited by 00:00:00:00:00:00", "NCCL_IB_HCA=mlx5_0,mlx5_1", "index 3", "iommu=pt", "570.124.06 Release Build"} {
+	for _, want := range []string{"kubepods", "hca_handle: 1 of 1", "64 MiB", "limited by 00:00:00:00:00:00", "NCCL_IB_HCA=mlx5_0,mlx5_1", "index 3", "iommu=pt", "580.95.05 Release Build"} {
 		if !strings.Contains(r.out, want) {
 			t.Errorf("%q is not there", want)
 		}

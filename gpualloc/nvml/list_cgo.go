@@ -24,7 +24,14 @@ const library = "libnvidia-ml.so.1"
 var one sync.Mutex
 
 // list uses the library of that path, the system's for "".
-func list(path string) ([]GPU, error) {
+func list(path string) ([]GPU, error) { return with(path, describeAll) }
+
+func confidential(path string) (bool, error) { return with(path, confidentialState) }
+
+func peers(path string) ([]Peer, error) { return with(path, peersOfAll) }
+
+// with asks the library while it is loaded.
+func with[T any](path string, ask func(nv.Interface) (T, error)) (T, error) {
 	one.Lock()
 	defer one.Unlock()
 	var opts []nv.LibraryOption
@@ -33,10 +40,88 @@ func list(path string) ([]GPU, error) {
 	}
 	lib := nv.New(opts...)
 	if err := failed("nvmlInit", library, lib.Init()); err != nil {
+		var none T
+		return none, err
+	}
+	out, err := ask(lib)
+	return out, errors.Join(err, failed("nvmlShutdown", library, lib.Shutdown()))
+}
+
+// has looks before a call: one of a function that the library does not have
+// ends the process.
+func has(lib nv.Interface, function string) error {
+	if err := lib.Extensions().LookupSymbol(function); err != nil {
+		return failed(function, library, nv.ERROR_FUNCTION_NOT_FOUND)
+	}
+	return nil
+}
+
+func confidentialState(lib nv.Interface) (bool, error) {
+	const function = "nvmlSystemGetConfComputeState"
+	if err := has(lib, function); err != nil {
+		return false, err
+	}
+	state, r := lib.SystemGetConfComputeState()
+	if r == nv.ERROR_NOT_SUPPORTED {
+		return false, nil // GPUs before Ampere
+	}
+	return state.CcFeature != nv.CC_SYSTEM_FEATURE_DISABLED, failed(function, library, r)
+}
+
+// peerTexts are NVML's words, without its prefix.
+var peerTexts = map[nv.GpuP2PStatus]string{
+	nv.P2P_STATUS_OK:                         peerOK,
+	nv.P2P_STATUS_CHIPSET_NOT_SUPPORTED:      "chipset not supported",
+	nv.P2P_STATUS_GPU_NOT_SUPPORTED:          "GPU not supported",
+	nv.P2P_STATUS_IOH_TOPOLOGY_NOT_SUPPORTED: "topology not supported",
+	nv.P2P_STATUS_DISABLED_BY_REGKEY:         "disabled by a parameter of the driver",
+	nv.P2P_STATUS_NOT_SUPPORTED:              "not supported",
+}
+
+func peersOfAll(lib nv.Interface) ([]Peer, error) {
+	const function = "nvmlDeviceGetP2PStatus"
+	if err := has(lib, function); err != nil {
 		return nil, err
 	}
-	gpus, err := describeAll(lib)
-	return gpus, errors.Join(err, failed("nvmlShutdown", library, lib.Shutdown()))
+	n, r := lib.DeviceGetCount()
+	if err := failed("nvmlDeviceGetCount", library, r); err != nil {
+		return nil, err
+	}
+	var all []nv.Device
+	var at []pci.Addr
+	for i := range n {
+		d, r := lib.DeviceGetHandleByIndex(i)
+		on := fmt.Sprintf("GPU %d", i)
+		if err := failed("nvmlDeviceGetHandleByIndex", on, r); err != nil {
+			return nil, err
+		}
+		where, r := d.GetPciInfo()
+		if err := failed("nvmlDeviceGetPciInfo", on, r); err != nil {
+			return nil, err
+		}
+		all, at = append(all, d), append(at, address(where))
+	}
+	var out []Peer
+	for i := range all {
+		for j := i + 1; j < len(all); j++ {
+			p := Peer{A: at[i], B: at[j]}
+			for way, text := range map[nv.GpuP2PCapsIndex]*string{nv.P2P_CAPS_INDEX_READ: &p.Read, nv.P2P_CAPS_INDEX_WRITE: &p.Write} {
+				status, r := all[i].GetP2PStatus(all[j], way)
+				if err := failed(function, fmt.Sprintf("GPUs %d and %d", i, j), r); err != nil {
+					return nil, err
+				}
+				if *text = peerTexts[status]; *text == "" {
+					*text = fmt.Sprintf("unknown (%d)", status)
+				}
+			}
+			out = append(out, p)
+		}
+	}
+	return out, nil
+}
+
+func address(where nv.PciInfo) pci.Addr {
+	return pci.Addr{Domain: where.Domain, Bus: uint8(where.Bus), Device: uint8(where.Device)}
 }
 
 func describeAll(lib nv.Interface) ([]GPU, error) {
@@ -73,7 +158,7 @@ func describe(i int, d nv.Device) (GPU, error) {
 	if r != nv.SUCCESS {
 		return g, failed("nvmlDeviceGetPciInfo", on, r)
 	}
-	g.PCI = pci.Addr{Domain: where.Domain, Bus: uint8(where.Bus), Device: uint8(where.Device)}
+	g.PCI = address(where)
 	memory, r := d.GetMemoryInfo()
 	if r != nv.SUCCESS {
 		return g, failed("nvmlDeviceGetMemoryInfo", on, r)

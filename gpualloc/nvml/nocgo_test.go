@@ -13,4 +13,10 @@ func TestNotBuilt(t *testing.T) {
 	if _, err := GPUs(); !errors.Is(err, ErrNotBuilt) {
 		t.Error(err)
 	}
+	if on, err := Confidential(); on || !errors.Is(err, ErrNotBuilt) {
+		t.Error(on, err)
+	}
+	if _, err := Peers(); !errors.Is(err, ErrNotBuilt) {
+		t.Error(err)
+	}
 }

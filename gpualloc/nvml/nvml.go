@@ -64,6 +64,29 @@ func (g GPU) CheckBAR1(need int64) error {
 	}
 }
 
+// Peer is what NVML says of two GPUs: whether the one reads and writes the
+// other's memory over PCIe or NVLink. It says nothing of NICs.
+type Peer struct {
+	A, B        gpualloc.PCIAddr
+	Read, Write string // "OK", or why not: "chipset not supported"
+}
+
+// OK reports that both ways work.
+func (p Peer) OK() bool { return p.Read == peerOK && p.Write == peerOK }
+
+const peerOK = "OK"
+
+// Confidential reports whether confidential computing is on. GPUs that have
+// none are no error.
+//
+// Errors: as of [GPUs].
+func Confidential() (on bool, err error) { return confidential("") }
+
+// Peers asks of each two GPUs of this machine.
+//
+// Errors: as of [GPUs].
+func Peers() ([]Peer, error) { return peers("") }
+
 // GPUs lists the GPUs of this machine.
 //
 // Errors: [ErrNotBuilt]; [ErrNoDriver]; what NVML refuses, with its [Error].

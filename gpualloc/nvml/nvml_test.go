@@ -33,10 +33,10 @@ func TestGPUs(t *testing.T) {
 }
 
 // double builds the library in testdata.
-func double(t *testing.T) string {
+func double(t *testing.T, flags ...string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), library)
-	out, err := exec.Command("cc", "-shared", "-fPIC", "-Wall", "-Werror", "-o", file, "testdata/nvml.c").CombinedOutput()
+	out, err := exec.Command("cc", append(flags, "-shared", "-fPIC", "-Wall", "-Werror", "-o", file, "testdata/nvml.c")...).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
@@ -95,6 +95,56 @@ func TestRefusals(t *testing.T) {
 	gpus, err := list(lib)
 	if err != nil || slices.ContainsFunc(gpus, func(g GPU) bool { return g.BAR1 != nil }) {
 		t.Errorf("GPUs without BAR 1: %+v, %v", gpus, err)
+	}
+}
+
+func TestConfidential(t *testing.T) {
+	lib := double(t)
+	for state, want := range map[string]bool{"0": false, "1": true} {
+		t.Setenv("GPURDMA_NVML_CC", state)
+		if on, err := confidential(lib); on != want || err != nil {
+			t.Errorf("%s: %v, %v", state, on, err)
+		}
+	}
+	t.Setenv("GPURDMA_NVML_FAIL", "nvmlSystemGetConfComputeState:3")
+	if on, err := confidential(lib); on || err != nil {
+		t.Errorf("GPUs that have none: %v, %v", on, err)
+	}
+	t.Setenv("GPURDMA_NVML_FAIL", "nvmlSystemGetConfComputeState:999")
+	var refusal *Error
+	if _, err := confidential(lib); !errors.As(err, &refusal) || refusal.Code != 999 {
+		t.Error(err)
+	}
+}
+
+func TestPeers(t *testing.T) {
+	lib := double(t)
+	for code, want := range map[string]string{"0": "OK", "1": "chipset not supported", "77": "unknown (77)"} {
+		t.Setenv("GPURDMA_NVML_P2P", code)
+		all, err := peers(lib)
+		if err != nil || len(all) != 1 || all[0].Read != "OK" || all[0].Write != want || all[0].OK() != (code == "0") || all[0].A.Bus != 0x41 || all[0].B.Bus != 0x42 {
+			t.Errorf("%s: %+v, %v", code, all, err)
+		}
+	}
+	for _, function := range []string{"nvmlDeviceGetP2PStatus", "nvmlDeviceGetCount", "nvmlDeviceGetHandleByIndex", "nvmlDeviceGetPciInfo"} {
+		t.Setenv("GPURDMA_NVML_FAIL", function+":15")
+		if _, err := peers(lib); err == nil || !strings.Contains(err.Error(), function) {
+			t.Error(function, err)
+		}
+	}
+}
+
+// A library from before a function answers an error: a call would end the
+// process.
+func TestOldLibrary(t *testing.T) {
+	lib := double(t, "-DOLD")
+	_, err1 := confidential(lib)
+	_, err2 := peers(lib)
+	for _, err := range []error{err1, err2} {
+		var refusal *Error
+		if !errors.As(err, &refusal) || refusal.Code != 13 {
+			t.Error(err)
+		}
 	}
 }
 

@@ -190,10 +190,10 @@ func (s *server) display(root string, bus int) {
 
 // nvidia adds the driver.
 func (s *server) nvidia() {
-	s.module("nvidia", "OE", "570.124.06")
+	s.module("nvidia", "OE", "580.95.05")
 	s.module("mlx5_ib", "", "")
 	maps.Copy(s.Files, map[string]string{
-		"proc/driver/nvidia/version":                 "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.124.06  Release Build\n",
+		"proc/driver/nvidia/version":                 "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build\n",
 		"proc/driver/nvidia/params":                  "DmaRemapPeerMmio: 1\nGrdmaPciTopoCheckOverride: 0\nEnableResizableBar: 0\n",
 		"proc/driver/nvidia/capabilities/mig/config": "DeviceFileMinor: 1\n",
 		"dev/nvidiactl":                              "",
@@ -240,7 +240,7 @@ func GraceHopper() Tree {
 	s.Config = fullConfig + "CONFIG_ARM64_64K_PAGES=y\n# CONFIG_DMABUF_MOVE_NOTIFY is not set\n"
 	s.iommu = "DMA-FQ"
 	s.nvidia()
-	s.Files["proc/driver/nvidia/version"] = "NVRM version: NVIDIA UNIX Open Kernel Module for aarch64  570.124.06  Release Build\n"
+	s.Files["proc/driver/nvidia/version"] = "NVRM version: NVIDIA UNIX Open Kernel Module for aarch64  580.95.05  Release Build\n"
 	s.Files["proc/cmdline"] = "root=/dev/nvme0n1p2\n"
 	for i, d := range []device{gh, cx7} {
 		bus := (i + 8) << 8

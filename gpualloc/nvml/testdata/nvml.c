@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A double of libnvidia-ml: two GPUs, of which the second has no BAR 1.
- * GPURDMA_NVML_FAIL=NAME:CODE lets one function fail.
+ * GPURDMA_NVML_FAIL=NAME:CODE lets one function fail, GPURDMA_NVML_CC=1 turns
+ * confidential computing on, GPURDMA_NVML_P2P=CODE is of writes between GPUs.
+ * Without OLD, it has functions that came later.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -87,3 +89,27 @@ API int nvmlDeviceGetBAR1MemoryInfo(void *device, struct memory *bar)
 	*bar = (struct memory){ 256ULL << 20, 255ULL << 20, 1ULL << 20 };
 	return 0;
 }
+
+#ifndef OLD
+struct conf_state { unsigned int environment, feature, tools; };
+
+API int nvmlSystemGetConfComputeState(struct conf_state *state)
+{
+	const char *env = getenv("GPURDMA_NVML_CC");
+
+	MAY_FAIL("nvmlSystemGetConfComputeState");
+	*state = (struct conf_state){ 2, env ? atoi(env) : 0, 0 };
+	return 0;
+}
+
+API int nvmlDeviceGetP2PStatus(void *a, void *b, int index, int *status)
+{
+	const char *env = getenv("GPURDMA_NVML_P2P");
+
+	(void)a;
+	(void)b;
+	MAY_FAIL("nvmlDeviceGetP2PStatus");
+	*status = index == 1 && env ? atoi(env) : 0;
+	return 0;
+}
+#endif
