@@ -349,7 +349,7 @@ func TestMachinesAsTheyAre(t *testing.T) {
 		"hgx":          nil,
 		"wrong-socket": nil,
 		"mi300":        nil,
-		"grace":        {"P2P-NV-FORCEPCIE"},
+		"grace":        nil,
 		"xe":           {"P2P-VERDICT"},
 		"flat-vm":      nil,
 	} {

@@ -29,9 +29,9 @@ var decisionChecks = []Check{
 	{ID: "P2P-NV-GATE", Title: "NVIDIA's gate lets the NIC attach", Worst: ResultFail, run: (*look).nvidiaGate,
 		Expect: "no ENOTSUPP (524)", Why: "On some chipsets and in virtual machines NVIDIA's driver asks for a common switch, and answers errno 524, which programs print as “Unknown error 524”.",
 		Fix: Remedy{Change: "use a NIC below the GPU's switch, or open the gate", Command: "options nvidia NVreg_GrdmaPciTopoCheckOverride=1", Weakens: "the hardware may not route the traffic: prove it before you rely on it"}, Ref: "nv-dmabuf.c, nv-pci.c"},
-	{ID: "P2P-NV-FORCEPCIE", Title: "A coherent GPU's PCIe mapping is let through", Worst: ResultFail, run: (*look).forcePCIe,
+	{ID: "P2P-NV-FORCEPCIE", Title: "A coherent GPU's PCIe mapping is let through", Worst: ResultWarn, run: (*look).forcePCIe,
 		Expect: "GPU and NIC in one IOMMU group", Why: "For memory exported with the PCIe mapping flag NVIDIA's driver asks that both are in one IOMMU group, and answers 524 otherwise.",
-		Fix: Remedy{Change: "give the ports below which both are the ACS settings that rdma_topo writes", Command: "rdma_topo write-grub-acs", Weakens: "devices below these ports are no longer apart: not for machines that give them to different guests"}, Ref: "nv-dmabuf.c; openucx/ucx#11571"},
+		Fix: Remedy{Change: "for these NICs export without that flag: they then reach the memory over C2C"}, Ref: "nv-dmabuf.c; openucx/ucx#11571"},
 	{ID: "P2P-DIST", Title: "Each GPU has a NIC near by", Worst: ResultWarn, run: (*look).nearest,
 		Expect: "a NIC below a common bridge or on the same NUMA node", Why: "A program that takes a farther NIC goes over the root, or over the link between sockets.",
 		Fix: Remedy{Change: "bind each GPU's traffic to the NIC that is nearest"}, Ref: "NVIDIA/nccl#1151"},
@@ -179,7 +179,7 @@ func (l *look) nvidiaGate() {
 		case p.Prediction.Outcome == Direct || p.Prediction.Stage == StageDriver:
 			l.pass(name, at, "it is let through")
 		case p.Prediction.Outcome == OutcomeUnknown:
-			l.unknown(name, at, "%s", strings.Join(p.Prediction.Why, "; "))
+			l.unknown(name, at, "%s", strings.Join(p.Prediction.Why, "; ")).Remedy = p.Remedy
 		}
 	})
 	if !any && len(l.found) == 0 {
@@ -187,24 +187,49 @@ func (l *look) nvidiaGate() {
 	}
 }
 
-// coherent reports GPU memory that the CPU caches: Grace.
-func (l *look) coherent() bool {
+// coherent reports a processor that caches the memory of NVIDIA's GPUs. Grace has
+// Neoverse V2, and so have others. No x86 does it; of another Arm core than those
+// that are known it is not known.
+func (l *look) coherent() placement.Answer {
 	cpu := l.read("proc/cpuinfo")
+	maker, _ := cpu.line("CPU implementer")
 	part, _ := cpu.line("CPU part")
-	return part == graceCore
+	switch core := maker + " " + part; {
+	case l.m.CPU.Vendor != "":
+		return placement.No
+	case core == graceCore:
+		return placement.Yes
+	case slices.Contains(otherCores, core):
+		return placement.No
+	}
+	return placement.AnswerUnknown
 }
 
-// graceCore is the part number of Neoverse V2, Grace's.
-const graceCore = "0xd4f"
+// graceCore is Neoverse V2, by maker and part. otherCores are N1, V1 and N2.
+const graceCore = "0x41 0xd4f"
+
+var otherCores = []string{"0x41 0xd0c", "0x41 0xd40", "0x41 0xd49"}
 
 func (l *look) forcePCIe() {
 	any := false
+	apart, groups := map[string][]string{}, map[string]reading{}
+	var order []string
 	for _, p := range l.pairs {
-		coherent := p.GPU.Exporter.Class == ClassNVIDIACoherent || p.GPU.Exporter.Driver == "nvidia" && l.coherent()
-		if !coherent || p.GPU.Exporter.PCI == nil || p.NIC.Importer.PCI == nil || p.NIC.Software {
+		coherent := placement.No
+		switch {
+		case p.GPU.Exporter.Class == ClassNVIDIACoherent:
+			coherent = placement.Yes
+		case p.GPU.Exporter.Driver == "nvidia":
+			coherent = l.coherent()
+		}
+		if coherent == placement.No || p.GPU.Exporter.PCI == nil || p.NIC.Importer.PCI == nil || p.NIC.Software {
 			continue
 		}
 		any = true
+		if coherent == placement.AnswerUnknown {
+			l.unknown(p.GPU.Name, []string{"/proc/cpuinfo"}, "whether the processor caches the GPU's memory is not known")
+			continue
+		}
 		g, n := l.link("sys/bus/pci/devices", p.GPU.Exporter.PCI.String(), "iommu_group"), l.link("sys/bus/pci/devices", p.NIC.Importer.PCI.String(), "iommu_group")
 		at := append(g.at(), n.at()...)
 		switch {
@@ -215,8 +240,16 @@ func (l *look) forcePCIe() {
 		case base(g.text) == base(n.text):
 			l.pass(p.name(), at, "both in group %s", base(g.text))
 		default:
-			l.fail(p.name(), at, "groups %s and %s", base(g.text), base(n.text))
+			name := p.GPU.Name
+			if apart[name] == nil {
+				order, groups[name] = append(order, name), g
+			}
+			apart[name] = append(apart[name], fmt.Sprintf("%s (%s)", p.NIC.Name, base(n.text)))
 		}
+	}
+	// Not more than the mapping with that flag is concerned: one finding a GPU.
+	for _, name := range order {
+		l.warn(name, groups[name].at(), "the GPU is in group %s, and these NICs are in others: %s", base(groups[name].text), strings.Join(apart[name], ", "))
 	}
 	if !any {
 		l.skip("no GPU whose memory the CPU caches")

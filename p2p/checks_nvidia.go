@@ -3,9 +3,11 @@
 package p2p
 
 import (
+	"bufio"
 	"cmp"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 
@@ -21,7 +23,7 @@ var nvidiaChecks = []Check{
 	{ID: "NV-DMABUF-ATTR", Title: "CUDA says that it exports dma-bufs", Worst: ResultFail, run: (*look).dmabufAttribute,
 		Expect: "1", Why: "The attribute of the CUDA driver that libraries ask before they export.",
 		Fix: Remedy{Change: "install the open kernel modules of R515 or later; turn confidential computing off"}, Ref: "CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED"},
-	{ID: "NV-PEERMEM", Title: "nvidia-peermem is of use, if it is loaded", Worst: ResultWarn, run: (*look).peermem,
+	{ID: "NV-PEERMEM", Title: "nvidia-peermem is of use, if it is loaded or needed", Worst: ResultFail, run: (*look).peermem,
 		Expect: "not loaded, or registered with ib_core of MLNX_OFED", Why: "The kernel's own ib_core has no such clients: the module loads, and never registers. Programs then say that GPUDirect is disabled, although dma-buf works.",
 		Fix: Remedy{Change: "use dma-bufs; nvidia-peermem needs MLNX_OFED, and is to be loaded after it"}, Ref: "NVIDIA/nccl#1939, ROCm/mori#560"},
 	{ID: "NV-PEERMEM-KMSG", Title: "nvidia-peermem complains of nothing", Worst: ResultWarn, run: (*look).peermemLog,
@@ -167,6 +169,7 @@ func (l *look) peermem() {
 	if !l.onNVIDIA() {
 		return
 	}
+	closed, evidence := l.proprietary()
 	loaded, at := l.there("sys/module/nvidia_peermem")
 	registered, where := l.there("sys/kernel/mm/memory_peers/nv_mem/version")
 	if registered == placement.No {
@@ -175,13 +178,59 @@ func (l *look) peermem() {
 	switch {
 	case loaded == placement.AnswerUnknown || loaded == placement.Yes && registered == placement.AnswerUnknown:
 		l.unknown("", at, "not known")
-	case loaded == placement.No:
-		l.pass("", at, "not loaded, and dma-bufs do not need it")
-	case registered == placement.Yes:
+	case loaded == placement.Yes && registered == placement.Yes:
 		l.pass("", where, "loaded and registered")
-	default:
+	case loaded == placement.Yes && l.peerMemory() == placement.No:
+		l.fail("", append(at, "/proc/kallsyms"), "loaded, and ib_core has no ib_register_peer_memory_client to register with")
+	case loaded == placement.Yes && closed == placement.Yes:
+		l.fail("", append(at, where...), "loaded, and not registered; the proprietary modules export no dma-bufs")
+	case loaded == placement.Yes:
 		l.warn("", append(at, where...), "loaded, and not registered")
+	case closed == placement.Yes:
+		l.fail("", append(at, evidence...), "not loaded, and the proprietary modules export no dma-bufs").
+			fix("install the open modules (GPUs from Turing on), or MLNX_OFED and load nvidia-peermem", "", "")
+	case closed == placement.No:
+		l.pass("", at, "not loaded, and dma-bufs do not need it")
+	default:
+		l.unknown("", append(at, evidence...), "not loaded, and whether the modules are the open ones, which do without, is not known")
 	}
+}
+
+// proprietary reports NVIDIA's modules that are not the open ones.
+func (l *look) proprietary() (placement.Answer, []string) {
+	r, taint := l.read("proc/driver/nvidia/version"), l.read("sys/module/nvidia/taint")
+	switch {
+	case strings.Contains(r.text, "Open Kernel Module"):
+		return placement.No, r.at()
+	case strings.Contains(taint.text, "P"):
+		return placement.Yes, taint.at()
+	}
+	return placement.AnswerUnknown, append(r.at(), taint.where)
+}
+
+// peerMemory asks the kernel's symbols for MLNX_OFED's interface. Its absence
+// says something only where ib_core's own symbols are there.
+func (l *look) peerMemory() placement.Answer {
+	answer := placement.AnswerUnknown
+	f, err := os.Open(l.m.proc.Path("kallsyms"))
+	if err != nil {
+		return answer
+	}
+	defer f.Close()
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		switch symbol := strings.Fields(lines.Text()); {
+		case len(symbol) < 3:
+		case symbol[2] == "ib_register_peer_memory_client":
+			return placement.Yes
+		case symbol[2] == "ib_register_device":
+			answer = placement.No
+		}
+	}
+	if lines.Err() != nil {
+		return placement.AnswerUnknown
+	}
+	return answer
 }
 
 func (l *look) peermemLog() {
@@ -242,6 +291,7 @@ func NVIDIAParameter(line string) bool {
 	name, _, _ := strings.Cut(line, ":")
 	return slices.Contains(nvidiaParameters, strings.TrimSpace(name))
 }
+
 // The values of DmaRemapPeerMmio.
 const (
 	remapOff = "0"
@@ -323,9 +373,14 @@ func (l *look) coherentGPU() {
 	switch {
 	case r.err != nil:
 		l.unread("", r)
-	case l.coherent():
-		l.warn("", r.at(), "the processor is Grace")
-	default:
+		return
+	}
+	switch l.coherent() {
+	case placement.Yes:
+		l.warn("", r.at(), "the processor has Grace's cores (Neoverse V2)")
+	case placement.No:
 		l.pass("", r.at(), "the processor is not Grace").Expect = ""
+	default:
+		l.unknown("", r.at(), "whether the processor caches the GPU's memory is not known: neither an x86 nor an Arm core that is known")
 	}
 }
