@@ -141,6 +141,8 @@ func (l *look) vfioExport() {
 		kind := p.NIC.Importer.Kind
 		switch {
 		case p.GPU.Exporter.Driver != "vfio-pci" || kind == NoImporter:
+		case p.GPU.Exporter.OutOfTree:
+			l.unknown(p.name(), []string{"/sys/module/vfio_pci/taint"}, "a vfio-pci that may not be the kernel's own").Remedy = p.Remedy
 		case l.m.Kernel.between(v6_12, v7_2) == placement.AnswerUnknown || kind == KindUnknown:
 			l.unknown(p.name(), nil, "the kernel %s, and a NIC that is %v", l.m.Kernel.Release, kind)
 		case l.m.Kernel.between(v6_12, v7_2) == placement.No:

@@ -265,7 +265,8 @@ func (m *Machine) softExporter(e *Exporter, dir string) {
 }
 
 // outOfTree reports a module that is not the kernel's own (its taint has O).
-// A driver that is built in is.
+// A driver that is built in is: it has no such file, and something has to say
+// that it is built in.
 func (m *Machine) outOfTree(driver string) placement.Answer {
 	module := moduleOf(driver)
 	dir := path.Join("module", module)
@@ -274,7 +275,7 @@ func (m *Machine) outOfTree(driver string) placement.Answer {
 	}
 	taint, err := m.taint(module)
 	switch {
-	case errors.Is(err, fs.ErrNotExist) && !m.sys.Exists(path.Join(dir, "initstate")):
+	case errors.Is(err, fs.ErrNotExist) && !m.sys.Exists(path.Join(dir, "initstate")) && m.builtIn(module):
 		return placement.No
 	case err != nil:
 		return placement.AnswerUnknown
@@ -282,6 +283,30 @@ func (m *Machine) outOfTree(driver string) placement.Answer {
 		return placement.Yes
 	}
 	return placement.No
+}
+
+// builtOptions are what the kernel's own drivers are configured by.
+var builtOptions = map[string]string{
+	"amdgpu": "CONFIG_DRM_AMDGPU", "xe": "CONFIG_DRM_XE", "i915": "CONFIG_DRM_I915", "nouveau": "CONFIG_DRM_NOUVEAU", "ast": "CONFIG_DRM_AST",
+	"vfio_pci": "CONFIG_VFIO_PCI", "habanalabs": "CONFIG_DRM_ACCEL_HABANALABS",
+	"mlx5_ib": "CONFIG_MLX5_INFINIBAND", "mlx4_ib": "CONFIG_MLX4_INFINIBAND", "efa": "CONFIG_INFINIBAND_EFA", "bnxt_re": "CONFIG_INFINIBAND_BNXT_RE",
+	"irdma": "CONFIG_INFINIBAND_IRDMA", "mana_ib": "CONFIG_MANA_INFINIBAND", "ionic_rdma": "CONFIG_INFINIBAND_IONIC", "erdma": "CONFIG_INFINIBAND_ERDMA",
+}
+
+// builtIn reports a driver that the kernel's configuration, or its list of what
+// is built in, says is a part of it.
+func (m *Machine) builtIn(module string) bool {
+	if option := builtOptions[module]; option != "" && m.config[option] == "y" {
+		return true
+	}
+	for _, dir := range []string{"lib/modules", "usr/lib/modules"} {
+		for line := range strings.Lines(m.read(dir, m.Kernel.Release, "modules.builtin").text) {
+			if name, ok := strings.CutSuffix(path.Base(strings.TrimSpace(line)), ".ko"); ok && moduleOf(name) == module {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // moduleOf is the name that a driver's module has in sysfs: vfio-pci is

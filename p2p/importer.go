@@ -53,6 +53,9 @@ type Importer struct {
 	// Imports says that a driver of KindUnknown imports dma-bufs at all: that
 	// it was asked.
 	Imports bool
+	// OutOfTree says that the driver is not the kernel's own, or may not be: what
+	// PeerToPeer says of it is then not known.
+	OutOfTree bool
 	// Driver is that of the function, "" if it is not known.
 	Driver string
 }

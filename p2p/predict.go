@@ -111,15 +111,23 @@ func (m *Machine) Predict(e Exporter, i Importer) Prediction {
 		return m.predict(e, i)
 	}
 	var first Prediction
-	for _, kind := range []Kind{Pinned, Revocable, Dynamic} {
+	for n, kind := range []Kind{Pinned, Revocable, Dynamic} {
 		i.Kind = kind
 		p := m.predict(e, i)
 		switch {
-		case kind == Pinned:
+		case n == 0:
 			first = p
 		case p.Outcome != first.Outcome || p.Errno != first.Errno || p.Stage != first.Stage:
 			return Prediction{Decision: p.Decision, Why: []string{fmt.Sprintf(
 				"the importer's kind is not known: of a %v one %v; of a %v one %v", Pinned, first, kind, p)}}
+		}
+	}
+	if first.Outcome == Direct && i.OutOfTree && i.PeerToPeer {
+		host := i
+		host.PeerToPeer = false
+		if p := m.predict(e, host); p.Outcome != Direct {
+			first.Outcome, first.Address = OutcomeUnknown, AddressUnknown
+			first.Why = append(first.Why, fmt.Sprintf("the driver of the NIC may not be the kernel's own, and whether it wants peer-to-peer is not known: without that %v", p.Outcome))
 		}
 	}
 	if first.Outcome == Direct && !i.Imports {

@@ -241,7 +241,10 @@ func TestExporter(t *testing.T) {
 		{"amdgpu", files{"sys/module/amdgpu/initstate": "live", "sys/module/amdgpu/taint": "OE\n"}, Exporter{Class: ClassAMDGPU, OutOfTree: true}},
 		{"amdgpu", files{"sys/module/amdgpu/initstate": "live"}, Exporter{Class: ClassAMDGPU, OutOfTree: true}},
 		{"amdgpu", nil, Exporter{Class: ClassAMDGPU, OutOfTree: true}},
-		{"i915", files{"sys/module/i915/parameters/modeset": "1"}, Exporter{Class: ClassI915}},
+		{"i915", files{"sys/module/i915/parameters/modeset": "1"}, Exporter{Class: ClassI915, OutOfTree: true}}, // neither file, and nothing says that it is built in
+		{"i915", files{"sys/module/i915/parameters/modeset": "1", "lib/modules/7.2.12+deb13-amd64/modules.builtin": "kernel/drivers/gpu/drm/i915/i915.ko\n"}, Exporter{Class: ClassI915}},
+		{"i915", files{"sys/module/i915/parameters/modeset": "1", "boot/config-7.2.12+deb13-amd64": withP2P + "CONFIG_DRM_I915=y\n"}, Exporter{Class: ClassI915}},
+		{"i915", files{"sys/module/i915/parameters/modeset": "1", "boot/config-7.2.12+deb13-amd64": withP2P + "CONFIG_DRM_I915=m\n"}, Exporter{Class: ClassI915, OutOfTree: true}},
 		{"amdgpu", files{"sys/module/amdgpu/taint": "", gpu + "power/runtime_status": "suspended\n"}, Exporter{Class: ClassAMDGPU, Power: PowerSuspended}},
 		{"amdgpu", files{"sys/module/amdgpu/taint": "", gpu + "power/runtime_status": "error\n"}, Exporter{Class: ClassAMDGPU, Power: PowerUnknown}},
 		{"nouveau", files{"sys/module/nouveau/taint": ""}, Exporter{}},
@@ -329,6 +332,20 @@ func TestNVIDIAMapsNothing(t *testing.T) {
 		e, i := Exporter{Class: ClassNVIDIA, Gate: GateOpen, Driver: "nvidia", PCI: &gpu}, Importer{PCI: client(t, inSwitch), Kind: Dynamic, PeerToPeer: true}
 		if p := m.Predict(e, i); p.Outcome != want {
 			t.Errorf("%q: %v", domain, p)
+		}
+	}
+}
+
+// A NIC's driver that is not the kernel's own may be none that takes addresses
+// without pages, although it imports.
+func TestOutOfTreeImporter(t *testing.T) {
+	m := fixture{tree: planted()}.open(t)
+	gpu := addr(t, "03:00.0")
+	for class, want := range map[Class]Outcome{ClassAMDGPU: OutcomeUnknown, ClassXe: OutcomeUnknown, ClassVFIO: OutcomeUnknown, ClassNVIDIA: Direct} {
+		e := Exporter{Class: class, PCI: &gpu, Gate: GateOpen}
+		i := Importer{PCI: client(t, inSwitch), PeerToPeer: true, Imports: true, OutOfTree: true}
+		if p := m.Predict(e, i); p.Outcome != want {
+			t.Errorf("%v: %v", class, p)
 		}
 	}
 }

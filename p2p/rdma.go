@@ -84,7 +84,9 @@ func (m *Machine) Importer(rdma string) (Importer, error) {
 	if m.sys.Exists(path.Join(dir, "parent")) {
 		return i, nil
 	}
-	if d, ok := rdmaDrivers[i.Driver]; ok && m.outOfTree(d.module) == placement.No {
+	d, ok := rdmaDrivers[i.Driver]
+	i.OutOfTree = !ok || m.outOfTree(d.module) != placement.No
+	if !i.OutOfTree {
 		i.Kind = d.kindOn(m.Kernel)
 		// mlx5 refuses before it looks at the buffer.
 		if i.Driver == "mlx5_core" && m.config[configODP] == "n" {

@@ -22,7 +22,7 @@ var lookedAt = []string{
 	"proc/self/status", "proc/self/limits", "proc/self/cgroup", "proc/self/environ", "proc/self/mountinfo", "proc/self/ns/user", "proc/self/ns/pid", "proc/1/cgroup",
 	"!proc/sys/vm", "!sys/class/mem", // of a whole procfs and sysfs
 	"proc/driver/nvidia/version", "proc/driver/nvidia/params", "!proc/driver/nvidia/capabilities/*", "!proc/driver/nvidia/capabilities/*/mig/*",
-	"boot/config-*", "lib/modules/*/config", "usr/lib/modules/*/config", "usr/src/*/.config", "usr/src/kernels/*/.config",
+	"boot/config-*", "lib/modules/*/config", "usr/lib/modules/*/config", "lib/modules/*/modules.builtin", "usr/lib/modules/*/modules.builtin", "usr/src/*/.config", "usr/src/kernels/*/.config",
 	"sys/devices/system/node/online", "sys/class/dmi/id/sys_vendor", "sys/class/dmi/id/product_name",
 	"sys/class/drm/*/device", "sys/class/infiniband_verbs/abi_version", "sys/class/infiniband_verbs/*/ibdev",
 	"sys/class/infiniband/*/device/driver", "sys/class/infiniband/*/parent", "sys/class/infiniband/*/importer", "sys/class/infiniband/*/peer2peer",
