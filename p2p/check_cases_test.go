@@ -127,7 +127,7 @@ func checkCases() map[string][]checkCase {
 		"PCIE-VMD":          {on("small-mi300", pass), on("xe", warn, swap("pci0000:00/0000:00:0", "pci10000:00/10000:00:0"), swap("/0000:0", "/10000:0")), on("small-mi300", skip, swap("driver:amdgpu", "driver:vgem"), noNIC)},
 
 		"GPU-DRIVER":      {on("small-mi300", pass), on("small-hgx", fail, dead(amdGPU)), on("small-hgx", pass), on("small-mi300", fail, swap("driver:amdgpu", "")), on("small-mi300", fail, swap("driver:amdgpu", "driver:nouveau")), on("small-mi300", fail, swap("driver:amdgpu", "driver:nouveau"), put("sys/module/nouveau/taint", "")), on("small-mi300", unknown, swap("driver:amdgpu", "driver:novel")), on("small-mi300", unknown, put("sys/module/amdgpu/taint", "OE"), put("sys/module/amdgpu/version", "6.10.5"))},
-		"GPU-RENDER-PERM": {on("small-hgx", pass).with(live(nil, yes, nil)), on("small-hgx", fail).with(live(unix.EACCES, yes, nil)), on("small-hgx", fail).with(live(unix.EPERM, yes, nil)), on("small-hgx", fail).with(live(unix.ENOENT, yes, nil)), on("small-hgx", unknown).with(live(unix.EIO, yes, nil)), on("small-hgx", skip)},
+		"GPU-RENDER-PERM": {on("small-hgx", fail).with(refusing("/dev/nvidia1")), on("small-hgx", pass).with(refusing("/dev/nvidia7")), on("small-hgx", unknown, drop("proc/driver/nvidia/gpus/0000:13:00.0")).with(live(nil, yes, nil)), on("small-mi300", fail, put(amdGPU+"/accel/accel0/dev", "261:0")).with(refusing("/dev/accel/accel0")), on("small-hgx", pass).with(live(nil, yes, nil)), on("small-hgx", fail).with(live(unix.EACCES, yes, nil)), on("small-hgx", fail).with(live(unix.EPERM, yes, nil)), on("small-hgx", fail).with(live(unix.ENOENT, yes, nil)), on("small-hgx", unknown).with(live(unix.EIO, yes, nil)), on("small-hgx", skip)},
 		"GPU-EXPORT":      {on("small-mi300", skip)}, "GPU-BO-LOCATION": {on("small-mi300", skip)},
 		"GPU-EXPORTER-OPS": {on("small-mi300", pass), on("small-mi300", fail, release("6.12.1")), on("small-mi300", unknown, put("sys/module/amdgpu/taint", "OE")), on("xe", skip)},
 
@@ -180,7 +180,7 @@ func checkCases() map[string][]checkCase {
 		"NIC-DATADIRECT":    {on("small-hgx", pass), on("small-hgx", warn, swap("device=0x1021", "device=0x1023")), on("small-mi300", skip)},
 		"NIC-OFED":          {on("small-hgx", pass), on("small-hgx", warn, put("sys/module/mlx5_ib/taint", "OE"), put("sys/module/mlx5_ib/version", "24.10")), on("small-hgx", unknown, gone("sys/module/mlx5_ib"))},
 		"NIC-EFA-GEN":       {on("small-mi300", pass, swap("driver:bnxt_en", "driver:efa")), on("small-mi300", warn, swap("device=0x1760 driver:bnxt_en", "device=0xefa1 driver:efa")), on("small-mi300", skip)},
-		"NIC-BNXT-FLAG":     {on("small-mi300", warn), on("small-hgx", skip)},
+		"NIC-BNXT-FLAG":     {on("small-mi300", pass), on("small-mi300", unknown, put("sys/kernel/mm/memory_peers/nv_mem/version", "1")), on("small-mi300", unknown, gone("sys/kernel")), on("small-hgx", skip)},
 		"NIC-STATE":         {on("small-mi300", pass), on("small-mi300", warn, put(aPort+"/state", "1: DOWN")), on("small-mi300", unknown, unreadable(aPort+"/state")), on("small-mi300", unknown, drop(aPort))},
 		"NIC-FW":            {on("small-mi300", pass), on("small-mi300", warn, put(amdNIC+"/infiniband/bnxt_re0/fw_ver", "1.2.3")), on("small-mi300", unknown, unreadable(amdNIC+"/infiniband/bnxt_re0/fw_ver")), on("small-mi300", skip, noNIC)},
 
@@ -210,7 +210,7 @@ func checkCases() map[string][]checkCase {
 		"VF-PATH":  {on("small-mi300", pass, virtualFunction("../0000:14:00.1")), on("small-mi300", skip)},
 		"VF-TRUST": {on("small-mi300", warn, virtualFunction("../0000:14:00.1")), on("small-mi300", skip)},
 
-		"LIB-MOVENOTIFY": {on("small-mi300", warn), on("small-mi300", pass, config(withP2P+"CONFIG_DMABUF_MOVE_NOTIFY=y\n")), on("small-mi300", unknown, noConfig), on("small-hgx", skip)},
+		"LIB-MOVENOTIFY": {on("small-mi300", warn), on("small-mi300", pass, put("proc/self/environ", "RCCL_FORCE_ENABLE_DMABUF=1")), on("small-mi300", warn, put("proc/self/environ", "RCCL_FORCE_ENABLE_DMABUF=0")), on("small-mi300", pass, config(withP2P+"CONFIG_DMABUF_MOVE_NOTIFY=y\n")), on("small-mi300", unknown, noConfig), on("small-hgx", skip)},
 		"LIB-NCCL-ENV":   {on("small-mi300", pass), on("small-mi300", pass, put("proc/self/environ", "")), on("small-mi300", warn, put("proc/self/environ", "A=b\x00NCCL_DMABUF_ENABLE=0\x00C=d")), on("small-mi300", unknown, unreadable("proc/self/environ"))},
 		"LIB-NCCL-LEVEL": {on("small-mi300", pass), on("wrong-socket", warn), on("wrong-socket", pass, put("proc/self/environ", "NCCL_NET_GDR_LEVEL=SYS\x00")), on("wrong-socket", pass, put("proc/self/environ", "NCCL_NET_GDR_LEVEL=4\x00")), on("wrong-socket", unknown, unreadable("proc/self/environ")), on("small-mi300", unknown, put("proc/self/environ", "NCCL_NET_GDR_LEVEL=FAR\x00")), on("small-mi300", skip, noNIC)},
 		"LIB-UCX":        {on("small-mi300", pass), on("small-mi300", warn, drop("dev/kfd")), on("small-mi300", unknown, gone("dev"))},

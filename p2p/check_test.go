@@ -199,6 +199,16 @@ func dead(dir string) edit {
 	}
 }
 
+// refusing opens all device files but one.
+func refusing(name string) Live {
+	return Live{Opens: func(file string) error {
+		if strings.HasSuffix(file, name) {
+			return unix.EACCES
+		}
+		return nil
+	}}
+}
+
 // byVFIO gives the GPUs to vfio-pci.
 var byVFIO = swap("driver:amdgpu", "driver:vfio-pci")
 

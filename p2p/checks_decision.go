@@ -43,7 +43,7 @@ var decisionChecks = []Check{
 // asksKernel reports an exporter that goes by the kernel's decision.
 func asksKernel(e Exporter) bool {
 	switch e.Class {
-	case ClassAMDGPU, ClassXe, ClassVFIO, ClassUnknown:
+	case ClassAMDGPU, ClassXe, ClassVFIO, ClassHabana, ClassUnknown:
 		return true
 	}
 	return false
@@ -69,7 +69,7 @@ func (l *look) verdict() {
 		case d.Supported == placement.Yes:
 			l.pass(name, nil, "%v", d.Type)
 		case d.Supported == placement.AnswerUnknown:
-			l.unknown(name, nil, "%s", why).Remedy = p.Remedy
+			l.unknown(name, nil, "%s", why).Remedy = p.Remedy.ofAll()
 		case asksKernel(p.GPU.Exporter):
 			l.fail(name, nil, "%s", why).Remedy = p.Remedy
 		default:
@@ -179,7 +179,7 @@ func (l *look) nvidiaGate() {
 		case p.Prediction.Outcome == Direct || p.Prediction.Stage == StageDriver:
 			l.pass(name, at, "it is let through")
 		case p.Prediction.Outcome == OutcomeUnknown:
-			l.unknown(name, at, "%s", strings.Join(p.Prediction.Why, "; ")).Remedy = p.Remedy
+			l.unknown(name, at, "%s", strings.Join(p.Prediction.Why, "; ")).Remedy = p.Remedy.ofAll()
 		}
 	})
 	if !any && len(l.found) == 0 {

@@ -33,6 +33,10 @@ var gpuChecks = []Check{
 		Fix: Remedy{Change: "see the pairs' reasons"}, Ref: "dmabuf-reg verify --trace"},
 }
 
+// bestFirst: one NIC that works is enough, and what failed says more than what is
+// not known.
+var bestFirst = []Result{ResultPass, ResultFail, ResultWarn, ResultUnknown, ResultSkip}
+
 // perGPU sums up, for each GPU that was tried, what pairs says of it: the best
 // of them.
 func (l *look) perGPU(pairs func()) {
@@ -44,7 +48,7 @@ func (l *look) perGPU(pairs func()) {
 	var order []string
 	for _, f := range l.found {
 		gpu, _, _ := strings.Cut(f.Scope[0], " -> ")
-		if was := best[gpu]; was == nil || f.Result == ResultPass && was.Result != ResultPass {
+		if was := best[gpu]; was == nil || slices.Index(bestFirst, f.Result) < slices.Index(bestFirst, was.Result) {
 			best[gpu] = f
 		}
 		if !slices.Contains(order, gpu) {
@@ -80,7 +84,7 @@ func (l *look) gpuDriver() {
 			l.fail(g.Name, at, "none")
 		case e.Driver == UnknownDriver:
 			l.unknown(g.Name, at, "which driver the GPU has is not known")
-		case e.Class == ClassUnknown && noExporters[e.Driver] != "":
+		case noExporters[e.Driver] != "":
 			l.fail(g.Name, at, "%s: %s", e.Driver, noExporters[e.Driver])
 		case e.Class == ClassUnknown:
 			l.unknown(g.Name, at, "%s, whose rules were not read", e.Driver).fix("prove it by a registration under trace", "p2pcheck --live --gpu "+g.Name, "")
@@ -103,10 +107,15 @@ var noExporters = map[string]string{
 	"amdxdna": "its buffers are in system memory",
 }
 
-// nodeFiles are the device files of a GPU.
+// nodeFiles are the device files of a GPU. Of NVIDIA's the driver tells the number,
+// "" if it does not.
 func (l *look) nodeFiles(g GPU) []string {
 	if g.Exporter.Driver == "nvidia" {
-		return []string{"dev/nvidiactl", "dev/nvidia-uvm"}
+		own := ""
+		if n, ok := l.read("proc/driver/nvidia/gpus", g.Name, "information").line("Device Minor"); ok && n != "" {
+			own = "dev/nvidia" + n
+		}
+		return []string{"dev/nvidiactl", "dev/nvidia-uvm", own}
 	}
 	var out []string
 	if g.Exporter.Driver == "amdgpu" {
@@ -119,6 +128,12 @@ func (l *look) nodeFiles(g GPU) []string {
 	for _, name := range names {
 		if strings.HasPrefix(name, "renderD") {
 			out = append(out, path.Join("dev/dri", name))
+		}
+	}
+	names, _ = l.list("sys/bus/pci/devices", g.Exporter.PCI.String(), "accel")
+	for _, name := range names {
+		if strings.HasPrefix(name, "accel") {
+			out = append(out, path.Join("dev/accel", name))
 		}
 	}
 	return out
@@ -138,6 +153,10 @@ func (l *look) gpuNodes() {
 			l.unknown(g.Name, nil, "which device file is the GPU's is not known")
 		}
 		for _, name := range files {
+			if name == "" {
+				l.unknown(g.Name, []string{"/proc/driver/nvidia/gpus/" + g.Name + "/information"}, "the driver does not say which /dev/nvidiaN is the GPU's")
+				continue
+			}
 			l.opened(g.Name, name)
 		}
 	}
@@ -171,7 +190,7 @@ func (l *look) exporterRules() {
 		case o == Direct:
 			l.pass(name, nil, "it stays where it is")
 		case o == OutcomeUnknown:
-			l.unknown(name, nil, "%s", read).Remedy = p.Remedy
+			l.unknown(name, nil, "%s", read).Remedy = p.Remedy.ofAll()
 		case p.GPU.Exporter.Class == ClassNVIDIA && p.Prediction.Stage == StageAttach:
 			// P2P-NV-GATE tells of it.
 		default:

@@ -4,6 +4,7 @@ package p2p
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/gpurdma/gpurdma/internal/bytesize"
@@ -132,17 +133,20 @@ func (l *look) habana() {
 	})
 }
 
+// vfioDrivers export as vfio-pci does.
+var vfioDrivers = []string{"vfio-pci", "nvgrace-gpu-vfio-pci"}
+
 func (l *look) vfioExport() {
-	if len(l.driven("vfio-pci")) == 0 {
+	if len(l.driven(vfioDrivers...)) == 0 {
 		l.skip("no GPU of vfio-pci")
 		return
 	}
 	l.perPair(func(p Pair) {
 		kind := p.NIC.Importer.Kind
 		switch {
-		case p.GPU.Exporter.Driver != "vfio-pci" || kind == NoImporter:
+		case !slices.Contains(vfioDrivers, p.GPU.Exporter.Driver) || kind == NoImporter:
 		case p.GPU.Exporter.OutOfTree:
-			l.unknown(p.name(), []string{"/sys/module/vfio_pci/taint"}, "a vfio-pci that may not be the kernel's own").Remedy = p.Remedy
+			l.unknown(p.name(), []string{"/sys/module/" + moduleOf(p.GPU.Exporter.Driver) + "/taint"}, "a vfio-pci that may not be the kernel's own").Remedy = p.Remedy.ofAll()
 		case l.m.Kernel.between(v6_12, v7_2) == placement.AnswerUnknown || kind == KindUnknown:
 			l.unknown(p.name(), nil, "the kernel %s, and a NIC that is %v", l.m.Kernel.Release, kind)
 		case l.m.Kernel.between(v6_12, v7_2) == placement.No:

@@ -14,7 +14,7 @@ import (
 
 var libraryChecks = []Check{
 	{ID: "LIB-MOVENOTIFY", Title: "Libraries find the option that they look for", Worst: ResultWarn, run: (*look).grepped,
-		Expect: configMoveNotify + "=y in the configuration", Why: "RCCL, UCX, libfabric and perftest look for this line before they use dma-bufs on AMD GPUs. 7.2 has no such option any more, and they find nothing.",
+		Expect: configMoveNotify + "=y in the configuration, or RCCL_FORCE_ENABLE_DMABUF=1", Why: "RCCL, UCX, libfabric and perftest look for this line before they use dma-bufs on AMD GPUs. 7.2 has no such option any more, and they find nothing.",
 		Fix: Remedy{Change: "use versions that probe, or force them", Command: "RCCL_FORCE_ENABLE_DMABUF=1"}, Ref: "rocmwrap.cc, rocm_base.c, hmem_rocr.c, rocm_memory.c"},
 	{ID: "LIB-NCCL-ENV", Title: "NCCL's variables do not forbid it", Worst: ResultWarn, run: (*look).ncclEnvironment,
 		Expect: "neither NCCL_DMABUF_ENABLE=0, NCCL_NET_GDR_LEVEL=LOC nor NCCL_IB_DISABLE=1", Why: "A variable from long ago outlives its reason.",
@@ -42,6 +42,11 @@ func (l *look) grepped() {
 	at := []string{l.m.named(l.m.Kernel.Source)}
 	if l.m.config[configMoveNotify] == "y" {
 		l.pass("", at, "%s=y", configMoveNotify)
+		return
+	}
+	env, r := l.environment()
+	if env["RCCL_FORCE_ENABLE_DMABUF"] == "1" {
+		l.pass("", r.at(), "no such line, and RCCL_FORCE_ENABLE_DMABUF=1 makes up for it")
 		return
 	}
 	l.warn("", at, "no such line")

@@ -43,7 +43,7 @@ var nicChecks = []Check{
 		Expect: "an EFA of a later generation than the third", Why: "aws-ofi-nccl turns dma-bufs off for the first three.",
 		Fix: Remedy{Change: "use a version of aws-ofi-nccl that knows the device"}, Ref: "aws-ofi-nccl#848"},
 	{ID: "NIC-BNXT-FLAG", Title: "The NIC's plugin asks for dma-bufs", Worst: ResultWarn, run: (*look).bnxt,
-		Expect: "no NIC of bnxt_re, or a plugin that does", Why: "A plugin for NCCL that leaves the flag out falls back to peer memory without a word.",
+		Expect: "no NIC of bnxt_re, a plugin that does, or no peer memory to fall back to", Why: "A plugin for NCCL that leaves the flag out falls back to peer memory without a word.",
 		Fix: Remedy{Change: "update the plugin"}, Ref: "ROCm/rocm-systems#6830"},
 	{ID: "NIC-STATE", Title: "The ports are up", Worst: ResultWarn, run: (*look).nicState,
 		Expect: "ACTIVE", Why: "A port that is down registers memory, and moves nothing.",
@@ -256,8 +256,13 @@ func (l *look) bnxt() {
 	if len(nics) == 0 {
 		l.skip("no NIC of bnxt_re")
 	}
+	peers, at := l.there("sys/kernel/mm/memory_peers")
 	for _, n := range nics {
-		l.warn(n.Name, nil, "no file says what the plugin does")
+		if peers == placement.No {
+			l.pass(n.Name, at, "there is no peer memory to fall back to")
+			continue
+		}
+		l.unknown(n.Name, at, "no file says what the plugin does")
 	}
 }
 

@@ -42,9 +42,16 @@ const (
 	// ClassSystem has system memory only: vgem, udmabuf, dma-heaps, and the
 	// displays of servers' boards.
 	ClassSystem
+	// ClassStaged has memory of its own, and exports system memory for any
+	// importer: nouveau pins there, the buffers of qaic, ivpu and amdxdna are
+	// there from the start.
+	ClassStaged
+	// ClassHabana asks the kernel's decision at attach, and answers EPERM when it
+	// maps for who is not peer to peer. memory.c of habanalabs.
+	ClassHabana
 )
 
-var classNames = []string{"unknown", "amdgpu", "xe", "i915", "nvidia", "nvidia-coherent", "vfio", "system"}
+var classNames = []string{"unknown", "amdgpu", "xe", "i915", "nvidia", "nvidia-coherent", "vfio", "system", "staged", "habanalabs"}
 
 func (c Class) String() string {
 	if c < 0 || int(c) >= len(classNames) {
@@ -136,9 +143,11 @@ type Exporter struct {
 }
 
 var classOfDriver = map[string]Class{
-	"amdgpu": ClassAMDGPU, "xe": ClassXe, "i915": ClassI915, "nvidia": ClassNVIDIA, "vfio-pci": ClassVFIO,
+	"amdgpu": ClassAMDGPU, "xe": ClassXe, "i915": ClassI915, "nvidia": ClassNVIDIA, "vfio-pci": ClassVFIO, "nvgrace-gpu-vfio-pci": ClassVFIO, "habanalabs": ClassHabana,
+	"nouveau": ClassStaged, "qaic": ClassStaged, "ivpu": ClassStaged, "intel_vpu": ClassStaged, "amdxdna": ClassStaged,
 	"vgem": ClassSystem, "virtio_gpu": ClassSystem, "mgag200": ClassSystem,
 	"vkms": ClassSystem, "hyperv_drm": ClassSystem, "simple-framebuffer": ClassSystem,
+	"bochs-drm": ClassSystem, "cirrus": ClassSystem, "cirrus-qemu": ClassSystem, "qxl": ClassSystem,
 }
 
 // UnknownDriver is the driver of a function in a file that does not say which.
@@ -147,6 +156,10 @@ const UnknownDriver = "?"
 // boards are the vendors of servers' boards' own displays, ASPEED and Matrox.
 // Whatever drives these, or nothing at all, there is no memory for a NIC.
 var boards = map[uint16]bool{0x1a03: true, 0x102b: true}
+
+// emulated are the displays that hypervisors emulate, by vendor and device: QEMU's
+// standard VGA, Cirrus, QXL and virtio's.
+var emulated = map[[2]uint16]bool{{0x1234, 0x1111}: true, {0x1013, 0x00b8}: true, {0x1b36, 0x0100}: true, {0x1af4, 0x1050}: true}
 
 // Exporter finds out how the driver of a function exports its memory. A driver
 // that is not known is of ClassUnknown.
@@ -170,7 +183,7 @@ func (m *Machine) Exporter(a Addr) (Exporter, error) {
 	if e.Driver == "ast" && !e.OutOfTree && m.Kernel.version.cmp(v6_12) >= 0 {
 		e.Class = ClassSystem
 	}
-	if boards[f.Vendor] && f.IsDisplay() {
+	if (boards[f.Vendor] || emulated[[2]uint16{f.Vendor, f.Device}]) && f.IsDisplay() {
 		e.Class = ClassSystem
 	}
 	if e.Class == ClassNVIDIA {

@@ -41,7 +41,7 @@ pci0000:00/0000:00:08.0 class=odd
 	for _, g := range gpus {
 		got = append(got, g.Name+" "+g.Exporter.Driver+" "+g.Exporter.Class.String())
 	}
-	want := "0000:00:02.0 virtio_gpu system, 0000:00:04.0 habanalabs unknown, 0000:00:05.0 softgpu xe, vgem vgem system"
+	want := "0000:00:02.0 virtio_gpu system, 0000:00:04.0 habanalabs habanalabs, 0000:00:05.0 softgpu xe, vgem vgem system"
 	if s := strings.Join(got, ", "); s != want {
 		t.Errorf("GPUs %s\nwant %s", s, want)
 	}
@@ -153,11 +153,21 @@ func TestDisplaysOfServers(t *testing.T) {
 		want                   Class
 	}{
 		{"ast", "7.2.1", "", ClassSystem}, {"ast", "6.12.1", "", ClassSystem}, {"ast", "6.1.1", "", ClassUnknown}, {"ast", "7.2.1", "O", ClassUnknown},
-		{"mgag200", "6.1.1", "", ClassSystem}, {"bochs-drm", "7.2.1", "", ClassUnknown},
+		{"mgag200", "6.1.1", "", ClassSystem}, {"bochs-drm", "7.2.1", "", ClassSystem}, {"qxl", "6.1.1", "", ClassSystem}, {"cirrus", "6.1.1", "", ClassSystem}, {"novel-drm", "7.2.1", "", ClassUnknown},
 	} {
 		m := fixture{release: c.release, tree: "pci0000:00/0000:00:04.0 class=0x030000 driver:" + c.driver, files: map[string]string{"sys/module/" + c.driver + "/taint": c.taint + "\n"}}.open(t)
 		if gpus, err := m.GPUs(); err != nil || len(gpus) != 1 || gpus[0].Exporter.Class != c.want {
 			t.Errorf("%+v: %+v, %v", c, gpus, err)
+		}
+	}
+}
+
+// A guest's emulated VGA is no GPU, whoever drives it.
+func TestEmulatedDisplays(t *testing.T) {
+	for _, id := range []string{"vendor=0x1234 device=0x1111", "vendor=0x1013 device=0x00b8", "vendor=0x1b36 device=0x0100", "vendor=0x1af4 device=0x1050"} {
+		m := fixture{tree: "pci0000:00/0000:00:01.0 class=0x030000 " + id}.open(t)
+		if gpus, err := m.GPUs(); err != nil || len(gpus) != 1 || gpus[0].Exporter.Class != ClassSystem {
+			t.Errorf("%s: %+v, %v", id, gpus, err)
 		}
 	}
 }

@@ -159,6 +159,8 @@ func (m *Machine) predict(e Exporter, i Importer) Prediction {
 		r.because("%q may not be the kernel's own driver, and has rules of its own", e.Driver)
 	case e.Class == ClassI915:
 		r.i915()
+	case e.Class == ClassStaged:
+		r.stage("%s: %s", e.Driver, noExporters[e.Driver])
 	case e.Class == ClassNVIDIACoherent:
 		if r.e.Withheld != "" {
 			r.because("%s", r.e.Withheld)
@@ -301,6 +303,8 @@ func (r *rules) peer() {
 		r.nvidia()
 	case ClassVFIO:
 		r.vfio()
+	case ClassHabana:
+		r.habana()
 	default:
 		r.ttm()
 	}
@@ -500,6 +504,27 @@ func (r *rules) vfio() {
 	case d.Supported == placement.Yes:
 		r.direct(true)
 		r.note("the kernel keeps its decision for %v until the exporter's driver is bound anew, even if ACS changes meanwhile", *r.i.PCI)
+	}
+}
+
+// habana is hl_dmabuf_attach() and hl_map_dmabuf(): the first asks the kernel, the
+// second refuses. They were read from 6.12 on.
+func (r *rules) habana() {
+	k, d := r.m.Kernel, r.p.Decision
+	switch {
+	case !k.version.known() || k.version.cmp(v6_12) < 0:
+		r.because("what habanalabs does on %s was not read", k.Release)
+		return
+	case r.i.Kind == Static || !r.i.PeerToPeer:
+		r.refuse(unix.EPERM, StageMap, "habanalabs maps for importers that are peer to peer, and this one is not")
+		return
+	}
+	r.p.Why = append(r.p.Why, d.Why...)
+	switch d.Supported {
+	case placement.No:
+		r.refuse(unix.EPERM, StageMap, "habanalabs does not map what the kernel does not support")
+	case placement.Yes:
+		r.direct(false)
 	}
 }
 

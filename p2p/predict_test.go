@@ -33,6 +33,8 @@ func TestPredict(t *testing.T) {
 	unreadZen := fixture{tree: planted("ACS2", "config=64")}.open(t)
 	noConfig := fixture{config: "-", tree: planted()}.open(t)
 
+	old := fixture{release: "6.1.1", config: withP2P, tree: planted()}.open(t)
+
 	const peer = true
 	for _, c := range []struct {
 		m     *Machine
@@ -117,7 +119,17 @@ func TestPredict(t *testing.T) {
 		{zen, Exporter{Class: ClassVFIO}, inSwitch, KindUnknown, false, "refused EOPNOTSUPP attach", 0, "peer to peer"},
 		{debian612, Exporter{Class: ClassXe}, inSwitch, KindUnknown, peer, "staged", AddressPhysical, "CONFIG_PCI_P2PDMA"},
 
+		// habanalabs.
+		{zen, Exporter{Class: ClassHabana}, inSwitch, Pinned, peer, "direct", AddressPhysical, ""},
+		{zen, Exporter{Class: ClassHabana}, inSwitch, Dynamic, false, "refused EPERM map", 0, "peer to peer"},
+		{other, Exporter{Class: ClassHabana}, atRoot, Dynamic, peer, "refused EPERM map", 0, "not on the kernel's list"},
+		{unread, Exporter{Class: ClassHabana}, inSwitch, Dynamic, peer, "unknown", 0, "run as root"},
+		{old, Exporter{Class: ClassHabana}, inSwitch, Dynamic, peer, "unknown", 0, "was not read"},
+
 		// Others.
+		{noConfig, Exporter{Class: ClassStaged, Driver: "nouveau"}, inSwitch, Dynamic, peer, "staged", AddressPhysical, "pins what it exports in system memory"},
+		{noConfig, Exporter{Class: ClassStaged, Driver: "qaic"}, nowhere, KindUnknown, peer, "staged", AddressPhysical, "qaic"},
+		{zen, Exporter{Class: ClassStaged, Driver: "amdxdna", OutOfTree: true}, inSwitch, Dynamic, peer, "unknown", 0, "kernel's own"},
 		{noConfig, Exporter{Class: ClassSystem}, inSwitch, Pinned, peer, "staged", AddressPhysical, "system memory only"},
 		{zen, Exporter{Driver: "nouveau"}, inSwitch, Pinned, peer, "unknown", 0, `"nouveau"`},
 	} {
@@ -247,7 +259,9 @@ func TestExporter(t *testing.T) {
 		{"i915", files{"sys/module/i915/parameters/modeset": "1", "boot/config-7.2.12+deb13-amd64": withP2P + "CONFIG_DRM_I915=m\n"}, Exporter{Class: ClassI915, OutOfTree: true}},
 		{"amdgpu", files{"sys/module/amdgpu/taint": "", gpu + "power/runtime_status": "suspended\n"}, Exporter{Class: ClassAMDGPU, Power: PowerSuspended}},
 		{"amdgpu", files{"sys/module/amdgpu/taint": "", gpu + "power/runtime_status": "error\n"}, Exporter{Class: ClassAMDGPU, Power: PowerUnknown}},
-		{"nouveau", files{"sys/module/nouveau/taint": ""}, Exporter{}},
+		{"nouveau", files{"sys/module/nouveau/taint": ""}, Exporter{Class: ClassStaged}},
+		{"nvgrace-gpu-vfio-pci", files{"sys/module/nvgrace_gpu_vfio_pci/taint": ""}, Exporter{Class: ClassVFIO}},
+		{"novel", files{"sys/module/novel/taint": ""}, Exporter{}},
 		{"", nil, Exporter{OutOfTree: true}},
 		{"vfio-pci", files{"sys/module/vfio_pci/taint": "\n"}, Exporter{Class: ClassVFIO}},
 		{"nvidia", nil, Exporter{OutOfTree: true, Gate: GateUnread}}, // maybe the proprietary modules
@@ -276,7 +290,7 @@ func TestExporter(t *testing.T) {
 }
 
 func TestNames(t *testing.T) {
-	for c := ClassUnknown; c <= ClassSystem; c++ {
+	for c := ClassUnknown; c <= ClassHabana; c++ {
 		if back, err := ParseClass(c.String()); back != c || err != nil {
 			t.Errorf("%v: %v, %v", c, back, err)
 		}

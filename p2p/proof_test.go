@@ -216,3 +216,23 @@ func TestWatch(t *testing.T) {
 		t.Errorf("%+v", w)
 	}
 }
+
+// Of a GPU with several NICs the best counts, and what failed before what is not
+// known, whichever was tried first.
+func TestOfAGPU(t *testing.T) {
+	for _, results := range [][]Result{{unknown, fail, fail}, {fail, unknown, fail}, {unknown, pass, pass}, {fail, pass, pass}} {
+		m := Open(testenv.Machines["small-mi300"]().Write(t))
+		s := subject(m)
+		for i := range s.Pairs {
+			s.Pairs[i].Proof = climb(Direct, RungRelease).at(RungPlace, results[i%2])
+		}
+		for _, c := range Checks() {
+			if c.ID != "GPU-BO-LOCATION" {
+				s.Skip = append(s.Skip, c.ID)
+			}
+		}
+		if found := m.Check(s); worst(found) != results[2] {
+			t.Errorf("%v: %v", results, said(found))
+		}
+	}
+}

@@ -81,6 +81,18 @@ func (m *Machine) find(p Prediction, e Exporter, i Importer) *Remedy {
 // anyNIC stands for a NIC's name in a command. Pair puts it there.
 const anyNIC = "NIC"
 
+// ofAll leaves the NIC out of a command, for findings of all pairs of a GPU.
+func (r *Remedy) ofAll() *Remedy {
+	if r == nil {
+		return nil
+	}
+	all := *r
+	if command, _, ok := strings.Cut(r.Command, " --nic "); ok {
+		all.Command = command
+	}
+	return &all
+}
+
 // goneGPU is for one that does not answer.
 const goneGPU = "reboot, with the power off in between; if the GPU does not come back, reseat or exchange it"
 
@@ -94,6 +106,10 @@ func (m *Machine) repair(p Prediction, e Exporter, i Importer) *Remedy {
 	switch {
 	case e.Class == ClassSystem:
 		return &Remedy{Change: "nothing: this device has no memory of its own for a NIC to reach"}
+	case e.Class == ClassStaged && e.Driver == "nouveau":
+		return &Remedy{Change: "install NVIDIA's open modules: nouveau exports system memory only"}
+	case e.Class == ClassStaged:
+		return &Remedy{Change: "nothing: this driver exports system memory only"}
 	case e.Class == ClassI915 && i.Kind != NoImporter:
 		return m.xe(e)
 	}

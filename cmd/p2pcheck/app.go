@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -196,6 +197,8 @@ func (a *app) look(find func(*p2p.Machine, []p2p.GPU, []p2p.NIC) (result, error)
 	}
 	m := a.source.Open()
 	gpus, err1 := m.GPUs()
+	// What does not count, as a server's own display, is told last.
+	slices.SortStableFunc(gpus, func(a, b p2p.GPU) int { return cmp.Compare(outside(a), outside(b)) })
 	nics, err2 := m.NICs()
 	if here(a.source) {
 		a.live = answers()
@@ -224,6 +227,13 @@ func (a *app) look(find func(*p2p.Machine, []p2p.GPU, []p2p.NIC) (result, error)
 	}
 	found, err := find(m, gpus, nics)
 	return found, errors.Join(unread, err)
+}
+
+func outside(g p2p.GPU) int {
+	if g.Exporter.Class == p2p.ClassSystem {
+		return 1
+	}
+	return 0
 }
 
 // readable fails for files that were named and cannot be read.

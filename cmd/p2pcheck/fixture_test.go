@@ -37,7 +37,7 @@ pci0000:80/0000:80:01.0/0000:81:00.0 class=0x020000 vendor=0x15b3 device=0x1007 
 // others are devices of the server that are not as they should be.
 const others = `
 pci0000:00/0000:00:03.0 class=0x030000 vendor=0x8086 device=0x56a0 driver:i915
-pci0000:00/0000:00:04.0 class=0x030000 vendor=0x1234 device=0x1111
+pci0000:00/0000:00:04.0 class=0x030000 vendor=0x10de device=0x2330
 pci0000:00/0000:00:05.0 class=0x030000 vendor=0x1af4 device=0x1050 driver:virtio-pci
 `
 

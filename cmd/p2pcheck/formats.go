@@ -168,6 +168,17 @@ func npd(b *strings.Builder, r *checkResult, status int, err error) int {
 	return 2
 }
 
+// counting is how many of the GPUs have memory for a NIC to reach.
+func counting(gpus []gpu) int {
+	n := 0
+	for _, g := range gpus {
+		if g.Counts {
+			n++
+		}
+	}
+	return n
+}
+
 // nfd are labels for node-feature-discovery's local source.
 func nfd(b *strings.Builder, r *checkResult, status int, _ error) int {
 	fmt.Fprintf(b, "p2pcheck.result=%s\n", verdict(r, status))
@@ -180,13 +191,7 @@ func nfd(b *strings.Builder, r *checkResult, status int, _ error) int {
 			direct[p.GPU] = true
 		}
 	}
-	counting := 0
-	for _, g := range r.GPUs {
-		if g.Counts {
-			counting++
-		}
-	}
-	fmt.Fprintf(b, "p2pcheck.gpus=%d\n", counting)
+	fmt.Fprintf(b, "p2pcheck.gpus=%d\n", counting(r.GPUs))
 	fmt.Fprintf(b, "p2pcheck.gpus-direct=%d\n", len(direct))
 	fmt.Fprintf(b, "p2pcheck.nics=%d\n", len(r.NICs))
 	fmt.Fprintf(b, "p2pcheck.pairs-direct=%d\n", r.Summary.Direct)

@@ -128,7 +128,7 @@ func reported(args []string) (reportResult, error) {
 }
 
 func nodeOf(name string, run checkResult) node {
-	n := node{Node: name, Result: verdict(&run, run.status()), Kernel: run.Machine.Kernel, GPUs: len(run.GPUs), NICs: len(run.NICs), Summary: run.Summary, Failing: []string{}, Unknown: []string{}}
+	n := node{Node: name, Result: verdict(&run, run.status()), Kernel: run.Machine.Kernel, GPUs: counting(run.GPUs), NICs: len(run.NICs), Summary: run.Summary, Failing: []string{}, Unknown: []string{}}
 	for _, f := range run.Checks {
 		switch {
 		case f.Result == "fail" && !slices.Contains(n.Failing, f.ID):

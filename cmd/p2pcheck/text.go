@@ -90,10 +90,10 @@ type cell struct{ text, color string }
 
 // predictedCell is a pair in the matrix, with NCCL's letters.
 func predictedCell(p pair) cell {
-	l := lookOf(p.Outcome)
 	if !p.Counts {
-		l.color = ""
+		return cell{"-", ""}
 	}
+	l := lookOf(p.Outcome)
 	return cell{strings.TrimSpace(l.word + " " + p.NCCL), l.color}
 }
 
@@ -158,7 +158,9 @@ func (r checkResult) reasons(b *strings.Builder, a *app, l look) {
 		}
 		key := strings.Join(p.Why, "\n") + "\n\n" + strings.Join(p.Notes, "\n")
 		if p.Remedy != nil {
-			key += "\n\n" + p.Remedy.Change + "\n" + p.Remedy.Command
+			// A command that names the pair is shown for the first of them.
+			command, _, _ := strings.Cut(p.Remedy.Command, " --nic ")
+			key += "\n\n" + p.Remedy.Change + "\n" + command
 		}
 		if groups[key] == nil {
 			order = append(order, key)

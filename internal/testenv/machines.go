@@ -5,6 +5,7 @@ package testenv
 import (
 	"fmt"
 	"maps"
+	"path"
 	"strings"
 )
 
@@ -128,6 +129,9 @@ func (s *server) put(dir string, d device, node int) {
 			s.Files["sys/devices/"+dir+"/"+name] = text
 		}
 		s.Files["sys/devices/"+dir+"/power/runtime_status"] = "active\n"
+		if strings.Contains(d.attrs, "driver:nvidia") {
+			s.Files["proc/driver/nvidia/gpus/"+path.Base(dir)+"/information"] = fmt.Sprintf("Model: \t\t NVIDIA GPU\nDevice Minor: \t %d\n", s.gpus)
+		}
 		s.gpus++
 		return
 	}
