@@ -161,6 +161,7 @@ func (m *Machine) Check(s Subject) []Finding {
 		l.check, l.found = c, nil
 		c.run(l)
 		for _, f := range l.found {
+			l.guest(f)
 			l.answer(f)
 			if alone && f.Result == ResultFail {
 				f.excuse()

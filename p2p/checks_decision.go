@@ -85,7 +85,11 @@ func (l *look) acsList() {
 	l.perPair(func(p Pair) {
 		d, name := p.Prediction.Decision, p.name()
 		if d.Common == nil {
-			return // ACS does not decide
+			// ACS does not decide, unless a hypervisor hides a bridge of both.
+			if l.m.virtual.is == placement.Yes && p.real() {
+				l.unknown(name, nil, "no common bridge is seen; %s", inventedTree).fix("look at the host", "", "")
+			}
+			return
 		}
 		var on []string
 		for _, r := range d.Redirects {

@@ -174,6 +174,9 @@ func (m *Machine) predict(e Exporter, i Importer) Prediction {
 		r.because("how the driver %q exports is not known", e.Driver)
 	}
 	r.copied()
+	if r.p.Outcome == Direct && m.virtual.is == placement.Yes && i.PCI != nil {
+		r.note("%s: what the host's ports do to the traffic is not seen from here", inventedTree)
+	}
 	return r.p
 }
 
