@@ -40,7 +40,8 @@ func (d DeviceInfo) Software() bool { return d.Kind == "rxe" || d.Kind == "siw" 
 
 // Devices lists the RDMA devices in natural order of their names. sys is the
 // root of sysfs, "" for /sys. It needs neither libibverbs nor privileges. No
-// devices is no error.
+// devices is no error; with one, the list has those that could be read, as far as
+// they could.
 func Devices(sys string) ([]DeviceInfo, error) { return devices(sysfs.New(sys), deviceInfo) }
 
 // DevicesWithoutGIDs is [Devices] but for the GID tables, of which sysfs has a
@@ -59,17 +60,17 @@ func devices(s sysfs.FS, read func(s sysfs.FS, name string) (DeviceInfo, error))
 		return nil, failed("list RDMA devices", s.Path(classDir), err)
 	}
 	var list []DeviceInfo
+	var errs []error
 	for _, name := range names {
 		info, err := read(s, name)
 		if errors.Is(err, ErrNoDevice) {
 			continue // removed meanwhile
 		}
-		if err != nil {
-			return list, err
-		}
+		// One that cannot be read in full hides no other.
+		errs = append(errs, err)
 		list = append(list, info)
 	}
-	return list, nil
+	return list, errors.Join(errs...)
 }
 
 const classDir = "class/infiniband"

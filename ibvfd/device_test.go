@@ -67,6 +67,19 @@ func TestDevices(t *testing.T) {
 	}
 }
 
+// A device whose ports cannot be read is there, and hides no other.
+func TestDevicesUnreadable(t *testing.T) {
+	root := deviceTree(t).Root()
+	ports := filepath.Join(root, "class/infiniband/another0/ports")
+	if err := errors.Join(os.MkdirAll(filepath.Dir(ports), 0o755), os.Symlink("ports", ports)); err != nil {
+		t.Fatal(err)
+	}
+	list, err := Devices(root)
+	if err == nil || len(list) != 2 || list[0].Name != "another0" || len(list[0].Ports) != 0 || list[1].Name != "roce0" || len(list[1].Ports) != 1 {
+		t.Errorf("%+v, %v", list, err)
+	}
+}
+
 // A device on PCI has its address and driver through links; software ones are
 // told by their attribute "parent".
 func TestDeviceLinks(t *testing.T) {

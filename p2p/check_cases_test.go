@@ -171,7 +171,9 @@ func checkCases() map[string][]checkCase {
 		"NOUVEAU":          {on("small-mi300", fail, swap("driver:amdgpu", "driver:nouveau")), on("small-mi300", fail, swap("driver:amdgpu", "driver:nouveau"), put("sys/module/nouveau/taint", "")), on("small-mi300", skip)},
 		"QAIC-IVPU-XDNA":   {on("small-mi300", fail, swap("driver:amdgpu", "driver:qaic")), on("small-mi300", skip)},
 
-		"NIC-PRESENT":       {on("small-mi300", pass), on("small-mi300", fail, noNIC, gone("sys/class/infiniband")), on("small-mi300", unknown, unreadable("sys/class/infiniband"))},
+		"NIC-PRESENT": {on("small-mi300", pass), on("small-mi300", fail, noNIC, gone("sys/class/infiniband")), on("small-mi300", unknown, unreadable("sys/class/infiniband")),
+			on("small-mi300", warn, swap("rdma:bnxt_re1", "none:")), on("small-hgx", warn, swap("rdma:mlx5_1", "none:")), on("small-hgx", pass, swap("driver:mlx5_core", "driver:vfio-pci"), swap("rdma:mlx5_1", "none:")),
+			on("small-mi300", unknown, unreadable(aPorts)), on("small-mi300", unknown, unreadable("sys/class/infiniband/bnxt_re0"))},
 		"NIC-UVERBS":        {on("small-mi300", pass), on("small-mi300", pass).with(live(nil, yes, nil)), on("small-mi300", fail, drop("sys/class/infiniband_verbs/uverbs0")), on("small-mi300", fail).with(live(unix.EACCES, yes, nil)), on("small-mi300", unknown).with(live(unix.EIO, yes, nil)), on("small-mi300", unknown, unreadable("sys/class/infiniband_verbs"))},
 		"NIC-DRIVER-DMABUF": {on("small-mi300", pass), on("small-mi300", fail, swap("driver:bnxt_en", "driver:mlx4_core"), put("sys/module/mlx4_ib/taint", "")), on("small-mi300", unknown, put("sys/module/bnxt_re/taint", "OE"))},
 		"NIC-DMABUF-PROBE":  {on("small-mi300", pass).with(live(nil, yes, nil)), on("small-mi300", fail).with(live(nil, no, nil)), on("small-mi300", unknown).with(live(nil, ibvfd.Support{Reason: "odd"}, nil)), on("small-mi300", unknown).with(live(nil, no, other)), on("small-mi300", skip)},

@@ -161,6 +161,7 @@ const (
 	amdNIC  = "sys/devices/pci0000:10/0000:10:01.0/0000:11:00.0/0000:12:01.0/0000:14:00.0"
 	wrongG  = "sys/devices/pci0000:10/0000:10:01.0/0000:11:00.0"
 	aPort   = amdNIC + "/infiniband/bnxt_re0/ports/1"
+	aPorts  = amdNIC + "/infiniband/bnxt_re0/ports"
 	hgxPort = amdNIC + "/infiniband/mlx5_0/ports/1"
 	truncat = "class=0x060400 type=6 config=64 "
 )

@@ -16,7 +16,7 @@ import (
 
 var nicChecks = []Check{
 	{ID: "NIC-PRESENT", Title: "There is an RDMA device", Worst: ResultFail, run: (*look).nicPresent,
-		Expect: "a device in /sys/class/infiniband", Why: "Without its RDMA driver a network card is a network card.",
+		Expect: "a device in /sys/class/infiniband, of each NIC that can have one", Why: "Without its RDMA driver a network card is a network card.",
 		Fix: Remedy{Change: "load the RDMA driver of the NIC", Command: "modprobe mlx5_ib"}, Ref: "/sys/class/infiniband"},
 	{ID: "NIC-UVERBS", Title: "Programs can open the NIC", Worst: ResultFail, run: (*look).nicUverbs,
 		Expect: "a device file that can be opened", Why: "EACCES is a matter of the file's mode, EPERM of the container's device filter; a container needs rdma_cm, too.",
@@ -66,15 +66,37 @@ func (l *look) perNIC(f func(NIC)) {
 func ibDir(n NIC) string { return path.Join("sys/class/infiniband", n.Name) }
 
 func (l *look) nicPresent() {
-	if len(l.s.NICs) > 0 {
-		l.pass("", []string{"/sys/class/infiniband"}, "%s", plural(len(l.s.NICs), "RDMA device"))
-		return
-	}
-	if _, r := l.list("sys/class/infiniband"); r.err != nil && !r.gone() {
+	at := []string{"/sys/class/infiniband"}
+	names, r := l.list("sys/class/infiniband")
+	lost, missing := l.withoutRDMA(), l.missing(names)
+	switch {
+	case len(l.s.NICs) > 0:
+		l.pass("", at, "%s", plural(len(l.s.NICs), "RDMA device"))
+	case r.err != nil && !r.gone():
 		l.unread("", r)
+	case len(missing) == 0:
+		l.noNIC() // names the cards
 		return
 	}
-	l.noNIC()
+	for _, n := range l.s.NICs {
+		if _, ports := l.list(ibDir(n), "ports"); ports.err != nil && !ports.gone() {
+			l.unread(n.Name, ports)
+		}
+	}
+	for _, name := range missing {
+		l.unknown(name, []string{"/sys/class/infiniband/" + name}, "it is there, and leads to no device that can be read")
+	}
+	for _, f := range lost {
+		f.say(l)
+	}
+}
+
+// missing are RDMA devices that are listed, and of which nothing can be read.
+func (l *look) missing(names []string) []string {
+	return slices.DeleteFunc(names, func(name string) bool {
+		_, err := l.m.sys.Resolve(path.Join("class/infiniband", name))
+		return err == nil
+	})
 }
 
 func (l *look) nicUverbs() {

@@ -57,6 +57,7 @@ var (
 		"current_link_speed", "current_link_width", "max_link_speed", "max_link_width", "dma_mask_bits", "power/runtime_status",
 		"aer_dev_fatal", "aer_dev_nonfatal", "aer_dev_correctable", "mem_info_vram_total", "mem_info_vis_vram_total",
 		"iommu_group", "physfn", "p2pmem", "behaviour", "pin_rule", "virtio*/driver", "drm/*",
+		"net/*/bonding_slave/state",
 	}
 )
 

@@ -96,7 +96,8 @@ func redact(entries map[string]entry, log []string) {
 }
 
 // strangers takes away the network devices that no RDMA device uses: their names
-// tell of tunnels, containers and addresses.
+// tell of tunnels, containers and addresses. Ports of a bond stay: they say why
+// their function has no RDMA device.
 func strangers(entries map[string]entry) {
 	uses := map[string]bool{}
 	for name, e := range entries {
@@ -107,7 +108,7 @@ func strangers(entries map[string]entry) {
 	for name := range entries {
 		_, device, ok := strings.Cut(name, "/net/")
 		device, _, _ = strings.Cut(device, "/")
-		if ok && strings.HasPrefix(name, "sys/") && !uses[device] {
+		if ok && strings.HasPrefix(name, "sys/") && !uses[device] && !strings.Contains(name, "/bonding_slave/") {
 			delete(entries, name)
 		}
 	}
