@@ -95,12 +95,12 @@ func (l *look) acsList() {
 		for _, r := range d.Redirects {
 			on = append(on, r.String())
 		}
-		fix := openPorts(d.Redirects)
+		fix := l.openAll()
 		switch {
 		case len(on) > 0 && (d.Supported == placement.Yes || !asksKernel(p.GPU.Exporter)):
-			l.warn(name, nil, "%s: the traffic goes over the root", strings.Join(on, ", ")).Remedy = &fix
+			l.warn(name, nil, "%s: the traffic goes over the root", strings.Join(on, ", ")).Remedy = fix
 		case len(on) > 0:
-			l.fail(name, nil, "%s", strings.Join(on, ", ")).Remedy = &fix
+			l.fail(name, nil, "%s", strings.Join(on, ", ")).Remedy = fix
 		case d.unread != nil && d.Type != MapBusAddress:
 			l.unknown(name, nil, "%v", d.unread).asRoot(l.m)
 		case d.Type == MapBusAddress:
@@ -108,7 +108,7 @@ func (l *look) acsList() {
 		case d.Supported == placement.No:
 			l.pass(name, nil, "none; something else is in the way")
 		default:
-			l.unknown(name, nil, "%s", strings.Join(d.Why, "; "))
+			l.pass(name, nil, "none; something else is not known")
 		}
 	})
 	if len(l.found) == 0 {

@@ -5,6 +5,7 @@ package p2p
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -111,11 +112,22 @@ func (l *look) inContainer() (placement.Answer, string, []string) {
 			return placement.Yes, where[0] + " is there", where
 		}
 	}
-	r := l.read("proc/1/cgroup")
-	for _, word := range []string{"docker", "kubepods", "containerd", "libpod", "lxc"} {
-		if strings.Contains(r.text, word) {
-			return placement.Yes, "process 1 is in a control group of " + word, r.at()
+	for _, process := range []string{"1", "self"} {
+		r := l.read("proc", process, "cgroup")
+		for _, word := range []string{"docker", "kubepods", "containerd", "libpod", "lxc"} {
+			if strings.Contains(r.text, word) {
+				return placement.Yes, "process " + process + " is in a control group of " + word, r.at()
+			}
 		}
+	}
+	// A container can have the host's processes, and files of its own.
+	own, first := l.link("proc/self/ns/mnt"), l.link("proc/1/ns/mnt")
+	root, where := l.rootFileSystem()
+	switch {
+	case own.err == nil && first.err == nil && own.text != first.text:
+		return placement.Yes, "this is another mount namespace than that of process 1", own.at()
+	case (own.err != nil || first.err != nil) && root == "overlay":
+		return placement.Yes, "the root is an overlay, as of a container's image", where
 	}
 	user, pid := l.link("proc/self/ns/user"), l.link("proc/self/ns/pid")
 	switch {
@@ -127,6 +139,22 @@ func (l *look) inContainer() (placement.Answer, string, []string) {
 		return placement.Yes, "this is another PID namespace than the first", pid.at()
 	}
 	return placement.No, "this is the first user and PID namespace", append(user.at(), pid.at()...)
+}
+
+// rootFileSystem is the type of what is mounted at the root; "" if it is not
+// known.
+func (l *look) rootFileSystem() (string, []string) {
+	mounts, err := l.m.proc.Mounts()
+	at := []string{"/proc/self/mountinfo"}
+	if err != nil {
+		return "", at
+	}
+	for _, m := range slices.Backward(mounts) {
+		if m.Point == "/" {
+			return m.Type, at
+		}
+	}
+	return "", at
 }
 
 func (l *look) container() {

@@ -90,7 +90,7 @@ func (l *look) gpuDriver() {
 			l.unknown(g.Name, at, "%s, whose rules were not read", e.Driver).fix("prove it by a registration under trace", "p2pcheck --live --gpu "+g.Name, "")
 		case e.OutOfTree && e.Class != ClassNVIDIA && e.Class != ClassNVIDIACoherent:
 			version := l.read("sys/module", moduleOf(e.Driver), "version")
-			l.unknown(g.Name, append(at, version.where), "%s is not the kernel's own, or may not be: %s", e.Driver, strings.TrimSpace("version "+version.text)).
+			l.unknown(g.Name, append(at, version.where), "%s may be another than the kernel's own: %s", e.Driver, orText(version)).
 				fix("prove it by a registration under trace", "p2pcheck --live --gpu "+g.Name, "")
 		default:
 			l.pass(g.Name, at, "%s", e.Driver)

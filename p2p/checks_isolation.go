@@ -107,9 +107,9 @@ func (l *look) acsSource() {
 		case !counts[f.PCI]:
 			l.pass(f.name, at, "it redirects, which concerns no pair here").Expect = ""
 		case iommu && f.ACS.Ctrl&standardACS == f.ACS.Cap&standardACS:
-			l.warn(f.name, at, "%#x, as the kernel sets it where there is an IOMMU", uint16(f.ACS.Ctrl))
+			l.warn(f.name, at, "%#x, as the kernel sets it where there is an IOMMU", uint16(f.ACS.Ctrl)).Remedy = l.openAll()
 		default:
-			l.warn(f.name, at, "%#x, from the firmware or set since", uint16(f.ACS.Ctrl))
+			l.warn(f.name, at, "%#x, from the firmware or set since", uint16(f.ACS.Ctrl)).Remedy = l.openAll()
 		}
 	}
 }
@@ -142,6 +142,8 @@ func (l *look) acsPorts() {
 		switch {
 		case f.err != nil || f.ACSErr != nil:
 			l.unknown(f.name, at, "%s", reading{err: firstError(f.err, f.ACSErr)}.why()).asRoot(l.m)
+		case oddACS(f):
+			l.unknown(f.name, at, "%04x:%04x: its ACS registers have another form, which is not decoded", f.Vendor, f.Device)
 		case !f.ACS.Present:
 			l.pass(f.name, at, "no ACS")
 		default:
@@ -158,8 +160,12 @@ func (l *look) acsPorts() {
 	}
 }
 
-// oddACS are root ports with registers of their own, by device.
-var oddACS = [][2]uint16{{0xa110, 0xa11f}, {0xa167, 0xa16a}, {0xa290, 0xa29f}, {0xa2e7, 0xa2ee}}
+// oddPorts are root ports with registers of their own, by device.
+var oddPorts = [][2]uint16{{0xa110, 0xa11f}, {0xa167, 0xa16a}, {0xa290, 0xa29f}, {0xa2e7, 0xa2ee}}
+
+func oddACS(f *function) bool {
+	return slices.ContainsFunc(oddPorts, func(r [2]uint16) bool { return f.Vendor == intel && f.Device >= r[0] && f.Device <= r[1] })
+}
 
 func (l *look) acsQuirks() {
 	ports := l.ports()
@@ -167,12 +173,11 @@ func (l *look) acsQuirks() {
 		l.skip("no port above a GPU or NIC")
 	}
 	for _, f := range ports {
-		odd := slices.ContainsFunc(oddACS, func(r [2]uint16) bool { return f.Vendor == intel && f.Device >= r[0] && f.Device <= r[1] })
 		at := []string{"/sys/" + f.dir + "/device"}
 		switch {
 		case f.err != nil:
 			l.unknown(f.name, at, "%s", reading{err: f.err}.why())
-		case odd:
+		case oddACS(f):
 			l.warn(f.name, at, "%04x:%04x: its ACS is decoded as that of other ports, and may be wrong", f.Vendor, f.Device)
 		default:
 			l.pass(f.name, at, "registers as in the specification")
@@ -262,9 +267,9 @@ func (l *look) translation() {
 		case err != nil:
 			l.unknown(p.name(), at, "%s", reading{err: err}.why()).asRoot(l.m)
 		case worst == routeLost:
-			l.fail(p.name(), at, "%s: requests and completions take different ways", state)
+			l.fail(p.name(), at, "%s: requests and completions take different ways", state).Remedy = routeRemedy(bits, ats, express.RelaxedOrdering)
 		case worst == routeSlow:
-			l.warn(p.name(), at, "%s: all goes over the root", state)
+			l.warn(p.name(), at, "%s: all goes over the root", state).Remedy = routeRemedy(bits, ats, express.RelaxedOrdering)
 		default:
 			l.pass(p.name(), at, "nothing gets lost")
 		}
@@ -272,6 +277,24 @@ func (l *look) translation() {
 	if !below {
 		l.skip("no pair below a common bridge")
 	}
+}
+
+// routeRemedy names what makes a port's traffic go one way, as far as it is not
+// so already.
+func routeRemedy(bits pci.ACSBits, ats, relaxed bool) *Remedy {
+	good := func(ats, relaxed bool) bool {
+		return routeOf(bits&pci.ACSCompletionRedirect != 0, bits&pci.ACSRequestRedirect != 0, bits&pci.ACSDirectTranslated != 0, ats, relaxed) == routeGood
+	}
+	const off = "turn the port's redirection off"
+	switch {
+	case !relaxed && good(ats, true):
+		return &Remedy{Change: "turn relaxed ordering on, or " + off, Weakens: relaxing}
+	case !ats && good(true, relaxed):
+		return &Remedy{Change: "turn ATS on in the NIC's firmware, or " + off}
+	case !ats && !relaxed && good(true, true):
+		return &Remedy{Change: "turn ATS on in the NIC's firmware and relaxed ordering on, or " + off, Weakens: relaxing}
+	}
+	return &Remedy{Change: off, Weakens: "devices below it reach each other past the IOMMU"}
 }
 
 func onOff(b bool) string {
@@ -291,8 +314,11 @@ func (l *look) ordering() {
 		x, ok, err := f.config.Express()
 		err = firstError(f.err, f.cfgErr, err)
 		redirected := false
+		var unread error // whether a port redirects
 		for _, up := range f.Upstream {
-			redirected = redirected || l.function(up).ACS.Redirects() != 0
+			port := l.function(up)
+			redirected = redirected || port.ACS.Redirects() != 0
+			unread = firstError(unread, port.err, port.ACSErr)
 		}
 		switch {
 		case err != nil:
@@ -301,6 +327,8 @@ func (l *look) ordering() {
 			l.pass(f.name, at, "no PCI Express function")
 		case x.RelaxedOrdering:
 			l.pass(f.name, at, "on")
+		case !redirected && unread != nil:
+			l.unknown(f.name, at, "off, and whether a port above redirects is not known: %s", reading{err: unread}.why()).fix("look again as root", "sudo p2pcheck", "")
 		case !redirected:
 			l.pass(f.name, at, "off, and no port above redirects")
 		default:
@@ -335,10 +363,10 @@ func (l *look) faults() {
 	}
 	hits := log.of(l, l.check.ID)
 	if len(hits) == 0 {
-		l.pass("", log.at(), "no fault%s", log.lost())
+		l.quiet(log, "no fault")
 	}
 	for _, h := range hits {
-		l.fail("", log.at(), "%s", h.line)
+		l.fail("", log.at(), "%s%s", h.line, l.faultedIn(h.line))
 	}
 }
 

@@ -77,9 +77,11 @@ func (l *look) kernelVersion() {
 	case !v.known():
 		l.unknown("", at, "the release %q is not understood", k.Release)
 	case v.cmp(v5_12) < 0 && k.backports():
-		l.unknown("", at, "%s, whose distribution takes much from later kernels", k.Release)
+		l.unknown("", at, "%s, which may take much from later kernels", k.Release)
 	case v.cmp(v5_12) < 0:
 		l.fail("", at, "%s: a registration of a dma-buf is refused with EPROTONOSUPPORT", k.Release)
+	case k.unreadYet() && l.movable(Pinned, Revocable, KindUnknown):
+		l.unknown("", at, "%s is later than %v, the newest that was read: where amdgpu and xe pin is not known", k.Release, newest)
 	case k.between(v6_12, v7_2) != placement.Yes && l.movable(Pinned, Revocable):
 		l.warn("", at, "%s: amdgpu and xe of the kernel's own may pin in system memory", k.Release)
 	case k.between(v6_12, v7_2) != placement.Yes && l.movable(KindUnknown):
@@ -329,7 +331,7 @@ func (l *look) complaints() {
 	}
 	hits := log.of(l, "KRN-KMSG")
 	if len(hits) == 0 {
-		l.pass("", log.at(), "no such line%s", log.lost())
+		l.quiet(log, "no such line")
 	}
 	for _, h := range hits {
 		f := l.say(h.pattern.result, "", log.at(), "%s (%s)", h.line, h.pattern.means)

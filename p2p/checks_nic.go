@@ -122,7 +122,11 @@ func (l *look) nicImports() {
 		at := []string{"/" + ibDir(n) + "/device/driver"}
 		switch i.Kind {
 		case NoImporter:
-			l.fail(n.Name, at, "%s of %s does not", i.driver(), l.m.Kernel.Release)
+			f := l.fail(n.Name, at, "%s of %s does not", i.driver(), l.m.Kernel.Release)
+			if i.NoODP {
+				f.Read += ": it is built without " + configODP
+				f.fix("run a kernel that is built with it", configODP+"=y", "")
+			}
 		case KindUnknown:
 			l.unknown(n.Name, at, "%s, of which that is not known here", i.driver()).fix("ask the driver", "dmabuf-reg devices", "")
 		default:

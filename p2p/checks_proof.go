@@ -56,8 +56,8 @@ func OfProof(id string) bool {
 
 // answered are checks that only say what becomes of a registration:
 // where it was tried, and is direct, what they could not find out does not
-// matter.
-var answered = []string{"P2P-VERDICT", "P2P-ACS-LIST", "P2P-NV-GATE", "GPU-DRIVER", "GPU-EXPORTER-OPS", "NIC-DRIVER-DMABUF", "NIC-MODE"}
+// matter. Registers and kinds that nobody read stay unread.
+var answered = []string{"P2P-VERDICT", "P2P-NV-GATE", "GPU-DRIVER", "GPU-EXPORTER-OPS", "NIC-DRIVER-DMABUF"}
 
 // answer makes an unknown a pass, if all pairs that it is about are proven to be
 // direct.
@@ -190,10 +190,10 @@ func (l *look) proveQuiet() {
 			l.warn(name, w.where(), "%s", cut(quoted))
 		case w.LogErr != nil:
 			l.unknown(name, w.where(), "%s", reading{err: w.LogErr}.why())
+		case !w.Counted:
+			l.unknown(name, w.where(), "nothing in the log; nobody counts the links' errors").fix("turn AER on in the firmware, and take pci=noaer away", "", "")
 		case len(w.Lines) > 0:
 			l.pass(name, w.where(), "nothing that a check looks for: %s", cut(w.Lines))
-		case !w.Counted:
-			l.pass(name, w.where(), "nothing in the log; nobody counts the links' errors")
 		default:
 			l.pass(name, w.where(), "nothing in the log, and no link error")
 		}

@@ -47,3 +47,6 @@ func client(t *testing.T, s string) *Addr {
 	a := addr(t, s)
 	return &a
 }
+
+// overlayRoot is the root of a container's image.
+const overlayRoot = "24 1 0:22 / / rw - overlay overlay rw,lowerdir=/x\n25 24 0:23 / /dev/shm rw - tmpfs tmpfs rw,size=131072000k"

@@ -56,6 +56,8 @@ type Importer struct {
 	// OutOfTree says that the driver is not the kernel's own, or may not be: what
 	// PeerToPeer says of it is then not known.
 	OutOfTree bool
+	// NoODP says that a NIC of mlx5 is of NoImporter for the kernel's build alone.
+	NoODP bool
 	// Driver is that of the function, "" if it is not known.
 	Driver string
 }

@@ -11,6 +11,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -63,12 +64,18 @@ func parseVersion(release string) version {
 	return v
 }
 
+// newest is the last series that was read: of later ones the tables say nothing.
+var newest = v7_2
+
+// unreadYet reports a kernel later than all that were read.
+func (k Kernel) unreadYet() bool { return k.version.cmp(newest) > 0 }
+
 // between is the rule for what one series does not do and a later one does: No
 // up to the one, Yes from the other, and unknown for those that nobody read. A
-// kernel of an enterprise distribution may have it earlier.
+// kernel with backports may have it earlier.
 func (k Kernel) between(last, first version) placement.Answer {
 	switch {
-	case !k.version.known():
+	case !k.version.known() || k.unreadYet():
 		return placement.AnswerUnknown
 	case k.version.cmp(first) >= 0:
 		return placement.Yes
@@ -78,11 +85,21 @@ func (k Kernel) between(last, first version) placement.Answer {
 	return placement.AnswerUnknown
 }
 
-// backports reports a kernel whose version says little about its contents:
-// those of RHEL and its rebuilds, and of SLES.
-func (k Kernel) backports() bool {
-	return strings.Contains(k.Release, ".el") || strings.HasSuffix(k.Release, "-default")
-}
+// plainReleases are those of kernels that are what their version says: a stable
+// release and its fixes. Distributions name theirs in their own ways: kernel.org,
+// Debian (also backports, cloud and rt), Ubuntu's mainline builds, Arch, Fedora.
+var plainReleases = regexp.MustCompile(`^\d+\.\d+(\.\d+)?(` +
+	`(-rc\d+)?\+?|` +
+	`(-\d+|[+-](deb\d+|bpo)[\w.+]*(-\d+)?)?(-cloud|-rt)?-(amd64|arm64|arm64-16k|686|686-pae|armmp|ppc64el|riscv64|s390x)(-unsigned)?|` +
+	`-0\d{5}(rc\d+)?-generic|` +
+	`[.-]arch\d+-\d+|-\d+-lts|` +
+	`-(0\.rc\d+[\w.]*\.)?\d+\.fc\d+\.\w+` +
+	`)$`)
+
+// backports reports a kernel whose version may say little about its contents:
+// RHEL's and SLES's take much from later ones, and of one with a name that is
+// not known here it cannot be ruled out.
+func (k Kernel) backports() bool { return !plainReleases.MatchString(k.Release) }
 
 const (
 	configP2PDMA     = "CONFIG_PCI_P2PDMA"
@@ -141,12 +158,10 @@ func (c kernelConfig) moveNotify(k Kernel) placement.Answer {
 	switch {
 	case there || c[configDMABuf] != "y":
 		return c.answer(configMoveNotify)
-	case !k.version.known() || k.backports() && k.version.cmp(v7_2) < 0:
-		return placement.AnswerUnknown
-	case k.version.cmp(v6_12) <= 0:
+	case k.version.known() && k.version.cmp(v6_12) <= 0 && !k.backports():
 		return placement.No
 	}
-	return placement.Yes
+	return k.between(v6_12, v7_2) // in between somebody took it away
 }
 
 // configPlaces is where distributions put the configuration.
@@ -240,7 +255,7 @@ func probeSymbols(proc procfs.FS, missing string) (p2pdma placement.Answer, sour
 
 // CPU is what the kernel's rule for processors goes by.
 type CPU struct {
-	Vendor string // "AuthenticAMD"; "" on what is no x86 processor
+	Vendor string // "AuthenticAMD"; "" on all but x86
 	Family int
 	known  bool
 }
@@ -265,7 +280,7 @@ func (c CPU) String() string {
 	case c.Vendor == "" && !c.known:
 		return "a processor that is not known"
 	case c.Vendor == "":
-		return "a processor that is no x86"
+		return "a processor other than x86"
 	}
 	return fmt.Sprintf("%s family %#x", c.Vendor, c.Family)
 }

@@ -38,7 +38,11 @@ func TestKernel(t *testing.T) {
 		{"7.2", fixture{}, yes, yes, "boot/config-", ""},
 		{"6.12 of Debian", fixture{config: withoutP2P}, no, no, "boot/config-", "6.12.117+deb12-amd64"},
 		{"6.12 with both", fixture{config: withP2P + "CONFIG_DMABUF_MOVE_NOTIFY=y\n"}, yes, yes, "boot/config-", "6.12.1"},
-		{"an option that is gone", fixture{config: withP2P}, yes, yes, "boot/config-", "6.19.0"},
+		{"an option that is gone", fixture{config: withP2P}, yes, yes, "boot/config-", "7.2.1"},
+		{"a series that nobody read", fixture{config: withP2P}, yes, unknown, "boot/config-", "6.19.0"},
+		{"one that has the option", fixture{config: withP2P + "# CONFIG_DMABUF_MOVE_NOTIFY is not set\n"}, yes, no, "boot/config-", "6.19.0"},
+		{"a later one", fixture{config: withP2P}, yes, unknown, "boot/config-", "7.3.0"},
+		{"SLES without the line", fixture{config: withP2P}, yes, unknown, "boot/config-", "6.12.0-160000.5-64kb"},
 		{"a line that was taken out", fixture{config: withP2P}, yes, no, "boot/config-", "6.12.1"},
 		{"RHEL without the line", fixture{config: withP2P}, yes, unknown, "boot/config-", "6.12.0-55.el10.x86_64"},
 		{"no release", fixture{config: "-", files: files{"proc/config.gz": zipped(t, withP2P)}}, yes, unknown, "config.gz", "rolling"},
@@ -83,6 +87,21 @@ func TestOddConfigurations(t *testing.T) {
 		m := tree.open(t)
 		if !strings.Contains(m.Kernel.Source, "/boot/config-7.2.12+deb13-amd64"+want) || m.Kernel.P2PDMA != placement.AnswerUnknown {
 			t.Errorf("%q: %v, %s", text, m.Kernel.P2PDMA, m.Kernel.Source)
+		}
+	}
+}
+
+// A name that is not known to be plain says nothing of what was taken from later
+// kernels.
+func TestBackports(t *testing.T) {
+	for release, want := range map[string]bool{
+		"6.12.1": false, "7.2": false, "7.2.0-rc3": false, "6.12.117+deb12-amd64": false, "6.1.0-18-amd64": false, "6.1.0-18-cloud-arm64": false,
+		"6.10.11+bpo-amd64": false, "6.12.9+deb13-arm64-16k": false, "6.12.0-061200-generic": false, "6.12.1-arch1-1": false, "6.12.9-200.fc41.x86_64": false,
+		"6.12.0-55.el10.x86_64": true, "6.4.0-150600.23-default": true, "6.4.0-150600.23-64kb": true, "6.1.112-122.189.amzn2023.x86_64": true,
+		"6.12.0-1.23.3.2.el9uek.x86_64": true, "5.15.0-300.163.18.el8uek": true, "6.8.0-45-generic": true, "6.8.0-1010-nvidia": true, "6.12.9-custom": true, "": true,
+	} {
+		if got := (Kernel{Release: release}).backports(); got != want {
+			t.Errorf("%q: %v", release, got)
 		}
 	}
 }

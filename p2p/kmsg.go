@@ -4,11 +4,13 @@ package p2p
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -35,7 +37,10 @@ var patterns = []pattern{
 	{"KRN-KMSG", regexp.MustCompile(`PCIe P2P access from peer device \S+ is not supported by the chipset`), ResultWarn, "amdgpu: two GPUs do not reach each other"},
 	{"ISO-FAULTS", regexp.MustCompile(`DMAR: \[DMA (Write|Read)[^\]]*\] Request device \[([^\]]+)\]`), ResultFail, "the IOMMU blocked a transfer"},
 	{"ISO-FAULTS", regexp.MustCompile(`AMD-Vi: Event logged \[IO_PAGE_FAULT`), ResultFail, "the IOMMU blocked a transfer"},
-	{"ISO-FAULTS", regexp.MustCompile(`arm-smmu-v3 .*event 0x10`), ResultFail, "the IOMMU blocked a transfer"},
+	// F_TRANSLATION, F_ADDR_SIZE, F_ACCESS and F_PERMISSION, by number up to
+	// some 6.x, by name since.
+	{"ISO-FAULTS", regexp.MustCompile(`arm-smmu-v3 .*event 0x1[0-3]\b`), ResultFail, "the IOMMU blocked a transfer"},
+	{"ISO-FAULTS", regexp.MustCompile(`arm-smmu-v3 .*event: F_\w+ client: \S+`), ResultFail, "the IOMMU blocked a transfer"},
 	{"NV-PEERMEM-KMSG", regexp.MustCompile(`nvidia_peermem.*detected invalid context`), ResultWarn, "a context that is gone was used"},
 	{"PCIE-AER", regexp.MustCompile(`AER: .*error|PCIe Bus Error`), ResultWarn, "a link had errors"},
 	{"PCIE-LINK", regexp.MustCompile(`available PCIe bandwidth, limited by`), ResultWarn, "a link is narrower than the device could use"},
@@ -66,9 +71,36 @@ type kernelLog struct {
 
 func (k *kernelLog) at() []string { return []string{k.where} }
 
-func (k *kernelLog) lost() string {
-	if k.cut {
-		return "; older lines are overwritten"
+// quiet reports a log without a line that is looked for. What was overwritten
+// may have had one.
+func (l *look) quiet(log *kernelLog, read string) {
+	if log.cut {
+		l.unknown("", log.at(), "%s; older lines are overwritten", read).
+			fix("look through the journal, or give the kernel a larger log and look after the next start", "journalctl -k --grep 'DMAR|AMD-Vi|arm-smmu|P2PDMA|NVRM'", "")
+		return
+	}
+	l.pass("", log.at(), "%s", read)
+}
+
+// faultAddress is what a fault says of where it was: DMAR's, AMD's, SMMU's.
+var faultAddress = regexp.MustCompile(`(?:fault addr |address=|iova: )(0x[0-9a-f]+)`)
+
+// faultedIn says whose BAR a fault's address is in.
+func (l *look) faultedIn(line string) string {
+	m := faultAddress.FindStringSubmatch(line)
+	if m == nil {
+		return ""
+	}
+	at, err := strconv.ParseUint(m[1], 0, 64)
+	if err != nil {
+		return ""
+	}
+	for _, f := range l.endpoints() {
+		for _, bar := range f.BARs {
+			if at >= bar.Start && at-bar.Start < bar.Size {
+				return fmt.Sprintf("; the address is in BAR %d of %s", bar.Index, f.name)
+			}
+		}
 	}
 	return ""
 }

@@ -22,6 +22,11 @@ func (m *Machine) Pair(g GPU, n NIC) Pair {
 			r.Command = command + " --nic " + n.Name
 		}
 	}
+	if verbs := m.read("sys/class/infiniband_verbs/abi_version"); n.Uverbs == "" && verbs.gone() && p.Prediction.Outcome == Direct {
+		p.Prediction.Outcome, p.Prediction.Address = OutcomeUnknown, AddressUnknown
+		p.Prediction.Why = append(p.Prediction.Why, "ib_uverbs is not loaded, and so nothing registers memory with "+n.Name)
+		p.Remedy = &Remedy{Change: "load it", Command: "modprobe ib_uverbs", Direct: true}
+	}
 	if g.Exporter.PCI != nil && n.Importer.PCI != nil {
 		p.Letters = m.Letters(*g.Exporter.PCI, *n.Importer.PCI)
 	}

@@ -146,6 +146,10 @@ func (m *Machine) predict(e Exporter, i Importer) Prediction {
 		r.p.Notes = append(r.p.Notes, r.p.Decision.Notes...)
 	}
 	switch {
+	case m.config != nil && m.config.answer(configDMABuf) == placement.No:
+		r.because("the kernel is built without %s (%s): there is nothing to import", configDMABuf, m.Kernel.Source)
+	case i.Kind == NoImporter && i.NoODP:
+		r.refuse(unix.EOPNOTSUPP, StageUverbs, "the kernel is built without %s (%s), and mlx5 then imports no dma-bufs", configODP, m.Kernel.Source)
 	case i.Kind == NoImporter:
 		r.refuse(unix.EOPNOTSUPP, StageUverbs, "%s of %s imports no dma-bufs", i.driver(), m.Kernel.Release)
 	case e.Class == ClassSystem:
@@ -388,7 +392,11 @@ func (r *rules) pinnedInSystem() placement.Answer {
 	case inVRAM == placement.Yes:
 		return placement.No
 	case r.i.Kind == Dynamic && k.MoveNotify == placement.AnswerUnknown:
-		r.because("whether the kernel has %s, without which it pins for a dynamic importer, is not known: %s", configMoveNotify, k.Source)
+		why := k.Source
+		if r.m.config != nil {
+			why = fmt.Sprintf("%s does not have the line, and %s was not read", k.Source, k.Release)
+		}
+		r.because("whether the kernel has %s, without which it pins for a dynamic importer, is not known: %s", configMoveNotify, why)
 		return placement.AnswerUnknown
 	case inVRAM == placement.AnswerUnknown:
 		r.because("where this driver pins is not known")

@@ -28,6 +28,8 @@ func TestPredict(t *testing.T) {
 	pins612 := fixture{release: "6.12.1", config: withP2P + "# CONFIG_DMABUF_MOVE_NOTIFY is not set\n", tree: planted()}.open(t)
 	debian612 := fixture{release: "6.12.117+deb12-amd64", config: withoutP2P, tree: planted()}.open(t)
 	between := fixture{release: "6.17.0", config: withP2P, tree: planted()}.open(t)
+	later := fixture{release: "7.3.0", tree: planted()}.open(t)
+	noDMABuf := fixture{config: strings.Replace(withP2P, "CONFIG_DMA_SHARED_BUFFER=y", "# CONFIG_DMA_SHARED_BUFFER is not set", 1), tree: planted()}.open(t)
 	symbols := fixture{release: "6.12.1", config: "-", tree: planted(), files: map[string]string{"proc/kallsyms": "0 T pci_p2pdma_distance_many\n"}}.open(t)
 	unread := fixture{cpu: xeon, tree: planted("ACS2", "config=64")}.open(t)
 	unreadZen := fixture{tree: planted("ACS2", "config=64")}.open(t)
@@ -70,7 +72,10 @@ func TestPredict(t *testing.T) {
 		{symbols, Exporter{Class: ClassAMDGPU}, inSwitch, Dynamic, peer, "unknown", 0, "CONFIG_DMABUF_MOVE_NOTIFY"},
 		{symbols, Exporter{Class: ClassAMDGPU}, inSwitch, Pinned, peer, "staged", AddressPhysical, "pins"},
 		{debian612, Exporter{Class: ClassAMDGPU}, inSwitch, Dynamic, peer, "staged", AddressPhysical, "built without CONFIG_PCI_P2PDMA"},
-		{between, Exporter{Class: ClassAMDGPU}, inSwitch, Dynamic, peer, "direct", AddressPhysical, ""},
+		{between, Exporter{Class: ClassAMDGPU}, inSwitch, Dynamic, peer, "unknown", 0, "6.17.0 was not read"},
+		{noDMABuf, Exporter{Class: ClassNVIDIA, Gate: GateOpen}, inSwitch, Dynamic, peer, "unknown", 0, "CONFIG_DMA_SHARED_BUFFER"},
+		{later, Exporter{Class: ClassAMDGPU}, inSwitch, Pinned, peer, "unknown", 0, "where this driver pins"},
+		{later, Exporter{Class: ClassVFIO}, inSwitch, Dynamic, peer, "unknown", 0, "was not read"},
 		{between, Exporter{Class: ClassAMDGPU}, inSwitch, Pinned, peer, "unknown", 0, "where this driver pins"},
 		{unread, Exporter{Class: ClassAMDGPU}, inSwitch, Dynamic, peer, "unknown", 0, "run as root"},
 		{unread, Exporter{Class: ClassAMDGPU, Pin: PinInSystem}, inSwitch, Pinned, peer, "staged", AddressPhysical, "pins"},

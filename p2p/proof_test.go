@@ -21,6 +21,7 @@ func climb(outcome Outcome, last Rung) *Proof {
 	p := NewProof()
 	p.Outcome, p.Why = outcome, "a test says so"
 	p.WriteRate, p.ReadRate = 1e9, 1e9
+	p.Watch.Counted = true
 	for r := range last + 1 {
 		p.Steps[r] = Step{ResultPass, "done"}
 	}
@@ -51,6 +52,8 @@ func TestProofChecks(t *testing.T) {
 	slow, unread, growing, corrected := whole(), whole(), whole(), whole()
 	slow.ReadRate = 1e7
 	unread.Watch.LogErr = unix.EPERM
+	uncounted := whole()
+	uncounted.Watch.Counted = false
 	growing.Watch.Errors, growing.Watch.fatal = []string{"0000:13:00.0: 1 fatal"}, true
 	corrected.Watch.Errors = []string{"0000:13:00.0: 1 correctable"}
 	for id, cases := range map[string]map[Result][]*Proof{
@@ -67,7 +70,7 @@ func TestProofChecks(t *testing.T) {
 		"ACT-ORDER":       {pass: {whole()}, fail: {whole().at(RungOrder, fail)}, unknown: {whole().at(RungOrder, unknown)}, skip: {nil, NewProof()}},
 		"ACT-MIGRATE":     {skip: {nil, whole()}},
 		"ACT-FAULTWATCH": {
-			pass: {whole(), whole().saw("bnxt_en 0000:14:00.0: hello")}, unknown: {unread}, skip: {nil},
+			pass: {whole(), whole().saw("bnxt_en 0000:14:00.0: hello")}, unknown: {unread, uncounted}, skip: {nil},
 			warn: {corrected, whole().saw("pcieport 0000:12:00.0: AER: Corrected error received: 0000:13:00.0")},
 			fail: {growing, whole().saw(fault)},
 		},

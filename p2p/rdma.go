@@ -38,7 +38,7 @@ var rdmaDrivers = map[string]rdmaDriver{
 func (d rdmaDriver) kindOn(k Kernel) Kind {
 	older, newer := KindUnknown, KindUnknown
 	switch v := k.version; {
-	case !v.known() || v.cmp(v6_1) < 0:
+	case !v.known() || v.cmp(v6_1) < 0 || k.unreadYet():
 	case v.cmp(v7_2) >= 0:
 		older, newer = d.in7_2, d.in7_2
 	case v.cmp(v6_12) >= 0:
@@ -89,8 +89,8 @@ func (m *Machine) Importer(rdma string) (Importer, error) {
 	if !i.OutOfTree {
 		i.Kind = d.kindOn(m.Kernel)
 		// mlx5 refuses before it looks at the buffer.
-		if i.Driver == "mlx5_core" && m.config[configODP] == "n" {
-			i.Kind = NoImporter
+		if i.Driver == "mlx5_core" && m.config != nil && m.config.answer(configODP) == placement.No {
+			i.Kind, i.NoODP = NoImporter, true
 		}
 	}
 	return i, nil

@@ -3,6 +3,7 @@
 package p2p
 
 import (
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -22,7 +23,9 @@ func TestImporter(t *testing.T) {
 	}{
 		{"6.1.0", "mlx5_core", in("mlx5_ib"), Dynamic, true},
 		{"6.5.0", "mlx5_core", in("mlx5_ib"), Dynamic, true},
-		{"7.9.0", "mlx5_core", in("mlx5_ib"), Dynamic, true},
+		{"7.2.9", "mlx5_core", in("mlx5_ib"), Dynamic, true},
+		{"7.9.0", "mlx5_core", in("mlx5_ib"), KindUnknown, true},
+		{"6.1.0-64kb", "ice", in("irdma"), KindUnknown, true},
 		{"5.15.0", "mlx5_core", in("mlx5_ib"), KindUnknown, true},
 		{"odd", "mlx5_core", in("mlx5_ib"), KindUnknown, true},
 		{"6.12.1", "mlx5_core", files{"sys/module/mlx5_ib/taint": "OE\n"}, KindUnknown, true}, // MLNX_OFED
@@ -35,7 +38,8 @@ func TestImporter(t *testing.T) {
 		{"6.15.0", "ice", in("irdma"), KindUnknown, true},
 		{"7.2.1", "ice", in("irdma"), Revocable, true},
 		{"7.2.1", "mlx4_core", in("mlx4_ib"), NoImporter, true},
-		{"7.2.1", "mlx5_core", files{"sys/module/mlx5_ib/taint": "\n", "boot/config-7.2.1": withP2P + "# CONFIG_INFINIBAND_ON_DEMAND_PAGING is not set\n"}, NoImporter, true},
+		{"7.2.1", "mlx5_core", files{"sys/module/mlx5_ib/taint": "\n", "boot/config-7.2.1": strings.Replace(withP2P, "CONFIG_INFINIBAND_ON_DEMAND_PAGING=y", "# CONFIG_INFINIBAND_ON_DEMAND_PAGING is not set", 1)}, NoImporter, true},
+		{"7.2.1", "mlx5_core", files{"sys/module/mlx5_ib/taint": "\n", "boot/config-7.2.1": strings.Replace(withP2P, "CONFIG_INFINIBAND_ON_DEMAND_PAGING=y\n", "", 1)}, NoImporter, true},
 		{"7.2.1", "unheard_of", nil, KindUnknown, true},
 		{"7.2.1", "e1000e", files{"sys/devices/" + nic + "/infiniband/dev0/importer": "revocable\n", "sys/devices/" + nic + "/infiniband/dev0/peer2peer": "0\n"}, Revocable, false},
 		{"7.2.1", "e1000e", files{"sys/devices/" + nic + "/infiniband/dev0/importer": "dynamic\n", "sys/devices/" + nic + "/infiniband/dev0/peer2peer": "1\n"}, Dynamic, true},

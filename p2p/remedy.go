@@ -5,6 +5,7 @@ package p2p
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/gpurdma/gpurdma/internal/pci"
@@ -65,7 +66,9 @@ func (m *Machine) find(p Prediction, e Exporter, i Importer) *Remedy {
 		return &again
 	case k.Release == "":
 		return &Remedy{Change: "say which kernel it is", Command: "p2pcheck --kernel RELEASE"}
-	case k.P2PDMA == placement.AnswerUnknown || i.Kind == Dynamic && k.MoveNotify == placement.AnswerUnknown:
+	case m.config != nil && m.config.answer(configDMABuf) == placement.No:
+		return &Remedy{Change: "run a kernel that is built for it", Command: configDMABuf + "=y"}
+	case m.config == nil && (k.P2PDMA == placement.AnswerUnknown || i.Kind == Dynamic && k.MoveNotify == placement.AnswerUnknown):
 		return &Remedy{Change: "show the kernel's configuration", Command: "p2pcheck --config /boot/config-" + k.Release}
 	}
 	if e.Driver == "" {
@@ -112,6 +115,10 @@ func (m *Machine) repair(p Prediction, e Exporter, i Importer) *Remedy {
 		return &Remedy{Change: "nothing: this driver exports system memory only"}
 	case e.Class == ClassI915 && i.Kind != NoImporter:
 		return m.xe(e)
+	case i.NoODP:
+		with := i
+		with.Kind, with.NoODP = rdmaDrivers[i.Driver].kindOn(m.Kernel), false
+		return &Remedy{Change: "run a kernel that is built for it", Command: configODP + "=y", Direct: m.direct(e, with)}
 	}
 	if r := m.openWay(p, e, i); r != nil {
 		return r
@@ -174,10 +181,54 @@ func openPorts(redirects []Redirect) Remedy {
 	}
 	return Remedy{
 		Change:  change,
-		Command: "pci=disable_acs_redir=" + strings.Join(ports, ";"),
+		Command: openParameter + strings.Join(ports, ";"),
 		Weakens: "devices below these ports reach each other past the IOMMU: not for machines that give them to different guests",
 	}
 }
+
+// redirects are the ports in the way of all pairs, each once: the kernel keeps
+// one list of them, the last that it is given.
+func redirects(pairs []Pair) []Redirect {
+	var out []Redirect
+	for _, p := range pairs {
+		for _, r := range p.Prediction.Decision.Redirects {
+			if !slices.ContainsFunc(out, func(o Redirect) bool { return o.PCI == r.PCI }) {
+				out = append(out, r)
+			}
+		}
+	}
+	return out
+}
+
+// openAll is the parameter for all pairs together.
+func (l *look) openAll() *Remedy {
+	r := openPorts(redirects(l.pairs))
+	return &r
+}
+
+// Combine gives all pairs whose remedy is to open ports one parameter, with the
+// ports of all of them.
+func Combine(pairs []Pair) {
+	var bad []Pair
+	for _, p := range pairs {
+		if p.opens() {
+			bad = append(bad, p)
+		}
+	}
+	for i, p := range pairs {
+		if p.opens() {
+			r := openPorts(redirects(bad))
+			r.Direct = p.Remedy.Direct
+			pairs[i].Remedy = &r
+		}
+	}
+}
+
+func (p Pair) opens() bool {
+	return p.Remedy != nil && strings.HasPrefix(p.Remedy.Command, openParameter)
+}
+
+const openParameter = "pci=disable_acs_redir="
 
 // otherKernel tries the same kernel with other options, then the newest one
 // that was read.

@@ -7,6 +7,9 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/internal/pci"
+	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
 func TestRemedy(t *testing.T) {
@@ -131,5 +134,100 @@ func TestRemedyNamesThePair(t *testing.T) {
 	p := m.Pair(g, NIC{Name: "mlx5_0", Importer: Importer{PCI: client(t, inSwitch), Kind: Dynamic, PeerToPeer: true}})
 	if p.Remedy == nil || p.Remedy.Command != "p2pcheck --live --gpu 0000:03:00.0 --nic mlx5_0" {
 		t.Errorf("%+v", p.Remedy)
+	}
+}
+
+// mlx5 that imports nothing for the kernel's build is made to by another build,
+// not by another NIC.
+func TestRemedyForODP(t *testing.T) {
+	m := fixture{config: strings.Replace(withP2P, "CONFIG_INFINIBAND_ON_DEMAND_PAGING=y\n", "", 1), tree: planted("04:00.0", "04:00.0 rdma:mlx5_0 driver:mlx5_core"), files: map[string]string{"sys/module/mlx5_ib/taint": ""}}.open(t)
+	i, err := m.Importer("mlx5_0")
+	gpu := addr(t, "03:00.0")
+	e := Exporter{Class: ClassXe, PCI: &gpu}
+	p, r := m.Predict(e, i), m.Remedy(e, i)
+	if err != nil || p.Outcome != Refused || p.Errno != unix.EOPNOTSUPP || !strings.Contains(p.String(), "CONFIG_INFINIBAND_ON_DEMAND_PAGING") {
+		t.Errorf("%v, %v", p, err)
+	}
+	if r == nil || r.Command != "CONFIG_INFINIBAND_ON_DEMAND_PAGING=y" || !r.Direct {
+		t.Errorf("%+v", r)
+	}
+}
+
+// Without ib_uverbs no pair is direct.
+func TestRemedyForUverbs(t *testing.T) {
+	tree := testenv.Machines["small-mi300"]()
+	drop("sys/class/infiniband_verbs")(&tree)
+	for _, p := range subject(Open(tree.Write(t))).Pairs {
+		if p.Prediction.Outcome != OutcomeUnknown || !strings.Contains(p.Prediction.String(), "ib_uverbs") || p.Remedy == nil || p.Remedy.Command != "modprobe ib_uverbs" {
+			t.Errorf("%v, %+v", p.Prediction, p.Remedy)
+		}
+	}
+}
+
+// The kernel keeps one list of ports: all pairs and checks name the whole.
+func TestOneParameterForAll(t *testing.T) {
+	tree := testenv.Machines["small-mi300"]()
+	for _, e := range []edit{cpu(xeon), swap("vendor=0x1022 device=0x14a4", "vendor=0x8086 device=0x1"), swap("acs=0x00", "acs=0x1d")} {
+		e(&tree)
+	}
+	m := Open(tree.Write(t))
+	s := subject(m)
+	Combine(s.Pairs)
+	const want = "pci=disable_acs_redir=0000:12:00.0;0000:12:01.0;0000:12:03.0;0000:12:02.0"
+	for _, p := range s.Pairs {
+		if p.Remedy == nil || p.Remedy.Command != want || !p.Remedy.Direct {
+			t.Errorf("%s: %+v", p.name(), p.Remedy)
+		}
+	}
+	seen := 0
+	for _, f := range m.Check(s) {
+		if f.Check.ID == "P2P-ACS-LIST" || f.Check.ID == "ISO-ACS-SOURCE" && f.Remedy != nil {
+			seen++
+			if f.Remedy == nil || f.Remedy.Command != want {
+				t.Errorf("%s: %+v", f.Check.ID, f.Remedy)
+			}
+		}
+	}
+	if seen < 2 {
+		t.Error(seen)
+	}
+}
+
+// What is on already is no remedy.
+func TestRouteRemedy(t *testing.T) {
+	const rr, cr, dt = pci.ACSRequestRedirect, pci.ACSCompletionRedirect, pci.ACSDirectTranslated
+	for _, c := range []struct {
+		bits         pci.ACSBits
+		ats, relaxed bool
+		want         string
+	}{
+		{rr, true, false, "turn the port's redirection off"},
+		{rr | dt, false, false, "turn ATS on in the NIC's firmware, or turn the port's redirection off"},
+		{cr, false, false, "turn relaxed ordering on, or turn the port's redirection off"},
+		{rr | cr | dt, true, false, "turn relaxed ordering on, or turn the port's redirection off"},
+		{rr | cr | dt, false, true, "turn ATS on in the NIC's firmware, or turn the port's redirection off"},
+		{rr | cr, true, true, "turn the port's redirection off"},
+	} {
+		if r := routeRemedy(c.bits, c.ats, c.relaxed); r.Change != c.want {
+			t.Errorf("%v %v %v: %q", c.bits, c.ats, c.relaxed, r.Change)
+		}
+	}
+}
+
+// iommu=pt is x86's.
+func TestPassThroughOnArm(t *testing.T) {
+	for name, want := range map[string]string{"grace": "iommu.passthrough=1", "small-mi300": "iommu=pt"} {
+		found := checked(t, testenv.Machines[name](), Live{}, "ISO-IOMMU-MODE", swap(":identity", ":DMA-FQ"))
+		if found[0].Result != ResultWarn || found[0].Remedy.Command != want {
+			t.Errorf("%s: %+v", name, found[0].Remedy)
+		}
+	}
+}
+
+// Whose memory a blocked address was is said.
+func TestFaultedIn(t *testing.T) {
+	found := checked(t, testenv.Machines["small-mi300"](), Live{}, "ISO-FAULTS", log("AMD-Vi: Event logged [IO_PAGE_FAULT device=0000:14:00.0 domain=0x1 address=0x200000001000 flags=0x0]"))
+	if worst(found) != ResultFail || !strings.Contains(found[0].Read, "; the address is in BAR 0 of 0000:13:00.0") {
+		t.Error(said(found))
 	}
 }

@@ -73,7 +73,7 @@ func (k Kernel) trusts(h *host, same bool) (placement.Answer, string) {
 			continue
 		}
 		has := k.between(v6_12, v7_2)
-		if e.added == v6_1 {
+		if e.added == v6_1 && !k.unreadYet() {
 			has = placement.Yes
 		}
 		switch {
@@ -86,7 +86,7 @@ func (k Kernel) trusts(h *host, same bool) (placement.Answer, string) {
 		}
 		return placement.Yes, fmt.Sprintf("%s, is on the kernel's list (%s)", first, e.name)
 	}
-	if !k.version.known() || k.version.cmp(v7_2) > 0 || k.backports() {
+	if !k.version.known() || k.unreadYet() || k.backports() {
 		return placement.AnswerUnknown, fmt.Sprintf("%s, is not on the list of Linux %v; that of %s is not known", first, v7_2, k.Release)
 	}
 	return placement.No, fmt.Sprintf("%s, is not on the kernel's list", first)

@@ -132,12 +132,14 @@ func (a *app) checkAnd(prove func(*p2p.Machine, []p2p.Pair) (*liveRun, error), m
 	for _, g := range gpus {
 		r.GPUs = append(r.GPUs, gpuOf(g))
 		for _, n := range nics {
-			whole := m.Pair(g, n)
-			pairs = append(pairs, whole)
-			p := pairOf(whole)
-			r.Pairs = append(r.Pairs, p)
-			r.Summary.add(p)
+			pairs = append(pairs, m.Pair(g, n))
 		}
+	}
+	p2p.Combine(pairs)
+	for _, whole := range pairs {
+		p := pairOf(whole)
+		r.Pairs = append(r.Pairs, p)
+		r.Summary.add(p)
 	}
 	for _, n := range nics {
 		r.NICs = append(r.NICs, nicOf(n))

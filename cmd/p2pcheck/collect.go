@@ -19,7 +19,7 @@ import (
 // name behind "!" is kept without its contents.
 var lookedAt = []string{
 	"proc/sys/kernel/osrelease", "proc/sys/kernel/numa_balancing", "proc/cpuinfo", "proc/cmdline", "proc/config.gz", "proc/kallsyms",
-	"proc/self/status", "proc/self/limits", "proc/self/cgroup", "proc/self/environ", "proc/self/mountinfo", "proc/self/ns/user", "proc/self/ns/pid", "proc/1/cgroup",
+	"proc/self/status", "proc/self/limits", "proc/self/cgroup", "proc/self/environ", "proc/self/mountinfo", "proc/self/ns/user", "proc/self/ns/pid", "proc/self/ns/mnt", "proc/1/ns/mnt", "proc/1/cgroup",
 	"!proc/sys/vm", "!sys/class/mem", // of a whole procfs and sysfs
 	"proc/driver/nvidia/version", "proc/driver/nvidia/params", "!proc/driver/nvidia/capabilities/*", "!proc/driver/nvidia/capabilities/*/mig/*",
 	"boot/config-*", "lib/modules/*/config", "usr/lib/modules/*/config", "lib/modules/*/modules.builtin", "usr/lib/modules/*/modules.builtin", "usr/src/*/.config", "usr/src/kernels/*/.config",

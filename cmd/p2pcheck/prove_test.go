@@ -22,6 +22,7 @@ import (
 // became is a proof whose first rungs passed, up to last.
 func became(outcome p2p.Outcome, why string, last p2p.Rung) *p2p.Proof {
 	p := p2p.NewProof()
+	p.Watch.Counted = true
 	p.Outcome, p.Why = outcome, why
 	for r := range last + 1 {
 		p.Steps[r] = p2p.Step{Result: p2p.ResultPass, Detail: "done"}

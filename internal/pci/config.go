@@ -158,8 +158,11 @@ func IOMMUType(s sysfs.FS, a Addr) (string, error) {
 		return "", fmt.Errorf("PCI function %v: %w", a, fs.ErrNotExist)
 	}
 	group := path.Join(dir, "iommu_group")
-	if !s.Exists(group) {
+	switch _, err := os.Lstat(s.Path(group)); {
+	case errors.Is(err, fs.ErrNotExist):
 		return "", nil
+	case err != nil:
+		return "", fmt.Errorf("IOMMU group of PCI function %v: %w", a, err)
 	}
 	kind, err := s.ReadString(path.Join(group, "type"))
 	if err == nil && kind == "" {

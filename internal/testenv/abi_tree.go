@@ -23,8 +23,8 @@ const (
 
 // Kernel configurations of a Tree.
 const (
-	WithP2PDMA    = "CONFIG_PCI=y\nCONFIG_DMA_SHARED_BUFFER=y\nCONFIG_PCI_P2PDMA=y\n"
-	WithoutP2PDMA = "CONFIG_PCI=y\nCONFIG_DMA_SHARED_BUFFER=y\n# CONFIG_PCI_P2PDMA is not set\n# CONFIG_DMABUF_MOVE_NOTIFY is not set\n"
+	WithP2PDMA    = "CONFIG_PCI=y\nCONFIG_DMA_SHARED_BUFFER=y\nCONFIG_PCI_P2PDMA=y\nCONFIG_INFINIBAND_ON_DEMAND_PAGING=y\n"
+	WithoutP2PDMA = "CONFIG_PCI=y\nCONFIG_DMA_SHARED_BUFFER=y\n# CONFIG_PCI_P2PDMA is not set\n# CONFIG_DMABUF_MOVE_NOTIFY is not set\nCONFIG_INFINIBAND_ON_DEMAND_PAGING=y\n"
 )
 
 // Tree is a machine that is files below a directory.

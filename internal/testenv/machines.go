@@ -36,7 +36,7 @@ const (
 )
 
 // fullConfig is what a kernel for such servers is built with.
-const fullConfig = WithP2PDMA + "CONFIG_SYNC_FILE=y\nCONFIG_INFINIBAND_USER_ACCESS=m\nCONFIG_INFINIBAND_ON_DEMAND_PAGING=y\n" +
+const fullConfig = WithP2PDMA + "CONFIG_SYNC_FILE=y\nCONFIG_INFINIBAND_USER_ACCESS=m\n" +
 	"CONFIG_HSA_AMD_P2P=y\nCONFIG_VFIO_PCI_DMABUF=y\n"
 
 func newServer(cpu, product string) *server {
