@@ -51,7 +51,7 @@ func TestKernel(t *testing.T) {
 		{"from lib/modules", fixture{config: "-", files: files{dir + "config": withoutP2P}}, no, no, dir, "6.12.1"},
 		{"from headers", fixture{config: "-", files: files{"usr/src/linux-headers-6.12.1/.config": withoutP2P}}, no, no, ".config", "6.12.1"},
 		{"broken gzip", fixture{config: "-", files: files{"proc/config.gz": "no", dir + "config": withP2P}}, yes, no, dir, "6.12.1"},
-		{"not a configuration", fixture{config: "<html>\n"}, unknown, unknown, "no configuration", "6.12.1"},
+		{"not a configuration", fixture{config: "<html>\n"}, unknown, unknown, "is not the configuration", "6.12.1"},
 		{"symbol", fixture{config: "-", files: files{"proc/kallsyms": "0 T pci_enable_device\n0 T pci_p2pdma_distance_many\n"}}, yes, unknown, "kallsyms", "6.12.1"},
 		{"no symbol", fixture{config: "-", files: files{"proc/kallsyms": "0 T pci_enable_device\n0 T pci_p2pdma_distance_many_not\n"}}, no, unknown, "kallsyms", "6.12.1"},
 		{"no symbol on 7.2", fixture{config: "-", files: files{"proc/kallsyms": "0 T pci_enable_device\n"}}, no, yes, "kallsyms", ""},
