@@ -61,9 +61,10 @@ type Finding struct {
 	Where  []string // in which files, by their names on that machine
 	Expect string   // what was expected
 	Remedy *Remedy  // of what does not pass; nil if there is none
-	// Unasked says that it is unknown because there was nobody to be asked, as
-	// in every copy of a machine. That decides nothing.
-	Unasked bool
+	// Aside says that it decides nothing that it is unknown: nobody could be asked,
+	// as in every copy of a machine, or what there was to see is no longer kept, as on
+	// every machine that has run for long.
+	Aside bool
 }
 
 // Hides reports that the finding may stand for a failure: it is unknown, and
@@ -71,7 +72,7 @@ type Finding struct {
 func (f Finding) Hides() bool { return f.Result == ResultUnknown && f.Decides() }
 
 // Decides reports that the finding says whether the machine is good.
-func (f Finding) Decides() bool { return f.Check.Worst == ResultFail && !f.Unasked }
+func (f Finding) Decides() bool { return f.Check.Worst == ResultFail && !f.Aside }
 
 // Subject is what is checked.
 type Subject struct {
@@ -198,7 +199,7 @@ func (f *Finding) excuse() {
 func join(all []Finding, f Finding) []Finding {
 	for i := len(all) - 1; i >= 0 && all[i].Check == f.Check; i-- {
 		g := &all[i]
-		if g.Result != f.Result || g.Unasked != f.Unasked || g.Read != f.Read || g.Expect != f.Expect || !sameRemedy(g.Remedy, f.Remedy) {
+		if g.Result != f.Result || g.Aside != f.Aside || g.Read != f.Read || g.Expect != f.Expect || !sameRemedy(g.Remedy, f.Remedy) {
 			continue
 		}
 		g.Scope = append(g.Scope, f.Scope...)
@@ -269,6 +270,12 @@ func (l *look) unknown(scope string, where []string, format string, args ...any)
 }
 
 func (l *look) skip(format string, args ...any) { l.say(ResultSkip, "", nil, format, args...) }
+
+// aside says that what is not known decides nothing.
+func (f *Finding) aside() *Finding {
+	f.Aside = true
+	return f
+}
 
 // fix replaces the usual remedy.
 func (f *Finding) fix(change, command, weakens string) *Finding {

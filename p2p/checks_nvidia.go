@@ -52,10 +52,10 @@ var nvidiaChecks = []Check{
 // is there and fails is another matter: something is wrong with it.
 func (l *look) unasked(scope, library string, err error) {
 	if err == nil {
-		l.unknown(scope, nil, "no file says so, and %s is not asked of a copy", library).Unasked = true
+		l.unknown(scope, nil, "no file says so, and %s is not asked of a copy", library).Aside = true
 		return
 	}
-	l.unknown(scope, []string{library}, "%v", err).Unasked = errors.Is(err, ErrNotAsked)
+	l.unknown(scope, []string{library}, "%v", err).Aside = errors.Is(err, ErrNotAsked)
 }
 
 func (l *look) dmabufAttribute() {

@@ -191,7 +191,7 @@ func (l *look) proveQuiet() {
 		case w.LogErr != nil:
 			l.unknown(name, w.where(), "%s", reading{err: w.LogErr}.why())
 		case !w.Counted:
-			l.unknown(name, w.where(), "nothing in the log; nobody counts the links' errors").fix("turn AER on in the firmware, and take pci=noaer away", "", "")
+			l.unknown(name, w.where(), "nothing in the log; nobody counts the links' errors").aside().fix("turn AER on in the firmware, and take pci=noaer away", "", "")
 		case len(w.Lines) > 0:
 			l.pass(name, w.where(), "nothing that a check looks for: %s", cut(w.Lines))
 		default:

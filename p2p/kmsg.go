@@ -75,7 +75,7 @@ func (k *kernelLog) at() []string { return []string{k.where} }
 // may have had one.
 func (l *look) quiet(log *kernelLog, read string) {
 	if log.cut {
-		l.unknown("", log.at(), "%s; older lines are overwritten", read).
+		l.unknown("", log.at(), "%s; older lines are overwritten", read).aside().
 			fix("look through the journal, or give the kernel a larger log and look after the next start", "journalctl -k --grep 'DMAR|AMD-Vi|arm-smmu|P2PDMA|NVRM'", "")
 		return
 	}
