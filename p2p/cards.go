@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/gpurdma/gpurdma/internal/pci"
 )
 
 // classNetwork is the base class of network controllers, classInfiniBand the
@@ -15,51 +17,72 @@ const (
 	classInfiniBand = 0x0207
 )
 
-// amazon has EFA at the devices efa0 to efaf; connectIB is the first of
-// Mellanox's for mlx5.
-const (
-	amazon    = 0x1d0f
-	efaDevice = 0xefa0
-	connectIB = 0x1011
-)
+// networkFunctions are the network controllers of the PCI tree. unread are
+// functions of which it cannot be told whether they are; the error is of the list.
+func (l *look) networkFunctions() (all []pci.Function, unread []lostNIC, err error) {
+	names, err := l.m.sys.List("bus/pci/devices")
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, name := range names {
+		a, err := pci.ParseAddr(name)
+		if err != nil {
+			continue
+		}
+		class, err := l.m.sys.ReadUint("bus/pci/devices/"+name+"/class", 24)
+		if err == nil && class>>16 != classNetwork {
+			continue
+		}
+		f, err2 := pci.ReadFunction(l.m.sys, a)
+		switch err = firstError(err, err2); {
+		case err == nil:
+			all = append(all, f)
+		case l.m.sys.Exists("bus/pci/devices/" + name): // not gone meanwhile
+			unread = append(unread, lostNIC{pci: a, err: err})
+		}
+	}
+	return all, unread, nil
+}
+
+// cardModule is the module that makes RDMA devices of cards that are known by
+// their numbers, whatever is bound to them; "" of others.
+func cardModule(vendor, device uint16) string {
+	const (
+		amazon, efa   = 0x1d0f, 0xefa0 // to efaf
+		alibaba, elas = 0x1ded, 0x107f
+		connectIB     = 0x1011 // the first of Mellanox's for mlx5
+	)
+	switch {
+	case vendor == mellanox && device >= connectIB:
+		return "mlx5_ib"
+	case vendor == mellanox:
+		return "mlx4_ib"
+	case vendor == amazon && device&^0xf == efa:
+		return "efa"
+	case vendor == alibaba && device == elas:
+		return "erdma"
+	}
+	return ""
+}
 
 // rdmaCards are the modules that would make RDMA devices of the PCI functions
 // there are, and these. known is false where not all functions can be read.
 func (l *look) rdmaCards() (modules, functions []string, known bool) {
-	names, r := l.list("sys/bus/pci/devices")
-	known = r.err == nil
-	for _, name := range names {
-		dir := "sys/bus/pci/devices/" + name
-		class, ok := l.read(dir, "class").number()
-		if !ok {
-			known = false
+	all, unread, err := l.networkFunctions()
+	for _, f := range all {
+		module := rdmaDrivers[f.Driver].module
+		if module == "" {
+			module = cardModule(f.Vendor, f.Device)
+		}
+		if module == "" && f.Class>>8 != classInfiniBand {
 			continue
 		}
-		if class>>16 != classNetwork {
-			continue
-		}
-		vendor, ok1 := l.read(dir, "vendor").number()
-		device, ok2 := l.read(dir, "device").number()
-		driver := l.link(dir, "driver")
-		known = known && ok1 && ok2 && (driver.err == nil || driver.gone())
-		module := rdmaDrivers[base(driver.text)].module
-		switch {
-		case module != "":
-		case vendor == mellanox && device >= connectIB:
-			module = "mlx5_ib"
-		case vendor == mellanox:
-			module = "mlx4_ib"
-		case vendor == amazon && device&^0xf == efaDevice:
-			module = "efa"
-		case class>>8 != classInfiniBand:
-			continue
-		}
-		functions = append(functions, name)
+		functions = append(functions, f.Addr.String())
 		if module != "" && !slices.Contains(modules, module) {
 			modules = append(modules, module)
 		}
 	}
-	return modules, functions, known
+	return modules, functions, err == nil && len(unread) == 0
 }
 
 // noNIC says what is missing for there to be an RDMA device.

@@ -119,9 +119,6 @@ type Peer struct {
 	Read, Write string
 }
 
-// passThrough is x86's parameter for it.
-const passThrough = "iommu=pt"
-
 // Usage is a part of something, in bytes.
 type Usage struct{ Total, Used uint64 }
 
@@ -244,8 +241,8 @@ func (l *look) say(r Result, scope string, where []string, format string, args .
 	}
 	if (r == ResultWarn || r == ResultFail) && l.check.Fix != (Remedy{}) {
 		fix := l.check.Fix
-		if fix.Command == passThrough && l.m.CPU.known && l.m.CPU.Vendor == "" {
-			fix.Command = "iommu.passthrough=1" // the other is x86's alone
+		if fix.Command == passThrough {
+			fix.Command = l.m.CPU.passThrough()
 		}
 		f.Remedy = &fix
 	}

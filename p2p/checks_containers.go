@@ -178,7 +178,7 @@ var guestChecks = []Check{
 		Fix: Remedy{Change: "widen the window on the host", Command: "-global q35-pcihost.pci-hole64-size=2T"}, Ref: "kata-containers#7967"},
 	{ID: "VM-IOMMU", Title: "The guest has no IOMMU that translates", Worst: ResultWarn, run: (*look).guestIOMMU,
 		Expect: "none, or identity", Why: "A virtual IOMMU does not know bus addresses: transfers end with success, and the old bytes.",
-		Fix: Remedy{Change: "let it pass DMA through", Command: "iommu=pt"}, Ref: "QEMU's intel-iommu"},
+		Fix: Remedy{Change: "let it pass DMA through", Command: passThrough}, Ref: "QEMU's intel-iommu"},
 	{ID: "VF-PATH", Title: "Virtual functions have the way of their physical one", Worst: ResultWarn, run: (*look).vfPath,
 		Expect: "any", Why: "The kernel walks from the physical function, and so does this program.", Ref: "pci_physfn()"},
 	{ID: "VF-TRUST", Title: "Virtual functions import as their physical one", Worst: ResultWarn, run: (*look).vfTrust,

@@ -13,7 +13,7 @@ import (
 var isolationChecks = []Check{
 	{ID: "ISO-IOMMU-MODE", Title: "The IOMMU lets peer-to-peer pass", Worst: ResultFail, run: (*look).iommuMode,
 		Expect: "no IOMMU, or one that passes through (identity)", Why: "With an IOMMU that translates, addresses lead to the root and back even below one switch, and old drivers hand out addresses that it does not know.",
-		Fix: Remedy{Change: "let the IOMMU pass DMA through", Command: "iommu=pt", Weakens: "a device can reach all memory of the host"}, Ref: "AMD's and NVIDIA's tuning guides; ROCm/rccl#1129"},
+		Fix: Remedy{Change: "let the IOMMU pass DMA through", Command: passThrough, Weakens: "a device can reach all memory of the host"}, Ref: "AMD's and NVIDIA's tuning guides; ROCm/rccl#1129"},
 	{ID: "ISO-ACS-SOURCE", Title: "The kernel itself turned no redirection on", Worst: ResultWarn, run: (*look).acsSource,
 		Expect: "no port that redirects", Why: "With an IOMMU the kernel turns on source validation, request and completion redirect and upstream forwarding (0x1d) on each port that can: the firmware is not to blame.",
 		Fix: Remedy{Change: "tell the kernel for which ports not to", Command: "pci=disable_acs_redir=PORTS", Weakens: "devices below these ports reach each other past the IOMMU"}, Ref: "pci_std_enable_acs()"},
@@ -31,7 +31,7 @@ var isolationChecks = []Check{
 		Expect: "a group each, or no IOMMU", Why: "Two functions in different groups are kept apart, most likely by ports that redirect.", Ref: "Documentation/driver-api/vfio.rst"},
 	{ID: "ISO-FAULTS", Title: "The IOMMU has blocked nothing", Worst: ResultFail, run: (*look).faults,
 		Expect: "no fault of a device that matters", Why: "A blocked transfer can end with success, and leave the old bytes.",
-		Fix: Remedy{Change: "let the IOMMU pass DMA through, or find who uses an address after it was unmapped", Command: "iommu=pt", Weakens: "a device can reach all memory of the host"}, Ref: "NVIDIA/cuda-samples#48"},
+		Fix: Remedy{Change: "let the IOMMU pass DMA through, or find who uses an address after it was unmapped", Command: passThrough, Weakens: "a device can reach all memory of the host"}, Ref: "NVIDIA/cuda-samples#48"},
 	{ID: "ISO-INTERRUPT", Title: "Interrupts of devices given away are safe", Worst: ResultWarn, run: (*look).interrupts,
 		Expect: "N", Why: "Without interrupt remapping a device that a guest has can raise any interrupt of the host.",
 		Fix: Remedy{Change: "turn interrupt remapping on in the firmware"}, Ref: "drivers/vfio/vfio_iommu_type1.c"},
@@ -328,7 +328,7 @@ func (l *look) ordering() {
 		case x.RelaxedOrdering:
 			l.pass(f.name, at, "on")
 		case !redirected && unread != nil:
-			l.unknown(f.name, at, "off, and whether a port above redirects is not known: %s", reading{err: unread}.why()).fix("look again as root", "sudo p2pcheck", "")
+			l.unknown(f.name, at, "off, and whether a port above redirects is not known: %s", reading{err: unread}.why()).asRoot(l.m)
 		case !redirected:
 			l.pass(f.name, at, "off, and no port above redirects")
 		default:

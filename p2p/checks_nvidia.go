@@ -52,10 +52,13 @@ var nvidiaChecks = []Check{
 // is there and fails is another matter: something is wrong with it.
 func (l *look) unasked(scope, library string, err error) {
 	if err == nil {
-		l.unknown(scope, nil, "no file says so, and %s is not asked of a copy", library).Aside = true
+		l.unknown(scope, nil, "no file says so, and %s is not asked of a copy", library).aside()
 		return
 	}
-	l.unknown(scope, []string{library}, "%v", err).Aside = errors.Is(err, ErrNotAsked)
+	f := l.unknown(scope, []string{library}, "%v", err)
+	if errors.Is(err, ErrNotAsked) {
+		f.aside()
+	}
 }
 
 func (l *look) dmabufAttribute() {

@@ -275,6 +275,17 @@ func (c CPU) routes() placement.Answer {
 	return placement.No
 }
 
+// passThrough is the kernel's parameter for an IOMMU that does not translate, as
+// it is on x86. Checks name that one; what is said of a machine has its own.
+const passThrough = "iommu=pt"
+
+func (c CPU) passThrough() string {
+	if c.known && c.Vendor == "" {
+		return "iommu.passthrough=1"
+	}
+	return passThrough
+}
+
 func (c CPU) String() string {
 	switch {
 	case c.Vendor == "" && !c.known:

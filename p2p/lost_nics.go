@@ -22,24 +22,9 @@ type lostNIC struct {
 // turned that off. The cards of others are used without it as well.
 var alwaysRDMA = []string{"mlx5_core", "mlx4_core", "efa", "erdma"}
 
-// rdmaCapable reports a network function that can have an RDMA device, whatever
-// is bound to it.
-func rdmaCapable(f pci.Function) bool {
-	const amazon, alibaba = 0x1d0f, 0x1ded
-	switch f.Vendor {
-	case mellanox:
-		return true
-	case amazon:
-		return f.Device&^0xf == 0xefa0
-	case alibaba:
-		return f.Device == 0x107f
-	}
-	return false
-}
-
 // withoutRDMA looks through all network functions.
 func (l *look) withoutRDMA() []lostNIC {
-	names, err := l.m.sys.List("bus/pci/devices")
+	all, out, err := l.networkFunctions()
 	if err != nil {
 		return nil // the inventory says so
 	}
@@ -48,25 +33,6 @@ func (l *look) withoutRDMA() []lostNIC {
 	for _, name := range devices {
 		if a, ok := pci.DeviceOf(l.m.sys, path.Join("class/infiniband", name)); ok {
 			serving[a] = true
-		}
-	}
-	var out []lostNIC
-	var all []pci.Function
-	for _, name := range names {
-		a, err := pci.ParseAddr(name)
-		if err != nil {
-			continue
-		}
-		class, err := l.m.sys.ReadUint("bus/pci/devices/"+name+"/class", 24)
-		if err == nil && class>>16 != classNetwork {
-			continue
-		}
-		f, err2 := pci.ReadFunction(l.m.sys, a)
-		switch err = firstError(err, err2); {
-		case err != nil && l.m.sys.Exists("bus/pci/devices/"+name):
-			out = append(out, lostNIC{pci: a, err: err})
-		case err == nil:
-			all = append(all, f)
 		}
 	}
 	for _, f := range all {
@@ -93,7 +59,7 @@ func (l *look) lost(f pci.Function, all []pci.Function, serving map[Addr]bool) (
 	case f.Driver == "":
 		// Virtual functions wait for guests.
 		alike := like(func(g pci.Function) bool { return g.Vendor == f.Vendor && g.Device == f.Device })
-		return n, (alike || rdmaCapable(f)) && !l.m.sys.Exists("bus/pci/devices/"+f.Addr.String()+"/physfn")
+		return n, (alike || cardModule(f.Vendor, f.Device) != "") && !l.m.sys.Exists("bus/pci/devices/"+f.Addr.String()+"/physfn")
 	case n.module == "": // no driver of RDMA NICs, or one that gives them away
 		return n, false
 	case l.bonded(f, serving):
