@@ -3,6 +3,7 @@
 package canary
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -14,7 +15,7 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd"
 )
 
-// OrderOptions tune [Order]. The zero value is what p2pcheck uses.
+// OrderOptions tune [Order].
 type OrderOptions struct {
 	// RelaxedFlag gives the flag relaxed ordering, too. Then it may overtake
 	// the data, and applications that wait for it are wrong.
@@ -117,8 +118,8 @@ func order(ctx context.Context, v View, flag int64, opt OrderOptions, src []byte
 		binary.LittleEndian.PutUint64(src[orderData:], round+1)
 		sent := make(chan error, 1)
 		go func() { sent <- send(ctx) }()
-		seen, err := await(v, flag, round+1, sent)
-		if err == nil && seen {
+		seen, missing, err := await(v, flag, round+1, sent)
+		if seen {
 			// The flag was there: so must be the data.
 			_, err = v.ReadAt(got, 0)
 		}
@@ -126,7 +127,7 @@ func order(ctx context.Context, v View, flag int64, opt OrderOptions, src []byte
 			return o, err
 		}
 		if !seen {
-			return o, fmt.Errorf("canary: RDMA WRITE of a flag at offset %#x has completed, and the flag is not there", flag)
+			return o, missing
 		}
 		o.Rounds++
 		if m := differ("data of which the flag was seen", pattern, got); m != nil {
@@ -146,19 +147,23 @@ func order(ctx context.Context, v View, flag int64, opt OrderOptions, src []byte
 	return o, nil
 }
 
-// await looks at the flag until it has the value. It is false if sending ended and
-// the flag is not there. What it ended with stays in sent.
-func await(v View, flag int64, value uint64, sent chan error) (seen bool, _ error) {
-	var b [8]byte
+// await looks at the flag until it has the value. If sending ended and the flag is
+// not there it says what is instead. What sending ended with stays in sent.
+func await(v View, flag int64, value uint64, sent chan error) (seen bool, missing *Mismatch, _ error) {
+	want, got := make([]byte, 8), make([]byte, 8)
+	binary.LittleEndian.PutUint64(want, value)
 	for ended := false; ; {
-		if _, err := v.ReadAt(b[:], flag); err != nil {
-			return false, err
+		if _, err := v.ReadAt(got, flag); err != nil {
+			return false, nil, err
 		}
-		if binary.LittleEndian.Uint64(b[:]) == value {
-			return true, nil
+		if bytes.Equal(got, want) {
+			return true, nil, nil
 		}
 		if ended {
-			return false, nil
+			return false, &Mismatch{
+				What: "a flag that RDMA WRITE wrote", Offset: flag, Last: flag + 7, Count: 8,
+				Expected: want, Got: got, Origin: OriginUnknown, LandedAt: -1,
+			}, nil
 		}
 		select {
 		case err := <-sent:

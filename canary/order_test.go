@@ -78,7 +78,10 @@ func TestOrder(t *testing.T) {
 		"the flag never comes": {func(v *watched, src []byte, _ int) error {
 			data(v, src)
 			return nil
-		}, Ordering{}, func(err error) bool { return err != nil }},
+		}, Ordering{}, func(err error) bool {
+			var m *Mismatch
+			return errors.As(err, &m) && m.Offset == flag && m.Count == 8
+		}},
 		"the link breaks": {func(*watched, []byte, int) error { return errFake }, Ordering{}, func(err error) bool { return errors.Is(err, errFake) }},
 	} {
 		t.Run(name, func(t *testing.T) {
