@@ -68,12 +68,14 @@ func candidates(env Env, spec string) []candidate {
 	if spec == "auto" {
 		spec = ""
 	}
-	return discover(env, slices.Concat(backends, registered(spec)), spec)
+	return discover(env, spec, spec)
 }
 
-func discover(env Env, from []backend, spec string) []candidate {
+// discover asks the families that a spec can name, for what another one means: ""
+// is all that they have.
+func discover(env Env, families, spec string) []candidate {
 	var out []candidate
-	for _, b := range from {
+	for _, b := range slices.Concat(backends, registered(families)) {
 		out = append(out, b.discover(env, spec)...)
 	}
 	limits := sync.OnceValue(func() []Limit { return memoryLimits(env) })
@@ -148,7 +150,7 @@ func Open(spec string, env Env) (Allocator, error) {
 			c.Spec = spec
 			return c.try(env)
 		}
-		return nil, specError(spec, ErrUnknownSpec, ranked(discover(env, slices.Concat(backends, registered(spec)), "")))
+		return nil, specError(spec, ErrUnknownSpec, ranked(discover(env, spec, "")))
 	case 1:
 		return found[0].try(env)
 	}

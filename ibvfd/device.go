@@ -40,8 +40,7 @@ func (d DeviceInfo) Software() bool { return d.Kind == "rxe" || d.Kind == "siw" 
 
 // Devices lists the RDMA devices in natural order of their names. sys is the
 // root of sysfs, "" for /sys. It needs neither libibverbs nor privileges. No
-// devices is no error; with one, the list has those that could be read, as far as
-// they could.
+// devices is no error. Beside an error the list has what could be read.
 func Devices(sys string) ([]DeviceInfo, error) { return devices(sysfs.New(sys), deviceInfo) }
 
 // DevicesWithoutGIDs is [Devices] but for the GID tables, of which sysfs has a
