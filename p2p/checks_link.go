@@ -393,8 +393,6 @@ func (l *look) resizable() {
 	}
 }
 
-const resourceUnset = 0x20000000 // IORESOURCE_UNSET of include/linux/ioport.h
-
 // unplaced is a function and its BAR for which there was no room. Those of its
 // virtual functions ("VF BAR 0") do not count.
 var unplaced = regexp.MustCompile(`([0-9a-f]{4,}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]): BAR ([0-5])[ :].*(?:can't assign; no space|failed to assign)`)
@@ -439,7 +437,7 @@ func (l *look) barAssigned() {
 				}
 				continue
 			}
-			if start == 0 || flags&resourceUnset != 0 {
+			if start == 0 || flags&pci.ResourceUnset != 0 {
 				unset = append(unset, strconv.Itoa(i))
 			}
 		}

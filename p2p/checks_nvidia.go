@@ -3,11 +3,9 @@
 package p2p
 
 import (
-	"bufio"
 	"cmp"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 
@@ -214,25 +212,7 @@ func (l *look) proprietary() (placement.Answer, []string) {
 // peerMemory asks the kernel's symbols for MLNX_OFED's interface. Its absence
 // says something only where ib_core's own symbols are there.
 func (l *look) peerMemory() placement.Answer {
-	answer := placement.AnswerUnknown
-	f, err := os.Open(l.m.proc.Path("kallsyms"))
-	if err != nil {
-		return answer
-	}
-	defer f.Close()
-	lines := bufio.NewScanner(f)
-	for lines.Scan() {
-		switch symbol := strings.Fields(lines.Text()); {
-		case len(symbol) < 3:
-		case symbol[2] == "ib_register_peer_memory_client":
-			return placement.Yes
-		case symbol[2] == "ib_register_device":
-			answer = placement.No
-		}
-	}
-	if lines.Err() != nil {
-		return placement.AnswerUnknown
-	}
+	answer, _ := hasSymbol(l.m.proc, "ib_register_peer_memory_client", "ib_register_device")
 	return answer
 }
 

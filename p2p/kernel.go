@@ -232,25 +232,46 @@ func parseConfig(text []byte) kernelConfig {
 // probeSymbols looks for the decision's function among the kernel's symbols.
 func probeSymbols(proc procfs.FS, missing string) (p2pdma placement.Answer, source string) {
 	name := proc.Path("kallsyms")
-	f, err := os.Open(name)
+	answer, err := hasSymbol(proc, "pci_p2pdma_distance_many", "pci_enable_device")
+	switch {
+	case err != nil:
+		return answer, missing + ", and symbols cannot be read: " + err.Error()
+	case answer == placement.AnswerUnknown:
+		return answer, missing + ", and " + name + " does not have the kernel's symbols"
+	}
+	return answer, name
+}
+
+// hasSymbol asks for one of the kernel's symbols. Its absence says something only
+// where its neighbour, which every such kernel has, is there.
+func hasSymbol(proc procfs.FS, symbol, neighbour string) (placement.Answer, error) {
+	f, err := os.Open(proc.Path("kallsyms"))
 	if err != nil {
-		return placement.AnswerUnknown, missing + ", and symbols cannot be read: " + err.Error()
+		return placement.AnswerUnknown, err
 	}
 	defer f.Close()
-	// Its absence says something only where its neighbours are there.
-	neighbour := false
+	answer := placement.AnswerUnknown
 	lines := bufio.NewScanner(f)
 	for lines.Scan() {
-		line := lines.Bytes()
-		if bytes.HasSuffix(line, []byte(" pci_p2pdma_distance_many")) {
-			return placement.Yes, name
+		switch string(symbolOf(lines.Bytes())) {
+		case symbol:
+			return placement.Yes, nil
+		case neighbour:
+			answer = placement.No
 		}
-		neighbour = neighbour || bytes.HasSuffix(line, []byte(" pci_enable_device"))
 	}
-	if neighbour && lines.Err() == nil {
-		return placement.No, name
+	if err := lines.Err(); err != nil {
+		return placement.AnswerUnknown, err
 	}
-	return placement.AnswerUnknown, missing + ", and " + name + " does not have the kernel's symbols"
+	return answer, nil
+}
+
+// symbolOf is the name in "ffffffff81000000 T name" and "… t name\t[module]".
+func symbolOf(line []byte) []byte {
+	_, kind, _ := bytes.Cut(line, []byte{' '})
+	_, name, _ := bytes.Cut(kind, []byte{' '})
+	name, _, _ = bytes.Cut(name, []byte{'\t'})
+	return name
 }
 
 // CPU is what the kernel's rule for processors goes by.

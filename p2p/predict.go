@@ -266,30 +266,6 @@ func (m *Machine) silent(a Addr) bool {
 	return errors.Is(m.node(a).acsErr, pci.ErrNoAnswer)
 }
 
-// unplaced reports a GPU of which no BAR, or not the largest one, has an
-// address. What cannot be read is not reported.
-func (m *Machine) unplaced(a Addr) bool {
-	r := m.read("sys/bus/pci/devices", a.String(), "resource")
-	if r.err != nil {
-		return false
-	}
-	var placed, without uint64 // sizes
-	for i, line := range strings.Split(r.text, "\n") {
-		var start, end, flags uint64
-		if n, err := fmt.Sscanf(line, "%v %v %v", &start, &end, &flags); i >= 6 || n != 3 || err != nil {
-			break
-		}
-		switch size := end - start + 1; {
-		case flags&0x200 == 0 || end <= start: // IORESOURCE_MEM
-		case start == 0 || flags&resourceUnset != 0:
-			without = max(without, size)
-		default:
-			placed = max(placed, size)
-		}
-	}
-	return placed == 0 || placed < without
-}
-
 // i915 is i915_gem_dmabuf_attach().
 func (r *rules) i915() {
 	if r.e.VRAMOnly {
@@ -541,7 +517,7 @@ func (r *rules) habana() {
 
 // reach adds what may come between the importer and addresses that it got.
 func (r *rules) reach() {
-	if r.m.unplaced(*r.e.PCI) {
+	if unplaced, err := pci.Unplaced(r.m.sys, *r.e.PCI); err == nil && unplaced {
 		r.p.Outcome, r.p.Address = OutcomeUnknown, AddressUnknown
 		r.because("the GPU's BAR has no address: see PCIE-BAR-ASSIGNED")
 		return

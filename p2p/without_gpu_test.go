@@ -9,24 +9,11 @@ import (
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
-// worker is a machine without a GPU: a network card of a kind, and a screen.
-func worker(nic string) testenv.Tree {
-	tree := testenv.Machines["small-hgx"]()
-	tree.Config = withoutP2P
-	tree.Functions = "pci0000:00/0000:00:02.0 class=0x030000 vendor=0x1a03 device=0x2000 driver:ast\npci0000:00/0000:00:04.0 class=0x020000 " + nic + "\n"
-	for name := range tree.Files {
-		if strings.HasPrefix(name, "sys/devices/pci") || strings.HasPrefix(name, "proc/driver/nvidia") || strings.HasPrefix(name, "sys/class/infiniband") {
-			delete(tree.Files, name)
-		}
-	}
-	return tree
-}
-
 // Without a GPU nothing keeps a NIC from one. With one, or where that is not
 // known, it is as it was.
 func TestWithoutGPU(t *testing.T) {
 	for _, nic := range []string{"vendor=0x8086 device=0x100e driver:e1000e", "vendor=0x15b3 device=0x1021 driver:mlx5_core", "vendor=0x15b3 device=0x1007 driver:mlx4_core rdma:mlx4_0"} {
-		root := worker(nic).Write(t)
+		root := testenv.Worker(nic).Write(t)
 		m := Open(root)
 		for _, f := range m.Check(subject(m)) {
 			if f.Result == ResultFail {
@@ -37,9 +24,9 @@ func TestWithoutGPU(t *testing.T) {
 			}
 		}
 	}
-	withGPU := worker("vendor=0x8086 device=0x100e driver:e1000e")
+	withGPU := testenv.Worker("vendor=0x8086 device=0x100e driver:e1000e")
 	withGPU.Functions += "pci0000:00/0000:00:05.0 class=0x030200 vendor=0x10de device=0x2330 driver:nvidia\n"
-	unread := worker("vendor=0x8086 device=0x100e driver:e1000e")
+	unread := testenv.Worker("vendor=0x8086 device=0x100e driver:e1000e")
 	unread.Functions += "pci0000:00/0000:00:05.0 class=odd vendor=0x10de device=0x2330 driver:nvidia\n"
 	for what, tree := range map[string]testenv.Tree{"a GPU": withGPU, "a function that may be one": unread} {
 		if r := results(tree.Write(t)); r["NIC-PRESENT"] != ResultFail {
@@ -60,7 +47,7 @@ func TestMissingNIC(t *testing.T) {
 		"vendor=0x14e4 device=0x1750 driver:bnxt_en":   "modprobe -a bnxt_re",
 		"vendor=0x1234 device=0x0001 driver:something": "",
 	} {
-		tree := worker(nic)
+		tree := testenv.Worker(nic)
 		tree.Functions += "pci0000:00/0000:00:05.0 class=0x030200 vendor=0x10de device=0x2330 driver:nvidia\n"
 		found := checked(t, tree, Live{}, "NIC-PRESENT")
 		if len(found) != 1 || found[0].Result != ResultFail || found[0].Remedy == nil || found[0].Remedy.Command != want {

@@ -584,22 +584,9 @@ func TestListen(t *testing.T) {
 	}
 }
 
-// worker is a machine without a GPU, and without RDMA.
-func worker() testenv.Tree {
-	tree := testenv.Machines["small-hgx"]()
-	tree.Config = testenv.WithoutP2PDMA
-	tree.Functions = "pci0000:00/0000:00:02.0 class=0x030000 vendor=0x1a03 device=0x2000 driver:ast\npci0000:00/0000:00:04.0 class=0x020000 vendor=0x8086 device=0x100e driver:e1000e\n"
-	for name := range tree.Files {
-		if strings.HasPrefix(name, "sys/devices/pci") || strings.HasPrefix(name, "proc/driver/nvidia") || strings.HasPrefix(name, "sys/class/infiniband") {
-			delete(tree.Files, name)
-		}
-	}
-	return tree
-}
-
 // A node without a GPU is not a bad one, and none of which anything is known.
 func TestWorker(t *testing.T) {
-	root := worker().Write(t)
+	root := testenv.Worker("vendor=0x8086 device=0x100e driver:e1000e").Write(t)
 	if r := command("--root", root); r.status != cli.ExitUnavailable || strings.Contains(r.out, "FAIL") || strings.Contains(r.out, "modprobe") {
 		t.Errorf("%+v", r)
 	}

@@ -175,6 +175,18 @@ func TestBARs(t *testing.T) {
 	if b, ok := LargestBAR(s, addr(t, "04:00.0")); ok {
 		t.Errorf("%+v", b)
 	}
+	for text, want := range map[string]bool{
+		"0x1000 0x1fff 0x200\n": false, "0x1000 0x1fff 0x200\n0x0 0xfff 0x40200\n": false, // a smaller or equal one without
+		"0x1000 0x1fff 0x200\n0x0 0xfffff 0x40200\n": true, "0x1000 0x10fff 0x20040200\n0x1000 0x1fff 0x200\n": true, "0x0 0x0 0x0\n": true,
+	} {
+		put(text)
+		if got, err := Unplaced(s, addr(t, "03:00.0")); got != want || err != nil {
+			t.Errorf("%q: unplaced %v, %v", text, got, err)
+		}
+	}
+	if _, err := Unplaced(s, addr(t, "7f:00.0")); err == nil {
+		t.Error("a function that is not there")
+	}
 	put("0x1 0xffffffffffffffff 0x200\n")
 	if b, ok := LargestBAR(s, addr(t, "03:00.0")); !ok || b.Size != math.MaxUint64 {
 		t.Errorf("%+v, %v", b, ok)

@@ -308,3 +308,16 @@ func FlatVM() Tree {
 	}
 	return s.Tree
 }
+
+// Worker is a machine without a GPU: a network card of a kind, and a screen.
+func Worker(nic string) Tree {
+	tree := Machines["small-hgx"]()
+	tree.Config = WithoutP2PDMA
+	tree.Functions = "pci0000:00/0000:00:02.0 class=0x030000 vendor=0x1a03 device=0x2000 driver:ast\npci0000:00/0000:00:04.0 class=0x020000 " + nic + "\n"
+	for name := range tree.Files {
+		if strings.HasPrefix(name, "sys/devices/pci") || strings.HasPrefix(name, "proc/driver/nvidia") || strings.HasPrefix(name, "sys/class/infiniband") {
+			delete(tree.Files, name)
+		}
+	}
+	return tree
+}
