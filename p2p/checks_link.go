@@ -3,6 +3,7 @@
 package p2p
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"path"
@@ -343,22 +344,15 @@ func (l *look) barSize() {
 // largerBAR is the largest size that a BAR could have beyond its own, 0 if
 // there is none; false if that is not known.
 func (l *look) largerBAR(f *function, bar pci.BAR) (uint64, bool) {
-	r := l.resizes(f, bar)
-	mask, err := strconv.ParseUint(strings.TrimPrefix(strings.TrimSpace(r.text), "0x"), 16, 64)
-	if r.err != nil || err != nil {
-		return 0, false
+	size, ok := pci.LargestSize(l.resizes(f, bar).text)
+	if size <= bar.Size {
+		size = 0
 	}
-	for bit := 43; bit >= 0; bit-- {
-		if size := uint64(1) << (bit + 20); mask>>bit&1 != 0 && size > bar.Size {
-			return size, true
-		}
-	}
-	return 0, true
+	return size, ok
 }
 
-// resizes has a bit for each size in MiB, as powers of two.
 func (l *look) resizes(f *function, bar pci.BAR) reading {
-	return l.read("sys", f.dir, fmt.Sprintf("resource%d_resize", bar.Index))
+	return l.read("sys", f.dir, pci.ResizeFile(bar.Index))
 }
 
 func (l *look) resizable() {
@@ -417,32 +411,19 @@ func (l *look) barAssigned() {
 			continue
 		}
 		var unset []string
-		understood, complaint := true, ""
-		for i, line := range strings.Split(r.text, "\n") {
-			if i >= 6 { // PCI_STD_NUM_BARS
-				break
-			}
-			v := strings.Fields(line)
-			if len(v) != 3 {
-				understood = false
-				break
-			}
-			start, err1 := strconv.ParseUint(v[0], 0, 64)
-			flags, err2 := strconv.ParseUint(v[2], 0, 64)
-			understood = understood && err1 == nil && err2 == nil
-			if flags&0x200 == 0 { // IORESOURCE_MEM
+		complaint := ""
+		regions, err := pci.Regions(l.m.sys, f.PCI)
+		for _, region := range regions {
+			switch {
+			case region.Memory() && !region.Placed():
+				unset = append(unset, strconv.Itoa(region.Index))
+			case !region.Memory() && region.Start == 0:
 				// One without room is reset, and looks like none at all.
-				if line := complaints[fmt.Sprintf("%v %d", f.PCI, i)]; line != "" && start == 0 {
-					complaint = line
-				}
-				continue
-			}
-			if start == 0 || flags&pci.ResourceUnset != 0 {
-				unset = append(unset, strconv.Itoa(i))
+				complaint = cmp.Or(complaints[fmt.Sprintf("%v %d", f.PCI, region.Index)], complaint)
 			}
 		}
 		switch {
-		case !understood:
+		case err != nil:
 			l.unknown(f.name, r.at(), "not understood")
 		case len(unset) > 0:
 			l.fail(f.name, r.at(), "no address: BAR %s", strings.Join(unset, ", "))

@@ -5,6 +5,7 @@ package p2p
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strings"
 
@@ -517,9 +518,14 @@ func (r *rules) habana() {
 
 // reach adds what may come between the importer and addresses that it got.
 func (r *rules) reach() {
-	if unplaced, err := pci.Unplaced(r.m.sys, *r.e.PCI); err == nil && unplaced {
+	switch unplaced, err := pci.Unplaced(r.m.sys, *r.e.PCI); {
+	case unplaced:
 		r.p.Outcome, r.p.Address = OutcomeUnknown, AddressUnknown
 		r.because("the GPU's BAR has no address: see PCIE-BAR-ASSIGNED")
+		return
+	case errors.Is(err, fs.ErrInvalid):
+		r.p.Outcome, r.p.Address = OutcomeUnknown, AddressUnknown
+		r.because("whether the GPU's BAR has an address is not known: %v", err)
 		return
 	}
 	if r.i.PCI == nil {

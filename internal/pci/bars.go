@@ -3,7 +3,10 @@
 package pci
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
+	"math/bits"
 	"path"
 	"strconv"
 	"strings"
@@ -13,18 +16,63 @@ import (
 
 // BAR is a memory region of a function.
 type BAR struct {
-	Index int
-	Start uint64 // physical address
-	Size  uint64 // bytes
+	Index        int
+	Start        uint64 // physical address
+	Size         uint64 // bytes
+	Prefetchable bool
 }
 
 const (
-	standardBARs   = 6     // PCI_STD_NUM_BARS: windows and the ROM follow
-	resourceMemory = 0x200 // IORESOURCE_MEM of include/linux/ioport.h
+	standardBARs = 6 // PCI_STD_NUM_BARS: windows and the ROM follow
 
-	// ResourceUnset is of a BAR whose address means nothing: IORESOURCE_UNSET.
-	ResourceUnset = 0x20000000
+	// Of include/linux/ioport.h.
+	resourceMemory   = 0x200
+	resourcePrefetch = 0x2000
+	resourceUnset    = 0x20000000 // the address means nothing
 )
+
+// Region is one of a function's BARs as the kernel's file has it, of whatever
+// kind.
+type Region struct {
+	Index      int
+	Start, End uint64 // the last address
+	flags      uint64
+}
+
+// Memory is false for ports of I/O, and for a BAR that the function does not have.
+func (r Region) Memory() bool { return r.flags&resourceMemory != 0 }
+
+// Placed reports a region that has an address.
+func (r Region) Placed() bool { return r.Start != 0 && r.flags&resourceUnset == 0 }
+
+// Regions reads a function's BARs. A file that is none of a function's is
+// fs.ErrInvalid.
+func Regions(s sysfs.FS, a Addr) ([]Region, error) {
+	text, err := s.ReadString(path.Join(functionPath(a), "resource"))
+	if err != nil {
+		return nil, fmt.Errorf("PCI function %v: %w", a, err)
+	}
+	var out []Region
+	for i, line := range strings.Split(text, "\n") {
+		if i == standardBARs {
+			break
+		}
+		f := strings.Fields(line)
+		if len(f) != 3 {
+			return nil, fmt.Errorf("PCI function %v: %q is no region of resource: %w", a, line, fs.ErrInvalid)
+		}
+		r := Region{Index: i}
+		var errs [3]error
+		r.Start, errs[0] = strconv.ParseUint(f[0], 0, 64)
+		r.End, errs[1] = strconv.ParseUint(f[1], 0, 64)
+		r.flags, errs[2] = strconv.ParseUint(f[2], 0, 64)
+		if errors.Join(errs[:]...) != nil {
+			return nil, fmt.Errorf("PCI function %v: %q is no region of resource: %w", a, line, fs.ErrInvalid)
+		}
+		out = append(out, r)
+	}
+	return out, nil
+}
 
 // BARs lists a function's memory BARs that have an address.
 func BARs(s sysfs.FS, a Addr) ([]BAR, error) {
@@ -41,29 +89,19 @@ func Unplaced(s sysfs.FS, a Addr) (bool, error) {
 
 // memoryBARs are those with an address and those without.
 func memoryBARs(s sysfs.FS, a Addr) (placed, without []BAR, err error) {
-	text, err := s.ReadString(path.Join(functionPath(a), "resource"))
-	if err != nil {
-		return nil, nil, fmt.Errorf("PCI function %v: %w", a, err)
-	}
-	for i, line := range strings.Split(text, "\n") {
-		f := strings.Fields(line)
-		if i >= standardBARs || len(f) != 3 {
-			break
-		}
-		start, err1 := strconv.ParseUint(f[0], 0, 64)
-		end, err2 := strconv.ParseUint(f[1], 0, 64)
-		flags, err3 := strconv.ParseUint(f[2], 0, 64)
-		if err1 != nil || err2 != nil || err3 != nil || flags&resourceMemory == 0 || end <= start {
+	all, err := Regions(s, a)
+	for _, r := range all {
+		if !r.Memory() || r.End <= r.Start {
 			continue
 		}
-		b := BAR{Index: i, Start: start, Size: end - start + 1}
-		if start == 0 || flags&ResourceUnset != 0 {
-			without = append(without, b)
-		} else {
+		b := BAR{Index: r.Index, Start: r.Start, Size: r.End - r.Start + 1, Prefetchable: r.flags&resourcePrefetch != 0}
+		if r.Placed() {
 			placed = append(placed, b)
+		} else {
+			without = append(without, b)
 		}
 	}
-	return placed, without, nil
+	return placed, without, err
 }
 
 func largest(bars []BAR) (best BAR) {
@@ -80,4 +118,20 @@ func LargestBAR(s sysfs.FS, a Addr) (BAR, bool) {
 	bars, err := BARs(s, a)
 	best := largest(bars)
 	return best, err == nil && best.Size > 0
+}
+
+// ResizeFile is the file of a BAR that the function offers in several sizes; of
+// others there is none.
+func ResizeFile(bar int) string { return fmt.Sprintf("resource%d_resize", bar) }
+
+// LargestSize is the largest size that such a file offers, in bytes. It has a bit
+// for each, the lowest of which is 1 MiB.
+func LargestSize(text string) (uint64, bool) {
+	mask, err := strconv.ParseUint(strings.TrimPrefix(strings.TrimSpace(text), "0x"), 16, 64)
+	const unit, most = 20, 43 // 1 MiB to 8 EiB
+	top := bits.Len64(mask) - 1
+	if err != nil || top < 0 || top > most {
+		return 0, false
+	}
+	return 1 << (unit + top), true
 }

@@ -154,7 +154,6 @@ func TestBARs(t *testing.T) {
 	const text = "0x00000000fe000000 0x00000000fe0000ff 0x0000000000040101\n" + // I/O
 		"0x00000000fe100000 0x00000000fe100fff 0x0000000000040200\n" +
 		"0x0000000000000000 0x00000000000fffff 0x0000000000040200\n" + // no address
-		"nonsense\n" +
 		"0x0000000000000000 0x0000000000000000 0x0000000000000000\n"
 	put := func(text string) {
 		t.Helper()
@@ -164,12 +163,12 @@ func TestBARs(t *testing.T) {
 	}
 	put(text)
 	got, err := BARs(s, addr(t, "03:00.0"))
-	if d := cmp.Diff([]BAR{{1, 0xfe100000, 0x1000}}, got); d != "" || err != nil {
+	if d := cmp.Diff([]BAR{{Index: 1, Start: 0xfe100000, Size: 0x1000}}, got); d != "" || err != nil {
 		t.Error(d, err)
 	}
 	big := "0x0000000800000000 0x0000000fffffffff 0x000000000014220c\n"
 	put("0x1000 0x1fff 0x200\n" + big + "0x0 0x0 0x0\n0x0 0x0 0x0\n0x0 0x0 0x0\n0x0 0x0 0x0\n0xf0000000000 0xfffffffffff 0x200\n")
-	if b, ok := LargestBAR(s, addr(t, "03:00.0")); !ok || b != (BAR{1, 0x800000000, 0x800000000}) {
+	if b, ok := LargestBAR(s, addr(t, "03:00.0")); !ok || b != (BAR{1, 0x800000000, 0x800000000, true}) {
 		t.Errorf("%+v, %v: a bridge window is no BAR", b, ok)
 	}
 	if b, ok := LargestBAR(s, addr(t, "04:00.0")); ok {
@@ -190,6 +189,33 @@ func TestBARs(t *testing.T) {
 	put("0x1 0xffffffffffffffff 0x200\n")
 	if b, ok := LargestBAR(s, addr(t, "03:00.0")); !ok || b.Size != math.MaxUint64 {
 		t.Errorf("%+v, %v", b, ok)
+	}
+}
+
+// A file that is no function's has no regions: neither placed nor without a place.
+func TestRegionsOfOtherFiles(t *testing.T) {
+	s := build(t, machine)
+	for _, text := range []string{"", "nonsense", "0x1000 0x1fff 0x200\nnonsense\n", "0x1000 0x1fff", "0x1000 0x1fff many"} {
+		if err := os.WriteFile(filepath.Join(s.Path("bus/pci/devices/0000:03:00.0"), "resource"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if all, err := Regions(s, addr(t, "03:00.0")); !errors.Is(err, fs.ErrInvalid) || all != nil {
+			t.Errorf("%q: %v, %v", text, all, err)
+		}
+		if unplaced, err := Unplaced(s, addr(t, "03:00.0")); unplaced || err == nil {
+			t.Errorf("%q: unplaced %v, %v", text, unplaced, err)
+		}
+	}
+}
+
+func TestLargestSize(t *testing.T) {
+	for text, want := range map[string]uint64{
+		"0000000000020000\n": 128 << 30, "0000000000007f00": 16 << 30, "0x1": 1 << 20, "0000080000000000": 1 << 63,
+		"0": 0, "": 0, "many": 0, "0000100000000000": 0, "10000000000000000": 0,
+	} {
+		if got, ok := LargestSize(text); got != want || ok != (want > 0) {
+			t.Errorf("%q: %d, %v; want %d", text, got, ok, want)
+		}
 	}
 }
 
