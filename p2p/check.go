@@ -95,6 +95,8 @@ type Live struct {
 	Confidential func() (bool, error)
 	// Peers is what NVML says of NVIDIA's GPUs among each other.
 	Peers func() ([]Peer, error)
+	// Memory is how much memory NVML says that a GPU has.
+	Memory func() (map[Addr]uint64, error)
 	// BAR1 is how much of NVIDIA's window is taken, by GPU.
 	BAR1 func() (map[Addr]Usage, error)
 	// Imports asks an RDMA driver whether it imports dma-bufs.

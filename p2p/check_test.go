@@ -183,6 +183,11 @@ func confidential(on bool, err error) Live {
 	return Live{Confidential: func() (bool, error) { return on, err }}
 }
 
+// memory is what NVML says that each of them has.
+func memory(size uint64, err error) Live {
+	return Live{Memory: func() (map[Addr]uint64, error) { return map[Addr]uint64{{Bus: 0x13}: size, {Bus: 0x15}: size}, err }}
+}
+
 // reach is what NVML says of them.
 func reach(status string, err error) Live {
 	return Live{Peers: func() ([]Peer, error) {

@@ -28,7 +28,7 @@ var isolationChecks = []Check{
 		Expect: "relaxed ordering on, where a port redirects", Why: "Without it, completions that go over the root hold up everything behind them.",
 		Fix: Remedy{Change: "turn relaxed ordering on, in the firmware or for the device", Command: "setpci -s DEVICE CAP_EXP+8.w=10:10", Weakens: relaxing}, Ref: "mlx5_umem_needs_ats()"},
 	{ID: "ISO-GROUP", Title: "The IOMMU groups are known", Worst: ResultWarn, run: (*look).groups,
-		Expect: "a group each, or no IOMMU", Why: "Two functions in different groups are kept apart, most likely by ports that redirect.", Ref: "Documentation/driver-api/vfio.rst"},
+		Expect: "a group of GPU and NIC each, or no IOMMU", Why: "Different groups are no fault: a port between the two can redirect, and with an IOMMU that translates most likely does. NVIDIA's mapping with the flag for PCIe wants one group (P2P-NV-FORCEPCIE).", Ref: "Documentation/driver-api/vfio.rst; rdma_topo check"},
 	{ID: "ISO-FAULTS", Title: "The IOMMU has blocked nothing", Worst: ResultFail, run: (*look).faults,
 		Expect: "no fault of a device that matters", Why: "A blocked transfer can end with success, and leave the old bytes.",
 		Fix: Remedy{Change: "let the IOMMU pass DMA through, or find who uses an address after it was unmapped", Command: passThrough, Weakens: "a device can reach all memory of the host"}, Ref: "NVIDIA/cuda-samples#48"},
@@ -132,6 +132,19 @@ var acsLetters = []struct {
 	{pci.ACSUpstreamForward, "UF"}, {pci.ACSEgressControl, "EC"}, {pci.ACSDirectTranslated, "DT"},
 }
 
+// ACSLetters writes an ACS control register as lspci does: "SV+ TB- RR+ …".
+func ACSLetters(control uint16) string {
+	var bits []string
+	for _, b := range acsLetters {
+		sign := "-"
+		if pci.ACSBits(control)&b.bit != 0 {
+			sign = "+"
+		}
+		bits = append(bits, b.name+sign)
+	}
+	return strings.Join(bits, " ")
+}
+
 func (l *look) acsPorts() {
 	ports := l.ports()
 	if len(ports) == 0 {
@@ -147,15 +160,7 @@ func (l *look) acsPorts() {
 		case !f.ACS.Present:
 			l.pass(f.name, at, "no ACS")
 		default:
-			var bits []string
-			for _, b := range acsLetters {
-				sign := "-"
-				if f.ACS.Ctrl&b.bit != 0 {
-					sign = "+"
-				}
-				bits = append(bits, b.name+sign)
-			}
-			l.pass(f.name, at, "%s", strings.Join(bits, " "))
+			l.pass(f.name, at, "%s", ACSLetters(uint16(f.ACS.Ctrl)))
 		}
 	}
 }
@@ -333,24 +338,6 @@ func (l *look) ordering() {
 			l.pass(f.name, at, "off, and no port above redirects")
 		default:
 			l.warn(f.name, at, "off, and a port above redirects").fix("turn relaxed ordering on, in the firmware or for the device", "setpci -s "+f.PCI.String()+" CAP_EXP+8.w=10:10", relaxing)
-		}
-	}
-}
-
-func (l *look) groups() {
-	all := l.endpoints()
-	if len(all) == 0 {
-		l.skip("no GPU and no NIC on PCI")
-	}
-	for _, f := range all {
-		r := l.link("sys", f.dir, "iommu_group")
-		switch {
-		case r.gone():
-			l.pass(f.name, r.at(), "no IOMMU")
-		case r.err != nil:
-			l.unread(f.name, r)
-		default:
-			l.pass(f.name, r.at(), "group %s", base(r.text))
 		}
 	}
 }

@@ -64,8 +64,28 @@ type linkState struct {
 
 // linkOf reads the link above a function; false without one that is known.
 func (l *look) linkOf(f *function) (linkState, bool) {
+	if f.err != nil {
+		return linkState{}, false
+	}
+	return linkAbove(f.Function, l.readFunction)
+}
+
+// readFunction is function, for who wants no more of it.
+func (l *look) readFunction(a Addr) (Function, error) {
+	f := l.function(a)
+	return f.Function, f.err
+}
+
+// linkAbove is the link above a function, with what both of its ends can. That of a
+// virtual function is its physical one's.
+func linkAbove(f Function, read func(Addr) (Function, error)) (linkState, bool) {
 	var s linkState
-	if f.err != nil || f.Speed == "" || f.Width == "" {
+	if f.PF != nil {
+		if pf, err := read(*f.PF); err == nil {
+			f = pf
+		}
+	}
+	if f.Speed == "" || f.Width == "" {
 		return s, false
 	}
 	var ok [4]bool
@@ -74,7 +94,7 @@ func (l *look) linkOf(f *function) (linkState, bool) {
 	s.maxSpeed, ok[2] = gigatransfers(f.MaxSpeed)
 	s.maxWidth, ok[3] = lanes(f.MaxWidth)
 	if len(f.Upstream) > 0 {
-		up := l.function(f.Upstream[0])
+		up, _ := read(f.Upstream[0])
 		if speed, ok := gigatransfers(up.MaxSpeed); ok {
 			s.maxSpeed = min(s.maxSpeed, speed)
 		}
@@ -116,15 +136,28 @@ func (l *look) linked() []*function {
 	return out
 }
 
-// ofGPU reports a GPU, or a port of the switch that some GPUs have inside: it
-// has their vendor, and slows down with them.
+// ofGPU reports a GPU, or a port inside one.
 func (l *look) ofGPU(f *function) bool {
-	for _, g := range l.gpuFunctions() {
-		if g == f || g.Vendor == f.Vendor && slices.Contains(g.Upstream, f.PCI) {
-			return true
+	return slices.ContainsFunc(l.gpuFunctions(), func(g *function) bool { return f.inside(g.Function) })
+}
+
+// narrow are the links that are as fast as their ends, and keep pairs from the
+// speed that the links of GPU and NIC have; by the function below.
+func (l *look) narrow() map[Addr]string {
+	pairs, ways := map[Addr][]string{}, map[Addr]Way{}
+	for _, p := range l.pairs {
+		if w, ok := l.m.Way(p, l.readFunction); ok && w.Narrow {
+			pairs[w.Slowest] = append(pairs[w.Slowest], p.name())
+			if w.Ends > ways[w.Slowest].Ends {
+				ways[w.Slowest] = w
+			}
 		}
 	}
-	return false
+	out := map[Addr]string{}
+	for a, names := range pairs {
+		out[a] = fmt.Sprintf("%.1f GB/s at most, where the links of GPU and NIC have up to %.1f, on the way of %s", float64(ways[a].Rate)/1e9, float64(ways[a].Ends)/1e9, some(names))
+	}
+	return out
 }
 
 func (l *look) links() {
@@ -140,6 +173,7 @@ func (l *look) links() {
 			}
 		}
 	}
+	narrow := l.narrow()
 	for _, f := range all {
 		at := []string{"/sys/" + f.dir + "/current_link_speed", "/sys/" + f.dir + "/current_link_width"}
 		s, ok := l.linkOf(f)
@@ -161,6 +195,9 @@ func (l *look) links() {
 			l.warn(f.name, at, "%v", s)
 		case limited[f.PCI.String()] != "":
 			l.warn(f.name, []string{"/dev/kmsg"}, "%s", limited[f.PCI.String()])
+		case narrow[f.PCI] != "":
+			l.warn(f.name, at, "%v: %s", s, narrow[f.PCI]).
+				fix("put the NIC below the GPU's switch, or the switch into a slot with a wider or faster link", "", "").Expect = "as much as the links of the GPU and the NIC have"
 		default:
 			l.pass(f.name, at, "%v", s)
 		}
@@ -299,44 +336,6 @@ func (l *look) linkErrors() {
 	if log := l.log(); log.err == nil {
 		for _, h := range log.of(l, l.check.ID) {
 			l.warn("", log.at(), "%s", h.line)
-		}
-	}
-}
-
-// vram is how much memory a GPU has, where a file says so.
-func (l *look) vram(f *function) (uint64, []string, bool) {
-	r := l.read("sys", f.dir, "mem_info_vram_total")
-	n, ok := r.number()
-	return n, r.at(), ok
-}
-
-// smallBAR is what a GPU shows without resizable BAR.
-const smallBAR = 256 << 20
-
-func (l *look) barSize() {
-	gpus := l.gpuFunctions()
-	if len(gpus) == 0 {
-		l.skip("no GPU on PCI")
-	}
-	for _, f := range gpus {
-		at := []string{"/sys/" + f.dir + "/resource"}
-		bar, ok := pci.LargestBAR(l.m.sys, f.PCI)
-		total, where, known := l.vram(f)
-		larger, offered := l.largerBAR(f, bar)
-		size := bytesize.Format(int64(bar.Size))
-		switch {
-		case !ok:
-			l.unknown(f.name, at, "no BAR that has an address is known")
-		case known && bar.Size >= total && total > 0:
-			l.pass(f.name, append(at, where...), "%s, and %s of memory", size, bytesize.Format(int64(total)))
-		case bar.Size <= smallBAR:
-			l.fail(f.name, at, "%s", size)
-		case known && total > 0:
-			l.warn(f.name, append(at, where...), "%s of %s", size, bytesize.Format(int64(total)))
-		case offered && larger == 0:
-			l.pass(f.name, at, "%s, the largest size that the GPU offers", size).Expect = ""
-		default:
-			l.unknown(f.name, at, "%s; how much memory the GPU has is not known", size)
 		}
 	}
 }

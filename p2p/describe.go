@@ -22,6 +22,10 @@ type Function struct {
 	Bridge   bool
 	Port     string // "root port", "upstream port", "downstream port", "endpoint"; "" if it is none of them or not known
 
+	// PF is the physical function of a virtual one; nil of others, and where that
+	// is not known.
+	PF *Addr
+
 	BARs []pci.BAR // that have an address
 
 	ACS    pci.ACS
@@ -29,6 +33,8 @@ type Function struct {
 
 	IOMMU    string // as the kernel calls its domain; "" without an IOMMU
 	IOMMUErr error
+	Group    string // the IOMMU's, by number; "" without one
+	GroupErr error
 
 	// Speed and Width are the link's above the function, as sysfs writes them,
 	// "16.0 GT/s PCIe" and "16"; Max is what this end could. "" without a link.
@@ -36,8 +42,10 @@ type Function struct {
 	MaxSpeed, MaxWidth string
 }
 
+const portUpstream = "upstream port"
+
 var portNames = map[pci.Port]string{
-	pci.PortEndpoint: "endpoint", pci.PortRoot: "root port", pci.PortUpstream: "upstream port", pci.PortDownstream: "downstream port",
+	pci.PortEndpoint: "endpoint", pci.PortRoot: "root port", pci.PortUpstream: portUpstream, pci.PortDownstream: "downstream port",
 }
 
 // Function reads a PCI function. It fails only if the function is not there.
@@ -62,6 +70,10 @@ func (m *Machine) Function(a Addr) (Function, error) {
 	}
 	f.BARs, _ = pci.BARs(m.sys, a) // none where it cannot be read
 	f.IOMMU, f.IOMMUErr = pci.IOMMUType(m.sys, a)
+	f.Group, f.GroupErr = pci.IOMMUGroup(m.sys, a)
+	if pf, ok, err := pci.PhysicalFunction(m.sys, a); ok && err == nil {
+		f.PF = &pf
+	}
 	if c, err := pci.ReadConfig(m.sys, a); err == nil {
 		if port, err := c.Port(); err == nil {
 			f.Port = portNames[port]
@@ -77,4 +89,14 @@ func (m *Machine) Function(a Addr) (Function, error) {
 	f.Speed, f.Width = attr("current_link_speed"), attr("current_link_width")
 	f.MaxSpeed, f.MaxWidth = attr("max_link_speed"), attr("max_link_width")
 	return f, nil
+}
+
+// Resizable is the largest size that a function offers for one of its BARs; false
+// if the BAR has one size, or nobody says.
+func (m *Machine) Resizable(a Addr, bar int) (uint64, bool) {
+	text, err := m.sys.ReadString(path.Join("bus/pci/devices", a.String(), pci.ResizeFile(bar)))
+	if err != nil {
+		return 0, false
+	}
+	return pci.LargestSize(text)
 }

@@ -207,10 +207,14 @@ func (f *Finding) asRoot(m *Machine) *Finding {
 	return f
 }
 
-// link reads where a symbolic link leads, as it is written.
+// link reads where a symbolic link leads, as it is written. One to itself is the
+// mark of a snapshot.
 func (l *look) link(elem ...string) reading {
 	name, where, anchor := l.m.place(path.Join(elem...))
 	text, err := os.Readlink(name)
+	if err == nil && text == path.Base(where) {
+		err = errUnreadable
+	}
 	return reading{where: where, text: text, err: absent(err, anchor)}
 }
 

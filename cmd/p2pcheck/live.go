@@ -40,8 +40,11 @@ func asked(nics []p2p.NIC, imports func(string) (ibvfd.Support, error)) {
 // answers asks the machine that this is. It registers nothing, and asks each
 // library once.
 func answers() p2p.Live {
+	gpus := sync.OnceValues(nvml.GPUs)
 	return p2p.Live{
-		BAR1: sync.OnceValues(bar1), DMABuf: sync.OnceValues(dmabufs), Confidential: sync.OnceValues(confidential), Peers: sync.OnceValues(peers),
+		BAR1:   func() (map[p2p.Addr]p2p.Usage, error) { return bar1(gpus()) },
+		Memory: func() (map[p2p.Addr]uint64, error) { return memory(gpus()) },
+		DMABuf: sync.OnceValues(dmabufs), Confidential: sync.OnceValues(confidential), Peers: sync.OnceValues(peers),
 		Imports: ibvfd.Probe, Opens: opens,
 	}
 }
@@ -100,13 +103,24 @@ func peers() ([]p2p.Peer, error) {
 	return out, notAsked(err)
 }
 
-func bar1() (map[p2p.Addr]p2p.Usage, error) {
-	gpus, err := nvml.GPUs()
+func bar1(gpus []nvml.GPU, err error) (map[p2p.Addr]p2p.Usage, error) {
 	out := map[p2p.Addr]p2p.Usage{}
 	for _, g := range gpus {
 		a, e := p2p.ParseAddr(g.PCI.String())
 		if e == nil && g.BAR1 != nil && g.BAR1.Total > 0 && g.BAR1.Used >= 0 {
 			out[a] = p2p.Usage{Total: uint64(g.BAR1.Total), Used: uint64(g.BAR1.Used)}
+		}
+		err = errors.Join(err, e)
+	}
+	return out, notAsked(err)
+}
+
+func memory(gpus []nvml.GPU, err error) (map[p2p.Addr]uint64, error) {
+	out := map[p2p.Addr]uint64{}
+	for _, g := range gpus {
+		a, e := p2p.ParseAddr(g.PCI.String())
+		if e == nil && g.Memory.Total > 0 {
+			out[a] = uint64(g.Memory.Total)
 		}
 		err = errors.Join(err, e)
 	}

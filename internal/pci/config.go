@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"strconv"
 
 	"github.com/gpurdma/gpurdma/internal/sysfs"
 )
@@ -172,4 +173,34 @@ func IOMMUType(s sysfs.FS, a Addr) (string, error) {
 		return "", fmt.Errorf("IOMMU group of PCI function %v: %w", a, err)
 	}
 	return kind, nil
+}
+
+// IOMMUGroup is the number of the group that the IOMMU has a function in; ""
+// without one.
+func IOMMUGroup(s sysfs.FS, a Addr) (string, error) {
+	group, err := os.Readlink(s.Path(functionPath(a), "iommu_group"))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return "", nil
+	case err != nil:
+		return "", fmt.Errorf("IOMMU group of PCI function %v: %w", a, err)
+	}
+	number := path.Base(group)
+	if _, err := strconv.ParseUint(number, 10, 32); err != nil {
+		return "", fmt.Errorf("IOMMU group of PCI function %v: %q: %w", a, number, fs.ErrInvalid)
+	}
+	return number, nil
+}
+
+// PhysicalFunction is the one that a virtual function is part of; false for others.
+func PhysicalFunction(s sysfs.FS, a Addr) (Addr, bool, error) {
+	link, err := os.Readlink(s.Path(functionPath(a), "physfn"))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return Addr{}, false, nil
+	case err != nil:
+		return Addr{}, false, fmt.Errorf("PCI function %v: %w", a, err)
+	}
+	pf, err := ParseAddr(path.Base(link))
+	return pf, err == nil, err
 }

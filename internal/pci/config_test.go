@@ -234,6 +234,37 @@ func TestIOMMUType(t *testing.T) {
 	}
 }
 
+func TestLinksOfAFunction(t *testing.T) {
+	s := build(t, machine)
+	link := func(of, name, target string) {
+		t.Helper()
+		if err := os.Symlink(target, filepath.Join(s.Path("bus/pci/devices/0000:"+of), name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	link("03:00.0", "iommu_group", "../../../../../../kernel/iommu_groups/17")
+	link("04:00.0", "iommu_group", "iommu_group") // the mark of what a snapshot could not read
+	link("04:00.1", "physfn", "../0000:04:00.0")
+	link("00:02.0", "physfn", "physfn")
+	for of, want := range map[string]string{"03:00.0": "17", "81:00.0": ""} {
+		if got, err := IOMMUGroup(s, addr(t, of)); got != want || err != nil {
+			t.Errorf("%s: %q, %v", of, got, err)
+		}
+	}
+	if got, err := IOMMUGroup(s, addr(t, "04:00.0")); err == nil {
+		t.Errorf("group %q", got)
+	}
+	if pf, ok, err := PhysicalFunction(s, addr(t, "04:00.1")); pf != addr(t, "04:00.0") || !ok || err != nil {
+		t.Error(pf, ok, err)
+	}
+	if pf, ok, err := PhysicalFunction(s, addr(t, "04:00.0")); ok || err != nil {
+		t.Error(pf, ok, err)
+	}
+	if pf, ok, err := PhysicalFunction(s, addr(t, "00:02.0")); ok || err == nil {
+		t.Error(pf, ok, err)
+	}
+}
+
 func TestRootBus(t *testing.T) {
 	s := build(t, machine+`
 pci0000:80/0000:80:00.2

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package p2p
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gpurdma/gpurdma/internal/testenv"
+)
+
+func TestLinkRate(t *testing.T) {
+	for s, want := range map[linkState]string{
+		{speed: 2.5, width: 1}: "0.25", {speed: 8, width: 8}: "7.88", {speed: 16, width: 16}: "31.51", {speed: 32, width: 16}: "63.02", {speed: 64, width: 16}: "118.00",
+	} {
+		if got := fmt.Sprintf("%.2f", float64(s.rate())/1e9); got != want {
+			t.Errorf("%v: %s GB/s, want %s", s, got, want)
+		}
+	}
+}
+
+// The slowest link counts of those that the traffic takes, which are fewer where it
+// turns below the root.
+func TestWay(t *testing.T) {
+	const uplink, gpu, nic = "0000:11:00.0", "0000:13:00.0", "0000:14:00.0"
+	slow := func(dir, speed, most string) edit {
+		return func(f *testenv.Tree) func(*testing.T, string) {
+			put(dir+"/current_link_speed", speed+" GT/s PCIe")(f)
+			put(dir+"/max_link_speed", most+" GT/s PCIe")(f)
+			return nil
+		}
+	}
+	all := func(edits ...edit) []edit { return edits }
+	redirects := swap("acs=0x00", "acs=0x1d")
+	hidden := swap("type=6 ", "type=6 config=64 ")
+	for name, c := range map[string]struct {
+		on      string
+		edits   []edit
+		rate    float64 // GB/s
+		slowest string
+		narrow  bool
+	}{
+		"all alike":                       {"small-mi300", nil, 63.0, gpu, false},
+		"turns below the uplink":          {"small-mi300", all(slow(wrongG, "16.0", "16.0")), 63.0, gpu, false},
+		"goes over it":                    {"small-mi300", all(slow(wrongG, "16.0", "16.0"), redirects), 31.5, uplink, true},
+		"translated at the root":          {"small-hgx", all(slow(wrongG, "16.0", "16.0"), swap(":identity", ":DMA-FQ")), 31.5, uplink, true},
+		"the uplink trained badly":        {"small-mi300", all(slow(wrongG, "16.0", "32.0"), redirects), 31.5, uplink, false},
+		"the NIC is slow":                 {"small-mi300", all(slow(amdNIC, "16.0", "16.0")), 31.5, nic, false},
+		"the NIC is no faster either":     {"small-mi300", all(slow(amdNIC, "16.0", "16.0"), slow(wrongG, "16.0", "16.0"), redirects), 31.5, uplink, false},
+		"the GPU is idle":                 {"small-mi300", all(slow(amdGPU, "2.5", "32.0")), 63.0, gpu, false},
+		"ACS is not known, and no matter": {"small-mi300", all(hidden), 63.0, gpu, false},
+		"ACS is not known":                {"small-mi300", all(hidden, slow(wrongG, "16.0", "16.0")), 0, "", false},
+		"no link is known":                {"small-mi300", all(swap("current_link_width=16", "")), 0, "", false},
+		"over the root":                   {"wrong-socket", nil, 63.0, "0000:11:00.0", false},
+		"a guest":                         {"flat-vm", nil, 0, "", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tree := testenv.Machines[c.on]()
+			for _, e := range c.edits {
+				e(&tree)
+			}
+			m := Open(tree.Write(t))
+			p := subject(m).Pairs[0]
+			w, ok := m.Way(p, m.Function)
+			if !ok {
+				w = Way{} // what is in it then is nobody's business
+			}
+			if ok != (c.rate > 0) || fmt.Sprintf("%.1f", float64(w.Rate)/1e9) != fmt.Sprintf("%.1f", c.rate) || w.Narrow != c.narrow || ok && w.Slowest != addr(t, c.slowest) {
+				t.Errorf("%s: %+v, %v", p.name(), w, ok)
+			}
+		})
+	}
+}
+
+// A link that is too slow for many pairs is told once, with some of them.
+func TestNarrowLinkIsToldOnce(t *testing.T) {
+	found := checked(t, testenv.Machines["mi300"](), Live{}, "PCIE-LINK", put(wrongG+"/current_link_width", "8"), put(wrongG+"/max_link_width", "8"))
+	found = slices.DeleteFunc(found, func(f Finding) bool { return f.Result == ResultPass })
+	if len(found) != 1 || len(found[0].Scope) != 1 || !strings.Contains(found[0].Read, "31.5 GB/s at most, where the links of GPU and NIC have up to 63.0, on the way of 0000:13:00.0 -> bnxt_re2") || !strings.Contains(found[0].Read, " more") {
+		t.Error(said(found))
+	}
+}
+
+// Of many pairs the IOMMU's groups make one finding a GPU at most.
+func TestGroups(t *testing.T) {
+	found := checked(t, testenv.Machines["mi300"](), Live{}, "ISO-GROUP")
+	if len(found) > 8 || worst(found) != ResultPass {
+		t.Errorf("%d findings: %v", len(found), said(found))
+	}
+	for _, c := range []struct {
+		edits []edit
+		want  string
+	}{
+		{nil, "other groups than bnxt_re0, bnxt_re1 below a common bridge, where a port can redirect"},
+		{[]edit{swap(":identity", ":DMA")}, "and most likely does, for the IOMMU translates"},
+		{[]edit{swap("group=4:", "group=6:")}, "one group with bnxt_re0; other groups than bnxt_re1 below a common bridge, where a port can redirect"},
+		{[]edit{swap("group=", "none=")}, "no IOMMU"},
+	} {
+		found := checked(t, testenv.Machines["small-mi300"](), Live{}, "ISO-GROUP", c.edits...)
+		if !slices.ContainsFunc(found, func(f Finding) bool { return strings.Contains(f.Read, c.want) && f.Result == ResultPass }) {
+			t.Errorf("%q is not there: %v", c.want, said(found))
+		}
+	}
+}
