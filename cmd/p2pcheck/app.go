@@ -401,16 +401,20 @@ warn.`,
 	draw := &cobra.Command{
 		Use:   "topo",
 		Short: "Draw the PCI tree of GPUs and NICs, and what each way is called",
-		Long: `topo draws GPUs, NICs and the bridges above them, with what decides: ACS, the
-IOMMU, NUMA nodes, links and memory regions. The table has for each pair the
+		Long: `topo draws GPUs, NICs, NVMe controllers and the bridges above them, with what
+decides: ACS, the IOMMU and its groups, NUMA nodes, links and memory regions. A
+virtual function is below its physical one. The table has for each pair the
 kernel's decision, beside the letters that NCCL and nvidia-smi give the same
-way. They name its shape, not whether the kernel lets it be used.
+way. They name its shape, not whether the kernel lets it be used. LINKS is what
+the slowest link of that way carries at most, and where it is if the links of
+GPU and NIC could do more. With --gpu or --nic no NVMe controllers are drawn.
 
 Exit status: 0, or 2 if nothing could be read, 3 without GPU or NIC.`,
 		Args: cobra.NoArgs,
-		RunE: a.action("topo", topo),
+		RunE: a.action("topo", a.topo),
 	}
 	draw.Flags().BoolVar(&a.svg, "svg", false, "a drawing, in SVG")
+	draw.Flags().BoolVarP(&a.verbose, "verbose", "v", false, "all ACS bits, the ports' groups, where regions are, what both ends of links could")
 	root.AddCommand(draw)
 	return root
 }

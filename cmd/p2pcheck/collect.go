@@ -56,7 +56,7 @@ var (
 		"config", "resource", "resource0_resize", "resource1_resize", "resource2_resize", "resource3_resize", "resource4_resize", "resource5_resize",
 		"current_link_speed", "current_link_width", "max_link_speed", "max_link_width", "dma_mask_bits", "power/runtime_status",
 		"aer_dev_fatal", "aer_dev_nonfatal", "aer_dev_correctable", "mem_info_vram_total", "mem_info_vis_vram_total",
-		"iommu_group", "physfn", "p2pmem", "behaviour", "pin_rule", "virtio*/driver", "drm/*",
+		"iommu_group", "physfn", "p2pmem", "p2pmem/size", "nvme/*/cmb", "behaviour", "pin_rule", "virtio*/driver", "drm/*",
 		"net/*/bonding_slave/state",
 	}
 )
@@ -108,8 +108,8 @@ func (c *collector) functions() {
 	}
 }
 
-// matters reports a function that may be a GPU or NIC, is a bridge, or stands
-// for a host bridge.
+// matters reports a function that may be a GPU or NIC, is an NVMe controller or a
+// bridge, or stands for a host bridge.
 func (c *collector) matters(dir, name string) bool {
 	class, err := os.ReadFile(filepath.Join(c.root, dir, "class"))
 	driver, _ := os.Readlink(filepath.Join(c.root, dir, "driver"))
@@ -117,7 +117,7 @@ func (c *collector) matters(dir, name string) bool {
 	if err != nil || len(base) < 2 || strings.HasSuffix(name, ":00.0") || slices.Contains([]string{"softgpu", "vfio-pci"}, path.Base(driver)) {
 		return true
 	}
-	return slices.Contains([]string{"02", "03", "05", "06", "0c", "12"}, base[:2])
+	return strings.HasPrefix(base, "0108") || slices.Contains([]string{"02", "03", "05", "06", "0c", "12"}, base[:2])
 }
 
 func (c *collector) list(dir string) ([]string, error) {

@@ -21,12 +21,12 @@ const (
 
 // fills are the colours of what the drawing shows.
 var fills = map[string]string{
-	"GPU": "#d7f0d0", "NIC": "#d0e4f7", "bridge": "#eeeeee", "other": "#ffffff",
+	"GPU": "#d7f0d0", "NIC": "#d0e4f7", "NVMe": "#e8dcf5", "bridge": "#eeeeee", "other": "#ffffff",
 	"direct": "#9fd98a", "staged": "#f2a48f", "refused": "#f2a48f", "unknown": "#f5dd8a",
 }
 
 // svg draws the tree, and the pairs below it.
-func (r topoResult) svg(w io.Writer) error {
+func (r topoResult) svg(w io.Writer, all bool) error {
 	var b strings.Builder
 	y, widest := svgMargin, 0.0
 	bus := ""
@@ -39,19 +39,17 @@ func (r topoResult) svg(w io.Writer) error {
 			at[bus] = [2]int{svgMargin, y}
 			y += svgRow
 		}
-		x := svgMargin + svgIndent*(len(f.Above)+1)
-		above := f.Bus
-		if len(f.Above) > 0 {
-			above = f.Above[0].String()
-		}
+		path := append([]string{f.Bus}, f.path()...)
+		x := svgMargin + svgIndent*(len(path)-1)
+		above := path[len(path)-2]
 		at[f.PCI.String()] = [2]int{x, y}
-		line := f.String()
+		line := f.line(all)
 		width := float64(len(line))*svgChar + 12
 		widest = max(widest, float64(x)+width)
 		// Down from what is above, then to the right.
 		p := at[above]
-		fmt.Fprintf(&b, "<path d=\"M%d %d V%d H%d\" fill=\"none\" stroke=\"#888\"/>\n", p[0]+8, p[1]+svgRow-3, y+svgRow/2, x)
-		fmt.Fprintf(&b, "<rect x=\"%d\" y=\"%d\" width=\"%.0f\" height=\"%d\" rx=\"3\" fill=\"%s\" stroke=\"#888\"/>\n", x, y+1, width, svgRow-4, fills[f.Role])
+		fmt.Fprintf(&b, "<path d=\"M%d %d V%d H%d\" fill=\"none\" stroke=\"%s\"/>\n", p[0]+8, p[1]+svgRow-3, y+svgRow/2, x, stroke(f.Link.less()))
+		fmt.Fprintf(&b, "<rect x=\"%d\" y=\"%d\" width=\"%.0f\" height=\"%d\" rx=\"3\" fill=\"%s\" stroke=\"%s\"/>\n", x, y+1, width, svgRow-4, fills[f.Role], stroke(f.ACS.redirects()))
 		svgText(&b, x+6, y+14, line)
 		y += svgRow
 	}
@@ -79,6 +77,15 @@ func (r topoResult) svg(w io.Writer) error {
 	_, err := fmt.Fprintf(w, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" height=\"%d\" font-family=\"monospace\" font-size=\"12\">\n"+
 		"<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n%s</svg>\n", widest+svgMargin, y+svgMargin, &b)
 	return err
+}
+
+// stroke is the colour of a line: red of a link that could be wider or faster, and
+// around a port that redirects.
+func stroke(odd bool) string {
+	if odd {
+		return "#c0392b"
+	}
+	return "#888"
 }
 
 // ends are the names of rows and columns of the pairs.

@@ -6,6 +6,7 @@ import (
 	"encoding/xml"
 	"errors"
 	"io"
+	"maps"
 	"strings"
 	"testing"
 
@@ -15,7 +16,9 @@ import (
 
 // The drawing is well-formed, and has each function and each pair.
 func TestSVG(t *testing.T) {
-	for name, machine := range testenv.Machines {
+	machines := maps.Clone(testenv.Machines)
+	machines["storage"] = storage
+	for name, machine := range machines {
 		tree := machine()
 		r := run(tree, t, "topo", "--svg", "--root", "ROOT")
 		if r.status != cli.ExitOK || r.err != "" {
@@ -37,7 +40,7 @@ func TestSVG(t *testing.T) {
 		}
 		text := run(tree, t, "topo", "--root", "ROOT").out
 		want := 1 + strings.Count(text, " root port") + strings.Count(text, " upstream port") + strings.Count(text, " downstream port") +
-			strings.Count(text, " GPU ") + strings.Count(text, " NIC mlx") + strings.Count(text, " NIC bnxt") + strings.Count(text, "  mlx5_") + strings.Count(text, "  bnxt_re")
+			strings.Count(text, " GPU ") + strings.Count(text, " NVMe ") + strings.Count(text, " PF ") + strings.Count(text, " NIC mlx") + strings.Count(text, " NIC bnxt") + strings.Count(text, "  mlx5_") + strings.Count(text, "  bnxt_re")
 		if boxes != want {
 			t.Errorf("%s: %d boxes, want %d", name, boxes, want)
 		}

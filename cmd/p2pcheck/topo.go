@@ -15,9 +15,11 @@ import (
 )
 
 type bar struct {
-	Index int    `json:"index"`
-	Start uint64 `json:"start"`
-	Size  uint64 `json:"size"`
+	Index        int     `json:"index"`
+	Start        uint64  `json:"start"`
+	Size         uint64  `json:"size"`
+	Prefetchable bool    `json:"prefetchable"`
+	Largest      *uint64 `json:"largest"`
 }
 
 type acs struct {
@@ -33,9 +35,26 @@ type link struct {
 	Width    string `json:"width"`
 	MaxSpeed string `json:"max_speed"`
 	MaxWidth string `json:"max_width"`
+	// What the port above could.
+	PortMaxSpeed string `json:"port_max_speed"`
+	PortMaxWidth string `json:"port_max_width"`
 }
 
-// function is a GPU, a NIC, or a bridge above one.
+// way is how fast the links between a GPU and a NIC are.
+type way struct {
+	BytesPerS     uint64   `json:"bytes_per_s"`
+	Slowest       p2p.Addr `json:"slowest"`
+	EndsBytesPerS uint64   `json:"ends_bytes_per_s"`
+}
+
+// pairWay is a pair, and the way between the two.
+type pairWay struct {
+	pair
+	Way *way `json:"way"`
+}
+
+// function is a GPU, a NIC, an NVMe controller, a physical function of one of
+// these, or a bridge above one.
 type function struct {
 	PCI    p2p.Addr   `json:"pci"`
 	Bus    string     `json:"bus"`
@@ -47,24 +66,29 @@ type function struct {
 	Device string     `json:"device"`
 	Driver string     `json:"driver"`
 	NUMA   *int       `json:"numa_node"`
+	PF     *p2p.Addr  `json:"pf"`
 	IOMMU  string     `json:"iommu"`
+	Group  *string    `json:"iommu_group"`
 	ACS    acs        `json:"acs"`
 	Link   link       `json:"link"`
 	BARs   []bar      `json:"bars"`
+	CMB    *uint64    `json:"cmb"`
+	Peer   *uint64    `json:"peer_memory"`
 }
 
 type topoResult struct {
 	Machine   machine    `json:"machine"`
 	Functions []function `json:"functions"` // a bridge before what is below it
 	OffPCI    []string   `json:"off_pci"`
-	Pairs     []pair     `json:"pairs"`
+	Pairs     []pairWay  `json:"pairs"`
 	empty     bool
 }
 
-// topo reads GPUs, NICs, and the bridges above them.
-func topo(m *p2p.Machine, gpus []p2p.GPU, nics []p2p.NIC) (result, error) {
-	r := topoResult{Machine: machineOf(m), Functions: []function{}, OffPCI: []string{}, Pairs: []pair{}, empty: len(gpus)+len(nics) == 0}
+// topo reads GPUs, NICs, NVMe controllers, and the bridges above them.
+func (a *app) topo(m *p2p.Machine, gpus []p2p.GPU, nics []p2p.NIC) (result, error) {
+	r := topoResult{Machine: machineOf(m), Functions: []function{}, OffPCI: []string{}, Pairs: []pairWay{}, empty: len(gpus)+len(nics) == 0}
 	seen := map[p2p.Addr]*function{}
+	known := map[p2p.Addr]p2p.Function{}
 	var errs []error
 	var read func(a p2p.Addr) *function
 	read = func(a p2p.Addr) *function {
@@ -76,12 +100,23 @@ func topo(m *p2p.Machine, gpus []p2p.GPU, nics []p2p.NIC) (result, error) {
 			errs = append(errs, &cli.Unavailable{Err: err})
 			return nil
 		}
-		f := functionOf(p)
-		seen[a] = &f
-		for _, up := range p.Upstream {
-			read(up)
+		f := functionOf(m, p)
+		seen[a], known[a] = &f, p
+		for i, up := range p.Upstream {
+			if above := read(up); i == 0 && above != nil && (!p.Bridge || p.Port == "upstream port") { // the link of other ports leads down
+				f.Link.PortMaxSpeed, f.Link.PortMaxWidth = above.Link.MaxSpeed, above.Link.MaxWidth
+			}
+		}
+		if p.PF != nil {
+			read(*p.PF)
 		}
 		return &f
+	}
+	again := func(a p2p.Addr) (p2p.Function, error) {
+		if p, ok := known[a]; ok {
+			return p, nil
+		}
+		return m.Function(a)
 	}
 	place := func(a *p2p.Addr, role, name string) {
 		if a == nil {
@@ -97,7 +132,23 @@ func topo(m *p2p.Machine, gpus []p2p.GPU, nics []p2p.NIC) (result, error) {
 	for _, g := range gpus {
 		place(g.Exporter.PCI, "GPU", g.Name)
 		for _, n := range nics {
-			r.Pairs = append(r.Pairs, pairOf(m.Pair(g, n)))
+			p := m.Pair(g, n)
+			r.Pairs = append(r.Pairs, pairWay{pairOf(p), wayOf(m.Way(p, again))})
+		}
+	}
+	if len(a.gpu)+len(a.nic) == 0 { // else it is these that somebody wants to see
+		disks, err := m.NVMes()
+		if err != nil {
+			errs = append(errs, &cli.Unavailable{Err: err})
+		}
+		for _, d := range disks {
+			place(&d.PCI, "NVMe", d.Name)
+			if f := seen[d.PCI]; f != nil && d.CMBKnown {
+				f.CMB = &d.CMB
+			}
+			if f := seen[d.PCI]; f != nil && d.Peer > 0 {
+				f.Peer = &d.Peer
+			}
 		}
 	}
 	for _, f := range seen {
@@ -112,21 +163,32 @@ func inTree(x, y function) int {
 	return cmp.Or(cmp.Compare(x.Bus, y.Bus), slices.Compare(x.path(), y.path()))
 }
 
-// path is the way from the root to the function.
+// path is the way from the root to the function. That to a virtual function leads
+// over its physical one, as it does for the kernel.
 func (f function) path() []string {
 	out := []string{f.PCI.String()}
+	if f.PF != nil {
+		out = []string{f.PF.String(), out[0]}
+	}
 	for _, up := range f.Above {
 		out = append([]string{up.String()}, out...)
 	}
 	return out
 }
 
-func functionOf(p p2p.Function) function {
+func wayOf(w p2p.Way, known bool) *way {
+	if !known {
+		return nil
+	}
+	return &way{w.Rate, w.Slowest, w.Ends}
+}
+
+func functionOf(m *p2p.Machine, p p2p.Function) function {
 	f := function{
-		PCI: p.PCI, Bus: p.Bus, Above: list(p.Upstream), Role: "other", Names: []string{}, Port: p.Port,
+		PCI: p.PCI, Bus: p.Bus, Above: list(p.Upstream), Role: "other", Names: []string{}, Port: p.Port, PF: p.PF,
 		Vendor: fmt.Sprintf("%04x", p.Vendor), Device: fmt.Sprintf("%04x", p.Device), Driver: p.Driver, IOMMU: p.IOMMU,
 		ACS:  acs{Known: p.ACSErr == nil, Present: p.ACS.Present, Control: uint16(p.ACS.Ctrl), Redirects: p.ACS.Redirects().String()},
-		Link: link{p.Speed, p.Width, p.MaxSpeed, p.MaxWidth}, BARs: []bar{},
+		Link: link{Speed: p.Speed, Width: p.Width, MaxSpeed: p.MaxSpeed, MaxWidth: p.MaxWidth}, BARs: []bar{},
 	}
 	if p.Bridge {
 		f.Role = "bridge"
@@ -142,8 +204,15 @@ func functionOf(p p2p.Function) function {
 	} else if p.IOMMU == "" {
 		f.IOMMU = "none"
 	}
+	if p.GroupErr == nil && p.Group != "" {
+		f.Group = &p.Group
+	}
 	for _, b := range p.BARs {
-		f.BARs = append(f.BARs, bar(b))
+		shown := bar{Index: b.Index, Start: b.Start, Size: b.Size, Prefetchable: b.Prefetchable}
+		if size, ok := m.Resizable(p.PCI, b.Index); ok {
+			shown.Largest = &size
+		}
+		f.BARs = append(f.BARs, shown)
 	}
 	return f
 }
@@ -157,7 +226,7 @@ func (r topoResult) status() int {
 
 func (r topoResult) text(w io.Writer, a *app) error {
 	if a.svg {
-		return r.svg(w)
+		return r.svg(w, a.verbose)
 	}
 	var b strings.Builder
 	fmt.Fprintln(&b, r.Machine)
@@ -167,7 +236,7 @@ func (r topoResult) text(w io.Writer, a *app) error {
 			bus = f.Bus
 			fmt.Fprintf(&b, "\n%s\n", bus)
 		}
-		fmt.Fprintf(&b, "%s%s\n", r.branch(i), f)
+		fmt.Fprintf(&b, "%s%s\n", r.branch(i), f.line(a.verbose))
 	}
 	if len(r.OffPCI) > 0 {
 		fmt.Fprintf(&b, "\non no PCI bus: %s\n", strings.Join(r.OffPCI, ", "))
@@ -175,13 +244,13 @@ func (r topoResult) text(w io.Writer, a *app) error {
 	if _, err := io.WriteString(w, b.String()); err != nil || len(r.Pairs) == 0 {
 		return err
 	}
-	rows := [][]string{{"GPU", "NIC", "KERNEL", "STEPS", "NCCL", "NVIDIA-SMI", "PREDICTION"}}
+	rows := [][]string{{"GPU", "NIC", "KERNEL", "STEPS", "NCCL", "NVIDIA-SMI", "LINKS", "PREDICTION"}}
 	for _, p := range r.Pairs {
 		steps := ""
 		if p.Decision.Steps != nil {
 			steps = fmt.Sprint(*p.Decision.Steps)
 		}
-		rows = append(rows, []string{p.GPU, p.NIC, p.Decision.Type, steps, p.NCCL, p.NVML, p.Outcome})
+		rows = append(rows, []string{p.GPU, p.NIC, p.Decision.Type, steps, p.NCCL, p.NVML, p.Way.String(), p.Outcome})
 	}
 	if _, err := fmt.Fprintln(w); err != nil {
 		return err
@@ -192,7 +261,7 @@ func (r topoResult) text(w io.Writer, a *app) error {
 // branch draws the lines that lead to function i.
 func (r topoResult) branch(i int) string {
 	f := r.Functions[i]
-	depth := len(f.Above)
+	depth := len(f.path()) - 1
 	var b strings.Builder
 	for level := range depth + 1 {
 		more := r.continues(i, level)
@@ -224,52 +293,4 @@ func (r topoResult) continues(i, level int) bool {
 		}
 	}
 	return false
-}
-
-// String is the line of a function: what it is, then what decides.
-func (f function) String() string {
-	kind := f.Port
-	if f.Role != "bridge" {
-		kind = strings.TrimSpace(f.Role + " " + f.Driver)
-		if f.Role == "NIC" {
-			kind = fmt.Sprintf("NIC %s (%s)", strings.Join(f.Names, ", "), f.Driver)
-		}
-	} else if kind == "" {
-		kind = "bridge"
-	}
-	parts := []string{fmt.Sprintf("%v %s %s:%s", f.PCI, kind, f.Vendor, f.Device), f.ACS.String()}
-	if f.Link.Speed != "" {
-		parts = append(parts, f.Link.String())
-	}
-	if f.Role != "bridge" {
-		parts = append(parts, "IOMMU "+f.IOMMU)
-		if f.NUMA != nil {
-			parts = append(parts, fmt.Sprintf("node %d", *f.NUMA))
-		}
-		for _, b := range f.BARs {
-			size := cli.Size(b.Size)
-			parts = append(parts, fmt.Sprintf("BAR %d %s", b.Index, &size))
-		}
-	}
-	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), ", ")
-}
-
-func (a acs) String() string {
-	switch {
-	case !a.Known:
-		return "ACS unknown"
-	case !a.Present:
-		return ""
-	case a.Redirects == "none":
-		return "ACS does not redirect"
-	}
-	return "ACS " + a.Redirects
-}
-
-func (l link) String() string {
-	text := strings.TrimSuffix(l.Speed, " PCIe") + " x" + l.Width
-	if l.Speed != l.MaxSpeed && l.MaxSpeed != "" || l.Width != l.MaxWidth && l.MaxWidth != "" {
-		text += fmt.Sprintf(" of %s x%s", strings.TrimSuffix(l.MaxSpeed, " PCIe"), l.MaxWidth)
-	}
-	return text
 }

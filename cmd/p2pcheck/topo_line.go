@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gpurdma/gpurdma/cmd/internal/cli"
+	"github.com/gpurdma/gpurdma/p2p"
+)
+
+// line is one of the tree: what a function is, then what decides. All is for
+// -v: what goes without saying as well.
+func (f function) line(all bool) string {
+	parts := []string{fmt.Sprintf("%v %s %s:%s", f.PCI, f.kind(), f.Vendor, f.Device)}
+	if f.PF != nil {
+		parts[0] += fmt.Sprintf(" (VF of %v)", *f.PF)
+	}
+	parts = append(parts, f.ACS.text(all), f.Link.text(all))
+	if f.Role != "bridge" || all {
+		parts = append(parts, f.iommu())
+	}
+	if f.NUMA != nil && (f.Role != "bridge" || all) {
+		parts = append(parts, fmt.Sprintf("node %d", *f.NUMA))
+	}
+	for _, b := range f.BARs {
+		if f.Role != "bridge" || all {
+			parts = append(parts, b.text(all))
+		}
+	}
+	parts = append(parts, f.memory())
+	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), ", ")
+}
+
+func (f function) kind() string {
+	switch {
+	case f.Role == "bridge" && f.Port != "":
+		return f.Port
+	case f.Role == "NIC", f.Role == "NVMe" && f.Names[0] != f.PCI.String():
+		return fmt.Sprintf("%s %s (%s)", f.Role, strings.Join(f.Names, ", "), f.Driver)
+	case f.Role == "bridge":
+		return f.Role
+	case f.Role == "other":
+		return strings.TrimSpace("PF " + f.Driver) // of a virtual function that is one of the others
+	}
+	return strings.TrimSpace(f.Role + " " + f.Driver)
+}
+
+func (f function) iommu() string {
+	if f.Group == nil {
+		return "IOMMU " + f.IOMMU
+	}
+	return fmt.Sprintf("IOMMU %s group %s", f.IOMMU, *f.Group)
+}
+
+// memory is that of an NVMe controller.
+func (f function) memory() string {
+	var parts []string
+	if f.CMB != nil && *f.CMB > 0 {
+		parts = append(parts, "CMB "+sized(*f.CMB))
+	}
+	if f.Peer != nil {
+		parts = append(parts, sized(*f.Peer)+" for peers")
+	}
+	return strings.Join(parts, ", ")
+}
+
+func sized(n uint64) string {
+	size := cli.Size(n)
+	return size.String()
+}
+
+// text has the size beside the largest one that the function offers, if that is
+// another.
+func (b bar) text(all bool) string {
+	text := fmt.Sprintf("BAR %d %s", b.Index, sized(b.Size))
+	switch {
+	case b.Largest != nil && *b.Largest > b.Size:
+		text += " of " + sized(*b.Largest)
+	case b.Largest != nil && all:
+		text += ", the largest size"
+	}
+	if all {
+		text += fmt.Sprintf(" at %#x", b.Start)
+		if b.Prefetchable {
+			text += " prefetchable"
+		}
+	}
+	return text
+}
+
+func (a acs) text(all bool) string {
+	switch {
+	case !a.Known:
+		return "ACS unknown"
+	case !a.Present:
+		return ""
+	case all:
+		return "ACS " + p2p.ACSLetters(a.Control)
+	case a.Redirects == "none":
+		return "ACS does not redirect"
+	}
+	return "ACS " + a.Redirects
+}
+
+func (a acs) redirects() bool { return a.Known && a.Present && a.Redirects != "none" }
+
+// less reports a link that is known to be slower or narrower than both of its ends
+// could.
+func (l link) less() bool {
+	below := func(is, most, port string) bool { return is != "" && most != "" && port != "" && is != most && is != port }
+	return below(l.Speed, l.MaxSpeed, l.PortMaxSpeed) || below(l.Width, l.MaxWidth, l.PortMaxWidth)
+}
+
+// text has what the link is beside what it could be by its lower end, and, if it
+// can do less, the port above.
+func (l link) text(all bool) string {
+	if l.Speed == "" {
+		return ""
+	}
+	speed := func(s, width string) string { return strings.TrimSuffix(s, " PCIe") + " x" + width }
+	text := speed(l.Speed, l.Width)
+	if l.Speed != l.MaxSpeed && l.MaxSpeed != "" || l.Width != l.MaxWidth && l.MaxWidth != "" {
+		text += " of " + speed(l.MaxSpeed, l.MaxWidth)
+		all = true
+	}
+	if all && l.PortMaxSpeed != "" && l.PortMaxWidth != "" && (l.PortMaxSpeed != l.MaxSpeed || l.PortMaxWidth != l.MaxWidth) {
+		text += fmt.Sprintf(" (the port above: %s)", speed(l.PortMaxSpeed, l.PortMaxWidth))
+	}
+	return text
+}
+
+// String is how much gets over the slowest link at most, and which that is if it
+// is none of the two ends' fault.
+func (w *way) String() string {
+	if w == nil {
+		return ""
+	}
+	text := fmt.Sprintf("%.1f GB/s", float64(w.BytesPerS)/1e9)
+	if w.BytesPerS < w.EndsBytesPerS {
+		text += fmt.Sprintf(" above %v", w.Slowest)
+	}
+	return text
+}
