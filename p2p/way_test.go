@@ -104,3 +104,17 @@ func TestGroups(t *testing.T) {
 		}
 	}
 }
+
+// The registers of a virtual function's link read as zero: it has its physical one's.
+func TestLinkOfAVirtualFunction(t *testing.T) {
+	for width, want := range map[string]Result{"16": ResultPass, "4": ResultFail} {
+		tree := testenv.Machines["small-mi300"]()
+		pf := strings.TrimSuffix(amdNIC, "14:00.0") + "14:00.7"
+		tree.Functions += "\n" + strings.TrimPrefix(pf, "sys/devices/") + " class=0x020000 current_link_speed=32.0_GT/s_PCIe current_link_width=" + width + " max_link_speed=32.0_GT/s_PCIe max_link_width=16\n"
+		tree.Texts[amdNIC+"/physfn"] = "../0000:14:00.7"
+		found := checked(t, tree, Live{}, "PCIE-LINK", put(amdNIC+"/current_link_speed", "Unknown"), put(amdNIC+"/current_link_width", "0"))
+		if worst(found) != want {
+			t.Errorf("width %s: %v", width, said(found))
+		}
+	}
+}

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/gpurdma/gpurdma/p2p"
 )
 
 // Measures of the drawing, in pixels.
@@ -31,6 +33,8 @@ func (r topoResult) svg(w io.Writer, all bool) error {
 	y, widest := svgMargin, 0.0
 	bus := ""
 	at := map[string][2]int{} // where a function is drawn
+	slow := r.slow()
+	red := false
 	for _, f := range r.Functions {
 		if f.Bus != bus {
 			bus = f.Bus
@@ -46,14 +50,21 @@ func (r topoResult) svg(w io.Writer, all bool) error {
 		line := f.line(all)
 		width := float64(len(line))*svgChar + 12
 		widest = max(widest, float64(x)+width)
+		less, redirects := f.Link.less() || slow[f.PCI], f.ACS.redirects()
+		red = red || less || redirects
 		// Down from what is above, then to the right.
 		p := at[above]
-		fmt.Fprintf(&b, "<path d=\"M%d %d V%d H%d\" fill=\"none\" stroke=\"%s\"/>\n", p[0]+8, p[1]+svgRow-3, y+svgRow/2, x, stroke(f.Link.less()))
-		fmt.Fprintf(&b, "<rect x=\"%d\" y=\"%d\" width=\"%.0f\" height=\"%d\" rx=\"3\" fill=\"%s\" stroke=\"%s\"/>\n", x, y+1, width, svgRow-4, fills[f.Role], stroke(f.ACS.redirects()))
+		fmt.Fprintf(&b, "<path d=\"M%d %d V%d H%d\" fill=\"none\" stroke=\"%s\"/>\n", p[0]+8, p[1]+svgRow-3, y+svgRow/2, x, stroke(less))
+		fmt.Fprintf(&b, "<rect x=\"%d\" y=\"%d\" width=\"%.0f\" height=\"%d\" rx=\"3\" fill=\"%s\" stroke=\"%s\"/>\n", x, y+1, width, svgRow-4, fills[f.Role], stroke(redirects))
 		svgText(&b, x+6, y+14, line)
 		y += svgRow
 	}
 	y += svgRow
+	if red {
+		svgText(&b, svgMargin, y+14, "red: a port that redirects; a link that could carry more, or carries less than the links of a GPU and a NIC")
+		widest = max(widest, svgMargin+105*svgChar)
+		y += 2 * svgRow
+	}
 	gpus, nics := r.ends()
 	for i, n := range nics {
 		svgText(&b, svgMargin+svgLabel+i*svgCell, y+14, n)
@@ -79,8 +90,19 @@ func (r topoResult) svg(w io.Writer, all bool) error {
 	return err
 }
 
-// stroke is the colour of a line: red of a link that could be wider or faster, and
-// around a port that redirects.
+// slow are the functions whose links keep a pair from what the links of its ends
+// could carry.
+func (r topoResult) slow() map[p2p.Addr]bool {
+	out := map[p2p.Addr]bool{}
+	for _, p := range r.Pairs {
+		if p.Way != nil && p.Way.BytesPerS < p.Way.EndsBytesPerS {
+			out[p.Way.Slowest] = true
+		}
+	}
+	return out
+}
+
+// stroke is the colour of a line.
 func stroke(odd bool) string {
 	if odd {
 		return "#c0392b"

@@ -45,6 +45,14 @@ func TestSVG(t *testing.T) {
 			t.Errorf("%s: %d boxes, want %d", name, boxes, want)
 		}
 	}
+	// Red are the switch's link, which is too slow for the pairs, and what redirects:
+	// two root ports and three of the switch.
+	if r := run(storage(), t, "topo", "--svg", "--root", "ROOT"); strings.Count(r.out, `fill="none" stroke="#c0392b"`) != 1 || strings.Count(r.out, `rx="3" fill="#eeeeee" stroke="#c0392b"`) != 5 || !strings.Contains(r.out, ">red: ") {
+		t.Error(r.out)
+	}
+	if r := run(testenv.HGX(), t, "topo", "--svg", "--root", "ROOT"); strings.Contains(r.out, "#c0392b") || strings.Contains(r.out, ">red: ") {
+		t.Error(r.out)
+	}
 	odd := machineTree(strings.ReplaceAll(server, "rdma:mlx5_0", "rdma:<&>"), "0x1d")
 	if r := run(odd, t, "topo", "--svg", "--root", "ROOT"); !strings.Contains(r.out, "&lt;&amp;&gt;") || strings.Contains(r.out, "<&>") {
 		t.Errorf("%+v", r)

@@ -110,7 +110,9 @@ func (a acs) redirects() bool { return a.Known && a.Present && a.Redirects != "n
 // less reports a link that is known to be slower or narrower than both of its ends
 // could.
 func (l link) less() bool {
-	below := func(is, most, port string) bool { return is != "" && most != "" && port != "" && is != most && is != port }
+	below := func(is, most, port string) bool {
+		return is != "" && most != "" && port != "" && is != most && is != port
+	}
 	return below(l.Speed, l.MaxSpeed, l.PortMaxSpeed) || below(l.Width, l.MaxWidth, l.PortMaxWidth)
 }
 
