@@ -32,6 +32,12 @@ var errNotCopied = errors.New("that part of the machine is not here")
 // not be read when it was taken.
 var errUnreadable = errors.New("it could not be read when this was taken, or the file does not have it")
 
+// Unmarked says in words what the mark of a snapshot means: what could not be read
+// is a link to itself in it, and the kernel's text for that tells nobody anything.
+func Unmarked(text string) string {
+	return strings.ReplaceAll(text, unix.ELOOP.Error(), errUnreadable.Error())
+}
+
 // at is for Finding.Where.
 func (r reading) at() []string { return []string{r.where} }
 
@@ -178,8 +184,7 @@ func (m *Machine) named(text string) string {
 	if m.root == "/" || m.root == noFiles {
 		return text
 	}
-	// What a snapshot could not read is a link to itself in it.
-	text = strings.ReplaceAll(text, unix.ELOOP.Error(), errUnreadable.Error())
+	text = Unmarked(text)
 	return strings.ReplaceAll(text, filepath.Clean(m.root)+"/", "/")
 }
 

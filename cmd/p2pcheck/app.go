@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -278,15 +277,15 @@ func (a *app) openSnapshot() (done func(), err error) {
 	return done, nil
 }
 
-// masked leaves a directory's name out of what is written, and the mark of what a
-// snapshot could not read: a link to itself.
+// masked leaves a directory's name out of what is written, and says in words what
+// the snapshot could not read.
 type masked struct {
 	io.Writer
 	dir string
 }
 
 func (m masked) Write(p []byte) (int, error) {
-	_, err := io.WriteString(m.Writer, strings.NewReplacer(m.dir, "", syscall.ELOOP.Error(), "it could not be read when this was taken").Replace(string(p)))
+	_, err := io.WriteString(m.Writer, p2p.Unmarked(strings.ReplaceAll(string(p), m.dir, "")))
 	return len(p), err
 }
 
