@@ -6,6 +6,7 @@ import (
 	"errors"
 	"path"
 	"regexp"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -76,6 +77,22 @@ func checkCases() map[string][]checkCase {
 			put(wrongG+"/current_link_width", lanes)(f)
 			return put(wrongG+"/max_link_width", lanes)(f)
 		}
+	}
+	// A function for direct data beside the GPUs' switch, and GPUs that only a NIC
+	// which follows moves gets: it pins.
+	const directDir = "sys/devices/pci0000:10/0000:10:01.0/0000:11:00.0/0000:12:04.0"
+	const otherNIC = "sys/devices/pci0000:10/0000:10:01.0/0000:11:00.0/0000:12:03.0/0000:16:00.0"
+	directCard := func(f *testenv.Tree) func(*testing.T, string) {
+		f.Functions += strings.TrimPrefix(directDir, "sys/devices/") + " class=0x080100 vendor=0x15b3 device=0x2100 driver:mlx5_ib\n"
+		return nil
+	}
+	byVFIO7 := func(f *testenv.Tree) func(*testing.T, string) {
+		swap("driver:nvidia", "driver:vfio-pci")(f)
+		return put("sys/module/vfio_pci/taint", "")(f)
+	}
+	vpd := func(dir, card string) edit {
+		field := "V3" + string(rune(len(card))) + card
+		return put(dir+"/vpd", "\x90"+string(rune(len(field)))+"\x00"+field+"\x78")
 	}
 	flat := func(want Result, edits ...edit) checkCase { return on("flat-vm", want, edits...) }
 
@@ -187,12 +204,18 @@ func checkCases() map[string][]checkCase {
 		"NIC-DMABUF-PROBE":  {on("small-mi300", pass).with(live(nil, yes, nil)), on("small-mi300", fail).with(live(nil, no, nil)), on("small-mi300", unknown).with(live(nil, ibvfd.Support{Reason: "odd"}, nil)), on("small-mi300", unknown).with(live(nil, no, other)), on("small-mi300", skip)},
 		"NIC-PROVIDER-LIB":  {on("small-mi300", pass), on("small-mi300", warn, drop("usr/lib64"), put("usr/lib64/libibverbs.so.1.11.32.0", "")), on("small-mi300", warn, drop("usr/lib64"), put("usr/lib64/libc.so", "")), on("small-mi300", unknown, drop("usr/lib64")), on("small-mi300", unknown, drop("usr/lib64"), put("usr/lib64/libibverbs.so.1.x", ""))},
 		"NIC-MODE":          {on("small-mi300", pass), on("small-mi300", unknown, put("sys/module/bnxt_re/taint", "OE")), on("small-mi300", skip, swap("driver:bnxt_en", "driver:mlx4_core"), put("sys/module/mlx4_ib/taint", ""))},
-		"NIC-DATADIRECT":    {on("small-hgx", pass), on("small-hgx", warn, swap("device=0x1021", "device=0x1023")), on("small-mi300", skip)},
-		"NIC-OFED":          {on("small-hgx", pass), on("small-hgx", warn, put("sys/module/mlx5_ib/taint", "OE"), put("sys/module/mlx5_ib/version", "24.10")), on("small-hgx", unknown, gone("sys/module/mlx5_ib"))},
-		"NIC-EFA-GEN":       {on("small-mi300", pass, swap("driver:bnxt_en", "driver:efa")), on("small-mi300", warn, swap("device=0x1760 driver:bnxt_en", "device=0xefa1 driver:efa")), on("small-mi300", skip)},
-		"NIC-BNXT-FLAG":     {on("small-mi300", pass), on("small-mi300", unknown, put("sys/kernel/mm/memory_peers/nv_mem/version", "1")), on("small-mi300", unknown, gone("sys/kernel")), on("small-hgx", skip)},
-		"NIC-STATE":         {on("small-mi300", pass), on("small-mi300", warn, put(aPort+"/state", "1: DOWN")), on("small-mi300", unknown, unreadable(aPort+"/state")), on("small-mi300", unknown, drop(aPort))},
-		"NIC-FW":            {on("small-mi300", pass), on("small-mi300", warn, put(amdNIC+"/infiniband/bnxt_re0/fw_ver", "1.2.3")), on("small-mi300", unknown, unreadable(amdNIC+"/infiniband/bnxt_re0/fw_ver")), on("small-mi300", skip, noNIC)},
+		"NIC-DATADIRECT": {on("small-hgx", pass), on("small-mi300", skip), on("small-hgx", pass, directCard), on("small-hgx", pass, swap("device=0x1021", "device=0x1023")),
+			on("small-hgx", pass, directCard, swap("device=0x1021", "device=0x1023")), on("small-hgx", unknown, directCard, swap("device=0x1021", "device=0x1023"), byVFIO7),
+			on("small-hgx", warn, directCard, swap("device=0x1021", "device=0x1023"), byVFIO7, vpd(amdNIC, "card"), vpd(otherNIC, "other"), vpd(directDir, "card")),
+			on("small-hgx", pass, directCard, swap("device=0x1021", "device=0x1023"), byVFIO7, vpd(amdNIC, "a"), vpd(otherNIC, "b"), vpd(directDir, "c")),
+			on("small-hgx", pass, directCard, swap("device=0x1021", "device=0x1023"), byVFIO7, swap("driver:mlx5_ib", "")),
+			on("small-hgx", pass, directCard, byVFIO7), on("small-hgx", unknown, directCard, swap("device=0x1021", "device=0x101e"), byVFIO7),
+			on("small-hgx", unknown, swap("device=0x1021", "device=0x1023"), swap("vendor=0x1000", "vendor=odd"))},
+		"NIC-OFED":      {on("small-hgx", pass), on("small-hgx", warn, put("sys/module/mlx5_ib/taint", "OE"), put("sys/module/mlx5_ib/version", "24.10")), on("small-hgx", unknown, gone("sys/module/mlx5_ib"))},
+		"NIC-EFA-GEN":   {on("small-mi300", pass, swap("driver:bnxt_en", "driver:efa")), on("small-mi300", warn, swap("device=0x1760 driver:bnxt_en", "device=0xefa1 driver:efa")), on("small-mi300", skip)},
+		"NIC-BNXT-FLAG": {on("small-mi300", pass), on("small-mi300", unknown, put("sys/kernel/mm/memory_peers/nv_mem/version", "1")), on("small-mi300", unknown, gone("sys/kernel")), on("small-hgx", skip)},
+		"NIC-STATE":     {on("small-mi300", pass), on("small-mi300", warn, put(aPort+"/state", "1: DOWN")), on("small-mi300", unknown, unreadable(aPort+"/state")), on("small-mi300", unknown, drop(aPort))},
+		"NIC-FW":        {on("small-mi300", pass), on("small-mi300", warn, put(amdNIC+"/infiniband/bnxt_re0/fw_ver", "1.2.3")), on("small-mi300", unknown, unreadable(amdNIC+"/infiniband/bnxt_re0/fw_ver")), on("small-mi300", skip, noNIC)},
 
 		"NET-GID":      {on("small-mi300", pass), on("small-mi300", warn, drop(aPort+"/gids/3")), on("small-mi300", unknown, drop(aPort+"/gids")), on("small-mi300", unknown, put(aPort+"/gid_attrs/types/3", "?")), on("small-mi300", skip, noNIC)},
 		"NET-GID-NS":   {on("small-mi300", pass), on("small-mi300", warn, put(aPort+"/gids/0", "0000:0000:0000:0000:0000:0000:0000:0000"), drop(aPort+"/gids/3")), on("small-mi300", unknown, drop(aPort+"/gids"))},
@@ -218,7 +241,8 @@ func checkCases() map[string][]checkCase {
 		"VM-BAR64": {flat(pass), flat(fail, put("sys/devices/pci0000:00/0000:00:03.0/resource", "0x0 0x1fffffffff 0x14220c")), flat(unknown, unreadable("sys/devices/pci0000:00/0000:00:03.0/resource")), on("small-mi300", skip)},
 		"VM-IOMMU": {flat(pass), flat(warn, swap("class=", "group=1:DMA class=")), flat(unknown, swap("class=", "group=1: class=")), on("small-mi300", skip), on("small-mi300", unknown, cpu("-"))},
 		"VF-PATH":  {on("small-mi300", pass, virtualFunction("../0000:14:00.1")), on("small-mi300", skip)},
-		"VF-TRUST": {on("small-mi300", warn, virtualFunction("../0000:14:00.1")), on("small-mi300", skip)},
+		"VF-TRUST": {on("small-mi300", pass, virtualFunction("../0000:14:00.1")), on("small-mi300", skip, virtualFunction("../0000:14:00.1"), swap("driver:bnxt_en", "driver:mlx4_core"), put("sys/module/mlx4_ib/taint", "")), on("small-mi300", unknown, virtualFunction("../0000:14:00.1"), put("sys/module/bnxt_re/taint", "OE")), on("small-hgx", unknown, virtualFunction("../0000:14:00.1")), on("small-hgx", unknown, swap("device=0x1021", "device=0x101e")),
+			on("small-hgx", pass, virtualFunction("../0000:14:00.1")).with(live(nil, yes, nil)), on("small-hgx", warn, virtualFunction("../0000:14:00.1")).with(live(nil, no, nil)), on("small-hgx", unknown, virtualFunction("../0000:14:00.1")).with(live(nil, no, other)), on("small-hgx", unknown, virtualFunction("../0000:14:00.1")).with(live(nil, ibvfd.Support{Reason: "odd"}, nil)), on("small-mi300", skip)},
 
 		"LIB-MOVENOTIFY": {on("small-mi300", warn), on("small-mi300", pass, put("proc/self/environ", "RCCL_FORCE_ENABLE_DMABUF=1")), on("small-mi300", warn, put("proc/self/environ", "RCCL_FORCE_ENABLE_DMABUF=0")), on("small-mi300", pass, config(withP2P+"CONFIG_DMABUF_MOVE_NOTIFY=y\n")), on("small-mi300", unknown, noConfig), on("small-hgx", skip)},
 		"LIB-NCCL-ENV":   {on("small-mi300", pass), on("small-mi300", pass, put("proc/self/environ", "")), on("small-mi300", warn, put("proc/self/environ", "A=b\x00NCCL_DMABUF_ENABLE=0\x00C=d")), on("small-mi300", unknown, unreadable("proc/self/environ"))},

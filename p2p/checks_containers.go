@@ -9,6 +9,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/errno"
 	"github.com/gpurdma/gpurdma/placement"
 )
 
@@ -182,8 +184,8 @@ var guestChecks = []Check{
 	{ID: "VF-PATH", Title: "Virtual functions have the way of their physical one", Worst: ResultWarn, run: (*look).vfPath,
 		Expect: "any", Why: "The kernel walks from the physical function, and so does this program.", Ref: "pci_physfn()"},
 	{ID: "VF-TRUST", Title: "Virtual functions import as their physical one", Worst: ResultWarn, run: (*look).vfTrust,
-		Expect: "no virtual function", Why: "Firmware can give a virtual function less: on-demand paging for one, which mlx5 needs.",
-		Fix: Remedy{Change: "ask the driver", Command: "dmabuf-reg devices"}, Ref: "mlx5"},
+		Expect: "a driver that says so itself", Why: "Firmware can give a virtual function less: mlx5 imports by UMR, and follows moves by on-demand paging. Drivers that pin need neither.",
+		Fix: Remedy{Change: "ask the driver", Command: "dmabuf-reg devices"}, Ref: "mlx5_ib_reg_user_mr_dmabuf()"},
 }
 
 // inGuest skips on bare machines.
@@ -273,12 +275,64 @@ func (l *look) vfPath() {
 	}
 }
 
+// isVirtual reports a virtual function. In a guest nothing leads to its physical
+// one, and mlx5's are known by their numbers.
+func (l *look) isVirtual(f *function) bool {
+	return l.m.sys.Exists(f.dir+"/physfn") || f.err == nil && f.Vendor == mellanox && slices.Contains(mlx5Virtual, f.Device)
+}
+
 func (l *look) vfTrust() {
-	all := l.virtualFunctions()
-	if len(all) == 0 {
+	for _, n := range l.s.NICs {
+		if n.Importer.PCI == nil || n.Software {
+			continue
+		}
+		f := l.function(*n.Importer.PCI)
+		if !l.isVirtual(f) {
+			continue
+		}
+		at := []string{"/sys/" + f.dir + "/physfn", "/sys/" + f.dir + "/device"}
+		switch kind := n.Importer.Kind; {
+		case l.registered(n):
+			l.pass(n.Name, nil, "the proof registered memory with it")
+		case kind == NoImporter:
+			l.say(ResultSkip, n.Name, at, "it imports no dma-bufs")
+		case n.Importer.Driver == "mlx5_core":
+			l.vfProbe(n, at)
+		case kind == KindUnknown:
+			l.unknown(n.Name, at, "%s, of which it is not known what it needs", n.Importer.driver())
+		default:
+			l.pass(n.Name, at, "%s pins, which needs nothing that firmware gives or takes", n.Importer.driver())
+		}
+	}
+	if len(l.found) == 0 {
 		l.skip("no virtual function")
 	}
-	for _, f := range all {
-		l.warn(f.name, []string{"/sys/" + f.dir + "/physfn"}, "what its firmware allows is not known")
+}
+
+// registered reports a NIC that took some GPU's memory in a proof.
+func (l *look) registered(n NIC) bool {
+	return slices.ContainsFunc(l.pairs, func(p Pair) bool {
+		return p.NIC.Name == n.Name && p.Proof != nil && p.Proof.Steps[RungRegister].Result == ResultPass
+	})
+}
+
+// vfProbe asks mlx5, which looks for UMR before it looks at the buffer. On-demand
+// paging it wants only once a buffer moves.
+func (l *look) vfProbe(n NIC, at []string) {
+	if l.s.Live.Imports == nil {
+		l.unknown(n.Name, at, "what its firmware allows no file says, and a copy cannot be asked")
+		return
+	}
+	s, err := l.s.Live.Imports(n.Name)
+	at = []string{n.Uverbs}
+	switch {
+	case err != nil:
+		l.unknown(n.Name, at, "%v", err)
+	case s.DMABufKernel == ibvfd.Yes:
+		l.pass(n.Name, at, "its driver imports; whether it follows a buffer that moves was not tried")
+	case s.DMABufKernel == ibvfd.No:
+		l.warn(n.Name, at, "%s, where a physical function would say EBADF", errno.Name(s.Errno))
+	default:
+		l.unknown(n.Name, at, "%s", s.Reason)
 	}
 }

@@ -33,8 +33,8 @@ var nicChecks = []Check{
 	{ID: "NIC-MODE", Title: "How the NIC imports is known", Worst: ResultFail, run: (*look).nicMode,
 		Expect: "dynamic, revocable or pinned", Why: "Whether the NIC follows moves decides what amdgpu, xe and vfio-pci do.",
 		Fix: Remedy{Change: "prove it by a registration under trace", Command: "dmabuf-reg verify --trace"}, Ref: "drivers/infiniband/core/umem_dmabuf.c"},
-	{ID: "NIC-DATADIRECT", Title: "The NIC moves data by its own function", Worst: ResultWarn, run: (*look).dataDirect,
-		Expect: "no function for direct data", Why: "A ConnectX-8 can have a second function for the data: what counts is the way from that one, and buffers have to start at 2 MiB.",
+	{ID: "NIC-DATADIRECT", Title: "Direct data takes a way that is as good", Worst: ResultWarn, run: (*look).dataDirect,
+		Expect: "no second function that moves data, or one that reaches the GPU as well", Why: "A ConnectX-8 can have a second function for the data. Programs that ask for it (NCCL does) have their buffers registered by that one, which pins, has a way of its own, and wants buffers that start at a page or at 2 MiB.",
 		Fix: Remedy{Change: "look at the way of the other function, in topo"}, Ref: "meta-pytorch/torchcomms#3027"},
 	{ID: "NIC-OFED", Title: "The NIC's driver is the kernel's own", Worst: ResultWarn, run: (*look).ofed,
 		Expect: "no module from elsewhere", Why: "MLNX_OFED and DOCA bring drivers of their own: what a kernel's version says is not true of them.",
@@ -212,30 +212,6 @@ func (l *look) nicMode() {
 			l.pass(n.Name, nil, "%v", k)
 		}
 	})
-}
-
-// mellanox and its first device with direct data.
-const (
-	mellanox  = 0x15b3
-	connectX8 = 0x1023
-)
-
-func (l *look) dataDirect() {
-	if len(l.imported("mlx5_core")) == 0 {
-		l.skip("no NIC of mlx5")
-		return
-	}
-	for _, n := range l.imported("mlx5_core") {
-		f := l.function(*n.Importer.PCI)
-		switch {
-		case f.err != nil:
-			l.unknown(n.Name, nil, "%s", reading{err: f.err}.why())
-		case f.Vendor == mellanox && f.Device >= connectX8:
-			l.warn(n.Name, []string{"/sys/" + f.dir + "/device"}, "%04x:%04x can have one", f.Vendor, f.Device)
-		default:
-			l.pass(n.Name, []string{"/sys/" + f.dir + "/device"}, "%04x:%04x has none", f.Vendor, f.Device)
-		}
-	}
 }
 
 func (l *look) ofed() {

@@ -108,13 +108,13 @@ func (c *collector) functions() {
 	}
 }
 
-// matters reports a function that may be a GPU or NIC, is an NVMe controller or a
-// bridge, or stands for a host bridge.
+// matters reports a function that may be a GPU or NIC, moves data for one, is an
+// NVMe controller or a bridge, or stands for a host bridge.
 func (c *collector) matters(dir, name string) bool {
 	class, err := os.ReadFile(filepath.Join(c.root, dir, "class"))
 	driver, _ := os.Readlink(filepath.Join(c.root, dir, "driver"))
 	base := strings.TrimPrefix(string(class), "0x")
-	if err != nil || len(base) < 2 || strings.HasSuffix(name, ":00.0") || slices.Contains([]string{"softgpu", "vfio-pci"}, path.Base(driver)) {
+	if err != nil || len(base) < 2 || strings.HasSuffix(name, ":00.0") || slices.Contains([]string{"softgpu", "vfio-pci", "mlx5_ib"}, path.Base(driver)) {
 		return true
 	}
 	return strings.HasPrefix(base, "0108") || slices.Contains([]string{"02", "03", "05", "06", "0c", "12"}, base[:2])

@@ -59,6 +59,23 @@ func TestSnapshotIsTheMachine(t *testing.T) {
 	}
 }
 
+// What moves a NIC's data is neither NIC nor bridge by its class, and its way
+// decides as well.
+func TestSnapshotHasDirectData(t *testing.T) {
+	tree := testenv.Machines["small-hgx"]()
+	tree.Functions = strings.ReplaceAll(tree.Functions, "device=0x1021", "device=0x1023") +
+		"pci0000:10/0000:10:01.0/0000:11:00.0/0000:12:04.0 class=0x080100 vendor=0x15b3 device=0x2100 driver:mlx5_ib\n"
+	file, root := taken(t, tree)
+	whole, copied := command("-v", "--root", root).out, command("-v", "--snapshot", file).out
+	want := strings.NewReplacer(root, "", "user.slice", groupName).Replace(whole)
+	if copied != want || !strings.Contains(copied, "by 0000:12:04.0 direct") {
+		t.Errorf("%s\n%s", firstDifference(want, copied), copied)
+	}
+	if !strings.Contains(members(t, file), "0000:12:04.0/config") {
+		t.Error("its configuration space is not there")
+	}
+}
+
 func firstDifference(a, b string) string {
 	x, y := strings.Split(a, "\n"), strings.Split(b, "\n")
 	for i := range min(len(x), len(y)) {

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package p2p
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gpurdma/gpurdma/internal/pci"
+)
+
+// mellanox is the vendor of mlx5, connectX8 the first of its cards with direct
+// data, directData the function of such a card that moves it, and directDriver
+// what binds that function for the NIC's driver (from 6.12 on).
+const (
+	mellanox     = 0x15b3
+	connectX8    = 0x1023
+	directData   = 0x2100
+	directDriver = "mlx5_ib"
+)
+
+// mlx5Virtual are the virtual functions of mlx5, by mlx5_core's table. The last
+// two are of cards of all later kinds.
+var mlx5Virtual = []uint16{0x1012, 0x1014, 0x1016, 0x1018, 0x101a, 0x101c, 0x101e, 0xa2d3}
+
+// ofOneCard is the field of VPD that functions of one card have in common. (The
+// kernel goes by another, VU, which it asks the NIC's firmware for.)
+const ofOneCard = "V3"
+
+// dataDirect judges what a program gets that asks mlx5 for the direct way
+// (mlx5dv_reg_dmabuf_mr): the card's second function pins the buffer then, and its
+// way to the GPU is another than the NIC's. Who does not ask gets the NIC's.
+func (l *look) dataDirect() {
+	nics := l.imported("mlx5_core")
+	if len(nics) == 0 {
+		l.skip("no NIC of mlx5")
+		return
+	}
+	all, err := l.directFunctions()
+	for _, n := range nics {
+		f := l.function(*n.Importer.PCI)
+		at := []string{"/sys/" + f.dir + "/device"}
+		switch {
+		case f.err != nil:
+			l.unknown(n.Name, nil, "%s", reading{err: f.err}.why())
+		case f.Vendor == mellanox && f.Device < connectX8 && !slices.Contains(mlx5Virtual, f.Device):
+			l.pass(n.Name, at, "%04x:%04x has none", f.Vendor, f.Device)
+		case err != nil:
+			l.unknown(n.Name, []string{"/sys/bus/pci/devices"}, "whether there is one is not known: %s", reading{err: err}.why())
+		default:
+			l.direct(n, all, at)
+		}
+	}
+}
+
+// directFunctions are those that the driver can use.
+func (l *look) directFunctions() ([]*function, error) {
+	names, r := l.list("sys/bus/pci/devices")
+	errs := []error{r.err}
+	var out []*function
+	for _, name := range names {
+		a, err := pci.ParseAddr(name)
+		if err != nil {
+			continue
+		}
+		vendor, err1 := l.m.sys.ReadUint("bus/pci/devices/"+name+"/vendor", 16)
+		device, err2 := l.m.sys.ReadUint("bus/pci/devices/"+name+"/device", 16)
+		if err := errors.Join(err1, err2); err != nil && l.m.sys.Exists("bus/pci/devices/"+name) {
+			errs = append(errs, err)
+		}
+		if vendor != mellanox || device != directData {
+			continue
+		}
+		f := l.function(a)
+		if f.err != nil {
+			errs = append(errs, f.err)
+		} else if f.Driver == directDriver {
+			out = append(out, f)
+		}
+	}
+	return out, errors.Join(errs...)
+}
+
+// direct says what becomes of the pairs of a NIC by the second function of its card.
+func (l *look) direct(n NIC, all []*function, at []string) {
+	own, known := l.ofCard(n, all)
+	switch {
+	case len(all) == 0:
+		l.pass(n.Name, at, "no function for direct data is bound to %s", directDriver)
+		return
+	case known && len(own) == 0:
+		l.pass(n.Name, at, "no function for direct data is of this card")
+		return
+	case !known:
+		own = all
+	}
+	names := make([]string, len(own))
+	for i, f := range own {
+		names[i] = f.PCI.String()
+	}
+	tried := false
+	for _, p := range l.pairs {
+		if p.NIC.Name != n.Name {
+			continue
+		}
+		tried = true
+		l.directPair(p, own, names, known)
+	}
+	if !tried {
+		l.say(ResultSkip, n.Name, at, "%s moves data if programs ask for it, and there is no GPU", some(names))
+	}
+}
+
+// directPair compares the NIC's own way with those of the functions that may move
+// its data.
+func (l *look) directPair(p Pair, own []*function, names []string, known bool) {
+	var ways []string
+	worse, open := false, false
+	for _, f := range own {
+		by := l.m.Predict(p.GPU.Exporter, directImporter(p.NIC.Importer, f.PCI))
+		worse = worse || by.Outcome != Direct && by.Outcome != p.Prediction.Outcome
+		open = open || by.Outcome == OutcomeUnknown
+		ways = append(ways, fmt.Sprintf("by %v %s (%v)", f.PCI, by.short(), by.Decision.Type))
+	}
+	at := []string{"/sys/" + own[0].dir + "/device"}
+	whose := "if a program asks for direct data: "
+	if !known {
+		whose = "which function is this card's its VPD says, and that could not be read; if a program asks for direct data: "
+	}
+	read := whose + strings.Join(slices.Compact(ways), ", ")
+	switch {
+	case !worse:
+		l.pass(p.name(), at, "%s", read)
+	case !known || open:
+		f := l.unknown(p.name(), at, "%s", read)
+		if !known {
+			f.asRoot(l.m)
+		}
+	default:
+		l.warn(p.name(), at, "%s; by the NIC itself %s", read, p.Prediction.short()).
+			fix("ask for no direct data with this pair, or mend the way of "+some(names), "p2pcheck topo", "")
+	}
+}
+
+// directImporter is the second function as an importer: it pins. Of a driver that
+// is not the kernel's own nobody knows.
+func directImporter(nic Importer, a Addr) Importer {
+	nic.PCI = &a
+	switch {
+	case nic.Kind == NoImporter:
+	case nic.OutOfTree:
+		nic.Kind = KindUnknown
+	default:
+		nic.Kind = Pinned
+	}
+	return nic
+}
+
+// ofCard are the functions that have the NIC's card in their VPD; false if some
+// VPD is missing that would tell. Root alone reads it, and no snapshot has it.
+func (l *look) ofCard(n NIC, all []*function) (own []*function, known bool) {
+	card := l.card(*n.Importer.PCI)
+	for _, f := range all {
+		of := l.card(f.PCI)
+		if card == "" || of == "" {
+			return nil, false
+		}
+		if of == card {
+			own = append(own, f)
+		}
+	}
+	return own, true
+}
+
+func (l *look) card(a Addr) string {
+	r := l.read("sys/bus/pci/devices", a.String(), "vpd")
+	return pci.VPDKeyword([]byte(r.text), ofOneCard)
+}
