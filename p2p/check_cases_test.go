@@ -4,6 +4,7 @@ package p2p
 
 import (
 	"errors"
+	"maps"
 	"path"
 	"regexp"
 	"strings"
@@ -77,6 +78,22 @@ func checkCases() map[string][]checkCase {
 			put(wrongG+"/current_link_width", lanes)(f)
 			return put(wrongG+"/max_link_width", lanes)(f)
 		}
+	}
+	noIPv4 := drop(aPort + "/gids/3")
+	routedIPv6 := put(aPort+"/gids/3", "2001:0db8:0000:0000:0000:0000:0000:0001")
+	noGID := func(f *testenv.Tree) func(*testing.T, string) {
+		noIPv4(f)
+		return put(aPort+"/gids/0", "0000:0000:0000:0000:0000:0000:0000:0000")(f)
+	}
+	const aNode = amdNIC + "/infiniband/bnxt_re0/node_type"
+	oneCard := func(f *testenv.Tree) func(*testing.T, string) { // of both NICs
+		two := strings.NewReplacer("0000:12:03.0/0000:16:00.0", "0000:12:01.0/0000:14:00.1")
+		f.Functions = two.Replace(f.Functions)
+		for name, text := range maps.Clone(f.Files) {
+			delete(f.Files, name)
+			f.Files[two.Replace(name)] = text
+		}
+		return nil
 	}
 	// A function for direct data beside the GPUs' switch, and GPUs that only a NIC
 	// which follows moves gets: it pins.
@@ -217,11 +234,16 @@ func checkCases() map[string][]checkCase {
 		"NIC-STATE":     {on("small-mi300", pass), on("small-mi300", warn, put(aPort+"/state", "1: DOWN")), on("small-mi300", unknown, unreadable(aPort+"/state")), on("small-mi300", unknown, drop(aPort))},
 		"NIC-FW":        {on("small-mi300", pass), on("small-mi300", warn, put(amdNIC+"/infiniband/bnxt_re0/fw_ver", "1.2.3")), on("small-mi300", unknown, unreadable(amdNIC+"/infiniband/bnxt_re0/fw_ver")), on("small-mi300", skip, noNIC)},
 
-		"NET-GID":      {on("small-mi300", pass), on("small-mi300", warn, drop(aPort+"/gids/3")), on("small-mi300", unknown, drop(aPort+"/gids")), on("small-mi300", unknown, put(aPort+"/gid_attrs/types/3", "?")), on("small-mi300", skip, noNIC)},
-		"NET-GID-NS":   {on("small-mi300", pass), on("small-mi300", warn, put(aPort+"/gids/0", "0000:0000:0000:0000:0000:0000:0000:0000"), drop(aPort+"/gids/3")), on("small-mi300", unknown, drop(aPort+"/gids"))},
-		"NET-LINK":     {on("small-mi300", pass), on("small-mi300", warn, put("sys/class/net/eth0/mtu", "1500")), on("small-mi300", warn, put("sys/class/net/eth0/operstate", "down")), on("small-mi300", unknown, put("sys/class/net/eth0/operstate", "dormant")), on("small-mi300", unknown, unreadable("sys/class/net/eth0/operstate")), on("small-mi300", unknown, put("sys/class/net/eth0/mtu", "?"))},
+		"NET-GID": {on("small-mi300", pass), on("small-mi300", fail, noIPv4), on("small-mi300", warn, routedIPv6), on("small-mi300", fail, noIPv4, put(aPort+"/gid_attrs/types/0", "IB/RoCE v1")), on("small-mi300", fail, put(aPort+"/gid_attrs/types/3", "IB/RoCE v1")),
+			on("small-mi300", pass, noIPv4, put(aPort+"/state", "1: DOWN")), on("small-mi300", unknown, noIPv4, put(aPort+"/state", "?")), on("small-mi300", unknown, noIPv4, unreadable(aPort+"/state")), on("small-mi300", unknown, noIPv4, unreadable(aNode)),
+			on("small-mi300", pass, noIPv4, put(aNode, "4: RNIC")), on("small-mi300", warn, noIPv4, text("sys/devices/pci0000:10/0000:10:01.0/physfn", "../0000:14:00.0")),
+			on("small-mi300", unknown, drop(aPort+"/gids")), on("small-mi300", unknown, put(aPort+"/gid_attrs/types/3", "?")), on("small-mi300", skip, noNIC), on("small-mi300", skip, swap("Ethernet", "Unknown")), on("small-mi300", unknown, swap("Ethernet", "?"))},
+		"NET-GID-NS": {on("small-mi300", pass), on("small-mi300", warn, noGID), on("small-mi300", fail, noGID, put(".dockerenv", "")), on("small-mi300", warn, noGID, put(".dockerenv", ""), put(aPort+"/state", "1: DOWN")), on("small-mi300", unknown, noGID, drop("proc/self/ns/pid")), on("small-mi300", unknown, drop(aPort+"/gids"))},
+		"NET-LINK": {on("small-mi300", pass), on("small-mi300", warn, put("sys/class/net/eth0/mtu", "1500")), on("small-mi300", pass, put("sys/class/net/eth0/mtu", "4192")), on("small-mi300", warn, put("sys/class/net/eth0/mtu", "4191")), on("small-mi300", fail, put("sys/class/net/eth0/operstate", "down")), on("small-mi300", fail, put("sys/class/net/eth0/operstate", "lowerlayerdown")),
+			on("small-mi300", warn, put("sys/class/net/eth0/operstate", "down"), oneCard), on("small-mi300", fail, swap("up\n", "down\n"), oneCard), on("small-mi300", pass, put("sys/class/net/eth0/operstate", "unknown")), on("small-mi300", unknown, put("sys/class/net/eth0/operstate", "unknown"), put(aPort+"/state", "1: DOWN")),
+			on("small-mi300", unknown, put("sys/class/net/eth0/operstate", "dormant")), on("small-mi300", unknown, unreadable("sys/class/net/eth0/operstate")), on("small-mi300", unknown, put("sys/class/net/eth0/mtu", "?"))},
 		"NET-MTU":      {on("small-mi300", pass), on("small-mi300", warn, put("sys/class/net/eth0/mtu", "4500")), on("small-mi300", unknown, put("sys/class/net/eth0/mtu", "?")), on("small-mi300", skip, noNIC)},
-		"NET-PFC":      {on("small-mi300", pass), on("small-mi300", warn, put(aPort+"/hw_counters/out_of_sequence", "12")), on("small-mi300", unknown, drop(aPort+"/hw_counters")), on("small-mi300", unknown, put(aPort+"/hw_counters/out_of_sequence", "?"))},
+		"NET-PFC":      {on("small-mi300", pass), on("small-mi300", warn, put(aPort+"/hw_counters/out_of_sequence", "12")), on("small-mi300", warn, put(aPort+"/hw_counters/to_retransmits", "1")), on("small-mi300", pass, put(aPort+"/hw_counters/rnr_naks_rcvd", "1")), on("small-mi300", pass, put(aPort+"/hw_counters/out_of_sequence", "12"), put(aPort+"/state", "1: DOWN")), on("small-mi300", unknown, drop(aPort+"/hw_counters")), on("small-mi300", unknown, unreadable(aPort+"/hw_counters")), on("small-mi300", unknown, put(aPort+"/hw_counters/out_of_sequence", "?")), on("small-mi300", warn, put(aPort+"/hw_counters/out_of_sequence", "?"), put(aPort+"/hw_counters/RTO", "2"))},
 		"NET-IPV6LL":   {on("small-mi300", pass), on("small-mi300", warn, drop(aPort+"/gids/3")), on("small-mi300", unknown, drop(aPort+"/gids"))},
 		"NET-SM":       {on("small-hgx", pass, swap("Ethernet", "InfiniBand"), swap("0x0\n", "0x7\n")), on("small-hgx", fail, swap("Ethernet", "InfiniBand")), on("small-hgx", unknown, swap("Ethernet", "InfiniBand"), swap("0x0\n", "0x7\n"), unreadable(hgxPort+"/sm_lid")), on("small-hgx", skip)},
 		"NET-LOOPBACK": {on("small-mi300", skip)},

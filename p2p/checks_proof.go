@@ -51,7 +51,7 @@ var proofChecks = []Check{
 
 // OfProof reports a check that says something of proofs only.
 func OfProof(id string) bool {
-	return strings.HasPrefix(id, "ACT-") || id == "GPU-EXPORT" || id == "GPU-BO-LOCATION"
+	return strings.HasPrefix(id, "ACT-") || id == "GPU-EXPORT" || id == "GPU-BO-LOCATION" || id == "NET-LOOPBACK"
 }
 
 // answered are checks that only say what becomes of a registration:

@@ -56,6 +56,8 @@ func TestProofChecks(t *testing.T) {
 	uncounted.Watch.Counted = false
 	growing.Watch.Errors, growing.Watch.fatal = []string{"0000:13:00.0: 1 fatal"}, true
 	corrected.Watch.Errors = []string{"0000:13:00.0: 1 correctable"}
+	losing := whole()
+	losing.Watch.Losses = []string{"bnxt_re0/1: 3 to_retransmits"}
 	for id, cases := range map[string]map[Result][]*Proof{
 		"ACT-EXPORT":      {pass: {whole(), climb(Refused, RungExport)}, fail: {NewProof().at(RungAllocate, fail), climb(0, RungAllocate).at(RungExport, fail)}, unknown: {NewProof().at(RungAllocate, unknown), climb(0, RungAllocate).at(RungExport, unknown)}, skip: {nil}},
 		"GPU-EXPORT":      {pass: {whole()}, fail: {NewProof().at(RungAllocate, fail)}, unknown: {NewProof().at(RungAllocate, unknown)}, skip: {nil}},
@@ -69,6 +71,8 @@ func TestProofChecks(t *testing.T) {
 		"ACT-BW":          {pass: {whole()}, warn: {slow}, skip: {nil, NewProof()}},
 		"ACT-ORDER":       {pass: {whole()}, fail: {whole().at(RungOrder, fail)}, unknown: {whole().at(RungOrder, unknown)}, skip: {nil, NewProof()}},
 		"ACT-MIGRATE":     {skip: {nil, whole()}},
+		"NET-LOOPBACK":    {pass: {whole(), whole().at(RungWrite, fail)}, skip: {nil, NewProof(), whole().at(RungWrite, unknown)}},
+		"NET-PFC":         {pass: {nil, whole()}, warn: {losing}},
 		"ACT-FAULTWATCH": {
 			pass: {whole(), whole().saw("bnxt_en 0000:14:00.0: hello")}, unknown: {unread, uncounted}, skip: {nil},
 			warn: {corrected, whole().saw("pcieport 0000:12:00.0: AER: Corrected error received: 0000:13:00.0")},
@@ -89,10 +93,36 @@ func TestProofChecks(t *testing.T) {
 	}
 }
 
+// A virtual function that registered needs no more words.
+func TestProvenVirtualFunction(t *testing.T) {
+	tree := testenv.Machines["small-hgx"]()
+	text(amdNIC+"/physfn", "../0000:14:00.1")(&tree)
+	m := Open(tree.Write(t))
+	s := subject(m)
+	for _, want := range []Result{unknown, pass} {
+		var got []Finding
+		for _, f := range m.Check(s) {
+			if f.Check.ID == "VF-TRUST" {
+				got = append(got, f)
+			}
+		}
+		if worst(got) != want {
+			t.Errorf("%v, want %v", said(got), want)
+		}
+		for i := range s.Pairs {
+			s.Pairs[i].Proof = climb(Direct, RungRegister)
+		}
+	}
+}
+
 // proven is what a check says of a machine all of whose pairs became that.
-func proven(t *testing.T, id string, proof *Proof) []Finding {
+func proven(t *testing.T, id string, proof *Proof, edits ...edit) []Finding {
 	t.Helper()
-	m := Open(testenv.Machines["small-mi300"]().Write(t))
+	tree := testenv.Machines["small-mi300"]()
+	for _, e := range edits {
+		e(&tree)
+	}
+	m := Open(tree.Write(t))
 	s := subject(m)
 	for i := range s.Pairs {
 		if s.Pairs[i].Prediction.Outcome != Direct {
@@ -178,7 +208,7 @@ func TestWatch(t *testing.T) {
 	root := tree.Write(t)
 	m := Open(root)
 	s := subject(m)
-	if w := m.Watch(s.Pairs[0]).Stop(); w.LogErr != nil || len(w.Lines)+len(w.Errors)+w.Others > 0 || !w.Counted {
+	if w := m.Watch(s.Pairs[0]).Stop(); w.LogErr != nil || len(w.Lines)+len(w.Errors)+len(w.Losses)+w.Others > 0 || !w.Counted || w.speed != 32 {
 		t.Errorf("%+v", w)
 	}
 	watcher := m.Watch(s.Pairs[0])
@@ -199,13 +229,19 @@ func TestWatch(t *testing.T) {
 	if err := errors.Join(err, f.Close()); err != nil {
 		t.Fatal(err)
 	}
-	counter := filepath.Join(root, amdNIC, "aer_dev_fatal")
-	if err := os.WriteFile(counter, []byte("DLP 2\nTOTAL_ERR_FATAL 2\n"), 0o600); err != nil {
-		t.Fatal(err)
+	for name, text := range map[string]string{
+		amdNIC + "/aer_dev_fatal":              "DLP 2\nTOTAL_ERR_FATAL 2\n",
+		aPort + "/hw_counters/out_of_sequence": "3\n",
+		aPort + "/hw_counters/RTO":             "7\n", // nobody knows since when
+		amdGPU + "/current_link_speed":         "16.0 GT/s PCIe\n",
+	} {
+		if err := os.WriteFile(filepath.Join(root, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 	w := watcher.Stop()
 	want := []string{lines[0], lines[1], lines[2], lines[6]}
-	if !slices.Equal(w.Lines, want) || w.Others != 3 || w.LogErr != nil || !slices.Equal(w.Errors, []string{"0000:14:00.0: 2 fatal"}) || !w.fatal {
+	if !slices.Equal(w.Lines, want) || w.Others != 3 || w.LogErr != nil || !slices.Equal(w.Errors, []string{"0000:14:00.0: 2 fatal"}) || !w.fatal || !slices.Equal(w.Losses, []string{"bnxt_re0/1: 3 out_of_sequence"}) || w.speed != 16 {
 		t.Errorf("%+v", w)
 	}
 	if faults, hits := w.judged(); !faults || !hits {

@@ -226,5 +226,8 @@ func (l *look) link(elem ...string) reading {
 // errNoID is of a file that should have a number, and has none.
 var errNoID = errors.New("it has no number")
 
+// errNoCount is of a counter that is no number.
+var errNoCount = errors.New("it is no number")
+
 // errNoTable is of a GID table without a place that can be read.
 var errNoTable = errors.New("no place of the table can be read")

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/ibvfd"
 )
 
 // Watch is what the machine said of a pair while it was tried.
@@ -21,25 +23,33 @@ type Watch struct {
 	LogErr error // why not all of the log is known
 	// Errors are the counters of link errors that grew: "0000:03:00.0: 1 fatal".
 	Errors []string
+	// Losses are the NIC's counters of lost packets that grew: "mlx5_0/1: 3
+	// out_of_sequence". A proof stays on its port: they are of others' traffic, too.
+	Losses []string
 	// Counted says that somebody counts the errors of a device on the way.
 	Counted bool
 	fatal   bool // a counter of uncorrectable errors grew
+
+	speed float64 // of the GPU's link in GT/s right at the end; 0 if it is not known
 }
 
-// Watcher watches the kernel's log and the counters of link errors.
+// Watcher watches the kernel's log, and the counters of link errors and lost packets.
 type Watcher struct {
 	m      *Machine
+	gpu    *Addr
+	nic    NIC
 	names  []string // of GPU, NIC and network devices
 	way    []Addr   // GPU, NIC, the ports above
 	fd     int
 	where  string
 	err    error
 	before map[string]uint64
+	lost   map[string]uint64 // what the NIC had lost before
 }
 
 // Watch begins to watch what concerns a pair. Stop must be called.
 func (m *Machine) Watch(p Pair) *Watcher {
-	w := &Watcher{m: m, names: append([]string{p.NIC.Name}, p.NIC.NetDevs...), fd: -1}
+	w := &Watcher{m: m, gpu: p.GPU.Exporter.PCI, nic: p.NIC, names: append([]string{p.NIC.Name}, p.NIC.NetDevs...), fd: -1}
 	for _, a := range []*Addr{p.GPU.Exporter.PCI, p.NIC.Importer.PCI} {
 		if a == nil {
 			continue
@@ -54,7 +64,7 @@ func (m *Machine) Watch(p Pair) *Watcher {
 			}
 		}
 	}
-	w.before = w.counters()
+	w.before, w.lost = w.counters(), w.losses()
 	w.where, _, _ = m.place("dev/kmsg")
 	if w.fd, w.err = openLog(w.where); w.err == nil {
 		if _, err := unix.Seek(w.fd, 0, unix.SEEK_END); err != nil {
@@ -69,7 +79,7 @@ var errOverwritten = errors.New("lines were overwritten before they were read")
 
 // Stop ends it, and says what there was.
 func (w *Watcher) Stop() Watch {
-	out := Watch{LogErr: w.err}
+	out := Watch{LogErr: w.err, speed: w.speed()} // before the GPU is idle again
 	if w.err == nil {
 		records, cut, err := drain(w.fd, w.where)
 		if out.LogErr = err; cut {
@@ -96,6 +106,38 @@ func (w *Watcher) Stop() Watch {
 				out.Errors = append(out.Errors, fmt.Sprintf("%v: %d %s", a, n, kind))
 				out.fatal = out.fatal || kind != "correctable"
 			}
+		}
+	}
+	lost := w.losses()
+	for _, p := range w.nic.Ports {
+		for _, name := range lossCounters {
+			key := lossKey(w.nic, p, name)
+			if was, known := w.lost[key]; known && lost[key] > was {
+				out.Losses = append(out.Losses, fmt.Sprintf("%s: %d %s", portName(w.nic, p), lost[key]-was, name))
+			}
+		}
+	}
+	return out
+}
+
+// speed is that of the GPU's link.
+func (w *Watcher) speed() float64 {
+	if w.gpu == nil {
+		return 0
+	}
+	speed, _ := gigatransfers(w.m.read("sys/bus/pci/devices", w.gpu.String(), "current_link_speed").text)
+	return speed
+}
+
+func lossKey(n NIC, p ibvfd.PortInfo, name string) string { return portName(n, p) + " " + name }
+
+// losses are the NIC's counters of lost packets.
+func (w *Watcher) losses() map[string]uint64 {
+	out := map[string]uint64{}
+	for _, p := range w.nic.Ports {
+		all, _ := w.m.losses(w.nic.Name, p.Num)
+		for _, c := range all {
+			out[lossKey(w.nic, p, c.name)] = c.n
 		}
 	}
 	return out

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -42,6 +43,7 @@ type proof struct {
 	LogOthers int                  `json:"log_others"`
 	LogError  string               `json:"log_error"`
 	Links     []string             `json:"link_errors"`
+	Losses    []string             `json:"losses"`
 }
 
 // liveRun is what --live did.
@@ -117,7 +119,7 @@ func proofOf(p p2p.Pair) *proof {
 	out := &proof{
 		Outcome: q.Outcome.String(), Stage: q.Stage, Why: q.Why, Agrees: p.Agrees(), Placement: q.Placement,
 		Verified: q.Verified, WriteRate: q.WriteRate, ReadRate: q.ReadRate, Elapsed: q.Elapsed,
-		Log: list(q.Watch.Lines), LogOthers: q.Watch.Others, Links: list(q.Watch.Errors),
+		Log: list(q.Watch.Lines), LogOthers: q.Watch.Others, Links: list(q.Watch.Errors), Losses: list(q.Watch.Losses),
 	}
 	for i, s := range q.Steps {
 		out.Steps = append(out.Steps, step{p2p.Rung(i).String(), s.Result.String(), s.Detail})
@@ -286,9 +288,10 @@ func (q *proof) text(all bool) string {
 	if all && q.WriteRate > 0 {
 		fmt.Fprintf(&b, "  %s to write, %s to read; %s\n", cli.Rate(q.WriteRate), cli.Rate(q.ReadRate), cli.Duration(q.Elapsed))
 	}
-	for i, line := range append(append([]string{}, q.Log...), q.Links...) {
+	meanwhile := slices.Concat(q.Log, q.Links, q.Losses)
+	for i, line := range meanwhile {
 		if i == shownLog && !all {
-			fmt.Fprintf(&b, "  and %d more\n", len(q.Log)+len(q.Links)-i)
+			fmt.Fprintf(&b, "  and %d more\n", len(meanwhile)-i)
 			break
 		}
 		fmt.Fprintf(&b, "  meanwhile: %s\n", line)

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package p2p
+
+import (
+	"path"
+	"strconv"
+)
+
+// lossCounters are the names, in hw_counters of a port, that drivers of 6.1 to 7.2
+// give to packets that were lost, or had to be sent again. A network without loss
+// leaves them at zero. What a slow receiver causes (RNR, out_of_buffer) is none.
+var lossCounters = []string{
+	// mlx5, and bnxt_re of 7.2
+	"out_of_sequence", "packet_seq_err", "implied_nak_seq_err", "local_ack_timeout_err", "req_transport_retries_exceeded",
+	"roce_adp_retrans", "roce_adp_retrans_to",
+	// bnxt_re
+	"oos_drop_count", "seq_err_naks_rcvd", "missing_resp", "to_retransmits", "max_retry_exceeded", "rx_roce_discards",
+	// irdma: those of the third generation, and what the IP layer of all counts
+	"Rcvd Out of order packets", "Nak Sequence Error", "Nak Sequence Error Implied", "RTO", "ip4InDiscards", "ip6InDiscards",
+	// efa, whose network is no Ethernet, and sends again by itself
+	"rx_drops", "retrans_timeout_events",
+	// mana_ib
+	"responder_oos", "requester_oos_nak", "requester_implicit_nak", "requester_timeout", "requester_retries_exceeded",
+	// mlx4, cxgb4
+	"rq_num_oos", "sq_num_oos", "sq_num_to", "ip4RetransSegs", "ip6RetransSegs",
+}
+
+// count is a counter, and how far it has got.
+type count struct {
+	name string
+	n    uint64
+}
+
+func (c count) String() string { return c.name + " " + strconv.FormatUint(c.n, 10) }
+
+// losses reads those of the counters that a port has. bad is of the first that
+// cannot be read.
+func (m *Machine) losses(nic string, port int) (all []count, bad reading) {
+	dir := path.Join("sys/class/infiniband", nic, "ports", strconv.Itoa(port), "hw_counters")
+	for _, name := range lossCounters {
+		r := m.read(dir, name)
+		n, ok := r.number()
+		switch {
+		case r.gone():
+		case ok:
+			all = append(all, count{name, n})
+		case bad.where == "":
+			if bad = r; bad.err == nil {
+				bad.err = errNoCount
+			}
+		}
+	}
+	return all, bad
+}
