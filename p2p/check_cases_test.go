@@ -79,6 +79,7 @@ func checkCases() map[string][]checkCase {
 			return put(wrongG+"/max_link_width", lanes)(f)
 		}
 	}
+	idleGPU := put(amdGPU+"/current_link_speed", "2.5 GT/s PCIe")
 	noIPv4 := drop(aPort + "/gids/3")
 	routedIPv6 := put(aPort+"/gids/3", "2001:0db8:0000:0000:0000:0000:0000:0001")
 	noGID := func(f *testenv.Tree) func(*testing.T, string) {
@@ -156,7 +157,7 @@ func checkCases() map[string][]checkCase {
 		"ISO-INTERRUPT":  {on("small-mi300", pass, byVFIO), on("small-mi300", pass, byVFIO, put("sys/module/vfio_iommu_type1/parameters/allow_unsafe_interrupts", "N")), on("small-mi300", warn, byVFIO, put("sys/module/vfio_iommu_type1/parameters/allow_unsafe_interrupts", "Y")), on("small-mi300", unknown, byVFIO, put("sys/module/vfio_iommu_type1/parameters/allow_unsafe_interrupts", "?")), on("small-mi300", skip)},
 
 		"PCIE-LINK":         {on("small-mi300", pass), on("small-mi300", warn, put(amdNIC+"/current_link_speed", "16.0 GT/s PCIe")), on("small-mi300", fail, put(amdNIC+"/current_link_width", "4")), on("small-mi300", warn, put(amdGPU+"/current_link_width", "8")), on("small-mi300", pass, put(amdGPU+"/current_link_speed", "2.5 GT/s PCIe")), on("small-mi300", pass, uplink("8")), on("small-mi300", warn, uplink("8"), redirecting), on("small-mi300", unknown, truncated, put(path.Dir(amdGPU)+"/current_link_speed", "2.5 GT/s PCIe")), on("small-mi300", warn, log("bnxt_en 0000:14:00.0: 126 Gb/s available PCIe bandwidth, limited by 8.0 GT/s")), on("small-mi300", unknown, put(amdNIC+"/current_link_speed", "Unknown")), on("small-mi300", unknown, cpu(epyc+"flags\t: hypervisor x\n"), swap("family\t: 23", "family\t: 25\nflags\t: hypervisor x")), on("small-mi300", skip, swap("driver:amdgpu", "driver:vgem"), noNIC)},
-		"PCIE-LINK-IDLE":    {on("small-mi300", pass), on("small-mi300", warn, put(amdGPU+"/current_link_speed", "2.5 GT/s PCIe")), on("small-mi300", unknown, put(amdGPU+"/current_link_width", "0"))},
+		"PCIE-LINK-IDLE":    {on("small-mi300", pass), on("small-mi300", unknown, idleGPU), on("small-mi300", warn, idleGPU, put(amdGPU+"/aer_dev_correctable", "RxErr 0\nBadTLP 3\nTOTAL_ERR_COR 3")), on("small-mi300", warn, idleGPU, put(path.Dir(amdGPU)+"/aer_dev_correctable", "Rollover 1\nTOTAL_ERR_COR 1")), on("small-mi300", unknown, idleGPU, put(amdGPU+"/aer_dev_correctable", "NonFatalErr 3\nTOTAL_ERR_COR 3")), on("small-mi300", unknown, put(amdGPU+"/current_link_width", "0"))},
 		"PCIE-MPS":          {on("small-mi300", pass), on("small-mi300", warn, swap("dma_mask_bits=64", "devctl=0x5010")), on("small-mi300", warn, swap("class=", "devctl=0x5010 class=")), on("small-mi300", unknown, blind)},
 		"PCIE-MRRS":         {on("small-mi300", pass), on("small-mi300", warn, swap("dma_mask_bits=64", "devctl=0x0050")), on("small-mi300", unknown, blind), on("small-mi300", skip, noNIC)},
 		"PCIE-AER":          {on("small-mi300", pass), on("small-mi300", pass, put(amdNIC+"/aer_dev_correctable", "RxErr 7\nTOTAL_ERR_COR 7")), on("small-mi300", warn, put(amdNIC+"/aer_dev_fatal", "DLP 1\nTOTAL_ERR_FATAL 1")), on("small-mi300", warn, log("pcieport 0000:12:00.0: AER: Corrected error received: 0000:13:00.0")), on("small-mi300", unknown, put(amdNIC+"/aer_dev_fatal", "?")), on("small-mi300", unknown, drop(amdNIC+"/aer_dev_")), on("small-mi300", unknown, unreadable(amdNIC+"/aer_dev_fatal"))},

@@ -22,7 +22,7 @@ var linkChecks = []Check{
 		Expect: "the lesser of what the device and the port above can", Why: "A link that trained narrower or slower halves what the NIC moves.",
 		Fix: Remedy{Change: "seat the device anew, look at the firmware's settings of the slot, retrain the link"}, Ref: "PCI Express Base Specification, Link Status"},
 	{ID: "PCIE-LINK-IDLE", Title: "The GPU's link is at its speed", Worst: ResultWarn, run: (*look).idleLinks,
-		Expect: "the lesser of what the GPU and the port above can", Why: "An idle GPU slows its link down; under load it is to be at full speed.",
+		Expect: "the lesser of what the GPU and the port above can, under load", Why: "An idle GPU slows its link down, which is as it should be. One that stays slow when data moves, or has to repeat packets, does not get its bandwidth.",
 		Fix: Remedy{Change: "look again while the GPU is at work"}, Ref: "PCI Express Base Specification, Link Status"},
 	{ID: "PCIE-MPS", Title: "Packets are as large as the way allows", Worst: ResultWarn, run: (*look).payload,
 		Expect: "one size on all of the way, the largest that all take", Why: "Small packets cost bandwidth; sizes that differ end in errors.",
@@ -201,29 +201,6 @@ func (l *look) links() {
 		default:
 			l.pass(f.name, at, "%v", s)
 		}
-	}
-}
-
-func (l *look) idleLinks() {
-	any := false
-	for _, f := range l.gpuFunctions() {
-		s, ok := l.linkOf(f)
-		at := []string{"/sys/" + f.dir + "/current_link_speed"}
-		if len(f.Upstream) == 0 && f.err == nil {
-			continue
-		}
-		any = true
-		switch {
-		case !ok:
-			l.unknown(f.name, at, "not known")
-		case s.speed < s.maxSpeed:
-			l.warn(f.name, at, "%v", s)
-		default:
-			l.pass(f.name, at, "%v", s)
-		}
-	}
-	if !any {
-		l.skip("no link above a GPU")
 	}
 }
 

@@ -93,6 +93,28 @@ func TestProofChecks(t *testing.T) {
 	}
 }
 
+// A link that stays slow when data moves is not idle. What software moves says
+// nothing, and neither does a link that nobody could read then.
+func TestBusyLink(t *testing.T) {
+	of := func(speed, rate float64) *Proof {
+		p := climb(Direct, RungRelease)
+		p.WriteRate, p.Watch.speed = rate, speed
+		return p
+	}
+	for _, c := range []struct {
+		proof *Proof
+		want  Result
+	}{{of(32, 1e9), pass}, {of(16, 1e9), warn}, {of(0, 1e9), unknown}, {of(32, 0), unknown}, {nil, unknown}} {
+		found := proven(t, "PCIE-LINK-IDLE", c.proof, put(amdGPU+"/current_link_speed", "2.5 GT/s PCIe"))
+		if got := worst(found); got != c.want {
+			t.Errorf("%+v: %v, want %v: %v", c.proof, got, c.want, said(found))
+		}
+		for _, f := range found {
+			sane(t, f)
+		}
+	}
+}
+
 // A virtual function that registered needs no more words.
 func TestProvenVirtualFunction(t *testing.T) {
 	tree := testenv.Machines["small-hgx"]()

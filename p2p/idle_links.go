@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package p2p
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// idleLinks tells a link that a GPU has slowed down from one that does not get
+// faster. Only one under load tells; errors of the link are a sign, too.
+func (l *look) idleLinks() {
+	any := false
+	for _, f := range l.gpuFunctions() {
+		if len(f.Upstream) == 0 && f.err == nil {
+			continue
+		}
+		any = true
+		s, ok := l.linkOf(f)
+		at := []string{"/sys/" + f.dir + "/current_link_speed"}
+		busy, moved := l.busySpeed(f)
+		errs, where := l.replays(f)
+		switch {
+		case !ok:
+			l.unknown(f.name, at, "not known")
+		case s.speed >= s.maxSpeed:
+			l.pass(f.name, at, "%v", s)
+		case moved && busy >= s.maxSpeed:
+			l.pass(f.name, at, "%v when it is idle, and %g GT/s after data was moved", s, busy)
+		case moved:
+			l.warn(f.name, at, "%v, and no more than %g GT/s after data was moved", s, busy).
+				fix("look again while the GPU is at work; if it stays slow, seat the GPU anew and look at the firmware's settings of the slot", "", "")
+		case errs != "":
+			l.warn(f.name, append(at, where...), "%v, and the link had errors: %s", s, errs).
+				fix("look again while the GPU is at work; look at riser and slot", "", "")
+		default:
+			l.unknown(f.name, at, "%v: that is usual of an idle GPU, and says nothing of one at work", s).
+				fix("look again while the GPU is at work, or let --live move data", "p2pcheck --live", "").aside()
+		}
+	}
+	if !any {
+		l.skip("no link above a GPU")
+	}
+}
+
+// busySpeed is the highest speed that a GPU's link had right after a proof had
+// moved data by hardware; false if there was none, or the speed was not read.
+func (l *look) busySpeed(f *function) (speed float64, moved bool) {
+	for _, p := range l.pairs {
+		if p.Proof == nil || p.NIC.Software || p.NIC.Importer.ByCPU || p.Proof.WriteRate <= 0 || p.GPU.Exporter.PCI == nil || *p.GPU.Exporter.PCI != f.PCI {
+			continue
+		}
+		speed = max(speed, p.Proof.Watch.speed)
+	}
+	return speed, speed > 0
+}
+
+// linkSigns are the corrected errors that come of the link itself, by their names
+// in aer_dev_correctable.
+var linkSigns = []string{"RxErr", "BadTLP", "BadDLLP", "Rollover", "Timeout"}
+
+// replays are such errors at the two ends of a link; "" if there were none, or
+// nobody counted them.
+func (l *look) replays(f *function) (text string, where []string) {
+	var seen []string
+	for _, end := range l.way(f)[:min(2, 1+len(f.Upstream))] {
+		r := l.read("sys", end.dir, "aer_dev_correctable")
+		for line := range strings.Lines(r.text) {
+			w := strings.Fields(line)
+			if len(w) != 2 || !slices.Contains(linkSigns, w[0]) {
+				continue
+			}
+			if n, err := strconv.ParseUint(w[1], 10, 64); err == nil && n > 0 {
+				seen = append(seen, end.PCI.String()+" "+w[0]+" "+w[1])
+				where = append(where, r.where)
+			}
+		}
+	}
+	return cut(seen), slices.Compact(where)
+}
