@@ -93,6 +93,18 @@ const (
 	GateUnread       // the rule of this version was not read
 )
 
+// PeerRule is what NVIDIA's driver does with an importer that takes part in moves,
+// as all RDMA drivers do, and does not want addresses without pages.
+type PeerRule int
+
+// The rules. Memory with pages is out of them.
+const (
+	PeerUnread   PeerRule = iota // the rule of this version was not read
+	PeerIgnored                  // nothing: the software GPU
+	PeerAtMap                    // it maps nothing for it: up to 575
+	PeerAtAttach                 // it does not let it attach: from 580 on
+)
+
 // Power is whether runtime power management has put a function to sleep.
 type Power int
 
@@ -126,6 +138,7 @@ type Exporter struct {
 	PCI   *Addr // the function whose memory it is; nil for ClassSystem
 	Pin   PinRule
 	Gate  Gate
+	Peer  PeerRule // of ClassNVIDIA
 	// VRAMOnly says that the buffer may not be in system memory. It counts for
 	// ClassXe and ClassI915.
 	VRAMOnly bool
@@ -187,7 +200,7 @@ func (m *Machine) Exporter(a Addr) (Exporter, error) {
 		e.Class = ClassSystem
 	}
 	if e.Class == ClassNVIDIA {
-		e.Gate = m.nvidiaGate()
+		e.Gate, e.Peer = m.nvidiaGate(), m.nvidiaPeer()
 		taint, err := m.taint("nvidia")
 		if strings.Contains(taint, "P") || err != nil {
 			e.Class = ClassUnknown // maybe the proprietary modules: the open ones alone export dma-bufs
@@ -198,7 +211,8 @@ func (m *Machine) Exporter(a Addr) (Exporter, error) {
 }
 
 // gates are the series of NVIDIA's driver whose nv-dmabuf.c was read, and whether
-// it has a gate. Those without one let any importer attach.
+// it has a gate. Those without one let any importer attach. Whether an importer
+// wants peer-to-peer is asked in the gate, too; those without one ask when they map.
 var gates = map[int]bool{
 	515: false, 520: false, 525: false, 530: false, 535: false, 545: false, 550: false, 555: false, 560: false, 565: false, 570: false, 575: false,
 	580: true, 590: true, 595: true,
@@ -225,6 +239,18 @@ func (m *Machine) nvidiaGate() Gate {
 		return GateOpen
 	}
 	return GateUnknown
+}
+
+// nvidiaPeer goes by the version as the gate does.
+func (m *Machine) nvidiaPeer() PeerRule {
+	gate, read := gates[m.nvidiaSeries()]
+	switch {
+	case !read:
+		return PeerUnread
+	case gate:
+		return PeerAtAttach
+	}
+	return PeerAtMap
 }
 
 // nvidiaSeries is the first number of the version of the driver that is loaded,
@@ -262,7 +288,7 @@ func (m *Machine) softExporter(e *Exporter, dir string) {
 			e.Class = c
 		}
 	}
-	e.Pin = PinUnknown
+	e.Pin, e.Peer = PinUnknown, PeerIgnored
 	switch text, _ := m.sys.ReadString(path.Join(dir, "pin_rule")); text {
 	case "system":
 		e.Pin = PinInSystem

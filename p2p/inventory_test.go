@@ -229,17 +229,18 @@ func TestVersionsOfTheGate(t *testing.T) {
 	for _, c := range []struct {
 		loaded, proc string
 		want         Gate
+		peer         PeerRule
 	}{
-		{"580.95.05", "", GateUnknown}, {"570.124.06", "", GateOpen}, {"515.48.07", "", GateOpen}, {"610.1.2", "", GateUnread}, {"510.39", "", GateUnread}, {"?", "", GateUnread}, {"", "", GateUnread},
-		{"", "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.124.06  Release Build", GateOpen},
-		{"999.1", "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.124.06  Release Build", GateUnread},
+		{"580.95.05", "", GateUnknown, PeerAtAttach}, {"570.124.06", "", GateOpen, PeerAtMap}, {"515.48.07", "", GateOpen, PeerAtMap}, {"610.1.2", "", GateUnread, PeerUnread}, {"510.39", "", GateUnread, PeerUnread}, {"?", "", GateUnread, PeerUnread}, {"", "", GateUnread, PeerUnread},
+		{"", "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.124.06  Release Build", GateOpen, PeerAtMap},
+		{"999.1", "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.124.06  Release Build", GateUnread, PeerUnread},
 	} {
 		files := map[string]string{"sys/module/nvidia/taint": "OE", "proc/driver/nvidia/version": c.proc, "proc/driver/nvidia/params": "GrdmaPciTopoCheckOverride: 0\n"}
 		if c.loaded != "" {
 			files["sys/module/nvidia/version"] = c.loaded
 		}
 		m := fixture{cpu: grace, tree: tree, files: files}.open(t)
-		if e, err := m.Exporter(addr(t, "00:04.0")); err != nil || e.Gate != c.want {
+		if e, err := m.Exporter(addr(t, "00:04.0")); err != nil || e.Gate != c.want || e.Peer != c.peer {
 			t.Errorf("%+v: %+v, %v", c, e, err)
 		}
 	}

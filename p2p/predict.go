@@ -123,7 +123,7 @@ func (m *Machine) Predict(e Exporter, i Importer) Prediction {
 				"the importer's kind is not known: of a %v one %v; of a %v one %v", Pinned, first, kind, p)}}
 		}
 	}
-	if first.Outcome == Direct && i.OutOfTree && i.PeerToPeer {
+	if first.Outcome == Direct && i.OutOfTree && i.PeerToPeer && i.Driver != alwaysPeer {
 		host := i
 		host.PeerToPeer = false
 		if p := m.predict(e, host); p.Outcome != Direct {
@@ -137,6 +137,9 @@ func (m *Machine) Predict(e Exporter, i Importer) Prediction {
 	}
 	return first
 }
+
+// alwaysPeer wants peer-to-peer in every version that imports: MLNX_OFED's, too.
+const alwaysPeer = "mlx5_core"
 
 func (m *Machine) predict(e Exporter, i Importer) Prediction {
 	r := rules{m: m, e: e, i: i}
@@ -382,10 +385,14 @@ func (r *rules) pinnedInSystem() placement.Answer {
 	return placement.Yes
 }
 
-// nvidia is nv_dma_buf_attach(): what the importer is does not matter.
+// nvidia is nv_dma_buf_attach().
 func (r *rules) nvidia() {
 	if r.e.Withheld != "" {
 		r.because("%s", r.e.Withheld)
+		return
+	}
+	// A static importer, which asked for no callbacks, is not looked at.
+	if r.i.Kind != Static && !r.i.PeerToPeer && !r.withoutPages() {
 		return
 	}
 	switch {
@@ -415,6 +422,28 @@ func (r *rules) nvidia() {
 	if d := r.p.Decision; d.Supported != placement.Yes {
 		r.note("the driver does not ask the kernel, which says %v: the hardware may not route it", d)
 	}
+}
+
+// withoutPages is what NVIDIA's driver makes of an importer that does not want
+// peer-to-peer. Of its own memory only Grace's has pages.
+func (r *rules) withoutPages() (passes bool) {
+	const importer = "the importer does not want peer-to-peer"
+	switch {
+	case r.e.Peer == PeerIgnored:
+		return true
+	case r.e.Peer == PeerUnread:
+		r.because("%s, and what this version of the driver makes of that was not read", importer)
+	case !r.m.CPU.known || r.m.CPU.Vendor == "":
+		r.because("%s, which the driver accepts for memory with pages only: whether this GPU's has them is not known", importer)
+	case r.e.Peer == PeerAtAttach:
+		r.refuse(errno.ENOTSUPP, StageAttach, "%s, and the driver lets only those attach that do", importer)
+	case r.m.Kernel.between(v6_12, v7_2) == placement.No:
+		r.refuse(unix.ENOMEM, StageAttach, "%s, and the driver then maps nothing, which is inside attach up to %v", importer, v6_12)
+	default:
+		// It asks by a function that newer kernels keep to themselves.
+		r.because("%s, and whether the driver then maps anything is not known of this version with %s", importer, r.m.Kernel.Release)
+	}
+	return false
 }
 
 // unmapped gives up where NVIDIA's driver is told to hand out addresses that an

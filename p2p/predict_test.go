@@ -34,6 +34,7 @@ func TestPredict(t *testing.T) {
 	unread := fixture{cpu: xeon, tree: planted("ACS2", "config=64")}.open(t)
 	unreadZen := fixture{tree: planted("ACS2", "config=64")}.open(t)
 	noConfig := fixture{config: "-", tree: planted()}.open(t)
+	arm := fixture{cpu: grace, tree: planted()}.open(t)
 
 	old := fixture{release: "6.1.1", config: withP2P, tree: planted()}.open(t)
 
@@ -100,6 +101,16 @@ func TestPredict(t *testing.T) {
 		{zen, Exporter{Class: ClassNVIDIA}, atRoot, Dynamic, peer, "unknown", 0, "not known"},
 		{zen, Exporter{Class: ClassNVIDIA}, nowhere, Dynamic, peer, "unknown", 0, "not known"},
 		{zen, Exporter{Class: ClassNVIDIA, Gate: GateBridge}, "0a:00.0", Dynamic, peer, "unknown", 0, "0000:0a:00.0"},
+		{zen, Exporter{Class: ClassNVIDIA, Gate: GateOpen, Peer: PeerAtAttach}, inSwitch, Dynamic, peer, "direct", AddressPhysical, ""},
+		{zen, Exporter{Class: ClassNVIDIA, Gate: GateOpen, Peer: PeerAtAttach}, inSwitch, Static, false, "direct", AddressPhysical, ""},
+		{zen, Exporter{Class: ClassNVIDIA, Gate: GateOpen, Peer: PeerAtAttach}, inSwitch, Pinned, false, "refused ENOTSUPP attach", 0, "only those attach that do"},
+		{zen, Exporter{Class: ClassNVIDIA, Peer: PeerAtAttach}, atRoot, Dynamic, false, "refused ENOTSUPP attach", 0, "only those attach that do"},
+		{zen, Exporter{Class: ClassNVIDIA, Gate: GateOpen, Peer: PeerAtMap}, inSwitch, Dynamic, false, "unknown", 0, "not known of this version"},
+		{debian612, Exporter{Class: ClassNVIDIA, Gate: GateOpen, Peer: PeerAtMap}, inSwitch, Dynamic, false, "refused ENOMEM attach", 0, "maps nothing"},
+		{debian612, Exporter{Class: ClassNVIDIA, Gate: GateOpen, Peer: PeerAtAttach}, inSwitch, Dynamic, false, "refused ENOTSUPP attach", 0, ""},
+		{zen, Exporter{Class: ClassNVIDIA, Gate: GateOpen}, inSwitch, Dynamic, false, "unknown", 0, "was not read"},
+		{zen, Exporter{Class: ClassNVIDIA, Gate: GateOpen, Peer: PeerIgnored}, inSwitch, Dynamic, false, "direct", AddressPhysical, ""},
+		{arm, Exporter{Class: ClassNVIDIA, Gate: GateOpen, Peer: PeerAtAttach}, inSwitch, Dynamic, false, "unknown", 0, "with pages"},
 		{noConfig, Exporter{Class: ClassNVIDIACoherent}, nowhere, Static, false, "direct", AddressPhysical, "pages"},
 
 		// vfio-pci.
@@ -270,10 +281,10 @@ func TestExporter(t *testing.T) {
 		{"", nil, Exporter{OutOfTree: true}},
 		{"vfio-pci", files{"sys/module/vfio_pci/taint": "\n"}, Exporter{Class: ClassVFIO}},
 		{"nvidia", nil, Exporter{OutOfTree: true, Gate: GateUnread}}, // maybe the proprietary modules
-		{"softgpu", nil, Exporter{Pin: PinUnknown}},
-		{"softgpu", files{gpu + "behaviour": "strange\n"}, Exporter{Pin: PinUnknown}},
-		{"softgpu", files{gpu + "behaviour": "nvidia\n", gpu + "pin_rule": "vram\n", "sys/module/softgpu/parameters/topology_gate": "Y\n"}, Exporter{Class: ClassNVIDIA, Pin: PinInVRAM, Gate: GateBridge}},
-		{"softgpu", files{gpu + "behaviour": "xe\n", gpu + "pin_rule": "system\n", "sys/module/softgpu/parameters/topology_gate": "N\n"}, Exporter{Class: ClassXe, Pin: PinInSystem, Gate: GateOpen}},
+		{"softgpu", nil, Exporter{Pin: PinUnknown, Peer: PeerIgnored}},
+		{"softgpu", files{gpu + "behaviour": "strange\n"}, Exporter{Pin: PinUnknown, Peer: PeerIgnored}},
+		{"softgpu", files{gpu + "behaviour": "nvidia\n", gpu + "pin_rule": "vram\n", "sys/module/softgpu/parameters/topology_gate": "Y\n"}, Exporter{Class: ClassNVIDIA, Pin: PinInVRAM, Gate: GateBridge, Peer: PeerIgnored}},
+		{"softgpu", files{gpu + "behaviour": "xe\n", gpu + "pin_rule": "system\n", "sys/module/softgpu/parameters/topology_gate": "N\n"}, Exporter{Class: ClassXe, Pin: PinInSystem, Gate: GateOpen, Peer: PeerIgnored}},
 	} {
 		tree := planted()
 		if c.driver != "" {
@@ -360,11 +371,16 @@ func TestNVIDIAMapsNothing(t *testing.T) {
 func TestOutOfTreeImporter(t *testing.T) {
 	m := fixture{tree: planted()}.open(t)
 	gpu := addr(t, "03:00.0")
-	for class, want := range map[Class]Outcome{ClassAMDGPU: OutcomeUnknown, ClassXe: OutcomeUnknown, ClassVFIO: OutcomeUnknown, ClassNVIDIA: Direct} {
-		e := Exporter{Class: class, PCI: &gpu, Gate: GateOpen}
+	for class, want := range map[Class]Outcome{ClassAMDGPU: OutcomeUnknown, ClassXe: OutcomeUnknown, ClassVFIO: OutcomeUnknown, ClassNVIDIA: OutcomeUnknown, ClassNVIDIACoherent: Direct} {
+		e := Exporter{Class: class, PCI: &gpu, Gate: GateOpen, Peer: PeerAtAttach}
 		i := Importer{PCI: client(t, inSwitch), PeerToPeer: true, Imports: true, OutOfTree: true}
 		if p := m.Predict(e, i); p.Outcome != want {
 			t.Errorf("%v: %v", class, p)
+		}
+		// What MLNX_OFED's mlx5 wants is known, and what kind it is still is not.
+		i.Driver = "mlx5_core"
+		if p := m.Predict(e, i); (p.Outcome == Direct) != (class != ClassVFIO) {
+			t.Errorf("%v, mlx5: %v", class, p)
 		}
 	}
 }
