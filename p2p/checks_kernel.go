@@ -263,7 +263,7 @@ func (l *look) lockdown() {
 }
 
 // parameters are those of the command line that concern peer-to-peer.
-var parameters = []string{"iommu", "iommu.passthrough", "intel_iommu", "amd_iommu", "pci", "pcie_acs_override", "numa_balancing", "pcie_ports", "pcie_aspm"}
+var parameters = []string{"iommu", "iommu.passthrough", "intel_iommu", "amd_iommu", "pci", "pcie_acs_override", "numa_balancing", "pcie_ports", "pcie_aspm", "i915.force_probe", "xe.force_probe"}
 
 // Parameter reports a word of the kernel's command line that concerns
 // peer-to-peer.
@@ -337,6 +337,11 @@ func (l *look) complaints() {
 		f := l.say(h.pattern.result, "", log.at(), "%s (%s)", h.line, h.pattern.means)
 		if command := h.pattern.command(h.line); command != "" {
 			f.fix("what the kernel proposes", command, "devices below these ports reach each other past the IOMMU")
+			// It does not look at the list that it was given.
+			if list, ok := strings.CutPrefix(command, openParameter); ok && len(l.m.openedPorts()) > 0 {
+				fix := l.m.openPorts(strings.Split(list, ";"))
+				f.Remedy = &fix
+			}
 		}
 	}
 }

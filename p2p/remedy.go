@@ -151,7 +151,7 @@ func (m *Machine) xe(e Exporter) *Remedy {
 		return r // the software GPU's
 	}
 	if f, err := pci.ReadFunction(m.sys, *e.PCI); err == nil {
-		r.Command = fmt.Sprintf("i915.force_probe=!%04x xe.force_probe=%04x", f.Device, f.Device)
+		r.Command = m.forced("i915.force_probe", fmt.Sprintf("!%04x", f.Device)) + " " + m.forced("xe.force_probe", fmt.Sprintf("%04x", f.Device))
 	}
 	return r
 }
@@ -163,37 +163,52 @@ func (m *Machine) openWay(p Prediction, e Exporter, i Importer) *Remedy {
 	if len(p.Decision.Redirects) == 0 || !open.direct(e, i) {
 		return nil
 	}
-	r := openPorts(p.Decision.Redirects)
+	r := m.openPorts(redirects([]Pair{{Prediction: p}}))
 	r.Direct = true
 	return &r
 }
 
-// openPorts is the kernel's parameter that stops ports from redirecting. It
-// separates them by ";", where GRUB's commands end.
-func openPorts(redirects []Redirect) Remedy {
-	var ports []string
-	for _, r := range redirects {
-		ports = append(ports, r.PCI.String())
+// openPorts is the kernel's parameter that stops ports from redirecting. The kernel
+// keeps one list of them, the last: what is on its command line already is in this
+// one, too, behind the new ports, for it reads up to the first entry that it does
+// not understand. It separates them by ";", where GRUB's commands end.
+func (m *Machine) openPorts(ports []string) Remedy {
+	opened := m.openedPorts()
+	kept := slices.DeleteFunc(slices.Clone(opened), func(entry string) bool { return isPort(entry, ports) })
+	overruled := ""
+	if m.setPorts(ports) {
+		overruled = "; pci=config_acs= on the command line comes after it: take the ports out of that, or set their R and C bits to 0 there"
 	}
+	if len(ports) > 0 && !slices.ContainsFunc(ports, func(p string) bool {
+		return !slices.ContainsFunc(opened, func(e string) bool { return isPort(e, []string{p}) })
+	}) {
+		return Remedy{Change: "find out what makes these ports redirect: the kernel's command line opens them already" + overruled}
+	}
+	all := slices.Concat(ports, kept)
 	change := "let the ports on the way pass peer-to-peer traffic"
-	if len(ports) > 1 {
+	if len(all) > 1 {
 		change += ", by this parameter, which needs quotes of its own in GRUB's configuration: GRUB_CMDLINE_LINUX=\"… 'pci=…'\""
 	}
+	switch {
+	case len(opened) > 0:
+		change += "; it takes the place of the disable_acs_redir= that is there, and has its ports: the kernel keeps one list, the last"
+	case m.read("proc/cmdline").err != nil:
+		change += "; add the ports of a disable_acs_redir= that may be there: the command line could not be read, and the kernel keeps one list, the last"
+	}
 	return Remedy{
-		Change:  change,
-		Command: openParameter + strings.Join(ports, ";"),
+		Change:  change + overruled,
+		Command: openParameter + strings.Join(all, ";"),
 		Weakens: "devices below these ports reach each other past the IOMMU: not for machines that give them to different guests",
 	}
 }
 
-// redirects are the ports in the way of all pairs, each once: the kernel keeps
-// one list of them, the last that it is given.
-func redirects(pairs []Pair) []Redirect {
-	var out []Redirect
+// redirects are the ports in the way of all pairs, each once.
+func redirects(pairs []Pair) []string {
+	var out []string
 	for _, p := range pairs {
 		for _, r := range p.Prediction.Decision.Redirects {
-			if !slices.ContainsFunc(out, func(o Redirect) bool { return o.PCI == r.PCI }) {
-				out = append(out, r)
+			if port := r.PCI.String(); !slices.Contains(out, port) {
+				out = append(out, port)
 			}
 		}
 	}
@@ -202,13 +217,13 @@ func redirects(pairs []Pair) []Redirect {
 
 // openAll is the parameter for all pairs together.
 func (l *look) openAll() *Remedy {
-	r := openPorts(redirects(l.pairs))
+	r := l.m.openPorts(redirects(l.pairs))
 	return &r
 }
 
 // Combine gives all pairs whose remedy is to open ports one parameter, with the
 // ports of all of them.
-func Combine(pairs []Pair) {
+func (m *Machine) Combine(pairs []Pair) {
 	var bad []Pair
 	for _, p := range pairs {
 		if p.opens() {
@@ -217,7 +232,7 @@ func Combine(pairs []Pair) {
 	}
 	for i, p := range pairs {
 		if p.opens() {
-			r := openPorts(redirects(bad))
+			r := m.openPorts(redirects(bad))
 			r.Direct = p.Remedy.Direct
 			pairs[i].Remedy = &r
 		}

@@ -172,7 +172,7 @@ func TestOneParameterForAll(t *testing.T) {
 	}
 	m := Open(tree.Write(t))
 	s := subject(m)
-	Combine(s.Pairs)
+	m.Combine(s.Pairs)
 	const want = "pci=disable_acs_redir=0000:12:00.0;0000:12:01.0;0000:12:03.0;0000:12:02.0"
 	for _, p := range s.Pairs {
 		if p.Remedy == nil || p.Remedy.Command != want || !p.Remedy.Direct {
@@ -190,6 +190,57 @@ func TestOneParameterForAll(t *testing.T) {
 	}
 	if seen < 2 {
 		t.Error(seen)
+	}
+}
+
+// The kernel keeps one list of ports, the last: what is on its command line stays
+// open. What config_acs= says of a port comes after it.
+func TestRemedyKeepsOpenedPorts(t *testing.T) {
+	const one, grub = "pci=disable_acs_redir=0000:02:00.0", "'pci=…'"
+	for _, c := range []struct {
+		line, want, words, not string
+	}{
+		{"quiet", one, "", grub},
+		{"pci=noats,disable_acs_redir=0000:07:00.0", one + ";0000:07:00.0", "takes the place of", ""},
+		{"pci=disable_acs_redir=02:00.1;pci:10b5:8747;0000:00:01.0/00.0", one + ";02:00.1;pci:10b5:8747;0000:00:01.0/00.0", grub, ""},
+		{"pci=disable_acs_redir=0000:05:00.0 pci=disable_acs_redir=0000:06:00.0 pci=realloc", one + ";0000:06:00.0", "", "0000:05:00.0"},
+		{"quiet -- pci=disable_acs_redir=0000:06:00.0", one, "", "the place"},
+		{`"pci=disable_acs_redir=0000:06:00.0"`, one + ";0000:06:00.0", "", ""},
+		{"pci=disable_acs_redir=02:00.0;0000:06:00.0", "", "opens them already", "config_acs"},
+		{"pci=disable_acs_redir=02:00.0 pci=config_acs=1111111@02:00.0", "", "config_acs", ""},
+		{"pci=config_acs=x1@0000:09:00.0;1x@0000:02:00.0", one, "config_acs", ""},
+		{"pci=config_acs=x1@pci:0:0", one, "config_acs", ""},
+		{"pci=config_acs=x1@0000:09:00.0", one, "", "config_acs"},
+	} {
+		m := fixture{cpu: xeon, tree: planted("ACS2", "acs=0x1d"), files: map[string]string{"proc/cmdline": c.line + "\n"}}.open(t)
+		gpu := addr(t, "03:00.0")
+		r := m.Remedy(Exporter{Class: ClassXe, PCI: &gpu}, Importer{PCI: client(t, inSwitch), Kind: Pinned, PeerToPeer: true})
+		if r == nil || r.Command != c.want || !strings.Contains(r.Change, c.words) || c.not != "" && strings.Contains(r.Change+r.Command, c.not) || !r.Direct {
+			t.Errorf("%s: %+v", c.line, r)
+		}
+	}
+	unknown := fixture{cpu: xeon, tree: planted("ACS2", "acs=0x1d")}.open(t)
+	if r := unknown.openPorts([]string{"0000:02:00.0"}); r.Command != one || !strings.Contains(r.Change, "could not be read") {
+		t.Errorf("%+v", r)
+	}
+}
+
+// The drivers of Intel's GPUs keep one list each, too.
+func TestForcedDevices(t *testing.T) {
+	for line, want := range map[string]string{
+		"":                    "xe.force_probe=56c0",
+		"xe.force_probe=4680": "xe.force_probe=4680,56c0",
+		"xe.force_probe=56c0": "xe.force_probe=56c0",
+		"xe.force_probe=*":    "xe.force_probe=*",
+	} {
+		m := fixture{tree: planted(), files: map[string]string{"proc/cmdline": line}}.open(t)
+		if got := m.forced("xe.force_probe", "56c0"); got != want {
+			t.Errorf("%q: %q", line, got)
+		}
+	}
+	m := fixture{tree: planted(), files: map[string]string{"proc/cmdline": "i915.force_probe=*"}}.open(t)
+	if got := m.forced("i915.force_probe", "!56c0"); got != "i915.force_probe=!56c0" {
+		t.Error(got)
 	}
 }
 

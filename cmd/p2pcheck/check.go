@@ -135,7 +135,7 @@ func (a *app) checkAnd(prove func(*p2p.Machine, []p2p.Pair) (*liveRun, error), m
 			pairs = append(pairs, m.Pair(g, n))
 		}
 	}
-	p2p.Combine(pairs)
+	m.Combine(pairs)
 	for _, whole := range pairs {
 		p := pairOf(whole)
 		r.Pairs = append(r.Pairs, p)
