@@ -16,7 +16,7 @@ import (
 
 var containerChecks = []Check{
 	{ID: "CTR-LIBS", Title: "libibverbs has a provider for the NIC", Worst: ResultWarn, run: (*look).providers,
-		Expect: "a provider of each NIC's driver", Why: "Without its provider libibverbs sees no device: the usual state of a container's image.",
+		Expect: "a provider of each NIC's driver, of libibverbs' own version", Why: "Without its provider libibverbs sees no device: the usual state of a container's image. It loads those libraries only that have its private interface's number in their names.",
 		Fix: Remedy{Change: "install it in the image", Command: "apt install ibverbs-providers"}, Ref: "rdma-core"},
 	{ID: "CTR-SHM", Title: "Shared memory is large enough", Worst: ResultWarn, run: (*look).sharedMemory,
 		Expect: "more than 64 MiB in /dev/shm", Why: "NCCL and RCCL keep their buffers between processes there; containers get 64 MiB by default.",
@@ -40,44 +40,6 @@ func (l *look) filtered(name string) {
 		l.pass("", []string{where}, "no EPERM")
 	default:
 		l.say(ResultSkip, "", []string{where}, "%v", reading{err: err}.why())
-	}
-}
-
-// providerOf are the names of providers by the driver of the function.
-var providerOf = map[string]string{
-	"mlx5_core": "mlx5", "mlx4_core": "mlx4", "efa": "efa", "bnxt_en": "bnxt_re", "ice": "irdma", "i40e": "irdma", "mana": "mana",
-	"ionic": "ionic", "cxgb4": "cxgb4", "hns3": "hns", "qede": "qedr", "erdma": "erdma",
-}
-
-func (l *look) providers() {
-	var names []string
-	var looked bool
-	for _, dir := range []string{"etc/libibverbs.d", "usr/local/etc/libibverbs.d"} {
-		found, r := l.list(dir)
-		names = append(names, found...)
-		looked = looked || r.err == nil
-	}
-	any := false
-	for _, n := range l.s.NICs {
-		provider := providerOf[n.Importer.Driver]
-		if n.Software {
-			provider = "rxe"
-		}
-		at := []string{"/etc/libibverbs.d"}
-		switch {
-		case provider == "":
-			continue
-		case !looked:
-			l.unknown(n.Name, at, "the directory is not here")
-		case slices.Contains(names, provider+".driver"):
-			l.pass(n.Name, at, "%s", provider)
-		default:
-			l.warn(n.Name, at, "no %s.driver", provider)
-		}
-		any = true
-	}
-	if !any {
-		l.skip("no RDMA device of a driver that is known")
 	}
 }
 

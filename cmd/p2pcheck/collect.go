@@ -13,6 +13,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/gpurdma/gpurdma/p2p"
 )
 
 // lookedAt are the files that a snapshot has, as patterns below the root. A
@@ -40,13 +42,14 @@ var lookedAt = []string{
 	"sys/kernel/mm/memory_peers/*/version", "sys/kernel/iommu_groups/*/type",
 	"!dev/kmsg", "!dev/kfd", "!dev/nvidiactl", "!dev/hl0", "!dev/accel/accel0",
 	"!.dockerenv", "!run/.containerenv", "!etc/libibverbs.d/*", "!usr/local/etc/libibverbs.d/*", "!etc/cdi/*", "!run/cdi/*", "!var/run/cdi/*",
-	"!usr/lib64/libibverbs.so.1.*", "!usr/lib/libibverbs.so.1.*", "!usr/lib/*/libibverbs.so.1.*", "!usr/local/lib/libibverbs.so.1.*",
-	"!lib64/libibverbs.so.1.*", "!lib/*/libibverbs.so.1.*",
+	"usr/lib64/libibverbs.so.1.*", "usr/lib/libibverbs.so.1.*", "usr/lib/*/libibverbs.so.1.*", "usr/local/lib/libibverbs.so.1.*",
+	"lib64/libibverbs.so.1.*", "lib/*/libibverbs.so.1.*",
+	"!usr/lib64/libibverbs/*", "!usr/lib/libibverbs/*", "!usr/lib/*/libibverbs/*", "!usr/local/lib/libibverbs/*", "!lib64/libibverbs/*", "!lib/*/libibverbs/*",
 }
 
 // roots are directories whose presence says that what is not in them was not
 // there.
-var roots = []string{"sys/class", "sys/module", "sys/kernel", "sys/kernel/security", "sys/bus", "sys/devices", "sys/fs", "proc/sys", "dev", "etc", "etc/libibverbs.d", "run", "usr", "usr/lib", "usr/lib64", "lib64", "lib", "var", "boot"}
+var roots = []string{"sys/class", "sys/module", "sys/kernel", "sys/kernel/security", "sys/bus", "sys/devices", "sys/fs", "proc/sys", "dev", "etc", "etc/libibverbs.d", "run", "usr", "usr/lib", "usr/lib64", "usr/local/lib", "lib64", "lib", "var", "boot"}
 
 // ofAnyFunction and ofEndpoints are attributes of PCI functions.
 var (
@@ -240,7 +243,11 @@ func (c *collector) contents(name string) ([]byte, error) {
 	if name == "proc/kallsyms" {
 		return symbols(f)
 	}
-	return io.ReadAll(io.LimitReader(f, fileLimit))
+	data, err := io.ReadAll(io.LimitReader(f, fileLimit))
+	if strings.HasPrefix(path.Base(name), "libibverbs.so.") {
+		data = p2p.ProviderNames(data) // the rest of the library is nobody's concern
+	}
+	return data, err
 }
 
 // symbols are those of the kernel that are looked for, out of megabytes.
