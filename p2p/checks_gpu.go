@@ -29,8 +29,8 @@ var gpuChecks = []Check{
 		Expect: "memory that stays in the GPU for this NIC", Why: "Where the kernel lets a pair pass, the driver may still move the buffer to system memory and report success: i915 always, amdgpu and xe up to 6.12 for NICs that pin.",
 		Fix: Remedy{Change: "use a kernel, driver or NIC that fit together"}, Ref: "amdgpu_dma_buf.c, xe_dma_buf.c, i915_gem_dmabuf.c, vfio_pci_dmabuf.c"},
 	{ID: "GPU-BO-LOCATION", Title: "A registered buffer is still in the GPU", Worst: ResultFail, run: (*look).gpuKeeps,
-		Expect: "all of it, with one NIC at least", Why: "The proof against a silent move: --live looks where the bytes of registered buffers are.",
-		Fix: Remedy{Change: "see the pairs' reasons"}, Ref: "dmabuf-reg verify --trace"},
+		Expect: "all of it, with one NIC at least", Why: "The proof against a silent move: --live looks where the bytes of registered buffers are, by trace, and by what the GPU's driver counts in its memory.",
+		Fix: Remedy{Change: "see the pairs' reasons"}, Ref: "dmabuf-reg verify --trace; Documentation/gpu/drm-usage-stats.rst"},
 }
 
 // bestFirst: one NIC that works is enough, and what failed says more than what is
@@ -65,7 +65,7 @@ func (l *look) perGPU(pairs func()) {
 
 // gpuExports and gpuKeeps are of GPUs, what ACT-EXPORT and ACT-TRACE are of pairs.
 func (l *look) gpuExports() { l.perGPU(l.proveExport) }
-func (l *look) gpuKeeps()   { l.perGPU(l.provePlace) }
+func (l *look) gpuKeeps()   { l.perGPU(l.proveKept) }
 
 func (l *look) gpuDriver() {
 	if len(l.gpus) == 0 {

@@ -54,11 +54,14 @@ type Proof struct {
 	Steps   [rungs]Step
 
 	Placement *placement.Placement // nil if nobody watched, or nothing was registered
+	Resident  *Resident            // nil if nothing was registered
 	Verified  int64                // bytes that were compared and found right
 	// WriteRate and ReadRate are bytes per second, one transfer at a time; 0 if
-	// there was none.
-	WriteRate, ReadRate float64
-	Elapsed             time.Duration
+	// there was none. The others are those of host memory, by the same NIC.
+	WriteRate, ReadRate         float64
+	HostWriteRate, HostReadRate float64
+	Uncompared                  string // why there are none of host memory
+	Elapsed                     time.Duration
 
 	Watch Watch
 }

@@ -20,7 +20,7 @@ import (
 func climb(outcome Outcome, last Rung) *Proof {
 	p := NewProof()
 	p.Outcome, p.Why = outcome, "a test says so"
-	p.WriteRate, p.ReadRate = 1e9, 1e9
+	p.WriteRate, p.ReadRate, p.HostWriteRate, p.HostReadRate = 1e9, 1e9, 1e9, 1e9
 	p.Watch.Counted = true
 	for r := range last + 1 {
 		p.Steps[r] = Step{ResultPass, "done"}
@@ -39,6 +39,17 @@ func (p *Proof) refused(e unix.Errno) *Proof {
 	return p.at(RungRegister, ResultFail)
 }
 
+// counted is what a driver says of a buffer of 256 bytes.
+func (p *Proof) counted(before, after int64) *Proof {
+	p.Resident = &Resident{Size: 256, Before: before, After: after}
+	return p
+}
+
+func (p *Proof) uncounted() *Proof {
+	p.Resident = &Resident{Size: 256, Err: errors.New("the driver has no fdinfo")}
+	return p
+}
+
 func (p *Proof) saw(lines ...string) *Proof {
 	p.Watch.Lines = lines
 	return p
@@ -48,9 +59,15 @@ func (p *Proof) saw(lines ...string) *Proof {
 // are predicted to be direct.
 func TestProofChecks(t *testing.T) {
 	whole := func() *Proof { return climb(Direct, RungRelease) }
+	untraced := func() *Proof { return whole().at(RungPlace, unknown) }
 	const fault = "DMAR: [DMA Write NO_PASID] Request device [14:00.0] fault addr 0xfb020000"
 	slow, unread, growing, corrected := whole(), whole(), whole(), whole()
 	slow.ReadRate = 1e7
+	uncompared, slowWrite, slowBoth, magic := whole(), whole(), whole(), whole()
+	uncompared.HostWriteRate, uncompared.Uncompared = 0, "a test says so"
+	slowWrite.HostWriteRate = 2.1e9
+	slowBoth.HostReadRate, slowBoth.HostWriteRate = 2.1e9, 2.1e9
+	magic.WriteRate, magic.ReadRate, magic.HostWriteRate, magic.HostReadRate = 64e9, 64e9, 64e9, 64e9 // over 16 lanes of 32 GT/s
 	unread.Watch.LogErr = unix.EPERM
 	uncounted := whole()
 	uncounted.Watch.Counted = false
@@ -59,20 +76,25 @@ func TestProofChecks(t *testing.T) {
 	losing := whole()
 	losing.Watch.Losses = []string{"bnxt_re0/1: 3 to_retransmits"}
 	for id, cases := range map[string]map[Result][]*Proof{
-		"ACT-EXPORT":      {pass: {whole(), climb(Refused, RungExport)}, fail: {NewProof().at(RungAllocate, fail), climb(0, RungAllocate).at(RungExport, fail)}, unknown: {NewProof().at(RungAllocate, unknown), climb(0, RungAllocate).at(RungExport, unknown)}, skip: {nil}},
-		"GPU-EXPORT":      {pass: {whole()}, fail: {NewProof().at(RungAllocate, fail)}, unknown: {NewProof().at(RungAllocate, unknown)}, skip: {nil}},
-		"ACT-REG":         {pass: {whole()}, fail: {climb(0, RungExport).refused(unix.EINVAL)}, unknown: {climb(0, RungExport).at(RungRegister, unknown)}, skip: {nil, NewProof()}},
-		"ACT-TRACE":       {pass: {whole()}, fail: {whole().at(RungPlace, fail)}, unknown: {whole().at(RungPlace, unknown)}, skip: {nil, NewProof()}},
-		"GPU-BO-LOCATION": {pass: {whole()}, fail: {whole().at(RungPlace, fail)}, unknown: {whole().at(RungPlace, unknown)}, skip: {nil, NewProof()}},
-		"ACT-PREDICTION":  {pass: {whole()}, fail: {climb(Staged, RungRelease), climb(0, RungExport).refused(unix.EINVAL)}, unknown: {climb(OutcomeUnknown, RungRelease)}, skip: {nil}},
-		"ACT-WRITE":       {pass: {whole()}, fail: {whole().at(RungWrite, fail)}, unknown: {whole().at(RungWrite, unknown)}, skip: {nil, NewProof()}},
-		"ACT-READ":        {pass: {whole()}, fail: {whole().at(RungRead, fail)}, unknown: {whole().at(RungRead, unknown)}, skip: {nil, NewProof()}},
-		"ACT-CLEANUP":     {pass: {whole()}, fail: {whole().at(RungRelease, fail)}, unknown: {whole().at(RungRelease, unknown)}, skip: {nil, NewProof()}},
-		"ACT-BW":          {pass: {whole()}, warn: {slow}, skip: {nil, NewProof()}},
-		"ACT-ORDER":       {pass: {whole()}, fail: {whole().at(RungOrder, fail)}, unknown: {whole().at(RungOrder, unknown)}, skip: {nil, NewProof()}},
-		"ACT-MIGRATE":     {skip: {nil, whole()}},
-		"NET-LOOPBACK":    {pass: {whole(), whole().at(RungWrite, fail)}, skip: {nil, NewProof(), whole().at(RungWrite, unknown)}},
-		"NET-PFC":         {pass: {nil, whole()}, warn: {losing}},
+		"ACT-EXPORT": {pass: {whole(), climb(Refused, RungExport)}, fail: {NewProof().at(RungAllocate, fail), climb(0, RungAllocate).at(RungExport, fail)}, unknown: {NewProof().at(RungAllocate, unknown), climb(0, RungAllocate).at(RungExport, unknown)}, skip: {nil}},
+		"GPU-EXPORT": {pass: {whole()}, fail: {NewProof().at(RungAllocate, fail)}, unknown: {NewProof().at(RungAllocate, unknown)}, skip: {nil}},
+		"ACT-REG":    {pass: {whole()}, fail: {climb(0, RungExport).refused(unix.EINVAL)}, unknown: {climb(0, RungExport).at(RungRegister, unknown)}, skip: {nil, NewProof()}},
+		"ACT-TRACE":  {pass: {whole()}, fail: {whole().at(RungPlace, fail)}, unknown: {whole().at(RungPlace, unknown)}, skip: {nil, NewProof()}},
+		"GPU-BO-LOCATION": {
+			pass:    {whole(), untraced().counted(300, 300), untraced().counted(256, 256), whole().counted(0, 0), whole().counted(300, 200)},
+			fail:    {whole().at(RungPlace, fail), whole().at(RungPlace, fail).counted(300, 300), untraced().counted(300, 44), whole().counted(256, 0)},
+			unknown: {untraced(), untraced().counted(200, 200), untraced().counted(300, 200), untraced().uncounted()},
+			skip:    {nil, NewProof(), NewProof().counted(256, 0)},
+		},
+		"ACT-PREDICTION": {pass: {whole()}, fail: {climb(Staged, RungRelease), climb(0, RungExport).refused(unix.EINVAL)}, unknown: {climb(OutcomeUnknown, RungRelease)}, skip: {nil}},
+		"ACT-WRITE":      {pass: {whole()}, fail: {whole().at(RungWrite, fail)}, unknown: {whole().at(RungWrite, unknown)}, skip: {nil, NewProof()}},
+		"ACT-READ":       {pass: {whole()}, fail: {whole().at(RungRead, fail)}, unknown: {whole().at(RungRead, unknown)}, skip: {nil, NewProof()}},
+		"ACT-CLEANUP":    {pass: {whole()}, fail: {whole().at(RungRelease, fail)}, unknown: {whole().at(RungRelease, unknown)}, skip: {nil, NewProof()}},
+		"ACT-BW":         {pass: {whole()}, warn: {slow, slowWrite, slowBoth}, unknown: {uncompared, magic}, skip: {nil, NewProof()}},
+		"ACT-ORDER":      {pass: {whole()}, fail: {whole().at(RungOrder, fail)}, unknown: {whole().at(RungOrder, unknown)}, skip: {nil, NewProof()}},
+		"ACT-MIGRATE":    {skip: {nil, whole()}},
+		"NET-LOOPBACK":   {pass: {whole(), whole().at(RungWrite, fail)}, skip: {nil, NewProof(), whole().at(RungWrite, unknown)}},
+		"NET-PFC":        {pass: {nil, whole()}, warn: {losing}},
 		"ACT-FAULTWATCH": {
 			pass: {whole(), whole().saw("bnxt_en 0000:14:00.0: hello")}, unknown: {unread, uncounted}, skip: {nil},
 			warn: {corrected, whole().saw("pcieport 0000:12:00.0: AER: Corrected error received: 0000:13:00.0")},

@@ -26,6 +26,14 @@ type step struct {
 	Detail string `json:"detail"`
 }
 
+// residence is what the GPU's driver counted in the GPU's memory.
+type residence struct {
+	Size   int64  `json:"size"`
+	Before int64  `json:"before"`
+	After  int64  `json:"after"`
+	Error  string `json:"error"`
+}
+
 // proof is what became of a pair when it was tried.
 type proof struct {
 	Outcome   string               `json:"outcome"`
@@ -35,9 +43,12 @@ type proof struct {
 	Agrees    placement.Answer     `json:"agrees"`
 	Steps     []step               `json:"steps"`
 	Placement *placement.Placement `json:"placement"`
+	Resident  *residence           `json:"resident"`
 	Verified  int64                `json:"verified_bytes"`
 	WriteRate float64              `json:"write_bytes_per_s"`
 	ReadRate  float64              `json:"read_bytes_per_s"`
+	HostWrite float64              `json:"host_write_bytes_per_s"`
+	HostRead  float64              `json:"host_read_bytes_per_s"`
 	Elapsed   time.Duration        `json:"elapsed_ns"`
 	Log       []string             `json:"log"`
 	LogOthers int                  `json:"log_others"`
@@ -118,7 +129,7 @@ func proofOf(p p2p.Pair) *proof {
 	}
 	out := &proof{
 		Outcome: q.Outcome.String(), Stage: q.Stage, Why: q.Why, Agrees: p.Agrees(), Placement: q.Placement,
-		Verified: q.Verified, WriteRate: q.WriteRate, ReadRate: q.ReadRate, Elapsed: q.Elapsed,
+		Verified: q.Verified, WriteRate: q.WriteRate, ReadRate: q.ReadRate, HostWrite: q.HostWriteRate, HostRead: q.HostReadRate, Elapsed: q.Elapsed,
 		Log: list(q.Watch.Lines), LogOthers: q.Watch.Others, Links: list(q.Watch.Errors), Losses: list(q.Watch.Losses),
 	}
 	for i, s := range q.Steps {
@@ -126,6 +137,12 @@ func proofOf(p p2p.Pair) *proof {
 	}
 	if e := q.Errno; e != 0 {
 		out.Errno = &cli.Errno{Name: errno.Name(e), Number: int(e)}
+	}
+	if r := q.Resident; r != nil {
+		out.Resident = &residence{Size: r.Size, Before: r.Before, After: r.After}
+		if r.Err != nil {
+			out.Resident.Error = r.Err.Error()
+		}
 	}
 	if err := q.Watch.LogErr; err != nil {
 		out.LogError = err.Error()
@@ -286,7 +303,11 @@ func (q *proof) text(all bool) string {
 		}
 	}
 	if all && q.WriteRate > 0 {
-		fmt.Fprintf(&b, "  %s to write, %s to read; %s\n", cli.Rate(q.WriteRate), cli.Rate(q.ReadRate), cli.Duration(q.Elapsed))
+		host := ""
+		if q.HostWrite > 0 {
+			host = fmt.Sprintf(" (host memory: %s, %s)", cli.Rate(q.HostWrite), cli.Rate(q.HostRead))
+		}
+		fmt.Fprintf(&b, "  %s to write, %s to read%s; %s\n", cli.Rate(q.WriteRate), cli.Rate(q.ReadRate), host, cli.Duration(q.Elapsed))
 	}
 	meanwhile := slices.Concat(q.Log, q.Links, q.Losses)
 	for i, line := range meanwhile {

@@ -24,6 +24,9 @@ type climb struct {
 	proof *p2p.Proof
 	buf   *gpualloc.Buffer
 	inode uint64
+
+	before      int64 // of this process in the GPU's memory, with the buffer
+	uncountable error // why that is not known
 }
 
 func (c *climb) step(r p2p.Rung, result p2p.Result, format string, args ...any) {
@@ -69,6 +72,7 @@ func (c *climb) allocate(ctx context.Context) bool {
 	if info, err := first.Info(); err == nil {
 		exporter = info.Exporter
 	}
+	c.before, c.uncountable = c.count()
 	c.step(p2p.RungAllocate, p2p.ResultPass, "%d bytes by %s", c.buf.Size(), c.buf.Spec())
 	c.step(p2p.RungExport, p2p.ResultPass, "a dma-buf of %s", exporter)
 	return true
@@ -105,7 +109,10 @@ func (c *climb) transfer(ctx context.Context, nic *ibvfd.Context) {
 	}
 	rep, err := canary.Verify(ctx, nic, c.buf, canary.Options{
 		Cases: []string{canary.CaseWhole}, Stall: c.opt.Limit / 2,
-		Registered: func(rep *canary.Report) { c.place(ctx, rep) },
+		Registered: func(rep *canary.Report) {
+			c.recount()
+			c.place(ctx, rep)
+		},
 	})
 	c.proof.Verified, c.proof.WriteRate, c.proof.ReadRate = rep.VerifiedBytes, rep.WriteRate, rep.ReadRate
 	if ctx.Err() != nil {
@@ -119,7 +126,22 @@ func (c *climb) transfer(ctx context.Context, nic *ibvfd.Context) {
 	c.proof.Steps[p2p.RungWrite], c.proof.Steps[p2p.RungRead] = moved(err, rep.VerifiedBytes)
 	if err == nil {
 		c.order(ctx, nic)
+		c.compare(ctx, nic)
 	}
+}
+
+// compare measures the GPU's memory beside the host's.
+func (c *climb) compare(ctx context.Context, nic *ibvfd.Context) {
+	gpu, host, err := canary.Compare(ctx, nic, c.buf, canary.CompareOptions{Stall: c.opt.Limit / 2})
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		c.proof.Uncompared = err.Error()
+		return
+	}
+	c.proof.WriteRate, c.proof.ReadRate = gpu.Write, gpu.Read
+	c.proof.HostWriteRate, c.proof.HostReadRate = host.Write, host.Read
 }
 
 // order looks whether flags arrive after their data: as applications write them,

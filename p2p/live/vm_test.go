@@ -46,6 +46,12 @@ func TestVMProve(t *testing.T) {
 		if pair.Proof.Outcome != p2p.Direct || pair.Agrees() != placement.Yes || pair.Proof.Failed() || pair.Proof.Verified < p.opt.Size {
 			t.Errorf("predicted %v, proven %+v", pair.Prediction, pair.Proof)
 		}
+		if q := pair.Proof; q.WriteRate <= 0 || q.ReadRate <= 0 || q.HostWriteRate <= 0 || q.HostReadRate <= 0 || q.Uncompared != "" {
+			t.Errorf("rates %g and %g, of host memory %g and %g: %s", q.WriteRate, q.ReadRate, q.HostWriteRate, q.HostReadRate, q.Uncompared)
+		}
+		if r := pair.Proof.Resident; r == nil || r.Err != nil || r.Before < r.Size || r.After != r.Before {
+			t.Errorf("in the GPU's memory: %+v", r)
+		}
 		if s := pair.Proof.Steps[p2p.RungOrder]; s.Result != p2p.ResultPass || !strings.Contains(s.Detail, "64 flags") {
 			t.Errorf("ordered: %+v", s)
 		}
@@ -56,6 +62,9 @@ func TestVMProve(t *testing.T) {
 		pair.Proof = p.Prove(t.Context(), pair)
 		if pair.Proof.Outcome != p2p.Staged || pair.Agrees() != placement.No || pair.Proof.Steps[p2p.RungRead].Result != p2p.ResultPass {
 			t.Errorf("predicted %v, proven %+v", pair.Prediction, pair.Proof)
+		}
+		if r := pair.Proof.Resident; r == nil || r.Err != nil || r.Before-r.After < r.Size {
+			t.Errorf("in the GPU's memory: %+v", r)
 		}
 	})
 	t.Run("given up", func(t *testing.T) {

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package canary
+
+import (
+	"context"
+	"errors"
+	"os"
+	"time"
+
+	"github.com/gpurdma/gpurdma/gpualloc"
+	"github.com/gpurdma/gpurdma/ibvfd"
+)
+
+// Rates are bytes per second, one transfer at a time: the best of a few, for the
+// first ones warm up what lies on the way.
+type Rates struct{ Write, Read float64 }
+
+// CompareOptions tune Compare. The zero value is good.
+type CompareOptions struct {
+	// Rounds is how often each transfer is made; 0 means 4.
+	Rounds int
+	// Stall is how long one transfer may take; 0 means 30 s.
+	Stall time.Duration
+}
+
+// Compare measures how fast c moves the bytes of buf, up to 1 MiB of them, and in
+// turn how fast it moves as many of host memory: what the NIC, its port and the
+// loopback pair cost is in both. The buffer's contents are lost.
+//
+// It makes and closes its own PD, CQ, loopback pairs and MRs on c.
+func Compare(ctx context.Context, c *ibvfd.Context, buf *gpualloc.Buffer, opt CompareOptions) (buffer, host Rates, err error) {
+	o := Options{Stall: opt.Stall}
+	o.setDefaults()
+	if segments := buf.Segments(); len(segments) > 0 {
+		o.pageOffset = uint64(segments[0].Offset) % uint64(os.Getpagesize())
+	}
+	if opt.Rounds == 0 {
+		opt.Rounds = 4
+	}
+	w, err := openRDMA(c, buf, o)
+	if err != nil {
+		return buffer, host, err
+	}
+	defer func() { err = errors.Join(err, w.close()) }()
+	const access = ibvfd.AccessLocalWrite | ibvfd.AccessRemoteRead | ibvfd.AccessRemoteWrite
+	whole := span{0, min(buf.Size(), o.Chunk)}
+	far, err := w.register(whole, o.pageOffset, access)
+	if err != nil {
+		return buffer, host, err
+	}
+	mem, err := newHostMR(w.pd, int(whole.len), access)
+	if err != nil {
+		return buffer, host, err
+	}
+	defer func() { err = errors.Join(err, w.settle(), mem.close()) }()
+	near := &rdmaRegion{w: w, parts: []part{{span: whole, iova: mem.mr.IOVA(), lkey: mem.mr.LKey(), rkey: mem.mr.RKey()}}}
+	for range opt.Rounds {
+		for _, x := range []struct {
+			o    op
+			r    region
+			best *float64
+		}{{opWrite, far, &buffer.Write}, {opWrite, near, &host.Write}, {opRead, far, &buffer.Read}, {opRead, near, &host.Read}} {
+			took, err := w.move(ctx, x.o, x.r, 0, 0, int(whole.len))
+			if err != nil {
+				return buffer, host, err
+			}
+			*x.best = max(*x.best, rate{whole.len, took}.perSecond())
+		}
+	}
+	return buffer, host, nil
+}

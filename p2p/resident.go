@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package p2p
+
+import "fmt"
+
+// Resident is what a GPU's DRM driver counted of this process in the GPU's memory,
+// in bytes, before and after a registration: a witness that anybody may ask.
+type Resident struct {
+	Size          int64 // of the buffer
+	Before, After int64
+	Err           error // why it is not known
+}
+
+// judge says whether the buffer stayed. A driver that does not count it, as amdgpu
+// does not before a program uses it, or something else that was freed says nothing.
+func (r *Resident) judge() (Result, string) {
+	switch {
+	case r == nil:
+		return ResultUnknown, "nobody asked the GPU's driver"
+	case r.Err != nil:
+		return ResultUnknown, r.Err.Error()
+	case r.Before < r.Size:
+		return ResultUnknown, fmt.Sprintf("by fdinfo, the GPU's driver counts %d bytes in the GPU's memory, and not the %d of the buffer", r.Before, r.Size)
+	case r.Before-r.After >= r.Size:
+		return ResultFail, fmt.Sprintf("by fdinfo, %d bytes were in the GPU's memory before the registration, and %d after it: the buffer of %d was moved", r.Before, r.After, r.Size)
+	case r.After < r.Before:
+		return ResultUnknown, fmt.Sprintf("by fdinfo, %d bytes left the GPU's memory, which is less than the buffer's %d", r.Before-r.After, r.Size)
+	}
+	return ResultPass, fmt.Sprintf("by fdinfo, all %d bytes are in the GPU's memory", r.Size)
+}
+
+// proveKept hears both witnesses. Who saw the buffer leave is right.
+func (l *look) proveKept() {
+	l.perProof("nothing was registered", func(name string, p Pair) {
+		s := p.Proof.Steps[RungPlace]
+		if s.Result == ResultSkip {
+			return
+		}
+		kept, text := p.Proof.Resident.judge()
+		switch {
+		case kept == ResultFail && s.Result != ResultFail:
+			l.fail(name, nil, "%s", text)
+		case s.Result != ResultUnknown:
+			l.say(s.Result, name, nil, "%s", s.Detail)
+		case kept == ResultPass:
+			l.pass(name, nil, "%s", text)
+		default:
+			l.unknown(name, nil, "%s; %s", s.Detail, text)
+		}
+	})
+}
