@@ -47,12 +47,12 @@ func (l *look) filtered(name string) {
 const defaultShm = "size=65536k"
 
 func (l *look) sharedMemory() {
-	mounts, err := l.m.proc.Mounts()
+	at := []string{"/" + l.m.processDir() + "/mountinfo"}
+	mounts, err := l.m.proc.MountsOf(strings.TrimPrefix(l.m.processDir(), "proc/"))
 	if err != nil {
-		l.unread("", reading{where: "/proc/self/mountinfo", err: absent(err, l.m.proc.Path(wholeProc))})
+		l.unread("", reading{where: at[0], err: absent(err, l.m.proc.Path(wholeProc))})
 		return
 	}
-	at := []string{"/proc/self/mountinfo"}
 	for _, m := range slices.Backward(mounts) {
 		if m.Point != "/dev/shm" {
 			continue

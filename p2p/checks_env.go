@@ -69,9 +69,8 @@ var wanted = []struct {
 	{38, "CAP_PERFMON", "tracing"},
 }
 
-// effective are the capabilities of this process.
-func (l *look) effective() (uint64, reading) {
-	r := l.read("proc/self/status")
+// effective are the capabilities in a process's status.
+func effective(r reading) (uint64, reading) {
 	text, ok := r.line("CapEff")
 	n, err := strconv.ParseUint(text, 16, 64)
 	if r.err == nil && (!ok || err != nil) {
@@ -81,7 +80,7 @@ func (l *look) effective() (uint64, reading) {
 }
 
 func (l *look) capabilities() {
-	caps, r := l.effective()
+	caps, r := effective(l.read("proc/self/status"))
 	if r.err != nil {
 		l.unread("", r)
 		return
@@ -158,6 +157,7 @@ func (l *look) rootFileSystem() (string, []string) {
 }
 
 func (l *look) container() {
+	l.apart()
 	switch in, why, where := l.inContainer(); in {
 	case placement.Yes:
 		l.warn("", where, "%s", why)

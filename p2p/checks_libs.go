@@ -55,9 +55,9 @@ func (l *look) grepped() {
 // errNoVariable is of what is no environment.
 var errNoVariable = errors.New("it has no variable")
 
-// environment are the variables of this process that concern transports.
+// environment are the variables of the process that concern transports.
 func (l *look) environment() (map[string]string, reading) {
-	r := l.read("proc/self/environ")
+	r := l.ofProcess("environ")
 	if r.err == nil && r.text != "" && !strings.Contains(r.text, "=") {
 		r.err = errNoVariable
 	}

@@ -24,7 +24,7 @@ var limitChecks = []Check{
 const capIPCLock = 14
 
 func (l *look) memlock() {
-	r := l.read("proc/self/limits")
+	r := l.ofProcess("limits")
 	text, ok := r.line("Max locked memory")
 	f := strings.Fields(text)
 	if r.err != nil {
@@ -35,24 +35,28 @@ func (l *look) memlock() {
 		l.unknown("", r.at(), "no line of locked memory")
 		return
 	}
-	caps, status := l.effective()
+	caps, status := effective(l.ofProcess("status"))
 	_, err := strconv.ParseUint(f[0], 10, 64)
 	switch {
 	case f[0] == "unlimited":
-		l.pass("", r.at(), "unlimited")
+		l.pass("", r.at(), "%sunlimited", l.m.whose())
 	case err != nil:
 		l.unknown("", r.at(), "%q", text)
 	case status.err == nil && caps>>capIPCLock&1 != 0:
-		l.pass("", append(r.at(), status.where), "%s bytes, and CAP_IPC_LOCK; this is of p2pcheck: programs without it have the limit", f[0])
+		of := "; this is of p2pcheck: programs without it have the limit"
+		if l.m.process != 0 {
+			of = ""
+		}
+		l.pass("", append(r.at(), status.where), "%s%s bytes, and CAP_IPC_LOCK%s", l.m.whose(), f[0], of)
 	case status.err != nil:
 		l.unread("", status)
 	default:
-		l.warn("", r.at(), "%s bytes, without CAP_IPC_LOCK", f[0])
+		l.warn("", r.at(), "%s%s bytes, without CAP_IPC_LOCK%s", l.m.whose(), f[0], inert(status))
 	}
 }
 
 func (l *look) rdmaGroup() {
-	own := l.read("proc/self/cgroup")
+	own := l.ofProcess("cgroup")
 	if own.err != nil {
 		l.unread("", own)
 		return
@@ -60,6 +64,10 @@ func (l *look) rdmaGroup() {
 	group, ok := own.line("0::")
 	if !ok {
 		l.skip("no control groups of version 2")
+		return
+	}
+	if l.m.process != 0 && strings.HasPrefix(group, "/..") {
+		l.unknown("", own.at(), "the control group of process %d is outside of those that this program sees", l.m.process)
 		return
 	}
 	// The kernel charges every level up to the root, and each can refuse.

@@ -27,6 +27,7 @@ type Machine struct {
 	root    string // "/", or where the copy of another machine is
 	sys     sysfs.FS
 	proc    procfs.FS
+	process int
 	config  kernelConfig // nil if none was found
 	virtual virtual
 	*cache

@@ -22,6 +22,9 @@ type Source struct {
 	Sys, Proc string
 	// Release is that of the kernel, if it is not to be read in Proc.
 	Release string
+	// Process is the one that limits, capabilities, control group, mounts and
+	// environment are of, of this machine; 0 is this one.
+	Process int
 	// Config is the kernel's configuration, if it is not to be looked for.
 	Config string
 }
@@ -45,7 +48,7 @@ func (s Source) Open() *Machine {
 	if proc == "" {
 		proc = filepath.Join(root, "proc")
 	}
-	m := &Machine{root: root, sys: sysfs.New(sys), proc: procfs.New(proc), cache: &cache{nodes: map[Addr]*node{}, hosts: map[string]*host{}}}
+	m := &Machine{root: root, sys: sysfs.New(sys), proc: procfs.New(proc), process: s.Process, cache: &cache{nodes: map[Addr]*node{}, hosts: map[string]*host{}}}
 	m.Kernel, m.config = readKernel(root, m.proc, s.Release, s.Config)
 	m.CPU = readCPU(m.proc)
 	m.virtual = m.readVirtual()

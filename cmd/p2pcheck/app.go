@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -42,6 +43,7 @@ type app struct {
 	svg            bool          // of topo
 	proving        bool          // --live
 	limit          time.Duration // of a pair, for that; 0 is the default
+	pid            string        // --pid
 	reached        bool          // our code began: what fails now is no usage error
 	status         int
 }
@@ -181,6 +183,9 @@ func (a *app) look(find func(*p2p.Machine, []p2p.GPU, []p2p.NIC) (result, error)
 	case a.limit < 0 || a.limit > 0 && !a.proving:
 		return nil, &cli.UsageError{Err: errors.New("--timeout is how long --live tries a pair")}
 	}
+	if err := a.target(); err != nil {
+		return nil, &cli.UsageError{Err: err}
+	}
 	if err := knownChecks(a.skip); err != nil {
 		return nil, &cli.UsageError{Err: err}
 	}
@@ -260,6 +265,25 @@ func (a *app) readable() error {
 		return err
 	}
 	return f.Close()
+}
+
+// target is the process that --pid names: of this machine, while it runs.
+func (a *app) target() error {
+	if a.pid == "" {
+		return nil
+	}
+	pid, err := strconv.Atoi(a.pid)
+	switch {
+	case err != nil || pid <= 0:
+		return fmt.Errorf("--pid %q: a process has a number, from 1 on", a.pid)
+	case a.snapshotFile != "" || !here(a.source):
+		return errors.New("--pid is of this machine as it is: leave out --snapshot, --root, --sysfs, --proc and --kernel")
+	}
+	if _, err := os.Stat(filepath.Join("/proc", strconv.Itoa(pid))); err != nil {
+		return fmt.Errorf("--pid %d: no such process is seen from here", pid)
+	}
+	a.source.Process = pid
+	return nil
 }
 
 // openSnapshot puts a snapshot in the place of this machine. The directory that
@@ -390,6 +414,7 @@ warn.`,
 	root.Flags().BoolVarP(&a.verbose, "verbose", "v", false, "reasons of all pairs, the direct ones too, notes, and all checks")
 	root.Flags().BoolVar(&a.proving, "live", false, "prove each pair: allocate, register, write, read, compare, under trace (root, in short)")
 	root.Flags().DurationVar(&a.limit, "timeout", 0, "with --live: how long a pair may take (default 1m)")
+	root.Flags().StringVar(&a.pid, "pid", "", "limits, capabilities, control group, /dev/shm and environment of this process, not of p2pcheck")
 	root.Flags().StringVar(&a.baseline, "baseline", "", "compare with what --json printed in an earlier run: what is worse is a failure")
 	root.Flags().StringVar(&a.format, "format", "text", "text, json, nagios, npd (node-problem-detector), prometheus, nfd (node-feature-discovery)")
 	flags.StringVarP(&a.output, "output", "o", "", "write there in place of the standard output (-): a file is replaced, whole or not at all, a device written to")

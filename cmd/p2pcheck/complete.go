@@ -12,6 +12,10 @@ import (
 // completeFlags lets the shell complete what names a device of this machine, a
 // check or a format.
 func (a *app) completeFlags(root *cobra.Command) {
+	// A shell has no list of the processes that are meant: no files, either.
+	if err := root.RegisterFlagCompletionFunc("pid", cobra.NoFileCompletions); err != nil {
+		panic(err)
+	}
 	complete := func(flag string, list func() []string) {
 		// It fails only for a flag that does not exist.
 		if err := root.RegisterFlagCompletionFunc(flag, func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {

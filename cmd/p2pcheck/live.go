@@ -21,7 +21,7 @@ import (
 
 // here reports that it is this machine that is looked at, as it is: the file of
 // its configuration may be named.
-func here(s p2p.Source) bool { return s == p2p.Source{Config: s.Config} }
+func here(s p2p.Source) bool { return s == p2p.Source{Config: s.Config, Process: s.Process} }
 
 // asked asks the drivers whether they import dma-bufs. A no counts whatever the
 // table of drivers says.

@@ -102,8 +102,11 @@ type Mount struct {
 }
 
 // Mounts reads self/mountinfo (proc(5)).
-func (p FS) Mounts() ([]Mount, error) {
-	data, err := os.ReadFile(p.Path("self/mountinfo"))
+func (p FS) Mounts() ([]Mount, error) { return p.MountsOf("self") }
+
+// MountsOf is Mounts of another process.
+func (p FS) MountsOf(process string) ([]Mount, error) {
+	data, err := os.ReadFile(p.Path(process, "mountinfo"))
 	if err != nil {
 		return nil, err
 	}
