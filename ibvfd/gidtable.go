@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gpurdma/gpurdma/internal/files"
 	"github.com/gpurdma/gpurdma/internal/sysfs"
 )
 
@@ -86,6 +87,9 @@ func describeGID(s sysfs.FS, dir string, index int, gid [16]byte) GID {
 // thousand of them, and os.ReadFile takes twice as many for each.
 func readAttr(s sysfs.FS, name string) (string, error) {
 	full := s.Path(name)
+	if err := files.Asked("open", full); err != nil {
+		return "", err
+	}
 	fd, err := unix.Open(full, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return "", &fs.PathError{Op: "open", Path: full, Err: err}

@@ -9,12 +9,12 @@ import (
 	"compress/gzip"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
 
+	"github.com/gpurdma/gpurdma/internal/files"
 	"github.com/gpurdma/gpurdma/internal/procfs"
 	"github.com/gpurdma/gpurdma/placement"
 )
@@ -111,7 +111,7 @@ const (
 func readKernel(root string, proc procfs.FS, release, given string) (Kernel, kernelConfig) {
 	k := Kernel{Release: release}
 	if release == "" {
-		if text, err := os.ReadFile(proc.Path("sys/kernel/osrelease")); err == nil {
+		if text, err := files.ReadFile(proc.Path("sys/kernel/osrelease")); err == nil {
 			k.Release = strings.TrimSpace(string(text))
 		}
 	}
@@ -182,7 +182,7 @@ func configPlaces(root string, proc procfs.FS, release string) []string {
 // kernel counts as missing; odd says so of the first.
 func findConfig(places []string) (c kernelConfig, where, odd string) {
 	for _, place := range places {
-		text, err := os.ReadFile(place)
+		text, err := files.ReadFile(place)
 		if err != nil {
 			continue
 		}
@@ -245,7 +245,7 @@ func probeSymbols(proc procfs.FS, missing string) (p2pdma placement.Answer, sour
 // hasSymbol asks for one of the kernel's symbols. Its absence says something only
 // where its neighbour, which every such kernel has, is there.
 func hasSymbol(proc procfs.FS, symbol, neighbour string) (placement.Answer, error) {
-	f, err := os.Open(proc.Path("kallsyms"))
+	f, err := files.Open(proc.Path("kallsyms"))
 	if err != nil {
 		return placement.AnswerUnknown, err
 	}
@@ -319,7 +319,7 @@ func (c CPU) String() string {
 
 // readCPU reads the first processor, which is the one that the kernel asks.
 func readCPU(proc procfs.FS) CPU {
-	text, err := os.ReadFile(proc.Path("cpuinfo"))
+	text, err := files.ReadFile(proc.Path("cpuinfo"))
 	if err != nil {
 		return CPU{}
 	}

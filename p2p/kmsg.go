@@ -14,6 +14,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/internal/files"
 )
 
 // pattern is a line of the kernel's log that says something of peer-to-peer.
@@ -224,6 +226,9 @@ func readLog(name string) *kernelLog {
 }
 
 func openLog(name string) (fd int, err error) {
+	if err := files.Asked("open", name); err != nil {
+		return -1, err
+	}
 	fd, err = unix.Open(name, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return -1, &os.PathError{Op: "open", Path: name, Err: err}

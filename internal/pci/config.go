@@ -7,10 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path"
 	"strconv"
 
+	"github.com/gpurdma/gpurdma/internal/files"
 	"github.com/gpurdma/gpurdma/internal/sysfs"
 )
 
@@ -32,11 +32,11 @@ type Config struct {
 // ReadConfig reads a function's configuration space.
 func ReadConfig(s sysfs.FS, a Addr) (Config, error) {
 	name := s.Path(functionPath(a), "config")
-	st, err := os.Stat(name)
+	st, err := files.Stat(name)
 	if err != nil {
 		return Config{}, fmt.Errorf("PCI function %v: %w", a, err)
 	}
-	data, err := os.ReadFile(name)
+	data, err := files.ReadFile(name)
 	if err != nil {
 		return Config{}, fmt.Errorf("PCI function %v: %w", a, err)
 	}
@@ -159,7 +159,7 @@ func IOMMUType(s sysfs.FS, a Addr) (string, error) {
 		return "", fmt.Errorf("PCI function %v: %w", a, fs.ErrNotExist)
 	}
 	group := path.Join(dir, "iommu_group")
-	switch _, err := os.Lstat(s.Path(group)); {
+	switch _, err := files.Lstat(s.Path(group)); {
 	case errors.Is(err, fs.ErrNotExist):
 		return "", nil
 	case err != nil:

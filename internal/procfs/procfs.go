@@ -8,10 +8,11 @@ import (
 	"bufio"
 	"fmt"
 	"math"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"github.com/gpurdma/gpurdma/internal/files"
 )
 
 // FS is a procfs tree. The zero value is /proc.
@@ -33,7 +34,7 @@ func (p FS) Path(elem ...string) string {
 // without swapping (proc(5), meminfo).
 func (p FS) MemAvailable() (int64, error) {
 	path := p.Path("meminfo")
-	data, err := os.ReadFile(path)
+	data, err := files.ReadFile(path)
 	if err != nil {
 		return 0, err
 	}
@@ -55,7 +56,7 @@ func (p FS) MemAvailable() (int64, error) {
 // math.MaxInt64 where it is unlimited.
 func (p FS) MaxOpenFiles() (int64, error) {
 	path := p.Path("self/limits")
-	data, err := os.ReadFile(path)
+	data, err := files.ReadFile(path)
 	if err != nil {
 		return 0, err
 	}
@@ -80,10 +81,10 @@ func (p FS) MaxOpenFiles() (int64, error) {
 // self/fd is that number; before, the directory is counted.
 func (p FS) OpenFiles() (int64, error) {
 	path := p.Path("self/fd")
-	if st, err := os.Stat(path); err == nil && st.Size() > 0 && p.root == "" {
+	if st, err := files.Stat(path); err == nil && st.Size() > 0 && p.root == "" {
 		return st.Size(), nil
 	}
-	dir, err := os.Open(path)
+	dir, err := files.Open(path)
 	if err != nil {
 		return 0, err
 	}
@@ -106,7 +107,7 @@ func (p FS) Mounts() ([]Mount, error) { return p.MountsOf("self") }
 
 // MountsOf is Mounts of another process.
 func (p FS) MountsOf(process string) ([]Mount, error) {
-	data, err := os.ReadFile(p.Path(process, "mountinfo"))
+	data, err := files.ReadFile(p.Path(process, "mountinfo"))
 	if err != nil {
 		return nil, err
 	}
@@ -157,7 +158,7 @@ type Cgroup struct {
 
 // Cgroups reads self/cgroup (cgroups(7)).
 func (p FS) Cgroups() ([]Cgroup, error) {
-	data, err := os.ReadFile(p.Path("self/cgroup"))
+	data, err := files.ReadFile(p.Path("self/cgroup"))
 	if err != nil {
 		return nil, err
 	}

@@ -14,11 +14,12 @@ import (
 	"fmt"
 	"io/fs"
 	"math"
-	"os"
 	"path/filepath"
 	"sort"
 	"strconv"
 	"strings"
+
+	"github.com/gpurdma/gpurdma/internal/files"
 )
 
 // FS is a sysfs tree. The zero value is /sys.
@@ -42,7 +43,7 @@ func (s FS) Path(elem ...string) string {
 
 // ReadString reads an attribute without its trailing white space.
 func (s FS) ReadString(path string) (string, error) {
-	data, err := os.ReadFile(s.Path(path))
+	data, err := files.ReadFile(s.Path(path))
 	if err != nil {
 		return "", err
 	}
@@ -78,7 +79,7 @@ func (s FS) ReadUint(path string, bits int) (uint64, error) {
 // Link returns the last element of what a symbolic link points to: for
 // ".../device/driver" the driver's name.
 func (s FS) Link(path string) (string, error) {
-	target, err := os.Readlink(s.Path(path))
+	target, err := files.Readlink(s.Path(path))
 	if err != nil {
 		return "", err
 	}
@@ -87,7 +88,7 @@ func (s FS) Link(path string) (string, error) {
 
 // List returns a directory's entries in natural order: card2 before card10.
 func (s FS) List(path string) ([]string, error) {
-	entries, err := os.ReadDir(s.Path(path))
+	entries, err := files.ReadDir(s.Path(path))
 	if err != nil {
 		return nil, err
 	}
@@ -126,7 +127,7 @@ func splitNumber(s string) (text string, n uint64) {
 
 // Exists reports whether the path is there.
 func (s FS) Exists(path string) bool {
-	_, err := os.Lstat(s.Path(path))
+	_, err := files.Lstat(s.Path(path))
 	return err == nil
 }
 
@@ -137,7 +138,7 @@ func (s FS) Resolve(path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	real, err := filepath.EvalSymlinks(s.Path(path))
+	real, err := files.EvalSymlinks(s.Path(path))
 	if err != nil {
 		return "", err
 	}
