@@ -208,8 +208,10 @@ func (l *look) guestIOMMU() {
 			l.unknown(f.name, at, "%s", reading{err: firstError(f.err, f.IOMMUErr)}.why())
 		case f.IOMMU == "DMA" || f.IOMMU == "DMA-FQ":
 			l.warn(f.name, at, "%s: it translates", f.IOMMU)
-		default:
+		case f.IOMMU == "" || f.IOMMU == "identity":
 			l.pass(f.name, at, "%s", strings.TrimSpace("it does not translate "+f.IOMMU))
+		default:
+			l.unknown(f.name, at, "%q", f.IOMMU)
 		}
 	}
 	if len(l.found) == 0 {

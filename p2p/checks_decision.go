@@ -288,7 +288,7 @@ func (l *look) nearest() {
 			}
 		}
 		switch {
-		case best == len(rank), rank[best] == "NODE" && l.function(*byGPU[name][0].GPU.Exporter.PCI).NUMANode < 0 && !l.oneNode():
+		case best == len(rank), rank[best] == "NODE" && l.nodeOf(*byGPU[name][0].GPU.Exporter.PCI) < 0 && !l.oneNode():
 			l.unknown(name, nil, "the nodes are not known")
 		case rank[best] == "SYS":
 			l.warn(name, nil, "all NICs are on another NUMA node: %s", strings.Join(names, ", ")).fix("put a NIC into a slot of the GPU's socket", "", "")

@@ -111,8 +111,12 @@ func (l *look) inContainer() (placement.Answer, string, []string) {
 			return placement.Yes, where[0] + " is there", where
 		}
 	}
+	var unread []string // control groups
 	for _, process := range []string{"1", "self"} {
 		r := l.read("proc", process, "cgroup")
+		if !r.gone() && !strings.Contains(r.text, ":/") {
+			unread = append(unread, r.where)
+		}
 		for _, word := range []string{"docker", "kubepods", "containerd", "libpod", "lxc"} {
 			if strings.Contains(r.text, word) {
 				return placement.Yes, "process " + process + " is in a control group of " + word, r.at()
@@ -121,7 +125,7 @@ func (l *look) inContainer() (placement.Answer, string, []string) {
 	}
 	// A container can have the host's processes, and files of its own.
 	own, first := l.link("proc/self/ns/mnt"), l.link("proc/1/ns/mnt")
-	root, where := l.rootFileSystem()
+	root, where, err := l.rootFileSystem()
 	switch {
 	case own.err == nil && first.err == nil && own.text != first.text:
 		return placement.Yes, "this is another mount namespace than that of process 1", own.at()
@@ -130,6 +134,10 @@ func (l *look) inContainer() (placement.Answer, string, []string) {
 	}
 	user, pid := l.link("proc/self/ns/user"), l.link("proc/self/ns/pid")
 	switch {
+	case (own.err != nil || first.err != nil) && err != nil:
+		return placement.AnswerUnknown, "neither the mount namespace of process 1 can be read nor what is mounted at the root", where
+	case unread != nil:
+		return placement.AnswerUnknown, "the control groups cannot be read", unread
 	case user.err != nil || pid.err != nil:
 		return placement.AnswerUnknown, "the namespaces cannot be read", user.at()
 	case user.text != firstUser:
@@ -140,20 +148,19 @@ func (l *look) inContainer() (placement.Answer, string, []string) {
 	return placement.No, "this is the first user and PID namespace", append(user.at(), pid.at()...)
 }
 
-// rootFileSystem is the type of what is mounted at the root; "" if it is not
-// known.
-func (l *look) rootFileSystem() (string, []string) {
+// rootFileSystem is the type of what is mounted at the root; "" if no line says so.
+func (l *look) rootFileSystem() (string, []string, error) {
 	mounts, err := l.m.proc.Mounts()
 	at := []string{"/proc/self/mountinfo"}
-	if err != nil {
-		return "", at
+	if err == nil && len(mounts) == 0 {
+		err = errNotCopied
 	}
 	for _, m := range slices.Backward(mounts) {
 		if m.Point == "/" {
-			return m.Type, at
+			return m.Type, at, nil
 		}
 	}
-	return "", at
+	return "", at, err
 }
 
 func (l *look) container() {
@@ -193,7 +200,9 @@ func (l *look) namespaces() {
 		l.unread("", mode)
 	case mode.text == "N":
 		l.warn("", mode.at(), "exclusive mode, and no RDMA device in this namespace")
-	default:
+	case mode.text == "Y":
 		l.pass("", mode.at(), "shared mode, and no RDMA device")
+	default:
+		l.unknown("", mode.at(), "%q", mode.text)
 	}
 }

@@ -107,8 +107,8 @@ var noExporters = map[string]string{
 	"amdxdna": "its buffers are in system memory",
 }
 
-// nodeFiles are the device files of a GPU. Of NVIDIA's the driver tells the number,
-// "" if it does not.
+// nodeFiles are the device files of a GPU. Of NVIDIA's the driver tells the number.
+// "" is one of which nothing says what it is called.
 func (l *look) nodeFiles(g GPU) []string {
 	if g.Exporter.Driver == "nvidia" {
 		own := ""
@@ -124,16 +124,15 @@ func (l *look) nodeFiles(g GPU) []string {
 	if g.Exporter.PCI == nil {
 		return out
 	}
-	names, _ := l.list("sys/bus/pci/devices", g.Exporter.PCI.String(), "drm")
-	for _, name := range names {
-		if strings.HasPrefix(name, "renderD") {
-			out = append(out, path.Join("dev/dri", name))
+	for _, kind := range [][3]string{{"drm", "renderD", "dev/dri"}, {"accel", "accel", "dev/accel"}} {
+		names, r := l.list("sys/bus/pci/devices", g.Exporter.PCI.String(), kind[0])
+		if r.err != nil && !r.gone() {
+			out = append(out, "")
 		}
-	}
-	names, _ = l.list("sys/bus/pci/devices", g.Exporter.PCI.String(), "accel")
-	for _, name := range names {
-		if strings.HasPrefix(name, "accel") {
-			out = append(out, path.Join("dev/accel", name))
+		for _, name := range names {
+			if strings.HasPrefix(name, kind[1]) {
+				out = append(out, path.Join(kind[2], name))
+			}
 		}
 	}
 	return out
@@ -153,6 +152,10 @@ func (l *look) gpuNodes() {
 			l.unknown(g.Name, nil, "which device file is the GPU's is not known")
 		}
 		for _, name := range files {
+			if name == "" && g.Exporter.Driver != "nvidia" {
+				l.unknown(g.Name, []string{"/sys/bus/pci/devices/" + g.Name}, "not all of its device files are known: its directories cannot be read")
+				continue
+			}
 			if name == "" {
 				l.unknown(g.Name, []string{"/proc/driver/nvidia/gpus/" + g.Name + "/information"}, "the driver does not say which /dev/nvidiaN is the GPU's")
 				continue

@@ -91,7 +91,11 @@ func (l *look) acsSource() {
 		l.skip("no port above a GPU or NIC")
 	}
 	counts := map[Addr]bool{} // ports that redirect what a pair sends
+	var unread error          // why the way of some pair is not known
 	for _, p := range l.pairs {
+		if d := p.Prediction.Decision; d.Steps < 0 {
+			unread = firstError(unread, d.unread)
+		}
 		for _, r := range p.Prediction.Decision.Redirects {
 			counts[r.PCI] = true
 		}
@@ -104,6 +108,8 @@ func (l *look) acsSource() {
 			l.unknown(f.name, at, "not known: %s", reading{err: firstError(f.err, f.ACSErr)}.why())
 		case f.ACS.Redirects() == 0:
 			l.pass(f.name, at, "it does not redirect")
+		case !counts[f.PCI] && unread != nil:
+			l.unknown(f.name, at, "it redirects, and whether that concerns a pair is not known: %s", reading{err: unread}.why())
 		case !counts[f.PCI]:
 			l.pass(f.name, at, "it redirects, which concerns no pair here").Expect = ""
 		case iommu && f.ACS.Ctrl&standardACS == f.ACS.Cap&standardACS:

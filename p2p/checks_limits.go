@@ -62,8 +62,12 @@ func (l *look) rdmaGroup() {
 		return
 	}
 	group, ok := own.line("0::")
-	if !ok {
+	switch {
+	case !ok && strings.Contains(own.text, ":/"):
 		l.skip("no control groups of version 2")
+		return
+	case !ok:
+		l.unknown("", own.at(), "it names no control group")
 		return
 	}
 	if l.m.process != 0 && strings.HasPrefix(group, "/..") {
@@ -101,7 +105,11 @@ func (l *look) rdmaLevel(dir string) (read []string) {
 	}
 	read = append(limit.at(), now.where)
 	used := rdmaLimits(now.text)
-	for what, most := range rdmaLimits(limit.text) {
+	limits := rdmaLimits(limit.text)
+	if len(limits) == 0 && (limit.text != "" || len(l.s.NICs) > 0) { // each device has a line
+		l.unknown("", read, "%q has no limit of a device", limit.text)
+	}
+	for what, most := range limits {
 		if most == "max" {
 			continue
 		}

@@ -102,7 +102,7 @@ func linkAbove(f Function, read func(Addr) (Function, error)) (linkState, bool) 
 			s.maxWidth = min(s.maxWidth, width)
 		}
 	}
-	return s, ok == [4]bool{true, true, true, true}
+	return s, ok == [4]bool{true, true, true, true} && s.speed <= s.maxSpeed && s.width <= s.maxWidth
 }
 
 // gigatransfers reads "16.0 GT/s PCIe" and "16 GT/s".
@@ -125,11 +125,12 @@ func (s linkState) String() string {
 	return text
 }
 
-// linked are the functions that have a link above them: each link once.
+// linked are the functions that have a link above them: each link once. One that
+// cannot be read may have one.
 func (l *look) linked() []*function {
 	var out []*function
 	for _, f := range l.all() {
-		if f.Port != "root port" && f.Port != "downstream port" && len(f.Upstream) > 0 {
+		if f.err != nil || f.Port != "root port" && f.Port != "downstream port" && len(f.Upstream) > 0 {
 			out = append(out, f)
 		}
 	}
@@ -304,6 +305,8 @@ func (l *look) linkErrors() {
 			l.unread(f.name, bad)
 		case len(counts) == 0:
 			l.unknown(f.name, at, "nobody counts its errors")
+		case len(counts) < len(at):
+			l.unknown(f.name, at, "errors of one kind are counted, and of another not")
 		case counts["correctable"] > 0:
 			l.pass(f.name, at, "%d corrected", counts["correctable"])
 		default:
@@ -373,7 +376,8 @@ func (l *look) barAssigned() {
 		l.skip("no GPU and no NIC on PCI")
 	}
 	complaints := map[string]string{} // by function and BAR
-	if log := l.log(); log.err == nil {
+	log := l.log()
+	if log.err == nil {
 		for _, line := range log.lines {
 			if m := unplaced.FindStringSubmatch(line); m != nil {
 				complaints[m[1]+" "+m[2]] = line
@@ -387,7 +391,7 @@ func (l *look) barAssigned() {
 			continue
 		}
 		var unset []string
-		complaint := ""
+		complaint, placed := "", false
 		regions, err := pci.Regions(l.m.sys, f.PCI)
 		for _, region := range regions {
 			switch {
@@ -397,6 +401,7 @@ func (l *look) barAssigned() {
 				// One without room is reset, and looks like none at all.
 				complaint = cmp.Or(complaints[fmt.Sprintf("%v %d", f.PCI, region.Index)], complaint)
 			}
+			placed = placed || region.Memory()
 		}
 		switch {
 		case err != nil:
@@ -405,6 +410,8 @@ func (l *look) barAssigned() {
 			l.fail(f.name, r.at(), "no address: BAR %s", strings.Join(unset, ", "))
 		case complaint != "":
 			l.fail(f.name, []string{"/dev/kmsg"}, "%s", complaint)
+		case !placed && log.err != nil:
+			l.unknown(f.name, append(r.at(), log.where), "no BAR is there, and the kernel's log, which would say that one found no room, cannot be read")
 		default:
 			l.pass(f.name, r.at(), "each has one")
 		}
@@ -439,6 +446,14 @@ func (l *look) powered() {
 			l.pass(gpu.name, at, "active")
 		}
 	}
+}
+
+// nodeOf is a function's NUMA node, negative if it is not known.
+func (l *look) nodeOf(a Addr) int {
+	if f := l.function(a); f.err == nil {
+		return f.NUMANode
+	}
+	return -1
 }
 
 // oneNode reports a machine that is known to have a single NUMA node.

@@ -305,6 +305,14 @@ func (l *look) firmware() {
 			}
 			continue
 		}
+		if version.text == "" {
+			l.unknown(n.Name, version.at(), "empty")
+			continue
+		}
+		if board.err != nil && !board.gone() {
+			l.unread(n.Name, board) // boards of other kinds have firmware of their own
+			continue
+		}
 		kind := n.Importer.Driver + " " + board.text
 		if byBoard[kind] == nil {
 			boards = append(boards, kind)

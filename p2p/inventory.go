@@ -9,6 +9,8 @@ import (
 	"path"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/pci"
 	"github.com/gpurdma/gpurdma/internal/softgpu"
@@ -85,7 +87,7 @@ func (m *Machine) isGPU(a Addr) (bool, error) {
 	dir := "bus/pci/devices/" + a.String()
 	class, err := m.sys.ReadUint(dir+"/class", 32)
 	if err != nil {
-		if !m.sys.Exists(dir) {
+		if (errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV)) && !m.sys.Exists(dir) {
 			return false, nil // removed meanwhile
 		}
 		return false, fmt.Errorf("PCI function %v: %w", a, err)

@@ -55,11 +55,16 @@ func (l *look) lost(f pci.Function, all []pci.Function, serving map[Addr]bool) (
 		}
 		return i >= 0
 	}
+	alike := func() bool {
+		return like(func(g pci.Function) bool { return g.Vendor == f.Vendor && g.Device == f.Device })
+	}
 	switch {
+	case f.Driver == "driver": // the link leads to itself: it could not be read
+		n.err = errUnreadable
+		return n, alike() || cardModule(f.Vendor, f.Device) != ""
 	case f.Driver == "":
 		// Virtual functions wait for guests.
-		alike := like(func(g pci.Function) bool { return g.Vendor == f.Vendor && g.Device == f.Device })
-		return n, (alike || cardModule(f.Vendor, f.Device) != "") && !l.m.sys.Exists("bus/pci/devices/"+f.Addr.String()+"/physfn")
+		return n, (alike() || cardModule(f.Vendor, f.Device) != "") && !l.m.sys.Exists("bus/pci/devices/"+f.Addr.String()+"/physfn")
 	case n.module == "": // no driver of RDMA NICs, or one that gives them away
 		return n, false
 	case l.bonded(f, serving):

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io"
 	"io/fs"
-	"os"
 	"path"
 	"path/filepath"
 	"strconv"
@@ -14,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gpurdma/gpurdma/internal/files"
 	"github.com/gpurdma/gpurdma/placement"
 )
 
@@ -74,7 +74,7 @@ const readLimit = 4 << 20
 
 func read(name, where, anchor string) reading {
 	r := reading{where: where}
-	f, err := os.Open(name)
+	f, err := files.Open(name)
 	if err == nil {
 		defer f.Close()
 		var data []byte
@@ -93,7 +93,7 @@ func absent(err error, anchor string) error {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if st, err := os.Stat(anchor); err != nil || !st.IsDir() {
+	if st, err := files.Stat(anchor); err != nil || !st.IsDir() {
 		return errNotCopied
 	}
 	return err
@@ -126,6 +126,10 @@ const (
 // one of them that is not there was not copied.
 func (m *Machine) sysAnchor(rest string) string {
 	parts := strings.Split(rest, "/")
+	// A device that is taken away meanwhile takes all of its files with it.
+	if len(parts) > 4 && strings.HasPrefix(rest, "bus/pci/devices/") {
+		return path.Join(parts[:4]...)
+	}
 	chosen := parts[0] == "class" || parts[0] == "kernel" || parts[0] == "bus"
 	if len(parts) > 1 && chosen && !m.sys.Exists(wholeSys) {
 		return path.Join(parts[0], parts[1])
@@ -141,8 +145,8 @@ func (l *look) read(elem ...string) reading { return l.m.read(elem...) }
 // there asks whether there is a file, of whatever kind.
 func (l *look) there(elem ...string) (placement.Answer, []string) {
 	name, where, anchor := l.m.place(path.Join(elem...))
-	_, err := os.Lstat(name)
-	if _, loop := os.Stat(name); errors.Is(loop, unix.ELOOP) {
+	_, err := files.Lstat(name)
+	if _, loop := files.Stat(name); errors.Is(loop, unix.ELOOP) {
 		err = loop
 	}
 	switch err = absent(err, anchor); {
@@ -157,7 +161,7 @@ func (l *look) there(elem ...string) (placement.Answer, []string) {
 // list lists a directory; nil with an error that says why.
 func (l *look) list(elem ...string) ([]string, reading) {
 	name, where, anchor := l.m.place(path.Join(elem...))
-	entries, err := os.ReadDir(name)
+	entries, err := files.ReadDir(name)
 	r := reading{where: where, err: absent(err, anchor)}
 	var out []string
 	for _, e := range entries {
@@ -216,7 +220,7 @@ func (f *Finding) asRoot(m *Machine) *Finding {
 // mark of a snapshot.
 func (l *look) link(elem ...string) reading {
 	name, where, anchor := l.m.place(path.Join(elem...))
-	text, err := os.Readlink(name)
+	text, err := files.Readlink(name)
 	if err == nil && text == path.Base(where) {
 		err = errUnreadable
 	}
