@@ -109,38 +109,29 @@ func gone(name string) edit {
 
 // subject is all that a machine has.
 func subject(m *Machine) Subject {
+	s, _ := inventory(m)
+	return s
+}
+
+// inventory also says what of the devices could not be read: a run that ends
+// with that is not good, whatever its checks say of the others.
+func inventory(m *Machine) (Subject, error) {
 	var s Subject
-	s.GPUs, _ = m.GPUs()
-	s.NICs, _ = m.NICs()
+	var err1, err2 error
+	s.GPUs, err1 = m.GPUs()
+	s.NICs, err2 = m.NICs()
 	for _, g := range s.GPUs {
 		for _, n := range s.NICs {
 			s.Pairs = append(s.Pairs, m.Pair(g, n))
 		}
 	}
-	return s
+	return s, errors.Join(err1, err2)
 }
 
 // checked is what a check finds on a machine that was changed.
 func checked(t *testing.T, tree testenv.Tree, live Live, id string, edits ...edit) []Finding {
 	t.Helper()
-	var later []func(*testing.T, string)
-	for _, e := range edits {
-		if f := e(&tree); f != nil {
-			later = append(later, f)
-		}
-	}
-	root := tree.Write(t)
-	for _, f := range later {
-		f(t, root)
-	}
-	m := Open(root)
-	s := subject(m)
-	s.Live = live
-	for _, c := range Checks() {
-		if c.ID != id {
-			s.Skip = append(s.Skip, c.ID)
-		}
-	}
+	m, s, _ := only(written(t, tree, edits), id, live)
 	return m.Check(s)
 }
 

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package p2p
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/internal/files"
+	"github.com/gpurdma/gpurdma/internal/testenv"
+)
+
+// one is a machine with one GPU and one NIC, on which much is wrong.
+func one(t *testing.T) string {
+	t.Helper()
+	tree := testenv.Machines["small-mi300"]()
+	for _, e := range []edit{
+		cpu(xeon), swap("acs=0x00", "acs=0x1d"), swap("vendor=0x1022 device=0x14a4", "vendor=0x8086 device=0x1"), swap(":identity", ":DMA"), swap("dma_mask_bits=64", "dma_mask_bits=64 devctl=0x10"),
+		put(amdGPU+"/mem_info_vis_vram_total", "1"), put(amdGPU+"/power/runtime_status", "suspended"), put(aPort+"/state", "1: DOWN"), put("proc/cmdline", "pci=noats"),
+		put(amdNIC+"/current_link_width", "4"), put(amdNIC+"/aer_dev_fatal", "TOTAL_ERR_FATAL 1"), log("AMD-Vi: Event logged [IO_PAGE_FAULT device=0000:14:00.0]"),
+	} {
+		e(&tree)
+	}
+	for _, slot := range []string{"0000:12:02.0", "0000:12:03.0"} {
+		tree.Functions = strings.Join(slices.DeleteFunc(strings.Split(tree.Functions, "\n"), func(line string) bool { return strings.Contains(line, slot) }), "\n")
+		for name := range tree.Files {
+			if strings.Contains(name, slot) {
+				delete(tree.Files, name)
+			}
+		}
+	}
+	delete(tree.Files, "sys/class/infiniband_verbs/uverbs1/ibdev")
+	return tree.Write(t)
+}
+
+// judged is what all checks and the prediction say of a machine.
+// Where devices could not be read, that stands beside what checks say of the others.
+func judged(root string) (checks map[string]Result, direct bool) {
+	m := Open(root)
+	s, unread := inventory(m)
+	if unread != nil {
+		m.Check(s)
+		return nil, slices.ContainsFunc(s.Pairs, func(p Pair) bool { return p.Prediction.Outcome == Direct })
+	}
+	byCheck := map[string][]Finding{}
+	for _, f := range m.Check(s) {
+		byCheck[f.Check.ID] = append(byCheck[f.Check.ID], f)
+	}
+	checks = map[string]Result{}
+	for id, all := range byCheck {
+		checks[id] = worst(all)
+	}
+	return checks, slices.ContainsFunc(s.Pairs, func(p Pair) bool { return p.Prediction.Outcome == Direct })
+}
+
+// A sysfs that answers with an error, whenever that is, or from then on has not the
+// device any more, makes nothing better than it was, and crashes nothing.
+func TestSysfsThatChanges(t *testing.T) {
+	root := one(t)
+	defer func() { files.Before = nil }()
+	var asked []string
+	files.Before = func(name string) error { asked = append(asked, name); return nil }
+	whole, direct := judged(root)
+	if direct || whole["P2P-VERDICT"] != fail || whole["ISO-FAULTS"] != fail || len(asked) < 200 {
+		t.Fatal(direct, whole, len(asked))
+	}
+	gpu := "/0000:13:00.0/"
+	for what, answer := range map[string]func(n, i int, name string) error{
+		"EIO":    func(n, i int, _ string) error { return errnoIf(n == i, unix.EIO) },
+		"ENODEV": func(n, i int, _ string) error { return errnoIf(n == i, unix.ENODEV) },
+		// The function that a driver is unbound from keeps its directory.
+		"EIO from then on": func(n, i int, name string) error { return errnoIf(i >= n && strings.Contains(name+"/", gpu), unix.EIO) },
+		"all is gone":      func(n, i int, _ string) error { return errnoIf(i >= n, unix.ENODEV) },
+	} {
+		for n := range asked {
+			if n%testStep != len(what)%testStep {
+				continue
+			}
+			i := -1
+			last := ""
+			files.Before = func(name string) error {
+				i++
+				if i == n {
+					last = name
+				}
+				return answer(n, i, name)
+			}
+			checks, direct := judged(root)
+			if direct {
+				t.Errorf("%s at %d: %s: direct", what, n, last)
+			}
+			for id, r := range checks {
+				if r == pass && whole[id] != pass && whole[id] != skip && !excused(id, last, "unreadable") {
+					t.Errorf("%s at %d, %s: %s passes, and was %v", what, n, strings.TrimPrefix(last, root), id, whole[id])
+				}
+			}
+		}
+	}
+}
+
+// testStep is one of how many accesses is tried for each kind of answer.
+const testStep = 5
+
+func errnoIf(is bool, e unix.Errno) error {
+	if is {
+		return e
+	}
+	return nil
+}
+
+// What a file said when it was read first need not be what it says later. Neither
+// of the two machines has what passes on neither.
+func TestMachineThatIsSwapped(t *testing.T) {
+	bad := one(t)
+	empty := filepath.Join(t.TempDir(), "empty")
+	if err := os.Mkdir(empty, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	link := filepath.Join(t.TempDir(), "machine")
+	point := func(to string) {
+		t.Helper()
+		if err := os.RemoveAll(link); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(to, link); err != nil {
+			t.Fatal(err)
+		}
+	}
+	defer func() { files.Before = nil }()
+	whole, _ := judged(bad)
+	for _, c := range [][2]string{{bad, empty}, {empty, bad}} {
+		for n := 0; ; n += 7 {
+			i := 0
+			point(c[0])
+			files.Before = func(string) error {
+				if i++; i == n {
+					point(c[1])
+				}
+				return nil
+			}
+			checks, direct := judged(link)
+			files.Before = nil
+			if direct {
+				t.Errorf("at %d: direct", n)
+			}
+			for id, r := range checks {
+				if r == pass && whole[id] != pass && whole[id] != skip {
+					t.Errorf("at %d: %s passes, and was %v", n, id, whole[id])
+				}
+			}
+			if i < n {
+				break
+			}
+		}
+	}
+}
