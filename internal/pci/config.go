@@ -178,7 +178,7 @@ func IOMMUType(s sysfs.FS, a Addr) (string, error) {
 // IOMMUGroup is the number of the group that the IOMMU has a function in; ""
 // without one.
 func IOMMUGroup(s sysfs.FS, a Addr) (string, error) {
-	group, err := os.Readlink(s.Path(functionPath(a), "iommu_group"))
+	group, err := files.Readlink(s.Path(functionPath(a), "iommu_group"))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return "", nil
@@ -194,7 +194,7 @@ func IOMMUGroup(s sysfs.FS, a Addr) (string, error) {
 
 // PhysicalFunction is the one that a virtual function is part of; false for others.
 func PhysicalFunction(s sysfs.FS, a Addr) (Addr, bool, error) {
-	link, err := os.Readlink(s.Path(functionPath(a), "physfn"))
+	link, err := files.Readlink(s.Path(functionPath(a), "physfn"))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return Addr{}, false, nil
