@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/gpurdma/gpurdma/cmd/internal/cli"
+	"github.com/gpurdma/gpurdma/internal/testenv"
+)
+
+// What somebody calls the JSON of a run crashes nothing that reads it, and what is
+// cut or emptied is no good node.
+func FuzzHostileJSON(f *testing.F) {
+	dir := f.TempDir()
+	root := bad().Write(f)
+	whole := filepath.Join(dir, "whole.json")
+	command("--json", "-o", whole, "--root", testenv.Machines["small-hgx"]().Write(f))
+	text, err := os.ReadFile(whole)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(string(text))
+	f.Add(string(text[:len(text)/2]))
+	head := `{"schema":"p2pcheck/v1","command":"check","exit_status":0,"result":`
+	for _, result := range []string{
+		`null}`, `[]}`, `{}}`, `{"pairs":null,"checks":null}}`, `{"pairs":[null],"checks":[null],"gpus":[null],"nics":[null]}}`, `{"pairs":[{}],"checks":[{}]}}`,
+		`{"pairs":[{"gpu":"\u001b[2J","nic":"\u0000","outcome":"direct"}]}}`, `{"checks":[{"id":"NO-SUCH","result":"odd","scope":["a","a"]}]}}`,
+		`{"live":{"tried":-1,"contradicted":-9223372036854775808}}}`, `{"machine":{"kernel":"` + strings.Repeat("x", 1<<16) + `"}}}`, `{"a":` + strings.Repeat("[", 20000) + strings.Repeat("]", 20000) + `}}`,
+	} {
+		f.Add(head + result)
+	}
+	for _, odd := range []string{"", "null", "[]", "1", `"x"`, "\xff\xfe", "{}{}", `{"schema":1}`} {
+		f.Add(odd)
+	}
+	f.Fuzz(func(t *testing.T, hostile string) {
+		file := filepath.Join(t.TempDir(), "hostile.json")
+		if err := os.WriteFile(file, []byte(hostile), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for _, args := range [][]string{{"diff", whole, file}, {"diff", file, whole}, {"report", file}, {"report", whole, file}, {"--baseline", file, "--root", root}} {
+			r := command(args...)
+			if r.status < cli.ExitOK || r.status > cli.ExitUnavailable || strings.ContainsAny(r.out+r.err, "\x1b\x00") {
+				t.Errorf("%q: status %d", args, r.status)
+			}
+			if r.status == cli.ExitOK && args[0] == "--baseline" {
+				t.Error("a bad machine is good by its baseline")
+			}
+		}
+	})
+}
