@@ -116,7 +116,10 @@ func (l *look) pcieP2P() {
 	if !l.onAMD() {
 		return
 	}
+	loaded, _ := l.there("sys/module/amdgpu")
 	switch r := l.read("sys/module/amdgpu/parameters/pcie_p2p"); {
+	case r.gone() && loaded != placement.Yes:
+		l.unknown("", r.at(), "nothing is there of the module, which has a GPU")
 	case r.gone():
 		l.pass("", r.at(), "the driver has no such parameter").Expect = ""
 	case r.err != nil:

@@ -92,6 +92,8 @@ func (l *look) gpuDriver() {
 			version := l.read("sys/module", moduleOf(e.Driver), "version")
 			l.unknown(g.Name, append(at, version.where), "%s may be another than the kernel's own: %s", e.Driver, orText(version)).
 				fix("prove it by a registration under trace", "p2pcheck --live --gpu "+g.Name, "")
+		case l.function(*e.PCI).cfgErr != nil:
+			l.unknown(g.Name, at, "%s is bound, and whether the GPU answers is not known: %s", e.Driver, reading{err: l.function(*e.PCI).cfgErr}.why())
 		default:
 			l.pass(g.Name, at, "%s", e.Driver)
 		}

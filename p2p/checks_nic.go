@@ -278,6 +278,8 @@ func (l *look) nicState() {
 			switch {
 			case r.err != nil:
 				l.unread(portName(n, p), r)
+			case r.text == "":
+				l.unknown(portName(n, p), r.at(), "empty")
 			case p.State == ibvfd.PortActive:
 				l.pass(portName(n, p), r.at(), "%s", r.text)
 			default:

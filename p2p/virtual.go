@@ -34,7 +34,7 @@ func (m *Machine) readVirtual() virtual {
 	switch {
 	case x86:
 		return virtual{placement.No, strings.TrimSuffix("the processor knows of no hypervisor: "+name, ": "), cpu.at()}
-	case cpu.err == nil && cpu.text != "" && product.err == nil && name != "":
+	case cpu.err == nil && cpu.text != "" && product.text != "" && vendor.text != "":
 		return virtual{placement.No, name, product.at()}
 	case cpu.err != nil:
 		return virtual{placement.AnswerUnknown, cpu.why(), cpu.at()}
