@@ -26,7 +26,6 @@ var lacking = map[string]string{
 	"NOUVEAU":         "pass: unknown: that it is bound is all",
 	"QAIC-IVPU-XDNA":  "pass: unknown: that it is bound is all",
 	"VIRTIO-GPU":      "pass: unknown: that it is bound is all",
-	"VF-TRUST":        "pass: unknown: that there is one is all",
 	"VM-ACS":          "pass: no guest sees the host's ports",
 	"PCIE-VMD":        "unknown: an address is always there",
 	"LIM-DEVICE-CG":   "unknown: any error but EPERM is another check's",

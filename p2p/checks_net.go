@@ -106,9 +106,9 @@ func (l *look) gid() {
 		case kind.err != nil:
 			l.unread(name, kind)
 		case l.lent(n):
-			l.warn(name, r.at(), "%s; it has virtual functions, which have addresses of their own", without(p.GIDs))
+			l.warn(name, r.at(), "%s; it has virtual functions, which have addresses of their own", unrouted(p.GIDs))
 		default:
-			l.fail(name, r.at(), "%s", without(p.GIDs))
+			l.fail(name, r.at(), "%s", unrouted(p.GIDs))
 		}
 	})
 }
@@ -125,7 +125,7 @@ func routed(table []ibvfd.GID, v4 bool) int {
 	return -1
 }
 
-func without(table []ibvfd.GID) string {
+func unrouted(table []ibvfd.GID) string {
 	if len(table) == 0 {
 		return "no GID"
 	}

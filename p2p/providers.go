@@ -6,12 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path"
 	"regexp"
 	"slices"
 	"strings"
 
+	"github.com/gpurdma/gpurdma/internal/files"
 	"github.com/gpurdma/gpurdma/placement"
 )
 
@@ -58,8 +58,8 @@ func (l *look) providers() {
 // provider looks for a provider's library: of each libibverbs that there is, for
 // which one a program loads depends on the program.
 func (l *look) provider(nic, provider string) {
-	libraries := l.verbsLibraries()
-	if len(libraries) == 0 {
+	libraries, unread := l.verbsLibraries()
+	if len(libraries) == 0 && unread.err == nil {
 		l.unknown(nic, nil, "%s.driver is there; no libibverbs was found that would load it", provider)
 		return
 	}
@@ -78,6 +78,8 @@ func (l *look) provider(nic, provider string) {
 		}
 	}
 	switch {
+	case unread.err != nil:
+		l.unread(nic, unread)
 	case len(bad) == 0:
 		l.pass(nic, good, "%s", provider)
 	case len(good) == 0:
@@ -94,11 +96,14 @@ type verbsLibrary struct {
 }
 
 // verbsLibraries are all there are, each once: /lib is mostly a link to /usr/lib.
-func (l *look) verbsLibraries() []verbsLibrary {
-	var out []verbsLibrary
+// unread is a directory that may have another.
+func (l *look) verbsLibraries() (out []verbsLibrary, unread reading) {
 	seen := map[string]bool{}
 	for _, dir := range verbsDirs {
-		names, _ := l.list(dir)
+		names, r := l.list(dir)
+		if r.err != nil && !r.gone() && !errors.Is(r.err, errNotCopied) {
+			unread = r
+		}
 		for _, name := range names {
 			if !strings.HasPrefix(name, "libibverbs.so.1.") || seen[name] {
 				continue
@@ -107,7 +112,7 @@ func (l *look) verbsLibraries() []verbsLibrary {
 			out = append(out, verbsLibrary{dir, l.read(dir, name)})
 		}
 	}
-	return out
+	return out, unread
 }
 
 // providerNames is how a libibverbs names the libraries of its providers: it has
@@ -169,7 +174,7 @@ func (l *look) providerFor(v verbsLibrary, provider string) (where string, is pl
 // whole follows a library's links: those of rdma-core lead to another package's file.
 func (l *look) whole(name string) (where string, is placement.Answer, text string) {
 	file, where, _ := l.m.place(name)
-	_, err := os.Stat(file)
+	_, err := files.Stat(file)
 	switch {
 	case err == nil:
 		return where, placement.Yes, ""
