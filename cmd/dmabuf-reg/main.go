@@ -15,6 +15,7 @@ import (
 var version = "unknown"
 
 func main() {
+	version = cli.Version(version)
 	ctx, cancel := cli.Context()
 	a := &app{stdout: os.Stdout, stderr: os.Stderr, progress: cli.NewProgress(os.Stderr)}
 	status := a.run(ctx, os.Args[1:])

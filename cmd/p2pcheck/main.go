@@ -8,12 +8,15 @@ import (
 	"os"
 
 	"golang.org/x/term"
+
+	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 )
 
 // version is set by the build.
 var version = "unknown"
 
 func main() {
+	version = cli.Version(version)
 	a := &app{stdout: os.Stdout, stderr: os.Stderr}
 	a.color = term.IsTerminal(int(os.Stdout.Fd())) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 	os.Exit(a.run(os.Args[1:]))
