@@ -60,10 +60,15 @@ func (a *app) run(args []string) int {
 	a.stderr = printable{a.stderr, ""}
 	root := a.root()
 	root.SetArgs(args)
-	root.SetOut(a.stdout)
+	out := &remembered{Writer: a.stdout} // of help, which Cobra prints
+	root.SetOut(out)
 	root.SetErr(a.stderr)
+	strict(root) // once it knows where to write
 	err := root.Execute()
-	if err == nil || a.reached {
+	if err == nil && !a.reached {
+		return a.printed(out.err, cli.ExitOK)
+	}
+	if a.reached {
 		return a.status
 	}
 	// Cobra's own refusals, before any of our code ran: of the flags it has
@@ -169,7 +174,7 @@ func (a *app) end(command string, found result, err error) error {
 // look finds the devices that were asked for.
 func (a *app) look(find func(*p2p.Machine, []p2p.GPU, []p2p.NIC) (result, error)) (result, error) {
 	if a.source.Proc != "" && a.source.Sys == "" && a.source.Root == "" {
-		return nil, &cli.UsageError{Err: errors.New("--proc needs --sysfs: two machines are none")}
+		return nil, &cli.UsageError{Err: errors.New("--proc needs --sysfs beside it: both are of one machine, and without it sysfs would be this machine's")}
 	}
 	switch known := formats[a.format] != nil; {
 	case a.json && known:
@@ -180,15 +185,23 @@ func (a *app) look(find func(*p2p.Machine, []p2p.GPU, []p2p.NIC) (result, error)
 	switch {
 	case a.proving && (a.snapshotFile != "" || !here(a.source)):
 		return nil, &cli.UsageError{Err: errors.New("--live is for this machine as it is: leave out --snapshot, --root, --sysfs, --proc and --kernel")}
-	case a.limit < 0 || a.limit > 0 && !a.proving:
-		return nil, &cli.UsageError{Err: errors.New("--timeout is how long --live tries a pair")}
+	case a.limit < 0:
+		return nil, &cli.UsageError{Err: fmt.Errorf("--timeout %v: no time is below 0", a.limit)}
+	case a.limit > 0 && !a.proving:
+		return nil, &cli.UsageError{Err: errors.New("--timeout is how long --live tries a pair: add --live")}
+	case a.json && a.svg:
+		return nil, &cli.UsageError{Err: errors.New("--json and --svg: one or the other")}
+	case a.snapshotFile == standard && a.baseline == standard:
+		return nil, &cli.UsageError{Err: errors.New("--snapshot - and --baseline -: the standard input is one file")}
 	}
 	if err := a.target(); err != nil {
 		return nil, &cli.UsageError{Err: err}
 	}
-	if err := knownChecks(a.skip); err != nil {
+	skip, err := knownChecks(a.skip)
+	if err != nil {
 		return nil, &cli.UsageError{Err: err}
 	}
+	a.skip = skip
 	if a.snapshotFile != "" {
 		done, err := a.openSnapshot()
 		if err != nil {
@@ -200,6 +213,9 @@ func (a *app) look(find func(*p2p.Machine, []p2p.GPU, []p2p.NIC) (result, error)
 		return nil, &cli.UsageError{Err: err}
 	}
 	m := a.source.Open()
+	if err := a.configured(m); err != nil {
+		return nil, &cli.UsageError{Err: err}
+	}
 	gpus, err1 := m.GPUs()
 	// What does not count, as a server's own display, is told last.
 	slices.SortStableFunc(gpus, func(a, b p2p.GPU) int { return cmp.Compare(outside(a), outside(b)) })
@@ -212,7 +228,7 @@ func (a *app) look(find func(*p2p.Machine, []p2p.GPU, []p2p.NIC) (result, error)
 	if err := errors.Join(err1, err2); err != nil {
 		unread = &cli.Unavailable{Err: err}
 	}
-	gpus, err := only("GPU", a.gpu, gpus, func(g p2p.GPU) []string { return []string{g.Name, g.Exporter.Driver} })
+	gpus, err = only("GPU", a.gpu, gpus, func(g p2p.GPU) []string { return []string{g.Name, g.Exporter.Driver} })
 	if err != nil {
 		return nil, err
 	}
@@ -238,33 +254,6 @@ func outside(g p2p.GPU) int {
 		return 1
 	}
 	return 0
-}
-
-// readable fails for files that were named and cannot be read.
-func (a *app) readable() error {
-	s := a.source
-	if s.Sys == "" {
-		s.Sys = filepath.Join("/", s.Root, "sys")
-		if s.Root != "" {
-			s.Sys = filepath.Join(s.Root, "sys")
-		}
-	}
-	for _, dir := range []string{s.Sys, s.Proc} {
-		if dir == "" {
-			continue
-		}
-		if _, err := os.ReadDir(dir); err != nil {
-			return err
-		}
-	}
-	if s.Config == "" {
-		return nil
-	}
-	f, err := os.Open(s.Config)
-	if err != nil {
-		return err
-	}
-	return f.Close()
 }
 
 // target is the process that --pid names: of this machine, while it runs.
@@ -301,6 +290,14 @@ func (a *app) openSnapshot() (done func(), err error) {
 	return done, nil
 }
 
+// unmasked is a text as masked writes it.
+func (a *app) unmasked(text string) string {
+	if a.snapshotFile == "" {
+		return text
+	}
+	return p2p.Unmarked(strings.ReplaceAll(text, a.source.Root, ""))
+}
+
 // masked leaves a directory's name out of what is written, and says in words what
 // the snapshot could not read.
 type masked struct {
@@ -311,16 +308,6 @@ type masked struct {
 func (m masked) Write(p []byte) (int, error) {
 	_, err := io.WriteString(m.Writer, p2p.Unmarked(strings.ReplaceAll(string(p), m.dir, "")))
 	return len(p), err
-}
-
-// knownChecks fails for what is no check and no family of them.
-func knownChecks(ids []string) error {
-	for _, id := range ids {
-		if id != "all" && !slices.ContainsFunc(p2p.Checks(), func(c *p2p.Check) bool { return id == c.ID || id == c.Family() }) {
-			return fmt.Errorf("no check is called %q: %s explain lists them", id, program)
-		}
-	}
-	return nil
 }
 
 // only keeps the devices that have one of the names: the first of the names of a
@@ -341,7 +328,7 @@ func only[T any](what string, names []string, all []T, called func(T) []string) 
 			if a, err := p2p.ParseAddr(name); err == nil {
 				address = a.String()
 			}
-			if name != "" && (slices.Contains(its, name) || slices.Contains(its, address)) {
+			if name != "" && slices.ContainsFunc(its, func(one string) bool { return strings.EqualFold(one, name) || one == address }) {
 				keep, found[name] = true, true
 			}
 		}
@@ -418,7 +405,7 @@ warn.`,
 	root.Flags().StringVar(&a.baseline, "baseline", "", "compare with what --json printed in an earlier run: what is worse is a failure")
 	root.Flags().StringVar(&a.format, "format", "text", "text, json, nagios, npd (node-problem-detector), prometheus, nfd (node-feature-discovery)")
 	flags.StringVarP(&a.output, "output", "o", "", "write there in place of the standard output (-): a file is replaced, whole or not at all, a device written to")
-	flags.StringVar(&a.snapshotFile, "snapshot", "", "analyse the machine that this file has: of snapshot, or of rdma_topo dump")
+	flags.StringVar(&a.snapshotFile, "snapshot", "", "analyse the machine that this file has: of snapshot, or of rdma_topo dump (-: standard input)")
 	a.completeFlags(root)
 	root.PersistentPreRunE = usesFlags
 	root.AddCommand(a.explain(), a.snapshot(), a.diff(), a.report(), a.serve())

@@ -6,6 +6,7 @@ import (
 	"archive/tar"
 	"bufio"
 	"bytes"
+	"compress/flate"
 	"compress/gzip"
 	"encoding/json"
 	"errors"
@@ -16,6 +17,7 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 )
@@ -91,18 +93,53 @@ const (
 	nameLimit  = 1024
 )
 
-// errSnapshot is of a file that is no snapshot, or one that nobody should open.
-var errSnapshot = errors.New("no snapshot of p2pcheck")
+// noSnapshot says why a file is not opened as a snapshot. Each is errSnapshot as well.
+type noSnapshot string
+
+func (n noSnapshot) Error() string { return string(n) }
+
+// Is is for errors.Is.
+func (noSnapshot) Is(target error) bool { return target == error(errSnapshot) }
+
+const (
+	// errSnapshot is of a file that is no snapshot, or one that nobody should open.
+	errSnapshot = noSnapshot("not an archive that `" + program + " snapshot` wrote")
+	errCut      = noSnapshot("cut off: its end is missing")
+	errDamaged  = noSnapshot("damaged")
+)
+
+// refused tells what was cut off and what was damaged on its way from what never was
+// a snapshot: begun is whether it looked like one so far.
+func refused(err error, begun bool, where string) error {
+	var corrupt flate.CorruptInputError
+	switch {
+	case errors.Is(err, errSnapshot):
+		return err
+	case begun && errors.Is(err, io.ErrUnexpectedEOF):
+		return errCut
+	case errors.Is(err, gzip.ErrChecksum) || errors.As(err, &corrupt) || begun && errors.Is(err, tar.ErrHeader):
+		return fmt.Errorf("%w: %s: %w", errDamaged, where, err)
+	}
+	return fmt.Errorf("%w: %s: %w", errSnapshot, where, err)
+}
 
 // unpack writes the files of a snapshot below an empty directory. Nothing of it
 // gets elsewhere: no name and no link leads out.
 func unpack(r io.Reader, dir string) error {
 	buffered := bufio.NewReader(r)
 	var plain io.Reader = buffered
-	if magic, _ := buffered.Peek(2); bytes.Equal(magic, []byte{0x1f, 0x8b}) {
+	magic, err := buffered.Peek(2)
+	if len(magic) == 0 && errors.Is(err, io.EOF) {
+		return fmt.Errorf("%w: it is empty", errSnapshot)
+	}
+	begun := bytes.Equal(magic, []byte{0x1f, 0x8b})
+	if begun {
 		compressed, err := gzip.NewReader(buffered)
+		if errors.Is(err, io.EOF) {
+			err = io.ErrUnexpectedEOF
+		}
 		if err != nil {
-			return fmt.Errorf("%w: %w", errSnapshot, err)
+			return refused(err, begun, "its head")
 		}
 		plain = compressed
 	}
@@ -119,12 +156,15 @@ func unpack(r io.Reader, dir string) error {
 		switch {
 		case errors.Is(err, io.EOF) && n > 0:
 			// Behind the last file is the sum of all.
-			if _, err := io.Copy(io.Discard, limited); err != nil || limited.N == 0 {
-				return fmt.Errorf("%w: its end is missing, or it has none: %w", errSnapshot, errors.Join(err, io.ErrUnexpectedEOF))
+			if _, err := io.Copy(io.Discard, limited); err != nil {
+				return refused(err, true, "its end")
+			}
+			if limited.N == 0 {
+				return fmt.Errorf("%w: it is larger than %d MiB", errSnapshot, totalLimit>>20)
 			}
 			return nil
 		case err != nil:
-			return fmt.Errorf("%w: entry %d: %w", errSnapshot, n, err)
+			return refused(err, begun || n > 0, fmt.Sprintf("entry %d", n))
 		case n == 0:
 			err = checkManifest(h, archive)
 		case n > entryLimit:
@@ -133,7 +173,7 @@ func unpack(r io.Reader, dir string) error {
 			err = u.entry(h, archive)
 		}
 		if err != nil {
-			return fmt.Errorf("%w: %q: %w", errSnapshot, h.Name, err)
+			return refused(err, true, strconv.Quote(h.Name))
 		}
 	}
 }
@@ -155,7 +195,11 @@ func checkManifest(h *tar.Header, r io.Reader) error {
 	}
 	for _, pattern := range patterns() {
 		if !slices.Contains(m.LookedAt, pattern) {
-			return fmt.Errorf("it was taken by p2pcheck %s, which did not look at %s: take a new one", m.Version, pattern)
+			by := "an older " + program
+			if m.Version != "unknown" {
+				by += " (" + m.Version + ")"
+			}
+			return noSnapshot(fmt.Sprintf("taken by %s, which did not look at %s: take a new one", by, pattern))
 		}
 	}
 	return nil
@@ -254,7 +298,7 @@ func open(r io.Reader, dir string) error {
 
 // unpacked opens a snapshot: where its files are, and how to be rid of them.
 func unpacked(name string) (dir string, done func(), err error) {
-	f, err := os.Open(name)
+	f, err := openInput(name)
 	if err != nil {
 		return "", nil, err
 	}

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 
@@ -63,13 +62,16 @@ func (a *app) diff() *cobra.Command {
 		Long: `diff compares two files that p2pcheck --json wrote, and says of each difference
 whether it is worse, better, unknown now, or neither. Checks that one of the two did
 not carry out, or that do not apply to it, are not compared: run both as the same
-user, with the same flags.
+user, with the same flags. One of the two may be -, the standard input.
 
 Exit status: 0 nothing is worse, 1 something is, 2 a file cannot be read, 3 nothing is
 worse and something is not known any more.`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(_ *cobra.Command, args []string) error {
 			a.reached = true
+			if args[0] == standard && args[1] == standard {
+				return a.end("diff", nil, &cli.UsageError{Err: errors.New("- is the standard input, and that is one file")})
+			}
 			before, err1 := readResult(args[0])
 			after, err2 := readResult(args[1])
 			if err := errors.Join(err1, err2); err != nil {
@@ -144,7 +146,7 @@ const resultLimit = 256 << 20
 // readResult reads what check printed with --json.
 func readResult(name string) (checkResult, error) {
 	var r checkResult
-	f, err := os.Open(name)
+	f, err := openInput(name)
 	if err != nil {
 		return r, err
 	}

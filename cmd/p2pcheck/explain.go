@@ -52,8 +52,13 @@ func (a *app) explain() *cobra.Command {
 
 func explained(ids []string) (explainResult, error) {
 	r := explainResult{Checks: []explanation{}}
+	for _, id := range ids {
+		if !slices.ContainsFunc(p2p.Checks(), func(c *p2p.Check) bool { return isCalled(c, id) }) {
+			return r, &cli.UsageError{Err: unknownCheck(id)}
+		}
+	}
 	for _, c := range p2p.Checks() {
-		if len(ids) > 0 && !slices.ContainsFunc(ids, func(id string) bool { return strings.EqualFold(id, c.ID) || strings.EqualFold(id, c.Family()) }) {
+		if len(ids) > 0 && !slices.ContainsFunc(ids, func(id string) bool { return isCalled(c, id) }) {
 			continue
 		}
 		e := explanation{c.ID, c.Title, c.Why, c.Expect, c.Worst.String(), nil, c.Ref}
@@ -61,9 +66,6 @@ func explained(ids []string) (explainResult, error) {
 			e.Remedy = &fix{c.Fix.Change, c.Fix.Command, c.Fix.Weakens}
 		}
 		r.Checks = append(r.Checks, e)
-	}
-	if known := checkNames(); len(r.Checks) == 0 {
-		return r, &cli.UsageError{Err: fmt.Errorf("no check is called %s; there are %s", strings.Join(ids, ", "), strings.Join(known, ", "))}
 	}
 	return r, nil
 }

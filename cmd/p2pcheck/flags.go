@@ -15,15 +15,43 @@ import (
 var flagsOf = map[string][]string{
 	"topo":     {"json", "output", "root", "sysfs", "proc", "kernel", "config", "gpu", "nic", "skip", "snapshot"}, // it has no checks: all are left out
 	"explain":  {"json", "output"},
-	"snapshot": {"json", "output", "root", "sysfs", "proc", "kernel", "config"}, // but for root it says why not
+	"snapshot": {"json", "root", "sysfs", "proc", "kernel", "config"}, // but for root it says why not
 	"diff":     {"json", "output"},
 	"report":   {"json", "output"},
 	"serve":    {"json", "root", "sysfs", "proc", "kernel", "config", "gpu", "nic", "skip", "snapshot"},
 }
 
+// needs is what a flag is given. An empty value is that of a variable which nobody
+// set: without it this machine would be looked at, or all devices, and nobody would
+// notice.
+var needs = map[string]string{
+	"snapshot": "a file", "baseline": "a file", "config": "a file", "nfd": "a file", "output": "a file, or -",
+	"root": "a directory", "sysfs": "a directory", "proc": "a directory",
+	"gpu": "a GPU's PCI address, name or driver", "nic": "a NIC's name, PCI address or driver",
+	"kernel": "a release (\"6.12.1\")", "pid": "a process's number",
+	"format": "a name (\"text\")", "listen": "an address and a port",
+}
+
+// given refuses flags without a value.
+func given(cmd *cobra.Command) (err error) {
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		empty := f.Value.String() == ""
+		if list, ok := f.Value.(pflag.SliceValue); ok {
+			empty = len(list.GetSlice()) == 0 || slices.Contains(list.GetSlice(), "")
+		}
+		if what, ok := needs[f.Name]; ok && empty && err == nil {
+			err = fmt.Errorf("--%s needs %s", f.Name, what)
+		}
+	})
+	return err
+}
+
 // usesFlags refuses flags that the command would not look at: who gave them meant
 // something.
 func usesFlags(cmd *cobra.Command, _ []string) (err error) {
+	if err := given(cmd); err != nil {
+		return err
+	}
 	used, ok := flagsOf[cmd.Name()]
 	if !ok {
 		return nil

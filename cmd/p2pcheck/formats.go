@@ -29,7 +29,7 @@ func (a *app) formatted(write func(*strings.Builder, *checkResult, int, error) i
 	}
 	var b strings.Builder
 	status = write(&b, r, status, err)
-	if err := a.emit([]byte(b.String())); err != nil {
+	if err := a.emit([]byte(a.unmasked(b.String()))); err != nil {
 		cli.PrintErrors(a.stderr, program, err)
 		return write(&b, nil, cli.ExitUsage, err)
 	}
@@ -37,7 +37,7 @@ func (a *app) formatted(write func(*strings.Builder, *checkResult, int, error) i
 }
 
 // toFile reports that the output goes to a file: "-" is the standard output.
-func (a *app) toFile() bool { return a.output != "" && a.output != "-" }
+func (a *app) toFile() bool { return a.output != "" && a.output != standard }
 
 // emit writes to the file that was named.
 func (a *app) emit(data []byte) error {
@@ -211,6 +211,18 @@ func prometheus(b *strings.Builder, r *checkResult, status int, err error) int {
 	fmt.Fprintf(b, "p2pcheck_status %d\n", status)
 	metric("p2pcheck_errors", "What could not be read.")
 	fmt.Fprintf(b, "p2pcheck_errors %d\n", len(cli.Explain(err)))
+	if err != nil {
+		metric("p2pcheck_error", "1 for each thing that could not be read, and why.")
+	}
+	var said []string
+	for _, e := range cli.Explain(err) {
+		text := quoted(printable{}.text(e.Message))
+		if slices.Contains(said, text) {
+			continue // a series is there once
+		}
+		said = append(said, text)
+		fmt.Fprintf(b, "p2pcheck_error{kind=%s,message=%s} 1\n", quoted(e.Kind), text)
+	}
 	if r == nil {
 		return status
 	}

@@ -61,7 +61,7 @@ func TestExplain(t *testing.T) {
 	if r := command("explain"); strings.Count(r.out, "at worst:") != len(p2p.Checks()) {
 		t.Errorf("%+v", r)
 	}
-	if r := command("explain", "NO-SUCH"); r.status != cli.ExitUsage || !strings.Contains(r.err, "PCIE-LINK") {
+	if r := command("explain", "NO-SUCH"); r.status != cli.ExitUsage || !strings.Contains(r.err, "PCIE, ") {
 		t.Errorf("%+v", r)
 	}
 	var d struct{ Result explainResult }

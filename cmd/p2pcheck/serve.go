@@ -40,7 +40,9 @@ func (a *app) serve() *cobra.Command {
 looks at the machine again for each, at most once in --every. /healthz answers
 without looking. With --nfd it also looks on its own, and writes what --format nfd
 prints, each time good for three times --every: when nobody writes any more, the
-labels go. SIGTERM ends it with status 0, SIGINT with 130.`,
+labels go. What cannot get better, as a check to skip that there is none of, ends it at
+its start with status 2; what may come later, as a device, is in the metrics.
+SIGTERM ends it with status 0, SIGINT with 130.`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			a.reached = true
@@ -51,18 +53,27 @@ labels go. SIGTERM ends it with status 0, SIGINT with 130.`,
 			if cli.Signal(ctx) == unix.SIGINT {
 				err = cli.ErrInterrupted
 			}
+			if cli.Signal(ctx) != nil {
+				a.json = false // nobody asked it for a document
+			}
 			return a.end("serve", nil, err)
 		},
 	}
 	c.Flags().StringVar(&listen, "listen", "127.0.0.1:9838", "address and port")
-	c.Flags().DurationVar(&every, "every", 30*time.Second, "how old an answer may be")
+	c.Flags().DurationVar(&every, "every", 30*time.Second, "how old an answer may be: 1s or more, 0 to look for each request")
 	c.Flags().StringVar(&nfd, "nfd", "", "file for node-feature-discovery's labels, in its features.d")
 	return c
 }
 
+// leastEvery is what keeps a machine from looking at itself all the time.
+const leastEvery = time.Second
+
 func (a *app) listen(ctx context.Context, address string, every time.Duration, nfd string) error {
-	if every < 0 {
-		return &cli.UsageError{Err: fmt.Errorf("--every %v: no time is below 0", every)}
+	if every < leastEvery && every != 0 {
+		return &cli.UsageError{Err: fmt.Errorf("--every %v: it is %v or more, or 0 to look for each request", every, leastEvery)}
+	}
+	if a.snapshotFile == standard {
+		return &cli.UsageError{Err: errors.New("--snapshot - can be read once, and serve reads it again and again: name a file")}
 	}
 	if nfd != "" && every == 0 {
 		return &cli.UsageError{Err: errors.New("--nfd needs an --every above 0")}
@@ -71,12 +82,16 @@ func (a *app) listen(ctx context.Context, address string, every time.Duration, n
 	if err != nil {
 		return &cli.UsageError{Err: err}
 	}
-	fmt.Fprintf(a.stderr, "%s: metrics at http://%s/metrics\n", program, l.Addr())
 	m := &metrics{a: a, every: every}
 	if _, _, err := m.current(); err != nil {
+		var usage *cli.UsageError
+		if errors.As(err, &usage) {
+			return errors.Join(err, l.Close())
+		}
 		// It may be better later: the metrics say so, too.
 		cli.PrintErrors(a.stderr, program, err)
 	}
+	fmt.Fprintf(a.stderr, "%s: metrics at http://%s/metrics\n", program, l.Addr())
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", m)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
@@ -154,6 +169,6 @@ func (m *metrics) current() (text, labels string, err error) {
 	var asText, asLabels strings.Builder
 	prometheus(&asText, r, status, err)
 	nfd(&asLabels, r, status, err)
-	m.last, m.text, m.labels = time.Now(), asText.String(), asLabels.String()
+	m.last, m.text, m.labels = time.Now(), a.unmasked(asText.String()), asLabels.String()
 	return m.text, m.labels, err
 }

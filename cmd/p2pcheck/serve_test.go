@@ -43,14 +43,19 @@ func TestServeStops(t *testing.T) {
 	}
 }
 
-// What serve will never find is said at its start, not in metrics alone.
+// What serve does not find is said at its start, not in metrics alone, and ends it if
+// it cannot come later.
 func TestServeSaysWhatIsMissing(t *testing.T) {
 	root := testenv.Machines["small-hgx"]().Write(t)
 	for what, args := range map[string][]string{"/none": {"--root", filepath.Join(root, "none")}, `called "foo"`: {"--root", root, "--gpu", "foo"}} {
+		status := cli.ExitOK
+		if what == "/none" {
+			status = cli.ExitUsage
+		}
 		var out strings.Builder
 		ready := &signalling{t: t, by: unix.SIGTERM}
 		a := &app{stdout: io.Discard, stderr: io.MultiWriter(&out, ready)}
-		if got := a.run(append([]string{"serve", "--listen", "127.0.0.1:0"}, args...)); got != cli.ExitOK || !strings.Contains(out.String(), what) {
+		if got := a.run(append([]string{"serve", "--listen", "127.0.0.1:0"}, args...)); got != status || !strings.Contains(out.String(), what) {
 			t.Errorf("%q: status %d: %s", args, got, &out)
 		}
 	}

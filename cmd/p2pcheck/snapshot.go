@@ -4,12 +4,15 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 )
@@ -40,13 +43,17 @@ func (a *app) snapshot() *cobra.Command {
 		Long: `snapshot writes a compressed tar archive of the parts of /sys, /proc, /boot and
 /etc that the checks read. --snapshot FILE analyses it anywhere. Serial numbers are
 left out, and network addresses replaced. What cannot be read (without root: most
-of the configuration space, the kernel's log) is marked as such, and unknown there.`,
+of the configuration space, the kernel's log) is marked as such, and unknown there.
+With - for FILE it goes to the standard output.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			a.reached = true
 			found, err := a.take(args[0])
 			if err != nil {
 				return a.end("snapshot", nil, err)
+			}
+			if args[0] == standard {
+				a.stdout = a.stderr // the archive has the other
 			}
 			return a.end("snapshot", found, nil)
 		},
@@ -56,6 +63,11 @@ of the configuration space, the kernel's log) is marked as such, and unknown the
 func (a *app) take(name string) (result, error) {
 	if a.source.Sys != "" || a.source.Proc != "" || a.source.Config != "" || a.source.Release != "" {
 		return nil, &cli.UsageError{Err: fmt.Errorf("a snapshot is taken of this machine, or of --root DIR")}
+	}
+	if name == standard {
+		if err := a.binary(); err != nil {
+			return nil, &cli.UsageError{Err: err}
+		}
 	}
 	if err := a.readable(); err != nil {
 		return nil, &cli.UsageError{Err: err}
@@ -75,10 +87,28 @@ func (a *app) take(name string) (result, error) {
 			r.Unreadable++
 		}
 	}
-	if err := writeWhole(name, packed.Bytes(), 0o600); err != nil {
+	var err error
+	if name == standard {
+		r.File = "standard output"
+		_, err = a.stdout.Write(packed.Bytes())
+	} else {
+		err = writeWhole(name, packed.Bytes(), 0o600)
+	}
+	if err != nil {
 		return nil, &cli.UsageError{Err: err}
 	}
 	return r, nil
+}
+
+// binary fails if the standard output is not for an archive.
+func (a *app) binary() error {
+	if f, ok := a.stdout.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		return errors.New("an archive is nothing for a terminal: redirect the output, or name a file")
+	}
+	if a.json {
+		return errors.New("--json and the snapshot cannot both have the standard output: name a file")
+	}
+	return nil
 }
 
 // gather collects and redacts.

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/cmd/internal/cli"
+	"github.com/gpurdma/gpurdma/internal/testenv"
+)
+
+// A mistake on the command line is one, and it is said what to give.
+func TestMistakes(t *testing.T) {
+	root := testenv.Machines["small-hgx"]().Write(t)
+	dir := t.TempDir()
+	text, large := filepath.Join(dir, "text"), filepath.Join(dir, "large")
+	if err := os.WriteFile(text, []byte("root:x:0:0\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(large, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(large, 1<<40); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		args []string
+		says string
+	}{
+		// An empty value never means this machine, or all devices.
+		{[]string{"--snapshot", ""}, "--snapshot needs a file"},
+		{[]string{"--baseline="}, "--baseline needs a file"},
+		{[]string{"--config", ""}, "--config needs a file"},
+		{[]string{"--root", ""}, "--root needs a directory"},
+		{[]string{"--sysfs", ""}, "--sysfs needs a directory"},
+		{[]string{"--proc", ""}, "--proc needs a directory"},
+		{[]string{"--pid", ""}, "--pid needs a process"},
+		{[]string{"--gpu", ""}, "--gpu needs a GPU"},
+		{[]string{"--nic", "mlx5_0,,"}, "--nic needs a NIC"},
+		{[]string{"--kernel", ""}, "--kernel needs a release"},
+		{[]string{"-o", ""}, "--output needs a file"},
+		{[]string{"topo", "--root", ""}, "--root needs a directory"},
+		{[]string{"serve", "--listen", ""}, "--listen needs an address"},
+		{[]string{"serve", "--nfd", ""}, "--nfd needs a file"},
+
+		{[]string{"--root", root, "--config", "/dev/zero"}, "no regular file"},
+		{[]string{"--root", root, "--config", dir}, "no regular file"},
+		{[]string{"--root", root, "--config", large}, "larger than 16 MiB"},
+		{[]string{"--root", root, "--config", text}, text + " is not the configuration of a kernel"},
+		{[]string{"--root", root, "--kernel", "banana"}, "no release"},
+
+		{[]string{"--root", filepath.Join(root, "sys")}, "give --root " + root},
+		{[]string{"--root", dir}, "--root is a directory with sys in it"},
+		{[]string{"--proc", filepath.Join(root, "proc")}, "--proc needs --sysfs"},
+		{[]string{"--root", root, "--timeout", "5s"}, "add --live"},
+		{[]string{"--root", root, "--timeout", "-5s"}, "below 0"},
+		{[]string{"topo", "--svg", "--json", "--root", root}, "one or the other"},
+		{[]string{"snapshot", "-o", "x", "y"}, "snapshot has no --output"},
+		{[]string{"snapshot", "-", "--json", "--root", root}, "--json"},
+		{[]string{"diff", "-", "-"}, "one file"},
+		{[]string{"--snapshot", "-", "--baseline", "-"}, "one file"},
+
+		{[]string{"explain", "NOPE"}, "The families of checks are KRN, "},
+		{[]string{"explain", "NET", "NOPE"}, `"NOPE"`},
+		{[]string{"explain", "net-gdi"}, "did you mean NET-GID?"},
+		{[]string{"explain", "memlock"}, "did you mean LIM-MEMLOCK?"},
+		{[]string{"explain", ""}, "empty name"},
+		{[]string{"--root", root, "--skip", "NETT"}, "did you mean NET"},
+
+		{[]string{"completion"}, "bash, fish, powershell, zsh"},
+		{[]string{"completion", "foo"}, `no shell is called "foo"`},
+		{[]string{"help", "frob"}, `no command is called "frob"`},
+		{[]string{"help", "serve", "frob"}, `no command is called "serve frob"`},
+
+		{[]string{"serve", "--skip", "FOO", "--root", root}, `"FOO"`},
+		{[]string{"serve", "--snapshot", filepath.Join(dir, "none")}, "none"},
+		{[]string{"serve", "--snapshot", "-"}, "name a file"},
+		{[]string{"serve", "--every", "1ns"}, "--every 1ns"},
+	} {
+		if c.args[0] == "serve" {
+			c.args = append([]string{"serve", "--listen", "127.0.0.1:0"}, c.args[1:]...)
+		}
+		r := command(c.args...)
+		if r.status != cli.ExitUsage || !strings.Contains(r.out+r.err, c.says) {
+			t.Errorf("%q: %+v", c.args, r)
+		}
+		if len(r.err) > 600 {
+			t.Errorf("%q: %d letters", c.args, len(r.err))
+		}
+	}
+}
+
+// Help that is asked for is none.
+func TestHelp(t *testing.T) {
+	for _, args := range [][]string{{"help"}, {"help", "serve"}, {"help", "completion", "zsh"}, {"--help"}, {"completion", "--help"}, {"completion", "fish"}, {"--version"}} {
+		if r := command(args...); r.status != cli.ExitOK || r.out == "" || r.err != "" {
+			t.Errorf("%q: %+v", args, r)
+		}
+	}
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer full.Close()
+	for _, args := range [][]string{{"--help"}, {"help"}, {"--version"}, {"completion", "bash"}} {
+		var said strings.Builder
+		a := &app{stdout: full, stderr: &said}
+		if status := a.run(args); status != cli.ExitUsage || strings.Count(said.String(), "no space left") != 1 {
+			t.Errorf("%q: status %d, %s", args, status, &said)
+		}
+	}
+}
+
+// Names are the same in capitals and not.
+func TestNamesInCapitals(t *testing.T) {
+	root := testenv.Machines["small-hgx"]().Write(t)
+	want := command("--root", root, "--skip", "NET,KRN-BTF", "--gpu", "nvidia", "--nic", "mlx5_0")
+	if r := command("--root", root, "--skip", "net,krn-Btf", "--gpu", "NVIDIA", "--nic", "MLX5_0"); r != want || r.status == cli.ExitUsage {
+		t.Errorf("%+v", r)
+	}
+	if r := command("--root", root, "--skip", "ALL"); strings.Contains(r.out, "FAIL") || r.status == cli.ExitUsage {
+		t.Errorf("%+v", r)
+	}
+}
+
+// stdin makes a file the standard input.
+func stdin(t *testing.T, name string) {
+	t.Helper()
+	f, err := os.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	was := os.Stdin
+	os.Stdin = f
+	t.Cleanup(func() { os.Stdin = was })
+}
+
+// "-" is the standard output of snapshot, and elsewhere the standard input.
+func TestStandardStreams(t *testing.T) {
+	file, root := taken(t, testenv.Machines["small-hgx"]())
+	t.Chdir(t.TempDir())
+	r := command("snapshot", "-", "--root", root)
+	if whole, err := os.ReadFile(file); err != nil || r.out != string(whole) || r.status != cli.ExitOK || !strings.HasPrefix(r.err, "standard output: ") {
+		t.Errorf("status %d: %s, %v", r.status, r.err, err)
+	}
+	if names, err := os.ReadDir("."); err != nil || len(names) > 0 {
+		t.Error(names, err)
+	}
+	stdin(t, file)
+	if got, want := command("--snapshot", "-"), command("--snapshot", file); got != want {
+		t.Errorf("%+v", got)
+	}
+	run := filepath.Join(t.TempDir(), "run.json")
+	command("--json", "--root", root, "-o", run)
+	stdin(t, run)
+	if got := command("diff", run, "-"); got.status != cli.ExitOK || !strings.HasPrefix(got.out, "0 differences") {
+		t.Errorf("%+v", got)
+	}
+	stdin(t, run)
+	if got := command("--root", root, "--baseline", "-"); got.status != command("--root", root).status || got.err != "" {
+		t.Errorf("%+v", got)
+	}
+}
+
+// What is said of a file that is no snapshot, or none any more.
+func TestRefusedSnapshots(t *testing.T) {
+	file, _ := taken(t, testenv.Machines["small-mi300"]())
+	whole, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	broken := bytes.Clone(whole)
+	broken[len(broken)-6]++
+	older := func(version string) []byte {
+		text, err := json.Marshal(manifest{snapshotSchema, version, patterns()[1:]})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return archived(t, member{name: manifestName, kind: '0', data: string(text)})
+	}
+	for want, data := range map[string][]byte{
+		"cut off":                               whole[:len(whole)/2],
+		"damaged":                               broken,
+		"taken by an older p2pcheck (0.1), ":    older("0.1"),
+		"taken by an older p2pcheck, which did": older("unknown"),
+		"not an archive that `p2pcheck snapshot` wrote: entry 0": []byte(strings.Repeat("no archive\n", 100)),
+	} {
+		name := filepath.Join(t.TempDir(), "file")
+		if err := os.WriteFile(name, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if r := command("--snapshot", name); r.status != cli.ExitUsage || !strings.HasPrefix(r.err, "p2pcheck: "+name+": "+want) {
+			t.Errorf("%s: %+v", want, r)
+		}
+	}
+}
+
+// Metrics say why there are none, in the words that a run has.
+func TestMetricsOfErrors(t *testing.T) {
+	file, _ := taken(t, testenv.Machines["small-hgx"]())
+	m := &metrics{a: &app{stdout: io.Discard, stderr: io.Discard, gpu: []string{"nope"}, snapshotFile: file}}
+	text, _, err := m.current()
+	want := `p2pcheck_error{kind="unavailable",message="no GPU here is called \"nope\"; there is `
+	if err == nil || !strings.Contains(text, want) {
+		t.Errorf("%v: %s", err, text)
+	}
+}
+
+// Who stops serve has asked for no document.
+func TestServeStopsWithoutADocument(t *testing.T) {
+	root := testenv.Machines["small-hgx"]().Write(t)
+	for by, status := range map[unix.Signal]int{unix.SIGTERM: cli.ExitOK, unix.SIGINT: cli.ExitInterrupted} {
+		var out strings.Builder
+		a := &app{stdout: &out, stderr: &signalling{t: t, by: by}}
+		if got := a.run([]string{"serve", "--json", "--root", root, "--listen", "127.0.0.1:0"}); got != status || out.Len() > 0 {
+			t.Errorf("%v: status %d: %s", by, got, &out)
+		}
+	}
+}

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gpurdma/gpurdma/p2p"
+)
+
+// isCalled reports that a check is meant: by its ID or its family, in capitals or
+// not.
+func isCalled(c *p2p.Check, id string) bool {
+	return strings.EqualFold(id, c.ID) || strings.EqualFold(id, c.Family())
+}
+
+// knownChecks are the checks that are meant, as package p2p has them. It fails for
+// what is no check and no family of them.
+func knownChecks(ids []string) ([]string, error) {
+	var out []string
+	for _, id := range ids {
+		switch {
+		case strings.EqualFold(id, "all"):
+			out = append(out, "all")
+		case slices.ContainsFunc(p2p.Checks(), func(c *p2p.Check) bool { return isCalled(c, id) }):
+			out = append(out, strings.ToUpper(id))
+		default:
+			return nil, unknownCheck(id)
+		}
+	}
+	return out, nil
+}
+
+// unknownCheck says which check may be meant, and which there are.
+func unknownCheck(id string) error {
+	there := fmt.Sprintf("The families of checks are %s, and `%s explain` tells of all.", strings.Join(checkFamilies(), ", "), program)
+	if id == "" {
+		return errors.New("no check has an empty name. " + there)
+	}
+	text := fmt.Sprintf("no check is called %q", id)
+	if near := nearest(strings.ToUpper(id), append(checkNames(), checkFamilies()...)); len(near) > 0 {
+		text += ": did you mean " + strings.Join(near, " or ") + "?"
+	} else {
+		text += "."
+	}
+	return errors.New(text + " " + there)
+}
+
+// suggested is how many names are proposed at most.
+const suggested = 3
+
+// nearest are the names that have the word in them, or else those that are it with
+// few letters changed.
+func nearest(word string, names []string) []string {
+	var out []string
+	best := 1 + len(word)/4 // more is another word
+	for _, name := range names {
+		if len(word) > 2 && strings.Contains(name, word) {
+			out = append(out, name)
+		}
+	}
+	if len(out) == 0 {
+		for _, name := range names {
+			switch d := distance(word, name); {
+			case d < best:
+				best, out = d, []string{name}
+			case d == best && !slices.Contains(out, name):
+				out = append(out, name)
+			}
+		}
+	}
+	return out[:min(len(out), suggested)]
+}
+
+// distance is how many letters are to be added, taken away or changed.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			changed := diagonal
+			if a[i] != b[j] {
+				changed++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(changed, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+
+	"github.com/gpurdma/gpurdma/p2p"
+)
+
+// aRelease is how a kernel's release begins.
+var aRelease = regexp.MustCompile(`^[1-9]\d*\.\d+`)
+
+// configLimit is more than any kernel's configuration has.
+const configLimit = 16 << 20
+
+// readable fails for files that were named and cannot be read, and for what they
+// cannot be.
+func (a *app) readable() error {
+	s := a.source
+	if s.Sys == "" {
+		s.Sys = filepath.Join("/", s.Root, "sys")
+		if s.Root != "" {
+			s.Sys = filepath.Join(s.Root, "sys")
+		}
+	}
+	for _, dir := range []string{s.Sys, s.Proc} {
+		if dir == "" {
+			continue
+		}
+		if _, err := os.ReadDir(dir); err != nil {
+			return ofRoot(s.Root, err)
+		}
+	}
+	if s.Release != "" && !aRelease.MatchString(s.Release) {
+		return fmt.Errorf("--kernel %q is no release of a kernel: they begin as 6.12 does", s.Release)
+	}
+	if s.Config == "" {
+		return nil
+	}
+	// Not opened before it is known what it is: a FIFO would wait for its writer.
+	switch st, err := os.Stat(s.Config); {
+	case err != nil:
+		return err
+	case !st.Mode().IsRegular():
+		return fmt.Errorf("--config %s is no regular file", s.Config)
+	case st.Size() > configLimit:
+		return fmt.Errorf("--config %s is larger than %d MiB: that is no configuration of a kernel", s.Config, configLimit>>20)
+	}
+	f, err := os.Open(s.Config)
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+// ofRoot says which directory to name, if it is a sysfs itself that was named as
+// the one above.
+func ofRoot(root string, err error) error {
+	if root == "" || !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	for _, name := range []string{"bus", "class", "devices"} {
+		if _, err2 := os.Stat(filepath.Join(root, name)); err2 != nil {
+			return fmt.Errorf("--root is a directory with sys in it: %w", err)
+		}
+	}
+	instead := "give --sysfs " + root
+	if whole, err := filepath.Abs(root); err == nil && filepath.Base(whole) == "sys" {
+		instead = "give --root " + filepath.Dir(whole)
+	}
+	return fmt.Errorf("--root is the directory above sys, and %s is a sysfs itself: %s", root, instead)
+}
+
+// configured fails if the file that was named as the kernel's configuration is none.
+func (a *app) configured(m *p2p.Machine) error {
+	if a.source.Config == "" || m.Kernel.Source == a.source.Config {
+		return nil
+	}
+	return errors.New("--config: " + m.Kernel.Source)
+}
