@@ -228,6 +228,10 @@ type look struct {
 	kernelLog *kernelLog
 	matters   map[Addr]bool
 
+	lenders map[string]bool // physical functions with virtual ones
+	cards   map[Addr]string // of VPD, which is slow to read
+	second  *secondFunctions
+
 	check *Check
 	found []*Finding
 }

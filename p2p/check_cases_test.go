@@ -113,6 +113,30 @@ func checkCases() map[string][]checkCase {
 		field := "V3" + string(rune(len(card))) + card
 		return put(dir+"/vpd", "\x90"+string(rune(len(field)))+"\x00"+field+"\x78")
 	}
+	// The same at the other end of another host bridge, which nobody vouches for.
+	const farDir = "sys/devices/pci0000:f0/0000:f0:01.0"
+	farCard := func(f *testenv.Tree) func(*testing.T, string) {
+		f.Functions += "pci0000:f0/0000:f0:00.0 class=0x060000 vendor=0x8086 device=0x1\n" +
+			strings.TrimPrefix(farDir, "sys/devices/") + " class=0x080100 vendor=0x15b3 device=0x2100 driver:mlx5_ib\n"
+		return nil
+	}
+	cx8 := swap("device=0x1021", "device=0x1023")
+	// The first NIC is a virtual function of the second.
+	const ofNICs = "device=0x1021 "
+	virtualOf := func(vf, pf string) edit {
+		return func(f *testenv.Tree) func(*testing.T, string) {
+			f.Functions = strings.Replace(strings.Replace(f.Functions, ofNICs, "device="+vf+" ", 1), ofNICs, "device="+pf+" ", 1)
+			return text(amdNIC+"/physfn", "../0000:16:00.0")(f)
+		}
+	}
+	const oPort = otherNIC + "/infiniband/bnxt_re1/ports/1"
+	noneIPv4 := func(f *testenv.Tree) func(*testing.T, string) {
+		noIPv4(f)
+		return drop(oPort + "/gids/3")(f)
+	}
+	down, aDown, oDown := put("sys/class/net/eth0/operstate", "down"), put(aPort+"/state", "1: DOWN"), put(oPort+"/state", "1: DOWN")
+	lends := text("sys/devices/pci0000:10/0000:10:01.0/physfn", "../0000:14:00.0")
+	rnic := put(aNode, "4: RNIC")
 	flat := func(want Result, edits ...edit) checkCase { return on("flat-vm", want, edits...) }
 
 	return map[string][]checkCase{
@@ -229,24 +253,41 @@ func checkCases() map[string][]checkCase {
 			on("small-hgx", pass, directCard, swap("device=0x1021", "device=0x1023"), byVFIO7, vpd(amdNIC, "a"), vpd(otherNIC, "b"), vpd(directDir, "c")),
 			on("small-hgx", pass, directCard, swap("device=0x1021", "device=0x1023"), byVFIO7, swap("driver:mlx5_ib", "")),
 			on("small-hgx", pass, directCard, byVFIO7), on("small-hgx", unknown, directCard, swap("device=0x1021", "device=0x101e"), byVFIO7),
-			on("small-hgx", unknown, swap("device=0x1021", "device=0x1023"), swap("vendor=0x1000", "vendor=odd"))},
+			on("small-hgx", unknown, swap("device=0x1021", "device=0x1023"), swap("vendor=0x1000", "vendor=odd")),
+			on("small-hgx", warn, farCard, cx8, vpd(amdNIC, "card"), vpd(otherNIC, "other"), vpd(farDir, "card")),
+			on("small-hgx", pass, farCard, cx8, swap("acs=0x00", "acs=0x1d"), swap("device=0x09a2", "device=0x1"), vpd(amdNIC, "card"), vpd(otherNIC, "other"), vpd(farDir, "card")),
+			on("small-hgx", unknown, farCard, cx8),
+			on("small-hgx", pass, directCard, byVFIO7, virtualOf("0x101e", "0x1021")), on("small-hgx", unknown, directCard, byVFIO7, virtualOf("0x101e", "0x1023")),
+			on("small-hgx", warn, directCard, byVFIO7, virtualOf("0x101e", "0x1023"), vpd(otherNIC, "card"), vpd(directDir, "card")),
+			on("small-hgx", pass, directCard, byVFIO7, swap("device=0x1021", "device=0x1018")), on("small-hgx", unknown, directCard, byVFIO7, swap("device=0x1021", "device=0xa2d3")),
+			// A sysfs that lists the functions of drivers is asked nothing of others.
+			on("small-hgx", pass, cx8, swap("vendor=0x1000", "vendor=odd"), put("sys/bus/pci/drivers/mlx5_core/bind", "")),
+			on("small-hgx", unknown, directCard, cx8, byVFIO7, put("sys/bus/pci/drivers/mlx5_core/bind", ""), text("sys/bus/pci/drivers/mlx5_ib/0000:12:04.0", "../../../../devices")),
+			on("small-hgx", unknown, cx8, put("sys/bus/pci/drivers/mlx5_core/bind", ""), unreadable("sys/bus/pci/drivers/mlx5_ib"))},
 		"NIC-OFED":      {on("small-hgx", pass), on("small-hgx", warn, put("sys/module/mlx5_ib/taint", "OE"), put("sys/module/mlx5_ib/version", "24.10")), on("small-hgx", unknown, gone("sys/module/mlx5_ib"))},
 		"NIC-EFA-GEN":   {on("small-mi300", unknown, swap("driver:bnxt_en", "driver:efa"), unreadable(amdNIC+"/device")), on("small-mi300", pass, swap("driver:bnxt_en", "driver:efa")), on("small-mi300", warn, swap("device=0x1760 driver:bnxt_en", "device=0xefa1 driver:efa")), on("small-mi300", skip)},
 		"NIC-BNXT-FLAG": {on("small-mi300", pass), on("small-mi300", unknown, put("sys/kernel/mm/memory_peers/nv_mem/version", "1")), on("small-mi300", unknown, gone("sys/kernel")), on("small-hgx", skip)},
 		"NIC-STATE":     {on("small-mi300", pass), on("small-mi300", warn, put(aPort+"/state", "1: DOWN")), on("small-mi300", unknown, unreadable(aPort+"/state")), on("small-mi300", unknown, drop(aPort))},
 		"NIC-FW":        {on("small-mi300", pass), on("small-mi300", warn, put(amdNIC+"/infiniband/bnxt_re0/fw_ver", "1.2.3")), on("small-mi300", unknown, unreadable(amdNIC+"/infiniband/bnxt_re0/fw_ver")), on("small-mi300", skip, noNIC)},
 
-		"NET-GID": {on("small-mi300", pass), on("small-mi300", fail, noIPv4), on("small-mi300", warn, routedIPv6), on("small-mi300", fail, noIPv4, put(aPort+"/gid_attrs/types/0", "IB/RoCE v1")), on("small-mi300", fail, put(aPort+"/gid_attrs/types/3", "IB/RoCE v1")),
+		"NET-GID": {on("small-mi300", pass), on("small-mi300", fail, noneIPv4), on("small-mi300", warn, routedIPv6), on("small-mi300", fail, noneIPv4, put(aPort+"/gid_attrs/types/0", "IB/RoCE v1")), on("small-mi300", fail, drop(oPort+"/gids/3"), put(aPort+"/gid_attrs/types/3", "IB/RoCE v1")),
+			on("small-mi300", warn, noIPv4), on("small-mi300", fail, noIPv4, oDown), on("small-mi300", fail, noIPv4, put(otherNIC+"/infiniband/bnxt_re1/parent", "eth1")),
+			on("small-mi300", warn, noIPv4, put(oPort+"/link_layer", "InfiniBand")), on("small-mi300", warn, noneIPv4, put(otherNIC+"/infiniband/bnxt_re1/node_type", "4: RNIC")),
 			on("small-mi300", pass, noIPv4, put(aPort+"/state", "1: DOWN")), on("small-mi300", unknown, noIPv4, put(aPort+"/state", "?")), on("small-mi300", unknown, noIPv4, unreadable(aPort+"/state")), on("small-mi300", unknown, noIPv4, unreadable(aNode)),
-			on("small-mi300", pass, noIPv4, put(aNode, "4: RNIC")), on("small-mi300", warn, noIPv4, text("sys/devices/pci0000:10/0000:10:01.0/physfn", "../0000:14:00.0")),
+			on("small-mi300", pass, noIPv4, put(aNode, "4: RNIC")), on("small-mi300", warn, noIPv4, oDown, lends),
 			on("small-mi300", unknown, drop(aPort+"/gids")), on("small-mi300", unknown, put(aPort+"/gid_attrs/types/3", "?")), on("small-mi300", skip, noNIC), on("small-mi300", skip, swap("Ethernet", "Unknown")), on("small-mi300", unknown, swap("Ethernet", "?"))},
-		"NET-GID-NS": {on("small-mi300", pass), on("small-mi300", warn, noGID), on("small-mi300", fail, noGID, put(".dockerenv", "")), on("small-mi300", warn, noGID, put(".dockerenv", ""), put(aPort+"/state", "1: DOWN")), on("small-mi300", unknown, noGID, drop("proc/self/ns/pid")), on("small-mi300", unknown, drop(aPort+"/gids"))},
+		"NET-GID-NS": {on("small-mi300", pass), on("small-mi300", warn, noGID), on("small-mi300", fail, noGID, put(".dockerenv", "")), on("small-mi300", warn, noGID, put(".dockerenv", ""), put(aPort+"/state", "1: DOWN")), on("small-mi300", unknown, noGID, drop("proc/self/ns/pid")), on("small-mi300", unknown, drop(aPort+"/gids")),
+			on("small-mi300", pass, noGID, put(".dockerenv", ""), rnic), on("small-mi300", unknown, noGID, put(".dockerenv", ""), unreadable(aNode))},
 		"NET-LINK": {on("small-mi300", pass), on("small-mi300", warn, put("sys/class/net/eth0/mtu", "1500")), on("small-mi300", pass, put("sys/class/net/eth0/mtu", "4192")), on("small-mi300", warn, put("sys/class/net/eth0/mtu", "4191")), on("small-mi300", fail, put("sys/class/net/eth0/operstate", "down")), on("small-mi300", fail, put("sys/class/net/eth0/operstate", "lowerlayerdown")),
 			on("small-mi300", warn, put("sys/class/net/eth0/operstate", "down"), oneCard), on("small-mi300", fail, swap("up\n", "down\n"), oneCard), on("small-mi300", pass, put("sys/class/net/eth0/operstate", "unknown")), on("small-mi300", unknown, put("sys/class/net/eth0/operstate", "unknown"), put(aPort+"/state", "1: DOWN")),
-			on("small-mi300", unknown, put("sys/class/net/eth0/operstate", "dormant")), on("small-mi300", unknown, unreadable("sys/class/net/eth0/operstate")), on("small-mi300", unknown, put("sys/class/net/eth0/mtu", "?"))},
-		"NET-MTU":      {on("small-mi300", pass), on("small-mi300", warn, put("sys/class/net/eth0/mtu", "4500")), on("small-mi300", unknown, put("sys/class/net/eth0/mtu", "?")), on("small-mi300", skip, noNIC)},
+			on("small-mi300", unknown, put("sys/class/net/eth0/operstate", "dormant")), on("small-mi300", unknown, unreadable("sys/class/net/eth0/operstate")), on("small-mi300", unknown, put("sys/class/net/eth0/mtu", "?")),
+			on("small-mi300", warn, down, aDown), on("small-mi300", fail, swap("up\n", "down\n"), aDown, oDown), on("small-mi300", warn, down, aDown, put(oPort+"/link_layer", "InfiniBand")),
+			on("small-mi300", unknown, down, unreadable(aPort+"/state")), on("small-mi300", unknown, down, aDown, unreadable("sys/class/net/eth1/operstate")),
+			on("small-mi300", warn, down, virtualFunction("../0000:16:00.0")), on("small-mi300", warn, down, lends),
+			on("small-mi300", pass, put("sys/class/net/eth0/mtu", "1500"), rnic), on("small-mi300", fail, down, rnic)},
+		"NET-MTU":      {on("small-mi300", pass), on("small-mi300", warn, put("sys/class/net/eth0/mtu", "4500")), on("small-mi300", unknown, put("sys/class/net/eth0/mtu", "?")), on("small-mi300", skip, noNIC), on("small-mi300", pass, put("sys/class/net/eth0/mtu", "1500"), rnic)},
 		"NET-PFC":      {on("small-mi300", pass), on("small-mi300", warn, put(aPort+"/hw_counters/out_of_sequence", "12")), on("small-mi300", warn, put(aPort+"/hw_counters/to_retransmits", "1")), on("small-mi300", pass, put(aPort+"/hw_counters/rnr_naks_rcvd", "1")), on("small-mi300", pass, put(aPort+"/hw_counters/out_of_sequence", "12"), put(aPort+"/state", "1: DOWN")), on("small-mi300", unknown, drop(aPort+"/hw_counters")), on("small-mi300", unknown, unreadable(aPort+"/hw_counters")), on("small-mi300", unknown, put(aPort+"/hw_counters/out_of_sequence", "?")), on("small-mi300", warn, put(aPort+"/hw_counters/out_of_sequence", "?"), put(aPort+"/hw_counters/RTO", "2"))},
-		"NET-IPV6LL":   {on("small-mi300", pass), on("small-mi300", warn, drop(aPort+"/gids/3")), on("small-mi300", unknown, drop(aPort+"/gids"))},
+		"NET-IPV6LL":   {on("small-mi300", pass), on("small-mi300", pass, drop(aPort+"/gids/3"), rnic), on("small-mi300", warn, drop(aPort+"/gids/3")), on("small-mi300", unknown, drop(aPort+"/gids"))},
 		"NET-SM":       {on("small-hgx", pass, swap("Ethernet", "InfiniBand"), swap("0x0\n", "0x7\n")), on("small-hgx", fail, swap("Ethernet", "InfiniBand")), on("small-hgx", unknown, swap("Ethernet", "InfiniBand"), swap("0x0\n", "0x7\n"), unreadable(hgxPort+"/sm_lid")), on("small-hgx", skip)},
 		"NET-LOOPBACK": {on("small-mi300", skip)},
 

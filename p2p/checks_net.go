@@ -21,7 +21,7 @@ var networkChecks = []Check{
 		Expect: "a GID table that is not empty", Why: "A container sees the GIDs of the network devices that it has: of others the table is empty, and nothing connects.",
 		Fix: Remedy{Change: "use the host's network, or give the container the network device"}, Ref: "NVIDIA/nccl#1573"},
 	{ID: "NET-LINK", Title: "Network devices are up, and take large packets", Worst: ResultFail, run: (*look).netLink,
-		Expect: "up, with an MTU of 4200 or more", Why: "A NIC of which no port is up moves nothing. RoCE's packets of 4096 bytes have to fit with their headers, or they are smaller.",
+		Expect: "up, with an MTU of 4192 or more", Why: "A machine of which no NIC is up moves nothing, and neither does a port whose network device is down. RoCE's packets of 4096 bytes have to fit with their headers, or they are smaller.",
 		Fix: Remedy{Change: "set it up, with an MTU of 9000", Command: "ip link set NETDEV up mtu 9000"}, Ref: "Documentation/networking/operstates.rst"},
 	{ID: "NET-MTU", Title: "All NICs have one MTU", Worst: ResultWarn, run: (*look).netMTU,
 		Expect: "one MTU", Why: "RoCE's packets are as large as the MTU of the network device lets them be, of 256 to 4096 bytes. Queue pairs agree on the smaller one; one NIC that differs slows its peers down.",
@@ -63,6 +63,25 @@ func (l *look) perPort(layer ibvfd.LinkLayer, f func(name string, n NIC, p ibvfd
 // Ethernet, as EFA's: nothing here is about such a port.
 const ownNetwork = "Unknown"
 
+// perRoCE runs f for each Ethernet port but those of iWARP, which connect by IP
+// addresses, over TCP: they have no GIDs that matter, and no packets of RoCE.
+func (l *look) perRoCE(f func(name string, n NIC, p ibvfd.PortInfo)) {
+	l.perPort(ibvfd.LinkEthernet, func(name string, n NIC, p ibvfd.PortInfo) {
+		if kind := l.kind(n); kind.isIWARP() {
+			l.say(ResultSkip, name, kind.at(), "iWARP, which connects by IP addresses")
+			return
+		}
+		f(name, n, p)
+	})
+}
+
+// iWARP is how node_type begins of iWARP's devices.
+const iWARP = "4:"
+
+func (l *look) kind(n NIC) reading { return l.read(ibDir(n), "node_type") }
+
+func (r reading) isIWARP() bool { return strings.HasPrefix(r.text, iWARP) }
+
 func portDir(n NIC, p ibvfd.PortInfo, elem ...string) string {
 	return path.Join(append([]string{ibDir(n), "ports", strconv.Itoa(p.Num)}, elem...)...)
 }
@@ -83,17 +102,16 @@ func (l *look) table(n NIC, p ibvfd.PortInfo) reading {
 	return r
 }
 
-// isIWARP is how node_type begins of devices that connect by IP addresses, and have
-// no GIDs that matter.
-const isIWARP = "4:"
-
 func (l *look) gid() {
-	l.perPort(ibvfd.LinkEthernet, func(name string, n NIC, p ibvfd.PortInfo) {
-		r, kind := l.table(n, p), l.read(ibDir(n), "node_type")
+	hardware, any := l.reached(false), l.reached(true)
+	l.perRoCE(func(name string, n NIC, p ibvfd.PortInfo) {
+		r, kind := l.table(n, p), l.kind(n)
 		v4, v6 := routed(p.GIDs, true), routed(p.GIDs, false)
+		other := hardware
+		if n.Software {
+			other = any
+		}
 		switch {
-		case strings.HasPrefix(kind.text, isIWARP):
-			l.say(ResultSkip, name, kind.at(), "iWARP, which connects by IP addresses")
 		case v4 >= 0:
 			l.pass(name, r.at(), "index %d: NCCL_IB_GID_INDEX=%d, ib_write_bw -x %d", v4, v4, v4)
 		case r.err != nil:
@@ -107,10 +125,28 @@ func (l *look) gid() {
 			l.unread(name, kind)
 		case l.lent(n):
 			l.warn(name, r.at(), "%s; it has virtual functions, which have addresses of their own", unrouted(p.GIDs))
+		case other != "": // this one may be for storage, or to manage the machine
+			l.warn(name, r.at(), "%s; others can connect to %s", unrouted(p.GIDs), other)
 		default:
 			l.fail(name, r.at(), "%s", unrouted(p.GIDs))
 		}
 	})
+}
+
+// reached is a port that others can connect to; "" without one. software says
+// whether those that no hardware carries out count.
+func (l *look) reached(software bool) string {
+	for _, n := range l.s.NICs {
+		for _, p := range n.Ports {
+			switch {
+			case p.State != ibvfd.PortActive || n.Software && !software:
+			case p.LinkLayer == ibvfd.LinkInfiniBand,
+				p.LinkLayer == ibvfd.LinkEthernet && (routed(p.GIDs, true) >= 0 || routed(p.GIDs, false) >= 0 || l.kind(n).isIWARP()):
+				return portName(n, p)
+			}
+		}
+	}
+	return ""
 }
 
 // routed is the index of the first GID of RoCE v2 that has an IPv4 address, or one
@@ -154,15 +190,20 @@ func (l *look) lent(n NIC) bool {
 	if n.Importer.PCI == nil {
 		return false
 	}
-	names, _ := l.list("sys/bus/pci/devices")
-	return slices.ContainsFunc(names, func(name string) bool {
-		r := l.link("sys/bus/pci/devices", name, "physfn")
-		return r.err == nil && base(r.text) == n.Importer.PCI.String()
-	})
+	if l.lenders == nil {
+		l.lenders = map[string]bool{}
+		names, _ := l.list("sys/bus/pci/devices")
+		for _, name := range names {
+			if r := l.link("sys/bus/pci/devices", name, "physfn"); r.err == nil {
+				l.lenders[base(r.text)] = true
+			}
+		}
+	}
+	return l.lenders[n.Importer.PCI.String()]
 }
 
 func (l *look) gidNamespace() {
-	l.perPort(ibvfd.LinkEthernet, func(name string, n NIC, p ibvfd.PortInfo) {
+	l.perRoCE(func(name string, n NIC, p ibvfd.PortInfo) {
 		r := l.table(n, p)
 		if len(p.GIDs) > 0 {
 			l.pass(name, r.at(), "%s", plural(len(p.GIDs), "GID"))
@@ -172,9 +213,12 @@ func (l *look) gidNamespace() {
 			l.unread(name, r)
 			return
 		}
+		kind := l.kind(n)
 		in, why, where := l.inContainer()
 		where = append(r.at(), where...)
 		switch {
+		case in != placement.No && p.State == ibvfd.PortActive && kind.err != nil:
+			l.unread(name, kind)
 		case in == placement.Yes && p.State == ibvfd.PortActive:
 			l.fail(name, where, "empty, in a container (%s): the port's network device is in another namespace", why)
 		case in == placement.AnswerUnknown && p.State == ibvfd.PortActive:
@@ -205,12 +249,12 @@ func (l *look) netLink() {
 			case state.err != nil:
 				l.unread(dev, state)
 			case state.text == "down" || state.text == "lowerlayerdown":
-				l.linkDown(dev, n, state)
+				l.linkDown(dev, n, p, state)
 			case !up:
 				l.unknown(dev, at, "it is %q", state.text)
 			case !ok:
 				l.unknown(dev, at, "%s", orText(mtu))
-			case packets(size) < largest:
+			case packets(size) < largest && !l.kind(n).isIWARP():
 				l.warn(dev, at, "%s, MTU %d%s", read, size, inPackets(size)).fix("set an MTU of 9000, on the switch as well", "ip link set "+dev+" mtu 9000", "")
 			default:
 				l.pass(dev, at, "%s, MTU %d", read, size)
@@ -219,13 +263,34 @@ func (l *look) netLink() {
 	})
 }
 
-// linkDown fails for a card that has no other way out.
-func (l *look) linkDown(dev string, n NIC, state reading) {
-	result, read := ResultFail, state.text
-	if other := l.otherLink(dev, n); other != "" {
-		result, read = ResultWarn, fmt.Sprintf("%s; %s of the same card is up", read, other)
-	} else if n.Software {
-		result = ResultWarn
+// linkDown fails where nothing is up, and for a port that is in use. Others can be
+// spare cards without a cable, whose ports NIC-STATE tells of.
+func (l *look) linkDown(dev string, n NIC, p ibvfd.PortInfo, state reading) {
+	result, read := ResultWarn, state.text
+	if n.Software {
+		read += "; the NIC is no hardware"
+	} else if pf := l.physical(n); pf != n.Importer.PCI {
+		read += fmt.Sprintf("; it is of a virtual function, of %v", *pf)
+	} else if other := l.otherLink(dev, n); other != "" {
+		read += fmt.Sprintf("; %s of the same card is up", other)
+	} else if l.lent(n) {
+		read += "; the NIC has virtual functions, which have network devices of their own"
+	} else if p.State == ibvfd.PortActive {
+		result, read = ResultFail, read+"; the port is ACTIVE"
+	} else {
+		other, open := l.anyUp()
+		port := l.read(portDir(n, p, "state"))
+		known := port.err == nil && p.State >= ibvfd.PortDown && p.State <= ibvfd.PortArmed
+		switch {
+		case other == "" && !open:
+			result, read = ResultFail, read+"; no NIC is up"
+		case other == "":
+			result, read = ResultUnknown, read+"; whether another NIC is up is not known"
+		case !known:
+			result, read = ResultUnknown, read+"; the port's state is not known"
+		default:
+			read += fmt.Sprintf("; the port is not in use: %s", port.text)
+		}
 	}
 	l.say(result, dev, state.at(), "%s", read).fix("set it up, with an MTU of 9000; look at cable and switch", "ip link set "+dev+" up mtu 9000", "")
 }
@@ -233,7 +298,7 @@ func (l *look) linkDown(dev string, n NIC, state reading) {
 // otherLink is another network device of a card that is up; "" without one.
 func (l *look) otherLink(dev string, n NIC) string {
 	for _, o := range l.s.NICs {
-		if o.Name != n.Name && !sameCard(o, n) {
+		if o.Name != n.Name && !l.sameCard(o, n) {
 			continue
 		}
 		for _, other := range o.NetDevs {
@@ -245,14 +310,62 @@ func (l *look) otherLink(dev string, n NIC) string {
 	return ""
 }
 
-// sameCard reports two functions of one device.
-func sameCard(a, b NIC) bool {
-	if a.Importer.PCI == nil || b.Importer.PCI == nil {
+// anyUp is a NIC's network device that is up, or a port of InfiniBand; "" without
+// one. open says that some could not be read.
+func (l *look) anyUp() (name string, open bool) {
+	for _, n := range l.s.NICs {
+		if n.Software {
+			continue
+		}
+		open = open || len(n.Ports) == 0
+		for _, p := range n.Ports {
+			active := p.State == ibvfd.PortActive
+			if p.LinkLayer != ibvfd.LinkEthernet {
+				if active {
+					return portName(n, p), false
+				}
+				open = open || l.read(portDir(n, p, "state")).err != nil
+				continue
+			}
+			for _, dev := range netDevs(n, p) {
+				switch state := l.read("sys/class/net", dev, "operstate").text; state {
+				case "up":
+					return dev, false
+				case "down", "lowerlayerdown", "notpresent":
+				case "unknown":
+					if active {
+						return dev, false
+					}
+				default:
+					open = true
+				}
+			}
+		}
+	}
+	return "", open
+}
+
+// physical is the function of a NIC: of a virtual one its physical function. It is
+// nil on no PCI bus.
+func (l *look) physical(n NIC) *Addr {
+	if n.Importer.PCI != nil {
+		if pf := l.function(*n.Importer.PCI).PF; pf != nil {
+			return pf
+		}
+	}
+	return n.Importer.PCI
+}
+
+// sameCard reports two functions of one device, whatever virtual functions of it
+// have for numbers.
+func (l *look) sameCard(a, b NIC) bool {
+	x, y := l.physical(a), l.physical(b)
+	if x == nil || y == nil {
 		return false
 	}
-	x, y := *a.Importer.PCI, *b.Importer.PCI
-	x.Function, y.Function = 0, 0
-	return x == y
+	c, d := *x, *y
+	c.Function, d.Function = 0, 0
+	return c == d
 }
 
 // netDevs are the network devices of a port: those of its GIDs. What is only known
@@ -304,6 +417,10 @@ func (l *look) netMTU() {
 	for _, n := range l.s.NICs {
 		for _, p := range n.Ports {
 			if n.Software || p.LinkLayer == ibvfd.LinkInfiniBand {
+				continue
+			}
+			if l.kind(n).isIWARP() {
+				l.say(ResultSkip, portName(n, p), l.kind(n).at(), "iWARP, whose packets are TCP's")
 				continue
 			}
 			for _, dev := range netDevs(n, p) {
@@ -386,7 +503,7 @@ func (l *look) grown(port string) []string {
 }
 
 func (l *look) linkLocal() {
-	l.perPort(ibvfd.LinkEthernet, func(name string, n NIC, p ibvfd.PortInfo) {
+	l.perRoCE(func(name string, n NIC, p ibvfd.PortInfo) {
 		r := l.table(n, p)
 		routed := slices.ContainsFunc(p.GIDs, func(g ibvfd.GID) bool { return !g.Addr().IsLinkLocalUnicast() })
 		switch {

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/gpurdma/gpurdma/internal/pci"
+	"github.com/gpurdma/gpurdma/placement"
 )
 
 // mellanox is the vendor of mlx5, connectX8 the first of its cards with direct
@@ -20,6 +21,10 @@ const (
 	directData   = 0x2100
 	directDriver = "mlx5_ib"
 )
+
+// anyVirtual are the virtual functions of cards that may have direct data, as of
+// others: where nothing leads to the physical one, that is open.
+const anyVirtual = 0x101e
 
 // mlx5Virtual are the virtual functions of mlx5, by mlx5_core's table. The last
 // two are of cards of all later kinds.
@@ -38,15 +43,18 @@ func (l *look) dataDirect() {
 		l.skip("no NIC of mlx5")
 		return
 	}
-	all, err := l.directFunctions()
 	for _, n := range nics {
-		f := l.function(*n.Importer.PCI)
+		f := l.function(*l.physical(n))
 		at := []string{"/sys/" + f.dir + "/device"}
-		switch {
-		case f.err != nil:
+		if f.err != nil {
 			l.unknown(n.Name, nil, "%s", reading{err: f.err}.why())
-		case f.Vendor == mellanox && f.Device < connectX8 && !slices.Contains(mlx5Virtual, f.Device):
+			continue
+		}
+		if f.Vendor == mellanox && f.Device < connectX8 && f.Device != anyVirtual {
 			l.pass(n.Name, at, "%04x:%04x has none", f.Vendor, f.Device)
+			continue
+		}
+		switch all, err := l.directFunctions(); {
 		case err != nil:
 			l.unknown(n.Name, []string{"/sys/bus/pci/devices"}, "whether there is one is not known: %s", reading{err: err}.why())
 		default:
@@ -57,39 +65,71 @@ func (l *look) dataDirect() {
 
 // directFunctions are those that the driver can use.
 func (l *look) directFunctions() ([]*function, error) {
-	names, r := l.list("sys/bus/pci/devices")
-	errs := []error{r.err}
+	if l.second == nil {
+		l.second = &secondFunctions{}
+		l.second.all, l.second.err = l.readDirectFunctions()
+	}
+	return l.second.all, l.second.err
+}
+
+// secondFunctions are what directFunctions found.
+type secondFunctions struct {
+	all []*function
+	err error
+}
+
+func (l *look) readDirectFunctions() ([]*function, error) {
+	names, bound, err := l.directNames()
+	errs := []error{err}
 	var out []*function
 	for _, name := range names {
 		a, err := pci.ParseAddr(name)
 		if err != nil {
 			continue
 		}
-		vendor, err1 := l.m.sys.ReadUint("bus/pci/devices/"+name+"/vendor", 16)
-		device, err2 := l.m.sys.ReadUint("bus/pci/devices/"+name+"/device", 16)
-		if err := errors.Join(err1, err2); err != nil && l.m.sys.Exists("bus/pci/devices/"+name) {
-			errs = append(errs, err)
-		}
-		if vendor != mellanox || device != directData {
-			continue
+		if !bound {
+			vendor, err1 := l.m.sys.ReadUint("bus/pci/devices/"+name+"/vendor", 16)
+			device, err2 := l.m.sys.ReadUint("bus/pci/devices/"+name+"/device", 16)
+			if err := errors.Join(err1, err2); err != nil && l.m.sys.Exists("bus/pci/devices/"+name) {
+				errs = append(errs, err)
+			}
+			if vendor != mellanox || device != directData {
+				continue
+			}
 		}
 		f := l.function(a)
 		if f.err != nil {
 			errs = append(errs, f.err)
-		} else if f.Driver == directDriver {
+		} else if bound || f.Driver == directDriver {
 			out = append(out, f)
 		}
 	}
 	return out, errors.Join(errs...)
 }
 
+// directNames are the functions that are bound to directDriver, which a kernel's own
+// sysfs lists: there a driver's directory has "bind" in it. Elsewhere it is all
+// functions.
+func (l *look) directNames() (names []string, bound bool, err error) {
+	if !l.m.sys.Exists("bus/pci/drivers/mlx5_core/bind") {
+		names, r := l.list("sys/bus/pci/devices")
+		return names, false, r.err
+	}
+	names, r := l.list("sys/bus/pci/drivers", directDriver)
+	if r.gone() { // before 6.12, or not loaded
+		return nil, true, nil
+	}
+	return names, true, r.err
+}
+
 // direct says what becomes of the pairs of a NIC by the second function of its card.
 func (l *look) direct(n NIC, all []*function, at []string) {
-	own, known := l.ofCard(n, all)
-	switch {
-	case len(all) == 0:
+	if len(all) == 0 {
 		l.pass(n.Name, at, "no function for direct data is bound to %s", directDriver)
 		return
+	}
+	own, known := l.ofCard(n, all)
+	switch {
 	case known && len(own) == 0:
 		l.pass(n.Name, at, "no function for direct data is of this card")
 		return
@@ -120,8 +160,12 @@ func (l *look) directPair(p Pair, own []*function, names []string, known bool) {
 	worse, open := false, false
 	for _, f := range own {
 		by := l.m.Predict(p.GPU.Exporter, directImporter(p.NIC.Importer, f.PCI))
-		worse = worse || by.Outcome != Direct && by.Outcome != p.Prediction.Outcome
+		worse = worse || by.Outcome == OutcomeUnknown || by.Outcome != Direct && by.Outcome != p.Prediction.Outcome
 		open = open || by.Outcome == OutcomeUnknown
+		if wayFalls(p, by) {
+			worse = true
+			open = open || by.Decision.Supported != placement.No || p.Prediction.Decision.Supported != placement.Yes
+		}
 		ways = append(ways, fmt.Sprintf("by %v %s (%v)", f.PCI, by.short(), by.Decision.Type))
 	}
 	at := []string{"/sys/" + own[0].dir + "/device"}
@@ -139,9 +183,18 @@ func (l *look) directPair(p Pair, own []*function, names []string, known bool) {
 			f.asRoot(l.m)
 		}
 	default:
-		l.warn(p.name(), at, "%s; by the NIC itself %s", read, p.Prediction.short()).
+		l.warn(p.name(), at, "%s; by the NIC itself %s (%v)", read, p.Prediction.short(), p.Prediction.Decision.Type).
 			fix("ask for no direct data with this pair, or mend the way of "+some(names), "p2pcheck topo", "")
 	}
+}
+
+// wayFalls reports a function that the GPU's driver gives the same addresses as the
+// NIC, over a way that the kernel would not take, or that may be such a one. NVIDIA's
+// driver asks nobody. Memory with pages is reached as the host's is.
+func wayFalls(p Pair, by Prediction) bool {
+	was := p.Prediction
+	return p.GPU.Exporter.Class != ClassNVIDIACoherent && by.Outcome == Direct && (was.Outcome == Direct || was.Outcome == OutcomeUnknown) &&
+		by.Decision.Supported != placement.Yes && was.Decision.Supported != placement.No
 }
 
 // directImporter is the second function as an importer: it pins. Of a driver that
@@ -161,7 +214,7 @@ func directImporter(nic Importer, a Addr) Importer {
 // ofCard are the functions that have the NIC's card in their VPD; false if some
 // VPD is missing that would tell. Root alone reads it, and no snapshot has it.
 func (l *look) ofCard(n NIC, all []*function) (own []*function, known bool) {
-	card := l.card(*n.Importer.PCI)
+	card := l.card(*l.physical(n))
 	for _, f := range all {
 		of := l.card(f.PCI)
 		if card == "" || of == "" {
@@ -175,6 +228,14 @@ func (l *look) ofCard(n NIC, all []*function) (own []*function, known bool) {
 }
 
 func (l *look) card(a Addr) string {
-	r := l.read("sys/bus/pci/devices", a.String(), "vpd")
-	return pci.VPDKeyword([]byte(r.text), ofOneCard)
+	card, ok := l.cards[a]
+	if !ok {
+		r := l.read("sys/bus/pci/devices", a.String(), "vpd")
+		card = pci.VPDKeyword([]byte(r.text), ofOneCard)
+		if l.cards == nil {
+			l.cards = map[Addr]string{}
+		}
+		l.cards[a] = card
+	}
+	return card
 }

@@ -46,6 +46,9 @@ func (r reading) gone() bool { return errors.Is(r.err, fs.ErrNotExist) }
 
 // why is the error without the path, which Where has.
 func (r reading) why() string {
+	if r.gone() && r.where != "" {
+		return "there is no " + path.Base(r.where)
+	}
 	var p *fs.PathError
 	if errors.As(r.err, &p) {
 		return p.Err.Error()
