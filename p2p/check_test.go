@@ -27,6 +27,14 @@ func put(name, text string) edit {
 	}
 }
 
+// exactly is put without the end of a line.
+func exactly(name, text string) edit {
+	return func(f *testenv.Tree) func(*testing.T, string) {
+		f.Files[name] = text
+		return nil
+	}
+}
+
 // drop takes files away: all below a name.
 func drop(name string) edit {
 	return func(f *testenv.Tree) func(*testing.T, string) {

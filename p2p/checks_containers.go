@@ -48,6 +48,10 @@ const defaultShm = "size=65536k"
 
 func (l *look) sharedMemory() {
 	at := []string{"/" + l.m.processDir() + "/mountinfo"}
+	if r := l.ofProcess("mountinfo"); l.m.process != 0 && r.err != nil {
+		l.unread("", r)
+		return
+	}
 	mounts, err := l.m.proc.MountsOf(strings.TrimPrefix(l.m.processDir(), "proc/"))
 	if err != nil {
 		l.unread("", reading{where: at[0], err: absent(err, l.m.proc.Path(wholeProc))})
@@ -58,17 +62,17 @@ func (l *look) sharedMemory() {
 			continue
 		}
 		if slices.Contains(m.Super, defaultShm) {
-			l.warn("", at, "64 MiB")
+			l.warn("", at, "%s64 MiB", l.m.whose())
 			return
 		}
-		l.pass("", at, "%s", strings.Join(m.Super, ","))
+		l.pass("", at, "%s%s", l.m.whose(), strings.Join(m.Super, ","))
 		return
 	}
 	if len(mounts) == 0 {
-		l.unknown("", at, "no mount is listed")
+		l.unknown("", at, "%sno mount is listed", l.m.whose())
 		return
 	}
-	l.warn("", at, "/dev/shm is no file system of its own")
+	l.warn("", at, "%s/dev/shm is no file system of its own", l.m.whose())
 }
 
 func (l *look) masked() {

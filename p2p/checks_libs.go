@@ -55,11 +55,19 @@ func (l *look) grepped() {
 // errNoVariable is of what is no environment.
 var errNoVariable = errors.New("it has no variable")
 
+// errNotAtExec is of another process's environment that is not the one it was
+// started with: a program that writes its title there leaves NULs, and one that has
+// ended, or a thread of the kernel's, has none.
+var errNotAtExec = errors.New("it is empty, or the process has written over it: what it was started with is not known")
+
 // environment are the variables of the process that concern transports.
 func (l *look) environment() (map[string]string, reading) {
 	r := l.ofProcess("environ")
 	if r.err == nil && r.text != "" && !strings.Contains(r.text, "=") {
 		r.err = errNoVariable
+	}
+	if r.err == nil && l.m.process != 0 && !asAtExec(l.m.raw(r.where)) {
+		r.err = errNotAtExec
 	}
 	if r.err != nil {
 		return nil, r
@@ -71,6 +79,17 @@ func (l *look) environment() (map[string]string, reading) {
 		}
 	}
 	return out, r
+}
+
+// asAtExec reports an environment as a program gets it: variables, and behind each
+// one NUL.
+func asAtExec(text string) bool {
+	for entry := range strings.SplitSeq(strings.TrimSuffix(text, "\x00"), "\x00") {
+		if !strings.Contains(entry, "=") {
+			return false
+		}
+	}
+	return true
 }
 
 // TransportVariable reports a variable of the environment that NCCL, RCCL or
@@ -99,11 +118,11 @@ func (l *look) ncclEnvironment() {
 	}
 	switch {
 	case len(bad) > 0:
-		l.warn("", r.at(), "%s", strings.Join(bad, ", "))
+		l.warn("", r.at(), "%s%s", l.m.whose(), strings.Join(bad, ", "))
 	case len(set) > 0:
-		l.pass("", r.at(), "%s", strings.Join(set, ", "))
+		l.pass("", r.at(), "%s%s", l.m.whose(), strings.Join(set, ", "))
 	default:
-		l.pass("", r.at(), "none is set")
+		l.pass("", r.at(), "%snone is set", l.m.whose())
 	}
 }
 

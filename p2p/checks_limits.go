@@ -3,6 +3,8 @@
 package p2p
 
 import (
+	"errors"
+	"io/fs"
 	"path"
 	"strconv"
 	"strings"
@@ -10,7 +12,7 @@ import (
 
 var limitChecks = []Check{
 	{ID: "LIM-MEMLOCK", Title: "Memory may be locked", Worst: ResultWarn, run: (*look).memlock,
-		Expect: "unlimited, or CAP_IPC_LOCK", Why: "Registered memory is locked and counts against RLIMIT_MEMLOCK, 8 MiB by default: beyond it registrations and completion queues fail with ENOMEM. In a container CAP_IPC_LOCK does nothing for a user that is not root.",
+		Expect: "unlimited, or CAP_IPC_LOCK", Why: "Registered memory is locked and counts against RLIMIT_MEMLOCK, 8 MiB by default: beyond it registrations and completion queues fail with ENOMEM. In a container CAP_IPC_LOCK does nothing for a user that is not root, nor for anybody in a user namespace of its own.",
 		Fix: Remedy{Change: "lift the limit of the program", Command: "--ulimit memlock=-1, LimitMEMLOCK=infinity"}, Ref: "NVIDIA/nccl-tests#206, nvidia-container-toolkit#2037"},
 	{ID: "LIM-RDMA-CG", Title: "The control group allows more RDMA objects", Worst: ResultFail, run: (*look).rdmaGroup,
 		Expect: "less in use than allowed", Why: "At the limit, opening a NIC or registering fails with EAGAIN.",
@@ -43,15 +45,33 @@ func (l *look) memlock() {
 	case err != nil:
 		l.unknown("", r.at(), "%q", text)
 	case status.err == nil && caps>>capIPCLock&1 != 0:
-		of := "; this is of p2pcheck: programs without it have the limit"
-		if l.m.process != 0 {
-			of = ""
-		}
-		l.pass("", append(r.at(), status.where), "%s%s bytes, and CAP_IPC_LOCK%s", l.m.whose(), f[0], of)
+		l.lockCapability(append(r.at(), status.where), f[0])
 	case status.err != nil:
 		l.unread("", status)
 	default:
 		l.warn("", r.at(), "%s%s bytes, without CAP_IPC_LOCK%s", l.m.whose(), f[0], inert(status))
+	}
+}
+
+// lockCapability judges who has CAP_IPC_LOCK: the kernel asks for that of the
+// first user namespace, and who is root in another has it in vain.
+func (l *look) lockCapability(at []string, limit string) {
+	user := l.link(l.m.processDir(), "ns/user")
+	at = append(at, user.where)
+	switch {
+	case user.err != nil:
+		f := l.unknown("", at, "%s%s bytes, and CAP_IPC_LOCK, which counts in the first user namespace only: %s", l.m.whose(), limit, user.why())
+		if errors.Is(user.err, fs.ErrPermission) {
+			f.asRoot(l.m)
+		}
+	case user.text != firstUser:
+		l.warn("", at, "%s%s bytes, and CAP_IPC_LOCK of another user namespace than the first, where it does not count", l.m.whose(), limit)
+	default:
+		of := "; this is of p2pcheck: programs without it have the limit"
+		if l.m.process != 0 {
+			of = ""
+		}
+		l.pass("", at, "%s%s bytes, and CAP_IPC_LOCK%s", l.m.whose(), limit, of)
 	}
 }
 
@@ -67,7 +87,7 @@ func (l *look) rdmaGroup() {
 		l.skip("no control groups of version 2")
 		return
 	case !ok:
-		l.unknown("", own.at(), "it names no control group")
+		l.unknown("", own.at(), "%sit names no control group", l.m.whose())
 		return
 	}
 	if l.m.process != 0 && strings.HasPrefix(group, "/..") {
@@ -83,7 +103,7 @@ func (l *look) rdmaGroup() {
 		}
 	}
 	if len(l.found) == 0 {
-		l.pass("", read, "less in use than allowed, or no limit")
+		l.pass("", read, "%sless in use than allowed, or no limit", l.m.whose())
 	}
 }
 
@@ -107,7 +127,7 @@ func (l *look) rdmaLevel(dir string) (read []string) {
 	used := rdmaLimits(now.text)
 	limits := rdmaLimits(limit.text)
 	if len(limits) == 0 && (limit.text != "" || len(l.s.NICs) > 0) { // each device has a line
-		l.unknown("", read, "%q has no limit of a device", limit.text)
+		l.unknown("", read, "%s%q has no limit of a device", l.m.whose(), limit.text)
 	}
 	for what, most := range limits {
 		if most == "max" {
@@ -117,9 +137,9 @@ func (l *look) rdmaLevel(dir string) (read []string) {
 		taken, err2 := strconv.ParseUint(used[what], 10, 64)
 		switch {
 		case err1 != nil || err2 != nil:
-			l.unknown("", read, "%s is %q of %q", what, used[what], most)
+			l.unknown("", read, "%s%s is %q of %q", l.m.whose(), what, used[what], most)
 		case taken >= allowed:
-			l.fail("", read, "%s: %d of %d", what, taken, allowed)
+			l.fail("", read, "%s%s: %d of %d", l.m.whose(), what, taken, allowed)
 		}
 	}
 	return read

@@ -145,6 +145,13 @@ func (m *Machine) read(elem ...string) reading { return read(m.place(path.Join(e
 
 func (l *look) read(elem ...string) reading { return l.m.read(elem...) }
 
+// raw is a file's text with what is at its end; "" if it cannot be read.
+func (m *Machine) raw(where string) string {
+	name, _, _ := m.place(strings.TrimPrefix(where, "/"))
+	text, _ := files.ReadFile(name)
+	return string(text)
+}
+
 // there asks whether there is a file, of whatever kind.
 func (l *look) there(elem ...string) (placement.Answer, []string) {
 	name, where, anchor := l.m.place(path.Join(elem...))
