@@ -227,6 +227,8 @@ type look struct {
 	functions map[Addr]*function
 	kernelLog *kernelLog
 	matters   map[Addr]bool
+	verbs     *verbsLibraries
+	provided  map[string]provided // by provider
 
 	lenders map[string]bool // physical functions with virtual ones
 	cards   map[Addr]string // of VPD, which is slow to read

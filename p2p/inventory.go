@@ -30,6 +30,7 @@ type NIC struct {
 	NetDevs  []string // network devices of its ports
 	Software bool     // carried out by the CPU: rxe, siw
 	Uverbs   string   // "/dev/infiniband/uverbs0"; "" without one
+	software string   // which of the two, "" of others
 	Ports    []ibvfd.PortInfo
 }
 
@@ -142,7 +143,11 @@ func (m *Machine) NICs() ([]NIC, error) {
 			errs = append(errs, err)
 			continue
 		}
-		out = append(out, NIC{Name: d.Name, Importer: i, NetDevs: d.NetDevs, Software: d.Software(), Uverbs: d.Uverbs, Ports: d.Ports})
+		n := NIC{Name: d.Name, Importer: i, NetDevs: d.NetDevs, Software: d.Software(), Uverbs: d.Uverbs, Ports: d.Ports}
+		if n.Software {
+			n.software = d.Kind
+		}
+		out = append(out, n)
 	}
 	return out, errors.Join(errs...)
 }

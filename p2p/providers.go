@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path"
 	"regexp"
 	"slices"
@@ -35,7 +36,7 @@ func (l *look) providers() {
 	for _, n := range l.s.NICs {
 		provider := providerOf[n.Importer.Driver]
 		if n.Software {
-			provider = "rxe"
+			provider = n.software
 		}
 		at := []string{"/etc/libibverbs.d"}
 		switch {
@@ -55,17 +56,43 @@ func (l *look) providers() {
 	}
 }
 
-// provider looks for a provider's library: of each libibverbs that there is, for
-// which one a program loads depends on the program.
+// provided is what became of the search for one provider.
+type provided struct {
+	result Result
+	where  []string
+	text   string
+	unread reading // with an error if that decides
+}
+
+// provider looks for a provider's library, once for all NICs that have it.
 func (l *look) provider(nic, provider string) {
-	libraries, unread := l.verbsLibraries()
-	if len(libraries) == 0 && unread.err == nil {
-		l.unknown(nic, nil, "%s.driver is there; no libibverbs was found that would load it", provider)
+	p, ok := l.provided[provider]
+	if !ok {
+		p = l.search(provider)
+		if l.provided == nil {
+			l.provided = map[string]provided{}
+		}
+		l.provided[provider] = p
+	}
+	if p.unread.err != nil {
+		l.unread(nic, p.unread)
 		return
+	}
+	l.say(p.result, nic, p.where, "%s", p.text)
+}
+
+// search looks for a provider's library: of each libibverbs that there is, for
+// which one a program loads depends on the program.
+func (l *look) search(provider string) provided {
+	if l.verbs == nil {
+		l.verbs = l.verbsLibraries()
+	}
+	if len(l.verbs.all) == 0 && l.verbs.unread.err == nil {
+		return provided{text: provider + ".driver is there; no libibverbs was found that would load it"}
 	}
 	var good, bad []string
 	var why string
-	for _, v := range libraries {
+	for _, v := range l.verbs.all {
 		where, is, text := l.providerFor(v, provider)
 		switch is {
 		case placement.Yes:
@@ -73,57 +100,87 @@ func (l *look) provider(nic, provider string) {
 		case placement.No:
 			bad, why = append(bad, where), text
 		default:
-			l.unknown(nic, []string{where}, "%s", text)
-			return
+			return provided{where: []string{where}, text: text}
 		}
 	}
 	switch {
-	case unread.err != nil:
-		l.unread(nic, unread)
+	case l.verbs.unread.err != nil:
+		return provided{unread: l.verbs.unread}
 	case len(bad) == 0:
-		l.pass(nic, good, "%s", provider)
+		return provided{result: ResultPass, where: good, text: provider}
 	case len(good) == 0:
-		l.warn(nic, bad, "%s", why)
-	default:
-		l.unknown(nic, append(bad, good...), "%s; another libibverbs has it, and which one programs load is not known", why)
+		return provided{result: ResultWarn, where: bad, text: why}
 	}
+	return provided{where: append(bad, good...), text: why + "; another libibverbs has it, and which one programs load is not known"}
 }
 
 // verbsLibrary is one libibverbs.
 type verbsLibrary struct {
 	dir string // "usr/lib64"
 	reading
+	names [][]string // matches of providerNames
+	file  os.FileInfo
 }
 
-// verbsLibraries are all there are, each once: /lib is mostly a link to /usr/lib.
-// unread is a directory that may have another.
-func (l *look) verbsLibraries() (out []verbsLibrary, unread reading) {
-	seen := map[string]bool{}
+// verbsLibraries are all that there are. unread is a directory that may have another.
+type verbsLibraries struct {
+	all    []verbsLibrary
+	unread reading
+}
+
+// verbsLibraries finds each library once: /lib is mostly a link to /usr/lib. Two of
+// the same name in two directories are two.
+func (l *look) verbsLibraries() *verbsLibraries {
+	found := &verbsLibraries{}
 	for _, dir := range verbsDirs {
 		names, r := l.list(dir)
 		if r.err != nil && !r.gone() && !errors.Is(r.err, errNotCopied) {
-			unread = r
+			found.unread = r
 		}
 		for _, name := range names {
-			if !strings.HasPrefix(name, "libibverbs.so.1.") || seen[name] {
+			if !strings.HasPrefix(name, "libibverbs.so.1.") {
 				continue
 			}
-			seen[name] = true
-			out = append(out, verbsLibrary{dir, l.read(dir, name)})
+			file, _, _ := l.m.place(path.Join(dir, name))
+			st, err := files.Stat(file)
+			same := func(v verbsLibrary) bool { return v.file != nil && os.SameFile(v.file, st) }
+			if err == nil && slices.ContainsFunc(found.all, same) {
+				continue
+			}
+			r := l.read(dir, name)
+			found.all = append(found.all, verbsLibrary{dir, r, providersIn(r.text), st})
 		}
 	}
-	return out, unread
+	return found
 }
 
 // providerNames is how a libibverbs names the libraries of its providers: it has
 // the number of its private interface, and mostly a directory.
 var providerNames = regexp.MustCompile(`((?:/[\w.+@-]+)*/)?lib%s-rdmav(\d+)\.so`)
 
+// providersIn are all matches of providerNames. A library has a hundred thousand
+// bytes, which the expression takes long for: it gets the strings that may match.
+func providersIn(library string) (out [][]string) {
+	for {
+		at := strings.Index(library, "lib%s-rdmav")
+		if at < 0 {
+			return out
+		}
+		begin := strings.LastIndexByte(library[:at], 0) + 1
+		end := len(library)
+		if n := strings.IndexByte(library[at:], 0); n >= 0 {
+			end = at + n
+		}
+		out = append(out, providerNames.FindAllStringSubmatch(library[begin:end], -1)...)
+		library = library[end:]
+	}
+}
+
 // ProviderNames are the names of providers' libraries in a libibverbs, one a line.
 func ProviderNames(library []byte) []byte {
 	var out []byte
-	for _, m := range providerNames.FindAll(library, -1) {
-		out = append(append(out, m...), '\n')
+	for _, m := range providersIn(string(library)) {
+		out = append(append(out, m[0]...), '\n')
 	}
 	return out
 }
@@ -134,13 +191,12 @@ func (l *look) providerFor(v verbsLibrary, provider string) (where string, is pl
 	if v.err != nil {
 		return v.where, placement.AnswerUnknown, v.why()
 	}
-	m := providerNames.FindStringSubmatch(v.text)
-	if m == nil {
+	if len(v.names) == 0 {
 		return v.where, placement.AnswerUnknown, "which providers it loads is not known: it names none, as a static one does"
 	}
-	file := "lib" + provider + "-rdmav" + m[2] + ".so"
+	file := "lib" + provider + "-rdmav" + v.names[0][2] + ".so"
 	dirs := []string{path.Join(v.dir, "libibverbs")}
-	for _, m := range providerNames.FindAllStringSubmatch(v.text, -1) {
+	for _, m := range v.names {
 		if m[1] != "" {
 			dirs = append([]string{strings.Trim(m[1], "/")}, dirs...)
 		}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"slices"
@@ -45,7 +46,21 @@ func large(b *testing.B) string {
 	for functions < 4000 {
 		add("pci0001:00/%04x:%02x:%02x.%d class=0x088000", 1+functions>>13, functions>>8&0xff, functions>>3&0x1f, functions&7)
 	}
-	return machineTree(tree.String(), "").Write(b)
+	machine := machineTree(tree.String(), "")
+	machine.Files["etc/libibverbs.d/mlx5.driver"] = "driver mlx5\n"
+	machine.Files["usr/lib64/libibverbs.so.1.14.50.0"] = library()
+	machine.Files["usr/lib64/libibverbs/libmlx5-rdmav34.so"] = ""
+	return machine.Write(b)
+}
+
+// library is as large as libibverbs is.
+func library() string {
+	code := make([]byte, 134<<10)
+	random := rand.New(rand.NewPCG(1, 2))
+	for i := range code {
+		code[i] = byte(random.Uint32())
+	}
+	return string(code) + "\x00/usr/lib64/libibverbs/lib%s-rdmav34.so\x00"
 }
 
 // All predictions and checks for 16 GPUs and 16 NICs.
