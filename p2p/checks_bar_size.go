@@ -44,6 +44,8 @@ func (l *look) barSize() {
 			l.unknown(f.name, at, "no BAR that has an address is known")
 		case total > 0 && bar.Size >= total:
 			l.pass(f.name, append(at, where...), "%s, and %s of memory", size, bytesize.Format(int64(total)))
+		case bar.Size <= smallBAR && total > 0:
+			l.fail(f.name, append(at, where...), "%s of %s", size, bytesize.Format(int64(total)))
 		case bar.Size <= smallBAR:
 			l.fail(f.name, at, "%s", size)
 		case total > 0:

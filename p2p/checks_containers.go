@@ -140,7 +140,7 @@ var guestChecks = []Check{
 		Fix: Remedy{Change: "give the guest a switch for those that share one, or NCCL a file of the topology", Command: "NCCL_TOPO_FILE=FILE"}, Ref: "NVIDIA/nccl#1464, #949"},
 	{ID: "VM-ACS", Title: "The guest can tell what the host's ports do", Worst: ResultWarn, run: (*look).guestACS,
 		Expect: "no virtual machine", Why: "The host's ports redirect, for guests to be apart, and the guest does not see it. Traffic takes the short way only with ATS, and direct translated P2P on the host's ports.",
-		Fix: Remedy{Change: "turn ATS on in the NIC's firmware, and direct translated P2P on the host's ports", Command: "rdma_topo --virt write-grub-acs"}, Ref: "NCCL's documentation on virtual machines"},
+		Fix: Remedy{Change: "on the host, not in the guest: turn ATS on in the NIC's firmware, and direct translated P2P on the ports", Command: "rdma_topo --virt write-grub-acs"}, Ref: "NCCL's documentation on virtual machines"},
 	{ID: "VM-BAR64", Title: "The guest's BARs found room", Worst: ResultFail, run: (*look).guestBARs,
 		Expect: "an address for the GPU's largest BAR", Why: "A guest's window for 64-bit addresses is often smaller than a GPU's memory.",
 		Fix: Remedy{Change: "widen the window on the host", Command: "-global q35-pcihost.pci-hole64-size=2T"}, Ref: "kata-containers#7967"},

@@ -101,7 +101,10 @@ func (l *look) movable(kinds ...Kind) bool {
 
 func (l *look) kernelConfiguration() {
 	if l.m.config == nil {
-		l.unknown("", nil, "%s", l.m.Kernel.Source)
+		f := l.unknown("", nil, "%s", l.m.Kernel.Source)
+		if l.m.Kernel.denied {
+			f.asRoot(l.m)
+		}
 		return
 	}
 	l.pass("", []string{l.m.named(l.m.Kernel.Source)}, "%d options", len(l.m.config))

@@ -23,7 +23,7 @@ var libraryChecks = []Check{
 		Expect: "a NIC at PXB or nearer, or a level that is set farther", Why: "NCCL leaves GPUDirect out beyond PXB, whatever kernel and hardware could do.",
 		Fix: Remedy{Change: "let it go farther", Command: "NCCL_NET_GDR_LEVEL=SYS"}, Ref: "NVIDIA/nccl#1151, #1343"},
 	{ID: "LIB-UCX", Title: "UCX finds a way to GPU memory", Worst: ResultWarn, run: (*look).ucx,
-		Expect: "one of the files that it looks for", Why: "UCX chooses by the presence of these files.", Ref: "UCX, src/uct/ib"},
+		Expect: "one of /" + strings.Join(ucxFiles, ", /"), Why: "UCX chooses by the presence of these files.", Ref: "UCX, src/uct/ib"},
 	{ID: "LIB-AWS-OFI", Title: "aws-ofi-nccl uses dma-bufs", Worst: ResultWarn, run: (*look).awsOFI,
 		Expect: "5.12 or later", Why: "It asks for a kernel of 5.12, libfabric of 1.20, and an EFA that it knows.",
 		Fix: Remedy{Change: "run a newer kernel"}, Ref: "aws-ofi-nccl"},
@@ -46,10 +46,10 @@ func (l *look) grepped() {
 	}
 	env, r := l.environment()
 	if env["RCCL_FORCE_ENABLE_DMABUF"] == "1" {
-		l.pass("", r.at(), "no such line, and RCCL_FORCE_ENABLE_DMABUF=1 makes up for it")
+		l.pass("", r.at(), "no line "+configMoveNotify+"=y, and RCCL_FORCE_ENABLE_DMABUF=1 makes up for it")
 		return
 	}
-	l.warn("", at, "no such line")
+	l.warn("", at, "no line %s=y", configMoveNotify)
 }
 
 // errNoVariable is of what is no environment.
@@ -170,12 +170,16 @@ func (l *look) ncclLevel() {
 	}
 }
 
+// ucxFiles are what UCX takes for the signs of GPUs.
+var ucxFiles = []string{"dev/kfd", "sys/module/xe/srcversion", "dev/accel/accel0", "dev/hl0", "sys/kernel/mm/memory_peers/nv_mem/version", "sys/module/nvidia_peermem/version", "dev/nvidiactl"}
+
 func (l *look) ucx() {
-	var found, at []string
-	open := false
-	for _, name := range []string{"dev/kfd", "sys/module/xe/srcversion", "dev/accel/accel0", "dev/hl0", "sys/kernel/mm/memory_peers/nv_mem/version", "sys/module/nvidia_peermem/version", "dev/nvidiactl"} {
+	var found, at, open []string
+	for _, name := range ucxFiles {
 		there, where := l.there(name)
-		open = open || there == placement.AnswerUnknown
+		if there == placement.AnswerUnknown {
+			open = append(open, where[0])
+		}
 		if there == placement.Yes {
 			found = append(found, where[0])
 			at = append(at, where[0])
@@ -184,10 +188,10 @@ func (l *look) ucx() {
 	switch {
 	case len(found) > 0:
 		l.pass("", at, "%s", strings.Join(found, ", "))
-	case open:
-		l.unknown("", nil, "not all of the files that it looks for can be looked for here")
+	case len(open) > 0:
+		l.unknown("", nil, "whether these are there is not known: %s", strings.Join(open, ", "))
 	default:
-		l.warn("", nil, "none of the files that it looks for is there")
+		l.warn("", nil, "none of these files is there")
 	}
 }
 

@@ -148,6 +148,9 @@ type Exporter struct {
 	// OutOfTree says that the driver is not the kernel's own, or may not be: its
 	// rules are then not known, except those of NVIDIA's, which never is.
 	OutOfTree bool
+	// Proprietary says that NVIDIA's modules are not the open ones, which alone
+	// export dma-bufs.
+	Proprietary bool
 	// Withheld is what NVIDIA's libraries have against an export: CUDA's
 	// attribute is 0, confidential computing is on. "" if they said nothing.
 	Withheld string
@@ -204,11 +207,15 @@ func (m *Machine) Exporter(a Addr) (Exporter, error) {
 		taint, err := m.taint("nvidia")
 		if strings.Contains(taint, "P") || err != nil {
 			e.Class = ClassUnknown // maybe the proprietary modules: the open ones alone export dma-bufs
+			e.Proprietary = err == nil && !strings.Contains(m.read("proc/driver/nvidia/version").text, openModules)
 		}
 	}
 	e.Power = powerOf(m.read("sys", f.SysPath, "power/runtime_status"))
 	return e, nil
 }
+
+// openModules is how NVIDIA's open modules call themselves.
+const openModules = "Open Kernel Module"
 
 // gates are the series of NVIDIA's driver whose nv-dmabuf.c was read, and whether
 // it has a gate. Those without one let any importer attach. Whether an importer

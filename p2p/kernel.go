@@ -7,12 +7,16 @@ import (
 	"bytes"
 	"cmp"
 	"compress/gzip"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/internal/files"
 	"github.com/gpurdma/gpurdma/internal/procfs"
@@ -31,6 +35,7 @@ type Kernel struct {
 	// Source is where the configuration was read, or why it was not.
 	Source string
 
+	denied  bool    // the configuration is there, and may not be read
 	version version // zero if the release could not be understood
 }
 
@@ -120,7 +125,8 @@ func readKernel(root string, proc procfs.FS, release, given string) (Kernel, ker
 	if given != "" {
 		places = []string{given}
 	}
-	config, where, odd := findConfig(places)
+	config, where, odd, denied := findConfig(places)
+	k.denied = config == nil && denied
 	switch {
 	case config != nil:
 		k.Source = where
@@ -180,10 +186,15 @@ func configPlaces(root string, proc procfs.FS, release string) []string {
 
 // findConfig reads the first configuration there is. What is not that of a
 // kernel counts as missing; odd says so of the first.
-func findConfig(places []string) (c kernelConfig, where, odd string) {
+// denied says that one is there which this user may not read.
+func findConfig(places []string) (c kernelConfig, where, odd string, denied bool) {
 	for _, place := range places {
 		text, err := files.ReadFile(place)
 		if err != nil {
+			if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENOTDIR) {
+				odd = cmp.Or(odd, place+" cannot be read: "+reading{err: err}.why())
+				denied = denied || errors.Is(err, fs.ErrPermission)
+			}
 			continue
 		}
 		if strings.HasSuffix(place, ".gz") {
@@ -193,14 +204,14 @@ func findConfig(places []string) (c kernelConfig, where, odd string) {
 			}
 		}
 		if c := parseConfig(text); c["CONFIG_PCI"] != "" {
-			return c, place, ""
+			return c, place, "", false
 		}
 		if len(bytes.TrimSpace(text)) == 0 {
 			odd = cmp.Or(odd, place+" is empty")
 		}
 		odd = cmp.Or(odd, place+" is not the configuration of a kernel")
 	}
-	return nil, "", odd
+	return nil, "", odd, denied
 }
 
 // configLimit is more than any configuration has.
@@ -232,6 +243,9 @@ func parseConfig(text []byte) kernelConfig {
 // probeSymbols looks for the decision's function among the kernel's symbols.
 func probeSymbols(proc procfs.FS, missing string) (p2pdma placement.Answer, source string) {
 	name := proc.Path("kallsyms")
+	if strings.HasPrefix(name, noFiles+"/") {
+		return placement.AnswerUnknown, missing + ", and no procfs was given: add --proc DIR"
+	}
 	answer, err := hasSymbol(proc, "pci_p2pdma_distance_many", "pci_enable_device")
 	switch {
 	case err != nil:

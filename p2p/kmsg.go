@@ -180,6 +180,9 @@ func (m *Machine) kernelLog() *kernelLog {
 	name, where, anchor := m.place("dev/kmsg")
 	k := readLog(name)
 	k.where, k.err = where, absent(k.err, anchor)
+	if m.root == noFiles {
+		k.err = errNoLog
+	}
 	if k.err != nil && m.root == "/" {
 		// Without the file, what is said of it tells nothing.
 		if asked := askLog(); asked.err == nil || errors.Is(k.err, fs.ErrNotExist) {
@@ -276,6 +279,9 @@ func drain(fd int, name string) (out []record, cut bool, err error) {
 	}
 	return out, cut, nil
 }
+
+// errNoLog is of a sysfs and a procfs that were named one by one.
+var errNoLog = fmt.Errorf("%w: a sysfs and a procfs have no log; --root DIR takes it from DIR/dev/kmsg", errNotCopied)
 
 // errNoRecord is of what is no log: a kernel that runs has said something.
 var errNoRecord = errors.New("it has no record")

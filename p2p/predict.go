@@ -163,6 +163,8 @@ func (m *Machine) predict(e Exporter, i Importer) Prediction {
 		r.because("no driver is bound to the GPU")
 	case e.Driver == UnknownDriver:
 		r.because("which driver the GPU has is not known")
+	case e.Proprietary:
+		r.because("%q is NVIDIA's proprietary module, which exports no dma-bufs: there is nothing to register", e.Driver)
 	case e.OutOfTree && e.Class != ClassNVIDIA && e.Class != ClassNVIDIACoherent:
 		r.because("%q may not be the kernel's own driver, and has rules of its own", e.Driver)
 	case e.Class == ClassI915:

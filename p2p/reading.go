@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"os"
 	"path"
 	"path/filepath"
 	"strconv"
@@ -56,6 +57,15 @@ func (r reading) why() string {
 	return r.err.Error()
 }
 
+// whyNamed is why, with the file's own name where the error alone tells nobody what
+// is missing. The same of many devices is told once, without their directories.
+func (r reading) whyNamed() string {
+	if p := (*fs.PathError)(nil); r.gone() && errors.As(r.err, &p) {
+		return path.Base(r.where) + ": " + r.why()
+	}
+	return r.why()
+}
+
 // number reads one that must not be negative.
 func (r reading) number() (uint64, bool) {
 	n, err := strconv.ParseUint(strings.TrimSpace(r.text), 0, 64)
@@ -93,7 +103,8 @@ func absent(err error, anchor string) error {
 	if errors.Is(err, unix.ELOOP) {
 		return errUnreadable
 	}
-	if !errors.Is(err, fs.ErrNotExist) {
+	none := strings.HasPrefix(anchor, noFiles+"/") // what is below that is no error of a directory
+	if !errors.Is(err, fs.ErrNotExist) && !(none && errors.Is(err, unix.ENOTDIR)) {
 		return err
 	}
 	if st, err := files.Stat(anchor); err != nil || !st.IsDir() {
@@ -204,7 +215,7 @@ func (m *Machine) named(text string) string {
 
 // unread reports what could not be read.
 func (l *look) unread(scope string, r reading) *Finding {
-	f := l.unknown(scope, r.at(), "%s", r.why())
+	f := l.unknown(scope, r.at(), "%s", r.whyNamed())
 	if errors.Is(r.err, fs.ErrPermission) {
 		f.asRoot(l.m)
 	}
@@ -213,10 +224,42 @@ func (l *look) unread(scope string, r reading) *Finding {
 
 // asRoot is the remedy for what only root sees, of this machine or of a copy.
 func (m *Machine) asRoot(change string) Remedy {
-	if m.root == "/" {
-		return Remedy{Change: "look again " + change, Command: "sudo p2pcheck"}
+	if m.root != "/" {
+		return Remedy{Change: "take the copy again, " + change}
 	}
-	return Remedy{Change: "take the copy again, " + change}
+	return m.again(change, os.Geteuid() == 0)
+}
+
+// again is for this machine. Who is root already lacks something else.
+func (m *Machine) again(change string, root bool) Remedy {
+	if root {
+		return Remedy{Change: m.lacking()}
+	}
+	r := Remedy{Change: "look again " + change, Command: "sudo p2pcheck"}
+	if m.process != 0 {
+		r.Command += " --pid " + strconv.Itoa(m.process)
+	}
+	return r
+}
+
+// lacking is what root does without here.
+func (m *Machine) lacking() string {
+	var lost []string
+	if caps, r := effective(m.read("proc/self/status")); r.err == nil {
+		for _, w := range wanted {
+			if caps>>w.bit&1 == 0 {
+				lost = append(lost, w.name)
+			}
+		}
+	}
+	user := m.link("proc/self/ns/user")
+	switch {
+	case user.err == nil && user.text != firstUser:
+		return "look again as root of the host: this root is of another user namespace"
+	case len(lost) > 0:
+		return "look again with all of root's capabilities: this root is without " + strings.Join(lost, ", ")
+	}
+	return "look again on the host, outside of any container or lockdown: being root is not what is missing"
 }
 
 // asRoot says that root would see more.
@@ -228,8 +271,10 @@ func (f *Finding) asRoot(m *Machine) *Finding {
 
 // link reads where a symbolic link leads, as it is written. One to itself is the
 // mark of a snapshot.
-func (l *look) link(elem ...string) reading {
-	name, where, anchor := l.m.place(path.Join(elem...))
+func (l *look) link(elem ...string) reading { return l.m.link(elem...) }
+
+func (m *Machine) link(elem ...string) reading {
+	name, where, anchor := m.place(path.Join(elem...))
 	text, err := files.Readlink(name)
 	if err == nil && text == path.Base(where) {
 		err = errUnreadable

@@ -54,6 +54,8 @@ func (m *Machine) find(p Prediction, e Exporter, i Importer) *Remedy {
 		return &Remedy{Change: goneGPU}
 	case i.PCI != nil && m.silent(*i.PCI):
 		return &Remedy{Change: "reboot, with the power off in between; if the NIC does not come back, exchange it"}
+	case e.Proprietary:
+		return &Remedy{Change: "install NVIDIA's open modules (GPUs from Turing on), or rely on nvidia-peermem: see NV-MODTYPE and NV-PEERMEM"}
 	case e.Withheld != "":
 		return &Remedy{Change: "see NV-CC and NV-DMABUF-ATTR: the driver exports nothing"}
 	case e.Power != PowerAwake && m.direct(awake(e), i):
@@ -69,6 +71,10 @@ func (m *Machine) find(p Prediction, e Exporter, i Importer) *Remedy {
 	case m.config != nil && m.config.answer(configDMABuf) == placement.No:
 		return &Remedy{Change: "run a kernel that is built for it", Command: configDMABuf + "=y"}
 	case m.config == nil && (k.P2PDMA == placement.AnswerUnknown || i.Kind == Dynamic && k.MoveNotify == placement.AnswerUnknown):
+		if k.denied {
+			again := m.asRoot("as root, who may read the kernel's configuration")
+			return &again
+		}
 		return &Remedy{Change: "show the kernel's configuration", Command: "p2pcheck --config /boot/config-" + k.Release}
 	}
 	if e.Driver == "" {

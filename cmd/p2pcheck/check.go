@@ -91,11 +91,12 @@ type summary struct {
 }
 
 type checkResult struct {
-	Machine machine `json:"machine"`
-	GPUs    []gpu   `json:"gpus"`
-	NICs    []nic   `json:"nics"`
-	Pairs   []pair  `json:"pairs"` // by GPU, then by NIC
-	Summary summary `json:"summary"`
+	Machine machine  `json:"machine"`
+	Process *process `json:"process"` // null if it is p2pcheck itself
+	GPUs    []gpu    `json:"gpus"`
+	NICs    []nic    `json:"nics"`
+	Pairs   []pair   `json:"pairs"` // by GPU, then by NIC
+	Summary summary  `json:"summary"`
 
 	Live *liveRun `json:"live"` // null if nobody asked for a proof
 
@@ -113,6 +114,19 @@ type checkResult struct {
 	said []string
 }
 
+// process is the one that --pid names.
+type process struct {
+	PID  int    `json:"pid"`
+	Name string `json:"name"`
+}
+
+func processOf(m *p2p.Machine) *process {
+	if pid, name := m.Process(); pid != 0 {
+		return &process{pid, name}
+	}
+	return nil
+}
+
 func machineOf(m *p2p.Machine) machine {
 	return machine{Kernel: m.Kernel.Release, P2PDMA: m.Kernel.P2PDMA, MoveNotify: m.Kernel.MoveNotify, Config: m.Kernel.Source, CPU: m.CPU.String()}
 }
@@ -127,7 +141,7 @@ func (a *app) check(m *p2p.Machine, gpus []p2p.GPU, nics []p2p.NIC) (result, err
 }
 
 func (a *app) checkAnd(prove func(*p2p.Machine, []p2p.Pair) (*liveRun, error), m *p2p.Machine, gpus []p2p.GPU, nics []p2p.NIC) (result, error) {
-	r := checkResult{Machine: machineOf(m), GPUs: []gpu{}, NICs: []nic{}, Pairs: []pair{}}
+	r := checkResult{Machine: machineOf(m), Process: processOf(m), GPUs: []gpu{}, NICs: []nic{}, Pairs: []pair{}}
 	var pairs []p2p.Pair
 	for _, g := range gpus {
 		r.GPUs = append(r.GPUs, gpuOf(g))

@@ -134,7 +134,9 @@ func (r *redactor) redact(name string, data []byte) []byte {
 	case name == "proc/self/environ":
 		return []byte(r.names.without(strings.Join(keep(strings.Split(string(data), "\x00"), harmless), "\x00")))
 	case name == "proc/self/status":
-		return lines(data, func(line string) bool { return strings.HasPrefix(line, "CapEff:") })
+		return lines(data, func(line string) bool {
+			return strings.HasPrefix(line, "CapEff:") || strings.HasPrefix(line, "CapBnd:")
+		})
 	case name == "proc/self/mountinfo":
 		return mounts(data)
 	case name == "proc/self/cgroup" || name == "proc/1/cgroup":

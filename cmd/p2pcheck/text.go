@@ -42,6 +42,9 @@ func (a *app) paint(color, text string) string {
 func (r checkResult) text(w io.Writer, a *app) error {
 	var b strings.Builder
 	fmt.Fprintln(&b, r.Machine)
+	if r.Process != nil {
+		fmt.Fprintf(&b, "%v: limits, capabilities, control group, /dev/shm and environment are its own\n", r.Process)
+	}
 	r.contradictions(&b, a)
 	if len(r.Pairs) > 0 {
 		b.WriteString("\n")
@@ -75,6 +78,13 @@ func (m machine) String() string {
 		kernel = "Linux " + m.Kernel
 	}
 	return fmt.Sprintf("%s, %s; CONFIG_PCI_P2PDMA: %v (%s)", kernel, m.CPU, m.P2PDMA, m.Config)
+}
+
+func (p process) String() string {
+	if p.Name == "" {
+		return fmt.Sprintf("process %d", p.PID)
+	}
+	return fmt.Sprintf("process %d (%s)", p.PID, p.Name)
 }
 
 func (s summary) String() string {
