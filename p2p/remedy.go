@@ -272,6 +272,7 @@ func (m *Machine) otherKernel(e Exporter, i Importer) *Remedy {
 		}
 	}
 	newer := Kernel{Release: v7_2.String(), P2PDMA: placement.Yes, MoveNotify: placement.Yes, version: v7_2}
+	imports := i.Kind != NoImporter
 	if k.version.cmp(v7_2) >= 0 {
 		return nil
 	}
@@ -283,6 +284,12 @@ func (m *Machine) otherKernel(e Exporter, i Importer) *Remedy {
 	}
 	if !m.supposing(newer).direct(e, i) {
 		return nil
+	}
+	if !imports { // what a later kernel's exporters do is not the reason
+		return &Remedy{
+			Change: fmt.Sprintf("run Linux %v or later, built with %s=y, where %s imports dma-bufs; this kernel takes a NIC whose driver imports them, as mlx5 and efa do from 6.1 on", v7_2, configP2PDMA, i.driver()),
+			Direct: true,
+		}
 	}
 	return &Remedy{
 		Change:  fmt.Sprintf("run Linux %v or later: its drivers pin GPU memory where it is, and it trusts more host bridges", v7_2),

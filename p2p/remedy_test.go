@@ -91,6 +91,10 @@ func TestRemedyForAnOldImporter(t *testing.T) {
 	if r == nil || !strings.Contains(r.Change, "Linux 7.2") || !r.Direct {
 		t.Errorf("%+v", r)
 	}
+	// What is said is of the importer, which is the reason, and of no exporter.
+	if r == nil || !strings.Contains(r.Change, "where ice imports dma-bufs") || !strings.Contains(r.Change, "a NIC whose driver imports them") || strings.Contains(r.Change, "pin") || r.Command != "" {
+		t.Errorf("%+v", r)
+	}
 }
 
 // The test bed's NIC needs a mapping of the kernel's, which some have not.
