@@ -99,29 +99,60 @@ var resultColors = map[string]string{"fail": "31", "unknown": "33", "warn": "33"
 
 // checksText tells what the checks found: the worst first, what passes only if
 // it is asked for.
-func (r checkResult) checksText(b *strings.Builder, a *app) {
+func (r checkResult) checksText(b *strings.Builder, a *app, told map[remedy]bool) {
 	for _, result := range ranks {
+		var blocks [][]finding
 		for _, f := range r.Checks {
-			quiet := f.told() || result == "pass" || result == "skip" || result == "unknown" && !f.Decides
-			if f.Result == result && (a.verbose || !quiet) {
-				f.text(b, a)
+			quiet := r.told(f) || result == "pass" || result == "skip" || result == "unknown" && !f.Decides
+			if !a.verbose {
+				f, quiet = r.withTwin(f, quiet)
 			}
+			if f.Result != result || quiet && !a.verbose {
+				continue
+			}
+			i := slices.IndexFunc(blocks, func(block []finding) bool { return block[0].like(f) })
+			if i < 0 || a.verbose {
+				i, blocks = len(blocks), append(blocks, nil)
+			}
+			blocks[i] = append(blocks[i], f)
+		}
+		for _, block := range blocks {
+			findingsText(b, a, block, told)
 		}
 	}
 }
 
-// told reports a finding that the pairs' reasons have said before.
-func (f finding) told() bool {
+// twins are checks that look at one thing in two ways: NUMA nodes alone, and
+// bridges and nodes.
+var twins = [2]string{"P2P-DIST", "PCIE-NUMA"}
+
+// withTwin tells findings of twins on the same devices once, under both IDs.
+func (r checkResult) withTwin(f finding, quiet bool) (finding, bool) {
+	i := slices.Index(twins[:], f.ID)
+	if i < 0 || !slices.ContainsFunc(r.Checks, func(g finding) bool {
+		return g.ID == twins[1-i] && g.Result == f.Result && slices.Equal(g.Scope, f.Scope)
+	}) {
+		return f, quiet
+	}
+	f.ID = strings.Join(twins[:], ", ")
+	return f, quiet || i == 1
+}
+
+// ofPairs reports a finding that pairs' reasons say, too.
+func (f finding) ofPairs() bool {
 	return f.Result != "warn" && (f.ID == "P2P-VERDICT" || f.ID == "GPU-EXPORTER-OPS")
 }
 
 // tallyText counts what checksText has to tell.
 func (r checkResult) tallyText(a *app) string {
-	if a.verbose {
-		return r.Tally.String()
-	}
-	untold := tallyOf(slices.DeleteFunc(slices.Clone(r.Checks), finding.told))
 	text := r.Tally.String()
+	if r.Summary.all() == 0 {
+		text += "; " + r.noPair()
+	}
+	if a.verbose {
+		return text
+	}
+	untold := tallyOf(slices.DeleteFunc(slices.Clone(r.Checks), r.told))
 	if n := r.Tally.Fail - untold.Fail + r.Tally.Hidden - untold.Hidden; n > 0 {
 		text += fmt.Sprintf("; %d of them told with the pairs", n)
 	}
@@ -131,17 +162,41 @@ func (r checkResult) tallyText(a *app) string {
 	return text + "; -v shows all"
 }
 
-func (f finding) text(b *strings.Builder, a *app) {
+// like reports a finding of the same check with the same remedy.
+func (f finding) like(g finding) bool {
+	same := f.Remedy == g.Remedy || f.Remedy != nil && g.Remedy != nil && *f.Remedy == *g.Remedy
+	return same && f.ID == g.ID && f.Result == g.Result && f.Expected == g.Expected
+}
+
+// line is what was read, and of what.
+func (f finding) line(all bool) string {
+	if s := scope(f.Scope, all); s != "" {
+		return s + ": " + f.Read
+	}
+	return f.Read
+}
+
+// findingsText tells findings that are like one another. Of those whose reading
+// differs in places only the first few are told.
+func findingsText(b *strings.Builder, a *app, block []finding, told map[remedy]bool) {
+	f := block[0]
 	long := f.Result == "fail" || f.Result == "warn" || f.Result == "unknown"
 	if long {
 		b.WriteString("\n")
 	}
 	fmt.Fprintf(b, "%s  %s: %s\n", a.paint(resultColors[f.Result], fmt.Sprintf("%-7s", strings.ToUpper(f.Result))), f.ID, f.Title)
-	read := f.Read
-	if s := scope(f.Scope, a.verbose); s != "" {
-		read = s + ": " + read
+	kinds := map[string]int{}
+	more := 0
+	for _, g := range block {
+		if kinds[kindOf(g.Read)]++; kinds[kindOf(g.Read)] > shownPairs && !a.verbose {
+			more++
+			continue
+		}
+		fmt.Fprintf(b, "  %s\n", g.line(a.verbose))
 	}
-	fmt.Fprintf(b, "  %s\n", read)
+	if more > 0 {
+		fmt.Fprintf(b, "  and %d more like that; -v has all\n", more)
+	}
 	if !long {
 		return
 	}
@@ -152,7 +207,7 @@ func (f finding) text(b *strings.Builder, a *app) {
 		fmt.Fprintf(b, "  where: %s\n", strings.Join(f.Where, " "))
 	}
 	if f.Remedy != nil {
-		(&remedy{Change: f.Remedy.Change, Command: f.Remedy.Command, Weakens: f.Remedy.Weakens}).text(b)
+		(&remedy{Change: f.Remedy.Change, Command: f.Remedy.Command, Weakens: f.Remedy.Weakens}).text(b, told)
 	}
 }
 

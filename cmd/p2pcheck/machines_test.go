@@ -251,6 +251,21 @@ func TestReportOfCauses(t *testing.T) {
 	golden(t, "report-fleet.txt", r.out)
 }
 
+// Among kinds of which there are equally many the best one is the norm, whatever
+// it is called, and which that is stands there.
+func TestReportOfEquals(t *testing.T) {
+	dir := t.TempDir()
+	saved(t, dir, "a-bad", bad())
+	good := saved(t, dir, "z-good", testenv.Machines["small-hgx"]())
+	r := command("report", dir)
+	if r.status != cli.ExitFailed || !strings.Contains(r.out, "DIFFERS FROM z-good\n") || !strings.Contains(r.out, "a-bad differs from z-good") || !strings.Contains(r.out, "no kind is that of most: compared with z-good") {
+		t.Errorf("%+v", r)
+	}
+	if r := command("report", good); strings.Contains(r.out, "no kind") {
+		t.Errorf("%+v", r)
+	}
+}
+
 func TestNodeNames(t *testing.T) {
 	for _, c := range [][2]string{
 		{"a.json b.json", "a b"},

@@ -44,6 +44,8 @@ type reportResult struct {
 	Causes []cause `json:"causes"` // those of most nodes first
 	Like   string  `json:"like"`   // the node that the others are compared with
 	Groups int     `json:"groups"`
+
+	most bool // of the nodes are like that one
 }
 
 func (r reportResult) status() int {
@@ -65,8 +67,8 @@ func (a *app) report() *cobra.Command {
 		Short: "Merge the runs of many nodes: which fail, which differ, and why",
 		Long: `report reads files that p2pcheck --json wrote, one of each node and named after
 it, or all .json files of a directory. Where names of files are the same, the
-directories tell them apart. What most nodes have is taken for what is right:
-the others differ from it.
+directories tell them apart. What most nodes have is taken for what is right, of
+kinds that equally many have the best: the others differ from it.
 
 Exit status: 0 all nodes are good and alike, 1 a node fails or differs, 2 no file
 can be read, 3 of a node something is unknown, or its file cannot be read.`,
@@ -108,7 +110,7 @@ func reported(args []string) (reportResult, error) {
 	if len(runs) == 0 {
 		return r, err
 	}
-	like := majority(runs)
+	like, alike := majority(runs)
 	r.Nodes, r.Like = nodes, nodes[read[like]].Node
 	kinds := map[string]bool{}
 	for i, run := range runs {
@@ -118,6 +120,7 @@ func reported(args []string) (reportResult, error) {
 		r.explain(nodes[read[i]].Node, run)
 	}
 	r.Groups = len(kinds)
+	r.most = 2*alike > len(runs)
 	slices.SortStableFunc(r.Causes, func(x, y cause) int {
 		return cmp.Or(cmp.Compare(slices.Index(ranks, x.Result), slices.Index(ranks, y.Result)), cmp.Compare(len(y.Nodes), len(x.Nodes)))
 	})
@@ -165,9 +168,7 @@ func (r *reportResult) explain(name string, run checkResult) {
 	}
 	warned := verdict(&run, run.status()) == "warn" // by nothing else
 	for _, f := range run.Checks {
-		// The pairs have said the same.
-		told := f.ID == "P2P-VERDICT" || f.ID == "GPU-EXPORTER-OPS"
-		if !told && (f.Result == "fail" || f.Result == "unknown" && f.Decides || f.Result == "warn" && warned) {
+		if !run.told(f) && (f.Result == "fail" || f.Result == "unknown" && f.Decides || f.Result == "warn" && warned) {
 			r.add(name, cause{Result: f.Result, What: f.ID + ": " + f.Title, Scope: f.Scope, Why: []string{f.Read}, Remedy: f.Remedy})
 		}
 	}
@@ -199,8 +200,10 @@ func (r *reportResult) add(name string, c cause) {
 	}
 }
 
-// majority is the first node of the largest group of nodes that are all alike.
-func majority(runs []checkResult) int {
+// majority is the first node of the largest group of nodes that are all alike, of
+// the best group if several are as large: what fails is not the norm then. It also
+// says how many nodes that group has.
+func majority(runs []checkResult) (like, alike int) {
 	of := map[string][]int{}
 	best := []int{}
 	for i, run := range runs {
@@ -209,13 +212,20 @@ func majority(runs []checkResult) int {
 		for _, name := range f.names {
 			fmt.Fprintf(&key, "%s\x00%s\x00%s\n", name.What, name.Name, f.values[name].text)
 		}
-		group := append(of[key.String()], i)
-		of[key.String()] = group
-		if len(group) > len(best) {
+		of[key.String()] = append(of[key.String()], i)
+	}
+	for _, group := range of {
+		if len(best) == 0 || cmp.Or(cmp.Compare(len(best), len(group)), byMerit(runs[group[0]], runs[best[0]]), cmp.Compare(group[0], best[0])) < 0 {
 			best = group
 		}
 	}
-	return best[0]
+	return best[0], len(best)
+}
+
+// byMerit orders runs, the better first.
+func byMerit(x, y checkResult) int {
+	rank := func(r checkResult) int { return slices.Index(ranks, verdict(&r, r.status())) }
+	return cmp.Or(cmp.Compare(rank(y), rank(x)), cmp.Compare(x.Tally.Fail, y.Tally.Fail), cmp.Compare(y.Summary.Direct, x.Summary.Direct))
 }
 
 // What of a report is shown of many: --json has all.
@@ -227,7 +237,7 @@ const (
 )
 
 func (r reportResult) text(w io.Writer, a *app) error {
-	rows := [][]string{{"NODE", "RESULT", "DIRECT", "KERNEL", "GPUS", "NICS", "FAILING", "UNKNOWN", "DIFFERS"}}
+	rows := [][]string{{"NODE", "RESULT", "DIRECT", "KERNEL", "GPUS", "NICS", "FAILING", "UNKNOWN", "DIFFERS FROM " + r.Like}}
 	for i := 0; i < len(r.Nodes); {
 		row := r.Nodes[i].row()
 		alike := 1
@@ -245,11 +255,16 @@ func (r reportResult) text(w io.Writer, a *app) error {
 		return err
 	}
 	var b strings.Builder
+	told := map[remedy]bool{}
 	for _, result := range ranks {
-		r.causes(&b, a, result)
+		r.causes(&b, a, result, told)
 	}
 	r.drifts(&b, a)
-	fmt.Fprintf(&b, "\n%s, %s of them\n", plural(len(r.Nodes), "node"), plural(r.Groups, "kind"))
+	fmt.Fprintf(&b, "\n%s, %s of them", plural(len(r.Nodes), "node"), plural(r.Groups, "kind"))
+	if !r.most {
+		fmt.Fprintf(&b, "; no kind is that of most: compared with %s, the best of the largest", r.Like)
+	}
+	b.WriteString("\n")
 	_, err := io.WriteString(w, b.String())
 	return err
 }
@@ -267,7 +282,7 @@ func (n node) row() []string {
 }
 
 // causes tells of those of one result, those of most nodes in full.
-func (r reportResult) causes(b *strings.Builder, a *app, result string) {
+func (r reportResult) causes(b *strings.Builder, a *app, result string, told map[remedy]bool) {
 	var rest []string
 	shown := 0
 	for _, c := range r.Causes {
@@ -279,14 +294,14 @@ func (r reportResult) causes(b *strings.Builder, a *app, result string) {
 			rest = append(rest, id)
 			continue
 		}
-		c.text(b, a)
+		c.text(b, a, told)
 	}
 	if len(rest) > 0 {
 		fmt.Fprintf(b, "\n%s  and %d more causes: %s\n", a.paint(resultColors[result], fmt.Sprintf("%-7s", strings.ToUpper(result))), len(rest), strings.Join(slices.Compact(rest), ", "))
 	}
 }
 
-func (c cause) text(b *strings.Builder, a *app) {
+func (c cause) text(b *strings.Builder, a *app, told map[remedy]bool) {
 	fmt.Fprintf(b, "\n%s  %s\n", a.paint(resultColors[c.Result], fmt.Sprintf("%-7s", strings.ToUpper(c.Result))), c.What)
 	fmt.Fprintf(b, "  on %s: %s\n", plural(len(c.Nodes), "node"), first(c.Nodes, shownNodes))
 	if len(c.Scope) > 0 {
@@ -300,7 +315,7 @@ func (c cause) text(b *strings.Builder, a *app) {
 		fmt.Fprintf(b, "  %s\n", why)
 	}
 	if c.Remedy != nil {
-		(&remedy{Change: c.Remedy.Change, Command: c.Remedy.Command, Weakens: c.Remedy.Weakens}).text(b)
+		(&remedy{Change: c.Remedy.Change, Command: c.Remedy.Command, Weakens: c.Remedy.Weakens}).text(b, told)
 	}
 }
 

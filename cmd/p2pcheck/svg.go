@@ -79,8 +79,12 @@ func (r topoResult) svg(w io.Writer, all bool) error {
 			p := r.Pairs[next]
 			next++
 			x := svgMargin + svgLabel + i*svgCell
-			fmt.Fprintf(&b, "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" fill=\"%s\"/>\n", x, y+1, svgCell-4, svgRow-4, fills[p.Outcome])
-			svgText(&b, x+6, y+14, strings.TrimSpace(lookOf(p.Outcome).word+" "+p.NCCL))
+			text, fill := predictedCell(p.pair).text, fills["other"]
+			if p.Counts {
+				fill = fills[p.Outcome]
+			}
+			fmt.Fprintf(&b, "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" fill=\"%s\"/>\n", x, y+1, svgCell-4, svgRow-4, fill)
+			svgText(&b, x+6, y+14, text)
 		}
 		y += svgRow
 	}
@@ -95,7 +99,7 @@ func (r topoResult) svg(w io.Writer, all bool) error {
 func (r topoResult) slow() map[p2p.Addr]bool {
 	out := map[p2p.Addr]bool{}
 	for _, p := range r.Pairs {
-		if p.Way != nil && p.Way.BytesPerS < p.Way.EndsBytesPerS {
+		if p.Counts && p.Way != nil && p.Way.BytesPerS < p.Way.EndsBytesPerS {
 			out[p.Way.Slowest] = true
 		}
 	}

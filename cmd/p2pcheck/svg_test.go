@@ -53,6 +53,10 @@ func TestSVG(t *testing.T) {
 	if r := run(testenv.HGX(), t, "topo", "--svg", "--root", "ROOT"); strings.Contains(r.out, "#c0392b") || strings.Contains(r.out, ">red: ") {
 		t.Error(r.out)
 	}
+	// What does not count is not judged.
+	if r := run(testenv.HGX(), t, "topo", "--svg", "--root", "ROOT"); strings.Contains(r.out, "STAGED") || strings.Count(r.out, ">-</text>") != 8 {
+		t.Error(r.out)
+	}
 	odd := machineTree(strings.ReplaceAll(server, "rdma:mlx5_0", "rdma:<&>"), "0x1d")
 	if r := run(odd, t, "topo", "--svg", "--root", "ROOT"); !strings.Contains(r.out, "&lt;&amp;&gt;") || strings.Contains(r.out, "<&>") {
 		t.Errorf("%+v", r)

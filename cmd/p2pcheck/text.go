@@ -50,12 +50,15 @@ func (r checkResult) text(w io.Writer, a *app) error {
 		b.WriteString("\n")
 		r.matrix(&b, a, predictedCell)
 	}
+	told := map[remedy]bool{}
 	for _, l := range looks {
 		if l.outcome != p2p.Direct || a.verbose {
-			r.reasons(&b, a, l)
+			r.reasons(&b, a, l, told)
 		}
 	}
-	if len(r.Pairs) > 0 {
+	if r.Summary.all() == 0 {
+		r.noPairText(&b)
+	} else {
 		fmt.Fprintf(&b, "\n%s\n", r.Summary)
 	}
 	r.liveText(&b, a)
@@ -64,7 +67,7 @@ func (r checkResult) text(w io.Writer, a *app) error {
 		driftText(&b, a, r.Drift)
 		uncomparedText(&b, r.Uncompared)
 	}
-	r.checksText(&b, a)
+	r.checksText(&b, a, told)
 	if len(r.Checks) > 0 {
 		fmt.Fprintf(&b, "\n%s\n", r.tallyText(a))
 	}
@@ -88,11 +91,47 @@ func (p process) String() string {
 }
 
 func (s summary) String() string {
-	text := fmt.Sprintf("%d pairs: %d direct, %d staged, %d refused, %d unknown", s.Direct+s.Staged+s.Refused+s.Unknown, s.Direct, s.Staged, s.Refused, s.Unknown)
+	text := fmt.Sprintf("%s: %d direct, %d staged, %d refused, %d unknown", plural(s.all(), "pair"), s.Direct, s.Staged, s.Refused, s.Unknown)
 	if s.Outside > 0 {
 		text += fmt.Sprintf("; %d of devices without memory of their own, which do not count", s.Outside)
 	}
 	return text
+}
+
+// noPair says why there is no pair that counts.
+func (r checkResult) noPair() string {
+	var missing []string
+	switch {
+	case len(r.GPUs) == 0:
+		missing = append(missing, "no GPU")
+	case counting(r.GPUs) == 0:
+		missing = append(missing, "no GPU with memory of its own")
+	}
+	if len(r.NICs) == 0 {
+		missing = append(missing, "no RDMA device")
+	}
+	return "no pair to check: " + strings.Join(missing, ", ")
+}
+
+// noPairText says that nothing was predicted, and which devices there are: what
+// passes says little then.
+func (r checkResult) noPairText(b *strings.Builder) {
+	fmt.Fprintf(b, "\n%s\n", r.noPair())
+	var gpus, nics []string
+	for _, g := range r.GPUs {
+		gpus = append(gpus, strings.TrimSpace(g.Name+" "+label(g)))
+	}
+	for _, n := range r.NICs {
+		nics = append(nics, strings.TrimSpace(n.Name+" "+n.Driver))
+	}
+	fmt.Fprintf(b, "  GPUs: %s\n  NICs: %s\n", orNone(gpus), orNone(nics))
+}
+
+func orNone(names []string) string {
+	if len(names) == 0 {
+		return "none"
+	}
+	return strings.Join(names, ", ")
 }
 
 // cell is a word of the matrix. Colours take no room in it.
@@ -142,10 +181,8 @@ func (r checkResult) matrix(b *strings.Builder, a *app, of func(pair) cell) {
 // label is a GPU's driver, and of a software GPU the driver whose ways it has.
 func label(g gpu) string {
 	switch {
-	case g.Driver == "":
-		return "(no driver)"
-	case g.Driver == p2p.UnknownDriver:
-		return "(driver unknown)"
+	case withoutName(g.Driver) != "":
+		return withoutName(g.Driver)
 	case g.Driver == g.Name:
 		return ""
 	case g.Driver == "softgpu":
@@ -154,41 +191,39 @@ func label(g gpu) string {
 	return g.Driver
 }
 
+// withoutName is what stands in the place of a driver that has no name.
+func withoutName(driver string) string {
+	switch driver {
+	case "":
+		return "(no driver)"
+	case p2p.UnknownDriver:
+		return "(driver unknown)"
+	}
+	return ""
+}
+
 // shownPairs is how many pairs of a group are named without -v.
 const shownPairs = 4
 
 // reasons tells the pairs of one outcome. Those that have reasons and remedy in
 // common are told together.
-func (r checkResult) reasons(b *strings.Builder, a *app, l look) {
-	var order []string
-	groups := map[string][]pair{}
-	for _, p := range r.Pairs {
-		if p.Outcome != l.outcome.String() || !p.Counts && !a.verbose {
-			continue
+func (r checkResult) reasons(b *strings.Builder, a *app, l look, told map[remedy]bool) {
+	pairs := slices.DeleteFunc(slices.Clone(r.Pairs), func(p pair) bool {
+		return p.Outcome != l.outcome.String() || !p.Counts && !a.verbose
+	})
+	for _, group := range grouped(pairs, a.verbose) {
+		ids := ""
+		if of := r.toldOf(group); len(of) > 0 {
+			ids = " (" + strings.Join(of, ", ") + ")"
 		}
-		key := strings.Join(p.Why, "\n") + "\n\n" + strings.Join(p.Notes, "\n")
-		if p.Remedy != nil {
-			// A command that names the pair is shown for the first of them.
-			command, _, _ := strings.Cut(p.Remedy.Command, " --nic ")
-			key += "\n\n" + p.Remedy.Change + "\n" + command
-		}
-		if groups[key] == nil {
-			order = append(order, key)
-		}
-		groups[key] = append(groups[key], p)
-	}
-	for _, key := range order {
-		group := groups[key]
-		fmt.Fprintf(b, "\n%s  %s\n", a.paint(l.color, l.headline(group[0])), names(group, a.verbose))
-		for _, why := range group[0].Why {
-			fmt.Fprintf(b, "  %s\n", why)
-		}
+		fmt.Fprintf(b, "\n%s  %s%s\n", a.paint(l.color, l.headline(group[0])), names(group, a.verbose), ids)
+		whyText(b, group, a.verbose)
 		if a.verbose {
 			for _, note := range group[0].Notes {
 				fmt.Fprintf(b, "  note: %s\n", note)
 			}
 		}
-		group[0].Remedy.text(b)
+		remedyOf(group).text(b, told)
 	}
 }
 
@@ -200,29 +235,4 @@ func (l look) headline(p pair) string {
 		return "UNKNOWN"
 	}
 	return l.word
-}
-
-func names(group []pair, all bool) string {
-	var out []string
-	for i, p := range group {
-		if i == shownPairs && !all {
-			out = append(out, fmt.Sprintf("and %d more", len(group)-i))
-			break
-		}
-		out = append(out, p.GPU+" -> "+p.NIC)
-	}
-	return strings.Join(out, ", ")
-}
-
-func (r *remedy) text(b *strings.Builder) {
-	if r == nil {
-		return
-	}
-	fmt.Fprintf(b, "  change: %s\n", r.Change)
-	if r.Command != "" {
-		fmt.Fprintf(b, "          %s\n", r.Command)
-	}
-	if r.Weakens != "" {
-		fmt.Fprintf(b, "  weakens: %s\n", r.Weakens)
-	}
 }

@@ -82,6 +82,7 @@ type topoResult struct {
 	OffPCI    []string   `json:"off_pci"`
 	Pairs     []pairWay  `json:"pairs"`
 	empty     bool
+	missing   error // to make a pair
 }
 
 // topo reads GPUs, NICs, NVMe controllers, and the bridges above them.
@@ -155,7 +156,8 @@ func (a *app) topo(m *p2p.Machine, gpus []p2p.GPU, nics []p2p.NIC) (result, erro
 		r.Functions = append(r.Functions, *f)
 	}
 	slices.SortFunc(r.Functions, inTree)
-	return r, errors.Join(append(errs, nothing(gpus, nics))...)
+	r.missing = nothing(gpus, nics)
+	return r, errors.Join(append(errs, r.missing)...)
 }
 
 // inTree orders functions so that what is below a bridge follows it.
@@ -241,6 +243,9 @@ func (r topoResult) text(w io.Writer, a *app) error {
 	if len(r.OffPCI) > 0 {
 		fmt.Fprintf(&b, "\non no PCI bus: %s\n", strings.Join(r.OffPCI, ", "))
 	}
+	if r.missing != nil {
+		fmt.Fprintf(&b, "\nno pair: %s\n", strings.ReplaceAll(r.missing.Error(), "\n", ", "))
+	}
 	if _, err := io.WriteString(w, b.String()); err != nil || len(r.Pairs) == 0 {
 		return err
 	}
@@ -250,7 +255,11 @@ func (r topoResult) text(w io.Writer, a *app) error {
 		if p.Decision.Steps != nil {
 			steps = fmt.Sprint(*p.Decision.Steps)
 		}
-		rows = append(rows, []string{p.GPU, p.NIC, p.Decision.Type, steps, p.NCCL, p.NVML, p.Way.String(), p.Outcome})
+		prediction := p.Outcome
+		if !p.Counts {
+			prediction = "" // as in the matrix
+		}
+		rows = append(rows, []string{p.GPU, p.NIC, p.Decision.Type, steps, p.NCCL, p.NVML, p.Way.String(), prediction})
 	}
 	if _, err := fmt.Fprintln(w); err != nil {
 		return err

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -44,6 +45,9 @@ func (f function) kind() string {
 		return f.Role
 	case f.Role == "other":
 		return strings.TrimSpace("PF " + f.Driver) // of a virtual function that is one of the others
+	}
+	if f.Role == "GPU" {
+		return "GPU " + cmp.Or(withoutName(f.Driver), f.Driver)
 	}
 	return strings.TrimSpace(f.Role + " " + f.Driver)
 }
