@@ -87,7 +87,7 @@ func (l *look) gpuDriver() {
 		case noExporters[e.Driver] != "":
 			l.fail(g.Name, at, "%s: %s", e.Driver, noExporters[e.Driver])
 		case e.Proprietary:
-			l.fail(g.Name, at, "%s is NVIDIA's proprietary module, which exports no dma-bufs", e.Driver).
+			l.unknown(g.Name, at, "%s is NVIDIA's proprietary module, which exports no dma-bufs", e.Driver).
 				fix("install the open modules (GPUs from Turing on), or rely on nvidia-peermem", "", "")
 		case e.Class == ClassUnknown:
 			l.unknown(g.Name, at, "%s, whose rules were not read", e.Driver).fix("prove it by a registration under trace", "p2pcheck --live --gpu "+g.Name, "")
