@@ -340,7 +340,7 @@ func (l *look) dmaMask() {
 // orText is why a number could not be read, or what stood in its place.
 func orText(r reading) string {
 	if r.err != nil {
-		return r.whyNamed()
+		return r.why()
 	}
 	return fmt.Sprintf("%q", r.text)
 }

@@ -57,15 +57,6 @@ func (r reading) why() string {
 	return r.err.Error()
 }
 
-// whyNamed is why, with the file's own name where the error alone tells nobody what
-// is missing. The same of many devices is told once, without their directories.
-func (r reading) whyNamed() string {
-	if p := (*fs.PathError)(nil); r.gone() && errors.As(r.err, &p) {
-		return path.Base(r.where) + ": " + r.why()
-	}
-	return r.why()
-}
-
 // number reads one that must not be negative.
 func (r reading) number() (uint64, bool) {
 	n, err := strconv.ParseUint(strings.TrimSpace(r.text), 0, 64)
@@ -215,7 +206,7 @@ func (m *Machine) named(text string) string {
 
 // unread reports what could not be read.
 func (l *look) unread(scope string, r reading) *Finding {
-	f := l.unknown(scope, r.at(), "%s", r.whyNamed())
+	f := l.unknown(scope, r.at(), "%s", r.why())
 	if errors.Is(r.err, fs.ErrPermission) {
 		f.asRoot(l.m)
 	}
