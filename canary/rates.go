@@ -22,6 +22,9 @@ type CompareOptions struct {
 	Rounds int
 	// Stall is how long one transfer may take; 0 means 30 s.
 	Stall time.Duration
+	// Moved is called after each transfer to or from the buffer, which is still
+	// registered, and whose time is already taken; nil is nobody.
+	Moved func()
 }
 
 // Compare measures how fast c moves the bytes of buf, up to 1 MiB of them, and in
@@ -66,6 +69,9 @@ func Compare(ctx context.Context, c *ibvfd.Context, buf *gpualloc.Buffer, opt Co
 				return buffer, host, err
 			}
 			*x.best = max(*x.best, rate{whole.len, took}.perSecond())
+			if x.r == far && opt.Moved != nil {
+				opt.Moved()
+			}
 		}
 	}
 	return buffer, host, nil

@@ -27,13 +27,13 @@ func (l *look) idleLinks() {
 		case s.speed >= s.maxSpeed:
 			l.pass(f.name, at, "%v", s)
 		case moved && busy >= s.maxSpeed:
-			l.pass(f.name, at, "%v when it is idle, and %g GT/s after data was moved", s, busy)
-		case moved:
-			l.warn(f.name, at, "%v, and no more than %g GT/s after data was moved", s, busy).
-				fix("look again while the GPU is at work; if it stays slow, seat the GPU anew and look at the firmware's settings of the slot", "", "")
+			l.pass(f.name, at, "%v when it is idle, and %g GT/s while data was moved", s, busy)
 		case errs != "":
 			l.warn(f.name, append(at, where...), "%v, and the link had errors: %s", s, errs).
 				fix("look again while the GPU is at work; look at riser and slot", "", "")
+		case moved: // by the NIC, and so little of it that a GPU need not wake up
+			l.unknown(f.name, at, "%v, and no more than %g GT/s while the proof moved data: that is little, and the GPU may have stayed idle", s, busy).
+				fix("look again while the GPU is at work", "", "").aside()
 		default:
 			l.unknown(f.name, at, "%v: that is usual of an idle GPU, and says nothing of one at work", s).
 				fix("look again while the GPU is at work, or let --live move data", "p2pcheck --live", "").aside()
@@ -44,8 +44,8 @@ func (l *look) idleLinks() {
 	}
 }
 
-// busySpeed is the highest speed that a GPU's link had right after a proof had
-// moved data by hardware; false if there was none, or the speed was not read.
+// busySpeed is the highest speed that a GPU's link had while proofs moved data by
+// hardware; false if there was none, or the speed was not read.
 func (l *look) busySpeed(f *function) (speed float64, moved bool) {
 	for _, p := range l.pairs {
 		if p.Proof == nil || p.NIC.Software || p.NIC.Importer.ByCPU || p.Proof.WriteRate <= 0 || p.GPU.Exporter.PCI == nil || *p.GPU.Exporter.PCI != f.PCI {

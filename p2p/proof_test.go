@@ -39,9 +39,15 @@ func (p *Proof) refused(e unix.Errno) *Proof {
 	return p.at(RungRegister, ResultFail)
 }
 
-// counted is what a driver says of a buffer of 256 bytes.
+// counted is what a driver says of a buffer of 256 bytes that it counts.
 func (p *Proof) counted(before, after int64) *Proof {
-	p.Resident = &Resident{Size: 256, Before: before, After: after}
+	p.Resident = &Resident{Size: 256, Without: before - 256, Before: before, After: after}
+	return p
+}
+
+// grew is how many of these bytes came with the buffer.
+func (p *Proof) grew(n int64) *Proof {
+	p.Resident.Without = p.Resident.Before - n
 	return p
 }
 
@@ -83,7 +89,7 @@ func TestProofChecks(t *testing.T) {
 		"GPU-BO-LOCATION": {
 			pass:    {whole(), untraced().counted(300, 300), untraced().counted(256, 256), whole().counted(0, 0), whole().counted(300, 200)},
 			fail:    {whole().at(RungPlace, fail), whole().at(RungPlace, fail).counted(300, 300), untraced().counted(300, 44), whole().counted(256, 0)},
-			unknown: {untraced(), untraced().counted(200, 200), untraced().counted(300, 200), untraced().uncounted()},
+			unknown: {untraced(), untraced().counted(200, 200), untraced().counted(300, 200), untraced().uncounted(), untraced().counted(600, 600).grew(0), untraced().counted(600, 700).grew(255)},
 			skip:    {nil, NewProof(), NewProof().counted(256, 0)},
 		},
 		"ACT-PREDICTION": {pass: {whole()}, fail: {climb(Staged, RungRelease), climb(0, RungExport).refused(unix.EINVAL)}, unknown: {climb(OutcomeUnknown, RungRelease)}, skip: {nil}},
@@ -115,7 +121,8 @@ func TestProofChecks(t *testing.T) {
 	}
 }
 
-// A link that stays slow when data moves is not idle. What software moves says
+// A link that is fast when data moves was idle. One that stays slow may be of a GPU that
+// so little does not wake, unless it had to repeat packets. What software moves says
 // nothing, and neither does a link that nobody could read then.
 func TestBusyLink(t *testing.T) {
 	of := func(speed, rate float64) *Proof {
@@ -126,14 +133,21 @@ func TestBusyLink(t *testing.T) {
 	for _, c := range []struct {
 		proof *Proof
 		want  Result
-	}{{of(32, 1e9), pass}, {of(16, 1e9), warn}, {of(0, 1e9), unknown}, {of(32, 0), unknown}, {nil, unknown}} {
+	}{{of(32, 1e9), pass}, {of(16, 1e9), unknown}, {of(0, 1e9), unknown}, {of(32, 0), unknown}, {nil, unknown}} {
 		found := proven(t, "PCIE-LINK-IDLE", c.proof, put(amdGPU+"/current_link_speed", "2.5 GT/s PCIe"))
 		if got := worst(found); got != c.want {
 			t.Errorf("%+v: %v, want %v: %v", c.proof, got, c.want, said(found))
 		}
 		for _, f := range found {
 			sane(t, f)
+			if f.Result == unknown && (f.Decides() || f.Remedy == nil || strings.Contains(f.Remedy.Change, "seat")) {
+				t.Errorf("%+v: of a GPU that may be idle: %+v, %+v", c.proof, f, f.Remedy)
+			}
 		}
+	}
+	repeats := put(amdGPU+"/aer_dev_correctable", "Timeout 3\nTOTAL_ERR_COR 3")
+	if found := proven(t, "PCIE-LINK-IDLE", of(16, 1e9), put(amdGPU+"/current_link_speed", "16.0 GT/s PCIe"), repeats); worst(found) != warn {
+		t.Errorf("slow while data moved, with errors: %v", said(found))
 	}
 }
 
@@ -252,7 +266,7 @@ func TestWatch(t *testing.T) {
 	root := tree.Write(t)
 	m := Open(root)
 	s := subject(m)
-	if w := m.Watch(s.Pairs[0]).Stop(); w.LogErr != nil || len(w.Lines)+len(w.Errors)+len(w.Losses)+w.Others > 0 || !w.Counted || w.speed != 32 {
+	if w := m.Watch(s.Pairs[0]).Stop(); w.LogErr != nil || len(w.Lines)+len(w.Errors)+len(w.Losses)+w.Others > 0 || !w.Counted || w.speed != 0 {
 		t.Errorf("%+v", w)
 	}
 	watcher := m.Watch(s.Pairs[0])
@@ -283,6 +297,9 @@ func TestWatch(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	watcher.Look()
+	testenv.WriteFile(t, filepath.Join(root, amdGPU+"/current_link_speed"), "2.5 GT/s PCIe\n") // idle again
+	watcher.Look()
 	w := watcher.Stop()
 	want := []string{lines[0], lines[1], lines[2], lines[6]}
 	if !slices.Equal(w.Lines, want) || w.Others != 3 || w.LogErr != nil || !slices.Equal(w.Errors, []string{"0000:14:00.0: 2 fatal"}) || !w.fatal || !slices.Equal(w.Losses, []string{"bnxt_re0/1: 3 out_of_sequence"}) || w.speed != 16 {

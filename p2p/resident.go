@@ -5,15 +5,18 @@ package p2p
 import "fmt"
 
 // Resident is what a GPU's DRM driver counted of this process in the GPU's memory,
-// in bytes, before and after a registration: a witness that anybody may ask.
+// in bytes: a witness that anybody may ask.
 type Resident struct {
 	Size          int64 // of the buffer
-	Before, After int64
+	Without       int64 // before the buffer was allocated
+	Before, After int64 // the registration
 	Err           error // why it is not known
 }
 
 // judge says whether the buffer stayed. A driver that does not count it, as amdgpu
 // does not before a program uses it, or something else that was freed says nothing.
+// The count is the process's: that it did not shrink is of the buffer only where it
+// grew by the buffer's allocation.
 func (r *Resident) judge() (Result, string) {
 	switch {
 	case r == nil:
@@ -24,10 +27,12 @@ func (r *Resident) judge() (Result, string) {
 		return ResultUnknown, fmt.Sprintf("by fdinfo, the GPU's driver counts %d bytes in the GPU's memory, and not the %d of the buffer", r.Before, r.Size)
 	case r.Before-r.After >= r.Size:
 		return ResultFail, fmt.Sprintf("by fdinfo, %d bytes were in the GPU's memory before the registration, and %d after it: the buffer of %d was moved", r.Before, r.After, r.Size)
+	case r.Before-r.Without < r.Size:
+		return ResultUnknown, fmt.Sprintf("by fdinfo, the process's memory in the GPU grew by %d bytes when the buffer of %d was allocated: the driver may not count it", r.Before-r.Without, r.Size)
 	case r.After < r.Before:
 		return ResultUnknown, fmt.Sprintf("by fdinfo, %d bytes left the GPU's memory, which is less than the buffer's %d", r.Before-r.After, r.Size)
 	}
-	return ResultPass, fmt.Sprintf("by fdinfo, all %d bytes are in the GPU's memory", r.Size)
+	return ResultPass, fmt.Sprintf("by fdinfo, the process's memory in the GPU grew by %d bytes with the buffer of %d, and did not shrink when it was registered", r.Before-r.Without, r.Size)
 }
 
 // proveKept hears both witnesses. Who saw the buffer leave is right.

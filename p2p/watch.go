@@ -30,7 +30,7 @@ type Watch struct {
 	Counted bool
 	fatal   bool // a counter of uncorrectable errors grew
 
-	speed float64 // of the GPU's link in GT/s right at the end; 0 if it is not known
+	speed float64 // the highest of the GPU's link in GT/s that Look saw; 0 if it saw none
 }
 
 // Watcher watches the kernel's log, and the counters of link errors and lost packets.
@@ -45,6 +45,7 @@ type Watcher struct {
 	err    error
 	before map[string]uint64
 	lost   map[string]uint64 // what the NIC had lost before
+	speed  float64           // as that of Watch
 }
 
 // Watch begins to watch what concerns a pair. Stop must be called.
@@ -79,7 +80,7 @@ var errOverwritten = errors.New("lines were overwritten before they were read")
 
 // Stop ends it, and says what there was.
 func (w *Watcher) Stop() Watch {
-	out := Watch{LogErr: w.err, speed: w.speed()} // before the GPU is idle again
+	out := Watch{LogErr: w.err, speed: w.speed}
 	if w.err == nil {
 		records, cut, err := drain(w.fd, w.where)
 		if out.LogErr = err; cut {
@@ -120,13 +121,15 @@ func (w *Watcher) Stop() Watch {
 	return out
 }
 
-// speed is that of the GPU's link.
-func (w *Watcher) speed() float64 {
+// Look reads the speed of the GPU's link. It is for the moments at which bytes
+// move: an idle GPU may have slowed its link down.
+func (w *Watcher) Look() {
 	if w.gpu == nil {
-		return 0
+		return
 	}
-	speed, _ := gigatransfers(w.m.read("sys/bus/pci/devices", w.gpu.String(), "current_link_speed").text)
-	return speed
+	if speed, ok := gigatransfers(w.m.read("sys/bus/pci/devices", w.gpu.String(), "current_link_speed").text); ok {
+		w.speed = max(w.speed, speed)
+	}
 }
 
 func lossKey(n NIC, p ibvfd.PortInfo, name string) string { return portName(n, p) + " " + name }

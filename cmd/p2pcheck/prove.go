@@ -28,10 +28,11 @@ type step struct {
 
 // residence is what the GPU's driver counted in the GPU's memory.
 type residence struct {
-	Size   int64  `json:"size"`
-	Before int64  `json:"before"`
-	After  int64  `json:"after"`
-	Error  string `json:"error"`
+	Size    int64  `json:"size"`
+	Without int64  `json:"without"`
+	Before  int64  `json:"before"`
+	After   int64  `json:"after"`
+	Error   string `json:"error"`
 }
 
 // proof is what became of a pair when it was tried.
@@ -139,7 +140,7 @@ func proofOf(p p2p.Pair) *proof {
 		out.Errno = &cli.Errno{Name: errno.Name(e), Number: int(e)}
 	}
 	if r := q.Resident; r != nil {
-		out.Resident = &residence{Size: r.Size, Before: r.Before, After: r.After}
+		out.Resident = &residence{Size: r.Size, Without: r.Without, Before: r.Before, After: r.After}
 		if r.Err != nil {
 			out.Resident.Error = r.Err.Error()
 		}

@@ -25,8 +25,10 @@ type climb struct {
 	buf   *gpualloc.Buffer
 	inode uint64
 
-	before      int64 // of this process in the GPU's memory, with the buffer
-	uncountable error // why that is not known
+	watcher *p2p.Watcher
+
+	without, before int64 // of this process in the GPU's memory, without and with the buffer
+	uncountable     error // why that is not known
 }
 
 func (c *climb) step(r p2p.Rung, result p2p.Result, format string, args ...any) {
@@ -60,6 +62,7 @@ func (c *climb) run(ctx context.Context) {
 func (c *climb) allocate(ctx context.Context) bool {
 	alloc, err := c.allocator(c.pair.GPU)
 	if err == nil {
+		c.without, c.uncountable = c.count() // now: the allocator has opened the GPU
 		c.buf, err = alloc.Alloc(ctx, c.opt.Size, gpualloc.Options{Name: "p2pcheck"})
 	}
 	if err != nil {
@@ -72,7 +75,9 @@ func (c *climb) allocate(ctx context.Context) bool {
 	if info, err := first.Info(); err == nil {
 		exporter = info.Exporter
 	}
-	c.before, c.uncountable = c.count()
+	if c.uncountable == nil {
+		c.before, c.uncountable = c.count()
+	}
 	c.step(p2p.RungAllocate, p2p.ResultPass, "%d bytes by %s", c.buf.Size(), c.buf.Spec())
 	c.step(p2p.RungExport, p2p.ResultPass, "a dma-buf of %s", exporter)
 	return true
@@ -132,7 +137,7 @@ func (c *climb) transfer(ctx context.Context, nic *ibvfd.Context) {
 
 // compare measures the GPU's memory beside the host's.
 func (c *climb) compare(ctx context.Context, nic *ibvfd.Context) {
-	gpu, host, err := canary.Compare(ctx, nic, c.buf, canary.CompareOptions{Stall: c.opt.Limit / 2})
+	gpu, host, err := canary.Compare(ctx, nic, c.buf, canary.CompareOptions{Stall: c.opt.Limit / 2, Moved: c.watcher.Look})
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}

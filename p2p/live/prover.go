@@ -158,10 +158,10 @@ func (p *Prover) Prove(ctx context.Context, pair p2p.Pair) *p2p.Proof {
 	c := &climb{Prover: p, pair: pair, proof: p2p.NewProof()}
 	ctx, cancel := context.WithTimeoutCause(ctx, p.opt.Limit, fmt.Errorf("it took longer than %v", p.opt.Limit))
 	defer cancel()
-	watcher := p.m.Watch(pair)
+	c.watcher = p.m.Watch(pair)
 	start := time.Now()
 	c.run(ctx)
 	c.proof.Elapsed = time.Since(start)
-	c.proof.Watch = watcher.Stop()
+	c.proof.Watch = c.watcher.Stop()
 	return c.proof
 }

@@ -101,7 +101,7 @@ func (c *climb) count() (int64, error) {
 
 // recount asks again, of a registration that lives.
 func (c *climb) recount() {
-	r := &p2p.Resident{Size: c.buf.Size(), Before: c.before, Err: c.uncountable}
+	r := &p2p.Resident{Size: c.buf.Size(), Without: c.without, Before: c.before, Err: c.uncountable}
 	if r.Err == nil {
 		r.After, r.Err = c.count()
 	}
