@@ -4,7 +4,6 @@ package p2p
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/gpurdma/gpurdma/placement"
 )
@@ -30,7 +29,7 @@ func (l *look) proveRates() {
 		}
 		limit, link := l.narrowest(p)
 		if limit > 0 {
-			read += fmt.Sprintf("; the narrowest link (%s) passes %.2g GB/s", link, limit/1e9)
+			read += fmt.Sprintf("; the narrowest link (%s) passes %.1f GB/s", link, limit/1e9)
 		}
 		switch {
 		case q.ReadRate*slowRead < q.WriteRate:
@@ -47,43 +46,16 @@ func (l *look) proveRates() {
 	})
 }
 
-// narrowest is what the narrowest link between the two can pass at its best, in
-// bytes per second, and the function below it; 0 if not all links are known. A
-// link that is slow because it is idle is not slow when bytes come.
+// narrowest is what the slowest link on the way of the two can pass at its best, in
+// bytes per second, and the function below it; 0 if that is not known. A link that
+// is slow because it is idle is not slow when bytes come.
 func (l *look) narrowest(p Pair) (limit float64, link string) {
-	if p.GPU.Exporter.PCI == nil || p.NIC.Importer.PCI == nil || l.m.virtual.is != placement.No {
+	if l.m.virtual.is != placement.No {
 		return 0, ""
 	}
-	linked := l.linked()
-	common := p.Prediction.Decision.Common
-	for _, end := range []Addr{*p.GPU.Exporter.PCI, *p.NIC.Importer.PCI} {
-		f := l.function(end)
-		for _, x := range append([]Addr{end}, f.Upstream...) {
-			if common != nil && x == *common {
-				break
-			}
-			i := slices.IndexFunc(linked, func(f *function) bool { return f.PCI == x })
-			if i < 0 {
-				continue // the upper end of a link
-			}
-			s, ok := l.linkOf(linked[i])
-			if !ok {
-				return 0, ""
-			}
-			if passes := s.bytesPerSecond(); limit == 0 || passes < limit {
-				limit, link = passes, linked[i].name
-			}
-		}
+	w, ok := l.m.bestWay(p, l.readFunction)
+	if !ok {
+		return 0, ""
 	}
-	return limit, link
-}
-
-// bytesPerSecond is what a link passes in one direction at its best, without what
-// packets cost: 8 bits are sent as 10 up to 5 GT/s, and 128 as 130 beyond.
-func (s linkState) bytesPerSecond() float64 {
-	coded := 128.0 / 130
-	if s.maxSpeed <= 5 {
-		coded = 0.8
-	}
-	return s.maxSpeed * 1e9 * float64(s.maxWidth) / 8 * coded
+	return float64(w.Rate), w.Slowest.String()
 }

@@ -21,9 +21,19 @@ type Way struct {
 }
 
 // Way follows the links of a pair, by functions that read returns. It is false
-// where no link is known or may be believed: off PCI, in a guest, and where
-// whether a port redirects is not known and makes a difference.
+// where no link is known or may be believed: off PCI, in a guest, where the kind of
+// a port is not known, as without root, and where whether a port redirects is not
+// known and makes a difference.
 func (m *Machine) Way(p Pair, read func(Addr) (Function, error)) (Way, bool) {
+	return m.way(p, read, false)
+}
+
+// bestWay is Way with all links as fast as both of their ends could have them.
+func (m *Machine) bestWay(p Pair, read func(Addr) (Function, error)) (Way, bool) {
+	return m.way(p, read, true)
+}
+
+func (m *Machine) way(p Pair, read func(Addr) (Function, error), best bool) (Way, bool) {
 	if !p.real() || m.virtual.is == placement.Yes {
 		return Way{}, false
 	}
@@ -33,12 +43,12 @@ func (m *Machine) Way(p Pair, read func(Addr) (Function, error)) (Way, bool) {
 		return Way{}, false
 	}
 	up, down := append([]Addr{g.PCI}, g.Upstream...), append([]Addr{n.PCI}, n.Upstream...)
-	whole := wayOver(g, n, up, down, read)
+	whole := wayOver(g, n, up, down, read, best)
 	i, j, ok := common(up, down)
 	if !ok || p.Prediction.Address == AddressIOVA { // addresses that only the root knows
 		return whole, whole.Rate > 0
 	}
-	short := wayOver(g, n, up[:i], down[:j], read)
+	short := wayOver(g, n, up[:i], down[:j], read, best)
 	redirects, known := false, true
 	for _, a := range append(up[1:i+1:i+1], down[1:max(j, 1)]...) {
 		f, err := read(a)
@@ -54,14 +64,18 @@ func (m *Machine) Way(p Pair, read func(Addr) (Function, error)) (Way, bool) {
 	return Way{}, false
 }
 
-// wayOver looks for the slowest of the links above functions.
-func wayOver(g, n Function, up, down []Addr, read func(Addr) (Function, error)) Way {
+// wayOver looks for the slowest of the links above functions. It finds none where one
+// of them may have a link above it, and nobody knows.
+func wayOver(g, n Function, up, down []Addr, read func(Addr) (Function, error), best bool) Way {
 	var w Way
 	ends := map[Addr]uint64{}
 	atBest := false
 	for _, a := range slices.Concat(up, down) {
 		f, err := read(a)
-		if err != nil || f.Bridge && f.Port != portUpstream {
+		switch {
+		case err != nil, f.Bridge && f.Port == "" && len(f.Upstream) > 0:
+			return Way{}
+		case f.Bridge && f.Port != portUpstream:
 			continue // the link of a port below others is that of what is below it
 		}
 		s, ok := linkAbove(f, read)
@@ -71,7 +85,9 @@ func wayOver(g, n Function, up, down []Addr, read func(Addr) (Function, error)) 
 		if a == g.PCI || a == n.PCI {
 			ends[a] = s.best().rate()
 		}
-		if f.inside(g) {
+		if best {
+			s = s.best()
+		} else if f.inside(g) {
 			s.speed = s.maxSpeed // it is slow while the GPU is idle, and only then
 		}
 		if r := s.rate(); w.Rate == 0 || r < w.Rate {

@@ -34,7 +34,8 @@ func TestWay(t *testing.T) {
 	}
 	all := func(edits ...edit) []edit { return edits }
 	redirects := swap("acs=0x00", "acs=0x1d")
-	hidden := swap("type=6 ", "type=6 config=64 ")
+	hidden := swap("type=6 ", "type=6 config=1024 ")
+	noRoot := swap(" type=", " config=64 type=")
 	for name, c := range map[string]struct {
 		on      string
 		edits   []edit
@@ -52,6 +53,8 @@ func TestWay(t *testing.T) {
 		"the GPU is idle":                 {"small-mi300", all(slow(amdGPU, "2.5", "32.0")), 63.0, gpu, false},
 		"ACS is not known, and no matter": {"small-mi300", all(hidden), 63.0, gpu, false},
 		"ACS is not known":                {"small-mi300", all(hidden, slow(wrongG, "16.0", "16.0")), 0, "", false},
+		"the ports' kinds are not known":  {"small-mi300", all(noRoot), 0, "", false},
+		"nor that of one that is slow":    {"small-mi300", all(swap("type=5 ", "type=5 config=64 "), slow(wrongG, "16.0", "16.0")), 0, "", false},
 		"no link is known":                {"small-mi300", all(swap("current_link_width=16", "")), 0, "", false},
 		"over the root":                   {"wrong-socket", nil, 63.0, "0000:11:00.0", false},
 		"a guest":                         {"flat-vm", nil, 0, "", false},
@@ -97,6 +100,7 @@ func TestGroups(t *testing.T) {
 		{[]edit{swap(":identity", ":DMA")}, "and most likely does, for the IOMMU translates"},
 		{[]edit{swap("group=4:", "group=6:")}, "one group with bnxt_re0; other groups than bnxt_re1 below a common bridge, where a port can redirect"},
 		{[]edit{swap("group=", "none=")}, "no IOMMU"},
+		{[]edit{swap("pci0000:10/0000:10:01.0/0000:11:00.0/0000:12:03.0/0000:16:00.0", "pci0000:10/0000:10:05.0/0000:16:00.0")}, "other groups than bnxt_re1 over the root"},
 	} {
 		found := checked(t, testenv.Machines["small-mi300"](), Live{}, "ISO-GROUP", c.edits...)
 		if !slices.ContainsFunc(found, func(f Finding) bool { return strings.Contains(f.Read, c.want) && f.Result == ResultPass }) {
@@ -116,5 +120,30 @@ func TestLinkOfAVirtualFunction(t *testing.T) {
 		if worst(found) != want {
 			t.Errorf("width %s: %v", width, said(found))
 		}
+	}
+}
+
+// What a proof's rates are measured by is the slowest link at its best, on the way that
+// the bytes take: one that trained badly may be fast by now.
+func TestNarrowestLink(t *testing.T) {
+	slow := func(dir, speed, most string) edit {
+		return func(f *testenv.Tree) func(*testing.T, string) {
+			put(dir+"/current_link_speed", speed+" GT/s PCIe")(f)
+			put(dir+"/max_link_speed", most+" GT/s PCIe")(f)
+			return nil
+		}
+	}
+	for want, edits := range map[string][]edit{
+		"the narrowest link (0000:13:00.0) passes 63.0 GB/s": {slow(wrongG, "16.0", "16.0")},
+		"the narrowest link (0000:11:00.0) passes 31.5 GB/s": {slow(wrongG, "8.0", "16.0"), swap("acs=0x00", "acs=0x1d")},
+		"the narrowest link (0000:14:00.0) passes 31.5 GB/s": {slow(amdNIC, "8.0", "16.0")},
+	} {
+		if found := proven(t, "ACT-BW", climb(Direct, RungRelease), edits...); !strings.Contains(found[0].Read, want) {
+			t.Errorf("%s: %v", want, said(found))
+		}
+	}
+	flits := swap("32.0_GT/s", "64.0_GT/s")
+	if found := proven(t, "ACT-BW", climb(Direct, RungRelease), flits); !strings.Contains(found[0].Read, "passes 118.0 GB/s") {
+		t.Errorf("flits: %v", said(found))
 	}
 }

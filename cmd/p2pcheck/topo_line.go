@@ -138,8 +138,8 @@ func (l link) text(all bool) string {
 	return text
 }
 
-// String is how much gets over the slowest link at most, and which that is if it
-// is none of the two ends' fault.
+// String is how much gets over the slowest link at most, and which that is if the
+// links of both ends could carry more: also if it is one of these two, and trained badly.
 func (w *way) String() string {
 	if w == nil {
 		return ""
