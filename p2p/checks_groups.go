@@ -17,53 +17,44 @@ func (l *look) groups() {
 	if len(nics) == 0 {
 		l.skip("no pair on PCI")
 	}
-	read := map[*function]reading{}
-	group := func(f *function) reading {
-		r, ok := read[f]
-		if !ok {
-			r = l.link("sys", f.dir, "iommu_group")
-			read[f] = r
-		}
-		return r
-	}
 	for _, g := range l.gpus {
 		if len(nics[g.Name]) == 0 {
 			continue
 		}
 		gpu := l.function(*g.Exporter.PCI)
-		own := group(gpu)
+		own := groupOf(gpu)
 		at := own.at()
 		var shared, apart, none, far []string
 		var bad reading
 		for _, p := range nics[g.Name] {
 			nic := l.function(*p.NIC.Importer.PCI)
-			r := group(nic)
+			r := groupOf(nic)
 			_, _, near := common(gpu.Upstream, nic.Upstream)
 			switch {
-			case r.err != nil && !r.gone():
+			case r.err != nil:
 				bad = r
-			case r.gone():
+			case r.text == "":
 				none = append(none, p.NIC.Name)
-			case r.text != "" && base(r.text) == base(own.text):
+			case r.text == own.text:
 				shared = append(shared, p.NIC.Name)
 			case near:
 				apart = append(apart, p.NIC.Name)
 			default:
 				far = append(far, p.NIC.Name)
 			}
-			if r.err != nil && len(at) < shownFiles {
+			if (r.err != nil || r.text == "") && len(at) < shownFiles {
 				at = append(at, r.where)
 			}
 		}
-		if own.err != nil && !own.gone() {
+		if own.err != nil {
 			bad = own
 		}
 		switch {
 		case bad.err != nil:
 			l.unread(gpu.name, bad)
-		case own.gone() && len(none) == len(nics[g.Name]):
+		case own.text == "" && len(none) == len(nics[g.Name]):
 			l.pass(gpu.name, own.at(), "no IOMMU")
-		case own.gone():
+		case own.text == "":
 			l.unknown(gpu.name, at, "the GPU is in no group, and NICs are: whether the IOMMU is on its way is not known")
 		case len(none) > 0:
 			l.unknown(gpu.name, at, "the GPU is in a group, and these NICs are in none: %s", some(none))
@@ -71,6 +62,11 @@ func (l *look) groups() {
 			l.pass(gpu.name, at, "%s", l.companions(gpu, shared, apart, far))
 		}
 	}
+}
+
+// groupOf is the number of a function's group, "" without one.
+func groupOf(f *function) reading {
+	return reading{where: "/sys/" + f.dir + "/iommu_group", text: f.Group, err: firstError(f.err, f.GroupErr)}
 }
 
 // companions says which NICs are in the GPU's group, and what the others mean.
@@ -87,7 +83,7 @@ func (l *look) companions(gpu *function, shared, apart, far []string) string {
 		parts = append(parts, text)
 	}
 	if len(far) > 0 {
-		parts = append(parts, "other groups than those over the root")
+		parts = append(parts, "other groups than "+some(far)+" over the root")
 	}
 	return strings.Join(parts, "; ")
 }

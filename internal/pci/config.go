@@ -10,6 +10,8 @@ import (
 	"path"
 	"strconv"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/gpurdma/gpurdma/internal/files"
 	"github.com/gpurdma/gpurdma/internal/sysfs"
 )
@@ -180,12 +182,15 @@ func IOMMUType(s sysfs.FS, a Addr) (string, error) {
 func IOMMUGroup(s sysfs.FS, a Addr) (string, error) {
 	group, err := files.Readlink(s.Path(functionPath(a), "iommu_group"))
 	switch {
-	case errors.Is(err, fs.ErrNotExist):
+	case errors.Is(err, fs.ErrNotExist) && s.Exists(functionPath(a)):
 		return "", nil
 	case err != nil:
 		return "", fmt.Errorf("IOMMU group of PCI function %v: %w", a, err)
 	}
 	number := path.Base(group)
+	if number == "iommu_group" { // a link to itself: a copy's mark of what could not be read
+		return "", fmt.Errorf("IOMMU group of PCI function %v: %w", a, unix.ELOOP)
+	}
 	if _, err := strconv.ParseUint(number, 10, 32); err != nil {
 		return "", fmt.Errorf("IOMMU group of PCI function %v: %q: %w", a, number, fs.ErrInvalid)
 	}
