@@ -73,7 +73,10 @@ func (l *look) verdict() {
 		case asksKernel(p.GPU.Exporter):
 			l.fail(name, nil, "%s", why).Remedy = p.Remedy
 		default:
-			l.warn(name, nil, "%v does not ask the kernel, which says: %s", p.GPU.Exporter.Class, why)
+			f := l.warn(name, nil, "%v does not ask the kernel, which says: %s", p.GPU.Exporter.Class, why)
+			if len(d.Redirects) > 0 { // it is below one switch already
+				f.Remedy = l.openAll()
+			}
 		}
 	})
 	if len(l.found) == 0 {

@@ -185,9 +185,7 @@ func (m *Machine) openPorts(ports []string) Remedy {
 	if m.setPorts(ports) {
 		overruled = "; pci=config_acs= on the command line comes after it: take the ports out of that, or set their R and C bits to 0 there"
 	}
-	if len(ports) > 0 && !slices.ContainsFunc(ports, func(p string) bool {
-		return !slices.ContainsFunc(opened, func(e string) bool { return isPort(e, []string{p}) })
-	}) {
+	if len(ports) > 0 && allOpened(ports, opened) {
 		return Remedy{Change: "find out what makes these ports redirect: the kernel's command line opens them already" + overruled}
 	}
 	all := slices.Concat(ports, kept)
@@ -206,6 +204,16 @@ func (m *Machine) openPorts(ports []string) Remedy {
 		Command: openParameter + strings.Join(all, ";"),
 		Weakens: "devices below these ports reach each other past the IOMMU: not for machines that give them to different guests",
 	}
+}
+
+// allOpened reports that each of the ports has an entry among those opened.
+func allOpened(ports, opened []string) bool {
+	for _, p := range ports {
+		if !slices.ContainsFunc(opened, func(entry string) bool { return isPort(entry, []string{p}) }) {
+			return false
+		}
+	}
+	return true
 }
 
 // redirects are the ports in the way of all pairs, each once.

@@ -286,3 +286,22 @@ func TestFaultedIn(t *testing.T) {
 		t.Error(said(found))
 	}
 }
+
+// A NIC that is below the GPU's switch already needs no other place: the ports' ACS is in
+// the way, for drivers that do not ask the kernel, too.
+func TestVerdictOfRedirectedPair(t *testing.T) {
+	edits := []edit{cpu(xeon), release("6.1.1"), swap("acs=0x00", "acs=0x1d"), swap("vendor=0x8086 device=0x09a2", "vendor=0x8086 device=0x1")}
+	below := func(id string) *Remedy {
+		found := checked(t, testenv.Machines["small-hgx"](), Live{}, id, edits...)
+		for _, f := range found {
+			if f.Result == warn && strings.Contains(f.Read, "ACS redirect at") {
+				return f.Remedy
+			}
+		}
+		t.Errorf("%s: %v", id, said(found))
+		return &Remedy{}
+	}
+	if verdict, list := below("P2P-VERDICT"), below("P2P-ACS-LIST"); *verdict != *list || !strings.HasPrefix(verdict.Command, openParameter) {
+		t.Errorf("%+v, and of the ports %+v", verdict, list)
+	}
+}
