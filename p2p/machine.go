@@ -71,6 +71,7 @@ func (m *Machine) node(a Addr) *node {
 	n := &node{addr: a}
 	m.nodes[a] = n
 	if n.up, n.err = pci.Upstream(m.sys, a); n.err != nil {
+		n.acsErr = n.err // a port of which nothing is known is none that does not redirect
 		return n
 	}
 	c, err := pci.ReadConfig(m.sys, a)

@@ -67,7 +67,7 @@ func (m *Machine) Importer(rdma string) (Importer, error) {
 		return Importer{}, fmt.Errorf("RDMA device %q: %w", rdma, err)
 	}
 	i := Importer{PeerToPeer: true}
-	if a, ok := pci.DeviceOf(m.sys, real); ok {
+	if a, ok := pci.DeviceAt(real); ok {
 		i.PCI = &a
 	}
 	i.Driver, _ = m.sys.Link(path.Join(dir, "device/driver"))

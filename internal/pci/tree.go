@@ -22,6 +22,11 @@ func DeviceOf(s sysfs.FS, sysPath string) (Addr, bool) {
 	if err != nil {
 		return Addr{}, false
 	}
+	return DeviceAt(real)
+}
+
+// DeviceAt is DeviceOf a path below sysfs that is resolved already.
+func DeviceAt(real string) (Addr, bool) {
 	for dir := real; dir != "." && dir != "/"; dir = path.Dir(dir) {
 		a, err := ParseAddr(path.Base(dir))
 		if err != nil || len(path.Base(dir)) < len("0000:00:00.0") {
