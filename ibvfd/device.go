@@ -100,10 +100,14 @@ func deviceInfo(s sysfs.FS, name string) (DeviceInfo, error) {
 // deviceBase reads what is quick to read: not the GID tables.
 func deviceBase(s sysfs.FS, name string) (DeviceInfo, error) {
 	dir := path.Join(classDir, name)
-	if name == "" || strings.ContainsRune(name, '/') || !s.Exists(dir) {
+	err := s.Look(dir)
+	if name == "" || strings.ContainsRune(name, '/') || errors.Is(err, fs.ErrNotExist) {
 		return DeviceInfo{}, noDevice(s, name)
 	}
 	d := DeviceInfo{Name: name, NetDevs: []string{}, Ports: []PortInfo{}}
+	if err != nil {
+		return d, failed("look at", name, err)
+	}
 	d.Uverbs = uverbsNode(s, name)
 	d.NodeGUID, _ = s.ReadString(path.Join(dir, "node_guid"))
 	if t, err := s.ReadString(path.Join(dir, "node_type")); err == nil {

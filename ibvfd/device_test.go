@@ -8,12 +8,14 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	"github.com/gpurdma/gpurdma/internal/files"
 	"github.com/gpurdma/gpurdma/internal/pci"
 	"github.com/gpurdma/gpurdma/internal/rdmanl"
 	"github.com/gpurdma/gpurdma/internal/sysfs"
@@ -82,6 +84,22 @@ func TestDevicesUnreadable(t *testing.T) {
 
 // A device on PCI has its address and driver through links; software ones are
 // told by their attribute "parent".
+// A device that cannot be looked at is not one that is gone.
+func TestDeviceThatCannotBeLookedAt(t *testing.T) {
+	sys := deviceTree(t)
+	files.Before = func(name string) error {
+		if name == sys.Path(classDir, "roce0") {
+			return unix.EIO
+		}
+		return nil
+	}
+	defer func() { files.Before = nil }()
+	list, err := DevicesWithoutGIDs(sys.Root())
+	if !errors.Is(err, unix.EIO) || !slices.ContainsFunc(list, func(d DeviceInfo) bool { return d.Name == "roce0" }) {
+		t.Errorf("%+v, %v", list, err)
+	}
+}
+
 func TestDeviceLinks(t *testing.T) {
 	root := t.TempDir()
 	write := func(name, text string) {

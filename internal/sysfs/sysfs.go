@@ -125,10 +125,14 @@ func splitNumber(s string) (text string, n uint64) {
 	return s[:i], n
 }
 
-// Exists reports whether the path is there.
-func (s FS) Exists(path string) bool {
+// Exists reports whether the path is there, and can be looked at.
+func (s FS) Exists(path string) bool { return s.Look(path) == nil }
+
+// Look tells a path that is not there, fs.ErrNotExist, from one that cannot be
+// looked at.
+func (s FS) Look(path string) error {
 	_, err := files.Lstat(s.Path(path))
-	return err == nil
+	return err
 }
 
 // Resolve follows all symbolic links and returns the canonical path relative
