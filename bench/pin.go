@@ -27,11 +27,6 @@ func pin() error {
 		}
 	}
 	one.Set(last)
-	// Where a thread has been in a system call for 20 µs, the runtime takes its P
-	// away if there is no other that is idle, and looks again every 20 µs. It would
-	// come to that, for it counts the processors anew every second: that is what
-	// one processor costs a Go program, not what a registration does.
-	runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
 	if err := unix.SchedSetaffinity(0, &one); err != nil {
 		return fmt.Errorf("sched_setaffinity to processor %d: %w", last, err)
 	}
