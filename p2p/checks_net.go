@@ -254,7 +254,7 @@ func (l *look) netLink() {
 				l.unknown(dev, at, "it is %q", state.text)
 			case !ok:
 				l.unknown(dev, at, "%s", orText(mtu))
-			case packets(size) < largest && !l.kind(n).isIWARP():
+			case packets(size) < largestPacket && !l.kind(n).isIWARP():
 				l.warn(dev, at, "%s, MTU %d%s", read, size, inPackets(size)).fix("set an MTU of 9000, on the switch as well", "ip link set "+dev+" mtu 9000", "")
 			default:
 				l.pass(dev, at, "%s, MTU %d", read, size)
@@ -386,16 +386,16 @@ func netDevs(n NIC, p ibvfd.PortInfo) []string {
 // RoCE's packets, and what the kernel leaves for their headers: GRH or IP, UDP,
 // BTH, those of XRC and of atomic operations, and the checksum.
 const (
-	largest  = 4 << 10
-	smallest = 256
-	headers  = 40 + 8 + 12 + 4 + 28 + 4
+	largestPacket  = 4 << 10
+	smallestPacket = 256
+	packetHeaders  = 40 + 8 + 12 + 4 + 28 + 4
 )
 
 // packets is how many bytes RoCE's packets have on a network device: a power of
 // two; 0 if not even the smallest fit.
 func packets(mtu uint64) uint64 {
-	for size := uint64(largest); size >= smallest; size /= 2 {
-		if mtu >= size+headers {
+	for size := uint64(largestPacket); size >= smallestPacket; size /= 2 {
+		if mtu >= size+packetHeaders {
 			return size
 		}
 	}

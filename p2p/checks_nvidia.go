@@ -155,7 +155,7 @@ func (l *look) nvidiaModule() {
 	taint := l.read("sys/module/nvidia/taint")
 	first, _, _ := strings.Cut(r.text, "\n")
 	switch {
-	case strings.Contains(r.text, "Open Kernel Module"):
+	case strings.Contains(r.text, openModules):
 		l.pass("", r.at(), "%s", strings.Join(strings.Fields(first), " "))
 	case strings.Contains(taint.text, "P"):
 		l.fail("", taint.at(), "a proprietary module")
@@ -201,7 +201,7 @@ func (l *look) peermem() {
 func (l *look) proprietary() (placement.Answer, []string) {
 	r, taint := l.read("proc/driver/nvidia/version"), l.read("sys/module/nvidia/taint")
 	switch {
-	case strings.Contains(r.text, "Open Kernel Module"):
+	case strings.Contains(r.text, openModules):
 		return placement.No, r.at()
 	case strings.Contains(taint.text, "P"):
 		return placement.Yes, taint.at()

@@ -138,7 +138,8 @@ func (m *Machine) Predict(e Exporter, i Importer) Prediction {
 	return first
 }
 
-// alwaysPeer wants peer-to-peer in every version that imports: MLNX_OFED's, too.
+// alwaysPeer wants peer-to-peer: the kernel's own since it imports dma-bufs, and
+// MLNX_OFED's in the copy of its mr.c that was read.
 const alwaysPeer = "mlx5_core"
 
 func (m *Machine) predict(e Exporter, i Importer) Prediction {

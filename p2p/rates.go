@@ -4,8 +4,6 @@ package p2p
 
 import (
 	"fmt"
-
-	"github.com/gpurdma/gpurdma/placement"
 )
 
 const (
@@ -50,9 +48,6 @@ func (l *look) proveRates() {
 // bytes per second, and the function below it; 0 if that is not known. A link that
 // is slow because it is idle is not slow when bytes come.
 func (l *look) narrowest(p Pair) (limit float64, link string) {
-	if l.m.virtual.is != placement.No {
-		return 0, ""
-	}
 	w, ok := l.m.bestWay(p, l.readFunction)
 	if !ok {
 		return 0, ""

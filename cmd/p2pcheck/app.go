@@ -295,7 +295,7 @@ func (a *app) unmasked(text string) string {
 	if a.snapshotFile == "" {
 		return text
 	}
-	return p2p.Unmarked(strings.ReplaceAll(text, a.source.Root, ""))
+	return unmask(text, a.source.Root)
 }
 
 // masked leaves a directory's name out of what is written, and says in words what
@@ -306,9 +306,11 @@ type masked struct {
 }
 
 func (m masked) Write(p []byte) (int, error) {
-	_, err := io.WriteString(m.Writer, p2p.Unmarked(strings.ReplaceAll(string(p), m.dir, "")))
+	_, err := io.WriteString(m.Writer, unmask(string(p), m.dir))
 	return len(p), err
 }
+
+func unmask(text, dir string) string { return p2p.Unmarked(strings.ReplaceAll(text, dir, "")) }
 
 // only keeps the devices that have one of the names: the first of the names of a
 // device is its own, the second its driver's. A PCI address may be without its

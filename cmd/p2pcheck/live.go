@@ -42,8 +42,8 @@ func asked(nics []p2p.NIC, imports func(string) (ibvfd.Support, error)) {
 func answers() p2p.Live {
 	gpus := sync.OnceValues(nvml.GPUs)
 	return p2p.Live{
-		BAR1:   func() (map[p2p.Addr]p2p.Usage, error) { return bar1(gpus()) },
-		Memory: func() (map[p2p.Addr]uint64, error) { return memory(gpus()) },
+		BAR1:   func() (map[p2p.Addr]p2p.Usage, error) { return perGPU(gpus, bar1) },
+		Memory: func() (map[p2p.Addr]uint64, error) { return perGPU(gpus, memory) },
 		DMABuf: sync.OnceValues(dmabufs), Confidential: sync.OnceValues(confidential), Peers: sync.OnceValues(peers),
 		Imports: ibvfd.Probe, Opens: opens,
 	}
@@ -103,24 +103,23 @@ func peers() ([]p2p.Peer, error) {
 	return out, notAsked(err)
 }
 
-func bar1(gpus []nvml.GPU, err error) (map[p2p.Addr]p2p.Usage, error) {
-	out := map[p2p.Addr]p2p.Usage{}
-	for _, g := range gpus {
-		a, e := p2p.ParseAddr(g.PCI.String())
-		if e == nil && g.BAR1 != nil && g.BAR1.Total > 0 && g.BAR1.Used >= 0 {
-			out[a] = p2p.Usage{Total: uint64(g.BAR1.Total), Used: uint64(g.BAR1.Used)}
-		}
-		err = errors.Join(err, e)
+func bar1(g nvml.GPU) (p2p.Usage, bool) {
+	if g.BAR1 == nil || g.BAR1.Total <= 0 || g.BAR1.Used < 0 {
+		return p2p.Usage{}, false
 	}
-	return out, notAsked(err)
+	return p2p.Usage{Total: uint64(g.BAR1.Total), Used: uint64(g.BAR1.Used)}, true
 }
 
-func memory(gpus []nvml.GPU, err error) (map[p2p.Addr]uint64, error) {
-	out := map[p2p.Addr]uint64{}
-	for _, g := range gpus {
+func memory(g nvml.GPU) (uint64, bool) { return uint64(g.Memory.Total), g.Memory.Total > 0 }
+
+// perGPU is what NVML says of each GPU, where it says something.
+func perGPU[T any](gpus func() ([]nvml.GPU, error), of func(nvml.GPU) (T, bool)) (map[p2p.Addr]T, error) {
+	all, err := gpus()
+	out := map[p2p.Addr]T{}
+	for _, g := range all {
 		a, e := p2p.ParseAddr(g.PCI.String())
-		if e == nil && g.Memory.Total > 0 {
-			out[a] = uint64(g.Memory.Total)
+		if said, ok := of(g); ok && e == nil {
+			out[a] = said
 		}
 		err = errors.Join(err, e)
 	}

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -24,10 +25,7 @@ const configLimit = 16 << 20
 func (a *app) readable() error {
 	s := a.source
 	if s.Sys == "" {
-		s.Sys = filepath.Join("/", s.Root, "sys")
-		if s.Root != "" {
-			s.Sys = filepath.Join(s.Root, "sys")
-		}
+		s.Sys = filepath.Join(cmp.Or(s.Root, "/"), "sys")
 	}
 	for _, dir := range []string{s.Sys, s.Proc} {
 		if dir == "" {
