@@ -4,7 +4,11 @@ package p2p
 
 import (
 	"path"
+	"slices"
 	"strconv"
+	"strings"
+
+	"github.com/gpurdma/gpurdma/ibvfd"
 )
 
 // lossCounters are the names, in hw_counters of a port, that drivers of 6.1 to 7.2
@@ -52,4 +56,52 @@ func (m *Machine) losses(nic string, port int) (all []count, bad reading) {
 		}
 	}
 	return all, bad
+}
+
+func (l *look) lostPackets() {
+	l.perPort(ibvfd.LinkEthernet, func(name string, n NIC, p ibvfd.PortInfo) {
+		if n.Software {
+			l.say(ResultSkip, name, nil, "no hardware")
+			return
+		}
+		if l.down(name, n, p) {
+			return
+		}
+		at := []string{"/" + portDir(n, p, "hw_counters")}
+		all, bad := l.m.losses(n.Name, p.Num)
+		grown := l.grown(name)
+		lost := slices.DeleteFunc(slices.Clone(all), func(c count) bool { return c.n == 0 })
+		var text []string
+		for _, c := range lost {
+			text = append(text, c.String())
+		}
+		switch {
+		case len(grown) > 0:
+			l.warn(name, at, "while the proof ran, on a port that others use as well: %s", strings.Join(grown, ", "))
+		case len(lost) > 0:
+			l.warn(name, at, "since the driver was loaded: %s", strings.Join(text, ", "))
+		case bad.err != nil:
+			l.unread(name, bad)
+		case len(all) == 0:
+			l.unknown(name, at, "no counter of lost packets is known here of %s", n.Importer.driver())
+		default:
+			l.pass(name, at, "none, by %s", plural(len(all), "counter"))
+		}
+	})
+}
+
+// grown are a port's counters of losses that grew during proofs.
+func (l *look) grown(port string) []string {
+	var out []string
+	for _, p := range l.pairs {
+		if p.Proof == nil {
+			continue
+		}
+		for _, text := range p.Proof.Watch.Losses {
+			if rest, ok := strings.CutPrefix(text, port+": "); ok && !slices.Contains(out, rest) {
+				out = append(out, rest)
+			}
+		}
+	}
+	return out
 }
