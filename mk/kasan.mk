@@ -13,6 +13,7 @@ KASAN_SLOW ?= 10
 # their BTF are about headers, not about our code.
 KASAN_SKIP ?= ^drm TestVMLayoutOfGPUDrivers$$
 KASANFLAGS ?=
+KASAN_CPUS ?= 1
 
 .PHONY: kasan-kernel
 kasan-kernel: testbed ## build the debugging kernel and our modules for it
@@ -24,5 +25,12 @@ kasan-kernel: testbed ## build the debugging kernel and our modules for it
 
 .PHONY: kasan
 kasan: kasan-kernel cprog build doubles ## run the VM tests on a kernel with KASAN and lock debugging
-	@GPURDMA_BUILD=$(KASAN) $(TESTBED) test -kernel $(KASAN_KERNEL) -patched-rxe -slow $(KASAN_SLOW) \
-		-skip '$(KASAN_SKIP)' $(KASANFLAGS)
+	@status=0; GPURDMA_BUILD=$(KASAN) $(TESTBED) test -kernel $(KASAN_KERNEL) -patched-rxe -slow $(KASAN_SLOW) \
+		-cpus $(KASAN_CPUS) -skip '$(KASAN_SKIP)' $(KASANFLAGS) || status=1; \
+	$(MAKE) --no-print-directory kasan-softgpu || status=1; exit $$status
+
+# Eviction, revocation, removal and death under load are in C.
+.PHONY: kasan-softgpu
+kasan-softgpu: kasan-kernel ## test the software GPU on that kernel
+	@GPURDMA_BUILD=$(KASAN) GPURDMA_SLOW=$(KASAN_SLOW) $(MAKE) --no-print-directory \
+		softgpu-vm KERNEL=$(KASAN_KERNEL) BUILD=$(KASAN)

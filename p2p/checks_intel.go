@@ -35,9 +35,7 @@ func (l *look) i915() {
 			l.unknown(g.Name, at, "an i915 that may not be the kernel's own")
 			continue
 		}
-		f := l.function(*g.Exporter.PCI)
-		l.fail(g.Name, at, "i915").fix("let xe have the GPU, if it knows it",
-			fmt.Sprintf("i915.force_probe=!%04x xe.force_probe=%04x", f.Device, f.Device), "for a GPU that xe does not take by itself it is experimental")
+		l.fail(g.Name, at, "i915").Remedy = l.m.xe(g.Exporter)
 	}
 }
 

@@ -66,7 +66,7 @@ func (l *look) environment() (map[string]string, reading) {
 	if r.err == nil && r.text != "" && !strings.Contains(r.text, "=") {
 		r.err = errNoVariable
 	}
-	if r.err == nil && l.m.process != 0 && !asAtExec(l.m.raw(r.where)) {
+	if r.err == nil && l.m.process != 0 && !asAtExec(r.all) {
 		r.err = errNotAtExec
 	}
 	if r.err != nil {
@@ -82,8 +82,11 @@ func (l *look) environment() (map[string]string, reading) {
 }
 
 // asAtExec reports an environment as a program gets it: variables, and behind each
-// one NUL.
+// one NUL. A program can let the kernel show more of its memory than that.
 func asAtExec(text string) bool {
+	if len(text) >= readLimit {
+		return false
+	}
 	for entry := range strings.SplitSeq(strings.TrimSuffix(text, "\x00"), "\x00") {
 		if !strings.Contains(entry, "=") {
 			return false

@@ -5,7 +5,9 @@ package p2p
 import (
 	"errors"
 	"io/fs"
+	"maps"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -90,8 +92,8 @@ func (l *look) rdmaGroup() {
 		l.unknown("", own.at(), "%sit names no control group", l.m.whose())
 		return
 	}
-	if l.m.process != 0 && strings.HasPrefix(group, "/..") {
-		l.unknown("", own.at(), "the control group of process %d is outside of those that this program sees", l.m.process)
+	if strings.HasPrefix(group, "/..") {
+		l.unknown("", own.at(), "%sthe control group is outside of those that this program sees", l.m.whose())
 		return
 	}
 	// The kernel charges every level up to the root, and each can refuse.
@@ -129,7 +131,8 @@ func (l *look) rdmaLevel(dir string) (read []string) {
 	if len(limits) == 0 && (limit.text != "" || len(l.s.NICs) > 0) { // each device has a line
 		l.unknown("", read, "%s%q has no limit of a device", l.m.whose(), limit.text)
 	}
-	for what, most := range limits {
+	for _, what := range slices.Sorted(maps.Keys(limits)) {
+		most := limits[what]
 		if most == "max" {
 			continue
 		}

@@ -234,12 +234,20 @@ func (l *look) ofed() {
 	})
 }
 
+// noFunction is of a NIC that has a driver of PCI functions, and is none, as in a copy
+// without the links that lead to it.
+const noFunction = "which PCI function it is is not known"
+
 func (l *look) efa() {
 	nics := l.imported("efa")
 	if len(nics) == 0 {
 		l.skip("no EFA")
 	}
 	for _, n := range nics {
+		if n.Importer.PCI == nil {
+			l.unknown(n.Name, nil, noFunction)
+			continue
+		}
 		f := l.function(*n.Importer.PCI)
 		at := []string{"/sys/" + f.dir + "/device"}
 		switch {

@@ -4,6 +4,7 @@ package p2p
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -67,15 +68,36 @@ func isPort(entry string, ports []string) bool {
 	return err == nil && slices.Contains(ports, a.String())
 }
 
-// forced is the parameter of a driver of Intel's with one more device: it keeps
-// those that are named on the command line. "*" is all devices if it stands alone.
+// forced is the parameter of a driver of Intel's with one more device: "56a0" that it
+// takes, "!56a0" that it leaves alone. It keeps the others that are named on the
+// command line. "*" and "!*" are all devices if they stand alone.
 func (m *Machine) forced(key, id string) string {
 	old := m.parameter(key)
+	blocks := id[0] == '!'
 	switch {
-	case old == "" || old != id && strings.Contains(old, "*") && id[0] == '!':
+	case old == "" || old == "*" && blocks || old == "!*" && !blocks:
 		return key + "=" + id
-	case strings.Contains(old, "*") || slices.Contains(strings.Split(old, ","), id):
+	case old == "*" || old == "!*":
 		return key + "=" + old
 	}
-	return key + "=" + old + "," + id
+	// A driver leaves alone what is in the list both ways.
+	list := slices.DeleteFunc(strings.Split(old, ","), func(entry string) bool {
+		return sameID(entry, id) && strings.HasPrefix(entry, "!") != blocks
+	})
+	if !slices.ContainsFunc(list, func(entry string) bool { return sameID(entry, id) }) {
+		list = append(list, id)
+	}
+	return key + "=" + strings.Join(list, ",")
+}
+
+// sameID reports two entries of one device.
+func sameID(a, b string) bool {
+	x, err1 := deviceID(a)
+	y, err2 := deviceID(b)
+	return err1 == nil && err2 == nil && x == y
+}
+
+func deviceID(entry string) (uint64, error) {
+	entry = strings.TrimPrefix(strings.ToLower(entry), "!")
+	return strconv.ParseUint(strings.TrimPrefix(entry, "0x"), 16, 16)
 }

@@ -44,7 +44,12 @@ func (l *look) dataDirect() {
 		return
 	}
 	for _, n := range nics {
-		f := l.function(*l.physical(n))
+		own := l.physical(n)
+		if own == nil {
+			l.unknown(n.Name, nil, noFunction)
+			continue
+		}
+		f := l.function(*own)
 		at := []string{"/sys/" + f.dir + "/device"}
 		if f.err != nil {
 			l.unknown(n.Name, nil, "%s", reading{err: f.err}.why())

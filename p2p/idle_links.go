@@ -20,7 +20,10 @@ func (l *look) idleLinks() {
 		s, ok := l.linkOf(f)
 		at := []string{"/sys/" + f.dir + "/current_link_speed"}
 		busy, moved := l.busySpeed(f)
-		errs, where := l.replays(f)
+		ever, grown, where := l.replays(f)
+		if ever != "" {
+			at, ever = append(at, where...), "; errors of the link since the machine was started: "+ever
+		}
 		switch {
 		case !ok:
 			l.unknown(f.name, at, "not known")
@@ -28,14 +31,14 @@ func (l *look) idleLinks() {
 			l.pass(f.name, at, "%v", s)
 		case moved && busy >= s.maxSpeed:
 			l.pass(f.name, at, "%v when it is idle, and %g GT/s while data was moved", s, busy)
-		case errs != "":
-			l.warn(f.name, append(at, where...), "%v, and the link had errors: %s", s, errs).
+		case grown != "":
+			l.warn(f.name, at, "%v, and the link had errors while the proof ran: %s%s", s, grown, ever).
 				fix("look again while the GPU is at work; look at riser and slot", "", "")
 		case moved: // by the NIC, and so little of it that a GPU need not wake up
-			l.unknown(f.name, at, "%v, and no more than %g GT/s while the proof moved data: that is little, and the GPU may have stayed idle", s, busy).
+			l.unknown(f.name, at, "%v, and no more than %g GT/s while the proof moved data: that is little, and the GPU may have stayed idle%s", s, busy, ever).
 				fix("look again while the GPU is at work", "", "").aside()
 		default:
-			l.unknown(f.name, at, "%v: that is usual of an idle GPU, and says nothing of one at work", s).
+			l.unknown(f.name, at, "%v: that is usual of an idle GPU, and says nothing of one at work%s", s, ever).
 				fix("look again while the GPU is at work, or let --live move data", "p2pcheck --live", "").aside()
 		}
 	}
@@ -60,10 +63,11 @@ func (l *look) busySpeed(f *function) (speed float64, moved bool) {
 // in aer_dev_correctable.
 var linkSigns = []string{"RxErr", "BadTLP", "BadDLLP", "Rollover", "Timeout"}
 
-// replays are such errors at the two ends of a link; "" if there were none, or
+// replays are such errors at the two ends of a link: since the machine was started, of
+// which a few come of training, and while proofs ran. Each is "" if there were none, or
 // nobody counted them.
-func (l *look) replays(f *function) (text string, where []string) {
-	var seen []string
+func (l *look) replays(f *function) (ever, grown string, where []string) {
+	var seen, more []string
 	for _, end := range l.way(f)[:min(2, 1+len(f.Upstream))] {
 		r := l.read("sys", end.dir, "aer_dev_correctable")
 		for line := range strings.Lines(r.text) {
@@ -76,6 +80,16 @@ func (l *look) replays(f *function) (text string, where []string) {
 				where = append(where, r.where)
 			}
 		}
+		for _, p := range l.pairs {
+			if p.Proof == nil {
+				continue
+			}
+			for _, text := range p.Proof.Watch.Errors {
+				if strings.HasPrefix(text, end.PCI.String()+": ") && !slices.Contains(more, text) {
+					more = append(more, text)
+				}
+			}
+		}
 	}
-	return cut(seen), slices.Compact(where)
+	return cut(seen), cut(more), slices.Compact(where)
 }

@@ -71,7 +71,7 @@ func (l *look) netMTU() {
 	slices.Sort(sizes)
 	switch {
 	case len(sizes) > 1 && packets(sizes[0]) == packets(sizes[len(sizes)-1]):
-		l.warn("", at, "%s%s on all", strings.Join(names, ", "), inPackets(sizes[0]))
+		l.pass("", at, "%s%s on all", strings.Join(names, ", "), inPackets(sizes[0]))
 	case len(sizes) > 1:
 		l.warn("", at, "%s; with the first of %d%s", strings.Join(names, ", "), sizes[0], inPackets(sizes[0]))
 	case len(sizes) == 1:

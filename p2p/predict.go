@@ -555,7 +555,7 @@ func (r *rules) reach() {
 		r.p.Outcome, r.p.Address = OutcomeUnknown, AddressUnknown
 		r.because("the GPU's BAR has no address: see PCIE-BAR-ASSIGNED")
 		return
-	case errors.Is(err, fs.ErrInvalid):
+	case err != nil && !errors.Is(err, fs.ErrNotExist): // copies of some kinds have no such files
 		r.p.Outcome, r.p.Address = OutcomeUnknown, AddressUnknown
 		r.because("whether the GPU's BAR has an address is not known: %v", err)
 		return
@@ -568,7 +568,15 @@ func (r *rules) reach() {
 	}
 	bar, ok := pci.LargestBAR(r.m.sys, *r.e.PCI)
 	bits, err := r.m.sys.ReadUint("bus/pci/devices/"+r.i.PCI.String()+"/dma_mask_bits", 64)
-	if !ok || err != nil || bits >= 64 || r.p.Address == AddressIOVA {
+	if r.p.Address == AddressIOVA {
+		return
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		r.p.Outcome, r.p.Address = OutcomeUnknown, AddressUnknown
+		r.because("how many address bits %v has is not known: %v", *r.i.PCI, err)
+		return
+	}
+	if !ok || err != nil || bits >= 64 {
 		return
 	}
 	if last := bar.Start + bar.Size - 1; last>>bits != 0 {

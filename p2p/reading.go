@@ -22,6 +22,7 @@ import (
 type reading struct {
 	where string // its name on its machine: "/sys/…"
 	text  string // without white space at the end
+	all   string // with it
 	err   error
 }
 
@@ -83,7 +84,8 @@ func read(name, where, anchor string) reading {
 		defer f.Close()
 		var data []byte
 		data, err = io.ReadAll(io.LimitReader(f, readLimit))
-		r.text = strings.TrimRight(string(data), " \t\n\x00")
+		r.all = string(data)
+		r.text = strings.TrimRight(r.all, " \t\n\x00")
 	}
 	r.err = absent(err, anchor)
 	return r
@@ -105,9 +107,10 @@ func absent(err error, anchor string) error {
 }
 
 // place is a file of sysfs ("sys/…"), procfs ("proc/…") or any other, and the
-// directory without which its absence means nothing.
+// directory without which its absence means nothing. What a file of the machine says
+// can be part of the name: it leads nowhere else.
 func (m *Machine) place(name string) (file, where, anchor string) {
-	name = path.Clean(name)
+	name = strings.TrimPrefix(path.Clean("/"+name), "/")
 	where = "/" + name
 	top, rest, _ := strings.Cut(name, "/")
 	switch top {
@@ -146,13 +149,6 @@ func (m *Machine) sysAnchor(rest string) string {
 func (m *Machine) read(elem ...string) reading { return read(m.place(path.Join(elem...))) }
 
 func (l *look) read(elem ...string) reading { return l.m.read(elem...) }
-
-// raw is a file's text with what is at its end; "" if it cannot be read.
-func (m *Machine) raw(where string) string {
-	name, _, _ := m.place(strings.TrimPrefix(where, "/"))
-	text, _ := files.ReadFile(name)
-	return string(text)
-}
 
 // there asks whether there is a file, of whatever kind.
 func (l *look) there(elem ...string) (placement.Answer, []string) {

@@ -236,15 +236,28 @@ func TestForcedDevices(t *testing.T) {
 		"xe.force_probe=4680": "xe.force_probe=4680,56c0",
 		"xe.force_probe=56c0": "xe.force_probe=56c0",
 		"xe.force_probe=*":    "xe.force_probe=*",
+		// A driver leaves alone what is in its list both ways.
+		"xe.force_probe=!56c0":        "xe.force_probe=56c0",
+		"xe.force_probe=4680,!0x56C0": "xe.force_probe=4680,56c0",
+		"xe.force_probe=0x56c0,4680":  "xe.force_probe=0x56c0,4680",
+		"xe.force_probe=!*":           "xe.force_probe=56c0",
+		"xe.force_probe=*,4680":       "xe.force_probe=*,4680,56c0", // "*" beside others means nothing
 	} {
 		m := fixture{tree: planted(), files: map[string]string{"proc/cmdline": line}}.open(t)
 		if got := m.forced("xe.force_probe", "56c0"); got != want {
 			t.Errorf("%q: %q", line, got)
 		}
 	}
-	m := fixture{tree: planted(), files: map[string]string{"proc/cmdline": "i915.force_probe=*"}}.open(t)
-	if got := m.forced("i915.force_probe", "!56c0"); got != "i915.force_probe=!56c0" {
-		t.Error(got)
+	for line, want := range map[string]string{
+		"i915.force_probe=*":         "i915.force_probe=!56c0",
+		"i915.force_probe=!*":        "i915.force_probe=!*",
+		"i915.force_probe=4680,56c0": "i915.force_probe=4680,!56c0",
+		"i915.force_probe=!56c0":     "i915.force_probe=!56c0",
+	} {
+		m := fixture{tree: planted(), files: map[string]string{"proc/cmdline": line}}.open(t)
+		if got := m.forced("i915.force_probe", "!56c0"); got != want {
+			t.Errorf("%q: %q", line, got)
+		}
 	}
 }
 

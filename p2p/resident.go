@@ -25,10 +25,10 @@ func (r *Resident) judge() (Result, string) {
 		return ResultUnknown, r.Err.Error()
 	case r.Before < r.Size:
 		return ResultUnknown, fmt.Sprintf("by fdinfo, the GPU's driver counts %d bytes in the GPU's memory, and not the %d of the buffer", r.Before, r.Size)
-	case r.Before-r.After >= r.Size:
-		return ResultFail, fmt.Sprintf("by fdinfo, %d bytes were in the GPU's memory before the registration, and %d after it: the buffer of %d was moved", r.Before, r.After, r.Size)
 	case r.Before-r.Without < r.Size:
 		return ResultUnknown, fmt.Sprintf("by fdinfo, the process's memory in the GPU grew by %d bytes when the buffer of %d was allocated: the driver may not count it", r.Before-r.Without, r.Size)
+	case r.Before-r.After >= r.Size:
+		return ResultFail, fmt.Sprintf("by fdinfo, %d bytes were in the GPU's memory before the registration, and %d after it: the buffer of %d was moved", r.Before, r.After, r.Size)
 	case r.After < r.Before:
 		return ResultUnknown, fmt.Sprintf("by fdinfo, %d bytes left the GPU's memory, which is less than the buffer's %d", r.Before-r.After, r.Size)
 	}

@@ -45,11 +45,13 @@ func (m *Machine) way(p Pair, read func(Addr) (Function, error), best bool) (Way
 	up, down := append([]Addr{g.PCI}, g.Upstream...), append([]Addr{n.PCI}, n.Upstream...)
 	whole := wayOver(g, n, up, down, read, best)
 	i, j, ok := common(up, down)
-	if !ok || p.Prediction.Address == AddressIOVA { // addresses that only the root knows
+	translates, _ := m.translationOf(&n.PCI)
+	// Addresses that only the root knows.
+	if !ok || p.Prediction.Address == AddressIOVA || p.Prediction.Address == AddressUnknown && translates == translated {
 		return whole, whole.Rate > 0
 	}
 	short := wayOver(g, n, up[:i], down[:j], read, best)
-	redirects, known := false, true
+	redirects, known := false, p.Prediction.Address != AddressUnknown || translates != translationUnknown
 	for _, a := range append(up[1:i+1:i+1], down[1:max(j, 1)]...) {
 		f, err := read(a)
 		redirects = redirects || f.ACS.Redirects() != 0

@@ -108,6 +108,8 @@ const (
 	errDamaged  = noSnapshot("damaged")
 )
 
+var errLarge = fmt.Errorf("%w: it is larger than %d MiB", errSnapshot, totalLimit>>20)
+
 // refused tells what was cut off and what was damaged on its way from what never was
 // a snapshot: begun is whether it looked like one so far.
 func refused(err error, begun bool, where string) error {
@@ -154,13 +156,15 @@ func unpack(r io.Reader, dir string) error {
 	for n := 0; ; n++ {
 		h, err := archive.Next()
 		switch {
+		case limited.N == 0:
+			return errLarge
 		case errors.Is(err, io.EOF) && n > 0:
 			// Behind the last file is the sum of all.
 			if _, err := io.Copy(io.Discard, limited); err != nil {
 				return refused(err, true, "its end")
 			}
 			if limited.N == 0 {
-				return fmt.Errorf("%w: it is larger than %d MiB", errSnapshot, totalLimit>>20)
+				return errLarge
 			}
 			return nil
 		case err != nil:
@@ -172,7 +176,10 @@ func unpack(r io.Reader, dir string) error {
 		default:
 			err = u.entry(h, archive)
 		}
-		if err != nil {
+		switch {
+		case err != nil && limited.N == 0:
+			return errLarge
+		case err != nil:
 			return refused(err, true, strconv.Quote(h.Name))
 		}
 	}
