@@ -157,8 +157,8 @@ func (m Machine) Validate() error {
 		if n.CPUs < 0 || n.MemoryMiB < 0 {
 			bad("node %s: negative CPUs or memory", n.Name)
 		}
-		if n.NUMA < 0 || n.NUMA > or(n.CPUs, DefaultCPUs) {
-			bad("node %s: %d NUMA nodes for %d CPUs", n.Name, n.NUMA, or(n.CPUs, DefaultCPUs))
+		if n.NUMA < 0 || n.NUMA > maxNUMA {
+			bad("node %s: %d NUMA nodes; at most %d", n.Name, n.NUMA, maxNUMA)
 		}
 		switch n.IOMMU {
 		case "", "pt", "translate":

@@ -15,6 +15,9 @@ const (
 	DefaultMemoryMiB = 3072
 )
 
+// maxNUMA is more nodes than any topology has a use for.
+const maxNUMA = 8
+
 // emulatedCPU is everything that QEMU emulates, but for what only costs time: it
 // copies byte by byte for ERMS and FSRM, and walks five levels of tables with LA57.
 const emulatedCPU = "max,-erms,-fsrm,-la57"
@@ -49,7 +52,7 @@ func (m Machine) QEMU(node Node, accel string, linkFDs []int) ([]string, error) 
 	}
 	smp := strconv.Itoa(or(node.CPUs, DefaultCPUs))
 	if node.NUMA > 1 {
-		smp += fmt.Sprintf(",sockets=%d", node.NUMA) // the kernel warns of a socket in two nodes
+		smp += fmt.Sprintf(",sockets=%d", min(node.NUMA, or(node.CPUs, DefaultCPUs))) // the kernel warns of a socket in two nodes
 	}
 	args = append(args, "-cpu", cpu, "-smp", smp, "-m", fmt.Sprintf("%dM", or(node.MemoryMiB, DefaultMemoryMiB)))
 	args = append(args, node.numa()...)
@@ -86,18 +89,23 @@ func (m Machine) QEMU(node Node, accel string, linkFDs []int) ([]string, error) 
 }
 
 // numa splits processors and memory between NUMA nodes, the last of which gets
-// what does not divide.
+// what does not divide. Where processors are fewer, the last nodes have memory only.
 func (n Node) numa() []string {
 	var args []string
 	cpus, memory := or(n.CPUs, DefaultCPUs), or(n.MemoryMiB, DefaultMemoryMiB)
+	each := max(cpus/max(n.NUMA, 1), 1)
 	for i := range n.NUMA {
-		last, size := (i+1)*(cpus/n.NUMA)-1, memory/n.NUMA
+		size, own := memory/n.NUMA, ""
+		last := (i+1)*each - 1
 		if i == n.NUMA-1 {
-			last, size = cpus-1, memory-i*size
+			size, last = memory-i*size, cpus-1
+		}
+		if i*each <= last && last < cpus {
+			own = fmt.Sprintf("cpus=%d-%d,", i*each, last)
 		}
 		args = append(args,
 			"-object", fmt.Sprintf("memory-backend-ram,id=numa%d,size=%dM", i, size),
-			"-numa", fmt.Sprintf("node,nodeid=%d,cpus=%d-%d,memdev=numa%d", i, i*(cpus/n.NUMA), last, i))
+			"-numa", fmt.Sprintf("node,nodeid=%d,%smemdev=numa%d", i, own, i))
 	}
 	return args
 }

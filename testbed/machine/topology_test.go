@@ -109,8 +109,16 @@ func TestNUMA(t *testing.T) {
 	if got := strings.Join(n.numa(), " "); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
-	m := Machine{Name: "m", Nodes: []Node{{Name: "vm", NUMA: 3}}}
-	if err := m.Validate(); err == nil || !strings.Contains(err.Error(), "3 NUMA nodes for 2 CPUs") {
-		t.Errorf("more nodes than processors: %v", err)
+	n.CPUs, n.NUMA = 1, 2
+	want = "-object memory-backend-ram,id=numa0,size=500M -numa node,nodeid=0,cpus=0-0,memdev=numa0 " +
+		"-object memory-backend-ram,id=numa1,size=500M -numa node,nodeid=1,memdev=numa1"
+	if got := strings.Join(n.numa(), " "); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	for nodes, want := range map[int]string{3: "", -1: "-1 NUMA nodes", 9: "9 NUMA nodes; at most 8"} {
+		m := Machine{Name: "m", Nodes: []Node{{Name: "vm", NUMA: nodes}}}
+		if err := m.Validate(); (err != nil) != (want != "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%d nodes: %v", nodes, err)
+		}
 	}
 }

@@ -74,7 +74,7 @@ func (v *VM) launch(desc machine.Node, image string, setup *wire.Setup, cable []
 	}
 	linkFDs = cables
 	if o.CPUs > 0 && desc.CPUs == 0 && o.Accel == "tcg" {
-		desc.CPUs = max(o.CPUs, desc.NUMA)
+		desc.CPUs = o.CPUs
 	}
 	args, err := v.opts.Machine.QEMU(desc, o.Accel, linkFDs)
 	if err != nil {
@@ -203,7 +203,7 @@ func (n *node) boot(ctx context.Context) error {
 	defer limit.Stop()
 	hello, err := n.await(ctx, limit.C, wire.Hello, fmt.Sprintf("init did not report within %v", n.opts.BootLimit))
 	if err != nil {
-		return emulationFault(err, n.opts.Accel)
+		return err
 	}
 	if hello.Text != n.opts.Kernel.Release {
 		return fmt.Errorf("node %s runs kernel %s, not %s", n.desc.Name, hello.Text, n.opts.Kernel.Release)
@@ -275,7 +275,7 @@ func (n *node) faults() error {
 	n.logMu.Lock()
 	defer n.logMu.Unlock()
 	if rs := n.scanner.Reports(); len(rs) > 0 {
-		return &KernelError{Node: n.desc.Name, Reports: rs, LogFile: n.logFile}
+		return &KernelError{Node: n.desc.Name, Emulated: n.opts.Accel == "tcg", Reports: rs, LogFile: n.logFile}
 	}
 	return nil
 }

@@ -34,13 +34,11 @@ type VM struct {
 
 // Start boots every node of the machine and returns when all are set up.
 //
-// QEMU's multi-threaded emulation has a rare fault: while a kernel patches its
-// own code at boot, a processor can run a stale breakpoint instruction, which
-// kills the kernel before it starts init. Such a boot, which has run nothing
-// of ours, is tried once more.
+// A machine that the emulator has Corrupted by then, which has run nothing of ours, is
+// tried once more.
 func Start(ctx context.Context, o Options) (*VM, error) {
 	v, err := start(ctx, o)
-	if err != nil && errors.Is(err, errEmulation) {
+	if Corrupted(err) {
 		fmt.Fprintf(os.Stderr, "testbed: the emulator corrupted the kernel while it booted, trying once more: %s\n", title(err))
 		v, err = start(ctx, o)
 	}

@@ -196,24 +196,29 @@ func TestStreamSinkError(t *testing.T) {
 	}
 }
 
-// Only a death by a stale breakpoint, under emulation, counts as the
-// emulator's.
-func TestEmulationFault(t *testing.T) {
-	fault := func(title string) error {
-		return fmt.Errorf("boot: %w", &KernelError{Node: "vm", Reports: []klog.Report{{Title: title}}})
+// Only a death by a breakpoint that memory does not have, under emulation, counts as
+// the emulator's.
+func TestCorrupted(t *testing.T) {
+	const int3 = "Oops: int3: 0000 [#1] PREEMPT SMP NOPTI"
+	fault := func(title string, emulated bool, lines ...string) error {
+		return fmt.Errorf("boot: %w", &KernelError{Node: "vm", Emulated: emulated, Reports: []klog.Report{{Title: title, Lines: lines}}})
 	}
+	const none, there = "[ 1.0] Code: c7 43 18 00 00 00 00 66 <90> 48 8b 83", "[ 1.0] Code: c7 43 18 00 00 00 00 cc <90> 48 8b 83"
 	for _, c := range []struct {
-		err   error
-		accel string
-		want  bool
+		err  error
+		want bool
 	}{
-		{fault("Oops: int3: 0000 [#1] PREEMPT SMP NOPTI"), "tcg", true},
-		{fault("Oops: int3: 0000 [#1] PREEMPT SMP NOPTI"), "kvm", false},
-		{fault("BUG: kernel NULL pointer dereference, address: 8"), "tcg", false},
-		{&HangError{Node: "vm"}, "tcg", false},
+		{nil, false},
+		{fault(int3, true, none), true},
+		{fault(int3, true, "[ 1.0] CPU: 0 PID: 0 Comm: swapper/0", none, "[ 1.0] Code: cc <cc>"), true},
+		{fault(int3, false, none), false},
+		{fault(int3, true, there), false},
+		{fault(int3, true), false},
+		{fault("BUG: kernel NULL pointer dereference, address: 8", true, none), false},
+		{&HangError{Node: "vm"}, false},
 	} {
-		if got := errors.Is(emulationFault(c.err, c.accel), errEmulation); got != c.want {
-			t.Errorf("%v under %s: %v, want %v", c.err, c.accel, got, c.want)
+		if got := Corrupted(c.err); got != c.want {
+			t.Errorf("%v: %v, want %v", c.err, got, c.want)
 		}
 	}
 }

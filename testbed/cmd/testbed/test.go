@@ -131,7 +131,11 @@ func runTest(ctx context.Context, args []string) (int, error) {
 			return 0, err
 		}
 	}
-	title := fmt.Sprintf("Linux %s, %d boots, %v", o.Kernel.Release, t.boots, time.Since(start).Round(time.Second))
+	boots := fmt.Sprintf("%d boots", t.boots)
+	if t.corrupted > 0 {
+		boots += fmt.Sprintf(" (%d of them ended by the emulator)", t.corrupted)
+	}
+	title := fmt.Sprintf("Linux %s, %s, %v", o.Kernel.Release, boots, time.Since(start).Round(time.Second))
 	fmt.Printf("\n%s:\n", title)
 	t.summary.Write(os.Stdout, modulePath)
 	n, failed, skipped := t.summary.Count()
@@ -193,6 +197,8 @@ type testRun struct {
 	jobs    []job
 	boots   int
 	summary suite.Summary
+
+	corrupted int // of the boots, by the emulator
 }
 
 // job is a package or a script: what runs in one go in a booted machine.
@@ -231,7 +237,8 @@ func (t *testRun) all() error {
 }
 
 // group runs jobs in one machine. A machine that died, hung or whose kernel
-// reported a fault fails the job it happened in; the rest get a new one.
+// reported a fault fails the job it happened in; the rest get a new one. A job in
+// which the emulator corrupted the kernel is run once more.
 func (t *testRun) group(key bootKey, jobs []job) error {
 	flags := t.flags
 	if key.machine != "" {
@@ -249,7 +256,9 @@ func (t *testRun) group(key bootKey, jobs []job) error {
 		return err
 	}
 	var v *vm.VM
-	for _, j := range jobs {
+	again := map[int]bool{}
+	for i := 0; i < len(jobs); i++ {
+		j := jobs[i]
 		if v == nil {
 			if v, err = vm.Start(t.ctx, o); err != nil {
 				return err
@@ -261,8 +270,18 @@ func (t *testRun) group(key bootKey, jobs []job) error {
 		}
 		fmt.Printf("=== %s\n", suite.Short(j.group, modulePath))
 		rs, err := j.do(v, o)
+		faults := v.Faults()
+		if vm.Corrupted(faults) && !again[i] && t.ctx.Err() == nil {
+			fmt.Printf("testbed: the emulator corrupted the kernel, which counts for nothing; once more in another machine: %s: %s\n",
+				suite.Short(j.group, modulePath), firstLine(faults.Error()))
+			v.Kill()
+			v, again[i] = nil, true
+			t.corrupted++
+			i--
+			continue
+		}
 		if err == nil {
-			if err = v.Faults(); err != nil {
+			if err = faults; err != nil {
 				fmt.Printf("%v\n", err)
 				t.problem(j, err)
 				v.Close()
