@@ -45,10 +45,10 @@ vm-test: ## run the VM tests and the peer suites on KERNEL
 		if [ $$status -eq 0 ]; then \
 			$(MAKE) --no-print-directory vm-build && testbed/selftest/series.sh $(KERNEL); \
 		else [ -n "$(IF_AVAILABLE)" ] && [ $$status -eq 77 ]; fi
-	@$(TESTBED) test -kernel $(KERNEL) -patched-rxe -cpus $(VM_CPUS) $(IF_AVAILABLE) $(VMTESTFLAGS)
-	@$(if $(SOFTGPU_VM),[ ! -e $(BUILD)/kernels/$(KERNEL)/version ] || { \
-		status=0; $(MAKE) --no-print-directory softgpu-vm || status=$$?; \
-		$(MAKE) --no-print-directory softgpu-tally; exit $$status; })
+	@status=0; $(TESTBED) test -kernel $(KERNEL) -patched-rxe -cpus $(VM_CPUS) $(IF_AVAILABLE) $(VMTESTFLAGS) || status=$$?; \
+		$(if $(SOFTGPU_VM),[ ! -e $(BUILD)/kernels/$(KERNEL)/version ] || { \
+		$(MAKE) --no-print-directory softgpu-vm || status=$$?; \
+		$(MAKE) --no-print-directory softgpu-tally; };) exit $$status
 
 # What the tests in the guest use.
 .PHONY: vm-build

@@ -3,6 +3,7 @@
 package trace
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"maps"
@@ -523,14 +524,16 @@ func (l *loader) lost() (counts [eventTypes]uint64, err error) {
 	if l.core == nil {
 		return counts, os.ErrClosed
 	}
-	for t := range uint32(eventTypes) {
-		var perCPU []uint64
-		if err := l.core.Maps["lost"].Lookup(t, &perCPU); err != nil {
-			return counts, err
-		}
-		for _, n := range perCPU {
-			counts[t] += n
-		}
+	var raw [8 * eventTypes]byte
+	memory, err := l.core.Maps["lost"].Memory()
+	if err != nil {
+		return counts, err
+	}
+	if _, err := memory.ReadAt(raw[:], 0); err != nil {
+		return counts, err
+	}
+	for t := range counts {
+		counts[t] = binary.NativeEndian.Uint64(raw[8*t:])
 	}
 	return counts, nil
 }

@@ -41,6 +41,7 @@ enum {
 enum {
 	F_ANY = 0,
 	F_NO_PREALLOC = 1,
+	F_MMAPABLE = 1 << 10,
 	RB_NO_WAKEUP = 1,
 	RB_FORCE_WAKEUP = 2,
 	RB_AVAIL_DATA = 0,

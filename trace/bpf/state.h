@@ -70,9 +70,11 @@ struct {
 	MAP_TYPE(value, struct config);
 } config SEC(".maps");
 
+/* Read as memory: while a system call reads a map, kprobes on its CPU are skipped. */
 struct {
-	MAP_UINT(type, MAP_PERCPU_ARRAY);
+	MAP_UINT(type, MAP_ARRAY);
 	MAP_UINT(max_entries, EVENT_TYPES);
+	MAP_UINT(map_flags, F_MMAPABLE);
 	MAP_TYPE(key, u32);
 	MAP_TYPE(value, u64);
 } lost SEC(".maps");
@@ -168,7 +170,7 @@ INLINE void lose(u32 type)
 	u64 *n = map_lookup(&lost, &type);
 
 	if (n)
-		*n += 1; /* per CPU; a program is not preempted by itself */
+		__sync_fetch_and_add(n, 1);
 }
 
 /* The reader polls; a wake-up for every event would cost more than the event. */
