@@ -83,7 +83,7 @@ func (l *look) gpuDriver() {
 		case e.Driver == "":
 			l.fail(g.Name, at, "none")
 		case e.Driver == UnknownDriver:
-			l.unknown(g.Name, at, "which driver the GPU has is not known")
+			l.unknown(g.Name, at, "which driver the GPU has is not known").fix(takeSnapshot, "p2pcheck snapshot FILE", "")
 		case noExporters[e.Driver] != "":
 			l.fail(g.Name, at, "%s: %s", e.Driver, noExporters[e.Driver])
 		case e.Proprietary:

@@ -248,6 +248,8 @@ func probeSymbols(proc procfs.FS, missing string) (p2pdma placement.Answer, sour
 	}
 	answer, err := hasSymbol(proc, "pci_p2pdma_distance_many", "pci_enable_device")
 	switch {
+	case errors.Is(err, fs.ErrNotExist): // in a copy it is not this machine's that is missing
+		return answer, missing + ", and no list of the kernel's symbols"
 	case err != nil:
 		return answer, missing + ", and symbols cannot be read: " + err.Error()
 	case answer == placement.AnswerUnknown:

@@ -54,6 +54,8 @@ func (m *Machine) find(p Prediction, e Exporter, i Importer) *Remedy {
 		return &Remedy{Change: goneGPU}
 	case i.PCI != nil && m.silent(*i.PCI):
 		return &Remedy{Change: "reboot, with the power off in between; if the NIC does not come back, exchange it"}
+	case e.Driver == UnknownDriver:
+		return &Remedy{Change: takeSnapshot, Command: "p2pcheck snapshot FILE"}
 	case e.Proprietary:
 		return &Remedy{Change: "install NVIDIA's open modules (GPUs from Turing on), or rely on nvidia-peermem: see NV-MODTYPE and NV-PEERMEM"}
 	case e.Withheld != "":
@@ -101,6 +103,9 @@ func (r *Remedy) ofAll() *Remedy {
 	}
 	return &all
 }
+
+// takeSnapshot is for what a file of somebody else's tool does not have.
+const takeSnapshot = "take a snapshot on the node itself: it has the drivers and the kernel as well"
 
 // goneGPU is for one that does not answer.
 const goneGPU = "reboot, with the power off in between; if the GPU does not come back, reseat or exchange it"

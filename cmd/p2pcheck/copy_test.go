@@ -119,3 +119,21 @@ func TestDumpFailsNothing(t *testing.T) {
 		}
 	}
 }
+
+// What is proposed of a dump can help: no flag gives it the drivers. And nothing reads
+// as if it were this machine that lacks a file.
+func TestDumpProposesASnapshot(t *testing.T) {
+	root := testenv.Machines["small-mi300"]().Write(t)
+	file := dumpFile(t, dump(t, root))
+	for _, args := range [][]string{nil, {"--kernel", "7.2.1"}, {"--kernel", "7.2.1", "--config", filepath.Join(root, "boot/config-7.2.12+deb13-amd64")}} {
+		r := command(append([]string{"--snapshot", file}, args...)...)
+		if !strings.Contains(r.out, "          p2pcheck snapshot FILE\n") {
+			t.Errorf("%q: %s", args, r.out)
+		}
+		for _, odd := range []string{"p2pcheck --kernel", "p2pcheck --config", "p2pcheck --live", "/proc/kallsyms"} {
+			if strings.Contains(r.out, odd) {
+				t.Errorf("%q: %s is in it: %s", args, odd, r.out)
+			}
+		}
+	}
+}
