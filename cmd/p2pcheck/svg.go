@@ -6,6 +6,7 @@ import (
 	"encoding/xml"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/gpurdma/gpurdma/p2p"
@@ -86,6 +87,12 @@ func (r topoResult) svg(w io.Writer, all bool) error {
 			fmt.Fprintf(&b, "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" fill=\"%s\"/>\n", x, y+1, svgCell-4, svgRow-4, fill)
 			svgText(&b, x+6, y+14, text)
 		}
+		y += svgRow
+	}
+	if slices.ContainsFunc(r.Pairs, func(p pairWay) bool { return p.overRoot() }) {
+		y += svgRow
+		svgText(&b, svgMargin, y+14, rootMark+" "+rootLegend)
+		widest = max(widest, svgMargin+float64(len(rootLegend)+2)*svgChar)
 		y += svgRow
 	}
 	widest = max(widest, float64(svgMargin+svgLabel+len(nics)*svgCell))

@@ -49,6 +49,9 @@ func (r checkResult) text(w io.Writer, a *app) error {
 	if len(r.Pairs) > 0 {
 		b.WriteString("\n")
 		r.matrix(&b, a, predictedCell)
+		if slices.ContainsFunc(r.Pairs, pair.overRoot) {
+			fmt.Fprintf(&b, "%s %s\n", rootMark, rootLegend)
+		}
 	}
 	told := map[remedy]bool{}
 	for _, l := range looks {
@@ -137,21 +140,42 @@ func orNone(names []string) string {
 // cell is a word of the matrix. Colours take no room in it.
 type cell struct{ text, color string }
 
+// outsideText stands for a pair that does not count.
+const outsideText = "-"
+
 // predictedCell is a pair in the matrix, with NCCL's letters.
 func predictedCell(p pair) cell {
 	if !p.Counts {
-		return cell{"-", ""}
+		return cell{outsideText, ""}
 	}
 	l := lookOf(p.Outcome)
+	if p.overRoot() {
+		return cell{l.word + rootMark + p.NCCL, "33"}
+	}
 	return cell{strings.TrimSpace(l.word + " " + p.NCCL), l.color}
 }
 
+// rootMark is of a pair that is direct, and whose traffic goes over the root all the
+// same. It takes the place of a space.
+const (
+	rootMark   = "^"
+	rootLegend = "direct, but over the root: a port on the way redirects (P2P-ACS-LIST)"
+)
+
+func (p pair) overRoot() bool {
+	return p.Counts && p.Outcome == p2p.Direct.String() && len(p.Decision.Redirects) > 0
+}
+
+// screen is how wide a matrix may be, in columns, before it is drawn closer together.
+const screen = 100
+
 // matrix has a row for each GPU and a column for each NIC.
 func (r checkResult) matrix(b *strings.Builder, a *app, of func(pair) cell) {
-	rows := [][]cell{{{"GPU", ""}}}
+	head := []cell{{"GPU", ""}}
 	for _, n := range r.NICs {
-		rows[0] = append(rows[0], cell{n.Name, ""})
+		head = append(head, cell{n.Name, ""})
 	}
+	rows, short := [][]cell{head}, r.shortNames()
 	next := 0
 	for _, g := range r.GPUs {
 		row := []cell{{strings.TrimSpace(g.Name + " " + label(g)), ""}}
@@ -161,21 +185,66 @@ func (r checkResult) matrix(b *strings.Builder, a *app, of func(pair) cell) {
 		}
 		rows = append(rows, row)
 	}
-	width := make([]int, len(rows[0]))
-	for _, row := range rows {
-		for i, c := range row {
-			width[i] = max(width[i], len(c.text))
+	gap, wide := 2, widths(rows)
+	if total(wide, gap) > screen {
+		gap = 1
+		for i := range rows {
+			rows[i][0].text = short[i]
 		}
+		wide = widths(rows)
 	}
 	for _, row := range rows {
 		for i, c := range row {
 			b.WriteString(a.paint(c.color, c.text))
 			if i < len(row)-1 {
-				b.WriteString(strings.Repeat(" ", width[i]-len(c.text)+2))
+				b.WriteString(strings.Repeat(" ", wide[i]-len(c.text)+gap))
 			}
 		}
 		b.WriteString("\n")
 	}
+}
+
+// shortNames are the first column of a matrix that is drawn closer together: PCI
+// addresses as lspci has them, and the driver of the first GPU in the head for all
+// that have it.
+func (r checkResult) shortNames() []string {
+	if len(r.GPUs) == 0 {
+		return nil
+	}
+	domain := "0000:"
+	if slices.ContainsFunc(r.GPUs, func(g gpu) bool { return g.PCI != nil && !strings.HasPrefix(g.Name, domain) }) {
+		domain = ""
+	}
+	driver := label(r.GPUs[0])
+	out := []string{strings.TrimSpace("GPU " + driver)}
+	for _, g := range r.GPUs {
+		name := strings.TrimPrefix(g.Name, domain)
+		if l := label(g); l != driver {
+			name = strings.TrimSpace(name + " " + l)
+		}
+		out = append(out, name)
+	}
+	return out
+}
+
+// widths are those of the columns.
+func widths(rows [][]cell) []int {
+	out := make([]int, len(rows[0]))
+	for _, row := range rows {
+		for i, c := range row {
+			out[i] = max(out[i], len(c.text))
+		}
+	}
+	return out
+}
+
+// total is how wide columns are together.
+func total(wide []int, gap int) int {
+	sum := gap * (len(wide) - 1)
+	for _, w := range wide {
+		sum += w
+	}
+	return sum
 }
 
 // label is a GPU's driver, and of a software GPU the driver whose ways it has.
