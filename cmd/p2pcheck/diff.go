@@ -3,7 +3,6 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -143,8 +142,21 @@ func plural(n int, what string) string {
 // resultLimit is more than any run prints.
 const resultLimit = 256 << 20
 
+// badFile is of a file that is not what it was named as.
+type badFile struct{ error }
+
+func (b badFile) Unwrap() error { return b.error }
+
 // readResult reads what check printed with --json.
 func readResult(name string) (checkResult, error) {
+	r, err := resultOf(name)
+	if err != nil {
+		return r, badFile{err}
+	}
+	return r, nil
+}
+
+func resultOf(name string) (checkResult, error) {
 	var r checkResult
 	f, err := openInput(name)
 	if err != nil {
@@ -162,7 +174,7 @@ func readResult(name string) (checkResult, error) {
 		Result  *checkResult
 		Errors  []cli.Error
 	}
-	err = json.NewDecoder(bytes.NewReader(data)).Decode(&d)
+	err = json.Unmarshal(data, &d) // one document, and nothing behind it
 	switch {
 	case err != nil:
 		return r, fmt.Errorf("%s is not what %s --json prints: %w", name, program, err)

@@ -18,8 +18,12 @@ type fact struct {
 	good int
 }
 
-// neither is of facts that are neither good nor bad.
-const neither = -1
+// neither is of facts that are neither good nor bad; uncounted of those that do not
+// count, as of a server's display: whatever becomes of one is a change.
+const (
+	neither   = -1
+	uncounted = -2
+)
 
 // goodness of outcomes of pairs, and of results of checks. Staged and refused are
 // equally bad: no NIC reaches the GPU.
@@ -50,24 +54,33 @@ func factsOf(r checkResult) *facts {
 	f.add("machine", "CONFIG_PCI_P2PDMA", r.Machine.P2PDMA.String(), neither)
 	f.add("machine", "processor", r.Machine.CPU, neither)
 	for _, g := range r.GPUs {
-		f.add("gpu", g.Name, fmt.Sprintf("%s (%s)", g.Driver, g.Exporter), neither)
+		good := neither
+		if !g.Counts {
+			good = uncounted
+		}
+		f.add("gpu", g.Name, fmt.Sprintf("%s (%s)", driverOf(g.Driver), g.Exporter), good)
 	}
 	for _, n := range r.NICs {
 		at := "no PCI function"
 		if n.PCI != nil {
 			at = n.PCI.String()
 		}
-		f.add("nic", n.Name, fmt.Sprintf("%s at %s (%s)", n.Driver, at, n.Importer), neither)
+		driver := driverOf(n.Driver)
+		if n.Driver == "" && n.Software {
+			driver = "software"
+		}
+		f.add("nic", n.Name, fmt.Sprintf("%s at %s (%s)", driver, at, n.Importer), neither)
 	}
 	for _, p := range r.Pairs {
-		value, good := p.Outcome, goodness[p.Outcome]
+		name, value := p.GPU+" -> "+p.NIC, p.Outcome
+		if !p.Counts {
+			f.add("pair", name, outsideText, uncounted)
+			continue
+		}
 		if p.Errno != nil {
 			value += " with " + p.Errno.Name
 		}
-		if !p.Counts {
-			good = neither
-		}
-		f.add("pair", p.GPU+" -> "+p.NIC, strings.TrimSpace(value+", "+p.Decision.Type+" "+p.NCCL), good)
+		f.add("pair", name, strings.TrimSpace(value+", "+p.Decision.Type+" "+p.NCCL), goodness[p.Outcome])
 	}
 	for _, c := range r.Checks {
 		if p2p.OfProof(c.ID) {
@@ -77,6 +90,9 @@ func factsOf(r checkResult) *facts {
 	}
 	return f
 }
+
+// driverOf is a driver in a sentence.
+func driverOf(name string) string { return cmp.Or(strings.Trim(withoutName(name), "()"), name) }
 
 // prove adds what was proven.
 func (f *facts) prove(r checkResult) {
@@ -132,6 +148,8 @@ func drifted(before, after checkResult) (out []drift, uncompared int) {
 		case key.What == "check" && there1 != there2:
 			id, _, _ := strings.Cut(key.Name, " ")
 			alone[id] = true
+		case key.What == "pair" && (!there1 && a.good == uncounted || !there2 && b.good == uncounted):
+			// It came or went with its device, which is told.
 		case a.text != b.text:
 			out = append(out, drift{key.What, key.Name, b.text, a.text, changeOf(b, a, there1, there2)})
 		}
@@ -161,6 +179,8 @@ func mild(d drift) int {
 // changeOf says what a difference is.
 func changeOf(before, after fact, was, is bool) string {
 	switch {
+	case before.good == uncounted || after.good == uncounted:
+		return "changed"
 	case !is:
 		return "worse" // a device that is gone
 	case !was && (after.good == neither || after.good == best):
