@@ -114,7 +114,7 @@ func (r checkResult) checksText(b *strings.Builder, a *app, told map[remedy]bool
 			if i < 0 || a.verbose {
 				i, blocks = len(blocks), append(blocks, nil)
 			}
-			blocks[i] = append(blocks[i], f)
+			blocks[i] = added(blocks[i], f)
 		}
 		for _, block := range blocks {
 			findingsText(b, a, block, told)
@@ -157,15 +157,47 @@ func (r checkResult) tallyText(a *app) string {
 		text += fmt.Sprintf("; %d of them told with the pairs", n)
 	}
 	if n := untold.Unknown - untold.Hidden; n > 0 {
-		text += fmt.Sprintf("; %d of the unknown can only warn, and are not listed", n)
+		are := "are"
+		if n == 1 {
+			are = "is"
+		}
+		text += fmt.Sprintf("; %d of the unknown can only warn, and %s not listed", n, are)
 	}
 	return text + "; -v shows all"
 }
 
 // like reports a finding of the same check with the same remedy.
 func (f finding) like(g finding) bool {
-	same := f.Remedy == g.Remedy || f.Remedy != nil && g.Remedy != nil && *f.Remedy == *g.Remedy
-	return same && f.ID == g.ID && f.Result == g.Result && f.Expected == g.Expected
+	return f.ID == g.ID && f.Result == g.Result && f.Expected == g.Expected && f.Remedy.like(g.Remedy)
+}
+
+// like reports the same remedy: one whose command names a GPU or a pair to look at
+// is the same for others.
+func (x *fix) like(y *fix) bool {
+	if x == nil || y == nil {
+		return x == y
+	}
+	a, b := *x, *y
+	a.Command, b.Command = ofAnyDevice(a.Command), ofAnyDevice(b.Command)
+	return a == b
+}
+
+// ofAnyDevice is a command of ours without the devices behind it.
+func ofAnyDevice(command string) string {
+	command, _, _ = strings.Cut(command, " --gpu ")
+	command, _, _ = strings.Cut(command, " --nic ")
+	return command
+}
+
+// added puts a finding into a block: the devices of which the same was read stand in
+// one line.
+func added(block []finding, f finding) []finding {
+	i := slices.IndexFunc(block, func(g finding) bool { return g.Read == f.Read && len(g.Scope) > 0 && len(f.Scope) > 0 })
+	if i < 0 {
+		return append(block, f)
+	}
+	block[i].Scope = slices.Concat(block[i].Scope, f.Scope)
+	return block
 }
 
 // line is what was read, and of what.
