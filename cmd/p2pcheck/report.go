@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
+	"github.com/gpurdma/gpurdma/p2p"
 )
 
 // node is one node of a report.
@@ -153,11 +154,10 @@ func (r *reportResult) explain(name string, run checkResult) {
 		r.add(name, cause{Result: "fail", What: "worse than its baseline", Why: []string{"p2pcheck diff " + run.Baseline + " names them"}})
 	}
 	for _, p := range run.Pairs {
-		l := lookOf(p.Outcome)
 		if !p.Counts || p.Outcome == "direct" {
 			continue
 		}
-		c := cause{Result: "fail", What: "pairs " + l.headline(p), Scope: []string{p.GPU + " -> " + p.NIC}, Why: p.Why}
+		c := cause{Result: "fail", What: "pairs: " + p.became(), Scope: []string{p.GPU + " -> " + p.NIC}, Why: p.Why}
 		if p.Outcome == "unknown" {
 			c.Result = "unknown"
 		}
@@ -171,6 +171,18 @@ func (r *reportResult) explain(name string, run checkResult) {
 		if !run.told(f) && (f.Result == "fail" || f.Result == "unknown" && f.Decides || f.Result == "warn" && warned) {
 			r.add(name, cause{Result: f.Result, What: f.ID + ": " + f.Title, Scope: f.Scope, Why: []string{f.Read}, Remedy: f.Remedy})
 		}
+	}
+}
+
+// became is what becomes of a pair that is not direct, as the heading of a cause.
+func (p pair) became() string {
+	switch l := lookOf(p.Outcome); l.outcome {
+	case p2p.OutcomeUnknown:
+		return "what becomes of them is not known"
+	case p2p.Staged:
+		return "the NIC gets system memory (" + l.word + ")"
+	default:
+		return "the registration fails (" + l.headline(p) + ")"
 	}
 }
 
@@ -255,9 +267,9 @@ func (r reportResult) text(w io.Writer, a *app) error {
 		return err
 	}
 	var b strings.Builder
-	told := map[remedy]bool{}
+	all, said := r.together(), map[remedy]bool{}
 	for _, result := range ranks {
-		r.causes(&b, a, result, told)
+		causesText(&b, a, all, result, said)
 	}
 	r.drifts(&b, a)
 	fmt.Fprintf(&b, "\n%s, %s of them", plural(len(r.Nodes), "node"), plural(r.Groups, "kind"))
@@ -278,44 +290,6 @@ func (n node) row() []string {
 	return []string{
 		n.Result, fmt.Sprintf("%d/%d", s.Direct, s.Direct+s.Staged+s.Refused+s.Unknown), n.Kernel, fmt.Sprint(n.GPUs), fmt.Sprint(n.NICs),
 		first(n.Failing, shownIDs), first(n.Unknown, shownIDs), fmt.Sprint(len(n.Differs)),
-	}
-}
-
-// causes tells of those of one result, those of most nodes in full.
-func (r reportResult) causes(b *strings.Builder, a *app, result string, told map[remedy]bool) {
-	var rest []string
-	shown := 0
-	for _, c := range r.Causes {
-		if c.Result != result {
-			continue
-		}
-		if shown++; shown > shownCauses {
-			id, _, _ := strings.Cut(c.What, ":")
-			rest = append(rest, id)
-			continue
-		}
-		c.text(b, a, told)
-	}
-	if len(rest) > 0 {
-		fmt.Fprintf(b, "\n%s  and %d more causes: %s\n", a.paint(resultColors[result], fmt.Sprintf("%-7s", strings.ToUpper(result))), len(rest), strings.Join(slices.Compact(rest), ", "))
-	}
-}
-
-func (c cause) text(b *strings.Builder, a *app, told map[remedy]bool) {
-	fmt.Fprintf(b, "\n%s  %s\n", a.paint(resultColors[c.Result], fmt.Sprintf("%-7s", strings.ToUpper(c.Result))), c.What)
-	fmt.Fprintf(b, "  on %s: %s\n", plural(len(c.Nodes), "node"), first(c.Nodes, shownNodes))
-	if len(c.Scope) > 0 {
-		on := ""
-		if len(c.Nodes) > 1 {
-			on = ", on " + c.Nodes[0]
-		}
-		fmt.Fprintf(b, "  %s%s\n", first(c.Scope, shownPairs), on)
-	}
-	for _, why := range c.Why {
-		fmt.Fprintf(b, "  %s\n", why)
-	}
-	if c.Remedy != nil {
-		(&remedy{Change: c.Remedy.Change, Command: c.Remedy.Command, Weakens: c.Remedy.Weakens}).text(b, told)
 	}
 }
 
