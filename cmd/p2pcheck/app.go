@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -116,11 +117,20 @@ func (a *app) finish(command string, found result, err error) int {
 	if err != nil {
 		cli.PrintErrors(a.stderr, program, err)
 	}
-	var usage *cli.UsageError
-	if errors.As(err, &usage) {
+	if mistaken(err) {
 		fmt.Fprintf(a.stderr, "See `%s --help`.\n", program)
 	}
 	return status
+}
+
+// mistaken reports a mistake on the command line, against which its help helps: not
+// a file or an address that the kernel refuses, nor a file that is not what it was
+// named as.
+func mistaken(err error) bool {
+	var usage *cli.UsageError
+	var kernel syscall.Errno
+	var file badFile
+	return errors.As(err, &usage) && !errors.As(err, &kernel) && !errors.As(err, &file) && !errors.Is(err, errSnapshot)
 }
 
 // printed makes output that did not arrive a failure to look.

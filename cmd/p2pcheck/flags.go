@@ -18,7 +18,7 @@ var flagsOf = map[string][]string{
 	"snapshot": {"json", "root", "sysfs", "proc", "kernel", "config"}, // but for root it says why not
 	"diff":     {"json", "output"},
 	"report":   {"json", "output"},
-	"serve":    {"json", "root", "sysfs", "proc", "kernel", "config", "gpu", "nic", "skip", "snapshot"},
+	"serve":    {"root", "sysfs", "proc", "kernel", "config", "gpu", "nic", "skip", "snapshot"},
 }
 
 // needs is what a flag is given. An empty value is that of a variable which nobody
@@ -28,6 +28,7 @@ var needs = map[string]string{
 	"snapshot": "a file", "baseline": "a file", "config": "a file", "nfd": "a file", "output": "a file, or -",
 	"root": "a directory", "sysfs": "a directory", "proc": "a directory",
 	"gpu": "a GPU's PCI address, name or driver", "nic": "a NIC's name, PCI address or driver",
+	"skip":   "a check's ID, a family of them, or all",
 	"kernel": "a release (\"6.12.1\")", "pid": "a process's number",
 	"format": "a name (\"text\")", "listen": "an address and a port",
 }

@@ -11,8 +11,6 @@ import (
 	"strings"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
@@ -46,6 +44,9 @@ func TestMistakes(t *testing.T) {
 		{[]string{"--gpu", ""}, "--gpu needs a GPU"},
 		{[]string{"--nic", "mlx5_0,,"}, "--nic needs a NIC"},
 		{[]string{"--kernel", ""}, "--kernel needs a release"},
+		{[]string{"--skip", ""}, "--skip needs a check"},
+		{[]string{"--skip", "NET,,KRN"}, "--skip needs a check"},
+		{[]string{"serve", "--skip", ""}, "--skip needs a check"},
 		{[]string{"-o", ""}, "--output needs a file"},
 		{[]string{"topo", "--root", ""}, "--root needs a directory"},
 		{[]string{"serve", "--listen", ""}, "--listen needs an address"},
@@ -60,6 +61,9 @@ func TestMistakes(t *testing.T) {
 		{[]string{"--root", filepath.Join(root, "sys")}, "give --root " + root},
 		{[]string{"--root", dir}, "--root is a directory with sys in it"},
 		{[]string{"--proc", filepath.Join(root, "proc")}, "--proc needs --sysfs"},
+		{[]string{"--sysfs", root}, "is no sysfs, and has one below it: give --root " + root},
+		{[]string{"--sysfs", dir}, "is no sysfs: it has none of bus, class, devices"},
+		{[]string{"topo", "--sysfs", filepath.Join(root, "proc"), "--proc", filepath.Join(root, "proc")}, "is no sysfs"},
 		{[]string{"--root", root, "--timeout", "5s"}, "add --live"},
 		{[]string{"--root", root, "--timeout", "-5s"}, "below 0"},
 		{[]string{"topo", "--svg", "--json", "--root", root}, "one or the other"},
@@ -84,6 +88,9 @@ func TestMistakes(t *testing.T) {
 		{[]string{"serve", "--snapshot", filepath.Join(dir, "none")}, "none"},
 		{[]string{"serve", "--snapshot", "-"}, "name a file"},
 		{[]string{"serve", "--every", "1ns"}, "--every 1ns"},
+		{[]string{"serve", "--root", root, "--nfd", filepath.Join(dir, "none", "labels")}, "cannot be written"},
+		{[]string{"serve", "--root", root, "--nfd", dir}, "cannot be written"},
+		{[]string{"serve", "--json", "--root", root}, "serve has no --json"},
 	} {
 		if c.args[0] == "serve" {
 			c.args = append([]string{"serve", "--listen", "127.0.0.1:0"}, c.args[1:]...)
@@ -179,6 +186,7 @@ func TestRefusedSnapshots(t *testing.T) {
 	}
 	broken := bytes.Clone(whole)
 	broken[len(broken)-6]++
+	dumped := marshalled(t, dump(t, testenv.Machines["small-mi300"]().Write(t)))
 	older := func(version string) []byte {
 		text, err := json.Marshal(manifest{snapshotSchema, version, patterns()[1:]})
 		if err != nil {
@@ -191,7 +199,8 @@ func TestRefusedSnapshots(t *testing.T) {
 		"damaged":                               broken,
 		"taken by an older p2pcheck (0.1), ":    older("0.1"),
 		"taken by an older p2pcheck, which did": older("unknown"),
-		"not an archive that `p2pcheck snapshot` wrote: entry 0": []byte(strings.Repeat("no archive\n", 100)),
+		"not an archive that `p2pcheck snapshot` wrote: entry 0":                                                []byte(strings.Repeat("no archive\n", 100)),
+		"not an archive that `p2pcheck snapshot` wrote, and no dump of rdma_topo: there is more behind its end": append(dumped, dumped...),
 	} {
 		name := filepath.Join(t.TempDir(), "file")
 		if err := os.WriteFile(name, data, 0o600); err != nil {
@@ -214,14 +223,38 @@ func TestMetricsOfErrors(t *testing.T) {
 	}
 }
 
-// Who stops serve has asked for no document.
-func TestServeStopsWithoutADocument(t *testing.T) {
+// The help is referred to where a mistake was made on the command line, and not where
+// a file or an address is the matter.
+func TestHintIsOfMistakes(t *testing.T) {
 	root := testenv.Machines["small-hgx"]().Write(t)
-	for by, status := range map[unix.Signal]int{unix.SIGTERM: cli.ExitOK, unix.SIGINT: cli.ExitInterrupted} {
-		var out strings.Builder
-		a := &app{stdout: &out, stderr: &signalling{t: t, by: by}}
-		if got := a.run([]string{"serve", "--json", "--root", root, "--listen", "127.0.0.1:0"}); got != status || out.Len() > 0 {
-			t.Errorf("%v: status %d: %s", by, got, &out)
+	text := filepath.Join(t.TempDir(), "text")
+	if err := os.WriteFile(text, []byte("no run\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	none, inFile := filepath.Join(root, "none"), filepath.Join(text, "labels")
+	for _, c := range []struct {
+		args []string
+		hint bool
+	}{
+		{[]string{"--frob"}, true},
+		{[]string{"--skip", "NETT", "--root", root}, true},
+		{[]string{"--gpu", ""}, true},
+		{[]string{"serve", "--listen", "9838", "--root", root}, true},
+		{[]string{"--kernel", "banana", "--root", root}, true},
+
+		{[]string{"--root", none}, false},
+		{[]string{"--root", root, "--baseline", none}, false},
+		{[]string{"--root", root, "--baseline", text}, false},
+		{[]string{"diff", none, text}, false},
+		{[]string{"report", none}, false},
+		{[]string{"--snapshot", none}, false},
+		{[]string{"--snapshot", text}, false},
+		{[]string{"snapshot", inFile, "--root", root}, false},
+		{[]string{"serve", "--listen", "127.0.0.1:0", "--root", root, "--nfd", inFile}, false},
+		{[]string{"serve", "--listen", "192.0.2.1:9838", "--root", root}, false}, // nobody has this address
+	} {
+		if r := command(c.args...); r.status != cli.ExitUsage || strings.Contains(r.err, "See `p2pcheck --help`.") != c.hint {
+			t.Errorf("%q: %+v", c.args, r)
 		}
 	}
 }

@@ -63,6 +63,9 @@ func fromDump(r io.Reader) (map[string]entry, error) {
 	if _, err := d.Token(); err != nil {
 		return nil, fmt.Errorf("%w, and no dump of rdma_topo: %w", errSnapshot, err)
 	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("%w, and no dump of rdma_topo: there is more behind its end", errSnapshot)
+	}
 	return entries, nil
 }
 

@@ -40,8 +40,9 @@ func (a *app) serve() *cobra.Command {
 looks at the machine again for each, at most once in --every. /healthz answers
 without looking. With --nfd it also looks on its own, and writes what --format nfd
 prints, each time good for three times --every: when nobody writes any more, the
-labels go. What cannot get better, as a check to skip that there is none of, ends it at
-its start with status 2; what may come later, as a device, is in the metrics.
+labels go. What cannot get better, as a check to skip that there is none of, or a file
+of labels that cannot be written, ends it at its start with status 2; what may come
+later, as a device, is in the metrics.
 SIGTERM ends it with status 0, SIGINT with 130.`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
@@ -52,9 +53,6 @@ SIGTERM ends it with status 0, SIGINT with 130.`,
 			// SIGTERM is how a service is stopped, and no failure of it.
 			if cli.Signal(ctx) == unix.SIGINT {
 				err = cli.ErrInterrupted
-			}
-			if cli.Signal(ctx) != nil {
-				a.json = false // nobody asked it for a document
 			}
 			return a.end("serve", nil, err)
 		},
@@ -91,6 +89,15 @@ func (a *app) listen(ctx context.Context, address string, every time.Duration, n
 		// It may be better later: the metrics say so, too.
 		cli.PrintErrors(a.stderr, program, err)
 	}
+	if nfd != "" {
+		// Where the labels cannot be written now nobody would notice later.
+		switch err := m.writeLabels(nfd); {
+		case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT): // there may be room later
+			cli.PrintErrors(a.stderr, program, err)
+		case err != nil:
+			return errors.Join(&cli.UsageError{Err: err}, l.Close())
+		}
+	}
 	fmt.Fprintf(a.stderr, "%s: metrics at http://%s/metrics\n", program, l.Addr())
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", m)
@@ -124,13 +131,14 @@ func (a *app) listen(ctx context.Context, address string, every time.Duration, n
 
 // label writes the labels again and again.
 func (m *metrics) label(ctx context.Context, file string) {
-	for ctx.Err() == nil {
-		if err := m.writeLabels(file); err != nil {
-			cli.PrintErrors(m.a.stderr, program, err)
-		}
+	for {
 		select {
 		case <-ctx.Done():
+			return
 		case <-time.After(m.every):
+		}
+		if err := m.writeLabels(file); err != nil {
+			cli.PrintErrors(m.a.stderr, program, err)
 		}
 	}
 }

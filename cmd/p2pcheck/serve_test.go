@@ -63,6 +63,17 @@ func TestServeSaysWhatIsMissing(t *testing.T) {
 	}
 }
 
+// A disk that is full has room again some day: serve goes on, and says why there are no
+// labels.
+func TestServeOnAFullDisk(t *testing.T) {
+	root := testenv.Machines["small-hgx"]().Write(t)
+	var out strings.Builder
+	a := &app{stdout: io.Discard, stderr: io.MultiWriter(&out, &signalling{t: t, by: unix.SIGTERM})}
+	if got := a.run([]string{"serve", "--listen", "127.0.0.1:0", "--root", root, "--nfd", "/dev/full"}); got != cli.ExitOK || !strings.Contains(out.String(), "no space left") || !strings.Contains(out.String(), "metrics at") {
+		t.Errorf("status %d: %s", got, &out)
+	}
+}
+
 // A flag that a command does not look at is a mistake.
 func TestFlagsThatAreNotUsed(t *testing.T) {
 	for _, args := range [][]string{

@@ -10,6 +10,8 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strings"
 
 	"github.com/gpurdma/gpurdma/p2p"
 )
@@ -35,6 +37,11 @@ func (a *app) readable() error {
 			return ofRoot(s.Root, err)
 		}
 	}
+	if a.source.Sys != "" {
+		if err := aSysfs(s.Sys); err != nil {
+			return err
+		}
+	}
 	if s.Release != "" && !aRelease.MatchString(s.Release) {
 		return fmt.Errorf("--kernel %q is no release of a kernel: they begin as 6.12 does", s.Release)
 	}
@@ -57,13 +64,32 @@ func (a *app) readable() error {
 	return f.Close()
 }
 
+// ofSysfs are directories that a sysfs has.
+var ofSysfs = []string{"bus", "class", "devices"}
+
+// aSysfs fails for a directory that is none, and says which to name if there is one
+// below it.
+func aSysfs(dir string) error {
+	there := func(name string) bool {
+		_, err := os.Stat(filepath.Join(dir, name))
+		return err == nil
+	}
+	switch {
+	case slices.ContainsFunc(ofSysfs, there):
+		return nil
+	case there("sys"):
+		return fmt.Errorf("--sysfs %s is no sysfs, and has one below it: give --root %s", dir, dir)
+	}
+	return fmt.Errorf("--sysfs %s is no sysfs: it has none of %s", dir, strings.Join(ofSysfs, ", "))
+}
+
 // ofRoot says which directory to name, if it is a sysfs itself that was named as
 // the one above.
 func ofRoot(root string, err error) error {
 	if root == "" || !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	for _, name := range []string{"bus", "class", "devices"} {
+	for _, name := range ofSysfs {
 		if _, err2 := os.Stat(filepath.Join(root, name)); err2 != nil {
 			return fmt.Errorf("--root is a directory with sys in it: %w", err)
 		}
