@@ -54,6 +54,9 @@ func pack(w io.Writer, entries map[string]entry) error {
 	}
 	put := func(h tar.Header, data []byte) error {
 		h.Size, h.Mode, h.Format = int64(len(data)), 0o600, tar.FormatPAX
+		if h.Typeflag == tar.TypeDir {
+			h.Mode = 0o700 // for who unpacks it by tar
+		}
 		if err := archive.WriteHeader(&h); err != nil {
 			return err
 		}

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -23,6 +24,8 @@ type snapshotResult struct {
 	Files      int    `json:"files"`
 	Bytes      int    `json:"bytes"`
 	Unreadable int    `json:"unreadable"`
+	// Unread are the names of those, as they are on the machine.
+	Unread []string `json:"unreadable_files"`
 }
 
 func (snapshotResult) status() int { return cli.ExitOK }
@@ -30,7 +33,11 @@ func (snapshotResult) status() int { return cli.ExitOK }
 func (r snapshotResult) text(w io.Writer, _ *app) error {
 	text := fmt.Sprintf("%s: %d files in %d bytes", r.File, r.Files, r.Bytes)
 	if r.Unreadable > 0 {
-		text += fmt.Sprintf("; %d could not be read, and what hangs on them will be unknown", r.Unreadable)
+		them := "them"
+		if r.Unreadable == 1 {
+			them = "it"
+		}
+		text += fmt.Sprintf("; %d could not be read, and what hangs on %s will be unknown: %s", r.Unreadable, them, first(r.Unread, shownPairs))
 	}
 	_, err := fmt.Fprintln(w, text)
 	return err
@@ -81,12 +88,14 @@ func (a *app) take(name string) (result, error) {
 	if err := pack(&packed, entries); err != nil {
 		return nil, err
 	}
-	r := snapshotResult{File: name, Files: len(entries), Bytes: packed.Len()}
-	for _, e := range entries {
+	r := snapshotResult{File: name, Files: len(entries), Bytes: packed.Len(), Unread: []string{}}
+	for file, e := range entries {
 		if e.unreadable {
 			r.Unreadable++
+			r.Unread = append(r.Unread, "/"+file)
 		}
 	}
+	slices.Sort(r.Unread)
 	var err error
 	if name == standard {
 		r.File = "standard output"
