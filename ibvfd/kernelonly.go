@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ibvfd
+
+import (
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/ibvfd/uverbs"
+	"github.com/gpurdma/gpurdma/internal/ioctl"
+	"github.com/gpurdma/gpurdma/internal/sysfs"
+)
+
+// OpenKernel opens the RDMA device of that name without libibverbs, which may
+// be missing: by the kernel's ioctls, from Go. Its PDs register dma-bufs, on
+// [RouteIoctl], and nothing else: host memory, CQs, queue pairs and all that
+// needs them answer EOPNOTSUPP.
+//
+// It needs Linux 5.12, and a driver that makes contexts and PDs without data of
+// the provider's. mlx5 does not: the error says so.
+func OpenKernel(name string) (*Context, error) {
+	sys := sysfs.New("")
+	info, err := deviceBase(sys, name)
+	if err != nil {
+		return nil, err
+	}
+	return openKernel(name, info, sys, ioctl.Kernel)
+}
+
+func openKernel(name string, info DeviceInfo, sys sysfs.FS, t ioctl.Transport) (*Context, error) {
+	if info.Uverbs == "" {
+		e := failed("open", name, unix.ENOENT)
+		e.Detail, e.Remedy = "ib_uverbs does not serve this device", "modprobe ib_uverbs"
+		return nil, e
+	}
+	f, err := uverbs.Open(t, info.Uverbs)
+	if err != nil {
+		why := notOpened(info.Uverbs, err)
+		e := failed("GET_CONTEXT", name, err)
+		e.Detail, e.Remedy = why.Reason, why.Remedy
+		return nil, e
+	}
+	return &Context{name: name, info: info, sys: sys, v: kernelContext{f}, file: f, hostLimits: readMemlock}, nil
+}
+
+// kernelContext is verbs of the kernel's alone.
+type kernelContext struct{ f *uverbs.File }
+
+// errKernelOnly is the answer to all that takes a provider.
+var errKernelOnly = fmt.Errorf("%w: the device was opened without libibverbs", unix.EOPNOTSUPP)
+
+func (kernelContext) cmdFD() int                       { return -1 } // not lent
+func (kernelContext) queryDevice() (DeviceAttr, error) { return DeviceAttr{}, errKernelOnly }
+func (kernelContext) queryPort(int) (PortAttr, error)  { return PortAttr{}, errKernelOnly }
+func (kernelContext) gids() ([]GID, []int, error)      { return nil, nil, errKernelOnly }
+func (kernelContext) createCQ(CQAttr) (verbsCQ, error) { return nil, errKernelOnly }
+func (kernelContext) eventFD() (int, error)            { return -1, errKernelOnly }
+func (kernelContext) event(func(rawEvent)) error       { return errKernelOnly }
+func (c kernelContext) close() error                   { return c.f.Close() }
+
+func (c kernelContext) allocPD() (verbsPD, error) {
+	handle, err := c.f.AllocPD()
+	if err != nil {
+		if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EFAULT) {
+			err = fmt.Errorf("the driver makes no PD without data of its provider: %w", err)
+		}
+		return nil, err
+	}
+	return kernelPD{c.f, handle}, nil
+}
+
+// kernelPD leaves dma-bufs to the ioctl: with errNoSymbol that is the route
+// which RouteAuto takes.
+type kernelPD struct {
+	f *uverbs.File
+	h uint32
+}
+
+func (p kernelPD) handle() uint32 { return p.h }
+func (p kernelPD) dealloc() error { return p.f.DeallocPD(p.h) }
+
+func (kernelPD) regHost(_, _, _ uint64, _ Access) (verbsMR, error) { return nil, errKernelOnly }
+
+func (kernelPD) regDMABuf(_, _, _ uint64, _ int, _ Access) (verbsMR, error) {
+	return nil, errNoSymbol
+}
+
+func (kernelPD) createQP(*qpInit) (verbsQP, error)         { return nil, errKernelOnly }
+func (kernelPD) createSRQ(*SRQAttr) (verbsSRQ, error)      { return nil, errKernelOnly }
+func (kernelPD) createAH(*pathAttr) (verbsAH, error)       { return nil, errKernelOnly }
+func (kernelPD) replyAH(*WC, []byte, int) (verbsAH, error) { return nil, errKernelOnly }
+func (kernelPD) allocMW(MWType) (verbsMW, error)           { return nil, errKernelOnly }
