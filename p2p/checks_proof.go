@@ -105,8 +105,14 @@ func (l *look) perProof(why string, f func(name string, p Pair)) {
 	}
 }
 
-// climbed reports a rung, but for pairs that did not get so far.
+// climbed reports a rung, but for pairs that did not get so far. Those of which
+// the proof says why are left out for that reason.
 func (l *look) climbed(r Rung, why string) {
+	for _, p := range l.pairs {
+		if p.Proof != nil && p.Proof.Steps[r].Result == ResultSkip && p.Proof.Steps[r] != notReached {
+			why = p.Proof.Steps[r].Detail
+		}
+	}
 	l.perProof(why, func(name string, p Pair) {
 		s := p.Proof.Steps[r]
 		if s.Result != ResultSkip {

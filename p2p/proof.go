@@ -39,7 +39,7 @@ func (r Rung) String() string {
 
 // Step is what became of a rung.
 type Step struct {
-	Result Result // pass, fail, unknown; skip if it was not reached
+	Result Result // pass, fail, unknown; skip if it was not reached, or is not to be
 	Detail string
 }
 
@@ -70,10 +70,13 @@ type Proof struct {
 func NewProof() *Proof {
 	p := &Proof{}
 	for i := range p.Steps {
-		p.Steps[i] = Step{ResultSkip, "not reached"}
+		p.Steps[i] = notReached
 	}
 	return p
 }
+
+// notReached is a step of a proof that ended before it.
+var notReached = Step{ResultSkip, "not reached"}
 
 // Failed reports a rung that broke: a refusal, wrong bytes, something left.
 func (p *Proof) Failed() bool {

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
-	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/errno"
 	"github.com/gpurdma/gpurdma/p2p"
 	"github.com/gpurdma/gpurdma/p2p/live"
@@ -64,6 +63,7 @@ type liveRun struct {
 	Tried        int           `json:"tried"`
 	Contradicted int           `json:"contradicted"`
 	Untraced     string        `json:"untraced"` // why nothing says where the bytes were; "" if it was traced
+	Unmoved      string        `json:"unmoved"`  // why nothing was written and read; "" if it was
 	Untried      string        `json:"untried"`  // why nothing was tried at all
 	Elapsed      time.Duration `json:"elapsed_ns"`
 }
@@ -82,9 +82,6 @@ func (a *app) prove(m *p2p.Machine, pairs []p2p.Pair) (_ *liveRun, err error) {
 	}
 	prover, err := live.Open(m, live.Options{Limit: a.limit, Untraced: len(counting) == 0})
 	if err != nil {
-		if errors.Is(err, ibvfd.ErrNotBuilt) || errors.Is(err, ibvfd.ErrNoLibrary) {
-			err = &cli.Unavailable{Err: fmt.Errorf("--live: nothing can be registered: %w", err)}
-		}
 		r.Untried = err.Error()
 		return r, err
 	}
@@ -92,6 +89,9 @@ func (a *app) prove(m *p2p.Machine, pairs []p2p.Pair) (_ *liveRun, err error) {
 		err = errors.Join(err, prover.Close())
 		r.Elapsed = time.Since(start)
 	}()
+	if still := prover.Still(); still != nil {
+		r.Unmoved = still.Error()
+	}
 	if len(counting) == 0 {
 		r.Untried = "no GPU with memory of its own, or no NIC"
 		return r, nil
@@ -112,12 +112,26 @@ func (a *app) prove(m *p2p.Machine, pairs []p2p.Pair) (_ *liveRun, err error) {
 	return r, context.Cause(ctx)
 }
 
+// still reports bytes that are placed in the GPU, and of which none was moved: what
+// then becomes of them is not known.
+func (r *liveRun) still(p pair) bool {
+	return r.Unmoved != "" && p.Proof != nil && p.Proof.Outcome == p2p.Direct.String()
+}
+
+// became is the outcome of a pair that was tried, for who counts.
+func (r *liveRun) became(p pair) string {
+	if r.still(p) {
+		return p2p.OutcomeUnknown.String()
+	}
+	return p.Proof.Outcome
+}
+
 // add counts a pair that was tried.
 func (r *liveRun) add(p pair) {
 	if p.Proof == nil {
 		return
 	}
-	r.Proven.add(pair{Counts: p.Counts, Outcome: p.Proof.Outcome})
+	r.Proven.add(pair{Counts: p.Counts, Outcome: r.became(p)})
 	if p.Proof.Agrees == placement.No {
 		r.Contradicted++
 	}
@@ -172,12 +186,14 @@ func (q *proof) String() string {
 
 // now is the outcome of a pair as far as it is known: what was proven, or was
 // predicted. A prediction that was to be proven, and could not be, is not good
-// enough.
+// enough; nor is a place in the GPU without a byte that arrived there.
 func (r checkResult) now(p pair) string {
 	direct := p2p.Direct.String()
 	switch {
 	case r.Live == nil:
 		return p.Outcome
+	case r.Live.still(p):
+		return p2p.OutcomeUnknown.String()
 	case p.Proof != nil && p.Proof.Outcome != p2p.OutcomeUnknown.String():
 		return p.Proof.Outcome
 	case p.Outcome == direct:
@@ -232,8 +248,12 @@ func (r checkResult) liveText(b *strings.Builder, a *app) {
 		}
 		return
 	}
-	b.WriteString("\nLive proof: registered, written and read\n")
-	r.matrix(b, a, provenCell)
+	done := "registered, written and read"
+	if r.Live.Unmoved != "" {
+		done = "registered; nothing was written and read"
+	}
+	fmt.Fprintf(b, "\nLive proof: %s\n", done)
+	r.matrix(b, a, r.provenCell)
 	for _, l := range looks {
 		r.proofs(b, a, l)
 	}
@@ -242,16 +262,22 @@ func (r checkResult) liveText(b *strings.Builder, a *app) {
 	if r.Live.Untraced != "" {
 		fmt.Fprintf(b, "Not traced, so nothing proves where the bytes were: %s\n", r.Live.Untraced)
 	}
+	if r.Live.Unmoved != "" {
+		fmt.Fprintf(b, "Not written and read, so nothing proves that bytes arrive: %s\n", r.Live.Unmoved)
+	}
 }
 
 // provenCell is a pair in the matrix. What broke behind the registration stands
 // beside the outcome.
-func provenCell(p pair) cell {
+func (r checkResult) provenCell(p pair) cell {
 	if p.Proof == nil {
 		return cell{"-", ""}
 	}
 	l := lookOf(p.Proof.Outcome)
 	c := cell{l.word, l.color}
+	if r.Live.still(p) {
+		c = cell{l.word + ", not moved", "33"}
+	}
 	for _, s := range p.Proof.Steps {
 		if s.Result == "fail" && s.Step != p2p.RungPlace.String() && s.Step != p2p.RungRegister.String() {
 			c = cell{c.text + ", not " + s.Step, "31"}

@@ -44,12 +44,17 @@ func refusal(e unix.Errno) *p2p.Proof {
 // proved runs check on a server, whose pairs become what proofs has of them.
 func proved(t *testing.T, a *app, proofs map[string]*p2p.Proof, untraced string) checkResult {
 	t.Helper()
+	return provedBy(t, a, proofs, liveRun{Untraced: untraced})
+}
+
+func provedBy(t *testing.T, a *app, proofs map[string]*p2p.Proof, run liveRun) checkResult {
+	t.Helper()
 	root := machineTree(server, "0x00").Write(t)
 	m := p2p.Open(root)
 	gpus, err1 := m.GPUs()
 	nics, err2 := m.NICs()
 	found, err3 := a.checkAnd(func(_ *p2p.Machine, pairs []p2p.Pair) (*liveRun, error) {
-		r := &liveRun{Untraced: untraced}
+		r := &run
 		for i, p := range pairs {
 			if pairs[i].Proof = proofs[p.GPU.Name+" "+p.NIC.Name]; pairs[i].Proof != nil {
 				r.Tried++
@@ -229,7 +234,8 @@ func TestLiveUsage(t *testing.T) {
 	}
 }
 
-// The build without cgo does all but the proof, and says so.
+// The build without cgo tries what the other does, but to write and read, and says
+// so. Here it has nothing to try.
 func TestLiveWithoutCgo(t *testing.T) {
 	bin := testenv.BuildWithoutCgo(t)
 	var out, stderr bytes.Buffer
@@ -239,21 +245,101 @@ func TestLiveWithoutCgo(t *testing.T) {
 	if err := cmd.Run(); err != nil && !errors.As(err, &exit) {
 		t.Fatal(err)
 	}
-	var d struct {
-		Errors []cli.Error
-		Result checkResult
-	}
+	var d struct{ Result checkResult }
 	if err := json.Unmarshal(out.Bytes(), &d); err != nil {
 		t.Fatalf("%v: %s%s", err, &out, &stderr)
 	}
-	said := false
-	for _, e := range d.Errors {
-		said = said || e.Kind == cli.KindUnavailable && strings.Contains(e.Message, "built without cgo")
-	}
-	if !said || d.Result.Live == nil || !strings.Contains(d.Result.Live.Untried, "built without cgo") {
-		t.Errorf("%+v, %+v", d.Errors, d.Result.Live)
+	l := d.Result.Live
+	if l == nil || !strings.Contains(l.Unmoved, "built without cgo") || strings.Contains(l.Untried, "cgo") || (l.Untried == "") != (l.Tried > 0) {
+		t.Errorf("%+v", l)
 	}
 	if status := cmd.ProcessState.ExitCode(); status != cli.ExitUnavailable && status != cli.ExitFailed {
 		t.Errorf("status %d", status)
+	}
+}
+
+// Of each machine in a file the build without cgo says what the other says, to the
+// last word: what cgo adds, NVML and CUDA, is asked of this machine only.
+func TestTheSameWithoutCgo(t *testing.T) {
+	bin := testenv.BuildWithoutCgo(t)
+	machines, err := filepath.Glob("testdata/testbed/*.tar.gz")
+	if err != nil || len(machines) < 9 {
+		t.Fatalf("%v: %v", machines, err)
+	}
+	for _, file := range machines {
+		same(t, bin, "--snapshot", file)
+	}
+	for _, tree := range testenv.Machines {
+		same(t, bin, "--root", tree().Write(t))
+	}
+	same(t, bin, "--root", bad().Write(t))
+	same(t, bin, "--root", testenv.FlatVM().Write(t))
+}
+
+// same runs the other build with these arguments as well.
+func same(t *testing.T, bin string, args ...string) {
+	t.Helper()
+	for _, args := range [][]string{append(args, "--json"), append([]string{"topo"}, args...)} {
+		want := command(args...)
+		var out, stderr bytes.Buffer
+		cmd := exec.CommandContext(t.Context(), bin, args...)
+		cmd.Stdout, cmd.Stderr = &out, &stderr
+		var exit *exec.ExitError
+		if err := cmd.Run(); err != nil && !errors.As(err, &exit) {
+			t.Fatal(err)
+		}
+		if status := cmd.ProcessState.ExitCode(); status != want.status || out.String() != want.out || stderr.String() != want.err || out.Len() == 0 {
+			t.Errorf("%q: status %d, and %d with cgo: %s", args, status, want.status, &stderr)
+		}
+	}
+}
+
+// What a proof that moved nothing says: where the bytes are, and that nobody knows
+// whether they arrive. It is not good enough.
+func TestProofWithoutMoving(t *testing.T) {
+	const why = "built without cgo: libibverbs cannot be loaded"
+	proofs := asPredicted()
+	for _, p := range proofs {
+		if p.Outcome == p2p.Refused {
+			continue
+		}
+		for _, r := range []p2p.Rung{p2p.RungWrite, p2p.RungRead, p2p.RungOrder} {
+			p.Steps[r] = p2p.Step{Result: p2p.ResultSkip, Detail: "not moved: " + why}
+		}
+	}
+	a := &app{}
+	r := provedBy(t, a, proofs, liveRun{Unmoved: why})
+	if r.Live.Proven.Direct != 0 || r.Live.Proven.Unknown != 2 {
+		t.Errorf("%+v", r.Live)
+	}
+	for _, f := range r.Checks {
+		switch f.ID {
+		case "ACT-WRITE", "ACT-READ", "ACT-ORDER":
+			if f.Result != "skip" || !strings.Contains(f.Read, why) {
+				t.Errorf("%s: %s: %s", f.ID, f.Result, f.Read)
+			}
+		case "ACT-REG", "ACT-TRACE":
+			if f.Result == "skip" {
+				t.Errorf("%s: %s: %s", f.ID, f.Result, f.Read)
+			}
+		}
+	}
+	var b strings.Builder
+	if err := r.text(&b, a); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"Live proof: registered; nothing was written and read", "direct, not moved", "nothing proves that bytes arrive: " + why} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("%q is not there: %s", want, &b)
+		}
+	}
+	for _, p := range r.Pairs {
+		want := p.Outcome
+		if want == "direct" {
+			want = "unknown"
+		}
+		if got := r.now(p); got != want {
+			t.Errorf("%s -> %s is %s, want %s", p.GPU, p.NIC, got, want)
+		}
 	}
 }

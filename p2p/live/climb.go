@@ -50,9 +50,12 @@ func (c *climb) run(ctx context.Context) {
 		return
 	}
 	nic, err := c.nic(c.pair.NIC.Name)
-	if err != nil {
+	switch {
+	case err != nil:
 		c.open(p2p.RungRegister, p2p.ResultUnknown, err)
-	} else {
+	case c.still != nil:
+		c.register(ctx, nic)
+	default:
 		c.transfer(ctx, nic)
 	}
 	c.release()
@@ -116,7 +119,7 @@ func (c *climb) transfer(ctx context.Context, nic *ibvfd.Context) {
 		Cases: []string{canary.CaseWhole}, Stall: c.opt.Limit / 2,
 		Registered: func(rep *canary.Report) {
 			c.recount()
-			c.place(ctx, rep)
+			c.place(ctx, placement.Key{Device: rep.NIC, LKey: rep.LKey, Inode: rep.Inode})
 		},
 	})
 	c.proof.Verified, c.proof.WriteRate, c.proof.ReadRate = rep.VerifiedBytes, rep.WriteRate, rep.ReadRate
@@ -180,7 +183,7 @@ func (c *climb) order(ctx context.Context, nic *ibvfd.Context) {
 const testimony = 20 * time.Second
 
 // place asks where a registration that lives has its bytes.
-func (c *climb) place(ctx context.Context, rep *canary.Report) {
+func (c *climb) place(ctx context.Context, key placement.Key) {
 	if c.tracer == nil {
 		why := fmt.Errorf("nobody watched where the bytes are: %w", c.blind)
 		c.open(p2p.RungPlace, p2p.ResultUnknown, why)
@@ -189,7 +192,7 @@ func (c *climb) place(ctx context.Context, rep *canary.Report) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, testimony)
 	defer cancel()
-	pl, err := c.tracer.Prove(ctx, placement.Key{Device: rep.NIC, LKey: rep.LKey, Inode: rep.Inode})
+	pl, err := c.tracer.Prove(ctx, key)
 	if err != nil {
 		c.open(p2p.RungPlace, p2p.ResultUnknown, err)
 		return

@@ -18,6 +18,13 @@
 // the buffer to system memory. Without a trace the outcome of a registration
 // that succeeded is unknown, and the reason is there. A refusal needs none.
 //
+// # Without libibverbs
+//
+// Where there is no libibverbs, and in a build without cgo, the kernel registers the
+// buffer by its own ioctl, and no bytes are moved: written, read and ordered are
+// skipped for that reason. A driver that opens no context without data of its
+// provider's (mlx5) is not asked, and the rung is unknown.
+//
 // # What it does to the machine
 //
 // A buffer of 256 KiB in the GPU, a PD, a CQ, queue pairs that are connected to

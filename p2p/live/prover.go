@@ -41,6 +41,7 @@ type Prover struct {
 	opt    Options
 	tracer *trace.Tracer // nil if nobody watches
 	blind  error         // why
+	still  error         // why no bytes are moved; nil if they are
 
 	memory []gpualloc.Description
 	open   map[string]gpualloc.Allocator // by spec
@@ -50,14 +51,16 @@ type Prover struct {
 // errUnasked is why nothing is traced that was not to be.
 var errUnasked = errors.New("it was not asked for")
 
-// Open prepares proofs on m, which must be this machine. It fails with
-// [ibvfd.ErrNotBuilt] or [ibvfd.ErrNoLibrary] where nothing can be registered.
-// That nothing can be traced is no failure: [Prover.Blind] says why.
+// Open prepares proofs on m, which must be this machine. That nothing can be
+// traced is no failure: [Prover.Blind] says why. Nor is it one that libibverbs is
+// missing ([ibvfd.ErrNotBuilt], [ibvfd.ErrNoLibrary]): buffers are then registered
+// by the kernel's own ioctl, and no bytes are moved. [Prover.Still] says so.
 func Open(m *p2p.Machine, opt Options) (*Prover, error) {
 	opt.setDefaults()
 	c, err := ibvfd.Open("") // no device has that name: what matters is who says so
+	var still error
 	if errors.Is(err, ibvfd.ErrNotBuilt) || errors.Is(err, ibvfd.ErrNoLibrary) {
-		return nil, err
+		still = err
 	}
 	if err == nil {
 		if err := c.Close(); err != nil {
@@ -65,7 +68,7 @@ func Open(m *p2p.Machine, opt Options) (*Prover, error) {
 		}
 	}
 	p := &Prover{
-		m: m, opt: opt, blind: errUnasked, memory: gpualloc.Discover(gpualloc.Env{}),
+		m: m, opt: opt, blind: errUnasked, still: still, memory: gpualloc.Discover(gpualloc.Env{}),
 		open: map[string]gpualloc.Allocator{}, nics: map[string]*ibvfd.Context{},
 	}
 	if !opt.Untraced {
@@ -76,6 +79,9 @@ func Open(m *p2p.Machine, opt Options) (*Prover, error) {
 
 // Blind says why nothing is traced, nil if it is.
 func (p *Prover) Blind() error { return p.blind }
+
+// Still says why no bytes are moved, nil if they are.
+func (p *Prover) Still() error { return p.still }
 
 // Close closes devices and tracer.
 func (p *Prover) Close() error {
@@ -145,7 +151,11 @@ func (p *Prover) nic(name string) (*ibvfd.Context, error) {
 	if c := p.nics[name]; c != nil {
 		return c, nil
 	}
-	c, err := ibvfd.Open(name)
+	open := ibvfd.Open
+	if p.still != nil {
+		open = ibvfd.OpenKernel
+	}
+	c, err := open(name)
 	if err == nil {
 		p.nics[name] = c
 	}

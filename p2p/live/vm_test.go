@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 	"github.com/gpurdma/gpurdma/p2p"
 	"github.com/gpurdma/gpurdma/placement"
@@ -88,6 +89,42 @@ func TestVMProve(t *testing.T) {
 		if s := proof.Steps; s[p2p.RungExport].Result != p2p.ResultPass || s[p2p.RungRegister].Result != p2p.ResultUnknown || s[p2p.RungRelease].Result != p2p.ResultPass || proof.Outcome != p2p.OutcomeUnknown {
 			t.Errorf("%+v", proof)
 		}
+	})
+	// As a build without cgo does, and a machine without libibverbs: the kernel
+	// registers, and the trace tells where the bytes are.
+	t.Run("without libibverbs", func(t *testing.T) {
+		q := *p
+		q.still, q.nics = ibvfd.ErrNotBuilt, map[string]*ibvfd.Context{}
+		defer func() {
+			for _, c := range q.nics {
+				if err := c.Close(); err != nil {
+					t.Error(err)
+				}
+			}
+		}()
+		prove := func(want p2p.Outcome) *p2p.Proof {
+			t.Helper()
+			proof := q.Prove(t.Context(), pair)
+			s := proof.Steps
+			if proof.Outcome != want || s[p2p.RungRegister].Result != p2p.ResultPass || s[p2p.RungRelease].Result != p2p.ResultPass || proof.Verified != 0 {
+				t.Errorf("want %v, got %+v", want, proof)
+			}
+			if !strings.Contains(s[p2p.RungRegister].Detail, string(ibvfd.RouteIoctl)) {
+				t.Errorf("registered: %+v", s[p2p.RungRegister])
+			}
+			for _, r := range []p2p.Rung{p2p.RungWrite, p2p.RungRead, p2p.RungOrder} {
+				if s[r].Result != p2p.ResultSkip || !strings.Contains(s[r].Detail, "built without cgo") {
+					t.Errorf("%v: %+v", r, s[r])
+				}
+			}
+			return proof
+		}
+		if r := prove(p2p.Direct).Resident; r == nil || r.Err != nil || r.Before < r.Size || r.After != r.Before {
+			t.Errorf("in the GPU's memory: %+v", r)
+		}
+		gpu.Set(t, "pin_rule", "system")
+		defer gpu.Set(t, "pin_rule", "vram")
+		prove(p2p.Staged)
 	})
 	t.Run("log", func(t *testing.T) {
 		w := m.Watch(pair)

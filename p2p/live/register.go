@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package live
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/p2p"
+	"github.com/gpurdma/gpurdma/placement"
+)
+
+// register registers the buffer and asks where its bytes are, and moves none:
+// there is no libibverbs, which posts and polls.
+func (c *climb) register(ctx context.Context, nic *ibvfd.Context) {
+	if c.tracer != nil {
+		c.tracer.Pending() // what others refused before
+	}
+	made, err := c.registered(nic, func(mr *ibvfd.MR) {
+		c.step(p2p.RungRegister, p2p.ResultPass, "by the %s", mr.Route())
+		c.recount()
+		c.place(ctx, placement.Key{Device: nic.Name(), LKey: mr.LKey(), Inode: c.inode})
+		for _, r := range []p2p.Rung{p2p.RungWrite, p2p.RungRead, p2p.RungOrder} {
+			c.step(r, p2p.ResultSkip, "not moved: %v", c.still)
+		}
+	})
+	switch {
+	case err == nil:
+	case made:
+		c.proof.Outcome = p2p.OutcomeUnknown
+		c.open(p2p.RungRegister, p2p.ResultFail, fmt.Errorf("what was registered does not end: %w", err))
+	default:
+		c.unregistered(ctx, err)
+	}
+}
+
+// registered shows the region of the whole buffer while it lives; of one in
+// several parts it is the first. It reports whether there was one.
+func (c *climb) registered(nic *ibvfd.Context, show func(*ibvfd.MR)) (made bool, err error) {
+	pd, err := nic.AllocPD()
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, pd.Close()) }()
+	attr := ibvfd.RegionAttr{
+		Length: uint64(c.buf.Size()), Owner: c.buf,
+		Access: ibvfd.AccessLocalWrite | ibvfd.AccessRemoteRead | ibvfd.AccessRemoteWrite,
+	}
+	for _, s := range c.buf.Segments() {
+		attr.Segments = append(attr.Segments, ibvfd.Segment{Buf: s.Buf, Offset: uint64(s.Offset), Length: uint64(s.Size)})
+	}
+	// Of memory that does not begin with a page the address has to agree.
+	attr.IOVA = attr.Segments[0].Offset % uint64(os.Getpagesize())
+	region, err := ibvfd.RegisterRegion(attr, pd)
+	if err != nil {
+		return false, err
+	}
+	show(region.MRs(pd)[0])
+	return true, region.Close()
+}
