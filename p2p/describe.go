@@ -91,6 +91,29 @@ func (m *Machine) Function(a Addr) (Function, error) {
 	return f, nil
 }
 
+// Place is where a function is.
+type Place struct {
+	Bus      string // the host bridge's: "pci0000:00"
+	NUMANode int    // -1: the firmware says none
+	Group    string // the IOMMU's, by number; "" without one
+	GroupErr error
+}
+
+// Place finds a function. It reads less than Function.
+func (m *Machine) Place(a Addr) (Place, error) {
+	p, err := pci.ReadFunction(m.sys, a)
+	if err != nil {
+		return Place{}, err
+	}
+	chain, err := pci.Chain(m.sys, a)
+	if err != nil {
+		return Place{}, err
+	}
+	at := Place{Bus: chain[0], NUMANode: p.NUMANode}
+	at.Group, at.GroupErr = pci.IOMMUGroup(m.sys, a)
+	return at, nil
+}
+
 // Resizable is the largest size that a function offers for one of its BARs; false
 // if the BAR has one size, or nobody says.
 func (m *Machine) Resizable(a Addr, bar int) (uint64, bool) {

@@ -21,6 +21,13 @@ type machine struct {
 	CPU        string           `json:"cpu"`
 }
 
+// place is where a device is; null of what is not known, or not there.
+type place struct {
+	Root  *string `json:"pcie_root"` // the host bridge's bus: "pci0000:00"
+	NUMA  *int    `json:"numa_node"`
+	Group *string `json:"iommu_group"`
+}
+
 type gpu struct {
 	Name      string    `json:"name"`
 	PCI       *p2p.Addr `json:"pci"`
@@ -28,6 +35,7 @@ type gpu struct {
 	Exporter  string    `json:"exporter"`
 	OutOfTree bool      `json:"out_of_tree"`
 	Counts    bool      `json:"counts"`
+	place
 }
 
 type nic struct {
@@ -39,6 +47,7 @@ type nic struct {
 	ByCPU      bool      `json:"by_cpu"`
 	Software   bool      `json:"software"`
 	NetDevs    []string  `json:"netdevs"`
+	place
 }
 
 type redirect struct {
@@ -144,7 +153,7 @@ func (a *app) checkAnd(prove func(*p2p.Machine, []p2p.Pair) (*liveRun, error), m
 	r := checkResult{Machine: machineOf(m), Process: processOf(m), GPUs: []gpu{}, NICs: []nic{}, Pairs: []pair{}}
 	var pairs []p2p.Pair
 	for _, g := range gpus {
-		r.GPUs = append(r.GPUs, gpuOf(g))
+		r.GPUs = append(r.GPUs, gpuOf(m, g))
 		for _, n := range nics {
 			pairs = append(pairs, m.Pair(g, n))
 		}
@@ -156,7 +165,7 @@ func (a *app) checkAnd(prove func(*p2p.Machine, []p2p.Pair) (*liveRun, error), m
 		r.Summary.add(p)
 	}
 	for _, n := range nics {
-		r.NICs = append(r.NICs, nicOf(n))
+		r.NICs = append(r.NICs, nicOf(m, n))
 	}
 	var unproven error
 	if prove != nil {
@@ -196,13 +205,34 @@ func nothing(gpus []p2p.GPU, nics []p2p.NIC) error {
 	return errors.Join(errs...)
 }
 
-func gpuOf(g p2p.GPU) gpu {
+func gpuOf(m *p2p.Machine, g p2p.GPU) gpu {
 	e := g.Exporter
-	return gpu{g.Name, e.PCI, e.Driver, e.Class.String(), e.OutOfTree, e.Class != p2p.ClassSystem}
+	return gpu{g.Name, e.PCI, e.Driver, e.Class.String(), e.OutOfTree, e.Class != p2p.ClassSystem, placeOf(m, e.PCI)}
 }
 
-func nicOf(n p2p.NIC) nic {
-	return nic{n.Name, n.Importer.PCI, n.Importer.Driver, n.Importer.Kind.String(), n.Importer.PeerToPeer, n.Importer.ByCPU, n.Software, list(n.NetDevs)}
+func nicOf(m *p2p.Machine, n p2p.NIC) nic {
+	i := n.Importer
+	return nic{n.Name, i.PCI, i.Driver, i.Kind.String(), i.PeerToPeer, i.ByCPU, n.Software, list(n.NetDevs), placeOf(m, i.PCI)}
+}
+
+// placeOf finds a device. That of one that cannot be read is not known, which
+// the checks say.
+func placeOf(m *p2p.Machine, a *p2p.Addr) place {
+	if a == nil {
+		return place{}
+	}
+	at, err := m.Place(*a)
+	if err != nil {
+		return place{}
+	}
+	out := place{Root: &at.Bus}
+	if at.NUMANode >= 0 {
+		out.NUMA = &at.NUMANode
+	}
+	if at.Group != "" && at.GroupErr == nil {
+		out.Group = &at.Group
+	}
+	return out
 }
 
 // list is never null in JSON.

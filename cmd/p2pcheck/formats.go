@@ -10,12 +10,13 @@ import (
 	"strings"
 
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
+	"github.com/gpurdma/gpurdma/p2p"
 )
 
 // formats are outputs for other programs, each with the exit status that these
 // expect. Without a result nothing could be looked at.
 var formats = map[string]func(b *strings.Builder, r *checkResult, status int, err error) int{
-	"nagios": nagios, "npd": npd, "prometheus": prometheus, "nfd": nfd,
+	"nagios": nagios, "npd": npd, "prometheus": prometheus, "nfd": nfd, "dra": dra,
 }
 
 // formatted prints what was found for another program. Output that did not
@@ -202,6 +203,45 @@ func nfd(b *strings.Builder, r *checkResult, status int, _ error) int {
 	return status
 }
 
+// dra are the devices as a ResourceSlice of Kubernetes names them, a line each: a
+// claim takes a GPU and a NIC of one resource.kubernetes.io/pcieRoot together. What
+// is not known is left out, and a device that several names stand for is there
+// once.
+func dra(b *strings.Builder, r *checkResult, status int, _ error) int {
+	fmt.Fprintf(b, "# p2pcheck: %s\n", verdict(r, status))
+	if r == nil {
+		return status
+	}
+	b.WriteString("devices:\n")
+	seen := map[p2p.Addr]bool{}
+	device := func(kind, name string, pci *p2p.Addr, at place) {
+		switch {
+		case pci == nil:
+			fmt.Fprintf(b, "# %s is on no PCI bus\n", printable{}.text(name))
+			return
+		case seen[*pci]:
+			return
+		}
+		seen[*pci] = true
+		attributes := fmt.Sprintf("resource.kubernetes.io/pciBusID: {string: %q}", pci)
+		if at.Root != nil {
+			attributes += fmt.Sprintf(", resource.kubernetes.io/pcieRoot: {string: %q}", *at.Root)
+		}
+		// A name is a DNS label: no colon and no dot.
+		id := strings.NewReplacer(":", "-", ".", "-").Replace(pci.String())
+		fmt.Fprintf(b, "- {name: %s-%s, attributes: {%s}}\n", kind, id, attributes)
+	}
+	for _, g := range r.GPUs {
+		if g.Counts {
+			device("gpu", g.Name, g.PCI, g.place)
+		}
+	}
+	for _, n := range r.NICs {
+		device("nic", n.Name, n.PCI, n.place)
+	}
+	return status
+}
+
 // prometheus is the text format of metrics.
 func prometheus(b *strings.Builder, r *checkResult, status int, err error) int {
 	metric := func(name, help string) {
@@ -242,7 +282,7 @@ func prometheus(b *strings.Builder, r *checkResult, status int, err error) int {
 		metric("p2pcheck_pair_proof", "1 for what became of a registration when it was tried.")
 		for _, p := range r.Pairs {
 			if p.Proof != nil {
-				fmt.Fprintf(b, "p2pcheck_pair_proof{gpu=%s,nic=%s,outcome=%s} 1\n", quoted(p.GPU), quoted(p.NIC), quoted(p.Proof.Outcome))
+				fmt.Fprintf(b, "p2pcheck_pair_proof{gpu=%s,nic=%s,outcome=%s} 1\n", quoted(p.GPU), quoted(p.NIC), quoted(r.Live.became(p)))
 			}
 		}
 		metric("p2pcheck_predictions_contradicted", "Pairs whose proof is against the prediction.")

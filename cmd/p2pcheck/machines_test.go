@@ -15,6 +15,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -283,6 +284,80 @@ func TestNodeNames(t *testing.T) {
 	}
 }
 
+// draDevice is a line of --format dra: a name that is a DNS label, and attributes.
+var draDevice = regexp.MustCompile(`^- \{name: ((?:gpu|nic)-[0-9a-f-]{1,58}), attributes: \{resource\.kubernetes\.io/pciBusID: \{string: "([0-9a-f:.]+)"\}(?:, resource\.kubernetes\.io/pcieRoot: \{string: "(pci[0-9a-f]{4}:[0-9a-f]{2})"\})?\}\}$`)
+
+// devices reads what --format dra prints: the roots by address.
+func devices(t *testing.T, text string) map[string]string {
+	t.Helper()
+	roots, names := map[string]string{}, map[string]bool{}
+	for line := range strings.Lines(text) {
+		line = strings.TrimSuffix(line, "\n")
+		m := draDevice.FindStringSubmatch(line)
+		switch {
+		case strings.HasPrefix(line, "# ") || line == "devices:":
+			continue
+		case m == nil || names[m[1]] || roots[m[2]] != "":
+			t.Errorf("%q in %s", line, text)
+			continue
+		}
+		names[m[1]], roots[m[2]] = true, m[3]
+	}
+	return roots
+}
+
+// A claim of Kubernetes goes by the attributes of a GPU and a NIC: those of one host
+// bridge have the same root, and the JSON names it, too.
+func TestDRA(t *testing.T) {
+	root := testenv.Machines["small-hgx"]().Write(t)
+	roots := devices(t, command("--root", root, "--format", "dra").out)
+	var d struct{ Result checkResult }
+	if err := json.Unmarshal([]byte(command("--root", root, "--json", "--skip", "all").out), &d); err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	at := func(name string, pci *p2p.Addr, p place) {
+		real, err := filepath.EvalSymlinks(filepath.Join(root, "sys/bus/pci/devices", pci.String()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := strings.Split(strings.TrimPrefix(real, root+"/sys/devices/"), "/")[0]
+		if p.Root == nil || *p.Root != want || roots[pci.String()] != want {
+			t.Errorf("%s: %v and %q, want %s", name, p.Root, roots[pci.String()], want)
+		}
+		node, err := os.ReadFile(filepath.Join(real, "numa_node"))
+		if err != nil || p.NUMA == nil || fmt.Sprint(*p.NUMA) != strings.TrimSpace(string(node)) {
+			t.Errorf("%s: node %v, want %s, %v", name, p.NUMA, node, err)
+		}
+		group, err := filepath.EvalSymlinks(filepath.Join(real, "iommu_group"))
+		if err != nil || p.Group == nil || *p.Group != filepath.Base(group) {
+			t.Errorf("%s: group %v, want %s, %v", name, p.Group, group, err)
+		}
+		n++
+	}
+	for _, g := range d.Result.GPUs {
+		if g.Counts {
+			at(g.Name, g.PCI, g.place)
+		}
+	}
+	for _, c := range d.Result.NICs {
+		at(c.Name, c.PCI, c.place)
+	}
+	if n < 4 || len(roots) != n {
+		t.Errorf("%d devices, %v", n, roots)
+	}
+	// What is not known is left out, and what is on no bus has no place.
+	unplaced := machineTree(server+others, "0x1d")
+	out := command("--root", unplaced.Write(t), "--format", "dra").out
+	devices(t, out)
+	if !strings.Contains(out, "# rxe0 is on no PCI bus\n") {
+		t.Error(out)
+	}
+	if r := command("--root", filepath.Join(root, "none"), "--format", "dra"); r.status != cli.ExitUsage || r.out != "# p2pcheck: unknown\n" {
+		t.Errorf("%+v", r)
+	}
+}
+
 func TestFormats(t *testing.T) {
 	machines := map[string]testenv.Tree{"good": testenv.Machines["small-hgx"](), "bad": bad(), "guest": testenv.FlatVM(), "empty": {Config: "-", Files: map[string]string{"sys/kernel/x": ""}}}
 	for name, want := range map[string]map[string]int{
@@ -290,6 +365,7 @@ func TestFormats(t *testing.T) {
 		"npd":        {"good": 0, "bad": 1, "guest": 2, "empty": 2},
 		"prometheus": {"good": 0, "bad": 1, "guest": 3, "empty": 3},
 		"nfd":        {"good": 0, "bad": 1, "guest": 3, "empty": 3},
+		"dra":        {"good": 0, "bad": 1, "guest": 3, "empty": 3},
 	} {
 		for machine, status := range want {
 			r := run(machines[machine], t, "--root", "ROOT", "--format", name)
@@ -307,6 +383,8 @@ func TestFormats(t *testing.T) {
 				}
 			case "prometheus":
 				exposition(t, r.out)
+			case "dra":
+				devices(t, r.out)
 			case "nfd":
 				for line := range strings.Lines(r.out) {
 					if key, value, ok := strings.Cut(strings.TrimSpace(line), "="); !ok || !strings.HasPrefix(key, "p2pcheck.") || value == "" {
