@@ -16,11 +16,21 @@ import (
 	"time"
 
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
+	"github.com/gpurdma/gpurdma/internal/files"
 )
 
-// large is a machine of 4,000 PCI functions with 16 GPUs and 16 NICs, two and
-// two below a switch.
-func large(b *testing.B) string {
+// size is that of a machine: below each switch are two GPUs and two NICs.
+type size struct{ switches, functions int }
+
+// aim is the machine that the aims in docs/bench.md are of.
+var aim = size{switches: 8, functions: 4000}
+
+func (s size) String() string {
+	return fmt.Sprintf("%d GPUs, %d NICs, %d functions", 2*s.switches, 2*s.switches, s.functions)
+}
+
+// machine has no more than eight switches.
+func (s size) machine(t testing.TB) string {
 	var tree strings.Builder
 	functions := 0
 	// lspci wants interrupt and regions of each.
@@ -28,7 +38,7 @@ func large(b *testing.B) string {
 		fmt.Fprintf(&tree, format+" irq=0 resource=0x0_0x0_0x0\n", args...)
 		functions++
 	}
-	for i := range 8 {
+	for i := range s.switches {
 		bus := fmt.Sprintf("%02x", i*0x20)
 		up := fmt.Sprintf("pci0000:%s/0000:%s:01.0/0000:%02x:00.0", bus, bus, i*0x20+1)
 		add("pci0000:%s/0000:%s:01.0 class=0x060400 type=4", bus, bus)
@@ -43,14 +53,14 @@ func large(b *testing.B) string {
 			add("%s/0000:%02x:00.0 %s", down, i*0x20+3+port, what)
 		}
 	}
-	for functions < 4000 {
+	for functions < s.functions {
 		add("pci0001:00/%04x:%02x:%02x.%d class=0x088000", 1+functions>>13, functions>>8&0xff, functions>>3&0x1f, functions&7)
 	}
 	machine := machineTree(tree.String(), "")
 	machine.Files["etc/libibverbs.d/mlx5.driver"] = "driver mlx5\n"
 	machine.Files["usr/lib64/libibverbs.so.1.14.50.0"] = library()
 	machine.Files["usr/lib64/libibverbs/libmlx5-rdmav34.so"] = ""
-	return machine.Write(b)
+	return machine.Write(t)
 }
 
 // library is as large as libibverbs is.
@@ -63,14 +73,61 @@ func library() string {
 	return string(code) + "\x00/usr/lib64/libibverbs/lib%s-rdmav34.so\x00"
 }
 
-// All predictions and checks for 16 GPUs and 16 NICs.
+// All predictions and checks for 16 GPUs and 16 NICs of 4,000 functions, then of
+// other sizes: half and twice the functions, half and a quarter of the devices.
 func BenchmarkCheck(b *testing.B) {
-	root := large(b)
-	b.ReportAllocs()
-	for b.Loop() {
-		a := &app{stdout: io.Discard, stderr: io.Discard}
-		if status := a.run([]string{"--root", root}); status != cli.ExitFailed {
-			b.Fatal(status)
+	for _, s := range []size{
+		aim, {aim.switches, aim.functions / 2}, {aim.switches, aim.functions * 2}, {aim.switches / 2, aim.functions}, {aim.switches / 4, aim.functions},
+	} {
+		b.Run(s.String(), func(b *testing.B) {
+			root := s.machine(b)
+			b.ReportAllocs()
+			for b.Loop() {
+				a := &app{stdout: io.Discard, stderr: io.Discard}
+				if status := a.run([]string{"--root", root}); status != cli.ExitFailed {
+					b.Fatal(status)
+				}
+			}
+		})
+	}
+}
+
+// The cost is linear in functions and in pairs: each more costs no more file
+// accesses, and no more memory, than one of those before. Of a machine that is twice
+// and four times as large the second step is twice the first.
+func TestCostIsLinear(t *testing.T) {
+	cost := func(s size) (accesses, allocations float64) {
+		root := s.machine(t)
+		look := func() {
+			a := &app{stdout: io.Discard, stderr: io.Discard}
+			if status := a.run([]string{"--root", root}); status != cli.ExitFailed {
+				t.Fatalf("%v: status %d", s, status)
+			}
+		}
+		files.Before = func(string) error { accesses++; return nil }
+		look()
+		files.Before = nil
+		return accesses, testing.AllocsPerRun(1, look)
+	}
+	for _, c := range []struct {
+		of    string
+		sizes [3]size
+		n     func(size) float64
+	}{
+		{"functions", [3]size{{2, 500}, {2, 1000}, {2, 2000}}, func(s size) float64 { return float64(s.functions) }},
+		{"pairs", [3]size{{2, 500}, {4, 500}, {8, 500}}, func(s size) float64 { return float64(4 * s.switches * s.switches) }},
+	} {
+		var n, accesses, allocations [3]float64
+		for i, s := range c.sizes {
+			n[i] = c.n(s)
+			accesses[i], allocations[i] = cost(s)
+		}
+		t.Logf("%s %v: %v file accesses, %v allocations", c.of, n, accesses, allocations)
+		for what, cost := range map[string][3]float64{"file accesses": accesses, "allocations": allocations} {
+			first, second := (cost[1]-cost[0])/(n[1]-n[0]), (cost[2]-cost[1])/(n[2]-n[1])
+			if first < 0 || second > 1.1*max(first, 0.1) {
+				t.Errorf("%s for each of the %s: %.2f, then %.2f", what, c.of, first, second)
+			}
 		}
 	}
 }
@@ -89,7 +146,7 @@ type peer struct {
 // itself is the noise. The ratios are of processor time, which depends less on
 // what else runs.
 func BenchmarkPeers(b *testing.B) {
-	root := large(b)
+	root := aim.machine(b)
 	self := peer{name: "p2pcheck", argv: []string{os.Args[0], "--root", root}, env: []string{asCommand + "=1"}}
 	again := self
 	again.name = "p2pcheck-again"
