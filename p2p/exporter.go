@@ -205,9 +205,10 @@ func (m *Machine) Exporter(a Addr) (Exporter, error) {
 	if e.Class == ClassNVIDIA {
 		e.Gate, e.Peer = m.nvidiaGate(), m.nvidiaPeer()
 		taint, err := m.taint("nvidia")
-		if strings.Contains(taint, "P") || err != nil {
+		// No kernel has it for its own: an empty file says nothing.
+		if strings.Contains(taint, "P") || !strings.Contains(taint, "O") || err != nil {
 			e.Class = ClassUnknown // maybe the proprietary modules: the open ones alone export dma-bufs
-			e.Proprietary = err == nil && !strings.Contains(m.read("proc/driver/nvidia/version").text, openModules)
+			e.Proprietary = strings.Contains(taint, "P") && err == nil && !strings.Contains(m.read("proc/driver/nvidia/version").text, openModules)
 		}
 	}
 	e.Power = powerOf(m.read("sys", f.SysPath, "power/runtime_status"))

@@ -210,6 +210,7 @@ func TestNVIDIAGate(t *testing.T) {
 		{grace, "0", "OE", ClassNVIDIA, GateUnknown},
 		{"-", "0", "OE", ClassNVIDIA, GateUnknown},
 		{bare, "0", "POE", ClassUnknown, GateOpen},
+		{bare, "0", "", ClassUnknown, GateOpen}, // it is never the kernel's own
 		{bare, "2", "OE", ClassNVIDIA, GateClosed},
 		{bare, "?", "OE", ClassNVIDIA, GateUnknown},
 	} {
