@@ -7,8 +7,10 @@ import (
 	"compress/zlib"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -21,7 +23,7 @@ import (
 )
 
 // dump writes a machine as rdma_topo does.
-func dump(t *testing.T, root string) []map[string]any {
+func dump(t testing.TB, root string) []map[string]any {
 	t.Helper()
 	var out []map[string]any
 	links, err := filepath.Glob(root + "/sys/bus/pci/devices/*")
@@ -65,7 +67,7 @@ func dump(t *testing.T, root string) []map[string]any {
 	return out
 }
 
-func dumpFile(t *testing.T, all any) string {
+func dumpFile(t testing.TB, all any) string {
 	t.Helper()
 	text, err := json.Marshal(all)
 	if err != nil {
@@ -207,11 +209,55 @@ func TestDumpBombs(t *testing.T) {
 	}
 }
 
-func marshalled(t *testing.T, v any) []byte {
+func marshalled(t testing.TB, v any) []byte {
 	t.Helper()
 	text, err := json.Marshal(v)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return text
+}
+
+// A dump that somebody made crashes nothing, leads nowhere outside, and makes no
+// good machine: what decides is not in it.
+func FuzzDump(f *testing.F) {
+	for _, name := range []string{"small-hgx", "small-mi300"} {
+		all := dump(f, testenv.Machines[name]().Write(f))
+		f.Add(marshalled(f, all))
+		for _, d := range all {
+			f.Add(marshalled(f, []any{d}))
+		}
+		whole := marshalled(f, all[:2])
+		for n := 0; n < len(whole); n += 1 + len(whole)/20 {
+			f.Add(whole[:n])
+		}
+	}
+	for _, odd := range []string{"", "[", "[]", "[]]", "[null]", "[{}]", "[[]]", " [1,2]", `[{"realpath":"/sys/devices/pci0000:00/../../../x/0000:01:00.0"}]`, `["` + strings.Repeat("x", 1<<16)} {
+		f.Add([]byte(odd))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		entries, err := fromDump(bytes.NewReader(data))
+		if err != nil {
+			if !errors.Is(err, errSnapshot) {
+				t.Errorf("%v", err)
+			}
+			return
+		}
+		for name, e := range entries {
+			outside := !filepath.IsLocal(name) || path.Clean(name) != name
+			if outside || e.link != "" && !filepath.IsLocal(path.Join(path.Dir(name), e.link)) {
+				t.Errorf("%q leads to %q", name, e.link)
+			}
+		}
+		file := filepath.Join(t.TempDir(), "dump.json")
+		if err := os.WriteFile(file, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for _, args := range [][]string{{"--snapshot", file}, {"topo", "--snapshot", file}} {
+			r := command(args...)
+			if r.status < cli.ExitOK || r.status > cli.ExitUnavailable || strings.ContainsAny(r.out+r.err, "\x1b\x00") || r.status == cli.ExitOK && args[0] != "topo" {
+				t.Errorf("%q: status %d", args, r.status)
+			}
+		}
+	})
 }

@@ -10,7 +10,6 @@ import (
 	"errors"
 	"io"
 	"maps"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,7 +18,6 @@ import (
 
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 	"github.com/gpurdma/gpurdma/internal/testenv"
-	"github.com/gpurdma/gpurdma/p2p"
 )
 
 // command runs the command.
@@ -318,81 +316,6 @@ func bad() testenv.Tree {
 	tree.Files["proc/driver/nvidia/version"] = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  570\n"
 	tree.Files["sys/module/nvidia/taint"] = "POE\n"
 	return tree
-}
-
-// A broken snapshot crashes nothing, and makes no bad machine a good one: its
-// files are taken away, cut, made unreadable and filled with noise, and its
-// links lead elsewhere.
-func FuzzBrokenSnapshots(f *testing.F) {
-	const seeds = 200
-	for i := range uint64(seeds) {
-		f.Add(i)
-	}
-	root := bad().Write(f)
-	dir := f.TempDir()
-	entries := gather(root, &app{source: p2p.Source{Root: root}})
-	var b bytes.Buffer
-	if err := errors.Join(pack(&b, entries), unpack(&b, dir)); err != nil {
-		f.Fatal(err)
-	}
-	var names []string
-	for name, e := range entries {
-		if !e.dir {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	f.Fuzz(func(t *testing.T, seed uint64) {
-		random := rand.New(rand.NewPCG(seed, 1))
-		broken := map[string]bool{}
-		for range 1 + random.IntN(3) {
-			name := names[random.IntN(len(names))]
-			broken[name] = true
-			breakFile(t, filepath.Join(dir, name), entries[name].data, random)
-		}
-		if r := command("--root", dir); r.status == cli.ExitOK || r.status < 0 || r.status > cli.ExitUnavailable {
-			t.Errorf("%v: status %d\n%s", broken, r.status, r.out)
-		}
-		for name := range broken {
-			restore(t, filepath.Join(dir, name), entries[name])
-		}
-	})
-}
-
-func breakFile(t *testing.T, file string, data []byte, random *rand.Rand) {
-	t.Helper()
-	err := os.RemoveAll(file)
-	link := func(to string) { err = errors.Join(err, os.Symlink(to, file)) }
-	write := func(data []byte) { err = errors.Join(err, os.WriteFile(file, data, 0o600)) }
-	switch random.IntN(6) {
-	case 0: // it is gone
-	case 1:
-		link(filepath.Base(file))
-	case 2:
-		write(data[:random.IntN(len(data)+1)])
-	case 3:
-		write([]byte("\xff\x00 noise \n 0x"))
-	case 4:
-		link([]string{".", "..", "x", "user:[0]"}[random.IntN(4)])
-	case 5:
-		err = errors.Join(err, os.Mkdir(file, 0o700))
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-func restore(t *testing.T, file string, e entry) {
-	t.Helper()
-	err := os.RemoveAll(file)
-	if e.link != "" {
-		err = errors.Join(err, os.Symlink(e.link, file))
-	} else {
-		err = errors.Join(err, os.WriteFile(file, e.data, 0o600))
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 func FuzzUnpack(f *testing.F) {

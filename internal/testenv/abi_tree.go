@@ -47,7 +47,7 @@ type Tree struct {
 // Write writes the tree below a new directory, and returns that.
 func (f Tree) Write(t testing.TB) string {
 	t.Helper()
-	root := treeDir(t)
+	root := TreeDir(t)
 	put := func(name, text string) { WriteFile(t, filepath.Join(root, name), text) }
 	or := func(s, def string) string {
 		if s == "" {
@@ -89,9 +89,9 @@ func (f Tree) Write(t testing.TB) string {
 // TreeName is in the name of every tree's directory.
 const TreeName = "machine-tree-"
 
-// treeDir is a new directory in memory, where there is such a place: a machine
+// TreeDir is a new directory in memory, where there is such a place: a machine
 // has hundreds of files.
-func treeDir(t testing.TB) string {
+func TreeDir(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/dev/shm", TreeName)
 	if err != nil {

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gpurdma/gpurdma/cmd/internal/cli"
+	"github.com/gpurdma/gpurdma/internal/testenv"
+	"github.com/gpurdma/gpurdma/p2p"
+)
+
+// victim is a machine with much that is wrong, as its snapshot unpacks: in memory,
+// where there is such a place.
+type victim struct {
+	name, dir string
+	entries   map[string]entry
+	names     []string          // of files and links
+	worst     map[string]string // of each check, on the whole machine
+	direct    map[string]bool   // pairs
+}
+
+// victims are of NVIDIA and AMD, and one of the test bed's, whose switch redirects.
+func victims(f *testing.F) []*victim {
+	mi300 := testenv.Machines["small-mi300"]()
+	mi300.Release, mi300.Config = "6.12.1", testenv.WithoutP2PDMA
+	mi300.Functions = strings.NewReplacer("acs=0x00", "acs=0x1d", ":identity", ":DMA", "dma_mask_bits=64", "dma_mask_bits=40").Replace(mi300.Functions)
+	mi300.Files["proc/sys/kernel/numa_balancing"] = "1\n"
+	mi300.Files["sys/module/amdgpu/parameters/pcie_p2p"] = "N\n"
+	packed := func(tree testenv.Tree) []byte {
+		root := tree.Write(f)
+		var b bytes.Buffer
+		if err := pack(&b, gather(root, &app{source: p2p.Source{Root: root}})); err != nil {
+			f.Fatal(err)
+		}
+		return b.Bytes()
+	}
+	taken, err := os.ReadFile("testdata/testbed/switch-acs.tar.gz")
+	if err != nil {
+		f.Fatal(err)
+	}
+	var out []*victim
+	for _, m := range []struct {
+		name    string
+		archive []byte
+	}{{"small-hgx", packed(bad())}, {"small-mi300", packed(mi300)}, {"switch-acs", taken}} {
+		v := &victim{name: m.name, dir: testenv.TreeDir(f), entries: map[string]entry{}}
+		if err := errors.Join(unpack(bytes.NewReader(m.archive), v.dir), v.list()); err != nil {
+			f.Fatal(err)
+		}
+		var status int
+		var unread error
+		v.worst, v.direct, status, unread = v.look()
+		if status == cli.ExitOK || unread != nil || len(v.names) < 100 || len(v.worst) < 100 {
+			f.Fatalf("%s: status %d, %v, %d files, %d checks", v.name, status, unread, len(v.names), len(v.worst))
+		}
+		out = append(out, v)
+	}
+	return out
+}
+
+// list remembers what is there.
+func (v *victim) list() error {
+	err := filepath.WalkDir(v.dir, func(file string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		var was entry
+		if e.Type()&fs.ModeSymlink != 0 {
+			was.link, err = os.Readlink(file)
+		} else {
+			was.data, err = os.ReadFile(file)
+		}
+		v.entries[strings.TrimPrefix(file, v.dir+"/")] = was
+		return err
+	})
+	v.names = slices.Sorted(maps.Keys(v.entries))
+	return err
+}
+
+// look checks the machine and prints the report: the worst of each check, the
+// pairs that are direct, the status, and what found no devices.
+func (v *victim) look() (worst map[string]string, direct map[string]bool, status int, unread error) {
+	var out, stderr bytes.Buffer
+	a := &app{stdout: &out, stderr: &stderr, source: p2p.Source{Root: v.dir}}
+	found, unread := a.look(a.check)
+	status = a.finish("check", found, unread)
+	r, ok := found.(checkResult)
+	if !ok {
+		return nil, nil, status, errors.Join(unread, errors.New("no result"))
+	}
+	worst = map[string]string{}
+	for _, f := range r.Checks {
+		if was, there := worst[f.ID]; !there || slices.Index(ranks, f.Result) < slices.Index(ranks, was) {
+			worst[f.ID] = f.Result
+		}
+	}
+	direct = map[string]bool{}
+	for _, p := range r.Pairs {
+		direct[p.GPU+" -> "+p.NIC] = p.Outcome == p2p.Direct.String()
+	}
+	return worst, direct, status, unread
+}
+
+// brokenSeeds are how many snapshots are broken in the unit tests; make fuzz goes on
+// from there.
+const brokenSeeds = 3 * 667
+
+// A broken snapshot crashes nothing, makes no bad machine a good one, no check pass
+// that did not, and no pair direct that was not: one to three of its files are taken
+// away, cut, made unreadable and filled with noise, and links lead elsewhere. Where
+// the devices cannot be told for it, which is an error, no check is compared.
+func FuzzBrokenSnapshots(f *testing.F) {
+	for i := range uint64(brokenSeeds) {
+		f.Add(i)
+	}
+	all := victims(f)
+	f.Fuzz(func(t *testing.T, seed uint64) {
+		v := all[seed%uint64(len(all))]
+		random := rand.New(rand.NewPCG(seed, 1))
+		broken := map[string]string{}
+		for range 1 + random.IntN(3) {
+			name := v.names[random.IntN(len(v.names))]
+			broken[name] = v.damage(t, name, random)
+		}
+		defer func() {
+			for name := range broken {
+				v.restore(t, name)
+			}
+		}()
+		worst, direct, status, unread := v.look()
+		if status < cli.ExitFailed || status > cli.ExitUnavailable {
+			t.Errorf("%s, %v: status %d", v.name, broken, status)
+		}
+		if unread != nil {
+			return
+		}
+		excused := func(check string) bool {
+			for name, how := range broken {
+				if testenv.Excused(check, name, how) {
+					return true
+				}
+			}
+			return false
+		}
+		for id, result := range worst {
+			if was := v.worst[id]; result == "pass" && was != "pass" && was != "skip" && !excused(id) {
+				t.Errorf("%s, %v: %s was %s, and passes", v.name, broken, id, was)
+			}
+		}
+		for pair, now := range direct {
+			if now && !v.direct[pair] && !excused("") {
+				t.Errorf("%s, %v: %s is direct", v.name, broken, pair)
+			}
+		}
+	})
+}
+
+// damage breaks a file, and says how in the words of testenv.Excused.
+func (v *victim) damage(t *testing.T, name string, random *rand.Rand) (how string) {
+	t.Helper()
+	file, data := filepath.Join(v.dir, name), v.entries[name].data
+	err := os.RemoveAll(file)
+	link := func(to string) { err = errors.Join(err, os.Symlink(to, file)) }
+	write := func(data []byte) { err = errors.Join(err, os.WriteFile(file, data, 0o600)) }
+	switch random.IntN(6) {
+	case 0:
+		how = "absent"
+	case 1:
+		how = "unreadable"
+		link(filepath.Base(file))
+	case 2:
+		how = "half"
+		n := random.IntN(len(data) + 1)
+		if n == 0 {
+			how = "empty"
+		}
+		write(data[:n])
+	case 3:
+		how = "noise"
+		write([]byte("\xff\x00 noise \n 0x"))
+	case 4:
+		to := []string{".", "..", "x", "user:[0]"}[random.IntN(4)]
+		how = map[string]string{".": "directory", "..": "directory"}[to]
+		if how == "" {
+			how = "absent" // there is no such file
+		}
+		link(to)
+	case 5:
+		how = "directory"
+		err = errors.Join(err, os.Mkdir(file, 0o700))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return how
+}
+
+func (v *victim) restore(t *testing.T, name string) {
+	t.Helper()
+	file, was := filepath.Join(v.dir, name), v.entries[name]
+	err := os.RemoveAll(file)
+	if was.link != "" {
+		err = errors.Join(err, os.Symlink(was.link, file))
+	} else {
+		err = errors.Join(err, os.WriteFile(file, was.data, 0o600))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
