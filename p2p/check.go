@@ -234,6 +234,9 @@ type look struct {
 	cards   map[Addr]string // of VPD, which is slow to read
 	second  *secondFunctions
 
+	// What opens ports: those that pairs need, and all from which pairs gain.
+	parameters struct{ needed, all *Remedy }
+
 	check *Check
 	found []*Finding
 }

@@ -75,7 +75,7 @@ func (l *look) verdict() {
 		default:
 			f := l.warn(name, nil, "%v does not ask the kernel, which says: %s", p.GPU.Exporter.Class, why)
 			if len(d.Redirects) > 0 { // it is below one switch already
-				f.Remedy = l.openAll()
+				f.Remedy = l.opening(p)
 			}
 		}
 	})
@@ -98,8 +98,10 @@ func (l *look) acsList() {
 		for _, r := range d.Redirects {
 			on = append(on, r.String())
 		}
-		fix := l.openAll()
+		fix := l.opening(p)
 		switch {
+		case len(on) > 0 && !asksKernel(p.GPU.Exporter) && !l.m.gains(p):
+			l.warn(name, nil, "%s; something else is in the way", strings.Join(on, ", ")).Remedy = fix
 		case len(on) > 0 && (d.Supported == placement.Yes || !asksKernel(p.GPU.Exporter)):
 			l.warn(name, nil, "%s: the traffic goes over the root", strings.Join(on, ", ")).Remedy = fix
 		case len(on) > 0:

@@ -90,14 +90,19 @@ func (l *look) acsSource() {
 	if len(ports) == 0 {
 		l.skip("no port above a GPU or NIC")
 	}
-	counts := map[Addr]bool{} // ports that redirect what a pair sends
+	counts := map[Addr]*Remedy{} // ports that redirect what a pair sends, to whom that matters
 	var unread error          // why the way of some pair is not known
 	for _, p := range l.pairs {
 		if d := p.Prediction.Decision; d.Steps < 0 {
 			unread = firstError(unread, d.unread)
 		}
+		if !l.m.gains(p) {
+			continue
+		}
 		for _, r := range p.Prediction.Decision.Redirects {
-			counts[r.PCI] = true
+			if counts[r.PCI] == nil || p.opens() {
+				counts[r.PCI] = l.opening(p)
+			}
 		}
 	}
 	iommu := slices.ContainsFunc(l.endpoints(), func(f *function) bool { return f.IOMMU != "" })
@@ -108,14 +113,14 @@ func (l *look) acsSource() {
 			l.unknown(f.name, at, "not known: %s", reading{err: firstError(f.err, f.ACSErr)}.why())
 		case f.ACS.Redirects() == 0:
 			l.pass(f.name, at, "it does not redirect")
-		case !counts[f.PCI] && unread != nil:
+		case counts[f.PCI] == nil && unread != nil:
 			l.unknown(f.name, at, "it redirects, and whether that concerns a pair is not known: %s", reading{err: unread}.why())
-		case !counts[f.PCI]:
-			l.pass(f.name, at, "it redirects, which concerns no pair here").Expect = ""
+		case counts[f.PCI] == nil:
+			l.pass(f.name, at, "it redirects, which keeps no pair here from anything").Expect = ""
 		case iommu && f.ACS.Ctrl&standardACS == f.ACS.Cap&standardACS:
-			l.warn(f.name, at, "%#x, as the kernel sets it where there is an IOMMU", uint16(f.ACS.Ctrl)).Remedy = l.openAll()
+			l.warn(f.name, at, "%#x, as the kernel sets it where there is an IOMMU", uint16(f.ACS.Ctrl)).Remedy = counts[f.PCI]
 		default:
-			l.warn(f.name, at, "%#x, from the firmware or set since", uint16(f.ACS.Ctrl)).Remedy = l.openAll()
+			l.warn(f.name, at, "%#x, from the firmware or set since", uint16(f.ACS.Ctrl)).Remedy = counts[f.PCI]
 		}
 	}
 }

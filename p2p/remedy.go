@@ -234,10 +234,41 @@ func redirects(pairs []Pair) []string {
 	return out
 }
 
-// openAll is the parameter for all pairs together.
-func (l *look) openAll() *Remedy {
-	r := l.m.openPorts(redirects(l.pairs))
+// opening is the remedy of a pair's redirects. For pairs that reach the memory once
+// their ports are open it is the one that Combine gives them, and nothing beyond
+// that is opened for them. For others that gain by it, it has those ports, too: the
+// kernel keeps one list. Where open ports help nothing, what does is the remedy.
+func (l *look) opening(p Pair) *Remedy {
+	var some func(Pair) bool
+	at := &l.parameters.all
+	switch {
+	case p.opens():
+		some, at = Pair.opens, &l.parameters.needed
+	case l.m.gains(p):
+		some = func(o Pair) bool { return o.opens() || l.m.gains(o) }
+	default:
+		return p.Remedy.ofAll()
+	}
+	if *at == nil {
+		r := l.m.openPorts(redirects(slices.DeleteFunc(slices.Clone(l.pairs), func(o Pair) bool { return !some(o) })))
+		*at = &r
+	}
+	r := **at
 	return &r
+}
+
+// gains reports a pair for which ports that redirect make a difference: its traffic
+// takes them, or they are in the way of it, perhaps beside something else.
+func (m *Machine) gains(p Pair) bool {
+	switch {
+	case len(p.Prediction.Decision.Redirects) == 0:
+		return false
+	case p.opens() || p.Prediction.Outcome == Direct || p.Prediction.Outcome == OutcomeUnknown:
+		return true
+	}
+	newer, e, i := m.later(p.GPU.Exporter, p.NIC.Importer)
+	newer.noRedirects = true
+	return newer.direct(e, i)
 }
 
 // Combine gives all pairs whose remedy is to open ports one parameter, with the
@@ -284,18 +315,12 @@ func (m *Machine) otherKernel(e Exporter, i Importer) *Remedy {
 			return &Remedy{Change: "run a kernel that is built for it", Command: strings.Join(options, " "), Direct: true}
 		}
 	}
-	newer := Kernel{Release: v7_2.String(), P2PDMA: placement.Yes, MoveNotify: placement.Yes, version: v7_2}
 	imports := i.Kind != NoImporter
 	if k.version.cmp(v7_2) >= 0 {
 		return nil
 	}
-	if e.Pin != PinByKernel {
-		e.Pin = PinByKernel // the software GPU's stands for that of the kernel
-	}
-	if d, ok := rdmaDrivers[i.Driver]; ok {
-		i.Kind = d.kindOn(newer)
-	}
-	if !m.supposing(newer).direct(e, i) {
+	newer, e, i := m.later(e, i)
+	if !newer.direct(e, i) {
 		return nil
 	}
 	if !imports { // what a later kernel's exporters do is not the reason
@@ -308,6 +333,18 @@ func (m *Machine) otherKernel(e Exporter, i Importer) *Remedy {
 		Change:  fmt.Sprintf("run Linux %v or later: its drivers pin GPU memory where it is, and it trusts more host bridges", v7_2),
 		Command: configP2PDMA + "=y", Direct: true,
 	}
+}
+
+// later is the newest kernel that was read, and what GPU and NIC are there.
+func (m *Machine) later(e Exporter, i Importer) (*Machine, Exporter, Importer) {
+	newer := Kernel{Release: v7_2.String(), P2PDMA: placement.Yes, MoveNotify: placement.Yes, version: v7_2}
+	if e.Pin != PinByKernel {
+		e.Pin = PinByKernel // the software GPU's stands for that of the kernel
+	}
+	if d, ok := rdmaDrivers[i.Driver]; ok {
+		i.Kind = d.kindOn(newer)
+	}
+	return m.supposing(newer), e, i
 }
 
 // move is for a root that passes nothing.

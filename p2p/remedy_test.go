@@ -197,6 +197,49 @@ func TestOneParameterForAll(t *testing.T) {
 	}
 }
 
+// A port is opened only for a pair that gains by it: i915 gives no NIC its memory.
+func TestNoPortIsOpenedInVain(t *testing.T) {
+	tree := testenv.Machines["small-mi300"]()
+	for _, e := range []edit{cpu(xeon), swap("vendor=0x1022 device=0x14a4", "vendor=0x8086 device=0x1"), swap("acs=0x00", "acs=0x1d"), put("sys/module/i915/taint", "")} {
+		e(&tree)
+	}
+	gpu := strings.LastIndex(tree.Functions, "driver:amdgpu")
+	tree.Functions = tree.Functions[:gpu] + strings.Replace(tree.Functions[gpu:], "driver:amdgpu", "driver:i915", 1)
+	m := Open(tree.Write(t))
+	s := subject(m)
+	m.Combine(s.Pairs)
+	const want = "pci=disable_acs_redir=0000:12:00.0;0000:12:01.0;0000:12:03.0" // 12:02.0 is i915's
+	byGPU := map[string]int{}
+	for _, f := range m.Check(s) {
+		if f.Check.ID != "P2P-ACS-LIST" && f.Check.ID != "P2P-VERDICT" && f.Check.ID != "ISO-ACS-SOURCE" || f.Remedy == nil {
+			continue
+		}
+		for _, scope := range f.Scope {
+			gpu, _, _ := strings.Cut(scope, " ")
+			byGPU[gpu]++
+			if opens := gpu != "0000:15:00.0"; opens != (f.Remedy.Command == want) || !opens && strings.Contains(f.Remedy.Command, openParameter) {
+				t.Errorf("%s of %s: %+v", f.Check.ID, scope, f.Remedy)
+			}
+		}
+	}
+	if byGPU["0000:13:00.0"] != 4 || byGPU["0000:15:00.0"] != 4 || byGPU["0000:12:00.0"] != 1 || byGPU["0000:12:02.0"] != 0 {
+		t.Error(byGPU)
+	}
+}
+
+// With a kernel that pins in system memory ports are a part of what is in the way.
+func TestPortsBesideAnotherReason(t *testing.T) {
+	m := fixture{release: "6.12.1", cpu: xeon, tree: planted("ACS2", "acs=0x1d")}.open(t)
+	gpu := addr(t, "03:00.0")
+	for class, want := range map[Class]bool{ClassXe: true, ClassI915: false} {
+		g, n := GPU{Name: "gpu", Exporter: Exporter{Class: class, PCI: &gpu}}, NIC{Name: "nic", Importer: Importer{PCI: client(t, inSwitch), Kind: Pinned, PeerToPeer: true}}
+		p := m.Pair(g, n)
+		if p.opens() || m.gains(p) != want {
+			t.Errorf("%v: %+v, %v", class, p.Remedy, p.Prediction)
+		}
+	}
+}
+
 // The kernel keeps one list of ports, the last: what is on its command line stays
 // open. What config_acs= says of a port comes after it.
 func TestRemedyKeepsOpenedPorts(t *testing.T) {

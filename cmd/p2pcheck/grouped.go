@@ -171,25 +171,24 @@ const (
 	longCommand = 60
 )
 
-// text tells what to change. The long words of a command that was told before, for
-// other ports perhaps, are not told again, and neither is the command itself if it
-// is long. Words alone are: without a command nothing says which above is meant.
+// text tells what to change. Long words of the very same command are not told again,
+// and neither is the command itself if it is long. Words alone are: without a
+// command nothing says which above is meant.
 func (r *remedy) text(b *strings.Builder, told map[remedy]bool) {
 	if r == nil {
 		return
 	}
-	whole, words := remedy{Change: r.Change, Command: r.Command, Weakens: r.Weakens}, remedy{Change: r.Change, Weakens: r.Weakens}
-	if told[words] && r.Command != "" {
+	whole := remedy{Change: r.Change, Command: r.Command, Weakens: r.Weakens}
+	if told[whole] {
 		command := r.Command
-		if i := strings.LastIndex(command, "="); told[whole] && len(command) > longCommand && i >= 0 {
+		if i := strings.LastIndex(command, "="); len(command) > longCommand && i >= 0 {
 			command = command[:i+1] + "…"
 		}
 		fmt.Fprintf(b, "  change: as above: %s\n", command)
-		told[whole] = true
 		return
 	}
 	if told != nil && r.Command != "" && (r.Weakens != "" || len(r.Change) > longChange) {
-		told[words], told[whole] = true, true
+		told[whole] = true
 	}
 	fmt.Fprintf(b, "  change: %s\n", r.Change)
 	if r.Command != "" {

@@ -5,6 +5,9 @@ package main
 import (
 	"encoding/json"
 	"maps"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -77,6 +80,44 @@ func TestTallyOfTheUnlisted(t *testing.T) {
 		if got := r.tallyText(&app{}); !strings.Contains(got, want) {
 			t.Errorf("%q is not in %q", want, got)
 		}
+	}
+}
+
+// "As above" is said only of a command that is above, in full.
+func TestAsAbove(t *testing.T) {
+	const words = "  change: as above: "
+	said := 0
+	for _, pattern := range []string{"testdata/*.txt", "testdata/testbed/*.txt"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var above []string // commands
+			for line := range strings.Lines(string(text)) {
+				line = strings.TrimRight(line, "\n")
+				if strings.HasPrefix(line, "$ ") {
+					above = nil
+				}
+				if command, ok := strings.CutPrefix(line, "          "); ok {
+					above = append(above, command)
+				}
+				if command, ok := strings.CutPrefix(line, words); ok {
+					said++
+					start, cut := strings.CutSuffix(command, "…")
+					if !slices.ContainsFunc(above, func(a string) bool { return a == command || cut && strings.HasPrefix(a, start) }) {
+						t.Errorf("%s: %q is not above", file, command)
+					}
+				}
+			}
+		}
+	}
+	if said == 0 {
+		t.Error("no golden says it")
 	}
 }
 
