@@ -9,12 +9,8 @@ import (
 
 // lacking are results that a check has no case for, and why it cannot have one.
 var lacking = map[string]string{
-	"AMD-DCC":         "pass: bad: unknown: no file says so, it always skips",
 	"AMD-PEER-LEGACY": "bad: either answer is good",
 	"AMD-XGMI":        "bad: either answer is good",
-	"K8S-PLUGIN":      "bad: either answer is good",
-	"LIB-PERFTEST":    "bad: unknown: it proposes a command",
-	"KRN-CONFIG-SRC":  "bad: what cannot be read is unknown",
 	"ISO-ACS-PORT":    "bad: it tells registers; what they do to a pair others say",
 	"ISO-GROUP":       "bad: what groups mean for a pair others say",
 	"K8S-PCIEROOT":    "bad: it tells names",

@@ -448,6 +448,103 @@ func TestKernelLog(t *testing.T) {
 	}
 }
 
+// What kernels and drivers print, and what it means.
+func TestLogTexts(t *testing.T) {
+	for _, c := range []struct {
+		line, check string
+		want        Result
+		says        string
+	}{
+		{"pci 0000:10:00.0: Host bridge not in P2PDMA whitelist: 8086:09a2", "KRN-KMSG", ResultWarn, "does not trust the host bridge"},
+		{"pci 0000:99:00.0: Host bridge not in P2PDMA whitelist: 8086:09a2", "KRN-KMSG", ResultPass, "no such line"},
+		{"amdgpu 0000:13:00.0: ACS redirect is set between the client and provider (0000:14:00.0)", "KRN-KMSG", ResultWarn, "redirects to the root"},
+		{"NVRM: dma-buf attach failed: importer unable to handle MMIO without struct page", "KRN-KMSG", ResultFail, "the importer wants pages"},
+		{"NVRM: dma-buf attach failed: PCI topology not supported for dma-buf", "KRN-KMSG", ResultFail, "gate refused an importer"},
+		{"NVRM: dma-buf attach failed: topology not supported for mapping type FORCE_PCIE", "KRN-KMSG", ResultFail, "mapping for PCIe"},
+		{"amdgpu 0000:13:00.0: amdgpu: PCIe P2P access from peer device 0000:15:00.0 is not supported by the chipset", "KRN-KMSG", ResultWarn, "two GPUs"},
+		{"amdgpu 0000:13:00.0: [drm] PCIe P2P access from peer device 0000:15:00.0 is not supported by the chipset", "KRN-KMSG", ResultWarn, "two GPUs"},
+		{"pcieport 0000:12:00.0: PCIe Bus Error: severity=Corrected, type=Data Link Layer, (Receiver ID)", "PCIE-AER", ResultWarn, "severity=Corrected"},
+		{"pcieport 0000:12:00.0: PCIe Bus Error: severity=Uncorrectable (Fatal), type=Transaction Layer, (Receiver ID)", "PCIE-AER", ResultWarn, "severity=Uncorrectable"},
+		{"pcieport 0000:99:00.0: PCIe Bus Error: severity=Corrected, type=Physical Layer, (Receiver ID)", "PCIE-AER", ResultPass, "none"},
+	} {
+		found := checked(t, testenv.Machines["small-hgx"](), Live{}, c.check, log(c.line))
+		says := slices.ContainsFunc(found, func(f Finding) bool { return f.Result == c.want && strings.Contains(f.Read, c.says) })
+		if worst(found) != c.want || !says {
+			t.Errorf("%s: %v", c.line, said(found))
+		}
+	}
+}
+
+// A kernel that is locked down refuses commands that change a device's registers.
+func TestRemediesUnderLockdown(t *testing.T) {
+	locked := put("sys/kernel/security/lockdown", "none [integrity] confidentiality")
+	slow := swap("dma_mask_bits=64", "devctl=0x0040")
+	for _, c := range []struct {
+		on, id, command string
+		live            Live
+		edits           []edit
+	}{
+		{"small-mi300", "ISO-RO", "setpci -s 0000:14:00.0 CAP_EXP+8.w=10:10", Live{}, []edit{swap("acs=0x00", "acs=0x1d"), slow}},
+		{"small-mi300", "PCIE-MRRS", "setpci -s 0000:14:00.0 CAP_EXP+8.w=5000:7000", Live{}, []edit{slow}},
+		{"small-hgx", "NV-CC", "nvidia_gpu_tools.py --set-cc-mode=off --reset-after-cc-mode-switch", confidential(true, nil), nil},
+	} {
+		of := func(edits ...edit) *Finding {
+			for _, f := range checked(t, testenv.Machines[c.on](), c.live, c.id, edits...) {
+				if f.Result == ResultWarn || f.Result == ResultFail {
+					return &f
+				}
+			}
+			return nil
+		}
+		open, shut := of(c.edits...), of(append(c.edits, locked)...)
+		if open == nil || open.Remedy.Command != c.command {
+			t.Errorf("%s: %+v", c.id, open)
+		}
+		if shut == nil || shut.Remedy.Command != "" || !strings.Contains(shut.Remedy.Change, "locked down") || shut.Remedy.Weakens != open.Remedy.Weakens {
+			t.Errorf("%s: %+v", c.id, shut)
+		}
+	}
+}
+
+// One of the driver's settings is about peers; the others are kept out of snapshots.
+func TestPeerMappingOverride(t *testing.T) {
+	set := swap("EnableResizableBar: 0", "EnableResizableBar: 0\nRegistryDwords: \"RMOther=0x2;PeerMappingOverride=0x1;\"")
+	found := checked(t, testenv.Machines["small-hgx"](), Live{}, "NV-PARAMS", set)
+	if len(found) != 1 || found[0].Result != ResultPass || !strings.HasSuffix(found[0].Read, ", PeerMappingOverride=0x1") {
+		t.Error(said(found))
+	}
+	for line, want := range map[string]bool{
+		`RegistryDwords: "PeerMappingOverride=1;"`: true, `RegistryDwords: "PeerMappingOverride=1"`: true,
+		`RegistryDwords: "PeerMappingOverride=1;RMOther=2"`: false, `RegistryDwords: "RMOther=2"`: false, "RegistryDwordsPerDevice: PeerMappingOverride=1": false,
+		"DmaRemapPeerMmio: 1": true, "ExcludedGpus: x": false,
+	} {
+		if NVIDIAParameter(line) != want {
+			t.Errorf("%s: %v", line, !want)
+		}
+	}
+}
+
+// Without the kernel's file nothing chooses a BAR's size but the firmware.
+func TestResizeRemedy(t *testing.T) {
+	more := swap("device=0x2330", "device=0x2330 rebar=0x60000")
+	for _, c := range []struct {
+		edits   []edit
+		command string
+	}{
+		{[]edit{put(amdGPU+"/resource0_resize", "0000000000060000")}, "echo 18 > /sys/bus/pci/devices/0000:13:00.0/resource0_resize"},
+		{[]edit{drop(amdGPU + "/resource0_resize"), more, release("5.15.1")}, ""},
+	} {
+		for _, f := range checked(t, testenv.Machines["small-hgx"](), Live{}, "PCIE-REBAR", c.edits...) {
+			if f.Result != ResultWarn {
+				continue
+			}
+			if f.Read != "128 GiB, and it could have 256 GiB" || f.Remedy == nil || f.Remedy.Command != c.command {
+				t.Errorf("%+v %+v", f, f.Remedy)
+			}
+		}
+	}
+}
+
 // Some GPUs have a switch inside, whose link slows down with them. Others' does
 // not.
 func TestSwitchInsideAGPU(t *testing.T) {

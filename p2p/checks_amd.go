@@ -3,8 +3,10 @@
 package p2p
 
 import (
+	"fmt"
 	"path"
 	"slices"
+	"strconv"
 
 	"github.com/gpurdma/gpurdma/internal/bytesize"
 	"github.com/gpurdma/gpurdma/placement"
@@ -22,7 +24,9 @@ var amdChecks = []Check{
 		Fix: Remedy{Change: "take the parameter away", Command: "amdgpu.pcie_p2p=1"}, Ref: "amdgpu_drv.c"},
 	{ID: "AMD-PEER-LEGACY", Title: "The old interface for peers is not needed", Worst: ResultWarn, run: (*look).amdPeer,
 		Expect: "any: dma-bufs do not need it", Why: "Programs from before dma-bufs use amdkfd as a client of MLNX_OFED's ib_core.", Ref: "RCCL"},
-	{ID: "AMD-DCC", Title: "Buffers are not compressed", Worst: ResultWarn, run: (*look).dcc, Why: "amdgpu gives no peer-to-peer for compressed buffers of GFX12: that is a buffer's property, not the machine's.", Ref: "amdgpu_dma_buf.c"},
+	{ID: "AMD-DCC", Title: "No GPU compresses its buffers", Worst: ResultWarn, run: (*look).dcc,
+		Expect: "GPUs before GFX12", Why: "From GFX12 on a buffer can be compressed (DCC), and amdgpu gives no peer-to-peer for one that is: it moves to system memory.",
+		Fix: Remedy{Change: "allocate what NICs are to reach without DCC, as ROCm does unless it is asked for it"}, Ref: "amdgpu_dma_buf_attach(), AMDGPU_GEM_CREATE_GFX12_DCC"},
 	{ID: "AMD-XGMI", Title: "Links between GPUs do not count", Worst: ResultWarn, run: (*look).xgmi,
 		Expect: "any: a NIC does not use them", Why: "XGMI joins GPUs; a NIC reaches them over PCIe.", Ref: "rocm-smi --showtopo"},
 }
@@ -147,7 +151,45 @@ func (l *look) amdPeer() {
 	}
 }
 
-func (l *look) dcc() { l.skip("a buffer's property, which no file says") }
+// gfx12 is the first of its generation in KFD's numbers: 12.0.0.
+const gfx12 = 120000
+
+func (l *look) dcc() {
+	if !l.onAMD() {
+		return
+	}
+	nodes, r := l.kfdNodes()
+	if r.err != nil {
+		l.unread("", r)
+		return
+	}
+	latest := uint64(0)
+	for _, node := range nodes {
+		properties := l.read(node, "properties")
+		text, _ := properties.line("gfx_target_version")
+		version, err := strconv.ParseUint(text, 10, 32)
+		switch {
+		case properties.err != nil:
+			l.unread("", properties)
+			return
+		case err != nil:
+			l.unknown("", properties.at(), "it has no gfx_target_version")
+			return
+		}
+		if latest = max(latest, version); version >= gfx12 {
+			r = properties
+		}
+	}
+	name := fmt.Sprintf("GFX%d", latest/10000)
+	switch {
+	case len(nodes) == 0:
+		l.unknown("", r.at(), "KFD knows no GPU")
+	case latest >= gfx12:
+		l.warn("", r.at(), "%s, whose buffers can be compressed", name)
+	default:
+		l.pass("", r.at(), "%s at most, whose buffers peers can read", name)
+	}
+}
 
 // linkXGMI is the type of such a link in KFD's topology.
 const linkXGMI = "11"

@@ -25,7 +25,8 @@ var containerChecks = []Check{
 		Expect: "nothing mounted over them", Why: "What a container's runtime hides cannot be checked.",
 		Fix: Remedy{Change: "run on the host, or mount the host's files and name them", Command: "p2pcheck --root /host"}, Ref: "OCI runtime specification, maskedPaths"},
 	{ID: "K8S-PLUGIN", Title: "What gives devices to containers is known", Worst: ResultWarn, run: (*look).cdi,
-		Expect: "any", Why: "CDI files say which devices a runtime gives to containers.", Ref: "container device interface"},
+		Expect: "CDI files or device plugins, on a node of Kubernetes", Why: "CDI files and the plugins of the kubelet say which devices a runtime gives to containers: without any, no pod gets a GPU or NIC.",
+		Fix: Remedy{Change: "install the device plugins or DRA drivers of GPU and NIC"}, Ref: "container device interface; Kubernetes, device plugins"},
 	{ID: "K8S-PCIEROOT", Title: "Each GPU has a PCIe root to be allocated by", Worst: ResultWarn, run: (*look).pcieRoots,
 		Expect: "a root for each GPU and NIC", Why: "A scheduler can take GPU and NIC of one root together (resource.kubernetes.io/pcieRoot).", Ref: "k8s-dra-driver-gpu"},
 }
@@ -113,11 +114,36 @@ func (l *look) cdi() {
 	switch {
 	case len(specs) > 0:
 		l.pass("", slices.Compact(at), "CDI: %s", strings.Join(specs, ", "))
+	case l.plugins(): // has said so
 	case known:
 		l.pass("", []string{"/etc/cdi", "/run/cdi"}, "no CDI files")
 	default:
 		l.unknown("", []string{"/etc/cdi", "/run/cdi"}, "the directories are not here")
 	}
+}
+
+// kubeletSocket is where plugins register, beside their own sockets.
+const kubeletSocket = "kubelet.sock"
+
+// plugins reports the sockets that are beside the kubelet's; false without a kubelet.
+func (l *look) plugins() bool {
+	names, r := l.list("var/lib/kubelet/device-plugins")
+	if r.err != nil && !r.gone() {
+		l.unread("", r)
+		return true
+	}
+	if !slices.Contains(names, kubeletSocket) {
+		return false
+	}
+	sockets := slices.DeleteFunc(names, func(name string) bool {
+		return name == kubeletSocket || !strings.HasSuffix(name, ".sock")
+	})
+	if len(sockets) == 0 {
+		l.warn("", r.at(), "a kubelet is here, and neither a CDI file nor a device plugin")
+	} else {
+		l.pass("", r.at(), "device plugins: %s", strings.Join(sockets, ", "))
+	}
+	return true
 }
 
 func (l *look) pcieRoots() {

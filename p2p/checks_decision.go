@@ -3,6 +3,7 @@
 package p2p
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -27,11 +28,11 @@ var decisionChecks = []Check{
 		Expect: "a GPU whose driver asks anew each time", Why: "The kernel keeps its decision for providers with registered peer-to-peer memory and for vfio-pci: what setpci changes later has no effect until the driver is bound anew.",
 		Fix: Remedy{Change: "after a change of ACS, unbind and bind the GPU's driver, or reboot"}, Ref: "drivers/pci/p2pdma.c"},
 	{ID: "P2P-NV-GATE", Title: "NVIDIA's gate lets the NIC attach", Worst: ResultFail, run: (*look).nvidiaGate,
-		Expect: "no ENOTSUPP (524)", Why: "On some chipsets and in virtual machines NVIDIA's driver asks for a common switch, and answers errno 524, which programs print as “Unknown error 524”.",
-		Fix: Remedy{Change: "use a NIC below the GPU's switch, or open the gate", Command: "options nvidia NVreg_GrdmaPciTopoCheckOverride=1", Weakens: "the hardware may not route the traffic: prove it before you rely on it"}, Ref: "nv-dmabuf.c, nv-pci.c"},
+		Expect: "no ENOTSUPP (524)", Why: "On Grace's, Altra's and AmpereOne's chipsets NVIDIA's driver asks for a common switch, unless the CPU caches the GPU's memory, and answers errno 524, which programs print as “Unknown error 524”.",
+		Fix: Remedy{Change: "use a NIC below the GPU's switch, or open the gate", Command: "options nvidia NVreg_GrdmaPciTopoCheckOverride=1", Weakens: "the hardware may not route the traffic: prove it before you rely on it"}, Ref: "nv_grdma_pci_topology_supported(), nv-pci.c; _checkP2pChipsetSupport(), osinit.c"},
 	{ID: "P2P-NV-FORCEPCIE", Title: "A coherent GPU's PCIe mapping is let through", Worst: ResultWarn, run: (*look).forcePCIe,
 		Expect: "GPU and NIC in one IOMMU group", Why: "For memory exported with the PCIe mapping flag NVIDIA's driver asks that both are in one IOMMU group, and answers 524 otherwise.",
-		Fix: Remedy{Change: "for these NICs export without that flag: they then reach the memory over C2C"}, Ref: "nv-dmabuf.c; openucx/ucx#11571"},
+		Fix: Remedy{Change: "for these NICs export without that flag: they then reach the memory over C2C"}, Ref: "nv_pci_is_valid_topology_for_direct_pci(), nv-pci.c; openucx/ucx#11571"},
 	{ID: "P2P-DIST", Title: "Each GPU has a NIC near by", Worst: ResultWarn, run: (*look).nearest,
 		Expect: "a NIC below a common bridge or on the same NUMA node", Why: "A program that takes a farther NIC goes over the root, or over the link between sockets.",
 		Fix: Remedy{Change: "bind each GPU's traffic to the NIC that is nearest"}, Ref: "NVIDIA/nccl#1151"},
@@ -60,6 +61,12 @@ func (l *look) perPair(f func(Pair)) {
 }
 
 func (l *look) verdict() {
+	near := map[string]bool{} // GPUs with a NIC on their own node that the kernel lets pass
+	for _, p := range l.pairs {
+		if node := l.pairNodes(p); p.Prediction.Decision.Supported == placement.Yes && node[0] == node[1] && node[0] >= 0 {
+			near[p.GPU.Name] = true
+		}
+	}
 	l.perPair(func(p Pair) {
 		d, name := p.Prediction.Decision, p.name()
 		why := strings.Join(d.Why, "; ")
@@ -67,7 +74,7 @@ func (l *look) verdict() {
 		case p.NIC.Importer.PCI == nil || p.NIC.Importer.Kind == NoImporter:
 			return // the NIC's own checks say so
 		case d.Supported == placement.Yes:
-			l.pass(name, nil, "%v", d.Type)
+			l.supported(p, near[p.GPU.Name])
 		case d.Supported == placement.AnswerUnknown:
 			l.unknown(name, nil, "%s", why).Remedy = p.Remedy.ofAll()
 		case asksKernel(p.GPU.Exporter):
@@ -82,6 +89,34 @@ func (l *look) verdict() {
 	if len(l.found) == 0 {
 		l.skip("no NIC on PCI that imports dma-bufs")
 	}
+}
+
+// supported passes a pair that the kernel lets pass. Over the link between sockets the
+// traffic is slower, and not every processor passes it: a warning where the GPU has
+// no NIC on its own side that the kernel lets pass.
+func (l *look) supported(p Pair, near bool) {
+	d, name, node := p.Prediction.Decision, p.name(), l.pairNodes(p)
+	if d.Type != MapThroughHostBridge || node[0] < 0 || node[1] < 0 || node[0] == node[1] {
+		l.pass(name, nil, "%v", d.Type)
+		return
+	}
+	read := fmt.Sprintf("%v, and from node %d to node %d: over the link between sockets", d.Type, node[0], node[1])
+	at := []string{"/sys/bus/pci/devices/" + p.GPU.Exporter.PCI.String() + "/numa_node", "/sys/bus/pci/devices/" + p.NIC.Importer.PCI.String() + "/numa_node"}
+	if near {
+		l.pass(name, at, "%s", read)
+		return
+	}
+	l.warn(name, at, "%s", read).fix("put a NIC into a slot of the GPU's socket", "", "").Expect = "bus address, or through the host bridge of one socket"
+}
+
+// pairNodes are the NUMA nodes of a pair's functions, negative if they are not known.
+func (l *look) pairNodes(p Pair) (node [2]int) {
+	for i, a := range []*Addr{p.GPU.Exporter.PCI, p.NIC.Importer.PCI} {
+		if node[i] = -1; a != nil {
+			node[i] = l.nodeOf(*a)
+		}
+	}
+	return node
 }
 
 func (l *look) acsList() {
@@ -244,8 +279,8 @@ func (l *look) forcePCIe() {
 		switch {
 		case g.err != nil && !g.gone() || n.err != nil && !n.gone():
 			l.unknown(p.name(), at, "%v", errors.Join(g.err, n.err))
-		case g.gone() || n.gone():
-			l.unknown(p.name(), at, "no IOMMU: what the driver makes of that was not read")
+		case g.gone() && n.gone(): // the driver compares pointers, and two of none are equal
+			l.pass(p.name(), at, "both in none: there is no IOMMU")
 		case base(g.text) == base(n.text):
 			l.pass(p.name(), at, "both in group %s", base(g.text))
 		default:
@@ -253,12 +288,13 @@ func (l *look) forcePCIe() {
 			if apart[name] == nil {
 				order, groups[name] = append(order, name), g
 			}
-			apart[name] = append(apart[name], fmt.Sprintf("%s (%s)", p.NIC.Name, base(n.text)))
+			apart[name] = append(apart[name], fmt.Sprintf("%s (%s)", p.NIC.Name, cmp.Or(base(n.text), "none")))
 		}
 	}
-	// Not more than the mapping with that flag is concerned: one finding a GPU.
+	// A warning, for not more than the mapping with that flag is concerned: without it
+	// the gate lets a coherent GPU pass, and the NIC goes over C2C. One finding a GPU.
 	for _, name := range order {
-		l.warn(name, groups[name].at(), "the GPU is in group %s, and these NICs are in others: %s", base(groups[name].text), strings.Join(apart[name], ", "))
+		l.warn(name, groups[name].at(), "the GPU is in group %s, and these NICs are in others: %s", cmp.Or(base(groups[name].text), "none"), strings.Join(apart[name], ", "))
 	}
 	if !any {
 		l.skip("no GPU whose memory the CPU caches")

@@ -18,8 +18,8 @@ var environmentChecks = []Check{
 		Expect: "all bytes of each GPU, NIC and port", Why: "ACS, translation and link control lie behind the 64 bytes that the kernel shows to whoever is not root in the first user namespace.",
 		Fix: Remedy{Change: "look again as root of the host", Command: "sudo p2pcheck"}, Ref: "pci_read_config()"},
 	{ID: "ENV-CAPS", Title: "This program may look at everything", Worst: ResultWarn, run: (*look).capabilities,
-		Expect: "CAP_SYS_ADMIN, CAP_SYSLOG, CAP_IPC_LOCK, CAP_BPF and CAP_PERFMON", Why: "Each one that is missing leaves something unknown.",
-		Fix: Remedy{Change: "give them to the container, or run as root", Command: "--cap-add SYS_ADMIN,SYSLOG,IPC_LOCK,BPF,PERFMON"}, Ref: "capabilities(7)"},
+		Expect: "CAP_SYS_ADMIN, CAP_SYSLOG, CAP_IPC_LOCK, CAP_BPF, CAP_PERFMON and CAP_NET_RAW", Why: "Each one that is missing leaves something unknown, or keeps a program from something.",
+		Fix: Remedy{Change: "give them to the container, or run as root", Command: "--cap-add SYS_ADMIN,SYSLOG,IPC_LOCK,BPF,PERFMON,NET_RAW"}, Ref: "capabilities(7)"},
 	{ID: "ENV-CONTAINER", Title: "The whole machine is seen", Worst: ResultWarn, run: (*look).container,
 		Expect: "no container", Why: "A container sees its own limits, devices and network, and a part of /proc and /sys.",
 		Fix: Remedy{Change: "run on the host, or mount the host's files and name them", Command: "p2pcheck --root /host"}, Ref: "namespaces(7)"},
@@ -57,17 +57,22 @@ func (l *look) configSpace() {
 	}
 }
 
-// wanted are capabilities, and what is unknown without.
-var wanted = []struct {
+type capability struct {
 	bit        uint
 	name, lost string
-}{
+}
+
+// wanted are capabilities, and what is unknown without.
+var wanted = []capability{
 	{21, "CAP_SYS_ADMIN", "ACS, links, tracing"},
 	{34, "CAP_SYSLOG", "the kernel's log and symbols"},
 	{14, "CAP_IPC_LOCK", "registrations beyond the limit"},
 	{39, "CAP_BPF", "tracing"},
 	{38, "CAP_PERFMON", "tracing"},
 }
+
+// rawPackets is what programs with queue pairs for raw packets need, and nothing here.
+var rawPackets = capability{13, "CAP_NET_RAW", "queue pairs for raw packets"}
 
 // effective are the capabilities in a process's status.
 func effective(r reading) (uint64, reading) {
@@ -86,7 +91,7 @@ func (l *look) capabilities() {
 		return
 	}
 	var missing []string
-	for _, w := range wanted {
+	for _, w := range append(slices.Clone(wanted), rawPackets) {
 		if caps>>w.bit&1 == 0 {
 			missing = append(missing, fmt.Sprintf("%s (%s)", w.name, w.lost))
 		}

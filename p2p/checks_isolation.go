@@ -91,7 +91,7 @@ func (l *look) acsSource() {
 		l.skip("no port above a GPU or NIC")
 	}
 	counts := map[Addr]*Remedy{} // ports that redirect what a pair sends, to whom that matters
-	var unread error          // why the way of some pair is not known
+	var unread error             // why the way of some pair is not known
 	for _, p := range l.pairs {
 		if d := p.Prediction.Decision; d.Steps < 0 {
 			unread = firstError(unread, d.unread)
@@ -348,7 +348,8 @@ func (l *look) ordering() {
 		case !redirected:
 			l.pass(f.name, at, "off, and no port above redirects")
 		default:
-			l.warn(f.name, at, "off, and a port above redirects").fix("turn relaxed ordering on, in the firmware or for the device", "setpci -s "+f.PCI.String()+" CAP_EXP+8.w=10:10", relaxing)
+			l.unlocked(l.warn(f.name, at, "off, and a port above redirects"), "turn relaxed ordering on, in the firmware or for the device",
+				"setpci -s "+f.PCI.String()+" CAP_EXP+8.w=10:10", relaxing, "turn relaxed ordering on in the firmware")
 		}
 	}
 }

@@ -107,7 +107,17 @@ func (l *look) kernelConfiguration() {
 		}
 		return
 	}
-	l.pass("", []string{l.m.named(l.m.Kernel.Source)}, "%d options", len(l.m.config))
+	at := []string{l.m.named(l.m.Kernel.Source)}
+	there, where := l.there("boot/config-" + l.m.Kernel.Release)
+	switch {
+	case len(l.driven("amdgpu")) == 0 || there == placement.Yes:
+		l.pass("", at, "%d options", len(l.m.config))
+	case there == placement.AnswerUnknown:
+		l.unknown("", append(at, where...), "%d options, and whether there is a %s, where perftest looks, is not known", len(l.m.config), where[0])
+	default:
+		l.warn("", append(at, where...), "%d options, and there is no %s: perftest looks nowhere else, and then exports no dma-bufs of AMD GPUs", len(l.m.config), where[0]).
+			fix("copy the configuration there", "cp /lib/modules/$(uname -r)/config "+where[0], "")
+	}
 }
 
 // asks reports a GPU whose driver goes by the kernel's decision, or may.
@@ -144,6 +154,7 @@ func (l *look) configMoveNotify() {
 	case placement.Yes:
 		l.pass("", at, "a dynamic importer does not pin")
 	case placement.No:
+		// For xe as for amdgpu: xe_dma_buf_pin() goes to system memory up to 6.12.
 		l.fail("", at, "%s is not set", configMoveNotify)
 	default:
 		l.unknown("", nil, "%s", k.Source)
@@ -242,8 +253,34 @@ func (l *look) tracepoints() {
 	}
 }
 
-func (l *look) lockdown() {
+// lockdownMode is the mode that the kernel is in; "" if that is not understood.
+func (l *look) lockdownMode() (string, reading) {
 	r := l.read("sys/kernel/security/lockdown")
+	_, rest, _ := strings.Cut(r.text, "[")
+	mode, _, ok := strings.Cut(rest, "]")
+	if !ok {
+		mode = ""
+	}
+	return mode, r
+}
+
+// lockedDown reports a kernel that is known to refuse what setpci does.
+func (l *look) lockedDown() bool {
+	mode, r := l.lockdownMode()
+	return r.err == nil && mode != "" && mode != "none"
+}
+
+// unlocked is a remedy by a command that changes a device's registers. Under lockdown,
+// which refuses that, it is instead, without the command.
+func (l *look) unlocked(f *Finding, change, command, weakens, instead string) {
+	if l.lockedDown() {
+		change, command = instead+": the kernel is locked down, and refuses "+strings.Fields(command)[0], ""
+	}
+	f.fix(change, command, weakens)
+}
+
+func (l *look) lockdown() {
+	mode, r := l.lockdownMode()
 	if r.gone() {
 		if names, _ := l.list("sys/kernel/security"); len(names) > 0 {
 			l.pass("", r.at(), "the kernel has no lockdown").Expect = ""
@@ -251,12 +288,10 @@ func (l *look) lockdown() {
 		}
 		r.err = errNotCopied // securityfs is not mounted
 	}
-	_, rest, _ := strings.Cut(r.text, "[")
-	mode, _, ok := strings.Cut(rest, "]")
 	switch {
 	case r.err != nil:
 		l.unread("", r)
-	case !ok:
+	case mode == "":
 		l.unknown("", r.at(), "%q is not understood", r.text)
 	case mode == "none":
 		l.pass("", r.at(), "%s", r.text)

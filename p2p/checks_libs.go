@@ -3,6 +3,7 @@
 package p2p
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -17,18 +18,19 @@ var libraryChecks = []Check{
 		Expect: configMoveNotify + "=y in the configuration, or RCCL_FORCE_ENABLE_DMABUF=1", Why: "RCCL, UCX, libfabric and perftest look for this line before they use dma-bufs on AMD GPUs. 7.2 has no such option any more, and they find nothing.",
 		Fix: Remedy{Change: "use versions that probe, or force them", Command: "RCCL_FORCE_ENABLE_DMABUF=1"}, Ref: "rocmwrap.cc, rocm_base.c, hmem_rocr.c, rocm_memory.c"},
 	{ID: "LIB-NCCL-ENV", Title: "NCCL's variables do not forbid it", Worst: ResultWarn, run: (*look).ncclEnvironment,
-		Expect: "neither NCCL_DMABUF_ENABLE=0, NCCL_NET_GDR_LEVEL=LOC nor NCCL_IB_DISABLE=1", Why: "A variable from long ago outlives its reason.",
-		Fix: Remedy{Change: "take the variable away"}, Ref: "NCCL's documentation"},
+		Expect: "neither NCCL_DMABUF_ENABLE=0, NCCL_NET_GDR_LEVEL=LOC nor NCCL_IB_DISABLE=1; devices and GIDs that are there", Why: "A variable from long ago, or from another machine, outlives its reason.",
+		Fix: Remedy{Change: "take the variable away, or correct it"}, Ref: "NCCL's documentation"},
 	{ID: "LIB-NCCL-LEVEL", Title: "NCCL uses GPUDirect for the nearest NIC", Worst: ResultWarn, run: (*look).ncclLevel,
 		Expect: "a NIC at PXB or nearer, or a level that is set farther", Why: "NCCL leaves GPUDirect out beyond PXB, whatever kernel and hardware could do.",
 		Fix: Remedy{Change: "let it go farther", Command: "NCCL_NET_GDR_LEVEL=SYS"}, Ref: "NVIDIA/nccl#1151, #1343"},
 	{ID: "LIB-UCX", Title: "UCX finds a way to GPU memory", Worst: ResultWarn, run: (*look).ucx,
 		Expect: "one of /" + strings.Join(ucxFiles, ", /"), Why: "UCX chooses by the presence of these files.", Ref: "UCX, src/uct/ib"},
 	{ID: "LIB-AWS-OFI", Title: "aws-ofi-nccl uses dma-bufs", Worst: ResultWarn, run: (*look).awsOFI,
-		Expect: "5.12 or later", Why: "It asks for a kernel of 5.12, libfabric of 1.20, and an EFA that it knows.",
-		Fix: Remedy{Change: "run a newer kernel"}, Ref: "aws-ofi-nccl"},
+		Expect: "5.12 or later, and libfabric 1.20 or later", Why: "It asks for a kernel of 5.12, libfabric of 1.20, and an EFA that it knows.",
+		Fix: Remedy{Change: "run a newer kernel, with a newer libfabric"}, Ref: "aws-ofi-nccl"},
 	{ID: "LIB-PERFTEST", Title: "perftest can repeat it", Worst: ResultWarn, run: (*look).perftest,
-		Expect: "a pair that is direct", Why: "A measurement that others know.", Ref: "linux-rdma/perftest"},
+		Expect: "a pair that is direct", Why: "A measurement that others know. Of a pair that is not direct it is one of system memory.",
+		Fix: Remedy{Change: "see the pairs' reasons"}, Ref: "linux-rdma/perftest"},
 }
 
 func (l *look) grepped() {
@@ -119,9 +121,13 @@ func (l *look) ncclEnvironment() {
 			bad = append(bad, entry)
 		}
 	}
+	wrong, open := l.ncclDevices(env)
+	bad = append(bad, wrong...)
 	switch {
 	case len(bad) > 0:
 		l.warn("", r.at(), "%s%s", l.m.whose(), strings.Join(bad, ", "))
+	case open.err != nil:
+		l.unread("", open)
 	case len(set) > 0:
 		l.pass("", r.at(), "%s%s", l.m.whose(), strings.Join(set, ", "))
 	default:
@@ -210,8 +216,46 @@ func (l *look) awsOFI() {
 	case v.cmp(v5_12) < 0:
 		l.warn("", at, "%s", l.m.Kernel.Release)
 	default:
-		l.pass("", at, "%s", l.m.Kernel.Release)
+		l.libfabric(at)
 	}
+}
+
+// libfabricFiles name the version of a libfabric, that of Amazon's installer first.
+var libfabricFiles = []string{
+	"opt/amazon/efa/lib64/pkgconfig/libfabric.pc", "opt/amazon/efa/lib/pkgconfig/libfabric.pc",
+	"usr/lib64/pkgconfig/libfabric.pc", "usr/lib/pkgconfig/libfabric.pc", "usr/lib/x86_64-linux-gnu/pkgconfig/libfabric.pc", "usr/lib/aarch64-linux-gnu/pkgconfig/libfabric.pc",
+}
+
+// v1_20 is the first libfabric that aws-ofi-nccl takes for dma-bufs.
+var v1_20 = version{1, 20}
+
+// libfabric asks for its version, which only those know who installed its headers.
+func (l *look) libfabric(at []string) {
+	for _, name := range libfabricFiles {
+		r := l.read(name)
+		text, ok := r.line("Version")
+		switch {
+		case r.gone() || errors.Is(r.err, errNotCopied):
+			continue
+		case r.err != nil:
+			l.unread("", r)
+			return
+		case !ok:
+			l.unknown("", append(at, r.where), "a libfabric that names no version")
+			return
+		}
+		read, at := fmt.Sprintf("%s, libfabric %s", l.m.Kernel.Release, text), append(at, r.where)
+		switch v := parseVersion(text); {
+		case !v.known():
+			l.unknown("", at, "%s, which is not understood", read)
+		case v.cmp(v1_20) < 0:
+			l.warn("", at, "%s", read)
+		default:
+			l.pass("", at, "%s", read)
+		}
+		return
+	}
+	l.pass("", at, "%s; which libfabric there is no file says", l.m.Kernel.Release)
 }
 
 // perftestFlag chooses a GPU's memory.
@@ -224,13 +268,26 @@ func (l *look) perftest() {
 		index[g.Name] = seen[g.Exporter.Driver]
 		seen[g.Exporter.Driver]++
 	}
+	var bad, open string
 	for _, p := range l.pairs {
 		flag := perftestFlag[p.GPU.Exporter.Driver]
-		if p.Prediction.Outcome != Direct || flag == "" {
-			continue
+		switch {
+		case flag == "" || p.NIC.Software:
+		case p.Prediction.Outcome == Direct:
+			l.pass(p.name(), nil, "ib_write_bw -d %s "+flag, p.NIC.Name, index[p.GPU.Name])
+			return
+		case p.Prediction.Outcome == OutcomeUnknown:
+			open = p.name()
+		default:
+			bad = cmp.Or(bad, p.Prediction.Outcome.String())
 		}
-		l.pass(p.name(), nil, "ib_write_bw -d %s "+flag, p.NIC.Name, index[p.GPU.Name])
-		return
 	}
-	l.skip("no direct pair of a GPU that perftest knows")
+	switch {
+	case open != "":
+		l.unknown("", nil, "no pair is known to be direct, %s for one", open)
+	case bad != "":
+		l.warn("", nil, "no pair is direct: the first is %s", bad)
+	default:
+		l.skip("no pair of a GPU that perftest knows")
+	}
 }

@@ -6,13 +6,11 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"path"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
-	"github.com/gpurdma/gpurdma/internal/bytesize"
 	"github.com/gpurdma/gpurdma/internal/pci"
 	"github.com/gpurdma/gpurdma/placement"
 )
@@ -38,7 +36,7 @@ var linkChecks = []Check{
 		Fix: Remedy{Change: "turn on “Above 4G decoding” and “Resizable BAR” in the firmware"}, Ref: "openucx/ucx#8049, NVIDIA/gdrcopy#301"},
 	{ID: "PCIE-REBAR", Title: "The BAR has the largest size it can have", Worst: ResultWarn, run: (*look).resizable,
 		Expect: "no larger size that the GPU offers", Why: "A GPU with resizable BAR can show all of its memory, if the firmware left room.",
-		Fix: Remedy{Change: "turn on “Resizable BAR” in the firmware"}, Ref: "drivers/pci/pci-sysfs.c, resourceN_resize"},
+		Fix: Remedy{Change: "turn on “Resizable BAR” in the firmware"}, Ref: "drivers/pci/pci-sysfs.c, resourceN_resize; PCI Express Base Specification, Resizable BAR"},
 	{ID: "PCIE-BAR-ASSIGNED", Title: "Every BAR has a place", Worst: ResultFail, run: (*look).barAssigned,
 		Expect: "an address for each memory region", Why: "A BAR for which there was no room cannot be reached by anybody.",
 		Fix: Remedy{Change: "let the kernel place them anew, or widen the firmware's window for 64-bit addresses", Command: "pci=realloc"}, Ref: "drivers/pci/setup-res.c"},
@@ -263,7 +261,8 @@ func (l *look) readRequest() {
 		case !ok:
 			l.pass(f.name, at, "no PCI Express function")
 		case x.ReadRequest < 512:
-			l.warn(f.name, at, "%d bytes", x.ReadRequest).fix("set it to the most", "setpci -s "+f.PCI.String()+" CAP_EXP+8.w=5000:7000", "")
+			l.unlocked(l.warn(f.name, at, "%d bytes", x.ReadRequest), "set it to the most",
+				"setpci -s "+f.PCI.String()+" CAP_EXP+8.w=5000:7000", "", "set it in the firmware, the machine's or the NIC's")
 		default:
 			l.pass(f.name, at, "%d bytes", x.ReadRequest)
 		}
@@ -316,52 +315,6 @@ func (l *look) linkErrors() {
 	if log := l.log(); log.err == nil {
 		for _, h := range log.of(l, l.check.ID) {
 			l.warn("", log.at(), "%s", h.line)
-		}
-	}
-}
-
-// largerBAR is the largest size that a BAR could have beyond its own, 0 if
-// there is none; false if that is not known.
-func (l *look) largerBAR(f *function, bar pci.BAR) (uint64, bool) {
-	size, ok := pci.LargestSize(l.resizes(f, bar).text)
-	if size <= bar.Size {
-		size = 0
-	}
-	return size, ok
-}
-
-func (l *look) resizes(f *function, bar pci.BAR) reading {
-	return l.read("sys", f.dir, pci.ResizeFile(bar.Index))
-}
-
-func (l *look) resizable() {
-	gpus := l.gpuFunctions()
-	if len(gpus) == 0 {
-		l.skip("no GPU on PCI")
-	}
-	for _, f := range gpus {
-		bar, ok := pci.LargestBAR(l.m.sys, f.PCI)
-		r := l.resizes(f, bar)
-		larger, known := l.largerBAR(f, bar)
-		switch {
-		case !ok:
-			l.unknown(f.name, []string{"/sys/" + f.dir + "/resource"}, "no BAR that has an address is known")
-		case r.gone():
-			l.pass(f.name, r.at(), "its size is fixed")
-		case r.err != nil:
-			l.unread(f.name, r)
-		case !known:
-			l.unknown(f.name, r.at(), "%q", r.text)
-		case larger > 0:
-			bit := 0
-			for uint64(1)<<(bit+20) < larger {
-				bit++
-			}
-			file := "/sys/bus/pci/devices/" + path.Join(f.PCI.String(), path.Base(r.where))
-			l.warn(f.name, r.at(), "%s, and it could have %s", bytesize.Format(int64(bar.Size)), bytesize.Format(int64(larger))).
-				fix("turn on “Resizable BAR” in the firmware; or unbind the driver and choose the size", fmt.Sprintf("echo %d > %s", bit, file), "")
-		default:
-			l.pass(f.name, r.at(), "%s, the largest", bytesize.Format(int64(bar.Size)))
 		}
 	}
 }
@@ -425,13 +378,16 @@ func (l *look) powered() {
 	}
 	for _, gpu := range gpus {
 		var at []string
-		asleep, unread := "", ""
+		asleep, unread, cold := "", "", ""
 		for _, f := range l.way(gpu) {
 			r := l.read("sys", f.dir, "power/runtime_status")
 			at = append(at, r.where)
 			switch powerOf(r) {
 			case PowerSuspended:
 				asleep = f.PCI.String()
+				if r := l.read("sys", f.dir, "d3cold_allowed"); r.text == "1" {
+					cold = ", perhaps without power (d3cold_allowed: 1)"
+				}
 			case PowerUnknown:
 				unread = orText(r)
 			}
@@ -439,7 +395,7 @@ func (l *look) powered() {
 		at = at[:min(len(at), shownFiles)]
 		switch {
 		case asleep != "":
-			l.warn(gpu.name, at, "%s is suspended", asleep).fix("keep it awake", "echo on > /sys/bus/pci/devices/"+gpu.PCI.String()+"/power/control", "an idle GPU saves no power")
+			l.warn(gpu.name, at, "%s is suspended%s", asleep, cold).fix("keep it awake", "echo on > /sys/bus/pci/devices/"+gpu.PCI.String()+"/power/control", "an idle GPU saves no power")
 		case unread != "":
 			l.unknown(gpu.name, at, "%s", unread)
 		default:

@@ -3,11 +3,15 @@
 package p2p
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"path"
 	"slices"
 	"strconv"
 	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/errno"
@@ -114,6 +118,28 @@ func (l *look) nicUverbs() {
 			l.opened(n.Name, strings.TrimPrefix(n.Uverbs, "/"))
 		}
 	})
+	if len(l.s.NICs) > 0 && l.s.Live.Opens != nil {
+		l.manager()
+	}
+}
+
+// manager reports the connection manager's device file. Programs that connect by
+// themselves, as NCCL does, do without it: it is no failure.
+func (l *look) manager() {
+	file, where, _ := l.m.place("dev/infiniband/rdma_cm")
+	at := []string{where}
+	switch err := l.s.Live.Opens(file); {
+	case err == nil:
+		l.pass("rdma_cm", at, "it can be opened")
+	case errors.Is(err, unix.EPERM):
+		l.warn("rdma_cm", at, "EPERM: a device filter is in the way").fix("give the container the device", "--device "+where, "")
+	case errors.Is(err, unix.EACCES):
+		l.warn("rdma_cm", at, "EACCES: the file's mode and groups").fix("let programs open it", "chmod 666 "+where, "whoever has an account can make connections")
+	case errors.Is(err, fs.ErrNotExist):
+		l.warn("rdma_cm", at, "it is not there: programs cannot connect by IP addresses").fix("load rdma_ucm; in a container, give it the device", "modprobe rdma_ucm", "")
+	default:
+		l.unknown("rdma_cm", at, "%v", err).aside()
+	}
 }
 
 func (l *look) nicImports() {

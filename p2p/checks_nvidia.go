@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -95,7 +96,8 @@ func (l *look) confidential() {
 	case err != nil:
 		l.unasked("", "NVML", err)
 	case on:
-		l.fail("", []string{"NVML"}, "on")
+		fix := l.check.Fix
+		l.unlocked(l.fail("", []string{"NVML"}, "on"), fix.Change, fix.Command, fix.Weakens, "turn it off from a kernel that is not locked down, or do without GPUDirect")
 	default:
 		l.pass("", []string{"NVML"}, "off")
 	}
@@ -267,12 +269,21 @@ func (l *look) bar1() {
 }
 
 // nvidiaParameters are those of NVIDIA's driver that are read.
-var nvidiaParameters = []string{"DmaRemapPeerMmio", "GrdmaPciTopoCheckOverride", "EnableResizableBar"}
+var nvidiaParameters = []string{"DmaRemapPeerMmio", "GrdmaPciTopoCheckOverride", "EnableResizableBar", registryDwords}
+
+// registryDwords has settings in one line, of which one is about peers. The others are
+// nobody's concern.
+const registryDwords = "RegistryDwords"
+
+var peerOverride = regexp.MustCompile(`PeerMappingOverride=[0-9a-fA-Fx]+`)
 
 // NVIDIAParameter reports a line of /proc/driver/nvidia/params that is read.
 func NVIDIAParameter(line string) bool {
-	name, _, _ := strings.Cut(line, ":")
-	return slices.Contains(nvidiaParameters, strings.TrimSpace(name))
+	name, value, _ := strings.Cut(line, ":")
+	if name = strings.TrimSpace(name); name == registryDwords {
+		return strings.Trim(strings.TrimSpace(value), `";`) == peerOverride.FindString(value)
+	}
+	return slices.Contains(nvidiaParameters, name)
 }
 
 // The values of DmaRemapPeerMmio.
@@ -292,7 +303,14 @@ func (l *look) nvidiaParams() {
 	}
 	var said []string
 	for _, name := range nvidiaParameters {
-		if value, ok := r.line(name); ok {
+		value, ok := r.line(name)
+		if name == registryDwords {
+			if value = peerOverride.FindString(value); value != "" {
+				said = append(said, value)
+			}
+			continue
+		}
+		if ok {
 			said = append(said, fmt.Sprintf("%s: %s", name, value))
 		}
 	}

@@ -203,7 +203,7 @@ func (m *Machine) Exporter(a Addr) (Exporter, error) {
 		e.Class = ClassSystem
 	}
 	if e.Class == ClassNVIDIA {
-		e.Gate, e.Peer = m.nvidiaGate(), m.nvidiaPeer()
+		e.Gate, e.Peer = m.nvidiaGate(a), m.nvidiaPeer()
 		taint, err := m.taint("nvidia")
 		// No kernel has it for its own: an empty file says nothing.
 		if strings.Contains(taint, "P") || !strings.Contains(taint, "O") || err != nil {
@@ -224,29 +224,6 @@ const openModules = "Open Kernel Module"
 var gates = map[int]bool{
 	515: false, 520: false, 525: false, 530: false, 535: false, 545: false, 550: false, 555: false, 560: false, 565: false, 570: false, 575: false,
 	580: true, 590: true, 595: true,
-}
-
-// nvidiaGate is set by a parameter of the driver, and open on bare x86 machines:
-// no chipset of theirs is on its list of those that want a common bridge. On
-// guests and other processors it is not known here.
-func (m *Machine) nvidiaGate() Gate {
-	gate, read := gates[m.nvidiaSeries()]
-	if !read {
-		return GateUnread
-	}
-	if !gate {
-		return GateOpen
-	}
-	params := m.read("proc/driver/nvidia/params")
-	switch v, _ := params.line("GrdmaPciTopoCheckOverride"); {
-	case v == "1":
-		return GateOpen
-	case v == "2":
-		return GateClosed
-	case v == "0" && m.CPU.known && m.CPU.Vendor != "" && m.virtual.is == placement.No:
-		return GateOpen
-	}
-	return GateUnknown
 }
 
 // nvidiaPeer goes by the version as the gate does.

@@ -194,29 +194,49 @@ func TestDisplaysWithoutTheirDriver(t *testing.T) {
 	}
 }
 
-// NVIDIA's gate is known on bare x86 machines, and where it is forced open; its
+// NVIDIA's gate asks for a bridge on some chipsets, and is open on others; its
 // proprietary modules export nothing.
 func TestNVIDIAGate(t *testing.T) {
-	const tree = "pci0000:00/0000:00:04.0 class=0x030200 driver:nvidia"
+	const gpu = "pci0000:00/0000:00:04.0 class=0x030200 driver:nvidia"
+	port := func(vendor, device string) string {
+		return gpu + "\npci0000:00/0000:00:01.0 class=0x060400 type=4 vendor=" + vendor + " device=" + device
+	}
+	below := strings.ReplaceAll(port("0x10de", "0x22b1"), "00/0000:00:04.0", "00/0000:00:01.0/0000:00:04.0")
 	bare, guest := xeon+"flags\t\t: fpu\n", xeon+"flags\t\t: fpu hypervisor\n"
 	for _, c := range []struct {
 		cpu, params, taint string
 		class              Class
 		gate               Gate
+		tree               string
+		vendor             string // of the machine
 	}{
-		{bare, "0", "OE", ClassNVIDIA, GateOpen},
-		{guest, "0", "OE", ClassNVIDIA, GateUnknown},
-		{guest, "1", "OE", ClassNVIDIA, GateOpen},
-		{grace, "0", "OE", ClassNVIDIA, GateUnknown},
-		{"-", "0", "OE", ClassNVIDIA, GateUnknown},
-		{bare, "0", "POE", ClassUnknown, GateOpen},
-		{bare, "0", "", ClassUnknown, GateOpen}, // it is never the kernel's own
-		{bare, "2", "OE", ClassNVIDIA, GateClosed},
-		{bare, "?", "OE", ClassNVIDIA, GateUnknown},
+		{bare, "0", "OE", ClassNVIDIA, GateOpen, gpu, ""},
+		{guest, "0", "OE", ClassNVIDIA, GateOpen, gpu, ""},
+		{guest, "1", "OE", ClassNVIDIA, GateOpen, gpu, ""},
+		{guest, "2", "OE", ClassNVIDIA, GateClosed, gpu, ""},
+		{grace, "0", "OE", ClassNVIDIA, GateOpen, gpu, ""},
+		{grace, "0", "OE", ClassNVIDIA, GateBridge, port("0x10de", "0x22b2"), "Example"},
+		{grace, "0", "OE", ClassNVIDIA, GateBridge, port("0x1def", "0xe00e"), "Example"},
+		{grace, "0", "OE", ClassNVIDIA, GateBridge, port("0x1def", "0xe200"), "Example"},
+		{grace, "0", "OE", ClassNVIDIA, GateOpen, port("0x1def", "0xe20f"), "Example"},
+		{grace, "0", "OE", ClassNVIDIA, GateUnknown, port("0x1def", "0xe200"), "QEMU"},
+		{grace, "1", "OE", ClassNVIDIA, GateOpen, port("0x1def", "0xe200"), "Example"},
+		{grace, "2", "OE", ClassNVIDIA, GateClosed, port("0x1def", "0xe200"), "Example"},
+		{grace, "0", "OE", ClassNVIDIA, GateUnknown, below, "Example"},
+		{grace, "2", "OE", ClassNVIDIA, GateUnknown, below, "Example"},
+		{"-", "0", "OE", ClassNVIDIA, GateUnknown, gpu, ""},
+		{bare, "0", "POE", ClassUnknown, GateOpen, gpu, ""},
+		{bare, "0", "", ClassUnknown, GateOpen, gpu, ""}, // it is never the kernel's own
+		{bare, "2", "OE", ClassNVIDIA, GateClosed, gpu, ""},
+		{bare, "?", "OE", ClassNVIDIA, GateUnknown, gpu, ""},
 	} {
 		// The first processor's lines, and the flags among them.
 		cpu := strings.Replace(c.cpu, "\n\nflags", "\nflags", 1)
-		m := fixture{cpu: cpu, tree: tree, files: map[string]string{"sys/module/nvidia/version": "580.95.05", "sys/module/nvidia/taint": c.taint, "proc/driver/nvidia/params": "GrdmaPciTopoCheckOverride: " + c.params + "\n"}}.open(t)
+		files := map[string]string{"sys/module/nvidia/version": "580.95.05", "sys/module/nvidia/taint": c.taint, "proc/driver/nvidia/params": "GrdmaPciTopoCheckOverride: " + c.params + "\n"}
+		if c.vendor != "" {
+			files["sys/class/dmi/id/sys_vendor"], files["sys/class/dmi/id/product_name"] = c.vendor+"\n", "Server\n"
+		}
+		m := fixture{cpu: cpu, tree: c.tree, files: files}.open(t)
 		if e, err := m.Exporter(addr(t, "00:04.0")); err != nil || e.Class != c.class || e.Gate != c.gate {
 			t.Errorf("%+v: %+v, %v", c, e, err)
 		}
@@ -226,7 +246,7 @@ func TestNVIDIAGate(t *testing.T) {
 // Of which version the gate was read is what counts, and a version without one
 // lets all attach.
 func TestVersionsOfTheGate(t *testing.T) {
-	const tree = "pci0000:00/0000:00:04.0 class=0x030200 driver:nvidia"
+	const tree = "pci0000:00/0000:00:04.0 class=0x030200 driver:nvidia\npci0000:00/0000:00:01.0 class=0x060400 vendor=0x10de device=0x22b2"
 	for _, c := range []struct {
 		loaded, proc string
 		want         Gate

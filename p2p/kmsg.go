@@ -32,8 +32,9 @@ var patterns = []pattern{
 	{"KRN-KMSG", regexp.MustCompile(`to disable ACS redirect for this path, add the kernel parameter: (pci=\S+)`), ResultWarn, "the kernel names the ports"},
 	{"KRN-KMSG", regexp.MustCompile(`Host bridge not in P2PDMA whitelist`), ResultWarn, "the kernel does not trust the host bridge"},
 	{"KRN-KMSG", regexp.MustCompile(`cannot be used for peer-to-peer DMA as the client and provider`), ResultFail, "the kernel refused a pair"},
-	{"KRN-KMSG", regexp.MustCompile(`NVRM: .*dma-buf attach failed`), ResultFail, "NVIDIA's gate refused an importer"},
 	{"KRN-KMSG", regexp.MustCompile(`NVRM: .*importer unable to handle MMIO`), ResultFail, "the importer wants pages"},
+	{"KRN-KMSG", regexp.MustCompile(`NVRM: .*topology not supported for mapping type FORCE_PCIE`), ResultFail, "NVIDIA's gate refused a mapping for PCIe: the GPU is not coherent, or the IOMMU groups differ"},
+	{"KRN-KMSG", regexp.MustCompile(`NVRM: .*dma-buf attach failed`), ResultFail, "NVIDIA's gate refused an importer"},
 	{"KRN-KMSG", regexp.MustCompile(`NVRM: Xid \(PCI:([0-9a-f:]+)\): 79,`), ResultFail, "the GPU has fallen off the bus"},
 	{"KRN-KMSG", regexp.MustCompile(`NVRM: Xid \(PCI:([0-9a-f:]+)\): [0-9]+,`), ResultWarn, "NVIDIA's driver reports an error of a GPU, or of a program on it"},
 	{"KRN-KMSG", regexp.MustCompile(`PCIe P2P access from peer device \S+ is not supported by the chipset`), ResultWarn, "amdgpu: two GPUs do not reach each other"},
@@ -163,6 +164,18 @@ func (l *look) matter() map[Addr]bool {
 		l.matters = map[Addr]bool{}
 		for _, f := range l.all() {
 			l.matters[f.PCI] = true
+		}
+		// Of a host bridge the kernel names the function that stands for it.
+		for _, f := range l.endpoints() {
+			if f.err != nil {
+				continue
+			}
+			l.m.mu.Lock()
+			h := l.m.hostOf(l.m.node(f.PCI))
+			l.m.mu.Unlock()
+			if h.err == nil && !h.empty {
+				l.matters[h.first.Addr] = true
+			}
 		}
 	}
 	return l.matters

@@ -42,6 +42,8 @@ type cache struct {
 	mu    sync.Mutex
 	nodes map[Addr]*node
 	hosts map[string]*host
+
+	chipset chipset
 }
 
 // Open reads kernel and processor of the machine whose sys, proc, boot and

@@ -34,6 +34,13 @@ const (
 
 	extCapIDSerial = 0x03 // PCI_EXT_CAP_ID_DSN
 
+	extCapIDReBAR   = 0x15   // PCI_EXT_CAP_ID_REBAR
+	rebarCap        = 0x04   // PCI_REBAR_CAP, and again each 8 bytes
+	rebarSizesShift = 4      // of PCI_REBAR_CAP_SIZES: the lowest is 1 MiB
+	rebarCtrl       = 0x08   // PCI_REBAR_CTRL
+	rebarCtrlBAR    = 0x0007 // PCI_REBAR_CTRL_BAR_IDX
+	rebarCtrlCount  = 0x00e0 // PCI_REBAR_CTRL_NBAR_MASK, of the first only
+
 	extCapIDATS = 0x0f   // PCI_EXT_CAP_ID_ATS
 	atsCtrl     = 0x06   // PCI_ATS_CTRL
 	atsEnable   = 0x8000 // PCI_ATS_CTRL_ENABLE

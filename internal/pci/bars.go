@@ -128,10 +128,44 @@ func ResizeFile(bar int) string { return fmt.Sprintf("resource%d_resize", bar) }
 // for each, the lowest of which is 1 MiB.
 func LargestSize(text string) (uint64, bool) {
 	mask, err := strconv.ParseUint(strings.TrimPrefix(strings.TrimSpace(text), "0x"), 16, 64)
+	if err != nil {
+		return 0, false
+	}
+	return largestOf(mask)
+}
+
+func largestOf(mask uint64) (uint64, bool) {
 	const unit, most = 20, 43 // 1 MiB to 8 EiB
 	top := bits.Len64(mask) - 1
-	if err != nil || top < 0 || top > most {
+	if top < 0 || top > most {
 		return 0, false
 	}
 	return 1 << (unit + top), true
+}
+
+// LargestSize is the largest size that a BAR can have by the function's own word,
+// its capability; 0 if the BAR has one size.
+func (c Config) LargestSize(bar int) (uint64, error) {
+	at, err := c.extended(extCapIDReBAR)
+	if err != nil || at == 0 {
+		return 0, err
+	}
+	first, err := c.u16(at + rebarCtrl)
+	if err != nil {
+		return 0, err
+	}
+	for range min(int(first&rebarCtrlCount>>5), standardBARs) {
+		low, err1 := c.u16(at + rebarCap)
+		high, err2 := c.u16(at + rebarCap + 2)
+		ctrl, err3 := c.u16(at + rebarCtrl)
+		if err := errors.Join(err1, err2, err3); err != nil {
+			return 0, err
+		}
+		if int(ctrl&rebarCtrlBAR) == bar {
+			size, _ := largestOf((uint64(high)<<16 | uint64(low)) >> rebarSizesShift)
+			return size, nil
+		}
+		at += rebarCtrl
+	}
+	return 0, nil
 }

@@ -28,6 +28,30 @@ func TestExpress(t *testing.T) {
 	}
 }
 
+// A capability has an entry for each BAR that has several sizes.
+func TestResizableBARs(t *testing.T) {
+	le := binary.LittleEndian
+	data := space(0)
+	le.PutUint32(data[0x200:], 1<<16|extCapIDReBAR)
+	le.PutUint32(data[0x204:], 0x700<<4)       // up to 1 GiB
+	le.PutUint32(data[0x208:], 2<<5|8<<8)      // BAR 0, two BARs in all
+	le.PutUint32(data[0x20c:], 0x0006_0000<<4) // 128 and 256 GiB
+	le.PutUint32(data[0x210:], 0xe0|2|0x11<<8) // BAR 2: how many there are only the first says
+	le.PutUint32(data[0x214:], 0xffff_ffff)    // behind the last
+	le.PutUint32(data[0x218:], 4)
+	for bar, want := range map[int]uint64{0: 1 << 30, 2: 256 << 30, 4: 0, 1: 0} {
+		if got, err := read(t, withConfig(t, data)).LargestSize(bar); got != want || err != nil {
+			t.Errorf("BAR %d: %d, %v; want %d", bar, got, err, want)
+		}
+	}
+	if got, err := read(t, withConfig(t, space(0))).LargestSize(0); got != 0 || err != nil {
+		t.Errorf("without: %d, %v", got, err)
+	}
+	if got, err := read(t, withConfig(t, space(0)[:64])).LargestSize(0); got != 0 || !errors.Is(err, ErrTruncated) {
+		t.Errorf("64 bytes: %d, %v", got, err)
+	}
+}
+
 func TestATS(t *testing.T) {
 	for _, c := range []struct {
 		id               uint16

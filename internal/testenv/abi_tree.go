@@ -35,7 +35,7 @@ type Tree struct {
 	// Functions has a line for each PCI function: its path below devices/ and
 	// attributes, whose blanks are written _. Some are special: driver:NAME,
 	// rdma:NAME (an RDMA device), group=N:TYPE (of the IOMMU), acs=CTRL and ats=CTRL (control registers),
-	// devctl=N and devctl2=N (of PCI Express), type=N (PCI Express type), and
+	// rebar=SIZES (of BAR 0, a bit each from 1 MiB up), devctl=N and devctl2=N (of PCI Express), type=N (PCI Express type), and
 	// config=N for how much of the configuration space can be read: 64 of 4096
 	// is what an unprivileged user sees, 256 what the kernel itself has.
 	Functions string
@@ -121,6 +121,8 @@ func writeFunction(t testing.TB, sys, dir string, attrs []string, put func(name,
 			c.acs = int(n)
 		case "ats":
 			c.ats = int(n)
+		case "rebar":
+			c.rebar = uint32(n)
 		case "devctl":
 			c.devctl = int(n)
 		case "devctl2":
@@ -199,6 +201,7 @@ const configSize = 4096
 type configuration struct {
 	kind            int
 	acs, ats        int // -1: it has no such capability
+	rebar           uint32
 	devctl, devctl2 int
 }
 
@@ -234,5 +237,10 @@ func (f configuration) space() []byte {
 	}
 	add(0x160, 0x000d, 0x7f, f.acs)
 	add(0x170, 0x000f, 0, f.ats)
+	if f.rebar != 0 {
+		add(0x180, 0x0015, 0, 0)
+		le.PutUint32(c[0x184:], f.rebar<<4)
+		c[0x188] = 1 << 5 // one BAR, the first
+	}
 	return c
 }

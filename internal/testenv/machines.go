@@ -68,6 +68,7 @@ func newServer(cpu, product string) *server {
 		"usr/lib64/libibverbs/libmlx5-rdmav34.so":    "",
 		"usr/lib64/libibverbs/libbnxt_re-rdmav34.so": "",
 		"run/systemd/private":                        "",
+		"var/lib/systemd/random-seed":                "",
 	}
 	s.Texts = map[string]string{"proc/self/ns/user": "user:[4026531837]", "proc/self/ns/pid": "pid:[4026531836]"}
 	return s
@@ -278,6 +279,7 @@ func mi300(switches int) Tree {
 	for i := range s.gpus {
 		dir := fmt.Sprintf("sys/class/kfd/kfd/topology/nodes/%d/", i+2)
 		s.Files[dir+"gpu_id"] = fmt.Sprintf("%d\n", 1000+i)
+		s.Files[dir+"properties"] = "simd_count 1216\ngfx_target_version 90402\n"
 		s.Files[dir+"io_links/0/properties"] = "type 2\n"
 		s.Files[dir+"io_links/1/properties"] = "type 11\n"
 	}

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package p2p
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/gpurdma/gpurdma/ibvfd"
+)
+
+// ncclDevices holds NCCL_IB_HCA and NCCL_IB_GID_INDEX against the devices that there
+// are, and their tables of GIDs. open is what could not be read of them.
+func (l *look) ncclDevices(env map[string]string) (wrong []string, open reading) {
+	if len(l.s.NICs) == 0 {
+		return nil, reading{} // NIC-PRESENT tells of it
+	}
+	hcas := parseHCAs(env["NCCL_IB_HCA"])
+	if used := slices.ContainsFunc(l.s.NICs, func(n NIC) bool { return hcas.takes(n, 0) }); !used {
+		wrong = append(wrong, fmt.Sprintf("NCCL_IB_HCA=%s, which leaves no RDMA device", env["NCCL_IB_HCA"]))
+	}
+	index, err := strconv.Atoi(env["NCCL_IB_GID_INDEX"])
+	if err != nil || index < 0 {
+		return wrong, reading{} // NCCL chooses one itself
+	}
+	for _, n := range l.s.NICs {
+		for _, p := range n.Ports {
+			if n.Software || l.kind(n).isIWARP() || !hcas.takes(n, p.Num) {
+				continue
+			}
+			in, r := l.inUse(n, p)
+			if in {
+				r = l.table(n, p)
+			}
+			if r.err != nil {
+				open = r
+			}
+			if !in || r.err != nil {
+				continue
+			}
+			why, known := atIndex(p.GIDs, index)
+			if !known {
+				open = reading{where: "/" + portDir(n, p, "gid_attrs/types", strconv.Itoa(index)), err: errNoType}
+			}
+			if why != "" {
+				wrong = append(wrong, fmt.Sprintf("NCCL_IB_GID_INDEX=%d, where %s has %s", index, portName(n, p), why))
+			}
+		}
+	}
+	return wrong, open
+}
+
+// errNoType is of a GID whose type cannot be read.
+var errNoType = errors.New("the type of the GID cannot be read")
+
+// inUse reports an Ethernet port that is ACTIVE, or why that is not known.
+func (l *look) inUse(n NIC, p ibvfd.PortInfo) (bool, reading) {
+	layer, state := l.read(portDir(n, p, "link_layer")), l.read(portDir(n, p, "state"))
+	switch {
+	case p.LinkLayer == ibvfd.LinkUnspecified && layer.text != ownNetwork:
+		layer.err = firstError(layer.err, fmt.Errorf("%q is no link layer", layer.text))
+		return false, layer
+	case p.LinkLayer != ibvfd.LinkEthernet:
+		return false, reading{}
+	case p.State < ibvfd.PortDown || p.State > ibvfd.PortActive:
+		state.err = firstError(state.err, fmt.Errorf("%q is no state", state.text))
+		return false, state
+	}
+	return p.State == ibvfd.PortActive, reading{}
+}
+
+// atIndex is what is wrong with a place of a GID table; "" if nothing is known to be.
+func atIndex(table []ibvfd.GID, index int) (wrong string, known bool) {
+	i := slices.IndexFunc(table, func(g ibvfd.GID) bool { return g.Index == index })
+	switch {
+	case i < 0:
+		return "no GID", true
+	case table[i].Type == ibvfd.GIDUnknown:
+		return "", false
+	case table[i].Type != ibvfd.GIDRoCEv2:
+		return "none of RoCE v2", true
+	case table[i].Addr().IsLinkLocalUnicast():
+		return "a link-local one", true
+	}
+	return "", true
+}
+
+// hcas is NCCL_IB_HCA: devices, perhaps with a port, by how their names begin. "^"
+// leaves them out, "=" wants whole names.
+type hcas struct {
+	not, whole bool
+	list       []string
+}
+
+func parseHCAs(value string) (h hcas) {
+	value, h.not = strings.CutPrefix(value, "^")
+	value, h.whole = strings.CutPrefix(value, "=")
+	h.list = strings.FieldsFunc(value, func(r rune) bool { return r == ',' })
+	return h
+}
+
+// takes reports a NIC that NCCL uses with a port of it; 0 is any.
+func (h hcas) takes(n NIC, port int) bool {
+	if len(h.list) == 0 {
+		return true
+	}
+	listed := slices.ContainsFunc(h.list, func(entry string) bool {
+		name, number, one := strings.Cut(entry, ":")
+		if one && (port != 0 || h.not) && number != strconv.Itoa(port) {
+			return false
+		}
+		return n.Name == name || !h.whole && strings.HasPrefix(n.Name, name)
+	})
+	return listed != h.not
+}

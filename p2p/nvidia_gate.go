@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package p2p
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/gpurdma/gpurdma/internal/pci"
+	"github.com/gpurdma/gpurdma/placement"
+)
+
+// chipsets are those that NVIDIA's driver holds unable to pass peer-to-peer, by the
+// functions that it knows them by: Grace (TH500), Altra, and AmpereOne with up to 160
+// cores. osinit.c and nvcst.h of 580, 590 and 595.
+var chipsets = map[uint16][]uint16{
+	nvidia: {graceGPU, 0x22b2, 0x22b3, 0x22b4, 0x22b8, 0x22b9},
+	ampere: {0xe000, 0xe00d, 0xe00e, 0xe010, 0xe100, 0xe110, 0xe200, 0xe201, 0xe202, 0xe203, 0xe204, 0xe205, 0xe206, 0xe207},
+}
+
+const (
+	nvidia = 0x10de
+	ampere = 0x1def
+	// graceGPU is the root port of the GPU that Grace is joined to by C2C.
+	graceGPU = 0x22b1
+)
+
+// chipset is what is known of the machine's, for NVIDIA's gate.
+type chipset struct {
+	once   sync.Once
+	listed placement.Answer
+}
+
+// nvidiaGate is nv_grdma_pci_topology_supported(). It lets all attach to a GPU whose
+// memory the CPU caches, then goes by a parameter of the driver, lets all attach in a
+// guest, and asks for a common bridge on the chipsets above. No x86 has one of these.
+func (m *Machine) nvidiaGate(gpu Addr) Gate {
+	gate, read := gates[m.nvidiaSeries()]
+	if !read {
+		return GateUnread
+	}
+	if !gate {
+		return GateOpen
+	}
+	params := m.read("proc/driver/nvidia/params")
+	value, _ := params.line("GrdmaPciTopoCheckOverride")
+	if value == "1" {
+		return GateOpen
+	}
+	// Below this port the CPU caches the GPU's memory, as a rule. No file says so.
+	cached, known := m.belowGrace(gpu)
+	switch {
+	case value != "0" && value != "2" || !m.CPU.known || cached || !known:
+		return GateUnknown
+	case value == "2":
+		return GateClosed
+	case m.CPU.Vendor != "":
+		return GateOpen
+	}
+	switch m.withoutPeers() {
+	case placement.No:
+		return GateOpen
+	case placement.Yes:
+		if m.virtual.is == placement.No {
+			return GateBridge
+		}
+	}
+	return GateUnknown
+}
+
+// belowGrace reports a GPU below the root port that Grace's own has; known is false if
+// that cannot be read.
+func (m *Machine) belowGrace(gpu Addr) (below, known bool) {
+	up, err := pci.Upstream(m.sys, gpu)
+	if err != nil {
+		return false, false
+	}
+	for _, a := range up {
+		port, err := pci.ReadFunction(m.sys, a)
+		if err != nil {
+			return false, false
+		}
+		below = below || port.Vendor == nvidia && port.Device == graceGPU
+	}
+	return below, true
+}
+
+// withoutPeers looks for the functions that NVIDIA's driver knows its chipsets by.
+func (m *Machine) withoutPeers() placement.Answer {
+	m.chipset.once.Do(func() {
+		names, err := m.sys.List("bus/pci/devices")
+		if err != nil {
+			return
+		}
+		answer := placement.No
+		for _, name := range names {
+			vendor, err1 := m.sys.ReadUint("bus/pci/devices/"+name+"/vendor", 16)
+			device, err2 := m.sys.ReadUint("bus/pci/devices/"+name+"/device", 16)
+			switch {
+			case err1 != nil || err2 != nil:
+				answer = placement.AnswerUnknown
+			case slices.Contains(chipsets[uint16(vendor)], uint16(device)):
+				m.chipset.listed = placement.Yes
+				return
+			}
+		}
+		m.chipset.listed = answer
+	})
+	return m.chipset.listed
+}
