@@ -129,6 +129,9 @@ func (r *redactor) redact(name string, data []byte) []byte {
 	case name == "proc/driver/nvidia/params":
 		// Others name GPUs by their UUIDs.
 		return lines(data, p2p.NVIDIAParameter)
+	case path.Base(name) == "properties" && path.Base(path.Dir(path.Dir(name))) == "nodes":
+		// Others name the GPU by its number.
+		return lines(data, func(line string) bool { return strings.HasPrefix(line, "gfx_target_version ") })
 	case name == "proc/driver/nvidia/version":
 		return builders.ReplaceAll(data, nil)
 	case name == "proc/self/environ":
