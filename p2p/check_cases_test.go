@@ -152,16 +152,25 @@ func checkCases() map[string][]checkCase {
 	flat := func(want Result, edits ...edit) checkCase { return on("flat-vm", want, edits...) }
 
 	return map[string][]checkCase{
-		"KRN-VERSION":         {on("small-mi300", pass), on("small-mi300", warn, release("6.12.1")), on("small-mi300", fail, release("5.4.0")), on("small-mi300", unknown, release("5.4.0-100-generic")), on("small-hgx", pass, release("7.9.0")), on("small-mi300", unknown, release("7.9.0")), on("small-mi300", unknown, release("rolling")), on("small-mi300", unknown, release("4.18.0-553.el8.x86_64"))},
+		"KRN-VERSION":         {on("small-mi300", pass), on("small-mi300", warn, release("6.12.1")), on("small-mi300", fail, release("5.4.0")), on("small-mi300", unknown, release("5.4.0"), put("sys/module/ib_uverbs/taint", "OE")), on("small-mi300", unknown, release("5.4.0-100-generic")), on("small-hgx", pass, release("7.9.0")), on("small-mi300", unknown, release("7.9.0")), on("small-mi300", unknown, release("rolling")), on("small-mi300", unknown, release("4.18.0-553.el8.x86_64"))},
 		"KRN-CONFIG-SRC":      {on("small-mi300", pass), on("small-mi300", warn, noConfig, put("lib/modules/7.2.12+deb13-amd64/config", withP2P), put("boot/vmlinuz", "")), on("small-mi300", unknown, noConfig, put("lib/modules/7.2.12+deb13-amd64/config", withP2P)), on("small-hgx", pass, noConfig, put("lib/modules/7.2.12+deb13-amd64/config", withP2P), put("boot/vmlinuz", "")), on("small-mi300", unknown, noConfig), on("small-mi300", unknown, config("nonsense"))},
 		"KRN-CFG-P2PDMA":      {on("small-mi300", pass), on("small-mi300", fail, config(withoutP2P)), on("small-hgx", pass, config(withoutP2P)), on("small-mi300", unknown, noConfig)},
-		"KRN-CFG-MOVE-NOTIFY": {on("small-mi300", pass), on("small-mi300", fail, config(withoutP2P)), on("small-mi300", unknown, noConfig, release("6.12.1")), on("small-hgx", skip)},
+		"KRN-CFG-MOVE-NOTIFY": {on("small-mi300", pass), on("small-mi300", fail, pins, follows), on("small-mi300", unknown, noConfig, release("6.12.1"), follows), on("small-hgx", skip), on("small-mi300", skip, pins), on("small-mi300", skip, noConfig, release("6.12.1")), on("small-mi300", unknown, pins, put("sys/module/bnxt_re/taint", "OE")), on("small-mi300", skip, pins, noNIC)},
 		"KRN-CFG-UVERBS":      {on("small-mi300", pass), on("small-mi300", fail, drop("sys/class/infiniband_verbs/abi")), on("small-mi300", fail, drop("sys/class/infiniband_verbs/abi"), config(withP2P)), on("small-mi300", unknown, unreadable("sys/class/infiniband_verbs/abi_version")), on("small-mi300", unknown, put("sys/class/infiniband_verbs/abi_version", ""))},
 		"KRN-CFG-ODP":         {on("small-hgx", pass), on("small-hgx", fail, swap("CONFIG_INFINIBAND_ON_DEMAND_PAGING=y\n", "")), on("small-hgx", fail, swap("CONFIG_INFINIBAND_ON_DEMAND_PAGING=y", "# CONFIG_INFINIBAND_ON_DEMAND_PAGING is not set")), on("small-hgx", unknown, noConfig), on("small-hgx", unknown, put("sys/module/mlx5_ib/taint", "OE")), on("small-mi300", skip)},
 		"KRN-CFG-HSA-P2P":     {on("small-mi300", pass), on("small-mi300", warn, config(withP2P)), on("small-mi300", unknown, noConfig), on("small-hgx", skip)},
 		"KRN-CFG-VFIO-DMABUF": {on("small-mi300", pass, byVFIO), on("small-mi300", fail, byVFIO, config(withP2P)), on("small-mi300", unknown, byVFIO, noConfig), on("small-mi300", skip)},
 		"KRN-CFG-DMABUF":      {on("small-mi300", pass), on("small-mi300", fail, config(withP2P)), on("small-mi300", unknown, noConfig)},
 		"KRN-BTF":             {on("small-mi300", pass), on("small-mi300", warn, drop("sys/kernel/btf")), on("small-mi300", unknown, gone("sys/kernel"))},
+	// Kernels that pin for importers that follow moves, too; and NICs that do follow.
+	pins := func(f *testenv.Tree) func(*testing.T, string) {
+		f.Release, f.Config = "6.12.1", withP2P+"# "+configMoveNotify+" is not set\n"+configODP+"=y\n"
+		return nil
+	}
+	follows := func(f *testenv.Tree) func(*testing.T, string) {
+		swap("driver:bnxt_en", "driver:mlx5_core")(f)
+		return put("sys/module/mlx5_ib/taint", "")(f)
+	}
 		"KRN-TRACEPOINTS":     {on("small-mi300", pass), on("small-mi300", warn, drop("sys/kernel/tracing"), put("sys/kernel/tracing/events/sched/enable", "0")), on("small-mi300", unknown, drop("sys/kernel/tracing")), on("small-mi300", unknown, gone("sys/kernel"))},
 		"KRN-LOCKDOWN":        {on("small-mi300", pass), on("small-mi300", warn, put("sys/kernel/security/lockdown", "none [integrity] confidentiality")), on("small-mi300", pass, drop("sys/kernel/security"), put("sys/kernel/security/lsm", "capability")), on("small-mi300", unknown, drop("sys/kernel/security")), on("small-mi300", unknown, put("sys/kernel/security/lockdown", "?"))},
 		"KRN-CMDLINE":         {on("small-mi300", pass), on("small-mi300", pass, put("proc/cmdline", "quiet")), on("small-mi300", warn, put("proc/cmdline", "quiet pci=realloc,noats")), on("small-mi300", warn, put("proc/cmdline", "pcie_acs_override=downstream")), on("small-mi300", unknown, unreadable("proc/cmdline"))},

@@ -40,7 +40,7 @@ func (l *look) filtered(name string) {
 	case err == nil:
 		l.pass("", []string{where}, "no EPERM")
 	default:
-		l.say(ResultSkip, "", []string{where}, "%v", reading{err: err}.why())
+		l.say(ResultSkip, "", []string{where}, "%v", reading{where: where, err: err}.why())
 	}
 }
 

@@ -193,7 +193,7 @@ func (l *look) exporterRules() {
 		o, name := p.Prediction.Outcome, p.name()
 		read := strings.Join(p.Prediction.Why, "; ")
 		switch {
-		case p.NIC.Importer.Kind == NoImporter || p.Prediction.Decision.Supported == placement.No && asksKernel(p.GPU.Exporter) && p.GPU.Exporter.Class != ClassUnknown:
+		case p.NIC.Importer.Kind == NoImporter || p.Prediction.Stage == StageUverbs || p.Prediction.Decision.Supported == placement.No && asksKernel(p.GPU.Exporter) && p.GPU.Exporter.Class != ClassUnknown:
 			// Others are in the way. Whether they are in that of a driver whose rules
 			// are not known, is not known.
 		case o == Direct:

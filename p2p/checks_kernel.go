@@ -78,6 +78,8 @@ func (l *look) kernelVersion() {
 		l.unknown("", at, "the release %q is not understood", k.Release)
 	case v.cmp(v5_12) < 0 && k.backports():
 		l.unknown("", at, "%s, which may take much from later kernels", k.Release)
+	case v.cmp(v5_12) < 0 && !l.m.registersNone():
+		l.unknown("", at, "%s, and an ib_uverbs that is not the kernel's own: whether that registers dma-bufs is not known", k.Release)
 	case v.cmp(v5_12) < 0:
 		l.fail("", at, "%s: a registration of a dma-buf is refused with EPROTONOSUPPORT", k.Release)
 	case k.unreadYet() && l.movable(Pinned, Revocable, KindUnknown):
@@ -150,12 +152,16 @@ func (l *look) configMoveNotify() {
 		l.skip("no GPU here moves its buffers")
 		return
 	}
-	switch k.MoveNotify {
-	case placement.Yes:
+	switch {
+	case k.MoveNotify == placement.Yes:
 		l.pass("", at, "a dynamic importer does not pin")
-	case placement.No:
+	case k.MoveNotify == placement.No && l.movable(Dynamic):
 		// For xe as for amdgpu: xe_dma_buf_pin() goes to system memory up to 6.12.
 		l.fail("", at, "%s is not set", configMoveNotify)
+	case !l.movable(Dynamic, KindUnknown): // who pins anyhow has no use for it
+		l.skip("no NIC here follows moves")
+	case k.MoveNotify == placement.No:
+		l.unknown("", at, "%s is not set, and whether a NIC here follows moves is not known", configMoveNotify)
 	default:
 		l.unknown("", nil, "%s", k.Source)
 	}
@@ -242,10 +248,10 @@ func (l *look) tracepoints() {
 		events, r = l.list("sys/kernel/debug/tracing/events")
 	}
 	switch {
-	case r.err != nil:
+	case r.err != nil && !r.gone():
 		l.unread("", reading{where: "/sys/kernel/tracing/events", err: r.err})
 	case len(events) == 0:
-		l.unknown("", r.at(), "no events at all: tracefs is not mounted")
+		l.unknown("", []string{"/sys/kernel/tracing/events", "/sys/kernel/debug/tracing/events"}, "no events at all: tracefs is not mounted, or this program does not see it")
 	case slices.Contains(events, "dma_buf"):
 		l.pass("", r.at(), "dma_buf has events")
 	default:

@@ -153,6 +153,8 @@ func (m *Machine) predict(e Exporter, i Importer) Prediction {
 	switch {
 	case m.config != nil && m.config.answer(configDMABuf) == placement.No:
 		r.because("the kernel is built without %s (%s): there is nothing to import", configDMABuf, m.Kernel.Source)
+	case m.registersNone():
+		r.refuse(unix.EPROTONOSUPPORT, StageUverbs, "%s does not know how to register a dma-buf, which came with %v", m.Kernel.Release, v5_12)
 	case i.Kind == NoImporter && i.NoODP:
 		r.refuse(unix.EOPNOTSUPP, StageUverbs, "the kernel is built without %s (%s), and mlx5 then imports no dma-bufs", configODP, m.Kernel.Source)
 	case i.Kind == NoImporter:

@@ -58,6 +58,13 @@ func (d rdmaDriver) kindOn(k Kernel) Kind {
 	return older
 }
 
+// registersNone reports a kernel from before there was a method that registers
+// dma-bufs, with its own ib_uverbs: MLNX_OFED brings another.
+func (m *Machine) registersNone() bool {
+	k := m.Kernel
+	return k.version.known() && k.version.cmp(v5_12) < 0 && !k.backports() && m.outOfTree("ib_uverbs") != placement.Yes
+}
+
 // Importer finds out how an RDMA device ("mlx5_0") imports. The kind is unknown
 // of a driver that is not the kernel's own, or that is not known at all.
 func (m *Machine) Importer(rdma string) (Importer, error) {

@@ -120,6 +120,11 @@ func (m *Machine) repair(p Prediction, e Exporter, i Importer) *Remedy {
 	switch {
 	case e.Class == ClassSystem:
 		return &Remedy{Change: "nothing: this device has no memory of its own for a NIC to reach"}
+	case m.registersNone():
+		return &Remedy{
+			Change: fmt.Sprintf("run a newer kernel: %v is the first that registers dma-bufs, and on %v mlx5 and efa import them", v5_12, v6_1),
+			Direct: m.otherKernel(e, i) != nil,
+		}
 	case e.Class == ClassStaged && e.Driver == "nouveau":
 		return &Remedy{Change: "install NVIDIA's open modules: nouveau exports system memory only"}
 	case e.Class == ClassStaged:
