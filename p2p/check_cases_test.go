@@ -77,6 +77,18 @@ func checkCases() map[string][]checkCase {
 	const fabric = "opt/amazon/efa/lib64/pkgconfig/libfabric.pc"
 	const plugins = "var/lib/kubelet/device-plugins"
 	nccl := func(entry string) edit { return put("proc/self/environ", "A=b\x00"+entry+"\x00") }
+	proprietary := func(f *testenv.Tree) func(*testing.T, string) {
+		closedNVIDIA(f)
+		return put("sys/module/nvidia/taint", "POE")(f)
+	}
+	peermem := func(f *testenv.Tree) func(*testing.T, string) {
+		put("sys/module/nvidia_peermem/version", "570")(f)
+		return put("sys/kernel/mm/memory_peers/nv_mem/version", "1")(f)
+	}
+	oneGPU := func(f *testenv.Tree) func(*testing.T, string) {
+		f.Functions = strings.Replace(f.Functions, "driver:amdgpu", "driver:vgem", 1)
+		return nil
+	}
 	yes := ibvfd.Support{DMABufKernel: ibvfd.Yes, Errno: unix.EBADF}
 	no := ibvfd.Support{DMABufKernel: ibvfd.No, Errno: unix.EOPNOTSUPP, Remedy: "update"}
 	other := errors.New("out of order")
@@ -151,6 +163,16 @@ func checkCases() map[string][]checkCase {
 	rnic := put(aNode, "4: RNIC")
 	flat := func(want Result, edits ...edit) checkCase { return on("flat-vm", want, edits...) }
 
+	// Kernels that pin for importers that follow moves, too; and NICs that do follow.
+	pins := func(f *testenv.Tree) func(*testing.T, string) {
+		f.Release, f.Config = "6.12.1", withP2P+"# "+configMoveNotify+" is not set\n"+configODP+"=y\n"
+		return nil
+	}
+	follows := func(f *testenv.Tree) func(*testing.T, string) {
+		swap("driver:bnxt_en", "driver:mlx5_core")(f)
+		return put("sys/module/mlx5_ib/taint", "")(f)
+	}
+
 	return map[string][]checkCase{
 		"KRN-VERSION":         {on("small-mi300", pass), on("small-mi300", warn, release("6.12.1")), on("small-mi300", fail, release("5.4.0")), on("small-mi300", unknown, release("5.4.0"), put("sys/module/ib_uverbs/taint", "OE")), on("small-mi300", unknown, release("5.4.0-100-generic")), on("small-hgx", pass, release("7.9.0")), on("small-mi300", unknown, release("7.9.0")), on("small-mi300", unknown, release("rolling")), on("small-mi300", unknown, release("4.18.0-553.el8.x86_64"))},
 		"KRN-CONFIG-SRC":      {on("small-mi300", pass), on("small-mi300", warn, noConfig, put("lib/modules/7.2.12+deb13-amd64/config", withP2P), put("boot/vmlinuz", "")), on("small-mi300", unknown, noConfig, put("lib/modules/7.2.12+deb13-amd64/config", withP2P)), on("small-hgx", pass, noConfig, put("lib/modules/7.2.12+deb13-amd64/config", withP2P), put("boot/vmlinuz", "")), on("small-mi300", unknown, noConfig), on("small-mi300", unknown, config("nonsense"))},
@@ -162,15 +184,6 @@ func checkCases() map[string][]checkCase {
 		"KRN-CFG-VFIO-DMABUF": {on("small-mi300", pass, byVFIO), on("small-mi300", fail, byVFIO, config(withP2P)), on("small-mi300", unknown, byVFIO, noConfig), on("small-mi300", skip)},
 		"KRN-CFG-DMABUF":      {on("small-mi300", pass), on("small-mi300", fail, config(withP2P)), on("small-mi300", unknown, noConfig)},
 		"KRN-BTF":             {on("small-mi300", pass), on("small-mi300", warn, drop("sys/kernel/btf")), on("small-mi300", unknown, gone("sys/kernel"))},
-	// Kernels that pin for importers that follow moves, too; and NICs that do follow.
-	pins := func(f *testenv.Tree) func(*testing.T, string) {
-		f.Release, f.Config = "6.12.1", withP2P+"# "+configMoveNotify+" is not set\n"+configODP+"=y\n"
-		return nil
-	}
-	follows := func(f *testenv.Tree) func(*testing.T, string) {
-		swap("driver:bnxt_en", "driver:mlx5_core")(f)
-		return put("sys/module/mlx5_ib/taint", "")(f)
-	}
 		"KRN-TRACEPOINTS":     {on("small-mi300", pass), on("small-mi300", warn, drop("sys/kernel/tracing"), put("sys/kernel/tracing/events/sched/enable", "0")), on("small-mi300", unknown, drop("sys/kernel/tracing")), on("small-mi300", unknown, gone("sys/kernel"))},
 		"KRN-LOCKDOWN":        {on("small-mi300", pass), on("small-mi300", warn, put("sys/kernel/security/lockdown", "none [integrity] confidentiality")), on("small-mi300", pass, drop("sys/kernel/security"), put("sys/kernel/security/lsm", "capability")), on("small-mi300", unknown, drop("sys/kernel/security")), on("small-mi300", unknown, put("sys/kernel/security/lockdown", "?"))},
 		"KRN-CMDLINE":         {on("small-mi300", pass), on("small-mi300", pass, put("proc/cmdline", "quiet")), on("small-mi300", warn, put("proc/cmdline", "quiet pci=realloc,noats")), on("small-mi300", warn, put("proc/cmdline", "pcie_acs_override=downstream")), on("small-mi300", unknown, unreadable("proc/cmdline"))},
@@ -227,8 +240,8 @@ func checkCases() map[string][]checkCase {
 		"GPU-EXPORT":      {on("small-mi300", skip)}, "GPU-BO-LOCATION": {on("small-mi300", skip)},
 		"GPU-EXPORTER-OPS": {on("small-mi300", pass), on("small-mi300", fail, release("6.12.1")), on("small-mi300", unknown, put("sys/module/amdgpu/taint", "OE")), on("xe", skip), on("xe", unknown, swap("driver:xe", "driver:softgpu behaviour=strange"))},
 
-		"NV-MODTYPE":     {on("small-hgx", pass), on("small-hgx", fail, put("proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX x86_64 Kernel Module  570.124.06"), put("sys/module/nvidia/taint", "POE")), on("small-hgx", unknown, put("proc/driver/nvidia/version", "?")), on("small-hgx", unknown, unreadable("proc/driver/nvidia/version")), on("small-mi300", skip)},
-		"NV-DMABUF-ATTR": {on("small-hgx", unknown), on("small-hgx", pass).with(exports(Export{OK: true}, nil)), on("small-hgx", fail).with(exports(Export{Why: "proprietary"}, nil)), on("small-hgx", unknown).with(Live{DMABuf: func() (map[Addr]Export, error) { return nil, other }}), on("small-hgx", unknown).with(Live{DMABuf: func() (map[Addr]Export, error) { return nil, nil }}), on("small-mi300", skip)},
+		"NV-MODTYPE":     {on("small-hgx", pass), on("small-hgx", warn, proprietary, peermem), on("small-hgx", fail, proprietary, put("sys/module/nvidia_peermem/version", "570")), on("small-hgx", fail, put("proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX x86_64 Kernel Module  570.124.06"), put("sys/module/nvidia/taint", "POE")), on("small-hgx", unknown, put("proc/driver/nvidia/version", "?")), on("small-hgx", unknown, unreadable("proc/driver/nvidia/version")), on("small-mi300", skip)},
+		"NV-DMABUF-ATTR": {on("small-hgx", unknown), on("small-hgx", pass).with(exports(Export{OK: true}, nil)), on("small-hgx", fail).with(exports(Export{Why: "proprietary"}, nil)), on("small-hgx", fail, proprietary).with(exports(Export{Why: "proprietary"}, nil)), on("small-hgx", warn, proprietary, peermem).with(exports(Export{Why: "proprietary"}, nil)), on("small-hgx", fail, peermem).with(exports(Export{Why: "too old"}, nil)), on("small-hgx", unknown).with(Live{DMABuf: func() (map[Addr]Export, error) { return nil, other }}), on("small-hgx", unknown).with(Live{DMABuf: func() (map[Addr]Export, error) { return nil, nil }}), on("small-mi300", skip)},
 		"NV-CC":          {on("small-hgx", unknown), on("small-hgx", pass).with(confidential(false, nil)), on("small-hgx", fail).with(confidential(true, nil)), on("small-hgx", unknown).with(confidential(false, other)), on("small-mi300", skip)},
 		"NV-P2P-CAPS":    {on("small-hgx", unknown), on("small-hgx", pass).with(reach("OK", nil)), on("small-hgx", warn).with(reach("chipset not supported", nil)), on("small-hgx", unknown).with(reach("OK", other)), on("small-hgx", unknown).with(Live{Peers: func() ([]Peer, error) { return nil, nil }}), on("grace", skip), on("small-mi300", skip)},
 		"NV-PEERMEM": {on("small-hgx", pass), on("small-hgx", warn, put("sys/module/nvidia_peermem/version", "570")), on("small-hgx", pass, put("sys/module/nvidia_peermem/version", "570"), put("sys/kernel/mm/memory_peers/nv_mem/version", "1")), on("small-hgx", unknown, gone("sys/module")), on("small-mi300", skip),
@@ -253,7 +266,7 @@ func checkCases() map[string][]checkCase {
 
 		"AMD-LARGEBAR":    {on("small-mi300", pass), on("small-mi300", fail, put(amdGPU+"/mem_info_vis_vram_total", "268435456")), on("small-mi300", unknown, drop(amdGPU+"/mem_info_vis")), on("small-mi300", unknown, put(amdGPU+"/mem_info_vram_total", "?")), on("small-hgx", skip)},
 		"AMD-KFD-LINKS":   {on("small-mi300", pass), on("small-mi300", warn, drop("sys/class/kfd/kfd/topology/nodes/2/io_links")), on("small-mi300", unknown, put("sys/class/kfd/kfd/topology/nodes/2/gpu_id", "?")), on("small-mi300", unknown, unreadable("sys/class/kfd")), on("small-hgx", skip)},
-		"AMD-PARAM":       {on("small-mi300", pass), on("small-mi300", pass, drop("sys/module/amdgpu/parameters")), on("small-mi300", fail, put("sys/module/amdgpu/parameters/pcie_p2p", "N")), on("small-mi300", unknown, put("sys/module/amdgpu/parameters/pcie_p2p", "?")), on("small-mi300", unknown, unreadable("sys/module/amdgpu/parameters/pcie_p2p")), on("small-hgx", skip)},
+		"AMD-PARAM":       {on("small-mi300", pass), on("small-mi300", pass, drop("sys/module/amdgpu/parameters")), on("small-mi300", warn, put("sys/module/amdgpu/parameters/pcie_p2p", "N")), on("small-mi300", pass, put("sys/module/amdgpu/parameters/pcie_p2p", "N"), oneGPU), on("small-mi300", unknown, put("sys/module/amdgpu/parameters/pcie_p2p", "?")), on("small-mi300", unknown, unreadable("sys/module/amdgpu/parameters/pcie_p2p")), on("small-hgx", skip)},
 		"AMD-PEER-LEGACY": {on("small-mi300", pass), on("small-mi300", pass, put("sys/kernel/mm/memory_peers/amdkfd/version", "1")), on("small-mi300", unknown, gone("sys/kernel")), on("small-hgx", skip)},
 		"AMD-DCC":         {on("small-mi300", pass), on("small-mi300", warn, swap("gfx_target_version 90402", "gfx_target_version 120001")), on("small-mi300", unknown, swap("gfx_target_version", "none")), on("small-mi300", unknown, unreadable("sys/class/kfd/kfd/topology/nodes/2/properties")), on("small-mi300", unknown, unreadable("sys/class/kfd")), on("small-hgx", skip)},
 		"AMD-XGMI":        {on("small-mi300", pass), on("small-mi300", pass, swap("type 11", "type 2")), on("small-mi300", unknown, unreadable("sys/class/kfd")), on("small-hgx", skip)},

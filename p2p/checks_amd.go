@@ -19,9 +19,9 @@ var amdChecks = []Check{
 	{ID: "AMD-KFD-LINKS", Title: "KFD knows links between the GPUs", Worst: ResultWarn, run: (*look).kfdLinks,
 		Expect: "p2p_links or io_links of each GPU node", Why: "Without them ROCm copies between GPUs by way of the host.",
 		Fix: Remedy{Change: "run a kernel that is built with it", Command: "CONFIG_HSA_AMD_P2P=y"}, Ref: "/sys/class/kfd/kfd/topology"},
-	{ID: "AMD-PARAM", Title: "amdgpu allows peers on PCIe", Worst: ResultFail, run: (*look).pcieP2P,
-		Expect: "Y", Why: "With pcie_p2p=0 amdgpu denies peers.",
-		Fix: Remedy{Change: "take the parameter away", Command: "amdgpu.pcie_p2p=1"}, Ref: "amdgpu_drv.c"},
+	{ID: "AMD-PARAM", Title: "amdgpu lets GPUs reach each other on PCIe", Worst: ResultWarn, run: (*look).pcieP2P,
+		Expect: "Y", Why: "With pcie_p2p=0 KFD shares no memory between GPUs over PCI. NICs do not need it.",
+		Fix: Remedy{Change: "take amdgpu.pcie_p2p=0 away from the kernel's command line, or from /etc/modprobe.d: by itself it is on"}, Ref: "amdgpu_device_is_peer_accessible()"},
 	{ID: "AMD-PEER-LEGACY", Title: "The old interface for peers is not needed", Worst: ResultWarn, run: (*look).amdPeer,
 		Expect: "any: dma-bufs do not need it", Why: "Programs from before dma-bufs use amdkfd as a client of MLNX_OFED's ib_core.", Ref: "RCCL"},
 	{ID: "AMD-DCC", Title: "No GPU compresses its buffers", Worst: ResultWarn, run: (*look).dcc,
@@ -130,8 +130,10 @@ func (l *look) pcieP2P() {
 		l.unread("", r)
 	case r.text == "Y":
 		l.pass("", r.at(), "Y")
+	case r.text == "N" && len(l.driven("amdgpu")) == 1:
+		l.pass("", r.at(), "N, and there is no other GPU of amdgpu").Expect = ""
 	case r.text == "N":
-		l.fail("", r.at(), "N")
+		l.warn("", r.at(), "N")
 	default:
 		l.unknown("", r.at(), "%q", r.text)
 	}

@@ -123,6 +123,14 @@ func (s linkState) String() string {
 	return text
 }
 
+// lanes is the width alone, of a link whose speed changes with its use.
+func (s linkState) lanes() string {
+	if s.width < s.maxWidth {
+		return fmt.Sprintf("x%d of x%d", s.width, s.maxWidth)
+	}
+	return fmt.Sprintf("x%d", s.width)
+}
+
 // linked are the functions that have a link above them: each link once. One that
 // cannot be read may have one.
 func (l *look) linked() []*function {
@@ -176,11 +184,11 @@ func (l *look) links() {
 	for _, f := range all {
 		at := []string{"/sys/" + f.dir + "/current_link_speed", "/sys/" + f.dir + "/current_link_width"}
 		s, ok := l.linkOf(f)
-		idle := l.ofGPU(f) && s.speed < s.maxSpeed
-		if idle {
-			s.speed = s.maxSpeed // PCIE-LINK-IDLE tells of it
+		had, could, read := s.speed*float64(s.width), s.maxSpeed*float64(s.maxWidth), s.String()
+		if ok && l.ofGPU(f) && s.speed < s.maxSpeed { // PCIE-LINK-IDLE tells of the speed
+			had, could, read = float64(s.width), float64(s.maxWidth), s.lanes()
+			at = at[1:]
 		}
-		had, could := s.speed*float64(s.width), s.maxSpeed*float64(s.maxWidth)
 		switch {
 		case l.m.virtual.is == placement.Yes:
 			l.unknown(f.name, at, "the link that a guest sees is the hypervisor's invention").fix("look at the host", "", "")
@@ -189,16 +197,16 @@ func (l *look) links() {
 		case !ok:
 			l.unknown(f.name, at, "its speed or width is not known")
 		case had < could/2:
-			l.fail(f.name, at, "%v: less than half", s)
+			l.fail(f.name, at, "%s: less than half", read)
 		case had < could || s.width < s.maxWidth:
-			l.warn(f.name, at, "%v", s)
+			l.warn(f.name, at, "%s", read)
 		case limited[f.PCI.String()] != "":
 			l.warn(f.name, []string{"/dev/kmsg"}, "%s", limited[f.PCI.String()])
 		case narrow[f.PCI] != "":
-			l.warn(f.name, at, "%v: %s", s, narrow[f.PCI]).
+			l.warn(f.name, at, "%s: %s", read, narrow[f.PCI]).
 				fix("put the NIC below the GPU's switch, or the switch into a slot with a wider or faster link", "", "").Expect = "as much as the links of the GPU and the NIC have"
 		default:
-			l.pass(f.name, at, "%v", s)
+			l.pass(f.name, at, "%s", read)
 		}
 	}
 }

@@ -38,7 +38,8 @@ var nvidiaChecks = []Check{
 		Expect: "off", Why: "With it the GPU's memory is closed to NICs.",
 		Fix: Remedy{Change: "turn it off, or do without GPUDirect", Command: "nvidia_gpu_tools.py --set-cc-mode=off --reset-after-cc-mode-switch", Weakens: "whoever runs the host can read the GPU's memory"}, Ref: "nvmlSystemGetConfComputeState()"},
 	{ID: "NV-MIG", Title: "GPUs are whole", Worst: ResultWarn, run: (*look).mig,
-		Expect: "no instances", Why: "Instances of one GPU share its BAR 1.", Ref: "/proc/driver/nvidia/capabilities"},
+		Expect: "no instances", Why: "Instances of one GPU share its BAR 1.",
+		Fix: Remedy{Change: whole, Command: "nvidia-smi mig -dci; nvidia-smi mig -dgi", Weakens: noInstances}, Ref: "/proc/driver/nvidia/capabilities"},
 	{ID: "NV-COHERENT", Title: "Memory that the CPU caches is exported for PCIe", Worst: ResultWarn, run: (*look).coherentGPU,
 		Expect: "no such GPU, or programs that ask for the PCIe mapping", Why: "On Grace a dma-buf leads over C2C and the CPU unless it is made with the flag for a PCIe mapping: slower, or refused.",
 		Fix: Remedy{Change: "export with CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE", Command: "NCCL_NET_GDR_C2C=0"}, Ref: "ofiwg/libfabric#10967, linux-rdma/perftest#325"},
@@ -74,6 +75,8 @@ func (l *look) dmabufAttribute() {
 		switch e, ok := said[*g.Exporter.PCI]; {
 		case ok && e.OK:
 			l.pass(g.Name, at, "1")
+		case ok && g.Exporter.Proprietary && l.byPeermem():
+			l.warn(g.Name, at, "0: %s; nvidia-peermem is loaded and registered", e.Why).fix(cmp.Or(e.Remedy, l.check.Fix.Change), "", "")
 		case ok:
 			l.fail(g.Name, at, "0: %s", e.Why).fix(cmp.Or(e.Remedy, l.check.Fix.Change), "", "")
 		case err != nil:
@@ -159,6 +162,9 @@ func (l *look) nvidiaModule() {
 	switch {
 	case strings.Contains(r.text, openModules):
 		l.pass("", r.at(), "%s", strings.Join(strings.Fields(first), " "))
+	case strings.Contains(taint.text, "P") && l.byPeermem():
+		l.warn("", taint.at(), "a proprietary module; nvidia-peermem is loaded and registered, and programs that use it do without dma-bufs").
+			fix("for dma-bufs install the open modules (GPUs from Turing on)", "", "")
 	case strings.Contains(taint.text, "P"):
 		l.fail("", taint.at(), "a proprietary module")
 	case r.err != nil:
@@ -174,10 +180,7 @@ func (l *look) peermem() {
 	}
 	closed, evidence := l.proprietary()
 	loaded, at := l.there("sys/module/nvidia_peermem")
-	registered, where := l.there("sys/kernel/mm/memory_peers/nv_mem/version")
-	if registered == placement.No {
-		registered, where = l.there("sys/kernel/mm/memory_peers/nv_mem_nc/version")
-	}
+	registered, where := l.peermemClient()
 	switch {
 	case loaded == placement.AnswerUnknown || loaded == placement.Yes && registered == placement.AnswerUnknown:
 		l.unknown("", at, "not known")
@@ -197,6 +200,22 @@ func (l *look) peermem() {
 	default:
 		l.unknown("", append(at, evidence...), "not loaded, and whether the modules are the open ones, which do without, is not known")
 	}
+}
+
+// peermemClient is whether nvidia-peermem is registered with ib_core.
+func (l *look) peermemClient() (placement.Answer, []string) {
+	registered, where := l.there("sys/kernel/mm/memory_peers/nv_mem/version")
+	if registered == placement.No {
+		registered, where = l.there("sys/kernel/mm/memory_peers/nv_mem_nc/version")
+	}
+	return registered, where
+}
+
+// byPeermem reports that programs can register GPU memory without dma-bufs.
+func (l *look) byPeermem() bool {
+	loaded, _ := l.there("sys/module/nvidia_peermem")
+	registered, _ := l.peermemClient()
+	return loaded == placement.Yes && registered == placement.Yes
 }
 
 // proprietary reports NVIDIA's modules that are not the open ones.
@@ -356,14 +375,36 @@ func (l *look) mig() {
 			l.unread("", mig)
 			return
 		}
-		for _, name := range instances {
-			if strings.HasPrefix(name, "gi") {
-				l.warn("", []string{r.where + "/" + gpu + "/mig"}, "%s has instances", gpu)
-				return
-			}
+		if !slices.ContainsFunc(instances, func(name string) bool { return strings.HasPrefix(name, "gi") }) {
+			continue
+		}
+		at := []string{r.where + "/" + gpu + "/mig"}
+		if name := l.ofMinor(strings.TrimPrefix(gpu, "gpu")); name != "" {
+			l.warn(name, at, "it has instances").fix(whole, "nvidia-smi mig -i "+name+" -dci; nvidia-smi mig -i "+name+" -dgi", noInstances)
+		} else {
+			l.warn("", at, "%s has instances", gpu)
 		}
 	}
-	l.pass("", r.at(), "no instances")
+	if len(l.found) == 0 {
+		l.pass("", r.at(), "no instances")
+	}
+}
+
+// whole and noInstances are the remedy for instances, and what it costs.
+const (
+	whole       = "if programs want all of BAR 1, take the instances away"
+	noInstances = "what runs in the instances ends"
+)
+
+// ofMinor is the GPU of a device file's number, by which the driver names its
+// capabilities; "" if it is not known.
+func (l *look) ofMinor(minor string) string {
+	for _, g := range l.driven("nvidia") {
+		if n, ok := l.read("proc/driver/nvidia/gpus", g.Name, "information").line("Device Minor"); ok && n == minor {
+			return g.Name
+		}
+	}
+	return ""
 }
 
 func (l *look) coherentGPU() {
