@@ -60,6 +60,7 @@ func checkCases() map[string][]checkCase {
 	intelOf := func(bridge string) []edit {
 		return []edit{cpu(xeon), swap("vendor=0x1022 device=0x14a4", bridge)}
 	}
+	untrusted := intelOf("vendor=0x8086 device=0x1")
 	const verbs, bnxt = "usr/lib64/libibverbs.so.1.14.50.0", "usr/lib64/libibverbs/libbnxt_re-rdmav34.so"
 	noNIC := swap(" rdma:", " none:")
 	nvidia := func(text string) edit { return swap("DmaRemapPeerMmio: 1", text) }
@@ -198,7 +199,7 @@ func checkCases() map[string][]checkCase {
 
 		"P2P-VERDICT":   {on("small-mi300", pass), on("hgx", pass), on("wrong-socket", warn), on("wrong-socket", pass, noNodes), on("small-mi300", fail, config(withoutP2P)), on("xe", fail), on("small-mi300", unknown, noConfig), on("small-mi300", unknown, append(intelOf("vendor=0x8086 device=0x1"), truncated)...), on("small-hgx", warn, config(withoutP2P))},
 		"P2P-ACS-LIST":  {on("small-mi300", pass), on("small-mi300", warn, redirecting), on("small-mi300", fail, append(intelOf("vendor=0x8086 device=0x1"), redirecting)...), on("small-mi300", unknown, append(intelOf("vendor=0x8086 device=0x1"), truncated)...), on("xe", skip), flat(unknown)},
-		"P2P-WHITELIST": {on("small-mi300", pass), on("small-hgx", pass), on("xe", warn), on("xe", unknown, release("8.1.0")), on("xe", unknown, cpu("-"))},
+		"P2P-WHITELIST": {on("small-mi300", pass), on("small-hgx", pass), on("xe", warn), on("xe", unknown, release("8.1.0")), on("xe", unknown, cpu("-")), on("small-mi300", skip, untrusted...), on("small-mi300", warn, append(untrusted, redirecting)...), on("small-mi300", warn, append(untrusted, truncated)...), flat(warn)},
 		"P2P-CACHE":     {on("small-mi300", pass), on("small-mi300", warn, byVFIO), on("small-mi300", warn, put(amdGPU+"/p2pmem/size", "1")), on("small-mi300", unknown, unreadable(amdGPU+"/p2pmem")), on("small-hgx", pass)},
 		"P2P-NV-GATE": {on("small-hgx", pass, swap("GrdmaPciTopoCheckOverride: 0", "GrdmaPciTopoCheckOverride: 1")), on("wrong-socket", pass), flat(pass), on("wrong-socket", fail, overridden("2")), on("small-hgx", fail, overridden("2")), on("wrong-socket", unknown, overridden("3")),
 			on("grace", unknown), on("grace", unknown, overridden("2")), on("grace", pass, overridden("1")),
@@ -214,7 +215,7 @@ func checkCases() map[string][]checkCase {
 		"ISO-ACS-SOURCE": {on("small-mi300", pass), on("small-mi300", warn, redirecting), on("xe", pass, redirecting), on("small-mi300", unknown, truncated)},
 		"ISO-ACS-PORT":   {on("small-mi300", pass), on("small-mi300", unknown, truncated), on("xe", unknown, swap("device=0x352a", "device=0xa110")), flat(skip)},
 		"ISO-ACS-QUIRK":  {on("small-mi300", pass), on("xe", warn, swap("device=0x352a", "device=0xa110")), on("small-mi300", unknown, swap("type=6 vendor=0x1000", "type=6 vendor=odd")), flat(skip)},
-		"ISO-ATS":        {on("small-hgx", pass), on("small-hgx", pass, swap("acs=0x00", "acs=0x4d"), swap("ats=0", "ats=0x8000")), on("small-hgx", fail, swap("acs=0x00", "acs=0x04")), on("small-hgx", warn, redirecting), on("small-hgx", unknown, blind), on("xe", skip)},
+		"ISO-ATS":        {on("small-hgx", pass), on("small-hgx", pass, swap("acs=0x00", "acs=0x4d"), swap("ats=0", "ats=0x8000")), on("small-hgx", fail, swap("acs=0x00", "acs=0x04")), on("small-hgx", warn, redirecting), on("small-hgx", unknown, blind), on("xe", skip), on("small-mi300", warn, redirecting), on("small-mi300", skip, append(untrusted, redirecting)...)},
 		"ISO-RO":         {on("small-mi300", pass), on("small-mi300", warn, redirecting, swap("dma_mask_bits=64", "devctl=0x5040")), on("small-mi300", pass, swap("dma_mask_bits=64", "devctl=0x5040")), on("small-mi300", unknown, truncated, swap("dma_mask_bits=64", "devctl=0x5040")), on("small-mi300", unknown, blind)},
 		"ISO-GROUP":      {on("small-mi300", pass), on("xe", pass), on("wrong-socket", pass, swap("class=", "group=1:DMA class=")), on("small-mi300", unknown, unreadable(amdNIC+"/iommu_group")), on("small-mi300", unknown, gone(amdNIC+"/iommu_group")), on("small-mi300", unknown, gone(amdGPU+"/iommu_group")), on("small-mi300", unknown, unreadable(amdGPU+"/iommu_group")), on("small-mi300", skip, swap("driver:amdgpu", "driver:vgem"), noNIC)},
 		"ISO-FAULTS":     {on("small-mi300", pass), on("small-mi300", fail, log("DMAR: [DMA Write NO_PASID] Request device [14:00.0] fault addr 0xfb020000 [fault reason 0x05] PTE Write access is not set")), on("small-mi300", pass, log("DMAR: [DMA Read NO_PASID] Request device [99:00.0] fault addr 0x0")), on("small-mi300", fail, log("AMD-Vi: Event logged [IO_PAGE_FAULT device=0000:14:00.0 domain=0x1]")), on("small-mi300", fail, log("arm-smmu-v3 arm-smmu-v3.2.auto: event 0x13 received:")), on("small-mi300", fail, log("arm-smmu-v3 arm-smmu-v3.2.auto: event: F_TRANSLATION client: 0000:14:00.0 sid: 0x1400 ssid: 0x0 iova: 0x1000 ipa: 0x0")), on("small-mi300", pass, log("arm-smmu-v3 arm-smmu-v3.2.auto: event: F_TRANSLATION client: 0000:99:00.0 sid: 0x1400 ssid: 0x0 iova: 0x1000 ipa: 0x0")), on("small-mi300", unknown, overwritten), on("small-mi300", unknown, noLog)},
@@ -343,7 +344,7 @@ func checkCases() map[string][]checkCase {
 		"K8S-PCIEROOT": {on("small-mi300", unknown, unreadable(amdNIC+"/device")), on("small-mi300", pass), on("small-mi300", skip, swap("driver:amdgpu", "driver:vgem"), noNIC)},
 
 		"VM-FLAT":  {flat(warn), on("small-mi300", skip), on("small-mi300", unknown, cpu("-")), on("small-hgx", pass, swap("flags\t\t: ", "flags\t\t: hypervisor "))},
-		"VM-ACS":   {flat(warn), on("small-mi300", skip), on("small-mi300", unknown, cpu("-"))},
+		"VM-ACS":   {flat(warn), flat(skip, noNIC), on("small-mi300", skip), on("small-mi300", unknown, cpu("-"))},
 		"VM-BAR64": {flat(pass), flat(fail, put("sys/devices/pci0000:00/0000:00:03.0/resource", "0x0 0x1fffffffff 0x14220c")), flat(unknown, unreadable("sys/devices/pci0000:00/0000:00:03.0/resource")), on("small-mi300", skip)},
 		"VM-IOMMU": {flat(pass), flat(warn, swap("class=", "group=1:DMA class=")), flat(unknown, swap("class=", "group=1: class=")), on("small-mi300", skip), on("small-mi300", unknown, cpu("-"))},
 		"VF-PATH":  {on("small-mi300", unknown, virtualFunction("../0000:14:00.1"), unreadable(amdNIC+"/physfn")), on("small-mi300", pass, virtualFunction("../0000:14:00.1")), on("small-mi300", skip)},

@@ -215,7 +215,11 @@ func (l *look) flat() {
 }
 
 func (l *look) guestACS() {
-	if l.inGuest() {
+	switch {
+	case !l.inGuest():
+	case !slices.ContainsFunc(l.pairs, Pair.real):
+		l.skip("no pair on PCI")
+	default:
 		l.warn("", nil, "ACS of the host is not seen from here")
 	}
 }

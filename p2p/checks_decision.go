@@ -81,8 +81,11 @@ func (l *look) verdict() {
 			l.fail(name, nil, "%s", why).Remedy = p.Remedy
 		default:
 			f := l.warn(name, nil, "%v does not ask the kernel, which says: %s", p.GPU.Exporter.Class, why)
-			if len(d.Redirects) > 0 { // it is below one switch already
+			switch {
+			case len(d.Redirects) > 0: // it is below one switch already
 				f.Remedy = l.opening(p)
+			case p.GPU.Exporter.PCI != nil && l.m.unswitched(*p.GPU.Exporter.PCI):
+				f.fix(guestSwitch, "", "")
 			}
 		}
 	})
@@ -156,6 +159,18 @@ func (l *look) acsList() {
 	}
 }
 
+// overRoot are the roots that the traffic of some pair meets, or may.
+func (l *look) overRoot() map[string]bool {
+	over := map[string]bool{}
+	for _, p := range l.pairs {
+		gpu, nic := p.GPU.Exporter.PCI, p.NIC.Importer.PCI
+		if gpu != nil && nic != nil && p.Prediction.Decision.Type != MapBusAddress {
+			over[l.function(*gpu).Bus], over[l.function(*nic).Bus] = true, true
+		}
+	}
+	return over
+}
+
 // hostBridges asks for each root that a GPU or NIC is below.
 func (l *look) hostBridges() {
 	cpu := l.m.CPU.routes()
@@ -163,7 +178,7 @@ func (l *look) hostBridges() {
 		l.pass("", []string{"/proc/cpuinfo"}, "%v: all host bridges are trusted", l.m.CPU)
 		return
 	}
-	seen := map[string]bool{}
+	seen, over := map[string]bool{}, l.overRoot()
 	for _, f := range l.endpoints() {
 		if f.err != nil || seen[f.Bus] {
 			continue
@@ -177,10 +192,14 @@ func (l *look) hostBridges() {
 			ok, why = cpu, why+", and the processor is not known"
 		}
 		at := []string{"/sys/devices/" + f.Bus}
-		switch ok {
-		case placement.Yes:
+		switch {
+		case ok == placement.Yes:
 			l.pass(f.Bus, at, "%s", why)
-		case placement.No:
+		case !over[f.Bus]:
+			l.say(ResultSkip, f.Bus, at, "%s; no pair here goes over it", why)
+		case ok == placement.No && l.m.unswitched(f.PCI):
+			l.warn(f.Bus, at, "%s; %s", why, inventedTree).fix(guestSwitch, "", "")
+		case ok == placement.No:
 			l.warn(f.Bus, at, "%s", why)
 		default:
 			l.unknown(f.Bus, at, "%s", why)

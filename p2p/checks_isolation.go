@@ -22,7 +22,7 @@ var isolationChecks = []Check{
 	{ID: "ISO-ACS-QUIRK", Title: "No port has ACS registers of another form", Worst: ResultWarn, run: (*look).acsQuirks,
 		Expect: "no root port of Intel's Sunrise Point or Union Point", Why: "These have 32-bit registers: what is read where ACS should be is something else.", Ref: "drivers/pci/quirks.c, INTEL_SPT_ACS_CTRL"},
 	{ID: "ISO-ATS", Title: "Redirection, translation and ordering fit together", Worst: ResultFail, run: (*look).translation,
-		Expect: "a combination that mlx5's table calls good", Why: "Requests and completions that take different ways get lost: redirected requests need translated addresses, redirected completions relaxed ordering.",
+		Expect: "no port on the way that redirects, or ATS and relaxed ordering that make up for it", Why: "Requests and completions that take different ways get lost: redirected requests need translated addresses, redirected completions relaxed ordering.",
 		Fix: Remedy{Change: "turn ATS on in the NIC's firmware, or relaxed ordering, or redirection off"}, Ref: "drivers/infiniband/hw/mlx5/mlx5_ib.h, mlx5_umem_needs_ats()"},
 	{ID: "ISO-RO", Title: "Redirected traffic may be reordered", Worst: ResultWarn, run: (*look).ordering,
 		Expect: "relaxed ordering on, where a port redirects", Why: "Without it, completions that go over the root hold up everything behind them.",
@@ -261,6 +261,10 @@ func (l *look) translation() {
 			continue
 		}
 		below = true
+		if o := p.Prediction.Outcome; o == Staged || o == Refused {
+			l.say(ResultSkip, p.name(), nil, "%v: nothing goes between the two", o)
+			continue
+		}
 		nic := l.function(*p.NIC.Importer.PCI)
 		at := []string{"/sys/" + nic.dir + "/config"}
 		_, ats, err := nic.config.ATS()
@@ -365,8 +369,17 @@ func (l *look) faults() {
 		l.quiet(log, "no fault")
 	}
 	for _, h := range hits {
-		l.fail("", log.at(), "%s%s", h.line, l.faultedIn(h.line))
+		f := l.fail("", log.at(), "%s%s", h.line, l.faultedIn(h.line))
+		if l.passedThrough() {
+			f.fix("find who uses an address after it was unmapped: the IOMMU passes DMA through already", "", "")
+		}
 	}
+}
+
+// passedThrough reports that the IOMMU translates for none of the devices.
+func (l *look) passedThrough() bool {
+	all := l.endpoints()
+	return len(all) > 0 && !slices.ContainsFunc(all, func(f *function) bool { return f.err != nil || f.IOMMUErr != nil || f.IOMMU != "identity" })
 }
 
 func (l *look) interrupts() {

@@ -12,6 +12,19 @@ import (
 // ports that the hypervisor made up.
 const inventedTree = "a virtual machine: its tree need not be the hardware's"
 
+// guestSwitch is the remedy where the hypervisor has left the switches out.
+const guestSwitch = "give the guest a switch for those that share one on the host"
+
+// unswitched reports a function of a guest that the hypervisor has put on the root
+// itself, or on a root port.
+func (m *Machine) unswitched(a Addr) bool {
+	if m.virtual.is != placement.Yes {
+		return false
+	}
+	f, err := m.Function(a)
+	return err == nil && len(f.Upstream) < 2
+}
+
 // physical are checks of ports and links. What they find wrong in a guest is
 // wrong, and what they find right may be so for the hypervisor's ports only.
 var physical = []string{

@@ -357,7 +357,11 @@ func (m *Machine) move(e Exporter, i Importer) *Remedy {
 	passes := m.supposing(m.Kernel)
 	passes.trustsAll = true
 	gate := e.Class == ClassNVIDIA
-	if gate || passes.direct(e, i) {
+	switch {
+	case !gate && !passes.direct(e, i):
+	case m.unswitched(*e.PCI):
+		return &Remedy{Change: guestSwitch, Direct: !gate || !i.ByCPU}
+	default:
 		return &Remedy{
 			Change: fmt.Sprintf("use a NIC below one PCI switch with %v, or put this one there", *e.PCI),
 			Direct: !gate || !i.ByCPU,
