@@ -19,7 +19,7 @@ var environmentChecks = []Check{
 		Fix: Remedy{Change: "look again as root of the host", Command: "sudo p2pcheck"}, Ref: "pci_read_config()"},
 	{ID: "ENV-CAPS", Title: "This program may look at everything", Worst: ResultWarn, run: (*look).capabilities,
 		Expect: "CAP_SYS_ADMIN, CAP_SYSLOG, CAP_IPC_LOCK, CAP_BPF, CAP_PERFMON and CAP_NET_RAW", Why: "Each one that is missing leaves something unknown, or keeps a program from something.",
-		Fix: Remedy{Change: "give them to the container, or run as root", Command: "--cap-add SYS_ADMIN,SYSLOG,IPC_LOCK,BPF,PERFMON,NET_RAW"}, Ref: "capabilities(7)"},
+		Fix: Remedy{Change: "run as root; in a container give it the capabilities, too", Command: "--cap-add SYS_ADMIN --cap-add SYSLOG --cap-add IPC_LOCK --cap-add BPF --cap-add PERFMON --cap-add NET_RAW"}, Ref: "capabilities(7)"},
 	{ID: "ENV-CONTAINER", Title: "The whole machine is seen", Worst: ResultWarn, run: (*look).container,
 		Expect: "no container", Why: "A container sees its own limits, devices and network, and a part of /proc and /sys.",
 		Fix: Remedy{Change: "run on the host, or mount the host's files and name them", Command: "p2pcheck --root /host"}, Ref: "namespaces(7)"},
@@ -90,14 +90,20 @@ func (l *look) capabilities() {
 		l.unread("", r)
 		return
 	}
-	var missing []string
+	var missing, flags []string
 	for _, w := range append(slices.Clone(wanted), rawPackets) {
 		if caps>>w.bit&1 == 0 {
 			missing = append(missing, fmt.Sprintf("%s (%s)", w.name, w.lost))
+			flags = append(flags, "--cap-add "+strings.TrimPrefix(w.name, "CAP_")) // Docker takes one with each
 		}
 	}
 	if len(missing) > 0 {
-		l.warn("", r.at(), "without %s", strings.Join(missing, ", "))
+		f := l.warn("", r.at(), "without %s", strings.Join(missing, ", "))
+		if in, _, _ := l.inContainer(); in == placement.No {
+			f.asRoot(l.m)
+		} else {
+			f.fix("run as root, for another user of a container does not get them, and give them to the container", strings.Join(flags, " "), "")
+		}
 		return
 	}
 	l.pass("", r.at(), "all of them")

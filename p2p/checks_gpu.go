@@ -85,7 +85,11 @@ func (l *look) gpuDriver() {
 		case e.Driver == UnknownDriver:
 			l.unknown(g.Name, at, "which driver the GPU has is not known").fix(takeSnapshot, "p2pcheck snapshot FILE", "")
 		case noExporters[e.Driver] != "":
-			l.fail(g.Name, at, "%s: %s", e.Driver, noExporters[e.Driver])
+			f := l.fail(g.Name, at, "%s: %s", e.Driver, noExporters[e.Driver])
+			f.fix("leave it out: nothing makes this driver export memory of the device's own", "", "")
+			if e.Driver == "nouveau" {
+				f.fix(openInstead, "", "")
+			}
 		case e.Proprietary:
 			l.unknown(g.Name, at, "%s is NVIDIA's proprietary module, which exports no dma-bufs", e.Driver).
 				fix("install the open modules (GPUs from Turing on), or rely on nvidia-peermem", "", "")

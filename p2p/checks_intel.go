@@ -101,10 +101,11 @@ var otherGPUChecks = []Check{
 		Expect: "NICs that can be told to stop: mlx5, irdma", Why: "It lets no importer attach that pins for good: efa, bnxt_re, mana and ionic get EOPNOTSUPP.",
 		Fix: Remedy{Change: "use a NIC that can be told to stop"}, Ref: "vfio_pci_dmabuf.c"},
 	{ID: "VIRTIO-GPU", Title: "Virtual graphics do not count", Worst: ResultWarn, run: (*look).virtioGPU,
-		Expect: "none", Why: "virtio_gpu has no memory of its own but what the hypervisor maps.", Ref: "virtgpu_vram.c"},
+		Expect: "none", Why: "virtio_gpu has no memory of its own but what the hypervisor maps.",
+		Fix: Remedy{Change: "nothing, for a screen; a NIC reaches a GPU that the hypervisor hands to the guest"}, Ref: "virtgpu_vram.c"},
 	{ID: "NOUVEAU", Title: "No GPU is driven by nouveau", Worst: ResultFail, run: (*look).nouveau,
 		Expect: "NVIDIA's open modules", Why: "nouveau pins what it exports in system memory.",
-		Fix: Remedy{Change: "install NVIDIA's open modules"}, Ref: "nouveau_prime.c"},
+		Fix: Remedy{Change: openInstead}, Ref: "nouveau_prime.c"},
 	{ID: "QAIC-IVPU-XDNA", Title: "Accelerators export memory of their own", Worst: ResultFail, run: (*look).accelerators,
 		Expect: "none of qaic, ivpu, amdxdna", Why: "Their buffers are in system memory: registrations succeed, and there is nothing peer-to-peer about them.",
 		Fix: Remedy{Change: "leave them out", Command: "p2pcheck --gpu …"}, Ref: "drivers/accel"},
@@ -170,6 +171,9 @@ func (l *look) virtioGPU() {
 		l.skip("no virtual graphics")
 	}
 }
+
+// openInstead is for nouveau's GPUs.
+const openInstead = "install NVIDIA's open modules (GPUs from Turing on)"
 
 func (l *look) nouveau() {
 	for _, g := range l.driven("nouveau") {

@@ -22,9 +22,10 @@ var libraryChecks = []Check{
 		Fix: Remedy{Change: "take the variable away, or correct it"}, Ref: "NCCL's documentation"},
 	{ID: "LIB-NCCL-LEVEL", Title: "NCCL uses GPUDirect for the nearest NIC", Worst: ResultWarn, run: (*look).ncclLevel,
 		Expect: "a NIC at PXB or nearer, or a level that is set farther", Why: "NCCL leaves GPUDirect out beyond PXB, whatever kernel and hardware could do.",
-		Fix: Remedy{Change: "let it go farther", Command: "NCCL_NET_GDR_LEVEL=SYS"}, Ref: "NVIDIA/nccl#1151, #1343"},
+		Fix: Remedy{Change: "let it go as far as the nearest NIC", Command: "NCCL_NET_GDR_LEVEL=LEVEL"}, Ref: "NVIDIA/nccl#1151, #1343"},
 	{ID: "LIB-UCX", Title: "UCX finds a way to GPU memory", Worst: ResultWarn, run: (*look).ucx,
-		Expect: "one of /" + strings.Join(ucxFiles, ", /"), Why: "UCX chooses by the presence of these files.", Ref: "UCX, src/uct/ib"},
+		Expect: "one of /" + strings.Join(ucxFiles, ", /"), Why: "UCX chooses by the presence of these files.",
+		Fix: Remedy{Change: "load the driver of the GPU; UCX knows those of NVIDIA and Habana, xe, and amdgpu with KFD"}, Ref: "UCX, src/uct/ib"},
 	{ID: "LIB-AWS-OFI", Title: "aws-ofi-nccl uses dma-bufs", Worst: ResultWarn, run: (*look).awsOFI,
 		Expect: "5.12 or later, and libfabric 1.20 or later", Why: "It asks for a kernel of 5.12, libfabric of 1.20, and an EFA that it knows.",
 		Fix: Remedy{Change: "run a newer kernel, with a newer libfabric"}, Ref: "aws-ofi-nccl"},
@@ -138,9 +139,12 @@ func (l *look) ncclEnvironment() {
 // ncclRank is NCCL's order of ways.
 var ncclRank = []string{"LOC", "PIX", "PXB", "PHB", "SYS"}
 
+// ncclDefault is how far NCCL goes by itself.
+const ncclDefault = "PXB"
+
 func (l *look) ncclLevel() {
 	env, r := l.environment()
-	level := "PXB"
+	level := ncclDefault
 	if value := env["NCCL_NET_GDR_LEVEL"]; value != "" {
 		level = value
 		if n, err := strconv.Atoi(value); err == nil && n >= 0 && n < len(ncclRank) {
@@ -164,6 +168,10 @@ func (l *look) ncclLevel() {
 	if len(order) == 0 {
 		l.skip("no direct pair on PCI")
 	}
+	farthest := 0 // one variable is for all GPUs
+	for _, name := range order {
+		farthest = max(farthest, best[name])
+	}
 	for _, name := range order {
 		read := fmt.Sprintf("nearest: %s; the level is %s", ncclRank[best[name]], level)
 		switch {
@@ -172,7 +180,11 @@ func (l *look) ncclLevel() {
 		case limit < 0:
 			l.unknown(name, r.at(), "the level %q is not understood", level)
 		case best[name] > limit:
-			l.warn(name, r.at(), "%s", read)
+			f := l.warn(name, r.at(), "%s", read)
+			f.fix(l.check.Fix.Change, "NCCL_NET_GDR_LEVEL="+ncclRank[farthest], "")
+			if farthest <= slices.Index(ncclRank, ncclDefault) {
+				f.fix("take NCCL_NET_GDR_LEVEL away: by itself NCCL goes as far as "+ncclDefault, "", "")
+			}
 		default:
 			l.pass(name, r.at(), "%s", read)
 		}
@@ -183,6 +195,10 @@ func (l *look) ncclLevel() {
 var ucxFiles = []string{"dev/kfd", "sys/module/xe/srcversion", "dev/accel/accel0", "dev/hl0", "sys/kernel/mm/memory_peers/nv_mem/version", "sys/module/nvidia_peermem/version", "dev/nvidiactl"}
 
 func (l *look) ucx() {
+	if len(l.gpus) == 0 {
+		l.skip("no GPU that has memory of its own")
+		return
+	}
 	var found, at, open []string
 	for _, name := range ucxFiles {
 		there, where := l.there(name)

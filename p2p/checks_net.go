@@ -31,7 +31,7 @@ var networkChecks = []Check{
 		Fix: Remedy{Change: "give the network device an IPv4 address", Command: "ip addr add ADDRESS/24 dev NETDEV"}, Ref: "NVIDIA/nccl#1131"},
 	{ID: "NET-SM", Title: "InfiniBand has a subnet manager", Worst: ResultFail, run: (*look).subnetManager,
 		Expect: "an sm_lid other than 0", Why: "Without one, ports get no address.",
-		Fix: Remedy{Change: "start one", Command: "systemctl start opensm"}, Ref: "opensm(8)"},
+		Fix: Remedy{Change: "see that the fabric's one runs, on a switch or on one of the hosts, and that this port reaches it"}, Ref: "opensm(8)"},
 	{ID: "NET-LOOPBACK", Title: "The proof does not need the network", Worst: ResultWarn, run: (*look).loopback,
 		Expect: "both ends on one port", Why: "The proof, and dmabuf-reg verify, move their bytes over one port and back: faults of the network do not blame the GPU.", Ref: "dmabuf-reg verify"},
 }

@@ -51,7 +51,7 @@ var nicChecks = []Check{
 		Fix: Remedy{Change: "update the plugin"}, Ref: "ROCm/rocm-systems#6830"},
 	{ID: "NIC-STATE", Title: "The ports are up", Worst: ResultWarn, run: (*look).nicState,
 		Expect: "ACTIVE", Why: "A port that is down registers memory, and moves nothing.",
-		Fix: Remedy{Change: "look at the cable, the switch, and the subnet manager"}, Ref: "/sys/class/infiniband/*/ports/*/state"},
+		Fix: Remedy{Change: "look at the cable and the switch; on InfiniBand at the subnet manager, too"}, Ref: "/sys/class/infiniband/*/ports/*/state"},
 	{ID: "NIC-FW", Title: "NICs of one kind have one firmware", Worst: ResultWarn, run: (*look).firmware,
 		Expect: "one version for each kind of board", Why: "What differs between firmwares looks like chance.",
 		Fix: Remedy{Change: "bring all to one version"}, Ref: "/sys/class/infiniband/*/fw_ver"},
@@ -317,10 +317,30 @@ func (l *look) nicState() {
 			case p.State == ibvfd.PortActive:
 				l.pass(portName(n, p), r.at(), "%s", r.text)
 			default:
-				l.warn(portName(n, p), r.at(), "%s", r.text)
+				l.inactive(n, p, r)
 			}
 		}
 	})
+}
+
+// inactive says more of a port that is down. Drivers of Ethernet call it disabled
+// without a carrier as well as before somebody has set the network device up.
+func (l *look) inactive(n NIC, p ibvfd.PortInfo, state reading) {
+	at, read := state.at(), state.text
+	phys := l.read(portDir(n, p, "phys_state"))
+	if phys.err == nil && phys.text != "" {
+		at, read = append(at, phys.where), read+", phys_state "+phys.text
+	}
+	f := l.warn(portName(n, p), at, "%s", read)
+	devs := netDevs(n, p)
+	switch {
+	case p.LinkLayer == ibvfd.LinkInfiniBand && (p.State == ibvfd.PortInit || p.State == ibvfd.PortArmed):
+		f.fix("look at the fabric's subnet manager: the link is there", "", "")
+	case p.LinkLayer == ibvfd.LinkEthernet && strings.HasSuffix(phys.text, "Disabled") && len(devs) == 1:
+		f.fix("set the network device up; if it is, look at the cable and the switch", "ip link set "+devs[0]+" up", "")
+	case p.LinkLayer == ibvfd.LinkEthernet:
+		f.fix("look at the cable and the switch", "", "")
+	}
 }
 
 func portName(n NIC, p ibvfd.PortInfo) string { return fmt.Sprintf("%s/%d", n.Name, p.Num) }

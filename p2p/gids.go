@@ -43,18 +43,25 @@ func (l *look) gid() {
 		case slices.ContainsFunc(p.GIDs, func(g ibvfd.GID) bool { return g.Type == ibvfd.GIDUnknown }):
 			l.unknown(name, r.at(), "the type of a GID cannot be read")
 		case v6 >= 0:
-			l.warn(name, r.at(), "IPv6 only, and many programs choose IPv4; index %d: NCCL_IB_GID_INDEX=%d, ib_write_bw -x %d", v6, v6, v6)
+			l.warn(name, r.at(), "IPv6 only, and many programs choose IPv4; index %d: NCCL_IB_GID_INDEX=%d, ib_write_bw -x %d", v6, v6, v6).addressed(n, p)
 		case l.down(name, n, p):
 		case kind.err != nil:
 			l.unread(name, kind)
 		case l.lent(n):
-			l.warn(name, r.at(), "%s; it has virtual functions, which have addresses of their own", unrouted(p.GIDs))
+			l.warn(name, r.at(), "%s; it has virtual functions, which have addresses of their own", unrouted(p.GIDs)).addressed(n, p)
 		case other != "": // this one may be for storage, or to manage the machine
-			l.warn(name, r.at(), "%s; others can connect to %s", unrouted(p.GIDs), other)
+			l.warn(name, r.at(), "%s; others can connect to %s", unrouted(p.GIDs), other).addressed(n, p)
 		default:
-			l.fail(name, r.at(), "%s", unrouted(p.GIDs))
+			l.fail(name, r.at(), "%s", unrouted(p.GIDs)).addressed(n, p)
 		}
 	})
+}
+
+// addressed names the port's network device in the remedy, where it has one.
+func (f *Finding) addressed(n NIC, p ibvfd.PortInfo) {
+	if devs := netDevs(n, p); len(devs) == 1 {
+		f.Remedy.Command = strings.ReplaceAll(f.Remedy.Command, "NETDEV", devs[0])
+	}
 }
 
 // reached is a port that others can connect to; "" without one. software says
@@ -129,9 +136,9 @@ func (l *look) linkLocal() {
 		case r.err != nil:
 			l.unread(name, r)
 		case len(p.GIDs) == 0:
-			l.warn(name, r.at(), "no GID at all")
+			l.warn(name, r.at(), "no GID at all").addressed(n, p)
 		default:
-			l.warn(name, r.at(), "link-local ones only")
+			l.warn(name, r.at(), "link-local ones only").addressed(n, p)
 		}
 	})
 }
