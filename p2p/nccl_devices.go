@@ -15,20 +15,23 @@ import (
 // ncclDevices holds NCCL_IB_HCA and NCCL_IB_GID_INDEX against the devices that there
 // are, and their tables of GIDs. open is what could not be read of them.
 func (l *look) ncclDevices(env map[string]string) (wrong []string, open reading) {
-	if len(l.s.NICs) == 0 {
-		return nil, reading{} // NIC-PRESENT tells of it
-	}
 	hcas := parseHCAs(env["NCCL_IB_HCA"])
-	if used := slices.ContainsFunc(l.s.NICs, func(n NIC) bool { return hcas.takes(n, 0) }); !used {
+	names, r := l.list("sys/class/infiniband") // all, of which some may not be looked at
+	switch {
+	case r.gone() || r.err == nil && len(names) == 0:
+		return nil, reading{} // NIC-PRESENT tells of it
+	case r.err != nil && len(hcas.list) > 0:
+		open = r
+	case r.err == nil && !slices.ContainsFunc(names, func(name string) bool { return hcas.takes(name, 0) }):
 		wrong = append(wrong, fmt.Sprintf("NCCL_IB_HCA=%s, which leaves no RDMA device", env["NCCL_IB_HCA"]))
 	}
 	index, err := strconv.Atoi(env["NCCL_IB_GID_INDEX"])
 	if err != nil || index < 0 {
-		return wrong, reading{} // NCCL chooses one itself
+		return wrong, open // NCCL chooses one itself
 	}
 	for _, n := range l.s.NICs {
 		for _, p := range n.Ports {
-			if n.Software || l.kind(n).isIWARP() || !hcas.takes(n, p.Num) {
+			if n.Software || l.kind(n).isIWARP() || !hcas.takes(n.Name, p.Num) {
 				continue
 			}
 			in, r := l.inUse(n, p)
@@ -102,8 +105,8 @@ func parseHCAs(value string) (h hcas) {
 	return h
 }
 
-// takes reports a NIC that NCCL uses with a port of it; 0 is any.
-func (h hcas) takes(n NIC, port int) bool {
+// takes reports a NIC that NCCL uses, with a port of it; 0 is any.
+func (h hcas) takes(nic string, port int) bool {
 	if len(h.list) == 0 {
 		return true
 	}
@@ -112,7 +115,7 @@ func (h hcas) takes(n NIC, port int) bool {
 		if one && (port != 0 || h.not) && number != strconv.Itoa(port) {
 			return false
 		}
-		return n.Name == name || !h.whole && strings.HasPrefix(n.Name, name)
+		return nic == name || !h.whole && strings.HasPrefix(nic, name)
 	})
 	return listed != h.not
 }

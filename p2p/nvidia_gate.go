@@ -68,8 +68,8 @@ func (m *Machine) nvidiaGate(gpu Addr) Gate {
 	return GateUnknown
 }
 
-// belowGrace reports a GPU below the root port that Grace's own has; known is false if
-// that cannot be read.
+// belowGrace reports a GPU below the root port of Grace's own; known is false if that
+// cannot be read.
 func (m *Machine) belowGrace(gpu Addr) (below, known bool) {
 	up, err := pci.Upstream(m.sys, gpu)
 	if err != nil {
