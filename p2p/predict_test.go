@@ -204,7 +204,7 @@ func TestAddresses(t *testing.T) {
 func TestBeyondTheDMAMask(t *testing.T) {
 	bar := "sys/devices/pci0000:00/0000:00:01.0/0000:01:00.0/0000:02:00.0/0000:03:00.0/resource"
 	mask := "sys/devices/pci0000:00/0000:00:01.0/0000:01:00.0/0000:02:01.0/0000:04:00.0/dma_mask_bits"
-	for bits, want := range map[string]Outcome{"32": OutcomeUnknown, "35": OutcomeUnknown, "36": Direct, "64": Direct, "none": Direct} {
+	for bits, want := range map[string]Outcome{"32": OutcomeUnknown, "35": OutcomeUnknown, "36": Direct, "64": Direct, "none": OutcomeUnknown} {
 		m := fixture{tree: planted(), files: map[string]string{
 			bar:  "0x0000000000000000 0x0000000000000000 0x0000000000000000\n0x0000000800000000 0x0000000fffffffff 0x000000000014220c\n",
 			mask: bits + "\n",
