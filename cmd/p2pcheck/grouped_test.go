@@ -44,6 +44,7 @@ func TestGroups(t *testing.T) {
 	}
 }
 
+<<<<<<< ours
 // What is read alike of many GPUs is told once, though the command to prove it names
 // one of them.
 func TestFindingsOfManyGPUs(t *testing.T) {
@@ -121,6 +122,8 @@ func TestAsAbove(t *testing.T) {
 	}
 }
 
+=======
+>>>>>>> theirs
 // What a check says in JSON can be found in the text, by its ID.
 func TestIDsInText(t *testing.T) {
 	machines := maps.Clone(testenv.Machines)
