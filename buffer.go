@@ -40,7 +40,8 @@ const (
 
 // BufferOptions say how a Buffer is made. The zero value is good.
 type BufferOptions struct {
-	Policy Policy
+	Policy   Policy
+	Ordering Ordering // of what NICs write, by the Buffer's keys and by those that peers are given
 }
 
 // Buffer is memory that operations move bytes from and to: a whole source, or a
@@ -55,9 +56,10 @@ type Buffer struct {
 	off      int64
 	size     int64
 	readOnly bool
-	whole    bool    // made by Register or AllocHost
-	root     *node   // of the layout of all its bytes
-	mem      []space // its one source
+	order    Ordering // of what peers write
+	whole    bool     // made by Register or AllocHost
+	root     *node    // of the layout of all its bytes
+	mem      []space  // its one source
 	self     [1]*Buffer
 
 	mu   sync.Mutex
@@ -81,7 +83,7 @@ func (n *NIC) register(src Source, opt BufferOptions) (*core, error) {
 	if err := n.enter(); err != nil {
 		return nil, err
 	}
-	c := &core{nic: n, src: src, size: src.Size()}
+	c := &core{nic: n, src: src, size: src.Size(), order: opt.Ordering}
 	_, c.gpu = src.PCI()
 	if k, ok := src.(interface{ Kind() gpualloc.Kind }); ok && k.Kind() == gpualloc.KindSystem {
 		c.gpu = false // a GPU's driver has allocated it, in the host's memory
@@ -109,7 +111,8 @@ func (n *NIC) Allocate(ctx context.Context, a gpualloc.Allocator, size int64, op
 	return c.all(size), nil // what rounding has added is not part of it
 }
 
-// AllocHost makes a Buffer of size bytes of pinned host memory.
+// AllocHost makes a Buffer of size bytes of pinned host memory, in
+// RelaxedOrdering; StrictSlice is for the flags in it.
 func (n *NIC) AllocHost(size int64) (*Buffer, error) {
 	if err := n.enter(); err != nil {
 		return nil, err
@@ -124,14 +127,14 @@ func (n *NIC) AllocHost(size int64) (*Buffer, error) {
 
 // all is the first Buffer of the memory.
 func (c *core) all(size int64) *Buffer {
-	b := c.buffer(0, size, false)
+	b := c.buffer(0, size, false, c.order)
 	b.whole = true
 	return b
 }
 
-func (c *core) buffer(off, size int64, readOnly bool) *Buffer {
+func (c *core) buffer(off, size int64, readOnly bool, order Ordering) *Buffer {
 	c.handles++
-	b := &Buffer{core: c, id: newID(), off: off, size: size, readOnly: readOnly, refs: 1}
+	b := &Buffer{core: c, id: newID(), off: off, size: size, readOnly: readOnly, order: order, refs: 1}
 	all, _ := Contiguous(0, size) // a size that a buffer has is one that a layout has
 	b.root, b.mem, b.self[0] = all.root, []space{b.space()}, b
 	return b
@@ -180,16 +183,16 @@ func (b *Buffer) Nearest() (ibvfd.Near, error) {
 // is not within the Buffer is [dmabuf.ErrRange]. A slice of a read-only Buffer
 // is read-only.
 func (b *Buffer) Slice(offset, size int64) (*Buffer, error) {
-	return b.slice(offset, size, b.readOnly)
+	return b.slice(offset, size, b.readOnly, b.order)
 }
 
 // ReadOnlySlice is Slice for a Buffer whose bytes nothing changes: no WriteAt,
 // no receive or READ into it, and a peer is given no key to write with.
 func (b *Buffer) ReadOnlySlice(offset, size int64) (*Buffer, error) {
-	return b.slice(offset, size, true)
+	return b.slice(offset, size, true, b.order)
 }
 
-func (b *Buffer) slice(offset, size int64, readOnly bool) (*Buffer, error) {
+func (b *Buffer) slice(offset, size int64, readOnly bool, order Ordering) (*Buffer, error) {
 	if !within(offset, size, b.size) || size == 0 {
 		return nil, outOfRange("slice a buffer", offset, size, b.size)
 	}
@@ -203,7 +206,7 @@ func (b *Buffer) slice(offset, size int64, readOnly bool) (*Buffer, error) {
 	if b.core.ended {
 		return nil, os.ErrClosed
 	}
-	return b.core.buffer(b.off+offset, size, readOnly), nil
+	return b.core.buffer(b.off+offset, size, readOnly, order), nil
 }
 
 // within reports whether length bytes from off on lie in size bytes.

@@ -17,10 +17,11 @@ import (
 
 // core is the memory that a Buffer and its slices share.
 type core struct {
-	nic  *NIC
-	src  Source // nil if the memory is host's alone
-	gpu  bool
-	size int64
+	nic   *NIC
+	src   Source // nil if the memory is host's alone
+	gpu   bool
+	size  int64
+	order Ordering
 
 	local   space          // the whole memory under local keys
 	reg     *registration  // of local
@@ -49,7 +50,7 @@ func (c *core) open(p Policy) (err error) {
 		c.inodes = append(c.inodes, s.Buf.Inode())
 	}
 	if p != StagedOnly {
-		c.reg, err = c.nic.dev.source(c.src, 0, c.size, ibvfd.AccessLocalWrite)
+		c.reg, err = c.nic.dev.source(c.src, 0, c.size, ibvfd.AccessLocalWrite|c.order.access())
 		if err == nil {
 			c.local, c.path = c.reg.local.space(), Path{Direct: Registered, Route: c.reg.route}
 			return nil
@@ -91,7 +92,7 @@ func (c *core) pinned(what string) error {
 		c.nic.unpin(c.size)
 		return err
 	}
-	reg, err := c.nic.dev.host(mem, 0, c.size, ibvfd.AccessLocalWrite)
+	reg, err := c.nic.dev.host(mem, 0, c.size, ibvfd.AccessLocalWrite|c.order.access())
 	if err != nil {
 		c.nic.unpin(c.size)
 		return errors.Join(err, mem.Close())

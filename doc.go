@@ -27,6 +27,12 @@
 // operation starts when everything posted before it to that peer has
 // completed. Operations to different peers are not ordered.
 //
+// That is the order in which the peer's NIC takes them. Into the memory what it
+// writes may go in any order, until a completion or a message says that it is
+// there: memory is registered in RelaxedOrdering. Who looks for bytes without
+// waiting for either has to have them in StrictOrdering: the flag behind the
+// data, not the data.
+//
 // # Completions
 //
 // Operations are asynchronous: their memory belongs to the NIC until the

@@ -39,7 +39,8 @@ func (s *share) close() error {
 // Share gives a peer access to local memory: of a Buffer, to just the span; of a
 // Region, which must be shared as a whole, to its buffers, so that the peer may
 // see them through other layouts ([RemoteBuffer.View]). access is any of
-// AccessRemoteRead, AccessRemoteWrite and AccessRemoteAtomic.
+// AccessRemoteRead, AccessRemoteWrite and AccessRemoteAtomic. What the peer
+// writes has the Buffer's [Ordering]: share flags as a StrictSlice.
 //
 // The memory is registered for this purpose alone. The key ends with the
 // connection, or with Unshare; with peer 0 it is for any peer, and ends with
@@ -94,7 +95,7 @@ func (e *Endpoint) Share(peer Peer, s Span, access ibvfd.Access) (_ *RemoteBuffe
 		if s.Buf != nil {
 			off, n = b.off+s.Offset, s.Length
 		}
-		r, err := b.core.share(off, n, have)
+		r, err := b.core.share(off, n, have|b.order.access())
 		if err != nil {
 			return nil, joined(err, e.nic.end(sh.close))
 		}
