@@ -140,6 +140,25 @@ func (b *Buffer) WriteAt(p []byte, off int64) (int, error) {
 	return b.use(func(v view) (int, error) { return v.WriteAt(p, off) })
 }
 
+// FlushWrites returns when what other devices, RDMA NICs above all, have written
+// to the memory and completed is visible to work that the GPU runs already. It
+// is the vendor's own call; errors.ErrUnsupported where there is none, which
+// says nothing of whether the GPU needs one. gpurdma.Buffer.Flush does what there
+// is to do then.
+func (b *Buffer) FlushWrites() error {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	if b.closed {
+		return os.ErrClosed
+	}
+	for _, s := range b.segments {
+		if s.flush != nil {
+			return s.flush()
+		}
+	}
+	return &dmabuf.Error{Op: "flush writes", Device: b.desc.Device, Detail: "the allocator has no call for it", Err: errors.ErrUnsupported}
+}
+
 // Hold keeps the buffer: until release is called, Close answers
 // dmabuf.ErrInUse. It implements dmabuf.Holder.
 func (b *Buffer) Hold() (release func(), err error) {

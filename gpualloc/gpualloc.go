@@ -140,4 +140,6 @@ type Segment struct {
 
 	// view opens the CPU's view; nil stands for mmap of the dma-buf.
 	view func() (part, error)
+	// flush is of the whole device; nil if there is no means.
+	flush func() error
 }

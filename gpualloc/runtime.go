@@ -72,6 +72,9 @@ type Exported struct {
 	// Free gives the memory back to the runtime, after the Buf was closed; nil
 	// if there is nothing to give back.
 	Free func() error
+	// Flush is Buffer.FlushWrites for all of the device's memory; nil if the
+	// runtime has no such call.
+	Flush func() error
 }
 
 // View is a CPU's way to a segment's bytes.
@@ -92,6 +95,7 @@ func NewBuffer(desc Description, requested int64, parts []Exported) *Buffer {
 
 func (e Exported) segment() Segment {
 	s := e.Segment
+	s.flush = e.Flush
 	if e.View != nil {
 		s.view = func() (part, error) { return viewPart{e.View}, nil }
 	}

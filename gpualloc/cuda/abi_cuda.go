@@ -6,20 +6,24 @@ package cuda
 
 // CUdevice_attribute
 const (
-	attrIntegrated        = 18  // CU_DEVICE_ATTRIBUTE_INTEGRATED
-	attrMajor             = 75  // CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR
-	attrMinor             = 76  // CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR
-	attrVMM               = 102 // CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED
-	attrGPUDirectRDMAVMM  = 110 // CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED
-	attrGPUDirectRDMA     = 116 // CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED
-	attrDMABufSupported   = 124 // CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED
-	versionOfDMABuf       = 11070
-	versionOfPCIeMapping  = 12080
-	rangeFlagPCIe         = 1 // CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE
-	uuidLen               = 16
-	pciBusIDLen           = 13 // "0000:00:00.0" and the zero
-	nameLen               = 256
-	pointerAttrSyncMemops = 6 // CU_POINTER_ATTRIBUTE_SYNC_MEMOPS
+	attrIntegrated         = 18  // CU_DEVICE_ATTRIBUTE_INTEGRATED
+	attrMajor              = 75  // CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR
+	attrMinor              = 76  // CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR
+	attrVMM                = 102 // CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED
+	attrGPUDirectRDMAVMM   = 110 // CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED
+	attrGPUDirectRDMA      = 116 // CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED
+	attrFlushWritesOptions = 117 // CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS, since 11.3
+	attrWritesOrdering     = 118 // CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING, since 11.3
+	attrDMABufSupported    = 124 // CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED
+	flushFromHost          = 1   // CU_FLUSH_GPU_DIRECT_RDMA_WRITES_OPTION_HOST, a bit
+	writesOrderedForOwner  = 100 // CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER; more is for more GPUs
+	versionOfDMABuf        = 11070
+	versionOfPCIeMapping   = 12080
+	rangeFlagPCIe          = 1 // CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE
+	uuidLen                = 16
+	pciBusIDLen            = 13 // "0000:00:00.0" and the zero
+	nameLen                = 256
+	pointerAttrSyncMemops  = 6 // CU_POINTER_ATTRIBUTE_SYNC_MEMOPS
 )
 
 // CUpointer_attribute

@@ -23,6 +23,8 @@ enum {
 	GPURDMA_CU_MEM_ALLOCATION_TYPE_PINNED = 1,
 	GPURDMA_CU_MEM_LOCATION_TYPE_DEVICE = 1,
 	GPURDMA_CU_MEM_ACCESS_FLAGS_PROT_READWRITE = 3,
+	GPURDMA_CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX = 0,
+	GPURDMA_CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER = 100,
 };
 
 typedef struct {
@@ -82,6 +84,7 @@ struct gpurdma_cuda {
 	gpurdma_CUresult (*cuMemcpyDtoH)(void *, gpurdma_CUdeviceptr, size_t);
 	gpurdma_CUresult (*cuMemcpyHtoD)(gpurdma_CUdeviceptr, const void *, size_t);
 	gpurdma_CUresult (*cuMemGetHandleForAddressRange)(void *, gpurdma_CUdeviceptr, size_t, int, unsigned long long);
+	gpurdma_CUresult (*cuFlushGPUDirectRDMAWrites)(int, int);
 	gpurdma_CUresult (*cuMemGetAllocationGranularity)(size_t *, const gpurdma_CUmemAllocationProp *, int);
 	gpurdma_CUresult (*cuMemCreate)(gpurdma_CUmemGenericAllocationHandle *, size_t, const gpurdma_CUmemAllocationProp *, unsigned long long);
 	gpurdma_CUresult (*cuMemRelease)(gpurdma_CUmemGenericAllocationHandle);

@@ -170,11 +170,11 @@ func (e *exporter) Export(_ context.Context, size int64, _ string) (gpualloc.Exp
 		return gpualloc.Exported{}, errors.Join(err, u.Run())
 	}
 	mem := align.Range{Addr: uint64(p), Length: uint64(size)}
-	made, _, err := e.s.place(ctx, on, align.Request{Memory: mem, Allocations: []align.Range{mem}}, MappingDefault)
+	made, mapping, err := e.s.place(ctx, on, align.Request{Memory: mem, Allocations: []align.Range{mem}}, MappingDefault)
 	if err != nil {
 		return gpualloc.Exported{}, errors.Join(err, u.Run())
 	}
-	out := e.s.part(ctx, on, made[0])
+	out := e.s.part(ctx, e.d, on, made[0], mapping)
 	out.Free = u.Run
 	return out, nil
 }

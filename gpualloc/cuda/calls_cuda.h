@@ -101,6 +101,12 @@ static inline int gpurdma_cuMemGetHandleForAddressRange(gpurdma_api a, uintptr_t
 	GPURDMA_IN(a, GPURDMA_CTX(ctx), a->cuMemGetHandleForAddressRange(fd, p, n, GPURDMA_CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, flags));
 }
 
+/* For the GPU that owns the memory: the narrowest scope, and the least to wait for. */
+static inline int gpurdma_cuFlushGPUDirectRDMAWrites(gpurdma_api a, uintptr_t ctx)
+{
+	GPURDMA_IN(a, GPURDMA_CTX(ctx), a->cuFlushGPUDirectRDMAWrites(GPURDMA_CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX, GPURDMA_CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER));
+}
+
 /* What cuMemCreate is asked for: pinned memory of one device, for RDMA. */
 static inline gpurdma_CUmemAllocationProp gpurdma_prop(int dev, int rdma)
 {

@@ -69,6 +69,9 @@ func TestVMAllocAndExport(t *testing.T) {
 			if !bytes.Equal(got, zero) {
 				t.Error("the memory is not zeroed")
 			}
+			if err := b.FlushWrites(); err != nil && !(real && errors.Is(err, errors.ErrUnsupported)) {
+				t.Error(err)
+			}
 			want := doubles.Random(50_001)
 			if _, err := b.WriteAt(want, 49_999); err != nil {
 				t.Fatal(err)

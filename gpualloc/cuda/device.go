@@ -24,7 +24,8 @@ type Device struct {
 	DriverVersion int              `json:"driver_version"`
 	DMABuf        Support          `json:"dma_buf"`
 
-	dev device
+	dev    device
+	writes ordering
 }
 
 // Support says whether a GPU exports dma-bufs.
@@ -103,6 +104,10 @@ func (s *session) describe(ordinal int, env gpualloc.Env) (Device, error) {
 		if *a.to, r = s.drv.attribute(a.attr, d.dev); r != Success && r != InvalidValue {
 			return d, failed("cuDeviceGetAttribute", on, r, "", "attribute %d", a.attr)
 		}
+	}
+	var attr int
+	if d.writes, attr, r = s.ordering(d.dev); r != Success {
+		return d, failed("cuDeviceGetAttribute", on, r, "", "attribute %d", attr)
 	}
 	d.Integrated = integrated != 0
 	d.VMM = vmm != 0 && !s.drv.missing("cuMemCreate") && !s.drv.missing("cuMemMap")

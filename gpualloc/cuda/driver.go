@@ -46,6 +46,7 @@ type driver interface {
 	toHost(ctx contextHandle, to []byte, from pointer) Result
 	toDevice(ctx contextHandle, to pointer, from []byte) Result
 	export(ctx contextHandle, p pointer, size, flags uint64) (fd int, r Result)
+	flushWrites(ctx contextHandle) Result
 
 	granularity(d device, rdma bool) (uint64, Result)
 	create(ctx contextHandle, size uint64, d device, rdma bool) (vmmHandle, Result)

@@ -57,6 +57,7 @@ var symbols = []symbol{
 	{name: exportFunction, at: func(a *C.struct_gpurdma_cuda) unsafe.Pointer {
 		return unsafe.Pointer(&a.cuMemGetHandleForAddressRange)
 	}, optional: true},
+	{name: flushFunction, at: func(a *C.struct_gpurdma_cuda) unsafe.Pointer { return unsafe.Pointer(&a.cuFlushGPUDirectRDMAWrites) }, optional: true},
 	{name: "cuMemGetAllocationGranularity", at: func(a *C.struct_gpurdma_cuda) unsafe.Pointer {
 		return unsafe.Pointer(&a.cuMemGetAllocationGranularity)
 	}, optional: true},
@@ -213,6 +214,10 @@ func (d *cdriver) export(ctx contextHandle, p pointer, size, flags uint64) (fd i
 	n := C.int(-1)
 	res := C.gpurdma_cuMemGetHandleForAddressRange(d.api, C.uintptr_t(ctx), &n, C.gpurdma_CUdeviceptr(p), C.size_t(size), C.ulonglong(flags))
 	return int(n), Result(res)
+}
+
+func (d *cdriver) flushWrites(ctx contextHandle) Result {
+	return Result(C.gpurdma_cuFlushGPUDirectRDMAWrites(d.api, C.uintptr_t(ctx)))
 }
 
 func (d *cdriver) granularity(dev device, rdma bool) (uint64, Result) {

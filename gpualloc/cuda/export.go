@@ -125,7 +125,7 @@ func (s *session) exportIn(ctx contextHandle, d Device, on string, p pointer, le
 	out := &Exported{Mapping: mapping}
 	var parts []gpualloc.Exported
 	for i, m := range made {
-		e := s.part(ctx, on, m)
+		e := s.part(ctx, d, on, m, mapping)
 		if i == len(made)-1 {
 			e.Free = release
 		}
@@ -139,11 +139,15 @@ func (s *session) exportIn(ctx contextHandle, d Device, on string, p pointer, le
 }
 
 // part is a piece as gpualloc wants it.
-func (s *session) part(ctx contextHandle, on string, m vendor.Placed) gpualloc.Exported {
-	return gpualloc.Exported{
+func (s *session) part(ctx contextHandle, d Device, on string, m vendor.Placed, mapping Mapping) gpualloc.Exported {
+	e := gpualloc.Exported{
 		Segment: m.Segment(),
 		View:    s.view(ctx, on, pointer(m.Piece.Memory.Addr), int64(m.Piece.Memory.Length)),
 	}
+	if mapping == MappingDefault {
+		e.Flush = func() error { return s.flush(ctx, d, on) }
+	}
+	return e
 }
 
 // view copies through CUDA.

@@ -11,6 +11,9 @@ import (
 // exportFunction is the call that this package is about.
 const exportFunction = "cuMemGetHandleForAddressRange"
 
+// flushFunction waits for what RDMA devices have written; since CUDA 11.3.
+const flushFunction = "cuFlushGPUDirectRDMAWrites"
+
 // library is how libcuda is found. It comes with the kernel driver and is not
 // part of the toolkit.
 var library = runtimelib.Spec{

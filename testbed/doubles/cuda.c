@@ -149,6 +149,14 @@ API CUresult cuDeviceGetAttribute(int *v, int attr, CUdevice d)
 	case 116: /* GPU_DIRECT_RDMA_SUPPORTED */
 		*v = 1;
 		break;
+#ifndef ANCIENT
+	case 117: /* GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS */
+		*v = (int)core_knob("DOUBLE_CUDA_FLUSH", 1);
+		break;
+	case 118: /* GPU_DIRECT_RDMA_WRITES_ORDERING */
+		*v = (int)core_knob("DOUBLE_CUDA_ORDERING", 0);
+		break;
+#endif
 #ifndef OLD
 	case 124: /* DMA_BUF_SUPPORTED */
 		*v = (int)core_knob("DOUBLE_CUDA_DMABUF", 1);
@@ -368,6 +376,17 @@ API CUresult V2(cuMemcpyHtoD)(CUdeviceptr p, const void *from, size_t n)
 	NEED_CONTEXT();
 	LEAVE(accessible(p, n) && core_write(p, from, n) ? OK : INVALID_VALUE);
 }
+
+#ifndef ANCIENT
+API CUresult cuFlushGPUDirectRDMAWrites(int target, int scope)
+{
+	ENTER("%d %d", target, scope);
+	NEED_CONTEXT();
+	if (target != 0 /* CURRENT_CTX */ || (scope != 100 /* TO_OWNER */ && scope != 200 /* TO_ALL_DEVICES */))
+		LEAVE(INVALID_VALUE);
+	LEAVE(core_knob("DOUBLE_CUDA_FLUSH", 1) & 1 /* OPTION_HOST */ ? OK : NOT_SUPPORTED);
+}
+#endif
 
 #ifndef OLD
 static CUresult result(int fd)
