@@ -262,13 +262,7 @@ func (b *Buffer) denied(op string) error {
 // wins. ReadAt, WriteAt and operations of one's own do it for the bytes that
 // they touch; Sync is for what neither goes through: before a peer reads what
 // the GPU wrote, and before the GPU reads what a peer wrote. On a direct Buffer
-// there is nothing to do.
-//
-// A GPU may see a peer's writes late even on a direct path: memory written by
-// another device becomes visible to a kernel that runs already only by the
-// vendor's own means (cuFlushGPUDirectRDMAWrites). A kernel that is launched
-// after the completion sees them; so does one launched after FlagDeliveryComplete
-// on the peer's side and a message.
+// there is nothing to do; a kernel that runs already may need [Buffer.Flush].
 func (b *Buffer) Sync() error {
 	if err := b.use(); err != nil {
 		return err

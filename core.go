@@ -23,13 +23,14 @@ type core struct {
 	size  int64
 	order Ordering
 
-	local   space          // the whole memory under local keys
-	reg     *registration  // of local
-	hostMem *ibvfd.HostBuf // the memory itself, or its stand-in; nil if direct
-	stand   *standIn       // nil unless staged
-	release func()         // of src
-	owned   io.Closer      // src, if it goes with the core
-	inodes  []uint64       // of the dma-bufs
+	local   space           // the whole memory under local keys
+	bytes   []*registration // one of each dma-buf, for the NIC's mirror; nil until Flush
+	reg     *registration   // of local
+	hostMem *ibvfd.HostBuf  // the memory itself, or its stand-in; nil if direct
+	stand   *standIn        // nil unless staged
+	release func()          // of src
+	owned   io.Closer       // src, if it goes with the core
+	inodes  []uint64        // of the dma-bufs
 
 	mu      sync.Mutex
 	handles int  // Buffers
@@ -208,6 +209,9 @@ func (c *core) less(count *int) error {
 // freeLocked lets go of one thing after the other, and begins where it was
 // refused the last time. Nobody calls it again once it has succeeded.
 func (c *core) freeLocked() error {
+	if err := closeRegistrations(&c.bytes); err != nil {
+		return err
+	}
 	if !c.ended {
 		if err := c.reg.close(); err != nil {
 			return err

@@ -18,6 +18,9 @@ type device interface {
 	source(src Source, off, length int64, access ibvfd.Access) (*registration, error)
 	// link makes the queue pairs of a connection.
 	link(attr linkAttr) (link, error)
+	// apart is the device with a protection domain of its own, for which it is
+	// closed first.
+	apart() (device, error)
 	close() error
 }
 
@@ -59,6 +62,19 @@ func (d *verbsDevice) close() error {
 	}
 	return d.ctx.Close()
 }
+
+// verbsDomain is a device in a further protection domain.
+type verbsDomain struct{ *verbsDevice }
+
+func (d *verbsDevice) apart() (device, error) {
+	pd, err := d.ctx.AllocPD()
+	if err != nil {
+		return nil, err
+	}
+	return verbsDomain{&verbsDevice{d.ctx, pd, d.attr}}, nil
+}
+
+func (d verbsDomain) close() error { return d.pd.Close() }
 
 func (d *verbsDevice) host(mem *ibvfd.HostBuf, off, length int64, access ibvfd.Access) (*registration, error) {
 	mr, err := d.pd.RegMR(ibvfd.MRAttr{

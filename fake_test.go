@@ -43,6 +43,8 @@ type fakeDevice struct {
 func (f *fakeDevice) name() string { return "fake0" }
 func (f *fakeDevice) close() error { return nil }
 
+func (f *fakeDevice) apart() (device, error) { return f, nil }
+
 func (f *fakeDevice) host(mem *ibvfd.HostBuf, off, n int64, access ibvfd.Access) (*registration, error) {
 	return f.register(mem.Bytes()[off:off+n], access), nil
 }

@@ -20,6 +20,7 @@ type NIC struct {
 	opt NICOptions
 
 	staged atomic.Int64
+	mirror *mirror
 
 	mu     sync.Mutex
 	closed bool
@@ -58,7 +59,9 @@ func newNIC(dev device, opt NICOptions) *NIC {
 	if opt.MaxPinned == 0 {
 		opt.MaxPinned = defaultMaxPinned
 	}
-	return &NIC{dev: dev, opt: opt}
+	n := &NIC{dev: dev, opt: opt}
+	n.mirror = &mirror{nic: n, gate: make(chan struct{}, 1)}
+	return n
 }
 
 // Name is the device's name: "rxe0".
@@ -153,6 +156,9 @@ func (n *NIC) Close() error {
 			Detail: fmt.Sprintf("%d buffers and endpoints", n.users),
 			Remedy: "close them first",
 		})
+	}
+	if err := n.mirror.close(); err != nil {
+		return joined(refused, err)
 	}
 	if err := n.dev.close(); err != nil {
 		return joined(refused, err)

@@ -87,6 +87,7 @@ func noGrowth(t testing.TB, nic string) {
 }
 
 func TestVMOperations(t *testing.T)        { testOperations(t, onNIC(t)) }
+func TestVMFlush(t *testing.T)             { testFlush(t, onNIC(t)) }
 func TestVMRandomLayouts(t *testing.T)     { testRandomLayouts(t, onNIC(t).few(), testenv.Count(60)) }
 func TestVMMessagesOfLayouts(t *testing.T) { testMessagesOfLayouts(t, onNIC(t).few()) }
 func TestVMRemoteRefusals(t *testing.T)    { testRemoteRefusals(t, onNIC(t).few()) }

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gpurdma
+
+import (
+	"context"
+	"errors"
+
+	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/spin"
+)
+
+// Flusher is a Source whose GPU has a means of its own to wait for what NICs
+// have written; *[gpualloc.Buffer] is one.
+type Flusher interface {
+	// FlushWrites answers errors.ErrUnsupported where there is none.
+	FlushWrites() error
+}
+
+// Flush returns when what peers have written to the Buffer is visible to work
+// that its GPU runs already, such as a kernel that waits in a loop. It is for
+// writes that have completed here: a message, data of a write, or a completion
+// of one's own came after them. Work that is launched after such a completion
+// sees them without Flush, and so does the CPU.
+//
+// What it does depends on the memory. CUDA is asked whether the GPU orders such
+// writes, and else waits for them (cuFlushGPUDirectRDMAWrites). Where the vendor
+// has no such call, a byte of each dma-buf is read through the NIC: on PCIe a
+// read does not overtake the writes before it. For that the NIC registers the
+// byte, in a protection domain of its own, at the first Flush; the descriptors
+// have to be open then. A staged Buffer is synchronised, see [Buffer.Sync]. In
+// host memory there is nothing to do.
+//
+// An error says that nothing is known of what the GPU sees.
+func (b *Buffer) Flush(ctx context.Context) error {
+	if err := b.use(); err != nil {
+		return err
+	}
+	defer b.core.unuse()
+	c := b.core
+	if c.stand != nil {
+		return c.sync(b.off, b.size)
+	}
+	if !c.gpu {
+		return nil
+	}
+	if f, ok := c.src.(Flusher); ok {
+		if err := f.FlushWrites(); !errors.Is(err, errors.ErrUnsupported) {
+			return err
+		}
+	}
+	return c.nic.mirror.read(ctx, c)
+}
+
+// mirror reads a NIC's own memory back: two queue pairs that are each other's
+// peers, made at the first use. Nobody else's queue pair is in its protection
+// domain.
+type mirror struct {
+	gate chan struct{} // who is in it has the rest
+	nic  *NIC
+	dev  device
+	link link
+	sink *ibvfd.HostBuf
+	into *registration
+	wake chan struct{}
+}
+
+// mirrorDepth is how many READs are under way at once.
+const mirrorDepth = 16
+
+// read reads a byte of each of c's dma-bufs.
+func (m *mirror) read(ctx context.Context, c *core) error {
+	select {
+	case m.gate <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() { <-m.gate }()
+	if err := m.open(); err != nil {
+		return err
+	}
+	if c.bytes == nil {
+		if err := m.register(c); err != nil {
+			return err
+		}
+	}
+	err := m.readAll(ctx, c.bytes)
+	if err != nil {
+		// What is still under way has no place here any more.
+		err = joined(err, m.nic.end(m.drop()))
+	}
+	return err
+}
+
+// register gives the mirror a byte of each of c's dma-bufs to read.
+func (m *mirror) register(c *core) error {
+	var bytes []*registration
+	start := int64(0)
+	for _, p := range c.local.pieces {
+		r, err := m.dev.source(c.src, start, 1, ibvfd.AccessRemoteRead)
+		if err != nil {
+			return joined(err, m.nic.end(func() error { return closeRegistrations(&bytes) }))
+		}
+		bytes = append(bytes, r)
+		start += p.Length
+	}
+	c.bytes = bytes
+	return nil
+}
+
+// closeRegistrations ends what can be ended, and leaves the rest in the list.
+func closeRegistrations(list *[]*registration) error {
+	for len(*list) > 0 {
+		if err := (*list)[0].close(); err != nil {
+			return err
+		}
+		*list = (*list)[1:]
+	}
+	return nil
+}
+
+func (m *mirror) open() (err error) {
+	if m.link != nil {
+		return nil
+	}
+	if m.dev == nil {
+		if m.dev, err = m.nic.dev.apart(); err != nil {
+			return err
+		}
+	}
+	if m.sink == nil {
+		if m.sink, err = ibvfd.AllocHost(8); err != nil {
+			return err
+		}
+	}
+	if m.into == nil {
+		if m.into, err = m.dev.host(m.sink, 0, 8, ibvfd.AccessLocalWrite); err != nil {
+			return err
+		}
+	}
+	m.wake = make(chan struct{}, 1)
+	wake := m.wake
+	l, err := m.dev.link(linkAttr{sendDepth: mirrorDepth, recvDepth: 1, sge: 1, event: func() {
+		select {
+		case wake <- struct{}{}:
+		default:
+		}
+	}})
+	if err != nil {
+		return err
+	}
+	ends := l.local()
+	ends[writeQueue], ends[readQueue] = ends[readQueue], ends[writeQueue]
+	if err := l.connect(ends); err != nil {
+		return joined(err, m.nic.end(l.close))
+	}
+	m.link = l
+	return nil
+}
+
+func (m *mirror) readAll(ctx context.Context, from []*registration) error {
+	to := m.into.local[0]
+	var wrs [mirrorDepth]ibvfd.SendWR
+	for len(from) > 0 {
+		n := min(len(from), mirrorDepth)
+		for i, r := range from[:n] {
+			wrs[i] = ibvfd.SendWR{
+				Op: ibvfd.OpRead, Flags: ibvfd.SendSignaled, SGE: []ibvfd.SGE{{Addr: to.Addr, Length: 1, LKey: to.Key}},
+				RemoteAddr: r.remote[0].Addr, RKey: r.remote[0].Key,
+			}
+		}
+		if _, err := m.link.post(readQueue, wrs[:n]); err != nil {
+			return err
+		}
+		if err := m.await(ctx, n); err != nil {
+			return err
+		}
+		from = from[n:]
+	}
+	return nil
+}
+
+// await takes n completions.
+func (m *mirror) await(ctx context.Context, n int) error {
+	var wcs [mirrorDepth]ibvfd.WC
+	armed := false
+	for busy := (spin.Wait{}); n > 0; {
+		k, err := m.link.poll(wcs[:n])
+		if err != nil {
+			return err
+		}
+		for _, wc := range wcs[:k] {
+			if err := wc.Err(); err != nil {
+				return &dmabuf.Error{Op: "flush", Device: m.nic.Name(), Detail: "a byte was not read back", Err: err}
+			}
+		}
+		n -= k
+		switch {
+		case k > 0:
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case armed:
+			select {
+			case <-m.wake:
+				armed = false
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		case busy.Over():
+			if err := m.link.arm(); err != nil {
+				return err
+			}
+			armed = true // and look once more: what came before raises no event
+		}
+	}
+	return nil
+}
+
+// drop takes the queue pairs away from the mirror, to be closed.
+func (m *mirror) drop() func() error {
+	if m.link == nil {
+		return func() error { return nil }
+	}
+	l := m.link
+	m.link = nil
+	return l.close
+}
+
+// close ends the mirror, which nobody uses any more; it may be tried again.
+func (m *mirror) close() error {
+	if m.link != nil {
+		if err := m.link.close(); err != nil {
+			return err
+		}
+		m.link = nil
+	}
+	if m.into != nil {
+		if err := m.into.close(); err != nil {
+			return err
+		}
+		m.into = nil
+	}
+	if m.sink != nil {
+		if err := m.sink.Close(); err != nil {
+			return err
+		}
+		m.sink = nil
+	}
+	if m.dev != nil {
+		if err := m.dev.close(); err != nil {
+			return err
+		}
+		m.dev = nil
+	}
+	return nil
+}

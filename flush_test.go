@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gpurdma
+
+import (
+	"context"
+	"errors"
+	"os"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/ibvfd"
+)
+
+func TestFlush(t *testing.T) { testFlush(t, inMemory(t)) }
+
+// Memory that the NIC writes to itself is read back, and no other. Buffers share
+// the queue pairs for it.
+func testFlush(t *testing.T, s setting) {
+	n := s.open(t, NICOptions{})
+	for _, k := range s.kinds {
+		t.Run(k.name, func(t *testing.T) {
+			b := k.make(t, n, 100)
+			_, other := b.core.src.(Flusher)
+			direct := b.core.src != nil && !k.staged
+			b.core.gpu = direct // an exporter may be of the host's memory, which needs nothing
+			for range 3 {
+				if err := b.Flush(limited(t)); err != nil {
+					t.Fatal(err)
+				}
+				if read := b.core.bytes != nil; read != direct {
+					t.Errorf("read back: %v; a call of the vendor's: %v", read, other)
+				}
+			}
+			if direct && n.mirror.link == nil {
+				t.Error("there is nothing to read through")
+			}
+			part := must(b.Slice(10, 20))(t)
+			if err := errors.Join(part.Flush(limited(t)), part.Close()); err != nil {
+				t.Error(err)
+			}
+			if err := part.Flush(limited(t)); !errors.Is(err, os.ErrClosed) {
+				t.Errorf("after Close: %v", err)
+			}
+		})
+	}
+}
+
+// flushing is a source with a means of its own.
+type flushing struct {
+	*memSource
+	calls int
+	err   error
+}
+
+func (f *flushing) FlushWrites() error {
+	f.calls++
+	return f.err
+}
+
+// The device of the fabric knows memSource alone.
+type flushingDevice struct{ *fakeDevice }
+
+func (d flushingDevice) apart() (device, error) { return d, nil }
+
+func (d flushingDevice) source(src Source, off, n int64, access ibvfd.Access) (*registration, error) {
+	return d.fakeDevice.source(src.(*flushing).memSource, off, n, access)
+}
+
+// The source's own means come first: they are done, do not exist, or fail.
+func TestFlushBySource(t *testing.T) {
+	broken := errors.New("broken")
+	for _, c := range []struct {
+		name       string
+		err, want  error
+		read, host bool
+	}{
+		{"done", nil, nil, false, false},
+		{"no means", errors.Join(errors.New("old"), errors.ErrUnsupported), nil, true, false},
+		{"failed", broken, broken, false, false},
+		{"memory of the host", broken, nil, false, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f := newFabric()
+			n := newNIC(flushingDevice{&fakeDevice{fabric: f, maxSGE: 1}}, NICOptions{})
+			closing(t, n)
+			src := &flushing{memSource: &memSource{mem: make([]byte, 64), direct: true}, err: c.err}
+			b := must(n.Register(src, BufferOptions{}))(t)
+			closing(t, b)
+			b.core.gpu = !c.host
+			if err := b.Flush(t.Context()); !errors.Is(err, c.want) {
+				t.Errorf("%v, want %v", err, c.want)
+			}
+			if (src.calls == 0) != c.host || (b.core.bytes != nil) != c.read {
+				t.Errorf("%d calls, read back: %v", src.calls, b.core.bytes != nil)
+			}
+		})
+	}
+}
+
+// silentLink completes nothing.
+type silentLink struct{ link }
+
+func (silentLink) poll([]ibvfd.WC) (int, error) { return 0, nil }
+
+// A READ that fails, or does not end, is an error, and the next one is not
+// taken for it.
+func TestFlushFails(t *testing.T) {
+	n := inMemory(t).open(t, NICOptions{})
+	b := must(n.Register(&memSource{mem: make([]byte, 64), direct: true}, BufferOptions{}))(t)
+	closing(t, b)
+	// As if it were of many dma-bufs: more than are read at once.
+	pieces := make(Memory, 2*mirrorDepth+3)
+	for i := range pieces {
+		pieces[i] = Piece{b.core.local.pieces[0].Addr + uint64(i), 1, b.core.local.pieces[0].Key}
+	}
+	b.core.local = pieces.space()
+	good := func() {
+		t.Helper()
+		if err := b.Flush(limited(t)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	good()
+	if got := len(b.core.bytes); got != len(pieces) {
+		t.Fatalf("%d dma-bufs of %d are read", got, len(pieces))
+	}
+
+	last := b.core.bytes[len(pieces)-1]
+	key := last.remote[0].Key
+	last.remote[0].Key = 1
+	var wc *ibvfd.WCError
+	if err := b.Flush(limited(t)); !errors.As(err, &wc) || wc.Status != ibvfd.WCRemAccessErr {
+		t.Errorf("a wrong key: %v", err)
+	}
+	last.remote[0].Key = key
+	good()
+
+	n.mirror.link.(*fakeLink).refuse = 2
+	if err := b.Flush(limited(t)); err == nil {
+		t.Error("a READ that could not be posted was taken for one that was")
+	}
+	good()
+
+	n.mirror.link = silentLink{n.mirror.link}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if err := b.Flush(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("no completion: %v", err)
+	}
+	good()
+
+	n.mirror.gate <- struct{}{} // somebody else reads
+	ctx, cancel = context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if err := b.Flush(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("behind another: %v", err)
+	}
+	<-n.mirror.gate
+	good()
+}
+
+// What the mirror may read a peer may not: its keys are in another domain, and
+// no buffer has more access for it than before.
+func TestFlushGivesNoAccess(t *testing.T) {
+	s := inMemory(t)
+	n := s.open(t, NICOptions{})
+	b := must(n.Register(&memSource{mem: make([]byte, 64), direct: true}, BufferOptions{}))(t)
+	closing(t, b)
+	if err := b.Flush(limited(t)); err != nil {
+		t.Fatal(err)
+	}
+	f := n.dev.(*fakeDevice).fabric
+	for _, p := range b.core.reg.remote {
+		if f.mrs[p.Key].access&remoteAccess != 0 {
+			t.Errorf("the buffer's own key allows %v", f.mrs[p.Key].access)
+		}
+	}
+	for _, r := range b.core.bytes {
+		if m := f.mrs[r.remote[0].Key]; len(m.mem) != 1 || m.access != ibvfd.AccessRemoteRead {
+			t.Errorf("%d bytes with %v", len(m.mem), m.access)
+		}
+	}
+}
+
+// What cannot be ended is tried again, like everything of a buffer and a NIC.
+func TestFlushEndsLate(t *testing.T) {
+	n := inMemory(t).open(t, NICOptions{})
+	b := must(n.Register(&memSource{mem: make([]byte, 64), direct: true}, BufferOptions{}))(t)
+	if err := b.Flush(limited(t)); err != nil {
+		t.Fatal(err)
+	}
+	stubborn(b.core.bytes[0], 1)
+	if err := b.Close(); !errors.Is(err, unix.EBUSY) {
+		t.Errorf("close: %v", err)
+	}
+	if err := b.Close(); err != nil {
+		t.Error(err)
+	}
+	n.mirror.link = &stuckLink{link: n.mirror.link, stays: 1}
+	stubborn(n.mirror.into, 1)
+	for range 2 {
+		if err := n.Close(); !errors.Is(err, unix.EBUSY) {
+			t.Errorf("close the NIC: %v", err)
+		}
+	}
+}
