@@ -6,34 +6,8 @@ import (
 	"fmt"
 	"net/netip"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
 )
-
-// An MR goes over to another buffer. The old one stays registered until the
-// peer has the new keys and nothing under the old ones is in flight.
-func ExampleMR_Rereg() {
-	var mr *ibvfd.MR     // registered for a peer's WRITEs
-	var next *dmabuf.Buf // the buffer that takes its place
-	tell := func(s ibvfd.MRState) error { return nil }
-	if mr == nil {
-		fmt.Println("needs a NIC")
-		return
-	}
-	err := mr.Rereg(ibvfd.ReregAttr{
-		Change:  ibvfd.ReregMemory,
-		MRAttr:  ibvfd.MRAttr{Kind: ibvfd.DMABufFD, Buf: next, Length: uint64(next.Size())},
-		KeepOld: true,
-	})
-	if err != nil {
-		fmt.Println(err) // the MR is as it was
-		return
-	}
-	if err := tell(mr.State()); err == nil {
-		fmt.Println(mr.DropOld())
-	}
-	// Output: needs a NIC
-}
 
 // Peer-direct needs a client in the kernel: a machine without has none.
 func ExamplePeerClients() {
