@@ -30,7 +30,7 @@ func main() {
 		exporters = flag.String("exporters", "", "comma-separated allocator specs (default: every one that is there)")
 		sizes     = flag.String("sizes", "4096,65536,1048576,16777216,67108864", "buffer sizes in bytes")
 		profile   = flag.String("cpuprofile", "", "write a profile of this process, the Go side, to a file")
-		only      = flag.String("only", "", "registration, allocation, tracing or traffic (default: the first two, which compare Go with C)")
+		only      = flag.String("only", "", "registration, allocation, tracing, traffic or binding (default: the first two, which compare Go with C)")
 		records   = flag.Int("records", 100_000, "tracing: registrations whose cost to the tracer is measured; 0 for none")
 		asJSON    = flag.Bool("json", false, "print one JSON document")
 	)
@@ -39,6 +39,7 @@ func main() {
 	flag.DurationVar(&opt.slice, "slice", 60*time.Millisecond, "length of a turn; at most 100ms")
 	ops := flag.String("ops", "write,read,send", "traffic: operations to compare")
 	what := flag.String("what", "rate,latency", "traffic: what to compare of it")
+	tests := flag.String("tests", "build/bin", "binding: where the packages' test binaries are")
 	budget := flag.Duration("budget", 7*time.Minute, "traffic: when to stop, after fewer rounds if need be")
 	if len(os.Args) > 1 && os.Args[1] == "side" {
 		if err := sideMain(os.Args[2:]); err != nil {
@@ -91,6 +92,11 @@ func main() {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
+	if *only == "binding" {
+		status := benchBinding(ctx, opt, *tests, *asJSON)
+		stop()
+		os.Exit(status)
+	}
 	if *only == "tracing" {
 		status := benchTracing(ctx, opt, *records, *asJSON)
 		stop()
@@ -119,7 +125,7 @@ func main() {
 		}{"bench/v1", tables})
 	}
 	if failed == nil && len(tables) == 0 {
-		failed = fmt.Errorf("-only %s: there are registration, allocation, tracing and traffic", *only)
+		failed = fmt.Errorf("-only %s: there are registration, allocation, tracing, traffic and binding", *only)
 	}
 	if failed != nil {
 		fmt.Fprintln(os.Stderr, "bench:", failed)
