@@ -87,7 +87,8 @@ func (e Event) String() string {
 // has ctx's error, or os.ErrClosed if the Context was closed. Each event is
 // acknowledged when it is taken, so that the loop's body may close the object
 // it names. Of several loops, each event goes to one. Events of which nobody
-// takes notice stay with the kernel and harm nothing.
+// takes notice stay with the kernel and harm nothing. [Context.EventChannel] is
+// the same for who waits for something else too.
 func (c *Context) Events(ctx context.Context) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		for {
@@ -96,6 +97,36 @@ func (c *Context) Events(ctx context.Context) iter.Seq2[Event, error] {
 				return
 			}
 		}
+	}
+}
+
+// EventChannel is Events as a channel, for a select. It is closed when ctx ends,
+// the Context is closed or the device is gone; why then says which, and waits
+// until then if it is asked earlier. An event that nobody has received when ctx
+// ends is lost. ctx has to end for the channel's goroutine to do so while an event
+// waits for somebody to receive it.
+func (c *Context) EventChannel(ctx context.Context) (events <-chan Event, why func() error) {
+	list, ended := make(chan Event), make(chan struct{})
+	var end error
+	go func() {
+		defer close(ended)
+		defer close(list)
+		for e, err := range c.Events(ctx) {
+			if err != nil {
+				end = err
+				return
+			}
+			select {
+			case list <- e:
+			case <-ctx.Done():
+				end = ctx.Err()
+				return
+			}
+		}
+	}()
+	return list, func() error {
+		<-ended
+		return end
 	}
 }
 

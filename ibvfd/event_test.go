@@ -176,3 +176,57 @@ func TestEventsEnd(t *testing.T) {
 	}
 	s.nothingLeft(t)
 }
+
+// A channel has the events in their order, and ends with its context, with
+// Close, and with the device, whether somebody receives or not.
+func TestEventChannel(t *testing.T) {
+	s := newScript()
+	pipe := s.withEvents(t)
+	c, err := open(s, "roce0", deviceTree(t), &kernel{reg: always(0)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	put := func(port int) {
+		t.Helper()
+		if err := pipe.put(rawEvent{typ: EventPortErr, port: port}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	events, why := c.EventChannel(ctx)
+	for port := range 5 {
+		put(port)
+	}
+	for port := range 5 {
+		if e := <-events; e != (Event{Type: EventPortErr, Port: port}) {
+			t.Errorf("%v, want port %d", e, port)
+		}
+	}
+	put(9) // nobody receives it
+	cancel()
+	if err := why(); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: %v", err)
+	}
+	for range events { // it is closed
+	}
+	for s.acked < 6 { // the last may not have been taken
+		for _, err := range c.Events(t.Context()) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			break
+		}
+	}
+
+	events, why = c.EventChannel(t.Context())
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if e, more := <-events; more {
+		t.Errorf("%v of a closed context", e)
+	}
+	if err := why(); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("closed: %v", err)
+	}
+	s.nothingLeft(t)
+}

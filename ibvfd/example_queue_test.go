@@ -49,6 +49,27 @@ func ExampleContext_Events() {
 	_ = watch
 }
 
+// The same beside other things that a program waits for.
+func ExampleContext_EventChannel() {
+	watch := func(ctx context.Context, nic *ibvfd.Context, work <-chan func()) error {
+		ctx, stop := context.WithCancel(ctx)
+		defer stop()
+		events, why := nic.EventChannel(ctx)
+		for {
+			select {
+			case do := <-work:
+				do()
+			case e, more := <-events:
+				if !more {
+					return why()
+				}
+				log.Print(e)
+			}
+		}
+	}
+	_ = watch
+}
+
 // A datagram to a peer whose Endpoint is known.
 func ExampleQP_CreateAH() {
 	send := func(qp *ibvfd.QP, peer ibvfd.Endpoint, data []ibvfd.SGE) (*ibvfd.AH, error) {

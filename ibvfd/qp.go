@@ -57,9 +57,16 @@ type QPAttr struct {
 	SRQ              *SRQ // where the receives come from; nil: PostRecv
 	SendDepth        int  // work requests that may be outstanding; 0 means 1
 	RecvDepth        int
-	SendSGE, RecvSGE int // SGEs in one work request; 0 means 1
-	Inline           int // bytes that SendInline may carry
-	SignalAll        bool
+	SendSGE, RecvSGE int  // SGEs in one work request; 0 means 1
+	Inline           int  // bytes that SendInline may carry
+	SignalAll        bool // every work request makes a completion
+	// SignalEvery has every so many-th work request make a completion, counted from
+	// the last that does by it or by SendSignaled; 0 leaves it to SendSignaled. A
+	// completion says of those before it that they have completed too, and their
+	// memory may be reused. It also gives their places in the queue back: nothing
+	// else does, so that a queue in which nobody asks for a completion fills up for
+	// good. SendDepth is the most that SignalEvery can be.
+	SignalEvery int
 	// AtomicWrite lets an RC queue pair post OpAtomicWrite. It takes Linux 6.2,
 	// libibverbs 44 and a device that has it; CreateQP answers
 	// errors.ErrUnsupported elsewhere.
@@ -167,6 +174,7 @@ func (pd *PD) CreateQP(attr QPAttr) (*QP, error) {
 		send.ud = pd
 		q.local.QKey = attr.QKey
 	}
+	send.every = attr.SignalEvery
 	q.v, q.num, q.send.q, q.recv.q = v, v.num(), send, recv
 	q.attr.SendDepth, q.attr.RecvDepth = init.sendDepth, init.recvDepth
 	q.attr.SendSGE, q.attr.RecvSGE, q.attr.Inline = init.sendSGE, init.recvSGE, init.inline
@@ -203,6 +211,12 @@ func (a *QPAttr) check(pd *PD) error {
 	case a.SRQ != nil && (a.SRQ.pd != pd || a.RecvDepth != 0 || a.RecvSGE != 0):
 		e.Detail = "an SRQ of another PD, or a receive depth beside it"
 		e.Remedy = "make the SRQ in the same PD; its depth is the receives' depth"
+	case a.SignalEvery < 0 || a.SignalEvery > max(a.SendDepth, 1):
+		e.Detail = fmt.Sprintf("a completion for every %d work requests, in a queue of %d", a.SignalEvery, max(a.SendDepth, 1))
+		e.Remedy = "ask for one within the queue's depth: a completion gives back the places of those before it"
+	case a.SignalEvery > 0 && a.SignalAll:
+		e.Detail = "SignalEvery beside SignalAll"
+		e.Remedy = "choose one"
 	case min(a.SendDepth, a.RecvDepth, a.SendSGE, a.RecvSGE, a.Inline) < 0 || max(a.SendDepth, a.RecvDepth, a.Inline) > 1<<24 || max(a.SendSGE, a.RecvSGE) > 1<<12:
 		e.Detail = fmt.Sprintf("depth %d/%d, SGEs %d/%d, inline %d", a.SendDepth, a.RecvDepth, a.SendSGE, a.RecvSGE, a.Inline)
 		e.Remedy = "QueryDevice says what the device allows"

@@ -35,6 +35,9 @@ type sendQueue struct {
 	ud  *PD         // whose address handles work requests name; nil unless UD
 
 	atomicWrite, flush bool // they can be posted
+
+	every int // QPAttr.SignalEvery
+	since int // work requests posted after the last that makes a completion
 }
 
 // newSendQueue makes the array; post is a vb_post_send_fn.
@@ -66,8 +69,14 @@ func (q *sendQueue) post(wrs []SendWR) (posted int, bad postRefusal, errno unix.
 	for len(wrs) > 0 {
 		n, refusal := q.encode(wrs)
 		if n > 0 {
+			if q.every > 0 {
+				q.signal(n)
+			}
 			p := C.vb_post_send(q.c, C.uint32_t(n))
 			posted += int(p.n)
+			if q.every > 0 {
+				q.count(int(p.n))
+			}
 			if p.err != 0 {
 				return posted, postProvider, unix.Errno(p.err)
 			}
@@ -142,6 +151,29 @@ func (q *sendQueue) encode(wrs []SendWR) (n int, bad postRefusal) {
 		n++
 	}
 	return n, postOK
+}
+
+// signal asks for completions among the first n in the array, as often as every
+// says.
+func (q *sendQueue) signal(n int) {
+	since := q.since
+	for i := range q.wr[:n] {
+		if since++; since >= q.every {
+			q.wr[i].sendFlags |= uint32(SendSignaled)
+		}
+		if q.wr[i].sendFlags&uint32(SendSignaled) != 0 {
+			since = 0
+		}
+	}
+}
+
+// count goes on from the n that were posted.
+func (q *sendQueue) count(n int) {
+	for i := range q.wr[:n] {
+		if q.since++; q.wr[i].sendFlags&uint32(SendSignaled) != 0 {
+			q.since = 0
+		}
+	}
 }
 
 func putSGEs(to []abiSGE, from []SGE) {

@@ -8,7 +8,10 @@ import "golang.org/x/sys/unix"
 
 // Queues live in C memory. Without cgo no context opens, so none is made.
 type (
-	sendQueue       struct{ ud *PD }
+	sendQueue struct {
+		ud    *PD
+		every int
+	}
 	recvQueue       struct{}
 	completionQueue struct{}
 )

@@ -42,7 +42,7 @@ type SendFlags uint32
 // The send flags.
 const (
 	SendFence     SendFlags = 1 << 0 // wait for earlier READs and atomics
-	SendSignaled  SendFlags = 1 << 1 // make a completion on success too; errors always do
+	SendSignaled  SendFlags = 1 << 1 // make a completion on success too; errors always do. See QPAttr.SignalEvery
 	SendSolicited SendFlags = 1 << 2 // wake a receiver that waits for solicited events
 	// SendInline copies the data while posting: no key is needed, and the memory
 	// may be reused at once. The CPU copies from the addresses in the SGEs, so
