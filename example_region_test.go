@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log"
 
 	"github.com/gpurdma/gpurdma"
@@ -121,22 +122,22 @@ func pageOut(ctx context.Context) (err error) {
 	}
 	defer done(&err)
 
-	const block, blocks = 16 << 10, 128
-	ours, err := gpuBuffer(ctx, nic, 2*blocks*block)
+	const block, blocks, all = 16 << 10, 2048, 2560 // bytes; of the sequence; of a cache
+	ours, err := gpuBuffer(ctx, nic, all*block)
 	if err != nil {
 		return err
 	}
 	defer released(ours, &err)
-	theirs, err := gpuBuffer(ctx, nic, 2*blocks*block)
+	theirs, err := gpuBuffer(ctx, nic, all*block)
 	if err != nil {
 		return err
 	}
 	defer released(theirs, &err)
 	var from, to []gpurdma.Range
 	for i := range int64(blocks) {
-		from = append(from, gpurdma.Range{Offset: i * 37 % (2 * blocks) * block, Length: block})
-		to = append(to, gpurdma.Range{Offset: (2*blocks - 1 - i) * block, Length: block})
-		if _, err := ours.WriteAt(bytes.Repeat([]byte{byte(i)}, block), from[i].Offset); err != nil {
+		from = append(from, gpurdma.Range{Offset: i * 37 % all * block, Length: block})
+		to = append(to, gpurdma.Range{Offset: (all - 1 - i*3%all) * block, Length: block})
+		if _, err := ours.WriteAt(kvBlock(int(i), block), from[i].Offset); err != nil {
 			return err
 		}
 	}
@@ -178,9 +179,14 @@ func pageOut(ctx context.Context) (err error) {
 		if _, err := theirs.ReadAt(got, to[i].Offset); err != nil {
 			return err
 		}
-		if !bytes.Equal(got, bytes.Repeat([]byte{byte(i)}, block)) {
-			return errors.New("a block is wrong")
+		if !bytes.Equal(got, kvBlock(i, block)) {
+			return fmt.Errorf("block %d is wrong", i)
 		}
 	}
 	return nil
+}
+
+// kvBlock is what block i holds: no other holds the same.
+func kvBlock(i, size int) []byte {
+	return bytes.Repeat([]byte{byte(i), byte(i >> 8), byte(i * 31), 0xcb}, size/4)
 }
