@@ -22,13 +22,14 @@ type options struct {
 	sizes     []int64
 	rounds    int
 	slice     time.Duration
+	chosen    bool // the sizes, by -sizes
 }
 
 func main() {
 	var (
 		opt       options
 		exporters = flag.String("exporters", "", "comma-separated allocator specs (default: every one that is there)")
-		sizes     = flag.String("sizes", "4096,65536,1048576,16777216,67108864", "buffer sizes in bytes")
+		sizes     = flag.String("sizes", "4096,65536,1048576,16777216,67108864", "buffer sizes in bytes; of traffic \"all\" is every power of two from 64 to 4194304")
 		profile   = flag.String("cpuprofile", "", "write a profile of this process, the Go side, to a file")
 		only      = flag.String("only", "", "registration, allocation, tracing, traffic or binding (default: the first two, which compare Go with C)")
 		records   = flag.Int("records", 100_000, "tracing: registrations whose cost to the tracer is measured; 0 for none")
@@ -53,13 +54,21 @@ func main() {
 	if *exporters != "" {
 		opt.exporters = strings.Split(*exporters, ",")
 	}
-	for _, s := range strings.Split(*sizes, ",") {
+	opt.chosen = given("sizes")
+	if *only == "traffic" && *sizes == "all" {
+		opt.sizes, *sizes = everySize(), ""
+	}
+	for _, s := range strings.FieldsFunc(*sizes, func(r rune) bool { return r == ',' }) {
 		var n int64
 		if _, err := fmt.Sscan(s, &n); err != nil || n <= 0 {
 			fmt.Fprintf(os.Stderr, "bench: size %q is not a positive number of bytes\n", s)
 			os.Exit(2)
 		}
 		opt.sizes = append(opt.sizes, n)
+	}
+	if len(opt.sizes) == 0 {
+		fmt.Fprintln(os.Stderr, "bench: -sizes names none")
+		os.Exit(2)
 	}
 	if opt.slice > 100*time.Millisecond {
 		fmt.Fprintln(os.Stderr, "bench: a turn of more than 100ms measures the machine's drift")
@@ -81,7 +90,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	if *only == "traffic" { // two sides at once, and the kernel's threads: not on one processor
-		if !given("sizes") {
+		if !opt.chosen {
 			opt.sizes = trafficSizes
 		}
 		status := benchTraffic(ctx, opt, strings.Split(*ops, ","), strings.Split(*what, ","), *budget, *asJSON)

@@ -173,11 +173,23 @@ const trafficPortFirst = 18600
 
 var trafficPort = trafficPortFirst
 
-// trafficSizes are the sizes of messages, from a cache line to what is split up.
+// trafficSizes are the sizes of messages unless -sizes says others, from a cache
+// line to what is split up. Latencies are then measured of what is mostly waited
+// for one by one, which is not large.
 var trafficSizes = []int64{64, 4 << 10, 64 << 10, 4 << 20}
 
-// trafficKinds are rates at all sizes, and latencies of what is waited for one by
-// one, which is not large.
+const mostLatencySize = 4 << 10
+
+// everySize is what "-sizes all" stands for: the powers of two between the same
+// ends.
+func everySize() (list []int64) {
+	for size := trafficSizes[0]; size <= trafficSizes[len(trafficSizes)-1]; size *= 2 {
+		list = append(list, size)
+	}
+	return list
+}
+
+// trafficKinds are the kinds of traffic between two ends on the device.
 func trafficKinds(opt options, ops, what []string) (list []*compared, err error) {
 	c, err := ibvfd.Open(opt.device)
 	if err != nil {
@@ -192,7 +204,11 @@ func trafficKinds(opt options, ops, what []string) (list []*compared, err error)
 	if err != nil {
 		return nil, err
 	}
-	const latencies = 4 << 10
+	return kindsOf(traffic{gid: gid.Index, mtu: port.MTU, reads: trafficReads}, opt, ops, what)
+}
+
+// kindsOf are what is asked for: rates at all sizes, and latencies.
+func kindsOf(on traffic, opt options, ops, what []string) (list []*compared, err error) {
 	for _, w := range what {
 		latency := w == "latency"
 		if !latency && w != "rate" {
@@ -203,17 +219,15 @@ func trafficKinds(opt options, ops, what []string) (list []*compared, err error)
 				return nil, fmt.Errorf("-ops %s: there are write, read and send", op)
 			}
 			for _, size := range opt.sizes {
-				t := traffic{
-					op: op, latency: latency, size: int(size), depth: trafficDepth, batch: 16,
-					gid: gid.Index, mtu: port.MTU, reads: trafficReads,
-				}
+				t := on
+				t.op, t.latency, t.size, t.depth, t.batch = op, latency, int(size), trafficDepth, 16
 				if size > 64<<10 {
 					t.batch = 1 // so that a turn need not be long
 				}
 				if latency {
 					t.batch, t.depth = 1, 1
 				}
-				if !latency || size <= latencies {
+				if !latency || opt.chosen || size <= mostLatencySize {
 					list = append(list, &compared{traffic: t})
 				}
 			}

@@ -96,3 +96,41 @@ func TestCalibrate(t *testing.T) {
 		}
 	}
 }
+
+// Latencies are of every size that was asked for, and of small ones otherwise.
+func TestKinds(t *testing.T) {
+	all := everySize()
+	if len(all) != 17 || all[0] != 64 || all[16] != 4<<20 {
+		t.Errorf("every size: %v", all)
+	}
+	for _, c := range []struct {
+		opt              options
+		rates, latencies int
+	}{
+		{options{sizes: trafficSizes}, 4, 2},
+		{options{sizes: all, chosen: true}, 17, 17},
+		{options{sizes: []int64{4 << 20}, chosen: true}, 1, 1},
+	} {
+		list, err := kindsOf(traffic{gid: 3, mtu: 1024, reads: 5}, c.opt, []string{"write"}, []string{"rate", "latency"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		rates := 0
+		for _, k := range list {
+			if !k.latency {
+				rates++
+			}
+			if k.latency != (k.depth == 1) || k.latency && k.batch != 1 || k.gid != 3 || k.mtu != 1024 || k.reads != 5 {
+				t.Errorf("%+v", k.traffic)
+			}
+		}
+		if rates != c.rates || len(list)-rates != c.latencies {
+			t.Errorf("%v: %d rates, %d latencies", c.opt.sizes, rates, len(list)-rates)
+		}
+	}
+	for _, bad := range [][2]string{{"write", "speed"}, {"fly", "rate"}} {
+		if _, err := kindsOf(traffic{}, options{sizes: all}, bad[:1], bad[1:]); err == nil {
+			t.Errorf("%v is taken", bad)
+		}
+	}
+}

@@ -33,11 +33,12 @@ bench: bench-build ## compare registration and allocation from Go with C, in the
 # Seven minutes: TRAFFIC_ARGS="-ops write -what rate" has more rounds in them. Every
 # run of perftest's and of ours would load all of libibverbs' drivers first.
 TRAFFIC_ARGS ?=
+TRAFFIC_TIMEOUT ?= 20m
 TRAFFIC_FIRST = cd /etc/libibverbs.d && ls | grep -v rxe | xargs rm -f; cd - >/dev/null
 
 .PHONY: bench-rdma
 bench-rdma: bench-build ## compare message rate, bandwidth and latency from Go with perftest, in the testbed
-	@$(BUILD)/bin/testbed run -kernel $(KERNEL) -patched-rxe -timeout 20m -- \
+	@$(BUILD)/bin/testbed run -kernel $(KERNEL) -patched-rxe -timeout $(TRAFFIC_TIMEOUT) -- \
 		sh -c '$(TRAFFIC_FIRST); exec bench -only traffic "$$@"' bench $(TRAFFIC_ARGS)
 
 # What tracing adds, beside a bpftrace script on the same functions.
