@@ -12,6 +12,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
 // place is a byte as a NIC names it.
@@ -228,9 +229,11 @@ func BenchmarkLower(b *testing.B) {
 			b.Run(fmt.Sprintf("%s/%d", name, n), func(b *testing.B) {
 				wrs, sges := make([]ibvfd.SendWR, 64), make([]ibvfd.SGE, 1024)
 				b.ReportAllocs()
+				cpu := testenv.CPUTime(b)
 				for b.Loop() {
 					transfer(b, sides[name], remote, n*benchBlock, wrs, sges)
 				}
+				cpu(b.N, "cpu-ns/op")
 				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(n), "ns/block")
 			})
 		}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/gpurdma/gpurdma/ibvfd/internal/verbsstub"
+	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
 // What the binding costs, through a provider that returns at once: "C" is the
@@ -21,16 +22,20 @@ func BenchmarkPostAndPoll(b *testing.B) {
 			b.Run(fmt.Sprintf("batch=%d/%s", batch, part), func(b *testing.B) {
 				round := goLoop(b, batch, part == "Go")
 				b.ReportAllocs()
+				cpu := testenv.CPUTime(b)
 				for b.Loop() {
 					round()
 				}
+				cpu(b.N*batch, "cpu-ns/WR")
 				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*batch), "ns/WR")
 			})
 		}
 		b.Run(fmt.Sprintf("batch=%d/C", batch), func(b *testing.B) {
+			cpu := testenv.CPUTime(b)
 			if good := verbsstub.CLoop(b.N, batch); good != uint64(b.N*batch) {
 				b.Fatalf("%d of %d completions", good, b.N*batch)
 			}
+			cpu(b.N*batch, "cpu-ns/WR")
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*batch), "ns/WR")
 		})
 	}

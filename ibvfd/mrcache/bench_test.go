@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
 // A hit with its Release, in a cache of 100,000 regions: of as many buffers, or
@@ -49,6 +50,7 @@ func benchmarkHit(b *testing.B, entries, buffers, inUse int) {
 	asks = asks[:inUse]
 	b.ReportAllocs()
 	i := 0
+	cpu := testenv.CPUTime(b)
 	for b.Loop() {
 		ref, err := c.get(pd1, asks[i].buf, asks[i].r)
 		if err != nil {
@@ -59,6 +61,7 @@ func benchmarkHit(b *testing.B, entries, buffers, inUse int) {
 			i = 0
 		}
 	}
+	cpu(b.N, "cpu-ns/op")
 	if int(made) != entries {
 		b.Errorf("%d registrations: not all were hits", made)
 	}
