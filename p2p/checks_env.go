@@ -28,7 +28,7 @@ var environmentChecks = []Check{
 		Fix: Remedy{Change: "check the host as well"}, Ref: "NCCL's documentation on virtual machines"},
 	{ID: "ENV-NETNS", Title: "RDMA devices are not hidden in another namespace", Worst: ResultWarn, run: (*look).namespaces,
 		Expect: "RDMA devices, or that all namespaces share them", Why: "In exclusive mode a device is seen in the namespace only that it was moved to.",
-		Fix: Remedy{Change: "move the device here, or share all", Command: "rdma system set netns shared"}, Ref: "rdma-system(8)"},
+		Fix: Remedy{Change: "move the device here; or share all, which the kernel refuses (EBUSY) while there is a network namespace but the first: stop the containers for it", Command: "rdma system set netns shared"}, Ref: "rdma-system(8)"},
 }
 
 func (l *look) configSpace() {
