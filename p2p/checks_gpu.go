@@ -184,7 +184,10 @@ func (l *look) opened(scope, name string) {
 	case errors.Is(err, unix.EPERM):
 		l.fail(scope, at, "EPERM: a device filter is in the way").fix("give the container the device", "--device "+where, "")
 	case errors.Is(err, unix.EACCES):
-		l.fail(scope, at, "EACCES: the file's mode and groups")
+		f := l.fail(scope, at, "EACCES: the file's mode and groups")
+		if strings.HasPrefix(name, "dev/infiniband/") {
+			f.fix("give the file the mode that the kernel makes it with", "chmod 666 "+where, "every user of the machine may use the NIC")
+		}
 	case errors.Is(err, fs.ErrNotExist):
 		l.fail(scope, at, "it is not there").fix("load the driver; in a container, give it the device", "--device "+where, "")
 	default:
