@@ -13,6 +13,7 @@
 #include <linux/io.h>
 #include <linux/module.h>
 #include <linux/pci.h>
+#include <linux/pm_runtime.h>
 #include <linux/slab.h>
 
 #include <drm/drm_drv.h>
@@ -250,6 +251,8 @@ static int softgpu_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 	dev_info(&pdev->dev, "%s, exports like %s: VRAM %llu MiB, of it in BAR%d %llu MiB\n",
 		 who->name, gpu->behaviour->name, gpu->vram_size >> 20,
 		 gpu->bar_nr, gpu->visible_size >> 20);
+	/* Idle from now on: with power/control at "auto" the device suspends. */
+	pm_runtime_put_noidle(&pdev->dev);
 	return 0;
 }
 
@@ -257,6 +260,7 @@ static void softgpu_remove(struct pci_dev *pdev)
 {
 	struct softgpu_device *gpu = pci_get_drvdata(pdev);
 
+	pm_runtime_get_noresume(&pdev->dev);
 	softgpu_debugfs_remove(gpu);
 	drm_dev_unplug(&gpu->drm);
 	softgpu_revoke_all(gpu);
