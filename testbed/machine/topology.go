@@ -14,8 +14,8 @@ const (
 	acsRedirect   = "pci=config_acs=xx111xx@pci:1b36:000c"
 	noACSRedirect = "pci=disable_acs_redir=pci:1b36:000c"
 
-	// acsRemedy is what p2pcheck says to do on nested, where nobody but it
-	// knows the numbers of buses: a test compares the two.
+	// acsRemedy is what p2pcheck says to do on nested with an IOMMU, where nobody
+	// but it knows the numbers of buses: a test compares the two.
 	acsRemedy = "pci=disable_acs_redir=0000:11:01.0;0000:11:02.0"
 )
 
@@ -36,8 +36,8 @@ func topologies() []Machine {
 			machine("switch-acs", "a GPU, a NIC and a DMA engine below one switch whose ports redirect to the root"),
 		newBoard().inSwitch(1).onRootPorts(1).onSecondBridge().inRedirectingSwitch().
 			machine("fabric", "a GPU, a NIC and a DMA engine in each of: 0 a switch, 1 root ports, 2 a second host bridge, 3 a redirecting switch"),
-		newBoard().inNestedSwitches().behindOnePort().inRedirectingSwitch().
-			machine("nested", "a GPU, a NIC and a DMA engine in each of: 0 a switch, 1 a switch below that, 2 one slot as its functions, 3 a redirecting switch; NVMe controllers, one with a memory buffer, one with virtual functions"),
+		newBoard().inNestedSwitches().behindOnePort().inRedirectingSwitch().controllers().
+			machine("nested", "a GPU, a NIC and a DMA engine in each of: 0 a switch, 1 a switch below that, 2 one slot as its functions, 3 a redirecting switch; NVMe controllers, two with a memory buffer, one with virtual functions"),
 	}
 }
 
@@ -168,6 +168,15 @@ func (b *board) inRedirectingSwitch() *board {
 	b.nic(b.port("pcie-root-port", bus, "2"))
 	b.edu(b.port("pcie-root-port", bus, "3"))
 	b.node.KernelArgs = append(b.node.KernelArgs, acsRedirect)
+	return b
+}
+
+// controllers adds NVMe controllers to the redirecting switch: one with a memory
+// buffer, one with a disk.
+func (b *board) controllers() *board {
+	bus := "switch" + strconv.Itoa(b.switches)
+	b.nvme(b.port("pcie-root-port", bus, "4"), "cmb_size_mb", "4")
+	b.disk(b.port("pcie-root-port", bus, "5"))
 	return b
 }
 

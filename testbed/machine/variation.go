@@ -37,6 +37,13 @@ func Variations() []string {
 	return append(all, "noredir", "remedy", "vram=SIZE")
 }
 
+// redirects reports ports that redirect, unless they are told not to.
+func (n *Node) redirects() bool {
+	return slices.ContainsFunc(n.Devices, func(d Device) bool {
+		return d.Driver == "pcie-root-port" && strings.HasPrefix(d.Bus, "switch")
+	})
+}
+
 // vary returns the machine with one variation applied to all its nodes.
 func (m Machine) vary(variation string) (Machine, error) {
 	m.Name += "+" + variation
@@ -48,13 +55,21 @@ func (m Machine) vary(variation string) (Machine, error) {
 			n.CPU = variation
 		case iommus[variation] != "":
 			n.IOMMU = iommus[variation]
-		case variation == "noredir" || variation == "remedy" && strings.HasPrefix(m.Name, "nested"):
-			at := slices.Index(n.KernelArgs, acsRedirect)
-			if at < 0 {
+			// The kernel makes ports redirect by itself now.
+			n.KernelArgs = slices.DeleteFunc(slices.Clone(n.KernelArgs), func(arg string) bool { return arg == acsRedirect })
+		case variation == "noredir":
+			if !n.redirects() {
 				return m, fmt.Errorf("machine %q: node %s has no redirecting switch", m.Name, n.Name)
 			}
-			n.KernelArgs = slices.Clone(n.KernelArgs)
-			n.KernelArgs[at] = map[string]string{"noredir": noACSRedirect, "remedy": acsRemedy}[variation]
+			// What ports are set to is applied after what they are not to do.
+			args := slices.DeleteFunc(slices.Clone(n.KernelArgs), func(arg string) bool { return arg == acsRedirect })
+			n.KernelArgs = append(args, noACSRedirect)
+		case variation == "remedy":
+			// p2pcheck said it of this machine, which it then is but for that.
+			if !strings.HasPrefix(m.Name, "nested+") || n.IOMMU == "" {
+				return m, fmt.Errorf("machine %q: the remedy is nested's with an IOMMU", m.Name)
+			}
+			n.KernelArgs = append(slices.Clone(n.KernelArgs), acsRemedy)
 		case vramSize.MatchString(variation):
 			n.Objects = slices.Clone(n.Objects)
 			at := slices.IndexFunc(n.Objects, func(d Device) bool { return strings.HasPrefix(d.ID, "vram") })
