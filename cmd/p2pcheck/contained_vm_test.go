@@ -18,7 +18,7 @@ import (
 )
 
 // asContained makes the command one in a container: with the capabilities of
-// deploy/kubernetes, or with none.
+// deploy/kubernetes, or with none; or only with a sysfs of its network namespace.
 const asContained = "P2PCHECK_TEST_CONTAINED"
 
 // contain hides what a container does not have. The process has mounts of its
@@ -27,6 +27,12 @@ func contain() error {
 	runtime.LockOSThread()
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return err
+	}
+	if os.Getenv(asContained) == "network" {
+		if err := unix.Mount("none", "/sys", "sysfs", 0, ""); err != nil {
+			return err
+		}
+		return again()
 	}
 	for _, dir := range []string{"/sys/kernel/debug", "/sys/kernel/tracing", "/sys/kernel/security", "/sys/firmware", "/dev"} {
 		if _, err := os.Stat(dir); err != nil {
@@ -56,7 +62,11 @@ func contain() error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return err
 	}
-	// The capabilities are those of the next program.
+	return again() // the capabilities are those of the next program
+}
+
+// again runs this program anew, where it now is.
+func again() error {
 	env := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, asContained+"=") })
 	return unix.Exec("/proc/self/exe", os.Args, env)
 }

@@ -10,58 +10,148 @@ import (
 
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 	"github.com/gpurdma/gpurdma/internal/testenv"
+	"github.com/gpurdma/gpurdma/p2p"
 )
 
-// remedied is what the second of the machines is booted with.
+// remedied is what the second of TestVMRemedy's machines is booted with beside
+// what the first one is.
 const remedied = "pci=disable_acs_redir=0000:11:01.0;0000:11:02.0"
 
-// What p2pcheck says to do about a pair is done, and then holds: on the first
-// machine its remedy is the parameter that the second one is booted with, and
-// there the kernel decides as was promised, and the registration is direct.
+// What p2pcheck says to do about a pair is done, and then holds. On the first
+// machine the kernel itself makes ports redirect, since there is an IOMMU, and the
+// remedy is the parameter that the second one has on its command line, behind all
+// that the first one has. There the kernel decides for that pair as was promised,
+// and its registration is direct; of all other pairs nothing has changed.
 //
-//testbed:machine nested+Nehalem nested+Nehalem+remedy
+//testbed:machine nested+Nehalem+iommu nested+Nehalem+iommu+remedy
 //testbed:kernel 7.2
 func TestVMRemedy(t *testing.T) {
 	gpus := testenv.SoftGPUs(t, "personality=amdgpu")
-	gpu := gpus[slices.IndexFunc(gpus, func(g testenv.SoftGPU) bool { return g.Name == "gpu3" })]
-	gpu.Set(t, "behaviour", "amdgpu")
-	text, err := os.ReadFile("/proc/cmdline")
-	if err != nil {
-		t.Fatal(err)
+	for _, g := range gpus {
+		g.Set(t, "behaviour", "amdgpu")
 	}
-	done := slices.Contains(strings.Fields(string(text)), remedied)
-	if want := strings.HasSuffix(os.Getenv("GPURDMA_MACHINE"), "+remedy"); done != want {
-		t.Fatalf("%s was booted with %s", os.Getenv("GPURDMA_MACHINE"), text)
+	done := onSecond(t, "+remedy", []string{"intel_iommu=on", "iommu=nopt"}, []string{"intel_iommu=on", "iommu=nopt", remedied})
+
+	d, status := checked(t, nil, "--json", "--gpu", "softgpu")
+	if len(d.Pairs) != len(gpus)*len(d.NICs) || len(d.NICs) < 5 || status != cli.ExitFailed {
+		t.Errorf("%d pairs of %d NICs, status %d", len(d.Pairs), len(d.NICs), status)
 	}
-	d, status := checked(t, nil, "--json", "--gpu", gpu.PCI, "--nic", "rxe3")
+	for _, p := range d.Pairs {
+		gpu := gpus[slices.IndexFunc(gpus, func(g testenv.SoftGPU) bool { return g.PCI == p.GPU })]
+		name := gpu.Name + " " + p.NIC
+		want := "staged"
+		switch name {
+		case "gpu0 rxe0", "gpu0 rxe1", "gpu1 rxe0", "gpu1 rxe1": // ports without ACS
+			want = "direct"
+		case "gpu3 rxe3":
+			if done {
+				want = "direct"
+			}
+		}
+		if p.Outcome != want || (p.Decision.Type == "bus address") != (want == "direct") {
+			t.Errorf("%s: %s by %s, want %s: %v", name, p.Outcome, p.Decision.Type, want, p.Why)
+		}
+		if what, err := register(t, gpu, p.NIC); err != nil || what != want {
+			t.Errorf("%s registers: %s, %v; want %s", name, what, err, want)
+		}
+	}
+
+	d, status = checked(t, nil, "--json", "--gpu", gpus[3].PCI, "--nic", "rxe3")
 	if len(d.Pairs) != 1 {
 		t.Fatalf("%d pairs", len(d.Pairs))
 	}
 	p := d.Pairs[0]
-	what, err := register(t, gpu, p.NIC)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var acs []finding
-	for _, f := range d.Checks {
-		if f.ID == "P2P-ACS-LIST" {
-			acs = append(acs, f)
-		}
-	}
+	acs := findingsWith(d, "P2P-ACS-LIST", "")
 	if len(acs) != 1 {
 		t.Fatalf("P2P-ACS-LIST: %+v", acs)
 	}
-	t.Logf("%s -> %s: %s (%v), registered %s; %s: %s", p.GPU, p.NIC, p.Outcome, p.Why, what, acs[0].Result, acs[0].Read)
+	sources := findingsWith(d, "ISO-ACS-SOURCE", "0000:11:01.0")
+	if len(sources) != 1 {
+		t.Fatalf("ISO-ACS-SOURCE: %+v", sources)
+	}
+	t.Logf("%s -> %s: %s (%v); %s: %s; %s", p.GPU, p.NIC, p.Outcome, p.Why, acs[0].Result, acs[0].Read, sources[0].Read)
 	if done {
-		if p.Outcome != "direct" || p.Decision.Type != "bus address" || p.Remedy != nil || what != "direct" || acs[0].Result != "unknown" || !strings.HasPrefix(acs[0].Read, "none;") {
-			t.Errorf("with the remedy: %+v; registered %s; %+v", p, what, acs[0])
+		if p.Outcome != "direct" || p.Remedy != nil || acs[0].Result != "unknown" || !strings.HasPrefix(acs[0].Read, "none;") || sources[0].Read != "it does not redirect" {
+			t.Errorf("with the remedy: %+v; %+v; %+v", p, acs[0], sources[0])
 		}
 		return
 	}
-	if p.Outcome != "staged" || what != "staged" || p.Remedy == nil || !p.Remedy.Direct || p.Remedy.Command != remedied || status != cli.ExitFailed {
-		t.Errorf("status %d, %+v, remedy %+v; registered %s", status, p, p.Remedy, what)
+	if p.Outcome != "staged" || p.Remedy == nil || !p.Remedy.Direct || p.Remedy.Command != remedied || status != cli.ExitFailed {
+		t.Errorf("status %d, %+v, remedy %+v", status, p, p.Remedy)
 	}
 	if f := acs[0]; f.Result != "fail" || f.Remedy == nil || f.Remedy.Command != remedied {
 		t.Errorf("%+v, remedy %+v", f, f.Remedy)
 	}
+	if f := sources[0]; f.Result != "warn" || !strings.Contains(f.Read, "as the kernel sets it where there is an IOMMU") || f.Remedy == nil || f.Remedy.Command != remedied {
+		t.Errorf("%+v, remedy %+v", f, f.Remedy)
+	}
+}
+
+// The remedy for an IOMMU that translates is the parameter that the second machine
+// is booted with, in the place of its opposite. There the IOMMU lets DMA pass, and
+// every pair is what it was, by addresses of another kind.
+//
+//testbed:machine fabric+EPYC+iommu fabric+EPYC+pt
+//testbed:kernel 7.2
+func TestVMPassThrough(t *testing.T) {
+	const remedied = "iommu=pt"
+	gpus := testenv.SoftGPUs(t, "personality=amdgpu")
+	for _, g := range gpus {
+		g.Set(t, "behaviour", "amdgpu")
+	}
+	done := onSecond(t, "+pt", []string{"intel_iommu=on", "iommu=nopt"}, []string{"intel_iommu=on", remedied})
+	d, _ := checked(t, nil, "--json", "--gpu", "softgpu")
+	modes := append(findingsWith(d, "ISO-IOMMU-MODE", ""), findingsWith(d, "VM-IOMMU", "")...)
+	if len(modes) < len(gpus)+1 {
+		t.Errorf("ISO-IOMMU-MODE and VM-IOMMU: %+v", modes)
+	}
+	for _, f := range modes {
+		switch {
+		case done && f.Result != "pass":
+			t.Errorf("with the remedy: %+v", f)
+		case !done && (f.Result != "warn" || f.Remedy == nil || f.Remedy.Command != remedied):
+			t.Errorf("%+v, remedy %+v", f, f.Remedy)
+		}
+	}
+	for _, p := range d.Pairs {
+		want, address := "direct", "IOVA"
+		if p.NIC == "rxe-soft" {
+			want, address = "staged", "physical address"
+		} else if done {
+			address = "physical address"
+		}
+		if p.Outcome != want || p.Address != address {
+			t.Errorf("%s -> %s: %s by %s, want %s by %s: %v", p.GPU, p.NIC, p.Outcome, p.Address, want, address, p.Why)
+		}
+	}
+}
+
+// onSecond says whether this is the machine whose name ends so: the one that was
+// booted with a remedy. Each was told of the kernel's parameters what the test says.
+func onSecond(t *testing.T, suffix string, first, second []string) bool {
+	t.Helper()
+	text, err := os.ReadFile("/proc/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := slices.DeleteFunc(strings.Fields(string(text)), func(word string) bool { return !p2p.Parameter(word) })
+	is, want := strings.HasSuffix(os.Getenv("GPURDMA_MACHINE"), suffix), first
+	if is {
+		want = second
+	}
+	if !slices.Equal(told, want) {
+		t.Fatalf("%s was booted with %q, want %q", os.Getenv("GPURDMA_MACHINE"), told, want)
+	}
+	return is
+}
+
+// findingsWith are a check's findings, of one scope if that is not "".
+func findingsWith(d checkResult, id, scope string) []finding {
+	var out []finding
+	for _, f := range d.Checks {
+		if f.ID == id && (scope == "" || slices.Contains(f.Scope, scope)) {
+			out = append(out, f)
+		}
+	}
+	return out
 }
