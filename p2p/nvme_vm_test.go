@@ -8,10 +8,13 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gpurdma/gpurdma/internal/testenv"
 	"github.com/gpurdma/gpurdma/placement"
 )
 
@@ -30,24 +33,58 @@ func virtualFunctions(t *testing.T) {
 	t.Cleanup(func() { put("sriov_numvfs", "0") })
 }
 
-// nvmes lets controllers read from their disks into the memory of another one.
-// Where the kernel decides for it the data arrives, else the read is refused.
+// nvmes lets controllers read from their disks into the memory of others. Where the
+// kernel decides for it the data arrives, else the read is refused. By bus address
+// below an IOMMU that translates it fails without a word to the reader: QEMU's
+// switch hands the request to the IOMMU, which blocks it and says so in the log.
 func (b bench) nvmes(t *testing.T) {
-	provider := device(t, "nvme0")
-	for _, name := range []string{"nvme1", "nvme3"} {
-		reader := device(t, name)
-		d := b.m.Decide(provider, &reader)
-		if tr, _ := b.m.translationOf(&reader); d.Type == MapBusAddress && tr == translated {
-			t.Logf("%s: by bus address, which QEMU's switch hands to the IOMMU", name)
-			continue
+	for _, memory := range []string{"nvme0", "nvme4"} {
+		provider := device(t, memory)
+		for _, name := range []string{"nvme1", "nvme3", "nvme5"} {
+			reader := device(t, name)
+			d := b.m.Decide(provider, &reader)
+			before := b.blocked(t, reader)
+			err := readInto(t, provider, reader)
+			want := map[placement.Answer]error{placement.Yes: nil, placement.No: unix.EINVAL}[d.Supported]
+			kind := "NVMe " + d.Type.String()
+			if tr, _ := b.m.translationOf(&reader); d.Type == MapBusAddress && tr == translated {
+				want, kind = errOtherData, kind+", blocked"
+				for end := time.Now().Add(testenv.Limit(10 * time.Second)); b.blocked(t, reader) == before && time.Now().Before(end); {
+					time.Sleep(10 * time.Millisecond) // the IOMMU tells by an interrupt
+				}
+			}
+			if d.Supported == placement.AnswerUnknown || !errors.Is(err, want) {
+				t.Errorf("%s into the memory of %s: %v, want %v; predicted %v", name, memory, err, want, d)
+			}
+			if n := b.blocked(t, reader) - before; (n > 0) != (want == errOtherData) {
+				t.Errorf("%s into the memory of %s: %d faults of the IOMMU; predicted %v", name, memory, n, d)
+			}
+			t.Logf("%s into the memory of %s: %v, as predicted: %v", name, memory, err, d)
+			b.seen[kind]++
 		}
-		err := readInto(t, provider, reader)
-		want := map[placement.Answer]error{placement.Yes: nil, placement.No: unix.EINVAL}[d.Supported]
-		if d.Supported == placement.AnswerUnknown || !errors.Is(err, want) {
-			t.Errorf("%s into the memory of nvme0: %v; predicted %v", name, err, d)
-		}
-		t.Logf("%s into the memory of nvme0: %v, as predicted: %v", name, err, d)
 	}
+	root := map[placement.Answer]string{placement.Yes: "NVMe through the host bridge", placement.No: "NVMe not supported"}[b.m.CPU.routes()]
+	if b.seen["NVMe bus address"]+b.seen["NVMe bus address, blocked"] == 0 || b.seen[root] == 0 {
+		t.Errorf("reads: %v", b.seen)
+	}
+}
+
+// blocked counts the transfers of a function that the IOMMU has blocked, by what
+// ISO-FAULTS looks for in the log.
+func (b bench) blocked(t *testing.T, a Addr) int {
+	t.Helper()
+	log := b.m.kernelLog()
+	if log.err != nil || log.cut {
+		t.Fatalf("the kernel's log is not whole: %v", log.err)
+	}
+	n := 0
+	for _, line := range log.lines {
+		of, err := ParseAddr(pciAddress.FindString(line))
+		if err == nil && of == a && slices.ContainsFunc(patterns, func(p pattern) bool { return p.check == "ISO-FAULTS" && p.match.MatchString(line) }) {
+			n++
+		}
+	}
+	return n
 }
 
 // errOtherData is of a read that succeeds and brings something else.

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package live
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gpurdma/gpurdma/internal/testenv"
+	"github.com/gpurdma/gpurdma/p2p"
+	"github.com/gpurdma/gpurdma/placement"
+)
+
+// What is proven of a pair is what was predicted, or the proof says why it is not
+// known, whatever GPU and NIC, behaviour of the exporter and kind of importer.
+//
+//testbed:machine fabric+EPYC fabric+EPYC+iommu nested+Nehalem+iommu
+//testbed:kernel 7.2
+func TestVMAgree(t *testing.T) { agree(t, p2p.Direct, p2p.Staged, p2p.Refused) }
+
+// The same where the kernel is built without peer-to-peer.
+//
+//testbed:machine fabric+EPYC
+//testbed:kernel 6.12
+func TestVMAgreeWithoutP2PDMA(t *testing.T) { agree(t, p2p.Staged, p2p.Refused) }
+
+// behaviours are those of the software GPU's buffers that may be anywhere.
+var behaviours = []struct {
+	name, class string
+	pin         string // pin_rule; "" is that of the kernel's own drivers
+	open        bool   // nvidia: no gate
+}{
+	{name: "amdgpu", class: "amdgpu"},
+	{name: "amdgpu pinning in system memory", class: "amdgpu", pin: "system"},
+	{name: "xe", class: "xe"},
+	{name: "i915", class: "i915"},
+	{name: "nvidia", class: "nvidia"},
+	{name: "nvidia without gate", class: "nvidia", open: true},
+	{name: "nvidia-coherent", class: "nvidia-coherent"},
+	{name: "vfio", class: "vfio"},
+}
+
+// kinds are those of importers that rxe stands in for.
+var kinds = []struct{ name, peer string }{
+	{"pinned", "1"}, {"revocable", "1"}, {"dynamic", "1"}, {"pinned", "0"},
+}
+
+// agree takes, of all combinations, so many that any three of GPU, NIC, behaviour
+// and kind meet.
+func agree(t *testing.T, outcomes ...p2p.Outcome) {
+	gpus := testenv.SoftGPUs(t, "personality=amdgpu")
+	m := p2p.Open("")
+	nics, err := m.NICs()
+	if err != nil || len(nics) < 5 {
+		t.Fatal(nics, err)
+	}
+	for _, n := range nics {
+		keepFile(t, kindFile(n, "importer"))
+		keepFile(t, kindFile(n, "peer2peer"))
+	}
+	const gate = "/sys/module/softgpu/parameters/topology_gate"
+	keepFile(t, gate)
+	p, err := Open(m, Options{Size: 64 << 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+		for _, g := range gpus {
+			if left := g.Buffers(t); len(left) > 0 {
+				t.Errorf("%s still has %v", g.Name, left)
+			}
+		}
+	}()
+	if p.Blind() != nil {
+		t.Fatal(p.Blind())
+	}
+	seen := map[p2p.Outcome]int{}
+	met := map[[2]string]int{} // behaviour and kind
+	start := time.Now()
+	for i, b := range behaviours {
+		writeFile(t, gate, map[bool]string{true: "N", false: "Y"}[b.open])
+		for j, g := range gpus {
+			g.Set(t, "behaviour", b.class)
+			rule, err := os.ReadFile("/sys/bus/pci/devices/" + g.PCI + "/pin_rule")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if b.pin != "" {
+				g.Set(t, "pin_rule", b.pin)
+			}
+			for k, n := range nics {
+				kind := kinds[(i+j+k)%len(kinds)]
+				writeFile(t, kindFile(n, "importer"), kind.name)
+				writeFile(t, kindFile(n, "peer2peer"), kind.peer)
+				pair := find(t, m, g.PCI, n.Name)
+				pair.Proof = p.Prove(t.Context(), pair)
+				name := g.Name + " " + b.name + ", " + n.Name + " " + kind.name + ", peer to peer " + kind.peer
+				disagreement(t, name, pair)
+				seen[pair.Proof.Outcome]++
+				met[[2]string{b.name, kind.name + kind.peer}]++
+			}
+			g.Set(t, "pin_rule", strings.TrimSpace(string(rule)))
+		}
+	}
+	t.Logf("%d proofs in %v: %v", len(behaviours)*len(gpus)*len(nics), time.Since(start).Round(time.Second), seen)
+	for _, o := range outcomes {
+		if seen[o] == 0 {
+			t.Errorf("no pair was %v: %v", o, seen)
+		}
+		delete(seen, o)
+	}
+	if len(seen) > 0 {
+		t.Errorf("pairs of other outcomes: %v", seen)
+	}
+	if len(met) != len(behaviours)*len(kinds) {
+		t.Errorf("of behaviours and kinds %d met: %v", len(met), met)
+	}
+}
+
+// disagreement reports a proof that is another than the prediction, or whose
+// steps do not fit its outcome.
+func disagreement(t *testing.T, name string, pair p2p.Pair) {
+	t.Helper()
+	q := pair.Proof
+	if pair.Agrees() != placement.Yes {
+		t.Errorf("%s: agrees %v: predicted %v; proven %v %+v", name, pair.Agrees(), pair.Prediction, q, q.Steps)
+		return
+	}
+	stage := string(pair.Prediction.Stage)
+	if pair.Prediction.Stage == p2p.StageDriver {
+		stage = "vmap" // what rxe wants of the exporter after it has got addresses
+	}
+	if q.Outcome == p2p.Refused && q.Stage != stage {
+		t.Errorf("%s: refused by %s, predicted %v: %v", name, q.Stage, pair.Prediction, q)
+	}
+	want := slices.Repeat([]p2p.Result{p2p.ResultPass}, len(q.Steps))
+	switch q.Outcome {
+	case p2p.Refused:
+		for r := p2p.RungRegister; r < p2p.RungRelease; r++ {
+			want[r] = p2p.ResultSkip
+		}
+		want[p2p.RungRegister] = p2p.ResultFail
+	case p2p.Staged:
+		want[p2p.RungPlace], want[p2p.RungRoute] = p2p.ResultFail, p2p.ResultSkip
+	}
+	for r, s := range q.Steps {
+		if s.Result != want[r] {
+			t.Errorf("%s, %v: %v: %v %s, want %v", name, q.Outcome, p2p.Rung(r), s.Result, s.Detail, want[r])
+		}
+	}
+}
+
+func kindFile(n p2p.NIC, file string) string {
+	return "/sys/class/infiniband/" + n.Name + "/" + file
+}
+
+// keepFile gives a file of sysfs back what it has, when the test is over.
+func keepFile(t *testing.T, name string) {
+	t.Helper()
+	old, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { writeFile(t, name, string(old)) })
+}
+
+func writeFile(t *testing.T, name, text string) {
+	t.Helper()
+	if err := os.WriteFile(name, []byte(text), 0); err != nil {
+		t.Error(err)
+	}
+}
