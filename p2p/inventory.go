@@ -119,8 +119,10 @@ func (m *Machine) offPCI() []GPU {
 		}
 		seen[device] = true
 		g := GPU{Name: path.Base(device)}
-		if g.Exporter.Driver, err = m.sys.Link(path.Join(device, "driver")); err != nil {
-			g.Exporter.Driver = g.Name // vgem has none, and its driver's name
+		// A device without a parent has its driver's name, vgem and vkms: the kernel
+		// binds none to it, or one that stands for all of these (drivers/base/faux.c).
+		if g.Exporter.Driver, err = m.sys.Link(path.Join(device, "driver")); err != nil || g.Exporter.Driver == "faux_driver" {
+			g.Exporter.Driver = g.Name
 		}
 		g.Exporter.Class = classOfDriver[g.Exporter.Driver]
 		out = append(out, g)

@@ -29,6 +29,9 @@ pci0000:00/0000:00:08.0 class=odd
 			"sys/devices/faux/vgem/drm/card1/device":               "sys/devices/faux/vgem",
 			"sys/class/drm/renderD128":                             "sys/devices/faux/vgem/drm/renderD128",
 			"sys/devices/faux/vgem/drm/renderD128/device":          "sys/devices/faux/vgem",
+			"sys/class/drm/card2":                                  "sys/devices/faux/vkms/drm/card2",
+			"sys/devices/faux/vkms/drm/card2/device":               "sys/devices/faux/vkms",
+			"sys/devices/faux/vkms/driver":                         "sys/bus/faux/drivers/faux_driver",
 			"sys/class/infiniband/rxe0":                            "sys/devices/virtual/infiniband/rxe0",
 		},
 		files: map[string]string{"sys/module/mlx5_ib/taint": "\n"},
@@ -41,7 +44,7 @@ pci0000:00/0000:00:08.0 class=odd
 	for _, g := range gpus {
 		got = append(got, g.Name+" "+g.Exporter.Driver+" "+g.Exporter.Class.String())
 	}
-	want := "0000:00:02.0 virtio_gpu system, 0000:00:04.0 habanalabs habanalabs, 0000:00:05.0 softgpu xe, vgem vgem system"
+	want := "0000:00:02.0 virtio_gpu system, 0000:00:04.0 habanalabs habanalabs, 0000:00:05.0 softgpu xe, vgem vgem system, vkms vkms system"
 	if s := strings.Join(got, ", "); s != want {
 		t.Errorf("GPUs %s\nwant %s", s, want)
 	}
