@@ -263,7 +263,7 @@ func TestLiveWithoutCgo(t *testing.T) {
 func TestTheSameWithoutCgo(t *testing.T) {
 	bin := testenv.BuildWithoutCgo(t)
 	machines, err := filepath.Glob("testdata/testbed/*.tar.gz")
-	if err != nil || len(machines) < 9 {
+	if err != nil || len(machines) < 12 {
 		t.Fatalf("%v: %v", machines, err)
 	}
 	for _, file := range machines {

@@ -17,7 +17,7 @@ import (
 // a person read it. The VM tests hold the same machines against the kernel.
 func TestSnapshotsOfTheTestbed(t *testing.T) {
 	files, err := filepath.Glob("testdata/testbed/*.tar.gz")
-	if err != nil || len(files) < 9 {
+	if err != nil || len(files) < 12 {
 		t.Fatalf("%d snapshots: %v", len(files), err)
 	}
 	for _, file := range files {
