@@ -71,7 +71,7 @@ func TestFindingsFitTheMachine(t *testing.T) {
 		"fabric without a manager":        {id: "NET-SM", on: "small-hgx", edits: []edit{infiniBand}, result: fail, scope: "mlx5_0/1", read: "0", change: "see that the fabric's one runs"},
 
 		"capabilities of a copy":      {id: "ENV-CAPS", on: "small-mi300", edits: []edit{without}, result: warn, read: "without CAP_SYS_ADMIN", change: "take the copy again, as root"},
-		"capabilities of a container": {id: "ENV-CAPS", on: "small-mi300", edits: []edit{without, inContainer}, result: warn, read: "without CAP_SYS_ADMIN", change: "run as root", command: "--cap-add SYS_ADMIN --cap-add BPF --cap-add PERFMON"},
+		"capabilities of a container": {id: "ENV-CAPS", on: "small-mi300", edits: []edit{without, inContainer}, result: warn, read: "without CAP_SYS_ADMIN", change: "run as root", command: "--cap-add SYS_ADMIN --cap-add BPF --cap-add PERFMON --cap-add NET_RAW"},
 
 		"nouveau":           {id: "GPU-DRIVER", on: "small-hgx", edits: []edit{swap("driver:nvidia", "driver:nouveau")}, result: fail, read: "nouveau: it pins", change: "install NVIDIA's open modules"},
 		"accelerator":       {id: "GPU-DRIVER", on: "small-hgx", edits: []edit{swap("driver:nvidia", "driver:qaic")}, result: fail, read: "qaic: its buffers", change: "leave it out"},
