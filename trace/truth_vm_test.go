@@ -156,23 +156,6 @@ func openNIC(t *testing.T, name string) device {
 	return device{}
 }
 
-// setImporter chooses how rxe imports from now on; it is put back.
-func setImporter(t *testing.T, nic, kind string) {
-	t.Helper()
-	path := filepath.Join("/sys/class/infiniband", nic, "importer")
-	old, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	set := func(v string) {
-		if err := os.WriteFile(path, []byte(v), 0); err != nil {
-			t.Errorf("%s: %v", path, err)
-		}
-	}
-	set(kind)
-	t.Cleanup(func() { set(strings.TrimSpace(string(old))) })
-}
-
 // only is the one record on a buffer that lives.
 func only(t *testing.T, tr *Tracer, ino uint64) *Record {
 	t.Helper()
@@ -362,7 +345,7 @@ func afterMove(t *testing.T, tr *Tracer, view bar, b gpuBuffer, again func() err
 // registeredTruth is a row with rxe.
 func registeredTruth(t *testing.T, tr *Tracer, view bar, b gpuBuffer, nic, kind string) placement.Memory {
 	if kind != "" {
-		setImporter(t, nic, kind)
+		testenv.SetImporter(t, nic, kind)
 	}
 	d := openNIC(t, nic)
 	all(t, tr)
@@ -434,7 +417,7 @@ func TestVMDemotion(t *testing.T) {
 	c.RDMAOnly = true // whoever attaches to a buffer that is followed is seen all the same
 	tr := open(t, c)
 	b := onGPU(t, gpu, "amdgpu")
-	setImporter(t, "rxe0", "dynamic")
+	testenv.SetImporter(t, "rxe0", "dynamic")
 	d := openNIC(t, "rxe0")
 	mr, err := d.try(b.Buffer, 0, truthSize)
 	if err != nil {
@@ -467,7 +450,7 @@ func TestVMDemotion(t *testing.T) {
 
 	// A second registration beside it, which pins: in VRAM only if every
 	// importer may use peer-to-peer.
-	setImporter(t, "rxe0", "pinned")
+	testenv.SetImporter(t, "rxe0", "pinned")
 	again, err := d.try(b.Buffer, 0, truthSize)
 	if err != nil {
 		t.Fatal(err)

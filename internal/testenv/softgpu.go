@@ -39,6 +39,12 @@ func SoftGPUs(t testing.TB, params ...string) []SoftGPU {
 			t.Errorf("modprobe -r softgpu: %v: %s", err, out)
 		}
 	})
+	return loadedGPUs(t)
+}
+
+// loadedGPUs are the software GPUs that there are.
+func loadedGPUs(t testing.TB) []SoftGPU {
+	t.Helper()
 	links, err := filepath.Glob("/run/gpurdma/pci/gpu*")
 	if err != nil || len(links) == 0 {
 		t.Fatalf("this machine has no device for a software GPU: choose one with //testbed:machine (%v)", err)

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package testenv
+
+import "testing"
+
+// GPUPlace is memory of the software GPU that is beside rxe0: gpu0 of machine
+// fabric.
+type GPUPlace struct {
+	GPU   SoftGPU
+	Name  string // what is asked for: "vram"
+	Spec  string // what gpualloc.Open takes: "drm:xe/vram"
+	Where string // where the driver has it while rxe0 has it registered
+}
+
+// EachGPU runs a test on each personality of the software GPU, as a subtest of
+// its name, with the places that its memory can be asked to be in.
+func EachGPU(t *testing.T, run func(t *testing.T, places []GPUPlace)) {
+	t.Helper()
+	VM(t)
+	for _, p := range []string{"amdgpu", "xe", "i915"} {
+		t.Run(p, func(t *testing.T) { run(t, GPUPlaces(t, p)) })
+	}
+}
+
+// GPUPlaces loads the software GPU's driver with that personality for gpu0, and
+// another for the rest, so that the spec is no other's.
+func GPUPlaces(t testing.TB, personality string) []GPUPlace {
+	t.Helper()
+	other := "amdgpu"
+	if personality == other {
+		other = "xe"
+	}
+	if g := SoftGPUs(t, "personality="+personality+","+other)[0]; g.Personality != personality {
+		t.Fatalf("%s is %s: the driver was loaded already", g.Name, g.Personality)
+	}
+	return LoadedGPUPlaces(t)
+}
+
+// LoadedGPUPlaces are the places where the driver is loaded already, as for a
+// child of the test.
+func LoadedGPUPlaces(t testing.TB) []GPUPlace {
+	t.Helper()
+	g := loadedGPUs(t)[0]
+	// Without PCI_P2PDMA in the kernel, and always with i915, registration moves
+	// what is in VRAM, and refuses what must stay there.
+	direct := AtLeast(t, "7.2") && g.Personality != "i915"
+	names := []string{"vram", "system"}
+	if direct && g.Personality == "xe" {
+		names = append(names, "vram-only")
+	}
+	var all []GPUPlace
+	for _, name := range names {
+		p := GPUPlace{GPU: g, Name: name, Spec: "drm:" + g.Personality + "/" + name, Where: "system"}
+		if direct && name != "system" {
+			p.Where = "vram"
+		}
+		all = append(all, p)
+	}
+	return all
+}
