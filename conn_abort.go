@@ -48,6 +48,7 @@ func (c *conn) abort(cause error) {
 		c.e.tasks.Go(func() { _ = c.tcp.Close() })
 	}
 	if c.link != nil {
+		c.cause = becauseOfPort(cause, c.link)
 		if err := c.link.fail(); err == nil {
 			c.drain()
 		}
@@ -71,6 +72,19 @@ func (c *conn) abort(cause error) {
 	case c.offered <- struct{}{}:
 	default:
 	}
+}
+
+// becauseOfPort says with a completion's error that the port is down, which its
+// status may not.
+func becauseOfPort(cause error, l link) error {
+	var wc *ibvfd.WCError
+	if !errors.As(cause, &wc) {
+		return cause
+	}
+	if why := l.down(); why != nil {
+		return fmt.Errorf("%w; %w", cause, why)
+	}
+	return cause
 }
 
 // recycle lets go of an op that has ended.

@@ -196,6 +196,8 @@ func (l *fakeLink) complete(wc ibvfd.WC) {
 	}
 }
 
+func (l *fakeLink) down() error { return nil }
+
 func (l *fakeLink) fail() error {
 	l.f.mu.Lock()
 	defer l.f.mu.Unlock()

@@ -5,6 +5,7 @@ package gpurdma
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -32,6 +33,7 @@ type link interface {
 	poll(wc []ibvfd.WC) (int, error)
 	arm() error   // the next completion calls linkAttr.event
 	fail() error  // flush what is outstanding
+	down() error  // why nothing goes through the port; nil if it does, or is not known
 	close() error // after it the NIC touches no memory on behalf of the link; may be tried again
 }
 
@@ -46,6 +48,7 @@ type linkAttr struct {
 }
 
 type verbsLink struct {
+	ctx *ibvfd.Context
 	cq  *ibvfd.CQ
 	qps [queues]*ibvfd.QP
 	a   linkAttr
@@ -55,7 +58,7 @@ type verbsLink struct {
 }
 
 func (d *verbsDevice) link(a linkAttr) (_ link, err error) {
-	l := &verbsLink{a: a}
+	l := &verbsLink{ctx: d.ctx, a: a}
 	defer func() {
 		if err != nil {
 			err = joined(err, l.close())
@@ -182,6 +185,15 @@ func (l *verbsLink) fail() error {
 		err = joined(err, q.Err())
 	}
 	return err
+}
+
+func (l *verbsLink) down() error {
+	port := l.qps[0].Local().Port
+	a, err := l.ctx.QueryPort(port)
+	if err != nil || a.State == ibvfd.PortActive {
+		return nil
+	}
+	return fmt.Errorf("port %d is %v", port, a.State)
 }
 
 func (l *verbsLink) close() error {
