@@ -121,6 +121,54 @@ func testRemoteRefusals(t *testing.T, s setting) {
 	}
 }
 
+func TestForgedToken(t *testing.T) { testForgedToken(t, inMemory(t)) }
+
+// Keys end with their connection, and not because this side is honest: who
+// claims that an old key is the new connection's is refused by the peer's NIC.
+func testForgedToken(t *testing.T, s setting) {
+	for _, k := range s.kinds {
+		t.Run(k.name, func(t *testing.T) {
+			r := seeded(t)
+			w := s.world(t, EndpointOptions{})
+			const size = 1000
+			mine, theirs := k.make(t, w.a.nic, size), k.make(t, w.b.nic, size)
+			here := random(t, r, mine, size)
+			old := w.share(theirs.All(), allAccess)
+			w.ok(w.a.Write(mine.All(), w.ab, old.All(), "while it lasts"))
+			w.done(w.a, OpWrite, "while it lasts")
+			same(t, "while it lasts", theirs, here)
+			there := random(t, r, theirs, size)
+			w.ok(w.a.Remove(w.ab))
+			w.lost(w.b, w.ba)
+			for name, post := range map[string]func(rb *RemoteBuffer) error{
+				"write": func(rb *RemoteBuffer) error { return w.a.Write(mine.All(), w.ab, rb.All(), "forged") },
+				"read":  func(rb *RemoteBuffer) error { return w.a.Read(mine.All(), w.ab, rb.All(), "forged") },
+				"atomic": func(rb *RemoteBuffer) error {
+					return w.a.FetchAdd(Span{Buf: mine, Length: 8}, w.ab, rb.Part(0, 8), 1, "forged")
+				},
+			} {
+				w.connect()
+				now := w.share(theirs.All(), allAccess)
+				if err := post(old); !errors.Is(err, ErrStaleKey) {
+					t.Errorf("%s: an old key as it is: %v", name, err)
+				}
+				forged := *old
+				forged.token = now.token
+				w.ok(post(&forged))
+				w.failed(w.a, "forged", ibvfd.WCRemAccessErr)
+				w.lost(w.a, w.ab)
+				w.lost(w.b, w.ba)
+				same(t, name+", here", mine, here)
+				same(t, name+", there", theirs, there)
+			}
+			w.connect()
+			w.ok(w.a.Write(mine.All(), w.ab, w.share(theirs.All(), allAccess).All(), 1))
+			w.done(w.a, OpWrite, 1)
+			same(t, "with a new key", theirs, here)
+		})
+	}
+}
+
 func TestReceiverNotReady(t *testing.T) { testReceiverNotReady(t, inMemory(t)) }
 
 func testReceiverNotReady(t *testing.T, s setting) {

@@ -43,8 +43,8 @@ func (s *share) close() error {
 // writes has the Buffer's [Ordering]: share flags as a StrictSlice.
 //
 // The memory is registered for this purpose alone. The key ends with the
-// connection, or with Unshare; with peer 0 it is for any peer, and ends with
-// the endpoint.
+// connection, or with Unshare: the NIC refuses it then, whatever its holder
+// claims. With peer 0 it is for any peer, and ends with the endpoint.
 //
 // A key is 32 bits, which drivers do not choose by chance, and all peers of a
 // NIC are in one protection domain: its hardware lets any of them use a key that

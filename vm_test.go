@@ -27,14 +27,7 @@ func onNIC(t testing.TB) setting {
 }
 
 func allKinds(t testing.TB, nic string) setting {
-	s := setting{
-		open: func(t testing.TB, opt NICOptions) *NIC {
-			n := must(OpenNIC(nic, opt))(t)
-			closing(t, n)
-			return n
-		},
-		kinds: []kind{hostKind},
-	}
+	s := hostOnly(nic)
 	for _, x := range testenv.Exporters() {
 		if x.Expected(t) {
 			x.Need(t)
@@ -43,6 +36,17 @@ func allKinds(t testing.TB, nic string) setting {
 	}
 	s.kinds = append(s.kinds, exported("staged", "drm:vgem", StagedOnly))
 	return s
+}
+
+func hostOnly(nic string) setting {
+	return setting{
+		open: func(t testing.TB, opt NICOptions) *NIC {
+			n := must(OpenNIC(nic, opt))(t)
+			closing(t, n)
+			return n
+		},
+		kinds: []kind{hostKind},
+	}
 }
 
 // few is the setting with one kind of each sort.
@@ -93,6 +97,7 @@ func TestVMMessagesOfLayouts(t *testing.T) { testMessagesOfLayouts(t, onNIC(t).f
 func TestVMRemoteRefusals(t *testing.T)    { testRemoteRefusals(t, onNIC(t).few()) }
 func TestVMReceiverNotReady(t *testing.T)  { testReceiverNotReady(t, onNIC(t)) }
 func TestVMMessageTooLong(t *testing.T)    { testMessageTooLong(t, onNIC(t)) }
+func TestVMForgedToken(t *testing.T)       { testForgedToken(t, onNIC(t)) }
 func TestVMPeerDisappears(t *testing.T)    { testPeerDisappears(t, onNIC(t).few()) }
 func TestVMFences(t *testing.T)            { testFences(t, onNIC(t).few(), testenv.Count(20)) }
 func TestVMQueues(t *testing.T)            { testQueues(t, onNIC(t)) }
