@@ -4,6 +4,7 @@ package mrcache
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"runtime"
 	"strings"
@@ -216,6 +217,46 @@ func TestInvalidate(t *testing.T) {
 	}
 	again.Release()
 	other.Release()
+	d.done(t, c)
+}
+
+// An operation's error makes the regions unusable where it can be theirs, and
+// those of no other buffer.
+func TestFailed(t *testing.T) {
+	for status, want := range map[ibvfd.WCStatus]bool{
+		ibvfd.WCLocProtErr: true, ibvfd.WCLocAccessErr: true, ibvfd.WCLocQPOpErr: true, ibvfd.WCRemAccessErr: true,
+		ibvfd.WCRemOpErr: true, ibvfd.WCWRFlushErr: true, ibvfd.WCFatalErr: true, ibvfd.WCGeneralErr: true,
+		ibvfd.WCRetryExcErr: false, ibvfd.WCRNRRetryExcErr: false, ibvfd.WCLocLenErr: false, ibvfd.WCRemInvReqErr: false,
+	} {
+		d, c := newDevice(Config{MaxEntries: 100, MaxBytes: 1 << 40})
+		a, b := &fakeBuf{inode: 1, size: size}, &fakeBuf{inode: 2, size: size}
+		used, same, other := get(t, c, pd1, a, 0, 10, 0), get(t, c, pd2, a, 5, 10, 1), get(t, c, pd1, b, 0, 10, 0)
+		err := fmt.Errorf("write: %w", &ibvfd.WCError{Status: status})
+		if got := used.Failed(err); got != want || used.Dead() != want || same.Dead() != want || other.Dead() {
+			t.Errorf("%v: %v, dead %v, %v and %v", status, got, used.Dead(), same.Dead(), other.Dead())
+		}
+		again := get(t, c, pd1, a, 0, 10, 0)
+		if (again.LKey() != used.LKey()) != want {
+			t.Errorf("%v: a dead region was returned, or a good one was not", status)
+		}
+		// What is known already does no harm to what has come since.
+		if got := used.Failed(err); got != want || again.Dead() {
+			t.Errorf("%v, again: %v, dead %v", status, got, again.Dead())
+		}
+		for _, r := range []*Ref{&used, &same, &other, &again} {
+			r.Release()
+		}
+		if used.Failed(err) {
+			t.Error("a Ref that was released failed")
+		}
+		d.done(t, c)
+	}
+	d, c := newDevice(Config{MaxEntries: 100, MaxBytes: 1 << 40})
+	ref := get(t, c, pd1, &fakeBuf{inode: 1, size: size}, 0, 10, 0)
+	if ref.Failed(nil) || ref.Failed(os.ErrClosed) || ref.Dead() {
+		t.Error("what is no completion's error counts")
+	}
+	ref.Release()
 	d.done(t, c)
 }
 

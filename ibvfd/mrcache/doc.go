@@ -23,6 +23,20 @@
 // buffers that were revoked, too: no Get returns their regions from then on,
 // and those in use are deregistered with their last Release.
 //
+// # Revocation
+//
+// A GPU's driver can take the memory of a buffer away for good from those who
+// import it so that it can (irdma, and mlx5, which follows the buffer and maps
+// it again where that is possible). Their regions then fail every access, also
+// when the buffer is given back, and look no different: the kernel has neither
+// an event for it nor an attribute that shows it. It comes out with the first
+// operation: a local protection error here, a remote access error at the peer.
+// So whoever posts operations hands their errors to [Ref.Failed], and whoever
+// gives keys to a peer has the peer report its errors, or does so when a queue
+// pair reports an access error (EventQPAccessErr). Until then Get returns the
+// region; afterwards it registers anew, which the driver refuses while the
+// buffer is away.
+//
 // The cache is bounded, in regions and in bytes. What is in use cannot go: a
 // Get for which there is no room is refused with dmabuf.ErrLimit.
 package mrcache

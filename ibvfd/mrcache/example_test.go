@@ -32,7 +32,9 @@ func send(ctx context.Context, cache *mrcache.Cache, pd *ibvfd.PD, buf *dmabuf.B
 		return err // *ibvfd.RegError, dmabuf.ErrLimit, …
 	}
 	defer ref.Release()
-	return post(ctx, ibvfd.SGE{Addr: ref.Addr(), Length: uint32(length), LKey: ref.LKey()})
+	err = post(ctx, ibvfd.SGE{Addr: ref.Addr(), Length: uint32(length), LKey: ref.LKey()})
+	ref.Failed(err) // if the buffer was revoked, the next Get registers it anew
+	return err
 }
 
 // free closes a buffer for good: what the cache has of it would keep its memory.
