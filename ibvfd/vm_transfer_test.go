@@ -10,7 +10,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"os"
-	"os/exec"
 	"sync"
 	"testing"
 
@@ -25,72 +24,74 @@ func TestVMOperations(t *testing.T) {
 	pd := openPD(t)
 	p := connect(t, pd, ibvfd.QPAttr{SendDepth: 8, RecvDepth: 8, SendSGE: 3, RecvSGE: 2, Inline: 64})
 	host, hmr := hostMR(t, pd, 8192)
-	testenv.EachExporter(t, func(t *testing.T, x testenv.Exporter) {
-		buf := alloc(t, x.Spec, 1<<16, gpualloc.Options{})
-		mr, err := pd.RegMR(ibvfd.MRAttr{Kind: ibvfd.DMABufFD, Buf: segment(t, buf), Length: 1 << 16, IOVA: 1 << 32, Access: allRemote, Owner: buf})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer closed(t, mr)
-		h := func(off, n int) ibvfd.SGE {
-			return ibvfd.SGE{Addr: hmr.IOVA() + uint64(off), Length: uint32(n), LKey: hmr.LKey()}
-		}
-		d := func(off, n int) ibvfd.SGE {
-			return ibvfd.SGE{Addr: mr.IOVA() + uint64(off), Length: uint32(n), LKey: mr.LKey()}
-		}
-		read := func(off int64, n int) []byte {
-			t.Helper()
-			b := make([]byte, n)
-			if _, err := buf.ReadAt(b, off); err != nil {
-				t.Fatal(err)
-			}
-			return b
-		}
-		ok := func(c ibvfd.WC, op ibvfd.WCOpcode) {
-			t.Helper()
-			if c.Err() != nil || c.Opcode != op || c.QPN != p.a.Num() {
-				t.Fatalf("completion %+v, want success of opcode %d on QP %d", c, op, p.a.Num())
-			}
-		}
-		fill(host.Bytes(), 5)
+	testenv.EachExporter(t, func(t *testing.T, x testenv.Exporter) { operations(t, pd, p, host, hmr, x.Spec) })
+}
 
-		// Gather: three pieces of host memory become one range.
-		ok(p.do(t, ibvfd.SendWR{ID: 1, Op: ibvfd.OpWrite, SGE: []ibvfd.SGE{h(100, 10), h(3000, 20), h(0, 5)}, RemoteAddr: mr.IOVA() + 7, RKey: mr.RKey()}), ibvfd.WCOpWrite)
-		want := append(append(bytes.Clone(host.Bytes()[100:110]), host.Bytes()[3000:3020]...), host.Bytes()[:5]...)
-		if got := read(7, 35); !bytes.Equal(got, want) {
-			t.Error("gathered WRITE: wrong bytes")
-		}
-		// Inline: the memory may change as soon as it is posted, and needs no key.
-		ok(p.do(t, ibvfd.SendWR{ID: 2, Op: ibvfd.OpWrite, Flags: ibvfd.SendInline, SGE: []ibvfd.SGE{{Addr: hmr.IOVA(), Length: 64}}, RemoteAddr: mr.IOVA() + 4096, RKey: mr.RKey()}), ibvfd.WCOpWrite)
-		if got := read(4096, 64); !bytes.Equal(got, host.Bytes()[:64]) {
-			t.Error("inline WRITE: wrong bytes")
-		}
-		// The dma-buf as local end.
-		ok(p.do(t, ibvfd.SendWR{ID: 3, Op: ibvfd.OpWrite, SGE: []ibvfd.SGE{d(4096, 64)}, RemoteAddr: hmr.IOVA() + 512, RKey: hmr.RKey()}), ibvfd.WCOpWrite)
-		if !bytes.Equal(host.Bytes()[512:576], host.Bytes()[:64]) {
-			t.Error("WRITE out of the dma-buf: wrong bytes")
-		}
-		// Atomics on the dma-buf.
-		if _, err := buf.WriteAt(binary.NativeEndian.AppendUint64(nil, 40), 8192); err != nil {
+func operations(t *testing.T, pd *ibvfd.PD, p *pair, host *ibvfd.HostBuf, hmr *ibvfd.MR, spec string) {
+	buf := alloc(t, spec, 1<<16, gpualloc.Options{})
+	mr, err := pd.RegMR(ibvfd.MRAttr{Kind: ibvfd.DMABufFD, Buf: segment(t, buf), Length: 1 << 16, IOVA: 1 << 32, Access: allRemote, Owner: buf})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closed(t, mr)
+	h := func(off, n int) ibvfd.SGE {
+		return ibvfd.SGE{Addr: hmr.IOVA() + uint64(off), Length: uint32(n), LKey: hmr.LKey()}
+	}
+	d := func(off, n int) ibvfd.SGE {
+		return ibvfd.SGE{Addr: mr.IOVA() + uint64(off), Length: uint32(n), LKey: mr.LKey()}
+	}
+	read := func(off int64, n int) []byte {
+		t.Helper()
+		b := make([]byte, n)
+		if _, err := buf.ReadAt(b, off); err != nil {
 			t.Fatal(err)
 		}
-		ok(p.do(t, ibvfd.SendWR{ID: 4, Op: ibvfd.OpFetchAdd, SGE: []ibvfd.SGE{h(8, 8)}, RemoteAddr: mr.IOVA() + 8192, RKey: mr.RKey(), CompareAdd: 2}), ibvfd.WCOpFetchAdd)
-		ok(p.do(t, ibvfd.SendWR{ID: 5, Op: ibvfd.OpCompareSwap, SGE: []ibvfd.SGE{h(16, 8)}, RemoteAddr: mr.IOVA() + 8192, RKey: mr.RKey(), CompareAdd: 42, Swap: 1 << 40}), ibvfd.WCOpCompareSwap)
-		if old, mid, now := binary.NativeEndian.Uint64(host.Bytes()[8:]), binary.NativeEndian.Uint64(host.Bytes()[16:]), binary.NativeEndian.Uint64(read(8192, 8)); old != 40 || mid != 42 || now != 1<<40 {
-			t.Errorf("atomics: fetched %d and %d, left %d; want 40, 42, 1<<40", old, mid, now)
+		return b
+	}
+	ok := func(c ibvfd.WC, op ibvfd.WCOpcode) {
+		t.Helper()
+		if c.Err() != nil || c.Opcode != op || c.QPN != p.a.Num() {
+			t.Fatalf("completion %+v, want success of opcode %d on QP %d", c, op, p.a.Num())
 		}
-		// SEND with immediate into the dma-buf, scattered, and WRITE with immediate.
-		recv := []ibvfd.RecvWR{{ID: 100, SGE: []ibvfd.SGE{d(16384, 10), d(20000, 54)}}, {ID: 101}}
-		if n, err := p.b.PostRecv(recv); n != 2 || err != nil {
-			t.Fatal(n, err)
-		}
-		ok(p.do(t, ibvfd.SendWR{ID: 6, Op: ibvfd.OpSendImm, Imm: 0xcafe0001, SGE: []ibvfd.SGE{h(1024, 64)}}), ibvfd.WCOpSend)
-		got := append(read(16384, 10), read(20000, 54)...)
-		if !bytes.Equal(got, host.Bytes()[1024:1088]) {
-			t.Error("SEND: wrong bytes")
-		}
-		ok(p.do(t, ibvfd.SendWR{ID: 7, Op: ibvfd.OpWriteImm, Imm: 0xcafe0002, SGE: []ibvfd.SGE{h(0, 1)}, RemoteAddr: mr.IOVA(), RKey: mr.RKey()}), ibvfd.WCOpWrite)
-	})
+	}
+	fill(host.Bytes(), 5)
+
+	// Gather: three pieces of host memory become one range.
+	ok(p.do(t, ibvfd.SendWR{ID: 1, Op: ibvfd.OpWrite, SGE: []ibvfd.SGE{h(100, 10), h(3000, 20), h(0, 5)}, RemoteAddr: mr.IOVA() + 7, RKey: mr.RKey()}), ibvfd.WCOpWrite)
+	want := append(append(bytes.Clone(host.Bytes()[100:110]), host.Bytes()[3000:3020]...), host.Bytes()[:5]...)
+	if got := read(7, 35); !bytes.Equal(got, want) {
+		t.Error("gathered WRITE: wrong bytes")
+	}
+	// Inline: the memory may change as soon as it is posted, and needs no key.
+	ok(p.do(t, ibvfd.SendWR{ID: 2, Op: ibvfd.OpWrite, Flags: ibvfd.SendInline, SGE: []ibvfd.SGE{{Addr: hmr.IOVA(), Length: 64}}, RemoteAddr: mr.IOVA() + 4096, RKey: mr.RKey()}), ibvfd.WCOpWrite)
+	if got := read(4096, 64); !bytes.Equal(got, host.Bytes()[:64]) {
+		t.Error("inline WRITE: wrong bytes")
+	}
+	// The dma-buf as local end.
+	ok(p.do(t, ibvfd.SendWR{ID: 3, Op: ibvfd.OpWrite, SGE: []ibvfd.SGE{d(4096, 64)}, RemoteAddr: hmr.IOVA() + 512, RKey: hmr.RKey()}), ibvfd.WCOpWrite)
+	if !bytes.Equal(host.Bytes()[512:576], host.Bytes()[:64]) {
+		t.Error("WRITE out of the dma-buf: wrong bytes")
+	}
+	// Atomics on the dma-buf.
+	if _, err := buf.WriteAt(binary.NativeEndian.AppendUint64(nil, 40), 8192); err != nil {
+		t.Fatal(err)
+	}
+	ok(p.do(t, ibvfd.SendWR{ID: 4, Op: ibvfd.OpFetchAdd, SGE: []ibvfd.SGE{h(8, 8)}, RemoteAddr: mr.IOVA() + 8192, RKey: mr.RKey(), CompareAdd: 2}), ibvfd.WCOpFetchAdd)
+	ok(p.do(t, ibvfd.SendWR{ID: 5, Op: ibvfd.OpCompareSwap, SGE: []ibvfd.SGE{h(16, 8)}, RemoteAddr: mr.IOVA() + 8192, RKey: mr.RKey(), CompareAdd: 42, Swap: 1 << 40}), ibvfd.WCOpCompareSwap)
+	if old, mid, now := binary.NativeEndian.Uint64(host.Bytes()[8:]), binary.NativeEndian.Uint64(host.Bytes()[16:]), binary.NativeEndian.Uint64(read(8192, 8)); old != 40 || mid != 42 || now != 1<<40 {
+		t.Errorf("atomics: fetched %d and %d, left %d; want 40, 42, 1<<40", old, mid, now)
+	}
+	// SEND with immediate into the dma-buf, scattered, and WRITE with immediate.
+	recv := []ibvfd.RecvWR{{ID: 100, SGE: []ibvfd.SGE{d(16384, 10), d(20000, 54)}}, {ID: 101}}
+	if n, err := p.b.PostRecv(recv); n != 2 || err != nil {
+		t.Fatal(n, err)
+	}
+	ok(p.do(t, ibvfd.SendWR{ID: 6, Op: ibvfd.OpSendImm, Imm: 0xcafe0001, SGE: []ibvfd.SGE{h(1024, 64)}}), ibvfd.WCOpSend)
+	got := append(read(16384, 10), read(20000, 54)...)
+	if !bytes.Equal(got, host.Bytes()[1024:1088]) {
+		t.Error("SEND: wrong bytes")
+	}
+	ok(p.do(t, ibvfd.SendWR{ID: 7, Op: ibvfd.OpWriteImm, Imm: 0xcafe0002, SGE: []ibvfd.SGE{h(0, 1)}, RemoteAddr: mr.IOVA(), RKey: mr.RKey()}), ibvfd.WCOpWrite)
 }
 
 // The receiving end's completions carry length and immediate data.
@@ -120,63 +121,65 @@ func TestVMReceiveCompletions(t *testing.T) {
 func TestVMAccessErrors(t *testing.T) {
 	pd := openPD(t)
 	host, hmr := hostMR(t, pd, 4096)
-	testenv.EachExporter(t, func(t *testing.T, x testenv.Exporter) {
-		buf := alloc(t, x.Spec, 1<<16, gpualloc.Options{})
-		reg := func(off, n uint64, a ibvfd.Access) *ibvfd.MR {
-			t.Helper()
-			mr, err := pd.RegMR(ibvfd.MRAttr{Kind: ibvfd.DMABufFD, Buf: segment(t, buf), Offset: off, Length: n, IOVA: off, Access: a, Owner: buf})
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { closed(t, mr) })
-			return mr
-		}
-		middle := reg(8192, 4096, allRemote)
-		readOnly := reg(8192, 4096, ibvfd.AccessRemoteRead)
-		writeOnly := reg(8192, 4096, ibvfd.AccessLocalWrite|ibvfd.AccessRemoteWrite)
-		stale := reg(8192, 4096, allRemote)
-		closed(t, stale)
-		fill(host.Bytes(), 6)
-		p := connect(t, pd, ibvfd.QPAttr{})
-		for _, c := range []struct {
-			name string
-			op   ibvfd.Opcode
-			addr uint64
-			rkey uint32
-		}{
-			{"wrong rkey", ibvfd.OpWrite, 8192, middle.RKey() ^ 0xff},
-			{"stale rkey", ibvfd.OpWrite, 8192, stale.RKey()},
-			{"one byte past the end", ibvfd.OpWrite, 8193, middle.RKey()},
-			{"one byte before the start", ibvfd.OpRead, 8191, middle.RKey()},
-			{"far away", ibvfd.OpRead, 1 << 50, middle.RKey()},
-			{"write to read-only", ibvfd.OpWrite, 8192, readOnly.RKey()},
-			{"read of write-only", ibvfd.OpRead, 8192, writeOnly.RKey()},
-		} {
-			w := p.do(t, ibvfd.SendWR{ID: 3, Op: c.op, SGE: []ibvfd.SGE{{Addr: hmr.IOVA(), Length: 4096, LKey: hmr.LKey()}}, RemoteAddr: c.addr, RKey: c.rkey})
-			if w.Status != ibvfd.WCRemAccessErr {
-				t.Errorf("%s: %v, want remote access error", c.name, w.Status)
-			}
-			if !errors.Is(w.Err(), &ibvfd.WCError{Status: ibvfd.WCRemAccessErr}) {
-				t.Errorf("%s: Err() = %v", c.name, w.Err())
-			}
-			if s, err := p.a.State(); err != nil || s != ibvfd.StateErr {
-				t.Errorf("%s: state %v, %v, want ERR", c.name, s, err)
-			}
-			if err := p.reconnect(); err != nil {
-				t.Fatal(err)
-			}
-		}
-		all := make([]byte, 1<<16)
-		if _, err := buf.ReadAt(all, 0); err != nil {
+	testenv.EachExporter(t, func(t *testing.T, x testenv.Exporter) { accessErrors(t, pd, host, hmr, x.Spec) })
+}
+
+func accessErrors(t *testing.T, pd *ibvfd.PD, host *ibvfd.HostBuf, hmr *ibvfd.MR, spec string) {
+	buf := alloc(t, spec, 1<<16, gpualloc.Options{})
+	reg := func(off, n uint64, a ibvfd.Access) *ibvfd.MR {
+		t.Helper()
+		mr, err := pd.RegMR(ibvfd.MRAttr{Kind: ibvfd.DMABufFD, Buf: segment(t, buf), Offset: off, Length: n, IOVA: off, Access: a, Owner: buf})
+		if err != nil {
 			t.Fatal(err)
 		}
-		if !bytes.Equal(all, make([]byte, 1<<16)) {
-			t.Error("a refused WRITE changed the buffer")
+		t.Cleanup(func() { closed(t, mr) })
+		return mr
+	}
+	middle := reg(8192, 4096, allRemote)
+	readOnly := reg(8192, 4096, ibvfd.AccessRemoteRead)
+	writeOnly := reg(8192, 4096, ibvfd.AccessLocalWrite|ibvfd.AccessRemoteWrite)
+	stale := reg(8192, 4096, allRemote)
+	closed(t, stale)
+	fill(host.Bytes(), 6)
+	p := connect(t, pd, ibvfd.QPAttr{})
+	for _, c := range []struct {
+		name string
+		op   ibvfd.Opcode
+		addr uint64
+		rkey uint32
+	}{
+		{"wrong rkey", ibvfd.OpWrite, 8192, middle.RKey() ^ 0xff},
+		{"stale rkey", ibvfd.OpWrite, 8192, stale.RKey()},
+		{"one byte past the end", ibvfd.OpWrite, 8193, middle.RKey()},
+		{"one byte before the start", ibvfd.OpRead, 8191, middle.RKey()},
+		{"far away", ibvfd.OpRead, 1 << 50, middle.RKey()},
+		{"write to read-only", ibvfd.OpWrite, 8192, readOnly.RKey()},
+		{"read of write-only", ibvfd.OpRead, 8192, writeOnly.RKey()},
+	} {
+		w := p.do(t, ibvfd.SendWR{ID: 3, Op: c.op, SGE: []ibvfd.SGE{{Addr: hmr.IOVA(), Length: 4096, LKey: hmr.LKey()}}, RemoteAddr: c.addr, RKey: c.rkey})
+		if w.Status != ibvfd.WCRemAccessErr {
+			t.Errorf("%s: %v, want remote access error", c.name, w.Status)
 		}
-		if c := p.move(t, ibvfd.OpWrite, hmr, middle, 0, 4096); c.Err() != nil {
-			t.Errorf("after recovery: %v", c.Err())
+		if !errors.Is(w.Err(), &ibvfd.WCError{Status: ibvfd.WCRemAccessErr}) {
+			t.Errorf("%s: Err() = %v", c.name, w.Err())
 		}
-	})
+		if s, err := p.a.State(); err != nil || s != ibvfd.StateErr {
+			t.Errorf("%s: state %v, %v, want ERR", c.name, s, err)
+		}
+		if err := p.reconnect(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all := make([]byte, 1<<16)
+	if _, err := buf.ReadAt(all, 0); err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(all, make([]byte, 1<<16)) {
+		t.Error("a refused WRITE changed the buffer")
+	}
+	if c := p.move(t, ibvfd.OpWrite, hmr, middle, 0, 4096); c.Err() != nil {
+		t.Errorf("after recovery: %v", c.Err())
+	}
 }
 
 // A full queue refuses the rest of a batch, and says which.
@@ -233,16 +236,6 @@ func TestVMLinkDown(t *testing.T) {
 	}
 	defer closed(t, mr)
 	p := connect(t, pd, ibvfd.QPAttr{SendDepth: 16})
-	link := func(state string) {
-		if out, err := exec.Command("ip", "link", "set", "dummy0", state).CombinedOutput(); err != nil {
-			t.Fatalf("ip link set dummy0 %s: %v: %s", state, err, out)
-		}
-	}
-	restore := func() {
-		link("up") // the address goes with the link's state on some kernels
-		_ = exec.Command("ip", "addr", "replace", "10.9.0.1/24", "dev", "dummy0").Run()
-	}
-	defer restore()
 	wrs := make([]ibvfd.SendWR, 8)
 	for i := range wrs {
 		wrs[i] = ibvfd.SendWR{
@@ -255,7 +248,7 @@ func TestVMLinkDown(t *testing.T) {
 	if n, err := p.a.PostSend(wrs); err != nil {
 		t.Fatal(n, err)
 	}
-	link("down")
+	up := testenv.LinkDown(t)
 	failed := false
 	for left := len(wrs); left > 0 && !failed; {
 		n, err := p.cq.PollUntil(ctx, p.wc)
@@ -277,7 +270,7 @@ func TestVMLinkDown(t *testing.T) {
 			t.Error("a WRITE succeeded over a link that is down")
 		}
 	}
-	restore()
+	up()
 	if err := p.reconnect(); err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build cgo
+
+package gpurdma
+
+import (
+	"testing"
+
+	"github.com/gpurdma/gpurdma/internal/testenv"
+)
+
+// ofGPU is memory of a software GPU, which stays where registration has put it.
+func ofGPU(p testenv.GPUPlace) kind {
+	k := exported(p.Name, p.Spec, DirectOnly)
+	allocate := k.make
+	k.make = func(t testing.TB, n *NIC, size int64) *Buffer {
+		t.Helper()
+		b := allocate(t, n, size)
+		check := func() {
+			if at := p.GPU.Place(t, b.core.inodes[0]); at != p.Where {
+				t.Errorf("%s: the driver has it in %q, want %q", p.Spec, at, p.Where)
+			}
+		}
+		check()
+		t.Cleanup(func() {
+			if b.use() != nil {
+				return // closed
+			}
+			check()
+			b.core.unuse()
+		})
+		return b
+	}
+	return k
+}
+
+// onGPU is the setting beside a software GPU: its memory in every place, and the
+// host's.
+func onGPU(t testing.TB, places []testenv.GPUPlace) setting {
+	noGrowth(t, testNIC)
+	s := hostOnly(testNIC)
+	for _, p := range places {
+		s.kinds = append(s.kinds, ofGPU(p))
+	}
+	return s
+}
+
+func onEachGPU(t *testing.T, run func(t *testing.T, s setting)) {
+	testenv.EachGPU(t, func(t *testing.T, places []testenv.GPUPlace) { run(t, onGPU(t, places)) })
+}
+
+// ofEachGPU is that without the host's memory, which other machines have, too.
+func ofEachGPU(t *testing.T, run func(t *testing.T, s setting)) {
+	onEachGPU(t, func(t *testing.T, s setting) {
+		s.kinds = s.kinds[1:]
+		run(t, s)
+	})
+}
+
+// Every operation between every two places of a GPU's memory, and the host's; on
+// a kernel without peer-to-peer all of it is in system memory.
+//
+//testbed:machine fabric
+//testbed:kernel 7.2 6.12
+func TestVMGPUOperations(t *testing.T) { onEachGPU(t, testOperations) }
+
+//testbed:machine fabric
+//testbed:kernel 7.2
+func TestVMGPURandomLayouts(t *testing.T) {
+	ofEachGPU(t, func(t *testing.T, s setting) { testRandomLayouts(t, s, testenv.Count(10)) })
+}
+
+//testbed:machine fabric
+//testbed:kernel 7.2
+func TestVMGPUMessagesOfLayouts(t *testing.T) { ofEachGPU(t, testMessagesOfLayouts) }
+
+//testbed:machine fabric
+//testbed:kernel 7.2
+func TestVMGPUSlices(t *testing.T) { ofEachGPU(t, testSlices) }
+
+//testbed:machine fabric
+//testbed:kernel 7.2
+func TestVMGPUFences(t *testing.T) {
+	ofEachGPU(t, func(t *testing.T, s setting) { testFences(t, s, testenv.Count(10)) })
+}
+
+//testbed:machine fabric
+//testbed:kernel 7.2
+func TestVMGPUForgedToken(t *testing.T) { ofEachGPU(t, testForgedToken) }
+
+//testbed:machine fabric
+//testbed:kernel 7.2
+func TestVMGPUCloseUnderTraffic(t *testing.T) { ofEachGPU(t, testCloseUnderTraffic) }
+
+//testbed:machine fabric
+//testbed:kernel 7.2
+func TestVMGPUTwoProcesses(t *testing.T) {
+	ofEachGPU(t, func(t *testing.T, s setting) { testTwoProcesses(t, s, sameHost) })
+}
