@@ -52,4 +52,10 @@ vm-test: ## run the VM tests and the peer suites on KERNEL
 
 # What the tests in the guest use.
 .PHONY: vm-build
-vm-build: kernel cprog build $(if $(SOFTGPU_VM),softgpu)
+vm-build: kernel cprog build $(if $(SOFTGPU_VM),softgpu) $(if $(filter 7.2,$(KERNEL)),two-machines)
+
+# The root package's tests, whose two processes a peer suite runs on two machines.
+.PHONY: two-machines
+two-machines:
+	@mkdir -p $(BUILD)/bin
+	$(GO) test -c -o $(BUILD)/bin/two-machines.test .

@@ -6,6 +6,7 @@
 
 vram_port=7471
 system_port=7472
+test_port=7473
 
 # Both nodes see this directory.
 shared=${GPURDMA_RESULTS:?}/vram-pair
@@ -38,6 +39,7 @@ gpu_and_certificates() {
 	local other=a
 	[ "$node" = b ] || other=b
 	need openssl openssl
+	command -v two-machines.test >/dev/null || fail "two-machines.test is missing; build it: make two-machines"
 	modprobe softgpu personality=amdgpu pin_rule=vram || fail "softgpu is missing; build it: make softgpu KERNEL=$series"
 	buffers=$(echo /sys/kernel/debug/softgpu/*/buffers)
 	mkdir -p "$shared"

@@ -25,6 +25,15 @@ grep -q 'place=vram .* pins=[1-9]' "$buffers" || fail "what serve has registered
 serve system $system_port
 system=$pid
 tell ready
+
+for kind in vram system; do
+	for here in vram system; do
+		told "$here-$kind"
+		GPURDMA_TEST_PEER=10.9.1.1:$test_port GPURDMA_TEST_KIND=$kind GPURDMA_TEST_NIC=$device \
+			bounded 120 two-machines.test -test.run '^TestPeerProcess$' -test.v >other 2>&1 ||
+			fail "$here to $kind: $(cat other)"
+	done
+done
 told done
 
 for place in vram system; do

@@ -63,6 +63,19 @@ for there in vram system; do
 		grep ' ok$' out | sed "s/^/ok $here to $there: /"
 	done
 done
+
+# And what those two commands do not ask of each other: layouts, messages with
+# data, writes that tell, injected ones, several remote ranges in one operation.
+for there in vram system; do
+	for here in vram system; do
+		tell "$here-$there"
+		GPURDMA_TEST_LISTEN=10.9.1.1:$test_port GPURDMA_TEST_KIND=$here \
+			bounded 120 two-machines.test -test.run '^TestTwoMachines$' -test.v >out 2>&1 ||
+			fail "$here to $there: $(cat out)"
+		grep -q -- "--- PASS: TestTwoMachines/$here" out || fail "$here to $there: $(cat out)"
+		echo "ok $here to $there: layouts, messages and the rest"
+	done
+done
 tell done
 told end
 modprobe -r softgpu || fail "something still holds the GPU"
