@@ -40,6 +40,20 @@
 // that the operation was given. They also drive what waits in queues; somebody
 // has to call them.
 //
+// # Revocation
+//
+// A GPU's driver may want to move memory that is registered, or to take it
+// away for good. Most NICs pin it, and the GPU's driver is refused (bnxt_re,
+// efa, mana, ionic). mlx5 follows what is moved, and nobody notices. Of what is
+// taken away, every access fails from then on, for ever with irdma, and until
+// the memory can be mapped again with mlx5: with a remote access error where it
+// is a peer's, with a local one where it is one's own. That ends the
+// connection, as all such errors do, and nothing else tells of it. The
+// endpoints go on: connect anew, and ask for a new key, which the peer can give
+// when its driver has given the memory back. Where that was one's own the
+// Buffer stays registered with what is gone: close it, and register its source
+// again.
+//
 // # Lifetimes
 //
 // Close endpoints, then regions and buffers, then the NIC; what is still used

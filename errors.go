@@ -52,7 +52,7 @@ func remedyOf(err error) string {
 	}
 	switch w.Status {
 	case ibvfd.WCRemAccessErr:
-		return "the peer's key is wrong or was withdrawn, the range is outside of it, or it does not allow this"
+		return "the peer's key is wrong or was withdrawn, the range is outside of it, it does not allow this, or the memory was revoked by its driver"
 	case ibvfd.WCRNRRetryExcErr:
 		return "the peer has posted no receive"
 	case ibvfd.WCRetryExcErr:
