@@ -36,8 +36,7 @@ func TestVMOldKernel(t *testing.T) {
 			t.Errorf("%+v", p)
 		}
 	}
-	built := findingsWith(d, "KRN-CFG-P2PDMA", "")
-	if len(built) != 1 || built[0].Result != "fail" || built[0].Remedy == nil || built[0].Remedy.Command != "CONFIG_PCI_P2PDMA=y" {
+	if built := findingsWith(d, "KRN-CFG-P2PDMA", ""); len(built) != 1 || built[0].Result != "skip" || !strings.HasSuffix(built[0].Read, "CONFIG_PCI_P2PDMA is not set") {
 		t.Errorf("%+v", built)
 	}
 
@@ -51,6 +50,9 @@ func TestVMOldKernel(t *testing.T) {
 		if p.GPU != gpu || p.Outcome != "staged" || !strings.Contains(strings.Join(p.Why, "; "), "the kernel is built without CONFIG_PCI_P2PDMA") || p.Remedy == nil {
 			t.Errorf("%+v", p)
 		}
+	}
+	if built := findingsWith(d, "KRN-CFG-P2PDMA", ""); len(built) != 1 || built[0].Result != "fail" || built[0].Remedy == nil || built[0].Remedy.Command != "CONFIG_PCI_P2PDMA=y" {
+		t.Errorf("%+v", built)
 	}
 }
 
@@ -97,7 +99,7 @@ func TestVMStockP2PCheck(t *testing.T) {
 			t.Errorf("%+v", p)
 		}
 	}
-	if probe := findingsWith(d, "NIC-DMABUF-PROBE", "rxe0"); len(probe) != 1 || probe[0].Result != "fail" || probe[0].Read != "EOPNOTSUPP" {
+	if probe := findingsWith(d, "NIC-DMABUF-PROBE", "rxe0"); len(probe) != 1 || probe[0].Result != "skip" || !strings.HasSuffix(probe[0].Read, "EOPNOTSUPP") { // no GPU counts here
 		t.Errorf("%+v", probe)
 	}
 

@@ -24,6 +24,9 @@ type Options struct {
 	Limit time.Duration
 	// Untraced leaves the trace out.
 	Untraced bool
+	// Brief leaves out the order of flags and the rates, which take most of the
+	// time, and say nothing of where the bytes are.
+	Brief bool
 }
 
 func (o *Options) setDefaults() {
