@@ -16,6 +16,7 @@ type conn struct {
 	peer  Peer
 	state connState
 	cause error         // why it is dead
+	down  error         // why the port carries nothing, if it died of that
 	ready chan struct{} // closed when it is up, or dead
 
 	link  link

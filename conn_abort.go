@@ -48,7 +48,10 @@ func (c *conn) abort(cause error) {
 		c.e.tasks.Go(func() { _ = c.tcp.Close() })
 	}
 	if c.link != nil {
-		c.cause = becauseOfPort(cause, c.link)
+		if errors.As(cause, new(*ibvfd.WCError)) {
+			c.down = c.link.down()
+			c.cause = becauseOf(c.down, cause)
+		}
 		if err := c.link.fail(); err == nil {
 			c.drain()
 		}
@@ -74,17 +77,13 @@ func (c *conn) abort(cause error) {
 	}
 }
 
-// becauseOfPort says with a completion's error that the port is down, which its
-// status may not.
-func becauseOfPort(cause error, l link) error {
-	var wc *ibvfd.WCError
-	if !errors.As(cause, &wc) {
-		return cause
+// becauseOf adds to a completion's error that the port is down, which its status
+// may not say.
+func becauseOf(down, err error) error {
+	if down == nil {
+		return err
 	}
-	if why := l.down(); why != nil {
-		return fmt.Errorf("%w; %w", cause, why)
-	}
-	return cause
+	return fmt.Errorf("%w; %w", err, down)
 }
 
 // recycle lets go of an op that has ended.
@@ -169,6 +168,8 @@ func (c *conn) finishAll() {
 		case errors.Is(err, &ibvfd.WCError{Status: ibvfd.WCWRFlushErr}):
 			// The cause's status is another operation's.
 			err = fmt.Errorf("%w; %w: %v", err, ErrNotConnected, c.cause)
+		default:
+			err = becauseOf(c.down, err)
 		}
 		c.finish(o, err)
 	}
