@@ -9,7 +9,7 @@ import "testing"
 type GPUPlace struct {
 	GPU   SoftGPU
 	Name  string // what is asked for: "vram"
-	Spec  string // what gpualloc.Open takes: "drm:xe/vram"
+	Spec  string // what gpualloc.Open takes: "drm:0000:03:00.0/vram"
 	Where string // where the driver has it while rxe0 has it registered
 }
 
@@ -23,15 +23,11 @@ func EachGPU(t *testing.T, run func(t *testing.T, places []GPUPlace)) {
 	}
 }
 
-// GPUPlaces loads the software GPU's driver with that personality for gpu0, and
-// another for the rest, so that the spec is no other's.
+// GPUPlaces loads the software GPU's driver with that personality. (All get it: gpu0
+// is not the first to be probed any more where a test has unplugged it.)
 func GPUPlaces(t testing.TB, personality string) []GPUPlace {
 	t.Helper()
-	other := "amdgpu"
-	if personality == other {
-		other = "xe"
-	}
-	if g := SoftGPUs(t, "personality="+personality+","+other)[0]; g.Personality != personality {
+	if g := SoftGPUs(t, "personality="+personality)[0]; g.Personality != personality {
 		t.Fatalf("%s is %s: the driver was loaded already", g.Name, g.Personality)
 	}
 	return LoadedGPUPlaces(t)
@@ -51,7 +47,7 @@ func LoadedGPUPlaces(t testing.TB) []GPUPlace {
 	}
 	var all []GPUPlace
 	for _, name := range names {
-		p := GPUPlace{GPU: g, Name: name, Spec: "drm:" + g.Personality + "/" + name, Where: "system"}
+		p := GPUPlace{GPU: g, Name: name, Spec: "drm:" + g.PCI + "/" + name, Where: "system"}
 		if direct && name != "system" {
 			p.Where = "vram"
 		}
