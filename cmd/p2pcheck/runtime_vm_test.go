@@ -88,11 +88,11 @@ func TestVMRuntimeRemedies(t *testing.T) {
 			spoil: func(t *testing.T) { changed(t, "nic1", "down") },
 		},
 		"no IPv4 address": {
-			id: "NET-GID", scope: "rxe-soft/1", was: "warn", command: "ip addr add ADDRESS/24 dev NETDEV", fill: []string{"ADDRESS", "10.9.0.1", "NETDEV", "dummy0"},
+			id: "NET-GID", scope: "rxe-soft/1", was: "warn", command: "ip addr add ADDRESS/24 dev dummy0", fill: []string{"ADDRESS", "10.9.0.1"},
 			spoil: func(t *testing.T) { shell(t, "ip addr del 10.9.0.1/24 dev dummy0") },
 		},
 		"link-local addresses": {
-			id: "NET-IPV6LL", scope: "rxe-soft/1", was: "warn", command: "ip addr add ADDRESS/24 dev NETDEV", fill: []string{"ADDRESS", "10.9.0.1", "NETDEV", "dummy0"},
+			id: "NET-IPV6LL", scope: "rxe-soft/1", was: "warn", command: "ip addr add ADDRESS/24 dev dummy0", fill: []string{"ADDRESS", "10.9.0.1"},
 			spoil: func(t *testing.T) { shell(t, "ip addr del 10.9.0.1/24 dev dummy0") },
 		},
 		"locked memory": {
