@@ -4,11 +4,9 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
@@ -63,21 +61,7 @@ func benchBinding(ctx context.Context, opt options, tests string, asJSON bool) i
 		}
 		rows = append(rows, r)
 	}
-	if asJSON {
-		enc := json.NewEncoder(os.Stdout)
-		enc.SetIndent("", "  ")
-		_ = enc.Encode(struct {
-			Schema string       `json:"schema"`
-			Rows   []bindingRow `json:"rows"`
-		}{"bench-binding/v1", rows})
-	} else {
-		printBinding(os.Stdout, rows)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "bench:", err)
-		return 1
-	}
-	return 0
+	return report(asJSON, "bench-binding/v1", rows, printBinding, err)
 }
 
 // compare runs the loop, its peer and the peer again, or the loop twice, in

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"runtime/pprof"
@@ -140,6 +141,26 @@ func main() {
 		fmt.Fprintln(os.Stderr, "bench:", failed)
 		os.Exit(1)
 	}
+}
+
+// report prints rows, in words or as a JSON document, and what broke the comparison off.
+// It returns the exit status.
+func report[T any](asJSON bool, schema string, rows []T, words func(io.Writer, []T), err error) int {
+	if asJSON {
+		enc := json.NewEncoder(os.Stdout)
+		enc.SetIndent("", "  ")
+		_ = enc.Encode(struct {
+			Schema string `json:"schema"`
+			Rows   []T    `json:"rows"`
+		}{schema, rows})
+	} else {
+		words(os.Stdout, rows)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		return 1
+	}
+	return 0
 }
 
 // given reports whether a flag was given.

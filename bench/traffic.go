@@ -4,11 +4,9 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"text/tabwriter"
 	"time"
@@ -84,21 +82,7 @@ func (c *compared) row() trafficRow {
 // returned.
 func benchTraffic(ctx context.Context, opt options, ops, what []string, budget time.Duration, asJSON bool) int {
 	rows, err := compareTraffic(ctx, opt, ops, what, budget)
-	if asJSON {
-		enc := json.NewEncoder(os.Stdout)
-		enc.SetIndent("", "  ")
-		_ = enc.Encode(struct {
-			Schema string       `json:"schema"`
-			Rows   []trafficRow `json:"rows"`
-		}{"bench-traffic/v1", rows})
-	} else {
-		printTraffic(os.Stdout, rows)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "bench:", err)
-		return 1
-	}
-	return 0
+	return report(asJSON, "bench-traffic/v1", rows, printTraffic, err)
 }
 
 func printTraffic(to io.Writer, rows []trafficRow) {

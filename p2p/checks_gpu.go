@@ -169,29 +169,31 @@ func (l *look) gpuNodes() {
 				l.unknown(g.Name, []string{"/proc/driver/nvidia/gpus/" + g.Name + "/information"}, "the driver does not say which /dev/nvidiaN is the GPU's")
 				continue
 			}
-			l.opened(g.Name, name)
+			l.opened(ResultFail, g.Name, name)
 		}
 	}
 }
 
-// opened reports whether a device file can be opened.
-func (l *look) opened(scope, name string) {
+// opened reports whether a device file can be opened. One that cannot be is of the
+// result bad. missing says that there is none.
+func (l *look) opened(bad Result, scope, name string) (f *Finding, missing bool) {
 	file, where, _ := l.m.place(name)
 	at := []string{where}
 	switch err := l.s.Live.Opens(file); {
 	case err == nil:
-		l.pass(scope, at, "it can be opened")
+		return l.pass(scope, at, "it can be opened"), false
 	case errors.Is(err, unix.EPERM):
-		l.fail(scope, at, "EPERM: a device filter is in the way").fix("give the container the device", "--device "+where, "")
+		return l.say(bad, scope, at, "EPERM: a device filter is in the way").fix("give the container the device", "--device "+where, ""), false
 	case errors.Is(err, unix.EACCES):
-		f := l.fail(scope, at, "EACCES: the file's mode and groups")
+		f = l.say(bad, scope, at, "EACCES: the file's mode and groups")
 		if strings.HasPrefix(name, "dev/infiniband/") {
 			f.fix("give the file the mode that the kernel makes it with", "chmod 666 "+where, "every user of the machine may use the NIC")
 		}
+		return f, false
 	case errors.Is(err, fs.ErrNotExist):
-		l.fail(scope, at, "it is not there").fix("load the driver; in a container, give it the device", "--device "+where, "")
+		return l.say(bad, scope, at, "it is not there").fix("load the driver; in a container, give it the device", "--device "+where, ""), true
 	default:
-		l.unknown(scope, at, "%v", err)
+		return l.unknown(scope, at, "%v", err), false
 	}
 }
 

@@ -3,15 +3,11 @@
 package p2p
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"path"
 	"slices"
 	"strconv"
 	"strings"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/errno"
@@ -115,7 +111,7 @@ func (l *look) nicUverbs() {
 		case l.s.Live.Opens == nil:
 			l.pass(n.Name, []string{"/sys/class/infiniband_verbs"}, "ib_uverbs serves it").Expect = ""
 		default:
-			l.opened(n.Name, strings.TrimPrefix(n.Uverbs, "/"))
+			l.opened(ResultFail, n.Name, strings.TrimPrefix(n.Uverbs, "/"))
 		}
 	})
 	if len(l.s.NICs) > 0 && l.s.Live.Opens != nil {
@@ -126,19 +122,12 @@ func (l *look) nicUverbs() {
 // manager reports the connection manager's device file. Programs that connect by
 // themselves, as NCCL does, do without it: it is no failure.
 func (l *look) manager() {
-	file, where, _ := l.m.place("dev/infiniband/rdma_cm")
-	at := []string{where}
-	switch err := l.s.Live.Opens(file); {
-	case err == nil:
-		l.pass("rdma_cm", at, "it can be opened")
-	case errors.Is(err, unix.EPERM):
-		l.warn("rdma_cm", at, "EPERM: a device filter is in the way").fix("give the container the device", "--device "+where, "")
-	case errors.Is(err, unix.EACCES):
-		l.warn("rdma_cm", at, "EACCES: the file's mode and groups").fix("let programs open it", "chmod 666 "+where, "whoever has an account can make connections")
-	case errors.Is(err, fs.ErrNotExist):
-		l.warn("rdma_cm", at, "it is not there: programs cannot connect by IP addresses").fix("load rdma_ucm; in a container, give it the device", "modprobe rdma_ucm", "")
-	default:
-		l.unknown("rdma_cm", at, "%v", err).aside()
+	f, missing := l.opened(ResultWarn, "rdma_cm", "dev/infiniband/rdma_cm")
+	if missing {
+		f.fix("load rdma_ucm, without which programs cannot connect by IP addresses; in a container, give it the device", "modprobe rdma_ucm", "")
+	}
+	if f.Result == ResultUnknown {
+		f.aside()
 	}
 }
 

@@ -256,7 +256,7 @@ func (t *testRun) group(key bootKey, jobs []job) error {
 		return err
 	}
 	var v *vm.VM
-	again := map[int]bool{}
+	again := -1 // the job that runs once more
 	for i := 0; i < len(jobs); i++ {
 		j := jobs[i]
 		if v == nil {
@@ -271,11 +271,11 @@ func (t *testRun) group(key bootKey, jobs []job) error {
 		fmt.Printf("=== %s\n", suite.Short(j.group, modulePath))
 		rs, err := j.do(v, o)
 		faults := v.Faults()
-		if vm.Corrupted(faults) && !again[i] && t.ctx.Err() == nil {
+		if vm.Corrupted(faults) && again != i && t.ctx.Err() == nil {
 			fmt.Printf("testbed: the emulator corrupted the kernel, which counts for nothing; once more in another machine: %s: %s\n",
 				suite.Short(j.group, modulePath), firstLine(faults.Error()))
 			v.Kill()
-			v, again[i] = nil, true
+			v, again = nil, i
 			t.corrupted++
 			i--
 			continue
