@@ -44,8 +44,8 @@ func (o Outcome) String() string {
 // Stage is what refuses, by the names of ibvfd's stages.
 type Stage string
 
-// The stages. Up to 6.12 a static exporter maps inside attach, and so its
-// refusals come from there.
+// The stages. Up to 6.12 a static exporter is asked to map inside attach: a
+// refusal to map then comes from there, and is still one of StageMap.
 const (
 	StageUverbs Stage = "uverbs" // before dma-buf is asked
 	StageAttach Stage = "attach"
@@ -443,7 +443,7 @@ func (r *rules) withoutPages() (passes bool) {
 	case r.e.Peer == PeerAtAttach:
 		r.refuse(errno.ENOTSUPP, StageAttach, "%s, and the driver lets only those attach that do", importer)
 	case r.m.Kernel.between(v6_12, v7_2) == placement.No:
-		r.refuse(unix.ENOMEM, StageAttach, "%s, and the driver then maps nothing, which is inside attach up to %v", importer, v6_12)
+		r.refuse(unix.ENOMEM, StageMap, "%s, and the driver then maps nothing, which is inside attach up to %v", importer, v6_12)
 	default:
 		// It asks by a function that newer kernels keep to themselves.
 		r.because("%s, and whether the driver then maps anything is not known of this version with %s", importer, r.m.Kernel.Release)
@@ -518,7 +518,7 @@ func (r *rules) vfio() {
 	r.p.Why = append(r.p.Why, d.Why...)
 	switch {
 	case d.Supported == placement.No && knows == placement.No:
-		r.refuse(unix.EINVAL, StageAttach, "an exporter that asks when it maps is asked inside attach, up to %v", v6_12)
+		r.refuse(unix.EINVAL, StageMap, "an exporter that asks when it maps is asked inside attach, up to %v", v6_12)
 	case d.Supported == placement.No && knows == placement.Yes:
 		r.refuse(unix.EINVAL, StageMap, "vfio-pci does not map what the kernel does not support")
 	case knows != placement.Yes:

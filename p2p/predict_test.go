@@ -106,7 +106,7 @@ func TestPredict(t *testing.T) {
 		{zen, Exporter{Class: ClassNVIDIA, Gate: GateOpen, Peer: PeerAtAttach}, inSwitch, Pinned, false, "refused ENOTSUPP attach", 0, "only those attach that do"},
 		{zen, Exporter{Class: ClassNVIDIA, Peer: PeerAtAttach}, atRoot, Dynamic, false, "refused ENOTSUPP attach", 0, "only those attach that do"},
 		{zen, Exporter{Class: ClassNVIDIA, Gate: GateOpen, Peer: PeerAtMap}, inSwitch, Dynamic, false, "unknown", 0, "not known of this version"},
-		{debian612, Exporter{Class: ClassNVIDIA, Gate: GateOpen, Peer: PeerAtMap}, inSwitch, Dynamic, false, "refused ENOMEM attach", 0, "maps nothing"},
+		{debian612, Exporter{Class: ClassNVIDIA, Gate: GateOpen, Peer: PeerAtMap}, inSwitch, Dynamic, false, "refused ENOMEM map", 0, "maps nothing"},
 		{debian612, Exporter{Class: ClassNVIDIA, Gate: GateOpen, Peer: PeerAtAttach}, inSwitch, Dynamic, false, "refused ENOTSUPP attach", 0, ""},
 		{zen, Exporter{Class: ClassNVIDIA, Gate: GateOpen}, inSwitch, Dynamic, false, "unknown", 0, "was not read"},
 		{zen, Exporter{Class: ClassNVIDIA, Gate: GateOpen, Peer: PeerIgnored}, inSwitch, Dynamic, false, "direct", AddressPhysical, ""},
@@ -123,7 +123,7 @@ func TestPredict(t *testing.T) {
 		{other, Exporter{Class: ClassVFIO}, atRoot, Dynamic, peer, "refused EINVAL map", 0, "not on the kernel's list"},
 		{unread, Exporter{Class: ClassVFIO}, inSwitch, Dynamic, peer, "unknown", 0, "run as root"},
 		{unreadZen, Exporter{Class: ClassVFIO}, inSwitch, Dynamic, peer, "direct", AddressUnknown, ""},
-		{debian612, Exporter{Class: ClassVFIO}, inSwitch, Pinned, peer, "refused EINVAL attach", 0, "inside attach"},
+		{debian612, Exporter{Class: ClassVFIO}, inSwitch, Pinned, peer, "refused EINVAL map", 0, "inside attach"},
 		{moves612, Exporter{Class: ClassVFIO}, inSwitch, Dynamic, peer, "unknown", 0, "was not read"},
 		{between, Exporter{Class: ClassVFIO}, inSwitch, Pinned, peer, "unknown", 0, "was not read"},
 
