@@ -17,6 +17,8 @@ import (
 	"github.com/gpurdma/gpurdma/internal/sysfs"
 )
 
+const zeroGID = "0000:0000:0000:0000:0000:0000:0000:0000"
+
 // readGIDs lists the entries of a port's GID table that are in use.
 func readGIDs(s sysfs.FS, name string, port int) ([]GID, error) {
 	dir := portDir(name, port)
@@ -24,6 +26,13 @@ func readGIDs(s sysfs.FS, name string, port int) ([]GID, error) {
 	if err != nil {
 		return nil, err
 	}
+	// Of a thousand places a few are in use: the way to them is looked up once.
+	table := s.Path(path.Join(dir, "gids"))
+	at, err := unix.Open(table, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: table, Err: err}
+	}
+	defer unix.Close(at)
 	list := []GID{}
 	for _, e := range entries {
 		index, err := strconv.Atoi(e)
@@ -31,8 +40,12 @@ func readGIDs(s sysfs.FS, name string, port int) ([]GID, error) {
 			continue
 		}
 		// A place that is not in use is zero, or cannot be read.
-		gid, err := parseGID(readAttr(s, path.Join(dir, "gids", e)))
-		if err != nil || gid == ([16]byte{}) {
+		text, err := readAttrAt(at, e, table+"/"+e)
+		if err != nil || text == zeroGID {
+			continue
+		}
+		gid, err := parseGID(text, nil)
+		if err != nil {
 			continue
 		}
 		list = append(list, describeGID(s, dir, index, gid))
@@ -87,10 +100,15 @@ func describeGID(s sysfs.FS, dir string, index int, gid [16]byte) GID {
 // thousand of them, and os.ReadFile takes twice as many for each.
 func readAttr(s sysfs.FS, name string) (string, error) {
 	full := s.Path(name)
+	return readAttrAt(unix.AT_FDCWD, full, full)
+}
+
+// readAttrAt reads a file of a directory that is open; full is its whole name.
+func readAttrAt(dir int, name, full string) (string, error) {
 	if err := files.Asked("open", full); err != nil {
 		return "", err
 	}
-	fd, err := unix.Open(full, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return "", &fs.PathError{Op: "open", Path: full, Err: err}
 	}

@@ -30,16 +30,14 @@ bench: bench-build ## compare registration and allocation from Go with C, in the
 		sh -c '$(BENCH_FIRST) exec bench "$$@"' bench $(BENCH_ARGS)
 	@$(MAKE) --no-print-directory bench-rdma
 
-# Seven minutes: TRAFFIC_ARGS="-ops write -what rate" has more rounds in them. Every
-# run of perftest's and of ours would load all of libibverbs' drivers first.
+# Seven minutes: TRAFFIC_ARGS="-ops write -what rate" has more rounds in them.
 TRAFFIC_ARGS ?=
 TRAFFIC_TIMEOUT ?= 20m
-TRAFFIC_FIRST = cd /etc/libibverbs.d && ls | grep -v rxe | xargs rm -f; cd - >/dev/null
 
 .PHONY: bench-rdma
 bench-rdma: bench-build ## compare message rate, bandwidth and latency from Go with perftest, in the testbed
 	@$(BUILD)/bin/testbed run -kernel $(KERNEL) -patched-rxe -timeout $(TRAFFIC_TIMEOUT) -- \
-		sh -c '$(TRAFFIC_FIRST); exec bench -only traffic "$$@"' bench $(TRAFFIC_ARGS)
+		bench -only traffic $(TRAFFIC_ARGS)
 
 # What tracing adds, beside a bpftrace script on the same functions.
 .PHONY: bench-trace

@@ -104,7 +104,7 @@ func agree(t *testing.T, outcomes ...p2p.Outcome) {
 		writeFile(t, gate, map[bool]string{true: "N", false: "Y"}[b.open])
 		writeFile(t, kindFile(n, "importer"), kind.name)
 		writeFile(t, kindFile(n, "peer2peer"), kind.peer)
-		pair := find(t, m, g.PCI, n.Name)
+		pair := findWith(t, m, g.PCI, n)
 		pair.Proof = p.Prove(t.Context(), pair)
 		disagreement(t, strings.Join(names, ", "), pair)
 		seen[pair.Proof.Outcome]++

@@ -24,6 +24,9 @@ func (g *guest) setUp(release string, s wire.Setup) error {
 	if err := switchRoot(s); err != nil {
 		return err
 	}
+	if err := hideProviders("/etc/libibverbs.d"); err != nil {
+		return err
+	}
 	if err := moduleTree(release, s); err != nil {
 		return err
 	}
