@@ -101,6 +101,9 @@ type Live struct {
 	BAR1 func() (map[Addr]Usage, error)
 	// Imports asks an RDMA driver whether it imports dma-bufs.
 	Imports func(nic string) (ibvfd.Support, error)
+	// Port asks a NIC for a port's state; a build or a machine without libibverbs
+	// answers ErrNotAsked.
+	Port func(nic string, port int) (ibvfd.PortAttr, error)
 	// Opens tries to open a device file for reading and writing.
 	Opens func(path string) error
 }

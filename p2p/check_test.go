@@ -178,6 +178,13 @@ func exports(e Export, err error) Live {
 	return Live{DMABuf: func() (map[Addr]Export, error) { return map[Addr]Export{{Bus: 0x13}: e, {Bus: 0x15}: {OK: true}}, err }}
 }
 
+// inPorts is what a port of each NIC has for an MTU, and the most that it can have.
+func inPorts(err error, state ibvfd.PortState, most int, mtu map[string]int) Live {
+	return Live{Port: func(nic string, _ int) (ibvfd.PortAttr, error) {
+		return ibvfd.PortAttr{State: state, MTU: mtu[nic], MaxMTU: most}, err
+	}}
+}
+
 func confidential(on bool, err error) Live {
 	return Live{Confidential: func() (bool, error) { return on, err }}
 }

@@ -3,6 +3,7 @@
 package p2p
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -37,46 +38,108 @@ func inPackets(mtu uint64) string {
 }
 
 func (l *look) netMTU() {
-	var sizes []uint64
-	var names []string
+	byMTU, byPacket := grouped{}, grouped{} // of network devices, and of InfiniBand's ports
 	told := map[string]bool{}
-	at := []string{"/sys/class/net/*/mtu"}
 	for _, n := range l.s.NICs {
 		for _, p := range n.Ports {
-			if n.Software || p.LinkLayer == ibvfd.LinkInfiniBand {
-				continue
-			}
-			if l.kind(n).isIWARP() {
+			switch {
+			case n.Software:
+			case p.LinkLayer == ibvfd.LinkInfiniBand:
+				if a, ok := l.active(n, p); ok {
+					byPacket.add(portName(n, p), uint64(a.MTU))
+				}
+			case l.kind(n).isIWARP():
 				l.say(ResultSkip, portName(n, p), l.kind(n).at(), "iWARP, whose packets are TCP's")
-				continue
-			}
-			for _, dev := range netDevs(n, p) {
-				if told[dev] {
-					continue
+			default:
+				var room uint64
+				for _, dev := range netDevs(n, p) {
+					r := l.read("sys/class/net", dev, "mtu")
+					size, ok := r.number()
+					room = max(room, size)
+					if told[dev] {
+						continue
+					}
+					told[dev] = true
+					if !ok {
+						l.unknown(dev, r.at(), "%s", orText(r))
+						continue
+					}
+					byMTU.add(dev, size)
 				}
-				told[dev] = true
-				r := l.read("sys/class/net", dev, "mtu")
-				size, ok := r.number()
-				if !ok {
-					l.unknown(dev, r.at(), "%s", orText(r))
-					continue
-				}
-				names = append(names, dev+" "+r.text)
-				if !slices.Contains(sizes, size) {
-					sizes = append(sizes, size)
-				}
+				l.smaller(n, p, packets(room))
 			}
 		}
 	}
-	slices.Sort(sizes)
-	switch {
+	at := []string{"/sys/class/net/*/mtu"}
+	switch sizes := byMTU.sizes(); {
 	case len(sizes) > 1 && packets(sizes[0]) == packets(sizes[len(sizes)-1]):
-		l.pass("", at, "%s%s on all", strings.Join(names, ", "), inPackets(sizes[0]))
+		l.pass("", at, "%v%s on all", byMTU, inPackets(sizes[0]))
 	case len(sizes) > 1:
-		l.warn("", at, "%s; with the first of %d%s", strings.Join(names, ", "), sizes[0], inPackets(sizes[0]))
+		l.warn("", at, "%v; with the first of %d%s", byMTU, sizes[0], inPackets(sizes[0]))
 	case len(sizes) == 1:
 		l.pass("", at, "%d%s", sizes[0], inPackets(sizes[0]))
-	case len(l.found) == 0:
-		l.skip("no network device of an RDMA NIC")
+	}
+	switch sizes := byPacket.sizes(); {
+	case len(sizes) > 1:
+		l.warn("", nil, "InfiniBand's packets: %v", byPacket).fix("give the partition one MTU, in the subnet manager's configuration", "", "")
+	case len(sizes) == 1:
+		l.pass("", nil, "InfiniBand's packets have %d bytes", sizes[0])
+	}
+	if len(l.found) == 0 {
+		l.skip("no network device of an RDMA NIC, and no device to ask for InfiniBand's MTU")
+	}
+}
+
+// grouped are names by their MTU.
+type grouped []struct {
+	name string
+	size uint64
+}
+
+func (g *grouped) add(name string, size uint64) {
+	*g = append(*g, struct {
+		name string
+		size uint64
+	}{name, size})
+}
+
+// sizes are in order, each once.
+func (g grouped) sizes() []uint64 {
+	var out []uint64
+	for _, x := range g {
+		out = append(out, x.size)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+func (g grouped) String() string {
+	var words []string
+	for _, x := range g {
+		words = append(words, fmt.Sprintf("%s %d", x.name, x.size))
+	}
+	return strings.Join(words, ", ")
+}
+
+// active asks for the state of a port; what cannot be asked or is not active has
+// no MTU in use.
+func (l *look) active(n NIC, p ibvfd.PortInfo) (ibvfd.PortAttr, bool) {
+	if l.s.Live.Port == nil || n.Uverbs == "" {
+		return ibvfd.PortAttr{}, false
+	}
+	a, err := l.s.Live.Port(n.Name, p.Num)
+	if err != nil && !errors.Is(err, ErrNotAsked) {
+		l.unknown(portName(n, p), []string{n.Uverbs}, "the MTU in use: %v", err).aside()
+	}
+	return a, err == nil && a.State == ibvfd.PortActive
+}
+
+// smaller tells a port whose packets are smaller than its network device and the
+// NIC let them be.
+func (l *look) smaller(n NIC, p ibvfd.PortInfo, room uint64) {
+	a, ok := l.active(n, p)
+	if room = min(room, uint64(a.MaxMTU)); ok && uint64(a.MTU) < room {
+		l.warn(portName(n, p), []string{n.Uverbs}, "its packets have %d bytes, and its network device has room for %d", a.MTU, room).
+			fix("set the network device down and up, so that the driver reads its MTU anew", "", "ends the port's connections")
 	}
 }

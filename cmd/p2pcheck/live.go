@@ -45,7 +45,7 @@ func answers() p2p.Live {
 		BAR1:   func() (map[p2p.Addr]p2p.Usage, error) { return perGPU(gpus, bar1) },
 		Memory: func() (map[p2p.Addr]uint64, error) { return perGPU(gpus, memory) },
 		DMABuf: sync.OnceValues(dmabufs), Confidential: sync.OnceValues(confidential), Peers: sync.OnceValues(peers),
-		Imports: ibvfd.Probe, Opens: opens,
+		Imports: ibvfd.Probe, Port: port, Opens: opens,
 	}
 }
 
@@ -124,6 +124,18 @@ func perGPU[T any](gpus func() ([]nvml.GPU, error), of func(nvml.GPU) (T, bool))
 		err = errors.Join(err, e)
 	}
 	return out, notAsked(err)
+}
+
+func port(nic string, num int) (_ ibvfd.PortAttr, err error) {
+	c, err := ibvfd.Open(nic)
+	if errors.Is(err, ibvfd.ErrNotBuilt) || errors.Is(err, ibvfd.ErrNoLibrary) {
+		err = fmt.Errorf("%w: %w", p2p.ErrNotAsked, err)
+	}
+	if err != nil {
+		return ibvfd.PortAttr{}, err
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
+	return c.QueryPort(num)
 }
 
 func opens(name string) error {
