@@ -29,7 +29,10 @@ func (l *look) networkFunctions() (all []pci.Function, unread []lostNIC, err err
 		if err != nil {
 			continue
 		}
-		class, err := l.m.sys.ReadUint("bus/pci/devices/"+name+"/class", 24)
+		class, ok := l.m.seenClass(a)
+		if !ok {
+			class, err = l.m.sys.ReadUint("bus/pci/devices/"+name+"/class", 24)
+		}
 		if err == nil && class>>16 != classNetwork {
 			continue
 		}

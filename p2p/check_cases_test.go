@@ -295,7 +295,8 @@ func checkCases() map[string][]checkCase {
 			on("small-hgx", pass, directCard, swap("device=0x1021", "device=0x1023"), byVFIO7, vpd(amdNIC, "a"), vpd(otherNIC, "b"), vpd(directDir, "c")),
 			on("small-hgx", pass, directCard, swap("device=0x1021", "device=0x1023"), byVFIO7, swap("driver:mlx5_ib", "")),
 			on("small-hgx", pass, directCard, byVFIO7), on("small-hgx", unknown, directCard, swap("device=0x1021", "device=0x101e"), byVFIO7),
-			on("small-hgx", unknown, swap("device=0x1021", "device=0x1023"), swap("vendor=0x1000", "vendor=odd")),
+			on("small-hgx", unknown, directCard, swap("device=0x1021", "device=0x1023"), swap("vendor=0x15b3 device=0x2100", "vendor=odd device=0x2100")),
+			on("small-hgx", pass, swap("device=0x1021", "device=0x1023"), swap("vendor=0x1000", "vendor=odd")), // it is bound to no driver
 			on("small-hgx", warn, farCard, cx8, vpd(amdNIC, "card"), vpd(otherNIC, "other"), vpd(farDir, "card")),
 			on("small-hgx", pass, farCard, cx8, swap("acs=0x00", "acs=0x1d"), swap("device=0x09a2", "device=0x1"), vpd(amdNIC, "card"), vpd(otherNIC, "other"), vpd(farDir, "card")),
 			on("small-hgx", unknown, farCard, cx8),

@@ -5,6 +5,7 @@ package p2p
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strings"
 
@@ -93,9 +94,14 @@ func (l *look) readDirectFunctions() ([]*function, error) {
 			continue
 		}
 		if !bound {
-			vendor, err1 := l.m.sys.ReadUint("bus/pci/devices/"+name+"/vendor", 16)
-			device, err2 := l.m.sys.ReadUint("bus/pci/devices/"+name+"/device", 16)
-			if err := errors.Join(err1, err2); err != nil && l.m.sys.Exists("bus/pci/devices/"+name) {
+			dir := "bus/pci/devices/" + name
+			driver, err := l.m.sys.Link(dir + "/driver")
+			if err == nil && driver != directDriver || errors.Is(err, fs.ErrNotExist) && l.m.sys.Exists(dir+"/vendor") {
+				continue
+			}
+			vendor, err1 := l.m.sys.ReadUint(dir+"/vendor", 16)
+			device, err2 := l.m.sys.ReadUint(dir+"/device", 16)
+			if err := errors.Join(err1, err2); err != nil && l.m.sys.Exists(dir) {
 				errs = append(errs, err)
 			}
 			if vendor != mellanox || device != directData {

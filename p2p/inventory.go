@@ -87,6 +87,7 @@ const (
 func (m *Machine) isGPU(a Addr) (bool, error) {
 	dir := "bus/pci/devices/" + a.String()
 	class, err := m.sys.ReadUint(dir+"/class", 32)
+	m.sawClass(a, class, err)
 	if err != nil {
 		if (errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV)) && !m.sys.Exists(dir) {
 			return false, nil // removed meanwhile
@@ -101,6 +102,24 @@ func (m *Machine) isGPU(a Addr) (bool, error) {
 		return err == nil && driver == softgpu.Module, nil
 	}
 	return false, nil
+}
+
+// sawClass keeps it for networkFunctions: there are thousands of functions.
+func (m *Machine) sawClass(a Addr, class uint64, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err != nil {
+		delete(m.classes, a)
+	} else {
+		m.classes[a] = class
+	}
+}
+
+func (m *Machine) seenClass(a Addr) (uint64, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	class, ok := m.classes[a]
+	return class, ok
 }
 
 // offPCI finds the GPUs that are on no PCI bus, vgem among them.

@@ -43,6 +43,8 @@ type cache struct {
 	nodes map[Addr]*node
 	hosts map[string]*host
 
+	classes map[Addr]uint64 // as [Machine.GPUs] saw them last
+
 	chipset chipset
 }
 

@@ -48,7 +48,7 @@ func (s Source) Open() *Machine {
 	if proc == "" {
 		proc = filepath.Join(root, "proc")
 	}
-	m := &Machine{root: root, sys: sysfs.New(sys), proc: procfs.New(proc), process: s.Process, cache: &cache{nodes: map[Addr]*node{}, hosts: map[string]*host{}}}
+	m := &Machine{root: root, sys: sysfs.New(sys), proc: procfs.New(proc), process: s.Process, cache: &cache{nodes: map[Addr]*node{}, hosts: map[string]*host{}, classes: map[Addr]uint64{}}}
 	m.Kernel, m.config = readKernel(root, m.proc, s.Release, s.Config)
 	m.CPU = readCPU(m.proc)
 	m.virtual = m.readVirtual()
