@@ -557,7 +557,7 @@ func TestResizeRemedy(t *testing.T) {
 func TestSwitchInsideAGPU(t *testing.T) {
 	speed := put(wrongG+"/current_link_speed", "2.5 GT/s PCIe")
 	inside := swap("vendor=0x1000", "vendor=0x1002")
-	if found := checked(t, testenv.Machines["small-mi300"](), Live{}, "PCIE-LINK", speed, inside); worst(found) != ResultPass {
+	if found := checked(t, testenv.Machines["small-mi300"](), Live{}, "PCIE-LINK", speed, inside); worst(found) != ResultUnknown {
 		t.Error(said(found))
 	}
 	if found := checked(t, testenv.Machines["small-mi300"](), Live{}, "PCIE-LINK", speed); worst(found) != ResultFail {

@@ -4,7 +4,9 @@ package p2p
 
 import (
 	"errors"
+	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -44,8 +46,8 @@ func (l *look) filtered(name string) {
 	}
 }
 
-// defaultShm is what a container gets, in the words of mountinfo.
-const defaultShm = "size=65536k"
+// defaultShm is what a container gets, in KiB, the unit of mountinfo.
+const defaultShm = 64 << 10
 
 func (l *look) sharedMemory() {
 	at := []string{"/" + l.m.processDir() + "/mountinfo"}
@@ -62,11 +64,14 @@ func (l *look) sharedMemory() {
 		if m.Point != "/dev/shm" {
 			continue
 		}
-		if slices.Contains(m.Super, defaultShm) {
-			l.warn("", at, "%s64 MiB", l.m.whose())
-			return
+		switch size, given, err := tmpfsSize(m.Super); {
+		case err != nil:
+			l.unknown("", at, "%s%v", l.m.whose(), err)
+		case given && size <= defaultShm:
+			l.warn("", at, "%s%s", l.m.whose(), kib(size))
+		default:
+			l.pass("", at, "%s%s", l.m.whose(), strings.Join(m.Super, ","))
 		}
-		l.pass("", at, "%s%s", l.m.whose(), strings.Join(m.Super, ","))
 		return
 	}
 	if len(mounts) == 0 {
@@ -74,6 +79,30 @@ func (l *look) sharedMemory() {
 		return
 	}
 	l.warn("", at, "%s/dev/shm is no file system of its own", l.m.whose())
+}
+
+// tmpfsSize is that of a tmpfs in KiB, by the options that the kernel lists; it
+// lists none where it is half of the memory.
+func tmpfsSize(options []string) (size uint64, given bool, err error) {
+	for _, o := range options {
+		text, ok := strings.CutPrefix(o, "size=")
+		if !ok {
+			continue
+		}
+		size, err := strconv.ParseUint(strings.TrimSuffix(text, "k"), 10, 64)
+		if err != nil || !strings.HasSuffix(text, "k") {
+			return 0, false, fmt.Errorf("%q is not understood", o)
+		}
+		return size, true, nil
+	}
+	return 0, false, nil
+}
+
+func kib(size uint64) string {
+	if size%1024 == 0 {
+		return fmt.Sprintf("%d MiB", size/1024)
+	}
+	return fmt.Sprintf("%d KiB", size)
 }
 
 func (l *look) masked() {

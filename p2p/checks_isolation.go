@@ -168,6 +168,8 @@ func (l *look) acsPorts() {
 			l.unknown(f.name, at, "%s", reading{err: firstError(f.err, f.ACSErr)}.why()).asRoot(l.m)
 		case oddACS(f):
 			l.unknown(f.name, at, "%04x:%04x: its ACS registers have another form, which is not decoded", f.Vendor, f.Device)
+		case f.config.Unreachable():
+			l.unknown(f.name, at, "256 bytes, and ACS lies behind them: the kernel goes by none, and what the port does is not known").asRoot(l.m)
 		case !f.ACS.Present:
 			l.pass(f.name, at, "no ACS")
 		default:
@@ -269,10 +271,11 @@ func (l *look) translation() {
 		at := []string{"/sys/" + nic.dir + "/config"}
 		_, ats, err := nic.config.ATS()
 		express, _, err2 := nic.config.Express()
-		err = firstError(nic.cfgErr, err, err2)
+		err = firstError(nic.cfgErr, err, err2, beyond(nic, "ATS"))
 		worst, bits := routeGood, pci.ACSBits(0)
 		for _, f := range ports {
 			err = firstError(err, f.err, f.ACSErr)
+			err = firstError(err, beyond(f, "ACS"))
 			c := f.ACS.Ctrl
 			if !f.ACS.Present {
 				c = 0
@@ -297,6 +300,14 @@ func (l *look) translation() {
 	if !below {
 		l.skip("no pair below a common bridge")
 	}
+}
+
+// beyond is the error of a capability that is behind what can be read.
+func beyond(f *function, capability string) error {
+	if !f.config.Unreachable() {
+		return nil
+	}
+	return fmt.Errorf("%v: 256 bytes of its configuration can be read, and %s lies behind them", f.PCI, capability)
 }
 
 // routeRemedy names what makes a port's traffic go one way, as far as it is not

@@ -72,6 +72,9 @@ const osrelease = "/proc/sys/kernel/osrelease"
 
 func (l *look) kernelVersion() {
 	k, at := l.m.Kernel, []string{osrelease}
+	if k.other != "" {
+		at = nil // it was given
+	}
 	v := k.version
 	switch {
 	case !v.known():

@@ -185,7 +185,8 @@ func (l *look) links() {
 		at := []string{"/sys/" + f.dir + "/current_link_speed", "/sys/" + f.dir + "/current_link_width"}
 		s, ok := l.linkOf(f)
 		had, could, read := s.speed*float64(s.width), s.maxSpeed*float64(s.maxWidth), s.String()
-		if ok && l.ofGPU(f) && s.speed < s.maxSpeed { // PCIE-LINK-IDLE tells of the speed
+		slow := ok && l.ofGPU(f) && s.speed < s.maxSpeed // PCIE-LINK-IDLE tells of the speed
+		if slow {
 			had, could, read = float64(s.width), float64(s.maxWidth), s.lanes()
 			at = at[1:]
 		}
@@ -205,6 +206,8 @@ func (l *look) links() {
 		case narrow[f.PCI] != "":
 			l.warn(f.name, at, "%s: %s", read, narrow[f.PCI]).
 				fix("put the NIC below the GPU's switch, or the switch into a slot with a wider or faster link", "", "").Expect = "as much as the links of the GPU and the NIC have"
+		case slow:
+			l.unknown(f.name, at, "%s, and as slow as PCIE-LINK-IDLE says", read).aside()
 		default:
 			l.pass(f.name, at, "%s", read)
 		}
@@ -371,8 +374,8 @@ func (l *look) barAssigned() {
 			l.fail(f.name, r.at(), "no address: BAR %s", strings.Join(unset, ", "))
 		case complaint != "":
 			l.fail(f.name, []string{"/dev/kmsg"}, "%s", complaint)
-		case !placed && log.err != nil:
-			l.unknown(f.name, append(r.at(), log.where), "no BAR is there, and the kernel's log, which would say that one found no room, cannot be read")
+		case !placed:
+			l.unknown(f.name, append(r.at(), log.where), "no BAR is there, and the kernel's log does not say that one found no room")
 		default:
 			l.pass(f.name, r.at(), "each has one")
 		}

@@ -36,6 +36,7 @@ type Kernel struct {
 	Source string
 
 	denied  bool    // the configuration is there, and may not be read
+	other   string  // the release that runs there, if another one was given
 	version version // zero if the release could not be understood
 }
 
@@ -115,13 +116,18 @@ const (
 
 func readKernel(root string, proc procfs.FS, release, given string) (Kernel, kernelConfig) {
 	k := Kernel{Release: release}
-	if release == "" {
-		if text, err := files.ReadFile(proc.Path("sys/kernel/osrelease")); err == nil {
-			k.Release = strings.TrimSpace(string(text))
+	if text, err := files.ReadFile(proc.Path("sys/kernel/osrelease")); err == nil {
+		running := strings.TrimSpace(string(text))
+		k.Release = cmp.Or(release, running)
+		if k.Release != running {
+			k.other = running
 		}
 	}
 	k.version = parseVersion(k.Release)
-	places := configPlaces(root, proc, k.Release)
+	places := configPlaces(root, k.Release)
+	if k.other == "" {
+		places = append([]string{proc.Path("config.gz")}, places...)
+	}
 	if given != "" {
 		places = []string{given}
 	}
@@ -134,6 +140,8 @@ func readKernel(root string, proc procfs.FS, release, given string) (Kernel, ker
 		k.MoveNotify = config.moveNotify(k)
 	case given != "":
 		k.Source = cmp.Or(odd, given+" is not the configuration of a kernel")
+	case k.other != "":
+		k.Source = cmp.Or(odd, "no configuration was found") + ", and the symbols are those of " + k.other
 	default:
 		k.P2PDMA, k.Source = probeSymbols(proc, cmp.Or(odd, "no configuration was found"))
 	}
@@ -170,9 +178,10 @@ func (c kernelConfig) moveNotify(k Kernel) placement.Answer {
 	return k.between(v6_12, v7_2) // in between somebody took it away
 }
 
-// configPlaces is where distributions put the configuration.
-func configPlaces(root string, proc procfs.FS, release string) []string {
-	places := []string{proc.Path("config.gz")}
+// configPlaces is where distributions put the configuration of a release. The
+// kernel that runs may have its own in procfs.
+func configPlaces(root, release string) []string {
+	var places []string
 	if release != "" && !strings.ContainsRune(release, '/') {
 		places = append(places,
 			filepath.Join(root, "boot", "config-"+release),

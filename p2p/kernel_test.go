@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gpurdma/gpurdma/internal/testenv"
 	"github.com/gpurdma/gpurdma/placement"
 )
 
@@ -102,6 +103,23 @@ func TestBackports(t *testing.T) {
 	} {
 		if got := (Kernel{Release: release}).backports(); got != want {
 			t.Errorf("%q: %v", release, got)
+		}
+	}
+}
+
+// What a kernel shows of itself says nothing of another one.
+func TestAnotherKernelThanTheOneThatRuns(t *testing.T) {
+	kallsyms := "ffffffff81000000 T pci_p2pdma_distance_many\nffffffff81000010 T pci_enable_device\n"
+	tree := testenv.Tree{Release: "7.2.12+deb13-amd64", Config: "-", Files: map[string]string{
+		"proc/config.gz": zipped(t, withP2P), "proc/kallsyms": kallsyms, "boot/config-6.12.117+deb12-amd64": withoutP2P,
+	}}
+	root := tree.Write(t)
+	for release, want := range map[string]placement.Answer{
+		"": placement.Yes, "7.2.12+deb13-amd64": placement.Yes,
+		"6.1.0-28-amd64": placement.AnswerUnknown, "6.12.117+deb12-amd64": placement.No,
+	} {
+		if k := (Source{Root: root, Release: release}).Open().Kernel; k.P2PDMA != want || release != "" && k.Release != release {
+			t.Errorf("%q: %+v, want %v", release, k, want)
 		}
 	}
 }

@@ -278,6 +278,18 @@ func TestWatch(t *testing.T) {
 		t.Errorf("%+v", w)
 	}
 	watcher := m.Watch(s.Pairs[0])
+	counters := filepath.Join(root, amdGPU, "aer_dev_correctable")
+	aside := counters + ".aside"
+	if err := os.Rename(counters, aside); err != nil {
+		t.Fatal(err)
+	}
+	if w := watcher.Stop(); w.Counted {
+		t.Error("the errors of a GPU whose counters are gone are counted")
+	}
+	if err := os.Rename(aside, counters); err != nil {
+		t.Fatal(err)
+	}
+	watcher = m.Watch(s.Pairs[0])
 	f, err := os.OpenFile(filepath.Join(root, "dev/kmsg"), os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err)

@@ -3,6 +3,7 @@
 package p2p
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/gpurdma/gpurdma/placement"
@@ -16,7 +17,18 @@ type virtual struct {
 }
 
 // hypervisors are words by which their machines call themselves.
-var hypervisors = []string{"QEMU", "KVM", "VMware", "Virtual Machine", "VirtualBox", "Google Compute Engine", "OpenStack", "HVM domU"}
+var hypervisors = []string{
+	"QEMU", "KVM", "VMware", "Virtual Machine", "VirtualBox", "Google Compute Engine", "OpenStack", "HVM domU",
+	"Nutanix", "oVirt", "RHEV", "Xen", "BHYVE", "Parallels",
+}
+
+// makers are words of those who build servers with processors other than x86,
+// which have no flag for a hypervisor. Of all others it is not known.
+var makers = []string{
+	"NVIDIA", "Supermicro", "GIGABYTE", "Giga Computing", "Hewlett", "HPE", "Dell", "Lenovo", "IBM", "Ampere", "ADLINK",
+	"ASUS", "ASRock", "Quanta", "QCT", "Wiwynn", "Wistron", "Foxconn", "Ingrasys", "Inventec", "Pegatron", "MiTAC", "Fujitsu",
+	"Huawei", "Inspur", "H3C", "ZTE", "Cisco", "Cavium", "Marvell", "Apple",
+}
 
 func (m *Machine) readVirtual() virtual {
 	cpu := m.read("proc/cpuinfo")
@@ -34,10 +46,17 @@ func (m *Machine) readVirtual() virtual {
 	switch {
 	case x86:
 		return virtual{placement.No, strings.TrimSuffix("the processor knows of no hypervisor: "+name, ": "), cpu.at()}
-	case cpu.err == nil && cpu.text != "" && product.text != "" && vendor.text != "":
+	case cpu.err == nil && cpu.text != "" && product.text != "" && vendor.text != "" && built(vendor.text, product.text):
 		return virtual{placement.No, name, product.at()}
+	case cpu.err == nil && cpu.text != "" && name != "":
+		return virtual{placement.AnswerUnknown, "the processor does not say, and neither does the firmware: " + name, product.at()}
 	case cpu.err != nil:
 		return virtual{placement.AnswerUnknown, cpu.why(), cpu.at()}
 	}
 	return virtual{placement.AnswerUnknown, "neither the processor nor the firmware says", cpu.at()}
+}
+
+// built reports a machine by a maker's name; a cloud's says so of its own.
+func built(vendor, product string) bool {
+	return slices.ContainsFunc(makers, func(word string) bool { return strings.Contains(vendor, word) }) || strings.Contains(product, ".metal")
 }

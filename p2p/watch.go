@@ -100,6 +100,11 @@ func (w *Watcher) Stop() Watch {
 	}
 	after := w.counters()
 	out.Counted = len(after) > 0
+	for key := range w.before { // a device that is gone is counted no more
+		if _, still := after[key]; !still {
+			out.Counted = false
+		}
+	}
 	for _, a := range w.way {
 		for _, kind := range errorKinds {
 			key := counterKey(a, kind)

@@ -55,7 +55,7 @@ func newServer(cpu, product string) *server {
 		"sys/kernel/btf/vmlinux":                     "BTF\n",
 		"sys/kernel/tracing/events/dma_buf/enable":   "0\n",
 		"sys/kernel/security/lockdown":               "[none] integrity confidentiality\n",
-		"sys/class/dmi/id/sys_vendor":                "Example\n",
+		"sys/class/dmi/id/sys_vendor":                "Supermicro\n",
 		"sys/class/dmi/id/product_name":              product + "\n",
 		"sys/class/infiniband_verbs/abi_version":     "6\n",
 		"sys/module/ib_core/parameters/netns_mode":   "Y\n",
