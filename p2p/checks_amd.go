@@ -18,7 +18,7 @@ var amdChecks = []Check{
 		Fix: Remedy{Change: "turn on “Above 4G decoding” and “Resizable BAR” in the firmware"}, Ref: "amdgpu_device_is_peer_accessible()"},
 	{ID: "AMD-KFD-LINKS", Title: "KFD knows links between the GPUs", Worst: ResultWarn, run: (*look).kfdLinks,
 		Expect: "p2p_links or io_links of each GPU node", Why: "Without them ROCm copies between GPUs by way of the host.",
-		Fix: Remedy{Change: "run a kernel that is built with it", Command: "CONFIG_HSA_AMD_P2P=y"}, Ref: "/sys/class/kfd/kfd/topology"},
+		Fix: Remedy{Change: "run a kernel that is built with it", Command: configHSAP2P + "=y"}, Ref: "/sys/class/kfd/kfd/topology"},
 	{ID: "AMD-PARAM", Title: "amdgpu lets GPUs reach each other on PCIe", Worst: ResultWarn, run: (*look).pcieP2P,
 		Expect: "Y", Why: "With pcie_p2p=0 KFD shares no memory between GPUs over PCI. NICs do not need it.",
 		Fix: Remedy{Change: "take amdgpu.pcie_p2p=0 away from the kernel's command line, or from /etc/modprobe.d: by itself it is on"}, Ref: "amdgpu_device_is_peer_accessible()"},
@@ -110,9 +110,21 @@ func (l *look) kfdLinks() {
 	case len(ids) == 0:
 		l.unknown("", r.at(), "KFD knows no GPU")
 	case len(alone) > 0:
-		l.warn("", r.at(), "%s without links to another GPU", plural(len(alone), "node"))
+		l.kfdMend(l.warn("", r.at(), "%s without links to another GPU", plural(len(alone), "node")))
 	default:
 		l.pass("", r.at(), "%s, all with links", plural(len(ids), "node"))
+	}
+}
+
+// kfdMend replaces the usual remedy where the kernel is built for links already. A
+// kernel that is not has no such parameter.
+func (l *look) kfdMend(f *Finding) {
+	switch r := l.read("sys/module/amdgpu/parameters/pcie_p2p"); {
+	case r.err == nil && r.text == "N":
+		f.Where = append(f.Where, r.where)
+		f.fix("let amdgpu join GPUs over PCIe: its parameter is off (AMD-PARAM)", "amdgpu.pcie_p2p=1", "")
+	case r.err == nil && r.text == "Y" || l.m.config[configHSAP2P] == "y":
+		f.fix("see that the CPU sees all of the GPUs' memory (AMD-LARGEBAR), and that the GPUs are below one PCI switch, or host bridges that the kernel trusts", "", "")
 	}
 }
 

@@ -19,7 +19,7 @@ import (
 var containerChecks = []Check{
 	{ID: "CTR-LIBS", Title: "libibverbs has a provider for the NIC", Worst: ResultWarn, run: (*look).providers,
 		Expect: "a provider of each NIC's driver, of libibverbs' own version", Why: "Without its provider libibverbs sees no device: the usual state of a container's image. It loads those libraries only that have its private interface's number in their names.",
-		Fix: Remedy{Change: "install it in the image", Command: "apt install ibverbs-providers"}, Ref: "rdma-core"},
+		Fix: Remedy{Change: "install it, in the image of a container: the package ibverbs-providers of Debian and Ubuntu, libibverbs of RHEL and SLES"}, Ref: "rdma-core"},
 	{ID: "CTR-SHM", Title: "Shared memory is large enough", Worst: ResultWarn, run: (*look).sharedMemory,
 		Expect: "more than 64 MiB in /dev/shm", Why: "NCCL and RCCL keep their buffers between processes there; containers get 64 MiB by default.",
 		Fix: Remedy{Change: "give the container more", Command: "--shm-size 1g"}, Ref: "NCCL's documentation"},

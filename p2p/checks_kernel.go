@@ -37,8 +37,8 @@ var kernelChecks = []Check{
 		Expect: "CONFIG_INFINIBAND_ON_DEMAND_PAGING=y", Why: "Without it mlx5 refuses every dma-buf with EOPNOTSUPP, before it looks at it.",
 		Fix: Remedy{Change: "run a kernel that is built with it", Command: "CONFIG_INFINIBAND_ON_DEMAND_PAGING=y"}, Ref: "drivers/infiniband/hw/mlx5/mr.c"},
 	{ID: "KRN-CFG-HSA-P2P", Title: "AMD GPUs reach each other", Worst: ResultWarn, run: (*look).configHSA,
-		Expect: "CONFIG_HSA_AMD_P2P=y", Why: "KFD shares no memory between GPUs over PCI without it. NICs do not need it.",
-		Fix: Remedy{Change: "run a kernel that is built with it", Command: "CONFIG_HSA_AMD_P2P=y"}, Ref: "amdgpu_device_is_peer_accessible()"},
+		Expect: configHSAP2P + "=y", Why: "KFD shares no memory between GPUs over PCI without it. NICs do not need it.",
+		Fix: Remedy{Change: "run a kernel that is built with it", Command: configHSAP2P + "=y"}, Ref: "amdgpu_device_is_peer_accessible()"},
 	{ID: "KRN-CFG-VFIO-DMABUF", Title: "vfio-pci exports dma-bufs", Worst: ResultFail, run: (*look).configVFIO,
 		Expect: "CONFIG_VFIO_PCI_DMABUF=y", Why: "Without it vfio-pci has no dma-buf of a BAR to give.",
 		Fix: Remedy{Change: "run Linux 7.2 or later, built with it", Command: "CONFIG_VFIO_PCI_DMABUF=y"}, Ref: "drivers/vfio/pci/Kconfig"},
@@ -221,7 +221,7 @@ func (l *look) configHSA() {
 		l.skip("not two GPUs of amdgpu")
 		return
 	}
-	l.needs("CONFIG_HSA_AMD_P2P")
+	l.needs(configHSAP2P)
 }
 
 func (l *look) configVFIO() {

@@ -210,7 +210,7 @@ func (l *look) verbsLibrary() {
 		}
 	}
 	if looked {
-		l.warn("", nil, "no libibverbs was found").fix("install rdma-core's libibverbs", "apt install libibverbs1 ibverbs-providers", "")
+		l.warn("", nil, "no libibverbs was found").fix("install rdma-core's libibverbs: the packages libibverbs1 and ibverbs-providers of Debian and Ubuntu, libibverbs of RHEL and SLES", "", "")
 		return
 	}
 	l.unknown("", nil, "libraries are not here")

@@ -24,6 +24,8 @@ func TestFindingsFitTheMachine(t *testing.T) {
 	translating := swap(":identity", ":DMA-FQ")
 	fault := log("DMAR: [DMA Write NO_PASID] Request device [14:00.0] fault addr 0xfb020000 [fault reason 0x05] PTE Write access is not set")
 	infiniBand := swap("Ethernet", "InfiniBand")
+	const pcieP2P = "sys/module/amdgpu/parameters/pcie_p2p"
+	unlinked := drop("sys/class/kfd/kfd/topology/nodes/2/io_links")
 	level := func(value string) edit { return exactly("proc/self/environ", "NCCL_NET_GDR_LEVEL="+value+"\x00") }
 	disabled := func(f *testenv.Tree) func(*testing.T, string) {
 		put(aPort+"/phys_state", "3: Disabled")(f)
@@ -77,6 +79,12 @@ func TestFindingsFitTheMachine(t *testing.T) {
 		"accelerator":       {id: "GPU-DRIVER", on: "small-hgx", edits: []edit{swap("driver:nvidia", "driver:qaic")}, result: fail, read: "qaic: its buffers", change: "leave it out"},
 		"no driver":         {id: "GPU-DRIVER", on: "small-hgx", edits: []edit{swap("driver:nvidia", "")}, result: fail, read: "none", change: "bind the GPU's driver"},
 		"parameter of KFD":  {id: "AMD-PARAM", on: "small-mi300", edits: []edit{put("sys/module/amdgpu/parameters/pcie_p2p", "N")}, result: warn, read: "N", change: "take amdgpu.pcie_p2p=0 away"},
+		"links, parameter":  {id: "AMD-KFD-LINKS", on: "small-mi300", edits: []edit{unlinked, put(pcieP2P, "N")}, result: warn, read: "without links", change: "its parameter is off", command: "amdgpu.pcie_p2p=1"},
+		"links, built":      {id: "AMD-KFD-LINKS", on: "small-mi300", edits: []edit{unlinked}, result: warn, read: "without links", change: "below one PCI switch"},
+		"links, built, old": {id: "AMD-KFD-LINKS", on: "small-mi300", edits: []edit{unlinked, drop(pcieP2P)}, result: warn, read: "without links", change: "below one PCI switch"},
+		"links, not built":  {id: "AMD-KFD-LINKS", on: "small-mi300", edits: []edit{unlinked, drop(pcieP2P), swap("CONFIG_HSA_AMD_P2P=y", "# CONFIG_HSA_AMD_P2P is not set")}, result: warn, read: "without links", change: "built with it", command: "CONFIG_HSA_AMD_P2P=y"},
+		"no libibverbs":     {id: "NIC-PROVIDER-LIB", on: "small-mi300", edits: []edit{drop("usr/lib64"), put("usr/lib64/libc.so", "")}, result: warn, read: "no libibverbs", change: "libibverbs1 and ibverbs-providers of Debian and Ubuntu, libibverbs of RHEL and SLES"},
+		"no provider":       {id: "CTR-LIBS", on: "small-mi300", edits: []edit{drop("etc/libibverbs.d/bnxt")}, result: warn, scope: "bnxt_re0", read: "no bnxt_re.driver", change: "ibverbs-providers of Debian and Ubuntu, libibverbs of RHEL and SLES"},
 		"UCX without KFD":   {id: "LIB-UCX", on: "small-mi300", edits: []edit{drop("dev/kfd")}, result: warn, read: "none of these files", change: "load the driver of the GPU"},
 		"virtual graphics":  {id: "VIRTIO-GPU", on: "small-mi300", edits: []edit{swap("driver:amdgpu", "driver:virtio_gpu")}, result: warn, scope: "0000:13:00.0", read: "do not count", change: "nothing, for a screen"},
 		"instances":         {id: "NV-MIG", on: "small-hgx", edits: []edit{put("proc/driver/nvidia/capabilities/gpu1/mig/gi3/access", "DeviceFileMinor: 3")}, result: warn, scope: "0000:15:00.0", read: "it has instances", change: "take the instances away", command: "nvidia-smi mig -i 0000:15:00.0 -dci; nvidia-smi mig -i 0000:15:00.0 -dgi"},

@@ -111,6 +111,7 @@ const (
 	configP2PDMA     = "CONFIG_PCI_P2PDMA"
 	configMoveNotify = "CONFIG_DMABUF_MOVE_NOTIFY"
 	configDMABuf     = "CONFIG_DMA_SHARED_BUFFER"
+	configHSAP2P     = "CONFIG_HSA_AMD_P2P"
 	configODP        = "CONFIG_INFINIBAND_ON_DEMAND_PAGING"
 )
 
