@@ -47,7 +47,8 @@ func fromDump(r io.Reader) (map[string]entry, error) {
 		entries[dir] = entry{dir: true}
 	}
 	// One at a time: what it unpacks to is many times its size.
-	for i := 0; d.More(); i++ {
+	i := 0
+	for ; d.More(); i++ {
 		var f dumped
 		if err := d.Decode(&f); err != nil {
 			return nil, fmt.Errorf("%w, and no dump of rdma_topo: %w", errSnapshot, err)
@@ -65,6 +66,9 @@ func fromDump(r io.Reader) (map[string]entry, error) {
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("%w, and no dump of rdma_topo: there is more behind its end", errSnapshot)
+	}
+	if i == 0 { // every machine that rdma_topo looks at has some
+		return nil, fmt.Errorf("%w, and a dump of rdma_topo that names no device: one for each PCI function was expected", errSnapshot)
 	}
 	return entries, nil
 }

@@ -167,6 +167,23 @@ func TestBrokenDumps(t *testing.T) {
 	}
 }
 
+// A dump without a device is of no machine, and says nothing of one: not even that it
+// has no GPU.
+func TestDumpOfNothing(t *testing.T) {
+	for _, text := range []string{"[]", "[ ]\n", "\n[\n]"} {
+		file := filepath.Join(t.TempDir(), "dump")
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for _, args := range [][]string{{"--snapshot", file}, {"topo", "--snapshot", file}} {
+			r := command(args...)
+			if r.status != cli.ExitUsage || r.out != "" || !strings.Contains(r.err, "a dump of rdma_topo that names no device: one for each PCI function was expected") {
+				t.Errorf("%q, %q: %+v", text, args, r)
+			}
+		}
+	}
+}
+
 // A small file does not become a large one.
 func TestDumpBombs(t *testing.T) {
 	packed := func(n int) string {
