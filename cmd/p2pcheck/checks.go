@@ -60,19 +60,38 @@ func findingsOf(all []p2p.Finding) []finding {
 	return out
 }
 
-func tallyOf(all []finding) tally {
-	worst, hides := map[string]int{}, map[string]bool{}
+// worstOf is the worst that each check found.
+func worstOf(all []finding) map[string]string {
+	worst := map[string]string{}
 	for _, f := range all {
-		rank := slices.Index(ranks, f.Result)
-		if was, ok := worst[f.ID]; !ok || rank < was {
-			worst[f.ID] = rank
+		if was, ok := worst[f.ID]; !ok || slices.Index(ranks, f.Result) < slices.Index(ranks, was) {
+			worst[f.ID] = f.Result
 		}
+	}
+	return worst
+}
+
+// idsOf are the checks that found something, each once.
+func idsOf(all []finding) (ids []string) {
+	seen := map[string]bool{}
+	for _, f := range all {
+		if !seen[f.ID] {
+			ids = append(ids, f.ID)
+		}
+		seen[f.ID] = true
+	}
+	return ids
+}
+
+func tallyOf(all []finding) tally {
+	hides := map[string]bool{}
+	for _, f := range all {
 		hides[f.ID] = hides[f.ID] || f.Result == "unknown" && f.Decides
 	}
 	var t tally
-	for id, rank := range worst {
-		*[]*int{&t.Fail, &t.Unknown, &t.Warn, &t.Pass, &t.Skip}[rank]++
-		if hides[id] && ranks[rank] != "fail" {
+	for id, result := range worstOf(all) {
+		*[]*int{&t.Fail, &t.Unknown, &t.Warn, &t.Pass, &t.Skip}[slices.Index(ranks, result)]++
+		if hides[id] && result != "fail" {
 			t.Hidden++
 		}
 	}

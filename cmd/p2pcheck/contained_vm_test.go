@@ -98,14 +98,3 @@ func contained(t *testing.T, whole checkResult, args []string) {
 		}
 	}
 }
-
-// worstOf is the worst that each check found.
-func worstOf(all []finding) map[string]string {
-	worst := map[string]string{}
-	for _, f := range all {
-		if was, ok := worst[f.ID]; !ok || slices.Index(ranks, f.Result) < slices.Index(ranks, was) {
-			worst[f.ID] = f.Result
-		}
-	}
-	return worst
-}

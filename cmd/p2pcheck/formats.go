@@ -116,13 +116,7 @@ func headline(r *checkResult, err error) string {
 		parts = append(parts, text)
 	}
 	for _, result := range []string{"fail", "unknown", "warn"} {
-		var ids []string
-		for _, f := range r.Checks {
-			if f.Result == result && (f.Decides || result != "unknown") && !slices.Contains(ids, f.ID) {
-				ids = append(ids, f.ID)
-			}
-		}
-		if len(ids) > 0 {
+		if ids := namedBy(r.Checks, result); len(ids) > 0 {
 			parts = append(parts, result+": "+strings.Join(ids, " "))
 		}
 	}
@@ -130,6 +124,21 @@ func headline(r *checkResult, err error) string {
 		parts = append(parts, cli.Explain(err)[0].Message)
 	}
 	return printable{}.text(strings.NewReplacer("\n", " ", "\t", " ", "|", "/").Replace(strings.Join(parts, "; ")))
+}
+
+// namedBy are the checks whose worst is this result: each has one place in a line. Of
+// the unknown those that can only warn are left out, unless they did.
+func namedBy(all []finding, result string) (ids []string) {
+	worst, matters := worstOf(all), map[string]bool{}
+	for _, f := range all {
+		matters[f.ID] = matters[f.ID] || f.Result == "warn" || f.Result == "unknown" && f.Decides
+	}
+	for _, id := range idsOf(all) {
+		if worst[id] == result && (matters[id] || result != "unknown") {
+			ids = append(ids, id)
+		}
+	}
+	return ids
 }
 
 // nagios is one line with performance data, and 0 OK, 1 warning, 2 critical, 3
@@ -140,7 +149,8 @@ func nagios(b *strings.Builder, r *checkResult, status int, err error) int {
 	fmt.Fprintf(b, "P2PCHECK %s - %s", []string{"OK", "WARNING", "CRITICAL", "UNKNOWN"}[code], headline(r, err))
 	if r != nil {
 		s, t := r.Summary, r.Tally
-		fmt.Fprintf(b, " | direct=%d staged=%d refused=%d unknown=%d checks_failed=%d checks_warned=%d checks_unknown=%d", s.Direct, s.Staged, s.Refused, s.Unknown, t.Fail, t.Warn, t.Unknown)
+		unknown := len(namedBy(r.Checks, "unknown"))
+		fmt.Fprintf(b, " | direct=%d staged=%d refused=%d unknown=%d checks_failed=%d checks_warned=%d checks_unknown=%d checks_unlisted=%d", s.Direct, s.Staged, s.Refused, s.Unknown, t.Fail, t.Warn, unknown, t.Unknown-unknown)
 		if l := r.Live; l != nil {
 			fmt.Fprintf(b, " proven_direct=%d proven_staged=%d proven_refused=%d unproven=%d contradicted=%d", l.Proven.Direct, l.Proven.Staged, l.Proven.Refused, l.Proven.Unknown, l.Contradicted)
 		}
@@ -289,17 +299,8 @@ func prometheus(b *strings.Builder, r *checkResult, status int, err error) int {
 		fmt.Fprintf(b, "p2pcheck_predictions_contradicted %d\n", r.Live.Contradicted)
 	}
 	metric("p2pcheck_check", "1 for the worst that a check found.")
-	worst := map[string]string{}
-	var ids []string
-	for _, f := range r.Checks {
-		if was, ok := worst[f.ID]; !ok || slices.Index(ranks, f.Result) < slices.Index(ranks, was) {
-			worst[f.ID] = f.Result
-		}
-		if !slices.Contains(ids, f.ID) {
-			ids = append(ids, f.ID)
-		}
-	}
-	for _, id := range ids {
+	worst := worstOf(r.Checks)
+	for _, id := range idsOf(r.Checks) {
 		fmt.Fprintf(b, "p2pcheck_check{id=%s,result=%s} 1\n", quoted(id), quoted(worst[id]))
 	}
 	return status

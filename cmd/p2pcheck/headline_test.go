@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gpurdma/gpurdma/internal/testenv"
+)
+
+// listed are the checks that a line of nagios names, by result, and counted its
+// performance data.
+func listed(t *testing.T, line string) (ids map[string][]string, counted map[string]int) {
+	t.Helper()
+	text, data, ok := strings.Cut(line, " | ")
+	if !ok {
+		t.Fatal(line)
+	}
+	ids, counted = map[string][]string{}, map[string]int{}
+	for part := range strings.SplitSeq(text, "; ") {
+		if result, names, ok := strings.Cut(part, ": "); ok && slices.Contains(ranks, result) {
+			ids[result] = strings.Fields(names)
+		}
+	}
+	for _, m := range regexp.MustCompile(`(\w+)=(\d+)`).FindAllStringSubmatch(data, -1) {
+		var n int
+		if _, err := fmt.Sscan(m[2], &n); err != nil {
+			t.Fatal(err)
+		}
+		counted[m[1]] = n
+	}
+	return ids, counted
+}
+
+// Who reads the line and who reads the performance data learns the same: each check
+// stands in one place, and they are as many as are counted.
+func TestHeadlineCounts(t *testing.T) {
+	lines := map[string]string{"bad": run(bad(), t, "--root", "ROOT", "--format", "nagios").out}
+	for _, name := range []string{"small-hgx", "grace", "xe", "flat-vm"} {
+		lines[name] = run(testenv.Machines[name](), t, "--root", "ROOT", "--format", "nagios").out
+	}
+	for _, name := range []string{"bare", "fabric", "two-nics"} {
+		lines[name] = command("--snapshot", "testdata/testbed/"+name+".tar.gz", "--format", "nagios").out
+	}
+	for name, line := range lines {
+		ids, counted := listed(t, line)
+		seen := map[string]bool{}
+		for _, result := range []string{"fail", "unknown", "warn"} {
+			for _, id := range ids[result] {
+				if seen[id] {
+					t.Errorf("%s: %s stands there twice: %s", name, id, line)
+				}
+				seen[id] = true
+			}
+		}
+		if len(ids["fail"]) != counted["checks_failed"] || len(ids["unknown"]) != counted["checks_unknown"] || len(ids["warn"]) != counted["checks_warned"] {
+			t.Errorf("%s: %d, %d and %d checks: %s", name, len(ids["fail"]), len(ids["unknown"]), len(ids["warn"]), line)
+		}
+	}
+}
+
+// The worst of a check counts, whatever came first, and none that warns is lost.
+func TestHeadlineNamesTheWorst(t *testing.T) {
+	r := checkResult{Checks: []finding{
+		{ID: "A", Result: "warn", Decides: true}, {ID: "A", Result: "fail", Decides: true}, {ID: "A", Result: "unknown", Decides: true},
+		{ID: "B", Result: "pass", Decides: true}, {ID: "B", Result: "warn", Decides: true}, {ID: "B", Result: "unknown", Decides: true},
+		{ID: "C", Result: "warn"}, {ID: "C", Result: "pass"},
+		{ID: "D", Result: "unknown"}, {ID: "E", Result: "pass", Decides: true}, {ID: "E", Result: "unknown"},
+		{ID: "F", Result: "unknown"}, {ID: "F", Result: "warn"},
+	}}
+	r.Tally = tallyOf(r.Checks)
+	var b strings.Builder
+	nagios(&b, &r, 1, nil)
+	if !strings.Contains(b.String(), " - no pair to check; fail: A; unknown: B F; warn: C | ") || !strings.HasSuffix(b.String(), " checks_failed=1 checks_warned=1 checks_unknown=2 checks_unlisted=2\n") {
+		t.Error(b.String())
+	}
+}
