@@ -267,6 +267,46 @@ func TestReportOfEquals(t *testing.T) {
 	}
 }
 
+// A node that lost its GPUs is what differs, even if what is left of it fails nothing,
+// or most nodes are like it.
+func TestReportOfBareNodes(t *testing.T) {
+	bare := testenv.Machines["small-hgx"]()
+	bare.Functions = strings.ReplaceAll(bare.Functions, "class=0x030200", "class=0x010700")
+	good := testenv.Machines["small-hgx"]()
+	const most, equal = "2 kinds of them\n", "; no kind is that of most: compared with node0, the best of the largest\n"
+	for name, c := range map[string]struct {
+		nodes []testenv.Tree // the first is what the others are compared with
+		says  string
+	}{
+		"one healthy":      {[]testenv.Tree{good, bare}, equal},
+		"two healthy":      {[]testenv.Tree{good, good, bare}, most},
+		"one that fails":   {[]testenv.Tree{bad(), bare}, equal},
+		"most are bare":    {[]testenv.Tree{good, bare, bare}, "; a larger kind has no pair that counts: compared with node0, the best of the largest that have\n"},
+		"fails, most bare": {[]testenv.Tree{bad(), bare, bare}, "; a larger kind has no pair that counts: compared with node0, the best of the largest that have\n"},
+	} {
+		dir := t.TempDir()
+		for i, tree := range c.nodes {
+			saved(t, dir, fmt.Sprintf("node%d", i), tree)
+		}
+		r := command("report", dir)
+		last := len(c.nodes) - 1
+		if r.status != cli.ExitFailed || !strings.HasSuffix(r.out, c.says) || !strings.Contains(r.out, fmt.Sprintf("node%d differ", last)) || !strings.Contains(r.out, "  worse    gpu 0000:13:00.0: not there, was nvidia (") {
+			t.Errorf("%s: %+v", name, r)
+		}
+		var d struct{ Result reportResult }
+		if err := json.Unmarshal([]byte(command("report", "--json", dir).out), &d); err != nil || d.Result.Like != "node0" {
+			t.Errorf("%s: %q, %v", name, d.Result.Like, err)
+		}
+	}
+	// Where there is no other, they are alike.
+	dir := t.TempDir()
+	saved(t, dir, "node0", bare)
+	saved(t, dir, "node1", bare)
+	if r := command("report", dir); r.status != cli.ExitUnavailable || !strings.HasSuffix(r.out, "2 nodes, 1 kind of them\n") {
+		t.Errorf("%+v", r)
+	}
+}
+
 func TestNodeNames(t *testing.T) {
 	for _, c := range [][2]string{
 		{"a.json b.json", "a b"},

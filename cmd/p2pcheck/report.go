@@ -46,7 +46,8 @@ type reportResult struct {
 	Like   string  `json:"like"`   // the node that the others are compared with
 	Groups int     `json:"groups"`
 
-	most bool // of the nodes are like that one
+	most   bool // of the nodes are like that one
+	larger bool // is a kind without a pair that counts
 }
 
 func (r reportResult) status() int {
@@ -69,7 +70,8 @@ func (a *app) report() *cobra.Command {
 		Long: `report reads files that p2pcheck --json wrote, one of each node and named after
 it, or all .json files of a directory. Where names of files are the same, the
 directories tell them apart. What most nodes have is taken for what is right, of
-kinds that equally many have the best: the others differ from it.
+kinds that equally many have the best: the others differ from it. Nodes without a
+pair that counts, as without a GPU, are not what is right while there are others.
 
 Exit status: 0 all nodes are good and alike, 1 a node fails or differs, 2 no file
 can be read, 3 of a node something is unknown, or its file cannot be read.`,
@@ -111,7 +113,7 @@ func reported(args []string) (reportResult, error) {
 	if len(runs) == 0 {
 		return r, err
 	}
-	like, alike := majority(runs)
+	like, alike, largest := majority(runs)
 	r.Nodes, r.Like = nodes, nodes[read[like]].Node
 	kinds := map[string]bool{}
 	for i, run := range runs {
@@ -121,7 +123,7 @@ func reported(args []string) (reportResult, error) {
 		r.explain(nodes[read[i]].Node, run)
 	}
 	r.Groups = len(kinds)
-	r.most = 2*alike > len(runs)
+	r.most, r.larger = 2*alike > len(runs), alike < largest
 	slices.SortStableFunc(r.Causes, func(x, y cause) int {
 		return cmp.Or(cmp.Compare(slices.Index(ranks, x.Result), slices.Index(ranks, y.Result)), cmp.Compare(len(y.Nodes), len(x.Nodes)))
 	})
@@ -213,9 +215,10 @@ func (r *reportResult) add(name string, c cause) {
 }
 
 // majority is the first node of the largest group of nodes that are all alike, of
-// the best group if several are as large: what fails is not the norm then. It also
-// says how many nodes that group has.
-func majority(runs []checkResult) (like, alike int) {
+// the best group if several are as large: what fails is not the norm then. A group
+// without a pair comes last, whatever its size: nodes that lost their GPUs are no norm.
+// It also says how many nodes that group has, and how many the largest of all.
+func majority(runs []checkResult) (like, alike, largest int) {
 	of := map[string][]int{}
 	best := []int{}
 	for i, run := range runs {
@@ -227,11 +230,20 @@ func majority(runs []checkResult) (like, alike int) {
 		of[key.String()] = append(of[key.String()], i)
 	}
 	for _, group := range of {
-		if len(best) == 0 || cmp.Or(cmp.Compare(len(best), len(group)), byMerit(runs[group[0]], runs[best[0]]), cmp.Compare(group[0], best[0])) < 0 {
+		largest = max(largest, len(group))
+		if len(best) == 0 || cmp.Or(cmp.Compare(pairless(runs[group[0]]), pairless(runs[best[0]])), cmp.Compare(len(best), len(group)), byMerit(runs[group[0]], runs[best[0]]), cmp.Compare(group[0], best[0])) < 0 {
 			best = group
 		}
 	}
-	return best[0], len(best)
+	return best[0], len(best), largest
+}
+
+// pairless is 1 of a run without a pair that counts.
+func pairless(r checkResult) int {
+	if r.Summary.all() == 0 {
+		return 1
+	}
+	return 0
 }
 
 // byMerit orders runs, the better first.
@@ -273,7 +285,10 @@ func (r reportResult) text(w io.Writer, a *app) error {
 	}
 	r.drifts(&b, a)
 	fmt.Fprintf(&b, "\n%s, %s of them", plural(len(r.Nodes), "node"), plural(r.Groups, "kind"))
-	if !r.most {
+	switch {
+	case r.larger:
+		fmt.Fprintf(&b, "; a larger kind has no pair that counts: compared with %s, the best of the largest that have", r.Like)
+	case !r.most:
 		fmt.Fprintf(&b, "; no kind is that of most: compared with %s, the best of the largest", r.Like)
 	}
 	b.WriteString("\n")
