@@ -46,7 +46,10 @@ func (c cause) mendedWith(d cause) bool {
 	return c.Remedy.proposal() == d.Remedy.proposal() || refers(c, d) || refers(d, c)
 }
 
-// id is that of the cause's check, or "pairs".
+// ofPairs is what id is of what becomes of pairs, which is no check.
+const ofPairs = "pairs"
+
+// id is that of the cause's check, or ofPairs.
 func (c cause) id() string {
 	id, _, _ := strings.Cut(c.What, ":")
 	return id
@@ -60,31 +63,59 @@ func (x *fix) proposal() string {
 
 // causesText tells of those of one result, the first of them in full.
 func causesText(b *strings.Builder, a *app, all []told, result string, said map[remedy]bool) {
-	var rest []string
+	var rest []cause
 	shown := 0
 	for _, t := range all {
 		if t.Result != result {
 			continue
 		}
 		if shown++; shown > shownCauses {
-			rest = append(rest, t.id())
+			rest = append(rest, t.cause)
 			continue
 		}
 		t.text(b, a, said)
 	}
 	if len(rest) > 0 {
-		fmt.Fprintf(b, "\n%s  and %d more causes: %s\n", a.paint(resultColors[result], fmt.Sprintf("%-7s", strings.ToUpper(result))), len(rest), strings.Join(slices.Compact(rest), ", "))
+		fmt.Fprintf(b, "\n%s  and %s", a.paint(resultColors[result], fmt.Sprintf("%-7s", strings.ToUpper(result))), plural(len(rest), "more cause"))
+		restText(b, rest)
+	}
+}
+
+// restText names causes that are not told: checks by their IDs, and of pairs the first.
+func restText(b *strings.Builder, rest []cause) {
+	var ids []string
+	var pairs []cause
+	for _, c := range rest {
+		if c.id() == ofPairs {
+			pairs = append(pairs, c)
+		} else if !slices.Contains(ids, c.id()) {
+			ids = append(ids, c.id())
+		}
+	}
+	if len(ids) > 0 {
+		b.WriteString(": " + strings.Join(ids, ", "))
+	}
+	b.WriteString("\n")
+	for _, c := range pairs[:min(len(pairs), shownPairs)] {
+		fmt.Fprintf(b, "  %s: %s, on %s", plural(len(c.Scope), "pair"), first(c.Scope, shownPairs), c.Nodes[0])
+		if more := len(c.Nodes) - 1; more > 0 {
+			fmt.Fprintf(b, ", and some on %s", plural(more, "more node"))
+		}
+		b.WriteString("\n")
+	}
+	if more := len(pairs) - shownPairs; more > 0 {
+		fmt.Fprintf(b, "  and %s of pairs\n", plural(more, "more cause"))
 	}
 }
 
 func (t told) text(b *strings.Builder, a *app, said map[remedy]bool) {
 	fmt.Fprintf(b, "\n%s  %s\n", a.paint(resultColors[t.Result], fmt.Sprintf("%-7s", strings.ToUpper(t.Result))), t.What)
 	fmt.Fprintf(b, "  on %s: %s\n", plural(len(t.Nodes), "node"), first(t.Nodes, shownNodes))
+	on := "" // of which the scope is
+	if len(t.Nodes) > 1 {
+		on = ", on " + t.Nodes[0]
+	}
 	if len(t.Scope) > 0 {
-		on := ""
-		if len(t.Nodes) > 1 {
-			on = ", on " + t.Nodes[0]
-		}
 		fmt.Fprintf(b, "  %s%s\n", first(t.Scope, shownPairs), on)
 	}
 	for _, why := range t.Why {
@@ -93,13 +124,29 @@ func (t told) text(b *strings.Builder, a *app, said map[remedy]bool) {
 	if t.Remedy != nil {
 		(&remedy{Change: t.Remedy.Change, Command: t.Remedy.Command, Weakens: t.Remedy.Weakens}).text(b, said)
 	}
+	t.withText(b, on)
+}
+
+// withText names what is told with a cause: checks by their IDs, and the first of the
+// pairs, of each result.
+func (t told) withText(b *strings.Builder, on string) {
 	var with []string
+	pairs := map[string][]string{}
 	for _, c := range t.with {
-		if name := fmt.Sprintf("%s (%s)", c.id(), c.Result); !slices.Contains(with, name) {
+		name := fmt.Sprintf("%s (%s)", c.id(), c.Result)
+		switch {
+		case c.id() == ofPairs:
+			pairs[c.Result] = append(pairs[c.Result], c.Scope...)
+		case !slices.Contains(with, name):
 			with = append(with, name)
 		}
 	}
 	if len(with) > 0 {
 		fmt.Fprintf(b, "  the same for: %s\n", strings.Join(with, ", "))
+	}
+	for _, result := range ranks {
+		if these := pairs[result]; len(these) > 0 {
+			fmt.Fprintf(b, "  the same for %s (%s)%s: %s\n", plural(len(these), "pair"), result, on, first(these, shownPairs))
+		}
 	}
 }

@@ -4,6 +4,8 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -70,6 +72,72 @@ func TestMendedWith(t *testing.T) {
 	set := func(device string) cause { return of("ISO-RO: x", "turn it on", "setpci -s "+device, "n1") }
 	if !look("a").mendedWith(look("b")) || set("a").mendedWith(set("b")) {
 		t.Error("commands of devices")
+	}
+}
+
+// Pairs have no ID: what is told of them with something else has their names, the first
+// few, and so has what is left out.
+func TestCausesNamePairs(t *testing.T) {
+	dir := t.TempDir()
+	saved(t, dir, "bad", bad())
+	text := command("report", dir).out
+	if want := "  the same for: NV-PEERMEM (fail), GPU-DRIVER (unknown)\n  the same for 4 pairs (unknown): 0000:13:00.0 -> mlx5_0, 0000:13:00.0 -> mlx5_1, 0000:15:00.0 -> mlx5_0, 0000:15:00.0 -> mlx5_1\n"; !strings.Contains(text, want) {
+		t.Error(text)
+	}
+	mend := &fix{Change: "mend it"}
+	of := func(n int) (scope []string) {
+		for i := range n {
+			scope = append(scope, fmt.Sprintf("g%d -> n", i))
+		}
+		return scope
+	}
+	for _, c := range []struct {
+		nodes []string
+		pairs []int // of causes
+		want  string
+	}{
+		{[]string{"a"}, []int{1}, "  the same for 1 pair (fail): g0 -> n\n"},
+		{[]string{"a"}, []int{4}, "  the same for 4 pairs (fail): g0 -> n, g1 -> n, g2 -> n, g3 -> n\n"},
+		{[]string{"a", "b"}, []int{3, 4}, "  the same for 7 pairs (fail), on a: g0 -> n, g1 -> n, g2 -> n, g0 -> n and 3 more\n"},
+	} {
+		r := reportResult{Causes: []cause{{Result: "fail", What: "ISO-X: x", Nodes: c.nodes, Remedy: mend}}}
+		for _, n := range c.pairs {
+			r.Causes = append(r.Causes, cause{Result: "fail", What: "pairs: x", Nodes: c.nodes, Scope: of(n), Remedy: mend})
+		}
+		var b strings.Builder
+		causesText(&b, &app{}, r.together(), "fail", map[remedy]bool{})
+		if !strings.HasSuffix(b.String(), "  change: mend it\n"+c.want) {
+			t.Errorf("%v: %s", c.pairs, b.String())
+		}
+	}
+	// Ten are told, and what is left out is counted and named.
+	for _, c := range []struct {
+		rest []cause
+		want string
+	}{
+		{[]cause{{What: "ISO-X: x"}}, "\nFAIL     and 1 more cause: ISO-X\n"},
+		{[]cause{{What: "ISO-X: x"}, {What: "pairs: x", Scope: of(5)}, {What: "NV-Y: y"}, {What: "ISO-X: z"}}, "\nFAIL     and 4 more causes: ISO-X, NV-Y\n  5 pairs: g0 -> n, g1 -> n, g2 -> n, g3 -> n and 1 more, on a\n"},
+		{[]cause{{What: "pairs: x", Scope: of(1)}}, "\nFAIL     and 1 more cause\n  1 pair: g0 -> n, on a\n"},
+		{[]cause{{What: "pairs: x", Scope: of(1), Nodes: []string{"b", "c"}}}, "\nFAIL     and 1 more cause\n  1 pair: g0 -> n, on b, and some on 1 more node\n"},
+		{slices.Repeat([]cause{{What: "pairs: x", Scope: of(1)}}, 5), "\nFAIL     and 5 more causes\n" + strings.Repeat("  1 pair: g0 -> n, on a\n", 4) + "  and 1 more cause of pairs\n"},
+		{slices.Repeat([]cause{{What: "pairs: x", Scope: of(1)}}, 6), "\nFAIL     and 6 more causes\n" + strings.Repeat("  1 pair: g0 -> n, on a\n", 4) + "  and 2 more causes of pairs\n"},
+	} {
+		var r reportResult
+		for i := range shownCauses {
+			r.Causes = append(r.Causes, cause{Result: "fail", What: fmt.Sprintf("NET-%d: x", i), Nodes: []string{"a"}})
+		}
+		for _, x := range c.rest {
+			x.Result = "fail"
+			if x.Nodes == nil {
+				x.Nodes = []string{"a"}
+			}
+			r.Causes = append(r.Causes, x)
+		}
+		var b strings.Builder
+		causesText(&b, &app{}, r.together(), "fail", map[remedy]bool{})
+		if !strings.HasSuffix(b.String(), c.want) {
+			t.Errorf("want %q: %s", c.want, b.String())
+		}
 	}
 }
 

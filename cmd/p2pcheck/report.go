@@ -159,7 +159,7 @@ func (r *reportResult) explain(name string, run checkResult) {
 		if !p.Counts || p.Outcome == "direct" {
 			continue
 		}
-		c := cause{Result: "fail", What: "pairs: " + p.became(), Scope: []string{p.GPU + " -> " + p.NIC}, Why: p.Why}
+		c := cause{Result: "fail", What: ofPairs + ": " + p.became(), Scope: []string{p.GPU + " -> " + p.NIC}, Why: p.Why}
 		if p.Outcome == "unknown" {
 			c.Result = "unknown"
 		}
