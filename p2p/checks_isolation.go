@@ -3,6 +3,7 @@
 package p2p
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -108,6 +109,7 @@ func (l *look) acsSource() {
 	iommu := slices.ContainsFunc(l.endpoints(), func(f *function) bool { return f.IOMMU != "" })
 	for _, f := range ports {
 		at := []string{"/sys/" + f.dir + "/config"}
+		setter, sure := l.m.acsSetter(f.PCI, f.ACS.Redirects())
 		switch {
 		case f.err != nil || f.ACSErr != nil:
 			l.unknown(f.name, at, "not known: %s", reading{err: firstError(f.err, f.ACSErr)}.why())
@@ -117,10 +119,12 @@ func (l *look) acsSource() {
 			l.unknown(f.name, at, "it redirects, and whether that concerns a pair is not known: %s", reading{err: unread}.why())
 		case counts[f.PCI] == nil:
 			l.pass(f.name, at, "it redirects, which keeps no pair here from anything").Expect = ""
+		case sure:
+			l.warn(f.name, at, "%#x, %s", uint16(f.ACS.Ctrl), setter).Remedy = counts[f.PCI]
 		case iommu && f.ACS.Ctrl&standardACS == f.ACS.Cap&standardACS:
 			l.warn(f.name, at, "%#x, as the kernel sets it where there is an IOMMU", uint16(f.ACS.Ctrl)).Remedy = counts[f.PCI]
 		default:
-			l.warn(f.name, at, "%#x, from the firmware or set since", uint16(f.ACS.Ctrl)).Remedy = counts[f.PCI]
+			l.warn(f.name, at, "%#x, %s", uint16(f.ACS.Ctrl), cmp.Or(setter, "from the firmware or set since")).Remedy = counts[f.PCI]
 		}
 	}
 }
