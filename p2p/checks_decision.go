@@ -211,21 +211,40 @@ func (l *look) hostBridges() {
 }
 
 func (l *look) cached() {
-	gpus := l.gpuFunctions()
-	if len(gpus) == 0 {
-		l.skip("no GPU on PCI")
-	}
-	for _, f := range gpus {
+	for _, g := range l.gpus {
+		if g.Exporter.PCI == nil {
+			continue
+		}
+		f := l.function(*g.Exporter.PCI)
 		there, where := l.there("sys", f.dir, "p2pmem")
 		switch {
 		case f.err != nil || there == placement.AnswerUnknown:
 			l.unknown(f.name, where, "not known")
-		case there == placement.Yes || f.Driver == "vfio-pci":
+		case there == placement.Yes || slices.Contains(vfioDrivers, f.Driver):
 			l.warn(f.name, where, "%s has peer-to-peer memory registered: the kernel keeps its decisions", f.Driver)
+		case f.Driver == "":
+			l.unknown(f.name, where, "no driver: whether one would have peer-to-peer memory registered is not known")
+		case !g.Exporter.read():
+			l.unknown(f.name, where, "%s is not a driver whose source was read: whether it asks anew each time is not known", f.Driver)
 		default:
 			l.pass(f.name, where, "the decision is made anew each time")
 		}
 	}
+	if len(l.found) == 0 {
+		l.skip("no GPU on PCI")
+	}
+}
+
+// read reports a driver whose rules are known: the kernel's own, or NVIDIA's open
+// modules, which never are that.
+func (e Exporter) read() bool {
+	switch e.Class {
+	case ClassUnknown:
+		return false
+	case ClassNVIDIA, ClassNVIDIACoherent:
+		return true
+	}
+	return !e.OutOfTree
 }
 
 func (l *look) nvidiaGate() {

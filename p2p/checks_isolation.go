@@ -398,7 +398,7 @@ func (l *look) passedThrough() bool {
 }
 
 func (l *look) interrupts() {
-	if len(l.driven("vfio-pci")) == 0 {
+	if len(l.driven(vfioDrivers...)) == 0 {
 		l.skip("no GPU of vfio-pci")
 		return
 	}

@@ -225,7 +225,7 @@ func (l *look) configHSA() {
 }
 
 func (l *look) configVFIO() {
-	if len(l.driven("vfio-pci")) == 0 {
+	if len(l.driven(vfioDrivers...)) == 0 {
 		l.skip("no GPU of vfio-pci")
 		return
 	}
