@@ -271,7 +271,7 @@ func (l *look) libfabric(at []string) {
 		}
 		return
 	}
-	l.pass("", at, "%s; which libfabric there is no file says", l.m.Kernel.Release)
+	l.unknown("", at, "%s; which libfabric there is no file says", l.m.Kernel.Release).fix("ask the libfabric that programs load", "fi_info --version", "")
 }
 
 // perftestFlag chooses a GPU's memory.

@@ -59,7 +59,6 @@ var mayPass = []struct{ check, file, how, why string }{
 	{"P2P-NV-FORCEPCIE", "iommu_group", "absent", "there is no IOMMU, and the driver compares nothing"},
 	{"K8S-PLUGIN", "var", "directory", "there is no kubelet"},
 	{"K8S-PLUGIN", "device-plugins", "absent directory", "there is no kubelet, or it has not started yet"},
-	{"LIB-AWS-OFI", "libfabric.pc", "absent", "no libfabric that names its version"},
 	{"PCIE-LINK", "cpuinfo", "", "whether this is a guest is not known then, which ENV-VM says"},
 	{"PCIE-LINK", "kmsg", "", "the links themselves are asked; the log says it of some once more"},
 	{"PCIE-AER", "kmsg", "", "the counters are asked; the log says it of some once more"},
