@@ -121,8 +121,17 @@ func (l *look) kernelConfiguration() {
 		l.unknown("", append(at, where...), "%d options, and whether there is a %s, where perftest looks, is not known", len(l.m.config), where[0])
 	default:
 		l.warn("", append(at, where...), "%d options, and there is no %s: perftest looks nowhere else, and then exports no dma-bufs of AMD GPUs", len(l.m.config), where[0]).
-			fix("copy the configuration there", "cp /lib/modules/$(uname -r)/config "+where[0], "")
+			fix("copy the configuration there", copied(at[0])+where[0], "")
 	}
+}
+
+// copied is how a shell copies a configuration, before where it goes. The kernel's own
+// is compressed.
+func copied(source string) string {
+	if strings.HasSuffix(source, ".gz") {
+		return "zcat " + source + " > "
+	}
+	return "cp " + source + " "
 }
 
 // asks reports a GPU whose driver goes by the kernel's decision, or may.
@@ -171,9 +180,10 @@ func (l *look) configMoveNotify() {
 }
 
 func (l *look) configUverbs() {
-	switch abi := l.read("sys/class/infiniband_verbs/abi_version"); {
-	case abi.err == nil && abi.text != "":
-		l.pass("", abi.at(), "loaded, with ABI %s", abi.text)
+	abi := l.read("sys/class/infiniband_verbs/abi_version")
+	switch n, ok := abi.number(); {
+	case ok:
+		l.pass("", abi.at(), "loaded, with ABI %d", n)
 	case abi.gone():
 		if value, where := l.option("CONFIG_INFINIBAND_USER_ACCESS"); value == "n" {
 			l.fail("", where, "CONFIG_INFINIBAND_USER_ACCESS is not set").fix("run a kernel that is built with it", "CONFIG_INFINIBAND_USER_ACCESS=m", "")
@@ -181,7 +191,7 @@ func (l *look) configUverbs() {
 		}
 		l.fail("", abi.at(), "not loaded")
 	case abi.err == nil:
-		l.unknown("", abi.at(), "empty")
+		l.unknown("", abi.at(), "%q is not a number", abi.text)
 	default:
 		l.unread("", abi)
 	}

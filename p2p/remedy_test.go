@@ -361,3 +361,22 @@ func TestVerdictOfRedirectedPair(t *testing.T) {
 		t.Errorf("%+v, and of the ports %+v", verdict, list)
 	}
 }
+
+// The configuration is copied from where it was read.
+func TestCopiedConfiguration(t *testing.T) {
+	const to = "/boot/config-7.2.12+deb13-amd64"
+	for source, want := range map[string]string{
+		"proc/config.gz":                           "zcat /proc/config.gz > " + to,
+		"lib/modules/7.2.12+deb13-amd64/config":     "cp /lib/modules/7.2.12+deb13-amd64/config " + to,
+		"usr/lib/modules/7.2.12+deb13-amd64/config": "cp /usr/lib/modules/7.2.12+deb13-amd64/config " + to,
+	} {
+		text := withP2P
+		if strings.HasSuffix(source, ".gz") {
+			text = zipped(t, withP2P)
+		}
+		found := checked(t, testenv.Machines["small-mi300"](), Live{}, "KRN-CONFIG-SRC", config("-"), exactly(source, text), put("boot/vmlinuz", ""))
+		if len(found) != 1 || found[0].Result != warn || found[0].Remedy.Command != want {
+			t.Errorf("%s: %v, want %q", source, said(found), want)
+		}
+	}
+}
