@@ -18,7 +18,7 @@ var limitChecks = []Check{
 		Fix: Remedy{Change: "lift the limit of the program", Command: "--ulimit memlock=-1, LimitMEMLOCK=infinity"}, Ref: "NVIDIA/nccl-tests#206, nvidia-container-toolkit#2037"},
 	{ID: "LIM-RDMA-CG", Title: "The control group allows more RDMA objects", Worst: ResultFail, run: (*look).rdmaGroup,
 		Expect: "less in use than allowed", Why: "At the limit, opening a NIC or registering fails with EAGAIN.",
-		Fix: Remedy{Change: "raise it", Command: "echo 'DEVICE hca_handle=max hca_object=max' > rdma.max"}, Ref: "kernel/cgroup/rdma.c"},
+		Fix: Remedy{Change: "raise it", Command: "echo 'DEVICE hca_handle=max hca_object=max' > /sys/fs/cgroup/GROUP/rdma.max"}, Ref: "kernel/cgroup/rdma.c"},
 	{ID: "LIM-DEVICE-CG", Title: "No device filter is in the way", Worst: ResultFail, run: (*look).deviceFilter,
 		Expect: "no EPERM", Why: "A container's device filter answers EPERM although mode and groups allow it.",
 		Fix: Remedy{Change: "give the container the device", Command: "--device FILE"}, Ref: "cgroups(7), devices"},
@@ -142,10 +142,34 @@ func (l *look) rdmaLevel(dir string) (read []string) {
 		case err1 != nil || err2 != nil:
 			l.unknown("", read, "%s%s is %q of %q", l.m.whose(), what, used[what], most)
 		case taken >= allowed:
-			l.fail("", read, "%s%s: %d of %d", l.m.whose(), what, taken, allowed)
+			device, _, _ := strings.Cut(what, " ")
+			l.fail("", read, "%s%s: %d of %d", l.m.whose(), what, taken, allowed).fix(l.check.Fix.Change, l.m.raised(device, limit.where), "")
 		}
 	}
 	return read
+}
+
+// SnapshotGroup is what the control group of p2pcheck is called in a snapshot, which has
+// no name of the machine's.
+const SnapshotGroup = "snapshot"
+
+// raised is the command that lifts a device's limits in the file of a group.
+func (m *Machine) raised(device, file string) string {
+	const groups = "/sys/fs/cgroup/"
+	if rest, ok := strings.CutPrefix(file, groups+SnapshotGroup+"/"); ok && m.root != "/" {
+		file = groups + "GROUP/" + path.Base(rest)
+	}
+	return "echo " + shellWord(device+" hca_handle=max hca_object=max") + " > " + shellWord(file)
+}
+
+// shellWord is one word for a shell. systemd writes "\" into the names of groups.
+func shellWord(text string) string {
+	if text != "" && !strings.ContainsFunc(text, func(r rune) bool {
+		return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("/._-:@+=", r))
+	}) {
+		return text
+	}
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }
 
 // rdmaLimits reads lines such as "mlx5_0 hca_handle=2 hca_object=max".

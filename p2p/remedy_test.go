@@ -366,7 +366,7 @@ func TestVerdictOfRedirectedPair(t *testing.T) {
 func TestCopiedConfiguration(t *testing.T) {
 	const to = "/boot/config-7.2.12+deb13-amd64"
 	for source, want := range map[string]string{
-		"proc/config.gz":                           "zcat /proc/config.gz > " + to,
+		"proc/config.gz":                            "zcat /proc/config.gz > " + to,
 		"lib/modules/7.2.12+deb13-amd64/config":     "cp /lib/modules/7.2.12+deb13-amd64/config " + to,
 		"usr/lib/modules/7.2.12+deb13-amd64/config": "cp /usr/lib/modules/7.2.12+deb13-amd64/config " + to,
 	} {

@@ -207,7 +207,7 @@ func mounts(data []byte) []byte {
 }
 
 // groupName is what the control group of p2pcheck is called in a snapshot.
-const groupName = "snapshot"
+const groupName = p2p.SnapshotGroup
 
 func group(data []byte) []byte {
 	var out strings.Builder

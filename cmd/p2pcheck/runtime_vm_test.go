@@ -130,15 +130,14 @@ func TestVMRuntimeRemedies(t *testing.T) {
 			attr:  asNobody,
 		},
 		"RDMA control group": {
-			id: "LIM-RDMA-CG", was: "fail", command: "echo 'DEVICE hca_handle=max hca_object=max' > rdma.max", fill: []string{"DEVICE", "rxe0"},
+			id: "LIM-RDMA-CG", was: "fail", command: "echo 'rxe0 hca_handle=max hca_object=max' > " + controlGroup + "/rdma.max",
 			spoil: func(t *testing.T) {
 				t.Cleanup(func() { shell(t, "echo -rdma > /sys/fs/cgroup/cgroup.subtree_control") })
 				shell(t, "echo +rdma > /sys/fs/cgroup/cgroup.subtree_control")
 				t.Cleanup(func() { retry(t, "rmdir "+controlGroup) })
 				shell(t, "mkdir "+controlGroup+" && echo rxe0 hca_handle=0 hca_object=0 > "+controlGroup+"/rdma.max")
 			},
-			apply: func(t *testing.T, command string) { shell(t, "cd "+controlGroup+" && "+command) },
-			attr:  inControlGroup,
+			attr: inControlGroup,
 		},
 		"no privileges": {
 			id: "ENV-CFGSPACE", was: "unknown", command: "sudo p2pcheck",
