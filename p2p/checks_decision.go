@@ -312,14 +312,14 @@ func (l *look) forcePCIe() {
 			l.unknown(p.GPU.Name, []string{"/proc/cpuinfo"}, "whether the processor caches the GPU's memory is not known")
 			continue
 		}
-		g, n := l.link("sys/bus/pci/devices", p.GPU.Exporter.PCI.String(), "iommu_group"), l.link("sys/bus/pci/devices", p.NIC.Importer.PCI.String(), "iommu_group")
+		one, g, n := l.oneGroup(*p.GPU.Exporter.PCI, *p.NIC.Importer.PCI)
 		at := append(g.at(), n.at()...)
 		switch {
-		case g.err != nil && !g.gone() || n.err != nil && !n.gone():
+		case one == placement.AnswerUnknown:
 			l.unknown(p.name(), at, "%v", errors.Join(g.err, n.err))
-		case g.gone() && n.gone(): // the driver compares pointers, and two of none are equal
+		case one == placement.Yes && g.gone():
 			l.pass(p.name(), at, "both in none: there is no IOMMU")
-		case base(g.text) == base(n.text):
+		case one == placement.Yes:
 			l.pass(p.name(), at, "both in group %s", base(g.text))
 		default:
 			name := p.GPU.Name
@@ -337,6 +337,19 @@ func (l *look) forcePCIe() {
 	if !any {
 		l.skip("no GPU whose memory the CPU caches")
 	}
+}
+
+// oneGroup compares the IOMMU groups of two functions as NVIDIA's driver does: by
+// pointers, of which two of none are equal.
+func (l *look) oneGroup(a, b Addr) (one placement.Answer, g, n reading) {
+	g, n = l.link("sys/bus/pci/devices", a.String(), "iommu_group"), l.link("sys/bus/pci/devices", b.String(), "iommu_group")
+	switch {
+	case g.err != nil && !g.gone() || n.err != nil && !n.gone():
+		return placement.AnswerUnknown, g, n
+	case g.gone() && n.gone(), g.err == nil && n.err == nil && base(g.text) == base(n.text):
+		return placement.Yes, g, n
+	}
+	return placement.No, g, n
 }
 
 func (l *look) nearest() {

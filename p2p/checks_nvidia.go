@@ -407,6 +407,19 @@ func (l *look) ofMinor(minor string) string {
 	return ""
 }
 
+// grouped reports NICs that are, or may be, in the IOMMU group of a GPU of NVIDIA's, and
+// those that are not.
+func (l *look) grouped() (within, apart bool) {
+	for _, p := range l.pairs {
+		if p.GPU.Exporter.Driver != "nvidia" || p.GPU.Exporter.PCI == nil || p.NIC.Importer.PCI == nil || p.NIC.Software {
+			continue
+		}
+		one, _, _ := l.oneGroup(*p.GPU.Exporter.PCI, *p.NIC.Importer.PCI)
+		within, apart = within || one != placement.No, apart || one == placement.No
+	}
+	return within, apart
+}
+
 func (l *look) coherentGPU() {
 	if !l.onNVIDIA() {
 		return
@@ -419,7 +432,13 @@ func (l *look) coherentGPU() {
 	}
 	switch l.coherent() {
 	case placement.Yes:
-		l.warn("", r.at(), "the processor has Grace's cores (Neoverse V2)")
+		f := l.warn("", r.at(), "the processor has Grace's cores (Neoverse V2)")
+		switch within, apart := l.grouped(); {
+		case apart && !within:
+			f.fix("see P2P-NV-FORCEPCIE: the driver refuses the mapping for PCIe to these NICs", "", "").Expect = "no such GPU, or a NIC in its IOMMU group"
+		case apart:
+			f.Remedy.Change += ", for NICs in the GPU's IOMMU group; for others see P2P-NV-FORCEPCIE"
+		}
 	case placement.No:
 		l.pass("", r.at(), "the processor is not Grace").Expect = ""
 	default:

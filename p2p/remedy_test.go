@@ -380,3 +380,33 @@ func TestCopiedConfiguration(t *testing.T) {
 		}
 	}
 }
+
+// Where the driver refuses the mapping for PCIe nobody is told to ask for it.
+func TestCoherentRemediesAgree(t *testing.T) {
+	const flag = "CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE"
+	second := func(f *testenv.Tree) func(*testing.T, string) {
+		f.Functions += "pci0008:00/0008:00:01.0 class=0x020000 vendor=0x15b3 device=0x1021 driver:mlx5_core dma_mask_bits=64 group=1:DMA-FQ rdma:mlx5_9\n"
+		return nil
+	}
+	for name, c := range map[string]struct {
+		edits                 []edit
+		flag, points, command bool
+	}{
+		"apart":       {nil, false, true, false},
+		"both":        {[]edit{second}, true, true, true},
+		"one group":   {[]edit{swap("group=3:", "group=1:")}, true, false, true},
+		"no IOMMU":    {[]edit{swap("group=", "none=")}, true, false, true},
+		"not known":   {[]edit{unreadable("sys/devices/pci0009:00/*/*/iommu_group")}, true, false, true},
+		"without NIC": {[]edit{swap(" rdma:", " none:")}, true, false, true},
+	} {
+		found := checked(t, testenv.Machines["grace"](), Live{}, "NV-COHERENT", c.edits...)
+		if len(found) != 1 || found[0].Result != warn {
+			t.Errorf("%s: %v", name, said(found))
+			continue
+		}
+		r := found[0].Remedy
+		if strings.Contains(r.Change, flag) != c.flag || strings.Contains(r.Change, "P2P-NV-FORCEPCIE") != c.points || (r.Command != "") != c.command {
+			t.Errorf("%s: %+v", name, r)
+		}
+	}
+}
