@@ -38,7 +38,7 @@ var decisionChecks = []Check{
 		Fix: Remedy{Change: "bind each GPU's traffic to the NIC that is nearest"}, Ref: "NVIDIA/nccl#1151"},
 	{ID: "P2P-DMAMASK", Title: "The NIC can write the GPU's addresses", Worst: ResultFail, run: (*look).dmaMask,
 		Expect: "the BAR ends below the NIC's address bits, or an IOMMU translates", Why: "A NIC with fewer address bits than the BAR's place needs cannot reach it.",
-		Fix: Remedy{Change: "let the firmware place the BARs lower, or let an IOMMU translate", Command: "iommu.passthrough=0"}, Ref: "ROCm/ROCR-Runtime#355"},
+		Fix: Remedy{Change: "let the firmware place the BARs lower, or let an IOMMU translate", Command: translating, Weakens: undoesPT}, Ref: "ROCm/ROCR-Runtime#355"},
 }
 
 // asksKernel reports an exporter that goes by the kernel's decision.
@@ -420,7 +420,8 @@ func (l *look) dmaMask() {
 			case translates == translationUnknown:
 				l.unknown(name, mask.at(), "%s", why)
 			default:
-				l.fail(name, mask.at(), "%d bits, and the BAR ends at %#x", bits, bar.Start+bar.Size-1)
+				fix := l.m.translate(*n.Importer.PCI)
+				l.fail(name, mask.at(), "%d bits, and the BAR ends at %#x", bits, bar.Start+bar.Size-1).Remedy = &fix
 			}
 		}
 	}

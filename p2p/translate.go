@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package p2p
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/gpurdma/gpurdma/internal/pci"
+)
+
+// translating is the kernel's parameter for an IOMMU that translates, and undoesPT what it
+// costs.
+const (
+	translating = "iommu.passthrough=0"
+	undoesPT    = "it undoes iommu=pt: all DMA is translated then, of which ISO-IOMMU-MODE warns"
+)
+
+// translate is the remedy for a NIC that does not reach the addresses of a BAR. Where no
+// IOMMU is on, how one is turned on depends on the processor.
+func (m *Machine) translate(nic Addr) Remedy {
+	const lower = "let the firmware place the BARs lower, or "
+	r := Remedy{Change: lower + "let the IOMMU translate", Command: translating, Weakens: undoesPT}
+	if kind, err := pci.IOMMUType(m.sys, nic); err == nil && kind == "" {
+		r = Remedy{Change: lower, Weakens: "all DMA is translated then, of which ISO-IOMMU-MODE warns"}
+		switch m.CPU.Vendor {
+		case "GenuineIntel":
+			r.Change += "turn the IOMMU on in the firmware (VT-d)"
+			if !strings.HasPrefix(m.parameter("intel_iommu"), "on") {
+				r.Change, r.Command = r.Change+" and by the kernel's parameter", "intel_iommu=on"
+			}
+		case "AuthenticAMD", "HygonGenuine":
+			r.Change += "turn the IOMMU on in the firmware (AMD-Vi)"
+		default:
+			r.Change += "turn the IOMMU on in the firmware"
+		}
+	}
+	if words := m.untranslating(); len(words) > 0 {
+		r.Change += ", and take " + strings.Join(words, " and ") + " off the kernel's command line"
+	}
+	return r
+}
+
+// untranslating are the words of the command line that keep an IOMMU off, or from
+// translating.
+func (m *Machine) untranslating() []string {
+	var out []string
+	for _, word := range m.bootWords() {
+		key, value, _ := strings.Cut(word, "=")
+		var bad []string
+		switch key {
+		case "iommu":
+			bad = []string{"off", "pt"}
+		case "intel_iommu", "amd_iommu":
+			bad = []string{"off"}
+		case "iommu.passthrough":
+			bad = []string{"1", "y", "Y", "on"}
+		}
+		if slices.ContainsFunc(strings.Split(value, ","), func(v string) bool { return slices.Contains(bad, v) }) && !slices.Contains(out, word) {
+			out = append(out, word)
+		}
+	}
+	return out
+}
