@@ -204,7 +204,7 @@ func (l *look) verbsLibrary() {
 			case n < 12:
 				l.warn("", at, "version 1.%d", n)
 			default:
-				l.pass("", at, "version 1.%d", n)
+				l.wholeLibrary(n, l.read(dir, name))
 			}
 			return
 		}
@@ -214,6 +214,22 @@ func (l *look) verbsLibrary() {
 		return
 	}
 	l.unknown("", nil, "libraries are not here")
+}
+
+// wholeLibrary passes a libibverbs that is new enough by its name, if it is a library. Of one
+// that names no provider, as of a static one, a snapshot has nothing.
+func (l *look) wholeLibrary(minor int, r reading) {
+	const elf = "\x7fELF"
+	switch {
+	case r.err != nil:
+		l.unread("", r)
+	case strings.HasPrefix(r.all, elf) || len(providersIn(r.all)) > 0:
+		l.pass("", r.at(), "version 1.%d", minor)
+	case r.text == "":
+		l.unknown("", r.at(), "version 1.%d by its name; it is empty, or a snapshot has nothing of it", minor)
+	default:
+		l.unknown("", r.at(), "version 1.%d by its name; it is no library", minor)
+	}
 }
 
 func (l *look) nicMode() {
