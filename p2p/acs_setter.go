@@ -3,26 +3,27 @@
 package p2p
 
 import (
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/gpurdma/gpurdma/internal/pci"
+	"github.com/gpurdma/gpurdma/placement"
 )
 
-// acsSetter is what the kernel's command line has to do with bits that are on in a
-// port's ACS control register: "" if nothing. It is not sure of an entry that is a path
-// or has IDs, and may be of any port.
-func (m *Machine) acsSetter(port Addr, on pci.ACSBits) (how string, sure bool) {
+// acsSetter is what the kernel's command line has to do with the bits by which a port
+// redirects: "" if nothing. It is not sure where an entry may be of this port or not.
+func (m *Machine) acsSetter(port Function) (how string, sure bool) {
 	const config = "pci=config_acs= on the kernel's command line"
 	may := ""
 	for _, entry := range strings.Split(m.pciOption("config_acs"), ";") {
 		flags, name, ok := strings.Cut(entry, "@")
-		a, err := ParseAddr(name)
-		sets := turnedOn(flags)&on != 0
+		covers, sets := covers(name, port), turnedOn(flags)&port.ACS.Redirects() != 0
 		switch {
-		case !ok || err == nil && a != port || err != nil && !sets:
+		case !ok || covers == placement.No || covers == placement.AnswerUnknown && !sets:
 			continue
-		case err != nil:
-			may = "from " + config + ", which names ports by path or IDs, from the firmware or set since"
+		case covers == placement.AnswerUnknown:
+			may = "perhaps from " + config + ": whether that names this port is not known"
 			continue
 		case sets:
 			return "as " + config + " sets it", true
@@ -30,10 +31,62 @@ func (m *Machine) acsSetter(port Addr, on pci.ACSBits) (how string, sure bool) {
 		break // the kernel goes by the first entry of a port
 	}
 	// The kernel clears these bits of the ports on its list when it starts.
-	if may == "" && allOpened([]string{port.String()}, m.openedPorts()) {
+	if may == "" && slices.ContainsFunc(m.openedPorts(), func(entry string) bool { return covers(entry, port) == placement.Yes }) {
 		return "set since the kernel started: " + openParameter + " on its command line opens this port", true
 	}
 	return may, false
+}
+
+// covers reports whether an entry of such a list is of a port: it is an address, a path
+// of one and the devices below it, or "pci:VENDOR:DEVICE", in which 0 is any. Of IDs of
+// the board, which can follow, nothing is known.
+func covers(entry string, port Function) placement.Answer {
+	if ids, ok := strings.CutPrefix(entry, "pci:"); ok {
+		return hasIDs(strings.Split(ids, ":"), port)
+	}
+	first, below, _ := strings.Cut(entry, "/")
+	way := append([]Addr{port.PCI}, port.Upstream...)
+	if below != "" {
+		steps := strings.Split(below, "/")
+		slices.Reverse(steps)
+		if len(steps) >= len(way) {
+			return placement.No
+		}
+		for i, step := range steps {
+			switch {
+			case len(step) != len("00.0"):
+				return placement.AnswerUnknown
+			case !strings.HasSuffix(way[i].String(), ":"+strings.ToLower(step)):
+				return placement.No
+			}
+		}
+		way = way[len(steps):]
+	}
+	switch a, err := ParseAddr(first); {
+	case err != nil:
+		return placement.AnswerUnknown
+	case a != way[0]:
+		return placement.No
+	}
+	return placement.Yes
+}
+
+func hasIDs(ids []string, port Function) placement.Answer {
+	if len(ids) < 2 {
+		return placement.AnswerUnknown
+	}
+	for i, of := range []uint16{port.Vendor, port.Device} {
+		switch id, err := strconv.ParseUint(ids[i], 16, 16); {
+		case err != nil:
+			return placement.AnswerUnknown
+		case id != 0 && uint16(id) != of:
+			return placement.No
+		}
+	}
+	if len(ids) > 2 {
+		return placement.AnswerUnknown
+	}
+	return placement.Yes
 }
 
 // turnedOn are the bits that the flags of an entry of config_acs= turn on: the last letter

@@ -109,7 +109,7 @@ func (l *look) acsSource() {
 	iommu := slices.ContainsFunc(l.endpoints(), func(f *function) bool { return f.IOMMU != "" })
 	for _, f := range ports {
 		at := []string{"/sys/" + f.dir + "/config"}
-		setter, sure := l.m.acsSetter(f.PCI, f.ACS.Redirects())
+		setter, sure := l.m.acsSetter(f.Function)
 		switch {
 		case f.err != nil || f.ACSErr != nil:
 			l.unknown(f.name, at, "not known: %s", reading{err: firstError(f.err, f.ACSErr)}.why())
