@@ -222,16 +222,23 @@ func group(data []byte) []byte {
 				name += "/" + word
 			}
 		}
+		// As deep as it is: groups above have limits, too.
+		for strings.Count("/"+name, "/") < strings.Count(path.Clean("/"+f[2]), "/") {
+			name += "/group"
+		}
 		fmt.Fprintf(&out, "%s:%s:/%s\n", f[0], f[1], name)
 	}
 	return []byte(out.String())
 }
 
+// cgroups is where control groups of version 2 are.
+const cgroups = "sys/fs/cgroup"
+
 // ownGroup is where the limits of this process's control group are.
 func ownGroup(cgroup []byte) string {
 	for line := range strings.Lines(string(cgroup)) {
 		if rest, ok := strings.CutPrefix(line, "0::"); ok {
-			return path.Join("sys/fs/cgroup", path.Clean("/"+strings.TrimSpace(rest)))
+			return path.Join(cgroups, path.Clean("/"+strings.TrimSpace(rest)))
 		}
 	}
 	return ""

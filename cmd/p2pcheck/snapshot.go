@@ -130,18 +130,28 @@ func gather(root string, a *app) map[string]entry {
 	case err == nil:
 		entries["dev/kmsg"] = entry{}
 	}
-	// The control group's limits, under a name that says nothing.
-	c := &collector{root: root, entries: map[string]entry{}}
-	if own, err := c.contents("proc/self/cgroup"); err == nil {
+	addGroups(entries, root)
+	redact(entries, logged(lines, cut))
+	return entries
+}
+
+// addGroups adds the limits of the control group and of those above it, each of which
+// can refuse, under names that say nothing.
+func addGroups(entries map[string]entry, root string) {
+	own, err := (&collector{root: root, entries: map[string]entry{}}).contents("proc/self/cgroup")
+	if err != nil {
+		return
+	}
+	from, to := ownGroup(own), ownGroup(group(own))
+	for ; strings.HasPrefix(from, cgroups+"/"); from, to = path.Dir(from), path.Dir(to) {
+		c := &collector{root: root, entries: map[string]entry{}}
 		for _, file := range []string{"rdma.max", "rdma.current"} {
-			c.add(path.Join(ownGroup(own), file), false)
+			c.add(path.Join(from, file), false)
 		}
 		for name, e := range c.entries {
 			if file := path.Base(name); strings.HasPrefix(file, "rdma.") {
-				entries[path.Join(ownGroup(group(own)), file)] = e
+				entries[path.Join(to, file)] = e
 			}
 		}
 	}
-	redact(entries, logged(lines, cut))
-	return entries
 }

@@ -121,6 +121,24 @@ func TestSnapshotTellsNoSecrets(t *testing.T) {
 	}
 }
 
+// A group above refuses as well as the own one.
+func TestSnapshotHasGroupsAbove(t *testing.T) {
+	for name, full := range map[string]string{"own": "5ecre7.slice/podman.service/5ecre7.scope", "in the middle": "5ecre7.slice/podman.service", "first": "5ecre7.slice"} {
+		tree := testenv.Machines["small-hgx"]()
+		tree.Files["proc/self/cgroup"] = "0::/5ecre7.slice/podman.service/5ecre7.scope\n"
+		tree.Files["sys/fs/cgroup/"+full+"/rdma.max"] = "mlx5_0 hca_handle=3 hca_object=max\n"
+		tree.Files["sys/fs/cgroup/"+full+"/rdma.current"] = "mlx5_0 hca_handle=3 hca_object=1\n"
+		file, _ := taken(t, tree)
+		if strings.Contains(members(t, file), "5ecre7") {
+			t.Errorf("%s: its name is there", name)
+		}
+		r := command("-v", "--snapshot", file)
+		if !strings.Contains(r.out, "hca_handle: 3 of 3") || !strings.Contains(r.out, "> /sys/fs/cgroup/GROUP/rdma.max") {
+			t.Errorf("%s: no group at its limit: %s", name, r.out)
+		}
+	}
+}
+
 // A device that is named after its MAC or GUID has another name in a snapshot,
 // and what is said of it is the same.
 func TestSnapshotRenames(t *testing.T) {
