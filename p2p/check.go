@@ -104,6 +104,8 @@ type Live struct {
 	// Port asks a NIC for a port's state; a build or a machine without libibverbs
 	// answers ErrNotAsked.
 	Port func(nic string, port int) (ibvfd.PortAttr, error)
+	// PFC asks a network device for which priorities flow control is on.
+	PFC func(netdev string) ([]int, error)
 	// Opens tries to open a device file for reading and writing.
 	Opens func(path string) error
 }

@@ -185,6 +185,11 @@ func inPorts(err error, state ibvfd.PortState, most int, mtu map[string]int) Liv
 	}}
 }
 
+// flowControl is on for these priorities of each network device.
+func flowControl(on ...int) Live {
+	return Live{PFC: func(string) ([]int, error) { return on, nil }}
+}
+
 func confidential(on bool, err error) Live {
 	return Live{Confidential: func() (bool, error) { return on, err }}
 }

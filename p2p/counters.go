@@ -3,6 +3,7 @@
 package p2p
 
 import (
+	"fmt"
 	"path"
 	"slices"
 	"strconv"
@@ -81,9 +82,9 @@ func (l *look) lostPackets() {
 		}
 		switch {
 		case len(grown) > 0:
-			l.warn(name, at, "while the proof ran, on a port that others use as well: %s", strings.Join(grown, ", "))
+			l.controlled(n, p, l.warn(name, at, "while the proof ran, on a port that others use as well: %s", strings.Join(grown, ", ")))
 		case len(lost) > 0:
-			l.warn(name, at, "since the driver was loaded: %s", strings.Join(text, ", "))
+			l.controlled(n, p, l.warn(name, at, "since the driver was loaded: %s", strings.Join(text, ", ")))
 		case bad.err != nil:
 			l.unread(name, bad)
 		case !slices.ContainsFunc(all, func(c count) bool { return !slices.Contains(discards, c.name) }):
@@ -92,6 +93,24 @@ func (l *look) lostPackets() {
 			l.pass(name, at, "none, by %s", plural(len(all), "counter"))
 		}
 	})
+}
+
+// controlled adds to lost packets whether the port's network device has flow control.
+func (l *look) controlled(n NIC, p ibvfd.PortInfo, f *Finding) {
+	devs := netDevs(n, p)
+	if l.s.Live.PFC == nil || len(devs) == 0 {
+		return
+	}
+	on, err := l.s.Live.PFC(devs[0])
+	switch {
+	case err != nil: // most often it has no such configuration: the switch and ECN may still help
+	case len(on) == 0:
+		f.Read += fmt.Sprintf("; PFC is off on %s", devs[0])
+		f.fix(l.check.Fix.Change, strings.ReplaceAll(l.check.Fix.Command, "NETDEV", devs[0]), "")
+	default:
+		f.Read += fmt.Sprintf("; PFC is on on %s for priority %s", devs[0], strings.Trim(fmt.Sprint(on), "[]"))
+		f.fix("see that the traffic has a priority for which PFC is on, and that the switch's ports have it, too", "", "")
+	}
 }
 
 // grown are a port's counters of losses that grew during proofs.

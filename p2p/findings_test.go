@@ -99,7 +99,11 @@ func TestFindingsFitTheMachine(t *testing.T) {
 		"root that nobody meets": {id: "P2P-WHITELIST", on: "small-mi300", edits: []edit{cpu(xeon), swap("vendor=0x1022 device=0x14a4", "vendor=0x8086 device=0x1")}, result: skip, read: "is not on the kernel's list; no pair here goes over it"},
 
 		"no such device file": {id: "LIM-DEVICE-CG", on: "small-mi300", live: Live{Opens: func(string) error { return unix.ENOENT }}, result: skip, read: "there is no rdma_cm"},
-		"no tracefs":          {id: "KRN-TRACEPOINTS", on: "small-mi300", edits: []edit{drop("sys/kernel/tracing")}, result: unknown, read: "tracefs is not mounted"},
+		"losses without PFC":  {id: "NET-PFC", on: "small-mi300", live: flowControl(), edits: []edit{put(aPort+"/hw_counters/out_of_sequence", "12")}, result: warn, scope: "bnxt_re0/1", read: "PFC is off on eth0", change: "configure PFC", command: "dcb pfc set dev eth0 prio-pfc 3:on"},
+		"losses with PFC":     {id: "NET-PFC", on: "small-mi300", live: flowControl(3, 6), edits: []edit{put(aPort+"/hw_counters/out_of_sequence", "12")}, result: warn, scope: "bnxt_re0/1", read: "PFC is on on eth0 for priority 3 6", change: "see that the traffic has a priority"},
+		"losses without DCB":  {id: "NET-PFC", on: "small-mi300", live: Live{PFC: func(string) ([]int, error) { return nil, unix.EOPNOTSUPP }}, edits: []edit{put(aPort+"/hw_counters/out_of_sequence", "12")}, result: warn, scope: "bnxt_re0/1", read: "out_of_sequence 12", change: "configure PFC or ECN", command: "dcb pfc set dev NETDEV prio-pfc 3:on"},
+
+		"no tracefs": {id: "KRN-TRACEPOINTS", on: "small-mi300", edits: []edit{drop("sys/kernel/tracing")}, result: unknown, read: "tracefs is not mounted"},
 	} {
 		found := checked(t, testenv.Machines[c.on](), c.live, c.id, c.edits...)
 		i := slices.IndexFunc(found, func(f Finding) bool {

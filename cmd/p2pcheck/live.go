@@ -16,6 +16,7 @@ import (
 	"github.com/gpurdma/gpurdma/gpualloc/cuda"
 	"github.com/gpurdma/gpurdma/gpualloc/nvml"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/dcb"
 	"github.com/gpurdma/gpurdma/p2p"
 )
 
@@ -45,7 +46,7 @@ func answers() p2p.Live {
 		BAR1:   func() (map[p2p.Addr]p2p.Usage, error) { return perGPU(gpus, bar1) },
 		Memory: func() (map[p2p.Addr]uint64, error) { return perGPU(gpus, memory) },
 		DMABuf: sync.OnceValues(dmabufs), Confidential: sync.OnceValues(confidential), Peers: sync.OnceValues(peers),
-		Imports: ibvfd.Probe, Port: port, Opens: opens,
+		Imports: ibvfd.Probe, Port: port, PFC: pfc, Opens: opens,
 	}
 }
 
@@ -136,6 +137,11 @@ func port(nic string, num int) (_ ibvfd.PortAttr, err error) {
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
 	return c.QueryPort(num)
+}
+
+func pfc(netdev string) ([]int, error) {
+	p, err := dcb.PFC(netdev)
+	return p.List(), err
 }
 
 func opens(name string) error {

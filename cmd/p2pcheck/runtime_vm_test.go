@@ -40,7 +40,7 @@ const nobody = 65534
 // check passes then.
 //
 // Missing are remedies for what no machine of the test bed has: GPUs and NICs of
-// vendors (setpci, mlnx_qos, force_probe, options of nvidia), a subnet manager,
+// vendors (setpci, dcb, force_probe, options of nvidia), a subnet manager,
 // BARs that can be resized, NICs in hardware of different MTUs; and those that end
 // in another look (--config, --root).
 //
