@@ -3,6 +3,7 @@
 package p2p
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 
@@ -117,6 +118,40 @@ func TestLetters(t *testing.T) {
 		}
 		if l, back := m.Letters(addr(t, c.a), addr(t, c.b)), m.Letters(addr(t, c.b), addr(t, c.a)); l != back {
 			t.Errorf("%s to %s is %+v, and back %+v", c.a, c.b, l, back)
+		}
+	}
+}
+
+// Broadcom's switches in two levels are one to NCCL, and two to NVML.
+func TestLettersOfBroadcom(t *testing.T) {
+	tree := func(top, sub string) string {
+		const root = "pci0000:00/0000:00:01.0"
+		lines := []string{root + " class=0x060400 type=4 vendor=0x8086 device=0x352a",
+			root + "/0000:01:00.0 class=0x060400 type=5 " + top, root + "/0000:01:00.0/0000:02:00.0 class=0x060400 type=6 " + top,
+			root + "/0000:01:00.0/0000:02:01.0 class=0x060400 type=6 " + top}
+		for i, bus := range []string{"3", "6"} {
+			up := root + "/0000:01:00.0/0000:02:0" + strconv.Itoa(i) + ".0/0000:0" + bus + ":00.0"
+			down := up + "/0000:0" + string(bus[0]+1) + ":00.0"
+			lines = append(lines, up+" class=0x060400 type=5 "+sub, down+" class=0x060400 type=6 "+sub,
+				down+"/0000:0"+string(bus[0]+2)+":00.0 class=0x030200 vendor=0x10de device=0x2330")
+		}
+		return strings.Join(lines, "\n")
+	}
+	id := func(device, subDevice string) string {
+		return "vendor=0x1000 device=" + device + " subsystem_vendor=0x1000 subsystem_device=" + subDevice
+	}
+	for name, c := range map[string]struct{ top, sub, nccl string }{
+		"fourth generation":     {id("0xc010", "0xa096"), id("0xc010", "0xa096"), "PIX"},
+		"fifth":                 {id("0xc030", "0x0104"), id("0xc030", "0x1104"), "PIX"},
+		"fifth, the same twice": {id("0xc030", "0x0104"), id("0xc030", "0x0104"), "PXB"},
+		"two generations":       {id("0xc010", "0xa096"), id("0xc030", "0x1104"), "PXB"},
+		"another subsystem":     {id("0xc010", "0x0096"), id("0xc010", "0x0096"), "PXB"},
+		"no subsystem":          {"vendor=0x1000 device=0xc010", "vendor=0x1000 device=0xc010", "PXB"},
+		"not known":             {id("0xc010", "odd"), id("0xc010", "0xa096"), ""},
+	} {
+		m := fixture{tree: tree(c.top, c.sub)}.open(t)
+		if l := m.Letters(addr(t, "05:00.0"), addr(t, "08:00.0")); l.NCCL != c.nccl || l.NVML != "PXB" {
+			t.Errorf("%s: %+v, want %q, PXB", name, l, c.nccl)
 		}
 	}
 }

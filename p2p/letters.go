@@ -13,8 +13,8 @@ import (
 // can be PIX and not supported.
 type Letters struct {
 	// NCCL is LOC, PIX, PXB, PHB or SYS. NCCL climbs two levels of the tree at
-	// a time, so that it sees switches and no ports. What it knows beside the
-	// tree (NVLink, C2C, Broadcom's switches in two levels) is not here.
+	// a time, so that it sees switches and no ports, and takes Broadcom's switches
+	// in two levels for one. What it knows beside the tree (NVLink, C2C) is not here.
 	NCCL string
 	// NVML is what nvidia-smi's matrix has: X, PIX, PXB, PHB, NODE or SYS.
 	NVML string
@@ -32,7 +32,13 @@ func (m *Machine) Letters(a, b Addr) Letters {
 		return Letters{NCCL: "LOC", NVML: "X"}
 	}
 	l := m.overRoot(na, nb)
-	if i, j, ok := common(switches(na.up), switches(nb.up)); ok {
+	m.mu.Lock()
+	sa, err1 := m.fused(switches(na.up))
+	sb, err2 := m.fused(switches(nb.up))
+	m.mu.Unlock()
+	if i, j, ok := common(sa, sb); err1 != nil || err2 != nil {
+		l.NCCL = ""
+	} else if ok {
 		l.NCCL = "PXB"
 		if i == 0 && j == 0 {
 			l.NCCL = "PIX"

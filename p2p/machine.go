@@ -65,6 +65,9 @@ type node struct {
 
 	host  *host // read when it is asked for
 	place *place
+
+	chip    *chip // of a switch, read when it is asked for
+	chipErr error
 }
 
 // node reads a function. The caller holds mu.

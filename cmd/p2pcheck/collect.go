@@ -57,7 +57,7 @@ var (
 	ofAnyFunction = []string{"vendor", "device", "class", "driver", "numa_node"}
 	ofEndpoints   = []string{
 		"config", "resource", "resource0_resize", "resource1_resize", "resource2_resize", "resource3_resize", "resource4_resize", "resource5_resize",
-		"current_link_speed", "current_link_width", "max_link_speed", "max_link_width", "dma_mask_bits", "power/runtime_status", "d3cold_allowed",
+		"current_link_speed", "current_link_width", "max_link_speed", "max_link_width", "dma_mask_bits", "subsystem_vendor", "subsystem_device", "power/runtime_status", "d3cold_allowed",
 		"aer_dev_fatal", "aer_dev_nonfatal", "aer_dev_correctable", "mem_info_vram_total", "mem_info_vis_vram_total",
 		"iommu_group", "physfn", "p2pmem", "p2pmem/size", "nvme/*/cmb", "behaviour", "pin_rule", "virtio*/driver", "drm/*",
 		"net/*/bonding_slave/state",
