@@ -18,11 +18,23 @@ var places = regexp.MustCompile(`\b(pci)?[0-9a-f]{4}:[0-9a-f]{2}(:[0-9a-f]{2}\.[
 // kindOf is a reason without its places.
 func kindOf(why string) string { return places.ReplaceAllString(why, "…") }
 
-// kindsOf are the kinds of a chain of reasons, in order.
-func kindsOf(why []string) []string {
+// kinds keeps what kindOf said: pairs have the same reasons.
+type kinds map[string]string
+
+func (m kinds) of(why string) string {
+	kind, ok := m[why]
+	if !ok {
+		kind = kindOf(why)
+		m[why] = kind
+	}
+	return kind
+}
+
+// all are the kinds of a chain of reasons, in order.
+func (m kinds) all(why []string) []string {
 	var kinds []string
 	for _, w := range why {
-		if k := kindOf(w); !slices.Contains(kinds, k) {
+		if k := m.of(w); !slices.Contains(kinds, k) {
 			kinds = append(kinds, k)
 		}
 	}
@@ -34,8 +46,9 @@ func kindsOf(why []string) []string {
 func grouped(pairs []pair, all bool) [][]pair {
 	var out [][]pair
 	at := map[string]int{}
+	known := kinds{}
 	for _, p := range pairs {
-		key := p.Stage + "\n" + strings.Join(kindsOf(p.Why), "\n")
+		key := p.Stage + "\n" + strings.Join(known.all(p.Why), "\n")
 		if p.Errno != nil {
 			key += "\n" + p.Errno.Name
 		}
@@ -78,11 +91,12 @@ func remedyOf(group []pair) *remedy {
 // whyText tells the reasons of a group, each once: of those that differ in places
 // the first few.
 func whyText(b *strings.Builder, group []pair, all bool) {
-	for _, kind := range kindsOf(group[0].Why) {
+	known := kinds{}
+	for _, kind := range known.all(group[0].Why) {
 		var lines []string
 		for _, p := range group {
 			for _, w := range p.Why {
-				if kindOf(w) == kind && !slices.Contains(lines, w) {
+				if known.of(w) == kind && !slices.Contains(lines, w) {
 					lines = append(lines, w)
 				}
 			}
