@@ -4,7 +4,6 @@ package ibvfd
 
 import (
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"io/fs"
 	"path"
@@ -96,8 +95,7 @@ func describeGID(s sysfs.FS, dir string, index int, gid [16]byte) GID {
 	return g
 }
 
-// readAttr reads a short attribute with three system calls: a GID table has a
-// thousand of them, and os.ReadFile takes twice as many for each.
+// readAttr reads a short attribute.
 func readAttr(s sysfs.FS, name string) (string, error) {
 	full := s.Path(name)
 	return readAttrAt(unix.AT_FDCWD, full, full)
@@ -105,21 +103,6 @@ func readAttr(s sysfs.FS, name string) (string, error) {
 
 // readAttrAt reads a file of a directory that is open; full is its whole name.
 func readAttrAt(dir int, name, full string) (string, error) {
-	if err := files.Asked("open", full); err != nil {
-		return "", err
-	}
-	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return "", &fs.PathError{Op: "open", Path: full, Err: err}
-	}
-	defer unix.Close(fd)
-	var buf [256]byte
-	n, err := unix.Read(fd, buf[:])
-	for errors.Is(err, unix.EINTR) {
-		n, err = unix.Read(fd, buf[:])
-	}
-	if err != nil {
-		return "", &fs.PathError{Op: "read", Path: full, Err: err}
-	}
-	return strings.TrimRight(string(buf[:n]), " \t\n\x00"), nil
+	text, err := files.ReadFileAt(dir, name, full)
+	return strings.TrimRight(string(text), " \t\n\x00"), err
 }

@@ -41,12 +41,17 @@ func Open(name string) (*os.File, error) { return asked("open", name, os.Open) }
 
 // ReadFile is os.ReadFile with half of its system calls: attributes are small and
 // many, and none is ever waited for.
-func ReadFile(name string) ([]byte, error) { return asked("read", name, readFile) }
+func ReadFile(name string) ([]byte, error) { return ReadFileAt(unix.AT_FDCWD, name, name) }
 
-func readFile(name string) ([]byte, error) {
-	fd, err := again(func() (int, error) { return unix.Open(name, unix.O_RDONLY|unix.O_CLOEXEC, 0) })
+// ReadFileAt reads a file of a directory that is open, the way to which need not be
+// looked up again; path is its whole name.
+func ReadFileAt(dir int, name, path string) ([]byte, error) {
+	if err := Asked("open", path); err != nil {
+		return nil, err
+	}
+	fd, err := again(func() (int, error) { return unix.Openat(dir, name, unix.O_RDONLY|unix.O_CLOEXEC, 0) })
 	if err != nil {
-		return nil, &os.PathError{Op: "open", Path: name, Err: err}
+		return nil, &os.PathError{Op: "open", Path: path, Err: err}
 	}
 	defer unix.Close(fd)
 	var out []byte
@@ -54,7 +59,7 @@ func readFile(name string) ([]byte, error) {
 	for {
 		n, err := again(func() (int, error) { return unix.Read(fd, page[:]) })
 		if err != nil {
-			return out, &os.PathError{Op: "read", Path: name, Err: err}
+			return out, &os.PathError{Op: "read", Path: path, Err: err}
 		}
 		if n == 0 {
 			return out, nil
