@@ -222,8 +222,11 @@ func group(data []byte) []byte {
 				name += "/" + word
 			}
 		}
+		if strings.HasPrefix(f[2], "/..") { // outside of those that this program sees
+			name = "../" + name
+		}
 		// As deep as it is: groups above have limits, too.
-		for strings.Count("/"+name, "/") < strings.Count(path.Clean("/"+f[2]), "/") {
+		for strings.Count(path.Clean("/"+name), "/") < strings.Count(path.Clean("/"+f[2]), "/") {
 			name += "/group"
 		}
 		fmt.Fprintf(&out, "%s:%s:/%s\n", f[0], f[1], name)

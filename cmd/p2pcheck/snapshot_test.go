@@ -139,6 +139,16 @@ func TestSnapshotHasGroupsAbove(t *testing.T) {
 	}
 }
 
+// Of a group outside of those that can be seen nothing is known, nor of a copy of it.
+func TestSnapshotOfAGroupOutside(t *testing.T) {
+	tree := testenv.Machines["small-hgx"]()
+	tree.Files["proc/self/cgroup"] = "0::/../5ecre7.slice\n"
+	file, _ := taken(t, tree)
+	if r := command("-v", "--snapshot", file); !strings.Contains(r.out, "the control group is outside of those") {
+		t.Error(r.out)
+	}
+}
+
 // A device that is named after its MAC or GUID has another name in a snapshot,
 // and what is said of it is the same.
 func TestSnapshotRenames(t *testing.T) {
