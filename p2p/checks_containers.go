@@ -67,7 +67,7 @@ func (l *look) sharedMemory() {
 		switch size, given, err := tmpfsSize(m.Super); {
 		case err != nil:
 			l.unknown("", at, "%s%v", l.m.whose(), err)
-		case given && size <= defaultShm:
+		case given && 0 < size && size <= defaultShm: // 0 is no limit
 			l.warn("", at, "%s%s", l.m.whose(), kib(size))
 		default:
 			l.pass("", at, "%s%s", l.m.whose(), strings.Join(m.Super, ","))

@@ -48,7 +48,7 @@ func (l *look) xePins() {
 		if p.GPU.Exporter.Driver != "xe" || p.NIC.Importer.Kind == NoImporter {
 			return
 		}
-		at := []string{osrelease}
+		at := l.m.Kernel.releasedAt()
 		pinned := l.m.Kernel.between(v6_12, v7_2)
 		kind := p.NIC.Importer.Kind
 		read := fmt.Sprintf("%s, and a NIC that is %v", l.m.Kernel.Release, kind)
@@ -149,7 +149,7 @@ func (l *look) vfioExport() {
 		case l.m.Kernel.between(v6_12, v7_2) == placement.AnswerUnknown || kind == KindUnknown:
 			l.unknown(p.name(), nil, "the kernel %s, and a NIC that is %v", l.m.Kernel.Release, kind)
 		case l.m.Kernel.between(v6_12, v7_2) == placement.No:
-			l.fail(p.name(), []string{osrelease}, "%s: its vfio-pci has no export", l.m.Kernel.Release).fix("run Linux 7.2 or later", "", "")
+			l.fail(p.name(), l.m.Kernel.releasedAt(), "%s: its vfio-pci has no export", l.m.Kernel.Release).fix("run Linux 7.2 or later", "", "")
 		case kind == Pinned || kind == Static:
 			l.fail(p.name(), nil, "a NIC that is %v", kind)
 		default:

@@ -111,8 +111,8 @@ func (l *look) acsSource() {
 		at := []string{"/sys/" + f.dir + "/config"}
 		setter, sure := l.m.acsSetter(f.Function)
 		switch {
-		case f.err != nil || f.ACSErr != nil:
-			l.unknown(f.name, at, "not known: %s", reading{err: firstError(f.err, f.ACSErr)}.why())
+		case f.err != nil || f.ACSErr != nil || f.config.Unreachable():
+			l.unknown(f.name, at, "not known: %s", reading{err: firstError(f.err, f.ACSErr, beyond(f, "ACS"))}.why())
 		case f.ACS.Redirects() == 0:
 			l.pass(f.name, at, "it does not redirect")
 		case counts[f.PCI] == nil && unread != nil:
@@ -278,8 +278,7 @@ func (l *look) translation() {
 		err = firstError(nic.cfgErr, err, err2, beyond(nic, "ATS"))
 		worst, bits := routeGood, pci.ACSBits(0)
 		for _, f := range ports {
-			err = firstError(err, f.err, f.ACSErr)
-			err = firstError(err, beyond(f, "ACS"))
+			err = firstError(err, f.err, f.ACSErr, beyond(f, "ACS"))
 			c := f.ACS.Ctrl
 			if !f.ACS.Present {
 				c = 0

@@ -70,11 +70,17 @@ var v5_12 = version{5, 12}
 
 const osrelease = "/proc/sys/kernel/osrelease"
 
-func (l *look) kernelVersion() {
-	k, at := l.m.Kernel, []string{osrelease}
+// releasedAt is where the release was read; nowhere if it was given.
+func (k Kernel) releasedAt() []string {
 	if k.other != "" {
-		at = nil // it was given
+		return nil
 	}
+	return []string{osrelease}
+}
+
+func (l *look) kernelVersion() {
+	k := l.m.Kernel
+	at := k.releasedAt()
 	v := k.version
 	switch {
 	case !v.known():

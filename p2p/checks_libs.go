@@ -225,7 +225,7 @@ func (l *look) awsOFI() {
 		l.skip("no EFA")
 		return
 	}
-	at := []string{osrelease}
+	at := l.m.Kernel.releasedAt()
 	switch v := l.m.Kernel.version; {
 	case !v.known():
 		l.unknown("", at, "the release %q is not understood", l.m.Kernel.Release)

@@ -374,6 +374,8 @@ func (l *look) barAssigned() {
 			l.fail(f.name, r.at(), "no address: BAR %s", strings.Join(unset, ", "))
 		case complaint != "":
 			l.fail(f.name, []string{"/dev/kmsg"}, "%s", complaint)
+		case !placed && log.err != nil:
+			l.unknown(f.name, append(r.at(), log.where), "no BAR is there, and the kernel's log, which would say that one found no room, cannot be read")
 		case !placed:
 			l.unknown(f.name, append(r.at(), log.where), "no BAR is there, and the kernel's log does not say that one found no room")
 		default:

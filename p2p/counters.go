@@ -97,6 +97,8 @@ func (l *look) lostPackets() {
 
 // controlled adds to lost packets whether the port's network device has flow control.
 func (l *look) controlled(n NIC, p ibvfd.PortInfo, f *Finding) {
+	f.Remedy = &Remedy{Change: l.check.Fix.Change, Command: l.check.Fix.Command}
+	f.addressed(n, p)
 	devs := netDevs(n, p)
 	if l.s.Live.PFC == nil || len(devs) == 0 {
 		return
@@ -106,7 +108,6 @@ func (l *look) controlled(n NIC, p ibvfd.PortInfo, f *Finding) {
 	case err != nil: // most often it has no such configuration: the switch and ECN may still help
 	case len(on) == 0:
 		f.Read += fmt.Sprintf("; PFC is off on %s", devs[0])
-		f.fix(l.check.Fix.Change, strings.ReplaceAll(l.check.Fix.Command, "NETDEV", devs[0]), "")
 	default:
 		f.Read += fmt.Sprintf("; PFC is on on %s for priority %s", devs[0], strings.Trim(fmt.Sprint(on), "[]"))
 		f.fix("see that the traffic has a priority for which PFC is on, and that the switch's ports have it, too", "", "")

@@ -101,7 +101,7 @@ func TestFindingsFitTheMachine(t *testing.T) {
 		"no such device file": {id: "LIM-DEVICE-CG", on: "small-mi300", live: Live{Opens: func(string) error { return unix.ENOENT }}, result: skip, read: "there is no rdma_cm"},
 		"losses without PFC":  {id: "NET-PFC", on: "small-mi300", live: flowControl(), edits: []edit{put(aPort+"/hw_counters/out_of_sequence", "12")}, result: warn, scope: "bnxt_re0/1", read: "PFC is off on eth0", change: "configure PFC", command: "dcb pfc set dev eth0 prio-pfc 3:on"},
 		"losses with PFC":     {id: "NET-PFC", on: "small-mi300", live: flowControl(3, 6), edits: []edit{put(aPort+"/hw_counters/out_of_sequence", "12")}, result: warn, scope: "bnxt_re0/1", read: "PFC is on on eth0 for priority 3 6", change: "see that the traffic has a priority"},
-		"losses without DCB":  {id: "NET-PFC", on: "small-mi300", live: Live{PFC: func(string) ([]int, error) { return nil, unix.EOPNOTSUPP }}, edits: []edit{put(aPort+"/hw_counters/out_of_sequence", "12")}, result: warn, scope: "bnxt_re0/1", read: "out_of_sequence 12", change: "configure PFC or ECN", command: "dcb pfc set dev NETDEV prio-pfc 3:on"},
+		"losses without DCB":  {id: "NET-PFC", on: "small-mi300", live: Live{PFC: func(string) ([]int, error) { return nil, unix.EOPNOTSUPP }}, edits: []edit{put(aPort+"/hw_counters/out_of_sequence", "12")}, result: warn, scope: "bnxt_re0/1", read: "out_of_sequence 12", change: "configure PFC or ECN", command: "dcb pfc set dev eth0 prio-pfc 3:on"},
 
 		"no tracefs": {id: "KRN-TRACEPOINTS", on: "small-mi300", edits: []edit{drop("sys/kernel/tracing")}, result: unknown, read: "tracefs is not mounted"},
 	} {

@@ -38,7 +38,7 @@ func inPackets(mtu uint64) string {
 }
 
 func (l *look) netMTU() {
-	byMTU, byPacket := grouped{}, grouped{} // of network devices, and of InfiniBand's ports
+	byMTU, byPacket := mtus{}, mtus{} // of network devices, and of InfiniBand's ports
 	told := map[string]bool{}
 	for _, n := range l.s.NICs {
 		for _, p := range n.Ports {
@@ -46,7 +46,7 @@ func (l *look) netMTU() {
 			case n.Software:
 			case p.LinkLayer == ibvfd.LinkInfiniBand:
 				if a, ok := l.active(n, p); ok {
-					byPacket.add(portName(n, p), uint64(a.MTU))
+					byPacket = append(byPacket, mtu{portName(n, p), uint64(a.MTU)})
 				}
 			case l.kind(n).isIWARP():
 				l.say(ResultSkip, portName(n, p), l.kind(n).at(), "iWARP, whose packets are TCP's")
@@ -64,7 +64,7 @@ func (l *look) netMTU() {
 						l.unknown(dev, r.at(), "%s", orText(r))
 						continue
 					}
-					byMTU.add(dev, size)
+					byMTU = append(byMTU, mtu{dev, size})
 				}
 				l.smaller(n, p, packets(room))
 			}
@@ -79,44 +79,40 @@ func (l *look) netMTU() {
 	case len(sizes) == 1:
 		l.pass("", at, "%d%s", sizes[0], inPackets(sizes[0]))
 	}
+	asked := []string{"/dev/infiniband"}
 	switch sizes := byPacket.sizes(); {
 	case len(sizes) > 1:
-		l.warn("", nil, "InfiniBand's packets: %v", byPacket).fix("give the partition one MTU, in the subnet manager's configuration", "", "")
+		l.warn("", asked, "InfiniBand's packets: %v", byPacket).fix("give the partition one MTU, in the subnet manager's configuration", "", "")
 	case len(sizes) == 1:
-		l.pass("", nil, "InfiniBand's packets have %d bytes", sizes[0])
+		l.pass("", asked, "InfiniBand's packets have %d bytes", sizes[0])
 	}
 	if len(l.found) == 0 {
 		l.skip("no network device of an RDMA NIC, and no device to ask for InfiniBand's MTU")
 	}
 }
 
-// grouped are names by their MTU.
-type grouped []struct {
-	name string
+// mtu is that of a network device or a port, in bytes.
+type mtu struct {
+	of   string
 	size uint64
 }
 
-func (g *grouped) add(name string, size uint64) {
-	*g = append(*g, struct {
-		name string
-		size uint64
-	}{name, size})
-}
+type mtus []mtu
 
 // sizes are in order, each once.
-func (g grouped) sizes() []uint64 {
+func (all mtus) sizes() []uint64 {
 	var out []uint64
-	for _, x := range g {
+	for _, x := range all {
 		out = append(out, x.size)
 	}
 	slices.Sort(out)
 	return slices.Compact(out)
 }
 
-func (g grouped) String() string {
+func (all mtus) String() string {
 	var words []string
-	for _, x := range g {
-		words = append(words, fmt.Sprintf("%s %d", x.name, x.size))
+	for _, x := range all {
+		words = append(words, fmt.Sprintf("%s %d", x.of, x.size))
 	}
 	return strings.Join(words, ", ")
 }
