@@ -51,6 +51,9 @@ func main() {
 		return
 	}
 	flag.Parse()
+	if counted && !given("slice") {
+		opt.slice = countedSlice
+	}
 
 	if *exporters != "" {
 		opt.exporters = strings.Split(*exporters, ",")
@@ -131,8 +134,9 @@ func main() {
 		enc.SetIndent("", "  ")
 		_ = enc.Encode(struct {
 			Schema string  `json:"schema"`
+			Clock  string  `json:"clock"`
 			Tables []table `json:"tables"`
-		}{"bench/v1", tables})
+		}{"bench/v2", clockOf(counted), tables})
 	}
 	if failed == nil && len(tables) == 0 {
 		failed = fmt.Errorf("-only %s: there are registration, allocation, tracing, traffic and binding", *only)
@@ -187,7 +191,7 @@ type table struct {
 
 func (t table) print() {
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(w, "%s, Go against C\t\t\t\t\t\t\t\n", t.what)
+	fmt.Fprintf(os.Stdout, "%s, Go against C, by %s\n", t.what, clockOf(counted))
 	fmt.Fprintln(w, "exporter\tsize\tGo p50\tGo p99\tC p50\tC p99\tGo/C at p50 (p10-p90)\tC/C, the noise")
 	for _, r := range t.Rows {
 		fmt.Fprintf(w, "%s\t%d\t%v\t%v\t%v\t%v\t%v\t%v\n",

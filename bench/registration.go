@@ -4,6 +4,8 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"os"
 	"strconv"
 	"time"
@@ -72,6 +74,12 @@ func compareRegistrationOf(ctx context.Context, opt options, pd *ibvfd.PD, spec 
 			ns[i] = clock() - start
 		}
 		return ns, nil
+	}
+	var refused *ibvfd.RegError
+	if _, err := goSide(1); errors.As(err, &refused) && len(opt.exporters) == 0 {
+		return row{}, fmt.Errorf("%w: %w", errSkip, err)
+	} else if err != nil {
+		return row{}, err
 	}
 	peers, err := startPeers("reg-loop", []*os.File{file}, opt.device, strconv.FormatInt(size, 10))
 	if err != nil {

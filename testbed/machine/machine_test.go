@@ -23,7 +23,7 @@ func TestBuiltinAreValid(t *testing.T) {
 		}
 		for _, n := range m.Nodes {
 			fds := make([]int, len(m.LinkEnds(n)))
-			for _, accel := range []string{"tcg", "kvm"} {
+			for _, accel := range []string{"tcg", "icount", "kvm"} {
 				if _, err := m.QEMU(n, accel, fds); err != nil {
 					t.Errorf("%s, node %s: %v", name, n.Name, err)
 				}

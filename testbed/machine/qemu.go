@@ -22,7 +22,9 @@ const maxNUMA = 8
 // copies byte by byte for ERMS and FSRM, and walks five levels of tables with LA57.
 const emulatedCPU = "max,-erms,-fsrm,-la57"
 
-// QEMU returns the options that describe the node's hardware. linkFDs are the
+// QEMU returns the options that describe the node's hardware. accel is kvm, tcg,
+// or icount: tcg with clocks that count the instructions executed, one a
+// nanosecond, by all of the node's processors in turns. linkFDs are the
 // file descriptors, in QEMU's numbering, of this node's link ends, in the
 // order of LinkEnds.
 func (m Machine) QEMU(node Node, accel string, linkFDs []int) ([]string, error) {
@@ -42,13 +44,17 @@ func (m Machine) QEMU(node Node, accel string, linkFDs []int) ([]string, error) 
 		if cpu == "" {
 			cpu = "host"
 		}
-	case "tcg":
-		args = append(args, "-accel", "tcg,thread=multi")
+	case "tcg", "icount":
+		if accel == "tcg" {
+			args = append(args, "-accel", "tcg,thread=multi")
+		} else {
+			args = append(args, "-accel", "tcg,thread=single", "-icount", "shift=0")
+		}
 		if cpu == "" {
 			cpu = emulatedCPU
 		}
 	default:
-		return nil, fmt.Errorf("unknown accelerator %q: kvm or tcg", accel)
+		return nil, fmt.Errorf("unknown accelerator %q: kvm, tcg or icount", accel)
 	}
 	smp := strconv.Itoa(or(node.CPUs, DefaultCPUs))
 	if node.NUMA > 1 {

@@ -73,7 +73,7 @@ func (v *VM) launch(desc machine.Node, image string, setup *wire.Setup, cable []
 		cables = append(cables, len(cables)+3)
 	}
 	linkFDs = cables
-	if o.CPUs > 0 && desc.CPUs == 0 && o.Accel == "tcg" {
+	if o.CPUs > 0 && desc.CPUs == 0 && o.Accel != "kvm" {
 		desc.CPUs = o.CPUs
 	}
 	args, err := v.opts.Machine.QEMU(desc, o.Accel, linkFDs)
@@ -275,7 +275,7 @@ func (n *node) faults() error {
 	n.logMu.Lock()
 	defer n.logMu.Unlock()
 	if rs := n.scanner.Reports(); len(rs) > 0 {
-		return &KernelError{Node: n.desc.Name, Emulated: n.opts.Accel == "tcg", Reports: rs, LogFile: n.logFile}
+		return &KernelError{Node: n.desc.Name, Emulated: n.opts.Accel != "kvm", Reports: rs, LogFile: n.logFile}
 	}
 	return nil
 }

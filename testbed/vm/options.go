@@ -35,7 +35,7 @@ type Options struct {
 	Kernel  kernel.Kernel
 	Machine machine.Machine
 	Modules Modules
-	Accel   string // "kvm" or "tcg"; empty: probed
+	Accel   string // "kvm", "tcg" or "icount" (machine.Machine.QEMU); empty: kvm or tcg, probed
 	CPUs    int    // of nodes that do not say how many, where they are emulated; 0: machine.DefaultCPUs
 
 	Expose []string // paths of the host the guest must see besides the project

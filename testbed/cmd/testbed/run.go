@@ -28,6 +28,7 @@ type bootFlags struct {
 	keep               bool
 	timeout            time.Duration
 	slow, cpus         int
+	count              bool
 	allow, kernelArgs  listFlag
 	qemuArgs, exposeds listFlag
 }
@@ -49,6 +50,7 @@ func (b *bootFlags) register(fs *flag.FlagSet, timeout time.Duration) {
 	fs.DurationVar(&b.timeout, "timeout", timeout, "end a command that takes longer")
 	fs.IntVar(&b.slow, "slow", defaultSlow(), "multiply all limits of time by `N`, for a kernel that checks itself; GPURDMA_SLOW in the guest")
 	fs.IntVar(&b.cpus, "cpus", 0, "processors where they are emulated and the machine does not say how many; 0: 2")
+	fs.BoolVar(&b.count, "count", false, "where processors are emulated, let clocks count instructions, one a nanosecond; GPURDMA_COUNT=1 in the guest")
 	fs.Var(&b.allow, "allow", "`regexp` of kernel reports that are provoked on purpose (repeatable)")
 	fs.Var(&b.kernelArgs, "kernel-arg", "`argument` for the guest's kernel (repeatable)")
 	fs.Var(&b.qemuArgs, "qemu-arg", "`argument` for QEMU (repeatable)")
@@ -87,6 +89,14 @@ func (b *bootFlags) options(ctx context.Context) (vm.Options, error) {
 		Tree: t, Kernel: k, Machine: m, Slow: b.slow, CPUs: b.cpus,
 		Expose:     append([]string{wd}, b.exposeds...),
 		KernelArgs: b.kernelArgs, ExtraArgs: b.qemuArgs,
+	}
+	if b.count {
+		if o.Accel, err = vm.Accel(ctx, t, k); err != nil {
+			return o, err
+		}
+		if o.Accel == "tcg" {
+			o.Accel = "icount"
+		}
 	}
 	switch {
 	case b.stock:
@@ -131,13 +141,16 @@ func environ(o vm.Options) []string {
 	if o.Modules == vm.Stock {
 		env = append(env, "GPURDMA_STOCK_RXE=1")
 	}
+	if o.Accel == "icount" {
+		env = append(env, "GPURDMA_COUNT=1")
+	}
 	if t := os.Getenv("TERM"); t != "" {
 		env = append(env, "TERM="+t)
 	}
 	for _, e := range os.Environ() {
 		name, _, _ := strings.Cut(e, "=")
 		switch {
-		case name == "GPURDMA_KERNEL", name == "GPURDMA_TESTBED", name == "GPURDMA_MACHINE", name == "GPURDMA_RESULTS", name == "GPURDMA_STOCK_RXE", name == "GPURDMA_SLOW":
+		case name == "GPURDMA_KERNEL", name == "GPURDMA_TESTBED", name == "GPURDMA_MACHINE", name == "GPURDMA_RESULTS", name == "GPURDMA_STOCK_RXE", name == "GPURDMA_SLOW", name == "GPURDMA_COUNT":
 		case strings.HasPrefix(name, "GPURDMA_"), passed[name]:
 			env = append(env, e)
 		}
