@@ -58,12 +58,12 @@ func TestVMFilters(t *testing.T) {
 	check("this process", seen(one), 1)
 
 	pids := tr.loader.core.Maps["pids"]
-	if err := pids.Delete(uint32(os.Getpid())); err != nil {
+	if err := pids.Delete(uint64(os.Getpid())); err != nil {
 		t.Fatal(err)
 	}
 	// A new buffer: whoever attaches to one that is followed is reported.
 	check("another process", seen(alloc(t, "drm:vgem", 1<<20)), 0)
-	put("pids", uint32(os.Getpid()), uint8(1))
+	put("pids", uint64(os.Getpid()), uint8(1))
 
 	put("inodes", inode(one), uint8(1))
 	setFlags(t, tr, configInodes)

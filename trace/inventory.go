@@ -117,6 +117,10 @@ type attachState struct{ ID, DMABuf, Inode uint64 }
 func (l *loader) follow(w *wireRecord) (bool, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	// Counted first, as the programs do.
+	if err := errors.Join(l.countKey(keysAttaches, w.Attach), l.countKey(keysBufs, w.DMABuf)); err != nil {
+		return false, err
+	}
 	err := l.core.Maps["attaches"].Update(w.Attach, attachState{w.Head.ID, w.DMABuf, w.Inode}, ebpf.UpdateNoExist)
 	if errors.Is(err, ebpf.ErrKeyExist) {
 		return false, nil
@@ -125,6 +129,32 @@ func (l *loader) follow(w *wireRecord) (bool, error) {
 		return false, rootErr(err)
 	}
 	return true, rootErr(l.core.Maps["bufs"].Put(w.DMABuf, w.Inode))
+}
+
+// KEYS_ATTACHES and so on, and KEY_GROUPS, of bpf/state.h.
+const (
+	keysAttaches = 0
+	keysBufs     = 1
+	keysPIDs     = 4
+	keyGroups    = 2048
+)
+
+// countKey makes the programs look into a map for a key that is inserted from
+// here. They go on looking when it is gone: that they take it out they count as
+// if they had put it in, which is wrong by one, and only that we have counted it
+// keeps them from believing it.
+func (l *loader) countKey(kind uint32, key uint64) error {
+	const ours = uint32(1)
+	var counts [keyGroups]uint32
+	m := l.core.Maps["keys"]
+	if err := m.Lookup(ours, &counts); err != nil {
+		return rootErr(err)
+	}
+	if i := kind<<8 | uint32(key*0x9e3779b97f4a7c15>>56); counts[i] == 0 {
+		counts[i] = 1
+		return rootErr(m.Put(ours, &counts))
+	}
+	return nil
 }
 
 // listAttachments runs the iterators that this kernel has: over all dma-bufs

@@ -47,7 +47,7 @@ type attached struct {
 }
 
 // sharedMaps are those of bpf/state.h.
-var sharedMaps = []string{"events", "config", "lost", "owners", "scopes", "attaches", "bufs", "mrs", "deregs", "pids", "inodes", "cgroups"}
+var sharedMaps = []string{"events", "config", "lost", "owners", "scopes", "attaches", "bufs", "mrs", "deregs", "keys", "pids", "inodes", "cgroups"}
 
 func newLoader(cfg Config, syms *symbols) *loader {
 	return &loader{cfg: cfg, symbols: syms, ops: []string{""}, have: map[string]bool{}, runs: map[*ebpf.Program]string{}}
@@ -207,8 +207,12 @@ func (l *loader) configure(vmemmap uint64) error {
 	}
 	for _, pid := range pids {
 		c.Flags |= configPIDs
-		if err := l.core.Maps["pids"].Put(uint32(pid), one); err != nil {
-			return refuse("process filter", fmt.Sprintf("%d processes", len(pids)), "", rootErr(err))
+		err := l.countKey(keysPIDs, uint64(pid))
+		if err == nil {
+			err = rootErr(l.core.Maps["pids"].Put(uint64(pid), one))
+		}
+		if err != nil {
+			return refuse("process filter", fmt.Sprintf("%d processes", len(pids)), "", err)
 		}
 	}
 	for _, ino := range l.cfg.Inodes {

@@ -59,7 +59,7 @@ int attach_enter(u64 *ctx)
 		return 0;
 	if (!s) {
 		/* Whoever attaches to a buffer that is followed is of interest. */
-		if (((c->flags & CONFIG_RDMA_ONLY) || !wanted(c)) && !find(&bufs, ctx[0]))
+		if (((c->flags & CONFIG_RDMA_ONLY) || !wanted(c)) && !known(KEYS_BUFS, &bufs, number(ctx, 0)))
 			return 0;
 		s = open_scope(c, KIND_ATTACH, 0);
 		if (!s)
@@ -80,11 +80,10 @@ INLINE void follow(struct scope *s, u64 attach)
 		.id = s->rec.h.id, .dmabuf = s->rec.dmabuf, .inode = s->rec.inode,
 	};
 	struct buf_state b = { .inode = s->rec.inode };
-	struct buf_state *known = map_lookup(&bufs, &s->rec.dmabuf);
+	struct buf_state *was = known(KEYS_BUFS, &bufs, s->rec.dmabuf);
 
-	if (map_update(&attaches, &attach, &a, F_ANY) ||
-	    ((!known || known->inode != b.inode) &&
-	     map_update(&bufs, &s->rec.dmabuf, &b, F_ANY))) {
+	if (keep(KEYS_ATTACHES, &attaches, attach, &a) ||
+	    ((!was || was->inode != b.inode) && keep(KEYS_BUFS, &bufs, s->rec.dmabuf, &b))) {
 		s->rec.have |= HAVE_UNTRACKED;
 		lose(EVENT_TRACKING);
 	}
@@ -140,6 +139,7 @@ int attach_exit(u64 *ctx)
 	struct dma_buf_attachment *a = (void *)ctx[4];
 	struct config *c = settings();
 	struct scope *s = scope();
+	u64 attach;
 
 	if (!s || !c)
 		return 0;
@@ -147,8 +147,8 @@ int attach_exit(u64 *ctx)
 	if (!is_err(ctx[4]) && ctx[4]) {
 		s->rec.n_attach++;
 		fill_attach(&s->rec, a);
-		if (!s->skip)
-			follow(s, ctx[4]);
+		if (!s->skip && !func_ret(ctx, &attach))
+			follow(s, attach);
 		/* Nobody may ask for the table again. */
 		if (s->rec.kind == KIND_ATTACH) {
 			struct sg_table *t = cached_table(a);
@@ -177,7 +177,7 @@ int pinned(u64 *ctx)
 			s->rec.have |= HAVE_PIN;
 		return 0;
 	}
-	a = find(&attaches, ctx[0]);
+	a = known(KEYS_ATTACHES, &attaches, number(ctx, 0));
 	if (a)
 		send_attach(EVENT_PIN, ctx[0], a, (s32)ctx[1]);
 	return 0;
@@ -190,7 +190,7 @@ int unpinned(u64 *ctx)
 
 	if (scope())
 		return 0;
-	a = find(&attaches, ctx[0]);
+	a = known(KEYS_ATTACHES, &attaches, number(ctx, 0));
 	if (a)
 		send_attach(EVENT_UNPIN, ctx[0], a, 0);
 	return 0;
@@ -201,7 +201,7 @@ SEC("fentry/dma_buf_map_attachment")
 int map_enter(u64 *ctx)
 {
 	struct dma_buf_attachment *a = (void *)ctx[0];
-	struct attach_state *known;
+	struct attach_state *was;
 	struct config *c = settings();
 	struct scope *s;
 
@@ -216,10 +216,10 @@ int map_enter(u64 *ctx)
 		}
 		return 0;
 	}
-	known = find(&attaches, ctx[0]);
-	if (!known)
+	was = known(KEYS_ATTACHES, &attaches, number(ctx, 0));
+	if (!was)
 		return 0;
-	s = open_scope(c, KIND_MAP, known->id);
+	s = open_scope(c, KIND_MAP, was->id);
 	if (!s)
 		return 0;
 	fill_buf(&s->rec, a->dmabuf);
@@ -260,7 +260,7 @@ int unmapped(u64 *ctx)
 		step(s, FUNC_UNMAP, 0, 0);
 		return 0;
 	}
-	a = find(&attaches, ctx[0]);
+	a = known(KEYS_ATTACHES, &attaches, number(ctx, 0));
 	if (a)
 		send_attach(EVENT_UNMAP, ctx[0], a, 0);
 	return 0;
@@ -270,7 +270,7 @@ int unmapped(u64 *ctx)
 SEC("fentry/dma_buf_detach")
 int detached(u64 *ctx)
 {
-	struct attach_state *a = find(&attaches, ctx[1]);
+	struct attach_state *a = known(KEYS_ATTACHES, &attaches, number(ctx, 1));
 	struct scope *s = scope();
 
 	if (s && (s->rec.attach == ctx[1] || !s->rec.attach)) {
@@ -281,13 +281,13 @@ int detached(u64 *ctx)
 		send_attach(EVENT_DETACH, ctx[1], a, 0);
 	}
 	if (a)
-		forget(&attaches, ctx[1]);
+		forget(KEYS_ATTACHES, &attaches, number(ctx, 1));
 	return 0;
 }
 
 INLINE int moved(u64 dmabuf)
 {
-	struct buf_state *b = map_lookup(&bufs, &dmabuf);
+	struct buf_state *b = known(KEYS_BUFS, &bufs, dmabuf);
 	struct event e = {};
 
 	if (!b)
@@ -303,13 +303,13 @@ INLINE int moved(u64 dmabuf)
 SEC("fentry/dma_buf_move_notify")
 int move_notify(u64 *ctx)
 {
-	return moved(ctx[0]);
+	return moved(number(ctx, 0));
 }
 
 SEC("fentry/dma_buf_invalidate_mappings")
 int invalidate_mappings(u64 *ctx)
 {
-	return moved(ctx[0]);
+	return moved(number(ctx, 0));
 }
 
 /* dma_buf_release(struct dentry *): the buffer itself goes */
@@ -318,7 +318,7 @@ int released(u64 *ctx)
 {
 	struct dentry *d = (void *)ctx[0];
 	u64 dmabuf = (u64)d->d_fsdata;
-	struct buf_state *b = map_lookup(&bufs, &dmabuf);
+	struct buf_state *b = known(KEYS_BUFS, &bufs, dmabuf);
 	struct event e = {};
 
 	if (!b)
@@ -326,7 +326,7 @@ int released(u64 *ctx)
 	fill_event(&e, EVENT_RELEASE, 0);
 	e.object = e.dmabuf = dmabuf;
 	e.inode = b->inode;
-	map_delete(&bufs, &dmabuf);
+	forget(KEYS_BUFS, &bufs, dmabuf);
 	send(&e, sizeof(e), EVENT_RELEASE);
 	return 0;
 }
@@ -482,12 +482,12 @@ SEC("tp_btf/sched_process_fork")
 int forked(u64 *ctx)
 {
 	struct task_struct *parent = (void *)ctx[0], *child = (void *)ctx[1];
-	u32 from = parent->tgid, to = child->tgid;
+	u64 from = parent->tgid, to = child->tgid;
 	u8 one = 1;
 
-	if (from == to || !map_lookup(&pids, &from))
+	if (from == to || !known(KEYS_PIDS, &pids, from))
 		return 0;
-	if (map_update(&pids, &to, &one, F_ANY))
+	if (keep(KEYS_PIDS, &pids, to, &one))
 		lose(EVENT_TRACKING);
 	return 0;
 }
@@ -508,14 +508,14 @@ int exited(u64 *ctx)
 		lose(EVENT_RECORD);
 		drop_scope();
 	}
-	if (map_lookup(&deregs, &thread)) {
+	if (known(KEYS_DEREGS, &deregs, thread)) {
 		lose(EVENT_DEREG);
-		map_delete(&deregs, &thread);
+		forget(KEYS_DEREGS, &deregs, thread);
 	}
 	/* The last thread to go is not always the leader; later ones of this
 	 * process register nothing that outlives them. */
 	if ((u32)t->pid == tgid)
-		map_delete(&pids, &tgid);
+		forget(KEYS_PIDS, &pids, tgid);
 	return 0;
 }
 

@@ -41,6 +41,7 @@ enum {
 enum {
 	F_ANY = 0,
 	F_NO_PREALLOC = 1,
+	F_NOEXIST = 1, /* of an update */
 	F_MMAPABLE = 1 << 10,
 	RB_NO_WAKEUP = 1,
 	RB_FORCE_WAKEUP = 2,
@@ -65,7 +66,20 @@ static u64 (*ring_query)(void *ring, u64 flags) = (void *)134;
 static void *(*current_task)(void) = (void *)158; /* get_current_task_btf */
 static u64 (*attach_cookie)(void *ctx) = (void *)174;
 static long (*loop)(u32 n, void *callback, void *ctx, u64 flags) = (void *)181;
+static long (*func_arg)(void *ctx, u32 n, u64 *value) = (void *)183;
 static long (*func_ret)(void *ctx, u64 *value) = (void *)184;
+
+/*
+ * An argument as a number: the verifier lets nobody calculate with what it knows
+ * as a pointer. No call comes of it.
+ */
+INLINE u64 number(u64 *ctx, u32 n)
+{
+	u64 value = 0;
+
+	func_arg(ctx, n, &value);
+	return value;
+}
 
 /*
  * CO-RE. FIELD reads p->f wherever the running kernel has it; a pointer that
@@ -94,6 +108,8 @@ static long (*func_ret)(void *ctx, u64 *value) = (void *)184;
 #define TYPE_SIZE(type) __builtin_preserve_type_info(*(type *)0, 1)
 #define ENUM_EXISTS(type, v) __builtin_preserve_enum_value(*(type *)v, 0)
 #define ENUM_VALUE(type, v) __builtin_preserve_enum_value(*(type *)v, 1)
+
+#define EEXIST 17
 
 /* include/linux/err.h: IS_ERR_VALUE */
 #define MAX_ERRNO 4095

@@ -74,9 +74,9 @@ INLINE void revoke_enter(u64 attach)
 	u64 thread = pid_tgid();
 	struct attach_state *a;
 
-	if (scope() || map_lookup(&deregs, &thread))
+	if (scope() || known(KEYS_DEREGS, &deregs, thread))
 		return;
-	a = map_lookup(&attaches, &attach);
+	a = known(KEYS_ATTACHES, &attaches, attach);
 	if (a)
 		send_attach(EVENT_REVOKE, attach, a, 0);
 }
@@ -118,7 +118,7 @@ INLINE void restrack_exit(u64 res)
 		read_kernel_str(s->rec.ibdev, sizeof(s->rec.ibdev), &FIELD(mr, device)->name);
 	step(s, FUNC_RESTRACK, 0, 0);
 	m.id = s->rec.h.id;
-	if (!s->skip && map_update(&mrs, &s->rec.mr, &m, F_ANY)) {
+	if (!s->skip && keep(KEYS_MRS, &mrs, s->rec.mr, &m)) {
 		s->rec.have |= HAVE_UNTRACKED;
 		lose(EVENT_TRACKING);
 	}
@@ -127,29 +127,29 @@ INLINE void restrack_exit(u64 res)
 /* Still valid here; the address may be somebody else's MR at the exit. */
 INLINE void dereg_enter(u64 mr)
 {
-	struct mr_state *m = map_lookup(&mrs, &mr);
+	struct mr_state *m = known(KEYS_MRS, &mrs, mr);
 	u64 thread = pid_tgid();
 	struct dereg_state d;
 
-	if (map_lookup(&deregs, &thread)) { /* its exit was not reported */
+	if (known(KEYS_DEREGS, &deregs, thread)) { /* its exit was not reported */
 		lose(EVENT_DEREG);
-		map_delete(&deregs, &thread);
+		forget(KEYS_DEREGS, &deregs, thread);
 	}
 	if (!m)
 		return;
 	d.id = m->id;
 	d.mr = mr;
-	if (map_update(&deregs, &thread, &d, F_ANY)) {
+	if (keep(KEYS_DEREGS, &deregs, thread, &d)) {
 		lose(EVENT_DEREG);
 		return;
 	}
-	map_delete(&mrs, &mr);
+	forget(KEYS_MRS, &mrs, mr);
 }
 
 INLINE void dereg_exit(s32 ret)
 {
 	u64 thread = pid_tgid();
-	struct dereg_state *d = map_lookup(&deregs, &thread);
+	struct dereg_state *d = known(KEYS_DEREGS, &deregs, thread);
 	struct event e = {};
 	struct mr_state m;
 
@@ -160,11 +160,11 @@ INLINE void dereg_exit(s32 ret)
 	e.ret = ret;
 	if (ret) { /* it lives on */
 		m.id = d->id;
-		if (map_update(&mrs, &e.object, &m, F_ANY))
+		if (keep(KEYS_MRS, &mrs, e.object, &m))
 			lose(EVENT_TRACKING);
 	}
 	send(&e, sizeof(e), EVENT_DEREG);
-	map_delete(&deregs, &thread);
+	forget(KEYS_DEREGS, &deregs, thread);
 }
 
 #endif

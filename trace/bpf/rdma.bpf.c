@@ -145,7 +145,7 @@ int umem_mapped(u64 *ctx)
 SEC("fentry/ib_umem_dmabuf_revoke_locked")
 int umem_revoked(u64 *ctx)
 {
-	revoke_enter(ctx[0]);
+	revoke_enter(number(ctx, 0));
 	return 0;
 }
 
@@ -153,7 +153,7 @@ int umem_revoked(u64 *ctx)
 SEC("fexit/rdma_restrack_add")
 int restracked(u64 *ctx)
 {
-	restrack_exit(ctx[0]);
+	restrack_exit(number(ctx, 0));
 	return 0;
 }
 
@@ -161,7 +161,7 @@ int restracked(u64 *ctx)
 SEC("fentry/ib_dereg_mr_user")
 int dereg_begin(u64 *ctx)
 {
-	dereg_enter(ctx[0]);
+	dereg_enter(number(ctx, 0));
 	return 0;
 }
 

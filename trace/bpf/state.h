@@ -124,11 +124,30 @@ struct {
 	MAP_TYPE(value, struct dereg_state);
 } deregs SEC(".maps");
 
+/*
+ * How many of a map's keys are in each group of keys. Most objects are nobody's
+ * that is followed, and one load says so, where the map takes a call. What was
+ * there before is counted apart, by user space, which cannot add atomically.
+ */
+enum { KEYS_ATTACHES, KEYS_BUFS, KEYS_MRS, KEYS_DEREGS, KEYS_PIDS };
+#define KEY_GROUPS 2048 /* of all kinds, 256 each */
+
+struct keys {
+	u32 n[KEY_GROUPS];
+};
+
+struct {
+	MAP_UINT(type, MAP_ARRAY);
+	MAP_UINT(max_entries, 2); /* ours, and user space's */
+	MAP_TYPE(key, u32);
+	MAP_TYPE(value, struct keys);
+} keys SEC(".maps");
+
 struct {
 	MAP_UINT(type, MAP_HASH);
 	MAP_UINT(max_entries, 1 << 14);
 	MAP_UINT(map_flags, F_NO_PREALLOC);
-	MAP_TYPE(key, u32);
+	MAP_TYPE(key, u64);
 	MAP_TYPE(value, u8);
 } pids SEC(".maps");
 
@@ -160,10 +179,6 @@ INLINE void *find(void *map, u64 key)
 	return map_lookup(map, &key);
 }
 
-INLINE void forget(void *map, u64 key)
-{
-	map_delete(map, &key);
-}
 
 INLINE void lose(u32 type)
 {
@@ -187,9 +202,51 @@ INLINE void send(void *data, u64 size, u32 type)
 		lose(type);
 }
 
-INLINE u64 spread(u64 thread)
+INLINE u64 spread(u64 key)
 {
-	return thread * 0x9e3779b97f4a7c15ULL;
+	return key * 0x9e3779b97f4a7c15ULL;
+}
+
+INLINE u32 key_group(u32 kind, u64 key)
+{
+	return (kind << 8 | spread(key) >> 56) & (KEY_GROUPS - 1);
+}
+
+/* What a map of this kind has for the key. */
+INLINE void *known(u32 kind, void *map, u64 key)
+{
+	u32 zero = 0, one = 1, i = key_group(kind, key);
+	struct keys *now = map_lookup(&keys, &zero), *before = map_lookup(&keys, &one);
+
+	if (!now || !before || !(now->n[i] | before->n[i]))
+		return NULL;
+	return map_lookup(map, &key);
+}
+
+/* Counted before it is there: who does not find it counted does not look. */
+INLINE long keep(u32 kind, void *map, u64 key, void *value)
+{
+	u32 zero = 0, i = key_group(kind, key);
+	struct keys *now = map_lookup(&keys, &zero);
+	long err;
+
+	if (!now)
+		return -1;
+	__sync_fetch_and_add(&now->n[i], 1);
+	err = map_update(map, &key, value, F_NOEXIST);
+	if (!err)
+		return 0;
+	__sync_fetch_and_add(&now->n[i], -1);
+	return err == -EEXIST ? map_update(map, &key, value, F_ANY) : err;
+}
+
+INLINE void forget(u32 kind, void *map, u64 key)
+{
+	u32 zero = 0, i = key_group(kind, key);
+	struct keys *now = map_lookup(&keys, &zero);
+
+	if (now && !map_delete(map, &key))
+		__sync_fetch_and_add(&now->n[i], -1);
 }
 
 /* Of spread numbers, by their upper bits. */
@@ -216,8 +273,6 @@ static __attribute__((noinline)) u32 slot(u64 thread, u64 owner)
 
 	if (!o || !thread)
 		return SLOTS;
-	if (owner && !o->taken[group_of(hash)]) /* who is not traced gets no further */
-		return SLOTS;
 	for (i = 0; i < PROBES; i++) {
 		u32 n = (first + i) & (SLOTS - 1);
 
@@ -236,8 +291,12 @@ static __attribute__((noinline)) u32 slot(u64 thread, u64 owner)
 INLINE struct scope *scope(void)
 {
 	u64 thread = pid_tgid();
-	u32 n = slot(thread, thread);
+	u32 zero = 0, n;
+	struct owners *o = map_lookup(&owners, &zero);
 
+	if (!o || !o->taken[group_of(spread(thread))]) /* who is not traced gets no further */
+		return NULL;
+	n = slot(thread, thread);
 	return n < SLOTS ? map_lookup(&scopes, &n) : NULL;
 }
 
@@ -256,11 +315,11 @@ INLINE void drop_scope(void)
 /* Filters that look at the caller. */
 INLINE bool wanted(struct config *c)
 {
-	u32 tgid = pid_tgid() >> 32;
+	u64 tgid = pid_tgid() >> 32;
 
 	if (c->flags & CONFIG_STOPPED)
 		return false;
-	if ((c->flags & CONFIG_PIDS) && !map_lookup(&pids, &tgid))
+	if ((c->flags & CONFIG_PIDS) && !known(KEYS_PIDS, &pids, tgid))
 		return false;
 	if ((c->flags & CONFIG_CGROUP) && under_cgroup(&cgroups, 0) != 1)
 		return false;
@@ -365,7 +424,7 @@ INLINE void fill_event(struct event *e, u32 type, u64 id)
 	e->h.id = id;
 	e->tgid = thread >> 32;
 	e->tid = (u32)thread;
-	if (map_lookup(&deregs, &thread))
+	if (known(KEYS_DEREGS, &deregs, thread))
 		e->flags |= EVENT_IN_DEREG;
 	if (((struct task_struct *)current_task())->flags & PF_EXITING)
 		e->flags |= EVENT_EXITING;
