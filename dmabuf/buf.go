@@ -89,7 +89,7 @@ func failed(op string, raw int, err error) *Error {
 	}
 	switch n {
 	case unix.EBADF:
-		e.Detail = "the descriptor is not open"
+		e.Detail, e.Remedy = "the descriptor is not open", "pass one that is open in this process (/proc/self/fd lists them)"
 	case unix.EMFILE:
 		e.Remedy = "raise RLIMIT_NOFILE (ulimit -n)"
 	}

@@ -16,15 +16,25 @@ import (
 // kernel's own refusals keep their errno, which errors.Is and errors.As find.
 var (
 	// ErrInUse: something still uses the memory. Nothing was freed.
-	ErrInUse = errors.New("still in use")
+	ErrInUse error = &refusal{"still in use", unix.EBUSY}
 	// ErrNotDMABuf: the descriptor is open, and is something else.
-	ErrNotDMABuf = errors.New("not a dma-buf")
+	ErrNotDMABuf error = &refusal{"not a dma-buf", unix.EINVAL}
 	// ErrRange: offset and length do not fit the buffer.
-	ErrRange = errors.New("out of range")
+	ErrRange error = &refusal{"out of range", unix.EINVAL}
 	// ErrLimit: refused beforehand, because a limit of the exporter, the
 	// memory or the process would be exceeded. Nothing was attempted.
-	ErrLimit = errors.New("over the limit")
+	ErrLimit error = &refusal{"over the limit", unix.ENOMEM}
 )
+
+// refusal is what is refused here, beforehand, with the errno that the kernel has
+// for it: errors.Is and errors.As find that, too.
+type refusal struct {
+	text  string
+	errno unix.Errno
+}
+
+func (r *refusal) Error() string { return r.text + " (" + errno.Name(r.errno) + ")" }
+func (r *refusal) Unwrap() error { return r.errno }
 
 // Error is a failed operation: what was tried, on what, why it failed and what
 // to change. All rooms of this module use it.

@@ -20,7 +20,7 @@ func TestErrorText(t *testing.T) {
 		want string
 	}{
 		{Error{Op: "alloc"}, "alloc"},
-		{Error{Op: "alloc", Err: ErrInUse}, "alloc: still in use"},
+		{Error{Op: "alloc", Err: ErrInUse}, "alloc: still in use (EBUSY)"},
 		{
 			Error{Op: "alloc", Device: "/dev/udmabuf", Detail: "size 1 GiB over the limit of 64 MiB", Err: unix.EINVAL, Remedy: "raise udmabuf.size_limit_mb"},
 			"alloc on /dev/udmabuf: size 1 GiB over the limit of 64 MiB: EINVAL (22: invalid argument); raise udmabuf.size_limit_mb",

@@ -78,7 +78,7 @@ func (g Virtgpu) Create(size int64, mem VirtgpuMem, flags uint32, id uint64) (GE
 		return GEM{Handle: handle, Size: size}, err
 	})
 	var e *dmabuf.Error
-	if errors.Is(err, unix.EINVAL) && errors.As(err, &e) {
+	if errors.Is(err, unix.EINVAL) && !errors.Is(err, dmabuf.ErrRange) && errors.As(err, &e) {
 		if n, ask := g.Param(VirtgpuBlob); ask == nil && n == 0 {
 			e.Remedy = "the hypervisor offers no blobs: QEMU's virtio-gpu has them with blob=on"
 		}

@@ -159,7 +159,7 @@ func TestLimitsComeFirst(t *testing.T) {
 	}{
 		{"fits", mib, Options{}, errFake, ""},
 		{"at the exporter's limit", 64 * mib, Options{}, errFake, ""},
-		{"over it", 64*mib + 1, Options{}, dmabuf.ErrLimit, "fake.limit allows 64 MiB: over the limit; raise fake.limit"},
+		{"over it", 64*mib + 1, Options{}, dmabuf.ErrLimit, "fake.limit allows 64 MiB: over the limit (ENOMEM); raise fake.limit"},
 		{"over it, forced", 64*mib + 1, Options{Force: true}, errFake, ""},
 		{"split", 128 * mib, Options{SegmentSize: 64 * mib}, errFake, "segment 1 of 2"},
 		{"at the cgroup's limit", 300 * mib, Options{SegmentSize: 64 * mib}, errFake, ""},
@@ -167,7 +167,7 @@ func TestLimitsComeFirst(t *testing.T) {
 		{"over it, forced", 300*mib + 1, Options{SegmentSize: 64 * mib, Force: true}, errFake, ""},
 		{"over memory", 1025 * mib, Options{SegmentSize: 128 * mib}, dmabuf.ErrLimit, "64 MiB"},
 		{"as many descriptors as there are", 11 * mib, Options{SegmentSize: mib}, errFake, "segment 1 of 11"},
-		{"one too many", 12 * mib, Options{SegmentSize: mib}, dmabuf.ErrLimit, "12 segments need 14 file descriptors, and 3 of 16 are taken: over the limit; raise RLIMIT_NOFILE"},
+		{"one too many", 12 * mib, Options{SegmentSize: mib}, dmabuf.ErrLimit, "12 segments need 14 file descriptors, and 3 of 16 are taken: over the limit (ENOMEM); raise RLIMIT_NOFILE"},
 		{"one too many, forced", 12 * mib, Options{SegmentSize: mib, Force: true}, dmabuf.ErrLimit, "RLIMIT_NOFILE"},
 	} {
 		exp := &fakeExporter{err: errFake}

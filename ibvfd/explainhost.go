@@ -24,7 +24,7 @@ func (c *Context) explainHost(attr *MRAttr, err error) *RegError {
 		if m := c.hostLimits(); !m.exempt && m.limit != unlimited && m.pinned+attr.Length > m.limit {
 			e.Cause, e.Earliest, e.Latest = CauseMemlock, StageUverbs, StagePin
 			e.Detail = fmt.Sprintf("%#x bytes pinned + %#x > RLIMIT_MEMLOCK %#x", m.pinned, attr.Length, m.limit)
-			e.Remedy = "raise the limit (ulimit -l, LimitMEMLOCK=) or give the process CAP_IPC_LOCK"
+			e.Remedy = memlockRemedy
 		}
 	case unix.EFAULT:
 		e.Cause, e.Earliest, e.Latest = CauseFault, StageGet, StagePin
@@ -40,6 +40,12 @@ func (c *Context) explainHost(attr *MRAttr, err error) *RegError {
 		}
 	case unix.EPERM, unix.EACCES:
 		e.Cause, e.Remedy = CausePermission, "run as root, or ask for what a security module refuses"
+		// can_do_mlock, which ib_umem_get asks first, knows no ENOMEM.
+		if m := c.hostLimits(); n == unix.EPERM && !m.exempt && m.limit == 0 {
+			e.Cause, e.Earliest, e.Latest = CauseMemlock, StageUverbs, StagePin
+			e.Detail = "RLIMIT_MEMLOCK is 0: nothing may be pinned"
+			e.Remedy = memlockRemedy
+		}
 	case unix.EOPNOTSUPP:
 		e.Cause, e.Detail = CauseNotSupported, "device, provider or kernel has no such registration"
 		if f := attr.Access & accessFlush; f != 0 {
@@ -54,6 +60,8 @@ func (c *Context) explainHost(attr *MRAttr, err error) *RegError {
 	}
 	return e
 }
+
+const memlockRemedy = "raise the limit (ulimit -l, LimitMEMLOCK=) or give the process CAP_IPC_LOCK"
 
 // memlock is what ib_umem_get weighs: pinned pages against RLIMIT_MEMLOCK,
 // unless the process has CAP_IPC_LOCK (drivers/infiniband/core/umem.c). A

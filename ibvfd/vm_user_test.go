@@ -54,6 +54,25 @@ func TestAsUser(t *testing.T) {
 			t.Errorf("Probe: %+v, %v; want unknown, EACCES and a remedy", s, err)
 		}
 		fmt.Println(err, s.Reason, s.Remedy)
+	case "no memlock":
+		if err := unix.Setrlimit(unix.RLIMIT_MEMLOCK, &unix.Rlimit{}); err != nil {
+			t.Fatal(err)
+		}
+		c, err := ibvfd.Open(nic)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer closed(t, c)
+		pd, err := c.AllocPD()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer closed(t, pd)
+		_, err = pd.RegMR(ibvfd.MRAttr{Kind: ibvfd.HostMemory, Host: make([]byte, 1<<12), Length: 1 << 12, Access: allRemote})
+		if e := asRegError(t, err); e.Cause != ibvfd.CauseMemlock || e.Errno != unix.EPERM || e.Remedy == "" {
+			t.Errorf("nothing may be pinned: %+v\n%v", e, err)
+		}
+		fmt.Println(err)
 	case "memlock":
 		if err := unix.Setrlimit(unix.RLIMIT_MEMLOCK, &unix.Rlimit{Cur: 1 << 16, Max: 1 << 16}); err != nil {
 			t.Fatal(err)
@@ -110,4 +129,5 @@ func TestVMWithoutPrivileges(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Log(asNobody(t, "memlock"))
+	t.Log(asNobody(t, "no memlock"))
 }

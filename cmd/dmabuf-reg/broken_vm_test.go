@@ -182,7 +182,7 @@ func TestVMNoRDMADevice(t *testing.T) {
 	for _, name := range []string{"auto", nic} {
 		for _, verb := range []string{"register", "verify"} {
 			r := command(t, verb, "--json", "--gpu", "drm:vgem", "--nic", name)
-			message := checkRefusal(t, r, cli.ExitUnavailable, cli.KindUnavailable, "", "no RDMA device")
+			message := checkRefusal(t, r, cli.ExitUnavailable, cli.KindUnavailable, "ENODEV", "no RDMA device")
 			if !strings.Contains(message, "rdma link add") {
 				t.Errorf("%s does not say what to do: %s", verb, message)
 			}

@@ -28,7 +28,7 @@ func TestVMForce(t *testing.T) {
 		t.Helper()
 		for _, force := range []bool{false, true} {
 			args := []string{"register", "--json", "--nic", "rxe0", "--gpu", "drm:vgem", "--size", strconv.FormatInt(size, 10), "--length", "0"}
-			kind, errno, text := cli.KindOperation, "", mention
+			kind, errno, text := cli.KindOperation, "ENOMEM", mention
 			if force {
 				args = append(args, "--force")
 				kind, errno, text = cli.KindRegistration, "EINVAL", "length 0"
@@ -67,7 +67,7 @@ func TestVMForce(t *testing.T) {
 			args := []string{"register", "--json", "--nic", "rxe0", "--gpu", "heap:system", "--size", "300MiB"}
 			r := command(t, args...)
 			join(r)
-			checkRefusal(t, r, cli.ExitFailed, cli.KindOperation, "", "memory.max")
+			checkRefusal(t, r, cli.ExitFailed, cli.KindOperation, "ENOMEM", "memory.max")
 			r = command(t, append(args, "--force")...)
 			join(r)
 			if status := r.do(t); status != cli.ExitOK {
@@ -87,7 +87,7 @@ func TestVMForce(t *testing.T) {
 		testenv.Need(t, "udmabuf", "6.12", testenv.Node("/dev/udmabuf"))
 		const knob = "/sys/module/udmabuf/parameters/size_limit_mb"
 		args := []string{"register", "--json", "--nic", "rxe0", "--gpu", "udmabuf", "--size", "65MiB"}
-		checkRefusal(t, command(t, args...), cli.ExitFailed, cli.KindOperation, "", "size_limit_mb")
+		checkRefusal(t, command(t, args...), cli.ExitFailed, cli.KindOperation, "ENOMEM", "size_limit_mb")
 		checkRefusal(t, command(t, append(args, "--force")...), cli.ExitFailed, cli.KindOperation, "EINVAL", "size_limit_mb")
 
 		// What the refusal advises helps.

@@ -154,12 +154,10 @@ func (f *FD) forget() {
 	trackClosed(f.raw)
 }
 
-// String names the descriptor for messages.
+// String names the descriptor for messages, by the number that it has or had: an
+// error may be read when all is closed.
 func (f *FD) String() string {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	if !f.open {
-		return "closed fd"
-	}
 	return fmt.Sprintf("fd %d", f.raw)
 }

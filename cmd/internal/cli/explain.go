@@ -134,6 +134,7 @@ func explain(err error) Error {
 		e.Kind, e.Wrong = KindMismatch, mismatch
 	case errors.As(err, &op):
 		e.Kind, e.Op, e.Device, e.Detail, e.Remedy = KindOperation, op.Op, op.Device, op.Detail, op.Remedy
+		e.Cause = beforehand(err)
 	}
 	var wc *ibvfd.WCError
 	if errors.As(err, &wc) {
@@ -143,6 +144,21 @@ func explain(err error) Error {
 		e.Kind = KindUnavailable
 	}
 	return e
+}
+
+// beforehand says what this module refused without asking the kernel.
+func beforehand(err error) string {
+	switch {
+	case errors.Is(err, dmabuf.ErrLimit):
+		return "over the limit: refused beforehand, the kernel was not asked"
+	case errors.Is(err, dmabuf.ErrRange):
+		return "out of range: refused beforehand, the kernel was not asked"
+	case errors.Is(err, dmabuf.ErrNotDMABuf):
+		return "not a dma-buf"
+	case errors.Is(err, dmabuf.ErrInUse):
+		return "still in use"
+	}
+	return ""
 }
 
 // PrintErrors writes errors for people: a line that says what happened, and one

@@ -39,7 +39,8 @@ prog: UDMABUF_CREATE on /dev/udmabuf failed
 		{"operation with a sentinel", &dmabuf.Error{Op: "alloc", Device: "/dev/udmabuf", Detail: "1 GiB", Remedy: "raise it", Err: dmabuf.ErrLimit}, `
 prog: alloc on /dev/udmabuf failed
   what:    1 GiB
-  cause:   over the limit
+  cause:   over the limit: refused beforehand, the kernel was not asked
+  errno:   ENOMEM (12: cannot allocate memory)
   remedy:  raise it
 `},
 		{"registration", reg, `
