@@ -63,7 +63,7 @@ func Inventory(proc string, pid int) (usage []Usage, unreadable []error, err err
 			return nil, nil, &Error{Op: "list processes", Device: proc, Err: rootErrno(err)}
 		}
 	} else if _, err := os.Stat(filepath.Join(proc, strconv.Itoa(pid))); err != nil {
-		return nil, nil, &Error{Op: "inspect", Device: fmt.Sprintf("process %d", pid), Detail: "no such process", Err: rootErrno(err)}
+		return nil, nil, &Error{Op: "inspect", Device: fmt.Sprintf("process %d", pid), Detail: "no such process", Remedy: "name one that runs, in this PID namespace", Err: rootErrno(err)}
 	}
 	inv := inventory{bufs: map[uint64]*Usage{}}
 	for _, p := range pids {

@@ -49,7 +49,7 @@ func (d *Device) CreateDumbSize(size int64) (Dumb, error) {
 	page := int64(os.Getpagesize())
 	if size <= 0 || size > MaxDumb() {
 		return Dumb{}, &dmabuf.Error{
-			Op: "DRM_IOCTL_MODE_CREATE_DUMB", Device: d.path,
+			Op: "create dumb buffer", Device: d.path,
 			Detail: fmt.Sprintf("size %d", size),
 			Remedy: fmt.Sprintf("use 1 to %d bytes", MaxDumb()),
 			Err:    dmabuf.ErrRange,

@@ -40,15 +40,33 @@ type result interface {
 func (a *app) run(ctx context.Context, args []string) int {
 	root := a.root()
 	root.SetArgs(args)
-	root.SetOut(a.stdout)
+	out := &cli.Remembered{Writer: a.stdout} // of help and the version, which Cobra prints
+	if slices.Contains(args, "--json") {
+		out.Writer = io.Discard
+	}
+	root.SetOut(out)
 	root.SetErr(a.stderr)
-	err := root.ExecuteContext(ctx)
-	if err == nil || a.reached {
+	cli.Strict(root) // once it knows where to write
+	cmd, err := root.ExecuteContextC(ctx)
+	if a.reached {
 		return a.status
 	}
-	// Cobra's own refusals, before any of our code ran.
-	a.json = a.json || slices.Contains(args, "--json")
-	return a.finish("", nil, &cli.UsageError{Err: err})
+	name := ""
+	if cmd != root {
+		name = cmd.Name()
+	}
+	switch asked, _ := root.Flags().GetBool("version"); {
+	case err != nil: // Cobra's own refusals, before any of our code ran
+		a.json = a.json || slices.Contains(args, "--json")
+		return a.finish(name, nil, &cli.UsageError{Err: err})
+	case a.json && !asked: // the document has the version
+		return a.finish(name, nil, &cli.UsageError{Err: errors.New("--json is for what a subcommand finds: help and completion have none")})
+	case a.json:
+		return a.finish(name, nil, nil)
+	case out.Err != nil:
+		return a.finish(name, nil, out.Err)
+	}
+	return cli.ExitOK
 }
 
 // finish prints what was found and what went wrong.
@@ -150,7 +168,7 @@ Sizes are bytes: 4096, 0x1000, 64KiB, 1MiB, 8G.
 
 Exit status: 0 done and right, 1 tried and failed, 2 wrong usage, 3 nothing
 here to try it with (no such device, no libibverbs, a build without cgo), 130
-interrupted by Ctrl-C or SIGTERM, after closing everything.`,
+interrupted by Ctrl-C, SIGTERM or SIGHUP, after closing everything.`,
 		Version:       version,
 		Args:          cobra.NoArgs,
 		SilenceErrors: true,

@@ -79,6 +79,7 @@ func TestVMSignalsMidTransfer(t *testing.T) {
 	}{
 		{unix.SIGINT, cli.ExitInterrupted},
 		{unix.SIGTERM, cli.ExitInterrupted},
+		{unix.SIGHUP, cli.ExitInterrupted},
 		{unix.SIGKILL, -1}, // the kernel cleans up
 	} {
 		t.Run(tt.signal.String(), func(t *testing.T) {

@@ -5,6 +5,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -46,7 +47,7 @@ this includes buffers that only a driver holds, such as one whose descriptor was
 closed after it was registered, and the devices attached to each.
 
 As an ordinary user only one's own processes can be looked at. What could not be
-read is said.`,
+read is said; of the process that --pid names, it is a failure.`,
 		Args: cobra.NoArgs,
 	}
 	cmd.Flags().IntVar(&pid, "pid", 0, "this process only (default: all)")
@@ -68,16 +69,19 @@ func inspectBuffers(pid int) (result, error) {
 	for _, e := range unreadable {
 		r.Unknown = append(r.Unknown, e.Error())
 	}
+	if pid == 0 {
+		unreadable = nil // one of many: no failure
+	}
 	for _, u := range found {
 		r.Buffers = append(r.Buffers, inspectedBuf{Usage: u})
 	}
 	kernel, err := dmabuf.KernelBufs("")
 	if err != nil {
 		r.Unknown = append(r.Unknown, "buffers that only a driver holds: "+err.Error())
-		return r, nil
+	} else {
+		r.addKernel(kernel)
 	}
-	r.addKernel(kernel)
-	return r, nil
+	return r, errors.Join(unreadable...)
 }
 
 // addKernel adds what the kernel's own list knows: attachments, and for the

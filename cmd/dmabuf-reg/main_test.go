@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -43,6 +44,10 @@ func TestScripts(t *testing.T) {
 		Dir:                 "testdata/script",
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
+		Setup: func(e *testscript.Env) error {
+			e.Setenv("TESTPID", strconv.Itoa(os.Getpid())) // a process that may be looked at
+			return nil
+		},
 		Cmds:                map[string]func(*testscript.TestScript, bool, []string){"document": document, "status": status},
 		Condition: func(cond string) (bool, error) {
 			if cond == "library" {

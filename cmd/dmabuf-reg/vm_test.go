@@ -479,6 +479,9 @@ func TestVMNoPermission(t *testing.T) {
 		t.Log(e.Message)
 	}
 
+	// What was asked for cannot be looked at: not that there is none.
+	checkRefusal(t, asNobody("inspect", "--json", "--pid", "1"), cli.ExitFailed, cli.KindOperation, "EACCES", "/proc/1")
+
 	// The same for the NIC, with a buffer that somebody else opened.
 	nodes, err := filepath.Glob("/dev/infiniband/uverbs*")
 	if err != nil || len(nodes) == 0 {

@@ -61,13 +61,13 @@ func (a *app) run(args []string) int {
 	a.stderr = printable{a.stderr, ""}
 	root := a.root()
 	root.SetArgs(args)
-	out := &remembered{Writer: a.stdout} // of help, which Cobra prints
+	out := &cli.Remembered{Writer: a.stdout} // of help, which Cobra prints
 	root.SetOut(out)
 	root.SetErr(a.stderr)
-	strict(root) // once it knows where to write
+	cli.Strict(root) // once it knows where to write
 	err := root.Execute()
 	if err == nil && !a.reached {
-		return a.printed(out.err, cli.ExitOK)
+		return a.printed(out.Err, cli.ExitOK)
 	}
 	if a.reached {
 		return a.status

@@ -85,12 +85,16 @@ func Signal(ctx context.Context) os.Signal {
 	return nil
 }
 
-// Context ends when the first SIGINT or SIGTERM arrives. A second one kills
-// the process in the ordinary way: cleaning up may hang in a driver.
+// Context ends when the first SIGINT or SIGTERM arrives, or SIGHUP where that is not
+// ignored (nohup). A second one kills the process in the ordinary way: cleaning up
+// may hang in a driver.
 func Context() (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, unix.SIGINT, unix.SIGTERM)
+	if !signal.Ignored(unix.SIGHUP) {
+		signal.Notify(signals, unix.SIGHUP)
+	}
 	go func() {
 		select {
 		case by := <-signals:

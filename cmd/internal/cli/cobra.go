@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package cli
 
 import (
 	"fmt"
@@ -10,9 +10,9 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// strict makes Cobra's own commands refuse what they do not know: they would print
+// Strict makes Cobra's own commands refuse what they do not know: they would print
 // their help, and end as if that had been asked for.
-func strict(root *cobra.Command) {
+func Strict(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
 	for _, c := range root.Commands() {
@@ -41,15 +41,15 @@ func strict(root *cobra.Command) {
 	}
 }
 
-// remembered keeps the first error of a writer: Cobra looks at none.
-type remembered struct {
+// Remembered keeps the first error of a writer: Cobra looks at none.
+type Remembered struct {
 	io.Writer
-	err error
+	Err error
 }
 
-func (r *remembered) Write(p []byte) (int, error) {
-	if r.err == nil {
-		_, r.err = r.Writer.Write(p)
+func (r *Remembered) Write(p []byte) (int, error) {
+	if r.Err == nil {
+		_, r.Err = r.Writer.Write(p)
 	}
 	return len(p), nil
 }
