@@ -82,7 +82,7 @@ func (a *allocator) totals() []Limit {
 	if a.desc.Kind == KindVRAM {
 		return out
 	}
-	return append(out, memoryLimits(a.env)...)
+	return append(out, MemoryLimits(a.env)...)
 }
 
 func (a *allocator) over(size int64, l Limit) error {
@@ -108,14 +108,17 @@ func (a *allocator) checkFDs(segments, need int64) (left int64, err error) {
 	return limit - open - need, nil
 }
 
-// memoryLimits lists what bounds system memory now: what the kernel believes
+// MemoryLimits lists what bounds system memory now: what the kernel believes
 // it can free, and every level of this process's memory cgroup, v2 or v1.
 // Limits that cannot be read are not listed; the machine's own is always there.
 //
 // Not every exporter's pages are charged to the cgroup (a dma-heap's are not).
 // They are bounded by it here all the same: it says what this process is meant
 // to use.
-func memoryLimits(env Env) []Limit {
+//
+// Allocators look at it themselves. It is for callers whose use of an
+// allocation takes system memory of its own, as many registrations do.
+func MemoryLimits(env Env) []Limit {
 	fs := procfs.New(env.Proc)
 	var out []Limit
 	if n, err := fs.MemAvailable(); err == nil {

@@ -112,7 +112,7 @@ func TestMemoryLimits(t *testing.T) {
 		"nothing readable":  {"", nil},
 	} {
 		var got []string
-		for _, l := range memoryLimits(env(t, c.files)) {
+		for _, l := range MemoryLimits(env(t, c.files)) {
 			where := l.Name
 			if _, rest, ok := strings.Cut(where, "/fs/cgroup/"); ok {
 				where = rest

@@ -78,7 +78,7 @@ func discover(env Env, families, spec string) []candidate {
 	for _, b := range slices.Concat(backends, registered(families)) {
 		out = append(out, b.discover(env, spec)...)
 	}
-	limits := sync.OnceValue(func() []Limit { return memoryLimits(env) })
+	limits := sync.OnceValue(func() []Limit { return MemoryLimits(env) })
 	for i := range out {
 		if out[i].Kind != KindVRAM {
 			out[i].Limits = append(out[i].Limits, limits()...)

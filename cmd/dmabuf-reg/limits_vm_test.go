@@ -3,14 +3,17 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
+	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/internal/procfs"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
@@ -105,6 +108,73 @@ func TestVMForce(t *testing.T) {
 		}()
 		if r := command(t, args...); r.do(t) != cli.ExitOK {
 			t.Errorf("with a limit of 65 MiB: %s", r.out.String())
+		}
+	})
+	nothingMore(t, before)
+}
+
+// So many registrations that what is kept of them does not fit are refused
+// beforehand, and what turns out not to fit while they are made ends them.
+//
+//testbed:kernel 6.12
+func TestVMCount(t *testing.T) {
+	testenv.VM(t)
+	before := leftBehind(t)
+	const spec, nic = "drm:vgem", "rxe0"
+	for _, c := range []struct{ size, count, mention string }{
+		{"64MiB", "30000", "MemAvailable leaves"},
+		{"4KiB", "100000000", "100000000 MRs, where the device has"},
+	} {
+		args := []string{"register", "--json", "--nic", nic, "--gpu", spec, "--size", c.size, "--count", c.count}
+		if message := checkRefusal(t, command(t, args...), cli.ExitFailed, cli.KindOperation, "", c.mention); !strings.Contains(message, "lower --count") {
+			t.Errorf("nothing about a lower count in %q", message)
+		}
+	}
+
+	t.Run("forced", func(t *testing.T) {
+		r := command(t, "register", "--nic", nic, "--gpu", spec, "--size", "64MiB", "--count", "30000", "--force")
+		r.begin(t)
+		for range 100 * testenv.Slow() {
+			if now := leftBehind(t); now.mrs != before.mrs {
+				break
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+		if err := r.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		if status := r.status(t); status != cli.ExitInterrupted {
+			t.Errorf("exit status %d: %s%s", status, &r.out, &r.err)
+		}
+	})
+
+	t.Run("while registering", func(t *testing.T) {
+		src, err := allocate(t.Context(), spec, 4<<10, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		dev, err := openNIC(nic)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pd, err := dev.AllocPD()
+		if err != nil {
+			t.Fatal(err)
+		}
+		const count = 2500
+		space := &room{nic: nic, mrs: 1, length: 4 << 10, count: count}
+		space.env = available(t, space.cost(1200)) // as if somebody had taken the rest after the first look
+		r := &registerResult{NIC: nic, Length: 4 << 10}
+		regions, err := r.register(t.Context(), cli.NewProgress(os.Stderr), registerFlags{access: defaultAccess, count: count}, src, pd, space)
+		if len(regions) != lookEvery || !errors.Is(err, dmabuf.ErrLimit) || !strings.HasPrefix(err.Error(), "registration 1025 of 2500: ") {
+			t.Errorf("%d registrations, %v; want the look at the memory to end them", len(regions), err)
+		}
+		var closed error
+		for _, g := range regions {
+			closed = errors.Join(closed, g.Close())
+		}
+		if err := errors.Join(closed, pd.Close(), dev.Close(), src.close()); err != nil {
+			t.Error(err)
 		}
 	})
 	nothingMore(t, before)

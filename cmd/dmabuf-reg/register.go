@@ -113,9 +113,9 @@ to the kernel, to see what it says.`,
 	flags.Var(&f.iova, "iova", "address of the range's first byte for RDMA (default: the offset)")
 	flags.Var(&f.access, "access", "access flags, comma separated, or a number: "+accessNames())
 	flags.Var(&f.route, "route", "how to register: auto, provider (ibv_reg_dmabuf_mr) or ioctl (REG_DMABUF_MR)")
-	flags.IntVar(&f.count, "count", 1, "register this many times; all MRs live until the end")
+	flags.IntVar(&f.count, "count", 1, "register this many times; all MRs live until the end, and each takes system memory")
 	flags.DurationVar(&f.hold, "hold", 0, "keep the registration this long, such as 30s (Ctrl-C ends it)")
-	flags.BoolVar(&f.force, "force", false, "allocate even if the memory seems not to be there; the kernel's OOM killer may disagree")
+	flags.BoolVar(&f.force, "force", false, "allocate and register even if the memory seems not to be there; the kernel's OOM killer may disagree")
 	flags.BoolVar(&f.skipChecks, "skip-checks", false, "let the kernel judge range and access instead of refusing beforehand")
 	cmd.MarkFlagsMutuallyExclusive("fd", "gpu")
 	cmd.MarkFlagsMutuallyExclusive("fd", "size")
@@ -248,12 +248,16 @@ func (a *app) doRegister(ctx context.Context, f registerFlags) (_ result, err er
 	if !f.iovaGiven {
 		r.IOVA = r.Offset
 	}
+	var space *room
 	if !f.force {
 		if err := checkBAR1(src.memory, r.Length, f.count); err != nil {
 			return r, err
 		}
+		if space, err = newRoom(dev, src, r, f.count); err != nil {
+			return r, err
+		}
 	}
-	regions, err := r.register(ctx, a.progress, f, src, pd)
+	regions, err := r.register(ctx, a.progress, f, src, pd, space)
 	defer func() {
 		for _, g := range regions {
 			err = errors.Join(err, g.Close())
@@ -279,9 +283,10 @@ func (r *registerResult) prove(ctx context.Context, seen *witness) (err error) {
 	return nil
 }
 
-// register makes the registrations. What it returns is open even if there is
+// register makes the registrations as long as there is room for them, or all
+// if space is nil. What it returns is open even if there is
 // an error as well.
-func (r *registerResult) register(ctx context.Context, progress *cli.Progress, f registerFlags, src *source, pd *ibvfd.PD) ([]*ibvfd.Region, error) {
+func (r *registerResult) register(ctx context.Context, progress *cli.Progress, f registerFlags, src *source, pd *ibvfd.PD, space *room) ([]*ibvfd.Region, error) {
 	attr := ibvfd.RegionAttr{
 		Segments: src.segments, Offset: r.Offset, Length: r.Length, IOVA: r.IOVA,
 		Access: ibvfd.Access(f.access), Owner: src.owner, Policy: ibvfd.RoutePolicy(f.route), SkipChecks: f.skipChecks, Timed: true,
@@ -292,7 +297,14 @@ func (r *registerResult) register(ctx context.Context, progress *cli.Progress, f
 		if ctx.Err() != nil {
 			return regions, context.Cause(ctx)
 		}
-		g, err := ibvfd.RegisterRegion(attr, pd)
+		var g *ibvfd.Region
+		var err error
+		if i > 0 { // newRoom has looked
+			err = space.look(i)
+		}
+		if err == nil {
+			g, err = ibvfd.RegisterRegion(attr, pd)
+		}
 		if err != nil {
 			if i > 0 {
 				err = &cli.On{Subject: fmt.Sprintf("registration %d of %d", i+1, f.count), Err: err}
