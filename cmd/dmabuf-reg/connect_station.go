@@ -53,8 +53,8 @@ type stationFlags struct {
 
 func (f *stationFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.gpu, "gpu", "auto", "allocator: a SPEC that `devices` lists, auto, or host for memory of the host")
-	flags.StringVar(&f.nic, "nic", "auto", "RDMA device; auto picks the nearest that registers dma-bufs and says why")
+	onceVar(cmd, &f.gpu, "gpu", "SPEC", "auto", "allocator: a spec that dmabuf-reg devices lists, auto, or host for memory of the host")
+	onceVar(cmd, &f.nic, "nic", "NIC", "auto", "RDMA device; auto picks the nearest that registers dma-bufs and says why")
 	f.size = 4 << 20
 	flags.Var(&f.size, "size", "bytes to allocate")
 	flags.BoolVar(&f.force, "force", false, "allocate even if the memory seems not to be there; the kernel's OOM killer may disagree")
