@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -155,7 +156,7 @@ func (a *app) doVerify(ctx context.Context, f verifyFlags) (found result, err er
 	if f.gpu == "all" {
 		specs = r.available()
 		if len(specs) == 0 {
-			return r, &cli.Unavailable{Err: errors.New("no memory here can be exported as a dma-buf; `dmabuf-reg devices` says why")}
+			return r, nothingToVerify(r.NotTried, openAllocator)
 		}
 	}
 	start := time.Now()
@@ -179,6 +180,24 @@ func (a *app) doVerify(ctx context.Context, f verifyFlags) (found result, err er
 	}
 	r.Elapsed = time.Since(start)
 	return r, all
+}
+
+// nothingToVerify says why no allocator can be used. Those that are there and
+// refuse this user are failures, with the device, errno and remedy of each.
+func nothingToVerify(list []notTried, open func(spec string) (gpualloc.Allocator, error)) (refused error) {
+	for _, n := range list {
+		a, err := open(n.Spec)
+		if err == nil { // by now
+			err = a.Close()
+		}
+		if errors.Is(err, fs.ErrPermission) {
+			refused = errors.Join(refused, &cli.On{Subject: n.Spec, Err: err})
+		}
+	}
+	if refused != nil {
+		return refused
+	}
+	return &cli.Unavailable{Err: errors.New("no memory here can be exported as a dma-buf; `dmabuf-reg devices` says why")}
 }
 
 // available lists what can be tried and notes what cannot.

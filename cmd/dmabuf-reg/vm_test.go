@@ -481,6 +481,21 @@ func TestVMNoPermission(t *testing.T) {
 
 	// What was asked for cannot be looked at: not that there is none.
 	checkRefusal(t, asNobody("inspect", "--json", "--pid", "1"), cli.ExitFailed, cli.KindOperation, "EACCES", "/proc/1")
+	// verify has nothing left that it could try, but not because nothing is there.
+
+	r = asNobody("verify", "--json")
+	if status := r.do(t); status != cli.ExitFailed {
+		t.Errorf("verify: exit status %d, want %d: %s", status, cli.ExitFailed, &r.out)
+	}
+	refused := parse[any](t, r.out.Bytes()).Errors
+	for _, e := range refused {
+		if e.Errno == nil || e.Errno.Name != "EACCES" || e.Subject == "" || e.Device == "" || e.Remedy == "" {
+			t.Errorf("verify: errno %+v of %q, remedy %q: %s", e.Errno, e.Device, e.Remedy, e.Message)
+		}
+	}
+	if len(refused) == 0 {
+		t.Error("verify does not say that access was refused")
+	}
 
 	// The same for the NIC, with a buffer that somebody else opened.
 	nodes, err := filepath.Glob("/dev/infiniband/uverbs*")
