@@ -68,6 +68,21 @@ func TestVMLocate(t *testing.T) {
 		})
 	}
 
+	t.Run("without the tracer", func(t *testing.T) {
+		for spec, want := range map[string]string{
+			"drm:" + gpu.PCI: "NOT IN THE GPU'S MEMORY: drm:" + gpu.PCI + " with rxe0",
+			"udmabuf":        "not looked for with --locate: no memory that was tried is on a PCI device",
+		} {
+			if spec == "udmabuf" && testenv.Node("/dev/udmabuf")() != nil {
+				continue
+			}
+			r := command(t, "verify", "--gpu", spec, "--nic", "rxe0", "--size", "64KiB", "--locate", "false")
+			if status := r.do(t); status != 0 || !strings.Contains(r.out.String(), want) {
+				t.Errorf("%s: status %d, want %q: %s%s", spec, status, want, &r.out, &r.err)
+			}
+		}
+	})
+
 	t.Run("a program that fails", func(t *testing.T) {
 		script := filepath.Join(t.TempDir(), "broken")
 		if err := os.WriteFile(script, []byte("#!/bin/sh\necho no such BAR >&2\nexit 3\n"), 0o755); err != nil {

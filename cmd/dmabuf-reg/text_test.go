@@ -71,6 +71,7 @@ func TestTables(t *testing.T) {
 			{Name: canary.CaseIOVA, NotRun: true, Detail: "not run"},
 		},
 	}
+	missed := &located{} // by a program that says nothing
 	tables(t, map[string]result{
 		"devices": &devicesResult{
 			Allocators: []gpualloc.Description{
@@ -109,6 +110,19 @@ func TestTables(t *testing.T) {
 			Seed: 42, Size: 4 << 20, Elapsed: 1500 * time.Millisecond,
 			Rows:     []verifyRow{{Spec: "drm:renderD128", NIC: "mlx5_0", OK: true, Report: &report}},
 			NotTried: []notTried{{Spec: "heap:system", Why: "there is no such node", Remedy: "load it"}},
+		},
+		"verify-located": &verifyResult{
+			Seed: 42, Size: 4 << 20, Elapsed: 1500 * time.Millisecond,
+			Rows: []verifyRow{
+				{Spec: "drm:renderD128", NIC: "mlx5_0", OK: true, Report: &report, Located: &located{Found: true}},
+				{Spec: "drm:renderD128", NIC: "mlx5_1", OK: true, Report: &report, Located: missed, Staged: (&verifyRow{Located: missed}).staged()},
+				{Spec: "udmabuf", NIC: "mlx5_0", OK: true, Report: &report},
+			},
+		},
+		"verify-unlocated": &verifyResult{
+			Seed: 42, Size: 4 << 20, Elapsed: 1500 * time.Millisecond,
+			Rows:      []verifyRow{{Spec: "udmabuf", NIC: "mlx5_0", OK: true, Report: &report}},
+			Unlocated: "no memory that was tried is on a PCI device, so there was nowhere to look",
 		},
 		"verify-failed": &verifyResult{
 			Seed: 42, Size: 4 << 20, Elapsed: 1500 * time.Millisecond,

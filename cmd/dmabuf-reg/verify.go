@@ -40,12 +40,14 @@ type verifyFlags struct {
 
 // verifyResult is what `verify` did.
 type verifyResult struct {
-	Seed     uint64        `json:"seed"`
-	Size     int64         `json:"size"` // bytes asked for, of each allocator
-	Rows     []verifyRow   `json:"rows"` // one per allocator and NIC
-	NotTried []notTried    `json:"not_tried"`
-	Untraced string        `json:"untraced"` // why --all-pairs did not trace; "" otherwise
-	Elapsed  time.Duration `json:"elapsed_ns"`
+	Seed     uint64      `json:"seed"`
+	Size     int64       `json:"size"` // bytes asked for, of each allocator
+	Rows     []verifyRow `json:"rows"` // one per allocator and NIC
+	NotTried []notTried  `json:"not_tried"`
+	Untraced string      `json:"untraced"` // why --all-pairs did not trace; "" otherwise
+	// Unlocated is why the program of --locate was never run; "" otherwise.
+	Unlocated string        `json:"unlocated"`
+	Elapsed   time.Duration `json:"elapsed_ns"`
 }
 
 // verifyRow is one allocator with one NIC.
@@ -122,6 +124,7 @@ type verification struct {
 	opened map[string]*ibvfd.Context
 	found  *verifyResult
 	seen   *witness
+	onPCI  bool // some memory was on a PCI device
 }
 
 func (a *app) doVerify(ctx context.Context, f verifyFlags) (found result, err error) {
@@ -144,6 +147,9 @@ func (a *app) doVerify(ctx context.Context, f verifyFlags) (found result, err er
 		if !slices.Contains(canary.CaseNames(), c) {
 			return nil, &cli.UsageError{Err: fmt.Errorf("there is no case %q; there are: %s", c, strings.Join(canary.CaseNames(), "; "))}
 		}
+	}
+	if err := checkLocate(f.locate); err != nil {
+		return nil, err
 	}
 	if err := needLibrary(); err != nil {
 		return nil, err
@@ -177,6 +183,9 @@ func (a *app) doVerify(ctx context.Context, f verifyFlags) (found result, err er
 		if ctx.Err() != nil {
 			break
 		}
+	}
+	if v.locate != "" && len(r.Rows) > 0 && !v.onPCI {
+		r.Unlocated = "no memory that was tried is on a PCI device, so there was nowhere to look"
 	}
 	r.Elapsed = time.Since(start)
 	return r, all
@@ -235,6 +244,7 @@ func (v *verification) memory(ctx context.Context, spec string) (err error) {
 		return add(verifyRow{}, err)
 	}
 	defer func() { err = errors.Join(err, src.close()) }()
+	v.onPCI = v.onPCI || src.PCI != ""
 	choices, err := pickNICs(v.nics, v.nic, src.memory)
 	if err != nil {
 		return add(verifyRow{}, err)
@@ -256,16 +266,16 @@ func (v *verification) pair(ctx context.Context, src *source, c choice) (row ver
 	if err != nil {
 		return row, err
 	}
-	var blind error
+	var blind, lost error
 	opt := canary.Options{
 		Seed: v.seed, Cases: v.cases, Policy: ibvfd.RoutePolicy(v.route),
 		Progress:   func(done, total int64) { v.app.progress.Draw("verifying "+src.Spec+" with "+c.Name, done, total) },
 		Registered: func(rep *canary.Report) { row.Placement, blind = v.seen.place(ctx, c.Name, rep.LKey) },
 	}
 	if v.locate != "" && src.PCI != "" {
-		opt.Witness = func(ctx context.Context, nonce []byte) (err error) {
-			row.Located, err = locate(ctx, v.locate, nonce, src.PCI)
-			return err
+		opt.Witness = func(ctx context.Context, nonce []byte) error {
+			row.Located, lost = locate(ctx, v.locate, nonce, src.PCI)
+			return ctx.Err() // that nobody could look does not make the bytes wrong
 		}
 	}
 	row.Report, err = canary.Verify(ctx, dev, src.alloc, opt)
@@ -275,7 +285,7 @@ func (v *verification) pair(ctx context.Context, src *source, c choice) (row ver
 	if err != nil && row.Report.MRs == 0 {
 		row.Failure = v.seen.refusal(ctx)
 	}
-	return row, errors.Join(err, blind)
+	return row, errors.Join(err, blind, lost)
 }
 
 // open opens each NIC once.
@@ -322,7 +332,7 @@ func (r *verifyResult) text(w io.Writer) error {
 		if r.located() {
 			says := ""
 			if row.Located != nil {
-				says = row.Located.Says
+				says = row.Located.words()
 			}
 			cells = append(cells, says)
 		}
@@ -355,6 +365,9 @@ func (r *verifyResult) text(w io.Writer) error {
 	if r.Untraced != "" {
 		fmt.Fprintf(w, "not traced, so nothing says where the bytes were: %s\n", r.Untraced)
 	}
+	if r.Unlocated != "" {
+		fmt.Fprintf(w, "not looked for with --locate: %s\n", r.Unlocated)
+	}
 	fmt.Fprintf(w, "\nseed %d, buffers of %s, %s\n", r.Seed, bytesize.Format(r.Size), cli.Duration(r.Elapsed))
 	verdict := fmt.Sprintf("PASS: %d of %d: every byte that the NIC wrote and read was the right one, in the right place, and\nnothing else changed.", passed, len(r.Rows))
 	switch {
@@ -384,7 +397,7 @@ func (row *verifyRow) staged() string {
 		return "the kernel put them into " + row.Placement.String()
 	}
 	if row.Located != nil && !row.Located.Found {
-		return row.Located.Says
+		return "--locate's program says: " + row.Located.words()
 	}
 	return ""
 }
