@@ -368,7 +368,7 @@ func (r *verifyResult) text(w io.Writer) error {
 	if r.Unlocated != "" {
 		fmt.Fprintf(w, "not looked for with --locate: %s\n", r.Unlocated)
 	}
-	fmt.Fprintf(w, "\nseed %d, buffers of %s, %s\n", r.Seed, bytesize.Format(r.Size), cli.Duration(r.Elapsed))
+	fmt.Fprintf(w, "\nseed %d, buffers of %s, %s\n", r.Seed, r.sizes(), cli.Duration(r.Elapsed))
 	verdict := fmt.Sprintf("PASS: %d of %d: every byte that the NIC wrote and read was the right one, in the right place, and\nnothing else changed.", passed, len(r.Rows))
 	switch {
 	case len(r.Rows) == 0:
@@ -378,6 +378,29 @@ func (r *verifyResult) text(w io.Writer) error {
 	}
 	_, err := fmt.Fprintln(w, verdict)
 	return err
+}
+
+// sizes says how large the buffers were, which may be more than was asked for.
+func (r *verifyResult) sizes() string {
+	asked := bytesize.Format(r.Size)
+	var sizes []int64
+	for _, row := range r.Rows {
+		if row.Report != nil && row.Report.Size > 0 {
+			sizes = append(sizes, row.Report.Size)
+		}
+	}
+	if len(sizes) == 0 {
+		return asked
+	}
+	least, most := slices.Min(sizes), slices.Max(sizes)
+	if least == r.Size && most == r.Size {
+		return asked
+	}
+	text := bytesize.Format(least)
+	if most != least {
+		text += " to " + bytesize.Format(most)
+	}
+	return fmt.Sprintf("%s (asked for: %s; rounded up)", text, asked)
 }
 
 // traced reports that somebody asked where the bytes are.

@@ -4,14 +4,43 @@ package main
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gpurdma/gpurdma/canary"
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/gpualloc"
 )
+
+func TestVerifySizes(t *testing.T) {
+	for _, c := range []struct {
+		asked int64
+		sizes []int64 // 0: no report
+		want  string
+	}{
+		{4097, []int64{8 << 10, 0, 8 << 10}, "8 KiB (asked for: 4.0 KiB, 4097 bytes; rounded up)"},
+		{4097, []int64{8 << 10, 2 << 20, 64 << 10}, "8 KiB to 2 MiB (asked for: 4.0 KiB, 4097 bytes; rounded up)"},
+		{4 << 20, []int64{4 << 20}, "4 MiB"},
+		{4 << 20, []int64{0}, "4 MiB"},
+		{4 << 20, nil, "4 MiB"},
+	} {
+		r := &verifyResult{Size: c.asked}
+		for _, n := range c.sizes {
+			row := verifyRow{}
+			if n > 0 {
+				row.Report = &canary.Report{Size: n}
+			}
+			r.Rows = append(r.Rows, row)
+		}
+		var text strings.Builder
+		if err := r.text(&text); err != nil || !strings.Contains(text.String(), "buffers of "+c.want+", ") {
+			t.Errorf("%d bytes asked for, %v used: want %q in\n%s", c.asked, c.sizes, c.want, &text)
+		}
+	}
+}
 
 // What is there and refuses this user is a failure with its errno; what is not
 // there is not.
