@@ -158,6 +158,16 @@ func (a *app) doVerify(ctx context.Context, f verifyFlags) (found result, err er
 		f.seed = rand.Uint64()
 	}
 	r := &verifyResult{Seed: f.seed, Size: size, Rows: []verifyRow{}, NotTried: []notTried{}}
+	start := time.Now()
+	v := &verification{verifyFlags: f, app: a, opened: map[string]*ibvfd.Context{}, found: r}
+	if v.nics, err = candidates(f.nic); err != nil {
+		return r, err
+	}
+	// Once, not for each memory.
+	_, noNIC := pickNICs(v.nics, f.nic, memory{})
+	if noNIC != nil && len(v.nics) > 0 {
+		return nil, noNIC
+	}
 	specs := []string{f.gpu}
 	if f.gpu == "all" {
 		specs = r.available()
@@ -165,10 +175,8 @@ func (a *app) doVerify(ctx context.Context, f verifyFlags) (found result, err er
 			return r, nothingToVerify(r.NotTried, openAllocator)
 		}
 	}
-	start := time.Now()
-	v := &verification{verifyFlags: f, app: a, opened: map[string]*ibvfd.Context{}, found: r}
-	if v.nics, err = candidates(f.nic); err != nil {
-		return r, err
+	if noNIC != nil && f.gpu == "all" { // one memory may have more to say
+		return r, noNIC
 	}
 	if v.seen, err = newWitness(f.trace || f.allPairs); err != nil {
 		if f.trace {
