@@ -48,7 +48,7 @@ func TestScripts(t *testing.T) {
 			e.Setenv("TESTPID", strconv.Itoa(os.Getpid())) // a process that may be looked at
 			return nil
 		},
-		Cmds:                map[string]func(*testscript.TestScript, bool, []string){"document": document, "status": status},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"document": document, "status": status},
 		Condition: func(cond string) (bool, error) {
 			if cond == "library" {
 				return needLibrary() == nil, nil

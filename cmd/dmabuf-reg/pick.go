@@ -8,7 +8,10 @@ import (
 	"io/fs"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
+	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/pci"
@@ -66,7 +69,10 @@ func pickNICs(nics []nic, name string, m memory) ([]choice, error) {
 		names = append(names, n.Name)
 	}
 	if len(nics) == 0 {
-		return nil, &cli.Unavailable{Err: errors.New("no RDMA device: load the NIC's driver and ib_uverbs, or make a software one: rdma link add rxe0 type rxe netdev eth0")}
+		return nil, &cli.Unavailable{Err: &dmabuf.Error{
+			Op: "open", Device: "NIC " + name, Detail: "no RDMA device", Err: unix.ENODEV,
+			Remedy: "load the NIC's driver and ib_uverbs, or make a software one: rdma link add rxe0 type rxe netdev eth0",
+		}}
 	}
 	switch name {
 	case "all":
@@ -78,7 +84,10 @@ func pickNICs(nics []nic, name string, m memory) ([]choice, error) {
 	case "auto":
 		return nearest(nics, m)
 	}
-	return nil, &cli.Unavailable{Err: fmt.Errorf("no RDMA device %q; there are: %s", name, strings.Join(names, ", "))}
+	return nil, &cli.Unavailable{Err: &dmabuf.Error{
+		Op: "open", Device: "NIC " + name, Detail: "no such RDMA device", Err: unix.ENODEV,
+		Remedy: "there are: " + strings.Join(names, ", "),
+	}}
 }
 
 // nearest picks among the NICs that can register dma-bufs; if none is known

@@ -38,7 +38,7 @@ func TestRoom(t *testing.T) {
 		"more than a number has":  {room{mrs: 1, length: 1 << 60, count: math.MaxInt}, 1 << 40, 0, "MemAvailable leaves"},
 		"large ranges":            {room{mrs: 1, length: 64 << 20, count: 300000}, 16 << 30, 0, "300000 registrations of 64 MiB need about"},
 		"many segments":           {room{mrs: 1 << 20, length: 1 << 20, count: 1}, 1 << 30, 0, "1 registrations"},
-		"enough for the rest":     {room{mrs: 1, length: 1 << 12, count: 3000}, 5 << 20, 1024, ""},
+		"enough for the rest":     {room{mrs: 1, length: 1 << 12, count: 3000}, 8 << 20, 1024, ""},
 		"too little for the rest": {room{mrs: 1, length: 1 << 12, count: 3000}, 2 << 20, 1024, "to go on needs about"},
 		"between two looks":       {room{mrs: 1, length: 1 << 12, count: 3000}, 2 << 20, 1025, ""},
 		"nearly done, but low":    {room{mrs: 1, length: 1 << 12, count: 2049}, 1 << 20, 2048, "to go on needs about"},

@@ -481,8 +481,8 @@ func TestVMNoPermission(t *testing.T) {
 
 	// What was asked for cannot be looked at: not that there is none.
 	checkRefusal(t, asNobody("inspect", "--json", "--pid", "1"), cli.ExitFailed, cli.KindOperation, "EACCES", "/proc/1")
-	// verify has nothing left that it could try, but not because nothing is there.
 
+	// verify has nothing left that it could try, but not because nothing is there.
 	r = asNobody("verify", "--json")
 	if status := r.do(t); status != cli.ExitFailed {
 		t.Errorf("verify: exit status %d, want %d: %s", status, cli.ExitFailed, &r.out)
