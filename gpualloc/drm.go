@@ -127,8 +127,6 @@ func (c *candidate) refused(err error) {
 	var e *dmabuf.Error
 	if errors.As(err, &e) {
 		c.Remedy = e.Remedy
-		short := *e
-		short.Remedy = ""
-		c.Why = short.Error()
+		c.Why = strings.TrimSuffix(c.Why, "; "+e.Remedy)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/internal/pci"
@@ -17,6 +18,16 @@ var (
 	ErrAmbiguousSpec = errors.New("more than one allocator fits")
 	ErrUnavailable   = errors.New("allocator not available")
 )
+
+// ErrNotInstalled is what a [Runtime] without its library answers
+// ([Found.Refuse]): nothing is wrong with it, and "auto" spends no words on it. It
+// is [fs.ErrNotExist], too.
+var ErrNotInstalled error = notInstalled{}
+
+type notInstalled struct{}
+
+func (notInstalled) Error() string        { return "is not installed" }
+func (notInstalled) Is(target error) bool { return target == fs.ErrNotExist }
 
 // PCIAddr is a PCI function's address: domain, bus, device, function.
 type PCIAddr = pci.Addr

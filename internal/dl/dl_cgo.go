@@ -76,13 +76,13 @@ type Library struct {
 
 // Open loads a library by its soname ("libibverbs.so.1"), which the dynamic
 // linker searches in its usual places, or by a path. Loading again returns the
-// same library.
+// same library. What the linker refuses is an [*Error].
 func Open(name string) (*Library, error) {
 	c := C.CString(name)
 	defer C.free(unsafe.Pointer(c))
 	f := C.load(c)
 	if f.addr == nil {
-		return nil, fmt.Errorf("load %s: %s", name, take(f.error))
+		return nil, explain(name, take(f.error))
 	}
 	return &Library{name, f.addr}, nil
 }

@@ -6,6 +6,7 @@ package dl
 
 import (
 	"errors"
+	"io/fs"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -17,8 +18,8 @@ const libc = "libc.so.6"
 func TestOpenMissing(t *testing.T) {
 	const name = "libno-such-library.so.7"
 	_, err := Open(name)
-	if err == nil || !strings.Contains(err.Error(), name) {
-		t.Errorf("Open(%q) = %v, want an error that names it", name, err)
+	if !errors.Is(err, fs.ErrNotExist) || strings.Count(err.Error(), name) != 1 {
+		t.Errorf("Open(%q) = %v, want ErrNotExist that names it once", name, err)
 	}
 }
 

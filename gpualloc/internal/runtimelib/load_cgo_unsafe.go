@@ -5,7 +5,8 @@
 package runtimelib
 
 import (
-	"strings"
+	"errors"
+	"io/fs"
 	"unsafe"
 
 	"github.com/gpurdma/gpurdma/internal/dl"
@@ -21,19 +22,17 @@ type Library struct {
 
 // Open loads the first candidate that is there.
 func Open(s Spec) (*Library, error) {
-	var reasons []string
 	for _, name := range s.candidates() {
 		lib, err := dl.Open(name)
 		if err == nil {
 			return &Library{lib: lib, name: name}, nil
 		}
-		reason := strings.TrimPrefix(err.Error(), "load "+name+": ")
-		if !notThere(name, reason) {
-			return nil, s.failed(reason, true)
+		var why *dl.Error
+		if errors.As(err, &why) && !errors.Is(err, fs.ErrNotExist) {
+			return nil, s.broken(name, why.Reason, why.Remedy())
 		}
-		reasons = append(reasons, reason)
 	}
-	return nil, s.failed(reasons[0], false) // the others say the same of other names
+	return nil, s.missing()
 }
 
 // Path is the file that was loaded, or, before a symbol was looked up, the

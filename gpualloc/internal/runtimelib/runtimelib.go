@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/gpualloc"
 )
 
 // ErrTooOld: the library is there and lacks a function that is needed.
@@ -47,26 +48,41 @@ func (s Spec) candidates() []string {
 // Key tells libraries apart: the same key loads the same library.
 func (s Spec) Key() string { return strings.Join(s.candidates(), ":") }
 
-// failed makes the error when no candidate is there, or found one does not
-// load. reason is the dynamic linker's.
-func (s Spec) failed(reason string, found bool) error {
-	e := &dmabuf.Error{Op: "dlopen", Device: s.candidates()[0], Detail: reason, Remedy: s.Install, Err: fs.ErrNotExist}
-	if found {
-		e.Err = ErrBroken
-		e.Remedy = "check with ldd what it misses, and that it is of this machine's architecture"
-	}
+// missing is the error when no candidate is there.
+func (s Spec) missing() error {
+	name := s.candidates()[0]
 	if os.Getenv(s.Env) != "" {
-		e.Remedy = fmt.Sprintf("%s names it: correct or unset that variable", s.Env)
+		return &dmabuf.Error{Op: "dlopen", Device: name, Remedy: s.correct(), Err: fs.ErrNotExist}
 	}
-	return e
+	return &notInstalled{dmabuf.Error{Op: "dlopen", Device: name, Remedy: s.Install, Err: gpualloc.ErrNotInstalled}}
 }
 
-// notThere tells a file that does not exist from one that does not load, by
-// the dynamic linker's words for the candidate itself: a library that misses
-// another one is there.
-func notThere(candidate, reason string) bool {
-	return strings.HasPrefix(reason, candidate+":") && strings.Contains(reason, "No such file or directory")
+// broken is the error when a candidate is there and does not load. reason is the
+// dynamic linker's.
+func (s Spec) broken(name, reason, remedy string) error {
+	if os.Getenv(s.Env) != "" {
+		remedy = s.correct()
+	}
+	return &dmabuf.Error{Op: "dlopen", Device: name, Detail: reason, Remedy: remedy, Err: ErrBroken}
 }
+
+// correct is the remedy for what the variable names.
+func (s Spec) correct() string {
+	return s.Env + " names it: correct or unset that variable"
+}
+
+// notInstalled says in fewer words what everybody knows of a missing library.
+type notInstalled struct{ is dmabuf.Error }
+
+func (e *notInstalled) Error() string {
+	text := fmt.Sprintf("%s %v", e.is.Device, e.is.Err)
+	if e.is.Remedy != "" {
+		text += "; " + e.is.Remedy
+	}
+	return text
+}
+
+func (e *notInstalled) Unwrap() error { return &e.is }
 
 // TooOld is the error about a function that the library lacks.
 func (l *Library) TooOld(function, remedy string) error {

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/gpurdma/gpurdma/gpualloc"
 )
 
 const env = "GPURDMA_TEST_LIBRARY"
@@ -69,6 +71,36 @@ func TestOpenFails(t *testing.T) {
 				t.Errorf("the error does not say %q: %v", tt.word, err)
 			}
 		})
+	}
+}
+
+// What is not there is said once; every other refusal is in the linker's words.
+func TestMessages(t *testing.T) {
+	dir := t.TempDir()
+	broken := filepath.Join(dir, "libbroken.so.1")
+	if err := os.WriteFile(broken, []byte("\x7fELF and no more"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := Spec{Names: []string{"libnosuch.so.9", "libnosuch.so"}, Env: env, Install: "install nosuch"}
+	_, err := Open(s)
+	if err.Error() != "libnosuch.so.9 is not installed; install nosuch" || !errors.Is(err, gpualloc.ErrNotInstalled) {
+		t.Errorf("not installed: %v", err)
+	}
+	var f gpualloc.Found
+	f.Refuse(err)
+	if f.Why != "libnosuch.so.9 is not installed" || f.Remedy != "install nosuch" {
+		t.Errorf("not installed: %q, %q", f.Why, f.Remedy)
+	}
+	s.Names, s.Dirs = []string{"libbroken.so.1"}, []string{dir}
+	_, err = Open(s)
+	if want := "dlopen on " + broken + ": file too short: the library does not load; check with ldd"; !strings.HasPrefix(err.Error(), want) || errors.Is(err, gpualloc.ErrNotInstalled) {
+		t.Errorf("broken: %v, want %s", err, want)
+	}
+	none := filepath.Join(dir, "none")
+	t.Setenv(env, none)
+	_, err = Open(s)
+	if want := "dlopen on " + none + ": file does not exist; " + env + " names it"; !strings.HasPrefix(err.Error(), want) || errors.Is(err, gpualloc.ErrNotInstalled) {
+		t.Errorf("the variable names nothing: %v, want %s", err, want)
 	}
 }
 
