@@ -36,8 +36,8 @@ type Context struct {
 }
 
 // Open opens the RDMA device of that name ("mlx5_0", "rxe0") through
-// libibverbs. The error is [ErrNotBuilt], [ErrNoLibrary], [ErrNoDevice], or
-// says which device node could not be opened and why.
+// libibverbs. The error is [ErrNotBuilt], [ErrNoLibrary], [ErrBrokenLibrary],
+// [ErrNoDevice], or says which device node could not be opened and why.
 func Open(name string) (*Context, error) {
 	v, err := library()
 	if err != nil {

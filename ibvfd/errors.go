@@ -17,6 +17,8 @@ var (
 	ErrNotBuilt = errors.New("built without cgo: libibverbs cannot be loaded")
 	// ErrNoLibrary: libibverbs is not installed.
 	ErrNoLibrary = errors.New("libibverbs is not installed")
+	// ErrBrokenLibrary: libibverbs is there, and the dynamic linker refuses it.
+	ErrBrokenLibrary = errors.New("libibverbs cannot be loaded")
 	// ErrNoDevice: there is no RDMA device of that name.
 	ErrNoDevice = errors.New("no such RDMA device")
 )

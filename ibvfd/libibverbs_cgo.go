@@ -14,6 +14,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 	"strings"
 	"unsafe"
@@ -41,10 +42,7 @@ func loadLibrary() (verbs, error) {
 	noScatterToCQE()
 	lib, err := dl.Open(soname)
 	if err != nil {
-		return nil, &dmabuf.Error{
-			Op: "load", Device: soname, Detail: err.Error(), Err: ErrNoLibrary,
-			Remedy: "install it (Debian: apt-get install libibverbs1 ibverbs-providers)",
-		}
+		return nil, notLoaded(err)
 	}
 	c := (*C.struct_vb_lib)(C.calloc(1, C.sizeof_struct_vb_lib))
 	if c == nil {
@@ -62,6 +60,19 @@ func loadLibrary() (verbs, error) {
 		*s.slot = addr
 	}
 	return &libibverbs{c: c, path: dl.PathOf(*slot(&c.get_device_list))}, nil
+}
+
+// notLoaded tells a library that is not installed from one that does not load.
+func notLoaded(err error) error {
+	e := &dmabuf.Error{
+		Op: "load", Device: soname, Err: ErrNoLibrary,
+		Remedy: "install it (Debian: apt-get install libibverbs1 ibverbs-providers)",
+	}
+	var why *dl.Error
+	if errors.As(err, &why) && !errors.Is(err, fs.ErrNotExist) {
+		e.Detail, e.Err, e.Remedy = why.Reason, ErrBrokenLibrary, why.Remedy()
+	}
+	return e
 }
 
 type symbol struct {

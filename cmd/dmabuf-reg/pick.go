@@ -138,7 +138,7 @@ func needLibrary() error {
 
 // missing marks what is no failure of the device.
 func missing(err error) error {
-	if errors.Is(err, ibvfd.ErrNotBuilt) || errors.Is(err, ibvfd.ErrNoLibrary) {
+	if errors.Is(err, ibvfd.ErrNotBuilt) || errors.Is(err, ibvfd.ErrNoLibrary) || errors.Is(err, ibvfd.ErrBrokenLibrary) {
 		return &cli.Unavailable{Err: err}
 	}
 	return err

@@ -129,7 +129,7 @@ func perGPU[T any](gpus func() ([]nvml.GPU, error), of func(nvml.GPU) (T, bool))
 
 func port(nic string, num int) (_ ibvfd.PortAttr, err error) {
 	c, err := ibvfd.Open(nic)
-	if errors.Is(err, ibvfd.ErrNotBuilt) || errors.Is(err, ibvfd.ErrNoLibrary) {
+	if errors.Is(err, ibvfd.ErrNotBuilt) || errors.Is(err, ibvfd.ErrNoLibrary) || errors.Is(err, ibvfd.ErrBrokenLibrary) {
 		err = fmt.Errorf("%w: %w", p2p.ErrNotAsked, err)
 	}
 	if err != nil {

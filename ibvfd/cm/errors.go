@@ -17,6 +17,8 @@ import (
 var (
 	// ErrNoLibrary: librdmacm is not installed.
 	ErrNoLibrary = errors.New("librdmacm is not installed")
+	// ErrBrokenLibrary: librdmacm is there, and the dynamic linker refuses it.
+	ErrBrokenLibrary = errors.New("librdmacm cannot be loaded")
 	// ErrDisconnected: the peer ended the connection, or its process did.
 	ErrDisconnected = errors.New("disconnected")
 	// ErrSpent: the ID is of no use but to be closed: what it was for failed, or

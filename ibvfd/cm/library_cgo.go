@@ -14,6 +14,7 @@ import "C"
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/netip"
 	"strconv"
 	"unsafe"
@@ -37,10 +38,7 @@ func library() (manager, error) { return loaded.Get(loadLibrary) }
 func loadLibrary() (manager, error) {
 	lib, err := dl.Open(soname)
 	if err != nil {
-		return nil, &dmabuf.Error{
-			Op: "load", Device: soname, Detail: err.Error(), Err: ErrNoLibrary,
-			Remedy: "install it (Debian: apt-get install librdmacm1)",
-		}
+		return nil, notLoaded(err)
 	}
 	c := (*C.struct_cm_lib)(C.calloc(1, C.sizeof_struct_cm_lib))
 	if c == nil {
@@ -56,6 +54,19 @@ func loadLibrary() (manager, error) {
 		}
 	}
 	return &librdmacm{c}, nil
+}
+
+// notLoaded tells a library that is not installed from one that does not load.
+func notLoaded(err error) error {
+	e := &dmabuf.Error{
+		Op: "load", Device: soname, Err: ErrNoLibrary,
+		Remedy: "install it (Debian: apt-get install librdmacm1)",
+	}
+	var why *dl.Error
+	if errors.As(err, &why) && !errors.Is(err, fs.ErrNotExist) {
+		e.Detail, e.Err, e.Remedy = why.Reason, ErrBrokenLibrary, why.Remedy()
+	}
+	return e
 }
 
 type symbol struct {

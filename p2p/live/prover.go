@@ -56,13 +56,14 @@ var errUnasked = errors.New("it was not asked for")
 
 // Open prepares proofs on m, which must be this machine. That nothing can be
 // traced is no failure: [Prover.Blind] says why. Nor is it one that libibverbs is
-// missing ([ibvfd.ErrNotBuilt], [ibvfd.ErrNoLibrary]): buffers are then registered
-// by the kernel's own ioctl, and no bytes are moved. [Prover.Still] says so.
+// missing ([ibvfd.ErrNotBuilt], [ibvfd.ErrNoLibrary], [ibvfd.ErrBrokenLibrary]):
+// buffers are then registered by the kernel's own ioctl, and no bytes are moved.
+// [Prover.Still] says so.
 func Open(m *p2p.Machine, opt Options) (*Prover, error) {
 	opt.setDefaults()
 	c, err := ibvfd.Open("") // no device has that name: what matters is who says so
 	var still error
-	if errors.Is(err, ibvfd.ErrNotBuilt) || errors.Is(err, ibvfd.ErrNoLibrary) {
+	if errors.Is(err, ibvfd.ErrNotBuilt) || errors.Is(err, ibvfd.ErrNoLibrary) || errors.Is(err, ibvfd.ErrBrokenLibrary) {
 		still = err
 	}
 	if err == nil {
