@@ -5,14 +5,18 @@ package gpualloc
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"sort"
 	"strconv"
 	"strings"
 	"sync"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/internal/bytesize"
+	"github.com/gpurdma/gpurdma/internal/errno"
 )
 
 // backend is a family of allocators: one file each.
@@ -124,7 +128,8 @@ func ranked(all []candidate) []candidate {
 //
 // Errors: [ErrUnknownSpec] and [ErrAmbiguousSpec] list the choices;
 // [ErrUnavailable] comes with the reason, and with the errno of a device that
-// could not be opened.
+// could not be opened; of "auto", with EACCES if every device that is there
+// refuses this user.
 func Open(spec string, env Env) (Allocator, error) {
 	all := ranked(candidates(env, spec))
 	if spec == "auto" {
@@ -184,26 +189,79 @@ func (e *openError) Unwrap() error        { return e.err }
 func (e *openError) Is(target error) bool { return target == ErrUnavailable }
 
 func openAuto(all []candidate, env Env) (Allocator, error) {
-	var errs []error
+	var failed []candidate
 	for _, c := range all {
-		if !c.Available {
-			errs = append(errs, fmt.Errorf("%s: %s", c.Spec, c.Why))
+		if c.Available {
+			c.Why = because(c, all)
+			a, err := c.try(env)
+			if err == nil {
+				return a, nil
+			}
+			c.refused(errors.Unwrap(err)) // what openError says twice of the spec
+		}
+		failed = append(failed, c)
+	}
+	return nil, noneWorks(failed)
+}
+
+// noneWorks is the error of "auto": what each answered, in one line, and the remedy
+// for those that could work.
+func noneWorks(all []candidate) error {
+	var absent, said, locked []string
+	nodes := map[string][]string{} // that may not be opened, by remedy
+	refused, here := 0, 0
+	for _, c := range all {
+		if errors.Is(c.err, ErrNotInstalled) {
+			absent = append(absent, c.Spec)
 			continue
 		}
-		c.Why = because(c, all)
-		a, err := c.try(env)
-		if err == nil {
-			return a, nil
+		said = append(said, c.Spec+": "+strings.ReplaceAll(c.Why, "\n", "; "))
+		_, answered := errno.Of(c.err)
+		permission := errors.Is(c.err, fs.ErrPermission)
+		if permission || answered && !errors.Is(c.err, fs.ErrNotExist) {
+			here++
 		}
-		errs = append(errs, err)
+		if !permission {
+			continue
+		}
+		refused++
+		if c.Remedy == "" || slices.Contains(nodes[c.Remedy], c.Device) {
+			continue
+		}
+		if nodes[c.Remedy] == nil {
+			locked = append(locked, c.Remedy)
+		}
+		nodes[c.Remedy] = append(nodes[c.Remedy], c.Device)
 	}
-	return nil, &dmabuf.Error{
-		Op: "open allocator", Device: "auto",
-		Detail: fmt.Sprintf("none of %d works: %v", len(errs), errors.Join(errs...)),
-		Remedy: "load a driver (modprobe udmabuf, modprobe vgem), or run as root",
+	works := fmt.Sprintf("none of %d works", len(all))
+	if len(absent) > 0 {
+		works += " (not installed: " + strings.Join(absent, ", ") + ")"
+	}
+	e := &dmabuf.Error{
+		Op: "open allocator", Device: "auto", Detail: strings.Join(append([]string{works}, said...), "; "),
+		Remedy: "load a driver (modprobe udmabuf, modprobe vgem)",
 		Err:    ErrUnavailable,
 	}
+	if refused > 0 && refused == here {
+		e.Err = noPermission{}
+	}
+	for i, remedy := range locked {
+		locked[i] = fmt.Sprintf("for %s: %s", strings.Join(nodes[remedy], ", "), remedy)
+	}
+	if len(locked) > 0 {
+		e.Remedy = strings.Join(locked, "; ")
+	} else if refused > 0 {
+		e.Remedy = "run as root"
+	}
+	return e
 }
+
+// noPermission is ErrUnavailable where permission is all that is missing.
+type noPermission struct{}
+
+func (noPermission) Error() string        { return ErrUnavailable.Error() + " (EACCES)" }
+func (noPermission) Unwrap() error        { return unix.EACCES }
+func (noPermission) Is(target error) bool { return target == ErrUnavailable }
 
 // because explains a choice of "auto".
 func because(c candidate, all []candidate) string {

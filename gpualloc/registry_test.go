@@ -12,7 +12,10 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/internal/errno"
 )
 
 // A machine with two GPUs of one driver whose nodes are ordinary files (they
@@ -163,6 +166,54 @@ func TestOpenOnAnEmptyMachine(t *testing.T) {
 	_, err = Open("tpu:0", e)
 	if !errors.Is(err, ErrUnknownSpec) || !strings.Contains(err.Error(), "none works") {
 		t.Errorf("tpu:0: %v", err)
+	}
+}
+
+// What "auto" says where nothing works: one line, the remedy of those that are
+// there, and EACCES if it is what all of those answer.
+func TestOpenAutoRefused(t *testing.T) {
+	member := func(group string) string { return "run as root or as a member of group " + group }
+	one := func(spec, device string, err error, remedy string) candidate {
+		c := candidate{Description: Description{Spec: spec, Device: device}}
+		c.refused(&dmabuf.Error{Op: "open", Device: device, Remedy: remedy, Err: err})
+		return c
+	}
+	absent := []candidate{one("cuda", "libcuda", ErrNotInstalled, "install it"), one("rocm", "libhsa-runtime64", ErrNotInstalled, "install it")}
+	none := one("heap:system", "/dev/dma_heap/system", unix.ENOENT, "build a kernel")
+	card := one("drm:renderD128", "/dev/dri/renderD128", unix.EACCES, member("render"))
+	locked := []candidate{
+		card, one("drm:renderD128/system", "/dev/dri/renderD128", unix.EACCES, member("render")),
+		one("drm:renderD129", "/dev/dri/renderD129", unix.EACCES, member("render")), one("udmabuf", "/dev/udmabuf", unix.EPERM, member("kvm")),
+	}
+	broken := one("udmabuf", "/dev/udmabuf", unix.EIO, "")
+	vanished := candidate{Description: Description{Spec: "udmabuf", Device: "/dev/udmabuf", Available: true}}
+	vanished.open = func(Env, Description) (Allocator, error) { return nil, errors.Join(errFake, fs.ErrClosed) }
+	for name, c := range map[string]struct {
+		all    []candidate
+		errno  unix.Errno // 0: none
+		words  []string
+		remedy string
+	}{
+		"permission": {slices.Concat(absent, []candidate{none}, locked), unix.EACCES,
+			[]string{"none of 7 works (not installed: cuda, rocm); heap:system: open on", "; udmabuf: open on /dev/udmabuf: EPERM", ": allocator not available (EACCES)"},
+			"for /dev/dri/renderD128, /dev/dri/renderD129: " + member("render") + "; for /dev/udmabuf: " + member("kvm")},
+		"permission and another": {[]candidate{card, broken}, 0, []string{"EACCES", "EIO"}, "for /dev/dri/renderD128: " + member("render")},
+		"nothing there":          {slices.Concat(absent, []candidate{none}), 0, []string{"ENOENT", "not installed: cuda, rocm"}, "load a driver (modprobe udmabuf, modprobe vgem)"},
+		"several reasons":        {[]candidate{vanished}, 0, []string{"udmabuf: " + errFake.Error() + "; "}, "load a driver (modprobe udmabuf, modprobe vgem)"},
+	} {
+		_, err := openAuto(c.all, Env{})
+		var e *dmabuf.Error
+		if !errors.As(err, &e) || !errors.Is(err, ErrUnavailable) || e.Remedy != c.remedy || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: %v, want one line that ends in %q", name, err, c.remedy)
+		}
+		if n, _ := errno.Of(err); n != c.errno {
+			t.Errorf("%s: errno %v, want %v", name, n, c.errno)
+		}
+		for _, w := range c.words {
+			if !strings.Contains(err.Error(), w) {
+				t.Errorf("%s: %v lacks %q", name, err, w)
+			}
+		}
 	}
 }
 
