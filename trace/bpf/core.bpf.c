@@ -317,7 +317,7 @@ SEC("fentry/dma_buf_release")
 int released(u64 *ctx)
 {
 	struct dentry *d = (void *)ctx[0];
-	u64 dmabuf = (u64)d->d_fsdata;
+	u64 dmabuf = (u64)FIELD(d, d_fsdata); /* as a number: 7.2 loads a void * as a pointer */
 	struct buf_state *b = known(KEYS_BUFS, &bufs, dmabuf);
 	struct event e = {};
 

@@ -1,0 +1,19 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# testbed: machine=switch timeout=5m kernels=7.2
+#
+# What `make demo` shows, on the machine that it shows it on: every byte verified
+# from each exporter, the GPU's bytes found in its memory, and by the other NIC not.
+set -euo pipefail
+. "$(dirname "$0")/common.sh"
+
+need bar-search "(none: make cprog builds it)"
+out=$(bounded 240 bash "$(dirname "$0")/../../cmd/dmabuf-reg/demo.sh" 2>&1) || fail "status $?: $out"
+passed=$(grep -c '^PASS: \([0-9]*\) of \1: every byte' <<<"$out") || true
+[ "$passed" -eq 2 ] || fail "two verifications should pass, $passed do: $out"
+staged=$(grep -c "^NOT IN THE GPU'S MEMORY: .* with rxe1 " <<<"$out") || true
+[ "$staged" -ge 1 ] || fail "the buffer that the driver moved is not spoken of: $out"
+grep -q "found in BAR [0-9] of" <<<"$out" || fail "no bytes were found in the GPU's memory: $out"
+grep -q '^[0-9]* checks: ' <<<"$out" || fail "p2pcheck does not come to its end: $out"
+pass "the demo on kernel $series: $passed verifications, $staged buffer staged"
