@@ -88,7 +88,7 @@ func askDumb(c *candidate) {
 	c.Limits = []Limit{{
 		Name: "the size of a dumb buffer", Bytes: c.MaxSize, Scope: scopeSegment,
 		Where: "DRM_IOCTL_MODE_CREATE_DUMB computes it in 32 bits",
-		Raise: "use smaller segments",
+		Raise: atMost(c.MaxSize),
 	}}
 }
 

@@ -173,11 +173,11 @@ func vramLimit(d Description, m memory) Limit {
 	}
 	l := Limit{
 		Name: "VRAM of " + on, Bytes: largest, Scope: scopeSegment, Where: "the driver's memory regions",
-		Raise: "use smaller segments if the GPU has several memories, or a GPU with more",
+		Raise: fmt.Sprintf("ask for at most %d bytes, or use a GPU with more; of one with several memories, in Go split the buffer (Options.SegmentSize)", largest),
 	}
 	if m.smallBAR() {
 		l.Name = "the BAR of " + on + ", through which its VRAM is reached,"
-		l.Raise = "enable resizable BAR (and Above 4G Decoding) in the firmware, or use smaller segments"
+		l.Raise = "enable resizable BAR (and Above 4G Decoding) in the firmware, or " + atMost(largest)
 	}
 	return l
 }

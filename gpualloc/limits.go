@@ -23,6 +23,12 @@ const (
 	scopeTotal   = "total"
 )
 
+// atMost is the remedy for a limit of one segment: for a command's user a number,
+// and for a Go program the way around it.
+func atMost(n int64) string {
+	return fmt.Sprintf("ask for at most %d bytes, or in Go split the buffer (Options.SegmentSize)", n)
+}
+
 // limiter is an exporter that knows what else bounds an allocation now.
 type limiter interface{ limits() []Limit }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/drm"
 )
 
 // tree unpacks a txtar archive. A file whose text is "-> TARGET" becomes a
@@ -185,6 +186,18 @@ func TestLimitsComeFirst(t *testing.T) {
 	a := newAllocator(env(t, procV2), vram, &fakeExporter{err: errFake})
 	if _, err := a.Alloc(t.Context(), 600*mib, Options{SegmentSize: 64 * mib}); !errors.Is(err, errFake) {
 		t.Errorf("the machine's memory limits VRAM: %v", err)
+	}
+}
+
+// The remedy of what bounds a segment is one for a command's user, too.
+func TestVRAMLimitRaise(t *testing.T) {
+	region := drm.Region{Size: 64 << 20, Visible: 32 << 20}
+	if l := vramLimit(Description{}, memory{vram: []drm.Region{region}}); !strings.Contains(l.Raise, "resizable BAR") || !strings.Contains(l.Raise, "ask for at most 33554432 bytes") {
+		t.Errorf("a small BAR: %+v", l)
+	}
+	region.Size = region.Visible
+	if l := vramLimit(Description{}, memory{vram: []drm.Region{region}}); !strings.HasPrefix(l.Raise, "ask for at most 33554432 bytes") {
+		t.Errorf("all of it visible: %+v", l)
 	}
 }
 

@@ -77,6 +77,9 @@ func TestDiscover(t *testing.T) {
 	if d := find("udmabuf"); !d.Available || d.MaxSize != 32<<20 || len(d.Limits) != 4 || d.Kind != KindSystem {
 		t.Errorf("udmabuf: %+v", d)
 	}
+	if raise := find("udmabuf").Limits[0].Raise; !strings.HasSuffix(raise, "or ask for at most 33554432 bytes, or in Go split the buffer (Options.SegmentSize)") {
+		t.Errorf("udmabuf: %s", raise)
+	}
 	if d := find("heap:system"); !d.Available || d.Device != filepath.Join(e.Dev, "dma_heap/system") || d.Exporter != "system" {
 		t.Errorf("heap:system: %+v", d)
 	}

@@ -38,7 +38,7 @@ func (udmabufBackend) discover(env Env, spec string) []candidate {
 		c.Limits = []Limit{{
 			Name: "udmabuf.size_limit_mb", Bytes: size, Scope: scopeSegment,
 			Where: "/sys/module/udmabuf/parameters/size_limit_mb",
-			Raise: "write a higher number of MiB to /sys/module/udmabuf/parameters/size_limit_mb, or use smaller segments",
+			Raise: "write a higher number of MiB to /sys/module/udmabuf/parameters/size_limit_mb, or " + atMost(size),
 		}}
 	}
 	c.open = openUDMABuf

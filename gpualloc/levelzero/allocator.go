@@ -70,7 +70,7 @@ func describeDevice(d Device) gpualloc.Description {
 func (s *session) limits(d Device, env gpualloc.Env) []gpualloc.Limit {
 	out := []gpualloc.Limit{{
 		Name: "the driver's largest allocation", Bytes: d.MaxSize, Where: "ze_device_properties_t.maxMemAllocSize", Scope: "segment",
-		Raise: "use smaller segments",
+		Raise: fmt.Sprintf("ask for at most %d bytes, or in Go split the buffer (Options.SegmentSize)", d.MaxSize),
 	}}
 	if d.Integrated {
 		return out

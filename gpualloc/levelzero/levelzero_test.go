@@ -249,5 +249,5 @@ func TestTooLarge(t *testing.T) {
 	if !errors.Is(err, dmabuf.ErrLimit) {
 		t.Errorf("got %v, want ErrLimit", err)
 	}
-	doubles.Words(t, err, "largest allocation", "smaller segments")
+	doubles.Words(t, err, "largest allocation", "ask for at most 1048576 bytes", "Options.SegmentSize")
 }
