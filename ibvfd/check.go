@@ -106,7 +106,7 @@ func badDMABufAccess(a Access) *fault {
 		return nil
 	}
 	f := &fault{CauseAccess, unix.EINVAL, "a dma-buf MR cannot have " + more.String(), "leave " + more.String() + " out"}
-	if more&accessFlush != 0 {
+	if more&^accessFlush == 0 {
 		f.remedy += ": only host memory can be registered for FLUSH; a READ behind the WRITEs shows that they have arrived"
 	}
 	return f

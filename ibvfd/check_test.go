@@ -44,6 +44,19 @@ func TestSoundIsAllTheRules(t *testing.T) {
 	}
 }
 
+// FLUSH is spoken of where it is all that is refused.
+func TestFlushRemedy(t *testing.T) {
+	for access, want := range map[Access]bool{
+		AccessFlushGlobal: true, AccessLocalWrite | accessFlush: true,
+		AccessFlushGlobal | AccessMWBind: false, 0x7fffffff: false, AccessOnDemand: false,
+	} {
+		f := badDMABufAccess(access)
+		if f == nil || strings.Contains(f.remedy, "FLUSH") != want || !strings.HasPrefix(f.remedy, "leave ") {
+			t.Errorf("%v: %+v, FLUSH %v", access, f, want)
+		}
+	}
+}
+
 // The right to flush is for host memory, where kernel, device and memory have
 // it: each refusal says what to do.
 func TestFlushAccess(t *testing.T) {
