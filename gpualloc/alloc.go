@@ -126,10 +126,11 @@ func (a *allocator) Alloc(ctx context.Context, size int64, opt Options) (*Buffer
 	if err != nil {
 		return nil, err
 	}
-	if err := a.checkLimits(p, opt.Force); err != nil {
+	drawn, err := a.checkLimits(p, opt.Force)
+	if err != nil {
 		return nil, err
 	}
-	var made pieces
+	made := pieces{budget: &a.budget, drawn: drawn}
 	for i, n := range p.segments {
 		if err := ctx.Err(); err != nil {
 			return nil, errors.Join(a.refuse(err, fmt.Sprintf("after %d of %d segments", i, len(p.segments)), ""), made.free())
@@ -181,6 +182,8 @@ func (a *allocator) one(ctx context.Context, made *pieces, size int64, name stri
 type pieces struct {
 	segments []Segment
 	frees    []func() error
+	budget   *budget // nil if they were not limited
+	drawn    drawing
 }
 
 func (p *pieces) add(s Segment, free func() error) {
@@ -190,12 +193,16 @@ func (p *pieces) add(s Segment, free func() error) {
 	}
 }
 
-// freeMemory gives back what drivers keep beside the dma-bufs.
+// freeMemory gives back what drivers keep beside the dma-bufs, once those are
+// closed, and with that what all of it drew.
 func (p *pieces) freeMemory() (err error) {
 	for _, free := range p.frees {
 		if e := free(); e != nil {
 			err = errors.Join(err, e)
 		}
+	}
+	if err == nil && p.budget != nil {
+		p.budget.giveBack(p.drawn)
 	}
 	return err
 }

@@ -18,6 +18,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -228,6 +229,26 @@ func TestVMAllocatorClosed(t *testing.T) {
 		}
 		if _, err := a.Alloc(t.Context(), 1, Options{}); !errors.Is(err, os.ErrClosed) {
 			t.Errorf("Alloc after Close: %v", err)
+		}
+	})
+}
+
+// A buffer that is closed gives back what it drew from the budget.
+func TestVMBudget(t *testing.T) {
+	eachSpec(t, func(t *testing.T, a Allocator) {
+		budget := &a.(*allocator).budget
+		first := alloc(t, a, 1, Options{}) // looks at the limits
+		budget.until = time.Now().Add(time.Hour)
+		mem, fds := budget.mem, budget.fds
+		second := alloc(t, a, 1, Options{})
+		if budget.mem >= mem || budget.fds >= fds {
+			t.Errorf("drew %d bytes and %d descriptors", mem-budget.mem, fds-budget.fds)
+		}
+		if err := errors.Join(second.Close(), second.Close(), first.Close()); err != nil {
+			t.Error(err)
+		}
+		if budget.mem != mem || budget.fds != fds || budget.grants != 1 {
+			t.Errorf("%d bytes and %d descriptors before, %d and %d after, of grant %d", mem, fds, budget.mem, budget.fds, budget.grants)
 		}
 	})
 }

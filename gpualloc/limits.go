@@ -35,15 +35,15 @@ type limiter interface{ limits() []Limit }
 // checkLimits refuses beforehand what cannot work. With force it looks at the
 // descriptors only, and the kernel answers for the rest. The limits are read anew,
 // as they change while a program runs, except for small allocations in quick
-// succession (budget). Two allocations at once can each pass and fail together;
+// succession (budget), which draw what they then give back. Two allocations at once can each pass and fail together;
 // then the kernel answers.
-func (a *allocator) checkLimits(p plan, force bool) error {
+func (a *allocator) checkLimits(p plan, force bool) (drawing, error) {
 	for _, l := range a.desc.Limits {
 		if l.Scope != scopeSegment || force {
 			continue
 		}
 		if largest := slices.Max(p.segments); largest > l.Bytes {
-			return a.over(largest, l)
+			return drawing{}, a.over(largest, l)
 		}
 	}
 	mem := p.total
@@ -52,18 +52,18 @@ func (a *allocator) checkLimits(p plan, force bool) error {
 	}
 	peak, stay := a.exp.fds()
 	fds := stay*int64(len(p.segments)) + peak - stay
-	if a.budget.draw(mem, fds) {
-		return nil
+	if d, ok := a.budget.draw(mem, fds); ok {
+		return d, nil
 	}
 	fdsLeft, err := a.checkFDs(int64(len(p.segments)), fds)
 	if err != nil {
-		return err
+		return drawing{}, err
 	}
 	memLeft := int64(noLimit)
 	if mem > 0 {
 		for _, l := range a.totals() {
 			if mem > l.Bytes {
-				return a.over(mem, l)
+				return drawing{}, a.over(mem, l)
 			}
 			memLeft = min(memLeft, l.Bytes-mem)
 		}
@@ -71,7 +71,7 @@ func (a *allocator) checkLimits(p plan, force bool) error {
 		memLeft = 0 // not looked at: the next one that counts must look
 	}
 	a.budget.grant(memLeft, fdsLeft)
-	return nil
+	return drawing{}, nil
 }
 
 // totals lists what bounds the sum of an allocation's segments now: what the

@@ -9,7 +9,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/rogpeppe/go-internal/txtar"
@@ -253,21 +255,141 @@ func TestAllocatorCloses(t *testing.T) {
 // Small allocations in a row look at the limits once, large ones every time.
 func TestBudget(t *testing.T) {
 	var b budget
-	if b.draw(0, 0) && b.draw(1, 1) {
+	gives := func(mem, fds int64) bool {
+		_, ok := b.draw(mem, fds)
+		return ok
+	}
+	if gives(0, 0) || gives(1, 1) {
 		t.Error("an empty budget gives")
 	}
 	b.grant(16*budgetMemShare, 4*budgetFDShare)
 	for range 4 {
-		if !b.draw(4, 1) {
+		if !gives(4, 1) {
 			t.Fatal("the budget is used up too early")
 		}
 	}
-	if b.draw(1, 0) || b.draw(0, 1) {
+	if gives(1, 0) || gives(0, 1) {
 		t.Error("the budget never ends")
 	}
 	b.grant(1600, 1600)
 	b.until = b.until.Add(-2 * budgetTime)
-	if b.draw(1, 1) {
+	if gives(1, 1) {
 		t.Error("an old budget gives")
+	}
+}
+
+// What is given back can be drawn again, until a look has left all of it to
+// buffers that may live on; nothing comes back to another grant.
+func TestBudgetGivenBack(t *testing.T) {
+	const mem, fds = 16, 4
+	var b budget
+	b.giveBack(drawing{})
+	b.grant(mem*budgetMemShare, fds*budgetFDShare)
+	for i := range budgetMemShare {
+		d, ok := b.draw(mem, fds)
+		if !ok {
+			t.Fatalf("drawing %d is refused", i)
+		}
+		if _, ok := b.draw(1, 0); ok {
+			t.Error("more than the grant is out")
+		}
+		b.giveBack(d)
+	}
+	if _, ok := b.draw(1, 1); ok || b.mem != mem || b.fds != fds {
+		t.Errorf("one look lets more be drawn than it has left; %d bytes and %d descriptors", b.mem, b.fds)
+	}
+	b.grant(mem*budgetMemShare, fds*budgetFDShare)
+	old, ok := b.draw(mem, fds)
+	b.grant(mem*budgetMemShare, fds*budgetFDShare)
+	b.giveBack(old)
+	if !ok || b.mem != mem || b.fds != fds {
+		t.Errorf("an old drawing goes to a new grant: %d bytes and %d descriptors", b.mem, b.fds)
+	}
+}
+
+func TestBudgetAtOnce(t *testing.T) {
+	const mem, fds = 16, 8
+	var b budget
+	var wg sync.WaitGroup
+	for i := range 4 {
+		wg.Go(func() {
+			for n := range 2000 {
+				d, ok := b.draw(int64(1+n%4), 1)
+				if !ok || n%100 == i {
+					b.grant(mem*budgetMemShare, fds*budgetFDShare)
+				}
+				b.mu.Lock()
+				if b.mem < 0 || b.mem > mem || b.fds < 0 || b.fds > fds || b.total < 0 {
+					t.Errorf("%d bytes, %d descriptors, %d bytes in all", b.mem, b.fds, b.total)
+				}
+				b.mu.Unlock()
+				b.giveBack(d)
+			}
+		})
+	}
+	wg.Wait()
+	if b.mem > mem || b.fds > fds {
+		t.Errorf("%d bytes and %d descriptors after all", b.mem, b.fds)
+	}
+}
+
+// smallExporter counts the looks at its limit of 32 MiB.
+type smallExporter struct {
+	fakeExporter
+	looks int
+}
+
+func (e *smallExporter) limits() []Limit {
+	e.looks++
+	return []Limit{{Name: "little", Bytes: 32 << 20, Scope: scopeTotal}}
+}
+
+// Where there is little memory, allocations that fail, and buffers that are
+// closed, leave the budget to the next one; one that cannot be freed does not.
+func TestBudgetOfClosedBuffers(t *testing.T) {
+	const mib = 1 << 20
+	e := env(t, strings.ReplaceAll(procV2, "Max open files            16                 16  ", "Max open files            1024               1024"))
+	newSmall := func() (*allocator, *smallExporter) {
+		exp := &smallExporter{fakeExporter: fakeExporter{err: errFake}}
+		a := newAllocator(e, Description{Kind: KindVRAM}, exp)
+		if _, err := a.Alloc(t.Context(), mib, Options{}); !errors.Is(err, errFake) || exp.looks != 1 {
+			t.Fatalf("%v after %d looks", err, exp.looks)
+		}
+		a.budget.until = time.Now().Add(time.Hour)
+		return a, exp
+	}
+	a, exp := newSmall()
+	for range 8 {
+		if _, err := a.Alloc(t.Context(), mib, Options{}); !errors.Is(err, errFake) {
+			t.Fatal(err)
+		}
+	}
+	if exp.looks != 1 {
+		t.Errorf("%d looks for allocations that fail", exp.looks)
+	}
+	for name, c := range map[string]struct {
+		free  error
+		looks int
+	}{"freed": {nil, 1}, "not freed": {errFake, 2}} {
+		a, exp := newSmall()
+		p, err := a.plan(mib, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			d, err := a.checkLimits(p, false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			made := pieces{budget: &a.budget, drawn: d}
+			made.frees = append(made.frees, func() error { return c.free })
+			b := newBuffer(Description{}, mib, nil, made.freeMemory, nil)
+			if err := errors.Join(b.Close(), b.Close()); !errors.Is(err, c.free) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		if exp.looks != c.looks {
+			t.Errorf("%s: %d looks, want %d", name, exp.looks, c.looks)
+		}
 	}
 }
