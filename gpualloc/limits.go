@@ -35,8 +35,8 @@ type limiter interface{ limits() []Limit }
 // checkLimits refuses beforehand what cannot work. With force it looks at the
 // descriptors only, and the kernel answers for the rest. The limits are read anew,
 // as they change while a program runs, except for small allocations in quick
-// succession (budget), which draw what they then give back. Two allocations at once can each pass and fail together;
-// then the kernel answers.
+// succession (budget), which draw what they then give back. Two allocations at once
+// can each pass and fail together; then the kernel answers.
 func (a *allocator) checkLimits(p plan, force bool) (drawing, error) {
 	for _, l := range a.desc.Limits {
 		if l.Scope != scopeSegment || force {

@@ -334,7 +334,7 @@ func TestVMBadInput(t *testing.T) {
 	}{
 		{"size 0", []string{"--size", "0"}, cli.ExitFailed, cli.KindOperation, "EINVAL", "size 0: out of range"},
 		{"more than memory", []string{"--size", "64G"}, cli.ExitFailed, cli.KindOperation, "ENOMEM", "64 GiB"},
-		{"more than any memory", []string{"--size", "0x7fffffffffffffff"}, cli.ExitFailed, cli.KindOperation, "ENOMEM", ""},
+		{"more than any memory", []string{"--size", "0x7fffffffffffffff"}, cli.ExitFailed, cli.KindOperation, "EINVAL", "rounded up"},
 		{"offset at the end", []string{"--size", "64KiB", "--offset", "64KiB"}, cli.ExitFailed, cli.KindRegistration, "EINVAL", "0x10000"},
 		{"length past the end", []string{"--size", "64KiB", "--length", "0x10001"}, cli.ExitFailed, cli.KindRegistration, "EINVAL", "0x10001"},
 		{"offset and length past the end", []string{"--size", "64KiB", "--offset", "0xf000", "--length", "0x2000"}, cli.ExitFailed, cli.KindRegistration, "EINVAL", "0x2000"},
