@@ -76,7 +76,8 @@ var counted = os.Getenv("GPURDMA_COUNT") != ""
 // disturbs it.
 const countedSlice = 10 * time.Millisecond
 
-func clockOf(counted bool) string {
+// unit is what the figures count.
+func unit() string {
 	if counted {
 		return "instructions executed (1 ns each)"
 	}

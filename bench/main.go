@@ -136,7 +136,7 @@ func main() {
 			Schema string  `json:"schema"`
 			Clock  string  `json:"clock"`
 			Tables []table `json:"tables"`
-		}{"bench/v2", clockOf(counted), tables})
+		}{"bench/v2", unit(), tables})
 	}
 	if failed == nil && len(tables) == 0 {
 		failed = fmt.Errorf("-only %s: there are registration, allocation, tracing, traffic and binding", *only)
@@ -191,7 +191,7 @@ type table struct {
 
 func (t table) print() {
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(os.Stdout, "%s, Go against C, by %s\n", t.what, clockOf(counted))
+	fmt.Fprintf(os.Stdout, "%s, Go against C, by %s\n", t.what, unit())
 	fmt.Fprintln(w, "exporter\tsize\tGo p50\tGo p99\tC p50\tC p99\tGo/C at p50 (p10-p90)\tC/C, the noise")
 	for _, r := range t.Rows {
 		fmt.Fprintf(w, "%s\t%d\t%v\t%v\t%v\t%v\t%v\t%v\n",

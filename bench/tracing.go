@@ -313,7 +313,7 @@ func (w *watched) end(ctx context.Context, want int) (entries int, err error) {
 
 func (r *tracingResult) print() {
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "register + deregister, traced against untraced\t\t\t\t\t\t\t\t\t")
+	fmt.Printf("register + deregister, traced against untraced, by %s\n", unit())
 	fmt.Fprintln(w, "entries\tsize\trounds\tuntraced\tadded\ttraced/untraced\tleft out/untraced\tuntraced/untraced\tadded by bpftrace\tours/its")
 	for _, row := range r.Rows {
 		script, over := "-", "-"

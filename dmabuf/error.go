@@ -15,18 +15,18 @@ import (
 // What callers branch on. A closed object answers [os.ErrClosed], and the
 // kernel's own refusals keep their errno, which errors.Is and errors.As find.
 var (
-	// ErrInUse: something still uses the memory. Nothing was freed.
+	// ErrInUse (EBUSY): something still uses the memory. Nothing was freed.
 	ErrInUse error = &refusal{"still in use", unix.EBUSY}
-	// ErrNotDMABuf: the descriptor is open, and is something else.
+	// ErrNotDMABuf (EINVAL): the descriptor is open, and is something else.
 	ErrNotDMABuf error = &refusal{"not a dma-buf", unix.EINVAL}
-	// ErrRange: offset and length do not fit the buffer.
+	// ErrRange (EINVAL): offset and length do not fit the buffer.
 	ErrRange error = &refusal{"out of range", unix.EINVAL}
-	// ErrLimit: refused beforehand, because a limit of the exporter, the
+	// ErrLimit (ENOMEM): refused beforehand, because a limit of the exporter, the
 	// memory or the process would be exceeded. Nothing was attempted.
 	ErrLimit error = &refusal{"over the limit", unix.ENOMEM}
 )
 
-// refusal is what is refused here, beforehand, with the errno that the kernel has
+// refusal is what this module refuses by itself, with the errno that the kernel has
 // for it: errors.Is and errors.As find that, too.
 type refusal struct {
 	text  string

@@ -58,17 +58,8 @@ func TestAsUser(t *testing.T) {
 		if err := unix.Setrlimit(unix.RLIMIT_MEMLOCK, &unix.Rlimit{}); err != nil {
 			t.Fatal(err)
 		}
-		c, err := ibvfd.Open(nic)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer closed(t, c)
-		pd, err := c.AllocPD()
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer closed(t, pd)
-		_, err = pd.RegMR(ibvfd.MRAttr{Kind: ibvfd.HostMemory, Host: make([]byte, 1<<12), Length: 1 << 12, Access: allRemote})
+		pd := usersPD(t)
+		_, err := pd.RegMR(ibvfd.MRAttr{Kind: ibvfd.HostMemory, Host: make([]byte, 1<<12), Length: 1 << 12, Access: allRemote})
 		if e := asRegError(t, err); e.Cause != ibvfd.CauseMemlock || e.Errno != unix.EPERM || e.Remedy == "" {
 			t.Errorf("nothing may be pinned: %+v\n%v", e, err)
 		}
@@ -77,16 +68,7 @@ func TestAsUser(t *testing.T) {
 		if err := unix.Setrlimit(unix.RLIMIT_MEMLOCK, &unix.Rlimit{Cur: 1 << 16, Max: 1 << 16}); err != nil {
 			t.Fatal(err)
 		}
-		c, err := ibvfd.Open(nic)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer closed(t, c)
-		pd, err := c.AllocPD()
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer closed(t, pd)
+		pd := usersPD(t)
 		mem, err := ibvfd.AllocHost(1 << 20)
 		if err != nil {
 			t.Fatal(err)
@@ -110,6 +92,22 @@ func TestAsUser(t *testing.T) {
 	default:
 		t.Errorf("no role %q", role)
 	}
+}
+
+// usersPD is a protection domain of whoever runs this.
+func usersPD(t *testing.T) *ibvfd.PD {
+	t.Helper()
+	c, err := ibvfd.Open(nic)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { closed(t, c) })
+	pd, err := c.AllocPD()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { closed(t, pd) })
+	return pd
 }
 
 func TestVMWithoutPrivileges(t *testing.T) {

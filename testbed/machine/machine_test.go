@@ -112,6 +112,9 @@ func TestQEMU(t *testing.T) {
 	if got, want := strings.Join(m.Nodes[0].Cmdline(), " "), "intel_iommu=on iommu=nopt pci=disable_acs_redir="; got != want {
 		t.Errorf("kernel arguments %q, want %q", got, want)
 	}
+	if args, err := m.QEMU(m.Nodes[0], "icount", nil); err != nil || !strings.Contains(strings.Join(args, " "), "-accel tcg,thread=single -icount shift=0 ") {
+		t.Errorf("counting instructions: %v, %v", args, err)
+	}
 	if _, err := m.QEMU(m.Nodes[0], "hvf", nil); err == nil {
 		t.Error("an unknown accelerator: no error")
 	}

@@ -179,7 +179,6 @@ INLINE void *find(void *map, u64 key)
 	return map_lookup(map, &key);
 }
 
-
 INLINE void lose(u32 type)
 {
 	u64 *n = map_lookup(&lost, &type);

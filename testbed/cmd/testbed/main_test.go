@@ -64,8 +64,11 @@ func TestEnviron(t *testing.T) {
 			t.Errorf("%s reaches the guest", not)
 		}
 	}
-	o.Modules = vm.Stock
-	if env := strings.Join(environ(o), "\n"); !strings.Contains(env, "GPURDMA_STOCK_RXE=1") || !strings.Contains(env, "PATH=/p/build/bin:") {
+	if has["GPURDMA_COUNT=1"] {
+		t.Error("clocks of time are said to count instructions")
+	}
+	o.Modules, o.Accel = vm.Stock, "icount"
+	if env := strings.Join(environ(o), "\n"); !strings.Contains(env, "GPURDMA_COUNT=1") || !strings.Contains(env, "GPURDMA_STOCK_RXE=1") || !strings.Contains(env, "PATH=/p/build/bin:") {
 		t.Errorf("environment:\n%s", env)
 	}
 }
