@@ -44,8 +44,8 @@ func (g *guest) setUp(release string, s wire.Setup) error {
 	if err := unix.Sethostname([]byte(s.Hostname)); err != nil {
 		return fmt.Errorf("sethostname: %w", err)
 	}
-	for file, value := range sysctls {
-		err := os.WriteFile(filepath.Join("/proc/sys", file), []byte(value), 0)
+	for file, value := range settings {
+		err := os.WriteFile(file, []byte(value), 0)
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
 		}
@@ -54,13 +54,15 @@ func (g *guest) setUp(release string, s wire.Setup) error {
 	return network(s.Interfaces, s.RDMA)
 }
 
-// sysctls differ from the kernel's defaults because the machine is emulated,
+// settings differ from the kernel's defaults because the machine is emulated,
 // possibly beside other work, or short-lived.
-var sysctls = map[string]string{
-	"kernel/printk":                    "7",  // from here on the log has everything
-	"kernel/watchdog_thresh":           "30", // a busy host looks like a lockup
-	"net/ipv6/conf/default/accept_dad": "0",  // addresses, and so GIDs, are usable at once
-	"net/ipv6/conf/all/accept_dad":     "0",
+var settings = map[string]string{
+	"/proc/sys/kernel/printk":                    "7",  // from here on the log has everything
+	"/proc/sys/kernel/watchdog_thresh":           "30", // a busy host looks like a lockup
+	"/proc/sys/net/ipv6/conf/default/accept_dad": "0",  // addresses, and so GIDs, are usable at once
+	"/proc/sys/net/ipv6/conf/all/accept_dad":     "0",
+	// A kernel that checks the use of the DMA interface reports one error only.
+	"/sys/kernel/debug/dma-api/all_errors": "1",
 }
 
 // moduleTree shows the kernel's modules under /lib/modules, so that modprobe
