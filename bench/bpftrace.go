@@ -29,6 +29,24 @@ type script struct {
 	lines  int    // of one registration and deregistration, once it is known
 }
 
+// What the lines say beyond that, of what the types are known of. Without it, the
+// lines do not tell where the bytes are.
+const (
+	// Who exported, who imported.
+	attachLine = `printf("%llu %d dma_buf_dynamic_attach %lld %s %llu %s\n", nsecs, tid, (int64)retval, ` +
+		`str(args->dmabuf->exp_name), args->dmabuf->size, str(args->dev->kobj.name));`
+	// How many bytes are mapped, and between which addresses: by the scatter list,
+	// whose entries have 32 bytes. More than 64 would be in several chunks, whose
+	// chain makes the loop too long for the verifier.
+	mapLine = `$t = retval; $sg = $t->sgl; $n = $t->nents; ` +
+		`$i = (uint64)0; $bytes = (uint64)0; $low = (uint64)0; $high = (uint64)0; ` +
+		`while ($i < 64) { if ($i >= $n) { break; } ` +
+		`$at = (uint64)$sg->dma_address; $size = (uint64)$sg->dma_length; $bytes = $bytes + $size; ` +
+		`if ($i == 0 || $at < $low) { $low = $at; } if ($at + $size > $high) { $high = $at + $size; } ` +
+		`$sg = (struct scatterlist *)((uint64)$sg + 32); $i = $i + 1; } ` +
+		`printf("%llu %d dma_buf_map_attachment %lld %llu %llx %llx\n", nsecs, tid, (int64)retval, $bytes, $low, $high);`
+)
+
 // newScript makes the script from the hooks that our tracing has in place here.
 func newScript() (*script, error) {
 	if _, err := exec.LookPath("bpftrace"); err != nil {
@@ -69,8 +87,14 @@ func probesFor(hooks []trace.Hook) string {
 				fmt.Fprintf(&b, "printf(\"%%llu %%d %s\\n\", nsecs, tid); }\n", h.Function)
 			}
 		case "fexit", "kretprobe":
-			fmt.Fprintf(&b, "%s:%s /pid == $1/ { printf(\"%%llu %%d %s %%lld\\n\", nsecs, tid, (int64)retval); }\n",
-				map[string]string{"kfunc": "kretfunc", "kprobe": "kretprobe"}[kind], h.Function, h.Function)
+			line := fmt.Sprintf(`printf("%%llu %%d %s %%lld\n", nsecs, tid, (int64)retval);`, h.Function)
+			switch {
+			case h.Function == "dma_buf_dynamic_attach" && kind == "kfunc":
+				line = attachLine
+			case h.Function == "dma_buf_map_attachment" && kind == "kfunc":
+				line = mapLine
+			}
+			fmt.Fprintf(&b, "%s:%s /pid == $1/ { %s }\n", map[string]string{"kfunc": "kretfunc", "kprobe": "kretprobe"}[kind], h.Function, line)
 		}
 	}
 	return b.String()

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"sync/atomic"
 	"text/tabwriter"
 	"time"
 
@@ -22,6 +23,7 @@ type tracingRow struct {
 	Exporter string        `json:"exporter"`
 	Size     int64         `json:"size_bytes"`
 	Entries  int           `json:"entries"` // of the scatter list
+	Ranges   int           `json:"ranges"`  // that they make: how scattered the pages are
 	Untraced time.Duration `json:"untraced_p50_ns"`
 	Added    time.Duration `json:"added_ns"`          // by our tracing, the median over the rounds
 	BPFAdded time.Duration `json:"bpftrace_added_ns"` // by the script; 0: not compared
@@ -171,7 +173,7 @@ func (b *tracing) compare(ctx context.Context, spec string, size int64, withScri
 	var r rounds
 	for round := range b.rounds {
 		var t turns
-		if err := b.round(ctx, round, &t, &r.untraced, &row.Entries, one, other, n, withScript && b.script != nil); err != nil {
+		if err := b.round(ctx, round, &t, &r.untraced, &row, one, other, n, withScript && b.script != nil); err != nil {
 			// What was measured until then is no less true; ratio says of how many.
 			return r.sum(row), fmt.Errorf("round %d: %w", round, err)
 		}
@@ -182,13 +184,10 @@ func (b *tracing) compare(ctx context.Context, spec string, size int64, withScri
 
 // round takes the turns. Who goes first rotates, so that a drift of the machine
 // does not favour one.
-func (b *tracing) round(ctx context.Context, round int, t *turns, untraced *samples, entries *int, one, other *loop, n int, withScript bool) error {
+func (b *tracing) round(ctx context.Context, round int, t *turns, untraced *samples, row *tracingRow, one, other *loop, n int, withScript bool) error {
 	blocks := []func() error{
 		func() error { return b.untracedTurn(t, untraced, one, other, n) },
-		func() (err error) {
-			*entries, err = b.tracedTurn(ctx, t, one, other, n)
-			return err
-		},
+		func() error { return b.tracedTurn(ctx, t, row, one, other, n) },
 	}
 	if withScript {
 		blocks = append(blocks, func() error { return b.scriptTurn(ctx, t, one, n) })
@@ -252,12 +251,12 @@ func (b *tracing) untracedTurn(t *turns, all *samples, one, other *loop, n int) 
 	return errors.Join(err1, err2, err3)
 }
 
-// tracedTurn also says how many entries the buffer's list has.
-func (b *tracing) tracedTurn(ctx context.Context, t *turns, one, other *loop, n int) (entries int, err error) {
+// tracedTurn also says how many entries the buffer's list has, and ranges.
+func (b *tracing) tracedTurn(ctx context.Context, t *turns, row *tracingRow, one, other *loop, n int) error {
 	begun := clock()
 	tr, err := trace.Open(trace.Config{PIDs: []int{one.pid}, RDMAOnly: true, NoInventory: true})
 	if err != nil {
-		return 0, err
+		return err
 	}
 	b.starts.add([]time.Duration{clock() - begun})
 	w := watchTracer(tr)
@@ -265,8 +264,9 @@ func (b *tracing) tracedTurn(ctx context.Context, t *turns, one, other *loop, n 
 	var err1, err2 error
 	t.traced, err1 = turn(one, n, new(samples))
 	t.leftOut, err2 = turn(other, n, new(samples))
-	entries, err = w.end(ctx, n+warmPasses)
-	return entries, errors.Join(warm, err1, err2, err)
+	err = w.end(ctx, n+warmPasses)
+	row.Entries, row.Ranges = w.entries, w.ranges
+	return errors.Join(warm, err1, err2, err)
 }
 
 // warmPasses come before a turn under another tracing: the first ones meet code
@@ -276,8 +276,9 @@ const warmPasses = 20
 // watched reads a tracer as a program would.
 type watched struct {
 	tr      *trace.Tracer
-	seen    int
+	seen    atomic.Int64
 	entries int
+	ranges  int
 	done    chan struct{}
 }
 
@@ -287,41 +288,55 @@ func watchTracer(tr *trace.Tracer) *watched {
 		defer close(w.done)
 		for e := range tr.Events(context.Background()) {
 			if e.Kind == trace.Registered {
-				w.seen++
-				w.entries = e.Record.Entries
+				w.entries, w.ranges = e.Record.Entries, e.Record.Ranges
+				w.seen.Add(1)
 			}
 		}
 	}()
 	return w
 }
 
+// await returns when the tracer has seen n registrations.
+func (w *watched) await(ctx context.Context, n int) error {
+	const within = 30 * time.Second
+	for end := time.Now().Add(within); w.seen.Load() < int64(n); time.Sleep(time.Millisecond) {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if time.Now().After(end) {
+			return fmt.Errorf("%d of %d registrations were seen in %v (%v)", w.seen.Load(), n, within, w.tr.Loss())
+		}
+	}
+	return nil
+}
+
 // end closes the tracer. What it did not see would cost nothing: it must have
 // seen every one of want registrations, and none of others.
-func (w *watched) end(ctx context.Context, want int) (entries int, err error) {
+func (w *watched) end(ctx context.Context, want int) error {
 	flushed := w.tr.Flush(ctx)
 	loss := w.tr.Loss()
-	err = w.tr.Close() // what waits is handed out first
+	err := w.tr.Close() // what waits is handed out first
 	<-w.done
 	if flushed != nil || err != nil {
-		return 0, errors.Join(flushed, err)
+		return errors.Join(flushed, err)
 	}
-	if w.seen != want || loss.Any() {
-		return 0, fmt.Errorf("%d of %d registrations were seen (%v)", w.seen, want, loss)
+	if seen := w.seen.Load(); seen != int64(want) || loss.Any() {
+		return fmt.Errorf("%d of %d registrations were seen (%v)", seen, want, loss)
 	}
-	return w.entries, nil
+	return nil
 }
 
 func (r *tracingResult) print() {
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 	fmt.Printf("register + deregister, traced against untraced, by %s\n", unit())
-	fmt.Fprintln(w, "entries\tsize\trounds\tuntraced\tadded\ttraced/untraced\tleft out/untraced\tuntraced/untraced\tadded by bpftrace\tours/its")
+	fmt.Fprintln(w, "entries\tranges\tsize\trounds\tuntraced\tadded\ttraced/untraced\tleft out/untraced\tuntraced/untraced\tadded by bpftrace\tours/its")
 	for _, row := range r.Rows {
 		script, over := "-", "-"
 		if row.OverBPF != nil {
 			script, over = row.BPFAdded.String(), row.OverBPF.String()
 		}
-		fmt.Fprintf(w, "%d\t%d\t%d\t%v\t%v\t%v\t%v\t%v\t%s\t%s\n",
-			row.Entries, row.Size, row.Traced.Rounds, row.Untraced, row.Added, row.Traced, row.LeftOut, row.Noise, script, over)
+		fmt.Fprintf(w, "%d\t%d\t%d\t%d\t%v\t%v\t%v\t%v\t%v\t%s\t%s\n",
+			row.Entries, row.Ranges, row.Size, row.Traced.Rounds, row.Untraced, row.Added, row.Traced, row.LeftOut, row.Noise, script, over)
 	}
 	w.Flush()
 	fmt.Printf("start of the tracer: %v (median of %d)\n", r.Start, r.Starts)

@@ -24,9 +24,10 @@ type tracingCost struct {
 	Maps     uint64        `json:"map_bytes"`      // of the kernel, while it traces
 }
 
-// costBatch is how many registrations are asked for at a time: what reg-loop
-// takes.
-const costBatch = 10_000
+// costBatch is how many registrations are asked for before the tracer has seen
+// those before: what its buffer holds. How fast it must read to lose none depends
+// on the machine, and what a record costs does not.
+const costBatch = 1000
 
 // cost has a small buffer registered n times and looks at this process: reading
 // the events, and little else.
@@ -43,8 +44,12 @@ func (b *tracing) cost(ctx context.Context, n int) (*tracingCost, error) {
 	w := watchTracer(tr)
 	c := &tracingCost{Records: n}
 	before, err := cpuTime()
-	for left := n; left > 0 && err == nil && ctx.Err() == nil; left -= costBatch {
-		_, err = l.run(min(left, costBatch))
+	for done := 0; done < n && err == nil; {
+		batch := min(n-done, costBatch)
+		done += batch
+		if _, err = l.run(batch); err == nil {
+			err = w.await(ctx, done)
+		}
 	}
 	if err == nil {
 		err = tr.Flush(ctx)
@@ -54,7 +59,7 @@ func (b *tracing) cost(ctx context.Context, n int) (*tracingCost, error) {
 	var err2, err3 error
 	c.Maps, err2 = mapMemory()
 	c.Resident, err3 = status("VmHWM:")
-	_, err4 := w.end(ctx, n)
+	err4 := w.end(ctx, n)
 	for _, e := range []error{err, err1, err2, err3, err4} {
 		if e != nil {
 			return nil, e

@@ -135,7 +135,7 @@ func (l *loader) follow(w *wireRecord) (bool, error) {
 const (
 	keysAttaches = 0
 	keysBufs     = 1
-	keysPIDs     = 4
+	keysPIDs     = 3
 	keyGroups    = 2048
 )
 

@@ -346,12 +346,13 @@ func resident(t testing.TB) uint64 {
 
 func entries(t testing.TB, tr *Tracer, name string) (n int) {
 	t.Helper()
-	if name == "scopes" { // each is some thread's, or free
+	if name == "scopes" || name == "deregs" { // each is some thread's, or free
 		var owners struct {
 			Taken  [64]uint32
 			Thread [1024]uint64
 		}
-		if err := tr.loader.core.Maps["owners"].Lookup(uint32(0), &owners); err != nil {
+		what := map[string]uint32{"scopes": 0, "deregs": 1}[name]
+		if err := tr.loader.core.Maps["owners"].Lookup(what, &owners); err != nil {
 			t.Fatal(err)
 		}
 		taken := 0

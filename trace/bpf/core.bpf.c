@@ -501,16 +501,17 @@ SEC("tp_btf/sched_process_exit")
 int exited(u64 *ctx)
 {
 	struct task_struct *t = (void *)ctx[0];
-	u64 thread = pid_tgid();
+	struct dereg_state *d = dereg();
+	struct scope *s = scope();
 	u32 tgid = t->tgid;
 
-	if (scope()) {
+	if (s) {
 		lose(EVENT_RECORD);
-		drop_scope();
+		free_slot(OWNS_SCOPE, s->slot);
 	}
-	if (known(KEYS_DEREGS, &deregs, thread)) {
+	if (d) {
 		lose(EVENT_DEREG);
-		forget(KEYS_DEREGS, &deregs, thread);
+		free_slot(OWNS_DEREG, d->slot);
 	}
 	/* The last thread to go is not always the leader; later ones of this
 	 * process register nothing that outlives them. */

@@ -37,14 +37,22 @@ INLINE void fill_buf(struct record *r, struct dma_buf *b)
 INLINE bool on_pci(struct device *d)
 {
 	struct bus_type *bus = READ(d, bus);
-	const char *name;
 	char text[4] = {};
 
 	if (!bus)
 		return false;
-	name = READ(bus, name);
-	read_kernel_str(text, sizeof(text), name);
+	read_kernel(text, sizeof(text), READ(bus, name));
 	return text[0] == 'p' && text[1] == 'c' && text[2] == 'i' && text[3] == 0;
+}
+
+/* As device_name, of a device whose type is known. */
+INLINE void known_device_name(char *to, u32 size, struct device *d)
+{
+	const char *name = READ(d, init_name);
+
+	if (!name)
+		name = READ(d, kobj.name);
+	read_kernel_str(to, size, name);
 }
 
 INLINE void device_name(char *to, u32 size, struct device *d)
@@ -65,7 +73,7 @@ INLINE void fill_device(struct record *r, struct device *d)
 	struct bus_type *bus = READ(d, bus);
 	u32 depth;
 
-	device_name(i->name, sizeof(i->name), d);
+	known_device_name(i->name, sizeof(i->name), d);
 	if (bus)
 		read_kernel_str(i->bus, sizeof(i->bus), READ(bus, name));
 	if (group) {
@@ -84,7 +92,7 @@ INLINE void fill_device(struct record *r, struct device *d)
 		if (!d)
 			return;
 		if (on_pci(d)) {
-			device_name(i->pci, sizeof(i->pci), d);
+			known_device_name(i->pci, sizeof(i->pci), d);
 			i->depth = depth;
 			return;
 		}

@@ -71,10 +71,9 @@ INLINE void umem_map_exit(s32 ret)
  */
 INLINE void revoke_enter(u64 attach)
 {
-	u64 thread = pid_tgid();
 	struct attach_state *a;
 
-	if (scope() || known(KEYS_DEREGS, &deregs, thread))
+	if (own_slot(OWNS_SCOPE) < SLOTS || own_slot(OWNS_DEREG) < SLOTS)
 		return;
 	a = known(KEYS_ATTACHES, &attaches, attach);
 	if (a)
@@ -87,6 +86,27 @@ INLINE void restrack_enter(u64 res)
 
 	if (s)
 		s->restrack = res;
+}
+
+/* What is up to an MR's length is read at once; it starts with the device. */
+INLINE void fill_mr(struct scope *s, struct ib_mr *mr)
+{
+	u64 size = FIELD_OFFSET(struct ib_mr, length) + sizeof(u64);
+	struct record *r = &s->rec;
+
+	if (size > sizeof(s->block) || read_kernel(s->block, size, mr))
+		return;
+#define MR(f) (*(typeof(((struct ib_mr *)0)->f) *)((char *)s->block + \
+	(FIELD_OFFSET(struct ib_mr, f) & (sizeof(s->block) - 1))))
+	r->lkey = MR(lkey);
+	r->rkey = MR(rkey);
+	r->mr_iova = MR(iova);
+	r->mr_length = MR(length);
+	r->pdn = FIELD(MR(pd), res.id);
+	r->mrn = FIELD(mr, res.id);
+	if (!r->ibdev[0])
+		read_kernel_str(r->ibdev, sizeof(r->ibdev), &MR(device)->name);
+#undef MR
 }
 
 /* The driver has filled in keys and address; restrack has given the number. */
@@ -108,14 +128,7 @@ INLINE void restrack_exit(u64 res)
 	mr = (void *)((u64)e - FIELD_OFFSET(struct ib_mr, res));
 	s->rec.have |= HAVE_MR;
 	s->rec.mr = (u64)mr;
-	s->rec.mrn = FIELD(mr, res.id);
-	s->rec.lkey = FIELD(mr, lkey);
-	s->rec.rkey = FIELD(mr, rkey);
-	s->rec.mr_iova = FIELD(mr, iova);
-	s->rec.mr_length = FIELD(mr, length);
-	s->rec.pdn = FIELD(FIELD(mr, pd), res.id);
-	if (!s->rec.ibdev[0])
-		read_kernel_str(s->rec.ibdev, sizeof(s->rec.ibdev), &FIELD(mr, device)->name);
+	fill_mr(s, mr);
 	step(s, FUNC_RESTRACK, 0, 0);
 	m.id = s->rec.h.id;
 	if (!s->skip && keep(KEYS_MRS, &mrs, s->rec.mr, &m)) {
@@ -128,28 +141,30 @@ INLINE void restrack_exit(u64 res)
 INLINE void dereg_enter(u64 mr)
 {
 	struct mr_state *m = known(KEYS_MRS, &mrs, mr);
-	u64 thread = pid_tgid();
-	struct dereg_state d;
+	struct dereg_state *d = dereg();
+	u32 n;
 
-	if (known(KEYS_DEREGS, &deregs, thread)) { /* its exit was not reported */
+	if (d) { /* its exit was not reported */
 		lose(EVENT_DEREG);
-		forget(KEYS_DEREGS, &deregs, thread);
+		free_slot(OWNS_DEREG, d->slot);
 	}
 	if (!m)
 		return;
-	d.id = m->id;
-	d.mr = mr;
-	if (keep(KEYS_DEREGS, &deregs, thread, &d)) {
+	n = slot(OWNS_DEREG, pid_tgid(), 0);
+	d = n < SLOTS ? map_lookup(&deregs, &n) : NULL;
+	if (!d) {
 		lose(EVENT_DEREG);
 		return;
 	}
+	d->id = m->id;
+	d->mr = mr;
+	d->slot = n;
 	forget(KEYS_MRS, &mrs, mr);
 }
 
 INLINE void dereg_exit(s32 ret)
 {
-	u64 thread = pid_tgid();
-	struct dereg_state *d = known(KEYS_DEREGS, &deregs, thread);
+	struct dereg_state *d = dereg();
 	struct event e = {};
 	struct mr_state m;
 
@@ -164,7 +179,7 @@ INLINE void dereg_exit(s32 ret)
 			lose(EVENT_TRACKING);
 	}
 	send(&e, sizeof(e), EVENT_DEREG);
-	forget(KEYS_DEREGS, &deregs, thread);
+	free_slot(OWNS_DEREG, d->slot);
 }
 
 #endif

@@ -14,25 +14,40 @@ enum {
 /* Where a bundle keeps attribute id: uapi_bkey_attr(uapi_key_attr(id)). */
 #define SLOT(id) (2 * (id))
 
-INLINE u64 inline_attr(struct uverbs_attr_bundle *b, u32 id)
-{
-	struct uverbs_attr *a = (void *)((u64)b->attrs + SLOT(id) * TYPE_SIZE(struct uverbs_attr));
+/* The attributes from the first to the last, of which some are between. */
+#define ATTRS (SLOT(REG_DMABUF_MR_ACCESS_FLAGS) - SLOT(REG_DMABUF_MR_OFFSET) + 1)
 
-	return FIELD(a, ptr_attr.data);
+INLINE void fill_attrs(struct scope *s, struct uverbs_attr_bundle *b)
+{
+	u64 size = TYPE_SIZE(struct uverbs_attr);
+	struct record *r = &s->rec;
+
+	if (size * ATTRS > sizeof(s->block) ||
+	    read_kernel(s->block, size * ATTRS, (char *)b->attrs + SLOT(REG_DMABUF_MR_OFFSET) * size))
+		return;
+#define ATTR(id) (*(u64 *)((char *)s->block + (SLOT(id) - SLOT(REG_DMABUF_MR_OFFSET)) * size + \
+			   FIELD_OFFSET(struct uverbs_attr, ptr_attr.data)))
+	r->offset = ATTR(REG_DMABUF_MR_OFFSET);
+	r->length = ATTR(REG_DMABUF_MR_LENGTH);
+	r->iova = ATTR(REG_DMABUF_MR_IOVA);
+	r->fd = (s32)ATTR(REG_DMABUF_MR_FD);
+	r->access = (u32)ATTR(REG_DMABUF_MR_ACCESS_FLAGS);
+	r->have |= HAVE_ARGS | HAVE_FD;
+#undef ATTR
 }
 
 INLINE void fill_device_ops(struct record *r, struct uverbs_attr_bundle *b)
 {
-	struct ib_uverbs_file *file = FIELD(b, ufile);
-	struct ib_uverbs_device *udev = FIELD(file, device);
-	struct ib_device *dev = FIELD(udev, ib_dev);
+	struct ib_uverbs_file *file = b->ufile;
+	struct ib_uverbs_device *udev = file->device;
+	struct ib_device *dev = udev->ib_dev;
 
 	if (!dev)
 		return;
 	read_kernel_str(r->ibdev, sizeof(r->ibdev), &dev->name);
 	if (!FIELD_EXISTS(struct ib_device_ops, reg_user_mr_dmabuf))
 		return;
-	if (FIELD(dev, ops.reg_user_mr_dmabuf))
+	if (dev->ops.reg_user_mr_dmabuf)
 		r->have |= HAVE_DRIVER_OP;
 	else
 		r->have |= HAVE_NO_DRIVER_OP;
@@ -48,12 +63,7 @@ int reg_dmabuf_enter(u64 *ctx)
 	if (!s)
 		return 0;
 	fill_device_ops(&s->rec, b);
-	s->rec.offset = inline_attr(b, REG_DMABUF_MR_OFFSET);
-	s->rec.length = inline_attr(b, REG_DMABUF_MR_LENGTH);
-	s->rec.iova = inline_attr(b, REG_DMABUF_MR_IOVA);
-	s->rec.fd = (s32)inline_attr(b, REG_DMABUF_MR_FD);
-	s->rec.access = (u32)inline_attr(b, REG_DMABUF_MR_ACCESS_FLAGS);
-	s->rec.have |= HAVE_ARGS | HAVE_FD;
+	fill_attrs(s, b);
 	return 0;
 }
 

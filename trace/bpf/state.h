@@ -9,6 +9,18 @@
 #include "kernel.h"
 #include "record.h"
 
+/* Entries of a scatter list that are read at once, and how large one may be. */
+#define BLOCK 8
+#define ENTRY_SIZE 64
+
+/* A sum over entries that lie in one window. */
+struct plain {
+	struct window window;
+	u64 low;
+	u64 high;
+	u64 bytes;
+};
+
 /*
  * A call that is being traced in this thread. The walk's state is here and
  * not on the stack: Linux 6.1 verifies a bpf_loop callback once, with the
@@ -16,20 +28,38 @@
  */
 struct scope {
 	struct record rec;
-	u64 sg;
+	u64 block[BLOCK * ENTRY_SIZE / 8]; /* of the scatter list, as the kernel has it */
+	u64 sg;                            /* where the next block is */
+	u32 at;                            /* the next entry of this one, in bytes */
+	u32 filled;
+	u32 entry; /* that have been looked at */
+	u32 stop;  /* that will be */
+	u32 entries;
+	u32 done; /* the list says that it ends here */
+	u32 odd;  /* entries that were not plain */
+	u32 even; /* as many DMA addresses as pages */
+	u32 shift;
+	u32 skip;
+	u32 slot; /* its own */
+	u32 pad;
+	u64 range_end; /* of the last range */
+	u64 settled;   /* up to where it is in the record */
+	u64 next_page; /* the page behind it, where one more would be of the same kind */
+	u64 page_mask;
 	u64 vmemmap;
 	u64 node;
-	u32 entry;
-	u32 entries;
-	u32 done;
-	u32 skip;
+	struct plain plain;
+	struct window dma_window; /* of the last DMA address */
+	struct window page_window;
 	u64 restrack; /* the argument, for a kretprobe */
 };
 
 /*
- * Whose the scopes are: a thread's is at the slot that its number is hashed to, or
- * one of the next. A hash map of scopes would copy a whole one at each registration.
+ * Whose the scopes are, and the deregistrations: a thread's is at the slot that its
+ * number is hashed to, or one of the next. A hash map would copy a whole scope at
+ * each registration, and allocate.
  */
+enum { OWNS_SCOPE, OWNS_DEREG, OWNERS };
 #define SLOTS 1024
 #define PROBES 8
 #define GROUPS 64
@@ -56,6 +86,7 @@ struct mr_state {
 struct dereg_state {
 	u64 id;
 	u64 mr;
+	u64 slot; /* its own */
 };
 
 struct {
@@ -81,7 +112,7 @@ struct {
 
 struct {
 	MAP_UINT(type, MAP_ARRAY);
-	MAP_UINT(max_entries, 1);
+	MAP_UINT(max_entries, OWNERS);
 	MAP_TYPE(key, u32);
 	MAP_TYPE(value, struct owners);
 } owners SEC(".maps");
@@ -118,9 +149,9 @@ struct {
 } mrs SEC(".maps");
 
 struct {
-	MAP_UINT(type, MAP_HASH);
-	MAP_UINT(max_entries, 1024);
-	MAP_TYPE(key, u64);
+	MAP_UINT(type, MAP_ARRAY);
+	MAP_UINT(max_entries, SLOTS);
+	MAP_TYPE(key, u32);
 	MAP_TYPE(value, struct dereg_state);
 } deregs SEC(".maps");
 
@@ -129,7 +160,7 @@ struct {
  * that is followed, and one load says so, where the map takes a call. What was
  * there before is counted apart, by user space, which cannot add atomically.
  */
-enum { KEYS_ATTACHES, KEYS_BUFS, KEYS_MRS, KEYS_DEREGS, KEYS_PIDS };
+enum { KEYS_ATTACHES, KEYS_BUFS, KEYS_MRS, KEYS_PIDS };
 #define KEY_GROUPS 2048 /* of all kinds, 256 each */
 
 struct keys {
@@ -264,11 +295,11 @@ INLINE u32 group_of(u64 hash)
  * or 0, which takes the slot for the thread. SLOTS if there is none. The idle
  * thread's number is 0: it has none.
  */
-static __attribute__((noinline)) u32 slot(u64 thread, u64 owner)
+static __attribute__((noinline)) u32 slot(u32 what, u64 thread, u64 owner)
 {
 	u64 hash = spread(thread);
-	u32 zero = 0, first = first_slot(hash), i;
-	struct owners *o = map_lookup(&owners, &zero);
+	struct owners *o = map_lookup(&owners, &what);
+	u32 first = first_slot(hash), i;
 
 	if (!o || !thread)
 		return SLOTS;
@@ -287,28 +318,43 @@ static __attribute__((noinline)) u32 slot(u64 thread, u64 owner)
 	return SLOTS;
 }
 
+/* The slot that this thread has, or SLOTS: who is not traced gets no further. */
+INLINE u32 own_slot(u32 what)
+{
+	u64 thread = pid_tgid(), hash = spread(thread);
+	struct owners *o = map_lookup(&owners, &what);
+
+	if (!o || !o->taken[group_of(hash)])
+		return SLOTS;
+	if (thread && o->thread[first_slot(hash)] == thread) /* mostly */
+		return first_slot(hash);
+	return slot(what, thread, thread);
+}
+
+INLINE void free_slot(u32 what, u32 n)
+{
+	struct owners *o = map_lookup(&owners, &what);
+
+	if (!o || n >= SLOTS)
+		return;
+	HIDE(n);
+	o->thread[n & (SLOTS - 1)] = 0;
+	__sync_fetch_and_add(&o->taken[group_of(spread(pid_tgid()))], -1);
+}
+
 INLINE struct scope *scope(void)
 {
-	u64 thread = pid_tgid();
-	u32 zero = 0, n;
-	struct owners *o = map_lookup(&owners, &zero);
+	u32 n = own_slot(OWNS_SCOPE);
 
-	if (!o || !o->taken[group_of(spread(thread))]) /* who is not traced gets no further */
-		return NULL;
-	n = slot(thread, thread);
 	return n < SLOTS ? map_lookup(&scopes, &n) : NULL;
 }
 
-INLINE void drop_scope(void)
+/* The deregistration that this thread is in. */
+INLINE struct dereg_state *dereg(void)
 {
-	u64 thread = pid_tgid();
-	u32 zero = 0, n = slot(thread, thread);
-	struct owners *o = map_lookup(&owners, &zero);
+	u32 n = own_slot(OWNS_DEREG);
 
-	if (o && n < SLOTS) {
-		o->thread[n & (SLOTS - 1)] = 0;
-		__sync_fetch_and_add(&o->taken[group_of(spread(thread))], -1);
-	}
+	return n < SLOTS ? map_lookup(&deregs, &n) : NULL;
 }
 
 /* Filters that look at the caller. */
@@ -347,13 +393,14 @@ INLINE struct scope *open_scope(struct config *c, u32 kind, u64 id)
 	if (s) {
 		lose(EVENT_RECORD);
 	} else {
-		u32 n = slot(pid_tgid(), 0);
+		u32 n = slot(OWNS_SCOPE, pid_tgid(), 0);
 
 		s = n < SLOTS ? map_lookup(&scopes, &n) : NULL;
 		if (!s) {
 			lose(EVENT_RECORD);
 			return NULL;
 		}
+		s->slot = n;
 	}
 	/* What is in the arrays is not looked at beyond what is counted. */
 	__builtin_memset(&s->rec, 0, __builtin_offsetof(struct record, steps));
@@ -393,7 +440,7 @@ INLINE void close_scope(struct scope *s, s32 ret)
 	s->rec.ret = ret;
 	if (!s->skip)
 		send_record(&s->rec);
-	drop_scope();
+	free_slot(OWNS_SCOPE, s->slot);
 }
 
 /* Notes that a function of the chain returned. */
@@ -423,7 +470,7 @@ INLINE void fill_event(struct event *e, u32 type, u64 id)
 	e->h.id = id;
 	e->tgid = thread >> 32;
 	e->tid = (u32)thread;
-	if (known(KEYS_DEREGS, &deregs, thread))
+	if (own_slot(OWNS_DEREG) < SLOTS)
 		e->flags |= EVENT_IN_DEREG;
 	if (((struct task_struct *)current_task())->flags & PF_EXITING)
 		e->flags |= EVENT_EXITING;

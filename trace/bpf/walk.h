@@ -13,22 +13,18 @@ struct window windows[WINDOWS];
 
 #define SG_CHAIN 1UL
 #define SG_END 2UL
-
-/* The window of the last search: a buffer's pages mostly lie in one. */
-u32 last_window;
+/* No page is smaller: what lies in one such lies in one page. */
+#define SG_PAGE 4096UL
 
 /*
- * Which kind of memory [addr, addr+size) is; 0 if it is in no window, or
- * leaves one. The search has no branches, which would multiply the verifier's
- * paths: start - addr - 1 is negative exactly if start <= addr.
+ * The window that [addr, addr+size) is in; WINDOWS if it is in none, or leaves
+ * one. The search has no branches, which would multiply the verifier's paths:
+ * start - addr - 1 is negative exactly if start <= addr.
  */
-__attribute__((noinline)) u32 kind_of(u64 addr, u64 size)
+__attribute__((noinline)) u32 window_of(u64 addr, u64 size)
 {
-	u64 i = last_window & (WINDOWS - 1), end = addr + size;
+	u64 i = 0, end = addr + size;
 
-	if (windows[i].start <= addr && end <= windows[i].end && end > addr)
-		return windows[i].kind & (KINDS - 1);
-	i = 0;
 #pragma clang loop unroll(full)
 	for (u32 half = WINDOWS / 2; half; half /= 2) {
 		u64 j, below;
@@ -42,32 +38,109 @@ __attribute__((noinline)) u32 kind_of(u64 addr, u64 size)
 	HIDE(i);
 	i &= WINDOWS - 1;
 	if (windows[i].start > addr || end > windows[i].end || end <= addr)
-		return 0;
-	last_window = i;
-	return windows[i].kind & (KINDS - 1);
+		return WINDOWS;
+	return i;
 }
 
-INLINE void count(struct tally *t, u64 addr, u64 size)
+/* Adds bytes of a kind, that lie between low and high, to a view of the mapping. */
+INLINE void add_bytes(struct tally *t, u32 kind, u64 low, u64 high, u64 bytes)
 {
-	u32 k = kind_of(addr, size) & (KINDS - 1);
+	u32 k = kind & (KINDS - 1);
 
-	if (!t->bytes[k] || addr < t->low[k])
-		t->low[k] = addr;
-	if (addr + size > t->high[k])
-		t->high[k] = addr + size;
-	t->bytes[k] += size;
+	if (!t->bytes[k] || low < t->low[k])
+		t->low[k] = low;
+	if (high > t->high[k])
+		t->high[k] = high;
+	t->bytes[k] += bytes;
+}
+
+/* Looks for the window of [addr, addr+size), which is not the one that w is. */
+INLINE void find_window(struct window *w, u64 addr, u64 size)
+{
+	u32 i = window_of(addr, size);
+
+	if (i < WINDOWS)
+		*w = windows[i & (WINDOWS - 1)];
+	else /* of no kind, and the next is looked for again */
+		w->start = w->end = w->kind = 0;
+}
+
+INLINE bool inside(struct window *w, u64 addr, u64 size)
+{
+	return w->start <= addr && addr < w->end && size <= w->end - addr;
+}
+
+INLINE void count(struct tally *t, struct window *last, u64 addr, u64 size)
+{
+	if (!inside(last, addr, size))
+		find_window(last, addr, size);
+	add_bytes(t, last->kind, addr, addr + size, size);
 	t->entries++;
 }
 
-INLINE void add_range(struct record *r, u64 addr, u64 size)
+/* Adds what went on where the last entry ended: to its range, and to the sum. */
+INLINE void settle(struct scope *s)
 {
-	u32 n = r->n_ranges;
-	struct range *last = &r->ranges[(n - 1) & (RANGES - 1)];
+	u64 more = s->range_end - s->settled;
+	u32 n = s->rec.n_ranges - 1;
 
-	if (n && n <= RANGES && last->start + last->size == addr) {
-		last->size += size;
+	if (!more)
+		return;
+	s->settled = s->range_end;
+	if (n < RANGES) {
+		HIDE(n);
+		s->rec.ranges[n & (RANGES - 1)].size += more;
+	}
+	s->plain.bytes += more;
+	if (s->range_end > s->plain.high)
+		s->plain.high = s->range_end;
+}
+
+/* What was added up since the window changed, for both views. */
+INLINE void flush_plain(struct scope *s)
+{
+	struct plain *p = &s->plain;
+
+	if (!p->bytes)
+		return;
+	add_bytes(&s->rec.dma, p->window.kind, p->low, p->high, p->bytes);
+	add_bytes(&s->rec.pages, p->window.kind, p->low, p->high, p->bytes);
+	p->bytes = 0;
+}
+
+/*
+ * An entry whose DMA address is the page's, as all are without an IOMMU: looked up
+ * once for both views.
+ */
+INLINE void count_plain(struct scope *s, u64 addr, u64 size)
+{
+	struct plain *p = &s->plain;
+
+	if (!inside(&p->window, addr, size)) {
+		flush_plain(s);
+		find_window(&p->window, addr, size);
+		p->low = addr;
+		p->high = addr + size;
+	}
+	if (addr < p->low)
+		p->low = addr;
+	if (addr + size > p->high)
+		p->high = addr + size;
+	p->bytes += size;
+}
+
+INLINE void add_range(struct scope *s, u64 addr, u64 size)
+{
+	struct record *r = &s->rec;
+	u32 n = r->n_ranges;
+
+	if (addr == s->range_end) {
+		s->range_end = s->settled = addr + size;
+		if (n - 1 < RANGES)
+			r->ranges[(n - 1) & (RANGES - 1)].size += size;
 		return;
 	}
+	s->range_end = s->settled = addr + size;
 	r->n_ranges = n + 1;
 	if (n >= RANGES)
 		return;
@@ -79,8 +152,9 @@ INLINE void add_resource(struct record *r, u64 phys, u64 dma, u64 size)
 {
 	u32 n = r->n_resources;
 	struct resource *last = &r->resources[(n - 1) & (RESOURCES - 1)];
+	struct window none = {};
 
-	count(&r->res, phys, size);
+	count(&r->res, &none, phys, size);
 	if (n && n <= RESOURCES && last->phys + last->size == phys &&
 	    last->dma + last->size == dma) {
 		last->size += size;
@@ -94,86 +168,142 @@ INLINE void add_resource(struct record *r, u64 phys, u64 dma, u64 size)
 	r->resources[n & (RESOURCES - 1)].size = size;
 }
 
-/* Physical address of a page, by the kernel's array of all pages; 0: unknown. */
+/*
+ * Physical address of a page, by the kernel's array of all pages; 0: unknown, as
+ * all are if the array is at ~0.
+ */
 INLINE u64 page_address(u64 base, u64 page, u32 shift)
 {
-	u64 size = TYPE_SIZE(struct page);
+	u64 size = TYPE_SIZE(struct page), n;
 
-	if (!base || page < base || !size)
+	if (page < base || !size)
 		return 0;
-	return ((page - base) / size) << (shift & 31);
+	if (size == 64) /* a shift is a tenth of a division */
+		n = (page - base) >> 6;
+	else
+		n = (page - base) / size;
+	return n << (shift & 31);
 }
 
-struct walk {
-	struct scope *s;
-	u32 shift;
-	u32 pad;
-};
-
-static long walk_entry(u32 index, struct walk *w)
+/*
+ * Reads as many entries as are left, at most BLOCK and to the end of their page:
+ * what is in the page of one that is there can be read.
+ */
+INLINE bool read_block(struct scope *s, u64 size)
 {
-	struct scope *s = w->s;
-	struct record *r = &s->rec;
-	u64 link, size, dma, dma_size, page, phys;
-	struct scatterlist *sg = (void *)s->sg;
-	u64 raw[8];
+	u64 n = (SG_PAGE - (s->sg & (SG_PAGE - 1))) / size;
 
-	if (s->entry >= s->entries) {
-		s->done = 1;
-		return 1;
+	if (n > s->stop - s->entry)
+		n = s->stop - s->entry;
+	if (n > BLOCK)
+		n = BLOCK;
+	if (!n)
+		n = 1;
+	HIDE(n);
+	n &= 2 * BLOCK - 1;
+	if (n > BLOCK || read_kernel(s->block, n * size, (void *)s->sg)) {
+		s->rec.have |= HAVE_BAD_CHAIN;
+		return false;
 	}
-	/* One read for the whole entry; larger ones than 64 bytes are unknown. */
-	size = TYPE_SIZE(struct scatterlist);
-	if (size > sizeof(raw))
-		return 1;
-	if (read_kernel(raw, size, sg)) {
-		r->have |= HAVE_BAD_CHAIN;
-		return 1;
-	}
-#define RAW(type, f) (*(typeof(((type *)0)->f) *)((char *)raw + FIELD_OFFSET(type, f)))
+	s->sg += n * size;
+	s->at = 0;
+	s->filled = n * size;
+	return true;
+}
+
+/* Looks at one entry of the list. True: there is none behind it. */
+INLINE bool walk_entry(struct scope *s)
+{
+	u64 link, dma, dma_size, page, phys = 0, size = TYPE_SIZE(struct scatterlist);
+	struct record *r = &s->rec;
+	char *raw;
+
+	if (s->at >= s->filled && !read_block(s, size))
+		return true;
+	raw = (char *)s->block + (s->at & (sizeof(s->block) - 1));
+	s->at += size;
+#define RAW(type, f) (*(typeof(((type *)0)->f) *)(raw + FIELD_OFFSET(type, f)))
+#define ADD_FLAGS()                                                     \
+	do {                                                            \
+		if (FIELD_EXISTS(struct scatterlist___flags, dma_flags)) \
+			r->dma_flags |= RAW(struct scatterlist___flags, dma_flags); \
+	} while (0)
 	link = RAW(struct scatterlist, page_link);
 	if (link & SG_CHAIN) { /* leads on, and is no entry itself */
 		s->sg = link & ~(SG_CHAIN | SG_END);
-		return 0;
+		s->filled = 0;
+		return false;
 	}
-	s->sg += size;
 	s->entry++;
 	dma = RAW(struct scatterlist, dma_address);
 	dma_size = RAW(struct scatterlist, dma_length);
-	/* Entries behind nents may hold what a former mapping left. */
-	if (s->entry <= r->nents && dma_size) {
-		count(&r->dma, dma, dma_size);
-		add_range(r, dma, dma_size);
-		if (FIELD_EXISTS(struct scatterlist___flags, dma_flags))
-			r->dma_flags |= RAW(struct scatterlist___flags, dma_flags);
-	}
 	size = RAW(struct scatterlist, length);
 	page = link & ~(SG_CHAIN | SG_END);
-	if (s->entry <= r->orig_nents && page && size) {
-		phys = page_address(s->vmemmap, page, w->shift);
-		if (phys) {
-			phys += RAW(struct scatterlist, offset);
-			count(&r->pages, phys, size);
-			if (r->nents == r->orig_nents && dma != phys)
+	/* Most go on where the one before ended: that one's kind is theirs. */
+	if (page == s->next_page && dma == s->range_end && size && size == dma_size &&
+	    !(dma & s->page_mask) && !RAW(struct scatterlist, offset) &&
+	    size <= s->plain.window.end - dma) {
+		s->range_end = dma + size;
+		s->next_page = page + (size >> (s->shift & 31)) * TYPE_SIZE(struct page);
+		ADD_FLAGS();
+		goto out;
+	}
+	settle(s);
+	s->next_page = 0;
+	if (page)
+		phys = page_address(s->vmemmap, page, s->shift);
+	if (phys)
+		phys += RAW(struct scatterlist, offset);
+	/* Entries behind nents may hold what a former mapping left. */
+	if (!s->even) {
+		if (s->entry > r->nents)
+			dma_size = 0;
+		if (s->entry > r->orig_nents)
+			page = 0;
+	}
+	if (dma_size) {
+		add_range(s, dma, dma_size);
+		ADD_FLAGS();
+	}
+	if (phys && phys == dma && size && size == dma_size && s->even) {
+		count_plain(s, dma, size);
+		if (s->plain.window.end) /* 0: it is in no window */
+			s->next_page = page + ((RAW(struct scatterlist, offset) + size) >> (s->shift & 31)) *
+				TYPE_SIZE(struct page);
+	} else {
+		s->odd++;
+		if (dma_size)
+			count(&r->dma, &s->dma_window, dma, dma_size);
+		if (page && size) {
+			if (phys)
+				count(&r->pages, &s->page_window, phys, size);
+			else
+				r->opaque += size;
+			if (phys && s->even && dma != phys)
 				r->displaced += size;
-		} else {
-			r->opaque += size;
 		}
 	}
+#undef ADD_FLAGS
 #undef RAW
-	if (s->entry >= s->entries || (link & SG_END)) {
+out:
+	if (link & SG_END)
 		s->done = 1;
-		return 1;
-	}
-	return 0;
+	return (link & SG_END) || s->entry >= s->stop;
+}
+
+/* A few at a time: the call costs as much as an entry. */
+static long walk_entries(u32 index, struct scope **w)
+{
+	struct scope *s = *w;
+
+	return walk_entry(s) || walk_entry(s) || walk_entry(s) || walk_entry(s);
 }
 
 /* Reads a table that a map call returned, or that attach keeps. */
 INLINE void walk_table(struct scope *s, struct config *c, struct sg_table *t)
 {
 	struct record *r = &s->rec;
-	struct walk w = { .s = s, .shift = c->page_shift };
-	u32 limit = c->walk;
+	u64 size = TYPE_SIZE(struct scatterlist);
 
 	r->have |= HAVE_MAP;
 	r->sgt = (u64)t;
@@ -187,15 +317,32 @@ INLINE void walk_table(struct scope *s, struct config *c, struct sg_table *t)
 	r->have &= ~(HAVE_WALK_CUT | HAVE_BAD_CHAIN);
 	__builtin_memset(&r->dma, 0, sizeof(r->dma));
 	__builtin_memset(&r->pages, 0, sizeof(r->pages));
+	__builtin_memset(&s->plain, 0, sizeof(s->plain));
+	__builtin_memset(&s->dma_window, 0, sizeof(s->dma_window));
+	__builtin_memset(&s->page_window, 0, sizeof(s->page_window));
 	s->sg = (u64)READ(t, sgl);
-	s->entry = 0;
-	s->done = 0;
+	s->entry = s->odd = s->done = 0;
+	s->at = s->filled = 0;
+	s->range_end = s->settled = ~0ULL;
+	s->next_page = 0;
+	s->shift = c->page_shift;
+	s->page_mask = (1ULL << (s->shift & 31)) - 1;
+	s->even = r->nents == r->orig_nents;
 	s->entries = r->nents > r->orig_nents ? r->nents : r->orig_nents;
+	s->stop = s->entries < c->walk ? s->entries : c->walk;
 	s->vmemmap = 0;
 	if (c->vmemmap)
 		read_kernel(&s->vmemmap, sizeof(s->vmemmap), (void *)c->vmemmap);
-	loop(limit, walk_entry, &w, 0);
-	if (!s->done)
+	if (!s->vmemmap)
+		s->vmemmap = ~0ULL;
+	/* What larger entries would be is unknown. */
+	if (size && size <= ENTRY_SIZE && s->stop)
+		loop(s->stop, walk_entries, &s, 0);
+	settle(s);
+	flush_plain(s);
+	r->dma.entries += s->entry - s->odd;
+	r->pages.entries += s->entry - s->odd;
+	if (s->entry < s->entries && !s->done)
 		r->have |= HAVE_WALK_CUT;
 }
 
