@@ -226,16 +226,16 @@ func (s *party) meet(tcp line) error {
 	if err := json.Unmarshal(theirs, &s.remote); err != nil {
 		return err
 	}
-	if s.op == "send" {
+	opt := ibvfd.ConnectAttr{MTU: s.mtu, MaxRead: uint8(s.reads)}
+	if err := s.qp.Init(opt); err != nil {
+		return err
+	}
+	if s.op == "send" { // receives are taken from the state INIT on
 		for range min(trafficRecvs, s.count) {
 			if err := s.postRecv(); err != nil {
 				return err
 			}
 		}
-	}
-	opt := ibvfd.ConnectAttr{MTU: s.mtu, MaxRead: uint8(s.reads)}
-	if err := s.qp.Init(opt); err != nil {
-		return err
 	}
 	if err := s.qp.Connect(s.remote.Endpoint, opt); err != nil {
 		return err
