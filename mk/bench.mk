@@ -48,7 +48,7 @@ bench-rdma: bench-build ## compare message rate, bandwidth and latency from Go w
 .PHONY: bench-trace
 bench-trace: bench-build ## the time that tracing adds to a registration, in the testbed
 	@testbed/setup.sh bench
-	@$(BUILD)/bin/testbed run -kernel $(KERNEL) -patched-rxe -timeout 90m -- \
+	@$(BUILD)/bin/testbed run -kernel $(KERNEL) -patched-rxe $(BENCH_COUNT) -timeout 90m -- \
 		sh -c 'mount -t tracefs none /sys/kernel/tracing 2>/dev/null; exec bench -only tracing "$$@"' bench $(BENCH_ARGS)
 
 # On this machine, without a NIC: posting and polling beside the same loop in C, a hit of

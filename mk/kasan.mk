@@ -16,7 +16,7 @@ KASAN_SKIP ?= ^drm TestVMLayoutOfGPUDrivers$$
 # first CPU access whatever the next one's direction, and pages that are mapped
 # for several devices at once are what dma-buf is for.
 KASAN_ALLOW := \
-	-allow '^DMA-API: misc udmabuf: device driver syncs DMA memory with different direction' \
+	-allow '^DMA-API: misc udmabuf: device driver syncs ' \
 	-allow '^DMA-API: .*: cacheline tracking EEXIST, overlapping mappings' \
 	-allow '^WARNING: .* at kernel/dma/debug\.c:[0-9]+ add_dma_entry'
 KASANFLAGS ?=
