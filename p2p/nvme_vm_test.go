@@ -64,12 +64,12 @@ func (b bench) nvmes(t *testing.T) {
 				t.Errorf("%s: %d faults of the IOMMU; predicted %v", what, n, d)
 			}
 			t.Logf("%s: %v, as predicted: %v", what, err, d)
-			b.seen[kind]++
+			b.seen.add(kind)
 		}
 	}
 	root := map[placement.Answer]string{placement.Yes: "NVMe through the host bridge", placement.No: "NVMe not supported"}[b.m.CPU.routes()]
-	if b.seen["NVMe bus address"]+b.seen["NVMe bus address, blocked"] == 0 || b.seen[root] == 0 {
-		t.Errorf("reads: %v", b.seen)
+	if b.seen.n["NVMe bus address"]+b.seen.n["NVMe bus address, blocked"] == 0 || b.seen.n[root] == 0 {
+		t.Errorf("reads: %v", b.seen.n)
 	}
 }
 

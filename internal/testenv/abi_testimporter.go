@@ -113,6 +113,22 @@ func TestImporter(t testing.TB) *Importer {
 	if out, err := exec.Command("modprobe", "testimporter").CombinedOutput(); err != nil {
 		t.Fatalf("modprobe testimporter (make vm-build builds it): %v: %s", err, out)
 	}
+	t.Cleanup(func() {
+		if out, err := exec.Command("modprobe", "-r", "testimporter").CombinedOutput(); err != nil {
+			t.Errorf("modprobe -r testimporter: %v: %s", err, out)
+		}
+	})
+	return openImporter(t)
+}
+
+// Another has attachments of its own: what one file does, the others wait for.
+func (*Importer) Another(t testing.TB) *Importer {
+	t.Helper()
+	return openImporter(t)
+}
+
+func openImporter(t testing.TB) *Importer {
+	t.Helper()
 	f, err := os.OpenFile("/dev/testimporter", os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -120,9 +136,6 @@ func TestImporter(t testing.TB) *Importer {
 	t.Cleanup(func() {
 		if err := f.Close(); err != nil {
 			t.Error(err)
-		}
-		if out, err := exec.Command("modprobe", "-r", "testimporter").CombinedOutput(); err != nil {
-			t.Errorf("modprobe -r testimporter: %v: %s", err, out)
 		}
 	})
 	return &Importer{f}
