@@ -15,6 +15,8 @@ struct window windows[WINDOWS];
 #define SG_END 2UL
 /* No page is smaller: what lies in one such lies in one page. */
 #define SG_PAGE 4096UL
+/* No entry has this page; NULL, many have. */
+#define NO_PAGE SG_CHAIN
 
 /*
  * The window that [addr, addr+size) is in; WINDOWS if it is in none, or leaves
@@ -249,7 +251,7 @@ INLINE bool walk_entry(struct scope *s)
 		goto out;
 	}
 	settle(s);
-	s->next_page = 0;
+	s->next_page = NO_PAGE;
 	if (page)
 		phys = page_address(s->vmemmap, page, s->shift);
 	if (phys)
@@ -324,7 +326,7 @@ INLINE void walk_table(struct scope *s, struct config *c, struct sg_table *t)
 	s->entry = s->odd = s->done = 0;
 	s->at = s->filled = 0;
 	s->range_end = s->settled = ~0ULL;
-	s->next_page = 0;
+	s->next_page = NO_PAGE;
 	s->shift = c->page_shift;
 	s->page_mask = (1ULL << (s->shift & 31)) - 1;
 	s->even = r->nents == r->orig_nents;
