@@ -64,7 +64,8 @@ func TestVMWalkPages(t *testing.T) {
 				}
 			}
 			in := r.Placement.Evidence
-			if r.Entries != n || r.Ranges != len(want) || !slices.Equal(in.DMA.Ranges, want[:min(len(want), maxRanges)]) {
+			// 7.2 makes one entry of pages that are neighbours.
+			if r.Entries != n && r.Entries != len(want) || r.Ranges != len(want) || !slices.Equal(in.DMA.Ranges, want[:min(len(want), maxRanges)]) {
 				t.Errorf("%d pages %s: %d entries in %d ranges %v, want %d: %v", n, order.name, r.Entries, r.Ranges, in.DMA.Ranges, len(want), want)
 			}
 			if size := uint64(n * page); in.DMA.Bytes != size || in.Pages.Bytes != size || in.DMA.Unread {
