@@ -3,14 +3,17 @@
 package trace
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -31,7 +34,15 @@ const (
 	childOpens  = "opens"  // says why tracing cannot work
 	childBlind  = "blind"  // the same, in a view of sysfs without type information
 	childInside = "inside" // traces itself in a container
+	childHeaded = "headed" // registers, ends its first thread, and registers by another
 )
+
+// The first thread is main's, so that it can end it.
+func init() {
+	if os.Getenv(childEnv) == childHeaded {
+		runtime.LockOSThread()
+	}
+}
 
 func child() {
 	fail := func(err error) {
@@ -59,6 +70,9 @@ func child() {
 	fail(err)
 	pd, err := f.AllocPD()
 	fail(err)
+	if os.Getenv(childEnv) == childHeaded {
+		headless(f, pd)
+	}
 	if os.Getenv(childEnv) == childHanded {
 		_, err = f.RegDMABufMR(uverbs.DMABufMR{PD: pd, FD: 3, Access: accessAll, Length: 1 << 20})
 		fail(err)
@@ -83,6 +97,33 @@ func child() {
 	}
 	fmt.Println("registered", inode(b))
 	select {}
+}
+
+// headless registers descriptor 3 before and after the end of the process's first
+// thread.
+func headless(f *uverbs.File, pd uint32) {
+	register := func() {
+		if _, err := f.RegDMABufMR(uverbs.DMABufMR{PD: pd, FD: 3, Access: accessAll, Length: 1 << 20}); err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
+	}
+	register()
+	go func() {
+		first := "/proc/self/task/" + strconv.Itoa(os.Getpid()) + "/stat"
+		for {
+			text, err := os.ReadFile(first)
+			if err != nil || bytes.Contains(text, []byte(") Z ")) {
+				break
+			}
+			time.Sleep(time.Millisecond)
+		}
+		register()
+		fmt.Println("registered")
+		io.Copy(io.Discard, os.Stdin)
+		os.Exit(0)
+	}()
+	unix.Syscall(unix.SYS_EXIT, 0, 0, 0)
 }
 
 // descriptorOf duplicates this process's descriptor of a file.
@@ -191,6 +232,35 @@ func TestVMLifetimes(t *testing.T) {
 		stdin.Close()
 		if e := await(t, tr, "released", onBuffer(inode(b), Released)).Record; e.ID != r.ID || e.Ended != endedByExit {
 			t.Errorf("ended by %q: %+v", e.Ended, e)
+		}
+	})
+	t.Run("first thread gone before the others", func(t *testing.T) {
+		b := alloc(t, "drm:vgem", 1<<20)
+		var cmd *exec.Cmd
+		var stdin io.WriteCloser
+		err := b.Segments()[0].Buf.Do(func(fd int) error {
+			dup, err := unix.Dup(fd)
+			if err != nil {
+				return err
+			}
+			file := os.NewFile(uintptr(dup), "dma-buf")
+			defer file.Close()
+			var out io.Reader
+			cmd, stdin, out = runChild(t, childHeaded, file)
+			_, err = fmt.Fscanf(out, "registered\n")
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, when := range []string{"before", "after"} {
+			if r := await(t, tr, "registered "+when, onBuffer(inode(b), Registered)).Record; r.PID != cmd.Process.Pid {
+				t.Errorf("%s: %+v", when, r)
+			}
+		}
+		stdin.Close()
+		for range 2 {
+			await(t, tr, "released", onBuffer(inode(b), Released))
 		}
 	})
 	t.Run("device inherited by a child that outlives its parent", func(t *testing.T) {

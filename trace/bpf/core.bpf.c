@@ -513,9 +513,8 @@ int exited(u64 *ctx)
 		lose(EVENT_DEREG);
 		free_slot(OWNS_DEREG, d->slot);
 	}
-	/* The last thread to go is not always the leader; later ones of this
-	 * process register nothing that outlives them. */
-	if ((u32)t->pid == tgid)
+	/* The leader may go long before the last thread does. */
+	if (!t->signal->live.counter)
 		forget(KEYS_PIDS, &pids, tgid);
 	return 0;
 }

@@ -60,10 +60,19 @@ struct module {
 
 #define PF_EXITING 0x4
 
+typedef struct {
+	int counter;
+} PAI atomic_t;
+
+struct signal_struct {
+	atomic_t live; /* threads that have not begun to end */
+} PAI;
+
 struct task_struct {
 	unsigned int flags;
 	int pid;
 	int tgid;
+	struct signal_struct *signal;
 	char comm[16];
 } PAI;
 
