@@ -18,6 +18,12 @@ INLINE struct scope *handler_enter(u32 kind)
 	return open_scope(c, kind, 0);
 }
 
+/* Only the dma-buf method is about a dma-buf whatever happens in it. */
+INLINE bool about_dmabuf(struct scope *s)
+{
+	return s->rec.kind == KIND_REG_DMABUF || (s->rec.have & (HAVE_FD | HAVE_ATTACH));
+}
+
 INLINE void handler_exit(s32 ret)
 {
 	struct scope *s = scope();
@@ -25,8 +31,7 @@ INLINE void handler_exit(s32 ret)
 	if (!s)
 		return;
 	step(s, FUNC_HANDLER, ret, 0);
-	/* Only the dma-buf method is about a dma-buf whatever happens in it. */
-	if (s->rec.kind != KIND_REG_DMABUF && !(s->rec.have & (HAVE_FD | HAVE_ATTACH)))
+	if (!about_dmabuf(s))
 		s->skip = 1;
 	close_scope(s, ret);
 }
@@ -131,7 +136,8 @@ INLINE void restrack_exit(u64 res)
 	fill_mr(s, mr);
 	step(s, FUNC_RESTRACK, 0, 0);
 	m.id = s->rec.h.id;
-	if (!s->skip && keep(KEYS_MRS, &mrs, s->rec.mr, &m)) {
+	/* Host memory's is nobody's business. */
+	if (!s->skip && about_dmabuf(s) && keep(KEYS_MRS, &mrs, s->rec.mr, &m)) {
 		s->rec.have |= HAVE_UNTRACKED;
 		lose(EVENT_TRACKING);
 	}
