@@ -58,7 +58,7 @@ func Decide(in Inputs, m *Machine) Placement {
 func decide(in Inputs, m *Machine) Placement {
 	switch {
 	case in.Errno != 0:
-		return Placement{Memory: NotMapped, Errno: in.Errno, Reason: "the kernel refused the mapping"}
+		return Placement{Memory: NotMapped, Errno: in.Errno, Reason: "the kernel refused it, and nothing is mapped"}
 	case in.Lost != "":
 		return unknown("lost while it was watched: " + in.Lost)
 	case in.Moved:

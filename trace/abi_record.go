@@ -94,6 +94,7 @@ const (
 	haveBadChain
 	haveUmem
 	haveUmemArgs
+	haveOutside
 )
 
 // enum event_flags

@@ -55,6 +55,7 @@ func (c *converter) record(w *wireRecord) Record {
 		Offset: w.Offset, Length: w.Length, IOVA: w.IOVA, Access: w.Access,
 		ArgsKnown: w.Have&(haveArgs|haveUmemArgs) != 0,
 		Pinned:    w.Have&havePin != 0, CPUMapped: w.Have&haveVmap != 0,
+		Outside: w.Have&haveOutside != 0,
 		Existed: w.Kind == kindInventory, distance: w.Distance, provider: text(w.Provider[:]),
 	}
 	switch {
@@ -183,8 +184,11 @@ func (c *converter) steps(w *wireRecord) []Step {
 	out := make([]Step, 0, len(w.steps()))
 	for _, s := range w.steps() {
 		st := Step{Function: c.function(w, s), Err: errnoOf(s.Ret), At: time.Duration(s.Time - w.Start), stage: s.Func}
-		if s.Func == funcP2PType {
+		switch s.Func {
+		case funcP2PType:
 			st.Note = placement.MapType(s.Arg).String()
+		case funcP2PDistance: // what it returns is no errno
+			st.Err, st.Note = 0, fmt.Sprintf("distance %d", s.Ret)
 		}
 		out = append(out, st)
 	}

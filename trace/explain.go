@@ -67,7 +67,7 @@ func (r *Record) Explain() Failure {
 	f := Failure{Errno: r.Errno}
 	for _, s := range r.Steps {
 		word := s.Function
-		if s.Err != 0 && s.stage != funcP2PDistance {
+		if s.Err != 0 {
 			word += " " + errno.Name(s.Err)
 		}
 		f.Chain = append(f.Chain, word)
@@ -152,7 +152,7 @@ func (r *Record) explainStep(f *Failure, s Step) {
 		case s.Err != unix.EBADF:
 			f.Detail = fmt.Sprintf("descriptor %d is no dma-buf", r.FD)
 		case r.FD == -1:
-			f.Detail = "the descriptor was -1: the program asked only whether the driver registers dma-bufs"
+			f.Detail = probeWords
 		default:
 			f.Detail = fmt.Sprintf("descriptor %d is not open in process %d", r.FD, r.PID)
 		}
@@ -197,8 +197,7 @@ func (r *Record) device() string {
 func (r *Record) explainUmem(f *Failure) {
 	switch {
 	case !r.did(funcAttach) && r.outOfRange():
-		f.Stage = StageRange
-		f.Detail = r.rangeWords()
+		r.explainRange(f)
 	case !r.did(funcAttach):
 		f.Stage, f.Detail = StageRange, "the range or the access flags were refused before the buffer was attached"
 	default:
@@ -213,14 +212,16 @@ func (r *Record) outOfRange() bool {
 	return r.ArgsKnown && (end < r.Offset || r.Length == 0 || r.Buffer != nil && end > r.Buffer.Size)
 }
 
-func (r *Record) rangeWords() string {
+func (r *Record) explainRange(f *Failure) {
+	f.Stage, f.Remedy = StageRange, "choose a range inside the buffer"
 	switch {
 	case r.Length == 0:
-		return "the length is 0"
+		f.Detail, f.Remedy = "the length is 0", "register 1 byte or more"
 	case r.Buffer == nil || r.Offset+r.Length < r.Offset:
-		return fmt.Sprintf("offset %#x + length %#x is beyond any buffer", r.Offset, r.Length)
+		f.Detail = fmt.Sprintf("offset %#x + length %#x is beyond any buffer", r.Offset, r.Length)
+	default:
+		f.Detail = fmt.Sprintf("offset %#x + length %#x does not fit the buffer of %#x bytes", r.Offset, r.Length, r.Buffer.Size)
 	}
-	return fmt.Sprintf("offset %#x + length %#x does not fit the buffer of %#x bytes", r.Offset, r.Length, r.Buffer.Size)
 }
 
 // explainHandler: nothing below the verbs handler failed.
@@ -241,14 +242,15 @@ func (r *Record) explainHandler(f *Failure) {
 		f.Remedy = "make them equal modulo the page size"
 	case !r.did(funcAttach) && f.Errno == unix.EINVAL && r.outOfRange():
 		// A driver with helpers of its own.
-		f.Stage = StageRange
-		f.Detail = r.rangeWords()
+		r.explainRange(f)
 	case !touched && r.ArgsKnown && f.Errno == unix.EINVAL && r.Access&^dmabufAccess != 0:
 		f.Stage = StageUverbs
 		f.Detail = fmt.Sprintf("access flags %#x: %#x are not allowed for a dma-buf", r.Access, r.Access&^dmabufAccess)
+		f.Remedy = "leave them out"
 	case !touched && r.ArgsKnown && f.Errno == unix.EINVAL && r.Access&(2|8) != 0 && r.Access&1 == 0:
 		f.Stage = StageUverbs
 		f.Detail = fmt.Sprintf("access flags %#x: remote write and atomic need local write", r.Access)
+		f.Remedy = "add local write"
 	case !touched:
 		f.Stage = StageDriver
 		f.Detail = fmt.Sprintf("the driver of %s, or the checks before it, refused before the descriptor was looked at", r.device())

@@ -5,10 +5,12 @@ package trace
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"testing"
 
 	"github.com/gpurdma/gpurdma/gpualloc"
+	"github.com/gpurdma/gpurdma/ibvfd/uverbs"
 )
 
 // setFlags changes the filters that are in force.
@@ -65,10 +67,55 @@ func TestVMFilters(t *testing.T) {
 	check("another process", seen(alloc(t, "drm:vgem", 1<<20)), 0)
 	put("pids", uint64(os.Getpid()), uint8(1))
 
+	// A followed one by a process that is left out: an attachment that says so, whose
+	// end is no revocation.
+	mine := d.register(t, two)
+	all(t, tr)
+	if err := pids.Delete(uint64(os.Getpid())); err != nil {
+		t.Fatal(err)
+	}
+	outside := d.register(t, two)
+	if err := d.DestroyMR(outside.Handle); err != nil {
+		t.Fatal(err)
+	}
+	put("pids", uint64(os.Getpid()), uint8(1))
+	var kinds []EventKind
+	for _, e := range all(t, tr) {
+		kinds = append(kinds, e.Kind)
+		if !e.Record.Outside || e.Kind == Released && e.Record.Ended != "deregistered" {
+			t.Errorf("by a process that is left out: %s: %+v", e.Kind, e.Record)
+		}
+	}
+	if want := []EventKind{Attached, Mapped, Released}; !slices.Equal(kinds, want) {
+		t.Errorf("by a process that is left out: %v, want %v", kinds, want)
+	}
+	if err := d.DestroyMR(mine.Handle); err != nil {
+		t.Fatal(err)
+	}
+	if r := all(t, tr); len(r) != 1 || r[0].Kind != Released || r[0].Record.Outside {
+		t.Errorf("the end of the one that is followed: %+v", r)
+	}
+
 	put("inodes", inode(one), uint8(1))
 	setFlags(t, tr, configInodes)
 	check("the buffer", seen(one), 1)
 	check("another buffer", seen(two), 0)
+	// Refused before there is an attachment.
+	if _, err := d.try(two, 0, 2<<20); err == nil {
+		t.Error("a range beyond the buffer was registered")
+	}
+	if _, err := d.RegDMABufMR(uverbs.DMABufMR{PD: d.pd, FD: -1, Access: accessAll, Length: 1}); err == nil {
+		t.Error("descriptor -1 was registered")
+	}
+	if r := all(t, tr); len(r) != 0 {
+		t.Errorf("refusals of other buffers: %+v", r)
+	}
+	if _, err := d.try(one, 0, 2<<20); err == nil {
+		t.Error("a range beyond the buffer was registered")
+	}
+	if r := all(t, tr); len(r) != 1 || r[0].Kind != Refused {
+		t.Errorf("a refusal of the buffer: %+v", r)
+	}
 
 	const root = "/sys/fs/cgroup"
 	group := filepath.Join(root, "gpurdma-trace-test")

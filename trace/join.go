@@ -126,7 +126,11 @@ func (j *joiner) record(w *wireRecord) {
 		cached: w.Have&haveCached != 0, sgt: w.SGT, mappedAt: w.MappedAt, tracksMR: w.Have&haveMR != 0,
 	}
 	if w.Ret < 0 {
-		j.emit(Refused, w.Head.Time, e)
+		kind := Refused
+		if e.rec.Probe() {
+			kind = Probed
+		}
+		j.emit(kind, w.Head.Time, e)
 		j.nEarly -= len(j.early[w.Head.ID])
 		delete(j.early, w.Head.ID)
 		return
@@ -236,7 +240,7 @@ func (j *joiner) event(ev *wireEvent) {
 		if e.cached || ev.Flags&eventInDereg != 0 {
 			return
 		}
-		e.in.Mapped, e.in.Moved = false, false
+		e.in.Mapped, e.in.Moved, e.in.Preexisting = false, false, false
 		j.emit(Unmapped, ev.Head.Time, e)
 	case eventPin:
 		if ev.Ret == 0 {
@@ -250,11 +254,18 @@ func (j *joiner) event(ev *wireEvent) {
 	case eventUnpin:
 		e.rec.Pinned = false
 	case eventRevoke:
+		if !e.in.Mapped && !e.in.Preexisting {
+			return // an importer that cleans up after a refusal
+		}
 		e.in.Moved = true
 		j.emit(Revoked, ev.Head.Time, e)
 	case eventDetach:
+		how := "detached"
+		if ev.Flags&eventInDereg != 0 {
+			how = "deregistered" // an MR that is not known
+		}
 		if !e.tracksMR {
-			j.end(id, e, ev, "detached")
+			j.end(id, e, ev, how)
 		}
 	case eventDereg:
 		if ev.Ret == 0 {

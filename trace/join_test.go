@@ -311,6 +311,34 @@ func TestJoinRefused(t *testing.T) {
 	}
 }
 
+// A call without a descriptor is a question, and no refusal.
+func TestJoinProbe(t *testing.T) {
+	j := testJoiner(100)
+	j.handle(refused(unix.EBADF, func(w *wireRecord) { nothing(w); w.FD = -1 }, ret{funcGet, unix.EBADF, 0}))
+	j.handle(refused(unix.EBADF, nothing, ret{funcGet, unix.EBADF, 0}))
+	// Whose driver has no such op says so.
+	j.handle(refused(unix.EOPNOTSUPP, func(w *wireRecord) { nothing(w); w.FD = -1 }))
+	wantKinds(t, j, Probed, Refused, Refused)
+}
+
+// What is not mapped cannot be revoked: an importer that was refused cleans up.
+func TestJoinRevokedUnmapped(t *testing.T) {
+	var c clock
+	j := testJoiner(100)
+	w := made(&c, 1, func(w *wireRecord) { w.Kind, w.Have = kindAttach, w.Have&^(haveMR|haveMap); w.DMA = wireTally{} })
+	j.handle(w)
+	j.handle(happens(&c, eventRevoke, w))
+	if m := verdictOf(t, j, 1); m != placement.NotMapped {
+		t.Errorf("%v", m)
+	}
+	d := happens(&c, eventDetach, w)
+	d.Flags = eventInDereg
+	j.handle(d)
+	if r := wantKinds(t, j, Attached, Released)[1].Record; r.Ended != "deregistered" {
+		t.Errorf("ended: %q", r.Ended)
+	}
+}
+
 // Another importer of the buffer that may not use peer-to-peer is named where
 // the bytes are in system memory, and only there.
 func TestJoinDemotion(t *testing.T) {

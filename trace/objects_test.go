@@ -83,7 +83,7 @@ func TestNumbersMatchTheObjects(t *testing.T) {
 		"func": {
 			"FUNC_HANDLER": funcHandler, "FUNC_EXPORTER_PIN": funcExporterPin, "FUNC_P2P_TYPE": funcP2PType, "FUNC_DETACH": funcDetach,
 		},
-		"have": {"HAVE_ARGS": haveArgs, "HAVE_MR": haveMR, "HAVE_P2P": haveP2P, "HAVE_UMEM_ARGS": haveUmemArgs},
+		"have": {"HAVE_ARGS": haveArgs, "HAVE_MR": haveMR, "HAVE_P2P": haveP2P, "HAVE_UMEM_ARGS": haveUmemArgs, "HAVE_OUTSIDE": haveOutside},
 	}
 	types := map[string]map[string]uint64{}
 	for name := range objects {

@@ -128,6 +128,7 @@ type Record struct {
 	Ended      string    `json:"ended,omitempty"` // "" while it lives; "deregistered", "process exit", …
 	EndedAt    time.Time `json:"ended_at,omitzero"`
 	Existed    bool      `json:"existed,omitempty"`    // before tracing began
+	Outside    bool      `json:"outside,omitempty"`    // by a process that the filters leave out: another importer of a buffer that is followed
 	Incomplete []string  `json:"incomplete,omitempty"` // what is not known of it, and why
 
 	driverOp placement.Answer // the driver has reg_user_mr_dmabuf
@@ -142,6 +143,14 @@ const endedByExit = "process exit"
 
 // Failed reports that the call was refused.
 func (r *Record) Failed() bool { return r.Errno != 0 }
+
+// Probe reports that the call only asked whether the driver registers dma-bufs:
+// with descriptor -1, which is refused with EBADF where it does.
+func (r *Record) Probe() bool {
+	return r.FD == -1 && r.ArgsKnown && r.Errno == unix.EBADF && r.Registration()
+}
+
+const probeWords = "the descriptor was -1: the program asked only whether the driver registers dma-bufs"
 
 // Registration reports that the record is a registration and not another
 // importer's attachment.
@@ -182,6 +191,7 @@ type EventKind string
 const (
 	Registered EventKind = "registered"  // a registration succeeded
 	Refused    EventKind = "refused"     // a registration or attachment failed
+	Probed     EventKind = "probed"      // refused as was meant: the descriptor was -1 ([Record.Probe])
 	Attached   EventKind = "attached"    // another importer attached
 	Mapped     EventKind = "mapped"      // mapped, or mapped again
 	MapRefused EventKind = "map refused" // Errno and Steps are that mapping's

@@ -154,7 +154,7 @@ func (e Event) MarshalJSON() ([]byte, error) {
 		plain
 		Failure *Failure `json:"failure,omitempty"`
 	}{plain: plain(e)}
-	if e.Record.Failed() {
+	if e.Record.Failed() && e.Kind != Probed {
 		f := e.Record.Explain()
 		out.Failure = &f
 	}

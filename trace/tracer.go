@@ -302,7 +302,7 @@ func (t *Tracer) Pending() []Event {
 // Refusal explains the newest registration among [Tracer.Pending] that failed,
 // nil if there is none: what a library refuses never reaches the kernel. One
 // without a descriptor is ibvfd's question what the device can do, asked before
-// and after.
+// and after; it says something where the answer is no.
 func (t *Tracer) Refusal(ctx context.Context) *Failure {
 	if t.Flush(ctx) != nil {
 		return nil

@@ -59,6 +59,10 @@ func newWords(w io.Writer) printer { return &words{w: w, numbers: map[uint64]int
 
 func (x *words) event(e trace.Event) error {
 	r := &e.Record
+	if e.Kind == trace.Probed {
+		_, err := fmt.Fprintf(x.w, "%s (process %d) %s: %s\n\n", r.Comm, r.PID, probedText, r.RDMADevice)
+		return err
+	}
 	n, known := x.numbers[r.ID]
 	if !known {
 		x.last++

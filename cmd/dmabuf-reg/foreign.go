@@ -43,6 +43,9 @@ func cannotRun(name string, err error) error {
 	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist) {
 		code = statusNotFound
 	}
+	if name == "" {
+		name = "an empty name"
+	}
 	return &cli.Exit{What: name, Code: code, Err: err}
 }
 

@@ -264,7 +264,7 @@ func (a *app) doRegister(ctx context.Context, f registerFlags) (_ result, err er
 		}
 	}()
 	if err != nil {
-		r.Failure = seen.refusal(ctx)
+		r.Failure = seen.refusal(ctx, err)
 		return r, err
 	}
 	if err := r.prove(ctx, seen); err != nil || f.hold == 0 {

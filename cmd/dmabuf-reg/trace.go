@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -46,6 +47,8 @@ type traceResult struct {
 	Command string        `json:"command_line,omitempty"` // that was run
 	Status  *int          `json:"command_status"`         // its exit status, null without one
 	Summary trace.Summary `json:"summary"`
+	// Filtered are events of others than the exporters and importers asked for.
+	Filtered uint64 `json:"filtered"`
 }
 
 func (a *app) trace() *cobra.Command {
@@ -56,11 +59,11 @@ func (a *app) trace() *cobra.Command {
 		Long: `Follow every dma-buf registration with eBPF and print a line for whatever happens
 to it: registered, refused and by which kernel function, moved, revoked,
 released. The programs that register need not know of this. Without a filter the
-whole system is traced, until Ctrl-C; with COMMAND, that program and those it
-starts, until it ends.
+whole system is traced, until Ctrl-C, which is an ordinary end with status 0; with
+COMMAND, that program and those it starts, until it ends.
 
 Where bytes are is said only if it is proven. At the end come counts, the time
-that each stage took, registrations that nobody released, and what was lost.
+up to each function's return since the one before, registrations that nobody released, and what was lost.
 
 With COMMAND, this command writes to stderr, or to --output, so that COMMAND has
 stdout for itself, and the exit status is COMMAND's (127 if it cannot be found,
@@ -82,7 +85,7 @@ stdout for itself, and the exit status is COMMAND's (127 if it cannot be found,
 // common are the flags of trace and explain.
 func (f *traceFlags) common(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringSliceVar(&f.exporters, "exporter", nil, "buffers of these exporters only, by name or driver: amdgpu, udmabuf")
+	flags.StringSliceVar(&f.exporters, "exporter", nil, "buffers of these exporters only, by the name or driver that a line has: amdgpu, udmabuf, system")
 	flags.StringSliceVar(&f.importers, "importer", nil, "these importers only, by RDMA device, PCI function, device or driver: mlx5_0")
 	flags.UintSliceVar(&f.inodes, "inode", nil, "these dma-bufs only, by inode")
 	flags.StringVarP(&f.output, "output", "o", "", "write to this file (- is stdout)")
@@ -91,6 +94,18 @@ func (f *traceFlags) common(cmd *cobra.Command) {
 // watching gives a command the body of trace and explain.
 func (a *app) watching(cmd *cobra.Command, f *traceFlags, show func(io.Writer) printer) {
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if at := cmd.ArgsLenAtDash(); at == 0 && len(args) == 0 {
+			return errors.New("-- without a command behind it")
+		}
+		// A script's empty variable would trace everything.
+		for _, name := range []string{"cgroup", "exporter", "importer"} {
+			if flag := cmd.Flags().Lookup(name); flag != nil && flag.Changed && slices.Contains([]string{"", "[]"}, flag.Value.String()) {
+				return fmt.Errorf("--%s is empty", name)
+			}
+		}
+		if flag := cmd.Flags().Lookup("for"); flag != nil && flag.Changed && f.lasting <= 0 {
+			return fmt.Errorf("--for %v: it takes a time of more than 0, such as 30s", f.lasting)
+		}
 		if at := cmd.ArgsLenAtDash(); at != 0 && len(args) > 0 {
 			return fmt.Errorf("%q: write -- before the command to run", args[0])
 		}
@@ -114,10 +129,16 @@ func (f *traceFlags) config() (trace.Config, error) {
 			return c, &cli.Unavailable{Err: fmt.Errorf("there is no process %d", p)}
 		}
 	}
+	if slices.Contains(f.exporters, "") || slices.Contains(f.importers, "") {
+		return c, &cli.UsageError{Err: errors.New("--exporter and --importer take names; an empty one matches nothing")}
+	}
 	if len(f.pids) > 0 && trace.Namespaced("") {
 		return c, &cli.Unavailable{Err: errors.New("--pid: in this PID namespace (a container?) processes have other numbers than in the kernel; run on the host, or use --cgroup or -- COMMAND")}
 	}
 	for _, i := range f.inodes {
+		if i == 0 {
+			return c, &cli.UsageError{Err: errors.New("--inode 0 is no dma-buf")}
+		}
 		c.Inodes = append(c.Inodes, uint64(i))
 	}
 	return c, nil
@@ -134,6 +155,9 @@ func (f *traceFlags) wants(r *trace.Record) bool {
 	}
 	if r.Importer != nil {
 		device, pci, module = r.Importer.Device, r.Importer.PCI, r.Importer.Module
+	}
+	if r.Outside && !f.all {
+		return false
 	}
 	return has(f.exporters, exporter, driver) && has(f.importers, r.RDMADevice, device, pci, module)
 }
@@ -167,6 +191,9 @@ func (a *app) doTrace(ctx context.Context, f *traceFlags, argv []string, show fu
 	if err != nil {
 		return nil, err
 	}
+	if ctx.Err() != nil { // while it was attached
+		return nil, errors.Join(fmt.Errorf("ended before tracing began: %w", context.Cause(ctx)), tracer.Close())
+	}
 	w := &watch{flags: f, tracer: tracer, done: make(chan error, 1)}
 	var out printer = jsonLines{a.stdout}
 	if !a.json {
@@ -180,6 +207,7 @@ func (a *app) doTrace(ctx context.Context, f *traceFlags, argv []string, show fu
 	r := &traceResult{}
 	failed := w.wait(ctx, cmd, f.lasting)
 	r.Summary, err = w.end()
+	r.Filtered = w.passed
 	if cmd != nil && cmd.ended() {
 		status := cmd.exitStatus()
 		r.Command, r.Status = strings.Join(argv, " "), &status
@@ -250,15 +278,20 @@ type watch struct {
 	flags  *traceFlags
 	tracer *trace.Tracer
 	stats  trace.Stats
+	passed uint64     // events that the filters left out
 	done   chan error // what read ended with
 }
 
 // read shows events until the tracer is closed.
 func (w *watch) read(out printer) {
 	for e, err := range w.tracer.Events(context.Background()) {
-		if err == nil && w.flags.wants(&e.Record) {
+		switch {
+		case err != nil:
+		case w.flags.wants(&e.Record):
 			w.stats.Add(e)
 			err = out.event(e)
+		default:
+			w.passed++
 		}
 		if err != nil {
 			w.done <- err
@@ -341,6 +374,8 @@ func eventText(e trace.Event) string {
 	switch e.Kind {
 	case trace.Refused, trace.MapRefused:
 		parts = append(parts, r.Explain().String())
+	case trace.Probed:
+		parts = append(parts, probedText)
 	case trace.GivenUp:
 		parts = append(parts, "too many live; what becomes of it is not followed")
 	case trace.Released:
@@ -353,6 +388,9 @@ func eventText(e trace.Event) string {
 	}
 	return strings.Join(parts, ": ")
 }
+
+// probedText is what a call without a descriptor was for.
+const probedText = "asked, with descriptor -1, whether the driver registers dma-bufs, which it does"
 
 func importerText(r *trace.Record) string {
 	switch {
@@ -388,9 +426,12 @@ func placementText(r *trace.Record) string {
 // shownUnreleased bounds the list; --json has more.
 const shownUnreleased = 16
 
-func (r *traceResult) text(w io.Writer) error {
-	s := &r.Summary
+func (r *traceResult) text(to io.Writer) error {
+	s, w := &r.Summary, bufio.NewWriter(to)
 	fmt.Fprintf(w, "\nevents:   %s\n", countsText(s.Events, "none"))
+	if r.Filtered > 0 {
+		fmt.Fprintf(w, "          %d more of other exporters, importers or processes than were asked for\n", r.Filtered)
+	}
 	if len(s.Memory) > 0 {
 		fmt.Fprintf(w, "where:    %s\n", countsText(s.Memory, ""))
 	}
@@ -399,7 +440,7 @@ func (r *traceResult) text(w io.Writer) error {
 	}
 	fmt.Fprintf(w, "loss:     %s\n", strings.TrimPrefix(s.Loss.String(), "lost: "))
 	if len(s.Latency) > 0 {
-		rows := [][]string{{"TIME OF", "COUNT", "P50", "P99", "MAX"}}
+		rows := [][]string{{"TIME UP TO", "COUNT", "P50", "P99", "MAX"}}
 		for _, l := range s.Latency {
 			name := l.Function
 			if name == "" {
@@ -413,7 +454,7 @@ func (r *traceResult) text(w io.Writer) error {
 		}
 	}
 	if s.NUnreleased == 0 {
-		return nil
+		return w.Flush()
 	}
 	fmt.Fprintf(w, "\nregistrations that nobody released: %d\n", s.NUnreleased)
 	for _, u := range s.Unreleased[:min(len(s.Unreleased), shownUnreleased)] {
@@ -430,7 +471,7 @@ func (r *traceResult) text(w io.Writer) error {
 	if n := s.NUnreleased - uint64(min(len(s.Unreleased), shownUnreleased)); n > 0 {
 		fmt.Fprintf(w, "  ... and %d more\n", n)
 	}
-	return nil
+	return w.Flush()
 }
 
 // countsText lists counts by name.

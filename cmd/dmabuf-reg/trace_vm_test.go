@@ -380,6 +380,28 @@ func TestVMRegisterTraced(t *testing.T) {
 		t.Errorf("failure %+v", f)
 	}
 
+	// What was seen narrows down what the error says.
+	r = command(t, "register", "--trace", "--json", "--skip-checks", "--gpu", "drm:vgem", "--nic", "rxe0", "--length", "0")
+	if status := r.do(t); status != cli.ExitFailed {
+		t.Fatalf("exit status %d\n%s%s", status, r.out.String(), r.err.String())
+	}
+	none := parse[struct{ Failure *struct{ Stage, Remedy string } }](t, r.out.Bytes())
+	if f := none.Result.Failure; f == nil || f.Stage != "range" || f.Remedy == "" {
+		t.Errorf("length 0: failure %+v", f)
+	}
+	if e := none.Errors; len(e) != 1 || e[0].Stage == nil || e[0].Stage.Earliest != "get" || e[0].Stage.Latest != "get" {
+		t.Errorf("length 0: errors %+v", e)
+	}
+
+	// The kernel has not refused what it was not asked.
+	r = command(t, "register", "--trace", "--json", "--gpu", "drm:vgem", "--nic", "rxe0", "--offset", "1GiB")
+	if status := r.do(t); status != cli.ExitFailed {
+		t.Fatalf("exit status %d\n%s%s", status, r.out.String(), r.err.String())
+	}
+	if f := parse[struct{ Failure *struct{ Stage string } }](t, r.out.Bytes()).Result.Failure; f != nil {
+		t.Errorf("refused beforehand: failure %+v", f)
+	}
+
 	r = command(t, "verify", "--trace", "--json", "--gpu", "drm:vgem", "--nic", "rxe0", "--size", "1MiB", "--case", "whole buffer")
 	if status := r.do(t); status != cli.ExitOK {
 		t.Fatalf("exit status %d\n%s%s", status, r.out.String(), r.err.String())

@@ -291,7 +291,7 @@ func (v *verification) pair(ctx context.Context, src *source, c choice) (row ver
 		row.Staged = row.staged()
 	}
 	if err != nil && row.Report.MRs == 0 {
-		row.Failure = v.seen.refusal(ctx)
+		row.Failure = v.seen.refusal(ctx, err)
 	}
 	return row, errors.Join(err, blind, lost)
 }

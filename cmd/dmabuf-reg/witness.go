@@ -4,8 +4,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"time"
 
+	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/placement"
 	"github.com/gpurdma/gpurdma/trace"
 )
@@ -54,12 +56,34 @@ func (w *witness) place(ctx context.Context, nic string, lkey uint32) (*placemen
 }
 
 // refusal explains the newest registration of this process that failed, nil if
-// none was seen.
-func (w *witness) refusal(ctx context.Context) *trace.Failure {
-	if w == nil {
+// none was seen, and lets its error say what is proven now. Where our own checks
+// refused, the kernel has not been asked.
+func (w *witness) refusal(ctx context.Context, err error) *trace.Failure {
+	var e *ibvfd.RegError
+	if w == nil || errors.As(err, &e) && e.Latest <= ibvfd.StageProvider {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, testimony)
 	defer cancel()
-	return w.tracer.Refusal(ctx)
+	f := w.tracer.Refusal(ctx)
+	if f == nil || e == nil || f.Errno != e.Errno {
+		return f
+	}
+	if at, ok := stages[f.Stage]; ok {
+		e.Earliest, e.Latest = at, at
+	}
+	if e.Cause == ibvfd.CauseUnknown {
+		e.Detail = f.Detail
+		if f.Remedy != "" {
+			e.Remedy = f.Remedy
+		}
+	}
+	return f
+}
+
+// stages are the trace's, as a registration's error has them.
+var stages = map[trace.Stage]ibvfd.Stage{
+	trace.StageUverbs: ibvfd.StageUverbs, trace.StageGet: ibvfd.StageGet, trace.StageRange: ibvfd.StageGet,
+	trace.StageAttach: ibvfd.StageAttach, trace.StagePin: ibvfd.StagePin, trace.StageMap: ibvfd.StageMap,
+	trace.StageVmap: ibvfd.StageMap, trace.StageDriver: ibvfd.StageDriver,
 }

@@ -59,11 +59,15 @@ int attach_enter(u64 *ctx)
 		return 0;
 	if (!s) {
 		/* Whoever attaches to a buffer that is followed is of interest. */
-		if (((c->flags & CONFIG_RDMA_ONLY) || !wanted(c)) && !known(KEYS_BUFS, &bufs, number(ctx, 0)))
+		bool followed = known(KEYS_BUFS, &bufs, number(ctx, 0));
+
+		if (!followed && ((c->flags & CONFIG_RDMA_ONLY) || !wanted(c)))
 			return 0;
 		s = open_scope(c, KIND_ATTACH, 0);
 		if (!s)
 			return 0;
+		if (followed && !wanted(c))
+			s->rec.have |= HAVE_OUTSIDE;
 	}
 	if (s->rec.dmabuf != ctx[0]) /* dma_buf_get has not told of it */
 		fill_buf(&s->rec, (void *)ctx[0]);
@@ -510,7 +514,8 @@ int exited(u64 *ctx)
 		free_slot(OWNS_SCOPE, s->slot);
 	}
 	if (d) {
-		lose(EVENT_DEREG);
+		if (d->id)
+			lose(EVENT_DEREG);
 		free_slot(OWNS_DEREG, d->slot);
 	}
 	/* The leader may go long before the last thread does. */

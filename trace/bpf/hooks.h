@@ -24,6 +24,16 @@ INLINE bool about_dmabuf(struct scope *s)
 	return s->rec.kind == KIND_REG_DMABUF || (s->rec.have & (HAVE_FD | HAVE_ATTACH));
 }
 
+/* Where some buffers are asked for, a call that got to none is not about them. */
+INLINE bool wanted_inode(struct scope *s)
+{
+	struct config *c = settings();
+
+	if (!c || !(c->flags & CONFIG_INODES))
+		return true;
+	return (s->rec.have & HAVE_BUF) && find(&inodes, s->rec.inode);
+}
+
 INLINE void handler_exit(s32 ret)
 {
 	struct scope *s = scope();
@@ -31,7 +41,7 @@ INLINE void handler_exit(s32 ret)
 	if (!s)
 		return;
 	step(s, FUNC_HANDLER, ret, 0);
-	if (!about_dmabuf(s))
+	if (!about_dmabuf(s) || !wanted_inode(s))
 		s->skip = 1;
 	close_scope(s, ret);
 }
@@ -151,21 +161,23 @@ INLINE void dereg_enter(u64 mr)
 	u32 n;
 
 	if (d) { /* its exit was not reported */
-		lose(EVENT_DEREG);
+		if (d->id)
+			lose(EVENT_DEREG);
 		free_slot(OWNS_DEREG, d->slot);
 	}
-	if (!m)
-		return;
 	n = slot(OWNS_DEREG, pid_tgid(), 0);
 	d = n < SLOTS ? map_lookup(&deregs, &n) : NULL;
 	if (!d) {
-		lose(EVENT_DEREG);
+		if (m)
+			lose(EVENT_DEREG);
 		return;
 	}
-	d->id = m->id;
+	/* Of one that is not known, too, what follows is no revocation. */
+	d->id = m ? m->id : 0;
 	d->mr = mr;
 	d->slot = n;
-	forget(KEYS_MRS, &mrs, mr);
+	if (m)
+		forget(KEYS_MRS, &mrs, mr);
 }
 
 INLINE void dereg_exit(s32 ret)
@@ -176,6 +188,10 @@ INLINE void dereg_exit(s32 ret)
 
 	if (!d)
 		return;
+	if (!d->id) {
+		free_slot(OWNS_DEREG, d->slot);
+		return;
+	}
 	fill_event(&e, EVENT_DEREG, d->id);
 	e.object = d->mr;
 	e.ret = ret;

@@ -88,6 +88,7 @@ enum have {
 	HAVE_BAD_CHAIN = 1 << 20, /* the list led to an unreadable address */
 	HAVE_UMEM = 1 << 21,
 	HAVE_UMEM_ARGS = 1 << 22,
+	HAVE_OUTSIDE = 1 << 23, /* by a process that the filters leave out */
 };
 
 /* Of struct event. */

@@ -179,6 +179,9 @@ func PrintErrors(w io.Writer, program string, err error) {
 func (e *Error) headline() string {
 	switch e.Kind {
 	case KindRegistration:
+		if e.Stage != nil && e.Stage.Latest == ibvfd.StageArgs.String() {
+			return "registration on " + e.Device + ": refused beforehand"
+		}
 		return e.Device + " refused the registration"
 	case KindOperation, KindTransfer:
 		s := e.Op + " failed"

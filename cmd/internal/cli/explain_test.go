@@ -55,7 +55,7 @@ prog: rxe0 refused the registration
 		{"registration, one of several", &On{"udmabuf with rxe0", fmt.Errorf("whole buffer: %w", &ibvfd.RegError{
 			Device: "rxe0", Errno: unix.EINVAL, Cause: ibvfd.CauseBadRange, Detail: "offset 0x1000 + length 0x1 > size 0x1000", Remedy: "stay inside",
 		})}, `
-prog: udmabuf with rxe0: rxe0 refused the registration
+prog: udmabuf with rxe0: registration on rxe0: refused beforehand
   what:    offset 0x1000 + length 0x1 > size 0x1000
   stage:   args, proven: refused beforehand, neither library nor kernel was asked
   cause:   bad range
