@@ -47,8 +47,9 @@ const (
 		`printf("%llu %d dma_buf_map_attachment %lld %llu %llx %llx\n", nsecs, tid, (int64)retval, $bytes, $low, $high);`
 )
 
-// newScript makes the script from the hooks that our tracing has in place here.
-func newScript() (*script, error) {
+// newScript makes the script from the hooks that our tracing has in place here. It
+// reads scatter lists if lists is set.
+func newScript(lists bool) (*script, error) {
 	if _, err := exec.LookPath("bpftrace"); err != nil {
 		return nil, fmt.Errorf("%w (testbed/setup.sh bench installs it)", err)
 	}
@@ -60,12 +61,12 @@ func newScript() (*script, error) {
 	if err := tr.Close(); err != nil {
 		return nil, err
 	}
-	return &script{probes: probesFor(hooks)}, nil
+	return &script{probes: probesFor(hooks, lists)}, nil
 }
 
 // probesFor writes the probes. bpftrace reads the types of the kernel and not
 // those of modules: functions of modules get kprobes.
-func probesFor(hooks []trace.Hook) string {
+func probesFor(hooks []trace.Hook, lists bool) string {
 	returns := map[string]bool{}
 	for _, h := range hooks {
 		if h.How == "fexit" || h.How == "kretprobe" {
@@ -82,7 +83,7 @@ func probesFor(hooks []trace.Hook) string {
 		case "fentry", "kprobe":
 			fmt.Fprintf(&b, "%s:%s /pid == $1/ { ", kind, h.Function)
 			if returns[h.Function] {
-				fmt.Fprintf(&b, "@begun[tid, %q] = nsecs; }\n", h.Function)
+				fmt.Fprintln(&b, "}") // its return says it all
 			} else {
 				fmt.Fprintf(&b, "printf(\"%%llu %%d %s\\n\", nsecs, tid); }\n", h.Function)
 			}
@@ -91,7 +92,7 @@ func probesFor(hooks []trace.Hook) string {
 			switch {
 			case h.Function == "dma_buf_dynamic_attach" && kind == "kfunc":
 				line = attachLine
-			case h.Function == "dma_buf_map_attachment" && kind == "kfunc":
+			case h.Function == "dma_buf_map_attachment" && kind == "kfunc" && lists:
 				line = mapLine
 			}
 			fmt.Fprintf(&b, "%s:%s /pid == $1/ { %s }\n", map[string]string{"kfunc": "kretfunc", "kprobe": "kretprobe"}[kind], h.Function, line)
@@ -116,6 +117,7 @@ const attachWithin = 5 * time.Minute
 // process does.
 func (s *script) start(ctx context.Context, l *loop) (*running, error) {
 	r := &running{cmd: exec.CommandContext(ctx, "bpftrace", "-B", "line", "-e", s.probes, strconv.Itoa(l.pid)), done: make(chan error, 1)}
+	r.cmd.Env = append(os.Environ(), "BPFTRACE_PERF_RB_PAGES=4096") // what is lost would cost nothing
 	r.cmd.Stderr = &r.said
 	out, err := r.cmd.StdoutPipe()
 	if err != nil {
@@ -208,10 +210,14 @@ func (b *tracing) scriptTurn(ctx context.Context, t *turns, l *loop, n int) erro
 	if err != nil {
 		return err
 	}
+	before := r.lines.Load()
 	_, warm := l.run(warmPasses)
 	t.bpftraced, err = turn(l, n, new(samples))
 	if err := errors.Join(warm, err, r.stop()); err != nil {
 		return err
+	}
+	if got, want := r.lines.Load()-before, int64(b.script.lines*(n+warmPasses)); got != want {
+		return fmt.Errorf("bpftrace printed %d of %d lines: %s", got, want, tailOf(r.said.String()))
 	}
 	return nil
 }

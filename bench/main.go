@@ -24,6 +24,7 @@ type options struct {
 	rounds    int
 	slice     time.Duration
 	chosen    bool // the sizes, by -sizes
+	lists     bool // the bpftrace script reads scatter lists, as ours does
 }
 
 func main() {
@@ -39,6 +40,7 @@ func main() {
 	flag.StringVar(&opt.device, "nic", "rxe0", "RDMA device")
 	flag.IntVar(&opt.rounds, "rounds", 30, "rounds; fewer than 30 are no measurement")
 	flag.DurationVar(&opt.slice, "slice", 60*time.Millisecond, "length of a turn; at most 100ms")
+	flag.BoolVar(&opt.lists, "script-lists", true, "tracing: let the bpftrace script read scatter lists, as our programs do")
 	ops := flag.String("ops", "write,read,send", "traffic: operations to compare")
 	what := flag.String("what", "rate,latency", "traffic: what to compare of it")
 	tests := flag.String("tests", "build/bin", "binding: where the packages' test binaries are")

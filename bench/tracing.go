@@ -66,7 +66,7 @@ const noBPFTrace = 77
 func benchTracing(ctx context.Context, opt options, records int, asJSON bool) int {
 	b := tracing{options: opt}
 	var missing error
-	b.script, missing = newScript()
+	b.script, missing = newScript(opt.lists)
 	r := tracingResult{Schema: "bench-tracing/v1", Rows: []tracingRow{}}
 	failed := b.run(ctx, &r, records)
 	r.Start, _ = b.starts.quantiles()

@@ -33,6 +33,7 @@ BENCH_COUNT ?= -count
 bench: bench-build ## compare registration and allocation from Go with C, in the testbed
 	@$(BUILD)/bin/testbed run -kernel $(KERNEL) -patched-rxe -machine $(BENCH_MACHINE) $(BENCH_COUNT) -timeout 90m -- \
 		sh -c '$(BENCH_FIRST) exec bench "$$@"' bench $(BENCH_ARGS)
+	@$(MAKE) --no-print-directory bench-trace
 	@$(MAKE) --no-print-directory bench-rdma
 
 # Seven minutes: TRAFFIC_ARGS="-ops write -what rate" has more rounds in them.

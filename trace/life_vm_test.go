@@ -316,8 +316,6 @@ func TestVMLifetimes(t *testing.T) {
 const countEnv = "GPURDMA_TRACE_REGISTRATIONS"
 
 // As fast as the kernel makes them, with the default buffers; and nothing grows.
-//
-//testbed:kernel 6.12
 func TestVMTenThousand(t *testing.T) {
 	n := 10_000
 	if text := os.Getenv(countEnv); text != "" {
