@@ -3,6 +3,7 @@
 package trace
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/ibvfd/uverbs"
+	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
 // setFlags changes the filters that are in force.
@@ -23,6 +25,50 @@ func setFlags(t testing.TB, tr *Tracer, flags uint32) {
 	c.Flags = flags
 	if err := tr.loader.setConfig(c); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// The cgroup of a configuration is a directory, below which processes may move.
+func TestVMCgroup(t *testing.T) {
+	testenv.VM(t)
+	const root = "/sys/fs/cgroup"
+	group := filepath.Join(root, "gpurdma-trace-config")
+	below := filepath.Join(group, "below")
+	if err := os.MkdirAll(below, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	move := func(to string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(to, "cgroup.procs"), []byte(strconv.Itoa(os.Getpid())), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(func() {
+		move(root)
+		if err := errors.Join(os.Remove(below), os.Remove(group)); err != nil {
+			t.Error(err)
+		}
+	})
+	tr := open(t, Config{Cgroup: group, NoInventory: true})
+	d := openDevice(t)
+	for _, at := range []struct {
+		dir  string
+		want int
+	}{{root, 0}, {group, 1}, {below, 1}, {root, 0}} {
+		move(at.dir)
+		mr := d.register(t, alloc(t, "drm:vgem", 1<<20))
+		if err := d.DestroyMR(mr.Handle); err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		for _, e := range all(t, tr) {
+			if e.Kind == Registered {
+				n++
+			}
+		}
+		if n != at.want {
+			t.Errorf("in %s: %d registrations, want %d", at.dir, n, at.want)
+		}
 	}
 }
 
