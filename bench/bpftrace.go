@@ -190,6 +190,13 @@ func (r *running) count(l *loop) (int64, error) {
 	}
 }
 
+// settle waits until nothing is printed any more.
+func (r *running) settle() {
+	for last := int64(-1); last != r.lines.Load(); time.Sleep(time.Second) {
+		last = r.lines.Load()
+	}
+}
+
 // stop ends bpftrace.
 func (r *running) stop() error {
 	if err := r.cmd.Process.Signal(os.Interrupt); err != nil {
@@ -213,6 +220,9 @@ func (b *tracing) scriptTurn(ctx context.Context, t *turns, l *loop, n int) erro
 	before := r.lines.Load()
 	_, warm := l.run(warmPasses)
 	t.bpftraced, err = turn(l, n, new(samples))
+	if err == nil {
+		r.settle() // an end throws away what was not read
+	}
 	if err := errors.Join(warm, err, r.stop()); err != nil {
 		return err
 	}

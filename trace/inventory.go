@@ -3,6 +3,7 @@
 package trace
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -13,8 +14,10 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
 	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/internal/pci"
 )
 
 // Identities of what was there before tracing began have this bit.
@@ -33,6 +36,10 @@ func (t *Tracer) inventory() {
 		pids = append(slices.Clone(pids), os.Getpid())
 	}
 	mine := t.ownedBy(pids)
+	mrs, err := listMRs(cmp.Or(t.cfg.Sys, "/sys"))
+	if err != nil && !errors.Is(err, unix.EPROTONOSUPPORT) { // without ib_core there are none
+		t.unread = append(t.unread, &dmabuf.Error{Op: "inventory", Device: "rdma netlink", Err: err})
+	}
 	seen := map[uint64]bool{} // attachments
 	bufs := map[uint64]bool{} // inodes
 	n := uint64(0)
@@ -51,16 +58,17 @@ func (t *Tracer) inventory() {
 		}
 		if follow {
 			t.join.record(w)
+			t.join.note(w.Head.ID, mrs.of)
 		}
 	}
-	t.kernelBufs(bufs, mine, n)
+	t.kernelBufs(bufs, mine, mrs, n)
 	t.queue = append(t.queue, t.join.take()...)
 }
 
 // kernelBufs adds what only debugfs shows: buffers that no descriptor leads
 // to, as an MR keeps its buffer after the descriptor was closed. n records have
 // identities already.
-func (t *Tracer) kernelBufs(known map[uint64]bool, mine func(inode uint64) bool, n uint64) {
+func (t *Tracer) kernelBufs(known map[uint64]bool, mine func(inode uint64) bool, mrs existingMRs, n uint64) {
 	list, err := dmabuf.KernelBufs(t.cfg.Debug)
 	if err != nil {
 		t.unread = append(t.unread, err)
@@ -79,6 +87,12 @@ func (t *Tracer) kernelBufs(known map[uint64]bool, mine func(inode uint64) bool,
 				Incomplete: []string{
 					"known from debugfs only: no descriptor leads to it, so its mapping and its end cannot be seen",
 				},
+			}
+			if addr, err := pci.ParseAddr(device); err == nil {
+				r.Importer.PCI, r.Importer.IsPCI = addr.String(), true
+			}
+			if s := mrs.of(r.Importer, r.Buffer); s != "" {
+				r.Incomplete = append(r.Incomplete, s)
 			}
 			e := &entry{rec: r}
 			e.in.Preexisting = true

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/gpurdma/gpurdma/internal/rdmanl"
 )
 
 // What only debugfs shows has identities of its own, and is found now.
@@ -25,7 +27,7 @@ func TestInventoryOfDebugfs(t *testing.T) {
 	}
 	tr := &Tracer{cfg: Config{Debug: filepath.Dir(dir)}, join: testJoiner(10)}
 	tr.join.conv.boot = time.Now().Add(-time.Hour)
-	tr.kernelBufs(map[uint64]bool{}, func(uint64) bool { return true }, 3)
+	tr.kernelBufs(map[uint64]bool{}, func(uint64) bool { return true }, nil, 3)
 	ids := map[uint64]bool{existedBit | 1: true, existedBit | 2: true, existedBit | 3: true}
 	events := tr.join.take()
 	for _, e := range events {
@@ -37,4 +39,23 @@ func TestInventoryOfDebugfs(t *testing.T) {
 	if len(events) != 3 {
 		t.Errorf("%d attachments", len(events))
 	}
+}
+
+// Which MR an attachment belongs to is narrowed down by device and size.
+func TestExistingMRs(t *testing.T) {
+	mr := func(number uint32, length uint64) listedMR {
+		return listedMR{rdmanl.MR{Owner: rdmanl.Owner{PID: 71}, Number: number, Length: length, LKey: number << 8, RKey: number<<8 | 1, KeysKnown: number != 3}, "mlx5_0"}
+	}
+	list := existingMRs{"0000:05:00.0": {mr(1, 1<<20), mr(2, 2<<20), mr(3, 4096)}, "": {mr(4, 4096)}}
+	at := func(pci string, size uint64) string { return list.of(&Importer{PCI: pci}, &Buffer{Size: size}) }
+	mustHave(t, at("0000:05:00.0", 1<<20), "mlx5_0 MR 1 of 1 MiB by thread 71, lkey 0x100, rkey 0x101; mlx5_0 MR 3 of 4 KiB by thread 71")
+	for _, none := range []string{at("0000:06:00.0", 1<<20), at("0000:05:00.0", 1), list.of(nil, &Buffer{}), list.of(&Importer{}, nil), existingMRs(nil).of(&Importer{}, &Buffer{Size: 1 << 30})} {
+		if none != "" {
+			t.Errorf("%q", none)
+		}
+	}
+	for n := range uint32(20) {
+		list[""] = append(list[""], mr(10+n, 4096))
+	}
+	mustHave(t, at("", 4096), "MR 4", "; 13 more")
 }

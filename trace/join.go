@@ -165,6 +165,24 @@ func (j *joiner) record(w *wireRecord) {
 	}
 }
 
+// note adds to what is not known of a record that has just come.
+func (j *joiner) note(id uint64, what func(*Importer, *Buffer) string) {
+	e := j.live[id]
+	if e == nil {
+		return
+	}
+	s := what(e.rec.Importer, e.rec.Buffer)
+	if s == "" {
+		return
+	}
+	e.rec.Incomplete = append(e.rec.Incomplete, s)
+	for _, u := range j.out {
+		if u.rec.ID == id {
+			u.rec.Incomplete = slices.Clone(e.rec.Incomplete)
+		}
+	}
+}
+
 func registration(kind uint32) bool {
 	return kind == kindRegDMABuf || kind == kindRegMR || kind == kindRereg
 }

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -531,6 +532,12 @@ func TestVMInventory(t *testing.T) {
 		t.Errorf("a buffer without descriptors was not found; not readable: %v", tr.Unreadable())
 	} else if !testenv.AtLeast(t, "6.16") && (r.Placement.Memory != placement.Unknown || len(r.Incomplete) == 0) {
 		t.Errorf("a buffer known from debugfs only: %v, %v", r.Placement, r.Incomplete)
+	}
+	// Which MR it is the kernel does not say; it is among those of its device.
+	for what, r := range map[string]Record{"with": found[inode(b)], "without": found[secret]} {
+		if text := fmt.Sprint(r.Incomplete); !strings.Contains(text, fmt.Sprintf("lkey %#x", mr.LKey)) {
+			t.Errorf("%s descriptors, incomplete: %s", what, text)
+		}
 	}
 	if err := d.DestroyMR(mr.Handle); err != nil {
 		t.Fatal(err)

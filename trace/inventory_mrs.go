@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package trace
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/gpurdma/gpurdma/internal/bytesize"
+	"github.com/gpurdma/gpurdma/internal/pci"
+	"github.com/gpurdma/gpurdma/internal/rdmanl"
+)
+
+// existingMRs are the MRs that rdma netlink lists, by the PCI function of their
+// device, "" for those of devices on no PCI bus. It does not say what memory an
+// MR is of: which one an attachment belongs to can only be narrowed down.
+type existingMRs map[string][]listedMR
+
+type listedMR struct {
+	rdmanl.MR
+	device string
+}
+
+func listMRs(sys string) (existingMRs, error) {
+	c, err := rdmanl.Dial()
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	devices, err := c.Devices()
+	if err != nil {
+		return nil, err
+	}
+	list := existingMRs{}
+	for _, d := range devices {
+		mrs, err := c.MRs(d.Name)
+		if err != nil {
+			return list, fmt.Errorf("%s: %w", d.Name, err)
+		}
+		at := pciOfDevice(sys, d.Name)
+		for _, m := range mrs {
+			if m.Kernel == "" {
+				list[at] = append(list[at], listedMR{m, d.Name})
+			}
+		}
+	}
+	return list, nil
+}
+
+// pciOfDevice is an RDMA device's PCI function, "" without one.
+func pciOfDevice(sys, name string) string {
+	dir, err := filepath.EvalSymlinks(filepath.Join(sys, "class/infiniband", name, "device"))
+	if err != nil {
+		return ""
+	}
+	addr, err := pci.ParseAddr(filepath.Base(dir))
+	if err != nil {
+		return ""
+	}
+	return addr.String()
+}
+
+// shownMRs bounds what is said of one attachment.
+const shownMRs = 8
+
+// of says which MRs an attachment may belong to, "" if it seems to be no MR's.
+func (list existingMRs) of(i *Importer, b *Buffer) string {
+	if i == nil || b == nil {
+		return ""
+	}
+	var words []string
+	n := 0
+	for _, m := range list[i.PCI] {
+		if m.Length > b.Size {
+			continue
+		}
+		if n++; n > shownMRs {
+			continue
+		}
+		keys := ""
+		if m.KeysKnown {
+			keys = fmt.Sprintf(", lkey %#x, rkey %#x", m.LKey, m.RKey)
+		}
+		words = append(words, fmt.Sprintf("%s MR %d of %s by thread %d%s", m.device, m.Number, bytesize.Format(int64(m.Length)), m.PID, keys))
+	}
+	if n == 0 {
+		return ""
+	}
+	if n > shownMRs {
+		words = append(words, fmt.Sprintf("%d more", n-shownMRs))
+	}
+	return "which MR it belongs to, if any; its device has, of that size at most: " + strings.Join(words, "; ")
+}
