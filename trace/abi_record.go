@@ -67,6 +67,7 @@ const (
 	funcDMAMapSgtable
 	funcUnmap
 	funcDetach
+	funcUmemUnmap
 )
 
 // enum have

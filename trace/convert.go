@@ -204,6 +204,7 @@ var functionNames = map[uint8]string{
 	funcPhysVec: "dma_buf_phys_vec_to_sgt", funcP2PType: "pci_p2pdma_map_type",
 	funcP2PDistance: "pci_p2pdma_distance_many", funcDMAMapResource: "dma_map_resource",
 	funcDMAMapSgtable: "dma_map_sgtable", funcUnmap: "dma_buf_unmap_attachment", funcDetach: "dma_buf_detach",
+	funcUmemUnmap: "ib_umem_dmabuf_unmap_pages",
 }
 
 func (c *converter) function(w *wireRecord, s wireStep) string {

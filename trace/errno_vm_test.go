@@ -3,6 +3,7 @@
 package trace
 
 import (
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -11,7 +12,8 @@ import (
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
-// One errno, four reasons: the exporter's attach, pin and map, and the driver.
+// One errno, four reasons: the exporter's attach, pin and map, and the driver. And
+// with an errno of its own the driver, after the mapping: it is undone.
 //
 //testbed:machine fabric+EPYC
 //testbed:kernel 7.2 6.12
@@ -23,18 +25,20 @@ func TestVMSameErrno(t *testing.T) {
 	explained := map[string]string{}
 	for _, row := range []struct {
 		name  string
-		fail  string // the exporter's operation
+		class string // the exporter's behaviour
+		fail  string // its operation
 		iova  uint64
 		stage Stage
 		words []string
 	}{
-		{"attach", "attach", 0, StageAttach, []string{"exporter softgpu refused to be attached", "softgpu_ttm_dma_buf_attach"}},
-		{"pin", "pin", 0, StagePin, []string{"exporter softgpu refused pin", "softgpu_ttm_dma_buf_pin"}},
-		{"map", "map", 0, StageMap, []string{"exporter softgpu refused map", "softgpu_ttm_dma_buf_map"}},
-		{"driver", "", ^uint64(0) &^ (truthSize - 1), StageDriver, []string{"the driver of rxe0"}},
+		{"attach", "amdgpu", "attach", 0, StageAttach, []string{"exporter softgpu refused to be attached", "softgpu_ttm_dma_buf_attach"}},
+		{"pin", "amdgpu", "pin", 0, StagePin, []string{"exporter softgpu refused pin", "softgpu_ttm_dma_buf_pin"}},
+		{"map", "amdgpu", "map", 0, StageMap, []string{"exporter softgpu refused map", "softgpu_ttm_dma_buf_map"}},
+		{"no vmap", "nvidia", "", 0, StageDriver, []string{"the driver of rxe0 refused after the memory was mapped"}},
+		{"driver", "amdgpu", "", ^uint64(0) &^ (truthSize - 1), StageDriver, []string{"the driver of rxe0"}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			b := onGPU(t, gpu, "amdgpu")
+			b := onGPU(t, gpu, row.class)
 			if row.fail != "" {
 				gpu.Set(t, "fail/"+row.fail, "22")
 				defer gpu.Set(t, "fail/"+row.fail, "0")
@@ -47,8 +51,12 @@ func TestVMSameErrno(t *testing.T) {
 				}
 				return err
 			})
-			if err != unix.EINVAL {
-				t.Fatalf("the registration answered %v, want EINVAL", err)
+			want := unix.EINVAL
+			if row.name == "no vmap" {
+				want = unix.EOPNOTSUPP
+			}
+			if err != want {
+				t.Fatalf("the registration answered %v, want %v", err, want)
 			}
 			events := all(t, tr)
 			if len(events) != 1 || events[0].Kind != Refused {
@@ -56,10 +64,13 @@ func TestVMSameErrno(t *testing.T) {
 			}
 			f := events[0].Record.Explain()
 			t.Logf("%v\n%q", f, f.Chain)
-			if f.Errno != unix.EINVAL || f.Stage != row.stage {
+			if f.Errno != want || f.Stage != row.stage {
 				t.Errorf("stage %q, want %q: %+v", f.Stage, row.stage, f)
 			}
 			mustHave(t, f.Detail, row.words...)
+			if row.name == "no vmap" { // what was mapped is undone
+				mustHave(t, strings.Join(f.Chain, ", "), "dma_buf_map_attachment", "ib_umem_dmabuf_unmap_pages", "dma_buf_unmap_attachment", "dma_buf_detach")
+			}
 			if other, dup := explained[f.Detail]; dup {
 				t.Errorf("explained as for %s: %s", other, f.Detail)
 			}

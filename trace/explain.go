@@ -104,7 +104,7 @@ func (r *Record) refusing() (Step, bool) {
 	found, ok := Step{}, false
 	for _, s := range r.Steps {
 		switch {
-		case s.stage == funcUnmap, s.stage == funcDetach, s.stage == funcP2PType, s.stage == funcP2PDistance:
+		case s.stage == funcUnmap, s.stage == funcDetach, s.stage == funcUmemUnmap, s.stage == funcP2PType, s.stage == funcP2PDistance:
 		case s.Err == 0:
 			ok = false
 		case !ok:

@@ -74,6 +74,7 @@ var rdmaHooks = []hook{
 	{program: "umem_get_exit_leaf", kprobe: "k_umem_get_exit", function: "ib_umem_dmabuf_get_with_dma_device", how: "fexit", what: "a stage of a registration", since: "6.12 and later"},
 	{program: "umem_get_6_1_exit", kprobe: "k_umem_get_exit", function: "ib_umem_dmabuf_get", how: "fexit", what: "a stage of a registration"},
 	{program: "umem_mapped", kprobe: "k_umem_mapped", function: "ib_umem_dmabuf_map_pages", how: "fexit", what: "a stage of a registration"},
+	{program: "umem_unmapped", kprobe: "k_umem_unmapped", function: "ib_umem_dmabuf_unmap_pages", how: "fentry", what: "a stage of a registration"},
 	{program: "umem_revoked", kprobe: "k_umem_revoked", function: "ib_umem_dmabuf_revoke_locked", how: "fentry", what: "revocations", since: "6.12 and later"},
 	{program: "restracked", kprobe: "k_restrack_exit", function: "rdma_restrack_add", how: "fexit", what: "keys of MRs"},
 	{program: "dereg_end", kprobe: "k_dereg_end", function: "ib_dereg_mr_user", how: "fexit", what: "deregistrations"},

@@ -81,7 +81,7 @@ func TestNumbersMatchTheObjects(t *testing.T) {
 		},
 		"record_kind": {"KIND_REG_DMABUF": kindRegDMABuf, "KIND_MAP": kindMap, "KIND_INVENTORY": kindInventory},
 		"func": {
-			"FUNC_HANDLER": funcHandler, "FUNC_EXPORTER_PIN": funcExporterPin, "FUNC_P2P_TYPE": funcP2PType, "FUNC_DETACH": funcDetach,
+			"FUNC_HANDLER": funcHandler, "FUNC_EXPORTER_PIN": funcExporterPin, "FUNC_P2P_TYPE": funcP2PType, "FUNC_DETACH": funcDetach, "FUNC_UMEM_UNMAP": funcUmemUnmap,
 		},
 		"have": {"HAVE_ARGS": haveArgs, "HAVE_MR": haveMR, "HAVE_P2P": haveP2P, "HAVE_UMEM_ARGS": haveUmemArgs, "HAVE_OUTSIDE": haveOutside},
 	}

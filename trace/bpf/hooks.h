@@ -80,6 +80,15 @@ INLINE void umem_map_exit(s32 ret)
 		step(s, FUNC_UMEM_MAP, ret, 0);
 }
 
+/* Part of a call that fails, or of one that maps again; else the core's unmap says it. */
+INLINE void umem_unmap_enter(void)
+{
+	struct scope *s = scope();
+
+	if (s)
+		step(s, FUNC_UMEM_UNMAP, 0, 0);
+}
+
 /*
  * Runs at every deregistration, and when a registration fails: only outside
  * of both is it a revocation.

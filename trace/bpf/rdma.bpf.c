@@ -151,6 +151,14 @@ int umem_mapped(u64 *ctx)
 	return 0;
 }
 
+/* ib_umem_dmabuf_unmap_pages(umem_dmabuf) */
+SEC("fentry/ib_umem_dmabuf_unmap_pages")
+int umem_unmapped(u64 *ctx)
+{
+	umem_unmap_enter();
+	return 0;
+}
+
 /* ib_umem_dmabuf_revoke_locked(attach) */
 SEC("fentry/ib_umem_dmabuf_revoke_locked")
 int umem_revoked(u64 *ctx)

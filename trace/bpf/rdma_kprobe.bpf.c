@@ -113,6 +113,13 @@ int k_umem_mapped(void *ctx)
 	return 0;
 }
 
+SEC("kprobe/ib_umem_dmabuf_unmap_pages")
+int k_umem_unmapped(void *ctx)
+{
+	umem_unmap_enter();
+	return 0;
+}
+
 SEC("kprobe/ib_umem_dmabuf_revoke_locked")
 int k_umem_revoked(void *ctx)
 {

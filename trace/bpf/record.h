@@ -62,6 +62,7 @@ enum func {
 	FUNC_DMA_MAP_SGTABLE,
 	FUNC_UNMAP,
 	FUNC_DETACH,
+	FUNC_UMEM_UNMAP,
 };
 
 enum have {
