@@ -385,7 +385,9 @@ func TestVMRegisterTraced(t *testing.T) {
 	if status := r.do(t); status != cli.ExitFailed {
 		t.Fatalf("exit status %d\n%s%s", status, r.out.String(), r.err.String())
 	}
-	none := parse[struct{ Failure *struct{ Stage, Remedy string } }](t, r.out.Bytes())
+	none := parse[struct {
+		Failure *struct{ Stage, Remedy string }
+	}](t, r.out.Bytes())
 	if f := none.Result.Failure; f == nil || f.Stage != "range" || f.Remedy == "" {
 		t.Errorf("length 0: failure %+v", f)
 	}
