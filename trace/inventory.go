@@ -3,7 +3,6 @@
 package trace
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -36,7 +35,7 @@ func (t *Tracer) inventory() {
 		pids = append(slices.Clone(pids), os.Getpid())
 	}
 	mine := t.ownedBy(pids)
-	mrs, err := listMRs(cmp.Or(t.cfg.Sys, "/sys"))
+	mrs, err := listMRs(t.cfg.Sys)
 	if err != nil && !errors.Is(err, unix.EPROTONOSUPPORT) { // without ib_core there are none
 		t.unread = append(t.unread, &dmabuf.Error{Op: "inventory", Device: "rdma netlink", Err: err})
 	}

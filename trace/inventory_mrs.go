@@ -4,12 +4,12 @@ package trace
 
 import (
 	"fmt"
-	"path/filepath"
 	"strings"
 
 	"github.com/gpurdma/gpurdma/internal/bytesize"
 	"github.com/gpurdma/gpurdma/internal/pci"
 	"github.com/gpurdma/gpurdma/internal/rdmanl"
+	"github.com/gpurdma/gpurdma/internal/sysfs"
 )
 
 // existingMRs are the MRs that rdma netlink lists, by the PCI function of their
@@ -38,7 +38,10 @@ func listMRs(sys string) (existingMRs, error) {
 		if err != nil {
 			return list, fmt.Errorf("%s: %w", d.Name, err)
 		}
-		at := pciOfDevice(sys, d.Name)
+		at := ""
+		if addr, ok := pci.DeviceOf(sysfs.New(sys), "class/infiniband/"+d.Name+"/device"); ok {
+			at = addr.String()
+		}
 		for _, m := range mrs {
 			if m.Kernel == "" {
 				list[at] = append(list[at], listedMR{m, d.Name})
@@ -46,19 +49,6 @@ func listMRs(sys string) (existingMRs, error) {
 		}
 	}
 	return list, nil
-}
-
-// pciOfDevice is an RDMA device's PCI function, "" without one.
-func pciOfDevice(sys, name string) string {
-	dir, err := filepath.EvalSymlinks(filepath.Join(sys, "class/infiniband", name, "device"))
-	if err != nil {
-		return ""
-	}
-	addr, err := pci.ParseAddr(filepath.Base(dir))
-	if err != nil {
-		return ""
-	}
-	return addr.String()
 }
 
 // shownMRs bounds what is said of one attachment.

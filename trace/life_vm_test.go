@@ -141,6 +141,27 @@ func descriptorOf(path string) *os.File {
 	return nil
 }
 
+// handTo starts a child that registers a buffer of ours, and returns when it has.
+func handTo(t *testing.T, what string, b *gpualloc.Buffer) (cmd *exec.Cmd, stdin io.WriteCloser) {
+	t.Helper()
+	err := b.Segments()[0].Buf.Do(func(fd int) error {
+		dup, err := unix.Dup(fd)
+		if err != nil {
+			return err
+		}
+		file := os.NewFile(uintptr(dup), "dma-buf")
+		defer file.Close()
+		var out io.Reader
+		cmd, stdin, out = runChild(t, what, file)
+		_, err = fmt.Fscanf(out, "registered\n")
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cmd, stdin
+}
+
 // runChild starts the test binary as child.
 func runChild(t *testing.T, what string, files ...*os.File) (cmd *exec.Cmd, stdin io.WriteCloser, stdout io.Reader) {
 	t.Helper()
@@ -209,23 +230,7 @@ func TestVMLifetimes(t *testing.T) {
 	})
 	t.Run("descriptor passed to another process", func(t *testing.T) {
 		b := alloc(t, "drm:vgem", 1<<20)
-		var cmd *exec.Cmd
-		var stdin io.WriteCloser
-		err := b.Segments()[0].Buf.Do(func(fd int) error {
-			dup, err := unix.Dup(fd)
-			if err != nil {
-				return err
-			}
-			file := os.NewFile(uintptr(dup), "dma-buf")
-			defer file.Close()
-			var out io.Reader
-			cmd, stdin, out = runChild(t, childHanded, file)
-			_, err = fmt.Fscanf(out, "registered\n")
-			return err
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		cmd, stdin := handTo(t, childHanded, b)
 		r := await(t, tr, "registered by a child", onBuffer(inode(b), Registered)).Record
 		if r.PID != cmd.Process.Pid || r.FD != 3 || r.Placement.Memory != placement.SystemMemory {
 			t.Errorf("%+v", r)
@@ -237,23 +242,7 @@ func TestVMLifetimes(t *testing.T) {
 	})
 	t.Run("first thread gone before the others", func(t *testing.T) {
 		b := alloc(t, "drm:vgem", 1<<20)
-		var cmd *exec.Cmd
-		var stdin io.WriteCloser
-		err := b.Segments()[0].Buf.Do(func(fd int) error {
-			dup, err := unix.Dup(fd)
-			if err != nil {
-				return err
-			}
-			file := os.NewFile(uintptr(dup), "dma-buf")
-			defer file.Close()
-			var out io.Reader
-			cmd, stdin, out = runChild(t, childHeaded, file)
-			_, err = fmt.Fscanf(out, "registered\n")
-			return err
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		cmd, stdin := handTo(t, childHeaded, b)
 		for _, when := range []string{"before", "after"} {
 			if r := await(t, tr, "registered "+when, onBuffer(inode(b), Registered)).Record; r.PID != cmd.Process.Pid {
 				t.Errorf("%s: %+v", when, r)
