@@ -3,6 +3,8 @@
 package main
 
 import (
+	"errors"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -130,5 +132,17 @@ func TestTraceFilters(t *testing.T) {
 	f := traceFlags{exporters: []string{"drm"}}
 	if f.wants(&trace.Record{}) {
 		t.Error("a record without a buffer passes a filter by exporter")
+	}
+}
+
+// A summary that nobody got is no success.
+func TestSummaryThatCannotBeWritten(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer full.Close()
+	if err := (&traceResult{}).text(full); !errors.Is(err, unix.ENOSPC) {
+		t.Errorf("into /dev/full: %v", err)
 	}
 }
