@@ -513,11 +513,8 @@ int exited(u64 *ctx)
 		lose(EVENT_RECORD);
 		free_slot(OWNS_SCOPE, s->slot);
 	}
-	if (d) {
-		if (d->id)
-			lose(EVENT_DEREG);
-		free_slot(OWNS_DEREG, d->slot);
-	}
+	if (d)
+		drop_dereg(d);
 	/* The leader may go long before the last thread does. */
 	if (!t->signal->live.counter)
 		forget(KEYS_PIDS, &pids, tgid);

@@ -169,11 +169,8 @@ INLINE void dereg_enter(u64 mr)
 	struct dereg_state *d = dereg();
 	u32 n;
 
-	if (d) { /* its exit was not reported */
-		if (d->id)
-			lose(EVENT_DEREG);
-		free_slot(OWNS_DEREG, d->slot);
-	}
+	if (d)
+		drop_dereg(d);
 	n = slot(OWNS_DEREG, pid_tgid(), 0);
 	d = n < SLOTS ? map_lookup(&deregs, &n) : NULL;
 	if (!d) {

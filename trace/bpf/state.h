@@ -357,6 +357,14 @@ INLINE struct dereg_state *dereg(void)
 	return n < SLOTS ? map_lookup(&deregs, &n) : NULL;
 }
 
+/* Gives up one whose exit was not reported; of an unknown MR it is no loss. */
+INLINE void drop_dereg(struct dereg_state *d)
+{
+	if (d->id)
+		lose(EVENT_DEREG);
+	free_slot(OWNS_DEREG, d->slot);
+}
+
 /* Filters that look at the caller. */
 INLINE bool wanted(struct config *c)
 {
