@@ -14,12 +14,33 @@ enum testexporter_mode {
 	TESTEXPORTER_PIN,	/* pin fails, EBUSY */
 	TESTEXPORTER_MAP,	/* mapping the attachment fails, ENXIO */
 	TESTEXPORTER_BEGIN_CPU,	/* begin_cpu_access fails, EIO */
+
+	/*
+	 * Scatter lists that no driver of the testbed makes. Those with memory of
+	 * a BAR have no vmap; but for those with pages they take it from the BAR's
+	 * beginning, one buffer as the other.
+	 */
+	TESTEXPORTER_NO_PAGES,	/* RAM, the entries have addresses only */
+	TESTEXPORTER_BAR,	/* a BAR's addresses as they are, no pages */
+	TESTEXPORTER_HALVES,	/* RAM, then BAR as above */
+	TESTEXPORTER_HALVES_DMA, /* RAM, then BAR by dma_map_resource() */
+	TESTEXPORTER_P2PMEM,	/* a BAR's ZONE_DEVICE pages */
+	TESTEXPORTER_HALVES_P2PMEM, /* RAM, then BAR as above */
 	TESTEXPORTER_MODES,
 };
 
+#define TESTEXPORTER_NAME 32
+
+/*
+ * The device is a PCI address, such as 0000:01:00.0, without a driver. It and
+ * the number of its BAR count for modes with memory of a BAR only.
+ */
 struct testexporter_create {
 	__u32 mode;
 	__u32 pages;
+	char device[TESTEXPORTER_NAME];
+	__u32 bar;
+	__u32 reserved;
 };
 
 /* Returns the fd of a new dma-buf. */

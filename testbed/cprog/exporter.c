@@ -209,6 +209,7 @@ static int alloc_test(struct buffer *b, const char *mode, size_t size,
 		[TESTEXPORTER_PIN] = "pin",
 		[TESTEXPORTER_MAP] = "map",
 		[TESTEXPORTER_BEGIN_CPU] = "begin-cpu",
+		[TESTEXPORTER_NO_PAGES] = "no-pages",
 	};
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
 	struct testexporter_create c = {
@@ -217,7 +218,8 @@ static int alloc_test(struct buffer *b, const char *mode, size_t size,
 	int dev, err = 0;
 
 	*stage = "open";
-	while (c.mode < TESTEXPORTER_MODES && strcmp(modes[c.mode], mode))
+	while (c.mode < TESTEXPORTER_MODES &&
+	       (!modes[c.mode] || strcmp(modes[c.mode], mode)))
 		c.mode++;
 	dev = open_dev("/dev/testexporter");
 	if (dev < 0)

@@ -1,36 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * A dma-buf exporter that fails where it is told to, for the error paths of
- * importers that no real exporter takes on request. It counts what importers
- * hold and warns about a buffer that goes before all of it was given back.
+ * importers that no real exporter takes on request, and that maps what no other
+ * of the testbed has. It counts what importers hold and warns about a buffer
+ * that goes before all of it was given back.
  */
 
-#include <linux/atomic.h>
 #include <linux/dma-buf.h>
-#include <linux/dma-mapping.h>
 #include <linux/miscdevice.h>
 #include <linux/mm.h>
 #include <linux/module.h>
-#include <linux/scatterlist.h>
 #include <linux/slab.h>
 #include <linux/uaccess.h>
 #include <linux/vmalloc.h>
 
-#include "testexporter.h"
+#include "buffer.h"
 
 #define MAX_PAGES 1024
-
-struct test_buffer {
-	enum testexporter_mode mode;
-	unsigned int npages;
-	struct page **pages;
-
-	/* held by importers */
-	atomic_t pins;
-	atomic_t maps;
-	atomic_t vmaps;
-	atomic_t cpu;
-};
 
 static int test_attach(struct dma_buf *dmabuf,
 		       struct dma_buf_attachment *attach)
@@ -62,31 +48,13 @@ static struct sg_table *test_map(struct dma_buf_attachment *attach,
 {
 	struct test_buffer *b = attach->dmabuf->priv;
 	struct sg_table *sgt;
-	int err;
 
 	if (b->mode == TESTEXPORTER_MAP)
 		return ERR_PTR(-ENXIO);
-
-	sgt = kzalloc(sizeof(*sgt), GFP_KERNEL);
-	if (!sgt)
-		return ERR_PTR(-ENOMEM);
-	err = sg_alloc_table_from_pages(sgt, b->pages, b->npages, 0,
-					(size_t)b->npages << PAGE_SHIFT,
-					GFP_KERNEL);
-	if (err)
-		goto err_free;
-	err = dma_map_sgtable(attach->dev, sgt, dir, 0);
-	if (err)
-		goto err_table;
-
-	atomic_inc(&b->maps);
+	sgt = test_table_map(b, attach->dev, dir);
+	if (!IS_ERR(sgt))
+		atomic_inc(&b->maps);
 	return sgt;
-
-err_table:
-	sg_free_table(sgt);
-err_free:
-	kfree(sgt);
-	return ERR_PTR(err);
 }
 
 static void test_unmap(struct dma_buf_attachment *attach, struct sg_table *sgt,
@@ -94,9 +62,7 @@ static void test_unmap(struct dma_buf_attachment *attach, struct sg_table *sgt,
 {
 	struct test_buffer *b = attach->dmabuf->priv;
 
-	dma_unmap_sgtable(attach->dev, sgt, dir, 0);
-	sg_free_table(sgt);
-	kfree(sgt);
+	test_table_unmap(b, attach->dev, sgt, dir);
 	atomic_dec(&b->maps);
 }
 
@@ -147,15 +113,17 @@ static int test_mmap(struct dma_buf *dmabuf, struct vm_area_struct *vma)
 {
 	struct test_buffer *b = dmabuf->priv;
 
-	return vm_map_pages(vma, b->pages, b->npages);
+	/* Of a BAR, user space maps sysfs' file. */
+	return vm_map_pages(vma, b->pages, b->nram);
 }
 
 static void free_buffer(struct test_buffer *b)
 {
 	unsigned int i;
 
-	for (i = 0; i < b->npages && b->pages[i]; i++)
+	for (i = 0; i < b->nram && b->pages[i]; i++)
 		__free_page(b->pages[i]);
+	test_bar_put(b);
 	kvfree(b->pages);
 	kfree(b);
 }
@@ -193,37 +161,72 @@ static const struct dma_buf_ops test_ops_no_vmap = {
 	TEST_OPS,
 };
 
+static unsigned int ram_pages(enum testexporter_mode mode, unsigned int npages)
+{
+	switch (mode) {
+	case TESTEXPORTER_BAR:
+	case TESTEXPORTER_P2PMEM:
+		return 0;
+	case TESTEXPORTER_HALVES:
+	case TESTEXPORTER_HALVES_DMA:
+	case TESTEXPORTER_HALVES_P2PMEM:
+		return npages / 2;
+	default:
+		return npages;
+	}
+}
+
+static struct test_buffer *alloc_buffer(const struct testexporter_create *c)
+{
+	struct test_buffer *b;
+	unsigned int i;
+	int err = -ENOMEM;
+
+	b = kzalloc(sizeof(*b), GFP_KERNEL);
+	if (!b)
+		return ERR_PTR(-ENOMEM);
+	b->mode = c->mode;
+	b->npages = c->pages;
+	b->nram = ram_pages(b->mode, b->npages);
+	b->pages = kvcalloc(b->npages, sizeof(*b->pages), GFP_KERNEL);
+	if (!b->pages) {
+		kfree(b);
+		return ERR_PTR(-ENOMEM);
+	}
+	for (i = 0; i < b->nram; i++) {
+		b->pages[i] = alloc_page(GFP_KERNEL | __GFP_ZERO);
+		if (!b->pages[i])
+			goto err;
+	}
+	if (test_in_bar(b->mode)) {
+		err = test_bar_get(b, c);
+		if (err)
+			goto err;
+	}
+	return b;
+
+err:
+	free_buffer(b);
+	return ERR_PTR(err);
+}
+
 static long create(const struct testexporter_create *c)
 {
 	DEFINE_DMA_BUF_EXPORT_INFO(info);
 	struct dma_buf *dmabuf;
 	struct test_buffer *b;
-	unsigned int i;
 	int fd;
 
-	if (c->mode >= TESTEXPORTER_MODES || !c->pages || c->pages > MAX_PAGES)
+	if (c->mode >= TESTEXPORTER_MODES || !c->pages ||
+	    c->pages > MAX_PAGES || c->reserved)
 		return -EINVAL;
+	b = alloc_buffer(c);
+	if (IS_ERR(b))
+		return PTR_ERR(b);
 
-	b = kzalloc(sizeof(*b), GFP_KERNEL);
-	if (!b)
-		return -ENOMEM;
-	b->mode = c->mode;
-	b->npages = c->pages;
-	b->pages = kvcalloc(b->npages, sizeof(*b->pages), GFP_KERNEL);
-	if (!b->pages) {
-		kfree(b);
-		return -ENOMEM;
-	}
-	for (i = 0; i < b->npages; i++) {
-		b->pages[i] = alloc_page(GFP_KERNEL | __GFP_ZERO);
-		if (!b->pages[i]) {
-			free_buffer(b);
-			return -ENOMEM;
-		}
-	}
-
-	info.ops = b->mode == TESTEXPORTER_NO_VMAP ? &test_ops_no_vmap :
-						     &test_ops;
+	info.ops = &test_ops;
+	if (b->mode == TESTEXPORTER_NO_VMAP || test_in_bar(b->mode))
+		info.ops = &test_ops_no_vmap;
 	info.size = (size_t)b->npages << PAGE_SHIFT;
 	info.flags = O_RDWR;
 	info.priv = b;
@@ -261,9 +264,21 @@ static struct miscdevice test_device = {
 	.name = "testexporter",
 	.fops = &test_fops,
 };
-module_misc_device(test_device);
 
-MODULE_DESCRIPTION("dma-buf exporter with faults on request");
+static int __init test_init(void)
+{
+	return misc_register(&test_device);
+}
+module_init(test_init);
+
+static void __exit test_exit(void)
+{
+	misc_deregister(&test_device);
+	test_bar_exit();
+}
+module_exit(test_exit);
+
+MODULE_DESCRIPTION("dma-buf exporter with faults and scatter lists on request");
 MODULE_LICENSE("GPL");
 #ifdef STRING_NAMESPACE
 MODULE_IMPORT_NS("DMA_BUF");
