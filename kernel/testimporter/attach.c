@@ -100,14 +100,15 @@ struct importer *importer_attach(const struct testimporter_attach *args)
 	int ret;
 
 	if (args->kind > TESTIMPORTER_DYNAMIC || args->reserved ||
-	    (args->flags & ~TESTIMPORTER_PEER2PEER) ||
-	    (args->kind == TESTIMPORTER_STATIC && args->flags))
+	    (args->flags & ~TESTIMPORTER_FLAGS) ||
+	    (args->kind == TESTIMPORTER_STATIC && (args->flags & TESTIMPORTER_PEER2PEER)))
 		return ERR_PTR(-EINVAL);
 	imp = kzalloc_obj(*imp);
 	if (!imp)
 		return ERR_PTR(-ENOMEM);
 	imp->kind = args->kind;
-	imp->dev = importer_device_get(args->device);
+	imp->dev = importer_device_get(args->device,
+				       args->flags & TESTIMPORTER_32BIT ? 32 : 64);
 	if (IS_ERR(imp->dev)) {
 		ret = PTR_ERR(imp->dev);
 		goto free;

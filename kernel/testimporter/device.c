@@ -21,31 +21,41 @@ static struct pci_dev *pci_get(const char *name)
 }
 
 /* With a reference. -EINVAL: no such name; -ENODEV: no such device. */
-struct device *importer_device_get(const char *name)
+static struct device *device_find(const char *name)
 {
 	struct pci_dev *pdev;
-	int ret = 0;
 
 	if (!strncmp(name, TESTIMPORTER_SOFT, TESTIMPORTER_NAME))
 		return get_device(&soft->dev);
 	pdev = pci_get(name);
 	if (IS_ERR(pdev))
 		return ERR_CAST(pdev);
-	if (!pdev)
-		return ERR_PTR(-ENODEV);
+	return pdev ? &pdev->dev : ERR_PTR(-ENODEV);
+}
+
+/* As device_find(), for DMA. -EBUSY: others have said how many bits it has. */
+struct device *importer_device_get(const char *name, unsigned int dma_bits)
+{
+	struct device *dev = device_find(name);
+	int ret = 0;
+
+	if (IS_ERR(dev))
+		return dev;
 	/*
 	 * A device without a driver has had nobody to say how many address bits
-	 * it has; one with a driver is left as it is.
+	 * it has; one with a driver that is not ours is left as it is.
 	 */
-	device_lock(&pdev->dev);
-	if (!pdev->dev.driver)
-		ret = dma_set_mask_and_coherent(&pdev->dev, DMA_BIT_MASK(64));
-	device_unlock(&pdev->dev);
+	device_lock(dev);
+	if (dev_is_pci(dev) && (!dev->driver || importer_edu_drives(dev)))
+		ret = dma_set_mask_and_coherent(dev, DMA_BIT_MASK(dma_bits));
+	else if (dma_bits != 64)
+		ret = -EBUSY;
+	device_unlock(dev);
 	if (ret) {
-		pci_dev_put(pdev);
+		put_device(dev);
 		return ERR_PTR(ret);
 	}
-	return &pdev->dev;
+	return dev;
 }
 
 int importer_distance(struct testimporter_distance *args)
@@ -58,7 +68,7 @@ int importer_distance(struct testimporter_distance *args)
 	provider = pci_get(args->provider);
 	if (IS_ERR_OR_NULL(provider))
 		return provider ? PTR_ERR(provider) : -ENODEV;
-	client = importer_device_get(args->client);
+	client = device_find(args->client);
 	if (IS_ERR(client)) {
 		pci_dev_put(provider);
 		return PTR_ERR(client);

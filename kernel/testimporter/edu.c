@@ -135,8 +135,6 @@ static int transfer(struct importer *imp, struct edu *edu,
 	return 0;
 }
 
-static struct pci_driver edu_driver;
-
 /* The device's lock keeps its driver bound, and the engine to one caller. */
 int importer_dma(struct importer *imp, const struct testimporter_transfer *args)
 {
@@ -146,7 +144,7 @@ int importer_dma(struct importer *imp, const struct testimporter_transfer *args)
 	if (ret)
 		return ret;
 	device_lock(imp->dev);
-	if (imp->dev->driver == &edu_driver.driver)
+	if (importer_edu_drives(imp->dev))
 		ret = transfer(imp, dev_get_drvdata(imp->dev), args);
 	else
 		ret = -EOPNOTSUPP;
@@ -192,6 +190,12 @@ static struct pci_driver edu_driver = {
 	.id_table = edu_ids,
 	.probe = edu_probe,
 };
+
+/* With the device's lock held. */
+bool importer_edu_drives(struct device *dev)
+{
+	return dev->driver == &edu_driver.driver;
+}
 
 int importer_edu_init(void)
 {

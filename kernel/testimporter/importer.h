@@ -49,7 +49,7 @@ int importer_check_transfer(struct importer *imp, const struct testimporter_tran
 int importer_copy(struct importer *imp, const struct testimporter_transfer *args);
 
 /* device.c */
-struct device *importer_device_get(const char *name);
+struct device *importer_device_get(const char *name, unsigned int dma_bits);
 int importer_distance(struct testimporter_distance *args);
 int importer_device_init(void);
 void importer_device_exit(void);
@@ -58,5 +58,6 @@ void importer_device_exit(void);
 int importer_dma(struct importer *imp, const struct testimporter_transfer *args);
 int importer_edu_init(void);
 void importer_edu_exit(void);
+bool importer_edu_drives(struct device *dev);
 
 #endif

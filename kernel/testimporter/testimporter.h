@@ -30,8 +30,16 @@ enum testimporter_kind {
 	TESTIMPORTER_DYNAMIC = 3,
 };
 
-/* testimporter_attach.flags: the importer can use addresses without a page. */
+/* testimporter_attach.flags */
+/* The importer can use addresses without a page. */
 #define TESTIMPORTER_PEER2PEER 0x1
+/*
+ * The device reaches the first 4 GiB only, until the next attachment of it. What
+ * is RAM beyond goes through a bounce buffer, where there is no IOMMU. EBUSY: the
+ * device is not the importer's to say that of.
+ */
+#define TESTIMPORTER_32BIT 0x2
+#define TESTIMPORTER_FLAGS 0x3
 
 /*
  * Attaches to the dma-buf fd, which stays the caller's. Static importers cannot
