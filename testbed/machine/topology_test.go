@@ -96,6 +96,16 @@ func TestVariations(t *testing.T) {
 	if strings.Contains(strings.Join(told, " "), "pci=") || !slices.Equal(after.Nodes[0].Cmdline(), append(told, acsRemedy)) {
 		t.Errorf("%v, and with the remedy %v", told, after.Nodes[0].Cmdline())
 	}
+	cold, err := Load("switch+cold")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := cold.Nodes[0]; len(n.Modules)+len(n.Interfaces)+len(n.RDMA) != 0 || len(n.Devices) == 0 {
+		t.Errorf("cold: %+v", n)
+	}
+	if m, err := Load("switch"); err != nil || len(m.Nodes[0].Modules) == 0 || len(m.Nodes[0].RDMA) == 0 {
+		t.Errorf("after it: %+v, %v", m, err)
+	}
 	// The machine itself is as it was.
 	if m, err := Load("switch-acs"); err != nil || !slices.Contains(m.Nodes[0].KernelArgs, acsRedirect) || m.Nodes[0].CPU != "max" {
 		t.Errorf("after a variation: %+v, %v", m, err)

@@ -34,7 +34,7 @@ func Variations() []string {
 		all = append(all, name)
 	}
 	sort.Strings(all[len(cpus):])
-	return append(all, "noredir", "remedy", "vram=SIZE")
+	return append(all, "cold", "noredir", "remedy", "vram=SIZE")
 }
 
 // redirects reports ports that redirect, unless they are told not to.
@@ -70,6 +70,8 @@ func (m Machine) vary(variation string) (Machine, error) {
 				return m, fmt.Errorf("machine %q: the remedy is nested's with an IOMMU", m.Name)
 			}
 			n.KernelArgs = append(slices.Clone(n.KernelArgs), acsRemedy)
+		case variation == "cold":
+			n.Modules, n.Interfaces, n.RDMA = nil, nil, nil
 		case vramSize.MatchString(variation):
 			n.Objects = slices.Clone(n.Objects)
 			at := slices.IndexFunc(n.Objects, func(d Device) bool { return strings.HasPrefix(d.ID, "vram") })
