@@ -39,6 +39,7 @@ const SegmentPage = 1 << 0
 
 const (
 	importerPeer2Peer = 1 << 0 // TESTIMPORTER_PEER2PEER
+	importer32Bit     = 1 << 1 // TESTIMPORTER_32BIT
 	importerSegments  = 1 << 14
 )
 
@@ -167,14 +168,25 @@ func (i *Importer) call(dir, number uint32, size uintptr, arg unsafe.Pointer) er
 // Attach attaches the dma-buf fd, which stays the caller's, to a PCI function
 // ("0000:03:00.0") or to SoftDevice. The error is the kernel's errno.
 func (i *Importer) Attach(device string, fd int, kind ImporterKind, peer2peer bool) (*Attachment, error) {
-	a := importerAttach{FD: int32(fd), Kind: uint32(kind)}
+	flags := uint32(0)
+	if peer2peer {
+		flags = importerPeer2Peer
+	}
+	return i.attach(device, fd, kind, flags)
+}
+
+// Attach32 attaches to a PCI function whose driver says that it reaches the first
+// 4 GiB only, with a static importer.
+func (i *Importer) Attach32(device string, fd int) (*Attachment, error) {
+	return i.attach(device, fd, StaticImporter, importer32Bit)
+}
+
+func (i *Importer) attach(device string, fd int, kind ImporterKind, flags uint32) (*Attachment, error) {
+	a := importerAttach{FD: int32(fd), Kind: uint32(kind), Flags: flags}
 	if len(device) >= len(a.Device) {
 		return nil, fmt.Errorf("%q is no device", device)
 	}
 	copy(a.Device[:], device)
-	if peer2peer {
-		a.Flags = importerPeer2Peer
-	}
 	if err := i.call(iocRead|iocWrite, 0x40, unsafe.Sizeof(a), unsafe.Pointer(&a)); err != nil {
 		return nil, err
 	}
