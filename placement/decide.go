@@ -45,9 +45,9 @@ var vetoes = map[string]bool{"amdgpu": true, "xe": true}
 // Decide says where the bytes are. m is the machine's memory map.
 //
 // It reads its inputs in this order: the mapping failed; something was lost;
-// the buffer moved; physical addresses that the exporter handed in; bus
-// addresses; pages; addresses that nothing translates; IOMMU map calls. What
-// is left is Unknown.
+// the buffer moved; bounce buffers; physical addresses that the exporter handed
+// in; bus addresses; pages; addresses that nothing translates; IOMMU map calls.
+// What is left is Unknown.
 func Decide(in Inputs, m *Machine) Placement {
 	p := decide(in, m)
 	p.Evidence = in
@@ -72,19 +72,20 @@ func decide(in Inputs, m *Machine) Placement {
 	case in.DMA.Unread || in.Pages.Unread || in.Resources.Unread:
 		return unread(in, m)
 	}
-	if !in.Resources.Empty() {
-		return fromResources(in, m)
-	}
-	if in.MapType == MapTypeBusAddr || in.BusFlag {
-		// The addresses are the bus's own, which on x86 are the CPU's.
-		return Placement{Memory: PeerToPeer, Proof: BusAddress, Places: in.DMA.places(m)}
-	}
+	// Before what the rest of the list proves: the pages of what bounces are not
+	// where the device writes.
 	if in.SwiotlbFlag {
 		return Placement{Memory: Bounced, Proof: StructPage, Places: in.DMA.places(m), Reason: "the scatter list is marked SG_DMA_SWIOTLB"}
 	}
 	if in.Displaced > 0 && in.Translation == Untranslated {
 		return Placement{Memory: Bounced, Proof: DMAAddress, Places: in.DMA.places(m),
-			Reason: fmt.Sprintf("%d bytes have a DMA address that is not their page's, and no IOMMU translates", in.Displaced)}
+			Reason: fmt.Sprintf("%d of %d bytes have a DMA address that is not their page's, and no IOMMU translates", in.Displaced, in.DMA.Bytes)}
+	}
+	if !in.Resources.Empty() {
+		return fromResources(in, m)
+	}
+	if in.MapType == MapTypeBusAddr || in.BusFlag {
+		return fromBus(in, m)
 	}
 	if !in.Pages.Empty() {
 		return fromPages(in, m)
@@ -119,6 +120,31 @@ func fromResources(in Inputs, m *Machine) Placement {
 		return verdict(places, PhysicalAddress, m)
 	}
 	return unknown(fmt.Sprintf("physical addresses were seen for %d bytes and %d were mapped", in.Resources.Bytes, in.DMA.Bytes))
+}
+
+// fromBus judges bus addresses, which on x86 are the CPU's. Beside them the list
+// may have entries of another kind.
+func fromBus(in Inputs, m *Machine) Placement {
+	if !in.DMA.Empty() && in.Pages.Bytes == in.DMA.Bytes {
+		p := fromPages(in, m)
+		if p.Memory == PeerToPeer {
+			p.Proof = BusAddress
+		}
+		return p
+	}
+	places := in.DMA.places(m)
+	behind := has(places, KindBAR)
+	switch {
+	case len(places) == 0:
+		return unknown("PCI bus addresses were chosen, and the mapping's addresses were not seen")
+	case behind == in.DMA.Bytes:
+		return Placement{Memory: PeerToPeer, Proof: BusAddress, Places: places}
+	case in.Translation == Untranslated:
+		return verdict(places, DMAAddress, m)
+	case behind == 0:
+		return unknown("PCI bus addresses were chosen, and none of those that were seen lies behind a BAR")
+	}
+	return unknown(fmt.Sprintf("%d of %d bytes are at PCI bus addresses behind a BAR, and the others may have IOVAs", behind, in.DMA.Bytes))
 }
 
 // fromPages judges the pages of the scatter list.
