@@ -142,6 +142,8 @@ type wireExport struct {
 	Event    wireEvent
 	Size     uint64
 	Exporter [24]byte
+	Owner    [24]byte
+	Comm     [16]byte
 }
 
 // struct range

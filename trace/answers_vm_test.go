@@ -207,6 +207,11 @@ func registeredBy(t *testing.T, tr *Tracer) {
 	r := await(t, tr, "registered", onBuffer(inode(b), Registered)).Record
 	if r.MR == nil || r.MR.LKey != mr.LKey || r.Placement.Memory != placement.SystemMemory {
 		t.Errorf("%+v", r)
+		for _, h := range tr.Hooks() {
+			if !h.Attached() {
+				t.Errorf("not watched: %+v", h)
+			}
+		}
 	}
 	if err := d.DestroyMR(mr.Handle); err != nil {
 		t.Fatal(err)

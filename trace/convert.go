@@ -58,6 +58,9 @@ func (c *converter) record(w *wireRecord) Record {
 		Outside: w.Have&haveOutside != 0,
 		Existed: w.Kind == kindInventory, distance: w.Distance, provider: text(w.Provider[:]),
 	}
+	if r.Existed { // since when is not known
+		r.Start, r.Duration = c.time(w.Head.Time), 0
+	}
 	switch {
 	case w.Have&haveDriverOp != 0:
 		r.driverOp = placement.Yes

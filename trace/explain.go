@@ -165,7 +165,7 @@ func (r *Record) explainStep(f *Failure, s Step) {
 	case funcAttach:
 		f.Stage, f.Detail = StageAttach, fmt.Sprintf("dma_buf_dynamic_attach refused %s for %s; %s", r.exporter(), r.importer(), unseen)
 	case funcPin:
-		f.Stage, f.Detail = StagePin, fmt.Sprintf("dma_buf_pin failed on %s; %s", r.exporter(), unseen)
+		f.Stage, f.Detail = StagePin, fmt.Sprintf("%s refused pin (dma_buf_pin passes its answer on)", r.exporter())
 	case funcMap:
 		f.Stage, f.Detail = StageMap, fmt.Sprintf("dma_buf_map_attachment failed on %s; %s", r.exporter(), unseen)
 	case funcPhysVec, funcDMAMapResource, funcDMAMapSgtable:
@@ -233,7 +233,7 @@ func (r *Record) explainHandler(f *Failure) {
 	}
 	switch {
 	case !touched && r.driverOp == placement.No:
-		f.Stage, f.Function = StageUverbs, "UVERBS_METHOD_REG_DMABUF_MR"
+		f.Stage, f.Function = StageUverbs, "UVERBS_METHOD_"+string(r.Call)
 		f.Detail = fmt.Sprintf("no driver op: the driver of %s has no reg_user_mr_dmabuf", r.device())
 		f.Remedy = "use a device whose driver registers dma-bufs (mlx5, irdma, bnxt_re, efa, mana, ionic)"
 	case !touched && r.ArgsKnown && f.Errno == unix.EINVAL && r.Offset%page != r.IOVA%page:

@@ -365,11 +365,11 @@ func (j *joiner) release(ev *wireEvent) {
 }
 
 func (j *joiner) exported(x *wireExport) {
-	e := &entry{rec: Record{
-		Call: "export", PID: int(x.Event.TGID), TID: int(x.Event.TID), FD: -1, Start: j.conv.time(x.Event.Head.Time),
-		Buffer: &Buffer{Inode: x.Event.Inode, Size: x.Size, Exporter: text(x.Exporter[:])},
-	}}
-	j.emit(Exported, x.Event.Head.Time, e)
+	j.out = append(j.out, &update{kind: Exported, time: x.Event.Head.Time, rec: Record{
+		Call: "export", PID: int(x.Event.TGID), TID: int(x.Event.TID), Comm: text(x.Comm[:]), FD: -1, Start: j.conv.time(x.Event.Head.Time),
+		Buffer:    &Buffer{Inode: x.Event.Inode, Size: x.Size, Exporter: text(x.Exporter[:]), Driver: text(x.Owner[:])},
+		Placement: placement.Placement{Memory: placement.NotMapped, Reason: "exported just now"},
+	}})
 }
 
 // lose is told what was lost since the last call. Whatever lived or ended

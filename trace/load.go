@@ -68,6 +68,28 @@ func (l *loader) functions() (map[string]symbol, error) {
 	return found, nil
 }
 
+// readings bounds how often the list of symbols is read while modules come.
+const readings = 8
+
+// settled reads the list of symbols until a reading adds nothing. The kernel finds
+// its place in the list by number, and a module that ends its initialization gives
+// symbols up: one that is read meanwhile lacks what then moves to the front of it.
+func settled(read func() (map[string]symbol, error)) (map[string]symbol, error) {
+	found, err := read()
+	for n := 1; err == nil && n < readings; n++ {
+		var again map[string]symbol
+		if again, err = read(); err != nil {
+			break
+		}
+		before := len(found)
+		maps.Copy(found, again)
+		if len(found) == before {
+			break
+		}
+	}
+	return found, err
+}
+
 func rootErr(err error) error {
 	var n unix.Errno
 	if errors.As(err, &n) {
@@ -482,8 +504,10 @@ func (l *loader) moduleCame() (bool, error) {
 	if l.core == nil {
 		return false, os.ErrClosed
 	}
-	l.symbols.forget()
-	found, err := l.functions()
+	found, err := settled(func() (map[string]symbol, error) {
+		l.symbols.forget()
+		return l.functions()
+	})
 	if err != nil {
 		return false, err
 	}
@@ -601,7 +625,10 @@ func explainLoad(err error) error {
 	case errors.As(err, &v):
 		return refuse("the kernel's verifier", fmt.Sprintf("%+v", tail(v)), "report this, with the kernel's version", rootErr(err))
 	case errors.Is(err, unix.EPERM):
-		return refuse("bpf", err.Error(), "run as root; lockdown=confidentiality or a security module may forbid bpf(2), too", unix.EPERM)
+		// Which program was the first to be refused says nothing, and the library's
+		// advice is for its callers.
+		return refuse("bpf", "the kernel refused bpf(2), though this process has the capabilities",
+			"look for what forbids bpf(2): a container's or service's seccomp filter, lockdown=confidentiality, a security module", unix.EPERM)
 	case errors.Is(err, unix.ENOMEM):
 		return refuse("bpf", err.Error(), "allow more memory: a memory cgroup counts the maps", unix.ENOMEM)
 	}

@@ -3,7 +3,9 @@
 package trace
 
 import (
+	"io"
 	"io/fs"
+	"maps"
 	"strings"
 	"testing"
 
@@ -34,5 +36,28 @@ func TestExporterWithoutTypes(t *testing.T) {
 		if got.Function != want.Function || got.Module != want.Module || got.What != whatExporterOps || got.Attached() || !strings.Contains(got.Absent, fs.ErrNotExist.Error()) {
 			t.Errorf("%+v", got)
 		}
+	}
+}
+
+// Readings of the symbols while modules come lack some, each others.
+func TestSettled(t *testing.T) {
+	one, two := symbol{addr: 1}, symbol{addr: 2}
+	lists := []map[string]symbol{{"a": one}, {"b": two}, {"a": one}, {"c": two}}
+	reads := 0
+	got, err := settled(func() (map[string]symbol, error) {
+		reads++
+		return maps.Clone(lists[reads-1]), nil
+	})
+	if err != nil || reads != 3 || len(got) != 2 || got["a"] != one || got["b"] != two {
+		t.Errorf("%v after %d readings, %v", got, reads, err)
+	}
+	reads = 0
+	if _, err := settled(func() (map[string]symbol, error) {
+		if reads++; reads == 2 {
+			return nil, io.ErrUnexpectedEOF
+		}
+		return map[string]symbol{}, nil
+	}); err != io.ErrUnexpectedEOF {
+		t.Errorf("a reading that failed: %v", err)
 	}
 }

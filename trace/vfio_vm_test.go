@@ -3,7 +3,6 @@
 package trace
 
 import (
-	"crypto/rand"
 	"errors"
 	"io/fs"
 	"os"
@@ -60,10 +59,7 @@ func TestVMVFIO(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer buf.Close()
-	var st unix.Stat_t
-	if err := unix.Fstat(int(buf.Fd()), &st); err != nil {
-		t.Fatal(err)
-	}
+	ino := inodeOf(t, buf)
 
 	a, err := imp.Attach(pciOf(t, "edu1"), int(buf.Fd()), testenv.DynamicImporter, true)
 	if err != nil {
@@ -73,19 +69,14 @@ func TestVMVFIO(t *testing.T) {
 		if err := a.Detach(); err != nil {
 			t.Error(err)
 		}
-		if r := only(t, tr, st.Ino); r != nil {
+		if r := only(t, tr, ino); r != nil {
 			t.Errorf("detached, and lives: %v", r)
 		}
 	}()
 	if _, err := a.Map(); err != nil {
-		t.Fatalf("map: %v: %v", err, lastFailure(t, tr, st.Ino, MapRefused))
+		t.Fatalf("map: %v: %v", err, lastFailure(t, tr, ino, MapRefused))
 	}
-	nonce := make([]byte, nonceSize)
-	rand.Read(nonce)
-	if err := a.Write(nonce, 0); err != nil {
-		t.Fatal(err)
-	}
-	found, ok := view.find(nonce)
+	found, ok := view.find(nonceAt(t, a, 0))
 	if !ok || found != at {
 		t.Errorf("the engine's bytes are at %#x of the BAR (found: %v), want %#x", found, ok, at)
 	}
@@ -99,7 +90,7 @@ func TestVMVFIO(t *testing.T) {
 			t.Errorf("%s: the bytes are in %s BAR %d at %#x, the verdict says %+v", what, owner, view.index, view.start+found, q)
 		}
 	}
-	r := only(t, tr, st.Ino)
+	r := only(t, tr, ino)
 	if r == nil {
 		t.Fatal("no record")
 	}
@@ -111,13 +102,13 @@ func TestVMVFIO(t *testing.T) {
 
 	// With its memory turned off the device revokes the buffer.
 	dev.decode(t, false)
-	if r := only(t, tr, st.Ino); r.Moves == 0 || r.Placement.Memory != placement.Stale && r.Placement.Memory != placement.NotMapped {
+	if r := only(t, tr, ino); r.Moves == 0 || r.Placement.Memory != placement.Stale && r.Placement.Memory != placement.NotMapped {
 		t.Errorf("after %d moves: %v", r.Moves, r.Placement)
 	}
 	if _, err := a.Map(); err != unix.ENODEV {
 		t.Errorf("map of a revoked buffer: %v", err)
 	}
-	f := lastFailure(t, tr, st.Ino, MapRefused)
+	f := lastFailure(t, tr, ino, MapRefused)
 	if f.Errno != unix.ENODEV || f.Stage != StageMap {
 		t.Errorf("%+v", f)
 	}
@@ -125,13 +116,13 @@ func TestVMVFIO(t *testing.T) {
 	if _, err := a.Map(); err != nil {
 		t.Fatal(err)
 	}
-	check("mapped again", only(t, tr, st.Ino).Placement)
+	check("mapped again", only(t, tr, ino).Placement)
 
 	// vfio-pci wants an importer that can be told, and is peer to peer.
 	if _, err := imp.Attach(testenv.SoftDevice, int(buf.Fd()), testenv.DynamicImporter, false); err != unix.EOPNOTSUPP {
 		t.Errorf("an importer without peer-to-peer: %v", err)
 	}
-	f = lastFailure(t, tr, st.Ino, Refused)
+	f = lastFailure(t, tr, ino, Refused)
 	if f.Stage != StageAttach || f.Function != "vfio_pci_dma_buf_attach" {
 		t.Errorf("%+v", f)
 	}

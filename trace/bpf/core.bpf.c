@@ -28,6 +28,9 @@ int exported(u64 *ctx)
 	x.e.inode = inode_of(b);
 	x.size = b->size;
 	read_kernel_str(x.exporter, sizeof(x.exporter), b->exp_name);
+	if (b->owner)
+		read_kernel_str(x.owner, sizeof(x.owner), &b->owner->name);
+	get_comm(x.comm, sizeof(x.comm));
 	send(&x, sizeof(x), EVENT_EXPORT);
 	return 0;
 }

@@ -11,29 +11,65 @@ enum {
 	REG_DMABUF_MR_ACCESS_FLAGS,
 };
 
+/* and of UVERBS_METHOD_REG_MR, where a descriptor takes the place of the address */
+enum {
+	REG_MR_IOVA = 3,
+	REG_MR_ADDR,
+	REG_MR_LENGTH,
+	REG_MR_ACCESS_FLAGS,
+	REG_MR_FD,
+	REG_MR_FD_OFFSET,
+};
+
 /* Where a bundle keeps attribute id: uapi_bkey_attr(uapi_key_attr(id)). */
 #define SLOT(id) (2 * (id))
 
-/* The attributes from the first to the last, of which some are between. */
-#define ATTRS (SLOT(REG_DMABUF_MR_ACCESS_FLAGS) - SLOT(REG_DMABUF_MR_OFFSET) + 1)
-
-INLINE void fill_attrs(struct scope *s, struct uverbs_attr_bundle *b)
+/* Reads the attributes from the first to the last; each has its value at its begin. */
+INLINE bool read_attrs(struct scope *s, struct uverbs_attr_bundle *b, u32 first, u32 last)
 {
-	u64 size = TYPE_SIZE(struct uverbs_attr);
+	u64 size = TYPE_SIZE(struct uverbs_attr), n = size * (SLOT(last) - SLOT(first) + 1);
+
+	return n <= sizeof(s->block) &&
+	       !read_kernel(s->block, n, (char *)b->attrs + SLOT(first) * size);
+}
+
+#define ATTR(first, id) (*(u64 *)((char *)s->block +                       \
+	(SLOT(id) - SLOT(first)) * TYPE_SIZE(struct uverbs_attr) +         \
+	FIELD_OFFSET(struct uverbs_attr, ptr_attr.data)))
+
+INLINE void fill_dmabuf_attrs(struct scope *s, struct uverbs_attr_bundle *b)
+{
 	struct record *r = &s->rec;
 
-	if (size * ATTRS > sizeof(s->block) ||
-	    read_kernel(s->block, size * ATTRS, (char *)b->attrs + SLOT(REG_DMABUF_MR_OFFSET) * size))
+	if (!read_attrs(s, b, REG_DMABUF_MR_OFFSET, REG_DMABUF_MR_ACCESS_FLAGS))
 		return;
-#define ATTR(id) (*(u64 *)((char *)s->block + (SLOT(id) - SLOT(REG_DMABUF_MR_OFFSET)) * size + \
-			   FIELD_OFFSET(struct uverbs_attr, ptr_attr.data)))
-	r->offset = ATTR(REG_DMABUF_MR_OFFSET);
-	r->length = ATTR(REG_DMABUF_MR_LENGTH);
-	r->iova = ATTR(REG_DMABUF_MR_IOVA);
-	r->fd = (s32)ATTR(REG_DMABUF_MR_FD);
-	r->access = (u32)ATTR(REG_DMABUF_MR_ACCESS_FLAGS);
+	r->offset = ATTR(REG_DMABUF_MR_OFFSET, REG_DMABUF_MR_OFFSET);
+	r->length = ATTR(REG_DMABUF_MR_OFFSET, REG_DMABUF_MR_LENGTH);
+	r->iova = ATTR(REG_DMABUF_MR_OFFSET, REG_DMABUF_MR_IOVA);
+	r->fd = (s32)ATTR(REG_DMABUF_MR_OFFSET, REG_DMABUF_MR_FD);
+	r->access = (u32)ATTR(REG_DMABUF_MR_OFFSET, REG_DMABUF_MR_ACCESS_FLAGS);
 	r->have |= HAVE_ARGS | HAVE_FD;
-#undef ATTR
+}
+
+/* What is where an optional one is missing is an older call's. */
+INLINE void fill_mr_attrs(struct scope *s, struct uverbs_attr_bundle *b)
+{
+	u64 present = b->attr_present[0];
+	struct record *r = &s->rec;
+
+	if (!(present & 1UL << SLOT(REG_MR_FD)) ||
+	    !read_attrs(s, b, REG_MR_IOVA, REG_MR_FD_OFFSET))
+		return;
+	if (present & 1UL << SLOT(REG_MR_FD_OFFSET))
+		r->offset = ATTR(REG_MR_IOVA, REG_MR_FD_OFFSET);
+	r->length = ATTR(REG_MR_IOVA, REG_MR_LENGTH);
+	r->iova = ATTR(REG_MR_IOVA, REG_MR_IOVA);
+	r->fd = (s32)ATTR(REG_MR_IOVA, REG_MR_FD);
+	r->access = (u32)ATTR(REG_MR_IOVA, REG_MR_ACCESS_FLAGS);
+	r->have |= HAVE_FD;
+	/* Without an offset, or with an address, the call is refused for that. */
+	if (present & 1UL << SLOT(REG_MR_FD_OFFSET) && !(present & 1UL << SLOT(REG_MR_ADDR)))
+		r->have |= HAVE_ARGS;
 }
 
 INLINE void fill_device_ops(struct record *r, struct uverbs_attr_bundle *b)
@@ -63,7 +99,7 @@ int reg_dmabuf_enter(u64 *ctx)
 	if (!s)
 		return 0;
 	fill_device_ops(&s->rec, b);
-	fill_attrs(s, b);
+	fill_dmabuf_attrs(s, b);
 	return 0;
 }
 
@@ -78,10 +114,13 @@ int reg_dmabuf_exit(u64 *ctx)
 SEC("fentry/ib_uverbs_handler_UVERBS_METHOD_REG_MR")
 int reg_mr_enter(u64 *ctx)
 {
+	struct uverbs_attr_bundle *b = (void *)ctx[0];
 	struct scope *s = handler_enter(KIND_REG_MR);
 
-	if (s)
-		fill_device_ops(&s->rec, (void *)ctx[0]);
+	if (!s)
+		return 0;
+	fill_device_ops(&s->rec, b);
+	fill_mr_attrs(s, b);
 	return 0;
 }
 

@@ -120,6 +120,8 @@ struct export {
 	struct event e;
 	u64 size;
 	char exporter[24];
+	char owner[24];
+	char comm[16];
 };
 
 struct range {

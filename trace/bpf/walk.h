@@ -15,6 +15,8 @@ struct window windows[WINDOWS];
 #define SG_END 2UL
 /* No page is smaller: what lies in one such lies in one page. */
 #define SG_PAGE 4096UL
+/* A flag of an entry: its DMA address is PCI's, and nothing translates it. */
+#define SG_BUS_ADDRESS 1
 /* No entry has this page; NULL, many have. */
 #define NO_PAGE SG_CHAIN
 
@@ -225,11 +227,9 @@ INLINE bool walk_entry(struct scope *s)
 	raw = (char *)s->block + (s->at & (sizeof(s->block) - 1));
 	s->at += size;
 #define RAW(type, f) (*(typeof(((type *)0)->f) *)(raw + FIELD_OFFSET(type, f)))
-#define ADD_FLAGS()                                                     \
-	do {                                                            \
-		if (FIELD_EXISTS(struct scatterlist___flags, dma_flags)) \
-			r->dma_flags |= RAW(struct scatterlist___flags, dma_flags); \
-	} while (0)
+#define FLAGS() (FIELD_EXISTS(struct scatterlist___flags, dma_flags) ? \
+		 RAW(struct scatterlist___flags, dma_flags) : 0)
+#define ADD_FLAGS() (r->dma_flags |= FLAGS())
 	link = RAW(struct scatterlist, page_link);
 	if (link & SG_CHAIN) { /* leads on, and is no entry itself */
 		s->sg = link & ~(SG_CHAIN | SG_END);
@@ -281,11 +281,13 @@ INLINE bool walk_entry(struct scope *s)
 				count(&r->pages, &s->page_window, phys, size);
 			else
 				r->opaque += size;
-			if (phys && s->even && dma != phys)
+			/* The bus may have another number for what is there. */
+			if (phys && s->even && dma != phys && !(FLAGS() & SG_BUS_ADDRESS))
 				r->displaced += size;
 		}
 	}
 #undef ADD_FLAGS
+#undef FLAGS
 #undef RAW
 out:
 	if (link & SG_END)
