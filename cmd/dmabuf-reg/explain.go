@@ -27,8 +27,8 @@ the bytes are and how that is known, what happened to it; and of each that
 failed the chain of kernel functions, and the one that refused.
 
 What is said goes to stderr, or to --output, so that COMMAND has stdout for
-itself. The exit status is COMMAND's (127 if it cannot be found, 128 and the
-signal's number if one killed it).
+itself. The exit status is COMMAND's (126 if it cannot be run, 127 if it cannot be
+found, 128 and the signal's number if one killed it).
 
 A library that lacks an operation for dma-bufs refuses without asking the kernel:
 then there is nothing to explain, and "events: none" at the end.`,
@@ -82,7 +82,7 @@ func (x *words) event(e trace.Event) error {
 		text = "too many live; what becomes of it is not followed"
 	case trace.Released:
 		delete(x.numbers, r.ID)
-		text = fmt.Sprintf("%s after %s", r.Ended, cli.Duration(r.EndedAt.Sub(r.Start)))
+		text = endText(r)
 		if last := r.Placement.String(); r.Moves > 0 {
 			text += ", at last " + last
 		}

@@ -83,11 +83,12 @@ func inForeground() bool {
 
 func (c *foreign) ended() bool { return c.ProcessState != nil }
 
-// exitStatus is the program's, as a shell gives it.
-func (c *foreign) exitStatus() int {
+// exit is the program's status, as a shell gives it, and the signal that ended it, 0
+// for none.
+func (c *foreign) exit() (status int, by syscall.Signal) {
 	ws, ok := c.ProcessState.Sys().(syscall.WaitStatus)
 	if ok && ws.Signaled() {
-		return statusSignalled + int(ws.Signal())
+		return statusSignalled + int(ws.Signal()), ws.Signal()
 	}
-	return c.ProcessState.ExitCode()
+	return c.ProcessState.ExitCode(), 0
 }

@@ -83,6 +83,22 @@ func TestVMLocate(t *testing.T) {
 		}
 	})
 
+	t.Run("register says why", func(t *testing.T) {
+		r := command(t, "register", "--trace", "--gpu", "drm:"+gpu.PCI, "--nic", "rxe-soft", "--size", "64KiB")
+		if status := r.do(t); status != 0 {
+			t.Fatalf("status %d: %s%s", status, &r.out, &r.err)
+		}
+		wants := []string{"NOT IN THE GPU'S MEMORY: allocated in VRAM, and registered: the bytes are in system memory"}
+		if testenv.AtLeast(t, "7.2") { // without PCI_P2PDMA the exporter asks nobody
+			wants = append(wants, "cannot reach "+gpu.PCI+": distance -1, the importer hangs on no PCI bus")
+		}
+		for _, want := range wants {
+			if !strings.Contains(r.out.String(), want) {
+				t.Errorf("not said: %q:\n%s", want, &r.out)
+			}
+		}
+	})
+
 	t.Run("a program that fails", func(t *testing.T) {
 		script := filepath.Join(t.TempDir(), "broken")
 		if err := os.WriteFile(script, []byte("#!/bin/sh\necho no such BAR >&2\nexit 3\n"), 0o755); err != nil {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"time"
 
@@ -84,6 +85,8 @@ type mr struct {
 	// Placement is where the bytes are; null without --trace and beyond the
 	// first 16 MRs.
 	Placement *placement.Placement `json:"placement"`
+	// Why the bytes of GPU memory are not there, where that was seen.
+	Why string `json:"why,omitempty"`
 }
 
 func (a *app) register() *cobra.Command {
@@ -276,8 +279,12 @@ func (a *app) doRegister(ctx context.Context, f registerFlags) (_ result, err er
 // prove asks where the MRs that are shown have their bytes.
 func (r *registerResult) prove(ctx context.Context, seen *witness) (err error) {
 	for i := range r.MRs[:min(len(r.MRs), shownMRs)] {
-		if r.MRs[i].Placement, err = seen.place(ctx, r.NIC, r.MRs[i].LKey); err != nil {
+		m := &r.MRs[i]
+		if m.Placement, err = seen.place(ctx, r.NIC, m.LKey); err != nil {
 			return err
+		}
+		if r.staged(m) {
+			m.Why = seen.why(r.NIC, m.LKey)
 		}
 	}
 	return nil
@@ -387,6 +394,12 @@ func (r *registerResult) text(w io.Writer) error {
 	if err := cli.Table(w, r.withPlacement(rows)); err != nil {
 		return err
 	}
+	if i := slices.IndexFunc(r.MRs, func(m mr) bool { return r.staged(&m) }); i >= 0 {
+		fmt.Fprintf(w, "\nNOT IN THE GPU'S MEMORY: allocated in VRAM, and registered: the bytes are in %s\n", r.MRs[i].Placement)
+		if why := r.MRs[i].Why; why != "" {
+			fmt.Fprintf(w, "%s\n", why)
+		}
+	}
 	if n := len(r.MRs) - shownMRs; n > 0 {
 		fmt.Fprintf(w, "... and %d more (--json lists them all)\n", n)
 	}
@@ -394,6 +407,11 @@ func (r *registerResult) text(w io.Writer) error {
 		fmt.Fprintf(w, "\n%d registrations: p50 %s, p99 %s\n", r.Count, cli.Duration(r.P50), cli.Duration(r.P99))
 	}
 	return nil
+}
+
+// staged reports that bytes that were asked for in a GPU's memory are not there.
+func (r *registerResult) staged(m *mr) bool {
+	return r.Memory.Kind == gpualloc.KindVRAM.String() && m.Placement != nil && m.Placement.Direct() == placement.No
 }
 
 // withPlacement adds a column, if anybody asked where the bytes are.

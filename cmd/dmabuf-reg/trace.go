@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 	"github.com/gpurdma/gpurdma/internal/bytesize"
@@ -63,11 +64,13 @@ whole system is traced, until Ctrl-C, which is an ordinary end with status 0; wi
 COMMAND, that program and those it starts, until it ends.
 
 Where bytes are is said only if it is proven. At the end come counts, the time
-up to each function's return since the one before, registrations that nobody released, and what was lost.
+up to each function's return since the one before, registrations that nobody
+deregistered, and what was lost. --json prints an object for each event, one a line,
+and the document at last; give it a file with --output.
 
 With COMMAND, this command writes to stderr, or to --output, so that COMMAND has
-stdout for itself, and the exit status is COMMAND's (127 if it cannot be found,
-128 and the signal's number if one killed it).`,
+stdout for itself, and the exit status is COMMAND's (126 if it cannot be run, 127
+if it cannot be found, 128 and the signal's number if one killed it).`,
 		Example: `  dmabuf-reg trace
   dmabuf-reg trace --pid 4711 --importer mlx5_0
   dmabuf-reg trace --json --output trace.json -- ib_write_bw --use_cuda=0 node2`,
@@ -86,7 +89,7 @@ stdout for itself, and the exit status is COMMAND's (127 if it cannot be found,
 func (f *traceFlags) common(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringSliceVar(&f.exporters, "exporter", nil, "buffers of these exporters only, by the name or driver that a line has: amdgpu, udmabuf, system")
-	flags.StringSliceVar(&f.importers, "importer", nil, "these importers only, by RDMA device, PCI function, device or driver: mlx5_0")
+	flags.StringSliceVar(&f.importers, "importer", nil, "these importers only, by RDMA device, PCI function, device, or the module that attaches: mlx5_0")
 	flags.UintSliceVar(&f.inodes, "inode", nil, "these dma-bufs only, by inode")
 	flags.StringVarP(&f.output, "output", "o", "", "write to this file (- is stdout)")
 }
@@ -98,7 +101,7 @@ func (a *app) watching(cmd *cobra.Command, f *traceFlags, show func(io.Writer) p
 			return errors.New("-- without a command behind it")
 		}
 		// A script's empty variable would trace everything.
-		for _, name := range []string{"cgroup", "exporter", "importer"} {
+		for _, name := range []string{"cgroup", "exporter", "importer", "output"} {
 			if flag := cmd.Flags().Lookup(name); flag != nil && flag.Changed && slices.Contains([]string{"", "[]"}, flag.Value.String()) {
 				return fmt.Errorf("--%s is empty", name)
 			}
@@ -111,6 +114,13 @@ func (a *app) watching(cmd *cobra.Command, f *traceFlags, show func(io.Writer) p
 		}
 		return nil
 	}
+	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		var unknown *pflag.NotExistError
+		if errors.As(err, &unknown) { // of `explain ls -l`
+			err = fmt.Errorf("%w; what belongs to a command comes after --: %s -- COMMAND", err, cmd.CommandPath())
+		}
+		return cmd.Parent().FlagErrorFunc()(cmd, err)
+	})
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		a.lines = true
 		return a.action(func(ctx context.Context) (result, error) {
@@ -177,6 +187,9 @@ func (a *app) doTrace(ctx context.Context, f *traceFlags, argv []string, show fu
 		if len(f.pids) > 0 || f.cgroup != "" {
 			return nil, &cli.UsageError{Err: errors.New("--pid and --cgroup exclude a COMMAND: it is what is traced")}
 		}
+		if f.lasting != 0 {
+			return nil, &cli.UsageError{Err: errors.New("--for excludes a COMMAND: tracing ends when it does, and timeout(1) ends it")}
+		}
 		if cmd, err = newForeign(argv, a.stdout, a.stderr); err != nil {
 			return nil, err
 		}
@@ -209,10 +222,10 @@ func (a *app) doTrace(ctx context.Context, f *traceFlags, argv []string, show fu
 	r.Summary, err = w.end()
 	r.Filtered = w.passed
 	if cmd != nil && cmd.ended() {
-		status := cmd.exitStatus()
+		status, signal := cmd.exit()
 		r.Command, r.Status = strings.Join(argv, " "), &status
 		if status != 0 {
-			err = errors.Join(&cli.Exit{What: argv[0], Code: status}, err)
+			err = errors.Join(&cli.Exit{What: argv[0], Code: status, Signal: signal}, err)
 		}
 	}
 	return r, errors.Join(failed, err)
@@ -267,7 +280,11 @@ func (a *app) announce(t *trace.Tracer, f *traceFlags, cmd *foreign) error {
 			say("not watched: %s (%s): %s", h.Function, h.What, h.Absent)
 		}
 	}
-	if cmd == nil && f.lasting == 0 {
+	switch {
+	case cmd != nil:
+	case f.lasting != 0:
+		say("tracing for %v", f.lasting)
+	default:
 		say("tracing; Ctrl-C ends it with a summary")
 	}
 	return nil
@@ -356,8 +373,11 @@ type lines struct{ w io.Writer }
 func newLines(w io.Writer) printer { return lines{w} }
 
 func (l lines) event(e trace.Event) error {
-	r := &e.Record
-	_, err := fmt.Fprintf(l.w, "%s  %-11s  %7d %-15s  %s\n", e.Time.Format("15:04:05.000000"), e.Kind, r.PID, r.Comm, eventText(e))
+	r, pid := &e.Record, "-" // nobody's that is known
+	if e.Record.PID != 0 {
+		pid = fmt.Sprint(e.Record.PID)
+	}
+	_, err := fmt.Fprintf(l.w, "%s  %-11s  %7s %-15s  %s\n", e.Time.Format("15:04:05.000000"), e.Kind, pid, r.Comm, eventText(e))
 	return err
 }
 
@@ -379,14 +399,26 @@ func eventText(e trace.Event) string {
 	case trace.GivenUp:
 		parts = append(parts, "too many live; what becomes of it is not followed")
 	case trace.Released:
-		parts = append(parts, fmt.Sprintf("%s after %s", r.Ended, cli.Duration(r.EndedAt.Sub(r.Start))))
+		parts = append(parts, endText(r))
 	default:
 		parts = append(parts, placementText(r))
+	}
+	if e.Kind == trace.Existing && len(r.Incomplete) > 0 {
+		parts[len(parts)-1] += "; not known: " + strings.Join(r.Incomplete, "; ")
 	}
 	if e.Kind == trace.Registered {
 		parts[len(parts)-1] += fmt.Sprintf(", in %s", cli.Duration(r.Duration))
 	}
 	return strings.Join(parts, ": ")
+}
+
+// endText says how a record ended, and when.
+func endText(r *trace.Record) string {
+	s := fmt.Sprintf("%s after %s", r.Ended, cli.Duration(r.EndedAt.Sub(r.Start)))
+	if r.Existed {
+		s += " of tracing"
+	}
+	return s
 }
 
 // probedText is what a call without a descriptor was for.
@@ -430,7 +462,7 @@ func (r *traceResult) text(to io.Writer) error {
 	s, w := &r.Summary, bufio.NewWriter(to)
 	fmt.Fprintf(w, "\nevents:   %s\n", countsText(s.Events, "none"))
 	if r.Filtered > 0 {
-		fmt.Fprintf(w, "          %d more of other exporters, importers or processes than were asked for\n", r.Filtered)
+		fmt.Fprintf(w, "          %d more left out: of other exporters, importers or processes than were asked for\n", r.Filtered)
 	}
 	if len(s.Memory) > 0 {
 		fmt.Fprintf(w, "where:    %s\n", countsText(s.Memory, ""))
@@ -456,7 +488,7 @@ func (r *traceResult) text(to io.Writer) error {
 	if s.NUnreleased == 0 {
 		return w.Flush()
 	}
-	fmt.Fprintf(w, "\nregistrations that nobody released: %d\n", s.NUnreleased)
+	fmt.Fprintf(w, "\nregistrations that nobody deregistered: %d\n", s.NUnreleased)
 	for _, u := range s.Unreleased[:min(len(s.Unreleased), shownUnreleased)] {
 		how := "left to the end of its process"
 		if u.Lives {

@@ -6,13 +6,17 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -33,6 +37,7 @@ type tracedLine struct {
 		Comm       string
 		RDMADevice string `json:"rdma_device"`
 		Existed    bool
+		Duration   int64 `json:"duration_ns"`
 		Ended      string
 		Buffer     *struct {
 			Inode            uint64
@@ -209,6 +214,55 @@ func TestVMExplainForeign(t *testing.T) {
 	}
 }
 
+// liveTrace is `trace --json` of the whole system, read while it runs.
+type liveTrace struct {
+	*run
+	dec *json.Decoder
+	all []tracedLine
+}
+
+func startTrace(t *testing.T) *liveTrace {
+	t.Helper()
+	r := command(t, "trace", "--json")
+	l := &liveTrace{run: r, dec: json.NewDecoder(r.piped(t))}
+	r.begin(t)
+	return l
+}
+
+// until reads on to the first line that is looked for.
+func (l *liveTrace) until(t *testing.T, what string, found func(tracedLine) bool) tracedLine {
+	t.Helper()
+	for {
+		var line tracedLine
+		if err := l.dec.Decode(&line); err != nil {
+			t.Fatalf("no %s: %v\n%+v\n%s", what, err, l.all, l.err.String())
+		}
+		l.all = append(l.all, line)
+		if found(line) {
+			return line
+		}
+	}
+}
+
+// end is Ctrl-C, and the last line.
+func (l *liveTrace) end(t *testing.T) tracedLine {
+	t.Helper()
+	if err := l.Process.Signal(unix.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	last := l.until(t, "summary", func(l tracedLine) bool { return l.Schema != "" })
+	if status := l.status(t); status != cli.ExitOK || !last.OK {
+		t.Errorf("exit status %d, %+v: %s", status, last, l.err.String())
+	}
+	return last
+}
+
+func onInode(inode uint64, event string) func(tracedLine) bool {
+	return func(l tracedLine) bool {
+		return l.Event == event && l.Record.Buffer != nil && l.Record.Buffer.Inode == inode
+	}
+}
+
 // A program that registered before the tracer came, and goes on.
 func TestVMTraceInTheMiddle(t *testing.T) {
 	testenv.VM(t)
@@ -221,49 +275,147 @@ func TestVMTraceInTheMiddle(t *testing.T) {
 	}
 	inode := doc.Result.Memory.Inode
 
-	tracer := command(t, "trace", "--json")
-	pipe = tracer.piped(t)
-	tracer.begin(t)
-	var all []tracedLine
-	dec := json.NewDecoder(pipe)
-	until := func(what string, found func(tracedLine) bool) tracedLine {
-		t.Helper()
-		for {
-			var l tracedLine
-			if err := dec.Decode(&l); err != nil {
-				t.Fatalf("no %s: %v\n%+v\n%s", what, err, all, tracer.err.String())
-			}
-			all = append(all, l)
-			if found(l) {
-				return l
-			}
-		}
-	}
-	of := func(event string) func(tracedLine) bool {
-		return func(l tracedLine) bool {
-			return l.Event == event && l.Record.Buffer != nil && l.Record.Buffer.Inode == inode
-		}
-	}
-	if l := until("existing registration", of("existing")); !l.Record.Existed {
+	tr := startTrace(t)
+	if l := tr.until(t, "existing registration", onInode(inode, "existing")); !l.Record.Existed {
 		t.Errorf("%+v", l.Record)
 	}
 	if err := held.Process.Signal(unix.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	until("end of the existing registration", of("released"))
+	tr.until(t, "end of the existing registration", onInode(inode, "released"))
 	held.status(t)
-	// Another program meanwhile, and then Ctrl-C.
+	// Another program meanwhile.
 	if out, err := exec.CommandContext(t.Context(), independent(t), "verify", "--exporter", "vgem", "--route", "ioctl").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	until("registration of another program", func(l tracedLine) bool { return l.Event == "registered" && l.Record.Comm == "dmabuf-mr" })
-	if err := tracer.Process.Signal(unix.SIGINT); err != nil {
-		t.Fatal(err)
+	tr.until(t, "registration of another program", func(l tracedLine) bool { return l.Event == "registered" && l.Record.Comm == "dmabuf-mr" })
+	if last := tr.end(t); last.Result.Summary.Events["registered"] == 0 {
+		t.Errorf("%+v", last)
 	}
-	last := until("summary", func(l tracedLine) bool { return l.Schema != "" })
-	if status := tracer.status(t); status != cli.ExitOK || !last.OK || last.Result.Summary.Events["registered"] == 0 {
-		t.Errorf("exit status %d, %+v: %s", status, last, tracer.err.String())
+}
+
+// Programs that know nothing of this one, and are in the middle of it: one writes
+// to its dma-buf, one registers and deregisters, both are killed, and perftest writes
+// to host memory.
+func TestVMTraceForeignInTheMiddle(t *testing.T) {
+	testenv.VM(t)
+	start := func(name string, args ...string) *exec.Cmd {
+		t.Helper()
+		cmd := exec.CommandContext(t.Context(), name, args...)
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			cmd.Process.Kill()
+			cmd.Wait()
+		})
+		return cmd
 	}
+	writer := start(independent(t), "bench", "--exporter", "vgem", "--route", "ioctl", "--operation", "write", "--size", "64k", "--count", "1000000")
+	signal := func(p *exec.Cmd, s unix.Signal) {
+		t.Helper()
+		if err := p.Process.Signal(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	awaitMR(t, writer.Process.Pid)
+	inode := openBuffer(t, writer.Process.Pid)
+	perftest := []string{"-d", "rxe0", "-F", "-D", "120", "-s", "4096"}
+	server := start("ib_write_bw", perftest...)
+	awaitListener(t, 18515)
+	client := start("ib_write_bw", append(perftest, "127.0.0.1")...)
+	awaitMR(t, client.Process.Pid)
+	registrar := start(independent(t), "bench", "--exporter", "virtio_gpu", "--route", "ioctl", "--size", "64k", "--count", "5000")
+	openBuffer(t, registrar.Process.Pid)
+	// Wherever they are, and with the processor left to the tracer meanwhile.
+	everybody := []*exec.Cmd{writer, server, client, registrar}
+	for _, p := range everybody {
+		signal(p, unix.SIGSTOP)
+	}
+
+	tr := startTrace(t)
+	existing := tr.until(t, "existing registration", onInode(inode, "existing"))
+	if rec := existing.Record; !rec.Existed || rec.Duration != 0 || rec.Buffer.Driver != "vgem" || rec.MR != nil {
+		t.Errorf("%+v", rec)
+	}
+	for _, p := range everybody {
+		signal(p, unix.SIGCONT)
+	}
+	for range 20 {
+		tr.until(t, "registration", func(l tracedLine) bool {
+			return l.Event == "registered" && l.Record.PID == registrar.Process.Pid && l.Record.Buffer.Driver == "virtio_gpu" && l.Record.Placement.Memory == "system memory"
+		})
+	}
+	for _, p := range everybody {
+		signal(p, unix.SIGKILL)
+	}
+	if l := tr.until(t, "end of the existing registration", onInode(inode, "released")); l.Record.ID != existing.Record.ID {
+		t.Errorf("ended: %+v", l.Record)
+	}
+	last := tr.end(t)
+	// What its process left to its end, one at most, ended with it.
+	s := last.Result.Summary
+	if len(s.Loss.Events) != 0 || len(s.Unreleased) > 1 || len(s.Unreleased) == 1 && s.Unreleased[0].Lives {
+		t.Errorf("%+v", s)
+	}
+	for _, l := range tr.all {
+		if l.Record.Comm == "ib_write_bw" {
+			t.Errorf("perftest has no dma-buf: %+v", l)
+		}
+	}
+}
+
+// openBuffer waits for a process to have a dma-buf open.
+func openBuffer(t *testing.T, pid int) (inode uint64) {
+	t.Helper()
+	for end := time.Now().Add(testenv.Limit(time.Minute)); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		for fd := range 32 {
+			var st unix.Stat_t
+			name := fmt.Sprintf("/proc/%d/fd/%d", pid, fd)
+			if target, err := os.Readlink(name); err == nil && strings.HasPrefix(target, "/dmabuf:") && unix.Stat(name, &st) == nil {
+				return st.Ino
+			}
+		}
+	}
+	t.Fatalf("process %d has no dma-buf open", pid)
+	return 0
+}
+
+// awaitListener waits for somebody to listen on a port.
+func awaitListener(t *testing.T, port int) {
+	t.Helper()
+	for end := time.Now().Add(testenv.Limit(time.Minute)); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+		for _, name := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
+			text, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			// "  0: 00000000:4853 00000000:0000 0A ...": TCP_LISTEN
+			if regexp.MustCompile(fmt.Sprintf(`(?m)^ *\d+: \w+:%04X \w+:\w+ 0A `, port)).Match(text) {
+				return
+			}
+		}
+	}
+	t.Fatalf("nobody listens on port %d", port)
+}
+
+// awaitMR waits for a process to have an MR that stays for a while.
+func awaitMR(t *testing.T, pid int) {
+	t.Helper()
+	for end := time.Now().Add(testenv.Limit(time.Minute)); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+		out, err := exec.Command("rdma", "-j", "resource", "show", "mr").Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var mrs []struct{ PID int }
+		if err := json.Unmarshal(out, &mrs); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		if slices.ContainsFunc(mrs, func(m struct{ PID int }) bool { return m.PID == pid }) {
+			return
+		}
+	}
+	t.Fatalf("process %d has made no MR", pid)
 }
 
 // In a PID namespace of its own, as in a container, the numbers of processes

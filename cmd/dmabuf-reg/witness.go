@@ -55,6 +55,24 @@ func (w *witness) place(ctx context.Context, nic string, lkey uint32) (*placemen
 	return &p, nil
 }
 
+// why says what kept a registration's bytes from its GPU's memory, "" if that was
+// not seen.
+func (w *witness) why(nic string, lkey uint32) string {
+	if w == nil {
+		return ""
+	}
+	for _, r := range w.tracer.Records() {
+		switch {
+		case r.MR == nil || r.MR.LKey != lkey || r.RDMADevice != nic:
+		case r.DemotedBy != "":
+			return "demoted by " + r.DemotedBy + ", which may not use peer-to-peer"
+		default:
+			return r.Unreachable
+		}
+	}
+	return ""
+}
+
 // refusal explains the newest registration of this process that failed, nil if
 // none was seen, and lets its error say what is proven now. Where our own checks
 // refused, the kernel has not been asked.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -40,14 +41,22 @@ func (e *Unavailable) Unwrap() error { return e.Err }
 // Exit is the end of a program that a command ran, whose status becomes the
 // command's own.
 type Exit struct {
-	What string // the program
-	Code int
-	Err  error // why it did not run, nil if it did
+	What   string // the program
+	Code   int
+	Signal syscall.Signal // what ended it, 0 if it did itself
+	Err    error          // why it did not run, nil if it did
 }
 
 func (e *Exit) Error() string {
 	if e.Err != nil {
 		return e.What + " cannot be run: " + e.Err.Error()
+	}
+	if e.Signal != 0 {
+		name := unix.SignalName(e.Signal)
+		if name == "" { // of the real-time ones
+			name = fmt.Sprintf("signal %d", int(e.Signal))
+		}
+		return fmt.Sprintf("%s was ended by %s", e.What, name)
 	}
 	return fmt.Sprintf("%s ended with exit status %d", e.What, e.Code)
 }

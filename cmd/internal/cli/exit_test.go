@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"syscall"
 	"testing"
 	"time"
 
@@ -81,5 +82,18 @@ func TestContextEndsQuietly(t *testing.T) {
 	<-ctx.Done()
 	if errors.Is(context.Cause(ctx), ErrInterrupted) || Signal(ctx) != nil {
 		t.Error("cancelling is taken for a signal")
+	}
+}
+
+func TestExitSaysWhatEndedAProgram(t *testing.T) {
+	for want, e := range map[string]Exit{
+		"job ended with exit status 137":             {What: "job", Code: 137},
+		"job was ended by SIGKILL":                   {What: "job", Code: 137, Signal: syscall.SIGKILL},
+		"job was ended by signal 35":                 {What: "job", Code: 163, Signal: 35},
+		"job cannot be run: no such thing as a file": {What: "job", Code: 127, Err: errors.New("no such thing as a file")},
+	} {
+		if got := e.Error(); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
 	}
 }
