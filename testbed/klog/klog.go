@@ -6,6 +6,7 @@ package klog
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -88,6 +89,12 @@ func (s *Scanner) Write(p []byte) (int, error) {
 		s.line(strings.TrimRight(line, "\r"))
 		text = rest
 	}
+}
+
+// AllowFromHere allows further faults, in what is yet to come.
+func (s *Scanner) AllowFromHere(faults ...*regexp.Regexp) {
+	s.close()
+	s.Allow = slices.Concat(s.Allow, faults)
 }
 
 // Reports returns what was found so far. The last report may still be

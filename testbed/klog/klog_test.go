@@ -105,3 +105,15 @@ func TestAllow(t *testing.T) {
 		t.Errorf("an oops that a report leads to: got %v", rs)
 	}
 }
+
+// What was reported before is still a fault.
+func TestAllowFromHere(t *testing.T) {
+	const oom = "[    1.0] Out of memory: Killed process 7 (hog) total-vm:1kB\n"
+	var s Scanner
+	s.Write([]byte(oom))
+	s.AllowFromHere(regexp.MustCompile("^Out of memory"))
+	s.Write([]byte(oom))
+	if rs := s.Reports(); len(rs) != 1 {
+		t.Errorf("got %v, want the first alone", rs)
+	}
+}

@@ -228,3 +228,18 @@ func TestQuote(t *testing.T) {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }
+
+// Only what virtio-gpu says of its queues is forgiven, and only while the machine ends.
+func TestEnding(t *testing.T) {
+	const seen = "WARNING: CPU: 1 PID: 143 at drivers/gpu/drm/virtio/virtgpu_vq.c:373 virtio_gpu_queue_fenced_ctrl_buffer+0x4ce/0x590 [virtio_gpu]"
+	n := &node{}
+	say := func(line string) { n.scanner.Write([]byte("[    9.626858] " + line + "\n")) }
+	say(seen)
+	n.forgive()
+	say(seen)
+	say("WARNING: CPU: 0 PID: 9 at drivers/gpu/drm/softgpu/main.c:7 softgpu_release+0x1/0x2 [softgpu]")
+	var k *KernelError
+	if err := n.faults(); !errors.As(err, &k) || len(k.Reports) != 2 || !strings.Contains(k.Reports[1].Title, "softgpu") {
+		t.Errorf("%v, want the one before the end and softgpu's", err)
+	}
+}
