@@ -166,8 +166,11 @@ func (c *conn) finishAll() {
 		case err == nil:
 			err = c.gone()
 		case errors.Is(err, &ibvfd.WCError{Status: ibvfd.WCWRFlushErr}):
-			// The cause's status is another operation's.
-			err = fmt.Errorf("%w; %w: %v", err, ErrNotConnected, c.cause)
+			if errors.As(c.cause, new(*ibvfd.WCError)) { // another operation's status
+				err = fmt.Errorf("%w; %w: %v", err, ErrNotConnected, c.cause)
+			} else {
+				err = fmt.Errorf("%w; %w", err, c.gone())
+			}
 		default:
 			err = becauseOf(c.down, err)
 		}

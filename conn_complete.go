@@ -31,6 +31,10 @@ func (c *conn) progress() {
 			break
 		}
 	}
+	if err := c.link.broken(); err != nil {
+		c.abort(err)
+		return
+	}
 	c.kickRecv()
 	c.kick()
 }

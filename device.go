@@ -33,12 +33,13 @@ type registration struct {
 
 // verbsDevice is the device of the machine.
 type verbsDevice struct {
-	ctx  *ibvfd.Context
-	pd   *ibvfd.PD
-	attr ibvfd.DeviceAttr
+	ctx   *ibvfd.Context
+	pd    *ibvfd.PD
+	attr  ibvfd.DeviceAttr
+	watch *watch
 }
 
-func openDevice(name string) (device, error) {
+func openDevice(name string, heard func(ibvfd.Event)) (device, error) {
 	ctx, err := ibvfd.Open(name)
 	if err != nil {
 		return nil, err
@@ -51,7 +52,7 @@ func openDevice(name string) (device, error) {
 	if err != nil {
 		return nil, errors.Join(err, ctx.Close())
 	}
-	return &verbsDevice{ctx, pd, attr}, nil
+	return &verbsDevice{ctx, pd, attr, watchDevice(ctx, heard)}, nil
 }
 
 func (d *verbsDevice) name() string { return d.ctx.Name() }
@@ -60,7 +61,11 @@ func (d *verbsDevice) close() error {
 	if err := d.pd.Close(); err != nil {
 		return err
 	}
-	return d.ctx.Close()
+	if err := d.ctx.Close(); err != nil {
+		return err
+	}
+	d.watch.ended.Wait()
+	return nil
 }
 
 // verbsDomain is a device in a further protection domain.
@@ -71,7 +76,7 @@ func (d *verbsDevice) apart() (device, error) {
 	if err != nil {
 		return nil, err
 	}
-	return verbsDomain{&verbsDevice{d.ctx, pd, d.attr}}, nil
+	return verbsDomain{&verbsDevice{d.ctx, pd, d.attr, d.watch}}, nil
 }
 
 func (d verbsDomain) close() error { return d.pd.Close() }

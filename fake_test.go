@@ -107,6 +107,7 @@ type fakeLink struct {
 	refuse, polls int // the work request that is refused, counted from 1; polls so far
 	armed         bool
 	noEvents      error
+	end           error // what broke it
 }
 
 func (f *fakeDevice) link(a linkAttr) (link, error) {
@@ -173,7 +174,9 @@ func (l *fakeLink) poll(wc []ibvfd.WC) (int, error) {
 	defer l.f.mu.Unlock()
 	l.polls++
 	for _, q := range l.qps {
-		q.run()
+		if l.end == nil || q.failed {
+			q.run()
+		}
 	}
 	n := copy(wc, l.cq)
 	l.cq = l.cq[n:]
@@ -197,6 +200,20 @@ func (l *fakeLink) complete(wc ibvfd.WC) {
 }
 
 func (l *fakeLink) down() error { return nil }
+
+func (l *fakeLink) broken() error {
+	l.f.mu.Lock()
+	defer l.f.mu.Unlock()
+	return l.end
+}
+
+// broke is the NIC's word that the link is dead: no completion comes any more.
+func (l *fakeLink) broke(why error) {
+	l.f.mu.Lock()
+	defer l.f.mu.Unlock()
+	l.end = why
+	l.a.event()
+}
 
 func (l *fakeLink) fail() error {
 	l.f.mu.Lock()

@@ -198,6 +198,8 @@ func (m *mirror) await(ctx context.Context, n int) error {
 		n -= k
 		switch {
 		case k > 0:
+		case m.link.broken() != nil:
+			return m.link.broken()
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case armed:

@@ -31,10 +31,11 @@ type link interface {
 	post(queue int, wrs []ibvfd.SendWR) (int, error)
 	recv(wrs []ibvfd.RecvWR) (int, error)
 	poll(wc []ibvfd.WC) (int, error)
-	arm() error   // the next completion calls linkAttr.event
-	fail() error  // flush what is outstanding
-	down() error  // why nothing goes through the port; nil if it does, or is not known
-	close() error // after it the NIC touches no memory on behalf of the link; may be tried again
+	arm() error    // the next completion calls linkAttr.event
+	broken() error // why there may be no completions any more
+	fail() error   // flush what is outstanding
+	down() error   // why nothing goes through the port; nil if it does, or is not known
+	close() error  // after it the NIC touches no memory on behalf of the link; may be tried again
 }
 
 // linkAttr is what a link is made for.
@@ -48,17 +49,18 @@ type linkAttr struct {
 }
 
 type verbsLink struct {
-	ctx *ibvfd.Context
-	cq  *ibvfd.CQ
-	qps [queues]*ibvfd.QP
-	a   linkAttr
+	ctx   *ibvfd.Context
+	watch *watch
+	cq    *ibvfd.CQ
+	qps   [queues]*ibvfd.QP
+	a     linkAttr
 
 	listener sync.WaitGroup
-	deaf     atomic.Pointer[error] // why there are no events any more
+	end      atomic.Pointer[error] // what broke it
 }
 
 func (d *verbsDevice) link(a linkAttr) (_ link, err error) {
-	l := &verbsLink{ctx: d.ctx, a: a}
+	l := &verbsLink{ctx: d.ctx, watch: d.watch, a: a}
 	defer func() {
 		if err != nil {
 			err = joined(err, l.close())
@@ -104,7 +106,7 @@ func (d *verbsDevice) link(a linkAttr) (_ link, err error) {
 		return nil, err
 	}
 	l.a.maxMsg = maxMessage(own)
-	return l, nil
+	return l, d.watch.add(l)
 }
 
 // maxMessage is the longest work request's. There are drivers that leave the
@@ -163,21 +165,27 @@ func (l *verbsLink) listen() {
 			return
 		}
 		if err != nil {
-			l.deaf.Store(&err)
-		}
-		l.a.event()
-		if err != nil {
+			l.broke(err)
 			return
 		}
+		l.a.event()
 	}
 }
 
-func (l *verbsLink) arm() error {
-	if err := l.deaf.Load(); err != nil {
-		return *err
-	}
-	return l.cq.Arm()
+// broke has who polls the link, or sleeps, find out why it is of no more use.
+func (l *verbsLink) broke(why error) {
+	l.end.CompareAndSwap(nil, &why)
+	l.a.event()
 }
+
+func (l *verbsLink) broken() error {
+	if why := l.end.Load(); why != nil {
+		return *why
+	}
+	return nil
+}
+
+func (l *verbsLink) arm() error { return l.cq.Arm() }
 
 func (l *verbsLink) fail() error {
 	var err error
@@ -197,6 +205,7 @@ func (l *verbsLink) down() error {
 }
 
 func (l *verbsLink) close() error {
+	l.watch.remove(l)
 	var errs []error
 	for _, q := range l.qps {
 		if q != nil {

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/bytesize"
 )
 
@@ -35,6 +36,11 @@ type NICOptions struct {
 	// AllocHost, staging and inject. 0 stands for 256 MiB. What would exceed it
 	// answers [dmabuf.ErrLimit].
 	MaxPinned int64
+	// Event, if not nil, is called with the device's asynchronous events, one after
+	// the other, on a goroutine of the NIC's: a port went down, or a GID changed.
+	// The NIC acts on those that end connections by itself. It must return soon,
+	// and must not close the NIC.
+	Event func(ibvfd.Event)
 }
 
 const defaultMaxPinned = 256 << 20
@@ -48,7 +54,7 @@ type Stats struct {
 // OpenNIC opens the RDMA device of that name ("mlx5_0", "rxe0") as ibvfd.Open
 // does.
 func OpenNIC(name string, opt NICOptions) (*NIC, error) {
-	dev, err := openDevice(name)
+	dev, err := openDevice(name, opt.Event)
 	if err != nil {
 		return nil, err
 	}

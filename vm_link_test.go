@@ -36,12 +36,28 @@ func linkDown(t *testing.T, s setting, k kind) {
 	w.done(w.a, OpWrite, "first")
 	same(t, "before", theirs, want)
 
+	heard := make(chan ibvfd.Event, 64)
+	s.open(t, NICOptions{Event: func(e ibvfd.Event) { heard <- e }})
+	hears := func(want ibvfd.EventType) {
+		t.Helper()
+		for ctx := limited(t); ; {
+			select {
+			case e := <-heard:
+				if e.Type == want && e.Port == 1 {
+					return
+				}
+			case <-ctx.Done():
+				t.Fatalf("the NIC did not report: %v", want)
+			}
+		}
+	}
 	w.ok(w.a.Recv(Span{}, w.ab, "receive"))
 	w.ok(w.b.Recv(Span{}, w.ba, "receive"))
 	for i := range writes {
 		w.ok(w.a.Write(mine.All(), w.ab, rb.All(), i))
 	}
 	up := testenv.LinkDown(t)
+	hears(ibvfd.EventPortErr)
 	// What was quicker than the link has succeeded; one after that cannot.
 	left := writes + 1 // and the receive
 	if err := w.a.Write(mine.All(), w.ab, rb.All(), writes); !errors.Is(err, ErrNotConnected) {
@@ -77,6 +93,7 @@ func linkDown(t *testing.T, s setting, k kind) {
 	w.lost(w.b, w.ba)
 
 	up()
+	hears(ibvfd.EventPortActive)
 	// The kernel fills the GID table in its own time.
 	for end := time.Now().Add(testenv.Limit(20 * time.Second)); !hasIPv4(t, testNIC); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {

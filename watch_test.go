@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gpurdma
+
+import (
+	"errors"
+	"iter"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/ibvfd"
+)
+
+// scripted yields events, and then an error.
+func scripted(end error, events ...ibvfd.Event) iter.Seq2[ibvfd.Event, error] {
+	return func(yield func(ibvfd.Event, error) bool) {
+		for _, e := range events {
+			if !yield(e, nil) {
+				return
+			}
+		}
+		yield(ibvfd.Event{}, end)
+	}
+}
+
+// Each event ends the links that it is of, and no others.
+func TestWatch(t *testing.T) {
+	cqs := []*ibvfd.CQ{new(ibvfd.CQ), new(ibvfd.CQ), new(ibvfd.CQ)}
+	qps := []*ibvfd.QP{new(ibvfd.QP), new(ibvfd.QP), new(ibvfd.QP), new(ibvfd.QP), new(ibvfd.QP)}
+	gone := &ibvfd.RegError{Errno: unix.EIO}
+	for name, c := range map[string]struct {
+		events []ibvfd.Event
+		end    error
+		broken []int // which links
+	}{
+		"nothing":               {end: unix.EBADF},
+		"port":                  {events: []ibvfd.Event{{Type: ibvfd.EventPortErr, Port: 1}, {Type: ibvfd.EventPortActive, Port: 1}, {Type: ibvfd.EventGIDChange, Port: 1}}, end: unix.EBADF},
+		"a writing queue":       {events: []ibvfd.Event{{Type: ibvfd.EventQPFatal, QP: qps[0]}}, end: unix.EBADF, broken: []int{0}},
+		"a reading queue":       {events: []ibvfd.Event{{Type: ibvfd.EventQPAccessErr, QP: qps[3]}}, end: unix.EBADF, broken: []int{1}},
+		"a request":             {events: []ibvfd.Event{{Type: ibvfd.EventQPRequestErr, QP: qps[2]}}, end: unix.EBADF, broken: []int{1}},
+		"a completion queue":    {events: []ibvfd.Event{{Type: ibvfd.EventCQErr, CQ: cqs[1]}}, end: unix.EBADF, broken: []int{1}},
+		"harmless":              {events: []ibvfd.Event{{Type: ibvfd.EventCommEst, QP: qps[0]}, {Type: ibvfd.EventSQDrained, QP: qps[1]}}, end: unix.EBADF},
+		"somebody else's":       {events: []ibvfd.Event{{Type: ibvfd.EventQPFatal, QP: qps[4]}, {Type: ibvfd.EventCQErr, CQ: cqs[2]}}, end: unix.EBADF},
+		"closed meanwhile":      {events: []ibvfd.Event{{Type: ibvfd.EventQPFatal}, {Type: ibvfd.EventCQErr}}, end: unix.EBADF},
+		"the device":            {events: []ibvfd.Event{{Type: ibvfd.EventDeviceFatal, Port: 0}}, end: unix.EBADF, broken: []int{0, 1}},
+		"the device, by ending": {end: gone, broken: []int{0, 1}},
+		"the device, both ways": {events: []ibvfd.Event{{Type: ibvfd.EventDeviceFatal}}, end: gone, broken: []int{0, 1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var heard []ibvfd.Event
+			w := &watch{nic: "roce0", heard: func(e ibvfd.Event) { heard = append(heard, e) }}
+			woken := [3]int{}
+			var links []*verbsLink
+			for i := range 2 {
+				links = append(links, &verbsLink{cq: cqs[i], qps: [queues]*ibvfd.QP{qps[2*i], qps[2*i+1]}, a: linkAttr{event: func() { woken[i]++ }}})
+			}
+			left := &verbsLink{cq: cqs[2], qps: [queues]*ibvfd.QP{qps[4], qps[4]}, a: linkAttr{event: func() { woken[2]++ }}}
+			for _, l := range append(links, left) {
+				if err := w.add(l); err != nil {
+					t.Fatal(err)
+				}
+			}
+			w.remove(left)
+			w.remove(left)
+			w.listen(scripted(c.end, c.events...))
+			if !slices.Equal(heard, c.events) {
+				t.Errorf("heard %v of %v", heard, c.events)
+			}
+			for i, l := range links {
+				want := slices.Contains(c.broken, i)
+				if (l.broken() != nil) != want || woken[i] > 0 != want {
+					t.Errorf("link %d: %v, woken %d times; want broken: %v", i, l.broken(), woken[i], want)
+				}
+				var e *EventError
+				if want && len(c.events) > 0 && (!errors.As(l.broken(), &e) || e.Event != c.events[0] || e.NIC != "roce0") {
+					t.Errorf("link %d: %v does not name the event", i, l.broken())
+				}
+			}
+			if left.broken() != nil || woken[2] > 0 {
+				t.Errorf("a link that was closed: %v", left.broken())
+			}
+			if err := w.add(left); (err != nil) != (len(c.broken) == 2) {
+				t.Errorf("a link after that: %v", err)
+			}
+		})
+	}
+}
+
+// A connection whose NIC gives it up ends, though nothing completes: who sleeps
+// learns of it and why, the peer does, and a new one works.
+func TestLinkGivenUp(t *testing.T) {
+	w := inMemory(t).world(t, EndpointOptions{})
+	mine, theirs := hostKind.make(t, w.a.nic, 64), hostKind.make(t, w.b.nic, 64)
+	w.ok(w.a.Recv(mine.All(), w.ab, "receive"))
+	ended := waiting(limited(t), w.a)
+	asleep(w.a, 1)
+	fatal := &EventError{"fake0", ibvfd.Event{Type: ibvfd.EventQPAccessErr, QP: new(ibvfd.QP)}}
+	w.a.peers[w.ab-1].conn.link.(*fakeLink).broke(fatal)
+	c := <-ended
+	var why *EventError
+	if c.n != 1 || c.err != nil || c.Context != "receive" || !errors.Is(c.Err, ErrNotConnected) || !errors.As(c.Err, &why) || why != fatal {
+		t.Errorf("%+v, want the receive with %v", c, fatal)
+	}
+	if c.Err != nil && !strings.Contains(c.Err.Error(), "fake0 reports: QP access error: QP 0") {
+		t.Errorf("%v does not say what the NIC reports", c.Err)
+	}
+	if err := w.a.Send(mine.All(), w.ab, nil); !errors.As(err, &why) || !errors.Is(err, ErrNotConnected) {
+		t.Errorf("a send after that: %v", err)
+	}
+	w.lost(w.b, w.ba)
+	w.connect()
+	w.ok(w.b.Recv(theirs.All(), w.ba, "again"))
+	w.ok(w.a.Send(mine.All(), w.ab, "again"))
+	w.done(w.a, OpSend, "again")
+	w.done(w.b, OpRecv, "again")
+}
+
+// A flush whose queue pairs are given up does not wait for their bytes.
+func TestFlushGivenUp(t *testing.T) {
+	s := inMemory(t)
+	n := s.open(t, NICOptions{})
+	b := s.kinds[1].make(t, n, 64)
+	b.core.gpu = true
+	if err := b.Flush(limited(t)); err != nil {
+		t.Fatal(err)
+	}
+	n.mirror.link.(*fakeLink).broke(unix.EIO)
+	if err := b.Flush(limited(t)); !errors.Is(err, unix.EIO) {
+		t.Errorf("%v", err)
+	}
+	if err := b.Flush(limited(t)); err != nil {
+		t.Errorf("with new ones: %v", err)
+	}
+}
