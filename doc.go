@@ -54,6 +54,14 @@
 // Buffer stays registered with what is gone: close it, and register its source
 // again.
 //
+// # Events
+//
+// A NIC may give a connection up, or end altogether, where no completion comes to
+// tell: its asynchronous events do, and the connection then ends with an
+// [*EventError]. NICOptions.Event sees all of them. A port that goes down ends a
+// connection only when the retries of what is under way are used up; the errors
+// then say that it is down.
+//
 // # Lifetimes
 //
 // Close endpoints, then regions and buffers, then the NIC; what is still used
