@@ -84,6 +84,8 @@ inputs() {
 }
 hash=$(inputs | sha256sum | cut -d' ' -f1)
 
+. "$top/kernel/sparse.sh"
+
 mkdir -p "$out"
 exec 9>"$out/.lock"
 flock -w 600 9 || fail "another build of kernel $series has held $out/.lock for 10 minutes"
@@ -127,26 +129,13 @@ apply() {
 	done
 }
 
-# What sparse says is in the log of the step. It also reports on the kernel's own
-# headers; those are not ours.
-checked() {
-	[ -n "${SPARSE:-}" ] || return 0
-	if grep -q 'C=1 specified, but' "$work/log"; then
-		echo "sparse is missing, or too old for kernel $release"
-		return 1
-	fi
-	! grep -E "^($1/)?[a-z0-9_]+\.[ch]:[0-9]+:[0-9]+: (warning|error)" "$work/log" >"$work/sparse" ||
-		{ cat "$work/sparse" && return 1; }
-}
-
 # compile DIRECTORY MODULE
+# What sparse says is in the log of the step, which then shows the end of it.
 compile() {
-	local check=()
-	[ -z "${SPARSE:-}" ] || check=(C=1 CHECK="sparse -Wshadow")
 	# The working directory's name is a chance one, and WARN() shows paths.
 	run make -C "$kdir" M="$1" "${compiler[@]}" KCFLAGS="-fmacro-prefix-map=$work/=" \
-		CONFIG_RDMA_RXE=m "${check[@]}" -j"$(nproc)" modules &&
-		checked "$1" && strip --strip-debug "$1/$2" && mv "$1/$2" "$work/"
+		CONFIG_RDMA_RXE=m "${sparse_args[@]}" -j"$(nproc)" modules &&
+		! sparse_found "$work/log" "$1" && strip --strip-debug "$1/$2" && mv "$1/$2" "$work/"
 }
 
 step "unpack $rxe from Debian's source $(cat "$kernel/version")" extract

@@ -4,20 +4,23 @@
 # was checked and has not changed is not checked again.
 
 CHECK_KERNEL := 6.12
-# With the kernel's version: another source has other tools and headers.
-CHECK_SRC := $(wildcard $(BUILD)/kernels/$(CHECK_KERNEL)/version kernel/*/*.[ch] kernel/patches/rxe-dmabuf/*/*.patch kernel/*.sh kernel/softgpu/build.sh)
+# With the kernels' versions: another source has other tools and headers.
+CHECK_SRC := $(wildcard $(BUILD)/kernels/*/version kernel/*/*.[ch] kernel/patches/rxe-dmabuf/*/*.patch kernel/*.sh kernel/*.h kernel/softgpu/build.sh)
 
 .PHONY: checkpatch sparse
 checkpatch: $(BUILD)/checked/checkpatch ## checkpatch.pl --strict over the patches and the test drivers
-sparse: $(BUILD)/checked/sparse ## sparse over the patched rdma_rxe and the test drivers
+sparse: $(KERNELS:%=$(BUILD)/checked/sparse-%) ## sparse over the patched rdma_rxe and the test drivers, on each kernel
 
 $(BUILD)/checked/checkpatch: $(CHECK_SRC) | testbed
 	@$(TESTBED) fetch -kernel $(CHECK_KERNEL) -if-missing >/dev/null
 	@BUILD=$(BUILD) kernel/checkpatch.sh $(CHECK_KERNEL)
 	@mkdir -p $(@D) && touch $@
 
-$(BUILD)/checked/sparse: $(CHECK_SRC) | testbed
-	@$(TESTBED) fetch -kernel $(CHECK_KERNEL) -if-missing >/dev/null
-	@SPARSE=1 BUILD=$(BUILD) kernel/build.sh $(CHECK_KERNEL)
-	@SPARSE=1 BUILD=$(BUILD) kernel/softgpu/build.sh $(CHECK_KERNEL)
-	@mkdir -p $(@D) && touch $@
+# A kernel that cannot be had here is asked for again the next time.
+$(BUILD)/checked/sparse-%: $(CHECK_SRC) | testbed
+	@status=0; $(TESTBED) fetch -kernel $* -if-missing >/dev/null || status=$$?; \
+		if [ $$status -eq 77 ]; then echo "kernel $* cannot be had here: sparse does not look at it"; exit; fi; \
+		[ $$status -eq 0 ] || exit $$status; \
+		export SPARSE=1 BUILD=$(BUILD); kernel/build.sh $*; \
+		$(if $(filter $(SOFTGPU_KERNELS),$*),kernel/softgpu/build.sh $*;) \
+		mkdir -p $(@D) && touch $@

@@ -42,6 +42,8 @@ else
 	run() { "$@"; }
 fi
 
+. "$top/kernel/sparse.sh"
+
 mkdir -p "$out"
 exec 9>"$out/.lock-softgpu"
 flock -w 600 9 || fail "another build has held $out/.lock-softgpu for 10 minutes"
@@ -52,7 +54,7 @@ inputs() {
 }
 
 build_one() {
-	local name=$1 hash stamp=$out/$1.inputs check=()
+	local name=$1 hash stamp=$out/$1.inputs
 	hash=$(inputs "$name" | sha256sum | cut -d' ' -f1)
 	if [ -z "${SPARSE:-}" ] && [ -f "$out/$name.ko" ] && [ -f "$stamp" ] &&
 		[ "$(cat "$stamp")" = "$hash $(sha256sum <"$out/$name.ko" | cut -d' ' -f1)" ]; then
@@ -61,20 +63,13 @@ build_one() {
 	fi
 	work=$(mktemp -d "$out/.$name.XXXXXX")
 	cp "$top/kernel/$name"/*.[ch] "$top/kernel/$name/Makefile" "$work/"
-	[ -z "${SPARSE:-}" ] || check=(C=1 CHECK="sparse -Wshadow")
 	echo "kernel $release: build $name.ko"
 	if ! run make -C "$kdir" M="$work" "${compiler[@]}" KCFLAGS=-Werror \
-		"${check[@]}" -j"$(nproc)" modules >"$work/log" 2>&1; then
+		"${sparse_args[@]}" -j"$(nproc)" modules >"$work/log" 2>&1; then
 		tail -n 60 "$work/log" >&2
 		fail "building $name failed for kernel $release"
 	fi
-	if grep -q 'C=1 specified, but' "$work/log"; then
-		fail "sparse is missing, or too old for kernel $release: $name is not checked"
-	fi
-	# Sparse also reports on the kernel's own headers; those are not ours.
-	if [ -n "${SPARSE:-}" ] && grep -E "^($work/)?[a-z0-9_]+\.[ch]:[0-9]+:[0-9]+: (warning|error)" "$work/log" >&2; then
-		fail "sparse has found something in $name"
-	fi
+	! sparse_found "$work/log" "$work" >&2 || fail "sparse has found something in $name"
 	strip --strip-debug "$work/$name.ko"
 	[ "$(modinfo -F vermagic "$work/$name.ko" | cut -d' ' -f1)" = "$release" ] ||
 		fail "$name.ko was built for another kernel than $release"

@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: GPL-2.0
+#
+# Sourced by the builds of kernel modules: sparse over what they compile, with
+# SPARSE=1. Needs fail, and top, build, series, kernel and release.
+
+# Make's arguments.
+sparse_args=()
+if [ -n "${SPARSE:-}" ]; then
+	sparse_args=(C=1 CHECK="sparse -Wshadow")
+	# Debian's headers of Linux 7 lack the script that looks for sparse, and with
+	# that the makefile finds none.
+	valid=scripts/checker-valid.sh
+	for headers in "$build/roots/$series/usr/src/linux-headers-"*-common; do
+		sparse_args=(C=1 CHECK="sparse -Wshadow -include $top/kernel/sparse.h")
+		[ ! -e "$headers/scripts" ] || [ -e "$headers/$valid" ] ||
+			tar -xf "$kernel/source.tar.xz" -C "$headers" --strip-components=1 --wildcards "*/$valid" ||
+			fail "$valid is not in the source of kernel $release"
+	done
+fi
+
+# sparse_found LOG DIRECTORY prints what it says of the files in a directory, or why
+# it says nothing, and is true if there is such a thing. It also reports on the
+# kernel's own headers; those are not ours. What is printed may go into LOG.
+sparse_found() {
+	local found
+	[ -n "${SPARSE:-}" ] || return 1
+	if ! grep -q '^ *CHECK ' "$1" || grep -q 'C=1 specified, but' "$1"; then
+		echo "sparse is missing, or too old for kernel $release"
+		return
+	fi
+	found=$(grep -E "^($2/)?[a-z0-9_]+\.[ch]:[0-9]+:[0-9]+: (warning|error)" "$1") || return 1
+	printf '%s\n' "$found"
+}
