@@ -13,9 +13,10 @@ KASAN_SLOW ?= 10
 # their BTF are about headers, not about our code.
 KASAN_SKIP ?= ^drm TestVMLayoutOfGPUDrivers$$
 # What CONFIG_DMA_API_DEBUG holds against others: udmabuf keeps the mapping of the
-# first CPU access whatever the next one's direction, pages that are mapped for
-# several devices at once are what dma-buf is for, and the heaps sync for a device
-# whose mapping another thread is about to end. Our modules sync nothing.
+# first CPU access whatever the next one's direction; pages that are mapped several
+# times at once are what dma-buf is for; and of such pages it does not find the part
+# that a heap syncs after ib_umem_dmabuf_map_pages has cut the mapped list to a
+# registration's range. Our modules sync nothing themselves.
 KASAN_ALLOW := \
 	-allow '^DMA-API: misc udmabuf: device driver syncs ' \
 	-allow '^DMA-API: .*: device driver tries to sync DMA memory it has not allocated' \

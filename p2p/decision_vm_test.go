@@ -407,7 +407,13 @@ func (r row) run(t *testing.T, alloc gpualloc.Allocator) (err error) {
 	if err != nil {
 		return err
 	}
+	// Of a kernel with a name of its own nobody knows what it has, where the tests run
+	// on one. Debian's have to be known.
+	unnamed := p.Outcome == OutcomeUnknown && r.m.Kernel.backports()
 	if attachErr != nil {
+		if unnamed {
+			return nil
+		}
 		stage := StageAttach
 		if p.Stage == StageMap && r.mapsInAttach() {
 			stage = StageMap
@@ -421,6 +427,9 @@ func (r row) run(t *testing.T, alloc gpualloc.Allocator) (err error) {
 		}
 	}
 	segments, mapErr := a.Map()
+	if unnamed {
+		return nil
+	}
 	if mapErr != nil {
 		return r.refused(p, StageMap, mapErr)
 	}

@@ -80,14 +80,27 @@ static int do_detach(struct table *table, u32 __user *user)
 	return 0;
 }
 
+/*
+ * What a kernel with CONFIG_DMABUF_DEBUG hides from importers, by turning the bits
+ * of, since only tests have business with it.
+ */
+static struct page *segment_page(struct scatterlist *sg)
+{
+	unsigned long page = (unsigned long)sg_page(sg);
+
+	if (IS_ENABLED(CONFIG_DMABUF_DEBUG) && page)
+		page ^= ~0xffUL;
+	return (struct page *)page;
+}
+
 static void fill_segment(struct testimporter_segment *out, struct scatterlist *sg, bool page)
 {
 	memset(out, 0, sizeof(*out));
 	out->addr = sg_dma_address(sg);
 	out->length = sg_dma_len(sg);
 	/* Pages and DMA ranges go hand in hand only where nothing was merged. */
-	if (page && sg_page(sg)) {
-		out->phys = sg_phys(sg);
+	if (page && segment_page(sg)) {
+		out->phys = page_to_phys(segment_page(sg)) + sg->offset;
 		out->flags |= TESTIMPORTER_SEGMENT_PAGE;
 	}
 	if (sg_dma_is_bus_address(sg))

@@ -17,6 +17,10 @@ struct window windows[WINDOWS];
 #define SG_PAGE 4096UL
 /* A flag of an entry: its DMA address is PCI's, and nothing translates it. */
 #define SG_BUS_ADDRESS 1
+/* Every address of the kernel's has it. */
+#define KERNEL_HALF (1UL << 63)
+/* The bits that mangle_sg_table() turns with CONFIG_DMABUF_DEBUG, NULL's, too. */
+#define SG_HIDDEN (~0xffUL)
 /* No entry has this page; NULL, many have. */
 #define NO_PAGE SG_CHAIN
 
@@ -252,6 +256,10 @@ INLINE bool walk_entry(struct scope *s)
 	}
 	settle(s);
 	s->next_page = NO_PAGE;
+	if (page == SG_HIDDEN)
+		page = 0;
+	else if (page && !(page & KERNEL_HALF))
+		page ^= SG_HIDDEN;
 	if (page)
 		phys = page_address(s->vmemmap, page, s->shift);
 	if (phys)

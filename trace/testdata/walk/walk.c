@@ -66,7 +66,7 @@ static void make(struct entry *e, int n, int mode)
 		if (mode == ODD && r >= 20 && r < 25)
 			e->length = 0;
 		if (mode == ODD && r >= 25 && r < 30)
-			e->page = PAGE; /* none of the array's */
+			e->page = vmemmap - PAGE; /* none of the array's */
 	}
 }
 
@@ -74,7 +74,7 @@ static void make(struct entry *e, int n, int mode)
 static struct scatterlist *lay_out(char *area, struct entry *e, int n)
 {
 	u64 size = sizeof(struct scatterlist), page = (u64)area, at = page + size * any(100);
-	int chunk = any(2) ? 127 : 1 + any(20), in = 0;
+	int chunk = any(2) ? 127 : 1 + any(20), in = 0, hidden = !any(4);
 	struct scatterlist *first = (void *)at, *g;
 
 	memset(area, 0x5a, AREA);
@@ -87,7 +87,7 @@ static struct scatterlist *lay_out(char *area, struct entry *e, int n)
 			in = 0;
 		}
 		g = (void *)at;
-		g->page_link = e[i].page | (i == n - 1 ? SG_END : 0);
+		g->page_link = (hidden ? e[i].page ^ ~0xffUL : e[i].page) | (i == n - 1 ? SG_END : 0);
 		g->offset = e[i].offset;
 		g->length = e[i].length;
 		g->dma_address = e[i].dma;
