@@ -53,9 +53,13 @@ func newLoader(cfg Config, syms *symbols) *loader {
 	return &loader{cfg: cfg, symbols: syms, ops: []string{""}, have: map[string]bool{}, runs: map[*ebpf.Program]string{}}
 }
 
+// trampolines is the kernel's part that CONFIG_BPF_JIT brings, without which no
+// program can be at a function's entry or exit (include/linux/bpf.h).
+const trampolines = "bpf_trampoline_get"
+
 // functions are the targets that the tables name, with where they are now.
 func (l *loader) functions() (map[string]symbol, error) {
-	names := map[string]bool{"vmemmap_base": true}
+	names := map[string]bool{"vmemmap_base": true, trampolines: true}
 	for _, table := range [][]hook{coreHooks, rdmaHooks} {
 		for _, h := range table {
 			names[h.function] = true
@@ -147,6 +151,10 @@ func (l *loader) load(m *machineTable) error {
 	l.core, err = ebpf.NewCollectionWithOptions(cs, ebpf.CollectionOptions{
 		Cache: cache, Programs: ebpf.ProgramOptions{KernelTypes: kernel},
 	})
+	if _, ok := found[trampolines]; !ok && errors.Is(err, unix.ENOMEM) {
+		return refuse("bpf", "the kernel has nothing to put programs at a function's entry and exit with",
+			"use a kernel that is built with CONFIG_BPF_JIT", errors.ErrUnsupported)
+	}
 	if err != nil {
 		return explainLoad(err)
 	}
