@@ -276,6 +276,27 @@ type wireConfig struct {
 	Pad       uint32
 }
 
+// struct holding
+type wireHolding struct {
+	_      structs.HostLayout
+	What   uint32
+	Slot   uint32
+	Thread uint64
+}
+
+// struct owners
+type wireOwners struct {
+	_      structs.HostLayout
+	Taken  [64]uint32
+	Thread [1024]uint64
+}
+
+const (
+	ownsScope = iota
+	ownsDereg
+	ownersTypes
+)
+
 // recordFixed is how much of a record is always sent.
 const recordFixed = int(unsafe.Offsetof(wireRecord{}.Ranges))
 

@@ -405,11 +405,8 @@ func resident(t testing.TB) uint64 {
 func entries(t testing.TB, tr *Tracer, name string) (n int) {
 	t.Helper()
 	if name == "scopes" || name == "deregs" { // each is some thread's, or free
-		var owners struct {
-			Taken  [64]uint32
-			Thread [1024]uint64
-		}
-		what := map[string]uint32{"scopes": 0, "deregs": 1}[name]
+		var owners wireOwners
+		what := map[string]uint32{"scopes": ownsScope, "deregs": ownsDereg}[name]
 		if err := tr.loader.core.Maps["owners"].Lookup(what, &owners); err != nil {
 			t.Fatal(err)
 		}

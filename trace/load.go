@@ -37,6 +37,9 @@ type loader struct {
 	hooks []Hook
 	ops   []string        // exporter functions by cookie; 0 is none
 	have  map[string]bool // groups and functions that are attached, and what is noted once
+
+	skippedEnds uint64 // of threads, when they were looked for
+	reclaims    int    // how often they still are to be
 }
 
 // attached is a link, with what is not seen if the kernel skips its program.
@@ -297,9 +300,7 @@ func (l *loader) attachAll(coll *ebpf.Collection, table []hook, modules map[stri
 }
 
 // attached remembers a link. A program that several functions share counts for
-// the first of them. One that only tidies up does not count: a thread may end
-// while another's end is being looked at, and what is then left behind is found by
-// whoever has the thread's number next.
+// the first of them. One that only tidies up does not count: see reclaim.
 func (l *loader) attached(k link.Link, p *ebpf.Program, h hook) {
 	l.links = append(l.links, attached{k, h.what, strings.HasSuffix(h.how, "probe")})
 	if l.runs[p] == "" && !h.tidies {

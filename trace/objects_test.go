@@ -21,13 +21,17 @@ func TestLayoutsMatchTheObjects(t *testing.T) {
 	structs := map[string]any{
 		"head": wireHead{}, "event": wireEvent{}, "export": wireExport{}, "range": wireRange{},
 		"resource": wireResource{}, "tally": wireTally{}, "step": wireStep{}, "devinfo": wireDevice{},
-		"record": wireRecord{}, "config": wireConfig{}, "window": wireWindow{},
+		"record": wireRecord{}, "config": wireConfig{}, "window": wireWindow{}, "owners": wireOwners{},
 	}
 	cs, err := spec("core")
 	if err != nil {
 		t.Fatal(err)
 	}
 	compare(t, cs, structs)
+	if cs, err = spec("iter"); err != nil {
+		t.Fatal(err)
+	}
+	compare(t, cs, map[string]any{"holding": wireHolding{}})
 	if cs, err = spec("symbols"); err != nil {
 		t.Fatal(err)
 	}

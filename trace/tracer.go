@@ -429,6 +429,7 @@ func (t *Tracer) deliver(checkMissed, drained bool) {
 	var missed map[string]uint64
 	if checkMissed {
 		missed = t.loader.missed()
+		_ = t.loader.reclaim() // or the next time
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -124,4 +124,29 @@ int whoami(u64 *answer)
 	return 0;
 }
 
+/*
+ * What exited() does for a thread that is gone without it: the kernel skips a
+ * program while a thread that was in it waits to go on there. The thread cannot be
+ * in a call, nor come back, so that its slot is its own until it is free.
+ */
+SEC("syscall")
+int reclaim(struct holding *h)
+{
+	u32 what = h->what, n = h->slot & (SLOTS - 1);
+	struct owners *o = map_lookup(&owners, &what);
+	struct dereg_state *d = map_lookup(&deregs, &n);
+	u64 thread = h->thread, id = d ? d->id : 0;
+
+	HIDE(n);
+	n &= SLOTS - 1;
+	if (!o || !thread || __sync_val_compare_and_swap(&o->thread[n], thread, 0) != thread)
+		return 0;
+	__sync_fetch_and_add(&o->taken[group_of(spread(thread))], -1);
+	if (what == OWNS_SCOPE)
+		lose(EVENT_RECORD);
+	else if (id)
+		lose(EVENT_DEREG);
+	return 1;
+}
+
 char license_text[] SEC("license") = "Dual BSD/GPL";

@@ -124,6 +124,13 @@ struct export {
 	char comm[16];
 };
 
+/* What reclaim() is asked for: a slot, and the thread that has it. */
+struct holding {
+	u32 what;
+	u32 slot;
+	u64 thread;
+};
+
 struct range {
 	u64 start;
 	u64 size;

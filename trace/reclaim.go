@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package trace
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/cilium/ebpf"
+)
+
+// The kernel skips the program for the end of a thread while another thread that
+// was in it waits to go on, on the same processor: since Linux 7.0 or so tracepoints
+// tracepoints can be interrupted). What the thread then leaves is looked for here.
+
+// reclaims is how often it is looked for after a run was skipped, once a second: a
+// thread is in procfs a moment longer.
+const reclaims = 10
+
+// reclaim gives back what threads have that are gone, if the program for their end
+// was skipped since the last time. In a PID namespace procfs has other numbers: there
+// a slot stays taken until a thread with the same number comes.
+func (l *loader) reclaim() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.core == nil || Namespaced(l.cfg.Proc) {
+		return nil
+	}
+	p := l.core.Programs[exitHook.program]
+	if p == nil {
+		return nil
+	}
+	s, err := p.Stats()
+	if err != nil {
+		return err
+	}
+	if s.RecursionMisses != l.skippedEnds {
+		l.skippedEnds, l.reclaims = s.RecursionMisses, reclaims
+	}
+	if l.reclaims == 0 {
+		return nil
+	}
+	l.reclaims--
+	return l.reclaimAll()
+}
+
+// reclaimAll looks at every thread that has something.
+func (l *loader) reclaimAll() error {
+	var gone []wireHolding
+	for what := range uint32(ownersTypes) {
+		var owners wireOwners
+		if err := l.core.Maps["owners"].Lookup(what, &owners); err != nil {
+			return err
+		}
+		for n, thread := range owners.Thread {
+			if thread != 0 && l.ended(thread>>32, thread&(1<<32-1)) {
+				gone = append(gone, wireHolding{What: what, Slot: uint32(n), Thread: thread})
+			}
+		}
+	}
+	var pid uint64
+	var one uint8
+	var dead []uint64
+	for it := l.core.Maps["pids"].Iterate(); it.Next(&pid, &one); {
+		if l.ended(pid, pid) {
+			dead = append(dead, pid)
+		}
+	}
+	// They stay counted among the keys, which costs a look and no more.
+	for _, pid := range dead {
+		if err := l.core.Maps["pids"].Delete(pid); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			return err
+		}
+	}
+	if len(gone) == 0 {
+		return nil
+	}
+	cs, err := spec("iter")
+	if err != nil {
+		return err
+	}
+	keep(cs, []hook{{program: "reclaim"}})
+	coll, err := ebpf.NewCollectionWithOptions(cs, ebpf.CollectionOptions{MapReplacements: l.shared(cs)})
+	if err != nil {
+		return explainLoad(err)
+	}
+	defer coll.Close()
+	for _, h := range gone {
+		if _, err := coll.Programs["reclaim"].Run(&ebpf.RunOptions{Context: h}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ended reports a thread that is not in procfs.
+func (l *loader) ended(pid, tid uint64) bool {
+	proc := l.cfg.Proc
+	if proc == "" {
+		proc = "/proc"
+	}
+	_, err := os.Stat(filepath.Join(proc, fmt.Sprintf("%d/task/%d", pid, tid)))
+	return errors.Is(err, fs.ErrNotExist)
+}
