@@ -125,6 +125,19 @@ func (e *Endpoint) event() {
 	}
 }
 
+// lost ends the connection whose link is broken, also where nobody polls: who waits
+// for an offer learns of it, and the peer does. It may be called without the
+// endpoint's mutex.
+func (e *Endpoint) lost() {
+	go func() {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		if !e.closed {
+			e.progress()
+		}
+	}()
+}
+
 // passOn wakes another sleeper: who leaves may have taken the event for which
 // the queues were armed.
 func (e *Endpoint) passOn() {

@@ -22,6 +22,8 @@ type device interface {
 	// closed first.
 	apart() (device, error)
 	close() error
+	// ended returns when nothing of a closed device runs any more.
+	ended()
 }
 
 // registration is memory under keys: an MR, or one for each dma-buf.
@@ -61,12 +63,10 @@ func (d *verbsDevice) close() error {
 	if err := d.pd.Close(); err != nil {
 		return err
 	}
-	if err := d.ctx.Close(); err != nil {
-		return err
-	}
-	d.watch.ended.Wait()
-	return nil
+	return d.ctx.Close()
 }
+
+func (d *verbsDevice) ended() { d.watch.ended.Wait() }
 
 // verbsDomain is a device in a further protection domain.
 type verbsDomain struct{ *verbsDevice }
@@ -80,6 +80,7 @@ func (d *verbsDevice) apart() (device, error) {
 }
 
 func (d verbsDomain) close() error { return d.pd.Close() }
+func (verbsDomain) ended()         {} // the device goes on
 
 func (d *verbsDevice) host(mem *ibvfd.HostBuf, off, length int64, access ibvfd.Access) (*registration, error) {
 	mr, err := d.pd.RegMR(ibvfd.MRAttr{

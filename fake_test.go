@@ -42,6 +42,7 @@ type fakeDevice struct {
 
 func (f *fakeDevice) name() string { return "fake0" }
 func (f *fakeDevice) close() error { return nil }
+func (f *fakeDevice) ended()       {}
 
 func (f *fakeDevice) apart() (device, error) { return f, nil }
 
@@ -213,6 +214,9 @@ func (l *fakeLink) broke(why error) {
 	defer l.f.mu.Unlock()
 	l.end = why
 	l.a.event()
+	if l.a.lost != nil {
+		l.a.lost()
+	}
 }
 
 func (l *fakeLink) fail() error {

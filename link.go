@@ -45,6 +45,7 @@ type linkAttr struct {
 	maxMsg               int64
 	connect              ibvfd.ConnectAttr
 	event                func()             // does not block
+	lost                 func()             // nor does this: the link is broken; may be nil
 	path                 *ibvfd.ManagedAttr // what rdma_cm has settled; nil over TCP
 }
 
@@ -176,6 +177,9 @@ func (l *verbsLink) listen() {
 func (l *verbsLink) broke(why error) {
 	l.end.CompareAndSwap(nil, &why)
 	l.a.event()
+	if l.a.lost != nil {
+		l.a.lost()
+	}
 }
 
 func (l *verbsLink) broken() error {

@@ -39,7 +39,8 @@ type NICOptions struct {
 	// Event, if not nil, is called with the device's asynchronous events, one after
 	// the other, on a goroutine of the NIC's: a port went down, or a GID changed.
 	// The NIC acts on those that end connections by itself. It must return soon,
-	// and must not close the NIC.
+	// and must not close the NIC, whose Close waits for it. If the events cannot be
+	// had (EMFILE), it is never called.
 	Event func(ibvfd.Event)
 }
 
@@ -150,6 +151,17 @@ func (n *NIC) endKept() (err error) {
 // not be freed when it should have been is tried again first: memory that was
 // released, connections that ended.
 func (n *NIC) Close() error {
+	err := n.close()
+	n.mu.Lock()
+	closed := n.closed
+	n.mu.Unlock()
+	if closed {
+		n.dev.ended() // what NICOptions.Event does may want n.mu
+	}
+	return err
+}
+
+func (n *NIC) close() error {
 	refused := n.endKept()
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -5,8 +5,10 @@ package gpurdma
 import (
 	"errors"
 	"iter"
+	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -117,6 +119,63 @@ func TestLinkGivenUp(t *testing.T) {
 	w.done(w.a, OpSend, "again")
 	w.done(w.b, OpRecv, "again")
 }
+
+// So does one of which nobody takes completions.
+func TestLinkGivenUpUnwatched(t *testing.T) {
+	w := inMemory(t).world(t, EndpointOptions{})
+	ended := make(chan error)
+	go func() {
+		_, err := w.a.Offered(limited(t), w.ab)
+		ended <- err
+	}()
+	fatal := &EventError{"fake0", ibvfd.Event{Type: ibvfd.EventDeviceFatal}}
+	w.a.peers[w.ab-1].conn.link.(*fakeLink).broke(fatal)
+	var why *EventError
+	if err := <-ended; !errors.As(err, &why) || !errors.Is(err, ErrNotConnected) {
+		t.Errorf("waiting for an offer ended with %v", err)
+	}
+	w.lost(w.b, w.ba)
+}
+
+// What NICOptions.Event does may ask the NIC something, also while it is closed.
+func TestEventDuringClose(t *testing.T) {
+	inside, closing := make(chan struct{}), make(chan struct{})
+	var n *NIC
+	dev := &listeningDevice{fakeDevice: &fakeDevice{fabric: newFabric()}, done: make(chan struct{})}
+	n = newNIC(dev, NICOptions{})
+	go func() {
+		defer close(dev.done)
+		close(inside)
+		<-closing
+		n.Stats()
+	}()
+	<-inside
+	go func() {
+		for dev.closes.Load() == 0 {
+			runtime.Gosched()
+		}
+		close(closing)
+	}()
+	for range 2 {
+		if err := n.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// listeningDevice has a goroutine as long as it is open.
+type listeningDevice struct {
+	*fakeDevice
+	closes atomic.Int32
+	done   chan struct{}
+}
+
+func (l *listeningDevice) close() error {
+	l.closes.Add(1)
+	return nil
+}
+
+func (l *listeningDevice) ended() { <-l.done }
 
 // A flush whose queue pairs are given up does not wait for their bytes.
 func TestFlushGivenUp(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
@@ -40,6 +41,7 @@ type loader struct {
 
 	skippedEnds uint64 // of threads, when they were looked for
 	reclaims    int    // how often they still are to be
+	reclaimed   time.Time
 }
 
 // attached is a link, with what is not seen if the kernel skips its program.

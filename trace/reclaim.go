@@ -8,16 +8,18 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/cilium/ebpf"
 )
 
 // The kernel skips the program for the end of a thread while another thread that
-// was in it waits to go on, on the same processor: since Linux 7.0 or so tracepoints
+// was in it waits to go on, on the same processor (seen on Linux 7.2, whose
 // tracepoints can be interrupted). What the thread then leaves is looked for here.
 
 // reclaims is how often it is looked for after a run was skipped, once a second: a
-// thread is in procfs a moment longer.
+// thread is in procfs a moment longer. The maps are read by system calls, while which
+// kprobes on that processor are skipped, and counted.
 const reclaims = 10
 
 // reclaim gives back what threads have that are gone, if the program for their end
@@ -26,7 +28,8 @@ const reclaims = 10
 func (l *loader) reclaim() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.core == nil || Namespaced(l.cfg.Proc) {
+	// Who cannot see the first process may not see others that live (hidepid).
+	if l.core == nil || Namespaced(l.cfg.Proc) || l.ended(1, 1) {
 		return nil
 	}
 	p := l.core.Programs[exitHook.program]
@@ -40,11 +43,15 @@ func (l *loader) reclaim() error {
 	if s.RecursionMisses != l.skippedEnds {
 		l.skippedEnds, l.reclaims = s.RecursionMisses, reclaims
 	}
-	if l.reclaims == 0 {
+	if l.reclaims == 0 || time.Since(l.reclaimed) < time.Second {
 		return nil
 	}
-	l.reclaims--
-	return l.reclaimAll()
+	l.reclaimed = time.Now()
+	err = l.reclaimAll()
+	if err == nil {
+		l.reclaims--
+	}
+	return err
 }
 
 // reclaimAll looks at every thread that has something.

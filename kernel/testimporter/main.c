@@ -81,8 +81,8 @@ static int do_detach(struct table *table, u32 __user *user)
 }
 
 /*
- * What a kernel with CONFIG_DMABUF_DEBUG hides from importers, by turning the bits
- * of, since only tests have business with it.
+ * The page, which a kernel with CONFIG_DMABUF_DEBUG hides from importers: it turns
+ * the bits. Only tests have business with it.
  */
 static struct page *segment_page(struct scatterlist *sg)
 {

@@ -43,7 +43,7 @@ var titles = regexp.MustCompile(strings.Join([]string{
 	`^unregister_netdevice: waiting for `, // a reference to a network device leaked
 	`^DEBUG_LOCKS_WARN_ON`,
 	`^ODEBUG: `,
-	`^DMA-API: .*: (device driver|cacheline tracking)`,
+	`^DMA-API: .*: (device driver|cacheline tracking|mapping sg segment)`,
 	`^(Memory cgroup out of memory|Out of memory)[^:]*: Killed process`,
 }, "|"))
 

@@ -106,6 +106,20 @@ func TestAllow(t *testing.T) {
 	}
 }
 
+// The line before the warning names the fault, and is what is allowed.
+func TestDMADebug(t *testing.T) {
+	log := "[  331.328324] ------------[ cut here ]------------\n" +
+		"[  331.329334] DMA-API: e1000e 0000:04:00.0: mapping sg segment longer than device claims to support [len=131072] [max=65536]\n" +
+		"[  331.330593] WARNING: CPU: 0 PID: 70 at kernel/dma/debug.c:1181 debug_dma_map_sg+0x70e/0xbe0\n" +
+		"[  331.337851] Call Trace:\n[  331.400000] ---[ end trace 0000000000000000 ]---\n"
+	if rs := scan(t, log); len(rs) != 1 || !strings.HasPrefix(rs[0].Title, "DMA-API: e1000e") {
+		t.Errorf("got %v", rs)
+	}
+	if rs := scan(t, log, "^DMA-API: .*: mapping sg segment longer"); len(rs) != 0 {
+		t.Errorf("allowed: got %v", rs)
+	}
+}
+
 // What was reported before is still a fault.
 func TestAllowFromHere(t *testing.T) {
 	const oom = "[    1.0] Out of memory: Killed process 7 (hog) total-vm:1kB\n"

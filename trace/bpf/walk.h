@@ -19,7 +19,10 @@ struct window windows[WINDOWS];
 #define SG_BUS_ADDRESS 1
 /* Every address of the kernel's has it. */
 #define KERNEL_HALF (1UL << 63)
-/* The bits that mangle_sg_table() turns with CONFIG_DMABUF_DEBUG, NULL's, too. */
+/*
+ * The bits that mangle_sg_table() turns with CONFIG_DMABUF_DEBUG, NULL's, too. Linux
+ * 7.2 hands out a copy of the list without pages instead.
+ */
 #define SG_HIDDEN (~0xffUL)
 /* No entry has this page; NULL, many have. */
 #define NO_PAGE SG_CHAIN
