@@ -26,6 +26,9 @@ import (
 // into C.
 const maxRoom = 1024
 
+// address is a queue in C memory, for verbs_queue.c.
+func address[T any](queue *T) C.uintptr_t { return C.uintptr_t(uintptr(unsafe.Pointer(queue))) }
+
 // sendQueue posts through an array of struct ibv_send_wr in C memory. One
 // goroutine at a time may use it.
 type sendQueue struct {
@@ -72,7 +75,7 @@ func (q *sendQueue) post(wrs []SendWR) (posted int, bad postRefusal, errno unix.
 			if q.every > 0 {
 				q.signal(n)
 			}
-			p := C.vb_post_send(q.c, C.uint32_t(n))
+			p := C.vb_post_send(address(q.c), C.uint32_t(n))
 			posted += int(p.n)
 			if q.every > 0 {
 				q.count(int(p.n))
@@ -229,7 +232,7 @@ func (q *recvQueue) post(wrs []RecvWR) (posted int, bad postRefusal, errno unix.
 	for len(wrs) > 0 {
 		n, refusal := q.encode(wrs)
 		if n > 0 {
-			p := C.vb_post_recv(q.c, C.uint32_t(n))
+			p := C.vb_post_recv(address(q.c), C.uint32_t(n))
 			posted += int(p.n)
 			if p.err != 0 {
 				return posted, postProvider, unix.Errno(p.err)
@@ -280,7 +283,7 @@ func (q *completionQueue) poll(wc []WC) int {
 	if len(wc) == 0 {
 		return 0
 	}
-	n := int(C.vb_poll(q.c, C.uint32_t(min(len(wc), len(q.wc)))))
+	n := int(C.vb_poll(address(q.c), C.uint32_t(min(len(wc), len(q.wc)))))
 	if n <= 0 {
 		return n
 	}

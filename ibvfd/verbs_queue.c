@@ -177,8 +177,9 @@ static struct vb_posted post_one(struct vb_send_queue *q, uint32_t at)
 	return p;
 }
 
-struct vb_posted vb_post_send(struct vb_send_queue *q, uint32_t n)
+struct vb_posted vb_post_send(uintptr_t send_queue, uint32_t n)
 {
+	struct vb_send_queue *q = (void *)send_queue;
 	struct vb_posted p = { 0 };
 
 	if (!q->ex)
@@ -193,8 +194,9 @@ struct vb_posted vb_post_send(struct vb_send_queue *q, uint32_t n)
 	return p;
 }
 
-struct vb_posted vb_post_recv(struct vb_recv_queue *q, uint32_t n)
+struct vb_posted vb_post_recv(uintptr_t recv_queue, uint32_t n)
 {
+	struct vb_recv_queue *q = (void *)recv_queue;
 	struct vb_recv_wr *bad = NULL, *last = &q->wr[n - 1], *next = last->next;
 	struct vb_posted p = { .n = n };
 	int rc;
@@ -213,7 +215,9 @@ struct vb_posted vb_post_recv(struct vb_recv_queue *q, uint32_t n)
 	return p;
 }
 
-int vb_poll(struct vb_completion_queue *q, uint32_t n)
+int vb_poll(uintptr_t completion_queue, uint32_t n)
 {
+	struct vb_completion_queue *q = (void *)completion_queue;
+
 	return q->poll(q->cq, (int)n, q->wc);
 }

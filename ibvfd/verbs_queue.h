@@ -58,9 +58,13 @@ void vb_recv_queue_free(struct vb_recv_queue *);
 void vb_completion_queue_free(struct vb_completion_queue *);
 
 /* Post the first n work requests of the array. */
-struct vb_posted vb_post_send(struct vb_send_queue *, uint32_t n);
-struct vb_posted vb_post_recv(struct vb_recv_queue *, uint32_t n);
+/*
+ * The queues' addresses are numbers: cgo looks at each pointer that goes into C, which
+ * takes a sixth of the way, and these lead to C's memory.
+ */
+struct vb_posted vb_post_send(uintptr_t send_queue, uint32_t n);
+struct vb_posted vb_post_recv(uintptr_t recv_queue, uint32_t n);
 /* Returns how many completions are in the array, negative on failure. */
-int vb_poll(struct vb_completion_queue *, uint32_t n);
+int vb_poll(uintptr_t completion_queue, uint32_t n);
 
 #endif
