@@ -44,10 +44,16 @@ func (e *OpError) Error() string {
 // Unwrap is Err.
 func (e *OpError) Unwrap() error { return e.Err }
 
-// remedyOf is what to change, by the completion's status.
+// remedyOf is what to change, by the NIC's event, or the completion's status.
 func remedyOf(err error) string {
 	var w *ibvfd.WCError
-	if !errors.As(err, &w) {
+	var e *EventError
+	switch {
+	case errors.As(err, &e) && e.Event.Type == ibvfd.EventDeviceFatal:
+		return "close everything of this NIC: it is gone or broken; the kernel's log may say why"
+	case errors.As(err, &e):
+		return "connect anew; the kernel's log may say what the NIC did not like"
+	case !errors.As(err, &w):
 		return ""
 	}
 	switch w.Status {

@@ -106,8 +106,8 @@ func TestLinkGivenUp(t *testing.T) {
 	if c.n != 1 || c.err != nil || c.Context != "receive" || !errors.Is(c.Err, ErrNotConnected) || !errors.As(c.Err, &why) || why != fatal {
 		t.Errorf("%+v, want the receive with %v", c, fatal)
 	}
-	if c.Err != nil && !strings.Contains(c.Err.Error(), "fake0 reports: QP access error: QP 0") {
-		t.Errorf("%v does not say what the NIC reports", c.Err)
+	if c.Err != nil && (!strings.Contains(c.Err.Error(), "fake0 reports: QP access error: QP 0") || !strings.HasSuffix(c.Err.Error(), "; "+remedyOf(fatal))) {
+		t.Errorf("%v does not say what the NIC reports, and what to do", c.Err)
 	}
 	if err := w.a.Send(mine.All(), w.ab, nil); !errors.As(err, &why) || !errors.Is(err, ErrNotConnected) {
 		t.Errorf("a send after that: %v", err)

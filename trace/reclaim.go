@@ -7,10 +7,11 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/cilium/ebpf"
+
+	"github.com/gpurdma/gpurdma/internal/procfs"
 )
 
 // The kernel skips the program for the end of a thread while another thread that
@@ -28,8 +29,7 @@ const reclaims = 10
 func (l *loader) reclaim() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	// Who cannot see the first process may not see others that live (hidepid).
-	if l.core == nil || Namespaced(l.cfg.Proc) || l.ended(1, 1) {
+	if l.core == nil {
 		return nil
 	}
 	p := l.core.Programs[exitHook.program]
@@ -47,6 +47,10 @@ func (l *loader) reclaim() error {
 		return nil
 	}
 	l.reclaimed = time.Now()
+	// Who cannot see the first process may not see others that live (hidepid).
+	if Namespaced(l.cfg.Proc) || l.ended(1, 1) {
+		return nil
+	}
 	err = l.reclaimAll()
 	if err == nil {
 		l.reclaims--
@@ -105,10 +109,6 @@ func (l *loader) reclaimAll() error {
 
 // ended reports a thread that is not in procfs.
 func (l *loader) ended(pid, tid uint64) bool {
-	proc := l.cfg.Proc
-	if proc == "" {
-		proc = "/proc"
-	}
-	_, err := os.Stat(filepath.Join(proc, fmt.Sprintf("%d/task/%d", pid, tid)))
+	_, err := os.Stat(procfs.New(l.cfg.Proc).Path(fmt.Sprintf("%d/task/%d", pid, tid)))
 	return errors.Is(err, fs.ErrNotExist)
 }
