@@ -32,6 +32,28 @@ const (
 	flushLook = 20 * time.Microsecond
 )
 
+// hearWait bounds how long a connection that the peer has ended waits for what
+// its NIC has answered.
+const (
+	hearWait = 250 * time.Millisecond
+	hearLook = time.Millisecond
+)
+
+// hearOut takes the completions of what is under way. A peer ends the connection
+// when its NIC has refused something; the NIC's word of that comes another way,
+// which may be the slower one, and flushing would hide which operation it was.
+func (e *Endpoint) hearOut(c *conn) {
+	for end := time.Now().Add(hearWait); time.Now().Before(end); time.Sleep(hearLook) {
+		e.mu.Lock()
+		c.progress()
+		waits := c.state == up && (c.q[writeQueue].groups.len() > 0 || c.q[readQueue].groups.len() > 0)
+		e.mu.Unlock()
+		if !waits {
+			return
+		}
+	}
+}
+
 // abort ends the connection: all that is under way completes, with cause or
 // with what the NIC says of it, and the keys that the peer was given end.
 func (c *conn) abort(cause error) {

@@ -10,6 +10,8 @@ import (
 	"net"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/gpurdma/gpurdma/dmabuf"
 )
 
@@ -224,7 +226,8 @@ func (e *Endpoint) listenTo(c *conn, tcp net.Conn) {
 	for err == nil {
 		err = e.takeOffer(c, tcp)
 	}
-	if errors.Is(err, io.EOF) {
+	if errors.Is(err, io.EOF) || errors.Is(err, unix.ECONNRESET) {
+		e.hearOut(c)
 		err = fmt.Errorf("%w: the peer has ended the connection", ErrNotConnected)
 	}
 	e.mu.Lock()

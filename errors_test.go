@@ -8,6 +8,7 @@ import (
 	"math"
 	"net"
 	"os"
+	"runtime"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -316,6 +317,26 @@ func TestRefusedBeforehand(t *testing.T) {
 	}
 	w.ok(w.a.Write(l, w.ab, all.All(), 1))
 	w.done(w.a, OpWrite, 1)
+}
+
+// The NIC's word of an operation counts, also when the peer's of the connection's
+// end is faster.
+func TestPeerEndsBeforeTheAnswer(t *testing.T) {
+	w := inMemory(t).world(t, EndpointOptions{})
+	mine, theirs := hostKind.make(t, w.a.nic, 100), hostKind.make(t, w.b.nic, 100)
+	rb := w.share(theirs.All(), allAccess)
+	l := w.a.peers[w.ab-1].conn.link.(*fakeLink)
+	l.f.mu.Lock()
+	l.slow = 3
+	l.f.mu.Unlock()
+	w.ok(w.a.Read(mine.All(), w.ab, rb.All(), "bad"))
+	w.ok(w.b.Remove(w.ba))
+	for ended := false; !ended; runtime.Gosched() { // nobody else polls
+		w.a.mu.Lock()
+		ended = w.a.peers[w.ab-1].conn.state == dead
+		w.a.mu.Unlock()
+	}
+	w.failed(w.a, "bad", ibvfd.WCRetryExcErr)
 }
 
 // What the NIC refuses in the middle of a batch ends the connection and all

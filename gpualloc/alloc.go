@@ -39,11 +39,11 @@ type allocator struct {
 	env Env
 	exp exporter
 
-	budget       budget
-	exporterName atomic.Pointer[string] // as the first buffer showed it
+	budget budget
+	desc   Description                 // as it was discovered
+	shown  atomic.Pointer[Description] // with the exporter that the first buffer showed
 
 	mu     sync.RWMutex // read-held while the device is in use
-	desc   Description
 	closed bool
 }
 
@@ -52,13 +52,10 @@ func newAllocator(env Env, desc Description, exp exporter) *allocator {
 }
 
 func (a *allocator) Describe() Description {
-	a.mu.RLock()
-	defer a.mu.RUnlock()
-	d := a.desc
-	if name := a.exporterName.Load(); name != nil {
-		d.Exporter = *name
+	if d := a.shown.Load(); d != nil {
+		return *d
 	}
-	return d
+	return a.desc
 }
 
 func (a *allocator) Close() error {
@@ -80,9 +77,13 @@ const maxName = 31
 
 // plan is what an allocation is going to be.
 type plan struct {
-	segments []int64 // sizes, in bytes
-	total    int64
+	total int64 // bytes
+	each  int64 // bytes of each segment but the last, which has what is left
+	count int64 // segments
 }
+
+// segment is the size of one, in bytes.
+func (p plan) segment(i int64) int64 { return min(p.each, p.total-i*p.each) }
 
 func (a *allocator) plan(size int64, opt Options) (plan, error) {
 	g := a.exp.granule()
@@ -97,16 +98,14 @@ func (a *allocator) plan(size int64, opt Options) (plan, error) {
 		return plan{}, a.refuse(dmabuf.ErrRange, fmt.Sprintf("segment size %d", opt.SegmentSize), "use 0 for one segment")
 	}
 	p := plan{total: roundUp(size, g)}
-	each := p.total
-	if opt.SegmentSize > 0 && opt.SegmentSize < each {
-		each = roundUp(opt.SegmentSize, g)
+	p.each = p.total
+	if opt.SegmentSize > 0 && opt.SegmentSize < p.each {
+		p.each = roundUp(opt.SegmentSize, g)
 	}
+	p.count = (p.total + p.each - 1) / p.each
 	const maxSegments = 1 << 20 // far above any limit of open files
-	if p.total/each >= maxSegments {
-		return plan{}, a.refuse(dmabuf.ErrLimit, fmt.Sprintf("%d segments", p.total/each), "use larger segments")
-	}
-	for left := p.total; left > 0; left -= each {
-		p.segments = append(p.segments, min(each, left))
+	if p.count > maxSegments {
+		return plan{}, a.refuse(dmabuf.ErrLimit, fmt.Sprintf("%d segments", p.count), "use larger segments")
 	}
 	return p, nil
 }
@@ -130,35 +129,37 @@ func (a *allocator) Alloc(ctx context.Context, size int64, opt Options) (*Buffer
 	if err != nil {
 		return nil, err
 	}
-	made := pieces{budget: &a.budget, drawn: drawn}
-	for i, n := range p.segments {
+	b := &Buffer{requested: size, pieces: pieces{budget: &a.budget, drawn: drawn}}
+	for i := range p.count {
 		if err := ctx.Err(); err != nil {
-			return nil, errors.Join(a.refuse(err, fmt.Sprintf("after %d of %d segments", i, len(p.segments)), ""), made.free())
+			return nil, errors.Join(a.refuse(err, fmt.Sprintf("after %d of %d segments", i, p.count), ""), b.free())
 		}
-		if err := a.one(ctx, &made, n, opt.Name); err != nil {
-			if len(p.segments) > 1 {
-				err = fmt.Errorf("segment %d of %d: %w", i+1, len(p.segments), err)
+		if err := a.one(ctx, &b.pieces, p.segment(i), opt.Name); err != nil {
+			if p.count > 1 {
+				err = fmt.Errorf("segment %d of %d: %w", i+1, p.count, err)
 			}
-			return nil, errors.Join(err, made.free())
+			return nil, errors.Join(err, b.free())
 		}
 	}
-	desc := a.desc
-	desc.Exporter = a.exporter(made.segments[0].Buf)
-	return newBuffer(desc, size, made.segments, made.freeMemory, nil), nil
+	b.desc = a.describe(b.segments[0].Buf)
+	return b, nil
 }
 
-// exporter is the name in the dma-bufs' fdinfo, which discovery can only guess:
-// a driver may export by itself (virtio_gpu) or through the DRM core ("drm").
-func (a *allocator) exporter(b *dmabuf.Buf) string {
-	if name := a.exporterName.Load(); name != nil {
-		return *name
+// describe is the description of what is allocated. The exporter's name is in the
+// dma-bufs' fdinfo, and discovery can only guess it: a driver may export by itself
+// (virtio_gpu) or through the DRM core ("drm").
+func (a *allocator) describe(b *dmabuf.Buf) *Description {
+	if d := a.shown.Load(); d != nil {
+		return d
 	}
 	info, err := b.Info()
 	if err != nil {
-		return a.desc.Exporter
+		return &a.desc
 	}
-	a.exporterName.Store(&info.Exporter)
-	return info.Exporter
+	d := a.desc
+	d.Exporter = info.Exporter
+	a.shown.Store(&d)
+	return &d
 }
 
 // one exports one segment and adds it to made, also when it then fails: made
@@ -177,34 +178,3 @@ func (a *allocator) one(ctx context.Context, made *pieces, size int64, name stri
 	}
 	return seg.Buf.SetName(name)
 }
-
-// pieces are segments on their way to becoming a Buffer.
-type pieces struct {
-	segments []Segment
-	frees    []func() error
-	budget   *budget // nil if they were not limited
-	drawn    drawing
-}
-
-func (p *pieces) add(s Segment, free func() error) {
-	p.segments = append(p.segments, s)
-	if free != nil {
-		p.frees = append(p.frees, free)
-	}
-}
-
-// freeMemory gives back what drivers keep beside the dma-bufs, once those are
-// closed, and with that what all of it drew.
-func (p *pieces) freeMemory() (err error) {
-	for _, free := range p.frees {
-		if e := free(); e != nil {
-			err = errors.Join(err, e)
-		}
-	}
-	if err == nil && p.budget != nil {
-		p.budget.giveBack(p.drawn)
-	}
-	return err
-}
-
-func (p *pieces) free() error { return errors.Join(closeAll(p.segments), p.freeMemory()) }

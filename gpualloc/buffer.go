@@ -24,30 +24,14 @@ type view interface {
 // Buffer is allocated memory, exported as one or more dma-bufs. Its methods
 // may be called from several goroutines at once.
 type Buffer struct {
-	desc      Description
+	desc      *Description // its allocator's, which nobody changes
 	requested int64
-	segments  []Segment
-	size      int64
 
 	mu     sync.RWMutex // read-held while the memory is in use
 	view   view         // nil until first use
-	open   func([]Segment) (view, error)
-	free   func() error // gives the memory back to its driver
 	holds  int
 	closed bool
-}
-
-// newBuffer takes ownership of segments and of what free frees. open makes the
-// CPU's view; nil stands for mmap of the dma-bufs.
-func newBuffer(desc Description, requested int64, segments []Segment, free func() error, open func([]Segment) (view, error)) *Buffer {
-	if open == nil {
-		open = openMapped
-	}
-	b := &Buffer{desc: desc, requested: requested, segments: segments, free: free, open: open}
-	for _, s := range segments {
-		b.size += s.Size
-	}
-	return b
+	pieces
 }
 
 // Segments lists the buffer's parts in order. The list and its Bufs stay the
@@ -121,7 +105,7 @@ func (b *Buffer) openViewLocked() error {
 	if b.view != nil {
 		return nil
 	}
-	v, err := b.open(b.segments)
+	v, err := openMapped(b.segments)
 	if err == nil {
 		b.view = v
 	}
@@ -191,17 +175,6 @@ func (b *Buffer) CloseFDs() error {
 	return b.closeFDs()
 }
 
-func (b *Buffer) closeFDs() error { return closeAll(b.segments) }
-
-func closeAll(segments []Segment) (err error) {
-	for _, s := range segments {
-		if e := s.Buf.Close(); e != nil {
-			err = errors.Join(err, e)
-		}
-	}
-	return err
-}
-
 // Close unmaps the buffer, closes its descriptors and frees the memory. While
 // somebody holds it, Close answers dmabuf.ErrInUse and frees nothing. Where the
 // driver refuses to free, Close says so, once: the rest is gone, and nobody can
@@ -221,14 +194,10 @@ func (b *Buffer) Close() error {
 		}
 	}
 	b.closed = true
-	var unmap, free error
+	var unmap error
 	if b.view != nil {
 		unmap = b.view.Close()
 		b.view = nil
 	}
-	fds := b.closeFDs()
-	if b.free != nil {
-		free = b.free()
-	}
-	return errors.Join(unmap, fds, free)
+	return errors.Join(unmap, b.free())
 }

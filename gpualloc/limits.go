@@ -42,8 +42,8 @@ func (a *allocator) checkLimits(p plan, force bool) (drawing, error) {
 		if l.Scope != scopeSegment || force {
 			continue
 		}
-		if largest := slices.Max(p.segments); largest > l.Bytes {
-			return drawing{}, a.over(largest, l)
+		if p.each > l.Bytes {
+			return drawing{}, a.over(p.each, l)
 		}
 	}
 	mem := p.total
@@ -51,11 +51,11 @@ func (a *allocator) checkLimits(p plan, force bool) (drawing, error) {
 		mem = 0
 	}
 	peak, stay := a.exp.fds()
-	fds := stay*int64(len(p.segments)) + peak - stay
+	fds := stay*p.count + peak - stay
 	if d, ok := a.budget.draw(mem, fds); ok {
 		return d, nil
 	}
-	fdsLeft, err := a.checkFDs(int64(len(p.segments)), fds)
+	fdsLeft, err := a.checkFDs(p.count, fds)
 	if err != nil {
 		return drawing{}, err
 	}

@@ -218,7 +218,11 @@ func TestPlan(t *testing.T) {
 		{8192, 4097, []int64{8192}},
 	} {
 		p, err := a.plan(c.size, Options{SegmentSize: c.segment})
-		if d := cmp.Diff(c.want, p.segments); d != "" || err != nil {
+		var got []int64
+		for i := range p.count {
+			got = append(got, p.segment(i))
+		}
+		if d := cmp.Diff(c.want, got); d != "" || err != nil {
 			t.Errorf("%d by %d: %v %s", c.size, c.segment, err, d)
 		}
 	}
@@ -381,9 +385,8 @@ func TestBudgetOfClosedBuffers(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			made := pieces{budget: &a.budget, drawn: d}
-			made.frees = append(made.frees, func() error { return c.free })
-			b := newBuffer(Description{}, mib, nil, made.freeMemory, nil)
+			b := &Buffer{desc: &a.desc, pieces: pieces{budget: &a.budget, drawn: d}}
+			b.frees = append(b.frees, func() error { return c.free })
 			if err := errors.Join(b.Close(), b.Close()); !errors.Is(err, c.free) {
 				t.Errorf("%s: %v", name, err)
 			}

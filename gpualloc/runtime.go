@@ -86,11 +86,11 @@ type View interface {
 // NewBuffer makes a Buffer of memory that is exported already: of memory that
 // the caller owns, for one. It takes the Bufs, and what Free frees.
 func NewBuffer(desc Description, requested int64, parts []Exported) *Buffer {
-	var made pieces
+	b := &Buffer{desc: &desc, requested: requested}
 	for _, e := range parts {
-		made.add(e.segment(), e.Free)
+		b.add(e.segment(), e.Free)
 	}
-	return newBuffer(desc, requested, made.segments, made.freeMemory, nil)
+	return b
 }
 
 func (e Exported) segment() Segment {
