@@ -25,7 +25,7 @@ softgpu-tally:
 	@[ ! -e $(BUILD)/testbed/$(KERNEL)/softgpu-vm.log ] || awk '/^FAIL / { print "FAIL $(KERNEL): the software GPU in C: " substr($$0, 6) } \
 		/^[0-9]+ tests: / { p += $$3; f += $$5; s += $$7 } END { printf \
 		"the software GPU in C on %s, 1 boots: %d passed, %d failed, %d skipped\n", "$(KERNEL)", p, f, s }' \
-		$(BUILD)/testbed/$(KERNEL)/softgpu-vm.log >>$(BUILD)/testbed/$(KERNEL)/tally
+		$(BUILD)/testbed/$(KERNEL)/softgpu-vm.log >$(BUILD)/testbed/$(KERNEL)/tally-softgpu
 
 # A series that Debian 12 cannot compile gets a root with the right compiler.
 .PHONY: buildroot

@@ -16,12 +16,13 @@ trap 'rm -f "$failed"' EXIT
 counts=()
 for series; do
 	tally=$BUILD/testbed/$series/tally
-	if [ -e "$tally" ]; then
-		counts+=("$tally")
-		sed -n '/^FAIL /p' "$tally" >>"$failed"
-	else
-		echo "FAIL $series: its run broke off before the tests ended" >>"$failed"
-	fi
+	[ -e "$tally" ] || echo "FAIL $series: its run broke off before the tests ended" >>"$failed"
+	for tally in "$tally" "$tally-softgpu"; do
+		[ ! -e "$tally" ] || counts+=("$tally")
+	done
+done
+for tally in "${counts[@]}"; do
+	sed -n '/^FAIL /p' "$tally" >>"$failed"
 done
 
 echo

@@ -196,19 +196,33 @@ func TestStreamSinkError(t *testing.T) {
 	}
 }
 
-// Only a death by a breakpoint that memory does not have, under emulation, counts as
-// the emulator's.
+// Only a death by a breakpoint that memory does not have, or with flags that cannot
+// be, under emulation, counts as the emulator's.
 func TestCorrupted(t *testing.T) {
 	const int3 = "Oops: int3: 0000 [#1] PREEMPT SMP NOPTI"
 	fault := func(title string, emulated bool, lines ...string) error {
 		return fmt.Errorf("boot: %w", &KernelError{Node: "vm", Emulated: emulated, Reports: []klog.Report{{Title: title, Lines: lines}}})
 	}
 	const none, there = "[ 1.0] Code: c7 43 18 00 00 00 00 66 <90> 48 8b 83", "[ 1.0] Code: c7 43 18 00 00 00 00 cc <90> 48 8b 83"
+	const gpf = "Oops: general protection fault, probably for non-canonical address 0x229a335709948f46: 0000 [#1] PREEMPT SMP NOPTI"
+	const (
+		badFlags  = "[ 0.9] RSP: 0000:ffffffffa1c03bf0 EFLAGS: 40001693"
+		badFlags2 = "[ 1.2] RSP: 0018:ff6e69878003b9b0 EFLAGS: 9e4e8a62"
+		flags     = "[ 0.9] RSP: 0000:ffffffffa1c03bf0 EFLAGS: 00010246"
+		allFlags  = "[ 0.9] RSP: 0000:ffffffffa1c03bf0 EFLAGS: 003f7fd7"
+	)
 	for _, c := range []struct {
 		err  error
 		want bool
 	}{
 		{nil, false},
+		{fault(gpf, true, none, badFlags), true},
+		{fault("Oops: double fault: 0000 [#1] PREEMPT SMP NOPTI", true, badFlags2, flags), true},
+		{fault(gpf, true, none, flags), false},
+		{fault(gpf, true, none, allFlags), false},
+		{fault(gpf, true, flags, badFlags), false},
+		{fault(gpf, false, none, badFlags), false},
+		{fault(gpf, true, "[ 0.9] EFLAGS: 4000169x"), false},
 		{fault(int3, true, none), true},
 		{fault(int3, true, "[ 1.0] CPU: 0 PID: 0 Comm: swapper/0", none, "[ 1.0] Code: cc <cc>"), true},
 		{fault(int3, false, none), false},
