@@ -46,6 +46,13 @@ INLINE void handler_exit(s32 ret)
 	close_scope(s, ret);
 }
 
+/* Where the modules carry no types, the kernel's own may not have this one. */
+INLINE void device_name(struct record *r, struct ib_device *dev)
+{
+	if (!r->ibdev[0] && FIELD_EXISTS(struct ib_device, name))
+		read_kernel_str(r->ibdev, sizeof(r->ibdev), &dev->name);
+}
+
 INLINE void umem_get_enter(struct ib_device *dev, u64 offset, u64 length, s32 fd, u32 access)
 {
 	struct scope *s = scope();
@@ -57,8 +64,7 @@ INLINE void umem_get_enter(struct ib_device *dev, u64 offset, u64 length, s32 fd
 	s->rec.length = length;
 	s->rec.fd = fd;
 	s->rec.access = access;
-	if (!s->rec.ibdev[0])
-		read_kernel_str(s->rec.ibdev, sizeof(s->rec.ibdev), &dev->name);
+	device_name(&s->rec, dev);
 }
 
 INLINE void umem_get_exit(u64 ret)
@@ -128,8 +134,7 @@ INLINE void fill_mr(struct scope *s, struct ib_mr *mr)
 	r->mr_length = MR(length);
 	r->pdn = FIELD(MR(pd), res.id);
 	r->mrn = FIELD(mr, res.id);
-	if (!r->ibdev[0])
-		read_kernel_str(r->ibdev, sizeof(r->ibdev), &MR(device)->name);
+	device_name(r, MR(device));
 #undef MR
 }
 
