@@ -48,7 +48,8 @@ build=${BUILD:-$top/build}
 kernel=$build/kernels/$series
 roots=$build/roots
 root=$roots/$series
-keyring=/usr/share/keyrings/debian-archive-keyring.gpg
+# shellcheck source-path=SCRIPTDIR/..
+. "$top/testbed/archive.sh"
 
 # The mounts belong to a mount namespace of their own and go with it.
 enter() {
@@ -98,38 +99,18 @@ for tool in mmdebstrap dpkg-deb depmod unshare; do
 		fail "$tool is missing; install mmdebstrap, dpkg, kmod and util-linux"
 done
 
-# Root of a container may have no right to what mmdebstrap and enter do.
-why=$(unshare --mount --pid --fork true 2>&1) ||
-	unavailable "kernel $series needs a build root of its own, and entering one takes mounts: ${why:-unshare failed}"
+why=$(archive_no_mounts)
+[ -z "$why" ] ||
+	unavailable "kernel $series needs a build root of its own, and entering one takes mounts: $why"
 
-# Debian's archive as this machine knows it, without its security half, which
-# has no backports.
-uri=$(apt-get indextargets --format '$(ORIGIN)|$(LABEL)|$(REPO_URI)' 'Created-By: Packages' |
-	awk -F'|' '$1 == "Debian" && $2 == "Debian" { print $3; exit }')
+uri=$(archive_uri)
 [ -n "$uri" ] || fail "apt on this machine has no Debian archive; run: apt-get update"
 
 # Apt of its own for one set of suites.
 private_apt() {
-	local s
 	apt=$roots/.apt/${1// /+}
-	mkdir -p "$apt"/{lists/partial,cache/archives/partial,etc/apt.conf.d,etc/preferences.d}
-	: >"$apt/status"
-	for s in $1; do
-		echo "deb [signed-by=$keyring] $uri $s main"
-	done >"$apt/sources.list"
-	# A mirror may lag behind the date in its Release file.
-	cat >"$apt/apt.conf" <<-CONF
-		Dir::State "$apt";
-		Dir::State::lists "lists";
-		Dir::State::status "$apt/status";
-		Dir::Cache "$apt/cache";
-		Dir::Etc "$apt/etc";
-		Dir::Etc::sourcelist "$apt/sources.list";
-		Acquire::Check-Valid-Until "false";
-		Acquire::Languages "none";
-		APT::Sandbox::User "root";
-	CONF
-	apt-config dump | grep -i '^Acquire::https\?::Proxy' >>"$apt/apt.conf" || true
+	# shellcheck disable=SC2086 # suites are meant to split
+	archive_apt "$apt" "$uri" $1
 }
 
 # newest SERIES, an extended regular expression
@@ -177,7 +158,7 @@ replace() {
 	mv -T "$1" "$2"
 }
 
-mmdebstrap --variant=apt --mode=root --keyring="$keyring" \
+mmdebstrap --variant=apt --mode=root --keyring="$archive_keyring" \
 	--aptopt='Acquire::Check-Valid-Until "false"' \
 	--include="$tools,linux-headers-$release=$version" \
 	"${s%% *}" "$stage/root" "$apt/sources.list" >"$stage/log" 2>&1 || {

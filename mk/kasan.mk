@@ -32,7 +32,7 @@ KASAN_CPUS ?= 1
 kasan-kernel: testbed ## build the debugging kernel and our modules for it
 	@$(TESTBED) fetch -kernel $(KASAN_KERNEL) -if-missing
 	@BUILD=$(BUILD) kernel/kasan.sh $(KASAN_KERNEL)
-	@for d in bin doubles runtimes; do mkdir -p $(BUILD)/$$d && ln -sfn ../$$d $(KASAN)/$$d; done
+	@for d in bin doubles runtimes qemu; do mkdir -p $(BUILD)/$$d && ln -sfn ../$$d $(KASAN)/$$d; done
 	@BUILD=$(KASAN) kernel/build.sh $(KASAN_KERNEL)
 	@BUILD=$(KASAN) kernel/softgpu/build.sh $(KASAN_KERNEL)
 

@@ -10,6 +10,7 @@ VMFLAGS ?=
 .PHONY: setup
 setup: ## install what is missing, or print the command that does
 	@testbed/setup.sh
+	@BUILD=$(BUILD) testbed/emulator.sh
 
 # Go's build cache decides whether there is anything to do.
 .PHONY: testbed

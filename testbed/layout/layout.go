@@ -76,3 +76,6 @@ func (t Tree) Cache() string { return filepath.Join(t.Build, "testbed") }
 
 // Runs holds the logs of runs that failed.
 func (t Tree) Runs() string { return filepath.Join(t.Build, "vm") }
+
+// QEMU starts the emulator that testbed/emulator.sh fetches, where it could.
+func (t Tree) QEMU() string { return filepath.Join(t.Build, "qemu", "qemu-system-x86_64") }

@@ -20,8 +20,17 @@ import (
 	"github.com/gpurdma/gpurdma/testbed/layout"
 )
 
-// QEMU is the emulator's program name.
-const QEMU = "qemu-system-x86_64"
+// QEMU is the emulator: what GPURDMA_QEMU names, else the one in the build directory,
+// else the installed one.
+func QEMU(t layout.Tree) string {
+	if q := os.Getenv("GPURDMA_QEMU"); q != "" {
+		return q
+	}
+	if _, err := os.Stat(t.QEMU()); err == nil {
+		return t.QEMU()
+	}
+	return "qemu-system-x86_64"
+}
 
 // probeLimit is how long a kernel may take to say a word under KVM. It takes
 // a fraction of a second where KVM works; where /dev/kvm opens and the
@@ -55,7 +64,7 @@ func Accel(ctx context.Context, t layout.Tree, k kernel.Kernel) (string, error) 
 		}
 	}
 	accel := "tcg"
-	if kvmStarts(ctx, k) {
+	if kvmStarts(ctx, QEMU(t), k) {
 		accel = "kvm"
 	}
 	if ctx.Err() != nil {
@@ -65,10 +74,10 @@ func Accel(ctx context.Context, t layout.Tree, k kernel.Kernel) (string, error) 
 }
 
 // kvmStarts boots a kernel, without a root, until its first line.
-func kvmStarts(ctx context.Context, k kernel.Kernel) bool {
+func kvmStarts(ctx context.Context, qemu string, k kernel.Kernel) bool {
 	ctx, cancel := context.WithTimeout(ctx, probeLimit)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, QEMU, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
+	cmd := exec.CommandContext(ctx, qemu, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
 		"-machine", "q35", "-accel", "kvm", "-cpu", "host", "-smp", "2", "-m", "256M",
 		"-serial", "stdio", "-kernel", k.Image(), "-append", "console=ttyS0 panic=-1")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

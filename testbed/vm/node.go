@@ -111,13 +111,14 @@ func (v *VM) launch(desc machine.Node, image string, setup *wire.Setup, cable []
 		"-append", strings.Join(slices.Concat(baseCmdline, []string{stallTimeout(o.Slow)}, desc.Cmdline(), o.KernelArgs), " "))
 	args = append(args, o.ExtraArgs...)
 
-	cmd := exec.Command(QEMU, args...)
+	qemu := QEMU(o.Tree)
+	cmd := exec.Command(qemu, args...)
 	cmd.Stdout, cmd.Stderr = &n.qemu, &n.qemu
 	cmd.ExtraFiles = append(extra, files...)
 	// Ctrl-C is for us: we end the machine, after its log is safe. If we
 	// are killed, the machine goes too.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	text := QEMU + " " + quote(args) + "\n"
+	text := qemu + " " + quote(args) + "\n"
 	if err := os.WriteFile(filepath.Join(v.Dir, "qemu-"+desc.Name+".txt"), []byte(text), 0o644); err != nil {
 		return nil, err
 	}

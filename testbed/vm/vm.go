@@ -46,8 +46,9 @@ func Start(ctx context.Context, o Options) (*VM, error) {
 }
 
 func start(ctx context.Context, o Options) (*VM, error) {
-	if _, err := exec.LookPath(QEMU); err != nil {
-		return nil, fmt.Errorf("%s is not installed: run `make setup`: %w", QEMU, err)
+	qemu := QEMU(o.Tree)
+	if _, err := exec.LookPath(qemu); err != nil {
+		return nil, fmt.Errorf("%s is not installed: run `make setup`: %w", qemu, err)
 	}
 	if err := static("/proc/self/exe"); err != nil {
 		return nil, err
