@@ -91,7 +91,15 @@ func start(ctx context.Context, o Options) (*VM, error) {
 
 	v := &VM{opts: o, Dir: o.RunDir}
 	if v.Dir == "" {
-		v.Dir = filepath.Join(o.Tree.Runs(), fmt.Sprintf("%s-%s-%d", nowFunc().Format("20060102-150405"), o.Kernel.Series, os.Getpid()))
+		// Several machines start in the same second.
+		if err := os.MkdirAll(o.Tree.Runs(), 0o755); err != nil {
+			return nil, err
+		}
+		dir, err := os.MkdirTemp(o.Tree.Runs(), fmt.Sprintf("%s-%s-", nowFunc().Format("20060102-150405"), o.Kernel.Series))
+		if err != nil {
+			return nil, err
+		}
+		v.Dir = dir
 		prune(o.Tree.Runs(), "2*", keepRuns)
 	} else {
 		v.keep = true

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/gpurdma/gpurdma/testbed/klog"
@@ -82,5 +83,22 @@ func TestUnknownCommand(t *testing.T) {
 	}
 	if got := dispatch(context.Background(), []string{"help"}); got != 0 {
 		t.Errorf("help: got %d", got)
+	}
+}
+
+// TestPrefixWriter checks that lines stay whole, whoever else writes, and that the
+// last one is not lost.
+func TestPrefixWriter(t *testing.T) {
+	var out strings.Builder
+	var mu sync.Mutex
+	a := &prefixWriter{mu: &mu, w: &out, prefix: "a: "}
+	b := &prefixWriter{mu: &mu, w: &out, prefix: "b: "}
+	fmt.Fprint(a, "one ")
+	fmt.Fprint(b, "x\n")
+	fmt.Fprint(a, "line\nand another\nand")
+	a.Flush()
+	b.Flush()
+	if want := "b: x\na: one line\na: and another\na: and\n"; out.String() != want {
+		t.Errorf("got %q, want %q", out.String(), want)
 	}
 }

@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -15,7 +16,10 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/gpurdma/gpurdma/testbed/gotest"
 	"github.com/gpurdma/gpurdma/testbed/kernel"
@@ -58,6 +62,7 @@ func runTest(ctx context.Context, args []string) (int, error) {
 	skip := fs.String("skip", "", "`regexp` of tests, with their package before them (\"drm TestVM…\"), not to run or to require")
 	race := fs.Bool("race", false, "build with the race detector")
 	required := fs.Bool("required", true, "check the list of tests that must run, where nothing was deselected")
+	parallel := fs.Int("parallel", 1, "how many machines to have at once")
 	ifAvailable := fs.Bool("if-available", false, "where this kernel cannot be had, say so, count the required tests as skipped, and succeed")
 	passed := fs.String("passed", "", "write the names of the tests that passed to `file`, in the required list's format")
 	if err := fs.Parse(args); err != nil {
@@ -85,6 +90,9 @@ func runTest(ctx context.Context, args []string) (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("-peers: %w", err)
 	}
+	if *parallel < 1 {
+		return 0, fmt.Errorf("-parallel %d: at least one machine runs", *parallel)
+	}
 	start := time.Now()
 	o, err := b.options(ctx)
 	if *ifAvailable && errors.Is(err, kernel.ErrUnavailable) {
@@ -94,7 +102,7 @@ func runTest(ctx context.Context, args []string) (int, error) {
 		return 0, err
 	}
 	t := &testRun{
-		ctx: ctx, opts: o, flags: b, run: *run, race: *race, skip: skipRE,
+		ctx: ctx, opts: o, flags: b, run: *run, race: *race, skip: skipRE, parallel: *parallel,
 		bins: filepath.Join(o.Tree.Cache(), o.Kernel.Series, "tests"),
 	}
 	patterns := fs.Args()
@@ -187,18 +195,21 @@ func given(fs *flag.FlagSet) map[string]bool {
 
 // testRun is one invocation.
 type testRun struct {
-	ctx     context.Context
-	opts    vm.Options
-	flags   bootFlags
-	run     string
-	race    bool
-	skip    *regexp.Regexp // nil: none
-	bins    string
-	jobs    []job
-	boots   int
-	summary suite.Summary
+	ctx   context.Context
+	opts  vm.Options
+	flags bootFlags
+	run   string
+	race  bool
+	skip  *regexp.Regexp // nil: none
+	bins  string
+	jobs  []job
 
+	parallel int // machines at once
+
+	mu        sync.Mutex // what follows
+	boots     int
 	corrupted int // of the boots, by the emulator
+	summary   suite.Summary
 }
 
 // job is a package or a script: what runs in one go in a booted machine.
@@ -207,7 +218,7 @@ type job struct {
 	machine string
 	stock   bool
 	several bool // processors, whatever -cpus says
-	do      func(v *vm.VM, o vm.Options) ([]suite.Result, error)
+	do      func(v *vm.VM, o vm.Options, out io.Writer) ([]suite.Result, error)
 }
 
 // bootKey says which jobs can share a machine.
@@ -217,6 +228,18 @@ type bootKey struct {
 }
 
 func (j job) key() bootKey { return bootKey{j.machine, j.stock, j.several} }
+
+// String names the machine where several are at work.
+func (k bootKey) String() string {
+	name := cmp.Or(k.machine, "default")
+	if k.stock {
+		name += ", stock"
+	}
+	if k.several {
+		name += ", several processors"
+	}
+	return name
+}
 
 // all runs the jobs, those that can share a machine after one another.
 func (t *testRun) all() error {
@@ -228,18 +251,28 @@ func (t *testRun) all() error {
 		}
 		byKey[j.key()] = append(byKey[j.key()], j)
 	}
+	var out sync.Mutex
+	g, ctx := errgroup.WithContext(t.ctx)
+	defer func(before context.Context) { t.ctx = before }(t.ctx)
+	t.ctx = ctx
+	g.SetLimit(t.parallel)
 	for _, key := range order {
-		if err := t.group(key, byKey[key]); err != nil {
-			return err
-		}
+		g.Go(func() error {
+			if t.parallel == 1 {
+				return t.group(key, byKey[key], os.Stdout)
+			}
+			w := &prefixWriter{mu: &out, w: os.Stdout, prefix: key.String() + ": "}
+			defer w.Flush()
+			return t.group(key, byKey[key], w)
+		})
 	}
-	return nil
+	return g.Wait()
 }
 
 // group runs jobs in one machine. A machine that died, hung or whose kernel
 // reported a fault fails the job it happened in; the rest get a new one. A job in
 // which the emulator corrupted the kernel is run once more.
-func (t *testRun) group(key bootKey, jobs []job) error {
+func (t *testRun) group(key bootKey, jobs []job, out io.Writer) error {
 	flags := t.flags
 	if key.machine != "" {
 		flags.machine = key.machine
@@ -263,26 +296,26 @@ func (t *testRun) group(key bootKey, jobs []job) error {
 			if v, err = vm.Start(t.ctx, o); err != nil {
 				return err
 			}
-			t.boots++
+			t.count(&t.boots)
 			if t.flags.keep {
 				v.Keep()
 			}
 		}
-		fmt.Printf("=== %s\n", suite.Short(j.group, modulePath))
-		rs, err := j.do(v, o)
+		fmt.Fprintf(out, "=== %s\n", suite.Short(j.group, modulePath))
+		rs, err := j.do(v, o, out)
 		faults := v.Faults()
 		if vm.Corrupted(faults) && again != i && t.ctx.Err() == nil {
-			fmt.Printf("testbed: the emulator corrupted the kernel, which counts for nothing; once more in another machine: %s: %s\n",
+			fmt.Fprintf(out, "testbed: the emulator corrupted the kernel, which counts for nothing; once more in another machine: %s: %s\n",
 				suite.Short(j.group, modulePath), firstLine(faults.Error()))
 			v.Kill()
 			v, again = nil, i
-			t.corrupted++
+			t.count(&t.corrupted)
 			i--
 			continue
 		}
 		if err == nil {
 			if err = faults; err != nil {
-				fmt.Printf("%v\n", err)
+				fmt.Fprintf(out, "%v\n", err)
 				t.problem(j, err)
 				v.Close()
 				v = nil
@@ -295,22 +328,22 @@ func (t *testRun) group(key bootKey, jobs []job) error {
 			// A job that ended with an error and no failed test must not
 			// look like one that had nothing to say.
 			if !anyFailed(rs) {
-				fmt.Printf("%v\n", err)
+				fmt.Fprintf(out, "%v\n", err)
 				t.problem(j, err)
 			}
 			v.Kill()
 			v = nil
 		}
-		t.summary.Add(rs...)
+		t.add(rs...)
 	}
 	if v != nil {
 		if err := t.leaks(v, o); err != nil {
-			fmt.Printf("%v\n", err)
-			t.summary.Problems = append(t.summary.Problems, "after the last test: "+firstLine(err.Error()))
+			fmt.Fprintf(out, "%v\n", err)
+			t.complain("after the last test: " + firstLine(err.Error()))
 		}
 		if err := v.Close(); err != nil {
-			fmt.Printf("%v\n", err)
-			t.summary.Problems = append(t.summary.Problems, "after the last test: "+firstLine(err.Error()))
+			fmt.Fprintf(out, "%v\n", err)
+			t.complain("after the last test: " + firstLine(err.Error()))
 		}
 	}
 	return nil
@@ -343,7 +376,25 @@ func anyFailed(rs []suite.Result) bool {
 }
 
 func (t *testRun) problem(j job, err error) {
-	t.summary.Problems = append(t.summary.Problems, fmt.Sprintf("%s: %s", suite.Short(j.group, modulePath), firstLine(err.Error())))
+	t.complain(fmt.Sprintf("%s: %s", suite.Short(j.group, modulePath), firstLine(err.Error())))
+}
+
+func (t *testRun) complain(problem string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.summary.Problems = append(t.summary.Problems, problem)
+}
+
+func (t *testRun) add(rs ...suite.Result) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.summary.Add(rs...)
+}
+
+func (t *testRun) count(n *int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	*n++
 }
 
 // skips says whether a test was named by -skip.
@@ -433,8 +484,8 @@ func (t *testRun) addJob(p gotest.Package, bin, machine string, k kind, tests []
 	}
 	t.jobs = append(t.jobs, job{
 		group: p.Path, machine: machine, stock: k.stock, several: t.several(k.race),
-		do: func(v *vm.VM, o vm.Options) ([]suite.Result, error) {
-			rs, err := t.goTest(v, o, p, bin, selection)
+		do: func(v *vm.VM, o vm.Options, out io.Writer) ([]suite.Result, error) {
+			rs, err := t.goTest(v, o, p, bin, selection, out)
 			for i := range rs {
 				if top, rest, _ := strings.Cut(rs[i].Name, "/"); several[top] {
 					rs[i].Name = onMachine(top, machine, rest)
@@ -458,7 +509,7 @@ func onMachine(test, machine, subtest string) string {
 }
 
 // goTest runs one package's binary and reads its results.
-func (t *testRun) goTest(v *vm.VM, o vm.Options, p gotest.Package, bin, selection string) ([]suite.Result, error) {
+func (t *testRun) goTest(v *vm.VM, o vm.Options, p gotest.Package, bin, selection string, live io.Writer) ([]suite.Result, error) {
 	convert := exec.CommandContext(t.ctx, "go", "tool", "test2json", "-p", p.Path, "-t")
 	in, err := convert.StdinPipe()
 	if err != nil {
@@ -468,11 +519,11 @@ func (t *testRun) goTest(v *vm.VM, o vm.Options, p gotest.Package, bin, selectio
 	if err != nil {
 		return nil, err
 	}
-	convert.Stderr = os.Stderr
+	convert.Stderr = live
 	if err := convert.Start(); err != nil {
 		return nil, err
 	}
-	c := &gotest.Collector{Package: p.Path, Live: os.Stdout, Verbose: t.flags.verbose}
+	c := &gotest.Collector{Package: p.Path, Live: live, Verbose: t.flags.verbose}
 	read := make(chan error, 1)
 	go func() { read <- c.Read(out) }()
 
@@ -494,7 +545,7 @@ func (t *testRun) goTest(v *vm.VM, o vm.Options, p gotest.Package, bin, selectio
 	switch {
 	case runErr != nil:
 		failure = runErr.Error()
-		fmt.Printf("%v\n", runErr)
+		fmt.Fprintf(live, "%v\n", runErr)
 	case status != 0:
 		failure = fmt.Sprintf("the test binary ended with status %d", status)
 	}
@@ -513,18 +564,18 @@ func (t *testRun) addScripts(re *regexp.Regexp) error {
 		}
 		t.jobs = append(t.jobs, job{
 			group: suite.ScriptGroup + " " + s.Name, machine: s.Machine, stock: s.Stock, several: t.several(true),
-			do: func(v *vm.VM, o vm.Options) ([]suite.Result, error) { return t.script(v, o, s) },
+			do: func(v *vm.VM, o vm.Options, out io.Writer) ([]suite.Result, error) { return t.script(v, o, s, out) },
 		})
 	}
 	return nil
 }
 
 // script runs a shell test.
-func (t *testRun) script(v *vm.VM, o vm.Options, s suite.Script) ([]suite.Result, error) {
+func (t *testRun) script(v *vm.VM, o vm.Options, s suite.Script, live io.Writer) ([]suite.Result, error) {
 	var out bytes.Buffer
 	var w io.Writer = &out
 	if t.flags.verbose {
-		w = io.MultiWriter(&out, os.Stdout)
+		w = io.MultiWriter(&out, live)
 	}
 	limit := scriptTimeout
 	if s.Timeout > 0 {
@@ -554,9 +605,9 @@ func (t *testRun) script(v *vm.VM, o vm.Options, s suite.Script) ([]suite.Result
 		r.Output += fmt.Sprintf("the script ended with status %d\n", status)
 	}
 	if r.State == suite.Failed {
-		fmt.Printf("--- FAIL: %s (%.2fs)\n%s", s.Name, r.Elapsed.Seconds(), r.Output)
+		fmt.Fprintf(live, "--- FAIL: %s (%.2fs)\n%s", s.Name, r.Elapsed.Seconds(), r.Output)
 	} else {
-		fmt.Printf("--- %s: %s (%.2fs)\n", map[suite.State]string{suite.Passed: "PASS", suite.Skipped: "SKIP"}[r.State], s.Name, r.Elapsed.Seconds())
+		fmt.Fprintf(live, "--- %s: %s (%.2fs)\n", map[suite.State]string{suite.Passed: "PASS", suite.Skipped: "SKIP"}[r.State], s.Name, r.Elapsed.Seconds())
 	}
 	return []suite.Result{r}, err
 }
