@@ -46,4 +46,4 @@ kasan: kasan-kernel cprog build doubles ## run the VM tests on a kernel with KAS
 .PHONY: kasan-softgpu
 kasan-softgpu: kasan-kernel ## test the software GPU on that kernel
 	@GPURDMA_BUILD=$(KASAN) GPURDMA_SLOW=$(KASAN_SLOW) $(MAKE) --no-print-directory \
-		softgpu-vm KERNEL=$(KASAN_KERNEL) BUILD=$(KASAN)
+		softgpu-vm KERNEL=$(KASAN_KERNEL) BUILD=$(KASAN) WATCHING=1

@@ -172,6 +172,8 @@ static int edu_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 	ret = dma_set_mask_and_coherent(&pdev->dev, DMA_BIT_MASK(64));
 	if (ret)
 		return ret;
+	/* It copies EDU_CHUNK at a time, whatever the length of a segment. */
+	dma_set_max_seg_size(&pdev->dev, UINT_MAX);
 	edu->bounce = dmam_alloc_coherent(&pdev->dev, EDU_CHUNK, &edu->bounce_addr, GFP_KERNEL);
 	if (!edu->bounce)
 		return -ENOMEM;
