@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# Doubles of libcuda, libhsa-runtime64 and libze_loader, and the real ones that
-# Debian has: what gpualloc's vendor runtimes are tested with.
+# Doubles of libcuda, libhsa-runtime64, libze_loader and libnvidia-ml, and the real
+# ones that Debian has: what gpualloc's vendor runtimes are tested with.
 
 DOUBLES := $(BUILD)/doubles
 RUNTIMES := $(BUILD)/runtimes
@@ -25,6 +25,7 @@ $(RUNTIMES)/.done: mk/doubles.mk | setup
 CUDA_DOUBLES := $(addprefix $(DOUBLES)/,cuda/libcuda.so.1 cuda-old/libcuda.so.1 cuda-ancient/libcuda.so.1)
 HSA_DOUBLES := $(addprefix $(DOUBLES)/,hsa/libhsa-runtime64.so.1 hsa-v1/libhsa-runtime64.so.1)
 ZE_DOUBLES := $(addprefix $(DOUBLES)/,ze/libze_loader.so.1)
+NVML_DOUBLE := $(DOUBLES)/nvml/libnvidia-ml.so.1
 
 $(CUDA_DOUBLES): $(DOUBLES_SRC)/cuda.c $(DOUBLES_DEPS)
 	@mkdir -p $(@D)
@@ -38,14 +39,18 @@ $(ZE_DOUBLES): $(DOUBLES_SRC)/ze.c gpualloc/levelzero/abi_ze.h $(DOUBLES_DEPS) $
 	@mkdir -p $(@D)
 	$(CC) $(DOUBLES_CFLAGS) -isystem $(RUNTIMES)/usr/include -Wl,-soname,$(@F) -o $@ $< $(DOUBLES_CORE)
 
+$(NVML_DOUBLE): gpualloc/nvml/testdata/nvml.c mk/doubles.mk
+	@mkdir -p $(@D)
+	$(CC) $(DOUBLES_CFLAGS) -Wl,-soname,$(@F) -o $@ $<
+
 $(DOUBLES)/cuda-old/%: DOUBLES_VARIANT := -DOLD
 $(DOUBLES)/cuda-ancient/%: DOUBLES_VARIANT := -DOLD -DANCIENT
 $(DOUBLES)/hsa-v1/%: DOUBLES_VARIANT := -DV1
 
-$(CUDA_DOUBLES) $(HSA_DOUBLES) $(ZE_DOUBLES): | setup
+$(CUDA_DOUBLES) $(HSA_DOUBLES) $(ZE_DOUBLES) $(NVML_DOUBLE): | setup
 
 .PHONY: doubles
-doubles: $(CUDA_DOUBLES) $(HSA_DOUBLES) $(ZE_DOUBLES) ## build the doubles of GPU vendors' libraries
+doubles: $(CUDA_DOUBLES) $(HSA_DOUBLES) $(ZE_DOUBLES) $(NVML_DOUBLE) ## build the doubles of GPU vendors' libraries
 
 # The tests of the runtimes need them, on the host and in the VM.
 unit vm-test: doubles

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -24,9 +23,8 @@ import (
 // reportSchema names the form of the file that --report writes.
 const reportSchema = "dmabuf-reg/report/v1"
 
-// report is a machine and what verify found there, to be sent to others: our
-// own fields have no host name, GUID, network address or serial number. What
-// other programs print, and paths in errors, are as they are.
+// report is a machine and what verify found there, to be sent to others: without
+// host name, UUID, GUID, network address or serial number (anonymizer).
 type report struct {
 	Schema  string        `json:"schema"`
 	Version string        `json:"version"`
@@ -82,9 +80,10 @@ func (f *reportFile) write(found *verifyResult, err error) error {
 	if found == nil {
 		return f.file.Drop()
 	}
-	enc := json.NewEncoder(f.file)
-	enc.SetIndent("", "  ")
-	werr := enc.Encode(newReport(found, err))
+	data, werr := newReport(found, err)
+	if werr == nil {
+		_, werr = f.file.Write(data)
+	}
 	if werr == nil {
 		werr = f.file.Keep(0o644)
 	}
@@ -94,8 +93,10 @@ func (f *reportFile) write(found *verifyResult, err error) error {
 	return nil
 }
 
-func newReport(found *verifyResult, err error) report {
-	r := report{Schema: reportSchema, Version: version, Verify: found, Errors: cli.Explain(err)}
+// newReport is the file's content.
+func newReport(found *verifyResult, err error) ([]byte, error) {
+	sys := sysfs.New("")
+	r := report{Schema: reportSchema, Version: version, Errors: cli.Explain(err)}
 	if r.Errors == nil {
 		r.Errors = []cli.Error{}
 	}
@@ -104,19 +105,38 @@ func newReport(found *verifyResult, err error) report {
 		r.Devices = *d
 	}
 	r.Errors = append(r.Errors, cli.Explain(derr)...)
-	r.Devices.anonymize()
-	rows := slices.Clone(found.Rows) // the command shows its own
-	for i := range rows {
-		rows[i].NIC = anonymous(rows[i].NIC)
-	}
+	r.Machine = describeMachine(sys, &r.Devices)
+	a := newAnonymizer(sys, &r.Devices, version, r.Machine.Kernel, r.Machine.Build)
 	verify := *found
-	verify.Rows, r.Verify = rows, &verify
-	r.Machine = describeMachine(sysfs.New(""), &r.Devices)
-	return r
+	verify.Rows = slices.Clone(found.Rows) // the command shows its own
+	for i := range verify.Rows {
+		verify.Rows[i].NIC = anonymous(verify.Rows[i].NIC)
+		verify.Rows[i].Spec = r.Devices.specOf(verify.Rows[i].Spec)
+	}
+	r.Verify = &verify
+	r.Devices.anonymize(a)
+	data, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return nil, err
+	}
+	return append(a.document(data), '\n'), nil
 }
 
-// anonymize removes what tells one machine from another of its kind.
-func (d *devicesResult) anonymize() {
+// specOf is the first name of an allocator that was named by another one.
+func (d *devicesResult) specOf(name string) string {
+	for _, a := range d.Allocators {
+		if slices.Contains(a.Aliases, name) {
+			return a.Spec
+		}
+	}
+	return name
+}
+
+// anonymize leaves out the fields that are there to tell one machine from another.
+func (d *devicesResult) anonymize(a *anonymizer) {
+	for i := range d.Allocators {
+		d.Allocators[i].Aliases = a.names(d.Allocators[i].Aliases)
+	}
 	for i := range d.NVIDIA {
 		d.NVIDIA[i].UUID = ""
 	}
@@ -130,12 +150,6 @@ func (d *devicesResult) anonymize() {
 		}
 	}
 }
-
-// address is a MAC address or a GUID, which udev makes names of: enx0a1b2c3d4e5f.
-var address = regexp.MustCompile(`[0-9a-f]{12,}`)
-
-// anonymous is a device's name without the address in it.
-func anonymous(name string) string { return address.ReplaceAllString(name, "-") }
 
 func describeMachine(sys sysfs.FS, d *devicesResult) machine {
 	m := machine{Arch: runtime.GOARCH, CPU: cpuModel(), Functions: []pciFunction{}}
