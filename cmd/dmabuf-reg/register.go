@@ -17,6 +17,7 @@ import (
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/gpualloc"
+	"github.com/gpurdma/gpurdma/gpualloc/nvml"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/bytesize"
 	"github.com/gpurdma/gpurdma/placement"
@@ -172,6 +173,7 @@ func importFD(fd int) (*source, error) {
 	}, nil
 }
 
+// allocate makes a buffer that is going to be registered.
 func allocate(ctx context.Context, spec string, size int64, force bool) (_ *source, err error) {
 	allocator, err := openAllocator(spec)
 	if err != nil {
@@ -185,6 +187,11 @@ func allocate(ctx context.Context, spec string, size int64, force bool) (_ *sour
 	buf, err := allocator.Alloc(ctx, size, gpualloc.Options{Name: program, Force: force})
 	if err != nil {
 		return nil, err
+	}
+	if !force {
+		if err := nvml.CheckBAR1(buf); err != nil {
+			return nil, errors.Join(err, buf.Close())
+		}
 	}
 	s := &source{
 		memory: memory{
@@ -253,9 +260,6 @@ func (a *app) doRegister(ctx context.Context, f registerFlags) (_ result, err er
 	}
 	var space *room
 	if !f.force {
-		if err := checkBAR1(src.memory, r.Length, f.count); err != nil {
-			return r, err
-		}
 		if space, err = newRoom(dev, src, r, f.count); err != nil {
 			return r, err
 		}

@@ -139,7 +139,9 @@ func (e *exporter) Limits() []gpualloc.Limit {
 }
 
 // barLimit is the size of BAR 1, through which a GPU's memory is reached over
-// PCIe: what is registered must fit. How much of it is taken only NVML knows.
+// PCIe: what is registered must fit. How much of it is taken only NVML knows, which
+// this package does without: nvml.CheckBAR1 asks it before a registration, which is
+// when it is taken.
 func barLimit(d Device, env gpualloc.Env) (gpualloc.Limit, bool) {
 	if d.Integrated {
 		return gpualloc.Limit{}, false

@@ -5,6 +5,8 @@ package cuda
 import (
 	"errors"
 	"fmt"
+	"math"
+	"math/bits"
 
 	"golang.org/x/sys/unix"
 
@@ -73,7 +75,7 @@ func (s *session) exportMemory(p pointer, length int64, opt ExportOptions, env g
 	}
 	on = fmt.Sprintf("%v, pointer %#x", d, uint64(p))
 	if l, ok := barLimit(d, env); ok {
-		if err := vendor.Beyond(on, length, l); err != nil {
+		if err := vendor.Beyond(on, window(length, opt.MaxLength), l); err != nil {
 			return nil, err
 		}
 	}
@@ -92,6 +94,21 @@ func (s *session) exportMemory(p pointer, length int64, opt ExportOptions, env g
 		return nil, errors.Join(err, release())
 	}
 	return out, nil
+}
+
+// window is how much of BAR 1 the exports take: each has pages of its own there, as
+// nvml.Window says.
+func window(length, most int64) int64 {
+	each := uint64(length)
+	if most > 0 && most < length {
+		page := vendor.PageSize()
+		each = max(uint64(most)&^(page-1), page)
+	}
+	high, low := bits.Mul64((uint64(length)-1)/each+1, (each+smallUnit-1)&^(smallUnit-1))
+	if high != 0 || low > math.MaxInt64 {
+		return math.MaxInt64
+	}
+	return int64(low)
 }
 
 func (s *session) exportIn(ctx contextHandle, d Device, on string, p pointer, length int64, opt ExportOptions, release func() error) (*Exported, error) {

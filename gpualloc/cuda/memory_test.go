@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -200,8 +201,23 @@ func TestExportBeyondTheBAR(t *testing.T) {
 		t.Errorf("got %v, want ErrLimit", err)
 	}
 	doubles.Words(t, err, "BAR 1 of 0000:d1:00.0 has 2 MiB", "a part at a time")
+	// Each of many exports has pages of 64 KiB of its own.
+	_, err = s.exportMemory(p, 33*4096, ExportOptions{MaxLength: 4096}, gpualloc.Env{Sys: sys})
+	if !errors.Is(err, dmabuf.ErrLimit) {
+		t.Errorf("got %v, want ErrLimit", err)
+	}
+	doubles.Words(t, err, "2162688 bytes, where BAR 1 of 0000:d1:00.0 has 2 MiB")
 	if n := log.Count(t, exportFunction); n != 0 {
 		t.Errorf("%d exports were made before the refusal", n)
+	}
+	for _, c := range []struct{ length, most, want int64 }{
+		{1, 0, 64 << 10}, {2 << 20, 0, 2 << 20}, {2<<20 + 1, 0, 2<<20 + 64<<10}, {1 << 20, 1 << 20, 1 << 20},
+		{1 << 20, 4096, 256 * 64 << 10}, {1 << 20, 100, 256 * 64 << 10}, {1 << 20, 64 << 10, 1 << 20},
+		{math.MaxInt64, 0, math.MaxInt64}, {math.MaxInt64, 1, math.MaxInt64},
+	} {
+		if got := window(c.length, c.most); got != c.want {
+			t.Errorf("%d bytes in pieces of %d take %d, want %d", c.length, c.most, got, c.want)
+		}
 	}
 }
 

@@ -21,3 +21,9 @@ func ExampleGPUs() {
 		}
 	}
 }
+
+// Many small buffers take more of BAR 1 than their bytes.
+func ExampleWindow() {
+	fmt.Println(nvml.Window(4096, 4096, 65537))
+	// Output: 262144
+}

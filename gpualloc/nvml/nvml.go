@@ -5,6 +5,7 @@ package nvml
 import (
 	"errors"
 	"fmt"
+	"math"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/gpualloc"
@@ -35,7 +36,7 @@ type GPU struct {
 	PCI    gpualloc.PCIAddr `json:"pci"`
 	Memory Usage            `json:"memory"`
 	// BAR1 is the window through which NICs reach the GPU's memory. Everything
-	// that is registered takes a part of it, with all processes together. A GPU
+	// that is registered takes a part of it (Window), with all processes together. A GPU
 	// without one, or a driver that does not say, leaves nil.
 	BAR1 *Usage `json:"bar1,omitempty"`
 }
@@ -49,19 +50,73 @@ type Usage struct {
 // Free is what is left.
 func (u Usage) Free() int64 { return max(0, u.Total-u.Used) }
 
-// CheckBAR1 refuses beforehand what the free part of BAR 1 cannot hold: need is
-// all that is going to be registered, in bytes, rounded up to the GPU's pages of
-// 64 KiB each time. Without BAR 1 there is nothing to check. Errors:
-// dmabuf.ErrLimit.
-func (g GPU) CheckBAR1(need int64) error {
+// gpuPage is what the driver maps in BAR 1 at least.
+const gpuPage = 64 << 10
+
+// Window is how much of BAR 1 dma-bufs of these sizes take, in bytes. The driver
+// maps a dma-buf when the first device registers any part of it: all of it, in pages
+// of 64 KiB, and once, however many registrations and devices there are then.
+func Window(sizes ...int64) int64 {
+	var sum int64
+	for _, n := range sizes {
+		if n > math.MaxInt64-gpuPage-sum {
+			return math.MaxInt64
+		}
+		sum += (n + gpuPage - 1) &^ (gpuPage - 1)
+	}
+	return sum
+}
+
+// CheckBAR1 refuses beforehand what the free part of BAR 1 cannot hold: dma-bufs of
+// these sizes, in bytes, of which nothing is registered yet. Without BAR 1 there is
+// nothing to check. Errors: dmabuf.ErrLimit.
+func (g GPU) CheckBAR1(sizes ...int64) error {
+	need := Window(sizes...)
 	if g.BAR1 == nil || need <= g.BAR1.Free() {
 		return nil
 	}
-	return &dmabuf.Error{
-		Op: "register", Device: g.UUID, Err: dmabuf.ErrLimit,
-		Detail: fmt.Sprintf("%s, where BAR 1 has %s free of %s", bytesize.Format(need), bytesize.Format(g.BAR1.Free()), bytesize.Format(g.BAR1.Total)),
-		Remedy: "close MRs of other programs, enable resizable BAR in the firmware, or register less at a time",
+	what := "a dma-buf takes"
+	if len(sizes) != 1 {
+		what = fmt.Sprintf("%d dma-bufs take", len(sizes))
 	}
+	return &dmabuf.Error{
+		Op: "register", Device: fmt.Sprintf("%s at %v", g.Name, g.PCI), Err: dmabuf.ErrLimit,
+		Detail: fmt.Sprintf("%s %s, where BAR 1 has %s free of %s", what, bytesize.Format(need), bytesize.Format(g.BAR1.Free()), bytesize.Format(g.BAR1.Total)),
+		Remedy: "close MRs of other programs, enable resizable BAR in the firmware, register less at a time, or force it: the driver then answers",
+	}
+}
+
+// CheckBAR1 is [GPU.CheckBAR1] for buffers of any GPUs, none of them registered yet.
+// Buffers of other drivers need no BAR 1 that NVML knows; where it does not answer,
+// the registration will. Errors: dmabuf.ErrLimit.
+func CheckBAR1(bufs ...*gpualloc.Buffer) error {
+	sizes := map[gpualloc.PCIAddr][]int64{}
+	seen := map[uint64]bool{} // inodes
+	for _, b := range bufs {
+		at, ok := b.PCI()
+		if !ok || b.Driver() != "nvidia" {
+			continue
+		}
+		for _, s := range b.Segments() {
+			if !seen[s.Buf.Inode()] {
+				seen[s.Buf.Inode()] = true
+				sizes[at] = append(sizes[at], s.Buf.Size())
+			}
+		}
+	}
+	if len(sizes) == 0 {
+		return nil
+	}
+	gpus, err := GPUs()
+	if err != nil {
+		return nil
+	}
+	for _, g := range gpus {
+		if err := g.CheckBAR1(sizes[g.PCI]...); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Peer is what NVML says of two GPUs: whether the one reads and writes the

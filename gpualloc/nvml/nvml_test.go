@@ -6,6 +6,7 @@ package nvml
 
 import (
 	"errors"
+	"math"
 	"os/exec"
 	"path/filepath"
 	"reflect"
@@ -149,12 +150,29 @@ func TestOldLibrary(t *testing.T) {
 }
 
 func TestCheckBAR1(t *testing.T) {
-	g := GPU{UUID: "GPU-1", BAR1: &Usage{Total: 256 << 20, Used: 56 << 20}}
-	if err := errors.Join(g.CheckBAR1(200<<20), GPU{}.CheckBAR1(1<<40)); err != nil {
+	g := GPU{Name: "H100", UUID: "GPU-1", BAR1: &Usage{Total: 256 << 20, Used: 56 << 20}}
+	if err := errors.Join(g.CheckBAR1(200<<20), g.CheckBAR1(), GPU{}.CheckBAR1(1<<40)); err != nil {
 		t.Error(err)
 	}
 	err := g.CheckBAR1(200<<20 + 1)
 	if !errors.Is(err, dmabuf.ErrLimit) || !strings.Contains(err.Error(), "BAR 1 has 200 MiB free of 256 MiB") {
 		t.Error(err)
+	}
+	// Each dma-buf has pages of its own: 10,000 of 4 KiB are no 40 MiB.
+	many := slices.Repeat([]int64{4 << 10}, 10_000)
+	if got := Window(many...); got != 10_000*64<<10 {
+		t.Errorf("%d bytes", got)
+	}
+	if err := g.CheckBAR1(many...); !errors.Is(err, dmabuf.ErrLimit) || !strings.Contains(err.Error(), "10000 dma-bufs take 625 MiB") {
+		t.Error(err)
+	}
+	if err := g.CheckBAR1(many[:3200]...); err != nil {
+		t.Error(err)
+	}
+	if err := g.CheckBAR1(many[:3201]...); err == nil {
+		t.Error("one too many is accepted")
+	}
+	if got := Window(math.MaxInt64-1, 1); got != math.MaxInt64 {
+		t.Errorf("%d bytes", got)
 	}
 }
