@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 	"github.com/gpurdma/gpurdma/dmabuf"
@@ -248,15 +249,13 @@ func (a *app) doRegister(ctx context.Context, f registerFlags) (_ result, err er
 		Memory: src.memory, NIC: choice.Name, NICReason: choice.Why,
 		Offset: uint64(f.offset), Length: uint64(f.length), IOVA: uint64(f.iova), Access: f.access.String(), MRs: []mr{}, Hold: f.hold,
 	}
-	if !f.lengthGiven {
-		// Past the end there is nothing left; the check says it better.
-		r.Length = 1
-		if left := uint64(src.Size) - r.Offset; r.Offset < uint64(src.Size) {
-			r.Length = left
-		}
-	}
 	if !f.iovaGiven {
 		r.IOVA = r.Offset
+	}
+	if !f.lengthGiven {
+		if err := r.toTheEnd(src, f.skipChecks); err != nil {
+			return r, err
+		}
 	}
 	var space *room
 	if !f.force {
@@ -278,6 +277,25 @@ func (a *app) doRegister(ctx context.Context, f registerFlags) (_ result, err er
 		return r, err
 	}
 	return a.hold(ctx, r, f.hold)
+}
+
+// toTheEnd makes the range one of all that is left of the buffer behind its offset.
+func (r *registerResult) toTheEnd(src *source, skipChecks bool) error {
+	size := uint64(src.Size)
+	switch {
+	case r.Offset < size:
+		r.Length = size - r.Offset
+	case skipChecks:
+		r.Length = 1 // for the kernel to refuse
+	default:
+		return &ibvfd.RegError{
+			Device: r.NIC, Attr: ibvfd.MRAttr{Kind: ibvfd.DMABufFD, Buf: src.segments[0].Buf, Offset: r.Offset, IOVA: r.IOVA},
+			Errno: unix.EINVAL, Earliest: ibvfd.StageArgs, Latest: ibvfd.StageArgs, Cause: ibvfd.CauseBadRange,
+			Detail: fmt.Sprintf("nothing is left from offset %#x on of a buffer of %#x bytes", r.Offset, size),
+			Remedy: fmt.Sprintf("choose an --offset below %#x", size),
+		}
+	}
+	return nil
 }
 
 // prove asks where the MRs that are shown have their bytes.

@@ -335,7 +335,7 @@ func TestVMBadInput(t *testing.T) {
 		{"size 0", []string{"--size", "0"}, cli.ExitFailed, cli.KindOperation, "EINVAL", "size 0: out of range"},
 		{"more than memory", []string{"--size", "64G"}, cli.ExitFailed, cli.KindOperation, "ENOMEM", "64 GiB"},
 		{"more than any memory", []string{"--size", "0x7fffffffffffffff"}, cli.ExitFailed, cli.KindOperation, "EINVAL", "rounded up"},
-		{"offset at the end", []string{"--size", "64KiB", "--offset", "64KiB"}, cli.ExitFailed, cli.KindRegistration, "EINVAL", "0x10000"},
+		{"offset at the end", []string{"--size", "64KiB", "--offset", "64KiB"}, cli.ExitFailed, cli.KindRegistration, "EINVAL", "nothing is left from offset 0x10000 on of a buffer of 0x10000 bytes"},
 		{"length past the end", []string{"--size", "64KiB", "--length", "0x10001"}, cli.ExitFailed, cli.KindRegistration, "EINVAL", "0x10001"},
 		{"offset and length past the end", []string{"--size", "64KiB", "--offset", "0xf000", "--length", "0x2000"}, cli.ExitFailed, cli.KindRegistration, "EINVAL", "0x2000"},
 		{"overflow", []string{"--offset", "0xfffffffffffff000", "--length", "0x2000"}, cli.ExitFailed, cli.KindRegistration, "", "0xfffffffffffff000"},

@@ -3,16 +3,21 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // Strict makes Cobra's own commands refuse what they do not know: they would print
-// their help, and end as if that had been asked for.
+// their help, and end as if that had been asked for. A flag's value that is refused is
+// told in words.
 func Strict(root *cobra.Command) {
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return inWords(err) })
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
 	for _, c := range root.Commands() {
@@ -39,6 +44,27 @@ func Strict(root *cobra.Command) {
 			c.RunE = func(*cobra.Command, []string) error { return nil }
 		}
 	}
+}
+
+// takes says what flags of pflag's own types take, by their type's name.
+var takes = map[string]string{
+	"bool": "true or false", "int": "a whole number", "uint64": "a whole number, not below 0",
+	"duration": "a time, such as 30s, 5m or 1h30m", "intSlice": "whole numbers, comma separated",
+	"uintSlice": "whole numbers, not below 0, comma separated",
+}
+
+// inWords says what a flag takes where strconv would say which of its functions
+// failed. Flags of our own types have words already.
+func inWords(err error) error {
+	var bad *pflag.InvalidValueError
+	if !errors.As(err, &bad) || takes[bad.GetFlag().Value.Type()] == "" {
+		return err
+	}
+	what := "it takes " + takes[bad.GetFlag().Value.Type()]
+	if errors.Is(err, strconv.ErrRange) {
+		what += ", and one of at most 64 bits"
+	}
+	return fmt.Errorf("invalid argument %q for \"--%s\" flag: %s", bad.GetValue(), bad.GetFlag().Name, what)
 }
 
 // Remembered keeps the first error of a writer: Cobra looks at none.
