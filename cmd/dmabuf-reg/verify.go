@@ -107,7 +107,7 @@ The exit status is 0 only if everything that could be tried passed.`,
 	flags.BoolVar(&f.trace, "trace", false, "trace the kernel and say where the bytes are, or which function refused (needs root)")
 	flags.StringVar(&f.locate, "locate", "", "run PROGRAM NONCE PCI while the PCI device's memory should hold a nonce that the NIC wrote; status 0: found, 1: not")
 	flags.BoolVar(&f.allPairs, "all-pairs", false, "every memory with every NIC, traced where this user may trace")
-	flags.StringVar(&f.report, "report", "", "write machine and results to FILE, without serial numbers, to be sent to others")
+	flags.StringVar(&f.report, "report", "", "write machine and results to FILE, without serial numbers, UUIDs, addresses and host names, to be sent to others")
 	cmd.MarkFlagsMutuallyExclusive("all-pairs", "gpu")
 	cmd.MarkFlagsMutuallyExclusive("all-pairs", "nic")
 	_ = cmd.MarkFlagFilename("report", "json")
