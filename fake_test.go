@@ -21,6 +21,10 @@ type fabric struct {
 	mrs  map[uint32]*fakeMR // by lkey, and by rkey
 	qps  map[uint32]*fakeQP
 	open int // MRs and links
+
+	// WRITEs are acknowledged while their bytes are on the way, as PCIe allows it:
+	// a READ on the same queue pair pushes them into the memory.
+	late bool
 }
 
 type fakeMR struct {
@@ -96,6 +100,7 @@ type fakeQP struct {
 	sq     []ibvfd.SendWR
 	rq     []ibvfd.RecvWR
 	failed bool
+	onWay  []func() // of what was acknowledged
 }
 
 type fakeLink struct {
@@ -301,11 +306,15 @@ func (q *fakeQP) do(wr *ibvfd.SendWR) ibvfd.WCStatus {
 	}
 	switch wr.Op {
 	case ibvfd.OpRead:
+		for _, arrive := range q.onWay {
+			arrive()
+		}
+		q.onWay = nil
 		scatter(local, remote)
 	case ibvfd.OpWrite:
-		copy(remote, data)
+		q.write(remote, data)
 	case ibvfd.OpWriteImm:
-		copy(remote, data)
+		q.write(remote, data)
 		return peer.take(ibvfd.WC{Opcode: ibvfd.WCOpRecvWriteImm, ByteLen: uint32(total), Flags: ibvfd.WCWithImm, Imm: wr.Imm}, nil)
 	case ibvfd.OpSend:
 		return peer.take(ibvfd.WC{Opcode: ibvfd.WCOpRecv, ByteLen: uint32(total)}, data)
@@ -321,6 +330,14 @@ func (q *fakeQP) do(wr *ibvfd.SendWR) ibvfd.WCStatus {
 		}
 	}
 	return ibvfd.WCSuccess
+}
+
+func (q *fakeQP) write(remote, data []byte) {
+	if !q.link.f.late {
+		copy(remote, data)
+		return
+	}
+	q.onWay = append(q.onWay, func() { copy(remote, data) })
 }
 
 func scatter(to [][]byte, from []byte) {

@@ -24,7 +24,7 @@ const rmaInject = 256
 // of each.
 var rmaNotOffered = map[Flags]string{
 	FlagFence:            "TestVMFences",
-	FlagDeliveryComplete: "TestVMOperations",
+	FlagDeliveryComplete: "TestDeliveryComplete",
 	FlagCommitComplete:   "TestRefusedBeforehand",
 }
 
