@@ -15,8 +15,9 @@ import (
 	"github.com/gpurdma/gpurdma/dmabuf"
 )
 
-// A peer that says nothing is given up after keepIdle + keepCount*keepEvery.
-const (
+// A peer that says nothing is given up after keepIdle + keepCount*keepEvery. Tests
+// have less patience.
+var (
 	keepIdle  = 5 * time.Second
 	keepEvery = 2 * time.Second
 	keepCount = 5

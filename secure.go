@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"net"
 	"net/netip"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -88,7 +89,7 @@ func keepalive(c net.Conn) {
 		// What was sent and not acknowledged counts too.
 		if raw, err := t.SyscallConn(); err == nil {
 			_ = raw.Control(func(fd uintptr) {
-				_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int((keepIdle + keepCount*keepEvery).Milliseconds()))
+				_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int((keepIdle + time.Duration(keepCount)*keepEvery).Milliseconds()))
 			})
 		}
 	}

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gpurdma
+
+import (
+	"net"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// Both sides of an exchange over TCP ask for signs of life, and for an end where
+// nothing is acknowledged: TestVMPeerVanishes shows what that does.
+func TestKeepalive(t *testing.T) {
+	w := inMemory(t).world(t, EndpointOptions{})
+	for name, e := range map[string]*Endpoint{"who connects": w.a, "who listens": w.b} {
+		e.mu.Lock()
+		tcp := e.peers[0].conn.tcp.(*net.TCPConn)
+		e.mu.Unlock()
+		raw := must(tcp.SyscallConn())(t)
+		for what, opt := range map[string]struct{ level, name, want int }{
+			"SO_KEEPALIVE":     {unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1},
+			"TCP_KEEPIDLE":     {unix.IPPROTO_TCP, unix.TCP_KEEPIDLE, 5},
+			"TCP_KEEPINTVL":    {unix.IPPROTO_TCP, unix.TCP_KEEPINTVL, 2},
+			"TCP_KEEPCNT":      {unix.IPPROTO_TCP, unix.TCP_KEEPCNT, 5},
+			"TCP_USER_TIMEOUT": {unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, 15000},
+		} {
+			w.ok(raw.Control(func(fd uintptr) {
+				if got, err := unix.GetsockoptInt(int(fd), opt.level, opt.name); got != opt.want || err != nil {
+					t.Errorf("%s, %s: %d, %v, want %d", name, what, got, err, opt.want)
+				}
+			}))
+		}
+	}
+}
