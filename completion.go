@@ -14,7 +14,7 @@ type Completion struct {
 	Context any // as given to the operation
 	Op      Op
 	Peer    Peer
-	Len     int64  // bytes moved; for a receive, as many as came
+	Len     int64  // bytes moved; for a receive, as many as came; for OpRemoteWrite those of the last work request
 	Data    uint32 // the peer's data, if Flags has FlagRemoteCQData
 	Flags   Flags
 	Err     error // nil, or an *OpError

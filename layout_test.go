@@ -7,16 +7,25 @@ import (
 	"errors"
 	"math"
 	"math/rand/v2"
+	"os"
 	"slices"
+	"strconv"
 	"testing"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 )
 
+// seedVar sets the seed of every test: to the one that a failed test has printed.
+const seedVar = "GPURDMA_TEST_SEED"
+
 // seeded is a random source whose seed a failed test prints.
 func seeded(t testing.TB) *rand.Rand {
+	t.Helper()
 	seed := rand.Uint64()
-	t.Logf("seed %#x", seed)
+	if s := os.Getenv(seedVar); s != "" {
+		seed = must(strconv.ParseUint(s, 0, 64))(t)
+	}
+	t.Logf("seed %#x: again with %s=%#x", seed, seedVar, seed)
 	return rand.New(rand.NewPCG(seed, 0))
 }
 

@@ -79,5 +79,5 @@ func TestVMTwoNamespaces(t *testing.T) {
 	noGrowth(t, nearNIC)
 	s := allKinds(t, nearNIC).few()
 	s.kinds = s.kinds[:2]
-	testTwoProcesses(t, s, at)
+	testTwoProcesses(t, s, at, testenv.Count(40))
 }

@@ -167,58 +167,6 @@ func testData(t *testing.T, w *world, rb *RemoteBuffer, mine *Buffer, here, ther
 	check("inject from a buffer")
 }
 
-func TestRandomLayouts(t *testing.T) { testRandomLayouts(t, inMemory(t), 300) }
-
-// Random layouts on either side, against the same copy between byte slices.
-func testRandomLayouts(t *testing.T, s setting, cases int) {
-	s.eachPair(t, func(t *testing.T, local, remote kind) {
-		r := seeded(t)
-		w := s.world(t, EndpointOptions{MaxSGE: 5})
-		sh := shape{sources: 2, room: 3000, blocks: 60}
-		mine, here := regionOf(t, r, w.a.nic, local, sh)
-		theirs, there := regionOf(t, r, w.b.nic, remote, sh)
-		base := w.share(theirs.All(), allAccess)
-		for i := range cases {
-			ll, lm := sh.layout(t, r, 3)
-			rl, rm := sh.layout(t, r, 3)
-			n := 1 + r.Int64N(min(ll.Size(), rl.Size()))
-			loff, roff := r.Int64N(ll.Size()-n+1), r.Int64N(rl.Size()-n+1)
-			if i%2 == 0 {
-				// A byte twice in the target is left to chance: one side is plain.
-				ll, lm = plain(t, mine)
-				loff = r.Int64N(ll.Size() - n + 1)
-			} else {
-				rl, rm = plain(t, theirs)
-				roff = r.Int64N(rl.Size() - n + 1)
-			}
-			w.ok(mine.Assign(ll))
-			rb := must(base.View(rl))(t)
-			from, to := lm.bytes()[loff:loff+n], rm.bytes()[roff:roff+n]
-			span, rspan := Span{Region: mine, Offset: loff, Length: n}, rb.Part(roff, n)
-			if i%2 == 0 { // the peer's is the source
-				w.ok(w.a.Read(span, w.ab, rspan, i))
-				w.done(w.a, OpRead, i)
-				for k := range from {
-					here[from[k].Source][from[k].Offset] = there[to[k].Source][to[k].Offset]
-				}
-			} else {
-				w.ok(w.a.Write(span, w.ab, rspan, i))
-				w.done(w.a, OpWrite, i)
-				for k := range from {
-					there[to[k].Source][to[k].Offset] = here[from[k].Source][from[k].Offset]
-				}
-			}
-			if i%20 == 0 {
-				refill(t, r, mine, here)
-			}
-			for k := range here {
-				same(t, "here", mine.bufs[k], here[k])
-				same(t, "there", theirs.bufs[k], there[k])
-			}
-		}
-	})
-}
-
 // plain is all of a region's memory, and its model.
 func plain(t testing.TB, g *Region) (Layout, model) {
 	var m model
@@ -228,11 +176,16 @@ func plain(t testing.TB, g *Region) (Layout, model) {
 	return must(SG(m...))(t), m
 }
 
-func regionOf(t testing.TB, r *rand.Rand, n *NIC, k kind, s shape) (*Region, [][]byte) {
+func regionOf(t testing.TB, r *rand.Rand, n *NIC, k kind, s shape, o Ordering) (*Region, [][]byte) {
 	t.Helper()
 	var bufs []*Buffer
 	for range s.sources {
-		bufs = append(bufs, k.make(t, n, s.room))
+		b := k.make(t, n, s.room)
+		if o == StrictOrdering {
+			b = must(b.StrictSlice(0, s.room))(t)
+			closingBuffer(t, b)
+		}
+		bufs = append(bufs, b)
 	}
 	g := must(NewRegion(bufs...))(t)
 	closing(t, g)

@@ -60,7 +60,7 @@ var rmaDifferences = map[string]rmaDifference{
 	},
 	"connected: more spans than the limit": {
 		"iov_limit", "OK; rma|write",
-		"more spans than a work request takes make several work requests", "TestVMRandomLayouts",
+		"more spans than a work request takes make several work requests", "TestVMRandomOperations",
 	},
 	"connected: inject of one byte too many": {
 		"EAGAIN", "ErrLimit",

@@ -67,13 +67,9 @@ func TestVMGPUOperations(t *testing.T) { onEachGPU(t, testOperations) }
 
 //testbed:machine fabric
 //testbed:kernel 7.2
-func TestVMGPURandomLayouts(t *testing.T) {
-	ofEachGPU(t, func(t *testing.T, s setting) { testRandomLayouts(t, s, testenv.Count(10)) })
+func TestVMGPURandomOperations(t *testing.T) {
+	ofEachGPU(t, func(t *testing.T, s setting) { testRandomOperations(t, s, testenv.Count(100)) })
 }
-
-//testbed:machine fabric
-//testbed:kernel 7.2
-func TestVMGPUMessagesOfLayouts(t *testing.T) { ofEachGPU(t, testMessagesOfLayouts) }
 
 //testbed:machine fabric
 //testbed:kernel 7.2
@@ -96,5 +92,5 @@ func TestVMGPUCloseUnderTraffic(t *testing.T) { ofEachGPU(t, testCloseUnderTraff
 //testbed:machine fabric
 //testbed:kernel 7.2
 func TestVMGPUTwoProcesses(t *testing.T) {
-	ofEachGPU(t, func(t *testing.T, s setting) { testTwoProcesses(t, s, sameHost) })
+	ofEachGPU(t, func(t *testing.T, s setting) { testTwoProcesses(t, s, sameHost, testenv.Count(20)) })
 }

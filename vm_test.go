@@ -90,18 +90,11 @@ func noGrowth(t testing.TB, nic string) {
 	testenv.NoGrowth(t, func(t testing.TB) usage { return currentUsage(t, nic) })
 }
 
-// manyLayouts is how many random layouts each pair of kinds of memory has to stand:
-// thousands in all on the newest kernel, and what shows that it works on the others.
-func manyLayouts(t *testing.T) int {
-	if testenv.AtLeast(t, "7.2") {
-		return testenv.Count(250)
-	}
-	return testenv.Count(60)
+func TestVMOperations(t *testing.T) { testOperations(t, onNIC(t)) }
+func TestVMFlush(t *testing.T)      { testFlush(t, onNIC(t)) }
+func TestVMRandomOperations(t *testing.T) {
+	testRandomOperations(t, onNIC(t).few(), testenv.Count(300))
 }
-
-func TestVMOperations(t *testing.T)        { testOperations(t, onNIC(t)) }
-func TestVMFlush(t *testing.T)             { testFlush(t, onNIC(t)) }
-func TestVMRandomLayouts(t *testing.T)     { testRandomLayouts(t, onNIC(t).few(), manyLayouts(t)) }
 func TestVMMessagesOfLayouts(t *testing.T) { testMessagesOfLayouts(t, onNIC(t).few()) }
 func TestVMRemoteRefusals(t *testing.T)    { testRemoteRefusals(t, onNIC(t).few()) }
 func TestVMReceiverNotReady(t *testing.T)  { testReceiverNotReady(t, onNIC(t)) }

@@ -1,0 +1,375 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gpurdma
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// contest is two endpoints that carry out random operations on each other's memory,
+// several at a time, and what that memory ought to hold: operations are applied to
+// the model as they are posted. Those whose order the package does not promise are
+// kept apart, by a fence or by waiting; all others are let loose. What is done comes
+// of the seed alone, and how much of it is under way at once of the NIC, too.
+type contest struct {
+	t      testing.TB
+	r      *rand.Rand // what is done, and in which order
+	luck   *rand.Rand // when completions are looked for
+	shape  shape
+	side   [2]*side
+	strict bool // what is shared keeps the order of writes
+
+	flying []*flight // under way, in the order of their numbers
+	last   int       // number of the latest
+	deck   []int     // moves to come
+	done   map[string]int
+	log    []note // the latest
+}
+
+func newContest(t testing.TB, r *rand.Rand, s shape) *contest {
+	return &contest{t: t, r: r, luck: rand.New(rand.NewPCG(r.Uint64(), 0)), shape: s, done: map[string]int{}}
+}
+
+// side is one of the two.
+type side struct {
+	e     *Endpoint // nil: in another process, which carries out nothing
+	peer  Peer      // the other side
+	mine  *Region   // nil in another process
+	bytes [][]byte  // what it ought to hold
+	far   *RemoteBuffer
+	// In order: receives for which nothing was sent, all receives, and all else
+	// that completes in order.
+	ready, received, sent []*flight
+}
+
+// flight is an operation under way.
+type flight struct {
+	number int
+	by     int // whose
+	op     Op
+	silent bool
+	want   Completion
+	reads  [2]set // of the two sides' memory
+	writes [2]set
+	seen   bool // by the other side: a later message has come
+
+	// Of a receive.
+	to     spot
+	sender int  // the number of what was sent
+	parted bool // in several work requests, of which the last one's length is known
+}
+
+// set is bytes of one side's memory.
+type set []uint64
+
+func (s set) with(at []int, size int) set {
+	if len(at) > 0 && s == nil {
+		s = make(set, (size+63)/64)
+	}
+	for _, i := range at {
+		s[i/64] |= 1 << (i % 64)
+	}
+	return s
+}
+
+func (s set) has(i int) bool { return s != nil && s[i/64]>>(i%64)&1 != 0 }
+
+func (s set) meets(o set) bool {
+	for i := range min(len(s), len(o)) {
+		if s[i]&o[i] != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// against reports whether the order of two matters to a side's memory.
+func (f *flight) against(g *flight, side int) bool {
+	return f.writes[side].meets(g.writes[side]) || f.writes[side].meets(g.reads[side]) || f.reads[side].meets(g.writes[side])
+}
+
+func (c *contest) get(side int, at []int) []byte {
+	p := make([]byte, len(at))
+	for i, k := range at {
+		p[i] = c.side[side].bytes[k/int(c.shape.room)][k%int(c.shape.room)]
+	}
+	return p
+}
+
+func (c *contest) put(side int, at []int, p []byte) {
+	for i, b := range p {
+		k := at[i]
+		c.side[side].bytes[k/int(c.shape.room)][k%int(c.shape.room)] = b
+	}
+}
+
+// free makes way for an operation that is to be posted: it waits for whatever must
+// be over, and says whether a fence has to do the rest. false: it cannot be.
+func (c *contest) free(f *flight) (fence, ok bool) {
+	for {
+		fence = false
+		wait := false
+		for _, g := range c.flying {
+			here, there := f.against(g, f.by), f.against(g, 1-f.by)
+			switch {
+			case !here && !there:
+			case g.op == OpRecv && g.sender == 0 || c.side[g.by].e == nil:
+				return false, false // not soon
+			case here || g.by != f.by:
+				wait = true // memory is the NIC's until the completion; nothing orders two sides
+			case !c.strict || f.op == OpRead || g.op == OpRead:
+				fence = true
+			}
+		}
+		if !wait {
+			return fence, true
+		}
+		if !c.reap() {
+			return false, false
+		}
+	}
+}
+
+// quiet is free for what no fence can hold up.
+func (c *contest) quiet(f *flight) bool {
+	for {
+		fence, ok := c.free(f)
+		if !ok || !fence {
+			return ok
+		}
+		c.reap()
+	}
+}
+
+// post adds a flight, which the caller then carries out.
+func (c *contest) post(f *flight, what string, args ...any) {
+	c.last++
+	f.number, f.want.Op = c.last, f.op
+	c.flying = append(c.flying, f)
+	s := c.side[f.by]
+	switch f.op {
+	case OpRecv:
+		s.ready, s.received = append(s.ready, f), append(s.received, f)
+	case OpRead:
+	default:
+		s.sent = append(s.sent, f)
+	}
+	c.note("%d: %s posts %v: %v", f.number, sideNames[f.by], f.op, note{what, args})
+}
+
+var sideNames = [2]string{"a", "b"}
+
+// note is what has happened, put into words when it is asked for.
+type note struct {
+	format string
+	args   []any
+}
+
+func (n note) String() string { return fmt.Sprintf(n.format, n.args...) }
+
+const mostNotes = 60
+
+func (c *contest) note(format string, args ...any) {
+	if len(c.log) == 2*mostNotes {
+		c.log = c.log[:copy(c.log, c.log[mostNotes:])]
+	}
+	c.log = append(c.log, note{format, args})
+}
+
+func (c *contest) fatal(format string, args ...any) {
+	c.t.Helper()
+	var story []string
+	for _, n := range c.log[max(0, len(c.log)-mostNotes):] {
+		story = append(story, n.String())
+	}
+	c.t.Fatalf("%s\nafter\n%s", fmt.Sprintf(format, args...), strings.Join(story, "\n"))
+}
+
+// ok fails the test on an error of a call that posts.
+func (c *contest) ok(err error) {
+	c.t.Helper()
+	if err != nil {
+		c.fatal("%v", err)
+	}
+}
+
+// reap takes completions, and waits if there are none; false if none are to come.
+func (c *contest) reap() bool {
+	c.t.Helper()
+	got := false
+	for by, s := range c.side {
+		got = s.e != nil && c.completed(by, s.e.Poll) || got
+	}
+	if got {
+		return true
+	}
+	// Who has posted is waited for first: the other's receives depend on it.
+	speaks := [3]func(f *flight) bool{
+		func(f *flight) bool { return f.op != OpRecv && !f.silent },
+		func(f *flight) bool { return f.silent },
+		func(f *flight) bool { return f.op == OpRecv && f.sender != 0 },
+	}
+	for i, does := range speaks {
+		for by, s := range c.side {
+			if s.e == nil || !slices.ContainsFunc(c.flying, func(f *flight) bool { return f.by == by && does(f) }) {
+				continue
+			}
+			if i == 1 { // what follows in the same queue says that it is done
+				f := &flight{by: by, op: OpWrite}
+				c.post(f, "nothing")
+				c.ok(s.e.Write(Span{}, s.peer, RemoteSpan{}, f.number))
+			}
+			c.completed(by, func(dst []Completion) (int, error) {
+				ctx, cancel := context.WithTimeout(context.Background(), bound)
+				defer cancel()
+				return s.e.Wait(ctx, dst)
+			})
+			return true
+		}
+	}
+	return false
+}
+
+// completed takes completions of one side.
+func (c *contest) completed(by int, from func([]Completion) (int, error)) bool {
+	c.t.Helper()
+	var done [4]Completion
+	n, err := from(done[:1+c.luck.IntN(len(done))])
+	if err != nil {
+		c.fatal("no completion of %s: %v", sideNames[by], err)
+	}
+	for _, d := range done[:n] {
+		c.landed(by, d)
+	}
+	return n > 0
+}
+
+// landed compares a completion with the flight that it is of.
+func (c *contest) landed(by int, d Completion) {
+	c.t.Helper()
+	s := c.side[by]
+	i := slices.IndexFunc(c.flying, func(f *flight) bool { return f.by == by && f.number == d.Context && !f.silent })
+	if i < 0 {
+		c.fatal("a completion of nothing that is under way: %+v", d)
+	}
+	f := c.flying[i]
+	c.note("%d has completed", f.number)
+	f.want.Context, f.want.Peer = f.number, s.peer
+	if f.parted && d.Len > 0 && d.Len < f.want.Len {
+		d.Len = f.want.Len
+	}
+	if d != f.want {
+		c.fatal("completion %+v\nwant       %+v", d, f.want)
+	}
+	c.remove(f)
+	switch f.op {
+	case OpRead: // in any order
+	case OpRecv:
+		if s.received[0] != f {
+			c.fatal("receive %d has completed before receive %d", f.number, s.received[0].number)
+		}
+		s.received = s.received[1:]
+		for _, g := range c.flying { // all that the other side has sent before
+			g.seen = g.seen || g.by != by && g.op != OpRead && g.op != OpRecv && g.number <= f.sender
+		}
+		if c.luck.IntN(4) == 0 {
+			c.compare(by)
+		}
+	default:
+		for ; s.sent[0] != f; s.sent = s.sent[1:] {
+			if !s.sent[0].silent {
+				c.fatal("%d has completed before %d", f.number, s.sent[0].number)
+			}
+			c.remove(s.sent[0])
+		}
+		s.sent = s.sent[1:]
+	}
+}
+
+func (c *contest) remove(f *flight) {
+	i := slices.Index(c.flying, f)
+	c.flying = slices.Delete(c.flying, i, i+1)
+}
+
+// compare compares all of a side's memory but what something under way writes to.
+func (c *contest) compare(side int) {
+	c.t.Helper()
+	var busy set
+	for _, g := range c.flying {
+		if g.writes[side] == nil || g.seen && g.by != side {
+			continue
+		}
+		if busy == nil {
+			busy = make(set, len(g.writes[side]))
+		}
+		for i, w := range g.writes[side] {
+			busy[i] |= w
+		}
+	}
+	s := c.side[side]
+	for i, b := range s.mine.bufs {
+		got, want := content(c.t, b), s.bytes[i]
+		for k := range got {
+			if got[k] != want[k] && !busy.has(c.flat(i, int64(k))) {
+				c.fatal("%s: byte %d of source %d is %#x, want %#x", sideNames[side], k, i, got[k], want[k])
+			}
+		}
+	}
+}
+
+// underWay is how many operations are, receives not counted.
+func (c *contest) underWay() (n int) {
+	for _, f := range c.flying {
+		if f.op != OpRecv {
+			n++
+		}
+	}
+	return n
+}
+
+// settle sends to all receives that are left, waits for everything, and compares
+// every byte.
+func (c *contest) settle() {
+	c.t.Helper()
+	for by := range c.side {
+		for len(c.side[1-by].ready) > 0 {
+			c.send(by, 0, 0)
+		}
+	}
+	for c.reap() {
+	}
+	for i, s := range c.side {
+		if s.mine != nil {
+			c.compare(i)
+		}
+	}
+}
+
+// run carries out so many operations, at most so many at once.
+func (c *contest) run(steps, most int) {
+	c.t.Helper()
+	for range steps {
+		by := 0
+		if c.side[1].e != nil {
+			by = c.r.IntN(2)
+		}
+		for c.underWay() >= most && c.reap() {
+		}
+		for moved := false; !moved; {
+			if len(c.deck) == 0 {
+				c.deck = c.r.Perm(len(moves))
+			}
+			m := &moves[c.deck[0]]
+			c.deck = c.deck[1:]
+			if moved = m.do(c, by); moved {
+				c.done[m.name]++
+			}
+		}
+	}
+	c.settle()
+}
