@@ -167,15 +167,6 @@ func testData(t *testing.T, w *world, rb *RemoteBuffer, mine *Buffer, here, ther
 	check("inject from a buffer")
 }
 
-// plain is all of a region's memory, and its model.
-func plain(t testing.TB, g *Region) (Layout, model) {
-	var m model
-	for i, b := range g.bufs {
-		m = append(m, Range{i, 0, b.size})
-	}
-	return must(SG(m...))(t), m
-}
-
 func regionOf(t testing.TB, r *rand.Rand, n *NIC, k kind, s shape, o Ordering) (*Region, [][]byte) {
 	t.Helper()
 	var bufs []*Buffer
