@@ -30,9 +30,7 @@ const syncChunk = 64 << 10
 func (s *standIn) sync(off, length int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.buf[0] == nil {
-		s.buf[0], s.buf[1] = make([]byte, syncChunk), make([]byte, syncChunk)
-	}
+	s.room()
 	for length > 0 {
 		n := min(length, syncChunk)
 		if err := s.chunk(off, s.buf[0][:n], s.buf[1][:n]); err != nil {
@@ -43,18 +41,27 @@ func (s *standIn) sync(off, length int64) error {
 	return nil
 }
 
+func (s *standIn) room() {
+	if s.buf[0] == nil {
+		s.buf[0], s.buf[1] = make([]byte, syncChunk), make([]byte, syncChunk)
+	}
+}
+
 // arrived takes over length bytes from off on that an operation of our own has
-// put into the stand-in.
+// put into the stand-in. What the source does not take stays unseen: a later sync
+// finds it to be newer, and tries again.
 func (s *standIn) arrived(off, length int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.room()
 	for length > 0 {
 		n := min(length, syncChunk)
-		seen := s.seen[off : off+n]
-		copy(seen, s.mem[off:off+n])
-		if _, err := s.src.WriteAt(seen, off); err != nil {
+		came := s.buf[0][:n]
+		copy(came, s.mem[off:off+n])
+		if _, err := s.src.WriteAt(came, off); err != nil {
 			return err
 		}
+		copy(s.seen[off:off+n], came)
 		s.nic.staged.Add(n)
 		off, length = off+n, length-n
 	}
