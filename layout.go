@@ -6,8 +6,6 @@ import (
 	"cmp"
 	"fmt"
 	"iter"
-	"math"
-	"math/bits"
 	"slices"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
@@ -94,11 +92,6 @@ func (l Layout) Repeat(count, stride int64) (Layout, error) {
 	}
 	if l.root.kind == kindWeave && l.root.count == 1 && len(l.root.strands) == 1 {
 		s := l.root.strands[0]
-		if hi, size := bits.Mul64(uint64(s.Length), uint64(max(count, 0))); stride == s.Length && count > 0 && hi == 0 && size <= math.MaxInt64 {
-			// The repetitions touch: one longer block.
-			s.Length = int64(size)
-			return (&node{kind: kindWeave, count: 1, strands: []Strand{s}}).layout()
-		}
 		s.Stride = stride
 		return (&node{kind: kindWeave, count: count, strands: []Strand{s}}).layout()
 	}

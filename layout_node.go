@@ -104,6 +104,9 @@ func (n *node) finishWeave() error {
 	if n.count < 1 {
 		return badLayout("%d repetitions", n.count)
 	}
+	if len(n.strands) == 1 {
+		n.join()
+	}
 	u := union{}
 	for _, s := range n.strands {
 		if err := s.sound(); err != nil {
@@ -126,6 +129,18 @@ func (n *node) finishWeave() error {
 	n.blocks, _ = product(n.count, int64(len(n.strands)))
 	n.extents = u.list()
 	return nil
+}
+
+// join makes one block of a strand whose blocks touch, whoever has described it:
+// to walk over them would take as long as there are bytes.
+func (n *node) join() {
+	s := &n.strands[0]
+	if s.Stride != s.Length || s.Length <= 0 {
+		return
+	}
+	if size, ok := product(s.Length, n.count); ok {
+		n.count, s.Length, s.Stride = 1, size, 0
+	}
 }
 
 func (n *node) finishRepeat() error {

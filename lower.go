@@ -68,7 +68,9 @@ type Limits struct {
 // Lowering makes work requests of a transfer between two layouts. Each work
 // request covers one contiguous piece of remote memory and as many local ones
 // as the limits allow; no other cut of the two runs, in their order, takes
-// fewer. Next allocates nothing, and takes time in proportion to the blocks.
+// fewer, unless more than 4096 blocks touch one another that no layout describes as
+// one. Next allocates nothing, and takes time in proportion to the blocks, of which
+// it looks at so many at most for one piece, whatever a peer's layout says.
 type Lowering struct {
 	op     ibvfd.Opcode
 	local  pieces
@@ -205,10 +207,14 @@ type pieces struct {
 	ahead Piece // found while looking for the end of the one before
 }
 
+// mostMerged bounds the stretches of one piece. A peer may have described any number
+// of bytes one by one, and an endpoint waits while they are walked over.
+const mostMerged = 1 << 12
+
 func (p *pieces) next() (Piece, bool) {
 	cur := p.ahead
 	p.ahead = Piece{}
-	for {
+	for range mostMerged {
 		more, ok := p.raw()
 		if !ok {
 			return cur, cur.Length > 0
@@ -223,6 +229,7 @@ func (p *pieces) next() (Piece, bool) {
 			return cur, true
 		}
 	}
+	return cur, true
 }
 
 // raw is the next stretch within one block and one piece.
