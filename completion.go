@@ -20,16 +20,20 @@ type Completion struct {
 	Err     error // nil, or an *OpError
 }
 
-// Poll takes up to len(dst) completions, and drives what waits in queues. 0 if
-// there are none.
+// Poll takes up to len(dst) completions, and drives what waits in queues: what can
+// be posted is posted. 0 if there are none. With no room in dst it only drives.
 func (e *Endpoint) Poll(dst []Completion) (int, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed {
 		return 0, os.ErrClosed
 	}
-	if e.done.len() < len(dst) {
+	if e.done.len() < len(dst) || len(dst) == 0 {
 		e.progress()
+	} else {
+		// There are enough: more, and receives posted anew, would pile up before a
+		// program that is slow to take them.
+		e.kick()
 	}
 	n := min(len(dst), e.done.len())
 	for i := range dst[:n] {
@@ -40,8 +44,17 @@ func (e *Endpoint) Poll(dst []Completion) (int, error) {
 
 func (e *Endpoint) progress() {
 	for _, p := range e.peers {
-		if p != nil && p.conn != nil {
+		if p.conn != nil {
 			p.conn.progress()
+		}
+	}
+}
+
+// kick posts what waits where there is room already.
+func (e *Endpoint) kick() {
+	for _, p := range e.peers {
+		if p.conn != nil {
+			p.conn.kick()
 		}
 	}
 }

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gpurdma
+
+import (
+	"bytes"
+	"context"
+	"testing"
+)
+
+// An operation of which the NIC is not told at once (FlagMore) it is told of by
+// the next Poll, be there more completions than that has room for, or no room.
+func TestPollDrives(t *testing.T) {
+	w := inMemory(t).world(t, EndpointOptions{})
+	mine, theirs := hostKind.make(t, w.a.nic, 64), hostKind.make(t, w.b.nic, 64)
+	want := random(t, seeded(t), mine, 64)
+	to := w.share(theirs.All(), allAccess)
+	more := func(context any) {
+		t.Helper()
+		w.ok(w.a.WriteMsg(Msg{Local: []Span{mine.All()}, Peer: w.ab, Remote: []RemoteSpan{to.All()}, Context: context}, FlagMore))
+		if n := w.a.unposted(w.ab); n != 1 {
+			t.Fatalf("%d operations wait, want the one with FlagMore", n)
+		}
+	}
+	for i := range 3 {
+		w.ok(w.a.Write(mine.All(), w.ab, to.All(), i))
+	}
+	for ctx := limited(t); w.a.untaken() < 3; {
+		w.a.mu.Lock()
+		w.a.progress()
+		w.a.mu.Unlock()
+		w.inTime(ctx)
+	}
+	more(3)
+	var c [1]Completion
+	if n, err := w.a.Poll(c[:]); n != 1 || err != nil || c[0].Context != 0 || c[0].Err != nil {
+		t.Fatalf("%d, %v, %+v", n, err, c)
+	}
+	if n := w.a.unposted(w.ab); n != 0 {
+		t.Errorf("%d operations still wait: Poll had completions enough", n)
+	}
+	for i := 1; i < 4; i++ {
+		w.done(w.a, OpWrite, i)
+	}
+
+	w.ok(zero(theirs))
+	more(4)
+	for ctx := limited(t); w.a.untaken() < 1; {
+		if n, err := w.a.Poll(nil); n != 0 || err != nil {
+			t.Fatal(n, err)
+		}
+		w.inTime(ctx)
+	}
+	same(t, "by Poll(nil)", theirs, want)
+	w.done(w.a, OpWrite, 4)
+}
+
+// What a program does not take does not pile up: while there are as many completions
+// as Poll has room for, receives that AutoReceive posts anew are not.
+func TestPollLeavesWhatItHasNoRoomFor(t *testing.T) {
+	const receives = 4
+	w := inMemory(t).world(t, EndpointOptions{AutoReceive: receives})
+	for i := range receives {
+		w.ok(w.a.WriteData(Span{}, uint64(i), w.ab, RemoteSpan{}, i))
+		w.done(w.a, OpWrite, i)
+	}
+	var c [1]Completion
+	take := func(want uint32) {
+		t.Helper()
+		if n, err := w.b.Poll(c[:]); n != 1 || err != nil || c[0].Data != want {
+			t.Fatalf("%d, %v, %+v", n, err, c)
+		}
+	}
+	take(0) // and has the rest before it
+	w.ok(w.a.WriteData(Span{}, receives, w.ab, RemoteSpan{}, receives))
+	w.done(w.a, OpWrite, receives)
+	for i := 1; i < receives; i++ {
+		take(uint32(i))
+		if n := w.b.untaken(); n != receives-1-i {
+			t.Errorf("%d completions wait after %d of %d were taken", n, i+1, receives)
+		}
+	}
+	take(receives)
+}
+
+// unposted is how many operations to a peer the NIC does not know of.
+func (e *Endpoint) unposted(p Peer) int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	c, _ := e.lookup(p)
+	return c.conn.pending.len()
+}
+
+func (w *world) inTime(ctx context.Context) {
+	w.t.Helper()
+	w.ok(ctx.Err())
+}
+
+func zero(b *Buffer) error {
+	_, err := b.WriteAt(bytes.Repeat([]byte{0}, int(b.Size())), 0)
+	return err
+}
