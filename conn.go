@@ -41,6 +41,8 @@ type conn struct {
 	offers     fifo[*RemoteBuffer]
 	offerBytes int
 	offered    chan struct{} // an offer came
+	ended      chan struct{} // closed when it is dead
+	uninvited  bool          // nobody has accepted it yet
 	offering   chan struct{} // who has put something in may send one
 }
 
@@ -85,7 +87,7 @@ const (
 )
 
 func (e *Endpoint) newConn(p *peer) *conn {
-	c := &conn{e: e, peer: p.id, token: newID(), ready: make(chan struct{}), offered: make(chan struct{}, 1), offering: make(chan struct{}, 1)}
+	c := &conn{e: e, peer: p.id, token: newID(), ready: make(chan struct{}), ended: make(chan struct{}), offered: make(chan struct{}, 1), offering: make(chan struct{}, 1)}
 	p.conn = c
 	for range e.opt.AutoReceive {
 		o := e.newOp(OpRecv, 0, nil)

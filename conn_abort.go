@@ -3,6 +3,7 @@
 package gpurdma
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -23,6 +24,18 @@ func (c *conn) gone() error {
 		return c.cause
 	}
 	return fmt.Errorf("%w: %w", ErrNotConnected, c.cause)
+}
+
+// lost waits for the end, and says why.
+func (c *conn) lost(ctx context.Context) error {
+	select {
+	case <-c.ended:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	c.e.mu.Lock()
+	defer c.e.mu.Unlock()
+	return c.gone()
 }
 
 // flushWait bounds how long a failed link is given to flush. NICs take
@@ -55,7 +68,8 @@ func (e *Endpoint) hearOut(c *conn) {
 }
 
 // abort ends the connection: all that is under way completes, with cause or
-// with what the NIC says of it, and the keys that the peer was given end.
+// with what the NIC says of it, and the keys that the peer was given end. What it
+// has offered and nobody has taken goes too.
 func (c *conn) abort(cause error) {
 	if c.state == dead {
 		return
@@ -64,6 +78,11 @@ func (c *conn) abort(cause error) {
 	c.state, c.cause = dead, cause
 	if was == connecting {
 		close(c.ready)
+	}
+	close(c.ended)
+	c.offers, c.offerBytes = fifo[*RemoteBuffer]{}, 0
+	if c.uninvited { // nobody knows of it
+		c.e.forget(c.peer)
 	}
 	if c.tcp != nil {
 		// The peer learns of it. TLS says goodbye, which may take time.

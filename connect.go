@@ -25,7 +25,7 @@ var (
 
 // Connect connects to the endpoint that listens on an address: "host:port" is
 // TCP's, "rdma_cm://host:port" is rdma_cm's. Once the connection is lost the Peer
-// stays of no use.
+// is of no use.
 func (e *Endpoint) Connect(ctx context.Context, addr string) (Peer, error) {
 	e.mu.Lock()
 	p, err := e.insert("")
@@ -40,7 +40,7 @@ func (e *Endpoint) Connect(ctx context.Context, addr string) (Peer, error) {
 	if err := e.dial(ctx, c, addr); err != nil {
 		e.mu.Lock()
 		defer e.mu.Unlock()
-		e.forget(p)
+		e.forget(p.id)
 		return 0, err
 	}
 	return p.id, nil

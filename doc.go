@@ -60,7 +60,8 @@
 // tell: its asynchronous events do, and the connection then ends with an
 // [*EventError]. NICOptions.Event sees all of them. A port that goes down ends a
 // connection only when the retries of what is under way are used up; the errors
-// then say that it is down.
+// then say that it is down. Who has no operations under way, and only lends its
+// memory, learns of a connection's end by [Endpoint.Lost].
 //
 // # Lifetimes
 //

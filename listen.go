@@ -13,8 +13,8 @@ import (
 
 // Listen accepts connections on a TCP address ("host:port"; port 0 chooses one),
 // or one of rdma_cm's ("rdma_cm://host:port"), and returns it. Accept returns who
-// connected. A peer stays in the table, also when it is gone, until it is
-// removed.
+// connected. Who goes before it was accepted is forgotten; who was accepted stays
+// in the table, as [Peer] says, and [Endpoint.Lost] tells when it is gone.
 func (e *Endpoint) Listen(addr string) (net.Addr, error) {
 	if e.opt.TLS != nil {
 		if _, err := e.opt.mutual("", false); err != nil {
@@ -106,23 +106,40 @@ func (e *Endpoint) welcome(ctx context.Context, raw net.Conn, admit func() error
 		if p, err = e.insert(""); err != nil {
 			return nil, err
 		}
-		return e.newConn(p), nil
+		c := e.newConn(p)
+		c.uninvited = true
+		return c, nil
 	})
 	if p == nil {
 		return
 	}
-	if err == nil {
-		select {
-		case e.accepted <- p:
-			return
-		default:
-			err = fmt.Errorf("%w: nobody accepts it", ErrNotConnected)
-		}
-	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	p.conn.abort(err)
-	e.forget(p)
+	if err == nil {
+		err = e.announce(p)
+	}
+	if err != nil {
+		p.conn.abort(err)
+	}
+}
+
+// announce has Accept return a peer. Nobody else puts one in.
+func (e *Endpoint) announce(p *peer) error {
+	for range len(e.accepted) { // those that are gone take no place
+		select {
+		case q := <-e.accepted:
+			if q.conn.state != dead {
+				e.accepted <- q
+			}
+		default: // accepted meanwhile
+		}
+	}
+	select {
+	case e.accepted <- p:
+		return nil
+	default:
+		return fmt.Errorf("%w: nobody accepts it", ErrNotConnected)
+	}
 }
 
 // Accept waits for somebody to connect.
@@ -131,7 +148,10 @@ func (e *Endpoint) Accept(ctx context.Context) (Peer, error) {
 		select {
 		case p := <-e.accepted:
 			e.mu.Lock()
-			_, there := e.find(p.id) // not removed meanwhile
+			there := p.conn.state != dead // nor removed meanwhile
+			if there {
+				p.conn.uninvited = false
+			}
 			e.mu.Unlock()
 			if there {
 				return p.id, nil

@@ -75,8 +75,8 @@ func send(ctx context.Context, tcp net.Conn, wire []byte) error {
 	return err
 }
 
-// Offered waits for a descriptor that the peer has offered. Those that came
-// before the connection was lost are returned still, and are of no use.
+// Offered waits for a descriptor that the peer has offered. Those that nobody has
+// taken end with the connection.
 func (e *Endpoint) Offered(ctx context.Context, from Peer) (*RemoteBuffer, error) {
 	e.mu.Lock()
 	c, err := e.connFor(from)
@@ -89,7 +89,7 @@ func (e *Endpoint) Offered(ctx context.Context, from Peer) (*RemoteBuffer, error
 		if c.offers.len() > 0 {
 			rb := c.offers.pop()
 			c.offerBytes -= rb.weight()
-			if c.offers.len() > 0 || c.state == dead {
+			if c.offers.len() > 0 {
 				c.tell() // for another who waits
 			}
 			e.mu.Unlock()
@@ -155,6 +155,9 @@ func (e *Endpoint) takeOffer(c *conn, tcp net.Conn) error {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if err := c.refusal(); err != nil { // it was read as the connection ended
+		return err
+	}
 	if err := c.permits(rb); err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ package gpurdma
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"net"
 	"os"
@@ -13,7 +14,12 @@ import (
 )
 
 // Peer is an entry of an endpoint's address table (fi_addr_t). The zero Peer is
-// none. A Peer that was removed is never another's.
+// none. A Peer that is not in the table any more is never another's: to use it
+// answers ErrNotConnected.
+//
+// Whose connection is lost stays in the table until it is removed, so that it says
+// why, or until the table is full and somebody else needs its place: the oldest of
+// those that are gone gives way. What Insert added stays.
 type Peer int
 
 // peer is who can be talked to.
@@ -45,6 +51,9 @@ func (e *Endpoint) insert(addr string) (*peer, error) {
 		return nil, os.ErrClosed
 	}
 	if len(e.peers) >= e.opt.MaxPeers {
+		e.makeWay()
+	}
+	if len(e.peers) >= e.opt.MaxPeers {
 		return nil, &dmabuf.Error{
 			Op: "add a peer", Device: e.nic.Name(), Detail: fmt.Sprintf("there are %d", len(e.peers)),
 			Remedy: "raise EndpointOptions.MaxPeers, or Remove some", Err: dmabuf.ErrLimit,
@@ -54,6 +63,16 @@ func (e *Endpoint) insert(addr string) (*peer, error) {
 	p := &peer{id: e.lastPeer, addr: addr}
 	e.peers = append(e.peers, p)
 	return p, nil
+}
+
+// makeWay takes the oldest peer out of the table that is gone for good.
+func (e *Endpoint) makeWay() {
+	for _, p := range e.peers {
+		if p.addr == "" && p.conn != nil && p.conn.state == dead {
+			e.forget(p.id)
+			return
+		}
+	}
 }
 
 // find is where in the table a peer is: the numbers ascend.
@@ -73,10 +92,11 @@ func (e *Endpoint) lookup(id Peer) (*peer, error) {
 	return e.peers[i], nil
 }
 
-// forget takes a peer out of the table, unless somebody has.
-func (e *Endpoint) forget(p *peer) {
-	if i, ok := e.find(p.id); ok {
-		e.peers = slices.Delete(e.peers, i, i+1)
+// forget takes a peer out of the table, unless somebody has. Who goes through the
+// table meanwhile has it as it was.
+func (e *Endpoint) forget(id Peer) {
+	if i, ok := e.find(id); ok {
+		e.peers = slices.Concat(e.peers[:i], e.peers[i+1:])
 	}
 }
 
@@ -92,8 +112,27 @@ func (e *Endpoint) Remove(id Peer) error {
 	if p.conn != nil {
 		p.conn.abort(fmt.Errorf("%w: removed", ErrNotConnected))
 	}
-	e.forget(p)
+	e.forget(id)
 	return nil
+}
+
+// Lost waits until the connection to a peer has ended, and returns why: an error
+// that is ErrNotConnected. If ctx ends first, it is ctx's error. A side that only lets others read and write its memory, and has no
+// operations that could fail, learns of the end by it; nobody needs to Poll.
+func (e *Endpoint) Lost(ctx context.Context, id Peer) error {
+	e.mu.Lock()
+	p, err := e.lookup(id)
+	var c *conn
+	if err == nil {
+		if c = p.conn; c == nil {
+			err = fmt.Errorf("peer %d: %w: no operation has needed it yet", id, ErrNotConnected)
+		}
+	}
+	e.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	return c.lost(ctx)
 }
 
 // Peers are the peers in the table.
