@@ -16,11 +16,12 @@ type conn struct {
 	peer  Peer
 	state connState
 	cause error         // why it is dead
-	down  error         // why the port carries nothing, if it died of that
+	down  error         // why the port carries nothing, or what path did, if it died of that
 	ready chan struct{} // closed when it is up, or dead
 
 	link  link
 	a     linkAttr
+	over  *Connection
 	tcp   net.Conn
 	stuck bool   // the link did not close
 	held  []*op  // have ended meanwhile; the NIC may still touch their memory

@@ -91,6 +91,9 @@ func (c *conn) abort(cause error) {
 	if c.link != nil {
 		if errors.As(cause, new(*ibvfd.WCError)) {
 			c.down = c.link.down()
+			if c.down == nil && c.over != nil && errors.Is(cause, &ibvfd.WCError{Status: ibvfd.WCRetryExcErr}) {
+				c.down = fmt.Errorf("the path is %v", c.over) // of GIDs that may not reach each other
+			}
 			c.cause = becauseOf(c.down, cause)
 		}
 		if err := c.link.fail(); err == nil {
@@ -118,8 +121,8 @@ func (c *conn) abort(cause error) {
 	}
 }
 
-// becauseOf adds to a completion's error that the port is down, which its status
-// may not say.
+// becauseOf adds to a completion's error that the port is down, or which way it went,
+// which its status does not say.
 func becauseOf(down, err error) error {
 	if down == nil {
 		return err

@@ -127,6 +127,8 @@ func (e *Endpoint) exchange(ctx context.Context, raw net.Conn, host string, clie
 		}
 		attr.path = &path
 	}
+	attr.toward = toward{wish: e.opt.GID, port: e.opt.Port}
+	attr.toward.ends(raw)
 	tcp, err := e.opt.protect(ctx, raw, host, client)
 	if err != nil {
 		return err
@@ -136,6 +138,7 @@ func (e *Endpoint) exchange(ctx context.Context, raw net.Conn, host string, clie
 		if err := readHello(tcp, &theirs); err != nil {
 			return err
 		}
+		attr.toward.gid = addrOf(theirs.queues[writeQueue])
 	}
 	c, err := whose()
 	if err != nil {
@@ -176,13 +179,16 @@ func (e *Endpoint) shake(c *conn, l link, tcp net.Conn, theirs hello, client boo
 			return err
 		}
 		if err := readHello(tcp, &theirs); err != nil {
-			return err
+			// It may have no GID that reaches ours, of which it says no word.
+			o := e.over(l, theirs.queues)
+			return fmt.Errorf("%w; the peer was told of %s%s", err, o.from(), o.because())
 		}
 	}
+	over := e.over(l, theirs.queues)
 	if err := l.connect(theirs.queues); err != nil {
-		return err
+		return fmt.Errorf("%w; over %v", err, over)
 	}
-	if err := e.lend(c, l, tcp, theirs); err != nil {
+	if err := e.lend(c, l, tcp, theirs, over); err != nil {
 		return err
 	}
 	if client {
@@ -210,13 +216,13 @@ func (e *Endpoint) shake(c *conn, l link, tcp net.Conn, theirs hello, client boo
 
 // lend gives the link to the connection, which posts receives on it: the peer
 // may send as soon as it hears of us.
-func (e *Endpoint) lend(c *conn, l link, tcp net.Conn, theirs hello) error {
+func (e *Endpoint) lend(c *conn, l link, tcp net.Conn, theirs hello, over *Connection) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if c.state == dead {
 		return c.gone()
 	}
-	c.tcp, c.their = tcp, [2]uint64{theirs.conn, theirs.endpoint}
+	c.tcp, c.their, c.over = tcp, [2]uint64{theirs.conn, theirs.endpoint}, over
 	c.adopt(l)
 	return nil
 }

@@ -37,6 +37,14 @@ type EndpointOptions struct {
 	// change it can read and write the shared memory.
 	AllowPlaintext bool
 
+	// Port is the NIC's port that connections go over; 0 is any that is active. GID
+	// narrows the choice of the port's GID. Where there is a choice left, a
+	// connection over TCP takes the GID through which TCP itself goes, or one that
+	// reaches the peer's; [Endpoint.Connection] says which, and why. Over rdma_cm the
+	// addresses decide, and neither is looked at.
+	Port int
+	GID  ibvfd.GIDWish
+
 	// ConnectTimeout bounds an exchange; default 10 s.
 	ConnectTimeout time.Duration
 	// Connect tunes the queue pairs. By default a peer that has posted no
@@ -54,7 +62,7 @@ func (o *EndpointOptions) setDefaults() error {
 	}{
 		{"Depth", &o.Depth, 256, 1 << 20}, {"RecvDepth", &o.RecvDepth, 128, 1 << 20}, {"SendDepth", &o.SendDepth, 128, 1 << 20},
 		{"MaxSGE", &o.MaxSGE, 16, 1 << 12}, {"InjectSize", &o.InjectSize, 256, 1 << 20}, {"MaxPeers", &o.MaxPeers, 64, 1 << 16},
-		{"AutoReceive", &o.AutoReceive, 0, 1 << 20},
+		{"AutoReceive", &o.AutoReceive, 0, 1 << 20}, {"Port", &o.Port, 0, 255},
 	} {
 		if *d.v < 0 || *d.v > d.max {
 			return &dmabuf.Error{Op: "make an endpoint", Detail: fmt.Sprintf("%s %d", d.name, *d.v), Remedy: fmt.Sprintf("0 to %d", d.max), Err: dmabuf.ErrRange}

@@ -62,7 +62,7 @@ func remedyOf(err error) string {
 	case ibvfd.WCRNRRetryExcErr:
 		return "the peer has posted no receive"
 	case ibvfd.WCRetryExcErr:
-		return "the peer does not answer: has it ended, or its link gone down?"
+		return "the peer does not answer: has it ended, or its link gone down, or do the two GIDs not reach each other?"
 	case ibvfd.WCLocLenErr:
 		return "the message is longer than the receive"
 	case ibvfd.WCRemInvReqErr:

@@ -47,6 +47,8 @@ type linkAttr struct {
 	event                func()             // does not block
 	lost                 func()             // nor does this: the link is broken; may be nil
 	path                 *ibvfd.ManagedAttr // what rdma_cm has settled; nil over TCP
+	toward               toward             // over TCP
+	why                  string             // the port and its GID
 }
 
 type verbsLink struct {
@@ -71,14 +73,17 @@ func (d *verbsDevice) link(a linkAttr) (_ link, err error) {
 		return nil, err
 	}
 	l.listener.Go(l.listen)
-	var gid *ibvfd.GID
-	port := 0
-	if a.path != nil {
+	var c chosen
+	if a.path == nil {
+		if c, err = a.toward.choose(d.ctx, d.attr.Ports); err != nil {
+			return nil, err
+		}
+	} else {
 		own, err := d.ctx.QueryGID(a.path.Port, a.path.GIDIndex)
 		if err != nil {
 			return nil, err
 		}
-		gid, port = &own, a.path.Port
+		c = chosen{a.path.Port, &own, "rdma_cm has settled it"}
 		if l.a.connect.MTU == 0 {
 			l.a.connect.MTU = a.path.MTU
 		}
@@ -89,7 +94,7 @@ func (d *verbsDevice) link(a linkAttr) (_ link, err error) {
 	for i := range l.qps {
 		attr := ibvfd.QPAttr{
 			Type: ibvfd.RC, SendCQ: l.cq, RecvCQ: l.cq, SendDepth: a.sendDepth, RecvDepth: 1,
-			SendSGE: min(a.sge, d.attr.MaxSGE), RecvSGE: 1, Port: port, GID: gid,
+			SendSGE: min(a.sge, d.attr.MaxSGE), RecvSGE: 1, Port: c.port, GID: c.gid,
 		}
 		if i == writeQueue {
 			attr.RecvDepth, attr.RecvSGE, attr.Inline = a.recvDepth, attr.SendSGE, a.inline
@@ -102,6 +107,7 @@ func (d *verbsDevice) link(a linkAttr) (_ link, err error) {
 	// Depths stay as asked for: the CQ was made for them.
 	l.a.sge = min(granted.SendSGE, granted.RecvSGE, l.qps[readQueue].Attr().SendSGE, a.sge)
 	l.a.inline = min(granted.Inline, a.inline)
+	l.a.why = c.why
 	own, err := d.ctx.QueryPort(max(l.qps[0].Local().Port, 1))
 	if err != nil {
 		return nil, err

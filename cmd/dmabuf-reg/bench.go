@@ -50,6 +50,7 @@ type benchResult struct {
 	Server   string        `json:"server"`
 	Local    side          `json:"local"`
 	Remote   serverSide    `json:"remote"`
+	Over     over          `json:"over"`
 	Rounds   int           `json:"rounds"`
 	Slice    time.Duration `json:"slice_ns"`
 	Depth    int           `json:"depth"`
@@ -200,7 +201,7 @@ func (a *app) doBench(ctx context.Context, f *benchFlags) (r result, err error) 
 	defer func() { err = errors.Join(err, svg.drop()) }()
 	err = f.call(ctx, f.addr, f.bytes, func(c *client) error {
 		done := &benchResult{
-			Server: f.addr, Local: c.side, Remote: c.server, Rounds: f.rounds, Slice: f.slice, Depth: f.depth, Batch: f.batch,
+			Server: f.addr, Local: c.side, Remote: c.server, Over: c.way, Rounds: f.rounds, Slice: f.slice, Depth: f.depth, Batch: f.batch,
 			NotTried: []notTried{}, Points: []benchPoint{},
 		}
 		r = done

@@ -79,6 +79,7 @@ func (r *benchResult) text(w io.Writer) error {
 		return err
 	}
 	r.Remote.text(w, r.Server)
+	r.Over.write(w)
 	fmt.Fprintln(w)
 	rows := [][]string{{"OP", "SIZE", "MEMORY HERE", "P50", "P99", "P99.9", "BANDWIDTH", "HALF OF THE ROUNDS", "OPS/S", "RATIO"}}
 	for _, p := range r.Points {

@@ -45,6 +45,7 @@ type connectResult struct {
 	Seed   uint64       `json:"seed"`
 	Local  side         `json:"local"`
 	Remote serverSide   `json:"remote"`
+	Over   over         `json:"over"`
 	Rows   []connectRow `json:"rows"`
 }
 
@@ -176,6 +177,7 @@ func parseSizes(list []string) (sizes []int64, err error) {
 type client struct {
 	*line
 	server serverSide
+	way    over
 	addr   string
 	id     uint32
 }
@@ -192,6 +194,9 @@ func (s *station) dial(ctx context.Context, addr string) (_ *client, err error) 
 	}
 	l.pull = s.pull()
 	c := &client{line: l, addr: addr}
+	if c.way, err = l.over(); err != nil {
+		return nil, errors.Join(err, l.hangUp())
+	}
 	if err := s.within(ctx, "say hello to "+addr, c.hello); err != nil {
 		return nil, errors.Join(err, l.hangUp())
 	}
@@ -333,7 +338,7 @@ func (f *stationFlags) call(ctx context.Context, addr string, sizes []int64, do 
 
 func (a *app) doConnect(ctx context.Context, f *connectFlags) (r result, err error) {
 	err = f.call(ctx, f.addr, f.bytes, func(c *client) error {
-		done := &connectResult{Server: f.addr, Seed: f.seed, Local: c.side, Remote: c.server, Rows: []connectRow{}}
+		done := &connectResult{Server: f.addr, Seed: f.seed, Local: c.side, Remote: c.server, Over: c.way, Rows: []connectRow{}}
 		r = done
 		return a.tryAll(ctx, f, c, done)
 	})
@@ -418,6 +423,7 @@ func (r *connectResult) text(w io.Writer) error {
 		return err
 	}
 	r.Remote.text(w, r.Server)
+	r.Over.write(w)
 	fmt.Fprintln(w)
 	there := "direct"
 	if before, _, ok := strings.Cut(r.Remote.Why, ":"); ok {

@@ -49,6 +49,8 @@ type stationFlags struct {
 	cert, key, ca string
 	plaintext     bool
 	timeout       time.Duration
+	port          int
+	gid           gidFlag
 }
 
 func (f *stationFlags) add(cmd *cobra.Command) {
@@ -62,6 +64,8 @@ func (f *stationFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.key, "tls-key", "", "its key, PEM")
 	flags.StringVar(&f.ca, "tls-ca", "", "certificates by which the other side's is trusted, PEM")
 	flags.BoolVar(&f.plaintext, "plaintext", false, "exchange keys in the clear with other machines: whoever listens can read and write the buffers")
+	flags.IntVar(&f.port, "port", 0, "port of the NIC to connect over, counted from 1 (default: an active one)")
+	flags.Var(&f.gid, "gid", "GID of that port to connect from: an address or a network, v1, v2, ipv4, ipv6, dev=NETDEV, vlan=N (default: what TCP goes through, or what reaches the other side's)")
 	flags.DurationVar(&f.timeout, "timeout", 30*time.Second, "how long one step may take")
 	cmd.MarkFlagsRequiredTogether("tls-cert", "tls-key", "tls-ca")
 	cmd.MarkFlagsMutuallyExclusive("plaintext", "tls-cert")
@@ -79,6 +83,9 @@ func (f *stationFlags) addPolicy(cmd *cobra.Command) {
 func (f *stationFlags) check() error {
 	if _, err := f.size.Int64(); err != nil {
 		return &cli.UsageError{Err: err}
+	}
+	if f.port < 0 || f.port > 255 {
+		return &cli.UsageError{Err: fmt.Errorf("--port must be 1 to 255, not %d", f.port)}
 	}
 	if f.timeout <= 0 {
 		return &cli.UsageError{Err: fmt.Errorf("--timeout must be more than 0, not %v", f.timeout)}
@@ -174,6 +181,7 @@ func (f *stationFlags) open(ctx context.Context, opt gpurdma.EndpointOptions) (_
 	}
 	s.describe()
 	opt.AllowPlaintext, opt.ConnectTimeout, opt.Depth, opt.RecvDepth = f.plaintext, f.timeout, maxAtOnce, maxAtOnce+2
+	opt.Port, opt.GID = f.port, f.gid.wish
 	// A peer that is not ready yet is waited for, 10.24 ms at a time: what is
 	// too long --timeout says.
 	opt.Connect = ibvfd.ConnectAttr{RNRRetry: 7, MinRNRTimer: 20}

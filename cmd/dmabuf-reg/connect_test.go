@@ -14,6 +14,7 @@ import (
 	"errors"
 	"math/big"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -34,6 +35,10 @@ func TestConnectTables(t *testing.T) {
 		NIC:    "mlx5_0", NICReason: "nearest to 0000:03:00.0", Policy: "prefer", Path: "direct", Route: "ibv_reg_dmabuf_mr", Why: "registered by ibv_reg_dmabuf_mr",
 	}
 	there := serverSide{Spec: "udmabuf", NIC: "rxe0", Size: 4 << 20, Staged: true, Why: "staged: asked for by --policy"}
+	over := overOf(gpurdma.Connection{
+		NIC: "mlx5_0", Port: 1, GID: netip.MustParseAddr("10.0.0.2"), Peer: netip.MustParseAddr("10.0.0.1"),
+		Why: "TCP comes through it: RoCE v2",
+	})
 	row := func(op, direction string, size int64, ok bool) connectRow {
 		r := connectRow{Op: op, Direction: direction, Size: size, Count: 16, Elapsed: time.Millisecond, Rate: float64(size) * 16e3, OK: ok}
 		if ok {
@@ -48,9 +53,9 @@ func TestConnectTables(t *testing.T) {
 	tables(t, map[string]result{
 		"serve":          &serveResult{Listen: "127.0.0.1:7471", Protection: "loopback", Local: local},
 		"serve-plain":    &serveResult{Listen: "10.0.0.1:7471", Protection: "none", Local: local},
-		"connect":        &connectResult{Server: "10.0.0.1:7471", Seed: 42, Local: local, Remote: there, Rows: good},
-		"connect-failed": &connectResult{Server: "10.0.0.1:7471", Seed: 42, Local: local, Remote: there, Rows: append(good[:3:3], row("read", in, 1<<20, false))},
-		"connect-none":   &connectResult{Server: "10.0.0.1:7471", Seed: 42, Local: local, Remote: there},
+		"connect":        &connectResult{Server: "10.0.0.1:7471", Seed: 42, Local: local, Remote: there, Over: over, Rows: good},
+		"connect-failed": &connectResult{Server: "10.0.0.1:7471", Seed: 42, Local: local, Remote: there, Over: over, Rows: append(good[:3:3], row("read", in, 1<<20, false))},
+		"connect-none":   &connectResult{Server: "10.0.0.1:7471", Seed: 42, Local: local, Remote: there, Over: over},
 		"bench":          sampleBench(),
 	})
 }

@@ -197,7 +197,11 @@ func (c *session) welcome(ctx context.Context, a *talk.Answer) error {
 	}
 	a.Staged, a.Value, a.Extra = c.Path == "staged", uint64(c.buf.Size()), maxAtOnce
 	a.Text = [3]string{c.Memory.Spec, c.NIC, c.Path + ": " + c.Why}
-	c.tell("client %d has the buffer", c.number)
+	over, err := c.line.over()
+	if err != nil {
+		return err
+	}
+	c.tell("client %d has the buffer, over %s", c.number, over.text)
 	return c.line.share(ctx)
 }
 

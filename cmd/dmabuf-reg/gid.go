@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"strconv"
+	"strings"
+
+	"github.com/gpurdma/gpurdma"
+	"github.com/gpurdma/gpurdma/ibvfd"
+)
+
+// gidFlag says which GIDs of a NIC's port connections may have.
+type gidFlag struct {
+	wish ibvfd.GIDWish
+	text string
+}
+
+// Set implements pflag.Value. What is given first stays where it is not said anew.
+func (f *gidFlag) Set(s string) error {
+	w := f.wish
+	for word := range strings.SplitSeq(s, ",") {
+		word = strings.TrimSpace(word)
+		if err := addWish(&w, word); err != nil {
+			return fmt.Errorf("%q %w: write an address or a network (10.0.0.1, 10.0.0.0/24), v1, v2, ipv4, ipv6, dev=eth0.5, vlan=5 or vlan=none, and commas between several", word, err)
+		}
+	}
+	f.wish, f.text = w, s
+	return nil
+}
+
+func addWish(w *ibvfd.GIDWish, word string) error {
+	switch word {
+	case "v1":
+		w.RoCE = 1
+		return nil
+	case "v2":
+		w.RoCE = 2
+		return nil
+	case "ipv4":
+		w.Family = ibvfd.IPv4
+		return nil
+	case "ipv6":
+		w.Family = ibvfd.IPv6
+		return nil
+	case "vlan=none":
+		w.VLAN = ibvfd.Untagged
+		return nil
+	}
+	if dev, ok := strings.CutPrefix(word, "dev="); ok && dev != "" {
+		w.NetDev = dev
+		return nil
+	}
+	if id, ok := strings.CutPrefix(word, "vlan="); ok {
+		n, err := strconv.ParseUint(id, 10, 12)
+		if err != nil || n == 0 || n == 1<<12-1 {
+			return errors.New("is no VLAN's number, 1 to 4094")
+		}
+		w.VLAN = int(n)
+		return nil
+	}
+	if addr, err := netip.ParseAddr(word); err == nil {
+		addr = addr.Unmap().WithZone("")
+		w.Subnet = netip.PrefixFrom(addr, addr.BitLen())
+		return nil
+	}
+	prefix, err := netip.ParsePrefix(word)
+	if err != nil {
+		return errors.New("is no GID, and no part of one")
+	}
+	w.Subnet = prefix.Masked()
+	return nil
+}
+
+func (f *gidFlag) String() string { return f.text }
+
+// Type implements pflag.Value.
+func (f *gidFlag) Type() string { return "WISH" }
+
+// over is what a connection goes over, as a result says it.
+type over struct {
+	Port int    `json:"port"`     // of the NIC
+	GID  string `json:"gid"`      // as an address
+	Peer string `json:"peer_gid"` // the server's
+	Why  string `json:"why"`      // why that port and GID
+	text string
+}
+
+// over is what the line goes over.
+func (l *line) over() (over, error) {
+	c, err := l.ep.Connection(l.peer)
+	if err != nil {
+		return over{}, err
+	}
+	return overOf(c), nil
+}
+
+func overOf(c gpurdma.Connection) over {
+	return over{Port: c.Port, GID: c.GID.String(), Peer: c.Peer.String(), Why: c.Why, text: c.String()}
+}
+
+func (o *over) write(w io.Writer) { fmt.Fprintf(w, "over:    %s\n", o.text) }

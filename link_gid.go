@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gpurdma
+
+import (
+	"errors"
+	"math/bits"
+	"net"
+	"net/netip"
+
+	"github.com/gpurdma/gpurdma/ibvfd"
+)
+
+// toward is what is known of a connection's other side before there are queue
+// pairs, and what the program wishes. Each side chooses its own GID; the two must
+// reach each other.
+type toward struct {
+	wish        ibvfd.GIDWish
+	port        int        // 0: any
+	own, theirs netip.Addr // the ends of the TCP connection, where they say something
+	gid         netip.Addr // the peer's GID, once it has said it
+}
+
+// ends takes what a TCP connection tells. Loopback addresses are no NIC's.
+func (t *toward) ends(c interface {
+	LocalAddr() net.Addr
+	RemoteAddr() net.Addr
+}) {
+	addr := func(a net.Addr) netip.Addr {
+		tcp, ok := a.(*net.TCPAddr)
+		if !ok {
+			return netip.Addr{}
+		}
+		ip := tcp.AddrPort().Addr().Unmap().WithZone("")
+		if ip.IsLoopback() {
+			return netip.Addr{}
+		}
+		return ip
+	}
+	t.own, t.theirs = addr(c.LocalAddr()), addr(c.RemoteAddr())
+}
+
+// wish is one that is tried, and why.
+type wish struct {
+	ibvfd.GIDWish
+	why   string
+	exact bool // one address only
+}
+
+// wishes are what is tried, one after the other. What the program wishes is in all
+// of them.
+func (t *toward) wishes() (list []wish) {
+	if t.wish.Peer.IsValid() {
+		return []wish{{GIDWish: t.wish}}
+	}
+	add := func(peer, own netip.Addr, why string) {
+		w := t.wish
+		w.Peer = peer
+		if own.IsValid() {
+			if w.Subnet.IsValid() && !w.Subnet.Masked().Contains(own) {
+				return
+			}
+			w.Subnet = netip.PrefixFrom(own, own.BitLen())
+		}
+		list = append(list, wish{w, why, own.IsValid()})
+	}
+	// The peer has a GID that is no address of TCP's: it does not matter then how
+	// TCP goes.
+	apart := t.gid.IsValid() && t.gid != t.theirs
+	if t.own.IsValid() && !apart {
+		add(t.theirs, t.own, "TCP comes through it")
+	}
+	switch {
+	case t.gid.IsValid():
+		add(t.gid, netip.Addr{}, "the peer's GID is "+t.gid.String())
+	case t.theirs.IsValid() && !t.theirs.IsLinkLocalUnicast(): // which is of another link
+		add(t.theirs, netip.Addr{}, "TCP's other end is "+t.theirs.String())
+	}
+	last := "nothing is known of the peer"
+	switch {
+	case t.gid.IsValid():
+		last = "none reaches the peer's GID " + t.gid.String()
+	case t.theirs.IsValid():
+		last = "none reaches TCP's other end " + t.theirs.String()
+	}
+	add(netip.Addr{}, netip.Addr{}, last)
+	return list
+}
+
+// chosen is a port's GID, and why it is.
+type chosen struct {
+	port int
+	gid  *ibvfd.GID // nil: ibvfd is to choose, or to say why there is none
+	why  string
+}
+
+// chooser is what of a device the choice needs.
+type chooser interface {
+	QueryPort(port int) (ibvfd.PortAttr, error)
+	ChooseGID(port int, w ibvfd.GIDWish) (ibvfd.GID, string, error)
+}
+
+// choose settles the port and its GID: of the first wish that any port can grant,
+// the port nearest to the peer.
+func (t *toward) choose(d chooser, ports int) (c chosen, err error) {
+	var try []int
+	if t.port != 0 {
+		try = []int{t.port}
+	}
+	for port := 1; t.port == 0 && port <= ports; port++ {
+		a, err := d.QueryPort(port)
+		if err != nil {
+			return c, err
+		}
+		if a.State == ibvfd.PortActive {
+			try = append(try, port)
+		}
+	}
+	for _, w := range t.wishes() {
+		err = nil
+		for _, port := range try {
+			gid, why, e := d.ChooseGID(port, w.GIDWish)
+			switch {
+			case errors.Is(e, ibvfd.ErrNoGID):
+				err = joined(err, e)
+			case e != nil:
+				return c, e
+			case w.exact:
+				c = chosen{port, &gid, gid.Type.String()}
+			case c.gid == nil || common(gid.Addr(), w.Peer) > common(c.gid.Addr(), w.Peer):
+				c = chosen{port, &gid, why}
+			}
+		}
+		if c.gid != nil {
+			if w.why != "" {
+				c.why = w.why + ": " + c.why
+			}
+			return c, nil
+		}
+	}
+	return c, err
+}
+
+// common is how many leading bits two addresses have in common.
+func common(a, b netip.Addr) (n int) {
+	x, y := a.AsSlice(), b.Unmap().AsSlice()
+	for i := range min(len(x), len(y)) {
+		if x[i] != y[i] {
+			return n + bits.LeadingZeros8(x[i]^y[i])
+		}
+		n += 8
+	}
+	return n
+}
+
+// addrOf is an Endpoint's GID as an address; the zero Addr of one that has none.
+func addrOf(e ibvfd.Endpoint) netip.Addr {
+	if e.GID == [16]byte{} {
+		return netip.Addr{}
+	}
+	return netip.AddrFrom16(e.GID).Unmap()
+}
