@@ -42,6 +42,14 @@ const (
 type BufferOptions struct {
 	Policy   Policy
 	Ordering Ordering // of what NICs write, by the Buffer's keys and by those that peers are given
+
+	// PeerDirect allows the memory to be registered by the device pointers of its
+	// segments (gpualloc.Segment.Addr) where neither the NIC's provider nor the kernel
+	// registers dma-bufs: with RDMA drivers of MLNX_OFED or DOCA and the GPU driver's
+	// peer-memory client, such as nvidia-peermem. Path.Route is then
+	// [ibvfd.RoutePeerDirect]. The dma-buf itself has no part in it: nothing holds
+	// the memory but what the client does, and a prover may know nothing of it.
+	PeerDirect bool
 }
 
 // Buffer is memory that operations move bytes from and to: a whole source, or a
@@ -69,8 +77,9 @@ type Buffer struct {
 // Register makes a Buffer of a source, which it holds: closing the source
 // answers ErrInUse until all Buffers of it are closed.
 //
-// Where the memory cannot be registered as a dma-buf, and the policy allows, the
-// Buffer is staged: [Buffer.Path] says why, with the *[ibvfd.RegError].
+// Where the memory cannot be registered as a dma-buf, nor by its device pointer with
+// PeerDirect, and the policy allows, the Buffer is staged: [Buffer.Path] says why,
+// with the *[ibvfd.RegError] of each.
 func (n *NIC) Register(src Source, opt BufferOptions) (*Buffer, error) {
 	c, err := n.register(src, opt)
 	if err != nil {
@@ -83,7 +92,7 @@ func (n *NIC) register(src Source, opt BufferOptions) (*core, error) {
 	if err := n.enter(); err != nil {
 		return nil, err
 	}
-	c := &core{nic: n, src: src, size: src.Size(), order: opt.Ordering}
+	c := &core{nic: n, src: src, size: src.Size(), order: opt.Ordering, peer: opt.PeerDirect}
 	_, c.gpu = src.PCI()
 	if k, ok := src.(interface{ Kind() gpualloc.Kind }); ok && k.Kind() == gpualloc.KindSystem {
 		c.gpu = false // a GPU's driver has allocated it, in the host's memory

@@ -22,6 +22,7 @@ type core struct {
 	gpu   bool
 	size  int64
 	order Ordering
+	peer  bool // src may be registered by its device pointers
 
 	local   space           // the whole memory under local keys
 	bytes   []*registration // one of each dma-buf, for the NIC's mirror; nil until Flush
@@ -51,7 +52,7 @@ func (c *core) open(p Policy) (err error) {
 		c.inodes = append(c.inodes, s.Buf.Inode())
 	}
 	if p != StagedOnly {
-		c.reg, err = c.nic.dev.source(c.src, 0, c.size, ibvfd.AccessLocalWrite|c.order.access())
+		c.reg, err = c.nic.dev.source(c.exported(), 0, c.size, ibvfd.AccessLocalWrite|c.order.access())
 		if err == nil {
 			c.local, c.path = c.reg.local.space(), Path{Direct: Registered, Route: c.reg.route}
 			return nil
@@ -69,6 +70,14 @@ func (c *core) open(p Policy) (err error) {
 	}
 	c.stand = &standIn{nic: c.nic, src: c.src, mem: c.hostMem.Bytes(), seen: make([]byte, c.size)}
 	return nil
+}
+
+// exported is src as the device is to register it.
+func (c *core) exported() Source {
+	if c.peer {
+		return peerDirect{c.src}
+	}
+	return c.src
 }
 
 // openHost makes the memory itself.
@@ -111,7 +120,7 @@ func (c *core) share(off, length int64, access ibvfd.Access) (r *registration, e
 	if c.hostMem != nil {
 		r, err = c.nic.dev.host(c.hostMem, off, length, access)
 	} else {
-		r, err = c.nic.dev.source(c.src, off, length, access)
+		r, err = c.nic.dev.source(c.exported(), off, length, access)
 	}
 	if err != nil {
 		return nil, err

@@ -93,21 +93,31 @@ func (d *verbsDevice) host(mem *ibvfd.HostBuf, off, length int64, access ibvfd.A
 }
 
 func (d *verbsDevice) source(src Source, off, length int64, access ibvfd.Access) (*registration, error) {
-	var segments []ibvfd.Segment
-	for _, s := range src.Segments() {
-		segments = append(segments, ibvfd.Segment{Buf: s.Buf, Offset: uint64(s.Offset), Length: uint64(s.Size)})
-	}
-	attr := ibvfd.RegionAttr{Segments: segments, Offset: uint64(off), Length: uint64(length), IOVA: uint64(off), Access: access, Owner: src}
-	if len(segments) > 0 {
-		// An IOVA and the place in the dma-buf must agree within a page.
-		attr.IOVA += segments[0].Offset
-	}
-	r, err := ibvfd.RegisterRegion(attr, d.pd)
+	r, err := ibvfd.RegisterRegion(regionAttr(src, off, length, access), d.pd)
 	if err != nil {
 		return nil, err
 	}
 	return registered(r.MRs(d.pd), r.Close), nil
 }
+
+// regionAttr is what is registered of a source.
+func regionAttr(src Source, off, length int64, access ibvfd.Access) ibvfd.RegionAttr {
+	attr := ibvfd.RegionAttr{Offset: uint64(off), Length: uint64(length), IOVA: uint64(off), Access: access, Owner: src}
+	for _, s := range src.Segments() {
+		attr.Segments = append(attr.Segments, ibvfd.Segment{Buf: s.Buf, Offset: uint64(s.Offset), Length: uint64(s.Size), Addr: s.Addr})
+	}
+	if len(attr.Segments) > 0 {
+		// An IOVA and the place in the dma-buf must agree within a page.
+		attr.IOVA += attr.Segments[0].Offset
+	}
+	if _, ok := src.(peerDirect); ok {
+		attr.Policy = ibvfd.RouteAutoPeerDirect
+	}
+	return attr
+}
+
+// peerDirect is a source that may be registered by its device pointers.
+type peerDirect struct{ Source }
 
 func registered(mrs []*ibvfd.MR, done func() error) *registration {
 	r := &registration{close: done}

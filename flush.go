@@ -98,7 +98,7 @@ func (m *mirror) register(c *core) error {
 	var bytes []*registration
 	start := int64(0)
 	for _, p := range c.local.pieces {
-		r, err := m.dev.source(c.src, start, 1, ibvfd.AccessRemoteRead)
+		r, err := m.dev.source(c.exported(), start, 1, ibvfd.AccessRemoteRead)
 		if err != nil {
 			return joined(err, m.nic.end(func() error { return closeRegistrations(&bytes) }))
 		}

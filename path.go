@@ -38,7 +38,7 @@ func (d Direct) String() string {
 // Path is the answer to the question whether a path is direct.
 type Path struct {
 	Direct Direct
-	Route  ibvfd.Route         // how it was registered; "" if staged
+	Route  ibvfd.Route         // how it was registered: by whom its dma-buf was, or RoutePeerDirect; "" if staged
 	Reason error               // why it is staged: the *ibvfd.RegError, or nil if the policy said so
 	Proof  placement.Placement // what the prover answered last; Unknown if none was asked
 }

@@ -195,7 +195,7 @@ type part struct {
 func (w *rdma) register(s span, iova uint64, access ibvfd.Access) (region, error) {
 	var segments []ibvfd.Segment
 	for _, seg := range w.buf.Segments() {
-		segments = append(segments, ibvfd.Segment{Buf: seg.Buf, Offset: uint64(seg.Offset), Length: uint64(seg.Size)})
+		segments = append(segments, ibvfd.Segment{Buf: seg.Buf, Offset: uint64(seg.Offset), Length: uint64(seg.Size), Addr: seg.Addr})
 	}
 	reg, err := ibvfd.RegisterRegion(ibvfd.RegionAttr{
 		Segments: segments, Offset: uint64(s.off), Length: uint64(s.len), IOVA: iova,

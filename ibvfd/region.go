@@ -18,6 +18,17 @@ import (
 type Segment struct {
 	Buf            *dmabuf.Buf
 	Offset, Length uint64 // bytes
+	// Addr is the device pointer of the segment's first byte, for
+	// RouteAutoPeerDirect; 0 if there is none.
+	Addr uint64
+}
+
+// pointer is that of the dma-buf's first byte.
+func (s *Segment) pointer() uint64 {
+	if s.Addr < s.Offset {
+		return 0
+	}
+	return s.Addr - s.Offset
 }
 
 // RegionAttr is what to register: a range of a buffer that is made of
@@ -159,7 +170,7 @@ func (a *RegionAttr) parts(pd *PD) ([]MRAttr, error) {
 		return nil, pd.ctx.refuse(&whole, CauseBadRange, unix.EINVAL, "no segments", "")
 	}
 	if len(a.Segments) == 1 {
-		whole.Buf = a.Segments[0].Buf
+		whole.Buf, whole.Pointer = a.Segments[0].Buf, a.Segments[0].pointer()
 		if f := firstFault(badLength(&whole), beyond(&whole, total)); f != nil && !a.SkipChecks {
 			return nil, pd.ctx.refuse(&whole, f.cause, f.errno, f.detail, f.remedy)
 		}
@@ -182,7 +193,7 @@ func (a *RegionAttr) parts(pd *PD) ([]MRAttr, error) {
 			break
 		}
 		p := part
-		p.Buf, p.Offset, p.Length, p.IOVA = s.Buf, s.Offset+skip, n, iova
+		p.Buf, p.Pointer, p.Offset, p.Length, p.IOVA = s.Buf, s.pointer(), s.Offset+skip, n, iova
 		list = append(list, p)
 		skip, left, iova = 0, left-n, iova+n
 	}

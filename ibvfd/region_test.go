@@ -17,17 +17,17 @@ func TestSegmentsThatWrap(t *testing.T) {
 	pd := scripted(t, newScript(), &kernel{reg: always(0)})
 	buf := new(dmabuf.Buf) // never asked for anything
 	for name, list := range map[string][]Segment{
-		"an offset":    {{buf, math.MaxUint64 - 4, 8}, {buf, 0, 8}},
-		"the only one": {{buf, math.MaxUint64 - 4, 8}},
-		"the lengths":  {{buf, 0, math.MaxUint64}, {buf, 0, 8}},
-		"no Buf":       {{nil, 0, 8}},
+		"an offset":    {{Buf: buf, Offset: math.MaxUint64 - 4, Length: 8}, {Buf: buf, Offset: 0, Length: 8}},
+		"the only one": {{Buf: buf, Offset: math.MaxUint64 - 4, Length: 8}},
+		"the lengths":  {{Buf: buf, Offset: 0, Length: math.MaxUint64}, {Buf: buf, Offset: 0, Length: 8}},
+		"no Buf":       {{Buf: nil, Offset: 0, Length: 8}},
 	} {
 		a := RegionAttr{Segments: list, Offset: 6, Length: 2}
 		if parts, err := a.parts(pd); !errors.Is(err, unix.EINVAL) || parts != nil {
 			t.Errorf("%s: %+v, %v", name, parts, err)
 		}
 	}
-	a := RegionAttr{Segments: []Segment{{buf, 100, 8}, {buf, 200, 8}}, Offset: 6, Length: 4, IOVA: 50}
+	a := RegionAttr{Segments: []Segment{{Buf: buf, Offset: 100, Length: 8}, {Buf: buf, Offset: 200, Length: 8}}, Offset: 6, Length: 4, IOVA: 50}
 	parts, err := a.parts(pd)
 	if err != nil || len(parts) != 2 || parts[0].Offset != 106 || parts[0].Length != 2 || parts[1].Offset != 200 || parts[1].IOVA != 52 {
 		t.Errorf("%+v, %v", parts, err)

@@ -45,6 +45,7 @@ type stationFlags struct {
 	gpu, nic      string
 	size          cli.Size
 	policy        policyFlag
+	peerDirect    bool
 	force         bool
 	cert, key, ca string
 	plaintext     bool
@@ -60,6 +61,7 @@ func (f *stationFlags) add(cmd *cobra.Command) {
 	f.size = 4 << 20
 	flags.Var(&f.size, "size", "bytes to allocate")
 	flags.BoolVar(&f.force, "force", false, "allocate even if the memory seems not to be there; the kernel's OOM killer may disagree")
+	flags.BoolVar(&f.peerDirect, "peer-direct", false, "where no dma-buf can be registered, register the memory by its device pointer, for a peer-memory client such as nvidia-peermem")
 	flags.StringVar(&f.cert, "tls-cert", "", "certificate of this side, PEM")
 	flags.StringVar(&f.key, "tls-key", "", "its key, PEM")
 	flags.StringVar(&f.ca, "tls-ca", "", "certificates by which the other side's is trusted, PEM")
@@ -132,6 +134,7 @@ type station struct {
 	side
 	timeout time.Duration
 	src     *source // nil for host memory
+	peer    bool    // its device pointers may be registered
 	nic     *gpurdma.NIC
 	buf     *gpurdma.Buffer
 	ep      *gpurdma.Endpoint
@@ -153,7 +156,7 @@ func (f *stationFlags) open(ctx context.Context, opt gpurdma.EndpointOptions) (_
 	if err := needLibrary(); err != nil {
 		return nil, err
 	}
-	s := &station{timeout: f.timeout}
+	s := &station{timeout: f.timeout, peer: f.peerDirect}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.close())
@@ -194,7 +197,7 @@ func (s *station) buffer(p gpurdma.Policy) (*gpurdma.Buffer, error) {
 	if s.src == nil {
 		return s.nic.AllocHost(s.Memory.Size)
 	}
-	return s.nic.Register(s.src.alloc, gpurdma.BufferOptions{Policy: p})
+	return s.nic.Register(s.src.alloc, gpurdma.BufferOptions{Policy: p, PeerDirect: s.peer})
 }
 
 func (s *station) describe() {

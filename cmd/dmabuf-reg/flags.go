@@ -120,6 +120,7 @@ var routes = choices[ibvfd.RoutePolicy]{
 	{"auto", ibvfd.RouteAuto},
 	{"provider", ibvfd.RouteProviderOnly},
 	{"ioctl", ibvfd.RouteIoctlOnly},
+	{"peer-direct", ibvfd.RouteAutoPeerDirect},
 }
 
 // Set implements pflag.Value.

@@ -117,7 +117,7 @@ to the kernel, to see what it says.`,
 	flags.Var(&f.length, "length", "length of the range (default: to the end of the buffer)")
 	flags.Var(&f.iova, "iova", "address of the range's first byte for RDMA (default: the offset)")
 	flags.Var(&f.access, "access", "access flags, comma separated, or a number: "+accessNames())
-	flags.Var(&f.route, "route", "how to register: auto, provider (ibv_reg_dmabuf_mr) or ioctl (REG_DMABUF_MR)")
+	flags.Var(&f.route, "route", "how to register: auto, provider (ibv_reg_dmabuf_mr), ioctl (REG_DMABUF_MR), or peer-direct (as auto; where no dma-buf can be, by device pointer)")
 	flags.IntVar(&f.count, "count", 1, "register this many times; all MRs live until the end, and each takes system memory")
 	flags.DurationVar(&f.hold, "hold", 0, "keep the registration this long, such as 30s (Ctrl-C ends it)")
 	flags.BoolVar(&f.force, "force", false, "allocate and register even if the memory seems not to be there; the kernel's OOM killer may disagree")
@@ -210,7 +210,7 @@ func allocate(ctx context.Context, spec string, size int64, force bool) (_ *sour
 		if i == 0 {
 			s.Inode = seg.Buf.Inode()
 		}
-		s.segments = append(s.segments, ibvfd.Segment{Buf: seg.Buf, Offset: uint64(seg.Offset), Length: uint64(seg.Size)})
+		s.segments = append(s.segments, ibvfd.Segment{Buf: seg.Buf, Offset: uint64(seg.Offset), Length: uint64(seg.Size), Addr: seg.Addr})
 	}
 	return s, nil
 }

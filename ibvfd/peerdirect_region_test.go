@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ibvfd
+
+import (
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/dmabuf"
+)
+
+// A region is registered by its segments' device pointers where that is allowed and
+// no dma-buf can be: each part at its own place, be the range cut as it may.
+func TestPeerDirectRegion(t *testing.T) {
+	const page = 4096
+	s := newScript()
+	pd := scripted(t, s, &kernel{driver: 4, reg: func(int32) unix.Errno { return unix.EOPNOTSUPP }})
+	peer(t, pd, "nv_mem", "1.3")
+	buf := new(dmabuf.Buf) // never asked for anything
+	// Each segment begins a page into its dma-buf.
+	one := Segment{Buf: buf, Offset: page, Length: 2 * page, Addr: farAway + page}
+	two := Segment{Buf: buf, Offset: page, Length: 2 * page, Addr: farAway + 1<<20}
+	for name, c := range map[string]struct {
+		segments []Segment
+		off, n   uint64
+		want     []uint64 // what ibv_reg_mr is asked for, one after the other
+	}{
+		"the beginning": {[]Segment{one}, 0, page, []uint64{one.Addr}},
+		"the middle":    {[]Segment{one}, 100, page, []uint64{one.Addr + 100}},
+		"two segments":  {[]Segment{one, two}, page, 2 * page, []uint64{one.Addr + page, two.Addr}},
+		"the second":    {[]Segment{one, two}, 2*page + 7, page, []uint64{two.Addr + 7}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := RegionAttr{Segments: c.segments, Offset: c.off, Length: c.n, IOVA: page + c.off, Policy: RouteAutoPeerDirect, SkipChecks: true}
+			parts, err := a.parts(pd)
+			if err != nil || len(parts) != len(c.want) {
+				t.Fatalf("%+v, %v", parts, err)
+			}
+			iova := a.IOVA
+			for i, p := range parts {
+				p.Buf, p.FD = nil, openFile(t) // there is no dma-buf here
+				mr, err := pd.RegMR(p)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if mr.Route() != RoutePeerDirect || s.addr != c.want[i] || mr.IOVA() != iova {
+					t.Errorf("part %d: %+v, registered at %#x, want %#x", i, mr.State(), s.addr, c.want[i])
+				}
+				iova += uint64(mr.Length())
+				if err := mr.Close(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	for name, list := range map[string][]Segment{
+		"no pointer":            {{Buf: buf, Offset: page, Length: page}},
+		"one before its buffer": {{Buf: buf, Offset: page, Length: page, Addr: 1}},
+	} {
+		parts, err := (&RegionAttr{Segments: list, Length: page, IOVA: page, Policy: RouteAutoPeerDirect}).parts(pd)
+		if err != nil || len(parts) != 1 || parts[0].Pointer != 0 {
+			t.Errorf("%s: %+v, %v", name, parts, err)
+		}
+	}
+}
