@@ -37,6 +37,14 @@
 // region; afterwards it registers anew, which the driver refuses while the
 // buffer is away.
 //
+// # Keys of peers
+//
+// A region is the cache's, and its keys outlive a Ref: a peer that was given the
+// rkey can use it for as long as the region stays. gpurdma's endpoints, whose keys
+// end with the connection that they were given for, therefore do not share by a
+// cache. For local keys, and peers that may keep theirs, it takes the cost of
+// registrations away.
+//
 // The cache is bounded, in regions and in bytes. What is in use cannot go: a
 // Get for which there is no room is refused with dmabuf.ErrLimit.
 package mrcache

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ibvfd
+
+import "testing"
+
+// On InfiniBand an address handle within the subnet is a LID's, without a GRH; to a
+// peer that has none it is a GID's. Over RoCE it is a GID's always.
+func TestInfiniBandAddressHandles(t *testing.T) {
+	gid := [16]byte{0: 0xfe, 1: 0x80, 15: 7}
+	tune := PathAttr{SL: 2, SrcPathBits: 1, StaticRate: 5, TrafficClass: 3, FlowLabel: 0x12345, HopLimit: 9}
+	tuned := pathAttr{port: 1, gid: gid, sl: 2, srcPathBits: 1, staticRate: 5, class: 3, flowLabel: 0x12345, hopLimit: 9}
+	for name, c := range map[string]struct {
+		link   LinkLayer
+		remote Endpoint
+		global bool
+		text   string
+	}{
+		"within the subnet": {LinkInfiniBand, Endpoint{LID: 33, GID: gid}, false, "LID 33 from port 1"},
+		"beyond it":         {LinkInfiniBand, Endpoint{GID: gid}, true, "GID fe80::7, our GID index 4, port 1"},
+		"RoCE":              {LinkEthernet, Endpoint{LID: 33, GID: gid}, true, "GID fe80::7, our GID index 4, port 1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScript()
+			s.port = &PortAttr{State: PortActive, MTU: 4096, MaxMTU: 4096, LID: 9, LinkLayer: c.link}
+			_, qp, _ := queuePair(t, s, QPAttr{Type: UD, GID: &GID{Index: 4, GID: [16]byte{0xfe, 0x80}}})
+			ah, err := qp.CreateAH(c.remote, tune)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := tuned
+			want.lid, want.gidIndex, want.global = c.remote.LID, 4, c.global
+			got := ah.v.(*scriptAH).path
+			if got != want {
+				t.Errorf("path %+v, want %+v", got, want)
+			}
+			if text := got.String(); text != c.text {
+				t.Errorf("%q, want %q", text, c.text)
+			}
+			if err := ah.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
