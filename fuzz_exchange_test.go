@@ -48,8 +48,9 @@ func exchanged(t testing.TB) [][]byte {
 }
 
 // ends reports how a stream ends that is cut into messages: whether it makes a
-// connection, and how many offers the other side may take from it.
-func ends(client bool, data []byte) (up bool, offers int) {
+// connection, how many offers the other side may take from it, and whether that is
+// all there is.
+func ends(client bool, data []byte) (up bool, offers int, clean bool) {
 	next := func(k messageKind) (body []byte, ok bool) {
 		if len(data) < 5 || messageKind(data[4]) != k {
 			return nil, false
@@ -63,18 +64,21 @@ func ends(client bool, data []byte) (up bool, offers int) {
 	}
 	var h hello
 	if body, ok := next(msgHello); !ok || h.decode(body) != nil {
-		return false, 0
+		return false, 0, false
 	}
 	if !client { // the caller says it
 		if _, ok := next(msgReady); !ok {
-			return false, 0
+			return false, 0, false
 		}
 	}
 	for {
+		if len(data) == 0 {
+			return true, offers, true
+		}
 		var rb RemoteBuffer
 		body, ok := next(msgOffer)
 		if !ok || rb.UnmarshalBinary(body) != nil || rb.token != h.conn && rb.token != h.endpoint {
-			return true, offers
+			return true, offers, false
 		}
 		offers++
 	}
@@ -82,8 +86,8 @@ func ends(client bool, data []byte) (up bool, offers int) {
 
 // hostile lets an endpoint, who calls or is called, exchange with somebody who sends
 // data, whatever it hears, and hangs up. Nothing but a good hello, and its "ready",
-// makes a connection; nothing but offers of its own memory is taken; afterwards all
-// is closed.
+// makes a connection; nothing but offers of its own memory is taken, and all of them if
+// nothing bad comes behind; afterwards all is closed.
 func hostile(t testing.TB, client bool, data []byte) {
 	f := newFabric()
 	n := newNIC(&fakeDevice{fabric: f, maxSGE: 5, inline: 64}, NICOptions{})
@@ -91,8 +95,8 @@ func hostile(t testing.TB, client bool, data []byte) {
 	ours, theirs := net.Pipe()
 	ctx, cancel := context.WithTimeout(context.Background(), bound)
 	defer cancel()
-	up, offers := ends(client, data)
-	ready, heard := make(chan struct{}), make(chan struct{})
+	up, offers, clean := ends(client, data)
+	ready, heard, taken := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(heard)
 		h := goodHello()
@@ -104,6 +108,9 @@ func hostile(t testing.TB, client bool, data []byte) {
 		_, _ = theirs.Write(data)
 		if up && client { // who hangs up before may be in time to make no connection
 			<-ready
+		}
+		if clean { // offers end with the connection
+			<-taken
 		}
 		_ = theirs.Close()
 	}()
@@ -120,7 +127,7 @@ func hostile(t testing.TB, client bool, data []byte) {
 		} else {
 			e.mu.Lock()
 			c.abort(err)
-			e.forget(p)
+			e.forget(p.id)
 			e.mu.Unlock()
 		}
 	} else {
@@ -131,23 +138,25 @@ func hostile(t testing.TB, client bool, data []byte) {
 		default:
 		}
 	}
-	if (id != 0) != up {
+	if id != 0 && !up || id == 0 && clean {
 		t.Errorf("a connection: %v, want %v", id != 0, up)
+	}
+	if offers == 0 || id == 0 {
+		close(taken)
 	}
 	for id != 0 {
 		rb, err := e.Offered(ctx, id)
 		if err != nil {
-			if !errors.Is(err, ErrNotConnected) {
-				t.Errorf("no more offers: %v", err)
+			if !errors.Is(err, ErrNotConnected) || clean && offers > 0 {
+				t.Errorf("%d offers are missing: %v", offers, err)
 			}
 			break
 		}
 		if offers--; offers < 0 {
 			t.Errorf("an offer too many: %+v", rb)
+		} else if offers == 0 {
+			close(taken)
 		}
-	}
-	if id != 0 && offers != 0 {
-		t.Errorf("%d offers are missing", offers)
 	}
 	if id == 0 && len(e.Peers()) > 0 {
 		t.Errorf("somebody without a connection is a peer")
@@ -192,7 +201,7 @@ func TestSpoiltExchanges(t *testing.T) {
 				data = slices.Delete(data, at, min(len(data), at+1+r.IntN(8)))
 			}
 		}
-		if up, _ := ends(client, data); up {
+		if up, _, _ := ends(client, data); up {
 			made++
 		}
 		if hostile(t, client, data); t.Failed() {
