@@ -62,3 +62,25 @@ func TestVMGPUTwoProcesses(t *testing.T) {
 		}
 	})
 }
+
+//testbed:machine fabric
+//testbed:kernel 7.2
+func TestVMGPUDatagrams(t *testing.T) {
+	d := newDatagrams(t)
+	eachGPUPlace(t, d.exchange)
+}
+
+//testbed:machine fabric
+//testbed:kernel 7.2
+func TestVMGPUSharedReceives(t *testing.T) {
+	pd := openPD(t)
+	eachGPUPlace(t, func(t *testing.T, spec string) { sharedReceives(t, pd, spec) })
+}
+
+//testbed:machine fabric
+//testbed:kernel 7.2
+func TestVMGPUAtomicWrite(t *testing.T) {
+	pd := openPD(t)
+	w := newWords(t, pd, waitCQ(t, pd))
+	eachGPUPlace(t, w.atomicWrites)
+}
