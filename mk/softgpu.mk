@@ -14,7 +14,8 @@ softgpu: ## build softgpu.ko and testimporter.ko of KERNEL
 softgpu-vm: testbed softgpu kernel ## test the software GPU and the importer on KERNEL in the testbed
 	@BUILD=$(BUILD) kernel/softgpu/tests/build.sh $(KERNEL)
 	@mkdir -p $(BUILD)/testbed/$(KERNEL)
-	@$(TESTBED) run -kernel $(KERNEL) -patched-rxe -machine kernel/softgpu/tests/machine.json -timeout 15m $(if $(WATCHING),$(KASAN_ALLOW)) -- \
+	@$(TESTBED) run -kernel $(KERNEL) -patched-rxe -machine kernel/softgpu/tests/machine.json -timeout 15m \
+		-allow 'dma-buf\.c:[0-9]+.* dma_buf_vmap\+' $(if $(WATCHING),$(KASAN_ALLOW)) -- \
 		kernel/softgpu/tests/run.sh $(BUILD)/modules/$(KERNEL) $(BUILD)/modules/$(KERNEL)/softgpu-test $(TESTS) | \
 		tee $(BUILD)/testbed/$(KERNEL)/softgpu-vm.log
 

@@ -49,13 +49,19 @@ void nic_close(struct nic *nic)
 
 int nic_register(struct nic *nic, struct buffer *buf, int kind, bool p2p, struct mr *mr)
 {
-	struct range range = { .length = buf->size, .iova = IOVA_BASE };
 	char path[128];
 
 	nic_path(nic, "importer", path, sizeof(path));
 	check_errno(put(path, "%s", importer_kinds[kind]), 0);
 	nic_path(nic, "peer2peer", path, sizeof(path));
 	check_errno(put(path, "%d", p2p), 0);
+	return nic_register_as_is(nic, buf, mr);
+}
+
+int nic_register_as_is(struct nic *nic, struct buffer *buf, struct mr *mr)
+{
+	struct range range = { .length = buf->size, .iova = IOVA_BASE };
+
 	return -mr_register(nic->lb.pd, ROUTE_IOCTL, buf->fd, &range,
 			    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
 			    IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC, mr);

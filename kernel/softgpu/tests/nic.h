@@ -26,6 +26,8 @@ void nic_close(struct nic *nic);
 
 /* Registers all of a buffer, as this kind of importer. 0 or -errno. */
 int nic_register(struct nic *nic, struct buffer *buf, int kind, bool p2p, struct mr *mr);
+/* The same as the importer that the device already is. */
+int nic_register_as_is(struct nic *nic, struct buffer *buf, struct mr *mr);
 void nic_deregister(struct nic *nic, struct mr *mr);
 
 /*

@@ -26,9 +26,24 @@ for edu in "${edus[@]}"; do
 done
 [ -n "$near" ] && [ -n "$far" ] || { echo "run.sh: not the machine of tests/machine.json" >&2; exit 1; }
 
+# What each kernel series does not have, and nothing else, may be skipped.
+case $GPURDMA_KERNEL in
+6.12) missing="demotion rdma-two rdma-dynamic rdma-moved-in-use rdma-prefetch" ;;
+*)
+	missing=
+	export SOFTGPU_HAS_P2PDMA=1
+	;;
+esac
+
 insmod "$modules/testimporter.ko"
 status=0
 for personality in amdgpu xe i915; do
+	# Both have a run of their own, where they are not: VRAM beyond the BAR below.
+	case $personality in
+	xe) SOFTGPU_MAY_SKIP="$missing hidden" ;;
+	*) SOFTGPU_MAY_SKIP="$missing hidden vram-only" ;;
+	esac
+	export SOFTGPU_MAY_SKIP
 	insmod "$modules/softgpu.ko" personality=$personality
 	echo "== $personality"
 	"$program" "$(basename "$gpu")" "$near" "$far" "$@" || status=1
@@ -36,10 +51,30 @@ for personality in amdgpu xe i915; do
 done
 
 # VRAM larger than the BAR.
+export SOFTGPU_MAY_SKIP=
 insmod "$modules/softgpu.ko" personality=amdgpu vram_mb=128
 echo "== amdgpu with more VRAM than BAR"
 "$program" "$(basename "$gpu")" "$near" "$far" hidden several migration || status=1
 rmmod softgpu
 
 rmmod testimporter
+
+# What rdma_rxe is told when it is loaded, its devices start with.
+if [ $# -eq 0 ]; then
+	echo "== rdma_rxe's own parameters"
+	ip link set dummy0 up
+	for kind in pinned revocable dynamic; do
+		for link in /sys/class/infiniband/*; do rdma link delete "$(basename "$link")"; done
+		modprobe -r rdma_rxe
+		modprobe rdma_rxe importer=$kind peer2peer=N
+		rdma link add rxe-soft type rxe netdev dummy0
+		insmod "$modules/softgpu.ko" personality=amdgpu
+		"$program" "$(basename "$gpu")" "$near" "$far" rdma-parameter || status=1
+		rmmod softgpu
+	done
+	if echo strange 2>/dev/null >/sys/module/rdma_rxe/parameters/importer; then
+		echo "FAIL rdma_rxe takes any importer"
+		status=1
+	fi
+fi
 exit $status

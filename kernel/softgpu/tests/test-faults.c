@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -118,6 +119,74 @@ static int ready(int fd, short events, int ms)
 	return poll(&p, 1, ms);
 }
 
+static long module_users(void)
+{
+	char text[32];
+
+	get("/sys/module/softgpu/refcnt", text, sizeof(text));
+	return atol(text);
+}
+
+static bool no_more_users(void *before)
+{
+	return module_users() <= *(long *)before;
+}
+
+/* Each usage of a fence holds up who must wait for it, and nobody else. */
+static void test_usages(struct gpu *gpu)
+{
+	static const struct {
+		const char *usage;
+		bool reader, writer;	/* who polls waits for it */
+	} rows[] = {
+		{ "kernel", true, true },
+		{ "write", true, true },
+		{ "read", false, true },
+		{ "bookkeep", false, false },
+	};
+	struct buffer *buf, *other;
+	int imp = importer_open(), id;
+	long users = module_users();
+	unsigned int i;
+
+	check_errno(gpu_put(gpu, "behaviour", "amdgpu"), 0);
+	for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		buf = buffer_new(gpu, MIB, SYSTEM | VRAM);
+		check_errno(gpu_put(gpu, "fence", "%llu 3000 %s",
+				    (unsigned long long)buf->inode, rows[i].usage), 0);
+		check(ready(buf->fd, POLLIN, 0) == !rows[i].reader, "a reader and a %s fence",
+		      rows[i].usage);
+		check(ready(buf->fd, POLLOUT, 0) == !rows[i].writer, "a writer and a %s fence",
+		      rows[i].usage);
+		buffer_free(buf);
+	}
+	buf = buffer_new(gpu, MIB, SYSTEM | VRAM);
+	other = buffer_new(gpu, MIB, SYSTEM | VRAM);
+	buf->map[0] = 1;
+	check_errno(gpu_put(gpu, "fence", "%llu 1 strange", (unsigned long long)buf->inode),
+		    -EINVAL);
+
+	/* What the kernel is still doing to the buffer comes before an importer. */
+	check_errno(gpu_put(gpu, "fence", "%llu 1000 kernel", (unsigned long long)buf->inode), 0);
+	id = importer_attach(imp, near_edu, buf->fd, TESTIMPORTER_DYNAMIC, true);
+	check(id > 0 && importer_map(imp, id, NULL, 0) > 0);
+	check(ready(buf->fd, POLLIN, 0) == 1, "mapped too early");
+	check_errno(importer_detach(imp, id), 0);
+
+	/* A move waits for all there are: until the other's, which was there first, is over. */
+	check_errno(gpu_put(gpu, "restore", "%llu", (unsigned long long)buf->inode), 0);
+	check_place(buf, "vram");
+	check_errno(gpu_put(gpu, "fence", "%llu 300 write", (unsigned long long)other->inode), 0);
+	check_errno(gpu_put(gpu, "fence", "%llu 2000 bookkeep", (unsigned long long)buf->inode), 0);
+	check_errno(gpu_put(gpu, "evict", "%llu", (unsigned long long)buf->inode), 0);
+	check(ready(other->fd, POLLIN, 0) == 1, "moved too early");
+	buffer_free(other);
+	buffer_free(buf);
+	close(imp);
+	/* Each of them keeps the module. */
+	eventually(no_more_users, &users, "a fence does not signal");
+}
+
 /* A fence is seen by poll, waited for by the brackets, and outlives its buffer. */
 static void test_fences(struct gpu *gpu)
 {
@@ -152,6 +221,7 @@ static void test_fences(struct gpu *gpu)
 const struct test fault_tests[] = {
 	{ .name = "injection", .run = test_injection },
 	{ .name = "fences", .run = test_fences },
-	{ .name = "vmap-failure", .run = test_vmap_failure, .on_request = true },
+	{ .name = "fence-usages", .run = test_usages },
+	{ .name = "vmap-failure", .run = test_vmap_failure },
 	{}
 };

@@ -178,15 +178,14 @@ static void check_revoked(struct nic *nic, struct buffer *buf, struct mr *mr)
 }
 
 /* irdma: pinned, until the exporter takes the buffer away for good. */
-static void test_rdma_revocable(struct gpu *gpu)
+static void revocable(struct gpu *gpu, struct nic *nic, const char *behaviour)
 {
-	struct nic *nic = nic_open(NEAR);
 	struct buffer *buf, *other;
 	bool vram = peers(gpu, nic);
 	unsigned long long inode;
 	struct mr mr, again;
 
-	behave(gpu, "amdgpu");
+	behave(gpu, behaviour);
 	buf = buffer_new(gpu, MIB, SYSTEM | VRAM);
 	inode = buf->inode;
 	check_errno(nic_register(nic, buf, REVOCABLE, true, &mr), 0);
@@ -218,6 +217,14 @@ static void test_rdma_revocable(struct gpu *gpu)
 	check_let_go(buf);
 	buffer_free(other);
 	buffer_free(buf);
+}
+
+static void test_rdma_revocable(struct gpu *gpu)
+{
+	struct nic *nic = nic_open(NEAR);
+
+	revocable(gpu, nic, "amdgpu");
+	revocable(gpu, nic, "xe");
 	nic_close(nic);
 }
 
@@ -438,47 +445,61 @@ static void test_rdma_two(struct gpu *gpu)
 	nic_close(near);
 }
 
-static void test_rdma_killed(struct gpu *gpu)
+/* Those that rxe can register from: the others have no vmap. */
+static const char *const behaviours[] = { "amdgpu", "xe", "i915" };
+
+#define BEHAVIOURS (sizeof(behaviours) / sizeof(behaviours[0]))
+
+static void killed(struct gpu *gpu, int kind)
 {
-	int kind, pipefd[2];
+	int pipefd[2];
 	pid_t pid;
 	char c;
 
-	nic_close(nic_open(NEAR));
-	behave(gpu, "amdgpu");
-	for (kind = 0; kind < IMPORTER_KINDS; kind++) {
-		check(!pipe(pipefd));
-		pid = fork();
-		check(pid >= 0);
-		if (!pid) {
-			struct gpu *own = gpu_open(gpu->bdf);
-			struct buffer *buf = buffer_new(own, MIB, SYSTEM | VRAM);
-			struct nic *nic = nic_open(NEAR);
-			struct traffic t = { 0 };
-			struct mr mr;
+	check(!pipe(pipefd));
+	pid = fork();
+	check(pid >= 0);
+	if (!pid) {
+		struct gpu *own = gpu_open(gpu->bdf);
+		struct buffer *buf = buffer_new(own, MIB, SYSTEM | VRAM);
+		struct nic *nic = nic_open(NEAR);
+		struct traffic t = { 0 };
+		struct mr mr;
 
-			check_errno(nic_register(nic, buf, kind, true, &mr), 0);
-			traffic_start(&t, nic, &mr);
-			check(write(pipefd[1], "x", 1) == 1);
-			pause();
-			_exit(0);
-		}
-		close(pipefd[1]);
-		check(read(pipefd[0], &c, 1) == 1);
-		close(pipefd[0]);
-		check(gpu_buffers(gpu) == 1);
-		kill(pid, SIGKILL);
-		waitpid(pid, NULL, 0);
-		eventually(no_buffers, gpu, "a killed process leaves its buffer");
+		check_errno(nic_register(nic, buf, kind, true, &mr), 0);
+		traffic_start(&t, nic, &mr);
+		check(write(pipefd[1], "x", 1) == 1);
+		pause();
+		_exit(0);
+	}
+	close(pipefd[1]);
+	check(read(pipefd[0], &c, 1) == 1);
+	close(pipefd[0]);
+	check(gpu_buffers(gpu) == 1);
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	eventually(no_buffers, gpu, "a killed process leaves its buffer");
+}
+
+static void test_rdma_killed(struct gpu *gpu)
+{
+	unsigned int i;
+	int kind;
+
+	nic_close(nic_open(NEAR));
+	for (i = 0; i < BEHAVIOURS; i++) {
+		behave(gpu, behaviours[i]);
+		for (kind = 0; kind < IMPORTER_KINDS; kind++)
+			killed(gpu, kind);
 	}
 }
 
 /* The driver goes while all three kinds have a region. */
-static void test_rdma_unbind(struct gpu *old)
+static void unbind(const char *bdf_of, struct nic *nic, const char *behaviour)
 {
-	struct gpu *gpu = gpu_open(old->bdf);
-	struct nic *nic = nic_open(NEAR);
-	bool vram = peers(gpu, nic), moving;
+	struct gpu *gpu = gpu_open(bdf_of);
+	/* The kernels that have peer-to-peer are those that let an exporter tell who pinned. */
+	bool tells_all = peers(gpu, nic), vram = tells_all && strcmp(behaviour, "i915");
 	unsigned char bytes[64], back[64];
 	struct buffer *buf[IMPORTER_KINDS];
 	struct mr mr[IMPORTER_KINDS];
@@ -486,13 +507,12 @@ static void test_rdma_unbind(struct gpu *old)
 	int kind;
 
 	strcpy(bdf, gpu->bdf);
-	behave(gpu, "amdgpu");
+	behave(gpu, behaviour);
 	for (kind = 0; kind < IMPORTER_KINDS; kind++) {
 		buf[kind] = buffer_new(gpu, MIB, SYSTEM | VRAM);
 		check_errno(nic_register(nic, buf[kind], kind, true, &mr[kind]), 0);
 		check_transfers(nic, buf[kind], &mr[kind], vram);
 	}
-	moving = moves(buf[DYNAMIC]);
 	check_errno(put("/sys/bus/pci/drivers/softgpu/unbind", "%s", bdf), 0);
 	check(unbound(bdf));
 
@@ -502,14 +522,13 @@ static void test_rdma_unbind(struct gpu *old)
 	check_status(nic_read(nic, &mr[PINNED], 77, back, sizeof(back)), IBV_WC_SUCCESS);
 	check(!memcmp(bytes, back, sizeof(back)));
 	check(bar_holds(gpu, bytes, sizeof(bytes)) == vram);
-	if (vram) {
-		check_status(nic_write(nic, &mr[REVOCABLE], 0, bytes, sizeof(bytes)),
-			     IBV_WC_REM_ACCESS_ERR);
+	check_status(nic_write(nic, &mr[REVOCABLE], 0, bytes, sizeof(bytes)),
+		     tells_all ? IBV_WC_REM_ACCESS_ERR : IBV_WC_SUCCESS);
+	/* Told or not, it asks for a kernel mapping at each access. */
+	check_status(nic_write(nic, &mr[DYNAMIC], 0, bytes, sizeof(bytes)),
+		     IBV_WC_REM_ACCESS_ERR);
+	if (vram)
 		check_errno(put("/sys/bus/pci/drivers/softgpu/bind", "%s", bdf), -EBUSY);
-	}
-	if (moving)
-		check_status(nic_write(nic, &mr[DYNAMIC], 0, bytes, sizeof(bytes)),
-			     IBV_WC_REM_ACCESS_ERR);
 	for (kind = 0; kind < IMPORTER_KINDS; kind++) {
 		nic_deregister(nic, &mr[kind]);
 		munmap(buf[kind]->map, buf[kind]->size);
@@ -524,8 +543,53 @@ static void test_rdma_unbind(struct gpu *old)
 	check(!gpu_buffers(gpu));
 	check(!bar_holds(gpu, bytes, sizeof(bytes)), "VRAM was not wiped");
 	behave(gpu, "amdgpu");
-	one_region(gpu, nic, PINNED, true, vram);
+	one_region(gpu, nic, PINNED, true, tells_all);
 	gpu_close(gpu);
+}
+
+static void test_rdma_unbind(struct gpu *gpu)
+{
+	struct nic *nic = nic_open(NEAR);
+	unsigned int i;
+
+	for (i = 0; i < BEHAVIOURS; i++)
+		unbind(gpu->bdf, nic, behaviours[i]);
+	nic_close(nic);
+}
+
+/*
+ * A region made as the device was told by the module's parameter, with nobody
+ * writing to its own file.
+ */
+static void test_rdma_parameter(struct gpu *gpu)
+{
+	struct nic *nic = nic_open(SOFT);
+	unsigned long long inode;
+	struct buffer *buf;
+	char kind[32], peer[32], path[128];
+	unsigned char byte = 1;
+	bool gives_way;
+	struct mr mr;
+
+	get("/sys/module/rdma_rxe/parameters/importer", kind, sizeof(kind));
+	snprintf(path, sizeof(path), "/sys/class/infiniband/%s/peer2peer", nic->name);
+	get(path, peer, sizeof(peer));
+	check(!strcmp(peer, "0"), "peer2peer is %s", peer);
+	behave(gpu, "amdgpu");
+	buf = buffer_new(gpu, MIB, SYSTEM | VRAM);
+	inode = buf->inode;
+	check_errno(nic_register_as_is(nic, buf, &mr), 0);
+	check_status(nic_write(nic, &mr, 0, &byte, 1), IBV_WC_SUCCESS);
+	gives_way = strcmp(kind, "pinned");
+	check_errno(gpu_put(gpu, "revoke", "%llu", inode), gives_way ? 0 : -EBUSY);
+	if (gives_way) {
+		check_status(nic_write(nic, &mr, 0, &byte, 1), IBV_WC_REM_ACCESS_ERR);
+		check_errno(gpu_put(gpu, "unrevoke", "%llu", inode), 0);
+	}
+	check_status(nic_write(nic, &mr, 0, &byte, 1),
+		     strcmp(kind, "revocable") ? IBV_WC_SUCCESS : IBV_WC_REM_ACCESS_ERR);
+	nic_deregister(nic, &mr);
+	buffer_free(buf);
 	nic_close(nic);
 }
 
@@ -567,5 +631,6 @@ const struct test rdma_tests[] = {
 	{ .name = "rdma-killed", .run = test_rdma_killed },
 	{ .name = "rdma-unbind", .run = test_rdma_unbind },
 	{ .name = "rdma-prefetch", .run = test_rdma_prefetch },
+	{ .name = "rdma-parameter", .run = test_rdma_parameter, .on_request = true },
 	{}
 };

@@ -459,7 +459,10 @@ bool translated(const char *device)
 
 bool kernel_has_p2p(int imp, struct gpu *gpu)
 {
-	return importer_distance(imp, gpu->bdf, near_edu) >= 0;
+	bool has = importer_distance(imp, gpu->bdf, near_edu) >= 0;
+
+	check(has || !getenv("SOFTGPU_HAS_P2PDMA"), "this kernel should have peer-to-peer DMA");
+	return has;
 }
 
 void eventually(bool (*so)(void *arg), void *arg, const char *what)

@@ -26,13 +26,17 @@ void failed(const char *file, int line, const char *what, const char *fmt, ...)
 	__attribute__((noreturn, format(printf, 4, 5)));
 void failed_unless_errno(const char *file, int line, const char *what, int got, int want);
 
-/* Ends a test that has nothing to test on this kernel or machine; not a pass. */
+/*
+ * Ends a test that has nothing to test on this kernel or machine; not a pass, and a
+ * failure unless SOFTGPU_MAY_SKIP has its name.
+ */
 void not_here(const char *why) __attribute__((noreturn));
 
 /* One bound software GPU. */
 struct gpu {
 	char bdf[32];
 	char personality[32];
+	char behaviour[32];		/* for the test that sets it */
 	int drm;			/* render node */
 	uint64_t bar;			/* physical address */
 	uint64_t bar_size;
@@ -103,12 +107,13 @@ bool bound(void *bdf);
 extern const char *near_edu, *far_edu;
 /* Whether an IOMMU gives the device addresses of its own. */
 bool translated(const char *device);
+/* With SOFTGPU_HAS_P2PDMA in the environment, a kernel that has none is a failure. */
 bool kernel_has_p2p(int imp, struct gpu *gpu);
 
 struct test {
 	const char *name;
 	void (*run)(struct gpu *gpu);
-	bool on_request;		/* only when named: it leaves marks in the log */
+	bool on_request;		/* only when named: it needs a machine made ready */
 };
 
 extern const struct test ioctl_tests[], memory_tests[], importer_tests[], fault_tests[],
