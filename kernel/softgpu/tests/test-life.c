@@ -39,34 +39,136 @@ static bool is_gone(volatile unsigned char *at)
 	return gone;
 }
 
-static void test_killed(struct gpu *gpu)
+static const char *const behaviours[] = {
+	"amdgpu", "xe", "i915", "nvidia", "nvidia-coherent", "vfio",
+};
+
+#define BEHAVIOURS (sizeof(behaviours) / sizeof(behaviours[0]))
+
+/* A buffer that an importer of this kind has mapped. */
+struct held {
+	struct buffer *buf;
+	int id;
+	bool vram;
+	bool pinned;		/* at the time it was mapped */
+	unsigned char bytes[64];
+};
+
+/* false: this exporter is not for such an importer. */
+static bool hold(struct gpu *gpu, int imp, unsigned int kind, bool p2p, struct held *h)
 {
-	int pipefd[2], imp, id;
+	bool vfio = !strcmp(gpu->behaviour, "vfio");
+	char place[32];
+
+	memset(h, 0, sizeof(*h));
+	h->buf = buffer_new(gpu, MIB, SYSTEM | VRAM);
+	nonce(h->bytes, sizeof(h->bytes));
+	memcpy(h->buf->map, h->bytes, sizeof(h->bytes));
+	h->id = importer_attach(imp, near_edu, h->buf->fd, kind, kind != TESTIMPORTER_STATIC);
+	if (vfio && (kind < TESTIMPORTER_REVOCABLE || !p2p)) {
+		check(h->id < 0, "vfio takes any importer");
+		buffer_free(h->buf);
+		return false;
+	}
+	check(h->id > 0, "%s: attach: %s", gpu->behaviour, strerror(-h->id));
+	check(importer_map(imp, h->id, NULL, 0) > 0);
+	buffer_place(h->buf, place);
+	h->vram = !strcmp(place, "vram");
+	h->pinned = buffer_count(h->buf, "pins") > 0;
+	return true;
+}
+
+static void become(struct gpu *gpu, const char *behaviour)
+{
+	check_errno(gpu_put(gpu, "behaviour", "%s", behaviour), 0);
+	check_errno(gpu_put(gpu, "pin_rule", "vram"), 0);
+	snprintf(gpu->behaviour, sizeof(gpu->behaviour), "%s", behaviour);
+}
+
+static void check_held(int imp, struct held *h)
+{
+	unsigned char back[sizeof(h->bytes)];
+
+	check_errno(importer_transfer(imp, true, h->id, false, 0, back, sizeof(back)), 0);
+	check(!memcmp(h->bytes, back, sizeof(back)), "the importer lost its bytes");
+}
+
+/* What a process that is killed tells the one that is not. */
+struct last_words {
+	int buffers;
+	struct held shared;
+};
+
+/*
+ * One that exports and imports with all kinds. The importer that it shares lives
+ * on in its parent.
+ */
+static void die(const char *bdf, const char *behaviour, int shared, int fd,
+		struct last_words *words)
+{
+	struct gpu *gpu = gpu_open(bdf);
+	int imp = importer_open();
+	bool p2p = kernel_has_p2p(imp, gpu);
+	unsigned int kind;
+	struct held h;
+
+	become(gpu, behaviour);
+	for (kind = TESTIMPORTER_STATIC; kind <= TESTIMPORTER_DYNAMIC; kind++)
+		words->buffers += hold(gpu, imp, kind, p2p, &h);
+	if (hold(gpu, shared, TESTIMPORTER_REVOCABLE, p2p, &words->shared))
+		words->buffers++;
+	else
+		words->shared.id = 0;
+	check(write(fd, "x", 1) == 1);
+	pause();
+	_exit(0);
+}
+
+static bool one_buffer(void *gpu)
+{
+	return gpu_buffers(gpu) == 1;
+}
+
+static void killed(struct gpu *gpu, const char *behaviour)
+{
+	struct last_words *words;
+	int pipefd[2], shared;
 	pid_t pid;
 	char c;
 
-	check(!pipe(pipefd));
+	words = mmap(NULL, sizeof(*words), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+		     -1, 0);
+	check(words != MAP_FAILED && !pipe(pipefd));
+	shared = importer_open();
 	pid = fork();
 	check(pid >= 0);
-	if (!pid) {
-		struct gpu *own = gpu_open(gpu->bdf);
-		struct buffer *buf = buffer_new(own, MIB, SYSTEM | VRAM);
-
-		imp = importer_open();
-		id = importer_attach(imp, near_edu, buf->fd, TESTIMPORTER_PINNED, true);
-		check(id > 0 && importer_map(imp, id, NULL, 0) > 0);
-		buf->map[0] = 1;
-		check(write(pipefd[1], "x", 1) == 1);
-		pause();
-		_exit(0);
-	}
+	if (!pid)
+		die(gpu->bdf, behaviour, shared, pipefd[1], words);
 	close(pipefd[1]);
-	check(read(pipefd[0], &c, 1) == 1);
-	check(gpu_buffers(gpu) == 1);
+	check(read(pipefd[0], &c, 1) == 1, "%s: the process died too early", behaviour);
+	check(gpu_buffers(gpu) == words->buffers);
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
+	if (words->shared.id) {
+		/* Somebody else still uses it. */
+		eventually(one_buffer, gpu, "a killed process leaves its buffers");
+		if (strcmp(behaviour, "vfio") || !translated(near_edu))
+			check_held(shared, &words->shared);
+	}
+	close(shared);
 	eventually(no_buffers, gpu, "a killed process leaves its buffer");
+	check(!bar_holds(gpu, words->shared.bytes, sizeof(words->shared.bytes)) ||
+	      !words->shared.id, "VRAM was not wiped");
 	close(pipefd[0]);
+	munmap(words, sizeof(*words));
+}
+
+static void test_killed(struct gpu *gpu)
+{
+	unsigned int i;
+
+	for (i = 0; i < BEHAVIOURS; i++)
+		killed(gpu, behaviours[i]);
 }
 
 static int delete_module(const char *name)
@@ -91,82 +193,132 @@ static bool absent(void *bdf)
 	return access(path, F_OK);
 }
 
-/* Takes the device away in one of two ways, while everything is in use. */
-static void lose_device(struct gpu *gpu, bool unplug)
+/*
+ * Whether the exporter may take away what this importer has: it said that it can
+ * bear that, and the kernel lets an exporter tell those that pinned, from 7.x on.
+ */
+static bool is_told(const struct held *h, unsigned int kind, bool p2p)
 {
-	struct buffer *pinned, *moving;
-	int imp = importer_open(), pin_id, move_id, fd;
-	unsigned char bytes[64], back[64];
-	char bdf[32];
-	bool p2p;
+	return kind >= TESTIMPORTER_REVOCABLE && (p2p || !h->pinned);
+}
 
-	strcpy(bdf, gpu->bdf);
-	check_errno(gpu_put(gpu, "behaviour", "amdgpu"), 0);
-	check_errno(gpu_put(gpu, "pin_rule", "vram"), 0);
-	p2p = kernel_has_p2p(imp, gpu);
-	pinned = buffer_new(gpu, MIB, SYSTEM | VRAM);
-	moving = buffer_new(gpu, MIB, SYSTEM | VRAM);
-	nonce(bytes, sizeof(bytes));
-	memcpy(pinned->map, bytes, sizeof(bytes));
-	moving->map[0] = 1;
-	pin_id = importer_attach(imp, near_edu, pinned->fd, TESTIMPORTER_PINNED, true);
-	check(pin_id > 0 && importer_map(imp, pin_id, NULL, 0) > 0);
-	move_id = importer_attach(imp, near_edu, moving->fd, TESTIMPORTER_DYNAMIC, true);
-	check(move_id > 0 && importer_map(imp, move_id, NULL, 0) > 0);
+/* The device is gone. */
+static void check_lost(struct gpu *gpu, int imp, struct held *h, unsigned int kind, bool p2p)
+{
+	unsigned char byte;
 
+	check(is_gone(h->buf->map), "%s: the CPU still sees the buffer", gpu->behaviour);
+	if (!is_told(h, kind, p2p))
+		/* This mapping was promised to stay, and does. */
+		check_held(imp, h);
+	else if (kind == TESTIMPORTER_REVOCABLE)
+		check_errno(importer_transfer(imp, true, h->id, false, 0, &byte, 1), -EREMOTEIO);
+	else
+		check_errno(importer_transfer(imp, true, h->id, false, 0, &byte, 1), -ENODEV);
+	check_errno(importer_attach(imp, near_edu, h->buf->fd, TESTIMPORTER_DYNAMIC, true),
+		    -ENODEV);
+	check(buffer_export(gpu, h->buf->handle) < 0);
+}
+
+/* Whether VRAM stays in use when the device is gone. */
+static bool keeps_vram(struct gpu *gpu, const struct held *h, unsigned int kind, bool p2p)
+{
+	/* An exporter that never moves holds on to it, for as long as there is a dma-buf. */
+	bool never_moves = !strcmp(gpu->behaviour, "nvidia") || !strcmp(gpu->behaviour, "vfio");
+
+	return h->vram && (never_moves || !is_told(h, kind, p2p));
+}
+
+static void take_away(struct gpu *gpu, bool unplug)
+{
 	if (unplug) {
 		check_errno(gpu_put(gpu, "unplug", "now"), 0);
-		eventually(absent, bdf, "the device is still there");
+		eventually(absent, gpu->bdf, "the device is still there");
 	} else {
-		check_errno(put("/sys/bus/pci/drivers/softgpu/unbind", "%s", bdf), 0);
-		check(unbound(bdf));
+		check_errno(put("/sys/bus/pci/drivers/softgpu/unbind", "%s", gpu->bdf), 0);
+		check(unbound(gpu->bdf));
 	}
+}
 
-	check(is_gone(pinned->map) && is_gone(moving->map), "the CPU still sees the buffer");
-	/* The pinned mapping was promised to stay, and does. */
-	check_errno(importer_transfer(imp, true, pin_id, false, 0, back, sizeof(back)), 0);
-	check(!memcmp(bytes, back, sizeof(back)));
-	if (p2p)
-		check_errno(importer_transfer(imp, true, move_id, false, 0, back, 1), -ENODEV);
-	check_errno(importer_attach(imp, near_edu, moving->fd, TESTIMPORTER_DYNAMIC, true),
-		    -ENODEV);
-	check(buffer_export(gpu, moving->handle) < 0);
+/* The device with a new driver, while importers of the old one are left or not. */
+static void bind_again(char *bdf, bool unplugged, bool busy)
+{
+	int ret = 0;
 
-	/* Its VRAM is in use: nobody else gets the device. */
-	if (unplug)
+	if (unplugged)
 		check_errno(put("/sys/bus/pci/rescan", "1"), 0);
-	if (p2p) {
-		fd = put("/sys/bus/pci/drivers/softgpu/bind", "%s", bdf);
-		check(fd == -EBUSY || (unplug && fd < 0), "bind: %d", fd);
+	if (unbound(bdf))
+		ret = put("/sys/bus/pci/drivers/softgpu/bind", "%s", bdf);
+	if (busy) {
+		/* Its VRAM is in use: nobody else gets the device. */
+		check(ret == -EBUSY || (unplugged && ret < 0), "bind: %d", ret);
 		check(unbound(bdf));
+	} else {
+		check_errno(ret, 0);
+		eventually(bound, bdf, "the device does not come back");
 	}
+}
+
+/* Takes the device away in one of two ways, while all kinds of importers use it. */
+static void lose_device(const char *bdf_of, const char *behaviour, bool unplug)
+{
+	struct gpu *gpu = gpu_open(bdf_of);
+	struct held held[TESTIMPORTER_DYNAMIC + 1], *h;
+	bool have[TESTIMPORTER_DYNAMIC + 1], busy = false, p2p;
+	int imp = importer_open();
+	unsigned int kind;
+	char bdf[32];
+
+	strcpy(bdf, gpu->bdf);
+	become(gpu, behaviour);
+	p2p = kernel_has_p2p(imp, gpu);
+	for (kind = TESTIMPORTER_STATIC; kind <= TESTIMPORTER_DYNAMIC; kind++) {
+		h = &held[kind];
+		have[kind] = hold(gpu, imp, kind, p2p, h);
+		if (have[kind])
+			busy |= keeps_vram(gpu, h, kind, p2p);
+	}
+	take_away(gpu, unplug);
+	for (kind = TESTIMPORTER_STATIC; kind <= TESTIMPORTER_DYNAMIC; kind++)
+		if (have[kind])
+			check_lost(gpu, imp, &held[kind], kind, p2p);
+	bind_again(bdf, unplug, busy);
 	close(imp);
-	munmap(pinned->map, pinned->size);
-	munmap(moving->map, moving->size);
-	close(pinned->fd);
-	close(moving->fd);
+	for (kind = TESTIMPORTER_STATIC; kind <= TESTIMPORTER_DYNAMIC; kind++) {
+		if (!have[kind])
+			continue;
+		munmap(held[kind].buf->map, held[kind].buf->size);
+		close(held[kind].buf->fd);
+		free(held[kind].buf);
+	}
 	gpu_close(gpu);
 	if (unbound(bdf))
 		check_errno(put("/sys/bus/pci/drivers/softgpu/bind", "%s", bdf), 0);
 	eventually(bound, bdf, "the device does not come back");
-	free(pinned);
-	free(moving);
 
 	gpu = gpu_open(bdf);
 	check(!gpu_buffers(gpu));
-	check(!bar_holds(gpu, bytes, sizeof(bytes)), "VRAM was not wiped");
+	for (kind = TESTIMPORTER_STATIC; kind <= TESTIMPORTER_DYNAMIC; kind++)
+		check(!have[kind] || !bar_holds(gpu, held[kind].bytes, sizeof(held[kind].bytes)),
+		      "VRAM was not wiped");
 	buffer_free(buffer_new(gpu, MIB, SYSTEM | VRAM));
 	gpu_close(gpu);
 }
 
 static void test_unbind(struct gpu *gpu)
 {
-	lose_device(gpu_open(gpu->bdf), false);
+	unsigned int i;
+
+	for (i = 0; i < BEHAVIOURS; i++)
+		lose_device(gpu->bdf, behaviours[i], false);
 }
 
 static void test_unplug(struct gpu *gpu)
 {
-	lose_device(gpu_open(gpu->bdf), true);
+	unsigned int i;
+
+	for (i = 0; i < BEHAVIOURS; i++)
+		lose_device(gpu->bdf, behaviours[i], true);
 }
 
 const struct test life_tests[] = {
