@@ -50,7 +50,7 @@ MODULE_PARM_DESC(big_pages, "xe: VRAM pages of 64 KiB as on DG2 and PVC, else 4 
 
 bool softgpu_wipe = true;
 module_param_named(wipe, softgpu_wipe, bool, 0644);
-MODULE_PARM_DESC(wipe, "zero VRAM when it is freed (default Y); off for huge sparse BARs");
+MODULE_PARM_DESC(wipe, "zero VRAM before a buffer in it is first seen and when it is freed (default Y); off for huge sparse BARs");
 
 bool softgpu_topology_gate = true;
 module_param_named(topology_gate, softgpu_topology_gate, bool, 0644);

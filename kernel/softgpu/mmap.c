@@ -20,7 +20,7 @@ static vm_fault_t insert_page_at(struct softgpu_bo *bo, struct vm_area_struct *v
 	if (bo->place == SOFTGPU_SYSTEM)
 		return vmf_insert_pfn_prot(vma, address, page_to_pfn(bo->pages[index]),
 					   vma->vm_page_prot);
-	softgpu_vram_dirty(gpu, bo->node->start + offset, PAGE_SIZE);
+	softgpu_vram_show(gpu, bo->node->start + offset, PAGE_SIZE);
 	return vmf_insert_pfn_prot(vma, address,
 				   PHYS_PFN(gpu->bar_phys + bo->node->start + offset),
 				   pgprot_writecombine(vma->vm_page_prot));
@@ -108,7 +108,7 @@ static int vmap_locked(struct softgpu_bo *bo, struct iosys_map *map)
 	if (ret)
 		return ret;
 	if (bo->place == SOFTGPU_VRAM) {
-		softgpu_vram_dirty(gpu, bo->node->start, bo->base.size);
+		softgpu_vram_show(gpu, bo->node->start, bo->base.size);
 		iosys_map_set_vaddr_iomem(map, gpu->bar + bo->node->start);
 	} else {
 		if (!bo->vaddr)

@@ -107,7 +107,9 @@ static void copy(struct softgpu_device *gpu, struct home *to, struct home *from,
 	unsigned long i;
 
 	if (in_bar(gpu, to))
-		softgpu_vram_dirty(gpu, to->node->start, to->node->size);
+		softgpu_vram_filled(gpu, to->node->start, to->node->size);
+	if (in_bar(gpu, from))
+		softgpu_vram_show(gpu, from->node->start, from->node->size);
 	for (i = 0; i < npages; i++) {
 		copy_page_between(gpu, to, from, i);
 		cond_resched();

@@ -62,7 +62,7 @@ static struct sg_table *map_vram(struct softgpu_bo *bo, struct device *dev,
 	ret = sg_alloc_table(sgt, DIV_ROUND_UP_ULL(left, SEGMENT_MAX), GFP_KERNEL);
 	if (ret)
 		goto free_sgt;
-	softgpu_vram_dirty(gpu, bo->node->start, bo->base.size);
+	softgpu_vram_show(gpu, bo->node->start, bo->base.size);
 	for_each_sgtable_sg(sgt, sg, i) {
 		size_t len = min_t(u64, left, SEGMENT_MAX);
 		dma_addr_t addr = dma_map_resource(dev, phys, len, dir, DMA_ATTR_SKIP_CPU_SYNC);

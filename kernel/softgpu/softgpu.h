@@ -6,7 +6,7 @@
  *   bo->base.resv      where the buffer is, pins, vmaps, and what hangs on them
  *   gpu->bos_lock      the list of all buffers
  *   gpu->vram_lock     the VRAM allocator and its eviction order
- *   gpu->dirty_lock    the map of VRAM pages to wipe (spinlock)
+ *   gpu->dirty_lock    the maps of VRAM pages to wipe (spinlock)
  */
 #ifndef SOFTGPU_H
 #define SOFTGPU_H
@@ -88,8 +88,9 @@ struct softgpu_device {
 	u64 visible_used;
 	unsigned int vram_nodes;
 
-	spinlock_t dirty_lock;		/* dirty */
-	unsigned long *dirty;		/* pages of the BAR that are not zero */
+	spinlock_t dirty_lock;		/* dirty, stale */
+	unsigned long *dirty;		/* pages of the BAR that a buffer was seen in */
+	unsigned long *stale;		/* those with what was there before */
 
 	struct mutex bos_lock;		/* bos */
 	struct list_head bos;
@@ -201,7 +202,8 @@ int softgpu_vram_init(struct softgpu_device *gpu);
 void softgpu_vram_fini(struct softgpu_device *gpu);
 struct drm_mm_node *softgpu_vram_alloc(struct softgpu_bo *bo, bool visible);
 void softgpu_vram_free(struct softgpu_device *gpu, struct drm_mm_node *node);
-void softgpu_vram_dirty(struct softgpu_device *gpu, u64 start, u64 size);
+void softgpu_vram_show(struct softgpu_device *gpu, u64 start, u64 size);
+void softgpu_vram_filled(struct softgpu_device *gpu, u64 start, u64 size);
 void softgpu_vram_touch(struct softgpu_bo *bo);
 
 /* pages.c */

@@ -83,7 +83,7 @@ static struct sg_table *map_range(struct softgpu_bo *bo, struct dma_buf_attachme
 	};
 	struct sg_table *sgt;
 
-	softgpu_vram_dirty(bo_gpu(bo), bo->node->start, bo->base.size);
+	softgpu_vram_show(bo_gpu(bo), bo->node->start, bo->base.size);
 	sgt = dma_buf_phys_vec_to_sgt(attach, bo->provider, &range, 1, bo->base.size, dir);
 	if (!IS_ERR(sgt))
 		bo->maps++;

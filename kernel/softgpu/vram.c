@@ -15,8 +15,15 @@ int softgpu_vram_init(struct softgpu_device *gpu)
 	unsigned long pages = gpu->visible_size >> PAGE_SHIFT;
 
 	gpu->dirty = vzalloc(BITS_TO_LONGS(pages) * sizeof(long));
-	if (!gpu->dirty)
+	gpu->stale = vzalloc(BITS_TO_LONGS(pages) * sizeof(long));
+	if (!gpu->dirty || !gpu->stale) {
+		vfree(gpu->dirty);
+		vfree(gpu->stale);
+		gpu->dirty = NULL;
 		return -ENOMEM;
+	}
+	/* Nobody knows what the BAR holds. */
+	bitmap_fill(gpu->stale, pages);
 	drm_mm_init(&gpu->vram_mm, 0, gpu->vram_size);
 	return 0;
 }
@@ -27,6 +34,7 @@ void softgpu_vram_fini(struct softgpu_device *gpu)
 		return;
 	drm_mm_takedown(&gpu->vram_mm);
 	vfree(gpu->dirty);
+	vfree(gpu->stale);
 }
 
 /* Marks a buffer as used just now. */
@@ -121,43 +129,97 @@ struct drm_mm_node *softgpu_vram_alloc(struct softgpu_bo *bo, bool visible)
 	return ERR_PTR(-ENOMEM);
 }
 
-/* Says that this part of VRAM may hold something else than zeros now. */
-void softgpu_vram_dirty(struct softgpu_device *gpu, u64 start, u64 size)
+/* A run of pages of the BAR. */
+struct run {
+	unsigned long first, end;
+};
+
+/* The pages of this part of VRAM that the BAR shows: none beyond it. */
+static struct run run_of(struct softgpu_device *gpu, u64 start, u64 size)
 {
-	if (start >= gpu->visible_size)
-		return;
-	size = min(size, gpu->visible_size - start);
+	struct run run = { start >> PAGE_SHIFT, start >> PAGE_SHIFT };
+
+	if (start < gpu->visible_size)
+		run.end = (start + min(size, gpu->visible_size - start)) >> PAGE_SHIFT;
+	return run;
+}
+
+static void mark(struct softgpu_device *gpu, unsigned long *map, struct run run)
+{
 	spin_lock(&gpu->dirty_lock);
-	bitmap_set(gpu->dirty, start >> PAGE_SHIFT, size >> PAGE_SHIFT);
+	bitmap_set(map, run.first, run.end - run.first);
 	spin_unlock(&gpu->dirty_lock);
 }
 
 /*
- * Free VRAM is always zero, so that no buffer shows what an earlier one held.
- * Only what was written to is wiped: a sparse BAR stays sparse.
+ * Takes the marks off a part of a map, and calls for each run of pages that had
+ * one. A part belongs to one buffer, whose reservation lock the caller has, so
+ * that nobody sets them again meanwhile.
  */
-static void wipe(struct softgpu_device *gpu, u64 start, u64 size)
+static void unmark(struct softgpu_device *gpu, unsigned long *map, struct run part,
+		   void (*each)(struct softgpu_device *gpu, struct run run))
 {
-	unsigned long first = start >> PAGE_SHIFT, last, from, to;
+	struct run run;
 
-	if (start >= gpu->visible_size)
-		return;
-	last = (start + min(size, gpu->visible_size - start)) >> PAGE_SHIFT;
 	for (;;) {
 		spin_lock(&gpu->dirty_lock);
-		from = find_next_bit(gpu->dirty, last, first);
-		to = from < last ? find_next_zero_bit(gpu->dirty, last, from) : last;
-		if (from < last)
-			bitmap_clear(gpu->dirty, from, to - from);
+		run.first = find_next_bit(map, part.end, part.first);
+		run.end = find_next_zero_bit(map, part.end, run.first);
+		if (run.first < part.end)
+			bitmap_clear(map, run.first, run.end - run.first);
 		spin_unlock(&gpu->dirty_lock);
-		if (from >= last)
+		if (run.first >= part.end)
 			return;
-		for (; softgpu_wipe && from < to; from++) {
-			memset_io(gpu->bar + (from << PAGE_SHIFT), 0, PAGE_SIZE);
-			cond_resched();
-		}
-		first = to;
+		if (each)
+			each(gpu, run);
+		part.first = run.end;
 	}
+}
+
+static void zero(struct softgpu_device *gpu, struct run run)
+{
+	for (; softgpu_wipe && run.first < run.end; run.first++) {
+		memset_io(gpu->bar + (run.first << PAGE_SHIFT), 0, PAGE_SIZE);
+		cond_resched();
+	}
+}
+
+/*
+ * Somebody is about to see this part of a buffer's VRAM, and to write to it. What
+ * was there before the buffer goes first, whoever it was from. The real drivers
+ * clear a buffer whole when they make or place it (amdgpu_bo_create(), told so by
+ * AMDGPU_GEM_CREATE_VRAM_CLEARED, xe_bo_move(), i915_ttm_move()). No user can tell
+ * that from this, by which a sparse BAR stays sparse where nobody looks.
+ */
+void softgpu_vram_show(struct softgpu_device *gpu, u64 start, u64 size)
+{
+	struct run run = run_of(gpu, start, size);
+
+	unmark(gpu, gpu->stale, run, zero);
+	mark(gpu, gpu->dirty, run);
+}
+
+/* As softgpu_vram_show() for who writes to all of it first. */
+void softgpu_vram_filled(struct softgpu_device *gpu, u64 start, u64 size)
+{
+	struct run run = run_of(gpu, start, size);
+
+	unmark(gpu, gpu->stale, run, NULL);
+	mark(gpu, gpu->dirty, run);
+}
+
+static void leave(struct softgpu_device *gpu, struct run run)
+{
+	if (softgpu_wipe)
+		zero(gpu, run);
+	else
+		mark(gpu, gpu->stale, run);
+}
+
+/* As amdgpu_bo_release_notify(): what was written to is wiped when it is freed. */
+static void wipe(struct softgpu_device *gpu, u64 start, u64 size)
+{
+	unmark(gpu, gpu->dirty, run_of(gpu, start, size), leave);
 }
 
 void softgpu_vram_free(struct softgpu_device *gpu, struct drm_mm_node *node)

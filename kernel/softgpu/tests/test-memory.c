@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -218,11 +219,148 @@ static void test_several(struct gpu *gpu)
 		buffer_free(bufs[i]);
 }
 
+static unsigned char *map_bar(struct gpu *gpu)
+{
+	unsigned char *bar;
+	int fd;
+
+	fd = open(gpu->bar_file, O_RDWR | O_CLOEXEC);
+	check(fd >= 0, "%s: %s", gpu->bar_file, strerror(errno));
+	bar = mmap(NULL, gpu->bar_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	check(bar != MAP_FAILED, "%s: %s", gpu->bar_file, strerror(errno));
+	close(fd);
+	return bar;
+}
+
+static bool all_zero(const unsigned char *bytes, size_t size)
+{
+	return !bytes[0] && !memcmp(bytes, bytes + 1, size - 1);
+}
+
+/* Ways to look at a new buffer for the first time. */
+static void look_by_mapping(struct buffer *buf, unsigned char *bytes)
+{
+	memcpy(bytes, buf->map, buf->size);
+	check_place(buf, "vram");
+}
+
+static void look_by_dmabuf(struct buffer *buf, unsigned char *bytes)
+{
+	unsigned char *map = mmap(NULL, buf->size, PROT_READ, MAP_SHARED, buf->fd, 0);
+
+	check(map != MAP_FAILED, "mmap of the dma-buf: %s", strerror(errno));
+	memcpy(bytes, map, buf->size);
+	munmap(map, buf->size);
+	check_place(buf, "vram");
+}
+
+/* The kernel's own mapping. */
+static void look_by_vmap(struct buffer *buf, unsigned char *bytes)
+{
+	int imp = importer_open(), id;
+
+	id = importer_attach(imp, TESTIMPORTER_SOFT, buf->fd, TESTIMPORTER_DYNAMIC, true);
+	check(id > 0);
+	check_errno(importer_transfer(imp, false, id, false, 0, bytes, buf->size), 0);
+	check_place(buf, "vram");
+	close(imp);
+}
+
+/* A device, of which 2048 bytes at the start and the end have to do. */
+static void look_by_dma(struct buffer *buf, unsigned char *bytes)
+{
+	uint64_t end = buf->size - 2048;
+	int imp = importer_open(), id;
+	unsigned char *bar;
+
+	id = importer_attach(imp, near_edu, buf->fd, TESTIMPORTER_DYNAMIC, true);
+	check(id > 0 && importer_map(imp, id, NULL, 0) > 0);
+	check_errno(importer_transfer(imp, true, id, false, 0, bytes, 2048), 0);
+	check_errno(importer_transfer(imp, true, id, false, end, bytes + end, 2048), 0);
+	if (kernel_has_p2p(imp, buf->gpu)) {
+		/* What it could have seen. */
+		check_place(buf, "vram");
+		bar = map_bar(buf->gpu);
+		memcpy(bytes, bar + buffer_count(buf, "offset"), buf->size);
+		munmap(bar, buf->gpu->bar_size);
+	}
+	close(imp);
+}
+
+/* After it was moved out of VRAM, and nobody looked before. */
+static void look_by_moving(struct buffer *buf, unsigned char *bytes)
+{
+	check_errno(gpu_put(buf->gpu, "restore", "%llu", (unsigned long long)buf->inode), 0);
+	check_place(buf, "vram");
+	check_errno(gpu_put(buf->gpu, "evict", "%llu", (unsigned long long)buf->inode), 0);
+	memcpy(bytes, buf->map, buf->size);
+	check_place(buf, "system");
+}
+
+static void (*const looks[])(struct buffer *buf, unsigned char *bytes) = {
+	look_by_mapping, look_by_dmabuf, look_by_vmap, look_by_dma, look_by_moving,
+};
+
+static void check_no_stale(struct gpu *gpu, const char *whose)
+{
+	unsigned char *bytes = malloc(MIB);
+	unsigned int i;
+
+	for (i = 0; i < sizeof(looks) / sizeof(looks[0]); i++) {
+		struct buffer *buf = buffer_new(gpu, MIB, SYSTEM | VRAM);
+
+		memset(bytes, 0, MIB);
+		looks[i](buf, bytes);
+		check(all_zero(bytes, MIB), "look %u shows what %s left", i, whose);
+		/* Its own bytes are not taken for somebody else's. */
+		memset(buf->map, 0x3c, MIB);
+		check_errno(gpu_put(gpu, "restore", "all"), 0);
+		check(buf->map[0] == 0x3c && !memcmp(buf->map, buf->map + 1, MIB - 1));
+		buffer_free(buf);
+	}
+	free(bytes);
+}
+
+#define WIPE "/sys/module/softgpu/parameters/wipe"
+
+/* No buffer shows what was in VRAM before it, be it from before the driver came. */
+static void test_stale(struct gpu *old)
+{
+	struct gpu *gpu = gpu_open(old->bdf);
+	unsigned char *bar = map_bar(gpu), mark[64];
+	struct buffer *buf;
+	char bdf[32];
+
+	strcpy(bdf, gpu->bdf);
+	gpu_close(gpu);
+	check_errno(put("/sys/bus/pci/drivers/softgpu/unbind", "%s", bdf), 0);
+	memset(bar, 0xa5, old->bar_size);
+	check_errno(put("/sys/bus/pci/drivers/softgpu/bind", "%s", bdf), 0);
+	munmap(bar, old->bar_size);
+	gpu = gpu_open(bdf);
+	check_errno(gpu_put(gpu, "behaviour", "amdgpu"), 0);
+	check_errno(gpu_put(gpu, "pin_rule", "vram"), 0);
+	check_no_stale(gpu, "the time before the driver");
+
+	/* Freed without being wiped: gone all the same when the next one is seen. */
+	check_errno(put(WIPE, "N"), 0);
+	buf = buffer_new(gpu, 8 * MIB, SYSTEM | VRAM);
+	memset(buf->map, 0x5a, buf->size);
+	check_place(buf, "vram");
+	memset(mark, 0x5a, sizeof(mark));
+	buffer_free(buf);
+	check(bar_holds(gpu, mark, sizeof(mark)), "wiped although it was not to be");
+	check_errno(put(WIPE, "Y"), 0);
+	check_no_stale(gpu, "another buffer");
+	gpu_close(gpu);
+}
+
 const struct test memory_tests[] = {
 	{ .name = "hidden", .run = test_hidden },
 	{ .name = "several", .run = test_several },
 	{ .name = "migration", .run = test_migration },
 	{ .name = "cpu-access", .run = test_cpu_access },
+	{ .name = "stale", .run = test_stale },
 	{ .name = "pressure", .run = test_pressure },
 	{ .name = "many", .run = test_many },
 	{ .name = "prime", .run = test_prime },
