@@ -100,7 +100,6 @@ type PeerRule int
 // The rules. Memory with pages is out of them.
 const (
 	PeerUnread   PeerRule = iota // the rule of this version was not read
-	PeerIgnored                  // nothing: the software GPU
 	PeerAtMap                    // it maps nothing for it: up to 575
 	PeerAtAttach                 // it does not let it attach: from 580 on
 )
@@ -273,7 +272,8 @@ func (m *Machine) softExporter(e *Exporter, dir string) {
 			e.Class = c
 		}
 	}
-	e.Pin, e.Peer = PinUnknown, PeerIgnored
+	e.Pin = PinUnknown
+	e.Power = powerOf(m.read("sys", dir, "power/runtime_status"))
 	switch text, _ := m.sys.ReadString(path.Join(dir, "pin_rule")); text {
 	case "system":
 		e.Pin = PinInSystem
@@ -282,9 +282,9 @@ func (m *Machine) softExporter(e *Exporter, dir string) {
 	}
 	switch text, _ := m.sys.ReadString("module/" + softgpu.Module + "/parameters/topology_gate"); text {
 	case "Y":
-		e.Gate = GateBridge
+		e.Gate, e.Peer = GateBridge, PeerAtAttach
 	case "N":
-		e.Gate = GateOpen
+		e.Gate, e.Peer = GateOpen, PeerAtMap
 	}
 }
 

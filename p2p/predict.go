@@ -13,6 +13,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/internal/errno"
 	"github.com/gpurdma/gpurdma/internal/pci"
+	"github.com/gpurdma/gpurdma/internal/softgpu"
 	"github.com/gpurdma/gpurdma/placement"
 )
 
@@ -434,15 +435,13 @@ func (r *rules) nvidia() {
 func (r *rules) withoutPages() (passes bool) {
 	const importer = "the importer does not want peer-to-peer"
 	switch {
-	case r.e.Peer == PeerIgnored:
-		return true
 	case r.e.Peer == PeerUnread:
 		r.because("%s, and what this version of the driver makes of that was not read", importer)
 	case !r.m.CPU.known || r.m.CPU.Vendor == "":
 		r.because("%s, which the driver accepts for memory with pages only: whether this GPU's has them is not known", importer)
 	case r.e.Peer == PeerAtAttach:
 		r.refuse(errno.ENOTSUPP, StageAttach, "%s, and the driver lets only those attach that do", importer)
-	case r.m.Kernel.between(v6_12, v7_2) == placement.No:
+	case r.m.Kernel.between(v6_12, v7_2) == placement.No, r.e.Driver == softgpu.Module:
 		r.refuse(unix.ENOMEM, StageMap, "%s, and the driver then maps nothing, which is inside attach up to %v", importer, v6_12)
 	default:
 		// It asks by a function that newer kernels keep to themselves.

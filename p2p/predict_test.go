@@ -109,7 +109,7 @@ func TestPredict(t *testing.T) {
 		{debian612, Exporter{Class: ClassNVIDIA, Gate: GateOpen, Peer: PeerAtMap}, inSwitch, Dynamic, false, "refused ENOMEM map", 0, "maps nothing"},
 		{debian612, Exporter{Class: ClassNVIDIA, Gate: GateOpen, Peer: PeerAtAttach}, inSwitch, Dynamic, false, "refused ENOTSUPP attach", 0, ""},
 		{zen, Exporter{Class: ClassNVIDIA, Gate: GateOpen}, inSwitch, Dynamic, false, "unknown", 0, "was not read"},
-		{zen, Exporter{Class: ClassNVIDIA, Gate: GateOpen, Peer: PeerIgnored}, inSwitch, Dynamic, false, "direct", AddressPhysical, ""},
+		{zen, Exporter{Class: ClassNVIDIA, Gate: GateOpen, Peer: PeerAtMap, Driver: "softgpu"}, inSwitch, Dynamic, false, "refused ENOMEM map", 0, "maps nothing"},
 		{arm, Exporter{Class: ClassNVIDIA, Gate: GateOpen, Peer: PeerAtAttach}, inSwitch, Dynamic, false, "unknown", 0, "with pages"},
 		{noConfig, Exporter{Class: ClassNVIDIACoherent}, nowhere, Static, false, "direct", AddressPhysical, "pages"},
 
@@ -281,10 +281,11 @@ func TestExporter(t *testing.T) {
 		{"", nil, Exporter{OutOfTree: true}},
 		{"vfio-pci", files{"sys/module/vfio_pci/taint": "\n"}, Exporter{Class: ClassVFIO}},
 		{"nvidia", nil, Exporter{OutOfTree: true, Gate: GateUnread}}, // maybe the proprietary modules
-		{"softgpu", nil, Exporter{Pin: PinUnknown, Peer: PeerIgnored}},
-		{"softgpu", files{gpu + "behaviour": "strange\n"}, Exporter{Pin: PinUnknown, Peer: PeerIgnored}},
-		{"softgpu", files{gpu + "behaviour": "nvidia\n", gpu + "pin_rule": "vram\n", "sys/module/softgpu/parameters/topology_gate": "Y\n"}, Exporter{Class: ClassNVIDIA, Pin: PinInVRAM, Gate: GateBridge, Peer: PeerIgnored}},
-		{"softgpu", files{gpu + "behaviour": "xe\n", gpu + "pin_rule": "system\n", "sys/module/softgpu/parameters/topology_gate": "N\n"}, Exporter{Class: ClassXe, Pin: PinInSystem, Gate: GateOpen, Peer: PeerIgnored}},
+		{"softgpu", nil, Exporter{Pin: PinUnknown}},
+		{"softgpu", files{gpu + "behaviour": "strange\n"}, Exporter{Pin: PinUnknown}},
+		{"softgpu", files{gpu + "behaviour": "amdgpu\n", gpu + "power/runtime_status": "suspended\n"}, Exporter{Class: ClassAMDGPU, Pin: PinUnknown, Power: PowerSuspended}},
+		{"softgpu", files{gpu + "behaviour": "nvidia\n", gpu + "pin_rule": "vram\n", "sys/module/softgpu/parameters/topology_gate": "Y\n"}, Exporter{Class: ClassNVIDIA, Pin: PinInVRAM, Gate: GateBridge, Peer: PeerAtAttach}},
+		{"softgpu", files{gpu + "behaviour": "xe\n", gpu + "pin_rule": "system\n", "sys/module/softgpu/parameters/topology_gate": "N\n"}, Exporter{Class: ClassXe, Pin: PinInSystem, Gate: GateOpen, Peer: PeerAtMap}},
 	} {
 		tree := planted()
 		if c.driver != "" {

@@ -27,7 +27,7 @@ func TestVMSameErrno(t *testing.T) {
 	if !hasTypes("ib_uverbs") {
 		early = "the driver of the RDMA device, or the checks before it,"
 	}
-	attach := []string{"exporter softgpu refused to be attached", "softgpu_ttm_dma_buf_attach"}
+	attach := []string{"exporter softgpu refused to be attached", "softgpu_amdgpu_dma_buf_attach"}
 	pin := []string{"exporter softgpu refused pin", "softgpu_ttm_dma_buf_pin"}
 	mapping := []string{"exporter softgpu refused map", "softgpu_ttm_dma_buf_map"}
 	if !hasTypes("softgpu") { // its operations are not known

@@ -54,7 +54,7 @@ MODULE_PARM_DESC(wipe, "zero VRAM before a buffer in it is first seen and when i
 
 bool softgpu_topology_gate = true;
 module_param_named(topology_gate, softgpu_topology_gate, bool, 0644);
-MODULE_PARM_DESC(topology_gate, "nvidia: refuse importers that share no bridge with the GPU (default Y)");
+MODULE_PARM_DESC(topology_gate, "nvidia: refuse importers that share no bridge with the GPU, as drivers from 580 on (default Y); N: as drivers up to 575, whose map op refuses those that need pages");
 
 struct workqueue_struct *softgpu_wq;
 

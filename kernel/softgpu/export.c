@@ -73,6 +73,8 @@ struct dma_buf *softgpu_bo_export(struct drm_gem_object *obj, int flags)
 	ret = softgpu_fail(gpu, SOFTGPU_OP_EXPORT);
 	if (ret)
 		return ERR_PTR(ret);
+	if (to_bo(obj)->no_export)
+		return ERR_PTR(-EPERM);
 	if (!drm_dev_enter(obj->dev, &idx))
 		return ERR_PTR(-ENODEV);
 	ret = claim(bo, behaviour);

@@ -50,6 +50,7 @@ struct softgpu_bo *softgpu_bo_create(struct softgpu_device *gpu,
 	bo->align = max_t(u64, params->align, PAGE_SIZE);
 	bo->visible = params->visible;
 	bo->no_cpu = params->no_cpu;
+	bo->no_export = params->no_export;
 	bo->base.funcs = &softgpu_gem_funcs;
 	drm_gem_private_object_init(&gpu->drm, &bo->base, PAGE_ALIGN(size));
 	mutex_lock(&gpu->bos_lock);

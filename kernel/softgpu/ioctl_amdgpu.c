@@ -73,6 +73,8 @@ static struct softgpu_bo *bo_create(struct softgpu_device *gpu,
 		.align = ALIGN((u32)in->alignment, PAGE_SIZE),
 		.visible = flags & AMDGPU_GEM_CREATE_CPU_ACCESS_REQUIRED,
 		.no_cpu = flags & AMDGPU_GEM_CREATE_NO_CPU_ACCESS,
+		/* amdgpu_gem_prime_export(): it belongs to one VM. */
+		.no_export = flags & AMDGPU_GEM_CREATE_VM_ALWAYS_VALID,
 	};
 
 	if (params.size > S64_MAX - PAGE_SIZE)

@@ -3,7 +3,10 @@
  * An exporter like NVIDIA's open module: static. No pin, move, vmap or mmap of
  * the dma-buf; the memory is where it is from export to release. It does not
  * ask pci_p2pdma_distance(): its own gate refuses with errno 524 where the
- * chipset cannot route between the two devices.
+ * chipset cannot route between the two devices. An importer that takes part in
+ * moves, as all RDMA drivers do, and does not do without pages is refused too:
+ * in the gate where there is one, from driver 580 on, and before that when it
+ * maps. topology_gate chooses which of the two this is.
  *
  * "nvidia-coherent" is the second mode, for GPU memory that the CPU caches and
  * that has struct pages (Grace): mapped with dma_map_sg(), no gate.
@@ -51,6 +54,16 @@ static int attach_common(struct dma_buf *dmabuf)
 	return ret;
 }
 
+/*
+ * An importer that takes part in moves and cannot do without pages. One that is
+ * static is not asked.
+ */
+static bool wants_pages(struct dma_buf_attachment *attach)
+{
+	return attach->importer_ops && !attach->peer2peer;
+}
+
+/* nv_dma_buf_attach(), which came with driver 580. */
 static int softgpu_nvidia_dma_buf_attach(struct dma_buf *dmabuf, struct dma_buf_attachment *attach)
 {
 	struct softgpu_device *gpu = bo_gpu(to_bo(dmabuf->priv));
@@ -58,6 +71,8 @@ static int softgpu_nvidia_dma_buf_attach(struct dma_buf *dmabuf, struct dma_buf_
 
 	if (ret || !softgpu_topology_gate)
 		return ret;
+	if (wants_pages(attach))
+		return -ENOTSUPP;
 	if (!dev_is_pci(attach->dev) || !common_bridge(gpu->pdev, to_pci_dev(attach->dev)))
 		return -ENOTSUPP;
 	return 0;
@@ -69,8 +84,7 @@ static int softgpu_nvidia_coherent_dma_buf_attach(struct dma_buf *dmabuf,
 	return attach_common(dmabuf);
 }
 
-static struct sg_table *softgpu_nvidia_dma_buf_map(struct dma_buf_attachment *attach,
-						   enum dma_data_direction dir)
+static struct sg_table *map(struct dma_buf_attachment *attach, enum dma_data_direction dir)
 {
 	struct softgpu_bo *bo = to_bo(attach->dmabuf->priv);
 	struct sg_table *sgt;
@@ -84,6 +98,24 @@ static struct sg_table *softgpu_nvidia_dma_buf_map(struct dma_buf_attachment *at
 	sgt = softgpu_sgt_map(bo, attach->dev, dir);
 	drm_dev_exit(idx);
 	return sgt;
+}
+
+/*
+ * nv_dma_buf_map() up to driver 575, which has no gate: it returns NULL to an
+ * importer that needs pages, and the core makes ENOMEM of that.
+ */
+static struct sg_table *softgpu_nvidia_dma_buf_map(struct dma_buf_attachment *attach,
+						   enum dma_data_direction dir)
+{
+	if (wants_pages(attach))
+		return NULL;
+	return map(attach, dir);
+}
+
+static struct sg_table *softgpu_nvidia_coherent_dma_buf_map(struct dma_buf_attachment *attach,
+							    enum dma_data_direction dir)
+{
+	return map(attach, dir);
 }
 
 static void softgpu_nvidia_dma_buf_unmap(struct dma_buf_attachment *attach, struct sg_table *sgt,
@@ -101,7 +133,7 @@ static const struct dma_buf_ops vram_ops = {
 
 static const struct dma_buf_ops coherent_ops = {
 	.attach = softgpu_nvidia_coherent_dma_buf_attach,
-	.map_dma_buf = softgpu_nvidia_dma_buf_map,
+	.map_dma_buf = softgpu_nvidia_coherent_dma_buf_map,
 	.unmap_dma_buf = softgpu_nvidia_dma_buf_unmap,
 	.release = softgpu_dmabuf_release,
 };

@@ -125,10 +125,12 @@ static int let_go(struct softgpu_device *gpu, struct softgpu_bo *bo)
 	long ret;
 
 	/*
-	 * Only who has addresses can have stale ones. An importer that is about
-	 * to pin has none yet, and would take being told for a broken promise.
+	 * All who are attached, whether they have addresses or not, and the one
+	 * whose pin is the reason too: xe_bo_move_notify() does, and so does
+	 * amdgpu_bo_move_notify() when the buffer leaves VRAM or GTT. i915, nvidia
+	 * and vfio move nothing that is attached.
 	 */
-	if (bo->dmabuf && bo->maps)
+	if (bo->dmabuf)
 		softgpu_invalidate(bo->dmabuf);
 	drm_vma_node_unmap(&bo->base.vma_node, gpu->drm.anon_inode->i_mapping);
 	ret = dma_resv_wait_timeout(bo->base.resv, DMA_RESV_USAGE_BOOKKEEP, false,

@@ -111,6 +111,7 @@ struct softgpu_bo {
 	u32 preferred;
 	u64 align;			/* in VRAM, bytes */
 	bool no_cpu;			/* never mapped by the CPU */
+	bool no_export;			/* never a dma-buf */
 	bool visible;			/* VRAM must be inside the BAR */
 	bool lost;			/* the device went away under it */
 
@@ -190,6 +191,7 @@ struct softgpu_bo_params {
 	u32 preferred;
 	bool visible;
 	bool no_cpu;
+	bool no_export;
 	bool defer;		/* no memory before the first use */
 };
 

@@ -8,12 +8,16 @@
  * drivers/gpu/drm/xe/xe_dma_buf.c of Linux 6.12 and 7.2.
  */
 #include <linux/pci-p2pdma.h>
+#include <linux/pm_runtime.h>
 
 #include <drm/drm_prime.h>
 
 #include "softgpu.h"
 
-/* Common to both; each driver's own check comes after it. */
+/*
+ * Common to both; each driver's own check comes after it. The caller has no claim
+ * to the device being awake.
+ */
 static int softgpu_ttm_dma_buf_attach(struct dma_buf *dmabuf, struct dma_buf_attachment *attach)
 {
 	struct softgpu_device *gpu = bo_gpu(to_bo(dmabuf->priv));
@@ -30,15 +34,55 @@ static int softgpu_ttm_dma_buf_attach(struct dma_buf *dmabuf, struct dma_buf_att
 	return 0;
 }
 
-/* xe_dma_buf_attach(): a buffer that may only be in VRAM cannot fall back. */
+static struct device *device_of(struct dma_buf *dmabuf)
+{
+	return &bo_gpu(to_bo(dmabuf->priv))->pdev->dev;
+}
+
+/*
+ * amdgpu_dma_buf_attach(), in these kernels' versions: a GPU that sleeps is not
+ * woken, and gives no peer-to-peer; one that is awake stays so until the detach.
+ */
+static int softgpu_amdgpu_dma_buf_attach(struct dma_buf *dmabuf, struct dma_buf_attachment *at)
+{
+	int ret = softgpu_ttm_dma_buf_attach(dmabuf, at);
+
+	if (ret || !at->peer2peer)
+		return ret;
+	ret = pm_runtime_get_if_active(device_of(dmabuf));
+	if (!ret)
+		at->peer2peer = false;
+	else if (ret < 0)
+		pm_runtime_get_noresume(device_of(dmabuf));
+	return 0;
+}
+
+static void softgpu_amdgpu_dma_buf_detach(struct dma_buf *dmabuf, struct dma_buf_attachment *at)
+{
+	if (at->peer2peer)
+		pm_runtime_put(device_of(dmabuf));
+}
+
+/*
+ * xe_dma_buf_attach(): a buffer that may only be in VRAM cannot fall back. Any
+ * importer wakes the GPU.
+ */
 static int softgpu_xe_dma_buf_attach(struct dma_buf *dmabuf, struct dma_buf_attachment *at)
 {
 	struct softgpu_bo *bo = to_bo(dmabuf->priv);
 	int ret = softgpu_ttm_dma_buf_attach(dmabuf, at);
 
-	if (!ret && !at->peer2peer && !(bo->allowed & SOFTGPU_SYSTEM))
+	if (ret)
+		return ret;
+	if (!at->peer2peer && !(bo->allowed & SOFTGPU_SYSTEM))
 		return -EOPNOTSUPP;
-	return ret;
+	pm_runtime_get_sync(device_of(dmabuf));
+	return 0;
+}
+
+static void softgpu_xe_dma_buf_detach(struct dma_buf *dmabuf, struct dma_buf_attachment *at)
+{
+	pm_runtime_put(device_of(dmabuf));
 }
 
 /* Where a pinned buffer may be: both rules of both drivers' pin op. */
@@ -118,7 +162,8 @@ static void softgpu_ttm_dma_buf_unmap(struct dma_buf_attachment *attach, struct 
 }
 
 static const struct dma_buf_ops amdgpu_ops = {
-	.attach = softgpu_ttm_dma_buf_attach,
+	.attach = softgpu_amdgpu_dma_buf_attach,
+	.detach = softgpu_amdgpu_dma_buf_detach,
 	.pin = softgpu_ttm_dma_buf_pin,
 	.unpin = softgpu_ttm_dma_buf_unpin,
 	.map_dma_buf = softgpu_ttm_dma_buf_map,
@@ -133,6 +178,7 @@ static const struct dma_buf_ops amdgpu_ops = {
 
 static const struct dma_buf_ops xe_ops = {
 	.attach = softgpu_xe_dma_buf_attach,
+	.detach = softgpu_xe_dma_buf_detach,
 	.pin = softgpu_ttm_dma_buf_pin,
 	.unpin = softgpu_ttm_dma_buf_unpin,
 	.map_dma_buf = softgpu_xe_dma_buf_map,

@@ -206,6 +206,112 @@ static void test_demotion(struct gpu *gpu)
 	buffer_free(buf);
 }
 
+/* Who is attached is told of each move, whether it has mapped the buffer or not. */
+static void test_told(struct gpu *gpu)
+{
+	static const char *const behaviours[] = { "amdgpu", "xe" };
+	int imp = importer_open(), id, i;
+	unsigned long long inode;
+	struct buffer *buf;
+
+	for (i = 0; i < 2; i++) {
+		become(gpu, behaviours[i]);
+		buf = buffer_new(gpu, MIB, SYSTEM | VRAM);
+		inode = buf->inode;
+		buf->map[0] = 1;
+		check_place(buf, "vram");
+		id = importer_attach(imp, near_edu, buf->fd, TESTIMPORTER_DYNAMIC, true);
+		check(id > 0);
+		check_errno(gpu_put(gpu, "evict", "%llu", inode), 0);
+		check(importer_state(imp, id).invalidations == 1, "not told of the eviction");
+		check_errno(gpu_put(gpu, "restore", "%llu", inode), 0);
+		check_place(buf, "vram");
+		check(importer_state(imp, id).invalidations == 2, "not told of the way back");
+		/* No move, nothing to tell. */
+		check_errno(gpu_put(gpu, "restore", "%llu", inode), 0);
+		check(importer_state(imp, id).invalidations == 2);
+		check_errno(importer_detach(imp, id), 0);
+		buffer_free(buf);
+	}
+	close(imp);
+}
+
+static void power(struct gpu *gpu, const char *file, char *text, size_t size)
+{
+	char path[128];
+
+	snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s/power/%s", gpu->bdf, file);
+	get(path, text, size);
+}
+
+static void set_power(struct gpu *gpu, const char *control)
+{
+	char path[128];
+
+	snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s/power/control", gpu->bdf);
+	check_errno(put(path, "%s", control), 0);
+}
+
+static bool asleep(void *gpu)
+{
+	char status[32];
+
+	power(gpu, "runtime_status", status, sizeof(status));
+	return !strcmp(status, "suspended");
+}
+
+/*
+ * Runtime power management: amdgpu lets a GPU sleep and takes peer-to-peer away,
+ * xe wakes it. Both keep it awake for who is attached then.
+ */
+static void test_suspended(struct gpu *gpu)
+{
+	int imp = importer_open(), id;
+	bool p2p = kernel_has_p2p(imp, gpu);
+	struct buffer *buf;
+
+	become(gpu, "amdgpu");
+	check_errno(gpu_put(gpu, "pin_rule", "vram"), 0);
+	buf = buffer_new(gpu, MIB, SYSTEM | VRAM);
+	set_power(gpu, "auto");
+	eventually(asleep, gpu, "the GPU does not sleep");
+	id = importer_attach(imp, near_edu, buf->fd, TESTIMPORTER_PINNED, true);
+	check(id > 0 && importer_map(imp, id, NULL, 0) > 0);
+	check(!importer_state(imp, id).peer2peer, "peer to peer with a GPU that sleeps");
+	check_place(buf, "system");
+	check(asleep(gpu));
+	check_errno(importer_detach(imp, id), 0);
+
+	set_power(gpu, "on");
+	check(!asleep(gpu));
+	id = importer_attach(imp, near_edu, buf->fd, TESTIMPORTER_PINNED, true);
+	set_power(gpu, "auto");
+	check(id > 0 && importer_map(imp, id, NULL, 0) > 0);
+	check(importer_state(imp, id).peer2peer == p2p);
+	check_place(buf, p2p ? "vram" : "system");
+	if (p2p)
+		check_dma(buf, imp, id);
+	/* DMA takes a while, in which a GPU that may sleep does. */
+	check(!p2p || !asleep(gpu), "it sleeps while a peer is attached");
+	check_errno(importer_detach(imp, id), 0);
+	eventually(asleep, gpu, "nobody is attached, and the GPU does not sleep");
+	buffer_free(buf);
+
+	become(gpu, "xe");
+	buf = buffer_new(gpu, MIB, SYSTEM | VRAM);
+	check(asleep(gpu));
+	id = importer_attach(imp, near_edu, buf->fd, TESTIMPORTER_PINNED, true);
+	check(id > 0 && importer_map(imp, id, NULL, 0) > 0);
+	check(importer_state(imp, id).peer2peer == p2p);
+	check_dma(buf, imp, id);
+	check(!asleep(gpu));
+	check_errno(importer_detach(imp, id), 0);
+	eventually(asleep, gpu, "nobody is attached, and the GPU does not sleep");
+	set_power(gpu, "on");
+	close(imp);
+	buffer_free(buf);
+}
+
 static void test_eviction(struct gpu *gpu)
 {
 	int imp = importer_open(), id;
@@ -284,6 +390,33 @@ static void test_i915(struct gpu *gpu)
 	close(imp);
 }
 
+#define GATE "/sys/module/softgpu/parameters/topology_gate"
+
+/*
+ * Importers that take part in moves and need pages: with the gate they are not let
+ * in, without it they are, and get nothing. Up to 6.12 the core maps in attach.
+ */
+static void nvidia_wants_peers(struct gpu *gpu, int imp, unsigned int kind)
+{
+	struct buffer *buf = buffer_new(gpu, MIB, SYSTEM | VRAM);
+	int id;
+
+	check_errno(importer_attach(imp, near_edu, buf->fd, kind, false), -524);
+	check_errno(put(GATE, "N"), 0);
+	id = importer_attach(imp, near_edu, buf->fd, kind, false);
+	if (id > 0)
+		check_errno(importer_map(imp, id, NULL, 0), -ENOMEM);
+	else
+		check_errno(id, -ENOMEM);
+	if (id > 0)
+		check_errno(importer_detach(imp, id), 0);
+	id = importer_attach(imp, far_edu, buf->fd, kind, true);
+	check(id > 0 && importer_map(imp, id, NULL, 0) == 1, "there is no gate");
+	check_errno(importer_detach(imp, id), 0);
+	check_errno(put(GATE, "Y"), 0);
+	buffer_free(buf);
+}
+
 /* NVIDIA: never moves, and has its own opinion of the topology. */
 static void test_nvidia(struct gpu *gpu)
 {
@@ -312,10 +445,13 @@ static void test_nvidia(struct gpu *gpu)
 		check_errno(importer_transfer(imp, false, id, false, 0, &byte, 1), -EINVAL);
 		check_errno(importer_detach(imp, id), 0);
 		buffer_free(buf);
+		if (p2p)
+			nvidia_wants_peers(gpu, imp, kind);
 	}
 	become(gpu, "nvidia-coherent");
 	buf = buffer_new(gpu, MIB, SYSTEM | VRAM);
-	id = importer_attach(imp, far_edu, buf->fd, TESTIMPORTER_PINNED, true);
+	/* Memory with pages is for importers that need them, too. */
+	id = importer_attach(imp, far_edu, buf->fd, TESTIMPORTER_PINNED, false);
 	check(id > 0);
 	n = importer_map(imp, id, segs, 256);
 	check(n > 0);
@@ -423,6 +559,8 @@ const struct test importer_tests[] = {
 	{ .name = "ttm", .run = test_ttm },
 	{ .name = "vram-only", .run = test_vram_only },
 	{ .name = "demotion", .run = test_demotion },
+	{ .name = "told", .run = test_told },
+	{ .name = "suspended", .run = test_suspended },
 	{ .name = "eviction", .run = test_eviction },
 	{ .name = "i915", .run = test_i915 },
 	{ .name = "nvidia", .run = test_nvidia },

@@ -206,6 +206,10 @@ static void test_amdgpu_create(struct gpu *gpu)
 		.in = { .bo_size = 4096, .domains = vram,
 			.domain_flags = AMDGPU_GEM_CREATE_NO_CPU_ACCESS },
 	};
+	union drm_amdgpu_gem_create private = {
+		.in = { .bo_size = 4096, .domains = vram,
+			.domain_flags = AMDGPU_GEM_CREATE_VM_ALWAYS_VALID },
+	};
 	union drm_amdgpu_gem_mmap mm;
 
 	check_errno(amdgpu_create(gpu, 4096, 0, vram, 0), 0);
@@ -226,6 +230,10 @@ static void test_amdgpu_create(struct gpu *gpu)
 	mm.in._pad = 0;
 	check_errno(call(gpu->drm, DRM_IOCTL_AMDGPU_GEM_MMAP, &mm), -EPERM);
 	close_handle(gpu, hidden.out.handle);
+
+	check_errno(call(gpu->drm, DRM_IOCTL_AMDGPU_GEM_CREATE, &private), 0);
+	check_errno(buffer_export(gpu, private.out.handle), -EPERM);
+	close_handle(gpu, private.out.handle);
 }
 
 static void test_amdgpu_info(struct gpu *gpu)
