@@ -107,14 +107,18 @@ func decisionTable(t *testing.T) {
 
 // enough looks that imports ended in each way that there is on such a machine.
 func (b bench) enough(t *testing.T) {
-	wanted := []string{"direct physical address", "staged physical address"}
-	if b.m.Kernel.P2PDMA == placement.Yes {
-		wanted = append(wanted, "direct bus address")
-	}
+	wanted := []string{"direct physical address", "staged physical address", "moved by physical address"}
+	moved := []Class{ClassAMDGPU, ClassXe, ClassI915, ClassNVIDIA, ClassNVIDIACoherent}
 	if t, _ := b.m.translationOf(importers(t)["edu0"]); t == translated {
-		wanted = []string{"direct IOVA", "direct bus address", "staged IOVA"}
+		wanted = []string{"direct IOVA", "direct bus address", "staged IOVA", "moved by IOVA"}
+	} else if b.m.Kernel.P2PDMA == placement.Yes {
+		wanted = append(wanted, "direct bus address", "moved by bus address")
+		moved = append(moved, ClassVFIO) // whose bus addresses lead nowhere below an IOMMU
 	}
-	for _, w := range append(wanted, "refused ENOTSUPP attach", "refused EOPNOTSUPP attach") {
+	for _, c := range moved {
+		wanted = append(wanted, movedFor(c))
+	}
+	for _, w := range append(wanted, "refused ENOTSUPP attach", "refused ENOMEM map", "refused EOPNOTSUPP attach") {
 		if b.seen.n[w] == 0 {
 			t.Errorf("no row was %q: %v", w, b.seen.n)
 		}
@@ -496,7 +500,9 @@ func (r row) mapped(t *testing.T, p Prediction, buf *gpualloc.Buffer, segments [
 // behaviour. QEMU's switches hand all traffic to the IOMMU, so a bus address
 // leads nowhere where that translates.
 func (r row) move(p Prediction, buf *gpualloc.Buffer, a *testenv.Attachment) error {
-	kinds := map[Class]Kind{ClassAMDGPU: Pinned, ClassI915: Static, ClassNVIDIA: Dynamic, ClassVFIO: Revocable}
+	kinds := map[Class]Kind{
+		ClassAMDGPU: Pinned, ClassXe: Dynamic, ClassI915: Static, ClassNVIDIA: Dynamic, ClassNVIDIACoherent: Pinned, ClassVFIO: Revocable,
+	}
 	kind, ok := kinds[r.e.Class]
 	if !ok || kind != r.i.Kind || (kind != Static) != r.i.PeerToPeer || !strings.HasPrefix(r.device, "edu") {
 		return nil
@@ -521,5 +527,9 @@ func (r row) move(p Prediction, buf *gpualloc.Buffer, a *testenv.Attachment) err
 		return fmt.Errorf("what the engine reads from the %v of a %v buffer is something else: %w", p.Address, p.Outcome, err)
 	}
 	r.seen.add("moved by " + p.Address.String())
+	r.seen.add(movedFor(r.e.Class))
 	return nil
 }
+
+// movedFor counts transfers by a DMA engine for an exporter.
+func movedFor(c Class) string { return "moved, " + c.String() }
