@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -514,7 +515,7 @@ func TestVMConcurrentGPU(t *testing.T) {
 }
 
 // 10,000 buffers of one page of VRAM, each exported, and one of nearly all of an
-// 8 GiB BAR, which is sparse.
+// 8 GiB BAR, which is sparse, imported too.
 //
 //testbed:machine rootports+vram=8G
 //testbed:kernel 7.2 6.12
@@ -527,7 +528,8 @@ func TestVMGPUScale(t *testing.T) {
 			}
 			a := onGPU(t, g, "")
 			t.Run("huge", func(t *testing.T) { huge(t, g, a) })
-			if personality == "amdgpu" { // its unit is a page; 10,000 of others take as long and show no more
+			if personality == "amdgpu" { // its unit is a page; those of others take as long and show no more
+				t.Run("huge imported", func(t *testing.T) { hugeImported(t, g, a) })
 				t.Run("many", func(t *testing.T) { many(t, g, a) })
 			}
 		})
@@ -553,6 +555,108 @@ func huge(t *testing.T, g testenv.SoftGPU, a Allocator) {
 	if err := b.Close(); err != nil {
 		t.Error(err)
 	}
+}
+
+// hugeImported maps what is longer than a segment, whose length has 32 bits and which
+// amdgpu and nvidia cut at 2 GiB, for a device.
+func hugeImported(t *testing.T, g testenv.SoftGPU, a Allocator) {
+	// Nobody clears and wipes 8 GiB here, which would fill them.
+	parameter(t, "wipe", "N")
+	parameter(t, "topology_gate", "N") // the engine has a root port of its own
+	imp := testenv.TestImporter(t)
+	dir, err := filepath.EvalSymlinks("/run/gpurdma/pci/edu0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	edu := filepath.Base(dir)
+
+	// All of it in system memory is more than there is. That is an errno, and no
+	// process is killed for it.
+	g.Set(t, "behaviour", "amdgpu")
+	b := alloc(t, a, largest(g), Options{})
+	at, err := attach(imp, edu, b, testenv.StaticImporter)
+	if err == nil { // up to 6.12 that maps already
+		_, err = at.Map()
+		if err := at.Detach(); err != nil {
+			t.Error(err)
+		}
+	}
+	if !errors.Is(err, unix.ENOMEM) {
+		t.Errorf("8 GiB in system memory: %v, want ENOMEM", err)
+	}
+	if err := b.Close(); err != nil {
+		t.Error(err)
+	}
+
+	g.Set(t, "behaviour", "nvidia")
+	b = alloc(t, a, largest(g), Options{})
+	if at, err = attach(imp, edu, b, testenv.DynamicImporter); err != nil {
+		t.Fatal(err)
+	}
+	segments, err := at.Map()
+	if err != nil || len(segments) != 4 {
+		t.Fatalf("%d segments, %v; want 4", len(segments), err)
+	}
+	total := uint64(0)
+	for i, s := range segments {
+		if s.Addr != segments[0].Addr+total || s.Length > 2<<30 || i < 3 && s.Length != 2<<30 {
+			t.Errorf("segment %d is %+v, after %#x bytes at %#x", i, s, total, segments[0].Addr)
+		}
+		total += s.Length
+	}
+	if total != uint64(b.Size()) {
+		t.Errorf("%d of %d bytes are mapped", total, b.Size())
+	}
+	// Bytes on both sides of each cut, and the last ones.
+	for _, off := range []int64{2<<30 - 100, 4<<30 - 1, 6<<30 - 255, b.Size() - 256} {
+		want, got := make([]byte, 256), make([]byte, 256)
+		rand.Read(want)
+		if err := at.Write(want, uint64(off)); err != nil {
+			t.Fatalf("DMA to %#x: %v", off, err)
+		}
+		if _, err := b.ReadAt(got, off); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("DMA to %#x went elsewhere: %v", off, err)
+		}
+		rand.Read(want)
+		if _, err := b.WriteAt(want, off); err != nil {
+			t.Fatal(err)
+		}
+		if err := at.Read(got, uint64(off)); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("DMA from %#x came from elsewhere: %v", off, err)
+		}
+	}
+	if err := errors.Join(at.Detach(), b.Close()); err != nil {
+		t.Error(err)
+	}
+	if left := g.Buffers(t); len(left) != 0 {
+		t.Errorf("left are %v", left)
+	}
+}
+
+// attach attaches a buffer to a device, for peer-to-peer if the kind knows that.
+func attach(imp *testenv.Importer, device string, b *Buffer, kind testenv.ImporterKind) (at *testenv.Attachment, err error) {
+	refusal := b.Segments()[0].Buf.Do(func(fd int) error {
+		at, err = imp.Attach(device, fd, kind, kind != testenv.StaticImporter)
+		return nil
+	})
+	return at, errors.Join(err, refusal)
+}
+
+// parameter sets one of the software GPU's, until the test is over.
+func parameter(t *testing.T, name, value string) {
+	t.Helper()
+	file := "/sys/module/softgpu/parameters/" + name
+	old, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	put := func(text []byte) {
+		if err := os.WriteFile(file, text, 0); err != nil {
+			t.Error(err)
+		}
+	}
+	put([]byte(value))
+	t.Cleanup(func() { put(old) })
 }
 
 func many(t *testing.T, g testenv.SoftGPU, a Allocator) {
