@@ -17,7 +17,7 @@ import (
 // What is proven of a pair is what was predicted, or the proof says why it is not
 // known, whatever GPU and NIC, behaviour of the exporter and kind of importer.
 //
-//testbed:machine fabric+EPYC nested+Nehalem+iommu
+//testbed:machine fabric+EPYC fabric+EPYC+iommu nested+Nehalem+iommu
 //testbed:kernel 7.2
 func TestVMAgree(t *testing.T) { agree(t, p2p.Direct, p2p.Staged, p2p.Refused) }
 
