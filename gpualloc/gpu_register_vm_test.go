@@ -35,6 +35,7 @@ func TestVMGPURegister(t *testing.T) {
 
 func register(t *testing.T, personality, place string) {
 	g := testenv.SoftGPUs(t, "personality="+personality)[0] // gpu0, beside rxe0
+	testenv.SetImporter(t, "rxe0", "pinned")
 	a, err := gpualloc.Open("drm:"+g.PCI+place, gpualloc.Env{})
 	if err != nil {
 		t.Fatal(err)

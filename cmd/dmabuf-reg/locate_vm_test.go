@@ -30,6 +30,7 @@ func TestVMLocate(t *testing.T) {
 		{"/system", "rxe0", false},
 	} {
 		t.Run(fmt.Sprintf("gpu0%s,%s", c.spec, c.nic), func(t *testing.T) {
+			testenv.SetImporter(t, c.nic, "pinned")
 			r := command(t, "verify", "--gpu", "drm:"+gpu.PCI+c.spec, "--nic", c.nic, "--size", "256KiB",
 				"--trace", "--locate", "bar-search", "--json")
 			if status := r.do(t); status != 0 {

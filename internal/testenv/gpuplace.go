@@ -11,7 +11,13 @@ type GPUPlace struct {
 	Name  string // what is asked for: "vram"
 	Spec  string // what gpualloc.Open takes: "drm:0000:03:00.0/vram"
 	Where string // where the driver has it while rxe0 has it registered
+	// Importer is the kind that rxe0 was told to be: GPUPlaces says so.
+	Importer string
 }
+
+// placesImporter is the kind of importer that rxe0 is for GPUPlaces. Tests of other
+// kinds say so afterwards (SetImporter).
+const placesImporter = "pinned"
 
 // EachGPU runs a test on each personality of the software GPU, as a subtest of
 // its name, with the places that its memory can be asked to be in.
@@ -23,14 +29,20 @@ func EachGPU(t *testing.T, run func(t *testing.T, places []GPUPlace)) {
 	}
 }
 
-// GPUPlaces loads the software GPU's driver with that personality. (All get it: gpu0
-// is not the first to be probed any more where a test has unplugged it.)
+// GPUPlaces loads the software GPU's driver with that personality, and makes rxe0 a
+// pinned importer, whatever it was. (All get the personality: gpu0 is not the first to be
+// probed any more where a test has unplugged it.)
 func GPUPlaces(t testing.TB, personality string) []GPUPlace {
 	t.Helper()
 	if g := SoftGPUs(t, "personality="+personality)[0]; g.Personality != personality {
 		t.Fatalf("%s is %s: the driver was loaded already", g.Name, g.Personality)
 	}
-	return LoadedGPUPlaces(t)
+	SetImporter(t, "rxe0", placesImporter)
+	places := LoadedGPUPlaces(t)
+	for i := range places {
+		places[i].Importer = placesImporter
+	}
+	return places
 }
 
 // LoadedGPUPlaces are the places where the driver is loaded already, as for a
