@@ -27,8 +27,8 @@ test: ## set up and run all the tests: host, cross builds, and each kernel's VM
 	@$(MAKE) --no-print-directory unit
 	@$(MAKE) --no-print-directory glibc-check
 	@$(MAKE) --no-print-directory checkpatch sparse
-	@$(MAKE) --no-print-directory vm-selftest
 	@rm -f $(BUILD)/testbed/*/tally* $(BUILD)/testbed/*/softgpu-vm.log
+	@$(MAKE) --no-print-directory vm-selftest
 	@$(MAKE) --no-print-directory cprog build doubles
 	@status=0; \
 		printf '%s\n' $(KERNELS) | xargs -P $(VM_JOBS) -I {} $(SHELL) $(.SHELLFLAGS) \

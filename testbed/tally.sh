@@ -17,7 +17,7 @@ counts=()
 for series; do
 	tally=$BUILD/testbed/$series/tally
 	[ -e "$tally" ] || echo "FAIL $series: its run broke off before the tests ended" >>"$failed"
-	for tally in "$tally" "$tally-softgpu"; do
+	for tally in "$tally" "$tally-softgpu" "$tally-selftest" "$tally-once"; do
 		[ ! -e "$tally" ] || counts+=("$tally")
 	done
 done
@@ -28,7 +28,7 @@ done
 echo
 [ ${#counts[@]} -eq 0 ] || awk '/^FAIL / { next } { print }
 	{ for (i = 2; i <= NF; i++) n[$i] += $(i - 1) }
-	END { print n["passed,"] + 0 " passed, " n["failed,"] + 0 " failed, " n["skipped"] + 0 " skipped" }' "${counts[@]}"
+	END { print n["boots:"] + n["boots,"] + n["boots"] " boots, " n["passed,"] + 0 " passed, " n["failed,"] + 0 " failed, " n["skipped"] + 0 " skipped" }' "${counts[@]}"
 if [ "$status" -ne 0 ] && [ ! -s "$failed" ]; then
 	echo "FAIL a step beside the tests: its message is above, after the kernel's name" >"$failed"
 fi

@@ -8,8 +8,33 @@ testbed=$PWD/build/bin/testbed
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 
+# What tally adds for the end of make test: how often a machine was started, and what
+# of it went well. fail adds itself.
+boots=0
+passed=0
+tally_file=
+# tally SERIES NAME names what is counted from here on.
+tally() {
+	tally_file=build/testbed/$1/tally-$2
+	tally_title="the test bed itself on $1"
+	mkdir -p "$(dirname "$tally_file")"
+	rm -f "$tally_file"
+}
+write_tally() {
+	[ -n "$tally_file" ] || return 0
+	printf '%s, %s boots: %s passed, %s failed, 0 skipped\n' "$tally_title" $boots $passed "$1" >"$tally_file"
+}
+# ok TEXT... says what was promised and holds.
+ok() {
+	echo "ok $*"
+	passed=$((passed + 1))
+	write_tally 0
+}
+
 fail() {
 	echo "FAIL: $*" >&2
+	write_tally 1
+	[ -z "$tally_file" ] || echo "FAIL $tally_title: $*" >>"$tally_file"
 	for f in out err; do
 		[ -s "$dir/$f" ] || continue
 		echo "-- std$f" >&2
@@ -26,10 +51,11 @@ expect() {
 	[ $status -eq "$want" ] || fail "$*: status $status, want $want"
 }
 
-# run STATUS ARGUMENT... is that for testbed.
+# run STATUS ARGUMENT... is that for testbed, which starts a machine.
 run() {
 	local want=$1
 	shift
+	[ "$1" != run ] || boots=$((boots + 1))
 	expect "$want" "$testbed" "$@"
 }
 

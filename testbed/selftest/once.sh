@@ -10,33 +10,38 @@ set -euo pipefail
 # shellcheck source-path=SCRIPTDIR
 . "$(dirname "$0")/common.sh"
 export GPURDMA_KERNEL=${1:?usage: once.sh SERIES}
+tally "$1" once
 
-# What goes in comes out again, and a second stream does not disturb it.
+# What goes in comes out again, and a second stream does not disturb it. A fault that
+# is meant to happen is none.
 head -c 20000000 "build/kernels/$GPURDMA_KERNEL/source.tar.xz" >"$dir/in"
-"$testbed" run -stdin -- bash -c 'tee >(sha256sum >&2); sleep 0.2' <"$dir/in" >"$dir/out" 2>"$dir/err" || fail "status $?"
+boots=$((boots + 1))
+"$testbed" run -stdin -allow 'made/up' -- bash -c 'echo "WARNING: CPU: 0 PID: 1 at made/up.c:1 f+0x0/0x1" >/dev/kmsg; sleep 0.5
+	tee >(sha256sum >&2); sleep 0.2' <"$dir/in" >"$dir/out" 2>"$dir/err" || fail "status $?"
 cmp "$dir/in" "$dir/out" || fail "the output changed on its way"
 [ "$(sha256sum <"$dir/in")" = "$(cat "$dir/err")" ] || fail "standard input changed on its way"
 : >"$dir/out"
-echo "ok large streams"
+ok large streams, provoked faults
 
 run 127 run -- /nonexistent
-run 0 run -allow 'made/up' -- bash -c 'echo "WARNING: CPU: 0 PID: 1 at made/up.c:1 f+0x0/0x1" >/dev/kmsg; sleep 0.5'
-echo "ok no such command, provoked faults"
+ok no such command
 
 # As a user types it, not as a recipe of the make that may have called us.
+boots=$((boots + 1))
 expect 137 env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL make vm KERNEL="$GPURDMA_KERNEL" \
 	CMD='echo "it'\''s \$HOME: $HOME"; echo "to stderr" >&2; kill -9 $$'
 [ "$(cat "$dir/out")" = "it's \$HOME: /root" ] || fail "make vm: standard output is not the command's"
 said err 'to stderr'
 if grep '^make.*Error' "$dir/err"; then fail "make vm: make reports the command's status as its own error"; fi
-echo "ok make vm"
+ok make vm
 
 run 124 run -timeout 5s -- sleep 1000
 said err 'did not end within 5s'
 log=$(sed -n 's/^whole log: //p' "$dir/err")
 [ -s "$log" ] || fail "no log is left: '$log'"
-echo "ok watchdog"
+ok watchdog
 
+boots=$((boots + 1))
 "$testbed" run -- sleep 1000 >"$dir/out" 2>"$dir/err" &
 pid=$!
 for ((i = 0; i < 600; i++)); do
@@ -49,7 +54,7 @@ status=0
 wait $pid || status=$?
 [ $status -eq 130 ] || fail "interrupted: status $status, want 130"
 [ -n "$machine" ] && [ ! -d "/proc/$machine" ] || fail "the machine '$machine' outlived its run"
-echo "ok interrupt"
+ok interrupt
 
 # go test, with the profile brought back and a failure not hidden.
 mkdir "$dir/pkg"
@@ -74,10 +79,11 @@ cat >"$dir/exec" <<-END
 END
 chmod +x "$dir/exec"
 in_pkg() { (cd "$dir/pkg" && "$@"); }
+boots=$((boots + 1))
 expect 1 in_pkg go test -exec "$dir/exec" -run 'TestF$|TestFails' -json -coverprofile="$dir/cover" .
 grep -q '"Action":"pass".*"Test":"TestF"' "$dir/out" || fail "no passing TestF"
 grep -q '"Action":"fail".*"Test":"TestFails"' "$dir/out" || fail "no failing TestFails"
 said out 'on purpose'
 if grep -q TestDeselected "$dir/out"; then fail "-run was lost"; fi
 grep -q 'x.go:.* 1 1$' "$dir/cover" || fail "no coverage came back"
-echo "ok go test -exec"
+ok go test -exec

@@ -9,6 +9,7 @@ set -euo pipefail
 # shellcheck source-path=SCRIPTDIR
 . "$(dirname "$0")/common.sh"
 export GPURDMA_KERNEL=${1:?usage: series.sh SERIES}
+tally "$1" selftest
 
 # The guest is what it should be, and nothing but the command writes.
 run 7 run -results "$dir/results" -- bash -c '
@@ -22,9 +23,9 @@ run 7 run -results "$dir/results" -- bash -c '
 [ "$(cat "$dir/err")" = '  to  stderr' ] || fail "wrong standard error"
 [ "$(cat "$dir/results/f")" = kept ] || fail "results were lost"
 [ ! -e /write-is-dropped ] || fail "the guest wrote to the host's root"
-echo "ok $GPURDMA_KERNEL: streams, status, files, modules"
+ok "$GPURDMA_KERNEL: streams, status, files, modules"
 
 # Faults are found whatever the command's status, and the machine's death too.
 run 121 run -- bash -c 'echo "WARNING: CPU: 0 PID: 1 at made/up.c:1 f+0x0/0x1" >/dev/kmsg; echo c >/proc/sysrq-trigger; sleep 100'
 said err 'made/up.c' 'Kernel panic - not syncing: sysrq triggered crash'
-echo "ok $GPURDMA_KERNEL: kernel faults"
+ok "$GPURDMA_KERNEL: kernel faults"

@@ -22,6 +22,7 @@ const SkipStatus = 77
 //
 //	# testbed: machine=pair peer=server.sh
 //	# testbed: modules=stock timeout=5m kernels=6.12,6.1
+//	# testbed: processors=1
 type Script struct {
 	Name    string // file name without .sh
 	File    string
@@ -30,6 +31,7 @@ type Script struct {
 	Timeout time.Duration // 0: the run's
 	Kernels []string      // empty: all
 	Peer    string        // file of the same directory, run on the machine's second node meanwhile
+	One     bool          // one processor will do: nothing in it polls without a pause
 }
 
 const scriptDirective = "# testbed:"
@@ -88,6 +90,11 @@ func (s *Script) parse(text string) error {
 				s.Kernels = strings.Split(value, ",")
 			case "peer":
 				s.Peer = value
+			case "processors":
+				if value != "1" {
+					return fmt.Errorf("processors=%s: only 1 can be asked for", value)
+				}
+				s.One = true
 			default:
 				err = fmt.Errorf("unknown key %q", key)
 			}

@@ -106,12 +106,12 @@ func TestScripts(t *testing.T) {
 		}
 	}
 	put("a.sh", "#!/bin/bash\n# SPDX\n# testbed: machine=pair timeout=5m\n# testbed: kernels=6.12 peer=server.sh\necho\n# testbed: modules=stock\n", 0o755)
-	put("b.sh", "#!/bin/bash\n# testbed: modules=stock\n", 0o755)
+	put("b.sh", "#!/bin/bash\n# testbed: modules=stock processors=1\n", 0o755)
 	put("common.sh", "# testbed: nonsense=1\n", 0o644)
 	got, err := Scripts(dir)
 	want := []Script{
 		{Name: "a", File: filepath.Join(dir, "a.sh"), Machine: "pair", Timeout: 5 * time.Minute, Kernels: []string{"6.12"}, Peer: "server.sh"},
-		{Name: "b", File: filepath.Join(dir, "b.sh"), Stock: true},
+		{Name: "b", File: filepath.Join(dir, "b.sh"), Stock: true, One: true},
 	}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, %v; want %+v", got, err, want)
@@ -119,7 +119,7 @@ func TestScripts(t *testing.T) {
 	if !got[0].RunsOn("6.12") || got[0].RunsOn("6.1") || !got[1].RunsOn("6.1") {
 		t.Error("RunsOn is wrong")
 	}
-	for _, bad := range []string{"timeout=soon", "modules=mine", "what=ever"} {
+	for _, bad := range []string{"timeout=soon", "modules=mine", "processors=3", "what=ever"} {
 		put("c.sh", "# testbed: "+bad+"\n", 0o755)
 		if _, err := Scripts(dir); err == nil || !strings.Contains(err.Error(), bad) {
 			t.Errorf("%s: got %v", bad, err)

@@ -464,7 +464,7 @@ func (t *testRun) build(p gotest.Package, race bool) (string, error) {
 }
 
 // several says whether a job needs more processors than -cpus gives it: a race does,
-// and a shell test, whose programs poll without a pause.
+// and a shell test, whose programs poll without a pause unless it says otherwise.
 func (t *testRun) several(needs bool) bool { return needs && t.flags.cpus != 0 }
 
 // addJob adds a job for some of a package's tests on one machine.
@@ -563,7 +563,7 @@ func (t *testRun) addScripts(re *regexp.Regexp) error {
 			continue
 		}
 		t.jobs = append(t.jobs, job{
-			group: suite.ScriptGroup + " " + s.Name, machine: s.Machine, stock: s.Stock, several: t.several(true),
+			group: suite.ScriptGroup + " " + s.Name, machine: s.Machine, stock: s.Stock, several: t.several(!s.One),
 			do: func(v *vm.VM, o vm.Options, out io.Writer) ([]suite.Result, error) { return t.script(v, o, s, out) },
 		})
 	}
