@@ -5,6 +5,8 @@
  */
 #include "state.h"
 
+#define ENOMEM 12
+
 INLINE int returned(void *ctx, u8 func, s32 ret)
 {
 	struct scope *s = scope();
@@ -34,10 +36,14 @@ int exporter_pin(void *ctx)
 	return returned(ctx, FUNC_EXPORTER_PIN, (s32)returned_value(ctx));
 }
 
+/* NVIDIA's answers NULL to whom it refuses: the core makes ENOMEM of that. */
 SEC("fexit/exporter_map")
 int exporter_map(void *ctx)
 {
-	return returned(ctx, FUNC_EXPORTER_MAP, ptr_err(returned_value(ctx)));
+	u64 table = 0;
+	s32 err = func_ret(ctx, &table) || table ? ptr_err(table) : -ENOMEM;
+
+	return returned(ctx, FUNC_EXPORTER_MAP, err);
 }
 
 char license_text[] SEC("license") = "Dual BSD/GPL";
