@@ -40,12 +40,6 @@ static const char *const op_names[SOFTGPU_OPS] = {
 
 static struct dentry *root;
 
-/* 0: not exported. Inode numbers of dma-bufs start at 1. */
-static u64 bo_inode(struct softgpu_bo *bo)
-{
-	return bo->dmabuf ? file_inode(bo->dmabuf->file)->i_ino : 0;
-}
-
 static const char *place_name(struct softgpu_bo *bo)
 {
 	if (bo->lost)
@@ -71,7 +65,7 @@ static void show_bo(struct seq_file *m, struct softgpu_bo *bo)
 			all++;
 			peers += at->peer2peer;
 		}
-	seq_printf(m, "inode=%llu size=%zu place=%s", bo_inode(bo), bo->base.size,
+	seq_printf(m, "inode=%llu size=%zu place=%s", bo->inode, bo->base.size,
 		   place_name(bo));
 	if (bo->place == SOFTGPU_VRAM)
 		seq_printf(m, " offset=%#llx", bo->node->start);
@@ -139,7 +133,7 @@ static int for_buffers(struct softgpu_device *gpu, u64 inode,
 
 	while ((bo = next_bo(gpu, bo))) {
 		dma_resv_lock(bo->base.resv, NULL);
-		if (!inode || bo_inode(bo) == inode) {
+		if (!inode || bo->inode == inode) {
 			err = bo->lost ? -ENODEV : act(bo);
 			if (err || inode)
 				ret = err;
@@ -227,7 +221,7 @@ static int add_fence(struct softgpu_device *gpu, u64 inode, unsigned int ms,
 
 	while ((bo = next_bo(gpu, bo))) {
 		dma_resv_lock(bo->base.resv, NULL);
-		if (bo_inode(bo) == inode)
+		if (bo->inode == inode)
 			ret = softgpu_fence_add(bo, ms, usage);
 		dma_resv_unlock(bo->base.resv);
 	}

@@ -46,6 +46,7 @@ static void disclaim(struct softgpu_bo *bo)
 {
 	dma_resv_lock(bo->base.resv, NULL);
 	bo->dmabuf = NULL;
+	bo->inode = 0;
 	if (bo->behaviour->disclaim)
 		bo->behaviour->disclaim(bo);
 	bo->behaviour = NULL;
@@ -93,6 +94,7 @@ struct dma_buf *softgpu_bo_export(struct drm_gem_object *obj, int flags)
 	 */
 	dma_resv_lock(bo->base.resv, NULL);
 	bo->dmabuf = dmabuf;
+	bo->inode = file_inode(dmabuf->file)->i_ino;
 	dma_resv_unlock(bo->base.resv);
 out:
 	drm_dev_exit(idx);

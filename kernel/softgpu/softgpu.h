@@ -125,6 +125,7 @@ struct softgpu_bo {
 	unsigned int maps;		/* importers' mappings that live now */
 	bool revoked;
 	struct dma_buf *dmabuf;		/* until its release */
+	u64 inode;			/* its number, 0: none; the inode itself goes before */
 	const struct softgpu_behaviour *behaviour;
 	struct p2pdma_provider *provider;
 };

@@ -321,7 +321,30 @@ static void test_unplug(struct gpu *gpu)
 		lose_device(gpu->bdf, behaviours[i], true);
 }
 
+/*
+ * debugfs lists buffers while their dma-bufs are made and released. A kernel with
+ * KASAN sees when what is being released is looked at.
+ */
+static void test_listed(struct gpu *gpu)
+{
+	int i, status;
+	pid_t pid = fork();
+
+	check(pid >= 0);
+	if (!pid) {
+		gpu = gpu_open(gpu->bdf);
+		for (;;)
+			buffer_free(buffer_new(gpu, MIB, SYSTEM | VRAM));
+	}
+	for (i = 0; i < 500; i++)
+		check(gpu_buffers(gpu) <= 1, "more than one buffer");
+	check(!kill(pid, SIGKILL) && waitpid(pid, &status, 0) == pid);
+	check(WIFSIGNALED(status), "the process that makes buffers has ended: %#x", status);
+	eventually(no_buffers, gpu, "buffers are left");
+}
+
 const struct test life_tests[] = {
+	{ .name = "listed", .run = test_listed },
 	{ .name = "killed", .run = test_killed },
 	{ .name = "unload-refused", .run = test_unload_refused },
 	{ .name = "unbind", .run = test_unbind },
