@@ -21,6 +21,17 @@ type entry struct {
 	mappedAt uint64
 	tracksMR bool
 	age      *list.Element
+	beside   *list.Element // among those on its buffer, nil if that is not known
+}
+
+// bufferID is a dma-buf's address, which is used again, and its inode, which is not.
+type bufferID struct{ dmabuf, inode uint64 }
+
+func (e *entry) buffer() (id bufferID, known bool) {
+	if e.rec.Buffer == nil {
+		return id, false
+	}
+	return bufferID{e.dmabuf, e.rec.Buffer.Inode}, true
 }
 
 // maxEarly bounds events that came before the record they belong to.
@@ -36,7 +47,9 @@ type joiner struct {
 	max  int
 
 	live   map[uint64]*entry
-	order  *list.List // of identities, oldest first
+	order  *list.List              // of identities, oldest first
+	onBuf  map[bufferID]*list.List // the same, by buffer: a process's end releases many
+	looked uint64                  // at how many records moves and releases have looked
 	early  map[uint64][]*wireEvent
 	nEarly int
 	newest uint64               // identity of the newest record
@@ -63,7 +76,7 @@ type update struct {
 
 func newJoiner(c *converter, max int) *joiner {
 	return &joiner{
-		conv: c, max: max, live: map[uint64]*entry{}, order: list.New(),
+		conv: c, max: max, live: map[uint64]*entry{}, order: list.New(), onBuf: map[bufferID]*list.List{},
 		early: map[uint64][]*wireEvent{}, moved: map[uint64]moveState{},
 	}
 }
@@ -190,10 +203,16 @@ func registration(kind uint32) bool {
 // keep follows a record from now on. The oldest one makes room for it.
 func (j *joiner) keep(id uint64, e *entry, now uint64) {
 	if old := j.live[id]; old != nil {
-		j.order.Remove(old.age)
+		j.drop(id, old)
 	}
 	e.age = j.order.PushBack(id)
 	j.live[id] = e
+	if b, ok := e.buffer(); ok {
+		if j.onBuf[b] == nil {
+			j.onBuf[b] = list.New()
+		}
+		e.beside = j.onBuf[b].PushBack(id)
+	}
 	for len(j.live) > j.max {
 		oldest := j.order.Front().Value.(uint64)
 		given := j.live[oldest]
@@ -206,6 +225,27 @@ func (j *joiner) keep(id uint64, e *entry, now uint64) {
 func (j *joiner) drop(id uint64, e *entry) {
 	j.order.Remove(e.age)
 	delete(j.live, id)
+	if b, ok := e.buffer(); ok && e.beside != nil {
+		l := j.onBuf[b]
+		l.Remove(e.beside)
+		if l.Len() == 0 {
+			delete(j.onBuf, b)
+		}
+	}
+}
+
+// eachOn calls fn for the records on a buffer, oldest first. fn may end them.
+func (j *joiner) eachOn(b bufferID, fn func(id uint64, e *entry)) {
+	l := j.onBuf[b]
+	if l == nil {
+		return
+	}
+	for el := l.Front(); el != nil; {
+		id := el.Value.(uint64)
+		el = el.Next()
+		j.looked++
+		fn(id, j.live[id])
+	}
 }
 
 // remap takes a mapping of an attachment that was made before: by a page
@@ -303,8 +343,13 @@ func (j *joiner) end(id uint64, e *entry, ev *wireEvent, how string) {
 
 // wait keeps an event whose record has not come yet: its call is still running
 // in another thread. Identities are counted up, so one far behind the newest
-// belongs to a record that is lost, filtered out or given up.
+// belongs to a record that is lost, filtered out or given up. What existed before
+// has its record from the beginning: without one it has ended, or was given up.
 func (j *joiner) wait(id uint64, ev *wireEvent) {
+	if id&existedBit != 0 {
+		j.orphan++
+		return
+	}
 	if id+maxEarly < j.newest || j.nEarly >= maxEarly {
 		j.giveUp(id, 1)
 		return
@@ -337,31 +382,24 @@ func (j *joiner) move(ev *wireEvent) {
 		clear(j.moved) // their releases were lost
 	}
 	j.moved[ev.DMABuf] = moveState{ev.Inode, ev.Head.Time}
-	for el := j.order.Front(); el != nil; el = el.Next() {
-		e := j.live[el.Value.(uint64)]
-		if e.dmabuf != ev.DMABuf || e.rec.Buffer == nil || e.rec.Buffer.Inode != ev.Inode ||
-			!e.in.Mapped || e.mappedAt > ev.Head.Time {
-			continue
+	j.eachOn(bufferID{ev.DMABuf, ev.Inode}, func(_ uint64, e *entry) {
+		if !e.in.Mapped || e.mappedAt > ev.Head.Time {
+			return
 		}
 		e.in.Moved = true
 		e.rec.Moves++
 		j.emit(Moved, ev.Head.Time, e)
-	}
+	})
 }
 
 // release: the kernel frees the buffer. Whoever still seems to use it ended
 // unseen.
 func (j *joiner) release(ev *wireEvent) {
 	delete(j.moved, ev.DMABuf)
-	for el := j.order.Front(); el != nil; {
-		id := el.Value.(uint64)
-		e := j.live[id]
-		el = el.Next()
-		if e.dmabuf == ev.DMABuf && e.rec.Buffer != nil && e.rec.Buffer.Inode == ev.Inode {
-			e.rec.Incomplete = append(e.rec.Incomplete, "its end was not seen; the buffer is gone")
-			j.end(id, e, ev, "buffer released")
-		}
-	}
+	j.eachOn(bufferID{ev.DMABuf, ev.Inode}, func(id uint64, e *entry) {
+		e.rec.Incomplete = append(e.rec.Incomplete, "its end was not seen; the buffer is gone")
+		j.end(id, e, ev, "buffer released")
+	})
 }
 
 func (j *joiner) exported(x *wireExport) {

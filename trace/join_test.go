@@ -4,6 +4,7 @@ package trace
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -256,6 +257,30 @@ func TestJoinEarlyGivenUp(t *testing.T) {
 	}
 }
 
+// Events of what existed before, and is followed no more, wait for nobody, and do
+// not spoil what comes.
+func TestJoinEarlyExisting(t *testing.T) {
+	var c clock
+	j := testJoiner(10)
+	old := made(&c, existedBit|1)
+	for range maxEarly + 10 {
+		j.handle(happens(&c, eventUnmap, old))
+	}
+	if j.nEarly != 0 || len(j.early) != 0 || j.orphan != maxEarly+10 {
+		t.Errorf("%d events wait, %d are orphans", j.nEarly, j.orphan)
+	}
+	slow := made(&c, 2)
+	j.handle(happens(&c, eventRevoke, slow))
+	j.handle(made(&c, 3))
+	j.handle(slow)
+	if m := verdictOf(t, j, 3); m != placement.PeerToPeer {
+		t.Errorf("a registration that came after them: %v", m)
+	}
+	if m := verdictOf(t, j, 2); m != placement.Stale {
+		t.Errorf("one that was revoked before its call came back: %v", m)
+	}
+}
+
 func TestJoinLoss(t *testing.T) {
 	var c clock
 	j := testJoiner(100)
@@ -426,6 +451,63 @@ func TestJoinRelease(t *testing.T) {
 	events := wantKinds(t, j, Registered, Released)
 	if r := events[1].Record; len(r.Incomplete) == 0 || r.Ended != "buffer released" {
 		t.Errorf("%+v", r)
+	}
+}
+
+// A process that is killed with many registrations on buffers of their own, while
+// others live, costs a look at each of its own.
+func TestJoinManyBuffers(t *testing.T) {
+	var c clock
+	const n = 3000
+	j := testJoiner(2 * n)
+	var list []*wireRecord
+	for id := uint64(1); id <= n; id++ {
+		w := made(&c, id)
+		list = append(list, w)
+		j.handle(w)
+	}
+	j.take()
+	for _, w := range list[:n/2] {
+		j.handle(happens(&c, eventMove, w))
+		j.handle(happens(&c, eventDereg, w))
+		j.handle(happens(&c, eventRelease, w))
+	}
+	for _, w := range list[n/2:] { // whose deregistrations were lost
+		j.handle(happens(&c, eventRelease, w))
+	}
+	if j.looked != n {
+		t.Errorf("%d looks at records, for %d moves and %d releases that ended one", j.looked, n/2, n/2)
+	}
+	if len(j.live) != 0 || j.order.Len() != 0 || len(j.onBuf) != 0 {
+		t.Errorf("%d records live, %d in order, on %d buffers", len(j.live), j.order.Len(), len(j.onBuf))
+	}
+	if got := len(j.take()); got != 2*n-n/2 {
+		t.Errorf("%d events", got)
+	}
+}
+
+// Records on one buffer are each told of its move and its end, in their order.
+func TestJoinOneBuffer(t *testing.T) {
+	var c clock
+	j := testJoiner(3)
+	on := func(w *wireRecord) { w.DMABuf, w.Inode = 0xb, 7 }
+	first := made(&c, 1, on)
+	for id := uint64(1); id <= 4; id++ { // the first is given up
+		j.handle(made(&c, id, on))
+	}
+	j.handle(made(&c, 3, on)) // a number again: the newer one counts
+	j.take()
+	j.handle(happens(&c, eventMove, first))
+	j.handle(happens(&c, eventRelease, first))
+	var ids []uint64
+	for _, e := range wantKinds(t, j, Moved, Moved, Moved, Released, Released, Released) {
+		ids = append(ids, e.Record.ID)
+	}
+	if want := []uint64{2, 4, 3, 2, 4, 3}; !slices.Equal(ids, want) {
+		t.Errorf("of records %v, want %v", ids, want)
+	}
+	if len(j.onBuf) != 0 {
+		t.Errorf("%d buffers are left", len(j.onBuf))
 	}
 }
 
