@@ -26,12 +26,23 @@ func ExampleTracer_Events() {
 		if err != nil {
 			log.Fatal(err)
 		}
-		switch e.Kind {
-		case trace.Registered:
-			fmt.Println(e.Record.MR.LKey, e.Record.Placement)
-		case trace.Refused:
-			fmt.Println(e.Record.Explain())
+		if s := line(e); s != "" {
+			fmt.Println(s)
 		}
 	}
 	fmt.Println(t.Loss())
+}
+
+func line(e trace.Event) string {
+	switch e.Kind {
+	case trace.Registered:
+		key := "a key that was not seen" // the kernel skipped the program that reads it
+		if mr := e.Record.MR; mr != nil {
+			key = fmt.Sprintf("lkey %#x", mr.LKey)
+		}
+		return fmt.Sprintf("%s: %v", key, e.Record.Placement)
+	case trace.Refused:
+		return e.Record.Explain().String()
+	}
+	return ""
 }

@@ -108,7 +108,7 @@ type Record struct {
 
 	Buffer   *Buffer   `json:"buffer,omitempty"`
 	Importer *Importer `json:"importer,omitempty"`
-	MR       *MR       `json:"mr,omitempty"`
+	MR       *MR       `json:"mr,omitempty"` // nil if there is none, or if it was not seen
 
 	Placement placement.Placement `json:"placement"`
 	// Unreachable says that the kernel found no way for peer-to-peer between
