@@ -19,7 +19,6 @@ type Inputs struct {
 	// could not be told.
 	PagesOpaque uint64
 	Resources   View // physical addresses given to dma_map_resource, or in the exporter's vector
-	IOMMU       View // physical addresses of the IOMMU's map calls for these IOVAs
 
 	BusFlag     bool    // an entry has SG_DMA_BUS_ADDRESS
 	SwiotlbFlag bool    // an entry has SG_DMA_SWIOTLB
@@ -28,13 +27,12 @@ type Inputs struct {
 	Reach       MapType // which way the kernel told the exporter that there is
 	Translation Translation
 
-	PeerAllowed  Answer // dma_buf_attachment.peer2peer after the exporter's attach
-	Exporter     string // the exporter's driver: "amdgpu"
-	Importer     string // the importer's PCI function, "" if it has none
-	Moved        bool   // move_notify or invalidate_mappings since
-	Lost         string // what was lost while this was watched, "" if nothing
-	Preexisting  bool   // mapped before anybody watched
-	Unobservable string // why this kernel cannot show it, "" if it can
+	PeerAllowed Answer // dma_buf_attachment.peer2peer after the exporter's attach
+	Exporter    string // the exporter's driver: "amdgpu"
+	Importer    string // the importer's PCI function, "" if it has none
+	Moved       bool   // move_notify or invalidate_mappings since
+	Lost        string // what was lost while this was watched, "" if nothing
+	Preexisting bool   // mapped before anybody watched
 }
 
 // vetoes are exporters that clear peer2peer and move the buffer to system
@@ -46,8 +44,8 @@ var vetoes = map[string]bool{"amdgpu": true, "xe": true}
 //
 // It reads its inputs in this order: the mapping failed; something was lost;
 // the buffer moved; bounce buffers; physical addresses that the exporter handed
-// in; bus addresses; pages; addresses that nothing translates; IOMMU map calls.
-// What is left is Unknown.
+// in; bus addresses; pages; addresses that nothing translates. What is left is
+// Unknown.
 func Decide(in Inputs, m *Machine) Placement {
 	p := decide(in, m)
 	p.Evidence = in
@@ -63,8 +61,6 @@ func decide(in Inputs, m *Machine) Placement {
 		return unknown("lost while it was watched: " + in.Lost)
 	case in.Moved:
 		return Placement{Memory: Stale, Reason: "the exporter moved or invalidated the buffer after this mapping"}
-	case in.Unobservable != "":
-		return unknown(in.Unobservable)
 	case !in.Mapped && in.Preexisting:
 		return unknown("it was mapped before tracing began, and this kernel does not show where")
 	case !in.Mapped:
@@ -92,12 +88,6 @@ func decide(in Inputs, m *Machine) Placement {
 	}
 	if in.Translation == Untranslated && !in.DMA.Empty() {
 		return verdict(in.DMA.places(m), DMAAddress, m)
-	}
-	if !in.IOMMU.Empty() {
-		if in.IOMMU.Bytes < in.DMA.Bytes {
-			return unknown(fmt.Sprintf("the IOMMU's map calls were seen for %d of %d bytes", in.IOMMU.Bytes, in.DMA.Bytes))
-		}
-		return verdict(in.IOMMU.places(m), IOMMUMapping, m)
 	}
 	return guess(in)
 }

@@ -37,12 +37,11 @@ const (
 	PhysicalAddress       // given to dma_map_resource, or in the exporter's physical vector: holds under an IOMMU
 	BusAddress            // the kernel chose PCI bus addresses: below a common switch
 	StructPage            // the pages in the scatter list: holds under an IOMMU
-	IOMMUMapping          // the IOMMU's own map calls
 	DMAAddress            // the address given to the device, which nothing translates
 )
 
 var proofNames = []string{
-	"no proof", "physical address", "PCI bus address", "struct page", "IOMMU mapping", "untranslated DMA address",
+	"no proof", "physical address", "PCI bus address", "struct page", "untranslated DMA address",
 }
 
 // Route is the way that DMA takes from the importer to the bytes.
