@@ -27,6 +27,7 @@ const existedBit = 1 << 63
 // that an attachment keeps is read; later ones keep none.
 func (t *Tracer) inventory() {
 	found, err := t.loader.listAttachments()
+	whole := err == nil
 	if err != nil {
 		t.unread = append(t.unread, &dmabuf.Error{Op: "inventory", Device: "BPF iterator", Err: err})
 	}
@@ -60,14 +61,18 @@ func (t *Tracer) inventory() {
 			t.join.note(w.Head.ID, mrs.of)
 		}
 	}
-	t.kernelBufs(bufs, mine, mrs, n)
+	t.kernelBufs(bufs, mine, mrs, n, whole)
 	t.queue = append(t.queue, t.join.take()...)
 }
 
 // kernelBufs adds what only debugfs shows: buffers that no descriptor leads
 // to, as an MR keeps its buffer after the descriptor was closed. n records have
-// identities already.
-func (t *Tracer) kernelBufs(known map[uint64]bool, mine func(inode uint64) bool, mrs existingMRs, n uint64) {
+// identities already. whole: known are all that descriptors lead to.
+func (t *Tracer) kernelBufs(known map[uint64]bool, mine func(inode uint64) bool, mrs existingMRs, n uint64, whole bool) {
+	why := "no descriptor leads to it"
+	if !whole {
+		why = "the list of what descriptors lead to could not be read to its end"
+	}
 	list, err := dmabuf.KernelBufs(t.cfg.Debug)
 	if err != nil {
 		t.unread = append(t.unread, err)
@@ -84,7 +89,7 @@ func (t *Tracer) kernelBufs(known map[uint64]bool, mine func(inode uint64) bool,
 				Buffer:   &Buffer{Inode: b.Inode, Size: uint64(b.Size), Exporter: b.Exporter},
 				Importer: &Importer{Device: device},
 				Incomplete: []string{
-					"known from debugfs only: no descriptor leads to it, so its mapping and its end cannot be seen",
+					"known from debugfs only: " + why + ", so its mapping and its end cannot be seen",
 				},
 			}
 			if addr, err := pci.ParseAddr(device); err == nil {
@@ -204,24 +209,30 @@ func (l *loader) listAttachments() ([]*wireRecord, error) {
 		return nil, err
 	}
 	defer it.Close()
+	return passes(func(first uint32) ([]*wireRecord, error) {
+		if err := coll.Variables["first"].Set(first); err != nil {
+			return nil, err
+		}
+		return listed(it)
+	})
+}
+
+// listed reads an iterator to its end, or as far as the kernel lets it.
+func listed(it *link.Iter) (out []*wireRecord, err error) {
 	rd, err := it.Open()
 	if err != nil {
 		return nil, err
 	}
 	defer rd.Close()
-	data, err := io.ReadAll(rd)
-	if err != nil {
-		return nil, err
-	}
-	var out []*wireRecord
+	data, readErr := io.ReadAll(rd)
 	for ; len(data) >= wireRecordSize; data = data[wireRecordSize:] {
 		ev, err := decode(data[:wireRecordSize])
 		if err != nil {
-			return out, err
+			return out, errors.Join(readErr, err)
 		}
 		if w, ok := ev.(*wireRecord); ok {
 			out = append(out, w)
 		}
 	}
-	return out, nil
+	return out, readErr
 }

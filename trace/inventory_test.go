@@ -5,6 +5,7 @@ package trace
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -27,7 +28,7 @@ func TestInventoryOfDebugfs(t *testing.T) {
 	}
 	tr := &Tracer{cfg: Config{Debug: filepath.Dir(dir)}, join: testJoiner(10)}
 	tr.join.conv.boot = time.Now().Add(-time.Hour)
-	tr.kernelBufs(map[uint64]bool{}, func(uint64) bool { return true }, nil, 3)
+	tr.kernelBufs(map[uint64]bool{}, func(uint64) bool { return true }, nil, 3, true)
 	ids := map[uint64]bool{existedBit | 1: true, existedBit | 2: true, existedBit | 3: true}
 	events := tr.join.take()
 	for _, e := range events {
@@ -38,6 +39,13 @@ func TestInventoryOfDebugfs(t *testing.T) {
 	}
 	if len(events) != 3 {
 		t.Errorf("%d attachments", len(events))
+	}
+	// Of a list that was cut it is not known what it lacks.
+	for whole, want := range map[bool]string{true: "no descriptor leads to it", false: "could not be read to its end"} {
+		tr.kernelBufs(map[uint64]bool{}, func(uint64) bool { return true }, nil, 6, whole)
+		for _, e := range tr.join.take() {
+			mustHave(t, strings.Join(e.Record.Incomplete, "; "), want)
+		}
 	}
 }
 

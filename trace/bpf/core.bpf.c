@@ -60,6 +60,11 @@ int attach_enter(u64 *ctx)
 
 	if (!c)
 		return 0;
+	if (s && (s->attaching || s->rec.kind == KIND_MAP)) {
+		if (goes_on(s))
+			return 0;
+		s = NULL;
+	}
 	if (!s) {
 		/* Whoever attaches to a buffer that is followed is of interest. */
 		bool followed = known(KEYS_BUFS, &bufs, number(ctx, 0));
@@ -72,6 +77,7 @@ int attach_enter(u64 *ctx)
 		if (followed && !wanted(c))
 			s->rec.have |= HAVE_OUTSIDE;
 	}
+	s->attaching = number(ctx, 0);
 	if (s->rec.dmabuf != ctx[0]) /* dma_buf_get has not told of it */
 		fill_buf(&s->rec, (void *)ctx[0]);
 	if (ctx[1])
@@ -124,8 +130,8 @@ static long look_at_other(u32 i, struct others *o)
 
 /*
  * An exporter that moves buffers keeps one in system memory for all, if a
- * single importer may not use peer-to-peer. Who maps holds the buffer's lock,
- * which guards the list.
+ * single importer may not use peer-to-peer: of interest to one that may. Such a
+ * one is dynamic, and holds the buffer's lock when it maps, which guards the list.
  */
 INLINE void look_at_others(struct scope *s)
 {
@@ -133,7 +139,7 @@ INLINE void look_at_others(struct scope *s)
 	struct others o = { .s = s };
 
 	s->rec.n_others = s->rec.n_barred = 0;
-	if (!s->rec.op_pin)
+	if (!s->rec.op_pin || !(s->rec.have & HAVE_P2P))
 		return;
 	o.head = &b->attachments;
 	s->node = (u64)FIELD(b, attachments.next);
@@ -148,8 +154,9 @@ int attach_exit(u64 *ctx)
 	struct scope *s = scope();
 	u64 attach;
 
-	if (!s || !c)
+	if (!s || !c || others_attaching(s, number(ctx, 0)))
 		return 0;
+	s->attaching = 0;
 	step(s, FUNC_ATTACH, ptr_err(ctx[4]), 0);
 	if (!is_err(ctx[4]) && ctx[4]) {
 		s->rec.n_attach++;
@@ -160,10 +167,8 @@ int attach_exit(u64 *ctx)
 		if (s->rec.kind == KIND_ATTACH) {
 			struct sg_table *t = cached_table(a);
 
-			if (t) {
-				look_at_others(s);
+			if (t)
 				walk_table(s, c, t);
-			}
 		}
 	}
 	if (s->rec.kind == KIND_ATTACH)
@@ -215,6 +220,11 @@ int map_enter(u64 *ctx)
 	if (!c || (c->flags & CONFIG_STOPPED))
 		return 0;
 	s = scope();
+	if (s && others_mapping(s, number(ctx, 0))) {
+		if (goes_on(s))
+			return 0;
+		s = NULL;
+	}
 	if (s) {
 		/* Only what this call maps counts, unless attach did it. */
 		if (!(s->rec.have & HAVE_CACHED)) {
@@ -242,7 +252,7 @@ int map_exit(u64 *ctx)
 	struct scope *s = scope();
 	s32 err = ptr_err(ctx[2]);
 
-	if (!s || !c)
+	if (!s || !c || others_mapping(s, number(ctx, 0)))
 		return 0;
 	step(s, FUNC_MAP, err, 0);
 	s->rec.have &= ~HAVE_UNMAPPED;

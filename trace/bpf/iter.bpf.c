@@ -9,18 +9,35 @@
 
 #define DMA_BUF_MAGIC 0x444d4142 /* include/uapi/linux/magic.h */
 
-/* More attachments of one buffer than this are not listed. */
-#define ATTACHMENTS 256
+/* More attachments of one buffer than this are not counted. */
+#define ATTACHMENTS (1 << 16)
+
+/*
+ * What one buffer may write at once: the kernel's buffer for it has 32 KiB, and a
+ * buffer that writes more ends the list for all (kernel/bpf/bpf_iter.c). There is
+ * room for one more, the buffer's own record. The reader comes again for the rest.
+ */
+#define AT_ONCE 13
+
+/* Attachments up to this one were listed before. */
+u32 first;
+
+/* See struct scope: what the callback changes is not on the stack. */
+struct desk {
+	struct scope scope;
+	u32 seen;
+	u32 listed;
+};
 
 struct {
 	MAP_UINT(type, MAP_PERCPU_ARRAY);
 	MAP_UINT(max_entries, 1);
 	MAP_TYPE(key, u32);
-	MAP_TYPE(value, struct scope);
+	MAP_TYPE(value, struct desk);
 } desk SEC(".maps");
 
 struct listing {
-	struct scope *s;
+	struct desk *d;
 	struct config *c;
 	void *seq;
 	struct list_head *head;
@@ -36,7 +53,8 @@ INLINE void put(void *seq, struct record *r)
 
 static long list_one(u32 i, struct listing *l)
 {
-	struct scope *s = l->s;
+	struct desk *d = l->d;
+	struct scope *s = &d->scope;
 	struct dma_buf_attachment *a;
 	struct list_head *n = (void *)s->node;
 	struct sg_table *t;
@@ -45,6 +63,9 @@ static long list_one(u32 i, struct listing *l)
 		return 1;
 	a = (void *)((u64)n - FIELD_OFFSET(struct dma_buf_attachment, node));
 	s->node = (u64)FIELD(n, next);
+	if (d->seen++ < first || d->listed >= AT_ONCE)
+		return 0;
+	d->listed++;
 	s->rec.have &= HAVE_BUF | HAVE_FD;
 	__builtin_memset(&s->rec.dev, 0, sizeof(s->rec.dev));
 	__builtin_memset(&s->rec.dma, 0, sizeof(s->rec.dma));
@@ -66,10 +87,13 @@ INLINE int list_buf(struct bpf_iter_meta *meta, struct dma_buf *b, struct task_s
 	struct listing l = { .c = c };
 	u32 zero = 0;
 	struct scope *s;
+	struct desk *d;
 
-	s = map_lookup(&desk, &zero);
-	if (!c || !s)
+	d = map_lookup(&desk, &zero);
+	if (!c || !d)
 		return 0;
+	s = &d->scope;
+	d->seen = d->listed = 0;
 	__builtin_memset(&s->rec, 0, __builtin_offsetof(struct record, steps));
 	s->rec.kind = KIND_INVENTORY;
 	s->rec.fd = fd;
@@ -80,12 +104,17 @@ INLINE int list_buf(struct bpf_iter_meta *meta, struct dma_buf *b, struct task_s
 	if (fd >= 0)
 		s->rec.have |= HAVE_FD;
 	fill_buf(&s->rec, b);
-	l.s = s;
+	l.d = d;
 	l.seq = meta->seq;
 	l.head = &b->attachments;
 	s->node = (u64)FIELD(b, attachments.next);
-	put(l.seq, &s->rec); /* the buffer itself */
 	loop(ATTACHMENTS, list_one, &l, 0);
+	if (first && d->seen <= first)
+		return 0; /* it was listed to its end */
+	/* The buffer itself, and how many attachments it has. */
+	s->rec.have &= HAVE_BUF | HAVE_FD;
+	s->rec.n_others = d->seen;
+	put(l.seq, &s->rec);
 	return 0;
 }
 

@@ -216,7 +216,7 @@ struct record {
 	/* other attachments of a buffer that may move, when it was mapped */
 	u32 reach;    /* what the exporter was told of the way, as map_type */
 	u32 reach_pad;
-	u32 n_others; /* at most OTHERS are looked at */
+	u32 n_others; /* at most OTHERS are looked at; of a buffer in the inventory, all */
 	u32 n_barred; /* of them, without permission for peer-to-peer */
 	char barred[32]; /* the first such device */
 	/* the MR */

@@ -51,7 +51,9 @@ struct scope {
 	struct plain plain;
 	struct window dma_window; /* of the last DMA address */
 	struct window page_window;
-	u64 restrack; /* the argument, for a kretprobe */
+	u64 restrack;  /* the argument, for a kretprobe */
+	u64 attaching; /* the buffer, while it is attached to */
+	u64 nested;    /* calls inside of it that are none of its own */
 };
 
 /*
@@ -414,6 +416,8 @@ INLINE struct scope *open_scope(struct config *c, u32 kind, u64 id)
 	__builtin_memset(&s->rec, 0, __builtin_offsetof(struct record, steps));
 	s->skip = 0;
 	s->restrack = 0;
+	s->attaching = 0;
+	s->nested = 0;
 	if (!id)
 		id = __sync_fetch_and_add(&c->next_id, 1) + 1;
 	s->rec.h.id = id;
@@ -422,6 +426,33 @@ INLINE struct scope *open_scope(struct config *c, u32 kind, u64 id)
 	s->rec.fd = -1;
 	fill_caller(&s->rec);
 	return s;
+}
+
+/* More calls than this are not made inside of another one, whose end was not seen then. */
+#define NESTED 8
+
+/*
+ * An exporter may attach and map in its turn, what its buffer is made of: inside of a
+ * call that is traced, and none of its affairs. Whether the call goes on after so
+ * many of these; if not, the scope is gone.
+ */
+INLINE bool goes_on(struct scope *s)
+{
+	if (s->nested++ < NESTED || (s->rec.kind != KIND_ATTACH && s->rec.kind != KIND_MAP))
+		return true;
+	lose(EVENT_RECORD);
+	free_slot(OWNS_SCOPE, s->slot);
+	return false;
+}
+
+INLINE bool others_attaching(struct scope *s, u64 dmabuf)
+{
+	return s->rec.kind == KIND_MAP || (s->attaching && s->attaching != dmabuf);
+}
+
+INLINE bool others_mapping(struct scope *s, u64 attach)
+{
+	return s->attaching || (s->rec.attach && s->rec.attach != attach);
 }
 
 INLINE void send_record(struct record *r)

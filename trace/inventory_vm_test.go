@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package trace
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/gpurdma/gpurdma/internal/testenv"
+	"github.com/gpurdma/gpurdma/placement"
+)
+
+// A buffer with more MRs than the kernel's buffer for one object has room for, as of
+// `dmabuf-reg register --count 20`, is listed whole, and keeps nothing from being
+// listed; of one with more than are listed it is said.
+func TestVMInventoryOfMany(t *testing.T) {
+	testenv.VM(t)
+	d := openDevice(t)
+	popular, plain, crowded := alloc(t, "drm:vgem", 1<<20), alloc(t, "drm:virtio_gpu", 1<<20), alloc(t, "drm:vgem", 4096)
+	var handles []uint32
+	for range 20 {
+		handles = append(handles, d.register(t, popular).Handle)
+	}
+	handles = append(handles, d.register(t, plain).Handle)
+	const listed, more = maxAttachments, 2
+	for range listed + more {
+		handles = append(handles, d.register(t, crowded).Handle)
+	}
+	want := map[uint64]int{inode(popular): 20, inode(plain): 1, inode(crowded): listed}
+
+	tr := open(t, Config{PIDs: []int{os.Getpid()}})
+	got := map[uint64]int{}
+	for _, e := range all(t, tr) {
+		r := e.Record
+		if e.Kind != Existing || !r.Existed || want[r.Buffer.Inode] == 0 {
+			t.Errorf("%s: %v", e.Kind, &r)
+			continue
+		}
+		got[r.Buffer.Inode]++
+		if text := fmt.Sprint(r.Incomplete); strings.Contains(text, "debugfs") {
+			t.Errorf("%v: %s", &r, text)
+		}
+		if m := r.Placement.Memory; m != placement.SystemMemory && (m != placement.Unknown || !testenv.AtLeast(t, "7.0")) {
+			t.Errorf("%v", &r)
+		}
+	}
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("attachments by inode: %v, want %v", got, want)
+	}
+	if text := fmt.Sprint(tr.Unreadable()); len(tr.Unreadable()) != 1 ||
+		!strings.Contains(text, fmt.Sprintf("dma-buf %d has %d attachments, of which %d are listed", inode(crowded), listed+more, listed)) {
+		t.Errorf("not readable: %s", text)
+	}
+	for _, h := range handles {
+		if err := d.DestroyMR(h); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ended := map[uint64]int{}
+	for _, e := range all(t, tr) {
+		if e.Kind != Released || e.Record.Ended != "deregistered" {
+			t.Errorf("%s: %+v", e.Kind, e.Record)
+		}
+		ended[e.Record.Buffer.Inode]++
+	}
+	if fmt.Sprint(ended) != fmt.Sprint(want) {
+		t.Errorf("ends by inode: %v, want %v", ended, want)
+	}
+	if live := tr.Records(); len(live) != 0 {
+		t.Errorf("%d records live", len(live))
+	}
+}
