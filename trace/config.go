@@ -47,8 +47,10 @@ type Config struct {
 	Sys, Proc, Debug string
 
 	// For tests: as if ib_uverbs were not loaded yet, or the RDMA modules
-	// carried no BTF.
+	// carried no BTF; and what happens between the first look at the kernel and
+	// the first program in it.
 	rdmaLater, rdmaWithoutBTF bool
+	meanwhile                 func()
 
 	exporterOps int // how many of exporters' own operations are watched at most
 }

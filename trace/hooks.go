@@ -98,6 +98,9 @@ func (h hook) asKprobe() hook {
 	return h
 }
 
+// probe: by kprobe or kretprobe, which the kernel counts for itself.
+func (h hook) probe() bool { return h.how == "kprobe" || h.how == "kretprobe" }
+
 // Words of the name of a function that may be an exporter's attach, pin or map
 // operation. Its prototype decides.
 var (

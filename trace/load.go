@@ -3,10 +3,8 @@
 package trace
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"maps"
 	"math/bits"
 	"os"
 	"runtime"
@@ -29,15 +27,22 @@ type loader struct {
 	symbols *symbols
 	machine *machineTable
 	types   *btf.Cache // the kernel's, while the tracer opens: they take 20 MiB
+	quit    chan struct{}
 
+	// What is below changes with both locks. work is held while programs are loaded
+	// and attached, which takes a while; mu, which the reader waits for, is not.
+	work  sync.Mutex // before mu
 	mu    sync.Mutex
 	core  *ebpf.Collection   // owns the maps that all share
 	more  []*ebpf.Collection // ib_core and ib_uverbs, exporters, iterators
 	links []attached
 	runs  map[*ebpf.Program]string // what is not seen if the kernel skips one
 	hooks []Hook
-	ops   []string        // exporter functions by cookie; 0 is none
-	have  map[string]bool // groups and functions that are attached, and what is noted once
+	ops   []string          // exporter functions by cookie; 0 is none
+	have  map[string]bool   // groups and functions that are attached, and what is noted once
+	was   map[string]uint64 // skipped runs of what is not attached any more
+	rdma  rdmaModules       // that are attached to
+	probe *ebpf.Collection  // by kprobes
 
 	skippedEnds uint64 // of threads, when they were looked for
 	reclaims    int    // how often they still are to be
@@ -55,7 +60,10 @@ type attached struct {
 var sharedMaps = []string{"events", "config", "lost", "owners", "scopes", "attaches", "bufs", "mrs", "deregs", "keys", "pids", "inodes", "cgroups"}
 
 func newLoader(cfg Config, syms *symbols) *loader {
-	return &loader{cfg: cfg, symbols: syms, ops: []string{""}, have: map[string]bool{}, runs: map[*ebpf.Program]string{}}
+	return &loader{
+		cfg: cfg, symbols: syms, quit: make(chan struct{}), ops: []string{""}, have: map[string]bool{},
+		runs: map[*ebpf.Program]string{}, was: map[string]uint64{},
+	}
 }
 
 // trampolines is the kernel's part that CONFIG_BPF_JIT brings, without which no
@@ -75,28 +83,6 @@ func (l *loader) functions() (map[string]symbol, error) {
 		return nil, refuse("the kernel's symbols ("+l.symbols.path+")", "", "", rootErr(err))
 	}
 	return found, nil
-}
-
-// readings bounds how often the list of symbols is read while modules come.
-const readings = 8
-
-// settled reads the list of symbols until a reading adds nothing. The kernel finds
-// its place in the list by number, and a module that ends its initialization gives
-// symbols up: one that is read meanwhile lacks what then moves to the front of it.
-func settled(read func() (map[string]symbol, error)) (map[string]symbol, error) {
-	found, err := read()
-	for n := 1; err == nil && n < readings; n++ {
-		var again map[string]symbol
-		if again, err = read(); err != nil {
-			break
-		}
-		before := len(found)
-		maps.Copy(found, again)
-		if len(found) == before {
-			break
-		}
-	}
-	return found, err
 }
 
 func rootErr(err error) error {
@@ -119,9 +105,13 @@ func (l *loader) load(m *machineTable) error {
 	if l.cfg.Proc == "" {
 		_ = l.symbols.use(cache, kernel) // without it the text is read, which tells the same
 	}
+	rdma := l.rdmaNow()
 	found, err := l.functions()
 	if err != nil {
 		return err
+	}
+	if l.cfg.meanwhile != nil {
+		l.cfg.meanwhile()
 	}
 	cs, err := spec("core")
 	if err != nil {
@@ -169,15 +159,23 @@ func (l *loader) load(m *machineTable) error {
 	if err := l.attachAll(l.core, wanted, nil); err != nil {
 		return err
 	}
+	types := func() (*btf.Cache, *btf.Spec, error) { return cache, kernel, nil }
 	if !l.cfg.rdmaLater {
-		if err := l.loadRDMA(cache, kernel, found); err != nil {
+		if _, ok := found[uverbsIsThere]; !ok {
+			// It may have come before there was anybody to tell of it.
+			rdma = l.rdmaNow()
+			if found, err = settled(l.functions); err != nil {
+				return err
+			}
+		}
+		if err := l.loadRDMA(types, found, rdma); err != nil {
 			return err
 		}
 	}
 	if l.cfg.NoExporterHooks {
 		return nil
 	}
-	return l.loadExporters(cache, kernel, found)
+	return l.loadExporters(types, found, allModules)
 }
 
 // has reports whether a program or a group of them is attached.
@@ -216,6 +214,8 @@ func keep(cs *ebpf.CollectionSpec, wanted []hook) {
 }
 
 func (l *loader) note(h hook, module, why string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	l.hooks = append(l.hooks, Hook{Function: h.function, Module: module, What: h.what, Absent: why})
 }
 
@@ -295,16 +295,18 @@ func (l *loader) attachAll(coll *ebpf.Collection, table []hook, modules map[stri
 			l.note(h, module, "attaching failed: "+err.Error())
 			continue
 		}
-		l.attached(k, coll.Programs[h.program], h)
-		l.hooks = append(l.hooks, Hook{Function: h.function, Module: module, How: h.how, What: h.what})
+		l.attached(k, coll.Programs[h.program], h, module)
 	}
 	return nil
 }
 
 // attached remembers a link. A program that several functions share counts for
 // the first of them. One that only tidies up does not count: see reclaim.
-func (l *loader) attached(k link.Link, p *ebpf.Program, h hook) {
-	l.links = append(l.links, attached{k, h.what, strings.HasSuffix(h.how, "probe")})
+func (l *loader) attached(k link.Link, p *ebpf.Program, h hook, module string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.links = append(l.links, attached{k, h.what, h.probe()})
+	l.hooks = append(l.hooks, Hook{Function: h.function, Module: module, How: h.how, What: h.what})
 	if l.runs[p] == "" && !h.tidies {
 		l.runs[p] = h.what
 	}
@@ -339,203 +341,6 @@ func (l *loader) shared(cs *ebpf.CollectionSpec) map[string]*ebpf.Map {
 	return out
 }
 
-// loadRDMA attaches to ib_core and ib_uverbs, if they are loaded and as far as
-// it was not done before: by fentry where a module has BTF, else by kprobe.
-func (l *loader) loadRDMA(cache *btf.Cache, kernel *btf.Spec, found map[string]symbol) error {
-	if l.have["rdma"] {
-		return nil
-	}
-	if _, ok := found["ib_uverbs_handler_UVERBS_METHOD_REG_DMABUF_MR"]; !ok {
-		return nil // ib_uverbs is not loaded; it may come
-	}
-	var types []*btf.Spec
-	hasBTF := map[string]*btf.Spec{}
-	for _, module := range []string{"ib_uverbs", "ib_core"} {
-		if l.cfg.rdmaWithoutBTF {
-			break
-		}
-		if s, err := cache.Module(module); err == nil {
-			hasBTF[module] = s
-			types = append(types, s)
-		}
-	}
-	var fentry, kprobes []hook
-	modules := map[string]string{}
-	for _, h := range rdmaHooks {
-		sym, ok := found[h.function]
-		if !ok {
-			if h.how == "fexit" || h.program == "umem_revoked" {
-				l.note(h, "", missing(h))
-			}
-			continue
-		}
-		modules[h.function] = sym.module
-		ms := hasBTF[sym.module]
-		if sym.module == "" {
-			ms = kernel
-		}
-		var fn *btf.Func
-		switch {
-		case ms != nil && ms.TypeByName(h.function, &fn) == nil && h.program != "":
-			fentry = append(fentry, h)
-		case ms == nil || h.program != "":
-			kprobes = append(kprobes, h.asKprobe())
-		}
-	}
-	if err := l.loadGroup("rdma", fentry, modules, cache, kernel, types); err != nil {
-		return err
-	}
-	if err := l.loadGroup("rdma_kprobe", kprobes, modules, cache, kernel, types); err != nil {
-		return err
-	}
-	l.have["rdma"] = true
-	return nil
-}
-
-func (l *loader) loadGroup(object string, table []hook, modules map[string]string, cache *btf.Cache, kernel *btf.Spec, types []*btf.Spec) error {
-	if len(table) == 0 {
-		return nil
-	}
-	cs, err := spec(object)
-	if err != nil {
-		return err
-	}
-	keep(cs, table)
-	coll, err := ebpf.NewCollectionWithOptions(cs, ebpf.CollectionOptions{
-		Cache: cache, MapReplacements: l.shared(cs),
-		Programs: ebpf.ProgramOptions{KernelTypes: kernel, ExtraRelocationTargets: types},
-	})
-	if err != nil {
-		return explainLoad(err)
-	}
-	l.more = append(l.more, coll)
-	return l.attachAll(coll, table, modules)
-}
-
-// exporterOp is an operation of an exporter's, to be attached to.
-type exporterOp struct {
-	hook   hook
-	op     string // of struct dma_buf_ops
-	module string
-	cookie uint64
-}
-
-// newExporterOps picks the exporters' operations that have not been attached to
-// before. types has the type information of a module.
-func (l *loader) newExporterOps(found map[string]symbol, types func(module string) (*btf.Spec, error)) (list []exporterOp) {
-	for _, name := range slices.Sorted(maps.Keys(found)) {
-		sym := found[name]
-		if !maybeExporterOp([]byte(name)) || !sym.code || l.have[name] {
-			continue
-		}
-		h := hook{function: name, how: "fexit", what: whatExporterOps}
-		spec, err := types(sym.module)
-		if err != nil {
-			// Told once a module: by their names alone there may be many.
-			if untyped := "types of " + sym.module; !l.have[untyped] {
-				l.have[untyped] = true
-				l.note(h, sym.module, fmt.Sprintf("whether this and other functions of %s are an exporter's is not known: %v", sym.module, err))
-			}
-			continue
-		}
-		var fn *btf.Func
-		if spec.TypeByName(name, &fn) != nil {
-			continue
-		}
-		op := opOf(fn)
-		if op == "" {
-			continue
-		}
-		l.have[name] = true
-		if len(l.ops) > l.cfg.exporterOps {
-			l.note(h, sym.module, fmt.Sprintf("%d exporters' operations are watched at most", l.cfg.exporterOps))
-			continue
-		}
-		h.program = fmt.Sprintf("exporter_%s_%d", op, len(l.ops))
-		list = append(list, exporterOp{h, op, sym.module, uint64(len(l.ops))})
-		l.ops = append(l.ops, name)
-	}
-	return list
-}
-
-// loadExporters attaches to the attach, pin and map operations of exporters
-// that have not been attached to before.
-func (l *loader) loadExporters(cache *btf.Cache, kernel *btf.Spec, found map[string]symbol) error {
-	tmpl, err := spec("exporter")
-	if err != nil {
-		return err
-	}
-	cs := tmpl.Copy()
-	clear(cs.Programs)
-	targets := l.newExporterOps(found, func(module string) (*btf.Spec, error) {
-		switch {
-		case module == "":
-			return kernel, nil
-		case l.cfg.rdmaWithoutBTF && strings.HasPrefix(module, "ib_"):
-			return nil, btf.ErrNotFound
-		}
-		return cache.Module(module)
-	})
-	for _, t := range targets {
-		ps := tmpl.Programs["exporter_"+t.op].Copy()
-		ps.Name, ps.AttachTo = "exporter_"+t.op, t.hook.function
-		cs.Programs[t.hook.program] = ps
-	}
-	if len(targets) == 0 {
-		return nil
-	}
-	coll, err := ebpf.NewCollectionWithOptions(cs, ebpf.CollectionOptions{
-		Cache: cache, MapReplacements: l.shared(cs), Programs: ebpf.ProgramOptions{KernelTypes: kernel},
-	})
-	if err != nil {
-		// Without these the explanations are coarser, and that is all.
-		for _, t := range targets {
-			l.note(t.hook, t.module, err.Error())
-		}
-		return nil
-	}
-	l.more = append(l.more, coll)
-	for _, t := range targets {
-		k, err := attach(coll.Programs[t.hook.program], t.hook, t.cookie)
-		if err != nil {
-			l.note(t.hook, t.module, "attaching failed: "+err.Error())
-			continue
-		}
-		l.attached(k, coll.Programs[t.hook.program], t.hook)
-		l.hooks = append(l.hooks, Hook{Function: t.hook.function, Module: t.module, How: "fexit", What: t.hook.what})
-	}
-	return nil
-}
-
-// moduleCame attaches to what a module that was loaded meanwhile brought. It
-// reports whether RDMA is attached now.
-func (l *loader) moduleCame() (bool, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.core == nil {
-		return false, os.ErrClosed
-	}
-	found, err := settled(func() (map[string]symbol, error) {
-		l.symbols.forget()
-		return l.functions()
-	})
-	if err != nil {
-		return false, err
-	}
-	cache := btf.NewCache()
-	kernel, err := cache.Kernel()
-	if err != nil {
-		return false, err
-	}
-	if err := l.loadRDMA(cache, kernel, found); err != nil {
-		return false, err
-	}
-	if !l.cfg.NoExporterHooks {
-		err = l.loadExporters(cache, kernel, found)
-	}
-	return l.have["rdma"], err
-}
-
 // refreshWindows hands the programs a new memory map.
 func (l *loader) refreshWindows(m *placement.Machine) error {
 	l.mu.Lock()
@@ -556,56 +361,11 @@ func (l *loader) opName(cookie uint16) string {
 	return ""
 }
 
-// lost reads the loss counters, by event type.
-func (l *loader) lost() (counts [eventTypes]uint64, err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.core == nil {
-		return counts, os.ErrClosed
-	}
-	var raw [8 * eventTypes]byte
-	memory, err := l.core.Maps["lost"].Memory()
-	if err != nil {
-		return counts, err
-	}
-	if _, err := memory.ReadAt(raw[:], 0); err != nil {
-		return counts, err
-	}
-	for t := range counts {
-		counts[t] = binary.NativeEndian.Uint64(raw[8*t:])
-	}
-	return counts, nil
-}
-
-// missed adds up how often the kernel skipped a program, by what was not seen
-// for it: it was running already on the same CPU, or, for a kretprobe, its
-// function in too many threads at once (counted by the kernel since 6.6; before,
-// the next call of the thread finds what the skipped exit left behind, see lost).
-func (l *loader) missed() map[string]uint64 {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	counts := map[string]uint64{}
-	for p, what := range l.runs {
-		if s, err := p.Stats(); err == nil && s.RecursionMisses > 0 {
-			counts[what] += s.RecursionMisses
-		}
-	}
-	for _, k := range l.links {
-		if !k.probe {
-			continue
-		}
-		if info, err := k.Info(); err == nil && info.PerfEvent() != nil {
-			if probe := info.PerfEvent().Kprobe(); probe != nil && probe.Missed > 0 {
-				counts[k.what] += probe.Missed
-			}
-		}
-	}
-	return counts
-}
-
 // close detaches and frees everything. The programs are told to stop first;
 // detaching waits for the kernel's grace periods, so it is done side by side.
 func (l *loader) close() {
+	l.work.Lock()
+	defer l.work.Unlock()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.core != nil {
@@ -614,11 +374,7 @@ func (l *loader) close() {
 			_ = m.Put(uint32(0), c.bytes())
 		}
 	}
-	var wg sync.WaitGroup
-	for _, k := range l.links {
-		wg.Go(func() { _ = k.Close() })
-	}
-	wg.Wait()
+	closeAll(l.links)
 	for _, c := range l.more {
 		c.Close()
 	}
@@ -626,7 +382,15 @@ func (l *loader) close() {
 		l.core.Close()
 	}
 	l.symbols.close()
-	l.links, l.runs, l.more, l.core = nil, nil, nil, nil
+	l.links, l.runs, l.more, l.core, l.probe = nil, nil, nil, nil, nil
+}
+
+func closeAll(links []attached) {
+	var wg sync.WaitGroup
+	for _, k := range links {
+		wg.Go(func() { _ = k.Close() })
+	}
+	wg.Wait()
 }
 
 // explainLoad turns what the kernel answered into words.

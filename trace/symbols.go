@@ -27,8 +27,10 @@ type symbol struct {
 type symbols struct {
 	path string
 
+	reading sync.Mutex  // while all of them are looked through; before mu
+	list    *symbolList // nil: read path
+
 	mu    sync.Mutex
-	list  *symbolList       // nil: read path
 	named map[uint64]symbol // answers; an address without a name has an empty one
 }
 
@@ -46,15 +48,15 @@ func (s *symbols) use(cache *btf.Cache, kernel *btf.Spec) error {
 	if errors.Is(err, errNoSymbolList) {
 		return nil
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.reading.Lock()
+	defer s.reading.Unlock()
 	s.list = list
 	return err
 }
 
 func (s *symbols) close() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.reading.Lock()
+	defer s.reading.Unlock()
 	if s.list != nil {
 		s.list.close()
 		s.list = nil
@@ -141,18 +143,19 @@ var importerWords = words("dmabuf", "dma_buf")
 
 // find looks up names, and exporters' operations if it is told to. The first
 // symbol of a name wins, as in the kernel. What may be an importer's is
-// remembered by its address: it will be asked for.
+// remembered by its address: it will be asked for. Older answers are forgotten, since
+// modules come and go, but not before: who asks meanwhile is not kept waiting.
 func (s *symbols) find(names map[string]bool, exporters bool) (map[string]symbol, error) {
 	hints := importerWords
 	if exporters {
 		hints = slices.Concat(importerWords, exporterWords)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	out := map[string]symbol{}
+	s.reading.Lock()
+	defer s.reading.Unlock()
+	out, named := map[string]symbol{}, map[uint64]symbol{}
 	err := s.each(newNameFilter(names, hints), func(raw rawSymbol) bool {
 		if raw.addr != 0 && slices.ContainsFunc(importerWords, func(w []byte) bool { return bytes.Contains(raw.name, w) }) {
-			s.named[raw.addr] = raw.symbol()
+			named[raw.addr] = raw.symbol()
 		}
 		if names[string(raw.name)] || exporters && maybeExporterOp(raw.name) {
 			if _, dup := out[string(raw.name)]; !dup {
@@ -161,6 +164,9 @@ func (s *symbols) find(names map[string]bool, exporters bool) (map[string]symbol
 		}
 		return true
 	})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.named = named
 	return out, err
 }
 
@@ -170,13 +176,13 @@ func (s *symbols) name(addr uint64) symbol {
 	if addr == 0 {
 		return symbol{}
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if sym, ok := s.named[addr]; ok {
+	if sym, ok := s.known(addr); ok {
 		return sym
 	}
-	if len(s.named) > 4<<10 { // modules that come and go
-		clear(s.named)
+	s.reading.Lock()
+	defer s.reading.Unlock()
+	if sym, ok := s.known(addr); ok {
+		return sym
 	}
 	var found symbol
 	err := s.each(newAddressFilter(addr), func(raw rawSymbol) bool {
@@ -185,15 +191,20 @@ func (s *symbols) name(addr uint64) symbol {
 		}
 		return found.name == ""
 	})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.named) > 4<<10 { // modules that come and go
+		clear(s.named)
+	}
 	if err == nil {
 		s.named[addr] = found
 	}
 	return found
 }
 
-// forget drops the answers: a module came or went.
-func (s *symbols) forget() {
+func (s *symbols) known(addr uint64) (symbol, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	clear(s.named)
+	sym, ok := s.named[addr]
+	return sym, ok
 }

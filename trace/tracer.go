@@ -83,11 +83,18 @@ type Tracer struct {
 	cfg    Config
 	loader *loader
 	reader *ringbuf.Reader
-	rdma   bool
+	wake   chan struct{} // modules came
+	late   chan struct{} // closed when nobody attaches any more
+	// Of the programs: what the ring had no room for, and what was skipped.
+	lostCount   func() ([eventTypes]uint64, error)
+	missedCount func() map[string]uint64
 
 	mu      sync.Mutex
 	changed *sync.Cond
-	exact   bool // somebody waits for an answer: look for skipped runs now
+	rdma    bool
+	came    modules
+	exact   bool      // somebody waits for an answer: look for skipped runs now
+	counted time.Time // when that was done
 	join    *joiner
 	queue   []Event
 	lost    [eventTypes]uint64
@@ -124,7 +131,8 @@ func Open(cfg Config) (*Tracer, error) {
 	}
 	machine.changed = l.refreshWindows
 	t := &Tracer{
-		cfg: cfg, loader: l, rdma: l.have["rdma"], done: make(chan struct{}),
+		cfg: cfg, loader: l, rdma: l.have["rdma"], done: make(chan struct{}), late: make(chan struct{}), wake: make(chan struct{}, 1),
+		lostCount: l.lost, missedCount: l.missed,
 		join: newJoiner(&converter{boot: boot, machine: machine, symbol: syms.name, op: l.opName, optional: l.has("invalidate_mappings"), detours: newDetours(cfg.Sys)}, cfg.MaxRecords),
 	}
 	t.changed = sync.NewCond(&t.mu)
@@ -137,6 +145,7 @@ func Open(cfg Config) (*Tracer, error) {
 	}
 	l.types = nil
 	go t.run()
+	go t.attachLater()
 	return t, nil
 }
 
@@ -160,8 +169,10 @@ func (t *Tracer) Close() error {
 	t.closed = true
 	t.changed.Broadcast()
 	t.mu.Unlock()
+	t.loader.stop()
 	err := t.reader.Close()
 	<-t.done
+	<-t.late
 	t.loader.close()
 	return err
 }
@@ -202,6 +213,7 @@ func (t *Tracer) Loss() Loss {
 func (t *Tracer) Records() []Record {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.count(true)
 	return t.join.records()
 }
 
@@ -333,6 +345,7 @@ func (t *Tracer) Prove(ctx context.Context, key placement.Key) (placement.Placem
 	defer t.mu.Unlock()
 	for {
 		if e := t.join.find(key); e != nil {
+			t.count(true)
 			in := e.in
 			if flushed != nil && in.Lost == "" {
 				in.Lost = "the last events were not read in time"
@@ -364,10 +377,9 @@ func (t *Tracer) blind() string {
 func (t *Tracer) run() {
 	defer close(t.done)
 	var raw ringbuf.Record
-	var lastMissed time.Time
 	for {
 		t.reader.SetDeadline(time.Now().Add(pollEvery))
-		var came, drained bool
+		var drained bool
 		for n := 0; n < maxBatch && !drained; n++ {
 			err := t.reader.ReadInto(&raw)
 			if errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, ringbuf.ErrFlushed) {
@@ -378,27 +390,26 @@ func (t *Tracer) run() {
 				t.fail(err)
 				return
 			}
-			ev, err := decode(raw.RawSample)
-			t.mu.Lock()
-			switch x, isExport := ev.(*wireExport); {
-			case err != nil:
-				t.loss.Undecoded++
-			case isExport && x.Event.Head.Type == eventModule:
-				came = true
-			default:
-				t.join.handle(ev)
-			}
-			t.mu.Unlock()
+			t.take(decode(raw.RawSample))
 			drained = raw.Remaining == 0
 		}
-		missed := t.wantsExact() || time.Since(lastMissed) > time.Second
-		if missed {
-			lastMissed = time.Now()
+		if t.deliver(drained) {
+			_ = t.loader.reclaim() // or the next time
 		}
-		t.deliver(missed, drained)
-		if came {
-			t.attachLate()
-		}
+	}
+}
+
+// take takes one event out of the ring.
+func (t *Tracer) take(ev any, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch x, isExport := ev.(*wireExport); {
+	case err != nil:
+		t.loss.Undecoded++
+	case isExport && x.Event.Head.Type == eventModule:
+		t.moduleCame(text(x.Exporter[:]))
+	default:
+		t.join.handle(ev)
 	}
 }
 
@@ -411,38 +422,14 @@ func (t *Tracer) fail(err error) {
 	t.changed.Broadcast()
 }
 
-// wantsExact reports, once, that somebody waits for an answer.
-func (t *Tracer) wantsExact() bool {
+// deliver hands out a batch. drained: it was all there was. It reports whether
+// skipped runs were looked for.
+func (t *Tracer) deliver(drained bool) (looked bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	exact := t.exact
-	t.exact = false
-	return exact
-}
-
-// deliver hands out a batch, after the loss counters were read: they count
-// what was lost before the last event of the batch, so nothing that needs the
-// lost event is handed out without knowing. drained: the batch was all there
-// was.
-func (t *Tracer) deliver(checkMissed, drained bool) {
-	counts, err := t.loader.lost()
-	var missed map[string]uint64
-	if checkMissed {
-		missed = t.loader.missed()
-		_ = t.loader.reclaim() // or the next time
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if err == nil {
-		if words := lossWords(t.lost, counts); words != "" {
-			t.join.lose(words)
-		}
-		t.lost = counts
-	}
-	if words := missedWords(t.loss.Missed, missed); words != "" {
-		t.join.lose(words)
-		t.loss.Missed = missed
-	}
+	looked = len(t.join.out) > 0 || t.exact || time.Since(t.counted) > time.Second
+	t.count(looked)
+	t.exact = t.exact && !looked
 	t.queue = append(t.queue, t.join.take()...)
 	if over := len(t.queue) - t.cfg.MaxEvents; over > 0 {
 		t.queue = append([]Event(nil), t.queue[over:]...)
@@ -452,6 +439,35 @@ func (t *Tracer) deliver(checkMissed, drained bool) {
 		t.join.rounds++
 	}
 	t.changed.Broadcast()
+	return looked
+}
+
+// count reads what was lost and, with a system call for each program, what was
+// skipped. It comes between the last event that was joined and whatever is handed
+// out: what that event needed was counted before it was sent, so that no verdict is
+// given without knowing. t.mu is held.
+func (t *Tracer) count(skipped bool) {
+	if counts, err := t.lostCount(); err == nil {
+		if words := lossWords(t.lost, counts); words != "" {
+			t.join.lose(words)
+		}
+		if counts[eventModule] != t.lost[eventModule] {
+			t.moduleCame("")
+		}
+		t.lost = counts
+	}
+	if !skipped {
+		return
+	}
+	t.counted = time.Now()
+	missed := t.missedCount()
+	if words := missedWords(t.loss.Missed, missed); words != "" {
+		t.join.lose(words)
+		if missed[moduleHook.what] != t.loss.Missed[moduleHook.what] {
+			t.moduleCame("")
+		}
+		t.loss.Missed = missed
+	}
 }
 
 // missedWords says what was skipped between two readings of the counters.
@@ -465,9 +481,42 @@ func missedWords(before, after map[string]uint64) string {
 	return strings.Join(parts, ", ")
 }
 
+// moduleCame has a module attached to that was loaded after the tracer, "" if which
+// one is not known. t.mu is held.
+func (t *Tracer) moduleCame(name string) {
+	if name == "" {
+		t.came = allModules
+	} else {
+		t.came.add(name)
+	}
+	select {
+	case t.wake <- struct{}{}:
+	default: // it will be looked for anyway
+	}
+}
+
+// attachLater attaches to modules that come, until the tracer is closed. The reader
+// does not wait: to look for symbols and types takes longer than the ring has room
+// for.
+func (t *Tracer) attachLater() {
+	defer close(t.late)
+	for {
+		select {
+		case <-t.loader.quit:
+			return
+		case <-t.wake:
+			t.attachLate()
+		}
+	}
+}
+
 // attachLate follows modules that were loaded after the tracer.
 func (t *Tracer) attachLate() {
-	rdma, err := t.loader.moduleCame()
+	t.mu.Lock()
+	came := t.came
+	t.came = modules{}
+	t.mu.Unlock()
+	rdma, err := t.loader.moduleCame(came)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.rdma = rdma

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package trace
+
+import (
+	"os"
+	"slices"
+	"syscall"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
+
+	"github.com/gpurdma/gpurdma/internal/sysfs"
+)
+
+// uverbsIsThere is a function that ib_uverbs has on every kernel that can be traced.
+const uverbsIsThere = "ib_uverbs_handler_UVERBS_METHOD_REG_DMABUF_MR"
+
+// rdmaModules tells one loading of ib_core and ib_uverbs from the next: the inodes of
+// their directories in sysfs, 0 for one that is not there.
+type rdmaModules [2]uint64
+
+func (l *loader) rdmaNow() (m rdmaModules) {
+	for i, name := range []string{"ib_core", "ib_uverbs"} {
+		if info, err := os.Stat(sysfs.New(l.cfg.Sys).Path("module/" + name)); err == nil {
+			if st, ok := info.Sys().(*syscall.Stat_t); ok {
+				m[i] = st.Ino
+			}
+		}
+	}
+	return m
+}
+
+// loadRDMA attaches to ib_core and ib_uverbs, if they are loaded and as far as
+// it was not done before: by fentry where a module has BTF, else by kprobe. now are
+// the modules as they were before found was looked for.
+func (l *loader) loadRDMA(types typesOf, found map[string]symbol, now rdmaModules) error {
+	if l.have["rdma"] {
+		return nil
+	}
+	if _, ok := found[uverbsIsThere]; !ok {
+		return nil // ib_uverbs is not loaded; it may come
+	}
+	cache, kernel, err := types()
+	if err != nil {
+		return err
+	}
+	var targets []*btf.Spec
+	hasBTF := map[string]*btf.Spec{}
+	for _, module := range []string{"ib_uverbs", "ib_core"} {
+		if l.cfg.rdmaWithoutBTF {
+			break
+		}
+		if s, err := cache.Module(module); err == nil {
+			hasBTF[module] = s
+			targets = append(targets, s)
+		}
+	}
+	var fentry, kprobes []hook
+	modules := map[string]string{}
+	for _, h := range rdmaHooks {
+		if l.have[byType(h)] {
+			continue // it was not reloaded with the others
+		}
+		sym, ok := found[h.function]
+		if !ok {
+			if h.how == "fexit" || h.program == "umem_revoked" {
+				l.note(h, "", missing(h))
+			}
+			continue
+		}
+		modules[h.function] = sym.module
+		ms := hasBTF[sym.module]
+		if sym.module == "" {
+			ms = kernel
+		}
+		var fn *btf.Func
+		switch {
+		case ms != nil && ms.TypeByName(h.function, &fn) == nil && h.program != "":
+			fentry = append(fentry, h)
+		case ms == nil || h.program != "":
+			kprobes = append(kprobes, h.asKprobe())
+		}
+	}
+	if _, err := l.loadGroup("rdma", fentry, modules, cache, kernel, targets); err != nil {
+		return err
+	}
+	for _, h := range fentry {
+		l.notes(byType(h))
+	}
+	probe, err := l.loadGroup("rdma_kprobe", kprobes, modules, cache, kernel, targets)
+	if err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.have["rdma"], l.rdma, l.probe = true, now, probe
+	return nil
+}
+
+// byType is what loader.have has of a hook that is attached by fentry or fexit.
+func byType(h hook) string { return h.how + " " + h.function }
+
+// dropProbes detaches from RDMA modules that went, and perhaps came again: a kprobe
+// does not hold its module, and is dead then, without a word. A tracing program does
+// hold it.
+func (l *loader) dropProbes(now rdmaModules) {
+	if !l.have["rdma"] || l.rdma == now || l.probe == nil {
+		return
+	}
+	var gone []attached
+	l.mu.Lock()
+	l.links = slices.DeleteFunc(l.links, func(k attached) bool {
+		if k.probe {
+			gone = append(gone, k)
+		}
+		return k.probe
+	})
+	programs := map[*ebpf.Program]string{}
+	for _, p := range l.probe.Programs {
+		if what, ok := l.runs[p]; ok {
+			programs[p] = what
+			delete(l.runs, p)
+		}
+	}
+	addMissed(l.was, programs, gone)
+	ours := map[string]bool{}
+	for _, h := range rdmaHooks {
+		ours[h.function] = ours[h.function] || !l.have[byType(h)]
+	}
+	l.hooks = slices.DeleteFunc(l.hooks, func(h Hook) bool { return ours[h.Function] && h.How != "fentry" && h.How != "fexit" })
+	l.more = slices.DeleteFunc(l.more, func(c *ebpf.Collection) bool { return c == l.probe })
+	dead := l.probe
+	l.have["rdma"], l.probe = false, nil
+	l.mu.Unlock()
+	closeAll(gone)
+	dead.Close()
+}
+
+func (l *loader) loadGroup(object string, table []hook, modules map[string]string, cache *btf.Cache, kernel *btf.Spec, types []*btf.Spec) (*ebpf.Collection, error) {
+	if len(table) == 0 {
+		return nil, nil
+	}
+	cs, err := spec(object)
+	if err != nil {
+		return nil, err
+	}
+	keep(cs, table)
+	coll, err := ebpf.NewCollectionWithOptions(cs, ebpf.CollectionOptions{
+		Cache: cache, MapReplacements: l.shared(cs),
+		Programs: ebpf.ProgramOptions{KernelTypes: kernel, ExtraRelocationTargets: types},
+	})
+	if err != nil {
+		return nil, explainLoad(err)
+	}
+	l.owns(coll)
+	return coll, l.attachAll(coll, table, modules)
+}
+
+// owns has a collection closed at the end.
+func (l *loader) owns(coll *ebpf.Collection) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.more = append(l.more, coll)
+}

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package trace
+
+import (
+	"fmt"
+	"maps"
+	"sync"
+	"testing"
+
+	"github.com/gpurdma/gpurdma/placement"
+)
+
+// counted is a tracer without a kernel, whose counters are these.
+func counted(lost *[eventTypes]uint64, missed map[string]uint64) *Tracer {
+	t := &Tracer{
+		cfg: Config{}.withDefaults(), join: testJoiner(10), wake: make(chan struct{}, 1),
+		lostCount:   func() ([eventTypes]uint64, error) { return *lost, nil },
+		missedCount: func() map[string]uint64 { return maps.Clone(missed) },
+	}
+	t.changed = sync.NewCond(&t.mu)
+	return t
+}
+
+// What the kernel skipped before a record was sent makes that record Unknown, in
+// whatever way it is handed out: without the program that sees the mapping, it looks
+// like one that is not mapped.
+func TestSkippedRunIsUnknown(t *testing.T) {
+	var c clock
+	var lost [eventTypes]uint64
+	missed := map[string]uint64{}
+	tr := counted(&lost, missed)
+	unmapped := func(w *wireRecord) { w.Have &^= haveMap }
+	want := func(what string, p placement.Placement, want placement.Memory) {
+		t.Helper()
+		if p.Memory != want {
+			t.Errorf("%s: %v (%s)", what, p, p.Reason)
+		}
+	}
+	one := func(id uint64, change ...func(*wireRecord)) placement.Placement {
+		t.Helper()
+		tr.join.handle(made(&c, id, change...))
+		tr.deliver(true)
+		events := tr.Pending()
+		if len(events) != 1 || events[0].Record.ID != id {
+			t.Fatalf("%v", events)
+		}
+		return events[0].Record.Placement
+	}
+	want("nothing skipped", one(1, unmapped), placement.NotMapped)
+	missed["mappings"]++
+	p := one(2, unmapped)
+	want("a mapping skipped", p, placement.Unknown)
+	mustHave(t, p.Reason, "1 runs of the program for mappings")
+	want("the next", one(3), placement.PeerToPeer)
+
+	missed["mappings"]++
+	tr.join.handle(made(&c, 4, unmapped)) // and not delivered yet
+	for _, r := range tr.Records() {
+		want(fmt.Sprintf("record %d, which lives", r.ID), r.Placement, placement.Unknown)
+	}
+	tr.deliver(true)
+	want("delivered later", tr.Pending()[0].Record.Placement, placement.Unknown)
+	lost[eventMove]++
+	tr.join.handle(made(&c, 5))
+	for _, r := range tr.Records() {
+		want(fmt.Sprintf("record %d, after a loss", r.ID), r.Placement, placement.Unknown)
+	}
+}
+
+// That a module came may be lost, or skipped, as anything else: then all are looked at.
+func TestLostModule(t *testing.T) {
+	var lost [eventTypes]uint64
+	missed := map[string]uint64{}
+	tr := counted(&lost, missed)
+	woken := func(what string, want bool, name string) {
+		t.Helper()
+		tr.exact = true
+		tr.deliver(true)
+		got := false
+		select {
+		case <-tr.wake:
+			got = true
+		default:
+		}
+		if got != want || tr.came.has(name) != want {
+			t.Errorf("%s: woken %v, %+v", what, got, tr.came)
+		}
+		tr.came = modules{}
+	}
+	woken("nothing", false, "ib_uverbs")
+	lost[eventModule]++
+	woken("lost", true, "ib_uverbs")
+	woken("known already", false, "ib_uverbs")
+	missed[moduleHook.what]++
+	woken("skipped", true, "ib_uverbs")
+	tr.mu.Lock()
+	tr.moduleCame("one")
+	tr.moduleCame("two")
+	tr.mu.Unlock()
+	woken("two came", true, "two")
+	for n := range maxNames + 10 {
+		tr.came.add(fmt.Sprint(n))
+	}
+	if !tr.came.has("any") {
+		t.Errorf("%d modules by name", len(tr.came.names))
+	}
+}
+
+// The reader does not wait for what a module brings to be attached to, and the end
+// waits for who attaches.
+func TestReaderGoesOn(t *testing.T) {
+	var c clock
+	var lost [eventTypes]uint64
+	tr := counted(&lost, nil)
+	tr.loader, tr.late = newLoader(tr.cfg, newSymbols("")), make(chan struct{})
+	tr.loader.work.Lock() // as if it took long
+	go tr.attachLater()
+	came := &wireExport{Event: wireEvent{Head: wireHead{Type: eventModule}}}
+	set(came.Exporter[:], "some_module")
+	for id := range uint64(3) {
+		tr.take(came, nil)
+		tr.take(made(&c, id+1), nil)
+		tr.deliver(true)
+	}
+	if got := kindsOf(tr.Pending()); got != fmt.Sprint([]EventKind{Registered, Registered, Registered}) {
+		t.Errorf("while a module is attached to: %s", got)
+	}
+	tr.loader.stop()
+	tr.loader.work.Unlock()
+	<-tr.late
+	tr.loader.close()
+}
