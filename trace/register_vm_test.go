@@ -33,6 +33,10 @@ func TestVMRegister(t *testing.T) {
 		if r.MR == nil || r.MR.LKey != mr.LKey || r.MR.RKey != mr.RKey || r.MR.Length != size {
 			t.Errorf("MR %+v, registered %+v", r.MR, mr)
 		}
+		// rxe pins, and reads and writes by the CPU.
+		if !r.Pinned || !r.CPUMapped {
+			t.Errorf("pinned: %v, mapped for the CPU: %v", r.Pinned, r.CPUMapped)
+		}
 		p := r.Placement
 		if p.Memory != placement.SystemMemory || p.Direct() != placement.No {
 			t.Errorf("placement %v", p)
@@ -52,7 +56,7 @@ func TestVMRegister(t *testing.T) {
 			t.Fatal(err)
 		}
 		e = await(t, tr, "released", onBuffer(inode(b), Released))
-		if e.Record.ID != r.ID || e.Record.Ended != "deregistered" {
+		if e.Record.ID != r.ID || e.Record.Ended != "deregistered" || e.Record.Pinned {
 			t.Errorf("end %+v", e.Record)
 		}
 		if live := tr.Records(); len(live) != 0 {
