@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build cgo
+
+package gpurdma
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/gpurdma/gpurdma/gpualloc"
+	"github.com/gpurdma/gpurdma/internal/testenv"
+)
+
+// The NIC nearest to a GPU's Buffer is the one beside the GPU, whichever NIC it is
+// registered with; memory that is on no GPU has none that is nearer than others.
+//
+//testbed:machine fabric
+//testbed:kernel 6.12
+func TestVMNearest(t *testing.T) {
+	testenv.VM(t)
+	n := hostOnly(testNIC).open(t, NICOptions{})
+	gpus := testenv.SoftGPUs(t, "personality=amdgpu")
+	if len(gpus) < 4 {
+		t.Fatalf("%d GPUs", len(gpus))
+	}
+	for _, g := range gpus {
+		t.Run(g.Name, func(t *testing.T) {
+			a := must(gpualloc.Open("drm:"+g.PCI, gpualloc.Env{}))(t)
+			closing(t, a)
+			b := must(n.Allocate(t.Context(), a, 4096, BufferOptions{}))(t)
+			closingBuffer(t, b)
+			if at, ok := b.GPU(); !ok || at.String() != g.PCI {
+				t.Fatalf("it is on %v, %v", at, ok)
+			}
+			near := must(b.Nearest())(t)
+			if want := "rxe" + strings.TrimPrefix(g.Name, "gpu"); near.Name != want || !strings.Contains(near.Why, g.PCI) {
+				t.Errorf("%s: %s; want %s", near.Name, near.Why, want)
+			}
+			part := must(b.Slice(0, 16))(t)
+			closing(t, part)
+			if again := must(part.Nearest())(t); again.Name != near.Name {
+				t.Errorf("of its slice %s, %s", again.Name, again.Why)
+			}
+		})
+	}
+	vgem := exported("drm:vgem", "drm:vgem", PreferDirect)
+	for _, k := range []kind{hostKind, vgem} {
+		b := k.make(t, n, 4096)
+		if near := must(b.Nearest())(t); near.Name == "" || !strings.Contains(near.Why, "on no PCI device") {
+			t.Errorf("%s: %+v", k.name, near)
+		}
+	}
+}
