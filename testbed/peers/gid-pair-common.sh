@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash
+#
+# What the two sides of gid-pair.sh share. To be sourced after common.sh.
+
+port=7471
+gids=/sys/class/infiniband/$device/ports/1/gids
+
+# addresses NODE gives eth0 an address in a network that the other node is not on,
+# and only then those that both have: the NICs' first GIDs do not reach each other.
+addresses() {
+	local i count
+	ip address flush dev eth0 scope global
+	# Linux takes whatever it has no route to for a neighbour of the device that RDMA
+	# names, and answers for all of its own addresses: between different networks it
+	# is not to.
+	echo 2 >/proc/sys/net/ipv4/conf/eth0/arp_ignore
+	awaited '[ "$(filled)" = 0 ]'
+	for i in "10.9.$((1 + $1)).$1/24" "10.9.1.$1/24" "fd00:1::$1/64 nodad"; do
+		count=$(filled)
+		# shellcheck disable=SC2086 # words
+		ip address add $i dev eth0
+		awaited '[ "$(filled)" -gt "$count" ]'
+	done
+	[ "$(cat "$gids/$(gid_index)")" = "$(printf '0000:0000:0000:0000:0000:ffff:0a09:%02x%02x' $((1 + $1)) "$1")" ] ||
+		fail "the first IPv4 GID is not of the network that only this node is on: $(grep -h ffff $gids/*)"
+}
+
+# filled is how many GIDs there are of addresses that were given.
+filled() {
+	{ cat "$gids"/* 2>/dev/null || true; } | grep -cvE '^(0000:){7}0000$|^fe80:' || true
+}
+
+# awaited WORDS waits until the shell words succeed: the kernel fills the GID table
+# in its own time.
+awaited() {
+	local i
+	for ((i = 0; i < 300 * slow; i++)); do
+		! eval "$1" 2>/dev/null || return 0
+		sleep 0.1
+	done
+	fail "it does not come to: $1"
+}
