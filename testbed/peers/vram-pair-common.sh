@@ -25,6 +25,20 @@ told() {
 	fail "the other machine has not come to '$1'"
 }
 
+# asks ADDRESS KIND listens there, with memory of that kind, and carries out random
+# operations on the memory of who comes. What it has done is in out.
+asks() {
+	GPURDMA_TEST_LISTEN=$1:$test_port GPURDMA_TEST_KIND=$2 \
+		bounded 120 two-machines.test -test.run '^TestTwoMachines$' -test.v >out 2>&1 &&
+		grep -q -- "--- PASS: TestTwoMachines/$2" out
+}
+
+# answers ADDRESS KIND is who comes.
+answers() {
+	GPURDMA_TEST_PEER=$1:$test_port GPURDMA_TEST_KIND=$2 GPURDMA_TEST_NIC=$device \
+		bounded 120 two-machines.test -test.run '^TestPeerProcess$' -test.v >out 2>&1
+}
+
 # certificate NAME ADDRESS makes NAME.pem, which is its own authority, and
 # NAME.key.
 certificate() {

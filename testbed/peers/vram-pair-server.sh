@@ -26,12 +26,12 @@ serve system $system_port
 system=$pid
 tell ready
 
-for kind in vram system; do
+for there in vram system; do
 	for here in vram system; do
-		told "$here-$kind"
-		GPURDMA_TEST_PEER=10.9.1.1:$test_port GPURDMA_TEST_KIND=$kind GPURDMA_TEST_NIC=$device \
-			bounded 120 two-machines.test -test.run '^TestPeerProcess$' -test.v >other 2>&1 ||
-			fail "$here to $kind: $(cat other)"
+		told "$here-$there"
+		answers 10.9.1.1 "$there" || fail "a's $here to b's $there: $(cat out)"
+		told "$there-$here-back"
+		asks 10.9.1.2 "$there" || fail "b's $there to a's $here: $(cat out)"
 	done
 done
 told done
