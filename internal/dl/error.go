@@ -39,5 +39,8 @@ func (e *Error) Remedy() string {
 	if strings.Contains(e.Reason, "map segment") || strings.Contains(e.Reason, "llocate memory") {
 		return "raise what this process may have of address space (ulimit -v), and look whether the file system is mounted noexec"
 	}
+	if strings.Contains(e.Reason, "Too many open files") { // EMFILE
+		return "raise RLIMIT_NOFILE (ulimit -n)"
+	}
 	return "check with ldd what it misses, and that it is of this machine's architecture"
 }

@@ -18,6 +18,8 @@ func TestExplain(t *testing.T) {
 		{"libx.so.1: cannot open shared object file: No such file or directory", "cannot open shared object file: No such file or directory", true, ""},
 		{"Error loading shared library libx.so.1: No such file or directory", "No such file or directory", true, ""},
 		{"libx.so.1: failed to map segment from shared object", "failed to map segment from shared object", false, "ulimit -v"},
+		{"libx.so.1: cannot open shared object file: Too many open files", "cannot open shared object file: Too many open files", false, "RLIMIT_NOFILE"},
+		{"libdep.so.2: cannot open shared object file: Too many open files", "libdep.so.2: cannot open shared object file: Too many open files", false, "RLIMIT_NOFILE"},
 		{"libx.so.1: cannot open shared object file: Permission denied", "cannot open shared object file: Permission denied", false, "ldd"},
 		// The library is there, and what it needs is not.
 		{"libdep.so.2: cannot open shared object file: No such file or directory", "libdep.so.2: cannot open shared object file: No such file or directory", false, "ldd"},
