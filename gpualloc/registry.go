@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"regexp"
 	"slices"
 	"sort"
 	"strconv"
@@ -319,5 +320,13 @@ func specError(spec string, err error, choices []candidate) error {
 	} else if len(names) == 0 {
 		remedy = "none works on this machine: Discover, or the command `dmabuf-reg devices`, says why"
 	}
-	return &dmabuf.Error{Op: "open allocator", Device: fmt.Sprintf("%q", spec), Remedy: remedy, Err: err}
+	e := &dmabuf.Error{Op: "open allocator", Device: strconv.Quote(spec), Remedy: remedy, Err: err}
+	if name, ok := strings.CutPrefix(spec, "drm:"); ok && !ambiguous && uuid.MatchString(name) {
+		e.Detail = "DRM knows no UUIDs, only nodes, drivers and PCI addresses: a GPU's UUID is its vendor's (cuda, rocm, ze)"
+	}
+	return e
 }
+
+// uuid is what the vendors call a GPU: "GPU-0123456789abcdef",
+// "01234567-89ab-cdef-0123-456789abcdef".
+var uuid = regexp.MustCompile(`^(?i:(GPU|MIG)-[0-9a-f-]+|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12})(/.*)?$`)

@@ -137,6 +137,9 @@ func TestOpenSpecs(t *testing.T) {
 		{"tpu:0", ErrUnknownSpec, []string{`"tpu:0"`, "use auto, or one of: heap:system", "udmabuf"}},
 		{"", ErrUnknownSpec, []string{`""`}},
 		{"drm:amdgpu", ErrAmbiguousSpec, []string{"drm:renderD128 (amdgpu, 0000:03:00.0)", "drm:renderD129 (amdgpu, 0000:04:00.0)"}},
+		{"drm:GPU-01234567-89ab-cdef-0123-456789abcdef", ErrUnknownSpec, []string{"DRM knows no UUIDs", "use auto, or one of: heap:system"}},
+		{"drm:GPU-0123456789abcdef/vram", ErrUnknownSpec, []string{"DRM knows no UUIDs"}},
+		{"drm:01234567-89ab-cdef-0123-456789abcdef", ErrUnknownSpec, []string{"(cuda, rocm, ze)"}},
 		{"drm:0000:04:00.0", ErrUnavailable, []string{"ENOTTY"}},
 		{"drm:renderD130", ErrUnavailable, []string{"primary node"}},
 	} {
@@ -150,6 +153,9 @@ func TestOpenSpecs(t *testing.T) {
 				t.Errorf("%q: %v lacks %q", c.spec, err, w)
 			}
 		}
+	}
+	if _, err := Open("drm:renderD77", e); err == nil || strings.Contains(err.Error(), "UUID") {
+		t.Errorf("what is no UUID: %v", err)
 	}
 	if _, err := Open("drm:0000:04:00.0", e); !errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("the device's errno is lost: %v", err)
