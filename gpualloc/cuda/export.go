@@ -79,8 +79,9 @@ func (s *session) exportMemory(p pointer, length int64, opt ExportOptions, env g
 			return nil, err
 		}
 	}
-	// The primary context is kept for the buffer's view; the pointer's own, if
-	// it has another, is used where it matters.
+	// The pointer's own context is used, if it has one, which its owner keeps. Mappings
+	// of the virtual memory API have none, and are used in the primary one, which is
+	// kept as long as the buffer.
 	ctx, r := s.drv.retain(d.dev)
 	if r != Success {
 		return nil, failed("cuDevicePrimaryCtxRetain", on, r, "", "")

@@ -230,6 +230,12 @@ func TestPointersThatCannotBeExported(t *testing.T) {
 		t.Fatal(r)
 	}
 	live := allocated(t, s, ctx, 4*huge)
+	own, gone := contextHandle(doubles.NewContext(t, 0)), contextHandle(doubles.NewContext(t, 0))
+	freedThere, lost := allocated(t, s, own, huge), allocated(t, s, gone, huge)
+	if r := s.drv.free(own, freedThere); r != Success {
+		t.Fatal(r)
+	}
+	doubles.DestroyContext(t, uintptr(gone))
 	hole := mapped(t, s, ctx, 0, 3, true, 1)
 	noRDMA := mapped(t, s, ctx, 0, 1, false)
 	t.Setenv("DOUBLE_CUDA_MANAGED", "1")
@@ -245,6 +251,8 @@ func TestPointersThatCannotBeExported(t *testing.T) {
 		words  []string
 	}{
 		{name: "freed", p: freed, length: 1, is: InvalidValue, words: []string{"freed"}},
+		{name: "freed in another context", p: freedThere, length: 1, is: InvalidValue, words: []string{"freed"}},
+		{name: "of a context that was destroyed", p: lost, length: 1, is: InvalidValue, words: []string{"CUDA does not know"}},
 		{name: "nil", p: 0, length: 1, is: InvalidValue, words: []string{"CUDA does not know"}},
 		{name: "no bytes", p: live, length: 0, is: dmabuf.ErrRange},
 		{name: "fewer than none", p: live, length: -1, is: dmabuf.ErrRange},

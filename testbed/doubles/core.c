@@ -277,6 +277,15 @@ struct area *core_find(uint64_t addr)
 	return NULL;
 }
 
+struct area *core_owned(const void *owner)
+{
+	struct area *a = areas;
+
+	while (a && a->owner != owner)
+		a = a->next;
+	return a;
+}
+
 void core_remove(struct area *gone)
 {
 	struct area **at = &areas;

@@ -30,6 +30,7 @@ enum {
 	NO_DEVICE = 100,
 	INVALID_DEVICE = 101,
 	INVALID_CONTEXT = 201,
+	CONTEXT_IS_DESTROYED = 709,
 	OPERATING_SYSTEM = 304,
 	NOT_FOUND = 500,
 	NOT_SUPPORTED = 801,
@@ -44,9 +45,11 @@ enum {
 #define MAPPED 4u
 #define ACCESSIBLE 8u
 
+/* One that was destroyed stays, to be known by. */
 struct context {
 	int device;
 	int retained;
+	bool destroyed;
 };
 
 static struct context primary[16];
@@ -215,9 +218,44 @@ API CUresult V2(cuDevicePrimaryCtxRelease)(CUdevice d)
 API CUresult V2(cuCtxPushCurrent)(CUcontext c)
 {
 	ENTER("%d", c ? c->device : -1);
+	if (c && c->destroyed)
+		LEAVE(CONTEXT_IS_DESTROYED);
 	if (!c || !c->retained || depth == 32)
 		LEAVE(INVALID_CONTEXT);
 	stack[depth++] = c;
+	LEAVE(OK);
+}
+
+/* The new context is the thread's. */
+API CUresult V2(cuCtxCreate)(CUcontext *c, unsigned int flags, CUdevice d)
+{
+	struct context *made;
+
+	ENTER("%u %d", flags, d);
+	if (!is_device(d))
+		LEAVE(INVALID_DEVICE);
+	made = depth < 32 ? calloc(1, sizeof(*made)) : NULL;
+	if (!made)
+		LEAVE(OUT_OF_MEMORY);
+	made->device = d;
+	made->retained = 1;
+	*c = stack[depth++] = made;
+	LEAVE(OK);
+}
+
+/* Its memory goes with it. */
+API CUresult V2(cuCtxDestroy)(CUcontext c)
+{
+	struct area *a;
+
+	ENTER("%d", c ? c->device : -1);
+	if (!c || c->destroyed || (c >= primary && c < primary + 16))
+		LEAVE(INVALID_CONTEXT);
+	while ((a = core_owned(c)))
+		core_remove(a);
+	if (depth && stack[depth - 1] == c)
+		depth--;
+	c->destroyed = true;
 	LEAVE(OK);
 }
 
@@ -241,6 +279,13 @@ API CUresult cuCtxSynchronize(void)
 		if (!current())                 \
 			LEAVE(INVALID_CONTEXT); \
 	} while (0)
+
+/*
+ * Memory of another context than the thread's. What copies goes by addresses and
+ * takes it; what asks about it or exports it does not, which may be stricter than
+ * the real library.
+ */
+static bool foreign(const struct area *a) { return a->owner && a->owner != current(); }
 
 API CUresult V2(cuMemGetInfo)(size_t *avail, size_t *total)
 {
@@ -279,6 +324,8 @@ API CUresult V2(cuMemFree)(CUdeviceptr p)
 	a = core_find(p);
 	if (!a || a->addr != p || a->flags & MAPPED)
 		LEAVE(INVALID_VALUE);
+	if (foreign(a))
+		LEAVE(INVALID_CONTEXT);
 	core_remove(a);
 	LEAVE(OK);
 }
@@ -292,6 +339,8 @@ API CUresult V2(cuMemGetAddressRange)(CUdeviceptr *base, size_t *n, CUdeviceptr 
 	a = core_find(p);
 	if (!a)
 		LEAVE(NOT_FOUND);
+	if (foreign(a))
+		LEAVE(INVALID_CONTEXT);
 	*base = a->addr;
 	*n = a->size;
 	LEAVE(OK);
@@ -336,6 +385,8 @@ API CUresult cuPointerSetAttribute(const void *v, int attr, CUdeviceptr p)
 	a = core_find(p);
 	if (!a || attr != 6 /* SYNC_MEMOPS */ || !*(const unsigned int *)v)
 		LEAVE(INVALID_VALUE);
+	if (foreign(a))
+		LEAVE(INVALID_CONTEXT);
 	LEAVE(a->flags & MAPPED ? NOT_SUPPORTED : OK);
 }
 
@@ -417,6 +468,8 @@ API CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr p, size_t n
 	a = core_find(p);
 	if (a && a->flags & (MANAGED | NO_RDMA))
 		LEAVE(NOT_SUPPORTED);
+	if (a && foreign(a))
+		LEAVE(INVALID_CONTEXT);
 	if (a && a->size - (size_t)(p - a->addr) < n && a->flags & MAPPED) {
 		if (core_knob_is("DOUBLE_CUDA_EXPORT", "single"))
 			LEAVE(INVALID_VALUE);
