@@ -5,9 +5,12 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
 	"strconv"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/gpualloc"
 )
@@ -15,11 +18,19 @@ import (
 // compareAllocation measures allocation, export and freeing.
 func compareAllocation(ctx context.Context, opt options) ([]row, error) {
 	return opt.each(func(spec string, size int64) (row, error) {
-		return compareAllocationOf(ctx, opt, spec, size)
+		return compareAllocationOf(ctx, opt, spec, size, false)
 	})
 }
 
-func compareAllocationOf(ctx context.Context, opt options, spec string, size int64) (row, error) {
+// compareTouched measures the same with a write to each page in between: many
+// exporters allocate no memory before.
+func compareTouched(ctx context.Context, opt options) ([]row, error) {
+	return opt.each(func(spec string, size int64) (row, error) {
+		return compareAllocationOf(ctx, opt, spec, size, true)
+	})
+}
+
+func compareAllocationOf(ctx context.Context, opt options, spec string, size int64, touched bool) (row, error) {
 	alloc, err := openAllocator(spec, size)
 	if err != nil {
 		return row{}, err
@@ -38,6 +49,11 @@ func compareAllocationOf(ctx context.Context, opt options, spec string, size int
 			if err != nil {
 				return nil, err
 			}
+			if touched {
+				if err := touch(buf); err != nil {
+					return nil, err
+				}
+			}
 			if err := buf.Close(); err != nil {
 				return nil, err
 			}
@@ -54,13 +70,42 @@ func compareAllocationOf(ctx context.Context, opt options, spec string, size int
 	if err := buf.Close(); err != nil {
 		return row{}, err
 	}
-	peers, err := startPeers("alloc-loop", nil, kind, desc.Device, strconv.FormatInt(size, 10))
+	args := []string{kind, desc.Device, strconv.FormatInt(size, 10)}
+	if touched {
+		args = append(args, "touch")
+	}
+	peers, err := startPeers("alloc-loop", nil, args...)
 	if err != nil {
 		return row{}, err
 	}
 	defer peers.close()
 	return alternate(ctx, opt, row{Exporter: spec, Size: size}, goSide, peers[0].run, peers[1].run)
 }
+
+// touch writes a byte of each page through a mapping of the dma-buf, as the C program
+// does.
+func touch(buf *gpualloc.Buffer) error {
+	for _, s := range buf.Segments() {
+		raw, err := s.Buf.Acquire()
+		if err != nil {
+			return err
+		}
+		p, err := unix.Mmap(raw, 0, int(s.Offset+s.Size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+		s.Buf.Release()
+		if err != nil {
+			return fmt.Errorf("mmap: %w", err)
+		}
+		for at := int(s.Offset); at < len(p); at += pageSize {
+			p[at] = 1
+		}
+		if err := unix.Munmap(p); err != nil {
+			return fmt.Errorf("munmap: %w", err)
+		}
+	}
+	return nil
+}
+
+var pageSize = os.Getpagesize()
 
 // cKind is the C program's name for an allocator.
 func cKind(d gpualloc.Description) (string, error) {

@@ -33,7 +33,7 @@ func main() {
 		exporters = flag.String("exporters", "", "comma-separated allocator specs (default: every one that is there)")
 		sizes     = flag.String("sizes", "4096,65536,1048576,16777216,67108864", "buffer sizes in bytes; of traffic \"all\" is every power of two from 64 to 4194304")
 		profile   = flag.String("cpuprofile", "", "write a profile of this process, the Go side, to a file")
-		only      = flag.String("only", "", "registration, allocation, tracing, traffic or binding (default: the first two, which compare Go with C)")
+		only      = flag.String("only", "", "registration, allocation, touched, tracing, traffic or binding (default: the first three, which compare Go with C)")
 		records   = flag.Int("records", 100_000, "tracing: registrations whose cost to the tracer is measured; 0 for none")
 		asJSON    = flag.Bool("json", false, "print one JSON document")
 	)
@@ -141,7 +141,7 @@ func main() {
 		}{"bench/v2", unit(), tables})
 	}
 	if failed == nil && len(tables) == 0 {
-		failed = fmt.Errorf("-only %s: there are registration, allocation, tracing, traffic and binding", *only)
+		failed = fmt.Errorf("-only %s: there are registration, allocation, touched, tracing, traffic and binding", *only)
 	}
 	if failed != nil {
 		fmt.Fprintln(os.Stderr, "bench:", failed)
@@ -182,6 +182,7 @@ var comparisons = []struct {
 }{
 	{"registration", "register + deregister", compareRegistration},
 	{"allocation", "allocate + export + free", compareAllocation},
+	{"touched", "allocate + export + write to each page + free", compareTouched},
 }
 
 // table is one comparison's result.

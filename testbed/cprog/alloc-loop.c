@@ -5,9 +5,11 @@
  * standard input, and writes the nanoseconds of each round to standard output
  * as native 64-bit integers.
  *
- *   alloc-loop KIND DEVICE SIZE
+ *   alloc-loop KIND DEVICE SIZE [touch]
  *
- * KIND is udmabuf, heap, dumb, amdgpu, i915 or xe, DEVICE the exporter's node.
+ * KIND is udmabuf, heap, dumb, amdgpu, i915 or xe, DEVICE the exporter's node. With
+ * "touch", the dma-buf is mapped and a byte of each of its pages written before it is
+ * freed: many exporters allocate no memory before.
  * It shares no code with the Go packages, asks for the same memory and places,
  * and checks nothing but the answers of the calls.
  */
@@ -39,6 +41,7 @@
 static const char *device;
 static int node;
 static uint64_t size;
+static int touching;
 
 /* Where a GPU's buffers may be: VRAM first, and system memory. */
 static struct drm_i915_gem_memory_class_instance i915_places[16];
@@ -59,6 +62,23 @@ static void call(int fd, unsigned long request, void *arg, const char *what)
 		err(1, "%s", what);
 }
 
+/* The end of a dma-buf. */
+static void done(int buf)
+{
+	if (touching) {
+		size_t page = (size_t)sysconf(_SC_PAGESIZE);
+		volatile char *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, buf, 0);
+
+		if (p == MAP_FAILED)
+			err(1, "mmap");
+		for (size_t at = 0; at < size; at += page)
+			p[at] = 1;
+		if (munmap((void *)p, size))
+			err(1, "munmap");
+	}
+	close(buf);
+}
+
 static int export(uint32_t handle)
 {
 	struct drm_prime_handle prime = { .handle = handle, .flags = DRM_CLOEXEC | DRM_RDWR };
@@ -72,7 +92,7 @@ static void with_handle(uint32_t handle)
 {
 	struct drm_gem_close gem = { .handle = handle };
 
-	close(export(handle));
+	done(export(handle));
 	call(node, DRM_IOCTL_GEM_CLOSE, &gem, "GEM_CLOSE");
 }
 
@@ -98,7 +118,7 @@ static void once_udmabuf(void)
 		err(1, "UDMABUF_CREATE");
 	close(dev);
 	close(mem);
-	close(buf);
+	done(buf);
 }
 
 static void once_heap(void)
@@ -106,7 +126,7 @@ static void once_heap(void)
 	struct dma_heap_allocation_data data = { .len = size, .fd_flags = O_RDWR | O_CLOEXEC };
 
 	call(node, DMA_HEAP_IOCTL_ALLOC, &data, "DMA_HEAP_IOCTL_ALLOC");
-	close((int)data.fd);
+	done((int)data.fd);
 }
 
 /* As a line of 32-bit pixels; the driver rounds up to pages. */
@@ -123,7 +143,7 @@ static void once_dumb(void)
 	destroy.handle = create.handle;
 	buf = export(create.handle);
 	call(node, DRM_IOCTL_MODE_DESTROY_DUMB, &destroy, "DESTROY_DUMB");
-	close(buf);
+	done(buf);
 }
 
 static void once_amdgpu(void)
@@ -222,8 +242,9 @@ int main(int argc, char **argv)
 	};
 	const struct kind *kind = NULL;
 
-	if (argc != 4)
-		errx(2, "usage: alloc-loop KIND DEVICE SIZE");
+	touching = argc == 5 && !strcmp(argv[4], "touch");
+	if (argc != 4 + touching)
+		errx(2, "usage: alloc-loop KIND DEVICE SIZE [touch]");
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
 		if (!strcmp(argv[1], kinds[i].name))
 			kind = &kinds[i];
