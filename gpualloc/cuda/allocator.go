@@ -172,6 +172,7 @@ func (e *exporter) Export(_ context.Context, size int64, _ string) (gpualloc.Exp
 		return gpualloc.Exported{}, errors.Join(err, u.Run())
 	}
 	mem := align.Range{Addr: uint64(p), Length: uint64(size)}
+	// Not the PCIe mapping: no importer here can use it (see the package's comment).
 	made, mapping, err := e.s.place(ctx, on, align.Request{Memory: mem, Allocations: []align.Range{mem}}, MappingDefault)
 	if err != nil {
 		return gpualloc.Exported{}, errors.Join(err, u.Run())

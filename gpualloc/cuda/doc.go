@@ -31,5 +31,12 @@
 // [Mapping] therefore says it, and nothing is guessed: the default is an
 // ordinary descriptor.
 //
+// Allocators make ordinary ones only. Every importer of this module is an ordinary
+// registration (package ibvfd has no data-direct path, mlx5dv_reg_dmabuf_mr), so the
+// NIC's kind decides nothing: with the PCIe mapping, a NIC with a data-direct function
+// would refuse the memory of a coherent GPU like any other, or register it and fail the
+// first transfer, and on every other machine both descriptors lead to the same BAR.
+// Whoever registers by mlx5dv itself asks [Export] for [MappingDataDirect].
+//
 // Sources of the rules: the CUDA driver API reference, cuda.h.
 package cuda

@@ -14,6 +14,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 
@@ -291,6 +292,40 @@ func TestPointersThatCannotBeExported(t *testing.T) {
 				log.Balanced(t, pairs)
 			}
 		})
+	}
+}
+
+// What gpualloc allocates is exported for ordinary registrations, which are all that
+// ibvfd makes: without the PCIe mapping, also where the driver has it. The double
+// exports nothing where the kernel has no exporter; what it is asked is the same.
+func TestMappingOfAllocations(t *testing.T) {
+	for _, vmm := range []bool{false, true} {
+		double(t, "cuda", "DOUBLE_CUDA_PCIE=1")
+		s := started(t)
+		d, err := s.describe(0, gpualloc.Env{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		e, err := s.open(d, gpualloc.Env{}, vmm)
+		if err != nil {
+			t.Fatal(err)
+		}
+		log := doubles.Log(t)
+		x, err := e.Export(context.Background(), e.Granule(), "")
+		switch {
+		case err == nil:
+			if err := errors.Join(x.Buf.Close(), x.Free()); err != nil {
+				t.Error(err)
+			}
+		case !errors.Is(err, NotSupported):
+			t.Error(err)
+		}
+		if calls := log.Args(t, exportFunction); len(calls) != 1 || !strings.HasSuffix(calls[0], " 1 0") { // a dma-buf, no flags
+			t.Errorf("vmm %v: %q", vmm, calls)
+		}
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

@@ -69,18 +69,24 @@ func Log(t testing.TB) Calls {
 // Count is how often a function was called and not made to fail.
 func (c Calls) Count(t testing.TB, function string) int {
 	t.Helper()
+	return len(c.Args(t, function))
+}
+
+// Args are the arguments of these calls, a text each.
+func (c Calls) Args(t testing.TB, function string) []string {
+	t.Helper()
 	text, err := os.ReadFile(c.path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := 0
+	var out []string
 	for line := range strings.Lines(string(text)) {
 		name, rest, _ := strings.Cut(line, " ")
 		if name == function && !strings.HasPrefix(rest, "(made to fail)") {
-			n++
+			out = append(out, strings.TrimSpace(rest))
 		}
 	}
-	return n
+	return out
 }
 
 // Balanced fails the test unless what was taken was given back: pairs has the
