@@ -97,32 +97,16 @@ func TestVMAllocAndExport(t *testing.T) {
 
 // Every name of a GPU opens it.
 func TestVMSpecs(t *testing.T) {
-	onGPU(t)
+	real := onGPU(t)
 	devices, err := Devices(gpualloc.Env{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	d := devices[len(devices)-1]
-	for _, spec := range []string{
-		fmt.Sprintf("cuda:%d", d.Ordinal), "cuda:" + d.PCI.String(), "cuda:" + d.UUID, d.UUID, d.UUID + "/vmm",
-	} {
-		a, err := gpualloc.Open(spec, gpualloc.Env{})
-		if err != nil {
-			t.Errorf("%s: %v", spec, err)
-			continue
-		}
-		if got := a.Describe(); got.PCI == nil || *got.PCI != d.PCI {
-			t.Errorf("%s opened %+v", spec, got)
-		}
-		if err := a.Close(); err != nil {
-			t.Error(err)
-		}
+	doubles.Specs(t, "cuda", d.PCI, fmt.Sprintf("cuda:%d", d.Ordinal), "cuda:"+d.PCI.String(), "cuda:"+d.UUID, d.UUID, d.UUID+"/vmm")
+	if !real {
+		doubles.TwoAtOneAddress(t, "cuda")
 	}
-	_, err = gpualloc.Open("cuda:99", gpualloc.Env{})
-	if !errors.Is(err, gpualloc.ErrUnknownSpec) {
-		t.Errorf("got %v, want ErrUnknownSpec", err)
-	}
-	doubles.Words(t, err, "cuda:0")
 }
 
 // After everything is closed, all of the GPU's memory is free again and every

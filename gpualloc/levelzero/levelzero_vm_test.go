@@ -8,6 +8,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"testing"
 
@@ -21,6 +22,27 @@ import (
 func onGPU(t *testing.T, knobs ...string) (real bool) {
 	t.Helper()
 	return doubles.OnGPU(t, len(knobs) > 0, func() { double(t, "ze", knobs...) })
+}
+
+// Every name of a GPU opens it.
+func TestVMSpecs(t *testing.T) {
+	real := onGPU(t)
+	devices, err := started(t).devices()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := devices[len(devices)-1]
+	names := []string{fmt.Sprintf("ze:%d", d.Ordinal), "ze:" + d.PCI.String()}
+	if d.UUID != "" {
+		names = append(names, "ze:"+d.UUID, d.UUID)
+	}
+	if !real && len(names) != 4 {
+		t.Errorf("the double's GPU has no UUID: %+v", d)
+	}
+	doubles.Specs(t, "ze", d.PCI, names...)
+	if !real {
+		doubles.TwoAtOneAddress(t, "ze")
+	}
 }
 
 // A driver that keeps its descriptors and one that makes new ones: neither

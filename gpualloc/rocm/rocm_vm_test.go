@@ -8,6 +8,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"testing"
 
@@ -20,6 +21,27 @@ import (
 func onGPU(t *testing.T, variant string, knobs ...string) (real bool) {
 	t.Helper()
 	return doubles.OnGPU(t, len(knobs) > 0 || variant != "hsa", func() { double(t, variant, knobs...) })
+}
+
+// Every name of a GPU opens it.
+func TestVMSpecs(t *testing.T) {
+	real := onGPU(t, "hsa")
+	devices, err := started(t).devices()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := devices[len(devices)-1]
+	names := []string{fmt.Sprintf("rocm:%d", d.Ordinal), "rocm:" + d.PCI.String()}
+	if d.UUID != "" {
+		names = append(names, "rocm:"+d.UUID, d.UUID)
+	}
+	if !real && len(names) != 4 {
+		t.Errorf("the double's GPU has no UUID: %+v", d)
+	}
+	doubles.Specs(t, "rocm", d.PCI, names...)
+	if !real {
+		doubles.TwoAtOneAddress(t, "rocm")
+	}
 }
 
 func TestVMAllocAndExport(t *testing.T) {
