@@ -35,6 +35,7 @@ const (
 	childOpens  = "opens"  // says why tracing cannot work
 	childBlind  = "blind"  // the same, in a view of sysfs without type information
 	childInside = "inside" // traces itself in a container
+	childCrowd  = "crowd"  // registers many, to be killed
 	childHeaded = "headed" // registers, ends its first thread, and registers by another
 )
 
@@ -73,6 +74,10 @@ func child() {
 	fail(err)
 	if os.Getenv(childEnv) == childHeaded {
 		headless(f, pd)
+	}
+	if os.Getenv(childEnv) == childCrowd {
+		fail(crowdOf(device{f, pd}))
+		select {}
 	}
 	if os.Getenv(childEnv) == childHanded {
 		_, err = f.RegDMABufMR(uverbs.DMABufMR{PD: pd, FD: 3, Access: accessAll, Length: 1 << 20})

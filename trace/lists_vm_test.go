@@ -101,6 +101,35 @@ func scatterLists(t *testing.T, rows []listRow) {
 	}
 }
 
+// A BAR is a GPU's if that is a display controller, whatever drives it.
+//
+//testbed:machine fabric+EPYC
+//testbed:kernel 7.2 6.12
+func TestVMDisplayBAR(t *testing.T) {
+	testenv.VM(t)
+	display := pciOf(t, "gpu2")
+	largest := largestBAR(t, display)
+	x, imp := testenv.TestExporter(t, display, largest.Index), testenv.TestImporter(t)
+	tr := open(t, mine())
+	buf, err := x.Create(testenv.InBAR, truthSize)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer buf.Close()
+	a, err := imp.Attach(pciOf(t, "edu1"), int(buf.Fd()), testenv.DynamicImporter, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, _ := mapped(t, tr, a, buf)
+	p := r.Placement
+	if p.Memory != placement.PeerToPeer || !p.GPU() || len(p.Places) != 1 {
+		t.Fatalf("%v: %+v", p, p.Places)
+	}
+	if q := p.Places[0]; q.Device != display || q.BAR != largest.Index || !q.GPU || q.Low != largest.Start || q.Bytes != truthSize {
+		t.Errorf("%+v, the memory is %s's: %+v", q, display, largest)
+	}
+}
+
 // mapped maps an attachment, until the test is over, and answers with the record of
 // it and what the importer sees.
 func mapped(t *testing.T, tr *Tracer, a *testenv.Attachment, buf *os.File) (*Record, []testenv.ImporterSegment) {
@@ -176,7 +205,8 @@ func (row listRow) check(t *testing.T, tr *Tracer, imp *testenv.Importer, buf *o
 		byKind[q.Kind] += q.Bytes
 		if q.Kind == placement.KindBAR {
 			behind = q.Low
-			if q.Device != gpu || q.BAR != view.index {
+			// A memory device that no driver makes a GPU of is none.
+			if q.Device != gpu || q.BAR != view.index || q.GPU || p.GPU() {
 				t.Errorf("behind %s BAR %d, the memory is %s's: %+v", q.Device, q.BAR, gpu, q)
 			}
 		}

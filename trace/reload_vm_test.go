@@ -5,6 +5,7 @@ package trace
 import (
 	"os/exec"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -63,4 +64,81 @@ func TestVMUverbsComesMeanwhile(t *testing.T) {
 	if err := unix.DeleteModule("ib_core", unix.O_NONBLOCK); err == nil {
 		t.Error("ib_core went")
 	}
+}
+
+// A kprobe does not hold its module. One that goes and comes again, as when a vendor's
+// stack is restarted, is attached to again.
+func TestVMReloadedWithoutBTF(t *testing.T) {
+	noRDMA(t)
+	sh(t, bringRDMA)
+	c := mine()
+	c.rdmaWithoutBTF = true
+	tr := open(t, c)
+	registers(t, tr)
+	watched := probes(tr)
+	for range 2 {
+		sh(t, dropRDMA)
+		sh(t, bringRDMA)
+		now := tr.loader.rdmaNow()
+		for ctx := within(t); ; time.Sleep(10 * time.Millisecond) {
+			tr.loader.mu.Lock()
+			again := tr.loader.have["rdma"] && tr.loader.rdma == now
+			tr.loader.mu.Unlock()
+			if again {
+				break
+			}
+			if ctx.Err() != nil {
+				t.Fatalf("it was not attached to again: %v", tr.Unreadable())
+			}
+		}
+		registers(t, tr)
+		if got := probes(tr); got != watched || got < 8 || !tr.RDMA() {
+			t.Errorf("%d kprobes, %d before; RDMA: %v", got, watched, tr.RDMA())
+		}
+	}
+	if l := tr.Loss(); l.Any() {
+		t.Error(l)
+	}
+	if why := tr.Unreadable(); len(why) > 0 {
+		t.Error(why)
+	}
+}
+
+func probes(tr *Tracer) (n int) {
+	for _, h := range tr.Hooks() {
+		if h.How == "kprobe" || h.How == "kretprobe" {
+			n++
+		}
+	}
+	return n
+}
+
+// The reader does not wait for what a module brings to be attached to; Close does.
+func TestVMReaderGoesOn(t *testing.T) {
+	tr := open(t, mine())
+	sh(t, "modprobe -r tun")
+	tr.loader.work.Lock() // as if it took long
+	sh(t, "modprobe tun")
+	if err := tr.Flush(within(t)); err != nil { // now it has read of it
+		t.Errorf("the reader stands still: %v", err)
+	}
+	registeredBy(t, tr)
+	closed := make(chan error)
+	go func() { closed <- tr.Close() }()
+	select {
+	case err := <-closed:
+		t.Errorf("closed while programs are attached: %v", err)
+	case <-tr.loader.quit:
+	}
+	tr.loader.work.Unlock()
+	if err := <-closed; err != nil {
+		t.Error(err)
+	}
+}
+
+// registers registers a buffer with a device that is closed again: one that is open
+// keeps its module.
+func registers(t *testing.T, tr *Tracer) {
+	t.Helper()
+	t.Run("registers", func(t *testing.T) { registeredBy(t, tr) })
 }

@@ -23,6 +23,8 @@ func TestDriverHeaders(t *testing.T) {
 		{C: "testexporter_create", Go: testenv.ExporterCreate{}, Fields: []string{"mode", "pages", "device", "bar", "reserved"}},
 	}, []abicheck.Number{
 		{C: "TESTEXPORTER_CREATE", Go: uint64(testenv.ExporterCreateIoctl)},
+		{C: "TESTEXPORTER_MOVE", Go: uint64(testenv.ExporterMoveIoctl)},
+		{C: "TESTEXPORTER_NESTED", Go: uint64(testenv.Nested)},
 		{C: "TESTEXPORTER_OK", Go: uint64(testenv.PlainList)},
 		{C: "TESTEXPORTER_NO_PAGES", Go: uint64(testenv.NoPages)},
 		{C: "TESTEXPORTER_BAR", Go: uint64(testenv.InBAR)},

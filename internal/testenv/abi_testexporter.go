@@ -30,13 +30,14 @@ const (
 	HalvesByDMA                         // RAM, then behind a BAR by dma_map_resource
 	P2PMem                              // ZONE_DEVICE pages of a BAR
 	HalvesP2PMem                        // RAM, then as above
+	Nested                              // RAM; who attaches is attached to another buffer too
 )
 
 func (l ScatterList) String() string {
 	if l == PlainList {
 		return "plain"
 	}
-	return [...]string{"no-pages", "bar", "halves", "halves-dma", "p2pmem", "halves-p2pmem"}[l-NoPages]
+	return [...]string{"no-pages", "bar", "halves", "halves-dma", "p2pmem", "halves-p2pmem", "nested"}[l-NoPages]
 }
 
 // struct testexporter_create
@@ -51,6 +52,9 @@ type exporterCreate struct {
 
 // TESTEXPORTER_CREATE
 var exporterCreateIoctl = ioctl.IOW('T', 0xe0, uint32(unsafe.Sizeof(exporterCreate{})))
+
+// TESTEXPORTER_MOVE
+var exporterMoveIoctl = ioctl.IO('T', 0xe1)
 
 // ListExporter is the test exporter, with memory of one PCI function that has no
 // driver.
@@ -96,4 +100,19 @@ func (x *ListExporter) Create(list ScatterList, size int) (*os.File, error) {
 		return nil, errno
 	}
 	return os.NewFile(fd, list.String()), nil
+}
+
+// Move tells the importers of one of its dma-bufs that it has moved. The error is
+// the kernel's errno: EBUSY if one has pinned it.
+func (x *ListExporter) Move(buf *os.File) error {
+	for {
+		_, _, errno := unix.Syscall(unix.SYS_IOCTL, x.file.Fd(), uintptr(exporterMoveIoctl), buf.Fd())
+		switch errno {
+		case 0:
+			return nil
+		case unix.EINTR:
+		default:
+			return errno
+		}
+	}
 }

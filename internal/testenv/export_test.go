@@ -12,7 +12,10 @@ type (
 	ImporterDistance = importerDistance
 )
 
-var ExporterCreateIoctl = exporterCreateIoctl
+var (
+	ExporterCreateIoctl = exporterCreateIoctl
+	ExporterMoveIoctl   = exporterMoveIoctl
+)
 
 const (
 	ImporterPeer2Peer = importerPeer2Peer

@@ -3,6 +3,7 @@
 #define TESTEXPORTER_BUFFER_H
 
 #include <linux/atomic.h>
+#include <linux/dma-buf.h>
 #include <linux/dma-direction.h>
 #include <linux/pci.h>
 #include <linux/scatterlist.h>
@@ -20,6 +21,9 @@ struct test_buffer {
 	struct pci_dev *pdev;
 	phys_addr_t bar_phys;
 	void *p2pmem;
+
+	/* what importers are attached to as well */
+	struct dma_buf *inner;
 
 	/* held by importers */
 	atomic_t pins;

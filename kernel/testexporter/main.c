@@ -7,6 +7,8 @@
  */
 
 #include <linux/dma-buf.h>
+#include <linux/dma-resv.h>
+#include <linux/err.h>
 #include <linux/miscdevice.h>
 #include <linux/mm.h>
 #include <linux/module.h>
@@ -22,8 +24,26 @@ static int test_attach(struct dma_buf *dmabuf,
 		       struct dma_buf_attachment *attach)
 {
 	struct test_buffer *b = dmabuf->priv;
+	struct dma_buf_attachment *a;
 
-	return b->mode == TESTEXPORTER_ATTACH ? -EPERM : 0;
+	if (b->mode == TESTEXPORTER_ATTACH)
+		return -EPERM;
+	if (!b->inner)
+		return 0;
+	a = dma_buf_attach(b->inner, attach->dev);
+	if (IS_ERR(a))
+		return PTR_ERR(a);
+	attach->priv = a;
+	return 0;
+}
+
+static void test_detach(struct dma_buf *dmabuf,
+			struct dma_buf_attachment *attach)
+{
+	struct test_buffer *b = dmabuf->priv;
+
+	if (b->inner)
+		dma_buf_detach(b->inner, attach->priv);
 }
 
 static int test_pin(struct dma_buf_attachment *attach)
@@ -124,6 +144,8 @@ static void free_buffer(struct test_buffer *b)
 	for (i = 0; i < b->nram && b->pages[i]; i++)
 		__free_page(b->pages[i]);
 	test_bar_put(b);
+	if (b->inner)
+		dma_buf_put(b->inner);
 	kvfree(b->pages);
 	kfree(b);
 }
@@ -142,6 +164,7 @@ static void test_release(struct dma_buf *dmabuf)
 
 #define TEST_OPS \
 	.attach = test_attach, \
+	.detach = test_detach, \
 	.pin = test_pin, \
 	.unpin = test_unpin, \
 	.map_dma_buf = test_map, \
@@ -210,19 +233,15 @@ err:
 	return ERR_PTR(err);
 }
 
-static long create(const struct testexporter_create *c)
+static struct dma_buf *export_buffer(const struct testexporter_create *c)
 {
 	DEFINE_DMA_BUF_EXPORT_INFO(info);
 	struct dma_buf *dmabuf;
 	struct test_buffer *b;
-	int fd;
 
-	if (c->mode >= TESTEXPORTER_MODES || !c->pages ||
-	    c->pages > MAX_PAGES || c->reserved)
-		return -EINVAL;
 	b = alloc_buffer(c);
 	if (IS_ERR(b))
-		return PTR_ERR(b);
+		return ERR_CAST(b);
 
 	info.ops = &test_ops;
 	if (b->mode == TESTEXPORTER_NO_VMAP || test_in_bar(b->mode))
@@ -231,9 +250,30 @@ static long create(const struct testexporter_create *c)
 	info.flags = O_RDWR;
 	info.priv = b;
 	dmabuf = dma_buf_export(&info);
-	if (IS_ERR(dmabuf)) {
+	if (IS_ERR(dmabuf))
 		free_buffer(b);
+	return dmabuf;
+}
+
+static long create(const struct testexporter_create *c)
+{
+	static const struct testexporter_create plain = { .pages = 1 };
+	struct dma_buf *dmabuf, *inner;
+	int fd;
+
+	if (c->mode >= TESTEXPORTER_MODES || !c->pages ||
+	    c->pages > MAX_PAGES || c->reserved)
+		return -EINVAL;
+	dmabuf = export_buffer(c);
+	if (IS_ERR(dmabuf))
 		return PTR_ERR(dmabuf);
+	if (c->mode == TESTEXPORTER_NESTED) {
+		inner = export_buffer(&plain);
+		if (IS_ERR(inner)) {
+			dma_buf_put(dmabuf);
+			return PTR_ERR(inner);
+		}
+		((struct test_buffer *)dmabuf->priv)->inner = inner;
 	}
 
 	fd = dma_buf_fd(dmabuf, O_CLOEXEC);
@@ -242,10 +282,41 @@ static long create(const struct testexporter_create *c)
 	return fd;
 }
 
+static long move(int fd)
+{
+	struct test_buffer *b;
+	struct dma_buf *dmabuf;
+	long err = -EINVAL;
+
+	dmabuf = dma_buf_get(fd);
+	if (IS_ERR(dmabuf))
+		return PTR_ERR(dmabuf);
+	if (dmabuf->ops != &test_ops && dmabuf->ops != &test_ops_no_vmap)
+		goto out;
+	b = dmabuf->priv;
+	dma_resv_lock(dmabuf->resv, NULL);
+	if (atomic_read(&b->pins)) {
+		err = -EBUSY;
+	} else {
+#ifdef HAVE_INVALIDATE_MAPPINGS
+		dma_buf_invalidate_mappings(dmabuf);
+#else
+		dma_buf_move_notify(dmabuf);
+#endif
+		err = 0;
+	}
+	dma_resv_unlock(dmabuf->resv);
+out:
+	dma_buf_put(dmabuf);
+	return err;
+}
+
 static long test_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
 {
 	struct testexporter_create c;
 
+	if (cmd == TESTEXPORTER_MOVE)
+		return move((int)arg);
 	if (cmd != TESTEXPORTER_CREATE)
 		return -ENOTTY;
 	if (copy_from_user(&c, (void __user *)arg, sizeof(c)))

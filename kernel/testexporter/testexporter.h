@@ -26,6 +26,8 @@ enum testexporter_mode {
 	TESTEXPORTER_HALVES_DMA, /* RAM, then BAR by dma_map_resource() */
 	TESTEXPORTER_P2PMEM,	/* a BAR's ZONE_DEVICE pages */
 	TESTEXPORTER_HALVES_P2PMEM, /* RAM, then BAR as above */
+
+	TESTEXPORTER_NESTED,	/* attach attaches the device to another buffer too */
 	TESTEXPORTER_MODES,
 };
 
@@ -45,5 +47,11 @@ struct testexporter_create {
 
 /* Returns the fd of a new dma-buf. */
 #define TESTEXPORTER_CREATE _IOW('T', 0xe0, struct testexporter_create)
+
+/*
+ * Tells the importers of the dma-buf whose fd is the argument that it moved: EBUSY
+ * if one has pinned it, EINVAL for another exporter's.
+ */
+#define TESTEXPORTER_MOVE _IO('T', 0xe1)
 
 #endif
