@@ -2,6 +2,8 @@
 
 package trace
 
+import "github.com/cilium/ebpf/btf"
+
 // Config says what to trace. The zero value traces the whole system.
 type Config struct {
 	// PIDs picks processes, by their numbers in the initial PID namespace.
@@ -51,6 +53,8 @@ type Config struct {
 	// the first program in it.
 	rdmaLater, rdmaWithoutBTF bool
 	meanwhile                 func()
+	// For tests: in place of the kernel's own types.
+	kernelTypes *btf.Spec
 
 	exporterOps int // how many of exporters' own operations are watched at most
 }

@@ -66,6 +66,9 @@ var (
 	moduleHook = hook{program: "module_loaded", function: "module_load", how: "tracepoint", what: "modules that are loaded later"}
 )
 
+// restrack is where an MR has its keys.
+const restrack = "rdma_restrack_add"
+
 // rdmaHooks are functions of ib_core and ib_uverbs.
 var rdmaHooks = []hook{
 	{program: "reg_dmabuf_exit", kprobe: "k_handler_exit", function: "ib_uverbs_handler_UVERBS_METHOD_REG_DMABUF_MR", how: "fexit", what: "registrations"},
@@ -76,12 +79,12 @@ var rdmaHooks = []hook{
 	{program: "umem_mapped", kprobe: "k_umem_mapped", function: "ib_umem_dmabuf_map_pages", how: "fexit", what: "a stage of a registration"},
 	{program: "umem_unmapped", kprobe: "k_umem_unmapped", function: "ib_umem_dmabuf_unmap_pages", how: "fentry", what: "a stage of a registration"},
 	{program: "umem_revoked", kprobe: "k_umem_revoked", function: "ib_umem_dmabuf_revoke_locked", how: "fentry", what: "revocations", since: "6.12 and later"},
-	{program: "restracked", kprobe: "k_restrack_exit", function: "rdma_restrack_add", how: "fexit", what: "keys of MRs"},
+	{program: "restracked", kprobe: "k_restrack_exit", function: restrack, how: "fexit", what: "keys of MRs"},
 	{program: "dereg_end", kprobe: "k_dereg_end", function: "ib_dereg_mr_user", how: "fexit", what: "deregistrations"},
 	{program: "dereg_begin", kprobe: "k_dereg_begin", function: "ib_dereg_mr_user", how: "fentry", what: "deregistrations"},
 	{program: "umem_get_enter_leaf", kprobe: "k_umem_get_enter", function: "ib_umem_dmabuf_get_with_dma_device", how: "fentry", what: "a stage of a registration", since: "6.12 and later"},
 	{program: "umem_get_6_1_enter", kprobe: "k_umem_get_6_1_enter", function: "ib_umem_dmabuf_get", how: "fentry", what: "a stage of a registration"},
-	{kprobe: "k_restrack_enter", function: "rdma_restrack_add", how: "fentry", what: "keys of MRs"},
+	{kprobe: "k_restrack_enter", function: restrack, how: "fentry", what: "keys of MRs"},
 	{program: "rereg_enter", kprobe: "k_rereg_enter", function: "ib_uverbs_rereg_mr", how: "fentry", what: "reregistrations"},
 	{program: "reg_mr_enter", kprobe: "k_reg_mr_enter", function: "ib_uverbs_handler_UVERBS_METHOD_REG_MR", how: "fentry", what: "registrations with DMA handles", since: "7.0 and later"},
 	{program: "reg_dmabuf_enter", kprobe: "k_reg_dmabuf_enter", function: "ib_uverbs_handler_UVERBS_METHOD_REG_DMABUF_MR", how: "fentry", what: "registrations"},

@@ -43,6 +43,8 @@ type loader struct {
 	was   map[string]uint64 // skipped runs of what is not attached any more
 	rdma  rdmaModules       // that are attached to
 	probe *ebpf.Collection  // by kprobes
+	// Why the keys of MRs and the names of their devices are not seen, "" if they are.
+	noKeys, noDevices string
 
 	skippedEnds uint64 // of threads, when they were looked for
 	reclaims    int    // how often they still are to be
@@ -101,6 +103,9 @@ func (l *loader) load(m *machineTable) error {
 	kernel, err := cache.Kernel()
 	if err != nil {
 		return refuse("/sys/kernel/btf/vmlinux", err.Error(), "", errors.ErrUnsupported)
+	}
+	if l.cfg.kernelTypes != nil {
+		kernel = l.cfg.kernelTypes
 	}
 	if l.cfg.Proc == "" {
 		_ = l.symbols.use(cache, kernel) // without it the text is read, which tells the same

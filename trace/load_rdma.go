@@ -11,6 +11,7 @@ import (
 	"github.com/cilium/ebpf/btf"
 
 	"github.com/gpurdma/gpurdma/internal/sysfs"
+	"github.com/gpurdma/gpurdma/placement"
 )
 
 // uverbsIsThere is a function that ib_uverbs has on every kernel that can be traced.
@@ -56,6 +57,11 @@ func (l *loader) loadRDMA(types typesOf, found map[string]symbol, now rdmaModule
 			targets = append(targets, s)
 		}
 	}
+	known := append(targets[:len(targets):len(targets)], kernel)
+	noKeys := unknownType(known, "ib_mr", "rdma_restrack_entry")
+	l.mu.Lock()
+	l.noKeys, l.noDevices = noKeys, unknownType(known, "ib_device")
+	l.mu.Unlock()
 	var fentry, kprobes []hook
 	modules := map[string]string{}
 	for _, h := range rdmaHooks {
@@ -66,6 +72,12 @@ func (l *loader) loadRDMA(types typesOf, found map[string]symbol, now rdmaModule
 		if !ok {
 			if h.how == "fexit" || h.program == "umem_revoked" {
 				l.note(h, "", missing(h))
+			}
+			continue
+		}
+		if h.function == restrack && noKeys != "" {
+			if h.how == "fexit" {
+				l.note(h, sym.module, noKeys)
 			}
 			continue
 		}
@@ -96,6 +108,31 @@ func (l *loader) loadRDMA(types typesOf, found map[string]symbol, now rdmaModule
 	defer l.mu.Unlock()
 	l.have["rdma"], l.rdma, l.probe = true, now, probe
 	return nil
+}
+
+// unknownType names the first of some structures that none of the types has, ""
+// if they are all known.
+func unknownType(types []*btf.Spec, names ...string) string {
+	for _, name := range names {
+		var s *btf.Struct
+		if !slices.ContainsFunc(types, func(t *btf.Spec) bool { return t.TypeByName(name, &s) == nil }) {
+			return "neither the kernel nor ib_core and ib_uverbs have type information of struct " + name
+		}
+	}
+	return ""
+}
+
+// hides says why no registration is found by a key, "" if one can be.
+func (l *loader) hides(k placement.Key) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case (k.LKey != 0 || k.RKey != 0) && l.noKeys != "":
+		return l.noKeys + ", so keys are not seen: name the dma-buf's inode alone"
+	case k.Device != "" && l.noDevices != "":
+		return l.noDevices + ", so the names of devices are not seen: ask without one"
+	}
+	return ""
 }
 
 // byType is what loader.have has of a hook that is attached by fentry or fexit.

@@ -352,11 +352,15 @@ func (t *Tracer) Prove(ctx context.Context, key placement.Key) (placement.Placem
 			}
 			return t.join.decide(in), nil
 		}
+		const unseen = "no live registration with this key was seen"
+		if why := t.loader.hides(key); why != "" { // it will not come
+			return placement.Placement{Reason: unseen + ": " + why}, nil
+		}
 		if err := t.over(ctx); err != nil {
 			if ctx.Err() == nil {
 				return placement.Placement{}, err
 			}
-			return placement.Placement{Reason: "no live registration with this key was seen" + t.blind()}, nil
+			return placement.Placement{Reason: unseen + t.blind()}, nil
 		}
 		t.changed.Wait()
 	}
