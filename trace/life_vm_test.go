@@ -37,6 +37,10 @@ const (
 	childInside = "inside" // traces itself in a container
 	childCrowd  = "crowd"  // registers many, to be killed
 	childHeaded = "headed" // registers, ends its first thread, and registers by another
+
+	childForbidden        = "forbidden" // as childOpens, and may not call bpf(2)
+	childWatches          = "watches"   // traces its parent
+	childWatchesByKprobes = "watches by kprobes"
 )
 
 // The first thread is main's, so that it can end it.
@@ -58,7 +62,10 @@ func child() {
 		fail(unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""))
 		fail(unix.Mount("none", "/sys/kernel/btf", "tmpfs", 0, ""))
 		fallthrough
-	case childOpens:
+	case childOpens, childForbidden:
+		if os.Getenv(childEnv) == childForbidden {
+			fail(forbidden())
+		}
 		tr, err := Open(Config{NoInventory: true})
 		fail(err)
 		fail(tr.Close())
@@ -66,6 +73,9 @@ func child() {
 		os.Exit(0)
 	case childInside:
 		fail(inside())
+		os.Exit(0)
+	case childWatches, childWatchesByKprobes:
+		fail(watchParent())
 		os.Exit(0)
 	}
 	f, err := uverbs.Open(uverbs.Kernel(), "/dev/infiniband/uverbs0")
