@@ -78,8 +78,11 @@ func (c *converter) record(w *wireRecord) Record {
 	if w.Have&haveMR != 0 {
 		r.MR = &MR{Number: w.MRN, LKey: w.LKey, RKey: w.RKey, IOVA: w.MRIOVA, Length: w.MRLength, PD: w.PDN}
 	}
-	if !r.ArgsKnown && r.MR != nil { // the call's arguments were hidden; the MR has them
-		r.Length, r.IOVA = r.MR.Length, r.MR.IOVA
+	if w.Have&haveArgs == 0 && r.MR != nil { // the call's arguments were hidden; the MR has them
+		r.IOVA = r.MR.IOVA // which the core's helper is not given
+		if !r.ArgsKnown {
+			r.Length = r.MR.Length
+		}
 	}
 	r.Entries, r.Ranges = int(w.Nents), int(w.NRanges)
 	r.demoter = demoter(w)
