@@ -24,11 +24,19 @@ CPROG_SRC := $(addprefix testbed/cprog/,bench.c bufinfo.c errname.c exporter.c \
 CPROG_CFLAGS := -std=gnu11 -O2 -g -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes
 
 .PHONY: cprog
-cprog: $(CPROG) $(BUILD)/bin/bar-search $(BUILD)/bin/fi-rma ## build the independent C programs
+cprog: $(CPROG) $(BUILD)/bin/bar-search $(BUILD)/bin/fi-rma $(BUILD)/bin/preload.so ## build the independent C programs
 
 $(BUILD)/bin/bar-search: testbed/cprog/bar-search.c mk/kernel.mk
 	@mkdir -p $(@D)
 	$(CC) $(CPPFLAGS) $(CPROG_CFLAGS) $(LDFLAGS) -o $@ $<
+
+# For programs of Debian's that are to register dma-bufs. It needs the library,
+# although the linker sees nothing of it used: behind itself it looks for what it
+# stands before, and Python keeps the libraries that it loads out of sight.
+$(BUILD)/bin/preload.so: $(addprefix testbed/cprog/,preload.c exporter.c mr.c exporter.h mr.h) mk/kernel.mk
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS) $(CPROG_CFLAGS) -fPIC -shared $(LDFLAGS) -o $@ $(filter %.c,$^) \
+		-Wl,--no-as-needed -libverbs -ldl
 
 # What Debian's libfabric does, for the root package's tests.
 $(BUILD)/bin/fi-rma: $(addprefix testbed/cprog/,fi-rma.c errname.c errname.h) mk/kernel.mk
