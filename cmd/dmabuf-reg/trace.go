@@ -11,12 +11,14 @@ import (
 	"io"
 	"maps"
 	"os"
+	"os/signal"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 	"github.com/gpurdma/gpurdma/internal/bytesize"
@@ -142,6 +144,11 @@ func (f *traceFlags) config() (trace.Config, error) {
 	if slices.Contains(f.exporters, "") || slices.Contains(f.importers, "") {
 		return c, &cli.UsageError{Err: errors.New("--exporter and --importer take names; an empty one matches nothing")}
 	}
+	for _, name := range f.exporters {
+		if _, last, ok := strings.Cut(name, ":"); ok {
+			return c, &cli.UsageError{Err: fmt.Errorf("--exporter %s: that says what to allocate; give an exporter's own name or its driver's, as a line has it: %s", name, last)}
+		}
+	}
 	if len(f.pids) > 0 && trace.Namespaced("") {
 		return c, &cli.Unavailable{Err: errors.New("--pid: in this PID namespace (a container?) processes have other numbers than in the kernel; run on the host, or use --cgroup or -- COMMAND")}
 	}
@@ -206,6 +213,11 @@ func (a *app) doTrace(ctx context.Context, f *traceFlags, argv []string, show fu
 	}
 	if ctx.Err() != nil { // while it was attached
 		return nil, errors.Join(fmt.Errorf("ended before tracing began: %w", context.Cause(ctx)), tracer.Close())
+	}
+	if cmd != nil {
+		// COMMAND goes on when nobody reads what is said of it, and its status is
+		// this one's in the end; for itself it has the signal as it was.
+		signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE)
 	}
 	w := &watch{flags: f, tracer: tracer, done: make(chan error, 1)}
 	var out printer = jsonLines{a.stdout}

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 	"github.com/gpurdma/gpurdma/placement"
 	"github.com/gpurdma/gpurdma/trace"
 )
@@ -127,6 +128,13 @@ func TestTraceFilters(t *testing.T) {
 	} {
 		if got := tt.f.wants(&r); got != tt.want {
 			t.Errorf("%s: %v", name, got)
+		}
+	}
+	for _, spec := range []string{"heap:system", "drm:amdgpu", "drm:0000:03:00.0"} {
+		f := traceFlags{exporters: []string{"nvidia", spec}}
+		_, err := f.config()
+		if want := "--exporter " + spec; err == nil || cli.Status(err) != cli.ExitUsage || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s, which no exporter is called: %v", spec, err)
 		}
 	}
 	f := traceFlags{exporters: []string{"drm"}}
