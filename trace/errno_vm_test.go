@@ -24,13 +24,13 @@ func TestVMSameErrno(t *testing.T) {
 	d := openNIC(t, "rxe0")
 	// Before the core's helper, what a driver does needs the types of ib_uverbs.
 	early := "the driver of rxe0"
-	if !hasTypes("ib_uverbs") {
+	if !testenv.HasTypes("ib_uverbs") {
 		early = "the driver of the RDMA device, or the checks before it,"
 	}
 	attach := []string{"exporter softgpu refused to be attached", "softgpu_amdgpu_dma_buf_attach"}
 	pin := []string{"exporter softgpu refused pin", "softgpu_ttm_dma_buf_pin"}
 	mapping := []string{"exporter softgpu refused map", "softgpu_ttm_dma_buf_map"}
-	if !hasTypes("softgpu") { // its operations are not known
+	if !testenv.HasTypes("softgpu") { // its operations are not known
 		attach = []string{"dma_buf_dynamic_attach refused exporter softgpu", "its own operation was not watched"}
 		pin = []string{"exporter softgpu refused pin", "dma_buf_pin passes its answer on"}
 		mapping = []string{"dma_buf_map_attachment failed on exporter softgpu", "its own operation was not watched"}

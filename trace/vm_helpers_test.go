@@ -125,10 +125,7 @@ func shared(t testing.TB) *Tracer {
 	// A test with a tracer of its own may have made more events than this one,
 	// which nobody was reading meanwhile, has room for.
 	if theTracer != nil && theTracer.Loss().Any() {
-		if err := theTracer.Close(); err != nil {
-			t.Error(err)
-		}
-		theTracer = nil
+		endShared(t)
 	}
 	if theTracer == nil {
 		c := mine()
@@ -144,6 +141,18 @@ func shared(t testing.TB) *Tracer {
 		t.Fatalf("an earlier test left %v", live)
 	}
 	return theTracer
+}
+
+// endShared ends it: as long as it watches modules, they cannot be removed.
+func endShared(t testing.TB) {
+	t.Helper()
+	if theTracer == nil {
+		return
+	}
+	if err := theTracer.Close(); err != nil {
+		t.Error(err)
+	}
+	theTracer = nil
 }
 
 // setWalk changes how many entries of a scatter list are read.
