@@ -9,6 +9,8 @@
 # 7.2 has half of all the tests.
 VM_JOBS ?= 3
 VM_MACHINES_7.2 ?= 2
+# What a package's tests may take on one machine, of which four share two processors.
+VM_TIMEOUT ?= 25m
 VM_MACHINES ?= $(or $(VM_MACHINES_$(KERNEL)),1)
 # How many processors one has that is emulated, but where several are the point:
 # with two each, emulated machines wait for each other's, and take twice as long.
@@ -49,7 +51,7 @@ vm-test: ## run the VM tests and the peer suites on KERNEL
 		if [ $$status -eq 0 ]; then \
 			$(MAKE) --no-print-directory vm-build && testbed/selftest/series.sh $(KERNEL); \
 		else [ -n "$(IF_AVAILABLE)" ] && [ $$status -eq 77 ]; fi
-	@status=0; $(TESTBED) test -kernel $(KERNEL) -patched-rxe -cpus $(VM_CPUS) -parallel $(VM_MACHINES) $(IF_AVAILABLE) $(VMTESTFLAGS) || status=$$?; \
+	@status=0; $(TESTBED) test -kernel $(KERNEL) -patched-rxe -cpus $(VM_CPUS) -parallel $(VM_MACHINES) -timeout $(VM_TIMEOUT) $(IF_AVAILABLE) $(VMTESTFLAGS) || status=$$?; \
 		$(if $(SOFTGPU_VM),[ ! -e $(BUILD)/kernels/$(KERNEL)/version ] || { \
 		$(MAKE) --no-print-directory softgpu-vm || status=$$?; \
 		$(MAKE) --no-print-directory softgpu-tally; };) exit $$status
