@@ -46,9 +46,10 @@ const (
 )
 
 // hearWait bounds how long a connection that the peer has ended waits for what
-// its NIC has answered.
+// its NIC has answered. It waits no longer than something is under way. A NIC in
+// software on a busy machine has taken more than a quarter of a second.
 const (
-	hearWait = 250 * time.Millisecond
+	hearWait = 2 * time.Second
 	hearLook = time.Millisecond
 )
 
