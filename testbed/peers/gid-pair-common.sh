@@ -26,6 +26,14 @@ addresses() {
 		fail "the first IPv4 GID is not of the network that only this node is on: $(grep -h ffff $gids/*)"
 }
 
+# restored NODE gives eth0 the address that its machine came with: other tests run in
+# the same boot.
+restored() {
+	ip address flush dev eth0 scope global
+	echo 0 >/proc/sys/net/ipv4/conf/eth0/arp_ignore
+	ip address add "10.9.1.$1/24" dev eth0
+}
+
 # filled is how many GIDs there are of addresses that were given.
 filled() {
 	{ cat "$gids"/* 2>/dev/null || true; } | grep -cvE '^(0000:){7}0000$|^fe80:' || true

@@ -6,10 +6,11 @@ set -euo pipefail
 . "$(dirname "$0")/common.sh"
 . "$(dirname "$0")/gid-pair-common.sh"
 
+trap 'restored 2' EXIT
 addresses 2
 bounded 180 dmabuf-reg serve --gpu host --nic $device --size 256KiB --plaintext --listen "[::]:$port" 2>err &
 pid=$!
-trap 'kill $pid 2>/dev/null || true' EXIT
+trap 'kill $pid 2>/dev/null || true; restored 2' EXIT
 # Two clients are served; one cannot come.
 awaited '[ "$(grep -c "is done" err)" = 2 ]'
 for way in "10.9.1.2 to 10.9.1.1" "fd00:1::2 to fd00:1::1"; do

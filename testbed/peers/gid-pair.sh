@@ -11,6 +11,7 @@ set -euo pipefail
 . "$(dirname "$0")/common.sh"
 . "$(dirname "$0")/gid-pair-common.sh"
 
+trap 'restored 1' EXIT
 addresses 1
 
 # connect ADDRESS FLAGS... tries again while the server is not there yet.
