@@ -9,9 +9,9 @@
 # 7.2 has half of all the tests.
 VM_JOBS ?= 3
 VM_MACHINES_7.2 ?= 2
+VM_MACHINES ?= $(or $(VM_MACHINES_$(KERNEL)),1)
 # What a package's tests may take on one machine, of which four share two processors.
 VM_TIMEOUT ?= 25m
-VM_MACHINES ?= $(or $(VM_MACHINES_$(KERNEL)),1)
 # How many processors one has that is emulated, but where several are the point:
 # with two each, emulated machines wait for each other's, and take twice as long.
 VM_CPUS ?= 1
