@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"text/tabwriter"
 	"time"
@@ -86,6 +87,9 @@ func benchTraffic(ctx context.Context, opt options, ops, what []string, budget t
 }
 
 func printTraffic(to io.Writer, rows []trafficRow) {
+	if counted {
+		fmt.Fprintln(to, "time is "+unit())
+	}
 	w := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "op\t\tsize\tours\tperftest\tours/perftest (p10-p90)\tperftest/itself, the noise\trounds\tlimit kept")
 	for _, r := range rows {
@@ -188,7 +192,32 @@ func trafficKinds(opt options, ops, what []string) (list []*compared, err error)
 	if err != nil {
 		return nil, err
 	}
-	return kindsOf(traffic{gid: gid.Index, mtu: port.MTU, reads: trafficReads}, opt, ops, what)
+	list, err = kindsOf(traffic{gid: gid.Index, mtu: port.MTU, reads: trafficReads}, opt, ops, what)
+	if !counted {
+		return list, err
+	}
+	list = slices.DeleteFunc(list, func(c *compared) bool {
+		if c.passive() {
+			return false
+		}
+		fmt.Fprintf(os.Stderr, "bench: %s left out: both sides poll, and where instructions are counted processors take turns: a side's wait for its turn would be measured\n", c.traffic)
+		return true
+	})
+	if err == nil && len(list) == 0 {
+		err = errors.New("nothing that was asked for can be counted: what can are READs, and the rate of WRITEs")
+	}
+	return list, err
+}
+
+// passive says that a server of this traffic does nothing.
+func (t traffic) passive() bool { return t.op == "read" || t.op == "write" && !t.latency }
+
+func (t traffic) String() string {
+	what := "rate"
+	if t.latency {
+		what = "latency"
+	}
+	return fmt.Sprintf("%s, %s, %d bytes", t.op, what, t.size)
 }
 
 // kindsOf are what is asked for: rates at all sizes, and latencies.

@@ -39,10 +39,12 @@ bench: bench-build ## compare registration and allocation from Go with C, in the
 # Seven minutes: TRAFFIC_ARGS="-ops write -what rate" has more rounds in them.
 TRAFFIC_ARGS ?=
 TRAFFIC_TIMEOUT ?= 20m
+# "-count -cpus 1" counts instructions, of what has a server that does nothing.
+TRAFFIC_COUNT ?=
 
 .PHONY: bench-rdma
 bench-rdma: bench-build ## compare message rate, bandwidth and latency from Go with perftest, in the testbed
-	@$(BUILD)/bin/testbed run -kernel $(KERNEL) -patched-rxe -timeout $(TRAFFIC_TIMEOUT) -- \
+	@$(BUILD)/bin/testbed run -kernel $(KERNEL) -patched-rxe $(TRAFFIC_COUNT) -timeout $(TRAFFIC_TIMEOUT) -- \
 		bench -only traffic $(TRAFFIC_ARGS)
 
 # What tracing adds, beside a bpftrace script on the same functions.
