@@ -57,6 +57,20 @@ func TestInput(t *testing.T) {
 	}
 }
 
+// A command that cannot be started ends as in a shell.
+func TestCommandNotStarted(t *testing.T) {
+	text := filepath.Join(t.TempDir(), "text")
+	if err := os.WriteFile(text, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]int{"/nonexistent": 127, "nonesuch": 127, text + "/in": 126} {
+		exit := (&guest{}).command(wire.Run{Args: []string{name}, Env: []string{"PATH=/nonexistent"}})
+		if exit.Status != want || exit.Error == "" {
+			t.Errorf("%s: %+v, want status %d and a reason", name, exit, want)
+		}
+	}
+}
+
 func TestLookPath(t *testing.T) {
 	dir := t.TempDir()
 	for name, mode := range map[string]os.FileMode{"tool": 0o755, "text": 0o644} {

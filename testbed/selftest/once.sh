@@ -13,18 +13,19 @@ export GPURDMA_KERNEL=${1:?usage: once.sh SERIES}
 tally "$1" once
 
 # What goes in comes out again, and a second stream does not disturb it. A fault that
-# is meant to happen is none.
+# is meant to happen is none; the machine's death is one.
 head -c 20000000 "build/kernels/$GPURDMA_KERNEL/source.tar.xz" >"$dir/in"
 boots=$((boots + 1))
+status=0
 "$testbed" run -stdin -allow 'made/up' -- bash -c 'echo "WARNING: CPU: 0 PID: 1 at made/up.c:1 f+0x0/0x1" >/dev/kmsg; sleep 0.5
-	tee >(sha256sum >&2); sleep 0.2' <"$dir/in" >"$dir/out" 2>"$dir/err" || fail "status $?"
+	tee >(sha256sum >&2); sleep 2; echo c >/proc/sysrq-trigger; sleep 100' <"$dir/in" >"$dir/out" 2>"$dir/err" || status=$?
+[ $status -eq 121 ] || fail "a machine that died: status $status, want 121"
 cmp "$dir/in" "$dir/out" || fail "the output changed on its way"
-[ "$(sha256sum <"$dir/in")" = "$(cat "$dir/err")" ] || fail "standard input changed on its way"
 : >"$dir/out"
-ok large streams, provoked faults
-
-run 127 run -- /nonexistent
-ok no such command
+[ "$(sha256sum <"$dir/in")" = "$(head -n 1 "$dir/err")" ] || fail "standard input changed on its way"
+said err 'Kernel panic - not syncing: sysrq triggered crash'
+if grep -q 'made/up' "$dir/err"; then fail "a fault that is meant to happen was reported"; fi
+ok large streams, provoked faults, a panic
 
 # As a user types it, not as a recipe of the make that may have called us.
 boots=$((boots + 1))
