@@ -316,19 +316,15 @@ func TestVMLifetimes(t *testing.T) {
 	}
 }
 
-// countEnv asks for another number of registrations: 100000 take a quarter of
-// an hour under emulation.
-const countEnv = "GPURDMA_TRACE_REGISTRATIONS"
-
 // As fast as the kernel makes them, with the default buffers; and nothing grows.
-func TestVMTenThousand(t *testing.T) {
-	n := 10_000
-	if text := os.Getenv(countEnv); text != "" {
-		var err error
-		if n, err = strconv.Atoi(text); err != nil {
-			t.Fatalf("%s: %v", countEnv, err)
-		}
-	}
+func TestVMTenThousand(t *testing.T) { asFastAsTheKernel(t, 10_000) }
+
+// Minutes of an emulated processor, so on the kernel that has the fewest tests.
+//
+//testbed:kernel 6.1
+func TestVMHundredThousand(t *testing.T) { asFastAsTheKernel(t, 100_000) }
+
+func asFastAsTheKernel(t *testing.T, n int) {
 	tr := shared(t)
 	before := testenv.GoMemory()
 	d, b := openDevice(t), alloc(t, "drm:vgem", 64<<10)
