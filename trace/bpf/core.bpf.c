@@ -234,7 +234,8 @@ int map_enter(u64 *ctx)
 		return 0;
 	}
 	was = known(KEYS_ATTACHES, &attaches, number(ctx, 0));
-	if (!was)
+	/* One of an inventory may have gone unseen, and its address be another's. */
+	if (!was || was->dmabuf != (u64)a->dmabuf)
 		return 0;
 	s = open_scope(c, KIND_MAP, was->id);
 	if (!s)
@@ -255,8 +256,8 @@ int map_exit(u64 *ctx)
 	if (!s || !c || others_mapping(s, number(ctx, 0)))
 		return 0;
 	step(s, FUNC_MAP, err, 0);
-	s->rec.have &= ~HAVE_UNMAPPED;
 	if (!err && ctx[2]) {
+		s->rec.have &= ~HAVE_UNMAPPED;
 		look_at_others(s);
 		walk_table(s, c, (void *)ctx[2]);
 	}
@@ -290,12 +291,12 @@ int detached(u64 *ctx)
 	struct attach_state *a = known(KEYS_ATTACHES, &attaches, number(ctx, 1));
 	struct scope *s = scope();
 
-	if (s && (s->rec.attach == ctx[1] || !s->rec.attach)) {
+	if (a && !(s && s->rec.h.id == a->id)) {
+		send_attach(EVENT_DETACH, ctx[1], a, 0);
+	} else if (s && (s->rec.attach == ctx[1] || !s->rec.attach)) {
 		/* Part of a failing call. */
 		s->rec.have |= HAVE_DETACHED;
 		step(s, FUNC_DETACH, 0, 0);
-	} else if (a) {
-		send_attach(EVENT_DETACH, ctx[1], a, 0);
 	}
 	if (a)
 		forget(KEYS_ATTACHES, &attaches, number(ctx, 1));
