@@ -97,6 +97,8 @@ func decide(in Inputs, m *Machine) Placement {
 func fromResources(in Inputs, m *Machine) Placement {
 	places := in.Resources.places(m)
 	switch {
+	case in.Resources.Bytes == in.DMA.Bytes && !in.Pages.Empty():
+		return unknown(fmt.Sprintf("physical addresses were seen for all %d bytes that were mapped, and pages of the kernel's for %d of them", in.DMA.Bytes, in.Pages.Bytes))
 	case in.Resources.Bytes == in.DMA.Bytes:
 		p := verdict(places, PhysicalAddress, m)
 		if p.Memory == PeerToPeer && in.MapType == MapTypeBusAddr {
