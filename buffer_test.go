@@ -216,7 +216,8 @@ func TestStagedMemoryAgrees(t *testing.T) {
 type proofs []placement.Memory
 
 func (p *proofs) Prove(_ context.Context, k placement.Key) (placement.Placement, error) {
-	if k.LKey == 0 || k.Device == "" || k.PID == 0 {
+	// A process has another number outside of its container.
+	if k.LKey == 0 || k.Device == "" || k.PID != 0 {
 		return placement.Placement{}, errors.New("a key that names nothing")
 	}
 	m := (*p)[0]

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/placement"
@@ -75,7 +74,7 @@ func (b *Buffer) Prove(ctx context.Context, p placement.Prover) (placement.Place
 	direct := Proven
 	var proof placement.Placement
 	for i, piece := range c.reg.local {
-		key := placement.Key{Device: c.nic.Name(), PID: os.Getpid(), LKey: piece.Key, RKey: c.reg.remote[i].Key}
+		key := placement.Key{Device: c.nic.Name(), LKey: piece.Key, RKey: c.reg.remote[i].Key}
 		if len(c.inodes) == len(c.reg.local) {
 			key.Inode = c.inodes[i]
 		}

@@ -27,7 +27,9 @@ type converter struct {
 	// optional: an importer that pins needs no callback on this kernel (7.1 and
 	// later), so one that has a callback can be told to stop.
 	optional bool
-	detours  *detours
+	// unmoved: no function that tells importers of moves is watched.
+	unmoved bool
+	detours *detours
 }
 
 func (c *converter) time(ns uint64) time.Time { return c.boot.Add(time.Duration(ns)) }
@@ -250,6 +252,8 @@ func (c *converter) inputs(w *wireRecord) placement.Inputs {
 	}
 	if w.Ret < 0 {
 		in.Errno = int(-w.Ret)
+	} else if c.unmoved && w.ImporterOps != 0 && w.Have&havePin == 0 {
+		in.Lost = "moves cannot be seen on this kernel, and this importer allows them"
 	}
 	if w.Have&haveAttach != 0 {
 		in.PeerAllowed = answer(w.Have&haveP2P != 0)

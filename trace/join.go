@@ -54,6 +54,8 @@ type joiner struct {
 	nEarly int
 	newest uint64               // identity of the newest record
 	blind  uint64               // newest identity that early events were given up for
+	lostAt uint64               // when a loss was last noticed
+	lost   string               // what it was
 	moved  map[uint64]moveState // by dma-buf, until it is released
 	out    []*update
 	evict  uint64 // records given up for lack of room
@@ -153,6 +155,8 @@ func (j *joiner) record(w *wireRecord) {
 		e.in.Lost = "there was no room to follow it"
 	case w.Kind != kindInventory && w.Head.ID <= j.blind:
 		e.in.Lost = "what happened before its call came back"
+	case j.missedBy(w):
+		e.in.Lost = j.lost
 	}
 	if m, ok := j.moved[w.DMABuf]; ok && m.inode == w.Inode && m.time > w.MappedAt && w.MappedAt != 0 {
 		e.in.Moved = true
@@ -255,6 +259,9 @@ func (j *joiner) remap(w *wireRecord) {
 	if e == nil {
 		e = &entry{rec: j.conv.record(w), attach: w.Attach, dmabuf: w.DMABuf}
 		e.rec.Incomplete = append(e.rec.Incomplete, "its attachment was not seen")
+		if j.missedBy(w) {
+			e.in.Lost = j.lost
+		}
 		j.keep(w.Head.ID, e, w.Head.Time)
 	}
 	in := j.conv.inputs(w)
@@ -312,10 +319,11 @@ func (j *joiner) event(ev *wireEvent) {
 	case eventUnpin:
 		e.rec.Pinned = false
 	case eventRevoke:
-		if !e.in.Mapped && !e.in.Preexisting {
-			return // an importer that cleans up after a refusal
+		// The exporter's word comes first. Without one it is an importer that
+		// cleans up, after a refusal or at the end.
+		if !e.in.Moved {
+			return
 		}
-		e.in.Moved = true
 		j.emit(Revoked, ev.Head.Time, e)
 	case eventDetach:
 		how := "detached"
@@ -410,10 +418,17 @@ func (j *joiner) exported(x *wireExport) {
 	}})
 }
 
-// lose is told what was lost since the last call. Whatever lived or ended
-// meanwhile may have missed it: those verdicts become Unknown, those about to
-// be handed out too.
-func (j *joiner) lose(what string) {
+// missedBy says whether a call was under way when a loss was noticed.
+func (j *joiner) missedBy(w *wireRecord) bool {
+	return w.Kind != kindInventory && j.lost != "" && w.Start <= j.lostAt
+}
+
+// lose is told what was lost since the last call, and the time now, by the
+// programs' clock. Whatever lived or ended meanwhile may have missed it: those
+// verdicts become Unknown, those about to be handed out too, and those of calls that
+// have begun and are not back.
+func (j *joiner) lose(what string, now uint64) {
+	j.lost, j.lostAt = what, now
 	for _, e := range j.live {
 		e.in.Lost = what
 	}
@@ -439,8 +454,11 @@ func (j *joiner) take() []Event {
 	return events
 }
 
-// find returns the newest live registration that a key names.
+// find returns the newest live registration that a key names; where there is none,
+// the newest that was there before tracing began. Another importer of the same
+// buffer is not meant.
 func (j *joiner) find(k placement.Key) *entry {
+	var before *entry
 	for el := j.order.Back(); el != nil; el = el.Prev() {
 		e := j.live[el.Value.(uint64)]
 		r := &e.rec
@@ -452,9 +470,14 @@ func (j *joiner) find(k placement.Key) *entry {
 			k.Inode != 0 && (r.Buffer == nil || r.Buffer.Inode != k.Inode):
 			continue
 		}
-		return e
+		if r.Registration() {
+			return e
+		}
+		if before == nil && r.Existed {
+			before = e
+		}
 	}
-	return nil
+	return before
 }
 
 // records are copies of what lives, oldest first.

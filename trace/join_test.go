@@ -209,6 +209,7 @@ func TestJoinReorder(t *testing.T) {
 	var c clock
 	j := testJoiner(100)
 	w := made(&c, 5)
+	j.handle(happens(&c, eventMove, w))
 	j.handle(happens(&c, eventRevoke, w))
 	j.handle(w)
 	wantKinds(t, j, Registered, Revoked)
@@ -270,6 +271,7 @@ func TestJoinEarlyExisting(t *testing.T) {
 		t.Errorf("%d events wait, %d are orphans", j.nEarly, j.orphan)
 	}
 	slow := made(&c, 2)
+	j.handle(happens(&c, eventMove, slow))
 	j.handle(happens(&c, eventRevoke, slow))
 	j.handle(made(&c, 3))
 	j.handle(slow)
@@ -293,7 +295,7 @@ func TestJoinLoss(t *testing.T) {
 	j.handle(happens(&c, eventDereg, gone))
 	var before, after [eventTypes]uint64
 	after[eventMove] = 2
-	j.lose(lossWords(before, after))
+	j.lose(lossWords(before, after), uint64(c))
 	for _, e := range j.take() {
 		if p := e.Record.Placement; p.Memory != placement.Unknown {
 			t.Errorf("%s of record %d, in the batch of the loss: %v", e.Kind, e.Record.ID, p)
@@ -344,6 +346,40 @@ func TestJoinProbe(t *testing.T) {
 	// Whose driver has no such op says so.
 	j.handle(refused(unix.EOPNOTSUPP, func(w *wireRecord) { nothing(w); w.FD = -1 }))
 	wantKinds(t, j, Probed, Refused, Refused)
+}
+
+// A call that is under way when a loss is noticed may have missed it, and so may an
+// attachment that was lost itself.
+func TestJoinLossUnderWay(t *testing.T) {
+	var c clock
+	j := testJoiner(100)
+	slow, unseen := made(&c, 1, translated, physical), made(&c, 3, translated, physical)
+	fault := remapped(&c, unseen)
+	j.lose("1 moves", c.tick())
+	j.handle(slow)
+	j.handle(fault)
+	j.handle(made(&c, 2, translated, physical))
+	events := wantKinds(t, j, Registered, Mapped, Registered)
+	for i, want := range []placement.Memory{placement.Unknown, placement.Unknown, placement.PeerToPeer} {
+		if p := events[i].Record.Placement; p.Memory != want {
+			t.Errorf("event %d: %v, want %v", i, p, want)
+		}
+	}
+}
+
+// irdma's: the exporter tells, the umem is revoked, and is unmapped.
+func TestJoinRevoked(t *testing.T) {
+	var c clock
+	j := testJoiner(100)
+	w := made(&c, 1)
+	j.handle(w)
+	j.handle(happens(&c, eventMove, w))
+	j.handle(happens(&c, eventRevoke, w))
+	j.handle(happens(&c, eventUnmap, w))
+	events := wantKinds(t, j, Registered, Moved, Revoked, Unmapped)
+	if events[2].Record.Placement.Memory != placement.Stale || events[3].Record.Placement.Memory != placement.NotMapped {
+		t.Errorf("%v, then %v", events[2].Record.Placement, events[3].Record.Placement)
+	}
 }
 
 // What is not mapped cannot be revoked: an importer that was refused cleans up.
@@ -595,6 +631,8 @@ func TestJoinFind(t *testing.T) {
 	j := testJoiner(10)
 	j.handle(made(&c, 1))
 	j.handle(made(&c, 2))
+	other := made(&c, 3, func(w *wireRecord) { w.Kind, w.Have, w.Inode = kindAttach, w.Have&^haveMR, 1001 })
+	j.handle(other) // a display's, on the first one's buffer
 	for _, row := range []struct {
 		key  placement.Key
 		want uint64

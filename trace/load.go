@@ -136,9 +136,6 @@ func (l *loader) load(m *machineTable) error {
 		}
 		wanted = append(wanted, h)
 	}
-	for _, h := range wanted {
-		l.have[h.program] = true
-	}
 	wanted = append(wanted, moduleHook, exitHook)
 	if l.cfg.Children {
 		wanted = append(wanted, forkHook)
@@ -301,6 +298,7 @@ func (l *loader) attachAll(coll *ebpf.Collection, table []hook, modules map[stri
 			continue
 		}
 		l.attached(k, coll.Programs[h.program], h, module)
+		l.have[h.program] = true
 	}
 	return nil
 }

@@ -16,8 +16,8 @@ import (
 
 // What an exporter that takes its memory away does to an MR of each kind of NIC: the
 // events in their order, and what is known of the bytes then. (rxe revokes by itself, as
-// it must on a kernel whose ib_umem cannot. That ib_umem's own revocation makes the event
-// Revoked is for TestJoinRevokedUnmapped: irdma alone has it.)
+// it must on a kernel whose ib_umem cannot. What ib_umem's own revocation makes of it, which
+// irdma uses, is for TestJoinRevoked.)
 //
 //testbed:machine fabric+EPYC
 //testbed:kernel 7.2
@@ -32,11 +32,12 @@ func TestVMRevoked(t *testing.T) {
 		verdict                     placement.Memory // the MR's, after all of them
 	}{
 		{"dynamic", "amdgpu", "evict", nil, []EventKind{Moved, Unmapped}, placement.NotMapped},
+		{"dynamic", "xe", "evict", nil, []EventKind{Moved, Unmapped}, placement.NotMapped},
 		{"revocable", "amdgpu", "revoke", nil, []EventKind{Moved, Unmapped}, placement.NotMapped},
 		{"revocable", "amdgpu", "evict", unix.EBUSY, nil, placement.PeerToPeer},
 		{"pinned", "amdgpu", "evict", unix.EBUSY, nil, placement.PeerToPeer},
 	} {
-		t.Run(row.importer+"/"+row.action, func(t *testing.T) {
+		t.Run(row.importer+"/"+row.behaviour+"/"+row.action, func(t *testing.T) {
 			testenv.SetImporter(t, "rxe0", row.importer)
 			b := onGPU(t, gpu, row.behaviour)
 			d := openNIC(t, "rxe0")

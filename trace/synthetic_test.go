@@ -225,13 +225,17 @@ func TestSyntheticDevxUmem(t *testing.T) {
 	j.handle(w)
 	j.handle(happens(&c, eventPin, w))
 	j.handle(remapped(&c, w, func(w *wireRecord) { w.Have |= haveMap }))
+	// ib_umem_release revokes, which is no revocation: nobody has moved anything.
+	j.handle(happens(&c, eventRevoke, w))
+	j.handle(happens(&c, eventUnmap, w))
+	j.handle(happens(&c, eventUnpin, w))
 	j.handle(happens(&c, eventDetach, w))
-	events := wantKinds(t, j, Attached, Mapped, Released)
+	events := wantKinds(t, j, Attached, Mapped, Unmapped, Released)
 	r := events[1].Record
 	if r.Registration() || r.Importer.Mode != ModePinned || !r.Pinned || r.Placement.Memory != placement.PeerToPeer {
 		t.Errorf("%+v, pinned %v: %v", r.Importer, r.Pinned, r.Placement)
 	}
-	if r := events[2].Record; r.Ended != "detached" {
+	if r := events[3].Record; r.Ended != "detached" {
 		t.Errorf("ended by %q", r.Ended)
 	}
 }
@@ -251,7 +255,7 @@ func TestSyntheticLoss(t *testing.T) {
 			j.take()
 			var before, after [eventTypes]uint64
 			after[lost] = 3
-			j.lose(lossWords(before, after))
+			j.lose(lossWords(before, after), uint64(c))
 			j.handle(remapped(&c, w))
 			j.handle(made(&c, 2, translated, physical))
 			events := wantKinds(t, j, Mapped, Registered)

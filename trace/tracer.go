@@ -133,7 +133,8 @@ func Open(cfg Config) (*Tracer, error) {
 	t := &Tracer{
 		cfg: cfg, loader: l, rdma: l.have["rdma"], done: make(chan struct{}), late: make(chan struct{}), wake: make(chan struct{}, 1),
 		lostCount: l.lost, missedCount: l.missed,
-		join: newJoiner(&converter{boot: boot, machine: machine, symbol: syms.name, op: l.opName, optional: l.has("invalidate_mappings"), detours: newDetours(cfg.Sys)}, cfg.MaxRecords),
+		join: newJoiner(&converter{boot: boot, machine: machine, symbol: syms.name, op: l.opName, optional: l.has("invalidate_mappings"),
+			unmoved: !l.has("invalidate_mappings") && !l.has("move_notify"), detours: newDetours(cfg.Sys)}, cfg.MaxRecords),
 	}
 	t.changed = sync.NewCond(&t.mu)
 	if t.reader, err = ringbuf.NewReader(l.core.Maps["events"]); err != nil {
@@ -147,6 +148,13 @@ func Open(cfg Config) (*Tracer, error) {
 	go t.run()
 	go t.attachLater()
 	return t, nil
+}
+
+// monotonic is the programs' clock.
+func monotonic() uint64 {
+	var ts unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts) // Open had it
+	return uint64(ts.Nano())
 }
 
 // bootTime is when CLOCK_MONOTONIC was 0.
@@ -453,7 +461,7 @@ func (t *Tracer) deliver(drained bool) (looked bool) {
 func (t *Tracer) count(skipped bool) {
 	if counts, err := t.lostCount(); err == nil {
 		if words := lossWords(t.lost, counts); words != "" {
-			t.join.lose(words)
+			t.join.lose(words, monotonic())
 		}
 		if counts[eventModule] != t.lost[eventModule] {
 			t.moduleCame("")
@@ -466,7 +474,7 @@ func (t *Tracer) count(skipped bool) {
 	t.counted = time.Now()
 	missed := t.missedCount()
 	if words := missedWords(t.loss.Missed, missed); words != "" {
-		t.join.lose(words)
+		t.join.lose(words, monotonic())
 		if missed[moduleHook.what] != t.loss.Missed[moduleHook.what] {
 			t.moduleCame("")
 		}

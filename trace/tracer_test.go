@@ -39,6 +39,7 @@ func TestSkippedRunIsUnknown(t *testing.T) {
 	}
 	one := func(id uint64, change ...func(*wireRecord)) placement.Placement {
 		t.Helper()
+		c = clock(monotonic()) // it began after whatever was lost
 		tr.join.handle(made(&c, id, change...))
 		tr.deliver(true)
 		events := tr.Pending()

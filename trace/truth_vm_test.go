@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -308,38 +309,70 @@ func wantMode(t *testing.T, kind string) string {
 // what was known of the place is stale in between.
 func afterMove(t *testing.T, tr *Tracer, view bar, b gpuBuffer, again func() error) {
 	t.Helper()
-	ino := inode(b.Buffer)
-	before := only(t, tr, ino).Placement
-	file := "evict"
-	if err := b.gpu.TrySet("revoke", fmt.Sprint(ino)); err == nil {
-		file = "revoke"
-	} else if err := b.gpu.TrySet("evict", fmt.Sprint(ino)); err != nil {
-		// Held in place: the verdict stands.
-		if after := only(t, tr, ino).Placement; after.Memory != before.Memory {
-			t.Errorf("%s answered %v, the verdict went from %v to %v", file, err, before, after)
+	actions := []string{"revoke", "evict"}
+	if again != nil { // what was evicted can be mapped, and revoked then
+		actions = []string{"evict", "revoke"}
+	}
+	for _, file := range actions {
+		if moved := takeAway(t, tr, view, b, file); moved && !mapAgain(t, tr, view, b, again) {
+			return
 		}
-		view.check(t, "still", b, before)
-		return
+	}
+}
+
+// takeAway evicts or revokes the buffer, and reports whether it is mapped no more.
+func takeAway(t *testing.T, tr *Tracer, view bar, b gpuBuffer, file string) bool {
+	t.Helper()
+	ino := inode(b.Buffer)
+	before := only(t, tr, ino)
+	all(t, tr)
+	if err := b.gpu.TrySet(file, fmt.Sprint(ino)); err != nil {
+		// Held in place: the verdict stands.
+		if after := only(t, tr, ino).Placement; after.Memory != before.Placement.Memory {
+			t.Errorf("%s answered %v, the verdict went from %v to %v", file, err, before.Placement, after)
+		}
+		view.check(t, "still", b, before.Placement)
+		return false
+	}
+	var kinds []EventKind
+	for _, e := range all(t, tr) {
+		if e.Record.Buffer == nil || e.Record.Buffer.Inode != ino {
+			continue
+		}
+		kinds = append(kinds, e.Kind)
+		if m := e.Record.Placement.Memory; e.Kind == Moved && m != placement.Stale || e.Kind == Unmapped && m != placement.NotMapped {
+			t.Errorf("%s: %s: %v", file, e.Kind, e.Record.Placement)
+		}
 	}
 	r := only(t, tr, ino)
 	switch {
-	case r.Moves == 0:
+	case file == "revoke" && !slices.Contains(kinds, Moved):
+		t.Errorf("revoked, and all that was seen is %v", kinds)
+	case r.Moves == before.Moves:
 		// The exporter had nothing to move, or keeps it from this importer.
 		view.check(t, "not moved", b, r.Placement)
-		return
+		return false
 	case r.Placement.Memory != placement.Stale && r.Placement.Memory != placement.NotMapped:
 		t.Errorf("after %s: %v", file, r.Placement)
 	}
+	return true
+}
+
+// mapAgain compares the next mapping with the truth. It reports whether there is one.
+func mapAgain(t *testing.T, tr *Tracer, view bar, b gpuBuffer, again func() error) bool {
+	t.Helper()
 	if again == nil {
-		return
+		return false
 	}
+	ino := inode(b.Buffer)
 	if err := again(); err != nil {
 		if after := only(t, tr, ino).Placement; after.Memory == placement.PeerToPeer || after.Memory == placement.SystemMemory {
 			t.Errorf("mapping again answered %v, the verdict is %v", err, after)
 		}
-		return
+		return false
 	}
 	view.check(t, "mapped again", b, only(t, tr, ino).Placement)
+	return true
 }
 
 // registeredTruth is a row with rxe.
@@ -444,6 +477,10 @@ func TestVMDemotion(t *testing.T) {
 	e := await(t, tr, "the registration's move", func(e Event) bool { return e.Kind == Moved && e.Record.Registration() })
 	if e.Record.Placement.Memory != placement.Stale {
 		t.Errorf("%v", e.Record.Placement)
+	}
+	u := await(t, tr, "the registration's unmapping", func(u Event) bool { return u.Kind == Unmapped && u.Record.ID == e.Record.ID })
+	if u.Record.Placement.Memory != placement.NotMapped || u.Record.Moves != 1 {
+		t.Errorf("%v after %d moves", u.Record.Placement, u.Record.Moves)
 	}
 	soft := await(t, tr, "mapping of the other importer", func(e Event) bool { return e.Kind == Mapped && !e.Record.Registration() }).Record
 	view.check(t, "the other importer", b, soft.Placement)

@@ -179,6 +179,9 @@ func directWords(r *trace.Record) string {
 	case placement.Yes:
 		return fmt.Sprintf("yes: %v: %s", r.Placement.Route, r.Placement.RouteReason)
 	case placement.No:
+		if r.Placement.Memory == placement.NotMapped {
+			return "no: nothing is mapped"
+		}
 		return "no: DMA goes to the host's memory"
 	}
 	if r.Placement.RouteReason != "" {
