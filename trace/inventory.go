@@ -146,7 +146,12 @@ func (l *loader) follow(w *wireRecord) (bool, error) {
 	if err != nil {
 		return false, rootErr(err)
 	}
-	return true, rootErr(l.core.Maps["bufs"].Put(w.DMABuf, w.Inode))
+	// What the programs have put there is newer: another buffer, at the same address.
+	err = l.core.Maps["bufs"].Update(w.DMABuf, w.Inode, ebpf.UpdateNoExist)
+	if errors.Is(err, ebpf.ErrKeyExist) {
+		err = nil
+	}
+	return true, rootErr(err)
 }
 
 // KEYS_ATTACHES and so on, and KEY_GROUPS, of bpf/state.h.
