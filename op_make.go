@@ -71,7 +71,7 @@ func (o *op) pieces() int {
 func (o *op) gather(p []byte) error {
 	for i := range o.operands {
 		x := &o.operands[i]
-		if err := x.copy(p[:x.length], (*Buffer).ReadAt); err != nil {
+		if err := x.copy(p[:x.length], (*core).readAt); err != nil {
 			return err
 		}
 		p = p[x.length:]
@@ -179,7 +179,7 @@ func (o *op) arrived(e *Endpoint, n int64) error {
 		for i := range o.operands {
 			x := &o.operands[i]
 			k := min(x.length, int64(len(p)))
-			if err := x.copy(p[:k], (*Buffer).WriteAt); err != nil {
+			if err := x.copy(p[:k], (*core).writeAt); err != nil {
 				return err
 			}
 			p = p[k:]

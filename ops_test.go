@@ -4,6 +4,7 @@ package gpurdma
 
 import (
 	"encoding/binary"
+	"errors"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -219,4 +220,50 @@ func testMessagesOfLayouts(t *testing.T, s setting) {
 		same(t, "here", mine, here)
 		same(t, "there", theirs, there)
 	})
+}
+
+// A packed message goes on when the program has let go of its memory, be it the
+// last to have held it.
+func TestPackedMessagesKeepTheirMemory(t *testing.T) {
+	const cells, row = 100, 40
+	s := inMemory(t)
+	for _, k := range s.kinds {
+		t.Run(k.name, func(t *testing.T) {
+			a, b := s.endpoint(t, EndpointOptions{}), s.endpoint(t, EndpointOptions{})
+			w := &world{t: t, a: a, b: b}
+			addr := must(b.Listen("127.0.0.1:0"))(t)
+			r := seeded(t)
+			// region is a column of a Buffer that it alone keeps, and another Buffer of
+			// the same memory, to look at it. Neither begins where the memory does.
+			region := func(n *NIC) (*Region, *Buffer, []byte) {
+				whole := k.make(t, n, row+cells*row)
+				part, seen := must(whole.Slice(row, cells*row))(t), must(whole.Slice(row, cells*row))(t)
+				closingBuffer(t, seen)
+				g := must(NewRegion(part))(t)
+				w.ok(g.AssignInterleaved(Range{Offset: 8, Length: 8}, Dim{cells, row}))
+				w.ok(part.Release())
+				return g, seen, random(t, r, seen, cells*row)
+			}
+			from, mine, here := region(a.nic)
+			to, theirs, there := region(b.nic)
+
+			// The send waits for its connection, which b does not answer yet; the receive
+			// waits for the message.
+			peer := must(a.Insert(addr.String()))(t)
+			b.mu.Lock()
+			err := errors.Join(a.Send(from.All(), peer, "s"), from.Close())
+			b.mu.Unlock()
+			w.ok(err)
+			ba := must(b.Accept(limited(t)))(t)
+			w.ok(b.Recv(to.All(), ba, "r"))
+			w.ok(to.Close())
+			w.done(a, OpSend, "s")
+			w.done(b, OpRecv, "r")
+			for i := range cells {
+				copy(there[i*row+8:][:8], here[i*row+8:])
+			}
+			same(t, "here", mine, here)
+			same(t, "there", theirs, there)
+		})
+	}
 }

@@ -144,11 +144,13 @@ func (o *operand) staged(n int64, do func(s *standIn, off, length int64) error) 
 	return nil
 }
 
-// copy moves bytes between p and the operand, by CPU.
-func (o *operand) copy(p []byte, do func(b *Buffer, p []byte, off int64) (int, error)) error {
+// copy moves bytes between p and the operand, by CPU. It asks no Buffer: they may
+// have been released since take, which has checked them and keeps their memory.
+func (o *operand) copy(p []byte, do func(c *core, p []byte, off int64) (int, error)) error {
 	bufs, n := o.bufs(), int64(0)
 	for g := range (Layout{o.root}).Part(o.offset, min(int64(len(p)), o.length)) {
-		if _, err := do(bufs[g.Source], p[n:n+g.Length], g.Offset); err != nil {
+		b := bufs[g.Source]
+		if _, err := do(b.core, p[n:n+g.Length], b.off+g.Offset); err != nil {
 			return err
 		}
 		n += g.Length
