@@ -110,10 +110,10 @@ func (c *conn) abort(cause error) {
 		}
 	}
 	c.finishAll()
-	for rb, s := range c.e.shares {
+	for s := range c.e.shares {
 		if s.conn == c {
 			_ = c.e.nic.end(s.close)
-			delete(c.e.shares, rb)
+			delete(c.e.shares, s)
 		}
 	}
 	select {

@@ -34,7 +34,7 @@ type Endpoint struct {
 	done      fifo[Completion]
 	free      []*op
 	slab      *slab
-	shares    map[*RemoteBuffer]*share
+	shares    map[*share]struct{}
 	wc        []ibvfd.WC
 }
 
@@ -47,7 +47,7 @@ func (n *NIC) NewEndpoint(opt EndpointOptions) (*Endpoint, error) {
 		return nil, err
 	}
 	e := &Endpoint{
-		nic: n, opt: opt, token: newID(), shares: map[*RemoteBuffer]*share{}, wc: make([]ibvfd.WC, 64),
+		nic: n, opt: opt, token: newID(), shares: map[*share]struct{}{}, wc: make([]ibvfd.WC, 64),
 		accepted: make(chan *peer, opt.MaxPeers), wake: make(chan struct{}, 1),
 	}
 	e.life, e.end = context.WithCancel(context.Background())
@@ -73,7 +73,7 @@ func (e *Endpoint) Close() error {
 	for _, l := range e.listeners {
 		err = joined(err, l.Close())
 	}
-	for _, s := range e.shares {
+	for s := range e.shares {
 		err = joined(err, e.nic.end(s.close))
 	}
 	e.shares, e.done = nil, fifo[Completion]{}

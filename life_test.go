@@ -224,6 +224,35 @@ func testUnshare(t *testing.T, s setting) {
 	if _, err := w.a.Share(w.ab, mine.All(), allAccess); !errors.Is(err, ErrNotConnected) {
 		t.Errorf("sharing with a peer that is gone: %v", err)
 	}
+	w.ok(w.b.Unshare(kept)) // it ended with the connection
+}
+
+// A key is withdrawn by any view of it, and only by who has given it.
+func TestUnshareViews(t *testing.T) {
+	w := inMemory(t).world(t, EndpointOptions{})
+	mine, theirs := hostKind.make(t, w.a.nic, 64), hostKind.make(t, w.b.nic, 64)
+	rb := must(w.b.Share(w.ba, theirs.All(), allAccess))(t)
+	decoded := new(RemoteBuffer)
+	w.ok(decoded.UnmarshalBinary(must(rb.MarshalBinary())(t)))
+	for name, err := range map[string]error{
+		"what was received":  w.a.Unshare(decoded),
+		"another endpoint's": w.a.Unshare(rb),
+		"one's own, decoded": w.b.Unshare(decoded),
+		"nothing":            w.b.Unshare(nil),
+	} {
+		if !errors.Is(err, unix.EINVAL) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	w.ok(w.a.Write(mine.All(), w.ab, decoded.All(), "kept"))
+	w.done(w.a, OpWrite, "kept")
+	half := must(Contiguous(0, 32))(t)
+	w.ok(w.b.Unshare(must(rb.View(half))(t)))
+	w.ok(w.b.Unshare(rb))
+	w.ok(w.a.Write(mine.All(), w.ab, decoded.All(), "gone"))
+	w.failed(w.a, "gone", ibvfd.WCRemAccessErr)
+	w.ok(w.b.Close())
+	w.ok(w.b.Unshare(rb))
 }
 
 // The table has an end, and places in it can be had again.

@@ -19,6 +19,7 @@ type RemoteBuffer struct {
 	access ibvfd.Access
 	spaces []space
 	layout Layout
+	share  *share // nil unless Share made it here, or what it is a View of
 }
 
 // remoteAccess is what a peer can be allowed.

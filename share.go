@@ -14,6 +14,7 @@ import (
 
 // share is memory that a peer was given keys to.
 type share struct {
+	e     *Endpoint
 	conn  *conn // whose end is the keys'; nil if it is the endpoint's
 	regs  []*registration
 	cores []*core
@@ -66,7 +67,7 @@ func (e *Endpoint) Share(peer Peer, s Span, access ibvfd.Access) (_ *RemoteBuffe
 	if e.closed {
 		return nil, os.ErrClosed
 	}
-	sh, token := &share{}, e.token
+	sh, token := &share{e: e}, e.token
 	if peer != 0 {
 		c, err := e.connFor(peer)
 		if err == nil {
@@ -88,7 +89,7 @@ func (e *Endpoint) Share(peer Peer, s Span, access ibvfd.Access) (_ *RemoteBuffe
 	if err := o.staged(s.Length, (*standIn).sync); err != nil {
 		return nil, err
 	}
-	rb := &RemoteBuffer{id: o.bufs()[0].id, token: token, access: access}
+	rb := &RemoteBuffer{id: o.bufs()[0].id, token: token, access: access, share: sh}
 	have := access
 	if access != ibvfd.AccessRemoteRead {
 		have |= ibvfd.AccessLocalWrite
@@ -113,23 +114,27 @@ func (e *Endpoint) Share(peer Peer, s Span, access ibvfd.Access) (_ *RemoteBuffe
 	} else {
 		rb.layout = Layout{o.root}
 	}
-	e.shares[rb] = sh
+	e.shares[sh] = struct{}{}
 	return rb, nil
 }
 
-// Unshare withdraws what Share gave: the peer's next access fails, and ends the
-// connection. A key that cannot be withdrawn is an error; Unshare may be tried
-// again.
+// Unshare withdraws what Share gave, by any [RemoteBuffer.View] of it: the peer's
+// next access fails, and ends the connection. A key that cannot be withdrawn is an
+// error; Unshare may be tried again. What has been withdrawn is left alone; what
+// this endpoint has not shared is EINVAL, a descriptor that was decoded too, whoever
+// encoded it.
 func (e *Endpoint) Unshare(rb *RemoteBuffer) error {
+	if rb == nil || rb.share == nil || rb.share.e != e {
+		return &dmabuf.Error{Op: "unshare", Detail: "this endpoint has not shared it", Remedy: "give what its Share returned, or a View of that", Err: unix.EINVAL}
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	s, ok := e.shares[rb]
-	if !ok {
+	if _, ok := e.shares[rb.share]; !ok {
 		return nil
 	}
-	if err := s.close(); err != nil {
+	if err := rb.share.close(); err != nil {
 		return err
 	}
-	delete(e.shares, rb)
+	delete(e.shares, rb.share)
 	return nil
 }

@@ -124,7 +124,7 @@ func TestUnshareAgain(t *testing.T) {
 	w := inMemory(t).world(t, EndpointOptions{})
 	b := hostKind.make(t, w.b.nic, 64)
 	rb := must(w.b.Share(w.ba, b.All(), allAccess))(t)
-	stubborn(w.b.shares[rb].regs[0], 2)
+	stubborn(rb.share.regs[0], 2)
 	for range 2 {
 		if err := w.b.Unshare(rb); !errors.Is(err, unix.EBUSY) {
 			t.Errorf("%v", err)
@@ -139,7 +139,7 @@ func TestUnshareAgain(t *testing.T) {
 	// The connection's end withdraws keys, too.
 	b = hostKind.make(t, w.b.nic, 64)
 	rb = must(w.b.Share(w.ba, b.All(), allAccess))(t)
-	stubborn(w.b.shares[rb].regs[0], 1)
+	stubborn(rb.share.regs[0], 1)
 	w.ok(w.b.Remove(w.ba))
 	if err := b.Close(); !errors.Is(err, dmabuf.ErrInUse) {
 		t.Errorf("close of memory to which there is a key: %v", err)
