@@ -251,14 +251,19 @@ func (b *Buffer) WriteAt(p []byte, off int64) (int, error) {
 	if !within(off, int64(len(p)), b.size) {
 		return 0, outOfRange("write", off, int64(len(p)), b.size)
 	}
-	if b.readOnly {
-		return 0, b.denied("write")
-	}
-	if err := b.use(); err != nil {
+	if err := b.useToWrite(); err != nil {
 		return 0, err
 	}
 	defer b.core.unuse()
 	return b.core.writeAt(p, b.off+off)
+}
+
+// useToWrite is use, of a Buffer that may be written.
+func (b *Buffer) useToWrite() error {
+	if b.readOnly {
+		return b.denied("write")
+	}
+	return b.use()
 }
 
 func (b *Buffer) denied(op string) error {

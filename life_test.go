@@ -200,8 +200,51 @@ func TestRegions(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if err := r.AssignSG(Range{0, 0, 1}); !errors.Is(err, os.ErrClosed) {
-		t.Errorf("a closed region: %v", err)
+	for name, err := range map[string]error{
+		"AssignSG": r.AssignSG(Range{0, 0, 1}), "ReadAt": second(r.ReadAt(p, 0)), "WriteAt": second(r.WriteAt(p, 0)),
+	} {
+		if !errors.Is(err, os.ErrClosed) {
+			t.Errorf("%s of a closed region: %v", name, err)
+		}
+	}
+}
+
+// A write that cannot reach all of its bytes changes none, whatever comes first.
+func TestRegionWritesAllOrNothing(t *testing.T) {
+	n := inMemory(t).open(t, NICOptions{})
+	whole := hostKind.make(t, n, 30)
+	want := random(t, seeded(t), whole, 30)
+	ro, gone := must(whole.ReadOnlySlice(10, 10))(t), must(whole.Slice(20, 10))(t)
+	closing(t, ro)
+	r := must(NewRegion(whole, ro, gone))(t)
+	// Somebody has released what the region had retained.
+	if err := errors.Join(gone.Release(), gone.Release()); err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range []struct {
+		source int
+		want   error
+	}{{1, unix.EACCES}, {2, os.ErrClosed}} {
+		if err := r.AssignSG(Range{0, 0, 4}, Range{x.source, 0, 4}, Range{0, 4, 2}); err != nil {
+			t.Fatal(err)
+		}
+		if k, err := r.WriteAt(make([]byte, 10), 0); k != 0 || !errors.Is(err, x.want) {
+			t.Errorf("%d bytes, %v, want %v", k, err, x.want)
+		}
+		same(t, "after a write that failed", whole, want)
+		// What it does not reach does not matter.
+		if k, err := r.WriteAt(make([]byte, 4), 0); k != 4 || err != nil {
+			t.Errorf("%d bytes, %v", k, err)
+		}
+		clear(want[:4])
+		same(t, "after a write", whole, want)
+	}
+	p := make([]byte, 10)
+	if k, err := r.ReadAt(p, 0); k != 0 || !errors.Is(err, os.ErrClosed) {
+		t.Errorf("read %d bytes, %v", k, err)
+	}
+	if err := r.Close(); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("%v", err)
 	}
 }
 

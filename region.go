@@ -125,7 +125,10 @@ func (r *Region) Size() int64 { return r.Layout().Size() }
 // ReadAt copies bytes out of the region by CPU. It follows io.ReaderAt; off
 // counts in the layout's run.
 func (r *Region) ReadAt(p []byte, off int64) (int, error) {
-	l := r.Layout()
+	l, err := r.open()
+	if err != nil {
+		return 0, err
+	}
 	if off < 0 {
 		return 0, outOfRange("read", off, int64(len(p)), l.Size())
 	}
@@ -133,7 +136,7 @@ func (r *Region) ReadAt(p []byte, off int64) (int, error) {
 	if off = min(off, l.Size()); int64(len(p)) > l.Size()-off {
 		p, end = p[:l.Size()-off], io.EOF
 	}
-	n, err := r.each(l, p, off, (*Buffer).ReadAt)
+	n, err := r.each(l, p, off, (*Buffer).use, (*core).readAt)
 	if err == nil {
 		err = end
 	}
@@ -141,18 +144,52 @@ func (r *Region) ReadAt(p []byte, off int64) (int, error) {
 }
 
 // WriteAt copies bytes into the region by CPU. What does not fit as a whole
-// answers [dmabuf.ErrRange] and writes nothing.
+// answers [dmabuf.ErrRange], what reaches a read-only Buffer EACCES, and writes
+// nothing.
 func (r *Region) WriteAt(p []byte, off int64) (int, error) {
-	l := r.Layout()
+	l, err := r.open()
+	if err != nil {
+		return 0, err
+	}
 	if !within(off, int64(len(p)), l.Size()) {
 		return 0, outOfRange("write", off, int64(len(p)), l.Size())
 	}
-	return r.each(l, p, off, (*Buffer).WriteAt)
+	return r.each(l, p, off, (*Buffer).useToWrite, (*core).writeAt)
 }
 
-func (r *Region) each(l Layout, p []byte, off int64, do func(*Buffer, []byte, int64) (int, error)) (n int, err error) {
+// open is the layout of a region that is not closed.
+func (r *Region) open() (Layout, error) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	if r.closed {
+		return Layout{}, os.ErrClosed
+	}
+	return r.layout, nil
+}
+
+// each copies range after range, once every Buffer that it reaches is in use: if
+// one cannot be, no byte moves.
+func (r *Region) each(l Layout, p []byte, off int64, use func(*Buffer) error, do func(*core, []byte, int64) (int, error)) (n int, err error) {
+	used := make([]bool, len(r.bufs))
+	defer func() {
+		for i, b := range r.bufs {
+			if used[i] {
+				b.core.unuse()
+			}
+		}
+	}()
 	for g := range l.Part(off, int64(len(p))) {
-		k, err := do(r.bufs[g.Source], p[n:n+int(g.Length)], g.Offset)
+		if used[g.Source] {
+			continue
+		}
+		if err := use(r.bufs[g.Source]); err != nil {
+			return 0, err
+		}
+		used[g.Source] = true
+	}
+	for g := range l.Part(off, int64(len(p))) {
+		b := r.bufs[g.Source]
+		k, err := do(b.core, p[n:n+int(g.Length)], b.off+g.Offset)
 		n += k
 		if err != nil {
 			return n, err
