@@ -83,6 +83,11 @@ func (l *line) took(c gpurdma.Completion) error {
 	if c.Err != nil {
 		return c.Err
 	}
+	// A write with data ends a receive, too, and puts nothing into it: the peer may
+	// make it as long as the buffer that it was given.
+	if in := m.kind == ctlIn || m.kind == dataIn; in && c.Op != gpurdma.OpRecv || m.kind == ctlIn && c.Len > talk.MaxMessage {
+		return fmt.Errorf("%w: %v of %d bytes", talk.ErrMalformed, c.Op, c.Len)
+	}
 	switch m.done++; m.kind {
 	case ctlIn:
 		l.heard = c.Len

@@ -86,6 +86,42 @@ func TestUnconnected(t *testing.T) {
 	}
 }
 
+// A peer may write into the buffer that it was given, and say so, where a message
+// is waited for: that is not one.
+func TestNoMessage(t *testing.T) {
+	recv, wrote := gpurdma.OpRecv, gpurdma.OpRemoteWrite
+	for _, tt := range []struct {
+		name string
+		kind int
+		c    gpurdma.Completion
+		bad  bool
+	}{
+		{"a message", ctlIn, gpurdma.Completion{Op: recv, Len: talk.MaxMessage}, false},
+		{"a message that is too long", ctlIn, gpurdma.Completion{Op: recv, Len: talk.MaxMessage + 1}, true},
+		{"a write", ctlIn, gpurdma.Completion{Op: wrote, Len: 64}, true},
+		{"a write of 4 GiB", ctlIn, gpurdma.Completion{Op: wrote, Len: 1<<32 - 1}, true},
+		{"data", dataIn, gpurdma.Completion{Op: recv, Len: 64}, false},
+		{"a write in the place of data", dataIn, gpurdma.Completion{Op: wrote, Len: 64}, true},
+		{"a write of one's own", dataOut, gpurdma.Completion{Op: gpurdma.OpWrite, Len: 64}, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			l := &line{want: 64}
+			l.marks[tt.kind] = mark{line: l, kind: tt.kind}
+			tt.c.Context = &l.marks[tt.kind]
+			l.pull = func(context.Context) (gpurdma.Completion, error) { return tt.c, nil }
+			if err := l.await(t.Context(), tt.kind, 1); errors.Is(err, talk.ErrMalformed) != tt.bad || (err != nil) != tt.bad || l.odd != 0 {
+				t.Errorf("%v, %d odd ones", err, l.odd)
+			}
+			if tt.kind != ctlIn || !tt.bad {
+				return
+			}
+			if b, err := l.hear(t.Context()); !errors.Is(err, talk.ErrMalformed) || b != nil {
+				t.Errorf("heard %d bytes, %v", len(b), err)
+			}
+		})
+	}
+}
+
 func TestPlan(t *testing.T) {
 	f := &connectFlags{both: true, work: talk.Ops(), bytes: []int64{1, 2}}
 	list := f.plan()
