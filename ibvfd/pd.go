@@ -2,7 +2,10 @@
 
 package ibvfd
 
-import "sync"
+import (
+	"errors"
+	"sync"
+)
 
 // PD is a protection domain: MRs, queue pairs, SRQs, address handles and
 // memory windows of one PD work together.
@@ -14,19 +17,38 @@ type PD struct {
 	handle uint32 // of the kernel's object
 	mrs    mrBlocks
 	ahs    sync.RWMutex // read-held while work requests that name address handles are posted
+
+	leftMu sync.Mutex
+	left   []*MR // that nobody else has, and that could not be deregistered
 }
 
 // Context is the device that the PD belongs to.
 func (pd *PD) Context() *Context { return pd.ctx }
 
 // Close frees the PD. It answers [dmabuf.ErrInUse], and frees nothing, while
-// MRs, queue pairs or anything else of it is open. Closing again does nothing.
+// MRs, queue pairs or anything else of it is open. MRs of a [RegisterRegion] that
+// failed, and that could not be deregistered then, it deregisters first. Closing
+// again does nothing.
 func (pd *PD) Close() error {
-	return pd.close("ibv_dealloc_pd", pd.ctx.name, func() error {
+	left := pd.discard(nil)
+	err := pd.close("ibv_dealloc_pd", pd.ctx.name, func() error {
 		if err := pd.v.dealloc(); err != nil {
 			return failed("ibv_dealloc_pd", pd.ctx.name, err)
 		}
 		pd.ctx.drop(kindPD)
 		return nil
 	})
+	if left != nil {
+		err = errors.Join(left, err)
+	}
+	return err
+}
+
+// discard closes MRs that nobody has but the caller, and those before them that
+// did not close.
+func (pd *PD) discard(mrs []*MR) (err error) {
+	pd.leftMu.Lock()
+	defer pd.leftMu.Unlock()
+	pd.left, err = closeAll(append(pd.left, mrs...))
+	return err
 }

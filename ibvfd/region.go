@@ -56,7 +56,8 @@ type Region struct {
 }
 
 // RegisterRegion registers the range in every PD: all or nothing. The error is
-// RegMR's of the first that failed.
+// RegMR's of the first that failed. Where an MR of the others cannot be deregistered
+// it says so, too: that MR keeps its owner until [PD.Close], which tries again.
 func RegisterRegion(attr RegionAttr, pds ...*PD) (*Region, error) {
 	mrs, err := attr.register(pds)
 	if err != nil {
@@ -65,7 +66,8 @@ func RegisterRegion(attr RegionAttr, pds ...*PD) (*Region, error) {
 	return &Region{mrs: mrs, pds: slices.Clone(pds)}, nil
 }
 
-// register registers the range in every PD, or leaves nothing behind.
+// register registers the range in every PD, or leaves nothing that PD.Close does
+// not end.
 func (a *RegionAttr) register(pds []*PD) (map[*PD][]*MR, error) {
 	if len(pds) == 0 {
 		e := failed("register region", "", unix.EINVAL)
@@ -86,9 +88,8 @@ func (a *RegionAttr) register(pds []*PD) (map[*PD][]*MR, error) {
 			mrs[pd] = append(mrs[pd], mr)
 		}
 		if err != nil {
-			for _, list := range mrs {
-				_, e := closeAll(list)
-				err = errors.Join(err, e)
+			for pd, list := range mrs {
+				err = errors.Join(err, pd.discard(list))
 			}
 			return nil, err
 		}

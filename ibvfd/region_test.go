@@ -5,6 +5,7 @@ package ibvfd
 import (
 	"errors"
 	"math"
+	"slices"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -32,4 +33,39 @@ func TestSegmentsThatWrap(t *testing.T) {
 	if err != nil || len(parts) != 2 || parts[0].Offset != 106 || parts[0].Length != 2 || parts[1].Offset != 200 || parts[1].IOVA != 52 {
 		t.Errorf("%+v, %v", parts, err)
 	}
+}
+
+// What a registration that failed could not take back ends with its PD.
+func TestRegionLeftovers(t *testing.T) {
+	k := &kernel{reg: always(0)}
+	pd := scripted(t, newScript(), k)
+	mem := new(ownerOfNothing)
+	var mrs []*MR
+	for range 2 {
+		mr, err := pd.RegMR(MRAttr{Kind: DMABufFD, FD: openFile(t), Length: 1, Policy: RouteIoctlOnly, SkipChecks: true, Owner: mem})
+		if err != nil {
+			t.Fatal(err)
+		}
+		mrs = append(mrs, mr)
+	}
+	k.destroy = unix.EBUSY
+	if err := pd.discard(slices.Clone(mrs)); !errors.Is(err, unix.EBUSY) {
+		t.Errorf("%v", err)
+	}
+	if err := pd.Close(); !errors.Is(err, unix.EBUSY) || !errors.Is(err, dmabuf.ErrInUse) || k.live != 2 || mem.held != 2 {
+		t.Errorf("%v; %d MRs, held %d times", err, k.live, mem.held)
+	}
+	k.destroy = 0
+	for range 2 {
+		if err := pd.Close(); err != nil || k.live != 0 || mem.held != 0 {
+			t.Errorf("%v; %d MRs, held %d times", err, k.live, mem.held)
+		}
+	}
+}
+
+type ownerOfNothing struct{ held int }
+
+func (o *ownerOfNothing) Hold() (func(), error) {
+	o.held++
+	return func() { o.held-- }, nil
 }
