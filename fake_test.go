@@ -42,6 +42,7 @@ func newFabric() *fabric {
 type fakeDevice struct {
 	*fabric
 	maxSGE, inline int
+	maxSGERead     int // 0: the device does not say
 }
 
 func (f *fakeDevice) name() string { return "fake0" }
@@ -110,6 +111,7 @@ type fakeLink struct {
 	a   linkAttr
 	cq  []ibvfd.WC
 
+	maxSGERead    int
 	refuse, polls int // the work request that is refused, counted from 1; polls so far
 	slow          int // polls until the NIC answers
 	armed         bool
@@ -120,8 +122,9 @@ type fakeLink struct {
 func (f *fakeDevice) link(a linkAttr) (link, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	l := &fakeLink{f: f.fabric, a: a}
+	l := &fakeLink{f: f.fabric, a: a, maxSGERead: f.maxSGERead}
 	l.a.sge, l.a.inline, l.a.maxMsg = min(a.sge, f.maxSGE), min(a.inline, f.inline), 1<<20
+	l.a.readSGE = readSGE(l.a.sge, f.maxSGERead)
 	for i := range l.qps {
 		f.key += 2
 		l.qps[i], l.num[i] = &fakeQP{link: l}, f.key
@@ -154,7 +157,8 @@ func (l *fakeLink) post(queue int, wrs []ibvfd.SendWR) (int, error) {
 	defer l.f.mu.Unlock()
 	for i, wr := range wrs {
 		l.refuse--
-		if len(l.qps[queue].sq) >= l.a.sendDepth || len(wr.SGE) > l.a.sge || l.refuse == 0 {
+		if len(l.qps[queue].sq) >= l.a.sendDepth || len(wr.SGE) > l.a.sge || l.refuse == 0 ||
+			wr.Op == ibvfd.OpRead && l.maxSGERead > 0 && len(wr.SGE) > l.maxSGERead {
 			return i, unix.ENOMEM
 		}
 		wr.SGE = append([]ibvfd.SGE(nil), wr.SGE...)

@@ -42,6 +42,7 @@ type link interface {
 type linkAttr struct {
 	sendDepth, recvDepth int
 	sge, inline          int
+	readSGE              int // of a READ; as granted only
 	maxMsg               int64
 	connect              ibvfd.ConnectAttr
 	event                func()             // does not block
@@ -106,6 +107,7 @@ func (d *verbsDevice) link(a linkAttr) (_ link, err error) {
 	granted := l.qps[writeQueue].Attr()
 	// Depths stay as asked for: the CQ was made for them.
 	l.a.sge = min(granted.SendSGE, granted.RecvSGE, l.qps[readQueue].Attr().SendSGE, a.sge)
+	l.a.readSGE = readSGE(l.a.sge, d.attr.MaxSGERead)
 	l.a.inline = min(granted.Inline, a.inline)
 	l.a.why = c.why
 	own, err := d.ctx.QueryPort(max(l.qps[0].Local().Port, 1))
@@ -114,6 +116,15 @@ func (d *verbsDevice) link(a linkAttr) (_ link, err error) {
 	}
 	l.a.maxMsg = maxMessage(own)
 	return l, d.watch.add(l)
+}
+
+// readSGE is how many SGEs a READ may have: some devices scatter what comes to
+// fewer places than they gather from. There are drivers that leave most at 0.
+func readSGE(sge, most int) int {
+	if most > 0 {
+		return min(sge, most)
+	}
+	return sge
 }
 
 // maxMessage is the longest work request's. There are drivers that leave the

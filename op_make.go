@@ -25,6 +25,7 @@ func (o *op) begin(c *conn) error {
 	}
 	switch o.kind {
 	case OpRead:
+		lim.MaxSGE = c.a.readSGE
 		o.low.init(ibvfd.OpRead, o.local, o.remote, o.length, lim)
 	case OpWrite:
 		o.low.init(ibvfd.OpWrite, o.local, o.remote, o.length, lim)

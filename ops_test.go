@@ -168,6 +168,37 @@ func testData(t *testing.T, w *world, rb *RemoteBuffer, mine *Buffer, here, ther
 	check("inject from a buffer")
 }
 
+// A NIC whose READs may have fewer SGEs than its WRITEs gets more of them.
+func TestReadSGE(t *testing.T) {
+	for most, want := range map[int]int{0: 5, 1: 1, 2: 2, 30: 5} {
+		s := inMemory(t)
+		e := s.endpoint(t, EndpointOptions{})
+		e.nic.dev.(*fakeDevice).maxSGERead = most
+		w := &world{t: t, a: e, b: s.endpoint(t, EndpointOptions{})}
+		w.connect()
+		if c := w.a.peers[w.ab-1].conn; c.a.readSGE != want || c.a.sge != 5 {
+			t.Errorf("of %d: %d SGEs a READ, %d a WRITE", most, c.a.readSGE, c.a.sge)
+		}
+		r := seeded(t)
+		const size = 700
+		mine, theirs := hostKind.make(t, w.a.nic, size), hostKind.make(t, w.b.nic, size)
+		here, there := random(t, r, mine, size), random(t, r, theirs, size)
+		rb := w.share(theirs.All(), allAccess)
+		var into []Span
+		for i := range int64(7) {
+			into = append(into, Span{Buf: mine, Offset: i * 100, Length: 10})
+			copy(here[i*100:], there[i*10:][:10])
+		}
+		w.ok(w.a.ReadV(into, w.ab, rb.Part(0, 70), "r"))
+		w.done(w.a, OpRead, "r")
+		same(t, "read", mine, here)
+		w.ok(w.a.WriteV(into, w.ab, rb.Part(500, 70), "w"))
+		w.done(w.a, OpWrite, "w")
+		copy(there[500:], there[:70])
+		same(t, "written", theirs, there)
+	}
+}
+
 func regionOf(t testing.TB, r *rand.Rand, n *NIC, k kind, s shape, o Ordering) (*Region, [][]byte) {
 	t.Helper()
 	var bufs []*Buffer
