@@ -12,6 +12,7 @@ import (
 // NIC cannot be made to do.
 type device interface {
 	name() string
+	atomics() bool // fetch-and-add and compare-and-swap
 	// host registers a part of host memory.
 	host(mem *ibvfd.HostBuf, off, length int64, access ibvfd.Access) (*registration, error)
 	// source registers a part of a buffer's dma-bufs.
@@ -57,7 +58,8 @@ func openDevice(name string, heard func(ibvfd.Event)) (device, error) {
 	return &verbsDevice{ctx, pd, attr, watchDevice(ctx, heard)}, nil
 }
 
-func (d *verbsDevice) name() string { return d.ctx.Name() }
+func (d *verbsDevice) name() string  { return d.ctx.Name() }
+func (d *verbsDevice) atomics() bool { return d.attr.Atomic }
 
 func (d *verbsDevice) close() error {
 	if err := d.pd.Close(); err != nil {

@@ -43,11 +43,13 @@ type fakeDevice struct {
 	*fabric
 	maxSGE, inline int
 	maxSGERead     int // 0: the device does not say
+	noAtomics      bool
 }
 
-func (f *fakeDevice) name() string { return "fake0" }
-func (f *fakeDevice) close() error { return nil }
-func (f *fakeDevice) ended()       {}
+func (f *fakeDevice) name() string  { return "fake0" }
+func (f *fakeDevice) atomics() bool { return !f.noAtomics }
+func (f *fakeDevice) close() error  { return nil }
+func (f *fakeDevice) ended()        {}
 
 func (f *fakeDevice) apart() (device, error) { return f, nil }
 

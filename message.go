@@ -51,7 +51,8 @@ func (e *Endpoint) RecvV(into []Span, peer Peer, context any) error {
 
 // FetchAdd adds to the 8 bytes at to, which are aligned to 8, as one step with
 // respect to other atomics of NICs, and puts what was there before into the 8
-// bytes of result. Numbers are in the hosts' byte order.
+// bytes of result. Numbers are in the hosts' byte order. On a NIC that has no atomics
+// it answers EOPNOTSUPP and posts nothing.
 func (e *Endpoint) FetchAdd(result Span, peer Peer, to RemoteSpan, add uint64, context any) error {
 	return e.atomic(OpFetchAdd, result, peer, to, add, 0, context)
 }
@@ -73,6 +74,9 @@ func (e *Endpoint) atomic(kind Op, result Span, peer Peer, to RemoteSpan, add, s
 }
 
 func (o *op) takeAtomic(e *Endpoint, result Span, to RemoteSpan) error {
+	if err := e.nic.atomics(o.kind.String()); err != nil {
+		return err
+	}
 	const size = 8
 	if result.Length != size || to.Length != size {
 		return &dmabuf.Error{

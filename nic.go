@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/bytesize"
@@ -79,6 +81,18 @@ func (n *NIC) Stats() Stats {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return Stats{Pinned: n.pinned, Staged: n.staged.Load()}
+}
+
+// atomics refuses what takes a NIC with atomics: on one without, the queue pair
+// would end in an error.
+func (n *NIC) atomics(what string) error {
+	if n.dev.atomics() {
+		return nil
+	}
+	return &dmabuf.Error{
+		Op: what, Device: n.Name(), Detail: "the NIC has no atomics", Err: unix.EOPNOTSUPP,
+		Remedy: "use reads, writes and messages, or a NIC whose atomic_cap is not ATOMIC_NONE (ibv_devinfo -v)",
+	}
 }
 
 // enter counts a buffer or an endpoint; leave uncounts it.

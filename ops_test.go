@@ -8,6 +8,11 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/ibvfd"
 )
 
 func TestOperations(t *testing.T) { testOperations(t, inMemory(t)) }
@@ -197,6 +202,33 @@ func TestReadSGE(t *testing.T) {
 		copy(there[500:], there[:70])
 		same(t, "written", theirs, there)
 	}
+}
+
+// A NIC without atomics refuses them, and the connection goes on.
+func TestNoAtomics(t *testing.T) {
+	w := inMemory(t).world(t, EndpointOptions{})
+	mine, theirs := hostKind.make(t, w.a.nic, 16), hostKind.make(t, w.b.nic, 16)
+	here := random(t, seeded(t), mine, 16)
+	rb := w.share(theirs.All(), allAccess) // the peer's NIC has them
+	w.a.nic.dev.(*fakeDevice).noAtomics = true
+	result := Span{Buf: mine, Length: 8}
+	for name, err := range map[string]error{
+		"fetch-and-add":     w.a.FetchAdd(result, w.ab, rb.Part(0, 8), 1, 1),
+		"compare-and-swap":  w.a.CompareSwap(result, w.ab, rb.Part(0, 8), 0, 1, 1),
+		"share for atomics": second(w.a.Share(w.ab, mine.All(), allAccess)),
+	} {
+		var e *dmabuf.Error
+		if !errors.Is(err, unix.EOPNOTSUPP) || !errors.As(err, &e) || e.Op != name || e.Device != "fake0" || e.Remedy == "" {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	must(w.a.Share(w.ab, mine.All(), allAccess&^ibvfd.AccessRemoteAtomic))(t)
+	if posted := w.a.peers[w.ab-1].conn.posted; posted != 0 {
+		t.Errorf("%d were posted", posted)
+	}
+	w.ok(w.a.Write(mine.All(), w.ab, rb.All(), "w"))
+	w.done(w.a, OpWrite, "w")
+	same(t, "afterwards", theirs, here)
 }
 
 func regionOf(t testing.TB, r *rand.Rand, n *NIC, k kind, s shape, o Ordering) (*Region, [][]byte) {

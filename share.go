@@ -40,7 +40,8 @@ func (s *share) close() error {
 // Share gives a peer access to local memory: of a Buffer, to just the span; of a
 // Region, which must be shared as a whole, to its buffers, so that the peer may
 // see them through other layouts ([RemoteBuffer.View]). access is any of
-// AccessRemoteRead, AccessRemoteWrite and AccessRemoteAtomic. What the peer
+// AccessRemoteRead, AccessRemoteWrite and AccessRemoteAtomic, the last of which a NIC
+// without atomics refuses with EOPNOTSUPP. What the peer
 // writes has the Buffer's [Ordering]: share flags as a StrictSlice.
 //
 // The memory is registered for this purpose alone, anew each time: a key that
@@ -58,6 +59,11 @@ func (s *share) close() error {
 func (e *Endpoint) Share(peer Peer, s Span, access ibvfd.Access) (_ *RemoteBuffer, err error) {
 	if access == 0 || access&^remoteAccess != 0 {
 		return nil, &dmabuf.Error{Op: "share", Detail: fmt.Sprintf("access %v", access), Remedy: "remote-read, remote-write, remote-atomic", Err: unix.EINVAL}
+	}
+	if access&ibvfd.AccessRemoteAtomic != 0 {
+		if err := e.nic.atomics("share for atomics"); err != nil {
+			return nil, err
+		}
 	}
 	if s.Region != nil && s.Buf == nil && s != s.Region.All() {
 		return nil, &dmabuf.Error{Op: "share", Detail: "a part of a region", Remedy: "assign it a layout of that part, or share slices", Err: unix.EINVAL}

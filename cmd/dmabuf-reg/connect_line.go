@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"syscall"
 	"time"
 
 	"github.com/gpurdma/gpurdma"
@@ -142,7 +143,11 @@ func (l *line) say(ctx context.Context, b []byte) error {
 
 // share gives the peer access to the buffer.
 func (l *line) share(ctx context.Context) error {
-	rb, err := l.ep.Share(l.peer, l.buf.All(), ibvfd.AccessRemoteRead|ibvfd.AccessRemoteWrite|ibvfd.AccessRemoteAtomic)
+	const access = ibvfd.AccessRemoteRead | ibvfd.AccessRemoteWrite
+	rb, err := l.ep.Share(l.peer, l.buf.All(), access|ibvfd.AccessRemoteAtomic)
+	if errors.Is(err, syscall.EOPNOTSUPP) { // the NIC may have no atomics
+		rb, err = l.ep.Share(l.peer, l.buf.All(), access)
+	}
 	if err != nil {
 		return err
 	}
