@@ -173,7 +173,8 @@ func readHello(tcp net.Conn, h *hello) error {
 
 // shake says what both sides are, and brings the link up.
 func (e *Endpoint) shake(c *conn, l link, tcp net.Conn, theirs hello, client bool) error {
-	ours := hello{conn: c.token, endpoint: e.token, queues: l.local()}
+	a := l.attr()
+	ours := hello{conn: c.token, endpoint: e.token, queues: l.local(), readsIn: a.readsIn, readsOut: a.readsOut}
 	if client {
 		if err := writeMessage(tcp, msgHello, ours.append(nil)); err != nil {
 			return err
@@ -185,7 +186,7 @@ func (e *Endpoint) shake(c *conn, l link, tcp net.Conn, theirs hello, client boo
 		}
 	}
 	over := e.over(l, theirs.queues)
-	if err := l.connect(theirs.queues); err != nil {
+	if err := l.connect(theirs.queues, theirs.readsIn); err != nil {
 		return fmt.Errorf("%w; over %v", err, over)
 	}
 	if err := e.lend(c, l, tcp, theirs, over); err != nil {

@@ -50,6 +50,8 @@ type EndpointOptions struct {
 	// Connect tunes the queue pairs. By default a peer that has posted no
 	// receive is waited for about half a second (RNRRetry 6, MinRNRTimer 26),
 	// and one that does not answer about four (Timeout 17, RetryCount 6).
+	// Of MTU and MaxRead a connection takes the smaller one of both sides', which they
+	// tell each other; PeerReads is not looked at.
 	Connect ibvfd.ConnectAttr
 }
 
@@ -70,6 +72,9 @@ func (o *EndpointOptions) setDefaults() error {
 		if *d.v == 0 {
 			*d.v = d.def
 		}
+	}
+	if mtu := o.Connect.MTU; mtu != 0 && mtu < 256 { // the peer would call it malformed
+		return &dmabuf.Error{Op: "make an endpoint", Detail: fmt.Sprintf("Connect.MTU %d", mtu), Remedy: "256 to 4096, or 0 for the port's", Err: dmabuf.ErrRange}
 	}
 	o.RecvDepth = max(o.RecvDepth, o.AutoReceive)
 	if o.ConnectTimeout <= 0 {

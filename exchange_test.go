@@ -100,7 +100,7 @@ func TestMutualTLS(t *testing.T) {
 
 func goodHello() hello {
 	q := ibvfd.Endpoint{QPN: 17, PSN: 1<<24 - 1, GID: [16]byte{0: 0xfe, 15: 1}, MTU: 1024}
-	return hello{conn: 1, endpoint: 2, queues: [queues]ibvfd.Endpoint{q, q}}
+	return hello{conn: 1, endpoint: 2, queues: [queues]ibvfd.Endpoint{q, q}, readsIn: 16, readsOut: 7}
 }
 
 func TestHello(t *testing.T) {
@@ -112,6 +112,8 @@ func TestHello(t *testing.T) {
 	for name, change := range map[string]func(h *hello, b []byte) []byte{
 		"another magic":   func(h *hello, b []byte) []byte { b[0]++; return b },
 		"another version": func(h *hello, b []byte) []byte { b[5]++; return b },
+		"version 1":       func(h *hello, b []byte) []byte { b[5] = 1; return b[:len(b)-2] },
+		"no READ depths":  func(h *hello, b []byte) []byte { return b[:len(b)-2] },
 		"three queues":    func(h *hello, b []byte) []byte { b[22]++; return b },
 		"too short":       func(h *hello, b []byte) []byte { return b[:len(b)-1] },
 		"too long":        func(h *hello, b []byte) []byte { return append(b, 0) },

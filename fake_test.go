@@ -100,6 +100,7 @@ func (f *fabric) at(key uint32, addr uint64, n int, remote bool, need ibvfd.Acce
 type fakeQP struct {
 	link   *fakeLink
 	peer   uint32
+	mtu    int
 	sq     []ibvfd.SendWR
 	rq     []ibvfd.RecvWR
 	failed bool
@@ -127,6 +128,8 @@ func (f *fakeDevice) link(a linkAttr) (link, error) {
 	l := &fakeLink{f: f.fabric, a: a, maxSGERead: f.maxSGERead}
 	l.a.sge, l.a.inline, l.a.maxMsg = min(a.sge, f.maxSGE), min(a.inline, f.inline), 1<<20
 	l.a.readSGE = readSGE(l.a.sge, f.maxSGERead)
+	l.a.readsIn = a.connect.Reads(ibvfd.DeviceAttr{MaxReadAtomic: 16, MaxInitReadAtom: 128})
+	l.a.readsOut = l.a.readsIn
 	for i := range l.qps {
 		f.key += 2
 		l.qps[i], l.num[i] = &fakeQP{link: l}, f.key
@@ -138,17 +141,19 @@ func (f *fakeDevice) link(a linkAttr) (link, error) {
 
 func (l *fakeLink) local() (e [queues]ibvfd.Endpoint) {
 	for i, n := range l.num {
-		e[i] = ibvfd.Endpoint{QPN: n, GID: [16]byte{15: 1}, MTU: 1024}
+		e[i] = ibvfd.Endpoint{QPN: n, GID: [16]byte{15: 1}, MTU: mtuOf(4096, l.a.connect.MTU)}
 	}
 	return e
 }
 
-func (l *fakeLink) connect(remote [queues]ibvfd.Endpoint) error {
+func (l *fakeLink) connect(remote [queues]ibvfd.Endpoint, reads uint8) error {
+	local := l.local()
 	l.f.mu.Lock()
 	defer l.f.mu.Unlock()
 	for i := range l.qps {
-		l.qps[i].peer = remote[i].QPN
+		l.qps[i].peer, l.qps[i].mtu = remote[i].QPN, min(local[i].MTU, remote[i].MTU)
 	}
+	l.a.readsOut = min(l.a.readsOut, reads)
 	return nil
 }
 

@@ -152,7 +152,7 @@ func (m *mirror) open() (err error) {
 	}
 	ends := l.local()
 	ends[writeQueue], ends[readQueue] = ends[readQueue], ends[writeQueue]
-	if err := l.connect(ends); err != nil {
+	if err := l.connect(ends, l.attr().readsIn); err != nil {
 		return joined(err, m.nic.end(l.close))
 	}
 	m.link = l

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/bits"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -26,8 +27,8 @@ const (
 // link is the queue pairs of a connection, and their completion queue.
 type link interface {
 	local() [queues]ibvfd.Endpoint
-	connect(remote [queues]ibvfd.Endpoint) error
-	attr() linkAttr // as granted
+	connect(remote [queues]ibvfd.Endpoint, reads uint8) error // reads: that the peer answers at once
+	attr() linkAttr                                           // as granted
 	post(queue int, wrs []ibvfd.SendWR) (int, error)
 	recv(wrs []ibvfd.RecvWR) (int, error)
 	poll(wc []ibvfd.WC) (int, error)
@@ -42,7 +43,8 @@ type link interface {
 type linkAttr struct {
 	sendDepth, recvDepth int
 	sge, inline          int
-	readSGE              int // of a READ; as granted only
+	readSGE              int   // of a READ; as granted only
+	readsIn, readsOut    uint8 // READs and atomics at once: answered, and sent, which the peer may lower; as granted only
 	maxMsg               int64
 	connect              ibvfd.ConnectAttr
 	event                func()             // does not block
@@ -85,9 +87,7 @@ func (d *verbsDevice) link(a linkAttr) (_ link, err error) {
 			return nil, err
 		}
 		c = chosen{a.path.Port, &own, "rdma_cm has settled it"}
-		if l.a.connect.MTU == 0 {
-			l.a.connect.MTU = a.path.MTU
-		}
+		l.a.connect.MTU = mtuOf(a.path.MTU, a.connect.MTU)
 		if l.a.connect.PathAttr == (ibvfd.PathAttr{}) {
 			l.a.connect.PathAttr = a.path.PathAttr
 		}
@@ -109,6 +109,8 @@ func (d *verbsDevice) link(a linkAttr) (_ link, err error) {
 	l.a.sge = min(granted.SendSGE, granted.RecvSGE, l.qps[readQueue].Attr().SendSGE, a.sge)
 	l.a.readSGE = readSGE(l.a.sge, d.attr.MaxSGERead)
 	l.a.inline = min(granted.Inline, a.inline)
+	l.a.readsIn = a.connect.Reads(d.attr)
+	l.a.readsOut = l.a.readsIn
 	l.a.why = c.why
 	own, err := d.ctx.QueryPort(max(l.qps[0].Local().Port, 1))
 	if err != nil {
@@ -125,6 +127,16 @@ func readSGE(sge, most int) int {
 		return min(sge, most)
 	}
 	return sge
+}
+
+// mtuOf is the MTU that a side is content with, and announces: the port's or the
+// path's, or a smaller one that the options ask for, rounded down to one that
+// there is.
+func mtuOf(most, option int) int {
+	if option <= 0 || option >= most {
+		return most
+	}
+	return 1 << (bits.Len(uint(option)) - 1)
 }
 
 // maxMessage is the longest work request's. There are drivers that leave the
@@ -153,13 +165,19 @@ func (d *verbsDevice) qp(attr ibvfd.QPAttr) (*ibvfd.QP, error) {
 func (l *verbsLink) local() (e [queues]ibvfd.Endpoint) {
 	for i, q := range l.qps {
 		e[i] = q.Local()
+		e[i].MTU = mtuOf(e[i].MTU, l.a.connect.MTU)
 	}
 	return e
 }
 
-func (l *verbsLink) connect(remote [queues]ibvfd.Endpoint) error {
+func (l *verbsLink) connect(remote [queues]ibvfd.Endpoint, reads uint8) error {
+	l.a.readsOut = min(l.a.readsOut, reads)
+	attr := l.a.connect
+	if attr.PeerReads = l.a.readsOut; attr.PeerReads == 0 {
+		attr.PeerReads = ibvfd.Zero
+	}
 	for i, q := range l.qps {
-		if err := q.Connect(remote[i], l.a.connect); err != nil {
+		if err := q.Connect(remote[i], attr); err != nil {
 			return err
 		}
 	}

@@ -5,6 +5,8 @@ package gpurdma
 import (
 	"fmt"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
 )
@@ -15,6 +17,12 @@ func (o *op) begin(c *conn) error {
 	for _, rb := range o.bufs { // the connection may have been on its way when it was posted
 		if err := c.permits(rb); err != nil {
 			return err
+		}
+	}
+	if c.a.readsOut == 0 && o.reads() { // it would wait for ever, or end the connection
+		return &dmabuf.Error{
+			Op: o.kind.String(), Detail: "no READs or atomics may be on their way", Err: unix.EOPNOTSUPP,
+			Remedy: "leave Connect.MaxRead at its default, here and at the peer",
 		}
 	}
 	lim := Limits{MaxSGE: c.a.sge, MaxMsg: c.a.maxMsg, MaxInline: c.a.inline}
@@ -33,6 +41,15 @@ func (o *op) begin(c *conn) error {
 		return o.beginMessage(c)
 	}
 	return nil
+}
+
+// reads reports whether it takes a READ or an atomic.
+func (o *op) reads() bool {
+	switch o.kind {
+	case OpRead, OpFetchAdd, OpCompareSwap:
+		return true
+	}
+	return o.kind == OpWrite && o.flags&FlagDeliveryComplete != 0 && o.length > 0
 }
 
 // beginMessage packs a message whose pieces are too many for a work request.

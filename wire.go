@@ -40,14 +40,19 @@ func (k messageKind) maxBody() int {
 	return 0
 }
 
-const exchangeVersion = 1
+const exchangeVersion = 2 // 1 had no READ depths
 
 const exchangeMagic = 0x47525031 // "GRP1"
 
 // hello is one side of a connection.
 type hello struct {
-	conn, endpoint uint64 // the tokens of its keys
-	queues         [queues]ibvfd.Endpoint
+	conn, endpoint uint64                 // the tokens of its keys
+	queues         [queues]ibvfd.Endpoint // their MTU is what this side is content with
+
+	// READs and atomics on their way on each queue pair: as many as it answers, which
+	// the other side does not exceed, and as many as it would send, which is told as
+	// in rdma_cm's request and bounds nothing yet.
+	readsIn, readsOut uint8
 }
 
 func (h *hello) append(b []byte) []byte {
@@ -63,7 +68,7 @@ func (h *hello) append(b []byte) []byte {
 		b = binary.BigEndian.AppendUint16(b, uint16(q.MTU))
 		b = append(b, q.GID[:]...)
 	}
-	return b
+	return append(b, h.readsIn, h.readsOut)
 }
 
 func (h *hello) decode(data []byte) error {
@@ -93,6 +98,7 @@ func (h *hello) decode(data []byte) error {
 			return r.bad("neither GID nor LID")
 		}
 	}
+	out.readsIn, out.readsOut = r.byte(), r.byte()
 	if err := r.end(); err != nil {
 		return err
 	}

@@ -13,7 +13,7 @@ import (
 // ConnectAttr tunes a connection. A zero field takes the default.
 type ConnectAttr struct {
 	PathAttr         // the path
-	MTU       int    // bytes; default: the smaller of both ports'
+	MTU       int    // bytes; default, and at most: the smaller of both sides'
 	Access    Access // what the peer may do; default: READ, WRITE, atomics, and FLUSH with QPAttr.Flush, each MR allowing
 	PKeyIndex int
 	// MinRNRTimer is how long the peer is to wait after it found no receive, as
@@ -23,10 +23,25 @@ type ConnectAttr struct {
 	RetryCount  uint8 // 7 at most; default 6: rxe takes 7 for "for ever"; Zero: none
 	RNRRetry    uint8 // 7 stands for "for ever", the default; Zero: none
 	MaxRead     uint8 // READs, atomics and FLUSHes on their way in each direction; default: what the device allows, 16 at most; Zero: none
+	// PeerReads is how many of these the peer answers at once: ours are no more. Who
+	// sends more than that loses the connection. Default: MaxRead; Zero: none.
+	PeerReads uint8
 }
 
 // Zero is a 0 in a field of ConnectAttr where 0 would take the default.
 const Zero = 0xff
+
+// Reads is MaxRead as it is on a device: its default taken, and Zero 0. It is what
+// the peer is to be told for its PeerReads.
+func (a *ConnectAttr) Reads(dev DeviceAttr) uint8 {
+	switch a.MaxRead {
+	case 0:
+		return uint8(min(max(dev.MaxReadAtomic, 0), max(dev.MaxInitReadAtom, 0), 16))
+	case Zero:
+		return 0
+	}
+	return a.MaxRead
+}
 
 func (a *ConnectAttr) setDefaults(dev DeviceAttr, flush bool) {
 	if a.Access == 0 {
@@ -42,8 +57,9 @@ func (a *ConnectAttr) setDefaults(dev DeviceAttr, flush bool) {
 	setDefault(&a.Timeout, 14)
 	setDefault(&a.RetryCount, 6)
 	setDefault(&a.RNRRetry, 7)
-	setDefault(&a.MaxRead, uint8(min(max(dev.MaxReadAtomic, 0), max(dev.MaxInitReadAtom, 0), 16)))
-	for _, v := range []*uint8{&a.MinRNRTimer, &a.Timeout, &a.RetryCount, &a.RNRRetry, &a.MaxRead} {
+	a.MaxRead = a.Reads(dev)
+	setDefault(&a.PeerReads, a.MaxRead)
+	for _, v := range []*uint8{&a.MinRNRTimer, &a.Timeout, &a.RetryCount, &a.RNRRetry, &a.PeerReads} {
 		if *v == Zero {
 			*v = 0
 		}
@@ -227,7 +243,7 @@ func (q *QP) connection(remote Endpoint, opt ConnectAttr) (*qpModify, error) {
 	if remote.MTU > 0 {
 		mtu = min(mtu, remote.MTU)
 	}
-	if opt.MTU > 0 {
+	if opt.MTU > 0 && (mtu == 0 || opt.MTU < mtu) {
 		mtu = opt.MTU
 	}
 	if mtuEnum(mtu) < mtuMin {
@@ -240,7 +256,8 @@ func (q *QP) connection(remote Endpoint, opt ConnectAttr) (*qpModify, error) {
 		typ: q.attr.Type, pkeyIndex: opt.PKeyIndex, access: opt.Access, qkey: q.attr.QKey,
 		path: q.pathTo(remote, opt.PathAttr), remoteQPN: remote.QPN, remotePSN: remote.PSN, mtu: mtu,
 		maxDestRead: opt.MaxRead, minRNRTimer: opt.MinRNRTimer,
-		psn: q.psn.Load(), timeout: opt.Timeout, retryCount: opt.RetryCount, rnrRetry: opt.RNRRetry, maxRead: opt.MaxRead,
+		psn: q.psn.Load(), timeout: opt.Timeout, retryCount: opt.RetryCount, rnrRetry: opt.RNRRetry,
+		maxRead: min(opt.MaxRead, opt.PeerReads),
 	}, nil
 }
 

@@ -124,6 +124,31 @@ func TestConnectParameters(t *testing.T) {
 	}
 }
 
+// What a side asks for is bounded by the peer: the MTU, and READs on their way, while
+// it answers as many as it has said.
+func TestConnectTakesTheSmaller(t *testing.T) {
+	_, qp, v := queuePair(t, newScript(), QPAttr{Type: RC}) // of a port with MTU 1024, and 8 READs
+	for _, c := range []struct {
+		peer         int
+		ask          ConnectAttr
+		mtu          int
+		answer, send uint8
+	}{
+		{4096, ConnectAttr{}, 1024, 8, 8},
+		{256, ConnectAttr{MTU: 512, PeerReads: 1}, 256, 8, 1},
+		{1024, ConnectAttr{MTU: 512, MaxRead: 2, PeerReads: 5}, 512, 2, 2},
+		{1024, ConnectAttr{MTU: 4096, PeerReads: Zero}, 1024, 8, 0},
+		{0, ConnectAttr{MTU: 4096, MaxRead: Zero, PeerReads: 5}, 1024, 0, 0},
+	} {
+		if err := qp.Connect(Endpoint{QPN: 18, MTU: c.peer}, c.ask); err != nil {
+			t.Fatal(err)
+		}
+		if m := v.modified[len(v.modified)-1]; m.mtu != c.mtu || m.maxDestRead != c.answer || m.maxRead != c.send {
+			t.Errorf("%+v: MTU %d, %d READs answered, %d sent", c, m.mtu, m.maxDestRead, m.maxRead)
+		}
+	}
+}
+
 // What the fields of struct ibv_qp_attr would cut off is refused.
 func TestNumbersThatDoNotFit(t *testing.T) {
 	pd, qp, v := queuePair(t, newScript(), QPAttr{Type: RC})
