@@ -327,9 +327,18 @@ func takeAway(t *testing.T, tr *Tracer, view bar, b gpuBuffer, file string) bool
 	before := only(t, tr, ino)
 	all(t, tr)
 	if err := b.gpu.TrySet(file, fmt.Sprint(ino)); err != nil {
+		after := only(t, tr, ino)
+		if after.Moves > before.Moves && !testenv.AtLeast(t, "7.1") {
+			// Who pins has a callback like all others there, which the exporter
+			// calls before it sees that the mapping stays.
+			if after.Placement.Memory != placement.Stale {
+				t.Errorf("told that it is invalid, and %v", after.Placement)
+			}
+			return true
+		}
 		// Held in place: the verdict stands.
-		if after := only(t, tr, ino).Placement; after.Memory != before.Placement.Memory {
-			t.Errorf("%s answered %v, the verdict went from %v to %v", file, err, before.Placement, after)
+		if after.Placement.Memory != before.Placement.Memory {
+			t.Errorf("%s answered %v, the verdict went from %v to %v", file, err, before.Placement, after.Placement)
 		}
 		view.check(t, "still", b, before.Placement)
 		return false
