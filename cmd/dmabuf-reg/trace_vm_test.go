@@ -44,7 +44,11 @@ type tracedLine struct {
 			Exporter, Driver string
 		}
 		MR        *struct{ LKey uint32 }
-		Placement struct{ Memory, Proof string }
+		Importer  struct{ Device string }
+		Placement struct {
+			Memory, Proof, Reason string
+			Places                []any
+		}
 	}
 	Failure *struct {
 		Stage, Function, Detail string

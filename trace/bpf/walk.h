@@ -222,20 +222,13 @@ INLINE bool read_block(struct scope *s, u64 size)
 	return true;
 }
 
-/*
- * Looks at one entry of the list. True: there is none behind it. A function of its
- * own, which is verified once for whatever state it is called in: in line, the
- * verifier of Linux 7.2 goes through 560,000 instructions, of a million that it allows.
- */
-__attribute__((noinline)) int walk_entry(struct scope *s)
+/* Looks at one entry of the list. True: there is none behind it. */
+INLINE bool walk_entry(struct scope *s)
 {
 	u64 link, dma, dma_size, page, phys = 0, size = TYPE_SIZE(struct scatterlist);
-	struct record *r;
+	struct record *r = &s->rec;
 	char *raw;
 
-	if (!s)
-		return true;
-	r = &s->rec;
 	if (s->at >= s->filled && !read_block(s, size))
 		return true;
 	raw = (char *)s->block + (s->at & (sizeof(s->block) - 1));
