@@ -75,8 +75,8 @@ func decide(in Inputs, m *Machine) Placement {
 	}
 	// A bounce buffer is in RAM. What is nowhere is an address that the bus counts in
 	// another way, as with memory encryption: the pages say where that is.
-	if places := in.DMA.places(m); in.Displaced > 0 && in.Translation == Untranslated && has(places, KindOther) == 0 {
-		return Placement{Memory: Bounced, Proof: DMAAddress, Places: places,
+	if in.Displaced > 0 && in.Translation == Untranslated && has(in.DMA.places(m), KindOther) == 0 {
+		return Placement{Memory: Bounced, Proof: DMAAddress, Places: in.DMA.places(m),
 			Reason: fmt.Sprintf("%d of %d bytes have a DMA address that is not their page's, and no IOMMU translates", in.Displaced, in.DMA.Bytes)}
 	}
 	if !in.Resources.Empty() {

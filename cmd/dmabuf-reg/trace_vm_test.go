@@ -44,11 +44,7 @@ type tracedLine struct {
 			Exporter, Driver string
 		}
 		MR        *struct{ LKey uint32 }
-		Importer  struct{ Device string }
-		Placement struct {
-			Memory, Proof, Reason string
-			Places                []any
-		}
+		Placement struct{ Memory, Proof string }
 	}
 	Failure *struct {
 		Stage, Function, Detail string
