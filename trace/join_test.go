@@ -367,6 +367,21 @@ func TestJoinLossUnderWay(t *testing.T) {
 	}
 }
 
+// Where moves cannot be watched, only what is pinned is where it was.
+func TestJoinMovesUnseen(t *testing.T) {
+	var c clock
+	j := testJoiner(100)
+	j.conv.unmoved = true
+	j.handle(made(&c, 1, translated, physical))
+	j.handle(made(&c, 2, translated, physical, func(w *wireRecord) { w.Have |= havePin }))
+	if m := verdictOf(t, j, 1); m != placement.Unknown {
+		t.Errorf("one that may be moved: %v", m)
+	}
+	if m := verdictOf(t, j, 2); m != placement.PeerToPeer {
+		t.Errorf("one that is pinned: %v", m)
+	}
+}
+
 // irdma's: the exporter tells, the umem is revoked, and is unmapped.
 func TestJoinRevoked(t *testing.T) {
 	var c clock

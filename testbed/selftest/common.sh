@@ -59,6 +59,9 @@ run() {
 	expect "$want" "$testbed" "$@"
 }
 
+# unreported is standard error up to the report of a fault, which ends it.
+unreported() { sed '/^testbed run: the kernel of node vm reported /,$d' "$dir/err"; }
+
 # said FILE TEXT... wants lines or parts of lines in out or err.
 said() {
 	local text
