@@ -72,3 +72,46 @@ func TestVMInventoryOfMany(t *testing.T) {
 		t.Errorf("%d records live", len(live))
 	}
 }
+
+// The umem of a registration that asks for a part of a buffer changes the list that
+// the attachment keeps: the entry that the part is in begins where the part does, and
+// ends there. Nothing has bounced.
+//
+//testbed:kernel 6.12 6.1
+func TestVMInventoryOfAPart(t *testing.T) {
+	const size, page = 4 << 20, 4096
+	tr := shared(t)
+	d, b := openDevice(t), alloc(t, "drm:virtio_gpu", size)
+	mr := d.register(t, b)
+	ranges := await(t, tr, "registered", onBuffer(inode(b), Registered)).Record.Placement.Evidence.DMA.Ranges
+	if err := d.DestroyMR(mr.Handle); err != nil {
+		t.Fatal(err)
+	}
+	offset, entry := uint64(0), uint64(0)
+	for _, r := range ranges {
+		if r.Size >= 3*page {
+			entry = r.Size
+			break
+		}
+		offset += r.Size
+	}
+	if entry == 0 {
+		t.Fatalf("no entry of three pages: %v", ranges)
+	}
+	mr, err := d.try(b, offset+page, page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.DestroyMR(mr.Handle)
+
+	tr = open(t, Config{Inodes: []uint64{inode(b)}})
+	r := await(t, tr, "existing", onBuffer(inode(b), Existing)).Record
+	t.Log(&r)
+	in := r.Placement.Evidence
+	if in.DMA.Bytes != size-entry+page || in.Pages.Bytes != size {
+		t.Errorf("%d bytes by DMA address, %d by page, of %d: the entry of %d bytes at %#x is not shortened to a page", in.DMA.Bytes, in.Pages.Bytes, size, entry, offset)
+	}
+	if r.Placement.Memory != placement.SystemMemory || r.Placement.Proof != placement.StructPage || in.Displaced != 0 {
+		t.Errorf("%v, %d bytes displaced", r.Placement, in.Displaced)
+	}
+}

@@ -222,13 +222,30 @@ INLINE bool read_block(struct scope *s, u64 size)
 	return true;
 }
 
-/* Looks at one entry of the list. True: there is none behind it. */
-INLINE bool walk_entry(struct scope *s)
+/*
+ * An entry's DMA address is its page's, or further in: the umem of a registration
+ * that asks for a part of the buffer moves the first entry's to where the part
+ * begins, and shortens that and the last one, in the list that the attachment keeps.
+ */
+INLINE bool in_place(u64 phys, u64 size, u64 dma, u64 dma_size)
+{
+	return dma >= phys && dma - phys <= size && dma_size <= size - (dma - phys);
+}
+
+/*
+ * Looks at one entry of the list. True: there is none behind it. A function of its
+ * own, which is verified once for whatever state it is called in: in line, the
+ * verifier of Linux 7.2 goes through 560,000 instructions, of a million that it allows.
+ */
+__attribute__((noinline)) int walk_entry(struct scope *s)
 {
 	u64 link, dma, dma_size, page, phys = 0, size = TYPE_SIZE(struct scatterlist);
-	struct record *r = &s->rec;
+	struct record *r;
 	char *raw;
 
+	if (!s)
+		return true;
+	r = &s->rec;
 	if (s->at >= s->filled && !read_block(s, size))
 		return true;
 	raw = (char *)s->block + (s->at & (sizeof(s->block) - 1));
@@ -293,7 +310,8 @@ INLINE bool walk_entry(struct scope *s)
 			else
 				r->opaque += size;
 			/* The bus may have another number for what is there. */
-			if (phys && s->even && dma != phys && !(FLAGS() & SG_BUS_ADDRESS))
+			if (phys && s->even && !in_place(phys, size, dma, dma_size) &&
+			    !(FLAGS() & SG_BUS_ADDRESS))
 				r->displaced += size;
 		}
 	}
