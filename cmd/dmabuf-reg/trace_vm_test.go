@@ -44,7 +44,7 @@ type tracedLine struct {
 			Exporter, Driver string
 		}
 		MR        *struct{ LKey uint32 }
-		Placement struct{ Memory, Proof string }
+		Placement struct{ Memory, Proof, Reason string }
 	}
 	Failure *struct {
 		Stage, Function, Detail string
@@ -233,9 +233,9 @@ func TestVMTraceForeign(t *testing.T) {
 	testenv.VM(t)
 	out := filepath.Join(t.TempDir(), "trace.json")
 	prog := independent(t)
-	// One side of perftest alone registers a dma-buf: both do it at the same moment,
-	// and where the kernel preempts itself, it skips programs that are in use. That
-	// is counted, and is another test's.
+	// One side of perftest registers a dma-buf, a while after the other's memory:
+	// where the kernel preempts itself, it skips programs that are in use, which is
+	// counted, makes what is under way unknown, and is another test's.
 	script := prog + ` verify --exporter vgem --route ioctl || exit
 		pair() {
 			$1 -d rxe0 -F -n 50 -s 4096 >/dev/null & server=$!
@@ -244,7 +244,7 @@ func TestVMTraceForeign(t *testing.T) {
 		}
 		pair ib_send_bw || exit
 		export LD_PRELOAD=$PRELOAD
-		pair ib_write_bw DMABUF_BENEATH=vgem || exit
+		pair ib_write_bw 'DMABUF_BENEATH=vgem DMABUF_WAIT=2' || exit
 		python3 -c "$PYVERBS" vgem >&2 && exit 7`
 	r := command(t, "trace", "--json", "--output", out, "--", "sh", "-c", script)
 	r.Env = append(r.Env, "PYVERBS="+pyverbs, "PRELOAD="+preload(t))

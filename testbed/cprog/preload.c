@@ -4,7 +4,8 @@
  * program that is not changed for it: ibv_reg_dmabuf_mr() asks the kernel, as a
  * provider that has the operation makes it do; and with DMABUF_BENEATH=EXPORTER,
  * memory that the program registers becomes a dma-buf of that exporter's, where it
- * is, before it is registered.
+ * is, before it is registered. DMABUF_WAIT=SECONDS puts that off: until what another
+ * process registers at the same moment is done.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -79,10 +80,13 @@ static struct ibv_mr *beneath(struct ibv_pd *pd, void *addr, size_t length,
 	uintptr_t from = (uintptr_t)addr & ~(page - 1);
 	size_t size = ((uintptr_t)addr + length - from + page - 1) & ~(page - 1);
 	struct range rg = { .offset = (uintptr_t)addr - from, .length = length, .iova = iova };
-	const char *stage = "";
+	const char *stage = "", *wait = getenv("DMABUF_WAIT");
 	struct buffer b;
-	int err = buffer_alloc(&b, exporter, size, &stage);
+	int err;
 
+	if (wait)
+		sleep((unsigned int)strtoul(wait, NULL, 10));
+	err = buffer_alloc(&b, exporter, size, &stage);
 	if (err) {
 		fprintf(stderr, "preload: %s: %s: %s\n", exporter, stage, strerror(err));
 		errno = err;
