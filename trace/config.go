@@ -53,6 +53,7 @@ type Config struct {
 	// the first program in it.
 	rdmaLater, rdmaWithoutBTF bool
 	meanwhile                 func()
+	listed                    func() // between the inventory's list and what follows it
 	// For tests: in place of the kernel's own types.
 	kernelTypes *btf.Spec
 

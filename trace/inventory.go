@@ -5,14 +5,11 @@ package trace
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 	"time"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/btf"
-	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
@@ -26,7 +23,12 @@ const existedBit = 1 << 63
 // now on, and what cannot be known of them stays unknown: up to 6.12 the table
 // that an attachment keeps is read; later ones keep none.
 func (t *Tracer) inventory() {
-	found, err := t.loader.listAttachments()
+	var found []*wireRecord
+	look, err := t.loader.openLister()
+	if err == nil {
+		defer look.Close()
+		found, err = look.list()
+	}
 	whole := err == nil
 	if err != nil {
 		t.unread = append(t.unread, &dmabuf.Error{Op: "inventory", Device: "BPF iterator", Err: err})
@@ -43,6 +45,10 @@ func (t *Tracer) inventory() {
 	seen := map[uint64]bool{} // attachments
 	bufs := map[uint64]bool{} // inodes
 	n := uint64(0)
+	if t.cfg.listed != nil {
+		t.cfg.listed()
+	}
+	var followed []*wireRecord
 	for _, w := range found {
 		bufs[w.Inode] = true
 		if w.Have&haveAttach == 0 || seen[w.Attach] || !mine(w.Inode) {
@@ -57,9 +63,12 @@ func (t *Tracer) inventory() {
 			continue
 		}
 		if follow {
-			t.join.record(w)
-			t.join.note(w.Head.ID, mrs.of)
+			followed = append(followed, w)
 		}
+	}
+	for _, w := range t.stillThere(look, followed, whole) {
+		t.join.record(w)
+		t.join.note(w.Head.ID, mrs.of)
 	}
 	t.kernelBufs(bufs, mine, mrs, n, whole)
 	t.queue = append(t.queue, t.join.take()...)
@@ -162,6 +171,24 @@ const (
 	keyGroups    = 2048
 )
 
+// unfollow undoes follow. It is false where the programs have seen the attachment's end.
+func (l *loader) unfollow(w *wireRecord) (bool, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var now attachState
+	err := l.core.Maps["attaches"].Lookup(w.Attach, &now)
+	if errors.Is(err, ebpf.ErrKeyNotExist) {
+		return false, nil
+	}
+	if err == nil && now.ID == w.Head.ID { // else another is at its address
+		err = l.core.Maps["attaches"].Delete(w.Attach)
+	}
+	if err == nil || errors.Is(err, ebpf.ErrKeyNotExist) {
+		return true, nil
+	}
+	return false, rootErr(err)
+}
+
 // countKey makes the programs look into a map for a key that is inserted from
 // here. They go on looking when it is gone: that they take it out they count as
 // if they had put it in, which is wrong by one, and only that we have counted it
@@ -178,66 +205,4 @@ func (l *loader) countKey(kind uint32, key uint64) error {
 		return rootErr(m.Put(ours, &counts))
 	}
 	return nil
-}
-
-// listAttachments runs the iterators that this kernel has: over all dma-bufs
-// (6.16 and later), else over the descriptors of all processes.
-func (l *loader) listAttachments() ([]*wireRecord, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	cs, err := spec("iter")
-	if err != nil {
-		return nil, err
-	}
-	kernel, err := l.types.Kernel()
-	if err != nil {
-		return nil, err
-	}
-	program := "list_files"
-	var fn *btf.Func
-	if kernel.TypeByName("bpf_iter_dmabuf", &fn) == nil {
-		program = "list_dmabufs"
-	}
-	keep(cs, []hook{{program: program}})
-	if err := cs.Variables["windows"].Set(windowBytes(l.machine.windows())); err != nil {
-		return nil, err
-	}
-	coll, err := ebpf.NewCollectionWithOptions(cs, ebpf.CollectionOptions{
-		Cache: l.types, MapReplacements: l.shared(cs), Programs: ebpf.ProgramOptions{KernelTypes: kernel},
-	})
-	if err != nil {
-		return nil, explainLoad(err)
-	}
-	defer coll.Close()
-	it, err := link.AttachIter(link.IterOptions{Program: coll.Programs[program]})
-	if err != nil {
-		return nil, err
-	}
-	defer it.Close()
-	return passes(func(first uint32) ([]*wireRecord, error) {
-		if err := coll.Variables["first"].Set(first); err != nil {
-			return nil, err
-		}
-		return listed(it)
-	})
-}
-
-// listed reads an iterator to its end, or as far as the kernel lets it.
-func listed(it *link.Iter) (out []*wireRecord, err error) {
-	rd, err := it.Open()
-	if err != nil {
-		return nil, err
-	}
-	defer rd.Close()
-	data, readErr := io.ReadAll(rd)
-	for ; len(data) >= wireRecordSize; data = data[wireRecordSize:] {
-		ev, err := decode(data[:wireRecordSize])
-		if err != nil {
-			return out, errors.Join(readErr, err)
-		}
-		if w, ok := ev.(*wireRecord); ok {
-			out = append(out, w)
-		}
-	}
-	return out, readErr
 }

@@ -67,3 +67,40 @@ func TestExistingMRs(t *testing.T) {
 	}
 	mustHave(t, at("", 4096), "MR 4", "; 13 more")
 }
+
+// Of what a second list lacks it is known whether it is gone.
+func TestSecondSight(t *testing.T) {
+	attached := func(attach, inode uint64) *wireRecord {
+		return &wireRecord{Have: haveAttach, Attach: attach, Inode: inode, DMABuf: inode << 8}
+	}
+	buffer := func(inode uint64, n uint32) *wireRecord { return &wireRecord{Inode: inode, NOthers: n} }
+	list := []*wireRecord{
+		attached(1, 10), attached(1, 10), buffer(10, 1), // through two descriptors
+		attached(2, 20), buffer(20, 2), // not all of it
+		buffer(30, 0),
+	}
+	for _, row := range []struct {
+		name   string
+		w      *wireRecord
+		all    bool
+		kernel map[uint64]bool
+		there  bool
+		gone   bool
+	}{
+		{name: "there", w: attached(1, 10), there: true},
+		{name: "its address is another's", w: attached(1, 20), gone: true},
+		{name: "its buffer has none", w: attached(3, 30), gone: true},
+		{name: "its buffer has another", w: attached(3, 10), gone: true},
+		{name: "its buffer was not listed whole", w: attached(3, 20)},
+		{name: "its buffer is nowhere", w: attached(3, 40), all: true, gone: true},
+		{name: "no descriptor leads to its buffer", w: attached(3, 40), kernel: map[uint64]bool{40: true}},
+		{name: "nor does the kernel know it", w: attached(3, 40), kernel: map[uint64]bool{10: true}, gone: true},
+		{name: "nobody knows", w: attached(3, 40)},
+	} {
+		s := takeSight(list, row.all)
+		s.kernel = row.kernel
+		if now, gone := s.find(row.w); (now != nil) != row.there || gone != row.gone {
+			t.Errorf("%s: %v, gone %v", row.name, now, gone)
+		}
+	}
+}

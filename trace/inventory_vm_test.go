@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gpurdma/gpurdma/gpualloc"
+	"github.com/gpurdma/gpurdma/ibvfd/uverbs"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 	"github.com/gpurdma/gpurdma/placement"
 )
@@ -113,5 +115,69 @@ func TestVMInventoryOfAPart(t *testing.T) {
 	}
 	if r.Placement.Memory != placement.SystemMemory || r.Placement.Proof != placement.StructPage || in.Displaced != 0 {
 		t.Errorf("%v, %d bytes displaced", r.Placement, in.Displaced)
+	}
+}
+
+// What ends after it was listed and before it is followed is not reported, as its end
+// would never be; what only lost its descriptors meanwhile is.
+func TestVMInventoryMeanwhile(t *testing.T) {
+	testenv.VM(t)
+	d := openDevice(t)
+	gone, freed, left, kept := alloc(t, "drm:vgem", 1<<20), alloc(t, "drm:vgem", 1<<20), alloc(t, "drm:vgem", 1<<20), alloc(t, "drm:vgem", 1<<20)
+	inodes := []uint64{inode(gone), inode(freed), inode(left), inode(kept)}
+	a, b, c, e := d.register(t, gone), d.register(t, freed), d.register(t, left), d.register(t, kept)
+	var after uverbs.MR
+	destroy := func(mr uverbs.MR) {
+		t.Helper()
+		if err := d.DestroyMR(mr.Handle); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cfg := Config{Inodes: inodes}
+	cfg.listed = func() {
+		destroy(a)
+		destroy(b)
+		for _, b := range []*gpualloc.Buffer{freed, left} {
+			if err := b.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+		after = d.register(t, gone) // may be where the other one was
+	}
+	tr := open(t, cfg)
+	existing, registered := map[uint64]int{}, 0
+	for _, e := range all(t, tr) {
+		switch {
+		case e.Kind == Existing:
+			existing[e.Record.Buffer.Inode]++
+		case e.Kind == Registered && e.Record.Buffer.Inode == inodes[0]:
+			registered++
+		default:
+			t.Errorf("%s: %+v", e.Kind, e.Record)
+		}
+	}
+	if want := map[uint64]int{inodes[2]: 1, inodes[3]: 1}; fmt.Sprint(existing) != fmt.Sprint(want) || registered != 1 {
+		t.Errorf("existing: %v, want %v; %d registered", existing, want, registered)
+	}
+	for _, mr := range []uverbs.MR{after, c, e} {
+		destroy(mr)
+	}
+	ended := map[uint64]int{}
+	for _, e := range all(t, tr) {
+		if e.Kind != Released || e.Record.Ended != "deregistered" {
+			t.Errorf("%s: %+v", e.Kind, e.Record)
+		}
+		ended[e.Record.Buffer.Inode]++
+	}
+	if want := map[uint64]int{inodes[0]: 1, inodes[2]: 1, inodes[3]: 1}; fmt.Sprint(ended) != fmt.Sprint(want) {
+		t.Errorf("ends: %v, want %v", ended, want)
+	}
+	if live := tr.Records(); len(live) != 0 {
+		t.Errorf("%d records live", len(live))
+	}
+	var key uint64
+	var state attachState
+	for it := tr.loader.core.Maps["attaches"].Iterate(); it.Next(&key, &state); {
+		t.Errorf("still followed: %+v", state)
 	}
 }
