@@ -67,6 +67,10 @@ static void make(struct entry *e, int n, int mode)
 			e->length = 0;
 		if (mode == ODD && r >= 25 && r < 30)
 			e->page = vmemmap - PAGE; /* none of the array's */
+		if (mode == ODD && r >= 30 && r < 40 && e->length > 2 * PAGE) { /* a part is registered */
+			e->dma += PAGE;
+			e->dma_length = e->length - PAGE * (1 + any(2));
+		}
 	}
 }
 
@@ -136,7 +140,8 @@ static void look(struct record *r, struct entry *e, u32 n)
 			continue;
 		}
 		tell(&r->pages, phys, e->length);
-		if (r->nents == r->orig_nents && phys != e->dma)
+		if (r->nents == r->orig_nents &&
+		    (e->dma < phys || e->dma + e->dma_length > phys + e->length))
 			r->displaced += e->length;
 	}
 }
