@@ -49,6 +49,7 @@ type linkAttr struct {
 	connect              ibvfd.ConnectAttr
 	event                func()             // does not block
 	lost                 func()             // nor does this: the link is broken; may be nil
+	keep                 func(func() error) // of a link that was not made, what could not be ended
 	path                 *ibvfd.ManagedAttr // what rdma_cm has settled; nil over TCP
 	toward               toward             // over TCP
 	why                  string             // the port and its GID
@@ -68,8 +69,12 @@ type verbsLink struct {
 func (d *verbsDevice) link(a linkAttr) (_ link, err error) {
 	l := &verbsLink{ctx: d.ctx, watch: d.watch, a: a}
 	defer func() {
-		if err != nil {
-			err = joined(err, l.close())
+		if err == nil {
+			return
+		}
+		if left := l.close(); left != nil {
+			a.keep(l.close)
+			err = joined(err, left)
 		}
 	}()
 	if l.cq, err = d.ctx.CreateCQWith(ibvfd.CQAttr{Depth: queues*a.sendDepth + a.recvDepth, Events: true}); err != nil {
