@@ -54,6 +54,7 @@ type Config struct {
 	rdmaLater, rdmaWithoutBTF bool
 	meanwhile                 func()
 	listed                    func() // between the inventory's list and what follows it
+	followed                  func() // between that and the second list
 	// For tests: in place of the kernel's own types.
 	kernelTypes *btf.Spec
 

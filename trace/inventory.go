@@ -171,8 +171,9 @@ const (
 	keyGroups    = 2048
 )
 
-// unfollow undoes follow. It is false where the programs have seen the attachment's end.
-func (l *loader) unfollow(w *wireRecord) (bool, error) {
+// follows reports whether the programs have the attachment as follow put it there: they
+// have seen no end of it, and no other one begin at its address.
+func (l *loader) follows(w *wireRecord) (bool, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var now attachState
@@ -180,13 +181,23 @@ func (l *loader) unfollow(w *wireRecord) (bool, error) {
 	if errors.Is(err, ebpf.ErrKeyNotExist) {
 		return false, nil
 	}
-	if err == nil && now.ID == w.Head.ID { // else another is at its address
-		err = l.core.Maps["attaches"].Delete(w.Attach)
+	return now.ID == w.Head.ID, rootErr(err)
+}
+
+// unfollow undoes follow.
+func (l *loader) unfollow(w *wireRecord) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	m := l.core.Maps["attaches"]
+	var was attachState
+	err := m.LookupAndDelete(w.Attach, &was)
+	if err == nil && was.ID != w.Head.ID { // another one began there just now
+		err = m.Update(w.Attach, was, ebpf.UpdateNoExist)
 	}
-	if err == nil || errors.Is(err, ebpf.ErrKeyNotExist) {
-		return true, nil
+	if errors.Is(err, ebpf.ErrKeyNotExist) || errors.Is(err, ebpf.ErrKeyExist) {
+		return nil
 	}
-	return false, rootErr(err)
+	return rootErr(err)
 }
 
 // countKey makes the programs look into a map for a key that is inserted from

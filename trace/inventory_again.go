@@ -16,6 +16,9 @@ func (t *Tracer) stillThere(look *lister, followed []*wireRecord, whole bool) (t
 	if len(followed) == 0 {
 		return nil
 	}
+	if t.cfg.followed != nil {
+		t.cfg.followed()
+	}
 	found, err := look.list()
 	s := takeSight(found, look.all && err == nil)
 	if list, err := dmabuf.KernelBufs(t.cfg.Debug); err == nil {
@@ -26,20 +29,19 @@ func (t *Tracer) stillThere(look *lister, followed []*wireRecord, whole bool) (t
 	}
 	for _, w := range followed {
 		now, gone := s.find(w)
+		ours, err := t.loader.follows(w)
+		if err == nil && ours && gone {
+			err = t.loader.unfollow(w)
+		}
 		switch {
-		case now != nil:
-			now.Head.ID = w.Head.ID
-			there = append(there, now)
+		case err != nil:
+			t.unread = append(t.unread, &dmabuf.Error{Op: "inventory", Device: fmt.Sprintf("dma-buf %d", w.Inode), Err: err})
+		case !ours, gone: // or another one is at its address, and in its buffer's list
 			continue
-		case gone:
-			// Where the programs have seen the end, the event is on its way.
-			ended, err := t.loader.unfollow(w)
-			if err != nil {
-				t.unread = append(t.unread, &dmabuf.Error{Op: "inventory", Device: fmt.Sprintf("dma-buf %d", w.Inode), Err: err})
-			}
-			if ended {
-				continue
-			}
+		}
+		if now != nil {
+			now.Head.ID = w.Head.ID
+			w = now
 		}
 		there = append(there, w)
 	}

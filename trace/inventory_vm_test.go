@@ -181,3 +181,62 @@ func TestVMInventoryMeanwhile(t *testing.T) {
 		t.Errorf("still followed: %+v", state)
 	}
 }
+
+// What ends after it was listed may have another one on the same buffer at its address
+// once it is followed, that lives or has ended too: it is not what was listed.
+func TestVMInventoryAddressAgain(t *testing.T) {
+	testenv.VM(t)
+	const n = 24
+	d := openDevice(t)
+	b := alloc(t, "drm:vgem", 1<<20)
+	var mrs []uverbs.MR
+	register := func() {
+		for range n {
+			mrs = append(mrs, d.register(t, b))
+		}
+	}
+	destroy := func() {
+		t.Helper()
+		for _, mr := range mrs {
+			if err := d.DestroyMR(mr.Handle); err != nil {
+				t.Fatal(err)
+			}
+		}
+		mrs = nil
+	}
+	for _, lives := range []bool{true, false} {
+		register()
+		cfg := Config{Inodes: []uint64{inode(b)}}
+		cfg.listed = destroy
+		cfg.followed = func() {
+			register()
+			if !lives {
+				destroy()
+			}
+		}
+		tr := open(t, cfg)
+		kinds := map[EventKind]int{}
+		for _, e := range all(t, tr) {
+			kinds[e.Kind]++
+		}
+		destroy()
+		for _, e := range all(t, tr) {
+			kinds[e.Kind]++
+		}
+		if want := map[EventKind]int{Registered: n, Released: n}; fmt.Sprint(kinds) != fmt.Sprint(want) {
+			t.Errorf("those that come live: %v: %v, want %v", lives, kinds, want)
+		}
+		t.Log(lives, tr.Loss())
+		if live := tr.Records(); len(live) != 0 {
+			t.Errorf("those that come live: %v: %d records live: %v", lives, len(live), live[0].String())
+		}
+		var key uint64
+		var state attachState
+		for it := tr.loader.core.Maps["attaches"].Iterate(); it.Next(&key, &state); {
+			t.Errorf("still followed: %+v", state)
+		}
+		if err := tr.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
