@@ -114,11 +114,11 @@ func (j *joiner) emit(kind EventKind, when uint64, e *entry) {
 }
 
 // decide makes the verdict. An address that is in no table may be in one that
-// came meanwhile.
+// came meanwhile, and another device may have one's addresses now.
 func (j *joiner) decide(in placement.Inputs) placement.Placement {
 	p := placement.Decide(in, j.conv.machine.get())
 	for _, q := range p.Places {
-		if q.Kind == placement.KindOther && j.conv.machine.again() {
+		if !j.conv.machine.holds(q) && j.conv.machine.again() {
 			return placement.Decide(in, j.conv.machine.get())
 		}
 	}

@@ -35,7 +35,7 @@ func testJoiner(max int) *joiner {
 		0x31: {name: "ib_umem_dmabuf_revoke_locked", module: "ib_core"},
 	}
 	return newJoiner(&converter{
-		boot: time.Unix(0, 0), machine: &machineTable{m: m, read: time.Now()},
+		boot: time.Unix(0, 0), machine: &machineTable{m: m, read: time.Now().Add(time.Hour)},
 		symbol:  func(a uint64) symbol { return names[a] },
 		detours: newDetours("/nonexistent"),
 		op:      func(c uint16) string { return []string{"", "amdgpu_dma_buf_pin", "xe_dma_buf_map"}[c] },

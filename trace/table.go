@@ -5,6 +5,7 @@ package trace
 import (
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -14,13 +15,15 @@ import (
 )
 
 // machineTable is the machine's memory map, read again when an address is in
-// none of it: devices come, BARs are resized, memory is added.
+// none of it, or in a BAR that is not there any more: devices come and go, BARs are
+// resized, memory is added.
 type machineTable struct {
 	sys, proc string
 
 	mu   sync.Mutex
 	m    *placement.Machine
 	read time.Time
+	seen map[string]time.Time // when a PCI function's BARs were last compared
 
 	changed func(*placement.Machine) error // hands the programs the new table
 }
@@ -54,6 +57,26 @@ func (t *machineTable) again() bool {
 		_ = t.changed(t.m)
 	}
 	return true
+}
+
+// holds reports whether the table has the place, and a BAR is where it says. That is
+// looked up no more often than the table is read.
+func (t *machineTable) holds(p placement.Place) bool {
+	if p.Kind != placement.KindBAR || p.Device == "" {
+		return p.Kind != placement.KindOther
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if time.Since(t.read) < rereadAfter || time.Since(t.seen[p.Device]) < rereadAfter {
+		return true
+	}
+	if t.seen == nil {
+		t.seen = map[string]time.Time{}
+	}
+	t.seen[p.Device] = time.Now()
+	return slices.ContainsFunc(readBARs(sysfs.New(t.sys), p.Device), func(b placement.BAR) bool {
+		return b.Index == p.BAR && b.Contains(placement.Range{Start: p.Low, Size: p.High - p.Low})
+	})
 }
 
 // Bits of iommu_domain.type, include/linux/iommu.h.
