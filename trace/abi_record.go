@@ -96,6 +96,7 @@ const (
 	haveUmem
 	haveUmemArgs
 	haveOutside
+	haveOtherDMA
 )
 
 // enum event_flags

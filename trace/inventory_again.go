@@ -52,10 +52,12 @@ func (t *Tracer) stillThere(look *lister, followed []*wireRecord, whole bool) (t
 	return there
 }
 
+const unknown = ^uint32(0)
+
 // sight is what one list shows.
 type sight struct {
 	attached map[uint64]*wireRecord // by the attachment's address
-	bufs     map[uint64]uint32      // how many attachments a buffer has, by inode
+	bufs     map[uint64]uint32      // how many attachments a buffer has, by inode; or unknown
 	listed   map[uint64]uint32      // how many of them the list has
 	all      bool                   // a buffer that is not in it is gone
 	kernel   map[uint64]bool        // else: all that there are, by inode; nil: not known
@@ -65,6 +67,8 @@ func takeSight(found []*wireRecord, all bool) *sight {
 	s := &sight{attached: map[uint64]*wireRecord{}, bufs: map[uint64]uint32{}, listed: map[uint64]uint32{}, all: all}
 	for _, w := range found {
 		switch {
+		case w.Have&haveAttach == 0 && w.Have&haveWalkCut != 0: // what went took the rest of the list along
+			s.bufs[w.Inode] = unknown
 		case w.Have&haveAttach == 0:
 			s.bufs[w.Inode] = w.NOthers
 		case s.attached[w.Attach] == nil:

@@ -78,6 +78,7 @@ func TestSecondSight(t *testing.T) {
 		attached(1, 10), attached(1, 10), buffer(10, 1), // through two descriptors
 		attached(2, 20), buffer(20, 2), // not all of it
 		buffer(30, 0),
+		attached(5, 50), {Inode: 50, NOthers: 1, Have: haveWalkCut},
 	}
 	for _, row := range []struct {
 		name   string
@@ -92,6 +93,7 @@ func TestSecondSight(t *testing.T) {
 		{name: "its buffer has none", w: attached(3, 30), gone: true},
 		{name: "its buffer has another", w: attached(3, 10), gone: true},
 		{name: "its buffer was not listed whole", w: attached(3, 20)},
+		{name: "its buffer's list broke off", w: attached(3, 50)},
 		{name: "its buffer is nowhere", w: attached(3, 40), all: true, gone: true},
 		{name: "no descriptor leads to its buffer", w: attached(3, 40), kernel: map[uint64]bool{40: true}},
 		{name: "nor does the kernel know it", w: attached(3, 40), kernel: map[uint64]bool{10: true}, gone: true},

@@ -112,6 +112,10 @@ func TestSyntheticVerdicts(t *testing.T) {
 			memory: placement.PeerToPeer, proof: placement.DMAAddress, places: bytes{placement.KindBAR: 64 * kib}},
 		{name: "IOMMU of unknown kind", change: []func(*wireRecord){func(w *wireRecord) { w.Have |= haveIOMMU }},
 			memory: placement.Unknown, words: []string{"whether an IOMMU"}},
+		{name: "operations of the device's own (Xen), or windows of the bus", change: []func(*wireRecord){inRAM, func(w *wireRecord) { w.Have |= haveOtherDMA }},
+			memory: placement.Unknown, words: []string{"whether an IOMMU"}},
+		{name: "operations of a translating IOMMU", change: []func(*wireRecord){translated, physical, func(w *wireRecord) { w.Have |= haveOtherDMA }},
+			memory: placement.PeerToPeer, proof: placement.PhysicalAddress},
 		{name: "only an IOVA", change: []func(*wireRecord){translated}, memory: placement.Unknown, words: []string{"IOMMU translates"}},
 		{name: "peer2peer is not proof", change: []func(*wireRecord){translated, func(w *wireRecord) { w.Have |= haveP2P | haveAllowP2P }}, memory: placement.Unknown},
 

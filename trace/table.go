@@ -92,12 +92,14 @@ func (t *machineTable) translation(r *wireRecord) placement.Translation {
 		return placement.TranslationUnknown
 	}
 	switch {
-	case r.Have&haveIOMMU == 0:
+	case r.Have&(haveIOMMU|haveOtherDMA) == 0:
 		return placement.Untranslated
+	case r.Have&haveIOMMU != 0 && r.Have&haveIOMMUType != 0 && r.Dev.IOMMUType&iommuPaging != 0:
+		return placement.Translated // up to 6.12, by operations of its own
+	case r.Have&haveOtherDMA != 0:
+		return placement.TranslationUnknown
 	case r.Have&haveIOMMUType != 0 && r.Dev.IOMMUType&iommuPassThrough != 0:
 		return placement.Untranslated
-	case r.Have&haveIOMMUType != 0 && r.Dev.IOMMUType&iommuPaging != 0:
-		return placement.Translated
 	}
 	mode, err := sysfs.New(t.sys).ReadString(filepath.Join("bus", text(r.Dev.Bus[:]), "devices", text(r.Dev.Name[:]), "iommu_group/type"))
 	switch {

@@ -87,6 +87,15 @@ INLINE void fill_device(struct record *r, struct device *d)
 			}
 		}
 	}
+	/* Windows of a bus, or operations: Xen's, or those of a translating IOMMU. */
+	if (READ(d, dma_range_map))
+		r->have |= HAVE_OTHER_DMA;
+	if (FIELD_EXISTS(struct device___ops, dma_ops)) {
+		struct device___ops *o = (void *)d;
+
+		if (READ(o, dma_ops))
+			r->have |= HAVE_OTHER_DMA;
+	}
 	i->depth = CLIMB;
 	for (depth = 0; depth < CLIMB; depth++) {
 		if (!d)

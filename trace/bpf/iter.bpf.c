@@ -27,6 +27,8 @@ struct desk {
 	struct scope scope;
 	u32 seen;
 	u32 listed;
+	u32 whole; /* the walk came to the list's end */
+	u32 pad;
 };
 
 struct {
@@ -59,7 +61,8 @@ static long list_one(u32 i, struct listing *l)
 	struct list_head *n = (void *)s->node;
 	struct sg_table *t;
 
-	if (!n || n == l->head)
+	d->whole = n == l->head;
+	if (!n || d->whole)
 		return 1;
 	a = (void *)((u64)n - FIELD_OFFSET(struct dma_buf_attachment, node));
 	s->node = (u64)FIELD(n, next);
@@ -93,7 +96,7 @@ INLINE int list_buf(struct bpf_iter_meta *meta, struct dma_buf *b, struct task_s
 	if (!c || !d)
 		return 0;
 	s = &d->scope;
-	d->seen = d->listed = 0;
+	d->seen = d->listed = d->whole = 0;
 	__builtin_memset(&s->rec, 0, __builtin_offsetof(struct record, steps));
 	s->rec.kind = KIND_INVENTORY;
 	s->rec.fd = fd;
@@ -114,6 +117,8 @@ INLINE int list_buf(struct bpf_iter_meta *meta, struct dma_buf *b, struct task_s
 	/* The buffer itself, and how many attachments it has. */
 	s->rec.have &= HAVE_BUF | HAVE_FD;
 	s->rec.n_others = d->seen;
+	if (!d->whole)
+		s->rec.have |= HAVE_WALK_CUT;
 	put(l.seq, &s->rec);
 	return 0;
 }

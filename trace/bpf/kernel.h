@@ -33,6 +33,11 @@ struct device {
 	const char *init_name;
 	struct bus_type *bus;
 	struct iommu_group *iommu_group;
+	const struct bus_dma_region *dma_range_map;
+} PAI;
+
+struct device___ops { /* if the architecture has others than the direct ones */
+	const struct dma_map_ops *dma_ops;
 } PAI;
 
 /* include/linux/fs.h, dcache.h, module.h, sched.h, list.h */

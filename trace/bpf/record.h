@@ -78,7 +78,7 @@ enum have {
 	HAVE_NO_DRIVER_OP = 1 << 9,
 	HAVE_UNTRACKED = 1 << 10, /* no room to follow it */
 	HAVE_CACHED = 1 << 11,    /* mapped inside attach */
-	HAVE_WALK_CUT = 1 << 12,  /* the walk ended before the list */
+	HAVE_WALK_CUT = 1 << 12,  /* the walk ended before the list; of a buffer, of attachments */
 	HAVE_IOMMU = 1 << 13,     /* the device is in an IOMMU group */
 	HAVE_IOMMU_TYPE = 1 << 14,
 	HAVE_P2P = 1 << 15,       /* dma_buf_attachment.peer2peer */
@@ -90,6 +90,7 @@ enum have {
 	HAVE_UMEM = 1 << 21,
 	HAVE_UMEM_ARGS = 1 << 22,
 	HAVE_OUTSIDE = 1 << 23, /* by a process that the filters leave out */
+	HAVE_OTHER_DMA = 1 << 24, /* the device's addresses are made in a way of its own */
 };
 
 /* Of struct event. */
