@@ -10,8 +10,9 @@ KASAN := $(BUILD)/kasan
 # How many times longer tests may take there.
 KASAN_SLOW ?= 10
 # Vendors' drivers would take hours to build with KASAN; the tests that compare
-# their BTF are about headers, not about our code.
-KASAN_SKIP ?= ^drm TestVMLayoutOfGPUDrivers$$
+# their BTF are about headers, not about our code. And the test that locks the kernel
+# down keeps kmemleak from being asked.
+KASAN_SKIP ?= ^(drm TestVMLayoutOfGPUDrivers|trace TestVMClearAnswers)$$
 # What CONFIG_DMA_API_DEBUG holds against others: udmabuf keeps the mapping of the
 # first CPU access whatever the next one's direction; pages that are mapped several
 # times at once are what dma-buf is for; and of such pages it does not find the part

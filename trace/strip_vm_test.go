@@ -67,12 +67,12 @@ func TestVMStrippedBTF(t *testing.T) {
 	t.Run("all", func(t *testing.T) {
 		testenv.Rerun(t, "", "Register", "Filters", "Cgroup", "Walk", "WalkPages", "Rereg", "Exports")
 	})
-	t.Run("rows", func(t *testing.T) { testenv.Rerun(t, "", "SameErrno", "ScatterLists", "Bounced") })
+	t.Run("rows", func(t *testing.T) { testenv.Rerun(t, "", "SameErrno", "ScatterLists", "Bounced", "DisplayBAR") })
 	t.Run("truth", func(t *testing.T) {
 		if testenv.AtLeast(t, "7.2") {
-			testenv.Rerun(t, "", "Truth", "Demotion")
+			testenv.Rerun(t, "", "Truth", "Demotion", "Revoked")
 		} else {
-			testenv.Rerun(t, "", "TruthWithoutP2PDMA")
+			testenv.Rerun(t, "", "TruthWithoutP2PDMA", "Pinned", "NestedAttach")
 		}
 	})
 	hooksWithoutTypes(t, stripped)
