@@ -201,6 +201,25 @@ func (t *Tracer) RDMA() bool {
 	return t.rdma
 }
 
+// AwaitRDMA returns when ib_uverbs is loaded and watched: what registers before is
+// not seen. Its error is ctx's cause, or os.ErrClosed.
+func (t *Tracer) AwaitRDMA(ctx context.Context) error {
+	stop := t.wakeAfter(ctx)
+	defer stop()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for !t.rdma {
+		if t.closed {
+			return os.ErrClosed
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		t.changed.Wait()
+	}
+	return nil
+}
+
 // Loss says what was not seen so far.
 func (t *Tracer) Loss() Loss {
 	t.mu.Lock()
@@ -233,9 +252,19 @@ func (t *Tracer) Unreadable() []error {
 	return append([]error(nil), t.unread...)
 }
 
+// wakeAfter has who waits look at ctx when that is over. With the lock: who has looked
+// waits by then.
+func (t *Tracer) wakeAfter(ctx context.Context) (stop func() bool) {
+	return context.AfterFunc(ctx, func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.changed.Broadcast()
+	})
+}
+
 // Flush waits until everything that happened before the call was read.
 func (t *Tracer) Flush(ctx context.Context) error {
-	stop := context.AfterFunc(ctx, t.changed.Broadcast)
+	stop := t.wakeAfter(ctx)
 	defer stop()
 	if err := t.reader.Flush(); err != nil {
 		return refuse("ring buffer", "", "", rootErr(err))
@@ -272,7 +301,7 @@ func (t *Tracer) over(ctx context.Context) error {
 // error, if there is one, is the last value; the end of ctx is none.
 func (t *Tracer) Events(ctx context.Context) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
-		stop := context.AfterFunc(ctx, t.changed.Broadcast)
+		stop := t.wakeAfter(ctx)
 		defer stop()
 		for {
 			events, err := t.next(ctx)
@@ -347,7 +376,7 @@ func (t *Tracer) Prove(ctx context.Context, key placement.Key) (placement.Placem
 	if flushed != nil && ctx.Err() == nil {
 		return placement.Placement{}, flushed
 	}
-	stop := context.AfterFunc(ctx, t.changed.Broadcast)
+	stop := t.wakeAfter(ctx)
 	defer stop()
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -3,8 +3,11 @@
 package trace
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"sync"
 	"testing"
 
@@ -131,4 +134,32 @@ func TestReaderGoesOn(t *testing.T) {
 	tr.loader.work.Unlock()
 	<-tr.late
 	tr.loader.close()
+}
+
+// Who waits for ib_uverbs learns of it, of the end, and of its own context's.
+func TestAwaitRDMA(t *testing.T) {
+	tr := &Tracer{}
+	tr.changed = sync.NewCond(&tr.mu)
+	ctx, cancel := context.WithCancelCause(context.Background())
+	why := errors.New("enough")
+	got := make(chan error, 1)
+	go func() { got <- tr.AwaitRDMA(ctx) }()
+	cancel(why)
+	if err := <-got; err != why {
+		t.Errorf("%v", err)
+	}
+	for _, end := range []struct {
+		how  func()
+		want error
+	}{{func() { tr.rdma = true }, nil}, {func() { tr.rdma, tr.closed = false, true }, os.ErrClosed}} {
+		tr.rdma, tr.closed = false, false
+		go func() { got <- tr.AwaitRDMA(context.Background()) }()
+		tr.mu.Lock()
+		end.how()
+		tr.changed.Broadcast()
+		tr.mu.Unlock()
+		if err := <-got; err != end.want {
+			t.Errorf("%v, want %v", err, end.want)
+		}
+	}
 }

@@ -85,9 +85,11 @@ func (a *app) finish(command string, found result, err error) int {
 		if found != nil {
 			d.Result = found
 		}
-		if werr := d.Write(a.stdout); werr != nil && status == cli.ExitOK {
-			cli.PrintErrors(a.stderr, program, werr)
-			return cli.ExitFailed
+		if werr := d.Write(a.stdout); werr != nil { // stderr has what the document would have
+			if err == nil {
+				err, status = werr, cli.ExitFailed
+			}
+			cli.PrintErrors(a.stderr, program, err)
 		}
 		return status
 	}

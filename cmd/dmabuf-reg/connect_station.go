@@ -175,6 +175,9 @@ func (f *stationFlags) open(ctx context.Context, opt gpurdma.EndpointOptions) (_
 		return nil, err
 	}
 	s.NIC, s.NICReason, s.Policy = choice.Name, choice.Why, f.policy.String()
+	if err := f.gid.granted(choice.Name, f.port); err != nil {
+		return nil, missing(err)
+	}
 	// Twice the buffer: `bench` has one that is staged beside host memory.
 	if s.nic, err = gpurdma.OpenNIC(choice.Name, gpurdma.NICOptions{MaxPinned: 2*s.Memory.Size + pinnedFor}); err != nil {
 		return nil, missing(err)

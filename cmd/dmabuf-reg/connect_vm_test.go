@@ -223,6 +223,8 @@ func TestVMServeConnectRefused(t *testing.T) {
 		{"nobody listens", []string{"connect", addr}, "ECONNREFUSED", "dmabuf-reg serve --listen"},
 		{"no TLS on another address", []string{"serve", "--listen", "0.0.0.0:0"}, "", "--plaintext"},
 		{"an address that is not ours", []string{"serve", "--listen", "192.0.2.1:1"}, "EADDRNOTAVAIL", "--listen"},
+		{"a GID that is not there", []string{"serve", "--gid", "192.0.2.1"}, "EADDRNOTAVAIL", "/sys/class/infiniband/rxe0/ports/*/gids"},
+		{"nor here", []string{"connect", addr, "--gid", "192.0.2.1,v2"}, "EADDRNOTAVAIL", "/sys/class/infiniband/rxe0/ports/*/gids"},
 		{"no certificate", []string{"serve", "--tls-cert", "/nope", "--tls-key", "/nope", "--tls-ca", "/nope"}, "ENOENT", "--tls-cert"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/gpurdma/gpurdma"
+	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
 )
 
@@ -74,6 +75,44 @@ func addWish(w *ibvfd.GIDWish, word string) error {
 	}
 	w.Subnet = prefix.Masked()
 	return nil
+}
+
+// granted refuses what no port of the NIC that is up has, before anybody is waited for.
+func (f *gidFlag) granted(nic string, port int) error {
+	if f.wish == (ibvfd.GIDWish{}) {
+		return nil
+	}
+	ctx, err := ibvfd.Open(nic)
+	if err != nil {
+		return err
+	}
+	defer ctx.Close()
+	attr, err := ctx.QueryDevice()
+	if err != nil {
+		return err
+	}
+	for p := 1; p <= attr.Ports; p++ {
+		if port != 0 && p != port {
+			continue
+		}
+		state, e := ctx.QueryPort(p)
+		if e != nil {
+			return e
+		}
+		if state.State != ibvfd.PortActive {
+			continue
+		}
+		if _, _, err = ctx.ChooseGID(p, f.wish); !errors.Is(err, ibvfd.ErrNoGID) {
+			return err
+		}
+	}
+	if err != nil {
+		err = &dmabuf.Error{
+			Op: "choose a GID", Device: nic, Detail: "--gid " + f.text, Err: err,
+			Remedy: fmt.Sprintf("ask for one that is there: /sys/class/infiniband/%s/ports/*/gids has them", nic),
+		}
+	}
+	return err
 }
 
 func (f *gidFlag) String() string { return f.text }

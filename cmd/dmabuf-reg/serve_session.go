@@ -30,6 +30,7 @@ type session struct {
 	requests int
 	checked  int64 // bytes
 	bye      bool
+	busy     bool // another one has the buffer, and it was told so
 }
 
 // give hands over a completion. There is room for more than there can be.
@@ -59,6 +60,8 @@ func (c *session) run(ctx context.Context) {
 	case c.bye:
 		c.tell("client %d is done: %d requests, %d bytes checked", c.number, c.requests, c.checked)
 		err = nil
+	case c.busy:
+		c.tell("client %d was turned away: another client has the buffer", c.number)
 	default:
 		c.tell("client %d is gone after %d requests: %v", c.number, c.requests, err)
 		err = fmt.Errorf("client %d did not come to its end: %w", c.number, err)
@@ -192,7 +195,7 @@ func (c *session) welcome(ctx context.Context, a *talk.Answer) error {
 	}
 	c.mu.Unlock()
 	if taken {
-		a.Status = talk.Busy
+		a.Status, c.busy = talk.Busy, true
 		return nil
 	}
 	a.Staged, a.Value, a.Extra = c.Path == "staged", uint64(c.buf.Size()), maxAtOnce

@@ -272,6 +272,14 @@ func openTracer(c trace.Config) (*trace.Tracer, error) {
 
 // announce says what can be seen and what cannot, before anything is.
 func (a *app) announce(t *trace.Tracer, f *traceFlags, cmd *foreign) error {
+	say := func(format string, args ...any) { fmt.Fprintf(a.stderr, program+": "+format+"\n", args...) }
+	if !t.RDMA() {
+		go func() { // until the tracer is closed
+			if t.AwaitRDMA(context.Background()) == nil {
+				say("ib_uverbs is watched from %s on; what registered before that was not seen", time.Now().Format("15:04:05"))
+			}
+		}()
+	}
 	unreadable := []string{}
 	for _, e := range t.Unreadable() {
 		unreadable = append(unreadable, e.Error())
@@ -279,7 +287,6 @@ func (a *app) announce(t *trace.Tracer, f *traceFlags, cmd *foreign) error {
 	if a.json {
 		return writeLine(a.stdout, tracing{Event: "tracing", RDMA: t.RDMA(), Hooks: t.Hooks(), Unreadable: unreadable})
 	}
-	say := func(format string, args ...any) { fmt.Fprintf(a.stderr, program+": "+format+"\n", args...) }
 	if !t.RDMA() {
 		say("ib_uverbs is not loaded, so nothing can register memory yet; it is attached to when it comes")
 	}

@@ -143,6 +143,27 @@ func TestTraceFilters(t *testing.T) {
 	}
 }
 
+// What the document would have said of an error is said on stderr if there is none.
+func TestDocumentThatCannotBeWritten(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer full.Close()
+	for _, lost := range []error{nil, &cli.Exit{What: "job", Code: 7}} {
+		var said strings.Builder
+		a := &app{stdout: full, stderr: &said, progress: &cli.Progress{}, json: true, lines: true}
+		status := a.finish("trace", &traceResult{}, lost)
+		want, words := cli.ExitFailed, "no space left on device"
+		if lost != nil {
+			want, words = 7, "job ended with exit status 7"
+		}
+		if status != want || !strings.Contains(said.String(), words) {
+			t.Errorf("%v: exit status %d, said %q", lost, status, said.String())
+		}
+	}
+}
+
 // A summary that nobody got is no success.
 func TestSummaryThatCannotBeWritten(t *testing.T) {
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)

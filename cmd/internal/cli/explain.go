@@ -134,7 +134,7 @@ func explain(err error) Error {
 		e.Kind, e.Wrong = KindMismatch, mismatch
 	case errors.As(err, &op):
 		e.Kind, e.Op, e.Device, e.Detail, e.Remedy = KindOperation, op.Op, op.Device, op.Detail, op.Remedy
-		e.Cause = beforehand(err)
+		e.Cause = strings.TrimSuffix(beforehand(err), "; "+op.Remedy)
 	}
 	var wc *ibvfd.WCError
 	if errors.As(err, &wc) {
@@ -157,8 +157,16 @@ func beforehand(err error) string {
 		return "not a dma-buf"
 	case errors.Is(err, dmabuf.ErrInUse):
 		return "still in use"
+	case errors.Is(err, ibvfd.ErrNoGID):
+		return noGID(err)
 	}
 	return ""
+}
+
+// noGID is what is wrong with each GID.
+func noGID(err error) string {
+	_, why, _ := strings.Cut(err.Error(), ibvfd.ErrNoGID.Error())
+	return ibvfd.ErrNoGID.Error() + strings.TrimPrefix(why, ": "+unix.EADDRNOTAVAIL.Error())
 }
 
 // PrintErrors writes errors for people: a line that says what happened, and one
@@ -196,8 +204,8 @@ func (e *Error) headline() string {
 
 func (e *Error) parts() (list [][2]string) {
 	add := func(name, value string) {
-		if value != "" {
-			list = append(list, [2]string{name, value})
+		if value != "" { // errors that were joined are lines
+			list = append(list, [2]string{name, strings.ReplaceAll(value, "\n", "; ")})
 		}
 	}
 	switch e.Kind {

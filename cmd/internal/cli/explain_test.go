@@ -73,6 +73,16 @@ prog: a: one
 prog: a: two
 prog: three
 `},
+		{"no GID", &dmabuf.Error{Op: "connect", Device: "node2:7471", Remedy: "ask for another", Err: fmt.Errorf("rxe0 port 1: %w: %w: 2 of another family", ibvfd.ErrNoGID, unix.EADDRNOTAVAIL)}, `
+prog: connect on node2:7471 failed
+  cause:   no usable GID: 2 of another family
+  errno:   EADDRNOTAVAIL (99: cannot assign requested address)
+  remedy:  ask for another
+`},
+		{"joined below", &dmabuf.Error{Op: "connect", Device: "node2:7471", Err: errors.Join(errors.New("no answer"), context.DeadlineExceeded)}, `
+prog: connect on node2:7471 failed
+  cause:   no answer; context deadline exceeded
+`},
 		{"usage", &UsageError{errors.New("what?")}, `
 prog: what?
 `},
