@@ -158,7 +158,8 @@ func newID() uint64 {
 	}
 }
 
-// ID identifies the Buffer, for the other host.
+// ID names the Buffer, for the other host to tell it from others. It gives no access:
+// that is what [Endpoint.Share] and [Endpoint.Offer] are for.
 func (b *Buffer) ID() uint64 { return b.id }
 
 // Size is the Buffer's size in bytes.
