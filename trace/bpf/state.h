@@ -255,12 +255,16 @@ INLINE void *known(u32 kind, void *map, u64 key)
 	return map_lookup(map, &key);
 }
 
-/* Counted before it is there: who does not find it counted does not look. */
+/*
+ * Counted before it is there: who does not find it counted does not look. Up to Linux
+ * 6.3 a map's function is called directly, and what it returns is an int, whose upper
+ * half is not extended.
+ */
 INLINE long keep(u32 kind, void *map, u64 key, void *value)
 {
 	u32 zero = 0, i = key_group(kind, key);
 	struct keys *now = map_lookup(&keys, &zero);
-	long err;
+	s32 err;
 
 	if (!now)
 		return -1;
