@@ -32,7 +32,7 @@ test: ## set up and run all the tests: host, cross builds, and each kernel's VM
 	@rm -f $(BUILD)/testbed/*/tally* $(BUILD)/testbed/*/softgpu-vm.log
 	@$(MAKE) --no-print-directory cprog build doubles
 	@status=0; \
-		$(MAKE) --no-print-directory vm-selftest 2>&1 | sed -u "s/^/testbed: /" & selftest=$$!; \
+		{ $(MAKE) --no-print-directory vm-selftest 2>&1 | sed -u "s/^/testbed: /"; } & selftest=$$!; \
 		printf '%s\n' $(KERNELS) | xargs -P $(VM_JOBS) -I {} $(SHELL) $(.SHELLFLAGS) \
 			'$(MAKE) --no-print-directory vm-test KERNEL={} IF_AVAILABLE=-if-available 2>&1 | sed -u "s/^/{}: /"' || status=1; \
 		wait $$selftest || status=1; \
