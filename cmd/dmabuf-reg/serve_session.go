@@ -30,7 +30,7 @@ type session struct {
 	requests int
 	checked  int64 // bytes
 	bye      bool
-	busy     bool // another one has the buffer, and it was told so
+	busy     bool // another one had the buffer when it last asked for it
 }
 
 // give hands over a completion. There is room for more than there can be.
@@ -194,8 +194,8 @@ func (c *session) welcome(ctx context.Context, a *talk.Answer) error {
 		c.owner = c
 	}
 	c.mu.Unlock()
-	if taken {
-		a.Status, c.busy = talk.Busy, true
+	if c.busy = taken; taken {
+		a.Status = talk.Busy
 		return nil
 	}
 	a.Staged, a.Value, a.Extra = c.Path == "staged", uint64(c.buf.Size()), maxAtOnce

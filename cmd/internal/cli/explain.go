@@ -166,7 +166,7 @@ func beforehand(err error) string {
 // noGID is what is wrong with each GID.
 func noGID(err error) string {
 	_, why, _ := strings.Cut(err.Error(), ibvfd.ErrNoGID.Error())
-	return ibvfd.ErrNoGID.Error() + strings.TrimPrefix(why, ": "+unix.EADDRNOTAVAIL.Error())
+	return ibvfd.ErrNoGID.Error() + strings.ReplaceAll(why, ": "+unix.EADDRNOTAVAIL.Error(), "") // each port's
 }
 
 // PrintErrors writes errors for people: a line that says what happened, and one
