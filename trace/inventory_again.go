@@ -47,7 +47,7 @@ func (t *Tracer) stillThere(look *lister, followed []*wireRecord, whole bool) (t
 	}
 	if err != nil && whole {
 		t.unread = append(t.unread, &dmabuf.Error{Op: "inventory", Device: "BPF iterator", Err: err,
-			Detail: "what ended while it was listed is not known: it may be reported as if it lived"})
+			Detail: "what ended while it was listed is not known: it may be reported as if it lived", Remedy: "open another tracer"})
 	}
 	return there
 }

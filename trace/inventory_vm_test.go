@@ -179,11 +179,7 @@ func TestVMInventoryMeanwhile(t *testing.T) {
 	if live := tr.Records(); len(live) != 0 {
 		t.Errorf("%d records live", len(live))
 	}
-	var key uint64
-	var state attachState
-	for it := tr.loader.core.Maps["attaches"].Iterate(); it.Next(&key, &state); {
-		t.Errorf("still followed: %+v", state)
-	}
+	followsNothing(t, tr)
 }
 
 // What ends after it was listed may have another one on the same buffer at its address
@@ -234,13 +230,18 @@ func TestVMInventoryAddressAgain(t *testing.T) {
 		if live := tr.Records(); len(live) != 0 {
 			t.Errorf("those that come live: %v: %d records live: %v", lives, len(live), live[0].String())
 		}
-		var key uint64
-		var state attachState
-		for it := tr.loader.core.Maps["attaches"].Iterate(); it.Next(&key, &state); {
-			t.Errorf("still followed: %+v", state)
-		}
+		followsNothing(t, tr)
 		if err := tr.Close(); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+func followsNothing(t *testing.T, tr *Tracer) {
+	t.Helper()
+	var key uint64
+	var state attachState
+	for it := tr.loader.core.Maps["attaches"].Iterate(); it.Next(&key, &state); {
+		t.Errorf("still followed: %+v", state)
 	}
 }
