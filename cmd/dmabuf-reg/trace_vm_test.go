@@ -670,6 +670,9 @@ func TestVMTraceModuleComesLater(t *testing.T) {
 	if lines[0].RDMA {
 		t.Error("ib_uverbs was there already")
 	}
+	if !strings.Contains(r.err.String(), "ib_uverbs is watched from ") {
+		t.Errorf("from when registrations are seen is not said: %s", r.err.String())
+	}
 	if countEvents(lines, "registered", "dmabuf-mr") == 0 {
 		t.Errorf("no registration was seen after the module came:\n%s", data)
 	}
