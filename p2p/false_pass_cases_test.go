@@ -23,6 +23,9 @@ const ways = 5
 // which is the same for all checks, there is a sample, another one for each case:
 // without a device a check may well not apply.
 func TestNoCasePassesMangled(t *testing.T) {
+	if testing.Short() {
+		t.Skip("thousands of cases: not for the race detector")
+	}
 	n := 0
 	cases := checkCases()
 	for _, check := range Checks() { // in their order: the sample is the same each time

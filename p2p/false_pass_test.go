@@ -30,6 +30,9 @@ func results(root string) map[string]Result {
 // A file that is empty, full of noise or cannot be read makes no check pass that
 // did not: on machines where as much as possible is wrong, each file in turn.
 func TestNoFalsePass(t *testing.T) {
+	if testing.Short() {
+		t.Skip("thousands of cases: not for the race detector")
+	}
 	for _, machine := range []struct {
 		name  string
 		edits []edit

@@ -120,6 +120,9 @@ const brokenSeeds = 3 * 667
 // away, cut, made unreadable and filled with noise, and links lead elsewhere. Where
 // the devices cannot be told for it, which is an error, no check is compared.
 func FuzzBrokenSnapshots(f *testing.F) {
+	if testing.Short() {
+		f.Skip("thousands of cases: not for the race detector")
+	}
 	for i := range uint64(brokenSeeds) {
 		f.Add(i)
 	}

@@ -36,6 +36,12 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asCommand) != "" {
 		main()
 	}
+	// A snapshot is a thousand small files, and is unpacked hundreds of times: ext4
+	// takes four fifths of the tests' time looking for inodes that were not freed
+	// just now.
+	if st, err := os.Stat("/dev/shm"); err == nil && st.IsDir() && os.Getenv("TMPDIR") == "" {
+		os.Setenv("TMPDIR", "/dev/shm")
+	}
 	testenv.Main(m)
 }
 
