@@ -15,7 +15,7 @@ import (
 // The NIC nearest to a GPU's Buffer is the one beside the GPU, whichever NIC it is
 // registered with; memory that is on no GPU has none that is nearer than others.
 //
-//testbed:machine fabric
+//testbed:machine fabric+EPYC
 //testbed:kernel 6.12
 func TestVMNearest(t *testing.T) {
 	testenv.VM(t)

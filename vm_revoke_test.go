@@ -149,7 +149,7 @@ func (x *traffic) round(ctx context.Context, r *rand.Rand) error {
 // A NIC that follows the buffer (mlx5): it is moved again and again under
 // traffic, which goes on, and no byte is lost.
 //
-//testbed:machine fabric
+//testbed:machine fabric+EPYC
 //testbed:kernel 7.2
 func TestVMEvictedUnderTraffic(t *testing.T) {
 	s, vram := besideGPU(t, "dynamic")
@@ -194,7 +194,7 @@ func TestVMEvictedUnderTraffic(t *testing.T) {
 // A NIC that was promised that the buffer stays (bnxt_re, efa): the GPU's driver
 // is refused, and traffic goes on.
 //
-//testbed:machine fabric
+//testbed:machine fabric+EPYC
 //testbed:kernel 7.2
 func TestVMPinnedUnderTraffic(t *testing.T) {
 	s, vram := besideGPU(t, "pinned")
@@ -223,7 +223,7 @@ func TestVMPinnedUnderTraffic(t *testing.T) {
 // any more. Both connections are lost, and the endpoints go on with a new one
 // and a new key, once the driver has given the memory back.
 //
-//testbed:machine fabric
+//testbed:machine fabric+EPYC
 //testbed:kernel 7.2
 func TestVMRevokedUnderTraffic(t *testing.T) {
 	s, vram := besideGPU(t, "revocable")
@@ -323,7 +323,7 @@ func localFault(err error) error {
 // The same where it is the operations' own memory that is taken away: they fail
 // here, and the peer's memory has what it had.
 //
-//testbed:machine fabric
+//testbed:machine fabric+EPYC
 //testbed:kernel 7.2
 func TestVMRevokedAtTheSource(t *testing.T) {
 	s, vram := besideGPU(t, "revocable")

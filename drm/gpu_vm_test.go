@@ -180,7 +180,7 @@ func eachSoftGPU(t *testing.T, run func(t *testing.T, g softGPU), params ...stri
 	}
 }
 
-//testbed:machine fabric
+//testbed:machine fabric+EPYC
 //testbed:kernel 7.2 6.12
 func TestVMGPURegions(t *testing.T) {
 	eachSoftGPU(t, func(t *testing.T, g softGPU) {
@@ -199,7 +199,7 @@ func TestVMGPURegions(t *testing.T) {
 	})
 }
 
-//testbed:machine fabric
+//testbed:machine fabric+EPYC
 //testbed:kernel 7.2 6.12
 func TestVMGPUIdentity(t *testing.T) {
 	eachSoftGPU(t, func(t *testing.T, g softGPU) {
@@ -241,7 +241,7 @@ func TestVMGPUIdentity(t *testing.T) {
 // Made, written through the node, exported, imported again: one memory, where
 // it was asked for.
 //
-//testbed:machine fabric
+//testbed:machine fabric+EPYC
 //testbed:kernel 7.2 6.12
 func TestVMGPUCreate(t *testing.T) {
 	eachSoftGPU(t, func(t *testing.T, g softGPU) {
@@ -329,7 +329,7 @@ func (s *softGPU) fdinfo(t *testing.T) map[string]int64 {
 
 // A mapping shows the buffer wherever the driver takes it.
 //
-//testbed:machine fabric
+//testbed:machine fabric+EPYC
 //testbed:kernel 7.2 6.12
 func TestVMGPUEviction(t *testing.T) {
 	eachSoftGPU(t, func(t *testing.T, g softGPU) {
@@ -354,7 +354,7 @@ func TestVMGPUEviction(t *testing.T) {
 
 // What the real drivers refuse, with their errno; nothing stays allocated.
 //
-//testbed:machine fabric
+//testbed:machine fabric+EPYC
 //testbed:kernel 7.2 6.12
 func TestVMGPURefusals(t *testing.T) {
 	eachSoftGPU(t, func(t *testing.T, g softGPU) {
@@ -448,7 +448,7 @@ func TestVMGPURefusals(t *testing.T) {
 // VRAM that is full: xe refuses a buffer that can be nowhere else, amdgpu makes
 // it in GTT without a word, i915 and xe move others out.
 //
-//testbed:machine fabric
+//testbed:machine fabric+EPYC
 //testbed:kernel 7.2 6.12
 func TestVMGPUExhaustion(t *testing.T) {
 	eachSoftGPU(t, func(t *testing.T, g softGPU) {
@@ -493,7 +493,7 @@ func TestVMGPUExhaustion(t *testing.T) {
 
 // A GPU that is pulled out: what is mapped faults, as an error.
 //
-//testbed:machine fabric
+//testbed:machine fabric+EPYC
 //testbed:kernel 7.2 6.12
 func TestVMGPUUnplugged(t *testing.T) {
 	eachSoftGPU(t, func(t *testing.T, g softGPU) {

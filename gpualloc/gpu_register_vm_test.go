@@ -21,7 +21,7 @@ import (
 // always with i915, registration moves a buffer to system memory and says
 // nothing; one that must stay in VRAM is refused instead.
 //
-//testbed:machine fabric
+//testbed:machine fabric+EPYC
 //testbed:kernel 7.2 6.12
 func TestVMGPURegister(t *testing.T) {
 	for personality, places := range map[string][]string{

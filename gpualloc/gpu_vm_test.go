@@ -79,7 +79,7 @@ func eachPlace(t *testing.T, run func(t *testing.T, g testenv.SoftGPU, place str
 	}
 }
 
-//testbed:machine fabric
+//testbed:machine fabric+EPYC
 //testbed:kernel 7.2 6.12
 func TestVMGPUSpecs(t *testing.T) {
 	gpus := testenv.SoftGPUs(t, oneOfEach)
@@ -136,7 +136,7 @@ func TestVMGPUSpecs(t *testing.T) {
 
 // "auto" takes the GPU with the most VRAM that is free, and says so.
 //
-//testbed:machine fabric
+//testbed:machine fabric+EPYC
 //testbed:kernel 7.2 6.12
 func TestVMGPUAuto(t *testing.T) {
 	gpus := testenv.SoftGPUs(t, oneOfEach)
@@ -168,7 +168,7 @@ func TestVMGPUAuto(t *testing.T) {
 	}
 }
 
-//testbed:machine fabric
+//testbed:machine fabric+EPYC
 //testbed:kernel 7.2 6.12
 func TestVMGPUNoPermission(t *testing.T) {
 	testenv.SoftGPUs(t, oneOfEach)
@@ -191,7 +191,7 @@ func TestVMGPUNoPermission(t *testing.T) {
 // Written and read through the node where the buffer was asked to be, and
 // nothing of that moves it.
 //
-//testbed:machine fabric
+//testbed:machine fabric+EPYC
 //testbed:kernel 7.2 6.12
 func TestVMGPUBuffers(t *testing.T) {
 	eachPlace(t, func(t *testing.T, g testenv.SoftGPU, place string) {
@@ -243,7 +243,7 @@ func TestVMGPUBuffers(t *testing.T) {
 // The view follows a buffer that is moved, also after the descriptors and the
 // allocator are closed.
 //
-//testbed:machine fabric
+//testbed:machine fabric+EPYC
 //testbed:kernel 7.2 6.12
 func TestVMGPUMoves(t *testing.T) {
 	gpus := testenv.SoftGPUs(t, oneOfEach)
@@ -285,7 +285,7 @@ func TestVMGPUMoves(t *testing.T) {
 	}
 }
 
-//testbed:machine fabric
+//testbed:machine fabric+EPYC
 //testbed:kernel 7.2 6.12
 func TestVMGPUTooLarge(t *testing.T) {
 	gpus := testenv.SoftGPUs(t, oneOfEach)
@@ -352,7 +352,7 @@ func refusedAs(t *testing.T, what string, err error, words string) {
 
 // VRAM that only the GPU reaches is of no use to a NIC.
 //
-//testbed:machine fabric
+//testbed:machine fabric+EPYC
 //testbed:kernel 7.2 6.12
 func TestVMGPUSmallBAR(t *testing.T) {
 	gpus := testenv.SoftGPUs(t, oneOfEach, "vram_mb=256")
@@ -378,7 +378,7 @@ func TestVMGPUSmallBAR(t *testing.T) {
 
 // The dma-buf of a closed Buffer that somebody else has a descriptor of.
 //
-//testbed:machine fabric
+//testbed:machine fabric+EPYC
 //testbed:kernel 7.2 6.12
 func TestVMGPULiveExport(t *testing.T) {
 	eachPlace(t, func(t *testing.T, g testenv.SoftGPU, place string) {
@@ -409,7 +409,7 @@ func TestVMGPULiveExport(t *testing.T) {
 	})
 }
 
-//testbed:machine fabric
+//testbed:machine fabric+EPYC
 //testbed:kernel 7.2 6.12
 func TestVMGPUUnplugged(t *testing.T) {
 	gpus := testenv.SoftGPUs(t, oneOfEach)
@@ -447,7 +447,7 @@ func TestVMGPUUnplugged(t *testing.T) {
 
 // A driver that fails half-way leaves nothing.
 //
-//testbed:machine fabric
+//testbed:machine fabric+EPYC
 //testbed:kernel 7.2 6.12
 func TestVMGPUFailures(t *testing.T) {
 	gpus := testenv.SoftGPUs(t, oneOfEach)
@@ -471,9 +471,10 @@ func TestVMGPUFailures(t *testing.T) {
 	}
 }
 
-// Buffers come and go while the allocator is closed under them.
+// Buffers come and go while the allocator is closed under them. Others have several
+// processors on this machine, too.
 //
-//testbed:machine fabric
+//testbed:machine pair
 //testbed:kernel 7.2 6.12
 func TestVMConcurrentGPU(t *testing.T) {
 	g := softGPU(t, testenv.SoftGPUs(t, oneOfEach), "amdgpu")

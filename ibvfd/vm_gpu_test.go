@@ -35,7 +35,7 @@ func eachGPUPlace(t *testing.T, run func(t *testing.T, spec string)) {
 
 // Every opcode, between host memory and the memory of a GPU.
 //
-//testbed:machine fabric
+//testbed:machine fabric+EPYC
 //testbed:kernel 7.2 6.12
 func TestVMGPUOperations(t *testing.T) {
 	pd := openPD(t)
@@ -44,7 +44,7 @@ func TestVMGPUOperations(t *testing.T) {
 	eachGPUPlace(t, func(t *testing.T, spec string) { operations(t, pd, p, host, hmr, spec) })
 }
 
-//testbed:machine fabric
+//testbed:machine fabric+EPYC
 //testbed:kernel 7.2
 func TestVMGPUAccessErrors(t *testing.T) {
 	pd := openPD(t)
@@ -52,7 +52,7 @@ func TestVMGPUAccessErrors(t *testing.T) {
 	eachGPUPlace(t, func(t *testing.T, spec string) { accessErrors(t, pd, host, hmr, spec) })
 }
 
-//testbed:machine fabric
+//testbed:machine fabric+EPYC
 //testbed:kernel 7.2
 func TestVMGPUTwoProcesses(t *testing.T) {
 	pd := openPD(t)
@@ -63,21 +63,21 @@ func TestVMGPUTwoProcesses(t *testing.T) {
 	})
 }
 
-//testbed:machine fabric
+//testbed:machine fabric+EPYC
 //testbed:kernel 7.2
 func TestVMGPUDatagrams(t *testing.T) {
 	d := newDatagrams(t)
 	eachGPUPlace(t, d.exchange)
 }
 
-//testbed:machine fabric
+//testbed:machine fabric+EPYC
 //testbed:kernel 7.2
 func TestVMGPUSharedReceives(t *testing.T) {
 	pd := openPD(t)
 	eachGPUPlace(t, func(t *testing.T, spec string) { sharedReceives(t, pd, spec) })
 }
 
-//testbed:machine fabric
+//testbed:machine fabric+EPYC
 //testbed:kernel 7.2
 func TestVMGPUAtomicWrite(t *testing.T) {
 	pd := openPD(t)

@@ -12,7 +12,7 @@ KASAN_SLOW ?= 10
 # Vendors' drivers would take hours to build with KASAN; the tests that compare
 # their BTF are about headers, not about our code. And the test that locks the kernel
 # down keeps kmemleak from being asked.
-KASAN_SKIP ?= ^(drm TestVMLayoutOfGPUDrivers|trace TestVMClearAnswers)$$
+KASAN_SKIP ?= ^(drm TestVMLayoutOfGPUDrivers|trace TestVMLastLockdown)$$
 # What CONFIG_DMA_API_DEBUG holds against others: udmabuf keeps the mapping of the
 # first CPU access whatever the next one's direction; pages that are mapped several
 # times at once are what dma-buf is for; and of such pages it does not find the part

@@ -16,7 +16,7 @@ import (
 // the NIC reach it, and nowhere where the driver has fallen back to system
 // memory; --trace says the same, and verify does not hide it.
 //
-//testbed:machine fabric
+//testbed:machine fabric+EPYC
 //testbed:kernel 7.2 6.12
 func TestVMLocate(t *testing.T) {
 	gpu := testenv.SoftGPUs(t, "personality=amdgpu")[0]

@@ -45,7 +45,7 @@ func TestVMStrippedBTF(t *testing.T) {
 	}
 }
 
-//testbed:machine fabric
+//testbed:machine fabric+EPYC
 //testbed:kernel 6.12
 func TestVMStrippedLocate(t *testing.T) {
 	testenv.StripBTF(t)

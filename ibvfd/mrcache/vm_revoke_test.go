@@ -122,7 +122,7 @@ var wholeBuffer = mrcache.Range{Length: vramSize, Access: ibvfd.AccessLocalWrite
 // no lookup after the first error returns it, and there is none until the buffer
 // is given back, when the new one is good and the old one still is not.
 //
-//testbed:machine fabric
+//testbed:machine fabric+EPYC
 //testbed:kernel 7.2
 func TestVMRevoked(t *testing.T) {
 	pd, buf, gpu := inVRAM(t, "revocable")
@@ -185,7 +185,7 @@ func TestVMRevoked(t *testing.T) {
 
 // One that follows the buffer (mlx5) stays good when it is moved.
 //
-//testbed:machine fabric
+//testbed:machine fabric+EPYC
 //testbed:kernel 7.2
 func TestVMMoved(t *testing.T) {
 	pd, buf, gpu := inVRAM(t, "dynamic")

@@ -36,16 +36,18 @@ const defaultRun = "^TestVM"
 
 // kinds are the tests among them that are run in another way: built with the
 // race detector and on several processors, or on Debian's own modules, which the
-// others are not about. The first kind that matches counts.
+// others are not about, or when all others on that machine are done, as nothing works
+// after them. The first kind that matches counts.
 var kinds = []kind{
 	{re: regexp.MustCompile("^TestVMStock"), stock: true},
 	{re: regexp.MustCompile("^TestVMConcurrent"), race: true},
+	{re: regexp.MustCompile("^TestVMLast"), last: true},
 	{re: regexp.MustCompile("")},
 }
 
 type kind struct {
-	re          *regexp.Regexp
-	stock, race bool
+	re                *regexp.Regexp
+	stock, race, last bool
 }
 
 // scriptTimeout is a shell test's when it does not say.
@@ -218,6 +220,7 @@ type job struct {
 	machine string
 	stock   bool
 	several bool // processors, whatever -cpus says
+	last    bool // on its machine
 	do      func(v *vm.VM, o vm.Options, out io.Writer) ([]suite.Result, error)
 }
 
@@ -250,6 +253,17 @@ func (t *testRun) all() error {
 			order = append(order, j.key())
 		}
 		byKey[j.key()] = append(byKey[j.key()], j)
+	}
+	for _, jobs := range byKey {
+		slices.SortStableFunc(jobs, func(a, b job) int {
+			switch {
+			case a.last == b.last:
+				return 0
+			case a.last:
+				return 1
+			}
+			return -1
+		})
 	}
 	var out sync.Mutex
 	g, ctx := errgroup.WithContext(t.ctx)
@@ -483,7 +497,7 @@ func (t *testRun) addJob(p gotest.Package, bin, machine string, k kind, tests []
 		selection += "/" + sub
 	}
 	t.jobs = append(t.jobs, job{
-		group: p.Path, machine: machine, stock: k.stock, several: t.several(k.race),
+		group: p.Path, machine: machine, stock: k.stock, several: t.several(k.race), last: k.last,
 		do: func(v *vm.VM, o vm.Options, out io.Writer) ([]suite.Result, error) {
 			rs, err := t.goTest(v, o, p, bin, selection, out)
 			for i := range rs {
@@ -531,7 +545,7 @@ func (t *testRun) goTest(v *vm.VM, o vm.Options, p gotest.Package, bin, selectio
 	limit := t.flags.limit(t.flags.timeout)
 	status, runErr := v.Run(t.ctx, vm.Cmd{
 		Args: []string{bin, "-test.v=test2json", "-test.run=" + selection, "-test.timeout=" + limit.String(), "-test.paniconexit0"},
-		Dir:  p.Dir, Env: append(environ(o), "PWD="+p.Dir),
+		Dir:  p.Dir, Env: append(testEnviron(o), "PWD="+p.Dir),
 		Stdout: in, Stderr: io.MultiWriter(&stderr, in), Timeout: limit + testGrace,
 	})
 	in.Close()
@@ -550,6 +564,12 @@ func (t *testRun) goTest(v *vm.VM, o vm.Options, p gotest.Package, bin, selectio
 		failure = fmt.Sprintf("the test binary ended with status %d", status)
 	}
 	return c.Results(failure), runErr
+}
+
+// testEnviron is environ for Go tests. Emulated, up to a fifth of their time is the
+// garbage collector's; a test that means the collector calls it.
+func testEnviron(o vm.Options) []string {
+	return append([]string{"GOGC=400"}, environ(o)...)
 }
 
 // addScripts adds a job for each shell test.
