@@ -3,6 +3,7 @@
 package live
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -30,9 +31,16 @@ func resident(dir string, gpu p2p.Addr) (int64, error) {
 	clients := map[string]int64{}
 	open := false
 	for _, name := range names {
+		// Most are a tracer's, "anon_inode:bpf-prog" and the like: no device has them.
+		if at, err := os.Readlink(filepath.Join(dir, "../fd", filepath.Base(name))); err == nil && !filepath.IsAbs(at) {
+			continue
+		}
 		text, err := os.ReadFile(name)
 		if err != nil {
 			continue // closed meanwhile
+		}
+		if !bytes.Contains(text, []byte("drm-pdev:")) {
+			continue
 		}
 		keys := map[string]string{}
 		for line := range strings.Lines(string(text)) {
