@@ -3,6 +3,7 @@ module github.com/gpurdma/gpurdma/testbed
 go 1.26.0
 
 require (
+	github.com/klauspost/compress v1.20.4
 	github.com/u-root/u-root v0.16.0
 	github.com/ulikunitz/xz v0.5.17
 	github.com/vishvananda/netlink v1.3.1

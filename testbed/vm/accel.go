@@ -79,7 +79,7 @@ func kvmStarts(ctx context.Context, qemu string, k kernel.Kernel) bool {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, qemu, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
 		"-machine", "q35", "-accel", "kvm", "-cpu", "host", "-smp", "2", "-m", "256M",
-		"-serial", "stdio", "-kernel", k.Image(), "-append", "console=ttyS0 panic=-1")
+		"-serial", "stdio", "-kernel", k.Boot(), "-append", "console=ttyS0 panic=-1")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	out, err := cmd.StdoutPipe()
 	if err != nil {

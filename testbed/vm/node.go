@@ -107,7 +107,7 @@ func (v *VM) launch(desc machine.Node, image string, setup *wire.Setup, cable []
 		"-device", "virtio-9p-pci,bus=pcie.0,fsdev=root,mount_tag="+wire.TagRoot,
 		"-fsdev", "local,id=results,path="+q(v.Results)+",security_model=none,multidevs=remap",
 		"-device", "virtio-9p-pci,bus=pcie.0,fsdev=results,mount_tag="+wire.TagResults,
-		"-kernel", o.Kernel.Image(), "-initrd", image,
+		"-kernel", o.Kernel.Boot(), "-initrd", image,
 		"-append", strings.Join(slices.Concat(baseCmdline, []string{stallTimeout(o.Slow)}, desc.Cmdline(), o.KernelArgs), " "))
 	args = append(args, o.ExtraArgs...)
 
