@@ -125,7 +125,7 @@ operation at a time, from posting to completion; bandwidth has --depth
 operations under way. Nothing is verified: that is what ` + "`connect`" + ` is for.`,
 		Example: `  dmabuf-reg bench 10.0.0.1:7471 --plaintext --svg bench.svg
   dmabuf-reg bench 127.0.0.1:7471 --ops write --sizes 64,64KiB --depth 1 --json`,
-		Args: cobra.ExactArgs(1),
+		Args: cli.Args("ADDR"),
 	}
 	f.add(cmd)
 	flags := cmd.Flags()

@@ -95,7 +95,7 @@ The exit status is 0 only if everything was carried out and was right.`,
 		Example: `  dmabuf-reg connect 127.0.0.1:7471 --both
   dmabuf-reg connect 10.0.0.1:7471 --tls-cert b.pem --tls-key b.key --tls-ca ca.pem
   dmabuf-reg connect 10.0.0.1:7471 --plaintext --ops write,read --sizes 64,1M --json`,
-		Args: cobra.ExactArgs(1),
+		Args: cli.Args("ADDR"),
 	}
 	f.add(cmd)
 	f.addPolicy(cmd)
@@ -103,7 +103,7 @@ The exit status is 0 only if everything was carried out and was right.`,
 	flags.StringSliceVar(&f.ops, "ops", []string{"write", "read", "send", "atomic"}, "operations, comma separated: write, read, send, atomic")
 	flags.StringSliceVar(&f.sizes, "sizes", []string{"64", "4KiB", "1MiB"}, "sizes of one operation, comma separated")
 	flags.BoolVar(&f.both, "both", false, "the server carries out each operation as well, towards this side")
-	flags.IntVar(&f.count, "count", 16, "how often each operation is carried out at each size")
+	flags.IntVar(&f.count, "count", 16, fmt.Sprintf("how often each operation is carried out at each size, up to %d times", maxAtOnce))
 	flags.Uint64Var(&f.seed, "seed", 0, "repeat a run's bytes (default: random; printed)")
 	completeWords(cmd, "ops", "write", "read", "send", "atomic")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"os"
 	"os/signal"
@@ -78,7 +79,7 @@ if it cannot be found, 128 and the signal's number if one killed it).`,
   dmabuf-reg trace --json --output trace.json -- ib_write_bw --use_cuda=0 node2`,
 	}
 	flags := cmd.Flags()
-	flags.IntSliceVar(&f.pids, "pid", nil, "these processes only; those that they start are not included")
+	flags.IntSliceVar(&f.pids, "pid", nil, "these processes only, until they have ended; those that they start are not included")
 	flags.StringVar(&f.cgroup, "cgroup", "", "processes below this cgroup v2 directory only")
 	f.common(cmd)
 	flags.BoolVar(&f.all, "all", false, "attachments that no memory registration makes, too: displays, video")
@@ -140,6 +141,9 @@ func (f *traceFlags) config() (trace.Config, error) {
 		if _, err := os.Stat(fmt.Sprintf("/proc/%d", p)); err != nil {
 			return c, &cli.Unavailable{Err: fmt.Errorf("there is no process %d", p)}
 		}
+	}
+	if _, err := os.Stat(f.cgroup); f.cgroup != "" && errors.Is(err, fs.ErrNotExist) {
+		return c, &cli.Unavailable{Err: fmt.Errorf("there is no cgroup %s", f.cgroup)}
 	}
 	if slices.Contains(f.exporters, "") || slices.Contains(f.importers, "") {
 		return c, &cli.UsageError{Err: errors.New("--exporter and --importer take names; an empty one matches nothing")}
@@ -204,6 +208,11 @@ func (a *app) doTrace(ctx context.Context, f *traceFlags, argv []string, show fu
 		c.Self, c.Children, c.NoInventory = true, true, true
 		a.stdout = a.stderr
 	}
+	watched, err := openProcesses(f.pids)
+	if err != nil {
+		return nil, err
+	}
+	defer watched.close()
 	if err := a.redirect(f.output, cmd); err != nil {
 		return nil, err
 	}
@@ -230,7 +239,7 @@ func (a *app) doTrace(ctx context.Context, f *traceFlags, argv []string, show fu
 	go w.read(out)
 
 	r := &traceResult{}
-	failed := w.wait(ctx, cmd, f.lasting)
+	failed := w.wait(ctx, cmd, watched, f.lasting)
 	r.Summary, err = w.end()
 	r.Filtered = w.passed
 	if cmd != nil && cmd.ended() {
@@ -303,6 +312,8 @@ func (a *app) announce(t *trace.Tracer, f *traceFlags, cmd *foreign) error {
 	case cmd != nil:
 	case f.lasting != 0:
 		say("tracing for %v", f.lasting)
+	case len(f.pids) > 0:
+		say("tracing; Ctrl-C, or the end of what --pid names, ends it with a summary")
 	default:
 		say("tracing; Ctrl-C ends it with a summary")
 	}
@@ -337,9 +348,9 @@ func (w *watch) read(out printer) {
 	w.done <- nil
 }
 
-// wait returns when there is a reason to end: COMMAND ended, the time is over,
-// Ctrl-C, or nobody reads what is printed.
-func (w *watch) wait(ctx context.Context, cmd *foreign, lasting time.Duration) error {
+// wait returns when there is a reason to end: COMMAND ended, or all processes of --pid,
+// the time is over, Ctrl-C, or nobody reads what is printed.
+func (w *watch) wait(ctx context.Context, cmd *foreign, watched *processes, lasting time.Duration) error {
 	if cmd != nil {
 		if err := cmd.Start(); err != nil {
 			return cmd.notStarted(err)
@@ -353,6 +364,7 @@ func (w *watch) wait(ctx context.Context, cmd *foreign, lasting time.Duration) e
 	}
 	select {
 	case <-over:
+	case <-watched.ended:
 	case <-ctx.Done(): // the ordinary end of a trace
 	case err := <-w.done:
 		w.done <- err

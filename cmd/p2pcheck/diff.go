@@ -65,7 +65,7 @@ user, with the same flags. One of the two may be -, the standard input.
 
 Exit status: 0 nothing is worse, 1 something is, 2 a file cannot be read, 3 nothing is
 worse and something is not known any more.`,
-		Args: cobra.ExactArgs(2),
+		Args: cli.Args("BEFORE", "AFTER"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			a.reached = true
 			if args[0] == standard && args[1] == standard {

@@ -52,7 +52,7 @@ func (a *app) snapshot() *cobra.Command {
 left out, and network addresses replaced. What cannot be read (without root: most
 of the configuration space, the kernel's log) is marked as such, and unknown there.
 With - for FILE it goes to the standard output.`,
-		Args: cobra.ExactArgs(1),
+		Args: cli.Args("FILE"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			a.reached = true
 			found, err := a.take(args[0])

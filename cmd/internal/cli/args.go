@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+)
+
+// Args are a command's arguments, by the names that its usage has for them.
+func Args(names ...string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		switch n := len(args); {
+		case n < len(names):
+			return fmt.Errorf("%s is missing", names[n])
+		case n > len(names):
+			return fmt.Errorf("%q: nothing comes after %s", args[len(names)], names[len(names)-1])
+		}
+		return nil
+	}
+}
