@@ -16,11 +16,19 @@ import (
 // the NIC reach it, and nowhere where the driver has fallen back to system
 // memory; --trace says the same, and verify does not hide it.
 //
+//testbed:machine fabric
+//testbed:kernel 7.2
+func TestVMLocate(t *testing.T) { locateTable(t) }
+
+// Where the kernel is built without PCI_P2PDMA, it is nowhere.
+//
 //testbed:machine fabric+EPYC
-//testbed:kernel 7.2 6.12
-func TestVMLocate(t *testing.T) {
+//testbed:kernel 6.12
+func TestVMLocateWithoutP2PDMA(t *testing.T) { locateTable(t) }
+
+func locateTable(t *testing.T) {
 	gpu := testenv.SoftGPUs(t, "personality=amdgpu")[0]
-	peers := testenv.AtLeast(t, "7.0") // 6.12 is built without PCI_P2PDMA
+	peers := testenv.AtLeast(t, "7.0")
 	for _, c := range []struct {
 		spec, nic string
 		inVRAM    bool

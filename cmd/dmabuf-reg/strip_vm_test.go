@@ -49,5 +49,5 @@ func TestVMStrippedBTF(t *testing.T) {
 //testbed:kernel 6.12
 func TestVMStrippedLocate(t *testing.T) {
 	testenv.StripBTF(t)
-	testenv.Rerun(t, "", "Locate")
+	testenv.Rerun(t, "", "LocateWithoutP2PDMA")
 }
