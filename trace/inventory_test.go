@@ -79,6 +79,7 @@ func TestSecondSight(t *testing.T) {
 		attached(2, 20), buffer(20, 2), // not all of it
 		buffer(30, 0),
 		attached(5, 50), {Inode: 50, NOthers: 1, Have: haveWalkCut},
+		attached(6, 60), buffer(60, 3), attached(7, 60), buffer(60, 2), // in two passes
 	}
 	for _, row := range []struct {
 		name   string
@@ -94,6 +95,7 @@ func TestSecondSight(t *testing.T) {
 		{name: "its buffer has another", w: attached(3, 10), gone: true},
 		{name: "its buffer was not listed whole", w: attached(3, 20)},
 		{name: "its buffer's list broke off", w: attached(3, 50)},
+		{name: "its buffer changed between two passes", w: attached(3, 60)},
 		{name: "its buffer is nowhere", w: attached(3, 40), all: true, gone: true},
 		{name: "no descriptor leads to its buffer", w: attached(3, 40), kernel: map[uint64]bool{40: true}},
 		{name: "nor does the kernel know it", w: attached(3, 40), kernel: map[uint64]bool{10: true}, gone: true},
