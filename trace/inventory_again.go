@@ -70,12 +70,11 @@ func takeSight(found []*wireRecord, all bool) *sight {
 		case w.Have&haveAttach == 0 && w.Have&haveWalkCut != 0: // what went took the rest of the list along
 			s.bufs[w.Inode] = unknown
 		case w.Have&haveAttach == 0:
-			n, again := s.bufs[w.Inode]
-			if again && n != w.NOthers { // some came or went from one pass to the next
-				s.bufs[w.Inode] = unknown
-				continue
+			n := w.NOthers
+			if before, again := s.bufs[w.Inode]; again && before != n { // some came or went between two passes
+				n = unknown
 			}
-			s.bufs[w.Inode] = w.NOthers
+			s.bufs[w.Inode] = n
 		case s.attached[w.Attach] == nil:
 			s.attached[w.Attach] = w
 			s.listed[w.Inode]++

@@ -5,9 +5,11 @@ package main
 import (
 	"fmt"
 	"os"
-	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/cmd/internal/cli"
+	"github.com/gpurdma/gpurdma/internal/errno"
 )
 
 // processes are those of --pid. When the last of them has ended, so has what it
@@ -24,32 +26,44 @@ func openProcesses(pids []int) (*processes, error) {
 	if len(pids) == 0 {
 		return p, nil // which never end
 	}
-	var running sync.WaitGroup
 	for _, pid := range pids {
 		fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
 		if err != nil {
 			p.close()
-			return nil, fmt.Errorf("process %d: pidfd_open: %w", pid, err)
+			return nil, noProcess(pid, err)
 		}
-		f := os.NewFile(uintptr(fd), fmt.Sprintf("process %d", pid))
-		p.fds = append(p.fds, f)
-		running.Go(func() { awaitEnd(f) })
+		p.fds = append(p.fds, os.NewFile(uintptr(fd), fmt.Sprintf("process %d", pid)))
 	}
 	go func() {
-		running.Wait()
+		for _, f := range p.fds {
+			if awaitEnd(f) != nil { // closed
+				return
+			}
+		}
 		close(p.ended)
 	}()
 	return p, nil
 }
 
-// awaitEnd returns when the process has ended, or its file is closed.
-func awaitEnd(f *os.File) {
+func noProcess(pid int, err error) error {
+	e, _ := errno.Of(err)
+	switch e {
+	case unix.ESRCH:
+		return &cli.Unavailable{Err: fmt.Errorf("there is no process %d", pid)}
+	case unix.EINVAL, unix.ENOENT: // by the kernel's age
+		return &cli.UsageError{Err: fmt.Errorf("--pid %d is a thread, and no process: name the one that it belongs to (Tgid in /proc/%d/status)", pid, pid)}
+	}
+	return fmt.Errorf("--pid %d: pidfd_open: %s", pid, errno.Text(e))
+}
+
+// awaitEnd returns when the process has ended, or with an error when its file is closed.
+func awaitEnd(f *os.File) error {
 	c, err := f.SyscallConn()
 	if err != nil {
-		return
+		return err
 	}
 	// A pidfd can be read from, to a poller, once its process has ended.
-	_ = c.Read(func(fd uintptr) bool {
+	return c.Read(func(fd uintptr) bool {
 		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
 		return n > 0 || err != nil && err != unix.EINTR
 	})

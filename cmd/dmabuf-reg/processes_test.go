@@ -3,10 +3,34 @@
 package main
 
 import (
+	"errors"
+	"os"
 	"os/exec"
+	"runtime"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 )
+
+// aThread is one that is not the process's first, for as long as the test lasts.
+func aThread(t *testing.T) int {
+	t.Helper()
+	ids, done := make(chan int), make(chan struct{})
+	t.Cleanup(func() { close(done) })
+	for { // the first one that is asked may be the first thread
+		go func() {
+			runtime.LockOSThread()
+			ids <- unix.Gettid()
+			<-done
+		}()
+		if id := <-ids; id != os.Getpid() {
+			return id
+		}
+	}
+}
 
 // They have ended when the last has, and closing waits for nobody.
 func TestProcesses(t *testing.T) {
@@ -48,9 +72,17 @@ func TestProcesses(t *testing.T) {
 	}
 	p.close()
 	running[1].Wait()
-	if p, err := openProcesses(pids[1:]); err == nil {
-		p.close()
-		t.Error("there is no such process")
+	// The first of these is let go of again.
+	for _, c := range []struct {
+		pids []int
+		as   any
+	}{
+		{[]int{os.Getpid(), pids[1]}, new(*cli.Unavailable)},
+		{[]int{os.Getpid(), aThread(t)}, new(*cli.UsageError)},
+	} {
+		if p, err := openProcesses(c.pids); err == nil || !errors.As(err, c.as) {
+			t.Errorf("%v: %+v, %v", c.pids, p, err)
+		}
 	}
 	if p, err = openProcesses(nil); err != nil || ended(50*time.Millisecond) {
 		t.Errorf("none: %v", err)

@@ -138,9 +138,6 @@ func (f *traceFlags) config() (trace.Config, error) {
 		if p <= 0 {
 			return c, &cli.UsageError{Err: fmt.Errorf("--pid %d is no process", p)}
 		}
-		if _, err := os.Stat(fmt.Sprintf("/proc/%d", p)); err != nil {
-			return c, &cli.Unavailable{Err: fmt.Errorf("there is no process %d", p)}
-		}
 	}
 	if _, err := os.Stat(f.cgroup); f.cgroup != "" && errors.Is(err, fs.ErrNotExist) {
 		return c, &cli.Unavailable{Err: fmt.Errorf("there is no cgroup %s", f.cgroup)}

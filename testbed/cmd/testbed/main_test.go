@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -71,6 +72,33 @@ func TestEnviron(t *testing.T) {
 	o.Modules, o.Accel = vm.Stock, "icount"
 	if env := strings.Join(environ(o), "\n"); !strings.Contains(env, "GPURDMA_COUNT=1") || !strings.Contains(env, "GPURDMA_STOCK_RXE=1") || !strings.Contains(env, "PATH=/p/build/bin:") {
 		t.Errorf("environment:\n%s", env)
+	}
+}
+
+// A caller's GOGC, which comes later, is the one that counts.
+func TestTestEnviron(t *testing.T) {
+	var o vm.Options
+	if got := testEnviron(o); got[0] != "GOGC=400" || strings.Contains(strings.Join(got[1:], "\n"), "GOGC=") {
+		t.Errorf("%q", got)
+	}
+	t.Setenv("GOGC", "50")
+	if got := testEnviron(o); !slices.Contains(got[1:], "GOGC=50") {
+		t.Errorf("%q", got)
+	}
+}
+
+// What comes last does so on its machine, whatever is asked for before and after it.
+func TestLast(t *testing.T) {
+	order, byKey := boots([]job{{group: "a", last: true}, {group: "b"}, {group: "c", machine: "pair"}, {group: "d"}})
+	var names []string
+	for _, j := range byKey[bootKey{}] {
+		names = append(names, j.group)
+	}
+	if got := strings.Join(names, " "); got != "b d a" || len(order) != 2 || len(byKey[bootKey{machine: "pair"}]) != 1 {
+		t.Errorf("%q, %v", got, order)
+	}
+	if k := kinds[kindOf("TestVMLastLockdown")]; !k.last || kinds[kindOf("TestVMLoss")].last {
+		t.Error("which tests come last")
 	}
 }
 

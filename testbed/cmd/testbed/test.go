@@ -244,27 +244,26 @@ func (k bootKey) String() string {
 	return name
 }
 
+// boots are the machines in the order in which they are asked for, each with its jobs.
+func boots(jobs []job) (order []bootKey, byKey map[bootKey][]job) {
+	byKey = map[bootKey][]job{}
+	for _, last := range []bool{false, true} {
+		for _, j := range jobs {
+			if j.last != last {
+				continue
+			}
+			if _, ok := byKey[j.key()]; !ok {
+				order = append(order, j.key())
+			}
+			byKey[j.key()] = append(byKey[j.key()], j)
+		}
+	}
+	return order, byKey
+}
+
 // all runs the jobs, those that can share a machine after one another.
 func (t *testRun) all() error {
-	var order []bootKey
-	byKey := map[bootKey][]job{}
-	for _, j := range t.jobs {
-		if _, ok := byKey[j.key()]; !ok {
-			order = append(order, j.key())
-		}
-		byKey[j.key()] = append(byKey[j.key()], j)
-	}
-	for _, jobs := range byKey {
-		slices.SortStableFunc(jobs, func(a, b job) int {
-			switch {
-			case a.last == b.last:
-				return 0
-			case a.last:
-				return 1
-			}
-			return -1
-		})
-	}
+	order, byKey := boots(t.jobs)
 	var out sync.Mutex
 	g, ctx := errgroup.WithContext(t.ctx)
 	defer func(before context.Context) { t.ctx = before }(t.ctx)
