@@ -60,7 +60,6 @@ type joiner struct {
 	out    []*update
 	evict  uint64 // records given up for lack of room
 	orphan uint64 // early events given up
-	rounds uint64 // how often all that there was had been handed out
 }
 
 type moveState struct {

@@ -93,8 +93,10 @@ type Tracer struct {
 	changed *sync.Cond
 	rdma    bool
 	came    modules
-	exact   bool      // somebody waits for an answer: look for skipped runs now
-	counted time.Time // when that was done
+	counted time.Time // when skipped runs were looked for
+	asked   uint64    // how often somebody wanted all that there was
+	serving uint64    // asked before the round began that is under way
+	served  uint64    // asked before a round that has ended
 	join    *joiner
 	queue   []Event
 	lost    [eventTypes]uint64
@@ -266,14 +268,17 @@ func (t *Tracer) wakeAfter(ctx context.Context) (stop func() bool) {
 func (t *Tracer) Flush(ctx context.Context) error {
 	stop := t.wakeAfter(ctx)
 	defer stop()
+	t.mu.Lock()
+	t.asked++
+	mine := t.asked
+	t.mu.Unlock()
+	// The round that this ends may have begun before: the next one waits for nothing.
 	if err := t.reader.Flush(); err != nil {
 		return refuse("ring buffer", "", "", rootErr(err))
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.exact = true
-	// Two rounds to the end of the ring: the first may have begun before the call.
-	for target := t.rounds() + 2; t.rounds() < target; t.changed.Wait() {
+	for ; t.served < mine; t.changed.Wait() {
 		if err := t.over(ctx); err != nil {
 			return err
 		}
@@ -281,7 +286,17 @@ func (t *Tracer) Flush(ctx context.Context) error {
 	return nil
 }
 
-func (t *Tracer) rounds() uint64 { return t.join.rounds }
+// begin starts a round to the end of the ring, and says until when it may wait for
+// something to be there.
+func (t *Tracer) begin() time.Time {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.serving = t.asked
+	if t.serving > t.served {
+		return time.Now()
+	}
+	return time.Now().Add(pollEvery)
+}
 
 // over says why waiting is over, nil if it is not.
 func (t *Tracer) over(ctx context.Context) error {
@@ -419,7 +434,7 @@ func (t *Tracer) run() {
 	defer close(t.done)
 	var raw ringbuf.Record
 	for {
-		t.reader.SetDeadline(time.Now().Add(pollEvery))
+		t.reader.SetDeadline(t.begin())
 		var drained bool
 		for n := 0; n < maxBatch && !drained; n++ {
 			err := t.reader.ReadInto(&raw)
@@ -468,16 +483,15 @@ func (t *Tracer) fail(err error) {
 func (t *Tracer) deliver(drained bool) (looked bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	looked = len(t.join.out) > 0 || t.exact || time.Since(t.counted) > time.Second
+	looked = len(t.join.out) > 0 || t.serving > t.served || time.Since(t.counted) > time.Second
 	t.count(looked)
-	t.exact = t.exact && !looked
 	t.queue = append(t.queue, t.join.take()...)
 	if over := len(t.queue) - t.cfg.MaxEvents; over > 0 {
 		t.queue = append([]Event(nil), t.queue[over:]...)
 		t.loss.Dropped += uint64(over)
 	}
 	if drained {
-		t.join.rounds++
+		t.served = t.serving
 	}
 	t.changed.Broadcast()
 	return looked
