@@ -5,12 +5,13 @@
 
 # How many kernels are tested at once, and on how many machines each: tests wait for a
 # good part of their time, the kernel's for a tenth of a second at each function that
-# is traced no more, so that two processors have enough to do with four machines.
-# 7.2 has half of all the tests.
+# is traced no more, so that two processors have enough to do with five machines.
+# 7.2 has half of all the tests, 6.1 an eighth.
 VM_JOBS ?= 3
 VM_MACHINES_7.2 ?= 2
+VM_MACHINES_6.12 ?= 2
 VM_MACHINES ?= $(or $(VM_MACHINES_$(KERNEL)),1)
-# What a package's tests may take on one machine, of which four share two processors.
+# What a package's tests may take on one machine, of which five share two processors.
 VM_TIMEOUT ?= 25m
 # How many processors one has that is emulated, but where several are the point:
 # with two each, emulated machines wait for each other's, and take twice as long.
