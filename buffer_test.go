@@ -250,3 +250,20 @@ func TestProve(t *testing.T) {
 		t.Error("a staged buffer was proven to be direct")
 	}
 }
+
+func TestPathString(t *testing.T) {
+	for want, p := range map[string]Path{
+		"staged":                           {},
+		"staged: the buffer is staged":     {Reason: errStaged},
+		"registered, by ibv_reg_dmabuf_mr": {Direct: Registered, Route: ibvfd.RouteProvider},
+		"registered, by REG_DMABUF_MR ioctl; unknown: not seen": {Direct: Registered, Route: ibvfd.RouteIoctl,
+			Proof: placement.Placement{Reason: "not seen"}},
+		"proven, by ibv_reg_dmabuf_mr; peer-to-peer: 0000:01:00.0 BAR 2": {Direct: Proven, Route: ibvfd.RouteProvider,
+			Proof: placement.Placement{Memory: placement.PeerToPeer, Places: []placement.Place{
+				{Kind: placement.KindBAR, Device: "0000:01:00.0", BAR: 2}}}},
+	} {
+		if got := p.String(); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}

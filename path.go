@@ -42,6 +42,21 @@ type Path struct {
 	Proof  placement.Placement // what the prover answered last; Unknown if none was asked
 }
 
+// String says it in one line, as "registered, by ibv_reg_dmabuf_mr".
+func (p Path) String() string {
+	text := p.Direct.String()
+	if p.Route != "" {
+		text += fmt.Sprintf(", by %v", p.Route)
+	}
+	if p.Reason != nil {
+		text += fmt.Sprintf(": %v", p.Reason)
+	}
+	if p.Proof.Memory != placement.Unknown || p.Proof.Reason != "" {
+		text += fmt.Sprintf("; %v", p.Proof)
+	}
+	return text
+}
+
 // Path says how the NIC reaches the Buffer's bytes.
 func (b *Buffer) Path() Path {
 	b.core.mu.Lock()

@@ -347,3 +347,29 @@ func TestJSON(t *testing.T) {
 		t.Error("an unknown word was accepted")
 	}
 }
+
+// An index is that of one BAR: memory has none, and several have no one.
+func TestJSONOfABAR(t *testing.T) {
+	for _, c := range []struct {
+		p    Place
+		want string
+	}{
+		{Place{Kind: KindBAR, Device: "0000:01:00.0", Bytes: 1}, `"bar":0`},
+		{Place{Kind: KindBAR, Device: "0000:01:00.0", BAR: 2, Bytes: 1}, `"bar":2`},
+		{Place{Kind: KindBAR, Bytes: 1}, ""},
+		{Place{Kind: KindRAM, Bytes: 1}, ""},
+		{Place{Kind: KindCoherent, Device: "gpu", Bytes: 1}, ""},
+	} {
+		data, err := json.Marshal(c.p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text := string(data); strings.Contains(text, `"bar"`) != (c.want != "") || !strings.Contains(text, c.want) {
+			t.Errorf("%+v is %s", c.p, text)
+		}
+		var back Place
+		if err := json.Unmarshal(data, &back); err != nil || back != c.p {
+			t.Errorf("%s came back as %+v, %v", data, back, err)
+		}
+	}
+}

@@ -4,6 +4,7 @@ package placement
 
 import (
 	"encoding"
+	"encoding/json"
 	"fmt"
 )
 
@@ -87,11 +88,24 @@ type Machine struct {
 type Place struct {
 	Kind   Kind   `json:"kind"`
 	Device string `json:"device,omitempty"` // the PCI function of a BAR, the name of coherent memory; "" if there are several
-	BAR    int    `json:"bar"`              // its index, 0 for other kinds
+	BAR    int    `json:"bar"`              // its index; of one BAR only
 	GPU    bool   `json:"gpu,omitempty"`
 	Bytes  uint64 `json:"bytes"`
 	Low    uint64 `json:"low"`  // lowest address
 	High   uint64 `json:"high"` // first address behind the highest
+}
+
+// MarshalJSON leaves the index out of what is no BAR, or several.
+func (p Place) MarshalJSON() ([]byte, error) {
+	type plain Place
+	v := struct {
+		plain
+		BAR *int `json:"bar,omitempty"`
+	}{plain: plain(p)}
+	if p.Kind == KindBAR && p.Device != "" {
+		v.BAR = &p.BAR
+	}
+	return json.Marshal(v)
 }
 
 // String names the place: "0000:03:00.0 BAR 2".
