@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"strconv"
 	"strings"
 
@@ -39,6 +40,10 @@ func (o *output) write(content func(io.Writer) error) error {
 	err := content(o.file)
 	if err == nil {
 		err = o.file.Keep(0o644)
+	}
+	var named *fs.PathError
+	if errors.As(err, &named) { // it names a file that the user knows already, or never saw
+		err = named.Err
 	}
 	if err = errors.Join(err, o.file.Drop()); err != nil {
 		return fmt.Errorf("write %s: %w", o.path, err)

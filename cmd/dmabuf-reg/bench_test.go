@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 func TestSpread(t *testing.T) {
@@ -128,5 +130,19 @@ func TestBenchFiles(t *testing.T) {
 	}
 	if err := (&benchResult{}).svg(io.Discard); err != nil {
 		t.Error(err)
+	}
+}
+
+// A disk that is full is named once.
+func TestOutputIntoAFullDisk(t *testing.T) {
+	for name, content := range map[string]func(io.Writer) error{"csv": (&benchResult{}).csv, "svg": (&benchResult{}).svg} {
+		o, err := newOutput("/dev/full")
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = o.write(content)
+		if !errors.Is(err, unix.ENOSPC) || err.Error() != "write /dev/full: no space left on device" {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
