@@ -116,7 +116,7 @@ func (e *Endpoint) exchange(ctx context.Context, raw net.Conn, host string, clie
 	attr := linkAttr{
 		sendDepth: e.opt.SendDepth, recvDepth: e.opt.RecvDepth, sge: e.opt.MaxSGE,
 		inline: min(e.opt.InjectSize, maxInline), connect: e.opt.Connect, event: e.event, lost: e.lost,
-		keep: e.nic.keep,
+		end: e.nic.end,
 	}
 	if s, ok := raw.(*stream); ok {
 		if err := s.establish(ctx); err != nil {

@@ -141,7 +141,7 @@ func (m *mirror) open() (err error) {
 	}
 	m.wake = make(chan struct{}, 1)
 	wake := m.wake
-	l, err := m.dev.link(linkAttr{sendDepth: mirrorDepth, recvDepth: 1, sge: 1, keep: m.nic.keep, event: func() {
+	l, err := m.dev.link(linkAttr{sendDepth: mirrorDepth, recvDepth: 1, sge: 1, end: m.nic.end, event: func() {
 		select {
 		case wake <- struct{}{}:
 		default:

@@ -47,12 +47,12 @@ type linkAttr struct {
 	readsIn, readsOut    uint8 // READs and atomics at once: answered, and sent, which the peer may lower; as granted only
 	maxMsg               int64
 	connect              ibvfd.ConnectAttr
-	event                func()             // does not block
-	lost                 func()             // nor does this: the link is broken; may be nil
-	keep                 func(func() error) // of a link that was not made, what could not be ended
-	path                 *ibvfd.ManagedAttr // what rdma_cm has settled; nil over TCP
-	toward               toward             // over TCP
-	why                  string             // the port and its GID
+	event                func()                   // does not block
+	lost                 func()                   // nor does this: the link is broken; may be nil
+	end                  func(func() error) error // ends a link that was not made, now or later
+	path                 *ibvfd.ManagedAttr       // what rdma_cm has settled; nil over TCP
+	toward               toward                   // over TCP
+	why                  string                   // the port and its GID
 }
 
 type verbsLink struct {
@@ -69,12 +69,8 @@ type verbsLink struct {
 func (d *verbsDevice) link(a linkAttr) (_ link, err error) {
 	l := &verbsLink{ctx: d.ctx, watch: d.watch, a: a}
 	defer func() {
-		if err == nil {
-			return
-		}
-		if left := l.close(); left != nil {
-			a.keep(l.close)
-			err = joined(err, left)
+		if err != nil {
+			err = joined(err, a.end(l.close))
 		}
 	}()
 	if l.cq, err = d.ctx.CreateCQWith(ibvfd.CQAttr{Depth: queues*a.sendDepth + a.recvDepth, Events: true}); err != nil {
