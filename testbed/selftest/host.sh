@@ -103,6 +103,29 @@ if compgen -G "$GPURDMA_BUILD/modules/6.1/.work.*" >/dev/null; then fail "a buil
 unset GPURDMA_BUILD
 echo "ok killed build"
 
+# make demo without the newest kernel, for whatever reason; and with one that was asked for.
+mkdir "$dir/demo"
+printf '#!/bin/sh\n[ "$1" = build ] || exec %s "$@"\n' "$(command -v go)" >"$dir/demo/go" # nothing is built anew
+cat >"$dir/demo/testbed" <<'STUB'
+#!/bin/sh
+case "$1 $3" in
+"fetch 7.2") echo "the reason" >&2; exit "$UNAVAILABLE" ;;
+fetch*) exit 0 ;;
+esac
+echo "$1 on $3"
+STUB
+chmod 755 "$dir/demo/go" "$dir/demo/testbed"
+demo() { env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL PATH="$dir/demo:$PATH" UNAVAILABLE="$1" make -s demo TESTBED="$dir/demo/testbed" "${@:2}"; }
+for status in 77 1; do
+	expect 0 demo $status
+	said out 'run on 6.12'
+	said err 'the reason' 'kernel 7.2 cannot be had here'
+done
+expect 2 demo 77 KERNEL=7.2
+said err 'the reason' 'kernel 7.2 cannot be had here'
+if grep -q 'run on' "$dir/out"; then fail "make demo KERNEL=7.2 ran on another kernel"; fi
+echo "ok demo without the newest kernel"
+
 # The installed commands, on a system that has the C library and nothing else.
 root=$dir/root
 expect 0 env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL make -s install DESTDIR="$root" PREFIX=/usr
