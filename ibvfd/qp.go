@@ -345,6 +345,7 @@ const (
 	postNoFlush                 // no FLUSH
 	postNoSGE                   // SGEs where there are none to be
 	postNoPlacement             // a FLUSH to nowhere
+	postForeign                 // inline data at an address that is none of this process
 	postProvider                // the provider's errno
 )
 
@@ -377,6 +378,9 @@ func explainPost(e *dmabuf.Error, depth, sges int, bad postRefusal, errno unix.E
 	case bad == postNoPlacement:
 		e.Detail = " is a FLUSH to no placement that there is"
 		e.Remedy = "set Placement to FlushGlobal, FlushPersistent or both"
+	case bad == postForeign:
+		e.Detail = " is to copy inline data from below 64 KiB, where a process has no memory: offsets of a dma-buf are such addresses"
+		e.Remedy = "post what is in a dma-buf, or on a GPU, without SendInline"
 	case errno == unix.ENOMEM:
 		e.Remedy = fmt.Sprintf("the queue holds %d; poll completions before posting more", depth)
 	case errno == unix.EINVAL:

@@ -597,6 +597,7 @@ func TestFlushIsRefused(t *testing.T) {
 	for bad, words := range map[postRefusal][]string{
 		postNoSGE:       {"has SGEs", "FlushLength", "CompareAdd"},
 		postNoPlacement: {"no placement", "FlushGlobal", "FlushPersistent"},
+		postForeign:     {"inline", "below 64 KiB", "dma-buf", "without SendInline"},
 	} {
 		says(qp.explainPost("ibv_post_send", 3, 8, 1, bad, unix.EINVAL), append(words, "work request 3")...)
 	}

@@ -101,6 +101,9 @@ func (q *sendQueue) encode(wrs []SendWR) (n int, bad postRefusal) {
 		if len(w.SGE) > sges {
 			return i, postTooMany
 		}
+		if w.Flags&SendInline != 0 && foreign(w.SGE) {
+			return i, postForeign
+		}
 		a.wrID, a.opcode, a.sendFlags = w.ID, uint32(w.Op), uint32(w.Flags)
 		a.remoteAddr = w.RemoteAddr
 		switch w.Op {

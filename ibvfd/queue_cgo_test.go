@@ -123,6 +123,8 @@ func TestPostSendRefusals(t *testing.T) {
 		{"negative errno", 1, -int(unix.ENOMEM), 4, many(2), 1, postProvider, unix.ENOMEM, 1},
 		{"too many SGEs", 100, 0, 4, at(many(6), 5, SendWR{SGE: make([]SGE, 3)}), 5, postTooMany, unix.EINVAL, 2},
 		{"too many SGEs first", 100, 0, 4, at(many(6), 0, SendWR{SGE: make([]SGE, 3)}), 0, postTooMany, unix.EINVAL, 0},
+		{"inline from a dma-buf", 100, 0, 4, at(many(6), 2, SendWR{Flags: SendInline, SGE: []SGE{{Addr: 1 << 30, Length: 8}, {Addr: 4096, Length: 8}}}), 2, postForeign, unix.EINVAL, 1},
+		{"inline, and nothing of it", 100, 0, 4, at(many(1), 0, SendWR{Flags: SendInline, SGE: []SGE{{}}}), 1, postOK, 0, 1},
 		{"unknown opcode", 100, 0, 4, at(many(6), 2, SendWR{Op: 8}), 2, postOpcode, unix.EINVAL, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {

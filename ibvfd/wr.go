@@ -47,10 +47,26 @@ const (
 	// SendInline copies the data while posting: no key is needed, and the memory
 	// may be reused at once. The CPU copies from the addresses in the SGEs, so
 	// they must be addresses of this process: of a host MR whose IOVA is its
-	// address, never of a dma-buf. A key does not tell, hence nobody refuses;
-	// [MR.Route] does. QPAttr.Inline bounds the length.
+	// address, never of a dma-buf. A key does not tell; [MR.Route] does. What is
+	// refused, as it would end the process, is an address below 64 KiB, as the
+	// beginning of a dma-buf has whose IOVA is not chosen. QPAttr.Inline bounds
+	// the length.
 	SendInline SendFlags = 1 << 3
 )
+
+// lowest is below all memory of a process: vm.mmap_min_addr, which is 64 KiB on x86,
+// and 32 on arm64, where programs begin far above all the same.
+const lowest = 64 << 10
+
+// foreign reports whether the CPU cannot copy from there.
+func foreign(sges []SGE) bool {
+	for i := range sges {
+		if sges[i].Addr < lowest && sges[i].Length > 0 {
+			return true
+		}
+	}
+	return false
+}
 
 // FlushPlacement is how far OpFlush pushes data. The numbers are those of enum
 // ibv_placement_type; both may be asked for at once.
