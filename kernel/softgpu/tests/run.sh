@@ -35,8 +35,15 @@ case $GPURDMA_KERNEL in
 	;;
 esac
 
+# Where the core maps when it attaches an importer that takes part in moves to an
+# exporter that does not.
+case $GPURDMA_KERNEL in
+6.1 | 6.12) export SOFTGPU_MAPS_IN_ATTACH=1 ;;
+esac
+
 insmod "$modules/testimporter.ko"
 status=0
+provoked=0
 for personality in amdgpu xe i915; do
 	# Both have a run of their own, where they are not: VRAM beyond the BAR below.
 	case $personality in
@@ -47,6 +54,7 @@ for personality in amdgpu xe i915; do
 	insmod "$modules/softgpu.ko" personality=$personality
 	echo "== $personality"
 	"$program" "$(basename "$gpu")" "$near" "$far" "$@" || status=1
+	case " ${*:-vmap-failure} " in *" vmap-failure "*) provoked=$((provoked + 1)) ;; esac
 	rmmod softgpu
 done
 
@@ -76,5 +84,12 @@ if [ $# -eq 0 ]; then
 		echo "FAIL rdma_rxe takes any importer"
 		status=1
 	fi
+fi
+
+# A vmap fails where that is provoked, and nowhere else.
+warned=$(dmesg | grep -c 'WARNING: .* dma_buf_vmap+') || true
+if [ "$warned" -ne "$provoked" ]; then
+	echo "FAIL $warned times a dma-buf's vmap failed, $provoked of them on purpose"
+	status=1
 fi
 exit $status
