@@ -43,6 +43,9 @@ type Exported struct {
 // of allocations next to each other. The memory must stay allocated until the
 // buffer is closed and every MR on it too.
 //
+// The dma-bufs are of the whole allocations: those that are larger than what the GPU's
+// BAR shows are refused, as amdgpu would move them to system memory and say nothing.
+//
 // It refuses memory of the host, memory that is not allocated as a whole, and
 // pointers that the runtime does not know, such as freed ones. Errors are
 // *dmabuf.Error with a [Status], dmabuf.ErrRange or dmabuf.ErrLimit, or those
@@ -52,10 +55,10 @@ func Export(ptr uintptr, length int64, opt ExportOptions) (*Exported, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.exportMemory(pointer(ptr), length, opt)
+	return s.exportMemory(pointer(ptr), length, opt, gpualloc.Env{})
 }
 
-func (s *session) exportMemory(p pointer, length int64, opt ExportOptions) (*Exported, error) {
+func (s *session) exportMemory(p pointer, length int64, opt ExportOptions, env gpualloc.Env) (*Exported, error) {
 	on := fmt.Sprintf("pointer %#x", uint64(p))
 	if length <= 0 || opt.MaxLength < 0 {
 		return nil, &dmabuf.Error{Op: "export", Device: on, Err: dmabuf.ErrRange, Detail: fmt.Sprintf("length %d, MRs of at most %d", length, opt.MaxLength)}
@@ -70,8 +73,8 @@ func (s *session) exportMemory(p pointer, length int64, opt ExportOptions) (*Exp
 		return nil, err
 	}
 	on = fmt.Sprintf("%v, pointer %#x", d, uint64(p))
-	if l, ok := visibleLimit(d, gpualloc.Env{}); ok {
-		if err := vendor.Beyond(on, length, l); err != nil {
+	if l, ok := visibleLimit(d, env); ok {
+		if err := vendor.WholeBeyond(on, allocations, l); err != nil {
 			return nil, err
 		}
 	}

@@ -183,7 +183,7 @@ func TestPointersThatCannotBeExported(t *testing.T) {
 			if tt.knob != "" {
 				double(t, "hsa", tt.knob)
 			}
-			got, err := s.exportMemory(p, tt.length, tt.opt)
+			got, err := s.exportMemory(p, tt.length, tt.opt, gpualloc.Env{})
 			if err == nil {
 				t.Fatal(got.Close())
 			}
@@ -215,22 +215,26 @@ func TestAllocGivesBackWhatItTook(t *testing.T) {
 	}
 }
 
+// shows writes the files by which amdgpu says how much of the memory its BAR shows.
+func shows(t *testing.T, sys string, d Device, visible int64) {
+	t.Helper()
+	dir := filepath.Join(sys, "bus/pci/devices", d.PCI.String())
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, bytes := range map[string]int64{"mem_info_vram_total": d.TotalMem, "mem_info_vis_vram_total": visible} {
+		if err := os.WriteFile(filepath.Join(dir, name), fmt.Appendln(nil, bytes), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // What is not in the BAR cannot be reached; amdgpu says how much is.
 func TestVisibleLimit(t *testing.T) {
 	double(t, "hsa")
 	d := first(t, started(t))
 	root := t.TempDir()
-	dir := filepath.Join(root, "bus/pci/devices", d.PCI.String())
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	write := func(name, text string) {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	write("mem_info_vram_total", "1073741824\n")
-	write("mem_info_vis_vram_total", "268435456\n")
+	shows(t, root, d, 256<<20)
 	l, ok := visibleLimit(d, gpualloc.Env{Sys: root})
 	if !ok || l.Bytes != 256<<20 {
 		t.Errorf("got %+v, %v", l, ok)
@@ -245,8 +249,62 @@ func TestVisibleLimit(t *testing.T) {
 		t.Errorf("got %v, want ErrLimit", err)
 	}
 	doubles.Words(t, err, "256 MiB", "resizable BAR")
-	write("mem_info_vis_vram_total", "1073741824\n")
+	shows(t, root, d, 1<<30)
 	if l, ok := visibleLimit(d, gpualloc.Env{Sys: root}); ok {
 		t.Errorf("all is visible, and still limited: %+v", l)
+	}
+}
+
+// However little of an allocation is exported, the dma-buf is of all of it, and amdgpu
+// wants all of a dma-buf in the BAR.
+func TestExportBeyondTheBAR(t *testing.T) {
+	double(t, "hsa", "DOUBLE_DEVICES=4")
+	s := started(t)
+	devices, err := s.devices()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := devices[3] // whose memory no other test uses
+	large := allocated(t, s, d, 4<<20)
+	small := allocated(t, s, d, 512<<10)
+	if next := allocated(t, s, d, 512<<10); next != small+512<<10 {
+		t.Fatalf("allocations at %#x and %#x are no neighbours", small, next)
+	}
+	sys := t.TempDir()
+	for _, c := range []struct {
+		name    string
+		p       pointer
+		length  int64
+		visible int64
+		words   string // of the refusal, "" for none
+	}{
+		{"a part", large, 1, 2 << 20, "the whole allocation, 4 MiB, where the memory in BAR 0 of 0000:d4:00.0 has 2 MiB"},
+		{"its end", large + 4<<20 - 1, 1, 4<<20 - 1, "the whole allocation, 4 MiB"},
+		{"all of the BAR", large, 1, 4 << 20, ""},
+		{"two", small + 512<<10 - 1, 2, 1<<20 - 1, "2 whole allocations, 1 MiB, where"},
+		{"one of two", small + 512<<10 - 1, 1, 1<<20 - 1, ""},
+		{"two that fit", small + 512<<10 - 1, 2, 1 << 20, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			shows(t, sys, d, c.visible)
+			log := doubles.Log(t)
+			e, err := s.exportMemory(c.p, c.length, ExportOptions{}, gpualloc.Env{Sys: sys})
+			if err == nil { // where the kernel has an exporter
+				if err := e.Close(); err != nil {
+					t.Error(err)
+				}
+			}
+			exports := log.Count(t, exportFunction)
+			if c.words == "" {
+				if errors.Is(err, dmabuf.ErrLimit) || exports == 0 {
+					t.Errorf("%d exports, %v", exports, err)
+				}
+				return
+			}
+			if !errors.Is(err, dmabuf.ErrLimit) || exports != 0 {
+				t.Errorf("%d exports before %v", exports, err)
+			}
+			doubles.Words(t, err, c.words, "resizable BAR", "allocate less")
+		})
 	}
 }

@@ -115,7 +115,7 @@ func TestVMExportOfUnalignedMemory(t *testing.T) {
 	page := uint64(os.Getpagesize())
 	for _, part := range []struct{ off, n int }{{0, 1}, {0, 400_000}, {1, 399_999}, {4095, 2}, {12_345, 54_321}, {399_999, 1}} {
 		for _, aligned := range []bool{false, true} {
-			e, err := s.exportMemory(p+pointer(part.off), int64(part.n), ExportOptions{Name: "mine", PageAlignedIOVA: aligned})
+			e, err := s.exportMemory(p+pointer(part.off), int64(part.n), ExportOptions{Name: "mine", PageAlignedIOVA: aligned}, gpualloc.Env{})
 			if err != nil {
 				t.Fatalf("%+v: %v", part, err)
 			}
@@ -142,7 +142,7 @@ func TestVMOffsetThatIsNeverFilledIn(t *testing.T) {
 	d := first(t, s)
 	allocated(t, s, d, 8<<10)
 	p := allocated(t, s, d, 64<<10)
-	got, err := s.exportMemory(p, 64<<10, ExportOptions{})
+	got, err := s.exportMemory(p, 64<<10, ExportOptions{}, gpualloc.Env{})
 	if err == nil {
 		t.Fatal(got.Close())
 	}
@@ -162,7 +162,7 @@ func TestVMFirstOfABlock(t *testing.T) {
 	}
 	p := allocated(t, s, devices[2], 64<<10)
 	log := doubles.Log(t)
-	e, err := s.exportMemory(p, 64<<10, ExportOptions{})
+	e, err := s.exportMemory(p, 64<<10, ExportOptions{}, gpualloc.Env{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,7 +185,7 @@ func TestVMPCIeMapping(t *testing.T) {
 	s := started(t)
 	p := allocated(t, s, first(t, s), 2<<20)
 	log := doubles.Log(t)
-	e, err := s.exportMemory(p, 2<<20, ExportOptions{PCIe: true})
+	e, err := s.exportMemory(p, 2<<20, ExportOptions{PCIe: true}, gpualloc.Env{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,12 +8,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"strconv"
 	"strings"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/gpualloc"
+	"github.com/gpurdma/gpurdma/gpualloc/align"
 	"github.com/gpurdma/gpurdma/internal/bytesize"
 	"github.com/gpurdma/gpurdma/internal/procfs"
 	"github.com/gpurdma/gpurdma/internal/sysfs"
@@ -102,13 +104,31 @@ func RoomForFDs(on string, need int64) error {
 // Beyond refuses beforehand an export that no device can reach as a whole: it is
 // longer than the window to the GPU's memory, which l describes.
 func Beyond(on string, length int64, l gpualloc.Limit) error {
+	return beyond(on, length, bytesize.Format(length), "export and register a part at a time", l)
+}
+
+// WholeBeyond is [Beyond] for runtimes whose dma-bufs are of whole allocations, however
+// little of one was asked for: the kernel's drivers want all of a dma-buf in the window.
+func WholeBeyond(on string, allocations []align.Range, l gpualloc.Limit) error {
+	var sum int64
+	for _, a := range allocations {
+		sum += int64(min(a.Length, uint64(math.MaxInt64-sum)))
+	}
+	what := "the dma-buf is of the whole allocation, " + bytesize.Format(sum)
+	if n := len(allocations); n != 1 {
+		what = fmt.Sprintf("the dma-bufs are of %d whole allocations, %s", n, bytesize.Format(sum))
+	}
+	return beyond(on, sum, what, "allocate less at a time: no part of an allocation is exported by itself", l)
+}
+
+func beyond(on string, length int64, what, otherwise string, l gpualloc.Limit) error {
 	if length <= l.Bytes {
 		return nil
 	}
 	return &dmabuf.Error{
 		Op: "export", Device: on, Err: dmabuf.ErrLimit,
-		Detail: fmt.Sprintf("%s, where %s has %s", bytesize.Format(length), l.Name, bytesize.Format(l.Bytes)),
-		Remedy: "enable resizable BAR (and Above 4G Decoding) in the firmware, or export and register a part at a time",
+		Detail: fmt.Sprintf("%s, where %s has %s", what, l.Name, bytesize.Format(l.Bytes)),
+		Remedy: "enable resizable BAR (and Above 4G Decoding) in the firmware, or " + otherwise,
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/gpualloc"
+	"github.com/gpurdma/gpurdma/gpualloc/align"
 )
 
 func TestBAR(t *testing.T) {
@@ -117,5 +119,30 @@ func TestBeyond(t *testing.T) {
 	err := Beyond("cuda:0", l.Bytes+1, l)
 	if !errors.Is(err, dmabuf.ErrLimit) || !strings.Contains(err.Error(), "BAR 1 of 0000:03:00.0 has 256 MiB") || !strings.Contains(err.Error(), "a part at a time") {
 		t.Error(err)
+	}
+}
+
+// What is exported is more than what was asked for: the allocations, and all of them.
+func TestWholeBeyond(t *testing.T) {
+	l := gpualloc.Limit{Name: "the memory in BAR 0 of 0000:03:00.0", Bytes: 256 << 20}
+	half := align.Range{Addr: 1 << 40, Length: 128 << 20}
+	other := align.Range{Addr: half.Addr + half.Length, Length: 128 << 20}
+	for _, fits := range [][]align.Range{{half}, {half, other}} {
+		if err := WholeBeyond("rocm:0", fits, l); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, c := range []struct {
+		held  []align.Range
+		words string
+	}{
+		{[]align.Range{{Addr: 1 << 40, Length: 8 << 30}}, "the whole allocation, 8 GiB, where the memory in BAR 0 of 0000:03:00.0 has 256 MiB"},
+		{[]align.Range{half, other, {Addr: 1 << 41, Length: 4096}}, "3 whole allocations, 256.0 MiB, 268439552 bytes, where"},
+		{[]align.Range{{Length: math.MaxInt64}, {Length: math.MaxUint64}, half}, "3 whole allocations, 8388608.0 TiB, 9223372036854775807 bytes"},
+	} {
+		err := WholeBeyond("rocm:0", c.held, l)
+		if !errors.Is(err, dmabuf.ErrLimit) || !strings.Contains(err.Error(), c.words) || !strings.Contains(err.Error(), "allocate less") {
+			t.Error(err)
+		}
 	}
 }
