@@ -65,23 +65,33 @@ func describeDevice(d Device) gpualloc.Description {
 	return gpualloc.Description{Exporter: "drm", Driver: "i915, xe", Device: d.String(), PCI: &addr, Kind: kind}
 }
 
-// limits: the size of one allocation, and BAR 2, through which Intel's GPUs
-// show their memory. How much of either is free, the core API does not say.
+// limits: the size of one allocation, and BAR 2. How much of either is free, the core
+// API does not say.
 func (s *session) limits(d Device, env gpualloc.Env) []gpualloc.Limit {
 	out := []gpualloc.Limit{{
 		Name: "the driver's largest allocation", Bytes: d.MaxSize, Where: "ze_device_properties_t.maxMemAllocSize", Scope: "segment",
 		Raise: fmt.Sprintf("ask for at most %d bytes, or in Go split the buffer (Options.SegmentSize)", d.MaxSize),
 	}}
-	if d.Integrated {
-		return out
-	}
-	if size, file, ok := vendor.BAR(env.Sys, d.PCI.String(), 2); ok && size < d.TotalMem {
-		out = append(out, gpualloc.Limit{
-			Name: "BAR 2 of " + d.PCI.String(), Bytes: size, Where: file, Scope: "total",
-			Raise: "enable resizable BAR (and Above 4G Decoding) in the firmware, or force it and register less at a time",
-		})
+	if l, ok := barLimit(d, env); ok {
+		out = append(out, l)
 	}
 	return out
+}
+
+// barLimit is the size of BAR 2, through which Intel's GPUs show their memory, where
+// it does not show all of it.
+func barLimit(d Device, env gpualloc.Env) (gpualloc.Limit, bool) {
+	if d.Integrated {
+		return gpualloc.Limit{}, false
+	}
+	size, file, ok := vendor.BAR(env.Sys, d.PCI.String(), 2)
+	if !ok || size >= d.TotalMem {
+		return gpualloc.Limit{}, false
+	}
+	return gpualloc.Limit{
+		Name: "BAR 2 of " + d.PCI.String(), Bytes: size, Where: file, Scope: "total",
+		Raise: "enable resizable BAR (and Above 4G Decoding) in the firmware, or force it and register less at a time",
+	}, true
 }
 
 // exporter allocates on one GPU.

@@ -40,6 +40,9 @@ type Exported struct {
 // been allocated with an export descriptor for dma-bufs, and stay allocated
 // until the buffer is closed and every MR on it too.
 //
+// The dma-buf is of the whole allocation: one that is larger than BAR 2 of the GPU,
+// through which alone other devices reach it, is refused.
+//
 // It refuses memory of the host, shared memory, whose pages migrate, memory
 // that is not allocated as a whole, and pointers that the context does not
 // know, such as freed ones and those of another context. Errors are
@@ -50,10 +53,10 @@ func Export(context, ptr uintptr, length int64, opt ExportOptions) (*Exported, e
 	if err != nil {
 		return nil, err
 	}
-	return s.exportMemory(contextHandle(context), pointer(ptr), length, opt)
+	return s.exportMemory(contextHandle(context), pointer(ptr), length, opt, gpualloc.Env{})
 }
 
-func (s *session) exportMemory(ctx contextHandle, p pointer, length int64, opt ExportOptions) (*Exported, error) {
+func (s *session) exportMemory(ctx contextHandle, p pointer, length int64, opt ExportOptions, env gpualloc.Env) (*Exported, error) {
 	on := fmt.Sprintf("pointer %#x", uint64(p))
 	if length <= 0 || opt.MaxLength < 0 {
 		return nil, &dmabuf.Error{Op: "export", Device: on, Err: dmabuf.ErrRange, Detail: fmt.Sprintf("length %d, MRs of at most %d", length, opt.MaxLength)}
@@ -72,6 +75,11 @@ func (s *session) exportMemory(ctx contextHandle, p pointer, length int64, opt E
 		return nil, err
 	}
 	on = fmt.Sprintf("%v, pointer %#x", d, uint64(p))
+	if l, ok := barLimit(d, env); ok {
+		if err := vendor.WholeBeyond(on, []align.Range{held}, l); err != nil {
+			return nil, err
+		}
+	}
 	req := align.Request{Memory: mem, Allocations: []align.Range{held}, MaxLength: uint64(opt.MaxLength)}
 	if opt.PageAlignedIOVA {
 		req.IOVA = align.PageAligned

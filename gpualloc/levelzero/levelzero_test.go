@@ -10,7 +10,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -196,7 +198,7 @@ func TestPointersThatCannotBeExported(t *testing.T) {
 			if tt.knob != "" {
 				double(t, "ze", tt.knob)
 			}
-			got, err := s.exportMemory(tt.ctx, tt.p, tt.length, ExportOptions{})
+			got, err := s.exportMemory(tt.ctx, tt.p, tt.length, ExportOptions{}, gpualloc.Env{})
 			if err == nil {
 				t.Fatal(got.Close())
 			}
@@ -209,6 +211,68 @@ func TestPointersThatCannotBeExported(t *testing.T) {
 				t.Errorf("%v is no *dmabuf.Error", err)
 			}
 		})
+	}
+}
+
+// However little of an allocation is exported, the dma-buf is of all of it, and no
+// device reaches what is not in the BAR.
+func TestExportBeyondTheBAR(t *testing.T) {
+	double(t, "ze")
+	s := started(t)
+	d := first(t, s)
+	ctx := contextOf(t, s, d)
+	p := allocated(t, s, ctx, d, 4<<20)
+	sys := t.TempDir()
+	dir := filepath.Join(sys, "bus/pci/devices", d.PCI.String())
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	resource := "0x1000000 0x1ffffff 0x140204\n0x0 0x0 0x0\n0x4000000000 %#x 0x14220c\n" // BAR 2
+	for _, c := range []struct {
+		name   string
+		bar    uint64
+		p      pointer
+		length int64
+		fits   bool
+	}{
+		{"all of it", 2 << 20, p, 4 << 20, false},
+		{"a part", 2 << 20, p, 1, false},
+		{"its end", 4<<20 - 4096, p + 4<<20 - 1, 1, false},
+		{"all of the BAR", 4 << 20, p, 4 << 20, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if err := os.WriteFile(filepath.Join(dir, "resource"), fmt.Appendf(nil, resource, 0x4000000000+c.bar-1), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			log := doubles.Log(t)
+			e, err := s.exportMemory(ctx, c.p, c.length, ExportOptions{}, gpualloc.Env{Sys: sys})
+			if err == nil { // where the kernel has an exporter
+				if err := e.Close(); err != nil {
+					t.Error(err)
+				}
+			}
+			exports := 0
+			for _, call := range log.Args(t, "zeMemGetAllocProperties") {
+				if strings.HasSuffix(call, "export 1") {
+					exports++
+				}
+			}
+			if c.fits {
+				if errors.Is(err, dmabuf.ErrLimit) || exports == 0 {
+					t.Errorf("%d exports, %v", exports, err)
+				}
+				return
+			}
+			if !errors.Is(err, dmabuf.ErrLimit) || exports != 0 {
+				t.Errorf("%d exports before %v", exports, err)
+			}
+			doubles.Words(t, err, "the whole allocation, 4 MiB, where BAR 2 of 0000:d1:00.0 has", "resizable BAR", "allocate less")
+		})
+	}
+	integrated := d
+	integrated.Integrated = true
+	if l, ok := barLimit(integrated, gpualloc.Env{Sys: sys}); ok {
+		t.Errorf("a GPU without memory of its own is limited: %+v", l)
 	}
 }
 

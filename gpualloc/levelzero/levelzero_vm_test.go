@@ -134,7 +134,7 @@ func TestVMExportOfUnalignedMemory(t *testing.T) {
 	page := uint64(os.Getpagesize())
 	for _, part := range []struct{ off, n int }{{0, 1}, {0, 400_000}, {1, 399_999}, {4095, 2}, {12_345, 54_321}, {399_999, 1}} {
 		for _, aligned := range []bool{false, true} {
-			e, err := s.exportMemory(ctx, p+pointer(part.off), int64(part.n), ExportOptions{Name: "mine", PageAlignedIOVA: aligned})
+			e, err := s.exportMemory(ctx, p+pointer(part.off), int64(part.n), ExportOptions{Name: "mine", PageAlignedIOVA: aligned}, gpualloc.Env{})
 			if err != nil {
 				t.Fatalf("%+v: %v", part, err)
 			}
@@ -174,7 +174,7 @@ func TestVMMemoryWithoutAnExportDescriptor(t *testing.T) {
 	ctx := contextOf(t, s, d)
 	plain(t, s, ctx, d, 64<<10)
 	p := plain(t, s, ctx, d, 64<<10)
-	got, err := s.exportMemory(ctx, p, 64<<10, ExportOptions{})
+	got, err := s.exportMemory(ctx, p, 64<<10, ExportOptions{}, gpualloc.Env{})
 	if err == nil {
 		t.Fatal(got.Close())
 	}
@@ -184,7 +184,7 @@ func TestVMMemoryWithoutAnExportDescriptor(t *testing.T) {
 	doubles.Words(t, err, "export descriptor", "0x200000 bytes")
 
 	t.Setenv("DOUBLE_ZE_STRICT", "1")
-	_, err = s.exportMemory(ctx, p, 64<<10, ExportOptions{})
+	_, err = s.exportMemory(ctx, p, 64<<10, ExportOptions{}, gpualloc.Env{})
 	if !errors.Is(err, UnsupportedFeature) {
 		t.Errorf("got %v, want UnsupportedFeature", err)
 	}
