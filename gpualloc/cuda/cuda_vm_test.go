@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -208,7 +209,7 @@ func TestVMExportOfManyMappings(t *testing.T) {
 			udmabuf(t)
 			s := started(t)
 			ctx := retained(t, s, 1)
-			p := mapped(t, s, ctx, 1, n, true)
+			p := mapped(t, s, ctx, 1, slices.Repeat([]mapping{{ordinal: 1}}, n)...)
 			want := doubles.Random(n*huge - 1000)
 			if r := s.drv.toDevice(ctx, p+500, want); r != Success {
 				t.Fatal(r)
@@ -249,7 +250,7 @@ func TestVMExportOfMappingsOfTheGPU(t *testing.T) {
 	}
 	s := started(t)
 	ctx := retained(t, s, 0)
-	p := mapped(t, s, ctx, 0, 3, true)
+	p := mapped(t, s, ctx, 0, mapping{}, mapping{}, mapping{})
 	e, err := s.exportMemory(p+1, 3*huge-2, ExportOptions{}, gpualloc.Env{})
 	if err != nil {
 		t.Fatal(err)

@@ -48,10 +48,10 @@ type Exported struct {
 // allocated and mapped until the buffer is closed and every MR on it too. A
 // mapping that changes needs a new export.
 //
-// It refuses managed memory, whose pages migrate, memory of the host, memory
-// that is not allocated as a whole, and pointers that CUDA does not know, such
-// as freed ones. Errors are *dmabuf.Error with a [Result], dmabuf.ErrRange or
-// dmabuf.ErrLimit, or those of package align.
+// It refuses managed memory, whose pages migrate, memory of the host, memory of
+// several GPUs, memory that is not allocated as a whole, and pointers that CUDA
+// does not know, such as freed ones. Errors are *dmabuf.Error with a [Result],
+// dmabuf.ErrRange or dmabuf.ErrLimit, or those of package align.
 func Export(ptr uintptr, length int64, opt ExportOptions) (*Exported, error) {
 	s, err := start()
 	if err != nil {
@@ -113,7 +113,7 @@ func window(length, most int64) int64 {
 }
 
 func (s *session) exportIn(ctx contextHandle, d Device, on string, p pointer, length int64, opt ExportOptions, release func() error) (*Exported, error) {
-	allocations, err := s.allocations(ctx, on, p, uint64(length))
+	allocations, err := s.allocations(ctx, d, on, p, uint64(length))
 	if err != nil {
 		return nil, err
 	}
@@ -220,8 +220,8 @@ func (s *session) pointerInfo(p pointer, on string) (pointerFacts, error) {
 // maxSegments bounds the walk over mappings, far above any real number.
 const maxSegments = 1 << 20
 
-// allocations walks the allocations, or mappings, that hold the memory.
-func (s *session) allocations(ctx contextHandle, on string, p pointer, length uint64) ([]align.Range, error) {
+// allocations walks the allocations, or mappings, that hold the memory, of one GPU.
+func (s *session) allocations(ctx contextHandle, d Device, on string, p pointer, length uint64) ([]align.Range, error) {
 	mem := align.Range{Addr: uint64(p), Length: length}
 	if length-1 > ^uint64(0)-uint64(p) {
 		return nil, &dmabuf.Error{Op: "export", Device: on, Err: dmabuf.ErrRange, Detail: fmt.Sprintf("%v wraps around the address space", mem)}
@@ -241,6 +241,11 @@ func (s *session) allocations(ctx contextHandle, on string, p pointer, length ui
 		if !held.Contains(align.Range{Addr: at, Length: 1}) {
 			return nil, &dmabuf.Error{Op: "cuMemGetAddressRange", Device: on, Err: unix.EPROTO, Detail: fmt.Sprintf("%v does not hold %#x", held, at)}
 		}
+		if len(out) > 0 {
+			if err := s.belongs(d, on, at, mem); err != nil {
+				return nil, err
+			}
+		}
 		out = append(out, held)
 		if held.Length-1 >= last-held.Addr {
 			return out, nil
@@ -248,6 +253,20 @@ func (s *session) allocations(ctx contextHandle, on string, p pointer, length ui
 		at = held.Addr + held.Length
 	}
 	return nil, &dmabuf.Error{Op: "export", Device: on, Err: dmabuf.ErrLimit, Detail: fmt.Sprintf("more than %d mappings", maxSegments)}
+}
+
+// belongs refuses a further mapping that is not exportable memory of the first one's
+// GPU: mappings next to each other may be of any.
+func (s *session) belongs(d Device, on string, at uint64, mem align.Range) error {
+	info, err := s.pointerInfo(pointer(at), fmt.Sprintf("%s, at %#x, %#x bytes into %v", on, at, at-mem.Addr, mem))
+	if err != nil || info.ordinal == d.Ordinal {
+		return err
+	}
+	return &dmabuf.Error{
+		Op: "export", Device: on, Err: dmabuf.ErrRange,
+		Detail: fmt.Sprintf("%#x, %#x bytes into %v, belongs to another GPU, cuda:%d", at, at-mem.Addr, mem, info.ordinal),
+		Remedy: "export the memory of each GPU by itself",
+	}
 }
 
 // setSyncMemops makes copies on the memory synchronous: without it, a copy may

@@ -53,27 +53,32 @@ func allocated(t *testing.T, s *session, ctx contextHandle, size uint64) pointer
 	return p
 }
 
-// mapped is n mappings of 2 MiB next to each other, but for the holes.
-func mapped(t *testing.T, s *session, ctx contextHandle, ordinal, n int, rdma bool, holes ...int) pointer {
+// mapping is 2 MiB of the virtual memory API.
+type mapping struct {
+	ordinal int // of the GPU that has the memory
+	noRDMA  bool
+	hole    bool // nothing is mapped
+}
+
+// mapped is mappings next to each other, which the context's GPU may use.
+func mapped(t *testing.T, s *session, ctx contextHandle, ordinal int, mappings ...mapping) pointer {
 	t.Helper()
-	p, r := s.drv.reserve(ctx, uint64(n)*huge)
+	size := uint64(len(mappings)) * huge
+	p, r := s.drv.reserve(ctx, size)
 	if r != Success {
 		t.Fatal(r)
 	}
 	t.Cleanup(func() {
-		if r := s.drv.addressFree(ctx, p, uint64(n)*huge); r != Success {
+		if r := s.drv.addressFree(ctx, p, size); r != Success {
 			t.Error(r)
 		}
 	})
-next:
-	for i := range n {
-		for _, h := range holes {
-			if h == i {
-				continue next
-			}
+	for i, m := range mappings {
+		if m.hole {
+			continue
 		}
 		at := p + pointer(i)*huge
-		h, r := s.drv.create(ctx, huge, device(ordinal), rdma)
+		h, r := s.drv.create(ctx, huge, device(m.ordinal), !m.noRDMA)
 		if r == Success {
 			r = s.drv.mapHandle(ctx, at, huge, h)
 		}
@@ -237,8 +242,8 @@ func TestPointersThatCannotBeExported(t *testing.T) {
 		t.Fatal(r)
 	}
 	doubles.DestroyContext(t, uintptr(gone))
-	hole := mapped(t, s, ctx, 0, 3, true, 1)
-	noRDMA := mapped(t, s, ctx, 0, 1, false)
+	hole := mapped(t, s, ctx, 0, mapping{}, mapping{hole: true}, mapping{})
+	noRDMA := mapped(t, s, ctx, 0, mapping{noRDMA: true})
 	t.Setenv("DOUBLE_CUDA_MANAGED", "1")
 	managed := allocated(t, s, ctx, huge)
 	t.Setenv("DOUBLE_CUDA_MANAGED", "0")
@@ -291,6 +296,66 @@ func TestPointersThatCannotBeExported(t *testing.T) {
 			if tt.length > 0 && tt.opt.MaxLength == 0 {
 				log.Balanced(t, pairs)
 			}
+		})
+	}
+}
+
+// A range over memory of several kinds: what the first address is holds for its own
+// allocation, or mapping, alone.
+func TestFurtherMemoryThatCannotBeExported(t *testing.T) {
+	double(t, "cuda", "DOUBLE_DEVICES=3", "DOUBLE_EXPORTER=udmabuf") // which shares blocks
+	s := started(t)
+	ctx := retained(t, s, 0)
+	two := mapped(t, s, ctx, 0, mapping{}, mapping{}, mapping{ordinal: 1})
+	back := mapped(t, s, ctx, 0, mapping{ordinal: 2}, mapping{ordinal: 1}, mapping{ordinal: 2})
+	noRDMA := mapped(t, s, ctx, 0, mapping{}, mapping{noRDMA: true})
+	const part = 64 << 10
+	plain := allocated(t, s, ctx, part)
+	t.Setenv("DOUBLE_CUDA_MANAGED", "1")
+	if managed := allocated(t, s, ctx, part); managed != plain+part {
+		t.Fatalf("allocations at %#x and %#x are no neighbours", plain, managed)
+	}
+	for _, tt := range []struct {
+		name   string
+		p      pointer
+		length int64
+		is     error  // nil: it is asked for
+		driver Result // its answer if asked for all of it at once; 0: not asked
+		words  []string
+	}{
+		{"another GPU's", two, 3 * huge, dmabuf.ErrRange, InvalidValue, []string{"0x400000 bytes into", "belongs to another GPU, cuda:1", "each GPU by itself"}},
+		{"a byte of another GPU's", two + 5, 2*huge - 4, dmabuf.ErrRange, 0, []string{"0x3ffffb bytes into"}},
+		{"all but another GPU's", two, 2 * huge, nil, 0, nil},
+		{"another GPU's alone", two + 2*huge, huge, nil, 0, nil},
+		{"another GPU's in between", back, 3 * huge, dmabuf.ErrRange, InvalidValue, []string{"cuda:2 (", "0x200000 bytes into", "cuda:1"}},
+		{"without RDMA", noRDMA, 2 * huge, NotSupported, NotSupported, []string{"0x200000 bytes into", "gpuDirectRDMACapable"}},
+		{"managed", plain, 2 * part, NotSupported, NotSupported, []string{"0x10000 bytes into", "migrate"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if tt.driver != Success {
+				if fd, r := s.drv.export(ctx, tt.p, uint64(tt.length), 0); r != tt.driver {
+					t.Errorf("the driver exports %d, %v, want %v", fd, r, tt.driver)
+				}
+			}
+			log := doubles.Log(t)
+			e, err := s.exportMemory(tt.p, tt.length, ExportOptions{}, gpualloc.Env{})
+			if err == nil { // where the kernel has an exporter
+				if err := e.Close(); err != nil {
+					t.Error(err)
+				}
+			}
+			exports := log.Count(t, exportFunction)
+			if tt.is == nil {
+				if errors.Is(err, dmabuf.ErrRange) || exports == 0 {
+					t.Errorf("%d exports, %v", exports, err)
+				}
+				return
+			}
+			if !errors.Is(err, tt.is) || exports != 0 {
+				t.Errorf("%d exports before %v, want %v", exports, err, tt.is)
+			}
+			doubles.Words(t, err, tt.words...)
+			log.Balanced(t, pairs)
 		})
 	}
 }

@@ -277,6 +277,15 @@ struct area *core_find(uint64_t addr)
 	return NULL;
 }
 
+struct area *core_behind(uint64_t addr)
+{
+	struct area *a = areas;
+
+	while (a && a->addr + (a->size - 1) < addr)
+		a = a->next;
+	return a;
+}
+
 struct area *core_owned(const void *owner)
 {
 	struct area *a = areas;

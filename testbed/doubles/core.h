@@ -55,6 +55,8 @@ size_t core_block_size(const struct block *b);
 struct area *core_alloc(size_t size, int device, bool pooled);
 struct area *core_map(uint64_t addr, size_t size, struct block *b, size_t offset, int device);
 struct area *core_find(uint64_t addr);
+/* The first that ends behind addr, NULL if there is none; the others follow it. */
+struct area *core_behind(uint64_t addr);
 /* One that this owner has, NULL if there is none. */
 struct area *core_owned(const void *owner);
 void core_remove(struct area *a);

@@ -454,9 +454,29 @@ static CUresult result(int fd)
 	return NOT_SUPPORTED;
 }
 
+/*
+ * What the reference demands of the memory of a range: all of it on one device, and
+ * allocated alike. Holes are for the export to notice.
+ */
+static CUresult alike(CUdeviceptr p, size_t n)
+{
+	struct area *first = core_behind(p);
+
+	for (struct area *a = first; a && a->addr <= p + (n - 1); a = a->next) {
+		if (a->flags & (MANAGED | NO_RDMA))
+			return NOT_SUPPORTED;
+		if (foreign(a))
+			return INVALID_CONTEXT;
+		if (a->device != first->device || (a->flags ^ first->flags) & MAPPED)
+			return INVALID_VALUE;
+	}
+	return OK;
+}
+
 API CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr p, size_t n, int type, unsigned long long flags)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	CUresult refused;
 	struct area *a;
 	int fd;
 
@@ -465,11 +485,10 @@ API CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr p, size_t n
 		LEAVE(INVALID_VALUE);
 	if (!core_knob("DOUBLE_CUDA_DMABUF", 1) || (flags && !core_knob("DOUBLE_CUDA_PCIE", 1)))
 		LEAVE(NOT_SUPPORTED);
+	refused = alike(p, n);
+	if (refused)
+		LEAVE(refused);
 	a = core_find(p);
-	if (a && a->flags & (MANAGED | NO_RDMA))
-		LEAVE(NOT_SUPPORTED);
-	if (a && foreign(a))
-		LEAVE(INVALID_CONTEXT);
 	if (a && a->size - (size_t)(p - a->addr) < n && a->flags & MAPPED) {
 		if (core_knob_is("DOUBLE_CUDA_EXPORT", "single"))
 			LEAVE(INVALID_VALUE);
@@ -498,6 +517,7 @@ struct prop {
 
 struct vmm {
 	struct block *block;
+	int device;
 	bool rdma;
 };
 
@@ -528,6 +548,7 @@ API CUresult cuMemCreate(CUhandle *h, size_t n, const struct prop *p, unsigned l
 		free(v);
 		LEAVE(OUT_OF_MEMORY);
 	}
+	v->device = p->location_id;
 	v->rdma = p->rdma;
 	*h = (CUhandle)(uintptr_t)v;
 	LEAVE(OK);
@@ -600,7 +621,7 @@ API CUresult cuMemMap(CUdeviceptr p, size_t n, size_t offset, CUhandle h, unsign
 	ENTER("%#llx %zu", p, n);
 	if (!v || offset || flags || n != core_block_size(v->block) || !inside_reserved(p, n) || core_find(p))
 		LEAVE(INVALID_VALUE);
-	a = core_map(p, n, v->block, 0, 0);
+	a = core_map(p, n, v->block, 0, v->device);
 	if (!a)
 		LEAVE(OUT_OF_MEMORY);
 	a->flags = MAPPED | (v->rdma ? 0 : NO_RDMA);
@@ -637,7 +658,6 @@ API CUresult cuMemSetAccess(CUdeviceptr p, size_t n, const struct access *d, siz
 		if (!a || a->size > n || !(a->flags & MAPPED))
 			LEAVE(INVALID_VALUE);
 		a->flags |= ACCESSIBLE;
-		a->device = d->location_id;
 		p += a->size;
 		n -= a->size;
 	}
