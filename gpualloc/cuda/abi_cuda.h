@@ -66,6 +66,7 @@ struct gpurdma_cuda {
 	gpurdma_CUresult (*cuDeviceGet)(gpurdma_CUdevice *, int);
 	gpurdma_CUresult (*cuDeviceGetName)(char *, int, gpurdma_CUdevice);
 	gpurdma_CUresult (*cuDeviceGetUuid)(gpurdma_CUuuid *, gpurdma_CUdevice);
+	gpurdma_CUresult (*cuDeviceGetUuid_v2)(gpurdma_CUuuid *, gpurdma_CUdevice);
 	gpurdma_CUresult (*cuDeviceGetPCIBusId)(char *, int, gpurdma_CUdevice);
 	gpurdma_CUresult (*cuDeviceTotalMem)(size_t *, gpurdma_CUdevice);
 	gpurdma_CUresult (*cuDeviceGetAttribute)(int *, int, gpurdma_CUdevice);

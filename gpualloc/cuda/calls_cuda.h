@@ -28,6 +28,7 @@ static inline int gpurdma_cuDeviceGetCount(gpurdma_api a, int *n) { return a->cu
 static inline int gpurdma_cuDeviceGet(gpurdma_api a, int *dev, int ordinal) { return a->cuDeviceGet(dev, ordinal); }
 static inline int gpurdma_cuDeviceGetName(gpurdma_api a, char *name, int len, int dev) { return a->cuDeviceGetName(name, len, dev); }
 static inline int gpurdma_cuDeviceGetUuid(gpurdma_api a, gpurdma_CUuuid *id, int dev) { return a->cuDeviceGetUuid(id, dev); }
+static inline int gpurdma_cuDeviceGetUuid_v2(gpurdma_api a, gpurdma_CUuuid *id, int dev) { return a->cuDeviceGetUuid_v2(id, dev); }
 static inline int gpurdma_cuDeviceGetPCIBusId(gpurdma_api a, char *id, int len, int dev) { return a->cuDeviceGetPCIBusId(id, len, dev); }
 static inline int gpurdma_cuDeviceTotalMem(gpurdma_api a, size_t *n, int dev) { return a->cuDeviceTotalMem(n, dev); }
 static inline int gpurdma_cuDeviceGetAttribute(gpurdma_api a, int *v, int attr, int dev) { return a->cuDeviceGetAttribute(v, attr, dev); }

@@ -14,7 +14,7 @@ import (
 type Device struct {
 	Ordinal       int              `json:"ordinal"` // what "cuda:0" counts
 	Name          string           `json:"name"`    // "NVIDIA H100 80GB HBM3"
-	UUID          string           `json:"uuid"`    // "GPU-01234567-89ab-cdef-0123-456789abcdef"
+	UUID          string           `json:"uuid"`    // "GPU-01234567-89ab-cdef-0123-456789abcdef", of a MIG instance "MIG-…"
 	PCI           gpualloc.PCIAddr `json:"pci"`
 	TotalMem      int64            `json:"total_mem"`  // bytes
 	Compute       [2]int           `json:"compute"`    // compute capability: 9, 0
@@ -79,7 +79,12 @@ func (s *session) describe(ordinal int, env gpualloc.Env) (Device, error) {
 	if r != Success {
 		return d, failed("cuDeviceGetUuid", on, r, "", "")
 	}
-	d.UUID = fmt.Sprintf("GPU-%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:])
+	// A MIG instance has another UUID than its GPU; both prefixes are nvidia-smi's.
+	prefix := "GPU"
+	if gpu, r := s.drv.uuidOfGPU(d.dev); r == Success && gpu != id {
+		prefix = "MIG"
+	}
+	d.UUID = fmt.Sprintf("%s-%x-%x-%x-%x-%x", prefix, id[:4], id[4:6], id[6:8], id[8:10], id[10:])
 	bus, r := s.drv.pciBusID(d.dev)
 	if r != Success {
 		return d, failed("cuDeviceGetPCIBusId", on, r, "", "")

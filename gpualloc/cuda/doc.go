@@ -4,10 +4,10 @@
 // CUDA driver API.
 //
 // Importing it registers the specs "cuda:0" (cuMemAlloc) and "cuda:0/vmm"
-// (the virtual memory API, cuMemCreate) with gpualloc, with the GPU's UUID and
-// PCI address as aliases. [Export] exports memory that the caller already
-// owns, however it was allocated. [Devices] lists the GPUs and says of each
-// whether it exports dma-bufs, and if not, why.
+// (the virtual memory API, cuMemCreate) with gpualloc, with the GPU's UUID, a MIG
+// instance's own, and PCI address as aliases. [Export] exports memory that the
+// caller already owns, however it was allocated. [Devices] lists the GPUs and says
+// of each whether it exports dma-bufs, and if not, why.
 //
 // libcuda.so.1 is loaded when it is first needed; the variable GPURDMA_LIBCUDA
 // names another file. No CUDA header or toolkit is needed to build, and a

@@ -29,6 +29,7 @@ type driver interface {
 	device(ordinal int) (device, Result)
 	name(device) (string, Result)
 	uuid(device) ([uuidLen]byte, Result)
+	uuidOfGPU(device) ([uuidLen]byte, Result) // the older call, which knows no MIG instances
 	pciBusID(device) (string, Result)
 	totalMem(device) (uint64, Result)
 	attribute(attr int, d device) (int, Result)

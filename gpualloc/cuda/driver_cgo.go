@@ -36,7 +36,8 @@ var symbols = []symbol{
 	{name: "cuDeviceGetCount", at: func(a *C.struct_gpurdma_cuda) unsafe.Pointer { return unsafe.Pointer(&a.cuDeviceGetCount) }},
 	{name: "cuDeviceGet", at: func(a *C.struct_gpurdma_cuda) unsafe.Pointer { return unsafe.Pointer(&a.cuDeviceGet) }},
 	{name: "cuDeviceGetName", at: func(a *C.struct_gpurdma_cuda) unsafe.Pointer { return unsafe.Pointer(&a.cuDeviceGetName) }},
-	{name: "cuDeviceGetUuid_v2", at: func(a *C.struct_gpurdma_cuda) unsafe.Pointer { return unsafe.Pointer(&a.cuDeviceGetUuid) }, older: "cuDeviceGetUuid"}, // _v2 since 11.4: a MIG slice has its own
+	{name: "cuDeviceGetUuid", at: func(a *C.struct_gpurdma_cuda) unsafe.Pointer { return unsafe.Pointer(&a.cuDeviceGetUuid) }, optional: true},
+	{name: "cuDeviceGetUuid_v2", at: func(a *C.struct_gpurdma_cuda) unsafe.Pointer { return unsafe.Pointer(&a.cuDeviceGetUuid_v2) }, older: "cuDeviceGetUuid"}, // since 11.4: a MIG instance has its own
 	{name: "cuDeviceGetPCIBusId", at: func(a *C.struct_gpurdma_cuda) unsafe.Pointer { return unsafe.Pointer(&a.cuDeviceGetPCIBusId) }},
 	{name: "cuDeviceTotalMem_v2", at: func(a *C.struct_gpurdma_cuda) unsafe.Pointer { return unsafe.Pointer(&a.cuDeviceTotalMem) }},
 	{name: "cuDeviceGetAttribute", at: func(a *C.struct_gpurdma_cuda) unsafe.Pointer { return unsafe.Pointer(&a.cuDeviceGetAttribute) }},
@@ -129,6 +130,15 @@ func (d *cdriver) name(dev device) (string, Result) {
 }
 
 func (d *cdriver) uuid(dev device) ([uuidLen]byte, Result) {
+	var id C.gpurdma_CUuuid
+	r := C.gpurdma_cuDeviceGetUuid_v2(d.api, &id, C.int(dev))
+	return *(*[uuidLen]byte)(unsafe.Pointer(&id)), Result(r)
+}
+
+func (d *cdriver) uuidOfGPU(dev device) ([uuidLen]byte, Result) {
+	if d.missing("cuDeviceGetUuid") {
+		return [uuidLen]byte{}, NotSupported
+	}
 	var id C.gpurdma_CUuuid
 	r := C.gpurdma_cuDeviceGetUuid(d.api, &id, C.int(dev))
 	return *(*[uuidLen]byte)(unsafe.Pointer(&id)), Result(r)

@@ -109,6 +109,59 @@ func TestDevices(t *testing.T) {
 	}
 }
 
+// A MIG instance is known as nvidia-smi -L shows it, and by its GPU's address.
+func TestMIGInstance(t *testing.T) {
+	const gpu, mig = "GPU-10111213-1415-1617-1819-1a1b1c1d1e1f", "MIG-10111213-1415-1617-1819-1a1b1c1d1ee0"
+	for _, tt := range []struct {
+		name, variant string
+		knobs         []string
+		want, not     string
+	}{
+		{"an instance", "cuda", []string{"DOUBLE_CUDA_MIG=1"}, mig, "GPU" + mig[3:]},
+		{"a GPU", "cuda", []string{"DOUBLE_CUDA_MIG=0"}, gpu, "MIG" + gpu[3:]},
+		{"an old driver", "cuda-old", []string{"DOUBLE_CUDA_MIG=1"}, gpu, mig},
+		{"no answer of the GPU's own", "cuda", []string{"DOUBLE_FAIL=cuDeviceGetUuid=801"}, gpu, "MIG" + gpu[3:]},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			double(t, tt.variant, tt.knobs...)
+			devices, err := Devices(gpualloc.Env{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d := devices[1]; d.UUID != tt.want || d.PCI.String() != "0000:d2:00.0" {
+				t.Errorf("got %s at %v, want %s", d.UUID, d.PCI, tt.want)
+			}
+			aliases := map[string]bool{}
+			for _, f := range discover(gpualloc.Env{}) {
+				for _, a := range f.Aliases {
+					aliases[a] = true
+				}
+			}
+			for _, a := range []string{"cuda:" + tt.want, tt.want, "cuda:" + tt.want + "/vmm", "cuda:0000:d2:00.0"} {
+				if !aliases[a] {
+					t.Errorf("no %s among %v", a, aliases)
+				}
+			}
+			if _, err := gpualloc.Open("cuda:"+tt.not, gpualloc.Env{}); !errors.Is(err, gpualloc.ErrUnknownSpec) {
+				t.Errorf("%s: got %v, want ErrUnknownSpec", tt.not, err)
+			}
+			if !devices[1].DMABuf.OK { // as the old driver's
+				return
+			}
+			a, err := gpualloc.Open("cuda:"+tt.want, gpualloc.Env{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := a.Describe(); got.Spec != "cuda:1" {
+				t.Errorf("opened %+v", got)
+			}
+			if err := a.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
 // Every function that describe asks can fail; the error names it.
 func TestDescribeFails(t *testing.T) {
 	for _, function := range []string{

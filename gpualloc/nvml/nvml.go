@@ -32,7 +32,7 @@ func (e *Error) Error() string { return fmt.Sprintf("%s (NVML %d)", e.Text, e.Co
 type GPU struct {
 	Index  int              `json:"index"` // NVML's, in the order of PCI addresses
 	Name   string           `json:"name"`  // "NVIDIA H100 80GB HBM3"
-	UUID   string           `json:"uuid"`  // "GPU-…", as CUDA's
+	UUID   string           `json:"uuid"`  // "GPU-…", as CUDA's, which is another for a MIG instance
 	PCI    gpualloc.PCIAddr `json:"pci"`
 	Memory Usage            `json:"memory"`
 	// BAR1 is the window through which NICs reach the GPU's memory. Everything

@@ -188,16 +188,24 @@ API CUresult cuDevicePrimaryCtxRetain(CUcontext *c, CUdevice d)
 #define V2(name) name##_v2
 #endif
 
-#ifdef OLD
+/* The GPU's own, also of a MIG instance. */
 API CUresult cuDeviceGetUuid(unsigned char *id, CUdevice d)
-#else
-API CUresult cuDeviceGetUuid_v2(unsigned char *id, CUdevice d)
-#endif
 {
 	ENTER("%d", d);
 	core_uuid(d, id);
 	LEAVE(is_device(d) ? OK : INVALID_DEVICE);
 }
+
+#ifndef OLD
+API CUresult cuDeviceGetUuid_v2(unsigned char *id, CUdevice d)
+{
+	ENTER("%d", d);
+	core_uuid(d, id);
+	if (core_knob("DOUBLE_CUDA_MIG", 0))
+		id[15] ^= 0xff;
+	LEAVE(is_device(d) ? OK : INVALID_DEVICE);
+}
+#endif
 
 API CUresult V2(cuDeviceTotalMem)(size_t *n, CUdevice d)
 {
