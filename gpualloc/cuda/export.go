@@ -48,6 +48,9 @@ type Exported struct {
 // allocated and mapped until the buffer is closed and every MR on it too. A
 // mapping that changes needs a new export.
 //
+// What takes more than BAR 1 has is refused. How much of BAR 1 is free only NVML knows:
+// nvml.CheckBAR1 tells, of the buffer and before it is registered, whether it fits.
+//
 // It refuses managed memory, whose pages migrate, memory of the host, memory of
 // several GPUs, memory that is not allocated as a whole, and pointers that CUDA
 // does not know, such as freed ones. Errors are *dmabuf.Error with a [Result],
