@@ -107,6 +107,8 @@ func runTest(ctx context.Context, args []string) (int, error) {
 		ctx: ctx, opts: o, flags: b, run: *run, race: *race, skip: skipRE, parallel: *parallel,
 		bins: filepath.Join(o.Tree.Cache(), o.Kernel.Series, "tests"),
 	}
+	lastTime := filepath.Join(o.Tree.Cache(), o.Kernel.Series, "durations.json")
+	t.took = readDurations(lastTime)
 	patterns := fs.Args()
 	all := len(patterns) == 0 && !given(fs)["run"] && !given(fs)["peers"]
 	if len(patterns) == 0 {
@@ -127,6 +129,11 @@ func runTest(ctx context.Context, args []string) (int, error) {
 	}
 	if err := t.all(); err != nil {
 		return outcome(0, err)
+	}
+	if all {
+		if err := t.took.write(lastTime); err != nil {
+			return 0, err
+		}
 	}
 	if all && *required {
 		list, err := suite.ReadRequired(o.Tree.Required(o.Kernel.Series))
@@ -209,6 +216,7 @@ type testRun struct {
 	parallel int // machines at once
 
 	mu        sync.Mutex // what follows
+	took      durations
 	boots     int
 	corrupted int // of the boots, by the emulator
 	summary   suite.Summary
@@ -264,6 +272,7 @@ func boots(jobs []job) (order []bootKey, byKey map[bootKey][]job) {
 // all runs the jobs, those that can share a machine after one another.
 func (t *testRun) all() error {
 	order, byKey := boots(t.jobs)
+	t.took.longestFirst(order)
 	var out sync.Mutex
 	g, ctx := errgroup.WithContext(t.ctx)
 	defer func(before context.Context) { t.ctx = before }(t.ctx)
@@ -271,6 +280,7 @@ func (t *testRun) all() error {
 	g.SetLimit(t.parallel)
 	for _, key := range order {
 		g.Go(func() error {
+			defer t.time(key, time.Now())
 			if t.parallel == 1 {
 				return t.group(key, byKey[key], os.Stdout)
 			}
@@ -280,6 +290,12 @@ func (t *testRun) all() error {
 		})
 	}
 	return g.Wait()
+}
+
+func (t *testRun) time(key bootKey, start time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.took[key.String()] = time.Since(start).Round(time.Second)
 }
 
 // group runs jobs in one machine. A machine that died, hung or whose kernel

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"os"
+	"slices"
+	"time"
+)
+
+// durations are how long the jobs of each machine took the last time, by the machine's
+// name: what takes long is started first, so that it is not waited for at the end, when
+// there is nothing else to do.
+type durations map[string]time.Duration
+
+// readDurations has none where there was no last time.
+func readDurations(file string) durations {
+	d := durations{}
+	if text, err := os.ReadFile(file); err != nil || json.Unmarshal(text, &d) != nil {
+		return durations{}
+	}
+	return d
+}
+
+func (d durations) write(file string) error {
+	text, err := json.MarshalIndent(d, "", "\t")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, append(text, '\n'), 0o644)
+}
+
+// longestFirst sorts machines. One of which nothing is known may be the longest.
+func (d durations) longestFirst(order []bootKey) {
+	slices.SortStableFunc(order, func(a, b bootKey) int {
+		took, known := d[a.String()]
+		other, otherKnown := d[b.String()]
+		switch {
+		case known != otherKnown && !known:
+			return -1
+		case known != otherKnown:
+			return 1
+		}
+		return cmp.Compare(other, took)
+	})
+}

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/gpurdma/gpurdma/testbed/gotest"
+	"github.com/gpurdma/gpurdma/testbed/suite"
+)
+
+// A test that is in no list could be renamed, or skip everywhere, unnoticed. One that
+// a kernel cannot run is in the other kernels' lists.
+func TestEveryTestIsRequired(t *testing.T) {
+	root, err := filepath.Abs("../../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(filepath.Join(root, "testbed", "required", "*.txt"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no lists: %v", err)
+	}
+	listed := map[string]bool{} // series, package and name
+	for _, f := range files {
+		list, err := suite.ReadRequired(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, q := range list {
+			listed[strings.TrimSuffix(filepath.Base(f), ".txt")+" "+q.Group+" "+q.Name] = true
+		}
+	}
+	pkgs, err := gotest.Find(t.Context(), root, []string{"./..."}, regexp.MustCompile("^TestVM"))
+	if err != nil || len(pkgs) == 0 {
+		t.Fatalf("no tests: %v", err)
+	}
+	for _, p := range pkgs {
+		for _, test := range p.Tests {
+			for _, m := range test.Machines {
+				name := test.Name
+				if len(test.Machines) > 1 {
+					name = onMachine(test.Name, m, "")
+				}
+				found := false
+				for _, f := range files {
+					series := strings.TrimSuffix(filepath.Base(f), ".txt")
+					found = found || test.RunsOn(series) && listed[series+" "+suite.Short(p.Path, modulePath)+" "+name]
+				}
+				if !found {
+					t.Errorf("%s %s: no list under testbed/required has it", suite.Short(p.Path, modulePath), name)
+				}
+			}
+		}
+	}
+}
