@@ -97,18 +97,11 @@ func (s *stream) establish(ctx context.Context) error {
 	if err := s.open(d); err != nil {
 		return err
 	}
-	p := cm.Param{
-		PrivateData: helloCM, Timeout: s.tune.Timeout, RNRRetry: 7, ResponderResources: 1, InitiatorDepth: 1,
-		Access: ibvfd.AccessRemoteWrite, // of nothing: signs of life
-	}
-	if s.tune.RetryCount <= 7 {
-		p.RetryCount = s.tune.RetryCount
-	}
 	var err error
 	if s.client {
-		_, err = s.id.Connect(ctx, s.qp, p)
+		_, err = s.id.Connect(ctx, s.qp, s.param())
 	} else {
-		err = s.id.Accept(ctx, s.qp, p)
+		err = s.id.Accept(ctx, s.qp, s.param())
 	}
 	if err != nil {
 		return err
@@ -117,6 +110,22 @@ func (s *stream) establish(ctx context.Context) error {
 	s.watch.Go(s.listen)
 	s.watch.Go(s.keepalive)
 	return nil
+}
+
+// param is what rdma_cm is asked for. What it does not take, [ibvfd.Zero] above all, is
+// for the data's queue pairs: the exchange has a default then.
+func (s *stream) param() cm.Param {
+	p := cm.Param{
+		PrivateData: helloCM, RNRRetry: 7, ResponderResources: 1, InitiatorDepth: 1,
+		Access: ibvfd.AccessRemoteWrite, // of nothing: signs of life
+	}
+	if s.tune.Timeout <= 31 {
+		p.Timeout = s.tune.Timeout
+	}
+	if s.tune.RetryCount <= 7 {
+		p.RetryCount = s.tune.RetryCount
+	}
+	return p
 }
 
 // open makes the queue pair, with receives posted. Nobody knows yet who is at the

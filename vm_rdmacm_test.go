@@ -233,6 +233,7 @@ func TestVMStream(t *testing.T) {
 	if _, err := a.Write(make([]byte, 1)); err == nil {
 		t.Error("written to nobody")
 	}
+	streams(t, s, ibvfd.ConnectAttr{Timeout: ibvfd.Zero, RetryCount: ibvfd.Zero}, time.Hour)
 }
 
 // A peer that says nothing is asked whether it is there, and given up when it is
