@@ -24,8 +24,9 @@ var (
 )
 
 // Connect connects to the endpoint that listens on an address: "host:port" is
-// TCP's, "rdma_cm://host:port" is rdma_cm's. Once the connection is lost the Peer
-// is of no use.
+// TCP's, "rdma_cm://host:port" is rdma_cm's. An InfiniBand peer behind a router is
+// reached over rdma_cm only: over TCP it tells a LID that means nothing in our subnet.
+// Once the connection is lost the Peer is of no use.
 func (e *Endpoint) Connect(ctx context.Context, addr string) (Peer, error) {
 	e.mu.Lock()
 	p, err := e.insert("")

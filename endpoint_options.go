@@ -51,7 +51,8 @@ type EndpointOptions struct {
 	// receive is waited for about half a second (RNRRetry 6, MinRNRTimer 26),
 	// and one that does not answer about four (Timeout 17, RetryCount 6).
 	// Of MTU and MaxRead a connection takes the smaller one of both sides', which they
-	// tell each other; PeerReads is not looked at.
+	// tell each other; PeerReads is not looked at. Over rdma_cm a PKeyIndex of 0 is
+	// that of the path, and so is a PathAttr that is zero.
 	Connect ibvfd.ConnectAttr
 }
 

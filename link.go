@@ -3,6 +3,7 @@
 package gpurdma
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -55,6 +56,27 @@ type linkAttr struct {
 	why                  string                   // the port and its GID
 }
 
+// follow has the link go the way that rdma_cm has settled, but for what the options
+// ask for.
+func (a *linkAttr) follow(path *ibvfd.ManagedAttr) {
+	c := &a.connect
+	c.MTU = mtuOf(path.MTU, c.MTU)
+	c.PKeyIndex = cmp.Or(c.PKeyIndex, path.PKeyIndex)
+	if c.PathAttr == (ibvfd.PathAttr{}) {
+		c.PathAttr = path.PathAttr
+	}
+	c.Global = c.Global || path.Global
+}
+
+// to is where a queue pair of the peer's is reached: rdma_cm knows the LID of the
+// router that the peer may be behind, and the peer only its own.
+func (a *linkAttr) to(remote ibvfd.Endpoint) ibvfd.Endpoint {
+	if a.path != nil {
+		remote.LID = a.path.Remote.LID
+	}
+	return remote
+}
+
 type verbsLink struct {
 	ctx   *ibvfd.Context
 	watch *watch
@@ -88,10 +110,7 @@ func (d *verbsDevice) link(a linkAttr) (_ link, err error) {
 			return nil, err
 		}
 		c = chosen{a.path.Port, &own, "rdma_cm has settled it"}
-		l.a.connect.MTU = mtuOf(a.path.MTU, a.connect.MTU)
-		if l.a.connect.PathAttr == (ibvfd.PathAttr{}) {
-			l.a.connect.PathAttr = a.path.PathAttr
-		}
+		l.a.follow(a.path)
 	}
 	for i := range l.qps {
 		attr := ibvfd.QPAttr{
@@ -178,7 +197,7 @@ func (l *verbsLink) connect(remote [queues]ibvfd.Endpoint, reads uint8) error {
 		attr.PeerReads = ibvfd.Zero
 	}
 	for i, q := range l.qps {
-		if err := q.Connect(remote[i], attr); err != nil {
+		if err := q.Connect(l.a.to(remote[i]), attr); err != nil {
 			return err
 		}
 	}

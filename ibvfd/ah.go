@@ -22,6 +22,11 @@ type PathAttr struct {
 	SL           uint8
 	SrcPathBits  uint8
 	StaticRate   uint8 // enum ibv_rate
+	// Global has a GRH also where the peer has a LID. One behind a router has to be
+	// given the router's LID in place of its own, which only the subnet manager
+	// knows: nothing here asks it but rdma_cm ([ManagedAttr]). Over RoCE, and to a
+	// peer without a LID, there always is a GRH.
+	Global bool
 }
 
 // AH is an address handle: the path to a port, for sends of UD queue pairs.
@@ -98,7 +103,7 @@ func (h *AH) Close() error {
 func (q *QP) pathTo(remote Endpoint, opt PathAttr) pathAttr {
 	return pathAttr{
 		port: q.local.Port, lid: remote.LID, gid: remote.GID, gidIndex: q.local.GIDIndex,
-		global:   q.port.LinkLayer != LinkInfiniBand || remote.LID == 0,
+		global:   opt.Global || q.port.LinkLayer != LinkInfiniBand || remote.LID == 0,
 		hopLimit: opt.HopLimit, class: opt.TrafficClass, flowLabel: opt.FlowLabel,
 		sl: opt.SL, srcPathBits: opt.SrcPathBits, staticRate: opt.StaticRate,
 	}

@@ -7,7 +7,8 @@ package ibvfd
 import "testing"
 
 // On InfiniBand an address handle within the subnet is a LID's, without a GRH; to a
-// peer that has none it is a GID's. Over RoCE it is a GID's always.
+// peer that has none it is a GID's, and behind a router, whose LID it has, both. Over
+// RoCE it is a GID's always.
 func TestInfiniBandAddressHandles(t *testing.T) {
 	gid := [16]byte{0: 0xfe, 1: 0x80, 15: 7}
 	tune := PathAttr{SL: 2, SrcPathBits: 1, StaticRate: 5, TrafficClass: 3, FlowLabel: 0x12345, HopLimit: 9}
@@ -15,17 +16,20 @@ func TestInfiniBandAddressHandles(t *testing.T) {
 	for name, c := range map[string]struct {
 		link   LinkLayer
 		remote Endpoint
+		ask    bool
 		global bool
 		text   string
 	}{
-		"within the subnet": {LinkInfiniBand, Endpoint{LID: 33, GID: gid}, false, "LID 33 from port 1"},
-		"beyond it":         {LinkInfiniBand, Endpoint{GID: gid}, true, "GID fe80::7, our GID index 4, port 1"},
-		"RoCE":              {LinkEthernet, Endpoint{LID: 33, GID: gid}, true, "GID fe80::7, our GID index 4, port 1"},
+		"within the subnet": {LinkInfiniBand, Endpoint{LID: 33, GID: gid}, false, false, "LID 33 from port 1"},
+		"beyond it":         {LinkInfiniBand, Endpoint{GID: gid}, false, true, "GID fe80::7, our GID index 4, port 1"},
+		"behind a router":   {LinkInfiniBand, Endpoint{LID: 33, GID: gid}, true, true, "GID fe80::7, our GID index 4, port 1"},
+		"RoCE":              {LinkEthernet, Endpoint{LID: 33, GID: gid}, false, true, "GID fe80::7, our GID index 4, port 1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newScript()
 			s.port = &PortAttr{State: PortActive, MTU: 4096, MaxMTU: 4096, LID: 9, LinkLayer: c.link}
 			_, qp, _ := queuePair(t, s, QPAttr{Type: UD, GID: &GID{Index: 4, GID: [16]byte{0xfe, 0x80}}})
+			tune.Global = c.ask
 			ah, err := qp.CreateAH(c.remote, tune)
 			if err != nil {
 				t.Fatal(err)

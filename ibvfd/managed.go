@@ -15,9 +15,9 @@ type ManagedAttr struct {
 	PKeyIndex int
 	Access    Access // what the peer may do, each MR allowing; no FLUSH if MaxDestRead is 0
 
-	Remote   Endpoint // QPN, PSN, and GID or LID are used
-	Global   bool     // the path has a GRH, as always over RoCE
+	Remote   Endpoint // QPN, PSN, and GID or LID are used; the LID is a router's, if the peer is behind one
 	GIDIndex int      // ours, in the port's table
+	// PathAttr has Global if there is a GRH, as always over RoCE.
 	PathAttr
 	MTU         int    // bytes
 	PSN         uint32 // first packet sequence number that this side sends

@@ -17,8 +17,8 @@ import (
 func TestConnectManaged(t *testing.T) {
 	_, qp, v := queuePair(t, newScript(), QPAttr{Type: RC})
 	a := ManagedAttr{
-		Port: 2, PKeyIndex: 3, Access: AccessRemoteRead, Remote: Endpoint{QPN: 18, PSN: 19, LID: 33, GID: [16]byte{1, 15: 2}}, Global: true, GIDIndex: 4,
-		PathAttr: PathAttr{HopLimit: 1, TrafficClass: 2, FlowLabel: 3, SL: 5, SrcPathBits: 6, StaticRate: 7},
+		Port: 2, PKeyIndex: 3, Access: AccessRemoteRead, Remote: Endpoint{QPN: 18, PSN: 19, LID: 33, GID: [16]byte{1, 15: 2}}, GIDIndex: 4,
+		PathAttr: PathAttr{HopLimit: 1, TrafficClass: 2, FlowLabel: 3, SL: 5, SrcPathBits: 6, StaticRate: 7, Global: true},
 		MTU:      512, PSN: 20, MinRNRTimer: 8, MaxDestRead: 9, MaxRead: 10, Timeout: 11, RetryCount: 5, RNRRetry: 4,
 	}
 	if err := qp.ConnectManaged(a); err != nil {

@@ -188,7 +188,7 @@ func TestNumbersThatDoNotFit(t *testing.T) {
 }
 
 // On InfiniBand the path is a LID, without a GRH, unless the peer is beyond the
-// subnet, in which case it has a LID of ours to go to only with a GRH.
+// subnet, in which case it has a LID of ours to go to, a router's, only with a GRH.
 func TestInfiniBand(t *testing.T) {
 	s := newScript()
 	s.port = &PortAttr{State: PortActive, MTU: 4096, MaxMTU: 4096, LID: 9, LinkLayer: LinkInfiniBand}
@@ -207,6 +207,12 @@ func TestInfiniBand(t *testing.T) {
 	}
 	if m := v.modified[len(v.modified)-1]; !m.path.global || m.path.gid != [16]byte{2} {
 		t.Errorf("beyond the subnet: %+v", m)
+	}
+	if err := qp.Connect(Endpoint{QPN: 18, LID: 34, GID: [16]byte{2}}, ConnectAttr{PathAttr: PathAttr{Global: true}}); err != nil {
+		t.Fatal(err)
+	}
+	if m := v.modified[len(v.modified)-1]; !m.path.global || m.path.gid != [16]byte{2} || m.path.lid != 34 {
+		t.Errorf("behind a router: %+v", m)
 	}
 }
 

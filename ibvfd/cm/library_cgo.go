@@ -240,8 +240,8 @@ func (id *libID) attributes() (ibvfd.ManagedAttr, error) {
 	ah := &rtr.ah_attr
 	a := ibvfd.ManagedAttr{
 		Port: int(init.port_num), PKeyIndex: int(init.pkey_index), Access: ibvfd.Access(init.qp_access_flags),
-		Global: ah.is_global != 0, GIDIndex: int(ah.grh.sgid_index),
-		MTU: 128 << rtr.path_mtu, PSN: uint32(rts.sq_psn), MinRNRTimer: uint8(rtr.min_rnr_timer),
+		GIDIndex: int(ah.grh.sgid_index),
+		MTU:      128 << rtr.path_mtu, PSN: uint32(rts.sq_psn), MinRNRTimer: uint8(rtr.min_rnr_timer),
 		MaxDestRead: uint8(rtr.max_dest_rd_atomic), MaxRead: uint8(rts.max_rd_atomic),
 		Timeout: uint8(rts.timeout), RetryCount: uint8(rts.retry_cnt), RNRRetry: uint8(rts.rnr_retry),
 	}
@@ -249,6 +249,7 @@ func (id *libID) attributes() (ibvfd.ManagedAttr, error) {
 	a.PathAttr = ibvfd.PathAttr{
 		HopLimit: uint8(ah.grh.hop_limit), TrafficClass: uint8(ah.grh.traffic_class), FlowLabel: uint32(ah.grh.flow_label),
 		SL: uint8(ah.sl), SrcPathBits: uint8(ah.src_path_bits), StaticRate: uint8(ah.static_rate),
+		Global: ah.is_global != 0,
 	}
 	return a, nil
 }
