@@ -40,8 +40,11 @@ type EndpointOptions struct {
 	// Port is the NIC's port that connections go over; 0 is any that is active. GID
 	// narrows the choice of the port's GID. Where there is a choice left, a
 	// connection over TCP takes the GID through which TCP itself goes, or one that
-	// reaches the peer's; [Endpoint.Connection] says which, and why. Over rdma_cm the
-	// addresses decide, and neither is looked at.
+	// reaches the peer's; [Endpoint.Connection] says which, and why. Over rdma_cm who
+	// connects does so from the address of such a GID, and who listens at the address
+	// that it names. The routing table decides on InfiniBand, toward a link-local
+	// address, and for a NIC without an address that reaches the peer's; the version
+	// of RoCE is rdma_cm's to choose.
 	Port int
 	GID  ibvfd.GIDWish
 

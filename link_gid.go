@@ -21,17 +21,17 @@ type toward struct {
 	gid         netip.Addr // the peer's GID, once it has said it
 }
 
-// ends takes what a TCP connection tells. Loopback addresses are no NIC's.
+// ends takes what a connection of TCP or UDP tells. Loopback addresses are no NIC's.
 func (t *toward) ends(c interface {
 	LocalAddr() net.Addr
 	RemoteAddr() net.Addr
 }) {
 	addr := func(a net.Addr) netip.Addr {
-		tcp, ok := a.(*net.TCPAddr)
+		at, ok := a.(interface{ AddrPort() netip.AddrPort })
 		if !ok {
 			return netip.Addr{}
 		}
-		ip := tcp.AddrPort().Addr().Unmap().WithZone("")
+		ip := at.AddrPort().Addr().Unmap().WithZone("")
 		if ip.IsLoopback() {
 			return netip.Addr{}
 		}
@@ -139,6 +139,28 @@ func (t *toward) choose(d chooser, ports int) (c chosen, err error) {
 		}
 	}
 	return c, err
+}
+
+// source is the address from which rdma_cm is to connect, the zero Addr if that is left
+// to the routing table: where the device has none that reaches the peer's; on
+// InfiniBand, whose GIDs are no addresses; and toward a link-local address, which
+// names its network device.
+func (t *toward) source(d chooser, ports int) (netip.Addr, error) {
+	if !t.theirs.IsValid() || t.theirs.IsLinkLocalUnicast() {
+		return netip.Addr{}, nil
+	}
+	c, err := t.choose(d, ports)
+	if errors.Is(err, ibvfd.ErrNoGID) {
+		return netip.Addr{}, nil
+	}
+	if err != nil || c.gid == nil || c.gid.Type == ibvfd.GIDInfiniBand {
+		return netip.Addr{}, err
+	}
+	own := c.gid.Addr()
+	if own.Is4() != t.theirs.Is4() || own.IsLinkLocalUnicast() {
+		return netip.Addr{}, nil
+	}
+	return own, nil
 }
 
 // common is how many leading bits two addresses have in common.

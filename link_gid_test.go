@@ -40,8 +40,12 @@ func (p *ports) ChooseGID(port int, w ibvfd.GIDWish) (ibvfd.GID, string, error) 
 		return ibvfd.GID{}, "", unix.EINVAL
 	}
 	var table []ibvfd.GID
+	kind := ibvfd.GIDRoCEv2
+	if p.link == ibvfd.LinkInfiniBand {
+		kind = ibvfd.GIDInfiniBand
+	}
 	for i, a := range p.gids[port-1] {
-		table = append(table, ibvfd.GID{Index: i, GID: netip.MustParseAddr(a).As16(), Type: ibvfd.GIDRoCEv2})
+		table = append(table, ibvfd.GID{Index: i, GID: netip.MustParseAddr(a).As16(), Type: kind})
 	}
 	return w.Choose(table, p.link)
 }
@@ -127,6 +131,64 @@ func TestChosenGID(t *testing.T) {
 				t.Errorf("%s\nwant %s", text, c.want)
 			}
 		})
+	}
+}
+
+// Over rdma_cm a NIC connects from an address of its own, where one reaches the peer's.
+func TestSourceForRDMACM(t *testing.T) {
+	const two = "10.1.0.1 10.2.0.1"
+	for _, c := range []struct {
+		name        string
+		gids        string // addresses; a slash between ports
+		own, theirs string // as the routing table has them
+		wish        ibvfd.GIDWish
+		port        int
+		infiniBand  bool
+		want        string // "" leaves it to the routing table
+	}{
+		{name: "as the routing table says", gids: two, own: "10.2.0.1", theirs: "10.2.0.9", want: "10.2.0.1"},
+		{name: "by a gateway, not the nearest by its bits", gids: two, own: "10.1.0.1", theirs: "10.3.0.9", want: "10.1.0.1"},
+		{name: "another NIC's", gids: "10.1.0.1 10.2.0.5", own: "10.2.0.1", theirs: "10.2.0.9", want: "10.2.0.5"},
+		{name: "another NIC's, at the second port", gids: "10.1.0.1/10.2.0.5", own: "10.2.0.1", theirs: "10.2.0.9", want: "10.2.0.5"},
+		{name: "another NIC's, IPv6", gids: "fe80::5 10.2.0.5 fd00::5", own: "fd00::1", theirs: "fd00::9", want: "fd00::5"},
+		{name: "a wish", gids: two, own: "10.2.0.1", theirs: "10.2.0.9", wish: ibvfd.GIDWish{Subnet: netip.MustParsePrefix("10.1.0.0/16")}, want: "10.1.0.1"},
+		{name: "a wish with a peer", gids: two, own: "10.1.0.1", theirs: "10.1.0.2", wish: ibvfd.GIDWish{Peer: netip.MustParseAddr("10.2.0.3")}, want: "10.2.0.1"},
+		{name: "a port", gids: "10.1.0.1/10.2.0.1", own: "10.1.0.1", theirs: "10.1.0.2", port: 2, want: "10.2.0.1"},
+		{name: "a wish of another family", gids: two + " fd00::5", own: "10.2.0.1", theirs: "10.2.0.9", wish: ibvfd.GIDWish{Family: ibvfd.IPv6}},
+		{name: "a wish that cannot be", gids: two, own: "10.2.0.1", theirs: "10.2.0.9", wish: ibvfd.GIDWish{Family: ibvfd.IPv6}},
+		{name: "no address of that family", gids: "fe80::5 fd00::5", own: "10.2.0.1", theirs: "10.2.0.9"},
+		{name: "none but a link-local one", gids: "fe80::5", own: "fd00::1", theirs: "fd00::9"},
+		{name: "link-local", gids: "fe80::1 fe80::5", own: "fe80::1", theirs: "fe80::9"},
+		{name: "loopback", gids: two, own: "127.0.0.1", theirs: "127.0.0.1"},
+		{name: "InfiniBand", gids: "fd00::2:c903:1:1", own: "fd00::1", theirs: "fd00::9", infiniBand: true},
+		{name: "no GIDs", gids: "", own: "10.1.0.1", theirs: "10.1.0.2"},
+	} {
+		dev := onEthernet()
+		for p := range strings.SplitSeq(c.gids, "/") {
+			dev.gids = append(dev.gids, strings.Fields(p))
+		}
+		if c.infiniBand {
+			dev.link = ibvfd.LinkInfiniBand
+		}
+		know := tcpEnds(c.own, c.theirs)
+		know.wish, know.port = c.wish, c.port
+		var want netip.Addr
+		if c.want != "" {
+			want = netip.MustParseAddr(c.want)
+		}
+		if got, err := know.source(dev, len(dev.gids)); got != want || err != nil {
+			t.Errorf("%s: %v, %v; want %v", c.name, got, err, want)
+		}
+	}
+	know := tcpEnds("10.1.0.1", "10.1.0.2")
+	dev := onEthernet([]string{"10.1.0.1"})
+	dev.down = 1
+	if got, err := know.source(dev, 1); got.IsValid() || err != nil {
+		t.Errorf("from a port that is down: %v, %v", got, err)
+	}
+	dev.err = unix.EIO
+	if got, err := know.source(dev, 1); got.IsValid() || !errors.Is(err, unix.EIO) {
+		t.Errorf("of a device that cannot be asked: %v, %v", got, err)
 	}
 }
 

@@ -25,13 +25,43 @@ type cmAddr netip.AddrPort
 func (a cmAddr) Network() string { return "rdma_cm" }
 func (a cmAddr) String() string  { return cmScheme + netip.AddrPort(a).String() }
 
-// dialCM connects a stream over rdma_cm.
+// dialCM connects a stream over rdma_cm, from an address of the NIC's: of two NICs in
+// one subnet the routing table knows one only.
 func (e *Endpoint) dialCM(ctx context.Context, addr string) (net.Conn, error) {
-	id, err := cm.Resolve(ctx, addr, "")
+	to, from, err := e.ends(ctx, addr)
 	if err != nil {
 		return nil, err
 	}
+	id, err := cm.Resolve(ctx, to, from)
+	if err != nil {
+		if from != "" {
+			err = fmt.Errorf("%w; from %s of %s", err, from, e.nic.Name())
+		}
+		return nil, err
+	}
 	return newStream(e.nic, id, true, e.opt.Connect), nil
+}
+
+// ends is where a connection over rdma_cm is to go, and from where; "" leaves that to
+// the routing table. What that says is taken if it is the NIC's, and the options
+// allow it.
+func (e *Endpoint) ends(ctx context.Context, addr string) (to, from string, err error) {
+	d, ok := e.nic.dev.(*verbsDevice)
+	if !ok {
+		return addr, "", nil
+	}
+	route, err := new(net.Dialer).DialContext(ctx, "udp", addr) // sends nothing
+	if err != nil {
+		return addr, "", nil // rdma_cm says why
+	}
+	defer route.Close()
+	t := toward{wish: e.opt.GID, port: e.opt.Port}
+	t.ends(route)
+	own, err := t.source(d.ctx, d.attr.Ports)
+	if err != nil || !own.IsValid() {
+		return addr, "", err
+	}
+	return route.RemoteAddr().String(), own.String(), nil // of a host's addresses that one
 }
 
 // listenCM listens over rdma_cm.
