@@ -4,6 +4,8 @@ package gpurdma
 
 import (
 	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -128,4 +130,42 @@ func TestRMADifferencesAreDocumented(t *testing.T) {
 			t.Errorf("%s: no reason, or no test", name)
 		}
 	}
+}
+
+var (
+	testFunction = regexp.MustCompile(`(?m)^func (Test\w+)\(t \*testing\.T\)`)
+	requiredTest = regexp.MustCompile(`(?m)^\. (TestVM\w+)$`)
+)
+
+// A test that holds our side is one of this package's, and one of the test bed's must
+// have run there.
+func TestRMADifferencesAreHeld(t *testing.T) {
+	ours := namesIn(t, "*_test.go", testFunction)
+	required := namesIn(t, "testbed/required/*.txt", requiredTest)
+	held := func(what, test string) {
+		switch {
+		case !ours[test]:
+			t.Errorf("%s: the package has no test %q", what, test)
+		case strings.HasPrefix(test, "TestVM") && !required[test]:
+			t.Errorf("%s: no list in testbed/required has %s", what, test)
+		}
+	}
+	for name, d := range rmaDifferences {
+		held(name, d.held)
+	}
+	for flag, test := range rmaNotOffered {
+		held(flag.String(), test)
+	}
+}
+
+// namesIn are what a pattern's group takes of some files.
+func namesIn(t *testing.T, files string, pattern *regexp.Regexp) map[string]bool {
+	t.Helper()
+	names := map[string]bool{}
+	for _, file := range must(filepath.Glob(files))(t) {
+		for _, m := range pattern.FindAllSubmatch(must(os.ReadFile(file))(t), -1) {
+			names[string(m[1])] = true
+		}
+	}
+	return names
 }
