@@ -20,7 +20,8 @@ const (
 	// FlagCompletion makes a completion although the endpoint is selective.
 	FlagCompletion Flags = 1 << iota
 	// FlagInject takes the data while it posts: the memory may be changed when
-	// the call returns. At most EndpointOptions.InjectSize bytes; not for reads.
+	// the call returns. At most EndpointOptions.InjectSize bytes; not for reads
+	// and atomics, whose memory is written.
 	FlagInject
 	// FlagFence starts the operation when all that were posted before it to that
 	// peer have completed.

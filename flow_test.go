@@ -3,6 +3,7 @@
 package gpurdma
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"testing"
@@ -13,7 +14,7 @@ import (
 func TestFences(t *testing.T) { testFences(t, inMemory(t), 50) }
 
 // A fence orders what nothing else does: a read of what was just written, and a
-// write of what was just read.
+// write of what was just read, or an atomic on it.
 func testFences(t *testing.T, s setting, rounds int) {
 	for _, k := range s.kinds {
 		t.Run(k.name, func(t *testing.T) {
@@ -42,9 +43,33 @@ func testFences(t *testing.T, s setting, rounds int) {
 				if there := content(t, theirs); string(there[1000:1000+n]) != string(want[:n]) || string(there[:1000]) != string(want) {
 					t.Fatalf("round %d: the fenced write came before the read", i)
 				}
+				testFencedAtomics(t, w, mine, theirs, rb)
 				want = random(t, seeded(t), mine, 1000)
 			}
 		})
+	}
+}
+
+// A read before a fenced atomic finds what was there, and a fenced read behind it what
+// the atomic has left.
+func testFencedAtomics(t *testing.T, w *world, mine, theirs *Buffer, rb *RemoteBuffer) {
+	t.Helper()
+	old := binary.NativeEndian.Uint64(content(t, theirs)[2000:])
+	msg := func(i int64) Msg {
+		return Msg{Local: []Span{{Buf: mine, Offset: 2000 + 8*i, Length: 8}}, Peer: w.ab, Remote: []RemoteSpan{rb.Part(2000, 8)}, Context: i}
+	}
+	w.ok(w.a.ReadMsg(msg(0), FlagMore))
+	w.ok(w.a.FetchAddMsg(msg(1), 1, FlagFence|FlagMore))
+	w.ok(w.a.ReadMsg(msg(2), FlagFence|FlagMore))
+	w.ok(w.a.CompareSwapMsg(msg(3), old+1, old+5, FlagFence))
+	for i, op := range []Op{OpRead, OpFetchAdd, OpRead, OpCompareSwap} {
+		w.done(w.a, op, int64(i))
+	}
+	got := content(t, mine)[2000:]
+	for i, want := range []uint64{old, old, old + 1, old + 1} {
+		if v := binary.NativeEndian.Uint64(got[8*i:]); v != want {
+			t.Fatalf("operation %d beside a fence has brought %d, want %d", i, v, want)
+		}
 	}
 }
 
@@ -106,9 +131,41 @@ func testSelectiveCompletion(t *testing.T, s setting) {
 			t.Errorf("%+v", c)
 		}
 	}
+	testSelectiveAtomics(t, w, mine, theirs, rb)
 	bad := forged(rb, func(p *Piece) { p.Key ^= 0xff })
 	w.ok(w.a.Write(mine.All(), w.ab, bad.All(), "fails"))
 	w.failed(w.a, "fails", ibvfd.WCRemAccessErr)
+}
+
+// Atomics complete where that is asked for, and what a silent one has brought is there
+// when one behind it completes.
+func testSelectiveAtomics(t *testing.T, w *world, mine, theirs *Buffer, rb *RemoteBuffer) {
+	t.Helper()
+	counter := rb.Part(16, 8)
+	result := func(i int64) Span { return Span{Buf: mine, Offset: 8 * i, Length: 8} }
+	msg := func(i int64) Msg {
+		return Msg{Local: []Span{result(i)}, Peer: w.ab, Remote: []RemoteSpan{counter}, Context: i}
+	}
+	old := binary.NativeEndian.Uint64(content(t, theirs)[16:])
+	w.ok(w.a.FetchAdd(result(0), w.ab, counter, 1, int64(0)))
+	w.ok(w.a.CompareSwap(result(1), w.ab, counter, old+1, 7, int64(1)))
+	w.ok(w.a.FetchAddMsg(msg(2), 3, 0))
+	w.ok(w.a.FetchAddMsg(msg(3), 4, FlagCompletion))
+	w.done(w.a, OpFetchAdd, int64(3))
+	w.ok(w.a.CompareSwapMsg(msg(4), 14, 1, FlagTransmitComplete|FlagDeliveryComplete))
+	w.ok(w.a.CompareSwapMsg(msg(5), 1, 2, FlagCompletion|FlagDeliveryComplete))
+	if c := w.done(w.a, OpCompareSwap, int64(5)); c.Len != 8 || c.Peer != w.ab {
+		t.Errorf("%+v", c)
+	}
+	got := content(t, mine)
+	for i, want := range []uint64{old, old + 1, 7, 10, 14, 1} {
+		if v := binary.NativeEndian.Uint64(got[8*i:]); v != want {
+			t.Errorf("atomic %d has brought %d, want %d", i, v, want)
+		}
+	}
+	if v := binary.NativeEndian.Uint64(content(t, theirs)[16:]); v != 2 {
+		t.Errorf("the atomics have left %d", v)
+	}
 }
 
 func TestConnectionless(t *testing.T) { testConnectionless(t, inMemory(t)) }

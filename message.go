@@ -51,20 +51,39 @@ func (e *Endpoint) RecvV(into []Span, peer Peer, context any) error {
 
 // FetchAdd adds to the 8 bytes at to, which are aligned to 8, as one step with
 // respect to other atomics of NICs, and puts what was there before into the 8
-// bytes of result. Numbers are in the hosts' byte order. On a NIC that has no atomics
-// it answers EOPNOTSUPP and posts nothing.
+// bytes of result (fi_fetch_atomic of a sum). Numbers are in the hosts' byte order. On
+// a NIC that has no atomics it answers EOPNOTSUPP and posts nothing.
+//
+// With EndpointOptions.Selective it makes no completion unless it fails, as all that
+// is not asked for one: the result is there when a later write, message or atomic to
+// that peer has completed. FetchAddMsg asks for a completion of its own.
 func (e *Endpoint) FetchAdd(result Span, peer Peer, to RemoteSpan, add uint64, context any) error {
-	return e.atomic(OpFetchAdd, result, peer, to, add, 0, context)
+	return e.atomic(OpFetchAdd, []Span{result}, peer, []RemoteSpan{to}, add, 0, 0, context)
+}
+
+// FetchAddMsg is FetchAdd under flags (fi_fetch_atomicmsg): Msg.Local is the result,
+// Msg.Remote what is added to. Msg.Data is not used.
+func (e *Endpoint) FetchAddMsg(m Msg, add uint64, flags Flags) error {
+	return e.atomic(OpFetchAdd, m.Local, m.Peer, m.Remote, add, 0, flags, m.Context)
 }
 
 // CompareSwap puts swap where FetchAdd would add, if compare is there, and what
-// was there before into result.
+// was there before into result (fi_compare_atomic of a swap). It completes as
+// FetchAdd does.
 func (e *Endpoint) CompareSwap(result Span, peer Peer, to RemoteSpan, compare, swap uint64, context any) error {
-	return e.atomic(OpCompareSwap, result, peer, to, compare, swap, context)
+	return e.atomic(OpCompareSwap, []Span{result}, peer, []RemoteSpan{to}, compare, swap, 0, context)
 }
 
-func (e *Endpoint) atomic(kind Op, result Span, peer Peer, to RemoteSpan, add, swap uint64, context any) error {
-	o, err := e.start(kind, 0, context)
+// CompareSwapMsg is CompareSwap under flags (fi_compare_atomicmsg), of a Msg as for
+// FetchAddMsg.
+func (e *Endpoint) CompareSwapMsg(m Msg, compare, swap uint64, flags Flags) error {
+	return e.atomic(OpCompareSwap, m.Local, m.Peer, m.Remote, compare, swap, flags, m.Context)
+}
+
+// atomic takes the slices by themselves: in a Msg, which keeps its context, they would
+// be allocated.
+func (e *Endpoint) atomic(kind Op, result []Span, peer Peer, to []RemoteSpan, add, swap uint64, flags Flags, context any) error {
+	o, err := e.start(kind, flags, context)
 	if err != nil {
 		return err
 	}
@@ -73,21 +92,28 @@ func (e *Endpoint) atomic(kind Op, result Span, peer Peer, to RemoteSpan, add, s
 	return e.post(peer, o, o.takeAtomic(e, result, to))
 }
 
-func (o *op) takeAtomic(e *Endpoint, result Span, to RemoteSpan) error {
+func (o *op) takeAtomic(e *Endpoint, result []Span, to []RemoteSpan) error {
 	if err := e.nic.atomics(o.kind.String()); err != nil {
 		return err
 	}
+	here, there := int64(0), int64(0)
+	for i := range result {
+		here += result[i].Length
+	}
+	for i := range to {
+		there += to[i].Length
+	}
 	const size = 8
-	if result.Length != size || to.Length != size {
+	if here != size || there != size {
 		return &dmabuf.Error{
 			Op: o.kind.String(), Err: dmabuf.ErrRange,
-			Detail: fmt.Sprintf("%d bytes here, %d at the peer", result.Length, to.Length), Remedy: "atomics have 8",
+			Detail: fmt.Sprintf("%d bytes here, %d at the peer", here, there), Remedy: "atomics have 8",
 		}
 	}
-	if err := o.take(e, result); err != nil {
+	if err := o.take(e, result...); err != nil {
 		return err
 	}
-	if err := o.takeRemote(ibvfd.AccessRemoteAtomic, to); err != nil {
+	if err := o.takeRemote(ibvfd.AccessRemoteAtomic, to...); err != nil {
 		return err
 	}
 	r := pieces{list: o.remote}

@@ -225,11 +225,12 @@ func (c *contest) atomic(by int, op Op) bool {
 	f := &flight{by: by, op: op, want: Completion{Len: 8}}
 	f.writes[by] = c.set(into)
 	f.reads[1-by], f.writes[1-by] = c.set(at), c.set(at)
-	if !c.quiet(f) {
+	fence, ok := c.free(f)
+	if !ok {
 		return false
 	}
 	remote, _ := c.remote(by, at)
-	local := c.spans(by, into)
+	local, flags := c.spans(by, into), c.flags(fence)
 	old, x, y := binary.NativeEndian.Uint64(c.get(1-by, at.at)), c.r.Uint64(), c.r.Uint64()
 	now := old + x
 	if op == OpCompareSwap {
@@ -239,14 +240,20 @@ func (c *contest) atomic(by int, op Op) bool {
 			now = old
 		}
 	}
-	c.post(f, "into %v of %v", into, at)
+	c.post(f, "into %v of %v, %v", into, at, flags)
 	c.put(by, into.at, binary.NativeEndian.AppendUint64(nil, old))
 	c.put(1-by, at.at, binary.NativeEndian.AppendUint64(nil, now))
 	s := c.side[by]
-	if op == OpFetchAdd {
+	m := Msg{Local: local, Peer: s.peer, Remote: remote, Context: f.number}
+	switch {
+	case op == OpFetchAdd && flags == 0:
 		c.ok(s.e.FetchAdd(local[0], s.peer, remote[0], x, f.number))
-	} else {
+	case op == OpFetchAdd:
+		c.ok(s.e.FetchAddMsg(m, x, flags))
+	case flags == 0:
 		c.ok(s.e.CompareSwap(local[0], s.peer, remote[0], x, y, f.number))
+	default:
+		c.ok(s.e.CompareSwapMsg(m, x, y, flags))
 	}
 	return true
 }
