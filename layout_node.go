@@ -188,6 +188,68 @@ func (n *node) finishConcat() error {
 	return nil
 }
 
+// source is a source that is so and that some of length bytes of the run from off on
+// are of; -1 if there is none. It takes time in proportion to the description, however
+// many blocks that makes. n may be nil, of no bytes.
+func (n *node) source(off, length int64, is func(source int) bool) int {
+	switch {
+	case length == 0:
+		return -1
+	case length == n.size:
+		return n.anySource(is)
+	}
+	switch n.kind {
+	case kindList:
+		for i := part(n.ends, off); i < len(n.ranges) && n.begin(i) < off+length; i++ {
+			if is(n.ranges[i].Source) {
+				return n.ranges[i].Source
+			}
+		}
+	case kindWeave:
+		if length >= n.turn {
+			return n.anySource(is)
+		}
+		at, begin := off%n.turn, int64(0)
+		for _, s := range n.strands {
+			// In this turn, or in the next one.
+			if (at < begin+s.Length && begin < at+length || begin < at+length-n.turn) && is(s.Source) {
+				return s.Source
+			}
+			begin += s.Length
+		}
+	case kindRepeat:
+		kid := n.kids[0]
+		if length >= kid.size {
+			return n.anySource(is)
+		}
+		at := off % kid.size
+		first := min(length, kid.size-at)
+		if i := kid.source(at, first, is); i >= 0 {
+			return i
+		}
+		return kid.source(0, length-first, is)
+	case kindConcat:
+		for i := part(n.ends, off); i < len(n.kids) && n.begin(i) < off+length; i++ {
+			begin := n.begin(i)
+			low, high := max(off, begin), min(off+length, n.ends[i])
+			if k := n.kids[i].source(low-begin, high-low, is); k >= 0 {
+				return k
+			}
+		}
+	}
+	return -1
+}
+
+// anySource is source for all of the run.
+func (n *node) anySource(is func(source int) bool) int {
+	for _, e := range n.extents {
+		if is(e.source) {
+			return e.source
+		}
+	}
+	return -1
+}
+
 // repeated is the extent of count repetitions; false if it leaves the numbers.
 func (e extent) repeated(count, stride int64) (extent, bool) {
 	if stride == math.MinInt64 {

@@ -197,6 +197,42 @@ func TestLayoutAgainstModel(t *testing.T) {
 		}
 		for src := range s.sources + 1 {
 			checkExtent(t, l, m, src)
+			some := slices.ContainsFunc(got, func(b Range) bool { return b.Source == src })
+			if i := l.root.source(off, n, func(i int) bool { return i == src }); some != (i == src) || !some && i != -1 {
+				t.Fatalf("case %d: bytes %d to %d of %v are of source %d: %v; found %d", i, off, off+n, m, src, some, i)
+			}
+		}
+	}
+}
+
+// Of which sources a part is does not take a walk over its blocks, which may be more
+// than anybody can walk over.
+func TestSourceOfManyBlocks(t *testing.T) {
+	const many = 1 << 40
+	one := func(source int) Range { return Range{source, 0, 1} }
+	most := must(Interleaved(one(0), Dim{many, 0}))(t)
+	woven := must(RoundRobin(many, Strand{Range: one(0)}, Strand{Range: one(1)}))(t)
+	l := must(Concat(must(Concat(most, must(SG(one(2)))(t)))(t), woven, most))(t)
+	for _, c := range []struct {
+		off, n int64
+		want   []int
+	}{
+		{0, many, []int{0}},
+		{1, many, []int{0, 2}},
+		{many, 1, []int{2}},
+		{many + 1, 2, []int{0, 1}},
+		{many + 2, 1, []int{1}},
+		{many + 2, 2, []int{0, 1}},
+		{3 * many, many + 1, []int{0, 1}},
+		{3*many + 1, many - 1, []int{0}},
+		{0, 4*many + 1, []int{0, 1, 2}},
+		{5, 0, nil},
+	} {
+		for src := range 3 {
+			i := l.root.source(c.off, c.n, func(i int) bool { return i == src })
+			if found := i == src; found != slices.Contains(c.want, src) {
+				t.Errorf("%d bytes from %d: source %d: %v", c.n, c.off, src, found)
+			}
 		}
 	}
 }

@@ -248,6 +248,83 @@ func TestRegionWritesAllOrNothing(t *testing.T) {
 	}
 }
 
+// What an operation on a region may change goes by what it reaches, now; what a peer
+// may be given a key to, by all of it.
+func TestRegionsRights(t *testing.T) {
+	w := inMemory(t).world(t, EndpointOptions{})
+	whole, theirs := hostKind.make(t, w.a.nic, 64), hostKind.make(t, w.b.nic, 64)
+	r := seeded(t)
+	here, there := random(t, r, whole, 64), random(t, r, theirs, 64)
+	rw, ro := must(whole.Slice(0, 32))(t), must(whole.ReadOnlySlice(32, 32))(t)
+	closing(t, rw)
+	closing(t, ro)
+	g := must(NewRegion(rw, ro))(t)
+	closing(t, g)
+	rb := w.share(theirs.All(), allAccess)
+	// change has 8 bytes from off on changed.
+	change := func(off int64, want error) {
+		t.Helper()
+		s := Span{Region: g, Offset: off, Length: 8}
+		for name, err := range map[string]error{
+			"read":             w.a.Read(s, w.ab, rb.Part(0, 8), nil),
+			"receive":          w.a.Recv(s, w.ab, nil),
+			"fetch-and-add":    w.a.FetchAdd(s, w.ab, rb.Part(32, 8), 0, nil),
+			"compare-and-swap": w.a.CompareSwap(s, w.ab, rb.Part(32, 8), 0, 0, nil),
+		} {
+			if !errors.Is(err, want) {
+				t.Fatalf("%s: %v, want %v", name, err, want)
+			}
+		}
+	}
+	taken := func() {
+		t.Helper()
+		w.ok(w.b.Send(Span{Buf: theirs, Length: 8}, w.ba, "message"))
+		w.done(w.b, OpSend, "message")
+		for range 4 {
+			if c := w.wait(w.a); c.Err != nil {
+				t.Fatal(c.Err)
+			}
+		}
+	}
+
+	w.ok(g.AssignSG(Range{0, 8, 16}))
+	w.ok(w.a.Read(g.All(), w.ab, rb.Part(0, 16), "all"))
+	w.done(w.a, OpRead, "all")
+	change(0, nil)
+	taken()
+	w.ok(g.AssignSG(Range{0, 8, 8}, Range{1, 0, 8}, Range{0, 16, 8}))
+	if err := w.a.Read(g.All(), w.ab, rb.Part(0, 24), nil); !errors.Is(err, unix.EACCES) {
+		t.Errorf("read into all: %v", err)
+	}
+	for _, off := range []int64{1, 8, 15} {
+		change(off, unix.EACCES)
+	}
+	for _, off := range []int64{0, 16} {
+		change(off, nil)
+		taken()
+	}
+	w.ok(g.AssignSG(Range{0, 16, 8}))
+	w.ok(w.a.Read(g.All(), w.ab, rb.Part(40, 8), "again"))
+	w.done(w.a, OpRead, "again")
+	copy(here[16:24], there[40:])
+	if got := content(t, whole); string(got[16:24]) != string(here[16:24]) || string(got[:8]) != string(here[:8]) || string(got[24:]) != string(here[24:]) {
+		t.Errorf("other bytes have changed:\n%x, want\n%x", got, here)
+	}
+	// To read from it nobody needs a right.
+	w.ok(g.AssignSG(Range{1, 0, 32}))
+	w.ok(w.a.Write(g.All(), w.ab, rb.Part(0, 32), "write"))
+	w.done(w.a, OpWrite, "write")
+
+	// A peer sees a region through any layout.
+	w.ok(g.AssignSG(Range{0, 0, 32}))
+	for _, access := range []ibvfd.Access{ibvfd.AccessRemoteWrite, ibvfd.AccessRemoteAtomic, allAccess} {
+		if _, err := w.a.Share(w.ab, g.All(), access); !errors.Is(err, unix.EACCES) {
+			t.Errorf("shared with %v: %v", access, err)
+		}
+	}
+	must(w.a.Share(w.ab, g.All(), ibvfd.AccessRemoteRead))(t)
+}
+
 // A key that was withdrawn is of no use.
 func TestUnshare(t *testing.T) { testUnshare(t, inMemory(t)) }
 

@@ -16,7 +16,8 @@ import (
 // run, in the place of a Buffer.
 //
 // Assigning another layout takes no system call and no word with the NIC. It
-// concerns operations that are posted after it; those under way keep theirs.
+// concerns operations that are posted after it; those under way keep theirs. A
+// read-only Buffer matters to those that change its bytes, and to Share.
 type Region struct {
 	nic  *NIC
 	bufs []*Buffer

@@ -39,7 +39,8 @@ func (s *share) close() error {
 
 // Share gives a peer access to local memory: of a Buffer, to just the span; of a
 // Region, which must be shared as a whole, to its buffers, so that the peer may
-// see them through other layouts ([RemoteBuffer.View]). access is any of
+// see them through other layouts ([RemoteBuffer.View]): with one that is read-only,
+// for reading alone. access is any of
 // AccessRemoteRead, AccessRemoteWrite and AccessRemoteAtomic, the last of which a NIC
 // without atomics refuses with EOPNOTSUPP. What the peer
 // writes has the Buffer's [Ordering]: share flags as a StrictSlice.
@@ -84,11 +85,16 @@ func (e *Endpoint) Share(peer Peer, s Span, access ibvfd.Access) (_ *RemoteBuffe
 		}
 		sh.conn, token = c, c.token
 	}
-	o, err := s.take(e.nic, OpRemoteWrite, access != ibvfd.AccessRemoteRead)
+	o, err := s.take(e.nic, OpRemoteWrite, false)
 	if err != nil {
 		return nil, err
 	}
 	defer o.drop()
+	for _, b := range o.bufs() { // keys are given to all, whatever the layout reaches
+		if b.readOnly && access != ibvfd.AccessRemoteRead {
+			return nil, b.denied(OpRemoteWrite.String())
+		}
+	}
 	if s.Length == 0 {
 		return nil, outOfRange("share", s.Offset, 0, 0)
 	}

@@ -5,6 +5,7 @@ package gpurdma
 import (
 	"fmt"
 	"os"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -74,8 +75,13 @@ func (s Span) take(nic *NIC, op Op, write bool) (o operand, err error) {
 	if !within(s.Offset, s.Length, size) {
 		return o, outOfRange(op.String(), s.Offset, s.Length, size)
 	}
+	if write {
+		if b := o.reached((*Buffer).ReadOnly); b != nil {
+			return operand{}, b.denied(op.String())
+		}
+	}
 	for i, b := range o.bufs() {
-		if err = b.usable(nic, op, write); err != nil {
+		if err = b.usable(nic); err != nil {
 			for _, b := range o.bufs()[:i] {
 				b.core.unuse()
 			}
@@ -85,15 +91,26 @@ func (s Span) take(nic *NIC, op Op, write bool) (o operand, err error) {
 	return o, nil
 }
 
-// usable is use with the checks of an operation.
-func (b *Buffer) usable(nic *NIC, op Op, write bool) error {
+// usable is use by an endpoint of that NIC.
+func (b *Buffer) usable(nic *NIC) error {
 	if b.core.nic != nic {
 		return errNotHere
 	}
-	if write && b.readOnly {
-		return b.denied(op.String())
-	}
 	return b.use()
+}
+
+// reached is a Buffer that is so and that some of the operand's bytes are of; nil if
+// there is none.
+func (o *operand) reached(is func(*Buffer) bool) *Buffer {
+	bufs := o.bufs()
+	if !slices.ContainsFunc(bufs, is) {
+		return nil // mostly
+	}
+	i := o.root.source(o.offset, o.length, func(source int) bool { return is(bufs[source]) })
+	if i < 0 {
+		return nil
+	}
+	return bufs[i]
 }
 
 func (o *operand) bufs() []*Buffer {
