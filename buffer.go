@@ -33,9 +33,15 @@ type Policy int
 
 // The policies.
 const (
-	PreferDirect Policy = iota // registered if that is possible, else staged
-	DirectOnly                 // a refused registration is an error
-	StagedOnly                 // always staged, to compare
+	// PreferDirect: registered if that is possible, else staged.
+	PreferDirect Policy = iota
+	// DirectOnly: a refused registration is an error, and no operation moves the bytes
+	// by CPU. A message, or a receive, of more pieces than a work request may have
+	// (EndpointOptions.MaxSGE) fails with EOPNOTSUPP; of other memory it is packed. What
+	// asks for the CPU gets it: ReadAt, WriteAt, FlagInject.
+	DirectOnly
+	// StagedOnly: always staged, to compare.
+	StagedOnly
 )
 
 // BufferOptions say how a Buffer is made. The zero value is good.
@@ -92,12 +98,12 @@ func (n *NIC) register(src Source, opt BufferOptions) (*core, error) {
 	if err := n.enter(); err != nil {
 		return nil, err
 	}
-	c := &core{nic: n, src: src, size: src.Size(), order: opt.Ordering, peer: opt.PeerDirect}
+	c := &core{nic: n, src: src, size: src.Size(), policy: opt.Policy, order: opt.Ordering, peer: opt.PeerDirect}
 	_, c.gpu = src.PCI()
 	if k, ok := src.(interface{ Kind() gpualloc.Kind }); ok && k.Kind() == gpualloc.KindSystem {
 		c.gpu = false // a GPU's driver has allocated it, in the host's memory
 	}
-	err := c.open(opt.Policy)
+	err := c.open()
 	if err != nil {
 		n.leave()
 		return nil, err
@@ -140,6 +146,9 @@ func (c *core) all(size int64) *Buffer {
 	b.whole = true
 	return b
 }
+
+// directOnly reports whether no CPU may move the Buffer's bytes for an operation.
+func (b *Buffer) directOnly() bool { return b.core.policy == DirectOnly }
 
 func (c *core) buffer(off, size int64, readOnly bool, order Ordering) *Buffer {
 	c.handles++

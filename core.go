@@ -17,12 +17,13 @@ import (
 
 // core is the memory that a Buffer and its slices share.
 type core struct {
-	nic   *NIC
-	src   Source // nil if the memory is host's alone
-	gpu   bool
-	size  int64
-	order Ordering
-	peer  bool // src may be registered by its device pointers
+	nic    *NIC
+	src    Source // nil if the memory is host's alone
+	gpu    bool
+	size   int64
+	policy Policy
+	order  Ordering
+	peer   bool // src may be registered by its device pointers
 
 	local   space           // the whole memory under local keys
 	bytes   []*registration // one of each dma-buf, for the NIC's mirror; nil until Flush
@@ -41,7 +42,7 @@ type core struct {
 }
 
 // open registers src, or stages it.
-func (c *core) open(p Policy) (err error) {
+func (c *core) open() (err error) {
 	if c.size <= 0 {
 		return &dmabuf.Error{Op: "register a buffer", Detail: fmt.Sprintf("%d bytes", c.size), Err: dmabuf.ErrRange}
 	}
@@ -51,14 +52,14 @@ func (c *core) open(p Policy) (err error) {
 	for _, s := range c.src.Segments() {
 		c.inodes = append(c.inodes, s.Buf.Inode())
 	}
-	if p != StagedOnly {
+	if c.policy != StagedOnly {
 		c.reg, err = c.nic.dev.source(c.exported(), 0, c.size, ibvfd.AccessLocalWrite|c.order.access())
 		if err == nil {
 			c.local, c.path = c.reg.local.space(), Path{Direct: Registered, Route: c.reg.route}
 			return nil
 		}
 		// Only a refusal is a reason to stage: not a NIC that was closed.
-		if refused := (*ibvfd.RegError)(nil); p == DirectOnly || !errors.As(err, &refused) {
+		if refused := (*ibvfd.RegError)(nil); c.policy == DirectOnly || !errors.As(err, &refused) {
 			c.release()
 			return err
 		}

@@ -51,7 +51,10 @@ const defaultMaxPinned = 256 << 20
 // Stats are a NIC's counts.
 type Stats struct {
 	Pinned int64 // bytes of host memory that are pinned now
-	Staged int64 // bytes copied so far between buffers and the host memory that stands in for them; 0 while all are direct
+	// Staged are the bytes copied so far between buffers and the host memory that stands
+	// in for them, or that a message of too many pieces is packed into: 0 while all are
+	// direct and no message is packed, which DirectOnly sees to.
+	Staged int64
 }
 
 // OpenNIC opens the RDMA device of that name ("mlx5_0", "rxe0") as ibvfd.Open

@@ -60,8 +60,14 @@ func (o *op) beginMessage(c *conn) error {
 			Detail: fmt.Sprintf("%d bytes; a message of this connection has at most %d", o.length, c.a.maxMsg), Remedy: "write it, or send parts",
 		}
 	}
-	if o.pieces() <= c.a.sge {
+	n := o.pieces()
+	if n <= c.a.sge {
 		return nil
+	}
+	for i := range o.operands {
+		if b := o.operands[i].reached((*Buffer).directOnly); b != nil {
+			return o.unpacked(b, n, c.a.sge)
+		}
 	}
 	pack, err := c.e.nic.AllocHost(o.length)
 	if err != nil {
@@ -76,6 +82,15 @@ func (o *op) beginMessage(c *conn) error {
 	}
 	o.local = append(o.local[:0], window{pack.root, pack.mem, 0, o.length})
 	return nil
+}
+
+// unpacked is why a message with bytes of b is not packed.
+func (o *op) unpacked(b *Buffer, pieces, most int) error {
+	return &dmabuf.Error{
+		Op: o.kind.String(), Device: b.String(), Err: unix.EOPNOTSUPP,
+		Detail: fmt.Sprintf("%d pieces; a work request of this connection has at most %d (MaxSGE), and the policy DirectOnly lets no CPU pack them", pieces, most),
+		Remedy: "raise EndpointOptions.MaxSGE, send and receive parts, read or write instead, or register it with PreferDirect",
+	}
 }
 
 func (o *op) pieces() int {

@@ -5,8 +5,10 @@ package gpurdma
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -256,14 +258,19 @@ func refill(t testing.TB, r *rand.Rand, g *Region, bytes [][]byte) {
 	}
 }
 
-func TestMessagesOfLayouts(t *testing.T) { testMessagesOfLayouts(t, inMemory(t)) }
+func TestMessagesOfLayouts(t *testing.T) {
+	s := inMemory(t)
+	s.kinds = append(s.kinds, ofSource("only", true, DirectOnly))
+	testMessagesOfLayouts(t, s)
+}
 
-// A message whose pieces are more than a work request may have is packed.
+// A message, or a receive, whose pieces are more than a work request may have is packed,
+// which is counted. Of memory that is DirectOnly it is refused, and all goes on.
 func testMessagesOfLayouts(t *testing.T, s setting) {
 	s.eachPair(t, func(t *testing.T, local, remote kind) {
 		r := seeded(t)
 		w := s.world(t, EndpointOptions{})
-		const cells, row = 100, 40
+		const cells, row, length = 100, 40, 800
 		mine, theirs := local.make(t, w.a.nic, cells*row), remote.make(t, w.b.nic, cells*row)
 		here, there := random(t, r, mine, cells*row), random(t, r, theirs, cells*row)
 		column := must(Interleaved(Range{Offset: 8, Length: 8}, Dim{cells, row}))(t)
@@ -272,17 +279,64 @@ func testMessagesOfLayouts(t *testing.T, s setting) {
 		closing(t, to)
 		w.ok(from.Assign(column))
 		w.ok(to.AssignInterleaved(Range{Offset: 0, Length: 16}, Dim{cells / 2, row}))
-		w.ok(w.b.Recv(to.All(), w.ba, 0))
-		w.ok(w.a.Send(from.All(), w.ab, 0))
+		sending, receiving := from.All(), to.All()
+		var message []byte
+		for i := range cells {
+			message = append(message, here[i*row+8:][:8]...)
+		}
+		if remote.only {
+			w.ok(w.b.Recv(receiving, w.ba, "refused"))
+			w.unpacked(w.b, OpRecv, cells/2)
+			receiving = Span{Buf: theirs, Length: length}
+		}
+		if local.only {
+			w.ok(w.a.Send(sending, w.ab, "refused"))
+			w.unpacked(w.a, OpSend, cells)
+			sending = Span{Buf: mine, Length: length}
+			message = here[:length]
+		}
+		was := [2]int64{w.a.nic.Stats().Staged, w.b.nic.Stats().Staged}
+		w.ok(w.b.Recv(receiving, w.ba, 0))
+		w.ok(w.a.Send(sending, w.ab, 0))
 		w.done(w.a, OpSend, 0)
 		w.done(w.b, OpRecv, 0)
-		for i := range cells / 2 {
-			copy(there[i*row:], here[2*i*row+8:][:8])
-			copy(there[i*row+8:], here[(2*i+1)*row+8:][:8])
+		packed := [2]int64{w.a.nic.Stats().Staged - was[0], w.b.nic.Stats().Staged - was[1]}
+		for i, k := range []kind{local, remote} {
+			want := int64(length)
+			if k.only {
+				want = 0
+			}
+			// What is staged besides is copied to where it stands, where it differs.
+			if packed[i] < want || packed[i] > want && !(k.staged && i == 1) {
+				t.Errorf("%s: %d bytes were counted, want %d", k.name, packed[i], want)
+			}
+		}
+		if remote.only {
+			copy(there, message)
+		} else {
+			for i := range cells / 2 {
+				copy(there[i*row:], message[16*i:][:16])
+			}
 		}
 		same(t, "here", mine, here)
 		same(t, "there", theirs, there)
 	})
+}
+
+// unpacked waits for the completion of a message that no CPU may pack.
+func (w *world) unpacked(e *Endpoint, op Op, pieces int) {
+	w.t.Helper()
+	c := w.wait(e)
+	var why *dmabuf.Error
+	if c.Op != op || c.Context != "refused" || !errors.Is(c.Err, errors.ErrUnsupported) || !errors.As(c.Err, &why) {
+		w.t.Fatalf("%+v, want that it is refused", c)
+	}
+	most := e.peers[0].conn.a.sge
+	for _, part := range []string{fmt.Sprintf("%d pieces", pieces), fmt.Sprintf("at most %d", most), "MaxSGE", "DirectOnly", "PreferDirect"} {
+		if !strings.Contains(c.Err.Error(), part) {
+			w.t.Errorf("%q does not say %q", c.Err, part)
+		}
+	}
 }
 
 // A packed message goes on when the program has let go of its memory, be it the

@@ -12,7 +12,7 @@ import (
 
 // ofGPU is memory of a software GPU, which stays where registration has put it.
 func ofGPU(p testenv.GPUPlace) kind {
-	k := exported(p.Name, p.Spec, DirectOnly)
+	k := exported(p.Name, p.Spec, PreferDirect)
 	allocate := k.make
 	k.make = func(t testing.TB, n *NIC, size int64) *Buffer {
 		t.Helper()

@@ -51,12 +51,12 @@ func hostOnly(nic string) setting {
 
 // few is the setting with one kind of each sort.
 func (s setting) few() setting {
-	s.kinds = []kind{hostKind, exported("drm:vgem", "drm:vgem", DirectOnly), s.kinds[len(s.kinds)-1]}
+	s.kinds = []kind{hostKind, exported("drm:vgem", "drm:vgem", PreferDirect), s.kinds[len(s.kinds)-1]}
 	return s
 }
 
 func exported(name, spec string, p Policy) kind {
-	return kind{name, p == StagedOnly, func(t testing.TB, n *NIC, size int64) *Buffer {
+	return kind{name, p == StagedOnly, p == DirectOnly, func(t testing.TB, n *NIC, size int64) *Buffer {
 		t.Helper()
 		a := must(gpualloc.Open(spec, gpualloc.Env{}))(t)
 		closing(t, a)
@@ -95,7 +95,11 @@ func TestVMFlush(t *testing.T)      { testFlush(t, onNIC(t)) }
 func TestVMRandomOperations(t *testing.T) {
 	testRandomOperations(t, onNIC(t).few(), testenv.Count(300))
 }
-func TestVMMessagesOfLayouts(t *testing.T) { testMessagesOfLayouts(t, onNIC(t).few()) }
+func TestVMMessagesOfLayouts(t *testing.T) {
+	s := onNIC(t).few()
+	s.kinds = append(s.kinds, exported("only", "drm:vgem", DirectOnly))
+	testMessagesOfLayouts(t, s)
+}
 func TestVMRemoteRefusals(t *testing.T)    { testRemoteRefusals(t, onNIC(t).few()) }
 func TestVMReceiverNotReady(t *testing.T)  { testReceiverNotReady(t, onNIC(t)) }
 func TestVMMessageTooLong(t *testing.T)    { testMessageTooLong(t, onNIC(t)) }

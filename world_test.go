@@ -20,6 +20,7 @@ import (
 type kind struct {
 	name   string
 	staged bool
+	only   bool // by DirectOnly
 	make   func(t testing.TB, n *NIC, size int64) *Buffer
 }
 
@@ -86,7 +87,7 @@ func (s setting) endpoint(t testing.TB, opt EndpointOptions) *Endpoint {
 	return e
 }
 
-var hostKind = kind{"host", false, func(t testing.TB, n *NIC, size int64) *Buffer {
+var hostKind = kind{"host", false, false, func(t testing.TB, n *NIC, size int64) *Buffer {
 	b := must(n.AllocHost(size))(t)
 	closingBuffer(t, b)
 	return b
@@ -100,27 +101,29 @@ func inMemory(t testing.TB) setting {
 			t.Errorf("%d MRs and links were left", f.open)
 		}
 	})
-	source := func(direct bool) func(t testing.TB, n *NIC, size int64) *Buffer {
-		return func(t testing.TB, n *NIC, size int64) *Buffer {
-			src := &memSource{mem: make([]byte, size), direct: direct}
-			t.Cleanup(func() {
-				if src.holds != 0 {
-					t.Errorf("the source is held %d times", src.holds)
-				}
-			})
-			b := must(n.Register(src, BufferOptions{}))(t)
-			closingBuffer(t, b)
-			return b
-		}
-	}
 	return setting{
 		open: func(t testing.TB, opt NICOptions) *NIC {
 			n := newNIC(&fakeDevice{fabric: f, maxSGE: 5, inline: 64}, opt)
 			closing(t, n)
 			return n
 		},
-		kinds: []kind{hostKind, {"direct", false, source(true)}, {"staged", true, source(false)}},
+		kinds: []kind{hostKind, ofSource("direct", true, PreferDirect), ofSource("staged", false, PreferDirect)},
 	}
+}
+
+// ofSource is memory that only its source leads to, and the fabric if it is direct.
+func ofSource(name string, direct bool, p Policy) kind {
+	return kind{name, !direct, p == DirectOnly, func(t testing.TB, n *NIC, size int64) *Buffer {
+		src := &memSource{mem: make([]byte, size), direct: direct}
+		t.Cleanup(func() {
+			if src.holds != 0 {
+				t.Errorf("the source is held %d times", src.holds)
+			}
+		})
+		b := must(n.Register(src, BufferOptions{Policy: p}))(t)
+		closingBuffer(t, b)
+		return b
+	}}
 }
 
 // world is two endpoints, each on a NIC of its own, that are connected.
