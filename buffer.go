@@ -25,7 +25,10 @@ type Source interface {
 	dmabuf.Holder
 	Size() int64                   // bytes
 	Segments() []gpualloc.Segment  // its dma-bufs; none if it cannot be exported
-	PCI() (gpualloc.PCIAddr, bool) // the function that it lies on; false for the host's memory
+	PCI() (gpualloc.PCIAddr, bool) // the function that it lies on, or whose driver exports it
+
+	// Kind() gpualloc.Kind may be there as well: what is [gpualloc.KindSystem] is the
+	// host's memory, whatever PCI says.
 }
 
 // Policy says whether a Buffer may be staged.
@@ -177,15 +180,17 @@ func (b *Buffer) Size() int64 { return b.size }
 // ReadOnly reports whether the Buffer is a slice for reading.
 func (b *Buffer) ReadOnly() bool { return b.readOnly }
 
-// GPU is the PCI function that the memory lies on; false for host memory.
+// GPU is the PCI function whose memory was asked for; false for the host's, whoever
+// has exported it.
 func (b *Buffer) GPU() (gpualloc.PCIAddr, bool) {
-	if b.core.src == nil {
+	if !b.core.gpu {
 		return gpualloc.PCIAddr{}, false
 	}
 	return b.core.src.PCI()
 }
 
-// Nearest is the RDMA device nearest to the memory, and why it is.
+// Nearest is the RDMA device nearest to the memory, and why it is. To host memory all
+// are equally near, also where a GPU's driver has exported it.
 func (b *Buffer) Nearest() (ibvfd.Near, error) {
 	devices, err := ibvfd.DevicesWithoutGIDs("")
 	if err != nil {

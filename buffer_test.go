@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/placement"
 )
@@ -168,6 +169,16 @@ func TestPolicies(t *testing.T) {
 	if _, ok := h.GPU(); ok || h.GPUDirect() {
 		t.Error("host memory is no GPU's")
 	}
+	// Nor is what a GPU's driver has allocated there.
+	for kind, gpu := range map[gpualloc.Kind]bool{gpualloc.KindSystem: false, gpualloc.KindVRAM: true, gpualloc.KindUnknown: true} {
+		src := &kindSource{memSource{mem: make([]byte, 8)}, kind}
+		b := must(n.Register(src, BufferOptions{Policy: StagedOnly}))(t)
+		closing(t, b)
+		at, ok := b.GPU()
+		if want, _ := src.PCI(); ok != gpu || gpu && at != want || !gpu && at != (gpualloc.PCIAddr{}) {
+			t.Errorf("memory of kind %v: GPU %v, %v", kind, at, ok)
+		}
+	}
 	for _, size := range []int64{0, -1} {
 		if _, err := n.AllocHost(size); !errors.Is(err, dmabuf.ErrRange) {
 			t.Errorf("%d bytes: %v", size, err)
@@ -177,6 +188,14 @@ func TestPolicies(t *testing.T) {
 		t.Errorf("no bytes: %v", err)
 	}
 }
+
+// kindSource is a source that knows which memory it is.
+type kindSource struct {
+	memSource
+	kind gpualloc.Kind
+}
+
+func (s *kindSource) Kind() gpualloc.Kind { return s.kind }
 
 // What either side changes behind a staged buffer's back comes through, byte by
 // byte; what nobody changed is not written.

@@ -17,6 +17,10 @@ func ofGPU(p testenv.GPUPlace) kind {
 	k.make = func(t testing.TB, n *NIC, size int64) *Buffer {
 		t.Helper()
 		b := allocate(t, n, size)
+		at, ok := b.GPU()
+		if asked := p.Name != "system"; ok != asked || b.GPUDirect() != asked || asked && at.String() != p.GPU.PCI {
+			t.Errorf("%s: on GPU %v, %v; GPUDirect %v", p.Spec, at, ok, b.GPUDirect())
+		}
 		check := func() {
 			if at := p.GPU.Place(t, b.core.inodes[0]); at != p.Where {
 				t.Errorf("%s: the driver has it in %q, want %q", p.Spec, at, p.Where)

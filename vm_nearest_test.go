@@ -37,6 +37,13 @@ func TestVMNearest(t *testing.T) {
 			if want := "rxe" + strings.TrimPrefix(g.Name, "gpu"); near.Name != want || !strings.Contains(near.Why, g.PCI) {
 				t.Errorf("%s: %s; want %s", near.Name, near.Why, want)
 			}
+			system := exported("system", "drm:"+g.PCI+"/system", PreferDirect).make(t, n, 4096)
+			if at, ok := system.GPU(); ok {
+				t.Errorf("the host's memory, exported by %s, is on %v", g.PCI, at)
+			}
+			if near := must(system.Nearest())(t); near.Name == "" || !strings.Contains(near.Why, "on no PCI device") {
+				t.Errorf("the host's memory, exported by %s: %+v", g.PCI, near)
+			}
 			part := must(b.Slice(0, 16))(t)
 			closing(t, part)
 			if again := must(part.Nearest())(t); again.Name != near.Name {

@@ -65,6 +65,9 @@ func exported(name, spec string, p Policy) kind {
 		if path := b.Path(); (path.Direct == Staged) != (p == StagedOnly) || path.Reason != nil {
 			t.Fatalf("%s: %+v", name, path)
 		}
+		if at, ok := b.GPU(); ok && a.Describe().Kind == gpualloc.KindSystem {
+			t.Errorf("%s: the host's memory is on %v", name, at)
+		}
 		return b
 	}}
 }
