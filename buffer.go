@@ -287,11 +287,18 @@ func (b *Buffer) denied(op string) error {
 
 // Sync makes a staged Buffer and the memory that stands in for it agree: what
 // peers have written goes to the source, what was written to the source, by a
-// GPU or otherwise, goes to the stand-in. Where both changed a byte the peer's
-// wins. ReadAt, WriteAt and operations of one's own do it for the bytes that
-// they touch; Sync is for what neither goes through: before a peer reads what
-// the GPU wrote, and before the GPU reads what a peer wrote. On a direct Buffer
-// there is nothing to do; a kernel that runs already may need [Buffer.Flush].
+// GPU or otherwise, goes to the stand-in. ReadAt, WriteAt and operations of one's
+// own do it for the bytes that they touch; Sync is for what neither goes through:
+// before a peer reads what the GPU wrote, before the GPU reads what a peer wrote, and
+// between a GPU's write and a peer's to the same bytes. On a direct Buffer there is
+// nothing to do; a kernel that runs already may need [Buffer.Flush].
+//
+// Who has written is told by comparing with what both were at the last Sync. Where both
+// have changed a byte since, the peer's wins. But a peer that wrote what was there then
+// has, as far as can be seen, written nothing: what the GPU wrote stays. So a flag that
+// a peer sets and a GPU clears takes a Sync after the GPU's write, before the peer may
+// write again; without it the second setting is lost, which it is not on a direct
+// Buffer.
 func (b *Buffer) Sync() error {
 	if err := b.use(); err != nil {
 		return err

@@ -231,6 +231,37 @@ func TestStagedMemoryAgrees(t *testing.T) {
 	}
 }
 
+// Where a GPU and a peer write the same byte between two syncs the peer's wins, unless
+// it is what both last agreed on. A sync between the two keeps both.
+func TestStagedMemoryInConflict(t *testing.T) {
+	n := inMemory(t).open(t, NICOptions{})
+	src := &memSource{mem: make([]byte, 3)}
+	b := must(n.Register(src, BufferOptions{Policy: StagedOnly}))(t)
+	closing(t, b)
+	stand := b.core.hostMem.Bytes()
+	sync := func(what string, want byte) {
+		t.Helper()
+		if err := b.Sync(); err != nil {
+			t.Fatal(err)
+		}
+		if all := string([]byte{0, want, 0}); string(src.mem) != all || string(stand) != all {
+			t.Errorf("%s: the source has %v, the stand-in %v, want %d", what, src.mem, stand, want)
+		}
+	}
+	stand[1] = 1
+	sync("the peer sets it", 1)
+	src.mem[1], stand[1] = 2, 3
+	sync("both change it", 3)
+	src.mem[1], stand[1] = 0, 3
+	sync("the GPU clears it, and the peer writes the same again", 0)
+	stand[1] = 3
+	sync("the peer sets it", 3)
+	src.mem[1] = 0
+	sync("the GPU clears it", 0)
+	stand[1] = 3
+	sync("the peer sets it after that", 3)
+}
+
 // proofs answers as it is told, one MR after the other.
 type proofs []placement.Memory
 

@@ -12,7 +12,8 @@ import (
 // standIn is pinned host memory that the NIC and peers use in place of a
 // source. Either may change behind our back: the stand-in by a peer, the
 // source by a GPU. seen is what both were when they last agreed, so that a
-// difference tells who changed what.
+// difference tells who changed what. Who wrote the same again cannot be told: see
+// [Buffer.Sync].
 type standIn struct {
 	nic *NIC
 	src Source
