@@ -230,6 +230,8 @@ func TestCorrupted(t *testing.T) {
 		{fault(int3, true), false},
 		{fault("BUG: kernel NULL pointer dereference, address: 8", true, none), false},
 		{&HangError{Node: "vm"}, false},
+		{fmt.Errorf("boot: %w", &DeathError{Node: "vm", QEMU: "warning: no AVX\nqemu: physmem.c:2671: iotlb_to_section: Assertion `i < n' failed."}), true},
+		{&DeathError{Node: "vm", QEMU: "qemu: could not open the disk"}, false},
 	} {
 		if got := Corrupted(c.err); got != c.want {
 			t.Errorf("%v: %v, want %v", c.err, got, c.want)

@@ -333,9 +333,9 @@ func (t *testRun) group(key bootKey, jobs []job, out io.Writer) error {
 		fmt.Fprintf(out, "=== %s\n", suite.Short(j.group, modulePath))
 		rs, err := j.do(v, o, out)
 		faults := v.Faults()
-		if vm.Corrupted(faults) && again != i && t.ctx.Err() == nil {
-			fmt.Fprintf(out, "testbed: the emulator corrupted the kernel, which counts for nothing; once more in another machine: %s: %s\n",
-				suite.Short(j.group, modulePath), firstLine(faults.Error()))
+		if why := corrupted(faults, err); why != nil && again != i && t.ctx.Err() == nil {
+			fmt.Fprintf(out, "testbed: the emulator corrupted the machine, which counts for nothing; once more in another one: %s: %s\n",
+				suite.Short(j.group, modulePath), firstLine(why.Error()))
 			v.Kill()
 			v, again = nil, i
 			t.count(&t.corrupted)
@@ -374,6 +374,14 @@ func (t *testRun) group(key bootKey, jobs []job, out io.Writer) error {
 			fmt.Fprintf(out, "%v\n", err)
 			t.complain("after the last test: " + firstLine(err.Error()))
 		}
+	}
+	return nil
+}
+
+// corrupted is the error, if any, that is the emulator's.
+func corrupted(errs ...error) error {
+	if i := slices.IndexFunc(errs, vm.Corrupted); i >= 0 {
+		return errs[i]
 	}
 	return nil
 }
