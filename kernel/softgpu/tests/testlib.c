@@ -87,6 +87,23 @@ int put(const char *path, const char *fmt, ...)
 	return put_text(path, text);
 }
 
+/* What the kernel warns of once it warns of once more. */
+void forget_warnings(void)
+{
+	check_errno(put("/sys/kernel/debug/clear_warn_once", "1"), 0);
+}
+
+/*
+ * The dma-buf core itself warns in the kernel log when an exporter's vmap fails, as the
+ * next one does. run.sh compares how often it warned with how often this was said.
+ */
+void expect_vmap_warning(void)
+{
+	forget_warnings();
+	printf("provoked: a vmap that fails\n");
+	fflush(stdout); /* a test ends by _exit() */
+}
+
 void get(const char *path, char *text, size_t size)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC);

@@ -58,6 +58,8 @@ struct buffer {
 /* ioctl() with -errno as its result. */
 int call(int fd, unsigned long request, void *arg);
 /* Writes a file; 0 or -errno. */
+void forget_warnings(void);
+void expect_vmap_warning(void);
 int put(const char *path, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* Reads a small file without its newline. */
 void get(const char *path, char *text, size_t size);
