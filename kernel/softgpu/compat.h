@@ -1,18 +1,26 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * One spelling for what Linux 6.12 and 7.2 name differently. The Makefile looks
+ * One spelling for what Linux 6.12, 7.2 and 7.3 name differently. The Makefile looks
  * the HAVE_ symbols up in the headers.
  */
 #ifndef SOFTGPU_COMPAT_H
 #define SOFTGPU_COMPAT_H
 
 #include <linux/dma-buf.h>
+#include <linux/mm.h>
 #include <linux/module.h>
 #include <linux/slab.h>
 
 /* Linux 7.0 has this in slab.h. */
 #ifndef kzalloc_obj
 #define kzalloc_obj(obj) kzalloc(sizeof(obj), GFP_KERNEL)
+#endif
+
+#ifndef HAVE_VMA_IS_COW_MAPPING
+static inline bool vma_is_cow_mapping(const struct vm_area_struct *vma)
+{
+	return is_cow_mapping(vma->vm_flags);
+}
 #endif
 
 #ifdef HAVE_STRING_NAMESPACE

@@ -91,7 +91,7 @@ int softgpu_bo_mmap(struct drm_gem_object *obj, struct vm_area_struct *vma)
 	/* amdgpu_gem_object_mmap() */
 	if (bo->no_cpu)
 		return -EPERM;
-	if (is_cow_mapping(vma->vm_flags))
+	if (vma_is_cow_mapping(vma))
 		return -EINVAL;
 	vm_flags_set(vma, VM_PFNMAP | VM_IO | VM_DONTEXPAND | VM_DONTDUMP);
 	vma->vm_page_prot = vm_get_page_prot(vma->vm_flags);
