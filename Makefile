@@ -8,7 +8,8 @@ SHELL := /bin/bash
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-builtin-rules
 
-# The kernel series that VM targets boot: 7.2, 6.12 or 6.1.
+# The kernel series that VM targets boot, a folder in kernel/patches/rxe-dmabuf;
+# KERNELS are those of `make test`.
 KERNEL ?= 6.12
 KERNELS ?= 7.2 6.12 6.1
 BUILD := $(CURDIR)/build

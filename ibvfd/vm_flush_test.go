@@ -209,9 +209,9 @@ func flushed(t *testing.T, pd *ibvfd.PD, p *pair) {
 	}
 }
 
-// newerRoot is the build root of the newest kernel series (kernel/buildroot.sh),
+// newerRoot is the build root of the running kernel's series (kernel/buildroot.sh),
 // whose Debian has a libibverbs with FLUSH.
-const newerRoot = "../build/roots/7.2"
+var newerRoot = "../build/roots/" + os.Getenv("GPURDMA_KERNEL")
 
 // inNewerRoot runs a program, in a directory of its own, in the root $1: a
 // provider is loaded from where the library was installed. The mounts go with

@@ -3,7 +3,7 @@
 #
 # Builds the patched rdma_rxe.ko of one kernel series, and testexporter.ko.
 #
-#   kernel/build.sh SERIES        (7.2, 6.12 or 6.1)
+#   kernel/build.sh SERIES        (7.3, 7.2, 6.12 or 6.1)
 #
 # Reads  build/kernels/SERIES/{headers,source.tar.xz,release,version}, which
 #        `testbed fetch -kernel SERIES` or kernel/buildroot.sh puts there; where

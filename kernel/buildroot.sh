@@ -48,6 +48,7 @@ build=${BUILD:-$top/build}
 kernel=$build/kernels/$series
 roots=$build/roots
 root=$roots/$series
+patches=kernel/patches/rxe-dmabuf
 # shellcheck source-path=SCRIPTDIR/..
 . "$top/testbed/archive.sh"
 
@@ -113,11 +114,25 @@ private_apt() {
 	archive_apt "$apt" "$uri" $1
 }
 
-# newest SERIES, an extended regular expression
-newest() {
+# releases SERIES, an extended regular expression: what is on offer, oldest first
+releases() {
 	APT_CONFIG=$apt/apt.conf apt-cache search --names-only \
 		"^linux-headers-${1/./\\.}(\.[0-9]+)?\+deb[0-9]+-amd64\$" |
-		sed 's/^linux-headers-\([^ ]*\) .*/\1/' | sort -V | tail -n 1
+		sed 's/^linux-headers-\([^ ]*\) .*/\1/' | sort -V
+}
+newest() { releases "$1" | tail -n 1; }
+
+# Says which later series are on offer beside this one.
+say_later() {
+	local later release
+	for later in $(releases '[0-9]+.[0-9]+' | grep -o '^[0-9]*\.[0-9]*' | uniq | sed "0,/^$series\$/d"); do
+		release=$(newest "$later")
+		if [ -d "$top/$patches/$later" ]; then
+			echo "kernel $series: ${release%%+*} is on offer too: KERNEL=$later"
+		else
+			echo "kernel $series: ${release%%+*} is on offer, and not supported yet: a new folder in $patches"
+		fi
+	done
 }
 
 release='' offered=''
@@ -132,7 +147,8 @@ for s in "${suites[@]}"; do
 	offered+=" $(newest "${series%%.*}.[0-9]+")"
 done
 [ -n "$release" ] ||
-	unavailable "this machine's archive has no kernel $series in ${suites[*]} (newest there:${offered:- none}); a newer series is a folder in kernel/patches/rxe-dmabuf and a line in testbed/kernel"
+	unavailable "this machine's archive has no kernel $series in ${suites[*]} (newest there:${offered:- none}); a newer series is a new folder in $patches"
+say_later
 export APT_CONFIG=$apt/apt.conf
 field() { apt-cache show --no-all-versions "$1" | sed -n "s/^$2: //p"; }
 version=$(field "linux-headers-$release" Version)

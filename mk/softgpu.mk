@@ -3,7 +3,7 @@
 # The software GPU and the test importer: docs/softgpu.md says what they do.
 
 # The series they compile for.
-SOFTGPU_KERNELS := 7.2 6.12
+SOFTGPU_KERNELS := 7.% 6.12
 SOFTGPU_VM = $(filter $(SOFTGPU_KERNELS),$(KERNEL))
 
 .PHONY: softgpu
@@ -30,5 +30,5 @@ softgpu-tally:
 
 # A series that Debian 12 cannot compile gets a root with the right compiler.
 .PHONY: buildroot
-buildroot: ## fetch KERNEL (7.2) from Debian's newer suites, with a build root
+buildroot: ## fetch KERNEL (7.2, 7.3) from Debian's newer suites, with a build root
 	@BUILD=$(BUILD) kernel/buildroot.sh $(KERNEL)

@@ -8,9 +8,8 @@
 # is traced no more, so that two processors have enough to do with five machines.
 # 7.2 has half of all the tests, 6.1 an eighth.
 VM_JOBS ?= 3
-VM_MACHINES_7.2 ?= 2
-VM_MACHINES_6.12 ?= 2
-VM_MACHINES ?= $(or $(VM_MACHINES_$(KERNEL)),1)
+VM_MACHINES_6.1 ?= 1
+VM_MACHINES ?= $(or $(VM_MACHINES_$(KERNEL)),2)
 # What a package's tests may take on one machine, of which five share two processors.
 VM_TIMEOUT ?= 25m
 # How many processors one has that is emulated, but where several are the point:
@@ -60,7 +59,7 @@ vm-test: ## run the VM tests and the peer suites on KERNEL
 
 # What the tests in the guest use.
 .PHONY: vm-build
-vm-build: kernel cprog build $(if $(SOFTGPU_VM),softgpu) $(if $(filter 7.2,$(KERNEL)),two-machines)
+vm-build: kernel cprog build $(if $(SOFTGPU_VM),softgpu) $(if $(filter 7.%,$(KERNEL)),two-machines)
 
 # The root package's tests, whose two processes a peer suite runs on two machines.
 .PHONY: two-machines

@@ -42,7 +42,7 @@ vm-ready: testbed
 	@$(MAKE) --no-print-directory vm-build >&2
 
 .PHONY: vm vm-run
-vm: vm-run ## run CMD in a virtual machine with KERNEL (6.12, 7.2 or 6.1) and MACHINE
+vm: vm-run ## run CMD in a virtual machine with KERNEL (6.12, 7.2, 7.3 or 6.1) and MACHINE
 	@$(makeexit $(VM_STATUS))status=$$(cat $(VM_STATUS) 2>/dev/null || echo 0); rm -f $(VM_STATUS); exit $$status
 
 vm-run: export GPURDMA_CMD = $(value CMD)

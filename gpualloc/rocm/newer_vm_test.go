@@ -17,10 +17,10 @@ import (
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
-// newerRoot is the build root of the newest kernel series (kernel/buildroot.sh),
+// newerRoot is the build root of the running kernel's series (kernel/buildroot.sh),
 // whose Debian has a runtime that exports dma-bufs. Debian 12's C library is too
 // old for it.
-const newerRoot = "../../build/roots/7.2"
+var newerRoot = "../../build/roots/" + os.Getenv("GPURDMA_KERNEL")
 
 // inNewerRoot says to a process of this program that it is the one that runs on
 // that root's libraries.

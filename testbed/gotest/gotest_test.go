@@ -74,7 +74,7 @@ func TestScan(t *testing.T) {
 	if !reflect.DeepEqual(p.Tests, want) {
 		t.Errorf("got %+v, want %+v", p.Tests, want)
 	}
-	if d := p.Tests[2]; !d.RunsOn("7.2") || d.RunsOn("6.1") || !p.Tests[0].RunsOn("6.1") {
+	if d := p.Tests[2]; !d.RunsOn("7.2") || !d.RunsOn("7.3") || d.RunsOn("6.1") || !p.Tests[0].RunsOn("6.1") {
 		t.Error("RunsOn is wrong")
 	}
 	for src, want := range map[string]string{

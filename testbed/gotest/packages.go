@@ -15,6 +15,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/gpurdma/gpurdma/testbed/kernel"
 )
 
 // Package is a Go package with tests for the guest.
@@ -33,7 +35,7 @@ type Test struct {
 
 // RunsOn says whether the test is meant for a kernel series.
 func (t Test) RunsOn(series string) bool {
-	return len(t.Kernels) == 0 || slices.Contains(t.Kernels, series)
+	return kernel.Meant(t.Kernels, series)
 }
 
 // Find lists the packages among patterns that have top-level tests whose

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -23,10 +24,10 @@ import (
 // Nothing is downloaded when it is that already. A failed or interrupted
 // fetch leaves the cache as it was. logf reports progress.
 func Fetch(ctx context.Context, t layout.Tree, series string, a *apt.Apt, logf func(string, ...any)) (Kernel, error) {
-	if !known(series) {
-		return Kernel{}, unknown(series)
+	if err := known(t, series); err != nil {
+		return Kernel{}, err
 	}
-	if newer[series] {
+	if !slices.Contains(own, series) {
 		return fetchNewer(ctx, t, series)
 	}
 	unlock, err := lock(filepath.Join(t.Build, "kernels"), series)

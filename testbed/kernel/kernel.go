@@ -9,18 +9,23 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/gpurdma/gpurdma/testbed/layout"
 )
 
-// Series are the kernel series the test bed boots, the default first.
-var Series = []string{"6.12", "6.1", "7.2"}
+// Default is the series that is booted unless another is asked for.
+const Default = "6.12"
 
-// newer are those that Debian 12 neither has nor can compile:
-// kernel/buildroot.sh gets them, and a root file system with their compiler,
-// from Debian's later suites.
-var newer = map[string]bool{"7.2": true}
+// own are the series that Debian 12 has and compiles.
+var own = []string{Default, "6.1"}
+
+// patches has a folder for each series that the test bed boots. Those that are
+// not Debian 12's own kernel/buildroot.sh gets from Debian's later suites, and a
+// root file system with their compiler.
+var patches = filepath.Join("kernel", "patches", "rxe-dmabuf")
 
 // layoutVersion changes when the files that Fetch leaves change meaning; a
 // cache of another version is fetched again.
@@ -54,8 +59,8 @@ func (k Kernel) Config() string { return filepath.Join(k.Dir, "image", "boot", "
 
 // Open returns the cached kernel of a series, or ErrNotFetched.
 func Open(t layout.Tree, series string) (Kernel, error) {
-	if !known(series) {
-		return Kernel{}, unknown(series)
+	if err := known(t, series); err != nil {
+		return Kernel{}, err
 	}
 	k := Kernel{Series: series, Dir: t.Kernel(series)}
 	inputs, err := os.ReadFile(filepath.Join(k.Dir, "inputs"))
@@ -80,15 +85,37 @@ func Open(t layout.Tree, series string) (Kernel, error) {
 
 func layoutLine() string { return "layout " + layoutVersion }
 
-func known(series string) bool {
-	for _, s := range Series {
-		if s == series {
-			return true
+// known refuses what is no series of this checkout.
+func known(t layout.Tree, series string) error {
+	all := slices.Clone(own)
+	folders, _ := os.ReadDir(filepath.Join(t.Root, patches))
+	for _, f := range folders {
+		if !slices.Contains(all, f.Name()) {
+			all = append(all, f.Name())
 		}
 	}
-	return false
+	if slices.Contains(all, series) {
+		return nil
+	}
+	return fmt.Errorf("unknown kernel series %q: there are %s; a newer one is a folder in %s", series, strings.Join(all, ", "), patches)
 }
 
-func unknown(series string) error {
-	return fmt.Errorf("unknown kernel series %q: there are %s", series, strings.Join(Series, ", "))
+// Meant says whether what names these series is meant for one: where none is
+// named, for all. One of Debian's later suites stands for those after it, too.
+func Meant(names []string, series string) bool {
+	return len(names) == 0 || slices.ContainsFunc(names, func(name string) bool {
+		return name == series || !slices.Contains(own, name) && Compare(series, name) > 0
+	})
+}
+
+// Compare orders series: 6.1, 6.12, 7.2.
+func Compare(a, b string) int { return slices.Compare(numbers(a), numbers(b)) }
+
+func numbers(series string) []int {
+	var n []int
+	for part := range strings.SplitSeq(series, ".") {
+		i, _ := strconv.Atoi(part)
+		n = append(n, i)
+	}
+	return n
 }

@@ -21,7 +21,7 @@ case $series in
 	exporters=(vgem virtio_gpu)
 	absent="atomic-writes rereg-access rereg-pd window window-outside"
 	;;
-6.12 | 7.2)
+6.12 | 7.*)
 	exporters=(vgem virtio_gpu udmabuf heap:system)
 	absent=""
 	;;

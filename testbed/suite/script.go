@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/gpurdma/gpurdma/testbed/kernel"
 )
 
 // ScriptGroup is the group of shell tests in lists.
@@ -108,10 +110,5 @@ func (s *Script) parse(text string) error {
 
 // RunsOn says whether the script is meant for a kernel series.
 func (s Script) RunsOn(series string) bool {
-	for _, k := range s.Kernels {
-		if k == series {
-			return true
-		}
-	}
-	return len(s.Kernels) == 0
+	return kernel.Meant(s.Kernels, series)
 }

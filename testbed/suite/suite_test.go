@@ -116,7 +116,7 @@ func TestScripts(t *testing.T) {
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, %v; want %+v", got, err, want)
 	}
-	if !got[0].RunsOn("6.12") || got[0].RunsOn("6.1") || !got[1].RunsOn("6.1") {
+	if !got[0].RunsOn("6.12") || got[0].RunsOn("6.1") || got[0].RunsOn("7.3") || !got[1].RunsOn("6.1") {
 		t.Error("RunsOn is wrong")
 	}
 	for _, bad := range []string{"timeout=soon", "modules=mine", "processors=3", "what=ever"} {

@@ -26,12 +26,12 @@ const (
 	statusInterrupted = 130 // as a shell says it for SIGINT
 )
 
-// defaultKernel is GPURDMA_KERNEL, or the first series.
+// defaultKernel is GPURDMA_KERNEL, or the default series.
 func defaultKernel() string {
 	if s := os.Getenv("GPURDMA_KERNEL"); s != "" {
 		return s
 	}
-	return kernel.Series[0]
+	return kernel.Default
 }
 
 // defaultSlow is GPURDMA_SLOW, or 1. What is no number is refused as -slow 0 is.

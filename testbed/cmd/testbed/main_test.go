@@ -6,6 +6,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -99,6 +102,31 @@ func TestLast(t *testing.T) {
 	}
 	if k := kinds[kindOf("TestVMLastLockdown")]; !k.last || kinds[kindOf("TestVMLoss")].last {
 		t.Error("which tests come last")
+	}
+}
+
+// A newer series goes by the list of the one before it until it has its own.
+func TestRequiredOn(t *testing.T) {
+	tree := layout.Tree{Root: t.TempDir()}
+	put := func(series string) {
+		file := tree.Required(series)
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte("of "+series+"\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put("6.12")
+	if list, err := requiredOn(tree, "7.2"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("only of 6.12: got %v, %v", list, err)
+	}
+	put("7.2")
+	put("7.10")
+	for series, want := range map[string]string{"6.12": "6.12", "7.2": "7.2", "7.3": "7.2", "7.10": "7.10", "8.0": "7.10"} {
+		if list, err := requiredOn(tree, series); err != nil || len(list) != 1 || list[0].Name != want {
+			t.Errorf("%s: got %v, %v, want that of %s", series, list, err, want)
+		}
 	}
 }
 
