@@ -6,7 +6,7 @@
 // # The decision
 //
 // [Machine.Decide] mirrors calc_map_type_and_dist() of drivers/pci/p2pdma.c,
-// as Linux 6.1, 6.12 and 7.2 have it. Two functions below one bridge reach each
+// as Linux 6.1, 6.12, 7.2 and 7.3 have it. Two functions below one bridge reach each
 // other by bus addresses, unless a port on the way redirects to the root
 // (ACS). All others need a host bridge that the kernel trusts: any on an AMD
 // processor from Zen on, else one of a list that grows with kernel versions.

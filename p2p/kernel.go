@@ -48,6 +48,7 @@ var (
 	v6_1  = version{6, 1}
 	v6_12 = version{6, 12}
 	v7_2  = version{7, 2}
+	v7_3  = version{7, 3}
 )
 
 func (v version) known() bool { return v != version{} }
@@ -71,7 +72,7 @@ func parseVersion(release string) version {
 }
 
 // newest is the last series that was read: of later ones the tables say nothing.
-var newest = v7_2
+var newest = v7_3
 
 // unreadYet reports a kernel later than all that were read.
 func (k Kernel) unreadYet() bool { return k.version.cmp(newest) > 0 }

@@ -42,7 +42,7 @@ func TestKernel(t *testing.T) {
 		{"an option that is gone", fixture{config: withP2P}, yes, yes, "boot/config-", "7.2.1"},
 		{"a series that nobody read", fixture{config: withP2P}, yes, unknown, "boot/config-", "6.19.0"},
 		{"one that has the option", fixture{config: withP2P + "# CONFIG_DMABUF_MOVE_NOTIFY is not set\n"}, yes, no, "boot/config-", "6.19.0"},
-		{"a later one", fixture{config: withP2P}, yes, unknown, "boot/config-", "7.3.0"},
+		{"a later one", fixture{config: withP2P}, yes, unknown, "boot/config-", "7.9.0"},
 		{"SLES without the line", fixture{config: withP2P}, yes, unknown, "boot/config-", "6.12.0-160000.5-64kb"},
 		{"a line that was taken out", fixture{config: withP2P}, yes, no, "boot/config-", "6.12.1"},
 		{"RHEL without the line", fixture{config: withP2P}, yes, unknown, "boot/config-", "6.12.0-55.el10.x86_64"},

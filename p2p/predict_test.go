@@ -28,7 +28,7 @@ func TestPredict(t *testing.T) {
 	pins612 := fixture{release: "6.12.1", config: withP2P + "# CONFIG_DMABUF_MOVE_NOTIFY is not set\n", tree: planted()}.open(t)
 	debian612 := fixture{release: "6.12.117+deb12-amd64", config: withoutP2P, tree: planted()}.open(t)
 	between := fixture{release: "6.17.0", config: withP2P, tree: planted()}.open(t)
-	later := fixture{release: "7.3.0", tree: planted()}.open(t)
+	later := fixture{release: "7.9.0", tree: planted()}.open(t)
 	noDMABuf := fixture{config: strings.Replace(withP2P, "CONFIG_DMA_SHARED_BUFFER=y", "# CONFIG_DMA_SHARED_BUFFER is not set", 1), tree: planted()}.open(t)
 	symbols := fixture{release: "6.12.1", config: "-", tree: planted(), files: map[string]string{"proc/kallsyms": "0 T pci_p2pdma_distance_many\n"}}.open(t)
 	unread := fixture{cpu: xeon, tree: planted("ACS2", "config=64")}.open(t)

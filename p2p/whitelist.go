@@ -24,7 +24,7 @@ const (
 )
 
 // whitelist is pci_p2pdma_whitelist of drivers/pci/p2pdma.c. 6.1 and 6.12 have
-// the same ten entries.
+// the same ten entries; 7.3 differs in nothing else that these rules go by.
 var whitelist = []listed{
 	{vendor: intel, device: 0x3c00, name: "Xeon E5", sameBridge: true, added: v6_1},
 	{vendor: intel, device: 0x3c01, name: "Xeon E5", sameBridge: true, added: v6_1},
@@ -47,6 +47,10 @@ var whitelist = []listed{
 	{vendor: intel, device: 0x4946, name: "QAT 420xx", added: v7_2},
 	{vendor: intel, device: 0x4948, name: "QAT 6xxx", added: v7_2},
 	{vendor: google, anyDevice: true, name: "Google", added: v7_2},
+	{vendor: nvidia, device: 0x2f95, name: "NVIDIA's processors", added: v7_3},
+	{vendor: nvidia, device: 0x2f96, name: "NVIDIA's processors", added: v7_3},
+	{vendor: nvidia, device: 0x2f97, name: "NVIDIA's processors", added: v7_3},
+	{vendor: nvidia, device: 0x2f98, name: "NVIDIA's processors", added: v7_3},
 }
 
 // trusts asks the list of this kernel for a host bridge. same: both functions
@@ -73,21 +77,24 @@ func (k Kernel) trusts(h *host, same bool) (placement.Answer, string) {
 			continue
 		}
 		has := k.between(v6_12, v7_2)
-		if e.added == v6_1 && !k.unreadYet() {
+		switch {
+		case e.added == v7_3:
+			has = k.between(v7_2, v7_3)
+		case e.added == v6_1 && !k.unreadYet():
 			has = placement.Yes
 		}
 		switch {
 		case has == placement.AnswerUnknown:
-			return has, fmt.Sprintf("%s: %s is on the list of Linux %v, and whether it is on that of %s is not known", first, e.name, v7_2, k.Release)
+			return has, fmt.Sprintf("%s: %s is on the list of Linux %v, and whether it is on that of %s is not known", first, e.name, newest, k.Release)
 		case has == placement.No:
-			return has, fmt.Sprintf("%s, is not on the list of %s; Linux %v has it (%s)", first, k.Release, v7_2, e.name)
+			return has, fmt.Sprintf("%s, is not on the list of %s; Linux %v has it (%s)", first, k.Release, e.added, e.name)
 		case e.sameBridge && !same:
 			return placement.No, fmt.Sprintf("%s, is trusted for traffic that stays below it only (%s)", first, e.name)
 		}
 		return placement.Yes, fmt.Sprintf("%s, is on the kernel's list (%s)", first, e.name)
 	}
 	if !k.version.known() || k.unreadYet() || k.backports() {
-		return placement.AnswerUnknown, fmt.Sprintf("%s, is not on the list of Linux %v; that of %s is not known", first, v7_2, k.Release)
+		return placement.AnswerUnknown, fmt.Sprintf("%s, is not on the list of Linux %v; that of %s is not known", first, newest, k.Release)
 	}
 	return placement.No, fmt.Sprintf("%s, is not on the kernel's list", first)
 }
