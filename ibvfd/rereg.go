@@ -68,8 +68,9 @@ type ReregAttr struct {
 //
 //   - In place: the kernel changes PD or access and the keys stay. It is done on
 //     rxe (Linux 6.4 and newer) and mlx5 (between local write, remote write and
-//     remote read), which change either everything or nothing. The change holds
-//     for operations in flight as well.
+//     remote read), which change either everything or nothing; of dma-bufs only
+//     before Linux 7.3, which refuses it. The change holds for operations in
+//     flight as well.
 //   - Anew: the memory is registered a second time, then the MR shows that, then
 //     the old registration ends, at once or with DropOld. Keys and handle
 //     change, [MR.State] tells them; what is in flight under the old keys goes

@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <string.h>
 
-/* rereg_mr came to rxe after 6.1. */
+/* rereg_mr came to rxe after 6.1, and refuses dma-bufs from 7.3 on. */
 static bool no_rereg(int err)
 {
 	return err == EOPNOTSUPP;
