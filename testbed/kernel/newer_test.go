@@ -138,7 +138,7 @@ func TestFetchNewer(t *testing.T) {
 	}
 
 	// Interrupted, the script is told to clean up, and nothing waits for it.
-	slow := tree(t, `trap 'kill $!; touch "$BUILD"; exit 1' TERM; touch "$BUILD.started"; sleep 100 & wait`)
+	slow := tree(t, `trap 'kill $!; touch "$BUILD"; exit 1' TERM; sleep 100 & touch "$BUILD.started"; wait`)
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
 		for {
