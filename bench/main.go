@@ -24,6 +24,7 @@ type options struct {
 	rounds    int
 	slice     time.Duration
 	chosen    bool // the sizes, by -sizes
+	through   string
 	lists     bool // the bpftrace script reads scatter lists, as ours does
 }
 
@@ -43,6 +44,7 @@ func main() {
 	flag.BoolVar(&opt.lists, "script-lists", true, "tracing: let the bpftrace script read scatter lists, as our programs do")
 	ops := flag.String("ops", "write,read,send", "traffic: operations to compare")
 	what := flag.String("what", "rate,latency", "traffic: what to compare of it")
+	flag.StringVar(&opt.through, "through", throughIbvfd, "traffic: what is compared with perftest: ibvfd, or endpoint, package gpurdma's")
 	tests := flag.String("tests", "build/bin", "binding: where the packages' test binaries are")
 	budget := flag.Duration("budget", 7*time.Minute, "traffic: when to stop, after fewer rounds if need be")
 	if len(os.Args) > 1 && os.Args[1] == "side" {

@@ -21,6 +21,7 @@ import (
 
 // traffic is what one run moves. perftest is given the same.
 type traffic struct {
+	through string // whose side of ours it is: throughIbvfd, throughEndpoint
 	op      string // write, read, send
 	latency bool   // one at a time, to and fro; else as many as fit
 	size    int
@@ -32,6 +33,12 @@ type traffic struct {
 	reads   int // READs on their way
 }
 
+// What our side is made of.
+const (
+	throughIbvfd    = "ibvfd"    // work requests
+	throughEndpoint = "endpoint" // package gpurdma's
+)
+
 const (
 	trafficDepth = 128
 	trafficRecvs = 512
@@ -42,44 +49,61 @@ const (
 // sides are: "bench side FLAGS" is the server, with a port as its argument, or
 // with the server's address the client, which prints what it has measured.
 func sideMain(args []string) error {
-	var t traffic
-	fs := flag.NewFlagSet("side", flag.ContinueOnError)
-	device := fs.String("nic", "", "")
-	fs.StringVar(&t.op, "op", "", "")
-	fs.BoolVar(&t.latency, "latency", false, "")
-	for name, v := range map[string]*int{"size": &t.size, "count": &t.count, "depth": &t.depth, "batch": &t.batch, "gid": &t.gid, "mtu": &t.mtu, "reads": &t.reads} {
-		fs.IntVar(v, name, 0, "")
-	}
-	port := fs.String("port", "", "")
-	if err := fs.Parse(args); err != nil {
+	t, device, port, addr, err := parseSide(args)
+	if err != nil {
 		return err
 	}
-	s, err := newParty(*device, t)
+	var s interface {
+		serve(port string) error
+		call(addr string) (float64, error)
+		close() error
+	}
+	if t.through == throughEndpoint {
+		s, err = newApplication(device, t)
+	} else {
+		s, err = newParty(device, t)
+	}
 	if err != nil {
 		return err
 	}
 	var result float64
-	if fs.NArg() == 0 {
-		err = s.serve(*port)
+	if addr == "" {
+		err = s.serve(port)
 	} else {
-		result, err = s.call(net.JoinHostPort(fs.Arg(0), *port))
+		result, err = s.call(net.JoinHostPort(addr, port))
 	}
-	if err = errors.Join(err, s.close()); err == nil && fs.NArg() > 0 {
+	if err = errors.Join(err, s.close()); err == nil && addr != "" {
 		fmt.Println(strconv.FormatFloat(result, 'g', -1, 64))
 	}
 	return err
 }
 
+// parseSide reads what args has written, without its first word, and the server's
+// address, "" for the server.
+func parseSide(args []string) (t traffic, device, port, addr string, err error) {
+	fs := flag.NewFlagSet("side", flag.ContinueOnError)
+	fs.StringVar(&device, "nic", "", "")
+	fs.StringVar(&t.through, "through", "", "")
+	fs.StringVar(&t.op, "op", "", "")
+	fs.BoolVar(&t.latency, "latency", false, "")
+	for name, v := range map[string]*int{"size": &t.size, "count": &t.count, "depth": &t.depth, "batch": &t.batch, "gid": &t.gid, "mtu": &t.mtu, "reads": &t.reads} {
+		fs.IntVar(v, name, 0, "")
+	}
+	fs.StringVar(&port, "port", "", "")
+	err = fs.Parse(args)
+	return t, device, port, fs.Arg(0), err
+}
+
 // args is the command line of a side.
 func (t traffic) args(device string, port int) []string {
 	return []string{
-		"side", "-nic", device, "-op", t.op, "-latency=" + strconv.FormatBool(t.latency), "-size", strconv.Itoa(t.size),
+		"side", "-nic", device, "-through", t.through, "-op", t.op, "-latency=" + strconv.FormatBool(t.latency), "-size", strconv.Itoa(t.size),
 		"-count", strconv.Itoa(t.count), "-depth", strconv.Itoa(t.depth), "-batch", strconv.Itoa(t.batch), "-gid", strconv.Itoa(t.gid),
 		"-mtu", strconv.Itoa(t.mtu), "-reads", strconv.Itoa(t.reads), "-port", strconv.Itoa(port),
 	}
 }
 
-// party is one end of a connection.
+// party is one end of a connection, of ibvfd's queue pairs.
 type party struct {
 	traffic
 	closers []io.Closer

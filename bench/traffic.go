@@ -17,6 +17,7 @@ import (
 
 // trafficRow is the comparison of one kind of traffic.
 type trafficRow struct {
+	Through  string  `json:"through"` // ibvfd, or endpoint
 	Op       string  `json:"op"`
 	What     string  `json:"what"` // latency, or rate
 	Size     int     `json:"size_bytes"`
@@ -62,7 +63,7 @@ type compared struct {
 }
 
 func (c *compared) row() trafficRow {
-	r := trafficRow{Op: c.op, What: "rate", Size: c.size, Batch: c.batch, Count: c.count}
+	r := trafficRow{Through: c.through, Op: c.op, What: "rate", Size: c.size, Batch: c.batch, Count: c.count}
 	if c.latency {
 		r.What = "latency"
 	}
@@ -77,10 +78,10 @@ func (c *compared) row() trafficRow {
 	return r
 }
 
-// benchTraffic compares ibvfd with perftest: the same messages on the same
-// device, as many under way, posted and signalled alike, both polling. It stops
-// after the rounds or when the time is up, whichever is first. The exit status is
-// returned.
+// benchTraffic compares ibvfd, or the Endpoint above it, with perftest: the same
+// messages on the same device, as many under way, posted and signalled alike, both
+// polling. It stops after the rounds or when the time is up, whichever is first. The
+// exit status is returned.
 func benchTraffic(ctx context.Context, opt options, ops, what []string, budget time.Duration, asJSON bool) int {
 	rows, err := compareTraffic(ctx, opt, ops, what, budget)
 	return report(asJSON, "bench-traffic/v1", rows, printTraffic, err)
@@ -91,14 +92,14 @@ func printTraffic(to io.Writer, rows []trafficRow) {
 		fmt.Fprintln(to, "time is "+unit())
 	}
 	w := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "op\t\tsize\tours\tperftest\tours/perftest (p10-p90)\tperftest/itself, the noise\trounds\tlimit kept")
+	fmt.Fprintln(w, "through\top\t\tsize\tours\tperftest\tours/perftest (p10-p90)\tperftest/itself, the noise\trounds\tlimit kept")
 	for _, r := range rows {
 		unit := "/s"
 		if r.What == "latency" {
 			unit = " us"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%d\t%.1f%s\t%.1f%s\t%v\t%v\t%d\t%s\n",
-			r.Op, r.What, r.Size, r.Ours, unit, r.Perftest, unit, r.Ratio, r.Noise, r.Ratio.Rounds, r.Verdict)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%.1f%s\t%.1f%s\t%v\t%v\t%d\t%s\n",
+			r.Through, r.Op, r.What, r.Size, r.Ours, unit, r.Perftest, unit, r.Ratio, r.Noise, r.Ratio.Rounds, r.Verdict)
 	}
 	_ = w.Flush()
 }
@@ -192,7 +193,7 @@ func trafficKinds(opt options, ops, what []string) (list []*compared, err error)
 	if err != nil {
 		return nil, err
 	}
-	list, err = kindsOf(traffic{gid: gid.Index, mtu: port.MTU, reads: trafficReads}, opt, ops, what)
+	list, err = kindsOf(traffic{through: opt.through, gid: gid.Index, mtu: port.MTU, reads: trafficReads}, opt, ops, what)
 	if !counted {
 		return list, err
 	}
@@ -222,6 +223,9 @@ func (t traffic) String() string {
 
 // kindsOf are what is asked for: rates at all sizes, and latencies.
 func kindsOf(on traffic, opt options, ops, what []string) (list []*compared, err error) {
+	if on.through != throughIbvfd && on.through != throughEndpoint {
+		return nil, fmt.Errorf("-through %s: there are %s and %s", on.through, throughIbvfd, throughEndpoint)
+	}
 	for _, w := range what {
 		latency := w == "latency"
 		if !latency && w != "rate" {

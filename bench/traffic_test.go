@@ -63,9 +63,13 @@ func TestJudge(t *testing.T) {
 		}
 	}
 	var b strings.Builder
-	printTraffic(&b, []trafficRow{row("rate", 0.96, 0.99, 1.01, 30)})
-	if !strings.Contains(b.String(), "0.960 (") {
-		t.Error(b.String())
+	printed := row("rate", 0.96, 0.99, 1.01, 30)
+	printed.Through = throughEndpoint
+	printTraffic(&b, []trafficRow{printed})
+	for _, want := range []string{"0.960 (", "\nendpoint "} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("%q, without %q", b.String(), want)
+		}
 	}
 }
 
@@ -111,7 +115,7 @@ func TestKinds(t *testing.T) {
 		{options{sizes: all, chosen: true}, 17, 17},
 		{options{sizes: []int64{4 << 20}, chosen: true}, 1, 1},
 	} {
-		list, err := kindsOf(traffic{gid: 3, mtu: 1024, reads: 5}, c.opt, []string{"write"}, []string{"rate", "latency"})
+		list, err := kindsOf(traffic{through: throughEndpoint, gid: 3, mtu: 1024, reads: 5}, c.opt, []string{"write"}, []string{"rate", "latency"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -120,7 +124,7 @@ func TestKinds(t *testing.T) {
 			if !k.latency {
 				rates++
 			}
-			if k.latency != (k.depth == 1) || k.latency && k.batch != 1 || k.gid != 3 || k.mtu != 1024 || k.reads != 5 {
+			if k.latency != (k.depth == 1) || k.latency && k.batch != 1 || k.through != throughEndpoint || k.gid != 3 || k.mtu != 1024 || k.reads != 5 {
 				t.Errorf("%+v", k.traffic)
 			}
 		}
@@ -128,8 +132,8 @@ func TestKinds(t *testing.T) {
 			t.Errorf("%v: %d rates, %d latencies", c.opt.sizes, rates, len(list)-rates)
 		}
 	}
-	for _, bad := range [][2]string{{"write", "speed"}, {"fly", "rate"}} {
-		if _, err := kindsOf(traffic{}, options{sizes: all}, bad[:1], bad[1:]); err == nil {
+	for _, bad := range [][3]string{{throughIbvfd, "write", "speed"}, {throughIbvfd, "fly", "rate"}, {"libfabric", "write", "rate"}} {
+		if _, err := kindsOf(traffic{through: bad[0]}, options{sizes: all}, bad[1:2], bad[2:]); err == nil {
 			t.Errorf("%v is taken", bad)
 		}
 	}

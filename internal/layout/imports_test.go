@@ -47,7 +47,7 @@ var mayImport = map[string][]string{
 	"cmd":       {"", "p2p", "canary", "trace", "gpualloc", "ibvfd", "drm", "dmabuf", "placement", "internal"},
 	"":          {"gpualloc", "ibvfd", "dmabuf", "placement", "internal"},
 	"p2p":       {"canary", "gpualloc", "ibvfd", "trace", "drm", "dmabuf", "placement", "internal"},
-	"bench":     {"trace", "gpualloc", "ibvfd", "internal"},
+	"bench":     {"", "trace", "gpualloc", "ibvfd", "internal"},
 	"canary":    {"gpualloc", "ibvfd", "dmabuf", "internal"},
 	"trace":     {"dmabuf", "placement", "internal"},
 	"gpualloc":  {"drm", "dmabuf", "internal"},
