@@ -138,7 +138,8 @@ func outOfRange(op string, off, length, size int64) error {
 // init begins a transfer whose windows have been checked, and have length bytes
 // on either side.
 func (x *Lowering) init(op ibvfd.Opcode, local, remote []window, length int64, lim Limits) {
-	*x = Lowering{op: op, left: length, lim: lim}
+	*x = Lowering{}
+	x.op, x.left, x.lim = op, length, lim
 	x.local.list, x.remote.list = local, remote
 }
 

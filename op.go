@@ -72,7 +72,9 @@ func (e *Endpoint) recycle(o *op) {
 	clear(o.local)
 	clear(o.remote)
 	clear(o.bufs)
-	*o = op{operands: o.operands[:0], local: o.local[:0], remote: o.remote[:0], bufs: o.bufs[:0]}
+	operands, local, remote, bufs := o.operands[:0], o.local[:0], o.remote[:0], o.bufs[:0]
+	*o = op{} // in its place: a literal with these in it would be made elsewhere, and copied
+	o.operands, o.local, o.remote, o.bufs = operands, local, remote, bufs
 	if len(e.free) < e.opt.Depth {
 		e.free = append(e.free, o)
 	}
