@@ -61,11 +61,12 @@ type sendQueue struct {
 	groups fifo[group]
 	first  uint64 // number of the oldest group
 	next   uint64
-	seen   uint64 // groups before this one have had a completion
+	seen   uint64 // groups before this one have had a completion, or one after them has
 	failed bool
 }
 
-// group is work requests of one op, the last of which makes a completion.
+// group is work requests of one op, the last of which makes a completion, unless the op
+// is silent and others follow it in the batch.
 type group struct {
 	op    *op
 	wrs   int

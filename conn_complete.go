@@ -49,6 +49,9 @@ func (c *conn) completed(wc *ibvfd.WC) error {
 	q := &c.q[kind]
 	q.seen = max(q.seen, seq+1)
 	if failed != nil {
+		if !q.failed && seq > q.first { // what came before and did not say so has succeeded
+			c.pass(q, seq-1)
+		}
 		q.failed = true
 		if i := seq - q.first; seq >= q.first && i < uint64(q.groups.len()) {
 			if o := q.groups.at(int(i)).op; o.err == nil {
@@ -57,7 +60,15 @@ func (c *conn) completed(wc *ibvfd.WC) error {
 		}
 		return failed
 	}
-	for !q.failed && q.groups.len() > 0 && q.first <= seq {
+	if !q.failed {
+		c.pass(q, seq)
+	}
+	return nil
+}
+
+// pass ends the groups up to a number, which have succeeded.
+func (c *conn) pass(q *sendQueue, seq uint64) {
+	for q.groups.len() > 0 && q.first <= seq {
 		g := q.groups.pop()
 		q.first++
 		q.free += g.wrs
@@ -65,7 +76,6 @@ func (c *conn) completed(wc *ibvfd.WC) error {
 			c.finish(g.op, nil)
 		}
 	}
-	return nil
 }
 
 func (c *conn) received(wc *ibvfd.WC, seq uint64, failed error) error {

@@ -52,7 +52,9 @@ func (c *conn) feed(o *op) bool {
 		for i := range c.wrs[b.wrs : b.wrs+n] {
 			c.wrs[b.wrs+i].ID = uint64(o.queue)<<idShift | q.next
 		}
-		c.wrs[b.wrs+n-1].Flags |= ibvfd.SendSignaled
+		if !o.silent {
+			c.wrs[b.wrs+n-1].Flags |= ibvfd.SendSignaled
+		}
 		b.wrs += n
 		b.sges += used
 		q.free -= n
@@ -62,7 +64,8 @@ func (c *conn) feed(o *op) bool {
 	return true
 }
 
-// flush posts the batch.
+// flush posts the batch. Its last work request makes a completion, whoever's it is: by
+// that the queue learns of the silent ones before.
 func (c *conn) flush() {
 	b := &c.batch
 	if b.wrs == 0 || c.state != up {
@@ -70,6 +73,7 @@ func (c *conn) flush() {
 	}
 	n := b.wrs
 	b.wrs, b.sges = 0, 0
+	c.wrs[n-1].Flags |= ibvfd.SendSignaled
 	if posted, err := c.link.post(b.queue, c.wrs[:n]); err != nil {
 		if posted < n { // of the rest nothing will be heard
 			c.q[b.queue].next = c.wrs[posted].ID & (1<<idShift - 1)

@@ -21,7 +21,8 @@ type EndpointOptions struct {
 	MaxPeers   int // connections and addresses; default 64
 
 	// Selective makes completions only for operations with FlagCompletion, and
-	// for those that fail (FI_SELECTIVE_COMPLETION).
+	// for those that fail (FI_SELECTIVE_COMPLETION). The others that the NIC is told of
+	// together (FlagMore) cost it no completions either, but for the last.
 	Selective bool
 	// AutoReceive keeps that many empty receives posted for each peer, for the
 	// data of writes. It is for endpoints that receive no messages: a message

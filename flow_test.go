@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/gpurdma/gpurdma/ibvfd"
@@ -165,6 +166,75 @@ func testSelectiveAtomics(t *testing.T, w *world, mine, theirs *Buffer, rb *Remo
 	}
 	if v := binary.NativeEndian.Uint64(content(t, theirs)[16:]); v != 2 {
 		t.Errorf("the atomics have left %d", v)
+	}
+}
+
+// The NIC is asked for completions of what somebody wants to hear of, and of a batch's
+// last: by that one the silent ones before it end.
+func TestSilentMakeNoCompletions(t *testing.T) {
+	w := inMemory(t).world(t, EndpointOptions{Selective: true})
+	mine, theirs := hostKind.make(t, w.a.nic, 100), hostKind.make(t, w.b.nic, 100)
+	rb := w.share(theirs.All(), allAccess)
+	w.a.mu.Lock()
+	c := must(w.a.connFor(w.ab))(t)
+	w.a.mu.Unlock()
+	for _, post := range []func(Msg, Flags) error{w.a.WriteMsg, w.a.ReadMsg} {
+		flags := make([]Flags, 16)
+		for i := range flags {
+			flags[i] = FlagMore
+		}
+		flags[5], flags[15] = FlagMore|FlagCompletion, 0
+		for i, f := range flags {
+			w.ok(post(Msg{Local: []Span{mine.All()}, Peer: w.ab, Remote: []RemoteSpan{rb.All()}, Context: i}, f))
+		}
+		var signaled []int
+		for _, q := range c.link.(*fakeLink).qps {
+			for i, wr := range q.sq {
+				if wr.Flags&ibvfd.SendSignaled != 0 {
+					signaled = append(signaled, i)
+				}
+			}
+		}
+		if !slices.Equal(signaled, []int{5, 15}) {
+			t.Errorf("completions of work requests %v, want 5 and 15", signaled)
+		}
+		if one := w.wait(w.a); one.Context != 5 || one.Err != nil {
+			t.Errorf("%+v", one)
+		}
+		if n, err := w.a.Poll(make([]Completion, 1)); n != 0 || err != nil || c.posted != 0 {
+			t.Errorf("%d completions and %d operations are left, %v", n, c.posted, err)
+		}
+	}
+}
+
+func TestSilentBatch(t *testing.T) { testSilentBatch(t, inMemory(t)) }
+
+// Of a batch in which one fails, nothing is heard of those before it, which have
+// succeeded.
+func testSilentBatch(t *testing.T, s setting) {
+	w := s.world(t, EndpointOptions{Selective: true})
+	mine, theirs := hostKind.make(t, w.a.nic, 4), hostKind.make(t, w.b.nic, 8)
+	want := random(t, seeded(t), mine, 4)
+	rb := w.share(theirs.All(), allAccess)
+	bad := forged(rb, func(p *Piece) { p.Key ^= 0xff })
+	for i := range int64(8) {
+		m := Msg{Local: []Span{{Buf: mine, Offset: i % 4, Length: 1}}, Peer: w.ab, Remote: []RemoteSpan{rb.Part(i, 1)}, Context: i}
+		flags := FlagMore
+		switch i {
+		case 4:
+			m.Remote[0] = bad.Part(i, 1)
+		case 7:
+			flags = 0
+		}
+		w.ok(w.a.WriteMsg(m, flags))
+	}
+	w.failed(w.a, int64(4), ibvfd.WCRemAccessErr)
+	for i := int64(5); i < 8; i++ {
+		w.failed(w.a, i, ibvfd.WCWRFlushErr)
+	}
+	w.lost(w.a, w.ab)
+	if got := content(t, theirs); string(got[:4]) != string(want) || string(got[4:]) != "\x00\x00\x00\x00" {
+		t.Errorf("%x is there, of %x", got, want)
 	}
 }
 

@@ -111,6 +111,7 @@ func TestVMPeerDisappears(t *testing.T)    { testPeerDisappears(t, onNIC(t).few(
 func TestVMFences(t *testing.T)            { testFences(t, onNIC(t).few(), testenv.Count(20)) }
 func TestVMQueues(t *testing.T)            { testQueues(t, onNIC(t)) }
 func TestVMSelective(t *testing.T)         { testSelectiveCompletion(t, onNIC(t)) }
+func TestVMSilentBatch(t *testing.T)       { testSilentBatch(t, onNIC(t)) }
 func TestVMConnectionless(t *testing.T)    { testConnectionless(t, onNIC(t)) }
 func TestVMCloseUnderTraffic(t *testing.T) { testCloseUnderTraffic(t, onNIC(t).few()) }
 func TestVMUnshare(t *testing.T)           { testUnshare(t, onNIC(t)) }
