@@ -289,6 +289,21 @@ func TestVMRefusals(t *testing.T) {
 
 func TestVMUDMABufLimit(t *testing.T) {
 	testenv.Need(t, "udmabuf", "6.12", testenv.Node("/dev/udmabuf"))
+	if testenv.AtLeast(t, "7.3") { // whose default is as good as none
+		const param = "/sys/module/udmabuf/parameters/size_limit_mb"
+		before, err := os.ReadFile(param)
+		if err == nil {
+			err = os.WriteFile(param, []byte("64"), 0)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := os.WriteFile(param, before, 0); err != nil {
+				t.Error(err)
+			}
+		})
+	}
 	a, err := Open("udmabuf", Env{})
 	if err != nil {
 		t.Fatal(err)
@@ -296,7 +311,7 @@ func TestVMUDMABufLimit(t *testing.T) {
 	defer a.Close()
 	limit := a.Describe().MaxSize
 	if limit != 64<<20 {
-		t.Fatalf("MaxSize %d, want the module's default of 64 MiB", limit)
+		t.Fatalf("MaxSize %d, want the module's 64 MiB", limit)
 	}
 	for force, want := range map[bool]error{false: dmabuf.ErrLimit, true: unix.EINVAL} { // forced, the kernel refuses
 		_, err = a.Alloc(t.Context(), limit+1, Options{Force: force})
