@@ -163,7 +163,14 @@ func accessErrors(t *testing.T, pd *ibvfd.PD, host *ibvfd.HostBuf, hmr *ibvfd.MR
 		if !errors.Is(w.Err(), &ibvfd.WCError{Status: ibvfd.WCRemAccessErr}) {
 			t.Errorf("%s: Err() = %v", c.name, w.Err())
 		}
-		if s, err := p.a.State(); err != nil || s != ibvfd.StateErr {
+		// rxe tells of the failure, and takes the queue pair to the error state then.
+		var s ibvfd.QPState
+		var err error
+		eventually(t, func() bool {
+			s, err = p.a.State()
+			return err != nil || s == ibvfd.StateErr
+		})
+		if err != nil || s != ibvfd.StateErr {
 			t.Errorf("%s: state %v, %v, want ERR", c.name, s, err)
 		}
 		if err := p.reconnect(); err != nil {

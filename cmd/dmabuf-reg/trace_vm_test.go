@@ -505,6 +505,8 @@ func TestVMTraceForeignInTheMiddle(t *testing.T) {
 			return l.Event == "registered" && l.Record.PID == registrar.Process.Pid && l.Record.Buffer.Driver == "virtio_gpu" && l.Record.Placement.Memory == "system memory"
 		})
 	}
+	// It would go on as fast as it can, beside the three others and the tracer.
+	signal(registrar, unix.SIGSTOP)
 	ended := func(comm string) {
 		t.Helper()
 		if l := tr.until(t, "end of what existed of "+comm, func(l tracedLine) bool {
