@@ -4,10 +4,12 @@ package gpurdma
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"os"
 	"sync"
 
+	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
 )
 
@@ -43,6 +45,11 @@ func (n *NIC) NewEndpoint(opt EndpointOptions) (*Endpoint, error) {
 	if err := opt.setDefaults(); err != nil {
 		return nil, err
 	}
+	if d, ok := n.dev.(*verbsDevice); ok {
+		if err := hasPort(d.name(), opt.Port, d.attr.Ports); err != nil {
+			return nil, err
+		}
+	}
 	if err := n.enter(); err != nil {
 		return nil, err
 	}
@@ -52,6 +59,17 @@ func (n *NIC) NewEndpoint(opt EndpointOptions) (*Endpoint, error) {
 	}
 	e.life, e.end = context.WithCancel(context.Background())
 	return e, nil
+}
+
+// hasPort refuses a port that a NIC does not have, before anybody is waited for.
+func hasPort(nic string, port, ports int) error {
+	if port <= ports {
+		return nil
+	}
+	return &dmabuf.Error{
+		Op: "make an endpoint", Device: nic, Detail: fmt.Sprintf("Port %d", port),
+		Remedy: fmt.Sprintf("the NIC has 1 to %d; 0 is any that is active", ports), Err: dmabuf.ErrRange,
+	}
 }
 
 // Close ends all connections and lets go of all memory. What was under way is

@@ -63,6 +63,10 @@ func remedyOf(err error) string {
 		return "the peer has posted no receive"
 	case ibvfd.WCRetryExcErr:
 		return "the peer does not answer: has it ended, or its link gone down, or do the two GIDs not reach each other?"
+	case ibvfd.WCRemOpErr:
+		return "the peer's queue pair has failed at it: a message longer than its receive does that on some NICs"
+	case ibvfd.WCLocQPOpErr:
+		return "the queue pair has failed at it: a message longer than the receive does that on some NICs"
 	case ibvfd.WCLocLenErr:
 		return "the message is longer than the receive"
 	case ibvfd.WCRemInvReqErr:

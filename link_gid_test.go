@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
 )
 
@@ -265,6 +266,16 @@ func TestChosenGIDsReachEachOther(t *testing.T) {
 		know.gid = client.gid.Addr()
 		if server := must(know.choose(b, 1))(t); strings.TrimSuffix(server.gid.Addr().String(), "2")+"1" != client.gid.Addr().String() {
 			t.Fatalf("%v and %v", client.gid, server.gid)
+		}
+	}
+}
+
+// A port that the NIC does not have is told at once, not when somebody connects.
+func TestHasPort(t *testing.T) {
+	for port, ok := range map[int]bool{0: true, 1: true, 2: true, 3: false} {
+		err := hasPort("mlx5_0", port, 2)
+		if ok != (err == nil) || err != nil && (!errors.Is(err, dmabuf.ErrRange) || !strings.Contains(err.Error(), "mlx5_0: Port 3") || !strings.Contains(err.Error(), "the NIC has 1 to 2")) {
+			t.Errorf("%d: %v", port, err)
 		}
 	}
 }

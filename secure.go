@@ -66,7 +66,7 @@ func (o *EndpointOptions) mayBePlain(a net.Addr) error {
 		return nil
 	}
 	return &dmabuf.Error{
-		Op: "protect the exchange", Device: a.String(), Detail: "the address is not this machine's own, and there is no TLS",
+		Op: "protect the exchange", Device: a.String(), Detail: "the address is not a loopback address, and there is no TLS",
 		Remedy: "set EndpointOptions.TLS, or AllowPlaintext on a network where nobody else is", Err: ErrUnsafe,
 	}
 }

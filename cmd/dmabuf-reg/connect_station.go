@@ -241,7 +241,7 @@ func unprotected(addr string, err error) error {
 		return err
 	}
 	return &dmabuf.Error{
-		Op: "protect the exchange", Device: addr, Detail: "the address is not this machine's own, and there is no TLS",
+		Op: "protect the exchange", Device: addr, Detail: "the address is not a loopback address, and there is no TLS",
 		Remedy: "give --tls-cert, --tls-key and --tls-ca, or --plaintext on a network where nobody else is", Err: gpurdma.ErrUnsafe,
 	}
 }
