@@ -40,7 +40,7 @@ const (
 	PreferDirect Policy = iota
 	// DirectOnly: a refused registration is an error, and no operation moves the bytes
 	// by CPU. A message, or a receive, of more pieces than a work request may have
-	// (EndpointOptions.MaxSGE) fails with EOPNOTSUPP; of other memory it is packed. What
+	// (EndpointOptions.MaxSGE) completes with EOPNOTSUPP; of other memory it is packed. What
 	// asks for the CPU gets it: ReadAt, WriteAt, FlagInject.
 	DirectOnly
 	// StagedOnly: always staged, to compare.

@@ -13,7 +13,8 @@ import (
 
 // Send sends a message, which a receive of the peer takes (fi_send). A message
 // of more pieces than a work request may have is packed into host memory, and so is a
-// receive; with memory that is DirectOnly either fails with EOPNOTSUPP.
+// receive; with memory that is DirectOnly either fails, which its completion says, with
+// EOPNOTSUPP: what a connection's work requests may have is known when there is one.
 func (e *Endpoint) Send(from Span, peer Peer, context any) error {
 	return e.SendMsg(Msg{Local: []Span{from}, Peer: peer, Context: context}, 0)
 }
