@@ -291,8 +291,8 @@ func TestVMLifetimes(t *testing.T) {
 		first, second := d.register(t, b), d.register(t, b)
 		r1 := await(t, tr, "first", onBuffer(inode(b), Registered)).Record
 		r2 := await(t, tr, "second", onBuffer(inode(b), Registered)).Record
-		if r1.ID == r2.ID || r1.MR.LKey != first.LKey || r2.MR.LKey != second.LKey {
-			t.Errorf("%+v, %+v", r1, r2)
+		if r1.ID == r2.ID || r1.MR == nil || r2.MR == nil || r1.MR.LKey != first.LKey || r2.MR.LKey != second.LKey {
+			t.Fatalf("%+v, %+v", r1, r2)
 		}
 		if err := d.DestroyMR(first.Handle); err != nil {
 			t.Fatal(err)

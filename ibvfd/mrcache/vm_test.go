@@ -102,10 +102,12 @@ func TestVMRegisterAndEvict(t *testing.T) {
 			// takes a second to find that one of them registered a part.
 			n = 2 * entries
 		}
+		i := 0 // goes on, so that nothing is asked for again that is there still
 		cycle := func(n int) {
-			for i := range n {
+			for range n {
 				ref := get(t, c, pd, buf, mrcache.Range{Offset: uint64(i%64) * page, Length: page, Access: ibvfd.AccessLocalWrite})
 				ref.Release()
+				i++
 			}
 		}
 		cycle(n / 10)
