@@ -3,7 +3,9 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"os/exec"
 	"runtime"
 
 	"golang.org/x/sys/unix"
@@ -16,19 +18,38 @@ import (
 // other threads keep their choice.
 func pin() error {
 	runtime.LockOSThread()
-	var allowed, one unix.CPUSet
-	if err := unix.SchedGetaffinity(0, &allowed); err != nil {
-		return fmt.Errorf("sched_getaffinity: %w", err)
+	_, err := confine(true)
+	return err
+}
+
+// startOn starts a program on one processor, the first that there is or the last.
+func startOn(last bool, cmd *exec.Cmd) (err error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	before, err := confine(last)
+	if err != nil {
+		return err
 	}
-	last := -1
+	defer func() { err = errors.Join(err, unix.SchedSetaffinity(0, &before)) }()
+	return cmd.Start()
+}
+
+// confine ties the calling thread to the first or the last processor that it may
+// use, and returns all of these.
+func confine(last bool) (allowed unix.CPUSet, err error) {
+	if err := unix.SchedGetaffinity(0, &allowed); err != nil {
+		return allowed, fmt.Errorf("sched_getaffinity: %w", err)
+	}
+	at := -1
 	for cpu := range len(allowed) * 64 {
-		if allowed.IsSet(cpu) {
-			last = cpu
+		if allowed.IsSet(cpu) && (last || at < 0) {
+			at = cpu
 		}
 	}
-	one.Set(last)
+	var one unix.CPUSet
+	one.Set(at)
 	if err := unix.SchedSetaffinity(0, &one); err != nil {
-		return fmt.Errorf("sched_setaffinity to processor %d: %w", last, err)
+		return allowed, fmt.Errorf("sched_setaffinity to processor %d: %w", at, err)
 	}
-	return nil
+	return allowed, nil
 }
