@@ -5,10 +5,12 @@ package gpurdma
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"net"
 	"os"
 	"runtime"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -386,5 +388,30 @@ func TestPlaintextIsRefused(t *testing.T) {
 	plain.AllowPlaintext = true
 	if err := plain.mayBePlain(far); err != nil {
 		t.Errorf("in words: %v", err)
+	}
+}
+
+// What is wrong with a range says whose, and what NICs say of a message that is too
+// long says so.
+func TestRemedies(t *testing.T) {
+	w := inMemory(t).world(t, EndpointOptions{})
+	mine := hostKind.make(t, w.a.nic, 100)
+	all := w.share(hostKind.make(t, w.b.nic, 100).All(), allAccess)
+	for name, c := range map[string]struct {
+		err    error
+		remote bool
+	}{
+		"here":  {w.a.Write(Span{Buf: mine, Offset: 1, Length: 100}, w.ab, all.Part(0, 100), nil), false},
+		"there": {w.a.Write(mine.All(), w.ab, all.Part(1, 100), nil), true},
+	} {
+		text := fmt.Sprint(c.err)
+		if !errors.Is(c.err, dmabuf.ErrRange) || strings.Contains(text, "remote buffer") != c.remote || !strings.Contains(text, "offset 0x1, length 0x64 of 0x64 bytes") || !strings.Contains(text, "stay within them") {
+			t.Errorf("%s: %s", name, text)
+		}
+	}
+	for _, s := range []ibvfd.WCStatus{ibvfd.WCLocLenErr, ibvfd.WCRemInvReqErr, ibvfd.WCRemOpErr, ibvfd.WCLocQPOpErr} {
+		if r := remedyOf(&ibvfd.WCError{Status: s}); !strings.Contains(r, "longer than") {
+			t.Errorf("%v: %q", s, r)
+		}
 	}
 }

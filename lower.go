@@ -131,8 +131,11 @@ func (s *Side) window(length int64) window {
 	return window{s.Layout.root, mem, s.Offset, length}
 }
 
-func outOfRange(op string, off, length, size int64) error {
-	return &dmabuf.Error{Op: op, Detail: fmt.Sprintf("offset %#x, length %#x of %#x bytes", off, length, size), Err: dmabuf.ErrRange}
+func outOfRange(op string, off, length, size int64) *dmabuf.Error {
+	return &dmabuf.Error{
+		Op: op, Detail: fmt.Sprintf("offset %#x, length %#x of %#x bytes", off, length, size),
+		Remedy: "stay within them", Err: dmabuf.ErrRange,
+	}
 }
 
 // init begins a transfer whose windows have been checked, and have length bytes

@@ -183,11 +183,9 @@ func (r *RemoteSpan) check(op Op, need ibvfd.Access) error {
 	case r.Buf == nil:
 		return &dmabuf.Error{Op: op.String(), Detail: "a remote span of nothing", Remedy: "set Buf", Err: unix.EINVAL}
 	case !within(r.Offset, r.Length, r.Buf.Size()):
-		return &dmabuf.Error{
-			Op: op.String(), Device: fmt.Sprintf("remote buffer %x", r.Buf.id), Err: dmabuf.ErrRange,
-			Detail: fmt.Sprintf("offset %#x, length %#x of %#x bytes", r.Offset, r.Length, r.Buf.Size()),
-			Remedy: "stay within what the peer shares",
-		}
+		e := outOfRange(op.String(), r.Offset, r.Length, r.Buf.Size())
+		e.Device = fmt.Sprintf("remote buffer %x", r.Buf.id)
+		return e
 	case r.Buf.access&need != need:
 		return &dmabuf.Error{
 			Op: op.String(), Device: fmt.Sprintf("remote buffer %x", r.Buf.id), Err: unix.EACCES,

@@ -106,13 +106,13 @@ func (t traffic) args(device string, port int) []string {
 // party is one end of a connection, of ibvfd's queue pairs.
 type party struct {
 	traffic
-	closers []io.Closer
-	mem     []byte
-	mr      *ibvfd.MR
-	qp      *ibvfd.QP
-	sent    *ibvfd.CQ
-	came    *ibvfd.CQ
-	remote  hello
+	closers
+	mem    []byte
+	mr     *ibvfd.MR
+	qp     *ibvfd.QP
+	sent   *ibvfd.CQ
+	came   *ibvfd.CQ
+	remote hello
 }
 
 // hello is what the sides tell each other.
@@ -177,12 +177,16 @@ func newParty(device string, t traffic) (s *party, err error) {
 	return s, err
 }
 
-func (s *party) close() error {
+// closers are what a side has opened, in that order.
+type closers []io.Closer
+
+// close closes all of it, the last first.
+func (l *closers) close() error {
 	var errs []error
-	for _, c := range slices.Backward(s.closers) {
+	for _, c := range slices.Backward(*l) {
 		errs = append(errs, c.Close())
 	}
-	s.closers = nil
+	*l = nil
 	return errors.Join(errs...)
 }
 

@@ -5,10 +5,8 @@ package main
 import (
 	"context"
 	"errors"
-	"io"
 	"net"
 	"net/netip"
-	"slices"
 
 	"github.com/gpurdma/gpurdma"
 	"github.com/gpurdma/gpurdma/ibvfd"
@@ -19,7 +17,7 @@ import (
 // the sides of each other, and memory that is looked at is read by Buffer.ReadAt.
 type application struct {
 	traffic
-	closers  []io.Closer
+	closers
 	ep       *gpurdma.Endpoint
 	out, in  *gpurdma.Buffer // what goes out, or is read into, and where it lands
 	peer     gpurdma.Peer
@@ -96,15 +94,6 @@ func onlyGID(g ibvfd.GID) ibvfd.GIDWish {
 		w.RoCE = 2
 	}
 	return w
-}
-
-func (a *application) close() error {
-	var errs []error
-	for _, c := range slices.Backward(a.closers) {
-		errs = append(errs, c.Close())
-	}
-	a.closers = nil
-	return errors.Join(errs...)
 }
 
 // serve waits for a client, and does its part.

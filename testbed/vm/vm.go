@@ -39,7 +39,7 @@ type VM struct {
 func Start(ctx context.Context, o Options) (*VM, error) {
 	v, err := start(ctx, o)
 	if Corrupted(err) {
-		fmt.Fprintf(os.Stderr, "testbed: the emulator corrupted the kernel while it booted, trying once more: %s\n", title(err))
+		fmt.Fprintf(os.Stderr, "testbed: the emulator corrupted the machine while it booted, trying once more: %s\n", title(err))
 		v, err = start(ctx, o)
 	}
 	return v, err
