@@ -46,8 +46,8 @@ const (
 )
 
 // hearWait bounds how long a connection that the peer has ended waits for what
-// its NIC has answered. It waits no longer than something is under way. A NIC in
-// software on a busy machine has taken more than a quarter of a second.
+// its NIC has answered. It waits no longer than something is under way: so long only
+// where the peer has ended for a reason of its own.
 const (
 	hearWait = 2 * time.Second
 	hearLook = time.Millisecond

@@ -9,6 +9,7 @@ import (
 	"iter"
 	"slices"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -31,6 +32,7 @@ func (e *EventError) Error() string { return fmt.Sprintf("%s reports: %v", e.NIC
 type watch struct {
 	nic   string
 	heard func(ibvfd.Event) // nil: nobody else wants to know
+	state func(*ibvfd.QP) (ibvfd.QPState, error)
 	ended sync.WaitGroup
 
 	mu    sync.Mutex
@@ -39,7 +41,7 @@ type watch struct {
 }
 
 func watchDevice(ctx *ibvfd.Context, heard func(ibvfd.Event)) *watch {
-	w := &watch{nic: ctx.Name(), heard: heard}
+	w := &watch{nic: ctx.Name(), heard: heard, state: (*ibvfd.QP).State}
 	w.ended.Go(func() { w.listen(ctx.Events(context.Background())) })
 	return w
 }
@@ -58,11 +60,36 @@ func (w *watch) listen(events iter.Seq2[ibvfd.Event, error]) {
 			w.heard(e)
 		}
 		switch e.Type {
-		case ibvfd.EventQPFatal, ibvfd.EventQPRequestErr, ibvfd.EventQPAccessErr, ibvfd.EventCQErr:
+		case ibvfd.EventQPRequestErr, ibvfd.EventQPAccessErr:
+			w.ended.Go(func() {
+				w.answered(e.QP)
+				w.tell(e)
+			})
+		case ibvfd.EventQPFatal, ibvfd.EventCQErr:
 			w.tell(e)
 		case ibvfd.EventDeviceFatal:
 			w.lose(&EventError{w.nic, e})
 		}
+	}
+}
+
+// answerLooks bounds how long a NIC is given to answer what it has refused, in looks
+// a millisecond apart.
+const answerLooks = 250
+
+// answered waits until a queue pair that has refused a request is in the error state
+// by itself. rxe reports the event before it sends the NAK, and sends none from a queue
+// pair that somebody else has put there: the peer would learn of a lost connection,
+// and not which of its requests was refused, and why.
+func (w *watch) answered(q *ibvfd.QP) {
+	if q == nil { // closed meanwhile
+		return
+	}
+	for range answerLooks {
+		if s, err := w.state(q); err != nil || s == ibvfd.StateErr {
+			return
+		}
+		time.Sleep(time.Millisecond)
 	}
 }
 

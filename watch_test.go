@@ -5,6 +5,7 @@ package gpurdma
 import (
 	"errors"
 	"iter"
+	"os"
 	"runtime"
 	"slices"
 	"strings"
@@ -53,7 +54,10 @@ func TestWatch(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var heard []ibvfd.Event
-			w := &watch{nic: "roce0", heard: func(e ibvfd.Event) { heard = append(heard, e) }}
+			w := &watch{
+				nic: "roce0", heard: func(e ibvfd.Event) { heard = append(heard, e) },
+				state: func(*ibvfd.QP) (ibvfd.QPState, error) { return ibvfd.StateErr, nil },
+			}
 			woken := [3]int{}
 			var links []*verbsLink
 			for i := range 2 {
@@ -68,6 +72,7 @@ func TestWatch(t *testing.T) {
 			w.remove(left)
 			w.remove(left)
 			w.listen(scripted(c.end, c.events...))
+			w.ended.Wait()
 			if !slices.Equal(heard, c.events) {
 				t.Errorf("heard %v of %v", heard, c.events)
 			}
@@ -86,6 +91,44 @@ func TestWatch(t *testing.T) {
 			}
 			if err := w.add(left); (err != nil) != (len(c.broken) == 2) {
 				t.Errorf("a link after that: %v", err)
+			}
+		})
+	}
+}
+
+// A queue pair that has refused a request is left alone until its NIC has answered
+// it, or will not.
+func TestWatchWaitsForTheAnswer(t *testing.T) {
+	for name, c := range map[string]struct {
+		answer int // the look at which the state is the error state; 0: never
+		err    error
+		looks  int
+	}{
+		"at once":   {1, nil, 1},
+		"later":     {7, nil, 7},
+		"never":     {0, nil, answerLooks},
+		"destroyed": {0, os.ErrClosed, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			q := new(ibvfd.QP)
+			l := &verbsLink{qps: [queues]*ibvfd.QP{q, new(ibvfd.QP)}, a: linkAttr{event: func() {}}}
+			looks := 0
+			w := &watch{state: func(asked *ibvfd.QP) (ibvfd.QPState, error) {
+				if looks++; asked != q || l.broken() != nil {
+					t.Errorf("look %d is at %p, want %p of a link that is not broken: %v", looks, asked, q, l.broken())
+				}
+				if looks == c.answer {
+					return ibvfd.StateErr, nil
+				}
+				return ibvfd.StateRTS, c.err
+			}}
+			if err := w.add(l); err != nil {
+				t.Fatal(err)
+			}
+			w.listen(scripted(unix.EBADF, ibvfd.Event{Type: ibvfd.EventQPAccessErr, QP: q}))
+			w.ended.Wait()
+			if looks != c.looks || l.broken() == nil {
+				t.Errorf("%d looks, then %v; want %d and the event", looks, l.broken(), c.looks)
 			}
 		})
 	}
