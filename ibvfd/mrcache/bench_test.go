@@ -31,7 +31,7 @@ func benchmarkHit(b *testing.B, entries, buffers, inUse int) {
 	})
 	bufs := make([]*fakeBuf, buffers)
 	for i := range bufs {
-		bufs[i] = &fakeBuf{inode: uint64(i), size: 1 << 40}
+		bufs[i] = &fakeBuf{inode: uint64(i) + 1, size: 1 << 40}
 	}
 	type ask struct {
 		buf *fakeBuf

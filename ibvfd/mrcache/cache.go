@@ -36,6 +36,7 @@ type Cache struct {
 
 	mu           sync.Mutex
 	changed      sync.Cond        // a region was deregistered
+	known        known
 	buffers      map[uint64]*view // the first one of each inode number
 	tick         uint64           // counts Releases
 	queue        []queued         // for eviction, the oldest last
@@ -150,15 +151,30 @@ func (c *Cache) get(pd *ibvfd.PD, buf buffer, r Range) (Ref, error) {
 		return Ref{}, os.ErrClosed
 	}
 	c.mu.Lock()
-	if v := c.view(buf.Inode(), pd, r.Access); v != nil && !c.closed {
-		if e := v.index.find(r.Offset, r.Offset+r.Length); e != nil {
-			ref := c.hit(e, r.Offset)
-			c.mu.Unlock()
-			return ref, nil
-		}
+	if e := c.find(buf.Inode(), pd, r); e != nil {
+		ref := c.hit(e, r.Offset)
+		c.mu.Unlock()
+		return ref, nil
 	}
 	defer c.mu.Unlock()
 	return c.miss(pd, buf, r)
+}
+
+// find returns the region that contains the range, or nil.
+func (c *Cache) find(inode uint64, pd *ibvfd.PD, r Range) *entry {
+	end := r.Offset + r.Length
+	if e := c.known.find(inode, pd, r.Access, r.Offset, end); e != nil {
+		return e
+	}
+	v := c.view(inode, pd, r.Access)
+	if v == nil {
+		return nil
+	}
+	e := v.index.find(r.Offset, end)
+	if e != nil && v.index.count == 1 { // it was overwritten
+		c.known.add(e)
+	}
+	return e
 }
 
 // view returns the view, or nil if nothing of it is registered.
@@ -247,7 +263,10 @@ func (c *Cache) fly(pd *ibvfd.PD, buf buffer, r Range) (Ref, error) {
 		return Ref{}, err
 	}
 	s := mr.State()
-	e := &entry{view: v, mr: mr, start: f.start, end: f.end, lkey: s.LKey, rkey: s.RKey, iova: s.IOVA}
+	e := &entry{
+		start: f.start, end: f.end, pd: pd, access: r.Access, view: v,
+		registered: &registered{mr: mr, iova: s.IOVA, lkey: s.LKey, rkey: s.RKey},
+	}
 	if f.invalid {
 		e.dead.Store(true)
 		c.tidy(v)
@@ -256,13 +275,20 @@ func (c *Cache) fly(pd *ibvfd.PD, buf buffer, r Range) (Ref, error) {
 	}
 	e.refs = 1
 	c.used++
+	only := v.index.only
 	covered, ok := v.index.add(e)
 	if e.indexed = ok; !ok {
 		v.covered = append(v.covered, e)
 	}
+	switch {
+	case v.index.count > 1 && only != nil:
+		c.known.drop(only)
+	case ok && v.index.count == 1:
+		c.known.add(e)
+	}
 	var unused []*entry
 	for _, old := range covered {
-		if old.indexed = false; old.refs > 0 {
+		if c.unindexed(old); old.refs > 0 {
 			v.covered = append(v.covered, old)
 			continue
 		}
@@ -270,6 +296,12 @@ func (c *Cache) fly(pd *ibvfd.PD, buf buffer, r Range) (Ref, error) {
 	}
 	_ = c.deregister(unused) // what is refused is in stuck
 	return Ref{c, e, r.Offset}, nil
+}
+
+// unindexed notes that e is no longer in its view's index.
+func (c *Cache) unindexed(e *entry) {
+	e.indexed = false
+	c.known.drop(e)
 }
 
 // flight is a registration under way that contains the range, or nil.
@@ -415,7 +447,7 @@ func (c *Cache) Invalidate(inode uint64) (stillUsed int) {
 	kill := func(e *entry) {
 		e.dead.Store(true)
 		c.stats.Invalidations++
-		if e.indexed = false; e.refs > 0 {
+		if c.unindexed(e); e.refs > 0 {
 			stillUsed++
 			return
 		}

@@ -9,18 +9,26 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd"
 )
 
-// entry is a registered region. All but dead is guarded by the cache's lock, or
-// never changes.
+// entry is a registered region: what a hit and its Release read and write, in a line of
+// memory (TestEntryIsALine). All but dead is guarded by the cache's lock, or never
+// changes.
 type entry struct {
-	refs       int
-	released   uint64 // when it was last, in Cache.tick
 	start, end uint64
-	iova       uint64
-	lkey, rkey uint32
+	pd         *ibvfd.PD // view's
+	access     ibvfd.Access
+	refs       int32
+	released   uint64 // when it was last, in Cache.tick
+	view       *view
 	indexed    bool
 	dead       atomic.Bool
-	view       *view
+	*registered
+}
+
+// registered is what users of a region ask for.
+type registered struct {
 	mr         region
+	iova       uint64
+	lkey, rkey uint32
 }
 
 // Ref is the use of a region. It is a value, so that a hit allocates nothing;

@@ -80,7 +80,7 @@ func (c *Cache) makeRoom(length uint64, retried *bool) bool {
 // takeOut removes an unused entry from the index.
 func (c *Cache) takeOut(e *entry) {
 	e.view.index.remove(e)
-	e.indexed = false
+	c.unindexed(e)
 	c.tidy(e.view)
 }
 
