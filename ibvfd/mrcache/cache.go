@@ -35,7 +35,7 @@ type Cache struct {
 	register func(pd *ibvfd.PD, buf buffer, r Range) (region, error)
 
 	mu           sync.Mutex
-	changed      sync.Cond        // a region was deregistered
+	changed      sync.Cond // a region was deregistered
 	known        known
 	buffers      map[uint64]*view // the first one of each inode number
 	tick         uint64           // counts Releases
