@@ -188,7 +188,7 @@ func (n *NIC) close() error {
 	if n.users > 0 {
 		return joined(refused, &dmabuf.Error{
 			Op: "close", Device: n.dev.name(), Err: dmabuf.ErrInUse,
-			Detail: fmt.Sprintf("%d buffers and endpoints", n.users),
+			Detail: fmt.Sprintf("buffers and endpoints still open: %d", n.users),
 			Remedy: "close them first",
 		})
 	}
