@@ -171,7 +171,7 @@ func (c *Cache) find(inode uint64, pd *ibvfd.PD, r Range) *entry {
 		return nil
 	}
 	e := v.index.find(r.Offset, end)
-	if e != nil && v.index.count == 1 { // it was overwritten
+	if e != nil && v.index.count == 1 { // it was overwritten, or is the only one again
 		c.known.add(e)
 	}
 	return e

@@ -90,7 +90,7 @@ func TestKnownOverflows(t *testing.T) {
 	var shared *bucket
 	for inode := uint64(1); len(bufs) < 9; inode++ {
 		buf := &fakeBuf{inode: inode, size: size}
-		if c.known.buckets != nil && c.known.bucket(inode) != shared {
+		if shared != nil && c.known.bucket(inode) != shared {
 			continue
 		}
 		ref, err := c.get(pd1, buf, Range{0, 8, 0})
@@ -98,9 +98,7 @@ func TestKnownOverflows(t *testing.T) {
 			t.Fatal(err)
 		}
 		ref.Release()
-		if shared = c.known.bucket(inode); len(bufs) == 0 {
-			shared = c.known.bucket(1)
-		}
+		shared = c.known.bucket(inode)
 		bufs = append(bufs, buf)
 	}
 	if n := c.known.used; n != 4 {
@@ -136,6 +134,16 @@ func TestKnownOverflows(t *testing.T) {
 	}
 	hits(Range{2, 4, 0})
 	hits(Range{17, 4, 0})
+	c.mu.Lock()
+	err := c.flush(func(e *entry) bool { return e.start == 16 })
+	c.mu.Unlock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	hits(Range{2, 4, 0})
+	if n := c.known.used; n != 4 {
+		t.Errorf("%d are known, of 9 in a bucket of 4, when each is its view's only region again", n)
+	}
 	for _, buf := range bufs {
 		c.Invalidate(buf.inode)
 	}
