@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -72,7 +73,13 @@ func (e *Endpoint) dial(ctx context.Context, c *conn, addr string) error {
 	defer context.AfterFunc(e.life, cancel)()
 	err := e.dialed(ctx, c, addr)
 	if err != nil {
-		err = &dmabuf.Error{Op: "connect", Device: addr, Err: joined(err, ctx.Err())}
+		switch over := ctx.Err(); {
+		case errors.Is(err, os.ErrDeadlineExceeded) && errors.Is(over, context.Canceled):
+			err = over // the deadline was how the exchange was ended
+		case !errors.Is(err, over):
+			err = joined(err, over)
+		}
+		err = &dmabuf.Error{Op: "connect", Device: addr, Err: err}
 		e.mu.Lock()
 		c.abort(err)
 		e.mu.Unlock()

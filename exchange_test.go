@@ -3,6 +3,7 @@
 package gpurdma
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -204,6 +205,35 @@ func TestSilentCallers(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Who gives up a connection to somebody that says nothing hears of that, and of no time
+// that was over; who has a deadline hears of both.
+func TestGivenUp(t *testing.T) {
+	s := inMemory(t)
+	silent := must(net.Listen("tcp", "127.0.0.1:0"))(t)
+	defer silent.Close()
+	e := s.endpoint(t, EndpointOptions{})
+	ctx, cancel := context.WithCancel(limited(t))
+	go func() {
+		c, err := silent.Accept()
+		if err == nil {
+			_, err = io.ReadFull(c, make([]byte, 1)) // the exchange has begun
+		}
+		if err != nil {
+			t.Error(err)
+		}
+		cancel()
+	}()
+	_, err := e.Connect(ctx, silent.Addr().String())
+	if !errors.Is(err, context.Canceled) || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("given up: %v", err)
+	}
+	short := s.endpoint(t, EndpointOptions{ConnectTimeout: time.Millisecond})
+	_, err = short.Connect(limited(t), silent.Addr().String())
+	if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		t.Errorf("too late: %v", err)
 	}
 }
 

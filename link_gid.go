@@ -76,7 +76,8 @@ func (t *toward) wishes() (list []wish) {
 	case t.theirs.IsValid() && !t.theirs.IsLinkLocalUnicast(): // which is of another link
 		add(t.theirs, netip.Addr{}, "TCP's other end is "+t.theirs.String())
 	}
-	last := "nothing is known of the peer"
+	// TCP on the loopback address, or over a tunnel: the table's own order decides.
+	last := "how TCP goes says nothing of the NIC's networks"
 	switch {
 	case t.gid.IsValid():
 		last = "none reaches the peer's GID " + t.gid.String()

@@ -84,7 +84,7 @@ func TestChosenGID(t *testing.T) {
 		port        int
 		want        string // "port address why"; "" is ErrNoGID
 	}{
-		{name: "loopback", gids: two, own: "127.0.0.1", theirs: "127.0.0.1", want: "1 10.1.0.1 nothing is known of the peer: RoCE v2, IPv4"},
+		{name: "loopback", gids: two, own: "127.0.0.1", theirs: "127.0.0.1", want: "1 10.1.0.1 how TCP goes says nothing of the NIC's networks: RoCE v2, IPv4"},
 		{name: "the second subnet", gids: two, own: "10.2.0.1", theirs: "10.2.0.9", want: "1 10.2.0.1 TCP comes through it: "},
 		{name: "not the nearest by its bits", gids: "10.2.0.8 10.2.0.1", own: "10.2.0.1", theirs: "10.2.0.9", want: "1 10.2.0.1 TCP comes through it: "},
 		{name: "of TCP over IPv6, mapped", gids: two, own: "::ffff:10.2.0.1", theirs: "::ffff:10.2.0.9", want: "1 10.2.0.1 TCP comes through it: "},
@@ -100,7 +100,7 @@ func TestChosenGID(t *testing.T) {
 		{name: "loopback, the peer has spoken", gids: two, own: "127.0.0.1", theirs: "127.0.0.1", gid: "10.2.0.1", want: "1 10.2.0.1 the peer's GID is 10.2.0.1: "},
 		{name: "no way to the peer", gids: two, own: "192.168.0.1", theirs: "192.168.0.2", gid: "fd00::9", want: "1 10.1.0.1 none reaches the peer's GID fd00::9: "},
 		{name: "no way to TCP's", gids: two, own: "fd00::1", theirs: "fd00::2", want: "1 10.1.0.1 none reaches TCP's other end fd00::2: "},
-		{name: "a wish", gids: two, own: "127.0.0.1", theirs: "127.0.0.1", wish: subnet("10.2.0.0/16"), want: "1 10.2.0.1 nothing is known of the peer: "},
+		{name: "a wish", gids: two, own: "127.0.0.1", theirs: "127.0.0.1", wish: subnet("10.2.0.0/16"), want: "1 10.2.0.1 how TCP goes says nothing of the NIC's networks: "},
 		{name: "a wish against TCP's way", gids: two, own: "10.1.0.1", theirs: "10.1.0.2", wish: subnet("10.2.0.0/16"), want: "1 10.2.0.1 TCP's other end is 10.1.0.2: "},
 		{name: "a wish against the peer's", gids: two, own: "10.1.0.1", theirs: "10.1.0.2", gid: "10.1.0.2", wish: subnet("10.2.0.0/16"), want: "1 10.2.0.1 the peer's GID is 10.1.0.2: "},
 		{name: "a wish with a peer", gids: two, own: "10.1.0.1", theirs: "10.1.0.2", wish: ibvfd.GIDWish{Peer: netip.MustParseAddr("10.2.0.3")}, want: "1 10.2.0.1 RoCE v2, IPv4, "},

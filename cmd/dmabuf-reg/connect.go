@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"math/rand/v2"
 	"net"
 	"slices"
@@ -41,12 +42,13 @@ type connectFlags struct {
 
 // connectResult is what `connect` did.
 type connectResult struct {
-	Server string       `json:"server"`
-	Seed   uint64       `json:"seed"`
-	Local  side         `json:"local"`
-	Remote serverSide   `json:"remote"`
-	Over   over         `json:"over"`
-	Rows   []connectRow `json:"rows"`
+	Server  string       `json:"server"`
+	Seed    uint64       `json:"seed"`
+	Local   side         `json:"local"`
+	Remote  serverSide   `json:"remote"`
+	Over    over         `json:"over"`
+	Rows    []connectRow `json:"rows"`
+	Planned int          `json:"planned"` // rows that there were to be; one that was interrupted has fewer
 }
 
 // serverSide is what the server says of itself.
@@ -146,8 +148,13 @@ func (f *connectFlags) parse(seeded bool) (err error) {
 const overCM = "rdma_cm://"
 
 func checkAddr(addr string) error {
-	if _, _, err := net.SplitHostPort(strings.TrimPrefix(addr, overCM)); err != nil {
+	_, port, err := net.SplitHostPort(strings.TrimPrefix(addr, overCM))
+	if err != nil {
 		return fmt.Errorf("%q is no address: write HOST:PORT, such as 10.0.0.1%s", addr, strings.TrimPrefix(defaultListen, "127.0.0.1"))
+	}
+	// What is no number is the name of a service.
+	if n, err := strconv.Atoi(port); err == nil && (n < 0 || n > math.MaxUint16) || errors.Is(err, strconv.ErrRange) {
+		return fmt.Errorf("%q: ports end with %d", addr, math.MaxUint16)
 	}
 	return nil
 }
@@ -161,9 +168,6 @@ func parseSizes(list []string) (sizes []int64, err error) {
 		size, err := n.Int64()
 		if err != nil {
 			return nil, err
-		}
-		if size == 0 {
-			return nil, errors.New("a size of 0 moves nothing")
 		}
 		sizes = append(sizes, size)
 	}
@@ -353,9 +357,13 @@ func (a *app) tryAll(ctx context.Context, f *connectFlags, c *client, r *connect
 	}
 	t := &trial{client: c, seed: f.seed}
 	plan := f.plan()
+	r.Planned = len(plan)
 	for i, p := range plan {
 		a.progress.Draw(fmt.Sprintf("%v %s of %s", p.op, p.direction, bytesize.Format(p.size)), int64(i), int64(len(plan)))
 		row, broken, rerr := t.row(ctx, p, f.count)
+		if rerr != nil && ctx.Err() != nil { // interrupted: that is no verdict on the operation
+			return errors.Join(err, rerr)
+		}
 		r.Rows = append(r.Rows, row)
 		err = errors.Join(err, rerr)
 		if broken {
@@ -449,8 +457,13 @@ func (r *connectResult) text(w io.Writer) error {
 		return err
 	}
 	verdict := fmt.Sprintf("PASS: %d of %d: every byte was right on the side where it landed, and those behind were left alone.", right, len(r.Rows))
-	if right < len(r.Rows) || right == 0 {
+	switch {
+	case right < len(r.Rows) || r.Planned == 0:
 		verdict = fmt.Sprintf("FAIL: %d of %d passed.", right, len(r.Rows))
+	case right == 0:
+		verdict = fmt.Sprintf("NO VERDICT: it ended before the first of %d was done.", r.Planned)
+	case right < r.Planned:
+		verdict = fmt.Sprintf("NO VERDICT: it ended after %d of %d, which were right.", right, r.Planned)
 	}
 	_, err := fmt.Fprintf(w, "\nseed %d\n%s\n", r.Seed, verdict)
 	return err

@@ -51,12 +51,14 @@ func TestConnectTables(t *testing.T) {
 		row("send", out, 64, true), row("send", in, 64, true), row("atomic", out, 8, true), row("atomic", in, 8, true),
 	}
 	tables(t, map[string]result{
-		"serve":          &serveResult{Listen: "127.0.0.1:7471", Protection: "loopback", Local: local},
-		"serve-plain":    &serveResult{Listen: "10.0.0.1:7471", Protection: "none", Local: local},
-		"connect":        &connectResult{Server: "10.0.0.1:7471", Seed: 42, Local: local, Remote: there, Over: over, Rows: good},
-		"connect-failed": &connectResult{Server: "10.0.0.1:7471", Seed: 42, Local: local, Remote: there, Over: over, Rows: append(good[:3:3], row("read", in, 1<<20, false))},
-		"connect-none":   &connectResult{Server: "10.0.0.1:7471", Seed: 42, Local: local, Remote: there, Over: over},
-		"bench":          sampleBench(),
+		"serve":               &serveResult{Listen: "127.0.0.1:7471", Protection: "loopback", Local: local},
+		"serve-plain":         &serveResult{Listen: "10.0.0.1:7471", Protection: "none", Local: local},
+		"connect":             &connectResult{Server: "10.0.0.1:7471", Seed: 42, Local: local, Remote: there, Over: over, Rows: good, Planned: len(good)},
+		"connect-interrupted": &connectResult{Server: "10.0.0.1:7471", Seed: 42, Local: local, Remote: there, Over: over, Rows: good[:3], Planned: len(good)},
+		"connect-failed":      &connectResult{Server: "10.0.0.1:7471", Seed: 42, Local: local, Remote: there, Over: over, Rows: append(good[:3:3], row("read", in, 1<<20, false)), Planned: len(good)},
+		"connect-at-once":     &connectResult{Server: "10.0.0.1:7471", Seed: 42, Local: local, Remote: there, Over: over, Planned: len(good)},
+		"connect-none":        &connectResult{Server: "10.0.0.1:7471", Seed: 42, Local: local, Remote: there, Over: over},
+		"bench":               sampleBench(),
 	})
 }
 

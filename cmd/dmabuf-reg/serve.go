@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"strings"
 	"sync"
 
 	"github.com/spf13/cobra"
@@ -58,8 +57,8 @@ begins with rdma_cm://: by mutual TLS, or on loopback, or in the clear with
 	flags.StringVar(&f.addr, "listen", defaultListen, "address to listen on, TCP's HOST:PORT or rdma_cm://HOST:PORT; port 0 chooses one")
 	flags.BoolVar(&f.once, "once", false, "end after the first client that had the buffer; the exit status says how it went")
 	cmd.RunE = a.action(func(ctx context.Context) (result, error) {
-		if _, _, err := net.SplitHostPort(strings.TrimPrefix(f.addr, overCM)); err != nil {
-			return nil, &cli.UsageError{Err: fmt.Errorf("--listen %s: write HOST:PORT", f.addr)}
+		if err := checkAddr(f.addr); err != nil {
+			return nil, &cli.UsageError{Err: fmt.Errorf("--listen %w", err)}
 		}
 		return a.doServe(ctx, f)
 	})

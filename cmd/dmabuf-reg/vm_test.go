@@ -332,7 +332,6 @@ func TestVMBadInput(t *testing.T) {
 		errno   string
 		mention string
 	}{
-		{"size 0", []string{"--size", "0"}, cli.ExitFailed, cli.KindOperation, "EINVAL", "size 0: out of range"},
 		{"more than memory", []string{"--size", "64G"}, cli.ExitFailed, cli.KindOperation, "ENOMEM", "64 GiB"},
 		{"more than any memory", []string{"--size", "0x7fffffffffffffff"}, cli.ExitFailed, cli.KindOperation, "EINVAL", "rounded up"},
 		{"offset at the end", []string{"--size", "64KiB", "--offset", "64KiB"}, cli.ExitFailed, cli.KindRegistration, "EINVAL", "nothing is left from offset 0x10000 on of a buffer of 0x10000 bytes"},

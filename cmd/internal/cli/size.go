@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"math/bits"
@@ -73,8 +74,11 @@ func (v *Size) String() string {
 // Type implements pflag.Value; it stands for the value in --help.
 func (v *Size) Type() string { return "SIZE" }
 
-// Int64 is the size as kernel interfaces take it.
+// Int64 is the size of something, as kernel interfaces take it.
 func (v *Size) Int64() (int64, error) {
+	if *v == 0 {
+		return 0, errors.New("a size of 0 is nothing: give 1 byte or more")
+	}
 	if uint64(*v) > math.MaxInt64 {
 		return 0, fmt.Errorf("%d bytes are more than any buffer can have", uint64(*v))
 	}
