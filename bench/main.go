@@ -83,6 +83,14 @@ func main() {
 		os.Exit(2)
 	}
 
+	// What a user's tracer adds has a user's timers; what needs no NIC is processor time
+	// of test programs.
+	if *only != "tracing" && *only != "binding" {
+		if err := startLate(); err != nil {
+			fmt.Fprintln(os.Stderr, "bench:", err)
+			os.Exit(1)
+		}
+	}
 	if *profile != "" {
 		f, err := os.Create(*profile)
 		if err == nil {

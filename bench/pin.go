@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os/exec"
 	"runtime"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -23,43 +22,23 @@ func pin() error {
 	return err
 }
 
-// lateTimers is how much later than asked for the sleeps of a side may end. Go's monitor
-// sleeps for 20 us at a time, on the processor where the side polls.
-const lateTimers = 4 * time.Millisecond
-
-// startOn starts a program on one processor, the first that there is or the last, with
-// lateTimers.
+// startOn starts a program on one processor, the first that there is or the last.
 func startOn(last bool, cmd *exec.Cmd) (err error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	slack, err := unix.PrctlRetInt(unix.PR_GET_TIMERSLACK, 0, 0, 0, 0)
-	if err != nil {
-		return fmt.Errorf("prctl(PR_GET_TIMERSLACK): %w", err)
-	}
 	before, err := confine(last)
 	if err != nil {
 		return err
 	}
-	defer func() {
-		back := errors.Join(setSlack(slack), unix.SchedSetaffinity(0, &before))
-		if back != nil && err == nil { // nobody will wait for what has started
+	err = cmd.Start()
+	if back := unix.SchedSetaffinity(0, &before); back != nil {
+		if err == nil { // nobody will wait for it
 			_ = cmd.Process.Kill()
 			_ = cmd.Wait()
 		}
-		err = errors.Join(err, back)
-	}()
-	if err := setSlack(int(lateTimers.Nanoseconds())); err != nil {
-		return err
+		err = errors.Join(err, fmt.Errorf("sched_setaffinity back to where it was: %w", back))
 	}
-	return cmd.Start()
-}
-
-// setSlack sets the calling thread's timer slack, which programs that it starts inherit.
-func setSlack(ns int) error {
-	if err := unix.Prctl(unix.PR_SET_TIMERSLACK, uintptr(ns), 0, 0, 0); err != nil {
-		return fmt.Errorf("prctl(PR_SET_TIMERSLACK, %d): %w", ns, err)
-	}
-	return nil
+	return err
 }
 
 // confine ties the calling thread to the first or the last processor that it may
