@@ -73,8 +73,12 @@ func (e *Endpoint) dial(ctx context.Context, c *conn, addr string) error {
 	defer context.AfterFunc(e.life, cancel)()
 	err := e.dialed(ctx, c, addr)
 	if err != nil {
-		switch over := ctx.Err(); {
-		case errors.Is(err, os.ErrDeadlineExceeded) && errors.Is(over, context.Canceled):
+		over := ctx.Err()
+		if e.life.Err() != nil {
+			over = os.ErrClosed
+		}
+		switch {
+		case errors.Is(err, os.ErrDeadlineExceeded) && over != nil && !errors.Is(over, context.DeadlineExceeded):
 			err = over // the deadline was how the exchange was ended
 		case !errors.Is(err, over):
 			err = joined(err, over)

@@ -216,24 +216,43 @@ func TestGivenUp(t *testing.T) {
 	defer silent.Close()
 	e := s.endpoint(t, EndpointOptions{})
 	ctx, cancel := context.WithCancel(limited(t))
-	go func() {
+	defer cancel()
+	begun := make(chan error, 1)
+	hear := func(then func()) {
 		c, err := silent.Accept()
 		if err == nil {
+			defer c.Close()
 			_, err = io.ReadFull(c, make([]byte, 1)) // the exchange has begun
+			then()
+			_, _ = io.Copy(io.Discard, c) // until it is given up
 		}
-		if err != nil {
-			t.Error(err)
-		}
-		cancel()
-	}()
+		begun <- err
+	}
+	go hear(cancel)
 	_, err := e.Connect(ctx, silent.Addr().String())
 	if !errors.Is(err, context.Canceled) || errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("given up: %v", err)
 	}
-	short := s.endpoint(t, EndpointOptions{ConnectTimeout: time.Millisecond})
+	if err := <-begun; err != nil {
+		t.Error(err)
+	}
+	short := s.endpoint(t, EndpointOptions{ConnectTimeout: 200 * time.Millisecond})
+	go hear(func() {})
 	_, err = short.Connect(limited(t), silent.Addr().String())
-	if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+	if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.Canceled) {
 		t.Errorf("too late: %v", err)
+	}
+	if err := <-begun; err != nil {
+		t.Error(err)
+	}
+	closed := s.endpoint(t, EndpointOptions{})
+	go hear(func() { _ = closed.Close() })
+	_, err = closed.Connect(limited(t), silent.Addr().String())
+	if !errors.Is(err, os.ErrClosed) || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("closed meanwhile: %v", err)
+	}
+	if err := <-begun; err != nil {
+		t.Error(err)
 	}
 }
 

@@ -76,7 +76,7 @@ func (t *toward) wishes() (list []wish) {
 	case t.theirs.IsValid() && !t.theirs.IsLinkLocalUnicast(): // which is of another link
 		add(t.theirs, netip.Addr{}, "TCP's other end is "+t.theirs.String())
 	}
-	// TCP on the loopback address, or over a tunnel: the table's own order decides.
+	// TCP on a loopback address: the table's own order decides.
 	last := "how TCP goes says nothing of the NIC's networks"
 	switch {
 	case t.gid.IsValid():

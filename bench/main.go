@@ -83,8 +83,8 @@ func main() {
 		os.Exit(2)
 	}
 
-	// What a user's tracer adds has a user's timers; what needs no NIC is processor time
-	// of test programs.
+	// Not for tracing, where what is measured is a user's tracer with a user's timers; nor
+	// where no NIC is needed, as those programs hardly sleep and their processor time counts.
 	if *only != "tracing" && *only != "binding" {
 		if err := startLate(); err != nil {
 			fmt.Fprintln(os.Stderr, "bench:", err)

@@ -72,8 +72,8 @@ func readPerftest(out string, t traffic) (float64, error) {
 // own, where there are two: with both free to move, the kernel's choice of where a NIC
 // in software works for whom is most of what is measured. Go would count that one
 // processor, and have its monitor hand the only P on whenever a call into C is
-// interrupted for 20 us: it is told that there are two. And that monitor would wake up on
-// the same processor some 1,000 times a second: both programs' timers may be late. A
+// interrupted for 20 us: it is told that there are two. That monitor would also wake up
+// on the same processor some 1,000 times a second, which startLate has seen to. A
 // program that is tied to one processor is to be started like this as well.
 func bothSides(ctx context.Context, program string, port int, args []string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)

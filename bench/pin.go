@@ -25,19 +25,20 @@ func pin() error {
 // startOn starts a program on one processor, the first that there is or the last.
 func startOn(last bool, cmd *exec.Cmd) (err error) {
 	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
 	before, err := confine(last)
 	if err != nil {
+		runtime.UnlockOSThread()
 		return err
 	}
 	err = cmd.Start()
-	if back := unix.SchedSetaffinity(0, &before); back != nil {
-		if err == nil { // nobody will wait for it
+	if back := unix.SchedSetaffinity(0, &before); back != nil { // nobody else is to have such a thread
+		if err == nil {
 			_ = cmd.Process.Kill()
 			_ = cmd.Wait()
 		}
-		err = errors.Join(err, fmt.Errorf("sched_setaffinity back to where it was: %w", back))
+		return errors.Join(err, fmt.Errorf("sched_setaffinity back to where it was: %w", back))
 	}
+	runtime.UnlockOSThread()
 	return err
 }
 

@@ -78,9 +78,9 @@ fi
 # What the result depends on. Names are left out, so that the same tree
 # elsewhere gives the same hash.
 inputs() {
-	# A kernel of kernel/kasan.sh keeps its name when its configuration changes, and with it
-	# the types that modules refer to.
-	[ ! -e "$kernel/inputs" ] || cat "$kernel/inputs"
+	# What the kernel was made from: one of kernel/kasan.sh keeps its name when its
+	# configuration changes, and with that the types that modules refer to.
+	cat "$kernel/inputs"
 	cat "$kernel/release" "$kernel/version" "${BASH_SOURCE[0]}" "${patches[@]}" \
 		"$exporter/Makefile" "$exporter/"*.[ch]
 	echo "$toolchain"

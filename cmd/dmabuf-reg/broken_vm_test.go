@@ -94,6 +94,9 @@ func TestVMSignalsMidTransfer(t *testing.T) {
 			if tt.status >= 0 && !strings.Contains(r.err.String(), "interrupted") {
 				t.Errorf("stderr %q does not say what happened", r.err.String())
 			}
+			if tt.status >= 0 && !strings.Contains(r.out.String(), "NO VERDICT: it was interrupted") {
+				t.Errorf("a verdict:\n%s", r.out.String())
+			}
 			nothingMore(t, before)
 		})
 	}

@@ -48,7 +48,9 @@ type connectResult struct {
 	Remote  serverSide   `json:"remote"`
 	Over    over         `json:"over"`
 	Rows    []connectRow `json:"rows"`
-	Planned int          `json:"planned"` // rows that there were to be; one that was interrupted has fewer
+	Planned int          `json:"planned"` // rows that there were to be
+
+	interrupted bool // before they were done
 }
 
 // serverSide is what the server says of itself.
@@ -154,7 +156,7 @@ func checkAddr(addr string) error {
 	}
 	// What is no number is the name of a service.
 	if n, err := strconv.Atoi(port); err == nil && (n < 0 || n > math.MaxUint16) || errors.Is(err, strconv.ErrRange) {
-		return fmt.Errorf("%q: ports end with %d", addr, math.MaxUint16)
+		return fmt.Errorf("%q: a port is 0 to %d", addr, math.MaxUint16)
 	}
 	return nil
 }
@@ -350,19 +352,21 @@ func (a *app) doConnect(ctx context.Context, f *connectFlags) (r result, err err
 }
 
 func (a *app) tryAll(ctx context.Context, f *connectFlags, c *client, r *connectResult) (err error) {
+	plan := f.plan()
+	r.Planned = len(plan)
 	if f.both {
 		if err := c.within(ctx, "offer the buffer to "+f.addr, c.offer); err != nil {
-			return err
+			r.interrupted = ctx.Err() != nil
+			return errors.Join(err, ctx.Err())
 		}
 	}
 	t := &trial{client: c, seed: f.seed}
-	plan := f.plan()
-	r.Planned = len(plan)
 	for i, p := range plan {
 		a.progress.Draw(fmt.Sprintf("%v %s of %s", p.op, p.direction, bytesize.Format(p.size)), int64(i), int64(len(plan)))
 		row, broken, rerr := t.row(ctx, p, f.count)
-		if rerr != nil && ctx.Err() != nil { // interrupted: that is no verdict on the operation
-			return errors.Join(err, rerr)
+		if broken && ctx.Err() != nil { // that is no verdict on the operation
+			r.interrupted = true
+			return errors.Join(err, rerr, ctx.Err())
 		}
 		r.Rows = append(r.Rows, row)
 		err = errors.Join(err, rerr)
@@ -458,12 +462,14 @@ func (r *connectResult) text(w io.Writer) error {
 	}
 	verdict := fmt.Sprintf("PASS: %d of %d: every byte was right on the side where it landed, and those behind were left alone.", right, len(r.Rows))
 	switch {
-	case right < len(r.Rows) || r.Planned == 0:
+	case right < len(r.Rows):
 		verdict = fmt.Sprintf("FAIL: %d of %d passed.", right, len(r.Rows))
-	case right == 0:
-		verdict = fmt.Sprintf("NO VERDICT: it ended before the first of %d was done.", r.Planned)
-	case right < r.Planned:
-		verdict = fmt.Sprintf("NO VERDICT: it ended after %d of %d, which were right.", right, r.Planned)
+	case r.interrupted && right == 0:
+		verdict = fmt.Sprintf("NO VERDICT: it was interrupted before the first of %d was done.", r.Planned)
+	case r.interrupted:
+		verdict = fmt.Sprintf("NO VERDICT: it was interrupted after %d of %d, which were right.", right, r.Planned)
+	case right < r.Planned || right == 0:
+		verdict = fmt.Sprintf("FAIL: %d of %d passed.", right, r.Planned)
 	}
 	_, err := fmt.Fprintf(w, "\nseed %d\n%s\n", r.Seed, verdict)
 	return err

@@ -54,10 +54,10 @@ func TestConnectTables(t *testing.T) {
 		"serve":               &serveResult{Listen: "127.0.0.1:7471", Protection: "loopback", Local: local},
 		"serve-plain":         &serveResult{Listen: "10.0.0.1:7471", Protection: "none", Local: local},
 		"connect":             &connectResult{Server: "10.0.0.1:7471", Seed: 42, Local: local, Remote: there, Over: over, Rows: good, Planned: len(good)},
-		"connect-interrupted": &connectResult{Server: "10.0.0.1:7471", Seed: 42, Local: local, Remote: there, Over: over, Rows: good[:3], Planned: len(good)},
+		"connect-interrupted": &connectResult{Server: "10.0.0.1:7471", Seed: 42, Local: local, Remote: there, Over: over, Rows: good[:3], Planned: len(good), interrupted: true},
 		"connect-failed":      &connectResult{Server: "10.0.0.1:7471", Seed: 42, Local: local, Remote: there, Over: over, Rows: append(good[:3:3], row("read", in, 1<<20, false)), Planned: len(good)},
-		"connect-at-once":     &connectResult{Server: "10.0.0.1:7471", Seed: 42, Local: local, Remote: there, Over: over, Planned: len(good)},
-		"connect-none":        &connectResult{Server: "10.0.0.1:7471", Seed: 42, Local: local, Remote: there, Over: over},
+		"connect-at-once":     &connectResult{Server: "10.0.0.1:7471", Seed: 42, Local: local, Remote: there, Over: over, Planned: len(good), interrupted: true},
+		"connect-none":        &connectResult{Server: "10.0.0.1:7471", Seed: 42, Local: local, Remote: there, Over: over, Planned: len(good)},
 		"bench":               sampleBench(),
 	})
 }

@@ -108,6 +108,24 @@ func connecting(t *testing.T, s *served, args ...string) *run {
 	return command(t, append([]string{"connect", s.doc.Result.Listen, "--json", "--nic", "rxe0", "--size", "256KiB", "--timeout", stepLimit, "--count", "4"}, args...)...)
 }
 
+// Ctrl-C under a transfer is no verdict on it, and leaves nothing.
+func TestVMConnectInterrupted(t *testing.T) {
+	testenv.VM(t)
+	before := leftBehind(t)
+	s := serving(t, "--size", "8MiB")
+	r := command(t, "connect", s.doc.Result.Listen, "--nic", "rxe0", "--size", "8MiB", "--timeout", stepLimit, "--ops", "write", "--sizes", "8MiB", "--count", "256")
+	r.begin(t)
+	moving(t, "rxe0")
+	if err := r.Process.Signal(unix.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	if got := r.status(t); got != cli.ExitInterrupted || !strings.Contains(r.err.String(), "interrupted") || !strings.Contains(r.out.String(), "NO VERDICT: it was interrupted before the first of 1") {
+		t.Errorf("exit status %d\n%s%s", got, r.out.String(), r.err.String())
+	}
+	s.ends(t)
+	nothingMore(t, before)
+}
+
 // connected runs `connect`, which must succeed.
 func connected(t *testing.T, s *served, args ...string) connectDoc {
 	t.Helper()

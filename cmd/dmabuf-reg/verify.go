@@ -48,6 +48,8 @@ type verifyResult struct {
 	// Unlocated is why the program of --locate was never run; "" otherwise.
 	Unlocated string        `json:"unlocated"`
 	Elapsed   time.Duration `json:"elapsed_ns"`
+
+	interrupted bool // before all was done
 }
 
 // verifyRow is one allocator with one NIC.
@@ -186,11 +188,14 @@ func (a *app) doVerify(ctx context.Context, f verifyFlags) (found result, err er
 	}
 	defer func() { err = errors.Join(err, v.close(), v.seen.close()) }()
 	var all error
-	for _, spec := range specs {
+	for i, spec := range specs {
 		all = errors.Join(all, v.memory(ctx, spec))
-		if ctx.Err() != nil {
+		if v.over(ctx, i+1 < len(specs)) {
 			break
 		}
+	}
+	if r.interrupted {
+		all = errors.Join(all, ctx.Err())
 	}
 	if v.locate != "" && len(r.Rows) > 0 && !v.onPCI {
 		r.Unlocated = "no memory that was tried is on a PCI device, so there was nowhere to look"
@@ -233,15 +238,19 @@ func (r *verifyResult) available() (specs []string) {
 func (v *verification) memory(ctx context.Context, spec string) (err error) {
 	r := v.found
 	add := func(row verifyRow, err error) error {
+		subject := spec
+		if row.NIC != "" {
+			subject += " with " + row.NIC
+		}
+		if ctx.Err() != nil && errors.Is(err, context.Canceled) { // that is no verdict
+			r.interrupted = true
+			return &cli.On{Subject: subject, Err: err}
+		}
 		row.Spec, row.OK, row.Errors = spec, err == nil, cli.Explain(err)
 		if row.OK {
 			row.Errors = []cli.Error{}
 		}
 		r.Rows = append(r.Rows, row)
-		subject := spec
-		if row.NIC != "" {
-			subject += " with " + row.NIC
-		}
 		if row.OK {
 			return nil
 		}
@@ -258,14 +267,23 @@ func (v *verification) memory(ctx context.Context, spec string) (err error) {
 		return add(verifyRow{}, err)
 	}
 	var all error
-	for _, c := range choices {
+	for i, c := range choices {
 		row, err := v.pair(ctx, src, c)
 		all = errors.Join(all, add(row, err))
-		if ctx.Err() != nil {
+		if v.over(ctx, i+1 < len(choices)) {
 			break
 		}
 	}
 	return all
+}
+
+// over reports that the context has ended, and notes it where something is left to do.
+func (v *verification) over(ctx context.Context, left bool) bool {
+	if ctx.Err() == nil {
+		return false
+	}
+	v.found.interrupted = v.found.interrupted || left
+	return true
 }
 
 func (v *verification) pair(ctx context.Context, src *source, c choice) (row verifyRow, err error) {
@@ -379,10 +397,12 @@ func (r *verifyResult) text(w io.Writer) error {
 	fmt.Fprintf(w, "\nseed %d, buffers of %s, %s\n", r.Seed, r.sizes(), cli.Duration(r.Elapsed))
 	verdict := fmt.Sprintf("PASS: %d of %d: every byte that the NIC wrote and read was the right one, in the right place, and\nnothing else changed.", passed, len(r.Rows))
 	switch {
-	case len(r.Rows) == 0:
-		verdict = "FAIL: there was nothing to verify."
 	case passed < len(r.Rows):
 		verdict = fmt.Sprintf("FAIL: %d of %d passed.", passed, len(r.Rows))
+	case r.interrupted:
+		verdict = fmt.Sprintf("NO VERDICT: it was interrupted; what was done before was right: %d.", passed)
+	case len(r.Rows) == 0:
+		verdict = "FAIL: there was nothing to verify."
 	}
 	_, err := fmt.Fprintln(w, verdict)
 	return err

@@ -49,9 +49,9 @@ exec 9>"$out/.lock-softgpu"
 flock -w 600 9 || fail "another build has held $out/.lock-softgpu for 10 minutes"
 
 inputs() {
-	# A kernel of kernel/kasan.sh keeps its name when its configuration changes, and with it
-	# the types that modules refer to.
-	[ ! -e "$kernel/inputs" ] || cat "$kernel/inputs"
+	# What the kernel was made from: one of kernel/kasan.sh keeps its name when its
+	# configuration changes, and with that the types that modules refer to.
+	cat "$kernel/inputs"
 	cat "$kernel/release" "$kernel/version" "${BASH_SOURCE[0]}"
 	(cd "$top/kernel/$1" && find . -maxdepth 1 -name '*.[ch]' -o -name Makefile | sort | xargs sha256sum)
 }
