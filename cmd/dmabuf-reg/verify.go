@@ -242,7 +242,7 @@ func (v *verification) memory(ctx context.Context, spec string) (err error) {
 		if row.NIC != "" {
 			subject += " with " + row.NIC
 		}
-		if ctx.Err() != nil && errors.Is(err, context.Canceled) { // that is no verdict
+		if ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.Cause(ctx))) { // that is no verdict
 			r.interrupted = true
 			return &cli.On{Subject: subject, Err: err}
 		}
