@@ -214,45 +214,39 @@ func TestGivenUp(t *testing.T) {
 	s := inMemory(t)
 	silent := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer silent.Close()
-	e := s.endpoint(t, EndpointOptions{})
-	ctx, cancel := context.WithCancel(limited(t))
-	defer cancel()
-	begun := make(chan error, 1)
-	hear := func(then func()) {
-		c, err := silent.Accept()
-		if err == nil {
-			defer c.Close()
-			_, err = io.ReadFull(c, make([]byte, 1)) // the exchange has begun
-			then()
-			_, _ = io.Copy(io.Discard, c) // until it is given up
-		}
-		begun <- err
-	}
-	go hear(cancel)
-	_, err := e.Connect(ctx, silent.Addr().String())
-	if !errors.Is(err, context.Canceled) || errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("given up: %v", err)
-	}
-	if err := <-begun; err != nil {
-		t.Error(err)
-	}
-	short := s.endpoint(t, EndpointOptions{ConnectTimeout: 200 * time.Millisecond})
-	go hear(func() {})
-	_, err = short.Connect(limited(t), silent.Addr().String())
-	if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.Canceled) {
-		t.Errorf("too late: %v", err)
-	}
-	if err := <-begun; err != nil {
-		t.Error(err)
-	}
-	closed := s.endpoint(t, EndpointOptions{})
-	go hear(func() { _ = closed.Close() })
-	_, err = closed.Connect(limited(t), silent.Addr().String())
-	if !errors.Is(err, os.ErrClosed) || errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("closed meanwhile: %v", err)
-	}
-	if err := <-begun; err != nil {
-		t.Error(err)
+	for _, tt := range []struct {
+		name  string
+		limit time.Duration
+		then  func(cancel func(), e *Endpoint) // once the exchange has begun
+		want  error
+	}{
+		{"cancelled", 0, func(cancel func(), _ *Endpoint) { cancel() }, context.Canceled},
+		{"closed meanwhile", 0, func(_ func(), e *Endpoint) { _ = e.Close() }, os.ErrClosed},
+		{"too late", 200 * time.Millisecond, func(func(), *Endpoint) {}, context.DeadlineExceeded},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			e := s.endpoint(t, EndpointOptions{ConnectTimeout: tt.limit})
+			ctx, cancel := context.WithCancel(limited(t))
+			defer cancel()
+			heard := make(chan error, 1)
+			go func() {
+				c, err := silent.Accept()
+				if err == nil {
+					defer c.Close()
+					_, err = io.ReadFull(c, make([]byte, 1))
+					tt.then(cancel, e)
+					_, _ = io.Copy(io.Discard, c) // until it is given up
+				}
+				heard <- err
+			}()
+			_, err := e.Connect(ctx, silent.Addr().String())
+			if !errors.Is(err, tt.want) || errors.Is(err, os.ErrDeadlineExceeded) != (tt.limit > 0) {
+				t.Errorf("%v", err)
+			}
+			if err := <-heard; err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }
 
