@@ -40,7 +40,7 @@ shopt -u nullglob
 [ ${#patches[@]} -gt 0 ] ||
 	fail "no patches for kernel $series; there are: $(ls "$top/kernel/patches/rxe-dmabuf" | xargs)"
 
-for f in release version source.tar.xz; do
+for f in release version inputs source.tar.xz; do
 	[ -e "$kernel/$f" ] ||
 		fail "$kernel/$f is missing; fetch the kernel first: build/bin/testbed fetch -kernel $series"
 done

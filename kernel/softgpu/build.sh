@@ -26,7 +26,7 @@ top=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 build=${BUILD:-$top/build}
 kernel=$build/kernels/$series
 out=$build/modules/$series
-for f in release version; do
+for f in release version inputs; do
 	[ -s "$kernel/$f" ] || fail "$kernel/$f is missing; fetch kernel $series first"
 done
 release=$(cat "$kernel/release")
