@@ -14,7 +14,7 @@ import (
 // lateTimers is how much later than asked for the sleeps of what is compared may end.
 // Go's monitor thread sleeps for 20 us at a time, 70 us with what a kernel adds, until it
 // has found nothing to do for long enough, and shares the processor that is measured:
-// little to a processor of today, but of an emulated one's time up to a tenth.
+// little to a processor of today, but of an emulated one's time up to an eighth.
 const lateTimers = 4 * time.Millisecond
 
 // startLate gives this program, C's side and those that it starts lateTimers. The

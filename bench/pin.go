@@ -23,7 +23,7 @@ func pin() error {
 }
 
 // startOn starts a program on one processor, the first that there is or the last.
-func startOn(last bool, cmd *exec.Cmd) (err error) {
+func startOn(last bool, cmd *exec.Cmd) error {
 	runtime.LockOSThread()
 	before, err := confine(last)
 	if err != nil {

@@ -124,6 +124,10 @@ func TestTables(t *testing.T) {
 			Rows:      []verifyRow{{Spec: "udmabuf", NIC: "mlx5_0", OK: true, Report: &report}},
 			Unlocated: "no memory that was tried is on a PCI device, so there was nowhere to look",
 		},
+		"verify-interrupted": &verifyResult{
+			Seed: 42, Size: 4 << 20, Elapsed: 1500 * time.Millisecond, interrupted: true,
+			Rows: []verifyRow{{Spec: "drm:renderD128", NIC: "mlx5_0", OK: true, Report: &report}},
+		},
 		"verify-failed": &verifyResult{
 			Seed: 42, Size: 4 << 20, Elapsed: 1500 * time.Millisecond,
 			Rows: []verifyRow{

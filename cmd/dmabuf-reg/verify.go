@@ -242,7 +242,8 @@ func (v *verification) memory(ctx context.Context, spec string) (err error) {
 		if row.NIC != "" {
 			subject += " with " + row.NIC
 		}
-		if ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.Cause(ctx))) { // that is no verdict
+		var wrong *canary.Mismatch
+		if ctx.Err() != nil && !errors.As(err, &wrong) && (errors.Is(err, context.Canceled) || errors.Is(err, context.Cause(ctx))) { // that is no verdict
 			r.interrupted = true
 			return &cli.On{Subject: subject, Err: err}
 		}
