@@ -125,6 +125,14 @@ func spaced(s string) string {
 	return s
 }
 
+// ended is err, and that ctx has ended where err does not say so.
+func ended(ctx context.Context, err error) error {
+	if over := ctx.Err(); over != nil && !errors.Is(err, over) && !errors.Is(err, context.Cause(ctx)) {
+		return errors.Join(err, over)
+	}
+	return err
+}
+
 // action makes a subcommand's RunE of a function that finds something.
 func (a *app) action(f func(ctx context.Context) (result, error)) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, _ []string) error {

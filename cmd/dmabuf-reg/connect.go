@@ -357,7 +357,7 @@ func (a *app) tryAll(ctx context.Context, f *connectFlags, c *client, r *connect
 	if f.both {
 		if err := c.within(ctx, "offer the buffer to "+f.addr, c.offer); err != nil {
 			r.interrupted = ctx.Err() != nil
-			return errors.Join(err, ctx.Err())
+			return ended(ctx, err)
 		}
 	}
 	t := &trial{client: c, seed: f.seed}
@@ -366,7 +366,7 @@ func (a *app) tryAll(ctx context.Context, f *connectFlags, c *client, r *connect
 		row, broken, rerr := t.row(ctx, p, f.count)
 		if broken && ctx.Err() != nil { // that is no verdict on the operation
 			r.interrupted = true
-			return errors.Join(err, rerr, ctx.Err())
+			return ended(ctx, errors.Join(err, rerr))
 		}
 		r.Rows = append(r.Rows, row)
 		err = errors.Join(err, rerr)

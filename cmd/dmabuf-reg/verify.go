@@ -195,7 +195,7 @@ func (a *app) doVerify(ctx context.Context, f verifyFlags) (found result, err er
 		}
 	}
 	if r.interrupted {
-		all = errors.Join(all, ctx.Err())
+		all = ended(ctx, all)
 	}
 	if v.locate != "" && len(r.Rows) > 0 && !v.onPCI {
 		r.Unlocated = "no memory that was tried is on a PCI device, so there was nowhere to look"
@@ -400,8 +400,10 @@ func (r *verifyResult) text(w io.Writer) error {
 	switch {
 	case passed < len(r.Rows):
 		verdict = fmt.Sprintf("FAIL: %d of %d passed.", passed, len(r.Rows))
+	case r.interrupted && passed == 0:
+		verdict = "NO VERDICT: it was interrupted before the first was done."
 	case r.interrupted:
-		verdict = fmt.Sprintf("NO VERDICT: it was interrupted; what was done before was right: %d.", passed)
+		verdict = fmt.Sprintf("NO VERDICT: it was interrupted after %d, which were right.", passed)
 	case len(r.Rows) == 0:
 		verdict = "FAIL: there was nothing to verify."
 	}
