@@ -70,9 +70,9 @@ func TestVMGIDOfConnections(t *testing.T) {
 		"the first":          {listen: first + ":0", want: first, why: [2]string{"TCP comes through it", "TCP comes through it"}},
 		"the second":         {listen: second + ":0", want: second, why: [2]string{"TCP comes through it", "TCP comes through it"}},
 		"IPv6":               {listen: "[" + sixth + "]:0", want: sixth, why: [2]string{"TCP comes through it", "TCP comes through it"}},
-		"loopback":           {listen: "127.0.0.1:0", want: first, why: [2]string{"nothing is known", "the peer's GID is"}},
-		"wished":             {listen: "127.0.0.1:0", a: in("10.9.5.0/24"), b: in("10.9.5.0/24"), want: second, why: [2]string{"nothing is known", "the peer's GID is"}},
-		"wished by one":      {listen: "127.0.0.1:0", a: in("10.9.5.0/24"), want: second, why: [2]string{"nothing is known", "the peer's GID is"}},
+		"loopback":           {listen: "127.0.0.1:0", want: first, why: [2]string{"says nothing of the NIC", "the peer's GID is"}},
+		"wished":             {listen: "127.0.0.1:0", a: in("10.9.5.0/24"), b: in("10.9.5.0/24"), want: second, why: [2]string{"says nothing of the NIC", "the peer's GID is"}},
+		"wished by one":      {listen: "127.0.0.1:0", a: in("10.9.5.0/24"), want: second, why: [2]string{"says nothing of the NIC", "the peer's GID is"}},
 		"wished against TCP": {listen: first + ":0", a: ibvfd.GIDWish{Family: ibvfd.IPv6, Subnet: netip.MustParsePrefix("fd00::/8")}, want: sixth, why: [2]string{"none reaches TCP's", "the peer's GID is"}},
 	} {
 		t.Run(name, func(t *testing.T) {
