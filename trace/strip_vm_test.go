@@ -19,6 +19,7 @@ import (
 // warmUp sets a cold machine up as fabric is.
 const warmUp = `
 modprobe crc32_generic || true
+modprobe drm_kms_helper fbdev_emulation=0
 modprobe -a ib_uverbs rdma_rxe vgem virtio-gpu e1000e softgpu testimporter testexporter
 modprobe udmabuf || true # built in, or not there
 for nic in /run/gpurdma/pci/nic*; do

@@ -12,6 +12,7 @@ import (
 // warmUp gives a cold machine what the default one has.
 const warmUp = `
 modprobe crc32_generic || true
+modprobe drm_kms_helper fbdev_emulation=0
 modprobe -a vgem virtio-gpu ib_uverbs rdma_ucm rdma_rxe
 modprobe dummy numdummies=0
 ip link add dummy0 type dummy
