@@ -18,14 +18,15 @@ import (
 
 // options are the flags, as data.
 type options struct {
-	device    string
-	exporters []string
-	sizes     []int64
-	rounds    int
-	slice     time.Duration
-	chosen    bool // the sizes, by -sizes
-	through   string
-	lists     bool // the bpftrace script reads scatter lists, as ours does
+	device     string
+	exporters  []string
+	sizes      []int64
+	rounds     int
+	slice      time.Duration
+	chosen     bool // the sizes, by -sizes
+	through    string
+	freeWorker bool // of rxe: it is left to the scheduler in READ's latency, too
+	lists      bool // the bpftrace script reads scatter lists, as ours does
 }
 
 func main() {
@@ -45,6 +46,7 @@ func main() {
 	ops := flag.String("ops", "write,read,send", "traffic: operations to compare")
 	what := flag.String("what", "rate,latency", "traffic: what to compare of it")
 	flag.StringVar(&opt.through, "through", throughIbvfd, "traffic: what is compared with perftest: ibvfd, or endpoint, package gpurdma's")
+	flag.BoolVar(&opt.freeWorker, "free-worker", false, "traffic: in READ's latency over rxe, leave it to the scheduler where the kernel's worker runs, instead of beside the client")
 	tests := flag.String("tests", "build/bin", "binding: where the packages' test binaries are")
 	budget := flag.Duration("budget", 7*time.Minute, "traffic: when to stop, after fewer rounds if need be")
 	if len(os.Args) > 1 && os.Args[1] == "side" {

@@ -48,16 +48,22 @@ func confine(last bool) (allowed unix.CPUSet, err error) {
 	if err := unix.SchedGetaffinity(0, &allowed); err != nil {
 		return allowed, fmt.Errorf("sched_getaffinity: %w", err)
 	}
-	at := -1
-	for cpu := range len(allowed) * 64 {
-		if allowed.IsSet(cpu) && (last || at < 0) {
-			at = cpu
-		}
-	}
+	at := end(allowed, last)
 	var one unix.CPUSet
 	one.Set(at)
 	if err := unix.SchedSetaffinity(0, &one); err != nil {
 		return allowed, fmt.Errorf("sched_setaffinity to processor %d: %w", at, err)
 	}
 	return allowed, nil
+}
+
+// end is the first or the last processor of a set.
+func end(set unix.CPUSet, last bool) int {
+	at := -1
+	for cpu := range len(set) * 64 {
+		if set.IsSet(cpu) && (last || at < 0) {
+			at = cpu
+		}
+	}
+	return at
 }

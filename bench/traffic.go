@@ -27,6 +27,7 @@ type trafficRow struct {
 	Perftest float64 `json:"perftest"`           // the same; medians of all rounds
 	Ratio    ratio   `json:"ours_over_perftest"` // of each round
 	Noise    ratio   `json:"perftest_over_itself"`
+	Tied     bool    `json:"rxe_worker_beside_client,omitempty"`
 	Verdict  string  `json:"verdict"`
 }
 
@@ -59,11 +60,12 @@ func (r *trafficRow) judge() {
 // compared is one kind of traffic in the course of the measurement.
 type compared struct {
 	traffic
+	tied   bool         // the NIC is rxe, and its worker beside the client
 	values [3][]float64 // ours, perftest, perftest again
 }
 
 func (c *compared) row() trafficRow {
-	r := trafficRow{Through: c.through, Op: c.op, What: "rate", Size: c.size, Batch: c.batch, Count: c.count}
+	r := trafficRow{Through: c.through, Op: c.op, What: "rate", Size: c.size, Batch: c.batch, Count: c.count, Tied: c.tied}
 	if c.latency {
 		r.What = "latency"
 	}
@@ -94,12 +96,15 @@ func printTraffic(to io.Writer, rows []trafficRow) {
 	w := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "through\top\t\tsize\tours\tperftest\tours/perftest (p10-p90)\tperftest/itself, the noise\trounds\tlimit kept")
 	for _, r := range rows {
-		unit := "/s"
+		unit, what := "/s", r.What
 		if r.What == "latency" {
 			unit = " us"
 		}
+		if r.Tied {
+			what += ", rxe's worker beside the client"
+		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%.1f%s\t%.1f%s\t%v\t%v\t%d\t%s\n",
-			r.Through, r.Op, r.What, r.Size, r.Ours, unit, r.Perftest, unit, r.Ratio, r.Noise, r.Ratio.Rounds, r.Verdict)
+			r.Through, r.Op, what, r.Size, r.Ours, unit, r.Perftest, unit, r.Ratio, r.Noise, r.Ratio.Rounds, r.Verdict)
 	}
 	_ = w.Flush()
 }
@@ -113,10 +118,16 @@ func compareTraffic(ctx context.Context, opt options, ops, what []string, budget
 	measure := func(c *compared, who int) (float64, error) {
 		// A port that another run has just had may not be free.
 		trafficPort = trafficPortFirst + (trafficPort-trafficPortFirst+1)%1000
-		if who == 0 {
-			return sideOf(ctx, opt.device, c.traffic, trafficPort)
+		run := func() (float64, error) {
+			if who == 0 {
+				return sideOf(ctx, opt.device, c.traffic, trafficPort)
+			}
+			return perftestOf(ctx, opt.device, c.traffic, trafficPort)
 		}
-		return perftestOf(ctx, opt.device, c.traffic, trafficPort)
+		if c.tied {
+			return withWorkers(run)
+		}
+		return run()
 	}
 	for _, c := range kinds {
 		if err := c.calibrate(opt.slice, measure); err != nil {
@@ -194,6 +205,9 @@ func trafficKinds(opt options, ops, what []string) (list []*compared, err error)
 		return nil, err
 	}
 	list, err = kindsOf(traffic{through: opt.through, gid: gid.Index, mtu: port.MTU, reads: trafficReads}, opt, ops, what)
+	for _, k := range list {
+		k.tied = k.op == "read" && k.latency && !opt.freeWorker && c.Info().Kind == "rxe"
+	}
 	if !counted {
 		return list, err
 	}

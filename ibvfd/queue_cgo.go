@@ -6,12 +6,6 @@ package ibvfd
 
 /*
 #include "verbs_queue.h"
-#cgo noescape vb_post_send
-#cgo nocallback vb_post_send
-#cgo noescape vb_post_recv
-#cgo nocallback vb_post_recv
-#cgo noescape vb_poll
-#cgo nocallback vb_poll
 */
 import "C"
 
@@ -26,7 +20,8 @@ import (
 // into C.
 const maxRoom = 1024
 
-// address is a queue in C memory, for verbs_queue.c.
+// address is a queue in C memory, for verbs_queue.c. It is no pointer, which cgo would
+// look at.
 func address[T any](queue *T) C.uintptr_t { return C.uintptr_t(uintptr(unsafe.Pointer(queue))) }
 
 // sendQueue posts through an array of struct ibv_send_wr in C memory. One
