@@ -14,19 +14,20 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // options are the flags, as data.
 type options struct {
-	device     string
-	exporters  []string
-	sizes      []int64
-	rounds     int
-	slice      time.Duration
-	chosen     bool // the sizes, by -sizes
-	through    string
-	freeWorker bool // of rxe: it is left to the scheduler in READ's latency, too
-	lists      bool // the bpftrace script reads scatter lists, as ours does
+	device    string
+	exporters []string
+	sizes     []int64
+	rounds    int
+	slice     time.Duration
+	chosen    bool // the sizes, by -sizes
+	through   string
+	lists     bool // the bpftrace script reads scatter lists, as ours does
 }
 
 func main() {
@@ -46,7 +47,6 @@ func main() {
 	ops := flag.String("ops", "write,read,send", "traffic: operations to compare")
 	what := flag.String("what", "rate,latency", "traffic: what to compare of it")
 	flag.StringVar(&opt.through, "through", throughIbvfd, "traffic: what is compared with perftest: ibvfd, or endpoint, package gpurdma's")
-	flag.BoolVar(&opt.freeWorker, "free-worker", false, "traffic: in READ's latency over rxe, leave it to the scheduler where the kernel's worker runs, instead of beside the client")
 	tests := flag.String("tests", "build/bin", "binding: where the packages' test binaries are")
 	budget := flag.Duration("budget", 7*time.Minute, "traffic: when to stop, after fewer rounds if need be")
 	if len(os.Args) > 1 && os.Args[1] == "side" {
@@ -105,7 +105,7 @@ func main() {
 		defer f.Close()
 		defer pprof.StopCPUProfile()
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM, unix.SIGHUP)
 	defer stop()
 	if *only == "traffic" { // two sides at once, and the kernel's threads: not on one processor
 		if !opt.chosen {

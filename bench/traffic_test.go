@@ -4,6 +4,8 @@ package main
 
 import (
 	"math"
+	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -135,6 +137,28 @@ func TestKinds(t *testing.T) {
 	for _, bad := range [][3]string{{throughIbvfd, "write", "speed"}, {throughIbvfd, "fly", "rate"}, {"libfabric", "write", "rate"}} {
 		if _, err := kindsOf(traffic{through: bad[0]}, options{sizes: all}, bad[1:2], bad[2:]); err == nil {
 			t.Errorf("%v is taken", bad)
+		}
+	}
+}
+
+// READ's latency is there with either place of rxe's worker, and nothing else is.
+func TestPlaced(t *testing.T) {
+	list := func() (all []*compared) {
+		for _, op := range []string{"write", "read"} {
+			all = append(all, &compared{traffic: traffic{op: op}}, &compared{traffic: traffic{op: op, latency: true}})
+		}
+		return all
+	}
+	var got []string
+	for _, c := range placed(list(), nil) {
+		got = append(got, strings.TrimSpace(c.op+" "+c.worker))
+	}
+	if want := []string{"write", "write", "read", "read as scheduled", "read beside the client"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	for _, c := range placed(list(), os.ErrPermission) {
+		if c.worker != "" {
+			t.Errorf("%s: %s, where it cannot be placed", c.traffic, c.worker)
 		}
 	}
 }

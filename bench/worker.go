@@ -11,31 +11,68 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// unboundWorkers says on which processors workers of the kernel may run that have none
-// of their own: rxe's are such, from Linux 6.4 on.
+// Where rxe's worker runs, for a row of the table.
+const (
+	workerAnywhere = "as scheduled"
+	workerBeside   = "beside the client"
+)
+
+// unboundWorkers says on which processors unbound workers of the kernel may run. rxe has
+// such from Linux 6.5 on, and tasklets before.
 const unboundWorkers = "/sys/devices/virtual/workqueue/cpumask"
 
-// withWorkers runs f while these workers are on the processor of a client, the last.
-//
-// On another one, rxe's falls asleep about as long after it has told of a completion as a
-// client takes to post its next READ. Who is in time saves a third of the latency, which
-// is waking it up. A client in C is at the edge of that: in some boots most of its READs
-// are in time and in others few, and 100 instructions more between completion and READ
-// are too many in all of them (docs/bench.md). On one processor the client goes on when
-// the worker sleeps, and the comparison is of the two programs.
-func withWorkers(f func() (float64, error)) (v float64, err error) {
+// workersMovable is nil if withWorkersAt can be used for rxe.
+func workersMovable() error {
+	var u unix.Utsname
+	if err := unix.Uname(&u); err != nil {
+		return fmt.Errorf("uname: %w", err)
+	}
+	var major, minor int
+	if _, err := fmt.Sscanf(unix.ByteSliceToString(u.Release[:]), "%d.%d", &major, &minor); err != nil {
+		return fmt.Errorf("kernel %s: %w", unix.ByteSliceToString(u.Release[:]), err)
+	}
+	if major < 6 || major == 6 && minor < 5 {
+		return fmt.Errorf("rxe of Linux %d.%d has no worker", major, minor)
+	}
+	f, err := os.OpenFile(unboundWorkers, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+// besideClient runs f with rxe's worker on the processor that clients are started on.
+func besideClient(f func() (float64, error)) (float64, error) {
 	var allowed unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &allowed); err != nil {
 		return 0, fmt.Errorf("sched_getaffinity: %w", err)
 	}
-	before, err := os.ReadFile(unboundWorkers)
+	return withWorkersAt(unboundWorkers, end(allowed, true), f)
+}
+
+// withWorkersAt runs f while all unbound workers are on one processor, and has file say
+// what it said before, whatever f does. Others that do the same wait.
+func withWorkersAt(file string, cpu int, f func() (float64, error)) (v float64, err error) {
+	lock, err := os.Open(file)
 	if err != nil {
 		return 0, err
 	}
-	if err := os.WriteFile(unboundWorkers, []byte(cpuMask(end(allowed, true))), 0); err != nil {
-		return 0, fmt.Errorf("%w; be root, or leave rxe's worker to the scheduler with -free-worker", err)
+	defer lock.Close() // and unlock
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
+		return 0, fmt.Errorf("flock(%s): %w", file, err)
 	}
-	defer func() { err = errors.Join(err, os.WriteFile(unboundWorkers, before, 0)) }()
+	before, err := os.ReadFile(file)
+	if err != nil {
+		return 0, err
+	}
+	defer func() {
+		if back := os.WriteFile(file, before, 0); back != nil {
+			err = errors.Join(err, fmt.Errorf("%w: unbound workers stay on processor %d; it was %q", back, cpu, strings.TrimSpace(string(before))))
+		}
+	}()
+	if err := os.WriteFile(file, []byte(cpuMask(cpu)), 0); err != nil {
+		return 0, err
+	}
 	return f()
 }
 
