@@ -5,6 +5,7 @@ package gpurdma
 import (
 	"crypto/tls"
 	"fmt"
+	"net"
 	"time"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
@@ -48,6 +49,12 @@ type EndpointOptions struct {
 	// of RoCE is rdma_cm's to choose.
 	Port int
 	GID  ibvfd.GIDWish
+
+	// TurnedAway, if not nil, is told of everybody who called at a listener and was not
+	// connected, and why: it spoke no TLS or no version of the protocol that we know, its
+	// certificate is of nobody whom we trust, it said nothing in time. It is called on a
+	// goroutine of its own for each, as often as strangers like, and Close waits for it.
+	TurnedAway func(from net.Addr, why error)
 
 	// ConnectTimeout bounds an exchange; default 10 s.
 	ConnectTimeout time.Duration

@@ -93,10 +93,16 @@ func (e *Endpoint) serve(l net.Listener) {
 
 // welcome makes a connection for somebody who has called, and is admitted once
 // it has said who it is. What is wrong is their concern: they see the connection
-// end.
+// end, and TurnedAway hears of it.
 func (e *Endpoint) welcome(ctx context.Context, raw net.Conn, admit func() error) {
 	var p *peer
-	err := e.exchange(ctx, raw, "", false, func() (*conn, error) {
+	var err error
+	defer func() {
+		if err != nil && e.opt.TurnedAway != nil && e.life.Err() == nil {
+			e.opt.TurnedAway(raw.RemoteAddr(), err)
+		}
+	}()
+	err = e.exchange(ctx, raw, "", false, func() (*conn, error) {
 		if err := admit(); err != nil {
 			return nil, err
 		}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/gpurdma/gpurdma/gpualloc"
@@ -72,6 +73,9 @@ func newHostMR(pd *ibvfd.PD, size int, access ibvfd.Access) (*hostMR, error) {
 		Kind: ibvfd.HostMemory, Host: mem.Bytes(), Length: uint64(size), Access: access, Owner: mem,
 	})
 	if err != nil {
+		if refused := (*ibvfd.RegError)(nil); errors.As(err, &refused) { // nobody thinks of this memory
+			refused.Detail = strings.TrimSuffix(fmt.Sprintf("of the test's own %d bytes at the other end, in host memory: %s", size, refused.Detail), ": ")
+		}
 		return nil, errors.Join(err, mem.Close())
 	}
 	return &hostMR{mem, mr}, nil

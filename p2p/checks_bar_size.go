@@ -47,7 +47,7 @@ func (l *look) barSize() {
 		case bar.Size <= smallBAR && total > 0:
 			l.fail(f.name, append(at, where...), "%s of %s", size, bytesize.Format(int64(total)))
 		case bar.Size <= smallBAR:
-			l.fail(f.name, at, "%s", size)
+			l.fail(f.name, at, "%s, and the memory is not told: no GPU that is sold has so little", size)
 		case total > 0:
 			l.warn(f.name, append(at, where...), "%s of %s", size, bytesize.Format(int64(total)))
 		default:

@@ -221,7 +221,7 @@ func (l *look) needs(options ...string) {
 	for _, option := range options {
 		switch value, where := l.option(option); value {
 		case "":
-			l.unknown("", nil, "%s", l.m.Kernel.Source)
+			l.unknown("", nil, "%s does not tell of %s", l.m.Kernel.Source, option)
 			return
 		case "n":
 			l.say(l.check.Worst, "", where, "%s is not set", option)

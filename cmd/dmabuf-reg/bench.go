@@ -133,7 +133,7 @@ operations under way. Nothing is verified: that is what ` + "`connect`" + ` is f
 	flags.StringSliceVar(&f.sizes, "sizes", []string{"64", "256", "1KiB", "4KiB", "16KiB", "64KiB", "256KiB", "1MiB", "4MiB"}, "sizes of one operation, comma separated")
 	flags.StringSliceVar(&f.kinds, "kinds", benchKinds, "kinds of memory to compare, the first being what others are compared with: direct, staged, host")
 	flags.IntVar(&f.depth, "depth", 64, "operations under way at a time, for bandwidth")
-	flags.IntVar(&f.batch, "batch", 16, "operations that the NIC is told of together, for bandwidth")
+	flags.IntVar(&f.batch, "batch", 16, "operations that the NIC is told of together, for bandwidth; no more than --depth unless given")
 	flags.IntVar(&f.rounds, "rounds", fairRounds, "how often each kind has its turn; fewer than 30 say little")
 	flags.DurationVar(&f.slice, "slice", 10*time.Millisecond, "how long a turn is, at most 100ms; one operation is always carried out")
 	flags.StringVar(&f.csv, "csv", "", "write the results to FILE as comma separated values as well")
@@ -144,6 +144,9 @@ operations under way. Nothing is verified: that is what ` + "`connect`" + ` is f
 	completeWords(cmd, "kinds", benchKinds...)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		f.addr = args[0]
+		if !flags.Changed("batch") {
+			f.batch = min(f.batch, f.depth)
+		}
 		return a.action(func(ctx context.Context) (result, error) {
 			if err := f.parse(); err != nil {
 				return nil, &cli.UsageError{Err: err}

@@ -13,6 +13,7 @@ import (
 )
 
 type benchDoc struct {
+	Batch  int
 	Points []struct {
 		Op, Kind string
 		Size     int64
@@ -67,12 +68,12 @@ func TestVMBench(t *testing.T) {
 		}
 	}
 	// Host memory has no other kind.
-	r = measure("--gpu", "host", "--json", "--ops", "read")
+	r = measure("--gpu", "host", "--json", "--ops", "read", "--depth", "1")
 	if status := r.do(t); status != cli.ExitOK {
 		t.Fatalf("exit status %d\n%s%s", status, r.out.String(), r.err.String())
 	}
-	if d := parse[benchDoc](t, r.out.Bytes()); len(d.Result.Points) != 2 || len(d.Result.NotTried) != 2 {
-		t.Errorf("%d points, not tried %+v", len(d.Result.Points), d.Result.NotTried)
+	if d := parse[benchDoc](t, r.out.Bytes()); len(d.Result.Points) != 2 || len(d.Result.NotTried) != 2 || d.Result.Batch != 1 {
+		t.Errorf("%d points, batch %d, not tried %+v", len(d.Result.Points), d.Result.Batch, d.Result.NotTried)
 	}
 	s.ends(t)
 	nothingMore(t, before)

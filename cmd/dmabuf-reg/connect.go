@@ -238,6 +238,8 @@ func unconnected(addr string, err error) error {
 		remedy = "the host does not answer: see the address and firewalls, or give a longer --timeout"
 	case errors.As(err, new(*tls.CertificateVerificationError)):
 		remedy = "--tls-ca must hold what signed the other side's certificate, which must name the address"
+	case refusedByPeer(err):
+		remedy = "the other side does not accept this one's certificate: its --tls-ca must hold what signed --tls-cert, which must be valid now and for clients (extendedKeyUsage clientAuth)"
 	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), errors.Is(err, gpurdma.ErrMalformed):
 		remedy = "see that it is a `dmabuf-reg serve` of the same version, that both sides or neither are given TLS, and what it says on stderr"
 	default:
@@ -249,6 +251,12 @@ func unconnected(addr string, err error) error {
 		err = inner.Err
 	}
 	return &dmabuf.Error{Op: "connect", Device: addr, Remedy: remedy, Err: err}
+}
+
+// refusedByPeer reports whether the other side ended a TLS handshake by an alert.
+func refusedByPeer(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "remote error"
 }
 
 // ask has a request answered. What the server is to send before its answer must

@@ -205,16 +205,24 @@ func TestVMServeConnectTLS(t *testing.T) {
 	if p := s.doc.Result; p.Protection != "TLS" {
 		t.Errorf("%+v", p)
 	}
+	turnedAway := 0
 	for name, args := range map[string][]string{"plain": nil, "another CA": withTLS(theirs, "b")} {
 		r := connecting(t, s, append(args, "--gpu", "host")...)
 		if status := r.do(t); status != cli.ExitFailed {
 			t.Errorf("%s: exit status %d\n%s", name, status, r.out.String())
 		}
 		d := parse[connectDoc](t, r.out.Bytes())
-		if len(d.Errors) != 1 || d.Errors[0].Op != "connect" {
+		if len(d.Errors) != 1 || d.Errors[0].Op != "connect" || d.Errors[0].Remedy == "" {
 			t.Errorf("%s: %+v", name, d.Errors)
 		}
 		t.Log(name, d.Errors)
+		turnedAway++
+		for end := time.Now().Add(testenv.Limit(time.Minute)); strings.Count(s.says.String(), " was turned away: ") < turnedAway; time.Sleep(10 * time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("%s: serve says %q", name, s.says.String())
+			}
+		}
+		time.Sleep(2 * time.Second) // one in a second is told at once
 	}
 	connected(t, s, append(withTLS(ours, "b"), "--gpu", "host", "--ops", "write", "--sizes", "64")...)
 	s.ends(t)

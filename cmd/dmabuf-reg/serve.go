@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -68,23 +69,28 @@ begins with rdma_cm://: by mutual TLS, or on loopback, or in the clear with
 // server has the sessions of all clients.
 type server struct {
 	*station
-	app  *app
-	once bool
+	app    *app
+	once   bool
+	secure bool // by TLS
 
 	mu       sync.Mutex
 	sessions map[*line]*session
 	owner    *session // who has the buffer
 	clients  int
+	refused  time.Time     // when turnedAway last said so
+	untold   int           // who was turned away since
 	some     chan struct{} // there is a session again
 	first    chan error    // how the first client that had the buffer ended
 	tasks    sync.WaitGroup
 }
 
 func (a *app) doServe(ctx context.Context, f serveFlags) (_ result, err error) {
-	st, err := f.open(ctx, gpurdma.EndpointOptions{MaxPeers: maxClients})
+	s := &server{app: a, once: f.once, secure: f.cert != "", sessions: map[*line]*session{}, some: make(chan struct{}, 1), first: make(chan error, 1)}
+	st, err := f.open(ctx, gpurdma.EndpointOptions{MaxPeers: maxClients, TurnedAway: s.turnedAway})
 	if err != nil {
 		return nil, err
 	}
+	s.station = st
 	defer func() { err = errors.Join(err, st.close()) }()
 	addr, err := st.ep.Listen(f.addr)
 	if err != nil {
@@ -93,10 +99,6 @@ func (a *app) doServe(ctx context.Context, f serveFlags) (_ result, err error) {
 	r := &serveResult{Listen: addr.String(), Protection: f.protection(addr), Local: st.side}
 	if err := a.early("serve", r); err != nil {
 		return nil, err
-	}
-	s := &server{
-		station: st, app: a, once: f.once,
-		sessions: map[*line]*session{}, some: make(chan struct{}, 1), first: make(chan error, 1),
 	}
 	return nil, s.serve(ctx)
 }
@@ -192,6 +194,28 @@ func (s *server) tell(format string, args ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	fmt.Fprintf(s.app.stderr, program+": "+format+"\n", args...)
+}
+
+// turnedAway says who did not get as far as being a client, once a second at most: there
+// may be many, as of a port scanner.
+func (s *server) turnedAway(from net.Addr, why error) {
+	s.mu.Lock()
+	now := time.Now()
+	if now.Sub(s.refused) < time.Second {
+		s.untold++
+		s.mu.Unlock()
+		return
+	}
+	more := ""
+	if s.untold > 0 {
+		more = fmt.Sprintf(" (and %d others before)", s.untold)
+	}
+	s.refused, s.untold = now, 0
+	s.mu.Unlock()
+	if errors.Is(why, gpurdma.ErrMalformed) && !s.secure {
+		why = fmt.Errorf("%w; it may have been given TLS, which this side was not", why)
+	}
+	s.tell("%v was turned away%s: %v", from, more, why)
 }
 
 // dispatch gives each session its completions, while there are any.

@@ -126,7 +126,8 @@ type verification struct {
 	opened map[string]*ibvfd.Context
 	found  *verifyResult
 	seen   *witness
-	onPCI  bool // some memory was on a PCI device
+	tried  bool // some memory
+	onPCI  bool // some of it was on a PCI device
 }
 
 func (a *app) doVerify(ctx context.Context, f verifyFlags) (found result, err error) {
@@ -197,7 +198,7 @@ func (a *app) doVerify(ctx context.Context, f verifyFlags) (found result, err er
 	if r.interrupted {
 		all = ended(ctx, all)
 	}
-	if v.locate != "" && len(r.Rows) > 0 && !v.onPCI {
+	if v.locate != "" && v.tried && !v.onPCI {
 		r.Unlocated = "no memory that was tried is on a PCI device, so there was nowhere to look"
 	}
 	r.Elapsed = time.Since(start)
@@ -262,7 +263,7 @@ func (v *verification) memory(ctx context.Context, spec string) (err error) {
 		return add(verifyRow{}, err)
 	}
 	defer func() { err = errors.Join(err, src.close()) }()
-	v.onPCI = v.onPCI || src.PCI != ""
+	v.tried, v.onPCI = true, v.onPCI || src.PCI != ""
 	choices, err := pickNICs(v.nics, v.nic, src.memory)
 	if err != nil {
 		return add(verifyRow{}, err)

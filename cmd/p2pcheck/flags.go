@@ -3,6 +3,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -42,6 +43,9 @@ func given(cmd *cobra.Command) (err error) {
 		}
 		if what, ok := needs[f.Name]; ok && empty && err == nil {
 			err = fmt.Errorf("--%s needs %s", f.Name, what)
+		}
+		if f.Name == "timeout" && f.Value.String() == "0s" && err == nil {
+			err = errors.New("--timeout 0s: a pair needs time; leave it out for a minute")
 		}
 	})
 	return err

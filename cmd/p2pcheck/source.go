@@ -64,15 +64,15 @@ func (a *app) readable() error {
 	return f.Close()
 }
 
-// ofSysfs are directories that a sysfs has.
-var ofSysfs = []string{"bus", "class", "devices"}
+// ofSysfs are directories that a sysfs has, and nothing else.
+var ofSysfs = []string{"bus/pci/devices", "class", "devices"}
 
 // aSysfs fails for a directory that is none, and says which to name if there is one
 // below it.
 func aSysfs(dir string) error {
 	there := func(name string) bool {
-		_, err := os.Stat(filepath.Join(dir, name))
-		return err == nil
+		st, err := os.Stat(filepath.Join(dir, name))
+		return err == nil && st.IsDir() // a procfs has files of those names
 	}
 	switch {
 	case slices.ContainsFunc(ofSysfs, there):

@@ -218,7 +218,7 @@ func (e *Error) parts() (list [][2]string) {
 	if e.Stage != nil {
 		where := e.Stage.Earliest + ", proven: " + stages[e.Stage.Earliest]
 		if e.Stage.Latest != e.Stage.Earliest {
-			where = "between " + e.Stage.Earliest + " and " + e.Stage.Latest + ": the evidence allows no more; run with --trace to tell"
+			where = "between " + e.Stage.Earliest + " and " + e.Stage.Latest + ": the evidence allows no more; `dmabuf-reg register --trace` of the same can tell"
 		}
 		add("stage", where)
 	}
