@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
@@ -18,13 +19,41 @@ import (
 //
 //testbed:machine fabric
 //testbed:kernel 7.2
-func TestVMLocate(t *testing.T) { locateTable(t) }
+func TestVMLocate(t *testing.T) {
+	t.Run("refused", refusedAtAttach) // with a software GPU of its own
+	locateTable(t)
+}
 
 // Where the kernel is built without PCI_P2PDMA, it is nowhere.
 //
 //testbed:machine fabric+EPYC
 //testbed:kernel 6.12
-func TestVMLocateWithoutP2PDMA(t *testing.T) { locateTable(t) }
+func TestVMLocateWithoutP2PDMA(t *testing.T) {
+	t.Run("refused", refusedAtAttach) // with a software GPU of its own
+	locateTable(t)
+}
+
+// What may be in VRAM only, xe does not let a NIC attach to that cannot reach it. What
+// was seen of that replaces what the errno alone leaves open.
+func refusedAtAttach(t *testing.T) {
+	gpu := testenv.SoftGPUs(t, "personality=xe")[0]
+	testenv.SetImporter(t, "rxe1", "pinned")
+	r := command(t, "register", "--gpu", "drm:"+gpu.PCI+"/vram-only", "--nic", "rxe1", "--trace", "--json")
+	if status := r.do(t); status != cli.ExitFailed {
+		t.Fatalf("status %d: %s%s", status, &r.out, &r.err)
+	}
+	d := parse[struct{}](t, r.out.Bytes())
+	if len(d.Errors) != 1 || d.Errors[0].Stage == nil {
+		t.Fatalf("%+v", d.Errors)
+	}
+	e := d.Errors[0]
+	if e.Stage.Earliest != "attach" || e.Stage.Latest != "attach" || !strings.Contains(e.Detail, "refused to be attached") || e.Remedy == "" || strings.Contains(e.Remedy, "access flags") {
+		t.Errorf("%+v, stage %+v", e, e.Stage)
+	}
+	if testenv.AtLeast(t, "7.0") && (!strings.Contains(e.Detail, "cannot reach "+gpu.PCI) || !strings.Contains(e.Remedy, "switch")) {
+		t.Errorf("%+v", e)
+	}
+}
 
 func locateTable(t *testing.T) {
 	gpu := testenv.SoftGPUs(t, "personality=amdgpu")[0]

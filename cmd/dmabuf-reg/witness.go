@@ -87,13 +87,19 @@ func (w *witness) refusal(ctx context.Context, err error) *trace.Failure {
 	if f == nil || e == nil || f.Errno != e.Errno {
 		return f
 	}
-	if at, ok := stages[f.Stage]; ok {
+	at, known := stages[f.Stage]
+	if known {
 		e.Earliest, e.Latest = at, at
 	}
-	if e.Cause == ibvfd.CauseUnknown {
+	// What was a guess from the errno alone gives way to what was seen.
+	guessed := e.Cause == ibvfd.CauseNotSupported && known && at != ibvfd.StageUverbs
+	if e.Cause == ibvfd.CauseUnknown || guessed && f.Detail != "" {
 		e.Detail = f.Detail
-		if f.Remedy != "" {
+		switch {
+		case f.Remedy != "":
 			e.Remedy = f.Remedy
+		case guessed && at != ibvfd.StageDriver:
+			e.Remedy = "try memory of another kind, or another NIC"
 		}
 	}
 	return f
