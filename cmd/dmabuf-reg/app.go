@@ -184,6 +184,8 @@ interrupted by Ctrl-C, SIGTERM or SIGHUP, after closing everything.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return cli.Given(cmd, needs) },
 	}
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print one JSON document (schema "+schema+") instead of tables")
 	root.AddCommand(a.devices(), a.register(), a.verify(), a.inspect(), a.trace(), a.explain(), a.serve(), a.connect(), a.bench())

@@ -167,3 +167,11 @@ func complete(cmd *cobra.Command, name string, list func() []string) {
 func completeWords(cmd *cobra.Command, name string, words ...string) {
 	complete(cmd, name, func() []string { return words })
 }
+
+// needs is what a flag is given, and not left empty.
+var needs = map[string]string{
+	"gpu": "a spec that `dmabuf-reg devices` lists, or auto", "nic": "a NIC's name, or auto",
+	"tls-cert": "a file", "tls-key": "a file", "tls-ca": "a file",
+	"csv": "a file", "svg": "a file", "report": "a file", "locate": "a program",
+	"listen": "an address and a port",
+}

@@ -9,6 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 )
 
 // flagsOf are, of the flags that all commands have, those that a command goes by.
@@ -34,28 +36,14 @@ var needs = map[string]string{
 	"format": "a name (\"text\")", "listen": "an address and a port",
 }
 
-// given refuses flags without a value.
-func given(cmd *cobra.Command) (err error) {
-	cmd.Flags().Visit(func(f *pflag.Flag) {
-		empty := f.Value.String() == ""
-		if list, ok := f.Value.(pflag.SliceValue); ok {
-			empty = len(list.GetSlice()) == 0 || slices.Contains(list.GetSlice(), "")
-		}
-		if what, ok := needs[f.Name]; ok && empty && err == nil {
-			err = fmt.Errorf("--%s needs %s", f.Name, what)
-		}
-		if f.Name == "timeout" && f.Value.String() == "0s" && err == nil {
-			err = errors.New("--timeout 0s: a pair needs time; leave it out for a minute")
-		}
-	})
-	return err
-}
-
 // usesFlags refuses flags that the command would not look at: who gave them meant
 // something.
 func usesFlags(cmd *cobra.Command, _ []string) (err error) {
-	if err := given(cmd); err != nil {
+	if err := cli.Given(cmd, needs); err != nil {
 		return err
+	}
+	if f := cmd.Flags().Lookup("timeout"); f != nil && f.Changed && f.Value.String() == "0s" {
+		return errors.New("--timeout 0s: a pair needs time; leave it out for a minute")
 	}
 	used, ok := flagsOf[cmd.Name()]
 	if !ok {

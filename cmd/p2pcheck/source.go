@@ -70,14 +70,16 @@ var ofSysfs = []string{"bus/pci/devices", "class", "devices"}
 // aSysfs fails for a directory that is none, and says which to name if there is one
 // below it.
 func aSysfs(dir string) error {
-	there := func(name string) bool {
-		st, err := os.Stat(filepath.Join(dir, name))
-		return err == nil && st.IsDir() // a procfs has files of those names
+	is := func(dir string) bool {
+		return slices.ContainsFunc(ofSysfs, func(name string) bool {
+			st, err := os.Stat(filepath.Join(dir, name))
+			return err == nil && st.IsDir() // a procfs has files of those names
+		})
 	}
 	switch {
-	case slices.ContainsFunc(ofSysfs, there):
+	case is(dir):
 		return nil
-	case there("sys"):
+	case is(filepath.Join(dir, "sys")):
 		return fmt.Errorf("--sysfs %s is no sysfs, and has one below it: give --root %s", dir, dir)
 	}
 	return fmt.Errorf("--sysfs %s is no sysfs: it has none of %s", dir, strings.Join(ofSysfs, ", "))

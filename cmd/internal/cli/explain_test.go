@@ -47,7 +47,7 @@ prog: alloc on /dev/udmabuf failed
 prog: rxe0 refused the registration
   what:    length 0x1000
   route:   REG_DMABUF_MR ioctl
-  stage:   between attach and map: the evidence allows no more; run with --trace to tell
+  stage:   between attach and map: the evidence allows no more; ` + "`dmabuf-reg register --trace`" + ` of the same can tell
   cause:   kernel ENOTSUPP (524)
   errno:   ENOTSUPP (524: operation is not supported (kernel-internal errno))
   remedy:  use another exporter

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// Given refuses flags that were given nothing, of those that need what they are told
+// to. An empty value is that of a variable which nobody set.
+func Given(cmd *cobra.Command, needs map[string]string) (err error) {
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		empty := f.Value.String() == ""
+		if list, ok := f.Value.(pflag.SliceValue); ok {
+			empty = len(list.GetSlice()) == 0 || slices.Contains(list.GetSlice(), "")
+		}
+		if what, ok := needs[f.Name]; ok && empty && err == nil {
+			err = fmt.Errorf("--%s needs %s", f.Name, what)
+		}
+	})
+	return err
+}
