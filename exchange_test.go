@@ -11,10 +11,12 @@ import (
 	"crypto/x509"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"math/big"
 	"net"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -55,7 +57,10 @@ func (a *authority) config(t testing.TB, trusted *authority) *tls.Config {
 func TestMutualTLS(t *testing.T) {
 	s := inMemory(t)
 	good, evil := newAuthority(t), newAuthority(t)
-	server := s.endpoint(t, EndpointOptions{TLS: good.config(t, good), AutoReceive: 1})
+	turned := make(chan error, 10)
+	server := s.endpoint(t, EndpointOptions{TLS: good.config(t, good), AutoReceive: 1, TurnedAway: func(from net.Addr, why error) {
+		turned <- fmt.Errorf("%v: %w", from, why)
+	}})
 	addr := must(server.Listen("127.0.0.1:0"))(t).String()
 	w := &world{t: t, b: server}
 
@@ -81,6 +86,17 @@ func TestMutualTLS(t *testing.T) {
 		if _, err := e.Connect(limited(t), addr); err == nil {
 			t.Errorf("a client %s got in", name)
 		}
+		select {
+		case err := <-turned:
+			if !strings.HasPrefix(err.Error(), "127.0.0.1:") {
+				t.Errorf("%s: %v", name, err)
+			}
+		case <-limited(t).Done():
+			t.Errorf("nobody heard of the client %s", name)
+		}
+	}
+	if len(turned) > 0 {
+		t.Errorf("another was turned away: %v", <-turned)
 	}
 	for name, change := range map[string]func(c *tls.Config){
 		"no certificate": func(c *tls.Config) { c.Certificates = nil },
