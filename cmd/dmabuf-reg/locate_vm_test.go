@@ -47,7 +47,7 @@ func refusedAtAttach(t *testing.T) {
 		t.Fatalf("%+v", d.Errors)
 	}
 	e := d.Errors[0]
-	if e.Stage.Earliest != "attach" || e.Stage.Latest != "attach" || !strings.Contains(e.Detail, "refused to be attached") || e.Remedy == "" || strings.Contains(e.Remedy, "access flags") {
+	if e.Stage.Earliest != "attach" || e.Stage.Latest != "attach" || !strings.Contains(e.Detail, "refused") || !strings.Contains(e.Detail, "exporter softgpu") || !strings.Contains(e.Detail, "importer 0000:") || e.Remedy == "" || strings.Contains(e.Remedy, "access flags") {
 		t.Errorf("%+v, stage %+v", e, e.Stage)
 	}
 	if testenv.AtLeast(t, "7.0") && (!strings.Contains(e.Detail, "cannot reach "+gpu.PCI) || !strings.Contains(e.Remedy, "switch")) {
