@@ -36,7 +36,7 @@ func workersMovable() error {
 	}
 	f, err := os.OpenFile(unboundWorkers, os.O_RDWR, 0)
 	if err != nil {
-		return err
+		return fmt.Errorf("%w; it takes root, and a sysfs that can be written to", err)
 	}
 	return f.Close()
 }

@@ -222,7 +222,6 @@ func TestVMServeConnectTLS(t *testing.T) {
 				t.Fatalf("%s: serve says %q", name, s.says.String())
 			}
 		}
-		time.Sleep(2 * time.Second) // one in a second is told at once
 	}
 	connected(t, s, append(withTLS(ours, "b"), "--gpu", "host", "--ops", "write", "--sizes", "64")...)
 	s.ends(t)

@@ -77,8 +77,9 @@ type server struct {
 	sessions map[*line]*session
 	owner    *session // who has the buffer
 	clients  int
-	refused  time.Time     // when turnedAway last said so
-	untold   int           // who was turned away since
+	second   time.Time     // since when turnedAway counts
+	told     int           // whom it told of since
+	untold   int           // whom it has not told of
 	some     chan struct{} // there is a session again
 	first    chan error    // how the first client that had the buffer ended
 	tasks    sync.WaitGroup
@@ -196,12 +197,16 @@ func (s *server) tell(format string, args ...any) {
 	fmt.Fprintf(s.app.stderr, program+": "+format+"\n", args...)
 }
 
-// turnedAway says who did not get as far as being a client, once a second at most: there
-// may be many, as of a port scanner.
+// mostTold are told of in a second: there may be many more, as of a port scanner.
+const mostTold = 10
+
+// turnedAway says who did not get as far as being a client.
 func (s *server) turnedAway(from net.Addr, why error) {
 	s.mu.Lock()
-	now := time.Now()
-	if now.Sub(s.refused) < time.Second {
+	if time.Since(s.second) >= time.Second {
+		s.second, s.told = time.Now(), 0
+	}
+	if s.told == mostTold {
 		s.untold++
 		s.mu.Unlock()
 		return
@@ -210,7 +215,7 @@ func (s *server) turnedAway(from net.Addr, why error) {
 	if s.untold > 0 {
 		more = fmt.Sprintf(" (and %d others before)", s.untold)
 	}
-	s.refused, s.untold = now, 0
+	s.told, s.untold = s.told+1, 0
 	s.mu.Unlock()
 	if errors.Is(why, gpurdma.ErrMalformed) && !s.secure {
 		why = fmt.Errorf("%w; it may have been given TLS, which this side was not", why)

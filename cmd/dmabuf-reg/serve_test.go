@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gpurdma/gpurdma"
+)
+
+// Who is turned away is told of, and of a flood its size.
+func TestTurnedAway(t *testing.T) {
+	var out bytes.Buffer
+	s := &server{app: &app{stderr: &out}}
+	from := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 9}
+	s.second = time.Now().Add(time.Hour) // a second that does not end here
+	for range mostTold + 3 {
+		s.turnedAway(from, fmt.Errorf("read an exchange: %w", gpurdma.ErrMalformed))
+	}
+	if got := strings.Count(out.String(), "127.0.0.1:9 was turned away: read an exchange"); got != mostTold || !strings.Contains(out.String(), "TLS") {
+		t.Errorf("%d told of:\n%s", got, &out)
+	}
+	out.Reset()
+	s.second, s.secure = time.Time{}, true
+	s.turnedAway(from, gpurdma.ErrMalformed)
+	if got := out.String(); !strings.Contains(got, " (and 3 others before): ") || strings.Contains(got, "TLS") {
+		t.Errorf("%q", got)
+	}
+}
