@@ -27,6 +27,14 @@ said err 'Kernel panic - not syncing: sysrq triggered crash'
 if grep -q 'made/up' "$dir/err"; then fail "a fault that is meant to happen was reported"; fi
 ok large streams, provoked faults, a panic
 
+# A kernel that does not get as far as init, in which nothing of ours has run, has a
+# second machine, and no third.
+boots=$((boots + 1))
+run 121 run -kernel-arg rdinit=/no/such -- true
+said err 'the machine did not get as far as init, trying once more' 'Kernel panic - not syncing: VFS: Unable to mount root fs'
+[ "$(grep -c 'trying once more' "$dir/err")" = 1 ] || fail "not exactly two tries"
+ok a kernel without init
+
 # As a user types it, not as a recipe of the make that may have called us.
 boots=$((boots + 1))
 expect 137 env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL make vm KERNEL="$GPURDMA_KERNEL" \

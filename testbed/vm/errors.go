@@ -45,6 +45,14 @@ func (e *HangError) Error() string {
 	return withTail(fmt.Sprintf("node %s: %s", e.Node, e.What), e.Tail, e.LogFile)
 }
 
+// BootError says that a kernel that is emulated did not get as far as our init. Seen
+// with 6.12 and two processors, one time in thousands: a timer of the second one did
+// not fire in its first second, and the kernel's own threads waited for it.
+type BootError struct{ Err error } // KernelError or HangError
+
+func (e *BootError) Error() string { return "while it booted, " + e.Err.Error() }
+func (e *BootError) Unwrap() error { return e.Err }
+
 // DeathError says that a machine ended by itself.
 type DeathError struct {
 	Node    string

@@ -205,7 +205,7 @@ func (n *node) boot(ctx context.Context) error {
 	defer limit.Stop()
 	hello, err := n.await(ctx, limit.C, wire.Hello, fmt.Sprintf("init did not report within %v", n.opts.BootLimit))
 	if err != nil {
-		return err
+		return n.unborn(err)
 	}
 	if hello.Text != n.opts.Kernel.Release {
 		return fmt.Errorf("node %s runs kernel %s, not %s", n.desc.Name, hello.Text, n.opts.Kernel.Release)
@@ -214,6 +214,17 @@ func (n *node) boot(ctx context.Context) error {
 		return err
 	}
 	_, err = n.await(ctx, limit.C, wire.Ready, fmt.Sprintf("was not set up within %v", n.opts.BootLimit))
+	return err
+}
+
+// unborn makes a BootError of what kept init from starting, where that is the kernel's
+// affair. A QEMU that ends by itself did not like what it was told, and will not.
+func (n *node) unborn(err error) error {
+	var k *KernelError
+	var h *HangError
+	if n.opts.Accel != "kvm" && (errors.As(err, &k) || errors.As(err, &h)) {
+		return &BootError{Err: err}
+	}
 	return err
 }
 

@@ -3,6 +3,7 @@
 package vm
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -236,6 +237,40 @@ func TestCorrupted(t *testing.T) {
 		if got := Corrupted(c.err); got != c.want {
 			t.Errorf("%v: %v, want %v", c.err, got, c.want)
 		}
+	}
+}
+
+// A machine is started a second time where nothing of ours has run in it, and no third.
+func TestTwice(t *testing.T) {
+	stall := &KernelError{Node: "a", Reports: []klog.Report{{Title: "rcu: rcu_preempt kthread starved for 15002 jiffies!"}}}
+	hang := &HangError{Node: "a", What: "init did not report within 3m0s"}
+	emulated, real := &node{opts: Options{Accel: "tcg"}}, &node{opts: Options{Accel: "kvm"}}
+	for _, c := range []struct {
+		name  string
+		errs  []error // of the tries
+		tries int
+		fails bool
+	}{
+		{"well", []error{nil}, 1, false},
+		{"a stall before init", []error{emulated.unborn(stall), nil}, 2, false},
+		{"a hang before init, in one of two", []error{errors.Join(nil, emulated.unborn(fmt.Errorf("node a: %w", hang))), nil}, 2, false},
+		{"twice", []error{emulated.unborn(stall), emulated.unborn(hang), nil}, 2, true},
+		{"a stall after init", []error{stall, nil}, 1, true},
+		{"a hang after init", []error{hang, nil}, 1, true},
+		{"on a processor", []error{real.unborn(stall), nil}, 1, true},
+		{"QEMU's own refusal", []error{emulated.unborn(&DeathError{Node: "a", QEMU: "no such device"}), nil}, 1, true},
+		{"interrupted", []error{emulated.unborn(context.Canceled), nil}, 1, true},
+		{"the emulator's fault", []error{&DeathError{QEMU: "Assertion `i < n' failed"}, nil}, 2, false},
+	} {
+		tries := 0
+		_, err := twice(func() (*VM, error) { tries++; return nil, c.errs[tries-1] })
+		if tries != c.tries || (err != nil) != c.fails {
+			t.Errorf("%s: %d tries, %v; want %d, and failure %v", c.name, tries, err, c.tries, c.fails)
+		}
+	}
+	var k *KernelError
+	if err := emulated.unborn(stall); !errors.As(err, &k) {
+		t.Errorf("%v is no KernelError, by which the status is chosen", err)
 	}
 }
 
