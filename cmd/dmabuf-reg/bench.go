@@ -192,12 +192,12 @@ func (f *benchFlags) parse() (err error) {
 }
 
 func (a *app) doBench(ctx context.Context, f *benchFlags) (r result, err error) {
-	csv, err := newOutput(f.csv)
+	csv, err := newOutput("the table", "--csv", f.csv)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, csv.drop()) }()
-	svg, err := newOutput(f.svg)
+	svg, err := newOutput("the drawing", "--svg", f.svg)
 	if err != nil {
 		return nil, err
 	}

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"strconv"
 	"strings"
 
@@ -18,19 +17,19 @@ import (
 // output is a file made before the work, so that a path that cannot be written
 // is told at once. nil is none.
 type output struct {
-	path string
-	file *cli.OutFile
+	what, flag, path string
+	file             *cli.OutFile
 }
 
-func newOutput(path string) (*output, error) {
+func newOutput(what, flag, path string) (*output, error) {
 	if path == "" {
 		return nil, nil
 	}
 	file, err := cli.Create(path)
 	if err != nil {
-		return nil, fmt.Errorf("write %s: %w", path, err)
+		return nil, cli.Unwritten(what, flag, path, err)
 	}
-	return &output{path, file}, nil
+	return &output{what, flag, path, file}, nil
 }
 
 func (o *output) write(content func(io.Writer) error) error {
@@ -41,12 +40,8 @@ func (o *output) write(content func(io.Writer) error) error {
 	if err == nil {
 		err = o.file.Keep(0o644)
 	}
-	var named *fs.PathError
-	if errors.As(err, &named) { // it names a file that the user knows already, or never saw
-		err = named.Err
-	}
 	if err = errors.Join(err, o.file.Drop()); err != nil {
-		return fmt.Errorf("write %s: %w", o.path, err)
+		return cli.Unwritten(o.what, o.flag, o.path, err)
 	}
 	return nil
 }

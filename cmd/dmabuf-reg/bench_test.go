@@ -63,7 +63,7 @@ func TestBenchFiles(t *testing.T) {
 	r := sampleBench()
 	dir := t.TempDir()
 	for name, content := range map[string]func(io.Writer) error{"r.csv": r.csv, "r.svg": r.svg} {
-		o, err := newOutput(filepath.Join(dir, name))
+		o, err := newOutput("the table", "--csv", filepath.Join(dir, name))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -71,7 +71,7 @@ func TestBenchFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	unwritten, err := newOutput(filepath.Join(dir, "not"))
+	unwritten, err := newOutput("the table", "--csv", filepath.Join(dir, "not"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,14 +79,14 @@ func TestBenchFiles(t *testing.T) {
 		t.Error(err)
 	}
 	// Nor is anything left of one that cannot be written.
-	taken, err := newOutput(filepath.Join(dir, "taken"))
+	taken, err := newOutput("the table", "--csv", filepath.Join(dir, "taken"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Mkdir(filepath.Join(dir, "taken"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := newOutput(filepath.Join(dir, "taken")); err == nil {
+	if _, err := newOutput("the table", "--csv", filepath.Join(dir, "taken")); err == nil {
 		t.Error("a directory is a place for a file")
 	}
 	if err := taken.write(r.csv); err == nil {
@@ -136,12 +136,12 @@ func TestBenchFiles(t *testing.T) {
 // A disk that is full is named once.
 func TestOutputIntoAFullDisk(t *testing.T) {
 	for name, content := range map[string]func(io.Writer) error{"csv": (&benchResult{}).csv, "svg": (&benchResult{}).svg} {
-		o, err := newOutput("/dev/full")
+		o, err := newOutput("the table", "--csv", "/dev/full")
 		if err != nil {
 			t.Fatal(err)
 		}
 		err = o.write(content)
-		if !errors.Is(err, unix.ENOSPC) || err.Error() != "write /dev/full: no space left on device" {
+		if !errors.Is(err, unix.ENOSPC) || strings.Count(err.Error(), "/dev/full") != 1 || !strings.Contains(err.Error(), "write the table") || !strings.Contains(err.Error(), "give --csv a path on another file system") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -6,8 +6,6 @@ import (
 	"bufio"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -17,8 +15,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
-	"github.com/gpurdma/gpurdma/dmabuf"
-	"github.com/gpurdma/gpurdma/internal/errno"
 	"github.com/gpurdma/gpurdma/internal/pci"
 	"github.com/gpurdma/gpurdma/internal/sysfs"
 )
@@ -69,34 +65,9 @@ func newReportFile(path string) (*reportFile, error) {
 	}
 	file, err := cli.Create(path)
 	if err != nil {
-		return nil, cannotWrite(path, err)
+		return nil, cli.Unwritten("the report", "--report", path, err)
 	}
 	return &reportFile{path, file}, nil
-}
-
-// cannotWrite says why a report's file is not there, and what to change.
-func cannotWrite(path string, err error) error {
-	e := &dmabuf.Error{Op: "write the report", Device: path, Err: err}
-	if n, ok := errno.Of(err); ok {
-		e.Err = n
-	}
-	var at *fs.PathError
-	if errors.As(err, &at) && at.Path != path {
-		e.Detail = fmt.Sprintf("%s of %s", at.Op, at.Path)
-	}
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		e.Remedy = "make its directory, or give --report a path in one that exists"
-	case errors.Is(err, unix.EISDIR), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ELOOP):
-		e.Remedy = "give --report the path of a file in a directory"
-	case errors.Is(err, fs.ErrPermission), errors.Is(err, unix.EROFS):
-		e.Remedy = "give --report a path in a directory that this user may write to"
-	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
-		e.Remedy = "free space there, or give --report a path on another file system"
-	case errors.Is(err, unix.EMFILE):
-		e.Remedy = "raise RLIMIT_NOFILE (ulimit -n)"
-	}
-	return e
 }
 
 // write puts the report in its place. Without a result there is nothing to
@@ -116,7 +87,7 @@ func (f *reportFile) write(found *verifyResult, err error) error {
 		werr = f.file.Keep(0o644)
 	}
 	if werr = errors.Join(werr, f.file.Drop()); werr != nil {
-		return cannotWrite(f.path, werr)
+		return cli.Unwritten("the report", "--report", f.path, werr)
 	}
 	return nil
 }

@@ -260,7 +260,7 @@ func (a *app) redirect(output string, cmd *foreign) error {
 	default:
 		f, err := os.Create(output)
 		if err != nil {
-			return &cli.UsageError{Err: err}
+			return cli.Unwritten("what is traced", "--output", output, err)
 		}
 		a.stdout, a.output = f, f
 	}

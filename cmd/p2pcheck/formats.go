@@ -46,7 +46,7 @@ func (a *app) emit(data []byte) error {
 		_, err := a.stdout.Write(data)
 		return err
 	}
-	return writeWhole(a.output, data, othersRead)
+	return writeWhole("the result", "--output", a.output, data, othersRead)
 }
 
 // othersRead is the mode of a file that somebody else collects.
@@ -54,7 +54,7 @@ const othersRead = 0o644
 
 // writeWhole gives a file new contents, whole or not at all, and a device what
 // it takes.
-func writeWhole(name string, data []byte, mode fs.FileMode) error {
+func writeWhole(what, flag, name string, data []byte, mode fs.FileMode) error {
 	f, err := cli.Create(name)
 	if err == nil {
 		_, err = f.Write(data)
@@ -64,7 +64,7 @@ func writeWhole(name string, data []byte, mode fs.FileMode) error {
 		err = errors.Join(err, f.Drop())
 	}
 	if err != nil {
-		return fmt.Errorf("%s cannot be written: %w", name, err)
+		return cli.Unwritten(what, flag, name, err)
 	}
 	return nil
 }

@@ -90,8 +90,8 @@ func TestMistakes(t *testing.T) {
 		{[]string{"serve", "--snapshot", filepath.Join(dir, "none")}, "none"},
 		{[]string{"serve", "--snapshot", "-"}, "name a file"},
 		{[]string{"serve", "--every", "1ns"}, "--every 1ns"},
-		{[]string{"serve", "--root", root, "--nfd", filepath.Join(dir, "none", "labels")}, "cannot be written"},
-		{[]string{"serve", "--root", root, "--nfd", dir}, "cannot be written"},
+		{[]string{"serve", "--root", root, "--nfd", filepath.Join(dir, "none", "labels")}, "make its directory, or give --nfd a path"},
+		{[]string{"serve", "--root", root, "--nfd", dir}, "give --nfd the path of a file"},
 		{[]string{"serve", "--json", "--root", root}, "serve has no --json"},
 	} {
 		if c.args[0] == "serve" {

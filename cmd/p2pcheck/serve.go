@@ -148,7 +148,7 @@ func (m *metrics) label(ctx context.Context, file string) {
 func (m *metrics) writeLabels(file string) error {
 	_, labels, _ := m.current()
 	until := time.Now().Add(3 * m.every).UTC().Format(time.RFC3339)
-	return writeWhole(file, []byte("# +expiry-time="+until+"\n"+labels), othersRead)
+	return writeWhole("the labels", "--nfd", file, []byte("# +expiry-time="+until+"\n"+labels), othersRead)
 }
 
 // ServeHTTP is for http.Handler.

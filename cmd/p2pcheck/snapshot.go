@@ -101,7 +101,7 @@ func (a *app) take(name string) (result, error) {
 		r.File = "standard output"
 		_, err = a.stdout.Write(packed.Bytes())
 	} else {
-		err = writeWhole(name, packed.Bytes(), 0o600)
+		err = writeWhole("the snapshot", "FILE", name, packed.Bytes(), 0o600)
 	}
 	if err != nil {
 		return nil, &cli.UsageError{Err: err}

@@ -8,7 +8,13 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/internal/errno"
 )
 
 // OutFile is what a command writes to the place that it was told. A regular file
@@ -100,6 +106,34 @@ func (o *OutFile) Keep(mode fs.FileMode) error {
 		return errors.Join(err, os.Remove(o.f.Name()))
 	}
 	return nil
+}
+
+// Unwritten says why what a command writes is not at path, and what to give the flag
+// that named it. what is in words: "the report".
+func Unwritten(what, flag, path string, err error) error {
+	e := &dmabuf.Error{Op: "write " + what, Device: path, Err: err}
+	if n, ok := errno.Of(err); ok {
+		e.Err = n
+	}
+	// Where it is another file than the user's, such as the directory above it. The
+	// temporary one is nobody's.
+	var at *fs.PathError
+	if errors.As(err, &at) && at.Path != path && !strings.HasPrefix(filepath.Base(at.Path), ".") {
+		e.Detail = fmt.Sprintf("%s of %s", at.Op, at.Path)
+	}
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		e.Remedy = "make its directory, or give " + flag + " a path in one that exists"
+	case errors.Is(err, unix.EISDIR), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ELOOP):
+		e.Remedy = "give " + flag + " the path of a file in a directory"
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, unix.EROFS):
+		e.Remedy = "give " + flag + " a path in a directory that this user may write to"
+	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
+		e.Remedy = "free space there, or give " + flag + " a path on another file system"
+	case errors.Is(err, unix.EMFILE):
+		e.Remedy = "raise RLIMIT_NOFILE (ulimit -n)"
+	}
+	return e
 }
 
 // Drop ends it with the old file as it was. After Keep it does nothing.

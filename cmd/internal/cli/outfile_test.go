@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -151,5 +152,34 @@ func TestOutFileRefuses(t *testing.T) {
 	}
 	if got := names(t, dir); len(got) != 3 {
 		t.Errorf("left: %q", got)
+	}
+}
+
+// What could not be written is named once, with the errno by name and what to change.
+func TestUnwritten(t *testing.T) {
+	dir := t.TempDir()
+	must(t, os.WriteFile(filepath.Join(dir, "file"), nil, 0o600))
+	must(t, os.Symlink("loop", filepath.Join(dir, "loop")))
+	for path, c := range map[string]struct {
+		errno  unix.Errno
+		remedy string
+	}{
+		filepath.Join(dir, "none/x"):  {unix.ENOENT, "make its directory, or give --csv a path in one that exists"},
+		dir:                           {unix.EISDIR, "give --csv the path of a file"},
+		filepath.Join(dir, "file/x"):  {unix.ENOTDIR, "give --csv the path of a file"},
+		filepath.Join(dir, "loop"):    {unix.ELOOP, "give --csv the path of a file"},
+		"/dev/full":                   {unix.ENOSPC, "free space there"},
+		"/proc/sys/kernel/osrelease1": {unix.ENOENT, "give --csv a path in one that exists"},
+	} {
+		err := put(path, "text")
+		if err == nil {
+			t.Errorf("%s was written", path)
+			continue
+		}
+		e := Explain(Unwritten("the table", "--csv", path, err))
+		if len(e) != 1 || e[0].Errno == nil || e[0].Errno.Number != int(c.errno) || !strings.Contains(e[0].Remedy, c.remedy) ||
+			e[0].Device != path || strings.Count(e[0].Message, path) != 1 || strings.Contains(e[0].Message, "/.") {
+			t.Errorf("%s: %+v", path, e)
+		}
 	}
 }
