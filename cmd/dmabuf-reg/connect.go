@@ -154,9 +154,17 @@ func checkAddr(addr string) error {
 	if err != nil {
 		return fmt.Errorf("%q is no address: write HOST:PORT, such as 10.0.0.1%s", addr, strings.TrimPrefix(defaultListen, "127.0.0.1"))
 	}
-	// What is no number is the name of a service.
-	if n, err := strconv.Atoi(port); err == nil && (n < 0 || n > math.MaxUint16) || errors.Is(err, strconv.ErrRange) {
+	if port == "" {
+		return fmt.Errorf("%q has no port: write HOST:PORT", addr)
+	}
+	n, err := strconv.Atoi(port)
+	switch {
+	case errors.Is(err, strconv.ErrRange), err == nil && (n < 0 || n > math.MaxUint16):
 		return fmt.Errorf("%q: a port is 0 to %d", addr, math.MaxUint16)
+	case err != nil:
+		if _, err := net.LookupPort("tcp", port); err != nil {
+			return fmt.Errorf("%q: %q is no port: write a number, or a name that /etc/services has", addr, port)
+		}
 	}
 	return nil
 }
@@ -234,6 +242,10 @@ func unconnected(addr string, err error) error {
 		return unprotected(addr, err)
 	case errors.Is(err, syscall.ECONNREFUSED):
 		remedy = "nobody listens there: start `dmabuf-reg serve --listen " + addr + "` on that host"
+	case errors.Is(err, syscall.ENETUNREACH), errors.Is(err, syscall.EHOSTUNREACH):
+		remedy = "this host has no way to that address: see `ip route get` of it, and that both are up"
+	case errors.As(err, new(*net.DNSError)):
+		remedy = "that name cannot be looked up here: write the host's address, or see /etc/hosts and /etc/resolv.conf"
 	case errors.Is(err, context.DeadlineExceeded):
 		remedy = "the host does not answer: see the address and firewalls, or give a longer --timeout"
 	case errors.As(err, new(*tls.CertificateVerificationError)):

@@ -62,6 +62,20 @@ func TestConnectTables(t *testing.T) {
 	})
 }
 
+func TestCheckAddr(t *testing.T) {
+	for addr, says := range map[string]string{
+		"10.0.0.1:7471": "", "[fe80::1%eth0]:7471": "", "gpu-7:0": "", "rdma_cm://10.0.0.1:65535": "", ":7471": "",
+		"10.0.0.1": "write HOST:PORT", "": "write HOST:PORT", "fe80::1:7471": "write HOST:PORT", "rdma_cm://10.0.0.1": "write HOST:PORT",
+		"10.0.0.1:": "has no port", "10.0.0.1:65536": "a port is 0 to 65535", "10.0.0.1:-1": "a port is 0 to 65535",
+		"10.0.0.1:99999999999999999999": "a port is 0 to 65535", "rdma_cm://10.0.0.1:abc": `"abc" is no port`, "10.0.0.1:no such": `"no such" is no port`,
+	} {
+		err := checkAddr(addr)
+		if (err == nil) != (says == "") || err != nil && !strings.Contains(err.Error(), says) {
+			t.Errorf("%q: %v, want %q", addr, err, says)
+		}
+	}
+}
+
 // Each way in which a connection does not come about says what to change.
 func TestUnconnected(t *testing.T) {
 	const addr = "10.0.0.1:7471"
@@ -71,6 +85,10 @@ func TestUnconnected(t *testing.T) {
 		remedy string
 	}{
 		{inner(&net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}), "start `dmabuf-reg serve --listen " + addr + "`"},
+		{inner(&net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.EHOSTUNREACH)}), "ip route get"},
+		{inner(&dmabuf.Error{Op: "rdma_resolve_addr", Err: syscall.ENETUNREACH}), "ip route get"},
+		{inner(&net.OpError{Op: "dial", Net: "tcp", Err: &net.DNSError{Err: "no such host", Name: "gpu-7", IsNotFound: true}}), "the host's address"},
+		{inner(&net.DNSError{Err: "timed out", Name: "gpu-7", IsTimeout: true}), "the host's address"},
 		{inner(gpurdma.ErrUnsafe), "--plaintext"},
 		{inner(context.DeadlineExceeded), "firewalls"},
 		{inner(&dmabuf.Error{Op: "read an exchange", Err: gpurdma.ErrMalformed}), "same version"},
