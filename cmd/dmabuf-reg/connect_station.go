@@ -18,6 +18,8 @@ import (
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/placement"
+	"github.com/gpurdma/gpurdma/trace"
 )
 
 // hostSpec is the --gpu of host memory that no exporter makes.
@@ -49,6 +51,7 @@ type stationFlags struct {
 	force         bool
 	cert, key, ca string
 	plaintext     bool
+	trace         bool
 	timeout       time.Duration
 	port          int
 	gid           gidFlag
@@ -62,6 +65,7 @@ func (f *stationFlags) add(cmd *cobra.Command) {
 	flags.Var(&f.size, "size", "bytes to allocate")
 	flags.BoolVar(&f.force, "force", false, "allocate even if the memory seems not to be there; the kernel's OOM killer may disagree")
 	flags.BoolVar(&f.peerDirect, "peer-direct", false, "where no dma-buf can be registered, register the memory by its device pointer, for a peer-memory client such as nvidia-peermem")
+	flags.BoolVar(&f.trace, "trace", false, "trace the registration here and say where this side's bytes are, or which function refused (needs root)")
 	flags.StringVar(&f.cert, "tls-cert", "", "certificate of this side, PEM")
 	flags.StringVar(&f.key, "tls-key", "", "its key, PEM")
 	flags.StringVar(&f.ca, "tls-ca", "", "certificates by which the other side's is trusted, PEM")
@@ -124,9 +128,13 @@ type side struct {
 	NIC       string `json:"nic"`
 	NICReason string `json:"nic_reason"`
 	Policy    string `json:"policy"`
-	Path      string `json:"path"`  // direct, staged, host
+	Path      string `json:"path"`  // direct, moved, staged, host
 	Route     string `json:"route"` // how it was registered; "" if staged
 	Why       string `json:"why"`   // in words
+	// Placement is where the bytes were when they had been registered, Failure which
+	// kernel function refused that; null without --trace.
+	Placement *placement.Placement `json:"placement"`
+	Failure   *trace.Failure       `json:"failure"`
 }
 
 // station is one side of a connection: a buffer, its NIC, and an endpoint.
@@ -182,7 +190,7 @@ func (f *stationFlags) open(ctx context.Context, opt gpurdma.EndpointOptions) (_
 	if s.nic, err = gpurdma.OpenNIC(choice.Name, gpurdma.NICOptions{MaxPinned: 2*s.Memory.Size + pinnedFor}); err != nil {
 		return nil, missing(err)
 	}
-	if s.buf, err = s.buffer(gpurdma.Policy(f.policy)); err != nil {
+	if err := s.register(ctx, gpurdma.Policy(f.policy), f.trace); err != nil {
 		return nil, err
 	}
 	s.describe()
@@ -193,6 +201,34 @@ func (f *stationFlags) open(ctx context.Context, opt gpurdma.EndpointOptions) (_
 	opt.Connect = ibvfd.ConnectAttr{RNRRetry: 7, MinRNRTimer: 20}
 	s.ep, err = s.nic.NewEndpoint(opt)
 	return s, err
+}
+
+// register makes the station's buffer, watched by a tracer where that is wanted, which
+// goes before anything is moved.
+func (s *station) register(ctx context.Context, p gpurdma.Policy, traced bool) (err error) {
+	seen, err := newWitness(traced && s.src != nil)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, seen.close()) }()
+	if s.buf, err = s.buffer(p); err != nil {
+		s.Failure = seen.refusal(ctx, err)
+		return err
+	}
+	switch path := s.buf.Path(); {
+	case seen == nil:
+	case path.Direct != gpurdma.Staged:
+		ctx, cancel := context.WithTimeout(ctx, testimony)
+		defer cancel()
+		where, err := s.buf.Prove(ctx, seen.prover)
+		if err != nil {
+			return err
+		}
+		s.Placement = &where
+	case path.Reason != nil:
+		s.Failure = seen.refusal(ctx, path.Reason)
+	}
+	return nil
 }
 
 // buffer makes a Buffer of the station's memory.
@@ -211,6 +247,15 @@ func (s *station) describe() {
 		s.Path, s.Why = hostSpec, "host memory, which every NIC reaches"
 	case p.Direct != gpurdma.Staged:
 		s.Path, s.Why = "direct", "registered by "+s.Route
+		switch {
+		case s.Placement != nil && s.Memory.vram() && s.Placement.Direct() == placement.No:
+			s.Path = "moved"
+			s.Why += ", but its bytes are not in the GPU's memory: " + s.Placement.String()
+		case s.Placement != nil:
+			s.Why += "; " + s.Placement.String()
+		case s.Memory.vram():
+			s.Why += "; where its driver has left the bytes was not looked at (--trace does)"
+		}
 	case p.Reason != nil:
 		s.Path, s.Why = "staged", "the registration was refused: "+p.Reason.Error()
 	default:

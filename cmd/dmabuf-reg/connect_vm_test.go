@@ -25,10 +25,15 @@ import (
 type (
 	serveDoc struct {
 		Listen, Protection string
-		Local              struct{ Path, Why string }
+		Local              localDoc
+	}
+	localDoc struct {
+		Path, Why string
+		Placement *struct{ Memory string }
+		Failure   *struct{ Stage string }
 	}
 	connectDoc struct {
-		Local  struct{ Path, Why string }
+		Local  localDoc
 		Remote struct {
 			Spec   string
 			Size   int64

@@ -75,6 +75,8 @@ type memory struct {
 	Segments  int    `json:"segments"`
 }
 
+func (m *memory) vram() bool { return m.Kind == gpualloc.KindVRAM.String() }
+
 // mr is one memory region.
 type mr struct {
 	Number  *uint32       `json:"mrn"` // in `rdma resource show mr`; null if unknown
@@ -433,7 +435,7 @@ func (r *registerResult) text(w io.Writer) error {
 
 // staged reports that bytes that were asked for in a GPU's memory are not there.
 func (r *registerResult) staged(m *mr) bool {
-	return r.Memory.Kind == gpualloc.KindVRAM.String() && m.Placement != nil && m.Placement.Direct() == placement.No
+	return r.Memory.vram() && m.Placement != nil && m.Placement.Direct() == placement.No
 }
 
 // withPlacement adds a column, if anybody asked where the bytes are.
