@@ -296,6 +296,11 @@ func specError(spec string, err error, choices []candidate) error {
 		}
 	}
 	ambiguous := errors.Is(err, ErrAmbiguousSpec)
+	// What is wrong may be the memory only, and not the device.
+	own, memory := sameDevice(spec, choices)
+	if !ambiguous && len(own) > 0 {
+		choices = own
+	}
 	var names []string
 	for _, c := range choices {
 		if !c.Available && !ambiguous {
@@ -315,7 +320,7 @@ func specError(spec string, err error, choices []candidate) error {
 		names = append(names, name)
 	}
 	remedy := "use auto, or one of: " + strings.Join(names, ", ")
-	if ambiguous {
+	if ambiguous || len(own) > 0 {
 		remedy = "use one of: " + strings.Join(names, ", ")
 	} else if len(names) == 0 {
 		remedy = "none works on this machine: Discover, or the command `dmabuf-reg devices`, says why"
@@ -324,7 +329,28 @@ func specError(spec string, err error, choices []candidate) error {
 	if name, ok := strings.CutPrefix(spec, "drm:"); ok && !ambiguous && uuid.MatchString(name) {
 		e.Detail = "DRM knows no UUIDs, only nodes, drivers and PCI addresses: a GPU's UUID is its vendor's (cuda, rocm, ze)"
 	}
+	if len(own) > 0 && !ambiguous {
+		e.Detail = fmt.Sprintf("that device has no memory called %q", memory)
+	}
 	return e
+}
+
+// sameDevice are the available ones of the choices that have the device of a spec with
+// a memory, "drm:renderD128/system", and that memory.
+func sameDevice(spec string, choices []candidate) (own []candidate, memory string) {
+	device, memory, ok := strings.Cut(spec, "/")
+	if !ok {
+		return nil, ""
+	}
+	for _, c := range choices {
+		if c.Available && slices.ContainsFunc(append([]string{c.Spec}, c.Aliases...), func(name string) bool {
+			d, _, _ := strings.Cut(name, "/")
+			return d == device
+		}) {
+			own = append(own, c)
+		}
+	}
+	return own, memory
 }
 
 // uuid is what the vendors call a GPU: "GPU-0123456789abcdef",

@@ -77,6 +77,14 @@ type memory struct {
 
 func (m *memory) vram() bool { return m.Kind == gpualloc.KindVRAM.String() }
 
+// words are its kind. Where a driver keeps what was asked for in VRAM is its affair.
+func (m *memory) words() string {
+	if m.vram() {
+		return "asked for in VRAM"
+	}
+	return m.Kind + " memory"
+}
+
 // mr is one memory region.
 type mr struct {
 	Number  *uint32       `json:"mrn"` // in `rdma resource show mr`; null if unknown
@@ -398,7 +406,7 @@ func (r *registerResult) text(w io.Writer) error {
 	if m.Requested != m.Size {
 		size += fmt.Sprintf(" (%s asked for, rounded up)", bytesize.Format(m.Requested))
 	}
-	fmt.Fprintf(w, "memory:  %s, exporter %s, %s memory, %s, inode %d, %d segment(s)\n", from, m.Exporter, m.Kind, size, m.Inode, m.Segments)
+	fmt.Fprintf(w, "memory:  %s, exporter %s, %s, %s, inode %d, %d segment(s)\n", from, m.Exporter, m.words(), size, m.Inode, m.Segments)
 	fmt.Fprintf(w, "nic:     %s: %s\n", r.NIC, r.NICReason)
 	fmt.Fprintf(w, "range:   offset %#x, length %#x, IOVA %#x, access %s\n", r.Offset, r.Length, r.IOVA, r.Access)
 	if r.Failure != nil {

@@ -143,7 +143,7 @@ func (s *side) text(w io.Writer) error {
 	if s.Memory.Exporter != "" {
 		what += ", exporter " + s.Memory.Exporter
 	}
-	fmt.Fprintf(w, "memory:  %s, %s memory, %s\n", what, s.Memory.Kind, bytesize.Format(s.Memory.Size))
+	fmt.Fprintf(w, "memory:  %s, %s, %s\n", what, s.Memory.words(), bytesize.Format(s.Memory.Size))
 	fmt.Fprintf(w, "nic:     %s: %s\n", s.NIC, s.NICReason)
 	_, err := fmt.Fprintf(w, "path:    %s: %s\n", s.Path, s.Why)
 	return err
