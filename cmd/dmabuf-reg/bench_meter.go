@@ -40,6 +40,9 @@ type turn struct {
 // open makes a buffer of each kind that there can be.
 func (m *meter) open(r *benchResult) error {
 	for _, kind := range m.f.kinds {
+		if kind == kindDirect && m.Path == pathMoved {
+			kind = pathMoved // it is registered, and called what it is
+		}
 		buf, why, err := m.of(kind)
 		if err != nil {
 			return err

@@ -148,6 +148,9 @@ type station struct {
 	ep      *gpurdma.Endpoint
 }
 
+// pathMoved is of a buffer that is registered and not where it was asked for.
+const pathMoved = "moved"
+
 const (
 	maxAtOnce = 256 // messages that may be received, and operations under way
 	pinnedFor = 32 << 20
@@ -246,10 +249,10 @@ func (s *station) describe() {
 	case s.src == nil:
 		s.Path, s.Why = hostSpec, "host memory, which every NIC reaches"
 	case p.Direct != gpurdma.Staged:
-		s.Path, s.Why = "direct", "registered by "+s.Route
+		s.Path, s.Why = kindDirect, "registered by "+s.Route
 		switch {
 		case s.Placement != nil && s.Memory.vram() && s.Placement.Direct() == placement.No:
-			s.Path = "moved"
+			s.Path = pathMoved
 			s.Why += ", but its bytes are not in the GPU's memory: " + s.Placement.String()
 		case s.Placement != nil:
 			s.Why += "; " + s.Placement.String()

@@ -39,6 +39,19 @@ func TestVMConnectTraced(t *testing.T) {
 			if d.Local.Path != "direct" || d.Local.Placement != nil || !strings.Contains(d.Local.Why, "was not looked at (--trace does)") {
 				t.Errorf("connect, which nobody watched: %+v", d.Local)
 			}
+			// bench calls what it measures by the same name.
+			r := command(t, "bench", s.doc.Result.Listen, "--json", "--nic", "rxe0", "--gpu", "drm:"+gpu.PCI, "--size", "256KiB", "--trace",
+				"--ops", "write", "--sizes", "4096", "--rounds", "1", "--kinds", "direct,host", "--timeout", stepLimit)
+			if status := r.do(t); status != cli.ExitOK {
+				t.Fatalf("bench: status %d: %s%s", status, &r.out, &r.err)
+			}
+			b := parse[struct {
+				Local  localDoc
+				Points []struct{ Kind string }
+			}](t, r.out.Bytes()).Result
+			if len(b.Points) != 2 || b.Points[0].Kind != path || b.Points[1].Kind != "host" || b.Local.Path != path {
+				t.Errorf("bench: %+v", b)
+			}
 			// Memory of the system is where it was asked for.
 			d = connected(t, s, "--gpu", "drm:"+gpu.PCI+"/system", "--ops", "write", "--sizes", "64", "--trace")
 			if d.Local.Path != "direct" || d.Local.Placement == nil || d.Local.Placement.Memory != "system memory" || strings.Contains(d.Local.Why, "not in the GPU's memory") {

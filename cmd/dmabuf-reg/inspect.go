@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"slices"
 	"strconv"
 	"strings"
@@ -62,6 +63,9 @@ read is said; of the process that --pid names, it is a failure.`,
 
 func inspectBuffers(pid int) (result, error) {
 	found, unreadable, err := dmabuf.Inventory("", pid)
+	if pid != 0 && errors.Is(err, fs.ErrNotExist) {
+		return nil, &cli.Unavailable{Err: err}
+	}
 	if err != nil {
 		return nil, err
 	}

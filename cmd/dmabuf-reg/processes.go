@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
+	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/internal/errno"
 )
 
@@ -49,7 +50,9 @@ func noProcess(pid int, err error) error {
 	e, _ := errno.Of(err)
 	switch e {
 	case unix.ESRCH:
-		return &cli.Unavailable{Err: fmt.Errorf("there is no process %d", pid)}
+		return &cli.Unavailable{Err: &dmabuf.Error{
+			Op: "trace", Device: fmt.Sprintf("process %d", pid), Remedy: "name one that runs, in this PID namespace", Err: unix.ESRCH,
+		}}
 	case unix.EINVAL, unix.ENOENT: // by the kernel's age
 		return &cli.UsageError{Err: fmt.Errorf("--pid %d is a thread, and no process: name the one that it belongs to (Tgid in /proc/%d/status)", pid, pid)}
 	}

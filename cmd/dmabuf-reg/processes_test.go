@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -88,4 +89,17 @@ func TestProcesses(t *testing.T) {
 		t.Errorf("none: %v", err)
 	}
 	p.close()
+}
+
+// A process that is gone is no failure of what was asked of it, whichever command asks.
+func TestNoProcess(t *testing.T) {
+	const none = 1 << 30 // more than the kernel has
+	_, inspected := inspectBuffers(none)
+	_, traced := openProcesses([]int{none})
+	for name, err := range map[string]error{"inspect": inspected, "trace": traced} {
+		e := cli.Explain(err)
+		if len(e) != 1 || e[0].Kind != cli.KindUnavailable || e[0].Errno == nil || !strings.Contains(e[0].Message, "process 1073741824") || !strings.Contains(e[0].Message, "name one that runs") {
+			t.Errorf("%s: %+v", name, e)
+		}
+	}
 }
