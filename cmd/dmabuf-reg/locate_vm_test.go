@@ -50,6 +50,38 @@ func refusedAtAttach(t *testing.T) {
 	if e.Stage.Earliest != "attach" || e.Stage.Latest != "attach" || !strings.Contains(e.Detail, "refused") || !strings.Contains(e.Detail, "exporter softgpu") || !strings.Contains(e.Detail, "importer 0000:") || e.Remedy == "" || strings.Contains(e.Remedy, "access flags") {
 		t.Errorf("%+v, stage %+v", e, e.Stage)
 	}
+	// verify says so of the case that failed, too.
+	r = command(t, "verify", "--gpu", "drm:"+gpu.PCI+"/vram-only", "--nic", "rxe1", "--size", "64KiB", "--trace", "--json")
+	if status := r.do(t); status != cli.ExitFailed {
+		t.Fatalf("verify: status %d: %s%s", status, &r.out, &r.err)
+	}
+	rows := parse[struct {
+		Rows []struct {
+			Report struct {
+				Cases []struct {
+					OK, Skipped bool
+					NotRun      bool `json:"not_run"`
+					Detail      string
+				}
+			}
+		}
+	}](t, r.out.Bytes()).Result.Rows
+	if len(rows) != 1 || len(rows[0].Report.Cases) == 0 {
+		t.Fatalf("verify: %s", &r.out)
+	}
+	failed := 0
+	for _, c := range rows[0].Report.Cases {
+		if c.OK || c.Skipped || c.NotRun {
+			continue
+		}
+		failed++
+		if !strings.Contains(c.Detail, "at attach") || strings.Contains(c.Detail, "between") {
+			t.Errorf("verify says of a case: %s", c.Detail)
+		}
+	}
+	if failed == 0 {
+		t.Errorf("no case failed: %s", &r.out)
+	}
 	if testenv.AtLeast(t, "7.0") && (!strings.Contains(e.Detail, "cannot reach "+gpu.PCI) || !strings.Contains(e.Remedy, "switch")) {
 		t.Errorf("%+v", e)
 	}

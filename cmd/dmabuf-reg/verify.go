@@ -311,9 +311,27 @@ func (v *verification) pair(ctx context.Context, src *source, c choice) (row ver
 		row.Staged = row.staged()
 	}
 	if err != nil && row.Report.MRs == 0 {
-		row.Failure = v.seen.refusal(ctx, err)
+		row.refused(ctx, v.seen, err)
 	}
 	return row, errors.Join(err, blind, lost)
+}
+
+// refused says which function refused the registration, in the case that failed of it,
+// too, which had the words of before.
+func (row *verifyRow) refused(ctx context.Context, seen *witness, err error) {
+	before := ""
+	var reg *ibvfd.RegError
+	if errors.As(err, &reg) {
+		before = reg.Error()
+	}
+	row.Failure = seen.refusal(ctx, err)
+	if reg == nil {
+		return
+	}
+	for i := range row.Report.Cases {
+		c := &row.Report.Cases[i]
+		c.Detail = strings.Replace(c.Detail, before, reg.Error(), 1)
+	}
 }
 
 // open opens each NIC once.
