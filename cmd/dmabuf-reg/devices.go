@@ -109,7 +109,11 @@ func (d *devicesResult) text(w io.Writer) error {
 		if m.PCI != nil {
 			pci = m.PCI.String()
 		}
-		rows = append(rows, []string{m.Spec, m.Driver, m.Exporter, m.Device, pci, m.Kind.String(), limit, state})
+		driver := m.Driver
+		if m.Class != "" && m.Class != driver { // as p2pcheck names a software GPU
+			driver += " (" + m.Class + ")"
+		}
+		rows = append(rows, []string{m.Spec, driver, m.Exporter, m.Device, pci, m.Kind.String(), limit, state})
 	}
 	if err := table(w, rows, notes, "  none known to this build"); err != nil {
 		return err

@@ -76,6 +76,7 @@ func TestTables(t *testing.T) {
 		"devices": &devicesResult{
 			Allocators: []gpualloc.Description{
 				{Spec: "drm:renderD128", Exporter: "drm", Driver: "xe", Device: "/dev/dri/renderD128", PCI: &gpu, Kind: gpualloc.KindVRAM, Available: true},
+				{Spec: "drm:renderD129", Exporter: "drm", Driver: "softgpu", Class: "i915", Device: "/dev/dri/renderD129", PCI: &gpu, Kind: gpualloc.KindVRAM, Available: true},
 				{Spec: "udmabuf", Exporter: "udmabuf", Driver: "udmabuf", Device: "/dev/udmabuf", Kind: gpualloc.KindSystem, Available: true, MaxSize: 64 << 20},
 				{Spec: "heap:system", Exporter: "system", Device: "/dev/dma_heap/system", Kind: gpualloc.KindSystem, Why: "there is no such node", Remedy: "load it"},
 			},
