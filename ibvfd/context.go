@@ -33,6 +33,7 @@ type Context struct {
 
 	support atomic.Pointer[dmabufSupport] // nil until it is known
 	numbers mrNumbers
+	foreign foreignKeys
 }
 
 // Open opens the RDMA device of that name ("mlx5_0", "rxe0") through

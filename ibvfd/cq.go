@@ -31,8 +31,8 @@ type CQAttr struct {
 }
 
 // CQ is a completion queue. There are two ways to wait for completions:
-// [CQ.PollUntil] polls, for the lowest latency at the price of a processor, and
-// [CQ.Wait] sleeps in Go's poller. Who waits for several queues at once has the
+// [CQ.PollUntil] polls, for the lowest latency at the price of a processor while it
+// may come at once, and [CQ.Wait] sleeps in Go's poller. Who waits for several queues at once has the
 // steps of the latter: [CQ.Arm], a [CQ.Poll] of each, [CQ.WaitEvent].
 type CQ struct {
 	parent
@@ -142,7 +142,9 @@ func (cq *CQ) Poll(wc []WC) (int, error) {
 const pollSleep = 20 * time.Microsecond
 
 // PollUntil polls until there is at least one completion, or ctx ends, whose
-// error it then returns.
+// error it then returns. It looks all the time for 200 us, and then every 20 us, as
+// the kernel thread of a software NIC may need the processor; who wants nothing but
+// looks calls [CQ.Poll] in a loop.
 func (cq *CQ) PollUntil(ctx context.Context, wc []WC) (int, error) {
 	if len(wc) == 0 {
 		return 0, nil

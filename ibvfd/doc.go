@@ -42,7 +42,7 @@
 // SendInline is for host memory: see there. mlx5 can put short receives into the
 // completion for the CPU to copy where they belong, which it cannot for device
 // memory; therefore MLX5_SCATTER_TO_CQE=0 is set for libibverbs before it is
-// loaded, unless the environment has the variable. Whether PCIe writes may
+// loaded, whatever the environment says. Whether PCIe writes may
 // overtake each other is the caller's choice for each MR: AccessRelaxedOrdering
 // suits bulk data, and is left out for flags that are polled.
 //

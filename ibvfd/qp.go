@@ -174,7 +174,7 @@ func (pd *PD) CreateQP(attr QPAttr) (*QP, error) {
 		send.ud = pd
 		q.local.QKey = attr.QKey
 	}
-	send.every = attr.SignalEvery
+	send.every, send.not = attr.SignalEvery, &pd.ctx.foreign
 	q.v, q.num, q.send.q, q.recv.q = v, v.num(), send, recv
 	q.attr.SendDepth, q.attr.RecvDepth = init.sendDepth, init.recvDepth
 	q.attr.SendSGE, q.attr.RecvSGE, q.attr.Inline = init.sendSGE, init.recvSGE, init.inline
@@ -345,7 +345,8 @@ const (
 	postNoFlush                 // no FLUSH
 	postNoSGE                   // SGEs where there are none to be
 	postNoPlacement             // a FLUSH to nowhere
-	postForeign                 // inline data at an address that is none of this process
+	postForeign                 // inline data that is not at its address in this process
+	postUnaligned               // an atomic operation at no multiple of 8
 	postProvider                // the provider's errno
 )
 
@@ -379,8 +380,11 @@ func explainPost(e *dmabuf.Error, depth, sges int, bad postRefusal, errno unix.E
 		e.Detail = " is a FLUSH to no placement that there is"
 		e.Remedy = "set Placement to FlushGlobal, FlushPersistent or both"
 	case bad == postForeign:
-		e.Detail = " is to copy inline data from below 64 KiB, where a process has no memory: offsets of a dma-buf are such addresses"
-		e.Remedy = "post what is in a dma-buf, or on a GPU, without SendInline"
+		e.Detail = " is to copy inline data from a dma-buf or a device pointer, or from below 64 KiB: the CPU copies it, from this process's own memory"
+		e.Remedy = "post what is in a dma-buf, or on a GPU, without SendInline; of memory of this process no SGE needs a key"
+	case bad == postUnaligned:
+		e.Detail = " is an atomic operation at a remote address that is no multiple of 8"
+		e.Remedy = "choose one that is: every NIC refuses others, this one or the peer's (InfiniBand 1.2, 9.4.5)"
 	case errno == unix.ENOMEM:
 		e.Remedy = fmt.Sprintf("the queue holds %d; poll completions before posting more", depth)
 	case errno == unix.EINVAL:

@@ -604,6 +604,7 @@ func TestFlushIsRefused(t *testing.T) {
 		postNoSGE:       {"has SGEs", "FlushLength", "CompareAdd"},
 		postNoPlacement: {"no placement", "FlushGlobal", "FlushPersistent"},
 		postForeign:     {"inline", "below 64 KiB", "dma-buf", "without SendInline"},
+		postUnaligned:   {"atomic", "no multiple of 8"},
 	} {
 		says(qp.explainPost("ibv_post_send", 3, 8, 1, bad, unix.EINVAL), append(words, "work request 3")...)
 	}

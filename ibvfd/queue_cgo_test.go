@@ -125,6 +125,8 @@ func TestPostSendRefusals(t *testing.T) {
 		{"too many SGEs first", 100, 0, 4, at(many(6), 0, SendWR{SGE: make([]SGE, 3)}), 0, postTooMany, unix.EINVAL, 0},
 		{"inline from a dma-buf", 100, 0, 4, at(many(6), 2, SendWR{Flags: SendInline, SGE: []SGE{{Addr: 1 << 30, Length: 8}, {Addr: 4096, Length: 8}}}), 2, postForeign, unix.EINVAL, 1},
 		{"inline, and nothing of it", 100, 0, 4, at(many(1), 0, SendWR{Flags: SendInline, SGE: []SGE{{}}}), 1, postOK, 0, 1},
+		{"an atomic on no word", 100, 0, 4, at(many(6), 3, SendWR{Op: OpFetchAdd, RemoteAddr: 4, SGE: []SGE{{1 << 20, 8, 1}}}), 3, postUnaligned, unix.EINVAL, 1},
+		{"another", 100, 0, 4, at(many(1), 0, SendWR{Op: OpCompareSwap, RemoteAddr: 1<<40 + 1, SGE: []SGE{{1 << 20, 8, 1}}}), 0, postUnaligned, unix.EINVAL, 0},
 		{"unknown opcode", 100, 0, 4, at(many(6), 2, SendWR{Op: 8}), 2, postOpcode, unix.EINVAL, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {

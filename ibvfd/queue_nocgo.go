@@ -10,6 +10,7 @@ import "golang.org/x/sys/unix"
 type (
 	sendQueue struct {
 		ud    *PD
+		not   *foreignKeys
 		every int
 	}
 	recvQueue       struct{}

@@ -96,15 +96,38 @@ func (r *registration) register(pd *PD, attr *MRAttr) error {
 		pd.drop(kindMR)
 		return err
 	}
+	if r.foreign() {
+		pd.ctx.foreign.add(r.made.lkey)
+	}
 	r.serial = pd.ctx.numbers.registered()
 	return nil
 }
+
+// foreign reports whether the CPU does not reach the memory by its IOVA.
+func (r *registration) foreign() bool { return MemoryKind(r.kind) != HostMemory }
 
 // end deregisters, once.
 func (r *registration) end() error {
 	if r.ended {
 		return nil
 	}
+	// Before the key is another MR's.
+	if r.foreign() {
+		r.pd.ctx.foreign.remove(r.made.lkey)
+	}
+	if err := r.deregister(); err != nil {
+		if r.foreign() {
+			r.pd.ctx.foreign.add(r.made.lkey)
+		}
+		return err
+	}
+	r.ended = true
+	r.pd.drop(kindMR)
+	r.letGo()
+	return nil
+}
+
+func (r *registration) deregister() error {
 	// A device that is gone does not refuse: the kernel has destroyed the MR,
 	// and says so (rdma_lookup_get_uobject in core/rdma_core.c).
 	if r.made.v != nil {
@@ -114,9 +137,6 @@ func (r *registration) end() error {
 	} else if err := r.pd.ctx.file.DestroyMR(r.made.handle); err != nil {
 		return r.explainDereg("UVERBS_METHOD_MR_DESTROY", err)
 	}
-	r.ended = true
-	r.pd.drop(kindMR)
-	r.letGo()
 	return nil
 }
 

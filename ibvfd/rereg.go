@@ -219,6 +219,10 @@ func (r *registration) change(was *registration) error {
 	if err != nil {
 		return err
 	}
+	if r.made.lkey != mr.LKey && r.foreign() {
+		r.pd.ctx.foreign.remove(r.made.lkey)
+		r.pd.ctx.foreign.add(mr.LKey)
+	}
 	r.made.lkey, r.made.rkey = mr.LKey, mr.RKey
 	if r.made.v != nil && pd != nil {
 		r.made.v.moved(pd.v)

@@ -10,8 +10,11 @@ import (
 	"encoding/binary"
 	"errors"
 	"os"
+	"strings"
 	"sync"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/gpualloc"
@@ -66,6 +69,14 @@ func operations(t *testing.T, pd *ibvfd.PD, p *pair, host *ibvfd.HostBuf, hmr *i
 	ok(p.do(t, ibvfd.SendWR{ID: 2, Op: ibvfd.OpWrite, Flags: ibvfd.SendInline, SGE: []ibvfd.SGE{{Addr: hmr.IOVA(), Length: 64}}, RemoteAddr: mr.IOVA() + 4096, RKey: mr.RKey()}), ibvfd.WCOpWrite)
 	if got := read(4096, 64); !bytes.Equal(got, host.Bytes()[:64]) {
 		t.Error("inline WRITE: wrong bytes")
+	}
+	// Inline from the dma-buf would be from this process, which has memory there too.
+	if n, err := p.a.PostSend([]ibvfd.SendWR{{Op: ibvfd.OpWrite, Flags: ibvfd.SendInline, SGE: []ibvfd.SGE{{Addr: hmr.IOVA(), Length: 64, LKey: mr.LKey()}}, RemoteAddr: hmr.IOVA() + 512, RKey: hmr.RKey()}}); n != 0 || !errors.Is(err, unix.EINVAL) {
+		t.Errorf("inline from a dma-buf: posted %d, %v", n, err)
+	}
+	// An atomic operation at no multiple of 8 is refused where it is posted.
+	if n, err := p.a.PostSend([]ibvfd.SendWR{{Op: ibvfd.OpFetchAdd, SGE: []ibvfd.SGE{h(8, 8)}, RemoteAddr: mr.IOVA() + 4, RKey: mr.RKey(), CompareAdd: 2}}); n != 0 || !errors.Is(err, unix.EINVAL) || !strings.Contains(err.Error(), "no multiple of 8") {
+		t.Errorf("an atomic at no multiple of 8: posted %d, %v", n, err)
 	}
 	// The dma-buf as local end.
 	ok(p.do(t, ibvfd.SendWR{ID: 3, Op: ibvfd.OpWrite, SGE: []ibvfd.SGE{d(4096, 64)}, RemoteAddr: hmr.IOVA() + 512, RKey: hmr.RKey()}), ibvfd.WCOpWrite)

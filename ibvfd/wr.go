@@ -47,12 +47,14 @@ const (
 	// SendInline copies the data while posting: no key is needed, and the memory
 	// may be reused at once. The CPU copies from the addresses in the SGEs, so
 	// they must be addresses of this process: of a host MR whose IOVA is its
-	// address, never of a dma-buf. A key does not tell; [MR.Route] does. What is
-	// refused, as it would end the process, is an address below 64 KiB, as the
-	// beginning of a dma-buf has whose IOVA is not chosen. QPAttr.Inline bounds
-	// the length.
+	// address, never of a dma-buf or a device pointer. An SGE with the LKey of one
+	// is refused, whatever its address, as is an address below 64 KiB. QPAttr.Inline
+	// bounds the length.
 	SendInline SendFlags = 1 << 3
 )
+
+// atomicSize is what atomics work on, and at multiples of.
+const atomicSize = 8
 
 // lowest is below all memory of a process: vm.mmap_min_addr, which is 64 KiB on x86,
 // and 32 on arm64, where programs begin far above all the same.
@@ -93,7 +95,7 @@ type SendWR struct {
 	Op         Opcode
 	Flags      SendFlags
 	SGE        []SGE
-	RemoteAddr uint64 // counted from the remote MR's IOVA
+	RemoteAddr uint64 // counted from the remote MR's IOVA; a multiple of 8 for atomics
 	RKey       uint32 // of the remote MR or memory window; with OpLocalInv and OpSendInv, what to invalidate
 	Imm        uint32 // host byte order
 	CompareAdd uint64 // what to compare with, to add, or to write atomically

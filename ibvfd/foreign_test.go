@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ibvfd
+
+import (
+	"math/rand/v2"
+	"sync"
+	"testing"
+)
+
+// Keys are told apart however a device counts them, while others come and go.
+func TestForeignKeys(t *testing.T) {
+	if (*foreignKeys)(nil).has([]SGE{{1, 1, 1}}) {
+		t.Error("a queue pair without a context has some")
+	}
+	seed := rand.Uint64()
+	r := rand.New(rand.NewPCG(seed, 0))
+	shapes := map[string]func() uint32{
+		"counted in the upper bits": func() uint32 { return r.Uint32N(1<<10)<<8 | 7 },
+		"counted in the lower bits": func() uint32 { return 1 + r.Uint32N(1<<10) },
+		"at random":                 r.Uint32,
+		"few, far apart":            func() uint32 { return r.Uint32N(4)<<30 | r.Uint32N(2) },
+	}
+	for name, key := range shapes {
+		var f foreignKeys
+		model := map[uint32]bool{}
+		for step := range 20_000 {
+			k := key()
+			if model[k] {
+				f.remove(k)
+				delete(model, k)
+			} else if k != 0 && len(model) < 300 {
+				f.add(k)
+				model[k] = true
+			}
+			probe := key()
+			if got := f.has([]SGE{{1, 1, 0}, {1, 0, k}, {1, 1, probe}}); got != model[probe] {
+				t.Fatalf("%s, seed %d, step %d: %#x is foreign: %v, want %v", name, seed, step, probe, got, model[probe])
+			}
+		}
+		for k := range model {
+			f.remove(k)
+		}
+		if f.more.Load() != 0 || len(f.met) != 0 {
+			t.Errorf("%s: %d are left", name, len(f.met))
+		}
+	}
+	// Each goroutine's own are there while it has them, whoever's place they take.
+	var f foreignKeys
+	var wg sync.WaitGroup
+	for g := range uint32(4) {
+		wg.Go(func() {
+			for i := range uint32(2000) {
+				k := i%16<<8 | g + 1
+				f.add(k)
+				if !f.has([]SGE{{1, 1, k}}) {
+					t.Errorf("%#x was not found", k)
+				}
+				f.remove(k)
+				if f.has([]SGE{{1, 1, k}}) {
+					t.Errorf("%#x is still there", k)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
