@@ -15,7 +15,7 @@ type ConnectAttr struct {
 	PathAttr         // the path
 	MTU       int    // bytes; default, and at most: the smaller of both sides'
 	Access    Access // what the peer may do; default: READ, WRITE, atomics, and FLUSH with QPAttr.Flush, each MR allowing
-	PKeyIndex int
+	PKeyIndex int    // place in the port's P_Key table; [Context.PKeyIndex] finds a partition's
 	// MinRNRTimer is how long the peer is to wait after it found no receive, as
 	// in table 45 of the InfiniBand specification; default 12 (0.64 ms).
 	MinRNRTimer uint8

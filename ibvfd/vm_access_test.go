@@ -120,6 +120,13 @@ func TestVMDevicePointer(t *testing.T) {
 // The GID table of a real port.
 func TestVMGIDWish(t *testing.T) {
 	c := openNIC(t)
+	// Of partitions RoCE has the default one.
+	if index, err := c.PKeyIndex(1, 0xffff); index != 0 || err != nil {
+		t.Errorf("the default partition is at %d, %v", index, err)
+	}
+	if _, err := c.PKeyIndex(1, 0x8012); !errors.Is(err, unix.ENOENT) || !strings.Contains(err.Error(), "0xffff at 0") {
+		t.Errorf("a partition that the port is not in: %v", err)
+	}
 	choose := func(w ibvfd.GIDWish, addr, words string) { t.Helper(); chooses(t, c, w, addr, words) }
 	choose(ibvfd.GIDWish{Peer: netip.MustParseAddr("10.9.0.77")}, "10.9.0.1", "RoCE v2, IPv4, 25 bits in common with the peer 10.9.0.77")
 	choose(ibvfd.GIDWish{NetDev: "dummy0", Family: ibvfd.IPv4}, "10.9.0.1", "on dummy0")
