@@ -24,7 +24,7 @@ type Source interface {
 	io.WriterAt
 	dmabuf.Holder
 	Size() int64                   // bytes
-	Segments() []gpualloc.Segment  // its dma-bufs; none if it cannot be exported
+	Segments() []gpualloc.Segment  // its dma-bufs; none if it cannot be exported, or without Buf and with Addr, for PeerDirect
 	PCI() (gpualloc.PCIAddr, bool) // the function that it lies on, or whose driver exports it
 
 	// Kind() gpualloc.Kind may be there as well: what is [gpualloc.KindSystem] is the

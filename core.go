@@ -50,7 +50,9 @@ func (c *core) open() (err error) {
 		return err
 	}
 	for _, s := range c.src.Segments() {
-		c.inodes = append(c.inodes, s.Buf.Inode())
+		if s.Buf != nil {
+			c.inodes = append(c.inodes, s.Buf.Inode())
+		}
 	}
 	if c.policy != StagedOnly {
 		c.reg, err = c.nic.dev.source(c.exported(), 0, c.size, ibvfd.AccessLocalWrite|c.order.access())

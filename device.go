@@ -4,6 +4,7 @@ package gpurdma
 
 import (
 	"errors"
+	"os"
 
 	"github.com/gpurdma/gpurdma/ibvfd"
 )
@@ -109,8 +110,12 @@ func regionAttr(src Source, off, length int64, access ibvfd.Access) ibvfd.Region
 		attr.Segments = append(attr.Segments, ibvfd.Segment{Buf: s.Buf, Offset: uint64(s.Offset), Length: uint64(s.Size), Addr: s.Addr})
 	}
 	if len(attr.Segments) > 0 {
-		// An IOVA and the place in the dma-buf must agree within a page.
-		attr.IOVA += attr.Segments[0].Offset
+		// An IOVA and the place in the dma-buf, or the address, must agree within a page.
+		if s := attr.Segments[0]; s.Buf != nil {
+			attr.IOVA += s.Offset
+		} else {
+			attr.IOVA += s.Addr % uint64(os.Getpagesize())
+		}
 	}
 	if _, ok := src.(peerDirect); ok {
 		attr.Policy = ibvfd.RouteAutoPeerDirect

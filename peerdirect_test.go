@@ -34,13 +34,17 @@ func (d *pointerDevice) source(src Source, off, n int64, access ibvfd.Access) (*
 // pointerSource has device pointers.
 type pointerSource struct {
 	memSource
-	addr uint64
+	addr       uint64
+	unexported bool // there are no dma-bufs
 }
 
 var anyBuf = new(dmabuf.Buf) // never asked for anything
 
 func (s *pointerSource) Segments() []gpualloc.Segment {
 	half := s.Size() / 2
+	if s.unexported {
+		return []gpualloc.Segment{{Size: half, Addr: s.addr}, {Size: half, Addr: 2 * s.addr}}
+	}
 	return []gpualloc.Segment{{Buf: anyBuf, Offset: 4096, Size: half, Addr: s.addr}, {Buf: anyBuf, Size: half, Addr: 2 * s.addr}}
 }
 
@@ -51,19 +55,22 @@ func TestPeerDirect(t *testing.T) {
 		opt    BufferOptions
 		addr   uint64
 		staged bool
+		bare   bool // the memory was never exported
 	}{
-		"not asked for":         {opt: BufferOptions{}, addr: 1 << 40, staged: true},
-		"asked for":             {opt: BufferOptions{PeerDirect: true}, addr: 1 << 40},
-		"asked for, and direct": {opt: BufferOptions{PeerDirect: true, Policy: DirectOnly}, addr: 1 << 40},
-		"there is no pointer":   {opt: BufferOptions{PeerDirect: true}, staged: true},
-		"staged by policy":      {opt: BufferOptions{PeerDirect: true, Policy: StagedOnly}, addr: 1 << 40, staged: true},
+		"not asked for":               {opt: BufferOptions{}, addr: 1 << 40, staged: true},
+		"asked for":                   {opt: BufferOptions{PeerDirect: true}, addr: 1 << 40},
+		"asked for, and direct":       {opt: BufferOptions{PeerDirect: true, Policy: DirectOnly}, addr: 1 << 40},
+		"there is no pointer":         {opt: BufferOptions{PeerDirect: true}, staged: true},
+		"not exported":                {opt: BufferOptions{PeerDirect: true}, addr: 1<<40 + 100, bare: true},
+		"not exported, nor asked for": {opt: BufferOptions{}, addr: 1<<40 + 100, bare: true, staged: true},
+		"staged by policy":            {opt: BufferOptions{PeerDirect: true, Policy: StagedOnly}, addr: 1 << 40, staged: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := inMemory(t)
 			w := s.world(t, EndpointOptions{})
 			dev := &pointerDevice{fakeDevice: *w.a.nic.dev.(*fakeDevice)}
 			w.a.nic.dev = dev
-			src := &pointerSource{memSource{mem: make([]byte, 8192)}, c.addr}
+			src := &pointerSource{memSource{mem: make([]byte, 8192)}, c.addr, c.bare}
 			b := must(w.a.nic.Register(src, c.opt))(t)
 			closingBuffer(t, b)
 			p := b.Path()
@@ -87,7 +94,11 @@ func TestPeerDirect(t *testing.T) {
 			}
 			for _, a := range dev.asked {
 				addrs := []uint64{a.Segments[0].Addr, a.Segments[1].Addr}
-				if (a.Policy == ibvfd.RouteAutoPeerDirect) != c.opt.PeerDirect || !slices.Equal(addrs, []uint64{c.addr, 2 * c.addr}) || a.IOVA != a.Offset+4096 {
+				first := uint64(4096)
+				if c.bare {
+					first = 100 // the address's place in its page
+				}
+				if (a.Policy == ibvfd.RouteAutoPeerDirect) != c.opt.PeerDirect || !slices.Equal(addrs, []uint64{c.addr, 2 * c.addr}) || a.IOVA != a.Offset+first {
 					t.Errorf("asked for %+v", a)
 				}
 			}

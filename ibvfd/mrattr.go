@@ -74,7 +74,8 @@ type MRAttr struct {
 
 	// Buf is the dma-buf of a DMABufFD MR. It may be closed once RegMR has
 	// returned: the MR holds the buffer. If Buf is nil, FD is used and
-	// borrowed for the call.
+	// borrowed for the call; with an FD below 0 and a Pointer, the memory has no
+	// dma-buf, and RouteAutoPeerDirect takes the pointer at once.
 	Buf    *dmabuf.Buf
 	FDType FDType
 	FD     int
@@ -116,6 +117,11 @@ type MRAttr struct {
 	SkipChecks bool
 }
 
+// unexported reports whether there is a device pointer and no dma-buf.
+func (a *MRAttr) unexported() bool {
+	return a.Kind == DMABufFD && a.Buf == nil && a.FD < 0 && a.Pointer != 0
+}
+
 // what describes the memory for messages.
 func (a *MRAttr) what() string {
 	switch a.Kind {
@@ -124,6 +130,9 @@ func (a *MRAttr) what() string {
 	case DMABufFD:
 		if a.Buf != nil {
 			return fmt.Sprintf("%#x bytes at offset %#x of %v", a.Length, a.Offset, a.Buf)
+		}
+		if a.unexported() {
+			return fmt.Sprintf("%#x bytes at offset %#x of device pointer %#x", a.Length, a.Offset, a.Pointer)
 		}
 		return fmt.Sprintf("%#x bytes at offset %#x of fd %d", a.Length, a.Offset, a.FD)
 	case DevicePointer:

@@ -3,6 +3,8 @@
 package ibvfd
 
 import (
+	"errors"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -62,5 +64,53 @@ func TestPeerDirectRegion(t *testing.T) {
 		if err != nil || len(parts) != 1 || parts[0].Pointer != 0 {
 			t.Errorf("%s: %+v, %v", name, parts, err)
 		}
+	}
+}
+
+// Memory that was never exported is registered by its pointers alone, and only where
+// that is allowed and a client is there.
+func TestPeerDirectUnexported(t *testing.T) {
+	const page = 4096
+	s := newScript()
+	pd := scripted(t, s, &kernel{driver: 4, reg: func(int32) unix.Errno {
+		t.Error("the kernel was asked for a dma-buf")
+		return unix.EBADF
+	}})
+	attr := RegionAttr{
+		Segments: []Segment{{Length: 2 * page, Addr: farAway}, {Length: page, Addr: farAway + 1<<20}},
+		Offset:   page, Length: 2 * page, IOVA: page, Policy: RouteAutoPeerDirect,
+	}
+	refused := func(name string, attr RegionAttr, words string) {
+		t.Helper()
+		r, err := RegisterRegion(attr, pd)
+		if e := (*RegError)(nil); !errors.As(err, &e) || !strings.Contains(err.Error(), words) {
+			t.Errorf("%s: %v, %v; want %q", name, r, err, words)
+		}
+	}
+	refused("no client", attr, "no peer-memory client is registered")
+	peer(t, pd, "nv_mem", "1.3")
+	unasked := attr
+	unasked.Policy = RouteAuto
+	refused("not asked for", unasked, "was not exported as a dma-buf: EOPNOTSUPP")
+	nowhere := attr
+	nowhere.Segments = []Segment{{Length: page}}
+	refused("no pointer", nowhere, "without a Buf or an Addr")
+
+	r, err := RegisterRegion(attr, pd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mrs := r.MRs(pd)
+	if len(mrs) != 2 || mrs[0].Route() != RoutePeerDirect || mrs[0].IOVA() != page || mrs[1].IOVA() != 2*page || s.addr != farAway+1<<20 {
+		t.Errorf("%d MRs, the last at %#x", len(mrs), s.addr)
+	}
+	// The range of an MR by itself can change.
+	if err := mrs[0].Rereg(ReregAttr{Change: ReregAccess, MRAttr: MRAttr{Access: AccessRemoteRead}, InPlace: InPlaceNever}); err != nil {
+		t.Errorf("another access: %v", err)
+	} else if mrs[0].Route() != RoutePeerDirect || mrs[0].Access() != AccessRemoteRead || s.addr != farAway+page {
+		t.Errorf("%+v, registered at %#x", mrs[0].State(), s.addr)
+	}
+	if err := r.Close(); err != nil {
+		t.Error(err)
 	}
 }

@@ -16,7 +16,7 @@ import (
 
 // Segment is a part of a dma-buf.
 type Segment struct {
-	Buf            *dmabuf.Buf
+	Buf            *dmabuf.Buf // nil of memory that cannot be exported: with Addr, for RouteAutoPeerDirect
 	Offset, Length uint64 // bytes
 	// Addr is the device pointer of the segment's first byte, for
 	// RouteAutoPeerDirect; 0 if there is none.
@@ -160,8 +160,8 @@ func (a *RegionAttr) parts(pd *PD) ([]MRAttr, error) {
 	part := MRAttr{Kind: DMABufFD, FD: -1, Access: a.Access, Owner: a.Owner, Policy: a.Policy, SkipChecks: a.SkipChecks, Timed: a.Timed}
 	var total uint64
 	for _, s := range a.Segments {
-		if s.Buf == nil || total+s.Length < total || s.Offset+s.Length < s.Offset {
-			return nil, pd.ctx.refuse(&part, CauseBadRange, unix.EINVAL, "a segment without a Buf, or one that ends beyond 2^64", "")
+		if s.Buf == nil && s.pointer() == 0 || total+s.Length < total || s.Offset+s.Length < s.Offset {
+			return nil, pd.ctx.refuse(&part, CauseBadRange, unix.EINVAL, "a segment without a Buf or an Addr, or one that ends beyond 2^64", "")
 		}
 		total += s.Length
 	}

@@ -204,7 +204,10 @@ func (r *registration) registerDMABuf(attr *MRAttr) error {
 	if attr.FDType != FDTypeDMABuf {
 		return r.pd.ctx.refuse(attr, CauseNotSupported, unix.EOPNOTSUPP, attr.FDType.String(), "use FDTypeDMABuf, the only type there is")
 	}
-	if attr.Buf == nil {
+	switch {
+	case attr.unexported():
+		return r.otherwise(attr, r.pd.ctx.refuse(attr, CauseNotSupported, unix.EOPNOTSUPP, "the memory was not exported as a dma-buf", "export it, or allow RouteAutoPeerDirect where a peer-memory client is registered"))
+	case attr.Buf == nil:
 		return r.registerFD(attr)
 	}
 	r.buf = attr.Buf

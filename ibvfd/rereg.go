@@ -259,7 +259,7 @@ func (c *Context) changesInPlace(flags Access) bool {
 
 // anew registers next beside r, shows it, and ends r unless it is to be kept.
 func (m *MR) anew(r *registration, pd *PD, next *MRAttr, keepOld bool) error {
-	if next.Kind == DMABufFD && next.Buf == nil && next.FD < 0 || next.Buf != nil && next.Buf.Closed() {
+	if next.Kind == DMABufFD && next.Buf == nil && next.FD < 0 && !(r.peer && next.unexported()) || next.Buf != nil && next.Buf.Closed() {
 		return pd.ctx.refuse(next, CauseClosedFD, 0, "the MR's keys cannot stay, and its buffer's descriptor is not at hand", "give the buffer again, with ReregMemory").because(os.ErrClosed).rereg()
 	}
 	fresh := new(registration)
