@@ -17,7 +17,7 @@ import (
 // Segment is a part of a dma-buf.
 type Segment struct {
 	Buf            *dmabuf.Buf // nil of memory that cannot be exported: with Addr, for RouteAutoPeerDirect
-	Offset, Length uint64 // bytes
+	Offset, Length uint64      // bytes
 	// Addr is the device pointer of the segment's first byte, for
 	// RouteAutoPeerDirect; 0 if there is none.
 	Addr uint64
