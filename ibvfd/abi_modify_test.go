@@ -39,6 +39,8 @@ func TestModifyAttributes(t *testing.T) {
 	beyond.path.global = true
 	resume := m
 	resume.resume, resume.current = true, StateSQD
+	afterError := resume
+	afterError.current = StateSQE
 	for _, c := range []struct {
 		name string
 		typ  QPType
@@ -63,6 +65,7 @@ func TestModifyAttributes(t *testing.T) {
 		}},
 		{"RTS", UD, m, verbsstub.Modify{State: 3, SQPSN: 20, Mask: state | sqPSN}},
 		{"RTS, resumed", RC, resume, verbsstub.Modify{State: 3, Current: 4, Mask: state | current}},
+		{"RTS, after a failed send", UD, afterError, verbsstub.Modify{State: 3, Current: 5, Mask: state | current}},
 		{"SQD", RC, m, verbsstub.Modify{State: 4, SQDNotify: 1, Mask: state | notify}},
 		{"ERR", RC, m, verbsstub.Modify{State: 6, Mask: state}},
 	} {

@@ -244,6 +244,38 @@ func TestUDStates(t *testing.T) {
 	}
 }
 
+// After an error a UD queue pair comes back: from ERR by Activate, through all states
+// with its Q_Key, and from SQE, in which a failed send leaves it, by Resume.
+func TestUDRecovers(t *testing.T) {
+	_, qp, v := queuePair(t, newScript(), QPAttr{Type: UD, QKey: 0x1234})
+	if err := qp.Activate(0); err != nil {
+		t.Fatal(err)
+	}
+	v.modified = nil
+	v.at = StateErr
+	if err := qp.Resume(); !errors.Is(err, unix.EINVAL) || len(v.modified) != 0 {
+		t.Errorf("Resume from ERR: %v, %+v", err, v.modified)
+	}
+	if err := qp.Activate(3); err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range v.modified {
+		if m.typ != UD || m.qkey != 0x1234 || m.pkeyIndex != 3 || m.resume {
+			t.Errorf("Activate from ERR: %+v", m)
+		}
+	}
+	if got := v.states(); !reflect.DeepEqual(got, []QPState{StateReset, StateInit, StateRTR, StateRTS}) || v.at != StateRTS {
+		t.Errorf("Activate from ERR goes through %v to %v", got, v.at)
+	}
+	v.at = StateSQE
+	if err := qp.Resume(); err != nil || v.at != StateRTS {
+		t.Errorf("Resume from SQE: %v, in %v", err, v.at)
+	}
+	if want := []qpModify{{typ: UD, state: StateRTS, resume: true, current: StateSQE}}; !reflect.DeepEqual(v.modified, want) {
+		t.Errorf("Resume from SQE asks for %+v, want %+v", v.modified, want)
+	}
+}
+
 // A fault that the device finds while it resets the queue pair takes that to
 // ERR: it is reset again, and not for ever.
 func TestResetAgain(t *testing.T) {
