@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/dmabuf"
 )
 
 // Every type of event names its object or port and is acknowledged once.
@@ -177,39 +179,30 @@ func TestEventsEnd(t *testing.T) {
 	s.nothingLeft(t)
 }
 
-// A channel has the events in their order, and ends with its context, with
-// Close, and with the device, whether somebody receives or not.
+// A channel has the events in their order, those of objects and of the device too,
+// and ends with its context, with Close, and with the device, whether somebody
+// receives or not.
 func TestEventChannel(t *testing.T) {
 	s := newScript()
 	pipe := s.withEvents(t)
-	c, err := open(s, "roce0", deviceTree(t), &kernel{reg: always(0)})
+	pd := scripted(t, s, &kernel{reg: always(0)})
+	c := pd.Context()
+	cq, err := c.CreateCQ(1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	put := func(port int) {
+	qp, err := pd.CreateQP(QPAttr{Type: RC, SendCQ: cq, RecvCQ: cq})
+	if err != nil {
+		t.Fatal(err)
+	}
+	put := func(e rawEvent) {
 		t.Helper()
-		if err := pipe.put(rawEvent{typ: EventPortErr, port: port}); err != nil {
+		if err := pipe.put(e); err != nil {
 			t.Fatal(err)
 		}
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	events, why := c.EventChannel(ctx)
-	for port := range 5 {
-		put(port)
-	}
-	for port := range 5 {
-		if e := <-events; e != (Event{Type: EventPortErr, Port: port}) {
-			t.Errorf("%v, want port %d", e, port)
-		}
-	}
-	put(9) // nobody receives it
-	cancel()
-	if err := why(); !errors.Is(err, context.Canceled) {
-		t.Errorf("cancelled: %v", err)
-	}
-	for range events { // it is closed
-	}
-	for s.acked < 6 { // the last may not have been taken
+	take := func() {
+		t.Helper()
 		for _, err := range c.Events(t.Context()) {
 			if err != nil {
 				t.Fatal(err)
@@ -217,9 +210,57 @@ func TestEventChannel(t *testing.T) {
 			break
 		}
 	}
+	ctx, cancel := context.WithCancel(t.Context())
+	events, why := c.EventChannel(ctx)
+	want := []Event{
+		{Type: EventPortErr, Port: 1}, {Type: EventQPFatal, QP: qp}, {Type: EventPortErr, Port: 2}, {Type: EventCQErr, CQ: cq},
+		{Type: EventDeviceFatal}, {Type: EventPortActive, Port: 1}, // the device has said that it is broken, and goes on telling
+	}
+	for _, e := range want {
+		raw := rawEvent{typ: e.Type, port: e.Port}
+		switch {
+		case e.QP != nil:
+			raw.object = qp.v.identity()
+		case e.CQ != nil:
+			raw.object = cq.v.identity()
+		}
+		put(raw)
+	}
+	for _, want := range want {
+		if e, more := <-events; e != want || !more {
+			t.Errorf("%v, want %v", e, want)
+		}
+	}
+	put(rawEvent{typ: EventPortErr, port: 9}) // nobody receives it
+	cancel()
+	if err := why(); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: %v", err)
+	}
+	for range events { // it is closed
+	}
+	for s.acked < len(want)+1 { // the last may not have been taken
+		take()
+	}
+
+	// The device goes while nobody receives, and tells nothing any more.
+	events, why = c.EventChannel(t.Context())
+	s.failWith("event", unix.EIO)
+	put(rawEvent{typ: EventDeviceFatal}) // its descriptor is readable
+	var e *dmabuf.Error
+	if err := why(); !errors.Is(err, unix.EIO) || !errors.As(err, &e) || e.Device != "roce0" || e.Remedy == "" {
+		t.Errorf("the device is gone: %v", err)
+	}
+	if e, more := <-events; more {
+		t.Errorf("%v of a device that is gone", e)
+	}
+	if err := why(); !errors.Is(err, unix.EIO) { // asked again
+		t.Errorf("the device is gone: %v", err)
+	}
+	s.failWith("event", nil)
+	take()
 
 	events, why = c.EventChannel(t.Context())
-	if err := c.Close(); err != nil {
+	if err := errors.Join(qp.Close(), cq.Close(), pd.Close(), c.Close()); err != nil {
 		t.Fatal(err)
 	}
 	if e, more := <-events; more {
