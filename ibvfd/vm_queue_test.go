@@ -7,7 +7,9 @@ package ibvfd_test
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"sync"
@@ -295,6 +297,106 @@ func TestVMMemoryWindows(t *testing.T) {
 		}
 		closed(t, mw)
 		write(1000, key, ibvfd.WCRemAccessErr)
+	}
+}
+
+// A window's rights are its own, whatever the connection and the MR allow: what it
+// was not bound with is refused and changes nothing, the rest works.
+func TestVMMemoryWindowRights(t *testing.T) {
+	pd := openPD(t)
+	host, src := hostMR(t, pd, 4096)
+	mem, err := ibvfd.AllocHost(4096)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closed(t, mem)
+	mr, err := pd.RegMR(ibvfd.MRAttr{Kind: ibvfd.HostMemory, Host: mem.Bytes(), Length: 4096, Access: allRemote | ibvfd.AccessMWBind, Owner: mem})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closed(t, mr)
+	cq, bcq := waitCQ(t, pd), waitCQ(t, pd)
+	a := newQP(t, pd, ibvfd.QPAttr{Type: ibvfd.RC, SendCQ: cq, RecvCQ: cq, SendDepth: 4})
+	b := newQP(t, pd, ibvfd.QPAttr{Type: ibvfd.RC, SendCQ: bcq, RecvCQ: bcq, SendDepth: 4})
+	join(t, a, b, ibvfd.ConnectAttr{})
+	const at, n = 1024, 64 // the window's, in mem and in host
+	ops := []struct {
+		op     ibvfd.Opcode
+		need   ibvfd.Access
+		length int
+		// carried out on what host and mem hold
+		effect func(host, mem []byte)
+	}{
+		{ibvfd.OpWrite, ibvfd.AccessRemoteWrite, n, func(host, mem []byte) { copy(mem, host) }},
+		{ibvfd.OpRead, ibvfd.AccessRemoteRead, n, func(host, mem []byte) { copy(host, mem) }},
+		{ibvfd.OpFetchAdd, ibvfd.AccessRemoteAtomic, 8, func(host, mem []byte) {
+			copy(host, mem)
+			binary.NativeEndian.PutUint64(mem, binary.NativeEndian.Uint64(mem)+5)
+		}},
+		{ibvfd.OpCompareSwap, ibvfd.AccessRemoteAtomic, 8, func(host, mem []byte) {
+			copy(host, mem)
+			binary.NativeEndian.PutUint64(mem, 7)
+		}},
+	}
+	for _, typ := range []ibvfd.MWType{ibvfd.MWType1, ibvfd.MWType2} {
+		for _, access := range []ibvfd.Access{
+			ibvfd.AccessRemoteRead, ibvfd.AccessRemoteWrite, ibvfd.AccessRemoteAtomic,
+			ibvfd.AccessRemoteRead | ibvfd.AccessRemoteWrite, ibvfd.AccessRemoteRead | ibvfd.AccessRemoteAtomic,
+			ibvfd.AccessRemoteWrite | ibvfd.AccessRemoteAtomic,
+		} {
+			for i, op := range ops {
+				what := fmt.Sprintf("type %d, bound with %v: %v", typ, access, op.op)
+				// An error ends the binding of a window of type 2 with its queue pair's
+				// connection: each operation has a window of its own.
+				mw, err := pd.AllocMW(typ)
+				if err != nil {
+					t.Fatal(err)
+				}
+				key, err := b.BindMW(mw, ibvfd.MWBind{ID: 2, Flags: ibvfd.SendSignaled, MR: mr, Addr: mr.IOVA() + at, Length: n, Access: access})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if c := one(t, bcq); c.Err() != nil || c.Opcode != ibvfd.WCOpBindMW {
+					t.Fatalf("%s: %+v", what, c)
+				}
+				fill(host.Bytes(), 2*uint64(i))
+				fill(mem.Bytes(), 2*uint64(i)+1)
+				wantHost, wantMem := bytes.Clone(host.Bytes()), bytes.Clone(mem.Bytes())
+				wr := ibvfd.SendWR{ID: 1, Op: op.op, Flags: ibvfd.SendSignaled, SGE: sge(src, at, op.length), RemoteAddr: mr.IOVA() + at, RKey: key}
+				switch op.op {
+				case ibvfd.OpFetchAdd:
+					wr.CompareAdd = 5
+				case ibvfd.OpCompareSwap:
+					wr.CompareAdd, wr.Swap = binary.NativeEndian.Uint64(wantMem[at:]), 7
+				}
+				allowed, want := access&op.need != 0, ibvfd.WCRemAccessErr
+				if allowed {
+					want = ibvfd.WCSuccess
+					op.effect(wantHost[at:at+op.length], wantMem[at:at+op.length])
+				}
+				post(t, a, wr)
+				if c := one(t, cq); c.ID != 1 || c.Status != want {
+					t.Errorf("%s: %v, want %v", what, c.Status, want)
+					allowed = c.Err() == nil
+				}
+				if !bytes.Equal(mem.Bytes(), wantMem) {
+					t.Errorf("%s: the memory behind the window is not what it is to be", what)
+				}
+				if !bytes.Equal(host.Bytes(), wantHost) {
+					t.Errorf("%s: the memory on this side is not what it is to be", what)
+				}
+				if allowed && typ == ibvfd.MWType2 {
+					post(t, b, ibvfd.SendWR{ID: 3, Op: ibvfd.OpLocalInv, Flags: ibvfd.SendSignaled, RKey: key})
+					if c := one(t, bcq); c.Err() != nil {
+						t.Fatalf("%s: invalidate: %v", what, c.Err())
+					}
+				}
+				closed(t, mw)
+				if !allowed {
+					join(t, a, b, ibvfd.ConnectAttr{})
+				}
+			}
+		}
 	}
 }
 
