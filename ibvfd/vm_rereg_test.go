@@ -7,7 +7,6 @@ package ibvfd_test
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"os"
 	"testing"
 
@@ -64,6 +63,53 @@ func rereg(t testing.TB, mr *ibvfd.MR, attr ibvfd.ReregAttr, sameKeys bool) {
 		if m.LKey == after.LKey && m.Length != after.Length {
 			t.Errorf("the kernel has %+v, we %+v", m, after)
 		}
+	}
+}
+
+// contents is all that a buffer holds.
+func contents(t testing.TB, buf *gpualloc.Buffer) []byte {
+	t.Helper()
+	all := make([]byte, buf.Size())
+	if _, err := buf.ReadAt(all, 0); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// goesTo WRITEs to an MR's start, and READs from there what the buffer has been given
+// meanwhile: both are of buf, from off on, and old, where the MR was before, has no
+// part in it.
+func (p *pair) goesTo(t testing.TB, mr *ibvfd.MR, buf *gpualloc.Buffer, off int, old *gpualloc.Buffer, seed uint64) {
+	t.Helper()
+	const n = 6000 // more than a page, and no multiple of anything
+	host, hmr := hostMR(t, mr.PD(), n)
+	defer closed(t, host)
+	defer closed(t, hmr)
+	fill(host.Bytes(), seed)
+	want, wantOld := contents(t, buf), contents(t, old)
+	copy(want[off:], host.Bytes())
+	if w := p.move(t, ibvfd.OpWrite, hmr, mr, 0, n); w.Err() != nil {
+		t.Fatalf("WRITE: %v", w.Err())
+	}
+	if !bytes.Equal(contents(t, buf), want) {
+		t.Errorf("the buffer from %d on does not hold what was written, or more", off)
+	}
+	if !bytes.Equal(contents(t, old), wantOld) {
+		t.Error("a WRITE has changed the old buffer")
+	}
+	theirs := make([]byte, n)
+	for i, x := range []*gpualloc.Buffer{old, buf} { // other bytes in each
+		fill(theirs, seed+1+uint64(i))
+		if _, err := x.WriteAt(theirs, int64(off)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	clear(host.Bytes())
+	if w := p.move(t, ibvfd.OpRead, hmr, mr, 0, n); w.Err() != nil {
+		t.Fatalf("READ: %v", w.Err())
+	}
+	if !bytes.Equal(host.Bytes(), theirs) {
+		t.Error("what was read is not what the buffer holds")
 	}
 }
 
@@ -209,6 +255,14 @@ func TestVMReregDMABuf(t *testing.T) {
 		expect(ibvfd.WCSuccess, "in the other range")
 		holds(one, 3*page+5, "the other range")
 
+		// Another buffer, and the first one again, where the MR was once.
+		for i, bufs := range [][2]*gpualloc.Buffer{{two, one}, {one, two}} {
+			next := reg()
+			next.Buf, next.Owner, next.Offset, next.IOVA = segment(t, bufs[0]), bufs[0], 2*page+9, 1<<42+9
+			rereg(t, mr, ibvfd.ReregAttr{Change: ibvfd.ReregMemory, MRAttr: next}, false)
+			p.goesTo(t, mr, bufs[0], int(next.Offset), bufs[1], 10*uint64(i+1))
+		}
+
 		// The descriptor, by number, of another buffer.
 		err = segment(t, two).Do(func(fd int) error {
 			rereg(t, mr, ibvfd.ReregAttr{Change: ibvfd.ReregMemory, MRAttr: ibvfd.MRAttr{Kind: ibvfd.DMABufFD, FD: fd, Offset: page, Length: 1 << 16, Owner: two}}, false)
@@ -248,83 +302,6 @@ func TestVMReregDMABuf(t *testing.T) {
 	})
 }
 
-// A WRITE after the other, while the MR goes back and forth between two
-// buffers: with KeepOld none of them fails, and each arrives in one of the two.
-func TestVMReregUnderTraffic(t *testing.T) {
-	pd := openPD(t)
-	_, smr := hostMR(t, pd, 4096)
-	bufs := [2]*gpualloc.Buffer{alloc(t, exporter, 1<<16, gpualloc.Options{}), alloc(t, exporter, 1<<16, gpualloc.Options{})}
-	memory := func(i int) ibvfd.MRAttr {
-		return ibvfd.MRAttr{Kind: ibvfd.DMABufFD, Buf: segment(t, bufs[i%2]), Length: 1 << 16, Access: allRemote, Owner: bufs[i%2]}
-	}
-	for _, keep := range []bool{true, false} {
-		t.Run(fmt.Sprintf("keep=%v", keep), func(t *testing.T) {
-			mr, err := pd.RegMR(memory(0))
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer closed(t, mr)
-			p := connectOne(t, pd, ibvfd.QPAttr{SendDepth: 4})
-			stop, finished := make(chan struct{}), make(chan error, 1)
-			idle := make(chan chan struct{}) // the traffic stands still while it waits for the inner one
-			go func() {
-				err := errors.New("the traffic has failed") // where a helper ends this goroutine
-				defer func() { finished <- err }()
-				refused := 0
-				for done := 0; ; done++ {
-					select {
-					case <-stop:
-						t.Logf("%d WRITEs, %d refused", done, refused)
-						err = nil
-						return
-					case resume := <-idle:
-						<-resume
-					default:
-					}
-					switch got := p.write1(t, smr, mr, 4096); {
-					case got == ibvfd.WCSuccess:
-					case got == ibvfd.WCRemAccessErr && !keep:
-						refused++
-					default:
-						err = fmt.Errorf("WRITE %d: %v", done, got)
-						return
-					}
-				}
-			}()
-			for i := range testenv.Count(200) {
-				if err := mr.Rereg(ibvfd.ReregAttr{Change: ibvfd.ReregMemory, MRAttr: memory(i + 1), KeepOld: keep}); err != nil {
-					t.Fatal(err)
-				}
-				select {
-				case err := <-finished:
-					t.Fatal(err)
-				default:
-				}
-				if !keep {
-					continue
-				}
-				resume := make(chan struct{}) // nothing under the old key is in flight
-				select {
-				case idle <- resume:
-				case err := <-finished:
-					t.Fatal(err)
-				}
-				if err := mr.DropOld(); err != nil {
-					t.Fatal(err)
-				}
-				close(resume)
-			}
-			close(stop)
-			if err := <-finished; err != nil {
-				t.Fatal(err)
-			}
-			if got := p.write1(t, smr, mr, 4096); got != ibvfd.WCSuccess {
-				t.Errorf("at the end: %v", got)
-			}
-		})
-	}
-}
-
 // A region in two PDs: all of it changes, or nothing does.
 func TestVMReregRegion(t *testing.T) {
 	pd := openPD(t)
@@ -334,7 +311,7 @@ func TestVMReregRegion(t *testing.T) {
 	}
 	t.Cleanup(func() { closed(t, pd2) })
 	_, smr := hostMR(t, pd, 4096)
-	p := connectOne(t, pd, ibvfd.QPAttr{})
+	p, p2 := connect(t, pd, ibvfd.QPAttr{}), connect(t, pd2, ibvfd.QPAttr{})
 	one, two := alloc(t, exporter, 1<<16, gpualloc.Options{}), alloc(t, exporter, 1<<16, gpualloc.Options{})
 	attr := func(buf *gpualloc.Buffer) ibvfd.RegionAttr {
 		half := uint64(1 << 15)
@@ -360,8 +337,13 @@ func TestVMReregRegion(t *testing.T) {
 	if now == old || len(r.MRs(pd2)) != 2 {
 		t.Errorf("%v, %v", r.MRs(pd), r.MRs(pd2))
 	}
-	if got := p.write1(t, smr, now, 4096); got != ibvfd.WCSuccess {
-		t.Error(got)
+	for i, half := range []int{0, 1 << 15} {
+		for j, end := range []struct {
+			p  *pair
+			pd *ibvfd.PD
+		}{{p, pd}, {p2, pd2}} {
+			end.p.goesTo(t, r.MRs(end.pd)[i], two, half, one, uint64(100+20*i+10*j))
+		}
 	}
 	closed(t, one) // nothing holds it any more
 
