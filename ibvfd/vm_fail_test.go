@@ -261,7 +261,7 @@ func TestVMCQOverrun(t *testing.T) {
 
 // The states: receives posted in INIT are there for the first message; the error
 // state flushes everything; a drained queue pair holds back what is posted until
-// it resumes. rxe of 6.12 and 7.2 goes on with that only when something else is posted
+// it resumes. rxe of 6.1, 6.12 and 7.2 goes on with that only when something else is posted
 // after Resume, which is why something is.
 func TestVMQueuePairStates(t *testing.T) {
 	pd := openPD(t)
