@@ -412,7 +412,7 @@ func (q *QP) Err() error { return q.to(&qpModify{state: StateErr}) }
 
 // Drain takes the queue pair from RTS to SQD: what the NIC has begun to send
 // ends, and what is posted later waits for Resume. [EventSQDrained] comes when
-// the send queue has drained. rxe (seen with 6.12 and 7.2) does not begin with what
+// the send queue has drained. rxe (seen with 6.1 to 7.2) does not begin with what
 // waits when it is resumed, but with the next work request that is posted.
 func (q *QP) Drain() error { return q.to(&qpModify{state: StateSQD, notify: true}) }
 
