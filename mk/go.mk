@@ -43,10 +43,10 @@ FUZZ_TIME ?= 30s
 .PHONY: fuzz
 fuzz: ## fuzz every parser for FUZZ_TIME
 	@git grep -E '^func Fuzz' -- '*_test.go' ':!testbed' | sed -n 's/^\(.*\)\/[^/]*:func \(Fuzz[A-Za-z]*\).*/\1 \2/p; s/^[^/]*:func \(Fuzz[A-Za-z]*\).*/. \1/p' | \
-		while read -r dir name; do \
+		{ status=0; while read -r dir name; do \
 			echo "=== $$dir $$name"; \
-			$(GO) test -run '^$$' -fuzz "^$$name$$" -fuzztime $(FUZZ_TIME) ./$$dir </dev/null; \
-		done
+			$(GO) test -run '^$$' -fuzz "^$$name$$" -fuzztime $(FUZZ_TIME) ./$$dir </dev/null || status=1; \
+		done; exit $$status; }
 
 # What each architecture must build without a C compiler.
 .PHONY: cross

@@ -66,6 +66,8 @@ type benchPoint struct {
 	Kind      string    `json:"kind"`
 	Latency   latency   `json:"latency"`
 	Bandwidth bandwidth `json:"bandwidth"`
+	// StagedBytes were copied through host memory here, of all that was measured.
+	StagedBytes int64 `json:"staged_bytes"`
 }
 
 // latency is of one operation at a time, from posting to completion.
@@ -115,8 +117,9 @@ func (a *app) bench() *cobra.Command {
 		Short: "Measure latency and bandwidth to a `serve`: direct, staged and host memory side by side",
 		Long: `Connect to a ` + "`dmabuf-reg serve`" + ` at ADDR (HOST:PORT) and measure write, read and
 send at each size, with each kind of memory on this side: direct (registered
-where it is), staged (copied through host memory), and host memory. What the
-server's side is, the server was told.
+where it is), staged (copied through host memory, each time anew: what is sent has
+changed since the last time), and host memory. What the server's side is, the
+server was told.
 
 The kinds take turns in slices of time, --rounds times, so that what else goes
 on in the machine meets them alike. Shown are the medians, the quartiles, and

@@ -21,6 +21,10 @@ type meter struct {
 	opens []*gpurdma.Buffer // beside the station's own
 	span  [1]gpurdma.Span
 	to    [1]gpurdma.RemoteSpan
+
+	fills    int    // how often refresh was called
+	furthest int64  // byte that it has written up to
+	fill     []byte // what it writes, all the same
 }
 
 // turn is a kind of memory, and what was measured with it.
@@ -30,6 +34,7 @@ type turn struct {
 
 	all     histogram.Histogram
 	ops     int
+	staged  int64     // bytes that were copied through host memory
 	rates   []float64 // of each round
 	medians []float64 // latency, of each round
 	// What one operation takes, from the last turn: how many a slice has is
@@ -118,7 +123,8 @@ func (m *meter) measure(ctx context.Context, op talk.Op, size int64) ([]benchPoi
 				Samples: int(t.all.Count()), P50: t.all.Quantile(500), P90: t.all.Quantile(900), P99: t.all.Quantile(990),
 				P999: t.all.Quantile(999), Max: t.all.Max(), Ratio: ratios(t.medians, first.medians),
 			},
-			Bandwidth: bandwidth{Operations: t.ops, Rate: spreadOf(t.rates), Ratio: ratios(t.rates, first.rates)},
+			StagedBytes: t.staged,
+			Bandwidth:   bandwidth{Operations: t.ops, Rate: spreadOf(t.rates), Ratio: ratios(t.rates, first.rates)},
 		})
 	}
 	return points, nil
@@ -137,6 +143,8 @@ func ratios(list, to []float64) spread {
 // turn is one slice of single operations, and one of many at a time.
 func (m *meter) turn(ctx context.Context, t *turn, op talk.Op, size int64, h *histogram.Histogram) error {
 	return m.within(ctx, "measure "+op.String(), func(ctx context.Context) error {
+		before := m.nic.Stats().Staged
+		defer func() { t.staged += m.nic.Stats().Staged - before }()
 		var own histogram.Histogram
 		n := m.fit(t.single)
 		took, err := m.ops(ctx, t, op, size, n, 1, 1, func(d time.Duration) { own.Add(d); h.Add(d) })
@@ -174,6 +182,13 @@ func (m *meter) ops(ctx context.Context, t *turn, op talk.Op, size int64, n, dep
 	for n > 0 {
 		w := talk.Work{Size: size, Count: min(n, most)}
 		w.Slots = int(min(int64(w.Count), min(m.buf.Size(), m.server.Size)/size))
+		if t.kind == kindStaged && op != talk.Read {
+			// What has not changed since the last time would not be copied again.
+			w.Count = w.Slots
+			if err := m.refresh(size * int64(w.Slots)); err != nil {
+				return 0, err
+			}
+		}
 		if op == talk.Send {
 			if _, err := m.ask(ctx, talk.Request{Kind: talk.Receive, Work: w}); err != nil {
 				return 0, err
@@ -187,6 +202,31 @@ func (m *meter) ops(ctx context.Context, t *turn, op talk.Op, size int64, n, dep
 		n -= w.Count
 	}
 	return total, nil
+}
+
+// fillChunk is how much refresh writes in one call.
+const fillChunk = 64 << 10
+
+// refresh changes each of the memory's first n bytes, as a GPU does whose results are to
+// be sent. It is not part of the time.
+func (m *meter) refresh(n int64) error {
+	m.fills++
+	m.furthest = max(m.furthest, n)
+	if m.fills%128 == 0 {
+		n = m.furthest // so that nothing is as old as 255 fills, after which they repeat
+	}
+	if m.fill == nil {
+		m.fill = make([]byte, fillChunk)
+	}
+	for i := range m.fill {
+		m.fill[i] = byte(m.fills%255) + 1
+	}
+	for off := int64(0); off < n; off += fillChunk {
+		if _, err := m.src.alloc.WriteAt(m.fill[:min(fillChunk, n-off)], off); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // stream keeps depth operations under way; batch of them are posted together.

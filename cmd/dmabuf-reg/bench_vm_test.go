@@ -28,6 +28,7 @@ type benchDoc struct {
 			Rate       struct{ Median, Low, High float64 } `json:"bytes_per_s"`
 			Ratio      struct{ Median float64 }
 		}
+		StagedBytes int64 `json:"staged_bytes"`
 	}
 	NotTried []struct{ Spec, Why string } `json:"not_tried"`
 }
@@ -60,6 +61,14 @@ func TestVMBench(t *testing.T) {
 		l, b := p.Latency, p.Bandwidth
 		if l.Samples < 2 || l.P50 <= 0 || l.P999 < l.P50 || l.Max < l.P999 || b.Operations < 2 || b.Rate.Median <= 0 || b.Rate.Low > b.Rate.Median || b.Rate.High < b.Rate.Median || b.Ratio.Median <= 0 {
 			t.Errorf("%+v", p)
+		}
+		// What is measured as staged is: every byte, each time.
+		want := int64(0)
+		if p.Kind == kindStaged {
+			want = p.Size * int64(l.Samples+b.Operations)
+		}
+		if p.StagedBytes != want {
+			t.Errorf("%s of %d, %s: %d operations staged %d bytes, want %d", p.Op, p.Size, p.Kind, l.Samples+b.Operations, p.StagedBytes, want)
 		}
 	}
 	for _, name := range []string{"r.csv", "r.svg"} {
