@@ -7,6 +7,8 @@ import (
 	"errors"
 	"io"
 	"os"
+	"reflect"
+	"slices"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -262,42 +264,102 @@ func TestStagedMemoryInConflict(t *testing.T) {
 	sync("the peer sets it after that", 3)
 }
 
-// proofs answers as it is told, one MR after the other.
-type proofs []placement.Memory
-
-func (p *proofs) Prove(_ context.Context, k placement.Key) (placement.Placement, error) {
-	// A process has another number outside of its container.
-	if k.LKey == 0 || k.Device == "" || k.PID != 0 {
-		return placement.Placement{}, errors.New("a key that names nothing")
-	}
-	m := (*p)[0]
-	*p = (*p)[1:]
-	return placement.Placement{Memory: m, Route: placement.BelowSwitch}, nil
+// proofs answers as it is told, one MR after the other, and keeps what it was asked.
+type proofs struct {
+	answers []placement.Placement
+	asked   []placement.Key
 }
 
-// Proven is what a prover has said, of every MR, and nothing else.
-func TestProve(t *testing.T) {
+func (p *proofs) Prove(_ context.Context, k placement.Key) (placement.Placement, error) {
+	p.asked = append(p.asked, k)
+	if len(p.asked) > len(p.answers) {
+		return placement.Placement{}, errors.New("asked once too often")
+	}
+	return p.answers[len(p.asked)-1], nil
+}
+
+// ofTwo is a Buffer of two dma-bufs, as GPU memory is that comes in segments: its
+// MRs have nothing in common.
+func ofTwo(t *testing.T) *Buffer {
 	n := inMemory(t).open(t, NICOptions{})
 	b := must(n.Register(&memSource{mem: make([]byte, 64), direct: true}, BufferOptions{}))(t)
 	closing(t, b)
-	two := b.core.reg
-	two.local, two.remote = append(two.local, two.local[0]), append(two.remote, two.remote[0])
+	first := b.core.reg.local[0]
+	if b.core.reg.remote[0].Key == first.Key {
+		t.Fatal("the fabric's lkeys are its rkeys: what is asked by the wrong one would be found")
+	}
+	b.core.reg.local = append(b.core.reg.local, Piece{Addr: first.Addr + 1<<40, Length: 32, Key: 0x501})
+	b.core.reg.remote = append(b.core.reg.remote, Piece{Addr: first.Addr + 1<<40, Length: 32, Key: 0x502})
+	b.core.inodes = []uint64{70, 80}
+	return b
+}
+
+// A prover is asked for each MR by all that names it, and by nothing else: a
+// process has another number outside of its container.
+func TestProveAsks(t *testing.T) {
+	b := ofTwo(t)
+	direct := placement.Placement{Memory: placement.PeerToPeer, Route: placement.BelowSwitch}
+	want := []placement.Key{
+		{Device: "fake0", LKey: b.core.reg.local[0].Key, RKey: b.core.reg.remote[0].Key, Inode: 70},
+		{Device: "fake0", LKey: 0x501, RKey: 0x502, Inode: 80},
+	}
+	for range 2 {
+		p := &proofs{answers: []placement.Placement{direct, direct}}
+		if _, err := b.Prove(t.Context(), p); err != nil || !slices.Equal(p.asked, want) {
+			t.Errorf("asked for %+v, %v, want %+v", p.asked, err, want)
+		}
+		// Which MR is of which dma-buf is not known any more.
+		b.core.inodes = b.core.inodes[:1]
+		want[0].Inode, want[1].Inode = 0, 0
+	}
+}
+
+// Proven is what a prover has said, of every MR, and nothing else. What is kept is
+// the answer of the first MR that is not.
+func TestProve(t *testing.T) {
+	b := ofTwo(t)
+	direct := func(device string) placement.Placement {
+		return placement.Placement{Memory: placement.PeerToPeer, Route: placement.BelowSwitch,
+			Places: []placement.Place{{Kind: placement.KindBAR, Device: device}}}
+	}
+	moved := placement.Placement{Memory: placement.SystemMemory}
+	unseen := placement.Placement{Reason: "not seen"}
 	for _, c := range []struct {
-		answers proofs
+		name    string
+		answers []placement.Placement
 		want    Direct
+		kept    int // which of the answers
 	}{
-		{proofs{placement.PeerToPeer, placement.SystemMemory}, Registered},
-		{proofs{placement.PeerToPeer, placement.PeerToPeer}, Proven},
-		{proofs{placement.Unknown, placement.PeerToPeer}, Registered},
+		{"both", []placement.Placement{direct("a"), direct("b")}, Proven, 1},
+		{"not the second", []placement.Placement{direct("a"), moved}, Registered, 1},
+		{"not the first", []placement.Placement{moved, direct("b")}, Registered, 0},
+		{"both again", []placement.Placement{direct("a"), direct("b")}, Proven, 1},
+		{"neither", []placement.Placement{unseen, moved}, Registered, 0},
+		{"no route", []placement.Placement{{Memory: placement.PeerToPeer}, direct("b")}, Registered, 0},
 	} {
-		if _, err := b.Prove(t.Context(), &c.answers); err != nil || b.Path().Direct != c.want {
-			t.Errorf("%v, %v, want %v", b.Path().Direct, err, c.want)
+		p, err := b.Prove(t.Context(), &proofs{answers: c.answers})
+		if err != nil {
+			t.Fatalf("%s: %v", c.name, err)
+		}
+		path := b.Path()
+		if want := c.answers[c.kept]; path.Direct != c.want || !reflect.DeepEqual(p, want) || !reflect.DeepEqual(path.Proof, want) {
+			t.Errorf("%s: %v, answered %v, kept %v, want %v of %v", c.name, path.Direct, p, path.Proof, c.want, want)
+		}
+		if !b.GPUDirect() {
+			t.Errorf("%s: a GPU's memory that is registered is not direct", c.name)
 		}
 	}
-	staged := must(n.Register(&memSource{mem: make([]byte, 64)}, BufferOptions{}))(t)
+	// A prover that fails has said nothing.
+	before := b.Path()
+	if _, err := b.Prove(t.Context(), &proofs{answers: []placement.Placement{direct("a")}}); err == nil || !reflect.DeepEqual(b.Path(), before) {
+		t.Errorf("after a prover that failed: %v, %v, was %v", err, b.Path(), before)
+	}
+
+	staged := must(b.core.nic.Register(&memSource{mem: make([]byte, 64)}, BufferOptions{}))(t)
 	closing(t, staged)
-	if _, err := staged.Prove(t.Context(), &proofs{placement.PeerToPeer}); err == nil || staged.Path().Direct != Staged {
-		t.Error("a staged buffer was proven to be direct")
+	p := &proofs{answers: []placement.Placement{direct("a")}}
+	if _, err := staged.Prove(t.Context(), p); !errors.Is(err, errStaged) || len(p.asked) != 0 || staged.Path().Direct != Staged || staged.GPUDirect() {
+		t.Errorf("a staged buffer: %v, asked for %v, %v", err, p.asked, staged.Path())
 	}
 }
 

@@ -65,7 +65,9 @@ func (b *Buffer) Path() Path {
 }
 
 // GPUDirect reports whether this is memory of a GPU that the NIC reaches
-// without staging.
+// without staging: whether it is registered. It stays true where the GPU's driver
+// has moved the bytes to system memory to have them registered, as i915 always
+// does. [Buffer.Prove] tells, and Path's Proof from then on.
 func (b *Buffer) GPUDirect() bool {
 	return b.core.gpu && b.Path().Direct != Staged
 }
