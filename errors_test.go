@@ -124,6 +124,45 @@ func testRemoteRefusals(t *testing.T, s setting) {
 	}
 }
 
+// The NIC's own code of an error comes with it, of what is sent and of what is
+// received, and of what was flushed behind it: it is what the vendor asks for.
+func TestVendorCode(t *testing.T) {
+	coded := func(w *world, e *Endpoint, context any, status ibvfd.WCStatus) {
+		t.Helper()
+		c := w.wait(e)
+		var wc *ibvfd.WCError
+		if c.Context != context || !errors.As(c.Err, &wc) || wc.Status != status || wc.VendorErr != vendorErr(status) {
+			t.Errorf("completion %+v, want %v with code %#x and context %v", c, status, vendorErr(status), context)
+		} else if code := fmt.Sprintf("%#x", wc.VendorErr); !strings.Contains(c.Err.Error(), code) {
+			t.Errorf("%q does not name the code %s", c.Err, code)
+		}
+	}
+	s := inMemory(t)
+	for name, post := range map[string]func(w *world, l Span, rb *RemoteBuffer) error{
+		"write":  func(w *world, l Span, rb *RemoteBuffer) error { return w.a.Write(l, w.ab, rb.All(), "bad") },
+		"read":   func(w *world, l Span, rb *RemoteBuffer) error { return w.a.Read(l, w.ab, rb.All(), "bad") },
+		"atomic": func(w *world, l Span, rb *RemoteBuffer) error { return w.a.FetchAdd(l, w.ab, rb.All(), 1, "bad") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := s.world(t, EndpointOptions{})
+			mine, theirs := hostKind.make(t, w.a.nic, 8), hostKind.make(t, w.b.nic, 8)
+			rb := forged(w.share(theirs.All(), allAccess), func(p *Piece) { p.Key ^= 0xff })
+			w.ok(w.a.Recv(Span{}, w.ab, "receive"))
+			w.ok(post(w, mine.All(), rb))
+			coded(w, w.a, "bad", ibvfd.WCRemAccessErr)
+			coded(w, w.a, "receive", ibvfd.WCWRFlushErr)
+		})
+	}
+	t.Run("message", func(t *testing.T) {
+		w := s.world(t, EndpointOptions{})
+		mine, theirs := hostKind.make(t, w.a.nic, 8), hostKind.make(t, w.b.nic, 7)
+		w.ok(w.b.Recv(theirs.All(), w.ba, "short"))
+		w.ok(w.a.Send(mine.All(), w.ab, "long"))
+		coded(w, w.a, "long", ibvfd.WCRemInvReqErr)
+		coded(w, w.b, "short", ibvfd.WCLocLenErr)
+	})
+}
+
 func TestForgedToken(t *testing.T) { testForgedToken(t, inMemory(t)) }
 
 // Keys end with their connection, and not because this side is honest: who

@@ -257,6 +257,18 @@ func (l *fakeLink) close() error {
 	return nil
 }
 
+// vendorErr is the fabric's own code of a status: another number for each, and none of
+// them a status, so that one is not taken for the other.
+func vendorErr(s ibvfd.WCStatus) uint32 { return 0x5000 + uint32(s) }
+
+// completed is a completion, with a code if it is an error.
+func completed(id uint64, s ibvfd.WCStatus) ibvfd.WC {
+	if s == ibvfd.WCSuccess {
+		return ibvfd.WC{ID: id}
+	}
+	return ibvfd.WC{ID: id, Status: s, VendorErr: vendorErr(s)}
+}
+
 // run carries out what was posted, and flushes after a failure.
 func (q *fakeQP) run() {
 	for len(q.sq) > 0 {
@@ -267,12 +279,12 @@ func (q *fakeQP) run() {
 			status = q.do(&wr)
 		}
 		if status != ibvfd.WCSuccess || wr.Flags&ibvfd.SendSignaled != 0 {
-			q.link.complete(ibvfd.WC{ID: wr.ID, Status: status, VendorErr: uint32(status)})
+			q.link.complete(completed(wr.ID, status))
 		}
 		q.failed = q.failed || status != ibvfd.WCSuccess
 	}
 	for q.failed && len(q.rq) > 0 {
-		q.link.complete(ibvfd.WC{ID: q.rq[0].ID, Status: ibvfd.WCWRFlushErr})
+		q.link.complete(completed(q.rq[0].ID, ibvfd.WCWRFlushErr))
 		q.rq = q.rq[1:]
 	}
 }
@@ -373,7 +385,7 @@ func (q *fakeQP) take(wc ibvfd.WC, data []byte) ibvfd.WCStatus {
 	wc.ID = wr.ID
 	if len(data) > room {
 		q.failed = true
-		q.link.complete(ibvfd.WC{ID: wr.ID, Status: ibvfd.WCLocLenErr})
+		q.link.complete(completed(wr.ID, ibvfd.WCLocLenErr))
 		q.run()
 		return ibvfd.WCRemInvReqErr
 	}
