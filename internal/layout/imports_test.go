@@ -59,8 +59,10 @@ var mayImport = map[string][]string{
 }
 
 // mayTestImport adds what a room's tests may use beside that: a neighbour
-// that makes the buffers they register, or that registers what they make.
+// that makes the buffers they register, that registers what they make, or that
+// watches the kernel do it.
 var mayTestImport = map[string][]string{
+	"":         {"trace"},
 	"gpualloc": {"canary", "ibvfd"},
 	"ibvfd":    {"gpualloc", "drm"},
 	"trace":    {"gpualloc", "ibvfd"},
