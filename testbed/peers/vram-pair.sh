@@ -41,6 +41,7 @@ places() {
 	done | sort -u | paste -sd' '
 }
 
+declare -A kept=([vram]='asked for in VRAM' [system]='system memory')
 for there in vram system; do
 	for here in vram system; do
 		port=${there}_port
@@ -49,7 +50,7 @@ for there in vram system; do
 		seen=$(places $pid)
 		wait $pid || fail "$here to $there: $(cat out)"
 		[ "$seen" = "$here" ] || fail "$here to $there: the buffer was in '$seen' while it was registered: $(cat out)"
-		grep -q "^memory: .* drm:.*, $here memory, 256 KiB$" out && grep -q '^path: *direct: ' out ||
+		grep -q "^memory: .* drm:.*, ${kept[$here]}, 256 KiB$" out && grep -q '^path: *direct: ' out ||
 			fail "$here to $there: not what was asked for: $(cat out)"
 		# Each operation by this side's NIC, and by the server's.
 		awk -v want="write read send atomic" '
