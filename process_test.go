@@ -267,8 +267,10 @@ func testTwoProcesses(t *testing.T, s setting, at site, rounds int) {
 			for i := range rounds {
 				o.round(c, i)
 			}
+			done := rounds
+			c.every(func() { o.round(c, done); done++ })
 			o.tell("the last round", cmdReceive, 0)
-			t.Logf("%d rounds: %v", rounds, c.done)
+			t.Logf("%d rounds: %v", done, c.done)
 			o.tell("quit", cmdQuit, 0)
 			if !at.elsewhere {
 				if err := o.cmd.Wait(); err != nil {

@@ -27,6 +27,13 @@ var moves = [...]struct {
 	{"the CPU", (*contest).cpu},
 }
 
+// allMoves are the names that there have to be: a move that is missing above is
+// missed by nothing else.
+var allMoves = [...]string{
+	"read", "write", "write with data", "inject of a buffer", "inject", "inject with data",
+	"send", "send with data", "send injected", "fetch and add", "compare and swap", "the CPU",
+}
+
 // mostInjected is more than goes into a work request.
 const mostInjected = 128
 
@@ -125,6 +132,9 @@ func (c *contest) write(by, n int, flags Flags) bool {
 func (c *contest) inject(by int, flags Flags) bool {
 	n := c.length(mostInjected)
 	p, to, data := c.random(n), c.choose(n, true), c.r.Uint32()
+	for len(to.parts) > 1 { // it takes one
+		to = c.choose(n, true)
+	}
 	f := &flight{by: by, op: OpWrite, silent: true}
 	f.writes[1-by] = c.set(to)
 	var told *flight
@@ -137,9 +147,6 @@ func (c *contest) inject(by int, flags Flags) bool {
 		return false
 	}
 	remote, _ := c.remote(by, to)
-	if len(remote) > 1 {
-		return false // it takes one
-	}
 	remote = append(remote, RemoteSpan{})
 	c.post(f, "%d bytes to %v, injected", n, to)
 	c.put(1-by, to.at, p)

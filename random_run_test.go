@@ -33,6 +33,7 @@ func testRandomOperations(t *testing.T, s setting, steps int) {
 		for left := steps; left > 0; left -= 40 {
 			c.run(min(left, 40), 1+r.IntN(16))
 		}
+		c.every(func() { c.run(8, 1+r.IntN(16)) })
 		t.Logf("strict ordering %v, queues of %d, %d SGEs: %v", c.strict, w.a.opt.SendDepth, w.a.opt.MaxSGE, c.done)
 	})
 }

@@ -26,11 +26,21 @@ told() {
 }
 
 # asks ADDRESS KIND listens there, with memory of that kind, and carries out random
-# operations on the memory of who comes. What it has done is in out.
+# operations on the memory of who comes. What it has done is in out, and must be
+# some of each kind.
 asks() {
+	local counts kind
 	GPURDMA_TEST_LISTEN=$1:$test_port GPURDMA_TEST_KIND=$2 \
 		bounded 120 two-machines.test -test.run '^TestTwoMachines$' -test.v >out 2>&1 &&
-		grep -q -- "--- PASS: TestTwoMachines/$2" out
+		grep -q -- "--- PASS: TestTwoMachines/$2" out || return
+	counts=$(grep -o '[0-9]* rounds: map.*' out) || return
+	for kind in read write 'write with data' 'inject of a buffer' inject 'inject with data' \
+		send 'send with data' 'send injected' 'fetch and add' 'compare and swap' 'the CPU'; do
+		grep -q "[[ ]$kind:[1-9]" <<<"$counts" || {
+			echo "FAIL: '$kind' was never done" >>out
+			return 1
+		}
+	done
 }
 
 # answers ADDRESS KIND is who comes.
