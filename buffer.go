@@ -23,8 +23,10 @@ type Source interface {
 	io.ReaderAt
 	io.WriterAt
 	dmabuf.Holder
-	Size() int64                   // bytes
-	Segments() []gpualloc.Segment  // its dma-bufs; none if it cannot be exported, or without Buf and with Addr, for PeerDirect
+	Size() int64 // bytes
+	// Segments are its dma-bufs, in order. Memory that cannot be exported has none, and
+	// is staged; or, for BufferOptions.PeerDirect, segments without Buf that have Addr.
+	Segments() []gpualloc.Segment
 	PCI() (gpualloc.PCIAddr, bool) // the function that it lies on, or whose driver exports it
 
 	// Kind() gpualloc.Kind may be there as well: what is [gpualloc.KindSystem] is the

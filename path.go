@@ -92,7 +92,8 @@ func (b *Buffer) Prove(ctx context.Context, p placement.Prover) (placement.Place
 	var proof placement.Placement
 	for i, piece := range c.reg.local {
 		key := placement.Key{Device: c.nic.Name(), LKey: piece.Key, RKey: c.reg.remote[i].Key}
-		if len(c.inodes) == len(c.reg.local) {
+		// By a device pointer the kernel knows of no dma-buf.
+		if len(c.inodes) == len(c.reg.local) && c.reg.route != ibvfd.RoutePeerDirect {
 			key.Inode = c.inodes[i]
 		}
 		answer, err := p.Prove(ctx, key)

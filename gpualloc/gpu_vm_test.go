@@ -116,7 +116,7 @@ func TestVMGPUSpecs(t *testing.T) {
 		{"drm:softgpu", ErrAmbiguousSpec, "(softgpu, " + amd.PCI + ")", amd},
 		{"drm:softgpu/system", ErrAmbiguousSpec, "/system", amd},
 		{"drm:nouveau", ErrUnknownSpec, "use auto, or one of", amd},
-		{"drm:amdgpu/vram-only", ErrUnknownSpec, `that device has no memory called "vram-only": no such allocator; use one of: drm:`, amd}, // amdgpu always moves
+		{"drm:amdgpu/vram-only", ErrUnknownSpec, `drm:amdgpu has no memory called "vram-only": no such allocator; use one of: drm:`, amd}, // amdgpu always moves
 		{"drm:amdgpu/gtt", ErrUnknownSpec, `no memory called "gtt"`, amd},
 		{"drm:0000:ff:1f.7", ErrUnknownSpec, "one of", amd},
 	} {

@@ -297,7 +297,7 @@ func specError(spec string, err error, choices []candidate) error {
 	}
 	ambiguous := errors.Is(err, ErrAmbiguousSpec)
 	// What is wrong may be the memory only, and not the device.
-	own, memory := sameDevice(spec, choices)
+	own, device, memory := sameDevice(spec, choices)
 	if !ambiguous && len(own) > 0 {
 		choices = own
 	}
@@ -330,17 +330,17 @@ func specError(spec string, err error, choices []candidate) error {
 		e.Detail = "DRM knows no UUIDs, only nodes, drivers and PCI addresses: a GPU's UUID is its vendor's (cuda, rocm, ze)"
 	}
 	if len(own) > 0 && !ambiguous {
-		e.Detail = fmt.Sprintf("that device has no memory called %q", memory)
+		e.Detail = fmt.Sprintf("%s has no memory called %q", device, memory)
 	}
 	return e
 }
 
 // sameDevice are the available ones of the choices that have the device of a spec with
-// a memory, "drm:renderD128/system", and that memory.
-func sameDevice(spec string, choices []candidate) (own []candidate, memory string) {
+// a memory, "drm:renderD128/system", and the two apart.
+func sameDevice(spec string, choices []candidate) (own []candidate, device, memory string) {
 	device, memory, ok := strings.Cut(spec, "/")
 	if !ok {
-		return nil, ""
+		return nil, "", ""
 	}
 	for _, c := range choices {
 		if c.Available && slices.ContainsFunc(append([]string{c.Spec}, c.Aliases...), func(name string) bool {
@@ -350,7 +350,7 @@ func sameDevice(spec string, choices []candidate) (own []candidate, memory strin
 			own = append(own, c)
 		}
 	}
-	return own, memory
+	return own, device, memory
 }
 
 // uuid is what the vendors call a GPU: "GPU-0123456789abcdef",

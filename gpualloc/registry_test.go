@@ -136,7 +136,7 @@ func TestOpenSpecs(t *testing.T) {
 	}{
 		{"tpu:0", ErrUnknownSpec, []string{`"tpu:0"`, "use auto, or one of: heap:system", "udmabuf"}},
 		{"", ErrUnknownSpec, []string{`""`}},
-		{"heap:system/gtt", ErrUnknownSpec, []string{`that device has no memory called "gtt"`, "; use one of: heap:system"}},
+		{"heap:system/gtt", ErrUnknownSpec, []string{`heap:system has no memory called "gtt"`, "; use one of: heap:system"}},
 		{"heap:gtt/system", ErrUnknownSpec, []string{"use auto, or one of"}},
 		{"drm:amdgpu", ErrAmbiguousSpec, []string{"drm:renderD128 (amdgpu, 0000:03:00.0)", "drm:renderD129 (amdgpu, 0000:04:00.0)"}},
 		{"drm:GPU-01234567-89ab-cdef-0123-456789abcdef", ErrUnknownSpec, []string{"DRM knows no UUIDs", "use auto, or one of: heap:system"}},

@@ -31,8 +31,8 @@ type CQAttr struct {
 }
 
 // CQ is a completion queue. There are two ways to wait for completions:
-// [CQ.PollUntil] polls, for the lowest latency at the price of a processor while it
-// may come at once, and [CQ.Wait] sleeps in Go's poller. Who waits for several queues at once has the
+// [CQ.PollUntil] polls, for the lowest latency at the price of a processor for the
+// first 200 us, and [CQ.Wait] sleeps in Go's poller. Who waits for several queues at once has the
 // steps of the latter: [CQ.Arm], a [CQ.Poll] of each, [CQ.WaitEvent].
 type CQ struct {
 	parent

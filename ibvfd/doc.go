@@ -42,7 +42,7 @@
 // SendInline is for host memory: see there. mlx5 can put short receives into the
 // completion for the CPU to copy where they belong, which it cannot for device
 // memory; therefore MLX5_SCATTER_TO_CQE=0 is set for libibverbs before it is
-// loaded, whatever the environment says. Whether PCIe writes may
+// loaded, whatever the environment says, for the whole process. Whether PCIe writes may
 // overtake each other is the caller's choice for each MR: AccessRelaxedOrdering
 // suits bulk data, and is left out for flags that are polled.
 //
@@ -54,7 +54,8 @@
 //
 // A third, peer-direct, registers a device pointer where the kernel has a
 // peer-memory client ([PeerClients]): a [DevicePointer] MR, or after a dma-buf
-// was refused with [RouteAutoPeerDirect]. It is never taken unasked.
+// was refused, or where there is none, with [RouteAutoPeerDirect]. It is never taken
+// unasked.
 //
 // # What an MR allows
 //

@@ -12,13 +12,14 @@ import (
 // from whatever the process has at that address.
 //
 // Most devices count MRs in a key's upper 24 bits, so that these say where to look,
-// without a lock: a registration is not to pay for what few ask. Keys of the others
-// that meet there are in a map.
+// without a lock: a registration is not to pay for what few ask. Keys that meet there
+// are in a map, with how often they were added: the kernel may hand a key out again
+// before its last owner is done with it here. Pages, of 16 KiB for 4096 places, stay.
 type foreignKeys struct {
 	pages atomic.Pointer[[1 << 12]atomic.Pointer[keyPage]]
 	more  atomic.Int64 // how many are in met
 	mu    sync.RWMutex
-	met   map[uint32]struct{}
+	met   map[uint32]int
 }
 
 // keyPage has a key in each place, or 0.
@@ -42,7 +43,9 @@ func (f *foreignKeys) room(lkey uint32) *atomic.Uint32 {
 	if at := f.place(lkey); at != nil {
 		return at
 	}
-	f.pages.CompareAndSwap(nil, new([1 << 12]atomic.Pointer[keyPage]))
+	if f.pages.Load() == nil {
+		f.pages.CompareAndSwap(nil, new([1 << 12]atomic.Pointer[keyPage]))
+	}
 	f.pages.Load()[lkey>>20].CompareAndSwap(nil, new(keyPage))
 	return f.place(lkey)
 }
@@ -54,19 +57,21 @@ func (f *foreignKeys) add(lkey uint32) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.met == nil {
-		f.met = map[uint32]struct{}{}
+		f.met = map[uint32]int{}
 	}
-	f.met[lkey] = struct{}{}
+	f.met[lkey]++
 	f.more.Store(int64(len(f.met)))
 }
 
 func (f *foreignKeys) remove(lkey uint32) {
-	if lkey == 0 || f.room(lkey).CompareAndSwap(lkey, 0) {
+	if at := f.place(lkey); at == nil || at.CompareAndSwap(lkey, 0) {
 		return
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	delete(f.met, lkey)
+	if f.met[lkey]--; f.met[lkey] <= 0 {
+		delete(f.met, lkey)
+	}
 	f.more.Store(int64(len(f.met)))
 }
 

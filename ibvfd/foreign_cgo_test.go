@@ -80,6 +80,14 @@ func TestInlineByKey(t *testing.T) {
 	}
 	try("of a closed MR", false, SGE{here, 8, was})
 	try("of the one that is open", true, SGE{here, 8, db})
+	// The kernel may answer a change in place with another key.
+	c.k.rekeyed = 0x7700
+	if err := c.db.Rereg(ReregAttr{Change: ReregAccess, MRAttr: MRAttr{Access: AccessLocalWrite}, InPlace: InPlaceOnly}); err != nil || c.db.LKey() != 0x7700 {
+		t.Fatalf("%v, key %#x", err, c.db.LKey())
+	}
+	try("what it was before", false, SGE{here, 8, db})
+	db = 0x7700
+	try("what it is now", true, SGE{here, 8, db})
 	// One that is still registered keeps its key.
 	c.k.destroy = unix.EBUSY
 	if err := c.db.Close(); err == nil {

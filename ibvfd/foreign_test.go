@@ -33,6 +33,9 @@ func TestForeignKeys(t *testing.T) {
 				f.add(k)
 				model[k] = true
 			}
+			if got := f.has([]SGE{{1, 1, k}}); got != model[k] {
+				t.Fatalf("%s, seed %d, step %d: %#x is foreign: %v, want %v", name, seed, step, k, got, model[k])
+			}
 			probe := key()
 			if got := f.has([]SGE{{1, 1, 0}, {1, 0, k}, {1, 1, probe}}); got != model[probe] {
 				t.Fatalf("%s, seed %d, step %d: %#x is foreign: %v, want %v", name, seed, step, probe, got, model[probe])
@@ -43,6 +46,26 @@ func TestForeignKeys(t *testing.T) {
 		}
 		if f.more.Load() != 0 || len(f.met) != 0 {
 			t.Errorf("%s: %d are left", name, len(f.met))
+		}
+	}
+	// A key that its next owner has added before its last one has removed it is foreign
+	// until both have, wherever it is kept.
+	for _, other := range []uint32{0x1ff, 0x205} {
+		var f foreignKeys
+		f.add(other)
+		for range 2 {
+			f.add(0x101)
+		}
+		for i, want := range []bool{true, true, false} {
+			if i > 0 {
+				f.remove(0x101)
+			}
+			if got := f.has([]SGE{{1, 1, 0x101}}); got != want {
+				t.Errorf("beside %#x, removed %d times: foreign is %v", other, i, got)
+			}
+		}
+		if f.remove(0x101); !f.has([]SGE{{1, 1, other}}) {
+			t.Errorf("%#x went with its neighbour", other)
 		}
 	}
 	// Each goroutine's own are there while it has them, whoever's place they take.

@@ -45,7 +45,7 @@ const (
 	// descriptor, past the provider.
 	RouteIoctlOnly
 	// RouteAutoPeerDirect is RouteAuto, and where no route registers dma-bufs
-	// with this NIC, peer-direct on MRAttr.Pointer.
+	// with this NIC, or the memory has none, peer-direct on MRAttr.Pointer.
 	RouteAutoPeerDirect
 )
 
@@ -74,8 +74,9 @@ type MRAttr struct {
 
 	// Buf is the dma-buf of a DMABufFD MR. It may be closed once RegMR has
 	// returned: the MR holds the buffer. If Buf is nil, FD is used and
-	// borrowed for the call; with an FD below 0 and a Pointer, the memory has no
-	// dma-buf, and RouteAutoPeerDirect takes the pointer at once.
+	// borrowed for the call. With an FD below 0 and a Pointer, the memory has no
+	// dma-buf: RouteAutoPeerDirect registers the pointer, where a peer-memory client
+	// is registered, and every other policy answers EOPNOTSUPP, SkipChecks or not.
 	Buf    *dmabuf.Buf
 	FDType FDType
 	FD     int

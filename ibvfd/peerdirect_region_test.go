@@ -91,10 +91,10 @@ func TestPeerDirectUnexported(t *testing.T) {
 	peer(t, pd, "nv_mem", "1.3")
 	unasked := attr
 	unasked.Policy = RouteAuto
-	refused("not asked for", unasked, "was not exported as a dma-buf: EOPNOTSUPP")
+	refused("not asked for", unasked, "no dma-buf of the memory is at hand: EOPNOTSUPP")
 	nowhere := attr
 	nowhere.Segments = []Segment{{Length: page}}
-	refused("no pointer", nowhere, "without a Buf or an Addr")
+	refused("no pointer", nowhere, "without a Buf, or an Addr beyond its Offset")
 
 	r, err := RegisterRegion(attr, pd)
 	if err != nil {
@@ -111,6 +111,20 @@ func TestPeerDirectUnexported(t *testing.T) {
 		t.Errorf("%+v, registered at %#x", mrs[0].State(), s.addr)
 	}
 	if err := r.Close(); err != nil {
+		t.Error(err)
+	}
+	// A dma-buf's MR can become one of such memory, as it can be made of it.
+	pd2 := scripted(t, newScript(), &kernel{driver: 4, reg: always(0)})
+	peer(t, pd2, "nv_mem", "1.3")
+	mr, err := pd2.RegMR(MRAttr{Kind: DMABufFD, FD: openFile(t), Length: page, SkipChecks: true, Policy: RouteIoctlOnly})
+	if err != nil {
+		t.Fatal(err)
+	}
+	bare := MRAttr{Kind: DMABufFD, FD: -1, Pointer: farAway, Length: page, Policy: RouteAutoPeerDirect}
+	if err := mr.Rereg(ReregAttr{Change: ReregMemory, MRAttr: bare}); err != nil || mr.Route() != RoutePeerDirect {
+		t.Errorf("of a dma-buf: %v, %+v", err, mr.State())
+	}
+	if err := mr.Close(); err != nil {
 		t.Error(err)
 	}
 }

@@ -23,7 +23,8 @@ func (k PKey) Full() bool { return k&0x8000 != 0 }
 // Partition is the partition's number.
 func (k PKey) Partition() uint16 { return uint16(k &^ 0x8000) }
 
-// PKeys reads a port's P_Key table: by index, 0 where a place is not in use.
+// PKeys reads a port's P_Key table: by index, 0 where a place is not in use. A port that
+// the device does not have, or has no table of, is fs.ErrNotExist.
 func (c *Context) PKeys(port int) ([]PKey, error) {
 	if err := c.enter(); err != nil {
 		return nil, err
@@ -67,9 +68,14 @@ func (c *Context) readPKeys(port int) ([]PKey, error) {
 }
 
 // PKeyIndex is where a port has a partition, as [ConnectAttr] and [QP.Activate] want
-// it: full membership, or else limited, whichever of them the key says, as the kernel
-// looks for it (ib_find_cached_pkey). A port outside of the partition is ENOENT.
+// it: full membership first, or else limited, whichever of them the key says. A port
+// outside of the partition is ENOENT, a key that names none EINVAL.
 func (c *Context) PKeyIndex(port int, key PKey) (int, error) {
+	if key.Partition() == 0 {
+		e := failed("find the P_Key", c.name, unix.EINVAL)
+		e.Detail = fmt.Sprintf("%#04x names no partition", uint16(key))
+		return 0, e
+	}
 	keys, err := c.PKeys(port)
 	if err != nil {
 		return 0, err
@@ -77,7 +83,7 @@ func (c *Context) PKeyIndex(port int, key PKey) (int, error) {
 	limited := -1
 	for i, k := range keys {
 		switch {
-		case k.Partition() != key.Partition() || k.Partition() == 0:
+		case k.Partition() != key.Partition():
 		case k.Full():
 			return i, nil
 		case limited < 0:
@@ -92,6 +98,9 @@ func (c *Context) PKeyIndex(port int, key PKey) (int, error) {
 		if k.Partition() != 0 {
 			has = append(has, fmt.Sprintf("%#04x at %d", uint16(k), i))
 		}
+	}
+	if len(has) == 0 {
+		has = append(has, "none")
 	}
 	e := failed("find the P_Key", c.name, unix.ENOENT)
 	e.Detail = fmt.Sprintf("port %d is in no partition %#04x; it has %s", port, key.Partition(), strings.Join(has, ", "))

@@ -42,13 +42,18 @@ func TestPKeys(t *testing.T) {
 	if !keys[10].Full() || keys[0].Full() || keys[3].Partition() != 0x12 {
 		t.Errorf("%#x", keys)
 	}
-	for key, want := range map[PKey]int{0xffff: 10, 0x7fff: 10, 0x12: 3, 0x8012: 3, 0x8034: 11, 0x34: 11, 0x56: -1, 0: -1, 0x8000: -1} {
+	for key, want := range map[PKey]int{0xffff: 10, 0x7fff: 10, 0x12: 3, 0x8012: 3, 0x8034: 11, 0x34: 11, 0x56: -1} {
 		got, err := c.PKeyIndex(1, key)
 		switch {
 		case want >= 0 && (got != want || err != nil):
 			t.Errorf("%#x: %d, %v; want %d", key, got, err, want)
 		case want < 0 && (!errors.Is(err, unix.ENOENT) || !strings.Contains(err.Error(), "0x7fff at 0, 0x0012 at 1, 0x8012 at 3")):
 			t.Errorf("%#x: %d, %v; want ENOENT, and what there is", key, got, err)
+		}
+	}
+	for _, key := range []PKey{0, 0x8000} {
+		if _, err := c.PKeyIndex(1, key); !errors.Is(err, unix.EINVAL) || !strings.Contains(err.Error(), "names no partition") {
+			t.Errorf("%#x: %v", key, err)
 		}
 	}
 	put("4", "garbage")

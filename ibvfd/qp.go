@@ -174,7 +174,7 @@ func (pd *PD) CreateQP(attr QPAttr) (*QP, error) {
 		send.ud = pd
 		q.local.QKey = attr.QKey
 	}
-	send.every, send.not = attr.SignalEvery, &pd.ctx.foreign
+	send.every, send.foreign = attr.SignalEvery, &pd.ctx.foreign
 	q.v, q.num, q.send.q, q.recv.q = v, v.num(), send, recv
 	q.attr.SendDepth, q.attr.RecvDepth = init.sendDepth, init.recvDepth
 	q.attr.SendSGE, q.attr.RecvSGE, q.attr.Inline = init.sendSGE, init.recvSGE, init.inline

@@ -27,11 +27,11 @@ func address[T any](queue *T) C.uintptr_t { return C.uintptr_t(uintptr(unsafe.Po
 // sendQueue posts through an array of struct ibv_send_wr in C memory. One
 // goroutine at a time may use it.
 type sendQueue struct {
-	c   *C.struct_vb_send_queue
-	wr  []abiSendWR  // C memory
-	sge []abiSGE     // C memory, sges for each wr
-	ud  *PD          // whose address handles work requests name; nil unless UD
-	not *foreignKeys // what SendInline may not name
+	c       *C.struct_vb_send_queue
+	wr      []abiSendWR  // C memory
+	sge     []abiSGE     // C memory, sges for each wr
+	ud      *PD          // whose address handles work requests name; nil unless UD
+	foreign *foreignKeys // what SendInline may not name
 
 	atomicWrite, flush bool // they can be posted
 
@@ -97,7 +97,7 @@ func (q *sendQueue) encode(wrs []SendWR) (n int, bad postRefusal) {
 		if len(w.SGE) > sges {
 			return i, postTooMany
 		}
-		if w.Flags&SendInline != 0 && (foreign(w.SGE) || q.not.has(w.SGE)) {
+		if w.Flags&SendInline != 0 && (foreign(w.SGE) || q.foreign.has(w.SGE)) {
 			return i, postForeign
 		}
 		a.wrID, a.opcode, a.sendFlags = w.ID, uint32(w.Op), uint32(w.Flags)
@@ -128,6 +128,9 @@ func (q *sendQueue) encode(wrs []SendWR) (n int, bad postRefusal) {
 			}
 			if len(w.SGE) > 0 {
 				return i, postNoSGE
+			}
+			if w.RemoteAddr%atomicSize != 0 {
+				return i, postUnaligned
 			}
 			*(*uint64)(unsafe.Pointer(&a.rkey)) = w.CompareAdd
 			a.atomicRKey = w.RKey

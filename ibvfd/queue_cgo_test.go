@@ -261,6 +261,7 @@ func TestPostFlush(t *testing.T) {
 	}{
 		"an SGE":                   {SendWR{SGE: make([]SGE, 1), Placement: FlushGlobal}, postNoSGE},
 		"an atomic write's SGE":    {SendWR{Op: OpAtomicWrite, SGE: make([]SGE, 1)}, postNoSGE},
+		"an atomic write at 4":     {SendWR{Op: OpAtomicWrite, RemoteAddr: 1<<32 + 4}, postUnaligned},
 		"no placement":             {SendWR{FlushLength: 8}, postNoPlacement},
 		"an unknown placement":     {SendWR{Placement: 1 << 2}, postNoPlacement},
 		"a known and another one":  {SendWR{Placement: FlushGlobal | 1<<7}, postNoPlacement},

@@ -9,9 +9,9 @@ import "golang.org/x/sys/unix"
 // Queues live in C memory. Without cgo no context opens, so none is made.
 type (
 	sendQueue struct {
-		ud    *PD
-		not   *foreignKeys
-		every int
+		ud      *PD
+		foreign *foreignKeys
+		every   int
 	}
 	recvQueue       struct{}
 	completionQueue struct{}

@@ -16,8 +16,10 @@ import (
 
 // Segment is a part of a dma-buf.
 type Segment struct {
-	Buf            *dmabuf.Buf // nil of memory that cannot be exported: with Addr, for RouteAutoPeerDirect
-	Offset, Length uint64      // bytes
+	// Buf is nil for memory that cannot be exported. Such a segment has an Addr, and
+	// RouteAutoPeerDirect alone registers it.
+	Buf            *dmabuf.Buf
+	Offset, Length uint64 // bytes
 	// Addr is the device pointer of the segment's first byte, for
 	// RouteAutoPeerDirect; 0 if there is none.
 	Addr uint64
@@ -161,7 +163,7 @@ func (a *RegionAttr) parts(pd *PD) ([]MRAttr, error) {
 	var total uint64
 	for _, s := range a.Segments {
 		if s.Buf == nil && s.pointer() == 0 || total+s.Length < total || s.Offset+s.Length < s.Offset {
-			return nil, pd.ctx.refuse(&part, CauseBadRange, unix.EINVAL, "a segment without a Buf or an Addr, or one that ends beyond 2^64", "")
+			return nil, pd.ctx.refuse(&part, CauseBadRange, unix.EINVAL, "a segment without a Buf, or an Addr beyond its Offset, or one that ends beyond 2^64", "")
 		}
 		total += s.Length
 	}

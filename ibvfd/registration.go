@@ -111,15 +111,13 @@ func (r *registration) end() error {
 	if r.ended {
 		return nil
 	}
-	// Before the key is another MR's.
+	if err := r.deregister(); err != nil {
+		return err
+	}
+	// Not before: who still sends inline by the key is refused as long as it is this
+	// MR's. A host MR that has it at once may be, too, for a moment.
 	if r.foreign() {
 		r.pd.ctx.foreign.remove(r.made.lkey)
-	}
-	if err := r.deregister(); err != nil {
-		if r.foreign() {
-			r.pd.ctx.foreign.add(r.made.lkey)
-		}
-		return err
 	}
 	r.ended = true
 	r.pd.drop(kindMR)
@@ -206,7 +204,11 @@ func (r *registration) registerDMABuf(attr *MRAttr) error {
 	}
 	switch {
 	case attr.unexported():
-		return r.otherwise(attr, r.pd.ctx.refuse(attr, CauseNotSupported, unix.EOPNOTSUPP, "the memory was not exported as a dma-buf", "export it, or allow RouteAutoPeerDirect where a peer-memory client is registered"))
+		remedy := ""
+		if attr.Policy != RouteAutoPeerDirect {
+			remedy = "export it, or allow RouteAutoPeerDirect where a peer-memory client is registered"
+		}
+		return r.otherwise(attr, r.pd.ctx.refuse(attr, CauseNotSupported, unix.EOPNOTSUPP, "no dma-buf of the memory is at hand", remedy))
 	case attr.Buf == nil:
 		return r.registerFD(attr)
 	}

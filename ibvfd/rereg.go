@@ -111,7 +111,7 @@ func (m *MR) Rereg(attr ReregAttr) error {
 	} else if attr.InPlace == InPlaceOnly {
 		return cur.refuseRereg(next, err)
 	}
-	return m.anew(cur, pd, next, attr.KeepOld)
+	return m.anew(cur, pd, next, &attr)
 }
 
 // DropOld ends the registrations that Rereg kept with KeepOld; operations under
@@ -220,8 +220,8 @@ func (r *registration) change(was *registration) error {
 		return err
 	}
 	if r.made.lkey != mr.LKey && r.foreign() {
-		r.pd.ctx.foreign.remove(r.made.lkey)
 		r.pd.ctx.foreign.add(mr.LKey)
+		r.pd.ctx.foreign.remove(r.made.lkey)
 	}
 	r.made.lkey, r.made.rkey = mr.LKey, mr.RKey
 	if r.made.v != nil && pd != nil {
@@ -258,8 +258,9 @@ func (c *Context) changesInPlace(flags Access) bool {
 }
 
 // anew registers next beside r, shows it, and ends r unless it is to be kept.
-func (m *MR) anew(r *registration, pd *PD, next *MRAttr, keepOld bool) error {
-	if next.Kind == DMABufFD && next.Buf == nil && next.FD < 0 && !(r.peer && next.unexported()) || next.Buf != nil && next.Buf.Closed() {
+func (m *MR) anew(r *registration, pd *PD, next *MRAttr, attr *ReregAttr) error {
+	pointed := next.unexported() && (r.peer || attr.Change&ReregMemory != 0)
+	if next.Kind == DMABufFD && next.Buf == nil && next.FD < 0 && !pointed || next.Buf != nil && next.Buf.Closed() {
 		return pd.ctx.refuse(next, CauseClosedFD, 0, "the MR's keys cannot stay, and its buffer's descriptor is not at hand", "give the buffer again, with ReregMemory").because(os.ErrClosed).rereg()
 	}
 	fresh := new(registration)
@@ -267,7 +268,7 @@ func (m *MR) anew(r *registration, pd *PD, next *MRAttr, keepOld bool) error {
 		return asRereg(err)
 	}
 	m.now.Store(fresh)
-	if keepOld {
+	if attr.KeepOld {
 		m.keep(r)
 		return nil
 	}

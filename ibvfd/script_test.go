@@ -3,6 +3,7 @@
 package ibvfd
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -237,6 +238,7 @@ type kernel struct {
 	changed  []reregBlock              // what REREG_MR was asked
 	live     int
 	made     uint32 // handles and keys count up
+	rekeyed  uint32 // REREG_MR answers the handle as keys, or this
 	requests int
 }
 
@@ -272,7 +274,8 @@ func (k *kernel) Ioctl(_ int, req uint32, arg unsafe.Pointer) error {
 		n = k.rereg
 		if n == 0 {
 			block := k.changed[len(k.changed)-1]
-			**(**[2]uint32)(data(1)) = [2]uint32{block.handle, block.handle}
+			key := cmp.Or(k.rekeyed, block.handle)
+			**(**[2]uint32)(data(1)) = [2]uint32{key, key}
 		}
 	default:
 		n = unix.EPROTONOSUPPORT

@@ -212,7 +212,10 @@ func (f *traffic) end(t *testing.T) {
 	if err := <-f.finished; err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("%d WRITEs arrived, %d failed", f.arrived, f.refused)
+	t.Logf("%d WRITEs arrived, %d failed; %d changes were in the middle of some", f.arrived, f.refused, f.flights)
+	if f.flights == 0 {
+		t.Error("nothing was in flight when the MR was changed")
+	}
 }
 
 // settled sends once more, while nothing changes.

@@ -182,9 +182,11 @@ func (m *meter) ops(ctx context.Context, t *turn, op talk.Op, size int64, n, dep
 	for n > 0 {
 		w := talk.Work{Size: size, Count: min(n, most)}
 		w.Slots = int(min(int64(w.Count), min(m.buf.Size(), m.server.Size)/size))
+		if op != talk.Read {
+			w.Count = w.Slots // of each kind, as what is sent must not change meanwhile
+		}
 		if t.kind == kindStaged && op != talk.Read {
 			// What has not changed since the last time would not be copied again.
-			w.Count = w.Slots
 			if err := m.refresh(size * int64(w.Slots)); err != nil {
 				return 0, err
 			}

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/talk"
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 	"github.com/gpurdma/gpurdma/internal/bytesize"
 )
@@ -58,7 +59,7 @@ func (r *benchResult) csv(w io.Writer) error {
 	c := csv.NewWriter(w)
 	_ = c.Write([]string{
 		"op", "size", "kind", "latency_samples", "p50_ns", "p90_ns", "p99_ns", "p999_ns", "max_ns",
-		"operations", "bytes_per_s_median", "bytes_per_s_low", "bytes_per_s_high", "bandwidth_ratio", "latency_ratio",
+		"operations", "bytes_per_s_median", "bytes_per_s_low", "bytes_per_s_high", "bandwidth_ratio", "latency_ratio", "staged_bytes",
 	})
 	float := func(f float64) string { return strconv.FormatFloat(f, 'g', 6, 64) }
 	for _, p := range r.Points {
@@ -67,7 +68,7 @@ func (r *benchResult) csv(w io.Writer) error {
 			p.Op, strconv.FormatInt(p.Size, 10), p.Kind, strconv.Itoa(l.Samples),
 			strconv.FormatInt(int64(l.P50), 10), strconv.FormatInt(int64(l.P90), 10), strconv.FormatInt(int64(l.P99), 10),
 			strconv.FormatInt(int64(l.P999), 10), strconv.FormatInt(int64(l.Max), 10),
-			strconv.Itoa(b.Operations), float(b.Rate.Median), float(b.Rate.Low), float(b.Rate.High), float(b.Ratio.Median), float(l.Ratio.Median),
+			strconv.Itoa(b.Operations), float(b.Rate.Median), float(b.Rate.Low), float(b.Rate.High), float(b.Ratio.Median), float(l.Ratio.Median), strconv.FormatInt(p.StagedBytes, 10),
 		})
 	}
 	c.Flush()
@@ -98,6 +99,10 @@ func (r *benchResult) text(w io.Writer) error {
 		fmt.Fprintf(w, "\nRatio of the bandwidth to that of %s memory here, median of %d rounds in turn; slices of %v, depth %d, batch %d.\n",
 			r.Points[0].Kind, r.Rounds, r.Slice, r.Depth, r.Batch)
 	}
+	if held := r.room(); held > 0 {
+		fmt.Fprintf(w, "Of write and send fewer than %d were under way beyond %s: the smaller buffer has room for no more at once; see --size.\n",
+			r.Depth, bytesize.Format(held))
+	}
 	if r.Rounds < fairRounds {
 		fmt.Fprintf(w, "Fewer than %d rounds: the ratios say little.\n", fairRounds)
 	}
@@ -106,6 +111,19 @@ func (r *benchResult) text(w io.Writer) error {
 		_, err = fmt.Fprintf(w, "not measured: %s: %s\n", n.Spec, n.Why)
 	}
 	return err
+}
+
+// room is the largest size of which the smaller buffer has room for Depth at once, where
+// a larger one was measured of an operation that does not use a place twice at a time; 0
+// otherwise.
+func (r *benchResult) room() int64 {
+	held := min(r.Local.Memory.Size, r.Remote.Size) / int64(max(r.Depth, 1))
+	for _, p := range r.Points {
+		if p.Op != talk.Read.String() && p.Size > held {
+			return held
+		}
+	}
+	return 0
 }
 
 // series are the points of one operation with one kind of memory, by size.

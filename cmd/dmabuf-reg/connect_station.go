@@ -209,13 +209,13 @@ func (f *stationFlags) open(ctx context.Context, opt gpurdma.EndpointOptions) (_
 // register makes the station's buffer, watched by a tracer where that is wanted, which
 // goes before anything is moved.
 func (s *station) register(ctx context.Context, p gpurdma.Policy, traced bool) (err error) {
-	seen, err := newWitness(traced && s.src != nil)
+	seen, err := newWitness(traced && s.src != nil && p != gpurdma.StagedOnly)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, seen.close()) }()
 	if s.buf, err = s.buffer(p); err != nil {
-		s.Failure = seen.refusal(ctx, err)
+		_ = seen.refusal(ctx, err) // err says what was seen
 		return err
 	}
 	switch path := s.buf.Path(); {
@@ -251,7 +251,7 @@ func (s *station) describe() {
 	case p.Direct != gpurdma.Staged:
 		s.Path, s.Why = kindDirect, "registered by "+s.Route
 		switch {
-		case s.Placement != nil && s.Memory.vram() && s.Placement.Direct() == placement.No:
+		case s.Placement != nil && s.Memory.vram() && away(s.Placement.Memory):
 			s.Path = pathMoved
 			s.Why += ", but its bytes are not in the GPU's memory: " + s.Placement.String()
 		case s.Placement != nil:
@@ -264,6 +264,11 @@ func (s *station) describe() {
 	default:
 		s.Path, s.Why = "staged", "asked for by --policy"
 	}
+}
+
+// away reports that none of a GPU's bytes are in its memory.
+func away(m placement.Memory) bool {
+	return m == placement.SystemMemory || m == placement.Bounced
 }
 
 func (s *station) close() error {

@@ -27,11 +27,11 @@ said err 'Kernel panic - not syncing: sysrq triggered crash'
 if grep -q 'made/up' "$dir/err"; then fail "a fault that is meant to happen was reported"; fi
 ok large streams, provoked faults, a panic
 
-# A kernel that does not get as far as init, in which nothing of ours has run, has a
-# second machine, and no third.
+# An emulated kernel whose init does not report, in which nothing of ours has run, has
+# a second machine, and no third.
 boots=$((boots + 1))
-run 121 run -kernel-arg rdinit=/no/such -- true
-said err 'the machine did not get as far as init, trying once more' 'Kernel panic - not syncing: VFS: Unable to mount root fs'
+GPURDMA_ACCEL=tcg run 121 run -kernel-arg rdinit=/no/such -- true
+said err 'init did not report, trying once more' 'Kernel panic - not syncing: VFS: Unable to mount root fs'
 [ "$(grep -c 'trying once more' "$dir/err")" = 1 ] || fail "not exactly two tries"
 ok a kernel without init
 

@@ -45,13 +45,27 @@ func (e *HangError) Error() string {
 	return withTail(fmt.Sprintf("node %s: %s", e.Node, e.What), e.Tail, e.LogFile)
 }
 
-// BootError says that a kernel that is emulated did not get as far as our init. Seen
+// BootError says that the init of a kernel that is emulated did not report. Seen
 // with 6.12 and two processors, one time in thousands: a timer of the second one did
 // not fire in its first second, and the kernel's own threads waited for it.
 type BootError struct{ Err error } // KernelError or HangError
 
 func (e *BootError) Error() string { return "while it booted, " + e.Err.Error() }
 func (e *BootError) Unwrap() error { return e.Err }
+
+// unborn reports that this, on one node or several, is all that was wrong.
+func unborn(err error) bool {
+	if list, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // each of them counts
+		for _, e := range list.Unwrap() {
+			if !unborn(e) {
+				return false
+			}
+		}
+		return true
+	}
+	var b *BootError
+	return errors.As(err, &b)
+}
 
 // DeathError says that a machine ended by itself.
 type DeathError struct {

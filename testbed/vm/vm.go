@@ -34,21 +34,20 @@ type VM struct {
 
 // Start boots every node of the machine and returns when all are set up.
 //
-// A machine that the emulator has Corrupted by then is tried once more, as is one whose
-// kernel did not get as far as our init: nothing that is to be tested had begun. What
-// the first try left is said.
+// A machine that the emulator has Corrupted by then is tried once more, as is one with
+// kernels whose init did not report, which loads Debian's modules only: nothing that is
+// to be tested had begun. What the first try left is said.
 func Start(ctx context.Context, o Options) (*VM, error) {
 	return twice(func() (*VM, error) { return start(ctx, o) })
 }
 
 func twice(start func() (*VM, error)) (*VM, error) {
 	v, err := start()
-	var b *BootError
 	switch {
 	case Corrupted(err):
 		fmt.Fprintf(os.Stderr, "testbed: the emulator corrupted the machine while it booted, trying once more: %s\n", title(err))
-	case errors.As(err, &b):
-		fmt.Fprintf(os.Stderr, "testbed: the machine did not get as far as init, trying once more: %v\n", err)
+	case unborn(err):
+		fmt.Fprintf(os.Stderr, "testbed: init did not report, trying once more: %v\n", err)
 	default:
 		return v, err
 	}

@@ -254,6 +254,7 @@ func TestTwice(t *testing.T) {
 		{"well", []error{nil}, 1, false},
 		{"a stall before init", []error{emulated.unborn(stall), nil}, 2, false},
 		{"a hang before init, in one of two", []error{errors.Join(nil, emulated.unborn(fmt.Errorf("node a: %w", hang))), nil}, 2, false},
+		{"a hang before init, and another node's refusal", []error{errors.Join(emulated.unborn(hang), errors.New("node b runs another kernel")), nil}, 1, true},
 		{"twice", []error{emulated.unborn(stall), emulated.unborn(hang), nil}, 2, true},
 		{"a stall after init", []error{stall, nil}, 1, true},
 		{"a hang after init", []error{hang, nil}, 1, true},

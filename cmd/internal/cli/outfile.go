@@ -118,12 +118,15 @@ func Unwritten(what, flag, path string, err error) error {
 	// Where it is another file than the user's, such as the directory above it. The
 	// temporary one is nobody's.
 	var at *fs.PathError
-	if errors.As(err, &at) && at.Path != path && !strings.HasPrefix(filepath.Base(at.Path), ".") {
+	if errors.As(err, &at) && at.Path != path && !strings.HasPrefix(filepath.Base(at.Path), "."+filepath.Base(path)+".") {
 		e.Detail = fmt.Sprintf("%s of %s", at.Op, at.Path)
 	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		e.Remedy = "make its directory, or give " + flag + " a path in one that exists"
+		if _, err := os.Stat(filepath.Dir(path)); err == nil {
+			e.Remedy = "give " + flag + " a path in a directory in which files can be made"
+		}
 	case errors.Is(err, unix.EISDIR), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ELOOP):
 		e.Remedy = "give " + flag + " the path of a file in a directory"
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, unix.EROFS):

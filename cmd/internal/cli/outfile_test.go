@@ -169,7 +169,7 @@ func TestUnwritten(t *testing.T) {
 		filepath.Join(dir, "file/x"):  {unix.ENOTDIR, "give --csv the path of a file"},
 		filepath.Join(dir, "loop"):    {unix.ELOOP, "give --csv the path of a file"},
 		"/dev/full":                   {unix.ENOSPC, "free space there"},
-		"/proc/sys/kernel/osrelease1": {unix.ENOENT, "give --csv a path in one that exists"},
+		"/proc/sys/kernel/osrelease1": {unix.ENOENT, "give --csv a path in a directory in which files can be made"},
 	} {
 		err := put(path, "text")
 		if err == nil {
