@@ -100,6 +100,10 @@ func (v *VM) launch(desc machine.Node, image string, setup *wire.Setup, cable []
 		args = append(args, "-chardev", fmt.Sprintf("socket,id=%s,fd=%d", p, fd(theirs)),
 			"-device", fmt.Sprintf("virtserialport,chardev=%s,name=%s", p, p))
 	}
+	var clock []string
+	if o.Accel == "tcg" {
+		clock = counterRate()
+	}
 	// A comma in a path is doubled for QEMU.
 	q := func(path string) string { return strings.ReplaceAll(path, ",", ",,") }
 	args = append(args,
@@ -108,7 +112,7 @@ func (v *VM) launch(desc machine.Node, image string, setup *wire.Setup, cable []
 		"-fsdev", "local,id=results,path="+q(v.Results)+",security_model=none,multidevs=remap",
 		"-device", "virtio-9p-pci,bus=pcie.0,fsdev=results,mount_tag="+wire.TagResults,
 		"-kernel", o.Kernel.Boot(), "-initrd", image,
-		"-append", strings.Join(slices.Concat(baseCmdline, []string{stallTimeout(o.Slow)}, desc.Cmdline(), o.KernelArgs), " "))
+		"-append", strings.Join(slices.Concat(baseCmdline, []string{stallTimeout(o.Slow)}, clock, desc.Cmdline(), o.KernelArgs), " "))
 	args = append(args, o.ExtraArgs...)
 
 	qemu := QEMU(o.Tree)

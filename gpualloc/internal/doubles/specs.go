@@ -32,7 +32,11 @@ func Specs(t *testing.T, family string, pci gpualloc.PCIAddr, names ...string) {
 		if !errors.Is(err, gpualloc.ErrUnknownSpec) {
 			t.Errorf("%q: got %v, want ErrUnknownSpec", spec, err)
 		}
-		Words(t, err, spec, "use auto, or one of: ", family+":0")
+		which := "use auto, or one of: "
+		if name == "0/nowhere" { // the GPU is there
+			which = family + `:0 has no memory called "nowhere": no such allocator; use one of: `
+		}
+		Words(t, err, spec, which, family+":0")
 	}
 }
 
