@@ -64,12 +64,14 @@ func (f *foreignKeys) add(lkey uint32) {
 }
 
 func (f *foreignKeys) remove(lkey uint32) {
-	if at := f.place(lkey); at == nil || at.CompareAndSwap(lkey, 0) {
+	if at := f.place(lkey); lkey == 0 || at == nil || at.CompareAndSwap(lkey, 0) {
 		return
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.met[lkey]--; f.met[lkey] <= 0 {
+	if n := f.met[lkey]; n > 1 {
+		f.met[lkey] = n - 1
+	} else {
 		delete(f.met, lkey)
 	}
 	f.more.Store(int64(len(f.met)))

@@ -45,9 +45,9 @@ func (e *HangError) Error() string {
 	return withTail(fmt.Sprintf("node %s: %s", e.Node, e.What), e.Tail, e.LogFile)
 }
 
-// BootError says that the init of a kernel that is emulated did not report. Seen
-// with 6.12 and two processors, one time in thousands: a timer of the second one did
-// not fire in its first second, and the kernel's own threads waited for it.
+// BootError says that the init of a kernel that is emulated did not report. Seen with
+// 6.12 on a busy host: RCU stalled, most likely by a clock that ran too fast
+// (counterRate).
 type BootError struct{ Err error } // KernelError or HangError
 
 func (e *BootError) Error() string { return "while it booted, " + e.Err.Error() }
