@@ -9,7 +9,7 @@ import (
 
 // fused is what NCCL sees of switches, nearest first. Broadcom's of the fourth and
 // fifth generation show themselves as a switch with switches below, and NCCL takes
-// those for one (src/graph/topo.cc, ncclTopoFlattenBcmSwitches). The caller holds mu.
+// those for one (src/graph/topo.cc, ncclTopoFlattenBcmSwitches).
 func (m *Machine) fused(switches []Addr) ([]Addr, error) {
 	var out []Addr
 	for i, s := range switches {
@@ -42,9 +42,11 @@ func (c chip) generation(level uint16) int {
 	return 0
 }
 
-// broadcom reads the numbers of a switch, once. The caller holds mu.
+// broadcom reads the numbers of a switch, once.
 func (m *Machine) broadcom(a Addr) (chip, error) {
 	n := m.node(a)
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	if n.chip == nil {
 		const vendor = 0x1000
 		var c chip

@@ -149,7 +149,7 @@ func Checks() []*Check {
 
 // Check carries out all checks, in the order of Checks.
 func (m *Machine) Check(s Subject) []Finding {
-	l := &look{m: m, s: s, functions: map[Addr]*function{}}
+	l := &look{m: m, s: s, functions: map[Addr]*function{}, memo: map[string]any{}}
 	for _, g := range s.GPUs {
 		if g.Exporter.Class != ClassSystem {
 			l.gpus = append(l.gpus, g)
@@ -230,14 +230,7 @@ type look struct {
 	pairs []Pair // theirs
 
 	functions map[Addr]*function
-	kernelLog *kernelLog
-	matters   map[Addr]bool
-	verbs     *verbsLibraries
-	provided  map[string]provided // by provider
-
-	lenders map[string]bool // physical functions with virtual ones
-	cards   map[Addr]string // of VPD, which is slow to read
-	second  *secondFunctions
+	memo      map[string]any // what once has read
 
 	// What opens ports: those that pairs need, and all from which pairs gain.
 	parameters struct{ needed, all *Remedy }
@@ -304,6 +297,16 @@ type function struct {
 	config pci.Config
 	cfgErr error
 	dir    string // "bus/pci/devices/0000:03:00.0"
+}
+
+// once reads what several checks need, the first time that one asks.
+func once[T any](l *look, key string, read func() T) T {
+	if v, ok := l.memo[key]; ok {
+		return v.(T)
+	}
+	v := read()
+	l.memo[key] = v
+	return v
 }
 
 func (l *look) function(a Addr) *function {

@@ -184,9 +184,7 @@ func (l *look) hostBridges() {
 			continue
 		}
 		seen[f.Bus] = true
-		l.m.mu.Lock()
 		h := l.m.hostOf(l.m.node(f.PCI))
-		l.m.mu.Unlock()
 		ok, why := l.m.Kernel.trusts(h, true)
 		if cpu == placement.AnswerUnknown && ok == placement.No {
 			ok, why = cpu, why+", and the processor is not known"

@@ -105,16 +105,17 @@ func (l *look) lent(n NIC) bool {
 	if n.Importer.PCI == nil {
 		return false
 	}
-	if l.lenders == nil {
-		l.lenders = map[string]bool{}
+	lenders := once(l, "physical functions with virtual ones", func() map[string]bool {
+		out := map[string]bool{}
 		names, _ := l.list("sys/bus/pci/devices")
 		for _, name := range names {
 			if r := l.link("sys/bus/pci/devices", name, "physfn"); r.err == nil {
-				l.lenders[base(r.text)] = true
+				out[base(r.text)] = true
 			}
 		}
-	}
-	return l.lenders[n.Importer.PCI.String()]
+		return out
+	})
+	return lenders[n.Importer.PCI.String()]
 }
 
 func (l *look) subnetManager() {

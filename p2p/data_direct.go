@@ -71,11 +71,11 @@ func (l *look) dataDirect() {
 
 // directFunctions are those that the driver can use.
 func (l *look) directFunctions() ([]*function, error) {
-	if l.second == nil {
-		l.second = &secondFunctions{}
-		l.second.all, l.second.err = l.readDirectFunctions()
-	}
-	return l.second.all, l.second.err
+	second := once(l, "functions for direct data", func() secondFunctions {
+		all, err := l.readDirectFunctions()
+		return secondFunctions{all, err}
+	})
+	return second.all, second.err
 }
 
 // secondFunctions are what directFunctions found.
@@ -239,14 +239,8 @@ func (l *look) ofCard(n NIC, all []*function) (own []*function, known bool) {
 }
 
 func (l *look) card(a Addr) string {
-	card, ok := l.cards[a]
-	if !ok {
+	return once(l, "card of "+a.String(), func() string {
 		r := l.read("sys/bus/pci/devices", a.String(), "vpd")
-		card = pci.VPDKeyword([]byte(r.text), ofOneCard)
-		if l.cards == nil {
-			l.cards = map[Addr]string{}
-		}
-		l.cards[a] = card
-	}
-	return card
+		return pci.VPDKeyword([]byte(r.text), ofOneCard)
+	})
 }

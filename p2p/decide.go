@@ -95,8 +95,6 @@ func (d *Decision) because(format string, args ...any) {
 // Decide mirrors the kernel's decision on client's traffic to memory of
 // provider. A nil client is a device below no PCI function.
 func (m *Machine) Decide(provider Addr, client *Addr) Decision {
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	d := Decision{Steps: -1}
 	if m.Kernel.P2PDMA == placement.No {
 		return d.refuse("the kernel is built without %s (%s)", configP2PDMA, m.Kernel.Source)

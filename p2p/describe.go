@@ -58,9 +58,7 @@ func (m *Machine) Function(a Addr) (Function, error) {
 	if err != nil {
 		return Function{}, err
 	}
-	m.mu.Lock()
 	n := m.node(a)
-	m.mu.Unlock()
 	if n.err != nil {
 		return Function{}, n.err
 	}

@@ -160,32 +160,27 @@ func (l *look) concerns(line string) bool {
 // matter are the functions looked at. A log can have a line for each of
 // thousands of errors, so they are gathered once.
 func (l *look) matter() map[Addr]bool {
-	if l.matters == nil {
-		l.matters = map[Addr]bool{}
+	return once(l, "functions that matter", func() map[Addr]bool {
+		out := map[Addr]bool{}
 		for _, f := range l.all() {
-			l.matters[f.PCI] = true
+			out[f.PCI] = true
 		}
 		// Of a host bridge the kernel names the function that stands for it.
 		for _, f := range l.endpoints() {
 			if f.err != nil {
 				continue
 			}
-			l.m.mu.Lock()
 			h := l.m.hostOf(l.m.node(f.PCI))
-			l.m.mu.Unlock()
 			if h.err == nil && !h.empty {
-				l.matters[h.first.Addr] = true
+				out[h.first.Addr] = true
 			}
 		}
-	}
-	return l.matters
+		return out
+	})
 }
 
 func (l *look) log() *kernelLog {
-	if l.kernelLog == nil {
-		l.kernelLog = l.m.kernelLog()
-	}
-	return l.kernelLog
+	return once(l, "kernel log", l.m.kernelLog)
 }
 
 // kernelLog reads the log where it is. This machine's kernel can also be asked.

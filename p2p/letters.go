@@ -22,9 +22,7 @@ type Letters struct {
 
 // Letters names the way between two functions; "" if it is not known.
 func (m *Machine) Letters(a, b Addr) Letters {
-	m.mu.Lock()
 	na, nb := m.node(a), m.node(b)
-	m.mu.Unlock()
 	if na.err != nil || nb.err != nil {
 		return Letters{}
 	}
@@ -32,10 +30,8 @@ func (m *Machine) Letters(a, b Addr) Letters {
 		return Letters{NCCL: "LOC", NVML: "X"}
 	}
 	l := m.overRoot(na, nb)
-	m.mu.Lock()
 	sa, err1 := m.fused(switches(na.up))
 	sb, err2 := m.fused(switches(nb.up))
-	m.mu.Unlock()
 	if i, j, ok := common(sa, sb); err1 != nil || err2 != nil {
 		l.NCCL = ""
 	} else if ok {
@@ -75,9 +71,7 @@ func common(a, b []Addr) (i, j int, ok bool) {
 
 // overRoot is for functions without a common bridge.
 func (m *Machine) overRoot(a, b *node) Letters {
-	m.mu.Lock()
 	pa, pb := m.placeOf(a), m.placeOf(b)
-	m.mu.Unlock()
 	switch {
 	case pa.err != nil || pb.err != nil:
 		return Letters{}
@@ -100,6 +94,8 @@ type place struct {
 
 // placeOf reads a function's place. The caller holds mu.
 func (m *Machine) placeOf(n *node) *place {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	if n.place == nil {
 		chain, err1 := pci.Chain(m.sys, n.addr)
 		f, err2 := pci.ReadFunction(m.sys, n.addr)

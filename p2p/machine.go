@@ -70,8 +70,10 @@ type node struct {
 	chipErr error
 }
 
-// node reads a function. The caller holds mu.
+// node reads a function, once.
 func (m *Machine) node(a Addr) *node {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	if n := m.nodes[a]; n != nil {
 		return n
 	}
@@ -101,8 +103,10 @@ type host struct {
 	rootOf error // why that is not known
 }
 
-// hostOf reads the host bridge above a function. The caller holds mu.
+// hostOf reads the host bridge above a function, once.
 func (m *Machine) hostOf(n *node) *host {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	if n.host != nil {
 		return n.host
 	}

@@ -66,14 +66,7 @@ type provided struct {
 
 // provider looks for a provider's library, once for all NICs that have it.
 func (l *look) provider(nic, provider string) {
-	p, ok := l.provided[provider]
-	if !ok {
-		p = l.search(provider)
-		if l.provided == nil {
-			l.provided = map[string]provided{}
-		}
-		l.provided[provider] = p
-	}
+	p := once(l, "provider "+provider, func() provided { return l.search(provider) })
 	if p.unread.err != nil {
 		l.unread(nic, p.unread)
 		return
@@ -84,15 +77,13 @@ func (l *look) provider(nic, provider string) {
 // search looks for a provider's library: of each libibverbs that there is, for
 // which one a program loads depends on the program.
 func (l *look) search(provider string) provided {
-	if l.verbs == nil {
-		l.verbs = l.verbsLibraries()
-	}
-	if len(l.verbs.all) == 0 && l.verbs.unread.err == nil {
+	verbs := once(l, "libibverbs", l.verbsLibraries)
+	if len(verbs.all) == 0 && verbs.unread.err == nil {
 		return provided{text: provider + ".driver is there; no libibverbs was found that would load it"}
 	}
 	var good, bad []string
 	var why string
-	for _, v := range l.verbs.all {
+	for _, v := range verbs.all {
 		where, is, text := l.providerFor(v, provider)
 		switch is {
 		case placement.Yes:
@@ -104,8 +95,8 @@ func (l *look) search(provider string) provided {
 		}
 	}
 	switch {
-	case l.verbs.unread.err != nil:
-		return provided{unread: l.verbs.unread}
+	case verbs.unread.err != nil:
+		return provided{unread: verbs.unread}
 	case len(bad) == 0:
 		return provided{result: ResultPass, where: good, text: provider}
 	case len(good) == 0:
