@@ -8,15 +8,16 @@ import (
 	"strings"
 
 	"github.com/gpurdma/gpurdma/internal/pci"
+	"github.com/gpurdma/gpurdma/p2p/machine"
 	"github.com/gpurdma/gpurdma/placement"
 )
 
-// acsSetter is what the kernel's command line has to do with the bits by which a port
+// AcsSetter is what the kernel's command line has to do with the bits by which a port
 // redirects: "" if nothing. It is not sure where an entry may be of this port or not.
-func (m *Machine) acsSetter(port Function) (how string, sure bool) {
+func AcsSetter(m *machine.Machine, port machine.Function) (how string, sure bool) {
 	const config = "pci=config_acs= on the kernel's command line"
 	may := ""
-	for _, entry := range strings.Split(m.pciOption("config_acs"), ";") {
+	for _, entry := range strings.Split(m.PciOption("config_acs"), ";") {
 		flags, name, ok := strings.Cut(entry, "@")
 		covers, sets := covers(name, port), turnedOn(flags)&port.ACS.Redirects() != 0
 		switch {
@@ -31,8 +32,8 @@ func (m *Machine) acsSetter(port Function) (how string, sure bool) {
 		break // the kernel goes by the first entry of a port
 	}
 	// The kernel clears these bits of the ports on its list when it starts.
-	if may == "" && slices.ContainsFunc(m.openedPorts(), func(entry string) bool { return covers(entry, port) == placement.Yes }) {
-		return "set since the kernel started: " + openParameter + " on its command line opens this port", true
+	if may == "" && slices.ContainsFunc(m.OpenedPorts(), func(entry string) bool { return covers(entry, port) == placement.Yes }) {
+		return "set since the kernel started: " + OpenParameter + " on its command line opens this port", true
 	}
 	return may, false
 }
@@ -40,12 +41,12 @@ func (m *Machine) acsSetter(port Function) (how string, sure bool) {
 // covers reports whether an entry of such a list is of a port: it is an address, a path
 // of one and the devices below it, or "pci:VENDOR:DEVICE", in which 0 is any. Of IDs of
 // the board, which can follow, nothing is known.
-func covers(entry string, port Function) placement.Answer {
+func covers(entry string, port machine.Function) placement.Answer {
 	if ids, ok := strings.CutPrefix(entry, "pci:"); ok {
 		return hasIDs(strings.Split(ids, ":"), port)
 	}
 	first, below, _ := strings.Cut(entry, "/")
-	way := append([]Addr{port.PCI}, port.Upstream...)
+	way := append([]machine.Addr{port.PCI}, port.Upstream...)
 	if below != "" {
 		steps := strings.Split(below, "/")
 		slices.Reverse(steps)
@@ -62,7 +63,7 @@ func covers(entry string, port Function) placement.Answer {
 		}
 		way = way[len(steps):]
 	}
-	switch a, err := ParseAddr(first); {
+	switch a, err := machine.ParseAddr(first); {
 	case err != nil:
 		return placement.AnswerUnknown
 	case a != way[0]:
@@ -71,7 +72,7 @@ func covers(entry string, port Function) placement.Answer {
 	return placement.Yes
 }
 
-func hasIDs(ids []string, port Function) placement.Answer {
+func hasIDs(ids []string, port machine.Function) placement.Answer {
 	if len(ids) < 2 {
 		return placement.AnswerUnknown
 	}

@@ -23,6 +23,10 @@ import (
 	"github.com/gpurdma/gpurdma/internal/errno"
 	"github.com/gpurdma/gpurdma/internal/pci"
 	"github.com/gpurdma/gpurdma/internal/testenv"
+	"github.com/gpurdma/gpurdma/p2p/drivers"
+	"github.com/gpurdma/gpurdma/p2p/internal/machinetest"
+	"github.com/gpurdma/gpurdma/p2p/machine"
+	"github.com/gpurdma/gpurdma/p2p/p2pdma"
 	"github.com/gpurdma/gpurdma/placement"
 )
 
@@ -67,7 +71,7 @@ func TestVMNested(t *testing.T) {
 
 // bench is the machine under test.
 type bench struct {
-	m    *Machine
+	m    *machine.Machine
 	gpus []testenv.SoftGPU
 	imp  *testenv.Importer
 	seen *outcomes
@@ -88,7 +92,7 @@ func (o *outcomes) add(what string) {
 
 func newBench(t *testing.T) bench {
 	testenv.VM(t)
-	b := bench{gpus: testenv.SoftGPUs(t, "personality=xe"), imp: testenv.TestImporter(t), m: Open(""), seen: &outcomes{n: map[string]int{}}}
+	b := bench{gpus: testenv.SoftGPUs(t, "personality=xe"), imp: testenv.TestImporter(t), m: machine.Open(""), seen: &outcomes{n: map[string]int{}}}
 	t.Logf("%s, P2PDMA %v (%s), %v", b.m.Kernel.Release, b.m.Kernel.P2PDMA, b.m.Kernel.Source, b.m.CPU)
 	return b
 }
@@ -108,12 +112,12 @@ func decisionTable(t *testing.T) {
 // enough looks that imports ended in each way that there is on such a machine.
 func (b bench) enough(t *testing.T) {
 	wanted := []string{"direct physical address", "staged physical address", "moved by physical address"}
-	moved := []Class{ClassAMDGPU, ClassXe, ClassI915, ClassNVIDIA, ClassNVIDIACoherent}
-	if t, _ := b.m.translationOf(importers(t)["edu0"]); t == translated {
+	moved := []drivers.Class{drivers.ClassAMDGPU, drivers.ClassXe, drivers.ClassI915, drivers.ClassNVIDIA, drivers.ClassNVIDIACoherent}
+	if t, _ := b.m.TranslationOf(importers(t)["edu0"]); t == machine.Translated {
 		wanted = []string{"direct IOVA", "direct bus address", "staged IOVA", "moved by IOVA"}
 	} else if b.m.Kernel.P2PDMA == placement.Yes {
 		wanted = append(wanted, "direct bus address", "moved by bus address")
-		moved = append(moved, ClassVFIO) // whose bus addresses lead nowhere below an IOMMU
+		moved = append(moved, drivers.ClassVFIO) // whose bus addresses lead nowhere below an IOMMU
 	}
 	for _, c := range moved {
 		wanted = append(wanted, movedFor(c))
@@ -126,15 +130,15 @@ func (b bench) enough(t *testing.T) {
 }
 
 // functions are all PCI functions of the machine.
-func functions(t *testing.T) []Addr {
+func functions(t *testing.T) []machine.Addr {
 	t.Helper()
 	links, err := filepath.Glob("/sys/bus/pci/devices/*")
 	if err != nil || len(links) == 0 {
 		t.Fatal(links, err)
 	}
-	var out []Addr
+	var out []machine.Addr
 	for _, l := range links {
-		out = append(out, addr(t, filepath.Base(l)))
+		out = append(out, machinetest.Addr(t, filepath.Base(l)))
 	}
 	return out
 }
@@ -144,7 +148,7 @@ func functions(t *testing.T) []Addr {
 func (b bench) distances(t *testing.T) {
 	ways := map[int]int{}
 	all := functions(t)
-	distance := func(from Addr, to string) int {
+	distance := func(from machine.Addr, to string) int {
 		n, err := b.imp.Distance(from.String(), to)
 		if err != nil {
 			t.Fatalf("%v to %s: %v", from, to, err)
@@ -152,8 +156,8 @@ func (b bench) distances(t *testing.T) {
 		ways[n]++
 		return n
 	}
-	compare := func(from Addr, to *Addr, want int) Decision {
-		d := b.m.Decide(from, to)
+	compare := func(from machine.Addr, to *machine.Addr, want int) p2pdma.Decision {
+		d := p2pdma.Decide(b.m, from, to)
 		if got, ok := d.Distance(); !ok || got != want {
 			t.Errorf("%v to %v: the kernel says %d; %d, %v: %v", from, to, want, got, ok, d)
 		}
@@ -198,13 +202,13 @@ func TestMain(m *testing.M) {
 		testenv.Main(m)
 		return
 	}
-	machine := Open("")
+	this := machine.Open("")
 	links, _ := filepath.Glob("/sys/bus/pci/devices/*")
 	for _, from := range links {
 		for _, to := range links {
-			a, err1 := ParseAddr(filepath.Base(from))
-			b, err2 := ParseAddr(filepath.Base(to))
-			d := machine.Decide(a, &b)
+			a, err1 := machine.ParseAddr(filepath.Base(from))
+			b, err2 := machine.ParseAddr(filepath.Base(to))
+			d := p2pdma.Decide(this, a, &b)
 			fmt.Printf("%v %v %d %d\n", a, b, d.Type, d.Supported)
 			if err := errors.Join(err1, err2); err != nil {
 				fmt.Println(err)
@@ -227,15 +231,15 @@ func (b bench) unprivileged(t *testing.T) {
 	known, unknown := 0, 0
 	for line := range strings.Lines(string(out)) {
 		var from, to string
-		var d Decision
+		var d p2pdma.Decision
 		if n, err := fmt.Sscanf(line, "%s %s %d %d\n", &from, &to, &d.Type, &d.Supported); n != 4 || err != nil {
 			t.Fatalf("%q: %v", line, err)
 		}
-		whole := b.m.Decide(addr(t, from), client(t, to))
+		whole := p2pdma.Decide(b.m, machinetest.Addr(t, from), machinetest.Client(t, to))
 		switch {
-		case d.Supported != placement.AnswerUnknown && d.Supported != whole.Supported, d.Type != MapUnknown && d.Type != whole.Type:
+		case d.Supported != placement.AnswerUnknown && d.Supported != whole.Supported, d.Type != p2pdma.MapUnknown && d.Type != whole.Type:
 			t.Errorf("unprivileged %v, supported %v: %s to %s: %v", d.Type, d.Supported, from, to, whole)
-		case d.Type == MapUnknown:
+		case d.Type == p2pdma.MapUnknown:
 			unknown++
 		default:
 			known++
@@ -248,19 +252,19 @@ func (b bench) unprivileged(t *testing.T) {
 }
 
 // device is where one of the machine's is.
-func device(t *testing.T, name string) Addr {
+func device(t *testing.T, name string) machine.Addr {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks("/run/gpurdma/pci/" + name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return addr(t, filepath.Base(dir))
+	return machinetest.Addr(t, filepath.Base(dir))
 }
 
 // importers are the machine's devices to attach for, and soft.
-func importers(t *testing.T) map[string]*Addr {
+func importers(t *testing.T) map[string]*machine.Addr {
 	t.Helper()
-	out := map[string]*Addr{testenv.SoftDevice: nil}
+	out := map[string]*machine.Addr{testenv.SoftDevice: nil}
 	for _, kind := range []string{"nic", "edu"} {
 		for i := range 4 {
 			name := kind + strconv.Itoa(i)
@@ -274,18 +278,18 @@ func importers(t *testing.T) map[string]*Addr {
 // rdma finds the importers behind the machine's RDMA devices.
 func (b bench) rdma(t *testing.T) {
 	for i := range 4 {
-		got, err := b.m.Importer("rxe" + strconv.Itoa(i))
+		got, err := drivers.ImporterOf(b.m, "rxe"+strconv.Itoa(i))
 		nic := importers(t)["nic"+strconv.Itoa(i)]
-		if err != nil || got.PCI == nil || *got.PCI != *nic || got.Kind != Pinned || !got.PeerToPeer || got.Driver != "e1000e" {
+		if err != nil || got.PCI == nil || *got.PCI != *nic || got.Kind != drivers.Pinned || !got.PeerToPeer || got.Driver != "e1000e" {
 			t.Errorf("rxe%d on %v: %+v, %v", i, nic, got, err)
 		}
 	}
-	if got, err := b.m.Importer("rxe-soft"); err != nil || got.PCI != nil || got.Kind != Pinned {
+	if got, err := drivers.ImporterOf(b.m, "rxe-soft"); err != nil || got.PCI != nil || got.Kind != drivers.Pinned {
 		t.Errorf("rxe-soft: %+v, %v", got, err)
 	}
 	setFile(t, "/sys/class/infiniband/rxe0/importer", "revocable")
 	setFile(t, "/sys/class/infiniband/rxe0/peer2peer", "0")
-	if got, err := b.m.Importer("rxe0"); err != nil || got.Kind != Revocable || got.PeerToPeer {
+	if got, err := drivers.ImporterOf(b.m, "rxe0"); err != nil || got.Kind != drivers.Revocable || got.PeerToPeer {
 		t.Errorf("rxe0, as told: %+v, %v", got, err)
 	}
 }
@@ -293,7 +297,7 @@ func (b bench) rdma(t *testing.T) {
 // variant is one way in which the software GPU exports.
 type variant struct {
 	name  string
-	class Class
+	class drivers.Class
 	place string // for gpualloc
 	pin   string // pin_rule; "" is that of the kernel's own drivers
 	open  bool   // nvidia: no gate
@@ -301,16 +305,16 @@ type variant struct {
 
 // variants are the ways in which the software GPU exports.
 var variants = []variant{
-	{name: "amdgpu", class: ClassAMDGPU, place: "/vram"},
-	{name: "amdgpu pinning in system memory", class: ClassAMDGPU, place: "/vram", pin: "system"},
-	{name: "xe", class: ClassXe, place: "/vram"},
-	{name: "xe in VRAM only", class: ClassXe, place: "/vram-only"},
-	{name: "i915", class: ClassI915, place: "/vram"},
-	{name: "i915 in VRAM only", class: ClassI915, place: "/vram-only"},
-	{name: "nvidia", class: ClassNVIDIA, place: "/vram"},
-	{name: "nvidia without gate", class: ClassNVIDIA, place: "/vram", open: true},
-	{name: "nvidia-coherent", class: ClassNVIDIACoherent, place: "/vram"},
-	{name: "vfio", class: ClassVFIO, place: "/vram"},
+	{name: "amdgpu", class: drivers.ClassAMDGPU, place: "/vram"},
+	{name: "amdgpu pinning in system memory", class: drivers.ClassAMDGPU, place: "/vram", pin: "system"},
+	{name: "xe", class: drivers.ClassXe, place: "/vram"},
+	{name: "xe in VRAM only", class: drivers.ClassXe, place: "/vram-only"},
+	{name: "i915", class: drivers.ClassI915, place: "/vram"},
+	{name: "i915 in VRAM only", class: drivers.ClassI915, place: "/vram-only"},
+	{name: "nvidia", class: drivers.ClassNVIDIA, place: "/vram"},
+	{name: "nvidia without gate", class: drivers.ClassNVIDIA, place: "/vram", open: true},
+	{name: "nvidia-coherent", class: drivers.ClassNVIDIACoherent, place: "/vram"},
+	{name: "vfio", class: drivers.ClassVFIO, place: "/vram"},
 }
 
 // setFile writes a file of sysfs, and puts back what it had.
@@ -335,14 +339,14 @@ func (b bench) behaviour(t *testing.T, v variant) {
 	}
 	for _, g := range b.gpus {
 		g.Set(t, "behaviour", v.class.String())
-		e, err := b.m.Exporter(addr(t, g.PCI))
+		e, err := drivers.ExporterOf(b.m, machinetest.Addr(t, g.PCI))
 		if err != nil || e.Class != v.class {
 			t.Fatalf("%s: %+v, %v", g.Name, e, err)
 		}
 		if v.pin != "" {
 			g.Set(t, "pin_rule", v.pin)
-			defer g.Set(t, "pin_rule", map[PinRule]string{PinInSystem: "system", PinInVRAM: "vram"}[e.Pin])
-			if e, err = b.m.Exporter(addr(t, g.PCI)); err != nil {
+			defer g.Set(t, "pin_rule", map[drivers.PinRule]string{drivers.PinInSystem: "system", drivers.PinInVRAM: "vram"}[e.Pin])
+			if e, err = drivers.ExporterOf(b.m, machinetest.Addr(t, g.PCI)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -354,7 +358,7 @@ func (b bench) behaviour(t *testing.T, v variant) {
 		// At once: QEMU's engine takes a tenth of a second for each transfer.
 		var wg sync.WaitGroup
 		for name, a := range importers(t) {
-			r := row{bench: b, e: e, gpu: g, device: name, i: Importer{PCI: a}}
+			r := row{bench: b, e: e, gpu: g, device: name, i: drivers.Importer{PCI: a}}
 			r.imp = b.imp.Another(t)
 			wg.Go(func() { r.kinds(t, alloc) })
 		}
@@ -368,19 +372,19 @@ func (b bench) behaviour(t *testing.T, v variant) {
 // row is an import.
 type row struct {
 	bench
-	e      Exporter
+	e      drivers.Exporter
 	gpu    testenv.SoftGPU
 	device string
-	i      Importer
+	i      drivers.Importer
 }
 
 const rowSize = 256 << 10
 
 // kinds are the imports by the row's device.
 func (r row) kinds(t *testing.T, alloc gpualloc.Allocator) {
-	for kind := Static; kind <= Dynamic; kind++ {
+	for kind := drivers.Static; kind <= drivers.Dynamic; kind++ {
 		for _, peer := range []bool{true, false} {
-			if peer && kind == Static || r.few && (kind != Dynamic || !peer) {
+			if peer && kind == drivers.Static || r.few && (kind != drivers.Dynamic || !peer) {
 				continue
 			}
 			r.i.Kind, r.i.PeerToPeer = kind, peer
@@ -392,7 +396,7 @@ func (r row) kinds(t *testing.T, alloc gpualloc.Allocator) {
 }
 
 func (r row) run(t *testing.T, alloc gpualloc.Allocator) (err error) {
-	p := r.m.Predict(r.e, r.i)
+	p := drivers.Predict(r.m, r.e, r.i)
 	buf, err := alloc.Alloc(context.Background(), rowSize, gpualloc.Options{})
 	if err != nil {
 		return err
@@ -405,7 +409,7 @@ func (r row) run(t *testing.T, alloc gpualloc.Allocator) (err error) {
 	}
 	var attachErr error
 	err = buf.Segments()[0].Buf.Do(func(fd int) error {
-		a, attachErr = r.imp.Attach(device, fd, testenv.ImporterKind(r.i.Kind-Static), r.i.PeerToPeer)
+		a, attachErr = r.imp.Attach(device, fd, testenv.ImporterKind(r.i.Kind-drivers.Static), r.i.PeerToPeer)
 		return nil
 	})
 	if err != nil {
@@ -413,19 +417,19 @@ func (r row) run(t *testing.T, alloc gpualloc.Allocator) (err error) {
 	}
 	// Of a kernel with a name of its own nobody knows what it has, where the tests run
 	// on one. Debian's have to be known.
-	unnamed := p.Outcome == OutcomeUnknown && r.m.Kernel.backports()
+	unnamed := p.Outcome == drivers.OutcomeUnknown && r.m.Kernel.Backports()
 	if attachErr != nil {
 		if unnamed {
 			return nil
 		}
-		stage := StageAttach
-		if p.Stage == StageMap && r.mapsInAttach() {
-			stage = StageMap
+		stage := drivers.StageAttach
+		if p.Stage == drivers.StageMap && r.mapsInAttach() {
+			stage = drivers.StageMap
 		}
 		return r.refused(p, stage, attachErr)
 	}
 	defer func() { err = errors.Join(err, a.Detach()) }()
-	if c := r.e.Class; c == ClassAMDGPU || c == ClassXe {
+	if c := r.e.Class; c == drivers.ClassAMDGPU || c == drivers.ClassXe {
 		if want := r.i.PeerToPeer && p.Decision.Supported == placement.Yes; a.Peer2Peer != want {
 			return fmt.Errorf("the exporter left peer2peer %v; predicted %v", a.Peer2Peer, p)
 		}
@@ -435,7 +439,7 @@ func (r row) run(t *testing.T, alloc gpualloc.Allocator) (err error) {
 		return nil
 	}
 	if mapErr != nil {
-		return r.refused(p, StageMap, mapErr)
+		return r.refused(p, drivers.StageMap, mapErr)
 	}
 	if err := r.mapped(t, p, buf, segments); err != nil {
 		return fmt.Errorf("%w; predicted %v", err, p)
@@ -445,12 +449,12 @@ func (r row) run(t *testing.T, alloc gpualloc.Allocator) (err error) {
 
 // mapsInAttach: up to 6.12 the core maps exporters without pin so.
 func (r row) mapsInAttach() bool {
-	return (r.e.Class == ClassNVIDIA || r.e.Class == ClassVFIO) && r.m.Kernel.version.cmp(v6_12) <= 0
+	return (r.e.Class == drivers.ClassNVIDIA || r.e.Class == drivers.ClassVFIO) && r.m.Kernel.Version.Cmp(machine.V6_12) <= 0
 }
 
-func (r row) refused(p Prediction, s Stage, got error) error {
+func (r row) refused(p drivers.Prediction, s drivers.Stage, got error) error {
 	var e unix.Errno
-	if !errors.As(got, &e) || p.Outcome != Refused || p.Errno != e || p.Stage != s {
+	if !errors.As(got, &e) || p.Outcome != drivers.Refused || p.Errno != e || p.Stage != s {
 		return fmt.Errorf("%s answered %w; predicted %v", s, got, p)
 	}
 	r.seen.add("refused " + errno.Name(e) + " " + string(s))
@@ -458,17 +462,17 @@ func (r row) refused(p Prediction, s Stage, got error) error {
 }
 
 // mapped looks where the addresses lead.
-func (r row) mapped(t *testing.T, p Prediction, buf *gpualloc.Buffer, segments []testenv.ImporterSegment) error {
+func (r row) mapped(t *testing.T, p drivers.Prediction, buf *gpualloc.Buffer, segments []testenv.ImporterSegment) error {
 	where := r.gpu.Buffer(t, buf.Segments()[0].Buf.Inode())
 	place := where["place"]
 	offset, _ := strconv.ParseUint(where["offset"], 0, 64)
-	bar, ok := pci.LargestBAR(r.m.sys, *r.e.PCI)
+	bar, ok := pci.LargestBAR(r.m.Sys, *r.e.PCI)
 	if !ok || len(segments) == 0 {
 		return fmt.Errorf("BAR %v, %d segments", bar, len(segments))
 	}
-	inVRAM := r.e.Class != ClassNVIDIACoherent // whose stand-in are pages of the system
+	inVRAM := r.e.Class != drivers.ClassNVIDIACoherent // whose stand-in are pages of the system
 	switch {
-	case p.Outcome == Direct && inVRAM && place != "vram", p.Outcome == Staged && place != "system", p.Outcome != Direct && p.Outcome != Staged:
+	case p.Outcome == drivers.Direct && inVRAM && place != "vram", p.Outcome == drivers.Staged && place != "system", p.Outcome != drivers.Direct && p.Outcome != drivers.Staged:
 		return fmt.Errorf("mapped, and the buffer is in %q", place)
 	}
 	at := bar.Start + offset // where its next byte is, if it is in VRAM
@@ -477,12 +481,12 @@ func (r row) mapped(t *testing.T, p Prediction, buf *gpualloc.Buffer, segments [
 		page := s.Flags&testenv.SegmentPage != 0
 		good := false
 		switch {
-		case p.Address == AddressUnknown:
-		case p.Outcome == Direct && inVRAM && p.Address == AddressIOVA:
+		case p.Address == drivers.AddressUnknown:
+		case p.Outcome == drivers.Direct && inVRAM && p.Address == drivers.AddressIOVA:
 			good = !page && !inBAR
-		case p.Outcome == Direct && inVRAM:
+		case p.Outcome == drivers.Direct && inVRAM:
 			good = !page && s.Addr == at
-		case p.Address == AddressIOVA:
+		case p.Address == drivers.AddressIOVA:
 			good = !inBAR && (!page || s.Addr != s.Phys)
 		default:
 			good = !inBAR && page && s.Addr == s.Phys
@@ -499,15 +503,15 @@ func (r row) mapped(t *testing.T, p Prediction, buf *gpualloc.Buffer, segments [
 // move lets the DMA engine use the addresses, for one kind of importer a
 // behaviour. QEMU's switches hand all traffic to the IOMMU, so a bus address
 // leads nowhere where that translates.
-func (r row) move(p Prediction, buf *gpualloc.Buffer, a *testenv.Attachment) error {
-	kinds := map[Class]Kind{
-		ClassAMDGPU: Pinned, ClassXe: Dynamic, ClassI915: Static, ClassNVIDIA: Dynamic, ClassNVIDIACoherent: Pinned, ClassVFIO: Revocable,
+func (r row) move(p drivers.Prediction, buf *gpualloc.Buffer, a *testenv.Attachment) error {
+	kinds := map[drivers.Class]drivers.Kind{
+		drivers.ClassAMDGPU: drivers.Pinned, drivers.ClassXe: drivers.Dynamic, drivers.ClassI915: drivers.Static, drivers.ClassNVIDIA: drivers.Dynamic, drivers.ClassNVIDIACoherent: drivers.Pinned, drivers.ClassVFIO: drivers.Revocable,
 	}
 	kind, ok := kinds[r.e.Class]
-	if !ok || kind != r.i.Kind || (kind != Static) != r.i.PeerToPeer || !strings.HasPrefix(r.device, "edu") {
+	if !ok || kind != r.i.Kind || (kind != drivers.Static) != r.i.PeerToPeer || !strings.HasPrefix(r.device, "edu") {
 		return nil
 	}
-	if t, _ := r.m.translationOf(r.i.PCI); p.Address == AddressBus && t == translated {
+	if t, _ := r.m.TranslationOf(r.i.PCI); p.Address == drivers.AddressBus && t == machine.Translated {
 		return nil
 	}
 	data, got := make([]byte, 512), make([]byte, 512)
@@ -532,4 +536,4 @@ func (r row) move(p Prediction, buf *gpualloc.Buffer, a *testenv.Attachment) err
 }
 
 // movedFor counts transfers by a DMA engine for an exporter.
-func movedFor(c Class) string { return "moved, " + c.String() }
+func movedFor(c drivers.Class) string { return "moved, " + c.String() }

@@ -7,29 +7,25 @@ import (
 	"log"
 
 	"github.com/gpurdma/gpurdma/p2p"
+	"github.com/gpurdma/gpurdma/p2p/drivers"
+	"github.com/gpurdma/gpurdma/p2p/machine"
 )
 
-// Whether a NIC is going to reach a GPU's memory, and why.
-func ExampleMachine_Predict() {
-	m := p2p.Open("") // this machine
-	gpu, err := p2p.ParseAddr("0000:03:00.0")
-	if err != nil {
-		log.Fatal(err)
+// Whether each NIC reaches each GPU, and the one thing to change if not.
+func ExampleJudge() {
+	m := machine.Open("")
+	gpus, err1 := drivers.GPUs(m)
+	nics, err2 := drivers.NICs(m)
+	if err1 != nil || err2 != nil {
+		log.Fatal(err1, err2)
 	}
-	exporter, err := m.Exporter(gpu)
-	if err != nil {
-		log.Fatal(err)
-	}
-	importer, err := m.Importer("mlx5_0")
-	if err != nil {
-		log.Fatal(err)
-	}
-	p := m.Predict(exporter, importer)
-	fmt.Println(p)
-	for _, note := range p.Notes {
-		fmt.Println("note:", note)
-	}
-	for _, r := range p.Decision.Redirects {
-		fmt.Println("pci=disable_acs_redir=" + r.PCI.String())
+	for _, g := range gpus {
+		for _, n := range nics {
+			p := p2p.Judge(m, g, n)
+			fmt.Println(p.Name(), p.Prediction.Outcome)
+			if p.Remedy != nil {
+				fmt.Println("change:", p.Remedy.Change)
+			}
+		}
 	}
 }

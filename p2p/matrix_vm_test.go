@@ -15,12 +15,15 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/internal/pci"
+	"github.com/gpurdma/gpurdma/p2p/internal/machinetest"
+	"github.com/gpurdma/gpurdma/p2p/machine"
+	"github.com/gpurdma/gpurdma/p2p/p2pdma"
 	"github.com/gpurdma/gpurdma/placement"
 )
 
 // kernelDecision is one of the kernel's own, read where it returns.
 type kernelDecision struct {
-	kind  MapType
+	kind  p2pdma.MapType
 	steps int
 }
 
@@ -110,7 +113,7 @@ type combination struct {
 	pairs int
 }
 
-func (c combinations) add(m *Machine, from, to Addr, d Decision, k kernelDecision) {
+func (c combinations) add(m *machine.Machine, from, to machine.Addr, d p2pdma.Decision, k kernelDecision) {
 	key := [2]string{topology(m, from, to), acsOnTheWay(m, d, to)}
 	row := c[key]
 	if row == nil {
@@ -128,9 +131,9 @@ func (c combinations) add(m *Machine, from, to Addr, d Decision, k kernelDecisio
 }
 
 // endpoints are the machine's devices, and their virtual functions.
-func endpoints(t *testing.T) map[Addr]bool {
+func endpoints(t *testing.T) map[machine.Addr]bool {
 	t.Helper()
-	out := map[Addr]bool{}
+	out := map[machine.Addr]bool{}
 	links, err := filepath.Glob("/run/gpurdma/pci/*[a-z][0-9]")
 	if err != nil {
 		t.Fatal(err)
@@ -143,29 +146,29 @@ func endpoints(t *testing.T) map[Addr]bool {
 		if name := filepath.Base(link); strings.HasPrefix(name, "port") || strings.HasPrefix(name, "switch") {
 			continue
 		}
-		out[addr(t, filepath.Base(dir))] = true
+		out[machinetest.Addr(t, filepath.Base(dir))] = true
 		virtual, _ := filepath.Glob(dir + "/virtfn*")
 		for _, v := range virtual {
 			to, err := os.Readlink(v)
 			if err != nil {
 				t.Fatal(err)
 			}
-			out[addr(t, filepath.Base(to))] = true
+			out[machinetest.Addr(t, filepath.Base(to))] = true
 		}
 	}
 	return out
 }
 
 // isVirtual reports a virtual function.
-func isVirtual(a Addr) bool {
+func isVirtual(a machine.Addr) bool {
 	_, err := os.Lstat("/sys/bus/pci/devices/" + a.String() + "/physfn")
 	return err == nil
 }
 
 // topology names the way between two functions, by their places in sysfs.
-func topology(m *Machine, from, to Addr) string {
-	a, _ := pci.Chain(m.sys, from)
-	b, _ := pci.Chain(m.sys, to)
+func topology(m *machine.Machine, from, to machine.Addr) string {
+	a, _ := pci.Chain(m.Sys, from)
+	b, _ := pci.Chain(m.Sys, to)
 	shared := 0
 	for shared < min(len(a), len(b)) && a[shared] == b[shared] {
 		shared++
@@ -191,16 +194,16 @@ func topology(m *Machine, from, to Addr) string {
 }
 
 // acsOnTheWay names what the ports do below the bridge that both have in common.
-func acsOnTheWay(m *Machine, d Decision, to Addr) string {
+func acsOnTheWay(m *machine.Machine, d p2pdma.Decision, to machine.Addr) string {
 	if d.Common == nil {
 		return "any"
 	}
 	if len(d.Redirects) > 0 {
 		return "redirects"
 	}
-	up, _ := pci.Upstream(m.sys, to)
+	up, _ := pci.Upstream(m.Sys, to)
 	for _, port := range up {
-		if c, err := pci.ReadConfig(m.sys, port); err == nil {
+		if c, err := pci.ReadConfig(m.Sys, port); err == nil {
 			if acs, err := c.ACS(); err == nil && acs.Present {
 				return "lets pass"
 			}
@@ -216,7 +219,7 @@ func acsOnTheWay(m *Machine, d Decision, to Addr) string {
 const table = "../docs/p2p-decisions.md"
 
 // compare holds the documents to what is seen on this machine.
-func (c combinations) compare(t *testing.T, cpu CPU) {
+func (c combinations) compare(t *testing.T, cpu machine.CPU) {
 	t.Helper()
 	machine := os.Getenv("GPURDMA_MACHINE")
 	if !strings.Contains(machine, "+") && (cpu.Vendor != "AuthenticAMD" || cpu.Family != 15) {

@@ -16,6 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/internal/testenv"
+	"github.com/gpurdma/gpurdma/p2p/machine"
+	"github.com/gpurdma/gpurdma/p2p/p2pdma"
 	"github.com/gpurdma/gpurdma/placement"
 )
 
@@ -43,7 +45,7 @@ func (b bench) nvmes(t *testing.T) {
 		provider := device(t, memory)
 		for _, name := range []string{"nvme1", "nvme3", "nvme5"} {
 			reader := device(t, name)
-			d := b.m.Decide(provider, &reader)
+			d := p2pdma.Decide(b.m, provider, &reader)
 			what := name + " into the memory of " + memory
 			if err := os.WriteFile("/dev/kmsg", []byte(what+"\n"), 0); err != nil {
 				t.Fatal(err)
@@ -51,7 +53,7 @@ func (b bench) nvmes(t *testing.T) {
 			err := readInto(t, provider, reader)
 			want := map[placement.Answer]error{placement.Yes: nil, placement.No: unix.EINVAL}[d.Supported]
 			kind := "NVMe " + d.Type.String()
-			if tr, _ := b.m.translationOf(&reader); d.Type == MapBusAddress && tr == translated {
+			if tr, _ := b.m.TranslationOf(&reader); d.Type == p2pdma.MapBusAddress && tr == machine.Translated {
 				want, kind = errOtherData, kind+", blocked"
 				for end := time.Now().Add(testenv.Limit(10 * time.Second)); b.blocked(t, reader, what) == 0 && time.Now().Before(end); {
 					time.Sleep(10 * time.Millisecond) // the IOMMU tells by an interrupt
@@ -67,7 +69,7 @@ func (b bench) nvmes(t *testing.T) {
 			b.seen.add(kind)
 		}
 	}
-	root := map[placement.Answer]string{placement.Yes: "NVMe through the host bridge", placement.No: "NVMe not supported"}[b.m.CPU.routes()]
+	root := map[placement.Answer]string{placement.Yes: "NVMe through the host bridge", placement.No: "NVMe not supported"}[b.m.CPU.Routes()]
 	if b.seen.n["NVMe bus address"]+b.seen.n["NVMe bus address, blocked"] == 0 || b.seen.n[root] == 0 {
 		t.Errorf("reads: %v", b.seen.n)
 	}
@@ -75,19 +77,19 @@ func (b bench) nvmes(t *testing.T) {
 
 // blocked counts the transfers of a function that the IOMMU has blocked since a line
 // was written to the log, by what ISO-FAULTS looks for.
-func (b bench) blocked(t *testing.T, a Addr, since string) int {
+func (b bench) blocked(t *testing.T, a machine.Addr, since string) int {
 	t.Helper()
-	log := b.m.kernelLog()
-	if log.err != nil {
-		t.Fatal(log.err)
+	log := b.m.KernelLog()
+	if log.Err != nil {
+		t.Fatal(log.Err)
 	}
 	n := 0
-	for _, line := range slices.Backward(log.lines) {
+	for _, line := range slices.Backward(log.Lines) {
 		if strings.Contains(line, since) {
 			return n
 		}
-		of, err := ParseAddr(pciAddress.FindString(line))
-		if err == nil && of == a && slices.ContainsFunc(patterns, func(p pattern) bool { return p.check == "ISO-FAULTS" && p.match.MatchString(line) }) {
+		of, err := machine.ParseAddr(PciAddress.FindString(line))
+		if err == nil && of == a && slices.ContainsFunc(Patterns, func(p Pattern) bool { return p.Check == "ISO-FAULTS" && p.Match.MatchString(line) }) {
 			n++
 		}
 	}
@@ -100,7 +102,7 @@ var errOtherData = errors.New("not what is on the disk")
 
 // readInto writes a page to a controller's disk, and lets it read that into the
 // memory of another controller.
-func readInto(t *testing.T, provider, reader Addr) (err error) {
+func readInto(t *testing.T, provider, reader machine.Addr) (err error) {
 	t.Helper()
 	disks, _ := filepath.Glob("/sys/bus/pci/devices/" + reader.String() + "/nvme/nvme*/nvme*n1")
 	if len(disks) != 1 {

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/internal/errno"
+	"github.com/gpurdma/gpurdma/p2p/drivers"
 	"github.com/gpurdma/gpurdma/placement"
 )
 
@@ -47,7 +48,7 @@ type Step struct {
 type Proof struct {
 	// Outcome is what happened, as far as it is proven: OutcomeUnknown without
 	// a trace.
-	Outcome Outcome
+	Outcome drivers.Outcome
 	Errno   unix.Errno // of Refused
 	Stage   string     // of Refused: what refused, as the trace or else the errno allows to say
 	Why     string     // what the outcome rests on, or why it is not known
@@ -70,13 +71,13 @@ type Proof struct {
 func NewProof() *Proof {
 	p := &Proof{}
 	for i := range p.Steps {
-		p.Steps[i] = notReached
+		p.Steps[i] = NotReached
 	}
 	return p
 }
 
-// notReached is a step of a proof that ended before it.
-var notReached = Step{ResultSkip, "not reached"}
+// NotReached is a step of a proof that ended before it.
+var NotReached = Step{ResultSkip, "not reached"}
 
 // Failed reports a rung that broke: a refusal, wrong bytes, something left.
 func (p *Proof) Failed() bool {
@@ -91,7 +92,7 @@ func (p *Proof) Failed() bool {
 // String says what happened, and what that rests on.
 func (p *Proof) String() string {
 	outcome := p.Outcome.String()
-	if p.Outcome == Refused {
+	if p.Outcome == drivers.Refused {
 		outcome += " with " + errno.Name(p.Errno)
 	}
 	return outcome + ": " + p.Why
@@ -101,9 +102,9 @@ func (p *Proof) String() string {
 // the outcome is another, or a refusal has another errno.
 func (p Pair) Agrees() placement.Answer {
 	switch {
-	case p.Proof == nil || p.Proof.Outcome == OutcomeUnknown || p.Prediction.Outcome == OutcomeUnknown:
+	case p.Proof == nil || p.Proof.Outcome == drivers.OutcomeUnknown || p.Prediction.Outcome == drivers.OutcomeUnknown:
 		return placement.AnswerUnknown
-	case p.Proof.Outcome != p.Prediction.Outcome || p.Proof.Outcome == Refused && p.Proof.Errno != p.Prediction.Errno:
+	case p.Proof.Outcome != p.Prediction.Outcome || p.Proof.Outcome == drivers.Refused && p.Proof.Errno != p.Prediction.Errno:
 		return placement.No
 	}
 	return placement.Yes

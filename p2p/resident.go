@@ -2,7 +2,9 @@
 
 package p2p
 
-import "fmt"
+import (
+	"fmt"
+)
 
 // Resident is what a GPU's DRM driver counted of this process in the GPU's memory,
 // in bytes: a witness that anybody may ask.
@@ -13,11 +15,11 @@ type Resident struct {
 	Err           error // why it is not known
 }
 
-// judge says whether the buffer stayed. A driver that does not count it, as amdgpu
+// Judge says whether the buffer stayed. A driver that does not count it, as amdgpu
 // does not before a program uses it, or something else that was freed says nothing.
 // The count is the process's: that it did not shrink is of the buffer only where it
 // grew by the buffer's allocation.
-func (r *Resident) judge() (Result, string) {
+func (r *Resident) Judge() (Result, string) {
 	switch {
 	case r == nil:
 		return ResultUnknown, "nobody asked the GPU's driver"
@@ -33,25 +35,4 @@ func (r *Resident) judge() (Result, string) {
 		return ResultUnknown, fmt.Sprintf("by fdinfo, %d bytes left the GPU's memory, which is less than the buffer's %d", r.Before-r.After, r.Size)
 	}
 	return ResultPass, fmt.Sprintf("by fdinfo, the process's memory in the GPU grew by %d bytes with the buffer of %d, and did not shrink when it was registered", r.Before-r.Without, r.Size)
-}
-
-// proveKept hears both witnesses. Who saw the buffer leave is right.
-func (l *look) proveKept() {
-	l.perProof("nothing was registered", func(name string, p Pair) {
-		s := p.Proof.Steps[RungPlace]
-		if s.Result == ResultSkip {
-			return
-		}
-		kept, text := p.Proof.Resident.judge()
-		switch {
-		case kept == ResultFail && s.Result != ResultFail:
-			l.fail(name, nil, "%s", text)
-		case s.Result != ResultUnknown:
-			l.say(s.Result, name, nil, "%s", s.Detail)
-		case kept == ResultPass:
-			l.pass(name, nil, "%s", text)
-		default:
-			l.unknown(name, nil, "%s; %s", s.Detail, text)
-		}
-	})
 }

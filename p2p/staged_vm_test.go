@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/gpurdma/gpurdma/internal/testenv"
+	"github.com/gpurdma/gpurdma/p2p/drivers"
+	"github.com/gpurdma/gpurdma/p2p/machine"
 )
 
 // Debian's kernels up to 6.12 are built without peer-to-peer: the function that
@@ -19,21 +21,21 @@ import (
 //testbed:kernel 6.1 6.12
 func TestVMStagedWithoutP2PDMA(t *testing.T) {
 	testenv.VM(t)
-	m := Open("")
+	m := machine.Open("")
 	if there := symbol(t, "pci_p2pdma_distance_many"); there || !symbol(t, "pci_enable_device") {
 		t.Fatalf("%s has the function that decides: %v", m.Kernel.Release, there)
 	}
 	all := functions(t)
 	for _, gpu := range all {
-		for _, class := range []Class{ClassAMDGPU, ClassXe, ClassI915} {
+		for _, class := range []drivers.Class{drivers.ClassAMDGPU, drivers.ClassXe, drivers.ClassI915} {
 			for _, nic := range all {
-				for _, kind := range []Kind{Pinned, Revocable, Dynamic} {
-					p := m.Predict(Exporter{Class: class, PCI: &gpu}, Importer{PCI: &nic, Kind: kind, PeerToPeer: true})
+				for _, kind := range []drivers.Kind{drivers.Pinned, drivers.Revocable, drivers.Dynamic} {
+					p := drivers.Predict(m, drivers.Exporter{Class: class, PCI: &gpu}, drivers.Importer{PCI: &nic, Kind: kind, PeerToPeer: true})
 					reason := "built without CONFIG_PCI_P2PDMA"
-					if class == ClassI915 {
+					if class == drivers.ClassI915 {
 						reason = "for any importer"
 					}
-					if p.Outcome != Staged || !slices.ContainsFunc(p.Why, func(why string) bool { return strings.Contains(why, reason) }) {
+					if p.Outcome != drivers.Staged || !slices.ContainsFunc(p.Why, func(why string) bool { return strings.Contains(why, reason) }) {
 						t.Fatalf("%v at %v, %v importer at %v: %v", class, gpu, kind, nic, p)
 					}
 				}

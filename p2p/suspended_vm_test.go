@@ -11,6 +11,9 @@ import (
 
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/internal/testenv"
+	"github.com/gpurdma/gpurdma/p2p/drivers"
+	"github.com/gpurdma/gpurdma/p2p/internal/machinetest"
+	"github.com/gpurdma/gpurdma/p2p/machine"
 	"github.com/gpurdma/gpurdma/placement"
 )
 
@@ -23,9 +26,9 @@ import (
 func TestVMSuspended(t *testing.T) {
 	g := testenv.SoftGPUs(t, "personality=amdgpu")[0]
 	imp := testenv.TestImporter(t)
-	m := Open("")
+	m := machine.Open("")
 	client := device(t, "edu0")
-	i := Importer{PCI: &client, Kind: Pinned, PeerToPeer: true}
+	i := drivers.Importer{PCI: &client, Kind: drivers.Pinned, PeerToPeer: true}
 	power := filepath.Join("/sys/bus/pci/devices", g.PCI, "power")
 	asleep := func() bool {
 		text, err := os.ReadFile(filepath.Join(power, "runtime_status"))
@@ -52,18 +55,18 @@ func TestVMSuspended(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	check := func(what, class string, want Outcome, peer bool, place string) {
+	check := func(what, class string, want drivers.Outcome, peer bool, place string) {
 		t.Helper()
 		g.Set(t, "behaviour", class)
-		e, err := m.Exporter(addr(t, g.PCI))
+		e, err := drivers.ExporterOf(m, machinetest.Addr(t, g.PCI))
 		if err != nil {
 			t.Fatal(err)
 		}
-		p := m.Predict(e, i)
+		p := drivers.Predict(m, e, i)
 		if p.Decision.Supported != placement.Yes || p.Outcome != want {
 			t.Errorf("%s: predicted %v, want %v", what, p, want)
 		}
-		if said := strings.Contains(strings.Join(p.Why, "; "), "suspended"); said != (want == OutcomeUnknown) {
+		if said := strings.Contains(strings.Join(p.Why, "; "), "suspended"); said != (want == drivers.OutcomeUnknown) {
 			t.Errorf("%s: %q", what, p.Why)
 		}
 		buf, err := alloc.Alloc(t.Context(), rowSize, gpualloc.Options{})
@@ -89,10 +92,10 @@ func TestVMSuspended(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	check("awake", "amdgpu", Direct, true, "vram")
+	check("awake", "amdgpu", drivers.Direct, true, "vram")
 	setFile(t, filepath.Join(power, "control"), "auto")
 	sleep()
-	check("asleep", "amdgpu", OutcomeUnknown, false, "system")
+	check("asleep", "amdgpu", drivers.OutcomeUnknown, false, "system")
 	sleep()
-	check("asleep", "xe", Direct, true, "vram")
+	check("asleep", "xe", drivers.Direct, true, "vram")
 }

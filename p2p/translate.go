@@ -7,26 +7,27 @@ import (
 	"strings"
 
 	"github.com/gpurdma/gpurdma/internal/pci"
+	"github.com/gpurdma/gpurdma/p2p/machine"
 )
 
-// translating is the kernel's parameter for an IOMMU that translates, and undoesPT what it
+// Translating is the kernel's parameter for an IOMMU that translates, and undoesPT what it
 // costs.
 const (
-	translating = "iommu.passthrough=0"
-	undoesPT    = "it undoes iommu=pt: all DMA is translated then, of which ISO-IOMMU-MODE warns"
+	Translating = "iommu.passthrough=0"
+	UndoesPT    = "it undoes iommu=pt: all DMA is translated then, of which ISO-IOMMU-MODE warns"
 )
 
-// translate is the remedy for a NIC that does not reach the addresses of a BAR. Where no
+// Translate is the remedy for a NIC that does not reach the addresses of a BAR. Where no
 // IOMMU is on, how one is turned on depends on the processor.
-func (m *Machine) translate(nic Addr) Remedy {
+func Translate(m *machine.Machine, nic machine.Addr) Remedy {
 	const lower = "let the firmware place the BARs lower, or "
-	r := Remedy{Change: lower + "let the IOMMU translate", Command: translating, Weakens: undoesPT}
-	if kind, err := pci.IOMMUType(m.sys, nic); err == nil && kind == "" {
+	r := Remedy{Change: lower + "let the IOMMU translate", Command: Translating, Weakens: UndoesPT}
+	if kind, err := pci.IOMMUType(m.Sys, nic); err == nil && kind == "" {
 		r = Remedy{Change: lower, Weakens: "all DMA is translated then, of which ISO-IOMMU-MODE warns"}
 		switch m.CPU.Vendor {
 		case "GenuineIntel":
 			r.Change += "turn the IOMMU on in the firmware (VT-d)"
-			if !strings.HasPrefix(m.parameter("intel_iommu"), "on") {
+			if !strings.HasPrefix(m.Parameter("intel_iommu"), "on") {
 				r.Change, r.Command = r.Change+" and by the kernel's parameter", "intel_iommu=on"
 			}
 		case "AuthenticAMD", "HygonGenuine":
@@ -35,7 +36,7 @@ func (m *Machine) translate(nic Addr) Remedy {
 			r.Change += "turn the IOMMU on in the firmware"
 		}
 	}
-	if words := m.untranslating(); len(words) > 0 {
+	if words := untranslating(m); len(words) > 0 {
 		r.Change += ", and take " + strings.Join(words, " and ") + " off the kernel's command line"
 	}
 	return r
@@ -43,9 +44,9 @@ func (m *Machine) translate(nic Addr) Remedy {
 
 // untranslating are the words of the command line that keep an IOMMU off, or from
 // translating.
-func (m *Machine) untranslating() []string {
+func untranslating(m *machine.Machine) []string {
 	var out []string
-	for _, word := range m.bootWords() {
+	for _, word := range m.BootWords() {
 		key, value, _ := strings.Cut(word, "=")
 		var bad []string
 		switch key {

@@ -12,6 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/p2p/drivers"
+	"github.com/gpurdma/gpurdma/p2p/machine"
 )
 
 // Watch is what the machine said of a pair while it was tried.
@@ -28,18 +30,18 @@ type Watch struct {
 	Losses []string
 	// Counted says that somebody counts the errors of a device on the way.
 	Counted bool
-	fatal   bool // a counter of uncorrectable errors grew
+	Fatal   bool // a counter of uncorrectable errors grew
 
-	speed float64 // the highest of the GPU's link in GT/s that Look saw; 0 if it saw none
+	Speed float64 // the highest of the GPU's link in GT/s that Look saw; 0 if it saw none
 }
 
 // Watcher watches the kernel's log, and the counters of link errors and lost packets.
 type Watcher struct {
-	m      *Machine
-	gpu    *Addr
-	nic    NIC
-	names  []string // of GPU, NIC and network devices
-	way    []Addr   // GPU, NIC, the ports above
+	m      *machine.Machine
+	gpu    *machine.Addr
+	nic    drivers.NIC
+	names  []string       // of GPU, NIC and network devices
+	way    []machine.Addr // GPU, NIC, the ports above
 	fd     int
 	where  string
 	err    error
@@ -48,14 +50,14 @@ type Watcher struct {
 	speed  float64           // as that of Watch
 }
 
-// Watch begins to watch what concerns a pair. Stop must be called.
-func (m *Machine) Watch(p Pair) *Watcher {
+// StartWatch begins to watch what concerns a pair. Stop must be called.
+func StartWatch(m *machine.Machine, p Pair) *Watcher {
 	w := &Watcher{m: m, gpu: p.GPU.Exporter.PCI, nic: p.NIC, names: append([]string{p.NIC.Name}, p.NIC.NetDevs...), fd: -1}
-	for _, a := range []*Addr{p.GPU.Exporter.PCI, p.NIC.Importer.PCI} {
+	for _, a := range []*machine.Addr{p.GPU.Exporter.PCI, p.NIC.Importer.PCI} {
 		if a == nil {
 			continue
 		}
-		way := []Addr{*a}
+		way := []machine.Addr{*a}
 		if f, err := m.Function(*a); err == nil {
 			way = append(way, f.Upstream...)
 		}
@@ -66,8 +68,8 @@ func (m *Machine) Watch(p Pair) *Watcher {
 		}
 	}
 	w.before, w.lost = w.counters(), w.losses()
-	w.where, _, _ = m.place("dev/kmsg")
-	if w.fd, w.err = openLog(w.where); w.err == nil {
+	w.where, _, _ = m.Locate("dev/kmsg")
+	if w.fd, w.err = machine.OpenLog(w.where); w.err == nil {
 		if _, err := unix.Seek(w.fd, 0, unix.SEEK_END); err != nil {
 			w.err = err
 		}
@@ -80,15 +82,15 @@ var errOverwritten = errors.New("lines were overwritten before they were read")
 
 // Stop ends it, and says what there was.
 func (w *Watcher) Stop() Watch {
-	out := Watch{LogErr: w.err, speed: w.speed}
+	out := Watch{LogErr: w.err, Speed: w.speed}
 	if w.err == nil {
-		records, cut, err := drain(w.fd, w.where)
+		records, cut, err := machine.Drain(w.fd, w.where)
 		if out.LogErr = err; cut {
 			out.LogErr = errors.Join(err, errOverwritten)
 		}
 		for _, r := range records {
-			if w.concerns(r.text) {
-				out.Lines = append(out.Lines, r.text)
+			if w.concerns(r.Text) {
+				out.Lines = append(out.Lines, r.Text)
 			} else {
 				out.Others++
 			}
@@ -110,16 +112,16 @@ func (w *Watcher) Stop() Watch {
 			key := counterKey(a, kind)
 			if n := after[key] - w.before[key]; after[key] > w.before[key] {
 				out.Errors = append(out.Errors, fmt.Sprintf("%v: %d %s", a, n, kind))
-				out.fatal = out.fatal || kind != "correctable"
+				out.Fatal = out.Fatal || kind != "correctable"
 			}
 		}
 	}
 	lost := w.losses()
 	for _, p := range w.nic.Ports {
-		for _, name := range lossCounters {
+		for _, name := range machine.LossCounters {
 			key := lossKey(w.nic, p, name)
 			if was, known := w.lost[key]; known && lost[key] > was {
-				out.Losses = append(out.Losses, fmt.Sprintf("%s: %d %s", portName(w.nic, p), lost[key]-was, name))
+				out.Losses = append(out.Losses, fmt.Sprintf("%s: %d %s", drivers.PortName(w.nic, p), lost[key]-was, name))
 			}
 		}
 	}
@@ -132,20 +134,22 @@ func (w *Watcher) Look() {
 	if w.gpu == nil {
 		return
 	}
-	if speed, ok := gigatransfers(w.m.read("sys/bus/pci/devices", w.gpu.String(), "current_link_speed").text); ok {
+	if speed, ok := machine.Gigatransfers(w.m.Read("sys/bus/pci/devices", w.gpu.String(), "current_link_speed").Text); ok {
 		w.speed = max(w.speed, speed)
 	}
 }
 
-func lossKey(n NIC, p ibvfd.PortInfo, name string) string { return portName(n, p) + " " + name }
+func lossKey(n drivers.NIC, p ibvfd.PortInfo, name string) string {
+	return drivers.PortName(n, p) + " " + name
+}
 
 // losses are the NIC's counters of lost packets.
 func (w *Watcher) losses() map[string]uint64 {
 	out := map[string]uint64{}
 	for _, p := range w.nic.Ports {
-		all, _ := w.m.losses(w.nic.Name, p.Num)
+		all, _ := w.m.Losses(w.nic.Name, p.Num)
 		for _, c := range all {
-			out[lossKey(w.nic, p, c.name)] = c.n
+			out[lossKey(w.nic, p, c.Name)] = c.N
 		}
 	}
 	return out
@@ -158,31 +162,47 @@ func (w *Watcher) concerns(line string) bool {
 	if slices.ContainsFunc(words, func(word string) bool { return slices.Contains(w.names, word) }) {
 		return true
 	}
-	addresses := pciAddress.FindAllString(line, -1)
+	addresses := PciAddress.FindAllString(line, -1)
 	if len(addresses) == 0 {
 		return Loggable(line)
 	}
 	return slices.ContainsFunc(addresses, func(name string) bool {
-		a, err := ParseAddr(name)
+		a, err := machine.ParseAddr(name)
 		return err == nil && slices.Contains(w.way, a)
 	})
 }
 
 var errorKinds = []string{"fatal", "nonfatal", "correctable"}
 
-func counterKey(a Addr, kind string) string { return a.String() + " " + kind }
+func counterKey(a machine.Addr, kind string) string { return a.String() + " " + kind }
 
 // counters are the errors of the links on the way, as far as they are counted.
 func (w *Watcher) counters() map[string]uint64 {
 	out := map[string]uint64{}
 	for _, a := range w.way {
 		for i, kind := range errorKinds {
-			r := w.m.read("sys/bus/pci/devices", a.String(), "aer_dev_"+kind)
-			total, ok := r.line("TOTAL_ERR_" + []string{"FATAL", "NONFATAL", "COR"}[i])
-			if n, err := strconv.ParseUint(total, 10, 64); r.err == nil && ok && err == nil {
+			r := w.m.Read("sys/bus/pci/devices", a.String(), "aer_dev_"+kind)
+			total, ok := r.Line("TOTAL_ERR_" + []string{"FATAL", "NONFATAL", "COR"}[i])
+			if n, err := strconv.ParseUint(total, 10, 64); r.Err == nil && ok && err == nil {
 				out[counterKey(a, kind)] = n
 			}
 		}
 	}
 	return out
 }
+
+// Judged looks for what the checks look for: faults of the IOMMU, and the rest.
+func (w Watch) Judged() (faults, hits bool) {
+	for _, line := range w.Lines {
+		for _, p := range Patterns {
+			if p.Match.MatchString(line) {
+				hits = true
+				faults = faults || p.Check == "ISO-FAULTS"
+			}
+		}
+	}
+	return faults, hits
+}
+
+// Where is the file that was watched.
+func (w Watch) Where() []string { return []string{"/dev/kmsg"} }

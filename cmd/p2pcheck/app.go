@@ -20,7 +20,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
-	"github.com/gpurdma/gpurdma/p2p"
+	"github.com/gpurdma/gpurdma/p2p/check"
+	"github.com/gpurdma/gpurdma/p2p/drivers"
+	"github.com/gpurdma/gpurdma/p2p/machine"
 )
 
 const (
@@ -34,12 +36,12 @@ type app struct {
 	color          bool
 	mark           string // of our own colours, for printable
 	json, verbose  bool
-	source         p2p.Source
-	live           p2p.Live // of this machine
-	gpu, nic       []string // the only ones to look at
-	skip           []string // checks that are not carried out
-	snapshotFile   string   // the machine, in one file
-	baseline       string   // an earlier run
+	source         machine.Source
+	live           check.Live // of this machine
+	gpu, nic       []string   // the only ones to look at
+	skip           []string   // checks that are not carried out
+	snapshotFile   string     // the machine, in one file
+	baseline       string     // an earlier run
 	format, output string
 	svg            bool          // of topo
 	proving        bool          // --live
@@ -154,7 +156,7 @@ func worse(x, y int) int {
 }
 
 // action makes a RunE of a function that finds something.
-func (a *app) action(command string, find func(*p2p.Machine, []p2p.GPU, []p2p.NIC) (result, error)) func(*cobra.Command, []string) error {
+func (a *app) action(command string, find func(*machine.Machine, []drivers.GPU, []drivers.NIC) (result, error)) func(*cobra.Command, []string) error {
 	return func(*cobra.Command, []string) error {
 		a.reached = true
 		a.json = a.json || a.format == "json"
@@ -182,7 +184,7 @@ func (a *app) end(command string, found result, err error) error {
 }
 
 // look finds the devices that were asked for.
-func (a *app) look(find func(*p2p.Machine, []p2p.GPU, []p2p.NIC) (result, error)) (result, error) {
+func (a *app) look(find func(*machine.Machine, []drivers.GPU, []drivers.NIC) (result, error)) (result, error) {
 	if a.source.Proc != "" && a.source.Sys == "" && a.source.Root == "" {
 		return nil, &cli.UsageError{Err: errors.New("--proc needs --sysfs beside it: both are of one machine, and without it sysfs would be this machine's")}
 	}
@@ -226,10 +228,10 @@ func (a *app) look(find func(*p2p.Machine, []p2p.GPU, []p2p.NIC) (result, error)
 	if err := a.configured(m); err != nil {
 		return nil, &cli.UsageError{Err: err}
 	}
-	gpus, err1 := m.GPUs()
+	gpus, err1 := drivers.GPUs(m)
 	// What does not count, as a server's own display, is told last.
-	slices.SortStableFunc(gpus, func(a, b p2p.GPU) int { return cmp.Compare(outside(a), outside(b)) })
-	nics, err2 := m.NICs()
+	slices.SortStableFunc(gpus, func(a, b drivers.GPU) int { return cmp.Compare(outside(a), outside(b)) })
+	nics, err2 := drivers.NICs(m)
 	if here(a.source) {
 		a.live = answers()
 		asked(nics, a.live.Imports)
@@ -238,11 +240,11 @@ func (a *app) look(find func(*p2p.Machine, []p2p.GPU, []p2p.NIC) (result, error)
 	if err := errors.Join(err1, err2); err != nil {
 		unread = &cli.Unavailable{Err: err}
 	}
-	gpus, err = only("GPU", a.gpu, gpus, func(g p2p.GPU) []string { return []string{g.Name, g.Exporter.Driver} })
+	gpus, err = only("GPU", a.gpu, gpus, func(g drivers.GPU) []string { return []string{g.Name, g.Exporter.Driver} })
 	if err != nil {
 		return nil, err
 	}
-	nics, err = only("NIC", a.nic, nics, func(n p2p.NIC) []string {
+	nics, err = only("NIC", a.nic, nics, func(n drivers.NIC) []string {
 		names := []string{n.Name, n.Importer.Driver}
 		if n.Importer.PCI != nil {
 			names = append(names, n.Importer.PCI.String())
@@ -259,8 +261,8 @@ func (a *app) look(find func(*p2p.Machine, []p2p.GPU, []p2p.NIC) (result, error)
 	return found, errors.Join(unread, err)
 }
 
-func outside(g p2p.GPU) int {
-	if g.Exporter.Class == p2p.ClassSystem {
+func outside(g drivers.GPU) int {
+	if g.Exporter.Class == drivers.ClassSystem {
 		return 1
 	}
 	return 0
@@ -320,7 +322,7 @@ func (m masked) Write(p []byte) (int, error) {
 	return len(p), err
 }
 
-func unmask(text, dir string) string { return p2p.Unmarked(strings.ReplaceAll(text, dir, "")) }
+func unmask(text, dir string) string { return machine.Unmarked(strings.ReplaceAll(text, dir, "")) }
 
 // only keeps the devices that have one of the names: the first of the names of a
 // device is its own, the second its driver's. A PCI address may be without its
@@ -337,7 +339,7 @@ func only[T any](what string, names []string, all []T, called func(T) []string) 
 		keep := false
 		for _, name := range names {
 			address := name
-			if a, err := p2p.ParseAddr(name); err == nil {
+			if a, err := machine.ParseAddr(name); err == nil {
 				address = a.String()
 			}
 			if name != "" && slices.ContainsFunc(its, func(one string) bool { return strings.EqualFold(one, name) || one == address }) {

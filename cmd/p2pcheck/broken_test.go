@@ -16,7 +16,8 @@ import (
 
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 	"github.com/gpurdma/gpurdma/internal/testenv"
-	"github.com/gpurdma/gpurdma/p2p"
+	"github.com/gpurdma/gpurdma/p2p/drivers"
+	"github.com/gpurdma/gpurdma/p2p/machine"
 )
 
 // victim is a machine with much that is wrong, as its snapshot unpacks: in memory,
@@ -39,7 +40,7 @@ func victims(f *testing.F) []*victim {
 	packed := func(tree testenv.Tree) []byte {
 		root := tree.Write(f)
 		var b bytes.Buffer
-		if err := pack(&b, gather(root, &app{source: p2p.Source{Root: root}})); err != nil {
+		if err := pack(&b, gather(root, &app{source: machine.Source{Root: root}})); err != nil {
 			f.Fatal(err)
 		}
 		return b.Bytes()
@@ -91,7 +92,7 @@ func (v *victim) list() error {
 // pairs that are direct, the status, and what found no devices.
 func (v *victim) look() (worst map[string]string, direct map[string]bool, status int, unread error) {
 	var out, stderr bytes.Buffer
-	a := &app{stdout: &out, stderr: &stderr, source: p2p.Source{Root: v.dir}}
+	a := &app{stdout: &out, stderr: &stderr, source: machine.Source{Root: v.dir}}
 	found, unread := a.look(a.check)
 	status = a.finish("check", found, unread)
 	r, ok := found.(checkResult)
@@ -106,7 +107,7 @@ func (v *victim) look() (worst map[string]string, direct map[string]bool, status
 	}
 	direct = map[string]bool{}
 	for _, p := range r.Pairs {
-		direct[p.GPU+" -> "+p.NIC] = p.Outcome == p2p.Direct.String()
+		direct[p.GPU+" -> "+p.NIC] = p.Outcome == drivers.Direct.String()
 	}
 	return worst, direct, status, unread
 }

@@ -9,11 +9,16 @@ import (
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 	"github.com/gpurdma/gpurdma/internal/errno"
 	"github.com/gpurdma/gpurdma/p2p"
+	"github.com/gpurdma/gpurdma/p2p/check"
+	"github.com/gpurdma/gpurdma/p2p/checks"
+	"github.com/gpurdma/gpurdma/p2p/drivers"
+	"github.com/gpurdma/gpurdma/p2p/machine"
+	"github.com/gpurdma/gpurdma/p2p/p2pdma"
 	"github.com/gpurdma/gpurdma/placement"
 )
 
 // machine is what decides for all pairs.
-type machine struct {
+type host struct {
 	Kernel     string           `json:"kernel"`
 	P2PDMA     placement.Answer `json:"p2pdma"`
 	MoveNotify placement.Answer `json:"move_notify"`
@@ -29,30 +34,30 @@ type place struct {
 }
 
 type gpu struct {
-	Name      string    `json:"name"`
-	PCI       *p2p.Addr `json:"pci"`
-	Driver    string    `json:"driver"`
-	Exporter  string    `json:"exporter"`
-	OutOfTree bool      `json:"out_of_tree"`
-	Counts    bool      `json:"counts"`
+	Name      string        `json:"name"`
+	PCI       *machine.Addr `json:"pci"`
+	Driver    string        `json:"driver"`
+	Exporter  string        `json:"exporter"`
+	OutOfTree bool          `json:"out_of_tree"`
+	Counts    bool          `json:"counts"`
 	place
 }
 
 type nic struct {
-	Name       string    `json:"name"`
-	PCI        *p2p.Addr `json:"pci"`
-	Driver     string    `json:"driver"`
-	Importer   string    `json:"importer"`
-	PeerToPeer bool      `json:"peer_to_peer"`
-	ByCPU      bool      `json:"by_cpu"`
-	Software   bool      `json:"software"`
-	NetDevs    []string  `json:"netdevs"`
+	Name       string        `json:"name"`
+	PCI        *machine.Addr `json:"pci"`
+	Driver     string        `json:"driver"`
+	Importer   string        `json:"importer"`
+	PeerToPeer bool          `json:"peer_to_peer"`
+	ByCPU      bool          `json:"by_cpu"`
+	Software   bool          `json:"software"`
+	NetDevs    []string      `json:"netdevs"`
 	place
 }
 
 type redirect struct {
-	PCI  p2p.Addr `json:"pci"`
-	Bits string   `json:"bits"`
+	PCI  machine.Addr `json:"pci"`
+	Bits string       `json:"bits"`
 }
 
 // decision is the kernel's.
@@ -61,7 +66,7 @@ type decision struct {
 	Supported placement.Answer `json:"supported"`
 	Steps     *int             `json:"steps"`
 	Distance  *int             `json:"distance"`
-	Common    *p2p.Addr        `json:"common"`
+	Common    *machine.Addr    `json:"common"`
 	Redirects []redirect       `json:"redirects"`
 	Why       []string         `json:"why"`
 }
@@ -100,7 +105,7 @@ type summary struct {
 }
 
 type checkResult struct {
-	Machine machine  `json:"machine"`
+	Machine host     `json:"machine"`
 	Process *process `json:"process"` // null if it is p2pcheck itself
 	GPUs    []gpu    `json:"gpus"`
 	NICs    []nic    `json:"nics"`
@@ -129,36 +134,36 @@ type process struct {
 	Name string `json:"name"`
 }
 
-func processOf(m *p2p.Machine) *process {
+func processOf(m *machine.Machine) *process {
 	if pid, name := m.Process(); pid != 0 {
 		return &process{pid, name}
 	}
 	return nil
 }
 
-func machineOf(m *p2p.Machine) machine {
-	return machine{Kernel: m.Kernel.Release, P2PDMA: m.Kernel.P2PDMA, MoveNotify: m.Kernel.MoveNotify, Config: m.Kernel.Source, CPU: m.CPU.String()}
+func hostOf(m *machine.Machine) host {
+	return host{Kernel: m.Kernel.Release, P2PDMA: m.Kernel.P2PDMA, MoveNotify: m.Kernel.MoveNotify, Config: m.Kernel.Source, CPU: m.CPU.String()}
 }
 
 // check predicts for all pairs, proves them if that was asked for, and carries
 // out the checks.
-func (a *app) check(m *p2p.Machine, gpus []p2p.GPU, nics []p2p.NIC) (result, error) {
+func (a *app) check(m *machine.Machine, gpus []drivers.GPU, nics []drivers.NIC) (result, error) {
 	if !a.proving {
 		return a.checkAnd(nil, m, gpus, nics)
 	}
 	return a.checkAnd(a.prove, m, gpus, nics)
 }
 
-func (a *app) checkAnd(prove func(*p2p.Machine, []p2p.Pair) (*liveRun, error), m *p2p.Machine, gpus []p2p.GPU, nics []p2p.NIC) (result, error) {
-	r := checkResult{Machine: machineOf(m), Process: processOf(m), GPUs: []gpu{}, NICs: []nic{}, Pairs: []pair{}}
+func (a *app) checkAnd(prove func(*machine.Machine, []p2p.Pair) (*liveRun, error), m *machine.Machine, gpus []drivers.GPU, nics []drivers.NIC) (result, error) {
+	r := checkResult{Machine: hostOf(m), Process: processOf(m), GPUs: []gpu{}, NICs: []nic{}, Pairs: []pair{}}
 	var pairs []p2p.Pair
 	for _, g := range gpus {
 		r.GPUs = append(r.GPUs, gpuOf(m, g))
 		for _, n := range nics {
-			pairs = append(pairs, m.Pair(g, n))
+			pairs = append(pairs, p2p.Judge(m, g, n))
 		}
 	}
-	m.Combine(pairs)
+	p2p.Combine(m, pairs)
 	for _, whole := range pairs {
 		p := pairOf(whole)
 		r.Pairs = append(r.Pairs, p)
@@ -175,11 +180,11 @@ func (a *app) checkAnd(prove func(*p2p.Machine, []p2p.Pair) (*liveRun, error), m
 			r.Live.add(r.Pairs[i])
 		}
 	}
-	subject := p2p.Subject{GPUs: gpus, NICs: nics, Pairs: pairs, Skip: a.skip}
+	subject := check.Subject{GPUs: gpus, NICs: nics, Pairs: pairs, Skip: a.skip}
 	if here(a.source) {
 		subject.Live = a.live
 	}
-	r.Checks = findingsOf(m.Check(subject))
+	r.Checks = findingsOf(checks.Run(m, subject))
 	r.Tally = tallyOf(r.Checks)
 	r.Drift = []drift{}
 	if a.baseline != "" {
@@ -194,7 +199,7 @@ func (a *app) checkAnd(prove func(*p2p.Machine, []p2p.Pair) (*liveRun, error), m
 }
 
 // nothing says what is missing to make a pair.
-func nothing(gpus []p2p.GPU, nics []p2p.NIC) error {
+func nothing(gpus []drivers.GPU, nics []drivers.NIC) error {
 	var errs []error
 	if len(gpus) == 0 {
 		errs = append(errs, &cli.Unavailable{Err: errors.New("no GPU was found")})
@@ -205,19 +210,19 @@ func nothing(gpus []p2p.GPU, nics []p2p.NIC) error {
 	return errors.Join(errs...)
 }
 
-func gpuOf(m *p2p.Machine, g p2p.GPU) gpu {
+func gpuOf(m *machine.Machine, g drivers.GPU) gpu {
 	e := g.Exporter
-	return gpu{g.Name, e.PCI, e.Driver, e.Class.String(), e.OutOfTree, e.Class != p2p.ClassSystem, placeOf(m, e.PCI)}
+	return gpu{g.Name, e.PCI, e.Driver, e.Class.String(), e.OutOfTree, e.Class != drivers.ClassSystem, placeOf(m, e.PCI)}
 }
 
-func nicOf(m *p2p.Machine, n p2p.NIC) nic {
+func nicOf(m *machine.Machine, n drivers.NIC) nic {
 	i := n.Importer
 	return nic{n.Name, i.PCI, i.Driver, i.Kind.String(), i.PeerToPeer, i.ByCPU, n.Software, list(n.NetDevs), placeOf(m, i.PCI)}
 }
 
 // placeOf finds a device. That of one that cannot be read is not known, which
 // the checks say.
-func placeOf(m *p2p.Machine, a *p2p.Addr) place {
+func placeOf(m *machine.Machine, a *machine.Addr) place {
 	if a == nil {
 		return place{}
 	}
@@ -245,7 +250,7 @@ func list[T any](s []T) []T {
 
 func pairOf(p p2p.Pair) pair {
 	out := pair{
-		GPU: p.GPU.Name, NIC: p.NIC.Name, Counts: p.GPU.Exporter.Class != p2p.ClassSystem,
+		GPU: p.GPU.Name, NIC: p.NIC.Name, Counts: p.GPU.Exporter.Class != drivers.ClassSystem,
 		Outcome: p.Prediction.Outcome.String(), Stage: string(p.Prediction.Stage), Address: p.Prediction.Address.String(),
 		Decision: decisionOf(p.Prediction.Decision), NCCL: p.Letters.NCCL, NVML: p.Letters.NVML,
 		Why: list(p.Prediction.Why), Notes: list(p.Prediction.Notes),
@@ -259,7 +264,7 @@ func pairOf(p p2p.Pair) pair {
 	return out
 }
 
-func decisionOf(d p2p.Decision) decision {
+func decisionOf(d p2pdma.Decision) decision {
 	out := decision{Type: d.Type.String(), Supported: d.Supported, Common: d.Common, Redirects: []redirect{}, Why: list(d.Why)}
 	if d.Steps >= 0 {
 		out.Steps = &d.Steps
@@ -280,11 +285,11 @@ func (s *summary) add(p pair) {
 	switch {
 	case !p.Counts:
 		s.Outside++
-	case p.Outcome == p2p.Direct.String():
+	case p.Outcome == drivers.Direct.String():
 		s.Direct++
-	case p.Outcome == p2p.Staged.String():
+	case p.Outcome == drivers.Staged.String():
 		s.Staged++
-	case p.Outcome == p2p.Refused.String():
+	case p.Outcome == drivers.Refused.String():
 		s.Refused++
 	default:
 		s.Unknown++

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
-	"github.com/gpurdma/gpurdma/p2p"
+	"github.com/gpurdma/gpurdma/p2p/check"
 )
 
 // fix is the remedy of a check.
@@ -45,7 +45,7 @@ type tally struct {
 // ranks are the results, the worst first.
 var ranks = []string{"fail", "unknown", "warn", "pass", "skip"}
 
-func findingsOf(all []p2p.Finding) []finding {
+func findingsOf(all []check.Finding) []finding {
 	out := []finding{}
 	for _, f := range all {
 		g := finding{

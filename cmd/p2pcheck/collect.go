@@ -14,7 +14,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gpurdma/gpurdma/p2p"
+	"github.com/gpurdma/gpurdma/p2p/check"
 )
 
 // lookedAt are the files that a snapshot has, as patterns below the root. A
@@ -246,7 +246,7 @@ func (c *collector) contents(name string) ([]byte, error) {
 	}
 	data, err := io.ReadAll(io.LimitReader(f, fileLimit))
 	if strings.HasPrefix(path.Base(name), "libibverbs.so.") {
-		data = p2p.ProviderNames(data) // the rest of the library is nobody's concern
+		data = check.ProviderNames(data) // the rest of the library is nobody's concern
 	}
 	return data, err
 }

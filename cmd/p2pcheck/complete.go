@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/gpurdma/gpurdma/p2p/drivers"
 	"github.com/spf13/cobra"
 )
 
@@ -25,14 +26,14 @@ func (a *app) completeFlags(root *cobra.Command) {
 		}
 	}
 	complete("gpu", func() (names []string) {
-		gpus, _ := a.source.Open().GPUs()
+		gpus, _ := drivers.GPUs(a.source.Open())
 		for _, g := range gpus {
 			names = append(names, g.Name)
 		}
 		return names
 	})
 	complete("nic", func() (names []string) {
-		nics, _ := a.source.Open().NICs()
+		nics, _ := drivers.NICs(a.source.Open())
 		for _, n := range nics {
 			names = append(names, n.Name)
 		}

@@ -75,9 +75,9 @@ func found(t *testing.T, args ...string) (map[string][]string, outcome) {
 // which the whole machine does not. So has one with less in it than it should.
 func TestCopies(t *testing.T) {
 	for _, name := range []string{"small-hgx", "small-mi300"} {
-		machine := testenv.Machines[name]
+		sick0 := testenv.Machines[name]
 		// Things that are wrong, in files that a copy may lack.
-		sick := machine()
+		sick := sick0()
 		for file, text := range map[string]string{"proc/sys/kernel/numa_balancing": "1\n", "proc/self/environ": "NCCL_NET_GDR_LEVEL=LOC\x00", "sys/kernel/security/lockdown": "none [integrity]\n"} {
 			sick.Files[file] = text
 		}

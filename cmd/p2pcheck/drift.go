@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gpurdma/gpurdma/p2p"
+	"github.com/gpurdma/gpurdma/p2p/check"
 )
 
 // fact is one thing that a run says, and how good that is: the more the better,
@@ -83,7 +83,7 @@ func factsOf(r checkResult) *facts {
 		f.add("pair", name, strings.TrimSpace(value+", "+p.Decision.Type+" "+p.NCCL), goodness[p.Outcome])
 	}
 	for _, c := range r.Checks {
-		if p2p.OfProof(c.ID) {
+		if check.OfProof(c.ID) {
 			continue // with others that were proven
 		}
 		f.check(c)
@@ -102,7 +102,7 @@ func (f *facts) prove(r checkResult) {
 		}
 	}
 	for _, c := range r.Checks {
-		if p2p.OfProof(c.ID) {
+		if check.OfProof(c.ID) {
 			f.check(c)
 		}
 	}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 	"github.com/gpurdma/gpurdma/internal/testenv"
-	"github.com/gpurdma/gpurdma/p2p"
+	"github.com/gpurdma/gpurdma/p2p/drivers"
 )
 
 // A file has one run: of two the first alone would be looked at, and what the other
@@ -99,7 +99,7 @@ func TestDriftOfPairsThatDoNotCount(t *testing.T) {
 // Nothing is left blank of a device without a driver.
 func TestDriftNamesDrivers(t *testing.T) {
 	after := checkResult{
-		NICs: []nic{{Name: "rxe0", Software: true, Importer: "pinned"}, {Name: "mlx5_0", Importer: "unknown"}, {Name: "mlx5_1", Driver: p2p.UnknownDriver, Importer: "unknown"}},
+		NICs: []nic{{Name: "rxe0", Software: true, Importer: "pinned"}, {Name: "mlx5_0", Importer: "unknown"}, {Name: "mlx5_1", Driver: drivers.UnknownDriver, Importer: "unknown"}},
 		GPUs: []gpu{{Name: "0000:13:00.0", Exporter: "unknown", Counts: true}},
 	}
 	all, _ := drifted(checkResult{}, after)

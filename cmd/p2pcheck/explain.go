@@ -12,6 +12,8 @@ import (
 
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 	"github.com/gpurdma/gpurdma/p2p"
+	"github.com/gpurdma/gpurdma/p2p/check"
+	"github.com/gpurdma/gpurdma/p2p/checks"
 )
 
 // explanation is what is to be said of a check, whatever it finds.
@@ -53,11 +55,11 @@ func (a *app) explain() *cobra.Command {
 func explained(ids []string) (explainResult, error) {
 	r := explainResult{Checks: []explanation{}}
 	for _, id := range ids {
-		if !slices.ContainsFunc(p2p.Checks(), func(c *p2p.Check) bool { return isCalled(c, id) }) {
+		if !slices.ContainsFunc(checks.All(), func(c *check.Check) bool { return isCalled(c, id) }) {
 			return r, &cli.UsageError{Err: unknownCheck(id)}
 		}
 	}
-	for _, c := range p2p.Checks() {
+	for _, c := range checks.All() {
 		if len(ids) > 0 && !slices.ContainsFunc(ids, func(id string) bool { return isCalled(c, id) }) {
 			continue
 		}
@@ -73,7 +75,7 @@ func explained(ids []string) (explainResult, error) {
 // checkFamilies are the families of all checks.
 func checkFamilies() []string {
 	var out []string
-	for _, c := range p2p.Checks() {
+	for _, c := range checks.All() {
 		if !slices.Contains(out, c.Family()) {
 			out = append(out, c.Family())
 		}
@@ -84,7 +86,7 @@ func checkFamilies() []string {
 // checkNames are the IDs of all checks.
 func checkNames() []string {
 	var out []string
-	for _, c := range p2p.Checks() {
+	for _, c := range checks.All() {
 		out = append(out, c.ID)
 	}
 	return out

@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
-	"github.com/gpurdma/gpurdma/p2p"
+	"github.com/gpurdma/gpurdma/p2p/machine"
 )
 
 // formats are outputs for other programs, each with the exit status that these
@@ -223,8 +223,8 @@ func dra(b *strings.Builder, r *checkResult, status int, _ error) int {
 		return status
 	}
 	b.WriteString("devices:\n")
-	seen := map[p2p.Addr]bool{}
-	device := func(kind, name string, pci *p2p.Addr, at place) {
+	seen := map[machine.Addr]bool{}
+	device := func(kind, name string, pci *machine.Addr, at place) {
 		switch {
 		case pci == nil:
 			fmt.Fprintf(b, "# %s is on no PCI bus\n", printable{}.text(name))

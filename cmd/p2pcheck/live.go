@@ -17,41 +17,43 @@ import (
 	"github.com/gpurdma/gpurdma/gpualloc/nvml"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/dcb"
-	"github.com/gpurdma/gpurdma/p2p"
+	"github.com/gpurdma/gpurdma/p2p/check"
+	"github.com/gpurdma/gpurdma/p2p/drivers"
+	"github.com/gpurdma/gpurdma/p2p/machine"
 )
 
 // here reports that it is this machine that is looked at, as it is: the file of
 // its configuration may be named.
-func here(s p2p.Source) bool { return s == p2p.Source{Config: s.Config, Process: s.Process} }
+func here(s machine.Source) bool { return s == machine.Source{Config: s.Config, Process: s.Process} }
 
 // asked asks the drivers whether they import dma-bufs. A no counts whatever the
 // table of drivers says.
-func asked(nics []p2p.NIC, imports func(string) (ibvfd.Support, error)) {
+func asked(nics []drivers.NIC, imports func(string) (ibvfd.Support, error)) {
 	for i := range nics {
 		switch s, err := imports(nics[i].Name); {
 		case err != nil:
-		case s.DMABufKernel == ibvfd.Yes && nics[i].Importer.Kind == p2p.KindUnknown:
+		case s.DMABufKernel == ibvfd.Yes && nics[i].Importer.Kind == drivers.KindUnknown:
 			nics[i].Importer.Imports = true
 		case s.DMABufKernel == ibvfd.No:
-			nics[i].Importer.Kind = p2p.NoImporter
+			nics[i].Importer.Kind = drivers.NoImporter
 		}
 	}
 }
 
 // answers asks the machine that this is. It registers nothing, and asks each
 // library once.
-func answers() p2p.Live {
+func answers() check.Live {
 	gpus := sync.OnceValues(nvml.GPUs)
-	return p2p.Live{
-		BAR1:   func() (map[p2p.Addr]p2p.Usage, error) { return perGPU(gpus, bar1) },
-		Memory: func() (map[p2p.Addr]uint64, error) { return perGPU(gpus, memory) },
+	return check.Live{
+		BAR1:   func() (map[machine.Addr]check.Usage, error) { return perGPU(gpus, bar1) },
+		Memory: func() (map[machine.Addr]uint64, error) { return perGPU(gpus, memory) },
 		DMABuf: sync.OnceValues(dmabufs), Confidential: sync.OnceValues(confidential), Peers: sync.OnceValues(peers),
 		Imports: ibvfd.Probe, Port: port, PFC: pfc, Opens: opens,
 	}
 }
 
 // withheld notes what NVIDIA's libraries have against an export.
-func withheld(gpus []p2p.GPU, live p2p.Live) {
+func withheld(gpus []drivers.GPU, live check.Live) {
 	for i := range gpus {
 		e := &gpus[i].Exporter
 		if e.Driver != "nvidia" || e.PCI == nil {
@@ -76,16 +78,16 @@ func notAsked(err error) error {
 		return nil
 	case errors.Is(err, nvml.ErrNotBuilt), errors.Is(err, cuda.ErrNotBuilt), errors.Is(err, nvml.ErrNoDriver),
 		errors.Is(err, fs.ErrNotExist) && !errors.As(err, &answer):
-		return fmt.Errorf("%w: %w", p2p.ErrNotAsked, err)
+		return fmt.Errorf("%w: %w", check.ErrNotAsked, err)
 	}
 	return err
 }
 
-func dmabufs() (map[p2p.Addr]p2p.Export, error) {
+func dmabufs() (map[machine.Addr]check.Export, error) {
 	devices, err := cuda.Devices(gpualloc.Env{})
-	out := map[p2p.Addr]p2p.Export{}
+	out := map[machine.Addr]check.Export{}
 	for _, d := range devices {
-		out[d.PCI] = p2p.Export{OK: d.DMABuf.OK, Why: strings.Join(d.DMABuf.Why, "; "), Remedy: d.DMABuf.Remedy}
+		out[d.PCI] = check.Export{OK: d.DMABuf.OK, Why: strings.Join(d.DMABuf.Why, "; "), Remedy: d.DMABuf.Remedy}
 	}
 	return out, notAsked(err)
 }
@@ -95,30 +97,30 @@ func confidential() (bool, error) {
 	return on, notAsked(err)
 }
 
-func peers() ([]p2p.Peer, error) {
+func peers() ([]check.Peer, error) {
 	all, err := nvml.Peers()
-	var out []p2p.Peer
+	var out []check.Peer
 	for _, p := range all {
-		out = append(out, p2p.Peer{A: p.A, B: p.B, OK: p.OK(), Read: p.Read, Write: p.Write})
+		out = append(out, check.Peer{A: p.A, B: p.B, OK: p.OK(), Read: p.Read, Write: p.Write})
 	}
 	return out, notAsked(err)
 }
 
-func bar1(g nvml.GPU) (p2p.Usage, bool) {
+func bar1(g nvml.GPU) (check.Usage, bool) {
 	if g.BAR1 == nil || g.BAR1.Total <= 0 || g.BAR1.Used < 0 {
-		return p2p.Usage{}, false
+		return check.Usage{}, false
 	}
-	return p2p.Usage{Total: uint64(g.BAR1.Total), Used: uint64(g.BAR1.Used)}, true
+	return check.Usage{Total: uint64(g.BAR1.Total), Used: uint64(g.BAR1.Used)}, true
 }
 
 func memory(g nvml.GPU) (uint64, bool) { return uint64(g.Memory.Total), g.Memory.Total > 0 }
 
 // perGPU is what NVML says of each GPU, where it says something.
-func perGPU[T any](gpus func() ([]nvml.GPU, error), of func(nvml.GPU) (T, bool)) (map[p2p.Addr]T, error) {
+func perGPU[T any](gpus func() ([]nvml.GPU, error), of func(nvml.GPU) (T, bool)) (map[machine.Addr]T, error) {
 	all, err := gpus()
-	out := map[p2p.Addr]T{}
+	out := map[machine.Addr]T{}
 	for _, g := range all {
-		a, e := p2p.ParseAddr(g.PCI.String())
+		a, e := machine.ParseAddr(g.PCI.String())
 		if said, ok := of(g); ok && e == nil {
 			out[a] = said
 		}
@@ -130,7 +132,7 @@ func perGPU[T any](gpus func() ([]nvml.GPU, error), of func(nvml.GPU) (T, bool))
 func port(nic string, num int) (_ ibvfd.PortAttr, err error) {
 	c, err := ibvfd.Open(nic)
 	if errors.Is(err, ibvfd.ErrNotBuilt) || errors.Is(err, ibvfd.ErrNoLibrary) || errors.Is(err, ibvfd.ErrBrokenLibrary) {
-		err = fmt.Errorf("%w: %w", p2p.ErrNotAsked, err)
+		err = fmt.Errorf("%w: %w", check.ErrNotAsked, err)
 	}
 	if err != nil {
 		return ibvfd.PortAttr{}, err

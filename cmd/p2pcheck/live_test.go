@@ -11,18 +11,20 @@ import (
 	"github.com/gpurdma/gpurdma/gpualloc/cuda"
 	"github.com/gpurdma/gpurdma/gpualloc/nvml"
 	"github.com/gpurdma/gpurdma/ibvfd"
-	"github.com/gpurdma/gpurdma/p2p"
+	"github.com/gpurdma/gpurdma/p2p/check"
+	"github.com/gpurdma/gpurdma/p2p/drivers"
+	"github.com/gpurdma/gpurdma/p2p/machine"
 )
 
 // A driver of which nothing is known is taken at its word, and one that says no
 // whatever is known of it.
 func TestAsked(t *testing.T) {
 	answers := map[string]ibvfd.Answer{"yes": ibvfd.Yes, "no": ibvfd.No, "silent": ibvfd.Unknown}
-	var nics []p2p.NIC
+	var nics []drivers.NIC
 	for _, name := range []string{"yes", "no", "silent", "broken"} {
-		nics = append(nics, p2p.NIC{Name: name})
+		nics = append(nics, drivers.NIC{Name: name})
 	}
-	nics = append(nics, p2p.NIC{Name: "yes", Importer: p2p.Importer{Kind: p2p.Pinned}}, p2p.NIC{Name: "no", Importer: p2p.Importer{Kind: p2p.Dynamic}})
+	nics = append(nics, drivers.NIC{Name: "yes", Importer: drivers.Importer{Kind: drivers.Pinned}}, drivers.NIC{Name: "no", Importer: drivers.Importer{Kind: drivers.Dynamic}})
 	asked(nics, func(name string) (ibvfd.Support, error) {
 		answer, ok := answers[name]
 		if !ok {
@@ -30,7 +32,7 @@ func TestAsked(t *testing.T) {
 		}
 		return ibvfd.Support{DMABufKernel: answer}, nil
 	})
-	for i, want := range []p2p.Importer{{Imports: true}, {Kind: p2p.NoImporter}, {}, {}, {Kind: p2p.Pinned}, {Kind: p2p.NoImporter}} {
+	for i, want := range []drivers.Importer{{Imports: true}, {Kind: drivers.NoImporter}, {}, {}, {Kind: drivers.Pinned}, {Kind: drivers.NoImporter}} {
 		if nics[i].Importer != want {
 			t.Errorf("%s: %+v", nics[i].Name, nics[i].Importer)
 		}
@@ -39,7 +41,7 @@ func TestAsked(t *testing.T) {
 
 // Who names the file of the configuration still looks at this machine.
 func TestHere(t *testing.T) {
-	for s, want := range map[p2p.Source]bool{{}: true, {Config: "/boot/config"}: true, {Root: "/"}: false, {Sys: "/sys"}: false, {Release: "7.2"}: false} {
+	for s, want := range map[machine.Source]bool{{}: true, {Config: "/boot/config"}: true, {Root: "/"}: false, {Sys: "/sys"}: false, {Release: "7.2"}: false} {
 		if here(s) != want {
 			t.Errorf("%+v", s)
 		}
@@ -48,26 +50,26 @@ func TestHere(t *testing.T) {
 
 // What NVIDIA's libraries have against an export is kept, of their GPUs only.
 func TestWithheld(t *testing.T) {
-	at := func(bus uint8) *p2p.Addr { return &p2p.Addr{Bus: bus} }
+	at := func(bus uint8) *machine.Addr { return &machine.Addr{Bus: bus} }
 	for _, c := range []struct {
 		on    bool
 		err   error
 		ok    bool
 		words string
-	}{{true, nil, true, "confidential"}, {false, nil, false, "no dma-bufs: a reason"}, {false, nil, true, ""}, {true, p2p.ErrNotAsked, true, ""}} {
-		live := p2p.Live{
+	}{{true, nil, true, "confidential"}, {false, nil, false, "no dma-bufs: a reason"}, {false, nil, true, ""}, {true, check.ErrNotAsked, true, ""}} {
+		live := check.Live{
 			Confidential: func() (bool, error) { return c.on, c.err },
-			DMABuf: func() (map[p2p.Addr]p2p.Export, error) {
-				return map[p2p.Addr]p2p.Export{*at(1): {OK: c.ok, Why: "a reason"}}, nil
+			DMABuf: func() (map[machine.Addr]check.Export, error) {
+				return map[machine.Addr]check.Export{*at(1): {OK: c.ok, Why: "a reason"}}, nil
 			},
 		}
-		gpus := []p2p.GPU{{Exporter: p2p.Exporter{Driver: "nvidia", PCI: at(1)}}, {Exporter: p2p.Exporter{Driver: "amdgpu", PCI: at(1)}}}
+		gpus := []drivers.GPU{{Exporter: drivers.Exporter{Driver: "nvidia", PCI: at(1)}}, {Exporter: drivers.Exporter{Driver: "amdgpu", PCI: at(1)}}}
 		withheld(gpus, live)
 		if said := gpus[0].Exporter.Withheld; !strings.Contains(said, c.words) || (said == "") != (c.words == "") || gpus[1].Exporter.Withheld != "" {
 			t.Errorf("%+v: %q", c, said)
 		}
 	}
-	withheld([]p2p.GPU{{Exporter: p2p.Exporter{Driver: "amdgpu", PCI: at(1)}}}, p2p.Live{}) // asks nobody
+	withheld([]drivers.GPU{{Exporter: drivers.Exporter{Driver: "amdgpu", PCI: at(1)}}}, check.Live{}) // asks nobody
 }
 
 // A library that is not there leaves open what one that fails does not.
@@ -76,7 +78,7 @@ func TestNotAsked(t *testing.T) {
 		err  error
 		none bool
 	}{{nvml.ErrNoDriver, true}, {nvml.ErrNotBuilt, true}, {cuda.ErrNotBuilt, true}, {fs.ErrNotExist, true}, {cuda.NoDevice, false}, {cuda.SystemDriverMismatch, false}, {errors.New("other"), false}} {
-		if err := notAsked(c.err); errors.Is(err, p2p.ErrNotAsked) != c.none || !errors.Is(err, c.err) {
+		if err := notAsked(c.err); errors.Is(err, check.ErrNotAsked) != c.none || !errors.Is(err, c.err) {
 			t.Error(err)
 		}
 	}

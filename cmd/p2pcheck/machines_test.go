@@ -24,7 +24,8 @@ import (
 
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 	"github.com/gpurdma/gpurdma/internal/testenv"
-	"github.com/gpurdma/gpurdma/p2p"
+	"github.com/gpurdma/gpurdma/p2p/checks"
+	"github.com/gpurdma/gpurdma/p2p/machine"
 )
 
 // What is said of machines of known shapes. A person has read each text.
@@ -59,7 +60,7 @@ func TestExplain(t *testing.T) {
 	if r := command("explain", "net"); r.status != 0 || strings.Count(r.out, "at worst:") != 8 {
 		t.Errorf("%+v", r)
 	}
-	if r := command("explain"); strings.Count(r.out, "at worst:") != len(p2p.Checks()) {
+	if r := command("explain"); strings.Count(r.out, "at worst:") != len(checks.All()) {
 		t.Errorf("%+v", r)
 	}
 	if r := command("explain", "NO-SUCH"); r.status != cli.ExitUsage || !strings.Contains(r.err, "PCIE, ") {
@@ -356,7 +357,7 @@ func TestDRA(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := 0
-	at := func(name string, pci *p2p.Addr, p place) {
+	at := func(name string, pci *machine.Addr, p place) {
 		real, err := filepath.EvalSymlinks(filepath.Join(root, "sys/bus/pci/devices", pci.String()))
 		if err != nil {
 			t.Fatal(err)
@@ -605,7 +606,7 @@ func TestOutputThrough(t *testing.T) {
 // The metrics are those of the machine as it is, no older than is asked for.
 func TestServe(t *testing.T) {
 	root := testenv.Machines["small-hgx"]().Write(t)
-	m := &metrics{a: &app{source: p2p.Source{Root: root}}, every: time.Hour}
+	m := &metrics{a: &app{source: machine.Source{Root: root}}, every: time.Hour}
 	get := func() string {
 		w := httptest.NewRecorder()
 		m.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
@@ -633,7 +634,7 @@ func TestServeLabels(t *testing.T) {
 	root := testenv.Machines["small-hgx"]().Write(t)
 	dir := t.TempDir()
 	file := filepath.Join(dir, "p2pcheck")
-	m := &metrics{a: &app{source: p2p.Source{Root: root}}, every: time.Hour}
+	m := &metrics{a: &app{source: machine.Source{Root: root}}, every: time.Hour}
 	for range 2 {
 		before := time.Now()
 		if err := m.writeLabels(file); err != nil {
@@ -673,7 +674,7 @@ func TestListen(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
-		a := &app{stdout: says, stderr: says, source: p2p.Source{Root: root}}
+		a := &app{stdout: says, stderr: says, source: machine.Source{Root: root}}
 		ended <- a.listen(ctx, "127.0.0.1:0", time.Minute, file)
 	}()
 	line, err := bufio.NewReader(said).ReadString('\n')

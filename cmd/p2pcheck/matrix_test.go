@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/gpurdma/gpurdma/internal/testenv"
-	"github.com/gpurdma/gpurdma/p2p"
+	"github.com/gpurdma/gpurdma/p2p/machine"
 )
 
 // oneRedirects is a server of 8 GPUs and 8 NICs, one of whose four switches
@@ -115,7 +115,7 @@ func TestMatrixFits(t *testing.T) {
 // Of GPUs in several domains no part of the address is left out.
 func TestShortNames(t *testing.T) {
 	at := func(domain uint32) gpu {
-		a := p2p.Addr{Domain: domain, Bus: 0x13}
+		a := machine.Addr{Domain: domain, Bus: 0x13}
 		return gpu{Name: a.String(), PCI: &a, Driver: "nvidia"}
 	}
 	for _, c := range []struct {

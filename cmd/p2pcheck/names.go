@@ -8,12 +8,13 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gpurdma/gpurdma/p2p"
+	"github.com/gpurdma/gpurdma/p2p/check"
+	"github.com/gpurdma/gpurdma/p2p/checks"
 )
 
 // isCalled reports that a check is meant: by its ID or its family, in capitals or
 // not.
-func isCalled(c *p2p.Check, id string) bool {
+func isCalled(c *check.Check, id string) bool {
 	return strings.EqualFold(id, c.ID) || strings.EqualFold(id, c.Family())
 }
 
@@ -25,7 +26,7 @@ func knownChecks(ids []string) ([]string, error) {
 		switch {
 		case strings.EqualFold(id, "all"):
 			out = append(out, "all")
-		case slices.ContainsFunc(p2p.Checks(), func(c *p2p.Check) bool { return isCalled(c, id) }):
+		case slices.ContainsFunc(checks.All(), func(c *check.Check) bool { return isCalled(c, id) }):
 			out = append(out, strings.ToUpper(id))
 		default:
 			return nil, unknownCheck(id)

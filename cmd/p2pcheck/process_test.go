@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/gpurdma/gpurdma/internal/testenv"
-	"github.com/gpurdma/gpurdma/p2p"
+	"github.com/gpurdma/gpurdma/p2p/machine"
 )
 
 // A report of another process says whose it is.
@@ -18,7 +18,7 @@ func TestReportNamesProcess(t *testing.T) {
 	tree.Files["proc/4711/comm"] = "train\n"
 	root := tree.Write(t)
 	for pid, want := range map[int]string{4711: "process 4711 (train): limits", 4712: "process 4712: limits", 0: ""} {
-		a := &app{source: p2p.Source{Root: root, Process: pid}}
+		a := &app{source: machine.Source{Root: root, Process: pid}}
 		m := a.source.Open()
 		found, _ := a.check(m, nil, nil)
 		var text strings.Builder

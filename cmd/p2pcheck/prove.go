@@ -14,7 +14,9 @@ import (
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 	"github.com/gpurdma/gpurdma/internal/errno"
 	"github.com/gpurdma/gpurdma/p2p"
+	"github.com/gpurdma/gpurdma/p2p/drivers"
 	"github.com/gpurdma/gpurdma/p2p/live"
+	"github.com/gpurdma/gpurdma/p2p/machine"
 	"github.com/gpurdma/gpurdma/placement"
 )
 
@@ -69,14 +71,14 @@ type liveRun struct {
 }
 
 // prove tries each pair that counts, until somebody interrupts it.
-func (a *app) prove(m *p2p.Machine, pairs []p2p.Pair) (_ *liveRun, err error) {
+func (a *app) prove(m *machine.Machine, pairs []p2p.Pair) (_ *liveRun, err error) {
 	r := &liveRun{}
 	ctx, cancel := cli.Context()
 	defer cancel()
 	start := time.Now()
 	var counting []*p2p.Pair
 	for i := range pairs {
-		if pairs[i].GPU.Exporter.Class != p2p.ClassSystem {
+		if pairs[i].GPU.Exporter.Class != drivers.ClassSystem {
 			counting = append(counting, &pairs[i])
 		}
 	}
@@ -115,13 +117,13 @@ func (a *app) prove(m *p2p.Machine, pairs []p2p.Pair) (_ *liveRun, err error) {
 // still reports bytes that are placed in the GPU, and of which none was moved: what
 // then becomes of them is not known.
 func (r *liveRun) still(p pair) bool {
-	return r.Unmoved != "" && p.Proof != nil && p.Proof.Outcome == p2p.Direct.String()
+	return r.Unmoved != "" && p.Proof != nil && p.Proof.Outcome == drivers.Direct.String()
 }
 
 // became is the outcome of a pair that was tried, for who counts.
 func (r *liveRun) became(p pair) string {
 	if r.still(p) {
-		return p2p.OutcomeUnknown.String()
+		return drivers.OutcomeUnknown.String()
 	}
 	return p.Proof.Outcome
 }
@@ -188,16 +190,16 @@ func (q *proof) String() string {
 // predicted. A prediction that was to be proven, and could not be, is not good
 // enough; nor is a place in the GPU without a byte that arrived there.
 func (r checkResult) now(p pair) string {
-	direct := p2p.Direct.String()
+	direct := drivers.Direct.String()
 	switch {
 	case r.Live == nil:
 		return p.Outcome
 	case r.Live.still(p):
-		return p2p.OutcomeUnknown.String()
-	case p.Proof != nil && p.Proof.Outcome != p2p.OutcomeUnknown.String():
+		return drivers.OutcomeUnknown.String()
+	case p.Proof != nil && p.Proof.Outcome != drivers.OutcomeUnknown.String():
 		return p.Proof.Outcome
 	case p.Outcome == direct:
-		return p2p.OutcomeUnknown.String()
+		return drivers.OutcomeUnknown.String()
 	}
 	return p.Outcome
 }
@@ -306,7 +308,7 @@ func (r checkResult) proofs(b *strings.Builder, a *app, l look) {
 		switch {
 		case p.Proof.Errno != nil:
 			word += " with " + p.Proof.Errno.Name
-		case l.outcome == p2p.OutcomeUnknown:
+		case l.outcome == drivers.OutcomeUnknown:
 			word = "UNKNOWN"
 		}
 		key := word + "\n" + steps

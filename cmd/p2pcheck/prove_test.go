@@ -17,24 +17,26 @@ import (
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 	"github.com/gpurdma/gpurdma/p2p"
+	"github.com/gpurdma/gpurdma/p2p/drivers"
+	"github.com/gpurdma/gpurdma/p2p/machine"
 )
 
 // became is a proof whose first rungs passed, up to last.
-func became(outcome p2p.Outcome, why string, last p2p.Rung) *p2p.Proof {
+func became(outcome drivers.Outcome, why string, last p2p.Rung) *p2p.Proof {
 	p := p2p.NewProof()
 	p.Watch.Counted = true
 	p.Outcome, p.Why = outcome, why
 	for r := range last + 1 {
 		p.Steps[r] = p2p.Step{Result: p2p.ResultPass, Detail: "done"}
 	}
-	if outcome != p2p.Direct && last >= p2p.RungPlace {
-		p.Steps[p2p.RungPlace] = p2p.Step{Result: map[p2p.Outcome]p2p.Result{p2p.Staged: p2p.ResultFail}[outcome], Detail: why}
+	if outcome != drivers.Direct && last >= p2p.RungPlace {
+		p.Steps[p2p.RungPlace] = p2p.Step{Result: map[drivers.Outcome]p2p.Result{drivers.Staged: p2p.ResultFail}[outcome], Detail: why}
 	}
 	return p
 }
 
 func refusal(e unix.Errno) *p2p.Proof {
-	p := became(p2p.Refused, "softgpu_attach answered", p2p.RungExport)
+	p := became(drivers.Refused, "softgpu_attach answered", p2p.RungExport)
 	p.Errno, p.Stage = e, "attach"
 	p.Steps[p2p.RungRegister] = p2p.Step{Result: p2p.ResultFail, Detail: p.Why}
 	p.Steps[p2p.RungRelease] = p2p.Step{Result: p2p.ResultPass, Detail: "done"}
@@ -50,10 +52,10 @@ func proved(t *testing.T, a *app, proofs map[string]*p2p.Proof, untraced string)
 func provedBy(t *testing.T, a *app, proofs map[string]*p2p.Proof, run liveRun) checkResult {
 	t.Helper()
 	root := machineTree(server, "0x00").Write(t)
-	m := p2p.Open(root)
-	gpus, err1 := m.GPUs()
-	nics, err2 := m.NICs()
-	found, err3 := a.checkAnd(func(_ *p2p.Machine, pairs []p2p.Pair) (*liveRun, error) {
+	m := machine.Open(root)
+	gpus, err1 := drivers.GPUs(m)
+	nics, err2 := drivers.NICs(m)
+	found, err3 := a.checkAnd(func(_ *machine.Machine, pairs []p2p.Pair) (*liveRun, error) {
 		r := &run
 		for i, p := range pairs {
 			if pairs[i].Proof = proofs[p.GPU.Name+" "+p.NIC.Name]; pairs[i].Proof != nil {
@@ -78,10 +80,10 @@ const (
 // asPredicted are proofs of what is predicted of the server's pairs.
 func asPredicted() map[string]*p2p.Proof {
 	return map[string]*p2p.Proof{
-		gpu3 + " mlx5_0": became(p2p.Direct, inGPU, p2p.RungRelease), gpu5 + " mlx5_0": became(p2p.Direct, strings.ReplaceAll(inGPU, gpu3, gpu5), p2p.RungRelease),
-		gpu3 + " mlx5_1": became(p2p.Staged, inRAM, p2p.RungRelease), gpu5 + " mlx5_1": became(p2p.Staged, inRAM, p2p.RungRelease),
+		gpu3 + " mlx5_0": became(drivers.Direct, inGPU, p2p.RungRelease), gpu5 + " mlx5_0": became(drivers.Direct, strings.ReplaceAll(inGPU, gpu3, gpu5), p2p.RungRelease),
+		gpu3 + " mlx5_1": became(drivers.Staged, inRAM, p2p.RungRelease), gpu5 + " mlx5_1": became(drivers.Staged, inRAM, p2p.RungRelease),
 		gpu3 + " mlx4_0": refusal(unix.EOPNOTSUPP), gpu5 + " mlx4_0": refusal(unix.EOPNOTSUPP),
-		gpu3 + " rxe0": became(p2p.Staged, inRAM, p2p.RungRelease), gpu5 + " rxe0": became(p2p.Staged, inRAM, p2p.RungRelease),
+		gpu3 + " rxe0": became(drivers.Staged, inRAM, p2p.RungRelease), gpu5 + " rxe0": became(drivers.Staged, inRAM, p2p.RungRelease),
 	}
 }
 
@@ -96,7 +98,7 @@ func TestProofText(t *testing.T) {
 		{"live", false, func(map[string]*p2p.Proof) {}, ""},
 		{"live-v", true, func(p map[string]*p2p.Proof) { p[gpu3+" mlx5_0"].WriteRate, p[gpu3+" mlx5_0"].ReadRate = 2e9, 1e9 }, ""},
 		{"live-contradicted", false, func(p map[string]*p2p.Proof) {
-			p[gpu3+" mlx5_0"] = became(p2p.Staged, inRAM, p2p.RungRelease)
+			p[gpu3+" mlx5_0"] = became(drivers.Staged, inRAM, p2p.RungRelease)
 			p[gpu5+" mlx5_1"] = refusal(unix.EINVAL)
 			p[gpu5+" mlx5_0"].Steps[p2p.RungRead] = p2p.Step{Result: p2p.ResultFail, Detail: "RDMA READ of what the CPU wrote: 4096 wrong byte(s)"}
 			p[gpu5+" mlx5_0"].Watch.Lines = []string{"DMAR: [DMA Read NO_PASID] Request device [04:00.0] fault addr 0xfb020000"}
@@ -104,8 +106,8 @@ func TestProofText(t *testing.T) {
 		}, ""},
 		{"live-untraced", false, func(all map[string]*p2p.Proof) {
 			for _, p := range all {
-				if p.Outcome != p2p.Refused {
-					p.Outcome, p.Why = p2p.OutcomeUnknown, "nobody watched where the bytes are: EPERM"
+				if p.Outcome != drivers.Refused {
+					p.Outcome, p.Why = drivers.OutcomeUnknown, "nobody watched where the bytes are: EPERM"
 					p.Steps[p2p.RungPlace] = p2p.Step{Detail: p.Why}
 				}
 			}
@@ -126,29 +128,29 @@ func TestProofText(t *testing.T) {
 
 // The proof decides; what could not be proven is not good enough.
 func TestProofStatus(t *testing.T) {
-	direct := func() *p2p.Proof { return became(p2p.Direct, inGPU, p2p.RungRelease) }
-	wrong, left, open := direct(), direct(), became(p2p.OutcomeUnknown, "no trace", p2p.RungRelease)
+	direct := func() *p2p.Proof { return became(drivers.Direct, inGPU, p2p.RungRelease) }
+	wrong, left, open := direct(), direct(), became(drivers.OutcomeUnknown, "no trace", p2p.RungRelease)
 	wrong.Steps[p2p.RungWrite].Result = p2p.ResultFail
 	left.Steps[p2p.RungRelease].Result = p2p.ResultFail
 	for name, c := range map[string]struct {
-		predicted p2p.Outcome
+		predicted drivers.Outcome
 		proof     *p2p.Proof
 		status    int
 		word      string // of the headline
 	}{
-		"as predicted":        {p2p.Direct, direct(), cli.ExitOK, "1 of 1 pairs proven direct"},
-		"predicted by nobody": {p2p.OutcomeUnknown, direct(), cli.ExitOK, "1 of 1 pairs proven direct"},
-		"not proven":          {p2p.Direct, open, cli.ExitUnavailable, "0 of 1 pairs proven direct"},
-		"not tried":           {p2p.Direct, nil, cli.ExitUnavailable, "0 of 1 pairs proven direct"},
-		"staged":              {p2p.Staged, became(p2p.Staged, inRAM, p2p.RungRelease), cli.ExitFailed, "0 of 1"},
-		"staged, not proven":  {p2p.Staged, open, cli.ExitFailed, "0 of 1"},
-		"contradicted":        {p2p.Direct, became(p2p.Staged, inRAM, p2p.RungRelease), cli.ExitFailed, "1 prediction contradicted; 0 of 1"},
-		"better than that":    {p2p.Staged, direct(), cli.ExitFailed, "1 prediction contradicted; 1 of 1"},
-		"another errno":       {p2p.Refused, refusal(unix.EPERM), cli.ExitFailed, "contradicted"},
-		"wrong bytes":         {p2p.Direct, wrong, cli.ExitFailed, "1 of 1"},
-		"something is left":   {p2p.Direct, left, cli.ExitFailed, "1 of 1"},
+		"as predicted":        {drivers.Direct, direct(), cli.ExitOK, "1 of 1 pairs proven direct"},
+		"predicted by nobody": {drivers.OutcomeUnknown, direct(), cli.ExitOK, "1 of 1 pairs proven direct"},
+		"not proven":          {drivers.Direct, open, cli.ExitUnavailable, "0 of 1 pairs proven direct"},
+		"not tried":           {drivers.Direct, nil, cli.ExitUnavailable, "0 of 1 pairs proven direct"},
+		"staged":              {drivers.Staged, became(drivers.Staged, inRAM, p2p.RungRelease), cli.ExitFailed, "0 of 1"},
+		"staged, not proven":  {drivers.Staged, open, cli.ExitFailed, "0 of 1"},
+		"contradicted":        {drivers.Direct, became(drivers.Staged, inRAM, p2p.RungRelease), cli.ExitFailed, "1 prediction contradicted; 0 of 1"},
+		"better than that":    {drivers.Staged, direct(), cli.ExitFailed, "1 prediction contradicted; 1 of 1"},
+		"another errno":       {drivers.Refused, refusal(unix.EPERM), cli.ExitFailed, "contradicted"},
+		"wrong bytes":         {drivers.Direct, wrong, cli.ExitFailed, "1 of 1"},
+		"something is left":   {drivers.Direct, left, cli.ExitFailed, "1 of 1"},
 	} {
-		whole := p2p.Pair{Prediction: p2p.Prediction{Outcome: c.predicted, Errno: unix.EINVAL}, Proof: c.proof, GPU: p2p.GPU{Exporter: p2p.Exporter{Class: p2p.ClassAMDGPU}}}
+		whole := p2p.Pair{Prediction: drivers.Prediction{Outcome: c.predicted, Errno: unix.EINVAL}, Proof: c.proof, GPU: drivers.GPU{Exporter: drivers.Exporter{Class: drivers.ClassAMDGPU}}}
 		r := checkResult{Pairs: []pair{pairOf(whole)}, Live: &liveRun{}}
 		r.Pairs[0].Proof = proofOf(whole)
 		r.Live.add(r.Pairs[0])
@@ -165,7 +167,7 @@ func TestProofStatus(t *testing.T) {
 // Other programs are told as well, and a file that --json wrote is read again.
 func TestProofFormats(t *testing.T) {
 	proofs := asPredicted()
-	proofs[gpu3+" mlx5_0"] = became(p2p.Staged, inRAM, p2p.RungRelease)
+	proofs[gpu3+" mlx5_0"] = became(drivers.Staged, inRAM, p2p.RungRelease)
 	r := proved(t, &app{}, proofs, "")
 	for format, want := range map[string]string{
 		"nagios":     "P2PCHECK CRITICAL - 1 prediction contradicted; 1 of 8 pairs proven direct",
@@ -303,7 +305,7 @@ func TestProofWithoutMoving(t *testing.T) {
 	const why = "built without cgo: libibverbs cannot be loaded"
 	proofs := asPredicted()
 	for _, p := range proofs {
-		if p.Outcome == p2p.Refused {
+		if p.Outcome == drivers.Refused {
 			continue
 		}
 		for _, r := range []p2p.Rung{p2p.RungWrite, p2p.RungRead, p2p.RungOrder} {

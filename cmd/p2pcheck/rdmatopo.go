@@ -15,7 +15,8 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/gpurdma/gpurdma/p2p"
+	"github.com/gpurdma/gpurdma/p2p/drivers"
+	"github.com/gpurdma/gpurdma/p2p/machine"
 )
 
 // dumped is a PCI function as `rdma_topo dump` of rdma-core writes it. Host
@@ -91,7 +92,7 @@ var notInDumps = []string{"power/runtime_status", "p2pmem"}
 func (d dumped) entries(all map[string]entry) error {
 	dir := strings.TrimPrefix(d.RealPath, "/")
 	address := path.Base(dir)
-	_, err := p2p.ParseAddr(address)
+	_, err := machine.ParseAddr(address)
 	if err != nil || len(dir) > nameLimit || path.Clean(dir) != dir || !strings.HasPrefix(dir, "sys/devices/") {
 		return fmt.Errorf("the path %q", d.RealPath)
 	}
@@ -123,7 +124,7 @@ func (d dumped) entries(all map[string]entry) error {
 		all[path.Join(group, "type")] = entry{unreadable: true}
 		link(path.Join(dir, "iommu_group"), group)
 	}
-	driver := p2p.UnknownDriver // it is not in the file
+	driver := drivers.UnknownDriver // it is not in the file
 	if len(d.Subsystems["infiniband"]) > namesLimit {
 		return errors.New("too many RDMA devices")
 	}

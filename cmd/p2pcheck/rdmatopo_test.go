@@ -19,7 +19,8 @@ import (
 
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 	"github.com/gpurdma/gpurdma/internal/testenv"
-	"github.com/gpurdma/gpurdma/p2p"
+	"github.com/gpurdma/gpurdma/p2p/machine"
+	"github.com/gpurdma/gpurdma/p2p/p2pdma"
 )
 
 // dump writes a machine as rdma_topo does.
@@ -103,10 +104,10 @@ func TestDumpOfRDMATopo(t *testing.T) {
 	if r := command("--snapshot", file, "--skip", "all"); r.status != cli.ExitUnavailable || !strings.Contains(r.out, "0 direct") {
 		t.Errorf("%+v", r)
 	}
-	m := p2p.Open(root)
-	a, _ := p2p.ParseAddr("0000:13:00.0")
-	b, _ := p2p.ParseAddr("0000:14:00.0")
-	if d := m.Decide(a, &b); len(d.Redirects) != 2 {
+	m := machine.Open(root)
+	a, _ := machine.ParseAddr("0000:13:00.0")
+	b, _ := machine.ParseAddr("0000:14:00.0")
+	if d := p2pdma.Decide(m, a, &b); len(d.Redirects) != 2 {
 		t.Error(d)
 	}
 }

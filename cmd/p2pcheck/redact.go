@@ -16,6 +16,8 @@ import (
 
 	"github.com/gpurdma/gpurdma/internal/pci"
 	"github.com/gpurdma/gpurdma/p2p"
+	"github.com/gpurdma/gpurdma/p2p/check/gpucheck"
+	"github.com/gpurdma/gpurdma/p2p/check/hostcheck"
 )
 
 // redactor replaces what tells whose machine it is. The same becomes the same,
@@ -125,10 +127,10 @@ func (r *redactor) redact(name string, data []byte) []byte {
 	case name == "dev/kmsg":
 		return []byte(r.names.inText(strings.Join(r.log, "")))
 	case name == "proc/cmdline":
-		return []byte(strings.Join(keep(strings.Fields(string(data)), p2p.Parameter), " ") + "\n")
+		return []byte(strings.Join(keep(strings.Fields(string(data)), hostcheck.Parameter), " ") + "\n")
 	case name == "proc/driver/nvidia/params":
 		// Others name GPUs by their UUIDs.
-		return lines(data, p2p.NVIDIAParameter)
+		return lines(data, gpucheck.NVIDIAParameter)
 	case path.Base(name) == "properties" && path.Base(path.Dir(path.Dir(name))) == "nodes":
 		// Others name the GPU by its number.
 		return lines(data, func(line string) bool { return strings.HasPrefix(line, "gfx_target_version ") })
@@ -175,7 +177,7 @@ var builders = regexp.MustCompile(` *\([^()\s]*@[^()]*\)`)
 // harmless reports a variable that may be shown.
 func harmless(entry string) bool {
 	name, value, ok := strings.Cut(entry, "=")
-	return ok && name != "NCCL_HOSTID" && p2p.TransportVariable(name) && words.MatchString(value)
+	return ok && name != "NCCL_HOSTID" && hostcheck.TransportVariable(name) && words.MatchString(value)
 }
 
 // mounts keeps those over /proc, /sys and /dev/shm, without where they come
@@ -207,7 +209,7 @@ func mounts(data []byte) []byte {
 }
 
 // groupName is what the control group of p2pcheck is called in a snapshot.
-const groupName = p2p.SnapshotGroup
+const groupName = hostcheck.SnapshotGroup
 
 func group(data []byte) []byte {
 	var out strings.Builder

@@ -10,7 +10,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 	"github.com/gpurdma/gpurdma/internal/testenv"
-	"github.com/gpurdma/gpurdma/p2p"
+	"github.com/gpurdma/gpurdma/p2p/check/hostcheck"
 )
 
 // remedied is what the second of TestVMRemedy's machines is booted with beside
@@ -137,7 +137,7 @@ func onSecond(t *testing.T, suffix string, first, second []string) bool {
 	if err != nil {
 		t.Fatal(err)
 	}
-	told := slices.DeleteFunc(strings.Fields(string(text)), func(word string) bool { return !p2p.Parameter(word) })
+	told := slices.DeleteFunc(strings.Fields(string(text)), func(word string) bool { return !hostcheck.Parameter(word) })
 	is, want := strings.HasSuffix(os.Getenv("GPURDMA_MACHINE"), suffix), first
 	if is {
 		want = second

@@ -13,7 +13,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gpurdma/gpurdma/p2p"
+	"github.com/gpurdma/gpurdma/p2p/machine"
 )
 
 // aRelease is how a kernel's release begins.
@@ -104,7 +104,7 @@ func ofRoot(root string, err error) error {
 }
 
 // configured fails if the file that was named as the kernel's configuration is none.
-func (a *app) configured(m *p2p.Machine) error {
+func (a *app) configured(m *machine.Machine) error {
 	if a.source.Config == "" || m.Kernel.Source == a.source.Config {
 		return nil
 	}

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gpurdma/gpurdma/p2p"
+	"github.com/gpurdma/gpurdma/p2p/machine"
 )
 
 // Measures of the drawing, in pixels.
@@ -103,8 +103,8 @@ func (r topoResult) svg(w io.Writer, all bool) error {
 
 // slow are the functions whose links keep a pair from what the links of its ends
 // could carry.
-func (r topoResult) slow() map[p2p.Addr]bool {
-	out := map[p2p.Addr]bool{}
+func (r topoResult) slow() map[machine.Addr]bool {
+	out := map[machine.Addr]bool{}
 	for _, p := range r.Pairs {
 		if p.Counts && p.Way != nil && p.Way.BytesPerS < p.Way.EndsBytesPerS {
 			out[p.Way.Slowest] = true

@@ -8,21 +8,21 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gpurdma/gpurdma/p2p"
+	"github.com/gpurdma/gpurdma/p2p/drivers"
 )
 
 // look is how an outcome appears; in the order in which pairs are told.
 type look struct {
-	outcome p2p.Outcome
+	outcome drivers.Outcome
 	word    string
 	color   string // SGR
 }
 
 var looks = []look{
-	{p2p.Refused, "REFUSED", "31"},
-	{p2p.Staged, "STAGED", "31"},
-	{p2p.OutcomeUnknown, "?", "33"},
-	{p2p.Direct, "direct", "32"},
+	{drivers.Refused, "REFUSED", "31"},
+	{drivers.Staged, "STAGED", "31"},
+	{drivers.OutcomeUnknown, "?", "33"},
+	{drivers.Direct, "direct", "32"},
 }
 
 func lookOf(outcome string) look {
@@ -55,7 +55,7 @@ func (r checkResult) text(w io.Writer, a *app) error {
 	}
 	told := map[remedy]bool{}
 	for _, l := range looks {
-		if l.outcome != p2p.Direct || a.verbose {
+		if l.outcome != drivers.Direct || a.verbose {
 			r.reasons(&b, a, l, told)
 		}
 	}
@@ -78,7 +78,7 @@ func (r checkResult) text(w io.Writer, a *app) error {
 	return err
 }
 
-func (m machine) String() string {
+func (m host) String() string {
 	kernel := "kernel unknown"
 	if m.Kernel != "" {
 		kernel = "Linux " + m.Kernel
@@ -163,7 +163,7 @@ const (
 )
 
 func (p pair) overRoot() bool {
-	return p.Counts && p.Outcome == p2p.Direct.String() && len(p.Decision.Redirects) > 0
+	return p.Counts && p.Outcome == drivers.Direct.String() && len(p.Decision.Redirects) > 0
 }
 
 // screen is how wide a matrix may be, in columns, before it is drawn closer together.
@@ -265,7 +265,7 @@ func withoutName(driver string) string {
 	switch driver {
 	case "":
 		return "(no driver)"
-	case p2p.UnknownDriver:
+	case drivers.UnknownDriver:
 		return "(driver unknown)"
 	}
 	return ""
@@ -300,7 +300,7 @@ func (l look) headline(p pair) string {
 	switch {
 	case p.Errno != nil:
 		return fmt.Sprintf("%s with %s by %s", l.word, p.Errno.Name, p.Stage)
-	case l.outcome == p2p.OutcomeUnknown:
+	case l.outcome == drivers.OutcomeUnknown:
 		return "UNKNOWN"
 	}
 	return l.word

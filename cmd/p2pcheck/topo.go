@@ -12,6 +12,8 @@ import (
 
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 	"github.com/gpurdma/gpurdma/p2p"
+	"github.com/gpurdma/gpurdma/p2p/drivers"
+	"github.com/gpurdma/gpurdma/p2p/machine"
 )
 
 type bar struct {
@@ -42,9 +44,9 @@ type link struct {
 
 // way is how fast the links between a GPU and a NIC are.
 type way struct {
-	BytesPerS     uint64   `json:"bytes_per_s"`
-	Slowest       p2p.Addr `json:"slowest"`
-	EndsBytesPerS uint64   `json:"ends_bytes_per_s"`
+	BytesPerS     uint64       `json:"bytes_per_s"`
+	Slowest       machine.Addr `json:"slowest"`
+	EndsBytesPerS uint64       `json:"ends_bytes_per_s"`
 }
 
 // pairWay is a pair, and the way between the two.
@@ -56,28 +58,28 @@ type pairWay struct {
 // function is a GPU, a NIC, an NVMe controller, a physical function of one of
 // these, or a bridge above one.
 type function struct {
-	PCI    p2p.Addr   `json:"pci"`
-	Bus    string     `json:"bus"`
-	Above  []p2p.Addr `json:"above"`
-	Role   string     `json:"role"`
-	Names  []string   `json:"names"`
-	Port   string     `json:"port"`
-	Vendor string     `json:"vendor"`
-	Device string     `json:"device"`
-	Driver string     `json:"driver"`
-	NUMA   *int       `json:"numa_node"`
-	PF     *p2p.Addr  `json:"pf"`
-	IOMMU  string     `json:"iommu"`
-	Group  *string    `json:"iommu_group"`
-	ACS    acs        `json:"acs"`
-	Link   link       `json:"link"`
-	BARs   []bar      `json:"bars"`
-	CMB    *uint64    `json:"cmb"`
-	Peer   *uint64    `json:"peer_memory"`
+	PCI    machine.Addr   `json:"pci"`
+	Bus    string         `json:"bus"`
+	Above  []machine.Addr `json:"above"`
+	Role   string         `json:"role"`
+	Names  []string       `json:"names"`
+	Port   string         `json:"port"`
+	Vendor string         `json:"vendor"`
+	Device string         `json:"device"`
+	Driver string         `json:"driver"`
+	NUMA   *int           `json:"numa_node"`
+	PF     *machine.Addr  `json:"pf"`
+	IOMMU  string         `json:"iommu"`
+	Group  *string        `json:"iommu_group"`
+	ACS    acs            `json:"acs"`
+	Link   link           `json:"link"`
+	BARs   []bar          `json:"bars"`
+	CMB    *uint64        `json:"cmb"`
+	Peer   *uint64        `json:"peer_memory"`
 }
 
 type topoResult struct {
-	Machine   machine    `json:"machine"`
+	Machine   host       `json:"machine"`
 	Functions []function `json:"functions"` // a bridge before what is below it
 	OffPCI    []string   `json:"off_pci"`
 	Pairs     []pairWay  `json:"pairs"`
@@ -86,13 +88,13 @@ type topoResult struct {
 }
 
 // topo reads GPUs, NICs, NVMe controllers, and the bridges above them.
-func (a *app) topo(m *p2p.Machine, gpus []p2p.GPU, nics []p2p.NIC) (result, error) {
-	r := topoResult{Machine: machineOf(m), Functions: []function{}, OffPCI: []string{}, Pairs: []pairWay{}, empty: len(gpus)+len(nics) == 0}
-	seen := map[p2p.Addr]*function{}
-	known := map[p2p.Addr]p2p.Function{}
+func (a *app) topo(m *machine.Machine, gpus []drivers.GPU, nics []drivers.NIC) (result, error) {
+	r := topoResult{Machine: hostOf(m), Functions: []function{}, OffPCI: []string{}, Pairs: []pairWay{}, empty: len(gpus)+len(nics) == 0}
+	seen := map[machine.Addr]*function{}
+	known := map[machine.Addr]machine.Function{}
 	var errs []error
-	var read func(a p2p.Addr) *function
-	read = func(a p2p.Addr) *function {
+	var read func(a machine.Addr) *function
+	read = func(a machine.Addr) *function {
 		if f := seen[a]; f != nil {
 			return f
 		}
@@ -113,13 +115,13 @@ func (a *app) topo(m *p2p.Machine, gpus []p2p.GPU, nics []p2p.NIC) (result, erro
 		}
 		return &f
 	}
-	again := func(a p2p.Addr) (p2p.Function, error) {
+	again := func(a machine.Addr) (machine.Function, error) {
 		if p, ok := known[a]; ok {
 			return p, nil
 		}
 		return m.Function(a)
 	}
-	place := func(a *p2p.Addr, role, name string) {
+	place := func(a *machine.Addr, role, name string) {
 		if a == nil {
 			r.OffPCI = append(r.OffPCI, name)
 		} else if f := read(*a); f != nil {
@@ -133,12 +135,12 @@ func (a *app) topo(m *p2p.Machine, gpus []p2p.GPU, nics []p2p.NIC) (result, erro
 	for _, g := range gpus {
 		place(g.Exporter.PCI, "GPU", g.Name)
 		for _, n := range nics {
-			p := m.Pair(g, n)
-			r.Pairs = append(r.Pairs, pairWay{pairOf(p), wayOf(m.Way(p, again))})
+			p := p2p.Judge(m, g, n)
+			r.Pairs = append(r.Pairs, pairWay{pairOf(p), wayOf(p2p.WayOf(m, p, again))})
 		}
 	}
 	if len(a.gpu)+len(a.nic) == 0 { // else it is these that somebody wants to see
-		disks, err := m.NVMes()
+		disks, err := drivers.NVMes(m)
 		if err != nil {
 			errs = append(errs, &cli.Unavailable{Err: err})
 		}
@@ -185,7 +187,7 @@ func wayOf(w p2p.Way, known bool) *way {
 	return &way{w.Rate, w.Slowest, w.Ends}
 }
 
-func functionOf(m *p2p.Machine, p p2p.Function) function {
+func functionOf(m *machine.Machine, p machine.Function) function {
 	f := function{
 		PCI: p.PCI, Bus: p.Bus, Above: list(p.Upstream), Role: "other", Names: []string{}, Port: p.Port, PF: p.PF,
 		Vendor: fmt.Sprintf("%04x", p.Vendor), Device: fmt.Sprintf("%04x", p.Device), Driver: p.Driver, IOMMU: p.IOMMU,

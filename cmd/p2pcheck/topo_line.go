@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
-	"github.com/gpurdma/gpurdma/p2p"
+	"github.com/gpurdma/gpurdma/p2p/check/pciecheck"
 )
 
 // line is one of the tree: what a function is, then what decides. All is for
@@ -102,7 +102,7 @@ func (a acs) text(all bool) string {
 	case !a.Present:
 		return ""
 	case all:
-		return "ACS " + p2p.ACSLetters(a.Control)
+		return "ACS " + pciecheck.ACSLetters(a.Control)
 	case a.Redirects == "none":
 		return "ACS does not redirect"
 	}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 	"github.com/gpurdma/gpurdma/internal/testenv"
-	"github.com/gpurdma/gpurdma/p2p"
+	"github.com/gpurdma/gpurdma/p2p/machine"
 )
 
 // storage is a machine with all that a tree can have: a switch whose own link is
@@ -87,7 +87,7 @@ func TestTopoJSON(t *testing.T) {
 		}
 		return d.Result.Functions[i]
 	}
-	pf := p2p.Addr{Bus: 4}
+	pf := machine.Addr{Bus: 4}
 	if f := find("0000:04:00.1"); f.PF == nil || *f.PF != pf || f.Role != "NIC" || f.Group == nil || *f.Group != "7" {
 		t.Errorf("%+v", f)
 	}
@@ -106,7 +106,7 @@ func TestTopoJSON(t *testing.T) {
 	// Ports redirect, so that the switch's own link carries all of it. A virtual
 	// function has the link of its physical one.
 	for _, p := range d.Result.Pairs {
-		if p.Way == nil || p.Way.Slowest != (p2p.Addr{Bus: 1}) || p.Way.BytesPerS*2 > p.Way.EndsBytesPerS+1 || p.Way.BytesPerS == 0 {
+		if p.Way == nil || p.Way.Slowest != (machine.Addr{Bus: 1}) || p.Way.BytesPerS*2 > p.Way.EndsBytesPerS+1 || p.Way.BytesPerS == 0 {
 			t.Errorf("%s: %+v", p.NIC, p.Way)
 		}
 	}

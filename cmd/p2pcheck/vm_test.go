@@ -22,7 +22,8 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/errno"
 	"github.com/gpurdma/gpurdma/internal/testenv"
-	"github.com/gpurdma/gpurdma/p2p"
+	"github.com/gpurdma/gpurdma/p2p/drivers"
+	"github.com/gpurdma/gpurdma/p2p/machine"
 )
 
 // asCommand makes the test binary the command itself.
@@ -61,7 +62,7 @@ func TestVMP2PCheck(t *testing.T) {
 	args := []string{"--json", "--gpu", "softgpu"}
 	d, status := checked(t, nil, args...)
 	seen := map[string]int{}
-	m := p2p.Open("")
+	m := machine.Open("")
 	for _, p := range d.Pairs {
 		if err := compare(m, p); err != nil {
 			t.Errorf("%s -> %s: %v", p.GPU, p.NIC, err)
@@ -126,18 +127,18 @@ func ran(t *testing.T, attr *syscall.SysProcAttr, env []string, args ...string) 
 }
 
 // compare asks the package itself.
-func compare(m *p2p.Machine, p pair) error {
-	a, err := p2p.ParseAddr(p.GPU)
+func compare(m *machine.Machine, p pair) error {
+	a, err := machine.ParseAddr(p.GPU)
 	if err != nil {
 		return err
 	}
-	e, err1 := m.Exporter(a)
-	i, err2 := m.Importer(p.NIC)
+	e, err1 := drivers.ExporterOf(m, a)
+	i, err2 := drivers.ImporterOf(m, p.NIC)
 	if err := errors.Join(err1, err2); err != nil {
 		return err
 	}
-	want := m.Predict(e, i)
-	if p.Outcome != want.Outcome.String() || !slices.Equal(p.Why, want.Why) || p.Decision.Type != want.Decision.Type.String() || (p.Remedy == nil) != (want.Outcome == p2p.Direct) {
+	want := drivers.Predict(m, e, i)
+	if p.Outcome != want.Outcome.String() || !slices.Equal(p.Why, want.Why) || p.Decision.Type != want.Decision.Type.String() || (p.Remedy == nil) != (want.Outcome == drivers.Direct) {
 		return fmt.Errorf("the command says %+v, p2p %v", p, want)
 	}
 	return nil

@@ -68,6 +68,40 @@ var mayTestImport = map[string][]string{
 	"trace":    {"gpualloc", "ibvfd"},
 }
 
+// p2pLevels are the packages of room p2p, from the highest to the lowest: each may
+// import those of the levels below its own. A package in none of them is a leaf: it
+// imports no other package of the room.
+var p2pLevels = [][]string{
+	{"live", "checks"},
+	{"check/gpucheck", "check/hostcheck", "check/niccheck", "check/paircheck", "check/pciecheck"},
+	{"check"},
+	{""},
+	{"drivers"},
+	{"p2pdma"},
+	{"machine"},
+}
+
+func TestP2PImportsPointDown(t *testing.T) {
+	level := func(importPath string) int {
+		name := strings.TrimPrefix(strings.TrimPrefix(importPath, module+"/p2p"), "/")
+		i := slices.IndexFunc(p2pLevels, func(names []string) bool { return slices.Contains(names, name) })
+		if i < 0 {
+			return len(p2pLevels)
+		}
+		return i
+	}
+	for _, p := range list(t) {
+		if room(p.ImportPath) != "p2p" || forTests(p) {
+			continue
+		}
+		for _, to := range p.Imports {
+			if room(to) == "p2p" && level(to) <= level(p.ImportPath) {
+				t.Errorf("%s imports %s, which is not below it", p.ImportPath, to)
+			}
+		}
+	}
+}
+
 func list(t *testing.T) []pkg {
 	t.Helper()
 	out, err := exec.Command("go", "list", "-json", module+"/...").Output()
@@ -118,7 +152,7 @@ func TestImportsPointDown(t *testing.T) {
 // forTests are the packages that only tests import.
 func forTests(p pkg) bool {
 	switch p.ImportPath {
-	case module + "/internal/testenv", module + "/internal/abicheck", module + "/gpualloc/internal/doubles":
+	case module + "/internal/testenv", module + "/internal/abicheck", module + "/gpualloc/internal/doubles", module + "/p2p/internal/machinetest":
 		return true
 	}
 	return false

@@ -11,6 +11,8 @@ import (
 
 	"github.com/gpurdma/gpurdma/internal/testenv"
 	"github.com/gpurdma/gpurdma/p2p"
+	"github.com/gpurdma/gpurdma/p2p/drivers"
+	"github.com/gpurdma/gpurdma/p2p/machine"
 	"github.com/gpurdma/gpurdma/placement"
 )
 
@@ -19,13 +21,13 @@ import (
 //
 //testbed:machine fabric+EPYC fabric+EPYC+iommu nested+Nehalem+iommu
 //testbed:kernel 7.2
-func TestVMAgree(t *testing.T) { agree(t, p2p.Direct, p2p.Staged, p2p.Refused) }
+func TestVMAgree(t *testing.T) { agree(t, drivers.Direct, drivers.Staged, drivers.Refused) }
 
 // The same where the kernel is built without peer-to-peer.
 //
 //testbed:machine fabric+EPYC
 //testbed:kernel 6.12
-func TestVMAgreeWithoutP2PDMA(t *testing.T) { agree(t, p2p.Staged, p2p.Refused) }
+func TestVMAgreeWithoutP2PDMA(t *testing.T) { agree(t, drivers.Staged, drivers.Refused) }
 
 // behaviours are those of the software GPU's buffers that may be anywhere.
 var behaviours = []struct {
@@ -50,10 +52,10 @@ var kinds = []struct{ name, peer string }{
 
 // agree takes, of all combinations, so many that any two of GPU, NIC, behaviour and
 // kind meet: a proof takes a second.
-func agree(t *testing.T, outcomes ...p2p.Outcome) {
+func agree(t *testing.T, outcomes ...drivers.Outcome) {
 	gpus := testenv.SoftGPUs(t, "personality=amdgpu")
-	m := p2p.Open("")
-	nics, err := m.NICs()
+	m := machine.Open("")
+	nics, err := drivers.NICs(m)
 	if err != nil || len(nics) < 5 {
 		t.Fatal(nics, err)
 	}
@@ -80,7 +82,7 @@ func agree(t *testing.T, outcomes ...p2p.Outcome) {
 	if p.Blind() != nil {
 		t.Fatal(p.Blind())
 	}
-	seen := map[p2p.Outcome]int{}
+	seen := map[drivers.Outcome]int{}
 	met := map[[2]string]bool{}
 	start := time.Now()
 	for c := range 2 * len(behaviours) * len(kinds) {
@@ -135,21 +137,21 @@ func disagreement(t *testing.T, name string, pair p2p.Pair) {
 		t.Errorf("%s: agrees %v: predicted %v; proven %v %+v", name, pair.Agrees(), pair.Prediction, q, q.Steps)
 		return
 	}
-	if q.Outcome == p2p.Refused && q.Stage != string(pair.Prediction.Stage) {
+	if q.Outcome == drivers.Refused && q.Stage != string(pair.Prediction.Stage) {
 		t.Errorf("%s: refused by %s, predicted %v: %v", name, q.Stage, pair.Prediction, q)
 	}
 	want := slices.Repeat([]p2p.Result{p2p.ResultPass}, len(q.Steps))
 	want[p2p.RungOrder] = p2p.ResultSkip // Brief
 	switch q.Outcome {
-	case p2p.Refused:
+	case drivers.Refused:
 		for r := p2p.RungRegister; r < p2p.RungRelease; r++ {
 			want[r] = p2p.ResultSkip
 		}
 		want[p2p.RungRegister] = p2p.ResultFail
-	case p2p.Staged:
+	case drivers.Staged:
 		want[p2p.RungPlace], want[p2p.RungRoute] = p2p.ResultFail, p2p.ResultSkip
-	case p2p.Direct:
-		if pair.Prediction.Address == p2p.AddressIOVA { // which says nothing of the way
+	case drivers.Direct:
+		if pair.Prediction.Address == drivers.AddressIOVA { // which says nothing of the way
 			want[p2p.RungRoute] = p2p.ResultUnknown
 		}
 	}
@@ -160,7 +162,7 @@ func disagreement(t *testing.T, name string, pair p2p.Pair) {
 	}
 }
 
-func kindFile(n p2p.NIC, file string) string {
+func kindFile(n drivers.NIC, file string) string {
 	return "/sys/class/infiniband/" + n.Name + "/" + file
 }
 

@@ -8,15 +8,17 @@ import (
 	"log"
 
 	"github.com/gpurdma/gpurdma/p2p"
+	"github.com/gpurdma/gpurdma/p2p/drivers"
 	"github.com/gpurdma/gpurdma/p2p/live"
+	"github.com/gpurdma/gpurdma/p2p/machine"
 	"github.com/gpurdma/gpurdma/placement"
 )
 
 // What was predicted of each pair of this machine, and what happened.
 func Example() {
-	m := p2p.Open("")
-	gpus, err1 := m.GPUs()
-	nics, err2 := m.NICs()
+	m := machine.Open("")
+	gpus, err1 := drivers.GPUs(m)
+	nics, err2 := drivers.NICs(m)
 	if err1 != nil || err2 != nil {
 		log.Fatal(err1, err2)
 	}
@@ -27,7 +29,7 @@ func Example() {
 	defer prover.Close()
 	for _, g := range gpus {
 		for _, n := range nics {
-			pair := m.Pair(g, n)
+			pair := p2p.Judge(m, g, n)
 			pair.Proof = prover.Prove(context.Background(), pair)
 			fmt.Printf("%s -> %s: predicted %v, proven %v\n", g.Name, n.Name, pair.Prediction, pair.Proof)
 			if pair.Agrees() == placement.No {

@@ -10,28 +10,29 @@ import (
 	"github.com/gpurdma/gpurdma/canary"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/p2p"
+	"github.com/gpurdma/gpurdma/p2p/drivers"
 	"github.com/gpurdma/gpurdma/placement"
 )
 
 // outcomeOf says what a placement means for a GPU.
-func outcomeOf(pl placement.Placement, g p2p.GPU) (p2p.Outcome, string) {
+func outcomeOf(pl placement.Placement, g drivers.GPU) (drivers.Outcome, string) {
 	why := pl.String()
 	switch pl.Memory {
 	case placement.CoherentGPUMemory:
-		return p2p.Direct, why
+		return drivers.Direct, why
 	case placement.SystemMemory, placement.Mixed, placement.Bounced:
-		return p2p.Staged, why
+		return drivers.Staged, why
 	case placement.PeerToPeer:
 		for _, q := range pl.Places {
 			if g.Exporter.PCI == nil || q.Device != g.Exporter.PCI.String() {
-				return p2p.OutcomeUnknown, why + ": that is not known to be the memory of " + g.Name
+				return drivers.OutcomeUnknown, why + ": that is not known to be the memory of " + g.Name
 			}
 		}
 		if len(pl.Places) > 0 {
-			return p2p.Direct, why
+			return drivers.Direct, why
 		}
 	}
-	return p2p.OutcomeUnknown, why
+	return drivers.OutcomeUnknown, why
 }
 
 // asked reports a refusal of the kernel's, of memory of the GPU: neither of our

@@ -16,18 +16,20 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 	"github.com/gpurdma/gpurdma/p2p"
+	"github.com/gpurdma/gpurdma/p2p/drivers"
+	"github.com/gpurdma/gpurdma/p2p/machine"
 	"github.com/gpurdma/gpurdma/placement"
 )
 
 func TestMain(m *testing.M) { testenv.Main(m) }
 
-func gpuAt(t *testing.T, at string) p2p.GPU {
+func gpuAt(t *testing.T, at string) drivers.GPU {
 	t.Helper()
-	a, err := p2p.ParseAddr(at)
+	a, err := machine.ParseAddr(at)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return p2p.GPU{Name: a.String(), Exporter: p2p.Exporter{PCI: &a, Driver: "amdgpu"}}
+	return drivers.GPU{Name: a.String(), Exporter: drivers.Exporter{PCI: &a, Driver: "amdgpu"}}
 }
 
 // Only bytes behind this GPU's own BARs are direct.
@@ -42,19 +44,19 @@ func TestOutcome(t *testing.T) {
 	}
 	for _, c := range []struct {
 		pl   placement.Placement
-		want p2p.Outcome
+		want drivers.Outcome
 	}{
-		{placement.Placement{Memory: placement.PeerToPeer, Places: bar("0000:03:00.0")}, p2p.Direct},
-		{placement.Placement{Memory: placement.PeerToPeer, Places: bar("0000:03:00.0", "0000:04:00.0")}, p2p.OutcomeUnknown},
-		{placement.Placement{Memory: placement.PeerToPeer, Places: bar("")}, p2p.OutcomeUnknown},
-		{placement.Placement{Memory: placement.PeerToPeer}, p2p.OutcomeUnknown},
-		{placement.Placement{Memory: placement.CoherentGPUMemory}, p2p.Direct},
-		{placement.Placement{Memory: placement.SystemMemory}, p2p.Staged},
-		{placement.Placement{Memory: placement.Mixed, Places: bar("0000:03:00.0")}, p2p.Staged},
-		{placement.Placement{Memory: placement.Bounced}, p2p.Staged},
-		{placement.Placement{Memory: placement.Stale}, p2p.OutcomeUnknown},
-		{placement.Placement{Memory: placement.NotMapped}, p2p.OutcomeUnknown},
-		{placement.Placement{Reason: "an event was lost", Likely: placement.PeerToPeer}, p2p.OutcomeUnknown},
+		{placement.Placement{Memory: placement.PeerToPeer, Places: bar("0000:03:00.0")}, drivers.Direct},
+		{placement.Placement{Memory: placement.PeerToPeer, Places: bar("0000:03:00.0", "0000:04:00.0")}, drivers.OutcomeUnknown},
+		{placement.Placement{Memory: placement.PeerToPeer, Places: bar("")}, drivers.OutcomeUnknown},
+		{placement.Placement{Memory: placement.PeerToPeer}, drivers.OutcomeUnknown},
+		{placement.Placement{Memory: placement.CoherentGPUMemory}, drivers.Direct},
+		{placement.Placement{Memory: placement.SystemMemory}, drivers.Staged},
+		{placement.Placement{Memory: placement.Mixed, Places: bar("0000:03:00.0")}, drivers.Staged},
+		{placement.Placement{Memory: placement.Bounced}, drivers.Staged},
+		{placement.Placement{Memory: placement.Stale}, drivers.OutcomeUnknown},
+		{placement.Placement{Memory: placement.NotMapped}, drivers.OutcomeUnknown},
+		{placement.Placement{Reason: "an event was lost", Likely: placement.PeerToPeer}, drivers.OutcomeUnknown},
 	} {
 		if got, why := outcomeOf(c.pl, g); got != c.want || why == "" {
 			t.Errorf("%v: %v, %q", c.pl, got, why)
@@ -105,7 +107,7 @@ func TestAsked(t *testing.T) {
 
 func TestMemoryOf(t *testing.T) {
 	g, other := gpuAt(t, "0000:03:00.0"), gpuAt(t, "0000:04:00.0")
-	on := func(g p2p.GPU, d gpualloc.Description) gpualloc.Description {
+	on := func(g drivers.GPU, d gpualloc.Description) gpualloc.Description {
 		d.PCI = g.Exporter.PCI
 		return d
 	}

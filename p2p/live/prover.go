@@ -11,6 +11,8 @@ import (
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/p2p"
+	"github.com/gpurdma/gpurdma/p2p/drivers"
+	"github.com/gpurdma/gpurdma/p2p/machine"
 	"github.com/gpurdma/gpurdma/trace"
 )
 
@@ -40,7 +42,7 @@ func (o *Options) setDefaults() {
 
 // Prover proves pairs of this machine, one after the other.
 type Prover struct {
-	m      *p2p.Machine
+	m      *machine.Machine
 	opt    Options
 	tracer *trace.Tracer // nil if nobody watches
 	blind  error         // why
@@ -59,7 +61,7 @@ var errUnasked = errors.New("it was not asked for")
 // missing ([ibvfd.ErrNotBuilt], [ibvfd.ErrNoLibrary], [ibvfd.ErrBrokenLibrary]):
 // buffers are then registered by the kernel's own ioctl, and no bytes are moved.
 // [Prover.Still] says so.
-func Open(m *p2p.Machine, opt Options) (*Prover, error) {
+func Open(m *machine.Machine, opt Options) (*Prover, error) {
 	opt.setDefaults()
 	c, err := ibvfd.Open("") // no device has that name: what matters is who says so
 	var still error
@@ -105,7 +107,7 @@ func (p *Prover) Close() error {
 }
 
 // allocator opens what allocates a GPU's own memory.
-func (p *Prover) allocator(g p2p.GPU) (gpualloc.Allocator, error) {
+func (p *Prover) allocator(g drivers.GPU) (gpualloc.Allocator, error) {
 	d, err := memoryOf(g, p.memory)
 	if err != nil {
 		return nil, err
@@ -122,7 +124,7 @@ func (p *Prover) allocator(g p2p.GPU) (gpualloc.Allocator, error) {
 
 // memoryOf picks the allocator of a GPU: VRAM, if it has any. all are the best
 // first.
-func memoryOf(g p2p.GPU, all []gpualloc.Description) (gpualloc.Description, error) {
+func memoryOf(g drivers.GPU, all []gpualloc.Description) (gpualloc.Description, error) {
 	var best *gpualloc.Description
 	var why error
 	for i, d := range all {
@@ -143,7 +145,7 @@ func memoryOf(g p2p.GPU, all []gpualloc.Description) (gpualloc.Description, erro
 	return gpualloc.Description{}, fmt.Errorf("%w: nothing here allocates memory of %s (driver %q)", gpualloc.ErrUnavailable, g.Name, g.Exporter.Driver)
 }
 
-func allocates(d gpualloc.Description, g p2p.GPU) bool {
+func allocates(d gpualloc.Description, g drivers.GPU) bool {
 	if g.Exporter.PCI != nil {
 		return d.PCI != nil && *d.PCI == *g.Exporter.PCI
 	}
@@ -172,7 +174,7 @@ func (p *Prover) Prove(ctx context.Context, pair p2p.Pair) *p2p.Proof {
 	c := &climb{Prover: p, pair: pair, proof: p2p.NewProof()}
 	ctx, cancel := context.WithTimeoutCause(ctx, p.opt.Limit, fmt.Errorf("it took longer than %v", p.opt.Limit))
 	defer cancel()
-	c.watcher = p.m.Watch(pair)
+	c.watcher = p2p.StartWatch(p.m, pair)
 	start := time.Now()
 	c.run(ctx)
 	c.proof.Elapsed = time.Since(start)

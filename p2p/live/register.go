@@ -10,6 +10,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/p2p"
+	"github.com/gpurdma/gpurdma/p2p/drivers"
 	"github.com/gpurdma/gpurdma/placement"
 )
 
@@ -30,7 +31,7 @@ func (c *climb) register(ctx context.Context, nic *ibvfd.Context) {
 	switch {
 	case err == nil:
 	case made:
-		c.proof.Outcome = p2p.OutcomeUnknown
+		c.proof.Outcome = drivers.OutcomeUnknown
 		c.open(p2p.RungRegister, p2p.ResultFail, fmt.Errorf("what was registered does not end: %w", err))
 	default:
 		c.unregistered(ctx, err)

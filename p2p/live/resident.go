@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/gpurdma/gpurdma/p2p"
+	"github.com/gpurdma/gpurdma/p2p/machine"
 )
 
 // ownFiles is where the kernel tells of this process's open files.
@@ -23,7 +24,7 @@ var ofVRAM = regexp.MustCompile(`^drm-(resident|memory)-((?:vram|local)\d*)$`)
 // resident is how many bytes of a GPU's memory its DRM driver counts as this
 // process's, by the open files of that GPU. It needs no privileges. A file that is
 // open twice, as by dup, is one client.
-func resident(dir string, gpu p2p.Addr) (int64, error) {
+func resident(dir string, gpu machine.Addr) (int64, error) {
 	names, err := filepath.Glob(filepath.Join(dir, "*"))
 	if err != nil {
 		return 0, err

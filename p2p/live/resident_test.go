@@ -9,13 +9,13 @@ import (
 	"testing"
 
 	"github.com/gpurdma/gpurdma/internal/testenv"
-	"github.com/gpurdma/gpurdma/p2p"
+	"github.com/gpurdma/gpurdma/p2p/machine"
 )
 
 // What is in the GPU's memory is counted once a client, by whatever names the
 // driver has for it; what is no such number is no answer.
 func TestResident(t *testing.T) {
-	gpu, err := p2p.ParseAddr("0000:03:00.0")
+	gpu, err := machine.ParseAddr("0000:03:00.0")
 	if err != nil {
 		t.Fatal(err)
 	}

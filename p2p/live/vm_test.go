@@ -13,6 +13,8 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 	"github.com/gpurdma/gpurdma/p2p"
+	"github.com/gpurdma/gpurdma/p2p/drivers"
+	"github.com/gpurdma/gpurdma/p2p/machine"
 	"github.com/gpurdma/gpurdma/placement"
 )
 
@@ -25,7 +27,7 @@ import (
 func TestVMProve(t *testing.T) {
 	testenv.VM(t)
 	gpu := testenv.SoftGPUs(t, "personality=amdgpu")[0]
-	m := p2p.Open("")
+	m := machine.Open("")
 	pair := find(t, m, gpu.PCI, "rxe0")
 	p, err := Open(m, Options{})
 	if err != nil {
@@ -44,7 +46,7 @@ func TestVMProve(t *testing.T) {
 	}
 	t.Run("agrees", func(t *testing.T) {
 		pair.Proof = p.Prove(t.Context(), pair)
-		if pair.Proof.Outcome != p2p.Direct || pair.Agrees() != placement.Yes || pair.Proof.Failed() || pair.Proof.Verified < p.opt.Size {
+		if pair.Proof.Outcome != drivers.Direct || pair.Agrees() != placement.Yes || pair.Proof.Failed() || pair.Proof.Verified < p.opt.Size {
 			t.Errorf("predicted %v, proven %+v", pair.Prediction, pair.Proof)
 		}
 		if q := pair.Proof; q.WriteRate <= 0 || q.ReadRate <= 0 || q.HostWriteRate <= 0 || q.HostReadRate <= 0 || q.Uncompared != "" {
@@ -61,7 +63,7 @@ func TestVMProve(t *testing.T) {
 		gpu.Set(t, "pin_rule", "system")
 		defer gpu.Set(t, "pin_rule", "vram")
 		pair.Proof = p.Prove(t.Context(), pair)
-		if pair.Proof.Outcome != p2p.Staged || pair.Agrees() != placement.No || pair.Proof.Steps[p2p.RungRead].Result != p2p.ResultPass {
+		if pair.Proof.Outcome != drivers.Staged || pair.Agrees() != placement.No || pair.Proof.Steps[p2p.RungRead].Result != p2p.ResultPass {
 			t.Errorf("predicted %v, proven %+v", pair.Prediction, pair.Proof)
 		}
 		if r := pair.Proof.Resident; r == nil || r.Err != nil || r.Before-r.After < r.Size {
@@ -78,7 +80,7 @@ func TestVMProve(t *testing.T) {
 		}
 		q := *p
 		q.opt.Limit = time.Nanosecond
-		if proof := q.Prove(t.Context(), pair); proof.Outcome != p2p.OutcomeUnknown || !strings.Contains(proof.Why, "longer than 1ns") {
+		if proof := q.Prove(t.Context(), pair); proof.Outcome != drivers.OutcomeUnknown || !strings.Contains(proof.Why, "longer than 1ns") {
 			t.Errorf("%+v", proof)
 		}
 	})
@@ -86,7 +88,7 @@ func TestVMProve(t *testing.T) {
 		other := pair
 		other.NIC.Name = "mlx5_99"
 		proof := p.Prove(t.Context(), other)
-		if s := proof.Steps; s[p2p.RungExport].Result != p2p.ResultPass || s[p2p.RungRegister].Result != p2p.ResultUnknown || s[p2p.RungRelease].Result != p2p.ResultPass || proof.Outcome != p2p.OutcomeUnknown {
+		if s := proof.Steps; s[p2p.RungExport].Result != p2p.ResultPass || s[p2p.RungRegister].Result != p2p.ResultUnknown || s[p2p.RungRelease].Result != p2p.ResultPass || proof.Outcome != drivers.OutcomeUnknown {
 			t.Errorf("%+v", proof)
 		}
 	})
@@ -102,7 +104,7 @@ func TestVMProve(t *testing.T) {
 				}
 			}
 		}()
-		prove := func(want p2p.Outcome) *p2p.Proof {
+		prove := func(want drivers.Outcome) *p2p.Proof {
 			t.Helper()
 			proof := q.Prove(t.Context(), pair)
 			s := proof.Steps
@@ -119,15 +121,15 @@ func TestVMProve(t *testing.T) {
 			}
 			return proof
 		}
-		if r := prove(p2p.Direct).Resident; r == nil || r.Err != nil || r.Before < r.Size || r.After != r.Before {
+		if r := prove(drivers.Direct).Resident; r == nil || r.Err != nil || r.Before < r.Size || r.After != r.Before {
 			t.Errorf("in the GPU's memory: %+v", r)
 		}
 		gpu.Set(t, "pin_rule", "system")
 		defer gpu.Set(t, "pin_rule", "vram")
-		prove(p2p.Staged)
+		prove(drivers.Staged)
 	})
 	t.Run("log", func(t *testing.T) {
-		w := m.Watch(pair)
+		w := p2p.StartWatch(m, pair)
 		for _, line := range []string{"a test names " + gpu.PCI + "\n", "a test names nobody\n"} {
 			if err := os.WriteFile("/dev/kmsg", []byte(line), 0); err != nil {
 				t.Fatal(err)
@@ -139,9 +141,9 @@ func TestVMProve(t *testing.T) {
 	})
 }
 
-func find(t *testing.T, m *p2p.Machine, gpu, nic string) p2p.Pair {
+func find(t *testing.T, m *machine.Machine, gpu, nic string) p2p.Pair {
 	t.Helper()
-	nics, err := m.NICs()
+	nics, err := drivers.NICs(m)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,17 +158,17 @@ func find(t *testing.T, m *p2p.Machine, gpu, nic string) p2p.Pair {
 
 // findWith reads the GPU, and what the NIC is as an importer. The rest of a NIC
 // that is known has a thousand files, which are a second under emulation.
-func findWith(t *testing.T, m *p2p.Machine, gpu string, n p2p.NIC) p2p.Pair {
+func findWith(t *testing.T, m *machine.Machine, gpu string, n drivers.NIC) p2p.Pair {
 	t.Helper()
-	gpus, err1 := m.GPUs()
+	gpus, err1 := drivers.GPUs(m)
 	var err2 error
-	n.Importer, err2 = m.Importer(n.Name)
+	n.Importer, err2 = drivers.ImporterOf(m, n.Name)
 	if err := errors.Join(err1, err2); err != nil {
 		t.Fatal(err)
 	}
 	for _, g := range gpus {
 		if g.Name == gpu {
-			return m.Pair(g, n)
+			return p2p.Judge(m, g, n)
 		}
 	}
 	t.Fatalf("there is no %s", gpu)

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package p2p
+
+import (
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/gpurdma/gpurdma/p2p/machine"
+)
+
+// AsRoot is the remedy for what only root sees, of this machine or of a copy.
+func AsRoot(m *machine.Machine, change string) Remedy {
+	if m.Root != "/" {
+		return Remedy{Change: "take the copy again, " + change}
+	}
+	return Again(m, change, os.Geteuid() == 0)
+}
+
+// Again is for this machine. Who is root already lacks something else.
+func Again(m *machine.Machine, change string, root bool) Remedy {
+	if root {
+		return Remedy{Change: lacking(m)}
+	}
+	r := Remedy{Change: "look again " + change, Command: "sudo p2pcheck"}
+	if m.PID != 0 {
+		r.Command += " --pid " + strconv.Itoa(m.PID)
+	}
+	return r
+}
+
+// lacking is what root does without here.
+func lacking(m *machine.Machine) string {
+	var lost []string
+	if caps, r := machine.Effective(m.Read("proc/self/status")); r.Err == nil {
+		for _, w := range machine.Wanted {
+			if caps>>w.Bit&1 == 0 {
+				lost = append(lost, w.Name)
+			}
+		}
+	}
+	user := m.Link("proc/self/ns/user")
+	switch {
+	case user.Err == nil && user.Text != machine.FirstUser:
+		return "look again as root of the host: this root is of another user namespace"
+	case len(lost) > 0:
+		return "look again with all of root's capabilities: this root is without " + strings.Join(lost, ", ")
+	}
+	return "look again on the host, outside of any container or lockdown: being root is not what is missing"
+}

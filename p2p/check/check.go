@@ -1,0 +1,331 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package check
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/pci"
+	"github.com/gpurdma/gpurdma/p2p"
+	"github.com/gpurdma/gpurdma/p2p/drivers"
+	"github.com/gpurdma/gpurdma/p2p/machine"
+)
+
+// Check is one thing that has to hold for NICs to reach the memory of GPUs.
+type Check struct {
+	ID     string     // "PCIE-LINK"; it stays what it is
+	Title  string     // what holds if it passes
+	Why    string     // why that matters
+	Fix    p2p.Remedy // the usual one
+	Ref    string     // where the rule comes from
+	Worst  p2p.Result // ResultFail, or ResultWarn of one that never says more
+	Expect string     // what is expected to be read
+
+	Run func(*Look)
+}
+
+// Family is the part of the ID before the first dash.
+func (c Check) Family() string {
+	family, _, _ := strings.Cut(c.ID, "-")
+	return family
+}
+
+// Finding is what one check found, of the devices in Scope.
+type Finding struct {
+	Check  *Check
+	Result p2p.Result
+	Scope  []string    // GPUs, NICs, ports, "GPU -> NIC"; none if it is the machine
+	Read   string      // what was read
+	Where  []string    // in which files, by their names on that machine
+	Expect string      // what was expected
+	Remedy *p2p.Remedy // of what does not pass; nil if there is none
+	// Aside says that it decides nothing that it is unknown: nobody could be asked,
+	// as in every copy of a machine, or what there was to see is no longer kept, as on
+	// every machine that has run for long.
+	Aside bool
+}
+
+// Hides reports that the finding may stand for a failure: it is unknown, and
+// its check can fail. A machine with such a finding is not known to be good.
+func (f Finding) Hides() bool { return f.Result == p2p.ResultUnknown && f.Decides() }
+
+// Decides reports that the finding says whether the machine is good.
+func (f Finding) Decides() bool { return f.Check.Worst == p2p.ResultFail && !f.Aside }
+
+// Subject is what is checked.
+type Subject struct {
+	GPUs  []drivers.GPU
+	NICs  []drivers.NIC
+	Pairs []p2p.Pair // each of the GPUs with each of the NICs
+	// Skip has IDs of checks that are not wanted, and families of them ("NET");
+	// "all" is all of them.
+	Skip []string
+	Live Live // what only the machine itself can say; zero of a copy
+}
+
+// Live asks the machine that this is. What is nil is not asked. What a library
+// would have to say is asked only where there is a GPU of NVIDIA's driver; a
+// build or a machine without that library answers ErrNotAsked.
+type Live struct {
+	// DMABuf is what CUDA says of exporting, by GPU.
+	DMABuf func() (map[machine.Addr]Export, error)
+	// Confidential is whether NVML says that confidential computing is on.
+	Confidential func() (bool, error)
+	// Peers is what NVML says of NVIDIA's GPUs among each other.
+	Peers func() ([]Peer, error)
+	// Memory is how much memory NVML says that a GPU has.
+	Memory func() (map[machine.Addr]uint64, error)
+	// BAR1 is how much of NVIDIA's window is taken, by GPU.
+	BAR1 func() (map[machine.Addr]Usage, error)
+	// Imports asks an RDMA driver whether it imports dma-bufs.
+	Imports func(nic string) (ibvfd.Support, error)
+	// Port asks a NIC for a port's state; a build or a machine without libibverbs
+	// answers ErrNotAsked.
+	Port func(nic string, port int) (ibvfd.PortAttr, error)
+	// PFC asks a network device for which priorities flow control is on.
+	PFC func(netdev string) ([]int, error)
+	// Opens tries to open a device file for reading and writing.
+	Opens func(path string) error
+}
+
+// ErrNotAsked is of what only a library says, and there is none to be asked.
+var ErrNotAsked = errors.New("there is no library to be asked")
+
+// Export is whether a driver exports dma-bufs, and why not.
+type Export struct {
+	OK          bool
+	Why, Remedy string
+}
+
+// Peer is two GPUs, and what reading and writing between them comes to.
+type Peer struct {
+	A, B        machine.Addr
+	OK          bool
+	Read, Write string
+}
+
+// Usage is a part of something, in bytes.
+type Usage struct{ Total, Used uint64 }
+
+// WithoutGPU reports a machine that is known to have no GPU with memory of its
+// own: a failure is of a NIC that does not reach one.
+func WithoutGPU(l *Look) bool {
+	if len(l.GPUs) > 0 {
+		return false
+	}
+	if _, r := l.List("sys/bus/pci/devices"); r.Err != nil {
+		return false
+	}
+	_, err := drivers.GPUs(l.Machine)
+	return err == nil
+}
+
+// Excuse makes a failure one that does not apply.
+func (f *Finding) Excuse() {
+	f.Result, f.Expect, f.Remedy = p2p.ResultSkip, "", nil
+	f.Read = "no GPU needs it here: " + f.Read
+}
+
+// Join adds a finding, or its devices to one that says the same of others.
+func Join(all []Finding, f Finding) []Finding {
+	for i := len(all) - 1; i >= 0 && all[i].Check == f.Check; i-- {
+		g := &all[i]
+		if g.Result != f.Result || g.Aside != f.Aside || g.Read != f.Read || g.Expect != f.Expect || !sameRemedy(g.Remedy, f.Remedy) {
+			continue
+		}
+		g.Scope = append(g.Scope, f.Scope...)
+		for _, where := range f.Where {
+			if !slices.Contains(g.Where, where) && len(g.Where) < ShownFiles {
+				g.Where = append(g.Where, where)
+			}
+		}
+		return all
+	}
+	return append(all, f)
+}
+
+// ShownFiles is of how many files a finding tells, if they all say the same.
+const ShownFiles = 4
+
+func sameRemedy(a, b *p2p.Remedy) bool { return a == b || a != nil && b != nil && *a == *b }
+
+// Look is one run of the checks. What several need is read once.
+type Look struct {
+	Machine *machine.Machine
+	Subject Subject
+	GPUs    []drivers.GPU // those with memory of their own
+	Pairs   []p2p.Pair    // theirs
+
+	Functions map[machine.Addr]*Function
+	Memo      map[string]any // what once has read
+
+	// What opens ports: those that pairs need, and all from which pairs gain.
+	parameters struct{ needed, all *p2p.Remedy }
+
+	Check *Check
+	Found []*Finding
+}
+
+// Say reports what was found of scope; of the machine if that is empty.
+func (l *Look) Say(r p2p.Result, scope string, where []string, format string, args ...any) *Finding {
+	f := &Finding{Check: l.Check, Result: r, Where: where, Read: l.Machine.Named(fmt.Sprintf(format, args...))}
+	if scope != "" {
+		f.Scope = []string{scope}
+	}
+	if r != p2p.ResultSkip {
+		f.Expect = l.Check.Expect
+	}
+	if (r == p2p.ResultWarn || r == p2p.ResultFail) && l.Check.Fix != (p2p.Remedy{}) {
+		fix := l.Check.Fix
+		if fix.Command == machine.PassThrough {
+			fix.Command = l.Machine.CPU.PassThrough()
+		}
+		f.Remedy = &fix
+	}
+	l.Found = append(l.Found, f)
+	return f
+}
+
+// Pass reports what it looks for, of scope or of the machine.
+func (l *Look) Pass(scope string, where []string, format string, args ...any) *Finding {
+	return l.Say(p2p.ResultPass, scope, where, format, args...)
+}
+
+// Warn reports something that costs, or may, of scope or of the machine.
+func (l *Look) Warn(scope string, where []string, format string, args ...any) *Finding {
+	return l.Say(p2p.ResultWarn, scope, where, format, args...)
+}
+
+// Fail reports something that is wrong, of scope or of the machine.
+func (l *Look) Fail(scope string, where []string, format string, args ...any) *Finding {
+	return l.Say(p2p.ResultFail, scope, where, format, args...)
+}
+
+// Unknown reports that what decides could not be read, of scope or of the machine.
+func (l *Look) Unknown(scope string, where []string, format string, args ...any) *Finding {
+	return l.Say(p2p.ResultUnknown, scope, where, format, args...)
+}
+
+// Skip reports that the check does not apply, and why.
+func (l *Look) Skip(format string, args ...any) { l.Say(p2p.ResultSkip, "", nil, format, args...) }
+
+// SetAside says that what is not known decides nothing.
+func (f *Finding) SetAside() *Finding {
+	f.Aside = true
+	return f
+}
+
+// Fix replaces the usual remedy.
+func (f *Finding) Fix(change, command, weakens string) *Finding {
+	f.Remedy = &p2p.Remedy{Change: change, Command: command, Weakens: weakens}
+	return f
+}
+
+// Function is a PCI function that matters: a GPU, a NIC, a port above one.
+type Function struct {
+	machine.Function
+	Name   string // "mlx5_0 0000:03:00.0", or its address
+	Err    error  // why nothing is known of it
+	Config pci.Config
+	CfgErr error
+	Dir    string // "bus/pci/devices/0000:03:00.0"
+}
+
+// Once reads what several checks need, the first time that one asks.
+func Once[T any](l *Look, key string, read func() T) T {
+	if v, ok := l.Memo[key]; ok {
+		return v.(T)
+	}
+	v := read()
+	l.Memo[key] = v
+	return v
+}
+
+// Function reads a PCI function, once.
+func (l *Look) Function(a machine.Addr) *Function {
+	if f := l.Functions[a]; f != nil {
+		return f
+	}
+	f := &Function{Name: a.String(), Dir: "bus/pci/devices/" + a.String()}
+	l.Functions[a] = f
+	if f.Function, f.Err = l.Machine.Function(a); f.Err != nil {
+		f.PCI, f.CfgErr = a, f.Err
+		return f
+	}
+	f.Config, f.CfgErr = pci.ReadConfig(l.Machine.Sys, a)
+	return f
+}
+
+// GPUFunctions are those of the GPUs on PCI.
+func (l *Look) GPUFunctions() []*Function {
+	var out []*Function
+	for _, g := range l.GPUs {
+		if g.Exporter.PCI != nil {
+			out = append(out, l.Function(*g.Exporter.PCI))
+		}
+	}
+	return out
+}
+
+// NICFunctions are those of the NICs on PCI, each once.
+func (l *Look) NICFunctions() []*Function {
+	var out []*Function
+	for _, n := range l.Subject.NICs {
+		if n.Importer.PCI == nil || n.Software {
+			continue
+		}
+		f := l.Function(*n.Importer.PCI)
+		if !slices.Contains(out, f) {
+			f.Name = n.Name
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// Endpoints are GPUs and NICs.
+func (l *Look) Endpoints() []*Function { return append(l.GPUFunctions(), l.NICFunctions()...) }
+
+// Ports are the bridges above them.
+func (l *Look) Ports() []*Function {
+	var out []*Function
+	seen := map[machine.Addr]bool{}
+	for _, f := range l.Endpoints() {
+		for _, up := range f.Upstream {
+			if !seen[up] {
+				seen[up] = true
+				out = append(out, l.Function(up))
+			}
+		}
+	}
+	return out
+}
+
+// All are endpoints and ports.
+func (l *Look) All() []*Function { return append(l.Endpoints(), l.Ports()...) }
+
+// Driven are the GPUs of drivers.
+func (l *Look) Driven(names ...string) []drivers.GPU {
+	var out []drivers.GPU
+	for _, g := range l.GPUs {
+		if slices.Contains(names, g.Exporter.Driver) {
+			out = append(out, g)
+		}
+	}
+	return out
+}
+
+// Imported are the NICs whose PCI function has one of the drivers.
+func (l *Look) Imported(names ...string) []drivers.NIC {
+	var out []drivers.NIC
+	for _, n := range l.Subject.NICs {
+		if slices.Contains(names, n.Importer.Driver) {
+			out = append(out, n)
+		}
+	}
+	return out
+}

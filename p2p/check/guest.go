@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package check
+
+import (
+	"slices"
+
+	"github.com/gpurdma/gpurdma/p2p"
+	"github.com/gpurdma/gpurdma/p2p/machine"
+	"github.com/gpurdma/gpurdma/placement"
+)
+
+// Physical are checks of ports and links. What they find wrong in a guest is
+// wrong, and what they find right may be so for the hypervisor's ports only.
+var Physical = []string{
+	"P2P-ACS-LIST", "ISO-ACS-SOURCE", "ISO-ACS-PORT", "ISO-ATS", "ISO-RO",
+	"PCIE-LINK-IDLE", "PCIE-MPS", "PCIE-MRRS", "PCIE-AER",
+}
+
+// Guest makes what passes in a guest unknown, where the hardware decides.
+func Guest(l *Look, f *Finding) {
+	if f.Result != p2p.ResultPass || l.Machine.Virtual.Is != placement.Yes || !slices.Contains(Physical, f.Check.ID) {
+		return
+	}
+	f.Result = p2p.ResultUnknown
+	f.Read += "; " + machine.InventedTree
+	f.Fix("look at the host", "", "")
+}

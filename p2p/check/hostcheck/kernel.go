@@ -1,0 +1,374 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hostcheck
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/gpurdma/gpurdma/p2p"
+	"github.com/gpurdma/gpurdma/p2p/check"
+	"github.com/gpurdma/gpurdma/p2p/drivers"
+	"github.com/gpurdma/gpurdma/p2p/machine"
+	"github.com/gpurdma/gpurdma/placement"
+)
+
+var Kernel = []check.Check{
+	{ID: "KRN-VERSION", Title: "The kernel is new enough", Worst: p2p.ResultFail, Run: kernelVersion,
+		Expect: "5.12 or later; 7.2 or later where a GPU that moves its buffers meets a NIC that pins",
+		Why:    "The method that registers a dma-buf came with 5.12. Up to 6.12 amdgpu and xe pin in system memory, and report success.",
+		Fix:    p2p.Remedy{Change: "run a newer kernel"}, Ref: "drivers/infiniband/core/uverbs_std_types_mr.c; amdgpu_dma_buf.c, xe_dma_buf.c"},
+	{ID: "KRN-CONFIG-SRC", Title: "The kernel's configuration can be read", Worst: p2p.ResultWarn, Run: kernelConfiguration,
+		Expect: "/proc/config.gz, or a file of the kernel's release in /boot, /lib/modules or /usr/src",
+		Why:    "Without it the options are not known; and RCCL, UCX, libfabric and perftest look for it themselves before they use dma-bufs.",
+		Fix:    p2p.Remedy{Change: "mount the host's /boot read-only, or name the file", Command: "p2pcheck --config FILE"}, Ref: "ROCm/rccl#1825, siderolabs/pkgs#1488"},
+	{ID: "KRN-CFG-P2PDMA", Title: "The kernel is built with peer-to-peer DMA", Worst: p2p.ResultFail, Run: configP2PDMA,
+		Expect: machine.ConfigP2PDMA + "=y",
+		Why:    "Without it the kernel supports no pair: amdgpu and xe silently move the buffer to system memory, vfio-pci refuses. NVIDIA's driver does not ask.",
+		Fix:    p2p.Remedy{Change: "run a kernel that is built with it", Command: machine.ConfigP2PDMA + "=y"}, Ref: "include/linux/pci-p2pdma.h"},
+	{ID: "KRN-CFG-MOVE-NOTIFY", Title: "A NIC that follows moves leaves the buffer where it is", Worst: p2p.ResultFail, Run: configMoveNotify,
+		Expect: machine.ConfigMoveNotify + "=y, or a kernel that has no such option any more",
+		Why:    "Up to 6.12 the kernel pins for a dynamic importer without it, and amdgpu and xe pin in system memory.",
+		Fix:    p2p.Remedy{Change: "run a kernel that is built with it, or 7.2, which always does so", Command: machine.ConfigMoveNotify + "=y"}, Ref: "drivers/dma-buf/dma-buf.c"},
+	{ID: "KRN-CFG-UVERBS", Title: "Programs reach RDMA devices", Worst: p2p.ResultFail, Run: configUverbs,
+		Expect: "ib_uverbs is loaded", Why: "Every registration goes through ib_uverbs.",
+		Fix: p2p.Remedy{Change: "load it", Command: "modprobe ib_uverbs"}, Ref: "drivers/infiniband/Kconfig"},
+	{ID: "KRN-CFG-ODP", Title: "mlx5 can register dma-bufs", Worst: p2p.ResultFail, Run: configODP,
+		Expect: "CONFIG_INFINIBAND_ON_DEMAND_PAGING=y", Why: "Without it mlx5 refuses every dma-buf with EOPNOTSUPP, before it looks at it.",
+		Fix: p2p.Remedy{Change: "run a kernel that is built with it", Command: "CONFIG_INFINIBAND_ON_DEMAND_PAGING=y"}, Ref: "drivers/infiniband/hw/mlx5/mr.c"},
+	{ID: "KRN-CFG-HSA-P2P", Title: "AMD GPUs reach each other", Worst: p2p.ResultWarn, Run: configHSA,
+		Expect: machine.ConfigHSAP2P + "=y", Why: "KFD shares no memory between GPUs over PCI without it. NICs do not need it.",
+		Fix: p2p.Remedy{Change: "run a kernel that is built with it", Command: machine.ConfigHSAP2P + "=y"}, Ref: "amdgpu_device_is_peer_accessible()"},
+	{ID: "KRN-CFG-VFIO-DMABUF", Title: "vfio-pci exports dma-bufs", Worst: p2p.ResultFail, Run: configVFIO,
+		Expect: "CONFIG_VFIO_PCI_DMABUF=y", Why: "Without it vfio-pci has no dma-buf of a BAR to give.",
+		Fix: p2p.Remedy{Change: "run Linux 7.2 or later, built with it", Command: "CONFIG_VFIO_PCI_DMABUF=y"}, Ref: "drivers/vfio/pci/Kconfig"},
+	{ID: "KRN-CFG-DMABUF", Title: "The kernel has dma-bufs", Worst: p2p.ResultFail, Run: configDMABuf,
+		Expect: machine.ConfigDMABuf + "=y and CONFIG_SYNC_FILE=y", Why: "No driver exports memory without them; NVIDIA's leaves its exporter out of the build.",
+		Fix: p2p.Remedy{Change: "run a kernel that is built with them"}, Ref: "nv-dmabuf.c"},
+	{ID: "KRN-BTF", Title: "Tracing finds the kernel's structures", Worst: p2p.ResultWarn, Run: btf,
+		Expect: "/sys/kernel/btf/vmlinux", Why: "dmabuf-reg --trace proves where bytes are by reading the kernel's structures, whose layout is there.",
+		Fix: p2p.Remedy{Change: "run a kernel that is built with it", Command: "CONFIG_DEBUG_INFO_BTF=y"}, Ref: "Documentation/bpf/btf.rst"},
+	{ID: "KRN-TRACEPOINTS", Title: "The kernel tells what happens to dma-bufs", Worst: p2p.ResultWarn, Run: tracepoints,
+		Expect: "events of dma_buf", Why: "Without these events (6.1 and 6.12 have none) tracing attaches to functions of the kernel instead.",
+		Ref: "include/trace/events/dma_buf.h"},
+	{ID: "KRN-LOCKDOWN", Title: "Registers of devices can be changed", Worst: p2p.ResultWarn, Run: lockdown,
+		Expect: "[none]", Why: "Under lockdown, which Secure Boot turns on, setpci and mappings of BARs are refused. Reading is not.",
+		Fix: p2p.Remedy{Change: "change ACS by parameters of the kernel, never by setpci"}, Ref: "kernel_lockdown(7); nvtrust#48"},
+	{ID: "KRN-CMDLINE", Title: "No parameter of the kernel is in the way", Worst: p2p.ResultWarn, Run: commandLine,
+		Expect: "none of pci=noats, pci=nommconf, pcie_acs_override=", Why: "noats turns translation by devices off, nommconf hides ACS from the kernel, and the override makes IOMMU groups promise what the hardware does not keep.",
+		Fix: p2p.Remedy{Change: "take the parameter away"}, Ref: "Documentation/admin-guide/kernel-parameters.txt"},
+	{ID: "KRN-KMSG", Title: "The kernel's log has no complaint of peer-to-peer", Worst: p2p.ResultFail, Run: complaints,
+		Expect: "no line on refused peer-to-peer traffic", Why: "What was refused is logged once, with the addresses. amdgpu and xe ask silently: no line proves nothing.",
+		Fix: p2p.Remedy{Change: "see what the line says"}, Ref: "drivers/pci/p2pdma.c, nv-dmabuf.c"},
+	{ID: "KRN-NUMA-BAL", Title: "The kernel does not move pages between nodes", Worst: p2p.ResultWarn, Run: numaBalancing,
+		Expect: "0", Why: "Automatic NUMA balancing unmaps pages to see who uses them: latencies of GPU programs suffer. AMD advises against it.",
+		Fix: p2p.Remedy{Change: "turn it off", Command: "sysctl kernel.numa_balancing=0"}, Ref: "RCCL's warning at start"},
+}
+
+func kernelVersion(l *check.Look) {
+	k := l.Machine.Kernel
+	at := k.ReleasedAt()
+	v := k.Version
+	switch {
+	case !v.Known():
+		l.Unknown("", at, "the release %q is not understood", k.Release)
+	case v.Cmp(machine.V5_12) < 0 && k.Backports():
+		l.Unknown("", at, "%s, which may take much from later kernels", k.Release)
+	case v.Cmp(machine.V5_12) < 0 && !drivers.RegistersNone(l.Machine):
+		l.Unknown("", at, "%s, and an ib_uverbs that is not the kernel's own: whether that registers dma-bufs is not known", k.Release)
+	case v.Cmp(machine.V5_12) < 0:
+		l.Fail("", at, "%s: a registration of a dma-buf is refused with EPROTONOSUPPORT", k.Release)
+	case k.UnreadYet() && movable(l, drivers.Pinned, drivers.Revocable, drivers.KindUnknown):
+		l.Unknown("", at, "%s is later than %v, the newest that was read: where amdgpu and xe pin is not known", k.Release, machine.Newest)
+	case k.Between(machine.V6_12, machine.V7_2) != placement.Yes && movable(l, drivers.Pinned, drivers.Revocable):
+		l.Warn("", at, "%s: amdgpu and xe of the kernel's own may pin in system memory", k.Release)
+	case k.Between(machine.V6_12, machine.V7_2) != placement.Yes && movable(l, drivers.KindUnknown):
+		l.Unknown("", at, "%s: amdgpu and xe of the kernel's own may pin in system memory, if the NIC pins", k.Release)
+	default:
+		l.Pass("", at, "%s", k.Release)
+	}
+}
+
+// movable reports a GPU that moves its buffers, and a NIC of one of the kinds.
+func movable(l *check.Look, kinds ...drivers.Kind) bool {
+	return slices.ContainsFunc(l.Pairs, func(p p2p.Pair) bool {
+		class := p.GPU.Exporter.Class
+		return (class == drivers.ClassAMDGPU || class == drivers.ClassXe) && slices.Contains(kinds, p.NIC.Importer.Kind)
+	})
+}
+
+func kernelConfiguration(l *check.Look) {
+	if l.Machine.Config == nil {
+		f := l.Unknown("", nil, "%s", l.Machine.Kernel.Source)
+		if l.Machine.Kernel.Denied {
+			f.AsRoot(l.Machine)
+		}
+		return
+	}
+	at := []string{l.Machine.Named(l.Machine.Kernel.Source)}
+	there, where := l.There("boot/config-" + l.Machine.Kernel.Release)
+	switch {
+	case len(l.Driven("amdgpu")) == 0 || there == placement.Yes:
+		l.Pass("", at, "%d options", len(l.Machine.Config))
+	case there == placement.AnswerUnknown:
+		l.Unknown("", append(at, where...), "%d options, and whether there is a %s, where perftest looks, is not known", len(l.Machine.Config), where[0])
+	default:
+		l.Warn("", append(at, where...), "%d options, and there is no %s: perftest looks nowhere else, and then exports no dma-bufs of AMD GPUs", len(l.Machine.Config), where[0]).
+			Fix("copy the configuration there", copied(at[0])+where[0], "")
+	}
+}
+
+// copied is how a shell copies a configuration, before where it goes. The kernel's own
+// is compressed.
+func copied(source string) string {
+	if strings.HasSuffix(source, ".gz") {
+		return "zcat " + source + " > "
+	}
+	return "cp " + source + " "
+}
+
+// asks reports a GPU whose driver goes by the kernel's decision, or may.
+func asks(l *check.Look) bool {
+	return slices.ContainsFunc(l.GPUs, func(g drivers.GPU) bool {
+		return g.Exporter.Class != drivers.ClassNVIDIA && g.Exporter.Class != drivers.ClassNVIDIACoherent
+	})
+}
+
+func configP2PDMA(l *check.Look) {
+	at := []string{l.Machine.Named(l.Machine.Kernel.Source)}
+	switch l.Machine.Kernel.P2PDMA {
+	case placement.Yes:
+		l.Pass("", at, "%s=y", machine.ConfigP2PDMA)
+	case placement.No:
+		if len(l.GPUs) > 0 && !asks(l) {
+			l.Pass("", at, "%s is not set; NVIDIA's driver does not ask", machine.ConfigP2PDMA).Expect = ""
+			return
+		}
+		l.Fail("", at, "%s is not set", machine.ConfigP2PDMA)
+	default:
+		l.Unknown("", nil, "%s", l.Machine.Kernel.Source)
+	}
+}
+
+func configMoveNotify(l *check.Look) {
+	k, at := l.Machine.Kernel, []string{l.Machine.Named(l.Machine.Kernel.Source)}
+	moves := l.Driven("amdgpu", "xe", "softgpu")
+	if len(moves) == 0 {
+		l.Skip("no GPU here moves its buffers")
+		return
+	}
+	switch {
+	case k.MoveNotify == placement.Yes:
+		l.Pass("", at, "a dynamic importer does not pin")
+	case k.MoveNotify == placement.No && movable(l, drivers.Dynamic):
+		// For xe as for amdgpu: xe_dma_buf_pin() goes to system memory up to 6.12.
+		l.Fail("", at, "%s is not set", machine.ConfigMoveNotify)
+	case !movable(l, drivers.Dynamic, drivers.KindUnknown): // who pins anyhow has no use for it
+		l.Skip("no NIC here follows moves")
+	case k.MoveNotify == placement.No:
+		l.Unknown("", at, "%s is not set, and whether a NIC here follows moves is not known", machine.ConfigMoveNotify)
+	default:
+		l.Unknown("", nil, "%s", k.Source)
+	}
+}
+
+func configUverbs(l *check.Look) {
+	abi := l.Read("sys/class/infiniband_verbs/abi_version")
+	switch n, ok := abi.Number(); {
+	case ok:
+		l.Pass("", abi.At(), "loaded, with ABI %d", n)
+	case abi.Gone():
+		if value, where := l.Option("CONFIG_INFINIBAND_USER_ACCESS"); value == "n" {
+			l.Fail("", where, "CONFIG_INFINIBAND_USER_ACCESS is not set").Fix("run a kernel that is built with it", "CONFIG_INFINIBAND_USER_ACCESS=m", "")
+			return
+		}
+		l.Fail("", abi.At(), "not loaded")
+	case abi.Err == nil:
+		l.Unknown("", abi.At(), "%q is not a number", abi.Text)
+	default:
+		l.Unread("", abi)
+	}
+}
+
+func configODP(l *check.Look) {
+	nics := l.Imported("mlx5_core")
+	if len(nics) == 0 {
+		l.Skip("no NIC of mlx5")
+		return
+	}
+	if l.Machine.OutOfTree("mlx5_ib") != placement.No {
+		l.Unknown("", []string{"/sys/module/mlx5_ib/taint"}, "mlx5_ib may be another than the kernel's own, which is built in its own way")
+		return
+	}
+	needs(l, machine.ConfigODP)
+}
+
+// needs fails if one of the options is not set.
+func needs(l *check.Look, options ...string) {
+	for _, option := range options {
+		switch value, where := l.Option(option); value {
+		case "":
+			l.Unknown("", nil, "%s does not tell of %s", l.Machine.Kernel.Source, option)
+			return
+		case "n":
+			l.Say(l.Check.Worst, "", where, "%s is not set", option)
+			return
+		}
+	}
+	_, where := l.Option(options[0])
+	l.Pass("", where, "%s=y", strings.Join(options, "=y, "))
+}
+
+func configHSA(l *check.Look) {
+	if len(l.Driven("amdgpu")) < 2 {
+		l.Skip("not two GPUs of amdgpu")
+		return
+	}
+	needs(l, machine.ConfigHSAP2P)
+}
+
+func configVFIO(l *check.Look) {
+	if len(l.Driven(drivers.VfioDrivers...)) == 0 {
+		l.Skip("no GPU of vfio-pci")
+		return
+	}
+	needs(l, "CONFIG_VFIO_PCI_DMABUF")
+}
+
+func configDMABuf(l *check.Look) { needs(l, machine.ConfigDMABuf, "CONFIG_SYNC_FILE") }
+
+func btf(l *check.Look) {
+	switch there, where := l.There("sys/kernel/btf/vmlinux"); there {
+	case placement.Yes:
+		l.Pass("", where, "there")
+	case placement.No:
+		l.Warn("", where, "not there")
+	default:
+		l.Unknown("", where, "not known")
+	}
+}
+
+func tracepoints(l *check.Look) {
+	events, r := l.List("sys/kernel/tracing/events")
+	if r.Err != nil || len(events) == 0 {
+		events, r = l.List("sys/kernel/debug/tracing/events")
+	}
+	switch {
+	case r.Err != nil && !r.Gone():
+		l.Unread("", machine.Reading{Where: "/sys/kernel/tracing/events", Err: r.Err})
+	case len(events) == 0:
+		l.Unknown("", []string{"/sys/kernel/tracing/events", "/sys/kernel/debug/tracing/events"}, "no events at all: tracefs is not mounted, or this program does not see it")
+	case slices.Contains(events, "dma_buf"):
+		l.Pass("", r.At(), "dma_buf has events")
+	default:
+		l.Warn("", r.At(), "dma_buf has no events: functions are traced instead")
+	}
+}
+
+func lockdown(l *check.Look) {
+	mode, r := check.LockdownMode(l)
+	if r.Gone() {
+		if names, _ := l.List("sys/kernel/security"); len(names) > 0 {
+			l.Pass("", r.At(), "the kernel has no lockdown").Expect = ""
+			return
+		}
+		r.Err = machine.ErrNotCopied // securityfs is not mounted
+	}
+	switch {
+	case r.Err != nil:
+		l.Unread("", r)
+	case mode == "":
+		l.Unknown("", r.At(), "%q is not understood", r.Text)
+	case mode == "none":
+		l.Pass("", r.At(), "%s", r.Text)
+	default:
+		l.Warn("", r.At(), "locked down: %s", mode)
+	}
+}
+
+// parameters are those of the command line that concern peer-to-peer.
+var parameters = []string{"iommu", "iommu.passthrough", "intel_iommu", "amd_iommu", "pci", "pcie_acs_override", "numa_balancing", "pcie_ports", "pcie_aspm", "i915.force_probe", "xe.force_probe"}
+
+// Parameter reports a word of the kernel's command line that concerns
+// peer-to-peer.
+func Parameter(word string) bool {
+	key, _, _ := strings.Cut(word, "=")
+	return slices.Contains(parameters, key)
+}
+
+func commandLine(l *check.Look) {
+	r := l.Read("proc/cmdline")
+	if r.Err == nil && (strings.ContainsFunc(r.Text, unicode.IsControl) || !utf8.ValidString(r.Text)) {
+		r.Err = fmt.Errorf("%q is no command line", r.Text)
+	}
+	if r.Err != nil {
+		l.Unread("", r)
+		return
+	}
+	var set, bad []string
+	for _, word := range strings.Fields(r.Text) {
+		key, value, _ := strings.Cut(word, "=")
+		if Parameter(word) {
+			set = append(set, word)
+		}
+		for _, option := range strings.Split(value, ",") {
+			if key == "pci" && (option == "noats" || option == "nommconf") {
+				bad = append(bad, "pci="+option)
+			}
+		}
+		if key == "pcie_acs_override" {
+			bad = append(bad, word)
+		}
+	}
+	switch {
+	case len(bad) > 0:
+		l.Warn("", r.At(), "%s", strings.Join(bad, " "))
+	case len(set) > 0:
+		l.Pass("", r.At(), "%s", strings.Join(set, " "))
+	default:
+		l.Pass("", r.At(), "no parameter that concerns peer-to-peer")
+	}
+}
+
+func numaBalancing(l *check.Look) {
+	r := l.Read("proc/sys/kernel/numa_balancing")
+	n, ok := r.Number()
+	switch {
+	case r.Gone():
+		l.Pass("", r.At(), "the kernel has no NUMA balancing").Expect = ""
+	case r.Err != nil:
+		l.Unread("", r)
+	case !ok:
+		l.Unknown("", r.At(), "%q is not a number", r.Text)
+	case n > 0:
+		l.Warn("", r.At(), "%d", n)
+	default:
+		l.Pass("", r.At(), "0")
+	}
+}
+
+func complaints(l *check.Look) {
+	log := l.Log()
+	if log.Err != nil {
+		check.UnreadLog(l, log)
+		return
+	}
+	hits := check.Of(log, l, "KRN-KMSG")
+	if len(hits) == 0 {
+		l.Quiet(log, "no such line")
+	}
+	for _, h := range hits {
+		f := l.Say(h.Pattern.Result, "", log.At(), "%s (%s)", h.Line, h.Pattern.Means)
+		if command := h.Pattern.Command(h.Line); command != "" {
+			f.Fix("what the kernel proposes", command, "devices below these ports reach each other past the IOMMU")
+			// It does not look at the list that it was given.
+			if list, ok := strings.CutPrefix(command, p2p.OpenParameter); ok && len(l.Machine.OpenedPorts()) > 0 {
+				fix := p2p.OpenPorts(l.Machine, strings.Split(list, ";"))
+				f.Remedy = &fix
+			}
+		}
+	}
+}

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hostcheck
+
+import (
+	"errors"
+	"io/fs"
+	"maps"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/gpurdma/gpurdma/p2p"
+	"github.com/gpurdma/gpurdma/p2p/check"
+	"github.com/gpurdma/gpurdma/p2p/machine"
+)
+
+var Limits = []check.Check{
+	{ID: "LIM-MEMLOCK", Title: "Memory may be locked", Worst: p2p.ResultWarn, Run: memlock,
+		Expect: "unlimited, or CAP_IPC_LOCK", Why: "Registered memory is locked and counts against RLIMIT_MEMLOCK, 8 MiB by default: beyond it registrations and completion queues fail with ENOMEM. In a container CAP_IPC_LOCK does nothing for a user that is not root, nor for anybody in a user namespace of its own.",
+		Fix: p2p.Remedy{Change: "lift the limit of the program", Command: "--ulimit memlock=-1, LimitMEMLOCK=infinity"}, Ref: "NVIDIA/nccl-tests#206, nvidia-container-toolkit#2037"},
+	{ID: "LIM-RDMA-CG", Title: "The control group allows more RDMA objects", Worst: p2p.ResultFail, Run: rdmaGroup,
+		Expect: "less in use than allowed", Why: "At the limit, opening a NIC or registering fails with EAGAIN.",
+		Fix: p2p.Remedy{Change: "raise it", Command: "echo 'DEVICE hca_handle=max hca_object=max' > /sys/fs/cgroup/GROUP/rdma.max"}, Ref: "kernel/cgroup/rdma.c"},
+	{ID: "LIM-DEVICE-CG", Title: "No device filter is in the way", Worst: p2p.ResultFail, Run: deviceFilter,
+		Expect: "no EPERM", Why: "A container's device filter answers EPERM although mode and groups allow it.",
+		Fix: p2p.Remedy{Change: "give the container the device", Command: "--device FILE"}, Ref: "cgroups(7), devices"},
+}
+
+// capIPCLock is CAP_IPC_LOCK.
+const capIPCLock = 14
+
+func memlock(l *check.Look) {
+	r := ofProcess(l, "limits")
+	text, ok := r.Line("Max locked memory")
+	f := strings.Fields(text)
+	if r.Err != nil {
+		l.Unread("", r)
+		return
+	}
+	if !ok || len(f) < 1 {
+		l.Unknown("", r.At(), "no line of locked memory")
+		return
+	}
+	caps, status := machine.Effective(ofProcess(l, "status"))
+	_, err := strconv.ParseUint(f[0], 10, 64)
+	switch {
+	case f[0] == "unlimited":
+		l.Pass("", r.At(), "%sunlimited", l.Machine.Whose())
+	case err != nil:
+		l.Unknown("", r.At(), "%q", text)
+	case status.Err == nil && caps>>capIPCLock&1 != 0:
+		lockCapability(l, append(r.At(), status.Where), f[0])
+	case status.Err != nil:
+		l.Unread("", status)
+	default:
+		l.Warn("", r.At(), "%s%s bytes, without CAP_IPC_LOCK%s", l.Machine.Whose(), f[0], inert(status))
+	}
+}
+
+// lockCapability judges who has CAP_IPC_LOCK: the kernel asks for that of the
+// first user namespace, and who is root in another has it in vain.
+func lockCapability(l *check.Look, at []string, limit string) {
+	user := l.Link(l.Machine.ProcessDir(), "ns/user")
+	at = append(at, user.Where)
+	switch {
+	case user.Err != nil:
+		f := l.Unknown("", at, "%s%s bytes, and CAP_IPC_LOCK, which counts in the first user namespace only: %s", l.Machine.Whose(), limit, user.Why())
+		if errors.Is(user.Err, fs.ErrPermission) {
+			f.AsRoot(l.Machine)
+		}
+	case user.Text != machine.FirstUser:
+		l.Warn("", at, "%s%s bytes, and CAP_IPC_LOCK of another user namespace than the first, where it does not count", l.Machine.Whose(), limit)
+	default:
+		of := "; this is of p2pcheck: programs without it have the limit"
+		if l.Machine.PID != 0 {
+			of = ""
+		}
+		l.Pass("", at, "%s%s bytes, and CAP_IPC_LOCK%s", l.Machine.Whose(), limit, of)
+	}
+}
+
+func rdmaGroup(l *check.Look) {
+	own := ofProcess(l, "cgroup")
+	if own.Err != nil {
+		l.Unread("", own)
+		return
+	}
+	group, ok := own.Line("0::")
+	switch {
+	case !ok && strings.Contains(own.Text, ":/"):
+		l.Skip("no control groups of version 2")
+		return
+	case !ok:
+		l.Unknown("", own.At(), "%sit names no control group", l.Machine.Whose())
+		return
+	}
+	if strings.HasPrefix(group, "/..") {
+		l.Unknown("", own.At(), "%sthe control group is outside of those that this program sees", l.Machine.Whose())
+		return
+	}
+	// The kernel charges every level up to the root, and each can refuse.
+	var read []string
+	for dir := path.Clean("/" + group); ; dir = path.Dir(dir) {
+		read = append(read, rdmaLevel(l, path.Join("sys/fs/cgroup", dir))...)
+		if dir == "/" {
+			break
+		}
+	}
+	if len(l.Found) == 0 {
+		l.Pass("", read, "%sless in use than allowed, or no limit", l.Machine.Whose())
+	}
+}
+
+// rdmaLevel compares one group's limits, and says what it read. Only groups
+// with the controller have the files.
+func rdmaLevel(l *check.Look, dir string) (read []string) {
+	limit := l.Read(dir, "rdma.max")
+	switch {
+	case limit.Gone():
+		return limit.At()
+	case limit.Err != nil:
+		l.Unread("", limit)
+		return nil
+	}
+	now := l.Read(dir, "rdma.current")
+	if now.Err != nil {
+		l.Unread("", now)
+		return nil
+	}
+	read = append(limit.At(), now.Where)
+	used := rdmaLimits(now.Text)
+	limits := rdmaLimits(limit.Text)
+	if len(limits) == 0 && (limit.Text != "" || len(l.Subject.NICs) > 0) { // each device has a line
+		l.Unknown("", read, "%s%q has no limit of a device", l.Machine.Whose(), limit.Text)
+	}
+	for _, what := range slices.Sorted(maps.Keys(limits)) {
+		most := limits[what]
+		if most == "max" {
+			continue
+		}
+		allowed, err1 := strconv.ParseUint(most, 10, 64)
+		taken, err2 := strconv.ParseUint(used[what], 10, 64)
+		switch {
+		case err1 != nil || err2 != nil:
+			l.Unknown("", read, "%s%s is %q of %q", l.Machine.Whose(), what, used[what], most)
+		case taken >= allowed:
+			device, _, _ := strings.Cut(what, " ")
+			l.Fail("", read, "%s%s: %d of %d", l.Machine.Whose(), what, taken, allowed).Fix(l.Check.Fix.Change, Raised(l.Machine, device, limit.Where), "")
+		}
+	}
+	return read
+}
+
+// SnapshotGroup is what the control group of p2pcheck is called in a snapshot, which has
+// no name of the machine's.
+const SnapshotGroup = "snapshot"
+
+// Raised is the command that lifts a device's limits in the file of a group.
+func Raised(m *machine.Machine, device, file string) string {
+	const groups = "/sys/fs/cgroup/"
+	if rest, ok := strings.CutPrefix(file, groups+SnapshotGroup+"/"); ok && m.Root != "/" {
+		file = groups + "GROUP/" + path.Base(rest)
+	}
+	return "echo " + shellWord(device+" hca_handle=max hca_object=max") + " > " + shellWord(file)
+}
+
+// shellWord is one word for a shell. systemd writes "\" into the names of groups.
+func shellWord(text string) string {
+	if text != "" && !strings.ContainsFunc(text, func(r rune) bool {
+		return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("/._-:@+=", r))
+	}) {
+		return text
+	}
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
+}
+
+// rdmaLimits reads lines such as "mlx5_0 hca_handle=2 hca_object=max".
+func rdmaLimits(text string) map[string]string {
+	out := map[string]string{}
+	for line := range strings.Lines(text) {
+		f := strings.Fields(line)
+		for i := 1; i < len(f); i++ {
+			if key, value, ok := strings.Cut(f[i], "="); ok {
+				out[f[0]+" "+key] = value
+			}
+		}
+	}
+	return out
+}
+
+func deviceFilter(l *check.Look) {
+	if l.Subject.Live.Opens == nil {
+		l.Skip("this is a copy of a machine")
+		return
+	}
+	files := []string{"dev/infiniband/rdma_cm"}
+	for _, n := range l.Subject.NICs {
+		if n.Uverbs != "" {
+			files = append(files, strings.TrimPrefix(n.Uverbs, "/"))
+		}
+	}
+	for _, name := range files {
+		filtered(l, name)
+	}
+}

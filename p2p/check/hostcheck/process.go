@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hostcheck
+
+import (
+	"cmp"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/gpurdma/gpurdma/p2p/check"
+	"github.com/gpurdma/gpurdma/p2p/machine"
+)
+
+// ofProcess reads a file of that process. One that has ended is not known, though
+// its file is not there, or tells of what it had: of a zombie some still do.
+func ofProcess(l *check.Look, name string) machine.Reading {
+	r := l.Read(l.Machine.ProcessDir(), name)
+	if l.Machine.PID == 0 {
+		return r
+	}
+	if ended := ended(l); ended != nil {
+		r.Err = ended
+	} else if r.Gone() {
+		r.Err = fmt.Errorf("process %d is not there (any more)", l.Machine.PID)
+	}
+	return r
+}
+
+// ended is why nothing is known of another process that is a zombie. It is asked
+// after a file was read, which may be the last of it.
+func ended(l *check.Look) error {
+	state, _ := l.Read(l.Machine.ProcessDir(), "status").Line("State:")
+	if strings.HasPrefix(state, "Z") || strings.HasPrefix(state, "X") {
+		return fmt.Errorf("process %d has ended: %s", l.Machine.PID, state)
+	}
+	return nil
+}
+
+// apart says what namespaces another process has of its own: devices and networks
+// are told as this program sees them.
+func apart(l *check.Look) {
+	if l.Machine.PID == 0 {
+		return
+	}
+	at := []string{"/" + l.Machine.ProcessDir() + "/ns"}
+	var other, unread []string
+	for _, kind := range []string{"mnt", "net", "user", "cgroup"} {
+		own, its := l.Link("proc/self/ns", kind), l.Link(l.Machine.ProcessDir(), "ns", kind)
+		switch err := cmp.Or(own.Err, its.Err); {
+		case err != nil:
+			unread = append(unread, kind)
+		case own.Text != its.Text:
+			other = append(other, kind)
+		}
+	}
+	if ended := ended(l); ended != nil {
+		l.Unknown("", at, "%v", ended)
+		return
+	}
+	if len(other) > 0 {
+		l.Warn("", at, "process %d has other namespaces (%s): files, devices and networks are told as this program sees them", l.Machine.PID, strings.Join(other, ", "))
+	}
+	if len(unread) > 0 {
+		l.Unknown("", at, "whether process %d has other namespaces is not known (%s)", l.Machine.PID, strings.Join(unread, ", ")).AsRoot(l.Machine)
+	}
+}
+
+// inert says that a process was given CAP_IPC_LOCK in vain: in a bounding set that
+// somebody has made smaller, and not in effect.
+func inert(status machine.Reading) string {
+	text, _ := status.Line("CapBnd")
+	bounding, err := strconv.ParseUint(text, 16, 64)
+	const capSysAdmin = 21
+	if err != nil || bounding>>capIPCLock&1 == 0 || bounding>>capSysAdmin&1 != 0 {
+		return ""
+	}
+	return "; it was given CAP_IPC_LOCK (CapBnd), which for a user that is not root has to be ambient"
+}

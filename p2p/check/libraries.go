@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package check
+
+import (
+	"path"
+	"regexp"
+	"strings"
+
+	"github.com/gpurdma/gpurdma/p2p/drivers"
+)
+
+// IBDir is the directory of an RDMA device.
+func IBDir(n drivers.NIC) string { return path.Join("sys/class/infiniband", n.Name) }
+
+// VerbsDirs are where distributions put libraries.
+var VerbsDirs = []string{"usr/lib64", "usr/lib/x86_64-linux-gnu", "usr/lib/aarch64-linux-gnu", "usr/lib", "usr/local/lib", "lib64", "lib/x86_64-linux-gnu", "lib/aarch64-linux-gnu"}
+
+// providerNames is how a libibverbs names the libraries of its providers: it has
+// the number of its private interface, and mostly a directory.
+var providerNames = regexp.MustCompile(`((?:/[\w.+@-]+)*/)?lib%s-rdmav(\d+)\.so`)
+
+// ProvidersIn are all matches of providerNames. A library has a hundred thousand
+// bytes, which the expression takes long for: it gets the strings that may match.
+func ProvidersIn(library string) (out [][]string) {
+	for {
+		at := strings.Index(library, "lib%s-rdmav")
+		if at < 0 {
+			return out
+		}
+		begin := strings.LastIndexByte(library[:at], 0) + 1
+		end := len(library)
+		if n := strings.IndexByte(library[at:], 0); n >= 0 {
+			end = at + n
+		}
+		out = append(out, providerNames.FindAllStringSubmatch(library[begin:end], -1)...)
+		library = library[end:]
+	}
+}
+
+// ProviderNames are the names of providers' libraries in a libibverbs, one a line.
+func ProviderNames(library []byte) []byte {
+	var out []byte
+	for _, m := range ProvidersIn(string(library)) {
+		out = append(append(out, m[0]...), '\n')
+	}
+	return out
+}

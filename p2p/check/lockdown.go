@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package check
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/gpurdma/gpurdma/p2p/machine"
+)
+
+// LockdownMode is the mode that the kernel is in; "" if that is not understood.
+func LockdownMode(l *Look) (string, machine.Reading) {
+	r := l.Read("sys/kernel/security/lockdown")
+	_, rest, _ := strings.Cut(r.Text, "[")
+	mode, _, ok := strings.Cut(rest, "]")
+	if !ok {
+		mode = ""
+	}
+	return mode, r
+}
+
+// lockedDown reports a kernel that is known to refuse what setpci does.
+func lockedDown(l *Look) bool {
+	mode, r := LockdownMode(l)
+	return r.Err == nil && mode != "" && mode != "none"
+}
+
+// Unlocked is a remedy by a command that changes a device's registers. Under lockdown,
+// which refuses that, it is instead, without the command.
+func Unlocked(l *Look, f *Finding, change, command, weakens, instead string) {
+	if lockedDown(l) {
+		change, command = instead+": the kernel is locked down, and refuses "+strings.Fields(command)[0], ""
+	}
+	f.Fix(change, command, weakens)
+}
+
+// UnreadLog reports a log that nobody may read.
+func UnreadLog(l *Look, log *machine.KernelLog) {
+	f := l.Unread("", machine.Reading{Where: log.Where, Err: log.Err})
+	if errors.Is(log.Err, machine.ErrNotCopied) {
+		return
+	}
+	if log.Where == machine.AskedLog {
+		f.Fix("look again as root; in a container, with CAP_SYSLOG", "--cap-add SYSLOG", "")
+		return
+	}
+	f.AsRoot(l.Machine)
+}
+
+// Plural is "1 line", "2 lines".
+func Plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package check
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+
+	"github.com/gpurdma/gpurdma/p2p"
+	"github.com/gpurdma/gpurdma/p2p/machine"
+)
+
+// Quiet reports a log without a line that is looked for. What was overwritten
+// may have had one.
+func (l *Look) Quiet(log *machine.KernelLog, read string) {
+	if log.Cut {
+		l.Unknown("", log.At(), "%s; older lines are overwritten", read).SetAside().
+			Fix("look through the journal, or give the kernel a larger log and look after the next start", "journalctl -k --grep 'DMAR|AMD-Vi|arm-smmu|P2PDMA|NVRM'", "")
+		return
+	}
+	l.Pass("", log.At(), "%s", read)
+}
+
+// FaultedIn says whose BAR a fault's address is in.
+func FaultedIn(l *Look, line string) string {
+	m := p2p.FaultAddress.FindStringSubmatch(line)
+	if m == nil {
+		return ""
+	}
+	at, err := strconv.ParseUint(m[1], 0, 64)
+	if err != nil {
+		return ""
+	}
+	for _, f := range l.Endpoints() {
+		for _, bar := range f.BARs {
+			if at >= bar.Start && at-bar.Start < bar.Size {
+				return fmt.Sprintf("; the address is in BAR %d of %s", bar.Index, f.Name)
+			}
+		}
+	}
+	return ""
+}
+
+// hit is a line that a pattern matches.
+type hit struct {
+	Line    string
+	Pattern p2p.Pattern
+}
+
+// shownLines is of how many lines a check tells.
+const shownLines = 3
+
+// Of are a check's lines, the latest of each pattern, if they name a device that
+// matters or none at all.
+func Of(k *machine.KernelLog, l *Look, check string) []hit {
+	var out []hit
+	seen := map[*regexp.Regexp]bool{}
+	for _, line := range slices.Backward(k.Lines) {
+		for _, p := range p2p.Patterns {
+			if p.Check != check || !p.Match.MatchString(line) || !l.concerns(line) {
+				continue
+			}
+			if !seen[p.Match] {
+				seen[p.Match] = true
+				out = append(out, hit{line, p})
+			}
+			break // a line says one thing
+		}
+		if len(out) == shownLines {
+			break
+		}
+	}
+	return out
+}
+
+// concerns reports a line on no PCI function, or on one of those looked at.
+func (l *Look) concerns(line string) bool {
+	names := p2p.PciAddress.FindAllString(line, -1)
+	if m := p2p.XidDevice.FindStringSubmatch(line); m != nil {
+		names = append(names, m[1]+".0")
+	}
+	return len(names) == 0 || slices.ContainsFunc(names, func(name string) bool {
+		a, err := machine.ParseAddr(name)
+		return err == nil && l.matter()[a]
+	})
+}
+
+// matter are the functions looked at. A log can have a line for each of
+// thousands of errors, so they are gathered once.
+func (l *Look) matter() map[machine.Addr]bool {
+	return Once(l, "functions that matter", func() map[machine.Addr]bool {
+		out := map[machine.Addr]bool{}
+		for _, f := range l.All() {
+			out[f.PCI] = true
+		}
+		// Of a host bridge the kernel names the function that stands for it.
+		for _, f := range l.Endpoints() {
+			if f.Err != nil {
+				continue
+			}
+			h := l.Machine.HostBridge(l.Machine.Node(f.PCI))
+			if h.Err == nil && !h.Empty {
+				out[h.First.Addr] = true
+			}
+		}
+		return out
+	})
+}
+
+// Log is the kernel's log, read once.
+func (l *Look) Log() *machine.KernelLog {
+	return Once(l, "kernel log", l.Machine.KernelLog)
+}

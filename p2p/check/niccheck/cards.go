@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package niccheck
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/gpurdma/gpurdma/internal/pci"
+	"github.com/gpurdma/gpurdma/p2p/check"
+	"github.com/gpurdma/gpurdma/p2p/drivers"
+	"github.com/gpurdma/gpurdma/p2p/machine"
+)
+
+// classNetwork is the base class of network controllers, classInfiniBand the
+// class of those that have no other use than RDMA.
+const (
+	classNetwork    = 0x02
+	classInfiniBand = 0x0207
+)
+
+// networkFunctions are the network controllers of the PCI tree. unread are
+// functions of which it cannot be told whether they are; the error is of the list.
+func networkFunctions(l *check.Look) (all []pci.Function, unread []lostNIC, err error) {
+	names, err := l.Machine.Sys.List("bus/pci/devices")
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, name := range names {
+		a, err := pci.ParseAddr(name)
+		if err != nil {
+			continue
+		}
+		class, ok := drivers.SeenClass(l.Machine, a)
+		if !ok {
+			class, err = l.Machine.Sys.ReadUint("bus/pci/devices/"+name+"/class", 24)
+		}
+		if err == nil && class>>16 != classNetwork {
+			continue
+		}
+		f, err2 := pci.ReadFunction(l.Machine.Sys, a)
+		switch err = machine.FirstError(err, err2); {
+		case err == nil:
+			all = append(all, f)
+		case l.Machine.Sys.Exists("bus/pci/devices/" + name): // not gone meanwhile
+			unread = append(unread, lostNIC{pci: a, err: err})
+		}
+	}
+	return all, unread, nil
+}
+
+// cardModule is the module that makes RDMA devices of cards that are known by
+// their numbers, whatever is bound to them; "" of others.
+func cardModule(vendor, device uint16) string {
+	const (
+		amazon, efa   = 0x1d0f, 0xefa0 // to efaf
+		alibaba, elas = 0x1ded, 0x107f
+		connectIB     = 0x1011 // the first of Mellanox's for mlx5
+	)
+	switch {
+	case vendor == machine.VendorMellanox && device >= connectIB:
+		return "mlx5_ib"
+	case vendor == machine.VendorMellanox:
+		return "mlx4_ib"
+	case vendor == amazon && device&^0xf == efa:
+		return "efa"
+	case vendor == alibaba && device == elas:
+		return "erdma"
+	}
+	return ""
+}
+
+// rdmaCards are the modules that would make RDMA devices of the PCI functions
+// there are, and these. known is false where not all functions can be read.
+func rdmaCards(l *check.Look) (modules, functions []string, known bool) {
+	all, unread, err := networkFunctions(l)
+	for _, f := range all {
+		module := drivers.RdmaDrivers[f.Driver].Module
+		if module == "" {
+			module = cardModule(f.Vendor, f.Device)
+		}
+		if module == "" && f.Class>>8 != classInfiniBand {
+			continue
+		}
+		functions = append(functions, f.Addr.String())
+		if module != "" && !slices.Contains(modules, module) {
+			modules = append(modules, module)
+		}
+	}
+	return modules, functions, err == nil && len(unread) == 0
+}
+
+// noNIC says what is missing for there to be an RDMA device.
+func noNIC(l *check.Look) {
+	at := []string{"/sys/class/infiniband"}
+	modules, functions, known := rdmaCards(l)
+	switch {
+	case len(modules) > 0:
+		l.Fail("", at, "none, of %s", check.Some(functions)).Fix("load the RDMA driver of the NIC", "modprobe -a "+strings.Join(modules, " "), "")
+	case len(functions) > 0:
+		l.Fail("", at, "none, of %s", check.Some(functions)).Fix("load the RDMA driver of the NIC", "", "")
+	case known:
+		l.Fail("", at, "none, and no PCI function is an RDMA NIC that is known here").Fix("put an RDMA NIC into the machine, or load its driver if it is another", "", "")
+	default:
+		l.Fail("", at, "none").Fix("load the RDMA driver of the NIC, if there is one", "", "")
+	}
+}

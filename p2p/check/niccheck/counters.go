@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package niccheck
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/p2p"
+	"github.com/gpurdma/gpurdma/p2p/check"
+	"github.com/gpurdma/gpurdma/p2p/drivers"
+	"github.com/gpurdma/gpurdma/p2p/machine"
+)
+
+func lostPackets(l *check.Look) {
+	perPort(l, ibvfd.LinkEthernet, func(name string, n drivers.NIC, p ibvfd.PortInfo) {
+		if n.Software {
+			l.Say(p2p.ResultSkip, name, nil, "no hardware")
+			return
+		}
+		if down(l, name, n, p) {
+			return
+		}
+		at := []string{"/" + check.PortDir(n, p, "hw_counters")}
+		all, bad := l.Machine.Losses(n.Name, p.Num)
+		grown := grown(l, name)
+		lost := slices.DeleteFunc(slices.Clone(all), func(c machine.Count) bool { return c.N == 0 })
+		var text []string
+		for _, c := range lost {
+			text = append(text, c.String())
+		}
+		switch {
+		case len(grown) > 0:
+			controlled(l, n, p, l.Warn(name, at, "while the proof ran, on a port that others use as well: %s", strings.Join(grown, ", ")))
+		case len(lost) > 0:
+			controlled(l, n, p, l.Warn(name, at, "since the driver was loaded: %s", strings.Join(text, ", ")))
+		case bad.Err != nil:
+			l.Unread(name, bad)
+		case !slices.ContainsFunc(all, func(c machine.Count) bool { return !slices.Contains(machine.Discards, c.Name) }):
+			l.Unknown(name, at, "no counter of lost packets is known here of %s", n.Importer.DriverName())
+		default:
+			l.Pass(name, at, "none, by %s", check.Plural(len(all), "counter"))
+		}
+	})
+}
+
+// controlled adds to lost packets whether the port's network device has flow control.
+func controlled(l *check.Look, n drivers.NIC, p ibvfd.PortInfo, f *check.Finding) {
+	f.Remedy = &p2p.Remedy{Change: l.Check.Fix.Change, Command: l.Check.Fix.Command}
+	addressed(f, n, p)
+	devs := netDevs(n, p)
+	if l.Subject.Live.PFC == nil || len(devs) == 0 {
+		return
+	}
+	on, err := l.Subject.Live.PFC(devs[0])
+	switch {
+	case err != nil: // most often it has no such configuration: the switch and ECN may still help
+	case len(on) == 0:
+		f.Read += fmt.Sprintf("; PFC is off on %s", devs[0])
+	default:
+		f.Read += fmt.Sprintf("; PFC is on on %s for priority %s", devs[0], strings.Trim(fmt.Sprint(on), "[]"))
+		f.Fix("see that the traffic has a priority for which PFC is on, and that the switch's ports have it, too", "", "")
+	}
+}
+
+// grown are a port's counters of losses that grew during proofs.
+func grown(l *check.Look, port string) []string {
+	var out []string
+	for _, p := range l.Pairs {
+		if p.Proof == nil {
+			continue
+		}
+		for _, text := range p.Proof.Watch.Losses {
+			if rest, ok := strings.CutPrefix(text, port+": "); ok && !slices.Contains(out, rest) {
+				out = append(out, rest)
+			}
+		}
+	}
+	return out
+}

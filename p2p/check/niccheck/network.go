@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package niccheck
+
+import (
+	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/p2p"
+	"github.com/gpurdma/gpurdma/p2p/check"
+	"github.com/gpurdma/gpurdma/p2p/drivers"
+)
+
+var Network = []check.Check{
+	{ID: "NET-GID", Title: "There is a GID for RoCE v2 and IPv4", Worst: p2p.ResultFail, Run: gid,
+		Expect: "a GID of type RoCE v2 with an IPv4 address", Why: "Programs connect by a GID. Most take one of RoCE v2 with an IPv4 address, and fail, or choose one that is not routed, where there is none.",
+		Fix: p2p.Remedy{Change: "give the network device an IPv4 address", Command: "ip addr add ADDRESS/24 dev NETDEV"}, Ref: "NVIDIA/nccl#769, #426"},
+	{ID: "NET-GID-NS", Title: "The GIDs' network device is in this namespace", Worst: p2p.ResultFail, Run: gidNamespace,
+		Expect: "a GID table that is not empty", Why: "A container sees the GIDs of the network devices that it has: of others the table is empty, and nothing connects.",
+		Fix: p2p.Remedy{Change: "use the host's network, or give the container the network device"}, Ref: "NVIDIA/nccl#1573"},
+	{ID: "NET-LINK", Title: "Network devices are up, and take large packets", Worst: p2p.ResultFail, Run: netLink,
+		Expect: "up, with an MTU of 4192 or more", Why: "A machine of which no NIC is up moves nothing, and neither does a port whose network device is down. RoCE's packets of 4096 bytes have to fit with their headers, or they are smaller.",
+		Fix: p2p.Remedy{Change: "set it up, with an MTU of 9000", Command: "ip link set NETDEV up mtu 9000"}, Ref: "Documentation/networking/operstates.rst"},
+	{ID: "NET-MTU", Title: "All NICs have one MTU", Worst: p2p.ResultWarn, Run: netMTU,
+		Expect: "one MTU", Why: "RoCE's packets are as large as the MTU of the network device lets them be, of 256 to 4096 bytes. Queue pairs agree on the smaller one; one NIC that differs slows its peers down.",
+		Fix: p2p.Remedy{Change: "set all to one MTU", Command: "ip link set NETDEV mtu 9000"}, Ref: "iboe_get_mtu()"},
+	{ID: "NET-PFC", Title: "The network loses no packets", Worst: p2p.ResultWarn, Run: lostPackets,
+		Expect: "no packet out of sequence, none sent again", Why: "RoCE without flow control (PFC) or congestion control (ECN) loses packets under load, and each loss costs a round trip and more. That packets are lost the NIC counts; whether PFC is on its network device is asked, on this machine.",
+		Fix: p2p.Remedy{Change: "configure PFC or ECN on NIC and switch", Command: "dcb pfc set dev NETDEV prio-pfc 3:on"}, Ref: "/sys/class/infiniband/*/ports/*/hw_counters"},
+	{ID: "NET-IPV6LL", Title: "There are addresses beyond link-local ones", Worst: p2p.ResultWarn, Run: linkLocal,
+		Expect: "a GID that is routed", Why: "Link-local GIDs look alike on all ports of a host, and reach no other subnet.",
+		Fix: p2p.Remedy{Change: "give the network device an IPv4 address", Command: "ip addr add ADDRESS/24 dev NETDEV"}, Ref: "NVIDIA/nccl#1131"},
+	{ID: "NET-SM", Title: "InfiniBand has a subnet manager", Worst: p2p.ResultFail, Run: subnetManager,
+		Expect: "an sm_lid other than 0", Why: "Without one, ports get no address.",
+		Fix: p2p.Remedy{Change: "see that the fabric's one runs, on a switch or on one of the hosts, and that this port reaches it"}, Ref: "opensm(8)"},
+	{ID: "NET-LOOPBACK", Title: "The proof does not need the network", Worst: p2p.ResultWarn, Run: loopback,
+		Expect: "both ends on one port", Why: "The proof, and dmabuf-reg verify, move their bytes over one port and back: faults of the network do not blame the GPU.", Ref: "dmabuf-reg verify"},
+}
+
+// perPort runs f for each port of a link layer.
+func perPort(l *check.Look, layer ibvfd.LinkLayer, f func(name string, n drivers.NIC, p ibvfd.PortInfo)) {
+	for _, n := range l.Subject.NICs {
+		for _, p := range n.Ports {
+			switch p.LinkLayer {
+			case layer:
+				f(drivers.PortName(n, p), n, p)
+			case ibvfd.LinkUnspecified:
+				if l.Read(check.PortDir(n, p, "link_layer")).Text == check.OwnNetwork {
+					continue
+				}
+				l.Unknown(drivers.PortName(n, p), []string{"/" + check.PortDir(n, p, "link_layer")}, "what network it is on is not known")
+			}
+		}
+	}
+	if len(l.Found) == 0 {
+		l.Skip("no port of %v", layer)
+	}
+}
+
+// perRoCE runs f for each Ethernet port but those of iWARP, which connect by IP
+// addresses, over TCP: they have no GIDs that matter, and no packets of RoCE.
+func perRoCE(l *check.Look, f func(name string, n drivers.NIC, p ibvfd.PortInfo)) {
+	perPort(l, ibvfd.LinkEthernet, func(name string, n drivers.NIC, p ibvfd.PortInfo) {
+		if kind := check.Kind(l, n); check.IsIWARP(kind) {
+			l.Say(p2p.ResultSkip, name, kind.At(), "iWARP, which connects by IP addresses")
+			return
+		}
+		f(name, n, p)
+	})
+}
+
+// down skips a port that is not in use, and leaves open one whose state cannot be
+// read: what it lacks is no fault.
+func down(l *check.Look, name string, n drivers.NIC, p ibvfd.PortInfo) bool {
+	state := l.Read(check.PortDir(n, p, "state"))
+	switch {
+	case p.State == ibvfd.PortActive:
+		return false
+	case state.Err != nil:
+		l.Unread(name, state)
+	case p.State < ibvfd.PortDown || p.State > ibvfd.PortArmed:
+		l.Unknown(name, state.At(), "the port's state is %q", state.Text)
+	default:
+		l.Say(p2p.ResultSkip, name, state.At(), "the port is not in use: %s", state.Text)
+	}
+	return true
+}
+
+// lent reports a NIC with virtual functions: programs use those.
+func lent(l *check.Look, n drivers.NIC) bool {
+	if n.Importer.PCI == nil {
+		return false
+	}
+	lenders := check.Once(l, "physical functions with virtual ones", func() map[string]bool {
+		out := map[string]bool{}
+		names, _ := l.List("sys/bus/pci/devices")
+		for _, name := range names {
+			if r := l.Link("sys/bus/pci/devices", name, "physfn"); r.Err == nil {
+				out[check.Base(r.Text)] = true
+			}
+		}
+		return out
+	})
+	return lenders[n.Importer.PCI.String()]
+}
+
+func subnetManager(l *check.Look) {
+	perPort(l, ibvfd.LinkInfiniBand, func(name string, n drivers.NIC, p ibvfd.PortInfo) {
+		r := l.Read(check.PortDir(n, p, "sm_lid"))
+		lid, ok := r.Number()
+		switch {
+		case !ok:
+			l.Unknown(name, r.At(), "%s", check.OrText(r))
+		case lid == 0:
+			l.Fail(name, r.At(), "0")
+		default:
+			l.Pass(name, r.At(), "%s", r.Text)
+		}
+	})
+}
+
+func loopback(l *check.Look) {
+	check.PerProof(l, "no data was moved", func(name string, p p2p.Pair) {
+		if r := p.Proof.Steps[p2p.RungWrite].Result; r == p2p.ResultPass || r == p2p.ResultFail {
+			l.Pass(name, nil, "both ends were on one port of %s", p.NIC.Name)
+		}
+	})
+}

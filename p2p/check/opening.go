@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package check
+
+import (
+	"errors"
+	"io/fs"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/p2p"
+)
+
+// Opening is the remedy of a pair's redirects. For pairs that reach the memory once
+// their ports are open it is the one that Combine gives them, and nothing beyond
+// that is opened for them. For others that gain by it, it has those ports, too: the
+// kernel keeps one list. Where open ports help nothing, what does is the remedy.
+func Opening(l *Look, p p2p.Pair) *p2p.Remedy {
+	var some func(p2p.Pair) bool
+	at := &l.parameters.all
+	switch {
+	case p.Opens():
+		some, at = p2p.Pair.Opens, &l.parameters.needed
+	case p2p.Gains(l.Machine, p):
+		some = func(o p2p.Pair) bool { return o.Opens() || p2p.Gains(l.Machine, o) }
+	default:
+		return p.Remedy.OfAll()
+	}
+	if *at == nil {
+		r := p2p.OpenPorts(l.Machine, p2p.Redirects(slices.DeleteFunc(slices.Clone(l.Pairs), func(o p2p.Pair) bool { return !some(o) })))
+		*at = &r
+	}
+	r := **at
+	return &r
+}
+
+// Opened reports whether a device file can be opened. One that cannot be is of the
+// result bad. missing says that there is none.
+func Opened(l *Look, bad p2p.Result, scope, name string) (f *Finding, missing bool) {
+	file, where, _ := l.Machine.Locate(name)
+	at := []string{where}
+	switch err := l.Subject.Live.Opens(file); {
+	case err == nil:
+		return l.Pass(scope, at, "it can be opened"), false
+	case errors.Is(err, unix.EPERM):
+		return l.Say(bad, scope, at, "EPERM: a device filter is in the way").Fix("give the container the device", "--device "+where, ""), false
+	case errors.Is(err, unix.EACCES):
+		f = l.Say(bad, scope, at, "EACCES: the file's mode and groups")
+		if strings.HasPrefix(name, "dev/infiniband/") {
+			f.Fix("give the file the mode that the kernel makes it with", "chmod 666 "+where, "every user of the machine may use the NIC")
+		}
+		return f, false
+	case errors.Is(err, fs.ErrNotExist):
+		return l.Say(bad, scope, at, "it is not there").Fix("load the driver; in a container, give it the device", "--device "+where, ""), true
+	default:
+		return l.Unknown(scope, at, "%v", err), false
+	}
+}

@@ -1,0 +1,367 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package paircheck
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gpurdma/gpurdma/internal/errno"
+	"github.com/gpurdma/gpurdma/internal/pci"
+	"github.com/gpurdma/gpurdma/p2p"
+	"github.com/gpurdma/gpurdma/p2p/check"
+	"github.com/gpurdma/gpurdma/p2p/drivers"
+	"github.com/gpurdma/gpurdma/p2p/machine"
+	"github.com/gpurdma/gpurdma/p2p/p2pdma"
+	"github.com/gpurdma/gpurdma/placement"
+)
+
+var Decision = []check.Check{
+	{ID: "P2P-VERDICT", Title: "The kernel lets the NIC reach the GPU", Worst: p2p.ResultFail, Run: verdict,
+		Expect: "bus address, or through the host bridge", Why: "amdgpu, xe and vfio-pci ask this decision. NVIDIA's driver does not: there the hardware may still not route what the kernel would refuse.",
+		Fix: p2p.Remedy{Change: "use a NIC below the GPU's switch"}, Ref: "calc_map_type_and_dist(), drivers/pci/p2pdma.c"},
+	{ID: "P2P-ACS-LIST", Title: "No port on the way redirects to the root", Worst: p2p.ResultFail, Run: acsList,
+		Expect: "neither request redirect, completion redirect nor egress control", Why: "A port that redirects sends traffic between two devices below one switch to the root, which may not send it back.",
+		Fix: p2p.Remedy{Change: "let the ports on the way pass peer-to-peer traffic", Command: "pci=disable_acs_redir=PORTS", Weakens: "devices below these ports reach each other past the IOMMU: not for machines that give them to different guests"}, Ref: "pci_bridge_has_acs_redir(), drivers/pci/p2pdma.c"},
+	{ID: "P2P-WHITELIST", Title: "The kernel trusts the host bridge", Worst: p2p.ResultWarn, Run: hostBridges,
+		Expect: "an AMD processor from Zen on, or a host bridge of the kernel's list", Why: "Traffic between two root ports passes the root complex, and not every one passes it on. It matters to pairs without a common bridge, or with ACS in the way.",
+		Fix: p2p.Remedy{Change: "use NICs below the GPUs' switches: no software makes a root complex pass traffic"}, Ref: "pci_p2pdma_whitelist, drivers/pci/p2pdma.c"},
+	{ID: "P2P-CACHE", Title: "A changed ACS setting counts", Worst: p2p.ResultWarn, Run: cached,
+		Expect: "a GPU whose driver asks anew each time", Why: "The kernel keeps its decision for providers with registered peer-to-peer memory and for vfio-pci: what setpci changes later has no effect until the driver is bound anew.",
+		Fix: p2p.Remedy{Change: "after a change of ACS, unbind and bind the GPU's driver, or reboot"}, Ref: "drivers/pci/p2pdma.c"},
+	{ID: "P2P-NV-GATE", Title: "NVIDIA's gate lets the NIC attach", Worst: p2p.ResultFail, Run: nvidiaGate,
+		Expect: "no ENOTSUPP (524)", Why: "On Grace's, Altra's and AmpereOne's chipsets NVIDIA's driver asks for a common switch, unless the CPU caches the GPU's memory, and answers errno 524, which programs print as “Unknown error 524”.",
+		Fix: p2p.Remedy{Change: "use a NIC below the GPU's switch, or open the gate", Command: "options nvidia NVreg_GrdmaPciTopoCheckOverride=1", Weakens: "the hardware may not route the traffic: prove it before you rely on it"}, Ref: "nv_grdma_pci_topology_supported(), nv-pci.c; _checkP2pChipsetSupport(), osinit.c"},
+	{ID: "P2P-NV-FORCEPCIE", Title: "A coherent GPU's PCIe mapping is let through", Worst: p2p.ResultWarn, Run: forcePCIe,
+		Expect: "GPU and NIC in one IOMMU group", Why: "For memory exported with the PCIe mapping flag NVIDIA's driver asks that both are in one IOMMU group, and answers 524 otherwise.",
+		Fix: p2p.Remedy{Change: "for these NICs export without that flag: they then reach the memory over C2C"}, Ref: "nv_pci_is_valid_topology_for_direct_pci(), nv-pci.c; openucx/ucx#11571"},
+	{ID: "P2P-DIST", Title: "Each GPU has a NIC near by", Worst: p2p.ResultWarn, Run: nearest,
+		Expect: "a NIC below a common bridge or on the same NUMA node", Why: "A program that takes a farther NIC goes over the root, or over the link between sockets.",
+		Fix: p2p.Remedy{Change: "bind each GPU's traffic to the NIC that is nearest"}, Ref: "NVIDIA/nccl#1151"},
+	{ID: "P2P-DMAMASK", Title: "The NIC can write the GPU's addresses", Worst: p2p.ResultFail, Run: dmaMask,
+		Expect: "the BAR ends below the NIC's address bits, or an IOMMU translates", Why: "A NIC with fewer address bits than the BAR's place needs cannot reach it.",
+		Fix: p2p.Remedy{Change: "let the firmware place the BARs lower, or let an IOMMU translate", Command: p2p.Translating, Weakens: p2p.UndoesPT}, Ref: "ROCm/ROCR-Runtime#355"},
+}
+
+func verdict(l *check.Look) {
+	near := map[string]bool{} // GPUs with a NIC on their own node that the kernel lets pass
+	for _, p := range l.Pairs {
+		if node := pairNodes(l, p); p.Prediction.Decision.Supported == placement.Yes && node[0] == node[1] && node[0] >= 0 {
+			near[p.GPU.Name] = true
+		}
+	}
+	check.PerPair(l, func(p p2p.Pair) {
+		d, name := p.Prediction.Decision, p.Name()
+		why := strings.Join(d.Why, "; ")
+		switch {
+		case p.NIC.Importer.PCI == nil || p.NIC.Importer.Kind == drivers.NoImporter:
+			return // the NIC's own checks say so
+		case d.Supported == placement.Yes:
+			supported(l, p, near[p.GPU.Name])
+		case d.Supported == placement.AnswerUnknown:
+			l.Unknown(name, nil, "%s", why).Remedy = p.Remedy.OfAll()
+		case drivers.AsksKernel(p.GPU.Exporter):
+			l.Fail(name, nil, "%s", why).Remedy = p.Remedy
+		default:
+			f := l.Warn(name, nil, "%v does not ask the kernel, which says: %s", p.GPU.Exporter.Class, why)
+			switch {
+			case len(d.Redirects) > 0: // it is below one switch already
+				f.Remedy = check.Opening(l, p)
+			case p.GPU.Exporter.PCI != nil && l.Machine.Unswitched(*p.GPU.Exporter.PCI):
+				f.Fix(machine.GuestSwitch, "", "")
+			}
+		}
+	})
+	if len(l.Found) == 0 {
+		l.Skip("no NIC on PCI that imports dma-bufs")
+	}
+}
+
+// supported passes a pair that the kernel lets pass. Over the link between sockets the
+// traffic is slower, and not every processor passes it: a warning where the GPU has
+// no NIC on its own side that the kernel lets pass.
+func supported(l *check.Look, p p2p.Pair, near bool) {
+	d, name, node := p.Prediction.Decision, p.Name(), pairNodes(l, p)
+	if d.Type != p2pdma.MapThroughHostBridge || node[0] < 0 || node[1] < 0 || node[0] == node[1] {
+		l.Pass(name, nil, "%v", d.Type)
+		return
+	}
+	read := fmt.Sprintf("%v, and from node %d to node %d: over the link between sockets", d.Type, node[0], node[1])
+	at := []string{"/sys/bus/pci/devices/" + p.GPU.Exporter.PCI.String() + "/numa_node", "/sys/bus/pci/devices/" + p.NIC.Importer.PCI.String() + "/numa_node"}
+	if near {
+		l.Pass(name, at, "%s", read)
+		return
+	}
+	l.Warn(name, at, "%s", read).Fix("put a NIC into a slot of the GPU's socket", "", "").Expect = "bus address, or through the host bridge of one socket"
+}
+
+// pairNodes are the NUMA nodes of a pair's functions, negative if they are not known.
+func pairNodes(l *check.Look, p p2p.Pair) (node [2]int) {
+	for i, a := range []*machine.Addr{p.GPU.Exporter.PCI, p.NIC.Importer.PCI} {
+		if node[i] = -1; a != nil {
+			node[i] = check.NodeOf(l, *a)
+		}
+	}
+	return node
+}
+
+func acsList(l *check.Look) {
+	check.PerPair(l, func(p p2p.Pair) {
+		d, name := p.Prediction.Decision, p.Name()
+		if d.Common == nil {
+			// ACS does not decide, unless a hypervisor hides a bridge of both.
+			if l.Machine.Virtual.Is == placement.Yes && p.Real() {
+				l.Unknown(name, nil, "no common bridge is seen; %s", machine.InventedTree).Fix("look at the host", "", "")
+			}
+			return
+		}
+		var on []string
+		for _, r := range d.Redirects {
+			on = append(on, r.String())
+		}
+		fix := check.Opening(l, p)
+		switch {
+		case len(on) > 0 && !drivers.AsksKernel(p.GPU.Exporter) && !p2p.Gains(l.Machine, p):
+			l.Warn(name, nil, "%s; something else is in the way", strings.Join(on, ", ")).Remedy = fix
+		case len(on) > 0 && (d.Supported == placement.Yes || !drivers.AsksKernel(p.GPU.Exporter)):
+			l.Warn(name, nil, "%s: the traffic goes over the root", strings.Join(on, ", ")).Remedy = fix
+		case len(on) > 0:
+			l.Fail(name, nil, "%s", strings.Join(on, ", ")).Remedy = fix
+		case d.Unread != nil && d.Type != p2pdma.MapBusAddress:
+			l.Unknown(name, nil, "%v", d.Unread).AsRoot(l.Machine)
+		case d.Type == p2pdma.MapBusAddress:
+			l.Pass(name, nil, "none")
+		case d.Supported == placement.No:
+			l.Pass(name, nil, "none; something else is in the way")
+		default:
+			l.Pass(name, nil, "none; something else is not known")
+		}
+	})
+	if len(l.Found) == 0 {
+		l.Skip("no pair below a common bridge")
+	}
+}
+
+// overRoot are the roots that the traffic of some pair meets, or may.
+func overRoot(l *check.Look) map[string]bool {
+	over := map[string]bool{}
+	for _, p := range l.Pairs {
+		gpu, nic := p.GPU.Exporter.PCI, p.NIC.Importer.PCI
+		if gpu != nil && nic != nil && p.Prediction.Decision.Type != p2pdma.MapBusAddress {
+			over[l.Function(*gpu).Bus], over[l.Function(*nic).Bus] = true, true
+		}
+	}
+	return over
+}
+
+// hostBridges asks for each root that a GPU or NIC is below.
+func hostBridges(l *check.Look) {
+	cpu := l.Machine.CPU.Routes()
+	if cpu == placement.Yes {
+		l.Pass("", []string{"/proc/cpuinfo"}, "%v: all host bridges are trusted", l.Machine.CPU)
+		return
+	}
+	seen, over := map[string]bool{}, overRoot(l)
+	for _, f := range l.Endpoints() {
+		if f.Err != nil || seen[f.Bus] {
+			continue
+		}
+		seen[f.Bus] = true
+		h := l.Machine.HostBridge(l.Machine.Node(f.PCI))
+		ok, why := p2pdma.Trusts(l.Machine.Kernel, h, true)
+		if cpu == placement.AnswerUnknown && ok == placement.No {
+			ok, why = cpu, why+", and the processor is not known"
+		}
+		at := []string{"/sys/devices/" + f.Bus}
+		switch {
+		case ok == placement.Yes:
+			l.Pass(f.Bus, at, "%s", why)
+		case !over[f.Bus]:
+			l.Say(p2p.ResultSkip, f.Bus, at, "%s; no pair here goes over it", why)
+		case ok == placement.No && l.Machine.Unswitched(f.PCI):
+			l.Warn(f.Bus, at, "%s; %s", why, machine.InventedTree).Fix(machine.GuestSwitch, "", "")
+		case ok == placement.No:
+			l.Warn(f.Bus, at, "%s", why)
+		default:
+			l.Unknown(f.Bus, at, "%s", why)
+		}
+	}
+	if len(seen) == 0 {
+		l.Skip("no GPU and no NIC on PCI")
+	}
+}
+
+func cached(l *check.Look) {
+	for _, g := range l.GPUs {
+		if g.Exporter.PCI == nil {
+			continue
+		}
+		f := l.Function(*g.Exporter.PCI)
+		there, where := l.There("sys", f.Dir, "p2pmem")
+		switch {
+		case f.Err != nil || there == placement.AnswerUnknown:
+			l.Unknown(f.Name, where, "not known")
+		case there == placement.Yes || slices.Contains(drivers.VfioDrivers, f.Driver):
+			l.Warn(f.Name, where, "%s has peer-to-peer memory registered: the kernel keeps its decisions", f.Driver)
+		case f.Driver == "":
+			l.Unknown(f.Name, where, "no driver: whether one would have peer-to-peer memory registered is not known")
+		case !g.Exporter.Read():
+			l.Unknown(f.Name, where, "%s is not a driver whose source was read: whether it asks anew each time is not known", f.Driver)
+		default:
+			l.Pass(f.Name, where, "the decision is made anew each time")
+		}
+	}
+	if len(l.Found) == 0 {
+		l.Skip("no GPU on PCI")
+	}
+}
+
+func nvidiaGate(l *check.Look) {
+	any := false
+	check.PerPair(l, func(p p2p.Pair) {
+		if p.GPU.Exporter.Class != drivers.ClassNVIDIA {
+			return
+		}
+		any = true
+		name, at := p.Name(), []string{"/proc/driver/nvidia/params"}
+		switch {
+		case p.Prediction.Errno == errno.ENOTSUPP:
+			l.Fail(name, at, "%s", strings.Join(p.Prediction.Why, "; "))
+		case p.Prediction.Outcome == drivers.Direct || p.Prediction.Stage == drivers.StageDriver:
+			l.Pass(name, at, "it is let through")
+		case p.Prediction.Outcome == drivers.OutcomeUnknown:
+			l.Unknown(name, at, "%s", strings.Join(p.Prediction.Why, "; ")).Remedy = p.Remedy.OfAll()
+		}
+	})
+	if !any && len(l.Found) == 0 {
+		l.Skip("no GPU of NVIDIA's")
+	}
+}
+
+func forcePCIe(l *check.Look) {
+	any := false
+	apart, groups := map[string][]string{}, map[string]machine.Reading{}
+	var order []string
+	for _, p := range l.Pairs {
+		coherent := placement.No
+		switch {
+		case p.GPU.Exporter.Class == drivers.ClassNVIDIACoherent:
+			coherent = placement.Yes
+		case p.GPU.Exporter.Driver == "nvidia":
+			coherent = check.Coherent(l)
+		}
+		if coherent == placement.No || p.GPU.Exporter.PCI == nil || p.NIC.Importer.PCI == nil || p.NIC.Software {
+			continue
+		}
+		any = true
+		if coherent == placement.AnswerUnknown {
+			l.Unknown(p.GPU.Name, []string{"/proc/cpuinfo"}, "whether the processor caches the GPU's memory is not known")
+			continue
+		}
+		one, g, n := check.OneGroup(l, *p.GPU.Exporter.PCI, *p.NIC.Importer.PCI)
+		at := append(g.At(), n.At()...)
+		switch {
+		case one == placement.AnswerUnknown:
+			l.Unknown(p.Name(), at, "%v", errors.Join(g.Err, n.Err))
+		case one == placement.Yes && g.Gone():
+			l.Pass(p.Name(), at, "both in none: there is no IOMMU")
+		case one == placement.Yes:
+			l.Pass(p.Name(), at, "both in group %s", check.Base(g.Text))
+		default:
+			name := p.GPU.Name
+			if apart[name] == nil {
+				order, groups[name] = append(order, name), g
+			}
+			apart[name] = append(apart[name], fmt.Sprintf("%s (%s)", p.NIC.Name, cmp.Or(check.Base(n.Text), "none")))
+		}
+	}
+	// A warning, for not more than the mapping with that flag is concerned: without it
+	// the gate lets a coherent GPU pass, and the NIC goes over C2C. One finding a GPU.
+	for _, name := range order {
+		l.Warn(name, groups[name].At(), "the GPU is in group %s, and these NICs are in others: %s", cmp.Or(check.Base(groups[name].Text), "none"), strings.Join(apart[name], ", "))
+	}
+	if !any {
+		l.Skip("no GPU whose memory the CPU caches")
+	}
+}
+
+func nearest(l *check.Look) {
+	byGPU := map[string][]p2p.Pair{}
+	var order []string
+	for _, p := range l.Pairs {
+		if p.NIC.Importer.PCI == nil || p.NIC.Software || p.GPU.Exporter.PCI == nil {
+			continue
+		}
+		if byGPU[p.GPU.Name] == nil {
+			order = append(order, p.GPU.Name)
+		}
+		byGPU[p.GPU.Name] = append(byGPU[p.GPU.Name], p)
+	}
+	if len(order) == 0 {
+		l.Skip("no pair on PCI")
+	}
+	rank := []string{"X", "PIX", "PXB", "PHB", "NODE", "SYS"}
+	for _, name := range order {
+		best, names := len(rank), []string{}
+		for _, p := range byGPU[name] {
+			i := slices.Index(rank, p.Letters.NVML)
+			if i >= 0 && i < best {
+				best, names = i, nil
+			}
+			if i == best {
+				names = append(names, p.NIC.Name)
+			}
+		}
+		switch {
+		case best == len(rank), rank[best] == "NODE" && check.NodeOf(l, *byGPU[name][0].GPU.Exporter.PCI) < 0 && !check.OneNode(l):
+			l.Unknown(name, nil, "the nodes are not known")
+		case rank[best] == "SYS":
+			l.Warn(name, nil, "all NICs are on another NUMA node: %s", strings.Join(names, ", ")).Fix("put a NIC into a slot of the GPU's socket", "", "")
+		default:
+			l.Pass(name, nil, "nearest (%s): %s", rank[best], strings.Join(names, ", "))
+		}
+	}
+}
+
+func dmaMask(l *check.Look) {
+	any := false
+	for _, n := range l.Subject.NICs {
+		if n.Importer.PCI == nil || n.Software {
+			continue
+		}
+		mask := l.Read("sys/bus/pci/devices", n.Importer.PCI.String(), "dma_mask_bits")
+		bits, ok := mask.Number()
+		for _, g := range l.GPUs {
+			if g.Exporter.PCI == nil {
+				continue
+			}
+			any = true
+			name := p2p.Pair{GPU: g, NIC: n}.Name()
+			bar, has := pci.LargestBAR(l.Machine.Sys, *g.Exporter.PCI)
+			translates, why := l.Machine.TranslationOf(n.Importer.PCI)
+			switch {
+			case translates == machine.Translated:
+				l.Pass(name, mask.At(), "%s", "the IOMMU translates")
+			case ok && bits >= 64:
+				l.Pass(name, mask.At(), "64 bits")
+			case !ok:
+				l.Unknown(name, mask.At(), "%s", check.OrText(mask))
+			case !has:
+				l.Unknown(name, []string{"/sys/bus/pci/devices/" + g.Exporter.PCI.String() + "/resource"}, "the GPU's BARs are not known")
+			case (bar.Start+bar.Size-1)>>bits == 0:
+				l.Pass(name, mask.At(), "%d bits, and the BAR ends at %#x", bits, bar.Start+bar.Size-1)
+			case translates == machine.TranslationUnknown:
+				l.Unknown(name, mask.At(), "%s", why)
+			default:
+				fix := p2p.Translate(l.Machine, *n.Importer.PCI)
+				l.Fail(name, mask.At(), "%d bits, and the BAR ends at %#x", bits, bar.Start+bar.Size-1).Remedy = &fix
+			}
+		}
+	}
+	if !any {
+		l.Skip("no pair on PCI")
+	}
+}

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pciecheck
+
+import (
+	"errors"
+
+	"github.com/gpurdma/gpurdma/internal/bytesize"
+	"github.com/gpurdma/gpurdma/internal/pci"
+	"github.com/gpurdma/gpurdma/p2p/check"
+)
+
+// vram is how much memory a GPU has: amdgpu has a file, of NVIDIA's GPUs NVML
+// knows it. asked is false where there is nobody who would.
+func vram(l *check.Look, f *check.Function) (total uint64, where []string, asked bool) {
+	r := l.Read("sys", f.Dir, "mem_info_vram_total")
+	if n, ok := r.Number(); ok && n > 0 {
+		return n, r.At(), true
+	}
+	if f.Driver != "nvidia" {
+		return 0, nil, !r.Gone()
+	}
+	if l.Subject.Live.Memory == nil {
+		return 0, nil, false
+	}
+	said, err := l.Subject.Live.Memory()
+	return said[f.PCI], []string{"NVML"}, !errors.Is(err, check.ErrNotAsked)
+}
+
+func barSize(l *check.Look) {
+	gpus := l.GPUFunctions()
+	if len(gpus) == 0 {
+		l.Skip("no GPU on PCI")
+	}
+	for _, f := range gpus {
+		at := []string{"/sys/" + f.Dir + "/resource"}
+		bar, ok := pci.LargestBAR(l.Machine.Sys, f.PCI)
+		total, where, asked := vram(l, f)
+		size := bytesize.Format(int64(bar.Size))
+		switch {
+		case !ok:
+			l.Unknown(f.Name, at, "no BAR that has an address is known")
+		case total > 0 && bar.Size >= total:
+			l.Pass(f.Name, append(at, where...), "%s, and %s of memory", size, bytesize.Format(int64(total)))
+		case bar.Size <= check.SmallBAR && total > 0:
+			l.Fail(f.Name, append(at, where...), "%s of %s", size, bytesize.Format(int64(total)))
+		case bar.Size <= check.SmallBAR:
+			l.Fail(f.Name, at, "%s, and the memory is not told: no GPU that is sold has so little", size)
+		case total > 0:
+			l.Warn(f.Name, append(at, where...), "%s of %s", size, bytesize.Format(int64(total)))
+		default:
+			unknownMemory(l, f, bar, append(at, where...), asked)
+		}
+	}
+}
+
+// unknownMemory reports a BAR of a GPU of whose memory nobody tells. Where nobody
+// could be asked, and the BAR is not known to be smaller than it could be, that
+// decides nothing.
+func unknownMemory(l *check.Look, f *check.Function, bar pci.BAR, at []string, asked bool) {
+	text := bytesize.Format(int64(bar.Size))
+	larger, offered := largerBAR(l, f, bar)
+	if offered && larger == 0 {
+		text += ", the largest size that the GPU offers"
+	}
+	found := l.Unknown(f.Name, at, "%s; how much memory the GPU has is not known", text)
+	if !asked && larger == 0 && (offered || f.Driver == "nvidia") {
+		found.SetAside()
+	}
+}

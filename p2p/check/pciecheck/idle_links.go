@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pciecheck
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/gpurdma/gpurdma/p2p/check"
+)
+
+// idleLinks tells a link that a GPU has slowed down from one that does not get
+// faster. Only one under load tells; errors of the link are a sign, too.
+func idleLinks(l *check.Look) {
+	any := false
+	for _, f := range l.GPUFunctions() {
+		if len(f.Upstream) == 0 && f.Err == nil {
+			continue
+		}
+		any = true
+		s, ok := linkOf(l, f)
+		at := []string{"/sys/" + f.Dir + "/current_link_speed"}
+		busy, moved := busySpeed(l, f)
+		ever, grown, where := replays(l, f)
+		if ever != "" {
+			at, ever = append(at, where...), "; errors of the link since the machine was started: "+ever
+		}
+		switch {
+		case !ok:
+			l.Unknown(f.Name, at, "not known")
+		case s.Speed >= s.MaxSpeed:
+			l.Pass(f.Name, at, "%v", s)
+		case moved && busy >= s.MaxSpeed:
+			l.Pass(f.Name, at, "%v when it is idle, and %g GT/s while data was moved", s, busy)
+		case grown != "":
+			l.Warn(f.Name, at, "%v, and the link had errors while the proof ran: %s%s", s, grown, ever).
+				Fix("look again while the GPU is at work; look at riser and slot", "", "")
+		case moved: // by the NIC, and so little of it that a GPU need not wake up
+			l.Unknown(f.Name, at, "%v, and no more than %g GT/s while the proof moved data: that is little, and the GPU may have stayed idle%s", s, busy, ever).
+				Fix("look again while the GPU is at work", "", "").SetAside()
+		default:
+			l.Unknown(f.Name, at, "%v: that is usual of an idle GPU, and says nothing of one at work%s", s, ever).
+				Fix("look again while the GPU is at work, or let --live move data", "p2pcheck --live", "").SetAside()
+		}
+	}
+	if !any {
+		l.Skip("no link above a GPU")
+	}
+}
+
+// busySpeed is the highest speed that a GPU's link had while proofs moved data by
+// hardware; false if there was none, or the speed was not read.
+func busySpeed(l *check.Look, f *check.Function) (speed float64, moved bool) {
+	for _, p := range l.Pairs {
+		if p.Proof == nil || p.NIC.Software || p.NIC.Importer.ByCPU || p.Proof.WriteRate <= 0 || p.GPU.Exporter.PCI == nil || *p.GPU.Exporter.PCI != f.PCI {
+			continue
+		}
+		speed = max(speed, p.Proof.Watch.Speed)
+	}
+	return speed, speed > 0
+}
+
+// linkSigns are the corrected errors that come of the link itself, by their names
+// in aer_dev_correctable.
+var linkSigns = []string{"RxErr", "BadTLP", "BadDLLP", "Rollover", "Timeout"}
+
+// replays are such errors at the two ends of a link: since the machine was started, of
+// which a few come of training, and while proofs ran. Each is "" if there were none, or
+// nobody counted them.
+func replays(l *check.Look, f *check.Function) (ever, grown string, where []string) {
+	var seen, more []string
+	for _, end := range way(l, f)[:min(2, 1+len(f.Upstream))] {
+		r := l.Read("sys", end.Dir, "aer_dev_correctable")
+		for line := range strings.Lines(r.Text) {
+			w := strings.Fields(line)
+			if len(w) != 2 || !slices.Contains(linkSigns, w[0]) {
+				continue
+			}
+			if n, err := strconv.ParseUint(w[1], 10, 64); err == nil && n > 0 {
+				seen = append(seen, end.PCI.String()+" "+w[0]+" "+w[1])
+				where = append(where, r.Where)
+			}
+		}
+		for _, p := range l.Pairs {
+			if p.Proof == nil {
+				continue
+			}
+			for _, text := range p.Proof.Watch.Errors {
+				if strings.HasPrefix(text, end.PCI.String()+": ") && !slices.Contains(more, text) {
+					more = append(more, text)
+				}
+			}
+		}
+	}
+	return check.Cut(seen), check.Cut(more), slices.Compact(where)
+}

@@ -1,0 +1,409 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pciecheck
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gpurdma/gpurdma/internal/pci"
+	"github.com/gpurdma/gpurdma/p2p"
+	"github.com/gpurdma/gpurdma/p2p/check"
+	"github.com/gpurdma/gpurdma/p2p/drivers"
+	"github.com/gpurdma/gpurdma/p2p/machine"
+)
+
+var Isolation = []check.Check{
+	{ID: "ISO-IOMMU-MODE", Title: "The IOMMU lets peer-to-peer pass", Worst: p2p.ResultFail, Run: iommuMode,
+		Expect: "no IOMMU, or one that passes through (identity)", Why: "With an IOMMU that translates, addresses lead to the root and back even below one switch, and old drivers hand out addresses that it does not know.",
+		Fix: p2p.Remedy{Change: "let the IOMMU pass DMA through", Command: machine.PassThrough, Weakens: "a device can reach all memory of the host"}, Ref: "AMD's and NVIDIA's tuning guides; ROCm/rccl#1129"},
+	{ID: "ISO-ACS-SOURCE", Title: "The kernel itself turned no redirection on", Worst: p2p.ResultWarn, Run: acsSource,
+		Expect: "no port that redirects", Why: "With an IOMMU the kernel turns on source validation, request and completion redirect and upstream forwarding (0x1d) on each port that can: the firmware is not to blame.",
+		Fix: p2p.Remedy{Change: "tell the kernel for which ports not to", Command: "pci=disable_acs_redir=PORTS", Weakens: "devices below these ports reach each other past the IOMMU"}, Ref: "pci_std_enable_acs()"},
+	{ID: "ISO-ACS-PORT", Title: "The ACS of each port is known", Worst: p2p.ResultFail, Run: acsPorts,
+		Expect: "a control register that can be read", Why: "What is not known cannot be ruled out.", Ref: "PCI Express Base Specification, Access Control Services"},
+	{ID: "ISO-ACS-QUIRK", Title: "No port has ACS registers of another form", Worst: p2p.ResultWarn, Run: acsQuirks,
+		Expect: "no root port of Intel's Sunrise Point or Union Point", Why: "These have 32-bit registers: what is read where ACS should be is something else.", Ref: "drivers/pci/quirks.c, INTEL_SPT_ACS_CTRL"},
+	{ID: "ISO-ATS", Title: "Redirection, translation and ordering fit together", Worst: p2p.ResultFail, Run: translation,
+		Expect: "no port on the way that redirects, or ATS and relaxed ordering that make up for it", Why: "Requests and completions that take different ways get lost: redirected requests need translated addresses, redirected completions relaxed ordering.",
+		Fix: p2p.Remedy{Change: "turn ATS on in the NIC's firmware, or relaxed ordering, or redirection off"}, Ref: "drivers/infiniband/hw/mlx5/mlx5_ib.h, mlx5_umem_needs_ats()"},
+	{ID: "ISO-RO", Title: "Redirected traffic may be reordered", Worst: p2p.ResultWarn, Run: ordering,
+		Expect: "relaxed ordering on, where a port redirects", Why: "Without it, completions that go over the root hold up everything behind them.",
+		Fix: p2p.Remedy{Change: "turn relaxed ordering on, in the firmware or for the device", Command: "setpci -s DEVICE CAP_EXP+8.w=10:10", Weakens: check.Relaxing}, Ref: "mlx5_umem_needs_ats()"},
+	{ID: "ISO-GROUP", Title: "The IOMMU groups are known", Worst: p2p.ResultWarn, Run: groups,
+		Expect: "a group of GPU and NIC each, or no IOMMU", Why: "Different groups are no fault: a port between the two can redirect, and with an IOMMU that translates most likely does. NVIDIA's mapping with the flag for PCIe wants one group (P2P-NV-FORCEPCIE).", Ref: "Documentation/driver-api/vfio.rst; rdma_topo check"},
+	{ID: "ISO-FAULTS", Title: "The IOMMU has blocked nothing", Worst: p2p.ResultFail, Run: faults,
+		Expect: "no fault of a device that matters", Why: "A blocked transfer can end with success, and leave the old bytes.",
+		Fix: p2p.Remedy{Change: "let the IOMMU pass DMA through, or find who uses an address after it was unmapped", Command: machine.PassThrough, Weakens: "a device can reach all memory of the host"}, Ref: "NVIDIA/cuda-samples#48"},
+	{ID: "ISO-INTERRUPT", Title: "Interrupts of devices given away are safe", Worst: p2p.ResultWarn, Run: interrupts,
+		Expect: "N", Why: "Without interrupt remapping a device that a guest has can raise any interrupt of the host.",
+		Fix: p2p.Remedy{Change: "turn interrupt remapping on in the firmware"}, Ref: "drivers/vfio/vfio_iommu_type1.c"},
+}
+
+// nvidiaParam reads a parameter of NVIDIA's driver.
+func nvidiaParam(l *check.Look, name string) (string, machine.Reading) {
+	r := l.Read("proc/driver/nvidia/params")
+	value, ok := r.Line(name)
+	if r.Err == nil && !ok {
+		return "", r
+	}
+	return value, r
+}
+
+func iommuMode(l *check.Look) {
+	all := l.Endpoints()
+	if len(all) == 0 {
+		l.Skip("no GPU and no NIC on PCI")
+	}
+	for _, f := range all {
+		at := []string{"/sys/" + f.Dir + "/iommu_group/type"}
+		switch {
+		case f.Err != nil || f.IOMMUErr != nil:
+			err := f.Err
+			if err == nil {
+				err = f.IOMMUErr
+			}
+			l.Unknown(f.Name, at, "%s", machine.Reading{Err: err}.Why())
+		case f.IOMMU == "":
+			l.Pass(f.Name, at, "no IOMMU")
+		case f.IOMMU == "identity":
+			l.Pass(f.Name, at, "identity")
+		case f.IOMMU == "blocked":
+			l.Fail(f.Name, at, "blocked: the device reaches nothing")
+		case f.IOMMU == "DMA" || f.IOMMU == "DMA-FQ":
+			if remap, r := nvidiaParam(l, "DmaRemapPeerMmio"); remap == "0" && len(l.Driven("nvidia")) > 0 {
+				l.Fail(f.Name, append(at, r.Where), "%s, and NVIDIA's driver does not map its memory in it (DmaRemapPeerMmio: 0)", f.IOMMU)
+				continue
+			}
+			l.Warn(f.Name, at, "%s: it translates", f.IOMMU)
+		default:
+			l.Unknown(f.Name, at, "%q", f.IOMMU)
+		}
+	}
+}
+
+// standardACS is what the kernel sets.
+const standardACS = pci.ACSSourceValidation | pci.ACSRequestRedirect | pci.ACSCompletionRedirect | pci.ACSUpstreamForward
+
+func acsSource(l *check.Look) {
+	ports := l.Ports()
+	if len(ports) == 0 {
+		l.Skip("no port above a GPU or NIC")
+	}
+	counts := map[machine.Addr]*p2p.Remedy{} // ports that redirect what a pair sends, to whom that matters
+	var unread error                         // why the way of some pair is not known
+	for _, p := range l.Pairs {
+		if d := p.Prediction.Decision; d.Steps < 0 {
+			unread = machine.FirstError(unread, d.Unread)
+		}
+		if !p2p.Gains(l.Machine, p) {
+			continue
+		}
+		for _, r := range p.Prediction.Decision.Redirects {
+			if counts[r.PCI] == nil || p.Opens() {
+				counts[r.PCI] = check.Opening(l, p)
+			}
+		}
+	}
+	iommu := slices.ContainsFunc(l.Endpoints(), func(f *check.Function) bool { return f.IOMMU != "" })
+	for _, f := range ports {
+		at := []string{"/sys/" + f.Dir + "/config"}
+		setter, sure := p2p.AcsSetter(l.Machine, f.Function)
+		switch {
+		case f.Err != nil || f.ACSErr != nil || f.Config.Unreachable():
+			l.Unknown(f.Name, at, "not known: %s", machine.Reading{Err: machine.FirstError(f.Err, f.ACSErr, beyond(f, "ACS"))}.Why())
+		case f.ACS.Redirects() == 0:
+			l.Pass(f.Name, at, "it does not redirect")
+		case counts[f.PCI] == nil && unread != nil:
+			l.Unknown(f.Name, at, "it redirects, and whether that concerns a pair is not known: %s", machine.Reading{Err: unread}.Why())
+		case counts[f.PCI] == nil:
+			l.Pass(f.Name, at, "it redirects, which keeps no pair here from anything").Expect = ""
+		case sure:
+			l.Warn(f.Name, at, "%#x, %s", uint16(f.ACS.Ctrl), setter).Remedy = counts[f.PCI]
+		case iommu && f.ACS.Ctrl&standardACS == f.ACS.Cap&standardACS:
+			l.Warn(f.Name, at, "%#x, as the kernel sets it where there is an IOMMU", uint16(f.ACS.Ctrl)).Remedy = counts[f.PCI]
+		default:
+			l.Warn(f.Name, at, "%#x, %s", uint16(f.ACS.Ctrl), cmp.Or(setter, "from the firmware or set since")).Remedy = counts[f.PCI]
+		}
+	}
+}
+
+// acsLetters are the bits as lspci and the kernel's config_acs have them.
+var acsLetters = []struct {
+	bit  pci.ACSBits
+	name string
+}{
+	{pci.ACSSourceValidation, "SV"}, {pci.ACSTranslationBlock, "TB"}, {pci.ACSRequestRedirect, "RR"}, {pci.ACSCompletionRedirect, "CR"},
+	{pci.ACSUpstreamForward, "UF"}, {pci.ACSEgressControl, "EC"}, {pci.ACSDirectTranslated, "DT"},
+}
+
+// ACSLetters writes an ACS control register as lspci does: "SV+ TB- RR+ …".
+func ACSLetters(control uint16) string {
+	var bits []string
+	for _, b := range acsLetters {
+		sign := "-"
+		if pci.ACSBits(control)&b.bit != 0 {
+			sign = "+"
+		}
+		bits = append(bits, b.name+sign)
+	}
+	return strings.Join(bits, " ")
+}
+
+func acsPorts(l *check.Look) {
+	ports := l.Ports()
+	if len(ports) == 0 {
+		l.Skip("no port above a GPU or NIC")
+	}
+	for _, f := range ports {
+		at := []string{"/sys/" + f.Dir + "/config"}
+		switch {
+		case f.Err != nil || f.ACSErr != nil:
+			l.Unknown(f.Name, at, "%s", machine.Reading{Err: machine.FirstError(f.Err, f.ACSErr)}.Why()).AsRoot(l.Machine)
+		case oddACS(f):
+			l.Unknown(f.Name, at, "%04x:%04x: its ACS registers have another form, which is not decoded", f.Vendor, f.Device)
+		case f.Config.Unreachable():
+			l.Unknown(f.Name, at, "256 bytes, and ACS lies behind them: the kernel goes by none, and what the port does is not known").AsRoot(l.Machine)
+		case !f.ACS.Present:
+			l.Pass(f.Name, at, "no ACS")
+		default:
+			l.Pass(f.Name, at, "%s", ACSLetters(uint16(f.ACS.Ctrl)))
+		}
+	}
+}
+
+// oddPorts are root ports with registers of their own, by device.
+var oddPorts = [][2]uint16{{0xa110, 0xa11f}, {0xa167, 0xa16a}, {0xa290, 0xa29f}, {0xa2e7, 0xa2ee}}
+
+func oddACS(f *check.Function) bool {
+	return slices.ContainsFunc(oddPorts, func(r [2]uint16) bool { return f.Vendor == machine.VendorIntel && f.Device >= r[0] && f.Device <= r[1] })
+}
+
+func acsQuirks(l *check.Look) {
+	ports := l.Ports()
+	if len(ports) == 0 {
+		l.Skip("no port above a GPU or NIC")
+	}
+	for _, f := range ports {
+		at := []string{"/sys/" + f.Dir + "/device"}
+		switch {
+		case f.Err != nil:
+			l.Unknown(f.Name, at, "%s", machine.Reading{Err: f.Err}.Why())
+		case oddACS(f):
+			l.Warn(f.Name, at, "%04x:%04x: its ACS is decoded as that of other ports, and may be wrong", f.Vendor, f.Device)
+		default:
+			l.Pass(f.Name, at, "registers as in the specification")
+		}
+	}
+}
+
+// Route is what becomes of traffic by mlx5's table, from what the ports
+// redirect and what the NIC uses.
+type Route int
+
+const (
+	RouteGood Route = iota
+	RouteSlow
+	RouteLost
+)
+
+func RouteOf(completions, requests, translated, ats, relaxed bool) Route {
+	switch {
+	case !completions && !requests:
+		return RouteGood
+	case !completions: // requests go to the root, completions do not
+		if translated && ats {
+			return RouteGood
+		}
+		return RouteLost
+	case !requests:
+		if relaxed {
+			return RouteGood
+		}
+		return RouteLost
+	case translated && ats: // requests go the short way, completions do not
+		if relaxed {
+			return RouteGood
+		}
+		return RouteLost
+	}
+	return RouteSlow
+}
+
+// between are the ports on the way of a pair below a common bridge; nil without
+// one.
+func between(l *check.Look, p p2p.Pair) []*check.Function {
+	d := p.Prediction.Decision
+	if d.Common == nil {
+		return nil
+	}
+	var out []*check.Function
+	for _, end := range []machine.Addr{*p.GPU.Exporter.PCI, *p.NIC.Importer.PCI} {
+		for _, up := range l.Function(end).Upstream {
+			if up == *d.Common {
+				break
+			}
+			out = append(out, l.Function(up))
+		}
+	}
+	return append(out, l.Function(*d.Common))
+}
+
+func translation(l *check.Look) {
+	below := false
+	for _, p := range l.Pairs {
+		ports := between(l, p)
+		if ports == nil || p.NIC.Software {
+			continue
+		}
+		below = true
+		if o := p.Prediction.Outcome; o == drivers.Staged || o == drivers.Refused {
+			l.Say(p2p.ResultSkip, p.Name(), nil, "%v: nothing goes between the two", o)
+			continue
+		}
+		nic := l.Function(*p.NIC.Importer.PCI)
+		at := []string{"/sys/" + nic.Dir + "/config"}
+		_, ats, err := nic.Config.ATS()
+		express, _, err2 := nic.Config.Express()
+		err = machine.FirstError(nic.CfgErr, err, err2, beyond(nic, "ATS"))
+		worst, bits := RouteGood, pci.ACSBits(0)
+		for _, f := range ports {
+			err = machine.FirstError(err, f.Err, f.ACSErr, beyond(f, "ACS"))
+			c := f.ACS.Ctrl
+			if !f.ACS.Present {
+				c = 0
+			}
+			r := RouteOf(c&pci.ACSCompletionRedirect != 0, c&pci.ACSRequestRedirect != 0, c&pci.ACSDirectTranslated != 0, ats, express.RelaxedOrdering)
+			if r > worst {
+				worst, bits = r, c
+			}
+		}
+		state := fmt.Sprintf("redirects: %v; ATS %s, relaxed ordering %s", bits&(pci.ACSRequestRedirect|pci.ACSCompletionRedirect|pci.ACSDirectTranslated), onOff(ats), onOff(express.RelaxedOrdering))
+		switch {
+		case err != nil:
+			l.Unknown(p.Name(), at, "%s", machine.Reading{Err: err}.Why()).AsRoot(l.Machine)
+		case worst == RouteLost:
+			l.Fail(p.Name(), at, "%s: requests and completions take different ways", state).Remedy = RouteRemedy(bits, ats, express.RelaxedOrdering)
+		case worst == RouteSlow:
+			l.Warn(p.Name(), at, "%s: all goes over the root", state).Remedy = RouteRemedy(bits, ats, express.RelaxedOrdering)
+		default:
+			l.Pass(p.Name(), at, "nothing gets lost")
+		}
+	}
+	if !below {
+		l.Skip("no pair below a common bridge")
+	}
+}
+
+// beyond is the error of a capability that is behind what can be read.
+func beyond(f *check.Function, capability string) error {
+	if !f.Config.Unreachable() {
+		return nil
+	}
+	return fmt.Errorf("%v: 256 bytes of its configuration can be read, and %s lies behind them", f.PCI, capability)
+}
+
+// RouteRemedy names what makes a port's traffic go one way, as far as it is not
+// so already.
+func RouteRemedy(bits pci.ACSBits, ats, relaxed bool) *p2p.Remedy {
+	good := func(ats, relaxed bool) bool {
+		return RouteOf(bits&pci.ACSCompletionRedirect != 0, bits&pci.ACSRequestRedirect != 0, bits&pci.ACSDirectTranslated != 0, ats, relaxed) == RouteGood
+	}
+	const off = "turn the port's redirection off"
+	switch {
+	case !relaxed && good(ats, true):
+		return &p2p.Remedy{Change: "turn relaxed ordering on, or " + off, Weakens: check.Relaxing}
+	case !ats && good(true, relaxed):
+		return &p2p.Remedy{Change: "turn ATS on in the NIC's firmware, or " + off}
+	case !ats && !relaxed && good(true, true):
+		return &p2p.Remedy{Change: "turn ATS on in the NIC's firmware and relaxed ordering on, or " + off, Weakens: check.Relaxing}
+	}
+	return &p2p.Remedy{Change: off, Weakens: "devices below it reach each other past the IOMMU"}
+}
+
+func onOff(b bool) string {
+	if b {
+		return "on"
+	}
+	return "off"
+}
+
+func ordering(l *check.Look) {
+	all := l.Endpoints()
+	if len(all) == 0 {
+		l.Skip("no GPU and no NIC on PCI")
+	}
+	for _, f := range all {
+		at := []string{"/sys/" + f.Dir + "/config"}
+		x, ok, err := f.Config.Express()
+		err = machine.FirstError(f.Err, f.CfgErr, err)
+		redirected := false
+		var unread error // whether a port redirects
+		for _, up := range f.Upstream {
+			port := l.Function(up)
+			redirected = redirected || port.ACS.Redirects() != 0
+			unread = machine.FirstError(unread, port.Err, port.ACSErr)
+		}
+		switch {
+		case err != nil:
+			l.Unknown(f.Name, at, "%s", machine.Reading{Err: err}.Why()).AsRoot(l.Machine)
+		case !ok:
+			l.Pass(f.Name, at, "no PCI Express function")
+		case x.RelaxedOrdering:
+			l.Pass(f.Name, at, "on")
+		case !redirected && unread != nil:
+			l.Unknown(f.Name, at, "off, and whether a port above redirects is not known: %s", machine.Reading{Err: unread}.Why()).AsRoot(l.Machine)
+		case !redirected:
+			l.Pass(f.Name, at, "off, and no port above redirects")
+		default:
+			check.Unlocked(l, l.Warn(f.Name, at, "off, and a port above redirects"), "turn relaxed ordering on, in the firmware or for the device",
+				"setpci -s "+f.PCI.String()+" CAP_EXP+8.w=10:10", check.Relaxing, "turn relaxed ordering on in the firmware")
+		}
+	}
+}
+
+func faults(l *check.Look) {
+	log := l.Log()
+	if log.Err != nil {
+		check.UnreadLog(l, log)
+		return
+	}
+	hits := check.Of(log, l, l.Check.ID)
+	if len(hits) == 0 {
+		l.Quiet(log, "no fault")
+	}
+	for _, h := range hits {
+		f := l.Fail("", log.At(), "%s%s", h.Line, check.FaultedIn(l, h.Line))
+		if passedThrough(l) {
+			f.Fix("find who uses an address after it was unmapped: the IOMMU passes DMA through already", "", "")
+		}
+	}
+}
+
+// passedThrough reports that the IOMMU translates for none of the devices.
+func passedThrough(l *check.Look) bool {
+	all := l.Endpoints()
+	return len(all) > 0 && !slices.ContainsFunc(all, func(f *check.Function) bool { return f.Err != nil || f.IOMMUErr != nil || f.IOMMU != "identity" })
+}
+
+func interrupts(l *check.Look) {
+	if len(l.Driven(drivers.VfioDrivers...)) == 0 {
+		l.Skip("no GPU of vfio-pci")
+		return
+	}
+	r := l.Read("sys/module/vfio_iommu_type1/parameters/allow_unsafe_interrupts")
+	switch {
+	case r.Gone():
+		l.Pass("", r.At(), "vfio_iommu_type1 is not loaded")
+	case r.Err != nil:
+		l.Unread("", r)
+	case r.Text == "N":
+		l.Pass("", r.At(), "N")
+	case r.Text == "Y":
+		l.Warn("", r.At(), "Y: unsafe interrupts are allowed")
+	default:
+		l.Unknown("", r.At(), "%q", r.Text)
+	}
+}

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package check
+
+import (
+	"path"
+	"strconv"
+	"strings"
+
+	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/p2p/drivers"
+	"github.com/gpurdma/gpurdma/p2p/machine"
+)
+
+// OwnNetwork is the kernel's word for a link layer that is neither InfiniBand nor
+// Ethernet, as EFA's: nothing here is about such a port.
+const OwnNetwork = "Unknown"
+
+// iWARP is how node_type begins of iWARP's devices.
+const iWARP = "4:"
+
+// Kind reads the node type of an RDMA device.
+func Kind(l *Look, n drivers.NIC) machine.Reading { return l.Read(IBDir(n), "node_type") }
+
+// IsIWARP reports the node type of an iWARP device.
+func IsIWARP(r machine.Reading) bool { return strings.HasPrefix(r.Text, iWARP) }
+
+// PortDir is a file below the directory of a port.
+func PortDir(n drivers.NIC, p ibvfd.PortInfo, elem ...string) string {
+	return path.Join(append([]string{IBDir(n), "ports", strconv.Itoa(p.Num)}, elem...)...)
+}
+
+// Table says whether a port's GID table can be read.
+func Table(l *Look, n drivers.NIC, p ibvfd.PortInfo) machine.Reading {
+	entries, r := l.List(PortDir(n, p, "gids"))
+	if r.Err == nil && len(entries) == 0 {
+		r.Err = machine.ErrNoTable
+	}
+	if r.Err == nil && len(p.GIDs) == 0 {
+		// Places that are not in use read as zero, or not at all.
+		first := l.Read(PortDir(n, p, "gids", entries[0]))
+		if first.Err == nil && !strings.Contains(first.Text, ":") {
+			r.Err = machine.ErrNoTable
+		}
+	}
+	return r
+}

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package check
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gpurdma/gpurdma/p2p"
+	"github.com/gpurdma/gpurdma/p2p/drivers"
+)
+
+// TraceAgain is the command that has more to say of a pair that failed.
+const TraceAgain = "dmabuf-reg verify --trace --gpu GPU --nic NIC"
+
+// OfProof reports a check that says something of proofs only.
+func OfProof(id string) bool {
+	return strings.HasPrefix(id, "ACT-") || id == "GPU-EXPORT" || id == "GPU-BO-LOCATION" || id == "NET-LOOPBACK"
+}
+
+// answered are checks that only say what becomes of a registration:
+// where it was tried, and is direct, what they could not find out does not
+// matter. Registers and kinds that nobody read stay unread.
+var answered = []string{"P2P-VERDICT", "P2P-NV-GATE", "GPU-DRIVER", "GPU-EXPORTER-OPS", "NIC-DRIVER-DMABUF"}
+
+// Answer makes an unknown a pass, if all pairs that it is about are proven to be
+// direct.
+func Answer(l *Look, f *Finding) {
+	if f.Result != p2p.ResultUnknown || !slices.Contains(answered, f.Check.ID) || len(f.Scope) == 0 {
+		return
+	}
+	for _, scope := range f.Scope {
+		tried := 0
+		for _, p := range l.Pairs {
+			if p.Name() != scope && p.GPU.Name != scope && p.NIC.Name != scope {
+				continue
+			}
+			if p.Proof == nil || p.Proof.Outcome != drivers.Direct || p.Proof.Failed() {
+				return
+			}
+			tried++
+		}
+		if tried == 0 {
+			return
+		}
+	}
+	f.Result, f.Remedy = p2p.ResultPass, nil
+	f.Read += "; the proof says: direct"
+}
+
+// unproven is why these checks say nothing.
+const unproven = "nothing was allocated or registered: --live does that"
+
+// PerProof runs f for each pair that was tried. What f does not report has
+// nothing to say; why is the reason.
+func PerProof(l *Look, why string, f func(name string, p p2p.Pair)) {
+	tried := false
+	for _, p := range l.Pairs {
+		if p.Proof != nil {
+			tried = true
+			f(p.Name(), p)
+		}
+	}
+	switch {
+	case !tried:
+		l.Skip(unproven)
+	case len(l.Found) == 0:
+		l.Skip("%s", why)
+	}
+}
+
+// Climbed reports a rung, but for pairs that did not get so far. Those of which
+// the proof says why are left out for that reason.
+func Climbed(l *Look, r p2p.Rung, why string) {
+	for _, p := range l.Pairs {
+		if p.Proof != nil && p.Proof.Steps[r].Result == p2p.ResultSkip && p.Proof.Steps[r] != p2p.NotReached {
+			why = p.Proof.Steps[r].Detail
+		}
+	}
+	PerProof(l, why, func(name string, p p2p.Pair) {
+		s := p.Proof.Steps[r]
+		if s.Result != p2p.ResultSkip {
+			l.Say(s.Result, name, nil, "%s", s.Detail).forPair(p)
+		}
+	})
+}
+
+// forPair puts the devices' names into the remedy's command.
+func (f *Finding) forPair(p p2p.Pair) {
+	if f.Remedy == nil {
+		return
+	}
+	gpu := p.GPU.Name
+	if p.GPU.Exporter.PCI != nil {
+		gpu = "drm:" + gpu
+	}
+	f.Remedy.Command = strings.NewReplacer("GPU", gpu, "NIC", p.NIC.Name).Replace(f.Remedy.Command)
+}
+
+// ProveExport reports the steps of a proof up to the export.
+func ProveExport(l *Look) {
+	PerProof(l, "nothing was allocated", func(name string, p p2p.Pair) {
+		made, out := p.Proof.Steps[p2p.RungAllocate], p.Proof.Steps[p2p.RungExport]
+		switch {
+		case made.Result == p2p.ResultFail:
+			l.Fail(name, nil, "%s", made.Detail)
+		case made.Result == p2p.ResultUnknown:
+			l.Unknown(name, nil, "%s", made.Detail)
+		case out.Result == p2p.ResultFail:
+			l.Fail(name, nil, "%s", out.Detail)
+		case out.Result == p2p.ResultPass:
+			l.Pass(name, nil, "%s", out.Detail)
+		default:
+			l.Unknown(name, nil, "%s", out.Detail)
+		}
+	})
+}
+
+// ProveRegister reports the registration of a proof.
+func ProveRegister(l *Look) { Climbed(l, p2p.RungRegister, "nothing was exported") }
+
+// Cut is the beginning of a list, in a line.
+func Cut(all []string) string {
+	if more := len(all) - shownLines; more > 0 {
+		return fmt.Sprintf("%s; and %d more", strings.Join(all[:shownLines], "; "), more)
+	}
+	return strings.Join(all, "; ")
+}
+
+// PerPair runs f for each pair that counts, and skips where there is none.
+func PerPair(l *Look, f func(p2p.Pair)) {
+	if len(l.Pairs) == 0 {
+		l.Skip("no pair of a GPU and a NIC")
+	}
+	for _, p := range l.Pairs {
+		f(p)
+	}
+}
+
+// Registered reports a NIC that took some GPU's memory in a proof.
+func Registered(l *Look, n drivers.NIC) bool {
+	return slices.ContainsFunc(l.Pairs, func(p p2p.Pair) bool {
+		return p.NIC.Name == n.Name && p.Proof != nil && p.Proof.Steps[p2p.RungRegister].Result == p2p.ResultPass
+	})
+}

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package check
+
+import (
+	"errors"
+	"io/fs"
+	"path"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/internal/files"
+	"github.com/gpurdma/gpurdma/p2p"
+	"github.com/gpurdma/gpurdma/p2p/machine"
+	"github.com/gpurdma/gpurdma/placement"
+)
+
+// Read reads a file by its name on its machine, without the first slash.
+func (l *Look) Read(elem ...string) machine.Reading { return l.Machine.Read(elem...) }
+
+// There asks whether there is a file, of whatever kind.
+func (l *Look) There(elem ...string) (placement.Answer, []string) {
+	name, where, anchor := l.Machine.Locate(path.Join(elem...))
+	_, err := files.Lstat(name)
+	if _, loop := files.Stat(name); errors.Is(loop, unix.ELOOP) {
+		err = loop
+	}
+	switch err = machine.Absent(err, anchor); {
+	case err == nil:
+		return placement.Yes, []string{where}
+	case errors.Is(err, fs.ErrNotExist):
+		return placement.No, []string{where}
+	}
+	return placement.AnswerUnknown, []string{where}
+}
+
+// List lists a directory; nil with an error that says why.
+func (l *Look) List(elem ...string) ([]string, machine.Reading) {
+	name, where, anchor := l.Machine.Locate(path.Join(elem...))
+	entries, err := files.ReadDir(name)
+	r := machine.Reading{Where: where, Err: machine.Absent(err, anchor)}
+	var out []string
+	for _, e := range entries {
+		out = append(out, e.Name())
+	}
+	return out, r
+}
+
+// Option is what the kernel was built with.
+func (l *Look) Option(name string) (value string, where []string) {
+	if l.Machine.Config == nil {
+		return "", nil
+	}
+	value = l.Machine.Config[name]
+	if value == "" {
+		value = "n" // a file of the kernel's own has every option that could have been set
+	}
+	where = []string{l.Machine.Named(l.Machine.Kernel.Source)}
+	return value, where
+}
+
+// Unread reports what could not be read.
+func (l *Look) Unread(scope string, r machine.Reading) *Finding {
+	f := l.Unknown(scope, r.At(), "%s", r.Why())
+	if errors.Is(r.Err, fs.ErrPermission) {
+		f.AsRoot(l.Machine)
+	}
+	return f
+}
+
+// AsRoot says that root would see more.
+func (f *Finding) AsRoot(m *machine.Machine) *Finding {
+	fix := p2p.AsRoot(m, "as root")
+	f.Remedy = &fix
+	return f
+}
+
+// Link reads where a symbolic link leads, as it is written. One to itself is the
+// mark of a snapshot.
+func (l *Look) Link(elem ...string) machine.Reading { return l.Machine.Link(elem...) }

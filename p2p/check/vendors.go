@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package check
+
+import (
+	"slices"
+
+	"github.com/gpurdma/gpurdma/p2p/machine"
+	"github.com/gpurdma/gpurdma/placement"
+)
+
+// OnAMD skips where there is no GPU of amdgpu.
+func OnAMD(l *Look) bool {
+	if len(l.Driven("amdgpu")) == 0 {
+		l.Skip("no GPU of amdgpu")
+		return false
+	}
+	return true
+}
+
+// OnNVIDIA skips where there is no GPU of NVIDIA's driver.
+func OnNVIDIA(l *Look) bool {
+	if len(l.Driven("nvidia")) == 0 {
+		l.Skip("no GPU of NVIDIA's driver")
+		return false
+	}
+	return true
+}
+
+// Coherent reports a processor that caches the memory of NVIDIA's GPUs. Grace has
+// Neoverse V2, and so have others. No x86 does it; of another Arm core than those
+// that are known it is not known.
+func Coherent(l *Look) placement.Answer {
+	cpu := l.Read("proc/cpuinfo")
+	maker, _ := cpu.Line("CPU implementer")
+	part, _ := cpu.Line("CPU part")
+	switch core := maker + " " + part; {
+	case l.Machine.CPU.Vendor != "":
+		return placement.No
+	case core == graceCore:
+		return placement.Yes
+	case slices.Contains(otherCores, core):
+		return placement.No
+	}
+	return placement.AnswerUnknown
+}
+
+// graceCore is Neoverse V2, by maker and part. otherCores are N1, V1 and N2.
+const graceCore = "0x41 0xd4f"
+
+var otherCores = []string{"0x41 0xd0c", "0x41 0xd40", "0x41 0xd49"}
+
+// OneGroup compares the IOMMU groups of two functions as NVIDIA's driver does: by
+// pointers, of which two of none are equal.
+func OneGroup(l *Look, a, b machine.Addr) (one placement.Answer, g, n machine.Reading) {
+	g, n = l.Link("sys/bus/pci/devices", a.String(), "iommu_group"), l.Link("sys/bus/pci/devices", b.String(), "iommu_group")
+	switch {
+	case g.Err != nil && !g.Gone() || n.Err != nil && !n.Gone():
+		return placement.AnswerUnknown, g, n
+	case g.Gone() && n.Gone(), g.Err == nil && n.Err == nil && Base(g.Text) == Base(n.Text):
+		return placement.Yes, g, n
+	}
+	return placement.No, g, n
+}
+
+// mlx5Virtual are the virtual functions of mlx5, by mlx5_core's table. The last
+// two are of cards of all later kinds.
+var mlx5Virtual = []uint16{0x1012, 0x1014, 0x1016, 0x1018, 0x101a, 0x101c, 0x101e, 0xa2d3}
+
+// VirtualFunctions are the NICs that are one.
+func VirtualFunctions(l *Look) []*Function {
+	return slices.DeleteFunc(l.NICFunctions(), func(f *Function) bool { return !l.Machine.Sys.Exists(f.Dir + "/physfn") })
+}
+
+// IsVirtual reports a virtual function. In a guest nothing leads to its physical
+// one, and mlx5's are known by their numbers.
+func IsVirtual(l *Look, f *Function) bool {
+	return l.Machine.Sys.Exists(f.Dir+"/physfn") || f.Err == nil && f.Vendor == machine.VendorMellanox && slices.Contains(mlx5Virtual, f.Device)
+}

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package check
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/gpurdma/gpurdma/p2p/machine"
+)
+
+// Some names a few functions.
+func Some(names []string) string {
+	if n := len(names) - ShownFiles; n > 0 {
+		return strings.Join(names[:ShownFiles], ", ") + " and " + strconv.Itoa(n) + " more"
+	}
+	return strings.Join(names, ", ")
+}
+
+// SmallBAR is what a GPU shows without resizable BAR.
+const SmallBAR = 256 << 20
+
+// Relaxing is what is given up for relaxed ordering.
+const Relaxing = "a later write may arrive before an earlier one; where the kernel turned it off for a faulty root port (Xeon E5 v3 and v4), leave it off"
+
+// OrText is why a number could not be read, or what stood in its place.
+func OrText(r machine.Reading) string {
+	if r.Err != nil {
+		return r.Why()
+	}
+	return fmt.Sprintf("%q", r.Text)
+}
+
+// Base is the last element of a link.
+func Base(link string) string { return link[strings.LastIndexByte(link, '/')+1:] }

@@ -1,0 +1,581 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package checks
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/testenv"
+	"github.com/gpurdma/gpurdma/p2p"
+	"github.com/gpurdma/gpurdma/p2p/check"
+	"github.com/gpurdma/gpurdma/p2p/check/gpucheck"
+	"github.com/gpurdma/gpurdma/p2p/check/pciecheck"
+	"github.com/gpurdma/gpurdma/p2p/drivers"
+	"github.com/gpurdma/gpurdma/p2p/internal/machinetest"
+	"github.com/gpurdma/gpurdma/p2p/machine"
+)
+
+// edit changes a machine; what it returns is done to the written tree.
+type edit func(*testenv.Tree) func(t *testing.T, root string)
+
+func put(name, text string) edit {
+	return func(f *testenv.Tree) func(*testing.T, string) {
+		f.Files[name] = text + "\n"
+		return nil
+	}
+}
+
+// exactly is put without the end of a line.
+func exactly(name, text string) edit {
+	return func(f *testenv.Tree) func(*testing.T, string) {
+		f.Files[name] = text
+		return nil
+	}
+}
+
+// drop takes files away: all below a name.
+func drop(name string) edit {
+	return func(f *testenv.Tree) func(*testing.T, string) {
+		for file := range f.Files {
+			if strings.HasPrefix(file, name) {
+				delete(f.Files, file)
+			}
+		}
+		delete(f.Texts, name)
+		return nil
+	}
+}
+
+// swap changes the text of the functions, or of files that have it.
+func swap(old, text string) edit {
+	return func(f *testenv.Tree) func(*testing.T, string) {
+		f.Functions = strings.ReplaceAll(f.Functions, old, text)
+		f.Config = strings.ReplaceAll(f.Config, old, text)
+		f.CPU = strings.ReplaceAll(f.CPU, old, text)
+		for name, was := range f.Files {
+			f.Files[name] = strings.ReplaceAll(was, old, text)
+		}
+		return nil
+	}
+}
+
+func release(r string) edit {
+	return func(f *testenv.Tree) func(*testing.T, string) { f.Release = r; return nil }
+}
+
+func config(c string) edit {
+	return func(f *testenv.Tree) func(*testing.T, string) { f.Config = c; return nil }
+}
+
+func cpu(c string) edit {
+	return func(f *testenv.Tree) func(*testing.T, string) { f.CPU = c; return nil }
+}
+
+func text(name, target string) edit {
+	return func(f *testenv.Tree) func(*testing.T, string) { f.Texts[name] = target; return nil }
+}
+
+// unreadable makes a file that answers reads with an error, to root as well.
+func unreadable(name string) edit {
+	return func(*testenv.Tree) func(*testing.T, string) {
+		return func(t *testing.T, root string) {
+			t.Helper()
+			all, err := filepath.Glob(filepath.Join(root, name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(all) == 0 {
+				all = []string{filepath.Join(root, name)}
+			}
+			for _, file := range all {
+				err1 := os.RemoveAll(file)
+				err2 := os.MkdirAll(filepath.Dir(file), 0o755)
+				if err := errors.Join(err1, err2, os.Symlink(filepath.Base(file), file)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+}
+
+// gone removes a directory of the written tree.
+func gone(name string) edit {
+	return func(*testenv.Tree) func(*testing.T, string) {
+		return func(t *testing.T, root string) {
+			t.Helper()
+			all, _ := filepath.Glob(filepath.Join(root, name))
+			for _, file := range all {
+				if err := os.RemoveAll(file); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+}
+
+// subject is all that a machine has.
+func subject(m *machine.Machine) check.Subject {
+	s, _ := inventory(m)
+	return s
+}
+
+// inventory also says what of the devices could not be read: a run that ends
+// with that is not good, whatever its checks say of the others.
+func inventory(m *machine.Machine) (check.Subject, error) {
+	var s check.Subject
+	var err1, err2 error
+	s.GPUs, err1 = drivers.GPUs(m)
+	s.NICs, err2 = drivers.NICs(m)
+	for _, g := range s.GPUs {
+		for _, n := range s.NICs {
+			s.Pairs = append(s.Pairs, p2p.Judge(m, g, n))
+		}
+	}
+	return s, errors.Join(err1, err2)
+}
+
+// checked is what a check finds on a machine that was changed.
+func checked(t *testing.T, tree testenv.Tree, live check.Live, id string, edits ...edit) []check.Finding {
+	t.Helper()
+	m, s, _ := only(written(t, tree, edits), id, live)
+	return Run(m, s)
+}
+
+// worst is what stands out.
+func worst(all []check.Finding) p2p.Result {
+	r := p2p.ResultSkip
+	rank := []p2p.Result{p2p.ResultSkip, p2p.ResultPass, p2p.ResultWarn, p2p.ResultUnknown, p2p.ResultFail}
+	for _, f := range all {
+		if slices.Index(rank, f.Result) > slices.Index(rank, r) {
+			r = f.Result
+		}
+	}
+	return r
+}
+
+const (
+	amdGPU  = "sys/devices/pci0000:10/0000:10:01.0/0000:11:00.0/0000:12:00.0/0000:13:00.0"
+	amdNIC  = "sys/devices/pci0000:10/0000:10:01.0/0000:11:00.0/0000:12:01.0/0000:14:00.0"
+	wrongG  = "sys/devices/pci0000:10/0000:10:01.0/0000:11:00.0"
+	aPort   = amdNIC + "/infiniband/bnxt_re0/ports/1"
+	aPorts  = amdNIC + "/infiniband/bnxt_re0/ports"
+	hgxPort = amdNIC + "/infiniband/mlx5_0/ports/1"
+	truncat = "class=0x060400 type=6 config=64 "
+)
+
+// live are answers of a machine.
+func live(opens error, support ibvfd.Support, err error) check.Live {
+	return check.Live{
+		Opens:   func(string) error { return opens },
+		Imports: func(string) (ibvfd.Support, error) { return support, err },
+	}
+}
+
+// exports is what CUDA says of the GPUs of small-hgx.
+func exports(e check.Export, err error) check.Live {
+	return check.Live{DMABuf: func() (map[machine.Addr]check.Export, error) {
+		return map[machine.Addr]check.Export{{Bus: 0x13}: e, {Bus: 0x15}: {OK: true}}, err
+	}}
+}
+
+// inPorts is what a port of each NIC has for an MTU, and the most that it can have.
+func inPorts(err error, state ibvfd.PortState, most int, mtu map[string]int) check.Live {
+	return check.Live{Port: func(nic string, _ int) (ibvfd.PortAttr, error) {
+		return ibvfd.PortAttr{State: state, MTU: mtu[nic], MaxMTU: most}, err
+	}}
+}
+
+// flowControl is on for these priorities of each network device.
+func flowControl(on ...int) check.Live {
+	return check.Live{PFC: func(string) ([]int, error) { return on, nil }}
+}
+
+func confidential(on bool, err error) check.Live {
+	return check.Live{Confidential: func() (bool, error) { return on, err }}
+}
+
+// memory is what NVML says that each of them has.
+func memory(size uint64, err error) check.Live {
+	return check.Live{Memory: func() (map[machine.Addr]uint64, error) {
+		return map[machine.Addr]uint64{{Bus: 0x13}: size, {Bus: 0x15}: size}, err
+	}}
+}
+
+// reach is what NVML says of them.
+func reach(status string, err error) check.Live {
+	return check.Live{Peers: func() ([]check.Peer, error) {
+		return []check.Peer{{A: machine.Addr{Bus: 0x13}, B: machine.Addr{Bus: 0x15}, OK: status == "OK", Read: "OK", Write: status}}, err
+	}}
+}
+
+// dead makes a function that has fallen off the bus.
+func dead(dir string) edit {
+	return func(*testenv.Tree) func(*testing.T, string) {
+		return func(t *testing.T, root string) {
+			t.Helper()
+			testenv.WriteFile(t, filepath.Join(root, dir, "config"), strings.Repeat("\xff", 4096))
+		}
+	}
+}
+
+// refusing opens all device files but one.
+func refusing(name string) check.Live {
+	return check.Live{Opens: func(file string) error {
+		if strings.HasSuffix(file, name) {
+			return unix.EACCES
+		}
+		return nil
+	}}
+}
+
+// byVFIO gives the GPUs to vfio-pci.
+var byVFIO = swap("driver:amdgpu", "driver:vfio-pci")
+
+func TestChecks(t *testing.T) {
+	all := map[string]bool{}
+	cases := checkCases()
+	for _, c := range All() {
+		if all[c.ID] {
+			t.Errorf("%s is there twice", c.ID)
+		}
+		all[c.ID] = true
+		if c.Title == "" || c.Why == "" || c.Ref == "" || c.Worst != p2p.ResultFail && c.Worst != p2p.ResultWarn || c.Run == nil {
+			t.Errorf("%s is not described", c.ID)
+		}
+		if len(cases[c.ID]) == 0 {
+			t.Errorf("%s is not tested", c.ID)
+		}
+	}
+	for id, list := range cases {
+		if !all[id] {
+			t.Errorf("no check is called %s", id)
+		}
+		for i, c := range list {
+			t.Run(fmt.Sprintf("%s/%d_%v", id, i, c.want), func(t *testing.T) {
+				found := checked(t, testenv.Machines[c.on](), c.live, id, c.edits...)
+				if got := worst(found); got != c.want {
+					t.Errorf("%s: %v, want %v: %v", c.on, got, c.want, said(found))
+				}
+				for _, f := range found {
+					sane(t, f)
+				}
+			})
+		}
+	}
+}
+
+// said is for messages.
+func said(all []check.Finding) []string {
+	var out []string
+	for _, f := range all {
+		out = append(out, fmt.Sprintf("%v %v: %s", f.Result, f.Scope, f.Read))
+	}
+	return out
+}
+
+// sane is what all findings have in common.
+func sane(t *testing.T, f check.Finding) {
+	t.Helper()
+	if f.Result == p2p.ResultFail && f.Check.Worst != p2p.ResultFail {
+		t.Errorf("%s fails, and says that it only warns", f.Check.ID)
+	}
+	if f.Read == "" || strings.Contains(f.Read, "%!") || strings.Contains(f.Read, testenv.TreeName) {
+		t.Errorf("%s read %q", f.Check.ID, f.Read)
+	}
+	for _, where := range f.Where {
+		if strings.Contains(where, testenv.TreeName) {
+			t.Errorf("%s read %q", f.Check.ID, where)
+		}
+	}
+	if f.Result == p2p.ResultFail && f.Remedy == nil {
+		t.Errorf("%s fails without a remedy", f.Check.ID)
+	}
+	if f.Result == p2p.ResultPass && f.Remedy != nil {
+		t.Errorf("%s passes, and has a remedy", f.Check.ID)
+	}
+}
+
+// What a copy of a machine cannot say is unknown and decides nothing. Where a
+// library is there and fails, it does.
+func TestUnasked(t *testing.T) {
+	broken := errors.New("broken")
+	none := fmt.Errorf("%w: no libcuda.so.1", check.ErrNotAsked)
+	for _, c := range []struct {
+		live  check.Live
+		hides bool
+	}{
+		{check.Live{}, false},
+		{check.Live{DMABuf: func() (map[machine.Addr]check.Export, error) { return nil, none }}, false},
+		{check.Live{DMABuf: func() (map[machine.Addr]check.Export, error) { return nil, broken }}, true},
+		{check.Live{DMABuf: func() (map[machine.Addr]check.Export, error) { return nil, nil }}, true},
+	} {
+		found := checked(t, testenv.Machines["small-hgx"](), c.live, "NV-DMABUF-ATTR")
+		if len(found) == 0 || worst(found) != p2p.ResultUnknown || found[0].Hides() != c.hides {
+			t.Errorf("%v: %+v", c.hides, found)
+		}
+	}
+}
+
+// A GPU that is gone, or whose BAR has no address, is reached by no NIC.
+func TestNoGPUBehindTheDriver(t *testing.T) {
+	for name, c := range map[string]struct {
+		change edit
+		words  string
+		remedy bool
+	}{
+		"dead GPU":        {dead(amdGPU), "0000:13:00.0 does not answer", true},
+		"dead NIC":        {dead(amdNIC), "0000:14:00.0 does not answer", true},
+		"no address":      {put(amdGPU+"/resource", "0x0 0x3fffffffff 0x14220c"), "no address", false},
+		"unset":           {put(amdGPU+"/resource", "0x80000000 0x80ffffff 0x40200\n0x1000 0x3fffffffff 0x2014220c"), "no address", false},
+		"no BAR is there": {put(amdGPU+"/resource", "0x0 0x0 0x0"), "no address", false},
+	} {
+		for _, server := range []string{"small-hgx", "small-mi300"} {
+			tree := testenv.Machines[server]()
+			later := c.change(&tree)
+			root := tree.Write(t)
+			if later != nil {
+				later(t, root)
+			}
+			tried := 0
+			for _, p := range subject(machine.Open(root)).Pairs {
+				concerned := p.GPU.Name == "0000:13:00.0" && name != "dead NIC" || name == "dead NIC" && *p.NIC.Importer.PCI == machinetest.Addr(t, "14:00.0")
+				if !concerned {
+					if p.Prediction.Outcome != drivers.Direct {
+						t.Errorf("%s, %s: %s: %v", name, server, p.Name(), p.Prediction)
+					}
+					continue
+				}
+				tried++
+				if p.Prediction.Outcome != drivers.OutcomeUnknown || !strings.Contains(p.Prediction.String(), c.words) {
+					t.Errorf("%s, %s: %v", name, server, p.Prediction)
+				}
+				if c.remedy && (p.Remedy == nil || !strings.Contains(p.Remedy.Change, "reboot") || p.Remedy.Command != "") {
+					t.Errorf("%s, %s: %+v", name, server, p.Remedy)
+				}
+			}
+			if tried == 0 {
+				t.Errorf("%s, %s: no pair", name, server)
+			}
+		}
+	}
+}
+
+// A machine without a file in it has nothing that passes but what needs none.
+func TestNothingPassesOfNothing(t *testing.T) {
+	for name, root := range map[string]string{"empty": t.TempDir(), "missing": filepath.Join(t.TempDir(), "none")} {
+		m := machine.Open(root)
+		for _, f := range Run(m, subject(m)) {
+			if f.Result == p2p.ResultPass {
+				t.Errorf("%s: %s passes: %s", name, f.Check.ID, f.Read)
+			}
+		}
+	}
+}
+
+// Every machine as it should be: what fails on it is part of its shape.
+func TestMachinesAsTheyAre(t *testing.T) {
+	for name, want := range map[string][]string{
+		"hgx":          nil,
+		"wrong-socket": nil,
+		"mi300":        nil,
+		"grace":        nil,
+		"xe":           {"P2P-VERDICT"},
+		"flat-vm":      nil,
+	} {
+		m := machine.Open(testenv.Machines[name]().Write(t))
+		var failed []string
+		for _, f := range Run(m, subject(m)) {
+			sane(t, f)
+			if f.Result == p2p.ResultFail && !slices.Contains(failed, f.Check.ID) {
+				failed = append(failed, f.Check.ID)
+			}
+		}
+		if !slices.Equal(failed, want) {
+			t.Errorf("%s: %v fail, want %v", name, failed, want)
+		}
+	}
+}
+
+func TestSkip(t *testing.T) {
+	m := machine.Open(testenv.MI300().Write(t))
+	s := subject(m)
+	for skip, left := range map[string]func(*check.Check) bool{
+		"NET":         func(c *check.Check) bool { return c.Family() != "NET" },
+		"KRN-VERSION": func(c *check.Check) bool { return c.ID != "KRN-VERSION" },
+		"all":         func(*check.Check) bool { return false },
+	} {
+		s.Skip = []string{skip}
+		for _, f := range Run(m, s) {
+			if !left(f.Check) {
+				t.Errorf("without %s there is %s", skip, f.Check.ID)
+			}
+		}
+	}
+}
+
+// mlx5's table, as its source has it.
+func TestRoutes(t *testing.T) {
+	const x = 2
+	for _, c := range []struct {
+		cr, rr, dt, ats, ro int
+		want                pciecheck.Route
+	}{
+		{0, 0, x, x, x, pciecheck.RouteGood},
+		{0, 1, 0, x, x, pciecheck.RouteLost},
+		{0, 1, 1, 0, x, pciecheck.RouteLost},
+		{0, 1, 1, 1, x, pciecheck.RouteGood},
+		{1, 0, x, x, 1, pciecheck.RouteGood},
+		{1, 0, 1, x, 0, pciecheck.RouteLost},
+		{1, 1, 0, x, 0, pciecheck.RouteSlow},
+		{1, 1, 1, 0, 0, pciecheck.RouteSlow},
+		{1, 1, 1, 1, 0, pciecheck.RouteLost},
+		{1, 1, 1, 1, 1, pciecheck.RouteGood},
+	} {
+		values := func(n int) []bool { return [][]bool{{false}, {true}, {false, true}}[n] }
+		for _, dt := range values(c.dt) {
+			for _, ats := range values(c.ats) {
+				for _, ro := range values(c.ro) {
+					if got := pciecheck.RouteOf(c.cr == 1, c.rr == 1, dt, ats, ro); got != c.want {
+						t.Errorf("%+v (%v %v %v): %v", c, dt, ats, ro, got)
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestKernelLog(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "kmsg")
+	if err := os.WriteFile(name, []byte("6,7,1,-;nvme 0000:13:00.0: first\n SUBSYSTEM=pci\n6,8,2,-;second;third\n\x00\xff\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	k := machine.ReadLog(name)
+	if k.Err != nil || !k.Cut || !slices.Equal(k.Lines, []string{"nvme 0000:13:00.0: first", "second;third"}) {
+		t.Errorf("%+v", k)
+	}
+	if k := machine.ReadLog(name + "none"); !errors.Is(k.Err, unix.ENOENT) {
+		t.Error(k.Err)
+	}
+	if !p2p.Loggable("DMAR: [DMA Write NO_PASID] Request device [04:00.0] fault addr 0xfb020000") || p2p.Loggable("hello") {
+		t.Error("Loggable is wrong")
+	}
+}
+
+// What kernels and drivers print, and what it means.
+func TestLogTexts(t *testing.T) {
+	for _, c := range []struct {
+		line, check string
+		want        p2p.Result
+		says        string
+	}{
+		{"pci 0000:10:00.0: Host bridge not in P2PDMA whitelist: 8086:09a2", "KRN-KMSG", p2p.ResultWarn, "does not trust the host bridge"},
+		{"pci 0000:99:00.0: Host bridge not in P2PDMA whitelist: 8086:09a2", "KRN-KMSG", p2p.ResultPass, "no such line"},
+		{"amdgpu 0000:13:00.0: ACS redirect is set between the client and provider (0000:14:00.0)", "KRN-KMSG", p2p.ResultWarn, "redirects to the root"},
+		{"NVRM: dma-buf attach failed: importer unable to handle MMIO without struct page", "KRN-KMSG", p2p.ResultFail, "the importer wants pages"},
+		{"NVRM: dma-buf attach failed: PCI topology not supported for dma-buf", "KRN-KMSG", p2p.ResultFail, "gate refused an importer"},
+		{"NVRM: dma-buf attach failed: topology not supported for mapping type FORCE_PCIE", "KRN-KMSG", p2p.ResultFail, "mapping for PCIe"},
+		{"amdgpu 0000:13:00.0: amdgpu: PCIe P2P access from peer device 0000:15:00.0 is not supported by the chipset", "KRN-KMSG", p2p.ResultWarn, "two GPUs"},
+		{"amdgpu 0000:13:00.0: [drm] PCIe P2P access from peer device 0000:15:00.0 is not supported by the chipset", "KRN-KMSG", p2p.ResultWarn, "two GPUs"},
+		{"pcieport 0000:12:00.0: PCIe Bus Error: severity=Corrected, type=Data Link Layer, (Receiver ID)", "PCIE-AER", p2p.ResultWarn, "severity=Corrected"},
+		{"pcieport 0000:12:00.0: PCIe Bus Error: severity=Uncorrectable (Fatal), type=Transaction Layer, (Receiver ID)", "PCIE-AER", p2p.ResultWarn, "severity=Uncorrectable"},
+		{"pcieport 0000:99:00.0: PCIe Bus Error: severity=Corrected, type=Physical Layer, (Receiver ID)", "PCIE-AER", p2p.ResultPass, "none"},
+	} {
+		found := checked(t, testenv.Machines["small-hgx"](), check.Live{}, c.check, log(c.line))
+		says := slices.ContainsFunc(found, func(f check.Finding) bool { return f.Result == c.want && strings.Contains(f.Read, c.says) })
+		if worst(found) != c.want || !says {
+			t.Errorf("%s: %v", c.line, said(found))
+		}
+	}
+}
+
+// A kernel that is locked down refuses commands that change a device's registers.
+func TestRemediesUnderLockdown(t *testing.T) {
+	locked := put("sys/kernel/security/lockdown", "none [integrity] confidentiality")
+	slow := swap("dma_mask_bits=64", "devctl=0x0040")
+	for _, c := range []struct {
+		on, id, command string
+		live            check.Live
+		edits           []edit
+	}{
+		{"small-mi300", "ISO-RO", "setpci -s 0000:14:00.0 CAP_EXP+8.w=10:10", check.Live{}, []edit{swap("acs=0x00", "acs=0x1d"), slow}},
+		{"small-mi300", "PCIE-MRRS", "setpci -s 0000:14:00.0 CAP_EXP+8.w=5000:7000", check.Live{}, []edit{slow}},
+		{"small-hgx", "NV-CC", "nvidia_gpu_tools.py --set-cc-mode=off --reset-after-cc-mode-switch", confidential(true, nil), nil},
+	} {
+		of := func(edits ...edit) *check.Finding {
+			for _, f := range checked(t, testenv.Machines[c.on](), c.live, c.id, edits...) {
+				if f.Result == p2p.ResultWarn || f.Result == p2p.ResultFail {
+					return &f
+				}
+			}
+			return nil
+		}
+		open, shut := of(c.edits...), of(append(c.edits, locked)...)
+		if open == nil || open.Remedy.Command != c.command {
+			t.Errorf("%s: %+v", c.id, open)
+		}
+		if shut == nil || shut.Remedy.Command != "" || !strings.Contains(shut.Remedy.Change, "locked down") || shut.Remedy.Weakens != open.Remedy.Weakens {
+			t.Errorf("%s: %+v", c.id, shut)
+		}
+	}
+}
+
+// One of the driver's settings is about peers; the others are kept out of snapshots.
+func TestPeerMappingOverride(t *testing.T) {
+	set := swap("EnableResizableBar: 0", "EnableResizableBar: 0\nRegistryDwords: \"RMOther=0x2;PeerMappingOverride=0x1;\"")
+	found := checked(t, testenv.Machines["small-hgx"](), check.Live{}, "NV-PARAMS", set)
+	if len(found) != 1 || found[0].Result != p2p.ResultPass || !strings.HasSuffix(found[0].Read, ", PeerMappingOverride=0x1") {
+		t.Error(said(found))
+	}
+	for line, want := range map[string]bool{
+		`RegistryDwords: "PeerMappingOverride=1;"`: true, `RegistryDwords: "PeerMappingOverride=1"`: true,
+		`RegistryDwords: "PeerMappingOverride=1;RMOther=2"`: false, `RegistryDwords: "RMOther=2"`: false, "RegistryDwordsPerDevice: PeerMappingOverride=1": false,
+		"DmaRemapPeerMmio: 1": true, "ExcludedGpus: x": false,
+	} {
+		if gpucheck.NVIDIAParameter(line) != want {
+			t.Errorf("%s: %v", line, !want)
+		}
+	}
+}
+
+// Without the kernel's file nothing chooses a BAR's size but the firmware.
+func TestResizeRemedy(t *testing.T) {
+	more := swap("device=0x2330", "device=0x2330 rebar=0x60000")
+	for _, c := range []struct {
+		edits   []edit
+		command string
+	}{
+		{[]edit{put(amdGPU+"/resource0_resize", "0000000000060000")}, "echo 18 > /sys/bus/pci/devices/0000:13:00.0/resource0_resize"},
+		{[]edit{drop(amdGPU + "/resource0_resize"), more, release("5.15.1")}, ""},
+	} {
+		for _, f := range checked(t, testenv.Machines["small-hgx"](), check.Live{}, "PCIE-REBAR", c.edits...) {
+			if f.Result != p2p.ResultWarn {
+				continue
+			}
+			if f.Read != "128 GiB, and it could have 256 GiB" || f.Remedy == nil || f.Remedy.Command != c.command {
+				t.Errorf("%+v %+v", f, f.Remedy)
+			}
+		}
+	}
+}
+
+// Some GPUs have a switch inside, whose link slows down with them. Others' does
+// not.
+func TestSwitchInsideAGPU(t *testing.T) {
+	speed := put(wrongG+"/current_link_speed", "2.5 GT/s PCIe")
+	inside := swap("vendor=0x1000", "vendor=0x1002")
+	if found := checked(t, testenv.Machines["small-mi300"](), check.Live{}, "PCIE-LINK", speed, inside); worst(found) != p2p.ResultUnknown {
+		t.Error(said(found))
+	}
+	if found := checked(t, testenv.Machines["small-mi300"](), check.Live{}, "PCIE-LINK", speed); worst(found) != p2p.ResultFail {
+		t.Error(said(found))
+	}
+}

@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package drivers
+
+import (
+	"fmt"
+	"path"
+	"strconv"
+	"strings"
+
+	"github.com/gpurdma/gpurdma/internal/pci"
+	"github.com/gpurdma/gpurdma/internal/softgpu"
+	"github.com/gpurdma/gpurdma/p2p/machine"
+	"github.com/gpurdma/gpurdma/placement"
+)
+
+// Class is how an exporter treats importers. Several drivers can be of one.
+type Class int
+
+// The classes.
+const (
+	ClassUnknown Class = iota
+	// ClassAMDGPU asks the kernel's decision at attach and moves the buffer to
+	// system memory where there is no way. amdgpu_dma_buf.c.
+	ClassAMDGPU
+	// ClassXe is the same, but refuses for a buffer that may not leave VRAM.
+	// xe_dma_buf.c.
+	ClassXe
+	// ClassI915 moves the buffer to system memory for any importer.
+	// i915_gem_dmabuf.c.
+	ClassI915
+	// ClassNVIDIA never moves, and has a gate of its own instead of asking.
+	// nv-dmabuf.c of open-gpu-kernel-modules.
+	ClassNVIDIA
+	// ClassNVIDIACoherent is NVIDIA's for GPU memory that the CPU caches: it
+	// has pages, and is mapped as system memory is.
+	ClassNVIDIACoherent
+	// ClassVFIO wants an importer that is peer to peer and can be revoked, and
+	// asks the kernel's decision when it maps. vfio_pci_dmabuf.c.
+	ClassVFIO
+	// ClassSystem has system memory only: vgem, udmabuf, dma-heaps, and the
+	// displays of servers' boards.
+	ClassSystem
+	// ClassStaged has memory of its own, and exports system memory for any
+	// importer: nouveau pins there, the buffers of qaic, ivpu and amdxdna are
+	// there from the start.
+	ClassStaged
+	// ClassHabana asks the kernel's decision at attach, and answers EPERM when it
+	// maps for who is not peer to peer. memory.c of habanalabs.
+	ClassHabana
+)
+
+var classNames = []string{"unknown", "amdgpu", "xe", "i915", "nvidia", "nvidia-coherent", "vfio", "system", "staged", "habanalabs"}
+
+func (c Class) String() string {
+	if c < 0 || int(c) >= len(classNames) {
+		return fmt.Sprintf("invalid (%d)", int(c))
+	}
+	return classNames[c]
+}
+
+// ParseClass reads what String writes.
+func ParseClass(s string) (Class, error) {
+	for i, name := range classNames {
+		if s == name {
+			return Class(i), nil
+		}
+	}
+	return ClassUnknown, fmt.Errorf("p2p: %q is none of the classes %s", s, strings.Join(classNames, ", "))
+}
+
+// PinRule is where amdgpu and xe pin a buffer.
+type PinRule int
+
+// The rules.
+const (
+	PinByKernel PinRule = iota // the in-tree driver's, by the kernel's version
+	PinUnknown
+	PinInSystem // always in system memory
+	PinInVRAM   // in VRAM while all importers are peer to peer
+)
+
+// Gate is which importers NVIDIA's driver lets attach.
+type Gate int
+
+// The gates.
+const (
+	GateUnknown Gate = iota
+	GateOpen         // all
+	GateBridge       // those below a common bridge; others get ENOTSUPP (524)
+	GateClosed       // none
+	GateUnread       // the rule of this version was not read
+)
+
+// PeerRule is what NVIDIA's driver does with an importer that takes part in moves,
+// as all RDMA drivers do, and does not want addresses without pages.
+type PeerRule int
+
+// The rules. Memory with pages is out of them.
+const (
+	PeerUnread   PeerRule = iota // the rule of this version was not read
+	PeerAtMap                    // it maps nothing for it: up to 575
+	PeerAtAttach                 // it does not let it attach: from 580 on
+)
+
+// Exporter is memory of a GPU, and who exports it.
+type Exporter struct {
+	Class Class
+	PCI   *machine.Addr // the function whose memory it is; nil for ClassSystem
+	Pin   PinRule
+	Gate  Gate
+	Peer  PeerRule // of ClassNVIDIA
+	// VRAMOnly says that the buffer may not be in system memory. It counts for
+	// ClassXe and ClassI915.
+	VRAMOnly bool
+	// Power matters to ClassAMDGPU: newer amdgpu denies peer-to-peer to who
+	// attaches while the GPU sleeps.
+	Power machine.Power
+	// OutOfTree says that the driver is not the kernel's own, or may not be: its
+	// rules are then not known, except those of NVIDIA's, which never is.
+	OutOfTree bool
+	// Proprietary says that NVIDIA's modules are not the open ones, which alone
+	// export dma-bufs.
+	Proprietary bool
+	// Withheld is what NVIDIA's libraries have against an export: CUDA's
+	// attribute is 0, confidential computing is on. "" if they said nothing.
+	Withheld string
+	// Driver is the function's, "" if it is not known.
+	Driver string
+}
+
+var classOfDriver = map[string]Class{
+	"amdgpu": ClassAMDGPU, "xe": ClassXe, "i915": ClassI915, "nvidia": ClassNVIDIA, "vfio-pci": ClassVFIO, "nvgrace-gpu-vfio-pci": ClassVFIO, "habanalabs": ClassHabana,
+	"nouveau": ClassStaged, "qaic": ClassStaged, "ivpu": ClassStaged, "intel_vpu": ClassStaged, "amdxdna": ClassStaged,
+	"vgem": ClassSystem, "virtio_gpu": ClassSystem, "mgag200": ClassSystem,
+	"vkms": ClassSystem, "hyperv_drm": ClassSystem, "simple-framebuffer": ClassSystem,
+	"bochs-drm": ClassSystem, "cirrus": ClassSystem, "cirrus-qemu": ClassSystem, "qxl": ClassSystem,
+}
+
+// UnknownDriver is the driver of a function in a file that does not say which.
+const UnknownDriver = "?"
+
+// boards are the vendors of servers' boards' own displays, ASPEED and Matrox.
+// Whatever drives these, or nothing at all, there is no memory for a NIC.
+var boards = map[uint16]bool{0x1a03: true, 0x102b: true}
+
+// emulated are the displays that hypervisors emulate, by vendor and device: QEMU's
+// standard VGA, Cirrus, QXL and virtio's.
+var emulated = map[[2]uint16]bool{{0x1234, 0x1111}: true, {0x1013, 0x00b8}: true, {0x1b36, 0x0100}: true, {0x1af4, 0x1050}: true}
+
+// ExporterOf finds out how the driver of a function exports its memory. A driver
+// that is not known is of ClassUnknown.
+func ExporterOf(m *machine.Machine, a machine.Addr) (Exporter, error) {
+	f, err := pci.ReadFunction(m.Sys, a)
+	if err != nil {
+		return Exporter{}, err
+	}
+	e := Exporter{PCI: &a, Driver: f.Driver}
+	if f.Driver == softgpu.Module {
+		softExporter(m, &e, f.SysPath)
+		return e, nil
+	}
+	if f.Driver == "virtio-pci" {
+		e.Driver = virtioDriver(m, f.SysPath)
+	}
+	e.Class = classOfDriver[e.Driver]
+	e.OutOfTree = m.OutOfTree(e.Driver) != placement.No
+	// The display of a server's board. Before 6.2 it kept buffers in its own
+	// memory, and exported none of them.
+	if e.Driver == "ast" && !e.OutOfTree && m.Kernel.Version.Cmp(machine.V6_12) >= 0 {
+		e.Class = ClassSystem
+	}
+	if (boards[f.Vendor] || emulated[[2]uint16{f.Vendor, f.Device}]) && f.IsDisplay() {
+		e.Class = ClassSystem
+	}
+	if e.Class == ClassNVIDIA {
+		e.Gate, e.Peer = nvidiaGate(m, a), nvidiaPeer(m)
+		taint, err := m.Taint("nvidia")
+		// No kernel has it for its own: an empty file says nothing.
+		if strings.Contains(taint, "P") || !strings.Contains(taint, "O") || err != nil {
+			e.Class = ClassUnknown // maybe the proprietary modules: the open ones alone export dma-bufs
+			e.Proprietary = strings.Contains(taint, "P") && err == nil && !strings.Contains(m.Read("proc/driver/nvidia/version").Text, OpenModules)
+		}
+	}
+	e.Power = machine.PowerOf(m.Read("sys", f.SysPath, "power/runtime_status"))
+	return e, nil
+}
+
+// OpenModules is how NVIDIA's open modules call themselves.
+const OpenModules = "Open Kernel Module"
+
+// gates are the series of NVIDIA's driver whose nv-dmabuf.c was read, and whether
+// it has a gate. Those without one let any importer attach. Whether an importer
+// wants peer-to-peer is asked in the gate, too; those without one ask when they map.
+var gates = map[int]bool{
+	515: false, 520: false, 525: false, 530: false, 535: false, 545: false, 550: false, 555: false, 560: false, 565: false, 570: false, 575: false,
+	580: true, 590: true, 595: true,
+}
+
+// nvidiaPeer goes by the version as the gate does.
+func nvidiaPeer(m *machine.Machine) PeerRule {
+	gate, read := gates[nvidiaSeries(m)]
+	switch {
+	case !read:
+		return PeerUnread
+	case gate:
+		return PeerAtAttach
+	}
+	return PeerAtMap
+}
+
+// nvidiaSeries is the first number of the version of the driver that is loaded,
+// 0 if it is not known.
+func nvidiaSeries(m *machine.Machine) int {
+	texts := []string{m.Read("sys/module/nvidia/version").Text}
+	texts = append(texts, strings.Fields(m.Read("proc/driver/nvidia/version").Text)...)
+	for _, text := range texts {
+		first, _, dotted := strings.Cut(text, ".")
+		if n, err := strconv.Atoi(first); dotted && err == nil && n >= 100 {
+			return n
+		}
+	}
+	return 0
+}
+
+// virtioDriver is the driver of the virtio device that a function carries.
+func virtioDriver(m *machine.Machine, dir string) string {
+	names, err := m.Sys.List(dir)
+	if err != nil {
+		return ""
+	}
+	for _, name := range names {
+		if driver, err := m.Sys.Link(path.Join(dir, name, "driver")); strings.HasPrefix(name, "virtio") && err == nil {
+			return driver
+		}
+	}
+	return ""
+}
+
+// softExporter reads how the software GPU behaves.
+func softExporter(m *machine.Machine, e *Exporter, dir string) {
+	if text, err := m.Sys.ReadString(path.Join(dir, "behaviour")); err == nil {
+		if c, err := ParseClass(text); err == nil {
+			e.Class = c
+		}
+	}
+	e.Pin = PinUnknown
+	e.Power = machine.PowerOf(m.Read("sys", dir, "power/runtime_status"))
+	switch text, _ := m.Sys.ReadString(path.Join(dir, "pin_rule")); text {
+	case "system":
+		e.Pin = PinInSystem
+	case "vram":
+		e.Pin = PinInVRAM
+	}
+	switch text, _ := m.Sys.ReadString("module/" + softgpu.Module + "/parameters/topology_gate"); text {
+	case "Y":
+		e.Gate, e.Peer = GateBridge, PeerAtAttach
+	case "N":
+		e.Gate, e.Peer = GateOpen, PeerAtMap
+	}
+}
+
+// AsksKernel reports an exporter that goes by the kernel's decision.
+func AsksKernel(e Exporter) bool {
+	switch e.Class {
+	case ClassAMDGPU, ClassXe, ClassVFIO, ClassHabana, ClassUnknown:
+		return true
+	}
+	return false
+}
+
+// Read reports a driver whose rules are known: the kernel's own, or NVIDIA's open
+// modules, which never are that.
+func (e Exporter) Read() bool {
+	switch e.Class {
+	case ClassUnknown:
+		return false
+	case ClassNVIDIA, ClassNVIDIACoherent:
+		return true
+	}
+	return !e.OutOfTree
+}
+
+// NoExporters are drivers of GPUs and accelerators that give out no addresses
+// of their own memory.
+var NoExporters = map[string]string{
+	"nouveau": "it pins what it exports in system memory",
+	"qaic":    "its buffers are in system memory",
+	"ivpu":    "its buffers are in system memory", "intel_vpu": "its buffers are in system memory",
+	"amdxdna": "its buffers are in system memory",
+}
+
+// VfioDrivers export as vfio-pci does.
+var VfioDrivers = []string{"vfio-pci", "nvgrace-gpu-vfio-pci"}

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package drivers
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/pci"
+	"github.com/gpurdma/gpurdma/internal/softgpu"
+	"github.com/gpurdma/gpurdma/p2p/machine"
+)
+
+// GPU is a device whose memory a NIC may be to reach: a display controller, an
+// accelerator, a software GPU.
+type GPU struct {
+	Name     string // its PCI address, or of one on no PCI bus its name in sysfs
+	Exporter Exporter
+}
+
+// NIC is an RDMA device.
+type NIC struct {
+	Name         string // "mlx5_0"
+	Importer     Importer
+	NetDevs      []string // network devices of its ports
+	Software     bool     // carried out by the CPU: rxe, siw
+	Uverbs       string   // "/dev/infiniband/uverbs0"; "" without one
+	SoftwareKind string   // which of the two, "" of others
+	Ports        []ibvfd.PortInfo
+}
+
+// GPUs finds the machine's GPUs. With an error it lists those that could be
+// read.
+func GPUs(m *machine.Machine) ([]GPU, error) {
+	if err := looks(m); err != nil {
+		return nil, err
+	}
+	names, err := m.Sys.List("bus/pci/devices")
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("PCI functions: %w", err)
+	}
+	var out []GPU
+	var errs []error
+	for _, name := range names {
+		a, err := pci.ParseAddr(name)
+		if err != nil {
+			continue
+		}
+		is, err := isGPU(m, a)
+		if err == nil && !is {
+			continue
+		}
+		var e Exporter
+		if err == nil {
+			e, err = ExporterOf(m, a)
+		}
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		out = append(out, GPU{a.String(), e})
+	}
+	return append(out, offPCI(m)...), errors.Join(errs...)
+}
+
+// looks fails where there is no sysfs at all.
+func looks(m *machine.Machine) error {
+	if _, err := m.Sys.List("."); err != nil {
+		return fmt.Errorf("sysfs: %w", err)
+	}
+	return nil
+}
+
+// The base classes of PCI that have GPUs. Some software GPUs are memory.
+const (
+	classMemory      = 0x05
+	classDisplay     = 0x03
+	classAccelerator = 0x12
+)
+
+// isGPU fails for a function that may be one.
+func isGPU(m *machine.Machine, a machine.Addr) (bool, error) {
+	dir := "bus/pci/devices/" + a.String()
+	class, err := m.Sys.ReadUint(dir+"/class", 32)
+	sawClass(m, a, class, err)
+	if err != nil {
+		if (errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV)) && !m.Sys.Exists(dir) {
+			return false, nil // removed meanwhile
+		}
+		return false, fmt.Errorf("PCI function %v: %w", a, err)
+	}
+	switch class >> 16 {
+	case classDisplay, classAccelerator:
+		return true, nil
+	case classMemory:
+		driver, err := m.Sys.Link(dir + "/driver")
+		return err == nil && driver == softgpu.Module, nil
+	}
+	return false, nil
+}
+
+// sawClass keeps it for networkFunctions: there are thousands of functions.
+func sawClass(m *machine.Machine, a machine.Addr, class uint64, err error) {
+	m.Mu.Lock()
+	defer m.Mu.Unlock()
+	if err != nil {
+		delete(m.Classes, a)
+	} else {
+		m.Classes[a] = class
+	}
+}
+
+// SeenClass is the class of a function, if [GPUs] has read it.
+func SeenClass(m *machine.Machine, a machine.Addr) (uint64, bool) {
+	m.Mu.Lock()
+	defer m.Mu.Unlock()
+	class, ok := m.Classes[a]
+	return class, ok
+}
+
+// offPCI finds the GPUs that are on no PCI bus, vgem among them.
+func offPCI(m *machine.Machine) []GPU {
+	names, err := m.Sys.List("class/drm")
+	if err != nil {
+		return nil // no DRM driver is loaded
+	}
+	var out []GPU
+	seen := map[string]bool{}
+	for _, name := range names {
+		device, err := m.Sys.Resolve(path.Join("class/drm", name, "device"))
+		isNode := strings.HasPrefix(name, "card") && !strings.Contains(name, "-") || strings.HasPrefix(name, "renderD")
+		if _, onPCI := pci.DeviceOf(m.Sys, device); err != nil || !isNode || onPCI || seen[device] {
+			continue
+		}
+		seen[device] = true
+		g := GPU{Name: path.Base(device)}
+		// A device without a parent has its driver's name, vgem and vkms: the kernel
+		// binds none to it, or one that stands for all of these (drivers/base/faux.c).
+		if g.Exporter.Driver, err = m.Sys.Link(path.Join(device, "driver")); err != nil || g.Exporter.Driver == "faux_driver" {
+			g.Exporter.Driver = g.Name
+		}
+		g.Exporter.Class = classOfDriver[g.Exporter.Driver]
+		out = append(out, g)
+	}
+	return out
+}
+
+// NICs finds the machine's RDMA devices. With an error it lists those that
+// could be read.
+func NICs(m *machine.Machine) ([]NIC, error) {
+	if err := looks(m); err != nil {
+		return nil, err
+	}
+	devices, err := ibvfd.Devices(m.Sys.Root())
+	errs := []error{err}
+	var out []NIC
+	for _, d := range devices {
+		i, err := ImporterOf(m, d.Name)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		n := NIC{Name: d.Name, Importer: i, NetDevs: d.NetDevs, Software: d.Software(), Uverbs: d.Uverbs, Ports: d.Ports}
+		if n.Software {
+			n.SoftwareKind = d.Kind
+		}
+		out = append(out, n)
+	}
+	return out, errors.Join(errs...)
+}
+
+// PortName names a port of a NIC: "mlx5_0/1".
+func PortName(n NIC, p ibvfd.PortInfo) string { return fmt.Sprintf("%s/%d", n.Name, p.Num) }

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package drivers
+
+import (
+	"slices"
+
+	"github.com/gpurdma/gpurdma/internal/pci"
+	"github.com/gpurdma/gpurdma/p2p/machine"
+	"github.com/gpurdma/gpurdma/placement"
+)
+
+// chipsets are those that NVIDIA's driver holds unable to pass peer-to-peer, by the
+// functions that it knows them by: Grace (TH500), Altra, and AmpereOne with up to 160
+// cores. osinit.c and nvcst.h of 580, 590 and 595.
+var chipsets = map[uint16][]uint16{
+	machine.VendorNVIDIA: {machine.GraceGPU, 0x22b2, 0x22b3, 0x22b4, 0x22b8, 0x22b9},
+	machine.Ampere:       {0xe000, 0xe00d, 0xe00e, 0xe010, 0xe100, 0xe110, 0xe200, 0xe201, 0xe202, 0xe203, 0xe204, 0xe205, 0xe206, 0xe207},
+}
+
+// nvidiaGate is nv_grdma_pci_topology_supported(). It lets all attach to a GPU whose
+// memory the CPU caches, then goes by a parameter of the driver, lets all attach in a
+// guest, and asks for a common bridge on the chipsets above. No x86 has one of these.
+func nvidiaGate(m *machine.Machine, gpu machine.Addr) Gate {
+	gate, read := gates[nvidiaSeries(m)]
+	if !read {
+		return GateUnread
+	}
+	if !gate {
+		return GateOpen
+	}
+	params := m.Read("proc/driver/nvidia/params")
+	value, _ := params.Line("GrdmaPciTopoCheckOverride")
+	if value == "1" {
+		return GateOpen
+	}
+	// Below this port the CPU caches the GPU's memory, as a rule. No file says so.
+	cached, known := belowGrace(m, gpu)
+	switch {
+	case value != "0" && value != "2" || !m.CPU.Known || cached || !known:
+		return GateUnknown
+	case value == "2":
+		return GateClosed
+	case m.CPU.Vendor != "":
+		return GateOpen
+	}
+	switch withoutPeers(m) {
+	case placement.No:
+		return GateOpen
+	case placement.Yes:
+		if m.Virtual.Is == placement.No {
+			return GateBridge
+		}
+	}
+	return GateUnknown
+}
+
+// belowGrace reports a GPU below the root port of Grace's own; known is false if that
+// cannot be read.
+func belowGrace(m *machine.Machine, gpu machine.Addr) (below, known bool) {
+	up, err := pci.Upstream(m.Sys, gpu)
+	if err != nil {
+		return false, false
+	}
+	for _, a := range up {
+		port, err := pci.ReadFunction(m.Sys, a)
+		if err != nil {
+			return false, false
+		}
+		below = below || port.Vendor == machine.VendorNVIDIA && port.Device == machine.GraceGPU
+	}
+	return below, true
+}
+
+// withoutPeers looks for the functions that NVIDIA's driver knows its chipsets by.
+func withoutPeers(m *machine.Machine) placement.Answer {
+	m.Chipset.Once.Do(func() {
+		names, err := m.Sys.List("bus/pci/devices")
+		if err != nil {
+			return
+		}
+		answer := placement.No
+		for _, name := range names {
+			vendor, err1 := m.Sys.ReadUint("bus/pci/devices/"+name+"/vendor", 16)
+			device, err2 := m.Sys.ReadUint("bus/pci/devices/"+name+"/device", 16)
+			switch {
+			case err1 != nil || err2 != nil:
+				answer = placement.AnswerUnknown
+			case slices.Contains(chipsets[uint16(vendor)], uint16(device)):
+				m.Chipset.Listed = placement.Yes
+				return
+			}
+		}
+		m.Chipset.Listed = answer
+	})
+	return m.Chipset.Listed
+}
+
+// The values of DmaRemapPeerMmio.
+const (
+	RemapOff = "0"
+	RemapOn  = "1"
+)

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package drivers
+
+import (
+	"fmt"
+	"path"
+
+	"github.com/gpurdma/gpurdma/internal/pci"
+	"github.com/gpurdma/gpurdma/p2p/machine"
+	"github.com/gpurdma/gpurdma/placement"
+)
+
+// rdmaDriver is how an RDMA driver of the kernel's own imports: its
+// reg_user_mr_dmabuf, in each of the series that were read.
+type rdmaDriver struct {
+	Module               string
+	in6_1, in6_12, in7_2 Kind
+}
+
+// RdmaDrivers go by the driver of the PCI function below the RDMA device.
+var RdmaDrivers = map[string]rdmaDriver{
+	"mlx5_core": {"mlx5_ib", Dynamic, Dynamic, Dynamic},
+	"efa":       {"efa", Pinned, Pinned, Pinned},
+	"bnxt_en":   {"bnxt_re", NoImporter, Pinned, Pinned},
+	"ice":       {"irdma", NoImporter, Pinned, Revocable},
+	"i40e":      {"irdma", NoImporter, Pinned, Revocable},
+	"mana":      {"mana_ib", NoImporter, NoImporter, Pinned},
+	"ionic":     {"ionic_rdma", NoImporter, NoImporter, Pinned},
+	"mlx4_core": {"mlx4_ib", NoImporter, NoImporter, NoImporter},
+	"cxgb4":     {"iw_cxgb4", NoImporter, NoImporter, NoImporter},
+	"hns3":      {"hns_roce_hw_v2", NoImporter, NoImporter, NoImporter},
+	"qede":      {"qedr", NoImporter, NoImporter, NoImporter},
+	"erdma":     {"erdma", NoImporter, NoImporter, NoImporter},
+}
+
+// KindOn is the kind on a kernel. Between two series that differ it is not
+// known, and neither is what a distribution took from a later one.
+func (d rdmaDriver) KindOn(k machine.Kernel) Kind {
+	older, newer := KindUnknown, KindUnknown
+	switch v := k.Version; {
+	case !v.Known() || v.Cmp(machine.V6_1) < 0 || k.UnreadYet():
+	case v.Cmp(machine.V7_2) >= 0:
+		older, newer = d.in7_2, d.in7_2
+	case v.Cmp(machine.V6_12) >= 0:
+		older, newer = d.in6_12, d.in7_2
+		if v == machine.V6_12 && !k.Backports() {
+			newer = older
+		}
+	default:
+		older, newer = d.in6_1, d.in6_12
+		if v == machine.V6_1 && !k.Backports() {
+			newer = older
+		}
+	}
+	if older != newer {
+		return KindUnknown
+	}
+	return older
+}
+
+// RegistersNone reports a kernel from before there was a method that registers
+// dma-bufs, with its own ib_uverbs: MLNX_OFED brings another.
+func RegistersNone(m *machine.Machine) bool {
+	k := m.Kernel
+	return k.Version.Known() && k.Version.Cmp(machine.V5_12) < 0 && !k.Backports() && m.OutOfTree("ib_uverbs") != placement.Yes
+}
+
+// ImporterOf finds out how an RDMA device ("mlx5_0") imports. The kind is unknown
+// of a driver that is not the kernel's own, or that is not known at all.
+func ImporterOf(m *machine.Machine, rdma string) (Importer, error) {
+	dir := path.Join("class/infiniband", rdma)
+	real, err := m.Sys.Resolve(dir)
+	if err != nil {
+		return Importer{}, fmt.Errorf("RDMA device %q: %w", rdma, err)
+	}
+	i := Importer{PeerToPeer: true}
+	if a, ok := pci.DeviceAt(real); ok {
+		i.PCI = &a
+	}
+	i.Driver, _ = m.Sys.Link(path.Join(dir, "device/driver"))
+	// The test bed's rxe imports as it is told, and says so.
+	if kind, err := m.Sys.ReadString(path.Join(dir, "importer")); err == nil {
+		i.Kind = map[string]Kind{"pinned": Pinned, "revocable": Revocable, "dynamic": Dynamic}[kind]
+		peer, err := m.Sys.ReadString(path.Join(dir, "peer2peer"))
+		i.ByCPU = true
+		i.PeerToPeer = err != nil || peer != "0" && peer != "N"
+		return i, nil
+	}
+	// A software device may stand on somebody else's function: it has the name
+	// of the network device that it uses.
+	if m.Sys.Exists(path.Join(dir, "parent")) {
+		return i, nil
+	}
+	d, ok := RdmaDrivers[i.Driver]
+	i.OutOfTree = !ok || m.OutOfTree(d.Module) != placement.No
+	if !i.OutOfTree {
+		i.Kind = d.KindOn(m.Kernel)
+		// mlx5 refuses before it looks at the buffer.
+		if i.Driver == "mlx5_core" && m.Config != nil && m.Config.Answer(machine.ConfigODP) == placement.No {
+			i.Kind, i.NoODP = NoImporter, true
+		}
+	}
+	return i, nil
+}

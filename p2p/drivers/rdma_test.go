@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package drivers
+
+import (
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/internal/testenv"
+	"github.com/gpurdma/gpurdma/p2p/internal/machinetest"
+)
+
+func TestImporter(t *testing.T) {
+	const nic = "pci0000:00/0000:00:03.0/0000:09:00.0"
+	type files = map[string]string
+	in := func(module string) files { return files{"sys/module/" + module + "/taint": "\n"} }
+	for _, c := range []struct {
+		release, driver string
+		files           files
+		want            Kind
+		peer            bool
+	}{
+		{"6.1.0", "mlx5_core", in("mlx5_ib"), Dynamic, true},
+		{"6.5.0", "mlx5_core", in("mlx5_ib"), Dynamic, true},
+		{"7.2.9", "mlx5_core", in("mlx5_ib"), Dynamic, true},
+		{"7.9.0", "mlx5_core", in("mlx5_ib"), KindUnknown, true},
+		{"6.1.0-64kb", "ice", in("irdma"), KindUnknown, true},
+		{"5.15.0", "mlx5_core", in("mlx5_ib"), KindUnknown, true},
+		{"odd", "mlx5_core", in("mlx5_ib"), KindUnknown, true},
+		{"6.12.1", "mlx5_core", files{"sys/module/mlx5_ib/taint": "OE\n"}, KindUnknown, true}, // MLNX_OFED
+		{"6.12.1", "mlx5_core", nil, KindUnknown, true},
+		{"6.1.0", "ice", in("irdma"), NoImporter, true},
+		{"6.8.0", "ice", in("irdma"), KindUnknown, true},
+		{"6.12.1", "ice", in("irdma"), Pinned, true},
+		{"6.12.0-55.el10.x86_64", "ice", in("irdma"), KindUnknown, true},
+		{"6.12.0-55.el10.x86_64", "efa", in("efa"), Pinned, true},
+		{"6.15.0", "ice", in("irdma"), KindUnknown, true},
+		{"7.2.1", "ice", in("irdma"), Revocable, true},
+		{"7.2.1", "mlx4_core", in("mlx4_ib"), NoImporter, true},
+		{"7.2.1", "mlx5_core", files{"sys/module/mlx5_ib/taint": "\n", "boot/config-7.2.1": strings.Replace(machinetest.WithP2P, "CONFIG_INFINIBAND_ON_DEMAND_PAGING=y", "# CONFIG_INFINIBAND_ON_DEMAND_PAGING is not set", 1)}, NoImporter, true},
+		{"7.2.1", "mlx5_core", files{"sys/module/mlx5_ib/taint": "\n", "boot/config-7.2.1": strings.Replace(machinetest.WithP2P, "CONFIG_INFINIBAND_ON_DEMAND_PAGING=y\n", "", 1)}, NoImporter, true},
+		{"7.2.1", "unheard_of", nil, KindUnknown, true},
+		{"7.2.1", "e1000e", files{"sys/devices/" + nic + "/infiniband/dev0/importer": "revocable\n", "sys/devices/" + nic + "/infiniband/dev0/peer2peer": "0\n"}, Revocable, false},
+		{"7.2.1", "e1000e", files{"sys/devices/" + nic + "/infiniband/dev0/importer": "dynamic\n", "sys/devices/" + nic + "/infiniband/dev0/peer2peer": "1\n"}, Dynamic, true},
+		{"7.2.1", "e1000e", files{"sys/devices/" + nic + "/infiniband/dev0/importer": "odd\n"}, KindUnknown, true},
+		// Stock rxe on the network device of a NIC whose own driver imports.
+		{"7.2.1", "mlx5_core", files{"sys/module/mlx5_ib/taint": "\n", "sys/devices/" + nic + "/infiniband/dev0/parent": "eth0\n"}, KindUnknown, true},
+	} {
+		tree := machinetest.Planted("0000:00:03.0/0000:09:00.0", "0000:00:03.0/0000:09:00.0 rdma:dev0 driver:"+c.driver)
+		m := machinetest.Fixture{Release: c.release, Tree: tree, Files: c.files}.Open(t)
+		i, err := ImporterOf(m, "dev0")
+		if err != nil || i.PCI == nil || *i.PCI != machinetest.Addr(t, "09:00.0") || i.Kind != c.want || i.PeerToPeer != c.peer || i.Driver != c.driver {
+			t.Errorf("%s on %s: %+v, %v; want %v, %v", c.driver, c.release, i, err, c.want, c.peer)
+		}
+	}
+	m := machinetest.Fixture{Tree: machinetest.Planted()}.Open(t)
+	if _, err := ImporterOf(m, "dev0"); err == nil {
+		t.Error("a device that is not there imports")
+	}
+	testenv.Link(t, m.Sys.Path("devices/virtual/infiniband/rxe0"), m.Sys.Path("class/infiniband/rxe0"))
+	if i, err := ImporterOf(m, "rxe0"); err != nil || i.PCI != nil || i.Kind != KindUnknown {
+		t.Errorf("%+v, %v", i, err)
+	}
+}
+
+func TestNoImporter(t *testing.T) {
+	m := machinetest.Fixture{Tree: machinetest.Planted()}.Open(t)
+	gpu, nic := machinetest.Addr(t, "03:00.0"), machinetest.Addr(t, "04:00.0")
+	for _, class := range []Class{ClassUnknown, ClassAMDGPU, ClassNVIDIA, ClassSystem} {
+		p := Predict(m, Exporter{Class: class, PCI: &gpu}, Importer{PCI: &nic, Kind: NoImporter, Driver: "mlx4_core"})
+		if p.Outcome != Refused || p.Errno != unix.EOPNOTSUPP || p.Stage != StageUverbs {
+			t.Errorf("%v: %v", class, p)
+		}
+	}
+}

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package machine
+
+import (
+	"errors"
+	"io/fs"
+)
+
+// fused is what NCCL sees of switches, nearest first. Broadcom's of the fourth and
+// fifth generation show themselves as a switch with switches below, and NCCL takes
+// those for one (src/graph/topo.cc, ncclTopoFlattenBcmSwitches).
+func (m *Machine) fused(switches []Addr) ([]Addr, error) {
+	var out []Addr
+	for i, s := range switches {
+		if i+1 < len(switches) {
+			below, err1 := m.broadcom(s)
+			above, err2 := m.broadcom(switches[i+1])
+			if err := FirstError(err1, err2); err != nil {
+				return nil, err
+			}
+			if gen := above.generation(0); gen != 0 && gen == below.generation(1) {
+				continue
+			}
+		}
+		out = append(out, s)
+	}
+	return out, nil
+}
+
+// chip is what such a switch is known by; zero for others.
+type chip struct{ device, subDevice uint16 }
+
+// generation of a chip at a level, 0 the upper one; 0 if it is none.
+func (c chip) generation(level uint16) int {
+	switch {
+	case c.device == 0xc010 && c.subDevice&0xf000 == 0xa000:
+		return 4
+	case c.device == 0xc030 && c.subDevice&0xf000 == level<<12:
+		return 5
+	}
+	return 0
+}
+
+// broadcom reads the numbers of a switch, once.
+func (m *Machine) broadcom(a Addr) (chip, error) {
+	n := m.Node(a)
+	m.Mu.Lock()
+	defer m.Mu.Unlock()
+	if n.chip == nil {
+		const vendor = 0x1000
+		var c chip
+		id := func(file string) uint16 {
+			v, err := m.Sys.ReadUint("bus/pci/devices/"+a.String()+"/"+file, 16)
+			if err != nil && !errors.Is(err, fs.ErrNotExist) {
+				n.chipErr = FirstError(n.chipErr, err)
+			}
+			return uint16(v)
+		}
+		if id("vendor") == vendor {
+			if device := id("device"); (device == 0xc010 || device == 0xc030) && id("subsystem_vendor") == vendor {
+				c = chip{device, id("subsystem_device")}
+			}
+		}
+		n.chip = &c
+	}
+	return *n.chip, n.chipErr
+}

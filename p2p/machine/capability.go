@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package machine
+
+import (
+	"errors"
+	"strconv"
+)
+
+type capability struct {
+	Bit        uint
+	Name, Lost string
+}
+
+// Wanted are capabilities, and what is unknown without.
+var Wanted = []capability{
+	{21, "CAP_SYS_ADMIN", "ACS, links, tracing"},
+	{34, "CAP_SYSLOG", "the kernel's log and symbols"},
+	{14, "CAP_IPC_LOCK", "registrations beyond the limit"},
+	{39, "CAP_BPF", "tracing"},
+	{38, "CAP_PERFMON", "tracing"},
+}
+
+// RawPackets is what programs with queue pairs for raw packets need, and nothing here.
+var RawPackets = capability{13, "CAP_NET_RAW", "queue pairs for raw packets"}
+
+// Effective are the capabilities in a process's status.
+func Effective(r Reading) (uint64, Reading) {
+	text, ok := r.Line("CapEff")
+	n, err := strconv.ParseUint(text, 16, 64)
+	if r.Err == nil && (!ok || err != nil) {
+		r.Err = errors.New("it has no CapEff")
+	}
+	return n, r
+}
+
+// Names of the first namespaces: include/linux/proc_ns.h.
+const (
+	FirstUser = "user:[4026531837]"
+	FirstPID  = "pid:[4026531836]"
+)

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package machine
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Parameter is the value of a parameter on the kernel's command line. Of one that
+// is there several times the kernel keeps the last, and it leaves what is behind
+// "--" to init.
+func (m *Machine) Parameter(key string) string {
+	value := ""
+	for _, word := range m.BootWords() {
+		if v, ok := strings.CutPrefix(word, key+"="); ok {
+			value = v
+		}
+	}
+	return value
+}
+
+// PciOption is the value of an option of pci=, whose options are separated by
+// commas: the last one there is, in whichever pci= it stands.
+func (m *Machine) PciOption(key string) string {
+	value := ""
+	for _, word := range m.BootWords() {
+		options, ok := strings.CutPrefix(word, "pci=")
+		for _, option := range strings.Split(options, ",") {
+			if v, is := strings.CutPrefix(option, key+"="); ok && is {
+				value = v
+			}
+		}
+	}
+	return value
+}
+
+// BootWords are the words of the kernel's command line, up to "--".
+func (m *Machine) BootWords() []string {
+	words := strings.Fields(strings.ReplaceAll(m.Read("proc/cmdline").Text, `"`, ""))
+	if end := slices.Index(words, "--"); end >= 0 {
+		words = words[:end]
+	}
+	return words
+}
+
+// OpenedPorts are those that the kernel was told to open, in the words of its
+// command line: a port can also stand there as a path, or by its IDs.
+func (m *Machine) OpenedPorts() []string {
+	return strings.FieldsFunc(m.PciOption("disable_acs_redir"), func(r rune) bool { return r == ';' })
+}
+
+// SetPorts reports whether config_acs= may be about one of the ports. It is
+// applied after disable_acs_redir=, and undoes it.
+func (m *Machine) SetPorts(ports []string) bool {
+	for _, entry := range strings.Split(m.PciOption("config_acs"), ";") {
+		_, port, ok := strings.Cut(entry, "@")
+		if a, err := ParseAddr(port); ok && (err != nil || slices.Contains(ports, a.String())) {
+			return true
+		}
+	}
+	return false
+}
+
+// IsPort reports whether an entry of such a list is one of the ports.
+func IsPort(entry string, ports []string) bool {
+	a, err := ParseAddr(entry)
+	return err == nil && slices.Contains(ports, a.String())
+}
+
+// Forced is the parameter of a driver of Intel's with one more device: "56a0" that it
+// takes, "!56a0" that it leaves alone. It keeps the others that are named on the
+// command line. "*" and "!*" are all devices if they stand alone.
+func (m *Machine) Forced(key, id string) string {
+	old := m.Parameter(key)
+	blocks := id[0] == '!'
+	switch {
+	case old == "" || old == "*" && blocks || old == "!*" && !blocks:
+		return key + "=" + id
+	case old == "*" || old == "!*":
+		return key + "=" + old
+	}
+	// A driver leaves alone what is in the list both ways.
+	list := slices.DeleteFunc(strings.Split(old, ","), func(entry string) bool {
+		return sameID(entry, id) && strings.HasPrefix(entry, "!") != blocks
+	})
+	if !slices.ContainsFunc(list, func(entry string) bool { return sameID(entry, id) }) {
+		list = append(list, id)
+	}
+	return key + "=" + strings.Join(list, ",")
+}
+
+// sameID reports two entries of one device.
+func sameID(a, b string) bool {
+	x, err1 := deviceID(a)
+	y, err2 := deviceID(b)
+	return err1 == nil && err2 == nil && x == y
+}
+
+func deviceID(entry string) (uint64, error) {
+	entry = strings.TrimPrefix(strings.ToLower(entry), "!")
+	return strconv.ParseUint(strings.TrimPrefix(entry, "0x"), 16, 16)
+}

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package machine
+
+import (
+	"fmt"
+
+	"github.com/gpurdma/gpurdma/internal/pci"
+)
+
+// translation is how an importer's addresses are made.
+type translation int
+
+const (
+	TranslationUnknown translation = iota
+	Translated                     // an IOMMU makes IOVAs
+	Untranslated
+)
+
+// TranslationOf reads how the IOMMU treats a function. One of which nothing can
+// be read is unknown.
+func (m *Machine) TranslationOf(a *Addr) (translation, string) {
+	if a == nil {
+		return Untranslated, "the importer is below no IOMMU"
+	}
+	kind, err := pci.IOMMUType(m.Sys, *a)
+	if err != nil {
+		return TranslationUnknown, err.Error()
+	}
+	switch kind {
+	case "DMA", "DMA-FQ":
+		return Translated, fmt.Sprintf("the IOMMU translates for %v (%s)", *a, kind)
+	case "identity":
+		return Untranslated, fmt.Sprintf("the IOMMU passes %v through", *a)
+	case "":
+		return Untranslated, fmt.Sprintf("%v is below no IOMMU", *a)
+	}
+	return TranslationUnknown, fmt.Sprintf("the IOMMU domain of %v is %q", *a, kind)
+}

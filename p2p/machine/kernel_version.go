@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package machine
+
+// V5_12 has the method that registers a dma-buf.
+var V5_12 = Version{5, 12}
+
+const osrelease = "/proc/sys/kernel/osrelease"
+
+// ReleasedAt is where the release was read; nowhere if it was given.
+func (k Kernel) ReleasedAt() []string {
+	if k.other != "" {
+		return nil
+	}
+	return []string{osrelease}
+}

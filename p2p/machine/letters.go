@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package machine
+
+import (
+	"slices"
+
+	"github.com/gpurdma/gpurdma/internal/pci"
+)
+
+// Letters are what others call the way between two functions. They name the
+// shape of the tree, and know nothing of what the kernel decides: two functions
+// can be PIX and not supported.
+type Letters struct {
+	// NCCL is LOC, PIX, PXB, PHB or SYS. NCCL climbs two levels of the tree at
+	// a time, so that it sees switches and no ports, and takes Broadcom's switches
+	// in two levels for one. What it knows beside the tree (NVLink, C2C) is not here.
+	NCCL string
+	// NVML is what nvidia-smi's matrix has: X, PIX, PXB, PHB, NODE or SYS.
+	NVML string
+}
+
+// Letters names the way between two functions; "" if it is not known.
+func (m *Machine) Letters(a, b Addr) Letters {
+	na, nb := m.Node(a), m.Node(b)
+	if na.Err != nil || nb.Err != nil {
+		return Letters{}
+	}
+	if a == b {
+		return Letters{NCCL: "LOC", NVML: "X"}
+	}
+	l := m.overRoot(na, nb)
+	sa, err1 := m.fused(switches(na.Up))
+	sb, err2 := m.fused(switches(nb.Up))
+	if i, j, ok := Common(sa, sb); err1 != nil || err2 != nil {
+		l.NCCL = ""
+	} else if ok {
+		l.NCCL = "PXB"
+		if i == 0 && j == 0 {
+			l.NCCL = "PIX"
+		}
+	}
+	// A switch is the port below and the one above it.
+	if i, j, ok := Common(na.Up, nb.Up); ok {
+		l.NVML = "PXB"
+		if i <= 1 && j <= 1 {
+			l.NVML = "PIX"
+		}
+	}
+	return l
+}
+
+// switches is what NCCL sees of the bridges above a function.
+func switches(up []Addr) []Addr {
+	var out []Addr
+	for i := 1; i < len(up); i += 2 {
+		out = append(out, up[i])
+	}
+	return out
+}
+
+// Common finds the nearest bridge that is above both.
+func Common(a, b []Addr) (i, j int, ok bool) {
+	for i, x := range a {
+		if j := slices.Index(b, x); j >= 0 {
+			return i, j, true
+		}
+	}
+	return 0, 0, false
+}
+
+// overRoot is for functions without a common bridge.
+func (m *Machine) overRoot(a, b *Node) Letters {
+	pa, pb := m.placeOf(a), m.placeOf(b)
+	switch {
+	case pa.err != nil || pb.err != nil:
+		return Letters{}
+	case pa.bus == pb.bus:
+		return Letters{NCCL: "PHB", NVML: "PHB"}
+	case pa.numa == pb.numa: // -1 is a node like others to NCCL and NVML
+		return Letters{NCCL: "PHB", NVML: "NODE"}
+	case pa.numa < 0 || pb.numa < 0:
+		return Letters{NCCL: "SYS"}
+	}
+	return Letters{NCCL: "SYS", NVML: "SYS"}
+}
+
+// place is where a function is: below which root, on which NUMA node.
+type place struct {
+	bus  string
+	numa int
+	err  error
+}
+
+// placeOf reads a function's place. The caller holds mu.
+func (m *Machine) placeOf(n *Node) *place {
+	m.Mu.Lock()
+	defer m.Mu.Unlock()
+	if n.place == nil {
+		chain, err1 := pci.Chain(m.Sys, n.Addr)
+		f, err2 := pci.ReadFunction(m.Sys, n.Addr)
+		n.place = &place{numa: f.NUMANode, err: FirstError(err1, err2)}
+		if n.place.err == nil {
+			n.place.bus = chain[0]
+		}
+	}
+	return n.place
+}

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package machine
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// LinkState is one link, in what both of its ends can.
+type LinkState struct {
+	Speed, MaxSpeed float64 // GT/s
+	Width, MaxWidth int
+}
+
+// LinkAbove is the link above a function, with what both of its ends can. That of a
+// virtual function is its physical one's.
+func LinkAbove(f Function, read func(Addr) (Function, error)) (LinkState, bool) {
+	var s LinkState
+	if f.PF != nil {
+		if pf, err := read(*f.PF); err == nil {
+			f = pf
+		}
+	}
+	if f.Speed == "" || f.Width == "" {
+		return s, false
+	}
+	var ok [4]bool
+	s.Speed, ok[0] = Gigatransfers(f.Speed)
+	s.Width, ok[1] = lanes(f.Width)
+	s.MaxSpeed, ok[2] = Gigatransfers(f.MaxSpeed)
+	s.MaxWidth, ok[3] = lanes(f.MaxWidth)
+	if len(f.Upstream) > 0 {
+		up, _ := read(f.Upstream[0])
+		if speed, ok := Gigatransfers(up.MaxSpeed); ok {
+			s.MaxSpeed = min(s.MaxSpeed, speed)
+		}
+		if width, ok := lanes(up.MaxWidth); ok {
+			s.MaxWidth = min(s.MaxWidth, width)
+		}
+	}
+	return s, ok == [4]bool{true, true, true, true} && s.Speed <= s.MaxSpeed && s.Width <= s.MaxWidth
+}
+
+// Gigatransfers reads "16.0 GT/s PCIe" and "16 GT/s".
+func Gigatransfers(s string) (float64, bool) {
+	number, _, ok := strings.Cut(s, " ")
+	n, err := strconv.ParseFloat(number, 64)
+	return n, ok && err == nil && n > 0 && n < 1e4
+}
+
+func lanes(s string) (int, bool) {
+	n, err := strconv.Atoi(s)
+	return n, err == nil && n > 0 && n <= 64
+}
+
+func (s LinkState) String() string {
+	text := fmt.Sprintf("%g GT/s x%d", s.Speed, s.Width)
+	if s.Speed < s.MaxSpeed || s.Width < s.MaxWidth {
+		text += fmt.Sprintf(" of %g GT/s x%d", s.MaxSpeed, s.MaxWidth)
+	}
+	return text
+}
+
+// Lanes is the width alone, of a link whose speed changes with its use.
+func (s LinkState) Lanes() string {
+	if s.Width < s.MaxWidth {
+		return fmt.Sprintf("x%d of x%d", s.Width, s.MaxWidth)
+	}
+	return fmt.Sprintf("x%d", s.Width)
+}
+
+// Inside reports the GPU itself, or a port of the switch that some GPUs have
+// inside: it has their vendor, and slows down with them.
+func (f Function) Inside(g Function) bool {
+	return f.PCI == g.PCI || f.Vendor == g.Vendor && slices.Contains(g.Upstream, f.PCI)
+}
+
+// Best is the link as its two ends could have it.
+func (s LinkState) Best() LinkState {
+	s.Speed, s.Width = s.MaxSpeed, s.MaxWidth
+	return s
+}
+
+// Rate is how many bytes a second the link carries in each direction, after what
+// its encoding takes. Packets take some more.
+func (s LinkState) Rate() uint64 {
+	coding := 128.0 / 130
+	switch {
+	case s.Speed <= 5:
+		coding = 8.0 / 10
+	case s.Speed >= 64:
+		coding = 236.0 / 256 // flits
+	}
+	return uint64(s.Speed * 1e9 * coding * float64(s.Width) / 8)
+}

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package machine
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/internal/files"
+)
+
+// KernelLog is what the kernel has said since it started, or what is left of
+// that.
+type KernelLog struct {
+	Where string
+	Lines []string
+	Cut   bool // the beginning was overwritten
+	Err   error
+}
+
+// At is the file that was read.
+func (k *KernelLog) At() []string { return []string{k.Where} }
+
+// KernelLog reads the log where it is. This machine's kernel can also be asked.
+func (m *Machine) KernelLog() *KernelLog {
+	name, where, anchor := m.Locate("dev/kmsg")
+	k := ReadLog(name)
+	k.Where, k.Err = where, Absent(k.Err, anchor)
+	if m.Root == noFiles {
+		k.Err = errNoLog
+	}
+	if k.Err != nil && m.Root == "/" {
+		// Without the file, what is said of it tells nothing.
+		if asked := AskLog(); asked.Err == nil || errors.Is(k.Err, fs.ErrNotExist) {
+			return asked
+		}
+	}
+	return k
+}
+
+// logLimit is more than the kernel keeps.
+const logLimit = 16 << 20
+
+// ReadLog reads the kernel's log, a line each. cut says that its beginning was
+// overwritten.
+func (m *Machine) ReadLog() (lines []string, cut bool, err error) {
+	k := m.KernelLog()
+	return k.Lines, k.Cut, k.Err
+}
+
+// ReadLog reads /dev/kmsg, a record each time, or a copy of it.
+func ReadLog(name string) *KernelLog {
+	k := &KernelLog{}
+	fd, err := OpenLog(name)
+	if err != nil {
+		k.Err = err
+		return k
+	}
+	defer unix.Close(fd)
+	records, cut, err := Drain(fd, name)
+	k.Cut, k.Err = cut, err
+	if err != nil {
+		return k
+	}
+	for i, r := range records {
+		if i == 0 && r.number != "0" {
+			k.Cut = true
+		}
+		k.Lines = append(k.Lines, r.Text)
+	}
+	if len(k.Lines) == 0 {
+		k.Err = ErrNoRecord
+	}
+	return k
+}
+
+// OpenLog opens the kernel's log, or a copy of it, for reading without waiting.
+func OpenLog(name string) (fd int, err error) {
+	if err := files.Asked("open", name); err != nil {
+		return -1, err
+	}
+	fd, err = unix.Open(name, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1, &os.PathError{Op: "open", Path: name, Err: err}
+	}
+	return fd, nil
+}
+
+// record is one message of the log.
+type record struct{ number, Text string }
+
+// Drain reads what there is. cut says that some was overwritten before.
+func Drain(fd int, name string) (out []record, cut bool, err error) {
+	var all strings.Builder
+	buf := make([]byte, 64<<10)
+	for all.Len() < logLimit {
+		n, err := unix.Read(fd, buf)
+		switch {
+		case errors.Is(err, unix.EPIPE): // overwritten meanwhile: go on with the oldest there is
+			cut = true
+			continue
+		case errors.Is(err, unix.EAGAIN):
+			err = io.EOF
+		case err == nil && n == 0:
+			err = io.EOF
+		case errors.Is(err, unix.EINTR):
+			continue
+		}
+		if n > 0 {
+			all.Write(buf[:n])
+		}
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, cut, &os.PathError{Op: "read", Path: name, Err: err}
+		}
+	}
+	for line := range strings.Lines(all.String()) {
+		head, text, ok := strings.Cut(strings.TrimSuffix(line, "\n"), ";")
+		fields := strings.Split(head, ",")
+		if !ok || len(fields) < 3 || strings.HasPrefix(line, " ") {
+			continue // properties of the record above
+		}
+		out = append(out, record{fields[1], text})
+	}
+	return out, cut, nil
+}
+
+// errNoLog is of a sysfs and a procfs that were named one by one.
+var errNoLog = fmt.Errorf("%w: a sysfs and a procfs have no log; --root DIR takes it from DIR/dev/kmsg", ErrNotCopied)
+
+// ErrNoRecord is of what is no log: a kernel that runs has said something.
+var ErrNoRecord = errors.New("it has no record")

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package machine
+
+import (
+	"errors"
+	"sync"
+
+	"github.com/gpurdma/gpurdma/internal/pci"
+	"github.com/gpurdma/gpurdma/internal/procfs"
+	"github.com/gpurdma/gpurdma/internal/sysfs"
+)
+
+// Addr is a PCI function's address. Package ibvfd's devices have one.
+type Addr = pci.Addr
+
+// ParseAddr reads "0000:03:00.0", and "03:00.0" as of domain 0.
+func ParseAddr(s string) (Addr, error) { return pci.ParseAddr(s) }
+
+// Machine is what decides about peer-to-peer on one machine: this one, or
+// another whose files lie below a directory. Each file is read once, when it
+// is first needed: for a changed machine, Open another. It is safe for
+// concurrent use.
+type Machine struct {
+	Kernel Kernel
+	CPU    CPU
+
+	Root    string // "/", or where the copy of another machine is
+	Sys     sysfs.FS
+	Proc    procfs.FS
+	PID     int
+	Config  kernelConfig // nil if none was found
+	Virtual virtual
+	*cache
+
+	// What Remedy asks about: a machine like this one, but for these.
+	NoRedirects bool // no port redirects
+	TrustsAll   bool // all host bridges pass peer-to-peer
+}
+
+// cache is what was read. Machines that differ in suppositions share it.
+type cache struct {
+	Mu    sync.Mutex
+	Nodes map[Addr]*Node
+	hosts map[string]*HostBridge
+
+	Classes map[Addr]uint64 // as [Machine.GPUs] saw them last
+
+	Chipset chipset
+}
+
+// Open reads kernel and processor of the machine whose sys, proc, boot and
+// lib/modules are below root; "" is this machine. What cannot be read is
+// unknown, and is no error.
+func Open(root string) *Machine { return Source{Root: root}.Open() }
+
+// Node is a function and what the walk wants of it.
+type Node struct {
+	Addr Addr
+	Up   []Addr // the bridges above, nearest first
+	Err  error  // why nothing is known of it
+
+	Acs    pci.ACS
+	AcsErr error // why its ACS is not known
+	NoECAM bool  // a PCI Express function of which the kernel cannot read all
+
+	host  *HostBridge // read when it is asked for
+	place *place
+
+	chip    *chip // of a switch, read when it is asked for
+	chipErr error
+}
+
+// Node reads a function, once.
+func (m *Machine) Node(a Addr) *Node {
+	m.Mu.Lock()
+	defer m.Mu.Unlock()
+	if n := m.Nodes[a]; n != nil {
+		return n
+	}
+	n := &Node{Addr: a}
+	m.Nodes[a] = n
+	if n.Up, n.Err = pci.Upstream(m.Sys, a); n.Err != nil {
+		n.AcsErr = n.Err // a port of which nothing is known is none that does not redirect
+		return n
+	}
+	c, err := pci.ReadConfig(m.Sys, a)
+	if err != nil {
+		n.AcsErr = err
+		return n
+	}
+	n.Acs, n.AcsErr = c.ACS()
+	n.NoECAM = c.Unreachable()
+	return n
+}
+
+// HostBridge is a host bridge as the kernel's list sees it.
+type HostBridge struct {
+	Bus    string // "pci0000:00"
+	Err    error
+	Empty  bool // no function to go by
+	First  pci.Function
+	Root   bool  // first is a root port
+	RootOf error // why that is not known
+}
+
+// HostBridge reads the host bridge above a function, once.
+func (m *Machine) HostBridge(n *Node) *HostBridge {
+	m.Mu.Lock()
+	defer m.Mu.Unlock()
+	if n.host != nil {
+		return n.host
+	}
+	bus, first, ok, err := pci.RootBus(m.Sys, n.Addr)
+	if n.host = m.hosts[bus]; n.host == nil {
+		n.host = &HostBridge{Bus: bus, Empty: !ok, Err: err}
+		if ok && err == nil {
+			m.readHost(n.host, first)
+		}
+		m.hosts[bus] = n.host
+	}
+	return n.host
+}
+
+func (m *Machine) readHost(h *HostBridge, first Addr) {
+	if h.First, h.Err = pci.ReadFunction(m.Sys, first); h.Err != nil {
+		return
+	}
+	c, err := pci.ReadConfig(m.Sys, first)
+	if err != nil {
+		h.RootOf = err
+		return
+	}
+	h.Root, h.RootOf = c.RootPort()
+}
+
+// Silent reports a function that answers every read with ones.
+func (m *Machine) Silent(a Addr) bool {
+	return errors.Is(m.Node(a).AcsErr, pci.ErrNoAnswer)
+}

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package machine
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"strings"
+
+	"github.com/gpurdma/gpurdma/placement"
+)
+
+// Power is whether runtime power management has put a function to sleep.
+type Power int
+
+// The states. A function without runtime power management is awake.
+const (
+	PowerAwake Power = iota
+	PowerSuspended
+	PowerUnknown
+)
+
+// PowerOf reads power/runtime_status.
+func PowerOf(r Reading) Power {
+	switch {
+	case r.Gone():
+		return PowerAwake
+	case r.Err != nil:
+		return PowerUnknown
+	}
+	switch r.Text {
+	case "active", "resuming", "unsupported":
+		return PowerAwake
+	case "suspended", "suspending":
+		return PowerSuspended
+	}
+	return PowerUnknown
+}
+
+// OutOfTree reports a module that is not the kernel's own (its taint has O).
+// A driver that is built in is: it has no such file, and something has to say
+// that it is built in.
+func (m *Machine) OutOfTree(driver string) placement.Answer {
+	module := ModuleOf(driver)
+	dir := path.Join("module", module)
+	if driver == "" || !m.Sys.Exists(dir) {
+		return placement.AnswerUnknown
+	}
+	taint, err := m.Taint(module)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && !m.Sys.Exists(path.Join(dir, "initstate")) && m.builtIn(module):
+		return placement.No
+	case err != nil:
+		return placement.AnswerUnknown
+	case strings.Contains(taint, "O"):
+		return placement.Yes
+	}
+	return placement.No
+}
+
+// builtOptions are what the kernel's own drivers are configured by.
+var builtOptions = map[string]string{
+	"amdgpu": "CONFIG_DRM_AMDGPU", "xe": "CONFIG_DRM_XE", "i915": "CONFIG_DRM_I915", "nouveau": "CONFIG_DRM_NOUVEAU", "ast": "CONFIG_DRM_AST",
+	"vfio_pci": "CONFIG_VFIO_PCI", "habanalabs": "CONFIG_DRM_ACCEL_HABANALABS",
+	"mlx5_ib": "CONFIG_MLX5_INFINIBAND", "mlx4_ib": "CONFIG_MLX4_INFINIBAND", "efa": "CONFIG_INFINIBAND_EFA", "bnxt_re": "CONFIG_INFINIBAND_BNXT_RE",
+	"irdma": "CONFIG_INFINIBAND_IRDMA", "mana_ib": "CONFIG_MANA_INFINIBAND", "ionic_rdma": "CONFIG_INFINIBAND_IONIC", "erdma": "CONFIG_INFINIBAND_ERDMA",
+}
+
+// builtIn reports a driver that the kernel's configuration, or its list of what
+// is built in, says is a part of it.
+func (m *Machine) builtIn(module string) bool {
+	if option := builtOptions[module]; option != "" && m.Config[option] == "y" {
+		return true
+	}
+	for _, dir := range []string{"lib/modules", "usr/lib/modules"} {
+		for line := range strings.Lines(m.Read(dir, m.Kernel.Release, "modules.builtin").Text) {
+			if name, ok := strings.CutSuffix(path.Base(strings.TrimSpace(line)), ".ko"); ok && ModuleOf(name) == module {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// ModuleOf is the name that a driver's module has in sysfs: vfio-pci is
+// vfio_pci there.
+func ModuleOf(driver string) string { return strings.ReplaceAll(driver, "-", "_") }
+
+// Taint are the letters of a module.
+func (m *Machine) Taint(module string) (string, error) {
+	text, err := m.Sys.ReadString(path.Join("module", module, "taint"))
+	if err == nil && strings.Trim(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") != "" {
+		err = fmt.Errorf("the taint of %s is %q: %w", module, text, fs.ErrInvalid)
+	}
+	return text, err
+}

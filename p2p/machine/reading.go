@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package machine
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/internal/files"
+)
+
+// Reading is what a file says, or why nobody knows.
+type Reading struct {
+	Where string // its name on its machine: "/sys/…"
+	Text  string // without white space at the end
+	All   string // with it
+	Err   error
+}
+
+// ErrNotCopied is for what a copy of a machine does not have, although the
+// machine may.
+var ErrNotCopied = errors.New("that part of the machine is not here")
+
+// ErrUnreadable is of a link to itself: the mark of a snapshot for what could
+// not be read when it was taken.
+var ErrUnreadable = errors.New("it could not be read when this was taken, or the file does not have it")
+
+// Unmarked says in words what the mark of a snapshot means: what could not be read
+// is a link to itself in it, and the kernel's text for that tells nobody anything.
+func Unmarked(text string) string {
+	return strings.ReplaceAll(text, unix.ELOOP.Error(), ErrUnreadable.Error())
+}
+
+// At is for Finding.Where.
+func (r Reading) At() []string { return []string{r.Where} }
+
+// Gone reports a file that is not there, where it would be if there was one.
+func (r Reading) Gone() bool { return errors.Is(r.Err, fs.ErrNotExist) }
+
+// Why is the error without the path, which Where has.
+func (r Reading) Why() string {
+	if r.Gone() && r.Where != "" {
+		return "there is no " + path.Base(r.Where)
+	}
+	var p *fs.PathError
+	if errors.As(r.Err, &p) {
+		return p.Err.Error()
+	}
+	return r.Err.Error()
+}
+
+// Number reads one that must not be negative.
+func (r Reading) Number() (uint64, bool) {
+	n, err := strconv.ParseUint(strings.TrimSpace(r.Text), 0, 64)
+	return n, r.Err == nil && err == nil
+}
+
+// Line is the value behind "KEY:" or "KEY".
+func (r Reading) Line(key string) (string, bool) {
+	for line := range strings.Lines(r.Text) {
+		if rest, ok := strings.CutPrefix(line, key); ok {
+			return strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(rest), ":")), true
+		}
+	}
+	return "", false
+}
+
+// ReadLimit is more than any file has that a check reads.
+const ReadLimit = 4 << 20
+
+func read(name, where, anchor string) Reading {
+	r := Reading{Where: where}
+	f, err := files.Open(name)
+	if err == nil {
+		defer f.Close()
+		var data []byte
+		data, err = io.ReadAll(io.LimitReader(f, ReadLimit))
+		r.All = string(data)
+		r.Text = strings.TrimRight(r.All, " \t\n\x00")
+	}
+	r.Err = Absent(err, anchor)
+	return r
+}
+
+// Absent doubts that a file is missing where nothing of its kind is there.
+func Absent(err error, anchor string) error {
+	if errors.Is(err, unix.ELOOP) {
+		return ErrUnreadable
+	}
+	none := strings.HasPrefix(anchor, noFiles+"/") // what is below that is no error of a directory
+	if !errors.Is(err, fs.ErrNotExist) && !(none && errors.Is(err, unix.ENOTDIR)) {
+		return err
+	}
+	if st, err := files.Stat(anchor); err != nil || !st.IsDir() {
+		return ErrNotCopied
+	}
+	return err
+}
+
+// Locate finds a file of sysfs ("sys/…"), procfs ("proc/…") or any other, and the
+// directory without which its absence means nothing. What a file of the machine says
+// can be part of the name: it leads nowhere else.
+func (m *Machine) Locate(name string) (file, where, anchor string) {
+	name = strings.TrimPrefix(path.Clean("/"+name), "/")
+	where = "/" + name
+	top, rest, _ := strings.Cut(name, "/")
+	switch top {
+	case "sys":
+		return m.Sys.Path(rest), where, m.Sys.Path(m.sysAnchor(rest))
+	case "proc":
+		return m.Proc.Path(rest), where, m.Proc.Path(WholeProc)
+	}
+	return filepath.Join(m.Root, name), where, filepath.Join(m.Root, top)
+}
+
+// Every kernel has these, and checks do not look at them: a sysfs without the
+// first and a procfs without the second are what somebody has copied of one.
+const (
+	wholeSys  = "class/mem"
+	WholeProc = "sys/vm"
+)
+
+// sysAnchor is the directory that makes an absence in sysfs mean something. Of a
+// copy somebody has chosen the directories of a class, of kernel and of a bus:
+// one of them that is not there was not copied.
+func (m *Machine) sysAnchor(rest string) string {
+	parts := strings.Split(rest, "/")
+	// A device that is taken away meanwhile takes all of its files with it.
+	if len(parts) > 4 && strings.HasPrefix(rest, "bus/pci/devices/") {
+		return path.Join(parts[:4]...)
+	}
+	chosen := parts[0] == "class" || parts[0] == "kernel" || parts[0] == "bus"
+	if len(parts) > 1 && chosen && !m.Sys.Exists(wholeSys) {
+		return path.Join(parts[0], parts[1])
+	}
+	return parts[0]
+}
+
+// Read reads a file by its name on its machine, without the first slash.
+func (m *Machine) Read(elem ...string) Reading { return read(m.Locate(path.Join(elem...))) }
+
+// Named gives the files of a copy the names that they have on their machine.
+func (m *Machine) Named(text string) string {
+	if m.Root == "/" || m.Root == noFiles {
+		return text
+	}
+	text = Unmarked(text)
+	return strings.ReplaceAll(text, filepath.Clean(m.Root)+"/", "/")
+}
+
+// Link reads where a symbolic link leads, as it is written.
+func (m *Machine) Link(elem ...string) Reading {
+	name, where, anchor := m.Locate(path.Join(elem...))
+	text, err := files.Readlink(name)
+	if err == nil && text == path.Base(where) {
+		err = ErrUnreadable
+	}
+	return Reading{Where: where, Text: text, Err: Absent(err, anchor)}
+}
+
+// ErrNoID is of a file that should have a number, and has none.
+var ErrNoID = errors.New("it has no number")
+
+// errNoCount is of a counter that is no number.
+var errNoCount = errors.New("it is no number")
+
+// ErrNoTable is of a GID table without a place that can be read.
+var ErrNoTable = errors.New("no place of the table can be read")
+
+// FirstError is the first error that is not nil.
+func FirstError(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ErrNoSize is of a file without a size, errNoECAM of a function whose capability the
+// kernel does not reach.
+var (
+	ErrNoSize = errors.New("it has no size")
+	ErrNoECAM = errors.New("the kernel reaches no extended configuration space of it")
+)

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package machine
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/gpurdma/gpurdma/placement"
+)
+
+// virtual is whether a machine is a hypervisor's guest.
+type virtual struct {
+	Is    placement.Answer
+	Why   string
+	Where []string
+}
+
+// hypervisors are words by which their machines call themselves.
+var hypervisors = []string{
+	"QEMU", "KVM", "VMware", "Virtual Machine", "VirtualBox", "Google Compute Engine", "OpenStack", "HVM domU",
+	"Nutanix", "oVirt", "RHEV", "Xen", "BHYVE", "Parallels",
+}
+
+// makers are words of those who build servers with processors other than x86,
+// which have no flag for a hypervisor. Of all others it is not known.
+var makers = []string{
+	"NVIDIA", "Supermicro", "GIGABYTE", "Giga Computing", "Hewlett", "HPE", "Dell", "Lenovo", "IBM", "Ampere", "ADLINK",
+	"ASUS", "ASRock", "Quanta", "QCT", "Wiwynn", "Wistron", "Foxconn", "Ingrasys", "Inventec", "Pegatron", "MiTAC", "Fujitsu",
+	"Huawei", "Inspur", "H3C", "ZTE", "Cisco", "Cavium", "Marvell", "Apple",
+}
+
+func (m *Machine) readVirtual() virtual {
+	cpu := m.Read("proc/cpuinfo")
+	flags, x86 := cpu.Line("flags")
+	product, vendor := m.Read("sys/class/dmi/id/product_name"), m.Read("sys/class/dmi/id/sys_vendor")
+	name := strings.TrimSpace(vendor.Text + " " + product.Text)
+	if x86 && strings.Contains(" "+flags+" ", " hypervisor ") {
+		return virtual{placement.Yes, strings.TrimSuffix("the processor says so: "+name, ": "), cpu.At()}
+	}
+	for _, word := range hypervisors {
+		if strings.Contains(name, word) {
+			return virtual{placement.Yes, name, vendor.At()}
+		}
+	}
+	switch {
+	case x86:
+		return virtual{placement.No, strings.TrimSuffix("the processor knows of no hypervisor: "+name, ": "), cpu.At()}
+	case cpu.Err == nil && cpu.Text != "" && product.Text != "" && vendor.Text != "" && built(vendor.Text, product.Text):
+		return virtual{placement.No, name, product.At()}
+	case cpu.Err == nil && cpu.Text != "" && name != "":
+		return virtual{placement.AnswerUnknown, "the processor does not say, and neither does the firmware: " + name, product.At()}
+	case cpu.Err != nil:
+		return virtual{placement.AnswerUnknown, cpu.Why(), cpu.At()}
+	}
+	return virtual{placement.AnswerUnknown, "neither the processor nor the firmware says", cpu.At()}
+}
+
+// built reports a machine by a maker's name; a cloud's says so of its own.
+func built(vendor, product string) bool {
+	return slices.ContainsFunc(makers, func(word string) bool { return strings.Contains(vendor, word) }) || strings.Contains(product, ".metal")
+}
+
+// InventedTree is why a guest's registers say little: those that it reads are of
+// ports that the hypervisor made up.
+const InventedTree = "a virtual machine: its tree need not be the hardware's"
+
+// GuestSwitch is the remedy where the hypervisor has left the switches out.
+const GuestSwitch = "give the guest a switch for those that share one on the host"
+
+// Unswitched reports a function of a guest that the hypervisor has put on the root
+// itself, or on a root port.
+func (m *Machine) Unswitched(a Addr) bool {
+	if m.Virtual.Is != placement.Yes {
+		return false
+	}
+	f, err := m.Function(a)
+	return err == nil && len(f.Upstream) < 2
+}

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package p2pdma
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gpurdma/gpurdma/internal/pci"
+	"github.com/gpurdma/gpurdma/p2p/machine"
+	"github.com/gpurdma/gpurdma/placement"
+)
+
+// MapType is how one function reaches the memory of another: the kernel's enum
+// pci_p2pdma_map_type.
+type MapType int
+
+// The types.
+const (
+	MapUnknown           MapType = iota
+	MapNone                      // no peer-to-peer: the memory is no PCI device's
+	MapNotSupported              // PCI_P2PDMA_MAP_NOT_SUPPORTED
+	MapBusAddress                // PCI_P2PDMA_MAP_BUS_ADDR: below a common bridge, past any IOMMU
+	MapThroughHostBridge         // PCI_P2PDMA_MAP_THRU_HOST_BRIDGE
+)
+
+func (t MapType) String() string {
+	switch t {
+	case MapUnknown:
+		return "unknown"
+	case MapNone:
+		return "none"
+	case MapNotSupported:
+		return "not supported"
+	case MapBusAddress:
+		return "bus address"
+	case MapThroughHostBridge:
+		return "through the host bridge"
+	}
+	return fmt.Sprintf("invalid (%d)", int(t))
+}
+
+// Redirect is a port that sends peer-to-peer traffic to the root.
+type Redirect struct {
+	PCI  machine.Addr
+	Bits pci.ACSBits // those that do so
+}
+
+func (r Redirect) String() string { return fmt.Sprintf("ACS redirect at %v (%v)", r.PCI, r.Bits) }
+
+// Decision is the kernel's on a client's traffic to a provider's memory.
+type Decision struct {
+	Type MapType
+	// Supported is whether pci_p2pdma_distance() sees a way. It can be known
+	// where Type is not.
+	Supported placement.Answer
+	// Steps counts the way from one function to the other, as the kernel does;
+	// -1 if it is not known. It is there even if no way is supported.
+	Steps int
+	// Common is the nearest common bridge, or the function itself; nil without
+	// one: the way leads over the root then.
+	Common *machine.Addr
+	// Redirects are the ports that keep the traffic from turning at Common, in
+	// the kernel's order: of the provider, the common bridge, of the client.
+	// pci=disable_acs_redir= takes these addresses.
+	Redirects []Redirect
+	// Why is the chain of reasons, the conclusion last.
+	Why []string
+	// Notes do not decide, and matter.
+	Notes []string
+
+	Unread error // why something that decides is not known
+}
+
+// Distance is what pci_p2pdma_distance() answers: -1 if no way is supported.
+// It is false if that is not known.
+func (d Decision) Distance() (int, bool) {
+	switch {
+	case d.Supported == placement.No:
+		return -1, true
+	case d.Supported == placement.Yes && d.Steps >= 0:
+		return d.Steps, true
+	}
+	return 0, false
+}
+
+// String is the type and the reasons.
+func (d Decision) String() string { return d.Type.String() + ": " + strings.Join(d.Why, "; ") }
+
+func (d *Decision) because(format string, args ...any) {
+	d.Why = append(d.Why, fmt.Sprintf(format, args...))
+}
+
+// Decide mirrors the kernel's decision on client's traffic to memory of
+// provider. A nil client is a device below no PCI function.
+func Decide(m *machine.Machine, provider machine.Addr, client *machine.Addr) Decision {
+	d := Decision{Steps: -1}
+	if m.Kernel.P2PDMA == placement.No {
+		return d.refuse("the kernel is built without %s (%s)", machine.ConfigP2PDMA, m.Kernel.Source)
+	}
+	if client == nil {
+		return d.refuse("the client is on no PCI bus")
+	}
+	a, b := m.Node(provider), m.Node(*client)
+	for _, n := range []*machine.Node{a, b} {
+		if n.Err != nil {
+			d.because("%v", n.Err)
+			d.Unread = n.Err
+			return d
+		}
+	}
+	unread := walk(m, &d, a, b)
+	d.Unread = unread
+	switch {
+	case d.Common != nil && len(d.Redirects) == 0 && unread == nil:
+		d.Type, d.Supported = MapBusAddress, placement.Yes
+		d.because("no port on the way redirects to the root")
+	default:
+		throughHost(m, &d, a, b, unread)
+	}
+	return asBuilt(m, d)
+}
+
+func (d Decision) refuse(format string, args ...any) Decision {
+	d.Type, d.Supported = MapNotSupported, placement.No
+	d.because(format, args...)
+	return d
+}
+
+// walk finds the common bridge and the ports that redirect, and says why one
+// is not known.
+func walk(m *machine.Machine, d *Decision, a, b *machine.Node) (unread error) {
+	above := append([]machine.Addr{a.Addr}, a.Up...)
+	below := append([]machine.Addr{b.Addr}, b.Up...)
+	up, down := len(above), len(below)
+	for i, x := range above {
+		if j := slices.Index(below, x); j >= 0 {
+			up, down = i, j
+			d.Common = &above[i]
+			break
+		}
+	}
+	d.Steps = up + down
+	if d.Common == nil {
+		d.because("no common bridge: %d steps, over the root", d.Steps)
+		return nil
+	}
+	switch *d.Common {
+	case a.Addr, b.Addr:
+		d.because("%v is the nearest that both have in common, %d steps", *d.Common, d.Steps)
+	default:
+		d.because("below the bridge %v, %d steps", *d.Common, d.Steps)
+	}
+	// The provider and the common bridge count, and of the client's side all
+	// below the bridge.
+	for _, x := range append(above[:up+1:up+1], below[:down]...) {
+		n := m.Node(x)
+		if n.AcsErr != nil && unread == nil {
+			unread = fmt.Errorf("whether %v redirects is not known: %w", x, n.AcsErr)
+		}
+		if bits := n.Acs.Redirects(); bits != 0 && !m.NoRedirects {
+			d.Redirects = append(d.Redirects, Redirect{x, bits})
+		}
+		if n.NoECAM {
+			d.Notes = append(d.Notes, fmt.Sprintf("the kernel reaches no extended configuration space of %v: it counts as not redirecting, whatever the port does", x))
+		}
+	}
+	for _, r := range d.Redirects {
+		d.because("%v", r)
+	}
+	if len(d.Redirects) > 0 {
+		return nil // one is enough
+	}
+	return unread
+}
+
+// throughHost asks whether the host bridges let traffic pass. unread is set if
+// it may not have to come here.
+func throughHost(m *machine.Machine, d *Decision, a, b *machine.Node, unread error) {
+	passes := hostPasses(m, d, a, b)
+	d.Supported = passes
+	switch {
+	case unread != nil && passes == placement.Yes:
+		// Either way leads to the memory.
+		d.because("%v: by bus address or through the host bridge", unread)
+	case unread != nil:
+		d.Supported = placement.AnswerUnknown
+		d.because("%v", unread)
+	case passes == placement.Yes:
+		d.Type = MapThroughHostBridge
+	case passes == placement.No:
+		d.Type = MapNotSupported
+	}
+}
+
+func hostPasses(m *machine.Machine, d *Decision, a, b *machine.Node) placement.Answer {
+	cpu := m.CPU.Routes()
+	if m.TrustsAll {
+		return placement.Yes
+	}
+	if cpu == placement.Yes {
+		d.because("%v: all host bridges pass peer-to-peer", m.CPU)
+		return cpu
+	}
+	passes := bothTrusted(m, d, m.HostBridge(a), m.HostBridge(b))
+	if cpu == placement.AnswerUnknown && passes != placement.Yes {
+		d.because("the processor is not known")
+		return cpu
+	}
+	return passes
+}
+
+func bothTrusted(m *machine.Machine, d *Decision, ha, hb *machine.HostBridge) placement.Answer {
+	same := ha.Bus == hb.Bus
+	for _, h := range []*machine.HostBridge{ha, hb} {
+		if d.Unread == nil {
+			d.Unread = errors.Join(h.Err, h.RootOf)
+		}
+	}
+	ok, why := Trusts(m.Kernel, ha, same)
+	d.because("%s", why)
+	if same || ok == placement.No {
+		return ok
+	}
+	other, why := Trusts(m.Kernel, hb, same)
+	d.because("%s", why)
+	if ok == placement.AnswerUnknown && other == placement.Yes {
+		return ok
+	}
+	return other
+}
+
+// asBuilt gives up what depends on a kernel that is not known well enough.
+func asBuilt(m *machine.Machine, d Decision) Decision {
+	k := m.Kernel
+	doubt := ""
+	switch {
+	case d.Supported == placement.No:
+		return d // with another configuration, too
+	case k.P2PDMA == placement.AnswerUnknown:
+		doubt = "whether the kernel has " + machine.ConfigP2PDMA + " is not known: " + k.Source
+	case !k.Version.Known():
+		doubt = fmt.Sprintf("kernel release %q is not understood", k.Release)
+	case k.Version.Cmp(machine.V6_1) < 0:
+		doubt = fmt.Sprintf("the rules of kernels before %v were not read, and this is %s", machine.V6_1, k.Release)
+	default:
+		return d
+	}
+	d.Type, d.Supported = MapUnknown, placement.AnswerUnknown
+	d.because("%s", doubt)
+	return d
+}

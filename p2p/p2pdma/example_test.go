@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package p2pdma_test
+
+import (
+	"fmt"
+	"log"
+
+	"github.com/gpurdma/gpurdma/p2p/machine"
+	"github.com/gpurdma/gpurdma/p2p/p2pdma"
+)
+
+// What the kernel decides on two functions, and which ports are in the way.
+func ExampleDecide() {
+	m := machine.Open("")
+	gpu, err1 := machine.ParseAddr("0000:03:00.0")
+	nic, err2 := machine.ParseAddr("0000:04:00.0")
+	if err1 != nil || err2 != nil {
+		log.Fatal(err1, err2)
+	}
+	d := p2pdma.Decide(m, gpu, &nic)
+	fmt.Println(d)
+	for _, r := range d.Redirects {
+		fmt.Println(r)
+	}
+}

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package p2p
+
+import (
+	"fmt"
+)
+
+// Result is what a check found.
+type Result int
+
+// The results. The zero value is no pass.
+const (
+	ResultUnknown Result = iota // what decides could not be read
+	ResultSkip                  // it does not apply here, or is not looked at
+	ResultPass
+	ResultWarn
+	ResultFail
+)
+
+var resultNames = []string{"unknown", "skip", "pass", "warn", "fail"}
+
+func (r Result) String() string {
+	if r < 0 || int(r) >= len(resultNames) {
+		return fmt.Sprintf("invalid (%d)", int(r))
+	}
+	return resultNames[r]
+}
+
+// Name names a pair: "GPU -> NIC".
+func (p Pair) Name() string { return p.GPU.Name + " -> " + p.NIC.Name }
