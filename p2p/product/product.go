@@ -84,9 +84,9 @@ type Facts struct {
 	MIG Tri // the GPU has MIG turned on
 	SLI Tri // the GPU is one of an SLI group
 	// Confidential is whether the GPU is in a mode of confidential computing, or in
-	// Ampere Protected Mode. No file says so. On a machine that is not a guest the
-	// mode cannot be in use: it needs a confidential virtual machine. A guest whose
-	// processor flags have neither tdx_guest nor sev_snp cannot use it either.
+	// Ampere Protected Mode. NVML says so, and no file does. Where it was not read, a
+	// GPU that has the mode gets the answer unknown in a guest, and no limit on a
+	// machine that is not a guest: the mode is for confidential virtual machines.
 	Confidential Tri
 	// Integrated is whether the GPU has no memory of its own.
 	Integrated Tri
