@@ -7,23 +7,24 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/gpurdma/gpurdma/p2p/chain"
 	"github.com/gpurdma/gpurdma/p2p/machine"
 )
 
 // AsRoot is the remedy for what only root sees, of this machine or of a copy.
-func AsRoot(m *machine.Machine, change string) Remedy {
+func AsRoot(m *machine.Machine, change string) chain.Remedy {
 	if m.Root != "/" {
-		return Remedy{Change: "take the copy again, " + change}
+		return chain.Remedy{Change: "take the copy again, " + change}
 	}
 	return Again(m, change, os.Geteuid() == 0)
 }
 
 // Again is for this machine. Who is root already lacks something else.
-func Again(m *machine.Machine, change string, root bool) Remedy {
+func Again(m *machine.Machine, change string, root bool) chain.Remedy {
 	if root {
-		return Remedy{Change: lacking(m)}
+		return chain.Remedy{Change: lacking(m)}
 	}
-	r := Remedy{Change: "look again " + change, Command: "sudo p2pcheck"}
+	r := chain.Remedy{Change: "look again " + change, Command: "sudo p2pcheck"}
 	if m.PID != 0 {
 		r.Command += " --pid " + strconv.Itoa(m.PID)
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/gpurdma/gpurdma/internal/errno"
 	"github.com/gpurdma/gpurdma/internal/pci"
 	"github.com/gpurdma/gpurdma/internal/testenv"
+	"github.com/gpurdma/gpurdma/p2p/chain"
 	"github.com/gpurdma/gpurdma/p2p/drivers"
 	"github.com/gpurdma/gpurdma/p2p/internal/machinetest"
 	"github.com/gpurdma/gpurdma/p2p/machine"
@@ -417,14 +418,14 @@ func (r row) run(t *testing.T, alloc gpualloc.Allocator) (err error) {
 	}
 	// Of a kernel with a name of its own nobody knows what it has, where the tests run
 	// on one. Debian's have to be known.
-	unnamed := p.Outcome == drivers.OutcomeUnknown && r.m.Kernel.Backports()
+	unnamed := p.Outcome == chain.OutcomeUnknown && r.m.Kernel.Backports()
 	if attachErr != nil {
 		if unnamed {
 			return nil
 		}
-		stage := drivers.StageAttach
-		if p.Stage == drivers.StageMap && r.mapsInAttach() {
-			stage = drivers.StageMap
+		stage := chain.StageAttach
+		if p.Stage == chain.StageMap && r.mapsInAttach() {
+			stage = chain.StageMap
 		}
 		return r.refused(p, stage, attachErr)
 	}
@@ -439,7 +440,7 @@ func (r row) run(t *testing.T, alloc gpualloc.Allocator) (err error) {
 		return nil
 	}
 	if mapErr != nil {
-		return r.refused(p, drivers.StageMap, mapErr)
+		return r.refused(p, chain.StageMap, mapErr)
 	}
 	if err := r.mapped(t, p, buf, segments); err != nil {
 		return fmt.Errorf("%w; predicted %v", err, p)
@@ -452,9 +453,9 @@ func (r row) mapsInAttach() bool {
 	return (r.e.Class == drivers.ClassNVIDIA || r.e.Class == drivers.ClassVFIO) && r.m.Kernel.Version.Cmp(machine.V6_12) <= 0
 }
 
-func (r row) refused(p drivers.Prediction, s drivers.Stage, got error) error {
+func (r row) refused(p drivers.Prediction, s chain.Stage, got error) error {
 	var e unix.Errno
-	if !errors.As(got, &e) || p.Outcome != drivers.Refused || p.Errno != e || p.Stage != s {
+	if !errors.As(got, &e) || p.Outcome != chain.Refused || p.Errno != e || p.Stage != s {
 		return fmt.Errorf("%s answered %w; predicted %v", s, got, p)
 	}
 	r.seen.add("refused " + errno.Name(e) + " " + string(s))
@@ -472,7 +473,7 @@ func (r row) mapped(t *testing.T, p drivers.Prediction, buf *gpualloc.Buffer, se
 	}
 	inVRAM := r.e.Class != drivers.ClassNVIDIACoherent // whose stand-in are pages of the system
 	switch {
-	case p.Outcome == drivers.Direct && inVRAM && place != "vram", p.Outcome == drivers.Staged && place != "system", p.Outcome != drivers.Direct && p.Outcome != drivers.Staged:
+	case p.Outcome == chain.Direct && inVRAM && place != "vram", p.Outcome == chain.Staged && place != "system", p.Outcome != chain.Direct && p.Outcome != chain.Staged:
 		return fmt.Errorf("mapped, and the buffer is in %q", place)
 	}
 	at := bar.Start + offset // where its next byte is, if it is in VRAM
@@ -482,9 +483,9 @@ func (r row) mapped(t *testing.T, p drivers.Prediction, buf *gpualloc.Buffer, se
 		good := false
 		switch {
 		case p.Address == drivers.AddressUnknown:
-		case p.Outcome == drivers.Direct && inVRAM && p.Address == drivers.AddressIOVA:
+		case p.Outcome == chain.Direct && inVRAM && p.Address == drivers.AddressIOVA:
 			good = !page && !inBAR
-		case p.Outcome == drivers.Direct && inVRAM:
+		case p.Outcome == chain.Direct && inVRAM:
 			good = !page && s.Addr == at
 		case p.Address == drivers.AddressIOVA:
 			good = !inBAR && (!page || s.Addr != s.Phys)

@@ -56,7 +56,7 @@ func Loggable(line string) bool {
 // FaultAddress is what a fault says of where it was: DMAR's, AMD's, SMMU's.
 var FaultAddress = regexp.MustCompile(`(?:fault addr |address=|iova: )(0x[0-9a-f]+)`)
 
-var PciAddress = regexp.MustCompile(`(?:[0-9a-f]{4,}:)?[0-9a-f]{2}:[0-1][0-9a-f]\.[0-7]`)
+var PCIAddress = regexp.MustCompile(`(?:[0-9a-f]{4,}:)?[0-9a-f]{2}:[0-1][0-9a-f]\.[0-7]`)
 
 // XidDevice is how NVIDIA's driver writes a GPU: without a function.
 var XidDevice = regexp.MustCompile(`NVRM: Xid \(PCI:([0-9a-f:]+)\)`)

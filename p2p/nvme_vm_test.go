@@ -88,7 +88,7 @@ func (b bench) blocked(t *testing.T, a machine.Addr, since string) int {
 		if strings.Contains(line, since) {
 			return n
 		}
-		of, err := machine.ParseAddr(PciAddress.FindString(line))
+		of, err := machine.ParseAddr(PCIAddress.FindString(line))
 		if err == nil && of == a && slices.ContainsFunc(Patterns, func(p Pattern) bool { return p.Check == "ISO-FAULTS" && p.Match.MatchString(line) }) {
 			n++
 		}

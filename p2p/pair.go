@@ -5,40 +5,100 @@ package p2p
 import (
 	"strings"
 
+	"github.com/gpurdma/gpurdma/p2p/chain"
 	"github.com/gpurdma/gpurdma/p2p/drivers"
 	"github.com/gpurdma/gpurdma/p2p/machine"
+	"github.com/gpurdma/gpurdma/placement"
 )
 
 // Pair is a GPU, a NIC, and what is to be said of the two.
 type Pair struct {
 	GPU        drivers.GPU
 	NIC        drivers.NIC
-	Prediction drivers.Prediction
+	Prediction drivers.Prediction // what a registration comes to
+	Verdict    chain.Verdict      // what the pair comes to, link by link
 	Letters    machine.Letters
-	Remedy     *Remedy // nil of a pair that is direct
-	Proof      *Proof  // nil of a pair that nobody tried
+	Remedy     *chain.Remedy // nil of a pair that is direct
+	Proof      *Proof        // nil of a pair that was not tried
 }
 
-// Judge predicts for a GPU and a NIC.
+// Judge answers each link for a GPU and a NIC, and concludes.
 func Judge(m *machine.Machine, g drivers.GPU, n drivers.NIC) Pair {
-	p := Pair{GPU: g, NIC: n, Prediction: drivers.Predict(m, g.Exporter, n.Importer), Remedy: RemedyOf(m, g.Exporter, n.Importer)}
-	if r := p.Remedy; r != nil {
-		if command, ok := strings.CutSuffix(r.Command, " --nic "+anyNIC); ok {
-			r.Command = command + " --nic " + n.Name
-		}
+	p := Pair{GPU: g, NIC: n}
+	p.Prediction, p.Verdict = judge(m, g.Exporter, n.Importer)
+	c := p.Verdict.Chain()
+	if verbs := m.Read("sys/class/infiniband_verbs/abi_version"); n.Uverbs == "" && verbs.Gone() && c[chain.Route].State.Good() {
+		c[chain.Route] = chain.Break(chain.Broken, "ib_uverbs is not loaded, and so no program registers memory with %s", n.Name).
+			With(verbs.Where, "not there").Fix(&chain.Remedy{Change: "load it", Command: "modprobe ib_uverbs", Direct: true})
 	}
-	if verbs := m.Read("sys/class/infiniband_verbs/abi_version"); n.Uverbs == "" && verbs.Gone() && p.Prediction.Outcome == drivers.Direct {
-		p.Prediction.Outcome, p.Prediction.Address = drivers.OutcomeUnknown, drivers.AddressUnknown
-		p.Prediction.Why = append(p.Prediction.Why, "ib_uverbs is not loaded, and so nothing registers memory with "+n.Name)
-		p.Remedy = &Remedy{Change: "load it", Command: "modprobe ib_uverbs", Direct: true}
-	}
+	c[chain.Log] = contradiction(m, g.Exporter, n.Importer, p.Prediction)
+	c[chain.Proof] = chain.Open("it was not tried").Fix(&chain.Remedy{Change: "try it", Command: tryPair(g.Exporter)})
+	p.Verdict = c.Conclude()
+	p.Remedy = p.remedy(m)
 	if g.Exporter.PCI != nil && n.Importer.PCI != nil {
 		p.Letters = m.Letters(*g.Exporter.PCI, *n.Importer.PCI)
 	}
 	return p
 }
 
+// judge answers the links that say what is going to happen.
+func judge(m *machine.Machine, e drivers.Exporter, i drivers.Importer) (drivers.Prediction, chain.Verdict) {
+	p := drivers.Predict(m, e, i)
+	c := p.Chain
+	c[chain.Library] = library(m, e, p.ByPeerMem)
+	c[chain.Fabric] = fabric(m, e, i, p)
+	return p, c.Conclude()
+}
+
+// remedy is the one thing to change for this pair: what the link that decides asks for, or else
+// what is found by trying changes.
+func (p Pair) remedy(m *machine.Machine) *chain.Remedy {
+	if p.Verdict.Outcome() == chain.Direct {
+		return nil
+	}
+	r := p.Verdict.Deciding().Remedy
+	if r == nil {
+		r = RemedyOf(m, p.GPU.Exporter, p.NIC.Importer)
+	}
+	if r == nil {
+		return nil
+	}
+	named := *r
+	if command, ok := strings.CutSuffix(named.Command, " --nic "+anyNIC); ok {
+		named.Command = command + " --nic " + p.NIC.Name
+	}
+	return &named
+}
+
+// Prove gives a pair what became of it when it was tried, and concludes anew.
+func (p *Pair) Prove(m *machine.Machine, proof *Proof) {
+	p.Proof = proof
+	c := p.Verdict.Chain()
+	c[chain.Proof] = proof.answer()
+	p.Verdict = c.Conclude()
+	p.Remedy = p.remedy(m)
+}
+
+// Agrees says whether what was proven of the pair is what was predicted: No if
+// the outcome is another, or a refusal has another errno.
+func (p Pair) Agrees() placement.Answer {
+	predicted := p.Prediction.Outcome
+	if p.Proof == nil || p.Proof.Outcome == chain.OutcomeUnknown {
+		return placement.AnswerUnknown
+	}
+	switch {
+	case predicted == chain.OutcomeUnknown, predicted == chain.Broken && p.Proof.Outcome != chain.Direct:
+		return placement.AnswerUnknown
+	case p.Proof.Outcome != predicted || p.Proof.Outcome == chain.Refused && p.Prediction.Errno != 0 && p.Proof.Errno != p.Prediction.Errno:
+		return placement.No
+	}
+	return placement.Yes
+}
+
 // Real reports a pair of PCI functions that hardware moves data between.
 func (p Pair) Real() bool {
 	return p.GPU.Exporter.PCI != nil && p.NIC.Importer.PCI != nil && !p.NIC.Software
 }
+
+// Name names a pair: "GPU -> NIC".
+func (p Pair) Name() string { return p.GPU.Name + " -> " + p.NIC.Name }

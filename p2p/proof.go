@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/internal/errno"
-	"github.com/gpurdma/gpurdma/p2p/drivers"
+	"github.com/gpurdma/gpurdma/p2p/chain"
 	"github.com/gpurdma/gpurdma/placement"
 )
 
@@ -48,7 +48,7 @@ type Step struct {
 type Proof struct {
 	// Outcome is what happened, as far as it is proven: OutcomeUnknown without
 	// a trace.
-	Outcome drivers.Outcome
+	Outcome chain.Outcome
 	Errno   unix.Errno // of Refused
 	Stage   string     // of Refused: what refused, as the trace or else the errno allows to say
 	Why     string     // what the outcome rests on, or why it is not known
@@ -92,20 +92,32 @@ func (p *Proof) Failed() bool {
 // String says what happened, and what that rests on.
 func (p *Proof) String() string {
 	outcome := p.Outcome.String()
-	if p.Outcome == drivers.Refused {
+	if p.Outcome == chain.Refused {
 		outcome += " with " + errno.Name(p.Errno)
 	}
 	return outcome + ": " + p.Why
 }
 
-// Agrees says whether what was proven of the pair is what was predicted: No if
-// the outcome is another, or a refusal has another errno.
-func (p Pair) Agrees() placement.Answer {
+// answer is the link of a proof. Bytes that were placed in the GPU's memory, and of which none
+// was moved, prove no traffic.
+func (p *Proof) answer() chain.Answer {
 	switch {
-	case p.Proof == nil || p.Proof.Outcome == drivers.OutcomeUnknown || p.Prediction.Outcome == drivers.OutcomeUnknown:
-		return placement.AnswerUnknown
-	case p.Proof.Outcome != p.Prediction.Outcome || p.Proof.Outcome == drivers.Refused && p.Proof.Errno != p.Prediction.Errno:
-		return placement.No
+	case p == nil:
+		return chain.Open("it was not tried")
+	case p.Outcome == chain.OutcomeUnknown:
+		return chain.Open("tried, and not proven: %s", p.Why)
+	case p.Outcome != chain.Direct:
+		a := chain.Break(p.Outcome, "%s", p.Why)
+		a.Errno, a.Stage = p.Errno, chain.Stage(p.Stage)
+		return a
 	}
-	return placement.Yes
+	for _, r := range []Rung{RungWrite, RungRead} {
+		switch s := p.Steps[r]; {
+		case s.Result == ResultFail:
+			return chain.Break(chain.Lost, "%s: %s", r, s.Detail)
+		case s.Result != ResultPass:
+			return chain.Open("the bytes were placed in the GPU's memory, and whether traffic reaches it is not proven: %s: %s", r, s.Detail)
+		}
+	}
+	return chain.Hold("%s", p.Why).With("live proof", "%d bytes compared", p.Verified)
 }

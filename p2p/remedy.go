@@ -9,34 +9,25 @@ import (
 	"strings"
 
 	"github.com/gpurdma/gpurdma/internal/pci"
+	"github.com/gpurdma/gpurdma/p2p/chain"
 	"github.com/gpurdma/gpurdma/p2p/drivers"
 	"github.com/gpurdma/gpurdma/p2p/machine"
 	"github.com/gpurdma/gpurdma/placement"
 )
 
-// Remedy is the one thing to change.
-type Remedy struct {
-	Change  string // in words
-	Command string // a command, or a parameter of the kernel; "" if there is none
-	Weakens string // what is given up for it; "" if nothing is
-	// Direct says that with this alone the prediction is direct. Otherwise it
-	// answers a question that is open, or more has to change.
-	Direct bool
-}
-
 // RemedyOf says what to change for an importer that does not reach the memory,
 // or whose prediction is unknown; nil for one that does. Where the kernel or
 // its configuration decide, it is tried out: the prediction is made again for a
 // machine that has changed in this one respect.
-func RemedyOf(m *machine.Machine, e drivers.Exporter, i drivers.Importer) *Remedy {
-	switch p := drivers.Predict(m, e, i); p.Outcome {
-	case drivers.Direct:
+func RemedyOf(m *machine.Machine, e drivers.Exporter, i drivers.Importer) *chain.Remedy {
+	p, v := judge(m, e, i)
+	switch {
+	case v.Outcome() == chain.Direct:
 		return nil
-	case drivers.OutcomeUnknown:
+	case v.Outcome() == chain.OutcomeUnknown, p.Outcome == chain.OutcomeUnknown, p.Outcome == chain.Broken:
 		return find(m, p, e, i)
-	default:
-		return repair(m, p, e, i)
 	}
+	return repair(m, p, e, i)
 }
 
 // supposing is a machine like this one with another kernel.
@@ -47,25 +38,22 @@ func supposing(m *machine.Machine, k machine.Kernel) *machine.Machine {
 }
 
 func reaches(m *machine.Machine, e drivers.Exporter, i drivers.Importer) bool {
-	return drivers.Predict(m, e, i).Outcome == drivers.Direct
+	_, v := judge(m, e, i)
+	return v.Outcome() == chain.Direct
 }
 
 // find is for what is unknown.
-func find(m *machine.Machine, p drivers.Prediction, e drivers.Exporter, i drivers.Importer) *Remedy {
+func find(m *machine.Machine, p drivers.Prediction, e drivers.Exporter, i drivers.Importer) *chain.Remedy {
 	k := m.Kernel
 	switch {
 	case e.PCI != nil && m.Silent(*e.PCI):
-		return &Remedy{Change: GoneGPU}
+		return &chain.Remedy{Change: GoneGPU}
 	case i.PCI != nil && m.Silent(*i.PCI):
-		return &Remedy{Change: "reboot, with the power off in between; if the NIC does not come back, exchange it"}
+		return &chain.Remedy{Change: "reboot, with the power off in between; if the NIC does not come back, exchange it"}
 	case e.Driver == drivers.UnknownDriver:
-		return &Remedy{Change: TakeSnapshot, Command: "p2pcheck snapshot FILE"}
-	case e.Proprietary:
-		return &Remedy{Change: "install NVIDIA's open modules (GPUs from Turing on), or rely on nvidia-peermem: see NV-MODTYPE and NV-PEERMEM"}
-	case e.Withheld != "":
-		return &Remedy{Change: "see NV-CC and NV-DMABUF-ATTR: the driver exports nothing"}
+		return &chain.Remedy{Change: TakeSnapshot, Command: "p2pcheck snapshot FILE"}
 	case e.Power != machine.PowerAwake && reaches(m, awake(e), i):
-		return &Remedy{
+		return &chain.Remedy{
 			Change: "keep the GPU awake", Command: "echo on > /sys/bus/pci/devices/" + e.PCI.String() + "/power/control",
 			Weakens: "an idle GPU no longer saves power", Direct: true,
 		}
@@ -73,20 +61,18 @@ func find(m *machine.Machine, p drivers.Prediction, e drivers.Exporter, i driver
 		again := AsRoot(m, "as root, who sees ACS and the ports")
 		return &again
 	case k.Release == "":
-		return &Remedy{Change: "say which kernel it is", Command: "p2pcheck --kernel RELEASE"}
-	case m.Config != nil && m.Config.Answer(machine.ConfigDMABuf) == placement.No:
-		return &Remedy{Change: "run a kernel that is built for it", Command: machine.ConfigDMABuf + "=y"}
+		return &chain.Remedy{Change: "say which kernel it is", Command: "p2pcheck --kernel RELEASE"}
 	case m.Config == nil && (k.P2PDMA == placement.AnswerUnknown || i.Kind == drivers.Dynamic && k.MoveNotify == placement.AnswerUnknown):
 		if k.Denied {
 			again := AsRoot(m, "as root, who may read the kernel's configuration")
 			return &again
 		}
-		return &Remedy{Change: "show the kernel's configuration", Command: "p2pcheck --config /boot/config-" + k.Release}
+		return &chain.Remedy{Change: "show the kernel's configuration", Command: "p2pcheck --config /boot/config-" + k.Release}
 	}
 	if e.Driver == "" {
-		return &Remedy{Change: "bind a driver to the GPU: without one nothing exports its memory"}
+		return &chain.Remedy{Change: "bind a driver to the GPU: without one nothing exports its memory"}
 	}
-	r := &Remedy{Change: "prove it by a registration under trace: no rule that was read covers this pair"}
+	r := &chain.Remedy{Change: "prove it by a registration under trace: no rule that was read covers this pair"}
 	if e.PCI != nil {
 		r.Command = "p2pcheck --live --gpu " + e.PCI.String() + " --nic " + anyNIC
 	}
@@ -95,18 +81,6 @@ func find(m *machine.Machine, p drivers.Prediction, e drivers.Exporter, i driver
 
 // anyNIC stands for a NIC's name in a command. Pair puts it there.
 const anyNIC = "NIC"
-
-// OfAll leaves the NIC out of a command, for findings of all pairs of a GPU.
-func (r *Remedy) OfAll() *Remedy {
-	if r == nil {
-		return nil
-	}
-	all := *r
-	if command, _, ok := strings.Cut(r.Command, " --nic "); ok {
-		all.Command = command
-	}
-	return &all
-}
 
 // TakeSnapshot is for what a file of somebody else's tool does not have.
 const TakeSnapshot = "take a snapshot on the node itself: it has the drivers and the kernel as well"
@@ -120,25 +94,31 @@ func awake(e drivers.Exporter) drivers.Exporter {
 }
 
 // repair is for what is staged or refused.
-func repair(m *machine.Machine, p drivers.Prediction, e drivers.Exporter, i drivers.Importer) *Remedy {
+func repair(m *machine.Machine, p drivers.Prediction, e drivers.Exporter, i drivers.Importer) *chain.Remedy {
 	switch {
+	case e.Proprietary:
+		return &chain.Remedy{Change: "install NVIDIA's open modules (GPUs from Turing on), or rely on nvidia-peermem: see NV-MODTYPE and NV-PEERMEM"}
+	case m.Config != nil && m.Config.Answer(machine.ConfigDMABuf) == placement.No:
+		return &chain.Remedy{Change: "run a kernel that is built for it", Command: machine.ConfigDMABuf + "=y"}
+	case p.Outcome == chain.Lost:
+		return &chain.Remedy{Change: "let the IOMMU pass DMA through", Command: m.CPU.PassThrough(), Weakens: "a device can reach all memory of the host", Direct: true}
 	case e.Class == drivers.ClassSystem:
-		return &Remedy{Change: "nothing: this device has no memory of its own for a NIC to reach"}
+		return &chain.Remedy{Change: "nothing: this device has no memory of its own for a NIC to reach"}
 	case drivers.RegistersNone(m):
-		return &Remedy{
+		return &chain.Remedy{
 			Change: fmt.Sprintf("run a newer kernel: %v is the first that registers dma-bufs, and on %v mlx5 and efa import them", machine.V5_12, machine.V6_1),
 			Direct: otherKernel(m, e, i) != nil,
 		}
 	case e.Class == drivers.ClassStaged && e.Driver == "nouveau":
-		return &Remedy{Change: "install NVIDIA's open modules: nouveau exports system memory only"}
+		return &chain.Remedy{Change: "install NVIDIA's open modules: nouveau exports system memory only"}
 	case e.Class == drivers.ClassStaged:
-		return &Remedy{Change: "nothing: this driver exports system memory only"}
+		return &chain.Remedy{Change: "nothing: this driver exports system memory only"}
 	case e.Class == drivers.ClassI915 && i.Kind != drivers.NoImporter:
 		return XeRemedy(m, e)
 	case i.NoODP:
 		with := i
 		with.Kind, with.NoODP = drivers.RdmaDrivers[i.Driver].KindOn(m.Kernel), false
-		return &Remedy{Change: "run a kernel that is built for it", Command: machine.ConfigODP + "=y", Direct: reaches(m, e, with)}
+		return &chain.Remedy{Change: "run a kernel that is built for it", Command: machine.ConfigODP + "=y", Direct: reaches(m, e, with)}
 	}
 	if r := openWay(m, p, e, i); r != nil {
 		return r
@@ -147,23 +127,23 @@ func repair(m *machine.Machine, p drivers.Prediction, e drivers.Exporter, i driv
 		return r
 	}
 	switch {
-	case p.Stage == drivers.StageDriver:
-		return &Remedy{Change: "take a NIC whose hardware moves the data"}
+	case p.Stage == chain.StageDriver:
+		return &chain.Remedy{Change: "take a NIC whose hardware moves the data"}
 	case i.Kind == drivers.NoImporter:
-		return &Remedy{Change: "take a NIC whose driver imports dma-bufs on this kernel, as mlx5 and efa do from 6.1 on"}
+		return &chain.Remedy{Change: "take a NIC whose driver imports dma-bufs on this kernel, as mlx5 and efa do from 6.1 on"}
 	case e.Class == drivers.ClassVFIO && i.Kind == drivers.Pinned:
-		return &Remedy{Change: "take a NIC that can be told to stop, as mlx5 can"}
+		return &chain.Remedy{Change: "take a NIC that can be told to stop, as mlx5 can"}
 	case !i.PeerToPeer:
-		return &Remedy{Change: "take a NIC whose driver imports peer-to-peer memory: this one does not"}
+		return &chain.Remedy{Change: "take a NIC whose driver imports peer-to-peer memory: this one does not"}
 	case i.PCI == nil:
-		return &Remedy{Change: "take an RDMA device that is a PCI function: for one below none there is no peer-to-peer"}
+		return &chain.Remedy{Change: "take an RDMA device that is a PCI function: for one below none there is no peer-to-peer"}
 	}
 	return move(m, e, i)
 }
 
 // XeRemedy names the other driver of Intel's GPUs.
-func XeRemedy(m *machine.Machine, e drivers.Exporter) *Remedy {
-	r := &Remedy{
+func XeRemedy(m *machine.Machine, e drivers.Exporter) *chain.Remedy {
+	r := &chain.Remedy{
 		Change:  "let the driver xe have the GPU, if it knows it: i915 exports system memory only",
 		Weakens: "for a GPU that xe does not take by itself it is experimental",
 	}
@@ -177,13 +157,13 @@ func XeRemedy(m *machine.Machine, e drivers.Exporter) *Remedy {
 }
 
 // openWay tries the ports' ACS.
-func openWay(m *machine.Machine, p drivers.Prediction, e drivers.Exporter, i drivers.Importer) *Remedy {
+func openWay(m *machine.Machine, p drivers.Prediction, e drivers.Exporter, i drivers.Importer) *chain.Remedy {
 	open := supposing(m, m.Kernel)
 	open.NoRedirects = true
 	if len(p.Decision.Redirects) == 0 || !reaches(open, e, i) {
 		return nil
 	}
-	r := OpenPorts(m, Redirects([]Pair{{Prediction: p}}))
+	r := OpenPorts(m, Redirecting([]Pair{{Prediction: p}}))
 	r.Direct = true
 	return &r
 }
@@ -192,7 +172,7 @@ func openWay(m *machine.Machine, p drivers.Prediction, e drivers.Exporter, i dri
 // keeps one list of them, the last: what is on its command line already is in this
 // one, too, behind the new ports, for it reads up to the first entry that it does
 // not understand. It separates them by ";", where GRUB's commands end.
-func OpenPorts(m *machine.Machine, ports []string) Remedy {
+func OpenPorts(m *machine.Machine, ports []string) chain.Remedy {
 	opened := m.OpenedPorts()
 	kept := slices.DeleteFunc(slices.Clone(opened), func(entry string) bool { return machine.IsPort(entry, ports) })
 	overruled := ""
@@ -200,7 +180,7 @@ func OpenPorts(m *machine.Machine, ports []string) Remedy {
 		overruled = "; pci=config_acs= on the command line comes after it: take the ports out of that, or set their R and C bits to 0 there"
 	}
 	if len(ports) > 0 && allOpened(ports, opened) {
-		return Remedy{Change: "find out what makes these ports redirect: the kernel's command line opens them already" + overruled}
+		return chain.Remedy{Change: "find out what makes these ports redirect: the kernel's command line opens them already" + overruled}
 	}
 	all := slices.Concat(ports, kept)
 	change := "let the ports on the way pass peer-to-peer traffic"
@@ -213,7 +193,7 @@ func OpenPorts(m *machine.Machine, ports []string) Remedy {
 	case m.Read("proc/cmdline").Err != nil:
 		change += "; add the ports of a disable_acs_redir= that may be there: the command line could not be read, and the kernel keeps one list, the last"
 	}
-	return Remedy{
+	return chain.Remedy{
 		Change:  change + overruled,
 		Command: OpenParameter + strings.Join(all, ";"),
 		Weakens: "devices below these ports reach each other past the IOMMU: not for machines that give them to different guests",
@@ -230,8 +210,8 @@ func allOpened(ports, opened []string) bool {
 	return true
 }
 
-// Redirects are the ports in the way of all pairs, each once.
-func Redirects(pairs []Pair) []string {
+// Redirecting are the ports in the way of all pairs, each once.
+func Redirecting(pairs []Pair) []string {
 	var out []string
 	for _, p := range pairs {
 		for _, r := range p.Prediction.Decision.Redirects {
@@ -249,7 +229,7 @@ func Gains(m *machine.Machine, p Pair) bool {
 	switch {
 	case len(p.Prediction.Decision.Redirects) == 0:
 		return false
-	case p.Opens() || p.Prediction.Outcome == drivers.Direct || p.Prediction.Outcome == drivers.OutcomeUnknown:
+	case p.Opens() || p.Prediction.Outcome == chain.Direct || p.Prediction.Outcome == chain.OutcomeUnknown:
 		return true
 	}
 	newer, e, i := later(m, p.GPU.Exporter, p.NIC.Importer)
@@ -268,7 +248,7 @@ func Combine(m *machine.Machine, pairs []Pair) {
 	}
 	for i, p := range pairs {
 		if p.Opens() {
-			r := OpenPorts(m, Redirects(bad))
+			r := OpenPorts(m, Redirecting(bad))
 			r.Direct = p.Remedy.Direct
 			pairs[i].Remedy = &r
 		}
@@ -284,7 +264,7 @@ const OpenParameter = "pci=disable_acs_redir="
 
 // otherKernel tries the same kernel with other options, then the newest one
 // that was read.
-func otherKernel(m *machine.Machine, e drivers.Exporter, i drivers.Importer) *Remedy {
+func otherKernel(m *machine.Machine, e drivers.Exporter, i drivers.Importer) *chain.Remedy {
 	k := m.Kernel
 	var options []string
 	if k.P2PDMA == placement.No {
@@ -293,13 +273,13 @@ func otherKernel(m *machine.Machine, e drivers.Exporter, i drivers.Importer) *Re
 	built := k
 	built.P2PDMA = placement.Yes
 	if reaches(supposing(m, built), e, i) {
-		return &Remedy{Change: "run a kernel that is built for it", Command: strings.Join(options, " "), Direct: true}
+		return &chain.Remedy{Change: "run a kernel that is built for it", Command: strings.Join(options, " "), Direct: true}
 	}
 	if built.MoveNotify == placement.No {
 		options = append(options, machine.ConfigMoveNotify+"=y")
 		built.MoveNotify = placement.Yes
 		if reaches(supposing(m, built), e, i) {
-			return &Remedy{Change: "run a kernel that is built for it", Command: strings.Join(options, " "), Direct: true}
+			return &chain.Remedy{Change: "run a kernel that is built for it", Command: strings.Join(options, " "), Direct: true}
 		}
 	}
 	imports := i.Kind != drivers.NoImporter
@@ -311,12 +291,12 @@ func otherKernel(m *machine.Machine, e drivers.Exporter, i drivers.Importer) *Re
 		return nil
 	}
 	if !imports { // what a later kernel's exporters do is not the reason
-		return &Remedy{
+		return &chain.Remedy{
 			Change: fmt.Sprintf("run Linux %v or later, built with %s=y, where %s imports dma-bufs; this kernel takes a NIC whose driver imports them, as mlx5 and efa do from 6.1 on", machine.V7_2, machine.ConfigP2PDMA, i.DriverName()),
 			Direct: true,
 		}
 	}
-	return &Remedy{
+	return &chain.Remedy{
 		Change:  fmt.Sprintf("run Linux %v or later: its drivers pin GPU memory where it is, and it trusts more host bridges", machine.V7_2),
 		Command: machine.ConfigP2PDMA + "=y", Direct: true,
 	}
@@ -335,19 +315,19 @@ func later(m *machine.Machine, e drivers.Exporter, i drivers.Importer) (*machine
 }
 
 // move is for a root that passes nothing.
-func move(m *machine.Machine, e drivers.Exporter, i drivers.Importer) *Remedy {
+func move(m *machine.Machine, e drivers.Exporter, i drivers.Importer) *chain.Remedy {
 	passes := supposing(m, m.Kernel)
 	passes.TrustsAll = true
 	gate := e.Class == drivers.ClassNVIDIA
 	switch {
 	case !gate && !reaches(passes, e, i):
 	case m.Unswitched(*e.PCI):
-		return &Remedy{Change: machine.GuestSwitch, Direct: !gate || !i.ByCPU}
+		return &chain.Remedy{Change: machine.GuestSwitch, Direct: !gate || !i.ByCPU}
 	default:
-		return &Remedy{
+		return &chain.Remedy{
 			Change: fmt.Sprintf("use a NIC below one PCI switch with %v, or put this one there", *e.PCI),
 			Direct: !gate || !i.ByCPU,
 		}
 	}
-	return &Remedy{Change: "no single change helps: the reasons say what is in the way"}
+	return &chain.Remedy{Change: "no single change helps: the reasons say what is in the way"}
 }

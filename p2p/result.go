@@ -26,6 +26,3 @@ func (r Result) String() string {
 	}
 	return resultNames[r]
 }
-
-// Name names a pair: "GPU -> NIC".
-func (p Pair) Name() string { return p.GPU.Name + " -> " + p.NIC.Name }

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/gpurdma/gpurdma/internal/testenv"
+	"github.com/gpurdma/gpurdma/p2p/chain"
 	"github.com/gpurdma/gpurdma/p2p/drivers"
 	"github.com/gpurdma/gpurdma/p2p/machine"
 )
@@ -35,7 +36,7 @@ func TestVMStagedWithoutP2PDMA(t *testing.T) {
 					if class == drivers.ClassI915 {
 						reason = "for any importer"
 					}
-					if p.Outcome != drivers.Staged || !slices.ContainsFunc(p.Why, func(why string) bool { return strings.Contains(why, reason) }) {
+					if p.Outcome != chain.Staged || !slices.ContainsFunc(p.Why, func(why string) bool { return strings.Contains(why, reason) }) {
 						t.Fatalf("%v at %v, %v importer at %v: %v", class, gpu, kind, nic, p)
 					}
 				}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/internal/testenv"
+	"github.com/gpurdma/gpurdma/p2p/chain"
 	"github.com/gpurdma/gpurdma/p2p/drivers"
 	"github.com/gpurdma/gpurdma/p2p/internal/machinetest"
 	"github.com/gpurdma/gpurdma/p2p/machine"
@@ -55,7 +56,7 @@ func TestVMSuspended(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	check := func(what, class string, want drivers.Outcome, peer bool, place string) {
+	check := func(what, class string, want chain.Outcome, peer bool, place string) {
 		t.Helper()
 		g.Set(t, "behaviour", class)
 		e, err := drivers.ExporterOf(m, machinetest.Addr(t, g.PCI))
@@ -66,7 +67,7 @@ func TestVMSuspended(t *testing.T) {
 		if p.Decision.Supported != placement.Yes || p.Outcome != want {
 			t.Errorf("%s: predicted %v, want %v", what, p, want)
 		}
-		if said := strings.Contains(strings.Join(p.Why, "; "), "suspended"); said != (want == drivers.OutcomeUnknown) {
+		if said := strings.Contains(strings.Join(p.Why, "; "), "suspended"); said != (want == chain.OutcomeUnknown) {
 			t.Errorf("%s: %q", what, p.Why)
 		}
 		buf, err := alloc.Alloc(t.Context(), rowSize, gpualloc.Options{})
@@ -92,10 +93,10 @@ func TestVMSuspended(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	check("awake", "amdgpu", drivers.Direct, true, "vram")
+	check("awake", "amdgpu", chain.Direct, true, "vram")
 	setFile(t, filepath.Join(power, "control"), "auto")
 	sleep()
-	check("asleep", "amdgpu", drivers.OutcomeUnknown, false, "system")
+	check("asleep", "amdgpu", chain.OutcomeUnknown, false, "system")
 	sleep()
-	check("asleep", "xe", drivers.Direct, true, "vram")
+	check("asleep", "xe", chain.Direct, true, "vram")
 }

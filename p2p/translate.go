@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/gpurdma/gpurdma/internal/pci"
+	"github.com/gpurdma/gpurdma/p2p/chain"
 	"github.com/gpurdma/gpurdma/p2p/machine"
 )
 
@@ -19,11 +20,11 @@ const (
 
 // Translate is the remedy for a NIC that does not reach the addresses of a BAR. Where no
 // IOMMU is on, how one is turned on depends on the processor.
-func Translate(m *machine.Machine, nic machine.Addr) Remedy {
+func Translate(m *machine.Machine, nic machine.Addr) chain.Remedy {
 	const lower = "let the firmware place the BARs lower, or "
-	r := Remedy{Change: lower + "let the IOMMU translate", Command: Translating, Weakens: UndoesPT}
+	r := chain.Remedy{Change: lower + "let the IOMMU translate", Command: Translating, Weakens: UndoesPT}
 	if kind, err := pci.IOMMUType(m.Sys, nic); err == nil && kind == "" {
-		r = Remedy{Change: lower, Weakens: "all DMA is translated then, of which ISO-IOMMU-MODE warns"}
+		r = chain.Remedy{Change: lower, Weakens: "all DMA is translated then, of which ISO-IOMMU-MODE warns"}
 		switch m.CPU.Vendor {
 		case "GenuineIntel":
 			r.Change += "turn the IOMMU on in the firmware (VT-d)"

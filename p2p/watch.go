@@ -162,7 +162,7 @@ func (w *Watcher) concerns(line string) bool {
 	if slices.ContainsFunc(words, func(word string) bool { return slices.Contains(w.names, word) }) {
 		return true
 	}
-	addresses := PciAddress.FindAllString(line, -1)
+	addresses := PCIAddress.FindAllString(line, -1)
 	if len(addresses) == 0 {
 		return Loggable(line)
 	}

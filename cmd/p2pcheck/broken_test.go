@@ -16,7 +16,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 	"github.com/gpurdma/gpurdma/internal/testenv"
-	"github.com/gpurdma/gpurdma/p2p/drivers"
+	"github.com/gpurdma/gpurdma/p2p/chain"
 	"github.com/gpurdma/gpurdma/p2p/machine"
 )
 
@@ -107,7 +107,7 @@ func (v *victim) look() (worst map[string]string, direct map[string]bool, status
 	}
 	direct = map[string]bool{}
 	for _, p := range r.Pairs {
-		direct[p.GPU+" -> "+p.NIC] = p.Outcome == drivers.Direct.String()
+		direct[p.GPU+" -> "+p.NIC] = p.Outcome == chain.Direct.String()
 	}
 	return worst, direct, status, unread
 }

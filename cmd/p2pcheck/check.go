@@ -9,6 +9,7 @@ import (
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 	"github.com/gpurdma/gpurdma/internal/errno"
 	"github.com/gpurdma/gpurdma/p2p"
+	"github.com/gpurdma/gpurdma/p2p/chain"
 	"github.com/gpurdma/gpurdma/p2p/check"
 	"github.com/gpurdma/gpurdma/p2p/checks"
 	"github.com/gpurdma/gpurdma/p2p/drivers"
@@ -285,11 +286,11 @@ func (s *summary) add(p pair) {
 	switch {
 	case !p.Counts:
 		s.Outside++
-	case p.Outcome == drivers.Direct.String():
+	case p.Outcome == chain.Direct.String():
 		s.Direct++
-	case p.Outcome == drivers.Staged.String():
+	case p.Outcome == chain.Staged.String():
 		s.Staged++
-	case p.Outcome == drivers.Refused.String():
+	case p.Outcome == chain.Refused.String():
 		s.Refused++
 	default:
 		s.Unknown++

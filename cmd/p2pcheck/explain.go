@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
-	"github.com/gpurdma/gpurdma/p2p"
+	"github.com/gpurdma/gpurdma/p2p/chain"
 	"github.com/gpurdma/gpurdma/p2p/check"
 	"github.com/gpurdma/gpurdma/p2p/checks"
 )
@@ -64,7 +64,7 @@ func explained(ids []string) (explainResult, error) {
 			continue
 		}
 		e := explanation{c.ID, c.Title, c.Why, c.Expect, c.Worst.String(), nil, c.Ref}
-		if c.Fix != (p2p.Remedy{}) {
+		if c.Fix != (chain.Remedy{}) {
 			e.Remedy = &fix{c.Fix.Change, c.Fix.Command, c.Fix.Weakens}
 		}
 		r.Checks = append(r.Checks, e)

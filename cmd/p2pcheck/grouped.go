@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gpurdma/gpurdma/p2p/drivers"
+	"github.com/gpurdma/gpurdma/p2p/chain"
 )
 
 // places are what differs between reasons of the same kind: addresses, host
@@ -172,7 +172,7 @@ func (r checkResult) told(f finding) bool {
 	}
 	for _, s := range f.Scope {
 		one := finding{Scope: []string{s}}
-		if !slices.ContainsFunc(r.Pairs, func(p pair) bool { return p.Counts && p.Outcome != drivers.Direct.String() && one.about(p) }) {
+		if !slices.ContainsFunc(r.Pairs, func(p pair) bool { return p.Counts && p.Outcome != chain.Direct.String() && one.about(p) }) {
 			return false
 		}
 	}

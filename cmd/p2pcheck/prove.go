@@ -14,6 +14,7 @@ import (
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 	"github.com/gpurdma/gpurdma/internal/errno"
 	"github.com/gpurdma/gpurdma/p2p"
+	"github.com/gpurdma/gpurdma/p2p/chain"
 	"github.com/gpurdma/gpurdma/p2p/drivers"
 	"github.com/gpurdma/gpurdma/p2p/live"
 	"github.com/gpurdma/gpurdma/p2p/machine"
@@ -117,13 +118,13 @@ func (a *app) prove(m *machine.Machine, pairs []p2p.Pair) (_ *liveRun, err error
 // still reports bytes that are placed in the GPU, and of which none was moved: what
 // then becomes of them is not known.
 func (r *liveRun) still(p pair) bool {
-	return r.Unmoved != "" && p.Proof != nil && p.Proof.Outcome == drivers.Direct.String()
+	return r.Unmoved != "" && p.Proof != nil && p.Proof.Outcome == chain.Direct.String()
 }
 
 // became is the outcome of a pair that was tried, for who counts.
 func (r *liveRun) became(p pair) string {
 	if r.still(p) {
-		return drivers.OutcomeUnknown.String()
+		return chain.OutcomeUnknown.String()
 	}
 	return p.Proof.Outcome
 }
@@ -190,16 +191,16 @@ func (q *proof) String() string {
 // predicted. A prediction that was to be proven, and could not be, is not good
 // enough; nor is a place in the GPU without a byte that arrived there.
 func (r checkResult) now(p pair) string {
-	direct := drivers.Direct.String()
+	direct := chain.Direct.String()
 	switch {
 	case r.Live == nil:
 		return p.Outcome
 	case r.Live.still(p):
-		return drivers.OutcomeUnknown.String()
-	case p.Proof != nil && p.Proof.Outcome != drivers.OutcomeUnknown.String():
+		return chain.OutcomeUnknown.String()
+	case p.Proof != nil && p.Proof.Outcome != chain.OutcomeUnknown.String():
 		return p.Proof.Outcome
 	case p.Outcome == direct:
-		return drivers.OutcomeUnknown.String()
+		return chain.OutcomeUnknown.String()
 	}
 	return p.Outcome
 }
@@ -308,7 +309,7 @@ func (r checkResult) proofs(b *strings.Builder, a *app, l look) {
 		switch {
 		case p.Proof.Errno != nil:
 			word += " with " + p.Proof.Errno.Name
-		case l.outcome == drivers.OutcomeUnknown:
+		case l.outcome == chain.OutcomeUnknown:
 			word = "UNKNOWN"
 		}
 		key := word + "\n" + steps

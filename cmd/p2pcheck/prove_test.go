@@ -17,26 +17,27 @@ import (
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 	"github.com/gpurdma/gpurdma/p2p"
+	"github.com/gpurdma/gpurdma/p2p/chain"
 	"github.com/gpurdma/gpurdma/p2p/drivers"
 	"github.com/gpurdma/gpurdma/p2p/machine"
 )
 
 // became is a proof whose first rungs passed, up to last.
-func became(outcome drivers.Outcome, why string, last p2p.Rung) *p2p.Proof {
+func became(outcome chain.Outcome, why string, last p2p.Rung) *p2p.Proof {
 	p := p2p.NewProof()
 	p.Watch.Counted = true
 	p.Outcome, p.Why = outcome, why
 	for r := range last + 1 {
 		p.Steps[r] = p2p.Step{Result: p2p.ResultPass, Detail: "done"}
 	}
-	if outcome != drivers.Direct && last >= p2p.RungPlace {
-		p.Steps[p2p.RungPlace] = p2p.Step{Result: map[drivers.Outcome]p2p.Result{drivers.Staged: p2p.ResultFail}[outcome], Detail: why}
+	if outcome != chain.Direct && last >= p2p.RungPlace {
+		p.Steps[p2p.RungPlace] = p2p.Step{Result: map[chain.Outcome]p2p.Result{chain.Staged: p2p.ResultFail}[outcome], Detail: why}
 	}
 	return p
 }
 
 func refusal(e unix.Errno) *p2p.Proof {
-	p := became(drivers.Refused, "softgpu_attach answered", p2p.RungExport)
+	p := became(chain.Refused, "softgpu_attach answered", p2p.RungExport)
 	p.Errno, p.Stage = e, "attach"
 	p.Steps[p2p.RungRegister] = p2p.Step{Result: p2p.ResultFail, Detail: p.Why}
 	p.Steps[p2p.RungRelease] = p2p.Step{Result: p2p.ResultPass, Detail: "done"}
@@ -80,10 +81,10 @@ const (
 // asPredicted are proofs of what is predicted of the server's pairs.
 func asPredicted() map[string]*p2p.Proof {
 	return map[string]*p2p.Proof{
-		gpu3 + " mlx5_0": became(drivers.Direct, inGPU, p2p.RungRelease), gpu5 + " mlx5_0": became(drivers.Direct, strings.ReplaceAll(inGPU, gpu3, gpu5), p2p.RungRelease),
-		gpu3 + " mlx5_1": became(drivers.Staged, inRAM, p2p.RungRelease), gpu5 + " mlx5_1": became(drivers.Staged, inRAM, p2p.RungRelease),
+		gpu3 + " mlx5_0": became(chain.Direct, inGPU, p2p.RungRelease), gpu5 + " mlx5_0": became(chain.Direct, strings.ReplaceAll(inGPU, gpu3, gpu5), p2p.RungRelease),
+		gpu3 + " mlx5_1": became(chain.Staged, inRAM, p2p.RungRelease), gpu5 + " mlx5_1": became(chain.Staged, inRAM, p2p.RungRelease),
 		gpu3 + " mlx4_0": refusal(unix.EOPNOTSUPP), gpu5 + " mlx4_0": refusal(unix.EOPNOTSUPP),
-		gpu3 + " rxe0": became(drivers.Staged, inRAM, p2p.RungRelease), gpu5 + " rxe0": became(drivers.Staged, inRAM, p2p.RungRelease),
+		gpu3 + " rxe0": became(chain.Staged, inRAM, p2p.RungRelease), gpu5 + " rxe0": became(chain.Staged, inRAM, p2p.RungRelease),
 	}
 }
 
@@ -98,7 +99,7 @@ func TestProofText(t *testing.T) {
 		{"live", false, func(map[string]*p2p.Proof) {}, ""},
 		{"live-v", true, func(p map[string]*p2p.Proof) { p[gpu3+" mlx5_0"].WriteRate, p[gpu3+" mlx5_0"].ReadRate = 2e9, 1e9 }, ""},
 		{"live-contradicted", false, func(p map[string]*p2p.Proof) {
-			p[gpu3+" mlx5_0"] = became(drivers.Staged, inRAM, p2p.RungRelease)
+			p[gpu3+" mlx5_0"] = became(chain.Staged, inRAM, p2p.RungRelease)
 			p[gpu5+" mlx5_1"] = refusal(unix.EINVAL)
 			p[gpu5+" mlx5_0"].Steps[p2p.RungRead] = p2p.Step{Result: p2p.ResultFail, Detail: "RDMA READ of what the CPU wrote: 4096 wrong byte(s)"}
 			p[gpu5+" mlx5_0"].Watch.Lines = []string{"DMAR: [DMA Read NO_PASID] Request device [04:00.0] fault addr 0xfb020000"}
@@ -106,8 +107,8 @@ func TestProofText(t *testing.T) {
 		}, ""},
 		{"live-untraced", false, func(all map[string]*p2p.Proof) {
 			for _, p := range all {
-				if p.Outcome != drivers.Refused {
-					p.Outcome, p.Why = drivers.OutcomeUnknown, "nobody watched where the bytes are: EPERM"
+				if p.Outcome != chain.Refused {
+					p.Outcome, p.Why = chain.OutcomeUnknown, "nobody watched where the bytes are: EPERM"
 					p.Steps[p2p.RungPlace] = p2p.Step{Detail: p.Why}
 				}
 			}
@@ -128,27 +129,27 @@ func TestProofText(t *testing.T) {
 
 // The proof decides; what could not be proven is not good enough.
 func TestProofStatus(t *testing.T) {
-	direct := func() *p2p.Proof { return became(drivers.Direct, inGPU, p2p.RungRelease) }
-	wrong, left, open := direct(), direct(), became(drivers.OutcomeUnknown, "no trace", p2p.RungRelease)
+	direct := func() *p2p.Proof { return became(chain.Direct, inGPU, p2p.RungRelease) }
+	wrong, left, open := direct(), direct(), became(chain.OutcomeUnknown, "no trace", p2p.RungRelease)
 	wrong.Steps[p2p.RungWrite].Result = p2p.ResultFail
 	left.Steps[p2p.RungRelease].Result = p2p.ResultFail
 	for name, c := range map[string]struct {
-		predicted drivers.Outcome
+		predicted chain.Outcome
 		proof     *p2p.Proof
 		status    int
 		word      string // of the headline
 	}{
-		"as predicted":        {drivers.Direct, direct(), cli.ExitOK, "1 of 1 pairs proven direct"},
-		"predicted by nobody": {drivers.OutcomeUnknown, direct(), cli.ExitOK, "1 of 1 pairs proven direct"},
-		"not proven":          {drivers.Direct, open, cli.ExitUnavailable, "0 of 1 pairs proven direct"},
-		"not tried":           {drivers.Direct, nil, cli.ExitUnavailable, "0 of 1 pairs proven direct"},
-		"staged":              {drivers.Staged, became(drivers.Staged, inRAM, p2p.RungRelease), cli.ExitFailed, "0 of 1"},
-		"staged, not proven":  {drivers.Staged, open, cli.ExitFailed, "0 of 1"},
-		"contradicted":        {drivers.Direct, became(drivers.Staged, inRAM, p2p.RungRelease), cli.ExitFailed, "1 prediction contradicted; 0 of 1"},
-		"better than that":    {drivers.Staged, direct(), cli.ExitFailed, "1 prediction contradicted; 1 of 1"},
-		"another errno":       {drivers.Refused, refusal(unix.EPERM), cli.ExitFailed, "contradicted"},
-		"wrong bytes":         {drivers.Direct, wrong, cli.ExitFailed, "1 of 1"},
-		"something is left":   {drivers.Direct, left, cli.ExitFailed, "1 of 1"},
+		"as predicted":        {chain.Direct, direct(), cli.ExitOK, "1 of 1 pairs proven direct"},
+		"predicted by nobody": {chain.OutcomeUnknown, direct(), cli.ExitOK, "1 of 1 pairs proven direct"},
+		"not proven":          {chain.Direct, open, cli.ExitUnavailable, "0 of 1 pairs proven direct"},
+		"not tried":           {chain.Direct, nil, cli.ExitUnavailable, "0 of 1 pairs proven direct"},
+		"staged":              {chain.Staged, became(chain.Staged, inRAM, p2p.RungRelease), cli.ExitFailed, "0 of 1"},
+		"staged, not proven":  {chain.Staged, open, cli.ExitFailed, "0 of 1"},
+		"contradicted":        {chain.Direct, became(chain.Staged, inRAM, p2p.RungRelease), cli.ExitFailed, "1 prediction contradicted; 0 of 1"},
+		"better than that":    {chain.Staged, direct(), cli.ExitFailed, "1 prediction contradicted; 1 of 1"},
+		"another errno":       {chain.Refused, refusal(unix.EPERM), cli.ExitFailed, "contradicted"},
+		"wrong bytes":         {chain.Direct, wrong, cli.ExitFailed, "1 of 1"},
+		"something is left":   {chain.Direct, left, cli.ExitFailed, "1 of 1"},
 	} {
 		whole := p2p.Pair{Prediction: drivers.Prediction{Outcome: c.predicted, Errno: unix.EINVAL}, Proof: c.proof, GPU: drivers.GPU{Exporter: drivers.Exporter{Class: drivers.ClassAMDGPU}}}
 		r := checkResult{Pairs: []pair{pairOf(whole)}, Live: &liveRun{}}
@@ -167,7 +168,7 @@ func TestProofStatus(t *testing.T) {
 // Other programs are told as well, and a file that --json wrote is read again.
 func TestProofFormats(t *testing.T) {
 	proofs := asPredicted()
-	proofs[gpu3+" mlx5_0"] = became(drivers.Staged, inRAM, p2p.RungRelease)
+	proofs[gpu3+" mlx5_0"] = became(chain.Staged, inRAM, p2p.RungRelease)
 	r := proved(t, &app{}, proofs, "")
 	for format, want := range map[string]string{
 		"nagios":     "P2PCHECK CRITICAL - 1 prediction contradicted; 1 of 8 pairs proven direct",
@@ -305,7 +306,7 @@ func TestProofWithoutMoving(t *testing.T) {
 	const why = "built without cgo: libibverbs cannot be loaded"
 	proofs := asPredicted()
 	for _, p := range proofs {
-		if p.Outcome == drivers.Refused {
+		if p.Outcome == chain.Refused {
 			continue
 		}
 		for _, r := range []p2p.Rung{p2p.RungWrite, p2p.RungRead, p2p.RungOrder} {

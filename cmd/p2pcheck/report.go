@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
-	"github.com/gpurdma/gpurdma/p2p/drivers"
+	"github.com/gpurdma/gpurdma/p2p/chain"
 )
 
 // node is one node of a report.
@@ -179,9 +179,9 @@ func (r *reportResult) explain(name string, run checkResult) {
 // became is what becomes of a pair that is not direct, as the heading of a cause.
 func (p pair) became() string {
 	switch l := lookOf(p.Outcome); l.outcome {
-	case drivers.OutcomeUnknown:
+	case chain.OutcomeUnknown:
 		return "what becomes of them is not known"
-	case drivers.Staged:
+	case chain.Staged:
 		return "the NIC gets system memory (" + l.word + ")"
 	default:
 		return "the registration fails (" + l.headline(p) + ")"

@@ -8,21 +8,22 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gpurdma/gpurdma/p2p/chain"
 	"github.com/gpurdma/gpurdma/p2p/drivers"
 )
 
 // look is how an outcome appears; in the order in which pairs are told.
 type look struct {
-	outcome drivers.Outcome
+	outcome chain.Outcome
 	word    string
 	color   string // SGR
 }
 
 var looks = []look{
-	{drivers.Refused, "REFUSED", "31"},
-	{drivers.Staged, "STAGED", "31"},
-	{drivers.OutcomeUnknown, "?", "33"},
-	{drivers.Direct, "direct", "32"},
+	{chain.Refused, "REFUSED", "31"},
+	{chain.Staged, "STAGED", "31"},
+	{chain.OutcomeUnknown, "?", "33"},
+	{chain.Direct, "direct", "32"},
 }
 
 func lookOf(outcome string) look {
@@ -55,7 +56,7 @@ func (r checkResult) text(w io.Writer, a *app) error {
 	}
 	told := map[remedy]bool{}
 	for _, l := range looks {
-		if l.outcome != drivers.Direct || a.verbose {
+		if l.outcome != chain.Direct || a.verbose {
 			r.reasons(&b, a, l, told)
 		}
 	}
@@ -163,7 +164,7 @@ const (
 )
 
 func (p pair) overRoot() bool {
-	return p.Counts && p.Outcome == drivers.Direct.String() && len(p.Decision.Redirects) > 0
+	return p.Counts && p.Outcome == chain.Direct.String() && len(p.Decision.Redirects) > 0
 }
 
 // screen is how wide a matrix may be, in columns, before it is drawn closer together.
@@ -300,7 +301,7 @@ func (l look) headline(p pair) string {
 	switch {
 	case p.Errno != nil:
 		return fmt.Sprintf("%s with %s by %s", l.word, p.Errno.Name, p.Stage)
-	case l.outcome == drivers.OutcomeUnknown:
+	case l.outcome == chain.OutcomeUnknown:
 		return "UNKNOWN"
 	}
 	return l.word

@@ -22,6 +22,7 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/errno"
 	"github.com/gpurdma/gpurdma/internal/testenv"
+	"github.com/gpurdma/gpurdma/p2p/chain"
 	"github.com/gpurdma/gpurdma/p2p/drivers"
 	"github.com/gpurdma/gpurdma/p2p/machine"
 )
@@ -138,7 +139,7 @@ func compare(m *machine.Machine, p pair) error {
 		return err
 	}
 	want := drivers.Predict(m, e, i)
-	if p.Outcome != want.Outcome.String() || !slices.Equal(p.Why, want.Why) || p.Decision.Type != want.Decision.Type.String() || (p.Remedy == nil) != (want.Outcome == drivers.Direct) {
+	if p.Outcome != want.Outcome.String() || !slices.Equal(p.Why, want.Why) || p.Decision.Type != want.Decision.Type.String() || (p.Remedy == nil) != (want.Outcome == chain.Direct) {
 		return fmt.Errorf("the command says %+v, p2p %v", p, want)
 	}
 	return nil

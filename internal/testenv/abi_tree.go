@@ -14,10 +14,10 @@ import (
 
 // Processors of a Tree.
 const (
-	EPYC      = "processor\t: 0\nvendor_id\t: AuthenticAMD\ncpu family\t: 23\n\nprocessor\t: 1\nvendor_id\t: none\ncpu family\t: x\n\n"
-	Bulldozer = "processor\t: 0\nvendor_id\t: AuthenticAMD\ncpu family\t: 21\n\n"
-	Hygon     = "processor\t: 0\nvendor_id\t: HygonGenuine\ncpu family\t: 24\n\n"
-	Xeon      = "processor\t: 0\nvendor_id\t: GenuineIntel\ncpu family\t: 6\n\n"
+	EPYC      = "processor\t: 0\nvendor_id\t: AuthenticAMD\ncpu family\t: 23\nflags\t\t: fpu vme\n\nprocessor\t: 1\nvendor_id\t: none\ncpu family\t: x\n\n"
+	Bulldozer = "processor\t: 0\nvendor_id\t: AuthenticAMD\ncpu family\t: 21\nflags\t\t: fpu vme\n\n"
+	Hygon     = "processor\t: 0\nvendor_id\t: HygonGenuine\ncpu family\t: 24\nflags\t\t: fpu vme\n\n"
+	Xeon      = "processor\t: 0\nvendor_id\t: GenuineIntel\ncpu family\t: 6\nflags\t\t: fpu vme\n\n"
 	Grace     = "processor\t: 0\nBogoMIPS\t: 2000.00\nCPU implementer\t: 0x41\n\n"
 )
 

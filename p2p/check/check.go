@@ -11,19 +11,20 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/pci"
 	"github.com/gpurdma/gpurdma/p2p"
+	"github.com/gpurdma/gpurdma/p2p/chain"
 	"github.com/gpurdma/gpurdma/p2p/drivers"
 	"github.com/gpurdma/gpurdma/p2p/machine"
 )
 
 // Check is one thing that has to hold for NICs to reach the memory of GPUs.
 type Check struct {
-	ID     string     // "PCIE-LINK"; it stays what it is
-	Title  string     // what holds if it passes
-	Why    string     // why that matters
-	Fix    p2p.Remedy // the usual one
-	Ref    string     // where the rule comes from
-	Worst  p2p.Result // ResultFail, or ResultWarn of one that never says more
-	Expect string     // what is expected to be read
+	ID     string       // "PCIE-LINK"; it stays what it is
+	Title  string       // what holds if it passes
+	Why    string       // why that matters
+	Fix    chain.Remedy // the usual one
+	Ref    string       // where the rule comes from
+	Worst  p2p.Result   // ResultFail, or ResultWarn of one that never says more
+	Expect string       // what is expected to be read
 
 	Run func(*Look)
 }
@@ -38,11 +39,11 @@ func (c Check) Family() string {
 type Finding struct {
 	Check  *Check
 	Result p2p.Result
-	Scope  []string    // GPUs, NICs, ports, "GPU -> NIC"; none if it is the machine
-	Read   string      // what was read
-	Where  []string    // in which files, by their names on that machine
-	Expect string      // what was expected
-	Remedy *p2p.Remedy // of what does not pass; nil if there is none
+	Scope  []string      // GPUs, NICs, ports, "GPU -> NIC"; none if it is the machine
+	Read   string        // what was read
+	Where  []string      // in which files, by their names on that machine
+	Expect string        // what was expected
+	Remedy *chain.Remedy // of what does not pass; nil if there is none
 	// Aside says that it decides nothing that it is unknown: nobody could be asked,
 	// as in every copy of a machine, or what there was to see is no longer kept, as on
 	// every machine that has run for long.
@@ -151,7 +152,7 @@ func Join(all []Finding, f Finding) []Finding {
 // ShownFiles is of how many files a finding tells, if they all say the same.
 const ShownFiles = 4
 
-func sameRemedy(a, b *p2p.Remedy) bool { return a == b || a != nil && b != nil && *a == *b }
+func sameRemedy(a, b *chain.Remedy) bool { return a == b || a != nil && b != nil && *a == *b }
 
 // Look is one run of the checks. What several need is read once.
 type Look struct {
@@ -164,7 +165,7 @@ type Look struct {
 	Memo      map[string]any // what once has read
 
 	// What opens ports: those that pairs need, and all from which pairs gain.
-	parameters struct{ needed, all *p2p.Remedy }
+	parameters struct{ needed, all *chain.Remedy }
 
 	Check *Check
 	Found []*Finding
@@ -179,7 +180,7 @@ func (l *Look) Say(r p2p.Result, scope string, where []string, format string, ar
 	if r != p2p.ResultSkip {
 		f.Expect = l.Check.Expect
 	}
-	if (r == p2p.ResultWarn || r == p2p.ResultFail) && l.Check.Fix != (p2p.Remedy{}) {
+	if (r == p2p.ResultWarn || r == p2p.ResultFail) && l.Check.Fix != (chain.Remedy{}) {
 		fix := l.Check.Fix
 		if fix.Command == machine.PassThrough {
 			fix.Command = l.Machine.CPU.PassThrough()
@@ -221,7 +222,7 @@ func (f *Finding) SetAside() *Finding {
 
 // Fix replaces the usual remedy.
 func (f *Finding) Fix(change, command, weakens string) *Finding {
-	f.Remedy = &p2p.Remedy{Change: change, Command: command, Weakens: weakens}
+	f.Remedy = &chain.Remedy{Change: change, Command: command, Weakens: weakens}
 	return f
 }
 

@@ -77,7 +77,7 @@ func Of(k *machine.KernelLog, l *Look, check string) []hit {
 
 // concerns reports a line on no PCI function, or on one of those looked at.
 func (l *Look) concerns(line string) bool {
-	names := p2p.PciAddress.FindAllString(line, -1)
+	names := p2p.PCIAddress.FindAllString(line, -1)
 	if m := p2p.XidDevice.FindStringSubmatch(line); m != nil {
 		names = append(names, m[1]+".0")
 	}

@@ -11,13 +11,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/p2p"
+	"github.com/gpurdma/gpurdma/p2p/chain"
 )
 
 // Opening is the remedy of a pair's redirects. For pairs that reach the memory once
 // their ports are open it is the one that Combine gives them, and nothing beyond
 // that is opened for them. For others that gain by it, it has those ports, too: the
 // kernel keeps one list. Where open ports help nothing, what does is the remedy.
-func Opening(l *Look, p p2p.Pair) *p2p.Remedy {
+func Opening(l *Look, p p2p.Pair) *chain.Remedy {
 	var some func(p2p.Pair) bool
 	at := &l.parameters.all
 	switch {
@@ -29,7 +30,7 @@ func Opening(l *Look, p p2p.Pair) *p2p.Remedy {
 		return p.Remedy.OfAll()
 	}
 	if *at == nil {
-		r := p2p.OpenPorts(l.Machine, p2p.Redirects(slices.DeleteFunc(slices.Clone(l.Pairs), func(o p2p.Pair) bool { return !some(o) })))
+		r := p2p.OpenPorts(l.Machine, p2p.Redirecting(slices.DeleteFunc(slices.Clone(l.Pairs), func(o p2p.Pair) bool { return !some(o) })))
 		*at = &r
 	}
 	r := **at

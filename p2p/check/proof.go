@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/gpurdma/gpurdma/p2p"
+	"github.com/gpurdma/gpurdma/p2p/chain"
 	"github.com/gpurdma/gpurdma/p2p/drivers"
 )
 
@@ -36,7 +37,7 @@ func Answer(l *Look, f *Finding) {
 			if p.Name() != scope && p.GPU.Name != scope && p.NIC.Name != scope {
 				continue
 			}
-			if p.Proof == nil || p.Proof.Outcome != drivers.Direct || p.Proof.Failed() {
+			if p.Proof == nil || p.Proof.Outcome != chain.Direct || p.Proof.Failed() {
 				return
 			}
 			tried++

@@ -7,8 +7,6 @@ import (
 	"io/fs"
 	"path"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/gpurdma/gpurdma/internal/files"
 	"github.com/gpurdma/gpurdma/p2p"
 	"github.com/gpurdma/gpurdma/p2p/machine"
@@ -20,18 +18,8 @@ func (l *Look) Read(elem ...string) machine.Reading { return l.Machine.Read(elem
 
 // There asks whether there is a file, of whatever kind.
 func (l *Look) There(elem ...string) (placement.Answer, []string) {
-	name, where, anchor := l.Machine.Locate(path.Join(elem...))
-	_, err := files.Lstat(name)
-	if _, loop := files.Stat(name); errors.Is(loop, unix.ELOOP) {
-		err = loop
-	}
-	switch err = machine.Absent(err, anchor); {
-	case err == nil:
-		return placement.Yes, []string{where}
-	case errors.Is(err, fs.ErrNotExist):
-		return placement.No, []string{where}
-	}
-	return placement.AnswerUnknown, []string{where}
+	there, where := l.Machine.There(elem...)
+	return there, []string{where}
 }
 
 // List lists a directory; nil with an error that says why.

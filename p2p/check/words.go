@@ -21,9 +21,6 @@ func Some(names []string) string {
 // SmallBAR is what a GPU shows without resizable BAR.
 const SmallBAR = 256 << 20
 
-// Relaxing is what is given up for relaxed ordering.
-const Relaxing = "a later write may arrive before an earlier one; where the kernel turned it off for a faulty root port (Xeon E5 v3 and v4), leave it off"
-
 // OrText is why a number could not be read, or what stood in its place.
 func OrText(r machine.Reading) string {
 	if r.Err != nil {

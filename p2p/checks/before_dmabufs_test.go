@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/internal/testenv"
-	"github.com/gpurdma/gpurdma/p2p/drivers"
+	"github.com/gpurdma/gpurdma/p2p/chain"
 	"github.com/gpurdma/gpurdma/p2p/machine"
 )
 
@@ -30,7 +30,7 @@ func TestBeforeDMABufs(t *testing.T) {
 			m := machine.Open(written(t, testenv.Machines[server](), c.edits))
 			s := subject(m)
 			for _, p := range s.Pairs {
-				refused := p.Prediction.Outcome == drivers.Refused && p.Prediction.Errno == unix.EPROTONOSUPPORT && p.Prediction.Stage == drivers.StageUverbs
+				refused := p.Prediction.Outcome == chain.Refused && p.Prediction.Errno == unix.EPROTONOSUPPORT && p.Prediction.Stage == chain.StageUverbs
 				if refused != c.refused {
 					t.Errorf("%s, %s: %s: %v", server, m.Kernel.Release, p.Name(), p.Prediction)
 				}

@@ -14,8 +14,8 @@ import (
 	"github.com/gpurdma/gpurdma/internal/files"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 	"github.com/gpurdma/gpurdma/p2p"
+	"github.com/gpurdma/gpurdma/p2p/chain"
 	"github.com/gpurdma/gpurdma/p2p/check"
-	"github.com/gpurdma/gpurdma/p2p/drivers"
 	"github.com/gpurdma/gpurdma/p2p/internal/machinetest"
 	"github.com/gpurdma/gpurdma/p2p/machine"
 	"github.com/gpurdma/gpurdma/p2p/p2pdma"
@@ -57,7 +57,7 @@ func judged(root string) (checks map[string]p2p.Result, direct bool, unread erro
 	for id, all := range byCheck {
 		checks[id] = worst(all)
 	}
-	direct = slices.ContainsFunc(s.Pairs, func(p p2p.Pair) bool { return p.Prediction.Outcome == drivers.Direct })
+	direct = slices.ContainsFunc(s.Pairs, func(p p2p.Pair) bool { return p.Prediction.Outcome == chain.Direct })
 	return checks, direct, unread
 }
 

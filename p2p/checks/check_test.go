@@ -16,9 +16,9 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 	"github.com/gpurdma/gpurdma/p2p"
+	"github.com/gpurdma/gpurdma/p2p/chain"
 	"github.com/gpurdma/gpurdma/p2p/check"
 	"github.com/gpurdma/gpurdma/p2p/check/gpucheck"
-	"github.com/gpurdma/gpurdma/p2p/check/pciecheck"
 	"github.com/gpurdma/gpurdma/p2p/drivers"
 	"github.com/gpurdma/gpurdma/p2p/internal/machinetest"
 	"github.com/gpurdma/gpurdma/p2p/machine"
@@ -349,13 +349,13 @@ func TestNoGPUBehindTheDriver(t *testing.T) {
 			for _, p := range subject(machine.Open(root)).Pairs {
 				concerned := p.GPU.Name == "0000:13:00.0" && name != "dead NIC" || name == "dead NIC" && *p.NIC.Importer.PCI == machinetest.Addr(t, "14:00.0")
 				if !concerned {
-					if p.Prediction.Outcome != drivers.Direct {
+					if p.Prediction.Outcome != chain.Direct {
 						t.Errorf("%s, %s: %s: %v", name, server, p.Name(), p.Prediction)
 					}
 					continue
 				}
 				tried++
-				if p.Prediction.Outcome != drivers.OutcomeUnknown || !strings.Contains(p.Prediction.String(), c.words) {
+				if p.Prediction.Outcome != chain.OutcomeUnknown || !strings.Contains(p.Prediction.String(), c.words) {
 					t.Errorf("%s, %s: %v", name, server, p.Prediction)
 				}
 				if c.remedy && (p.Remedy == nil || !strings.Contains(p.Remedy.Change, "reboot") || p.Remedy.Command != "") {
@@ -427,24 +427,24 @@ func TestRoutes(t *testing.T) {
 	const x = 2
 	for _, c := range []struct {
 		cr, rr, dt, ats, ro int
-		want                pciecheck.Route
+		want                p2p.Route
 	}{
-		{0, 0, x, x, x, pciecheck.RouteGood},
-		{0, 1, 0, x, x, pciecheck.RouteLost},
-		{0, 1, 1, 0, x, pciecheck.RouteLost},
-		{0, 1, 1, 1, x, pciecheck.RouteGood},
-		{1, 0, x, x, 1, pciecheck.RouteGood},
-		{1, 0, 1, x, 0, pciecheck.RouteLost},
-		{1, 1, 0, x, 0, pciecheck.RouteSlow},
-		{1, 1, 1, 0, 0, pciecheck.RouteSlow},
-		{1, 1, 1, 1, 0, pciecheck.RouteLost},
-		{1, 1, 1, 1, 1, pciecheck.RouteGood},
+		{0, 0, x, x, x, p2p.RouteGood},
+		{0, 1, 0, x, x, p2p.RouteLost},
+		{0, 1, 1, 0, x, p2p.RouteLost},
+		{0, 1, 1, 1, x, p2p.RouteGood},
+		{1, 0, x, x, 1, p2p.RouteOpen},
+		{1, 0, 1, x, 0, p2p.RouteLost},
+		{1, 1, 0, x, 0, p2p.RouteSlow},
+		{1, 1, 1, 0, 0, p2p.RouteSlow},
+		{1, 1, 1, 1, 0, p2p.RouteLost},
+		{1, 1, 1, 1, 1, p2p.RouteOpen},
 	} {
 		values := func(n int) []bool { return [][]bool{{false}, {true}, {false, true}}[n] }
 		for _, dt := range values(c.dt) {
 			for _, ats := range values(c.ats) {
 				for _, ro := range values(c.ro) {
-					if got := pciecheck.RouteOf(c.cr == 1, c.rr == 1, dt, ats, ro); got != c.want {
+					if got := p2p.RouteOf(c.cr == 1, c.rr == 1, dt, ats, ro); got != c.want {
 						t.Errorf("%+v (%v %v %v): %v", c, dt, ats, ro, got)
 					}
 				}

@@ -9,8 +9,8 @@ import (
 
 	"github.com/gpurdma/gpurdma/internal/testenv"
 	"github.com/gpurdma/gpurdma/p2p"
+	"github.com/gpurdma/gpurdma/p2p/chain"
 	"github.com/gpurdma/gpurdma/p2p/check"
-	"github.com/gpurdma/gpurdma/p2p/drivers"
 	"github.com/gpurdma/gpurdma/p2p/machine"
 )
 
@@ -52,7 +52,7 @@ func TestGuestIsNotKnownToBeGood(t *testing.T) {
 		m := machine.Open(tree.Write(t))
 		s := subject(m)
 		for _, p := range s.Pairs {
-			if p.Prediction.Outcome != drivers.Direct || !slices.ContainsFunc(p.Prediction.Notes, func(n string) bool { return strings.HasPrefix(n, machine.InventedTree) }) {
+			if p.Prediction.Outcome != chain.Direct || !slices.ContainsFunc(p.Prediction.Notes, func(n string) bool { return strings.HasPrefix(n, machine.InventedTree) }) {
 				t.Errorf("%s: %v %q", name, p.Prediction, p.Prediction.Notes)
 			}
 		}

@@ -11,8 +11,8 @@ import (
 	"github.com/gpurdma/gpurdma/internal/files"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 	"github.com/gpurdma/gpurdma/p2p"
+	"github.com/gpurdma/gpurdma/p2p/chain"
 	"github.com/gpurdma/gpurdma/p2p/check"
-	"github.com/gpurdma/gpurdma/p2p/drivers"
 	"github.com/gpurdma/gpurdma/p2p/machine"
 )
 
@@ -52,7 +52,7 @@ func TestDeniedConfiguration(t *testing.T) {
 		t.Errorf("%v, %+v", said(found), found[0].Remedy)
 	}
 	for _, p := range s.Pairs {
-		if p.Prediction.Outcome == drivers.OutcomeUnknown && (p.Remedy == nil || !strings.Contains(p.Remedy.Change, "as root")) {
+		if p.Prediction.Outcome == chain.OutcomeUnknown && (p.Remedy == nil || !strings.Contains(p.Remedy.Change, "as root")) {
 			t.Errorf("%+v", p.Remedy)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/internal/testenv"
 	"github.com/gpurdma/gpurdma/p2p"
+	"github.com/gpurdma/gpurdma/p2p/chain"
 	"github.com/gpurdma/gpurdma/p2p/check"
 	"github.com/gpurdma/gpurdma/p2p/drivers"
 	"github.com/gpurdma/gpurdma/p2p/machine"
@@ -21,7 +22,7 @@ import (
 )
 
 // climb makes a proof that passed every rung up to one.
-func climb(outcome drivers.Outcome, last p2p.Rung) *p2p.Proof {
+func climb(outcome chain.Outcome, last p2p.Rung) *p2p.Proof {
 	p := p2p.NewProof()
 	p.Outcome, p.Why = outcome, "a test says so"
 	p.WriteRate, p.ReadRate, p.HostWriteRate, p.HostReadRate = 1e9, 1e9, 1e9, 1e9
@@ -39,7 +40,7 @@ func at(p *p2p.Proof, r p2p.Rung, result p2p.Result) *p2p.Proof {
 }
 
 func refused(p *p2p.Proof, e unix.Errno) *p2p.Proof {
-	p.Outcome, p.Errno = drivers.Refused, e
+	p.Outcome, p.Errno = chain.Refused, e
 	return at(p, p2p.RungRegister, p2p.ResultFail)
 }
 
@@ -68,7 +69,7 @@ func saw(p *p2p.Proof, lines ...string) *p2p.Proof {
 // What the steps of a proof say of the pair, by check. On this machine all pairs
 // are predicted to be direct.
 func TestProofChecks(t *testing.T) {
-	whole := func() *p2p.Proof { return climb(drivers.Direct, p2p.RungRelease) }
+	whole := func() *p2p.Proof { return climb(chain.Direct, p2p.RungRelease) }
 	untraced := func() *p2p.Proof { return at(whole(), p2p.RungPlace, unknown) }
 	const fault = "DMAR: [DMA Write NO_PASID] Request device [14:00.0] fault addr 0xfb020000"
 	slow, unread, growing, corrected := whole(), whole(), whole(), whole()
@@ -86,7 +87,7 @@ func TestProofChecks(t *testing.T) {
 	losing := whole()
 	losing.Watch.Losses = []string{"bnxt_re0/1: 3 to_retransmits"}
 	for id, cases := range map[string]map[p2p.Result][]*p2p.Proof{
-		"ACT-EXPORT": {pass: {whole(), climb(drivers.Refused, p2p.RungExport)}, fail: {at(p2p.NewProof(), p2p.RungAllocate, fail), at(climb(0, p2p.RungAllocate), p2p.RungExport, fail)}, unknown: {at(p2p.NewProof(), p2p.RungAllocate, unknown), at(climb(0, p2p.RungAllocate), p2p.RungExport, unknown)}, skip: {nil}},
+		"ACT-EXPORT": {pass: {whole(), climb(chain.Refused, p2p.RungExport)}, fail: {at(p2p.NewProof(), p2p.RungAllocate, fail), at(climb(0, p2p.RungAllocate), p2p.RungExport, fail)}, unknown: {at(p2p.NewProof(), p2p.RungAllocate, unknown), at(climb(0, p2p.RungAllocate), p2p.RungExport, unknown)}, skip: {nil}},
 		"GPU-EXPORT": {pass: {whole()}, fail: {at(p2p.NewProof(), p2p.RungAllocate, fail)}, unknown: {at(p2p.NewProof(), p2p.RungAllocate, unknown)}, skip: {nil}},
 		"ACT-REG":    {pass: {whole()}, fail: {refused(climb(0, p2p.RungExport), unix.EINVAL)}, unknown: {at(climb(0, p2p.RungExport), p2p.RungRegister, unknown)}, skip: {nil, p2p.NewProof()}},
 		"ACT-TRACE":  {pass: {whole()}, fail: {at(whole(), p2p.RungPlace, fail)}, unknown: {at(whole(), p2p.RungPlace, unknown)}, skip: {nil, p2p.NewProof()}},
@@ -96,7 +97,7 @@ func TestProofChecks(t *testing.T) {
 			unknown: {untraced(), counted(untraced(), 200, 200), counted(untraced(), 300, 200), uncounted(untraced()), grew(counted(untraced(), 600, 600), 0), grew(counted(untraced(), 600, 300), 0), grew(counted(untraced(), 600, 700), 255)},
 			skip:    {nil, p2p.NewProof(), counted(p2p.NewProof(), 256, 0)},
 		},
-		"ACT-PREDICTION": {pass: {whole()}, fail: {climb(drivers.Staged, p2p.RungRelease), refused(climb(0, p2p.RungExport), unix.EINVAL)}, unknown: {climb(drivers.OutcomeUnknown, p2p.RungRelease)}, skip: {nil}},
+		"ACT-PREDICTION": {pass: {whole()}, fail: {climb(chain.Staged, p2p.RungRelease), refused(climb(0, p2p.RungExport), unix.EINVAL)}, unknown: {climb(chain.OutcomeUnknown, p2p.RungRelease)}, skip: {nil}},
 		"ACT-WRITE":      {pass: {whole()}, fail: {at(whole(), p2p.RungWrite, fail)}, unknown: {at(whole(), p2p.RungWrite, unknown)}, skip: {nil, p2p.NewProof()}},
 		"ACT-READ":       {pass: {whole()}, fail: {at(whole(), p2p.RungRead, fail)}, unknown: {at(whole(), p2p.RungRead, unknown)}, skip: {nil, p2p.NewProof()}},
 		"ACT-CLEANUP":    {pass: {whole()}, fail: {at(whole(), p2p.RungRelease, fail)}, unknown: {at(whole(), p2p.RungRelease, unknown)}, skip: {nil, p2p.NewProof()}},
@@ -130,7 +131,7 @@ func TestProofChecks(t *testing.T) {
 // nothing, and neither does a link that nobody could read then.
 func TestBusyLink(t *testing.T) {
 	of := func(speed, rate float64) *p2p.Proof {
-		p := climb(drivers.Direct, p2p.RungRelease)
+		p := climb(chain.Direct, p2p.RungRelease)
 		p.WriteRate, p.Watch.Speed = rate, speed
 		return p
 	}
@@ -180,7 +181,7 @@ func TestProvenVirtualFunction(t *testing.T) {
 			t.Errorf("%v, want %v", said(got), want)
 		}
 		for i := range s.Pairs {
-			s.Pairs[i].Proof = climb(drivers.Direct, p2p.RungRegister)
+			s.Pairs[i].Proof = climb(chain.Direct, p2p.RungRegister)
 		}
 	}
 }
@@ -195,7 +196,7 @@ func proven(t *testing.T, id string, proof *p2p.Proof, edits ...edit) []check.Fi
 	m := machine.Open(tree.Write(t))
 	s := subject(m)
 	for i := range s.Pairs {
-		if s.Pairs[i].Prediction.Outcome != drivers.Direct {
+		if s.Pairs[i].Prediction.Outcome != chain.Direct {
 			t.Fatal(s.Pairs[i].Prediction)
 		}
 		s.Pairs[i].Proof = proof
@@ -210,22 +211,22 @@ func proven(t *testing.T, id string, proof *p2p.Proof, edits ...edit) []check.Fi
 
 func TestAgrees(t *testing.T) {
 	refusal := func(e unix.Errno) drivers.Prediction {
-		return drivers.Prediction{Outcome: drivers.Refused, Errno: e, Stage: drivers.StageAttach}
+		return drivers.Prediction{Outcome: chain.Refused, Errno: e, Stage: chain.StageAttach}
 	}
 	for _, c := range []struct {
 		predicted drivers.Prediction
 		proof     *p2p.Proof
 		want      placement.Answer
 	}{
-		{drivers.Prediction{Outcome: drivers.Direct}, nil, placement.AnswerUnknown},
-		{drivers.Prediction{Outcome: drivers.Direct}, climb(drivers.Direct, p2p.RungRelease), placement.Yes},
-		{drivers.Prediction{Outcome: drivers.Direct}, climb(drivers.Staged, p2p.RungRelease), placement.No},
-		{drivers.Prediction{Outcome: drivers.Staged}, climb(drivers.Direct, p2p.RungRelease), placement.No},
-		{drivers.Prediction{Outcome: drivers.Direct}, climb(drivers.OutcomeUnknown, p2p.RungRelease), placement.AnswerUnknown},
-		{drivers.Prediction{}, climb(drivers.Direct, p2p.RungRelease), placement.AnswerUnknown},
+		{drivers.Prediction{Outcome: chain.Direct}, nil, placement.AnswerUnknown},
+		{drivers.Prediction{Outcome: chain.Direct}, climb(chain.Direct, p2p.RungRelease), placement.Yes},
+		{drivers.Prediction{Outcome: chain.Direct}, climb(chain.Staged, p2p.RungRelease), placement.No},
+		{drivers.Prediction{Outcome: chain.Staged}, climb(chain.Direct, p2p.RungRelease), placement.No},
+		{drivers.Prediction{Outcome: chain.Direct}, climb(chain.OutcomeUnknown, p2p.RungRelease), placement.AnswerUnknown},
+		{drivers.Prediction{}, climb(chain.Direct, p2p.RungRelease), placement.AnswerUnknown},
 		{refusal(unix.EINVAL), refused(p2p.NewProof(), unix.EINVAL), placement.Yes},
 		{refusal(unix.EINVAL), refused(p2p.NewProof(), unix.EPERM), placement.No},
-		{refusal(unix.EINVAL), climb(drivers.Staged, p2p.RungRelease), placement.No},
+		{refusal(unix.EINVAL), climb(chain.Staged, p2p.RungRelease), placement.No},
 	} {
 		if got := (p2p.Pair{Prediction: c.predicted, Proof: c.proof}).Agrees(); got != c.want {
 			t.Errorf("%v, proof %v: %v", c.predicted, c.proof, got)
@@ -257,14 +258,14 @@ func TestProofAnswers(t *testing.T) {
 		last *p2p.Proof
 		want p2p.Result
 	}{
-		{climb(drivers.Direct, p2p.RungRelease), p2p.ResultPass},
-		{at(climb(drivers.Direct, p2p.RungRelease), p2p.RungRead, p2p.ResultFail), p2p.ResultUnknown},
-		{climb(drivers.Staged, p2p.RungRelease), p2p.ResultUnknown},
-		{climb(drivers.OutcomeUnknown, p2p.RungRelease), p2p.ResultUnknown},
+		{climb(chain.Direct, p2p.RungRelease), p2p.ResultPass},
+		{at(climb(chain.Direct, p2p.RungRelease), p2p.RungRead, p2p.ResultFail), p2p.ResultUnknown},
+		{climb(chain.Staged, p2p.RungRelease), p2p.ResultUnknown},
+		{climb(chain.OutcomeUnknown, p2p.RungRelease), p2p.ResultUnknown},
 		{nil, p2p.ResultUnknown},
 	} {
 		for i := range s.Pairs {
-			s.Pairs[i].Proof = climb(drivers.Direct, p2p.RungRelease)
+			s.Pairs[i].Proof = climb(chain.Direct, p2p.RungRelease)
 		}
 		s.Pairs[len(s.Pairs)-1].Proof = c.last
 		if r := driver(); r != c.want {
@@ -350,7 +351,7 @@ func TestOfAGPU(t *testing.T) {
 		m := machine.Open(testenv.Machines["small-mi300"]().Write(t))
 		s := subject(m)
 		for i := range s.Pairs {
-			s.Pairs[i].Proof = at(climb(drivers.Direct, p2p.RungRelease), p2p.RungPlace, results[i%2])
+			s.Pairs[i].Proof = at(climb(chain.Direct, p2p.RungRelease), p2p.RungPlace, results[i%2])
 		}
 		for _, c := range All() {
 			if c.ID != "GPU-BO-LOCATION" {

@@ -11,8 +11,8 @@ import (
 	"github.com/gpurdma/gpurdma/internal/pci"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 	"github.com/gpurdma/gpurdma/p2p"
+	"github.com/gpurdma/gpurdma/p2p/chain"
 	"github.com/gpurdma/gpurdma/p2p/check"
-	"github.com/gpurdma/gpurdma/p2p/check/pciecheck"
 	"github.com/gpurdma/gpurdma/p2p/drivers"
 	"github.com/gpurdma/gpurdma/p2p/internal/machinetest"
 	"github.com/gpurdma/gpurdma/p2p/machine"
@@ -112,7 +112,7 @@ func TestByCPU(t *testing.T) {
 		hardware := drivers.Predict(m, e, i)
 		i.ByCPU = true
 		p := drivers.Predict(m, e, i)
-		refused := p.Outcome == drivers.Refused && p.Errno == unix.EOPNOTSUPP && p.Stage == drivers.StageDriver
+		refused := p.Outcome == chain.Refused && p.Errno == unix.EOPNOTSUPP && p.Stage == chain.StageDriver
 		if want := class == drivers.ClassNVIDIA || class == drivers.ClassNVIDIACoherent || class == drivers.ClassVFIO; refused != want || !want && p.Outcome != hardware.Outcome {
 			t.Errorf("%v: %v; by hardware %v", class, p, hardware)
 		}
@@ -131,7 +131,7 @@ func TestRemedyApplied(t *testing.T) {
 	if r := p2p.RemedyOf(before, e, i); r == nil || r.Command != "pci=disable_acs_redir=0000:02:00.0" {
 		t.Fatalf("%+v", r)
 	}
-	if p := drivers.Predict(after, e, i); p.Outcome != drivers.Direct {
+	if p := drivers.Predict(after, e, i); p.Outcome != chain.Direct {
 		t.Error(p)
 	}
 }
@@ -155,7 +155,7 @@ func TestRemedyForODP(t *testing.T) {
 	gpu := machinetest.Addr(t, "03:00.0")
 	e := drivers.Exporter{Class: drivers.ClassXe, PCI: &gpu}
 	p, r := drivers.Predict(m, e, i), p2p.RemedyOf(m, e, i)
-	if err != nil || p.Outcome != drivers.Refused || p.Errno != unix.EOPNOTSUPP || !strings.Contains(p.String(), "CONFIG_INFINIBAND_ON_DEMAND_PAGING") {
+	if err != nil || p.Outcome != chain.Refused || p.Errno != unix.EOPNOTSUPP || !strings.Contains(p.String(), "CONFIG_INFINIBAND_ON_DEMAND_PAGING") {
 		t.Errorf("%v, %v", p, err)
 	}
 	if r == nil || r.Command != "CONFIG_INFINIBAND_ON_DEMAND_PAGING=y" || !r.Direct {
@@ -168,7 +168,7 @@ func TestRemedyForUverbs(t *testing.T) {
 	tree := testenv.Machines["small-mi300"]()
 	drop("sys/class/infiniband_verbs")(&tree)
 	for _, p := range subject(machine.Open(tree.Write(t))).Pairs {
-		if p.Prediction.Outcome != drivers.OutcomeUnknown || !strings.Contains(p.Prediction.String(), "ib_uverbs") || p.Remedy == nil || p.Remedy.Command != "modprobe ib_uverbs" {
+		if p.Prediction.Outcome != chain.OutcomeUnknown || !strings.Contains(p.Prediction.String(), "ib_uverbs") || p.Remedy == nil || p.Remedy.Command != "modprobe ib_uverbs" {
 			t.Errorf("%v, %+v", p.Prediction, p.Remedy)
 		}
 	}
@@ -325,7 +325,7 @@ func TestRouteRemedy(t *testing.T) {
 		{rr | cr | dt, false, true, "turn ATS on in the NIC's firmware, or turn the port's redirection off"},
 		{rr | cr, true, true, "turn the port's redirection off"},
 	} {
-		if r := pciecheck.RouteRemedy(c.bits, c.ats, c.relaxed); r.Change != c.want {
+		if r := p2p.RouteRemedy(c.bits, c.ats, c.relaxed); r.Change != c.want {
 			t.Errorf("%v %v %v: %q", c.bits, c.ats, c.relaxed, r.Change)
 		}
 	}
@@ -353,7 +353,7 @@ func TestFaultedIn(t *testing.T) {
 // the way, for drivers that do not ask the kernel, too.
 func TestVerdictOfRedirectedPair(t *testing.T) {
 	edits := []edit{cpu(machinetest.Xeon), release("6.1.1"), swap("acs=0x00", "acs=0x1d"), swap("vendor=0x8086 device=0x09a2", "vendor=0x8086 device=0x1")}
-	below := func(id string) *p2p.Remedy {
+	below := func(id string) *chain.Remedy {
 		found := checked(t, testenv.Machines["small-hgx"](), check.Live{}, id, edits...)
 		for _, f := range found {
 			if f.Result == warn && strings.Contains(f.Read, "ACS redirect at") {
@@ -361,7 +361,7 @@ func TestVerdictOfRedirectedPair(t *testing.T) {
 			}
 		}
 		t.Errorf("%s: %v", id, said(found))
-		return &p2p.Remedy{}
+		return &chain.Remedy{}
 	}
 	if verdict, list := below("P2P-VERDICT"), below("P2P-ACS-LIST"); *verdict != *list || !strings.HasPrefix(verdict.Command, p2p.OpenParameter) {
 		t.Errorf("%+v, and of the ports %+v", verdict, list)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/internal/testenv"
 	"github.com/gpurdma/gpurdma/p2p"
+	"github.com/gpurdma/gpurdma/p2p/chain"
 	"github.com/gpurdma/gpurdma/p2p/check"
 	"github.com/gpurdma/gpurdma/p2p/drivers"
 	"github.com/gpurdma/gpurdma/p2p/internal/machinetest"
@@ -40,7 +41,7 @@ func TestTruncatedConfig(t *testing.T) {
 		return drivers.Prediction{}
 	}
 	m := machine.Open(root)
-	if p := pair(subject(m)); p.Outcome != drivers.Direct {
+	if p := pair(subject(m)); p.Outcome != chain.Direct {
 		t.Fatal(p)
 	}
 	onWay := []string{"0000:13:00.0", "0000:12:00.0", "0000:11:00.0", "0000:12:01.0", "0000:14:00.0"}
@@ -59,7 +60,7 @@ func TestTruncatedConfig(t *testing.T) {
 			m := machine.Open(root)
 			s := subject(m)
 			known := size == 256 // the kernel itself reads no more
-			if p := pair(s); (p.Outcome == drivers.Direct) != (known || !in(onWay)) {
+			if p := pair(s); (p.Outcome == chain.Direct) != (known || !in(onWay)) {
 				t.Errorf("%d bytes of %s: %v", size, name, p)
 			}
 			for _, f := range Run(m, s) {

@@ -10,8 +10,8 @@ import (
 
 	"github.com/gpurdma/gpurdma/internal/testenv"
 	"github.com/gpurdma/gpurdma/p2p"
+	"github.com/gpurdma/gpurdma/p2p/chain"
 	"github.com/gpurdma/gpurdma/p2p/check"
-	"github.com/gpurdma/gpurdma/p2p/drivers"
 	"github.com/gpurdma/gpurdma/p2p/internal/machinetest"
 	"github.com/gpurdma/gpurdma/p2p/machine"
 )
@@ -145,12 +145,12 @@ func TestNarrowestLink(t *testing.T) {
 		"the narrowest link (0000:11:00.0) passes 31.5 GB/s": {slow(wrongG, "8.0", "16.0"), swap("acs=0x00", "acs=0x1d")},
 		"the narrowest link (0000:14:00.0) passes 31.5 GB/s": {slow(amdNIC, "8.0", "16.0")},
 	} {
-		if found := proven(t, "ACT-BW", climb(drivers.Direct, p2p.RungRelease), edits...); !strings.Contains(found[0].Read, want) {
+		if found := proven(t, "ACT-BW", climb(chain.Direct, p2p.RungRelease), edits...); !strings.Contains(found[0].Read, want) {
 			t.Errorf("%s: %v", want, said(found))
 		}
 	}
 	flits := swap("32.0_GT/s", "64.0_GT/s")
-	if found := proven(t, "ACT-BW", climb(drivers.Direct, p2p.RungRelease), flits); !strings.Contains(found[0].Read, "passes 118.0 GB/s") {
+	if found := proven(t, "ACT-BW", climb(chain.Direct, p2p.RungRelease), flits); !strings.Contains(found[0].Read, "passes 118.0 GB/s") {
 		t.Errorf("flits: %v", said(found))
 	}
 }

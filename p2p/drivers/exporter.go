@@ -125,6 +125,8 @@ type Exporter struct {
 	// Withheld is what NVIDIA's libraries have against an export: CUDA's
 	// attribute is 0, confidential computing is on. "" if they said nothing.
 	Withheld string
+	// Given says that CUDA was asked, and that it exports dma-bufs of this GPU.
+	Given bool
 	// Driver is the function's, "" if it is not known.
 	Driver string
 }
@@ -180,6 +182,8 @@ func ExporterOf(m *machine.Machine, a machine.Addr) (Exporter, error) {
 		if strings.Contains(taint, "P") || !strings.Contains(taint, "O") || err != nil {
 			e.Class = ClassUnknown // maybe the proprietary modules: the open ones alone export dma-bufs
 			e.Proprietary = strings.Contains(taint, "P") && err == nil && !strings.Contains(m.Read("proc/driver/nvidia/version").Text, OpenModules)
+		} else if coherentGPU(m, f) {
+			e.Class = ClassNVIDIACoherent
 		}
 	}
 	e.Power = machine.PowerOf(m.Read("sys", f.SysPath, "power/runtime_status"))
@@ -199,7 +203,7 @@ var gates = map[int]bool{
 
 // nvidiaPeer goes by the version as the gate does.
 func nvidiaPeer(m *machine.Machine) PeerRule {
-	gate, read := gates[nvidiaSeries(m)]
+	gate, read := gates[NVIDIASeries(m)]
 	switch {
 	case !read:
 		return PeerUnread
@@ -209,9 +213,9 @@ func nvidiaPeer(m *machine.Machine) PeerRule {
 	return PeerAtMap
 }
 
-// nvidiaSeries is the first number of the version of the driver that is loaded,
+// NVIDIASeries is the first number of the version of the driver that is loaded,
 // 0 if it is not known.
-func nvidiaSeries(m *machine.Machine) int {
+func NVIDIASeries(m *machine.Machine) int {
 	texts := []string{m.Read("sys/module/nvidia/version").Text}
 	texts = append(texts, strings.Fields(m.Read("proc/driver/nvidia/version").Text)...)
 	for _, text := range texts {

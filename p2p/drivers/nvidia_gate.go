@@ -22,7 +22,7 @@ var chipsets = map[uint16][]uint16{
 // memory the CPU caches, then goes by a parameter of the driver, lets all attach in a
 // guest, and asks for a common bridge on the chipsets above. No x86 has one of these.
 func nvidiaGate(m *machine.Machine, gpu machine.Addr) Gate {
-	gate, read := gates[nvidiaSeries(m)]
+	gate, read := gates[NVIDIASeries(m)]
 	if !read {
 		return GateUnread
 	}
@@ -44,7 +44,7 @@ func nvidiaGate(m *machine.Machine, gpu machine.Addr) Gate {
 	case m.CPU.Vendor != "":
 		return GateOpen
 	}
-	switch withoutPeers(m) {
+	switch RootWithoutPeers(m) {
 	case placement.No:
 		return GateOpen
 	case placement.Yes:
@@ -72,8 +72,8 @@ func belowGrace(m *machine.Machine, gpu machine.Addr) (below, known bool) {
 	return below, true
 }
 
-// withoutPeers looks for the functions that NVIDIA's driver knows its chipsets by.
-func withoutPeers(m *machine.Machine) placement.Answer {
+// RootWithoutPeers looks for the functions that NVIDIA's driver knows its chipsets by.
+func RootWithoutPeers(m *machine.Machine) placement.Answer {
 	m.Chipset.Once.Do(func() {
 		names, err := m.Sys.List("bus/pci/devices")
 		if err != nil {

@@ -4,14 +4,143 @@ package drivers
 
 import (
 	"fmt"
+	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/internal/errno"
+	"github.com/gpurdma/gpurdma/p2p/chain"
+	"github.com/gpurdma/gpurdma/p2p/machine"
+	"github.com/gpurdma/gpurdma/p2p/p2pdma"
 )
 
-// Short is the outcome alone.
+// Address is what kind of addresses the importer gets.
+type Address int
+
+// The kinds. Bus and physical addresses are equal numbers on most machines,
+// but not the same promise: a bus address goes past an IOMMU.
+const (
+	AddressUnknown Address = iota
+	AddressBus
+	AddressPhysical
+	AddressIOVA
+)
+
+func (a Address) String() string {
+	switch a {
+	case AddressUnknown:
+		return "unknown"
+	case AddressBus:
+		return "bus address"
+	case AddressPhysical:
+		return "physical address"
+	case AddressIOVA:
+		return "IOVA"
+	}
+	return fmt.Sprintf("invalid (%d)", int(a))
+}
+
+// Prediction is what the kernel and the drivers do when an importer attaches to a buffer in a
+// GPU's memory, pins it if it does so, and maps it. It answers the links from [chain.Route] to
+// [chain.Addresses]; whether bytes then arrive is not in it.
+type Prediction struct {
+	Outcome chain.Outcome
+	Errno   unix.Errno  // of Refused
+	Stage   chain.Stage // of Refused
+	// Address is the kind of addresses that Direct and Staged come with.
+	Address  Address
+	Decision p2pdma.Decision
+	// ByPeerMem says that the memory is registered through a peer-memory client, without a
+	// dma-buf.
+	ByPeerMem bool
+	// Chain has the answers of the four links.
+	Chain chain.Chain
+	// Why is the chain of reasons, the conclusion last.
+	Why []string
+	// Notes do not decide, and matter.
+	Notes []string
+}
+
+// String says outcome and reasons:
+//
+//	staged: ACS redirect at 0000:02:00.0 (request redirect); …; amdgpu moves the buffer to system memory
+func (p Prediction) String() string {
+	outcome := p.Short()
+	if p.Outcome == chain.Refused && p.Stage != "" {
+		outcome += " by " + string(p.Stage)
+	}
+	return outcome + ": " + strings.Join(p.Why, "; ")
+}
+
+// Short is the outcome, with the errno of a refusal.
 func (p Prediction) Short() string {
-	if p.Outcome == Refused {
+	if p.Outcome == chain.Refused && p.Errno != 0 {
 		return fmt.Sprintf("%v with %s", p.Outcome, errno.Name(p.Errno))
 	}
 	return p.Outcome.String()
 }
+
+// conclude makes the outcome from the answers of the four links. The others are not asked
+// here.
+func (p Prediction) conclude() Prediction {
+	c := p.Chain
+	for _, l := range []chain.Link{chain.Library, chain.Fabric} {
+		c[l] = chain.Skip("")
+	}
+	v := c.Conclude()
+	p.Outcome, p.Errno, p.Stage, p.Why = v.Outcome(), v.Errno(), v.Stage(), nil
+	last := chain.Addresses
+	if l, ok := v.Decides(); ok {
+		last = l
+	}
+	for l := chain.Route; l <= last; l++ {
+		p.Why = append(p.Why, p.Chain[l].Why...)
+	}
+	if p.Outcome != chain.Direct && p.Outcome != chain.Staged {
+		p.Address = AddressUnknown
+	}
+	return p
+}
+
+// open makes a link of the prediction unknown.
+func (p Prediction) open(l chain.Link, format string, args ...any) Prediction {
+	was := p.Chain[l].Why
+	p.Chain[l] = chain.Open(format, args...)
+	p.Chain[l].Why = append(was[:len(was):len(was)], p.Chain[l].Why...)
+	return p.conclude()
+}
+
+// Predict says what becomes of an import by an importer that is alone on its
+// buffer. Of one whose kind is not known it says what is true of all kinds.
+func Predict(m *machine.Machine, e Exporter, i Importer) Prediction {
+	if i.Kind != KindUnknown {
+		return predict(m, e, i)
+	}
+	var first Prediction
+	for n, kind := range []Kind{Pinned, Revocable, Dynamic} {
+		i.Kind = kind
+		p := predict(m, e, i)
+		switch {
+		case n == 0:
+			first = p
+		case p.Outcome != first.Outcome || p.Errno != first.Errno || p.Stage != first.Stage:
+			first.Chain[chain.Attach] = chain.Answer{} // its reasons are of one kind only
+			return first.open(chain.Attach, "the importer's kind is not known: of a %v one %v; of a %v one %v", Pinned, first, kind, p)
+		}
+	}
+	if first.Outcome == chain.Direct && i.OutOfTree && i.PeerToPeer && i.Driver != alwaysPeer {
+		host := i
+		host.PeerToPeer = false
+		if p := predict(m, e, host); p.Outcome != chain.Direct {
+			first = first.open(chain.Attach, "the driver of the NIC may not be the kernel's own, and whether it wants peer-to-peer is not known: without that %v", p.Outcome)
+		}
+	}
+	if first.Outcome == chain.Direct && !i.Imports {
+		first = first.open(chain.Route, "whether %s imports dma-bufs at all is not known", i.DriverName())
+	}
+	return first
+}
+
+// alwaysPeer wants peer-to-peer: the kernel's own since it imports dma-bufs, and
+// MLNX_OFED's in the copy of its mr.c that was read.
+const alwaysPeer = "mlx5_core"

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/internal/testenv"
+	"github.com/gpurdma/gpurdma/p2p/chain"
 	"github.com/gpurdma/gpurdma/p2p/internal/machinetest"
 )
 
@@ -70,7 +71,7 @@ func TestNoImporter(t *testing.T) {
 	gpu, nic := machinetest.Addr(t, "03:00.0"), machinetest.Addr(t, "04:00.0")
 	for _, class := range []Class{ClassUnknown, ClassAMDGPU, ClassNVIDIA, ClassSystem} {
 		p := Predict(m, Exporter{Class: class, PCI: &gpu}, Importer{PCI: &nic, Kind: NoImporter, Driver: "mlx4_core"})
-		if p.Outcome != Refused || p.Errno != unix.EOPNOTSUPP || p.Stage != StageUverbs {
+		if p.Outcome != chain.Refused || p.Errno != unix.EOPNOTSUPP || p.Stage != chain.StageUverbs {
 			t.Errorf("%v: %v", class, p)
 		}
 	}

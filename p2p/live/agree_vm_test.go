@@ -11,6 +11,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/internal/testenv"
 	"github.com/gpurdma/gpurdma/p2p"
+	"github.com/gpurdma/gpurdma/p2p/chain"
 	"github.com/gpurdma/gpurdma/p2p/drivers"
 	"github.com/gpurdma/gpurdma/p2p/machine"
 	"github.com/gpurdma/gpurdma/placement"
@@ -21,13 +22,13 @@ import (
 //
 //testbed:machine fabric+EPYC fabric+EPYC+iommu nested+Nehalem+iommu
 //testbed:kernel 7.2
-func TestVMAgree(t *testing.T) { agree(t, drivers.Direct, drivers.Staged, drivers.Refused) }
+func TestVMAgree(t *testing.T) { agree(t, chain.Direct, chain.Staged, chain.Refused) }
 
 // The same where the kernel is built without peer-to-peer.
 //
 //testbed:machine fabric+EPYC
 //testbed:kernel 6.12
-func TestVMAgreeWithoutP2PDMA(t *testing.T) { agree(t, drivers.Staged, drivers.Refused) }
+func TestVMAgreeWithoutP2PDMA(t *testing.T) { agree(t, chain.Staged, chain.Refused) }
 
 // behaviours are those of the software GPU's buffers that may be anywhere.
 var behaviours = []struct {
@@ -52,7 +53,7 @@ var kinds = []struct{ name, peer string }{
 
 // agree takes, of all combinations, so many that any two of GPU, NIC, behaviour and
 // kind meet: a proof takes a second.
-func agree(t *testing.T, outcomes ...drivers.Outcome) {
+func agree(t *testing.T, outcomes ...chain.Outcome) {
 	gpus := testenv.SoftGPUs(t, "personality=amdgpu")
 	m := machine.Open("")
 	nics, err := drivers.NICs(m)
@@ -82,7 +83,7 @@ func agree(t *testing.T, outcomes ...drivers.Outcome) {
 	if p.Blind() != nil {
 		t.Fatal(p.Blind())
 	}
-	seen := map[drivers.Outcome]int{}
+	seen := map[chain.Outcome]int{}
 	met := map[[2]string]bool{}
 	start := time.Now()
 	for c := range 2 * len(behaviours) * len(kinds) {
@@ -137,20 +138,20 @@ func disagreement(t *testing.T, name string, pair p2p.Pair) {
 		t.Errorf("%s: agrees %v: predicted %v; proven %v %+v", name, pair.Agrees(), pair.Prediction, q, q.Steps)
 		return
 	}
-	if q.Outcome == drivers.Refused && q.Stage != string(pair.Prediction.Stage) {
+	if q.Outcome == chain.Refused && q.Stage != string(pair.Prediction.Stage) {
 		t.Errorf("%s: refused by %s, predicted %v: %v", name, q.Stage, pair.Prediction, q)
 	}
 	want := slices.Repeat([]p2p.Result{p2p.ResultPass}, len(q.Steps))
 	want[p2p.RungOrder] = p2p.ResultSkip // Brief
 	switch q.Outcome {
-	case drivers.Refused:
+	case chain.Refused:
 		for r := p2p.RungRegister; r < p2p.RungRelease; r++ {
 			want[r] = p2p.ResultSkip
 		}
 		want[p2p.RungRegister] = p2p.ResultFail
-	case drivers.Staged:
+	case chain.Staged:
 		want[p2p.RungPlace], want[p2p.RungRoute] = p2p.ResultFail, p2p.ResultSkip
-	case drivers.Direct:
+	case chain.Direct:
 		if pair.Prediction.Address == drivers.AddressIOVA { // which says nothing of the way
 			want[p2p.RungRoute] = p2p.ResultUnknown
 		}

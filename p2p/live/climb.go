@@ -14,7 +14,7 @@ import (
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/p2p"
-	"github.com/gpurdma/gpurdma/p2p/drivers"
+	"github.com/gpurdma/gpurdma/p2p/chain"
 	"github.com/gpurdma/gpurdma/placement"
 )
 
@@ -204,10 +204,10 @@ func (c *climb) place(ctx context.Context, key placement.Key) {
 	c.proof.Placement = &pl
 	outcome, why := outcomeOf(pl, c.pair.GPU)
 	c.proof.Outcome, c.proof.Why = outcome, why
-	result := map[drivers.Outcome]p2p.Result{drivers.Direct: p2p.ResultPass, drivers.Staged: p2p.ResultFail}[outcome]
+	result := map[chain.Outcome]p2p.Result{chain.Direct: p2p.ResultPass, chain.Staged: p2p.ResultFail}[outcome]
 	c.step(p2p.RungPlace, result, "%s", why)
 	switch {
-	case outcome != drivers.Direct:
+	case outcome != chain.Direct:
 		c.step(p2p.RungRoute, p2p.ResultSkip, "not to the GPU")
 	case pl.Route == placement.RouteUnknown:
 		c.step(p2p.RungRoute, p2p.ResultUnknown, "%s", pl.RouteReason)
@@ -224,7 +224,7 @@ func (c *climb) unregistered(ctx context.Context, err error) {
 		c.open(p2p.RungRegister, p2p.ResultUnknown, err)
 		return
 	}
-	c.proof.Outcome, c.proof.Errno = drivers.Refused, reg.Errno
+	c.proof.Outcome, c.proof.Errno = chain.Refused, reg.Errno
 	if reg.Earliest == reg.Latest {
 		c.proof.Stage = reg.Earliest.String()
 	}

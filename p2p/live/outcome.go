@@ -10,29 +10,30 @@ import (
 	"github.com/gpurdma/gpurdma/canary"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/p2p"
+	"github.com/gpurdma/gpurdma/p2p/chain"
 	"github.com/gpurdma/gpurdma/p2p/drivers"
 	"github.com/gpurdma/gpurdma/placement"
 )
 
 // outcomeOf says what a placement means for a GPU.
-func outcomeOf(pl placement.Placement, g drivers.GPU) (drivers.Outcome, string) {
+func outcomeOf(pl placement.Placement, g drivers.GPU) (chain.Outcome, string) {
 	why := pl.String()
 	switch pl.Memory {
 	case placement.CoherentGPUMemory:
-		return drivers.Direct, why
+		return chain.Direct, why
 	case placement.SystemMemory, placement.Mixed, placement.Bounced:
-		return drivers.Staged, why
+		return chain.Staged, why
 	case placement.PeerToPeer:
 		for _, q := range pl.Places {
 			if g.Exporter.PCI == nil || q.Device != g.Exporter.PCI.String() {
-				return drivers.OutcomeUnknown, why + ": that is not known to be the memory of " + g.Name
+				return chain.OutcomeUnknown, why + ": that is not known to be the memory of " + g.Name
 			}
 		}
 		if len(pl.Places) > 0 {
-			return drivers.Direct, why
+			return chain.Direct, why
 		}
 	}
-	return drivers.OutcomeUnknown, why
+	return chain.OutcomeUnknown, why
 }
 
 // asked reports a refusal of the kernel's, of memory of the GPU: neither of our

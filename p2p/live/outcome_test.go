@@ -16,6 +16,7 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 	"github.com/gpurdma/gpurdma/p2p"
+	"github.com/gpurdma/gpurdma/p2p/chain"
 	"github.com/gpurdma/gpurdma/p2p/drivers"
 	"github.com/gpurdma/gpurdma/p2p/machine"
 	"github.com/gpurdma/gpurdma/placement"
@@ -44,19 +45,19 @@ func TestOutcome(t *testing.T) {
 	}
 	for _, c := range []struct {
 		pl   placement.Placement
-		want drivers.Outcome
+		want chain.Outcome
 	}{
-		{placement.Placement{Memory: placement.PeerToPeer, Places: bar("0000:03:00.0")}, drivers.Direct},
-		{placement.Placement{Memory: placement.PeerToPeer, Places: bar("0000:03:00.0", "0000:04:00.0")}, drivers.OutcomeUnknown},
-		{placement.Placement{Memory: placement.PeerToPeer, Places: bar("")}, drivers.OutcomeUnknown},
-		{placement.Placement{Memory: placement.PeerToPeer}, drivers.OutcomeUnknown},
-		{placement.Placement{Memory: placement.CoherentGPUMemory}, drivers.Direct},
-		{placement.Placement{Memory: placement.SystemMemory}, drivers.Staged},
-		{placement.Placement{Memory: placement.Mixed, Places: bar("0000:03:00.0")}, drivers.Staged},
-		{placement.Placement{Memory: placement.Bounced}, drivers.Staged},
-		{placement.Placement{Memory: placement.Stale}, drivers.OutcomeUnknown},
-		{placement.Placement{Memory: placement.NotMapped}, drivers.OutcomeUnknown},
-		{placement.Placement{Reason: "an event was lost", Likely: placement.PeerToPeer}, drivers.OutcomeUnknown},
+		{placement.Placement{Memory: placement.PeerToPeer, Places: bar("0000:03:00.0")}, chain.Direct},
+		{placement.Placement{Memory: placement.PeerToPeer, Places: bar("0000:03:00.0", "0000:04:00.0")}, chain.OutcomeUnknown},
+		{placement.Placement{Memory: placement.PeerToPeer, Places: bar("")}, chain.OutcomeUnknown},
+		{placement.Placement{Memory: placement.PeerToPeer}, chain.OutcomeUnknown},
+		{placement.Placement{Memory: placement.CoherentGPUMemory}, chain.Direct},
+		{placement.Placement{Memory: placement.SystemMemory}, chain.Staged},
+		{placement.Placement{Memory: placement.Mixed, Places: bar("0000:03:00.0")}, chain.Staged},
+		{placement.Placement{Memory: placement.Bounced}, chain.Staged},
+		{placement.Placement{Memory: placement.Stale}, chain.OutcomeUnknown},
+		{placement.Placement{Memory: placement.NotMapped}, chain.OutcomeUnknown},
+		{placement.Placement{Reason: "an event was lost", Likely: placement.PeerToPeer}, chain.OutcomeUnknown},
 	} {
 		if got, why := outcomeOf(c.pl, g); got != c.want || why == "" {
 			t.Errorf("%v: %v, %q", c.pl, got, why)

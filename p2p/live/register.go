@@ -10,7 +10,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/p2p"
-	"github.com/gpurdma/gpurdma/p2p/drivers"
+	"github.com/gpurdma/gpurdma/p2p/chain"
 	"github.com/gpurdma/gpurdma/placement"
 )
 
@@ -31,7 +31,7 @@ func (c *climb) register(ctx context.Context, nic *ibvfd.Context) {
 	switch {
 	case err == nil:
 	case made:
-		c.proof.Outcome = drivers.OutcomeUnknown
+		c.proof.Outcome = chain.OutcomeUnknown
 		c.open(p2p.RungRegister, p2p.ResultFail, fmt.Errorf("what was registered does not end: %w", err))
 	default:
 		c.unregistered(ctx, err)

@@ -13,6 +13,7 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 	"github.com/gpurdma/gpurdma/p2p"
+	"github.com/gpurdma/gpurdma/p2p/chain"
 	"github.com/gpurdma/gpurdma/p2p/drivers"
 	"github.com/gpurdma/gpurdma/p2p/machine"
 	"github.com/gpurdma/gpurdma/placement"
@@ -46,7 +47,7 @@ func TestVMProve(t *testing.T) {
 	}
 	t.Run("agrees", func(t *testing.T) {
 		pair.Proof = p.Prove(t.Context(), pair)
-		if pair.Proof.Outcome != drivers.Direct || pair.Agrees() != placement.Yes || pair.Proof.Failed() || pair.Proof.Verified < p.opt.Size {
+		if pair.Proof.Outcome != chain.Direct || pair.Agrees() != placement.Yes || pair.Proof.Failed() || pair.Proof.Verified < p.opt.Size {
 			t.Errorf("predicted %v, proven %+v", pair.Prediction, pair.Proof)
 		}
 		if q := pair.Proof; q.WriteRate <= 0 || q.ReadRate <= 0 || q.HostWriteRate <= 0 || q.HostReadRate <= 0 || q.Uncompared != "" {
@@ -63,7 +64,7 @@ func TestVMProve(t *testing.T) {
 		gpu.Set(t, "pin_rule", "system")
 		defer gpu.Set(t, "pin_rule", "vram")
 		pair.Proof = p.Prove(t.Context(), pair)
-		if pair.Proof.Outcome != drivers.Staged || pair.Agrees() != placement.No || pair.Proof.Steps[p2p.RungRead].Result != p2p.ResultPass {
+		if pair.Proof.Outcome != chain.Staged || pair.Agrees() != placement.No || pair.Proof.Steps[p2p.RungRead].Result != p2p.ResultPass {
 			t.Errorf("predicted %v, proven %+v", pair.Prediction, pair.Proof)
 		}
 		if r := pair.Proof.Resident; r == nil || r.Err != nil || r.Before-r.After < r.Size {
@@ -80,7 +81,7 @@ func TestVMProve(t *testing.T) {
 		}
 		q := *p
 		q.opt.Limit = time.Nanosecond
-		if proof := q.Prove(t.Context(), pair); proof.Outcome != drivers.OutcomeUnknown || !strings.Contains(proof.Why, "longer than 1ns") {
+		if proof := q.Prove(t.Context(), pair); proof.Outcome != chain.OutcomeUnknown || !strings.Contains(proof.Why, "longer than 1ns") {
 			t.Errorf("%+v", proof)
 		}
 	})
@@ -88,7 +89,7 @@ func TestVMProve(t *testing.T) {
 		other := pair
 		other.NIC.Name = "mlx5_99"
 		proof := p.Prove(t.Context(), other)
-		if s := proof.Steps; s[p2p.RungExport].Result != p2p.ResultPass || s[p2p.RungRegister].Result != p2p.ResultUnknown || s[p2p.RungRelease].Result != p2p.ResultPass || proof.Outcome != drivers.OutcomeUnknown {
+		if s := proof.Steps; s[p2p.RungExport].Result != p2p.ResultPass || s[p2p.RungRegister].Result != p2p.ResultUnknown || s[p2p.RungRelease].Result != p2p.ResultPass || proof.Outcome != chain.OutcomeUnknown {
 			t.Errorf("%+v", proof)
 		}
 	})
@@ -104,7 +105,7 @@ func TestVMProve(t *testing.T) {
 				}
 			}
 		}()
-		prove := func(want drivers.Outcome) *p2p.Proof {
+		prove := func(want chain.Outcome) *p2p.Proof {
 			t.Helper()
 			proof := q.Prove(t.Context(), pair)
 			s := proof.Steps
@@ -121,12 +122,12 @@ func TestVMProve(t *testing.T) {
 			}
 			return proof
 		}
-		if r := prove(drivers.Direct).Resident; r == nil || r.Err != nil || r.Before < r.Size || r.After != r.Before {
+		if r := prove(chain.Direct).Resident; r == nil || r.Err != nil || r.Before < r.Size || r.After != r.Before {
 			t.Errorf("in the GPU's memory: %+v", r)
 		}
 		gpu.Set(t, "pin_rule", "system")
 		defer gpu.Set(t, "pin_rule", "vram")
-		prove(drivers.Staged)
+		prove(chain.Staged)
 	})
 	t.Run("log", func(t *testing.T) {
 		w := p2p.StartWatch(m, pair)

@@ -64,7 +64,7 @@ func (m *Machine) Function(a Addr) (Function, error) {
 	}
 	f := Function{
 		PCI: a, Bus: chain[0], Upstream: n.Up, Vendor: p.Vendor, Device: p.Device, Class: p.Class,
-		NUMANode: p.NUMANode, Driver: p.Driver, Bridge: p.IsBridge(), ACS: n.Acs, ACSErr: n.AcsErr,
+		NUMANode: p.NUMANode, Driver: p.Driver, Bridge: p.IsBridge(), ACS: n.ACS, ACSErr: n.ACSErr,
 	}
 	f.BARs, _ = pci.BARs(m.Sys, a) // none where it cannot be read
 	f.IOMMU, f.IOMMUErr = pci.IOMMUType(m.Sys, a)

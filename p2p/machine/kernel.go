@@ -110,6 +110,25 @@ var plainReleases = regexp.MustCompile(`^\d+\.\d+(\.\d+)?(` +
 // not known here it cannot be ruled out.
 func (k Kernel) Backports() bool { return !plainReleases.MatchString(k.Release) }
 
+// rebased are kernels whose name has an older version than much of their IOMMU code: RHEL 9's
+// and SLES 15's.
+var rebased = regexp.MustCompile(`\.el9|-150[4-9]00`)
+
+// IOMMUHasDMAOps reports whether get_dma_ops() answers something for a device whose IOMMU
+// translates. Linux 6.12 calls the IOMMU's code directly (b5c58b2fdc42), and answers NULL.
+func (k Kernel) IOMMUHasDMAOps() placement.Answer {
+	switch {
+	case !k.Version.Known():
+		return placement.AnswerUnknown
+	case k.Version.Cmp(V6_12) >= 0:
+		return placement.No
+	case rebased.MatchString(k.Release):
+		return placement.AnswerUnknown
+	}
+	return placement.Yes
+}
+
+// Options of the kernel's configuration that rules go by.
 const (
 	ConfigP2PDMA     = "CONFIG_PCI_P2PDMA"
 	ConfigMoveNotify = "CONFIG_DMABUF_MOVE_NOTIFY"
@@ -380,4 +399,26 @@ func readCPU(proc procfs.FS) CPU {
 		return known(family)
 	}
 	return CPU{Known: other}
+}
+
+// NewestKernel is a plain kernel of the last series that was read, built with peer-to-peer DMA.
+func NewestKernel() Kernel {
+	return Kernel{Release: Newest.String() + ".0", P2PDMA: placement.Yes, MoveNotify: placement.Yes, Version: Newest}
+}
+
+// Arch is the machine's architecture in Go's words, as far as /proc/cpuinfo tells it: "amd64",
+// "arm64", "ppc64le"; "" if it does not.
+func (m *Machine) Arch() string {
+	cpu := m.Read("proc/cpuinfo")
+	_, arm := cpu.Line("CPU implementer")
+	name, _ := cpu.Line("cpu\t")
+	switch {
+	case m.CPU.Vendor != "":
+		return "amd64"
+	case arm:
+		return "arm64"
+	case strings.HasPrefix(name, "POWER"):
+		return "ppc64le"
+	}
+	return ""
 }

@@ -47,6 +47,8 @@ type cache struct {
 	Classes map[Addr]uint64 // as [Machine.GPUs] saw them last
 
 	Chipset chipset
+
+	memo sync.Map // what Once has read, by key
 }
 
 // Open reads kernel and processor of the machine whose sys, proc, boot and
@@ -60,8 +62,8 @@ type Node struct {
 	Up   []Addr // the bridges above, nearest first
 	Err  error  // why nothing is known of it
 
-	Acs    pci.ACS
-	AcsErr error // why its ACS is not known
+	ACS    pci.ACS
+	ACSErr error // why its ACS is not known
 	NoECAM bool  // a PCI Express function of which the kernel cannot read all
 
 	host  *HostBridge // read when it is asked for
@@ -81,15 +83,15 @@ func (m *Machine) Node(a Addr) *Node {
 	n := &Node{Addr: a}
 	m.Nodes[a] = n
 	if n.Up, n.Err = pci.Upstream(m.Sys, a); n.Err != nil {
-		n.AcsErr = n.Err // a port of which nothing is known is none that does not redirect
+		n.ACSErr = n.Err // a port of which nothing is known is none that does not redirect
 		return n
 	}
 	c, err := pci.ReadConfig(m.Sys, a)
 	if err != nil {
-		n.AcsErr = err
+		n.ACSErr = err
 		return n
 	}
-	n.Acs, n.AcsErr = c.ACS()
+	n.ACS, n.ACSErr = c.ACS()
 	n.NoECAM = c.Unreachable()
 	return n
 }
@@ -136,5 +138,12 @@ func (m *Machine) readHost(h *HostBridge, first Addr) {
 
 // Silent reports a function that answers every read with ones.
 func (m *Machine) Silent(a Addr) bool {
-	return errors.Is(m.Node(a).AcsErr, pci.ErrNoAnswer)
+	return errors.Is(m.Node(a).ACSErr, pci.ErrNoAnswer)
+}
+
+// Once reads what depends on the machine's files alone, the first time that a caller asks for
+// it by this key.
+func Once[T any](m *Machine, key string, read func() T) T {
+	v, _ := m.memo.LoadOrStore(key, sync.OnceValue(read))
+	return v.(func() T)()
 }

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/internal/files"
+	"github.com/gpurdma/gpurdma/placement"
 )
 
 // Reading is what a file says, or why nobody knows.
@@ -190,3 +191,19 @@ var (
 	ErrNoSize = errors.New("it has no size")
 	ErrNoECAM = errors.New("the kernel reaches no extended configuration space of it")
 )
+
+// There asks whether there is a file, of whatever kind, and gives its name on its machine.
+func (m *Machine) There(elem ...string) (there placement.Answer, where string) {
+	name, where, anchor := m.Locate(path.Join(elem...))
+	_, err := files.Lstat(name)
+	if _, loop := files.Stat(name); errors.Is(loop, unix.ELOOP) {
+		err = loop
+	}
+	switch err = Absent(err, anchor); {
+	case err == nil:
+		return placement.Yes, where
+	case errors.Is(err, fs.ErrNotExist):
+		return placement.No, where
+	}
+	return placement.AnswerUnknown, where
+}

@@ -157,10 +157,10 @@ func walk(m *machine.Machine, d *Decision, a, b *machine.Node) (unread error) {
 	// below the bridge.
 	for _, x := range append(above[:up+1:up+1], below[:down]...) {
 		n := m.Node(x)
-		if n.AcsErr != nil && unread == nil {
-			unread = fmt.Errorf("whether %v redirects is not known: %w", x, n.AcsErr)
+		if n.ACSErr != nil && unread == nil {
+			unread = fmt.Errorf("whether %v redirects is not known: %w", x, n.ACSErr)
 		}
-		if bits := n.Acs.Redirects(); bits != 0 && !m.NoRedirects {
+		if bits := n.ACS.Redirects(); bits != 0 && !m.NoRedirects {
 			d.Redirects = append(d.Redirects, Redirect{x, bits})
 		}
 		if n.NoECAM {

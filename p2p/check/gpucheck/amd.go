@@ -10,6 +10,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/internal/bytesize"
 	"github.com/gpurdma/gpurdma/p2p"
+	"github.com/gpurdma/gpurdma/p2p/chain"
 	"github.com/gpurdma/gpurdma/p2p/check"
 	"github.com/gpurdma/gpurdma/p2p/machine"
 	"github.com/gpurdma/gpurdma/placement"
@@ -18,18 +19,18 @@ import (
 var AMD = []check.Check{
 	{ID: "AMD-LARGEBAR", Title: "The CPU sees all of the GPU's memory", Worst: p2p.ResultFail, Run: largeBAR,
 		Expect: "mem_info_vis_vram_total equal to mem_info_vram_total", Why: "What is not visible cannot be exported to a peer; KFD's large-BAR flag hangs on it.",
-		Fix: p2p.Remedy{Change: "turn on “Above 4G decoding” and “Resizable BAR” in the firmware"}, Ref: "amdgpu_device_is_peer_accessible()"},
+		Fix: chain.Remedy{Change: "turn on “Above 4G decoding” and “Resizable BAR” in the firmware"}, Ref: "amdgpu_device_is_peer_accessible()"},
 	{ID: "AMD-KFD-LINKS", Title: "KFD knows links between the GPUs", Worst: p2p.ResultWarn, Run: kfdLinks,
 		Expect: "p2p_links or io_links of each GPU node", Why: "Without them ROCm copies between GPUs by way of the host.",
-		Fix: p2p.Remedy{Change: "run a kernel that is built with it", Command: machine.ConfigHSAP2P + "=y"}, Ref: "/sys/class/kfd/kfd/topology"},
+		Fix: chain.Remedy{Change: "run a kernel that is built with it", Command: machine.ConfigHSAP2P + "=y"}, Ref: "/sys/class/kfd/kfd/topology"},
 	{ID: "AMD-PARAM", Title: "amdgpu lets GPUs reach each other on PCIe", Worst: p2p.ResultWarn, Run: pcieP2P,
 		Expect: "Y", Why: "With pcie_p2p=0 KFD shares no memory between GPUs over PCI. NICs do not need it.",
-		Fix: p2p.Remedy{Change: "take amdgpu.pcie_p2p=0 away from the kernel's command line, or from /etc/modprobe.d: by itself it is on"}, Ref: "amdgpu_device_is_peer_accessible()"},
+		Fix: chain.Remedy{Change: "take amdgpu.pcie_p2p=0 away from the kernel's command line, or from /etc/modprobe.d: by itself it is on"}, Ref: "amdgpu_device_is_peer_accessible()"},
 	{ID: "AMD-PEER-LEGACY", Title: "The old interface for peers is not needed", Worst: p2p.ResultWarn, Run: amdPeer,
 		Expect: "any: dma-bufs do not need it", Why: "Programs from before dma-bufs use amdkfd as a client of MLNX_OFED's ib_core.", Ref: "RCCL"},
 	{ID: "AMD-DCC", Title: "No GPU compresses its buffers", Worst: p2p.ResultWarn, Run: dcc,
 		Expect: "GPUs before GFX12", Why: "From GFX12 on a buffer can be compressed (DCC), and amdgpu gives no peer-to-peer for one that is: it moves to system memory.",
-		Fix: p2p.Remedy{Change: "allocate what NICs are to reach without DCC, as ROCm does unless it is asked for it"}, Ref: "amdgpu_dma_buf_attach(), AMDGPU_GEM_CREATE_GFX12_DCC"},
+		Fix: chain.Remedy{Change: "allocate what NICs are to reach without DCC, as ROCm does unless it is asked for it"}, Ref: "amdgpu_dma_buf_attach(), AMDGPU_GEM_CREATE_GFX12_DCC"},
 	{ID: "AMD-XGMI", Title: "Links between GPUs do not count", Worst: p2p.ResultWarn, Run: xgmi,
 		Expect: "any: a NIC does not use them", Why: "XGMI joins GPUs; a NIC reaches them over PCIe.", Ref: "rocm-smi --showtopo"},
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/gpurdma/gpurdma/p2p"
+	"github.com/gpurdma/gpurdma/p2p/chain"
 	"github.com/gpurdma/gpurdma/p2p/check"
 	"github.com/gpurdma/gpurdma/p2p/drivers"
 	"github.com/gpurdma/gpurdma/p2p/machine"
@@ -18,19 +19,19 @@ import (
 var General = []check.Check{
 	{ID: "GPU-DRIVER", Title: "Each GPU has a driver whose rules are known", Worst: p2p.ResultFail, Run: gpuDriver,
 		Expect: "a driver that exports memory", Why: "Without a driver nothing exports the GPU's memory. A driver that is not the kernel's own has rules of its own: what a version says is not true of it.",
-		Fix: p2p.Remedy{Change: "bind the GPU's driver"}, Ref: "/sys/bus/pci/devices/*/driver"},
+		Fix: chain.Remedy{Change: "bind the GPU's driver"}, Ref: "/sys/bus/pci/devices/*/driver"},
 	{ID: "GPU-RENDER-PERM", Title: "The GPU's device files can be opened", Worst: p2p.ResultFail, Run: gpuNodes,
 		Expect: "reading and writing allowed", Why: "EACCES is a matter of groups; EPERM comes from the container's device filter.",
-		Fix: p2p.Remedy{Change: "join the groups, or give the container the device", Command: "usermod -aG render,video USER"}, Ref: "cgroups(7), devices"},
+		Fix: chain.Remedy{Change: "join the groups, or give the container the device", Command: "usermod -aG render,video USER"}, Ref: "cgroups(7), devices"},
 	{ID: "GPU-EXPORT", Title: "A buffer can be exported", Worst: p2p.ResultFail, Run: gpuExports,
 		Expect: "a dma-buf of its memory", Why: "The first step of the proof: --live takes it.",
-		Fix: p2p.Remedy{Change: "see what the driver answered", Command: "dmabuf-reg devices"}, Ref: "dmabuf-reg verify"},
+		Fix: chain.Remedy{Change: "see what the driver answered", Command: "dmabuf-reg devices"}, Ref: "dmabuf-reg verify"},
 	{ID: "GPU-EXPORTER-OPS", Title: "The driver makes use of what the kernel allows", Worst: p2p.ResultFail, Run: exporterRules,
 		Expect: "memory that stays in the GPU for this NIC", Why: "Where the kernel lets a pair pass, the driver may still move the buffer to system memory and report success: i915 always, amdgpu and xe up to 6.12 for NICs that pin.",
-		Fix: p2p.Remedy{Change: "use a kernel, driver or NIC that fit together"}, Ref: "amdgpu_dma_buf.c, xe_dma_buf.c, i915_gem_dmabuf.c, vfio_pci_dmabuf.c"},
+		Fix: chain.Remedy{Change: "use a kernel, driver or NIC that fit together"}, Ref: "amdgpu_dma_buf.c, xe_dma_buf.c, i915_gem_dmabuf.c, vfio_pci_dmabuf.c"},
 	{ID: "GPU-BO-LOCATION", Title: "A registered buffer is still in the GPU", Worst: p2p.ResultFail, Run: gpuKeeps,
 		Expect: "all of it, with one NIC at least", Why: "The proof against a silent move: --live looks where the bytes of registered buffers are, by trace, and by what the GPU's driver counts in its memory.",
-		Fix: p2p.Remedy{Change: "see the pairs' reasons"}, Ref: "dmabuf-reg verify --trace; Documentation/gpu/drm-usage-stats.rst"},
+		Fix: chain.Remedy{Change: "see the pairs' reasons"}, Ref: "dmabuf-reg verify --trace; Documentation/gpu/drm-usage-stats.rst"},
 }
 
 // bestFirst: one NIC that works is enough, and what failed says more than what is
@@ -171,14 +172,14 @@ func exporterRules(l *check.Look) {
 		o, name := p.Prediction.Outcome, p.Name()
 		read := strings.Join(p.Prediction.Why, "; ")
 		switch {
-		case p.NIC.Importer.Kind == drivers.NoImporter || p.Prediction.Stage == drivers.StageUverbs || p.Prediction.Decision.Supported == placement.No && drivers.AsksKernel(p.GPU.Exporter) && p.GPU.Exporter.Class != drivers.ClassUnknown:
+		case p.NIC.Importer.Kind == drivers.NoImporter || p.Prediction.Stage == chain.StageUverbs || p.Prediction.Decision.Supported == placement.No && drivers.AsksKernel(p.GPU.Exporter) && p.GPU.Exporter.Class != drivers.ClassUnknown:
 			// Others are in the way. Whether they are in that of a driver whose rules
 			// are not known, is not known.
-		case o == drivers.Direct:
+		case o == chain.Direct:
 			l.Pass(name, nil, "it stays where it is")
-		case o == drivers.OutcomeUnknown:
+		case o == chain.OutcomeUnknown:
 			l.Unknown(name, nil, "%s", read).Remedy = p.Remedy.OfAll()
-		case p.GPU.Exporter.Class == drivers.ClassNVIDIA && p.Prediction.Stage == drivers.StageAttach:
+		case p.GPU.Exporter.Class == drivers.ClassNVIDIA && p.Prediction.Stage == chain.StageAttach:
 			// P2P-NV-GATE tells of it.
 		default:
 			l.Fail(name, nil, "%s", read).Remedy = p.Remedy

@@ -10,6 +10,7 @@ import (
 	"github.com/gpurdma/gpurdma/internal/bytesize"
 	"github.com/gpurdma/gpurdma/internal/pci"
 	"github.com/gpurdma/gpurdma/p2p"
+	"github.com/gpurdma/gpurdma/p2p/chain"
 	"github.com/gpurdma/gpurdma/p2p/check"
 	"github.com/gpurdma/gpurdma/p2p/drivers"
 	"github.com/gpurdma/gpurdma/p2p/machine"
@@ -19,13 +20,13 @@ import (
 var Intel = []check.Check{
 	{ID: "INTEL-I915", Title: "No GPU is driven by i915", Worst: p2p.ResultFail, Run: i915,
 		Expect: "xe", Why: "i915 moves every buffer to system memory before it is exported, by design.",
-		Fix: p2p.Remedy{Change: "let xe have the GPU, if it knows it", Command: "i915.force_probe=!ID xe.force_probe=ID", Weakens: "for a GPU that xe does not take by itself it is experimental"}, Ref: "i915_gem_dmabuf.c"},
+		Fix: chain.Remedy{Change: "let xe have the GPU, if it knows it", Command: "i915.force_probe=!ID xe.force_probe=ID", Weakens: "for a GPU that xe does not take by itself it is experimental"}, Ref: "i915_gem_dmabuf.c"},
 	{ID: "INTEL-XE", Title: "xe leaves buffers in the GPU for these NICs", Worst: p2p.ResultFail, Run: xePins,
 		Expect: "7.2 or later, or NICs that do not pin", Why: "xe up to 6.12 pins in system memory, and reports success.",
-		Fix: p2p.Remedy{Change: "run Linux 7.2 or later, or use a NIC that follows moves, as mlx5 does"}, Ref: "xe_dma_buf.c"},
+		Fix: chain.Remedy{Change: "run Linux 7.2 or later, or use a NIC that follows moves, as mlx5 does"}, Ref: "xe_dma_buf.c"},
 	{ID: "INTEL-XE-VRAMBAR", Title: "xe does not make the BAR small", Worst: p2p.ResultWarn, Run: xeBAR,
 		Expect: "0, and a BAR of more than 256 MiB", Why: "vram_bar_size chooses how much of the memory peers can see; 0 is as much as there is.",
-		Fix: p2p.Remedy{Change: "let xe take all", Command: "xe.vram_bar_size=0"}, Ref: "xe_module.c"},
+		Fix: chain.Remedy{Change: "let xe take all", Command: "xe.vram_bar_size=0"}, Ref: "xe_module.c"},
 }
 
 func i915(l *check.Look) {
@@ -100,19 +101,19 @@ func xeBAR(l *check.Look) {
 var Others = []check.Check{
 	{ID: "HABANA", Title: "Habana's driver accepts the NIC", Worst: p2p.ResultFail, Run: habana,
 		Expect: "a pair that the kernel supports", Why: "It asks the kernel at attach, and answers EPERM to who is not allowed when it maps.",
-		Fix: p2p.Remedy{Change: "use a NIC below the accelerator's switch"}, Ref: "drivers/accel/habanalabs/common/memory.c"},
+		Fix: chain.Remedy{Change: "use a NIC below the accelerator's switch"}, Ref: "drivers/accel/habanalabs/common/memory.c"},
 	{ID: "VFIO-EXPORT", Title: "vfio-pci exports to these NICs", Worst: p2p.ResultFail, Run: vfioExport,
 		Expect: "NICs that can be told to stop: mlx5, irdma", Why: "It lets no importer attach that pins for good: efa, bnxt_re, mana and ionic get EOPNOTSUPP.",
-		Fix: p2p.Remedy{Change: "use a NIC that can be told to stop"}, Ref: "vfio_pci_dmabuf.c"},
+		Fix: chain.Remedy{Change: "use a NIC that can be told to stop"}, Ref: "vfio_pci_dmabuf.c"},
 	{ID: "VIRTIO-GPU", Title: "Virtual graphics do not count", Worst: p2p.ResultWarn, Run: virtioGPU,
 		Expect: "none", Why: "virtio_gpu has no memory of its own but what the hypervisor maps.",
-		Fix: p2p.Remedy{Change: "nothing, for a screen; a NIC reaches a GPU that the hypervisor hands to the guest"}, Ref: "virtgpu_vram.c"},
+		Fix: chain.Remedy{Change: "nothing, for a screen; a NIC reaches a GPU that the hypervisor hands to the guest"}, Ref: "virtgpu_vram.c"},
 	{ID: "NOUVEAU", Title: "No GPU is driven by nouveau", Worst: p2p.ResultFail, Run: nouveau,
 		Expect: "NVIDIA's open modules", Why: "nouveau pins what it exports in system memory.",
-		Fix: p2p.Remedy{Change: openInstead}, Ref: "nouveau_prime.c"},
+		Fix: chain.Remedy{Change: openInstead}, Ref: "nouveau_prime.c"},
 	{ID: "QAIC-IVPU-XDNA", Title: "Accelerators export memory of their own", Worst: p2p.ResultFail, Run: accelerators,
 		Expect: "none of qaic, ivpu, amdxdna", Why: "Their buffers are in system memory: registrations succeed, and there is nothing peer-to-peer about them.",
-		Fix: p2p.Remedy{Change: "leave them out", Command: "p2pcheck --gpu …"}, Ref: "drivers/accel"},
+		Fix: chain.Remedy{Change: "leave them out", Command: "p2pcheck --gpu …"}, Ref: "drivers/accel"},
 }
 
 func habana(l *check.Look) {

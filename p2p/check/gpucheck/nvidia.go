@@ -13,6 +13,7 @@ import (
 	"github.com/gpurdma/gpurdma/internal/bytesize"
 	"github.com/gpurdma/gpurdma/internal/pci"
 	"github.com/gpurdma/gpurdma/p2p"
+	"github.com/gpurdma/gpurdma/p2p/chain"
 	"github.com/gpurdma/gpurdma/p2p/check"
 	"github.com/gpurdma/gpurdma/p2p/drivers"
 	"github.com/gpurdma/gpurdma/p2p/machine"
@@ -22,34 +23,34 @@ import (
 var NVIDIA = []check.Check{
 	{ID: "NV-MODTYPE", Title: "The open kernel modules are loaded", Worst: p2p.ResultFail, Run: nvidiaModule,
 		Expect: "“Open Kernel Module”", Why: "Only the open modules export dma-bufs.",
-		Fix: p2p.Remedy{Change: "install the open modules (GPUs from Turing on), or rely on nvidia-peermem"}, Ref: "open-gpu-kernel-modules; microsoft/mscclpp#657"},
+		Fix: chain.Remedy{Change: "install the open modules (GPUs from Turing on), or rely on nvidia-peermem"}, Ref: "open-gpu-kernel-modules; microsoft/mscclpp#657"},
 	{ID: "NV-DMABUF-ATTR", Title: "CUDA says that it exports dma-bufs", Worst: p2p.ResultFail, Run: dmabufAttribute,
 		Expect: "1", Why: "The attribute of the CUDA driver that libraries ask before they export.",
-		Fix: p2p.Remedy{Change: "install the open kernel modules of R515 or later; turn confidential computing off"}, Ref: "CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED"},
+		Fix: chain.Remedy{Change: "install the open kernel modules of R515 or later; turn confidential computing off"}, Ref: "CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED"},
 	{ID: "NV-PEERMEM", Title: "nvidia-peermem is of use, if it is loaded or needed", Worst: p2p.ResultFail, Run: peermem,
 		Expect: "not loaded, or registered with ib_core of MLNX_OFED", Why: "The kernel's own ib_core has no such clients: the module loads, and never registers. Programs then say that GPUDirect is disabled, although dma-buf works.",
-		Fix: p2p.Remedy{Change: "use dma-bufs; nvidia-peermem needs MLNX_OFED, and is to be loaded after it"}, Ref: "NVIDIA/nccl#1939, ROCm/mori#560"},
+		Fix: chain.Remedy{Change: "use dma-bufs; nvidia-peermem needs MLNX_OFED, and is to be loaded after it"}, Ref: "NVIDIA/nccl#1939, ROCm/mori#560"},
 	{ID: "NV-PEERMEM-KMSG", Title: "nvidia-peermem complains of nothing", Worst: p2p.ResultWarn, Run: peermemLog,
 		Expect: "no “detected invalid context”", Why: "A program used memory of a context that had ended.",
-		Fix: p2p.Remedy{Change: "restart the program; if it persists, the driver"}, Ref: "nvidia-peermem.c"},
+		Fix: chain.Remedy{Change: "restart the program; if it persists, the driver"}, Ref: "nvidia-peermem.c"},
 	{ID: "NV-BAR1", Title: "BAR 1 has room", Worst: p2p.ResultWarn, Run: bar1,
 		Expect: "more than 256 MiB, and less than 90 % taken", Why: "Everything that is registered takes a part of BAR 1, of all processes together.",
-		Fix: p2p.Remedy{Change: "resizable BAR in the firmware; fewer registrations at a time"}, Ref: "ofiwg/libfabric#10502, NVIDIA/gdrcopy#301"},
+		Fix: chain.Remedy{Change: "resizable BAR in the firmware; fewer registrations at a time"}, Ref: "ofiwg/libfabric#10502, NVIDIA/gdrcopy#301"},
 	{ID: "NV-PARAMS", Title: "The driver's parameters do no harm", Worst: p2p.ResultFail, Run: nvidiaParams,
 		Expect: "DmaRemapPeerMmio 1 where an IOMMU translates", Why: "With 0 the driver gives out addresses that a translating IOMMU does not know.",
-		Fix: p2p.Remedy{Change: "let the driver map its memory", Command: "options nvidia NVreg_DmaRemapPeerMmio=1"}, Ref: "nv-reg.h"},
+		Fix: chain.Remedy{Change: "let the driver map its memory", Command: "options nvidia NVreg_DmaRemapPeerMmio=1"}, Ref: "nv-reg.h"},
 	{ID: "NV-CC", Title: "Confidential computing is off", Worst: p2p.ResultFail, Run: confidential,
 		Expect: "off", Why: "With it the GPU's memory is closed to NICs.",
-		Fix: p2p.Remedy{Change: "turn it off, or do without GPUDirect", Command: "nvidia_gpu_tools.py --set-cc-mode=off --reset-after-cc-mode-switch", Weakens: "whoever runs the host can read the GPU's memory"}, Ref: "nvmlSystemGetConfComputeState()"},
+		Fix: chain.Remedy{Change: "turn it off, or do without GPUDirect", Command: "nvidia_gpu_tools.py --set-cc-mode=off --reset-after-cc-mode-switch", Weakens: "whoever runs the host can read the GPU's memory"}, Ref: "nvmlSystemGetConfComputeState()"},
 	{ID: "NV-MIG", Title: "GPUs are whole", Worst: p2p.ResultWarn, Run: mig,
 		Expect: "no instances", Why: "Instances of one GPU share its BAR 1.",
-		Fix: p2p.Remedy{Change: whole, Command: "nvidia-smi mig -dci; nvidia-smi mig -dgi", Weakens: noInstances}, Ref: "/proc/driver/nvidia/capabilities"},
+		Fix: chain.Remedy{Change: whole, Command: "nvidia-smi mig -dci; nvidia-smi mig -dgi", Weakens: noInstances}, Ref: "/proc/driver/nvidia/capabilities"},
 	{ID: "NV-COHERENT", Title: "Memory that the CPU caches is exported for PCIe", Worst: p2p.ResultWarn, Run: coherentGPU,
 		Expect: "no such GPU, or programs that ask for the PCIe mapping", Why: "On Grace a dma-buf leads over C2C and the CPU unless it is made with the flag for a PCIe mapping: slower, or refused.",
-		Fix: p2p.Remedy{Change: "export with CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE", Command: "NCCL_NET_GDR_C2C=0"}, Ref: "ofiwg/libfabric#10967, linux-rdma/perftest#325"},
+		Fix: chain.Remedy{Change: "export with CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE", Command: "NCCL_NET_GDR_C2C=0"}, Ref: "ofiwg/libfabric#10967, linux-rdma/perftest#325"},
 	{ID: "NV-P2P-CAPS", Title: "GPUs reach each other", Worst: p2p.ResultWarn, Run: peerStatus,
 		Expect: "OK for reads and writes", Why: "Where GPUs do not reach each other a program copies through the host. It says nothing of NICs.",
-		Fix: p2p.Remedy{Change: "see what NVIDIA's driver says of the two", Command: "nvidia-smi topo -p2p rw"}, Ref: "nvmlDeviceGetP2PStatus()"},
+		Fix: chain.Remedy{Change: "see what NVIDIA's driver says of the two", Command: "nvidia-smi topo -p2p rw"}, Ref: "nvmlDeviceGetP2PStatus()"},
 }
 
 // unasked reports what only one of NVIDIA's libraries could say. A library that

@@ -14,6 +14,7 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/errno"
 	"github.com/gpurdma/gpurdma/p2p"
+	"github.com/gpurdma/gpurdma/p2p/chain"
 	"github.com/gpurdma/gpurdma/p2p/check"
 	"github.com/gpurdma/gpurdma/p2p/drivers"
 	"github.com/gpurdma/gpurdma/p2p/machine"
@@ -23,16 +24,16 @@ import (
 var Containers = []check.Check{
 	{ID: "CTR-LIBS", Title: "libibverbs has a provider for the NIC", Worst: p2p.ResultWarn, Run: providers,
 		Expect: "a provider of each NIC's driver, of libibverbs' own version", Why: "Without its provider libibverbs sees no device: the usual state of a container's image. It loads those libraries only that have its private interface's number in their names.",
-		Fix: p2p.Remedy{Change: "install it, in the image of a container: the package ibverbs-providers of Debian and Ubuntu, libibverbs of RHEL and SLES"}, Ref: "rdma-core"},
+		Fix: chain.Remedy{Change: "install it, in the image of a container: the package ibverbs-providers of Debian and Ubuntu, libibverbs of RHEL and SLES"}, Ref: "rdma-core"},
 	{ID: "CTR-SHM", Title: "Shared memory is large enough", Worst: p2p.ResultWarn, Run: sharedMemory,
 		Expect: "more than 64 MiB in /dev/shm", Why: "NCCL and RCCL keep their buffers between processes there; containers get 64 MiB by default.",
-		Fix: p2p.Remedy{Change: "give the container more", Command: "--shm-size 1g"}, Ref: "NCCL's documentation"},
+		Fix: chain.Remedy{Change: "give the container more", Command: "--shm-size 1g"}, Ref: "NCCL's documentation"},
 	{ID: "CTR-SYSFS", Title: "No part of /proc and /sys is hidden", Worst: p2p.ResultWarn, Run: masked,
 		Expect: "nothing mounted over them", Why: "What a container's runtime hides cannot be checked.",
-		Fix: p2p.Remedy{Change: "run on the host, or mount the host's files and name them", Command: "p2pcheck --root /host"}, Ref: "OCI runtime specification, maskedPaths"},
+		Fix: chain.Remedy{Change: "run on the host, or mount the host's files and name them", Command: "p2pcheck --root /host"}, Ref: "OCI runtime specification, maskedPaths"},
 	{ID: "K8S-PLUGIN", Title: "What gives devices to containers is known", Worst: p2p.ResultWarn, Run: cdi,
 		Expect: "CDI files or device plugins, on a node of Kubernetes", Why: "CDI files and the plugins of the kubelet say which devices a runtime gives to containers: without any, no pod gets a GPU or NIC.",
-		Fix: p2p.Remedy{Change: "install the device plugins or DRA drivers of GPU and NIC"}, Ref: "container device interface; Kubernetes, device plugins"},
+		Fix: chain.Remedy{Change: "install the device plugins or DRA drivers of GPU and NIC"}, Ref: "container device interface; Kubernetes, device plugins"},
 	{ID: "K8S-PCIEROOT", Title: "Each GPU has a PCIe root to be allocated by", Worst: p2p.ResultWarn, Run: pcieRoots,
 		Expect: "a root for each GPU and NIC", Why: "A scheduler can take GPU and NIC of one root together (resource.kubernetes.io/pcieRoot).", Ref: "k8s-dra-driver-gpu"},
 }
@@ -196,21 +197,21 @@ func pcieRoots(l *check.Look) {
 var Guest = []check.Check{
 	{ID: "VM-FLAT", Title: "The guest sees switches", Worst: p2p.ResultWarn, Run: flat,
 		Expect: "GPU and NIC below a common bridge", Why: "A hypervisor that puts each device on a root port of its own makes libraries believe that all are far apart: they do not use GPUDirect.",
-		Fix: p2p.Remedy{Change: "give the guest a switch for those that share one, or NCCL a file of the topology", Command: "NCCL_TOPO_FILE=FILE"}, Ref: "NVIDIA/nccl#1464, #949"},
+		Fix: chain.Remedy{Change: "give the guest a switch for those that share one, or NCCL a file of the topology", Command: "NCCL_TOPO_FILE=FILE"}, Ref: "NVIDIA/nccl#1464, #949"},
 	{ID: "VM-ACS", Title: "The guest can tell what the host's ports do", Worst: p2p.ResultWarn, Run: guestACS,
 		Expect: "no virtual machine", Why: "The host's ports redirect, for guests to be apart, and the guest does not see it. Traffic takes the short way only with ATS, and direct translated P2P on the host's ports.",
-		Fix: p2p.Remedy{Change: "on the host, not in the guest: turn ATS on in the NIC's firmware, and direct translated P2P on the ports", Command: "rdma_topo --virt write-grub-acs"}, Ref: "NCCL's documentation on virtual machines"},
+		Fix: chain.Remedy{Change: "on the host, not in the guest: turn ATS on in the NIC's firmware, and direct translated P2P on the ports", Command: "rdma_topo --virt write-grub-acs"}, Ref: "NCCL's documentation on virtual machines"},
 	{ID: "VM-BAR64", Title: "The guest's BARs found room", Worst: p2p.ResultFail, Run: guestBARs,
 		Expect: "an address for the GPU's largest BAR", Why: "A guest's window for 64-bit addresses is often smaller than a GPU's memory.",
-		Fix: p2p.Remedy{Change: "widen the window on the host", Command: "-global q35-pcihost.pci-hole64-size=2T"}, Ref: "kata-containers#7967"},
+		Fix: chain.Remedy{Change: "widen the window on the host", Command: "-global q35-pcihost.pci-hole64-size=2T"}, Ref: "kata-containers#7967"},
 	{ID: "VM-IOMMU", Title: "The guest has no IOMMU that translates", Worst: p2p.ResultWarn, Run: guestIOMMU,
 		Expect: "none, or identity", Why: "A virtual IOMMU does not know bus addresses: transfers end with success, and the old bytes.",
-		Fix: p2p.Remedy{Change: "let it pass DMA through", Command: machine.PassThrough}, Ref: "QEMU's intel-iommu"},
+		Fix: chain.Remedy{Change: "let it pass DMA through", Command: machine.PassThrough}, Ref: "QEMU's intel-iommu"},
 	{ID: "VF-PATH", Title: "Virtual functions have the way of their physical one", Worst: p2p.ResultWarn, Run: vfPath,
 		Expect: "any", Why: "The kernel walks from the physical function, and so does this program.", Ref: "pci_physfn()"},
 	{ID: "VF-TRUST", Title: "Virtual functions import as their physical one", Worst: p2p.ResultWarn, Run: vfTrust,
 		Expect: "a driver that says so itself", Why: "Firmware can give a virtual function less: mlx5 imports by UMR, and follows moves by on-demand paging. Drivers that pin need neither.",
-		Fix: p2p.Remedy{Change: "ask the driver", Command: "dmabuf-reg devices"}, Ref: "mlx5_ib_reg_user_mr_dmabuf()"},
+		Fix: chain.Remedy{Change: "ask the driver", Command: "dmabuf-reg devices"}, Ref: "mlx5_ib_reg_user_mr_dmabuf()"},
 }
 
 // inGuest skips on bare machines.

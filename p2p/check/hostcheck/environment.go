@@ -10,6 +10,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/internal/pci"
 	"github.com/gpurdma/gpurdma/p2p"
+	"github.com/gpurdma/gpurdma/p2p/chain"
 	"github.com/gpurdma/gpurdma/p2p/check"
 	"github.com/gpurdma/gpurdma/p2p/machine"
 	"github.com/gpurdma/gpurdma/placement"
@@ -18,19 +19,19 @@ import (
 var Environment = []check.Check{
 	{ID: "ENV-CFGSPACE", Title: "All of the configuration space can be read", Worst: p2p.ResultFail, Run: configSpace,
 		Expect: "all bytes of each GPU, NIC and port", Why: "ACS, translation and link control lie behind the 64 bytes that the kernel shows to whoever is not root in the first user namespace.",
-		Fix: p2p.Remedy{Change: "look again as root of the host", Command: "sudo p2pcheck"}, Ref: "pci_read_config()"},
+		Fix: chain.Remedy{Change: "look again as root of the host", Command: "sudo p2pcheck"}, Ref: "pci_read_config()"},
 	{ID: "ENV-CAPS", Title: "This program may look at everything", Worst: p2p.ResultWarn, Run: capabilities,
 		Expect: "CAP_SYS_ADMIN, CAP_SYSLOG, CAP_IPC_LOCK, CAP_BPF, CAP_PERFMON and CAP_NET_RAW", Why: "Each one that is missing leaves something unknown, or keeps a program from something.",
-		Fix: p2p.Remedy{Change: "run as root; in a container give it the capabilities, too", Command: "--cap-add SYS_ADMIN --cap-add SYSLOG --cap-add IPC_LOCK --cap-add BPF --cap-add PERFMON --cap-add NET_RAW"}, Ref: "capabilities(7)"},
+		Fix: chain.Remedy{Change: "run as root; in a container give it the capabilities, too", Command: "--cap-add SYS_ADMIN --cap-add SYSLOG --cap-add IPC_LOCK --cap-add BPF --cap-add PERFMON --cap-add NET_RAW"}, Ref: "capabilities(7)"},
 	{ID: "ENV-CONTAINER", Title: "The whole machine is seen", Worst: p2p.ResultWarn, Run: container,
 		Expect: "no container", Why: "A container sees its own limits, devices and network, and a part of /proc and /sys.",
-		Fix: p2p.Remedy{Change: "run on the host, or mount the host's files and name them", Command: "p2pcheck --root /host"}, Ref: "namespaces(7)"},
+		Fix: chain.Remedy{Change: "run on the host, or mount the host's files and name them", Command: "p2pcheck --root /host"}, Ref: "namespaces(7)"},
 	{ID: "ENV-VM", Title: "This is no virtual machine", Worst: p2p.ResultWarn, Run: virtual,
 		Expect: "no hypervisor", Why: "A guest sees the ports that the hypervisor made up, not those that its traffic passes: links, ACS and distances are not the real ones.",
-		Fix: p2p.Remedy{Change: "check the host as well"}, Ref: "NCCL's documentation on virtual machines"},
+		Fix: chain.Remedy{Change: "check the host as well"}, Ref: "NCCL's documentation on virtual machines"},
 	{ID: "ENV-NETNS", Title: "RDMA devices are not hidden in another namespace", Worst: p2p.ResultWarn, Run: namespaces,
 		Expect: "RDMA devices, or that all namespaces share them", Why: "In exclusive mode a device is seen in the namespace only that it was moved to.",
-		Fix: p2p.Remedy{Change: "move the device here; or share all, which the kernel refuses (EBUSY) while there is a network namespace but the first: stop the containers for it", Command: "rdma system set netns shared"}, Ref: "rdma-system(8)"},
+		Fix: chain.Remedy{Change: "move the device here; or share all, which the kernel refuses (EBUSY) while there is a network namespace but the first: stop the containers for it", Command: "rdma system set netns shared"}, Ref: "rdma-system(8)"},
 }
 
 func configSpace(l *check.Look) {

@@ -11,8 +11,8 @@ import (
 	"strings"
 
 	"github.com/gpurdma/gpurdma/p2p"
+	"github.com/gpurdma/gpurdma/p2p/chain"
 	"github.com/gpurdma/gpurdma/p2p/check"
-	"github.com/gpurdma/gpurdma/p2p/drivers"
 	"github.com/gpurdma/gpurdma/p2p/machine"
 	"github.com/gpurdma/gpurdma/placement"
 )
@@ -20,22 +20,22 @@ import (
 var Libraries = []check.Check{
 	{ID: "LIB-MOVENOTIFY", Title: "Libraries find the option that they look for", Worst: p2p.ResultWarn, Run: grepped,
 		Expect: machine.ConfigMoveNotify + "=y in the configuration, or RCCL_FORCE_ENABLE_DMABUF=1", Why: "RCCL, UCX, libfabric and perftest look for this line before they use dma-bufs on AMD GPUs. 7.2 has no such option any more, and they find nothing.",
-		Fix: p2p.Remedy{Change: "use versions that probe, or force them", Command: "RCCL_FORCE_ENABLE_DMABUF=1"}, Ref: "rocmwrap.cc, rocm_base.c, hmem_rocr.c, rocm_memory.c"},
+		Fix: chain.Remedy{Change: "use versions that probe, or force them", Command: "RCCL_FORCE_ENABLE_DMABUF=1"}, Ref: "rocmwrap.cc, rocm_base.c, hmem_rocr.c, rocm_memory.c"},
 	{ID: "LIB-NCCL-ENV", Title: "NCCL's variables do not forbid it", Worst: p2p.ResultWarn, Run: ncclEnvironment,
 		Expect: "neither NCCL_DMABUF_ENABLE=0, NCCL_NET_GDR_LEVEL=LOC nor NCCL_IB_DISABLE=1; devices and GIDs that are there", Why: "A variable from long ago, or from another machine, outlives its reason.",
-		Fix: p2p.Remedy{Change: "take the variable away, or correct it"}, Ref: "NCCL's documentation"},
+		Fix: chain.Remedy{Change: "take the variable away, or correct it"}, Ref: "NCCL's documentation"},
 	{ID: "LIB-NCCL-LEVEL", Title: "NCCL uses GPUDirect for the nearest NIC", Worst: p2p.ResultWarn, Run: ncclLevel,
 		Expect: "a NIC at PXB or nearer, or a level that is set farther", Why: "NCCL leaves GPUDirect out beyond PXB, whatever kernel and hardware could do.",
-		Fix: p2p.Remedy{Change: "let it go as far as the nearest NIC", Command: "NCCL_NET_GDR_LEVEL=LEVEL"}, Ref: "NVIDIA/nccl#1151, #1343"},
+		Fix: chain.Remedy{Change: "let it go as far as the nearest NIC", Command: "NCCL_NET_GDR_LEVEL=LEVEL"}, Ref: "NVIDIA/nccl#1151, #1343"},
 	{ID: "LIB-UCX", Title: "UCX finds a way to GPU memory", Worst: p2p.ResultWarn, Run: ucx,
 		Expect: "one of /" + strings.Join(ucxFiles, ", /"), Why: "UCX chooses by the presence of these files.",
-		Fix: p2p.Remedy{Change: "load the driver of the GPU; UCX knows those of NVIDIA and Habana, xe, and amdgpu with KFD"}, Ref: "UCX, src/uct/ib"},
+		Fix: chain.Remedy{Change: "load the driver of the GPU; UCX knows those of NVIDIA and Habana, xe, and amdgpu with KFD"}, Ref: "UCX, src/uct/ib"},
 	{ID: "LIB-AWS-OFI", Title: "aws-ofi-nccl uses dma-bufs", Worst: p2p.ResultWarn, Run: awsOFI,
 		Expect: "5.12 or later, and libfabric 1.20 or later", Why: "It asks for a kernel of 5.12, libfabric of 1.20, and an EFA that it knows.",
-		Fix: p2p.Remedy{Change: "run a newer kernel, with a newer libfabric"}, Ref: "aws-ofi-nccl"},
+		Fix: chain.Remedy{Change: "run a newer kernel, with a newer libfabric"}, Ref: "aws-ofi-nccl"},
 	{ID: "LIB-PERFTEST", Title: "perftest can repeat it", Worst: p2p.ResultWarn, Run: perftest,
 		Expect: "a pair that is direct", Why: "A measurement that others know. Of a pair that is not direct it is one of system memory.",
-		Fix: p2p.Remedy{Change: "see the pairs' reasons"}, Ref: "linux-rdma/perftest"},
+		Fix: chain.Remedy{Change: "see the pairs' reasons"}, Ref: "linux-rdma/perftest"},
 }
 
 func grepped(l *check.Look) {
@@ -159,7 +159,7 @@ func ncclLevel(l *check.Look) {
 	best := map[string]int{}
 	var order []string
 	for _, p := range l.Pairs {
-		if p.NIC.Software || p.Letters.NCCL == "" || p.Prediction.Outcome != drivers.Direct {
+		if p.NIC.Software || p.Letters.NCCL == "" || p.Prediction.Outcome != chain.Direct {
 			continue // it could not use it at any level
 		}
 		i := slices.Index(ncclRank, p.Letters.NCCL)
@@ -293,10 +293,10 @@ func perftest(l *check.Look) {
 		flag := perftestFlag[p.GPU.Exporter.Driver]
 		switch {
 		case flag == "" || p.NIC.Software:
-		case p.Prediction.Outcome == drivers.Direct:
+		case p.Prediction.Outcome == chain.Direct:
 			l.Pass(p.Name(), nil, "ib_write_bw -d %s "+flag, p.NIC.Name, index[p.GPU.Name])
 			return
-		case p.Prediction.Outcome == drivers.OutcomeUnknown:
+		case p.Prediction.Outcome == chain.OutcomeUnknown:
 			open = p.Name()
 		default:
 			bad = cmp.Or(bad, p.Prediction.Outcome.String())

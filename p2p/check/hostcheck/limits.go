@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/gpurdma/gpurdma/p2p"
+	"github.com/gpurdma/gpurdma/p2p/chain"
 	"github.com/gpurdma/gpurdma/p2p/check"
 	"github.com/gpurdma/gpurdma/p2p/machine"
 )
@@ -19,13 +20,13 @@ import (
 var Limits = []check.Check{
 	{ID: "LIM-MEMLOCK", Title: "Memory may be locked", Worst: p2p.ResultWarn, Run: memlock,
 		Expect: "unlimited, or CAP_IPC_LOCK", Why: "Registered memory is locked and counts against RLIMIT_MEMLOCK, 8 MiB by default: beyond it registrations and completion queues fail with ENOMEM. In a container CAP_IPC_LOCK does nothing for a user that is not root, nor for anybody in a user namespace of its own.",
-		Fix: p2p.Remedy{Change: "lift the limit of the program", Command: "--ulimit memlock=-1, LimitMEMLOCK=infinity"}, Ref: "NVIDIA/nccl-tests#206, nvidia-container-toolkit#2037"},
+		Fix: chain.Remedy{Change: "lift the limit of the program", Command: "--ulimit memlock=-1, LimitMEMLOCK=infinity"}, Ref: "NVIDIA/nccl-tests#206, nvidia-container-toolkit#2037"},
 	{ID: "LIM-RDMA-CG", Title: "The control group allows more RDMA objects", Worst: p2p.ResultFail, Run: rdmaGroup,
 		Expect: "less in use than allowed", Why: "At the limit, opening a NIC or registering fails with EAGAIN.",
-		Fix: p2p.Remedy{Change: "raise it", Command: "echo 'DEVICE hca_handle=max hca_object=max' > /sys/fs/cgroup/GROUP/rdma.max"}, Ref: "kernel/cgroup/rdma.c"},
+		Fix: chain.Remedy{Change: "raise it", Command: "echo 'DEVICE hca_handle=max hca_object=max' > /sys/fs/cgroup/GROUP/rdma.max"}, Ref: "kernel/cgroup/rdma.c"},
 	{ID: "LIM-DEVICE-CG", Title: "No device filter is in the way", Worst: p2p.ResultFail, Run: deviceFilter,
 		Expect: "no EPERM", Why: "A container's device filter answers EPERM although mode and groups allow it.",
-		Fix: p2p.Remedy{Change: "give the container the device", Command: "--device FILE"}, Ref: "cgroups(7), devices"},
+		Fix: chain.Remedy{Change: "give the container the device", Command: "--device FILE"}, Ref: "cgroups(7), devices"},
 }
 
 // capIPCLock is CAP_IPC_LOCK.

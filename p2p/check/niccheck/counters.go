@@ -9,6 +9,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/p2p"
+	"github.com/gpurdma/gpurdma/p2p/chain"
 	"github.com/gpurdma/gpurdma/p2p/check"
 	"github.com/gpurdma/gpurdma/p2p/drivers"
 	"github.com/gpurdma/gpurdma/p2p/machine"
@@ -48,7 +49,7 @@ func lostPackets(l *check.Look) {
 
 // controlled adds to lost packets whether the port's network device has flow control.
 func controlled(l *check.Look, n drivers.NIC, p ibvfd.PortInfo, f *check.Finding) {
-	f.Remedy = &p2p.Remedy{Change: l.Check.Fix.Change, Command: l.Check.Fix.Command}
+	f.Remedy = &chain.Remedy{Change: l.Check.Fix.Change, Command: l.Check.Fix.Command}
 	addressed(f, n, p)
 	devs := netDevs(n, p)
 	if l.Subject.Live.PFC == nil || len(devs) == 0 {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/internal/pci"
 	"github.com/gpurdma/gpurdma/p2p"
+	"github.com/gpurdma/gpurdma/p2p/chain"
 	"github.com/gpurdma/gpurdma/p2p/check"
 	"github.com/gpurdma/gpurdma/p2p/drivers"
 	"github.com/gpurdma/gpurdma/p2p/machine"
@@ -161,8 +162,8 @@ func directPair(l *check.Look, p p2p.Pair, own []*check.Function, names []string
 	worse, open := false, false
 	for _, f := range own {
 		by := drivers.Predict(l.Machine, p.GPU.Exporter, directImporter(p.NIC.Importer, f.PCI))
-		worse = worse || by.Outcome == drivers.OutcomeUnknown || by.Outcome != drivers.Direct && by.Outcome != p.Prediction.Outcome
-		open = open || by.Outcome == drivers.OutcomeUnknown
+		worse = worse || by.Outcome == chain.OutcomeUnknown || by.Outcome != chain.Direct && by.Outcome != p.Prediction.Outcome
+		open = open || by.Outcome == chain.OutcomeUnknown
 		if wayFalls(p, by) {
 			worse = true
 			open = open || by.Decision.Supported != placement.No || p.Prediction.Decision.Supported != placement.Yes
@@ -194,7 +195,7 @@ func directPair(l *check.Look, p p2p.Pair, own []*check.Function, names []string
 // driver asks nobody. Memory with pages is reached as the host's is.
 func wayFalls(p p2p.Pair, by drivers.Prediction) bool {
 	was := p.Prediction
-	return p.GPU.Exporter.Class != drivers.ClassNVIDIACoherent && by.Outcome == drivers.Direct && (was.Outcome == drivers.Direct || was.Outcome == drivers.OutcomeUnknown) &&
+	return p.GPU.Exporter.Class != drivers.ClassNVIDIACoherent && by.Outcome == chain.Direct && (was.Outcome == chain.Direct || was.Outcome == chain.OutcomeUnknown) &&
 		by.Decision.Supported != placement.Yes && was.Decision.Supported != placement.No
 }
 

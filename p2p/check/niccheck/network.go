@@ -5,6 +5,7 @@ package niccheck
 import (
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/p2p"
+	"github.com/gpurdma/gpurdma/p2p/chain"
 	"github.com/gpurdma/gpurdma/p2p/check"
 	"github.com/gpurdma/gpurdma/p2p/drivers"
 )
@@ -12,25 +13,25 @@ import (
 var Network = []check.Check{
 	{ID: "NET-GID", Title: "There is a GID for RoCE v2 and IPv4", Worst: p2p.ResultFail, Run: gid,
 		Expect: "a GID of type RoCE v2 with an IPv4 address", Why: "Programs connect by a GID. Most take one of RoCE v2 with an IPv4 address, and fail, or choose one that is not routed, where there is none.",
-		Fix: p2p.Remedy{Change: "give the network device an IPv4 address", Command: "ip addr add ADDRESS/24 dev NETDEV"}, Ref: "NVIDIA/nccl#769, #426"},
+		Fix: chain.Remedy{Change: "give the network device an IPv4 address", Command: "ip addr add ADDRESS/24 dev NETDEV"}, Ref: "NVIDIA/nccl#769, #426"},
 	{ID: "NET-GID-NS", Title: "The GIDs' network device is in this namespace", Worst: p2p.ResultFail, Run: gidNamespace,
 		Expect: "a GID table that is not empty", Why: "A container sees the GIDs of the network devices that it has: of others the table is empty, and nothing connects.",
-		Fix: p2p.Remedy{Change: "use the host's network, or give the container the network device"}, Ref: "NVIDIA/nccl#1573"},
+		Fix: chain.Remedy{Change: "use the host's network, or give the container the network device"}, Ref: "NVIDIA/nccl#1573"},
 	{ID: "NET-LINK", Title: "Network devices are up, and take large packets", Worst: p2p.ResultFail, Run: netLink,
 		Expect: "up, with an MTU of 4192 or more", Why: "A machine of which no NIC is up moves nothing, and neither does a port whose network device is down. RoCE's packets of 4096 bytes have to fit with their headers, or they are smaller.",
-		Fix: p2p.Remedy{Change: "set it up, with an MTU of 9000", Command: "ip link set NETDEV up mtu 9000"}, Ref: "Documentation/networking/operstates.rst"},
+		Fix: chain.Remedy{Change: "set it up, with an MTU of 9000", Command: "ip link set NETDEV up mtu 9000"}, Ref: "Documentation/networking/operstates.rst"},
 	{ID: "NET-MTU", Title: "All NICs have one MTU", Worst: p2p.ResultWarn, Run: netMTU,
 		Expect: "one MTU", Why: "RoCE's packets are as large as the MTU of the network device lets them be, of 256 to 4096 bytes. Queue pairs agree on the smaller one; one NIC that differs slows its peers down.",
-		Fix: p2p.Remedy{Change: "set all to one MTU", Command: "ip link set NETDEV mtu 9000"}, Ref: "iboe_get_mtu()"},
+		Fix: chain.Remedy{Change: "set all to one MTU", Command: "ip link set NETDEV mtu 9000"}, Ref: "iboe_get_mtu()"},
 	{ID: "NET-PFC", Title: "The network loses no packets", Worst: p2p.ResultWarn, Run: lostPackets,
 		Expect: "no packet out of sequence, none sent again", Why: "RoCE without flow control (PFC) or congestion control (ECN) loses packets under load, and each loss costs a round trip and more. That packets are lost the NIC counts; whether PFC is on its network device is asked, on this machine.",
-		Fix: p2p.Remedy{Change: "configure PFC or ECN on NIC and switch", Command: "dcb pfc set dev NETDEV prio-pfc 3:on"}, Ref: "/sys/class/infiniband/*/ports/*/hw_counters"},
+		Fix: chain.Remedy{Change: "configure PFC or ECN on NIC and switch", Command: "dcb pfc set dev NETDEV prio-pfc 3:on"}, Ref: "/sys/class/infiniband/*/ports/*/hw_counters"},
 	{ID: "NET-IPV6LL", Title: "There are addresses beyond link-local ones", Worst: p2p.ResultWarn, Run: linkLocal,
 		Expect: "a GID that is routed", Why: "Link-local GIDs look alike on all ports of a host, and reach no other subnet.",
-		Fix: p2p.Remedy{Change: "give the network device an IPv4 address", Command: "ip addr add ADDRESS/24 dev NETDEV"}, Ref: "NVIDIA/nccl#1131"},
+		Fix: chain.Remedy{Change: "give the network device an IPv4 address", Command: "ip addr add ADDRESS/24 dev NETDEV"}, Ref: "NVIDIA/nccl#1131"},
 	{ID: "NET-SM", Title: "InfiniBand has a subnet manager", Worst: p2p.ResultFail, Run: subnetManager,
 		Expect: "an sm_lid other than 0", Why: "Without one, ports get no address.",
-		Fix: p2p.Remedy{Change: "see that the fabric's one runs, on a switch or on one of the hosts, and that this port reaches it"}, Ref: "opensm(8)"},
+		Fix: chain.Remedy{Change: "see that the fabric's one runs, on a switch or on one of the hosts, and that this port reaches it"}, Ref: "opensm(8)"},
 	{ID: "NET-LOOPBACK", Title: "The proof does not need the network", Worst: p2p.ResultWarn, Run: loopback,
 		Expect: "both ends on one port", Why: "The proof, and dmabuf-reg verify, move their bytes over one port and back: faults of the network do not blame the GPU.", Ref: "dmabuf-reg verify"},
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/errno"
 	"github.com/gpurdma/gpurdma/p2p"
+	"github.com/gpurdma/gpurdma/p2p/chain"
 	"github.com/gpurdma/gpurdma/p2p/check"
 	"github.com/gpurdma/gpurdma/p2p/drivers"
 	"github.com/gpurdma/gpurdma/p2p/machine"
@@ -21,40 +22,40 @@ import (
 var NIC = []check.Check{
 	{ID: "NIC-PRESENT", Title: "There is an RDMA device", Worst: p2p.ResultFail, Run: nicPresent,
 		Expect: "a device in /sys/class/infiniband, of each NIC that can have one", Why: "Without its RDMA driver a network card is a network card.",
-		Fix: p2p.Remedy{Change: "load the RDMA driver of the NIC", Command: "modprobe mlx5_ib"}, Ref: "/sys/class/infiniband"},
+		Fix: chain.Remedy{Change: "load the RDMA driver of the NIC", Command: "modprobe mlx5_ib"}, Ref: "/sys/class/infiniband"},
 	{ID: "NIC-UVERBS", Title: "Programs can open the NIC", Worst: p2p.ResultFail, Run: nicUverbs,
 		Expect: "a device file that can be opened", Why: "EACCES is a matter of the file's mode, EPERM of the container's device filter; a container needs rdma_cm, too.",
-		Fix: p2p.Remedy{Change: "load ib_uverbs; in a container, give it the device", Command: "modprobe ib_uverbs"}, Ref: "k8s-rdma-shared-dev-plugin"},
+		Fix: chain.Remedy{Change: "load ib_uverbs; in a container, give it the device", Command: "modprobe ib_uverbs"}, Ref: "k8s-rdma-shared-dev-plugin"},
 	{ID: "NIC-DRIVER-DMABUF", Title: "The NIC's driver imports dma-bufs", Worst: p2p.ResultFail, Run: nicImports,
 		Expect: "a driver with reg_user_mr_dmabuf on this kernel", Why: "Others answer EOPNOTSUPP to every registration of a dma-buf.",
-		Fix: p2p.Remedy{Change: "use a NIC whose driver imports dma-bufs on this kernel, as mlx5 and efa do from 6.1 on"}, Ref: "drivers/infiniband/hw/*"},
+		Fix: chain.Remedy{Change: "use a NIC whose driver imports dma-bufs on this kernel, as mlx5 and efa do from 6.1 on"}, Ref: "drivers/infiniband/hw/*"},
 	{ID: "NIC-DMABUF-PROBE", Title: "The driver itself says that it imports dma-bufs", Worst: p2p.ResultFail, Run: nicProbe,
 		Expect: "EBADF to a registration of descriptor -1", Why: "It is the one answer that holds for drivers of any origin.",
-		Fix: p2p.Remedy{Change: "update the NIC's driver, or the kernel"}, Ref: "NVIDIA/nccl#778"},
+		Fix: chain.Remedy{Change: "update the NIC's driver, or the kernel"}, Ref: "NVIDIA/nccl#778"},
 	{ID: "NIC-PROVIDER-LIB", Title: "libibverbs can register dma-bufs", Worst: p2p.ResultWarn, Run: verbsLibrary,
 		Expect: "libibverbs.so.1.12 or later (rdma-core 34)", Why: "ibv_reg_dmabuf_mr came with that version.",
-		Fix: p2p.Remedy{Change: "update rdma-core; in a container, that of the image"}, Ref: "IBVERBS_1.12"},
+		Fix: chain.Remedy{Change: "update rdma-core; in a container, that of the image"}, Ref: "IBVERBS_1.12"},
 	{ID: "NIC-MODE", Title: "How the NIC imports is known", Worst: p2p.ResultFail, Run: nicMode,
 		Expect: "dynamic, revocable or pinned", Why: "Whether the NIC follows moves decides what amdgpu, xe and vfio-pci do.",
-		Fix: p2p.Remedy{Change: "prove it by a registration under trace", Command: "dmabuf-reg verify --trace"}, Ref: "drivers/infiniband/core/umem_dmabuf.c"},
+		Fix: chain.Remedy{Change: "prove it by a registration under trace", Command: "dmabuf-reg verify --trace"}, Ref: "drivers/infiniband/core/umem_dmabuf.c"},
 	{ID: "NIC-DATADIRECT", Title: "Direct data takes a way that is as good", Worst: p2p.ResultWarn, Run: dataDirect,
 		Expect: "no second function that moves data, or one that reaches the GPU as well", Why: "A ConnectX-8 can have a second function for the data. Programs that ask for it (NCCL does) have their buffers registered by that one, which pins, has a way of its own, and wants buffers that start at a page or at 2 MiB.",
-		Fix: p2p.Remedy{Change: "look at the way of the other function, in topo"}, Ref: "meta-pytorch/torchcomms#3027"},
+		Fix: chain.Remedy{Change: "look at the way of the other function, in topo"}, Ref: "meta-pytorch/torchcomms#3027"},
 	{ID: "NIC-OFED", Title: "The NIC's driver is the kernel's own", Worst: p2p.ResultWarn, Run: ofed,
 		Expect: "no module from elsewhere", Why: "MLNX_OFED and DOCA bring drivers of their own: what a kernel's version says is not true of them.",
-		Fix: p2p.Remedy{Change: "go by the probe of this machine, not by the version"}, Ref: "ROCm/mori#481"},
+		Fix: chain.Remedy{Change: "go by the probe of this machine, not by the version"}, Ref: "ROCm/mori#481"},
 	{ID: "NIC-EFA-GEN", Title: "Libraries use dma-bufs with this EFA", Worst: p2p.ResultWarn, Run: efa,
 		Expect: "an EFA of a later generation than the third", Why: "aws-ofi-nccl turns dma-bufs off for the first three.",
-		Fix: p2p.Remedy{Change: "use a version of aws-ofi-nccl that knows the device"}, Ref: "aws-ofi-nccl#848"},
+		Fix: chain.Remedy{Change: "use a version of aws-ofi-nccl that knows the device"}, Ref: "aws-ofi-nccl#848"},
 	{ID: "NIC-BNXT-FLAG", Title: "The NIC's plugin asks for dma-bufs", Worst: p2p.ResultWarn, Run: bnxt,
 		Expect: "no NIC of bnxt_re, a plugin that does, or no peer memory to fall back to", Why: "A plugin for NCCL that leaves the flag out falls back to peer memory without a word.",
-		Fix: p2p.Remedy{Change: "update the plugin"}, Ref: "ROCm/rocm-systems#6830"},
+		Fix: chain.Remedy{Change: "update the plugin"}, Ref: "ROCm/rocm-systems#6830"},
 	{ID: "NIC-STATE", Title: "The ports are up", Worst: p2p.ResultWarn, Run: nicState,
 		Expect: "ACTIVE", Why: "A port that is down registers memory, and moves nothing.",
-		Fix: p2p.Remedy{Change: "look at the cable and the switch; on InfiniBand at the subnet manager, too"}, Ref: "/sys/class/infiniband/*/ports/*/state"},
+		Fix: chain.Remedy{Change: "look at the cable and the switch; on InfiniBand at the subnet manager, too"}, Ref: "/sys/class/infiniband/*/ports/*/state"},
 	{ID: "NIC-FW", Title: "NICs of one kind have one firmware", Worst: p2p.ResultWarn, Run: firmware,
 		Expect: "one version for each kind of board", Why: "What differs between firmwares looks like chance.",
-		Fix: p2p.Remedy{Change: "bring all to one version"}, Ref: "/sys/class/infiniband/*/fw_ver"},
+		Fix: chain.Remedy{Change: "bring all to one version"}, Ref: "/sys/class/infiniband/*/fw_ver"},
 }
 
 // perNIC runs f for each NIC, and skips where there is none.

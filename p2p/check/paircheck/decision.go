@@ -12,6 +12,7 @@ import (
 	"github.com/gpurdma/gpurdma/internal/errno"
 	"github.com/gpurdma/gpurdma/internal/pci"
 	"github.com/gpurdma/gpurdma/p2p"
+	"github.com/gpurdma/gpurdma/p2p/chain"
 	"github.com/gpurdma/gpurdma/p2p/check"
 	"github.com/gpurdma/gpurdma/p2p/drivers"
 	"github.com/gpurdma/gpurdma/p2p/machine"
@@ -22,28 +23,28 @@ import (
 var Decision = []check.Check{
 	{ID: "P2P-VERDICT", Title: "The kernel lets the NIC reach the GPU", Worst: p2p.ResultFail, Run: verdict,
 		Expect: "bus address, or through the host bridge", Why: "amdgpu, xe and vfio-pci ask this decision. NVIDIA's driver does not: there the hardware may still not route what the kernel would refuse.",
-		Fix: p2p.Remedy{Change: "use a NIC below the GPU's switch"}, Ref: "calc_map_type_and_dist(), drivers/pci/p2pdma.c"},
+		Fix: chain.Remedy{Change: "use a NIC below the GPU's switch"}, Ref: "calc_map_type_and_dist(), drivers/pci/p2pdma.c"},
 	{ID: "P2P-ACS-LIST", Title: "No port on the way redirects to the root", Worst: p2p.ResultFail, Run: acsList,
 		Expect: "neither request redirect, completion redirect nor egress control", Why: "A port that redirects sends traffic between two devices below one switch to the root, which may not send it back.",
-		Fix: p2p.Remedy{Change: "let the ports on the way pass peer-to-peer traffic", Command: "pci=disable_acs_redir=PORTS", Weakens: "devices below these ports reach each other past the IOMMU: not for machines that give them to different guests"}, Ref: "pci_bridge_has_acs_redir(), drivers/pci/p2pdma.c"},
+		Fix: chain.Remedy{Change: "let the ports on the way pass peer-to-peer traffic", Command: "pci=disable_acs_redir=PORTS", Weakens: "devices below these ports reach each other past the IOMMU: not for machines that give them to different guests"}, Ref: "pci_bridge_has_acs_redir(), drivers/pci/p2pdma.c"},
 	{ID: "P2P-WHITELIST", Title: "The kernel trusts the host bridge", Worst: p2p.ResultWarn, Run: hostBridges,
 		Expect: "an AMD processor from Zen on, or a host bridge of the kernel's list", Why: "Traffic between two root ports passes the root complex, and not every one passes it on. It matters to pairs without a common bridge, or with ACS in the way.",
-		Fix: p2p.Remedy{Change: "use NICs below the GPUs' switches: no software makes a root complex pass traffic"}, Ref: "pci_p2pdma_whitelist, drivers/pci/p2pdma.c"},
+		Fix: chain.Remedy{Change: "use NICs below the GPUs' switches: no software makes a root complex pass traffic"}, Ref: "pci_p2pdma_whitelist, drivers/pci/p2pdma.c"},
 	{ID: "P2P-CACHE", Title: "A changed ACS setting counts", Worst: p2p.ResultWarn, Run: cached,
 		Expect: "a GPU whose driver asks anew each time", Why: "The kernel keeps its decision for providers with registered peer-to-peer memory and for vfio-pci: what setpci changes later has no effect until the driver is bound anew.",
-		Fix: p2p.Remedy{Change: "after a change of ACS, unbind and bind the GPU's driver, or reboot"}, Ref: "drivers/pci/p2pdma.c"},
+		Fix: chain.Remedy{Change: "after a change of ACS, unbind and bind the GPU's driver, or reboot"}, Ref: "drivers/pci/p2pdma.c"},
 	{ID: "P2P-NV-GATE", Title: "NVIDIA's gate lets the NIC attach", Worst: p2p.ResultFail, Run: nvidiaGate,
 		Expect: "no ENOTSUPP (524)", Why: "On Grace's, Altra's and AmpereOne's chipsets NVIDIA's driver asks for a common switch, unless the CPU caches the GPU's memory, and answers errno 524, which programs print as “Unknown error 524”.",
-		Fix: p2p.Remedy{Change: "use a NIC below the GPU's switch, or open the gate", Command: "options nvidia NVreg_GrdmaPciTopoCheckOverride=1", Weakens: "the hardware may not route the traffic: prove it before you rely on it"}, Ref: "nv_grdma_pci_topology_supported(), nv-pci.c; _checkP2pChipsetSupport(), osinit.c"},
+		Fix: chain.Remedy{Change: "use a NIC below the GPU's switch, or open the gate", Command: "options nvidia NVreg_GrdmaPciTopoCheckOverride=1", Weakens: "the hardware may not route the traffic: prove it before you rely on it"}, Ref: "nv_grdma_pci_topology_supported(), nv-pci.c; _checkP2pChipsetSupport(), osinit.c"},
 	{ID: "P2P-NV-FORCEPCIE", Title: "A coherent GPU's PCIe mapping is let through", Worst: p2p.ResultWarn, Run: forcePCIe,
 		Expect: "GPU and NIC in one IOMMU group", Why: "For memory exported with the PCIe mapping flag NVIDIA's driver asks that both are in one IOMMU group, and answers 524 otherwise.",
-		Fix: p2p.Remedy{Change: "for these NICs export without that flag: they then reach the memory over C2C"}, Ref: "nv_pci_is_valid_topology_for_direct_pci(), nv-pci.c; openucx/ucx#11571"},
+		Fix: chain.Remedy{Change: "for these NICs export without that flag: they then reach the memory over C2C"}, Ref: "nv_pci_is_valid_topology_for_direct_pci(), nv-pci.c; openucx/ucx#11571"},
 	{ID: "P2P-DIST", Title: "Each GPU has a NIC near by", Worst: p2p.ResultWarn, Run: nearest,
 		Expect: "a NIC below a common bridge or on the same NUMA node", Why: "A program that takes a farther NIC goes over the root, or over the link between sockets.",
-		Fix: p2p.Remedy{Change: "bind each GPU's traffic to the NIC that is nearest"}, Ref: "NVIDIA/nccl#1151"},
+		Fix: chain.Remedy{Change: "bind each GPU's traffic to the NIC that is nearest"}, Ref: "NVIDIA/nccl#1151"},
 	{ID: "P2P-DMAMASK", Title: "The NIC can write the GPU's addresses", Worst: p2p.ResultFail, Run: dmaMask,
 		Expect: "the BAR ends below the NIC's address bits, or an IOMMU translates", Why: "A NIC with fewer address bits than the BAR's place needs cannot reach it.",
-		Fix: p2p.Remedy{Change: "let the firmware place the BARs lower, or let an IOMMU translate", Command: p2p.Translating, Weakens: p2p.UndoesPT}, Ref: "ROCm/ROCR-Runtime#355"},
+		Fix: chain.Remedy{Change: "let the firmware place the BARs lower, or let an IOMMU translate", Command: p2p.Translating, Weakens: p2p.UndoesPT}, Ref: "ROCm/ROCR-Runtime#355"},
 }
 
 func verdict(l *check.Look) {
@@ -230,9 +231,9 @@ func nvidiaGate(l *check.Look) {
 		switch {
 		case p.Prediction.Errno == errno.ENOTSUPP:
 			l.Fail(name, at, "%s", strings.Join(p.Prediction.Why, "; "))
-		case p.Prediction.Outcome == drivers.Direct || p.Prediction.Stage == drivers.StageDriver:
+		case p.Prediction.Outcome == chain.Direct || p.Prediction.Stage == chain.StageDriver:
 			l.Pass(name, at, "it is let through")
-		case p.Prediction.Outcome == drivers.OutcomeUnknown:
+		case p.Prediction.Outcome == chain.OutcomeUnknown:
 			l.Unknown(name, at, "%s", strings.Join(p.Prediction.Why, "; ")).Remedy = p.Remedy.OfAll()
 		}
 	})

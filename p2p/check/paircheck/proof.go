@@ -6,8 +6,8 @@ import (
 	"slices"
 
 	"github.com/gpurdma/gpurdma/p2p"
+	"github.com/gpurdma/gpurdma/p2p/chain"
 	"github.com/gpurdma/gpurdma/p2p/check"
-	"github.com/gpurdma/gpurdma/p2p/drivers"
 	"github.com/gpurdma/gpurdma/p2p/machine"
 	"github.com/gpurdma/gpurdma/placement"
 )
@@ -15,36 +15,36 @@ import (
 var Proof = []check.Check{
 	{ID: "ACT-EXPORT", Title: "The GPU's memory can be exported", Worst: p2p.ResultFail, Run: check.ProveExport,
 		Expect: "a dma-buf", Why: "The first step of the proof: a buffer in the GPU, and a descriptor of it that others can use.",
-		Fix: p2p.Remedy{Change: "see what the driver answered", Command: "dmabuf-reg devices"}, Ref: "DRM_IOCTL_PRIME_HANDLE_TO_FD"},
+		Fix: chain.Remedy{Change: "see what the driver answered", Command: "dmabuf-reg devices"}, Ref: "DRM_IOCTL_PRIME_HANDLE_TO_FD"},
 	{ID: "ACT-REG", Title: "The NIC registers the GPU's memory", Worst: p2p.ResultFail, Run: check.ProveRegister,
 		Expect: "a memory region", Why: "What the whole is about. The errno alone has several causes: the trace names the function that refused.",
-		Fix: p2p.Remedy{Change: "see which function of the kernel refused", Command: check.TraceAgain}, Ref: "ibv_reg_dmabuf_mr(3)"},
+		Fix: chain.Remedy{Change: "see which function of the kernel refused", Command: check.TraceAgain}, Ref: "ibv_reg_dmabuf_mr(3)"},
 	{ID: "ACT-TRACE", Title: "The registered bytes are in the GPU", Worst: p2p.ResultFail, Run: provePlace,
 		Expect: "peer-to-peer", Why: "amdgpu, xe and i915 bring a buffer to system memory where a NIC does not reach it, and report success: only the addresses that the kernel handed out tell.",
-		Fix: p2p.Remedy{Change: "see the pair's reasons, and what moved the buffer", Command: check.TraceAgain}, Ref: "docs/trace.md"},
+		Fix: chain.Remedy{Change: "see the pair's reasons, and what moved the buffer", Command: check.TraceAgain}, Ref: "docs/trace.md"},
 	{ID: "ACT-PREDICTION", Title: "The proof agrees with the prediction", Worst: p2p.ResultFail, Run: provePrediction,
 		Expect: "the outcome that was predicted", Why: "Where it does not, either something is in the way that no check looks for, or a rule of this program does not hold on this machine. The proof is right.",
-		Fix: p2p.Remedy{Change: "go by the proof, and report the contradiction with a snapshot of the machine", Command: "p2pcheck snapshot FILE"}, Ref: "docs/p2pcheck.md, “Proof”"},
+		Fix: chain.Remedy{Change: "go by the proof, and report the contradiction with a snapshot of the machine", Command: "p2pcheck snapshot FILE"}, Ref: "docs/p2pcheck.md, “Proof”"},
 	{ID: "ACT-WRITE", Title: "What the NIC writes arrives in the GPU", Worst: p2p.ResultFail, Run: proveWrite,
 		Expect: "every byte, and nothing beside them", Why: "A completion says that a write was sent, not that it arrived: with an IOMMU in the way the old bytes stay.",
-		Fix: p2p.Remedy{Change: "look for faults of the IOMMU, and for ports that redirect", Command: check.TraceAgain}, Ref: "NVIDIA/cuda-samples#48"},
+		Fix: chain.Remedy{Change: "look for faults of the IOMMU, and for ports that redirect", Command: check.TraceAgain}, Ref: "NVIDIA/cuda-samples#48"},
 	{ID: "ACT-READ", Title: "What the NIC reads is what the GPU has", Worst: p2p.ResultFail, Run: proveRead,
 		Expect: "every byte", Why: "Some root complexes pass writes between their ports, and no reads.",
-		Fix: p2p.Remedy{Change: "use a NIC below the GPU's switch, or none that reads"}, Ref: "NVIDIA/open-gpu-kernel-modules#1253"},
+		Fix: chain.Remedy{Change: "use a NIC below the GPU's switch, or none that reads"}, Ref: "NVIDIA/open-gpu-kernel-modules#1253"},
 	{ID: "ACT-ORDER", Title: "No flag arrives before the data written ahead of it", Worst: p2p.ResultFail, Run: proveOrder,
 		Expect: "data that may be reordered, complete when a flag that may not is seen", Why: "Applications wait for a flag and then use the data. With relaxed ordering on the flag, or on a platform that relaxes everything, they use the bytes of before.",
-		Fix: p2p.Remedy{Change: "register bulk data without relaxed ordering (NCCL_IB_PCI_RELAXED_ORDERING=0)", Weakens: "bandwidth, on hosts that need relaxed ordering for it"}, Ref: "PCI Express, relaxed ordering"},
+		Fix: chain.Remedy{Change: "register bulk data without relaxed ordering (NCCL_IB_PCI_RELAXED_ORDERING=0)", Weakens: "bandwidth, on hosts that need relaxed ordering for it"}, Ref: "PCI Express, relaxed ordering"},
 	{ID: "ACT-FAULTWATCH", Title: "The kernel had nothing to say meanwhile", Worst: p2p.ResultFail, Run: proveQuiet,
 		Expect: "no fault, no message on a device on the way, no link error", Why: "A fault of the IOMMU means that something was blocked, even if the bytes were right this time.",
-		Fix: p2p.Remedy{Change: "see what the message is about", Command: "dmesg --follow"}, Ref: "/dev/kmsg, aer_dev_*"},
+		Fix: chain.Remedy{Change: "see what the message is about", Command: "dmesg --follow"}, Ref: "/dev/kmsg, aer_dev_*"},
 	{ID: "ACT-BW", Title: "The GPU's memory is about as fast as the host's", Worst: p2p.ResultWarn, Run: proveRates,
 		Expect: "reads at a tenth of the rate of writes or better, and both at half of what the NIC reaches in host memory or better", Why: "Some ways between two ports pass reads a few bytes at a time, and some pass little of anything. One transfer at a time is no benchmark: it shows what is broken, and not how fast the rest is.",
-		Fix: p2p.Remedy{Change: "measure it", Command: "dmabuf-reg bench"}, Ref: "tenstorrent/tt-umd#3285"},
+		Fix: chain.Remedy{Change: "measure it", Command: "dmabuf-reg bench"}, Ref: "tenstorrent/tt-umd#3285"},
 	{ID: "ACT-MIGRATE", Title: "A buffer that moves takes its registration along", Worst: p2p.ResultWarn, Run: proveNothing,
 		Why: "A NIC that maps again has to stop, and go on at the new place.", Ref: "dma_buf_invalidate_mappings()"},
 	{ID: "ACT-CLEANUP", Title: "Nothing is left of the proof", Worst: p2p.ResultFail, Run: proveRelease,
 		Expect: "no region, no attachment, no buffer", Why: "What stays attached keeps the GPU's memory, and its driver, in use.",
-		Fix: p2p.Remedy{Change: "see who holds it", Command: "dmabuf-reg inspect"}, Ref: "/sys/kernel/debug/dma_buf/bufinfo"},
+		Fix: chain.Remedy{Change: "see who holds it", Command: "dmabuf-reg inspect"}, Ref: "/sys/kernel/debug/dma_buf/bufinfo"},
 }
 
 func provePlace(l *check.Look) { check.Climbed(l, p2p.RungPlace, "nothing was registered") }
@@ -69,7 +69,7 @@ func provePrediction(l *check.Look) {
 			l.Fail(name, nil, "%v was predicted, and it is %v", p.Prediction.Short(), p.Proof)
 		case p.Agrees() == placement.Yes:
 			l.Pass(name, nil, "%s, as predicted", p.Prediction.Short())
-		case p.Proof.Outcome == drivers.OutcomeUnknown:
+		case p.Proof.Outcome == chain.OutcomeUnknown:
 			l.Unknown(name, nil, "%s", p.Proof.Why)
 		}
 	})

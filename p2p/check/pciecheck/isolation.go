@@ -10,6 +10,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/internal/pci"
 	"github.com/gpurdma/gpurdma/p2p"
+	"github.com/gpurdma/gpurdma/p2p/chain"
 	"github.com/gpurdma/gpurdma/p2p/check"
 	"github.com/gpurdma/gpurdma/p2p/drivers"
 	"github.com/gpurdma/gpurdma/p2p/machine"
@@ -18,28 +19,28 @@ import (
 var Isolation = []check.Check{
 	{ID: "ISO-IOMMU-MODE", Title: "The IOMMU lets peer-to-peer pass", Worst: p2p.ResultFail, Run: iommuMode,
 		Expect: "no IOMMU, or one that passes through (identity)", Why: "With an IOMMU that translates, addresses lead to the root and back even below one switch, and old drivers hand out addresses that it does not know.",
-		Fix: p2p.Remedy{Change: "let the IOMMU pass DMA through", Command: machine.PassThrough, Weakens: "a device can reach all memory of the host"}, Ref: "AMD's and NVIDIA's tuning guides; ROCm/rccl#1129"},
+		Fix: chain.Remedy{Change: "let the IOMMU pass DMA through", Command: machine.PassThrough, Weakens: "a device can reach all memory of the host"}, Ref: "AMD's and NVIDIA's tuning guides; ROCm/rccl#1129"},
 	{ID: "ISO-ACS-SOURCE", Title: "The kernel itself turned no redirection on", Worst: p2p.ResultWarn, Run: acsSource,
 		Expect: "no port that redirects", Why: "With an IOMMU the kernel turns on source validation, request and completion redirect and upstream forwarding (0x1d) on each port that can: the firmware is not to blame.",
-		Fix: p2p.Remedy{Change: "tell the kernel for which ports not to", Command: "pci=disable_acs_redir=PORTS", Weakens: "devices below these ports reach each other past the IOMMU"}, Ref: "pci_std_enable_acs()"},
+		Fix: chain.Remedy{Change: "tell the kernel for which ports not to", Command: "pci=disable_acs_redir=PORTS", Weakens: "devices below these ports reach each other past the IOMMU"}, Ref: "pci_std_enable_acs()"},
 	{ID: "ISO-ACS-PORT", Title: "The ACS of each port is known", Worst: p2p.ResultFail, Run: acsPorts,
 		Expect: "a control register that can be read", Why: "What is not known cannot be ruled out.", Ref: "PCI Express Base Specification, Access Control Services"},
 	{ID: "ISO-ACS-QUIRK", Title: "No port has ACS registers of another form", Worst: p2p.ResultWarn, Run: acsQuirks,
 		Expect: "no root port of Intel's Sunrise Point or Union Point", Why: "These have 32-bit registers: what is read where ACS should be is something else.", Ref: "drivers/pci/quirks.c, INTEL_SPT_ACS_CTRL"},
 	{ID: "ISO-ATS", Title: "Redirection, translation and ordering fit together", Worst: p2p.ResultFail, Run: translation,
 		Expect: "no port on the way that redirects, or ATS and relaxed ordering that make up for it", Why: "Requests and completions that take different ways get lost: redirected requests need translated addresses, redirected completions relaxed ordering.",
-		Fix: p2p.Remedy{Change: "turn ATS on in the NIC's firmware, or relaxed ordering, or redirection off"}, Ref: "drivers/infiniband/hw/mlx5/mlx5_ib.h, mlx5_umem_needs_ats()"},
+		Fix: chain.Remedy{Change: "turn ATS on in the NIC's firmware, or relaxed ordering, or redirection off"}, Ref: "drivers/infiniband/hw/mlx5/mlx5_ib.h, mlx5_umem_needs_ats()"},
 	{ID: "ISO-RO", Title: "Redirected traffic may be reordered", Worst: p2p.ResultWarn, Run: ordering,
 		Expect: "relaxed ordering on, where a port redirects", Why: "Without it, completions that go over the root hold up everything behind them.",
-		Fix: p2p.Remedy{Change: "turn relaxed ordering on, in the firmware or for the device", Command: "setpci -s DEVICE CAP_EXP+8.w=10:10", Weakens: check.Relaxing}, Ref: "mlx5_umem_needs_ats()"},
+		Fix: chain.Remedy{Change: "turn relaxed ordering on, in the firmware or for the device", Command: "setpci -s DEVICE CAP_EXP+8.w=10:10", Weakens: p2p.Relaxing}, Ref: "mlx5_umem_needs_ats()"},
 	{ID: "ISO-GROUP", Title: "The IOMMU groups are known", Worst: p2p.ResultWarn, Run: groups,
 		Expect: "a group of GPU and NIC each, or no IOMMU", Why: "Different groups are no fault: a port between the two can redirect, and with an IOMMU that translates most likely does. NVIDIA's mapping with the flag for PCIe wants one group (P2P-NV-FORCEPCIE).", Ref: "Documentation/driver-api/vfio.rst; rdma_topo check"},
 	{ID: "ISO-FAULTS", Title: "The IOMMU has blocked nothing", Worst: p2p.ResultFail, Run: faults,
 		Expect: "no fault of a device that matters", Why: "A blocked transfer can end with success, and leave the old bytes.",
-		Fix: p2p.Remedy{Change: "let the IOMMU pass DMA through, or find who uses an address after it was unmapped", Command: machine.PassThrough, Weakens: "a device can reach all memory of the host"}, Ref: "NVIDIA/cuda-samples#48"},
+		Fix: chain.Remedy{Change: "let the IOMMU pass DMA through, or find who uses an address after it was unmapped", Command: machine.PassThrough, Weakens: "a device can reach all memory of the host"}, Ref: "NVIDIA/cuda-samples#48"},
 	{ID: "ISO-INTERRUPT", Title: "Interrupts of devices given away are safe", Worst: p2p.ResultWarn, Run: interrupts,
 		Expect: "N", Why: "Without interrupt remapping a device that a guest has can raise any interrupt of the host.",
-		Fix: p2p.Remedy{Change: "turn interrupt remapping on in the firmware"}, Ref: "drivers/vfio/vfio_iommu_type1.c"},
+		Fix: chain.Remedy{Change: "turn interrupt remapping on in the firmware"}, Ref: "drivers/vfio/vfio_iommu_type1.c"},
 }
 
 // nvidiaParam reads a parameter of NVIDIA's driver.
@@ -92,8 +93,8 @@ func acsSource(l *check.Look) {
 	if len(ports) == 0 {
 		l.Skip("no port above a GPU or NIC")
 	}
-	counts := map[machine.Addr]*p2p.Remedy{} // ports that redirect what a pair sends, to whom that matters
-	var unread error                         // why the way of some pair is not known
+	counts := map[machine.Addr]*chain.Remedy{} // ports that redirect what a pair sends, to whom that matters
+	var unread error                           // why the way of some pair is not known
 	for _, p := range l.Pairs {
 		if d := p.Prediction.Decision; d.Steps < 0 {
 			unread = machine.FirstError(unread, d.Unread)
@@ -199,39 +200,6 @@ func acsQuirks(l *check.Look) {
 	}
 }
 
-// Route is what becomes of traffic by mlx5's table, from what the ports
-// redirect and what the NIC uses.
-type Route int
-
-const (
-	RouteGood Route = iota
-	RouteSlow
-	RouteLost
-)
-
-func RouteOf(completions, requests, translated, ats, relaxed bool) Route {
-	switch {
-	case !completions && !requests:
-		return RouteGood
-	case !completions: // requests go to the root, completions do not
-		if translated && ats {
-			return RouteGood
-		}
-		return RouteLost
-	case !requests:
-		if relaxed {
-			return RouteGood
-		}
-		return RouteLost
-	case translated && ats: // requests go the short way, completions do not
-		if relaxed {
-			return RouteGood
-		}
-		return RouteLost
-	}
-	return RouteSlow
-}
-
 // between are the ports on the way of a pair below a common bridge; nil without
 // one.
 func between(l *check.Look, p p2p.Pair) []*check.Function {
@@ -259,7 +227,7 @@ func translation(l *check.Look) {
 			continue
 		}
 		below = true
-		if o := p.Prediction.Outcome; o == drivers.Staged || o == drivers.Refused {
+		if o := p.Prediction.Outcome; o == chain.Staged || o == chain.Refused {
 			l.Say(p2p.ResultSkip, p.Name(), nil, "%v: nothing goes between the two", o)
 			continue
 		}
@@ -268,14 +236,14 @@ func translation(l *check.Look) {
 		_, ats, err := nic.Config.ATS()
 		express, _, err2 := nic.Config.Express()
 		err = machine.FirstError(nic.CfgErr, err, err2, beyond(nic, "ATS"))
-		worst, bits := RouteGood, pci.ACSBits(0)
+		worst, bits := p2p.RouteGood, pci.ACSBits(0)
 		for _, f := range ports {
 			err = machine.FirstError(err, f.Err, f.ACSErr, beyond(f, "ACS"))
 			c := f.ACS.Ctrl
 			if !f.ACS.Present {
 				c = 0
 			}
-			r := RouteOf(c&pci.ACSCompletionRedirect != 0, c&pci.ACSRequestRedirect != 0, c&pci.ACSDirectTranslated != 0, ats, express.RelaxedOrdering)
+			r := p2p.RouteOf(c&pci.ACSCompletionRedirect != 0, c&pci.ACSRequestRedirect != 0, c&pci.ACSDirectTranslated != 0, ats, express.RelaxedOrdering)
 			if r > worst {
 				worst, bits = r, c
 			}
@@ -284,10 +252,10 @@ func translation(l *check.Look) {
 		switch {
 		case err != nil:
 			l.Unknown(p.Name(), at, "%s", machine.Reading{Err: err}.Why()).AsRoot(l.Machine)
-		case worst == RouteLost:
-			l.Fail(p.Name(), at, "%s: requests and completions take different ways", state).Remedy = RouteRemedy(bits, ats, express.RelaxedOrdering)
-		case worst == RouteSlow:
-			l.Warn(p.Name(), at, "%s: all goes over the root", state).Remedy = RouteRemedy(bits, ats, express.RelaxedOrdering)
+		case worst == p2p.RouteLost:
+			l.Fail(p.Name(), at, "%s: requests and completions take different ways", state).Remedy = p2p.RouteRemedy(bits, ats, express.RelaxedOrdering)
+		case worst == p2p.RouteSlow:
+			l.Warn(p.Name(), at, "%s: all goes over the root", state).Remedy = p2p.RouteRemedy(bits, ats, express.RelaxedOrdering)
 		default:
 			l.Pass(p.Name(), at, "nothing gets lost")
 		}
@@ -303,24 +271,6 @@ func beyond(f *check.Function, capability string) error {
 		return nil
 	}
 	return fmt.Errorf("%v: 256 bytes of its configuration can be read, and %s lies behind them", f.PCI, capability)
-}
-
-// RouteRemedy names what makes a port's traffic go one way, as far as it is not
-// so already.
-func RouteRemedy(bits pci.ACSBits, ats, relaxed bool) *p2p.Remedy {
-	good := func(ats, relaxed bool) bool {
-		return RouteOf(bits&pci.ACSCompletionRedirect != 0, bits&pci.ACSRequestRedirect != 0, bits&pci.ACSDirectTranslated != 0, ats, relaxed) == RouteGood
-	}
-	const off = "turn the port's redirection off"
-	switch {
-	case !relaxed && good(ats, true):
-		return &p2p.Remedy{Change: "turn relaxed ordering on, or " + off, Weakens: check.Relaxing}
-	case !ats && good(true, relaxed):
-		return &p2p.Remedy{Change: "turn ATS on in the NIC's firmware, or " + off}
-	case !ats && !relaxed && good(true, true):
-		return &p2p.Remedy{Change: "turn ATS on in the NIC's firmware and relaxed ordering on, or " + off, Weakens: check.Relaxing}
-	}
-	return &p2p.Remedy{Change: off, Weakens: "devices below it reach each other past the IOMMU"}
 }
 
 func onOff(b bool) string {
@@ -359,7 +309,7 @@ func ordering(l *check.Look) {
 			l.Pass(f.Name, at, "off, and no port above redirects")
 		default:
 			check.Unlocked(l, l.Warn(f.Name, at, "off, and a port above redirects"), "turn relaxed ordering on, in the firmware or for the device",
-				"setpci -s "+f.PCI.String()+" CAP_EXP+8.w=10:10", check.Relaxing, "turn relaxed ordering on in the firmware")
+				"setpci -s "+f.PCI.String()+" CAP_EXP+8.w=10:10", p2p.Relaxing, "turn relaxed ordering on in the firmware")
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	"github.com/gpurdma/gpurdma/p2p"
+	"github.com/gpurdma/gpurdma/p2p/chain"
 	"github.com/gpurdma/gpurdma/p2p/check"
 	"github.com/gpurdma/gpurdma/p2p/machine"
 	"github.com/gpurdma/gpurdma/placement"
@@ -17,40 +18,40 @@ import (
 var Link = []check.Check{
 	{ID: "PCIE-LINK", Title: "Each link has the width and speed of its two ends", Worst: p2p.ResultFail, Run: links,
 		Expect: "the lesser of what the device and the port above can", Why: "A link that trained narrower or slower halves what the NIC moves.",
-		Fix: p2p.Remedy{Change: "seat the device anew, look at the firmware's settings of the slot, retrain the link"}, Ref: "PCI Express Base Specification, Link Status"},
+		Fix: chain.Remedy{Change: "seat the device anew, look at the firmware's settings of the slot, retrain the link"}, Ref: "PCI Express Base Specification, Link Status"},
 	{ID: "PCIE-LINK-IDLE", Title: "The GPU's link is at its speed", Worst: p2p.ResultWarn, Run: idleLinks,
 		Expect: "the lesser of what the GPU and the port above can, under load", Why: "An idle GPU slows its link down, which is as it should be. One that stays slow when data moves, or has to repeat packets, does not get its bandwidth.",
-		Fix: p2p.Remedy{Change: "look again while the GPU is at work"}, Ref: "PCI Express Base Specification, Link Status"},
+		Fix: chain.Remedy{Change: "look again while the GPU is at work"}, Ref: "PCI Express Base Specification, Link Status"},
 	{ID: "PCIE-MPS", Title: "Packets are as large as the way allows", Worst: p2p.ResultWarn, Run: payload,
 		Expect: "one size on all of the way, the largest that all take", Why: "Small packets cost bandwidth; sizes that differ end in errors.",
-		Fix: p2p.Remedy{Change: "let the kernel set them, if the firmware does not", Command: "pci=pcie_bus_perf"}, Ref: "Documentation/admin-guide/kernel-parameters.txt"},
+		Fix: chain.Remedy{Change: "let the kernel set them, if the firmware does not", Command: "pci=pcie_bus_perf"}, Ref: "Documentation/admin-guide/kernel-parameters.txt"},
 	{ID: "PCIE-MRRS", Title: "The NIC reads in large pieces", Worst: p2p.ResultWarn, Run: readRequest,
 		Expect: "512 bytes or more", Why: "Each read of GPU memory is a request; small ones limit bandwidth.",
-		Fix: p2p.Remedy{Change: "set it to the most", Command: "setpci -s NIC CAP_EXP+8.w=5000:7000"}, Ref: "NVIDIA's tuning guide for ConnectX"},
+		Fix: chain.Remedy{Change: "set it to the most", Command: "setpci -s NIC CAP_EXP+8.w=5000:7000"}, Ref: "NVIDIA's tuning guide for ConnectX"},
 	{ID: "PCIE-AER", Title: "No link has had errors", Worst: p2p.ResultWarn, Run: linkErrors,
 		Expect: "no fatal and no other uncorrectable errors", Why: "Errors cost retries, or the device.",
-		Fix: p2p.Remedy{Change: "look at cable, riser and slot"}, Ref: "Documentation/ABI/testing/sysfs-bus-pci-devices-aer_stats"},
+		Fix: chain.Remedy{Change: "look at cable, riser and slot"}, Ref: "Documentation/ABI/testing/sysfs-bus-pci-devices-aer_stats"},
 	{ID: "PCIE-BAR-SIZE", Title: "All of the GPU's memory is in its BAR", Worst: p2p.ResultFail, Run: barSize,
 		Expect: "a BAR as large as the memory", Why: "What lies beyond the BAR no NIC can reach: registrations of more fail, or go to system memory.",
-		Fix: p2p.Remedy{Change: "turn on “Above 4G decoding” and “Resizable BAR” in the firmware"}, Ref: "openucx/ucx#8049, NVIDIA/gdrcopy#301"},
+		Fix: chain.Remedy{Change: "turn on “Above 4G decoding” and “Resizable BAR” in the firmware"}, Ref: "openucx/ucx#8049, NVIDIA/gdrcopy#301"},
 	{ID: "PCIE-REBAR", Title: "The BAR has the largest size it can have", Worst: p2p.ResultWarn, Run: resizable,
 		Expect: "no larger size that the GPU offers", Why: "A GPU with resizable BAR can show all of its memory, if the firmware left room.",
-		Fix: p2p.Remedy{Change: "turn on “Resizable BAR” in the firmware"}, Ref: "drivers/pci/pci-sysfs.c, resourceN_resize; PCI Express Base Specification, Resizable BAR"},
+		Fix: chain.Remedy{Change: "turn on “Resizable BAR” in the firmware"}, Ref: "drivers/pci/pci-sysfs.c, resourceN_resize; PCI Express Base Specification, Resizable BAR"},
 	{ID: "PCIE-BAR-ASSIGNED", Title: "Every BAR has a place", Worst: p2p.ResultFail, Run: check.BarAssigned,
 		Expect: "an address for each memory region", Why: "A BAR for which there was no room cannot be reached by anybody.",
-		Fix: p2p.Remedy{Change: "let the kernel place them anew, or widen the firmware's window for 64-bit addresses", Command: "pci=realloc"}, Ref: "drivers/pci/setup-res.c"},
+		Fix: chain.Remedy{Change: "let the kernel place them anew, or widen the firmware's window for 64-bit addresses", Command: "pci=realloc"}, Ref: "drivers/pci/setup-res.c"},
 	{ID: "PCIE-PM", Title: "The GPU is awake", Worst: p2p.ResultWarn, Run: powered,
 		Expect: "active", Why: "amdgpu of 7.2 gives no peer-to-peer to who attaches while the GPU sleeps, and reports success.",
-		Fix: p2p.Remedy{Change: "keep it awake", Command: "echo on > /sys/bus/pci/devices/GPU/power/control", Weakens: "an idle GPU saves no power"}, Ref: "amdgpu_dma_buf.c, pm_runtime_get_if_active()"},
+		Fix: chain.Remedy{Change: "keep it awake", Command: "echo on > /sys/bus/pci/devices/GPU/power/control", Weakens: "an idle GPU saves no power"}, Ref: "amdgpu_dma_buf.c, pm_runtime_get_if_active()"},
 	{ID: "PCIE-NUMA", Title: "Each GPU has a NIC on its NUMA node", Worst: p2p.ResultWarn, Run: nodes,
 		Expect: "a NIC on the GPU's node", Why: "Traffic between sockets is slower, and some processors do not pass it at all.",
-		Fix: p2p.Remedy{Change: "put a NIC into a slot of that socket"}, Ref: "NCCL's topology detection"},
+		Fix: chain.Remedy{Change: "put a NIC into a slot of that socket"}, Ref: "NCCL's topology detection"},
 	{ID: "PCIE-ATOMICS", Title: "AMD GPUs may send atomic operations", Worst: p2p.ResultWarn, Run: atomics,
 		Expect: "requests on, and no port that blocks them", Why: "ROCm uses PCI Express atomics for its queues. Registrations do not need them.",
-		Fix: p2p.Remedy{Change: "put the GPU below ports that route atomics"}, Ref: "ROCm/ROCmValidationSuite, peqt"},
+		Fix: chain.Remedy{Change: "put the GPU below ports that route atomics"}, Ref: "ROCm/ROCmValidationSuite, peqt"},
 	{ID: "PCIE-VMD", Title: "No device is behind a VMD controller", Worst: p2p.ResultWarn, Run: vmd,
 		Expect: "a domain of the firmware's", Why: "Intel's VMD puts devices behind it into a domain of their own, with another requester and host bridge.",
-		Fix: p2p.Remedy{Change: "turn VMD off for these slots in the firmware"}, Ref: "drivers/pci/controller/vmd.c"},
+		Fix: chain.Remedy{Change: "turn VMD off for these slots in the firmware"}, Ref: "drivers/pci/controller/vmd.c"},
 }
 
 // linkOf reads the link above a function; false without one that is known.
@@ -105,7 +106,7 @@ func links(l *check.Look) {
 	limited := map[string]string{}
 	if log := l.Log(); log.Err == nil {
 		for _, h := range check.Of(log, l, l.Check.ID) {
-			for _, name := range p2p.PciAddress.FindAllString(h.Line, 1) {
+			for _, name := range p2p.PCIAddress.FindAllString(h.Line, 1) {
 				limited[name] = h.Line
 			}
 		}

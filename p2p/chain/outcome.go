@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package chain
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Outcome is what becomes of a registration of a GPU's memory with a NIC, and of the traffic.
+type Outcome int
+
+// The outcomes.
+const (
+	OutcomeUnknown Outcome = iota
+	Direct                 // the NIC reaches the GPU's memory
+	Staged                 // the NIC gets system memory, and the registration reports success
+	Refused                // the registration, or the export before it, fails
+	Lost                   // the registration reports success, and what the NIC sends does not arrive
+	Broken                 // a link is known to break; what a registration then does is not predicted
+)
+
+var outcomeNames = []string{"unknown", "direct", "staged", "refused", "lost", "broken"}
+
+func (o Outcome) String() string {
+	if o < 0 || int(o) >= len(outcomeNames) {
+		return fmt.Sprintf("invalid (%d)", int(o))
+	}
+	return outcomeNames[o]
+}
+
+// ParseOutcome reads what String writes.
+func ParseOutcome(s string) (Outcome, error) {
+	for i, name := range outcomeNames {
+		if s == name {
+			return Outcome(i), nil
+		}
+	}
+	return OutcomeUnknown, fmt.Errorf("chain: %q is none of the outcomes %v", s, outcomeNames)
+}
+
+// Bad reports an outcome that is known not to be direct.
+func (o Outcome) Bad() bool { return o == Staged || o == Refused || o == Lost || o == Broken }
+
+// Stage is what refuses, by the names of ibvfd's stages.
+type Stage string
+
+// The stages. Up to 6.12 a static exporter is asked to map inside attach: a
+// refusal to map then comes from there, and is still one of StageMap.
+const (
+	StageExport Stage = "export" // the vendor's library or the GPU's driver, before anything is registered
+	StageUverbs Stage = "uverbs" // before dma-buf is asked
+	StageAttach Stage = "attach"
+	StageMap    Stage = "map"
+	StageDriver Stage = "driver" // the NIC's own, after it has got addresses
+)
+
+// Remedy is the one thing to change.
+type Remedy struct {
+	Change  string // in words
+	Command string // a command, or a parameter of the kernel; "" if there is none
+	Weakens string // what is given up for it; "" if nothing is
+	// Direct says that with this alone the prediction is direct. Otherwise it
+	// answers a question that is open, or more has to change.
+	Direct bool
+}
+
+// OfAll leaves the NIC out of a command, for findings of all pairs of a GPU.
+func (r *Remedy) OfAll() *Remedy {
+	if r == nil {
+		return nil
+	}
+	all := *r
+	if command, _, ok := strings.Cut(r.Command, " --nic "); ok {
+		all.Command = command
+	}
+	return &all
+}

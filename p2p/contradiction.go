@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package p2p
+
+import (
+	"regexp"
+	"slices"
+	"strconv"
+
+	"github.com/gpurdma/gpurdma/internal/pci"
+	"github.com/gpurdma/gpurdma/p2p/chain"
+	"github.com/gpurdma/gpurdma/p2p/drivers"
+	"github.com/gpurdma/gpurdma/p2p/machine"
+)
+
+// Lines of the kernel's log that contradict a pair.
+var (
+	// blocked is an IOMMU that stopped a transfer: Intel's, AMD's, Arm's.
+	blocked = regexp.MustCompile(`DMAR: \[DMA (Write|Read)[^\]]*\] Request device|AMD-Vi: Event logged \[IO_PAGE_FAULT|arm-smmu-v3 .*event(: F_\w+ client: \S+| 0x1[0-3]\b)`)
+	// noWay is the kernel's refusal of a pair, which it prints for drivers that ask it to.
+	noWay = regexp.MustCompile(`cannot be used for peer-to-peer DMA as the client and provider`)
+	// gateClosed is NVIDIA's gate, for the ordinary mapping.
+	gateClosed = regexp.MustCompile(`NVRM: .*(PCI topology not supported for dma-buf|importer unable to handle MMIO)`)
+	// fallenOff is a GPU that the driver has lost.
+	fallenOff = regexp.MustCompile(`NVRM: Xid \(PCI:([0-9a-f:]+)\): 79,`)
+	// peermemFailed is nvidia-peermem's own complaint about a registration.
+	peermemFailed = regexp.MustCompile(`nvidia_peermem.*error -?\d+ while calling nvidia_p2p_(get_pages|dma_map_pages)`)
+)
+
+// contradiction looks for what the kernel has logged against a pair. It only takes away: a log
+// that was not read changes no verdict.
+func contradiction(m *machine.Machine, e drivers.Exporter, i drivers.Importer, p drivers.Prediction) chain.Answer {
+	log := cachedLog(m)
+	switch {
+	case log.Err != nil:
+		return chain.Open("the kernel's log was not read: %s", machine.Reading{Err: log.Err, Where: log.Where}.Why()).With(log.Where, "not read")
+	case e.Class == drivers.ClassSystem || e.PCI == nil || i.PCI == nil:
+		return chain.Skip("")
+	}
+	for _, line := range slices.Backward(contrary(m)) {
+		if outcome, means := against(m, line, e, i, p); means != "" {
+			return chain.Break(outcome, "%s: %s", means, line).With(log.Where, "%s", line)
+		}
+	}
+	if log.Cut {
+		return chain.Open("nothing in what is left of the kernel's log contradicts; its beginning was overwritten").With(log.Where, "")
+	}
+	return chain.Hold("").With(log.Where, "no line against this pair")
+}
+
+// cachedLog is the kernel's log, read once.
+func cachedLog(m *machine.Machine) *machine.KernelLog {
+	return machine.Once(m, "kernel log", m.KernelLog)
+}
+
+// contrary are the lines that contradict some pair. A log has many thousands of others.
+func contrary(m *machine.Machine) []string {
+	return machine.Once(m, "contrary lines", func() []string {
+		var out []string
+		for _, line := range cachedLog(m).Lines {
+			for _, r := range []*regexp.Regexp{blocked, noWay, gateClosed, fallenOff, peermemFailed} {
+				if r.MatchString(line) {
+					out = append(out, line)
+					break
+				}
+			}
+		}
+		return out
+	})
+}
+
+// against says what a line means for a pair: "" if it is about others. What the line makes of
+// the pair is unknown, where the line does not say so much.
+func against(m *machine.Machine, line string, e drivers.Exporter, i drivers.Importer, p drivers.Prediction) (chain.Outcome, string) {
+	switch {
+	case blocked.MatchString(line) && names(line, *i.PCI):
+		return blockedBy(m, line, *e.PCI, p)
+	case noWay.MatchString(line) && names(line, *i.PCI) && names(line, *e.PCI):
+		return chain.Broken, "the kernel refused this pair"
+	case gateClosed.MatchString(line) && e.Class == drivers.ClassNVIDIA && !belowOne(m, *e.PCI, *i.PCI):
+		return chain.OutcomeUnknown, "NVIDIA's driver refused an importer, and the line does not say which"
+	case fallenOff.MatchString(line) && xidOf(line, *e.PCI):
+		return chain.OutcomeUnknown, "the GPU fell off the bus"
+	case peermemFailed.MatchString(line) && p.ByPeerMem:
+		return chain.OutcomeUnknown, "nvidia-peermem could not register a GPU's memory"
+	}
+	return chain.OutcomeUnknown, ""
+}
+
+// blockedBy is a transfer of the NIC that the IOMMU stopped. Its address tells whose memory it
+// was meant for, unless the IOMMU makes the addresses.
+func blockedBy(m *machine.Machine, line string, gpu machine.Addr, p drivers.Prediction) (chain.Outcome, string) {
+	match := FaultAddress.FindStringSubmatch(line)
+	if match == nil || p.Address == drivers.AddressIOVA {
+		return chain.OutcomeUnknown, "the IOMMU stopped a transfer of this NIC"
+	}
+	at, err := strconv.ParseUint(match[1], 0, 64)
+	if err != nil {
+		return chain.OutcomeUnknown, "the IOMMU stopped a transfer of this NIC"
+	}
+	bars, err := pci.BARs(m.Sys, gpu)
+	for _, b := range bars {
+		if at >= b.Start && at-b.Start < b.Size {
+			return chain.Lost, "the IOMMU stopped a transfer of this NIC to this GPU's memory"
+		}
+	}
+	if err != nil || len(bars) == 0 {
+		return chain.OutcomeUnknown, "the IOMMU stopped a transfer of this NIC, and where the GPU's memory is was not read"
+	}
+	return chain.OutcomeUnknown, ""
+}
+
+// names reports a line that names a PCI function, with or without its domain.
+func names(line string, a machine.Addr) bool {
+	return slices.ContainsFunc(PCIAddress.FindAllString(line, -1), func(name string) bool {
+		b, err := machine.ParseAddr(name)
+		return err == nil && b == a
+	})
+}
+
+// xidOf reports a line on a GPU: NVIDIA's driver writes it without a function.
+func xidOf(line string, gpu machine.Addr) bool {
+	match := XidDevice.FindStringSubmatch(line)
+	if match == nil {
+		return false
+	}
+	b, err := machine.ParseAddr(match[1] + ".0")
+	return err == nil && b == gpu
+}
+
+// belowOne reports a bridge above both.
+func belowOne(m *machine.Machine, gpu, nic machine.Addr) bool {
+	up := m.Node(nic).Up
+	return slices.ContainsFunc(m.Node(gpu).Up, func(a machine.Addr) bool { return slices.Contains(up, a) })
+}

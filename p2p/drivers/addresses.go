@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package drivers
+
+import (
+	"errors"
+	"io/fs"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/internal/pci"
+	"github.com/gpurdma/gpurdma/p2p/chain"
+	"github.com/gpurdma/gpurdma/p2p/machine"
+	"github.com/gpurdma/gpurdma/p2p/p2pdma"
+	"github.com/gpurdma/gpurdma/placement"
+)
+
+// addresses answers whether the NIC can use the addresses that it gets.
+func (r *rules) addresses() chain.Answer {
+	// An importer that has mapped the buffer, and now wants it in the kernel's own address space.
+	if noVmap := r.e.ofNVIDIA() || r.e.Class == ClassVFIO; r.i.ByCPU && noVmap {
+		return chain.Refuse(unix.EOPNOTSUPP, chain.StageDriver, "the importer moves data by the CPU, and %v has no vmap for it", r.e.Class)
+	}
+	a := r.given()
+	if a.State.Good() && r.e.Class != ClassNVIDIACoherent {
+		if bad, ok := r.beyond(); ok {
+			return bad
+		}
+	}
+	return a
+}
+
+// given is by which kind of addresses the exporter hands the memory out.
+func (r *rules) given() chain.Answer {
+	switch {
+	case r.e.Class == ClassNVIDIA && r.e.Driver == "nvidia":
+		return r.nvidiaAddresses()
+	case r.e.Class == ClassVFIO && r.p.Decision.Type == p2pdma.MapBusAddress:
+		r.p.Address = AddressBus
+		return chain.Hold("bus addresses, past any IOMMU")
+	case r.e.Class == ClassVFIO && r.p.Decision.Type != p2pdma.MapThroughHostBridge:
+		return chain.Hold("") // by the one way or the other, both of which lead there
+	}
+	t, why := r.m.TranslationOf(r.i.PCI)
+	r.p.Address = r.mapped()
+	at := r.iommuFile()
+	switch {
+	case t == machine.Translated:
+		return chain.Hold("the exporter maps the memory in the IOMMU").With(at, "%s", why)
+	case t == machine.Untranslated:
+		return chain.Hold("").With(at, "%s", why)
+	case r.i.ByCPU:
+		r.note("%s", why)
+		return chain.Hold("")
+	}
+	return chain.Open("%s", why).With(at, "not known")
+}
+
+// iommuFile is where the type of the NIC's IOMMU domain is.
+func (r *rules) iommuFile() string {
+	if r.i.PCI == nil {
+		return "no PCI function"
+	}
+	return "/sys/bus/pci/devices/" + r.i.PCI.String() + "/iommu_group/type"
+}
+
+// mapped is what the DMA API answers for the importer.
+func (r *rules) mapped() Address {
+	switch t, _ := r.m.TranslationOf(r.i.PCI); t {
+	case machine.Translated:
+		return AddressIOVA
+	case machine.Untranslated:
+		return AddressPhysical
+	}
+	return AddressUnknown
+}
+
+// nvidiaAddresses is nv_dma_map_peer(): NVIDIA's driver maps its memory in an IOMMU that
+// translates only if a parameter allows it and get_dma_ops() answers something. Since Linux
+// 6.12 it answers NULL there (the IOMMU's code has no dma_map_ops any more), and the driver
+// hands out the BAR's bus addresses, which the IOMMU does not know.
+func (r *rules) nvidiaAddresses() chain.Answer {
+	t, why := r.m.TranslationOf(r.i.PCI)
+	at := r.iommuFile()
+	switch t {
+	case machine.Untranslated:
+		r.p.Address = AddressPhysical
+		return chain.Hold("").With(at, "%s", why)
+	case machine.TranslationUnknown:
+		return chain.Open("%s", why).With(at, "not known")
+	}
+	const params = "/proc/driver/nvidia/params"
+	read := r.m.Read(params[1:])
+	remap, _ := read.Line("DmaRemapPeerMmio")
+	maps := r.m.Kernel.IOMMUHasDMAOps()
+	switch {
+	case remap != RemapOff && remap != RemapOn && maps != placement.No:
+		if read.Err != nil {
+			return chain.Open("%s, and whether the driver maps its memory in it is not known: %s: %s", why, read.Where, read.Why()).With(params, "not read")
+		}
+		return chain.Open("%s, and whether the driver maps its memory in it is not known: DmaRemapPeerMmio is %q", why, remap).With(params, "DmaRemapPeerMmio: %s", remap)
+	case remap != RemapOff && maps == placement.AnswerUnknown:
+		return chain.Open("%s, and whether NVIDIA's driver can map its memory in it on %s is not known: from Linux 6.12 on it cannot", why, r.m.Kernel.Release).
+			With("/proc/sys/kernel/osrelease", "%s", r.m.Kernel.Release)
+	case remap == RemapOn && maps == placement.Yes:
+		r.p.Address = AddressIOVA
+		return chain.Hold("the driver maps its memory in the IOMMU").With(at, "%s", why).With(params, "DmaRemapPeerMmio: 1")
+	}
+	cause := "from Linux 6.12 on the driver maps nothing in it, whatever DmaRemapPeerMmio says"
+	if remap == RemapOff {
+		cause = "the driver maps nothing in it (DmaRemapPeerMmio: 0)"
+	}
+	r.p.Address = AddressBus
+	d := p2pdma.Path(r.m, *r.e.PCI, *r.i.PCI)
+	switch {
+	case d.Common != nil && len(d.Redirects) == 0 && d.Unread == nil:
+		return chain.Hold("%s, and %s: the traffic stays below %v, and never meets the IOMMU", why, cause, *d.Common).With(at, "%s", why)
+	case d.Common != nil && len(d.Redirects) == 0:
+		return chain.Open("%s, and %s: that matters unless no port sends the traffic to the root, which is not known: %v", why, cause, d.Unread).With(at, "%s", why)
+	}
+	return chain.Break(chain.Lost, "%s, and %s: the IOMMU throws the traffic away", why, cause).With(at, "%s", why)
+}
+
+// beyond answers for a GPU's window that has no address, or lies beyond what the NIC can address.
+func (r *rules) beyond() (chain.Answer, bool) {
+	window := "/sys/bus/pci/devices/" + r.e.PCI.String() + "/resource"
+	switch unplaced, err := pci.Unplaced(r.m.Sys, *r.e.PCI); {
+	case unplaced:
+		return chain.Break(chain.Broken, "the GPU's BAR has no address: see PCIE-BAR-ASSIGNED").With(window, "no address"), true
+	case err != nil && !errors.Is(err, fs.ErrNotExist): // copies of some kinds have no such files
+		return chain.Open("whether the GPU's BAR has an address is not known: %v", err).With(window, "not read"), true
+	}
+	if r.i.PCI == nil {
+		return chain.Answer{}, false
+	}
+	if r.p.Decision.Type == p2pdma.MapBusAddress && r.p.Address == AddressIOVA {
+		r.note("the kernel allows the short way, but an IOVA is translated at the root: the traffic goes there and back (iommu=pt avoids that)")
+	}
+	if r.p.Address == AddressIOVA {
+		return chain.Answer{}, false
+	}
+	mask := "/sys/bus/pci/devices/" + r.i.PCI.String() + "/dma_mask_bits"
+	bar, ok := pci.LargestBAR(r.m.Sys, *r.e.PCI)
+	bits, err := r.m.Sys.ReadUint(mask[len("/sys/"):], 64)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return chain.Open("how many address bits %v has is not known: %v", *r.i.PCI, err).With(mask, "not read"), true
+	}
+	if !ok || err != nil || bits >= 64 {
+		return chain.Answer{}, false
+	}
+	if last := bar.Start + bar.Size - 1; last>>bits != 0 {
+		return chain.Break(chain.Broken, "the BAR ends at %#x, beyond the %d address bits of %v", last, bits, *r.i.PCI).With(mask, "%d", bits), true
+	}
+	return chain.Answer{}, false
+}

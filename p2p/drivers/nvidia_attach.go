@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package drivers
+
+import (
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/internal/errno"
+	"github.com/gpurdma/gpurdma/internal/softgpu"
+	"github.com/gpurdma/gpurdma/p2p/chain"
+	"github.com/gpurdma/gpurdma/p2p/machine"
+	"github.com/gpurdma/gpurdma/placement"
+)
+
+// nvidia is nv_dma_buf_attach(), and nvidia_p2p_dma_map_pages() of a peer-memory client, which
+// asks the same gate.
+func (r *rules) nvidia() chain.Answer {
+	const params = "/proc/driver/nvidia/params"
+	// A static importer, which asked for no callbacks, is not looked at.
+	if r.i.Kind != Static && !r.i.PeerToPeer && !r.p.ByPeerMem {
+		return r.withoutPages()
+	}
+	a := chain.Answer{}
+	switch {
+	case r.e.Gate == GateOpen:
+		a = chain.Hold("the driver lets any importer attach")
+	case r.e.Gate == GateUnread:
+		a = chain.Open("which importers this version of the driver lets attach was not read").With("/sys/module/nvidia/version", "")
+	case r.e.Gate == GateClosed:
+		a = chain.Refuse(errno.ENOTSUPP, chain.StageAttach, "the driver's gate is closed by a parameter (GrdmaPciTopoCheckOverride: 2)").With(params, "GrdmaPciTopoCheckOverride: 2")
+	case r.i.PCI == nil && r.e.Gate == GateUnknown:
+		a = chain.Open("whether the driver's gate asks for a common bridge is not known, and the importer is on no PCI bus")
+	case r.i.PCI == nil:
+		a = chain.Refuse(errno.ENOTSUPP, chain.StageAttach, "the importer is on no PCI bus, and the driver's gate asks for a common bridge")
+	default:
+		a = r.gateBridge()
+	}
+	if d := r.p.Decision; a.State.Good() && d.Supported != placement.Yes {
+		r.note("the driver does not ask the kernel, which says %v: the hardware may not route it", d)
+	}
+	return a
+}
+
+// coherent is the attach of memory that the CPU caches: it has pages, and the driver maps it
+// for any importer as system memory is mapped.
+func (r *rules) coherent() chain.Answer {
+	if r.e.Driver == "nvidia" {
+		if mode, _ := r.m.Read("proc/driver/nvidia/params").Line("CoherentGPUMemoryMode"); mode != "" && mode != `""` && mode != `"numa"` {
+			return chain.Open("the driver keeps the GPU's memory to itself (CoherentGPUMemoryMode), and how it then exports it was not read").
+				With("/proc/driver/nvidia/params", "CoherentGPUMemoryMode: %s", mode)
+		}
+	}
+	return chain.Hold("GPU memory with pages is mapped as system memory is, for any importer")
+}
+
+// withoutPages is what NVIDIA's driver makes of an importer that does not want
+// peer-to-peer. Of its own memory only Grace's has pages.
+func (r *rules) withoutPages() chain.Answer {
+	const importer = "the importer does not want peer-to-peer"
+	switch {
+	case r.e.Peer == PeerUnread:
+		return chain.Open("%s, and what this version of the driver makes of that was not read", importer)
+	case !r.m.CPU.Known || r.m.CPU.Vendor == "":
+		return chain.Open("%s, which the driver accepts for memory with pages only: whether this GPU's has them is not known", importer)
+	case r.e.Peer == PeerAtAttach:
+		return chain.Refuse(errno.ENOTSUPP, chain.StageAttach, "%s, and the driver lets only those attach that do", importer)
+	case r.m.Kernel.Between(machine.V6_12, machine.V7_2) == placement.No, r.e.Driver == softgpu.Module:
+		return chain.Refuse(unix.ENOMEM, chain.StageMap, "%s, and the driver then maps nothing, which is inside attach up to %v", importer, machine.V6_12)
+	}
+	// It asks by a function that newer kernels keep to themselves.
+	return chain.Open("%s, and whether the driver then maps anything is not known of this version with %s", importer, r.m.Kernel.Release)
+}
+
+// gateBridge looks for a bridge above both.
+func (r *rules) gateBridge() chain.Answer {
+	gpu, nic := r.m.Node(*r.e.PCI), r.m.Node(*r.i.PCI)
+	for _, n := range []*machine.Node{gpu, nic} {
+		if n.Err != nil {
+			return chain.Open("%v", n.Err)
+		}
+	}
+	for _, x := range gpu.Up {
+		if slices.Contains(nic.Up, x) {
+			return chain.Hold("both are below the bridge %v, which the driver's gate asks for", x)
+		}
+	}
+	if r.e.Gate == GateUnknown {
+		return chain.Open("no bridge is above both, and whether the driver's gate asks for one is not known").With("/proc/driver/nvidia/params", "")
+	}
+	return chain.Refuse(errno.ENOTSUPP, chain.StageAttach, "no bridge is above both, and the driver's gate asks for one")
+}

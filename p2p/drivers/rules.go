@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package drivers
+
+import (
+	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/p2p/chain"
+	"github.com/gpurdma/gpurdma/p2p/machine"
+	"github.com/gpurdma/gpurdma/p2p/p2pdma"
+	"github.com/gpurdma/gpurdma/placement"
+)
+
+// rules is one prediction in the making.
+type rules struct {
+	m *machine.Machine
+	e Exporter
+	i Importer
+	p Prediction
+}
+
+// predict answers the links one after the other. A link that is not reached stays unknown.
+func predict(m *machine.Machine, e Exporter, i Importer) Prediction {
+	r := rules{m: m, e: e, i: i}
+	r.decide()
+	c := &r.p.Chain
+	c[chain.Route] = r.route()
+	if c[chain.Route].State.Good() {
+		c[chain.Attach], c[chain.Decision] = r.attach()
+	}
+	if c[chain.Attach].State.Good() && c[chain.Decision].State.Good() {
+		c[chain.Addresses] = r.addresses()
+	}
+	p := r.p.conclude()
+	if p.Outcome == chain.Staged {
+		p.Address = r.mapped()
+	}
+	return p
+}
+
+// decide asks for the kernel's decision, which is shown whether the exporter asks for it or not.
+func (r *rules) decide() {
+	if r.e.Class == ClassSystem || r.e.PCI == nil {
+		r.p.Decision = p2pdma.Decision{Type: p2pdma.MapNone, Supported: placement.No, Steps: -1, Why: []string{"the memory is no PCI device's"}}
+		return
+	}
+	r.p.Decision = p2pdma.Decide(r.m, *r.e.PCI, r.i.PCI)
+	r.p.Notes = append(r.p.Notes, r.p.Decision.Notes...)
+}
+
+// attach answers for the exporter: whether it lets the importer attach and leaves the buffer
+// where it is, and the kernel's decision, where it asks for that.
+func (r *rules) attach() (attach, decision chain.Answer) {
+	e, notAsked := r.e, chain.Skip("")
+	for _, a := range []*machine.Addr{e.PCI, r.i.PCI} {
+		if a != nil && r.m.Silent(*a) && e.Class != ClassSystem {
+			return chain.Break(chain.Broken, "%v does not answer: its configuration space reads as ones", *a).
+				With("/sys/bus/pci/devices/"+a.String()+"/config", "all ones"), notAsked
+		}
+	}
+	switch {
+	case e.Class == ClassSystem:
+		return chain.Break(chain.Staged, "the exporter has system memory only"), notAsked
+	case e.OutOfTree && e.Class == ClassUnknown && e.Driver == "":
+		return chain.Break(chain.Broken, "no driver is bound to the GPU"), notAsked
+	case e.Driver == UnknownDriver:
+		return chain.Open("which driver the GPU has is not known"), notAsked
+	case r.p.ByPeerMem && e.Class != ClassNVIDIACoherent:
+		return r.nvidia(), notAsked
+	case e.OutOfTree && !e.ofNVIDIA():
+		return chain.Open("%q may not be the kernel's own driver, and has rules of its own", e.Driver).
+			With("/sys/module/"+machine.ModuleOf(e.Driver)+"/taint", ""), notAsked
+	case e.Class == ClassI915 && e.VRAMOnly:
+		return chain.Refuse(unix.EOPNOTSUPP, chain.StageAttach, "i915 moves a buffer to system memory for any importer, and this one may not go there"), notAsked
+	case e.Class == ClassI915:
+		return chain.Break(chain.Staged, "i915 moves a buffer to system memory for any importer"), notAsked
+	case e.Class == ClassStaged:
+		return chain.Break(chain.Staged, "%s: %s", e.Driver, NoExporters[e.Driver]), notAsked
+	case e.Class == ClassNVIDIACoherent:
+		return r.coherent(), notAsked
+	case e.Class == ClassUnknown:
+		return chain.Open("how the driver %q exports is not known", e.Driver), notAsked
+	case e.PCI == nil:
+		return chain.Open("the function whose memory it is is not known"), notAsked
+	case e.Class == ClassNVIDIA:
+		return r.nvidia(), notAsked
+	case e.Class == ClassVFIO:
+		return r.vfio()
+	case e.Class == ClassHabana:
+		return r.habana()
+	}
+	return r.ttm()
+}
+
+// ofNVIDIA reports a GPU of NVIDIA's open modules, whose rules are known although they are
+// never the kernel's own.
+func (e Exporter) ofNVIDIA() bool { return e.Class == ClassNVIDIA || e.Class == ClassNVIDIACoherent }

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package p2p
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/gpurdma/gpurdma/internal/pci"
+	"github.com/gpurdma/gpurdma/p2p/chain"
+	"github.com/gpurdma/gpurdma/p2p/drivers"
+	"github.com/gpurdma/gpurdma/p2p/machine"
+	"github.com/gpurdma/gpurdma/p2p/p2pdma"
+	"github.com/gpurdma/gpurdma/placement"
+)
+
+// fabric answers whether bridges and root complex carry what the NIC sends to the addresses
+// that it got. The kernel's decision is not asked here: NVIDIA's driver does not ask it, and an
+// address that an IOMMU translates goes to the root whatever the kernel decided.
+func fabric(m *machine.Machine, e drivers.Exporter, i drivers.Importer, p drivers.Prediction) chain.Answer {
+	switch {
+	case p.Outcome == chain.Staged || p.Outcome == chain.Refused:
+		return chain.Skip("") // nothing goes between the two
+	case e.Class == drivers.ClassSystem:
+		return chain.Skip("")
+	case i.ByCPU:
+		return chain.Skip("the CPU moves the data")
+	case e.Class == drivers.ClassNVIDIACoherent:
+		return chain.Skip("the NIC reaches the memory over the processor (C2C), as it reaches the host's")
+	case e.PCI == nil || i.PCI == nil:
+		return chain.Open("which PCI functions move the data is not known")
+	case m.Virtual.Is == placement.Yes:
+		return chain.Open("%s, and the host's ports decide", machine.InventedTree).With(file(m.Virtual.Where), "%s", m.Virtual.Why).
+			Fix(&chain.Remedy{Change: "try the pair, or look at the host's ports", Command: tryPair(e)})
+	case m.Virtual.Is != placement.No:
+		return chain.Open("whether this is a virtual machine is not known, and in one the host's ports decide: %s", m.Virtual.Why).With(file(m.Virtual.Where), "")
+	}
+	if p.Address == drivers.AddressIOVA {
+		return overIOMMU(m, *e.PCI, *i.PCI)
+	}
+	way := p2pdma.Path(m, *e.PCI, *i.PCI)
+	switch {
+	case way.Common == nil && way.Unread != nil:
+		return chain.Open("%v", way.Unread)
+	case way.Common == nil:
+		return overRoot(m, e, *i.PCI)
+	}
+	return belowBridge(m, e, i, way)
+}
+
+// file is the first of some files.
+func file(where []string) string {
+	if len(where) == 0 {
+		return ""
+	}
+	return where[0]
+}
+
+// tryPair is the command that proves a pair of this GPU.
+func tryPair(e drivers.Exporter) string {
+	if e.PCI == nil {
+		return ""
+	}
+	return "p2pcheck --live --gpu " + e.PCI.String() + " --nic " + anyNIC
+}
+
+// overIOMMU is for addresses that an IOMMU has made: they match no window below a switch, and
+// all traffic goes to the root and back.
+func overIOMMU(m *machine.Machine, gpu, nic machine.Addr) chain.Answer {
+	const way = "the addresses are the IOMMU's: the traffic goes to the root and back"
+	passes, why := p2pdma.RootPasses(m, gpu, nic)
+	fix := &chain.Remedy{Change: "let the IOMMU pass DMA through", Command: m.CPU.PassThrough(), Weakens: "a device can reach all memory of the host", Direct: passes == placement.Yes}
+	if passes == placement.Yes {
+		return chain.Cost("%s", way).With("/proc/cpuinfo", "%s", why).Fix(fix)
+	}
+	return chain.Open("%s, and whether the root passes it is not known: %s", way, why).Fix(fix)
+}
+
+// overRoot is for two functions without a common bridge.
+func overRoot(m *machine.Machine, e drivers.Exporter, nic machine.Addr) chain.Answer {
+	gpu := *e.PCI
+	if e.Driver == "nvidia" && drivers.RootWithoutPeers(m) == placement.Yes {
+		return chain.Break(chain.Broken, "no bridge is above both, and NVIDIA holds this processor's root complex unable to pass peer-to-peer traffic").
+			Fix(&chain.Remedy{Change: fmt.Sprintf("use a NIC below one PCI switch with %v", gpu), Direct: true})
+	}
+	passes, why := p2pdma.RootPasses(m, gpu, nic)
+	if passes != placement.Yes {
+		return chain.Open("no bridge is above both, and whether the root complex passes the traffic is not known: %s", why).
+			Fix(&chain.Remedy{Change: fmt.Sprintf("try the pair, or use a NIC below one PCI switch with %v", gpu), Command: tryPair(e)})
+	}
+	a, errA := pci.ReadFunction(m.Sys, gpu)
+	b, errB := pci.ReadFunction(m.Sys, nic)
+	if errA == nil && errB == nil && a.NUMANode >= 0 && b.NUMANode >= 0 && a.NUMANode != b.NUMANode {
+		return chain.Cost("over the root complex, and from node %d to node %d over the link between sockets", a.NUMANode, b.NUMANode).With("/proc/cpuinfo", "%s", why)
+	}
+	return chain.Hold("over the root complex").With("/proc/cpuinfo", "%s", why)
+}
+
+// belowBridge is for two functions below a bridge that both have in common: what their ports do
+// to requests and completions decides.
+func belowBridge(m *machine.Machine, e drivers.Exporter, i drivers.Importer, way p2pdma.Decision) chain.Answer {
+	if way.Unread != nil {
+		fix := AsRoot(m, "as root, who sees ACS and the ports")
+		return chain.Open("%v", way.Unread).Fix(&fix)
+	}
+	if len(way.Notes) > 0 {
+		return chain.Open("%s", way.Notes[0])
+	}
+	ports := portsBetween(m, *e.PCI, *i.PCI, *way.Common)
+	nic, err := nicOrder(m, *i.PCI)
+	worst, bits := RouteGood, pci.ACSBits(0)
+	var at machine.Addr
+	redirects := false
+	for _, a := range ports {
+		n := m.Node(a)
+		c := n.ACS.Ctrl
+		if !n.ACS.Present {
+			c = 0
+		}
+		redirects = redirects || n.ACS.Redirects() != 0
+		if r := routeOfPort(c, nic); r > worst {
+			worst, bits, at = r, c, a
+		}
+	}
+	common := fmt.Sprintf("below the bridge %v", *way.Common)
+	switch {
+	case !redirects && len(way.Redirects) == 0:
+		return chain.Hold("%s, and no port on the way redirects", common).With("/sys/bus/pci/devices/"+way.Common.String()+"/config", "ACS")
+	case err != nil:
+		fix := AsRoot(m, "as root, who sees the NIC's configuration")
+		return chain.Open("%s a port redirects, and how the NIC orders its requests is not known: %v", common, err).Fix(&fix)
+	case worst == RouteLost:
+		return chain.Break(chain.Lost, "%s, %v sends requests and completions different ways (%v)", common, at, bits&redirecting).
+			With("/sys/bus/pci/devices/"+at.String()+"/config", "ACS control %#x", uint16(bits)).Fix(RouteRemedy(bits, nic.ats, nic.relaxed))
+	}
+	switch worst {
+	case RouteGood:
+		return chain.Hold("%s, and what its ports redirect the NIC sends translated (ATS)", common)
+	case RouteOpen:
+		return chain.Open("%s, %v redirects (%v): the traffic arrives if the application registers memory with relaxed ordering, and may get lost otherwise", common, at, bits&redirecting).
+			Fix(opened(m, way))
+	}
+	passes, why := p2pdma.RootPasses(m, *e.PCI, *i.PCI)
+	if passes != placement.Yes {
+		return chain.Open("%s a port redirects to the root, and whether the root complex sends the traffic back is not known: %s", common, why).Fix(opened(m, way))
+	}
+	return chain.Cost("%s a port redirects: the traffic goes to the root and back", common).With("/proc/cpuinfo", "%s", why).Fix(opened(m, way))
+}
+
+// opened is the remedy for ports that redirect.
+func opened(m *machine.Machine, way p2pdma.Decision) *chain.Remedy {
+	r := OpenPorts(m, Redirecting([]Pair{{Prediction: drivers.Prediction{Decision: way}}}))
+	r.Direct = true
+	return &r
+}
+
+// portsBetween are the bridges from both functions up to the common one, which is the last.
+func portsBetween(m *machine.Machine, gpu, nic, common machine.Addr) []machine.Addr {
+	var out []machine.Addr
+	for _, end := range []machine.Addr{gpu, nic} {
+		up := m.Node(end).Up
+		if i := slices.Index(up, common); i >= 0 {
+			out = append(out, up[:i]...)
+		}
+	}
+	return append(out, common)
+}

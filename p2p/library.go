@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package p2p
+
+import (
+	"strings"
+
+	"github.com/gpurdma/gpurdma/internal/pci"
+	"github.com/gpurdma/gpurdma/p2p/chain"
+	"github.com/gpurdma/gpurdma/p2p/drivers"
+	"github.com/gpurdma/gpurdma/p2p/machine"
+	"github.com/gpurdma/gpurdma/p2p/product"
+	"github.com/gpurdma/gpurdma/placement"
+)
+
+// library answers whether the vendor's library gives the GPU's memory to NICs at all. What the
+// library itself said counts before what is known of the product.
+func library(m *machine.Machine, e drivers.Exporter, byPeerMem bool) chain.Answer {
+	switch {
+	case e.Class == drivers.ClassSystem || e.PCI == nil:
+		return chain.Skip("")
+	case e.Driver == drivers.UnknownDriver:
+		return chain.Open("which driver the GPU has is not known")
+	case e.Withheld != "":
+		return chain.Refuse(0, chain.StageExport, "%s", e.Withheld).
+			Fix(&chain.Remedy{Change: "see NV-CC and NV-DMABUF-ATTR: the driver exports nothing"})
+	case e.Given && !byPeerMem:
+		return chain.Hold("").With("CUDA", "CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED: 1")
+	}
+	said := Product(m, e)
+	gives := said.DMABuf
+	if byPeerMem {
+		gives = said.PeerMem
+	} else if gives != product.Yes && said.PeerMem == product.Yes {
+		if there, _ := drivers.PeerClient(m); there == placement.Yes {
+			gives = product.Yes
+		}
+	}
+	var a chain.Answer
+	switch gives {
+	case product.Yes:
+		a = chain.Hold("")
+	case product.No:
+		a = chain.Refuse(0, chain.StageExport, "%s", said.Why)
+		if said.Shared == product.Yes {
+			a = chain.Break(chain.Staged, "%s", said.Why)
+		}
+	default:
+		a = chain.Open("%s", said.Why)
+		if said.Read != "" {
+			a.Remedy = &chain.Remedy{Change: said.Read}
+		}
+	}
+	for _, v := range said.Evidence {
+		a = a.With(strings.ReplaceAll(v.File, "*", e.PCI.String()), "%s", v.Value)
+	}
+	if said.Change != "" && gives != product.Yes {
+		a.Remedy = &chain.Remedy{Change: said.Change}
+	}
+	return a
+}
+
+// Product is what is known of a GPU's product: whether its vendor's library gives memory away.
+func Product(m *machine.Machine, e drivers.Exporter) product.Answer {
+	return machine.Once(m, "product of "+e.PCI.String(), func() product.Answer {
+		return product.Of(productFacts(m, e))
+	})
+}
+
+// productFacts reads what decides about a product.
+func productFacts(m *machine.Machine, e drivers.Exporter) product.Facts {
+	a := *e.PCI
+	f := product.Facts{Driver: e.Driver, Virtual: product.Tri(m.Virtual.Is)}
+	if id, err := pci.ReadFunction(m.Sys, a); err == nil {
+		f.Vendor, f.Device = id.Vendor, id.Device
+	}
+	if e.Driver == "nvidia" {
+		info := m.Read("proc/driver/nvidia/gpus", a.String(), "information")
+		f.Model, f.ModelRead = info.Line("Model")
+		f.ModelRead = f.ModelRead && info.Err == nil
+		f.Firmware, _ = info.Line("GPU Firmware")
+		f.Series = drivers.NVIDIASeries(m)
+		f.OpenModules = openModules(e)
+	}
+	f.VRAM, f.VisibleVRAM = memInfo(m, a, "vram"), memInfo(m, a, "vis_vram")
+	if bar, ok := pci.LargestBAR(m.Sys, a); ok {
+		f.BAR = product.Size{Bytes: bar.Size, Read: true}
+	}
+	f.Arch = m.Arch()
+	return f
+}
+
+func openModules(e drivers.Exporter) product.Tri {
+	switch {
+	case e.Proprietary:
+		return product.No
+	case e.Class == drivers.ClassNVIDIA || e.Class == drivers.ClassNVIDIACoherent:
+		return product.Yes
+	}
+	return product.Unknown
+}
+
+// memInfo reads amdgpu's size of a kind of memory.
+func memInfo(m *machine.Machine, a machine.Addr, kind string) product.Size {
+	n, ok := m.Read("sys/bus/pci/devices", a.String(), "mem_info_"+kind+"_total").Number()
+	return product.Size{Bytes: n, Read: ok}
+}

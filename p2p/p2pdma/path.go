@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package p2pdma
+
+import (
+	"fmt"
+
+	"github.com/gpurdma/gpurdma/p2p/machine"
+	"github.com/gpurdma/gpurdma/placement"
+)
+
+// Path is the way from one function to another as the hardware has it, whatever the kernel is
+// built with: Steps, Common, Redirects, Notes and Unread of a [Decision], without a decision.
+func Path(m *machine.Machine, provider, client machine.Addr) Decision {
+	d := Decision{Steps: -1}
+	a, b := m.Node(provider), m.Node(client)
+	if err := machine.FirstError(a.Err, b.Err); err != nil {
+		d.Unread = err
+		return d
+	}
+	d.Unread = walk(m, &d, a, b)
+	return d
+}
+
+// RootPasses is whether the root complex is known to pass traffic from one function to the
+// other: it is an AMD processor from Zen on, or on the newest list that was read. A root complex
+// that is on no list may pass it or not.
+func RootPasses(m *machine.Machine, provider, client machine.Addr) (passes placement.Answer, why string) {
+	if m.TrustsAll {
+		return placement.Yes, ""
+	}
+	switch m.CPU.Routes() {
+	case placement.Yes:
+		return placement.Yes, fmt.Sprintf("%v: all host bridges pass peer-to-peer", m.CPU)
+	case placement.AnswerUnknown:
+		return placement.AnswerUnknown, "the processor is not known"
+	}
+	a, b := m.Node(provider), m.Node(client)
+	if err := machine.FirstError(a.Err, b.Err); err != nil {
+		return placement.AnswerUnknown, err.Error()
+	}
+	ha, hb := m.HostBridge(a), m.HostBridge(b)
+	same := ha.Bus == hb.Bus
+	newest := machine.NewestKernel()
+	passes, why = Trusts(newest, ha, same)
+	if !same && passes == placement.Yes {
+		passes, why = Trusts(newest, hb, same)
+	}
+	if passes != placement.Yes {
+		return placement.AnswerUnknown, why
+	}
+	return placement.Yes, why
+}

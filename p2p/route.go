@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package p2p
+
+import (
+	"fmt"
+
+	"github.com/gpurdma/gpurdma/internal/pci"
+	"github.com/gpurdma/gpurdma/p2p/chain"
+	"github.com/gpurdma/gpurdma/p2p/machine"
+)
+
+// Route is what becomes of traffic at a port by mlx5's table (mlx5_umem_needs_ats(), mlx5_ib.h),
+// from what the port redirects and what the NIC uses.
+type Route int
+
+// The routes, the worst last.
+const (
+	RouteGood Route = iota
+	RouteOpen       // it depends on whether the application registers with relaxed ordering
+	RouteSlow       // all of it goes to the root
+	RouteLost       // requests and completions take different ways
+)
+
+const redirecting = pci.ACSRequestRedirect | pci.ACSCompletionRedirect | pci.ACSDirectTranslated
+
+// order is how a NIC sends requests.
+type order struct{ ats, relaxed bool }
+
+// nicOrder reads it.
+func nicOrder(m *machine.Machine, nic machine.Addr) (order, error) {
+	c, err := pci.ReadConfig(m.Sys, nic)
+	if err != nil {
+		return order{}, err
+	}
+	if c.Unreachable() {
+		return order{}, fmt.Errorf("%v: 256 bytes of its configuration can be read, and ATS lies behind them", nic)
+	}
+	_, ats, err1 := c.ATS()
+	express, _, err2 := c.Express()
+	return order{ats, express.RelaxedOrdering}, machine.FirstError(err1, err2)
+}
+
+func routeOfPort(c pci.ACSBits, nic order) Route {
+	return RouteOf(c&pci.ACSCompletionRedirect != 0, c&pci.ACSRequestRedirect != 0, c&pci.ACSDirectTranslated != 0, nic.ats, nic.relaxed)
+}
+
+// RouteOf is the route by what a port redirects and lets pass translated, and by the NIC's
+// address translation (ATS) and relaxed ordering.
+func RouteOf(completions, requests, translated, ats, relaxed bool) Route {
+	switch {
+	case !completions && !requests:
+		return RouteGood
+	case !completions: // requests go to the root, completions do not
+		if translated && ats {
+			return RouteGood
+		}
+		return RouteLost
+	case !requests:
+		if relaxed {
+			return RouteOpen
+		}
+		return RouteLost
+	case translated && ats: // requests go the short way, completions do not
+		if relaxed {
+			return RouteOpen
+		}
+		return RouteLost
+	}
+	return RouteSlow
+}
+
+// RouteRemedy names what makes a port's traffic go one way, as far as it is not
+// so already.
+func RouteRemedy(bits pci.ACSBits, ats, relaxed bool) *chain.Remedy {
+	good := func(ats, relaxed bool) bool { return routeOfPort(bits, order{ats, relaxed}) <= RouteOpen }
+	const off = "turn the port's redirection off"
+	switch {
+	case !relaxed && good(ats, true):
+		return &chain.Remedy{Change: "turn relaxed ordering on, or " + off, Weakens: Relaxing}
+	case !ats && good(true, relaxed):
+		return &chain.Remedy{Change: "turn ATS on in the NIC's firmware, or " + off}
+	case !ats && !relaxed && good(true, true):
+		return &chain.Remedy{Change: "turn ATS on in the NIC's firmware and relaxed ordering on, or " + off, Weakens: Relaxing}
+	}
+	return &chain.Remedy{Change: off, Weakens: "devices below it reach each other past the IOMMU"}
+}
+
+// Relaxing is what is given up for relaxed ordering.
+const Relaxing = "a later write may arrive before an earlier one; where the kernel turned it off for a faulty root port (Xeon E5 v3 and v4), leave it off"
