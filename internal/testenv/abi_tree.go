@@ -29,7 +29,7 @@ const (
 
 // Tree is a machine that is files below a directory.
 type Tree struct {
-	Release string // "7.2.12+deb13-amd64" if it is ""
+	Release string // "7.2.12+deb13-amd64" if it is ""; "-": no file
 	Config  string // WithP2PDMA if it is ""; "-": no file
 	CPU     string // EPYC if it is ""; "-": no file
 	// Functions has a line for each PCI function: its path below devices/ and
@@ -37,7 +37,8 @@ type Tree struct {
 	// rdma:NAME (an RDMA device), group=N:TYPE (of the IOMMU), acs=CTRL and ats=CTRL (control registers),
 	// rebar=SIZES (of BAR 0, a bit each from 1 MiB up), devctl=N and devctl2=N (of PCI Express), type=N (PCI Express type), and
 	// config=N for how much of the configuration space can be read: 64 of 4096
-	// is what an unprivileged user sees, 256 what the kernel itself has.
+	// is what an unprivileged user sees, 256 what the kernel itself has, -1 is no file.
+	// The value - is an attribute that has no file.
 	Functions string
 	Files     map[string]string // others, by path
 	Links     map[string]string // directories, by path of what leads to them
@@ -56,7 +57,9 @@ func (f Tree) Write(t testing.TB) string {
 		return s
 	}
 	release := or(f.Release, "7.2.12+deb13-amd64")
-	put("proc/sys/kernel/osrelease", release+"\n")
+	if release != "-" {
+		put("proc/sys/kernel/osrelease", release+"\n")
+	}
 	if c := or(f.Config, WithP2PDMA); c != "-" {
 		put("boot/config-"+release, c)
 	}
@@ -139,8 +142,13 @@ func writeFunction(t testing.TB, sys, dir string, attrs []string, put func(name,
 			t.Fatal(attr, err)
 		}
 	}
-	put(path.Join(at, "config"), string(c.space()[:size]))
+	if size >= 0 {
+		put(path.Join(at, "config"), string(c.space()[:size]))
+	}
 	for name, value := range values {
+		if value == "-" {
+			continue
+		}
 		device := filepath.Join(filepath.Dir(sys), at)
 		if driver, ok := strings.CutPrefix(name, "driver:"); ok {
 			Link(t, filepath.Join(sys, "bus/pci/drivers", driver), filepath.Join(device, "driver"))
