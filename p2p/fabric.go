@@ -124,7 +124,7 @@ func belowBridge(m *machine.Machine, e drivers.Exporter, i drivers.Importer, way
 	}
 	common := fmt.Sprintf("below the bridge %v", *way.Common)
 	switch {
-	case !redirects && len(way.Redirects) == 0:
+	case m.NoRedirects || !redirects && len(way.Redirects) == 0:
 		return chain.Hold("%s, and no port on the way redirects", common).With("/sys/bus/pci/devices/"+way.Common.String()+"/config", "ACS")
 	case err != nil:
 		fix := AsRoot(m, "as root, who sees the NIC's configuration")

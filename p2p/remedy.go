@@ -37,6 +37,12 @@ func supposing(m *machine.Machine, k machine.Kernel) *machine.Machine {
 	return &like
 }
 
+// registers reports an importer that is predicted to get the GPU's memory. Whether traffic then
+// arrives is another question, and reaches asks both.
+func registers(m *machine.Machine, e drivers.Exporter, i drivers.Importer) bool {
+	return drivers.Predict(m, e, i).Outcome == chain.Direct
+}
+
 func reaches(m *machine.Machine, e drivers.Exporter, i drivers.Importer) bool {
 	_, v := judge(m, e, i)
 	return v.Outcome() == chain.Direct
@@ -52,10 +58,10 @@ func find(m *machine.Machine, p drivers.Prediction, e drivers.Exporter, i driver
 		return &chain.Remedy{Change: "reboot, with the power off in between; if the NIC does not come back, exchange it"}
 	case e.Driver == drivers.UnknownDriver:
 		return &chain.Remedy{Change: TakeSnapshot, Command: "p2pcheck snapshot FILE"}
-	case e.Power != machine.PowerAwake && reaches(m, awake(e), i):
+	case e.Power != machine.PowerAwake && registers(m, awake(e), i):
 		return &chain.Remedy{
 			Change: "keep the GPU awake", Command: "echo on > /sys/bus/pci/devices/" + e.PCI.String() + "/power/control",
-			Weakens: "an idle GPU no longer saves power", Direct: true,
+			Weakens: "an idle GPU no longer saves power", Direct: reaches(m, awake(e), i),
 		}
 	case errors.Is(p.Decision.Unread, pci.ErrTruncated):
 		again := AsRoot(m, "as root, who sees ACS and the ports")
@@ -160,11 +166,11 @@ func XeRemedy(m *machine.Machine, e drivers.Exporter) *chain.Remedy {
 func openWay(m *machine.Machine, p drivers.Prediction, e drivers.Exporter, i drivers.Importer) *chain.Remedy {
 	open := supposing(m, m.Kernel)
 	open.NoRedirects = true
-	if len(p.Decision.Redirects) == 0 || !reaches(open, e, i) {
+	if len(p.Decision.Redirects) == 0 || !registers(open, e, i) {
 		return nil
 	}
 	r := OpenPorts(m, Redirecting([]Pair{{Prediction: p}}))
-	r.Direct = true
+	r.Direct = reaches(open, e, i)
 	return &r
 }
 
@@ -234,7 +240,7 @@ func Gains(m *machine.Machine, p Pair) bool {
 	}
 	newer, e, i := later(m, p.GPU.Exporter, p.NIC.Importer)
 	newer.NoRedirects = true
-	return reaches(newer, e, i)
+	return registers(newer, e, i)
 }
 
 // Combine gives all pairs whose remedy is to open ports one parameter, with the
@@ -272,14 +278,14 @@ func otherKernel(m *machine.Machine, e drivers.Exporter, i drivers.Importer) *ch
 	}
 	built := k
 	built.P2PDMA = placement.Yes
-	if reaches(supposing(m, built), e, i) {
-		return &chain.Remedy{Change: "run a kernel that is built for it", Command: strings.Join(options, " "), Direct: true}
+	if like := supposing(m, built); registers(like, e, i) {
+		return &chain.Remedy{Change: "run a kernel that is built for it", Command: strings.Join(options, " "), Direct: reaches(like, e, i)}
 	}
 	if built.MoveNotify == placement.No {
 		options = append(options, machine.ConfigMoveNotify+"=y")
 		built.MoveNotify = placement.Yes
-		if reaches(supposing(m, built), e, i) {
-			return &chain.Remedy{Change: "run a kernel that is built for it", Command: strings.Join(options, " "), Direct: true}
+		if like := supposing(m, built); registers(like, e, i) {
+			return &chain.Remedy{Change: "run a kernel that is built for it", Command: strings.Join(options, " "), Direct: reaches(like, e, i)}
 		}
 	}
 	imports := i.Kind != drivers.NoImporter
@@ -287,18 +293,18 @@ func otherKernel(m *machine.Machine, e drivers.Exporter, i drivers.Importer) *ch
 		return nil
 	}
 	newer, e, i := later(m, e, i)
-	if !reaches(newer, e, i) {
+	if !registers(newer, e, i) {
 		return nil
 	}
 	if !imports { // what a later kernel's exporters do is not the reason
 		return &chain.Remedy{
 			Change: fmt.Sprintf("run Linux %v or later, built with %s=y, where %s imports dma-bufs; this kernel takes a NIC whose driver imports them, as mlx5 and efa do from 6.1 on", machine.V7_2, machine.ConfigP2PDMA, i.DriverName()),
-			Direct: true,
+			Direct: reaches(newer, e, i),
 		}
 	}
 	return &chain.Remedy{
 		Change:  fmt.Sprintf("run Linux %v or later: its drivers pin GPU memory where it is, and it trusts more host bridges", machine.V7_2),
-		Command: machine.ConfigP2PDMA + "=y", Direct: true,
+		Command: machine.ConfigP2PDMA + "=y", Direct: reaches(newer, e, i),
 	}
 }
 
@@ -320,13 +326,13 @@ func move(m *machine.Machine, e drivers.Exporter, i drivers.Importer) *chain.Rem
 	passes.TrustsAll = true
 	gate := e.Class == drivers.ClassNVIDIA
 	switch {
-	case !gate && !reaches(passes, e, i):
+	case !gate && !registers(passes, e, i):
 	case m.Unswitched(*e.PCI):
-		return &chain.Remedy{Change: machine.GuestSwitch, Direct: !gate || !i.ByCPU}
+		return &chain.Remedy{Change: machine.GuestSwitch, Direct: gate && !i.ByCPU || reaches(passes, e, i)}
 	default:
 		return &chain.Remedy{
 			Change: fmt.Sprintf("use a NIC below one PCI switch with %v, or put this one there", *e.PCI),
-			Direct: !gate || !i.ByCPU,
+			Direct: gate && !i.ByCPU || reaches(passes, e, i),
 		}
 	}
 	return &chain.Remedy{Change: "no single change helps: the reasons say what is in the way"}

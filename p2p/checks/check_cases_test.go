@@ -70,6 +70,7 @@ func checkCases() map[string][]checkCase {
 	nvidia := func(text string) edit { return swap("DmaRemapPeerMmio: 1", text) }
 	closedNVIDIA := put("proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.95.05")
 	translating := swap(":identity", ":DMA-FQ")
+	discrete := swap("vendor=0x10de device=0x2342", "vendor=0x10de device=0x2330") // an H100 in a host with Grace
 	overridden := func(value string) edit {
 		return swap("GrdmaPciTopoCheckOverride: 0", "GrdmaPciTopoCheckOverride: "+value)
 	}
@@ -208,12 +209,12 @@ func checkCases() map[string][]checkCase {
 		"P2P-CACHE": {on("small-mi300", pass), on("small-mi300", warn, byVFIO), on("small-mi300", warn, put(amdGPU+"/p2pmem/size", "1")), on("small-mi300", unknown, unreadable(amdGPU+"/p2pmem")), on("small-hgx", pass), on("small-hgx", warn, byGraceVFIO),
 			on("small-mi300", unknown, put("sys/module/amdgpu/taint", "OE")), on("small-mi300", unknown, swap("driver:amdgpu", "driver:other")), on("small-mi300", unknown, swap("driver:amdgpu", "none=x")), on("small-hgx", unknown, proprietary)},
 		"P2P-NV-GATE": {on("small-hgx", pass, swap("GrdmaPciTopoCheckOverride: 0", "GrdmaPciTopoCheckOverride: 1")), on("wrong-socket", pass), flat(pass), on("wrong-socket", fail, overridden("2")), on("small-hgx", fail, overridden("2")), on("wrong-socket", unknown, overridden("3")),
-			on("grace", unknown), on("grace", unknown, overridden("2")), on("grace", pass, overridden("1")),
-			on("grace", fail, swap("device=0x22b1", "device=0x22b2")), on("grace", fail, swap("device=0x22b1", "device=0x22b2"), overridden("2")), on("grace", unknown, swap("device=0x22b1", "device=0x22b2"), put("sys/class/dmi/id/sys_vendor", "QEMU")),
+			on("grace", skip), on("grace", unknown, discrete), on("grace", unknown, discrete, overridden("2")), on("grace", pass, discrete, overridden("1")),
+			on("grace", fail, discrete, swap("device=0x22b1", "device=0x22b2")), on("grace", fail, discrete, swap("device=0x22b1", "device=0x22b2"), overridden("2")), on("grace", unknown, discrete, swap("device=0x22b1", "device=0x22b2"), put("sys/class/dmi/id/sys_vendor", "QEMU")),
 			on("wrong-socket", fail, ampereOf("0xe100")...), on("wrong-socket", fail, ampereOf("0xe207")...), on("wrong-socket", pass, ampereOf("0xe208")...), on("small-hgx", pass, ampereOf("0xe100")...),
 			on("wrong-socket", unknown, append(ampereOf("0xe208"), unreadable("sys/devices/pci0000:80/0000:80:01.0/device"))...),
 			on("wrong-socket", fail, swap("driver:nvidia", "driver:softgpu behaviour=nvidia"), put("sys/module/softgpu/parameters/topology_gate", "Y")), on("small-mi300", skip)},
-		"P2P-NV-FORCEPCIE": {on("grace", warn), on("grace", unknown, swap("0xd4f", "0xfff")), on("grace", skip, swap("0xd4f", "0xd0c")), on("grace", unknown, swap("implementer\t: 0x41", "implementer\t: 0x48")), on("grace", pass, swap("group=3:", "group=1:")), on("grace", pass, swap("group=", "none=")), on("grace", warn, gone("sys/devices/pci0009:00/*/*/iommu_group")), on("small-hgx", skip)},
+		"P2P-NV-FORCEPCIE": {on("grace", warn), on("grace", unknown, discrete, swap("0xd4f", "0xfff")), on("grace", skip, discrete, swap("0xd4f", "0xd0c")), on("grace", unknown, discrete, swap("implementer\t: 0x41", "implementer\t: 0x48")), on("grace", pass, swap("group=3:", "group=1:")), on("grace", pass, swap("group=", "none=")), on("grace", warn, gone("sys/devices/pci0009:00/*/*/iommu_group")), on("small-hgx", skip)},
 		"P2P-DIST":         {on("small-mi300", pass), on("wrong-socket", warn), on("wrong-socket", unknown, swap("numa_node=1", "numa_node=-1")), on("wrong-socket", unknown, noNodes), on("wrong-socket", pass, noNodes, put("sys/devices/system/node/online", "0")), on("small-mi300", pass, noNodes), on("small-mi300", skip, noNIC)},
 		"P2P-DMAMASK":      {on("small-mi300", pass), on("small-mi300", fail, swap("dma_mask_bits=64", "dma_mask_bits=44")), on("small-mi300", pass, swap("dma_mask_bits=64", "dma_mask_bits=44"), translating), on("small-mi300", unknown, swap("dma_mask_bits=64", "none=1")), on("small-mi300", unknown, unreadable(amdNIC+"/dma_mask_bits")), on("small-mi300", unknown, swap("dma_mask_bits=64", "dma_mask_bits=44"), unreadable("sys/devices/*/*/*/*/*/resource"))},
 

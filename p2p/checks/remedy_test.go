@@ -41,28 +41,28 @@ func TestRemedy(t *testing.T) {
 		command string
 		direct  bool
 	}{
-		{"nothing to do", zen, drivers.Exporter{Class: drivers.ClassXe}, machinetest.InSwitch, drivers.Dynamic, "", "", true},
-		{"ACS", redirect, drivers.Exporter{Class: drivers.ClassAMDGPU}, machinetest.InSwitch, drivers.Pinned, "ports on the way", "pci=disable_acs_redir=0000:02:00.0;0000:02:01.0", true},
-		{"ACS, vfio", redirect, drivers.Exporter{Class: drivers.ClassVFIO}, machinetest.InSwitch, drivers.Dynamic, "ports on the way", "pci=disable_acs_redir=0000:02:00.0;0000:02:01.0", true},
-		{"untrusted root", other, drivers.Exporter{Class: drivers.ClassAMDGPU}, machinetest.AtRoot, drivers.Pinned, "below one PCI switch with 0000:03:00.0", "", true},
-		{"NVIDIA's gate", other, drivers.Exporter{Class: drivers.ClassNVIDIA, Gate: drivers.GateBridge}, machinetest.AtRoot, drivers.Dynamic, "below one PCI switch", "", true},
-		{"a newer list", listed, drivers.Exporter{Class: drivers.ClassNVIDIA, Gate: drivers.GateBridge}, machinetest.InSwitch, drivers.Dynamic, "", "", true},
-		{"a newer list", listed, drivers.Exporter{Class: drivers.ClassXe}, machinetest.AtRoot, drivers.Pinned, "Linux 7.2", "CONFIG_PCI_P2PDMA=y", true},
-		{"Debian, pinned", debian612, drivers.Exporter{Class: drivers.ClassAMDGPU}, machinetest.InSwitch, drivers.Pinned, "Linux 7.2", "CONFIG_PCI_P2PDMA=y", true},
-		{"Debian, dynamic", debian612, drivers.Exporter{Class: drivers.ClassAMDGPU}, machinetest.InSwitch, drivers.Dynamic, "built for it", "CONFIG_PCI_P2PDMA=y CONFIG_DMABUF_MOVE_NOTIFY=y", true},
-		{"without move notify", withoutMoves, drivers.Exporter{Class: drivers.ClassXe}, machinetest.InSwitch, drivers.Dynamic, "built for it", "CONFIG_DMABUF_MOVE_NOTIFY=y", true},
-		{"7.2 without", built72, drivers.Exporter{Class: drivers.ClassXe}, machinetest.InSwitch, drivers.Pinned, "built for it", "CONFIG_PCI_P2PDMA=y", true},
-		{"software NIC", zen, drivers.Exporter{Class: drivers.ClassXe}, machinetest.Nowhere, drivers.Pinned, "that is a PCI function", "", false},
-		{"software NIC, Debian", debian612, drivers.Exporter{Class: drivers.ClassXe}, machinetest.Nowhere, drivers.Pinned, "that is a PCI function", "", false},
-		{"i915", zen, drivers.Exporter{Class: drivers.ClassI915, Driver: "i915"}, machinetest.InSwitch, drivers.Dynamic, "driver xe", "i915.force_probe=!1110 xe.force_probe=1110", false},
-		{"system memory", zen, drivers.Exporter{Class: drivers.ClassSystem}, machinetest.InSwitch, drivers.Dynamic, "no memory of its own", "", false},
-		{"does not import", zen, drivers.Exporter{Class: drivers.ClassXe}, machinetest.InSwitch, drivers.NoImporter, "imports dma-bufs", "", false},
-		{"vfio, pinned", zen, drivers.Exporter{Class: drivers.ClassVFIO}, machinetest.InSwitch, drivers.Pinned, "told to stop", "", false},
-		{"suspended", zen, drivers.Exporter{Class: drivers.ClassAMDGPU, Power: machine.PowerSuspended}, machinetest.InSwitch, drivers.Dynamic, "awake", "echo on > /sys/bus/pci/devices/0000:03:00.0/power/control", true},
-		{"truncated", truncated, drivers.Exporter{Class: drivers.ClassXe}, machinetest.InSwitch, drivers.Dynamic, "take the copy again, as root", "", false},
-		{"no configuration", noConfig, drivers.Exporter{Class: drivers.ClassXe}, machinetest.InSwitch, drivers.Dynamic, "configuration", "p2pcheck --config /boot/config-7.2.12+deb13-amd64", false},
-		{"no release", noRelease, drivers.Exporter{Class: drivers.ClassXe}, machinetest.InSwitch, drivers.Dynamic, "which kernel", "p2pcheck --kernel RELEASE", false},
-		{"out of tree", zen, drivers.Exporter{Class: drivers.ClassAMDGPU, OutOfTree: true, Driver: "amdgpu"}, machinetest.InSwitch, drivers.Dynamic, "prove it", "p2pcheck --live --gpu 0000:03:00.0 --nic NIC", false},
+		{"nothing to do", zen, drivers.Exporter{Given: true, Class: drivers.ClassXe}, machinetest.InSwitch, drivers.Dynamic, "", "", true},
+		{"ACS", redirect, drivers.Exporter{Given: true, Class: drivers.ClassAMDGPU}, machinetest.InSwitch, drivers.Pinned, "ports on the way", "pci=disable_acs_redir=0000:02:00.0;0000:02:01.0", true},
+		{"ACS, vfio", redirect, drivers.Exporter{Given: true, Class: drivers.ClassVFIO}, machinetest.InSwitch, drivers.Dynamic, "ports on the way", "pci=disable_acs_redir=0000:02:00.0;0000:02:01.0", true},
+		{"untrusted root", other, drivers.Exporter{Given: true, Class: drivers.ClassAMDGPU}, machinetest.AtRoot, drivers.Pinned, "below one PCI switch with 0000:03:00.0", "", true},
+		{"NVIDIA's gate", other, drivers.Exporter{Given: true, Class: drivers.ClassNVIDIA, Gate: drivers.GateBridge}, machinetest.AtRoot, drivers.Dynamic, "below one PCI switch", "", true},
+		{"a newer list", listed, drivers.Exporter{Given: true, Class: drivers.ClassNVIDIA, Gate: drivers.GateBridge}, machinetest.InSwitch, drivers.Dynamic, "", "", true},
+		{"a newer list", listed, drivers.Exporter{Given: true, Class: drivers.ClassXe}, machinetest.AtRoot, drivers.Pinned, "Linux 7.2", "CONFIG_PCI_P2PDMA=y", true},
+		{"Debian, pinned", debian612, drivers.Exporter{Given: true, Class: drivers.ClassAMDGPU}, machinetest.InSwitch, drivers.Pinned, "Linux 7.2", "CONFIG_PCI_P2PDMA=y", true},
+		{"Debian, dynamic", debian612, drivers.Exporter{Given: true, Class: drivers.ClassAMDGPU}, machinetest.InSwitch, drivers.Dynamic, "built for it", "CONFIG_PCI_P2PDMA=y CONFIG_DMABUF_MOVE_NOTIFY=y", true},
+		{"without move notify", withoutMoves, drivers.Exporter{Given: true, Class: drivers.ClassXe}, machinetest.InSwitch, drivers.Dynamic, "built for it", "CONFIG_DMABUF_MOVE_NOTIFY=y", true},
+		{"7.2 without", built72, drivers.Exporter{Given: true, Class: drivers.ClassXe}, machinetest.InSwitch, drivers.Pinned, "built for it", "CONFIG_PCI_P2PDMA=y", true},
+		{"software NIC", zen, drivers.Exporter{Given: true, Class: drivers.ClassXe}, machinetest.Nowhere, drivers.Pinned, "that is a PCI function", "", false},
+		{"software NIC, Debian", debian612, drivers.Exporter{Given: true, Class: drivers.ClassXe}, machinetest.Nowhere, drivers.Pinned, "that is a PCI function", "", false},
+		{"i915", zen, drivers.Exporter{Given: true, Class: drivers.ClassI915, Driver: "i915"}, machinetest.InSwitch, drivers.Dynamic, "driver xe", "i915.force_probe=!1110 xe.force_probe=1110", false},
+		{"system memory", zen, drivers.Exporter{Given: true, Class: drivers.ClassSystem}, machinetest.InSwitch, drivers.Dynamic, "no memory of its own", "", false},
+		{"does not import", zen, drivers.Exporter{Given: true, Class: drivers.ClassXe}, machinetest.InSwitch, drivers.NoImporter, "imports dma-bufs", "", false},
+		{"vfio, pinned", zen, drivers.Exporter{Given: true, Class: drivers.ClassVFIO}, machinetest.InSwitch, drivers.Pinned, "told to stop", "", false},
+		{"suspended", zen, drivers.Exporter{Given: true, Class: drivers.ClassAMDGPU, Power: machine.PowerSuspended}, machinetest.InSwitch, drivers.Dynamic, "awake", "echo on > /sys/bus/pci/devices/0000:03:00.0/power/control", true},
+		{"truncated", truncated, drivers.Exporter{Given: true, Class: drivers.ClassXe}, machinetest.InSwitch, drivers.Dynamic, "take the copy again, as root", "", false},
+		{"no configuration", noConfig, drivers.Exporter{Given: true, Class: drivers.ClassXe}, machinetest.InSwitch, drivers.Dynamic, "configuration", "p2pcheck --config /boot/config-7.2.12+deb13-amd64", false},
+		{"no release", noRelease, drivers.Exporter{Given: true, Class: drivers.ClassXe}, machinetest.InSwitch, drivers.Dynamic, "which kernel", "p2pcheck --kernel RELEASE", false},
+		{"out of tree", zen, drivers.Exporter{Given: true, Class: drivers.ClassAMDGPU, OutOfTree: true, Driver: "amdgpu"}, machinetest.InSwitch, drivers.Dynamic, "prove it", "p2pcheck --live --gpu 0000:03:00.0 --nic NIC", false},
 		{"no driver", zen, drivers.Exporter{}, machinetest.InSwitch, drivers.Dynamic, "bind a driver", "", false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -93,7 +93,7 @@ func TestRemedy(t *testing.T) {
 func TestRemedyForAnOldImporter(t *testing.T) {
 	m := machinetest.Fixture{Release: "6.1.0", Tree: machinetest.Planted()}.Open(t)
 	gpu := machinetest.Addr(t, "03:00.0")
-	r := p2p.RemedyOf(m, drivers.Exporter{Class: drivers.ClassXe, PCI: &gpu}, drivers.Importer{PCI: machinetest.Client(t, machinetest.InSwitch), Kind: drivers.NoImporter, PeerToPeer: true, Driver: "ice"})
+	r := p2p.RemedyOf(m, drivers.Exporter{Given: true, Class: drivers.ClassXe, PCI: &gpu}, drivers.Importer{PCI: machinetest.Client(t, machinetest.InSwitch), Kind: drivers.NoImporter, PeerToPeer: true, Driver: "ice"})
 	if r == nil || !strings.Contains(r.Change, "Linux 7.2") || !r.Direct {
 		t.Errorf("%+v", r)
 	}
@@ -108,7 +108,7 @@ func TestByCPU(t *testing.T) {
 	m := machinetest.Fixture{Tree: machinetest.Planted()}.Open(t)
 	gpu := machinetest.Addr(t, "03:00.0")
 	for class := drivers.ClassAMDGPU; class <= drivers.ClassSystem; class++ {
-		e, i := drivers.Exporter{Class: class, PCI: &gpu, Gate: drivers.GateOpen}, drivers.Importer{PCI: machinetest.Client(t, machinetest.InSwitch), Kind: drivers.Dynamic, PeerToPeer: true}
+		e, i := drivers.Exporter{Given: true, Class: class, PCI: &gpu, Gate: drivers.GateOpen}, drivers.Importer{PCI: machinetest.Client(t, machinetest.InSwitch), Kind: drivers.Dynamic, PeerToPeer: true}
 		hardware := drivers.Predict(m, e, i)
 		i.ByCPU = true
 		p := drivers.Predict(m, e, i)
@@ -127,7 +127,7 @@ func TestRemedyApplied(t *testing.T) {
 	before := machinetest.Fixture{Cpu: machinetest.Xeon, Tree: machinetest.Planted("ACS2", "acs=0x1d")}.Open(t)
 	after := machinetest.Fixture{Cpu: machinetest.Xeon, Tree: machinetest.Planted("ACS2", "acs=0x11")}.Open(t)
 	gpu := machinetest.Addr(t, "03:00.0")
-	e, i := drivers.Exporter{Class: drivers.ClassXe, PCI: &gpu}, drivers.Importer{PCI: machinetest.Client(t, machinetest.InSwitch), Kind: drivers.Pinned, PeerToPeer: true}
+	e, i := drivers.Exporter{Given: true, Class: drivers.ClassXe, PCI: &gpu}, drivers.Importer{PCI: machinetest.Client(t, machinetest.InSwitch), Kind: drivers.Pinned, PeerToPeer: true}
 	if r := p2p.RemedyOf(before, e, i); r == nil || r.Command != "pci=disable_acs_redir=0000:02:00.0" {
 		t.Fatalf("%+v", r)
 	}
@@ -140,7 +140,7 @@ func TestRemedyApplied(t *testing.T) {
 func TestRemedyNamesThePair(t *testing.T) {
 	m := machinetest.Fixture{Cpu: machinetest.Grace, Tree: machinetest.Planted()}.Open(t)
 	gpu := machinetest.Addr(t, "03:00.0")
-	g := drivers.GPU{Name: gpu.String(), Exporter: drivers.Exporter{Class: drivers.ClassNVIDIA, PCI: &gpu, Gate: drivers.GateUnread, Driver: "nvidia"}}
+	g := drivers.GPU{Name: gpu.String(), Exporter: drivers.Exporter{Given: true, Class: drivers.ClassNVIDIA, PCI: &gpu, Gate: drivers.GateUnread, Driver: "nvidia"}}
 	p := p2p.Judge(m, g, drivers.NIC{Name: "mlx5_0", Importer: drivers.Importer{PCI: machinetest.Client(t, machinetest.InSwitch), Kind: drivers.Dynamic, PeerToPeer: true}})
 	if p.Remedy == nil || p.Remedy.Command != "p2pcheck --live --gpu 0000:03:00.0 --nic mlx5_0" {
 		t.Errorf("%+v", p.Remedy)
@@ -153,7 +153,7 @@ func TestRemedyForODP(t *testing.T) {
 	m := machinetest.Fixture{Config: strings.Replace(machinetest.WithP2P, "CONFIG_INFINIBAND_ON_DEMAND_PAGING=y\n", "", 1), Tree: machinetest.Planted("04:00.0", "04:00.0 rdma:mlx5_0 driver:mlx5_core"), Files: map[string]string{"sys/module/mlx5_ib/taint": ""}}.Open(t)
 	i, err := drivers.ImporterOf(m, "mlx5_0")
 	gpu := machinetest.Addr(t, "03:00.0")
-	e := drivers.Exporter{Class: drivers.ClassXe, PCI: &gpu}
+	e := drivers.Exporter{Given: true, Class: drivers.ClassXe, PCI: &gpu}
 	p, r := drivers.Predict(m, e, i), p2p.RemedyOf(m, e, i)
 	if err != nil || p.Outcome != chain.Refused || p.Errno != unix.EOPNOTSUPP || !strings.Contains(p.String(), "CONFIG_INFINIBAND_ON_DEMAND_PAGING") {
 		t.Errorf("%v, %v", p, err)
@@ -168,8 +168,8 @@ func TestRemedyForUverbs(t *testing.T) {
 	tree := testenv.Machines["small-mi300"]()
 	drop("sys/class/infiniband_verbs")(&tree)
 	for _, p := range subject(machine.Open(tree.Write(t))).Pairs {
-		if p.Prediction.Outcome != chain.OutcomeUnknown || !strings.Contains(p.Prediction.String(), "ib_uverbs") || p.Remedy == nil || p.Remedy.Command != "modprobe ib_uverbs" {
-			t.Errorf("%v, %+v", p.Prediction, p.Remedy)
+		if p.Verdict.Outcome() != chain.Broken || !strings.Contains(p.Verdict.String(), "ib_uverbs") || p.Remedy == nil || p.Remedy.Command != "modprobe ib_uverbs" {
+			t.Errorf("%v, %+v", p.Verdict, p.Remedy)
 		}
 	}
 }
@@ -238,7 +238,7 @@ func TestPortsBesideAnotherReason(t *testing.T) {
 	m := machinetest.Fixture{Release: "6.12.1", Cpu: machinetest.Xeon, Tree: machinetest.Planted("ACS2", "acs=0x1d")}.Open(t)
 	gpu := machinetest.Addr(t, "03:00.0")
 	for class, want := range map[drivers.Class]bool{drivers.ClassXe: true, drivers.ClassI915: false} {
-		g, n := drivers.GPU{Name: "gpu", Exporter: drivers.Exporter{Class: class, PCI: &gpu}}, drivers.NIC{Name: "nic", Importer: drivers.Importer{PCI: machinetest.Client(t, machinetest.InSwitch), Kind: drivers.Pinned, PeerToPeer: true}}
+		g, n := drivers.GPU{Name: "gpu", Exporter: drivers.Exporter{Given: true, Class: class, PCI: &gpu}}, drivers.NIC{Name: "nic", Importer: drivers.Importer{PCI: machinetest.Client(t, machinetest.InSwitch), Kind: drivers.Pinned, PeerToPeer: true}}
 		p := p2p.Judge(m, g, n)
 		if p.Opens() || p2p.Gains(m, p) != want {
 			t.Errorf("%v: %+v, %v", class, p.Remedy, p.Prediction)
@@ -267,7 +267,7 @@ func TestRemedyKeepsOpenedPorts(t *testing.T) {
 	} {
 		m := machinetest.Fixture{Cpu: machinetest.Xeon, Tree: machinetest.Planted("ACS2", "acs=0x1d"), Files: map[string]string{"proc/cmdline": c.line + "\n"}}.Open(t)
 		gpu := machinetest.Addr(t, "03:00.0")
-		r := p2p.RemedyOf(m, drivers.Exporter{Class: drivers.ClassXe, PCI: &gpu}, drivers.Importer{PCI: machinetest.Client(t, machinetest.InSwitch), Kind: drivers.Pinned, PeerToPeer: true})
+		r := p2p.RemedyOf(m, drivers.Exporter{Given: true, Class: drivers.ClassXe, PCI: &gpu}, drivers.Importer{PCI: machinetest.Client(t, machinetest.InSwitch), Kind: drivers.Pinned, PeerToPeer: true})
 		if r == nil || r.Command != c.want || !strings.Contains(r.Change, c.words) || c.not != "" && strings.Contains(r.Change+r.Command, c.not) || !r.Direct {
 			t.Errorf("%s: %+v", c.line, r)
 		}

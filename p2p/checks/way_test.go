@@ -51,7 +51,7 @@ func TestWay(t *testing.T) {
 		"all alike":                       {"small-mi300", nil, 63.0, gpu, false},
 		"turns below the uplink":          {"small-mi300", all(slow(wrongG, "16.0", "16.0")), 63.0, gpu, false},
 		"goes over it":                    {"small-mi300", all(slow(wrongG, "16.0", "16.0"), redirects), 31.5, uplink, true},
-		"translated at the root":          {"small-hgx", all(slow(wrongG, "16.0", "16.0"), swap(":identity", ":DMA-FQ")), 31.5, uplink, true},
+		"translated at the root":          {"small-hgx", all(slow(wrongG, "16.0", "16.0"), swap(":identity", ":DMA-FQ"), release("6.8.0-60-generic")), 31.5, uplink, true},
 		"whether it is is not known":      {"small-hgx", all(slow(wrongG, "16.0", "16.0"), swap(":identity", ":?")), 0, "", false},
 		"and no matter":                   {"small-hgx", all(swap(":identity", ":?")), 63.0, gpu, false},
 		"the uplink trained badly":        {"small-mi300", all(slow(wrongG, "16.0", "32.0"), redirects), 31.5, uplink, false},

@@ -228,13 +228,14 @@ func nvidiaGate(l *check.Look) {
 		}
 		any = true
 		name, at := p.Name(), []string{"/proc/driver/nvidia/params"}
+		attach := p.Prediction.Chain[chain.Attach]
 		switch {
 		case p.Prediction.Errno == errno.ENOTSUPP:
 			l.Fail(name, at, "%s", strings.Join(p.Prediction.Why, "; "))
-		case p.Prediction.Outcome == chain.Direct || p.Prediction.Stage == chain.StageDriver:
+		case attach.State.Good():
 			l.Pass(name, at, "it is let through")
-		case p.Prediction.Outcome == chain.OutcomeUnknown:
-			l.Unknown(name, at, "%s", strings.Join(p.Prediction.Why, "; ")).Remedy = p.Remedy.OfAll()
+		case attach.State == chain.Unknown && len(attach.Why) > 0:
+			l.Unknown(name, at, "%s", attach.Text()).Remedy = p.Remedy.OfAll()
 		}
 	})
 	if !any && len(l.Found) == 0 {
