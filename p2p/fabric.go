@@ -3,6 +3,7 @@
 package p2p
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -81,6 +82,10 @@ func overRoot(m *machine.Machine, e drivers.Exporter, nic machine.Addr) chain.An
 	gpu := *e.PCI
 	if e.Driver == "nvidia" && drivers.RootWithoutPeers(m) == placement.Yes {
 		return chain.Break(chain.Broken, "no bridge is above both, and NVIDIA holds this processor's root complex unable to pass peer-to-peer traffic").
+			Fix(&chain.Remedy{Change: fmt.Sprintf("use a NIC below one PCI switch with %v", gpu), Direct: true})
+	}
+	if bad := cmp.Or(p2pdma.RootFaulty(m, gpu), p2pdma.RootFaulty(m, nic)); bad != "" {
+		return chain.Break(chain.Broken, "no bridge is above both, and the root complex does not pass all peer-to-peer traffic: %s", bad).
 			Fix(&chain.Remedy{Change: fmt.Sprintf("use a NIC below one PCI switch with %v", gpu), Direct: true})
 	}
 	passes, why := p2pdma.RootPasses(m, gpu, nic)

@@ -17,8 +17,8 @@ import (
 // library itself said counts before what is known of the product.
 func library(m *machine.Machine, e drivers.Exporter, byPeerMem bool) chain.Answer {
 	switch {
-	case e.Class == drivers.ClassSystem || e.PCI == nil:
-		return chain.Skip("")
+	case e.Class == drivers.ClassSystem || e.Class == drivers.ClassStaged || e.Class == drivers.ClassI915 || e.PCI == nil:
+		return chain.Skip("") // the kernel's driver exports, and no library is asked
 	case e.Driver == drivers.UnknownDriver:
 		return chain.Open("which driver the GPU has is not known")
 	case e.Withheld != "":
@@ -32,7 +32,7 @@ func library(m *machine.Machine, e drivers.Exporter, byPeerMem bool) chain.Answe
 	if byPeerMem {
 		gives = said.PeerMem
 	} else if gives != product.Yes && said.PeerMem == product.Yes {
-		if there, _ := drivers.PeerClient(m); there == placement.Yes {
+		if there, _ := drivers.PeerClient(m, e.Driver); there == placement.Yes {
 			gives = product.Yes
 		}
 	}
@@ -42,7 +42,7 @@ func library(m *machine.Machine, e drivers.Exporter, byPeerMem bool) chain.Answe
 		a = chain.Hold("")
 	case product.No:
 		a = chain.Refuse(0, chain.StageExport, "%s", said.Why)
-		if said.Shared == product.Yes {
+		if said.Shared == product.Yes && e.Driver != "nvidia" {
 			a = chain.Break(chain.Staged, "%s", said.Why)
 		}
 	default:

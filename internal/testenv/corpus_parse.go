@@ -303,6 +303,9 @@ func (c *corpusTree) setCPU(rest string) error {
 		}
 		c.cpu += cpuKeys[i].line + strings.ReplaceAll(value, "_", " ") + "\n"
 	}
+	if strings.Contains(c.cpu, "vendor_id") && !strings.Contains(c.cpu, "flags\t") {
+		c.cpu += "flags\t\t: fpu\n" // every x86 has the line, and no hypervisor is in it
+	}
 	c.cpu += "\n"
 	return nil
 }

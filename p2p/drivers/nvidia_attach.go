@@ -26,6 +26,8 @@ func (r *rules) nvidia() chain.Answer {
 	switch {
 	case r.e.Gate == GateOpen:
 		a = chain.Hold("the driver lets any importer attach")
+	case r.p.ByPeerMem && NVIDIASeries(r.m) > 0 && NVIDIASeries(r.m) < gateSince:
+		a = chain.Hold("the driver lets any NIC map its pages")
 	case r.e.Gate == GateUnread:
 		a = chain.Open("which importers this version of the driver lets attach was not read").With("/sys/module/nvidia/version", "")
 	case r.e.Gate == GateClosed:
@@ -91,3 +93,6 @@ func (r *rules) gateBridge() chain.Answer {
 	}
 	return chain.Refuse(errno.ENOTSUPP, chain.StageAttach, "no bridge is above both, and the driver's gate asks for one")
 }
+
+// gateSince is the first series with a gate: nv_grdma_pci_topology_supported().
+const gateSince = 580

@@ -12,6 +12,7 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/chain"
 	"github.com/gpurdma/gpurdma/p2p/machine"
 	"github.com/gpurdma/gpurdma/p2p/p2pdma"
+	"github.com/gpurdma/gpurdma/placement"
 )
 
 // Address is what kind of addresses the importer gets.
@@ -110,16 +111,37 @@ func (p Prediction) open(l chain.Link, format string, args ...any) Prediction {
 	return p.conclude()
 }
 
-// Predict says what becomes of an import by an importer that is alone on its
-// buffer. Of one whose kind is not known it says what is true of all kinds.
+// Predict says what becomes of a registration by an importer that is alone on its buffer: by a
+// dma-buf, or where that is not known to reach the memory, by a peer-memory client that does.
 func Predict(m *machine.Machine, e Exporter, i Importer) Prediction {
+	p := byDMABuf(m, e, i)
+	if p.Outcome == chain.Direct || i.PCI == nil || i.ByCPU {
+		return p
+	}
+	switch registered, where := PeerClient(m, e.Driver); registered {
+	case placement.Yes:
+		if q := predict(m, e, i, true); q.Outcome == chain.Direct || p.Chain[chain.Route].State != chain.Holds {
+			return q
+		}
+	case placement.AnswerUnknown:
+		if p.Chain[chain.Route].State == chain.Breaks {
+			p = p.open(chain.Route, "whether %s is registered with ib_core is not known", peerName(e.Driver))
+			p.Chain[chain.Route] = p.Chain[chain.Route].With(where, "not read")
+		}
+	}
+	return p
+}
+
+// byDMABuf predicts a registration by a dma-buf. Of an importer whose kind is not known it says
+// what is true of all kinds.
+func byDMABuf(m *machine.Machine, e Exporter, i Importer) Prediction {
 	if i.Kind != KindUnknown {
-		return predict(m, e, i)
+		return predict(m, e, i, false)
 	}
 	var first Prediction
 	for n, kind := range []Kind{Pinned, Revocable, Dynamic} {
 		i.Kind = kind
-		p := predict(m, e, i)
+		p := predict(m, e, i, false)
 		switch {
 		case n == 0:
 			first = p
@@ -131,7 +153,7 @@ func Predict(m *machine.Machine, e Exporter, i Importer) Prediction {
 	if first.Outcome == chain.Direct && i.OutOfTree && i.PeerToPeer && i.Driver != alwaysPeer {
 		host := i
 		host.PeerToPeer = false
-		if p := predict(m, e, host); p.Outcome != chain.Direct {
+		if p := predict(m, e, host, false); p.Outcome != chain.Direct {
 			first = first.open(chain.Attach, "the driver of the NIC may not be the kernel's own, and whether it wants peer-to-peer is not known: without that %v", p.Outcome)
 		}
 	}

@@ -5,6 +5,8 @@ package drivers
 import (
 	"fmt"
 	"path"
+	"strconv"
+	"strings"
 
 	"github.com/gpurdma/gpurdma/internal/pci"
 	"github.com/gpurdma/gpurdma/p2p/machine"
@@ -20,18 +22,22 @@ type rdmaDriver struct {
 
 // RdmaDrivers go by the driver of the PCI function below the RDMA device.
 var RdmaDrivers = map[string]rdmaDriver{
-	"mlx5_core": {"mlx5_ib", Dynamic, Dynamic, Dynamic},
-	"efa":       {"efa", Pinned, Pinned, Pinned},
-	"bnxt_en":   {"bnxt_re", NoImporter, Pinned, Pinned},
-	"ice":       {"irdma", NoImporter, Pinned, Revocable},
-	"i40e":      {"irdma", NoImporter, Pinned, Revocable},
-	"mana":      {"mana_ib", NoImporter, NoImporter, Pinned},
-	"ionic":     {"ionic_rdma", NoImporter, NoImporter, Pinned},
-	"mlx4_core": {"mlx4_ib", NoImporter, NoImporter, NoImporter},
-	"cxgb4":     {"iw_cxgb4", NoImporter, NoImporter, NoImporter},
-	"hns3":      {"hns_roce_hw_v2", NoImporter, NoImporter, NoImporter},
-	"qede":      {"qedr", NoImporter, NoImporter, NoImporter},
-	"erdma":     {"erdma", NoImporter, NoImporter, NoImporter},
+	"mlx5_core":  {"mlx5_ib", Dynamic, Dynamic, Dynamic},
+	"efa":        {"efa", Pinned, Pinned, Pinned},
+	"bnxt_en":    {"bnxt_re", NoImporter, Pinned, Pinned},
+	"ice":        {"irdma", NoImporter, Pinned, Revocable},
+	"i40e":       {"irdma", NoImporter, Pinned, Revocable},
+	"mana":       {"mana_ib", NoImporter, NoImporter, Pinned},
+	"ionic":      {"ionic_rdma", NoImporter, NoImporter, Pinned},
+	"mlx4_core":  {"mlx4_ib", NoImporter, NoImporter, NoImporter},
+	"cxgb4":      {"iw_cxgb4", NoImporter, NoImporter, NoImporter},
+	"hns3":       {"hns_roce_hw_v2", NoImporter, NoImporter, NoImporter},
+	"qede":       {"qedr", NoImporter, NoImporter, NoImporter},
+	"erdma":      {"erdma", NoImporter, NoImporter, NoImporter},
+	"hfi1":       {"hfi1", NoImporter, NoImporter, NoImporter},
+	"ib_qib":     {"ib_qib", NoImporter, NoImporter, NoImporter},
+	"ib_mthca":   {"ib_mthca", NoImporter, NoImporter, NoImporter},
+	"vmw_pvrdma": {"vmw_pvrdma", NoImporter, NoImporter, NoImporter},
 }
 
 // KindOn is the kind on a kernel. Between two series that differ it is not
@@ -39,6 +45,8 @@ var RdmaDrivers = map[string]rdmaDriver{
 func (d rdmaDriver) KindOn(k machine.Kernel) Kind {
 	older, newer := KindUnknown, KindUnknown
 	switch v := k.Version; {
+	case d.Module == "mlx5_ib" && v.Known() && v.Cmp(machine.V5_12) >= 0 && v.Cmp(machine.V6_1) < 0:
+		return Dynamic // since registration by descriptor came, which it came with
 	case !v.Known() || v.Cmp(machine.V6_1) < 0 || k.UnreadYet():
 	case v.Cmp(machine.V7_2) >= 0:
 		older, newer = d.in7_2, d.in7_2
@@ -63,7 +71,8 @@ func (d rdmaDriver) KindOn(k machine.Kernel) Kind {
 // dma-bufs, with its own ib_uverbs: MLNX_OFED brings another.
 func RegistersNone(m *machine.Machine) bool {
 	k := m.Kernel
-	return k.Version.Known() && k.Version.Cmp(machine.V5_12) < 0 && !k.Backports() && m.OutOfTree("ib_uverbs") != placement.Yes
+	plain := !k.Backports() || strings.Contains(k.Release, ".amzn") // Amazon Linux takes fixes, and not this
+	return k.Version.Known() && k.Version.Cmp(machine.V5_12) < 0 && plain && m.OutOfTree("ib_uverbs") != placement.Yes
 }
 
 // ImporterOf finds out how an RDMA device ("mlx5_0") imports. The kind is unknown
@@ -101,5 +110,20 @@ func ImporterOf(m *machine.Machine, rdma string) (Importer, error) {
 			i.Kind, i.NoODP = NoImporter, true
 		}
 	}
+	i.Imports = i.OutOfTree && ofedImports(m, i.Driver)
 	return i, nil
+}
+
+// ofedSince is the first year of MLNX_OFED's and DOCA's releases of which it is known that mlx5
+// imports dma-bufs, as the kernel's own does, on kernels that have the method for it.
+const ofedSince = 23
+
+// ofedImports reports mlx5 of such a release: "24.07-0.6.1".
+func ofedImports(m *machine.Machine, driver string) bool {
+	if driver != "mlx5_core" || m.OutOfTree("mlx5_ib") != placement.Yes || !m.Kernel.Version.Known() || m.Kernel.Version.Cmp(machine.V5_12) < 0 {
+		return false
+	}
+	year, _, dotted := strings.Cut(m.Read("sys/module/mlx5_ib/version").Text, ".")
+	n, err := strconv.Atoi(year)
+	return dotted && err == nil && n >= ofedSince
 }

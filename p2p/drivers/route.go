@@ -11,25 +11,14 @@ import (
 )
 
 // route answers whether the NIC's driver can register the GPU's memory at all: by a dma-buf,
-// which the GPU's driver has to export and the NIC's to import, or else by a peer-memory client.
+// which the GPU's driver has to export and the NIC's to import, or by a peer-memory client.
 func (r *rules) route() chain.Answer {
-	byDMABuf := r.dmabufRoute()
-	if byDMABuf.State.Good() || r.e.Driver != "nvidia" {
-		return byDMABuf
+	if r.p.ByPeerMem {
+		name, where := peerName(r.e.Driver), ""
+		_, where = PeerClient(r.m, r.e.Driver)
+		return chain.Hold("no dma-buf is needed: %s is registered with ib_core, for programs that call ibv_reg_mr", name).With(where, "there")
 	}
-	registered, where := PeerClient(r.m)
-	switch registered {
-	case placement.Yes:
-		r.p.ByPeerMem = true
-		return chain.Hold("no dma-buf is needed: nvidia-peermem is registered with ib_core, for programs that call ibv_reg_mr").With(where, "there")
-	case placement.AnswerUnknown:
-		if byDMABuf.State == chain.Breaks {
-			why := byDMABuf.Why
-			byDMABuf = chain.Open("whether nvidia-peermem is registered with ib_core is not known").With(where, "not read")
-			byDMABuf.Why = append(why[:len(why):len(why)], byDMABuf.Why...)
-		}
-	}
-	return byDMABuf
+	return r.dmabufRoute()
 }
 
 // dmabufRoute is the one by a dma-buf.
@@ -58,12 +47,30 @@ func (r *rules) dmabufRoute() chain.Answer {
 	return chain.Hold("").With("/proc/sys/kernel/osrelease", "%s", m.Kernel.Release)
 }
 
-// PeerClient reports whether nvidia-peermem is registered as a peer-memory client: the module
-// alone loads and does nothing where ib_core has no such clients.
-func PeerClient(m *machine.Machine) (registered placement.Answer, where string) {
+// peerClients are the names under which GPU drivers' modules register with ib_core of MLNX_OFED
+// and DOCA, and peerModules the modules.
+var (
+	peerClients = map[string][]string{"nvidia": {"nv_mem", "nv_mem_nc"}, "amdgpu": {"amdkfd"}}
+	peerModules = map[string][]string{"nvidia": {"nvidia_peermem", "nv_peer_mem"}, "amdgpu": {"amdgpu"}}
+)
+
+// peerName is what a driver's peer-memory client is called.
+func peerName(driver string) string {
+	if driver == "nvidia" {
+		return "nvidia-peermem"
+	}
+	return driver + "'s peer-memory client"
+}
+
+// PeerClient reports whether a peer-memory client of the GPU's driver is registered with ib_core.
+// Its module alone loads and does nothing where ib_core has no such clients.
+func PeerClient(m *machine.Machine, driver string) (registered placement.Answer, where string) {
 	const dir = "sys/kernel/mm/memory_peers/"
 	registered = placement.No
-	for _, client := range []string{"nv_mem", "nv_mem_nc"} {
+	if len(peerClients[driver]) == 0 {
+		return placement.No, "/" + dir
+	}
+	for _, client := range peerClients[driver] {
 		there, at := m.There(dir + client + "/version")
 		switch {
 		case there == placement.Yes:
@@ -72,5 +79,18 @@ func PeerClient(m *machine.Machine) (registered placement.Answer, where string) 
 			registered = there
 		}
 	}
-	return registered, "/" + dir + "nv_mem"
+	if registered == placement.AnswerUnknown && !mayBeLoaded(m, peerModules[driver]) {
+		registered = placement.No
+	}
+	return registered, "/" + dir + peerClients[driver][0]
+}
+
+// mayBeLoaded reports that one of the modules is loaded, or that this is not known.
+func mayBeLoaded(m *machine.Machine, modules []string) bool {
+	for _, module := range modules {
+		if there, _ := m.There("sys/module", module); there != placement.No {
+			return true
+		}
+	}
+	return false
 }

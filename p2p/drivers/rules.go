@@ -19,9 +19,9 @@ type rules struct {
 	p Prediction
 }
 
-// predict answers the links one after the other. A link that is not reached stays unknown.
-func predict(m *machine.Machine, e Exporter, i Importer) Prediction {
-	r := rules{m: m, e: e, i: i}
+// predict answers the links one after the other, by a dma-buf or by a peer-memory client. A link that is not reached stays unknown.
+func predict(m *machine.Machine, e Exporter, i Importer, byPeerMem bool) Prediction {
+	r := rules{m: m, e: e, i: i, p: Prediction{ByPeerMem: byPeerMem}}
 	r.decide()
 	c := &r.p.Chain
 	c[chain.Route] = r.route()
@@ -65,6 +65,8 @@ func (r *rules) attach() (attach, decision chain.Answer) {
 		return chain.Break(chain.Broken, "no driver is bound to the GPU"), notAsked
 	case e.Driver == UnknownDriver:
 		return chain.Open("which driver the GPU has is not known"), notAsked
+	case r.p.ByPeerMem && e.Driver == "amdgpu":
+		return chain.Hold("amdgpu's peer-memory client leaves the buffer in the GPU's memory"), notAsked
 	case r.p.ByPeerMem && e.Class != ClassNVIDIACoherent:
 		return r.nvidia(), notAsked
 	case e.OutOfTree && !e.ofNVIDIA():

@@ -51,3 +51,23 @@ func RootPasses(m *machine.Machine, provider, client machine.Addr) (passes place
 	}
 	return placement.Yes, why
 }
+
+// faulty are host bridges of which it was reported that they pass a part of peer-to-peer traffic
+// only, by vendor and device.
+var faulty = map[[2]uint16]string{
+	{machine.VendorIntel, 0x7d1b}: "Arrow Lake's passes writes and loses reads (open-gpu-kernel-modules#1253)",
+	{machine.VendorIntel, 0x4c43}: "Rocket Lake's passes wrong data (intel/compute-runtime#935)",
+}
+
+// RootFaulty says what is known to go wrong at the root complex above a function; "" if nothing is.
+func RootFaulty(m *machine.Machine, a machine.Addr) string {
+	n := m.Node(a)
+	if n.Err != nil {
+		return ""
+	}
+	h := m.HostBridge(n)
+	if h.Err != nil || h.Empty {
+		return ""
+	}
+	return faulty[[2]uint16{h.First.Vendor, h.First.Device}]
+}
