@@ -74,9 +74,10 @@ func (e *Evidence) unsupported(x exporter) (Finding, bool) {
 			NotForIt, e.name(x) + " gives buffers to other devices in system memory, and this one may not be there",
 			"make it with system memory among its placements",
 		}, true
-	case e.Software:
+	case e.Software && x.driver == "nvidia":
+		// nv_dma_buf_ops has no vmap
 		return Finding{
-			NotForIt, e.nic() + " is a software NIC, which reads by the CPU: " + e.name(x) + " may have no mapping for that (vmap)",
+			NotForIt, e.nic() + " is a software NIC, which reads by the CPU, and " + e.name(x) + " has no mapping for that (vmap)",
 			"use memory that the CPU reaches, or a NIC in hardware",
 		}, true
 	}

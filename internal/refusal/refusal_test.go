@@ -297,6 +297,7 @@ func TestFind(t *testing.T) {
 			name: "no vmap for a software NIC", ev: Evidence{Errno: unix.EOPNOTSUPP, Exporter: "nv_dmabuf", NIC: "rxe0", Software: true},
 			known: true, cause: NotForIt, detail: []string{"rxe0 is a software NIC", "vmap"},
 		},
+		{name: "DRM drivers have vmap", files: drmNodes("amdgpu"), ev: Evidence{Errno: unix.EOPNOTSUPP, Exporter: "drm", NIC: "rxe0", Software: true}},
 		{name: "EOPNOTSUPP of udmabuf and a NIC in hardware", ev: Evidence{Errno: unix.EOPNOTSUPP, Exporter: "udmabuf"}},
 		// vfio_pci_dma_buf_map, amdgpu's and softgpu's revoked buffers.
 		{
