@@ -96,6 +96,11 @@ func TestCauseByEvidence(t *testing.T) {
 			map[string]string{release: "5.10.0", taint: "OE"}, CauseUnknown, StageProvider, StageUverbs,
 			[]string{"the kernel has REG_DMABUF_MR"}, []string{"ioctl route"}, []string{"use Linux 5.12", "taint"},
 		},
+		{
+			"EPROTONOSUPPORT, and the probe is not permitted", evidence{route: RouteIoctl, errno: unix.EPROTONOSUPPORT, probe: unix.EPERM, support: dmabufSupport{kernelErrno: unix.EPERM}, buf: of("nv_dmabuf")},
+			map[string]string{release: "5.10.0", taint: "OE"}, CauseUnknown, StageUverbs, StageUverbs,
+			[]string{"with descriptor -1 it answered EPERM"}, nil, []string{"use Linux 5.12", "the kernel has REG_DMABUF_MR"},
+		},
 
 		// NVIDIA/open-gpu-kernel-modules#1130
 		{
@@ -407,5 +412,34 @@ func TestCauseText(t *testing.T) {
 	var c Cause
 	if err := c.UnmarshalText([]byte("no such")); err == nil {
 		t.Errorf("no such cause: %v", c)
+	}
+}
+
+// A probe has the causes of a registration, by the same evidence.
+func TestProbeByEvidence(t *testing.T) {
+	const release, taint = "proc/sys/kernel/osrelease", "sys/module/ib_uverbs/taint"
+	ofed := map[string]string{release: "5.15.0-122-generic", taint: "OE"}
+	old := map[string]string{release: "5.4.0-26-generic", taint: ""}
+	for _, row := range []struct {
+		name           string
+		files          map[string]string
+		probe          func(refusal.Machine) Support
+		reason, remedy string
+	}{
+		// linux-rdma/perftest#280
+		{"no method, MLNX_OFED", ofed, func(m refusal.Machine) Support { return readProbe(unix.EPROTONOSUPPORT, "mlx5_core", m) }, "not the kernel's own (taint OE", "newer RDMA modules"},
+		{"no method, an old kernel", old, func(m refusal.Machine) Support { return readProbe(unix.EPROTONOSUPPORT, "mlx5_core", m) }, "Linux 5.4.0-26-generic has no", "use Linux 5.12 or newer"},
+		{"no context, an old kernel", old, func(m refusal.Machine) Support { return notOpened("/dev/null", unix.EPROTONOSUPPORT, m) }, "no GET_CONTEXT by ioctl", "use Linux 5.12 or newer"},
+		{"no context, MLNX_OFED", ofed, func(m refusal.Machine) Support { return notOpened("/dev/null", unix.EPROTONOSUPPORT, m) }, "not the kernel's own", "newer RDMA modules"},
+		// mlx5_ib_reg_user_mr_dmabuf
+		{"no driver op, mlx5", map[string]string{release: "6.8.0"}, func(m refusal.Machine) Support { return readProbe(unix.EOPNOTSUPP, "mlx5_core", m) }, "CONFIG_INFINIBAND_ON_DEMAND_PAGING", "kernel with that option"},
+		{"no driver op, another", map[string]string{release: "6.8.0"}, func(m refusal.Machine) Support { return readProbe(unix.EOPNOTSUPP, "hns3", m) }, "EOPNOTSUPP before any descriptor", "use a NIC and a kernel"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			s := row.probe(machine(t, row.files))
+			if s.DMABufKernel != No || !strings.Contains(s.Reason, row.reason) || !strings.Contains(s.Remedy, row.remedy) {
+				t.Errorf("%+v", s)
+			}
+		})
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gpurdma/gpurdma/internal/errno"
 	"github.com/gpurdma/gpurdma/internal/pci"
 	"github.com/gpurdma/gpurdma/internal/refusal"
 )
@@ -15,17 +16,27 @@ import (
 // noMethod explains EPROTONOSUPPORT: of the method, or of an attribute that the
 // kernel's ib_uverbs does not know.
 func (ev *evidence) noMethod(e *RegError) *RegError {
-	if ev.probe == unix.EPROTONOSUPPORT {
+	e.Latest = StageUverbs
+	switch {
+	case ev.probe == unix.EPROTONOSUPPORT:
 		detail, remedy := ev.machine.NoMethod()
 		return e.proven(StageUverbs, CauseNoMethod, detail, remedy)
-	}
-	e.Cause, e.Latest = CauseUnknown, StageUverbs
-	e.Detail = "the kernel has REG_DMABUF_MR: libibverbs asks for more than the kernel knows"
-	e.Remedy = "allow the ioctl route, which asks for that alone, or use RDMA modules and a libibverbs of one release"
-	if ev.route == RouteIoctl {
-		e.Detail, e.Remedy = "the kernel has REG_DMABUF_MR, and refuses it with these arguments", seeLog
+	case ev.probe == unix.EBADF && ev.route == RouteProvider:
+		e.Cause, e.Detail = CauseUnknown, "the kernel has REG_DMABUF_MR, and does not know an attribute that libibverbs passes with it"
+		e.Remedy = "allow the ioctl route, which passes none, or use RDMA modules and a libibverbs of one release"
+	default:
+		e.Cause, e.Detail = CauseUnknown, "the kernel refused REG_DMABUF_MR or an attribute of it; with descriptor -1 it answered "+answerName(ev.probe)
+		e.Remedy = seeLog
 	}
 	return e
+}
+
+// answerName names a probe's answer; 0 is success.
+func answerName(n unix.Errno) string {
+	if n == 0 {
+		return "with success"
+	}
+	return errno.Name(n)
 }
 
 func (ev *evidence) noProviderOp(e *RegError, detail string) *RegError {

@@ -29,13 +29,13 @@ func (e *Evidence) held(x exporter) (Finding, bool) {
 	case len(e.Attached) > 0:
 		return Finding{
 			Pinned,
-			fmt.Sprintf("the buffer is attached to %s, too, which has pinned it in the GPU's memory; %s does not reach that by peer-to-peer, and a pinned buffer does not move to where it would", list(e.Attached), e.nic()),
+			fmt.Sprintf("the buffer is attached to %s, too, which has most likely pinned it in the GPU's memory: %s does not reach that by peer-to-peer, and a pinned buffer does not move to system memory", list(e.Attached), e.nic()),
 			oneNIC,
 		}, true
 	case e.AtPin && e.NoPeer:
 		return Finding{
 			Pinned,
-			fmt.Sprintf("another importer has pinned the buffer in the GPU's memory; %s does not reach that by peer-to-peer, and a pinned buffer does not move to where it would", e.nic()),
+			fmt.Sprintf("another importer has pinned the buffer in the GPU's memory: %s does not reach that by peer-to-peer, and a pinned buffer does not move to system memory", e.nic()),
 			oneNIC,
 		}, true
 	case e.Unread != nil:
@@ -45,7 +45,7 @@ func (e *Evidence) held(x exporter) (Finding, bool) {
 			"if it is registered with another NIC, " + oneNIC + "; otherwise see the kernel log (dmesg); " + traceIt,
 		}, true
 	}
-	return Finding{Open, "no other device has the buffer attached, so that none has pinned it", "see the kernel log (dmesg); " + traceIt}, true
+	return Finding{Open, "no other device has the buffer attached, so none keeps it in the GPU's memory", "see the kernel log (dmesg); " + traceIt}, true
 }
 
 const oneNIC = "register it only with the NIC that reaches the GPU, or end the other registration first, or use a buffer for each NIC"
