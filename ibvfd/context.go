@@ -9,10 +9,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd/uverbs"
 	"github.com/gpurdma/gpurdma/internal/devnode"
 	"github.com/gpurdma/gpurdma/internal/errno"
 	"github.com/gpurdma/gpurdma/internal/ioctl"
+	"github.com/gpurdma/gpurdma/internal/refusal"
 	"github.com/gpurdma/gpurdma/internal/sysfs"
 )
 
@@ -27,6 +29,11 @@ type Context struct {
 	file *uverbs.File // v's descriptor, for ioctls of our own
 	// hostLimits is asked when a host registration ends in ENOMEM.
 	hostLimits func() memlock
+	// The evidence of a refusal: what sysfs and procfs say, the descriptor, and the
+	// kernel's list of dma-bufs.
+	machine    refusal.Machine
+	lookAt     func(fd int) bufEvidence
+	kernelBufs func(debugfs string) ([]dmabuf.KernelBuf, error)
 
 	objects objects
 	async   asyncEvents
@@ -83,7 +90,15 @@ func (b borrowed) close() error {
 }
 
 func newContext(vctx verbsContext, name string, info DeviceInfo, sys sysfs.FS, t ioctl.Transport) *Context {
-	return &Context{name: name, info: info, sys: sys, v: vctx, file: uverbs.Wrap(t, vctx.cmdFD()), hostLimits: readMemlock}
+	c := &Context{name: name, info: info, sys: sys, v: vctx, file: uverbs.Wrap(t, vctx.cmdFD())}
+	c.looks()
+	return c
+}
+
+// looks sets the sources of evidence for refusals.
+func (c *Context) looks() {
+	c.hostLimits, c.lookAt, c.kernelBufs = readMemlock, lookAt, dmabuf.KernelBufs
+	c.machine = refusal.Machine{Sys: c.sys}
 }
 
 // explainOpen says why libibverbs could not open a device that sysfs lists.

@@ -328,6 +328,7 @@ func TestNames(t *testing.T) {
 		StageAttach.String():                          "attach",
 		Stage(99).String():                            "Stage(99)",
 		CauseNoDriverOp.String():                      "no driver op",
+		CausePinned.String():                          "pinned for another importer",
 		WCRemAccessErr.String():                       "remote access error",
 		Cause(-1).String():                            "Cause(-1)",
 		StateRTS.String():                             "RTS",
@@ -341,7 +342,7 @@ func TestNames(t *testing.T) {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}
-	if len(causeNames) != int(CauseNoPeerClient)+1 || len(stageNames) != int(StageDriver)+1 || len(wcStatusNames) != int(WCTMRndvIncomplete)+1 {
+	if len(causeNames) != int(CauseUnreachable)+1 || len(stageNames) != int(StageDriver)+1 || len(wcStatusNames) != int(WCTMRndvIncomplete)+1 {
 		t.Error("a name is missing")
 	}
 }

@@ -66,9 +66,11 @@
 // # Refusals
 //
 // A refused registration is a *[RegError]. EOPNOTSUPP alone has five meanings;
-// the error tells them apart by asking the kernel the same with descriptor -1,
-// names the cause, the stages between which the refusal lies, and what to
-// change.
+// the error tells them apart by evidence: the kernel's answer to the same with
+// descriptor -1, the exporter's name, drivers, their versions and parameters, other
+// devices that have the buffer attached. It names the cause, the stages between which
+// the refusal lies, and the change that helps; where the evidence picks no cause, the
+// causes that are possible.
 //
 // # Lifetimes
 //

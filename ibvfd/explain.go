@@ -11,33 +11,53 @@ import (
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/internal/errno"
+	"github.com/gpurdma/gpurdma/internal/refusal"
 )
 
 var pageSize = os.Getpagesize()
 
-// evidence is what can be found out after a dma-buf registration was refused.
+// evidence is gathered after a dma-buf registration was refused.
 type evidence struct {
 	route   Route
 	errno   unix.Errno
 	support dmabufSupport
 	probe   unix.Errno // the kernel's answer to the same with fd -1
 	buf     bufEvidence
+
+	name     string // the NIC's
+	driver   string // of its PCI function
+	function string // "" without one
+	software bool
+	root     bool // the process runs as root
+
+	// attached are the other devices that have the buffer attached. unread is why
+	// there may be more.
+	attached []string
+	unread   error
+
+	machine refusal.Machine
 }
 
-// bufEvidence is what the descriptor is.
+// bufEvidence describes the descriptor.
 type bufEvidence struct {
-	open  bool
-	isBuf bool
-	other bool   // proven to be no dma-buf; neither is set if that could not be told
-	what  string // if it is no dma-buf
-	size  uint64
+	open     bool
+	isBuf    bool
+	other    bool   // proven to be no dma-buf; neither is set if that could not be told
+	what     string // the kind of file, if it is no dma-buf
+	size     uint64
+	inode    uint64
+	exporter string // exp_name, "" if it could not be read
 }
 
 func lookAt(fd int) bufEvidence {
 	b, err := dmabuf.Import(fd)
 	if err == nil {
 		defer b.Close()
-		return bufEvidence{open: true, isBuf: true, size: uint64(b.Size())}
+		ev := bufEvidence{open: true, isBuf: true, size: uint64(b.Size()), inode: b.Inode()}
+		if info, err := b.Info(); err == nil {
+			ev.exporter = info.Exporter
+		}
+		return ev
 	}
 	_, ferr := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
 	ev := bufEvidence{open: ferr == nil}
@@ -49,16 +69,30 @@ func lookAt(fd int) bufEvidence {
 }
 
 func (pd *PD) explainDMABuf(attr *MRAttr, fd int, route Route, n unix.Errno) *RegError {
+	c := pd.ctx
 	ev := evidence{
-		route: route, errno: n, support: pd.dmabufSupport(), buf: lookAt(fd),
-		probe: probeErrno(pd.ctx.file.ProbeDMABufAs(pd.kernelMR(attr, -1))),
+		route: route, errno: n, support: pd.dmabufSupport(), buf: c.lookAt(fd),
+		probe: probeErrno(c.file.ProbeDMABufAs(pd.kernelMR(attr, -1))),
+		name:  c.name, driver: c.info.Driver, software: c.info.Software(), root: os.Geteuid() == 0, machine: c.machine,
+	}
+	if c.info.PCI != nil {
+		ev.function = c.info.PCI.String()
+	}
+	if n == unix.EINVAL || n == unix.EBUSY {
+		ev.attached, ev.unread = c.attachedElsewhere(ev.buf.inode)
 	}
 	e := ev.explain(attr)
-	e.Device, e.Route, e.Errno = pd.ctx.name, route, n
-	if n == errNoSymbol && route == RouteProvider {
+	e.Device, e.Route, e.Errno = c.name, route, n
+	if n == errNoSymbol && ev.noSymbol() {
 		e.Errno = unix.EOPNOTSUPP // ENOSYS was ours
 	}
 	return e
+}
+
+// noSymbol: ENOSYS is our own answer, for a libibverbs without the function, and
+// not the kernel's.
+func (ev *evidence) noSymbol() bool {
+	return ev.route == RouteProvider && ev.support.providerErrno == errNoSymbol
 }
 
 // explain finds the cause and the stages that the evidence allows.
@@ -69,47 +103,90 @@ func (ev *evidence) explain(attr *MRAttr) *RegError {
 	}
 	switch ev.errno {
 	case errNoSymbol:
-		if ev.route == RouteProvider {
+		if ev.noSymbol() {
 			return ev.noProviderOp(e, "this libibverbs has no ibv_reg_dmabuf_mr (it came with rdma-core 34)")
 		}
 	case unix.EOPNOTSUPP:
 		return ev.notSupported(e)
 	case unix.EPROTONOSUPPORT:
-		if ev.probe == unix.EPROTONOSUPPORT {
-			return e.proven(StageUverbs, CauseNoMethod, "this kernel has no REG_DMABUF_MR", "use Linux 5.12 or newer")
-		}
-	case errno.ENOTSUPP:
-		e.Cause = CauseKernelENOTSUPP
-		e.Detail = "exporter or driver does not support this combination of memory and NIC"
-		e.Remedy = "look at the kernel log; try memory of another kind, or another NIC"
-		return ev.narrow(e)
+		return ev.noMethod(e)
 	case unix.EBADF:
 		if !ev.buf.open {
 			return e.proven(StageGet, CauseClosedFD, "", "pass an open descriptor")
 		}
+		e.Cause, e.Detail = CauseUnknown, "the descriptor is open now; when the kernel looked it up, it was closed"
+		e.Remedy = "keep the descriptor open, and its number unchanged, until the call is back"
+		return ev.narrow(e)
 	case unix.EINVAL:
 		return ev.invalid(e, attr)
 	case unix.ENOMEM:
-		// Any stage allocates: that another call got further proves nothing.
-		e.Cause, e.Remedy = CauseNoMemory, "free memory, or register less"
-		return e
+		return ev.noMemory(e)
 	case unix.EPERM, unix.EACCES:
-		e.Cause, e.Remedy = CausePermission, "run as root, or ask for what a security module or the device cgroup refuses"
+		e.Cause, e.Remedy = CausePermission, permissionRemedy(ev.root)
+		e.Detail = ev.asked()
 		return ev.narrow(e)
 	case unix.EFAULT:
-		e.Cause = CauseFault
-		return ev.narrow(e)
-	case unix.EIO, unix.ENODEV:
+		return ev.fault(e)
+	case unix.EIO, unix.ENODEV, unix.ENXIO:
 		if ev.probe == ev.errno {
 			e.Cause, e.Latest = CauseDeviceGone, StageUverbs
-			e.Detail, e.Remedy = "the device answers nothing any more", "open it again once it is back"
+			e.Detail, e.Remedy = "the NIC answers nothing any more, not to descriptor -1 either", "open it again once it is back"
 			return e
 		}
+	case unix.EAGAIN, unix.EINTR:
+		e.Cause, e.Detail = CauseUnknown, "the call was interrupted, or the exporter was busy with the buffer"
+		e.Remedy = "register again"
+		return ev.narrow(e)
+	}
+	if ev.byExporter(e) {
+		return e
 	}
 	e.Cause = CauseUnknown
 	e.Detail = "the kernel answered " + errno.Name(ev.errno)
-	e.Remedy = "look at the kernel log (dmesg)"
+	if ev.errno == errno.ENOTSUPP {
+		e.Cause = CauseKernelENOTSUPP
+		e.Detail = ev.exporterName() + ", or the driver of " + ev.nicName() + ", does not support this combination of memory and NIC"
+	}
+	e.Remedy = seeLog
 	return ev.narrow(e)
+}
+
+const seeLog = "see the kernel log (dmesg); `dmabuf-reg explain -- COMMAND`, as root, names the function that refused"
+
+// byExporter asks what is known of the exporter's driver. It can have refused if the
+// kernel went as far as looking the buffer up.
+func (ev *evidence) byExporter(e *RegError) bool {
+	if ev.probe != unix.EBADF || !ev.buf.isBuf || beyond(&e.Attr, ev.buf.size) != nil {
+		return false
+	}
+	x := refusal.Evidence{
+		Errno: ev.errno, Exporter: ev.buf.exporter, NIC: ev.name, Function: ev.function, Software: ev.software,
+		Attached: ev.attached, Unread: ev.unread, Machine: ev.machine,
+	}
+	found, ok := x.Find()
+	if !ok {
+		return false
+	}
+	e.Cause, e.Detail, e.Remedy = causeOf[found.Cause], found.Detail, found.Remedy
+	if found.Cause != refusal.Open && found.Cause != refusal.Gone {
+		e.Latest = StageMap
+	}
+	ev.narrow(e)
+	return true
+}
+
+func (ev *evidence) exporterName() string {
+	if ev.buf.exporter == "" {
+		return "the exporter"
+	}
+	return "the exporter (" + ev.buf.exporter + ")"
+}
+
+func (ev *evidence) nicName() string {
+	if ev.name == "" {
+		return "the NIC"
+	}
+	return ev.name
 }
 
 // proven sets a single stage.
@@ -118,34 +195,51 @@ func (e *RegError) proven(s Stage, cause Cause, detail, remedy string) *RegError
 	return e
 }
 
-func (ev *evidence) noProviderOp(e *RegError, detail string) *RegError {
-	remedy := "allow the ioctl route, which asks the kernel directly, or install a newer rdma-core"
-	if ev.support.kernel != Yes {
-		remedy = "install a newer rdma-core"
+// asked says whether the refusal is about the buffer.
+func (ev *evidence) asked() string {
+	switch ev.probe {
+	case ev.errno:
+		return "the same is refused without a buffer"
+	case unix.EBADF:
+		return "the NIC's driver takes dma-bufs from this process: the refusal is about this buffer"
 	}
-	return e.proven(StageProvider, CauseNoProviderOp, detail, remedy)
+	return ""
 }
 
-// notSupported tells the meanings of EOPNOTSUPP apart.
-func (ev *evidence) notSupported(e *RegError) *RegError {
-	s := ev.support
-	switch {
-	case ev.route == RouteProvider && s.provider == No:
-		return ev.noProviderOp(e, "libibverbs' provider for this device has no reg_dmabuf_mr; the kernel has")
-	case s.kernelErrno == unix.EPROTONOSUPPORT:
-		e.Cause, e.Latest = CauseNoMethod, StageUverbs
-		e.Detail, e.Remedy = "this kernel has no REG_DMABUF_MR", "use Linux 5.12 or newer"
-		return e
-	case s.kernelErrno == unix.EOPNOTSUPP:
-		// Also with fd -1: refused before any buffer was looked at.
-		e.Cause, e.Latest = CauseNoDriverOp, StageUverbs
-		e.Detail = "the kernel's driver does not register dma-bufs"
-		e.Remedy = "use a NIC and a kernel whose driver does (mlx5 with CONFIG_INFINIBAND_ON_DEMAND_PAGING, efa, irdma, bnxt_re, mana, ionic)"
+func permissionRemedy(root bool) string {
+	if root {
+		return "root may not either: see which security module, seccomp filter or device cgroup refuses (dmesg, the audit log)"
+	}
+	return "run as root, or ask for what a security module or the device cgroup refuses"
+}
+
+// noMemory: every stage allocates, so a probe that got further proves nothing.
+func (ev *evidence) noMemory(e *RegError) *RegError {
+	if ev.probe == unix.ENOMEM {
+		e.Latest = StageUverbs
+		e.Cause, e.Detail = CauseNoMemory, "also with descriptor -1: the kernel, or the NIC's own tables, and not the buffer"
+		e.Remedy = "free memory, or deregister MRs of this NIC"
 		return e
 	}
-	e.Cause = CauseNotSupported
-	e.Detail = "the driver registers dma-bufs, not this one with these parameters"
-	e.Remedy = "try memory of another kind, fewer access flags, or another NIC"
+	if ev.byExporter(e) {
+		return e
+	}
+	e.Cause, e.Remedy = CauseNoMemory, "free memory, or register less"
+	available, err := ev.machine.Proc.MemAvailable()
+	const scarce = 64 << 20
+	if err != nil || available < scarce || uint64(available) <= e.Attr.Length {
+		return e
+	}
+	e.Detail = fmt.Sprintf("the machine has %#x bytes available, more than the %#x to register", available, e.Attr.Length)
+	e.Remedy = "free memory of the GPU, deregister MRs of this NIC, or see the memory cgroup's limit; " + seeLog
+	return e
+}
+
+// fault: no stage of the kernel's own looks at user memory but for the call's
+// arguments, and exporters of user memory do (i915_gem_userptr.c).
+func (ev *evidence) fault(e *RegError) *RegError {
+	e.Cause, e.Detail = CauseFault, ev.asked()
+	e.Remedy = "if the buffer was made from a user pointer, map that memory, writable, for as long as the buffer lives, or use memory of the GPU's own"
 	return ev.narrow(e)
 }
 
@@ -176,15 +270,18 @@ func (ev *evidence) invalid(e *RegError, attr *MRAttr) *RegError {
 			return ev.narrow(e)
 		}
 	}
+	if ev.byExporter(e) {
+		return e
+	}
 	e.Cause = CauseUnknown
-	e.Detail = "range, IOVA and access are as they must be"
-	e.Remedy = "exporter and driver did not come together: look at the kernel log (dmesg)"
+	e.Detail = "range, IOVA and access are as they must be: " + ev.exporterName() + ", or the driver of " + ev.nicName() + ", refused"
+	e.Remedy = seeLog
 	return ev.narrow(e)
 }
 
-// narrow moves Earliest behind what the fd -1 probe with the same parameters
-// has passed: EBADF means that dma_buf_get was reached. A descriptor that is a
-// dma-buf passes that too, and a range inside it the size check.
+// narrow moves Earliest behind the stages that the fd -1 probe with the same
+// parameters has passed: EBADF means that the kernel reached dma_buf_get. A
+// descriptor that is a dma-buf passes that too, and a range inside it the size check.
 func (ev *evidence) narrow(e *RegError) *RegError {
 	if ev.probe != unix.EBADF {
 		return e

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/ibvfd/uverbs"
 	"github.com/gpurdma/gpurdma/internal/ioctl"
+	"github.com/gpurdma/gpurdma/internal/refusal"
 	"github.com/gpurdma/gpurdma/internal/sysfs"
 )
 
@@ -37,12 +38,14 @@ func openKernel(name string, info DeviceInfo, sys sysfs.FS, t ioctl.Transport) (
 	}
 	f, err := uverbs.Open(t, info.Uverbs)
 	if err != nil {
-		why := notOpened(info.Uverbs, err)
+		why := notOpened(info.Uverbs, err, refusal.Machine{Sys: sys})
 		e := failed("GET_CONTEXT", name, err)
 		e.Detail, e.Remedy = why.Reason, why.Remedy
 		return nil, e
 	}
-	return &Context{name: name, info: info, sys: sys, v: kernelContext{f}, file: f, hostLimits: readMemlock}, nil
+	c := &Context{name: name, info: info, sys: sys, v: kernelContext{f}, file: f}
+	c.looks()
+	return c, nil
 }
 
 // kernelContext is verbs of the kernel's alone.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 
 	"golang.org/x/sys/unix"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/gpurdma/gpurdma/internal/devnode"
 	"github.com/gpurdma/gpurdma/internal/errno"
 	"github.com/gpurdma/gpurdma/internal/ioctl"
+	"github.com/gpurdma/gpurdma/internal/refusal"
 	"github.com/gpurdma/gpurdma/internal/sysfs"
 )
 
@@ -45,7 +47,7 @@ func probe(name string, sys sysfs.FS, t ioctl.Transport, lib func() (verbs, erro
 	if err != nil {
 		return Support{}, err
 	}
-	s := probeKernel(info, t)
+	s := probeKernel(info, t, refusal.Machine{Sys: sys})
 	v, err := lib()
 	if err != nil {
 		s.ProviderReason = err.Error()
@@ -56,7 +58,7 @@ func probe(name string, sys sysfs.FS, t ioctl.Transport, lib func() (verbs, erro
 }
 
 // probeKernel asks through a context of our own.
-func probeKernel(info DeviceInfo, t ioctl.Transport) Support {
+func probeKernel(info DeviceInfo, t ioctl.Transport, m refusal.Machine) Support {
 	if info.Uverbs == "" {
 		return Support{
 			Stage: StageUverbs, Errno: unix.ENOENT,
@@ -65,7 +67,7 @@ func probeKernel(info DeviceInfo, t ioctl.Transport) Support {
 	}
 	f, err := uverbs.Open(t, info.Uverbs)
 	if err != nil {
-		return notOpened(info.Uverbs, err)
+		return notOpened(info.Uverbs, err, m)
 	}
 	defer f.Close()
 	pd, err := f.AllocPD()
@@ -73,13 +75,13 @@ func probeKernel(info DeviceInfo, t ioctl.Transport) Support {
 		n := errnoOf(err)
 		return Support{Stage: StageUverbs, Errno: n, Reason: "no PD without vendor data: " + errno.Text(n)}
 	}
-	s := readProbe(f.ProbeDMABuf(pd))
+	s := readProbe(f.ProbeDMABuf(pd), info.Driver, m)
 	_ = f.DeallocPD(pd) // closing frees it as well
 	return s
 }
 
 // notOpened is why there is no context of our own.
-func notOpened(node string, err error) Support {
+func notOpened(node string, err error, m refusal.Machine) Support {
 	s := Support{Stage: StageUverbs}
 	s.Errno, _ = errno.Of(err)
 	var pathErr *fs.PathError
@@ -94,9 +96,10 @@ func notOpened(node string, err error) Support {
 	}
 	switch s.Errno {
 	case unix.EPROTONOSUPPORT, unix.ENOTTY:
+		// GET_CONTEXT by ioctl came with 5.7, REG_DMABUF_MR with 5.12.
 		s.DMABufKernel = No
-		s.Reason = "this kernel is older than Linux 5.7 (no GET_CONTEXT by ioctl), and dma-buf registration came with 5.12"
-		s.Remedy = "use Linux 5.12 or newer"
+		why, remedy := m.NoMethod()
+		s.Reason, s.Remedy = "no GET_CONTEXT by ioctl, which is older than dma-buf registration: "+why, remedy
 	default:
 		s.Reason = fmt.Sprintf("the driver opens no context without vendor data (%s)", errno.Text(s.Errno))
 		s.Remedy = "install libibverbs with the device's provider: it knows the data"
@@ -105,7 +108,7 @@ func notOpened(node string, err error) Support {
 }
 
 // readProbe reads the kernel's answer to descriptor -1.
-func readProbe(err error) Support {
+func readProbe(err error, driver string, m refusal.Machine) Support {
 	n := probeErrno(err)
 	s := Support{Errno: n, Stage: StageUverbs}
 	switch n {
@@ -114,15 +117,14 @@ func readProbe(err error) Support {
 		s.Reason = "the driver looked the descriptor -1 up"
 	case unix.EOPNOTSUPP:
 		s.DMABufKernel = No
-		s.Reason = "the kernel's driver does not register dma-bufs (EOPNOTSUPP before any descriptor was looked at)"
-		s.Remedy = "use a NIC and a kernel whose driver does (mlx5 with CONFIG_INFINIBAND_ON_DEMAND_PAGING, efa, irdma, bnxt_re, mana, ionic)"
+		why, remedy := noDriverOp(driver, m)
+		s.Reason, s.Remedy = why+" (EOPNOTSUPP before any descriptor was looked at)", remedy
 	case unix.EPROTONOSUPPORT:
 		s.DMABufKernel = No
-		s.Reason = "this kernel has no REG_DMABUF_MR"
-		s.Remedy = "use Linux 5.12 or newer"
+		s.Reason, s.Remedy = m.NoMethod()
 	case unix.EPERM, unix.EACCES:
 		s.Reason = "not permitted: " + errno.Text(n)
-		s.Remedy = "run as root, or ask for what a security module refuses"
+		s.Remedy = permissionRemedy(os.Geteuid() == 0)
 	case 0:
 		s.Stage = StageDriver
 		s.Reason = "the driver accepted descriptor -1, so the probe tells nothing"
@@ -151,10 +153,11 @@ func (s *Support) throughLibrary(v verbs, name string, sys sysfs.FS, t ioctl.Tra
 	ask := pd.dmabufSupport()
 	if s.DMABufKernel == Unknown {
 		n := ask.kernelErrno
-		*s = readProbe(n)
-		if n == 0 {
-			*s = readProbe(nil)
+		var answer error
+		if n != 0 {
+			answer = n
 		}
+		*s = readProbe(answer, c.info.Driver, c.machine)
 	}
 	s.DMABufProvider = ask.provider
 	switch {

@@ -16,7 +16,7 @@ import (
 // number goes to the kernel.
 func (r *registration) registerFD(attr *MRAttr) error {
 	if attr.SkipChecks {
-		return r.registerOpen(attr, attr.FD, math.MaxUint64)
+		return r.registerOpen(attr, attr.FD, math.MaxUint64, 0)
 	}
 	buf, err := dmabuf.Import(attr.FD)
 	switch {
@@ -30,8 +30,8 @@ func (r *registration) registerFD(attr *MRAttr) error {
 		}
 		return r.pd.ctx.refuse(attr, CauseNotDMABuf, unix.EINVAL, detail, "export the memory as a dma-buf and pass that descriptor")
 	default: // no descriptor left for a duplicate: the kernel can check as well
-		return r.registerOpen(attr, attr.FD, math.MaxUint64)
+		return r.registerOpen(attr, attr.FD, math.MaxUint64, 0)
 	}
 	defer buf.Close()
-	return buf.Do(func(fd int) error { return r.registerOpen(attr, fd, uint64(buf.Size())) })
+	return buf.Do(func(fd int) error { return r.registerOpen(attr, fd, uint64(buf.Size()), buf.Inode()) })
 }

@@ -83,7 +83,8 @@ func (e *RegError) Unwrap() []error {
 // [errors.ErrUnsupported], and every range error [dmabuf.ErrRange].
 func (e *RegError) Is(target error) bool {
 	switch e.Cause {
-	case CauseNoProviderOp, CauseNoDriverOp, CauseNoMethod, CauseKernelENOTSUPP, CauseNotSupported, CauseNoPeerClient:
+	case CauseNoProviderOp, CauseNoDriverOp, CauseNoMethod, CauseKernelENOTSUPP, CauseNotSupported, CauseNoPeerClient,
+		CauseVideoMemory, CauseGate, CauseUnreachable:
 		return target == errors.ErrUnsupported
 	case CauseBadRange:
 		return target == dmabuf.ErrRange

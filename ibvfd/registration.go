@@ -25,6 +25,7 @@ type registration struct {
 	iova   uint64
 	took   time.Duration
 	serial uint64 // counts the context's registrations
+	inode  uint64 // of the dma-buf, for holdings; 0 if it is not known
 
 	// Where the memory is, to register it again: of these as many as the kind
 	// has. Guarded by the MR's lock, as all that follows.
@@ -99,6 +100,7 @@ func (r *registration) register(pd *PD, attr *MRAttr) error {
 	if r.foreign() {
 		pd.ctx.foreign.add(r.made.lkey)
 	}
+	held.add(r.inode, pd.ctx)
 	r.serial = pd.ctx.numbers.registered()
 	return nil
 }
@@ -119,6 +121,7 @@ func (r *registration) end() error {
 	if r.foreign() {
 		r.pd.ctx.foreign.remove(r.made.lkey)
 	}
+	held.remove(r.inode, r.pd.ctx)
 	r.ended = true
 	r.pd.drop(kindMR)
 	r.letGo()
@@ -217,13 +220,14 @@ func (r *registration) registerDMABuf(attr *MRAttr) error {
 	if err != nil {
 		return r.pd.ctx.refuse(attr, CauseClosedFD, 0, "the Buf is closed", "register before closing it").because(err)
 	}
-	err = r.registerOpen(attr, fd, uint64(attr.Buf.Size()))
+	err = r.registerOpen(attr, fd, uint64(attr.Buf.Size()), attr.Buf.Inode())
 	attr.Buf.Release()
 	return err
 }
 
-// registerOpen registers an open descriptor of a buffer of size bytes.
-func (r *registration) registerOpen(attr *MRAttr, fd int, size uint64) error {
+// registerOpen registers an open descriptor of a buffer of size bytes. inode is 0 if
+// it is not known.
+func (r *registration) registerOpen(attr *MRAttr, fd int, size, inode uint64) error {
 	if !attr.SkipChecks && !attr.sound(size) {
 		if err := r.pd.ctx.faultOf(attr, size); err != nil {
 			return err
@@ -242,6 +246,7 @@ func (r *registration) registerOpen(attr *MRAttr, fd int, size uint64) error {
 	if n != 0 {
 		return r.otherwise(attr, r.pd.explainDMABuf(attr, fd, route, n))
 	}
+	r.inode = inode
 	return nil
 }
 

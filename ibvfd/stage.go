@@ -2,7 +2,12 @@
 
 package ibvfd
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+
+	"github.com/gpurdma/gpurdma/internal/refusal"
+)
 
 // Stage is a step of a registration, in the order in which they happen.
 type Stage int
@@ -35,7 +40,7 @@ const (
 	CauseUnknown        Cause = iota // the errno fits none of the others
 	CauseNoProviderOp                // libibverbs' provider has no reg_dmabuf_mr; the kernel was not asked
 	CauseNoDriverOp                  // the kernel's driver has no reg_user_mr_dmabuf, or refuses every dma-buf
-	CauseNoMethod                    // the kernel has no REG_DMABUF_MR: older than Linux 5.12
+	CauseNoMethod                    // no REG_DMABUF_MR: a kernel before Linux 5.12, or an ib_uverbs that is not the kernel's own
 	CauseBadRange                    // length 0, overflow, or past the end
 	CauseAlignment                   // offset and IOVA differ within a page
 	CauseAccess                      // access flags that are not allowed, or not together
@@ -49,13 +54,20 @@ const (
 	CauseFault                       // EFAULT: the memory cannot be pinned
 	CauseDeviceGone                  // EIO, ENODEV: the device was removed
 	CauseNoPeerClient                // peer-direct without a peer-memory client in the kernel
+	CauseVideoMemory                 // the exporter maps no video memory for other devices (nvidia-drm)
+	CauseNoAddresses                 // the exporter's map operation gave the kernel nothing
+	CauseGate                        // a rule of the exporter's driver refuses this NIC (NVIDIA's, errno 524)
+	CausePinned                      // another NIC has pinned the buffer where this one does not reach
+	CauseGone                        // ENODEV: the exporter has taken the memory away
+	CauseUnreachable                 // the kernel finds no way for peer-to-peer to the memory
 )
 
 var causeNames = [...]string{
 	"unknown", "no provider op", "no driver op", "no uverbs method", "bad range", "alignment", "access flags",
 	"not a dma-buf", "closed fd", "permission", "memlock limit", "out of memory", "kernel ENOTSUPP (524)",
 	"not supported for this buffer", "memory cannot be pinned", "device gone",
-	"no peer-memory client",
+	"no peer-memory client", refusal.VideoMemory.String(), refusal.NoAddresses.String(), refusal.Gate.String(),
+	refusal.Pinned.String(), refusal.Gone.String(), refusal.Unreachable.String(),
 }
 
 // String returns the cause in words: "no driver op".
@@ -63,6 +75,22 @@ func (c Cause) String() string { return nameOf(causeNames[:], int(c), "Cause") }
 
 // MarshalText makes a Cause a string in JSON.
 func (c Cause) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
+
+// UnmarshalText is MarshalText's inverse.
+func (c *Cause) UnmarshalText(text []byte) error {
+	i := slices.Index(causeNames[:], string(text))
+	if i < 0 {
+		return fmt.Errorf("%q is no cause of a refusal", text)
+	}
+	*c = Cause(i)
+	return nil
+}
+
+// causeOf are the causes that the rules of exporters pick.
+var causeOf = map[refusal.Cause]Cause{
+	refusal.Open: CauseUnknown, refusal.VideoMemory: CauseVideoMemory, refusal.NoAddresses: CauseNoAddresses, refusal.Gate: CauseGate,
+	refusal.Pinned: CausePinned, refusal.Gone: CauseGone, refusal.Unreachable: CauseUnreachable, refusal.NotForIt: CauseNotSupported,
+}
 
 // nameOf is names[i], or "Type(i)" for a number without a name.
 func nameOf(names []string, i int, typ string) string {

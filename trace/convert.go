@@ -28,8 +28,9 @@ type converter struct {
 	// later), so one that has a callback can be told to stop.
 	optional bool
 	// unmoved: no function that tells importers of moves is watched.
-	unmoved bool
-	detours *detours
+	unmoved  bool
+	detours  *detours
+	findings *findings
 }
 
 func (c *converter) time(ns uint64) time.Time { return c.boot.Add(time.Duration(ns)) }

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/internal/errno"
+	"github.com/gpurdma/gpurdma/internal/refusal"
 	"github.com/gpurdma/gpurdma/placement"
 )
 
@@ -35,7 +36,8 @@ type Failure struct {
 	Errno    unix.Errno `json:"errno"`
 	Detail   string     `json:"detail"` // in words, with the numbers that matter
 	Remedy   string     `json:"remedy,omitempty"`
-	Chain    []string   `json:"chain"` // what was entered, in the order of return
+	Cause    string     `json:"cause,omitempty"` // as of ibvfd.RegError, where a rule of the exporter's driver picks one
+	Chain    []string   `json:"chain"`           // what was entered, in the order of return
 }
 
 // String is the explanation in one line.
@@ -80,9 +82,17 @@ func (r *Record) Explain() Failure {
 	}
 	f.Function = inner.Function
 	r.explainStep(&f, inner)
+	if r.finding != nil {
+		f.Cause, f.Remedy = r.finding.Cause.String(), r.finding.Remedy
+		if r.finding.Cause != refusal.Unreachable || r.Unreachable == "" { // which says more
+			f.Detail += ": " + r.finding.Detail
+		}
+	}
 	if r.Unreachable != "" && decidedByReach(f) {
 		f.Detail += ": " + r.Unreachable
-		f.Remedy = r.detour
+		if r.finding == nil || r.finding.Cause != refusal.Pinned && r.detour != "" {
+			f.Remedy = r.detour
+		}
 	}
 	return f
 }

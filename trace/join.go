@@ -143,6 +143,8 @@ func (j *joiner) record(w *wireRecord) {
 		kind := Refused
 		if e.rec.Probe() {
 			kind = Probed
+		} else {
+			e.rec.finding = j.conv.findings.of(&e.rec, j.besides(e))
 		}
 		j.emit(kind, w.Head.Time, e)
 		j.nEarly -= len(j.early[w.Head.ID])
@@ -276,7 +278,9 @@ func (j *joiner) remap(w *wireRecord) {
 	e.rec.Entries, e.rec.Ranges, e.rec.demoter = int(w.Nents), int(w.NRanges), demoter(w)
 	if w.Ret < 0 {
 		j.emit(MapRefused, w.Head.Time, e)
-		j.conv.refusedMap(&j.out[len(j.out)-1].rec, w)
+		r := &j.out[len(j.out)-1].rec
+		j.conv.refusedMap(r, w)
+		r.finding = j.conv.findings.of(r, j.besides(e))
 		return
 	}
 	j.emit(Mapped, w.Head.Time, e)

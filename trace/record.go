@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gpurdma/gpurdma/internal/refusal"
 	"github.com/gpurdma/gpurdma/placement"
 )
 
@@ -135,6 +136,7 @@ type Record struct {
 	distance int32
 	provider string
 	detour   string // what would let peer-to-peer pass
+	finding  *refusal.Finding
 	demoter  string
 }
 

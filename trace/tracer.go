@@ -18,6 +18,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/internal/procfs"
+	"github.com/gpurdma/gpurdma/internal/refusal"
+	"github.com/gpurdma/gpurdma/internal/sysfs"
 	"github.com/gpurdma/gpurdma/placement"
 )
 
@@ -136,7 +139,8 @@ func Open(cfg Config) (*Tracer, error) {
 		cfg: cfg, loader: l, rdma: l.have["rdma"], done: make(chan struct{}), late: make(chan struct{}), wake: make(chan struct{}, 1),
 		lostCount: l.lost, missedCount: l.missed,
 		join: newJoiner(&converter{boot: boot, machine: machine, symbol: syms.name, op: l.opName, optional: l.has("invalidate_mappings"),
-			unmoved: !l.has("invalidate_mappings") && !l.has("move_notify"), detours: newDetours(cfg.Sys)}, cfg.MaxRecords),
+			unmoved: !l.has("invalidate_mappings") && !l.has("move_notify"), detours: newDetours(cfg.Sys),
+			findings: newFindings(refusal.Machine{Sys: sysfs.New(cfg.Sys), Proc: procfs.New(cfg.Proc)})}, cfg.MaxRecords),
 	}
 	t.changed = sync.NewCond(&t.mu)
 	if t.reader, err = ringbuf.NewReader(l.core.Maps["events"]); err != nil {

@@ -87,11 +87,22 @@ func (w *witness) refusal(ctx context.Context, err error) *trace.Failure {
 	if f == nil || e == nil || f.Errno != e.Errno {
 		return f
 	}
+	learn(e, f)
+	return f
+}
+
+// learn puts into a registration's error what the trace has proven: the stage, and
+// the cause where a rule of the exporter's driver picks it, or where the error had
+// only a guess from the errno.
+func learn(e *ibvfd.RegError, f *trace.Failure) {
 	at, known := stages[f.Stage]
 	if known {
 		e.Earliest, e.Latest = at, at
 	}
-	// What was a guess from the errno alone gives way to what was seen.
+	if f.Cause != "" && e.Cause.UnmarshalText([]byte(f.Cause)) == nil {
+		e.Detail, e.Remedy = f.Detail, f.Remedy
+		return
+	}
 	guessed := e.Cause == ibvfd.CauseNotSupported && known && at != ibvfd.StageUverbs
 	if e.Cause == ibvfd.CauseUnknown || guessed && f.Detail != "" {
 		e.Detail = f.Detail
@@ -102,7 +113,6 @@ func (w *witness) refusal(ctx context.Context, err error) *trace.Failure {
 			e.Remedy = "try memory of another kind, or another NIC"
 		}
 	}
-	return f
 }
 
 // stages are the trace's, as a registration's error has them.

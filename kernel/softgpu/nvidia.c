@@ -138,9 +138,10 @@ static const struct dma_buf_ops coherent_ops = {
 	.release = softgpu_dmabuf_release,
 };
 
+/* The name since driver 580; before that it is the module's, "nvidia". */
 const struct softgpu_behaviour softgpu_behaves_nvidia = {
 	.name = "nvidia",
-	.exp_name = "nvidia",
+	.exp_name = "nv_dmabuf",
 	.ops = &vram_ops,
 	.claim = claim_vram,
 	.disclaim = disclaim,
@@ -148,7 +149,7 @@ const struct softgpu_behaviour softgpu_behaves_nvidia = {
 
 const struct softgpu_behaviour softgpu_behaves_nvidia_coherent = {
 	.name = "nvidia-coherent",
-	.exp_name = "nvidia",
+	.exp_name = "nv_dmabuf",
 	.ops = &coherent_ops,
 	.claim = claim_pages,
 	.disclaim = disclaim,

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ibvfd
+
+import (
+	"slices"
+	"sync"
+)
+
+// held are the dma-bufs that this process has registered, and with which NICs: an
+// exporter may refuse one NIC what another has pinned.
+var held holdings
+
+// holdings count registrations by buffer and NIC.
+type holdings struct {
+	mu sync.Mutex
+	n  map[holding]int
+}
+
+type holding struct {
+	inode uint64 // of the dma-buf; 0 is none's
+	c     *Context
+}
+
+func (h *holdings) add(inode uint64, c *Context) {
+	if inode == 0 {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.n == nil {
+		h.n = map[holding]int{}
+	}
+	h.n[holding{inode, c}]++
+}
+
+func (h *holdings) remove(inode uint64, c *Context) {
+	if inode == 0 {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	k := holding{inode, c}
+	if h.n[k]--; h.n[k] <= 0 {
+		delete(h.n, k)
+	}
+}
+
+// others are the NICs that have the buffer registered, but for one.
+func (h *holdings) others(inode uint64, name string) []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var list []string
+	for k := range h.n {
+		if k.inode == inode && inode != 0 && k.c.name != name && !slices.Contains(list, k.c.name) {
+			list = append(list, k.c.name)
+		}
+	}
+	slices.Sort(list)
+	return list
+}

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package trace
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/internal/refusal"
+	"github.com/gpurdma/gpurdma/placement"
+)
+
+// findings are the causes that the rules of the exporters' drivers pick. They are
+// remembered for a second: a storm of refusals asks for one over and over. It is not
+// for several goroutines at once.
+type findings struct {
+	machine refusal.Machine
+	seen    map[findingKey]remembered
+}
+
+type findingKey struct {
+	errno                           unix.Errno
+	exporter, module, nic, function string
+	atPin, noPeer                   bool
+	attached                        string
+}
+
+type remembered struct {
+	finding refusal.Finding
+	picked  bool
+	read    time.Time
+}
+
+// maxFindings bounds the refusals that are remembered.
+const maxFindings = 256
+
+func newFindings(m refusal.Machine) *findings {
+	return &findings{machine: m, seen: map[findingKey]remembered{}}
+}
+
+// of picks the cause of a refusal by the exporter, nil if there is none. attached are
+// the other importers that the tracer has seen on the buffer, so that a cause that
+// takes the absence of others is not picked.
+func (f *findings) of(r *Record, attached []string) *refusal.Finding {
+	step, ok := r.refusing()
+	if f == nil || !ok || r.Buffer == nil {
+		return nil
+	}
+	key := findingKey{
+		errno: step.Err, exporter: r.Buffer.Exporter, module: r.Buffer.Driver, nic: r.RDMADevice,
+		attached: strings.Join(attached, " "),
+	}
+	peer := placement.AnswerUnknown
+	if i := r.Importer; i != nil {
+		key.function, peer = i.PCI, i.PeerAllowed
+	}
+	key.noPeer = peer == placement.No
+	switch step.stage {
+	case funcExporterAttach, funcAttach:
+		if step.Err == unix.EINVAL || step.Err == unix.EBUSY {
+			return nil
+		}
+	case funcExporterPin, funcPin:
+		if key.atPin = true; peer == placement.Yes {
+			return nil
+		}
+	case funcExporterMap, funcMap:
+	default:
+		return nil
+	}
+	seen, known := f.seen[key]
+	if !known || time.Since(seen.read) >= rereadAfter {
+		ev := refusal.Evidence{
+			Errno: key.errno, Exporter: key.exporter, Module: key.module, NIC: key.nic, Function: key.function,
+			AtPin: key.atPin, NoPeer: key.noPeer, Attached: attached, Machine: f.machine,
+		}
+		seen.finding, seen.picked = ev.Find()
+		seen.read = time.Now()
+		if len(f.seen) >= maxFindings {
+			clear(f.seen)
+		}
+		f.seen[key] = seen
+	}
+	if !seen.picked || seen.finding.Cause == refusal.Open {
+		return nil
+	}
+	return &seen.finding
+}
+
+// besides are the other importers that live on a record's buffer.
+func (j *joiner) besides(e *entry) []string {
+	b, ok := e.buffer()
+	if !ok || j.onBuf[b] == nil {
+		return nil
+	}
+	var list []string
+	for el := j.onBuf[b].Front(); el != nil; el = el.Next() {
+		r := &j.live[el.Value.(uint64)].rec
+		name := r.RDMADevice
+		if name == "" && r.Importer != nil {
+			name = r.Importer.Device
+		}
+		if name == "" || r.RDMADevice == e.rec.RDMADevice && r.RDMADevice != "" || slices.Contains(list, name) {
+			continue
+		}
+		list = append(list, name)
+	}
+	return list
+}
