@@ -51,8 +51,8 @@ type app struct {
 	status         int
 }
 
-// result is what was found. It is marshalled for --json.
-type result interface {
+// output is what was found. It is marshalled for --json.
+type output interface {
 	text(w io.Writer, a *app) error
 	status() int
 }
@@ -96,7 +96,7 @@ func formatAsked(args []string) string {
 }
 
 // finish prints what was found and what went wrong.
-func (a *app) finish(command string, found result, err error) int {
+func (a *app) finish(command string, found output, err error) int {
 	status := cli.Status(err)
 	if found != nil && (err == nil || status == cli.ExitUnavailable) {
 		// What could not be looked at does not hide what was found.
@@ -147,16 +147,16 @@ func (a *app) printed(err error, status int) int {
 // worse is the status that tells more: a pair that is not direct, then what is
 // unknown.
 func worse(x, y int) int {
-	for _, status := range []int{cli.ExitFailed, cli.ExitUnavailable} {
+	for _, status := range []int{statusBad, statusUnknown} {
 		if x == status || y == status {
 			return status
 		}
 	}
-	return cli.ExitOK
+	return statusGood
 }
 
 // action makes a RunE of a function that finds something.
-func (a *app) action(command string, find func(*machine.Machine, []drivers.GPU, []drivers.NIC) (result, error)) func(*cobra.Command, []string) error {
+func (a *app) action(command string, find func(*machine.Machine, []drivers.GPU, []drivers.NIC) (output, error)) func(*cobra.Command, []string) error {
 	return func(*cobra.Command, []string) error {
 		a.reached = true
 		a.json = a.json || a.format == "json"
@@ -166,7 +166,7 @@ func (a *app) action(command string, find func(*machine.Machine, []drivers.GPU, 
 }
 
 // end prints what was found, and keeps the status.
-func (a *app) end(command string, found result, err error) error {
+func (a *app) end(command string, found output, err error) error {
 	if a.toFile() && formats[a.format] == nil {
 		to := a.stdout
 		var b bytes.Buffer
@@ -184,7 +184,7 @@ func (a *app) end(command string, found result, err error) error {
 }
 
 // look finds the devices that were asked for.
-func (a *app) look(find func(*machine.Machine, []drivers.GPU, []drivers.NIC) (result, error)) (result, error) {
+func (a *app) look(find func(*machine.Machine, []drivers.GPU, []drivers.NIC) (output, error)) (output, error) {
 	if a.source.Proc != "" && a.source.Sys == "" && a.source.Root == "" {
 		return nil, &cli.UsageError{Err: errors.New("--proc needs --sysfs beside it: both are of one machine, and without it sysfs would be this machine's")}
 	}
@@ -443,3 +443,6 @@ Exit status: 0, or 2 if nothing could be read, 3 without GPU or NIC.`,
 	root.AddCommand(draw)
 	return root
 }
+
+// style is how text for people is written.
+func (a *app) style() style { return style{colors{a.color, a.mark}, a.verbose} }

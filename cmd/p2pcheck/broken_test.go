@@ -95,7 +95,7 @@ func (v *victim) look() (worst map[string]string, direct map[string]bool, status
 	a := &app{stdout: &out, stderr: &stderr, source: machine.Source{Root: v.dir}}
 	found, unread := a.look(a.check)
 	status = a.finish("check", found, unread)
-	r, ok := found.(checkResult)
+	r, ok := found.(checkOutput)
 	if !ok {
 		return nil, nil, status, errors.Join(unread, errors.New("no result"))
 	}

@@ -105,7 +105,7 @@ func TestCausesNamePairs(t *testing.T) {
 			r.Causes = append(r.Causes, cause{Result: "fail", What: "pairs: x", Nodes: c.nodes, Scope: of(n), Remedy: mend})
 		}
 		var b strings.Builder
-		causesText(&b, &app{}, r.together(), "fail", map[remedy]bool{})
+		causesText(&b, style{}, r.together(), "fail", map[remedy]bool{})
 		if !strings.HasSuffix(b.String(), "  change: mend it\n"+c.want) {
 			t.Errorf("%v: %s", c.pairs, b.String())
 		}
@@ -134,7 +134,7 @@ func TestCausesNamePairs(t *testing.T) {
 			r.Causes = append(r.Causes, x)
 		}
 		var b strings.Builder
-		causesText(&b, &app{}, r.together(), "fail", map[remedy]bool{})
+		causesText(&b, style{}, r.together(), "fail", map[remedy]bool{})
 		if !strings.HasSuffix(b.String(), c.want) {
 			t.Errorf("want %q: %s", c.want, b.String())
 		}
@@ -143,11 +143,6 @@ func TestCausesNamePairs(t *testing.T) {
 
 // No heading says the same twice.
 func TestHeadingsOfPairs(t *testing.T) {
-	for outcome, want := range map[string]string{"unknown": "what becomes of them is not known", "staged": "the NIC gets system memory (STAGED)"} {
-		if got := (pair{Outcome: outcome}).became(); got != want {
-			t.Errorf("%s: %s", outcome, got)
-		}
-	}
 	dir := t.TempDir()
 	r := command("report", saved(t, dir, "server", machineTree(server+others, "0x1d")))
 	for _, want := range []string{"\nFAIL     pairs: the NIC gets system memory (STAGED)\n", "\nFAIL     pairs: the registration fails (REFUSED with EOPNOTSUPP by uverbs)\n", "\nUNKNOWN  pairs: what becomes of them is not known\n"} {

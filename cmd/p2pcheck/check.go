@@ -4,7 +4,10 @@ package main
 
 import (
 	"errors"
+	"io"
 	"slices"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 	"github.com/gpurdma/gpurdma/internal/errno"
@@ -17,7 +20,7 @@ import (
 	"github.com/gpurdma/gpurdma/placement"
 )
 
-// machine is what decides for all pairs.
+// host is what decides for all pairs of a machine.
 type host struct {
 	Kernel     string           `json:"kernel"`
 	P2PDMA     placement.Answer `json:"p2pdma"`
@@ -79,20 +82,20 @@ type remedy struct {
 }
 
 type pair struct {
-	GPU      string     `json:"gpu"`
-	NIC      string     `json:"nic"`
-	Outcome  string     `json:"outcome"`
-	Counts   bool       `json:"counts"`
-	Errno    *cli.Errno `json:"errno,omitempty"`
-	Stage    string     `json:"stage,omitempty"`
-	Address  string     `json:"address"`
-	Decision decision   `json:"decision"`
-	NCCL     string     `json:"nccl"`
-	NVML     string     `json:"nvml"`
-	Why      []string   `json:"why"`
-	Notes    []string   `json:"notes"`
-	Remedy   *remedy    `json:"remedy"`
-	Proof    *proof     `json:"proof"`
+	GPU      string    `json:"gpu"`
+	NIC      string    `json:"nic"`
+	Outcome  string    `json:"outcome"`
+	Counts   bool      `json:"counts"`
+	Errno    *numbered `json:"errno,omitempty"`
+	Stage    string    `json:"stage,omitempty"`
+	Address  string    `json:"address"`
+	Decision decision  `json:"decision"`
+	NCCL     string    `json:"nccl"`
+	NVML     string    `json:"nvml"`
+	Why      []string  `json:"why"`
+	Notes    []string  `json:"notes"`
+	Remedy   *remedy   `json:"remedy"`
+	Proof    *proof    `json:"proof"`
 }
 
 // summary counts the pairs that count.
@@ -122,10 +125,10 @@ type checkResult struct {
 	// Uncompared are the checks of which one of the two says nothing.
 	Uncompared int `json:"uncompared,omitempty"`
 
-	// Of the run that a file has, for not all is in the result: its status and
-	// its errors.
-	ran  int
-	said []string
+	// Ran and Said are the status and the errors of the run that a file has: not all of
+	// them are in the result.
+	Ran  int      `json:"-"`
+	Said []string `json:"-"`
 }
 
 // process is the one that --pid names.
@@ -147,46 +150,33 @@ func hostOf(m *machine.Machine) host {
 
 // check predicts for all pairs, proves them if that was asked for, and carries
 // out the checks.
-func (a *app) check(m *machine.Machine, gpus []drivers.GPU, nics []drivers.NIC) (result, error) {
+func (a *app) check(m *machine.Machine, gpus []drivers.GPU, nics []drivers.NIC) (output, error) {
 	if !a.proving {
 		return a.checkAnd(nil, m, gpus, nics)
 	}
 	return a.checkAnd(a.prove, m, gpus, nics)
 }
 
-func (a *app) checkAnd(prove func(*machine.Machine, []p2p.Pair) (*liveRun, error), m *machine.Machine, gpus []drivers.GPU, nics []drivers.NIC) (result, error) {
-	r := checkResult{Machine: hostOf(m), Process: processOf(m), GPUs: []gpu{}, NICs: []nic{}, Pairs: []pair{}}
+func (a *app) checkAnd(prove func(*machine.Machine, []p2p.Pair) (*liveRun, error), m *machine.Machine, gpus []drivers.GPU, nics []drivers.NIC) (output, error) {
 	var pairs []p2p.Pair
 	for _, g := range gpus {
-		r.GPUs = append(r.GPUs, gpuOf(m, g))
 		for _, n := range nics {
 			pairs = append(pairs, p2p.Judge(m, g, n))
 		}
 	}
 	p2p.Combine(m, pairs)
-	for _, whole := range pairs {
-		p := pairOf(whole)
-		r.Pairs = append(r.Pairs, p)
-		r.Summary.add(p)
-	}
-	for _, n := range nics {
-		r.NICs = append(r.NICs, nicOf(m, n))
-	}
+	r := newResult(m, gpus, nics, pairs)
 	var unproven error
 	if prove != nil {
-		r.Live, unproven = prove(m, pairs)
-		for i, p := range pairs {
-			r.Pairs[i].Proof = proofOf(p)
-			r.Live.add(r.Pairs[i])
-		}
+		var live *liveRun
+		live, unproven = prove(m, pairs)
+		r.addProofs(live, pairs)
 	}
 	subject := check.Subject{GPUs: gpus, NICs: nics, Pairs: pairs, Skip: a.skip}
 	if here(a.source) {
 		subject.Live = a.live
 	}
-	r.Checks = findingsOf(checks.Run(m, subject))
-	r.Tally = tallyOf(r.Checks)
-	r.Drift = []drift{}
+	r.addFindings(checks.Run(m, subject))
 	if a.baseline != "" {
 		before, err := readResult(a.baseline)
 		if err != nil {
@@ -195,17 +185,25 @@ func (a *app) checkAnd(prove func(*machine.Machine, []p2p.Pair) (*liveRun, error
 		r.Baseline = a.baseline
 		r.Drift, r.Uncompared = drifted(before, r)
 	}
-	return r, errors.Join(nothing(gpus, nics), unproven)
+	return checkOutput(r), errors.Join(nothing(gpus, nics), unproven)
 }
 
-// nothing says what is missing to make a pair.
-func nothing(gpus []drivers.GPU, nics []drivers.NIC) error {
-	var errs []error
+// missing says which devices a pair needs and the machine does not have.
+func missing(gpus []drivers.GPU, nics []drivers.NIC) (out []string) {
 	if len(gpus) == 0 {
-		errs = append(errs, &cli.Unavailable{Err: errors.New("no GPU was found")})
+		out = append(out, "no GPU was found")
 	}
 	if len(nics) == 0 {
-		errs = append(errs, &cli.Unavailable{Err: errors.New("no RDMA device was found")})
+		out = append(out, "no RDMA device was found")
+	}
+	return out
+}
+
+// nothing is the error of a machine that lacks GPUs or NICs.
+func nothing(gpus []drivers.GPU, nics []drivers.NIC) error {
+	var errs []error
+	for _, what := range missing(gpus, nics) {
+		errs = append(errs, &cli.Unavailable{Err: errors.New(what)})
 	}
 	return errors.Join(errs...)
 }
@@ -256,7 +254,7 @@ func pairOf(p p2p.Pair) pair {
 		Why: list(p.Prediction.Why), Notes: list(p.Prediction.Notes),
 	}
 	if e := p.Prediction.Errno; e != 0 {
-		out.Errno = &cli.Errno{Name: errno.Name(e), Number: int(e)}
+		out.Errno = numberedOf(e)
 	}
 	if p.Remedy != nil {
 		out.Remedy = (*remedy)(p.Remedy)
@@ -296,7 +294,8 @@ func (s *summary) add(p pair) {
 	}
 }
 
-func (r checkResult) status() int { return worse(r.ran, r.found()) }
+// status is the exit status of a run that found this.
+func (r checkResult) status() int { return worse(r.Ran, r.found()) }
 
 // found is the status of what was found.
 func (r checkResult) found() int {
@@ -307,9 +306,70 @@ func (r checkResult) found() int {
 	}
 	switch {
 	case s.Staged+s.Refused > 0 || slices.ContainsFunc(r.Drift, drift.worse) || r.broken():
-		return cli.ExitFailed
+		return statusBad
 	case r.Tally.Fail == 0 && (s.Unknown > 0 || s.Direct == 0):
-		return cli.ExitUnavailable
+		return statusUnknown
 	}
 	return r.Tally.status()
+}
+
+// newResult has the devices and the pairs of a machine. The pairs are in the order of
+// the GPUs, then of the NICs.
+func newResult(m *machine.Machine, gpus []drivers.GPU, nics []drivers.NIC, pairs []p2p.Pair) checkResult {
+	r := checkResult{Machine: hostOf(m), Process: processOf(m), GPUs: []gpu{}, NICs: []nic{}, Pairs: []pair{}, Checks: []finding{}, Drift: []drift{}}
+	for _, g := range gpus {
+		r.GPUs = append(r.GPUs, gpuOf(m, g))
+	}
+	for _, n := range nics {
+		r.NICs = append(r.NICs, nicOf(m, n))
+	}
+	for _, whole := range pairs {
+		p := pairOf(whole)
+		r.Pairs = append(r.Pairs, p)
+		r.Summary.add(p)
+	}
+	return r
+}
+
+// addProofs adds what was proven of the pairs that newResult took.
+func (r *checkResult) addProofs(live *liveRun, pairs []p2p.Pair) {
+	r.Live = live
+	for i, p := range pairs {
+		r.Pairs[i].Proof = proofOf(p)
+		r.Live.add(r.Pairs[i])
+	}
+}
+
+// addFindings adds what the checks found.
+func (r *checkResult) addFindings(all []check.Finding) {
+	r.Checks = findingsOf(all)
+	r.Tally = tallyOf(r.Checks)
+}
+
+// numbered is an error number of the kernel with its name.
+type numbered struct {
+	Name   string `json:"name"`
+	Number int    `json:"number"`
+}
+
+func numberedOf(e unix.Errno) *numbered { return &numbered{Name: errno.Name(e), Number: int(e)} }
+
+// checkOutput is what check prints.
+type checkOutput checkResult
+
+func (c checkOutput) text(w io.Writer, a *app) error { return printText(w, a.style(), checkResult(c)) }
+
+func (c checkOutput) status() int { return checkResult(c).status() }
+
+// Statuses of a run. They are the exit statuses of command p2pcheck.
+const (
+	statusGood    = 0 // all pairs are direct, and no check fails
+	statusBad     = 1 // a pair is not direct, or a check fails
+	statusUnread  = 2 // nothing could be read
+	statusUnknown = 3 // nothing is bad, and something is not known
+)
+
+// anOutcome reports that a pair can have this outcome.
+func anOutcome(name string) bool {
+	return slices.ContainsFunc([]drivers.Outcome{drivers.Direct, drivers.Staged, drivers.Refused, drivers.OutcomeUnknown}, func(o drivers.Outcome) bool { return o.String() == name })
 }

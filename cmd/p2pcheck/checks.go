@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 	"github.com/gpurdma/gpurdma/p2p/check"
 )
 
@@ -89,9 +88,9 @@ func tallyOf(all []finding) tally {
 		hides[f.ID] = hides[f.ID] || f.Result == "unknown" && f.Decides
 	}
 	var t tally
-	for id, result := range worstOf(all) {
-		*[]*int{&t.Fail, &t.Unknown, &t.Warn, &t.Pass, &t.Skip}[slices.Index(ranks, result)]++
-		if hides[id] && result != "fail" {
+	for id, worst := range worstOf(all) {
+		*[]*int{&t.Fail, &t.Unknown, &t.Warn, &t.Pass, &t.Skip}[slices.Index(ranks, worst)]++
+		if hides[id] && worst != "fail" {
 			t.Hidden++
 		}
 	}
@@ -103,11 +102,11 @@ func tallyOf(all []finding) tally {
 func (t tally) status() int {
 	switch {
 	case t.Fail > 0:
-		return cli.ExitFailed
+		return statusBad
 	case t.Hidden > 0:
-		return cli.ExitUnavailable
+		return statusUnknown
 	}
-	return cli.ExitOK
+	return statusGood
 }
 
 func (t tally) String() string {
@@ -118,25 +117,25 @@ var resultColors = map[string]string{"fail": "31", "unknown": "33", "warn": "33"
 
 // checksText tells what the checks found: the worst first, what passes only if
 // it is asked for.
-func (r checkResult) checksText(b *strings.Builder, a *app, told map[remedy]bool) {
-	for _, result := range ranks {
+func checksText(b *strings.Builder, s style, r checkResult, told map[remedy]bool) {
+	for _, rank := range ranks {
 		var blocks [][]finding
 		for _, f := range r.Checks {
-			quiet := r.told(f) || result == "pass" || result == "skip" || result == "unknown" && !f.Decides
-			if !a.verbose {
-				f, quiet = r.withTwin(f, quiet)
+			quiet := r.told(f) || rank == "pass" || rank == "skip" || rank == "unknown" && !f.Decides
+			if !s.verbose {
+				f, quiet = withTwin(r.Checks, f, quiet)
 			}
-			if f.Result != result || quiet && !a.verbose {
+			if f.Result != rank || quiet && !s.verbose {
 				continue
 			}
 			i := slices.IndexFunc(blocks, func(block []finding) bool { return block[0].like(f) })
-			if i < 0 || a.verbose {
+			if i < 0 || s.verbose {
 				i, blocks = len(blocks), append(blocks, nil)
 			}
 			blocks[i] = added(blocks[i], f)
 		}
 		for _, block := range blocks {
-			findingsText(b, a, block, told)
+			findingsText(b, s, block, told)
 		}
 	}
 }
@@ -146,9 +145,9 @@ func (r checkResult) checksText(b *strings.Builder, a *app, told map[remedy]bool
 var twins = [2]string{"P2P-DIST", "PCIE-NUMA"}
 
 // withTwin tells findings of twins on the same devices once, under both IDs.
-func (r checkResult) withTwin(f finding, quiet bool) (finding, bool) {
+func withTwin(all []finding, f finding, quiet bool) (finding, bool) {
 	i := slices.Index(twins[:], f.ID)
-	if i < 0 || !slices.ContainsFunc(r.Checks, func(g finding) bool {
+	if i < 0 || !slices.ContainsFunc(all, func(g finding) bool {
 		return g.ID == twins[1-i] && g.Result == f.Result && slices.Equal(g.Scope, f.Scope)
 	}) {
 		return f, quiet
@@ -163,12 +162,12 @@ func (f finding) ofPairs() bool {
 }
 
 // tallyText counts what checksText has to tell.
-func (r checkResult) tallyText(a *app) string {
+func tallyText(r checkResult, verbose bool) string {
 	text := r.Tally.String()
 	if r.Summary.all() == 0 {
-		text += "; " + r.noPair()
+		text += "; " + noPair(r)
 	}
-	if a.verbose {
+	if verbose {
 		return text
 	}
 	untold := tallyOf(slices.DeleteFunc(slices.Clone(r.Checks), r.told))
@@ -219,31 +218,31 @@ func added(block []finding, f finding) []finding {
 	return block
 }
 
-// line is what was read, and of what.
-func (f finding) line(all bool) string {
-	if s := scope(f.Scope, all); s != "" {
-		return s + ": " + f.Read
+// findingLine is what was read, and of what.
+func findingLine(f finding, all bool) string {
+	if of := scope(f.Scope, all); of != "" {
+		return of + ": " + f.Read
 	}
 	return f.Read
 }
 
 // findingsText tells findings that are like one another. Of those whose reading
 // differs in places only the first few are told.
-func findingsText(b *strings.Builder, a *app, block []finding, told map[remedy]bool) {
+func findingsText(b *strings.Builder, s style, block []finding, told map[remedy]bool) {
 	f := block[0]
 	long := f.Result == "fail" || f.Result == "warn" || f.Result == "unknown"
 	if long {
 		b.WriteString("\n")
 	}
-	fmt.Fprintf(b, "%s  %s: %s\n", a.paint(resultColors[f.Result], fmt.Sprintf("%-7s", strings.ToUpper(f.Result))), f.ID, f.Title)
+	fmt.Fprintf(b, "%s  %s: %s\n", s.paint(resultColors[f.Result], fmt.Sprintf("%-7s", strings.ToUpper(f.Result))), f.ID, f.Title)
 	kinds := map[string]int{}
 	more := 0
 	for _, g := range block {
-		if kinds[kindOf(g.Read)]++; kinds[kindOf(g.Read)] > shownPairs && !a.verbose {
+		if kinds[kindOf(g.Read)]++; kinds[kindOf(g.Read)] > shownPairs && !s.verbose {
 			more++
 			continue
 		}
-		fmt.Fprintf(b, "  %s\n", g.line(a.verbose))
+		fmt.Fprintf(b, "  %s\n", findingLine(g, s.verbose))
 	}
 	if more > 0 {
 		fmt.Fprintf(b, "  and %d more like that; -v has all\n", more)
@@ -254,11 +253,11 @@ func findingsText(b *strings.Builder, a *app, block []finding, told map[remedy]b
 	if f.Expected != "" {
 		fmt.Fprintf(b, "  expected: %s\n", f.Expected)
 	}
-	if a.verbose && len(f.Where) > 0 {
+	if s.verbose && len(f.Where) > 0 {
 		fmt.Fprintf(b, "  where: %s\n", strings.Join(f.Where, " "))
 	}
 	if f.Remedy != nil {
-		(&remedy{Change: f.Remedy.Change, Command: f.Remedy.Command, Weakens: f.Remedy.Weakens}).text(b, told)
+		remedyText(b, &remedy{Change: f.Remedy.Change, Command: f.Remedy.Command, Weakens: f.Remedy.Weakens}, told)
 	}
 }
 

@@ -6,8 +6,9 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/gpurdma/gpurdma/p2p/drivers"
 	"github.com/spf13/cobra"
+
+	"github.com/gpurdma/gpurdma/p2p/drivers"
 )
 
 // completeFlags lets the shell complete what names a device of this machine, a

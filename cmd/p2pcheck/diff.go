@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
+	"github.com/gpurdma/gpurdma/internal/human"
 )
 
 // drift is one thing that was otherwise.
@@ -85,7 +87,7 @@ worse and something is not known any more.`,
 func (r diffResult) text(w io.Writer, a *app) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n", driftHead(r.Drift))
-	driftText(&b, a, r.Drift)
+	driftText(&b, a.style(), r.Drift)
 	uncomparedText(&b, r.Uncompared)
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -105,7 +107,7 @@ func driftHead(all []drift) string {
 			of = append(of, fmt.Sprintf("%d %s", n, change))
 		}
 	}
-	text := plural(len(all), "difference")
+	text := human.Plural(len(all), "difference")
 	if len(of) > 0 {
 		text += ": " + strings.Join(of, ", ")
 	}
@@ -115,28 +117,20 @@ func driftHead(all []drift) string {
 // uncomparedText says how much a comparison leaves out.
 func uncomparedText(b *strings.Builder, n int) {
 	if n > 0 {
-		fmt.Fprintf(b, "  %s not compared: one of the two runs did not carry them out, or they do not apply to it\n", plural(n, "check"))
+		fmt.Fprintf(b, "  %s not compared: one of the two runs did not carry them out, or they do not apply to it\n", human.Plural(n, "check"))
 	}
 }
 
-func driftText(b *strings.Builder, a *app, all []drift) {
+func driftText(b *strings.Builder, s style, all []drift) {
 	for _, d := range all {
-		fmt.Fprintf(b, "  %s  %s %s: %s, was %s\n", a.paint(changeColors[d.Change], fmt.Sprintf("%-7s", d.Change)), d.What, d.Name, orAbsent(d.After), orAbsent(d.Before))
+		fmt.Fprintf(b, "  %s  %s\n", s.paint(changeColors[d.Change], fmt.Sprintf("%-7s", d.Change)), d.difference())
 	}
 }
 
-func orAbsent(s string) string {
-	if s == "" {
-		return "not there"
-	}
-	return s
-}
-
-func plural(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
+// difference says what differs, how it is, and how it was.
+func (d drift) difference() string {
+	there := func(value string) string { return cmp.Or(value, "not there") }
+	return fmt.Sprintf("%s %s: %s, was %s", d.What, d.Name, there(d.After), there(d.Before))
 }
 
 // resultLimit is more than any run prints.
@@ -184,16 +178,16 @@ func resultOf(name string) (checkResult, error) {
 		return r, fmt.Errorf("%s is of a run that found nothing", name)
 	}
 	for _, p := range d.Result.Pairs {
-		if !slices.ContainsFunc(looks, func(l look) bool { return l.outcome.String() == p.Outcome }) {
+		if !anOutcome(p.Outcome) {
 			return r, fmt.Errorf("%s: a pair with the outcome %q", name, p.Outcome)
 		}
-		if p.Proof != nil && !slices.ContainsFunc(looks, func(l look) bool { return l.outcome.String() == p.Proof.Outcome }) {
+		if p.Proof != nil && !anOutcome(p.Proof.Outcome) {
 			return r, fmt.Errorf("%s: a proof with the outcome %q", name, p.Proof.Outcome)
 		}
 	}
-	d.Result.ran = d.Status
+	d.Result.Ran = d.Status
 	for _, e := range d.Errors {
-		d.Result.said = append(d.Result.said, e.Message)
+		d.Result.Said = append(d.Result.Said, e.Message)
 	}
 	return *d.Result, nil
 }

@@ -14,7 +14,7 @@ import (
 // docs/p2pcheck.md names every field that --json can print, but for those of
 // wrong bytes, of which this command looks at none.
 func TestEveryFieldIsDocumented(t *testing.T) {
-	names := fields.Names(cli.Document{}, checkResult{}, topoResult{}, explainResult{}, diffResult{}, reportResult{}, snapshotResult{})
+	names := fields.Names(cli.Document{}, checkResult{}, topology{}, explainResult{}, diffResult{}, reportResult{}, snapshotResult{})
 	if len(names) < 50 {
 		t.Errorf("only %d fields were found", len(names))
 	}

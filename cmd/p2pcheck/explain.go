@@ -104,7 +104,7 @@ func (r explainResult) text(w io.Writer, _ *app) error {
 		}
 		fmt.Fprintf(&b, "  at worst: %s\n", e.Worst)
 		if e.Remedy != nil {
-			(&remedy{Change: e.Remedy.Change, Command: e.Remedy.Command, Weakens: e.Remedy.Weakens}).text(&b, nil)
+			remedyText(&b, &remedy{Change: e.Remedy.Change, Command: e.Remedy.Command, Weakens: e.Remedy.Weakens}, nil)
 		}
 		fmt.Fprintf(&b, "  see: %s\n", e.Ref)
 	}

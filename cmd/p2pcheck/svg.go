@@ -28,8 +28,8 @@ var fills = map[string]string{
 	"direct": "#9fd98a", "staged": "#f2a48f", "refused": "#f2a48f", "unknown": "#f5dd8a",
 }
 
-// svg draws the tree, and the pairs below it.
-func (r topoResult) svg(w io.Writer, all bool) error {
+// drawSVG draws the tree, and the pairs below it.
+func (r topology) drawSVG(w io.Writer, all bool) error {
 	var b strings.Builder
 	y, widest := svgMargin, 0.0
 	bus := ""
@@ -80,7 +80,7 @@ func (r topoResult) svg(w io.Writer, all bool) error {
 			p := r.Pairs[next]
 			next++
 			x := svgMargin + svgLabel + i*svgCell
-			text, fill := predictedCell(p.pair).text, fills["other"]
+			text, fill := predictedText(p.pair), fills["other"]
 			if p.Counts {
 				fill = fills[p.Outcome]
 			}
@@ -103,7 +103,7 @@ func (r topoResult) svg(w io.Writer, all bool) error {
 
 // slow are the functions whose links keep a pair from what the links of its ends
 // could carry.
-func (r topoResult) slow() map[machine.Addr]bool {
+func (r topology) slow() map[machine.Addr]bool {
 	out := map[machine.Addr]bool{}
 	for _, p := range r.Pairs {
 		if p.Counts && p.Way != nil && p.Way.BytesPerS < p.Way.EndsBytesPerS {
@@ -122,7 +122,7 @@ func stroke(odd bool) string {
 }
 
 // ends are the names of rows and columns of the pairs.
-func (r topoResult) ends() (gpus, nics []string) {
+func (r topology) ends() (gpus, nics []string) {
 	for _, p := range r.Pairs {
 		if len(gpus) == 0 || gpus[len(gpus)-1] != p.GPU {
 			gpus = append(gpus, p.GPU)

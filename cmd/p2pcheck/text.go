@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gpurdma/gpurdma/internal/human"
 	"github.com/gpurdma/gpurdma/p2p/drivers"
 )
 
@@ -30,49 +31,62 @@ func lookOf(outcome string) look {
 	return looks[i]
 }
 
-func (a *app) paint(color, text string) string {
-	if !a.color || color == "" {
+// style is how text is written.
+type style struct {
+	colors
+	verbose bool // all pairs, reasons, notes and checks
+}
+
+// colors are those of a terminal.
+type colors struct {
+	on   bool
+	mark string // behind the ESC of each, for printable
+}
+
+// paint returns text in a color.
+func (c colors) paint(color, text string) string {
+	if !c.on || color == "" {
 		return text
 	}
-	esc := "\x1b" + a.mark
+	esc := "\x1b" + c.mark
 	return esc + "[" + color + "m" + text + esc + "[0m"
 }
 
 // text is the matrix, then the reasons, the worst first.
-func (r checkResult) text(w io.Writer, a *app) error {
+func printText(w io.Writer, s style, r checkResult) error {
 	var b strings.Builder
 	fmt.Fprintln(&b, r.Machine)
 	if r.Process != nil {
 		fmt.Fprintf(&b, "%v: limits, capabilities, control group, /dev/shm and environment are its own\n", r.Process)
 	}
-	r.contradictions(&b, a)
+	contradictions(&b, s, r)
 	if len(r.Pairs) > 0 {
 		b.WriteString("\n")
-		r.matrix(&b, a, predictedCell)
+		matrix(&b, s, r, predictedCell)
 		if slices.ContainsFunc(r.Pairs, pair.overRoot) {
 			fmt.Fprintf(&b, "%s %s\n", rootMark, rootLegend)
 		}
 	}
 	told := map[remedy]bool{}
 	for _, l := range looks {
-		if l.outcome != drivers.Direct || a.verbose {
-			r.reasons(&b, a, l, told)
+		if l.outcome != drivers.Direct || s.verbose {
+			reasons(&b, s, r, l, told)
 		}
 	}
 	if r.Summary.all() == 0 {
-		r.noPairText(&b)
+		noPairText(&b, r)
 	} else {
 		fmt.Fprintf(&b, "\n%s\n", r.Summary)
 	}
-	r.liveText(&b, a)
+	liveText(&b, s, r)
 	if r.Baseline != "" {
 		fmt.Fprintf(&b, "\nSince %s: %s\n", r.Baseline, driftHead(r.Drift))
-		driftText(&b, a, r.Drift)
+		driftText(&b, s, r.Drift)
 		uncomparedText(&b, r.Uncompared)
 	}
-	r.checksText(&b, a, told)
+	checksText(&b, s, r, told)
 	if len(r.Checks) > 0 {
-		fmt.Fprintf(&b, "\n%s\n", r.tallyText(a))
+		fmt.Fprintf(&b, "\n%s\n", tallyText(r, s.verbose))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -94,7 +108,7 @@ func (p process) String() string {
 }
 
 func (s summary) String() string {
-	text := fmt.Sprintf("%s: %d direct, %d staged, %d refused, %d unknown", plural(s.all(), "pair"), s.Direct, s.Staged, s.Refused, s.Unknown)
+	text := fmt.Sprintf("%s: %d direct, %d staged, %d refused, %d unknown", human.Plural(s.all(), "pair"), s.Direct, s.Staged, s.Refused, s.Unknown)
 	if s.Outside > 0 {
 		text += fmt.Sprintf("; %d of devices without memory of their own, which do not count", s.Outside)
 	}
@@ -102,7 +116,7 @@ func (s summary) String() string {
 }
 
 // noPair says why there is no pair that counts.
-func (r checkResult) noPair() string {
+func noPair(r checkResult) string {
 	var missing []string
 	switch {
 	case len(r.GPUs) == 0:
@@ -118,8 +132,8 @@ func (r checkResult) noPair() string {
 
 // noPairText says that nothing was predicted, and which devices there are: what
 // passes says little then.
-func (r checkResult) noPairText(b *strings.Builder) {
-	fmt.Fprintf(b, "\n%s\n", r.noPair())
+func noPairText(b *strings.Builder, r checkResult) {
+	fmt.Fprintf(b, "\n%s\n", noPair(r))
 	var gpus, nics []string
 	for _, g := range r.GPUs {
 		gpus = append(gpus, strings.TrimSpace(g.Name+" "+label(g)))
@@ -155,6 +169,9 @@ func predictedCell(p pair) cell {
 	return cell{strings.TrimSpace(l.word + " " + p.NCCL), l.color}
 }
 
+// predictedText is a pair in the matrix, without colour.
+func predictedText(p pair) string { return predictedCell(p).text }
+
 // rootMark is of a pair that is direct, and whose traffic goes over the root all the
 // same. It takes the place of a space.
 const (
@@ -170,12 +187,12 @@ func (p pair) overRoot() bool {
 const screen = 100
 
 // matrix has a row for each GPU and a column for each NIC.
-func (r checkResult) matrix(b *strings.Builder, a *app, of func(pair) cell) {
+func matrix(b *strings.Builder, s style, r checkResult, of func(pair) cell) {
 	head := []cell{{"GPU", ""}}
 	for _, n := range r.NICs {
 		head = append(head, cell{n.Name, ""})
 	}
-	rows, short := [][]cell{head}, r.shortNames()
+	rows, short := [][]cell{head}, shortNames(r.GPUs)
 	next := 0
 	for _, g := range r.GPUs {
 		row := []cell{{strings.TrimSpace(g.Name + " " + label(g)), ""}}
@@ -195,7 +212,7 @@ func (r checkResult) matrix(b *strings.Builder, a *app, of func(pair) cell) {
 	}
 	for _, row := range rows {
 		for i, c := range row {
-			b.WriteString(a.paint(c.color, c.text))
+			b.WriteString(s.paint(c.color, c.text))
 			if i < len(row)-1 {
 				b.WriteString(strings.Repeat(" ", wide[i]-len(c.text)+gap))
 			}
@@ -207,17 +224,17 @@ func (r checkResult) matrix(b *strings.Builder, a *app, of func(pair) cell) {
 // shortNames are the first column of a matrix that is drawn closer together: PCI
 // addresses as lspci has them, and the driver of the first GPU in the head for all
 // that have it.
-func (r checkResult) shortNames() []string {
-	if len(r.GPUs) == 0 {
+func shortNames(gpus []gpu) []string {
+	if len(gpus) == 0 {
 		return nil
 	}
 	domain := "0000:"
-	if slices.ContainsFunc(r.GPUs, func(g gpu) bool { return g.PCI != nil && !strings.HasPrefix(g.Name, domain) }) {
+	if slices.ContainsFunc(gpus, func(g gpu) bool { return g.PCI != nil && !strings.HasPrefix(g.Name, domain) }) {
 		domain = ""
 	}
-	driver := label(r.GPUs[0])
+	driver := label(gpus[0])
 	out := []string{strings.TrimSpace("GPU " + driver)}
-	for _, g := range r.GPUs {
+	for _, g := range gpus {
 		name := strings.TrimPrefix(g.Name, domain)
 		if l := label(g); l != driver {
 			name = strings.TrimSpace(name + " " + l)
@@ -276,23 +293,23 @@ const shownPairs = 4
 
 // reasons tells the pairs of one outcome. Those that have reasons and remedy in
 // common are told together.
-func (r checkResult) reasons(b *strings.Builder, a *app, l look, told map[remedy]bool) {
+func reasons(b *strings.Builder, s style, r checkResult, l look, told map[remedy]bool) {
 	pairs := slices.DeleteFunc(slices.Clone(r.Pairs), func(p pair) bool {
-		return p.Outcome != l.outcome.String() || !p.Counts && !a.verbose
+		return p.Outcome != l.outcome.String() || !p.Counts && !s.verbose
 	})
-	for _, group := range grouped(pairs, a.verbose) {
+	for _, group := range grouped(pairs, s.verbose) {
 		ids := ""
 		if of := r.toldOf(group); len(of) > 0 {
 			ids = " (" + strings.Join(of, ", ") + ")"
 		}
-		fmt.Fprintf(b, "\n%s  %s%s\n", a.paint(l.color, l.headline(group[0])), names(group, a.verbose), ids)
-		whyText(b, group, a.verbose)
-		if a.verbose {
+		fmt.Fprintf(b, "\n%s  %s%s\n", s.paint(l.color, l.headline(group[0])), names(group, s.verbose), ids)
+		whyText(b, group, s.verbose)
+		if s.verbose {
 			for _, note := range group[0].Notes {
 				fmt.Fprintf(b, "  note: %s\n", note)
 			}
 		}
-		remedyOf(group).text(b, told)
+		remedyText(b, remedyOf(group), told)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
+	"github.com/gpurdma/gpurdma/internal/human"
 	"github.com/gpurdma/gpurdma/p2p"
 	"github.com/gpurdma/gpurdma/p2p/drivers"
 	"github.com/gpurdma/gpurdma/p2p/machine"
@@ -78,18 +79,19 @@ type function struct {
 	Peer   *uint64        `json:"peer_memory"`
 }
 
-type topoResult struct {
+// topology is what topo shows.
+type topology struct {
 	Machine   host       `json:"machine"`
 	Functions []function `json:"functions"` // a bridge before what is below it
 	OffPCI    []string   `json:"off_pci"`
 	Pairs     []pairWay  `json:"pairs"`
-	empty     bool
-	missing   error // to make a pair
+	missing   []string   // to make a pair
 }
 
-// topo reads GPUs, NICs, NVMe controllers, and the bridges above them.
-func (a *app) topo(m *machine.Machine, gpus []drivers.GPU, nics []drivers.NIC) (result, error) {
-	r := topoResult{Machine: hostOf(m), Functions: []function{}, OffPCI: []string{}, Pairs: []pairWay{}, empty: len(gpus)+len(nics) == 0}
+// readTopology reads GPUs, NICs, the bridges above them, and, if disks is set, NVMe
+// controllers. It returns an error for each function that it could not read.
+func readTopology(m *machine.Machine, gpus []drivers.GPU, nics []drivers.NIC, disks bool) (topology, []error) {
+	r := topology{Machine: hostOf(m), Functions: []function{}, OffPCI: []string{}, Pairs: []pairWay{}, missing: missing(gpus, nics)}
 	seen := map[machine.Addr]*function{}
 	known := map[machine.Addr]machine.Function{}
 	var errs []error
@@ -100,7 +102,7 @@ func (a *app) topo(m *machine.Machine, gpus []drivers.GPU, nics []drivers.NIC) (
 		}
 		p, err := m.Function(a)
 		if err != nil {
-			errs = append(errs, &cli.Unavailable{Err: err})
+			errs = append(errs, err)
 			return nil
 		}
 		f := functionOf(m, p)
@@ -139,12 +141,12 @@ func (a *app) topo(m *machine.Machine, gpus []drivers.GPU, nics []drivers.NIC) (
 			r.Pairs = append(r.Pairs, pairWay{pairOf(p), wayOf(p2p.WayOf(m, p, again))})
 		}
 	}
-	if len(a.gpu)+len(a.nic) == 0 { // else it is these that somebody wants to see
-		disks, err := drivers.NVMes(m)
+	if disks {
+		found, err := drivers.NVMes(m)
 		if err != nil {
-			errs = append(errs, &cli.Unavailable{Err: err})
+			errs = append(errs, err)
 		}
-		for _, d := range disks {
+		for _, d := range found {
 			place(&d.PCI, "NVMe", d.Name)
 			if f := seen[d.PCI]; f != nil && d.CMBKnown {
 				f.CMB = &d.CMB
@@ -158,9 +160,30 @@ func (a *app) topo(m *machine.Machine, gpus []drivers.GPU, nics []drivers.NIC) (
 		r.Functions = append(r.Functions, *f)
 	}
 	slices.SortFunc(r.Functions, inTree)
-	r.missing = nothing(gpus, nics)
-	return r, errors.Join(append(errs, r.missing)...)
+	return r, errs
 }
+
+// topo reads what is to be drawn.
+func (a *app) topo(m *machine.Machine, gpus []drivers.GPU, nics []drivers.NIC) (output, error) {
+	// With --gpu or --nic only these devices are shown.
+	r, unread := readTopology(m, gpus, nics, len(a.gpu)+len(a.nic) == 0)
+	for i, err := range unread {
+		unread[i] = &cli.Unavailable{Err: err}
+	}
+	return topoOutput(r), errors.Join(append(unread, nothing(gpus, nics))...)
+}
+
+// topoOutput is what topo prints.
+type topoOutput topology
+
+func (t topoOutput) text(w io.Writer, a *app) error {
+	if a.svg {
+		return topology(t).drawSVG(w, a.verbose)
+	}
+	return topology(t).printTree(w, a.verbose)
+}
+
+func (t topoOutput) status() int { return topology(t).status() }
 
 // inTree orders functions so that what is below a bridge follows it.
 func inTree(x, y function) int {
@@ -221,17 +244,17 @@ func functionOf(m *machine.Machine, p machine.Function) function {
 	return f
 }
 
-func (r topoResult) status() int {
-	if r.empty {
-		return cli.ExitUnavailable
+// status is the exit status of a run that shows this: nothing is known of a machine
+// without GPU and NIC.
+func (r topology) status() int {
+	if len(r.missing) == 2 {
+		return statusUnknown
 	}
-	return cli.ExitOK
+	return statusGood
 }
 
-func (r topoResult) text(w io.Writer, a *app) error {
-	if a.svg {
-		return r.svg(w, a.verbose)
-	}
+// printTree writes the tree, then a table of the pairs.
+func (r topology) printTree(w io.Writer, verbose bool) error {
 	var b strings.Builder
 	fmt.Fprintln(&b, r.Machine)
 	bus := ""
@@ -240,13 +263,13 @@ func (r topoResult) text(w io.Writer, a *app) error {
 			bus = f.Bus
 			fmt.Fprintf(&b, "\n%s\n", bus)
 		}
-		fmt.Fprintf(&b, "%s%s\n", r.branch(i), f.line(a.verbose))
+		fmt.Fprintf(&b, "%s%s\n", r.branch(i), f.line(verbose))
 	}
 	if len(r.OffPCI) > 0 {
 		fmt.Fprintf(&b, "\non no PCI bus: %s\n", strings.Join(r.OffPCI, ", "))
 	}
-	if r.missing != nil {
-		fmt.Fprintf(&b, "\nno pair: %s\n", strings.ReplaceAll(r.missing.Error(), "\n", ", "))
+	if len(r.missing) > 0 {
+		fmt.Fprintf(&b, "\nno pair: %s\n", strings.Join(r.missing, ", "))
 	}
 	if _, err := io.WriteString(w, b.String()); err != nil || len(r.Pairs) == 0 {
 		return err
@@ -266,11 +289,11 @@ func (r topoResult) text(w io.Writer, a *app) error {
 	if _, err := fmt.Fprintln(w); err != nil {
 		return err
 	}
-	return cli.Table(w, rows)
+	return human.Table(w, rows)
 }
 
 // branch draws the lines that lead to function i.
-func (r topoResult) branch(i int) string {
+func (r topology) branch(i int) string {
 	f := r.Functions[i]
 	depth := len(f.path()) - 1
 	var b strings.Builder
@@ -292,7 +315,7 @@ func (r topoResult) branch(i int) string {
 
 // continues reports whether another function follows at a level, below the same
 // bridge as function i is.
-func (r topoResult) continues(i, level int) bool {
+func (r topology) continues(i, level int) bool {
 	way := r.Functions[i].path()[:level]
 	for _, f := range r.Functions[i+1:] {
 		other := f.path()

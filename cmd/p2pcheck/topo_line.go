@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gpurdma/gpurdma/cmd/internal/cli"
+	"github.com/gpurdma/gpurdma/internal/human"
 	"github.com/gpurdma/gpurdma/p2p/check/pciecheck"
 )
 
@@ -63,26 +63,21 @@ func (f function) iommu() string {
 func (f function) memory() string {
 	var parts []string
 	if f.CMB != nil && *f.CMB > 0 {
-		parts = append(parts, "CMB "+sized(*f.CMB))
+		parts = append(parts, "CMB "+human.Size(*f.CMB))
 	}
 	if f.Peer != nil {
-		parts = append(parts, sized(*f.Peer)+" for peers")
+		parts = append(parts, human.Size(*f.Peer)+" for peers")
 	}
 	return strings.Join(parts, ", ")
-}
-
-func sized(n uint64) string {
-	size := cli.Size(n)
-	return size.String()
 }
 
 // text has the size beside the largest one that the function offers, if that is
 // another.
 func (b bar) text(all bool) string {
-	text := fmt.Sprintf("BAR %d %s", b.Index, sized(b.Size))
+	text := fmt.Sprintf("BAR %d %s", b.Index, human.Size(b.Size))
 	switch {
 	case b.Largest != nil && *b.Largest > b.Size:
-		text += " of " + sized(*b.Largest)
+		text += " of " + human.Size(*b.Largest)
 	case b.Largest != nil && all:
 		text += ", the largest size"
 	}

@@ -75,7 +75,7 @@ func TestTopo(t *testing.T) {
 }
 
 func TestTopoJSON(t *testing.T) {
-	var d struct{ Result topoResult }
+	var d struct{ Result topology }
 	if err := json.Unmarshal([]byte(run(storage(), t, "topo", "--json", "--root", "ROOT").out), &d); err != nil {
 		t.Fatal(err)
 	}
