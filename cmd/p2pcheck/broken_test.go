@@ -18,6 +18,7 @@ import (
 	"github.com/gpurdma/gpurdma/internal/testenv"
 	"github.com/gpurdma/gpurdma/p2p/drivers"
 	"github.com/gpurdma/gpurdma/p2p/machine"
+	"github.com/gpurdma/gpurdma/p2p/result"
 )
 
 // victim is a machine with much that is wrong, as its snapshot unpacks: in memory,
@@ -101,7 +102,7 @@ func (v *victim) look() (worst map[string]string, direct map[string]bool, status
 	}
 	worst = map[string]string{}
 	for _, f := range r.Checks {
-		if was, there := worst[f.ID]; !there || slices.Index(ranks, f.Result) < slices.Index(ranks, was) {
+		if was, there := worst[f.ID]; !there || slices.Index(result.Ranks, f.Result) < slices.Index(result.Ranks, was) {
 			worst[f.ID] = f.Result
 		}
 	}

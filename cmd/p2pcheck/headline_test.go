@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/gpurdma/gpurdma/internal/testenv"
+	"github.com/gpurdma/gpurdma/p2p/result"
 )
 
 // listed are the checks that a line of nagios names, by result, and counted its
@@ -22,8 +23,8 @@ func listed(t *testing.T, line string) (ids map[string][]string, counted map[str
 	}
 	ids, counted = map[string][]string{}, map[string]int{}
 	for part := range strings.SplitSeq(text, "; ") {
-		if result, names, ok := strings.Cut(part, ": "); ok && slices.Contains(ranks, result) {
-			ids[result] = strings.Fields(names)
+		if rank, names, ok := strings.Cut(part, ": "); ok && slices.Contains(result.Ranks, rank) {
+			ids[rank] = strings.Fields(names)
 		}
 	}
 	for _, m := range regexp.MustCompile(`(\w+)=(\d+)`).FindAllStringSubmatch(data, -1) {

@@ -9,6 +9,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/gpurdma/gpurdma/internal/testenv"
+	"github.com/gpurdma/gpurdma/p2p/render"
+	"github.com/gpurdma/gpurdma/p2p/result"
 )
 
 // oneRedirects is a server of 8 GPUs and 8 NICs, one of whose four switches
@@ -54,7 +56,7 @@ func TestMatrixShowsWhatGoesOverTheRoot(t *testing.T) {
 		}
 	}
 	// In JSON it is the ports.
-	var d struct{ Result checkResult }
+	var d struct{ Result result.Run }
 	if err := json.Unmarshal([]byte(run(oneRedirects(), t, "--json", "--root", "ROOT").out), &d); err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +70,7 @@ func TestMatrixShowsWhatGoesOverTheRoot(t *testing.T) {
 		t.Errorf("%d pairs of the document go over the root, want 4", marked)
 	}
 	// The drawing has the mark and what it means, too.
-	if svg := run(oneRedirects(), t, "topo", "--svg", "--root", "ROOT").out; strings.Count(svg, ">direct^PIX</text>") != 4 || !strings.Contains(svg, ">"+rootMark+" "+rootLegend+"</text>") {
+	if svg := run(oneRedirects(), t, "topo", "--svg", "--root", "ROOT").out; strings.Count(svg, ">direct^PIX</text>") != 4 || !strings.Contains(svg, ">"+render.RootMark+" "+render.RootLegend+"</text>") {
 		t.Error(svg)
 	}
 }
@@ -77,7 +79,7 @@ func TestMatrixShowsWhatGoesOverTheRoot(t *testing.T) {
 func TestMatrixMarksNothingElse(t *testing.T) {
 	for name, tree := range map[string]testenv.Tree{"good": testenv.HGX(), "staged": redirecting(), "server": machineTree(server+others, "0x1d")} {
 		for _, args := range [][]string{{"--root", "ROOT"}, {"topo", "--svg", "--root", "ROOT"}} {
-			if r := run(tree, t, args...); strings.Contains(r.out, "direct^") || strings.Contains(r.out, rootLegend) {
+			if r := run(tree, t, args...); strings.Contains(r.out, "direct^") || strings.Contains(r.out, render.RootLegend) {
 				t.Errorf("%s: %s", name, r.out)
 			}
 		}

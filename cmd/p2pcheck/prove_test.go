@@ -18,7 +18,10 @@ import (
 	"github.com/gpurdma/gpurdma/internal/testenv"
 	"github.com/gpurdma/gpurdma/p2p"
 	"github.com/gpurdma/gpurdma/p2p/drivers"
+	"github.com/gpurdma/gpurdma/p2p/formats"
 	"github.com/gpurdma/gpurdma/p2p/machine"
+	"github.com/gpurdma/gpurdma/p2p/render"
+	"github.com/gpurdma/gpurdma/p2p/result"
 )
 
 // became is a proof whose first rungs passed, up to last.
@@ -44,18 +47,18 @@ func refusal(e unix.Errno) *p2p.Proof {
 }
 
 // proved runs check on a server, whose pairs become what proofs has of them.
-func proved(t *testing.T, a *app, proofs map[string]*p2p.Proof, untraced string) checkResult {
+func proved(t *testing.T, a *app, proofs map[string]*p2p.Proof, untraced string) result.Run {
 	t.Helper()
-	return provedBy(t, a, proofs, liveRun{Untraced: untraced})
+	return provedBy(t, a, proofs, result.Live{Untraced: untraced})
 }
 
-func provedBy(t *testing.T, a *app, proofs map[string]*p2p.Proof, run liveRun) checkResult {
+func provedBy(t *testing.T, a *app, proofs map[string]*p2p.Proof, run result.Live) result.Run {
 	t.Helper()
 	root := machineTree(server, "0x00").Write(t)
 	m := machine.Open(root)
 	gpus, err1 := drivers.GPUs(m)
 	nics, err2 := drivers.NICs(m)
-	found, err3 := a.checkAnd(func(_ *machine.Machine, pairs []p2p.Pair) (*liveRun, error) {
+	found, err3 := a.checkAnd(func(_ *machine.Machine, pairs []p2p.Pair) (*result.Live, error) {
 		r := &run
 		for i, p := range pairs {
 			if pairs[i].Proof = proofs[p.GPU.Name+" "+p.NIC.Name]; pairs[i].Proof != nil {
@@ -67,7 +70,7 @@ func provedBy(t *testing.T, a *app, proofs map[string]*p2p.Proof, run liveRun) c
 	if err := errors.Join(err1, err2, err3); err != nil {
 		t.Fatal(err)
 	}
-	r := checkResult(found.(checkOutput))
+	r := result.Run(found.(checkOutput))
 	r.Machine.Config = strings.ReplaceAll(r.Machine.Config, root, "ROOT")
 	return r
 }
@@ -118,7 +121,7 @@ func TestProofText(t *testing.T) {
 			c.change(proofs)
 			a := &app{verbose: c.verbose, skip: []string{"all"}}
 			var b strings.Builder
-			if err := printText(&b, a.style(), proved(t, a, proofs, c.blind)); err != nil {
+			if err := render.Text(&b, a.style(), proved(t, a, proofs, c.blind)); err != nil {
 				t.Fatal(err)
 			}
 			golden(t, c.name+".txt", b.String())
@@ -138,20 +141,20 @@ func TestProofFormats(t *testing.T) {
 		"prometheus": `p2pcheck_pair_proof{gpu="0000:03:00.0",nic="mlx5_0",outcome="staged"} 1`,
 	} {
 		var b strings.Builder
-		formats[format](&b, formatted{found: &r, status: r.status()})
+		formats.All[format](&b, formats.Input{Found: &r, Status: r.Status()})
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("%s: %s", format, &b)
 		}
 	}
-	write := func(r checkResult) string {
+	write := func(r result.Run) string {
 		var b bytes.Buffer
-		d := cli.Document{Schema: schema, Command: "check", Status: r.status(), Result: r}
+		d := cli.Document{Schema: schema, Command: "check", Status: r.Status(), Result: r}
 		name := filepath.Join(t.TempDir(), "run.json")
 		if err := errors.Join(d.Write(&b), os.WriteFile(name, b.Bytes(), 0o600)); err != nil {
 			t.Fatal(err)
 		}
 		again, err := readResult(name)
-		if err != nil || again.status() != r.status() || again.Live == nil || *again.Live != *r.Live {
+		if err != nil || again.Status() != r.Status() || again.Live == nil || *again.Live != *r.Live {
 			t.Errorf("%v: %+v", err, again.Live)
 		}
 		return name
@@ -209,7 +212,7 @@ func TestLiveWithoutCgo(t *testing.T) {
 	if err := cmd.Run(); err != nil && !errors.As(err, &exit) {
 		t.Fatal(err)
 	}
-	var d struct{ Result checkResult }
+	var d struct{ Result result.Run }
 	if err := json.Unmarshal(out.Bytes(), &d); err != nil {
 		t.Fatalf("%v: %s%s", err, &out, &stderr)
 	}
@@ -275,7 +278,7 @@ func TestProofWithoutMoving(t *testing.T) {
 		}
 	}
 	a := &app{}
-	r := provedBy(t, a, proofs, liveRun{Unmoved: why})
+	r := provedBy(t, a, proofs, result.Live{Unmoved: why})
 	if r.Live.Proven.Direct != 0 || r.Live.Proven.Unknown != 2 {
 		t.Errorf("%+v", r.Live)
 	}
@@ -292,7 +295,7 @@ func TestProofWithoutMoving(t *testing.T) {
 		}
 	}
 	var b strings.Builder
-	if err := printText(&b, a.style(), r); err != nil {
+	if err := render.Text(&b, a.style(), r); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"Live proof: registered; nothing was written and read", "direct, not moved", "nothing proves that bytes arrive: " + why} {

@@ -16,6 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
+	"github.com/gpurdma/gpurdma/p2p/formats"
+	"github.com/gpurdma/gpurdma/p2p/result"
 )
 
 // metrics answers requests for the metrics of a machine, which it looks at anew
@@ -170,14 +172,14 @@ func (m *metrics) current() (text, labels string, err error) {
 	a := *m.a
 	found, err := a.look(a.check)
 	status := cli.Status(err)
-	var r *checkResult
+	var r *result.Run
 	if whole, ok := found.(checkOutput); ok {
-		r, status = (*checkResult)(&whole), worse(status, whole.status())
+		r, status = (*result.Run)(&whole), result.Worse(status, whole.status())
 	}
 	var asText, asLabels strings.Builder
-	run := formatted{r, status, problems(err)}
-	prometheus(&asText, run)
-	nfd(&asLabels, run)
+	run := formats.Input{Found: r, Status: status, Errors: problems(err)}
+	formats.Prometheus(&asText, run)
+	formats.NFD(&asLabels, run)
 	m.last, m.text, m.labels = time.Now(), a.unmasked(asText.String()), asLabels.String()
 	return m.text, m.labels, err
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 	"github.com/gpurdma/gpurdma/internal/human"
+	"github.com/gpurdma/gpurdma/p2p/render"
 )
 
 // snapshotResult is what was written.
@@ -38,7 +39,7 @@ func (r snapshotResult) text(w io.Writer, _ *app) error {
 		if r.Unreadable == 1 {
 			them = "it"
 		}
-		text += fmt.Sprintf("; %d could not be read, and what hangs on %s will be unknown: %s", r.Unreadable, them, human.First(r.Unread, shownPairs))
+		text += fmt.Sprintf("; %d could not be read, and what hangs on %s will be unknown: %s", r.Unreadable, them, human.First(r.Unread, render.ShownPairs))
 	}
 	_, err := fmt.Fprintln(w, text)
 	return err
