@@ -13,6 +13,7 @@ import (
 	"github.com/gpurdma/gpurdma/cmd/dmabuf-reg/internal/talk"
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 	"github.com/gpurdma/gpurdma/internal/bytesize"
+	"github.com/gpurdma/gpurdma/internal/human"
 )
 
 // output is a file made before the work, so that a path that cannot be written
@@ -86,8 +87,8 @@ func (r *benchResult) text(w io.Writer) error {
 	for _, p := range r.Points {
 		b := p.Bandwidth.Rate
 		rows = append(rows, []string{
-			p.Op, bytesize.Format(p.Size), p.Kind, cli.Duration(p.Latency.P50), cli.Duration(p.Latency.P99), cli.Duration(p.Latency.P999),
-			cli.Rate(b.Median), cli.Rate(b.Low) + " to " + cli.Rate(b.High), fmt.Sprintf("%.0f", b.Median/float64(p.Size)),
+			p.Op, bytesize.Format(p.Size), p.Kind, human.Duration(p.Latency.P50), human.Duration(p.Latency.P99), human.Duration(p.Latency.P999),
+			human.Rate(b.Median), human.Rate(b.Low) + " to " + human.Rate(b.High), fmt.Sprintf("%.0f", b.Median/float64(p.Size)),
 			fmt.Sprintf("%.2f", p.Bandwidth.Ratio.Median),
 		})
 	}
@@ -165,6 +166,6 @@ func (r *benchResult) sparklines(w io.Writer) {
 		}
 		first, last := s.points[0], s.points[len(s.points)-1]
 		fmt.Fprintf(w, "%-5s %-6s  %s  %s at %s, %s at %s\n", s.op, s.kind, line.String(),
-			cli.Rate(first.Bandwidth.Rate.Median), bytesize.Format(first.Size), cli.Rate(last.Bandwidth.Rate.Median), bytesize.Format(last.Size))
+			human.Rate(first.Bandwidth.Rate.Median), bytesize.Format(first.Size), human.Rate(last.Bandwidth.Rate.Median), bytesize.Format(last.Size))
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"math"
 	"time"
 
-	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 	"github.com/gpurdma/gpurdma/internal/bytesize"
+	"github.com/gpurdma/gpurdma/internal/human"
 )
 
 // The drawing: two panels over the same sizes, both axes logarithmic. Colours
@@ -65,9 +65,9 @@ func (r *benchResult) svg(w io.Writer) error {
 	width, height := marginLeft+2*panelWidth+gap+20, marginTop+panelHeight+legendHeight
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%.0f" height="%.0f" font-family="sans-serif" font-size="11">`+"\n", width, height)
 	fmt.Fprintf(&b, `<rect width="100%%" height="100%%" fill="white"/>`+"\n")
-	r.panel(&b, marginLeft, "bandwidth, median", func(p benchPoint) float64 { return p.Bandwidth.Rate.Median }, func(v float64) string { return cli.Rate(v) })
+	r.panel(&b, marginLeft, "bandwidth, median", func(p benchPoint) float64 { return p.Bandwidth.Rate.Median }, func(v float64) string { return human.Rate(v) })
 	r.panel(&b, marginLeft+panelWidth+gap, "latency of one operation, median", func(p benchPoint) float64 { return float64(p.Latency.P50) },
-		func(v float64) string { return cli.Duration(time.Duration(v)) })
+		func(v float64) string { return human.Duration(time.Duration(v)) })
 	x, y := marginLeft, marginTop+panelHeight+45
 	for _, s := range r.series() {
 		if x+150 > width {

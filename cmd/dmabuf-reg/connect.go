@@ -25,6 +25,7 @@ import (
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/internal/bytesize"
+	"github.com/gpurdma/gpurdma/internal/human"
 )
 
 type connectFlags struct {
@@ -500,7 +501,7 @@ func (row *connectRow) rate() string {
 	if row.Rate > 0 && row.Rate < 1e6 {
 		return fmt.Sprintf("%.0f/s", row.Rate/float64(row.Size))
 	}
-	return cli.Rate(row.Rate)
+	return human.Rate(row.Rate)
 }
 
 // arrow is where the bytes go.

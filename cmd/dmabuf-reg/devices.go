@@ -10,11 +10,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/gpualloc/nvml"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/bytesize"
+	"github.com/gpurdma/gpurdma/internal/human"
 )
 
 // devicesResult is what `devices` found.
@@ -168,7 +168,7 @@ func table(w io.Writer, rows [][]string, notes [][2]string, empty string) error 
 		_, err := fmt.Fprintln(w, empty)
 		return err
 	}
-	if err := cli.Table(w, rows); err != nil {
+	if err := human.Table(w, rows); err != nil {
 		return err
 	}
 	for _, n := range notes {

@@ -9,9 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 	"github.com/gpurdma/gpurdma/internal/bytesize"
 	"github.com/gpurdma/gpurdma/internal/errno"
+	"github.com/gpurdma/gpurdma/internal/human"
 	"github.com/gpurdma/gpurdma/placement"
 	"github.com/gpurdma/gpurdma/trace"
 )
@@ -106,9 +106,9 @@ func paragraph(r *trace.Record) []string {
 	}
 	head := fmt.Sprintf("%s%s by %s (process %d)", r.Call, where, r.Comm, r.PID)
 	if r.Failed() {
-		head += fmt.Sprintf(" was refused after %s: %s", cli.Duration(r.Duration), errno.Text(r.Errno))
+		head += fmt.Sprintf(" was refused after %s: %s", human.Duration(r.Duration), errno.Text(r.Errno))
 	} else {
-		head += fmt.Sprintf(" took %s", cli.Duration(r.Duration))
+		head += fmt.Sprintf(" took %s", human.Duration(r.Duration))
 	}
 	list := []string{head}
 	say := func(name, format string, args ...any) {
@@ -206,7 +206,7 @@ func chainText(r *trace.Record) string {
 		if i > 0 {
 			b.WriteString(indent)
 		}
-		fmt.Fprintf(&b, "%8s  %s", cli.Duration(s.At), s.Function)
+		fmt.Fprintf(&b, "%8s  %s", human.Duration(s.At), s.Function)
 		if s.Err != 0 {
 			b.WriteString(" " + errno.Name(s.Err))
 		}

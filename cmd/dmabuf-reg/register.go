@@ -21,6 +21,7 @@ import (
 	"github.com/gpurdma/gpurdma/gpualloc/nvml"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/bytesize"
+	"github.com/gpurdma/gpurdma/internal/human"
 	"github.com/gpurdma/gpurdma/placement"
 	"github.com/gpurdma/gpurdma/trace"
 )
@@ -419,11 +420,11 @@ func (r *registerResult) text(w io.Writer) error {
 	for _, m := range r.MRs[:min(len(r.MRs), shownMRs)] {
 		rows = append(rows, []string{
 			number(m.Number), fmt.Sprintf("%#x", m.LKey), fmt.Sprintf("%#x", m.RKey), fmt.Sprintf("%#x", m.IOVA),
-			fmt.Sprintf("%#x", m.Length), string(m.Route), cli.Duration(m.RegTime),
+			fmt.Sprintf("%#x", m.Length), string(m.Route), human.Duration(m.RegTime),
 		})
 	}
 	fmt.Fprintln(w)
-	if err := cli.Table(w, r.withPlacement(rows)); err != nil {
+	if err := human.Table(w, r.withPlacement(rows)); err != nil {
 		return err
 	}
 	if i := slices.IndexFunc(r.MRs, func(m mr) bool { return r.staged(&m) }); i >= 0 {
@@ -436,7 +437,7 @@ func (r *registerResult) text(w io.Writer) error {
 		fmt.Fprintf(w, "... and %d more (--json lists them all)\n", n)
 	}
 	if r.Count > 1 {
-		fmt.Fprintf(w, "\n%d registrations: p50 %s, p99 %s\n", r.Count, cli.Duration(r.P50), cli.Duration(r.P99))
+		fmt.Fprintf(w, "\n%d registrations: p50 %s, p99 %s\n", r.Count, human.Duration(r.P50), human.Duration(r.P99))
 	}
 	return nil
 }

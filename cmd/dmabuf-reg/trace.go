@@ -23,6 +23,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 	"github.com/gpurdma/gpurdma/internal/bytesize"
+	"github.com/gpurdma/gpurdma/internal/human"
 	"github.com/gpurdma/gpurdma/trace"
 )
 
@@ -435,14 +436,14 @@ func eventText(e trace.Event) string {
 		parts[len(parts)-1] += "; not known: " + strings.Join(r.Incomplete, "; ")
 	}
 	if e.Kind == trace.Registered {
-		parts[len(parts)-1] += fmt.Sprintf(", in %s", cli.Duration(r.Duration))
+		parts[len(parts)-1] += fmt.Sprintf(", in %s", human.Duration(r.Duration))
 	}
 	return strings.Join(parts, ": ")
 }
 
 // endText says how a record ended, and when.
 func endText(r *trace.Record) string {
-	s := fmt.Sprintf("%s after %s", r.Ended, cli.Duration(r.EndedAt.Sub(r.Start)))
+	s := fmt.Sprintf("%s after %s", r.Ended, human.Duration(r.EndedAt.Sub(r.Start)))
 	if r.Existed {
 		s += " of tracing"
 	}
@@ -506,10 +507,10 @@ func (r *traceResult) text(to io.Writer) error {
 			if name == "" {
 				name = "whole registrations"
 			}
-			rows = append(rows, []string{name, fmt.Sprint(l.Count), cli.Duration(l.P50), cli.Duration(l.P99), cli.Duration(l.Max)})
+			rows = append(rows, []string{name, fmt.Sprint(l.Count), human.Duration(l.P50), human.Duration(l.P99), human.Duration(l.Max)})
 		}
 		fmt.Fprintln(w)
-		if err := cli.Table(w, rows); err != nil {
+		if err := human.Table(w, rows); err != nil {
 			return err
 		}
 	}

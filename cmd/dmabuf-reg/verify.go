@@ -21,6 +21,7 @@ import (
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/bytesize"
+	"github.com/gpurdma/gpurdma/internal/human"
 	"github.com/gpurdma/gpurdma/placement"
 	"github.com/gpurdma/gpurdma/trace"
 )
@@ -363,9 +364,9 @@ func (r *verifyResult) text(w io.Writer) error {
 			if p.MRs > 0 {
 				cells[3], cells[4] = strconv.FormatUint(p.Inode, 10), string(p.Route)
 				cells[5], cells[6] = fmt.Sprintf("%#x", p.LKey), fmt.Sprintf("%#x", p.RKey)
-				cells[7] = cli.Duration(p.RegTime)
+				cells[7] = human.Duration(p.RegTime)
 			}
-			cells[8], cells[9] = cli.Rate(p.WriteRate), cli.Rate(p.ReadRate)
+			cells[8], cells[9] = human.Rate(p.WriteRate), human.Rate(p.ReadRate)
 			cells[10] = fmt.Sprintf("%.1f MiB", float64(p.VerifiedBytes)/(1<<20))
 		}
 		if row.OK {
@@ -414,7 +415,7 @@ func (r *verifyResult) text(w io.Writer) error {
 	if r.Unlocated != "" {
 		fmt.Fprintf(w, "not looked for with --locate: %s\n", r.Unlocated)
 	}
-	fmt.Fprintf(w, "\nseed %d, buffers of %s, %s\n", r.Seed, r.sizes(), cli.Duration(r.Elapsed))
+	fmt.Fprintf(w, "\nseed %d, buffers of %s, %s\n", r.Seed, r.sizes(), human.Duration(r.Elapsed))
 	verdict := fmt.Sprintf("PASS: %d of %d: every byte that the NIC wrote and read was the right one, in the right place, and\nnothing else changed.", passed, len(r.Rows))
 	switch {
 	case passed < len(r.Rows):

@@ -18,6 +18,7 @@ import (
 	"github.com/gpurdma/gpurdma/internal/testenv"
 	"github.com/gpurdma/gpurdma/p2p/chain"
 	"github.com/gpurdma/gpurdma/p2p/machine"
+	"github.com/gpurdma/gpurdma/p2p/result"
 )
 
 // victim is a machine with much that is wrong, as its snapshot unpacks: in memory,
@@ -95,13 +96,13 @@ func (v *victim) look() (worst map[string]string, direct map[string]bool, status
 	a := &app{stdout: &out, stderr: &stderr, source: machine.Source{Root: v.dir}}
 	found, unread := a.look(a.check)
 	status = a.finish("check", found, unread)
-	r, ok := found.(checkResult)
+	r, ok := found.(checkOutput)
 	if !ok {
 		return nil, nil, status, errors.Join(unread, errors.New("no result"))
 	}
 	worst = map[string]string{}
 	for _, f := range r.Checks {
-		if was, there := worst[f.ID]; !there || slices.Index(ranks, f.Result) < slices.Index(ranks, was) {
+		if was, there := worst[f.ID]; !there || slices.Index(result.Ranks, f.Result) < slices.Index(result.Ranks, was) {
 			worst[f.ID] = f.Result
 		}
 	}

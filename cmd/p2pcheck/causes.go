@@ -6,6 +6,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/gpurdma/gpurdma/internal/human"
+	"github.com/gpurdma/gpurdma/p2p/render"
+	"github.com/gpurdma/gpurdma/p2p/result"
 )
 
 // told is a cause, and those that are told with it: the same change is for all, on
@@ -19,9 +23,9 @@ type told struct {
 // for stands for the others.
 func (r reportResult) together() []told {
 	var out []told
-	for _, result := range ranks {
+	for _, rank := range result.Ranks {
 		for _, c := range r.Causes {
-			if c.Result != result {
+			if c.Result != rank {
 				continue
 			}
 			if i := slices.IndexFunc(out, func(t told) bool { return t.mendedWith(c) }); i >= 0 {
@@ -43,7 +47,7 @@ func (c cause) mendedWith(d cause) bool {
 	refers := func(x, y cause) bool {
 		return strings.Contains(y.id(), "-") && strings.Contains(x.Remedy.Change, y.id())
 	}
-	return c.Remedy.proposal() == d.Remedy.proposal() || refers(c, d) || refers(d, c)
+	return proposal(c.Remedy) == proposal(d.Remedy) || refers(c, d) || refers(d, c)
 }
 
 // ofPairs is what id is of what becomes of pairs, which is no check.
@@ -56,27 +60,27 @@ func (c cause) id() string {
 }
 
 // proposal is the first thing that a remedy proposes, for any device.
-func (x *fix) proposal() string {
+func proposal(x *result.Fix) string {
 	change, _, _ := strings.Cut(x.Change, ", or ")
-	return change + "\n" + ofAnyDevice(x.Command)
+	return change + "\n" + result.OfAnyDevice(x.Command)
 }
 
 // causesText tells of those of one result, the first of them in full.
-func causesText(b *strings.Builder, a *app, all []told, result string, said map[remedy]bool) {
+func causesText(b *strings.Builder, s render.Style, all []told, rank string, said map[result.Remedy]bool) {
 	var rest []cause
 	shown := 0
 	for _, t := range all {
-		if t.Result != result {
+		if t.Result != rank {
 			continue
 		}
 		if shown++; shown > shownCauses {
 			rest = append(rest, t.cause)
 			continue
 		}
-		t.text(b, a, said)
+		t.text(b, s, said)
 	}
 	if len(rest) > 0 {
-		fmt.Fprintf(b, "\n%s  and %s", a.paint(resultColors[result], fmt.Sprintf("%-7s", strings.ToUpper(result))), plural(len(rest), "more cause"))
+		fmt.Fprintf(b, "\n%s  and %s", s.Paint(render.ResultColors[rank], fmt.Sprintf("%-7s", strings.ToUpper(rank))), human.Plural(len(rest), "more cause"))
 		restText(b, rest)
 	}
 }
@@ -96,33 +100,33 @@ func restText(b *strings.Builder, rest []cause) {
 		b.WriteString(": " + strings.Join(ids, ", "))
 	}
 	b.WriteString("\n")
-	for _, c := range pairs[:min(len(pairs), shownPairs)] {
-		fmt.Fprintf(b, "  %s: %s, on %s", plural(len(c.Scope), "pair"), first(c.Scope, shownPairs), c.Nodes[0])
+	for _, c := range pairs[:min(len(pairs), render.ShownPairs)] {
+		fmt.Fprintf(b, "  %s: %s, on %s", human.Plural(len(c.Scope), "pair"), human.First(c.Scope, render.ShownPairs), c.Nodes[0])
 		if more := len(c.Nodes) - 1; more > 0 {
-			fmt.Fprintf(b, ", and some on %s", plural(more, "more node"))
+			fmt.Fprintf(b, ", and some on %s", human.Plural(more, "more node"))
 		}
 		b.WriteString("\n")
 	}
-	if more := len(pairs) - shownPairs; more > 0 {
-		fmt.Fprintf(b, "  and %s of pairs\n", plural(more, "more cause"))
+	if more := len(pairs) - render.ShownPairs; more > 0 {
+		fmt.Fprintf(b, "  and %s of pairs\n", human.Plural(more, "more cause"))
 	}
 }
 
-func (t told) text(b *strings.Builder, a *app, said map[remedy]bool) {
-	fmt.Fprintf(b, "\n%s  %s\n", a.paint(resultColors[t.Result], fmt.Sprintf("%-7s", strings.ToUpper(t.Result))), t.What)
-	fmt.Fprintf(b, "  on %s: %s\n", plural(len(t.Nodes), "node"), first(t.Nodes, shownNodes))
+func (t told) text(b *strings.Builder, s render.Style, said map[result.Remedy]bool) {
+	fmt.Fprintf(b, "\n%s  %s\n", s.Paint(render.ResultColors[t.Result], fmt.Sprintf("%-7s", strings.ToUpper(t.Result))), t.What)
+	fmt.Fprintf(b, "  on %s: %s\n", human.Plural(len(t.Nodes), "node"), human.First(t.Nodes, shownNodes))
 	on := "" // of which the scope is
 	if len(t.Nodes) > 1 {
 		on = ", on " + t.Nodes[0]
 	}
 	if len(t.Scope) > 0 {
-		fmt.Fprintf(b, "  %s%s\n", first(t.Scope, shownPairs), on)
+		fmt.Fprintf(b, "  %s%s\n", human.First(t.Scope, render.ShownPairs), on)
 	}
 	for _, why := range t.Why {
 		fmt.Fprintf(b, "  %s\n", why)
 	}
 	if t.Remedy != nil {
-		(&remedy{Change: t.Remedy.Change, Command: t.Remedy.Command, Weakens: t.Remedy.Weakens}).text(b, said)
+		render.Remedy(b, &result.Remedy{Change: t.Remedy.Change, Command: t.Remedy.Command, Weakens: t.Remedy.Weakens}, said)
 	}
 	t.withText(b, on)
 }
@@ -144,9 +148,9 @@ func (t told) withText(b *strings.Builder, on string) {
 	if len(with) > 0 {
 		fmt.Fprintf(b, "  the same for: %s\n", strings.Join(with, ", "))
 	}
-	for _, result := range ranks {
-		if these := pairs[result]; len(these) > 0 {
-			fmt.Fprintf(b, "  the same for %s (%s)%s: %s\n", plural(len(these), "pair"), result, on, first(these, shownPairs))
+	for _, rank := range result.Ranks {
+		if these := pairs[rank]; len(these) > 0 {
+			fmt.Fprintf(b, "  the same for %s (%s)%s: %s\n", human.Plural(len(these), "pair"), rank, on, human.First(these, render.ShownPairs))
 		}
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/gpurdma/gpurdma/internal/testenv"
+	"github.com/gpurdma/gpurdma/p2p/render"
+	"github.com/gpurdma/gpurdma/p2p/result"
 )
 
 // One thing that is wrong, and that several checks and the pairs complain of, is told
@@ -47,7 +49,7 @@ func TestCausesAreToldTogether(t *testing.T) {
 
 func TestMendedWith(t *testing.T) {
 	of := func(what, change, command string, nodes ...string) cause {
-		return cause{What: what, Nodes: nodes, Remedy: &fix{Change: change, Command: command}}
+		return cause{What: what, Nodes: nodes, Remedy: &result.Fix{Change: change, Command: command}}
 	}
 	a := of("NV-MODTYPE: x", "install the open modules, or rely on nvidia-peermem", "", "n1", "n2")
 	for _, c := range []struct {
@@ -84,7 +86,7 @@ func TestCausesNamePairs(t *testing.T) {
 	if want := "  the same for: NV-PEERMEM (fail), GPU-DRIVER (unknown)\n  the same for 4 pairs (unknown): 0000:13:00.0 -> mlx5_0, 0000:13:00.0 -> mlx5_1, 0000:15:00.0 -> mlx5_0, 0000:15:00.0 -> mlx5_1\n"; !strings.Contains(text, want) {
 		t.Error(text)
 	}
-	mend := &fix{Change: "mend it"}
+	mend := &result.Fix{Change: "mend it"}
 	of := func(n int) (scope []string) {
 		for i := range n {
 			scope = append(scope, fmt.Sprintf("g%d -> n", i))
@@ -105,7 +107,7 @@ func TestCausesNamePairs(t *testing.T) {
 			r.Causes = append(r.Causes, cause{Result: "fail", What: "pairs: x", Nodes: c.nodes, Scope: of(n), Remedy: mend})
 		}
 		var b strings.Builder
-		causesText(&b, &app{}, r.together(), "fail", map[remedy]bool{})
+		causesText(&b, render.Style{}, r.together(), "fail", map[result.Remedy]bool{})
 		if !strings.HasSuffix(b.String(), "  change: mend it\n"+c.want) {
 			t.Errorf("%v: %s", c.pairs, b.String())
 		}
@@ -134,7 +136,7 @@ func TestCausesNamePairs(t *testing.T) {
 			r.Causes = append(r.Causes, x)
 		}
 		var b strings.Builder
-		causesText(&b, &app{}, r.together(), "fail", map[remedy]bool{})
+		causesText(&b, render.Style{}, r.together(), "fail", map[result.Remedy]bool{})
 		if !strings.HasSuffix(b.String(), c.want) {
 			t.Errorf("want %q: %s", c.want, b.String())
 		}
@@ -143,11 +145,6 @@ func TestCausesNamePairs(t *testing.T) {
 
 // No heading says the same twice.
 func TestHeadingsOfPairs(t *testing.T) {
-	for outcome, want := range map[string]string{"unknown": "what becomes of them is not known", "staged": "the NIC gets system memory (STAGED)"} {
-		if got := (pair{Outcome: outcome}).became(); got != want {
-			t.Errorf("%s: %s", outcome, got)
-		}
-	}
 	dir := t.TempDir()
 	r := command("report", saved(t, dir, "server", machineTree(server+others, "0x1d")))
 	for _, want := range []string{"\nFAIL     pairs: the NIC gets system memory (STAGED)\n", "\nFAIL     pairs: the registration fails (REFUSED with EOPNOTSUPP by uverbs)\n", "\nUNKNOWN  pairs: what becomes of them is not known\n"} {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 	"github.com/gpurdma/gpurdma/internal/testenv"
+	"github.com/gpurdma/gpurdma/p2p/result"
 )
 
 func TestText(t *testing.T) {
@@ -103,7 +104,7 @@ func TestJSON(t *testing.T) {
 	r := run(machineTree(server+others, "0x1d"), t, "--json", "--root", "ROOT")
 	var d struct {
 		Command string
-		Result  checkResult
+		Result  result.Run
 	}
 	if err := json.Unmarshal([]byte(r.out), &d); err != nil {
 		t.Fatal(err)

@@ -6,8 +6,10 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/gpurdma/gpurdma/p2p/drivers"
 	"github.com/spf13/cobra"
+
+	"github.com/gpurdma/gpurdma/p2p/drivers"
+	"github.com/gpurdma/gpurdma/p2p/formats"
 )
 
 // completeFlags lets the shell complete what names a device of this machine, a
@@ -42,7 +44,7 @@ func (a *app) completeFlags(root *cobra.Command) {
 	complete("skip", func() []string {
 		return append(append([]string{"all"}, checkFamilies()...), checkNames()...)
 	})
-	complete("format", func() []string { return append([]string{"text", "json"}, slices.Sorted(maps.Keys(formats))...) })
+	complete("format", func() []string { return append([]string{"text", "json"}, slices.Sorted(maps.Keys(formats.All))...) })
 	for _, flag := range []string{"root", "sysfs", "proc"} {
 		if err := root.MarkPersistentFlagDirname(flag); err != nil {
 			panic(err)

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
+	"github.com/gpurdma/gpurdma/p2p/result"
 )
 
 // asContained makes the command one in a container: with the capabilities of
@@ -73,7 +74,7 @@ func again() error {
 
 // contained compares with what the command finds in a container: less, and
 // nothing else. With the manifest's capabilities it is no less about the pairs.
-func contained(t *testing.T, whole checkResult, args []string) {
+func contained(t *testing.T, whole result.Run, args []string) {
 	// These judge the container itself.
 	args = append(slices.Clone(args), "--skip", "CTR,K8S-PLUGIN,LIB,LIM,GPU-RENDER-PERM,NIC-DMABUF-PROBE,NIC-PROVIDER-LIB,NIC-UVERBS")
 	// Debian's kernel lets nobody without CAP_SYSLOG read the log; others are told to.
@@ -101,8 +102,8 @@ func contained(t *testing.T, whole checkResult, args []string) {
 				t.Errorf("%s: %s -> %s: %s, outside %s", caps, p.GPU, p.NIC, p.Outcome, was)
 			}
 		}
-		outside := worstOf(whole.Checks)
-		for id, result := range worstOf(d.Checks) {
+		outside := result.Worst(whole.Checks)
+		for id, result := range result.Worst(d.Checks) {
 			if result == "pass" && outside[id] != "pass" && !strings.HasPrefix(id, "ENV-") {
 				t.Errorf("%s: %s passes, outside it is %q", caps, id, outside[id])
 			}

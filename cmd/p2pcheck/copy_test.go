@@ -13,6 +13,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 	"github.com/gpurdma/gpurdma/internal/testenv"
+	"github.com/gpurdma/gpurdma/p2p/result"
 )
 
 // inCopies is what docs/p2pcheck.md says a copy has.
@@ -60,7 +61,7 @@ func partial(t *testing.T, tree testenv.Tree, kept ...string) string {
 func found(t *testing.T, args ...string) (map[string][]string, outcome) {
 	t.Helper()
 	r := command(append(args, "--json")...)
-	var d struct{ Result checkResult }
+	var d struct{ Result result.Run }
 	if err := json.Unmarshal([]byte(r.out), &d); err != nil {
 		t.Fatalf("%v: %+v", err, r)
 	}

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,46 +12,29 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
+	"github.com/gpurdma/gpurdma/p2p/render"
+	"github.com/gpurdma/gpurdma/p2p/result"
 )
 
-// drift is one thing that was otherwise.
-type drift struct {
-	What   string `json:"what"` // "machine", "gpu", "nic", "pair", "proof", "check"
-	Name   string `json:"name"`
-	Before string `json:"before"` // "" if it was not there
-	After  string `json:"after"`
-	Change string `json:"change"` // one of changes
-}
-
-// changes are what a difference is, the worst first. One that is neither worse
-// nor better (another kernel) decides nothing: what it leads to does.
-var changes = []string{"worse", "unknown", "changed", "better"}
-
-var changeColors = map[string]string{"worse": "31", "unknown": "33", "changed": "33", "better": "32"}
-
 type diffResult struct {
-	Before     string  `json:"before"`
-	After      string  `json:"after"`
-	Drift      []drift `json:"drift"`
-	Uncompared int     `json:"uncompared"` // checks
+	Before     string         `json:"before"`
+	After      string         `json:"after"`
+	Drift      []result.Drift `json:"drift"`
+	Uncompared int            `json:"uncompared"` // checks
 }
 
 func (r diffResult) status() int { return driftStatus(r.Drift) }
 
 // driftStatus is 1 if something is worse, 3 if something is not known any more.
-func driftStatus(all []drift) int {
+func driftStatus(all []result.Drift) int {
 	switch {
-	case slices.ContainsFunc(all, drift.worse):
+	case slices.ContainsFunc(all, result.Drift.Worse):
 		return cli.ExitFailed
-	case slices.ContainsFunc(all, func(d drift) bool { return d.Change == "unknown" }):
+	case slices.ContainsFunc(all, func(d result.Drift) bool { return d.Change == "unknown" }):
 		return cli.ExitUnavailable
 	}
 	return cli.ExitOK
 }
-
-// worse reports a regression. Of an older p2pcheck nobody knows what a difference
-// is.
-func (d drift) worse() bool { return d.Change == "worse" || d.Change == "" }
 
 func (a *app) diff() *cobra.Command {
 	return &cobra.Command{
@@ -84,116 +66,9 @@ worse and something is not known any more.`,
 
 func (r diffResult) text(w io.Writer, a *app) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s\n", driftHead(r.Drift))
-	driftText(&b, a, r.Drift)
-	uncomparedText(&b, r.Uncompared)
+	fmt.Fprintf(&b, "%s\n", render.DriftHead(r.Drift))
+	render.Drift(&b, a.style(), r.Drift)
+	render.Uncompared(&b, r.Uncompared)
 	_, err := io.WriteString(w, b.String())
 	return err
-}
-
-// driftHead counts differences.
-func driftHead(all []drift) string {
-	var of []string
-	for _, change := range changes {
-		n := 0
-		for _, d := range all {
-			if d.Change == change {
-				n++
-			}
-		}
-		if n > 0 {
-			of = append(of, fmt.Sprintf("%d %s", n, change))
-		}
-	}
-	text := plural(len(all), "difference")
-	if len(of) > 0 {
-		text += ": " + strings.Join(of, ", ")
-	}
-	return text
-}
-
-// uncomparedText says how much a comparison leaves out.
-func uncomparedText(b *strings.Builder, n int) {
-	if n > 0 {
-		fmt.Fprintf(b, "  %s not compared: one of the two runs did not carry them out, or they do not apply to it\n", plural(n, "check"))
-	}
-}
-
-func driftText(b *strings.Builder, a *app, all []drift) {
-	for _, d := range all {
-		fmt.Fprintf(b, "  %s  %s %s: %s, was %s\n", a.paint(changeColors[d.Change], fmt.Sprintf("%-7s", d.Change)), d.What, d.Name, orAbsent(d.After), orAbsent(d.Before))
-	}
-}
-
-func orAbsent(s string) string {
-	if s == "" {
-		return "not there"
-	}
-	return s
-}
-
-func plural(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
-}
-
-// resultLimit is more than any run prints.
-const resultLimit = 256 << 20
-
-// badFile is of a file that is not what it was named as.
-type badFile struct{ error }
-
-func (b badFile) Unwrap() error { return b.error }
-
-// readResult reads what check printed with --json.
-func readResult(name string) (checkResult, error) {
-	r, err := resultOf(name)
-	if err != nil {
-		return r, badFile{err}
-	}
-	return r, nil
-}
-
-func resultOf(name string) (checkResult, error) {
-	var r checkResult
-	f, err := openInput(name)
-	if err != nil {
-		return r, err
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, resultLimit))
-	if err != nil {
-		return r, err
-	}
-	var d struct {
-		Schema  string
-		Command string
-		Status  int `json:"exit_status"`
-		Result  *checkResult
-		Errors  []cli.Error
-	}
-	err = json.Unmarshal(data, &d) // one document, and nothing behind it
-	switch {
-	case err != nil:
-		return r, fmt.Errorf("%s is not what %s --json prints: %w", name, program, err)
-	case d.Schema != schema || d.Command != "check":
-		return r, fmt.Errorf("%s is not what %s --json prints: schema %q, command %q", name, program, d.Schema, d.Command)
-	case d.Result == nil:
-		return r, fmt.Errorf("%s is of a run that found nothing", name)
-	}
-	for _, p := range d.Result.Pairs {
-		if !slices.ContainsFunc(looks, func(l look) bool { return l.outcome.String() == p.Outcome }) {
-			return r, fmt.Errorf("%s: a pair with the outcome %q", name, p.Outcome)
-		}
-		if p.Proof != nil && !slices.ContainsFunc(looks, func(l look) bool { return l.outcome.String() == p.Proof.Outcome }) {
-			return r, fmt.Errorf("%s: a proof with the outcome %q", name, p.Proof.Outcome)
-		}
-	}
-	d.Result.ran = d.Status
-	for _, e := range d.Errors {
-		d.Result.said = append(d.Result.said, e.Message)
-	}
-	return *d.Result, nil
 }

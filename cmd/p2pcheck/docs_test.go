@@ -9,12 +9,14 @@ import (
 	"github.com/gpurdma/gpurdma/canary"
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 	"github.com/gpurdma/gpurdma/cmd/internal/fields"
+	"github.com/gpurdma/gpurdma/p2p/result"
+	"github.com/gpurdma/gpurdma/p2p/topo"
 )
 
 // docs/p2pcheck.md names every field that --json can print, but for those of
 // wrong bytes, of which this command looks at none.
 func TestEveryFieldIsDocumented(t *testing.T) {
-	names := fields.Names(cli.Document{}, checkResult{}, topoResult{}, explainResult{}, diffResult{}, reportResult{}, snapshotResult{})
+	names := fields.Names(cli.Document{}, result.Run{}, topo.Topology{}, explainResult{}, diffResult{}, reportResult{}, snapshotResult{})
 	if len(names) < 50 {
 		t.Errorf("only %d fields were found", len(names))
 	}

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/gpurdma/gpurdma/p2p/check"
+	"github.com/gpurdma/gpurdma/p2p/render"
+	"github.com/gpurdma/gpurdma/p2p/result"
 )
 
 // fact is one thing that a run says, and how good that is: the more the better,
@@ -36,20 +38,20 @@ const best = 3
 
 // facts are what a run says, each under a name, in order.
 type facts struct {
-	names  []drift // of what, and its name
-	values map[drift]fact
+	names  []result.Drift // of what, and its name
+	values map[result.Drift]fact
 }
 
 func (f *facts) add(what, name, value string, good int) {
-	key := drift{What: what, Name: name}
+	key := result.Drift{What: what, Name: name}
 	if _, ok := f.values[key]; !ok {
 		f.names = append(f.names, key)
 	}
 	f.values[key] = fact{value, good}
 }
 
-func factsOf(r checkResult) *facts {
-	f := &facts{values: map[drift]fact{}}
+func factsOf(r result.Run) *facts {
+	f := &facts{values: map[result.Drift]fact{}}
 	f.add("machine", "kernel", r.Machine.Kernel, neither)
 	f.add("machine", "CONFIG_PCI_P2PDMA", r.Machine.P2PDMA.String(), neither)
 	f.add("machine", "processor", r.Machine.CPU, neither)
@@ -74,7 +76,7 @@ func factsOf(r checkResult) *facts {
 	for _, p := range r.Pairs {
 		name, value := p.GPU+" -> "+p.NIC, p.Outcome
 		if !p.Counts {
-			f.add("pair", name, outsideText, uncounted)
+			f.add("pair", name, render.Outside, uncounted)
 			continue
 		}
 		if p.Errno != nil {
@@ -92,10 +94,10 @@ func factsOf(r checkResult) *facts {
 }
 
 // driverOf is a driver in a sentence.
-func driverOf(name string) string { return cmp.Or(strings.Trim(withoutName(name), "()"), name) }
+func driverOf(name string) string { return cmp.Or(strings.Trim(render.NoDriver(name), "()"), name) }
 
 // prove adds what was proven.
-func (f *facts) prove(r checkResult) {
+func (f *facts) prove(r result.Run) {
 	for _, p := range r.Pairs {
 		if p.Proof != nil {
 			f.add("proof", p.GPU+" -> "+p.NIC, p.Proof.Outcome, goodness[p.Proof.Outcome])
@@ -109,7 +111,7 @@ func (f *facts) prove(r checkResult) {
 }
 
 // check adds a finding. One that does not apply says nothing.
-func (f *facts) check(c finding) {
+func (f *facts) check(c result.Finding) {
 	if c.Result == "skip" {
 		return
 	}
@@ -120,7 +122,7 @@ func (f *facts) check(c finding) {
 	for _, s := range scope {
 		name := strings.TrimSpace(c.ID + " " + s)
 		// Of several findings on one thing the worst counts.
-		if was, ok := f.values[drift{What: "check", Name: name}]; ok && slices.Index(ranks, was.text) < slices.Index(ranks, c.Result) {
+		if was, ok := f.values[result.Drift{What: "check", Name: name}]; ok && slices.Index(result.Ranks, was.text) < slices.Index(result.Ranks, c.Result) {
 			continue
 		}
 		f.add("check", name, c.Result, goodness[c.Result])
@@ -133,15 +135,15 @@ var facing = []string{"machine", "gpu", "nic", "pair", "proof", "check"}
 
 // drifted lists what differs, the worst first, and counts the checks of which one
 // of the runs says nothing: those are not compared.
-func drifted(before, after checkResult) (out []drift, uncompared int) {
-	out = []drift{}
+func drifted(before, after result.Run) (out []result.Drift, uncompared int) {
+	out = []result.Drift{}
 	was, is := factsOf(before), factsOf(after)
 	if before.Live != nil && after.Live != nil {
 		was.prove(before)
 		is.prove(after)
 	}
 	alone := map[string]bool{} // IDs of checks
-	compare := func(key drift) {
+	compare := func(key result.Drift) {
 		b, there1 := was.values[key]
 		a, there2 := is.values[key]
 		switch {
@@ -151,7 +153,7 @@ func drifted(before, after checkResult) (out []drift, uncompared int) {
 		case key.What == "pair" && (!there1 && a.good == uncounted || !there2 && b.good == uncounted):
 			// It came or went with its device, which is told.
 		case a.text != b.text:
-			out = append(out, drift{key.What, key.Name, b.text, a.text, changeOf(b, a, there1, there2)})
+			out = append(out, result.Drift{What: key.What, Name: key.Name, Before: b.text, After: a.text, Change: changeOf(b, a, there1, there2)})
 		}
 	}
 	for _, key := range is.names {
@@ -162,14 +164,14 @@ func drifted(before, after checkResult) (out []drift, uncompared int) {
 			compare(key)
 		}
 	}
-	slices.SortStableFunc(out, func(x, y drift) int {
-		return cmp.Or(cmp.Compare(slices.Index(changes, x.Change), slices.Index(changes, y.Change)), cmp.Compare(mild(x), mild(y)), cmp.Compare(slices.Index(facing, x.What), slices.Index(facing, y.What)))
+	slices.SortStableFunc(out, func(x, y result.Drift) int {
+		return cmp.Or(cmp.Compare(slices.Index(result.Changes, x.Change), slices.Index(result.Changes, y.Change)), cmp.Compare(mild(x), mild(y)), cmp.Compare(slices.Index(facing, x.What), slices.Index(facing, y.What)))
 	})
 	return out, len(alone)
 }
 
 // mild is 1 of what can only warn now: it is told behind what fails.
-func mild(d drift) int {
+func mild(d result.Drift) int {
 	if d.After == "warn" {
 		return 1
 	}

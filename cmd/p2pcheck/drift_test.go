@@ -11,6 +11,7 @@ import (
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 	"github.com/gpurdma/gpurdma/p2p/drivers"
+	"github.com/gpurdma/gpurdma/p2p/result"
 )
 
 // A file has one run: of two the first alone would be looked at, and what the other
@@ -68,10 +69,10 @@ func TestDriftOfWhatDoesNotCount(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	// One that counted is another matter.
-	gpus := func(all ...gpu) checkResult { return checkResult{GPUs: all} }
-	counts, display := gpu{Name: "a", Driver: "nvidia", Exporter: "nvidia", Counts: true}, gpu{Name: "a", Driver: "ast", Exporter: "system"}
+	gpus := func(all ...result.GPU) result.Run { return result.Run{GPUs: all} }
+	counts, display := result.GPU{Name: "a", Driver: "nvidia", Exporter: "nvidia", Counts: true}, result.GPU{Name: "a", Driver: "ast", Exporter: "system"}
 	for _, c := range []struct {
-		before, after checkResult
+		before, after result.Run
 		want          string
 	}{
 		{gpus(counts), gpus(), "worse"}, {gpus(), gpus(counts), "better"}, {gpus(counts), gpus(display), "changed"}, {gpus(display), gpus(), "changed"},
@@ -84,12 +85,12 @@ func TestDriftOfWhatDoesNotCount(t *testing.T) {
 
 // The outcome of a pair that does not count is the matrix's.
 func TestDriftOfPairsThatDoNotCount(t *testing.T) {
-	one := func(p pair) checkResult { return checkResult{Pairs: []pair{p}} }
-	counts, outside := pair{GPU: "g", NIC: "n", Outcome: "direct", Counts: true, Decision: decision{Type: "bus address"}, NCCL: "PIX"}, pair{GPU: "g", NIC: "n", Outcome: "staged", Decision: decision{Type: "none"}}
-	if d, _ := drifted(one(counts), one(outside)); len(d) != 1 || d[0] != (drift{"pair", "g -> n", "direct, bus address PIX", "-", "changed"}) {
+	one := func(p result.Pair) result.Run { return result.Run{Pairs: []result.Pair{p}} }
+	counts, outside := result.Pair{GPU: "g", NIC: "n", Outcome: "direct", Counts: true, Decision: result.Decision{Type: "bus address"}, NCCL: "PIX"}, result.Pair{GPU: "g", NIC: "n", Outcome: "staged", Decision: result.Decision{Type: "none"}}
+	if d, _ := drifted(one(counts), one(outside)); len(d) != 1 || d[0] != (result.Drift{What: "pair", Name: "g -> n", Before: "direct, bus address PIX", After: "-", Change: "changed"}) {
 		t.Errorf("%+v", d)
 	}
-	for _, d := range [][2]checkResult{{one(outside), {}}, {{}, one(outside)}, {one(outside), one(outside)}} {
+	for _, d := range [][2]result.Run{{one(outside), {}}, {{}, one(outside)}, {one(outside), one(outside)}} {
 		if got, _ := drifted(d[0], d[1]); len(got) != 0 {
 			t.Errorf("%+v", got)
 		}
@@ -98,11 +99,11 @@ func TestDriftOfPairsThatDoNotCount(t *testing.T) {
 
 // Nothing is left blank of a device without a driver.
 func TestDriftNamesDrivers(t *testing.T) {
-	after := checkResult{
-		NICs: []nic{{Name: "rxe0", Software: true, Importer: "pinned"}, {Name: "mlx5_0", Importer: "unknown"}, {Name: "mlx5_1", Driver: drivers.UnknownDriver, Importer: "unknown"}},
-		GPUs: []gpu{{Name: "0000:13:00.0", Exporter: "unknown", Counts: true}},
+	after := result.Run{
+		NICs: []result.NIC{{Name: "rxe0", Software: true, Importer: "pinned"}, {Name: "mlx5_0", Importer: "unknown"}, {Name: "mlx5_1", Driver: drivers.UnknownDriver, Importer: "unknown"}},
+		GPUs: []result.GPU{{Name: "0000:13:00.0", Exporter: "unknown", Counts: true}},
 	}
-	all, _ := drifted(checkResult{}, after)
+	all, _ := drifted(result.Run{}, after)
 	var got []string
 	for _, d := range all {
 		got = append(got, d.Name+": "+d.After)

@@ -14,17 +14,19 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/chain"
 	"github.com/gpurdma/gpurdma/p2p/check"
 	"github.com/gpurdma/gpurdma/p2p/checks"
+	"github.com/gpurdma/gpurdma/p2p/render"
+	"github.com/gpurdma/gpurdma/p2p/result"
 )
 
 // explanation is what is to be said of a check, whatever it finds.
 type explanation struct {
-	ID       string `json:"id"`
-	Title    string `json:"title"`
-	Why      string `json:"why"`
-	Expected string `json:"expected"`
-	Worst    string `json:"worst"`
-	Remedy   *fix   `json:"remedy"`
-	Ref      string `json:"ref"`
+	ID       string      `json:"id"`
+	Title    string      `json:"title"`
+	Why      string      `json:"why"`
+	Expected string      `json:"expected"`
+	Worst    string      `json:"worst"`
+	Remedy   *result.Fix `json:"remedy"`
+	Ref      string      `json:"ref"`
 }
 
 type explainResult struct {
@@ -65,31 +67,11 @@ func explained(ids []string) (explainResult, error) {
 		}
 		e := explanation{c.ID, c.Title, c.Why, c.Expect, c.Worst.String(), nil, c.Ref}
 		if c.Fix != (chain.Remedy{}) {
-			e.Remedy = &fix{c.Fix.Change, c.Fix.Command, c.Fix.Weakens}
+			e.Remedy = &result.Fix{Change: c.Fix.Change, Command: c.Fix.Command, Weakens: c.Fix.Weakens}
 		}
 		r.Checks = append(r.Checks, e)
 	}
 	return r, nil
-}
-
-// checkFamilies are the families of all checks.
-func checkFamilies() []string {
-	var out []string
-	for _, c := range checks.All() {
-		if !slices.Contains(out, c.Family()) {
-			out = append(out, c.Family())
-		}
-	}
-	return out
-}
-
-// checkNames are the IDs of all checks.
-func checkNames() []string {
-	var out []string
-	for _, c := range checks.All() {
-		out = append(out, c.ID)
-	}
-	return out
 }
 
 func (r explainResult) text(w io.Writer, _ *app) error {
@@ -104,7 +86,7 @@ func (r explainResult) text(w io.Writer, _ *app) error {
 		}
 		fmt.Fprintf(&b, "  at worst: %s\n", e.Worst)
 		if e.Remedy != nil {
-			(&remedy{Change: e.Remedy.Change, Command: e.Remedy.Command, Weakens: e.Remedy.Weakens}).text(&b, nil)
+			render.Remedy(&b, &result.Remedy{Change: e.Remedy.Change, Command: e.Remedy.Command, Weakens: e.Remedy.Weakens}, nil)
 		}
 		fmt.Fprintf(&b, "  see: %s\n", e.Ref)
 	}

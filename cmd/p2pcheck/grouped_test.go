@@ -13,6 +13,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 	"github.com/gpurdma/gpurdma/internal/testenv"
+	"github.com/gpurdma/gpurdma/p2p/result"
 )
 
 // redirecting is a server of 8 GPUs and 8 NICs whose switches redirect, and whose
@@ -88,7 +89,7 @@ func TestIDsInText(t *testing.T) {
 	machines["bad"], machines["redirecting"] = bad, redirecting
 	machines["server"] = func() testenv.Tree { return machineTree(server+others, "0x1d") }
 	for name, machine := range machines {
-		var d struct{ Result checkResult }
+		var d struct{ Result result.Run }
 		if err := json.Unmarshal([]byte(run(machine(), t, "--json", "--root", "ROOT").out), &d); err != nil {
 			t.Fatal(err)
 		}

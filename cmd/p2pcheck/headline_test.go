@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/gpurdma/gpurdma/internal/testenv"
+	"github.com/gpurdma/gpurdma/p2p/result"
 )
 
 // listed are the checks that a line of nagios names, by result, and counted its
@@ -22,8 +23,8 @@ func listed(t *testing.T, line string) (ids map[string][]string, counted map[str
 	}
 	ids, counted = map[string][]string{}, map[string]int{}
 	for part := range strings.SplitSeq(text, "; ") {
-		if result, names, ok := strings.Cut(part, ": "); ok && slices.Contains(ranks, result) {
-			ids[result] = strings.Fields(names)
+		if rank, names, ok := strings.Cut(part, ": "); ok && slices.Contains(result.Ranks, rank) {
+			ids[rank] = strings.Fields(names)
 		}
 	}
 	for _, m := range regexp.MustCompile(`(\w+)=(\d+)`).FindAllStringSubmatch(data, -1) {
@@ -60,22 +61,5 @@ func TestHeadlineCounts(t *testing.T) {
 		if len(ids["fail"]) != counted["checks_failed"] || len(ids["unknown"]) != counted["checks_unknown"] || len(ids["warn"]) != counted["checks_warned"] {
 			t.Errorf("%s: %d, %d and %d checks: %s", name, len(ids["fail"]), len(ids["unknown"]), len(ids["warn"]), line)
 		}
-	}
-}
-
-// The worst of a check counts, whatever came first, and none that warns is lost.
-func TestHeadlineNamesTheWorst(t *testing.T) {
-	r := checkResult{Checks: []finding{
-		{ID: "A", Result: "warn", Decides: true}, {ID: "A", Result: "fail", Decides: true}, {ID: "A", Result: "unknown", Decides: true},
-		{ID: "B", Result: "pass", Decides: true}, {ID: "B", Result: "warn", Decides: true}, {ID: "B", Result: "unknown", Decides: true},
-		{ID: "C", Result: "warn"}, {ID: "C", Result: "pass"},
-		{ID: "D", Result: "unknown"}, {ID: "E", Result: "pass", Decides: true}, {ID: "E", Result: "unknown"},
-		{ID: "F", Result: "unknown"}, {ID: "F", Result: "warn"},
-	}}
-	r.Tally = tallyOf(r.Checks)
-	var b strings.Builder
-	nagios(&b, &r, 1, nil)
-	if !strings.Contains(b.String(), " - no pair to check; fail: A; unknown: B F; warn: C | ") || !strings.HasSuffix(b.String(), " checks_failed=1 checks_warned=1 checks_unknown=2 checks_unlisted=2\n") {
-		t.Error(b.String())
 	}
 }

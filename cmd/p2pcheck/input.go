@@ -2,7 +2,15 @@
 
 package main
 
-import "os"
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/gpurdma/gpurdma/cmd/internal/cli"
+	"github.com/gpurdma/gpurdma/p2p/result"
+)
 
 // standard is the name of standard input and output.
 const standard = "-"
@@ -13,4 +21,63 @@ func openInput(name string) (*os.File, error) {
 		return os.Stdin, nil
 	}
 	return os.Open(name)
+}
+
+// resultLimit is more than any run prints.
+const resultLimit = 256 << 20
+
+// badFile is of a file that is not what it was named as.
+type badFile struct{ error }
+
+func (b badFile) Unwrap() error { return b.error }
+
+// readResult reads what check printed with --json.
+func readResult(name string) (result.Run, error) {
+	r, err := resultOf(name)
+	if err != nil {
+		return r, badFile{err}
+	}
+	return r, nil
+}
+
+func resultOf(name string) (result.Run, error) {
+	var r result.Run
+	f, err := openInput(name)
+	if err != nil {
+		return r, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, resultLimit))
+	if err != nil {
+		return r, err
+	}
+	var d struct {
+		Schema  string
+		Command string
+		Status  int `json:"exit_status"`
+		Result  *result.Run
+		Errors  []cli.Error
+	}
+	err = json.Unmarshal(data, &d) // one document, and nothing behind it
+	switch {
+	case err != nil:
+		return r, fmt.Errorf("%s is not what %s --json prints: %w", name, program, err)
+	case d.Schema != schema || d.Command != "check":
+		return r, fmt.Errorf("%s is not what %s --json prints: schema %q, command %q", name, program, d.Schema, d.Command)
+	case d.Result == nil:
+		return r, fmt.Errorf("%s is of a run that found nothing", name)
+	}
+	for _, p := range d.Result.Pairs {
+		if !result.IsOutcome(p.Outcome) {
+			return r, fmt.Errorf("%s: a pair with the outcome %q", name, p.Outcome)
+		}
+		if p.Proof != nil && !result.IsOutcome(p.Proof.Outcome) {
+			return r, fmt.Errorf("%s: a proof with the outcome %q", name, p.Proof.Outcome)
+		}
+	}
+	d.Result.Ran = d.Status
+	for _, e := range d.Errors {
+		d.Result.Said = append(d.Result.Said, e.Message)
+	}
+	return *d.Result, nil
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 	"github.com/gpurdma/gpurdma/internal/rdmanl"
 	"github.com/gpurdma/gpurdma/internal/testenv"
+	"github.com/gpurdma/gpurdma/p2p/render"
 	"github.com/gpurdma/gpurdma/placement"
 )
 
@@ -83,7 +84,7 @@ func TestVMLive(t *testing.T) {
 			return
 		}
 		var b strings.Builder
-		if err := d.text(&b, &app{}); err != nil {
+		if err := render.Text(&b, render.Style{}, d); err != nil {
 			t.Fatal(err)
 		}
 		out := b.String()

@@ -12,9 +12,6 @@ import (
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 )
 
-// version is set by the build.
-var version = "unknown"
-
 func main() {
 	version = cli.Version(version)
 	a := &app{stdout: os.Stdout, stderr: os.Stderr}

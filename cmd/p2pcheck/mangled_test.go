@@ -14,6 +14,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 	"github.com/gpurdma/gpurdma/internal/testenv"
+	"github.com/gpurdma/gpurdma/p2p/result"
 )
 
 // directPairs are those that the command calls direct, and its status.
@@ -22,7 +23,7 @@ func directPairs(t *testing.T, root string) (map[string]bool, int) {
 	var out, stderr bytes.Buffer
 	a := &app{stdout: &out, stderr: &stderr}
 	status := a.run([]string{"--root", root, "--json", "--skip", "all"})
-	var d struct{ Result *checkResult }
+	var d struct{ Result *result.Run }
 	if err := json.Unmarshal(out.Bytes(), &d); err != nil || status < cli.ExitOK || status > cli.ExitUnavailable {
 		t.Fatalf("status %d, %v: %s%s", status, err, &out, &stderr)
 	}

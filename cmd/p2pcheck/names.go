@@ -96,3 +96,23 @@ func distance(a, b string) int {
 	}
 	return row[len(b)]
 }
+
+// checkFamilies are the families of all checks.
+func checkFamilies() []string {
+	var out []string
+	for _, c := range checks.All() {
+		if !slices.Contains(out, c.Family()) {
+			out = append(out, c.Family())
+		}
+	}
+	return out
+}
+
+// checkNames are the IDs of all checks.
+func checkNames() []string {
+	var out []string
+	for _, c := range checks.All() {
+		out = append(out, c.ID)
+	}
+	return out
+}

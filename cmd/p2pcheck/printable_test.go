@@ -12,18 +12,6 @@ import (
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
-func TestPrintable(t *testing.T) {
-	p := printable{mark: "M"}
-	for text, want := range map[string]string{
-		"plain “…”\tx\n": "plain “…”\tx\n", "\x1b[31mred": `\x1b[31mred`, "\x1bM[31mours\x1bM[0m": "\x1b[31mours\x1b[0m",
-		"\r\a\x9b\u009b": `\r\a\x9b\u009b`, "\u202e": `\u202e`, "\x00": `\x00`,
-	} {
-		if got := p.text(text); got != want {
-			t.Errorf("%q is %q, want %q", text, got, want)
-		}
-	}
-}
-
 // No file of a machine makes a terminal do anything, whatever prints it.
 func TestForeignControlCharacters(t *testing.T) {
 	const bomb = "\x1b]0;owned\a\x1b[2J\u009b"

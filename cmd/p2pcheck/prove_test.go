@@ -19,7 +19,10 @@ import (
 	"github.com/gpurdma/gpurdma/p2p"
 	"github.com/gpurdma/gpurdma/p2p/chain"
 	"github.com/gpurdma/gpurdma/p2p/drivers"
+	"github.com/gpurdma/gpurdma/p2p/formats"
 	"github.com/gpurdma/gpurdma/p2p/machine"
+	"github.com/gpurdma/gpurdma/p2p/render"
+	"github.com/gpurdma/gpurdma/p2p/result"
 )
 
 // became is a proof whose first rungs passed, up to last.
@@ -45,18 +48,18 @@ func refusal(e unix.Errno) *p2p.Proof {
 }
 
 // proved runs check on a server, whose pairs become what proofs has of them.
-func proved(t *testing.T, a *app, proofs map[string]*p2p.Proof, untraced string) checkResult {
+func proved(t *testing.T, a *app, proofs map[string]*p2p.Proof, untraced string) result.Run {
 	t.Helper()
-	return provedBy(t, a, proofs, liveRun{Untraced: untraced})
+	return provedBy(t, a, proofs, result.Live{Untraced: untraced})
 }
 
-func provedBy(t *testing.T, a *app, proofs map[string]*p2p.Proof, run liveRun) checkResult {
+func provedBy(t *testing.T, a *app, proofs map[string]*p2p.Proof, run result.Live) result.Run {
 	t.Helper()
 	root := machineTree(server, "0x00").Write(t)
 	m := machine.Open(root)
 	gpus, err1 := drivers.GPUs(m)
 	nics, err2 := drivers.NICs(m)
-	found, err3 := a.checkAnd(func(_ *machine.Machine, pairs []p2p.Pair) (*liveRun, error) {
+	found, err3 := a.checkAnd(func(_ *machine.Machine, pairs []p2p.Pair) (*result.Live, error) {
 		r := &run
 		for i, p := range pairs {
 			if pairs[i].Proof = proofs[p.GPU.Name+" "+p.NIC.Name]; pairs[i].Proof != nil {
@@ -68,7 +71,7 @@ func provedBy(t *testing.T, a *app, proofs map[string]*p2p.Proof, run liveRun) c
 	if err := errors.Join(err1, err2, err3); err != nil {
 		t.Fatal(err)
 	}
-	r := found.(checkResult)
+	r := result.Run(found.(checkOutput))
 	r.Machine.Config = strings.ReplaceAll(r.Machine.Config, root, "ROOT")
 	return r
 }
@@ -119,49 +122,11 @@ func TestProofText(t *testing.T) {
 			c.change(proofs)
 			a := &app{verbose: c.verbose, skip: []string{"all"}}
 			var b strings.Builder
-			if err := proved(t, a, proofs, c.blind).text(&b, a); err != nil {
+			if err := render.Text(&b, a.style(), proved(t, a, proofs, c.blind)); err != nil {
 				t.Fatal(err)
 			}
 			golden(t, c.name+".txt", b.String())
 		})
-	}
-}
-
-// The proof decides; what could not be proven is not good enough.
-func TestProofStatus(t *testing.T) {
-	direct := func() *p2p.Proof { return became(chain.Direct, inGPU, p2p.RungRelease) }
-	wrong, left, open := direct(), direct(), became(chain.OutcomeUnknown, "no trace", p2p.RungRelease)
-	wrong.Steps[p2p.RungWrite].Result = p2p.ResultFail
-	left.Steps[p2p.RungRelease].Result = p2p.ResultFail
-	for name, c := range map[string]struct {
-		predicted chain.Outcome
-		proof     *p2p.Proof
-		status    int
-		word      string // of the headline
-	}{
-		"as predicted":        {chain.Direct, direct(), cli.ExitOK, "1 of 1 pairs proven direct"},
-		"predicted by nobody": {chain.OutcomeUnknown, direct(), cli.ExitOK, "1 of 1 pairs proven direct"},
-		"not proven":          {chain.Direct, open, cli.ExitUnavailable, "0 of 1 pairs proven direct"},
-		"not tried":           {chain.Direct, nil, cli.ExitUnavailable, "0 of 1 pairs proven direct"},
-		"staged":              {chain.Staged, became(chain.Staged, inRAM, p2p.RungRelease), cli.ExitFailed, "0 of 1"},
-		"staged, not proven":  {chain.Staged, open, cli.ExitFailed, "0 of 1"},
-		"contradicted":        {chain.Direct, became(chain.Staged, inRAM, p2p.RungRelease), cli.ExitFailed, "1 prediction contradicted; 0 of 1"},
-		"better than that":    {chain.Staged, direct(), cli.ExitFailed, "1 prediction contradicted; 1 of 1"},
-		"another errno":       {chain.Refused, refusal(unix.EPERM), cli.ExitFailed, "contradicted"},
-		"wrong bytes":         {chain.Direct, wrong, cli.ExitFailed, "1 of 1"},
-		"something is left":   {chain.Direct, left, cli.ExitFailed, "1 of 1"},
-	} {
-		whole := p2p.Pair{Prediction: drivers.Prediction{Outcome: c.predicted, Errno: unix.EINVAL}, Proof: c.proof, GPU: drivers.GPU{Exporter: drivers.Exporter{Class: drivers.ClassAMDGPU}}}
-		r := checkResult{Pairs: []pair{pairOf(whole)}, Live: &liveRun{}}
-		r.Pairs[0].Proof = proofOf(whole)
-		r.Live.add(r.Pairs[0])
-		r.Summary.add(r.Pairs[0])
-		if got := r.status(); got != c.status {
-			t.Errorf("%s: status %d, want %d", name, got, c.status)
-		}
-		if line := headline(&r, nil); !strings.Contains(line, c.word) {
-			t.Errorf("%s: %s", name, line)
-		}
 	}
 }
 
@@ -177,20 +142,20 @@ func TestProofFormats(t *testing.T) {
 		"prometheus": `p2pcheck_pair_proof{gpu="0000:03:00.0",nic="mlx5_0",outcome="staged"} 1`,
 	} {
 		var b strings.Builder
-		formats[format](&b, &r, r.status(), nil)
+		formats.All[format](&b, formats.Input{Found: &r, Status: r.Status()})
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("%s: %s", format, &b)
 		}
 	}
-	write := func(r checkResult) string {
+	write := func(r result.Run) string {
 		var b bytes.Buffer
-		d := cli.Document{Schema: schema, Command: "check", Status: r.status(), Result: r}
+		d := cli.Document{Schema: schema, Command: "check", Status: r.Status(), Result: r}
 		name := filepath.Join(t.TempDir(), "run.json")
 		if err := errors.Join(d.Write(&b), os.WriteFile(name, b.Bytes(), 0o600)); err != nil {
 			t.Fatal(err)
 		}
 		again, err := readResult(name)
-		if err != nil || again.status() != r.status() || again.Live == nil || *again.Live != *r.Live {
+		if err != nil || again.Status() != r.Status() || again.Live == nil || *again.Live != *r.Live {
 			t.Errorf("%v: %+v", err, again.Live)
 		}
 		return name
@@ -248,7 +213,7 @@ func TestLiveWithoutCgo(t *testing.T) {
 	if err := cmd.Run(); err != nil && !errors.As(err, &exit) {
 		t.Fatal(err)
 	}
-	var d struct{ Result checkResult }
+	var d struct{ Result result.Run }
 	if err := json.Unmarshal(out.Bytes(), &d); err != nil {
 		t.Fatalf("%v: %s%s", err, &out, &stderr)
 	}
@@ -314,7 +279,7 @@ func TestProofWithoutMoving(t *testing.T) {
 		}
 	}
 	a := &app{}
-	r := provedBy(t, a, proofs, liveRun{Unmoved: why})
+	r := provedBy(t, a, proofs, result.Live{Unmoved: why})
 	if r.Live.Proven.Direct != 0 || r.Live.Proven.Unknown != 2 {
 		t.Errorf("%+v", r.Live)
 	}
@@ -331,21 +296,12 @@ func TestProofWithoutMoving(t *testing.T) {
 		}
 	}
 	var b strings.Builder
-	if err := r.text(&b, a); err != nil {
+	if err := render.Text(&b, a.style(), r); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"Live proof: registered; nothing was written and read", "direct, not moved", "nothing proves that bytes arrive: " + why} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("%q is not there: %s", want, &b)
-		}
-	}
-	for _, p := range r.Pairs {
-		want := p.Outcome
-		if want == "direct" {
-			want = "unknown"
-		}
-		if got := r.now(p); got != want {
-			t.Errorf("%s -> %s is %s, want %s", p.GPU, p.NIC, got, want)
 		}
 	}
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/gpurdma/gpurdma/internal/testenv"
 	"github.com/gpurdma/gpurdma/p2p/machine"
 	"github.com/gpurdma/gpurdma/p2p/p2pdma"
+	"github.com/gpurdma/gpurdma/p2p/result"
 )
 
 // dump writes a machine as rdma_topo does.
@@ -115,7 +116,7 @@ func TestDumpOfRDMATopo(t *testing.T) {
 // What a check would take from a file's absence is unknown of a dump.
 func TestDumpPassesNothingItDoesNotHave(t *testing.T) {
 	root := testenv.Machines["small-mi300"]().Write(t)
-	var d struct{ Result checkResult }
+	var d struct{ Result result.Run }
 	if err := json.Unmarshal([]byte(command("--json", "--snapshot", dumpFile(t, dump(t, root))).out), &d); err != nil {
 		t.Fatal(err)
 	}

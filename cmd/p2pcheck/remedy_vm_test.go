@@ -11,6 +11,7 @@ import (
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 	"github.com/gpurdma/gpurdma/p2p/check/hostcheck"
+	"github.com/gpurdma/gpurdma/p2p/result"
 )
 
 // remedied is what the second of TestVMRemedy's machines is booted with beside
@@ -149,8 +150,8 @@ func onSecond(t *testing.T, suffix string, first, second []string) bool {
 }
 
 // findingsWith are a check's findings, of one scope if that is not "".
-func findingsWith(d checkResult, id, scope string) []finding {
-	var out []finding
+func findingsWith(d result.Run, id, scope string) []result.Finding {
+	var out []result.Finding
 	for _, f := range d.Checks {
 		if f.ID == id && (scope == "" || slices.Contains(f.Scope, scope)) {
 			out = append(out, f)

@@ -13,31 +13,33 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
-	"github.com/gpurdma/gpurdma/p2p/chain"
+	"github.com/gpurdma/gpurdma/internal/human"
+	"github.com/gpurdma/gpurdma/p2p/render"
+	"github.com/gpurdma/gpurdma/p2p/result"
 )
 
 // node is one node of a report.
 type node struct {
-	Node    string   `json:"node"`
-	Result  string   `json:"result"` // pass, warn, fail, unknown
-	Kernel  string   `json:"kernel"`
-	GPUs    int      `json:"gpus"`
-	NICs    int      `json:"nics"`
-	Summary summary  `json:"summary"`
-	Failing []string `json:"failing"` // checks
-	Unknown []string `json:"unknown"` // those that may hide a failure
-	Differs []drift  `json:"differs"` // from what most nodes have
-	Error   string   `json:"error"`   // why its file could not be read
+	Node    string         `json:"node"`
+	Result  string         `json:"result"` // pass, warn, fail, unknown
+	Kernel  string         `json:"kernel"`
+	GPUs    int            `json:"gpus"`
+	NICs    int            `json:"nics"`
+	Summary result.Summary `json:"summary"`
+	Failing []string       `json:"failing"` // checks
+	Unknown []string       `json:"unknown"` // those that may hide a failure
+	Differs []result.Drift `json:"differs"` // from what most nodes have
+	Error   string         `json:"error"`   // why its file could not be read
 }
 
 // cause is one reason for which nodes fail, or are unknown.
 type cause struct {
-	Result string   `json:"result"` // fail, unknown, or warn of a node that has nothing worse
-	What   string   `json:"what"`   // a check's ID and title, or what becomes of pairs
-	Nodes  []string `json:"nodes"`
-	Scope  []string `json:"scope"` // on the first of them
-	Why    []string `json:"why"`
-	Remedy *fix     `json:"remedy"`
+	Result string      `json:"result"` // fail, unknown, or warn of a node that has nothing worse
+	What   string      `json:"what"`   // a check's ID and title, or what becomes of pairs
+	Nodes  []string    `json:"nodes"`
+	Scope  []string    `json:"scope"` // on the first of them
+	Why    []string    `json:"why"`
+	Remedy *result.Fix `json:"remedy"`
 }
 
 type reportResult struct {
@@ -95,7 +97,7 @@ func reported(args []string) (reportResult, error) {
 	if err != nil {
 		return r, err
 	}
-	var runs []checkResult
+	var runs []result.Run
 	var read []int // the nodes of runs
 	var errs []error
 	var nodes []node
@@ -103,7 +105,7 @@ func reported(args []string) (reportResult, error) {
 		run, err := readResult(files[i])
 		if err != nil {
 			errs = append(errs, &cli.Unavailable{Err: err})
-			nodes = append(nodes, node{Node: name, Result: "unknown", Failing: []string{}, Unknown: []string{}, Differs: []drift{}, Error: err.Error()})
+			nodes = append(nodes, node{Node: name, Result: "unknown", Failing: []string{}, Unknown: []string{}, Differs: []result.Drift{}, Error: err.Error()})
 			continue
 		}
 		runs, read = append(runs, run), append(read, i)
@@ -125,16 +127,16 @@ func reported(args []string) (reportResult, error) {
 	r.Groups = len(kinds)
 	r.most, r.larger = 2*alike > len(runs), alike < largest
 	slices.SortStableFunc(r.Causes, func(x, y cause) int {
-		return cmp.Or(cmp.Compare(slices.Index(ranks, x.Result), slices.Index(ranks, y.Result)), cmp.Compare(len(y.Nodes), len(x.Nodes)))
+		return cmp.Or(cmp.Compare(slices.Index(result.Ranks, x.Result), slices.Index(result.Ranks, y.Result)), cmp.Compare(len(y.Nodes), len(x.Nodes)))
 	})
 	slices.SortStableFunc(r.Nodes, func(x, y node) int {
-		return cmp.Or(cmp.Compare(slices.Index(ranks, x.Result), slices.Index(ranks, y.Result)), cmp.Compare(len(y.Differs), len(x.Differs)), strings.Compare(x.Node, y.Node))
+		return cmp.Or(cmp.Compare(slices.Index(result.Ranks, x.Result), slices.Index(result.Ranks, y.Result)), cmp.Compare(len(y.Differs), len(x.Differs)), strings.Compare(x.Node, y.Node))
 	})
 	return r, err
 }
 
-func nodeOf(name string, run checkResult) node {
-	n := node{Node: name, Result: verdict(&run, run.status()), Kernel: run.Machine.Kernel, GPUs: counting(run.GPUs), NICs: len(run.NICs), Summary: run.Summary, Failing: []string{}, Unknown: []string{}}
+func nodeOf(name string, run result.Run) node {
+	n := node{Node: name, Result: result.Verdict(&run, run.Status()), Kernel: run.Machine.Kernel, GPUs: result.Counting(run.GPUs), NICs: len(run.NICs), Summary: run.Summary, Failing: []string{}, Unknown: []string{}}
 	for _, f := range run.Checks {
 		switch {
 		case f.Result == "fail" && !slices.Contains(n.Failing, f.ID):
@@ -148,43 +150,31 @@ func nodeOf(name string, run checkResult) node {
 
 // explain adds why a node is not good: what it said itself, its pairs, then its
 // checks.
-func (r *reportResult) explain(name string, run checkResult) {
-	if len(run.said) > 0 {
-		r.add(name, cause{Result: "unknown", What: "not all could be looked at", Why: run.said})
+func (r *reportResult) explain(name string, run result.Run) {
+	if len(run.Said) > 0 {
+		r.add(name, cause{Result: "unknown", What: "not all could be looked at", Why: run.Said})
 	}
-	if slices.ContainsFunc(run.Drift, drift.worse) {
+	if slices.ContainsFunc(run.Drift, result.Drift.Worse) {
 		r.add(name, cause{Result: "fail", What: "worse than its baseline", Why: []string{"p2pcheck diff " + run.Baseline + " names them"}})
 	}
 	for _, p := range run.Pairs {
 		if !p.Counts || p.Outcome == "direct" {
 			continue
 		}
-		c := cause{Result: "fail", What: ofPairs + ": " + p.became(), Scope: []string{p.GPU + " -> " + p.NIC}, Why: p.Why}
+		c := cause{Result: "fail", What: ofPairs + ": " + render.Heading(p), Scope: []string{p.GPU + " -> " + p.NIC}, Why: p.Why}
 		if p.Outcome == "unknown" {
 			c.Result = "unknown"
 		}
 		if p.Remedy != nil {
-			c.Remedy = &fix{p.Remedy.Change, p.Remedy.Command, p.Remedy.Weakens}
+			c.Remedy = &result.Fix{Change: p.Remedy.Change, Command: p.Remedy.Command, Weakens: p.Remedy.Weakens}
 		}
 		r.add(name, c)
 	}
-	warned := verdict(&run, run.status()) == "warn" // by nothing else
+	warned := result.Verdict(&run, run.Status()) == "warn" // by nothing else
 	for _, f := range run.Checks {
-		if !run.told(f) && (f.Result == "fail" || f.Result == "unknown" && f.Decides || f.Result == "warn" && warned) {
+		if !run.Told(f) && (f.Result == "fail" || f.Result == "unknown" && f.Decides || f.Result == "warn" && warned) {
 			r.add(name, cause{Result: f.Result, What: f.ID + ": " + f.Title, Scope: f.Scope, Why: []string{f.Read}, Remedy: f.Remedy})
 		}
-	}
-}
-
-// became is what becomes of a pair that is not direct, as the heading of a cause.
-func (p pair) became() string {
-	switch l := lookOf(p.Outcome); l.outcome {
-	case chain.OutcomeUnknown:
-		return "what becomes of them is not known"
-	case chain.Staged:
-		return "the NIC gets system memory (" + l.word + ")"
-	default:
-		return "the registration fails (" + l.headline(p) + ")"
 	}
 }
 
@@ -196,7 +186,7 @@ func (r *reportResult) add(name string, c cause) {
 	})
 	if i < 0 {
 		c.Nodes = []string{name}
-		c.Scope, c.Why = list(slices.Clone(c.Scope)), list(c.Why)
+		c.Scope, c.Why = result.List(slices.Clone(c.Scope)), result.List(c.Why)
 		r.Causes = append(r.Causes, c)
 		return
 	}
@@ -218,7 +208,7 @@ func (r *reportResult) add(name string, c cause) {
 // the best group if several are as large: what fails is not the norm then. A group
 // without a pair comes last, whatever its size: nodes that lost their GPUs are no norm.
 // It also says how many nodes that group has, and how many the largest of all.
-func majority(runs []checkResult) (like, alike, largest int) {
+func majority(runs []result.Run) (like, alike, largest int) {
 	of := map[string][]int{}
 	best := []int{}
 	for i, run := range runs {
@@ -239,16 +229,16 @@ func majority(runs []checkResult) (like, alike, largest int) {
 }
 
 // pairless is 1 of a run without a pair that counts.
-func pairless(r checkResult) int {
-	if r.Summary.all() == 0 {
+func pairless(r result.Run) int {
+	if r.Summary.Total() == 0 {
 		return 1
 	}
 	return 0
 }
 
 // byMerit orders runs, the better first.
-func byMerit(x, y checkResult) int {
-	rank := func(r checkResult) int { return slices.Index(ranks, verdict(&r, r.status())) }
+func byMerit(x, y result.Run) int {
+	rank := func(r result.Run) int { return slices.Index(result.Ranks, result.Verdict(&r, r.Status())) }
 	return cmp.Or(cmp.Compare(rank(y), rank(x)), cmp.Compare(x.Tally.Fail, y.Tally.Fail), cmp.Compare(y.Summary.Direct, x.Summary.Direct))
 }
 
@@ -275,16 +265,16 @@ func (r reportResult) text(w io.Writer, a *app) error {
 		rows = append(rows, append([]string{name}, row...))
 		i += alike
 	}
-	if err := cli.Table(w, rows); err != nil {
+	if err := human.Table(w, rows); err != nil {
 		return err
 	}
 	var b strings.Builder
-	all, said := r.together(), map[remedy]bool{}
-	for _, result := range ranks {
-		causesText(&b, a, all, result, said)
+	all, said := r.together(), map[result.Remedy]bool{}
+	for _, rank := range result.Ranks {
+		causesText(&b, a.style(), all, rank, said)
 	}
-	r.drifts(&b, a)
-	fmt.Fprintf(&b, "\n%s, %s of them", plural(len(r.Nodes), "node"), plural(r.Groups, "kind"))
+	r.drifts(&b, a.style())
+	fmt.Fprintf(&b, "\n%s, %s of them", human.Plural(len(r.Nodes), "node"), human.Plural(r.Groups, "kind"))
 	switch {
 	case r.larger:
 		fmt.Fprintf(&b, "; a larger kind has no pair that counts: compared with %s, the best of the largest that have", r.Like)
@@ -304,13 +294,13 @@ func (n node) row() []string {
 	s := n.Summary
 	return []string{
 		n.Result, fmt.Sprintf("%d/%d", s.Direct, s.Direct+s.Staged+s.Refused+s.Unknown), n.Kernel, fmt.Sprint(n.GPUs), fmt.Sprint(n.NICs),
-		first(n.Failing, shownIDs), first(n.Unknown, shownIDs), fmt.Sprint(len(n.Differs)),
+		human.First(n.Failing, shownIDs), human.First(n.Unknown, shownIDs), fmt.Sprint(len(n.Differs)),
 	}
 }
 
 // drifts tells what differs, once for all nodes that differ in the same.
-func (r reportResult) drifts(b *strings.Builder, a *app) {
-	var order [][]drift
+func (r reportResult) drifts(b *strings.Builder, s render.Style) {
+	var order [][]result.Drift
 	nodes := map[string][]string{}
 	for _, n := range r.Nodes {
 		if len(n.Differs) == 0 {
@@ -328,18 +318,10 @@ func (r reportResult) drifts(b *strings.Builder, a *app) {
 		if len(these) > 1 {
 			verb = "differ"
 		}
-		fmt.Fprintf(b, "\n%s %s from %s\n", first(these, shownNodes), verb, r.Like)
-		driftText(b, a, differs[:min(len(differs), shownDrift)])
+		fmt.Fprintf(b, "\n%s %s from %s\n", human.First(these, shownNodes), verb, r.Like)
+		render.Drift(b, s, differs[:min(len(differs), shownDrift)])
 		if more := len(differs) - shownDrift; more > 0 {
 			fmt.Fprintf(b, "  and %d more\n", more)
 		}
 	}
-}
-
-// first names the first n, and says how many more there are.
-func first(names []string, n int) string {
-	if len(names) > n {
-		return strings.Join(names[:n], ", ") + fmt.Sprintf(" and %d more", len(names)-n)
-	}
-	return strings.Join(names, ", ")
 }

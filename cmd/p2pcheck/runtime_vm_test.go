@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/internal/testenv"
+	"github.com/gpurdma/gpurdma/p2p/result"
 )
 
 // mending is a check that fails until what p2pcheck says is done.
@@ -159,16 +160,16 @@ func (x mending) test(t *testing.T) {
 	x.spoil(t)
 	// Some take a moment, there and back: a link comes up, a GID is made, a NIC
 	// whose MTU changes is down meanwhile.
-	var result string
-	var all []finding
+	var worst string
+	var all []result.Finding
 	until(t, x.id+": "+x.was+", with the remedy "+x.command, func() bool {
-		result, all = x.look(t)
-		return result == x.was && !slices.ContainsFunc(all, func(f finding) bool {
+		worst, all = x.look(t)
+		return worst == x.was && !slices.ContainsFunc(all, func(f result.Finding) bool {
 			return f.Result != "pass" && f.Result != "skip" && (f.Remedy == nil || f.Remedy.Command != x.command)
 		})
 	})
 	if t.Failed() {
-		t.Fatalf("before: %s: %+v", result, all)
+		t.Fatalf("before: %s: %+v", worst, all)
 	}
 	command := strings.NewReplacer(x.fill...).Replace(x.command)
 	if x.apply != nil {
@@ -177,25 +178,25 @@ func (x mending) test(t *testing.T) {
 		shell(t, command)
 	}
 	until(t, x.id+" to pass", func() bool {
-		result, all = x.look(t)
-		return result == "pass"
+		worst, all = x.look(t)
+		return worst == "pass"
 	})
-	t.Logf("%s: %s, and after %q %s: %s", x.id, x.was, command, result, all[0].Read)
+	t.Logf("%s: %s, and after %q %s: %s", x.id, x.was, command, worst, all[0].Read)
 }
 
 // look is the worst that the check finds.
-func (x mending) look(t *testing.T) (string, []finding) {
+func (x mending) look(t *testing.T) (string, []result.Finding) {
 	t.Helper()
 	family, _, _ := strings.Cut(x.id, "-")
 	others := slices.DeleteFunc(checkFamilies(), func(other string) bool { return other == family })
 	args := []string{"--json", "--gpu", "softgpu", "--skip", strings.Join(others, ",")}
-	var d checkResult
+	var d result.Run
 	if x.attr != nil {
 		d, _ = ran(t, x.attr(t), x.env, args...)
 	} else {
 		var out, stderr bytes.Buffer
 		(&app{stdout: &out, stderr: &stderr}).run(args)
-		whole := struct{ Result *checkResult }{&d}
+		whole := struct{ Result *result.Run }{&d}
 		if err := json.Unmarshal(out.Bytes(), &whole); err != nil {
 			t.Fatalf("%v: %s%s", err, &out, &stderr)
 		}
@@ -204,7 +205,7 @@ func (x mending) look(t *testing.T) (string, []finding) {
 	if len(all) == 0 {
 		t.Fatalf("%s finds nothing of %q", x.id, x.scope)
 	}
-	return worstOf(all)[x.id], all
+	return result.Worst(all)[x.id], all
 }
 
 // controlGroup is one of this test.

@@ -16,6 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
+	"github.com/gpurdma/gpurdma/p2p/formats"
+	"github.com/gpurdma/gpurdma/p2p/result"
 )
 
 // metrics answers requests for the metrics of a machine, which it looks at anew
@@ -170,13 +172,14 @@ func (m *metrics) current() (text, labels string, err error) {
 	a := *m.a
 	found, err := a.look(a.check)
 	status := cli.Status(err)
-	var r *checkResult
-	if whole, ok := found.(checkResult); ok {
-		r, status = &whole, worse(status, whole.status())
+	var r *result.Run
+	if whole, ok := found.(checkOutput); ok {
+		r, status = (*result.Run)(&whole), result.Worse(status, whole.status())
 	}
 	var asText, asLabels strings.Builder
-	prometheus(&asText, r, status, err)
-	nfd(&asLabels, r, status, err)
+	run := formats.Input{Found: r, Status: status, Errors: problems(err)}
+	formats.Prometheus(&asText, run)
+	formats.NFD(&asLabels, run)
 	m.last, m.text, m.labels = time.Now(), a.unmasked(asText.String()), asLabels.String()
 	return m.text, m.labels, err
 }

@@ -16,6 +16,8 @@ import (
 	"golang.org/x/term"
 
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
+	"github.com/gpurdma/gpurdma/internal/human"
+	"github.com/gpurdma/gpurdma/p2p/render"
 )
 
 // snapshotResult is what was written.
@@ -37,7 +39,7 @@ func (r snapshotResult) text(w io.Writer, _ *app) error {
 		if r.Unreadable == 1 {
 			them = "it"
 		}
-		text += fmt.Sprintf("; %d could not be read, and what hangs on %s will be unknown: %s", r.Unreadable, them, first(r.Unread, shownPairs))
+		text += fmt.Sprintf("; %d could not be read, and what hangs on %s will be unknown: %s", r.Unreadable, them, human.First(r.Unread, render.ShownPairs))
 	}
 	_, err := fmt.Fprintln(w, text)
 	return err
@@ -67,7 +69,7 @@ With - for FILE it goes to the standard output.`,
 	}
 }
 
-func (a *app) take(name string) (result, error) {
+func (a *app) take(name string) (output, error) {
 	if a.source.Sys != "" || a.source.Proc != "" || a.source.Config != "" || a.source.Release != "" {
 		return nil, &cli.UsageError{Err: fmt.Errorf("a snapshot is taken of this machine, or of --root DIR")}
 	}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 	"github.com/gpurdma/gpurdma/internal/testenv"
+	"github.com/gpurdma/gpurdma/p2p/result"
 )
 
 // command runs the command.
@@ -215,7 +216,7 @@ func TestSnapshotOfWhatCannotBeRead(t *testing.T) {
 	if r := command("snapshot", file, "--root", root); r.status != 0 || !strings.Contains(r.out, "3 could not be read") {
 		t.Fatal(r)
 	}
-	var d struct{ Result checkResult }
+	var d struct{ Result result.Run }
 	if err := json.Unmarshal([]byte(command("--json", "--snapshot", file).out), &d); err != nil {
 		t.Fatal(err)
 	}

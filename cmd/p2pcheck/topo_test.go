@@ -11,6 +11,7 @@ import (
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 	"github.com/gpurdma/gpurdma/p2p/machine"
+	"github.com/gpurdma/gpurdma/p2p/topo"
 )
 
 // storage is a machine with all that a tree can have: a switch whose own link is
@@ -75,13 +76,13 @@ func TestTopo(t *testing.T) {
 }
 
 func TestTopoJSON(t *testing.T) {
-	var d struct{ Result topoResult }
+	var d struct{ Result topo.Topology }
 	if err := json.Unmarshal([]byte(run(storage(), t, "topo", "--json", "--root", "ROOT").out), &d); err != nil {
 		t.Fatal(err)
 	}
-	find := func(address string) function {
+	find := func(address string) topo.Function {
 		t.Helper()
-		i := slices.IndexFunc(d.Result.Functions, func(f function) bool { return f.PCI.String() == address })
+		i := slices.IndexFunc(d.Result.Functions, func(f topo.Function) bool { return f.PCI.String() == address })
 		if i < 0 {
 			t.Fatalf("%s is not there", address)
 		}

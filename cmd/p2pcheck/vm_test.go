@@ -25,6 +25,7 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/chain"
 	"github.com/gpurdma/gpurdma/p2p/drivers"
 	"github.com/gpurdma/gpurdma/p2p/machine"
+	"github.com/gpurdma/gpurdma/p2p/result"
 )
 
 // asCommand makes the test binary the command itself.
@@ -99,13 +100,13 @@ func TestVMP2PCheck(t *testing.T) {
 }
 
 // checked runs the command as a process of its own.
-func checked(t *testing.T, as *syscall.Credential, args ...string) (checkResult, int) {
+func checked(t *testing.T, as *syscall.Credential, args ...string) (result.Run, int) {
 	t.Helper()
 	return ran(t, &syscall.SysProcAttr{Credential: as}, nil, args...)
 }
 
 // ran runs the command as a process with these attributes.
-func ran(t *testing.T, attr *syscall.SysProcAttr, env []string, args ...string) (checkResult, int) {
+func ran(t *testing.T, attr *syscall.SysProcAttr, env []string, args ...string) (result.Run, int) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], args...)
 	cmd.Env = append(append(os.Environ(), asCommand+"=1"), env...)
@@ -119,7 +120,7 @@ func ran(t *testing.T, attr *syscall.SysProcAttr, env []string, args ...string) 
 	}
 	var d struct {
 		Status int `json:"exit_status"`
-		Result checkResult
+		Result result.Run
 	}
 	if err := json.Unmarshal(out.Bytes(), &d); err != nil || d.Status != cmd.ProcessState.ExitCode() {
 		t.Fatalf("%v, status %d and %d: %s%s", err, d.Status, cmd.ProcessState.ExitCode(), &out, &stderr)
@@ -128,7 +129,7 @@ func ran(t *testing.T, attr *syscall.SysProcAttr, env []string, args ...string) 
 }
 
 // compare asks the package itself.
-func compare(m *machine.Machine, p pair) error {
+func compare(m *machine.Machine, p result.Pair) error {
 	a, err := machine.ParseAddr(p.GPU)
 	if err != nil {
 		return err
@@ -220,7 +221,7 @@ func shown(t *testing.T) {
 
 // unprivileged compares with what somebody finds who is shown the beginning of
 // the configuration space: less, and nothing else.
-func unprivileged(t *testing.T, whole checkResult, args []string) {
+func unprivileged(t *testing.T, whole result.Run, args []string) {
 	d, status := checked(t, &syscall.Credential{Uid: 65534, Gid: 65534}, args...)
 	if len(d.Pairs) != len(whole.Pairs) || status == cli.ExitOK {
 		t.Fatalf("%d pairs, with root %d; status %d", len(d.Pairs), len(whole.Pairs), status)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package cli is what the project's commands share: sizes on the command
-// line, tables, the JSON envelope, errors for people and for programs,
+// line, the JSON envelope, errors for people and for programs,
 // progress, signals and exit codes.
 package cli

@@ -9,6 +9,8 @@ import (
 	"math/bits"
 	"strconv"
 	"strings"
+
+	"github.com/gpurdma/gpurdma/internal/human"
 )
 
 // Size is a flag value in bytes: 4096, 0x1000, 64KiB, 8G. It covers the whole
@@ -58,18 +60,7 @@ func (v *Size) Set(s string) error {
 }
 
 // String is the shortest exact form.
-func (v *Size) String() string {
-	n := uint64(*v)
-	for _, u := range []struct {
-		size uint64
-		name string
-	}{{1 << 30, "GiB"}, {1 << 20, "MiB"}, {1 << 10, "KiB"}} {
-		if n != 0 && n%u.size == 0 {
-			return strconv.FormatUint(n/u.size, 10) + u.name
-		}
-	}
-	return strconv.FormatUint(n, 10)
-}
+func (v *Size) String() string { return human.Size(uint64(*v)) }
 
 // Type implements pflag.Value; it stands for the value in --help.
 func (v *Size) Type() string { return "SIZE" }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package topo
 
 import (
 	"cmp"
@@ -8,13 +8,14 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gpurdma/gpurdma/cmd/internal/cli"
+	"github.com/gpurdma/gpurdma/internal/human"
 	"github.com/gpurdma/gpurdma/p2p/check/pciecheck"
+	"github.com/gpurdma/gpurdma/p2p/render"
 )
 
-// line is one of the tree: what a function is, then what decides. All is for
-// -v: what goes without saying as well.
-func (f function) line(all bool) string {
+// line says what a function is, then what decides. With all it has what goes without saying as
+// well.
+func (f Function) line(all bool) string {
 	parts := []string{fmt.Sprintf("%v %s %s:%s", f.PCI, f.kind(), f.Vendor, f.Device)}
 	if f.PF != nil {
 		parts[0] += fmt.Sprintf(" (VF of %v)", *f.PF)
@@ -35,7 +36,7 @@ func (f function) line(all bool) string {
 	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), ", ")
 }
 
-func (f function) kind() string {
+func (f Function) kind() string {
 	switch {
 	case f.Role == "bridge" && f.Port != "":
 		return f.Port
@@ -47,42 +48,36 @@ func (f function) kind() string {
 		return strings.TrimSpace("PF " + f.Driver) // of a virtual function that is one of the others
 	}
 	if f.Role == "GPU" {
-		return "GPU " + cmp.Or(withoutName(f.Driver), f.Driver)
+		return "GPU " + cmp.Or(render.NoDriver(f.Driver), f.Driver)
 	}
 	return strings.TrimSpace(f.Role + " " + f.Driver)
 }
 
-func (f function) iommu() string {
+func (f Function) iommu() string {
 	if f.Group == nil {
 		return "IOMMU " + f.IOMMU
 	}
 	return fmt.Sprintf("IOMMU %s group %s", f.IOMMU, *f.Group)
 }
 
-// memory is that of an NVMe controller.
-func (f function) memory() string {
+// memory is the memory of an NVMe controller that peers may reach.
+func (f Function) memory() string {
 	var parts []string
 	if f.CMB != nil && *f.CMB > 0 {
-		parts = append(parts, "CMB "+sized(*f.CMB))
+		parts = append(parts, "CMB "+human.Size(*f.CMB))
 	}
 	if f.Peer != nil {
-		parts = append(parts, sized(*f.Peer)+" for peers")
+		parts = append(parts, human.Size(*f.Peer)+" for peers")
 	}
 	return strings.Join(parts, ", ")
 }
 
-func sized(n uint64) string {
-	size := cli.Size(n)
-	return size.String()
-}
-
-// text has the size beside the largest one that the function offers, if that is
-// another.
-func (b bar) text(all bool) string {
-	text := fmt.Sprintf("BAR %d %s", b.Index, sized(b.Size))
+// text has the size, and the largest size that the function offers if it is larger.
+func (b BAR) text(all bool) string {
+	text := fmt.Sprintf("BAR %d %s", b.Index, human.Size(b.Size))
 	switch {
 	case b.Largest != nil && *b.Largest > b.Size:
-		text += " of " + sized(*b.Largest)
+		text += " of " + human.Size(*b.Largest)
 	case b.Largest != nil && all:
 		text += ", the largest size"
 	}
@@ -95,7 +90,7 @@ func (b bar) text(all bool) string {
 	return text
 }
 
-func (a acs) text(all bool) string {
+func (a ACS) text(all bool) string {
 	switch {
 	case !a.Known:
 		return "ACS unknown"
@@ -109,20 +104,19 @@ func (a acs) text(all bool) string {
 	return "ACS " + a.Redirects
 }
 
-func (a acs) redirects() bool { return a.Known && a.Present && a.Redirects != "none" }
+func (a ACS) redirects() bool { return a.Known && a.Present && a.Redirects != "none" }
 
-// less reports a link that is known to be slower or narrower than both of its ends
-// could.
-func (l link) less() bool {
+// less reports a link that is slower or narrower than both of its ends could be.
+func (l Link) less() bool {
 	below := func(is, most, port string) bool {
 		return is != "" && most != "" && port != "" && is != most && is != port
 	}
 	return below(l.Speed, l.MaxSpeed, l.PortMaxSpeed) || below(l.Width, l.MaxWidth, l.PortMaxWidth)
 }
 
-// text has what the link is beside what it could be by its lower end, and, if it
-// can do less, the port above.
-func (l link) text(all bool) string {
+// text has the speed and the width of the link, those that its lower end could have, and, if the
+// two ends differ, those of the port above.
+func (l Link) text(all bool) string {
 	if l.Speed == "" {
 		return ""
 	}
@@ -138,9 +132,9 @@ func (l link) text(all bool) string {
 	return text
 }
 
-// String is how much gets over the slowest link at most, and which that is if the
-// links of both ends could carry more: also if it is one of these two, and trained badly.
-func (w *way) String() string {
+// String says how much the slowest link carries at most, and where it is if the links at both ends
+// could carry more.
+func (w *Way) String() string {
 	if w == nil {
 		return ""
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package topo
 
 import (
 	"encoding/xml"
@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/gpurdma/gpurdma/p2p/machine"
+	"github.com/gpurdma/gpurdma/p2p/render"
 )
 
 // Measures of the drawing, in pixels.
@@ -28,8 +29,9 @@ var fills = map[string]string{
 	"direct": "#9fd98a", "staged": "#f2a48f", "refused": "#f2a48f", "unknown": "#f5dd8a",
 }
 
-// svg draws the tree, and the pairs below it.
-func (r topoResult) svg(w io.Writer, all bool) error {
+// SVG writes a drawing of the tree, with the pairs below it. With all it has what goes without
+// saying as well.
+func (r Topology) SVG(w io.Writer, all bool) error {
 	var b strings.Builder
 	y, widest := svgMargin, 0.0
 	bus := ""
@@ -80,7 +82,7 @@ func (r topoResult) svg(w io.Writer, all bool) error {
 			p := r.Pairs[next]
 			next++
 			x := svgMargin + svgLabel + i*svgCell
-			text, fill := predictedCell(p.pair).text, fills["other"]
+			text, fill := render.Predicted(p.Pair), fills["other"]
 			if p.Counts {
 				fill = fills[p.Outcome]
 			}
@@ -89,10 +91,10 @@ func (r topoResult) svg(w io.Writer, all bool) error {
 		}
 		y += svgRow
 	}
-	if slices.ContainsFunc(r.Pairs, func(p pairWay) bool { return p.overRoot() }) {
+	if slices.ContainsFunc(r.Pairs, func(p PairWay) bool { return p.OverRoot() }) {
 		y += svgRow
-		svgText(&b, svgMargin, y+14, rootMark+" "+rootLegend)
-		widest = max(widest, svgMargin+float64(len(rootLegend)+2)*svgChar)
+		svgText(&b, svgMargin, y+14, render.RootMark+" "+render.RootLegend)
+		widest = max(widest, svgMargin+float64(len(render.RootLegend)+2)*svgChar)
 		y += svgRow
 	}
 	widest = max(widest, float64(svgMargin+svgLabel+len(nics)*svgCell))
@@ -103,7 +105,7 @@ func (r topoResult) svg(w io.Writer, all bool) error {
 
 // slow are the functions whose links keep a pair from what the links of its ends
 // could carry.
-func (r topoResult) slow() map[machine.Addr]bool {
+func (r Topology) slow() map[machine.Addr]bool {
 	out := map[machine.Addr]bool{}
 	for _, p := range r.Pairs {
 		if p.Counts && p.Way != nil && p.Way.BytesPerS < p.Way.EndsBytesPerS {
@@ -122,7 +124,7 @@ func stroke(odd bool) string {
 }
 
 // ends are the names of rows and columns of the pairs.
-func (r topoResult) ends() (gpus, nics []string) {
+func (r Topology) ends() (gpus, nics []string) {
 	for _, p := range r.Pairs {
 		if len(gpus) == 0 || gpus[len(gpus)-1] != p.GPU {
 			gpus = append(gpus, p.GPU)

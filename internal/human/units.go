@@ -1,33 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package cli
+package human
 
 import (
 	"fmt"
-	"io"
-	"strings"
-	"text/tabwriter"
+	"strconv"
 	"time"
 )
-
-// Table writes rows in aligned columns, the first row being the header. An
-// empty cell becomes a dash, so that a row can be read from any column.
-func Table(w io.Writer, rows [][]string) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	for _, row := range rows {
-		cells := make([]string, len(row))
-		for i, cell := range row {
-			if cell == "" {
-				cell = "-"
-			}
-			cells[i] = strings.NewReplacer("\t", " ", "\n", " ").Replace(cell)
-		}
-		if _, err := fmt.Fprintln(t, strings.Join(cells, "\t")); err != nil {
-			return err
-		}
-	}
-	return t.Flush()
-}
 
 // Rate writes bytes per second for people.
 func Rate(perSecond float64) string {
@@ -53,4 +32,17 @@ func Duration(d time.Duration) string {
 	default:
 		return d.Round(100 * time.Nanosecond).String()
 	}
+}
+
+// Size writes a number of bytes exactly, in the largest binary unit that divides it.
+func Size(n uint64) string {
+	for _, u := range []struct {
+		size uint64
+		name string
+	}{{1 << 30, "GiB"}, {1 << 20, "MiB"}, {1 << 10, "KiB"}} {
+		if n != 0 && n%u.size == 0 {
+			return strconv.FormatUint(n/u.size, 10) + u.name
+		}
+	}
+	return strconv.FormatUint(n, 10)
 }

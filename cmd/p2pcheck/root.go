@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"crypto/rand"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gpurdma/gpurdma/cmd/internal/cli"
+	"github.com/gpurdma/gpurdma/p2p/terminal"
+)
+
+// run carries out one command line and returns the exit status.
+func (a *app) run(args []string) int {
+	a.mark = rand.Text()
+	a.stderr = terminal.Writer{Writer: a.stderr}
+	root := a.root()
+	root.SetArgs(args)
+	out := &cli.Remembered{Writer: a.stdout} // of help, which Cobra prints
+	root.SetOut(out)
+	root.SetErr(a.stderr)
+	cli.Strict(root) // once it knows where to write
+	err := root.Execute()
+	if err == nil && !a.reached {
+		return a.printed(out.Err, cli.ExitOK)
+	}
+	if a.reached {
+		return a.status
+	}
+	// Cobra's own refusals, before any of our code ran: of the flags it has
+	// understood those in front of the wrong one.
+	a.format = formatAsked(args)
+	a.json = a.json || slices.Contains(args, "--json") || a.format == "json"
+	return a.finish("", nil, &cli.UsageError{Err: err})
+}
+
+// formatAsked is the value of --format. Who asked for it reads nothing else, a
+// mistake on the command line neither.
+func formatAsked(args []string) string {
+	for i, arg := range args {
+		if value, ok := strings.CutPrefix(arg, "--format="); ok {
+			return value
+		}
+		if arg == "--format" && i+1 < len(args) {
+			return args[i+1]
+		}
+	}
+	return ""
+}
+
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   program,
+		Short: "Predict whether RDMA NICs reach GPU memory, and say what is in the way",
+		Long: `p2pcheck predicts for every GPU and RDMA NIC what becomes of a registration of
+the GPU's memory with the NIC, by the rules of this kernel and its drivers:
+
+  direct   the NIC gets addresses of the GPU's memory
+  STAGED   it gets system memory instead, and nobody says so
+  REFUSED  it gets an error
+  ?        not known; unknown is never a yes
+
+For each pair that is not direct it gives the reasons, and the one thing to
+change. Then come the checks: what else could be in the way, failures first.
+Root sees more than others: ACS is hidden from them.
+
+With --live each pair is tried as well: memory is allocated on the GPU,
+registered with the NIC, written and read by RDMA, and every byte compared, while
+the kernel is traced, which says where the bytes were. A proof that contradicts
+its prediction is told before all else. Without --live no data is moved.
+
+Another machine is analysed from a copy of its files: --root DIR with sys, proc
+and boot below it, or --sysfs DIR and --proc DIR.
+
+Exit status: 0 all pairs are direct and no check fails, 1 some pair is staged or
+refused, or a check fails, 2 wrong usage or nothing could be read, 3 no pair to
+check, or nothing is bad and something is unknown. With --live the proof decides,
+a pair that could not be proven is unknown, 1 is also for bytes that are wrong
+and for predictions that the proof contradicts, and 130 for an interruption,
+after closing everything. Pairs of a device that has no memory of its own (vgem,
+virtio graphics) are shown and do not count, and neither do checks that only ever
+warn.`,
+		Version:       version,
+		Args:          cobra.NoArgs,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		RunE:          a.action("check", a.check),
+	}
+	flags := root.PersistentFlags()
+	flags.BoolVar(&a.json, "json", false, "print one JSON document (schema "+schema+")")
+	flags.StringVar(&a.source.Root, "root", "", "read the machine whose sys, proc and boot are below this directory")
+	flags.StringVar(&a.source.Sys, "sysfs", "", "sysfs of the machine")
+	flags.StringVar(&a.source.Proc, "proc", "", "procfs of the machine")
+	flags.StringVar(&a.source.Release, "kernel", "", "release of its kernel, if procfs does not have it (\"6.12.1\")")
+	flags.StringVar(&a.source.Config, "config", "", "configuration of its kernel (\"/boot/config-…\")")
+	flags.StringSliceVar(&a.gpu, "gpu", nil, "only these GPUs: PCI address (\"0000:13:00.0\", \"13:00.0\"), name or driver")
+	flags.StringSliceVar(&a.nic, "nic", nil, "only these NICs: RDMA device, PCI address or driver")
+	flags.StringSliceVar(&a.skip, "skip", nil, "leave out these checks: IDs or families (\"KRN-BTF,NET\"), \"all\"")
+	root.Flags().BoolVarP(&a.verbose, "verbose", "v", false, "reasons of all pairs, the direct ones too, notes, and all checks")
+	root.Flags().BoolVar(&a.proving, "live", false, "prove each pair: allocate, register, write, read, compare, under trace (root, in short)")
+	root.Flags().DurationVar(&a.limit, "timeout", 0, "with --live: how long a pair may take (default 1m)")
+	root.Flags().StringVar(&a.pid, "pid", "", "limits, capabilities, control group, /dev/shm and environment (as it was started) of this process, not of p2pcheck")
+	root.Flags().StringVar(&a.baseline, "baseline", "", "compare with what --json printed in an earlier run: what is worse is a failure")
+	root.Flags().StringVar(&a.format, "format", "text", "text, json, nagios, npd (node-problem-detector), prometheus, nfd (node-feature-discovery), dra (attributes for dynamic resource allocation)")
+	flags.StringVarP(&a.output, "output", "o", "", "write there in place of the standard output (-): a file is replaced, whole or not at all, a device written to")
+	flags.StringVar(&a.snapshotFile, "snapshot", "", "analyse the machine that this file has: of snapshot, or of rdma_topo dump (-: standard input)")
+	a.completeFlags(root)
+	root.PersistentPreRunE = usesFlags
+	root.AddCommand(a.explain(), a.snapshot(), a.diff(), a.report(), a.serve())
+	draw := &cobra.Command{
+		Use:   "topo",
+		Short: "Draw the PCI tree of GPUs and NICs, and what each way is called",
+		Long: `topo draws GPUs, NICs, NVMe controllers and the bridges above them, with what
+decides: ACS, the IOMMU and its groups, NUMA nodes, links and memory regions. A
+virtual function is below its physical one. The table has for each pair the
+kernel's decision, beside the letters that NCCL and nvidia-smi give the same
+way. They name its shape, not whether the kernel lets it be used. LINKS is what
+the slowest link of that way carries at most, and where it is if the links of
+GPU and NIC could do more. With --gpu or --nic no NVMe controllers are drawn.
+
+Exit status: 0, or 2 if nothing could be read, 3 without GPU or NIC.`,
+		Args: cobra.NoArgs,
+		RunE: a.action("topo", a.topo),
+	}
+	draw.Flags().BoolVar(&a.svg, "svg", false, "a drawing, in SVG")
+	draw.Flags().BoolVarP(&a.verbose, "verbose", "v", false, "all ACS bits, the ports' groups, where regions are, what both ends of links could")
+	root.AddCommand(draw)
+	return root
+}

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package formats
+
+import (
+	"strings"
+
+	"github.com/gpurdma/gpurdma/p2p/result"
+)
+
+// Format writes a run for another program, and returns the exit status that this program
+// expects.
+type Format func(b *strings.Builder, run Input) (status int)
+
+// All are the formats, by their names.
+var All = map[string]Format{
+	"nagios": nagios, "npd": npd, "prometheus": Prometheus, "nfd": NFD, "dra": dra,
+}
+
+// Input is what a format writes.
+type Input struct {
+	Found  *result.Run // nil if nothing could be read
+	Status int         // the exit status of the run
+	Errors []Problem   // of things that could not be read
+}
+
+// Problem is one thing that could not be read.
+type Problem struct {
+	Kind    string // of the error, in one word
+	Message string
+}

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package formats
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/gpurdma/gpurdma/p2p/result"
+)
+
+// The worst result of a check counts, in whatever order the findings come, and no check that
+// warns is left out.
+func TestHeadlineNamesTheWorst(t *testing.T) {
+	r := result.Run{Checks: []result.Finding{
+		{ID: "A", Result: "warn", Decides: true}, {ID: "A", Result: "fail", Decides: true}, {ID: "A", Result: "unknown", Decides: true},
+		{ID: "B", Result: "pass", Decides: true}, {ID: "B", Result: "warn", Decides: true}, {ID: "B", Result: "unknown", Decides: true},
+		{ID: "C", Result: "warn"}, {ID: "C", Result: "pass"},
+		{ID: "D", Result: "unknown"}, {ID: "E", Result: "pass", Decides: true}, {ID: "E", Result: "unknown"},
+		{ID: "F", Result: "unknown"}, {ID: "F", Result: "warn"},
+	}}
+	r.Tally = result.TallyOf(r.Checks)
+	var b strings.Builder
+	nagios(&b, Input{Found: &r, Status: 1})
+	if !strings.Contains(b.String(), " - no pair to check; fail: A; unknown: B F; warn: C | ") || !strings.HasSuffix(b.String(), " checks_failed=1 checks_warned=1 checks_unknown=2 checks_unlisted=2\n") {
+		t.Error(b.String())
+	}
+}

@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package render writes a run for people: the matrix of predictions and that of proofs, the
+// reasons of pairs that are not direct, what to change, and what the checks found. To change what
+// a person reads of a run, change this package.
+//
+// Pairs whose reasons differ in places only stand together, and a remedy of several pairs and
+// checks is written once.
+package render

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package render
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/gpurdma/gpurdma/internal/human"
+	"github.com/gpurdma/gpurdma/p2p/result"
+)
+
+var changeColors = map[string]string{"worse": "31", "unknown": "33", "changed": "33", "better": "32"}
+
+// DriftHead counts differences by kind.
+func DriftHead(all []result.Drift) string {
+	var of []string
+	for _, change := range result.Changes {
+		n := 0
+		for _, d := range all {
+			if d.Change == change {
+				n++
+			}
+		}
+		if n > 0 {
+			of = append(of, fmt.Sprintf("%d %s", n, change))
+		}
+	}
+	text := human.Plural(len(all), "difference")
+	if len(of) > 0 {
+		text += ": " + strings.Join(of, ", ")
+	}
+	return text
+}
+
+// Uncompared says how many checks a comparison leaves out.
+func Uncompared(b *strings.Builder, n int) {
+	if n > 0 {
+		fmt.Fprintf(b, "  %s not compared: one of the two runs did not carry them out, or they do not apply to it\n", human.Plural(n, "check"))
+	}
+}
+
+// Drift writes a line for each difference.
+func Drift(b *strings.Builder, s Style, all []result.Drift) {
+	for _, d := range all {
+		fmt.Fprintf(b, "  %s  %s\n", s.Paint(changeColors[d.Change], fmt.Sprintf("%-7s", d.Change)), d.Difference())
+	}
+}

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package render
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/gpurdma/gpurdma/p2p/chain"
+	"github.com/gpurdma/gpurdma/p2p/result"
+	"github.com/gpurdma/gpurdma/p2p/terminal"
+)
+
+// Heading says what becomes of a pair that is not direct.
+func Heading(p result.Pair) string {
+	switch l := lookOf(p.Outcome); l.outcome {
+	case chain.OutcomeUnknown:
+		return "what becomes of them is not known"
+	case chain.Staged:
+		return "the NIC gets system memory (" + l.word + ")"
+	default:
+		return "the registration fails (" + l.headline(p) + ")"
+	}
+}
+
+// look is how an outcome appears.
+type look struct {
+	outcome chain.Outcome
+	word    string
+	color   string // a parameter of SGR
+}
+
+// looks are in the order in which the text has the pairs: the worst first.
+var looks = []look{
+	{chain.Refused, "REFUSED", "31"},
+	{chain.Staged, "STAGED", "31"},
+	{chain.OutcomeUnknown, "?", "33"},
+	{chain.Direct, "direct", "32"},
+}
+
+// lookOf takes an outcome that it does not know for unknown.
+func lookOf(outcome string) look {
+	named := func(outcome string) int {
+		return slices.IndexFunc(looks, func(l look) bool { return l.outcome.String() == outcome })
+	}
+	if i := named(outcome); i >= 0 {
+		return looks[i]
+	}
+	return looks[named(chain.OutcomeUnknown.String())]
+}
+
+// Style is how text is written.
+type Style struct {
+	terminal.Colors
+	Verbose bool // all pairs, reasons, notes and checks
+}
+
+// headline is the outcome of a pair in the text. A refusal has its error number and its stage.
+func (l look) headline(p result.Pair) string {
+	switch {
+	case p.Errno != nil:
+		return fmt.Sprintf("%s with %s by %s", l.word, p.Errno.Name, p.Stage)
+	case l.outcome == chain.OutcomeUnknown:
+		return "UNKNOWN"
+	}
+	return l.word
+}

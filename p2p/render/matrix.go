@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package render
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gpurdma/gpurdma/p2p/drivers"
+	"github.com/gpurdma/gpurdma/p2p/result"
+)
+
+// noPair says why there is no pair that counts.
+func noPair(r result.Run) string {
+	var missing []string
+	switch {
+	case len(r.GPUs) == 0:
+		missing = append(missing, "no GPU")
+	case result.Counting(r.GPUs) == 0:
+		missing = append(missing, "no GPU with memory of its own")
+	}
+	if len(r.NICs) == 0 {
+		missing = append(missing, "no RDMA device")
+	}
+	return "no pair to check: " + strings.Join(missing, ", ")
+}
+
+// noPairText says that there is no prediction, and which devices there are.
+func noPairText(b *strings.Builder, r result.Run) {
+	fmt.Fprintf(b, "\n%s\n", noPair(r))
+	var gpus, nics []string
+	for _, g := range r.GPUs {
+		gpus = append(gpus, strings.TrimSpace(g.Name+" "+label(g)))
+	}
+	for _, n := range r.NICs {
+		nics = append(nics, strings.TrimSpace(n.Name+" "+n.Driver))
+	}
+	fmt.Fprintf(b, "  GPUs: %s\n  NICs: %s\n", orNone(gpus), orNone(nics))
+}
+
+func orNone(names []string) string {
+	if len(names) == 0 {
+		return "none"
+	}
+	return strings.Join(names, ", ")
+}
+
+// cell is a word of the matrix, and its colour.
+type cell struct{ text, color string }
+
+// Outside stands for a pair that does not count.
+const Outside = "-"
+
+// predictedCell is a pair in the matrix, with NCCL's letters.
+func predictedCell(p result.Pair) cell {
+	if !p.Counts {
+		return cell{Outside, ""}
+	}
+	l := lookOf(p.Outcome)
+	if p.OverRoot() {
+		return cell{l.word + RootMark + p.NCCL, "33"}
+	}
+	return cell{strings.TrimSpace(l.word + " " + p.NCCL), l.color}
+}
+
+// Predicted returns the cell of a pair in the matrix, without colour.
+func Predicted(p result.Pair) string { return predictedCell(p).text }
+
+// RootMark marks a pair that is direct, and whose traffic goes over the root. It takes the place
+// of a space. RootLegend says what it means.
+const (
+	RootMark   = "^"
+	RootLegend = "direct, but over the root: a port on the way redirects (P2P-ACS-LIST)"
+)
+
+// screen is how wide a matrix may be, in columns, before its columns move closer together.
+const screen = 100
+
+// matrix has a row for each GPU and a column for each NIC.
+func matrix(b *strings.Builder, s Style, r result.Run, of func(result.Pair) cell) {
+	head := []cell{{"GPU", ""}}
+	for _, n := range r.NICs {
+		head = append(head, cell{n.Name, ""})
+	}
+	rows, short := [][]cell{head}, shortNames(r.GPUs)
+	next := 0
+	for _, g := range r.GPUs {
+		row := []cell{{strings.TrimSpace(g.Name + " " + label(g)), ""}}
+		for range r.NICs {
+			row = append(row, of(r.Pairs[next]))
+			next++
+		}
+		rows = append(rows, row)
+	}
+	gap, wide := 2, widths(rows)
+	if total(wide, gap) > screen {
+		gap = 1
+		for i := range rows {
+			rows[i][0].text = short[i]
+		}
+		wide = widths(rows)
+	}
+	for _, row := range rows {
+		for i, c := range row {
+			b.WriteString(s.Paint(c.color, c.text))
+			if i < len(row)-1 {
+				b.WriteString(strings.Repeat(" ", wide[i]-len(c.text)+gap))
+			}
+		}
+		b.WriteString("\n")
+	}
+}
+
+// shortNames are the first column of a matrix whose columns are close together. PCI addresses are
+// written as lspci writes them. The head has the driver of the first GPU, and the rows of other
+// GPUs with that driver leave it out.
+func shortNames(gpus []result.GPU) []string {
+	if len(gpus) == 0 {
+		return nil
+	}
+	domain := "0000:"
+	if slices.ContainsFunc(gpus, func(g result.GPU) bool { return g.PCI != nil && !strings.HasPrefix(g.Name, domain) }) {
+		domain = ""
+	}
+	driver := label(gpus[0])
+	out := []string{strings.TrimSpace("GPU " + driver)}
+	for _, g := range gpus {
+		name := strings.TrimPrefix(g.Name, domain)
+		if l := label(g); l != driver {
+			name = strings.TrimSpace(name + " " + l)
+		}
+		out = append(out, name)
+	}
+	return out
+}
+
+// widths returns the widths of the columns.
+func widths(rows [][]cell) []int {
+	out := make([]int, len(rows[0]))
+	for _, row := range rows {
+		for i, c := range row {
+			out[i] = max(out[i], len(c.text))
+		}
+	}
+	return out
+}
+
+// total returns how wide the columns are together.
+func total(wide []int, gap int) int {
+	sum := gap * (len(wide) - 1)
+	for _, w := range wide {
+		sum += w
+	}
+	return sum
+}
+
+// label is a GPU's driver. A software GPU has the driver that it behaves like beside it.
+func label(g result.GPU) string {
+	switch {
+	case NoDriver(g.Driver) != "":
+		return NoDriver(g.Driver)
+	case g.Driver == g.Name:
+		return ""
+	case g.Driver == "softgpu":
+		return fmt.Sprintf("softgpu (%s)", g.Exporter)
+	}
+	return g.Driver
+}
+
+// NoDriver returns the words for a driver without a name, and "" for any other driver.
+func NoDriver(driver string) string {
+	switch driver {
+	case "":
+		return "(no driver)"
+	case drivers.UnknownDriver:
+		return "(driver unknown)"
+	}
+	return ""
+}

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package render
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/gpurdma/gpurdma/p2p/machine"
+	"github.com/gpurdma/gpurdma/p2p/result"
+)
+
+func TestPredictedCell(t *testing.T) {
+	direct := result.Pair{Counts: true, Outcome: "direct", NCCL: "PIX"}
+	overRoot, outside := direct, direct
+	overRoot.Decision.Redirects, outside.Counts = []result.Redirect{{}}, false
+	for _, c := range []struct {
+		pair result.Pair
+		want cell
+	}{
+		{direct, cell{"direct PIX", "32"}}, {overRoot, cell{"direct^PIX", "33"}}, {outside, cell{"-", ""}},
+		{result.Pair{Counts: true, Outcome: "staged", NCCL: "SYS"}, cell{"STAGED SYS", "31"}}, {result.Pair{Counts: true, Outcome: "unknown"}, cell{"?", "33"}},
+	} {
+		if got := predictedCell(c.pair); got != c.want {
+			t.Errorf("%+v: %+v, want %+v", c.pair, got, c.want)
+		}
+	}
+}
+
+// Of GPUs in several domains no part of the address is left out.
+func TestShortNames(t *testing.T) {
+	at := func(domain uint32) result.GPU {
+		a := machine.Addr{Domain: domain, Bus: 0x13}
+		return result.GPU{Name: a.String(), PCI: &a, Driver: "nvidia"}
+	}
+	for _, c := range []struct {
+		gpus []result.GPU
+		want string
+	}{
+		{[]result.GPU{at(0), {Name: "vgem", Driver: "vgem"}}, "GPU nvidia, 13:00.0, vgem"},
+		{[]result.GPU{at(0), at(1)}, "GPU nvidia, 0000:13:00.0, 0001:13:00.0"},
+		{[]result.GPU{{Name: "vgem", Driver: "vgem"}, at(0)}, "GPU, vgem, 13:00.0 nvidia"},
+		{nil, ""},
+	} {
+		if got := strings.Join(shortNames(c.gpus), ", "); got != c.want {
+			t.Errorf("%q, want %q", got, c.want)
+		}
+	}
+}

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package render
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gpurdma/gpurdma/p2p/result"
+)
+
+// whyText writes the reasons of a group, each once. Of reasons that differ in places only, it
+// writes the first few.
+func whyText(b *strings.Builder, group []result.Pair, all bool) {
+	known := kinds{}
+	for _, kind := range known.all(group[0].Why) {
+		var lines []string
+		for _, p := range group {
+			for _, w := range p.Why {
+				if known.of(w) == kind && !slices.Contains(lines, w) {
+					lines = append(lines, w)
+				}
+			}
+		}
+		shown := lines
+		if !all && len(lines) > ShownPairs {
+			shown = lines[:ShownPairs]
+		}
+		for _, w := range shown {
+			fmt.Fprintf(b, "  %s\n", w)
+		}
+		if more := len(lines) - len(shown); more > 0 {
+			fmt.Fprintf(b, "  and %d more like that; -v has all\n", more)
+		}
+	}
+}
+
+// ShownPairs is how many pairs, devices or reasons of one kind the text names unless it is verbose.
+const ShownPairs = 4
+
+// reasons writes the pairs of one outcome. Pairs that have reasons and remedy in common stand
+// together.
+func reasons(b *strings.Builder, s Style, r result.Run, l look, told map[result.Remedy]bool) {
+	pairs := slices.DeleteFunc(slices.Clone(r.Pairs), func(p result.Pair) bool {
+		return p.Outcome != l.outcome.String() || !p.Counts && !s.Verbose
+	})
+	for _, group := range grouped(pairs, s.Verbose) {
+		ids := ""
+		if of := r.ToldOf(group); len(of) > 0 {
+			ids = " (" + strings.Join(of, ", ") + ")"
+		}
+		fmt.Fprintf(b, "\n%s  %s%s\n", s.Paint(l.color, l.headline(group[0])), names(group, s.Verbose), ids)
+		whyText(b, group, s.Verbose)
+		if s.Verbose {
+			for _, note := range group[0].Notes {
+				fmt.Fprintf(b, "  note: %s\n", note)
+			}
+		}
+		Remedy(b, remedyOf(group), told)
+	}
+}

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package render
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gpurdma/gpurdma/p2p/result"
+)
+
+// remedyOf is the remedy of a group, in words that hold for all its pairs.
+func remedyOf(group []result.Pair) *result.Remedy {
+	r, gpu := group[0].Remedy, group[0].GPU
+	if r == nil || !slices.ContainsFunc(group, func(p result.Pair) bool { return p.GPU != gpu }) {
+		return r
+	}
+	general := *r
+	general.Change = r.OfAny(gpu)
+	return &general
+}
+
+// What of a remedy is written once.
+const (
+	longChange  = 80 // words from this length on
+	longCommand = 60
+)
+
+// Remedy writes what to change. If told already has the same change with the same command, it
+// writes "as above" and the command, a long command cut short. Words without a command are always
+// written in full: a reader could not find them above. Remedy adds to told what it writes, and told
+// may be nil.
+func Remedy(b *strings.Builder, r *result.Remedy, told map[result.Remedy]bool) {
+	if r == nil {
+		return
+	}
+	whole := result.Remedy{Change: r.Change, Command: r.Command, Weakens: r.Weakens}
+	if told[whole] {
+		command := r.Command
+		if i := strings.LastIndex(command, "="); len(command) > longCommand && i >= 0 {
+			command = command[:i+1] + "…"
+		}
+		fmt.Fprintf(b, "  change: as above: %s\n", command)
+		return
+	}
+	if told != nil && r.Command != "" && (r.Weakens != "" || len(r.Change) > longChange) {
+		told[whole] = true
+	}
+	fmt.Fprintf(b, "  change: %s\n", r.Change)
+	if r.Command != "" {
+		fmt.Fprintf(b, "          %s\n", r.Command)
+	}
+	if r.Weakens != "" {
+		fmt.Fprintf(b, "  weakens: %s\n", r.Weakens)
+	}
+}

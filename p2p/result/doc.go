@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package result is the JSON document of one run of p2pcheck: the machine, its GPUs and NICs,
+// the prediction and the proof of each pair, the findings of the checks, and the counts and the
+// status that follow from them.
+//
+// [New] writes a machine and its pairs, [Run.AddProofs] and [Run.AddFindings] what became of them.
+// A field is only ever added. To add one to what a program reads of a run, change this package;
+// the packages above it write a run in other forms.
+package result

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package result
+
+import (
+	"cmp"
+	"fmt"
+)
+
+// Drift is one difference between two runs.
+type Drift struct {
+	What   string `json:"what"` // "machine", "gpu", "nic", "pair", "proof", "check"
+	Name   string `json:"name"`
+	Before string `json:"before"` // "" if it was not there
+	After  string `json:"after"`  // "" if it is not there now
+	Change string `json:"change"` // one of Changes
+}
+
+// Changes are the kinds of differences, the worst first. A difference that is neither worse nor
+// better, such as another kernel, does not decide the status.
+var Changes = []string{"worse", "unknown", "changed", "better"}
+
+// Worse reports a regression. A difference without a kind is of a version that did not write
+// kinds, and is taken for a regression.
+func (d Drift) Worse() bool { return d.Change == "worse" || d.Change == "" }
+
+// Difference says in words what differs, how it is, and how it was.
+func (d Drift) Difference() string {
+	there := func(value string) string { return cmp.Or(value, "not there") }
+	return fmt.Sprintf("%s %s: %s, was %s", d.What, d.Name, there(d.After), there(d.Before))
+}

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package result
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/gpurdma/gpurdma/p2p/check"
+)
+
+// Fix is the remedy of a finding.
+type Fix struct {
+	Change  string `json:"change"`
+	Command string `json:"command,omitempty"`
+	Weakens string `json:"weakens,omitempty"`
+}
+
+// Finding is what one check found.
+type Finding struct {
+	ID       string   `json:"id"`
+	Result   string   `json:"result"`
+	Title    string   `json:"title"`
+	Scope    []string `json:"scope"`
+	Read     string   `json:"read"`
+	Where    []string `json:"where"`
+	Expected string   `json:"expected"`
+	Decides  bool     `json:"decides"` // if it is unknown, it may hide a failure
+	Remedy   *Fix     `json:"remedy"`
+	Ref      string   `json:"ref"`
+}
+
+// Ranks are the results of checks, the worst first.
+var Ranks = []string{"fail", "unknown", "warn", "pass", "skip"}
+
+func findingsOf(all []check.Finding) []Finding {
+	out := []Finding{}
+	for _, f := range all {
+		g := Finding{
+			ID: f.Check.ID, Result: f.Result.String(), Title: f.Check.Title, Scope: List(f.Scope), Read: f.Read,
+			Where: List(f.Where), Expected: f.Expect, Decides: f.Decides(), Ref: f.Check.Ref,
+		}
+		if r := f.Remedy; r != nil {
+			g.Remedy = &Fix{r.Change, r.Command, r.Weakens}
+		}
+		out = append(out, g)
+	}
+	return out
+}
+
+// Worst returns the worst result of each check, by its ID.
+func Worst(all []Finding) map[string]string {
+	worst := map[string]string{}
+	for _, f := range all {
+		if was, ok := worst[f.ID]; !ok || slices.Index(Ranks, f.Result) < slices.Index(Ranks, was) {
+			worst[f.ID] = f.Result
+		}
+	}
+	return worst
+}
+
+// IDs returns the IDs of the checks that have findings, each once.
+func IDs(all []Finding) (ids []string) {
+	seen := map[string]bool{}
+	for _, f := range all {
+		if !seen[f.ID] {
+			ids = append(ids, f.ID)
+		}
+		seen[f.ID] = true
+	}
+	return ids
+}
+
+// Like reports whether g is of the same check, and has the same result and the same remedy.
+func (f Finding) Like(g Finding) bool {
+	return f.ID == g.ID && f.Result == g.Result && f.Expected == g.Expected && f.Remedy.like(g.Remedy)
+}
+
+// like reports the same remedy. A command of p2pcheck that names a GPU or a pair is the same
+// for others.
+func (x *Fix) like(y *Fix) bool {
+	if x == nil || y == nil {
+		return x == y
+	}
+	a, b := *x, *y
+	a.Command, b.Command = OfAnyDevice(a.Command), OfAnyDevice(b.Command)
+	return a == b
+}
+
+// OfAnyDevice returns a command of p2pcheck without the devices that it names.
+func OfAnyDevice(command string) string {
+	command, _, _ = strings.Cut(command, " --gpu ")
+	command, _, _ = strings.Cut(command, " --nic ")
+	return command
+}

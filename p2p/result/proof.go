@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package result
+
+import (
+	"time"
+
+	"github.com/gpurdma/gpurdma/p2p"
+	"github.com/gpurdma/gpurdma/p2p/chain"
+	"github.com/gpurdma/gpurdma/placement"
+)
+
+// Step is a rung of a proof.
+type Step struct {
+	Step   string `json:"step"`
+	Result string `json:"result"`
+	Detail string `json:"detail"`
+}
+
+// Residence is what the GPU's driver counted in the GPU's memory, in bytes.
+type Residence struct {
+	Size    int64  `json:"size"`
+	Without int64  `json:"without"`
+	Before  int64  `json:"before"`
+	After   int64  `json:"after"`
+	Error   string `json:"error"`
+}
+
+// Proof is what became of a pair when it was tried.
+type Proof struct {
+	Outcome   string               `json:"outcome"`
+	Errno     *Errno               `json:"errno,omitempty"`
+	Stage     string               `json:"stage,omitempty"`
+	Why       string               `json:"why"`
+	Agrees    placement.Answer     `json:"agrees"`
+	Steps     []Step               `json:"steps"`
+	Placement *placement.Placement `json:"placement"`
+	Resident  *Residence           `json:"resident"`
+	Verified  int64                `json:"verified_bytes"`
+	WriteRate float64              `json:"write_bytes_per_s"`
+	ReadRate  float64              `json:"read_bytes_per_s"`
+	HostWrite float64              `json:"host_write_bytes_per_s"`
+	HostRead  float64              `json:"host_read_bytes_per_s"`
+	Elapsed   time.Duration        `json:"elapsed_ns"`
+	Log       []string             `json:"log"`
+	LogOthers int                  `json:"log_others"`
+	LogError  string               `json:"log_error"`
+	Links     []string             `json:"link_errors"`
+	Losses    []string             `json:"losses"`
+}
+
+// Live is what the proofs of a run say together.
+type Live struct {
+	Proven       Summary       `json:"proven"`
+	Tried        int           `json:"tried"`
+	Contradicted int           `json:"contradicted"`
+	Untraced     string        `json:"untraced"` // why no trace says where the bytes were; "" if there was one
+	Unmoved      string        `json:"unmoved"`  // why no bytes were written and read; "" if they were
+	Untried      string        `json:"untried"`  // why no pair was tried
+	Elapsed      time.Duration `json:"elapsed_ns"`
+}
+
+// Still reports a proof that placed a buffer in the GPU and moved no bytes: whether bytes arrive
+// there is not known.
+func (r *Live) Still(p Pair) bool {
+	return r.Unmoved != "" && p.Proof != nil && p.Proof.Outcome == chain.Direct.String()
+}
+
+// Became returns the outcome of a pair that was tried, as the run counts it.
+func (r *Live) Became(p Pair) string {
+	if r.Still(p) {
+		return chain.OutcomeUnknown.String()
+	}
+	return p.Proof.Outcome
+}
+
+// add counts a pair that was tried.
+func (r *Live) add(p Pair) {
+	if p.Proof == nil {
+		return
+	}
+	r.Proven.add(Pair{Counts: p.Counts, Outcome: r.Became(p)})
+	if p.Proof.Agrees == placement.No {
+		r.Contradicted++
+	}
+}
+
+func proofOf(p p2p.Pair) *Proof {
+	q := p.Proof
+	if q == nil {
+		return nil
+	}
+	out := &Proof{
+		Outcome: q.Outcome.String(), Stage: q.Stage, Why: q.Why, Agrees: p.Agrees(), Placement: q.Placement,
+		Verified: q.Verified, WriteRate: q.WriteRate, ReadRate: q.ReadRate, HostWrite: q.HostWriteRate, HostRead: q.HostReadRate, Elapsed: q.Elapsed,
+		Log: List(q.Watch.Lines), LogOthers: q.Watch.Others, Links: List(q.Watch.Errors), Losses: List(q.Watch.Losses),
+	}
+	for i, s := range q.Steps {
+		out.Steps = append(out.Steps, Step{p2p.Rung(i).String(), s.Result.String(), s.Detail})
+	}
+	if e := q.Errno; e != 0 {
+		out.Errno = errnoOf(e)
+	}
+	if r := q.Resident; r != nil {
+		out.Resident = &Residence{Size: r.Size, Without: r.Without, Before: r.Before, After: r.After}
+		if r.Err != nil {
+			out.Resident.Error = r.Err.Error()
+		}
+	}
+	if err := q.Watch.LogErr; err != nil {
+		out.LogError = err.Error()
+	}
+	return out
+}
+
+// failed reports a proof of which a step failed.
+func (q *Proof) failed() bool {
+	for _, s := range q.Steps {
+		if s.Result == p2p.ResultFail.String() {
+			return true
+		}
+	}
+	return false
+}
+
+// String says what happened, and why.
+func (q *Proof) String() string {
+	outcome := q.Outcome
+	if q.Errno != nil {
+		outcome += " with " + q.Errno.Name
+	}
+	return outcome + ": " + q.Why
+}
+
+// now is the outcome of a pair as far as it is known: that of its proof, or the predicted one.
+// In a run with proofs, direct without a proof is unknown, and so is a proof without bytes that
+// arrived.
+func (r Run) now(p Pair) string {
+	direct := chain.Direct.String()
+	switch {
+	case r.Live == nil:
+		return p.Outcome
+	case r.Live.Still(p):
+		return chain.OutcomeUnknown.String()
+	case p.Proof != nil && p.Proof.Outcome != chain.OutcomeUnknown.String():
+		return p.Proof.Outcome
+	case p.Outcome == direct:
+		return chain.OutcomeUnknown.String()
+	}
+	return p.Outcome
+}
+
+// broken reports a run with a proof that contradicts its prediction, or of which a step failed.
+func (r Run) broken() bool {
+	for _, p := range r.Pairs {
+		if p.Proof != nil && p.Counts && (p.Proof.Agrees == placement.No || p.Proof.failed()) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package result
+
+import (
+	"fmt"
+
+	"github.com/gpurdma/gpurdma/p2p"
+	"github.com/gpurdma/gpurdma/p2p/check"
+	"github.com/gpurdma/gpurdma/p2p/drivers"
+	"github.com/gpurdma/gpurdma/p2p/machine"
+	"github.com/gpurdma/gpurdma/placement"
+)
+
+// Host is what decides for all pairs of a machine.
+type Host struct {
+	Kernel     string           `json:"kernel"`
+	P2PDMA     placement.Answer `json:"p2pdma"`
+	MoveNotify placement.Answer `json:"move_notify"`
+	Config     string           `json:"config"`
+	CPU        string           `json:"cpu"`
+}
+
+// Run is what one run of p2pcheck found.
+type Run struct {
+	Machine Host     `json:"machine"`
+	Process *Process `json:"process"` // null if it is the program itself
+	GPUs    []GPU    `json:"gpus"`
+	NICs    []NIC    `json:"nics"`
+	Pairs   []Pair   `json:"pairs"` // by GPU, then by NIC
+	Summary Summary  `json:"summary"`
+
+	Live *Live `json:"live"` // null if no proof was asked for
+
+	Checks []Finding `json:"checks"` // in the order of package checks
+	Tally  Tally     `json:"tally"`
+
+	Baseline string  `json:"baseline,omitempty"` // the run that Drift compares with
+	Drift    []Drift `json:"drift"`
+	// Uncompared counts the checks of which only one of the two runs has a result.
+	Uncompared int `json:"uncompared,omitempty"`
+
+	// Ran and Said are the exit status and the errors of a run that was read from a file. The
+	// document has them beside the result.
+	Ran  int      `json:"-"`
+	Said []string `json:"-"`
+}
+
+// Process is the process whose limits and environment the checks look at.
+type Process struct {
+	PID  int    `json:"pid"`
+	Name string `json:"name"`
+}
+
+func processOf(m *machine.Machine) *Process {
+	if pid, name := m.Process(); pid != 0 {
+		return &Process{pid, name}
+	}
+	return nil
+}
+
+// HostOf writes what decides for all pairs of the machine.
+func HostOf(m *machine.Machine) Host {
+	return Host{Kernel: m.Kernel.Release, P2PDMA: m.Kernel.P2PDMA, MoveNotify: m.Kernel.MoveNotify, Config: m.Kernel.Source, CPU: m.CPU.String()}
+}
+
+// Missing says which of the devices that a pair needs the machine does not have.
+func Missing(gpus []drivers.GPU, nics []drivers.NIC) (out []string) {
+	if len(gpus) == 0 {
+		out = append(out, "no GPU was found")
+	}
+	if len(nics) == 0 {
+		out = append(out, "no RDMA device was found")
+	}
+	return out
+}
+
+// List returns s, or an empty slice in place of nil: JSON has an empty list then, not null.
+func List[T any](s []T) []T {
+	if s == nil {
+		return []T{}
+	}
+	return s
+}
+
+// New writes the devices and the pairs of a machine. The pairs are in the order of the GPUs,
+// then of the NICs.
+func New(m *machine.Machine, gpus []drivers.GPU, nics []drivers.NIC, pairs []p2p.Pair) Run {
+	r := Run{Machine: HostOf(m), Process: processOf(m), GPUs: []GPU{}, NICs: []NIC{}, Pairs: []Pair{}, Checks: []Finding{}, Drift: []Drift{}}
+	for _, g := range gpus {
+		r.GPUs = append(r.GPUs, gpuOf(m, g))
+	}
+	for _, n := range nics {
+		r.NICs = append(r.NICs, nicOf(m, n))
+	}
+	for _, whole := range pairs {
+		p := PairOf(whole)
+		r.Pairs = append(r.Pairs, p)
+		r.Summary.add(p)
+	}
+	return r
+}
+
+// AddProofs adds the proofs of the pairs that [New] took, and counts them in live.
+func (r *Run) AddProofs(live *Live, pairs []p2p.Pair) {
+	r.Live = live
+	for i, p := range pairs {
+		r.Pairs[i].Proof = proofOf(p)
+		r.Live.add(r.Pairs[i])
+	}
+}
+
+// AddFindings adds what the checks found, and counts it.
+func (r *Run) AddFindings(all []check.Finding) {
+	r.Checks = findingsOf(all)
+	r.Tally = TallyOf(r.Checks)
+}
+
+func (m Host) String() string {
+	kernel := "kernel unknown"
+	if m.Kernel != "" {
+		kernel = "Linux " + m.Kernel
+	}
+	return fmt.Sprintf("%s, %s; CONFIG_PCI_P2PDMA: %v (%s)", kernel, m.CPU, m.P2PDMA, m.Config)
+}
+
+func (p Process) String() string {
+	if p.Name == "" {
+		return fmt.Sprintf("process %d", p.PID)
+	}
+	return fmt.Sprintf("process %d (%s)", p.PID, p.Name)
+}

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package terminal
+
+import (
+	"io"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Writer writes text that a terminal shows and does not obey: a character that cannot be seen is
+// written as an escape ("\x1b"). The colours of [Colors] pass, and the writer knows them by the
+// mark, which no file of a machine contains.
+type Writer struct {
+	io.Writer
+	Mark string // behind the ESC of a colour; "" if there are none
+}
+
+// Write implements io.Writer.
+func (p Writer) Write(b []byte) (int, error) {
+	_, err := io.WriteString(p.Writer, p.text(string(b)))
+	return len(b), err
+}
+
+func (p Writer) text(s string) string {
+	var b strings.Builder
+	for len(s) > 0 {
+		if rest, ok := strings.CutPrefix(s, "\x1b"+p.Mark); ok && p.Mark != "" {
+			b.WriteByte('\x1b')
+			s = rest
+			continue
+		}
+		r, n := utf8.DecodeRuneInString(s)
+		switch {
+		case r == utf8.RuneError && n == 1:
+			b.WriteString(`\x` + strconv.FormatUint(uint64(s[0]), 16))
+		case r == '\n' || r == '\t' || unicode.IsPrint(r):
+			b.WriteRune(r)
+		default:
+			b.WriteString(strings.Trim(strconv.QuoteRune(r), "'"))
+		}
+		s = s[n:]
+	}
+	return b.String()
+}
+
+// Escape returns text without anything that a terminal obeys.
+func Escape(s string) string { return Writer{}.text(s) }

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package topo
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/gpurdma/gpurdma/p2p"
+	"github.com/gpurdma/gpurdma/p2p/drivers"
+	"github.com/gpurdma/gpurdma/p2p/machine"
+	"github.com/gpurdma/gpurdma/p2p/result"
+)
+
+// BAR is a memory region of a function.
+type BAR struct {
+	Index        int     `json:"index"`
+	Start        uint64  `json:"start"`
+	Size         uint64  `json:"size"`
+	Prefetchable bool    `json:"prefetchable"`
+	Largest      *uint64 `json:"largest"` // size that the function offers, nil if it offers one size
+}
+
+// ACS is the access control of a function. If Known is false, Error says why.
+type ACS struct {
+	Known     bool   `json:"known"`
+	Present   bool   `json:"present"`
+	Control   uint16 `json:"control"`
+	Redirects string `json:"redirects"`
+	Error     string `json:"error,omitempty"`
+}
+
+// Link is the link of a function: as it is, and as it could be by its lower end and by the port
+// above.
+type Link struct {
+	Speed    string `json:"speed"`
+	Width    string `json:"width"`
+	MaxSpeed string `json:"max_speed"`
+	MaxWidth string `json:"max_width"`
+	// Of the port above.
+	PortMaxSpeed string `json:"port_max_speed"`
+	PortMaxWidth string `json:"port_max_width"`
+}
+
+// Way is how fast the links between a GPU and a NIC are: the slowest of them, and the slower of
+// the two links at the ends.
+type Way struct {
+	BytesPerS     uint64       `json:"bytes_per_s"`
+	Slowest       machine.Addr `json:"slowest"`
+	EndsBytesPerS uint64       `json:"ends_bytes_per_s"`
+}
+
+// PairWay is a pair, and the links between the two devices.
+type PairWay struct {
+	result.Pair
+	Way *Way `json:"way"`
+}
+
+// Function is a GPU, a NIC, an NVMe controller, a physical function of one of
+// these, or a bridge above one.
+type Function struct {
+	PCI    machine.Addr   `json:"pci"`
+	Bus    string         `json:"bus"`
+	Above  []machine.Addr `json:"above"`
+	Role   string         `json:"role"`
+	Names  []string       `json:"names"` // of its devices
+	Port   string         `json:"port"`
+	Vendor string         `json:"vendor"`
+	Device string         `json:"device"`
+	Driver string         `json:"driver"`
+	NUMA   *int           `json:"numa_node"`
+	PF     *machine.Addr  `json:"pf"`
+	IOMMU  string         `json:"iommu"`
+	Group  *string        `json:"iommu_group"`
+	ACS    ACS            `json:"acs"`
+	Link   Link           `json:"link"`
+	BARs   []BAR          `json:"bars"`
+	CMB    *uint64        `json:"cmb"`
+	Peer   *uint64        `json:"peer_memory"`
+}
+
+// Topology is the PCI tree above the GPUs and NICs of a machine, and the pairs.
+type Topology struct {
+	Machine   result.Host `json:"machine"`
+	Functions []Function  `json:"functions"` // a bridge before what is below it
+	OffPCI    []string    `json:"off_pci"`
+	Pairs     []PairWay   `json:"pairs"`
+	missing   []string    // devices that a pair needs
+}
+
+// Read reads GPUs, NICs, the bridges above them, and, if disks is set, NVMe
+// controllers. It returns an error for each function that it could not read.
+func Read(m *machine.Machine, gpus []drivers.GPU, nics []drivers.NIC, disks bool) (Topology, []error) {
+	r := Topology{Machine: result.HostOf(m), Functions: []Function{}, OffPCI: []string{}, Pairs: []PairWay{}, missing: result.Missing(gpus, nics)}
+	seen := map[machine.Addr]*Function{}
+	known := map[machine.Addr]machine.Function{}
+	var errs []error
+	var read func(a machine.Addr) *Function
+	read = func(a machine.Addr) *Function {
+		if f := seen[a]; f != nil {
+			return f
+		}
+		p, err := m.Function(a)
+		if err != nil {
+			errs = append(errs, err)
+			return nil
+		}
+		f := functionOf(m, p)
+		seen[a], known[a] = &f, p
+		for i, up := range p.Upstream {
+			if above := read(up); i == 0 && above != nil && (!p.Bridge || p.Port == "upstream port") { // the link of other ports leads down
+				f.Link.PortMaxSpeed, f.Link.PortMaxWidth = above.Link.MaxSpeed, above.Link.MaxWidth
+			}
+		}
+		if p.PF != nil {
+			read(*p.PF)
+		}
+		return &f
+	}
+	again := func(a machine.Addr) (machine.Function, error) {
+		if p, ok := known[a]; ok {
+			return p, nil
+		}
+		return m.Function(a)
+	}
+	place := func(a *machine.Addr, role, name string) {
+		if a == nil {
+			r.OffPCI = append(r.OffPCI, name)
+		} else if f := read(*a); f != nil {
+			f.Role = role
+			f.Names = append(f.Names, name)
+		}
+	}
+	for _, n := range nics {
+		place(n.Importer.PCI, "NIC", n.Name)
+	}
+	for _, g := range gpus {
+		place(g.Exporter.PCI, "GPU", g.Name)
+		for _, n := range nics {
+			p := p2p.Judge(m, g, n)
+			r.Pairs = append(r.Pairs, PairWay{result.PairOf(p), wayOf(p2p.WayOf(m, p, again))})
+		}
+	}
+	if disks {
+		found, err := drivers.NVMes(m)
+		if err != nil {
+			errs = append(errs, err)
+		}
+		for _, d := range found {
+			place(&d.PCI, "NVMe", d.Name)
+			if f := seen[d.PCI]; f != nil && d.CMBKnown {
+				f.CMB = &d.CMB
+			}
+			if f := seen[d.PCI]; f != nil && d.Peer > 0 {
+				f.Peer = &d.Peer
+			}
+		}
+	}
+	for _, f := range seen {
+		r.Functions = append(r.Functions, *f)
+	}
+	slices.SortFunc(r.Functions, inTree)
+	return r, errs
+}
+
+func wayOf(w p2p.Way, known bool) *Way {
+	if !known {
+		return nil
+	}
+	return &Way{w.Rate, w.Slowest, w.Ends}
+}
+
+func functionOf(m *machine.Machine, p machine.Function) Function {
+	f := Function{
+		PCI: p.PCI, Bus: p.Bus, Above: result.List(p.Upstream), Role: "other", Names: []string{}, Port: p.Port, PF: p.PF,
+		Vendor: fmt.Sprintf("%04x", p.Vendor), Device: fmt.Sprintf("%04x", p.Device), Driver: p.Driver, IOMMU: p.IOMMU,
+		ACS:  ACS{Known: p.ACSErr == nil, Present: p.ACS.Present, Control: uint16(p.ACS.Ctrl), Redirects: p.ACS.Redirects().String()},
+		Link: Link{Speed: p.Speed, Width: p.Width, MaxSpeed: p.MaxSpeed, MaxWidth: p.MaxWidth}, BARs: []BAR{},
+	}
+	if p.Bridge {
+		f.Role = "bridge"
+	}
+	if p.NUMANode >= 0 {
+		f.NUMA = &p.NUMANode
+	}
+	if p.ACSErr != nil {
+		f.ACS.Error, f.ACS.Redirects = p.ACSErr.Error(), ""
+	}
+	if p.IOMMUErr != nil {
+		f.IOMMU = "unknown"
+	} else if p.IOMMU == "" {
+		f.IOMMU = "none"
+	}
+	if p.GroupErr == nil && p.Group != "" {
+		f.Group = &p.Group
+	}
+	for _, b := range p.BARs {
+		shown := BAR{Index: b.Index, Start: b.Start, Size: b.Size, Prefetchable: b.Prefetchable}
+		if size, ok := m.Resizable(p.PCI, b.Index); ok {
+			shown.Largest = &size
+		}
+		f.BARs = append(f.BARs, shown)
+	}
+	return f
+}
+
+// Status returns the exit status of a run that shows the tree. A machine without any GPU and NIC is
+// unknown.
+func (r Topology) Status() int {
+	if len(r.missing) == 2 {
+		return result.StatusUnknown
+	}
+	return result.StatusGood
+}
