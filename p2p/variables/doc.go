@@ -11,7 +11,8 @@
 // effect depends on a fact that was not read is judged unknown.
 //
 // [Catalogue] has each variable with its default, the version that introduced it, its
-// effect and the source of that statement.
+// effect and the source of that statement. [FromSpec] reads the variables of a
+// container from its specification.
 //
 // Some libraries also read files: NCCL reads /etc/nccl.conf and ~/.nccl.conf, UCX reads
 // ucx.conf, libfabric reads a configuration of its own, NIXL reads ~/.nixl.cfg and
