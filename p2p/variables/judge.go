@@ -13,7 +13,7 @@ type Judgement struct {
 	Result  Result
 	Says    string // the effect on this machine
 	Change  string // what to change; "" if nothing
-	Set     string // "NCCL_NET_GDR_C2C=1"; "" with a Change: take the variable away
+	Set     string // "NCCL_NET_GDR_C2C=1"; "" if the change is no single value, as taking the variable away
 	Source  string
 }
 
