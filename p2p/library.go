@@ -19,6 +19,8 @@ func library(m *machine.Machine, e drivers.Exporter, byPeerMem bool) chain.Answe
 	switch {
 	case e.Class == drivers.ClassSystem || e.Class == drivers.ClassStaged || e.Class == drivers.ClassI915 || e.PCI == nil:
 		return chain.Skip("") // the kernel's driver exports, and no library is asked
+	case e.Driver == "":
+		return chain.Skip("") // nothing is exported, which the link of the exporter says
 	case e.Driver == drivers.UnknownDriver:
 		return chain.Open("which driver the GPU has is not known")
 	case e.Withheld != "":

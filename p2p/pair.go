@@ -70,12 +70,13 @@ func (p Pair) remedy(m *machine.Machine) *chain.Remedy {
 	return &named
 }
 
-// Prove gives a pair what became of it when it was tried, and concludes anew.
+// Prove gives a pair what became of it when it was tried, and concludes anew; nil is a pair that
+// was to be tried, and was not. A pair that was to be proven is not direct without a proof.
 func (p *Pair) Prove(m *machine.Machine, proof *Proof) {
 	p.Proof = proof
 	c := p.Verdict.Chain()
 	c[chain.Proof] = proof.answer()
-	p.Verdict = c.Conclude()
+	p.Verdict = c.ConcludeProven()
 	p.Remedy = p.remedy(m)
 }
 

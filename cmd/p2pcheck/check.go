@@ -32,13 +32,15 @@ func (a *app) checkAnd(prove func(*machine.Machine, []p2p.Pair) (*result.Live, e
 			pairs = append(pairs, p2p.Judge(m, g, n))
 		}
 	}
-	p2p.Combine(m, pairs)
-	r := result.New(m, gpus, nics, pairs)
+	var live *result.Live
 	var unproven error
 	if prove != nil {
-		var live *result.Live
 		live, unproven = prove(m, pairs)
-		r.AddProofs(live, pairs)
+	}
+	p2p.Combine(m, pairs)
+	r := result.New(m, gpus, nics, pairs)
+	if live != nil {
+		r.AddProofs(live)
 	}
 	subject := check.Subject{GPUs: gpus, NICs: nics, Pairs: pairs, Skip: a.skip}
 	if here(a.source) {

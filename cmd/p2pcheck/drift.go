@@ -30,7 +30,7 @@ const (
 // goodness of outcomes of pairs, and of results of checks. Staged and refused are
 // equally bad: no NIC reaches the GPU.
 var goodness = map[string]int{
-	"refused": 1, "staged": 1, "direct": best,
+	"refused": 1, "staged": 1, "lost": 1, "broken": 1, "direct": best,
 	"fail": 1, "warn": 2, "pass": best,
 }
 

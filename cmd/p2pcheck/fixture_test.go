@@ -23,11 +23,11 @@ pci0000:00/0000:00:00.0 vendor=0x8086 device=0x29c0 class=0x060000 config=256
 pci0000:00/0000:00:01.0 class=0x060400 type=4 vendor=0x8086 device=0x347a
 pci0000:00/0000:00:01.0/0000:01:00.0 class=0x060400 type=5 vendor=0x1000 device=0xc030 current_link_speed=32.0_GT/s_PCIe current_link_width=16 max_link_speed=32.0_GT/s_PCIe max_link_width=16
 pci0000:00/0000:00:01.0/0000:01:00.0/0000:02:00.0 class=0x060400 type=6 acs=0x00
-pci0000:00/0000:00:01.0/0000:01:00.0/0000:02:00.0/0000:03:00.0 class=0x120000 vendor=0x1002 device=0x74a1 driver:amdgpu numa_node=0 current_link_speed=16.0_GT/s_PCIe current_link_width=8 max_link_speed=32.0_GT/s_PCIe max_link_width=16
+pci0000:00/0000:00:01.0/0000:01:00.0/0000:02:00.0/0000:03:00.0 class=0x120000 vendor=0x1002 device=0x74a1 driver:amdgpu mem_info_vram_total=206141652992 mem_info_vis_vram_total=206141652992 numa_node=0 current_link_speed=16.0_GT/s_PCIe current_link_width=8 max_link_speed=32.0_GT/s_PCIe max_link_width=16
 pci0000:00/0000:00:01.0/0000:01:00.0/0000:02:01.0 class=0x060400 type=6 acs=0x00
 pci0000:00/0000:00:01.0/0000:01:00.0/0000:02:01.0/0000:04:00.0 class=0x020000 vendor=0x15b3 device=0x1021 driver:mlx5_core rdma:mlx5_0 numa_node=0
 pci0000:00/0000:00:01.0/0000:01:00.0/0000:02:02.0 class=0x060400 type=6 acs=PORT
-pci0000:00/0000:00:01.0/0000:01:00.0/0000:02:02.0/0000:05:00.0 class=0x120000 vendor=0x1002 device=0x74a1 driver:amdgpu numa_node=0
+pci0000:00/0000:00:01.0/0000:01:00.0/0000:02:02.0/0000:05:00.0 class=0x120000 vendor=0x1002 device=0x74a1 driver:amdgpu mem_info_vram_total=206141652992 mem_info_vis_vram_total=206141652992 numa_node=0
 pci0000:00/0000:00:02.0 class=0x060400 type=4
 pci0000:00/0000:00:02.0/0000:08:00.0 class=0x020000 vendor=0x15b3 device=0x1021 driver:mlx5_core rdma:mlx5_1 numa_node=0
 pci0000:80/0000:80:01.0 class=0x060400 type=4

@@ -70,7 +70,7 @@ func TestMatrixShowsWhatGoesOverTheRoot(t *testing.T) {
 		t.Errorf("%d pairs of the document go over the root, want 4", marked)
 	}
 	// The drawing has the mark and what it means, too.
-	if svg := run(oneRedirects(), t, "topo", "--svg", "--root", "ROOT").out; strings.Count(svg, ">direct^PIX</text>") != 4 || !strings.Contains(svg, ">"+render.RootMark+" "+render.RootLegend+"</text>") {
+	if svg := run(oneRedirects(), t, "topo", "--svg", "--root", "ROOT").out; strings.Count(svg, ">direct^PIX</text>") != 4 || !strings.Contains(svg, ">"+render.SlowMark+" "+render.SlowLegend+"</text>") {
 		t.Error(svg)
 	}
 }
@@ -79,7 +79,7 @@ func TestMatrixShowsWhatGoesOverTheRoot(t *testing.T) {
 func TestMatrixMarksNothingElse(t *testing.T) {
 	for name, tree := range map[string]testenv.Tree{"good": testenv.HGX(), "staged": redirecting(), "server": machineTree(server+others, "0x1d")} {
 		for _, args := range [][]string{{"--root", "ROOT"}, {"topo", "--svg", "--root", "ROOT"}} {
-			if r := run(tree, t, args...); strings.Contains(r.out, "direct^") || strings.Contains(r.out, render.RootLegend) {
+			if r := run(tree, t, args...); strings.Contains(r.out, "direct^") || strings.Contains(r.out, render.SlowLegend) {
 				t.Errorf("%s: %s", name, r.out)
 			}
 		}

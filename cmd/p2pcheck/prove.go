@@ -53,8 +53,11 @@ func (a *app) prove(m *machine.Machine, pairs []p2p.Pair) (_ *result.Live, err e
 			break
 		}
 		progress.Draw("proving "+p.GPU.Name+" -> "+p.NIC.Name, int64(i), int64(len(counting)))
-		p.Proof = prover.Prove(ctx, *p)
+		p.Prove(m, prover.Prove(ctx, *p))
 		r.Tried++
+	}
+	for _, p := range counting[r.Tried:] {
+		p.Prove(m, nil)
 	}
 	progress.Clear()
 	return r, context.Cause(ctx)

@@ -62,7 +62,7 @@ func provedBy(t *testing.T, a *app, proofs map[string]*p2p.Proof, run result.Liv
 	found, err3 := a.checkAnd(func(_ *machine.Machine, pairs []p2p.Pair) (*result.Live, error) {
 		r := &run
 		for i, p := range pairs {
-			if pairs[i].Proof = proofs[p.GPU.Name+" "+p.NIC.Name]; pairs[i].Proof != nil {
+			if pairs[i].Prove(m, proofs[p.GPU.Name+" "+p.NIC.Name]); pairs[i].Proof != nil {
 				r.Tried++
 			}
 		}

@@ -293,7 +293,7 @@ func (n node) row() []string {
 	}
 	s := n.Summary
 	return []string{
-		n.Result, fmt.Sprintf("%d/%d", s.Direct, s.Direct+s.Staged+s.Refused+s.Unknown), n.Kernel, fmt.Sprint(n.GPUs), fmt.Sprint(n.NICs),
+		n.Result, fmt.Sprintf("%d/%d", s.Direct, s.Total()), n.Kernel, fmt.Sprint(n.GPUs), fmt.Sprint(n.NICs),
 		human.First(n.Failing, shownIDs), human.First(n.Unknown, shownIDs), fmt.Sprint(len(n.Differs)),
 	}
 }

@@ -43,6 +43,16 @@ func (c Chain) Conclude() Verdict {
 	return v
 }
 
+// ConcludeProven is Conclude for a pair that was to be proven: without a proof that holds it is
+// not direct.
+func (c Chain) ConcludeProven() Verdict {
+	v := c.Conclude()
+	if p := c[Proof]; v.final.outcome == Direct && !(p.State == Holds || p.State == Costs) {
+		v.final = conclusion{OutcomeUnknown, Proof, true}
+	}
+	return v
+}
+
 // predict is the conjunction of the links that say what is going to happen. A link that is
 // known to break decides. Where one before it is not known, that one may decide in another
 // way, and what a registration does is then not predicted.
@@ -157,7 +167,8 @@ func (v Verdict) Why() []string {
 		return v.chain[last].Why
 	}
 	for i := Library; i <= last; i++ {
-		if s := v.chain[i].State; s == NotAsked && i != last {
+		// What is not asked says nothing here, and what is not known nothing beside what is.
+		if s := v.chain[i].State; i != last && (s == NotAsked || s == Unknown) {
 			continue
 		}
 		out = append(out, v.chain[i].Why...)

@@ -67,7 +67,8 @@ func peerName(driver string) string {
 func PeerClient(m *machine.Machine, driver string) (registered placement.Answer, where string) {
 	const dir = "sys/kernel/mm/memory_peers/"
 	registered = placement.No
-	if len(peerClients[driver]) == 0 {
+	// The kernel's own amdgpu has no such client.
+	if len(peerClients[driver]) == 0 || driver == "amdgpu" && m.OutOfTree(driver) == placement.No {
 		return placement.No, "/" + dir
 	}
 	for _, client := range peerClients[driver] {

@@ -70,9 +70,9 @@ func nagios(b *strings.Builder, run Input) int {
 	if r != nil {
 		s, t := r.Summary, r.Tally
 		unknown := len(namedBy(r.Checks, "unknown"))
-		fmt.Fprintf(b, " | direct=%d staged=%d refused=%d unknown=%d checks_failed=%d checks_warned=%d checks_unknown=%d checks_unlisted=%d", s.Direct, s.Staged, s.Refused, s.Unknown, t.Fail, t.Warn, unknown, t.Unknown-unknown)
+		fmt.Fprintf(b, " | direct=%d staged=%d refused=%d lost=%d broken=%d unknown=%d checks_failed=%d checks_warned=%d checks_unknown=%d checks_unlisted=%d", s.Direct, s.Staged, s.Refused, s.Lost, s.Broken, s.Unknown, t.Fail, t.Warn, unknown, t.Unknown-unknown)
 		if l := r.Live; l != nil {
-			fmt.Fprintf(b, " proven_direct=%d proven_staged=%d proven_refused=%d unproven=%d contradicted=%d", l.Proven.Direct, l.Proven.Staged, l.Proven.Refused, l.Proven.Unknown, l.Contradicted)
+			fmt.Fprintf(b, " proven_direct=%d proven_staged=%d proven_refused=%d proven_lost=%d unproven=%d contradicted=%d", l.Proven.Direct, l.Proven.Staged, l.Proven.Refused, l.Proven.Lost, l.Proven.Unknown, l.Contradicted)
 		}
 	}
 	b.WriteString("\n")

@@ -52,7 +52,7 @@ func Prometheus(b *strings.Builder, run Input) int {
 		metric("p2pcheck_pair_proof", "1 for what became of a registration when it was tried.")
 		for _, p := range r.Pairs {
 			if p.Proof != nil {
-				fmt.Fprintf(b, "p2pcheck_pair_proof{gpu=%s,nic=%s,outcome=%s} 1\n", quoted(p.GPU), quoted(p.NIC), quoted(r.Live.Became(p)))
+				fmt.Fprintf(b, "p2pcheck_pair_proof{gpu=%s,nic=%s,outcome=%s} 1\n", quoted(p.GPU), quoted(p.NIC), quoted(result.Became(p)))
 			}
 		}
 		metric("p2pcheck_predictions_contradicted", "Pairs whose proof is against the prediction.")

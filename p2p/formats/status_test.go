@@ -46,12 +46,14 @@ func TestProofStatus(t *testing.T) {
 		"contradicted":       {chain.Direct, whole(chain.Staged), result.StatusBad, "1 prediction contradicted; 0 of 1"},
 		"better than that":   {chain.Staged, direct(), result.StatusBad, "1 prediction contradicted; 1 of 1"},
 		"another errno":      {chain.Refused, refused, result.StatusBad, "contradicted"},
-		"wrong bytes":        {chain.Direct, wrong, result.StatusBad, "1 of 1"},
+		"wrong bytes":        {chain.Direct, wrong, result.StatusBad, "0 of 1"},
 		"something is left":  {chain.Direct, left, result.StatusBad, "1 of 1"},
 	} {
-		pair := p2p.Pair{Prediction: drivers.Prediction{Outcome: c.predicted, Errno: unix.EINVAL}, Proof: c.proof, GPU: drivers.GPU{Exporter: drivers.Exporter{Class: drivers.ClassAMDGPU}}}
-		r := result.New(machine.Open(t.TempDir()), nil, nil, []p2p.Pair{pair})
-		r.AddProofs(&result.Live{}, []p2p.Pair{pair})
+		m := machine.Open(t.TempDir())
+		pair := p2p.Pair{Prediction: drivers.Prediction{Outcome: c.predicted, Errno: unix.EINVAL}, GPU: drivers.GPU{Exporter: drivers.Exporter{Class: drivers.ClassAMDGPU}}, Verdict: predicted(c.predicted).Conclude()}
+		pair.Prove(m, c.proof)
+		r := result.New(m, nil, nil, []p2p.Pair{pair})
+		r.AddProofs(&result.Live{})
 		if got := r.Status(); got != c.status {
 			t.Errorf("%s: status %d, want %d", name, got, c.status)
 		}
@@ -59,4 +61,19 @@ func TestProofStatus(t *testing.T) {
 			t.Errorf("%s: %s", name, line)
 		}
 	}
+}
+
+// predicted is a chain whose links come to an outcome.
+func predicted(o chain.Outcome) (c chain.Chain) {
+	for l := chain.Library; l <= chain.Fabric; l++ {
+		c[l] = chain.Hold("")
+	}
+	switch o {
+	case chain.Direct:
+	case chain.OutcomeUnknown:
+		c[chain.Attach] = chain.Open("not read")
+	default:
+		c[chain.Attach] = chain.Break(o, "it breaks")
+	}
+	return c
 }

@@ -108,7 +108,7 @@ func agree(t *testing.T, outcomes ...chain.Outcome) {
 		writeFile(t, kindFile(n, "importer"), kind.name)
 		writeFile(t, kindFile(n, "peer2peer"), kind.peer)
 		pair := findWith(t, m, g.PCI, n)
-		pair.Proof = p.Prove(t.Context(), pair)
+		pair.Prove(m, p.Prove(t.Context(), pair))
 		disagreement(t, strings.Join(names, ", "), pair)
 		seen[pair.Proof.Outcome]++
 		g.Set(t, "pin_rule", strings.TrimSpace(string(rule)))

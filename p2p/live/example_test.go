@@ -30,7 +30,7 @@ func Example() {
 	for _, g := range gpus {
 		for _, n := range nics {
 			pair := p2p.Judge(m, g, n)
-			pair.Proof = prover.Prove(context.Background(), pair)
+			pair.Prove(m, prover.Prove(context.Background(), pair))
 			fmt.Printf("%s -> %s: predicted %v, proven %v\n", g.Name, n.Name, pair.Prediction, pair.Proof)
 			if pair.Agrees() == placement.No {
 				fmt.Println("the prediction is wrong")

@@ -46,7 +46,7 @@ func TestVMProve(t *testing.T) {
 		t.Fatal(p.Blind())
 	}
 	t.Run("agrees", func(t *testing.T) {
-		pair.Proof = p.Prove(t.Context(), pair)
+		pair.Prove(m, p.Prove(t.Context(), pair))
 		if pair.Proof.Outcome != chain.Direct || pair.Agrees() != placement.Yes || pair.Proof.Failed() || pair.Proof.Verified < p.opt.Size {
 			t.Errorf("predicted %v, proven %+v", pair.Prediction, pair.Proof)
 		}
@@ -63,7 +63,7 @@ func TestVMProve(t *testing.T) {
 	t.Run("contradicts", func(t *testing.T) {
 		gpu.Set(t, "pin_rule", "system")
 		defer gpu.Set(t, "pin_rule", "vram")
-		pair.Proof = p.Prove(t.Context(), pair)
+		pair.Prove(m, p.Prove(t.Context(), pair))
 		if pair.Proof.Outcome != chain.Staged || pair.Agrees() != placement.No || pair.Proof.Steps[p2p.RungRead].Result != p2p.ResultPass {
 			t.Errorf("predicted %v, proven %+v", pair.Prediction, pair.Proof)
 		}

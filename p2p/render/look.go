@@ -18,6 +18,10 @@ func Heading(p result.Pair) string {
 		return "what becomes of them is not known"
 	case chain.Staged:
 		return "the NIC gets system memory (" + l.word + ")"
+	case chain.Lost:
+		return "the registration succeeds, and what the NIC sends does not arrive (" + l.word + ")"
+	case chain.Broken:
+		return "the NIC does not reach the GPU's memory (" + l.word + ")"
 	default:
 		return "the registration fails (" + l.headline(p) + ")"
 	}
@@ -32,7 +36,9 @@ type look struct {
 
 // looks are in the order in which the text has the pairs: the worst first.
 var looks = []look{
+	{chain.Lost, "LOST", "31"},
 	{chain.Refused, "REFUSED", "31"},
+	{chain.Broken, "BROKEN", "31"},
 	{chain.Staged, "STAGED", "31"},
 	{chain.OutcomeUnknown, "?", "33"},
 	{chain.Direct, "direct", "32"},
@@ -60,6 +66,8 @@ func (l look) headline(p result.Pair) string {
 	switch {
 	case p.Errno != nil:
 		return fmt.Sprintf("%s with %s by %s", l.word, p.Errno.Name, p.Stage)
+	case p.Stage != "":
+		return l.word + " by " + p.Stage
 	case l.outcome == chain.OutcomeUnknown:
 		return "UNKNOWN"
 	}

@@ -58,8 +58,8 @@ func predictedCell(p result.Pair) cell {
 		return cell{Outside, ""}
 	}
 	l := lookOf(p.Outcome)
-	if p.OverRoot() {
-		return cell{l.word + RootMark + p.NCCL, "33"}
+	if p.Slow() {
+		return cell{l.word + SlowMark + p.NCCL, "33"}
 	}
 	return cell{strings.TrimSpace(l.word + " " + p.NCCL), l.color}
 }
@@ -67,11 +67,11 @@ func predictedCell(p result.Pair) cell {
 // Predicted returns the cell of a pair in the matrix, without colour.
 func Predicted(p result.Pair) string { return predictedCell(p).text }
 
-// RootMark marks a pair that is direct, and whose traffic goes over the root. It takes the place
-// of a space. RootLegend says what it means.
+// SlowMark marks a pair that is direct and slower than it could be. It takes the place of a space.
+// SlowLegend says what it means.
 const (
-	RootMark   = "^"
-	RootLegend = "direct, but over the root: a port on the way redirects (P2P-ACS-LIST)"
+	SlowMark   = "^"
+	SlowLegend = "direct, and slower than it could be: `p2pcheck why GPU NIC` says why"
 )
 
 // screen is how wide a matrix may be, in columns, before its columns move closer together.

@@ -12,13 +12,13 @@ import (
 
 func TestPredictedCell(t *testing.T) {
 	direct := result.Pair{Counts: true, Outcome: "direct", NCCL: "PIX"}
-	overRoot, outside := direct, direct
-	overRoot.Decision.Redirects, outside.Counts = []result.Redirect{{}}, false
+	slow, outside := direct, direct
+	slow.Costs, outside.Counts = []string{"over the root"}, false
 	for _, c := range []struct {
 		pair result.Pair
 		want cell
 	}{
-		{direct, cell{"direct PIX", "32"}}, {overRoot, cell{"direct^PIX", "33"}}, {outside, cell{"-", ""}},
+		{direct, cell{"direct PIX", "32"}}, {slow, cell{"direct^PIX", "33"}}, {outside, cell{"-", ""}},
 		{result.Pair{Counts: true, Outcome: "staged", NCCL: "SYS"}, cell{"STAGED SYS", "31"}}, {result.Pair{Counts: true, Outcome: "unknown"}, cell{"?", "33"}},
 	} {
 		if got := predictedCell(c.pair); got != c.want {

@@ -23,7 +23,7 @@ func contradictions(b *strings.Builder, s Style, r result.Run) {
 		if p.Proof == nil || p.Proof.Agrees != placement.No {
 			continue
 		}
-		key := fmt.Sprintf("  predicted: %s: %s\n  proven:    %s\n", lookOf(p.Outcome).headline(p), strings.Join(p.Why, "; "), p.Proof)
+		key := fmt.Sprintf("  predicted: %s: %s\n  proven:    %s\n", registrationLine(p.Registration), strings.Join(p.Registration.Why, "; "), p.Proof)
 		if groups[key] == nil {
 			order = append(order, key)
 		}
@@ -55,12 +55,12 @@ func liveText(b *strings.Builder, s Style, r result.Run) {
 		done = "registered; nothing was written and read"
 	}
 	fmt.Fprintf(b, "\nLive proof: %s\n", done)
-	matrix(b, s, r, func(p result.Pair) cell { return provenCell(r.Live, p) })
+	matrix(b, s, r, provenCell)
 	for _, l := range looks {
 		proofs(b, s, r, l)
 	}
-	fmt.Fprintf(b, "\n%s tried: %d direct, %d staged, %d refused, %d unknown; %d against the prediction\n",
-		human.Plural(r.Live.Tried, "pair"), r.Live.Proven.Direct, r.Live.Proven.Staged, r.Live.Proven.Refused, r.Live.Proven.Unknown, r.Live.Contradicted)
+	fmt.Fprintf(b, "\n%s tried: %s; %d against the prediction\n",
+		human.Plural(r.Live.Tried, "pair"), r.Live.Proven.Counts(), r.Live.Contradicted)
 	if r.Live.Untraced != "" {
 		fmt.Fprintf(b, "Not traced, so nothing proves where the bytes were: %s\n", r.Live.Untraced)
 	}
@@ -71,13 +71,13 @@ func liveText(b *strings.Builder, s Style, r result.Run) {
 
 // provenCell is the cell of a pair in the matrix of the proofs. A step that failed after the
 // registration stands beside the outcome.
-func provenCell(live *result.Live, p result.Pair) cell {
+func provenCell(p result.Pair) cell {
 	if p.Proof == nil {
 		return cell{"-", ""}
 	}
 	l := lookOf(p.Proof.Outcome)
 	c := cell{l.word, l.color}
-	if live.Still(p) {
+	if result.Still(p) {
 		c = cell{l.word + ", not moved", "33"}
 	}
 	for _, s := range p.Proof.Steps {
@@ -151,3 +151,8 @@ func proofText(q *result.Proof, all bool) string {
 
 // shownLog is how many lines of the log the text has of a proof.
 const shownLog = 4
+
+// registrationLine is the outcome of a predicted registration.
+func registrationLine(r result.Registration) string {
+	return lookOf(r.Outcome).headline(result.Pair{Errno: r.Errno, Stage: r.Stage})
+}

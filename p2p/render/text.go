@@ -24,8 +24,8 @@ func Text(w io.Writer, s Style, r result.Run) error {
 	if len(r.Pairs) > 0 {
 		b.WriteString("\n")
 		matrix(&b, s, r, predictedCell)
-		if slices.ContainsFunc(r.Pairs, result.Pair.OverRoot) {
-			fmt.Fprintf(&b, "%s %s\n", RootMark, RootLegend)
+		if slices.ContainsFunc(r.Pairs, result.Pair.Slow) {
+			fmt.Fprintf(&b, "%s %s\n", SlowMark, SlowLegend)
 		}
 	}
 	told := map[result.Remedy]bool{}

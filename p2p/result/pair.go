@@ -3,7 +3,6 @@
 package result
 
 import (
-	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -43,38 +42,81 @@ type Remedy struct {
 	Direct  bool   `json:"direct"`
 }
 
-// Pair is a GPU and a NIC, and the prediction for a registration of the GPU's memory with the
-// NIC.
-type Pair struct {
-	GPU      string   `json:"gpu"`
-	NIC      string   `json:"nic"`
-	Outcome  string   `json:"outcome"`
-	Counts   bool     `json:"counts"`
-	Errno    *Errno   `json:"errno,omitempty"`
-	Stage    string   `json:"stage,omitempty"`
-	Address  string   `json:"address"`
-	Decision Decision `json:"decision"`
-	NCCL     string   `json:"nccl"`
-	NVML     string   `json:"nvml"`
-	Why      []string `json:"why"`
-	Notes    []string `json:"notes"`
-	Remedy   *Remedy  `json:"remedy"`
-	Proof    *Proof   `json:"proof"`
+// Evidence is what an answer rests on: a file or another source, and what it says.
+type Evidence struct {
+	File  string `json:"file"`
+	Value string `json:"value"`
 }
 
-// PairOf writes a pair without its proof.
+// Link is the answer to one link of a pair's chain.
+type Link struct {
+	Link     string     `json:"link"`
+	State    string     `json:"state"`
+	Why      []string   `json:"why"`
+	Evidence []Evidence `json:"evidence"`
+	Remedy   *Remedy    `json:"remedy"`
+}
+
+// Registration is what the kernel and the drivers are predicted to do when the NIC registers the
+// GPU's memory: the links from route to addresses.
+type Registration struct {
+	Outcome string   `json:"outcome"`
+	Errno   *Errno   `json:"errno,omitempty"`
+	Stage   string   `json:"stage,omitempty"`
+	Why     []string `json:"why"`
+}
+
+// Pair is a GPU and a NIC, and what the two come to.
+type Pair struct {
+	GPU       string `json:"gpu"`
+	NIC       string `json:"nic"`
+	Outcome   string `json:"outcome"`
+	Predicted string `json:"predicted"` // by the links alone, without log and proof
+	Decides   string `json:"decides"`   // the link that decides; "" where all links hold
+	Counts    bool   `json:"counts"`
+	Errno     *Errno `json:"errno,omitempty"`
+	Stage     string `json:"stage,omitempty"`
+	Address   string `json:"address"`
+
+	Links        []Link       `json:"links"`
+	Costs        []string     `json:"costs"` // why a direct pair is slower than it could be
+	Registration Registration `json:"registration"`
+	Decision     Decision     `json:"decision"`
+
+	NCCL   string   `json:"nccl"`
+	NVML   string   `json:"nvml"`
+	Why    []string `json:"why"`
+	Notes  []string `json:"notes"`
+	Remedy *Remedy  `json:"remedy"`
+	Proof  *Proof   `json:"proof"`
+}
+
+// PairOf writes a pair.
 func PairOf(p p2p.Pair) Pair {
+	v, q := p.Verdict, p.Prediction
 	out := Pair{
 		GPU: p.GPU.Name, NIC: p.NIC.Name, Counts: p.GPU.Exporter.Class != drivers.ClassSystem,
-		Outcome: p.Prediction.Outcome.String(), Stage: string(p.Prediction.Stage), Address: p.Prediction.Address.String(),
-		Decision: decisionOf(p.Prediction.Decision), NCCL: p.Letters.NCCL, NVML: p.Letters.NVML,
-		Why: List(p.Prediction.Why), Notes: List(p.Prediction.Notes),
+		Outcome: v.Outcome().String(), Predicted: v.Predicted().String(), Stage: string(v.Stage()), Address: q.Address.String(),
+		Links: linksOf(v), Costs: List(v.Costs()),
+		Registration: Registration{Outcome: q.Outcome.String(), Errno: errnoOf(q.Errno), Stage: string(q.Stage), Why: List(q.Why)},
+		Decision:     decisionOf(q.Decision), NCCL: p.Letters.NCCL, NVML: p.Letters.NVML,
+		Errno: errnoOf(v.Errno()), Why: List(v.Why()), Notes: List(q.Notes), Remedy: (*Remedy)(p.Remedy), Proof: proofOf(p),
 	}
-	if e := p.Prediction.Errno; e != 0 {
-		out.Errno = errnoOf(e)
+	if l, ok := v.Decides(); ok {
+		out.Decides = l.String()
 	}
-	if p.Remedy != nil {
-		out.Remedy = (*Remedy)(p.Remedy)
+	return out
+}
+
+func linksOf(v chain.Verdict) []Link {
+	var out []Link
+	for l := range chain.Links {
+		a := v.Link(l)
+		link := Link{Link: l.String(), State: a.State.String(), Why: List(a.Why), Evidence: []Evidence{}, Remedy: (*Remedy)(a.Remedy)}
+		for _, e := range a.Evidence {
+			link.Evidence = append(link.Evidence, Evidence(e))
+		}
+		out = append(out, link)
 	}
 	return out
 }
@@ -99,18 +141,22 @@ type Errno struct {
 	Number int    `json:"number"`
 }
 
-func errnoOf(e unix.Errno) *Errno { return &Errno{Name: errno.Name(e), Number: int(e)} }
+// errnoOf is nil for 0.
+func errnoOf(e unix.Errno) *Errno {
+	if e == 0 {
+		return nil
+	}
+	return &Errno{Name: errno.Name(e), Number: int(e)}
+}
 
 // IsOutcome reports whether name is the name of an outcome.
 func IsOutcome(name string) bool {
-	return slices.ContainsFunc([]chain.Outcome{chain.Direct, chain.Staged, chain.Refused, chain.OutcomeUnknown}, func(o chain.Outcome) bool { return o.String() == name })
+	_, err := chain.ParseOutcome(name)
+	return err == nil
 }
 
 // OfAny returns the change in words that hold for other GPUs as well as for the one that is named.
 func (r *Remedy) OfAny(gpu string) string { return strings.ReplaceAll(r.Change, gpu, "the GPU") }
 
-// OverRoot reports a pair that is direct although a port on the way redirects its traffic over
-// the root.
-func (p Pair) OverRoot() bool {
-	return p.Counts && p.Outcome == chain.Direct.String() && len(p.Decision.Redirects) > 0
-}
+// Slow reports a pair that is direct, and whose way costs speed.
+func (p Pair) Slow() bool { return p.Counts && len(p.Costs) > 0 }

@@ -60,18 +60,24 @@ type Live struct {
 	Elapsed      time.Duration `json:"elapsed_ns"`
 }
 
-// Still reports a proof that placed a buffer in the GPU and moved no bytes: whether bytes arrive
-// there is not known.
-func (r *Live) Still(p Pair) bool {
-	return r.Unmoved != "" && p.Proof != nil && p.Proof.Outcome == chain.Direct.String()
+// Became returns the outcome of a pair that was tried, as the run counts it: that of its proof,
+// and unknown where the proof does not hold.
+func Became(p Pair) string {
+	for _, l := range p.Links {
+		switch {
+		case l.Link != chain.Proof.String():
+		case l.State == chain.Holds.String():
+			return chain.Direct.String()
+		case l.State == chain.Breaks.String() && p.Decides == l.Link:
+			return p.Outcome
+		}
+	}
+	return chain.OutcomeUnknown.String()
 }
 
-// Became returns the outcome of a pair that was tried, as the run counts it.
-func (r *Live) Became(p Pair) string {
-	if r.Still(p) {
-		return chain.OutcomeUnknown.String()
-	}
-	return p.Proof.Outcome
+// Still reports a pair whose bytes a proof placed in the GPU, and of which it moved none.
+func Still(p Pair) bool {
+	return p.Proof != nil && p.Proof.Outcome == chain.Direct.String() && Became(p) == chain.OutcomeUnknown.String()
 }
 
 // add counts a pair that was tried.
@@ -79,7 +85,7 @@ func (r *Live) add(p Pair) {
 	if p.Proof == nil {
 		return
 	}
-	r.Proven.add(Pair{Counts: p.Counts, Outcome: r.Became(p)})
+	r.Proven.add(Pair{Counts: p.Counts, Outcome: Became(p)})
 	if p.Proof.Agrees == placement.No {
 		r.Contradicted++
 	}
@@ -98,9 +104,7 @@ func proofOf(p p2p.Pair) *Proof {
 	for i, s := range q.Steps {
 		out.Steps = append(out.Steps, Step{p2p.Rung(i).String(), s.Result.String(), s.Detail})
 	}
-	if e := q.Errno; e != 0 {
-		out.Errno = errnoOf(e)
-	}
+	out.Errno = errnoOf(q.Errno)
 	if r := q.Resident; r != nil {
 		out.Resident = &Residence{Size: r.Size, Without: r.Without, Before: r.Before, After: r.After}
 		if r.Err != nil {
@@ -130,24 +134,6 @@ func (q *Proof) String() string {
 		outcome += " with " + q.Errno.Name
 	}
 	return outcome + ": " + q.Why
-}
-
-// now is the outcome of a pair as far as it is known: that of its proof, or the predicted one.
-// In a run with proofs, direct without a proof is unknown, and so is a proof without bytes that
-// arrived.
-func (r Run) now(p Pair) string {
-	direct := chain.Direct.String()
-	switch {
-	case r.Live == nil:
-		return p.Outcome
-	case r.Live.Still(p):
-		return chain.OutcomeUnknown.String()
-	case p.Proof != nil && p.Proof.Outcome != chain.OutcomeUnknown.String():
-		return p.Proof.Outcome
-	case p.Outcome == direct:
-		return chain.OutcomeUnknown.String()
-	}
-	return p.Outcome
 }
 
 // broken reports a run with a proof that contradicts its prediction, or of which a step failed.

@@ -101,12 +101,11 @@ func New(m *machine.Machine, gpus []drivers.GPU, nics []drivers.NIC, pairs []p2p
 	return r
 }
 
-// AddProofs adds the proofs of the pairs that [New] took, and counts them in live.
-func (r *Run) AddProofs(live *Live, pairs []p2p.Pair) {
+// AddProofs counts the proofs of the pairs in live.
+func (r *Run) AddProofs(live *Live) {
 	r.Live = live
-	for i, p := range pairs {
-		r.Pairs[i].Proof = proofOf(p)
-		r.Live.add(r.Pairs[i])
+	for _, p := range r.Pairs {
+		r.Live.add(p)
 	}
 }
 

@@ -19,13 +19,9 @@ func (r Run) Status() int { return Worse(r.Ran, r.found()) }
 
 // found is the status of what was found, whatever could not be read.
 func (r Run) found() int {
-	var s Summary
-	for _, p := range r.Pairs {
-		p.Outcome = r.now(p)
-		s.add(p)
-	}
+	s := r.Summary
 	switch {
-	case s.Staged+s.Refused > 0 || slices.ContainsFunc(r.Drift, Drift.Worse) || r.broken():
+	case s.Bad() > 0 || slices.ContainsFunc(r.Drift, Drift.Worse) || r.broken():
 		return StatusBad
 	case r.Tally.Fail == 0 && (s.Unknown > 0 || s.Direct == 0):
 		return StatusUnknown

@@ -15,12 +15,17 @@ type Summary struct {
 	Direct  int `json:"direct"`
 	Staged  int `json:"staged"`
 	Refused int `json:"refused"`
+	Lost    int `json:"lost"`
+	Broken  int `json:"broken"`
 	Unknown int `json:"unknown"`
 	Outside int `json:"outside"`
 }
 
 // Total returns how many pairs count.
-func (s Summary) Total() int { return s.Direct + s.Staged + s.Refused + s.Unknown }
+func (s Summary) Total() int { return s.Direct + s.Bad() + s.Unknown }
+
+// Bad returns how many pairs are known not to be direct.
+func (s Summary) Bad() int { return s.Staged + s.Refused + s.Lost + s.Broken }
 
 func (s *Summary) add(p Pair) {
 	switch {
@@ -32,6 +37,10 @@ func (s *Summary) add(p Pair) {
 		s.Staged++
 	case p.Outcome == chain.Refused.String():
 		s.Refused++
+	case p.Outcome == chain.Lost.String():
+		s.Lost++
+	case p.Outcome == chain.Broken.String():
+		s.Broken++
 	default:
 		s.Unknown++
 	}
@@ -46,9 +55,22 @@ func (s Summary) Headline() string {
 }
 
 func (s Summary) String() string {
-	text := fmt.Sprintf("%s: %d direct, %d staged, %d refused, %d unknown", human.Plural(s.Total(), "pair"), s.Direct, s.Staged, s.Refused, s.Unknown)
+	text := human.Plural(s.Total(), "pair") + ": " + s.Counts()
 	if s.Outside > 0 {
 		text += fmt.Sprintf("; %d of devices without memory of their own, which do not count", s.Outside)
 	}
 	return text
+}
+
+// Counts names how many pairs have each outcome. Lost and broken ones are named where there are
+// some.
+func (s Summary) Counts() string {
+	text := fmt.Sprintf("%d direct, %d staged, %d refused, ", s.Direct, s.Staged, s.Refused)
+	if s.Lost > 0 {
+		text += fmt.Sprintf("%d lost, ", s.Lost)
+	}
+	if s.Broken > 0 {
+		text += fmt.Sprintf("%d broken, ", s.Broken)
+	}
+	return text + fmt.Sprintf("%d unknown", s.Unknown)
 }

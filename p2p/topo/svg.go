@@ -26,7 +26,7 @@ const (
 // fills are the colours of what the drawing shows.
 var fills = map[string]string{
 	"GPU": "#d7f0d0", "NIC": "#d0e4f7", "NVMe": "#e8dcf5", "bridge": "#eeeeee", "other": "#ffffff",
-	"direct": "#9fd98a", "staged": "#f2a48f", "refused": "#f2a48f", "unknown": "#f5dd8a",
+	"direct": "#9fd98a", "staged": "#f2a48f", "refused": "#f2a48f", "lost": "#f2a48f", "broken": "#f2a48f", "unknown": "#f5dd8a",
 }
 
 // SVG writes a drawing of the tree, with the pairs below it. With all it has what goes without
@@ -91,10 +91,10 @@ func (r Topology) SVG(w io.Writer, all bool) error {
 		}
 		y += svgRow
 	}
-	if slices.ContainsFunc(r.Pairs, func(p PairWay) bool { return p.OverRoot() }) {
+	if slices.ContainsFunc(r.Pairs, func(p PairWay) bool { return p.Slow() }) {
 		y += svgRow
-		svgText(&b, svgMargin, y+14, render.RootMark+" "+render.RootLegend)
-		widest = max(widest, svgMargin+float64(len(render.RootLegend)+2)*svgChar)
+		svgText(&b, svgMargin, y+14, render.SlowMark+" "+render.SlowLegend)
+		widest = max(widest, svgMargin+float64(len(render.SlowLegend)+2)*svgChar)
 		y += svgRow
 	}
 	widest = max(widest, float64(svgMargin+svgLabel+len(nics)*svgCell))

@@ -25,7 +25,7 @@ type Container struct {
 // The bounds of a specification.
 const (
 	maxSpec       = 16 << 20
-	maxContainers = 4096
+	maxContainers = 4 << 10
 	maxVariables  = 1 << 16  // of all containers
 	maxValue      = 64 << 10 // bytes of one variable, after expansion
 	maxValues     = 64 << 20 // bytes of all variables

@@ -225,7 +225,7 @@ func (c *converter) config(addr string) string {
 	if err != nil {
 		return "config=-1"
 	}
-	if len(data) < 4096 {
+	if len(data) < extendedSpace {
 		return fmt.Sprintf("config=%d", len(data))
 	}
 	var out []string
@@ -323,3 +323,6 @@ func (c *converter) port(dir string) {
 	}
 	c.ports = append(c.ports, line)
 }
+
+// extendedSpace is PCI_CFG_SPACE_EXP_SIZE, in bytes.
+const extendedSpace = 4 << 10
