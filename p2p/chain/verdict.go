@@ -155,17 +155,26 @@ func (v Verdict) Costs() []string {
 	return out
 }
 
-// Why is the chain of reasons up to the link that decides, the conclusion last.
+// Why is the chain of reasons up to the link that decides, the conclusion last. A proof that
+// shows what was predicted comes after the reasons for that.
 func (v Verdict) Why() []string {
-	var out []string
+	l, by := v.Decides()
+	switch {
+	case by && l == Proof && v.Outcome() == v.Predicted() && v.Outcome() != Direct:
+		return append(v.why(v.predicted), v.chain[l].Why...)
+	case by && l > Fabric: // the log and the proof speak for themselves
+		return v.chain[l].Why
+	}
+	return v.why(v.final)
+}
+
+// why are the reasons of a conclusion by the links up to Fabric.
+func (v Verdict) why(c conclusion) []string {
 	last := Fabric
-	l, ok := v.Decides()
-	if ok {
-		last = l
+	if c.by {
+		last = c.link
 	}
-	if last > Fabric { // the log and the proof speak for themselves
-		return v.chain[last].Why
-	}
+	var out []string
 	for i := Library; i <= last; i++ {
 		// What is not asked says nothing here, and what is not known nothing beside what is.
 		if s := v.chain[i].State; i != last && (s == NotAsked || s == Unknown) {

@@ -28,7 +28,9 @@ func TestImporter(t *testing.T) {
 		{"7.2.9", "mlx5_core", in("mlx5_ib"), Dynamic, true},
 		{"7.9.0", "mlx5_core", in("mlx5_ib"), KindUnknown, true},
 		{"6.1.0-64kb", "ice", in("irdma"), KindUnknown, true},
-		{"5.15.0", "mlx5_core", in("mlx5_ib"), KindUnknown, true},
+		{"5.15.0", "mlx5_core", in("mlx5_ib"), Dynamic, true},
+		{"5.11.0", "mlx5_core", in("mlx5_ib"), KindUnknown, true},
+		{"7.2.1", "hfi1", in("hfi1"), NoImporter, true},
 		{"odd", "mlx5_core", in("mlx5_ib"), KindUnknown, true},
 		{"6.12.1", "mlx5_core", files{"sys/module/mlx5_ib/taint": "OE\n"}, KindUnknown, true}, // MLNX_OFED
 		{"6.12.1", "mlx5_core", nil, KindUnknown, true},
