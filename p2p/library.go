@@ -43,7 +43,7 @@ func library(m *machine.Machine, e drivers.Exporter, byPeerMem bool) chain.Answe
 	case product.Yes:
 		a = chain.Hold("")
 	case product.No:
-		a = chain.Refuse(0, chain.StageExport, "%s", said.Why)
+		a = chain.Refuse(0, chain.StageExport, "%s", strings.Join(append([]string{said.Why}, said.Limits...), "; "))
 		if said.Shared == product.Yes && e.Driver != "nvidia" {
 			a = chain.Break(chain.Staged, "%s", said.Why)
 		}
@@ -82,7 +82,7 @@ func productFacts(m *machine.Machine, e drivers.Exporter) product.Facts {
 		f.ModelRead = f.ModelRead && info.Err == nil
 		f.Firmware, _ = info.Line("GPU Firmware")
 		f.Series = drivers.NVIDIASeries(m)
-		f.OpenModules = openModules(e)
+		f.OpenModules = product.Yes // whether they are is a question of the route
 	}
 	f.VRAM, f.VisibleVRAM = memInfo(m, a, "vram"), memInfo(m, a, "vis_vram")
 	if bar, ok := pci.LargestBAR(m.Sys, a); ok {
@@ -90,16 +90,6 @@ func productFacts(m *machine.Machine, e drivers.Exporter) product.Facts {
 	}
 	f.Arch = m.Arch()
 	return f
-}
-
-func openModules(e drivers.Exporter) product.Tri {
-	switch {
-	case e.Proprietary:
-		return product.No
-	case e.Class == drivers.ClassNVIDIA || e.Class == drivers.ClassNVIDIACoherent:
-		return product.Yes
-	}
-	return product.Unknown
 }
 
 // memInfo reads amdgpu's size of a kind of memory.
