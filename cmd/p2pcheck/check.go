@@ -19,6 +19,8 @@ type machine struct {
 	MoveNotify placement.Answer `json:"move_notify"`
 	Config     string           `json:"config"`
 	CPU        string           `json:"cpu"`
+	// Notes say what a text of lspci lacks; none for other machines.
+	Notes []string `json:"notes,omitempty"`
 }
 
 // place is where a device is; null of what is not known, or not there.
@@ -136,8 +138,8 @@ func processOf(m *p2p.Machine) *process {
 	return nil
 }
 
-func machineOf(m *p2p.Machine) machine {
-	return machine{Kernel: m.Kernel.Release, P2PDMA: m.Kernel.P2PDMA, MoveNotify: m.Kernel.MoveNotify, Config: m.Kernel.Source, CPU: m.CPU.String()}
+func (a *app) machineOf(m *p2p.Machine) machine {
+	return machine{Notes: a.notes, Kernel: m.Kernel.Release, P2PDMA: m.Kernel.P2PDMA, MoveNotify: m.Kernel.MoveNotify, Config: m.Kernel.Source, CPU: m.CPU.String()}
 }
 
 // check predicts for all pairs, proves them if that was asked for, and carries
@@ -150,7 +152,7 @@ func (a *app) check(m *p2p.Machine, gpus []p2p.GPU, nics []p2p.NIC) (result, err
 }
 
 func (a *app) checkAnd(prove func(*p2p.Machine, []p2p.Pair) (*liveRun, error), m *p2p.Machine, gpus []p2p.GPU, nics []p2p.NIC) (result, error) {
-	r := checkResult{Machine: machineOf(m), Process: processOf(m), GPUs: []gpu{}, NICs: []nic{}, Pairs: []pair{}}
+	r := checkResult{Machine: a.machineOf(m), Process: processOf(m), GPUs: []gpu{}, NICs: []nic{}, Pairs: []pair{}}
 	var pairs []p2p.Pair
 	for _, g := range gpus {
 		r.GPUs = append(r.GPUs, gpuOf(m, g))

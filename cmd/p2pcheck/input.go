@@ -2,7 +2,11 @@
 
 package main
 
-import "os"
+import (
+	"io/fs"
+	"os"
+	"syscall"
+)
 
 // standard is the name of standard input and output.
 const standard = "-"
@@ -13,4 +17,17 @@ func openInput(name string) (*os.File, error) {
 		return os.Stdin, nil
 	}
 	return os.Open(name)
+}
+
+// openRegular is openInput for what is no directory.
+func openRegular(name string) (*os.File, error) {
+	f, err := openInput(name)
+	if err != nil {
+		return nil, err
+	}
+	if st, err := f.Stat(); err == nil && st.IsDir() {
+		_ = f.Close()
+		return nil, &fs.PathError{Op: "read", Path: name, Err: syscall.EISDIR}
+	}
+	return f, nil
 }

@@ -83,7 +83,11 @@ func (m machine) String() string {
 	if m.Kernel != "" {
 		kernel = "Linux " + m.Kernel
 	}
-	return fmt.Sprintf("%s, %s; CONFIG_PCI_P2PDMA: %v (%s)", kernel, m.CPU, m.P2PDMA, m.Config)
+	text := fmt.Sprintf("%s, %s; CONFIG_PCI_P2PDMA: %v (%s)", kernel, m.CPU, m.P2PDMA, m.Config)
+	for _, note := range m.Notes {
+		text += "\n" + folded(note)
+	}
+	return text
 }
 
 func (p process) String() string {

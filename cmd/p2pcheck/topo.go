@@ -87,7 +87,7 @@ type topoResult struct {
 
 // topo reads GPUs, NICs, NVMe controllers, and the bridges above them.
 func (a *app) topo(m *p2p.Machine, gpus []p2p.GPU, nics []p2p.NIC) (result, error) {
-	r := topoResult{Machine: machineOf(m), Functions: []function{}, OffPCI: []string{}, Pairs: []pairWay{}, empty: len(gpus)+len(nics) == 0}
+	r := topoResult{Machine: a.machineOf(m), Functions: []function{}, OffPCI: []string{}, Pairs: []pairWay{}, empty: len(gpus)+len(nics) == 0}
 	seen := map[p2p.Addr]*function{}
 	known := map[p2p.Addr]p2p.Function{}
 	var errs []error
