@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
+	"syscall"
 
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 	"github.com/gpurdma/gpurdma/p2p/result"
@@ -80,4 +82,17 @@ func resultOf(name string) (result.Run, error) {
 		d.Result.Said = append(d.Result.Said, e.Message)
 	}
 	return *d.Result, nil
+}
+
+// openRegular is openInput for what is no directory.
+func openRegular(name string) (*os.File, error) {
+	f, err := openInput(name)
+	if err != nil {
+		return nil, err
+	}
+	if st, err := f.Stat(); err == nil && st.IsDir() {
+		_ = f.Close()
+		return nil, &fs.PathError{Op: "read", Path: name, Err: syscall.EISDIR}
+	}
+	return f, nil
 }

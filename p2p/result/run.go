@@ -5,6 +5,7 @@ package result
 import (
 	"fmt"
 
+	"github.com/gpurdma/gpurdma/internal/human"
 	"github.com/gpurdma/gpurdma/p2p"
 	"github.com/gpurdma/gpurdma/p2p/check"
 	"github.com/gpurdma/gpurdma/p2p/drivers"
@@ -19,6 +20,8 @@ type Host struct {
 	MoveNotify placement.Answer `json:"move_notify"`
 	Config     string           `json:"config"`
 	CPU        string           `json:"cpu"`
+	// Notes say what a text of lspci lacks; none for other machines.
+	Notes []string `json:"notes,omitempty"`
 }
 
 // Run is what one run of p2pcheck found.
@@ -120,7 +123,11 @@ func (m Host) String() string {
 	if m.Kernel != "" {
 		kernel = "Linux " + m.Kernel
 	}
-	return fmt.Sprintf("%s, %s; CONFIG_PCI_P2PDMA: %v (%s)", kernel, m.CPU, m.P2PDMA, m.Config)
+	text := fmt.Sprintf("%s, %s; CONFIG_PCI_P2PDMA: %v (%s)", kernel, m.CPU, m.P2PDMA, m.Config)
+	for _, note := range m.Notes {
+		text += "\n" + human.Fold(note, "- ", "  ")
+	}
+	return text
 }
 
 func (p Process) String() string {
