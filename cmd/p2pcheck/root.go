@@ -112,7 +112,7 @@ warn.`,
 	flags.StringVar(&a.lspciTree, "lspci-tree", "", "with --lspci: the text of lspci -tv, which names root buses (-: standard input)")
 	a.completeFlags(root)
 	root.PersistentPreRunE = usesFlags
-	root.AddCommand(a.explain(), a.snapshot(), a.diff(), a.report(), a.serve())
+	root.AddCommand(a.whyCommand(), a.explain(), a.snapshot(), a.diff(), a.report(), a.serve())
 	draw := &cobra.Command{
 		Use:   "topo",
 		Short: "Draw the PCI tree of GPUs and NICs, and what each way is called",

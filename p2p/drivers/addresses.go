@@ -3,6 +3,7 @@
 package drivers
 
 import (
+	"cmp"
 	"errors"
 	"io/fs"
 
@@ -46,9 +47,9 @@ func (r *rules) given() chain.Answer {
 	at := r.iommuFile()
 	switch {
 	case t == machine.Translated:
-		return chain.Hold("the exporter maps the memory in the IOMMU").With(at, "%s", why)
+		return chain.Hold("the exporter maps the memory in the IOMMU").With(at, "%s", r.iommuType())
 	case t == machine.Untranslated:
-		return chain.Hold("").With(at, "%s", why)
+		return chain.Hold("").With(at, "%s", r.iommuType())
 	case r.i.ByCPU:
 		r.note("%s", why)
 		return chain.Hold("")
@@ -62,6 +63,18 @@ func (r *rules) iommuFile() string {
 		return "no PCI function"
 	}
 	return "/sys/bus/pci/devices/" + r.i.PCI.String() + "/iommu_group/type"
+}
+
+// iommuType is what that file says: "none" without an IOMMU.
+func (r *rules) iommuType() string {
+	if r.i.PCI == nil {
+		return ""
+	}
+	kind, err := pci.IOMMUType(r.m.Sys, *r.i.PCI)
+	if err != nil {
+		return "not read"
+	}
+	return cmp.Or(kind, "none")
 }
 
 // mapped is what the DMA API answers for the importer.
@@ -85,7 +98,7 @@ func (r *rules) nvidiaAddresses() chain.Answer {
 	switch t {
 	case machine.Untranslated:
 		r.p.Address = AddressPhysical
-		return chain.Hold("").With(at, "%s", why)
+		return chain.Hold("").With(at, "%s", r.iommuType())
 	case machine.TranslationUnknown:
 		return chain.Open("%s", why).With(at, "not known")
 	}
@@ -104,7 +117,7 @@ func (r *rules) nvidiaAddresses() chain.Answer {
 			With("/proc/sys/kernel/osrelease", "%s", r.m.Kernel.Release)
 	case remap == RemapOn && maps == placement.Yes:
 		r.p.Address = AddressIOVA
-		return chain.Hold("the driver maps its memory in the IOMMU").With(at, "%s", why).With(params, "DmaRemapPeerMmio: 1")
+		return chain.Hold("the driver maps its memory in the IOMMU").With(at, "%s", r.iommuType()).With(params, "DmaRemapPeerMmio: 1")
 	}
 	cause := "from Linux 6.12 on the driver maps nothing in it, whatever DmaRemapPeerMmio says"
 	if remap == RemapOff {
@@ -114,11 +127,11 @@ func (r *rules) nvidiaAddresses() chain.Answer {
 	d := p2pdma.Path(r.m, *r.e.PCI, *r.i.PCI)
 	switch {
 	case d.Common != nil && len(d.Redirects) == 0 && d.Unread == nil:
-		return chain.Hold("%s, and %s: the traffic stays below %v, and never meets the IOMMU", why, cause, *d.Common).With(at, "%s", why)
+		return chain.Hold("%s, and %s: the traffic stays below %v, and never meets the IOMMU", why, cause, *d.Common).With(at, "%s", r.iommuType())
 	case d.Common != nil && len(d.Redirects) == 0:
-		return chain.Open("%s, and %s: that matters unless no port sends the traffic to the root, which is not known: %v", why, cause, d.Unread).With(at, "%s", why)
+		return chain.Open("%s, and %s: that matters unless no port sends the traffic to the root, which is not known: %v", why, cause, d.Unread).With(at, "%s", r.iommuType())
 	}
-	return chain.Break(chain.Lost, "%s, and %s: the IOMMU throws the traffic away", why, cause).With(at, "%s", why)
+	return chain.Break(chain.Lost, "%s, and %s: the IOMMU throws the traffic away", why, cause).With(at, "%s", r.iommuType())
 }
 
 // beyond answers for a GPU's window that has no address, or lies beyond what the NIC can address.

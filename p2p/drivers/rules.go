@@ -51,7 +51,7 @@ func (r *rules) decide() {
 // attach answers for the exporter: whether it lets the importer attach and leaves the buffer
 // where it is, and the kernel's decision, where it asks for that.
 func (r *rules) attach() (attach, decision chain.Answer) {
-	e, notAsked := r.e, chain.Skip("")
+	e, notAsked := r.e, chain.Skip("the exporter does not ask it")
 	for _, a := range []*machine.Addr{e.PCI, r.i.PCI} {
 		if a != nil && r.m.Silent(*a) && e.Class != ClassSystem {
 			return chain.Break(chain.Broken, "%v does not answer: its configuration space reads as ones", *a).

@@ -52,3 +52,18 @@ func Verdict(r *Run, status int) string {
 	}
 	return "unknown"
 }
+
+// StatusOf returns the status of pairs alone, without checks. Pairs that do not count are good.
+func StatusOf(pairs []Pair) int {
+	var s Summary
+	for _, p := range pairs {
+		s.add(p)
+	}
+	switch {
+	case s.Bad() > 0:
+		return StatusBad
+	case s.Unknown > 0:
+		return StatusUnknown
+	}
+	return StatusGood
+}
