@@ -27,7 +27,7 @@ const (
 	uncounted = -2
 )
 
-// goodness of outcomes of pairs, and of results of checks. Staged and refused are
+// goodness of outcomes of pairs, and of results of checks. All but direct are
 // equally bad: no NIC reaches the GPU.
 var goodness = map[string]int{
 	"refused": 1, "staged": 1, "lost": 1, "broken": 1, "direct": best,
@@ -50,7 +50,9 @@ func (f *facts) add(what, name, value string, good int) {
 	f.values[key] = fact{value, good}
 }
 
-func factsOf(r result.Run) *facts {
+// factsOf are those of a run. Unless proven, pairs have the outcome that was predicted, so that
+// a run with proofs can be compared with one without.
+func factsOf(r result.Run, proven bool) *facts {
 	f := &facts{values: map[result.Drift]fact{}}
 	f.add("machine", "kernel", r.Machine.Kernel, neither)
 	f.add("machine", "CONFIG_PCI_P2PDMA", r.Machine.P2PDMA.String(), neither)
@@ -74,7 +76,11 @@ func factsOf(r result.Run) *facts {
 		f.add("nic", n.Name, fmt.Sprintf("%s at %s (%s)", driver, at, n.Importer), neither)
 	}
 	for _, p := range r.Pairs {
-		name, value := p.GPU+" -> "+p.NIC, p.Outcome
+		name, outcome := p.GPU+" -> "+p.NIC, p.Predicted
+		if proven {
+			outcome = p.Outcome
+		}
+		value := outcome
 		if !p.Counts {
 			f.add("pair", name, render.Outside, uncounted)
 			continue
@@ -82,7 +88,7 @@ func factsOf(r result.Run) *facts {
 		if p.Errno != nil {
 			value += " with " + p.Errno.Name
 		}
-		f.add("pair", name, strings.TrimSpace(value+", "+p.Decision.Type+" "+p.NCCL), goodness[p.Outcome])
+		f.add("pair", name, strings.TrimSpace(value+", "+p.Decision.Type+" "+p.NCCL), goodness[outcome])
 	}
 	for _, c := range r.Checks {
 		if check.OfProof(c.ID) {
@@ -137,8 +143,9 @@ var facing = []string{"machine", "gpu", "nic", "pair", "proof", "check"}
 // of the runs says nothing: those are not compared.
 func drifted(before, after result.Run) (out []result.Drift, uncompared int) {
 	out = []result.Drift{}
-	was, is := factsOf(before), factsOf(after)
-	if before.Live != nil && after.Live != nil {
+	proven := before.Live != nil && after.Live != nil
+	was, is := factsOf(before, proven), factsOf(after, proven)
+	if proven {
 		was.prove(before)
 		is.prove(after)
 	}

@@ -25,7 +25,7 @@ func FuzzHostileJSON(f *testing.F) {
 	}
 	f.Add(string(text))
 	f.Add(string(text[:len(text)/2]))
-	head := `{"schema":"p2pcheck/v1","command":"check","exit_status":0,"result":`
+	head := `{"schema":"p2pcheck/v2","command":"check","exit_status":0,"result":`
 	for _, result := range []string{
 		`null}`, `[]}`, `{}}`, `{"pairs":null,"checks":null}}`, `{"pairs":[null],"checks":[null],"gpus":[null],"nics":[null]}}`, `{"pairs":[{}],"checks":[{}]}}`,
 		`{"pairs":[{"gpu":"\u001b[2J","nic":"\u0000","outcome":"direct"}]}}`, `{"checks":[{"id":"NO-SUCH","result":"odd","scope":["a","a"]}]}}`,

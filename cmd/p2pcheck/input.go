@@ -64,12 +64,15 @@ func resultOf(name string) (result.Run, error) {
 	switch {
 	case err != nil:
 		return r, fmt.Errorf("%s is not what %s --json prints: %w", name, program, err)
-	case d.Schema != schema || d.Command != "check":
+	case d.Schema != schema && d.Schema != schemaV1 || d.Command != "check":
 		return r, fmt.Errorf("%s is not what %s --json prints: schema %q, command %q", name, program, d.Schema, d.Command)
 	case d.Result == nil:
 		return r, fmt.Errorf("%s is of a run that found nothing", name)
 	}
-	for _, p := range d.Result.Pairs {
+	for i, p := range d.Result.Pairs {
+		if d.Schema == schemaV1 {
+			d.Result.Pairs[i].Predicted = p.Outcome
+		}
 		if !result.IsOutcome(p.Outcome) {
 			return r, fmt.Errorf("%s: a pair with the outcome %q", name, p.Outcome)
 		}

@@ -212,7 +212,7 @@ func majority(runs []result.Run) (like, alike, largest int) {
 	of := map[string][]int{}
 	best := []int{}
 	for i, run := range runs {
-		f := factsOf(run)
+		f := factsOf(run, run.Live != nil)
 		var key strings.Builder
 		for _, name := range f.names {
 			fmt.Fprintf(&key, "%s\x00%s\x00%s\n", name.What, name.Name, f.values[name].text)

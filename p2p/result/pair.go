@@ -3,6 +3,7 @@
 package result
 
 import (
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -158,5 +159,10 @@ func IsOutcome(name string) bool {
 // OfAny returns the change in words that hold for other GPUs as well as for the one that is named.
 func (r *Remedy) OfAny(gpu string) string { return strings.ReplaceAll(r.Change, gpu, "the GPU") }
 
-// Slow reports a pair that is direct, and whose way costs speed.
-func (p Pair) Slow() bool { return p.Counts && len(p.Costs) > 0 }
+// Slow reports a direct pair that a change would make faster. A way between sockets costs speed
+// as well, and no setting changes that.
+func (p Pair) Slow() bool {
+	return p.Counts && len(p.Costs) > 0 && slices.ContainsFunc(p.Links, func(l Link) bool {
+		return l.State == chain.Costs.String() && l.Remedy != nil
+	})
+}
