@@ -28,7 +28,7 @@ func Prometheus(b *strings.Builder, run Input) int {
 	for _, e := range run.Errors {
 		text := quoted(terminal.Escape(e.Message))
 		if slices.Contains(said, text) {
-			continue // a series is there once
+			continue // each series appears once
 		}
 		said = append(said, text)
 		fmt.Fprintf(b, "p2pcheck_error{kind=%s,message=%s} 1\n", quoted(e.Kind), text)
