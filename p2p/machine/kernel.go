@@ -189,7 +189,7 @@ func (c kernelConfig) Answer(option string) placement.Answer {
 
 // moveNotify reads the option from a configuration. Later kernels no longer have the
 // option, because they always behave so. If the line is missing for a kernel that has the
-// option, somebody removed the lines of options that are not set: the answer is No.
+// option, the file is without the lines of options that are not set: the answer is No.
 func (c kernelConfig) moveNotify(k Kernel) placement.Answer {
 	_, there := c[ConfigMoveNotify]
 	switch {

@@ -33,8 +33,8 @@ var ErrNotCopied = errors.New("that part of the machine is not here")
 // a file that could not be read when the snapshot was taken.
 var ErrUnreadable = errors.New("it could not be read when this was taken, or the file does not have it")
 
-// Unmarked replaces the kernel's text for such a link by ErrUnreadable's text, which says
-// what the link means.
+// Unmarked replaces the kernel's text for such a link by ErrUnreadable's text, which explains
+// the link.
 func Unmarked(text string) string {
 	return strings.ReplaceAll(text, unix.ELOOP.Error(), ErrUnreadable.Error())
 }
@@ -128,8 +128,8 @@ const (
 	WholeProc = "sys/vm"
 )
 
-// sysAnchor is the anchor directory for a file of sysfs. In a partial copy, somebody chose
-// which directories of class, kernel and bus to copy. If such a directory is missing, it was
+// sysAnchor is the anchor directory for a file of sysfs. A partial copy has only
+// some of the directories of class, kernel and bus. If such a directory is missing, it was
 // not copied.
 func (m *Machine) sysAnchor(rest string) string {
 	parts := strings.Split(rest, "/")
