@@ -30,7 +30,7 @@ func TestPredictedCell(t *testing.T) {
 	}
 }
 
-// Of GPUs in several domains no part of the address is left out.
+// If the GPUs are in several domains, the text has their whole addresses.
 func TestShortNames(t *testing.T) {
 	at := func(domain uint32) result.GPU {
 		a := machine.Addr{Domain: domain, Bus: 0x13}

@@ -43,7 +43,7 @@ type Remedy struct {
 	Direct  bool   `json:"direct"`
 }
 
-// Evidence is what an answer rests on: a file or another source, and what it says.
+// Evidence is the source of an answer: a file or another source, and the value that it showed.
 type Evidence struct {
 	File  string `json:"file"`
 	Value string `json:"value"`
@@ -67,7 +67,7 @@ type Registration struct {
 	Why     []string `json:"why"`
 }
 
-// Pair is a GPU and a NIC, and what the two come to.
+// Pair is a GPU and a NIC, with their prediction and proof.
 type Pair struct {
 	GPU       string `json:"gpu"`
 	NIC       string `json:"nic"`
@@ -156,7 +156,7 @@ func IsOutcome(name string) bool {
 	return err == nil
 }
 
-// OfAny returns the change in words that hold for other GPUs as well as for the one that is named.
+// OfAny returns the change in words that are true for other GPUs, too.
 func (r *Remedy) OfAny(gpu string) string { return strings.ReplaceAll(r.Change, gpu, "the GPU") }
 
 // Slow reports a direct pair that a change would make faster. A way between sockets costs speed
