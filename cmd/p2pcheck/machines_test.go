@@ -108,7 +108,7 @@ func TestDiffAndBaseline(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	// What is worse has the first of it in the line.
-	if r := command("--baseline", good, "--root", bad().Write(t), "--format", "nagios"); r.status != 2 || !strings.Contains(r.out, "; worse than its baseline: check ISO-ATS 0000:13:00.0 -> mlx5_0: fail, was pass and 13 more") {
+	if r := command("--baseline", good, "--root", bad().Write(t), "--format", "nagios"); r.status != 2 || !strings.Contains(r.out, "; worse than its baseline: pair 0000:13:00.0 -> mlx5_0: refused, through the host bridge PIX, was direct, bus address PIX and 13 more") {
 		t.Errorf("%+v", r)
 	}
 	// A device that came and one that went.
@@ -448,7 +448,7 @@ func TestFormats(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	r = run(bad(), t, "--root", "ROOT", "--format", "nagios")
-	if want := "P2PCHECK CRITICAL - 0 of 4 pairs direct; fail: ISO-ATS NV-MODTYPE"; !strings.HasPrefix(r.out, want) {
+	if want := "P2PCHECK CRITICAL - 0 of 4 pairs direct; fail: GPU-EXPORTER-OPS NV-MODTYPE"; !strings.HasPrefix(r.out, want) {
 		t.Error(r.out)
 	}
 }
