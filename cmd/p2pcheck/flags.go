@@ -17,7 +17,7 @@ import (
 // One that is not here goes by all.
 var flagsOf = map[string][]string{
 	"topo":     {"json", "output", "root", "sysfs", "proc", "kernel", "config", "gpu", "nic", "skip", "snapshot", "lspci", "lspci-tree"}, // it has no checks: all are left out
-	"why":      {"json", "output", "root", "sysfs", "proc", "kernel", "config", "snapshot", "lspci", "lspci-tree"}, // GPU and NIC are its arguments
+	"why":      {"json", "output", "root", "sysfs", "proc", "kernel", "config", "snapshot", "lspci", "lspci-tree"},                       // GPU and NIC are its arguments
 	"explain":  {"json", "output"},
 	"snapshot": {"json", "root", "sysfs", "proc", "kernel", "config"}, // but for root it says why not
 	"diff":     {"json", "output"},
