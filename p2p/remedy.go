@@ -103,7 +103,7 @@ func awake(e drivers.Exporter) drivers.Exporter {
 func repair(m *machine.Machine, p drivers.Prediction, e drivers.Exporter, i drivers.Importer) *chain.Remedy {
 	switch {
 	case e.Proprietary:
-		return &chain.Remedy{Change: "install NVIDIA's open modules (GPUs from Turing on), or rely on nvidia-peermem: see NV-MODTYPE and NV-PEERMEM"}
+		return &chain.Remedy{Change: "install the open modules (GPUs from Turing on), or rely on nvidia-peermem: see NV-MODTYPE and NV-PEERMEM"}
 	case m.Config != nil && m.Config.Answer(machine.ConfigDMABuf) == placement.No:
 		return &chain.Remedy{Change: "run a kernel that is built for it", Command: machine.ConfigDMABuf + "=y"}
 	case p.Outcome == chain.Lost:

@@ -28,7 +28,7 @@ const (
 	uncounted = -2
 )
 
-// goodness of outcomes of pairs, and of results of checks. Staged and refused are
+// goodness of outcomes of pairs, and of results of checks. All but direct are
 // equally bad: no NIC reaches the GPU.
 var goodness = map[string]int{
 	"refused": 1, "staged": 1, "lost": 1, "broken": 1, "direct": best,

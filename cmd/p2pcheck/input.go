@@ -70,7 +70,10 @@ func resultOf(name string) (result.Run, error) {
 	case d.Result == nil:
 		return r, fmt.Errorf("%s is of a run that found nothing", name)
 	}
-	for _, p := range d.Result.Pairs {
+	for i, p := range d.Result.Pairs {
+		if d.Schema == result.SchemaV1 {
+			d.Result.Pairs[i].Predicted = p.Outcome
+		}
 		if !result.IsOutcome(p.Outcome) {
 			return r, fmt.Errorf("%s: a pair with the outcome %q", name, p.Outcome)
 		}

@@ -38,14 +38,14 @@ const (
 	extNext     = 20
 )
 
-// The places of what package p2p reads. They are not those of the function: only
-// that they are found matters.
+// The places of the registers that package p2p reads. They are not the places in the
+// function's own space. It matters only that package p2p finds the registers there.
 const (
 	expressAt = headerSize
 	// lastAt has room for the head of a capability, and none for its registers.
 	lastAt = extendedSize - 4
-	// some is a length that has the capability of PCI Express, and of the others
-	// nothing. One of 256 would say that there are no others.
+	// some is a length that includes the capability of PCI Express and no other one. A
+	// length of 256 would mean that there are no others.
 	some = expressAt + expressSize
 )
 

@@ -44,8 +44,8 @@ type function struct {
 // buses are those of a bridge.
 type buses struct{ secondary, subordinate uint8 }
 
-// whole reports a function all of whose lines are there. Only of such a function
-// does a missing line say that the function lacks something.
+// whole reports a function whose lines are all there. Only for such a function does a missing
+// line prove that the function lacks something.
 func (f *function) whole() bool { return f.ended && !f.unknown }
 
 var (

@@ -28,8 +28,8 @@ type Machine struct {
 	Notes []string
 }
 
-// unprinted are files that lspci prints nothing of, and whose absence would say
-// something of a function that matters.
+// unprinted are files whose contents lspci does not print. If they were missing, a rule would
+// draw a wrong conclusion about the function.
 var unprinted = []string{
 	"power/runtime_status", "d3cold_allowed", "p2pmem", "dma_mask_bits", "vpd",
 	"aer_dev_fatal", "aer_dev_nonfatal", "aer_dev_correctable",

@@ -76,7 +76,7 @@ func (m *maker) count(is func(*function) bool) int {
 	return n
 }
 
-// unplacedBuses are those of which the text does not say what leads to them.
+// unplacedBuses are the buses for which the text shows no bridge and no root above.
 func (m *maker) unplacedBuses() []string {
 	var out []string
 	for _, f := range m.functions {

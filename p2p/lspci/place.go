@@ -21,8 +21,8 @@ type places struct {
 	pf    map[pci.Addr]pci.Addr // of virtual functions
 }
 
-// unplaced is a directory above a function of which no line says where it is. It
-// is no address: package p2p then knows of no way to the function.
+// unplaced is the directory above a function whose place no line shows. It is not an
+// address, so that package p2p finds no way to the function.
 const unplaced = "a bridge or root bus that the text does not have"
 
 func (t *Text) places(tree *Tree) (*places, error) {
@@ -79,7 +79,7 @@ var standIns = map[string]bool{
 
 func (f *function) hostStandIn() bool { return f.vendor == "8086" && standIns[f.device] }
 
-// compare takes from the tree what the other text does not say. Where both say it
+// compare takes the places that the other text lacks from the tree. If both texts have a place,
 // they must agree.
 func (p *places) compare() error {
 	if p.tree == nil {

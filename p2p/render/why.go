@@ -12,8 +12,8 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/result"
 )
 
-// Why writes the chain of one pair, link by link: what each link asks, what is known of it, by
-// which evidence, and what makes it hold.
+// Why writes the chain of one pair, link by link: the question of each link, its state, the
+// evidence, and the remedy.
 func Why(w io.Writer, s Style, p result.Pair) error {
 	var b strings.Builder
 	l := lookOf(p.Outcome)

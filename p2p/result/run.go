@@ -13,7 +13,7 @@ import (
 	"github.com/gpurdma/gpurdma/placement"
 )
 
-// Host is what decides for all pairs of a machine.
+// Host has the facts that decide for all pairs of a machine.
 type Host struct {
 	Kernel     string           `json:"kernel"`
 	P2PDMA     placement.Answer `json:"p2pdma"`
@@ -24,7 +24,7 @@ type Host struct {
 	Notes []string `json:"notes,omitempty"`
 }
 
-// Run is what one run of p2pcheck found.
+// Run has the results of one run of p2pcheck.
 type Run struct {
 	Machine Host     `json:"machine"`
 	Process *Process `json:"process"` // null if it is the program itself
@@ -63,12 +63,12 @@ func processOf(m *machine.Machine) *Process {
 	return nil
 }
 
-// HostOf writes what decides for all pairs of the machine.
+// HostOf writes the facts that decide for all pairs of the machine.
 func HostOf(m *machine.Machine) Host {
 	return Host{Kernel: m.Kernel.Release, P2PDMA: m.Kernel.P2PDMA, MoveNotify: m.Kernel.MoveNotify, Config: m.Kernel.Source, CPU: m.CPU.String()}
 }
 
-// Missing says which of the devices that a pair needs the machine does not have.
+// Missing names the devices that a pair needs and the machine does not have.
 func Missing(gpus []drivers.GPU, nics []drivers.NIC) (out []string) {
 	if len(gpus) == 0 {
 		out = append(out, "no GPU was found")

@@ -17,7 +17,7 @@ func Worse(x, y int) int {
 // Status returns the exit status of the run.
 func (r Run) Status() int { return Worse(r.Ran, r.found()) }
 
-// found is the status of what was found, whatever could not be read.
+// found is the status of the results, without regard to things that could not be read.
 func (r Run) found() int {
 	s := r.Summary
 	switch {
