@@ -117,7 +117,9 @@ func TestDiffAndBaseline(t *testing.T) {
 	if r := command("diff", good, saved(t, dir, "less", less)); r.status != cli.ExitFailed || !strings.Contains(r.out, "worse    nic mlx5_1: not there, was mlx5_core at 0000:16:00.0 (dynamic)") {
 		t.Errorf("%+v", r)
 	}
-	for _, text := range []string{"", "{}", `{"schema":"p2pcheck/v2","command":"topo","result":{}}`, `{"schema":"p2pcheck/v2","command":"check"}`, `{"schema":"p2pcheck/v2","command":"check","result":{"pairs":[{"outcome":"odd"}]}}`} {
+	for _, text := range []string{"", "{}", `{"schema":"p2pcheck/v1","command":"topo","result":{}}`, `{"schema":"p2pcheck/v1","command":"check"}`, `{"schema":"p2pcheck/v1","command":"check","result":{"pairs":[{"outcome":"odd"}]}}`,
+		`{"schema":"p2pcheck/v2","command":"topo","result":{}}`, `{"schema":"p2pcheck/v2","command":"check"}`, `{"schema":"p2pcheck/v2","command":"check","result":{"pairs":[{"outcome":"odd","links":[{}]}]}}`, `{"schema":"p2pcheck/v2","command":"check","result":{"pairs":[{"outcome":"direct"}]}}`,
+	} {
 		file := filepath.Join(dir, "odd")
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)

@@ -56,7 +56,7 @@ func (r reportResult) status() int {
 	status := cli.ExitOK
 	for _, n := range r.Nodes {
 		switch {
-		case n.Result == "fail" || len(n.Differs) > 0:
+		case n.Result == "fail" || slices.ContainsFunc(n.Differs, func(d result.Drift) bool { return !d.AsksMore }):
 			return cli.ExitFailed
 		case n.Result == "unknown":
 			status = cli.ExitUnavailable
@@ -212,7 +212,7 @@ func majority(runs []result.Run) (like, alike, largest int) {
 	of := map[string][]int{}
 	best := []int{}
 	for i, run := range runs {
-		f := factsOf(run, run.Live != nil)
+		f := factsOf(run)
 		var key strings.Builder
 		for _, name := range f.names {
 			fmt.Fprintf(&key, "%s\x00%s\x00%s\n", name.What, name.Name, f.values[name].text)

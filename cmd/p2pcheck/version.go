@@ -2,13 +2,11 @@
 
 package main
 
+import "github.com/gpurdma/gpurdma/p2p/result"
+
 const (
 	program = "p2pcheck"
-	schema  = "p2pcheck/v2"
-
-	// schemaV1 is what earlier versions wrote: their outcomes had no "lost" and no "broken", and
-	// their pairs no links. A saved run of theirs is still read.
-	schemaV1 = "p2pcheck/v1"
+	schema  = result.Schema
 )
 
 // version is set by the build.

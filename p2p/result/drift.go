@@ -14,6 +14,9 @@ type Drift struct {
 	Before string `json:"before"` // "" if it was not there
 	After  string `json:"after"`  // "" if it is not there now
 	Change string `json:"change"` // one of Changes
+	// AsksMore reports a difference of versions, not of machines: one of the two runs is of a
+	// version that asks for more before it says that something is known.
+	AsksMore bool `json:"asks_more,omitempty"`
 }
 
 // Changes are the kinds of differences, the worst first. A difference that is neither worse nor

@@ -43,10 +43,11 @@ type Run struct {
 	// Uncompared counts the checks of which only one of the two runs has a result.
 	Uncompared int `json:"uncompared,omitempty"`
 
-	// Ran and Said are the exit status and the errors of a run that was read from a file. The
-	// document has them beside the result.
-	Ran  int      `json:"-"`
-	Said []string `json:"-"`
+	// Schema, Ran and Said are the schema, the exit status and the errors of a run that was read
+	// from a file. The document has them beside the result.
+	Schema string   `json:"-"`
+	Ran    int      `json:"-"`
+	Said   []string `json:"-"`
 }
 
 // Process is the process whose limits and environment the checks look at.
