@@ -25,6 +25,9 @@ type Check struct {
 	Ref    string       // where the rule comes from
 	Worst  p2p.Result   // ResultFail, or ResultWarn of one that never says more
 	Expect string       // what is expected to be read
+	// Links are the links of pairs that it answers: a failure about a pair breaks one of them.
+	// A check without any decides no pair.
+	Links []chain.Link
 
 	Run func(*Look)
 }

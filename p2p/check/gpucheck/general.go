@@ -17,19 +17,19 @@ import (
 )
 
 var General = []check.Check{
-	{ID: "GPU-DRIVER", Title: "Each GPU has a driver whose rules are known", Worst: p2p.ResultFail, Run: gpuDriver,
+	{ID: "GPU-DRIVER", Title: "Each GPU has a driver whose rules are known", Worst: p2p.ResultFail, Run: gpuDriver, Links: []chain.Link{chain.Route, chain.Attach},
 		Expect: "a driver that exports memory", Why: "Without a driver nothing exports the GPU's memory. A driver that is not the kernel's own has rules of its own: what a version says is not true of it.",
 		Fix: chain.Remedy{Change: "bind the GPU's driver"}, Ref: "/sys/bus/pci/devices/*/driver"},
 	{ID: "GPU-RENDER-PERM", Title: "The GPU's device files can be opened", Worst: p2p.ResultFail, Run: gpuNodes,
 		Expect: "reading and writing allowed", Why: "EACCES is a matter of groups; EPERM comes from the container's device filter.",
 		Fix: chain.Remedy{Change: "join the groups, or give the container the device", Command: "usermod -aG render,video USER"}, Ref: "cgroups(7), devices"},
-	{ID: "GPU-EXPORT", Title: "A buffer can be exported", Worst: p2p.ResultFail, Run: gpuExports,
+	{ID: "GPU-EXPORT", Title: "A buffer can be exported", Worst: p2p.ResultFail, Run: gpuExports, Links: []chain.Link{chain.Proof},
 		Expect: "a dma-buf of its memory", Why: "The first step of the proof: --live takes it.",
 		Fix: chain.Remedy{Change: "see what the driver answered", Command: "dmabuf-reg devices"}, Ref: "dmabuf-reg verify"},
-	{ID: "GPU-EXPORTER-OPS", Title: "The driver makes use of what the kernel allows", Worst: p2p.ResultFail, Run: exporterRules,
+	{ID: "GPU-EXPORTER-OPS", Title: "The driver makes use of what the kernel allows", Worst: p2p.ResultFail, Run: exporterRules, Links: []chain.Link{chain.Attach, chain.Addresses},
 		Expect: "memory that stays in the GPU for this NIC", Why: "Where the kernel lets a pair pass, the driver may still move the buffer to system memory and report success: i915 always, amdgpu and xe up to 6.12 for NICs that pin.",
 		Fix: chain.Remedy{Change: "use a kernel, driver or NIC that fit together"}, Ref: "amdgpu_dma_buf.c, xe_dma_buf.c, i915_gem_dmabuf.c, vfio_pci_dmabuf.c"},
-	{ID: "GPU-BO-LOCATION", Title: "A registered buffer is still in the GPU", Worst: p2p.ResultFail, Run: gpuKeeps,
+	{ID: "GPU-BO-LOCATION", Title: "A registered buffer is still in the GPU", Worst: p2p.ResultFail, Run: gpuKeeps, Links: []chain.Link{chain.Proof},
 		Expect: "all of it, with one NIC at least", Why: "The proof against a silent move: --live looks where the bytes of registered buffers are, by trace, and by what the GPU's driver counts in its memory.",
 		Fix: chain.Remedy{Change: "see the pairs' reasons"}, Ref: "dmabuf-reg verify --trace; Documentation/gpu/drm-usage-stats.rst"},
 }
