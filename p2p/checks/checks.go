@@ -58,6 +58,7 @@ func Run(m *machine.Machine, s check.Subject) []check.Finding {
 		for _, f := range l.Found {
 			check.Guest(l, f)
 			check.Answer(l, f)
+			check.Proven(l, f)
 			if alone && f.Result == p2p.ResultFail {
 				f.Excuse()
 			}

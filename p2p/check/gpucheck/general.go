@@ -13,7 +13,6 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/check"
 	"github.com/gpurdma/gpurdma/p2p/drivers"
 	"github.com/gpurdma/gpurdma/p2p/machine"
-	"github.com/gpurdma/gpurdma/placement"
 )
 
 var General = []check.Check{
@@ -167,17 +166,18 @@ func gpuNodes(l *check.Look) {
 	}
 }
 
+// exporterRules reports what the exporter makes of a pair, as its links have it.
 func exporterRules(l *check.Look) {
 	check.PerPair(l, func(p p2p.Pair) {
-		o, name := p.Prediction.Outcome, p.Name()
+		name := p.Name()
 		read := strings.Join(p.Prediction.Why, "; ")
+		attach, addresses := p.Verdict.Link(chain.Attach), p.Verdict.Link(chain.Addresses)
 		switch {
-		case p.NIC.Importer.Kind == drivers.NoImporter || p.Prediction.Stage == chain.StageUverbs || p.Prediction.Decision.Supported == placement.No && drivers.AsksKernel(p.GPU.Exporter) && p.GPU.Exporter.Class != drivers.ClassUnknown:
-			// Others are in the way. Whether they are in that of a driver whose rules
-			// are not known, is not known.
-		case o == chain.Direct:
+		case p.NIC.Importer.Kind == drivers.NoImporter && !p.Prediction.ByPeerMem || p.Prediction.Stage == chain.StageUverbs || p.Verdict.Link(chain.Decision).State == chain.Breaks:
+			// Others are in the way.
+		case attach.State.Good() && addresses.State.Good():
 			l.Pass(name, nil, "it stays where it is")
-		case o == chain.OutcomeUnknown:
+		case p.Prediction.Outcome == chain.OutcomeUnknown:
 			l.Unknown(name, nil, "%s", read).Remedy = p.Remedy.OfAll()
 		case p.GPU.Exporter.Class == drivers.ClassNVIDIA && p.Prediction.Stage == chain.StageAttach:
 			// P2P-NV-GATE tells of it.

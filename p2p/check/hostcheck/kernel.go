@@ -47,7 +47,7 @@ var Kernel = []check.Check{
 		Expect: "CONFIG_VFIO_PCI_DMABUF=y", Why: "Without it vfio-pci has no dma-buf of a BAR to give.",
 		Fix: chain.Remedy{Change: "run Linux 7.2 or later, built with it", Command: "CONFIG_VFIO_PCI_DMABUF=y"}, Ref: "drivers/vfio/pci/Kconfig"},
 	{ID: "KRN-CFG-DMABUF", Title: "The kernel has dma-bufs", Worst: p2p.ResultFail, Run: configDMABuf, Links: []chain.Link{chain.Route},
-		Expect: machine.ConfigDMABuf + "=y and CONFIG_SYNC_FILE=y", Why: "No driver exports memory without them; NVIDIA's leaves its exporter out of the build.",
+		Expect: machine.ConfigDMABuf + "=y and " + syncFile + "=y", Why: "No driver exports memory without the first; NVIDIA's leaves its exporter out of the build. The second comes with DRM, which the kernel's own drivers of GPUs need.",
 		Fix: chain.Remedy{Change: "run a kernel that is built with them"}, Ref: "nv-dmabuf.c"},
 	{ID: "KRN-BTF", Title: "Tracing finds the kernel's structures", Worst: p2p.ResultWarn, Run: btf, Links: []chain.Link{chain.Proof},
 		Expect: "/sys/kernel/btf/vmlinux", Why: "dmabuf-reg --trace proves where bytes are by reading the kernel's structures, whose layout is there.",
@@ -138,17 +138,22 @@ func asks(l *check.Look) bool {
 	})
 }
 
+// configP2PDMA is a failure where a GPU's driver asks for the kernel's decision, which is no
+// without the option.
 func configP2PDMA(l *check.Look) {
 	at := []string{l.Machine.Named(l.Machine.Kernel.Source)}
 	switch l.Machine.Kernel.P2PDMA {
 	case placement.Yes:
 		l.Pass("", at, "%s=y", machine.ConfigP2PDMA)
 	case placement.No:
-		if len(l.GPUs) > 0 && !asks(l) {
-			l.Pass("", at, "%s is not set; NVIDIA's driver does not ask", machine.ConfigP2PDMA).Expect = ""
-			return
+		switch {
+		case len(l.GPUs) > 0 && !asks(l):
+			l.Pass("", at, "%s is not set; NVIDIA's driver does not ask, and mlx5 registers its dma-bufs without it", machine.ConfigP2PDMA).Expect = ""
+		case check.AllDirect(l.Pairs):
+			l.Warn("", at, "%s is not set; all pairs do without the kernel's decision", machine.ConfigP2PDMA)
+		default:
+			l.Fail("", at, "%s is not set", machine.ConfigP2PDMA)
 		}
-		l.Fail("", at, "%s is not set", machine.ConfigP2PDMA)
 	default:
 		l.Unknown("", nil, "%s", l.Machine.Kernel.Source)
 	}
@@ -178,9 +183,12 @@ func configMoveNotify(l *check.Look) {
 
 func configUverbs(l *check.Look) {
 	abi := l.Read("sys/class/infiniband_verbs/abi_version")
+	served := slices.ContainsFunc(l.Subject.NICs, func(n drivers.NIC) bool { return n.Uverbs != "" })
 	switch n, ok := abi.Number(); {
 	case ok:
 		l.Pass("", abi.At(), "loaded, with ABI %d", n)
+	case abi.Gone() && served:
+		l.Unknown("", abi.At(), "it serves a NIC, and has no version")
 	case abi.Gone():
 		if value, where := l.Option("CONFIG_INFINIBAND_USER_ACCESS"); value == "n" {
 			l.Fail("", where, "CONFIG_INFINIBAND_USER_ACCESS is not set").Fix("run a kernel that is built with it", "CONFIG_INFINIBAND_USER_ACCESS=m", "")
@@ -207,20 +215,16 @@ func configODP(l *check.Look) {
 	needs(l, machine.ConfigODP)
 }
 
-// needs fails if one of the options is not set.
-func needs(l *check.Look, options ...string) {
-	for _, option := range options {
-		switch value, where := l.Option(option); value {
-		case "":
-			l.Unknown("", nil, "%s does not tell of %s", l.Machine.Kernel.Source, option)
-			return
-		case "n":
-			l.Say(l.Check.Worst, "", where, "%s is not set", option)
-			return
-		}
+// needs fails if an option is not set.
+func needs(l *check.Look, option string) {
+	switch value, where := l.Option(option); value {
+	case "":
+		l.Unknown("", nil, "whether %s is set is not known: %s", option, l.Machine.Kernel.Source)
+	case "n":
+		l.Say(l.Check.Worst, "", where, "%s is not set", option)
+	default:
+		l.Pass("", where, "%s=y", option)
 	}
-	_, where := l.Option(options[0])
-	l.Pass("", where, "%s=y", strings.Join(options, "=y, "))
 }
 
 func configHSA(l *check.Look) {
@@ -239,7 +243,16 @@ func configVFIO(l *check.Look) {
 	needs(l, "CONFIG_VFIO_PCI_DMABUF")
 }
 
-func configDMABuf(l *check.Look) { needs(l, machine.ConfigDMABuf, "CONFIG_SYNC_FILE") }
+// syncFile is what the kernel's own drivers of GPUs are built with: DRM selects it.
+const syncFile = "CONFIG_SYNC_FILE"
+
+func configDMABuf(l *check.Look) {
+	needs(l, machine.ConfigDMABuf)
+	if value, where := l.Option(syncFile); value == "n" && l.Found[0].Result == p2p.ResultPass {
+		l.Found = nil
+		l.Warn("", where, "%s=y, and %s is not set: the kernel's own drivers of GPUs are not built then", machine.ConfigDMABuf, syncFile)
+	}
+}
 
 func btf(l *check.Look) {
 	switch there, where := l.There("sys/kernel/btf/vmlinux"); there {
@@ -362,7 +375,12 @@ func complaints(l *check.Look) {
 		l.Quiet(log, "no such line")
 	}
 	for _, h := range hits {
-		f := l.Say(h.Pattern.Result, "", log.At(), "%s (%s)", h.Line, h.Pattern.Means)
+		result, means := h.Pattern.Result, h.Pattern.Means
+		against := check.Select(l.Pairs, func(p p2p.Pair) bool { return check.Contrary(p) == h.Line })
+		if result == p2p.ResultFail && len(l.Pairs) > 0 && len(against) == 0 {
+			result, means = p2p.ResultWarn, means+"; it contradicts no pair here"
+		}
+		f := l.Say(result, "", log.At(), "%s (%s)", h.Line, means)
 		if command := h.Pattern.Command(h.Line); command != "" {
 			f.Fix("what the kernel proposes", command, "devices below these ports reach each other past the IOMMU")
 			// It does not look at the list that it was given.
