@@ -14,6 +14,7 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/chain"
 	"github.com/gpurdma/gpurdma/p2p/drivers"
 	"github.com/gpurdma/gpurdma/p2p/machine"
+	"github.com/gpurdma/gpurdma/p2p/variables"
 )
 
 // Check is one thing that has to hold for NICs to reach the memory of GPUs.
@@ -69,6 +70,10 @@ type Subject struct {
 	// "all" is all of them.
 	Skip []string
 	Live Live // what only the machine itself can say; zero of a copy
+	// Containers are those whose variables are judged in place of the process's, and Spec is the
+	// file that has them.
+	Containers []variables.Container
+	Spec       string
 }
 
 // Live asks the machine that this is. What is nil is not asked. What a library

@@ -56,7 +56,7 @@ const defaultShm = 64 << 10
 
 func sharedMemory(l *check.Look) {
 	at := []string{"/" + l.Machine.ProcessDir() + "/mountinfo"}
-	if r := ofProcess(l, "mountinfo"); l.Machine.PID != 0 && r.Err != nil {
+	if r := l.OfProcess("mountinfo"); l.Machine.PID != 0 && r.Err != nil {
 		l.Unread("", r)
 		return
 	}

@@ -25,7 +25,7 @@ var Kernel = []check.Check{
 	{ID: "KRN-CONFIG-SRC", Title: "The kernel's configuration can be read", Worst: p2p.ResultWarn, Run: kernelConfiguration, Links: []chain.Link{chain.Route, chain.Attach, chain.Decision},
 		Expect: "/proc/config.gz, or a file of the kernel's release in /boot, /lib/modules or /usr/src",
 		Why:    "Without it the options are not known; and RCCL, UCX, libfabric and perftest look for it themselves before they use dma-bufs.",
-		Fix:    chain.Remedy{Change: "mount the host's /boot read-only, or name the file", Command: "p2pcheck --config FILE"}, Ref: "ROCm/rccl#1825, siderolabs/pkgs#1488"},
+		Fix:    chain.Remedy{Change: "mount the host's /boot read-only, or name the file", Command: "p2pcheck --config FILE"}, Ref: "ROCm/rccl#1825, siderolabs/pkgs#1488, openucx/ucx#11540, linux-rdma/perftest#392"},
 	{ID: "KRN-CFG-P2PDMA", Title: "The kernel is built with peer-to-peer DMA", Worst: p2p.ResultFail, Run: configP2PDMA, Links: []chain.Link{chain.Decision},
 		Expect: machine.ConfigP2PDMA + "=y",
 		Why:    "Without it the kernel supports no pair: amdgpu and xe silently move the buffer to system memory, vfio-pci refuses. NVIDIA's driver does not ask.",
@@ -117,18 +117,9 @@ func kernelConfiguration(l *check.Look) {
 	case there == placement.AnswerUnknown:
 		l.Unknown("", append(at, where...), "%d options, and whether there is a %s, where perftest looks, is not known", len(l.Machine.Config), where[0])
 	default:
-		l.Warn("", append(at, where...), "%d options, and there is no %s: perftest looks nowhere else, and then exports no dma-bufs of AMD GPUs", len(l.Machine.Config), where[0]).
-			Fix("copy the configuration there", copied(at[0])+where[0], "")
+		l.Warn("", append(at, where...), "%d options, and there is no %s: perftest, and older UCX and RCCL, look nowhere else, and then export no dma-bufs of AMD GPUs", len(l.Machine.Config), where[0]).
+			Fix("copy the configuration there, or use newer UCX, RCCL and perftest", check.Copied(at[0])+where[0], "")
 	}
-}
-
-// copied is how a shell copies a configuration, before where it goes. The kernel's own
-// is compressed.
-func copied(source string) string {
-	if strings.HasSuffix(source, ".gz") {
-		return "zcat " + source + " > "
-	}
-	return "cp " + source + " "
 }
 
 // asks reports a GPU whose driver goes by the kernel's decision, or may.

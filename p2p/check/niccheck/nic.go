@@ -53,6 +53,11 @@ var NIC = []check.Check{
 	{ID: "NIC-STATE", Title: "The ports are up", Worst: p2p.ResultWarn, Run: nicState,
 		Expect: "ACTIVE", Why: "A port that is down registers memory, and moves nothing.",
 		Fix: chain.Remedy{Change: "look at the cable and the switch; on InfiniBand at the subnet manager, too"}, Ref: "/sys/class/infiniband/*/ports/*/state"},
+	{ID: "NIC-LAG", Title: "Each RDMA device stands for one port", Worst: p2p.ResultWarn, Run: lag, Links: []chain.Link{chain.Fabric},
+		Expect: "no LAG", Why: "The ports of a bond have one RDMA device (mlx5_bond_0), on the PCI function of one of them: what is said of its pairs is of that function, and the other port may be elsewhere. Queue pairs are spread over the ports, so that few of them use one port alone. UCX's transport gga_mlx5 fails on a LAG (LIB-UCX-ENV).",
+		Fix: chain.Remedy{Change: "nothing, if both ports are below one switch; else use the ports without a bond"}, Ref: "drivers/net/ethernet/mellanox/mlx5/core/lag/debugfs.c; openucx/ucx#11695; NVIDIA/nccl#2136"},
+	{ID: "NIC-FABRIC", Title: "Every NIC is one of verbs", Worst: p2p.ResultWarn, Run: otherFabrics,
+		Expect: "no NIC of another fabric", Why: "Slingshot and Omni-Path carry GPU memory by interfaces of their own: what is said here of dma-bufs and verbs does not hold for them.", Ref: "fi_cxi(7), fi_opx(7)"},
 	{ID: "NIC-FW", Title: "NICs of one kind have one firmware", Worst: p2p.ResultWarn, Run: firmware,
 		Expect: "one version for each kind of board", Why: "What differs between firmwares looks like chance.",
 		Fix: chain.Remedy{Change: "bring all to one version"}, Ref: "/sys/class/infiniband/*/fw_ver"},
@@ -77,6 +82,8 @@ func nicPresent(l *check.Look) {
 		l.Pass("", at, "%s", check.Plural(len(l.Subject.NICs), "RDMA device"))
 	case r.Err != nil && !r.Gone():
 		l.Unread("", r)
+	case len(missing) == 0 && withoutVerbs(l):
+		return
 	case len(missing) == 0:
 		noNIC(l) // names the cards
 		return
@@ -141,6 +148,9 @@ func nicImports(l *check.Look) {
 		switch i.Kind {
 		case drivers.NoImporter:
 			f := l.Fail(n.Name, at, "%s of %s does not", i.DriverName(), l.Machine.Kernel.Release)
+			if fabric, ok := ofFabric(l, addressOf(n)); ok {
+				f.Fix("leave verbs out: "+fabric.by, "", "")
+			}
 			if i.NoODP {
 				f.Read += ": it is built without " + machine.ConfigODP
 				f.Fix("run a kernel that is built with it", machine.ConfigODP+"=y", "")
@@ -151,6 +161,14 @@ func nicImports(l *check.Look) {
 			l.Pass(n.Name, at, "%s of %s does", i.DriverName(), l.Machine.Kernel.Release)
 		}
 	})
+}
+
+// addressOf is a NIC's PCI function; "" without one.
+func addressOf(n drivers.NIC) string {
+	if n.Importer.PCI == nil {
+		return ""
+	}
+	return n.Importer.PCI.String()
 }
 
 func nicProbe(l *check.Look) {

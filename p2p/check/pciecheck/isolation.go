@@ -30,9 +30,9 @@ var Isolation = []check.Check{
 	{ID: "ISO-ATS", Title: "Redirection, translation and ordering fit together", Worst: p2p.ResultFail, Run: translation, Links: []chain.Link{chain.Fabric},
 		Expect: "no port on the way that redirects, or ATS and relaxed ordering that make up for it", Why: "Requests and completions that take different ways get lost: redirected requests need translated addresses, redirected completions relaxed ordering.",
 		Fix: chain.Remedy{Change: "turn ATS on in the NIC's firmware, or relaxed ordering, or redirection off"}, Ref: "drivers/infiniband/hw/mlx5/mlx5_ib.h, mlx5_umem_needs_ats()"},
-	{ID: "ISO-RO", Title: "Redirected traffic may be reordered", Worst: p2p.ResultWarn, Run: ordering, Links: []chain.Link{chain.Fabric},
-		Expect: "relaxed ordering on, where a port redirects", Why: "Without it, completions that go over the root hold up everything behind them.",
-		Fix: chain.Remedy{Change: "turn relaxed ordering on, in the firmware or for the device", Command: "setpci -s DEVICE CAP_EXP+8.w=10:10", Weakens: p2p.Relaxing}, Ref: "mlx5_umem_needs_ats()"},
+	{ID: "ISO-RO", Title: "Traffic over the root may be reordered", Worst: p2p.ResultWarn, Run: ordering, Links: []chain.Link{chain.Fabric},
+		Expect: "relaxed ordering on where a port redirects, and asked for where the processor needs it between root ports", Why: "Without it, completions that go over the root hold up everything behind them. Some processors write from one root port to another at full rate only if the registration asks for relaxed ordering: that the device may use it is not enough.",
+		Fix: chain.Remedy{Change: "turn relaxed ordering on, in the firmware or for the device", Command: "setpci -s DEVICE CAP_EXP+8.w=10:10", Weakens: p2p.Relaxing}, Ref: "mlx5_umem_needs_ats(); openucx/ucx#10955, #8062"},
 	{ID: "ISO-GROUP", Title: "The IOMMU groups are known", Worst: p2p.ResultWarn, Run: groups, Links: []chain.Link{chain.Attach},
 		Expect: "a group of GPU and NIC each, or no IOMMU", Why: "Different groups are no fault: a port between the two can redirect, and with an IOMMU that translates most likely does. NVIDIA's mapping with the flag for PCIe wants one group (P2P-NV-FORCEPCIE).", Ref: "Documentation/driver-api/vfio.rst; rdma_topo check"},
 	{ID: "ISO-FAULTS", Title: "The IOMMU has blocked nothing", Worst: p2p.ResultFail, Run: faults, Links: []chain.Link{chain.Log},
@@ -285,40 +285,6 @@ func onOff(b bool) string {
 		return "on"
 	}
 	return "off"
-}
-
-func ordering(l *check.Look) {
-	all := l.Endpoints()
-	if len(all) == 0 {
-		l.Skip("no GPU and no NIC on PCI")
-	}
-	for _, f := range all {
-		at := []string{"/sys/" + f.Dir + "/config"}
-		x, ok, err := f.Config.Express()
-		err = machine.FirstError(f.Err, f.CfgErr, err)
-		redirected := false
-		var unread error // whether a port redirects
-		for _, up := range f.Upstream {
-			port := l.Function(up)
-			redirected = redirected || port.ACS.Redirects() != 0
-			unread = machine.FirstError(unread, port.Err, port.ACSErr)
-		}
-		switch {
-		case err != nil:
-			l.Unknown(f.Name, at, "%s", machine.Reading{Err: err}.Why()).AsRoot(l.Machine)
-		case !ok:
-			l.Pass(f.Name, at, "no PCI Express function")
-		case x.RelaxedOrdering:
-			l.Pass(f.Name, at, "on")
-		case !redirected && unread != nil:
-			l.Unknown(f.Name, at, "off, and whether a port above redirects is not known: %s", machine.Reading{Err: unread}.Why()).AsRoot(l.Machine)
-		case !redirected:
-			l.Pass(f.Name, at, "off, and no port above redirects")
-		default:
-			check.Unlocked(l, l.Warn(f.Name, at, "off, and a port above redirects"), "turn relaxed ordering on, in the firmware or for the device",
-				"setpci -s "+f.PCI.String()+" CAP_EXP+8.w=10:10", p2p.Relaxing, "turn relaxed ordering on in the firmware")
-		}
-	}
 }
 
 // faults reports what the IOMMU blocked. A line that contradicts a pair is a failure; a transfer to
