@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package check
+
+import (
+	"slices"
+
+	"github.com/gpurdma/gpurdma/p2p"
+	"github.com/gpurdma/gpurdma/p2p/chain"
+	"github.com/gpurdma/gpurdma/p2p/drivers"
+)
+
+// Reached reports a link whose answer was looked for. Where a link before it does not hold, the
+// later ones are not.
+func Reached(a chain.Answer) bool { return a.State != chain.Unknown || len(a.Why) > 0 }
+
+// AllDirect reports that there are pairs, and that each is direct.
+func AllDirect(pairs []p2p.Pair) bool {
+	return len(pairs) > 0 && !slices.ContainsFunc(pairs, func(p p2p.Pair) bool { return p.Verdict.Outcome() != chain.Direct })
+}
+
+// Breaking are the pairs of which a link is known not to hold.
+func Breaking(pairs []p2p.Pair, link chain.Link) []p2p.Pair {
+	return Select(pairs, func(p p2p.Pair) bool { return p.Verdict.Link(link).State == chain.Breaks })
+}
+
+// Select are the pairs of which is is true.
+func Select(pairs []p2p.Pair, is func(p2p.Pair) bool) []p2p.Pair {
+	var out []p2p.Pair
+	for _, p := range pairs {
+		if is(p) {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// OfGPU are the pairs of a GPU.
+func (l *Look) OfGPU(g drivers.GPU) []p2p.Pair {
+	return Select(l.Pairs, func(p p2p.Pair) bool { return p.GPU.Name == g.Name })
+}
+
+// OfDriver are the pairs of all GPUs of some drivers.
+func (l *Look) OfDriver(names ...string) []p2p.Pair {
+	return Select(l.Pairs, func(p p2p.Pair) bool { return slices.Contains(names, p.GPU.Exporter.Driver) })
+}
+
+// Proven makes a failure about a pair that a proof shows to be direct a warning: the proof
+// decides, and ACT-PREDICTION tells of the contradiction.
+func Proven(l *Look, f *Finding) {
+	if f.Result != p2p.ResultFail || slices.Contains(f.Check.Links, chain.Proof) || slices.Contains(f.Check.Links, chain.Log) || len(f.Check.Links) == 0 {
+		return
+	}
+	about := Select(l.Pairs, func(p p2p.Pair) bool { return slices.Contains(f.Scope, p.Name()) })
+	for _, p := range about {
+		if by, ok := p.Verdict.Decides(); !ok || by != chain.Proof || p.Verdict.Outcome() != chain.Direct {
+			return
+		}
+	}
+	if len(about) > 0 {
+		f.Result = p2p.ResultWarn
+		f.Read += "; a live proof shows that the pair is direct (ACT-PREDICTION)"
+	}
+}
