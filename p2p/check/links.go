@@ -8,6 +8,8 @@ import (
 	"github.com/gpurdma/gpurdma/p2p"
 	"github.com/gpurdma/gpurdma/p2p/chain"
 	"github.com/gpurdma/gpurdma/p2p/drivers"
+	"github.com/gpurdma/gpurdma/p2p/machine"
+	"github.com/gpurdma/gpurdma/p2p/p2pdma"
 )
 
 // Reached reports a link whose answer was looked for. Where a link before it does not hold, the
@@ -43,6 +45,49 @@ func (l *Look) OfGPU(g drivers.GPU) []p2p.Pair {
 // OfDriver are the pairs of all GPUs of some drivers.
 func (l *Look) OfDriver(names ...string) []p2p.Pair {
 	return Select(l.Pairs, func(p p2p.Pair) bool { return slices.Contains(names, p.GPU.Exporter.Driver) })
+}
+
+// Common is the bridge above both functions of a pair, whatever the kernel makes of it; nil without
+// one, and if that is not known.
+func Common(l *Look, p p2p.Pair) *machine.Addr {
+	if p.GPU.Exporter.PCI == nil || p.NIC.Importer.PCI == nil {
+		return nil
+	}
+	return p2pdma.Path(l.Machine, *p.GPU.Exporter.PCI, *p.NIC.Importer.PCI).Common
+}
+
+// concerned are the pairs that a finding is about: those that it names, those of a device that it
+// names, or all if it is about the machine.
+func concerned(l *Look, f *Finding) []p2p.Pair {
+	if len(f.Scope) == 0 {
+		return l.Pairs
+	}
+	named := Once(l, "pairs by name", func() map[string][]p2p.Pair {
+		out := map[string][]p2p.Pair{}
+		for _, p := range l.Pairs {
+			for _, name := range []string{p.Name(), p.GPU.Name, p.NIC.Name} {
+				out[name] = append(out[name], p)
+			}
+		}
+		return out
+	})
+	var out []p2p.Pair
+	for _, name := range f.Scope {
+		out = append(out, named[name]...)
+	}
+	return out
+}
+
+// Settled sets aside what a check does not know of pairs that are direct all the same: each link
+// that it answers holds without it. What the vendor's library, the log or a proof would say is not settled
+// by that.
+func Settled(l *Look, f *Finding) {
+	if f.Result != p2p.ResultUnknown || len(f.Check.Links) == 0 || slices.ContainsFunc(f.Check.Links, func(link chain.Link) bool { return link == chain.Library || link > chain.Fabric }) {
+		return
+	}
+	if AllDirect(concerned(l, f)) {
+		f.SetAside()
+	}
 }
 
 // Proven makes a failure about a pair that a proof shows to be direct a warning: the proof

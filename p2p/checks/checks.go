@@ -60,6 +60,7 @@ func Run(m *machine.Machine, s check.Subject) []check.Finding {
 			check.Guest(l, f)
 			check.Answer(l, f)
 			check.Proven(l, f)
+			check.Settled(l, f)
 			if alone && f.Result == p2p.ResultFail {
 				f.Excuse()
 			}

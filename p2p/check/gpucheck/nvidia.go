@@ -371,7 +371,7 @@ func ofMinor(l *check.Look, minor string) string {
 // group is not known.
 func pcieMapped(l *check.Look, g drivers.GPU) (near, open []string) {
 	for _, p := range l.OfGPU(g) {
-		if g.Exporter.PCI == nil || p.NIC.Importer.PCI == nil || p.NIC.Software || p.Prediction.Decision.Common == nil {
+		if g.Exporter.PCI == nil || p.NIC.Importer.PCI == nil || p.NIC.Software || check.Common(l, p) == nil {
 			continue
 		}
 		switch one, _, _ := check.OneGroup(l, *g.Exporter.PCI, *p.NIC.Importer.PCI); one {

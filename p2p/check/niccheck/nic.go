@@ -156,6 +156,10 @@ func nicImports(l *check.Look) {
 				f.Fix("run a kernel that is built with it", machine.ConfigODP+"=y", "")
 			}
 		case drivers.KindUnknown:
+			if i.Imports {
+				l.Pass(n.Name, at, "%s does: it was asked, or its release is known to", i.DriverName())
+				return
+			}
 			l.Unknown(n.Name, at, "%s, of which that is not known here", i.DriverName()).Fix("ask the driver", "dmabuf-reg devices", "")
 		default:
 			l.Pass(n.Name, at, "%s of %s does", i.DriverName(), l.Machine.Kernel.Release)

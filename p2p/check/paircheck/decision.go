@@ -128,12 +128,14 @@ func exporterName(p p2p.Pair) string {
 // supported passes a pair whose traffic passes. Over the link between sockets it is slower, and
 // not every processor passes it: a warning where the GPU has no NIC on its own side.
 func supported(l *check.Look, p p2p.Pair, read string, near bool) {
-	d, name, node := p.Prediction.Decision, p.Name(), pairNodes(l, p)
-	if d.Common != nil || p.GPU.Exporter.Class == drivers.ClassNVIDIACoherent || node[0] < 0 || node[1] < 0 || node[0] == node[1] {
+	name, node := p.Name(), pairNodes(l, p)
+	if check.Common(l, p) != nil || p.GPU.Exporter.Class == drivers.ClassNVIDIACoherent || node[0] < 0 || node[1] < 0 || node[0] == node[1] {
 		l.Pass(name, nil, "%s", read)
 		return
 	}
-	read = fmt.Sprintf("%s, and from node %d to node %d: over the link between sockets", read, node[0], node[1])
+	if !strings.Contains(read, "between sockets") {
+		read = fmt.Sprintf("%s, and from node %d to node %d: over the link between sockets", read, node[0], node[1])
+	}
 	at := []string{"/sys/bus/pci/devices/" + p.GPU.Exporter.PCI.String() + "/numa_node", "/sys/bus/pci/devices/" + p.NIC.Importer.PCI.String() + "/numa_node"}
 	if near {
 		l.Pass(name, at, "%s", read)

@@ -4,7 +4,6 @@ package pciecheck
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/gpurdma/gpurdma/p2p"
 	"github.com/gpurdma/gpurdma/p2p/chain"
@@ -72,11 +71,23 @@ func asked(l *check.Look, f *check.Function, at []string) bool {
 
 // acrossRoot reports a NIC that some GPU reaches over the root complex, and that has no nearer one.
 func acrossRoot(l *check.Look, nic machine.Addr) bool {
-	direct := check.Select(l.Pairs, func(p p2p.Pair) bool {
-		return p.Verdict.Outcome() == chain.Direct && p.Real() && p.GPU.Exporter.Class != drivers.ClassNVIDIACoherent
-	})
-	return slices.ContainsFunc(direct, func(p p2p.Pair) bool {
-		nearer := slices.ContainsFunc(direct, func(o p2p.Pair) bool { return o.GPU.Name == p.GPU.Name && o.Prediction.Decision.Common != nil })
-		return *p.NIC.Importer.PCI == nic && p.Prediction.Decision.Common == nil && !nearer
-	})
+	return check.Once(l, "NICs across the root", func() map[machine.Addr]bool {
+		near, far := map[string]bool{}, map[string][]machine.Addr{} // by GPU
+		for _, p := range l.Pairs {
+			switch {
+			case p.Verdict.Outcome() != chain.Direct || !p.Real() || p.GPU.Exporter.Class == drivers.ClassNVIDIACoherent:
+			case check.Common(l, p) != nil:
+				near[p.GPU.Name] = true
+			default:
+				far[p.GPU.Name] = append(far[p.GPU.Name], *p.NIC.Importer.PCI)
+			}
+		}
+		out := map[machine.Addr]bool{}
+		for gpu, all := range far {
+			for _, a := range all {
+				out[a] = out[a] || !near[gpu]
+			}
+		}
+		return out
+	})[nic]
 }
