@@ -21,7 +21,7 @@ func TestCausesAreToldTogether(t *testing.T) {
 	saved(t, dir, "node0", testenv.Machines["small-hgx"]())
 	saved(t, dir, "node1", testenv.Machines["small-hgx"]())
 	broken := bad()
-	broken.Config = strings.ReplaceAll(broken.Config, "CONFIG_SYNC_FILE=y\n", "")
+	broken.Files["sys/class/net/eth0/operstate"] = "down\n" // beside it, and of another cause
 	saved(t, dir, "bad", broken)
 	r := command("report", dir)
 	if n := strings.Count(r.out, "open modules"); n != 1 {
@@ -33,7 +33,7 @@ func TestCausesAreToldTogether(t *testing.T) {
 		}
 	}
 	// What else is wrong keeps its own lines.
-	if !strings.Contains(r.out, "\nFAIL     KRN-CFG-DMABUF: ") {
+	if !strings.Contains(r.out, "\nFAIL     NET-LINK: ") {
 		t.Error(r.out)
 	}
 	var d struct{ Result reportResult }
