@@ -48,6 +48,7 @@ type app struct {
 	proving        bool          // --live
 	limit          time.Duration // of a pair, for that; 0 is the default
 	pid            string        // --pid
+	spec           string        // --container-spec
 	reached        bool          // our code began: what fails now is no usage error
 	status         int
 }

@@ -26,6 +26,7 @@ func (a *app) check(m *machine.Machine, gpus []drivers.GPU, nics []drivers.NIC) 
 }
 
 func (a *app) checkAnd(prove func(*machine.Machine, []p2p.Pair) (*result.Live, error), m *machine.Machine, gpus []drivers.GPU, nics []drivers.NIC) (output, error) {
+	var err error
 	var pairs []p2p.Pair
 	for _, g := range gpus {
 		for _, n := range nics {
@@ -43,7 +44,10 @@ func (a *app) checkAnd(prove func(*machine.Machine, []p2p.Pair) (*result.Live, e
 	if live != nil {
 		r.AddProofs(live)
 	}
-	subject := check.Subject{GPUs: gpus, NICs: nics, Pairs: pairs, Skip: a.skip}
+	subject := check.Subject{GPUs: gpus, NICs: nics, Pairs: pairs, Skip: a.skip, Spec: a.spec}
+	if subject.Containers, err = a.containers(); err != nil {
+		return nil, &cli.UsageError{Err: err}
+	}
 	if here(a.source) {
 		subject.Live = a.live
 	}

@@ -34,6 +34,7 @@ func TestMachines(t *testing.T) {
 	for name, status := range map[string]int{
 		"hgx":          cli.ExitOK,
 		"wrong-socket": cli.ExitOK,
+		"grace":        cli.ExitOK,
 		"mi300":        cli.ExitOK,
 		"xe":           cli.ExitFailed,
 		"flat-vm":      cli.ExitUnavailable,

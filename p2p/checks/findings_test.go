@@ -42,6 +42,11 @@ func TestFindingsFitTheMachine(t *testing.T) {
 		put(hgxPort+"/phys_state", "5: LinkUp")(f)
 		return put(hgxPort+"/state", "2: INIT")(f)
 	}
+	down := put(hgxPort+"/state", "1: DOWN")
+	empty := func(f *testenv.Tree) func(*testing.T, string) {
+		drop(aPort + "/gids/3")(f)
+		return put(aPort+"/gids/0", "0000:0000:0000:0000:0000:0000:0000:0000")(f)
+	}
 	slow := func(f *testenv.Tree) func(*testing.T, string) {
 		put(amdGPU+"/current_link_speed", "16.0 GT/s PCIe")(f)
 		return put(amdGPU+"/current_link_width", "8")(f)
@@ -64,16 +69,18 @@ func TestFindingsFitTheMachine(t *testing.T) {
 		"identity already": {id: "ISO-FAULTS", on: "small-mi300", edits: []edit{fault}, result: fail, scope: "0000:13:00.0 -> bnxt_re0", read: "DMAR: ", change: "passes DMA through already"},
 		"translating":      {id: "ISO-FAULTS", on: "small-mi300", edits: []edit{fault, translating}, result: fail, read: "DMAR: ", change: "let the IOMMU pass DMA through", command: "iommu=pt"},
 
-		"level of another socket":         {id: "LIB-NCCL-LEVEL", on: "wrong-socket", result: warn, read: "is farther, up to SYS", change: "as far as the nearest direct NIC", command: "NCCL_NET_GDR_LEVEL=SYS"},
-		"level of one socket":             {id: "LIB-NCCL-LEVEL", on: "wrong-socket", edits: []edit{swap("numa_node=1", "numa_node=0")}, result: warn, read: "is farther, up to PHB", change: "as far as the nearest direct NIC", command: "NCCL_NET_GDR_LEVEL=PHB"},
-		"level that is the obstacle":      {id: "LIB-NCCL-LEVEL", on: "small-hgx", edits: []edit{level("LOC")}, result: warn, read: "ends at LOC, nearer than", change: "take the variable away"},
-		"level by number":                 {id: "LIB-NCCL-LEVEL", on: "small-hgx", edits: []edit{level("0")}, result: warn, read: "NCCL_NET_GDR_LEVEL=0: GPUDirect RDMA ends at LOC", change: "take the variable away"},
-		"network device of a port":        {id: "NET-GID", on: "small-mi300", edits: []edit{drop(aPort + "/gids/3")}, result: warn, scope: "bnxt_re0/1", read: "none of RoCE v2", change: "IPv4 address", command: "ip addr add ADDRESS/24 dev eth0"},
-		"link-local addresses alone":      {id: "NET-IPV6LL", on: "small-mi300", edits: []edit{drop(aPort + "/gids/3")}, result: warn, scope: "bnxt_re0/1", read: "link-local ones only", change: "IPv4 address", command: "ip addr add ADDRESS/24 dev eth0"},
-		"disabled Ethernet port":          {id: "NIC-STATE", on: "small-mi300", edits: []edit{disabled}, result: warn, scope: "bnxt_re0/1", read: "1: DOWN, phys_state 3: Disabled", change: "set the network device up", command: "ip link set eth0 up"},
-		"Ethernet port without a link":    {id: "NIC-STATE", on: "small-mi300", edits: []edit{polling}, result: warn, scope: "bnxt_re0/1", read: "1: DOWN, phys_state 2: Polling", change: "look at the cable and the switch"},
-		"port that nobody has a name for": {id: "NIC-STATE", on: "small-hgx", edits: []edit{infiniBand, initial}, result: warn, scope: "mlx5_0/1", read: "2: INIT, phys_state 5: LinkUp", change: "subnet manager"},
-		"fabric without a manager":        {id: "NET-SM", on: "small-hgx", edits: []edit{infiniBand}, result: fail, scope: "mlx5_0/1", read: "0", change: "see that the fabric's one runs"},
+		"level of another socket":           {id: "LIB-NCCL-LEVEL", on: "wrong-socket", result: warn, read: "is farther, up to SYS", change: "as far as the nearest direct NIC", command: "NCCL_NET_GDR_LEVEL=SYS"},
+		"level of one socket":               {id: "LIB-NCCL-LEVEL", on: "wrong-socket", edits: []edit{swap("numa_node=1", "numa_node=0")}, result: warn, read: "is farther, up to PHB", change: "as far as the nearest direct NIC", command: "NCCL_NET_GDR_LEVEL=PHB"},
+		"level that is the obstacle":        {id: "LIB-NCCL-LEVEL", on: "small-hgx", edits: []edit{level("LOC")}, result: warn, read: "ends at LOC, nearer than", change: "take the variable away"},
+		"level by number":                   {id: "LIB-NCCL-LEVEL", on: "small-hgx", edits: []edit{level("0")}, result: warn, read: "NCCL_NET_GDR_LEVEL=0: GPUDirect RDMA ends at LOC", change: "take the variable away"},
+		"network device of a port":          {id: "NET-GID", on: "small-mi300", edits: []edit{drop(aPort + "/gids/3")}, result: warn, scope: "bnxt_re0/1", read: "none of RoCE v2", change: "IPv4 address", command: "ip addr add ADDRESS/24 dev eth0"},
+		"link-local addresses alone":        {id: "NET-IPV6LL", on: "small-mi300", edits: []edit{drop(aPort + "/gids/3")}, result: warn, scope: "bnxt_re0/1", read: "link-local ones only", change: "IPv4 address", command: "ip addr add ADDRESS/24 dev eth0"},
+		"disabled Ethernet port":            {id: "NIC-STATE", on: "small-mi300", edits: []edit{disabled}, result: warn, scope: "bnxt_re0/1", read: "1: DOWN, phys_state 3: Disabled", change: "set the network device up", command: "ip link set eth0 up"},
+		"Ethernet port without a link":      {id: "NIC-STATE", on: "small-mi300", edits: []edit{polling}, result: warn, scope: "bnxt_re0/1", read: "1: DOWN, phys_state 2: Polling", change: "look at the cable and the switch"},
+		"port that nobody has a name for":   {id: "NIC-STATE", on: "small-hgx", edits: []edit{infiniBand, initial}, result: warn, scope: "mlx5_0/1", read: "2: INIT, phys_state 5: LinkUp", change: "subnet manager"},
+		"virtual function without GUID":     {id: "NIC-STATE", on: "small-hgx", edits: []edit{infiniBand, down, put(amdNIC+"/infiniband/mlx5_0/node_guid", "0000:0000:0000:0000"), text(amdNIC+"/physfn", "../0000:16:00.0")}, result: warn, scope: "mlx5_0/1", read: "a virtual function without a GUID", change: "give the virtual function GUIDs", command: "ip link set PF vf N node_guid GUID; ip link set PF vf N port_guid GUID"},
+		"network device that is given away": {id: "NET-GID-NS", on: "small-mi300", edits: []edit{empty}, result: warn, scope: "bnxt_re0/1", read: "as of a container that it was given to", change: "use the NIC there", command: "ip netns exec NAMESPACE ip link set NETDEV netns 1"},
+		"fabric without a manager":          {id: "NET-SM", on: "small-hgx", edits: []edit{infiniBand}, result: fail, scope: "mlx5_0/1", read: "0", change: "see that the fabric's one runs"},
 
 		"capabilities of a copy":      {id: "ENV-CAPS", on: "small-mi300", edits: []edit{without}, result: warn, read: "without CAP_SYS_ADMIN", change: "take the copy again, as root"},
 		"capabilities of a container": {id: "ENV-CAPS", on: "small-mi300", edits: []edit{without, inContainer}, result: warn, read: "without CAP_SYS_ADMIN", change: "run as root", command: "--cap-add SYS_ADMIN --cap-add BPF --cap-add PERFMON --cap-add NET_RAW"},

@@ -27,6 +27,7 @@ func TestMissingIsNamed(t *testing.T) {
 		{"small-mi300", "PCIE-BAR-ASSIGNED", "there is no resource", []edit{gone(amdGPU + "/resource")}},
 		{"small-mi300", "PCIE-BAR-SIZE", "256 MiB of ", []edit{put(amdGPU+"/resource", "0x20000000000 0x2000fffffff 0x14220c")}},
 		{"small-mi300", "LIB-MOVENOTIFY", "no line CONFIG_DMABUF_MOVE_NOTIFY=y", nil},
+		{"small-mi300", "KRN-CFG-DMABUF", "whether CONFIG_DMA_SHARED_BUFFER is set is not known: no configuration was found, and no list of the kernel's symbols", []edit{config("-")}},
 		{"small-mi300", "LIB-UCX", "/dev/kfd", []edit{gone("dev")}},
 	} {
 		found := checked(t, testenv.Machines[c.on](), check.Live{}, c.id, c.edits...)

@@ -36,7 +36,8 @@ type NIC struct {
 }
 
 // GPUs finds the machine's GPUs. If it returns an error, it also returns the GPUs that
-// could be read.
+// could be read, and those of which something other than the class could not be read:
+// their driver is not known.
 func GPUs(m *machine.Machine) ([]GPU, error) {
 	if err := looks(m); err != nil {
 		return nil, err
@@ -62,7 +63,10 @@ func GPUs(m *machine.Machine) ([]GPU, error) {
 		}
 		if err != nil {
 			errs = append(errs, err)
-			continue
+			if !is || !m.Sys.Exists("bus/pci/devices/"+name) {
+				continue
+			}
+			e = Exporter{PCI: &a, Driver: UnknownDriver, OutOfTree: true}
 		}
 		out = append(out, GPU{a.String(), e})
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gpurdma/gpurdma/p2p/chain"
 	"github.com/gpurdma/gpurdma/p2p/internal/machinetest"
 	"github.com/gpurdma/gpurdma/p2p/machine"
 )
@@ -44,7 +45,7 @@ pci0000:00/0000:00:08.0 class=odd
 	for _, g := range gpus {
 		got = append(got, g.Name+" "+g.Exporter.Driver+" "+g.Exporter.Class.String())
 	}
-	want := "0000:00:02.0 virtio_gpu system, 0000:00:04.0 habanalabs habanalabs, 0000:00:05.0 softgpu xe, vgem vgem system, vkms vkms system"
+	want := "0000:00:02.0 virtio_gpu system, 0000:00:04.0 habanalabs habanalabs, 0000:00:05.0 softgpu xe, 0000:00:07.0 ? unknown, vgem vgem system, vkms vkms system"
 	if s := strings.Join(got, ", "); s != want {
 		t.Errorf("GPUs %s\nwant %s", s, want)
 	}
@@ -188,5 +189,25 @@ func TestVersionsOfTheGate(t *testing.T) {
 		if e, err := ExporterOf(m, machinetest.Addr(t, "00:04.0")); err != nil || e.Gate != c.want || e.Peer != c.peer {
 			t.Errorf("%+v: %+v, %v", c, e, err)
 		}
+	}
+}
+
+// Of a function of which the class alone can be read it is known that it is a GPU, and no more: it
+// is listed, no pair of it is direct, and the error says what is missing.
+func TestGPUOfItsClassAlone(t *testing.T) {
+	m := machinetest.Fixture{
+		Tree:  "pci0000:00/0000:00:03.0 class=0x020000 driver:mlx5_core rdma:mlx5_0\npci0000:00/0000:00:07.0 class=0x030200 vendor=none device=none\n",
+		Files: map[string]string{"sys/module/mlx5_ib/taint": "\n"},
+	}.Open(t)
+	gpus, err := GPUs(m)
+	if len(gpus) != 1 || gpus[0].Name != "0000:00:07.0" || gpus[0].Exporter.Driver != UnknownDriver || err == nil || !strings.Contains(err.Error(), "0000:00:07.0") {
+		t.Fatalf("%+v, %v", gpus, err)
+	}
+	nics, err := NICs(m)
+	if err != nil || len(nics) != 1 {
+		t.Fatal(nics, err)
+	}
+	if p := Predict(m, gpus[0].Exporter, nics[0].Importer); p.Outcome != chain.OutcomeUnknown || !strings.Contains(p.String(), "which driver the GPU has is not known") {
+		t.Error(p)
 	}
 }

@@ -35,9 +35,11 @@ type Kernel struct {
 	// Source is where the configuration was read, or why it was not.
 	Source string
 
-	Denied  bool    // the configuration is there, and may not be read
-	other   string  // the release that runs there, if another one was given
-	Version Version // zero if the release could not be understood
+	Denied bool   // the configuration is there, and may not be read
+	other  string // the release that runs there, if another one was given
+	// releasedAt is the file that has the release; "" if none was read.
+	releasedAt string
+	Version    Version // zero if the release could not be understood
 }
 
 // Version is a kernel series.
@@ -139,9 +141,8 @@ const (
 
 func readKernel(root string, proc procfs.FS, release, given string) (Kernel, kernelConfig) {
 	k := Kernel{Release: release}
-	if text, err := files.ReadFile(proc.Path("sys/kernel/osrelease")); err == nil {
-		running := strings.TrimSpace(string(text))
-		k.Release = cmp.Or(release, running)
+	if running, at := readRelease(proc); running != "" {
+		k.Release, k.releasedAt = cmp.Or(release, running), at
 		if k.Release != running {
 			k.other = running
 		}
@@ -172,6 +173,21 @@ func readKernel(root string, proc procfs.FS, release, given string) (Kernel, ker
 		k.MoveNotify = placement.Yes
 	}
 	return k, config
+}
+
+// readRelease is the release of the kernel that runs, and the file that has it. Some copies have
+// /proc/version alone: "Linux version 6.8.0-60-generic (buildd@…".
+func readRelease(proc procfs.FS) (release, at string) {
+	text, err := files.ReadFile(proc.Path("sys/kernel/osrelease"))
+	if release = strings.TrimSpace(string(text)); err == nil && release != "" {
+		return release, osrelease
+	}
+	text, err = files.ReadFile(proc.Path("version"))
+	rest, ok := strings.CutPrefix(string(text), "Linux version ")
+	if words := strings.Fields(rest); err == nil && ok && len(words) > 0 {
+		return words[0], "/proc/version"
+	}
+	return "", ""
 }
 
 // kernelConfig has the options of a kernel's configuration file. The value is "y", "m" or

@@ -3,6 +3,7 @@
 package machine_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -54,6 +55,30 @@ func TestKernel(t *testing.T) {
 				t.Errorf("P2PDMA %v, move notify %v from %q; want %v, %v, %q", k.P2PDMA, k.MoveNotify, k.Source, c.p2pdma, c.moves, c.source)
 			}
 		})
+	}
+}
+
+// A copy without osrelease has the release in /proc/version.
+func TestReleaseOfProcVersion(t *testing.T) {
+	const text = "Linux version 6.8.0-60-generic (buildd@host) (gcc 13.3.0) #63-Ubuntu SMP\n"
+	for _, c := range []struct{ osrelease, version, release, at string }{
+		{"", text, "6.8.0-60-generic", "/proc/version"},
+		{"6.12.1\n", text, "6.12.1", "/proc/sys/kernel/osrelease"},
+		{"\n", text, "6.8.0-60-generic", "/proc/version"},
+		{"", "Linux version \n", "", "/proc/sys/kernel/osrelease"},
+		{"", "noise", "", "/proc/sys/kernel/osrelease"},
+		{"", "", "", "/proc/sys/kernel/osrelease"},
+	} {
+		proc := t.TempDir()
+		for name, text := range map[string]string{"sys/kernel/osrelease": c.osrelease, "version": c.version} {
+			if text != "" {
+				testenv.WriteFile(t, proc+"/"+name, text)
+			}
+		}
+		k := machine.Source{Sys: t.TempDir(), Proc: proc}.Open().Kernel
+		if k.Release != c.release || !slices.Equal(k.ReleasedAt(), []string{c.at}) {
+			t.Errorf("%q, %q: %q of %v", c.osrelease, c.version, k.Release, k.ReleasedAt())
+		}
 	}
 }
 

@@ -12,5 +12,8 @@ func (k Kernel) ReleasedAt() []string {
 	if k.other != "" {
 		return nil
 	}
+	if k.releasedAt != "" {
+		return []string{k.releasedAt}
+	}
 	return []string{osrelease}
 }

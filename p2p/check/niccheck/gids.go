@@ -85,6 +85,9 @@ func unrouted(table []ibvfd.GID) string {
 	return check.Plural(len(table), "GID") + ", and none of RoCE v2 with an address that is routed"
 }
 
+// gidNamespace reports an empty table. sysfs shows the network devices of the reader's network
+// namespace only, and a GID table has those too: an active port without one is a port whose
+// network device is elsewhere.
 func gidNamespace(l *check.Look) {
 	perRoCE(l, func(name string, n drivers.NIC, p ibvfd.PortInfo) {
 		r := check.Table(l, n, p)
@@ -96,20 +99,50 @@ func gidNamespace(l *check.Look) {
 			l.Unread(name, r)
 			return
 		}
-		kind := check.Kind(l, n)
-		in, why, where := check.InContainer(l)
+		kind, dev := check.Kind(l, n), ownNetDev(l, n)
+		in, why, where := namespaced(l)
 		where = append(r.At(), where...)
 		switch {
 		case in != placement.No && p.State == ibvfd.PortActive && kind.Err != nil:
 			l.Unread(name, kind)
+		case p.State == ibvfd.PortActive && dev != "":
+			l.Warn(name, where, "empty, and its network device %s is in this namespace", dev).Fix("set the network device down and up, so that the kernel fills the table anew", "ip link set "+dev+" down; ip link set "+dev+" up", "ends the port's connections")
 		case in == placement.Yes && p.State == ibvfd.PortActive:
 			l.Fail(name, where, "empty, in a container (%s): the port's network device is in another namespace", why)
 		case in == placement.AnswerUnknown && p.State == ibvfd.PortActive:
 			l.Unknown(name, where, "empty, and whether this is a container is not known: %s", why)
+		case p.State == ibvfd.PortActive:
+			l.Warn(name, r.At(), "empty: the port's network device is in another network namespace, as of a container that it was given to").
+				Fix("use the NIC there; or take the network device back", "ip netns exec NAMESPACE ip link set NETDEV netns 1", "the container loses it")
 		default:
 			l.Warn(name, r.At(), "empty").Fix("look whether the port has a network device, and whether that is up", "rdma link", "")
 		}
 	})
+}
+
+// namespaced reports a container, or a network namespace of its own outside of one.
+func namespaced(l *check.Look) (placement.Answer, string, []string) {
+	in, why, where := check.InContainer(l)
+	if in != placement.No {
+		return in, why, where
+	}
+	own, first := l.Link("proc/self/ns/net"), l.Link("proc/1/ns/net")
+	if own.Err == nil && first.Err == nil && own.Text != first.Text {
+		return placement.Yes, "this is another network namespace than that of process 1", own.At()
+	}
+	return in, why, where
+}
+
+// ownNetDev is a network device of the NIC's PCI function in this namespace; "" without one.
+func ownNetDev(l *check.Look, n drivers.NIC) string {
+	if n.Importer.PCI == nil {
+		return ""
+	}
+	names, _ := l.List("sys/bus/pci/devices", n.Importer.PCI.String(), "net")
+	if len(names) == 0 {
+		return ""
+	}
+	return names[0]
 }
 
 func linkLocal(l *check.Look) {

@@ -10,6 +10,7 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/check"
 	"github.com/gpurdma/gpurdma/p2p/drivers"
 	"github.com/gpurdma/gpurdma/p2p/machine"
+	"github.com/gpurdma/gpurdma/placement"
 )
 
 // lostNIC is a PCI function that should have an RDMA device, and has none.
@@ -70,28 +71,23 @@ func lost(l *check.Look, f pci.Function, all []pci.Function, serving map[machine
 		return n, (alike() || cardModule(f.Vendor, f.Device) != "") && !l.Machine.Sys.Exists("bus/pci/devices/"+f.Addr.String()+"/physfn")
 	case n.module == "": // no driver of RDMA NICs, or one that gives them away
 		return n, false
-	case bonded(l, f, serving):
+	case bonded(l, f):
 		return n, false
 	}
 	return n, like(func(g pci.Function) bool { return g.Driver == f.Driver }) || slices.Contains(alwaysRDMA, f.Driver)
 }
 
-// bonded reports a function of a bond, whose ports share the RDMA device of
-// another function of the card.
-func bonded(l *check.Look, f pci.Function, serving map[machine.Addr]bool) bool {
-	dir := "bus/pci/devices/" + f.Addr.String() + "/net"
-	names, _ := l.Machine.Sys.List(dir)
-	for _, name := range names {
-		if !l.Machine.Sys.Exists(path.Join(dir, name, "bonding_slave")) {
-			continue
+// bonded reports a function of a LAG, whose ports share the RDMA device of another function of the
+// card.
+func bonded(l *check.Look, f pci.Function) bool {
+	return slices.ContainsFunc(l.Subject.NICs, func(n drivers.NIC) bool {
+		if n.Importer.PCI == nil {
+			return false
 		}
-		for a := range serving {
-			if a.Function = f.Addr.Function; a == f.Addr {
-				return true
-			}
-		}
-	}
-	return false
+		a := *n.Importer.PCI
+		a.Function = f.Addr.Function
+		return a == f.Addr && check.LAGOf(l, n).Is == placement.Yes
+	})
 }
 
 func (n lostNIC) say(l *check.Look) {

@@ -361,6 +361,9 @@ func inactive(l *check.Look, n drivers.NIC, p ibvfd.PortInfo, state machine.Read
 	f := l.Warn(drivers.PortName(n, p), at, "%s", read)
 	devs := netDevs(n, p)
 	switch {
+	case p.LinkLayer == ibvfd.LinkInfiniBand && n.Importer.PCI != nil && check.IsVirtual(l, l.Function(*n.Importer.PCI)) && noGUID(l, n):
+		f.Read += "; a virtual function without a GUID"
+		f.Fix("give the virtual function GUIDs, by its physical function, and bind its driver anew", "ip link set PF vf N node_guid GUID; ip link set PF vf N port_guid GUID", "")
 	case p.LinkLayer == ibvfd.LinkInfiniBand && (p.State == ibvfd.PortInit || p.State == ibvfd.PortArmed):
 		f.Fix("look at the fabric's subnet manager: the link is there", "", "")
 	case p.LinkLayer == ibvfd.LinkEthernet && strings.HasSuffix(phys.Text, "Disabled") && len(devs) == 1:
@@ -368,6 +371,13 @@ func inactive(l *check.Look, n drivers.NIC, p ibvfd.PortInfo, state machine.Read
 	case p.LinkLayer == ibvfd.LinkEthernet:
 		f.Fix("look at the cable and the switch", "", "")
 	}
+}
+
+// noGUID reports an RDMA device whose GUID is zero, as that of a virtual function that nothing gave
+// one (ip-link(8), vf node_guid).
+func noGUID(l *check.Look, n drivers.NIC) bool {
+	r := l.Read(check.IBDir(n), "node_guid")
+	return r.Err == nil && strings.Trim(r.Text, "0:") == "" && r.Text != ""
 }
 
 func firmware(l *check.Look) {
