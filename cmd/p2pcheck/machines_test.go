@@ -611,7 +611,8 @@ func TestServe(t *testing.T) {
 	if !strings.Contains(first, "p2pcheck_status 0\n") || !strings.Contains(first, `p2pcheck_pair_outcome{gpu="0000:13:00.0",nic="mlx5_0",outcome="direct"} 1`) {
 		t.Error(first)
 	}
-	if err := os.WriteFile(filepath.Join(root, "proc/driver/nvidia/version"), []byte("?"), 0o600); err != nil {
+	// A port whose ACS nobody may read any more.
+	if err := os.Truncate(filepath.Join(root, "sys/bus/pci/devices/0000:12:00.0/config"), 64); err != nil {
 		t.Fatal(err)
 	}
 	if get() != first {
