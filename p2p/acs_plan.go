@@ -121,6 +121,14 @@ func PlannedRemedy(m *machine.Machine, ports []string) *chain.Remedy {
 	return fromPlan(plan.Remedy)
 }
 
+// GivenAwayRemedy is what to change on the host for a pair of a guest; nil if nothing is known.
+func GivenAwayRemedy(f directnic.Finding) *chain.Remedy {
+	if f.Remedy.Change == "" {
+		return nil
+	}
+	return fromPlan(f.Remedy)
+}
+
 // fromPlan writes a remedy of package directnic as one of a chain.
 func fromPlan(r directnic.Remedy) *chain.Remedy {
 	out := &chain.Remedy{Change: r.Change, Command: r.Command, Weakens: r.Weakens}

@@ -24,6 +24,20 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/machine"
 )
 
+// machineNamed is one of testenv.Machines, or of the corpus.
+func machineNamed(t *testing.T, name string) testenv.Tree {
+	t.Helper()
+	if tree, ok := testenv.Machines[name]; ok {
+		return tree()
+	}
+	corpus := testenv.Corpus(t)
+	i := slices.IndexFunc(corpus, func(c testenv.CorpusMachine) bool { return c.Name == name })
+	if i < 0 {
+		t.Fatalf("there is no machine %q", name)
+	}
+	return corpus[i].Tree
+}
+
 // edit changes a machine; what it returns is done to the written tree.
 type edit func(*testenv.Tree) func(t *testing.T, root string)
 
@@ -261,7 +275,7 @@ func TestChecks(t *testing.T) {
 		}
 		for i, c := range list {
 			t.Run(fmt.Sprintf("%s/%d_%v", id, i, c.want), func(t *testing.T) {
-				found := checked(t, testenv.Machines[c.on](), c.live, id, c.edits...)
+				found := checked(t, machineNamed(t, c.on), c.live, id, c.edits...)
 				if got := worst(found); got != c.want {
 					t.Errorf("%s: %v, want %v: %v", c.on, got, c.want, said(found))
 				}

@@ -41,7 +41,7 @@ func Passthrough(functions []Function, noATS Tri) []Finding {
 	var nics, gpus []*node
 	for _, n := range t.all {
 		switch {
-		case !givenAway(n.Driver):
+		case !GivenAway(n.Driver):
 		case n.kind == gpuKind || n.Class>>16 == displayClass || n.Class>>8 == processingClass:
 			gpus = append(gpus, n)
 		case n.Class>>16 == networkClass && n.kind != dmaKind:
@@ -74,9 +74,9 @@ func Passthrough(functions []Function, noATS Tri) []Finding {
 	return out
 }
 
-// givenAway reports a driver that gives functions to guests: vfio-pci and its
+// GivenAway reports a driver that gives functions to guests: vfio-pci and its
 // variants (drivers/vfio/pci), whose names end in the same way.
-func givenAway(driver string) bool {
+func GivenAway(driver string) bool {
 	return strings.HasSuffix(strings.ReplaceAll(driver, "_", "-"), "vfio-pci")
 }
 

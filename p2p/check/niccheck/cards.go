@@ -7,7 +7,9 @@ import (
 	"strings"
 
 	"github.com/gpurdma/gpurdma/internal/pci"
+	"github.com/gpurdma/gpurdma/p2p"
 	"github.com/gpurdma/gpurdma/p2p/check"
+	"github.com/gpurdma/gpurdma/p2p/directnic"
 	"github.com/gpurdma/gpurdma/p2p/drivers"
 	"github.com/gpurdma/gpurdma/p2p/machine"
 )
@@ -71,8 +73,9 @@ func cardModule(vendor, device uint16) string {
 }
 
 // rdmaCards are the modules that would make RDMA devices of the PCI functions
-// there are, and these. known is false where not all functions can be read.
-func rdmaCards(l *check.Look) (modules, functions []string, known bool) {
+// there are, these functions, and those of them that are given to guests. known is false where
+// not all functions can be read.
+func rdmaCards(l *check.Look) (modules, functions, given []string, known bool) {
 	all, unread, err := networkFunctions(l)
 	for _, f := range all {
 		module := drivers.RdmaDrivers[f.Driver].Module
@@ -82,19 +85,25 @@ func rdmaCards(l *check.Look) (modules, functions []string, known bool) {
 		if module == "" && f.Class>>8 != classInfiniBand {
 			continue
 		}
+		if directnic.GivenAway(f.Driver) {
+			given = append(given, f.Addr.String())
+			continue
+		}
 		functions = append(functions, f.Addr.String())
 		if module != "" && !slices.Contains(modules, module) {
 			modules = append(modules, module)
 		}
 	}
-	return modules, functions, err == nil && len(unread) == 0
+	return modules, functions, given, err == nil && len(unread) == 0
 }
 
 // noNIC says what is missing for there to be an RDMA device.
 func noNIC(l *check.Look) {
 	at := []string{"/sys/class/infiniband"}
-	modules, functions, known := rdmaCards(l)
+	modules, functions, given, known := rdmaCards(l)
 	switch {
+	case len(given) > 0 && len(functions) == 0:
+		l.Say(p2p.ResultSkip, "", at, "none: %s is given to guests, where the RDMA device is", check.Some(given))
 	case len(modules) > 0:
 		l.Fail("", at, "none, of %s", check.Some(functions)).Fix("load the RDMA driver of the NIC", "modprobe -a "+strings.Join(modules, " "), "")
 	case len(functions) > 0:
