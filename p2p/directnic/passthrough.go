@@ -237,7 +237,7 @@ func (f *Finding) byDMA(nic *node, plan Plan) {
 		f.Unread = append(f.Unread, fmt.Sprintf("DMA function %v is beside another GPU than %v", m.DMA, f.GPU))
 		return
 	}
-	if d := plan.tree.at[m.DMA]; !givenAway(d.Driver) {
+	if d := plan.tree.at[m.DMA]; !GivenAway(d.Driver) {
 		f.Off = append(f.Off, fmt.Sprintf("DMA function %v is not given to a guest with the NIC and the GPU", m.DMA))
 		f.Remedy = Remedy{Change: "bind the DMA function to vfio-pci, too, and give it to the same guest"}
 	}
