@@ -7,7 +7,7 @@ var V5_12 = Version{5, 12}
 
 const osrelease = "/proc/sys/kernel/osrelease"
 
-// ReleasedAt is where the release was read; nowhere if it was given.
+// ReleasedAt is the file that the release was read from. It is nil if another release was given.
 func (k Kernel) ReleasedAt() []string {
 	if k.other != "" {
 		return nil
