@@ -75,6 +75,7 @@ var p2pLevels = [][]string{
 	{"live", "checks", "lspci", "formats", "topo"},
 	{"render"},
 	{"result"},
+	{"check/libcheck"},
 	{"check/gpucheck", "check/hostcheck", "check/niccheck", "check/paircheck", "check/pciecheck"},
 	{"check"},
 	{""},
