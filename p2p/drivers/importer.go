@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/gpurdma/gpurdma/p2p/machine"
+	"github.com/gpurdma/gpurdma/placement"
 )
 
 // Kind is what an importer does when the exporter wants to move the buffer.
@@ -58,6 +59,8 @@ type Importer struct {
 	OutOfTree bool
 	// NoODP says that a NIC of mlx5 is of NoImporter for the kernel's build alone.
 	NoODP bool
+	// ODP is whether the kernel is built with on-demand paging, of a NIC of mlx5.
+	ODP placement.Answer
 	// Driver is that of the function, "" if it is not known.
 	Driver string
 }

@@ -52,11 +52,9 @@ func (r *rules) decide() {
 // where it is, and the kernel's decision, where it asks for that.
 func (r *rules) attach() (attach, decision chain.Answer) {
 	e, notAsked := r.e, chain.Skip("")
-	for _, a := range []*machine.Addr{e.PCI, r.i.PCI} {
-		if a != nil && r.m.Silent(*a) && e.Class != ClassSystem {
-			return chain.Break(chain.Broken, "%v does not answer: its configuration space reads as ones", *a).
-				With("/sys/bus/pci/devices/"+a.String()+"/config", "all ones"), notAsked
-		}
+	if a, ok := r.silent(); ok && e.Class != ClassSystem {
+		return chain.Break(chain.Broken, "%v does not answer: its configuration space reads as ones", a).
+			With("/sys/bus/pci/devices/"+a.String()+"/config", "all ones"), notAsked
 	}
 	switch {
 	case e.Class == ClassSystem:
@@ -92,6 +90,21 @@ func (r *rules) attach() (attach, decision chain.Answer) {
 		return r.habana()
 	}
 	return r.ttm()
+}
+
+// silent is a function that does not answer: GPU, NIC, or a port above one of them.
+func (r *rules) silent() (machine.Addr, bool) {
+	for _, a := range []*machine.Addr{r.e.PCI, r.i.PCI} {
+		if a == nil {
+			continue
+		}
+		for _, b := range append([]machine.Addr{*a}, r.m.Node(*a).Up...) {
+			if r.m.Silent(b) {
+				return b, true
+			}
+		}
+	}
+	return machine.Addr{}, false
 }
 
 // ofNVIDIA reports a GPU of NVIDIA's open modules, whose rules are known although they are
