@@ -155,7 +155,7 @@ func belowBridge(m *machine.Machine, e drivers.Exporter, i drivers.Importer, way
 		return chain.Open("%s a port redirects, and how the NIC orders its requests is not known: %v", common(way), err).Fix(&fix)
 	case worst == RouteLost:
 		return chain.Break(chain.Lost, "%s, %v sends requests and completions different ways (%v)", common(way), at, bits&redirecting).
-			With("/sys/bus/pci/devices/"+at.String()+"/config", "ACS control %#x", uint16(bits)).Fix(RouteRemedy(bits, nic.ats, nic.relaxed))
+			With("/sys/bus/pci/devices/"+at.String()+"/config", "ACS control %#x", uint16(bits)).Fix(cmp.Or(PlannedRemedy(m, []string{at.String()}), RouteRemedy(bits, nic.ats, nic.relaxed)))
 	}
 	switch worst {
 	case RouteGood:
@@ -200,7 +200,11 @@ func rootPorts(m *machine.Machine, gpu, nic machine.Addr) []machine.Addr {
 
 // opened is the remedy for ports that redirect.
 func opened(m *machine.Machine, way p2pdma.Decision) *chain.Remedy {
-	r := OpenPorts(m, Redirecting([]Pair{{Prediction: drivers.Prediction{Decision: way}}}))
+	ports := Redirecting([]Pair{{Prediction: drivers.Prediction{Decision: way}}})
+	if r := PlannedRemedy(m, ports); r != nil {
+		return r
+	}
+	r := OpenPorts(m, ports)
 	r.Direct = true
 	return &r
 }

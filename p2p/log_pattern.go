@@ -34,6 +34,7 @@ var Patterns = []Pattern{
 	// some 6.x, by name since.
 	{"ISO-FAULTS", regexp.MustCompile(`arm-smmu-v3 .*event 0x1[0-3]\b`), ResultFail, "the IOMMU blocked a transfer"},
 	{"ISO-FAULTS", regexp.MustCompile(`arm-smmu-v3 .*event: F_\w+ client: \S+`), ResultFail, "the IOMMU blocked a transfer"},
+	{"NV-PEERMEM", regexp.MustCompile(`nv(idia)?_peer_?mem: (disagrees about version of symbol|Unknown symbol) ib_(un)?register_peer_memory_client`), ResultWarn, "nvidia-peermem does not fit the loaded ib_core"},
 	{"NV-PEERMEM-KMSG", regexp.MustCompile(`nvidia_peermem.*detected invalid context`), ResultWarn, "a context that is gone was used"},
 	{"PCIE-AER", regexp.MustCompile(`AER: .*error|PCIe Bus Error`), ResultWarn, "a link had errors"},
 	{"PCIE-LINK", regexp.MustCompile(`available PCIe bandwidth, limited by`), ResultWarn, "a link is narrower than the device could use"},

@@ -111,8 +111,8 @@ var corpusOnce = sync.OnceValue(func() map[string]testenv.CorpusMachine { return
 
 var corpusLock sync.Mutex
 
-// corpusMachine is a machine of the corpus by its name.
-func corpusMachine(t testing.TB, name string) testenv.CorpusMachine {
+// machineOfCorpus is a machine of the corpus by its name.
+func machineOfCorpus(t testing.TB, name string) testenv.CorpusMachine {
 	t.Helper()
 	corpusLock.Lock()
 	defer corpusLock.Unlock()
@@ -136,7 +136,7 @@ func (s *subject) tree(t testing.TB) testenv.Tree {
 	if built, ok := testenv.Machines[s.name]; ok {
 		tree = built()
 	} else {
-		tree = corpusMachine(t, s.name).Tree
+		tree = machineOfCorpus(t, s.name).Tree
 	}
 	buses := map[string]bool{}
 	lines := slices.Collect(strings.Lines(tree.Functions))

@@ -110,7 +110,7 @@ func awake(e drivers.Exporter) drivers.Exporter {
 func repair(m *machine.Machine, p drivers.Prediction, e drivers.Exporter, i drivers.Importer) *chain.Remedy {
 	switch {
 	case e.Proprietary:
-		return &chain.Remedy{Change: "install NVIDIA's open modules (GPUs from Turing on), or rely on nvidia-peermem: see NV-MODTYPE and NV-PEERMEM"}
+		return &chain.Remedy{Change: "install the open modules (GPUs from Turing on), or rely on nvidia-peermem: see NV-MODTYPE and NV-PEERMEM"}
 	case m.Config != nil && m.Config.Answer(machine.ConfigDMABuf) == placement.No:
 		return &chain.Remedy{Change: "run a kernel that is built for it", Command: machine.ConfigDMABuf + "=y"}
 	case p.Outcome == chain.Lost:
@@ -176,7 +176,11 @@ func openWay(m *machine.Machine, p drivers.Prediction, e drivers.Exporter, i dri
 	if len(p.Decision.Redirects) == 0 || !registers(open, e, i) {
 		return nil
 	}
-	r := OpenPorts(m, Redirecting([]Pair{{Prediction: p}}))
+	ports := Redirecting([]Pair{{Prediction: p}})
+	if r := PlannedRemedy(m, ports); r != nil {
+		return r
+	}
+	r := OpenPorts(m, ports)
 	r.Direct = reaches(open, e, i)
 	return &r
 }
@@ -185,7 +189,12 @@ func openWay(m *machine.Machine, p drivers.Prediction, e drivers.Exporter, i dri
 // keeps one list of them, the last: what is on its command line already is in this
 // one, too, behind the new ports, for it reads up to the first entry that it does
 // not understand. It separates them by ";", where GRUB's commands end.
+//
+// Ports that need a certain ACS on this machine are not opened: see [PlannedRemedy].
 func OpenPorts(m *machine.Machine, ports []string) chain.Remedy {
+	if r := PlannedRemedy(m, ports); r != nil {
+		return *r
+	}
 	opened := m.OpenedPorts()
 	kept := slices.DeleteFunc(slices.Clone(opened), func(entry string) bool { return machine.IsPort(entry, ports) })
 	overruled := ""

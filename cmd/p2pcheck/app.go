@@ -39,6 +39,9 @@ type app struct {
 	gpu, nic       []string   // the only ones to look at
 	skip           []string   // checks that are not carried out
 	snapshotFile   string     // the machine, in one file
+	lspciFile      string     // the machine, as lspci prints it
+	lspciTree      string     // beside that, as lspci -t prints it
+	notes          []string   // what such a text lacks
 	baseline       string     // an earlier run
 	format, output string
 	svg            bool          // of topo
@@ -144,16 +147,17 @@ func (a *app) look(find func(*machine.Machine, []drivers.GPU, []drivers.NIC) (ou
 		return nil, &cli.UsageError{Err: fmt.Errorf("--format %s is none of text, json, nagios, npd, prometheus, nfd, dra", a.format)}
 	}
 	switch {
-	case a.proving && (a.snapshotFile != "" || !here(a.source)):
-		return nil, &cli.UsageError{Err: errors.New("--live is for this machine as it is: leave out --snapshot, --root, --sysfs, --proc and --kernel")}
+	case a.proving && (a.copied() || !here(a.source)):
+		return nil, &cli.UsageError{Err: errors.New("--live is for this machine as it is: leave out --snapshot, --lspci, --root, --sysfs, --proc and --kernel")}
 	case a.limit < 0:
 		return nil, &cli.UsageError{Err: fmt.Errorf("--timeout %v: no time is below 0", a.limit)}
 	case a.limit > 0 && !a.proving:
 		return nil, &cli.UsageError{Err: errors.New("--timeout is how long --live tries a pair: add --live")}
 	case a.json && a.svg:
 		return nil, &cli.UsageError{Err: errors.New("--json and --svg: one or the other")}
-	case a.snapshotFile == standard && a.baseline == standard:
-		return nil, &cli.UsageError{Err: errors.New("--snapshot - and --baseline -: the standard input is one file")}
+	}
+	if err := a.inputs(); err != nil {
+		return nil, &cli.UsageError{Err: err}
 	}
 	if err := a.target(); err != nil {
 		return nil, &cli.UsageError{Err: err}
@@ -163,8 +167,8 @@ func (a *app) look(find func(*machine.Machine, []drivers.GPU, []drivers.NIC) (ou
 		return nil, &cli.UsageError{Err: err}
 	}
 	a.skip = skip
-	if a.snapshotFile != "" {
-		done, err := a.openSnapshot()
+	if a.copied() {
+		done, err := a.openCopy()
 		if err != nil {
 			return nil, &cli.UsageError{Err: err}
 		}
@@ -226,8 +230,8 @@ func (a *app) target() error {
 	switch {
 	case err != nil || pid <= 0:
 		return fmt.Errorf("--pid %q: a process has a number, from 1 on", a.pid)
-	case a.snapshotFile != "" || !here(a.source):
-		return errors.New("--pid is of this machine as it is: leave out --snapshot, --root, --sysfs, --proc and --kernel")
+	case a.copied() || !here(a.source):
+		return errors.New("--pid is of this machine as it is: leave out --snapshot, --lspci, --root, --sysfs, --proc and --kernel")
 	}
 	if _, err := os.Stat(filepath.Join("/proc", strconv.Itoa(pid))); err != nil {
 		return fmt.Errorf("--pid %d: no such process is seen from here", pid)
@@ -236,13 +240,21 @@ func (a *app) target() error {
 	return nil
 }
 
-// openSnapshot puts a snapshot in the place of this machine. The directory that
-// it is unpacked into is not named: nobody else knows it.
-func (a *app) openSnapshot() (done func(), err error) {
+// copied reports a machine that one file has, or two.
+func (a *app) copied() bool { return a.snapshotFile != "" || a.lspciFile != "" }
+
+// openCopy puts a snapshot, or what lspci printed, in the place of this machine. No
+// message names the directory that it is unpacked into: it is gone afterwards.
+func (a *app) openCopy() (done func(), err error) {
 	if a.source.Root+a.source.Sys+a.source.Proc != "" {
-		return nil, errors.New("--snapshot is a machine of its own: leave out --root, --sysfs and --proc")
+		return nil, errors.New("--snapshot and --lspci are a machine of their own: leave out --root, --sysfs and --proc")
 	}
-	dir, done, err := unpacked(a.snapshotFile)
+	var dir string
+	if a.lspciFile != "" {
+		dir, done, err = a.unpackLspci()
+	} else {
+		dir, done, err = unpacked(a.snapshotFile)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -253,7 +265,7 @@ func (a *app) openSnapshot() (done func(), err error) {
 
 // unmasked is a text as masked writes it.
 func (a *app) unmasked(text string) string {
-	if a.snapshotFile == "" {
+	if !a.copied() {
 		return text
 	}
 	return unmask(text, a.source.Root)

@@ -12,7 +12,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -299,6 +298,11 @@ func open(r io.Reader, dir string) error {
 	if err != nil {
 		return err
 	}
+	return writeTo(dir, entries)
+}
+
+// writeTo writes entries below an empty directory, as those of a snapshot.
+func writeTo(dir string, entries map[string]entry) error {
 	var b bytes.Buffer
 	if err := pack(&b, entries); err != nil {
 		return err
@@ -308,21 +312,28 @@ func open(r io.Reader, dir string) error {
 
 // unpacked opens a snapshot: where its files are, and how to be rid of them.
 func unpacked(name string) (dir string, done func(), err error) {
-	f, err := openInput(name)
+	f, err := openRegular(name)
 	if err != nil {
 		return "", nil, err
 	}
 	defer f.Close()
-	if st, err := f.Stat(); err == nil && st.IsDir() {
-		return "", nil, &fs.PathError{Op: "read", Path: name, Err: syscall.EISDIR}
-	}
+	return below(func(dir string) error {
+		if err := open(f, dir); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		return nil
+	})
+}
+
+// below makes a directory for the files of a machine, and has them written there.
+func below(write func(dir string) error) (dir string, done func(), err error) {
 	if dir, err = os.MkdirTemp("", "p2pcheck-"); err != nil {
 		return "", nil, err
 	}
 	done = func() { _ = os.RemoveAll(dir) }
-	if err := open(f, dir); err != nil {
+	if err := write(dir); err != nil {
 		done()
-		return "", nil, fmt.Errorf("%s: %w", name, err)
+		return "", nil, err
 	}
 	return dir, done, nil
 }

@@ -38,6 +38,11 @@ func (r reportResult) together() []told {
 	return out
 }
 
+// mendedWith reports a cause on the same nodes that the same change is for as for one of these.
+func (t told) mendedWith(c cause) bool {
+	return t.cause.mendedWith(c) || slices.ContainsFunc(t.with, func(d cause) bool { return d.mendedWith(c) })
+}
+
 // mendedWith reports a cause on the same nodes that the same change is for, or of which
 // the one's remedy refers to the other.
 func (c cause) mendedWith(d cause) bool {

@@ -39,6 +39,7 @@ func (a *app) checkAnd(prove func(*machine.Machine, []p2p.Pair) (*result.Live, e
 	}
 	p2p.Combine(m, pairs)
 	r := result.New(m, gpus, nics, pairs)
+	r.Machine.Notes = a.notes
 	if live != nil {
 		r.AddProofs(live)
 	}

@@ -64,7 +64,9 @@ func TestStatus(t *testing.T) {
 		{"refused", good, []string{"--gpu", "0000:03:00.0", "--nic", "mlx4_0", "--root", "ROOT"}, 1, ""},
 		{"unknown", good, []string{"--gpu", "0000:03:00.0", "--nic", "mlx5_0", "--sysfs", "ROOT/sys", "--proc", "ROOT/proc"}, 3, ""},
 		{"with its configuration", good, append(pair, "--sysfs", "ROOT/sys", "--proc", "ROOT/proc", "--config", "ROOT/boot/config-7.2.12+deb13-amd64"), 0, ""},
-		{"kernel given", good, append(pair, "--sysfs", "ROOT/sys", "--kernel", "7.2.1", "--config", "ROOT/boot/config-7.2.12+deb13-amd64"), 0, ""},
+		{"kernel given", good, append(pair, "--sysfs", "ROOT/sys", "--proc", "ROOT/proc", "--kernel", "7.2.1", "--config", "ROOT/boot/config-7.2.12+deb13-amd64"), 0, ""},
+		// Without procfs nothing says whether this is a guest, where the host's ports decide.
+		{"no procfs", good, append(pair, "--sysfs", "ROOT/sys", "--kernel", "7.2.1", "--config", "ROOT/boot/config-7.2.12+deb13-amd64"), 3, ""},
 		{"other kernel given", good, append(pair, "--root", "ROOT", "--kernel", "7.2.1"), 3, ""},
 		{"empty", empty, []string{"--root", "ROOT"}, 3, "no GPU was found"},
 		{"no NIC", noNIC, []string{"--root", "ROOT"}, 3, "no RDMA device was found"},
@@ -126,7 +128,7 @@ func TestJSON(t *testing.T) {
 			t.Errorf("%+v, remedy %+v", p, p.Remedy)
 		}
 	}
-	if s := got.Summary; !found || s.Direct+s.Staged+s.Refused+s.Unknown != 16 || s.Outside != 4 {
+	if s := got.Summary; !found || s.Direct+s.Staged+s.Refused+s.Lost+s.Broken+s.Unknown != 16 || s.Total() != 16 || s.Broken != 3 || s.Outside != 4 {
 		t.Errorf("found %v, %+v", found, s)
 	}
 }

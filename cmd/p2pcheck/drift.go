@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gpurdma/gpurdma/p2p/chain"
 	"github.com/gpurdma/gpurdma/p2p/check"
 	"github.com/gpurdma/gpurdma/p2p/render"
 	"github.com/gpurdma/gpurdma/p2p/result"
@@ -27,7 +28,7 @@ const (
 	uncounted = -2
 )
 
-// goodness of outcomes of pairs, and of results of checks. Staged and refused are
+// goodness of outcomes of pairs, and of results of checks. All but direct are
 // equally bad: no NIC reaches the GPU.
 var goodness = map[string]int{
 	"refused": 1, "staged": 1, "lost": 1, "broken": 1, "direct": best,
@@ -40,6 +41,7 @@ const best = 3
 type facts struct {
 	names  []result.Drift // of what, and its name
 	values map[result.Drift]fact
+	pairs  map[string]result.Pair // those that count
 }
 
 func (f *facts) add(what, name, value string, good int) {
@@ -51,7 +53,7 @@ func (f *facts) add(what, name, value string, good int) {
 }
 
 func factsOf(r result.Run) *facts {
-	f := &facts{values: map[result.Drift]fact{}}
+	f := &facts{values: map[result.Drift]fact{}, pairs: map[string]result.Pair{}}
 	f.add("machine", "kernel", r.Machine.Kernel, neither)
 	f.add("machine", "CONFIG_PCI_P2PDMA", r.Machine.P2PDMA.String(), neither)
 	f.add("machine", "processor", r.Machine.CPU, neither)
@@ -74,15 +76,12 @@ func factsOf(r result.Run) *facts {
 		f.add("nic", n.Name, fmt.Sprintf("%s at %s (%s)", driver, at, n.Importer), neither)
 	}
 	for _, p := range r.Pairs {
-		name, value := p.GPU+" -> "+p.NIC, p.Outcome
+		name := p.GPU + " -> " + p.NIC
 		if !p.Counts {
 			f.add("pair", name, render.Outside, uncounted)
 			continue
 		}
-		if p.Errno != nil {
-			value += " with " + p.Errno.Name
-		}
-		f.add("pair", name, strings.TrimSpace(value+", "+p.Decision.Type+" "+p.NCCL), goodness[p.Outcome])
+		f.pair(name, p)
 	}
 	for _, c := range r.Checks {
 		if check.OfProof(c.ID) {
@@ -91,6 +90,17 @@ func factsOf(r result.Run) *facts {
 		f.check(c)
 	}
 	return f
+}
+
+// pair adds what was read of a pair. What was proven of it is a fact of its own.
+func (f *facts) pair(name string, p result.Pair) {
+	outcome, _ := p.Untried()
+	value := outcome
+	if e := p.UntriedErrno(); e != nil && outcome == chain.Refused.String() {
+		value += " with " + e.Name
+	}
+	f.add("pair", name, strings.TrimSpace(value+", "+p.Decision.Type+" "+p.NCCL), goodness[outcome])
+	f.pairs[name] = p
 }
 
 // driverOf is a driver in a sentence.
@@ -153,7 +163,17 @@ func drifted(before, after result.Run) (out []result.Drift, uncompared int) {
 		case key.What == "pair" && (!there1 && a.good == uncounted || !there2 && b.good == uncounted):
 			// It came or went with its device, which is told.
 		case a.text != b.text:
-			out = append(out, result.Drift{What: key.What, Name: key.Name, Before: b.text, After: a.text, Change: changeOf(b, a, there1, there2)})
+			d := result.Drift{What: key.What, Name: key.Name, Before: b.text, After: a.text, Change: changeOf(b, a, there1, there2)}
+			if there1 && there2 && b.good >= 0 && a.good >= 0 {
+				v := versions{before.Older(), after.Older()}
+				switch key.What {
+				case "pair":
+					d = v.pair(d, was.pairs[key.Name], is.pairs[key.Name])
+				case "check":
+					d = v.check(d)
+				}
+			}
+			out = append(out, d)
 		}
 	}
 	for _, key := range is.names {

@@ -86,7 +86,7 @@ func TestDriftOfWhatDoesNotCount(t *testing.T) {
 // The outcome of a pair that does not count is the matrix's.
 func TestDriftOfPairsThatDoNotCount(t *testing.T) {
 	one := func(p result.Pair) result.Run { return result.Run{Pairs: []result.Pair{p}} }
-	counts, outside := result.Pair{GPU: "g", NIC: "n", Outcome: "direct", Counts: true, Decision: result.Decision{Type: "bus address"}, NCCL: "PIX"}, result.Pair{GPU: "g", NIC: "n", Outcome: "staged", Decision: result.Decision{Type: "none"}}
+	counts, outside := result.Pair{GPU: "g", NIC: "n", Outcome: "direct", Predicted: "direct", Counts: true, Decision: result.Decision{Type: "bus address"}, NCCL: "PIX"}, result.Pair{GPU: "g", NIC: "n", Outcome: "staged", Predicted: "staged", Decision: result.Decision{Type: "none"}}
 	if d, _ := drifted(one(counts), one(outside)); len(d) != 1 || d[0] != (result.Drift{What: "pair", Name: "g -> n", Before: "direct, bus address PIX", After: "-", Change: "changed"}) {
 		t.Errorf("%+v", d)
 	}

@@ -25,6 +25,7 @@ type explanation struct {
 	Why      string      `json:"why"`
 	Expected string      `json:"expected"`
 	Worst    string      `json:"worst"`
+	Links    []string    `json:"links"` // of pairs, that it answers
 	Remedy   *result.Fix `json:"remedy"`
 	Ref      string      `json:"ref"`
 }
@@ -65,7 +66,7 @@ func explained(ids []string) (explainResult, error) {
 		if len(ids) > 0 && !slices.ContainsFunc(ids, func(id string) bool { return isCalled(c, id) }) {
 			continue
 		}
-		e := explanation{c.ID, c.Title, c.Why, c.Expect, c.Worst.String(), nil, c.Ref}
+		e := explanation{c.ID, c.Title, c.Why, c.Expect, c.Worst.String(), result.LinksOf(c), nil, c.Ref}
 		if c.Fix != (chain.Remedy{}) {
 			e.Remedy = &result.Fix{Change: c.Fix.Change, Command: c.Fix.Command, Weakens: c.Fix.Weakens}
 		}
@@ -85,6 +86,11 @@ func (r explainResult) text(w io.Writer, _ *app) error {
 			fmt.Fprintf(&b, "  expected: %s\n", e.Expected)
 		}
 		fmt.Fprintf(&b, "  at worst: %s\n", e.Worst)
+		if len(e.Links) > 0 {
+			fmt.Fprintf(&b, "  answers: %s\n", strings.Join(e.Links, ", "))
+		} else {
+			b.WriteString("  bears on no pair's verdict\n")
+		}
 		if e.Remedy != nil {
 			render.Remedy(&b, &result.Remedy{Change: e.Remedy.Change, Command: e.Remedy.Command, Weakens: e.Remedy.Weakens}, nil)
 		}

@@ -16,7 +16,8 @@ import (
 // flagsOf are, of the flags that all commands have, those that a command goes by.
 // One that is not here goes by all.
 var flagsOf = map[string][]string{
-	"topo":     {"json", "output", "root", "sysfs", "proc", "kernel", "config", "gpu", "nic", "skip", "snapshot"}, // it has no checks: all are left out
+	"topo":     {"json", "output", "root", "sysfs", "proc", "kernel", "config", "gpu", "nic", "skip", "snapshot", "lspci", "lspci-tree"}, // it has no checks: all are left out
+	"why":      {"json", "output", "root", "sysfs", "proc", "kernel", "config", "snapshot", "lspci", "lspci-tree"},                       // GPU and NIC are its arguments
 	"explain":  {"json", "output"},
 	"snapshot": {"json", "root", "sysfs", "proc", "kernel", "config"}, // but for root it says why not
 	"diff":     {"json", "output"},
@@ -28,7 +29,7 @@ var flagsOf = map[string][]string{
 // set: without it this machine would be looked at, or all devices, and nobody would
 // notice.
 var needs = map[string]string{
-	"snapshot": "a file", "baseline": "a file", "config": "a file", "nfd": "a file", "output": "a file, or -",
+	"snapshot": "a file", "lspci": "a file", "lspci-tree": "a file", "baseline": "a file", "config": "a file", "nfd": "a file", "output": "a file, or -",
 	"root": "a directory", "sysfs": "a directory", "proc": "a directory",
 	"gpu": "a GPU's PCI address, name or driver", "nic": "a NIC's name, PCI address or driver",
 	"skip":   "a check's ID, a family of them, or all",

@@ -25,13 +25,16 @@ func FuzzHostileJSON(f *testing.F) {
 	}
 	f.Add(string(text))
 	f.Add(string(text[:len(text)/2]))
-	head := `{"schema":"p2pcheck/v1","command":"check","exit_status":0,"result":`
+	const head = `","command":"check","exit_status":0,"result":`
 	for _, result := range []string{
 		`null}`, `[]}`, `{}}`, `{"pairs":null,"checks":null}}`, `{"pairs":[null],"checks":[null],"gpus":[null],"nics":[null]}}`, `{"pairs":[{}],"checks":[{}]}}`,
-		`{"pairs":[{"gpu":"\u001b[2J","nic":"\u0000","outcome":"direct"}]}}`, `{"checks":[{"id":"NO-SUCH","result":"odd","scope":["a","a"]}]}}`,
+		`{"pairs":[{"gpu":"\u001b[2J","nic":"\u0000","outcome":"direct"}]}}`, `{"pairs":[{"outcome":"unknown","decides":"\u001b[2J","counts":true,"links":[{"link":"\u001b[2J","state":"\u0000","why":["\u001b[2J"]},null]}]}}`,
+		`{"pairs":[{"outcome":"direct","decides":"proof","predicted":"odd","counts":true,"links":[{"link":"log","state":"breaks"}]}]}}`, `{"checks":[{"id":"NO-SUCH","result":"odd","scope":["a","a"]}]}}`,
 		`{"live":{"tried":-1,"contradicted":-9223372036854775808}}}`, `{"machine":{"kernel":"` + strings.Repeat("x", 1<<16) + `"}}}`, `{"a":` + strings.Repeat("[", 20000) + strings.Repeat("]", 20000) + `}}`,
 	} {
-		f.Add(head + result)
+		for _, schema := range []string{"p2pcheck/v1", "p2pcheck/v2"} {
+			f.Add(`{"schema":"` + schema + head + result)
+		}
 	}
 	for _, odd := range []string{"", "null", "[]", "1", `"x"`, "\xff\xfe", "{}{}", `{"schema":1}`} {
 		f.Add(odd)

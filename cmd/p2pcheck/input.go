@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
+	"syscall"
 
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 	"github.com/gpurdma/gpurdma/p2p/result"
@@ -31,7 +33,8 @@ type badFile struct{ error }
 
 func (b badFile) Unwrap() error { return b.error }
 
-// readResult reads what check printed with --json.
+// readResult reads what check printed with --json, of this version or of the one before: the pairs
+// of that one have no links.
 func readResult(name string) (result.Run, error) {
 	r, err := resultOf(name)
 	if err != nil {
@@ -62,22 +65,41 @@ func resultOf(name string) (result.Run, error) {
 	switch {
 	case err != nil:
 		return r, fmt.Errorf("%s is not what %s --json prints: %w", name, program, err)
-	case d.Schema != schema || d.Command != "check":
+	case d.Schema != result.Schema && d.Schema != result.SchemaV1 || d.Command != "check":
 		return r, fmt.Errorf("%s is not what %s --json prints: schema %q, command %q", name, program, d.Schema, d.Command)
 	case d.Result == nil:
 		return r, fmt.Errorf("%s is of a run that found nothing", name)
 	}
-	for _, p := range d.Result.Pairs {
+	for i, p := range d.Result.Pairs {
+		if d.Schema == result.SchemaV1 {
+			d.Result.Pairs[i].Predicted = p.Outcome
+		}
 		if !result.IsOutcome(p.Outcome) {
 			return r, fmt.Errorf("%s: a pair with the outcome %q", name, p.Outcome)
+		}
+		if d.Schema != result.SchemaV1 && len(p.Links) == 0 {
+			return r, fmt.Errorf("%s: %s -> %s has no links, which a pair of %s has", name, p.GPU, p.NIC, d.Schema)
 		}
 		if p.Proof != nil && !result.IsOutcome(p.Proof.Outcome) {
 			return r, fmt.Errorf("%s: a proof with the outcome %q", name, p.Proof.Outcome)
 		}
 	}
-	d.Result.Ran = d.Status
+	d.Result.Schema, d.Result.Ran = d.Schema, d.Status
 	for _, e := range d.Errors {
 		d.Result.Said = append(d.Result.Said, e.Message)
 	}
 	return *d.Result, nil
+}
+
+// openRegular is openInput for what is no directory.
+func openRegular(name string) (*os.File, error) {
+	f, err := openInput(name)
+	if err != nil {
+		return nil, err
+	}
+	if st, err := f.Stat(); err == nil && st.IsDir() {
+		_ = f.Close()
+		return nil, &fs.PathError{Op: "read", Path: name, Err: syscall.EISDIR}
+	}
+	return f, nil
 }

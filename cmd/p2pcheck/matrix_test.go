@@ -43,7 +43,7 @@ func matrixOf(t *testing.T, text string) []string {
 func TestMatrixShowsWhatGoesOverTheRoot(t *testing.T) {
 	r := run(oneRedirects(), t, "--root", "ROOT")
 	lines := matrixOf(t, r.out)
-	if last := lines[len(lines)-1]; last != "^ direct, but over the root: a port on the way redirects (P2P-ACS-LIST)" {
+	if last := lines[len(lines)-1]; last != render.SlowMark+" "+render.SlowLegend {
 		t.Errorf("the last line is %q", last)
 	}
 	for _, line := range lines[1 : len(lines)-1] {
@@ -60,14 +60,17 @@ func TestMatrixShowsWhatGoesOverTheRoot(t *testing.T) {
 	if err := json.Unmarshal([]byte(run(oneRedirects(), t, "--json", "--root", "ROOT").out), &d); err != nil {
 		t.Fatal(err)
 	}
-	marked := 0
+	marked, costs := 0, 0
 	for _, p := range d.Result.Pairs {
 		if p.Counts && p.Outcome == "direct" && len(p.Decision.Redirects) > 0 {
 			marked++
 		}
+		if p.Slow() && strings.Contains(strings.Join(p.Costs, "\n"), "a port redirects: the traffic goes to the root and back") {
+			costs++
+		}
 	}
-	if marked != 4 {
-		t.Errorf("%d pairs of the document go over the root, want 4", marked)
+	if marked != 4 || costs != 4 {
+		t.Errorf("%d pairs of the document go over the root, and %d say so as their cost, want 4", marked, costs)
 	}
 	// The drawing has the mark and what it means, too.
 	if svg := run(oneRedirects(), t, "topo", "--svg", "--root", "ROOT").out; strings.Count(svg, ">direct^PIX</text>") != 4 || !strings.Contains(svg, ">"+render.SlowMark+" "+render.SlowLegend+"</text>") {
@@ -75,7 +78,7 @@ func TestMatrixShowsWhatGoesOverTheRoot(t *testing.T) {
 	}
 }
 
-// What is not direct has its reasons, and what no port redirects no mark.
+// What is not direct has its reasons, and what no change makes faster has no mark.
 func TestMatrixMarksNothingElse(t *testing.T) {
 	for name, tree := range map[string]testenv.Tree{"good": testenv.HGX(), "staged": redirecting(), "server": machineTree(server+others, "0x1d")} {
 		for _, args := range [][]string{{"--root", "ROOT"}, {"topo", "--svg", "--root", "ROOT"}} {

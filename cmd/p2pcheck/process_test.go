@@ -52,7 +52,7 @@ func TestSnapshotKeepsCapabilities(t *testing.T) {
 // NVIDIA's proprietary modules are named, and are what has to change.
 func TestProprietaryModules(t *testing.T) {
 	r := run(bad(), t, "--root", "ROOT")
-	if !strings.Contains(r.out, "NVIDIA's proprietary module, which exports no dma-bufs") || !strings.Contains(r.out, "change: install NVIDIA's open modules") || strings.Contains(r.out, "prove it") {
+	if !strings.Contains(r.out, "NVIDIA's proprietary module, which exports no dma-bufs") || !strings.Contains(r.out, "change: install the open modules") || strings.Contains(r.out, "prove it") {
 		t.Error(r.out)
 	}
 }

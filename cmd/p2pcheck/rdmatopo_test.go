@@ -128,7 +128,7 @@ func TestDumpPassesNothingItDoesNotHave(t *testing.T) {
 	}
 	// These go by the tree, the configuration space and the IOMMU's groups.
 	want := []string{
-		"ENV-CFGSPACE", "ENV-NETNS", "P2P-ACS-LIST", "P2P-DIST", "ISO-IOMMU-MODE", "ISO-ACS-SOURCE", "ISO-ACS-PORT", "ISO-ACS-QUIRK", "ISO-ATS", "ISO-RO", "ISO-GROUP",
+		"ENV-CFGSPACE", "ENV-NETNS", "P2P-ACS-LIST", "P2P-DIST", "ISO-IOMMU-MODE", "ISO-ACS-SOURCE", "ISO-ACS-PORT", "ISO-ACS-QUIRK", "ISO-RO", "ISO-GROUP",
 		"PCIE-MPS", "PCIE-MRRS", "PCIE-VMD", "NIC-PRESENT", "K8S-PCIEROOT",
 	}
 	if !slices.Equal(passed, want) {

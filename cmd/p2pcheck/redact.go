@@ -18,6 +18,7 @@ import (
 	"github.com/gpurdma/gpurdma/p2p"
 	"github.com/gpurdma/gpurdma/p2p/check/gpucheck"
 	"github.com/gpurdma/gpurdma/p2p/check/hostcheck"
+	"github.com/gpurdma/gpurdma/p2p/variables"
 )
 
 // redactor replaces what tells whose machine it is. The same becomes the same,
@@ -177,7 +178,7 @@ var builders = regexp.MustCompile(` *\([^()\s]*@[^()]*\)`)
 // harmless reports a variable that may be shown.
 func harmless(entry string) bool {
 	name, value, ok := strings.Cut(entry, "=")
-	return ok && name != "NCCL_HOSTID" && hostcheck.TransportVariable(name) && words.MatchString(value)
+	return ok && name != "NCCL_HOSTID" && variables.Known(name) && words.MatchString(value)
 }
 
 // mounts keeps those over /proc, /sys and /dev/shm, without where they come

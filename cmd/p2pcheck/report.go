@@ -56,7 +56,7 @@ func (r reportResult) status() int {
 	status := cli.ExitOK
 	for _, n := range r.Nodes {
 		switch {
-		case n.Result == "fail" || len(n.Differs) > 0:
+		case n.Result == "fail" || slices.ContainsFunc(n.Differs, func(d result.Drift) bool { return !d.AsksMore }):
 			return cli.ExitFailed
 		case n.Result == "unknown":
 			status = cli.ExitUnavailable

@@ -73,7 +73,8 @@ the kernel is traced, which says where the bytes were. A proof that contradicts
 its prediction is told before all else. Without --live no data is moved.
 
 Another machine is analysed from a copy of its files: --root DIR with sys, proc
-and boot below it, or --sysfs DIR and --proc DIR.
+and boot below it, or --sysfs DIR and --proc DIR. --lspci FILE takes what lspci
+printed there: the tree and ACS are known then, and no pair is direct.
 
 Exit status: 0 all pairs are direct and no check fails, 1 some pair is staged or
 refused, or a check fails, 2 wrong usage or nothing could be read, 3 no pair to
@@ -107,9 +108,11 @@ warn.`,
 	root.Flags().StringVar(&a.format, "format", "text", "text, json, nagios, npd (node-problem-detector), prometheus, nfd (node-feature-discovery), dra (attributes for dynamic resource allocation)")
 	flags.StringVarP(&a.output, "output", "o", "", "write there in place of the standard output (-): a file is replaced, whole or not at all, a device written to")
 	flags.StringVar(&a.snapshotFile, "snapshot", "", "analyse the machine that this file has: of snapshot, or of rdma_topo dump (-: standard input)")
+	flags.StringVar(&a.lspciFile, "lspci", "", "analyse the machine of this text, of lspci -vvvnn -D as root (-: standard input); what lspci does not print is unknown")
+	flags.StringVar(&a.lspciTree, "lspci-tree", "", "with --lspci: the text of lspci -tv, which names root buses (-: standard input)")
 	a.completeFlags(root)
 	root.PersistentPreRunE = usesFlags
-	root.AddCommand(a.explain(), a.snapshot(), a.diff(), a.report(), a.serve())
+	root.AddCommand(a.whyCommand(), a.explain(), a.snapshot(), a.diff(), a.report(), a.serve())
 	draw := &cobra.Command{
 		Use:   "topo",
 		Short: "Draw the PCI tree of GPUs and NICs, and what each way is called",

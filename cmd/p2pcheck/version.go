@@ -2,9 +2,11 @@
 
 package main
 
+import "github.com/gpurdma/gpurdma/p2p/result"
+
 const (
 	program = "p2pcheck"
-	schema  = "p2pcheck/v1"
+	schema  = result.Schema
 )
 
 // version is set by the build.

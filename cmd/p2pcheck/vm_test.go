@@ -77,9 +77,9 @@ func TestVMP2PCheck(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s -> %s: %v", p.GPU, p.NIC, err)
 		}
-		want := p.Outcome
-		if p.Errno != nil {
-			want += " " + p.Errno.Name
+		want := p.Registration.Outcome
+		if p.Registration.Errno != nil {
+			want += " " + p.Registration.Errno.Name
 		}
 		if what != want {
 			t.Errorf("%s -> %s: predicted %s, and it is %s: %v", p.GPU, p.NIC, want, what, p.Why)
@@ -140,7 +140,7 @@ func compare(m *machine.Machine, p result.Pair) error {
 		return err
 	}
 	want := drivers.Predict(m, e, i)
-	if p.Outcome != want.Outcome.String() || !slices.Equal(p.Why, want.Why) || p.Decision.Type != want.Decision.Type.String() || (p.Remedy == nil) != (want.Outcome == chain.Direct) {
+	if r := p.Registration; r.Outcome != want.Outcome.String() || !slices.Equal(r.Why, want.Why) || p.Decision.Type != want.Decision.Type.String() || (p.Remedy == nil) != (p.Outcome == chain.Direct.String()) {
 		return fmt.Errorf("the command says %+v, p2p %v", p, want)
 	}
 	return nil

@@ -9,15 +9,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// State is what is known of a link.
+// State says whether a link is known to hold.
 type State int
 
 // The states. The zero value is not known.
 const (
-	Unknown  State = iota // what decides could not be read, or no rule covers it
+	Unknown  State = iota // a deciding fact could not be read, or no rule covers it
 	Holds                 // it is known to hold
 	Costs                 // it holds, and costs speed
-	NotAsked              // nothing of this pair depends on it
+	NotAsked              // this pair does not depend on it
 	Breaks                // it is known not to hold
 )
 
@@ -33,8 +33,8 @@ func (s State) String() string {
 // Good reports a state that keeps no pair from being direct.
 func (s State) Good() bool { return s == Holds || s == Costs || s == NotAsked }
 
-// Evidence is what an answer rests on: a file of the machine, a library or a command, and
-// what it says.
+// Evidence is a source of an answer: a file of the machine, a library or a command, and the
+// value that it showed.
 type Evidence struct {
 	File  string
 	Value string
@@ -47,16 +47,16 @@ func (e Evidence) String() string {
 	return e.File + ": " + e.Value
 }
 
-// Answer is what is known of one link of one pair.
+// Answer is the state of one link of one pair, with the reasons for it.
 type Answer struct {
 	State State
 	// Why is the chain of reasons, the conclusion last.
 	Why      []string
 	Evidence []Evidence
-	// Remedy is what makes the link hold, or known; nil where there is nothing to change.
+	// Remedy is a change that makes the link hold, or known; nil if there is none.
 	Remedy *Remedy
-	// Outcome is what becomes of a registration where the link breaks: Staged, Refused or Lost,
-	// and Broken where that is not predicted. Errno and Stage are of Refused.
+	// Outcome is the outcome of a registration if the link breaks: Staged, Refused or Lost, or
+	// Broken where it is not predicted. Errno and Stage belong to Refused.
 	Outcome Outcome
 	Errno   unix.Errno
 	Stage   Stage
@@ -83,13 +83,13 @@ func Hold(format string, args ...any) Answer { return answer(Holds, format, args
 // Cost is the answer of a link that holds and costs speed.
 func Cost(format string, args ...any) Answer { return answer(Costs, format, args) }
 
-// Open is the answer of a link of which what decides is not known.
+// Open is the answer of a link for which a deciding fact is not known.
 func Open(format string, args ...any) Answer { return answer(Unknown, format, args) }
 
-// Skip is the answer of a link that is not asked.
+// Skip is the answer of a link that the pair does not depend on.
 func Skip(format string, args ...any) Answer { return answer(NotAsked, format, args) }
 
-// Break is the answer of a link that does not hold, and what that makes of the pair.
+// Break is the answer of a link that does not hold, with the outcome for the pair.
 func Break(o Outcome, format string, args ...any) Answer {
 	a := answer(Breaks, format, args)
 	a.Outcome = o

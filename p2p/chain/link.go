@@ -21,7 +21,7 @@ const (
 	Addresses
 	// Fabric: bridges and root complex carry what the NIC sends to these addresses.
 	Fabric
-	// Log: the kernel has logged nothing that contradicts. It only takes away.
+	// Log: the kernel has logged nothing that contradicts. It never makes a pair direct.
 	Log
 	// Proof: the pair was tried on this machine. It decides in both directions.
 	Proof
@@ -48,7 +48,7 @@ func (l Link) String() string {
 	return linkNames[l]
 }
 
-// Question is what holds if the link holds, in words.
+// Question is the statement that is true if the link holds.
 func (l Link) Question() string {
 	if l < 0 || l >= Links {
 		return l.String()

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Outcome is what becomes of a registration of a GPU's memory with a NIC, and of the traffic.
+// Outcome is the result of registering a GPU's memory with a NIC, and of the traffic.
 type Outcome int
 
 // The outcomes.
@@ -16,8 +16,8 @@ const (
 	Direct                 // the NIC reaches the GPU's memory
 	Staged                 // the NIC gets system memory, and the registration reports success
 	Refused                // the registration, or the export before it, fails
-	Lost                   // the registration reports success, and what the NIC sends does not arrive
-	Broken                 // a link is known to break; what a registration then does is not predicted
+	Lost                   // the registration reports success, and the NIC's data does not arrive
+	Broken                 // a link is known to break; the result of a registration is not predicted
 )
 
 var outcomeNames = []string{"unknown", "direct", "staged", "refused", "lost", "broken"}
@@ -42,30 +42,30 @@ func ParseOutcome(s string) (Outcome, error) {
 // Bad reports an outcome that is known not to be direct.
 func (o Outcome) Bad() bool { return o == Staged || o == Refused || o == Lost || o == Broken }
 
-// Stage is what refuses, by the names of ibvfd's stages.
+// Stage is the stage that refuses, by the names of ibvfd's stages.
 type Stage string
 
-// The stages. Up to 6.12 a static exporter is asked to map inside attach: a
-// refusal to map then comes from there, and is still one of StageMap.
+// The stages. Up to 6.12 attach calls the map method of a static exporter. If the exporter
+// refuses to map, attach returns the error, and the stage is still StageMap.
 const (
 	StageExport Stage = "export" // the vendor's library or the GPU's driver, before anything is registered
 	StageUverbs Stage = "uverbs" // before dma-buf is asked
 	StageAttach Stage = "attach"
 	StageMap    Stage = "map"
-	StageDriver Stage = "driver" // the NIC's own, after it has got addresses
+	StageDriver Stage = "driver" // the NIC's driver, after it has got addresses
 )
 
 // Remedy is the one thing to change.
 type Remedy struct {
 	Change  string // in words
 	Command string // a command, or a parameter of the kernel; "" if there is none
-	Weakens string // what is given up for it; "" if nothing is
-	// Direct says that with this alone the prediction is direct. Otherwise it
-	// answers a question that is open, or more has to change.
+	Weakens string // the protection that the change gives up; "" if none
+	// Direct says that with this change alone the prediction is direct. Otherwise the
+	// change makes an unknown answer known, or more has to change.
 	Direct bool
 }
 
-// OfAll leaves the NIC out of a command, for findings of all pairs of a GPU.
+// OfAll removes the NIC from the command, for findings about all pairs of a GPU.
 func (r *Remedy) OfAll() *Remedy {
 	if r == nil {
 		return nil

@@ -13,7 +13,7 @@ import (
 // Chain has an answer for each link, by its number.
 type Chain [Links]Answer
 
-// Verdict is what a pair comes to. Its zero value is unknown.
+// Verdict is the outcome of a pair, and its reasons. Its zero value is unknown.
 type Verdict struct {
 	chain     Chain
 	predicted conclusion // of the links up to Fabric
@@ -24,7 +24,7 @@ type Verdict struct {
 type conclusion struct {
 	outcome Outcome
 	link    Link
-	by      bool // link decided: something else than that all links hold
+	by      bool // link decided; false if all links hold
 }
 
 // Conclude makes the verdict of a chain.
@@ -43,8 +43,8 @@ func (c Chain) Conclude() Verdict {
 	return v
 }
 
-// ConcludeProven is Conclude for a pair that was to be proven: without a proof that holds it is
-// not direct.
+// ConcludeProven is Conclude for a pair that a proof had to cover: without a proof that holds,
+// the pair is not direct.
 func (c Chain) ConcludeProven() Verdict {
 	v := c.Conclude()
 	if p := c[Proof]; v.final.outcome == Direct && !(p.State == Holds || p.State == Costs) {
@@ -53,9 +53,9 @@ func (c Chain) ConcludeProven() Verdict {
 	return v
 }
 
-// predict is the conjunction of the links that say what is going to happen. A link that is
-// known to break decides. Where one before it is not known, that one may decide in another
-// way, and what a registration does is then not predicted.
+// predict combines the links up to Fabric. The first link that is known to break decides. If
+// an earlier link is not known, that link may decide in another way: the result of a
+// registration is then not predicted.
 func (c Chain) predict() conclusion {
 	var open, broken *Link
 	for l := Library; l <= Fabric; l++ {
@@ -82,7 +82,7 @@ func (c Chain) predict() conclusion {
 	return conclusion{outcome: Direct}
 }
 
-// bad is the outcome of a link that breaks, which is never a good one.
+// bad is the outcome of a link that breaks. It never returns a good outcome.
 func bad(o Outcome) Outcome {
 	if o.Bad() {
 		return o
@@ -90,7 +90,7 @@ func bad(o Outcome) Outcome {
 	return Broken
 }
 
-// contrary is what the log makes of a pair that was direct: nothing better than unknown.
+// contrary is the outcome of a direct pair that the log contradicts: unknown or worse.
 func contrary(o Outcome) Outcome {
 	if o.Bad() {
 		return o
@@ -98,14 +98,14 @@ func contrary(o Outcome) Outcome {
 	return OutcomeUnknown
 }
 
-// Outcome is what the pair comes to, by all that is known of it.
+// Outcome is the outcome of the pair, by all of its links.
 func (v Verdict) Outcome() Outcome { return v.final.outcome }
 
-// Predicted is what the links up to Fabric come to, without log and proof.
+// Predicted is the outcome by the links up to Fabric, without log and proof.
 func (v Verdict) Predicted() Outcome { return v.predicted.outcome }
 
-// Decides is the link that decided the outcome; false where the pair is direct since all links
-// hold, and of the zero value.
+// Decides is the link that decided the outcome. It is false if the pair is direct because all
+// links hold, and for the zero value.
 func (v Verdict) Decides() (Link, bool) { return v.final.link, v.final.by }
 
 // PredictedBy is the link that decided the prediction; false where all links hold.
@@ -117,7 +117,7 @@ func (v Verdict) Link(l Link) Answer { return v.chain[l] }
 // Chain has all answers.
 func (v Verdict) Chain() Chain { return v.chain }
 
-// Deciding is the answer that decided; zero where the pair is direct since all links hold.
+// Deciding is the answer that decided. It is zero if the pair is direct because all links hold.
 func (v Verdict) Deciding() Answer {
 	if l, ok := v.Decides(); ok {
 		return v.chain[l]
@@ -125,7 +125,7 @@ func (v Verdict) Deciding() Answer {
 	return Answer{}
 }
 
-// Errno is the errno of a refusal, 0 of others and where it is not known.
+// Errno is the errno of a refusal. It is 0 for other outcomes, and if it is not known.
 func (v Verdict) Errno() unix.Errno {
 	if v.Outcome() != Refused {
 		return 0
@@ -133,7 +133,7 @@ func (v Verdict) Errno() unix.Errno {
 	return v.Deciding().Errno
 }
 
-// Stage is what refuses; "" of other outcomes and where it is not known.
+// Stage is the stage that refuses. It is "" for other outcomes, and if it is not known.
 func (v Verdict) Stage() Stage {
 	if v.Outcome() != Refused {
 		return ""
@@ -155,20 +155,20 @@ func (v Verdict) Costs() []string {
 	return out
 }
 
-// Why is the chain of reasons up to the link that decides, the conclusion last. A proof that
-// shows what was predicted comes after the reasons for that.
+// Why is the chain of reasons up to the link that decides, the conclusion last. If a proof
+// shows the predicted outcome, the proof comes after the reasons of the prediction.
 func (v Verdict) Why() []string {
 	l, by := v.Decides()
 	switch {
 	case by && l == Proof && v.Outcome() == v.Predicted() && v.Outcome() != Direct:
 		return append(v.why(v.predicted), v.chain[l].Why...)
-	case by && l > Fabric: // the log and the proof speak for themselves
+	case by && l > Fabric: // the log and the proof need no other reasons
 		return v.chain[l].Why
 	}
 	return v.why(v.final)
 }
 
-// why are the reasons of a conclusion by the links up to Fabric.
+// why lists the reasons of a conclusion from the links up to Fabric.
 func (v Verdict) why(c conclusion) []string {
 	last := Fabric
 	if c.by {
@@ -176,7 +176,7 @@ func (v Verdict) why(c conclusion) []string {
 	}
 	var out []string
 	for i := Library; i <= last; i++ {
-		// What is not asked says nothing here, and what is not known nothing beside what is.
+		// Before the deciding link, links that are not asked or not known add no reason.
 		if s := v.chain[i].State; i != last && (s == NotAsked || s == Unknown) {
 			continue
 		}

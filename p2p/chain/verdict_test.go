@@ -12,7 +12,7 @@ import (
 
 var states = []State{Unknown, Holds, Costs, NotAsked, Breaks}
 
-// ofStates is a chain with these states; a link that breaks is one of the outcomes.
+// ofStates is a chain with these states. outcome gives the outcome of each link that breaks.
 func ofStates(s [Links]State, outcome func(Link) Outcome) (c Chain) {
 	for l := range Links {
 		c[l] = Answer{State: s[l], Why: []string{l.String()}}
@@ -38,7 +38,7 @@ func TestDirectOnlyIfAllHold(t *testing.T) {
 			return
 		}
 		tried++
-		outcomes := []Outcome{OutcomeUnknown, Direct, Staged, Refused, Lost, Broken} // a link that breaks says anything
+		outcomes := []Outcome{OutcomeUnknown, Direct, Staged, Refused, Lost, Broken} // a link that breaks may have any outcome
 		v := ofStates(s, func(Link) Outcome { return outcomes[rand.IntN(len(outcomes))] }).Conclude()
 		good := true
 		for l := Library; l <= Fabric; l++ {

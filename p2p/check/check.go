@@ -14,6 +14,7 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/chain"
 	"github.com/gpurdma/gpurdma/p2p/drivers"
 	"github.com/gpurdma/gpurdma/p2p/machine"
+	"github.com/gpurdma/gpurdma/p2p/variables"
 )
 
 // Check is one thing that has to hold for NICs to reach the memory of GPUs.
@@ -25,6 +26,9 @@ type Check struct {
 	Ref    string       // where the rule comes from
 	Worst  p2p.Result   // ResultFail, or ResultWarn of one that never says more
 	Expect string       // what is expected to be read
+	// Links are the links of pairs that it answers: a failure about a pair breaks one of them.
+	// A check without any decides no pair.
+	Links []chain.Link
 
 	Run func(*Look)
 }
@@ -66,6 +70,10 @@ type Subject struct {
 	// "all" is all of them.
 	Skip []string
 	Live Live // what only the machine itself can say; zero of a copy
+	// Containers are those whose variables are judged in place of the process's, and Spec is the
+	// file that has them.
+	Containers []variables.Container
+	Spec       string
 }
 
 // Live asks the machine that this is. What is nil is not asked. What a library

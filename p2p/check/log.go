@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	"github.com/gpurdma/gpurdma/p2p"
+	"github.com/gpurdma/gpurdma/p2p/chain"
 	"github.com/gpurdma/gpurdma/p2p/machine"
 )
 
@@ -73,6 +74,25 @@ func Of(k *machine.KernelLog, l *Look, check string) []hit {
 		}
 	}
 	return out
+}
+
+// Contrary is the line of the log by which a pair's link breaks; "" of other pairs.
+func Contrary(p p2p.Pair) string {
+	a := p.Verdict.Link(chain.Log)
+	if a.State != chain.Breaks || len(a.Evidence) == 0 {
+		return ""
+	}
+	return a.Evidence[len(a.Evidence)-1].Value
+}
+
+// Says reports a line that a check looks for.
+func Says(line, check string) bool {
+	for _, p := range p2p.Patterns {
+		if p.Match.MatchString(line) {
+			return p.Check == check
+		}
+	}
+	return false
 }
 
 // concerns reports a line on no PCI function, or on one of those looked at.

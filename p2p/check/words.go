@@ -31,3 +31,12 @@ func OrText(r machine.Reading) string {
 
 // Base is the last element of a link.
 func Base(link string) string { return link[strings.LastIndexByte(link, '/')+1:] }
+
+// Copied is how a shell copies a configuration, before where it goes. The kernel's own is
+// compressed.
+func Copied(source string) string {
+	if strings.HasSuffix(source, ".gz") {
+		return "zcat " + source + " > "
+	}
+	return "cp " + source + " "
+}

@@ -9,6 +9,7 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/check"
 	"github.com/gpurdma/gpurdma/p2p/check/gpucheck"
 	"github.com/gpurdma/gpurdma/p2p/check/hostcheck"
+	"github.com/gpurdma/gpurdma/p2p/check/libcheck"
 	"github.com/gpurdma/gpurdma/p2p/check/niccheck"
 	"github.com/gpurdma/gpurdma/p2p/check/paircheck"
 	"github.com/gpurdma/gpurdma/p2p/check/pciecheck"
@@ -19,7 +20,7 @@ import (
 // families are all checks, in the order in which they are told.
 var families = [][]check.Check{
 	hostcheck.Kernel, hostcheck.Environment, paircheck.Decision, pciecheck.Isolation, pciecheck.Link, gpucheck.General, gpucheck.NVIDIA, gpucheck.AMD,
-	gpucheck.Intel, gpucheck.Others, niccheck.NIC, niccheck.Network, hostcheck.Limits, hostcheck.Containers, hostcheck.Guest, hostcheck.Libraries,
+	gpucheck.Intel, gpucheck.Others, niccheck.NIC, niccheck.Network, hostcheck.Limits, hostcheck.Containers, hostcheck.Guest, libcheck.Libraries,
 	paircheck.Proof,
 }
 
@@ -58,6 +59,8 @@ func Run(m *machine.Machine, s check.Subject) []check.Finding {
 		for _, f := range l.Found {
 			check.Guest(l, f)
 			check.Answer(l, f)
+			check.Proven(l, f)
+			check.Settled(l, f)
 			if alone && f.Result == p2p.ResultFail {
 				f.Excuse()
 			}

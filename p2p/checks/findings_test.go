@@ -25,7 +25,7 @@ func TestFindingsFitTheMachine(t *testing.T) {
 	inContainer, without := put(".dockerenv", ""), put("proc/self/status", "CapEff:\t0000000400004000")
 	guest := swap("flags\t\t: ", "flags\t\t: hypervisor ")
 	translating := swap(":identity", ":DMA-FQ")
-	fault := log("DMAR: [DMA Write NO_PASID] Request device [14:00.0] fault addr 0xfb020000 [fault reason 0x05] PTE Write access is not set")
+	fault := log("DMAR: [DMA Write NO_PASID] Request device [14:00.0] fault addr 0x200000001000 [fault reason 0x05] PTE Write access is not set")
 	infiniBand := swap("Ethernet", "InfiniBand")
 	const pcieP2P = "sys/module/amdgpu/parameters/pcie_p2p"
 	unlinked := drop("sys/class/kfd/kfd/topology/nodes/2/io_links")
@@ -61,13 +61,13 @@ func TestFindingsFitTheMachine(t *testing.T) {
 		"speed of a NIC":             {id: "PCIE-LINK", on: "small-mi300", edits: []edit{put(amdNIC+"/current_link_speed", "16.0 GT/s PCIe")}, result: warn, scope: "bnxt_re0", read: "16 GT/s x16 of 32 GT/s x16", where: "/sys/bus/pci/devices/0000:14:00.0/current_link_speed", change: "seat the device anew"},
 		"idle GPU of full width":     {id: "PCIE-LINK", on: "small-mi300", edits: []edit{put(amdGPU+"/current_link_speed", "2.5 GT/s PCIe")}, result: unknown, scope: "0000:13:00.0", read: "x16, and as slow as PCIE-LINK-IDLE says", where: "/sys/bus/pci/devices/0000:13:00.0/current_link_width"},
 
-		"identity already": {id: "ISO-FAULTS", on: "small-mi300", edits: []edit{fault}, result: fail, read: "DMAR: ", change: "passes DMA through already"},
+		"identity already": {id: "ISO-FAULTS", on: "small-mi300", edits: []edit{fault}, result: fail, scope: "0000:13:00.0 -> bnxt_re0", read: "DMAR: ", change: "passes DMA through already"},
 		"translating":      {id: "ISO-FAULTS", on: "small-mi300", edits: []edit{fault, translating}, result: fail, read: "DMAR: ", change: "let the IOMMU pass DMA through", command: "iommu=pt"},
 
-		"level of another socket":         {id: "LIB-NCCL-LEVEL", on: "wrong-socket", result: warn, read: "nearest: SYS; the level is PXB", change: "as far as the nearest NIC", command: "NCCL_NET_GDR_LEVEL=SYS"},
-		"level of one socket":             {id: "LIB-NCCL-LEVEL", on: "wrong-socket", edits: []edit{swap("numa_node=1", "numa_node=0")}, result: warn, read: "nearest: PHB; the level is PXB", change: "as far as the nearest NIC", command: "NCCL_NET_GDR_LEVEL=PHB"},
-		"level that is the obstacle":      {id: "LIB-NCCL-LEVEL", on: "small-hgx", edits: []edit{level("LOC")}, result: warn, read: "nearest: PIX; the level is LOC", change: "take NCCL_NET_GDR_LEVEL away"},
-		"level by number":                 {id: "LIB-NCCL-LEVEL", on: "small-hgx", edits: []edit{level("0")}, result: warn, read: "the level is LOC", change: "take NCCL_NET_GDR_LEVEL away"},
+		"level of another socket":         {id: "LIB-NCCL-LEVEL", on: "wrong-socket", result: warn, read: "is farther, up to SYS", change: "as far as the nearest direct NIC", command: "NCCL_NET_GDR_LEVEL=SYS"},
+		"level of one socket":             {id: "LIB-NCCL-LEVEL", on: "wrong-socket", edits: []edit{swap("numa_node=1", "numa_node=0")}, result: warn, read: "is farther, up to PHB", change: "as far as the nearest direct NIC", command: "NCCL_NET_GDR_LEVEL=PHB"},
+		"level that is the obstacle":      {id: "LIB-NCCL-LEVEL", on: "small-hgx", edits: []edit{level("LOC")}, result: warn, read: "ends at LOC, nearer than", change: "take the variable away"},
+		"level by number":                 {id: "LIB-NCCL-LEVEL", on: "small-hgx", edits: []edit{level("0")}, result: warn, read: "NCCL_NET_GDR_LEVEL=0: GPUDirect RDMA ends at LOC", change: "take the variable away"},
 		"network device of a port":        {id: "NET-GID", on: "small-mi300", edits: []edit{drop(aPort + "/gids/3")}, result: warn, scope: "bnxt_re0/1", read: "none of RoCE v2", change: "IPv4 address", command: "ip addr add ADDRESS/24 dev eth0"},
 		"link-local addresses alone":      {id: "NET-IPV6LL", on: "small-mi300", edits: []edit{drop(aPort + "/gids/3")}, result: warn, scope: "bnxt_re0/1", read: "link-local ones only", change: "IPv4 address", command: "ip addr add ADDRESS/24 dev eth0"},
 		"disabled Ethernet port":          {id: "NIC-STATE", on: "small-mi300", edits: []edit{disabled}, result: warn, scope: "bnxt_re0/1", read: "1: DOWN, phys_state 3: Disabled", change: "set the network device up", command: "ip link set eth0 up"},
@@ -93,7 +93,7 @@ func TestFindingsFitTheMachine(t *testing.T) {
 		"instances":         {id: "NV-MIG", on: "small-hgx", edits: []edit{put("proc/driver/nvidia/capabilities/gpu1/mig/gi3/access", "DeviceFileMinor: 3")}, result: warn, scope: "0000:15:00.0", read: "it has instances", change: "take the instances away", command: "nvidia-smi mig -i 0000:15:00.0 -dci; nvidia-smi mig -i 0000:15:00.0 -dgi"},
 		"instances of some": {id: "NV-MIG", on: "small-hgx", edits: []edit{put("proc/driver/nvidia/capabilities/gpu7/mig/gi3/access", "DeviceFileMinor: 3")}, result: warn, read: "gpu7 has instances", change: "take the instances away", command: "nvidia-smi mig -dci; nvidia-smi mig -dgi"},
 
-		"registrations by nvidia-peermem": {id: "NV-MODTYPE", on: "small-hgx", edits: []edit{proprietary, put("sys/module/nvidia_peermem/version", "535"), put("sys/kernel/mm/memory_peers/nv_mem/version", "1")}, result: warn, read: "nvidia-peermem is loaded and registered", change: "for dma-bufs install the open modules"},
+		"registrations by nvidia-peermem": {id: "NV-MODTYPE", on: "small-hgx", edits: []edit{proprietary, put("sys/module/nvidia_peermem/version", "535"), put("sys/kernel/mm/memory_peers/nv_mem/version", "1")}, result: warn, read: "nvidia-peermem is registered", change: "for dma-bufs install the open modules"},
 
 		"root of a guest":        {id: "P2P-WHITELIST", on: "flat-vm", result: warn, read: "its tree need not be the hardware's", change: "give the guest a switch"},
 		"pair of a guest":        {id: "P2P-VERDICT", on: "xe", edits: []edit{guest}, result: fail, read: "is not on the kernel's list", change: "give the guest a switch"},

@@ -12,7 +12,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/internal/testenv"
 	"github.com/gpurdma/gpurdma/p2p/check"
-	"github.com/gpurdma/gpurdma/p2p/check/hostcheck"
+	"github.com/gpurdma/gpurdma/p2p/check/libcheck"
 	"github.com/gpurdma/gpurdma/p2p/drivers"
 	"github.com/gpurdma/gpurdma/p2p/machine"
 )
@@ -73,10 +73,10 @@ func TestLimitsInOrder(t *testing.T) {
 
 // A program can let the kernel show as much of its memory as it likes.
 func TestEndlessEnvironment(t *testing.T) {
-	if text := strings.Repeat("A=1\x00", 100); !hostcheck.AsAtExec(text) {
+	if text := strings.Repeat("A=1\x00", 100); !libcheck.AsAtExec(text) {
 		t.Error("an ordinary one")
 	}
-	if hostcheck.AsAtExec(strings.Repeat("A=1\x00", machine.ReadLimit/4)) {
+	if libcheck.AsAtExec(strings.Repeat("A=1\x00", machine.ReadLimit/4)) {
 		t.Error("one that was cut")
 	}
 }

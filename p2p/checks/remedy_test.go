@@ -387,31 +387,67 @@ func TestCopiedConfiguration(t *testing.T) {
 	}
 }
 
-// Where the driver refuses the mapping for PCIe nobody is told to ask for it.
-func TestCoherentRemediesAgree(t *testing.T) {
-	const flag = "CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE"
-	second := func(f *testenv.Tree) func(*testing.T, string) {
-		f.Functions += "pci0008:00/0008:00:01.0 class=0x020000 vendor=0x15b3 device=0x1021 driver:mlx5_core dma_mask_bits=64 group=1:DMA-FQ rdma:mlx5_9\n"
-		return nil
+// The mapping for PCIe is asked for where the driver lets it through and it is the shorter way.
+// Elsewhere C2C is the right one, and no remedy turns that off.
+func TestCoherentWay(t *testing.T) {
+	beside := func(group string) edit {
+		return func(f *testenv.Tree) func(*testing.T, string) {
+			f.Functions += "pci0008:00/0008:00:00.0/0008:01:00.1 class=0x020000 vendor=0x15b3 device=0x1021 driver:mlx5_core dma_mask_bits=64 rdma:mlx5_9 " + group + "\n"
+			return nil
+		}
 	}
 	for name, c := range map[string]struct {
-		edits                 []edit
-		flag, points, command bool
+		edits []edit
+		want  p2p.Result
 	}{
-		"apart":       {nil, false, true, false},
-		"both":        {[]edit{second}, true, true, true},
-		"one group":   {[]edit{swap("group=3:", "group=1:")}, true, false, true},
-		"no IOMMU":    {[]edit{swap("group=", "none=")}, true, false, true},
-		"not known":   {[]edit{unreadable("sys/devices/pci0009:00/*/*/iommu_group")}, true, false, true},
-		"without NIC": {[]edit{swap(" rdma:", " none:")}, true, false, true},
+		"on the CPU's ports":              {nil, pass},
+		"beside the GPU, in one group":    {[]edit{beside("group=1:DMA-FQ")}, warn},
+		"beside the GPU, in another":      {[]edit{beside("group=7:DMA-FQ")}, pass},
+		"beside the GPU, without IOMMU":   {[]edit{beside(""), swap("group=", "none=")}, warn},
+		"on the CPU's ports, in no group": {[]edit{swap("group=", "none=")}, pass},
+		"beside the GPU, not known":       {[]edit{beside("group=7:DMA-FQ"), unreadable("sys/devices/pci0008:00/*/0008:01:00.1/iommu_group")}, unknown},
+		"without NIC":                     {[]edit{swap(" rdma:", " none:")}, pass},
 	} {
 		found := checked(t, testenv.Machines["grace"](), check.Live{}, "NV-COHERENT", c.edits...)
-		if len(found) != 1 || found[0].Result != warn {
+		if len(found) != 1 || found[0].Result != c.want {
 			t.Errorf("%s: %v", name, said(found))
 			continue
 		}
 		r := found[0].Remedy
-		if strings.Contains(r.Change, flag) != c.flag || strings.Contains(r.Change, "P2P-NV-FORCEPCIE") != c.points || (r.Command != "") != c.command {
+		if c.want == warn && (!strings.Contains(r.Change, "CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE") || !strings.Contains(found[0].Read, "mlx5_9") || r.Command != "") {
+			t.Errorf("%s: %s: %+v", name, found[0].Read, r)
+		}
+	}
+}
+
+// Each way past the comparison of IOMMU groups, of the drivers that have it.
+func TestWaysPastTheComparison(t *testing.T) {
+	series := func(v string) edit { return swap("580.95.05", v) }
+	override := func(v string) edit {
+		return swap("GrdmaPciTopoCheckOverride: 0", "GrdmaPciTopoCheckOverride: "+v)
+	}
+	const parameter = "options nvidia NVreg_GrdmaPciTopoCheckOverride=1"
+	for name, c := range map[string]struct {
+		edits         []edit
+		want          p2p.Result
+		read, command string
+	}{
+		"580":               {nil, warn, "refused with ENOTSUPP (524)", parameter},
+		"590":               {[]edit{series("590.48.01")}, warn, "refused with ENOTSUPP (524)", parameter},
+		"570":               {[]edit{series("570.124.06")}, warn, "maps nothing", parameter},
+		"595":               {[]edit{series("595.45.04")}, warn, "does not change that from 595 on", ""},
+		"595 with override": {[]edit{series("595.45.04"), override("1")}, warn, "does not change that from 595 on", ""},
+		"580 with override": {[]edit{override("1")}, pass, "lets the PCIe mapping through", ""},
+		"580, closed":       {[]edit{override("2")}, warn, "refused with ENOTSUPP (524)", parameter},
+		"570 with override": {[]edit{series("570.124.06"), override("2")}, pass, "lets the PCIe mapping through", ""},
+		"565":               {[]edit{series("565.57.01")}, pass, "has no PCIe mapping", ""},
+	} {
+		found := checked(t, testenv.Machines["grace"](), check.Live{}, "P2P-NV-FORCEPCIE", c.edits...)
+		if len(found) != 1 || found[0].Result != c.want || !strings.Contains(found[0].Read, c.read) {
+			t.Errorf("%s: %v", name, said(found))
+			continue
+		}
+		if r := found[0].Remedy; c.want == warn && (r == nil || r.Command != c.command || !strings.HasPrefix(r.Change, "for these NICs export without that flag")) {
 			t.Errorf("%s: %+v", name, r)
 		}
 	}

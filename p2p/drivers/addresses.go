@@ -3,6 +3,8 @@
 package drivers
 
 import (
+	"cmp"
+
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/internal/pci"
@@ -14,7 +16,7 @@ import (
 
 // addresses answers whether the NIC can use the addresses that it gets.
 func (r *rules) addresses() chain.Answer {
-	// An importer that has mapped the buffer, and now wants it in the kernel's own address space.
+	// The importer has mapped the buffer. It now maps it in the kernel's own address space, too.
 	if noVmap := r.e.ofNVIDIA() || r.e.Class == ClassVFIO; r.i.ByCPU && noVmap {
 		return chain.Refuse(unix.EOPNOTSUPP, chain.StageDriver, "the importer moves data by the CPU, and %v has no vmap for it", r.e.Class)
 	}
@@ -30,7 +32,7 @@ func (r *rules) addresses() chain.Answer {
 	return a
 }
 
-// given is by which kind of addresses the exporter hands the memory out.
+// given answers by the kind of addresses that the exporter gives to the importer.
 func (r *rules) given() chain.Answer {
 	switch {
 	case r.e.Driver == "nvidia" && r.e.Class != ClassNVIDIACoherent: // of either modules: both have the same nv-dma.c
@@ -39,16 +41,16 @@ func (r *rules) given() chain.Answer {
 		r.p.Address = AddressBus
 		return chain.Hold("bus addresses, past any IOMMU")
 	case r.e.Class == ClassVFIO && r.p.Decision.Type != p2pdma.MapThroughHostBridge:
-		return chain.Hold("") // by the one way or the other, both of which lead there
+		return chain.Hold("") // by bus address or through the host bridge: both reach the memory
 	}
 	t, why := r.m.TranslationOf(r.i.PCI)
 	r.p.Address = r.mapped()
 	at := r.iommuFile()
 	switch {
 	case t == machine.Translated:
-		return chain.Hold("the exporter maps the memory in the IOMMU").With(at, "%s", why)
+		return chain.Hold("the exporter maps the memory in the IOMMU").With(at, "%s", r.iommuType())
 	case t == machine.Untranslated:
-		return chain.Hold("").With(at, "%s", why)
+		return chain.Hold("").With(at, "%s", r.iommuType())
 	case r.i.ByCPU:
 		r.note("%s", why)
 		return chain.Hold("")
@@ -56,7 +58,7 @@ func (r *rules) given() chain.Answer {
 	return chain.Open("%s", why).With(at, "not known")
 }
 
-// iommuFile is where the type of the NIC's IOMMU domain is.
+// iommuFile is the file with the type of the NIC's IOMMU domain.
 func (r *rules) iommuFile() string {
 	if r.i.PCI == nil {
 		return "no PCI function"
@@ -64,7 +66,19 @@ func (r *rules) iommuFile() string {
 	return "/sys/bus/pci/devices/" + r.i.PCI.String() + "/iommu_group/type"
 }
 
-// mapped is what the DMA API answers for the importer.
+// iommuType is the content of that file: "none" without an IOMMU.
+func (r *rules) iommuType() string {
+	if r.i.PCI == nil {
+		return ""
+	}
+	kind, err := pci.IOMMUType(r.m.Sys, *r.i.PCI)
+	if err != nil {
+		return "not read"
+	}
+	return cmp.Or(kind, "none")
+}
+
+// mapped is the kind of addresses that the DMA API returns for the importer.
 func (r *rules) mapped() Address {
 	switch t, _ := r.m.TranslationOf(r.i.PCI); t {
 	case machine.Translated:
@@ -76,16 +90,16 @@ func (r *rules) mapped() Address {
 }
 
 // nvidiaAddresses is nv_dma_map_peer(): NVIDIA's driver maps its memory in an IOMMU that
-// translates only if a parameter allows it and get_dma_ops() answers something. Since Linux
-// 6.12 it answers NULL there (the IOMMU's code has no dma_map_ops any more), and the driver
-// hands out the BAR's bus addresses, which the IOMMU does not know.
+// translates only if a parameter allows it and get_dma_ops() returns a table. Since Linux
+// 6.12 it returns NULL there (the IOMMU's code has no dma_map_ops any more), and the driver
+// gives the NIC the BAR's bus addresses, which the IOMMU does not map.
 func (r *rules) nvidiaAddresses() chain.Answer {
 	t, why := r.m.TranslationOf(r.i.PCI)
 	at := r.iommuFile()
 	switch t {
 	case machine.Untranslated:
 		r.p.Address = AddressPhysical
-		return chain.Hold("").With(at, "%s", why)
+		return chain.Hold("").With(at, "%s", r.iommuType())
 	case machine.TranslationUnknown:
 		return chain.Open("%s", why).With(at, "not known")
 	}
@@ -107,7 +121,7 @@ func (r *rules) nvidiaAddresses() chain.Answer {
 			With("/proc/sys/kernel/osrelease", "%s", r.m.Kernel.Release)
 	case remap == RemapOn && maps == placement.Yes:
 		r.p.Address = AddressIOVA
-		return chain.Hold("the driver maps its memory in the IOMMU").With(at, "%s", why).With(params, "DmaRemapPeerMmio: 1")
+		return chain.Hold("the driver maps its memory in the IOMMU").With(at, "%s", r.iommuType()).With(params, "DmaRemapPeerMmio: 1")
 	}
 	cause := "from Linux 6.12 on the driver maps nothing in it, whatever DmaRemapPeerMmio says"
 	if remap == RemapOff {
@@ -117,17 +131,17 @@ func (r *rules) nvidiaAddresses() chain.Answer {
 	d := p2pdma.Path(r.m, *r.e.PCI, *r.i.PCI)
 	switch {
 	case d.Common != nil && len(d.Redirects) == 0 && d.Unread == nil:
-		return chain.Hold("%s, and %s: the traffic stays below %v, and never meets the IOMMU", why, cause, *d.Common).With(at, "%s", why)
+		return chain.Hold("%s, and %s: the traffic stays below %v, and never meets the IOMMU", why, cause, *d.Common).With(at, "%s", r.iommuType())
 	case d.Common != nil && len(d.Redirects) == 0:
-		return chain.Open("%s, and %s: that matters unless no port sends the traffic to the root, which is not known: %v", why, cause, d.Unread).With(at, "%s", why)
+		return chain.Open("%s, and %s: that matters unless no port sends the traffic to the root, which is not known: %v", why, cause, d.Unread).With(at, "%s", r.iommuType())
 	}
-	return chain.Break(chain.Lost, "%s, and %s: the IOMMU throws the traffic away", why, cause).With(at, "%s", why)
+	return chain.Break(chain.Lost, "%s, and %s: the IOMMU throws the traffic away", why, cause).With(at, "%s", r.iommuType())
 }
 
 // firstRead is the first series of NVIDIA's driver whose nv-dma.c was read.
 const firstRead = 515
 
-// unplaced answers for a GPU whose window has no address.
+// unplaced answers for a GPU whose BAR has no address.
 func (r *rules) unplaced() (chain.Answer, bool) {
 	window := "/sys/bus/pci/devices/" + r.e.PCI.String() + "/resource"
 	switch unplaced, err := pci.Unplaced(r.m.Sys, *r.e.PCI); {

@@ -9,7 +9,7 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/internal/machinetest"
 )
 
-// Many ask at once; the race detector is what this test is for.
+// Many goroutines predict at once. This test is for the race detector.
 func TestConcurrent(t *testing.T) {
 	m := machinetest.Fixture{Cpu: machinetest.Xeon, Tree: machinetest.Planted("ACS2", "acs=0x1d")}.Open(t)
 	gpu := machinetest.Addr(t, "03:00.0")

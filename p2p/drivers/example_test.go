@@ -10,7 +10,7 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/machine"
 )
 
-// Whether a NIC is going to reach a GPU's memory, and why.
+// Print whether a NIC is going to reach a GPU's memory, and why.
 func ExamplePredict() {
 	m := machine.Open("") // this machine
 	gpu, err := machine.ParseAddr("0000:03:00.0")

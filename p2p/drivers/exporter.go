@@ -14,39 +14,39 @@ import (
 	"github.com/gpurdma/gpurdma/placement"
 )
 
-// Class is how an exporter treats importers. Several drivers can be of one.
+// Class is the way an exporter treats importers. Several drivers can have the same class.
 type Class int
 
 // The classes.
 const (
 	ClassUnknown Class = iota
-	// ClassAMDGPU asks the kernel's decision at attach and moves the buffer to
-	// system memory where there is no way. amdgpu_dma_buf.c.
+	// ClassAMDGPU asks for the kernel's decision at attach, and moves the buffer to
+	// system memory if the kernel supports no way. amdgpu_dma_buf.c.
 	ClassAMDGPU
-	// ClassXe is the same, but refuses for a buffer that may not leave VRAM.
+	// ClassXe does the same, but refuses if the buffer may not leave VRAM.
 	// xe_dma_buf.c.
 	ClassXe
 	// ClassI915 moves the buffer to system memory for any importer.
 	// i915_gem_dmabuf.c.
 	ClassI915
-	// ClassNVIDIA never moves, and has a gate of its own instead of asking.
+	// ClassNVIDIA never moves the buffer. It has its own gate, and does not ask the kernel.
 	// nv-dmabuf.c of open-gpu-kernel-modules.
 	ClassNVIDIA
-	// ClassNVIDIACoherent is NVIDIA's for GPU memory that the CPU caches: it
-	// has pages, and is mapped as system memory is.
+	// ClassNVIDIACoherent is NVIDIA's driver with GPU memory that the CPU caches. Such
+	// memory has pages, and is mapped in the same way as system memory.
 	ClassNVIDIACoherent
-	// ClassVFIO wants an importer that is peer to peer and can be revoked, and
-	// asks the kernel's decision when it maps. vfio_pci_dmabuf.c.
+	// ClassVFIO needs an importer that is peer to peer and can be revoked, and
+	// asks for the kernel's decision when it maps. vfio_pci_dmabuf.c.
 	ClassVFIO
 	// ClassSystem has system memory only: vgem, udmabuf, dma-heaps, and the
 	// displays of servers' boards.
 	ClassSystem
-	// ClassStaged has memory of its own, and exports system memory for any
-	// importer: nouveau pins there, the buffers of qaic, ivpu and amdxdna are
-	// there from the start.
+	// ClassStaged has memory of its own, and exports system memory to any
+	// importer: nouveau pins in system memory, and the buffers of qaic, ivpu and
+	// amdxdna are always in it.
 	ClassStaged
-	// ClassHabana asks the kernel's decision at attach, and answers EPERM when it
-	// maps for who is not peer to peer. memory.c of habanalabs.
+	// ClassHabana asks for the kernel's decision at attach. Its map returns EPERM to an
+	// importer that is not peer to peer. memory.c of habanalabs.
 	ClassHabana
 )
 
@@ -69,18 +69,18 @@ func ParseClass(s string) (Class, error) {
 	return ClassUnknown, fmt.Errorf("p2p: %q is none of the classes %s", s, strings.Join(classNames, ", "))
 }
 
-// PinRule is where amdgpu and xe pin a buffer.
+// PinRule says where amdgpu and xe pin a buffer.
 type PinRule int
 
 // The rules.
 const (
-	PinByKernel PinRule = iota // the in-tree driver's, by the kernel's version
+	PinByKernel PinRule = iota // the rule of the in-tree driver, by the kernel's version
 	PinUnknown
 	PinInSystem // always in system memory
 	PinInVRAM   // in VRAM while all importers are peer to peer
 )
 
-// Gate is which importers NVIDIA's driver lets attach.
+// Gate says which importers NVIDIA's driver lets attach.
 type Gate int
 
 // The gates.
@@ -93,42 +93,42 @@ const (
 	GateParameter      // the parameter that it goes by was not read
 )
 
-// PeerRule is what NVIDIA's driver does with an importer that takes part in moves,
-// as all RDMA drivers do, and does not want addresses without pages.
+// PeerRule says how NVIDIA's driver refuses an importer that supports moves, as all RDMA
+// drivers do, and does not want addresses without pages.
 type PeerRule int
 
-// The rules. Memory with pages is out of them.
+// The rules. They do not apply to memory with pages.
 const (
 	PeerUnread   PeerRule = iota // the rule of this version was not read
-	PeerAtMap                    // it maps nothing for it: up to 575
-	PeerAtAttach                 // it does not let it attach: from 580 on
+	PeerAtMap                    // the driver maps nothing for the importer: up to 575
+	PeerAtAttach                 // the driver does not let the importer attach: from 580 on
 )
 
-// Exporter is memory of a GPU, and who exports it.
+// Exporter is memory of a GPU, and the driver that exports it.
 type Exporter struct {
 	Class Class
-	PCI   *machine.Addr // the function whose memory it is; nil for ClassSystem
+	PCI   *machine.Addr // the function that has the memory; nil for ClassSystem
 	Pin   PinRule
 	Gate  Gate
 	Peer  PeerRule // of ClassNVIDIA
 	// VRAMOnly says that the buffer may not be in system memory. It counts for
 	// ClassXe and ClassI915.
 	VRAMOnly bool
-	// Power matters to ClassAMDGPU: newer amdgpu denies peer-to-peer to who
-	// attaches while the GPU sleeps.
+	// Power matters for ClassAMDGPU: newer amdgpu denies peer-to-peer to an importer
+	// that attaches while the GPU is suspended.
 	Power machine.Power
-	// OutOfTree says that the driver is not the kernel's own, or may not be: its
-	// rules are then not known, except those of NVIDIA's, which never is.
+	// OutOfTree says that the driver is not, or may not be, the kernel's own. Its rules
+	// are then not known. NVIDIA's driver is always out of tree, and its rules are known.
 	OutOfTree bool
-	// Proprietary says that NVIDIA's modules are not the open ones, which alone
-	// export dma-bufs.
+	// Proprietary says that NVIDIA's modules are the proprietary ones. Only the open
+	// ones export dma-bufs.
 	Proprietary bool
-	// Withheld is what NVIDIA's libraries have against an export: CUDA's
-	// attribute is 0, confidential computing is on. "" if they said nothing.
+	// Withheld is the reason by which NVIDIA's libraries deny an export: CUDA's
+	// attribute is 0, or confidential computing is on. "" if they give none.
 	Withheld string
-	// Given says that CUDA was asked, and that it exports dma-bufs of this GPU.
+	// Given says that CUDA reported that it exports dma-bufs of this GPU.
 	Given bool
-	// Driver is the function's, "" if it is not known.
+	// Driver is the driver of the function; "" if it is not known.
 	Driver string
 }
 
@@ -140,19 +140,19 @@ var classOfDriver = map[string]Class{
 	"bochs-drm": ClassSystem, "cirrus": ClassSystem, "cirrus-qemu": ClassSystem, "qxl": ClassSystem,
 }
 
-// UnknownDriver is the driver of a function in a file that does not say which.
+// UnknownDriver stands for the driver of a function in a file that does not name the driver.
 const UnknownDriver = "?"
 
-// boards are the vendors of servers' boards' own displays, ASPEED and Matrox.
-// Whatever drives these, or nothing at all, there is no memory for a NIC.
+// boards are the vendors of the displays on servers' boards, ASPEED and Matrox. These
+// displays have no memory for a NIC, with any driver or without one.
 var boards = map[uint16]bool{0x1a03: true, 0x102b: true}
 
 // emulated are the displays that hypervisors emulate, by vendor and device: QEMU's
 // standard VGA, Cirrus, QXL and virtio's.
 var emulated = map[[2]uint16]bool{{0x1234, 0x1111}: true, {0x1013, 0x00b8}: true, {0x1b36, 0x0100}: true, {0x1af4, 0x1050}: true}
 
-// ExporterOf finds out how the driver of a function exports its memory. A driver
-// that is not known is of ClassUnknown.
+// ExporterOf finds out how the driver of a function exports its memory. An unknown
+// driver has ClassUnknown.
 func ExporterOf(m *machine.Machine, a machine.Addr) (Exporter, error) {
 	f, err := pci.ReadFunction(m.Sys, a)
 	if err != nil {
@@ -179,9 +179,9 @@ func ExporterOf(m *machine.Machine, a machine.Addr) (Exporter, error) {
 	if e.Class == ClassNVIDIA {
 		e.Gate, e.Peer = nvidiaGate(m, a), nvidiaPeer(m)
 		taint, err := m.Taint("nvidia")
-		// No kernel has it for its own: an empty file says nothing.
+		// No kernel includes this driver: an empty taint file proves nothing.
 		if strings.Contains(taint, "P") || !strings.Contains(taint, "O") || err != nil {
-			e.Class = ClassUnknown // maybe the proprietary modules: the open ones alone export dma-bufs
+			e.Class = ClassUnknown // maybe the proprietary modules: only the open ones export dma-bufs
 			e.Proprietary = strings.Contains(taint, "P") && err == nil && !strings.Contains(m.Read("proc/driver/nvidia/version").Text, OpenModules)
 		} else if coherentGPU(m, f) {
 			e.Class = ClassNVIDIACoherent
@@ -191,18 +191,18 @@ func ExporterOf(m *machine.Machine, a machine.Addr) (Exporter, error) {
 	return e, nil
 }
 
-// OpenModules is how NVIDIA's open modules call themselves.
+// OpenModules is a part of the name that NVIDIA's open modules give themselves.
 const OpenModules = "Open Kernel Module"
 
-// gates are the series of NVIDIA's driver whose nv-dmabuf.c was read, and whether
-// it has a gate. Those without one let any importer attach. Whether an importer
-// wants peer-to-peer is asked in the gate, too; those without one ask when they map.
+// gates lists the series of NVIDIA's driver whose nv-dmabuf.c was read, and whether
+// it has a gate. A series without a gate lets any importer attach. The gate also checks
+// whether the importer wants peer-to-peer; a series without a gate checks it when it maps.
 var gates = map[int]bool{
 	515: false, 520: false, 525: false, 530: false, 535: false, 545: false, 550: false, 555: false, 560: false, 565: false, 570: false, 575: false,
 	580: true, 590: true, 595: true,
 }
 
-// nvidiaPeer goes by the version as the gate does.
+// nvidiaPeer finds the rule by the version, as for the gate.
 func nvidiaPeer(m *machine.Machine) PeerRule {
 	gate, read := gates[NVIDIASeries(m)]
 	switch {
@@ -214,8 +214,8 @@ func nvidiaPeer(m *machine.Machine) PeerRule {
 	return PeerAtMap
 }
 
-// NVIDIASeries is the first number of the version of the driver that is loaded,
-// 0 if it is not known.
+// NVIDIASeries is the first number of the version of the loaded driver; 0 if it is not
+// known.
 func NVIDIASeries(m *machine.Machine) int {
 	texts := []string{m.Read("sys/module/nvidia/version").Text}
 	texts = append(texts, strings.Fields(m.Read("proc/driver/nvidia/version").Text)...)
@@ -228,7 +228,7 @@ func NVIDIASeries(m *machine.Machine) int {
 	return 0
 }
 
-// virtioDriver is the driver of the virtio device that a function carries.
+// virtioDriver is the driver of the virtio device below a function.
 func virtioDriver(m *machine.Machine, dir string) string {
 	names, err := m.Sys.List(dir)
 	if err != nil {
@@ -265,7 +265,7 @@ func softExporter(m *machine.Machine, e *Exporter, dir string) {
 	}
 }
 
-// AsksKernel reports an exporter that goes by the kernel's decision.
+// AsksKernel reports an exporter that follows the kernel's decision, or may follow it.
 func AsksKernel(e Exporter) bool {
 	switch e.Class {
 	case ClassAMDGPU, ClassXe, ClassVFIO, ClassHabana, ClassUnknown:
@@ -274,8 +274,8 @@ func AsksKernel(e Exporter) bool {
 	return false
 }
 
-// Read reports a driver whose rules are known: the kernel's own, or NVIDIA's open
-// modules, which never are that.
+// Read reports a driver whose rules are known: one of the kernel's own, or NVIDIA's open
+// modules.
 func (e Exporter) Read() bool {
 	switch e.Class {
 	case ClassUnknown:

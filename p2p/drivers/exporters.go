@@ -12,8 +12,8 @@ import (
 	"github.com/gpurdma/gpurdma/placement"
 )
 
-// ttm is amdgpu and xe: the attach op takes peer-to-peer away, and pin and map
-// then go to system memory.
+// ttm has the rules of amdgpu and xe: the attach op removes peer-to-peer, and pin and map
+// then use system memory.
 func (r *rules) ttm() (attach, decision chain.Answer) {
 	d := r.p.Decision
 	switch {
@@ -32,7 +32,7 @@ func (r *rules) ttm() (attach, decision chain.Answer) {
 	asleep := r.asleep()
 	switch {
 	case inSystem == placement.Yes && r.e.VRAMOnly:
-		attach = chain.Open("the buffer may be in VRAM only: what the driver makes of that when it pins was not read")
+		attach = chain.Open("the buffer may be in VRAM only: the code by which the driver pins such a buffer was not read")
 	case inSystem == placement.Yes:
 		attach = chain.Break(chain.Staged, "%v pins in system memory, and reports success", r.e.Class)
 	case decision.State == chain.Holds && asleep != "":
@@ -47,14 +47,14 @@ func (r *rules) ttm() (attach, decision chain.Answer) {
 	return attach, decision
 }
 
-// reasons is an answer with the reasons of the kernel's decision.
+// reasons makes an answer with the reasons of the kernel's decision.
 func reasons(of func(string, ...any) chain.Answer, why []string) chain.Answer {
 	a := of("")
 	a.Why = why
 	return a
 }
 
-// moved is what becomes of a buffer whose exporter takes peer-to-peer away.
+// moved is the answer for a buffer whose exporter removes peer-to-peer.
 func (r *rules) moved(why ...string) chain.Answer {
 	a := chain.Break(chain.Staged, "%v moves the buffer to system memory, and reports success", r.e.Class)
 	if r.e.Class == ClassXe && r.e.VRAMOnly {
@@ -64,7 +64,7 @@ func (r *rules) moved(why ...string) chain.Answer {
 	return a
 }
 
-// asleep is why amdgpu's attach may find the GPU asleep; "" if it does not.
+// asleep is the reason why the GPU may be suspended at amdgpu's attach; "" if it is not.
 func (r *rules) asleep() string {
 	if r.e.Class != ClassAMDGPU || r.e.Power == machine.PowerAwake {
 		return ""
@@ -75,8 +75,8 @@ func (r *rules) asleep() string {
 	return "the GPU is suspended"
 }
 
-// pinnedInSystem is whether the importer or the kernel pins, and the driver then chooses
-// system memory although the importer is peer to peer.
+// pinnedInSystem says whether the driver pins in system memory, although the importer is peer to
+// peer: the importer or the kernel pins the buffer, and the driver chooses system memory.
 func (r *rules) pinnedInSystem() (_ placement.Answer, why []string) {
 	k := r.m.Kernel
 	if r.i.Kind == Dynamic {
@@ -113,11 +113,10 @@ func (r *rules) pinnedInSystem() (_ placement.Answer, why []string) {
 	return placement.Yes, why
 }
 
-// vfioExports is the series from which on dma_buf_attach_revocable() is there
-// to be asked.
+// vfioExports is the first series with dma_buf_attach_revocable(), which vfio-pci calls.
 var vfioExports = machine.V7_2
 
-// vfio is vfio_pci_dma_buf_attach() and dma_buf_phys_vec_to_sgt().
+// vfio has the rules of vfio_pci_dma_buf_attach() and dma_buf_phys_vec_to_sgt().
 func (r *rules) vfio() (attach, decision chain.Answer) {
 	k, d := r.m.Kernel, r.p.Decision
 	knows := k.Between(machine.V6_12, vfioExports)
@@ -143,8 +142,8 @@ func (r *rules) vfio() (attach, decision chain.Answer) {
 	return chain.Hold(""), reasons(chain.Hold, d.Why)
 }
 
-// habana is hl_dmabuf_attach() and hl_map_dmabuf(): the first asks the kernel, the
-// second refuses. They were read from 6.12 on.
+// habana has the rules of hl_dmabuf_attach(), which asks the kernel, and hl_map_dmabuf(), which
+// refuses. They were read from 6.12 on.
 func (r *rules) habana() (attach, decision chain.Answer) {
 	k, d := r.m.Kernel, r.p.Decision
 	switch {

@@ -10,15 +10,15 @@ import (
 	"github.com/gpurdma/gpurdma/placement"
 )
 
-// Kind is what an importer does when the exporter wants to move the buffer.
+// Kind says how an importer reacts when the exporter wants to move the buffer.
 type Kind int
 
 // The kinds, and drivers of each.
 const (
-	KindUnknown Kind = iota // any but Static; NoImporter too, unless Importer.Imports says otherwise
-	Static                  // knows nothing of moves; never peer to peer
-	Pinned                  // pins for good: efa, bnxt_re, mana, ionic; irdma before 7.x
-	Revocable               // pins until it is told to stop: irdma
+	KindUnknown Kind = iota // any kind except Static; NoImporter only if Importer.Imports is false
+	Static                  // does not support moves; never peer to peer
+	Pinned                  // pins until it unregisters: efa, bnxt_re, mana, ionic; irdma before 7.x
+	Revocable               // pins until the exporter revokes the buffer: irdma
 	Dynamic                 // maps again after a move: mlx5
 	NoImporter              // the driver imports no dma-bufs
 )
@@ -41,31 +41,31 @@ func (k Kind) String() string {
 	return fmt.Sprintf("invalid (%d)", int(k))
 }
 
-// Importer is a device that a buffer is attached to.
+// Importer is a device that attaches to a buffer.
 type Importer struct {
-	PCI  *machine.Addr // its function; nil for one that is on no PCI bus
+	PCI  *machine.Addr // its function; nil for a device that is on no PCI bus
 	Kind Kind
 	// PeerToPeer says that the driver can use addresses that have no page. All
-	// RDMA drivers that import at all can.
+	// RDMA drivers that import dma-bufs can do so.
 	PeerToPeer bool
 	// ByCPU says that no hardware moves the data: the test bed's rxe. It needs
 	// an exporter that lets the kernel map the buffer.
 	ByCPU bool
-	// Imports says that a driver of KindUnknown imports dma-bufs at all: that
-	// it was asked.
+	// Imports says that a driver of KindUnknown is known to import dma-bufs.
 	Imports bool
-	// OutOfTree says that the driver is not the kernel's own, or may not be: what
-	// PeerToPeer says of it is then not known.
+	// OutOfTree says that the driver is not, or may not be, the kernel's own. Then it is
+	// not known whether PeerToPeer is true of it.
 	OutOfTree bool
-	// NoODP says that a NIC of mlx5 is of NoImporter for the kernel's build alone.
+	// NoODP says that an mlx5 NIC has NoImporter only because of the kernel's configuration.
 	NoODP bool
 	// ODP is whether the kernel is built with on-demand paging, of a NIC of mlx5.
 	ODP placement.Answer
-	// Driver is that of the function, "" if it is not known.
+	// Driver is the driver of the function; "" if it is not known.
 	Driver string
 }
 
-// DriverName is for people: software has no function, and so none that is known.
+// DriverName is for messages. The driver of a software device is not known, because it has no
+// PCI function.
 func (i Importer) DriverName() string {
 	if i.Driver == UnknownDriver {
 		return "its driver"

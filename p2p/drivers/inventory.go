@@ -17,10 +17,10 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/machine"
 )
 
-// GPU is a device whose memory a NIC may be to reach: a display controller, an
-// accelerator, a software GPU.
+// GPU is a device whose memory a program may want a NIC to reach: a display controller,
+// an accelerator, or a software GPU.
 type GPU struct {
-	Name     string // its PCI address, or of one on no PCI bus its name in sysfs
+	Name     string // its PCI address; its name in sysfs if it is on no PCI bus
 	Exporter Exporter
 }
 
@@ -29,14 +29,14 @@ type NIC struct {
 	Name         string // "mlx5_0"
 	Importer     Importer
 	NetDevs      []string // network devices of its ports
-	Software     bool     // carried out by the CPU: rxe, siw
+	Software     bool     // the CPU does its work: rxe, siw
 	Uverbs       string   // "/dev/infiniband/uverbs0"; "" without one
-	SoftwareKind string   // which of the two, "" of others
+	SoftwareKind string   // "rxe" or "siw"; "" for other devices
 	Ports        []ibvfd.PortInfo
 }
 
-// GPUs finds the machine's GPUs. With an error it lists those that could be
-// read.
+// GPUs finds the machine's GPUs. If it returns an error, it also returns the GPUs that
+// could be read.
 func GPUs(m *machine.Machine) ([]GPU, error) {
 	if err := looks(m); err != nil {
 		return nil, err
@@ -69,7 +69,7 @@ func GPUs(m *machine.Machine) ([]GPU, error) {
 	return append(out, offPCI(m)...), errors.Join(errs...)
 }
 
-// looks fails where there is no sysfs at all.
+// looks fails if there is no sysfs at all.
 func looks(m *machine.Machine) error {
 	if _, err := m.Sys.List("."); err != nil {
 		return fmt.Errorf("sysfs: %w", err)
@@ -77,14 +77,14 @@ func looks(m *machine.Machine) error {
 	return nil
 }
 
-// The base classes of PCI that have GPUs. Some software GPUs are memory.
+// The base classes of PCI that have GPUs. Some software GPUs are memory controllers.
 const (
 	classMemory      = 0x05
 	classDisplay     = 0x03
 	classAccelerator = 0x12
 )
 
-// isGPU fails for a function that may be one.
+// isGPU reports whether a function is a GPU. It fails if the class cannot be read.
 func isGPU(m *machine.Machine, a machine.Addr) (bool, error) {
 	dir := "bus/pci/devices/" + a.String()
 	class, err := m.Sys.ReadUint(dir+"/class", 32)
@@ -105,7 +105,7 @@ func isGPU(m *machine.Machine, a machine.Addr) (bool, error) {
 	return false, nil
 }
 
-// sawClass keeps it for networkFunctions: there are thousands of functions.
+// sawClass keeps the class for SeenClass: there are thousands of functions.
 func sawClass(m *machine.Machine, a machine.Addr, class uint64, err error) {
 	m.Mu.Lock()
 	defer m.Mu.Unlock()
@@ -151,8 +151,8 @@ func offPCI(m *machine.Machine) []GPU {
 	return out
 }
 
-// NICs finds the machine's RDMA devices. With an error it lists those that
-// could be read.
+// NICs finds the machine's RDMA devices. If it returns an error, it also returns the devices
+// that could be read.
 func NICs(m *machine.Machine) ([]NIC, error) {
 	if err := looks(m); err != nil {
 		return nil, err

@@ -69,8 +69,8 @@ func TestInventoryOfNothing(t *testing.T) {
 	}
 }
 
-// The display of a server's board is no GPU that counts, where the driver's
-// ways are known.
+// The display on a server's board has no memory for a NIC, if the rules of its driver are
+// known.
 func TestDisplaysOfServers(t *testing.T) {
 	for _, c := range []struct {
 		driver, release, taint string
@@ -86,7 +86,7 @@ func TestDisplaysOfServers(t *testing.T) {
 	}
 }
 
-// A guest's emulated VGA is no GPU, whoever drives it.
+// A guest's emulated VGA has no memory for a NIC, with any driver.
 func TestEmulatedDisplays(t *testing.T) {
 	for _, id := range []string{"vendor=0x1234 device=0x1111", "vendor=0x1013 device=0x00b8", "vendor=0x1b36 device=0x0100", "vendor=0x1af4 device=0x1050"} {
 		m := machinetest.Fixture{Tree: "pci0000:00/0000:00:01.0 class=0x030000 " + id}.Open(t)
@@ -96,8 +96,8 @@ func TestEmulatedDisplays(t *testing.T) {
 	}
 }
 
-// A board's display counts by no driver, as with "nomodeset", nor by one that
-// knows nothing of PCI.
+// A board's display has no memory for a NIC without a driver, as with "nomodeset", and with
+// a driver that does not use PCI.
 func TestDisplaysWithoutTheirDriver(t *testing.T) {
 	m := machinetest.Fixture{
 		Release: "5.15.0-91-generic",
@@ -150,7 +150,7 @@ func TestNVIDIAGate(t *testing.T) {
 		{machinetest.Grace, "2", "OE", ClassNVIDIA, GateUnknown, below, "Supermicro"},
 		{"-", "0", "OE", ClassNVIDIA, GateUnknown, gpu, ""},
 		{bare, "0", "POE", ClassUnknown, GateOpen, gpu, ""},
-		{bare, "0", "", ClassUnknown, GateOpen, gpu, ""}, // it is never the kernel's own
+		{bare, "0", "", ClassUnknown, GateOpen, gpu, ""}, // it is never part of the kernel
 		{bare, "2", "OE", ClassNVIDIA, GateClosed, gpu, ""},
 		{bare, "?", "OE", ClassNVIDIA, GateParameter, gpu, ""},
 		{bare, "7", "OE", ClassNVIDIA, GateParameter, gpu, ""},
@@ -168,8 +168,8 @@ func TestNVIDIAGate(t *testing.T) {
 	}
 }
 
-// Of which version the gate was read is what counts, and a version without one
-// lets all attach.
+// The gate is known for the versions that were read. A version without a gate lets all
+// importers attach.
 func TestVersionsOfTheGate(t *testing.T) {
 	const tree = "pci0000:00/0000:00:04.0 class=0x030200 driver:nvidia\npci0000:00/0000:00:01.0 class=0x060400 vendor=0x10de device=0x22b2"
 	for _, c := range []struct {

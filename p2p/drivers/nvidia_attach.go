@@ -14,11 +14,11 @@ import (
 	"github.com/gpurdma/gpurdma/placement"
 )
 
-// nvidia is nv_dma_buf_attach(), and nvidia_p2p_dma_map_pages() of a peer-memory client, which
-// asks the same gate.
+// nvidia has the rules of nv_dma_buf_attach(), and of nvidia_p2p_dma_map_pages() for a peer-memory
+// client. Both check the same gate.
 func (r *rules) nvidia() chain.Answer {
 	const params = "/proc/driver/nvidia/params"
-	// A static importer, which asked for no callbacks, is not looked at.
+	// The driver does not check a static importer, because it has no callbacks.
 	if r.i.Kind != Static && !r.i.PeerToPeer && !r.p.ByPeerMem {
 		return r.withoutPages()
 	}
@@ -59,8 +59,8 @@ func (r *rules) gateParameter() string {
 	return read.Where + " does not have it"
 }
 
-// coherent is the attach of memory that the CPU caches: it has pages, and the driver maps it
-// for any importer as system memory is mapped.
+// coherent has the rules for memory that the CPU caches. Such memory has pages. The driver maps
+// it for any importer in the same way as system memory.
 func (r *rules) coherent() chain.Answer {
 	if r.e.Driver == "nvidia" {
 		if _, read := gates[NVIDIASeries(r.m)]; !read {
@@ -78,8 +78,8 @@ func (r *rules) coherent() chain.Answer {
 	return chain.Hold("GPU memory with pages is mapped as system memory is, for any importer")
 }
 
-// withoutPages is what NVIDIA's driver makes of an importer that does not want
-// peer-to-peer. Of its own memory only Grace's has pages.
+// withoutPages answers for an importer of NVIDIA's memory that does not want peer-to-peer.
+// GPU memory has pages only on machines with Grace.
 func (r *rules) withoutPages() chain.Answer {
 	const importer = "the importer does not want peer-to-peer"
 	switch {
@@ -92,11 +92,11 @@ func (r *rules) withoutPages() chain.Answer {
 	case r.m.Kernel.Between(machine.V6_12, machine.V7_2) == placement.No, r.e.Driver == softgpu.Module:
 		return chain.Refuse(unix.ENOMEM, chain.StageMap, "%s, and the driver then maps nothing, which is inside attach up to %v", importer, machine.V6_12)
 	}
-	// It asks by a function that newer kernels keep to themselves.
+	// The driver calls a function that newer kernels do not export to modules.
 	return chain.Open("%s, and whether the driver then maps anything is not known of this version with %s", importer, r.m.Kernel.Release)
 }
 
-// gateBridge looks for a bridge above both.
+// gateBridge looks for a bridge above both functions.
 func (r *rules) gateBridge() chain.Answer {
 	gpu, nic := r.m.Node(*r.e.PCI), r.m.Node(*r.i.PCI)
 	for _, n := range []*machine.Node{gpu, nic} {

@@ -9,18 +9,18 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/machine"
 )
 
-// coherentIDs are GPUs that Grace reaches by C2C: GH200, GB200 and GB300, by their device ids.
-// Their memory is cached by the CPU and has pages (open-gpu-kernel-modules, g_nv_name_released.h).
+// coherentIDs are the device IDs of GPUs that C2C connects to Grace: GH200, GB200 and GB300.
+// The CPU caches their memory, and the memory has pages (open-gpu-kernel-modules, g_nv_name_released.h).
 var coherentIDs = map[uint16]bool{0x2342: true, 0x2343: true, 0x2345: true, 0x2348: true, 0x2941: true, 0x31c2: true, 0x31c3: true}
 
-// coherentNames are in the names of these models.
+// coherentNames are words in the names of these models.
 var coherentNames = []string{"GH200", "GB200", "GB300"}
 
 // coherentSince is the first series whose nv-dmabuf.c maps such memory by its pages. Where the
 // series is not known, the model says how the memory is made.
 const coherentSince = 535
 
-// coherentGPU reports a GPU whose memory NVIDIA's driver maps as system memory is mapped.
+// coherentGPU reports a GPU whose memory NVIDIA's driver maps in the same way as system memory.
 func coherentGPU(m *machine.Machine, f pci.Function) bool {
 	if f.Vendor != machine.VendorNVIDIA {
 		return false
@@ -46,7 +46,7 @@ func MayBeCoherent(m *machine.Machine, e Exporter) bool {
 	return err == nil && coherentGPU(m, f)
 }
 
-// Model reads what NVIDIA's driver calls a GPU. Its text is "" where the driver names none.
+// Model reads the name that NVIDIA's driver gives a GPU. The text is "" if the driver gives none.
 func Model(m *machine.Machine, a machine.Addr) machine.Reading {
 	r := m.Read("proc/driver/nvidia/gpus", a.String(), "information")
 	r.Text, _ = r.Line("Model")

@@ -10,17 +10,17 @@ import (
 	"github.com/gpurdma/gpurdma/placement"
 )
 
-// chipsets are those that NVIDIA's driver holds unable to pass peer-to-peer, by the
-// functions that it knows them by: Grace (TH500), Altra, and AmpereOne with up to 160
-// cores. osinit.c and nvcst.h of 580, 590 and 595.
+// chipsets are the chipsets that, by NVIDIA's driver, cannot pass peer-to-peer: Grace
+// (TH500), Altra, and AmpereOne with up to 160 cores. The table has the PCI functions by
+// which the driver recognizes them. osinit.c and nvcst.h of 580, 590 and 595.
 var chipsets = map[uint16][]uint16{
 	machine.VendorNVIDIA: {machine.GraceGPU, 0x22b2, 0x22b3, 0x22b4, 0x22b8, 0x22b9},
 	machine.Ampere:       {0xe000, 0xe00d, 0xe00e, 0xe010, 0xe100, 0xe110, 0xe200, 0xe201, 0xe202, 0xe203, 0xe204, 0xe205, 0xe206, 0xe207},
 }
 
-// nvidiaGate is nv_grdma_pci_topology_supported(). It lets all attach to a GPU whose
-// memory the CPU caches, then goes by a parameter of the driver, lets all attach in a
-// guest, and asks for a common bridge on the chipsets above. No x86 has one of these.
+// nvidiaGate is nv_grdma_pci_topology_supported(). It first lets all importers attach to a
+// GPU whose memory the CPU caches. Next it follows a parameter of the driver. Then it lets all
+// attach in a guest, and requires a common bridge on the chipsets above. None of these is x86.
 func nvidiaGate(m *machine.Machine, gpu machine.Addr) Gate {
 	gate, read := gates[NVIDIASeries(m)]
 	if !read {
@@ -34,7 +34,7 @@ func nvidiaGate(m *machine.Machine, gpu machine.Addr) Gate {
 	if value == "1" {
 		return GateOpen
 	}
-	// Below this port the CPU caches the GPU's memory, as a rule. No file says so.
+	// Below this port the CPU usually caches the GPU's memory. No file shows whether it does.
 	cached, known := belowGrace(m, gpu)
 	switch {
 	case value != "0" && value != "2":
@@ -59,8 +59,8 @@ func nvidiaGate(m *machine.Machine, gpu machine.Addr) Gate {
 	return GateUnknown
 }
 
-// belowGrace reports a GPU below the root port of Grace's own; known is false if that
-// cannot be read.
+// belowGrace reports a GPU below Grace's root port for its own GPU. known is false if the
+// port cannot be read.
 func belowGrace(m *machine.Machine, gpu machine.Addr) (below, known bool) {
 	up, err := pci.Upstream(m.Sys, gpu)
 	if err != nil {
@@ -76,7 +76,7 @@ func belowGrace(m *machine.Machine, gpu machine.Addr) (below, known bool) {
 	return below, true
 }
 
-// RootWithoutPeers looks for the functions that NVIDIA's driver knows its chipsets by.
+// RootWithoutPeers looks for the functions by which NVIDIA's driver recognizes these chipsets.
 func RootWithoutPeers(m *machine.Machine) placement.Answer {
 	m.Chipset.Once.Do(func() {
 		names, err := m.Sys.List("bus/pci/devices")

@@ -14,24 +14,24 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/machine"
 )
 
-// NVMe is an NVMe controller. It shares links with GPUs and NICs, and its memory
-// buffer (CMB), where it has one, is memory that NICs can reach as well.
+// NVMe is an NVMe controller. It shares links with GPUs and NICs. Some controllers have
+// a memory buffer (CMB), and NICs can reach it.
 type NVMe struct {
-	Name string // "nvme0"; its PCI address where no driver has it
+	Name string // "nvme0"; its PCI address if it has no driver
 	PCI  machine.Addr
-	// CMB is how large the buffer is; false for one of which nobody says whether
-	// it has any, as without the kernel's driver.
+	// CMB is the size of the buffer. CMBKnown is false if no file shows whether the
+	// controller has a buffer, as without the kernel's driver.
 	CMB      uint64
 	CMBKnown bool
-	// Peer is how much of its memory the driver lets others reach.
+	// Peer is the amount of its memory that the driver offers to other devices.
 	Peer uint64
 }
 
 // classNVMe is base class and subclass of NVMe controllers.
 const classNVMe = 0x0108
 
-// NVMes finds the machine's NVMe controllers. With an error it lists those that
-// could be read.
+// NVMes finds the machine's NVMe controllers. If it returns an error, it also returns the
+// controllers that could be read.
 func NVMes(m *machine.Machine) ([]NVMe, error) {
 	names, err := m.Sys.List("bus/pci/devices")
 	if errors.Is(err, fs.ErrNotExist) {
@@ -48,7 +48,7 @@ func NVMes(m *machine.Machine) ([]NVMe, error) {
 		switch {
 		case err == nil && class>>8 == classNVMe:
 			out = append(out, nvme(m, a))
-		case err != nil && m.Sys.Exists("bus/pci/devices/"+name): // not gone meanwhile
+		case err != nil && m.Sys.Exists("bus/pci/devices/"+name): // not removed meanwhile
 			errs = append(errs, fmt.Errorf("PCI function %v: %w", a, err))
 		}
 	}
@@ -68,15 +68,15 @@ func nvme(m *machine.Machine, a machine.Addr) NVMe {
 	n.Name = controllers[0]
 	switch text, err := m.Sys.ReadString(path.Join(dir, "nvme", n.Name, "cmb")); {
 	case errors.Is(err, fs.ErrNotExist):
-		n.CMBKnown = true // the driver has the file for those with a buffer
+		n.CMBKnown = true // the driver makes the file only for a controller with a buffer
 	case err == nil:
 		n.CMB, n.CMBKnown = cmbSize(text)
 	}
 	return n
 }
 
-// cmbSize reads the register CMBSZ out of "cmbloc : x…\ncmbsz  : x…": a number of
-// units, which are 4 KiB and sixteen times as much for each step.
+// cmbSize reads the register CMBSZ out of "cmbloc : x…\ncmbsz  : x…". It has a number of
+// units and the size of a unit: 4 KiB, and sixteen times as much for each step.
 func cmbSize(text string) (uint64, bool) {
 	for line := range strings.Lines(text) {
 		name, value, _ := strings.Cut(line, ":")

@@ -20,7 +20,7 @@ import (
 func TestPredict(t *testing.T) {
 	zen := machinetest.Fixture{Tree: machinetest.Planted()}.Open(t)
 	other := machinetest.Fixture{Cpu: machinetest.Xeon, Tree: machinetest.Planted()}.Open(t)
-	// As 6.12 is when it is not Debian's.
+	// 6.12 as others than Debian build it.
 	moves612 := machinetest.Fixture{Release: "6.12.1", Config: machinetest.WithP2P + "CONFIG_DMABUF_MOVE_NOTIFY=y\n", Tree: machinetest.Planted()}.Open(t)
 	pins612 := machinetest.Fixture{Release: "6.12.1", Config: machinetest.WithP2P + "# CONFIG_DMABUF_MOVE_NOTIFY is not set\n", Tree: machinetest.Planted()}.Open(t)
 	debian612 := machinetest.Fixture{Release: "6.12.117+deb12-amd64", Config: machinetest.WithoutP2P, Tree: machinetest.Planted()}.Open(t)
@@ -172,8 +172,8 @@ func TestPredict(t *testing.T) {
 	}
 }
 
-// Which addresses an importer gets is the IOMMU's affair, and for bus addresses
-// it is not.
+// The IOMMU decides the kind of addresses that an importer gets, except for bus
+// addresses.
 func TestAddresses(t *testing.T) {
 	for domain, want := range map[string]map[Class]Address{
 		"":          {ClassAMDGPU: AddressPhysical, ClassVFIO: AddressBus, ClassI915: AddressPhysical},
@@ -189,7 +189,7 @@ func TestAddresses(t *testing.T) {
 		gpu := machinetest.Addr(t, "03:00.0")
 		for class, want := range want {
 			p := Predict(m, Exporter{Class: class, PCI: &gpu}, Importer{PCI: machinetest.Client(t, machinetest.InSwitch), Kind: Dynamic, PeerToPeer: true})
-			// Behind a domain that is not the kernel's own, what an exporter maps for is not known.
+			// In an IOMMU domain that is not the kernel's own, the addresses are not known.
 			open := domain == "unmanaged" && class == ClassAMDGPU
 			if p.Address != want || p.Outcome == chain.Refused || (p.Outcome == chain.OutcomeUnknown) != open {
 				t.Errorf("domain %q, %v: %v, want %v: %v", domain, class, p.Address, want, p)
@@ -227,8 +227,8 @@ func TestNVIDIADoesNotAsk(t *testing.T) {
 }
 
 // NVIDIA's driver maps its memory in an IOMMU that translates only up to Linux 6.11, and only if
-// a parameter says so. What it hands out otherwise are bus addresses, which reach the GPU where
-// the traffic never meets the IOMMU. Without an IOMMU that translates none of this matters.
+// a parameter says so. Otherwise it gives the NIC bus addresses. They reach the GPU if the
+// traffic does not pass the IOMMU. Without an IOMMU that translates none of this matters.
 func TestNVIDIAAddresses(t *testing.T) {
 	const on, off, odd, other = "DmaRemapPeerMmio: 1", "DmaRemapPeerMmio: 0", "DmaRemapPeerMmio: ?", "Other: 1"
 	const near, far, older = machinetest.InSwitch, machinetest.AtRoot, "6.8.0-60-generic"
@@ -297,7 +297,7 @@ func TestExporter(t *testing.T) {
 		{"amdgpu", files{"sys/module/amdgpu/initstate": "live", "sys/module/amdgpu/taint": "OE\n"}, Exporter{Class: ClassAMDGPU, OutOfTree: true}},
 		{"amdgpu", files{"sys/module/amdgpu/initstate": "live"}, Exporter{Class: ClassAMDGPU, OutOfTree: true}},
 		{"amdgpu", nil, Exporter{Class: ClassAMDGPU, OutOfTree: true}},
-		{"i915", files{"sys/module/i915/parameters/modeset": "1"}, Exporter{Class: ClassI915, OutOfTree: true}}, // neither file, and nothing says that it is built in
+		{"i915", files{"sys/module/i915/parameters/modeset": "1"}, Exporter{Class: ClassI915, OutOfTree: true}}, // neither file, and no list of built-in drivers
 		{"i915", files{"sys/module/i915/parameters/modeset": "1", "lib/modules/7.2.12+deb13-amd64/modules.builtin": "kernel/drivers/gpu/drm/i915/i915.ko\n"}, Exporter{Class: ClassI915}},
 		{"i915", files{"sys/module/i915/parameters/modeset": "1", "boot/config-7.2.12+deb13-amd64": machinetest.WithP2P + "CONFIG_DRM_I915=y\n"}, Exporter{Class: ClassI915}},
 		{"i915", files{"sys/module/i915/parameters/modeset": "1", "boot/config-7.2.12+deb13-amd64": machinetest.WithP2P + "CONFIG_DRM_I915=m\n"}, Exporter{Class: ClassI915, OutOfTree: true}},
@@ -354,7 +354,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// writeGroup puts a function into an IOMMU group of a kind.
+// writeGroup puts a function into an IOMMU group with a domain of this kind.
 func writeGroup(t *testing.T, m *machine.Machine, function, kind string) {
 	t.Helper()
 	dir, err := m.Sys.Resolve("bus/pci/devices/" + machinetest.Addr(t, function).String())
@@ -366,7 +366,7 @@ func writeGroup(t *testing.T, m *machine.Machine, function, kind string) {
 	testenv.WriteFile(t, group+"/type", kind+"\n")
 }
 
-// A driver that was asked, and imports, needs no kind where all kinds are alike.
+// If a driver is known to import, and all kinds have the same outcome, its kind does not matter.
 func TestImportsOfAnyKind(t *testing.T) {
 	m := machinetest.Fixture{Tree: machinetest.Planted()}.Open(t)
 	gpu := machinetest.Addr(t, "03:00.0")
@@ -379,8 +379,8 @@ func TestImportsOfAnyKind(t *testing.T) {
 	}
 }
 
-// A NIC's driver that is not the kernel's own may be none that takes addresses
-// without pages, although it imports.
+// A NIC's driver that is not the kernel's own may import, and not take addresses without
+// pages.
 func TestOutOfTreeImporter(t *testing.T) {
 	m := machinetest.Fixture{Tree: machinetest.Planted()}.Open(t)
 	gpu := machinetest.Addr(t, "03:00.0")
@@ -390,7 +390,7 @@ func TestOutOfTreeImporter(t *testing.T) {
 		if p := Predict(m, e, i); p.Outcome != want {
 			t.Errorf("%v: %v", class, p)
 		}
-		// What MLNX_OFED's mlx5 wants is known, and what kind it is still is not.
+		// MLNX_OFED's mlx5 is known to want peer-to-peer, but its kind is not known.
 		i.Driver = "mlx5_core"
 		if p := Predict(m, e, i); (p.Outcome == chain.Direct) != (class != ClassVFIO) {
 			t.Errorf("%v, mlx5: %v", class, p)

@@ -15,11 +15,11 @@ import (
 	"github.com/gpurdma/gpurdma/placement"
 )
 
-// Address is what kind of addresses the importer gets.
+// Address is the kind of addresses that the importer gets.
 type Address int
 
-// The kinds. Bus and physical addresses are equal numbers on most machines,
-// but not the same promise: a bus address goes past an IOMMU.
+// The kinds. Bus and physical addresses are equal numbers on most machines. They differ
+// behind an IOMMU: traffic to a bus address does not pass it.
 const (
 	AddressUnknown Address = iota
 	AddressBus
@@ -41,14 +41,14 @@ func (a Address) String() string {
 	return fmt.Sprintf("invalid (%d)", int(a))
 }
 
-// Prediction is what the kernel and the drivers do when an importer attaches to a buffer in a
-// GPU's memory, pins it if it does so, and maps it. It answers the links from [chain.Route] to
-// [chain.Addresses]; whether bytes then arrive is not in it.
+// Prediction says what the kernel and the drivers do when an importer attaches to a buffer in a
+// GPU's memory, pins it if its driver pins, and maps it. It answers the links from [chain.Route]
+// to [chain.Addresses]. It does not say whether bytes then arrive.
 type Prediction struct {
 	Outcome chain.Outcome
 	Errno   unix.Errno  // of Refused
 	Stage   chain.Stage // of Refused
-	// Address is the kind of addresses that Direct and Staged come with.
+	// Address is the kind of addresses that the importer gets with Direct and Staged.
 	Address  Address
 	Decision p2pdma.Decision
 	// ByPeerMem says that the memory is registered through a peer-memory client, without a
@@ -58,7 +58,7 @@ type Prediction struct {
 	Chain chain.Chain
 	// Why is the chain of reasons, the conclusion last.
 	Why []string
-	// Notes do not decide, and matter.
+	// Notes are facts that matter, and do not change the outcome.
 	Notes []string
 }
 
@@ -81,8 +81,8 @@ func (p Prediction) Short() string {
 	return p.Outcome.String()
 }
 
-// conclude makes the outcome from the answers of the four links. The others are not asked
-// here.
+// conclude makes the outcome from the answers of the four links. It does not use the other
+// links.
 func (p Prediction) conclude() Prediction {
 	c := p.Chain
 	for _, l := range []chain.Link{chain.Library, chain.Fabric} {
@@ -111,8 +111,9 @@ func (p Prediction) open(l chain.Link, format string, args ...any) Prediction {
 	return p.conclude()
 }
 
-// Predict says what becomes of a registration by an importer that is alone on its buffer: by a
-// dma-buf, or where that is not known to reach the memory, by a peer-memory client that does.
+// Predict predicts a registration, by a dma-buf. If that is not known to reach the memory, and a
+// peer-memory client does, it predicts the registration by the client. The importer is the only
+// one of its buffer.
 func Predict(m *machine.Machine, e Exporter, i Importer) Prediction {
 	p := byDMABuf(m, e, i)
 	if p.Outcome == chain.Direct || i.PCI == nil || i.ByCPU {
@@ -136,8 +137,8 @@ func Predict(m *machine.Machine, e Exporter, i Importer) Prediction {
 	return p
 }
 
-// byDMABuf predicts a registration by a dma-buf. Of an importer whose kind is not known it says
-// what is true of all kinds.
+// byDMABuf predicts a registration by a dma-buf. If the kind of the importer is not known, the
+// prediction is known only if it is the same for all kinds.
 func byDMABuf(m *machine.Machine, e Exporter, i Importer) Prediction {
 	if i.Kind != KindUnknown {
 		return predict(m, e, i, false)
@@ -151,7 +152,7 @@ func byDMABuf(m *machine.Machine, e Exporter, i Importer) Prediction {
 			first = p
 		case p.Outcome != first.Outcome || p.Errno != first.Errno || p.Stage != first.Stage:
 			was := first
-			first.Chain[chain.Attach] = chain.Answer{} // its reasons are of one kind only
+			first.Chain[chain.Attach] = chain.Answer{} // its reasons belong to one kind only
 			return imports(first.open(chain.Attach, "the importer's kind is not known: of a %v one %v; of a %v one %v", Pinned, was, kind, p), i)
 		}
 	}
@@ -173,6 +174,6 @@ func imports(p Prediction, i Importer) Prediction {
 	return p.open(chain.Route, "whether %s imports dma-bufs at all is not known", i.DriverName())
 }
 
-// alwaysPeer wants peer-to-peer: the kernel's own since it imports dma-bufs, and
-// MLNX_OFED's in the copy of its mr.c that was read.
+// alwaysPeer is a driver that always wants peer-to-peer: the kernel's own since it imports
+// dma-bufs, and MLNX_OFED's in the copy of its mr.c that was read.
 const alwaysPeer = "mlx5_core"

@@ -15,14 +15,14 @@ import (
 	"github.com/gpurdma/gpurdma/placement"
 )
 
-// rdmaDriver is how an RDMA driver of the kernel's own imports: its
-// reg_user_mr_dmabuf, in each of the series that were read.
+// rdmaDriver says how one of the kernel's RDMA drivers imports, by its
+// reg_user_mr_dmabuf in each of the series that were read.
 type rdmaDriver struct {
 	Module               string
 	in6_1, in6_12, in7_2 Kind
 }
 
-// RdmaDrivers go by the driver of the PCI function below the RDMA device.
+// RdmaDrivers has the RDMA drivers. The key is the driver of the PCI function below the device.
 var RdmaDrivers = map[string]rdmaDriver{
 	"mlx5_core":  {"mlx5_ib", Dynamic, Dynamic, Dynamic},
 	"efa":        {"efa", Pinned, Pinned, Pinned},
@@ -42,13 +42,13 @@ var RdmaDrivers = map[string]rdmaDriver{
 	"vmw_pvrdma": {"vmw_pvrdma", NoImporter, NoImporter, NoImporter},
 }
 
-// KindOn is the kind on a kernel. Between two series that differ it is not
-// known, and neither is what a distribution took from a later one.
+// KindOn is the kind on a kernel. It is not known between two series that differ, and on a
+// kernel that may have code of a later series.
 func (d rdmaDriver) KindOn(k machine.Kernel) Kind {
 	older, newer := KindUnknown, KindUnknown
 	switch v := k.Version; {
 	case d.Module == "mlx5_ib" && v.Known() && v.Cmp(machine.V5_12) >= 0 && v.Cmp(machine.V6_1) < 0:
-		return Dynamic // since registration by descriptor came, which it came with
+		return Dynamic // mlx5 imports since the first series that registers dma-bufs
 	case !v.Known() || v.Cmp(machine.V6_1) < 0 || k.UnreadYet():
 	case v.Cmp(machine.V7_2) >= 0:
 		older, newer = d.in7_2, d.in7_2
@@ -69,16 +69,16 @@ func (d rdmaDriver) KindOn(k machine.Kernel) Kind {
 	return older
 }
 
-// RegistersNone reports a kernel from before there was a method that registers
-// dma-bufs, with its own ib_uverbs: MLNX_OFED brings another.
+// RegistersNone reports a kernel before 5.12, which has no method that registers dma-bufs. The
+// kernel must use its own ib_uverbs, because MLNX_OFED has another.
 func RegistersNone(m *machine.Machine) bool {
 	k := m.Kernel
-	plain := !k.Backports() || strings.Contains(k.Release, ".amzn") // Amazon Linux takes fixes, and not this
+	plain := !k.Backports() || strings.Contains(k.Release, ".amzn") // Amazon Linux backports fixes, but not this method
 	return k.Version.Known() && k.Version.Cmp(machine.V5_12) < 0 && plain && m.OutOfTree("ib_uverbs") != placement.Yes
 }
 
-// ImporterOf finds out how an RDMA device ("mlx5_0") imports. The kind is unknown
-// of a driver that is not the kernel's own, or that is not known at all.
+// ImporterOf finds out how an RDMA device ("mlx5_0") imports. The kind is unknown for a
+// driver that is not the kernel's own, or that is not in the table.
 func ImporterOf(m *machine.Machine, rdma string) (Importer, error) {
 	dir := path.Join("class/infiniband", rdma)
 	real, err := m.Sys.Resolve(dir)
@@ -90,7 +90,7 @@ func ImporterOf(m *machine.Machine, rdma string) (Importer, error) {
 		i.PCI = &a
 	}
 	i.Driver, _ = m.Sys.Link(path.Join(dir, "device/driver"))
-	// The test bed's rxe imports as it is told, and says so.
+	// The test bed's rxe has files with its kind of importer.
 	if kind, err := m.Sys.ReadString(path.Join(dir, "importer")); err == nil {
 		i.Kind = map[string]Kind{"pinned": Pinned, "revocable": Revocable, "dynamic": Dynamic}[kind]
 		peer, err := m.Sys.ReadString(path.Join(dir, "peer2peer"))
@@ -98,8 +98,8 @@ func ImporterOf(m *machine.Machine, rdma string) (Importer, error) {
 		i.PeerToPeer = err != nil || peer != "0" && peer != "N"
 		return i, nil
 	}
-	// A software device may stand on somebody else's function: it has the name
-	// of the network device that it uses.
+	// A software device may have the PCI function of the NIC that it uses: its file parent
+	// names the network device.
 	if err := m.Sys.Look(path.Join(dir, "parent")); !errors.Is(err, fs.ErrNotExist) {
 		return i, nil // or one of which that is not known
 	}
@@ -107,7 +107,7 @@ func ImporterOf(m *machine.Machine, rdma string) (Importer, error) {
 	i.OutOfTree = !ok || m.OutOfTree(d.Module) != placement.No
 	if !i.OutOfTree {
 		i.Kind = d.KindOn(m.Kernel)
-		// mlx5 refuses before it looks at the buffer.
+		// Without ODP mlx5 refuses before it looks at the buffer.
 		if i.Driver == "mlx5_core" {
 			if i.ODP = m.OnDemandPaging(); i.ODP == placement.No {
 				i.Kind, i.NoODP = NoImporter, true
@@ -118,8 +118,8 @@ func ImporterOf(m *machine.Machine, rdma string) (Importer, error) {
 	return i, nil
 }
 
-// ofedSince and ofedUntil are the first and the last year of MLNX_OFED's and DOCA's releases of
-// which it is known that mlx5 imports dma-bufs, as the kernel's own does, on kernels that have the
+// ofedSince and ofedUntil are the first and the last year of MLNX_OFED's and DOCA's releases
+// whose mlx5 is known to import dma-bufs, as the kernel's own mlx5 does, on kernels that have the
 // method for it.
 const ofedSince, ofedUntil = 23, 26
 

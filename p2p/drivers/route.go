@@ -13,8 +13,8 @@ import (
 	"github.com/gpurdma/gpurdma/placement"
 )
 
-// route answers whether the NIC's driver can register the GPU's memory at all: by a dma-buf,
-// which the GPU's driver has to export and the NIC's to import, or by a peer-memory client.
+// route answers whether the NIC's driver can register the GPU's memory at all: by a
+// peer-memory client, or by a dma-buf that the GPU's driver exports and the NIC's driver imports.
 func (r *rules) route() chain.Answer {
 	if k := r.m.Kernel; k.UnreadYet() {
 		return chain.Open("the rules of kernels after %v were not read, and this is %s", machine.Newest, k.Release).
@@ -28,7 +28,7 @@ func (r *rules) route() chain.Answer {
 	return r.dmabufRoute()
 }
 
-// dmabufRoute is the one by a dma-buf.
+// dmabufRoute answers for a registration by a dma-buf.
 func (r *rules) dmabufRoute() chain.Answer {
 	m, e, i := r.m, r.e, r.i
 	switch {
@@ -60,11 +60,11 @@ func (r *rules) dmabufRoute() chain.Answer {
 	return chain.Hold("").With("/proc/sys/kernel/osrelease", "%s", m.Kernel.Release)
 }
 
-// otherUverbs doubts an ib_uverbs that is not the kernel's own beside a NIC's driver that is: the
-// method that registers dma-bufs is in ib_uverbs, and older ones of MLNX_OFED do not have it.
+// otherUverbs doubts an ib_uverbs that is not the kernel's own beside a NIC's driver that is. The
+// method that registers dma-bufs is in ib_uverbs, and older releases of MLNX_OFED do not have it.
 func otherUverbs(m *machine.Machine, i Importer) (doubt, where string) {
 	const taint = "sys/module/ib_uverbs/taint"
-	if i.OutOfTree { // its release says what both know
+	if i.OutOfTree { // the release of the NIC's driver answers for both
 		return "", ""
 	}
 	switch r := m.Read(taint); {
@@ -76,8 +76,8 @@ func otherUverbs(m *machine.Machine, i Importer) (doubt, where string) {
 	return "", ""
 }
 
-// peerClients are the names under which GPU drivers' modules register with ib_core of MLNX_OFED
-// and DOCA, and peerModules the modules.
+// peerClients are the names by which modules of GPU drivers register with ib_core of MLNX_OFED
+// and DOCA. peerModules are these modules.
 var (
 	peerClients = map[string][]string{"nvidia": {"nv_mem", "nv_mem_nc"}, "amdgpu": {"amdkfd"}}
 	peerModules = map[string][]string{"nvidia": {"nvidia_peermem", "nv_peer_mem"}, "amdgpu": {"amdgpu"}}
@@ -87,7 +87,7 @@ var (
 // MLNX_OFED, which call ib_umem_get_peer().
 var asksPeers = map[string]bool{"mlx5_core": true, "mlx4_core": true}
 
-// peerName is what a driver's peer-memory client is called.
+// peerName is the name of a driver's peer-memory client.
 func peerName(driver string) string {
 	if driver == "nvidia" {
 		return "nvidia-peermem"
@@ -96,7 +96,7 @@ func peerName(driver string) string {
 }
 
 // PeerClient reports whether a peer-memory client of the GPU's driver is registered with ib_core.
-// Its module alone loads and does nothing where ib_core has no such clients.
+// If ib_core does not support such clients, the client's module loads and does nothing.
 func PeerClient(m *machine.Machine, driver string) (registered placement.Answer, where string) {
 	const dir = "sys/kernel/mm/memory_peers/"
 	registered = placement.No
@@ -119,7 +119,7 @@ func PeerClient(m *machine.Machine, driver string) (registered placement.Answer,
 	return registered, "/" + dir + peerClients[driver][0]
 }
 
-// mayBeLoaded reports that one of the modules is loaded, or that this is not known.
+// mayBeLoaded reports whether one of the modules is loaded, or may be.
 func mayBeLoaded(m *machine.Machine, modules []string) bool {
 	for _, module := range modules {
 		if there, _ := m.There("sys/module", module); there != placement.No {

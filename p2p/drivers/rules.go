@@ -11,7 +11,7 @@ import (
 	"github.com/gpurdma/gpurdma/placement"
 )
 
-// rules is one prediction in the making.
+// rules has the state of one prediction while it is made.
 type rules struct {
 	m *machine.Machine
 	e Exporter
@@ -19,7 +19,8 @@ type rules struct {
 	p Prediction
 }
 
-// predict answers the links one after the other, by a dma-buf or by a peer-memory client. A link that is not reached stays unknown.
+// predict answers the links one after the other, by a dma-buf or by a peer-memory client. The
+// links after the last answered one stay unknown.
 func predict(m *machine.Machine, e Exporter, i Importer, byPeerMem bool) Prediction {
 	r := rules{m: m, e: e, i: i, p: Prediction{ByPeerMem: byPeerMem}}
 	r.decide()
@@ -38,7 +39,7 @@ func predict(m *machine.Machine, e Exporter, i Importer, byPeerMem bool) Predict
 	return p
 }
 
-// decide asks for the kernel's decision, which is shown whether the exporter asks for it or not.
+// decide computes the kernel's decision. Output shows it even if the exporter does not ask for it.
 func (r *rules) decide() {
 	if r.e.Class == ClassSystem || r.e.PCI == nil {
 		r.p.Decision = p2pdma.Decision{Type: p2pdma.MapNone, Supported: placement.No, Steps: -1, Why: []string{"the memory is no PCI device's"}}
@@ -48,10 +49,10 @@ func (r *rules) decide() {
 	r.p.Notes = append(r.p.Notes, r.p.Decision.Notes...)
 }
 
-// attach answers for the exporter: whether it lets the importer attach and leaves the buffer
-// where it is, and the kernel's decision, where it asks for that.
+// attach answers two links: whether the exporter lets the importer attach and leaves the buffer
+// in the GPU, and the kernel's decision if the exporter asks for it.
 func (r *rules) attach() (attach, decision chain.Answer) {
-	e, notAsked := r.e, chain.Skip("")
+	e, notAsked := r.e, chain.Skip("the exporter does not ask it")
 	if a, ok := r.silent(); ok && e.Class != ClassSystem {
 		return chain.Break(chain.Broken, "%v does not answer: its configuration space reads as ones", a).
 			With("/sys/bus/pci/devices/"+a.String()+"/config", "all ones"), notAsked
@@ -107,6 +108,6 @@ func (r *rules) silent() (machine.Addr, bool) {
 	return machine.Addr{}, false
 }
 
-// ofNVIDIA reports a GPU of NVIDIA's open modules, whose rules are known although they are
-// never the kernel's own.
+// ofNVIDIA reports a GPU of NVIDIA's open modules. Their rules are known, although they are
+// never part of the kernel.
 func (e Exporter) ofNVIDIA() bool { return e.Class == ClassNVIDIA || e.Class == ClassNVIDIACoherent }

@@ -17,7 +17,7 @@ var All = map[string]Format{
 	"nagios": nagios, "npd": npd, "prometheus": Prometheus, "nfd": NFD, "dra": dra,
 }
 
-// Input is what a format writes.
+// Input has the facts that a format writes.
 type Input struct {
 	Found  *result.Run // nil if nothing could be read
 	Status int         // the exit status of the run

@@ -79,7 +79,7 @@ func nagios(b *strings.Builder, run Input) int {
 	return code
 }
 
-// npdLength is how much of the output node-problem-detector keeps.
+// npdLength is the length of output that node-problem-detector keeps.
 const npdLength = 80
 
 // npd writes a line for a custom plugin of node-problem-detector. Its status is 0 for a good

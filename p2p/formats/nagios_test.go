@@ -9,8 +9,8 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/result"
 )
 
-// The worst result of a check counts, in whatever order the findings come, and no check that
-// warns is left out.
+// The worst result of a check counts, in any order of the findings. Every check that warns is
+// in the line.
 func TestHeadlineNamesTheWorst(t *testing.T) {
 	r := result.Run{Checks: []result.Finding{
 		{ID: "A", Result: "warn", Decides: true}, {ID: "A", Result: "fail", Decides: true}, {ID: "A", Result: "unknown", Decides: true},

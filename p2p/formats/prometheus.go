@@ -19,7 +19,7 @@ func Prometheus(b *strings.Builder, run Input) int {
 	}
 	metric("p2pcheck_status", "Exit status of p2pcheck: 0 good, 1 not, 2 nothing could be read, 3 something is unknown.")
 	fmt.Fprintf(b, "p2pcheck_status %d\n", status)
-	metric("p2pcheck_errors", "What could not be read.")
+	metric("p2pcheck_errors", "Number of things that could not be read.")
 	fmt.Fprintf(b, "p2pcheck_errors %d\n", len(run.Errors))
 	if len(run.Errors) > 0 {
 		metric("p2pcheck_error", "1 for each thing that could not be read, and why.")
@@ -28,7 +28,7 @@ func Prometheus(b *strings.Builder, run Input) int {
 	for _, e := range run.Errors {
 		text := quoted(terminal.Escape(e.Message))
 		if slices.Contains(said, text) {
-			continue // a series is there once
+			continue // each series appears once
 		}
 		said = append(said, text)
 		fmt.Fprintf(b, "p2pcheck_error{kind=%s,message=%s} 1\n", quoted(e.Kind), text)

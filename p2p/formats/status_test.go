@@ -15,7 +15,7 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/result"
 )
 
-// The proof decides. A prediction that was to be proven and was not is unknown.
+// The proof decides. If a proof was asked for and did not succeed, the pair is unknown.
 func TestProofStatus(t *testing.T) {
 	whole := func(outcome chain.Outcome) *p2p.Proof { // each step passed
 		p := p2p.NewProof()

@@ -17,23 +17,23 @@ import (
 	"github.com/gpurdma/gpurdma/placement"
 )
 
-// What is proven of a pair is what was predicted, or the proof says why it is not
-// known, whatever GPU and NIC, behaviour of the exporter and kind of importer.
+// For every GPU, NIC, behaviour of the exporter and kind of importer, the proof has the predicted
+// outcome, or says why the outcome is not known.
 //
 //testbed:machine fabric+EPYC fabric+EPYC+iommu nested+Nehalem+iommu
 //testbed:kernel 7.2
 func TestVMAgree(t *testing.T) { agree(t, chain.Direct, chain.Staged, chain.Refused) }
 
-// The same where the kernel is built without peer-to-peer.
+// The same test on a kernel that is built without peer-to-peer.
 //
 //testbed:machine fabric+EPYC
 //testbed:kernel 6.12
 func TestVMAgreeWithoutP2PDMA(t *testing.T) { agree(t, chain.Staged, chain.Refused) }
 
-// behaviours are those of the software GPU's buffers that may be anywhere.
+// behaviours are the behaviours of the software GPU whose buffers may be in any memory.
 var behaviours = []struct {
 	name, class string
-	pin         string // pin_rule; "" is that of the kernel's own drivers
+	pin         string // pin_rule; "" is the rule of the kernel's own drivers
 	open        bool   // nvidia: no gate
 }{
 	{name: "amdgpu", class: "amdgpu"},
@@ -46,13 +46,13 @@ var behaviours = []struct {
 	{name: "vfio", class: "vfio"},
 }
 
-// kinds are those of importers that rxe stands in for.
+// kinds are the kinds of importers that rxe can imitate.
 var kinds = []struct{ name, peer string }{
 	{"pinned", "1"}, {"revocable", "1"}, {"dynamic", "1"}, {"pinned", "0"},
 }
 
-// agree takes, of all combinations, so many that any two of GPU, NIC, behaviour and
-// kind meet: a proof takes a second.
+// agree tries enough combinations that every two values of GPU, NIC, behaviour and kind
+// occur together once. It does not try all combinations, because a proof takes a second.
 func agree(t *testing.T, outcomes ...chain.Outcome) {
 	gpus := testenv.SoftGPUs(t, "personality=amdgpu")
 	m := machine.Open("")
@@ -129,8 +129,8 @@ func agree(t *testing.T, outcomes ...chain.Outcome) {
 	}
 }
 
-// disagreement reports a proof that is another than the prediction, or whose
-// steps do not fit its outcome.
+// disagreement reports a proof that differs from the prediction, or whose steps do not fit
+// its outcome.
 func disagreement(t *testing.T, name string, pair p2p.Pair) {
 	t.Helper()
 	q := pair.Proof
@@ -152,7 +152,7 @@ func disagreement(t *testing.T, name string, pair p2p.Pair) {
 	case chain.Staged:
 		want[p2p.RungPlace], want[p2p.RungRoute] = p2p.ResultFail, p2p.ResultSkip
 	case chain.Direct:
-		if pair.Prediction.Address == drivers.AddressIOVA { // which says nothing of the way
+		if pair.Prediction.Address == drivers.AddressIOVA { // an IOVA does not show the route
 			want[p2p.RungRoute] = p2p.ResultUnknown
 		}
 	}
@@ -167,7 +167,7 @@ func kindFile(n drivers.NIC, file string) string {
 	return "/sys/class/infiniband/" + n.Name + "/" + file
 }
 
-// keepFile gives a file of sysfs back what it has, when the test is over.
+// keepFile restores the content of a file of sysfs when the test ends.
 func keepFile(t *testing.T, name string) {
 	t.Helper()
 	old, err := os.ReadFile(name)

@@ -18,7 +18,7 @@ import (
 	"github.com/gpurdma/gpurdma/placement"
 )
 
-// climb is one proof in the making.
+// climb is one proof while it runs.
 type climb struct {
 	*Prover
 	pair  p2p.Pair
@@ -28,15 +28,15 @@ type climb struct {
 
 	watcher *p2p.Watcher
 
-	without, before int64 // of this process in the GPU's memory, without and with the buffer
-	uncountable     error // why that is not known
+	without, before int64 // bytes of this process in the GPU's memory, without and with the buffer
+	uncountable     error // why these are not known
 }
 
 func (c *climb) step(r p2p.Rung, result p2p.Result, format string, args ...any) {
 	c.proof.Steps[r] = p2p.Step{Result: result, Detail: fmt.Sprintf(format, args...)}
 }
 
-// open ends a proof whose outcome nobody knows.
+// open ends a proof with an unknown outcome.
 func (c *climb) open(r p2p.Rung, result p2p.Result, err error) {
 	c.step(r, result, "%v", err)
 	c.proof.Why = err.Error()
@@ -62,7 +62,7 @@ func (c *climb) run(ctx context.Context) {
 	c.release()
 }
 
-// allocate takes the first two rungs: whoever allocates exports as well.
+// allocate takes the first two rungs: the allocator also exports the buffer.
 func (c *climb) allocate(ctx context.Context) bool {
 	alloc, err := c.allocator(c.pair.GPU)
 	if err == nil {
@@ -87,7 +87,7 @@ func (c *climb) allocate(ctx context.Context) bool {
 	return true
 }
 
-// refusedMemory books why there is no buffer.
+// refusedMemory records why there is no buffer.
 func (c *climb) refusedMemory(ctx context.Context, err error) {
 	result := p2p.ResultFail
 	if ctx.Err() != nil {
@@ -105,7 +105,7 @@ func (c *climb) refusedMemory(ctx context.Context, err error) {
 	c.open(p2p.RungAllocate, result, err)
 }
 
-// exports are the calls that make a descriptor of memory that is there.
+// exports are the calls that make a descriptor of allocated memory.
 var exports = map[string]bool{
 	"DRM_IOCTL_PRIME_HANDLE_TO_FD": true, "cuMemGetHandleForAddressRange": true,
 	"hsa_amd_portable_export_dmabuf": true, "zeMemGetAllocProperties": true,
@@ -114,7 +114,7 @@ var exports = map[string]bool{
 // transfer registers the buffer, and moves and compares its bytes.
 func (c *climb) transfer(ctx context.Context, nic *ibvfd.Context) {
 	if c.tracer != nil {
-		c.tracer.Pending() // what others refused before
+		c.tracer.Pending() // drop earlier refusals
 	}
 	rep, err := canary.Verify(ctx, nic, c.buf, canary.Options{
 		Cases: []string{canary.CaseWhole}, Stall: c.opt.Limit / 2,
@@ -142,7 +142,7 @@ func (c *climb) transfer(ctx context.Context, nic *ibvfd.Context) {
 	}
 }
 
-// compare measures the GPU's memory beside the host's.
+// compare measures the rates with host memory, to compare them with the GPU's.
 func (c *climb) compare(ctx context.Context, nic *ibvfd.Context) {
 	gpu, host, err := canary.Compare(ctx, nic, c.buf, canary.CompareOptions{Stall: c.opt.Limit / 2, Moved: c.watcher.Look})
 	if ctx.Err() != nil {
@@ -156,8 +156,8 @@ func (c *climb) compare(ctx context.Context, nic *ibvfd.Context) {
 	c.proof.HostWriteRate, c.proof.HostReadRate = host.Write, host.Read
 }
 
-// order looks whether flags arrive after their data: as applications write them,
-// and relaxed, which they must not be.
+// order tests whether flags arrive after their data: once written as applications write them,
+// and once with relaxed ordering, which applications must not use.
 func (c *climb) order(ctx context.Context, nic *ibvfd.Context) {
 	strict, err := canary.Order(ctx, nic, c.buf, canary.OrderOptions{Stall: c.opt.Limit / 2})
 	if err == nil && strict.Early == 0 {
@@ -183,10 +183,10 @@ func (c *climb) order(ctx context.Context, nic *ibvfd.Context) {
 	}
 }
 
-// testimony bounds how long a registration that was made may take to be seen.
+// testimony is the longest time to wait until the trace shows a registration.
 const testimony = 20 * time.Second
 
-// place asks where a registration that lives has its bytes.
+// place finds the memory in which a live registration has its bytes.
 func (c *climb) place(ctx context.Context, key placement.Key) {
 	if c.tracer == nil {
 		why := fmt.Errorf("nobody watched where the bytes are: %w", c.blind)
@@ -216,8 +216,8 @@ func (c *climb) place(ctx context.Context, key placement.Key) {
 	}
 }
 
-// unregistered books why there is no region: the kernel said no, or nobody
-// asked it.
+// unregistered records why there is no region: the kernel refused it, or the request did not
+// reach the kernel.
 func (c *climb) unregistered(ctx context.Context, err error) {
 	var reg *ibvfd.RegError
 	if ctx.Err() != nil || !errors.As(err, &reg) || !asked(reg) {
@@ -240,8 +240,8 @@ func (c *climb) unregistered(ctx context.Context, err error) {
 	}
 }
 
-// release gives the buffer back, and looks for what is left. The transfer has
-// closed what it made.
+// release closes the buffer, and looks for registrations that remain. The transfer has
+// closed its own objects before.
 func (c *climb) release() {
 	if err := c.buf.Close(); err != nil {
 		c.step(p2p.RungRelease, p2p.ResultFail, "%v", err)
@@ -251,7 +251,7 @@ func (c *climb) release() {
 		c.step(p2p.RungRelease, p2p.ResultPass, "all was closed, each without an error")
 		return
 	}
-	// Not the proof's context: this is to be known after an interruption, too.
+	// Not the proof's context: this check also runs after an interruption.
 	ctx, cancel := context.WithTimeout(context.Background(), testimony)
 	defer cancel()
 	if err := c.tracer.Flush(ctx); err != nil {
@@ -263,7 +263,7 @@ func (c *climb) release() {
 		switch {
 		case r.Buffer == nil || r.Buffer.Inode != c.inode || r.Ended != "":
 			continue
-		case loss.Any(): // its end, maybe
+		case loss.Any(): // the lost event may be its end
 			c.step(p2p.RungRelease, p2p.ResultUnknown, "%v; the trace: %v", &r, loss)
 		default:
 			c.step(p2p.RungRelease, p2p.ResultFail, "%v", &r)

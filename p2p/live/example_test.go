@@ -14,7 +14,7 @@ import (
 	"github.com/gpurdma/gpurdma/placement"
 )
 
-// What was predicted of each pair of this machine, and what happened.
+// Print the predicted and the proven outcome of each pair of this machine.
 func Example() {
 	m := machine.Open("")
 	gpus, err1 := drivers.GPUs(m)

@@ -15,7 +15,7 @@ import (
 	"github.com/gpurdma/gpurdma/placement"
 )
 
-// outcomeOf says what a placement means for a GPU.
+// outcomeOf is the outcome that a placement proves for a GPU.
 func outcomeOf(pl placement.Placement, g drivers.GPU) (chain.Outcome, string) {
 	why := pl.String()
 	switch pl.Memory {
@@ -36,13 +36,13 @@ func outcomeOf(pl placement.Placement, g drivers.GPU) (chain.Outcome, string) {
 	return chain.OutcomeUnknown, why
 }
 
-// asked reports a refusal of the kernel's, of memory of the GPU: neither of our
-// own checks, nor of a library, nor of the host memory at the other end.
+// asked reports that the kernel refused the GPU's memory. It is false if our own checks or a
+// library refused, and for the host memory at the other end.
 func asked(e *ibvfd.RegError) bool {
 	return e.Attr.Kind != ibvfd.HostMemory && e.Errno != 0 && e.Latest >= ibvfd.StageUverbs
 }
 
-// moved says which direction an error of a verification belongs to.
+// moved finds the direction to which an error of a verification belongs.
 func moved(err error, verified int64) (write, read p2p.Step) {
 	good := p2p.Step{Result: p2p.ResultPass, Detail: "every byte"}
 	if err == nil {

@@ -65,8 +65,8 @@ func TestOutcome(t *testing.T) {
 	}
 }
 
-// An error is of the direction that it came from, and of none if that is not
-// known.
+// An error counts for the direction that it came from. If the direction is not known, it
+// counts for none.
 func TestMoved(t *testing.T) {
 	failure := func(err error) error { return &canary.Failure{Report: &canary.Report{}, Err: err} }
 	for name, c := range map[string]struct {
@@ -88,7 +88,7 @@ func TestMoved(t *testing.T) {
 	}
 }
 
-// What the kernel was not asked it did not refuse.
+// A request that did not reach the kernel is not a refusal of the kernel.
 func TestAsked(t *testing.T) {
 	gpu := ibvfd.MRAttr{Kind: ibvfd.DMABufFD}
 	for _, c := range []struct {

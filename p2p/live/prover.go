@@ -18,16 +18,16 @@ import (
 
 // Options tune proofs. The zero value is what p2pcheck uses.
 type Options struct {
-	// Size is how many bytes are allocated and moved, rounded up to what the
-	// exporter can do; 0 means 256 KiB.
+	// Size is the number of bytes to allocate and move, rounded up to a size that the
+	// exporter supports; 0 means 256 KiB.
 	Size int64
-	// Limit is how long one pair may take; 0 means a minute. A call of the
-	// kernel that hangs is waited for.
+	// Limit is the time that one pair may take; 0 means a minute. If a system call hangs,
+	// the proof waits for it.
 	Limit time.Duration
 	// Untraced leaves the trace out.
 	Untraced bool
-	// Brief leaves out the order of flags and the rates, which take most of the
-	// time, and say nothing of where the bytes are.
+	// Brief leaves out the order of flags and the rates. They take most of the time, and
+	// do not show where the bytes are.
 	Brief bool
 }
 
@@ -44,26 +44,25 @@ func (o *Options) setDefaults() {
 type Prover struct {
 	m      *machine.Machine
 	opt    Options
-	tracer *trace.Tracer // nil if nobody watches
-	blind  error         // why
-	still  error         // why no bytes are moved; nil if they are
+	tracer *trace.Tracer // nil without a trace
+	blind  error         // why there is no trace; nil if there is one
+	still  error         // why no bytes are moved; nil if bytes are moved
 
 	memory []gpualloc.Description
 	open   map[string]gpualloc.Allocator // by spec
 	nics   map[string]*ibvfd.Context
 }
 
-// errUnasked is why nothing is traced that was not to be.
+// errUnasked is the reason for no trace if the options leave the trace out.
 var errUnasked = errors.New("it was not asked for")
 
-// Open prepares proofs on m, which must be this machine. That nothing can be
-// traced is no failure: [Prover.Blind] says why. Nor is it one that libibverbs is
-// missing ([ibvfd.ErrNotBuilt], [ibvfd.ErrNoLibrary], [ibvfd.ErrBrokenLibrary]):
-// buffers are then registered by the kernel's own ioctl, and no bytes are moved.
-// [Prover.Still] says so.
+// Open prepares proofs on m, which must be this machine. It succeeds even if it cannot
+// trace: [Prover.Blind] says why. It also succeeds without libibverbs
+// ([ibvfd.ErrNotBuilt], [ibvfd.ErrNoLibrary], [ibvfd.ErrBrokenLibrary]): proofs then
+// register buffers by the kernel's own ioctl, and move no bytes. [Prover.Still] says why.
 func Open(m *machine.Machine, opt Options) (*Prover, error) {
 	opt.setDefaults()
-	c, err := ibvfd.Open("") // no device has that name: what matters is who says so
+	c, err := ibvfd.Open("") // no device has this name: the error shows whether libibverbs works
 	var still error
 	if errors.Is(err, ibvfd.ErrNotBuilt) || errors.Is(err, ibvfd.ErrNoLibrary) || errors.Is(err, ibvfd.ErrBrokenLibrary) {
 		still = err
@@ -83,10 +82,10 @@ func Open(m *machine.Machine, opt Options) (*Prover, error) {
 	return p, nil
 }
 
-// Blind says why nothing is traced, nil if it is.
+// Blind says why there is no trace; nil if there is one.
 func (p *Prover) Blind() error { return p.blind }
 
-// Still says why no bytes are moved, nil if they are.
+// Still says why no bytes are moved; nil if bytes are moved.
 func (p *Prover) Still() error { return p.still }
 
 // Close closes devices and tracer.
@@ -106,7 +105,7 @@ func (p *Prover) Close() error {
 	return errors.Join(errs...)
 }
 
-// allocator opens what allocates a GPU's own memory.
+// allocator opens the allocator of a GPU's own memory.
 func (p *Prover) allocator(g drivers.GPU) (gpualloc.Allocator, error) {
 	d, err := memoryOf(g, p.memory)
 	if err != nil {
@@ -122,7 +121,7 @@ func (p *Prover) allocator(g drivers.GPU) (gpualloc.Allocator, error) {
 	return a, err
 }
 
-// memoryOf picks the allocator of a GPU: VRAM, if it has any. all are the best
+// memoryOf picks the allocator of a GPU: one of VRAM, if there is one. all lists the best
 // first.
 func memoryOf(g drivers.GPU, all []gpualloc.Description) (gpualloc.Description, error) {
 	var best *gpualloc.Description
@@ -168,8 +167,8 @@ func (p *Prover) nic(name string) (*ibvfd.Context, error) {
 	return c, err
 }
 
-// Prove tries a pair. All that there is to say is in the proof; after ctx has
-// ended the rungs that were not reached say so.
+// Prove tries a pair. The proof has all results and errors. If ctx ends, the rungs that were
+// not reached say so.
 func (p *Prover) Prove(ctx context.Context, pair p2p.Pair) *p2p.Proof {
 	c := &climb{Prover: p, pair: pair, proof: p2p.NewProof()}
 	ctx, cancel := context.WithTimeoutCause(ctx, p.opt.Limit, fmt.Errorf("it took longer than %v", p.opt.Limit))

@@ -14,11 +14,11 @@ import (
 	"github.com/gpurdma/gpurdma/placement"
 )
 
-// register registers the buffer and asks where its bytes are, and moves none:
-// there is no libibverbs, which posts and polls.
+// register registers the buffer and finds where its bytes are. It moves no bytes, because
+// there is no libibverbs to post and poll.
 func (c *climb) register(ctx context.Context, nic *ibvfd.Context) {
 	if c.tracer != nil {
-		c.tracer.Pending() // what others refused before
+		c.tracer.Pending() // drop earlier refusals
 	}
 	made, err := c.registered(nic, func(mr *ibvfd.MR) {
 		c.step(p2p.RungRegister, p2p.ResultPass, "by the %s", mr.Route())
@@ -32,14 +32,14 @@ func (c *climb) register(ctx context.Context, nic *ibvfd.Context) {
 	case err == nil:
 	case made:
 		c.proof.Outcome = chain.OutcomeUnknown
-		c.open(p2p.RungRegister, p2p.ResultFail, fmt.Errorf("what was registered does not end: %w", err))
+		c.open(p2p.RungRegister, p2p.ResultFail, fmt.Errorf("the registration could not be closed: %w", err))
 	default:
 		c.unregistered(ctx, err)
 	}
 }
 
-// registered shows the region of the whole buffer while it lives; of one in
-// several parts it is the first. It reports whether there was one.
+// registered calls show with the region of the whole buffer while the region exists. If the
+// buffer has several parts, it is the first part's. made reports whether there was a region.
 func (c *climb) registered(nic *ibvfd.Context, show func(*ibvfd.MR)) (made bool, err error) {
 	pd, err := nic.AllocPD()
 	if err != nil {
@@ -53,7 +53,7 @@ func (c *climb) registered(nic *ibvfd.Context, show func(*ibvfd.MR)) (made bool,
 	for _, s := range c.buf.Segments() {
 		attr.Segments = append(attr.Segments, ibvfd.Segment{Buf: s.Buf, Offset: uint64(s.Offset), Length: uint64(s.Size)})
 	}
-	// Of memory that does not begin with a page the address has to agree.
+	// If the memory does not start at a page boundary, the address needs the same offset.
 	attr.IOVA = attr.Segments[0].Offset % uint64(os.Getpagesize())
 	region, err := ibvfd.RegisterRegion(attr, pd)
 	if err != nil {

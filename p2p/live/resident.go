@@ -15,15 +15,16 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/machine"
 )
 
-// ownFiles is where the kernel tells of this process's open files.
+// ownFiles is the directory with the kernel's facts about this process's open files.
 const ownFiles = "/proc/self/fdinfo"
 
-// ofVRAM are names of a GPU's own memory: amdgpu's, xe's (a tile each), i915's.
+// ofVRAM matches the drivers' names of a GPU's own memory: amdgpu's, xe's (one for each tile),
+// and i915's.
 var ofVRAM = regexp.MustCompile(`^drm-(resident|memory)-((?:vram|local)\d*)$`)
 
-// resident is how many bytes of a GPU's memory its DRM driver counts as this
-// process's, by the open files of that GPU. It needs no privileges. A file that is
-// open twice, as by dup, is one client.
+// resident is the number of bytes of a GPU's memory that its DRM driver counts for this
+// process, by the open files of that GPU. It needs no privileges. A file that is
+// open twice, as by dup, counts once.
 func resident(dir string, gpu machine.Addr) (int64, error) {
 	names, err := filepath.Glob(filepath.Join(dir, "*"))
 	if err != nil {
@@ -32,7 +33,7 @@ func resident(dir string, gpu machine.Addr) (int64, error) {
 	clients := map[string]int64{}
 	open := false
 	for _, name := range names {
-		// Most are a tracer's, "anon_inode:bpf-prog" and the like: no device has them.
+		// Most files belong to the tracer, such as "anon_inode:bpf-prog", and not to a device.
 		if at, err := os.Readlink(filepath.Join(dir, "../fd", filepath.Base(name))); err == nil && !filepath.IsAbs(at) {
 			continue
 		}
@@ -59,7 +60,7 @@ func resident(dir string, gpu machine.Addr) (int64, error) {
 				continue
 			}
 			if _, twice := keys["drm-resident-"+m[2]]; twice && m[1] == "memory" {
-				continue // the same by its old name
+				continue // the same value under its old name
 			}
 			n, err := quantity(value)
 			if err != nil {
@@ -89,7 +90,7 @@ func resident(dir string, gpu machine.Addr) (int64, error) {
 	return total, nil
 }
 
-// quantity reads "256 KiB". Without a unit it is bytes.
+// quantity reads "256 KiB". A number without a unit is in bytes.
 func quantity(s string) (int64, error) {
 	number, unit, _ := strings.Cut(s, " ")
 	n, err := strconv.ParseInt(number, 10, 64)
@@ -100,7 +101,7 @@ func quantity(s string) (int64, error) {
 	return n << shift, nil
 }
 
-// count asks the GPU's driver how much of this process is in its memory.
+// count reads how many bytes of this process are in the GPU's memory, by its driver.
 func (c *climb) count() (int64, error) {
 	if c.pair.GPU.Exporter.PCI == nil {
 		return 0, fmt.Errorf("%s is on no PCI bus", c.pair.GPU.Name)
@@ -108,7 +109,7 @@ func (c *climb) count() (int64, error) {
 	return resident(ownFiles, *c.pair.GPU.Exporter.PCI)
 }
 
-// recount asks again, of a registration that lives.
+// recount counts again while the registration exists.
 func (c *climb) recount() {
 	r := &p2p.Resident{Size: c.buf.Size(), Without: c.without, Before: c.before, Err: c.uncountable}
 	if r.Err == nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/machine"
 )
 
-// What is in the GPU's memory is counted once a client, by whatever names the
-// driver has for it; what is no such number is no answer.
+// Memory in the GPU is counted once for each client, by any of the drivers' names for it. A
+// value that cannot be read as a size is an error.
 func TestResident(t *testing.T) {
 	gpu, err := machine.ParseAddr("0000:03:00.0")
 	if err != nil {

@@ -19,9 +19,9 @@ import (
 	"github.com/gpurdma/gpurdma/placement"
 )
 
-// A pair is what was predicted, until the GPU's driver changes its mind behind
-// the prediction's back. Whoever gives up early leaves nothing behind, and what
-// the kernel says meanwhile is heard.
+// A pair has the predicted outcome, until the GPU's driver changes its behaviour after the
+// prediction. A proof that stops early leaves nothing behind, and the proof has the kernel's
+// messages of that time.
 //
 //testbed:machine fabric+EPYC
 //testbed:kernel 7.2
@@ -93,8 +93,8 @@ func TestVMProve(t *testing.T) {
 			t.Errorf("%+v", proof)
 		}
 	})
-	// As a build without cgo does, and a machine without libibverbs: the kernel
-	// registers, and the trace tells where the bytes are.
+	// As in a build without cgo, or on a machine without libibverbs: the kernel
+	// registers, and the trace shows where the bytes are.
 	t.Run("without libibverbs", func(t *testing.T) {
 		q := *p
 		q.still, q.nics = ibvfd.ErrNotBuilt, map[string]*ibvfd.Context{}
@@ -157,8 +157,8 @@ func find(t *testing.T, m *machine.Machine, gpu, nic string) p2p.Pair {
 	return p2p.Pair{}
 }
 
-// findWith reads the GPU, and what the NIC is as an importer. The rest of a NIC
-// that is known has a thousand files, which are a second under emulation.
+// findWith reads the GPU, and the NIC's Importer. It does not read the rest of the NIC again:
+// that is a thousand files, which take a second under emulation.
 func findWith(t *testing.T, m *machine.Machine, gpu string, n drivers.NIC) p2p.Pair {
 	t.Helper()
 	gpus, err1 := drivers.GPUs(m)

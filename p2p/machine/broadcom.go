@@ -7,9 +7,9 @@ import (
 	"io/fs"
 )
 
-// fused is what NCCL sees of switches, nearest first. Broadcom's of the fourth and
-// fifth generation show themselves as a switch with switches below, and NCCL takes
-// those for one (src/graph/topo.cc, ncclTopoFlattenBcmSwitches).
+// fused lists the switches as NCCL counts them, nearest first. A Broadcom switch of the
+// fourth or fifth generation appears as one switch with more switches below it, and NCCL
+// counts all of them as one (src/graph/topo.cc, ncclTopoFlattenBcmSwitches).
 func (m *Machine) fused(switches []Addr) ([]Addr, error) {
 	var out []Addr
 	for i, s := range switches {
@@ -28,10 +28,11 @@ func (m *Machine) fused(switches []Addr) ([]Addr, error) {
 	return out, nil
 }
 
-// chip is what such a switch is known by; zero for others.
+// chip identifies such a switch; it is zero for other switches.
 type chip struct{ device, subDevice uint16 }
 
-// generation of a chip at a level, 0 the upper one; 0 if it is none.
+// generation is the generation of a chip at a level, where level 0 is the upper one. It is 0 if
+// the chip is not such a switch at that level.
 func (c chip) generation(level uint16) int {
 	switch {
 	case c.device == 0xc010 && c.subDevice&0xf000 == 0xa000:
@@ -42,7 +43,7 @@ func (c chip) generation(level uint16) int {
 	return 0
 }
 
-// broadcom reads the numbers of a switch, once.
+// broadcom reads the ID numbers of a switch, once.
 func (m *Machine) broadcom(a Addr) (chip, error) {
 	n := m.Node(a)
 	m.Mu.Lock()

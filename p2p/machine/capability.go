@@ -12,7 +12,7 @@ type capability struct {
 	Name, Lost string
 }
 
-// Wanted are capabilities, and what is unknown without.
+// Wanted lists capabilities, and the facts that stay unknown without each of them.
 var Wanted = []capability{
 	{21, "CAP_SYS_ADMIN", "ACS, links, tracing"},
 	{34, "CAP_SYSLOG", "the kernel's log and symbols"},
@@ -21,10 +21,11 @@ var Wanted = []capability{
 	{38, "CAP_PERFMON", "tracing"},
 }
 
-// RawPackets is what programs with queue pairs for raw packets need, and nothing here.
+// RawPackets is the capability that programs with queue pairs for raw packets need. This
+// package does not need it.
 var RawPackets = capability{13, "CAP_NET_RAW", "queue pairs for raw packets"}
 
-// Effective are the capabilities in a process's status.
+// Effective reads the effective capabilities from a process's status.
 func Effective(r Reading) (uint64, Reading) {
 	text, ok := r.Line("CapEff")
 	n, err := strconv.ParseUint(text, 16, 64)

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// Parameter is the value of a parameter on the kernel's command line. Of one that
-// is there several times the kernel keeps the last, and it leaves what is behind
-// "--" to init.
+// Parameter is the value of a parameter on the kernel's command line. If a parameter is
+// there several times, the kernel keeps the last value. The words behind "--" belong to
+// init.
 func (m *Machine) Parameter(key string) string {
 	value := ""
 	for _, word := range m.BootWords() {
@@ -22,7 +22,7 @@ func (m *Machine) Parameter(key string) string {
 }
 
 // PciOption is the value of an option of pci=, whose options are separated by
-// commas: the last one there is, in whichever pci= it stands.
+// commas. If several pci= have the option, the last value counts.
 func (m *Machine) PciOption(key string) string {
 	value := ""
 	for _, word := range m.BootWords() {
@@ -45,8 +45,8 @@ func (m *Machine) BootWords() []string {
 	return words
 }
 
-// OpenedPorts are those that the kernel was told to open, in the words of its
-// command line: a port can also stand there as a path, or by its IDs.
+// OpenedPorts lists the ports whose redirects the command line switches off, as the command
+// line writes them: as an address, as a path, or by IDs.
 func (m *Machine) OpenedPorts() []string {
 	return strings.FieldsFunc(m.PciOption("disable_acs_redir"), func(r rune) bool { return r == ';' })
 }
@@ -69,9 +69,9 @@ func IsPort(entry string, ports []string) bool {
 	return err == nil && slices.Contains(ports, a.String())
 }
 
-// Forced is the parameter of a driver of Intel's with one more device: "56a0" that it
-// takes, "!56a0" that it leaves alone. It keeps the others that are named on the
-// command line. "*" and "!*" are all devices if they stand alone.
+// Forced is a parameter of one of Intel's drivers, with one more device: "56a0" for a device
+// that the driver must take, "!56a0" for one that it must leave alone. Forced keeps the other
+// devices on the command line. "*" and "!*" mean all devices if they stand alone.
 func (m *Machine) Forced(key, id string) string {
 	old := m.Parameter(key)
 	blocks := id[0] == '!'
@@ -81,7 +81,7 @@ func (m *Machine) Forced(key, id string) string {
 	case old == "*" || old == "!*":
 		return key + "=" + old
 	}
-	// A driver leaves alone what is in the list both ways.
+	// A driver leaves a device alone if the list has it in both forms.
 	list := slices.DeleteFunc(strings.Split(old, ","), func(entry string) bool {
 		return sameID(entry, id) && strings.HasPrefix(entry, "!") != blocks
 	})
@@ -91,7 +91,7 @@ func (m *Machine) Forced(key, id string) string {
 	return key + "=" + strings.Join(list, ",")
 }
 
-// sameID reports two entries of one device.
+// sameID reports whether two entries name the same device.
 func sameID(a, b string) bool {
 	x, err1 := deviceID(a)
 	y, err2 := deviceID(b)

@@ -8,7 +8,7 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/machine"
 )
 
-// The kernel of this machine, and whether it has peer-to-peer DMA.
+// Print the kernel of this machine, and whether it has peer-to-peer DMA.
 func ExampleOpen() {
 	m := machine.Open("")
 	fmt.Println(m.Kernel.Release, m.CPU, m.Kernel.P2PDMA)

@@ -8,8 +8,8 @@ import (
 	"github.com/gpurdma/gpurdma/internal/pci"
 )
 
-// Function is what decides about the way over a PCI function, and how fast it
-// is.
+// Function has the facts that decide whether traffic passes a PCI function, and how fast
+// it passes.
 type Function struct {
 	PCI      Addr
 	Bus      string // the host bridge's: "pci0000:00"
@@ -20,13 +20,13 @@ type Function struct {
 	NUMANode int    // -1: the firmware says none
 	Driver   string // "" without one
 	Bridge   bool
-	Port     string // "root port", "upstream port", "downstream port", "endpoint"; "" if it is none of them or not known
+	Port     string // "root port", "upstream port", "downstream port", "endpoint"; "" for another kind, or if it is not known
 
-	// PF is the physical function of a virtual one; nil of others, and where that
-	// is not known.
+	// PF is the physical function of a virtual one. It is nil for other functions, and
+	// where it is not known.
 	PF *Addr
 
-	BARs []pci.BAR // that have an address
+	BARs []pci.BAR // those that have an address
 
 	ACS    pci.ACS
 	ACSErr error // why its ACS is not known
@@ -36,8 +36,9 @@ type Function struct {
 	Group    string // the IOMMU's, by number; "" without one
 	GroupErr error
 
-	// Speed and Width are the link's above the function, as sysfs writes them,
-	// "16.0 GT/s PCIe" and "16"; Max is what this end could. "" without a link.
+	// Speed and Width are those of the link above the function, as sysfs writes them:
+	// "16.0 GT/s PCIe" and "16". MaxSpeed and MaxWidth are the most that this end
+	// supports. All are "" without a link.
 	Speed, Width       string
 	MaxSpeed, MaxWidth string
 }
@@ -66,7 +67,7 @@ func (m *Machine) Function(a Addr) (Function, error) {
 		PCI: a, Bus: chain[0], Upstream: n.Up, Vendor: p.Vendor, Device: p.Device, Class: p.Class,
 		NUMANode: p.NUMANode, Driver: p.Driver, Bridge: p.IsBridge(), ACS: n.ACS, ACSErr: n.ACSErr,
 	}
-	f.BARs, _ = pci.BARs(m.Sys, a) // none where it cannot be read
+	f.BARs, _ = pci.BARs(m.Sys, a) // none if the file cannot be read
 	f.IOMMU, f.IOMMUErr = pci.IOMMUType(m.Sys, a)
 	f.Group, f.GroupErr = pci.IOMMUGroup(m.Sys, a)
 	if pf, ok, err := pci.PhysicalFunction(m.Sys, a); ok && err == nil {
@@ -112,8 +113,8 @@ func (m *Machine) Place(a Addr) (Place, error) {
 	return at, nil
 }
 
-// Resizable is the largest size that a function offers for one of its BARs; false
-// if the BAR has one size, or nobody says.
+// Resizable is the largest size that a function offers for one of its BARs. It is false
+// if sysfs has no list of sizes for the BAR.
 func (m *Machine) Resizable(a Addr, bar int) (uint64, bool) {
 	text, err := m.Sys.ReadString(path.Join("bus/pci/devices", a.String(), pci.ResizeFile(bar)))
 	if err != nil {

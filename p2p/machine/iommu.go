@@ -17,8 +17,8 @@ const (
 	Untranslated
 )
 
-// TranslationOf reads how the IOMMU treats a function. One of which nothing can
-// be read is unknown.
+// TranslationOf reads how the IOMMU treats a function. The answer is unknown if the
+// IOMMU's files of the function cannot be read.
 func (m *Machine) TranslationOf(a *Addr) (translation, string) {
 	if a == nil {
 		return Untranslated, "the importer is below no IOMMU"

@@ -25,12 +25,12 @@ import (
 
 // Kernel is what a kernel can do for peer-to-peer.
 type Kernel struct {
-	// Release is that of uname, "6.12.117+deb12-amd64"; "" if it is not known.
+	// Release is the release that uname prints, "6.12.117+deb12-amd64"; "" if it is not known.
 	Release string
 	// P2PDMA: built with CONFIG_PCI_P2PDMA.
 	P2PDMA placement.Answer
-	// MoveNotify: a dynamic importer does not pin what it maps. Up to 6.12
-	// that is CONFIG_DMABUF_MOVE_NOTIFY; 7.2 always does so.
+	// MoveNotify: a dynamic importer does not pin the memory that it maps. Up to 6.12
+	// this needs CONFIG_DMABUF_MOVE_NOTIFY; 7.2 always behaves in this way.
 	MoveNotify placement.Answer
 	// Source is where the configuration was read, or why it was not.
 	Source string
@@ -43,7 +43,7 @@ type Kernel struct {
 // Version is a kernel series.
 type Version struct{ Major, Minor int }
 
-// The series whose source these rules were read in.
+// The series in whose source these rules were read.
 var (
 	V6_1  = Version{6, 1}
 	V6_12 = Version{6, 12}
@@ -51,10 +51,10 @@ var (
 	V7_3  = Version{7, 3}
 )
 
-// Known reports a release that was understood.
+// Known reports whether the release was understood.
 func (v Version) Known() bool { return v != Version{} }
 
-// Cmp is negative for an older one.
+// Cmp is negative if v is older than w.
 func (v Version) Cmp(w Version) int {
 	if v.Major != w.Major {
 		return v.Major - w.Major
@@ -73,15 +73,15 @@ func ParseVersion(release string) Version {
 	return v
 }
 
-// Newest is the last series that was read: of later ones the tables say nothing.
+// Newest is the last series whose source was read. The tables do not cover later series.
 var Newest = V7_3
 
-// UnreadYet reports a kernel later than all that were read.
+// UnreadYet reports a kernel of a series later than Newest.
 func (k Kernel) UnreadYet() bool { return k.Version.Cmp(Newest) > 0 }
 
-// Between is the rule for what one series does not do and a later one does: No
-// up to the one, Yes from the other, and unknown for those that nobody read. A
-// kernel with backports may have it earlier.
+// Between is the rule for a behaviour that a later series has and an earlier one lacks. It is
+// No up to last, Yes from first on, and unknown for the series between them, whose source was
+// not read. A kernel with backports may have the behaviour earlier: it is unknown, too.
 func (k Kernel) Between(last, first Version) placement.Answer {
 	switch {
 	case !k.Version.Known() || k.UnreadYet():
@@ -94,8 +94,8 @@ func (k Kernel) Between(last, first Version) placement.Answer {
 	return placement.AnswerUnknown
 }
 
-// plainReleases are those of kernels that are what their version says: a stable
-// release and its fixes. Distributions name theirs in their own ways: kernel.org,
+// plainReleases matches the releases of kernels that have only a stable release and its
+// fixes. Each distribution has its own form of names: kernel.org,
 // Debian (also backports, cloud and rt), Ubuntu's mainline builds, Arch, Fedora.
 var plainReleases = regexp.MustCompile(`^\d+\.\d+(\.\d+)?(` +
 	`(-rc\d+)?\+?|` +
@@ -105,17 +105,17 @@ var plainReleases = regexp.MustCompile(`^\d+\.\d+(\.\d+)?(` +
 	`-(0\.rc\d+[\w.]*\.)?\d+\.fc\d+\.\w+` +
 	`)$`)
 
-// Backports reports a kernel whose version may say little about its contents:
-// RHEL's and SLES's take much from later ones, and of one with a name that is
-// not known here it cannot be ruled out.
+// Backports reports a kernel that may have code of later versions. The kernels of RHEL and
+// SLES have much of it. A kernel whose form of name is not in plainReleases may have some,
+// too.
 func (k Kernel) Backports() bool { return !plainReleases.MatchString(k.Release) }
 
-// rebased are kernels whose name has an older version than much of their IOMMU code: RHEL 9's
-// and SLES 15's.
+// rebased matches kernels with much IOMMU code of a later version than their name says: those
+// of RHEL 9 and SLES 15.
 var rebased = regexp.MustCompile(`\.el9|-150[4-9]00`)
 
-// IOMMUHasDMAOps reports whether get_dma_ops() answers something for a device whose IOMMU
-// translates. Linux 6.12 calls the IOMMU's code directly (b5c58b2fdc42), and answers NULL.
+// IOMMUHasDMAOps reports whether get_dma_ops() returns a table for a device whose IOMMU
+// translates. Linux 6.12 calls the IOMMU's code directly (b5c58b2fdc42), and returns NULL.
 func (k Kernel) IOMMUHasDMAOps() placement.Answer {
 	switch {
 	case !k.Version.Known() || k.UnreadYet():
@@ -128,7 +128,7 @@ func (k Kernel) IOMMUHasDMAOps() placement.Answer {
 	return placement.Yes
 }
 
-// Options of the kernel's configuration that rules go by.
+// Options of the kernel's configuration that the rules use.
 const (
 	ConfigP2PDMA     = "CONFIG_PCI_P2PDMA"
 	ConfigMoveNotify = "CONFIG_DMABUF_MOVE_NOTIFY"
@@ -174,8 +174,8 @@ func readKernel(root string, proc procfs.FS, release, given string) (Kernel, ker
 	return k, config
 }
 
-// kernelConfig has the lines of a kernel's configuration file: "y", "m", or a
-// text; "n" for what is there and not set.
+// kernelConfig has the options of a kernel's configuration file. The value is "y", "m" or
+// a text; it is "n" for an option that the file lists as not set.
 type kernelConfig map[string]string
 
 func (c kernelConfig) Answer(option string) placement.Answer {
@@ -183,13 +183,13 @@ func (c kernelConfig) Answer(option string) placement.Answer {
 	case "y", "m":
 		return placement.Yes
 	}
-	// A file of the kernel's own has every option that could have been set.
+	// The kernel's build writes every option that could be set into the file.
 	return placement.No
 }
 
-// moveNotify knows that the option is gone from kernels that always do so. In
-// the configuration of one that has it a missing line is one that was taken out,
-// as is done with those that are not set.
+// moveNotify reads the option from a configuration. Later kernels no longer have the
+// option, because they always behave so. If the line is missing for a kernel that has the
+// option, the file is without the lines of options that are not set: the answer is No.
 func (c kernelConfig) moveNotify(k Kernel) placement.Answer {
 	_, there := c[ConfigMoveNotify]
 	switch {
@@ -198,11 +198,11 @@ func (c kernelConfig) moveNotify(k Kernel) placement.Answer {
 	case k.Version.Known() && k.Version.Cmp(V6_12) <= 0 && !k.Backports():
 		return placement.No
 	}
-	return k.Between(V6_12, V7_2) // in between somebody took it away
+	return k.Between(V6_12, V7_2) // the option was removed between the two
 }
 
-// configPlaces is where distributions put the configuration of a release. The
-// kernel that runs may have its own in procfs.
+// configPlaces lists the files in which distributions put the configuration of a release.
+// The running kernel may also show its own in procfs.
 func configPlaces(root, release string) []string {
 	var places []string
 	if release != "" && !strings.ContainsRune(release, '/') {
@@ -216,9 +216,9 @@ func configPlaces(root, release string) []string {
 	return places
 }
 
-// findConfig reads the first configuration there is. What is not that of a
-// kernel counts as missing; odd says so of the first.
-// denied says that one is there which this user may not read.
+// findConfig reads the first kernel configuration in the list. A file that is not a kernel's
+// configuration counts as missing; odd says why the first such file was not used.
+// denied says that this user may not read one of the files.
 func findConfig(places []string) (c kernelConfig, where, odd string, denied bool) {
 	for _, place := range places {
 		text, err := files.ReadFile(place)
@@ -246,7 +246,7 @@ func findConfig(places []string) (c kernelConfig, where, odd string, denied bool
 	return nil, "", odd, denied
 }
 
-// configLimit is more than any configuration has.
+// configLimit is larger than any configuration.
 const configLimit = 16 << 20
 
 func gunzip(data []byte) ([]byte, error) {
@@ -272,7 +272,7 @@ func parseConfig(text []byte) kernelConfig {
 	return c
 }
 
-// probeSymbols looks for the decision's function among the kernel's symbols.
+// probeSymbols looks among the kernel's symbols for the function of the peer-to-peer decision.
 func probeSymbols(proc procfs.FS, missing string) (p2pdma placement.Answer, source string) {
 	name := proc.Path("kallsyms")
 	if strings.HasPrefix(name, noFiles+"/") {
@@ -280,7 +280,7 @@ func probeSymbols(proc procfs.FS, missing string) (p2pdma placement.Answer, sour
 	}
 	answer, err := HasSymbol(proc, "pci_p2pdma_distance_many", "pci_enable_device")
 	switch {
-	case errors.Is(err, fs.ErrNotExist): // in a copy it is not this machine's that is missing
+	case errors.Is(err, fs.ErrNotExist): // the error has the path in the copy, and the machine has another
 		return answer, missing + ", and no list of the kernel's symbols"
 	case err != nil:
 		return answer, missing + ", and symbols cannot be read: " + err.Error()
@@ -290,8 +290,8 @@ func probeSymbols(proc procfs.FS, missing string) (p2pdma placement.Answer, sour
 	return answer, name
 }
 
-// HasSymbol asks for one of the kernel's symbols. Its absence says something only
-// where its neighbour, which every such kernel has, is there.
+// HasSymbol looks for one of the kernel's symbols. Every such kernel has neighbour. If
+// neighbour is missing as well, the list is incomplete, and the answer is unknown.
 func HasSymbol(proc procfs.FS, symbol, neighbour string) (placement.Answer, error) {
 	f, err := files.Open(proc.Path("kallsyms"))
 	if err != nil {
@@ -322,15 +322,15 @@ func symbolOf(line []byte) []byte {
 	return name
 }
 
-// CPU is what the kernel's rule for processors goes by.
+// CPU has the facts that the kernel's rule for processors uses.
 type CPU struct {
 	Vendor string // "AuthenticAMD"; "" on all but x86
 	Family int
 	Known  bool
 }
 
-// zen is the first family of AMD processors whose host bridges all let
-// peer-to-peer pass.
+// zen is the first family of AMD processors on which all host bridges pass
+// peer-to-peer traffic.
 const zen = 0x17
 
 // Routes is the kernel's cpu_supports_p2pdma().
@@ -344,11 +344,11 @@ func (c CPU) Routes() placement.Answer {
 	return placement.No
 }
 
-// PassThrough is the kernel's parameter for an IOMMU that does not translate, as
-// it is on x86. Checks name that one; what is said of a machine has its own.
+// PassThrough is the kernel's parameter for an IOMMU that does not translate, in its
+// form for x86. Checks print this form; a finding about a machine prints that of its CPU.
 const PassThrough = "iommu=pt"
 
-// PassThrough is the kernel's parameter for an IOMMU that does not translate.
+// PassThrough is the kernel's parameter for an IOMMU that does not translate, on this CPU.
 func (c CPU) PassThrough() string {
 	if c.Known && c.Vendor == "" {
 		return "iommu.passthrough=1"
@@ -366,7 +366,7 @@ func (c CPU) String() string {
 	return fmt.Sprintf("%s family %#x", c.Vendor, c.Family)
 }
 
-// readCPU reads the first processor, which is the one that the kernel asks.
+// readCPU reads the first processor, because the kernel looks at the first one.
 func readCPU(proc procfs.FS) CPU {
 	text, err := files.ReadFile(proc.Path("cpuinfo"))
 	if err != nil {
@@ -374,7 +374,7 @@ func readCPU(proc procfs.FS) CPU {
 	}
 	var c CPU
 	other := false
-	// Any vendor but one needs no family.
+	// The family matters for AMD alone.
 	known := func(family bool) CPU {
 		c.Known = family || c.Vendor != "AuthenticAMD"
 		return c
@@ -406,8 +406,8 @@ func NewestKernel() Kernel {
 	return Kernel{Release: Newest.String() + ".0", P2PDMA: placement.Yes, MoveNotify: placement.Yes, Version: Newest}
 }
 
-// Arch is the machine's architecture in Go's words, as far as /proc/cpuinfo tells it: "amd64",
-// "arm64", "ppc64le"; "" if it does not.
+// Arch is Go's name for the machine's architecture: "amd64", "arm64", "ppc64le". It is "" if
+// /proc/cpuinfo does not show the architecture.
 func (m *Machine) Arch() string {
 	cpu := m.Read("proc/cpuinfo")
 	_, arm := cpu.Line("CPU implementer")

@@ -67,7 +67,7 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// A configuration that is there and is none is said to be so.
+// The source says that a configuration file is empty, or is not one of a kernel.
 func TestOddConfigurations(t *testing.T) {
 	for text, want := range map[string]string{"": " is empty", "nonsense\n": " is not the configuration of a kernel"} {
 		tree := machinetest.Fixture{Config: "-"}
@@ -79,8 +79,8 @@ func TestOddConfigurations(t *testing.T) {
 	}
 }
 
-// A name that is not known to be plain says nothing of what was taken from later
-// kernels.
+// A kernel counts as one with backports unless its name is known to be that of a plain
+// kernel.
 func TestBackports(t *testing.T) {
 	for release, want := range map[string]bool{
 		"6.12.1": false, "7.2": false, "7.2.0-rc3": false, "6.12.117+deb12-amd64": false, "6.1.0-18-amd64": false, "6.1.0-18-cloud-arm64": false,
@@ -94,7 +94,7 @@ func TestBackports(t *testing.T) {
 	}
 }
 
-// What a kernel shows of itself says nothing of another one.
+// The running kernel's config.gz and symbols are not used for another release.
 func TestAnotherKernelThanTheOneThatRuns(t *testing.T) {
 	kallsyms := "ffffffff81000000 T pci_p2pdma_distance_many\nffffffff81000010 T pci_enable_device\n"
 	tree := testenv.Tree{Release: "7.2.12+deb13-amd64", Config: "-", Files: map[string]string{

@@ -25,7 +25,7 @@ func (m *Machine) OnDemandPaging() placement.Answer {
 
 const osrelease = "/proc/sys/kernel/osrelease"
 
-// ReleasedAt is where the release was read; nowhere if it was given.
+// ReleasedAt is the file that the release was read from. It is nil if another release was given.
 func (k Kernel) ReleasedAt() []string {
 	if k.other != "" {
 		return nil

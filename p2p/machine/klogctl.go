@@ -9,17 +9,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Of syslog(2).
+// Actions of syslog(2).
 const (
 	syslogReadAll    = 3
 	syslogSizeBuffer = 10
 )
 
-// AskedLog is where a log is from that the kernel was asked for.
+// AskedLog is the Where of a log that came from the system call.
 const AskedLog = "syslog(2)"
 
-// AskLog is for containers: they have no /dev/kmsg, and their filter of devices
-// would not let them open it, where syslog(2) asks for CAP_SYSLOG alone.
+// AskLog reads the log by syslog(2). It is for containers: they have no /dev/kmsg, and their
+// device filter would deny it, while syslog(2) needs only CAP_SYSLOG.
 func AskLog() *KernelLog {
 	k := &KernelLog{Where: AskedLog}
 	size, err := unix.Klogctl(syslogSizeBuffer, nil)
@@ -38,8 +38,9 @@ func AskLog() *KernelLog {
 // atBoot is the time of a kernel's first line.
 const atBoot = "[    0.000000]"
 
-// SyslogLines are the lines, without level and time. A kernel that says
-// something else at first than who it is, is none: sandboxes make a log up.
+// SyslogLines splits the text into lines, without level and time. A real kernel's log
+// starts with its version. A log that starts at time 0 without a version is invented by a
+// sandbox: it counts as empty.
 func SyslogLines(text string) (lines []string, cut bool, err error) {
 	first, named := "", false
 	for line := range strings.Lines(text) {

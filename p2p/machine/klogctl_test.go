@@ -10,7 +10,7 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/machine"
 )
 
-// What syslog(2) answers has the lines of /dev/kmsg, in another form.
+// syslog(2) returns the same lines as /dev/kmsg, in another form.
 func TestSyslogLines(t *testing.T) {
 	for _, c := range []struct {
 		text  string
@@ -33,7 +33,7 @@ func TestSyslogLines(t *testing.T) {
 	}
 }
 
-// Asking may be refused, and never crashes.
+// AskLog returns either lines or an error.
 func TestAskLog(t *testing.T) {
 	if k := machine.AskLog(); (k.Err == nil) != (len(k.Lines) > 0) {
 		t.Errorf("%d lines, %v", len(k.Lines), k.Err)

@@ -8,15 +8,15 @@ import (
 	"github.com/gpurdma/gpurdma/internal/pci"
 )
 
-// Letters are what others call the way between two functions. They name the
-// shape of the tree, and know nothing of what the kernel decides: two functions
-// can be PIX and not supported.
+// Letters are the names that NCCL and nvidia-smi use for the way between two functions. They
+// name the shape of the tree and do not depend on the kernel's decision: the kernel may not
+// support two functions that are PIX.
 type Letters struct {
 	// NCCL is LOC, PIX, PXB, PHB or SYS. NCCL climbs two levels of the tree at
-	// a time, so that it sees switches and no ports, and takes Broadcom's switches
-	// in two levels for one. What it knows beside the tree (NVLink, C2C) is not here.
+	// a time, so that it sees switches and no ports. It counts a Broadcom switch of
+	// two levels as one switch. NVLink and C2C are not part of the tree, and not here.
 	NCCL string
-	// NVML is what nvidia-smi's matrix has: X, PIX, PXB, PHB, NODE or SYS.
+	// NVML is the entry in nvidia-smi's matrix: X, PIX, PXB, PHB, NODE or SYS.
 	NVML string
 }
 
@@ -40,7 +40,7 @@ func (m *Machine) Letters(a, b Addr) Letters {
 			l.NCCL = "PIX"
 		}
 	}
-	// A switch is the port below and the one above it.
+	// A switch has two ports on the way: a downstream port and the upstream port above it.
 	if i, j, ok := Common(na.Up, nb.Up); ok {
 		l.NVML = "PXB"
 		if i <= 1 && j <= 1 {
@@ -50,7 +50,7 @@ func (m *Machine) Letters(a, b Addr) Letters {
 	return l
 }
 
-// switches is what NCCL sees of the bridges above a function.
+// switches picks the bridges above a function that NCCL sees.
 func switches(up []Addr) []Addr {
 	var out []Addr
 	for i := 1; i < len(up); i += 2 {
@@ -77,7 +77,7 @@ func (m *Machine) overRoot(a, b *Node) Letters {
 		return Letters{}
 	case pa.bus == pb.bus:
 		return Letters{NCCL: "PHB", NVML: "PHB"}
-	case pa.numa == pb.numa: // -1 is a node like others to NCCL and NVML
+	case pa.numa == pb.numa: // NCCL and NVML treat -1 as any other node
 		return Letters{NCCL: "PHB", NVML: "NODE"}
 	case pa.numa < 0 || pb.numa < 0:
 		return Letters{NCCL: "SYS"}
@@ -85,14 +85,14 @@ func (m *Machine) overRoot(a, b *Node) Letters {
 	return Letters{NCCL: "SYS", NVML: "SYS"}
 }
 
-// place is where a function is: below which root, on which NUMA node.
+// place is the root bus and the NUMA node of a function.
 type place struct {
 	bus  string
 	numa int
 	err  error
 }
 
-// placeOf reads a function's place. The caller holds mu.
+// placeOf reads a function's place, once.
 func (m *Machine) placeOf(n *Node) *place {
 	m.Mu.Lock()
 	defer m.Mu.Unlock()

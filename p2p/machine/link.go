@@ -9,14 +9,14 @@ import (
 	"strings"
 )
 
-// LinkState is one link, in what both of its ends can.
+// LinkState is the state of one link, and the most that both of its ends support.
 type LinkState struct {
 	Speed, MaxSpeed float64 // GT/s
 	Width, MaxWidth int
 }
 
-// LinkAbove is the link above a function, with what both of its ends can. That of a
-// virtual function is its physical one's.
+// LinkAbove is the link above a function, with the most that both of its ends support. The
+// link of a virtual function is that of its physical function.
 func LinkAbove(f Function, read func(Addr) (Function, error)) (LinkState, bool) {
 	var s LinkState
 	if f.PF != nil {
@@ -64,7 +64,7 @@ func (s LinkState) String() string {
 	return text
 }
 
-// Lanes is the width alone, of a link whose speed changes with its use.
+// Lanes is the width alone, for a link whose speed changes with its load.
 func (s LinkState) Lanes() string {
 	if s.Width < s.MaxWidth {
 		return fmt.Sprintf("x%d of x%d", s.Width, s.MaxWidth)
@@ -72,20 +72,20 @@ func (s LinkState) Lanes() string {
 	return fmt.Sprintf("x%d", s.Width)
 }
 
-// Inside reports the GPU itself, or a port of the switch that some GPUs have
-// inside: it has their vendor, and slows down with them.
+// Inside reports whether f is the GPU g itself, or a port of the switch that some GPUs have
+// inside. Such a port has the GPU's vendor, and its link slows down with the GPU's.
 func (f Function) Inside(g Function) bool {
 	return f.PCI == g.PCI || f.Vendor == g.Vendor && slices.Contains(g.Upstream, f.PCI)
 }
 
-// Best is the link as its two ends could have it.
+// Best is the link at the highest speed and width that both ends support.
 func (s LinkState) Best() LinkState {
 	s.Speed, s.Width = s.MaxSpeed, s.MaxWidth
 	return s
 }
 
-// Rate is how many bytes a second the link carries in each direction, after what
-// its encoding takes. Packets take some more.
+// Rate is how many bytes a second the link carries in each direction, without the bits of
+// its encoding. Packet headers take some more.
 func (s LinkState) Rate() uint64 {
 	coding := 128.0 / 130
 	switch {

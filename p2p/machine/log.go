@@ -15,8 +15,8 @@ import (
 	"github.com/gpurdma/gpurdma/internal/files"
 )
 
-// KernelLog is what the kernel has said since it started, or what is left of
-// that.
+// KernelLog has the kernel's messages since it started, or the later part if the
+// beginning was overwritten.
 type KernelLog struct {
 	Where string
 	Lines []string
@@ -27,7 +27,7 @@ type KernelLog struct {
 // At is the file that was read.
 func (k *KernelLog) At() []string { return []string{k.Where} }
 
-// KernelLog reads the log where it is. This machine's kernel can also be asked.
+// KernelLog reads the log from dev/kmsg. On this machine it can also use syslog(2).
 func (m *Machine) KernelLog() *KernelLog {
 	name, where, anchor := m.Locate("dev/kmsg")
 	k := ReadLog(name)
@@ -36,7 +36,7 @@ func (m *Machine) KernelLog() *KernelLog {
 		k.Err = errNoLog
 	}
 	if k.Err != nil && m.Root == "/" {
-		// Without the file, what is said of it tells nothing.
+		// If there is no /dev/kmsg, its error does not help: report that of syslog(2).
 		if asked := AskLog(); asked.Err == nil || errors.Is(k.Err, fs.ErrNotExist) {
 			return asked
 		}
@@ -44,17 +44,17 @@ func (m *Machine) KernelLog() *KernelLog {
 	return k
 }
 
-// logLimit is more than the kernel keeps.
+// logLimit is larger than any log that the kernel keeps.
 const logLimit = 16 << 20
 
-// ReadLog reads the kernel's log, a line each. cut says that its beginning was
+// ReadLog reads the lines of the kernel's log. cut says that its beginning was
 // overwritten.
 func (m *Machine) ReadLog() (lines []string, cut bool, err error) {
 	k := m.KernelLog()
 	return k.Lines, k.Cut, k.Err
 }
 
-// ReadLog reads /dev/kmsg, a record each time, or a copy of it.
+// ReadLog reads /dev/kmsg or a copy of it. Each record of the log becomes one line.
 func ReadLog(name string) *KernelLog {
 	k := &KernelLog{}
 	fd, err := OpenLog(name)
@@ -95,14 +95,14 @@ func OpenLog(name string) (fd int, err error) {
 // record is one message of the log.
 type record struct{ number, Text string }
 
-// Drain reads what there is. cut says that some was overwritten before.
+// Drain reads all records that are there. cut says that some were overwritten before.
 func Drain(fd int, name string) (out []record, cut bool, err error) {
 	var all strings.Builder
 	buf := make([]byte, 64<<10)
 	for all.Len() < logLimit {
 		n, err := unix.Read(fd, buf)
 		switch {
-		case errors.Is(err, unix.EPIPE): // overwritten meanwhile: go on with the oldest there is
+		case errors.Is(err, unix.EPIPE): // overwritten meanwhile: go on with the oldest record
 			cut = true
 			continue
 		case errors.Is(err, unix.EAGAIN):
@@ -133,8 +133,8 @@ func Drain(fd int, name string) (out []record, cut bool, err error) {
 	return out, cut, nil
 }
 
-// errNoLog is of a sysfs and a procfs that were named one by one.
+// errNoLog is the error for a machine that was given as a sysfs and a procfs, without a root.
 var errNoLog = fmt.Errorf("%w: a sysfs and a procfs have no log; --root DIR takes it from DIR/dev/kmsg", ErrNotCopied)
 
-// ErrNoRecord is of what is no log: a kernel that runs has said something.
+// ErrNoRecord is the error for an empty log: a running kernel has always logged something.
 var ErrNoRecord = errors.New("it has no record")

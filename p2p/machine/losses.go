@@ -7,22 +7,22 @@ import (
 	"strconv"
 )
 
-// Discards are counters of the IP layer, on the NIC: that they are zero says nothing of
-// what was lost on the way.
+// Discards are counters of the IP layer on the NIC. They do not count packets that were
+// lost in the network.
 var Discards = []string{"ip4InDiscards", "ip6InDiscards"}
 
-// LossCounters are the names, in hw_counters of a port, that drivers of 6.1 to 7.2
-// give to packets that were lost, or had to be sent again. A network without loss
-// leaves them at zero. What a slow receiver causes (RNR, out_of_buffer) is none.
+// LossCounters are the counters in hw_counters of a port by which drivers of 6.1 to 7.2
+// count packets that were lost, or had to be sent again. A network without loss leaves
+// them at zero. Counters of a slow receiver (RNR, out_of_buffer) are not in the list.
 var LossCounters = []string{
 	// mlx5, and bnxt_re of 7.2
 	"out_of_sequence", "packet_seq_err", "implied_nak_seq_err", "local_ack_timeout_err", "req_transport_retries_exceeded",
 	"roce_adp_retrans", "roce_adp_retrans_to",
 	// bnxt_re
 	"oos_drop_count", "seq_err_naks_rcvd", "missing_resp", "to_retransmits", "max_retry_exceeded", "rx_roce_discards",
-	// irdma: those of the third generation, and what the IP layer of all counts
+	// irdma: counters of the third generation, and of the IP layer of all generations
 	"Rcvd Out of order packets", "Nak Sequence Error", "Nak Sequence Error Implied", "RTO", "ip4InDiscards", "ip6InDiscards",
-	// efa, whose network is no Ethernet, and sends again by itself
+	// efa: its network is not Ethernet, and it sends packets again by itself
 	"rx_drops", "retrans_timeout_events",
 	// mana_ib
 	"responder_oos", "requester_oos_nak", "requester_implicit_nak", "requester_timeout", "requester_retries_exceeded",
@@ -30,7 +30,7 @@ var LossCounters = []string{
 	"rq_num_oos", "sq_num_oos", "sq_num_to", "ip4RetransSegs", "ip6RetransSegs",
 }
 
-// Count is a counter, and how far it has got.
+// Count is a counter and its value.
 type Count struct {
 	Name string
 	N    uint64
@@ -38,8 +38,8 @@ type Count struct {
 
 func (c Count) String() string { return c.Name + " " + strconv.FormatUint(c.N, 10) }
 
-// Losses reads those of the counters that a port has. bad is of the first that
-// cannot be read.
+// Losses reads the loss counters that a port has. bad is the first one that cannot
+// be read.
 func (m *Machine) Losses(nic string, port int) (all []Count, bad Reading) {
 	dir := path.Join("sys/class/infiniband", nic, "ports", strconv.Itoa(port), "hw_counters")
 	for _, name := range LossCounters {

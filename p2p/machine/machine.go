@@ -14,13 +14,13 @@ import (
 // Addr is a PCI function's address. Package ibvfd's devices have one.
 type Addr = pci.Addr
 
-// ParseAddr reads "0000:03:00.0", and "03:00.0" as of domain 0.
+// ParseAddr reads "0000:03:00.0". It takes "03:00.0" to be in domain 0.
 func ParseAddr(s string) (Addr, error) { return pci.ParseAddr(s) }
 
-// Machine is what decides about peer-to-peer on one machine: this one, or
+// Machine has the facts that decide about peer-to-peer on one machine: this one, or
 // another whose files lie below a directory. Each file is read once, when it
-// is first needed: for a changed machine, Open another. It is safe for
-// concurrent use.
+// is first needed. After the machine changes, call Open again. A Machine is safe
+// for concurrent use.
 type Machine struct {
 	Kernel Kernel
 	CPU    CPU
@@ -33,12 +33,12 @@ type Machine struct {
 	Virtual virtual
 	*cache
 
-	// What Remedy asks about: a machine like this one, but for these.
+	// Suppositions, for remedies: the machine is like this one, except for these.
 	NoRedirects bool // no port redirects
 	TrustsAll   bool // all host bridges pass peer-to-peer
 }
 
-// cache is what was read. Machines that differ in suppositions share it.
+// cache has the facts that were read. Machines that differ only in suppositions share it.
 type cache struct {
 	Mu    sync.Mutex
 	Nodes map[Addr]*Node
@@ -52,11 +52,11 @@ type cache struct {
 }
 
 // Open reads kernel and processor of the machine whose sys, proc, boot and
-// lib/modules are below root; "" is this machine. What cannot be read is
-// unknown, and is no error.
+// lib/modules are below root; "" is this machine. A fact that cannot be read is
+// unknown, and not an error.
 func Open(root string) *Machine { return Source{Root: root}.Open() }
 
-// Node is a function and what the walk wants of it.
+// Node is a function, with the facts that the walk through the tree needs.
 type Node struct {
 	Addr Addr
 	Up   []Addr // the bridges above, nearest first
@@ -64,12 +64,12 @@ type Node struct {
 
 	ACS    pci.ACS
 	ACSErr error // why its ACS is not known
-	NoECAM bool  // a PCI Express function of which the kernel cannot read all
+	NoECAM bool  // a PCI Express function whose extended configuration space the kernel cannot read
 
-	host  *HostBridge // read when it is asked for
+	host  *HostBridge // read on first use
 	place *place
 
-	chip    *chip // of a switch, read when it is asked for
+	chip    *chip // of a switch, read on first use
 	chipErr error
 }
 
@@ -83,7 +83,7 @@ func (m *Machine) Node(a Addr) *Node {
 	n := &Node{Addr: a}
 	m.Nodes[a] = n
 	if n.Up, n.Err = pci.Upstream(m.Sys, a); n.Err != nil {
-		n.ACSErr = n.Err // a port of which nothing is known is none that does not redirect
+		n.ACSErr = n.Err // do not assume that an unreadable port does not redirect
 		return n
 	}
 	c, err := pci.ReadConfig(m.Sys, a)
@@ -96,14 +96,14 @@ func (m *Machine) Node(a Addr) *Node {
 	return n
 }
 
-// HostBridge is a host bridge as the kernel's list sees it.
+// HostBridge is a host bridge, with the facts that the kernel compares with its list.
 type HostBridge struct {
 	Bus    string // "pci0000:00"
 	Err    error
-	Empty  bool // no function to go by
+	Empty  bool // the bus has no function
 	First  pci.Function
 	Root   bool  // first is a root port
-	RootOf error // why that is not known
+	RootOf error // why Root is not known
 }
 
 // HostBridge reads the host bridge above a function, once.
@@ -141,8 +141,8 @@ func (m *Machine) Silent(a Addr) bool {
 	return errors.Is(m.Node(a).ACSErr, pci.ErrNoAnswer)
 }
 
-// Once reads what depends on the machine's files alone, the first time that a caller asks for
-// it by this key.
+// Once calls read the first time that a caller uses this key, and keeps the result. read must
+// depend on the machine's files alone.
 func Once[T any](m *Machine, key string, read func() T) T {
 	v, _ := m.memo.LoadOrStore(key, sync.OnceValue(read))
 	return v.(func() T)()

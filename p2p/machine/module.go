@@ -39,9 +39,9 @@ func PowerOf(r Reading) Power {
 	return PowerUnknown
 }
 
-// OutOfTree reports a module that is not the kernel's own (its taint has O).
-// A driver that is built in is: it has no such file, and something has to say
-// that it is built in.
+// OutOfTree reports a module that is not part of the kernel's source (its taint has O).
+// A built-in driver has no taint file. The answer for it is No if the configuration or
+// modules.builtin lists it as built in.
 func (m *Machine) OutOfTree(driver string) placement.Answer {
 	module := ModuleOf(driver)
 	dir := path.Join("module", module)
@@ -60,7 +60,7 @@ func (m *Machine) OutOfTree(driver string) placement.Answer {
 	return placement.No
 }
 
-// builtOptions are what the kernel's own drivers are configured by.
+// builtOptions are the configuration options of the kernel's own drivers.
 var builtOptions = map[string]string{
 	"amdgpu": "CONFIG_DRM_AMDGPU", "xe": "CONFIG_DRM_XE", "i915": "CONFIG_DRM_I915", "nouveau": "CONFIG_DRM_NOUVEAU", "ast": "CONFIG_DRM_AST",
 	"vfio_pci": "CONFIG_VFIO_PCI", "habanalabs": "CONFIG_DRM_ACCEL_HABANALABS",
@@ -68,8 +68,8 @@ var builtOptions = map[string]string{
 	"irdma": "CONFIG_INFINIBAND_IRDMA", "mana_ib": "CONFIG_MANA_INFINIBAND", "ionic_rdma": "CONFIG_INFINIBAND_IONIC", "erdma": "CONFIG_INFINIBAND_ERDMA",
 }
 
-// builtIn reports a driver that the kernel's configuration, or its list of what
-// is built in, says is a part of it.
+// builtIn reports a driver that the kernel's configuration or modules.builtin lists as
+// built in.
 func (m *Machine) builtIn(module string) bool {
 	if option := builtOptions[module]; option != "" && m.Config[option] == "y" {
 		return true
@@ -88,7 +88,7 @@ func (m *Machine) builtIn(module string) bool {
 // vfio_pci there.
 func ModuleOf(driver string) string { return strings.ReplaceAll(driver, "-", "_") }
 
-// Taint are the letters of a module.
+// Taint reads the letters in a module's taint file.
 func (m *Machine) Taint(module string) (string, error) {
 	text, err := m.Sys.ReadString(path.Join("module", module, "taint"))
 	if err == nil && strings.Trim(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") != "" {

@@ -7,8 +7,8 @@ import (
 	"strconv"
 )
 
-// ProcessDir is the directory in procfs of the process that limits, capabilities,
-// control group, mounts and environment are asked for: a program's, or this one.
+// ProcessDir is the procfs directory of the process whose limits, capabilities, control
+// group, mounts and environment are read: the one that was given, or this one.
 func (m *Machine) ProcessDir() string {
 	if m.PID == 0 {
 		return "proc/self"
@@ -16,7 +16,7 @@ func (m *Machine) ProcessDir() string {
 	return "proc/" + strconv.Itoa(m.PID)
 }
 
-// Whose names the process of a finding, and is empty for this one.
+// Whose is the prefix of a finding about another process. It is empty for this process.
 func (m *Machine) Whose() string {
 	if m.PID == 0 {
 		return ""
@@ -24,8 +24,8 @@ func (m *Machine) Whose() string {
 	return fmt.Sprintf("process %d: ", m.PID)
 }
 
-// Process is the one that was asked for in place of this one, and its name, as far
-// as it is known; 0 if it is this one.
+// Process is the ID of the process that was given in place of this one, and its name if it
+// is known. The ID is 0 for this process.
 func (m *Machine) Process() (pid int, name string) {
 	if m.PID == 0 {
 		return 0, ""

@@ -17,7 +17,7 @@ import (
 	"github.com/gpurdma/gpurdma/placement"
 )
 
-// Reading is what a file says, or why nobody knows.
+// Reading is the content of a file, or the error of reading it.
 type Reading struct {
 	Where string // its name on its machine: "/sys/…"
 	Text  string // without white space at the end
@@ -25,16 +25,16 @@ type Reading struct {
 	Err   error
 }
 
-// ErrNotCopied is for what a copy of a machine does not have, although the
-// machine may.
+// ErrNotCopied is the error for a file that the copy of a machine does not have, although
+// the machine may have it.
 var ErrNotCopied = errors.New("that part of the machine is not here")
 
-// ErrUnreadable is of a link to itself: the mark of a snapshot for what could
-// not be read when it was taken.
+// ErrUnreadable is the error for a symbolic link to itself. A snapshot marks with such a link
+// a file that could not be read when the snapshot was taken.
 var ErrUnreadable = errors.New("it could not be read when this was taken, or the file does not have it")
 
-// Unmarked says in words what the mark of a snapshot means: what could not be read
-// is a link to itself in it, and the kernel's text for that tells nobody anything.
+// Unmarked replaces the kernel's text for such a link by ErrUnreadable's text, which explains
+// the link.
 func Unmarked(text string) string {
 	return strings.ReplaceAll(text, unix.ELOOP.Error(), ErrUnreadable.Error())
 }
@@ -42,10 +42,10 @@ func Unmarked(text string) string {
 // At is for Finding.Where.
 func (r Reading) At() []string { return []string{r.Where} }
 
-// Gone reports a file that is not there, where it would be if there was one.
+// Gone reports a file that the machine does not have: its anchor directory is there.
 func (r Reading) Gone() bool { return errors.Is(r.Err, fs.ErrNotExist) }
 
-// Why is the error without the path, which Where has.
+// Why is the error without the path, because Where has the path.
 func (r Reading) Why() string {
 	if r.Gone() && r.Where != "" {
 		return "there is no " + path.Base(r.Where)
@@ -57,7 +57,7 @@ func (r Reading) Why() string {
 	return r.Err.Error()
 }
 
-// Number reads one that must not be negative.
+// Number parses the text as a number that is not negative.
 func (r Reading) Number() (uint64, bool) {
 	n, err := strconv.ParseUint(strings.TrimSpace(r.Text), 0, 64)
 	return n, r.Err == nil && err == nil
@@ -73,7 +73,7 @@ func (r Reading) Line(key string) (string, bool) {
 	return "", false
 }
 
-// ReadLimit is more than any file has that a check reads.
+// ReadLimit is larger than any file that a check reads.
 const ReadLimit = 4 << 20
 
 func read(name, where, anchor string) Reading {
@@ -90,12 +90,12 @@ func read(name, where, anchor string) Reading {
 	return r
 }
 
-// Absent doubts that a file is missing where nothing of its kind is there.
+// Absent turns "not there" into ErrNotCopied if the anchor directory is missing, too.
 func Absent(err error, anchor string) error {
 	if errors.Is(err, unix.ELOOP) {
 		return ErrUnreadable
 	}
-	none := strings.HasPrefix(anchor, noFiles+"/") // what is below that is no error of a directory
+	none := strings.HasPrefix(anchor, noFiles+"/") // noFiles is not a directory: the kernel returns ENOTDIR
 	if !errors.Is(err, fs.ErrNotExist) && !(none && errors.Is(err, unix.ENOTDIR)) {
 		return err
 	}
@@ -105,9 +105,9 @@ func Absent(err error, anchor string) error {
 	return err
 }
 
-// Locate finds a file of sysfs ("sys/…"), procfs ("proc/…") or any other, and the
-// directory without which its absence means nothing. What a file of the machine says
-// can be part of the name: it leads nowhere else.
+// Locate finds a file of sysfs ("sys/…"), procfs ("proc/…") or any other, and its anchor:
+// if that directory is missing, the absence of the file proves nothing. The name can contain
+// text from a file of the machine, and still cannot lead out of the machine's directory.
 func (m *Machine) Locate(name string) (file, where, anchor string) {
 	name = strings.TrimPrefix(path.Clean("/"+name), "/")
 	where = "/" + name
@@ -121,19 +121,19 @@ func (m *Machine) Locate(name string) (file, where, anchor string) {
 	return filepath.Join(m.Root, name), where, filepath.Join(m.Root, top)
 }
 
-// Every kernel has these, and checks do not look at them: a sysfs without the
-// first and a procfs without the second are what somebody has copied of one.
+// Every kernel has these directories, and checks do not read them. A sysfs without the
+// first, or a procfs without the second, is therefore a partial copy.
 const (
 	wholeSys  = "class/mem"
 	WholeProc = "sys/vm"
 )
 
-// sysAnchor is the directory that makes an absence in sysfs mean something. Of a
-// copy somebody has chosen the directories of a class, of kernel and of a bus:
-// one of them that is not there was not copied.
+// sysAnchor is the anchor directory for a file of sysfs. A partial copy has only
+// some of the directories of class, kernel and bus. If such a directory is missing, it was
+// not copied.
 func (m *Machine) sysAnchor(rest string) string {
 	parts := strings.Split(rest, "/")
-	// A device that is taken away meanwhile takes all of its files with it.
+	// If a device is removed meanwhile, all of its files vanish.
 	if len(parts) > 4 && strings.HasPrefix(rest, "bus/pci/devices/") {
 		return path.Join(parts[:4]...)
 	}
@@ -147,7 +147,7 @@ func (m *Machine) sysAnchor(rest string) string {
 // Read reads a file by its name on its machine, without the first slash.
 func (m *Machine) Read(elem ...string) Reading { return read(m.Locate(path.Join(elem...))) }
 
-// Named gives the files of a copy the names that they have on their machine.
+// Named replaces the paths of a copy in text by the paths on the copied machine.
 func (m *Machine) Named(text string) string {
 	if m.Root == "/" || m.Root == noFiles {
 		return text
@@ -156,7 +156,7 @@ func (m *Machine) Named(text string) string {
 	return strings.ReplaceAll(text, filepath.Clean(m.Root)+"/", "/")
 }
 
-// Link reads where a symbolic link leads, as it is written.
+// Link reads the target of a symbolic link, as it is written.
 func (m *Machine) Link(elem ...string) Reading {
 	name, where, anchor := m.Locate(path.Join(elem...))
 	text, err := files.Readlink(name)
@@ -166,13 +166,13 @@ func (m *Machine) Link(elem ...string) Reading {
 	return Reading{Where: where, Text: text, Err: Absent(err, anchor)}
 }
 
-// ErrNoID is of a file that should have a number, and has none.
+// ErrNoID is the error for a file that should have a number, and has none.
 var ErrNoID = errors.New("it has no number")
 
-// errNoCount is of a counter that is no number.
+// errNoCount is the error for a counter that is not a number.
 var errNoCount = errors.New("it is no number")
 
-// ErrNoTable is of a GID table without a place that can be read.
+// ErrNoTable is the error for a GID table of which no entry can be read.
 var ErrNoTable = errors.New("no place of the table can be read")
 
 // FirstError is the first error that is not nil.
@@ -185,14 +185,14 @@ func FirstError(errs ...error) error {
 	return nil
 }
 
-// ErrNoSize is of a file without a size, errNoECAM of a function whose capability the
-// kernel does not reach.
+// ErrNoSize is the error for a file without a size. ErrNoECAM is the error for a function
+// whose extended capabilities the kernel cannot read.
 var (
 	ErrNoSize = errors.New("it has no size")
 	ErrNoECAM = errors.New("the kernel reaches no extended configuration space of it")
 )
 
-// There asks whether there is a file, of whatever kind, and gives its name on its machine.
+// There reports whether a file of any kind exists, and its name on its machine.
 func (m *Machine) There(elem ...string) (there placement.Answer, where string) {
 	name, where, anchor := m.Locate(path.Join(elem...))
 	_, err := files.Lstat(name)

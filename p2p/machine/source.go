@@ -12,27 +12,27 @@ import (
 
 // Source is where a machine is read from. The zero value is this machine.
 //
-// A copy of another machine's files is as good as the machine itself. What of
-// it is not there is unknown: nothing of this machine takes its place.
+// A copy of another machine's files gives the same answers as the machine itself. A fact
+// whose file is missing in the copy is unknown: it is never read from this machine.
 type Source struct {
 	// Root is a directory with sys, proc, boot and lib/modules.
 	Root string
-	// Sys and Proc are sysfs and procfs, where they are elsewhere. With Sys
+	// Sys and Proc are sysfs and procfs, if they are not below Root. With Sys
 	// alone there is neither a procfs nor a boot directory.
 	Sys, Proc string
-	// Release is that of the kernel, if it is not to be read in Proc.
+	// Release is the kernel's release; "" to read it in Proc.
 	Release string
-	// Process is the one that limits, capabilities, control group, mounts and
-	// environment are of, of this machine; 0 is this one.
+	// Process is the ID of a process of this machine whose limits, capabilities, control
+	// group, mounts and environment are read; 0 is this process.
 	Process int
-	// Config is the kernel's configuration, if it is not to be looked for.
+	// Config is the file of the kernel's configuration; "" to look for it.
 	Config string
 }
 
 // noFiles has no files below it.
 const noFiles = os.DevNull
 
-// Open reads kernel and processor. What cannot be read is unknown, and is no
+// Open reads kernel and processor. A fact that cannot be read is unknown, and not an
 // error.
 func (s Source) Open() *Machine {
 	root, sys, proc := s.Root, s.Sys, s.Proc

@@ -13,9 +13,9 @@ const (
 	VendorGoogle = 0x1ae0
 )
 
-// mellanox is the vendor of mlx5, connectX8 the first of its cards with direct
-// data, directData the function of such a card that moves it, and directDriver
-// what binds that function for the NIC's driver (from 6.12 on).
+// VendorMellanox is the vendor of mlx5. ConnectX8 is the first of its cards with direct
+// data, DirectData the function of such a card that moves the data, and DirectDriver
+// the driver that uses that function for the NIC (from 6.12 on).
 const (
 	VendorMellanox = 0x15b3
 	ConnectX8      = 0x1023
@@ -26,11 +26,11 @@ const (
 const (
 	VendorNVIDIA = 0x10de
 	Ampere       = 0x1def
-	// GraceGPU is the root port of the GPU that Grace is joined to by C2C.
+	// GraceGPU is the root port of the GPU that C2C connects to Grace.
 	GraceGPU = 0x22b1
 )
 
-// chipset is what is known of the machine's, for NVIDIA's gate.
+// chipset has the facts about the machine's chipset, for NVIDIA's gate.
 type chipset struct {
 	Once   sync.Once
 	Listed placement.Answer

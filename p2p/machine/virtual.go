@@ -9,21 +9,22 @@ import (
 	"github.com/gpurdma/gpurdma/placement"
 )
 
-// virtual is whether a machine is a hypervisor's guest.
+// virtual says whether a machine is a hypervisor's guest, and why.
 type virtual struct {
 	Is    placement.Answer
 	Why   string
 	Where []string
 }
 
-// hypervisors are words by which their machines call themselves.
+// hypervisors are words in the firmware's names of virtual machines.
 var hypervisors = []string{
 	"QEMU", "KVM", "VMware", "Virtual Machine", "VirtualBox", "Google Compute Engine", "OpenStack", "HVM domU",
 	"Nutanix", "oVirt", "RHEV", "Xen", "BHYVE", "Parallels",
 }
 
-// makers are words of those who build servers with processors other than x86,
-// which have no flag for a hypervisor. Of all others it is not known.
+// makers are words in the names of companies that build servers with processors other than
+// x86. Such processors have no flag for a hypervisor, so a machine of any other maker may be
+// a guest.
 var makers = []string{
 	"NVIDIA", "Supermicro", "GIGABYTE", "Giga Computing", "Hewlett", "HPE", "Dell", "Lenovo", "IBM", "Ampere", "ADLINK",
 	"ASUS", "ASRock", "Quanta", "QCT", "Wiwynn", "Wistron", "Foxconn", "Ingrasys", "Inventec", "Pegatron", "MiTAC", "Fujitsu",
@@ -56,19 +57,19 @@ func (m *Machine) readVirtual() virtual {
 	return virtual{placement.AnswerUnknown, "neither the processor nor the firmware says", cpu.At()}
 }
 
-// built reports a machine by a maker's name; a cloud's says so of its own.
+// built reports a machine with the name of a maker, or a cloud's product with .metal in its name.
 func built(vendor, product string) bool {
 	return slices.ContainsFunc(makers, func(word string) bool { return strings.Contains(vendor, word) }) || strings.Contains(product, ".metal")
 }
 
-// InventedTree is why a guest's registers say little: those that it reads are of
-// ports that the hypervisor made up.
+// InventedTree says why a guest's PCI registers prove little: the hypervisor emulates the
+// ports whose registers the guest reads.
 const InventedTree = "a virtual machine: its tree need not be the hardware's"
 
 // GuestSwitch is the remedy where the hypervisor has left the switches out.
 const GuestSwitch = "give the guest a switch for those that share one on the host"
 
-// Unswitched reports a function of a guest that the hypervisor has put on the root
+// Unswitched reports a function of a guest that the hypervisor has put on the root bus
 // itself, or on a root port.
 func (m *Machine) Unswitched(a Addr) bool {
 	if m.Virtual.Is != placement.Yes {

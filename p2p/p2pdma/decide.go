@@ -20,9 +20,9 @@ type MapType int
 // The types.
 const (
 	MapUnknown           MapType = iota
-	MapNone                      // no peer-to-peer: the memory is no PCI device's
+	MapNone                      // no peer-to-peer: the memory does not belong to a PCI device
 	MapNotSupported              // PCI_P2PDMA_MAP_NOT_SUPPORTED
-	MapBusAddress                // PCI_P2PDMA_MAP_BUS_ADDR: below a common bridge, past any IOMMU
+	MapBusAddress                // PCI_P2PDMA_MAP_BUS_ADDR: below a common bridge, not through an IOMMU
 	MapThroughHostBridge         // PCI_P2PDMA_MAP_THRU_HOST_BRIDGE
 )
 
@@ -45,37 +45,37 @@ func (t MapType) String() string {
 // Redirect is a port that sends peer-to-peer traffic to the root.
 type Redirect struct {
 	PCI  machine.Addr
-	Bits pci.ACSBits // those that do so
+	Bits pci.ACSBits // the bits that redirect
 }
 
 func (r Redirect) String() string { return fmt.Sprintf("ACS redirect at %v (%v)", r.PCI, r.Bits) }
 
-// Decision is the kernel's on a client's traffic to a provider's memory.
+// Decision is the kernel's decision on a client's traffic to a provider's memory.
 type Decision struct {
 	Type MapType
-	// Supported is whether pci_p2pdma_distance() sees a way. It can be known
-	// where Type is not.
+	// Supported says whether pci_p2pdma_distance() finds a way. It can be known
+	// even if Type is not.
 	Supported placement.Answer
-	// Steps counts the way from one function to the other, as the kernel does;
-	// -1 if it is not known. It is there even if no way is supported.
+	// Steps is the length of the way from one function to the other, as the kernel counts
+	// it; -1 if it is not known. It is set even if no way is supported.
 	Steps int
-	// Common is the nearest common bridge, or the function itself; nil without
-	// one: the way leads over the root then.
+	// Common is the nearest common bridge, or the function itself. It is nil if there is
+	// none: the way then leads over the root.
 	Common *machine.Addr
-	// Redirects are the ports that keep the traffic from turning at Common, in
-	// the kernel's order: of the provider, the common bridge, of the client.
-	// pci=disable_acs_redir= takes these addresses.
+	// Redirects are the ports that send the traffic to the root and not directly over
+	// Common, in the kernel's order: the provider's side, the common bridge, the client's
+	// side. pci=disable_acs_redir= takes these addresses.
 	Redirects []Redirect
 	// Why is the chain of reasons, the conclusion last.
 	Why []string
-	// Notes do not decide, and matter.
+	// Notes are facts that matter, and do not change the decision.
 	Notes []string
 
-	Unread error // why something that decides is not known
+	Unread error // why a deciding fact is not known
 }
 
-// Distance is what pci_p2pdma_distance() answers: -1 if no way is supported.
-// It is false if that is not known.
+// Distance is the result of pci_p2pdma_distance(): -1 if no way is supported.
+// It is false if the result is not known.
 func (d Decision) Distance() (int, bool) {
 	switch {
 	case d.Supported == placement.No:
@@ -94,7 +94,7 @@ func (d *Decision) because(format string, args ...any) {
 }
 
 // Decide mirrors the kernel's decision on client's traffic to memory of
-// provider. A nil client is a device below no PCI function.
+// provider. A nil client is a device that is not below a PCI function.
 func Decide(m *machine.Machine, provider machine.Addr, client *machine.Addr) Decision {
 	d := Decision{Steps: -1}
 	if m.Kernel.P2PDMA == placement.No {
@@ -129,8 +129,8 @@ func (d Decision) refuse(format string, args ...any) Decision {
 	return d
 }
 
-// walk finds the common bridge and the ports that redirect, and says why one
-// is not known.
+// walk finds the common bridge and the ports that redirect. unread says why it is not known
+// whether one of the ports redirects.
 func walk(m *machine.Machine, d *Decision, a, b *machine.Node) (unread error) {
 	above := append([]machine.Addr{a.Addr}, a.Up...)
 	below := append([]machine.Addr{b.Addr}, b.Up...)
@@ -153,8 +153,8 @@ func walk(m *machine.Machine, d *Decision, a, b *machine.Node) (unread error) {
 	default:
 		d.because("below the bridge %v, %d steps", *d.Common, d.Steps)
 	}
-	// The provider and the common bridge count, and of the client's side all
-	// below the bridge.
+	// The ports from the provider up to and including the common bridge count, and the
+	// client's ports below the bridge.
 	for _, x := range append(above[:up+1:up+1], below[:down]...) {
 		n := m.Node(x)
 		if n.ACSErr != nil && unread == nil {
@@ -176,14 +176,14 @@ func walk(m *machine.Machine, d *Decision, a, b *machine.Node) (unread error) {
 	return unread
 }
 
-// throughHost asks whether the host bridges let traffic pass. unread is set if
-// it may not have to come here.
+// throughHost finds whether the host bridges pass traffic. unread is not nil if it is not known
+// whether the traffic goes through the host bridge at all.
 func throughHost(m *machine.Machine, d *Decision, a, b *machine.Node, unread error) {
 	passes := hostPasses(m, d, a, b)
 	d.Supported = passes
 	switch {
 	case unread != nil && passes == placement.Yes:
-		// Either way leads to the memory.
+		// The traffic reaches the memory in both cases.
 		d.because("%v: by bus address or through the host bridge", unread)
 	case unread != nil:
 		d.Supported = placement.AnswerUnknown
@@ -232,13 +232,13 @@ func bothTrusted(m *machine.Machine, d *Decision, ha, hb *machine.HostBridge) pl
 	return other
 }
 
-// asBuilt gives up what depends on a kernel that is not known well enough.
+// asBuilt makes the decision unknown if too little is known of the kernel.
 func asBuilt(m *machine.Machine, d Decision) Decision {
 	k := m.Kernel
 	doubt := ""
 	switch {
 	case d.Supported == placement.No:
-		return d // with another configuration, too
+		return d // any other configuration gives the same answer
 	case k.P2PDMA == placement.AnswerUnknown:
 		doubt = "whether the kernel has " + machine.ConfigP2PDMA + " is not known: " + k.Source
 	case !k.Version.Known():

@@ -60,7 +60,7 @@ func TestDecide(t *testing.T) {
 		{"other branch", nehalem("ACS3", "acs=0x1d"), gpu, "07:00.0", MapBusAddress, yes, 6, "no port"},
 		{"no common bridge", zen("ACS2", "acs=0x1d"), gpu, "09:00.0", MapThroughHostBridge, yes, 6, "over the root"},
 
-		// What cannot be read.
+		// Files that cannot be read.
 		{"truncated", nehalem("ACS2", "config=64"), gpu, "04:00.0", MapUnknown, unknown, 4, "run as root"},
 		{"truncated, Zen", zen("ACS2", "config=64"), gpu, "04:00.0", MapUnknown, yes, 4, "by bus address or through the host bridge"},
 		{"truncated beside a redirect", zen("ACS2", "config=64", "ACS3", "acs=0x04"), gpu, "04:00.0", MapThroughHostBridge, yes, 4, "0000:02:01.0"},
@@ -123,7 +123,7 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// The list names what has to change, in the order in which the kernel does.
+// Redirects lists the ports that have to change, in the kernel's order.
 func TestRedirectList(t *testing.T) {
 	m := machinetest.Fixture{Tree: machinetest.Planted("ACS1", "acs=0x1d", "ACS2", "acs=0x1d", "ACS3", "acs=0x1d", "ACS4", "acs=0x05")}.Open(t)
 	for pair, want := range map[[2]string]string{

@@ -10,7 +10,7 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/p2pdma"
 )
 
-// What the kernel decides on two functions, and which ports are in the way.
+// Print the kernel's decision on two functions, and the ports that redirect.
 func ExampleDecide() {
 	m := machine.Open("")
 	gpu, err1 := machine.ParseAddr("0000:03:00.0")

@@ -9,8 +9,9 @@ import (
 	"github.com/gpurdma/gpurdma/placement"
 )
 
-// Path is the way from one function to another as the hardware has it, whatever the kernel is
-// built with: Steps, Common, Redirects, Notes and Unread of a [Decision], without a decision.
+// Path is the way from one function to another in the hardware. It does not depend on the
+// kernel's configuration. It has Steps, Common, Redirects, Notes and Unread of a [Decision], and
+// no decision.
 func Path(m *machine.Machine, provider, client machine.Addr) Decision {
 	d := Decision{Steps: -1}
 	a, b := m.Node(provider), m.Node(client)
@@ -22,9 +23,9 @@ func Path(m *machine.Machine, provider, client machine.Addr) Decision {
 	return d
 }
 
-// RootPasses is whether the root complex is known to pass traffic from one function to the
-// other: it is an AMD processor from Zen on, or on the newest list that was read. A root complex
-// that is on no list may pass it or not.
+// RootPasses says whether the root complex is known to pass traffic from one function to the
+// other. It is known if the processor is an AMD processor from Zen on, or if the newest list that
+// was read has the host bridges. The answer is unknown for a root complex that is not on the list.
 func RootPasses(m *machine.Machine, provider, client machine.Addr) (passes placement.Answer, why string) {
 	if m.TrustsAll {
 		return placement.Yes, ""
@@ -52,14 +53,14 @@ func RootPasses(m *machine.Machine, provider, client machine.Addr) (passes place
 	return placement.Yes, why
 }
 
-// faulty are host bridges of which it was reported that they pass a part of peer-to-peer traffic
-// only, by vendor and device.
+// faulty lists host bridges that, by reports, lose or corrupt a part of peer-to-peer traffic. The
+// key is vendor and device.
 var faulty = map[[2]uint16]string{
 	{machine.VendorIntel, 0x7d1b}: "Arrow Lake's passes writes and loses reads (open-gpu-kernel-modules#1253)",
 	{machine.VendorIntel, 0x4c43}: "Rocket Lake's passes wrong data (intel/compute-runtime#935)",
 }
 
-// RootFaulty says what is known to go wrong at the root complex above a function; "" if nothing is.
+// RootFaulty describes the known fault of the root complex above a function; "" if there is none.
 func RootFaulty(m *machine.Machine, a machine.Addr) string {
 	n := m.Node(a)
 	if n.Err != nil {

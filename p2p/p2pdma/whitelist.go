@@ -14,13 +14,13 @@ import (
 type listed struct {
 	vendor, device uint16
 	name           string
-	sameBridge     bool // only below one and the same host bridge
+	sameBridge     bool // only if both functions are below the same host bridge
 	anyDevice      bool
-	added          machine.Version // v6_1: there in the oldest that was read
+	added          machine.Version // V6_1: it is in the oldest list that was read
 }
 
 // whitelist is pci_p2pdma_whitelist of drivers/pci/p2pdma.c. 6.1 and 6.12 have
-// the same ten entries; 7.3 differs in nothing else that these rules go by.
+// the same ten entries. For these rules, 7.3 differs from 7.2 in this list only.
 var whitelist = []listed{
 	{vendor: machine.VendorIntel, device: 0x3c00, name: "Xeon E5", sameBridge: true, added: machine.V6_1},
 	{vendor: machine.VendorIntel, device: 0x3c01, name: "Xeon E5", sameBridge: true, added: machine.V6_1},
@@ -49,7 +49,7 @@ var whitelist = []listed{
 	{vendor: machine.VendorNVIDIA, device: 0x2f98, name: "NVIDIA's processors", added: machine.V7_3},
 }
 
-// Trusts asks the list of this kernel for a host bridge. same: both functions
+// Trusts looks up a host bridge in the list of this kernel. same says that both functions
 // are below it.
 func Trusts(k machine.Kernel, h *machine.HostBridge, same bool) (placement.Answer, string) {
 	if h.Err != nil {

@@ -44,7 +44,7 @@ func TestWhitelistBySeries(t *testing.T) {
 		if got := trusts(release, machine.VendorGoogle, 0x1234, false); got != has {
 			t.Errorf("%s, Google: %v", release, got)
 		}
-		newest := has // what 7.2 has not, none before it has
+		newest := has // no series up to 7.2 has these
 		if release == "7.2.13" || release == "6.18.1" {
 			newest = placement.No
 		}

@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// askCUDA is how to find out what no file says of an NVIDIA GPU.
+// askCUDA tells the user how to find the facts about an NVIDIA GPU that no file has.
 const askCUDA = "ask CUDA for CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED and CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED"
 
-// useHostMemory is the remedy for GPUs whose memory is the machine's.
+// useHostMemory is the remedy for GPUs that use the machine's memory.
 const useHostMemory = "allocate with cudaHostAlloc and register that memory with ibv_reg_mr"
 
 // NVIDIA's lines. NVIDIA documents GPUDirect RDMA for data-centre and professional

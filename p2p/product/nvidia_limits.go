@@ -14,7 +14,7 @@ const (
 // noGSP is what the driver prints when the GPU reports no firmware.
 const noGSP = "N/A"
 
-// nvidiaLimits are what takes routes away from one GPU.
+// nvidiaLimits are the facts that remove routes from one GPU.
 func nvidiaLimits(f Facts, m model) (all []limit) {
 	series := Evidence{fileVersion, fmt.Sprintf("series %d", f.Series)}
 	vgpu := m.line == vGPUCompute || m.line == vGPUOther

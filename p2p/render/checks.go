@@ -39,7 +39,7 @@ func checksText(b *strings.Builder, s Style, r result.Run, told map[result.Remed
 	}
 }
 
-// twins are checks that look at one thing in two ways: at NUMA nodes alone, and at bridges and
+// twins are two checks of the same fact: one looks at NUMA nodes alone, the other at bridges and
 // nodes.
 var twins = [2]string{"P2P-DIST", "PCIE-NUMA"}
 
@@ -78,7 +78,7 @@ func tallyText(r result.Run, verbose bool) string {
 	return text + "; -v shows all"
 }
 
-// added puts a finding into a block. Devices of which the same was read stand in one line.
+// added puts a finding into a block. Devices with the same reading stand in one line.
 func added(block []result.Finding, f result.Finding) []result.Finding {
 	i := slices.IndexFunc(block, func(g result.Finding) bool { return g.Read == f.Read && len(g.Scope) > 0 && len(f.Scope) > 0 })
 	if i < 0 {
@@ -88,7 +88,7 @@ func added(block []result.Finding, f result.Finding) []result.Finding {
 	return block
 }
 
-// findingLine is what was read, and of what.
+// findingLine has the reading, and the devices that it is about.
 func findingLine(f result.Finding, all bool) string {
 	if of := scope(f.Scope, all); of != "" {
 		return of + ": " + f.Read
@@ -96,8 +96,8 @@ func findingLine(f result.Finding, all bool) string {
 	return f.Read
 }
 
-// findingsText writes findings that are like one another. Of readings that differ in places only,
-// it writes the first few.
+// findingsText writes findings that are like one another. If readings differ only in places, it
+// writes the first few.
 func findingsText(b *strings.Builder, s Style, block []result.Finding, told map[result.Remedy]bool) {
 	f := block[0]
 	long := f.Result == "fail" || f.Result == "warn" || f.Result == "unknown"

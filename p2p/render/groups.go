@@ -12,7 +12,7 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/result"
 )
 
-// places match what differs between reasons of the same kind: addresses, host bridges, and
+// places match the parts in which reasons of the same kind differ: addresses, host bridges, and
 // numbers of steps.
 var places = regexp.MustCompile(`\b(pci)?[0-9a-f]{4}:[0-9a-f]{2}(:[0-9a-f]{2}\.[0-7])?\b|\b[0-9]+ steps\b`)
 

@@ -11,7 +11,7 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/terminal"
 )
 
-// Heading says what becomes of a pair that is not direct.
+// Heading describes the outcome of a pair that is not direct.
 func Heading(p result.Pair) string {
 	switch l := lookOf(p.Outcome); l.outcome {
 	case chain.OutcomeUnknown:
@@ -44,7 +44,7 @@ var looks = []look{
 	{chain.Direct, "direct", "32"},
 }
 
-// lookOf takes an outcome that it does not know for unknown.
+// lookOf treats an outcome that it does not know as unknown.
 func lookOf(outcome string) look {
 	named := func(outcome string) int {
 		return slices.IndexFunc(looks, func(l look) bool { return l.outcome.String() == outcome })

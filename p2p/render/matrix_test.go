@@ -14,11 +14,14 @@ func TestPredictedCell(t *testing.T) {
 	direct := result.Pair{Counts: true, Outcome: "direct", NCCL: "PIX"}
 	slow, outside := direct, direct
 	slow.Costs, outside.Counts = []string{"over the root"}, false
+	between := slow // two sockets: no change makes it faster
+	between.Links = []result.Link{{State: "costs"}}
+	slow.Links = []result.Link{{State: "costs", Remedy: &result.Remedy{Change: "open the port"}}}
 	for _, c := range []struct {
 		pair result.Pair
 		want cell
 	}{
-		{direct, cell{"direct PIX", "32"}}, {slow, cell{"direct^PIX", "33"}}, {outside, cell{"-", ""}},
+		{direct, cell{"direct PIX", "32"}}, {slow, cell{"direct^PIX", "33"}}, {between, cell{"direct PIX", "32"}}, {outside, cell{"-", ""}},
 		{result.Pair{Counts: true, Outcome: "staged", NCCL: "SYS"}, cell{"STAGED SYS", "31"}}, {result.Pair{Counts: true, Outcome: "unknown"}, cell{"?", "33"}},
 	} {
 		if got := predictedCell(c.pair); got != c.want {
@@ -27,7 +30,7 @@ func TestPredictedCell(t *testing.T) {
 	}
 }
 
-// Of GPUs in several domains no part of the address is left out.
+// If the GPUs are in several domains, the text has their whole addresses.
 func TestShortNames(t *testing.T) {
 	at := func(domain uint32) result.GPU {
 		a := machine.Addr{Domain: domain, Bus: 0x13}

@@ -14,8 +14,8 @@ import (
 	"github.com/gpurdma/gpurdma/placement"
 )
 
-// contradictions writes the proofs that contradict their predictions. They come before all else:
-// the other predictions are in doubt then.
+// contradictions writes the proofs that contradict their predictions. They come before all else,
+// because the other predictions are then in doubt.
 func contradictions(b *strings.Builder, s Style, r result.Run) {
 	var order []string
 	groups := map[string][]result.Pair{}

@@ -10,8 +10,8 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/result"
 )
 
-// whyText writes the reasons of a group, each once. Of reasons that differ in places only, it
-// writes the first few.
+// whyText writes the reasons of a group, each once. If reasons differ only in places, it writes
+// the first few.
 func whyText(b *strings.Builder, group []result.Pair, all bool) {
 	known := kinds{}
 	for _, kind := range known.all(group[0].Why) {

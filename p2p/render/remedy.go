@@ -21,7 +21,7 @@ func remedyOf(group []result.Pair) *result.Remedy {
 	return &general
 }
 
-// What of a remedy is written once.
+// Limits from which on a part of a remedy is written once.
 const (
 	longChange  = 80 // words from this length on
 	longCommand = 60

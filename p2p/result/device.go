@@ -49,8 +49,8 @@ func nicOf(m *machine.Machine, n drivers.NIC) NIC {
 	return NIC{n.Name, i.PCI, i.Driver, i.Kind.String(), i.PeerToPeer, i.ByCPU, n.Software, List(n.NetDevs), placeOf(m, i.PCI)}
 }
 
-// placeOf finds a device. The place of a device that cannot be read is not known: a check says
-// so.
+// placeOf finds the place of a device. If the device cannot be read, the place is not known, and
+// a check reports it.
 func placeOf(m *machine.Machine, a *machine.Addr) Place {
 	if a == nil {
 		return Place{}

@@ -4,7 +4,7 @@
 // the prediction and the proof of each pair, the findings of the checks, and the counts and the
 // status that follow from them.
 //
-// [New] writes a machine and its pairs, [Run.AddProofs] and [Run.AddFindings] what became of them.
-// A field is only ever added. To add one to what a program reads of a run, change this package;
-// the packages above it write a run in other forms.
+// [New] writes a machine and its pairs. [Run.AddProofs] and [Run.AddFindings] add the results.
+// New versions may add fields, and never remove one. To add a field to the document, change this
+// package. The packages above it write a run in other forms.
 package result

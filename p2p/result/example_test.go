@@ -13,7 +13,7 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/result"
 )
 
-// What p2pcheck writes of this machine with --json, without errors.
+// Print the document that p2pcheck --json writes for this machine, without errors.
 func Example() {
 	m := machine.Open("")
 	gpus, _ := drivers.GPUs(m)
@@ -29,7 +29,7 @@ func Example() {
 	fmt.Println(result.Verdict(&run, run.Status()), run.Summary)
 }
 
-// Of a run that was read from a file, the pairs that are not direct.
+// Print the pairs that are not direct, of a run that was read from a file.
 func ExampleRun() {
 	run := result.Run{Pairs: []result.Pair{
 		{GPU: "0000:03:00.0", NIC: "mlx5_0", Outcome: "direct", Counts: true},

@@ -26,6 +26,7 @@ type Finding struct {
 	Where    []string `json:"where"`
 	Expected string   `json:"expected"`
 	Decides  bool     `json:"decides"` // if it is unknown, it may hide a failure
+	Links    []string `json:"links"`   // of pairs, that the check answers
 	Remedy   *Fix     `json:"remedy"`
 	Ref      string   `json:"ref"`
 }
@@ -38,12 +39,21 @@ func findingsOf(all []check.Finding) []Finding {
 	for _, f := range all {
 		g := Finding{
 			ID: f.Check.ID, Result: f.Result.String(), Title: f.Check.Title, Scope: List(f.Scope), Read: f.Read,
-			Where: List(f.Where), Expected: f.Expect, Decides: f.Decides(), Ref: f.Check.Ref,
+			Where: List(f.Where), Expected: f.Expect, Decides: f.Decides(), Links: LinksOf(f.Check), Ref: f.Check.Ref,
 		}
 		if r := f.Remedy; r != nil {
 			g.Remedy = &Fix{r.Change, r.Command, r.Weakens}
 		}
 		out = append(out, g)
+	}
+	return out
+}
+
+// LinksOf returns the names of the links that a check answers.
+func LinksOf(c *check.Check) []string {
+	out := []string{}
+	for _, l := range c.Links {
+		out = append(out, l.String())
 	}
 	return out
 }

@@ -4,8 +4,8 @@ package result
 
 import "testing"
 
-// A command that looks at a device is the same for others. One that changes it is not: the
-// text has to name each.
+// A command that only looks at a device is the same for other devices. A command that changes a
+// device is not: the text has to name each device.
 func TestLike(t *testing.T) {
 	look := func(gpu string) Finding {
 		return Finding{ID: "P2P-NV-GATE", Remedy: &Fix{Command: "p2pcheck --live --gpu " + gpu}}

@@ -3,6 +3,7 @@
 package result
 
 import (
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -42,7 +43,7 @@ type Remedy struct {
 	Direct  bool   `json:"direct"`
 }
 
-// Evidence is what an answer rests on: a file or another source, and what it says.
+// Evidence is the source of an answer: a file or another source, and the value that it showed.
 type Evidence struct {
 	File  string `json:"file"`
 	Value string `json:"value"`
@@ -66,7 +67,7 @@ type Registration struct {
 	Why     []string `json:"why"`
 }
 
-// Pair is a GPU and a NIC, and what the two come to.
+// Pair is a GPU and a NIC, with their prediction and proof.
 type Pair struct {
 	GPU       string `json:"gpu"`
 	NIC       string `json:"nic"`
@@ -155,8 +156,13 @@ func IsOutcome(name string) bool {
 	return err == nil
 }
 
-// OfAny returns the change in words that hold for other GPUs as well as for the one that is named.
+// OfAny returns the change in words that are true for other GPUs, too.
 func (r *Remedy) OfAny(gpu string) string { return strings.ReplaceAll(r.Change, gpu, "the GPU") }
 
-// Slow reports a pair that is direct, and whose way costs speed.
-func (p Pair) Slow() bool { return p.Counts && len(p.Costs) > 0 }
+// Slow reports a direct pair that a change would make faster. A way between sockets costs speed
+// as well, and no setting changes that.
+func (p Pair) Slow() bool {
+	return p.Counts && len(p.Costs) > 0 && slices.ContainsFunc(p.Links, func(l Link) bool {
+		return l.State == chain.Costs.String() && l.Remedy != nil
+	})
+}

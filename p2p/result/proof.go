@@ -17,7 +17,7 @@ type Step struct {
 	Detail string `json:"detail"`
 }
 
-// Residence is what the GPU's driver counted in the GPU's memory, in bytes.
+// Residence is the number of bytes that the GPU's driver counted in the GPU's memory.
 type Residence struct {
 	Size    int64  `json:"size"`
 	Without int64  `json:"without"`
@@ -26,7 +26,7 @@ type Residence struct {
 	Error   string `json:"error"`
 }
 
-// Proof is what became of a pair when it was tried.
+// Proof is the result of trying a pair.
 type Proof struct {
 	Outcome   string               `json:"outcome"`
 	Errno     *Errno               `json:"errno,omitempty"`
@@ -49,7 +49,7 @@ type Proof struct {
 	Losses    []string             `json:"losses"`
 }
 
-// Live is what the proofs of a run say together.
+// Live is the summary of the proofs of a run.
 type Live struct {
 	Proven       Summary       `json:"proven"`
 	Tried        int           `json:"tried"`
@@ -61,7 +61,7 @@ type Live struct {
 }
 
 // Became returns the outcome of a pair that was tried, as the run counts it: that of its proof,
-// and unknown where the proof does not hold.
+// or unknown if the proof does not hold.
 func Became(p Pair) string {
 	for _, l := range p.Links {
 		switch {
@@ -75,7 +75,7 @@ func Became(p Pair) string {
 	return chain.OutcomeUnknown.String()
 }
 
-// Still reports a pair whose bytes a proof placed in the GPU, and of which it moved none.
+// Still reports a pair whose proof found the bytes in the GPU, and moved no bytes.
 func Still(p Pair) bool {
 	return p.Proof != nil && p.Proof.Outcome == chain.Direct.String() && Became(p) == chain.OutcomeUnknown.String()
 }
@@ -117,7 +117,7 @@ func proofOf(p p2p.Pair) *Proof {
 	return out
 }
 
-// failed reports a proof of which a step failed.
+// failed reports a proof with a failed step.
 func (q *Proof) failed() bool {
 	for _, s := range q.Steps {
 		if s.Result == p2p.ResultFail.String() {
@@ -136,7 +136,7 @@ func (q *Proof) String() string {
 	return outcome + ": " + q.Why
 }
 
-// broken reports a run with a proof that contradicts its prediction, or of which a step failed.
+// broken reports a run with a proof that contradicts its prediction, or that has a failed step.
 func (r Run) broken() bool {
 	for _, p := range r.Pairs {
 		if p.Proof != nil && p.Counts && (p.Proof.Agrees == placement.No || p.Proof.failed()) {

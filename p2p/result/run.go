@@ -5,6 +5,7 @@ package result
 import (
 	"fmt"
 
+	"github.com/gpurdma/gpurdma/internal/human"
 	"github.com/gpurdma/gpurdma/p2p"
 	"github.com/gpurdma/gpurdma/p2p/check"
 	"github.com/gpurdma/gpurdma/p2p/drivers"
@@ -12,16 +13,18 @@ import (
 	"github.com/gpurdma/gpurdma/placement"
 )
 
-// Host is what decides for all pairs of a machine.
+// Host has the facts that decide for all pairs of a machine.
 type Host struct {
 	Kernel     string           `json:"kernel"`
 	P2PDMA     placement.Answer `json:"p2pdma"`
 	MoveNotify placement.Answer `json:"move_notify"`
 	Config     string           `json:"config"`
 	CPU        string           `json:"cpu"`
+	// Notes say what a text of lspci lacks; none for other machines.
+	Notes []string `json:"notes,omitempty"`
 }
 
-// Run is what one run of p2pcheck found.
+// Run has the results of one run of p2pcheck.
 type Run struct {
 	Machine Host     `json:"machine"`
 	Process *Process `json:"process"` // null if it is the program itself
@@ -40,10 +43,11 @@ type Run struct {
 	// Uncompared counts the checks of which only one of the two runs has a result.
 	Uncompared int `json:"uncompared,omitempty"`
 
-	// Ran and Said are the exit status and the errors of a run that was read from a file. The
-	// document has them beside the result.
-	Ran  int      `json:"-"`
-	Said []string `json:"-"`
+	// Schema, Ran and Said are the schema, the exit status and the errors of a run that was read
+	// from a file. The document has them beside the result.
+	Schema string   `json:"-"`
+	Ran    int      `json:"-"`
+	Said   []string `json:"-"`
 }
 
 // Process is the process whose limits and environment the checks look at.
@@ -59,12 +63,12 @@ func processOf(m *machine.Machine) *Process {
 	return nil
 }
 
-// HostOf writes what decides for all pairs of the machine.
+// HostOf writes the facts that decide for all pairs of the machine.
 func HostOf(m *machine.Machine) Host {
 	return Host{Kernel: m.Kernel.Release, P2PDMA: m.Kernel.P2PDMA, MoveNotify: m.Kernel.MoveNotify, Config: m.Kernel.Source, CPU: m.CPU.String()}
 }
 
-// Missing says which of the devices that a pair needs the machine does not have.
+// Missing names the devices that a pair needs and the machine does not have.
 func Missing(gpus []drivers.GPU, nics []drivers.NIC) (out []string) {
 	if len(gpus) == 0 {
 		out = append(out, "no GPU was found")
@@ -120,7 +124,11 @@ func (m Host) String() string {
 	if m.Kernel != "" {
 		kernel = "Linux " + m.Kernel
 	}
-	return fmt.Sprintf("%s, %s; CONFIG_PCI_P2PDMA: %v (%s)", kernel, m.CPU, m.P2PDMA, m.Config)
+	text := fmt.Sprintf("%s, %s; CONFIG_PCI_P2PDMA: %v (%s)", kernel, m.CPU, m.P2PDMA, m.Config)
+	for _, note := range m.Notes {
+		text += "\n" + human.Fold(note, "- ", "  ")
+	}
+	return text
 }
 
 func (p Process) String() string {

@@ -17,7 +17,7 @@ func Worse(x, y int) int {
 // Status returns the exit status of the run.
 func (r Run) Status() int { return Worse(r.Ran, r.found()) }
 
-// found is the status of what was found, whatever could not be read.
+// found is the status of the results, without regard to things that could not be read.
 func (r Run) found() int {
 	s := r.Summary
 	switch {
@@ -51,4 +51,19 @@ func Verdict(r *Run, status int) string {
 		return "fail"
 	}
 	return "unknown"
+}
+
+// StatusOf returns the status of pairs alone, without checks. Pairs that do not count are good.
+func StatusOf(pairs []Pair) int {
+	var s Summary
+	for _, p := range pairs {
+		s.add(p)
+	}
+	switch {
+	case s.Bad() > 0:
+		return StatusBad
+	case s.Unknown > 0:
+		return StatusUnknown
+	}
+	return StatusGood
 }

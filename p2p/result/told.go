@@ -8,12 +8,12 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/chain"
 )
 
-// ofPairs reports a finding that the reasons of pairs say, too.
+// ofPairs reports a finding that is also among the reasons of pairs.
 func (f Finding) ofPairs() bool {
 	return f.Result != "warn" && (f.ID == "P2P-VERDICT" || f.ID == "GPU-EXPORTER-OPS")
 }
 
-// ToldOf returns the IDs of the checks that say of one of these pairs what its reasons say.
+// ToldOf returns the IDs of the checks whose findings are also reasons of one of these pairs.
 func (r Run) ToldOf(group []Pair) []string {
 	var ids []string
 	for _, f := range r.Checks {
@@ -30,7 +30,7 @@ func (f Finding) about(p Pair) bool {
 	return slices.Contains(f.Scope, p.GPU+" -> "+p.NIC) || slices.Contains(f.Scope, p.GPU)
 }
 
-// Told reports a finding that the reasons of pairs say: each device and pair that it is about
+// Told reports a finding that is also among the reasons of pairs: each device and pair that it is about
 // belongs to a pair that is not direct.
 func (r Run) Told(f Finding) bool {
 	if !f.ofPairs() {

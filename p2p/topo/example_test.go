@@ -11,7 +11,7 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/topo"
 )
 
-// The PCI tree of this machine, as p2pcheck topo draws it.
+// Print the PCI tree of this machine, as p2pcheck topo draws it.
 func ExampleRead() {
 	m := machine.Open("")
 	gpus, _ := drivers.GPUs(m)

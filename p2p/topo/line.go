@@ -13,8 +13,8 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/render"
 )
 
-// line says what a function is, then what decides. With all it has what goes without saying as
-// well.
+// line says what kind of device a function is, then the deciding facts. If all is set, it also
+// has the usual facts.
 func (f Function) line(all bool) string {
 	parts := []string{fmt.Sprintf("%v %s %s:%s", f.PCI, f.kind(), f.Vendor, f.Device)}
 	if f.PF != nil {

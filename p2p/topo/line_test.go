@@ -17,7 +17,7 @@ func TestLink(t *testing.T) {
 		{Link{gen5, "8", gen5, "16", gen5, "16"}, "32.0 GT/s x8 of 32.0 GT/s x16", "32.0 GT/s x8 of 32.0 GT/s x16", true},
 		{Link{gen4, "16", gen5, "16", gen4, "16"}, "16.0 GT/s x16 of 32.0 GT/s x16 (the port above: 16.0 GT/s x16)", "16.0 GT/s x16 of 32.0 GT/s x16 (the port above: 16.0 GT/s x16)", false},
 		{Link{gen4, "4", gen4, "4", gen5, "16"}, "16.0 GT/s x4", "16.0 GT/s x4 (the port above: 32.0 GT/s x16)", false},
-		{Link{Speed: gen4, Width: "4"}, "16.0 GT/s x4", "16.0 GT/s x4", false}, // what the ends could carry is not known
+		{Link{Speed: gen4, Width: "4"}, "16.0 GT/s x4", "16.0 GT/s x4", false}, // the maximum of the ends is not known
 	} {
 		if text, long, less := c.link.text(false), c.link.text(true), c.link.less(); text != c.text || long != c.long || less != c.less {
 			t.Errorf("%+v: %q, %q, %v", c.link, text, long, less)
@@ -41,7 +41,7 @@ func TestBAR(t *testing.T) {
 	}
 }
 
-// A port whose ACS cannot be read is not one that does not redirect.
+// The text does not say that a port does not redirect if its ACS cannot be read.
 func TestACS(t *testing.T) {
 	for _, c := range []struct {
 		acs       ACS

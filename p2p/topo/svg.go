@@ -23,14 +23,14 @@ const (
 	svgMargin = 16
 )
 
-// fills are the colours of what the drawing shows.
+// fills are the colours of the kinds of functions in the drawing.
 var fills = map[string]string{
 	"GPU": "#d7f0d0", "NIC": "#d0e4f7", "NVMe": "#e8dcf5", "bridge": "#eeeeee", "other": "#ffffff",
 	"direct": "#9fd98a", "staged": "#f2a48f", "refused": "#f2a48f", "lost": "#f2a48f", "broken": "#f2a48f", "unknown": "#f5dd8a",
 }
 
-// SVG writes a drawing of the tree, with the pairs below it. With all it has what goes without
-// saying as well.
+// SVG writes a drawing of the tree, with the pairs below it. If all is set, it also has the usual
+// facts.
 func (r Topology) SVG(w io.Writer, all bool) error {
 	var b strings.Builder
 	y, widest := svgMargin, 0.0
@@ -55,7 +55,7 @@ func (r Topology) SVG(w io.Writer, all bool) error {
 		widest = max(widest, float64(x)+width)
 		less, redirects := f.Link.less() || slow[f.PCI], f.ACS.redirects()
 		red = red || less || redirects
-		// Down from what is above, then to the right.
+		// Down from the function above, then to the right.
 		p := at[above]
 		fmt.Fprintf(&b, "<path d=\"M%d %d V%d H%d\" fill=\"none\" stroke=\"%s\"/>\n", p[0]+8, p[1]+svgRow-3, y+svgRow/2, x, stroke(less))
 		fmt.Fprintf(&b, "<rect x=\"%d\" y=\"%d\" width=\"%.0f\" height=\"%d\" rx=\"3\" fill=\"%s\" stroke=\"%s\"/>\n", x, y+1, width, svgRow-4, fills[f.Role], stroke(redirects))
@@ -103,8 +103,8 @@ func (r Topology) SVG(w io.Writer, all bool) error {
 	return err
 }
 
-// slow are the functions whose links keep a pair from what the links of its ends
-// could carry.
+// slow are the functions whose links make a pair slower than the links of its ends
+// could be.
 func (r Topology) slow() map[machine.Addr]bool {
 	out := map[machine.Addr]bool{}
 	for _, p := range r.Pairs {

@@ -82,7 +82,7 @@ type Function struct {
 // Topology is the PCI tree above the GPUs and NICs of a machine, and the pairs.
 type Topology struct {
 	Machine   result.Host `json:"machine"`
-	Functions []Function  `json:"functions"` // a bridge before what is below it
+	Functions []Function  `json:"functions"` // a bridge before the functions below it
 	OffPCI    []string    `json:"off_pci"`
 	Pairs     []PairWay   `json:"pairs"`
 	missing   []string    // devices that a pair needs

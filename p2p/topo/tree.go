@@ -12,13 +12,13 @@ import (
 	"github.com/gpurdma/gpurdma/internal/human"
 )
 
-// inTree orders functions so that what is below a bridge follows it.
+// inTree orders functions so that the functions below a bridge follow it.
 func inTree(x, y Function) int {
 	return cmp.Or(cmp.Compare(x.Bus, y.Bus), slices.Compare(x.path(), y.path()))
 }
 
-// path is the way from the root to the function. That to a virtual function leads
-// over its physical one, as it does for the kernel.
+// path is the way from the root to the function. The way to a virtual function leads
+// over its physical function, as it does for the kernel.
 func (f Function) path() []string {
 	out := []string{f.PCI.String()}
 	if f.PF != nil {
@@ -30,8 +30,8 @@ func (f Function) path() []string {
 	return out
 }
 
-// Text writes the tree for people, then a table of the pairs. If verbose is set, it has what goes
-// without saying as well.
+// Text writes the tree for people, then a table of the pairs. If verbose is set, it also has the
+// usual facts.
 func (r Topology) Text(w io.Writer, verbose bool) error {
 	var b strings.Builder
 	fmt.Fprintln(&b, r.Machine)

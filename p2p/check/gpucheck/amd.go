@@ -17,7 +17,7 @@ import (
 )
 
 var AMD = []check.Check{
-	{ID: "AMD-LARGEBAR", Title: "The CPU sees all of the GPU's memory", Worst: p2p.ResultFail, Run: largeBAR,
+	{ID: "AMD-LARGEBAR", Title: "The CPU sees all of the GPU's memory", Worst: p2p.ResultFail, Run: largeBAR, Links: []chain.Link{chain.Library},
 		Expect: "mem_info_vis_vram_total equal to mem_info_vram_total", Why: "What is not visible cannot be exported to a peer; KFD's large-BAR flag hangs on it.",
 		Fix: chain.Remedy{Change: "turn on “Above 4G decoding” and “Resizable BAR” in the firmware"}, Ref: "amdgpu_device_is_peer_accessible()"},
 	{ID: "AMD-KFD-LINKS", Title: "KFD knows links between the GPUs", Worst: p2p.ResultWarn, Run: kfdLinks,
@@ -26,9 +26,9 @@ var AMD = []check.Check{
 	{ID: "AMD-PARAM", Title: "amdgpu lets GPUs reach each other on PCIe", Worst: p2p.ResultWarn, Run: pcieP2P,
 		Expect: "Y", Why: "With pcie_p2p=0 KFD shares no memory between GPUs over PCI. NICs do not need it.",
 		Fix: chain.Remedy{Change: "take amdgpu.pcie_p2p=0 away from the kernel's command line, or from /etc/modprobe.d: by itself it is on"}, Ref: "amdgpu_device_is_peer_accessible()"},
-	{ID: "AMD-PEER-LEGACY", Title: "The old interface for peers is not needed", Worst: p2p.ResultWarn, Run: amdPeer,
+	{ID: "AMD-PEER-LEGACY", Title: "The old interface for peers is not needed", Worst: p2p.ResultWarn, Run: amdPeer, Links: []chain.Link{chain.Route},
 		Expect: "any: dma-bufs do not need it", Why: "Programs from before dma-bufs use amdkfd as a client of MLNX_OFED's ib_core.", Ref: "RCCL"},
-	{ID: "AMD-DCC", Title: "No GPU compresses its buffers", Worst: p2p.ResultWarn, Run: dcc,
+	{ID: "AMD-DCC", Title: "No GPU compresses its buffers", Worst: p2p.ResultWarn, Run: dcc, Links: []chain.Link{chain.Attach},
 		Expect: "GPUs before GFX12", Why: "From GFX12 on a buffer can be compressed (DCC), and amdgpu gives no peer-to-peer for one that is: it moves to system memory.",
 		Fix: chain.Remedy{Change: "allocate what NICs are to reach without DCC, as ROCm does unless it is asked for it"}, Ref: "amdgpu_dma_buf_attach(), AMDGPU_GEM_CREATE_GFX12_DCC"},
 	{ID: "AMD-XGMI", Title: "Links between GPUs do not count", Worst: p2p.ResultWarn, Run: xgmi,

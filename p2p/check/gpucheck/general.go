@@ -13,23 +13,22 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/check"
 	"github.com/gpurdma/gpurdma/p2p/drivers"
 	"github.com/gpurdma/gpurdma/p2p/machine"
-	"github.com/gpurdma/gpurdma/placement"
 )
 
 var General = []check.Check{
-	{ID: "GPU-DRIVER", Title: "Each GPU has a driver whose rules are known", Worst: p2p.ResultFail, Run: gpuDriver,
+	{ID: "GPU-DRIVER", Title: "Each GPU has a driver whose rules are known", Worst: p2p.ResultFail, Run: gpuDriver, Links: []chain.Link{chain.Route, chain.Attach},
 		Expect: "a driver that exports memory", Why: "Without a driver nothing exports the GPU's memory. A driver that is not the kernel's own has rules of its own: what a version says is not true of it.",
 		Fix: chain.Remedy{Change: "bind the GPU's driver"}, Ref: "/sys/bus/pci/devices/*/driver"},
 	{ID: "GPU-RENDER-PERM", Title: "The GPU's device files can be opened", Worst: p2p.ResultFail, Run: gpuNodes,
 		Expect: "reading and writing allowed", Why: "EACCES is a matter of groups; EPERM comes from the container's device filter.",
 		Fix: chain.Remedy{Change: "join the groups, or give the container the device", Command: "usermod -aG render,video USER"}, Ref: "cgroups(7), devices"},
-	{ID: "GPU-EXPORT", Title: "A buffer can be exported", Worst: p2p.ResultFail, Run: gpuExports,
+	{ID: "GPU-EXPORT", Title: "A buffer can be exported", Worst: p2p.ResultFail, Run: gpuExports, Links: []chain.Link{chain.Proof},
 		Expect: "a dma-buf of its memory", Why: "The first step of the proof: --live takes it.",
 		Fix: chain.Remedy{Change: "see what the driver answered", Command: "dmabuf-reg devices"}, Ref: "dmabuf-reg verify"},
-	{ID: "GPU-EXPORTER-OPS", Title: "The driver makes use of what the kernel allows", Worst: p2p.ResultFail, Run: exporterRules,
+	{ID: "GPU-EXPORTER-OPS", Title: "The driver makes use of what the kernel allows", Worst: p2p.ResultFail, Run: exporterRules, Links: []chain.Link{chain.Attach, chain.Addresses},
 		Expect: "memory that stays in the GPU for this NIC", Why: "Where the kernel lets a pair pass, the driver may still move the buffer to system memory and report success: i915 always, amdgpu and xe up to 6.12 for NICs that pin.",
 		Fix: chain.Remedy{Change: "use a kernel, driver or NIC that fit together"}, Ref: "amdgpu_dma_buf.c, xe_dma_buf.c, i915_gem_dmabuf.c, vfio_pci_dmabuf.c"},
-	{ID: "GPU-BO-LOCATION", Title: "A registered buffer is still in the GPU", Worst: p2p.ResultFail, Run: gpuKeeps,
+	{ID: "GPU-BO-LOCATION", Title: "A registered buffer is still in the GPU", Worst: p2p.ResultFail, Run: gpuKeeps, Links: []chain.Link{chain.Proof},
 		Expect: "all of it, with one NIC at least", Why: "The proof against a silent move: --live looks where the bytes of registered buffers are, by trace, and by what the GPU's driver counts in its memory.",
 		Fix: chain.Remedy{Change: "see the pairs' reasons"}, Ref: "dmabuf-reg verify --trace; Documentation/gpu/drm-usage-stats.rst"},
 }
@@ -167,17 +166,18 @@ func gpuNodes(l *check.Look) {
 	}
 }
 
+// exporterRules reports what the exporter makes of a pair, as its links have it.
 func exporterRules(l *check.Look) {
 	check.PerPair(l, func(p p2p.Pair) {
-		o, name := p.Prediction.Outcome, p.Name()
+		name := p.Name()
 		read := strings.Join(p.Prediction.Why, "; ")
+		attach, addresses := p.Verdict.Link(chain.Attach), p.Verdict.Link(chain.Addresses)
 		switch {
-		case p.NIC.Importer.Kind == drivers.NoImporter || p.Prediction.Stage == chain.StageUverbs || p.Prediction.Decision.Supported == placement.No && drivers.AsksKernel(p.GPU.Exporter) && p.GPU.Exporter.Class != drivers.ClassUnknown:
-			// Others are in the way. Whether they are in that of a driver whose rules
-			// are not known, is not known.
-		case o == chain.Direct:
+		case p.NIC.Importer.Kind == drivers.NoImporter && !p.Prediction.ByPeerMem || p.Prediction.Stage == chain.StageUverbs || p.Verdict.Link(chain.Decision).State == chain.Breaks:
+			// Others are in the way.
+		case attach.State.Good() && addresses.State.Good():
 			l.Pass(name, nil, "it stays where it is")
-		case o == chain.OutcomeUnknown:
+		case p.Prediction.Outcome == chain.OutcomeUnknown:
 			l.Unknown(name, nil, "%s", read).Remedy = p.Remedy.OfAll()
 		case p.GPU.Exporter.Class == drivers.ClassNVIDIA && p.Prediction.Stage == chain.StageAttach:
 			// P2P-NV-GATE tells of it.

@@ -18,10 +18,10 @@ import (
 )
 
 var Intel = []check.Check{
-	{ID: "INTEL-I915", Title: "No GPU is driven by i915", Worst: p2p.ResultFail, Run: i915,
+	{ID: "INTEL-I915", Title: "No GPU is driven by i915", Worst: p2p.ResultFail, Run: i915, Links: []chain.Link{chain.Attach},
 		Expect: "xe", Why: "i915 moves every buffer to system memory before it is exported, by design.",
 		Fix: chain.Remedy{Change: "let xe have the GPU, if it knows it", Command: "i915.force_probe=!ID xe.force_probe=ID", Weakens: "for a GPU that xe does not take by itself it is experimental"}, Ref: "i915_gem_dmabuf.c"},
-	{ID: "INTEL-XE", Title: "xe leaves buffers in the GPU for these NICs", Worst: p2p.ResultFail, Run: xePins,
+	{ID: "INTEL-XE", Title: "xe leaves buffers in the GPU for these NICs", Worst: p2p.ResultFail, Run: xePins, Links: []chain.Link{chain.Attach},
 		Expect: "7.2 or later, or NICs that do not pin", Why: "xe up to 6.12 pins in system memory, and reports success.",
 		Fix: chain.Remedy{Change: "run Linux 7.2 or later, or use a NIC that follows moves, as mlx5 does"}, Ref: "xe_dma_buf.c"},
 	{ID: "INTEL-XE-VRAMBAR", Title: "xe does not make the BAR small", Worst: p2p.ResultWarn, Run: xeBAR,
@@ -99,19 +99,19 @@ func xeBAR(l *check.Look) {
 }
 
 var Others = []check.Check{
-	{ID: "HABANA", Title: "Habana's driver accepts the NIC", Worst: p2p.ResultFail, Run: habana,
+	{ID: "HABANA", Title: "Habana's driver accepts the NIC", Worst: p2p.ResultFail, Run: habana, Links: []chain.Link{chain.Attach, chain.Decision},
 		Expect: "a pair that the kernel supports", Why: "It asks the kernel at attach, and answers EPERM to who is not allowed when it maps.",
 		Fix: chain.Remedy{Change: "use a NIC below the accelerator's switch"}, Ref: "drivers/accel/habanalabs/common/memory.c"},
-	{ID: "VFIO-EXPORT", Title: "vfio-pci exports to these NICs", Worst: p2p.ResultFail, Run: vfioExport,
+	{ID: "VFIO-EXPORT", Title: "vfio-pci exports to these NICs", Worst: p2p.ResultFail, Run: vfioExport, Links: []chain.Link{chain.Attach},
 		Expect: "NICs that can be told to stop: mlx5, irdma", Why: "It lets no importer attach that pins for good: efa, bnxt_re, mana and ionic get EOPNOTSUPP.",
 		Fix: chain.Remedy{Change: "use a NIC that can be told to stop"}, Ref: "vfio_pci_dmabuf.c"},
 	{ID: "VIRTIO-GPU", Title: "Virtual graphics do not count", Worst: p2p.ResultWarn, Run: virtioGPU,
 		Expect: "none", Why: "virtio_gpu has no memory of its own but what the hypervisor maps.",
 		Fix: chain.Remedy{Change: "nothing, for a screen; a NIC reaches a GPU that the hypervisor hands to the guest"}, Ref: "virtgpu_vram.c"},
-	{ID: "NOUVEAU", Title: "No GPU is driven by nouveau", Worst: p2p.ResultFail, Run: nouveau,
+	{ID: "NOUVEAU", Title: "No GPU is driven by nouveau", Worst: p2p.ResultFail, Run: nouveau, Links: []chain.Link{chain.Attach},
 		Expect: "NVIDIA's open modules", Why: "nouveau pins what it exports in system memory.",
 		Fix: chain.Remedy{Change: openInstead}, Ref: "nouveau_prime.c"},
-	{ID: "QAIC-IVPU-XDNA", Title: "Accelerators export memory of their own", Worst: p2p.ResultFail, Run: accelerators,
+	{ID: "QAIC-IVPU-XDNA", Title: "Accelerators export memory of their own", Worst: p2p.ResultFail, Run: accelerators, Links: []chain.Link{chain.Attach},
 		Expect: "none of qaic, ivpu, amdxdna", Why: "Their buffers are in system memory: registrations succeed, and there is nothing peer-to-peer about them.",
 		Fix: chain.Remedy{Change: "leave them out", Command: "p2pcheck --gpu …"}, Ref: "drivers/accel"},
 }

@@ -21,33 +21,33 @@ import (
 )
 
 var NVIDIA = []check.Check{
-	{ID: "NV-MODTYPE", Title: "The open kernel modules are loaded", Worst: p2p.ResultFail, Run: nvidiaModule,
+	{ID: "NV-MODTYPE", Title: "The open kernel modules are loaded", Worst: p2p.ResultFail, Run: nvidiaModule, Links: []chain.Link{chain.Route},
 		Expect: "“Open Kernel Module”", Why: "Only the open modules export dma-bufs.",
 		Fix: chain.Remedy{Change: "install the open modules (GPUs from Turing on), or rely on nvidia-peermem"}, Ref: "open-gpu-kernel-modules; microsoft/mscclpp#657"},
-	{ID: "NV-DMABUF-ATTR", Title: "CUDA says that it exports dma-bufs", Worst: p2p.ResultFail, Run: dmabufAttribute,
+	{ID: "NV-DMABUF-ATTR", Title: "CUDA says that it exports dma-bufs", Worst: p2p.ResultFail, Run: dmabufAttribute, Links: []chain.Link{chain.Library},
 		Expect: "1", Why: "The attribute of the CUDA driver that libraries ask before they export.",
 		Fix: chain.Remedy{Change: "install the open kernel modules of R515 or later; turn confidential computing off"}, Ref: "CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED"},
-	{ID: "NV-PEERMEM", Title: "nvidia-peermem is of use, if it is loaded or needed", Worst: p2p.ResultFail, Run: peermem,
-		Expect: "not loaded, or registered with ib_core of MLNX_OFED", Why: "The kernel's own ib_core has no such clients: the module loads, and never registers. Programs then say that GPUDirect is disabled, although dma-buf works.",
-		Fix: chain.Remedy{Change: "use dma-bufs; nvidia-peermem needs MLNX_OFED, and is to be loaded after it"}, Ref: "NVIDIA/nccl#1939, ROCm/mori#560"},
-	{ID: "NV-PEERMEM-KMSG", Title: "nvidia-peermem complains of nothing", Worst: p2p.ResultWarn, Run: peermemLog,
+	{ID: "NV-PEERMEM", Title: "nvidia-peermem is of use, if it is loaded or needed", Worst: p2p.ResultFail, Run: peermem, Links: []chain.Link{chain.Route},
+		Expect: "not loaded, or registered with ib_core of MLNX_OFED or DOCA-OFED", Why: "Programs that call ibv_reg_mr() on GPU memory need it, and get EFAULT without it; programs that register dma-bufs do not. The kernel's own ib_core has no such clients, and a module that was built for another ib_core does not load.",
+		Fix: chain.Remedy{Change: "use dma-bufs; nvidia-peermem needs the ib_core of MLNX_OFED or DOCA-OFED, and is built and loaded after it"}, Ref: "nvidia-peermem.c; NVIDIA/nccl#1939, ROCm/mori#560, siderolabs/pkgs#1356, gpu-operator#2868"},
+	{ID: "NV-PEERMEM-KMSG", Title: "nvidia-peermem complains of nothing", Worst: p2p.ResultWarn, Run: peermemLog, Links: []chain.Link{chain.Log},
 		Expect: "no “detected invalid context”", Why: "A program used memory of a context that had ended.",
 		Fix: chain.Remedy{Change: "restart the program; if it persists, the driver"}, Ref: "nvidia-peermem.c"},
 	{ID: "NV-BAR1", Title: "BAR 1 has room", Worst: p2p.ResultWarn, Run: bar1,
 		Expect: "more than 256 MiB, and less than 90 % taken", Why: "Everything that is registered takes a part of BAR 1, of all processes together.",
 		Fix: chain.Remedy{Change: "resizable BAR in the firmware; fewer registrations at a time"}, Ref: "ofiwg/libfabric#10502, NVIDIA/gdrcopy#301"},
-	{ID: "NV-PARAMS", Title: "The driver's parameters do no harm", Worst: p2p.ResultFail, Run: nvidiaParams,
-		Expect: "DmaRemapPeerMmio 1 where an IOMMU translates", Why: "With 0 the driver gives out addresses that a translating IOMMU does not know.",
-		Fix: chain.Remedy{Change: "let the driver map its memory", Command: "options nvidia NVreg_DmaRemapPeerMmio=1"}, Ref: "nv-reg.h"},
-	{ID: "NV-CC", Title: "Confidential computing is off", Worst: p2p.ResultFail, Run: confidential,
+	{ID: "NV-PARAMS", Title: "The driver's parameters do no harm", Worst: p2p.ResultFail, Run: nvidiaParams, Links: []chain.Link{chain.Attach, chain.Addresses},
+		Expect: "DmaRemapPeerMmio 1 where an IOMMU translates, on Linux before 6.12", Why: "With 0 the driver gives out addresses that a translating IOMMU does not know. From Linux 6.12 on it does so with 1, too: get_dma_ops() is then NULL for a device behind an IOMMU.",
+		Fix: chain.Remedy{Change: "let the driver map its memory", Command: "options nvidia NVreg_DmaRemapPeerMmio=1"}, Ref: "nv-reg.h; nv_dma_use_map_resource(), nv-dma.c"},
+	{ID: "NV-CC", Title: "Confidential computing is off", Worst: p2p.ResultFail, Run: confidential, Links: []chain.Link{chain.Library},
 		Expect: "off", Why: "With it the GPU's memory is closed to NICs.",
 		Fix: chain.Remedy{Change: "turn it off, or do without GPUDirect", Command: "nvidia_gpu_tools.py --set-cc-mode=off --reset-after-cc-mode-switch", Weakens: "whoever runs the host can read the GPU's memory"}, Ref: "nvmlSystemGetConfComputeState()"},
 	{ID: "NV-MIG", Title: "GPUs are whole", Worst: p2p.ResultWarn, Run: mig,
 		Expect: "no instances", Why: "Instances of one GPU share its BAR 1.",
 		Fix: chain.Remedy{Change: whole, Command: "nvidia-smi mig -dci; nvidia-smi mig -dgi", Weakens: noInstances}, Ref: "/proc/driver/nvidia/capabilities"},
-	{ID: "NV-COHERENT", Title: "Memory that the CPU caches is exported for PCIe", Worst: p2p.ResultWarn, Run: coherentGPU,
-		Expect: "no such GPU, or programs that ask for the PCIe mapping", Why: "On Grace a dma-buf leads over C2C and the CPU unless it is made with the flag for a PCIe mapping: slower, or refused.",
-		Fix: chain.Remedy{Change: "export with CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE", Command: "NCCL_NET_GDR_C2C=0"}, Ref: "ofiwg/libfabric#10967, linux-rdma/perftest#325"},
+	{ID: "NV-COHERENT", Title: "Memory that the CPU caches takes the better way", Worst: p2p.ResultWarn, Run: coherentGPU, Links: []chain.Link{chain.Attach},
+		Expect: "NICs on the CPU's own ports, which C2C leads to, or programs that ask for the PCIe mapping", Why: "On Grace a dma-buf leads over C2C and the CPU unless it is made with the flag for a PCIe mapping, which the driver allows to NICs of the GPU's IOMMU group (P2P-NV-FORCEPCIE).",
+		Fix: chain.Remedy{Change: "for these NICs export with CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE, as NCCL does from 2.26 on by itself"}, Ref: "ofiwg/libfabric#10967, linux-rdma/perftest#325; nccl src/graph/paths.cc, ncclTopoGdrModePci"},
 	{ID: "NV-P2P-CAPS", Title: "GPUs reach each other", Worst: p2p.ResultWarn, Run: peerStatus,
 		Expect: "OK for reads and writes", Why: "Where GPUs do not reach each other a program copies through the host. It says nothing of NICs.",
 		Fix: chain.Remedy{Change: "see what NVIDIA's driver says of the two", Command: "nvidia-smi topo -p2p rw"}, Ref: "nvmlDeviceGetP2PStatus()"},
@@ -81,7 +81,7 @@ func dmabufAttribute(l *check.Look) {
 		case ok && e.OK:
 			l.Pass(g.Name, at, "1")
 		case ok && g.Exporter.Proprietary && byPeermem(l):
-			l.Warn(g.Name, at, "0: %s; nvidia-peermem is loaded and registered", e.Why).Fix(cmp.Or(e.Remedy, l.Check.Fix.Change), "", "")
+			l.Warn(g.Name, at, "0: %s; nvidia-peermem is registered", e.Why).Fix(cmp.Or(e.Remedy, l.Check.Fix.Change), "", "")
 		case ok:
 			l.Fail(g.Name, at, "0: %s", e.Why).Fix(cmp.Or(e.Remedy, l.Check.Fix.Change), "", "")
 		case err != nil:
@@ -159,7 +159,7 @@ func nvidiaModule(l *check.Look) {
 	case strings.Contains(r.Text, drivers.OpenModules):
 		l.Pass("", r.At(), "%s", strings.Join(strings.Fields(first), " "))
 	case strings.Contains(taint.Text, "P") && byPeermem(l):
-		l.Warn("", taint.At(), "a proprietary module; nvidia-peermem is loaded and registered, and programs that use it do without dma-bufs").
+		l.Warn("", taint.At(), "a proprietary module; nvidia-peermem is registered, and programs that use it do without dma-bufs").
 			Fix("for dma-bufs install the open modules (GPUs from Turing on)", "", "")
 	case strings.Contains(taint.Text, "P"):
 		l.Fail("", taint.At(), "a proprietary module")
@@ -168,50 +168,6 @@ func nvidiaModule(l *check.Look) {
 	default:
 		l.Unknown("", r.At(), "%q", strings.Join(strings.Fields(first), " "))
 	}
-}
-
-func peermem(l *check.Look) {
-	if !check.OnNVIDIA(l) {
-		return
-	}
-	closed, evidence := proprietary(l)
-	loaded, at := l.There("sys/module/nvidia_peermem")
-	registered, where := peermemClient(l)
-	switch {
-	case loaded == placement.AnswerUnknown || loaded == placement.Yes && registered == placement.AnswerUnknown:
-		l.Unknown("", at, "not known")
-	case loaded == placement.Yes && registered == placement.Yes:
-		l.Pass("", where, "loaded and registered")
-	case loaded == placement.Yes && peerMemory(l) == placement.No:
-		l.Fail("", append(at, "/proc/kallsyms"), "loaded, and ib_core has no ib_register_peer_memory_client to register with")
-	case loaded == placement.Yes && closed == placement.Yes:
-		l.Fail("", append(at, where...), "loaded, and not registered; the proprietary modules export no dma-bufs")
-	case loaded == placement.Yes:
-		l.Warn("", append(at, where...), "loaded, and not registered")
-	case closed == placement.Yes:
-		l.Fail("", append(at, evidence...), "not loaded, and the proprietary modules export no dma-bufs").
-			Fix("install the open modules (GPUs from Turing on), or MLNX_OFED and load nvidia-peermem", "", "")
-	case closed == placement.No:
-		l.Pass("", at, "not loaded, and dma-bufs do not need it")
-	default:
-		l.Unknown("", append(at, evidence...), "not loaded, and whether the modules are the open ones, which do without, is not known")
-	}
-}
-
-// peermemClient is whether nvidia-peermem is registered with ib_core.
-func peermemClient(l *check.Look) (placement.Answer, []string) {
-	registered, where := l.There("sys/kernel/mm/memory_peers/nv_mem/version")
-	if registered == placement.No {
-		registered, where = l.There("sys/kernel/mm/memory_peers/nv_mem_nc/version")
-	}
-	return registered, where
-}
-
-// byPeermem reports that programs can register GPU memory without dma-bufs.
-func byPeermem(l *check.Look) bool {
-	loaded, _ := l.There("sys/module/nvidia_peermem")
-	registered, _ := peermemClient(l)
-	return loaded == placement.Yes && registered == placement.Yes
 }
 
 // proprietary reports NVIDIA's modules that are not the open ones.
@@ -224,13 +180,6 @@ func proprietary(l *check.Look) (placement.Answer, []string) {
 		return placement.Yes, taint.At()
 	}
 	return placement.AnswerUnknown, append(r.At(), taint.Where)
-}
-
-// peerMemory asks the kernel's symbols for MLNX_OFED's interface. Its absence
-// says something only where ib_core's own symbols are there.
-func peerMemory(l *check.Look) placement.Answer {
-	answer, _ := machine.HasSymbol(l.Machine.Proc, "ib_register_peer_memory_client", "ib_register_device")
-	return answer
 }
 
 func peermemLog(l *check.Look) {
@@ -323,8 +272,18 @@ func nvidiaParams(l *check.Look) {
 			said = append(said, fmt.Sprintf("%s: %s", name, value))
 		}
 	}
+	if len(said) == 0 {
+		l.Unknown("", r.At(), "none of the parameters is there")
+		return
+	}
+	remapping(l, r, strings.Join(said, ", "))
+}
+
+// remapping judges DmaRemapPeerMmio by what becomes of the pairs. The parameter lets the driver
+// map its memory in an IOMMU, which it can up to Linux 6.11 only.
+func remapping(l *check.Look, r machine.Reading, said string) {
 	remap, _ := r.Line("DmaRemapPeerMmio")
-	translates := placement.No
+	translates, k := placement.No, l.Machine.Kernel
 	for _, f := range l.Endpoints() {
 		switch {
 		case f.IOMMU == "DMA" || f.IOMMU == "DMA-FQ":
@@ -333,17 +292,27 @@ func nvidiaParams(l *check.Look) {
 			translates = placement.AnswerUnknown
 		}
 	}
+	maps := k.IOMMUHasDMAOps()
+	lost := check.Select(check.Breaking(l.OfDriver("nvidia"), chain.Addresses), func(p p2p.Pair) bool { return p.Verdict.Link(chain.Addresses).Outcome == chain.Lost })
 	switch {
-	case len(said) == 0:
-		l.Unknown("", r.At(), "none of the parameters is there")
-	case remap == drivers.RemapOff && translates == placement.Yes:
-		l.Fail("", r.At(), "%s; the IOMMU translates", strings.Join(said, ", "))
-	case remap == drivers.RemapOff && translates == placement.AnswerUnknown:
-		l.Unknown("", r.At(), "%s; whether the IOMMU translates is not known", strings.Join(said, ", "))
-	case remap != drivers.RemapOn && translates != placement.No:
-		l.Unknown("", r.At(), "%s; DmaRemapPeerMmio is not among them, or is neither 0 nor 1", strings.Join(said, ", "))
+	case len(lost) > 0 && maps == placement.Yes:
+		l.Fail("", r.At(), "%s; the IOMMU translates", said)
+	case len(lost) > 0:
+		l.Fail("", r.At(), "%s; the IOMMU translates, and on %s the driver maps nothing in it, whatever DmaRemapPeerMmio says", said, k.Release).
+			Fix("let the IOMMU pass DMA through", l.Machine.CPU.PassThrough(), "a device can reach all memory of the host")
+	case translates == placement.No:
+		l.Pass("", r.At(), "%s", said)
+	case remap != drivers.RemapOff && remap != drivers.RemapOn:
+		l.Unknown("", r.At(), "%s; DmaRemapPeerMmio is not among them, or is neither 0 nor 1", said)
+	case translates == placement.AnswerUnknown && (remap == drivers.RemapOff || maps != placement.Yes):
+		l.Unknown("", r.At(), "%s; whether the IOMMU translates is not known", said)
+	case remap == drivers.RemapOff || maps == placement.No:
+		l.Warn("", r.At(), "%s; the IOMMU translates, and the driver maps nothing in it: no pair here depends on that", said).
+			Fix("let the IOMMU pass DMA through, before pairs that go over the root are used", l.Machine.CPU.PassThrough(), "a device can reach all memory of the host")
+	case maps == placement.AnswerUnknown:
+		l.Unknown("", r.At(), "%s; the IOMMU translates, and whether the driver can map its memory in it on %s is not known", said, k.Release)
 	default:
-		l.Pass("", r.At(), "%s", strings.Join(said, ", "))
+		l.Pass("", r.At(), "%s", said)
 	}
 }
 
@@ -397,41 +366,53 @@ func ofMinor(l *check.Look, minor string) string {
 	return ""
 }
 
-// grouped reports NICs that are, or may be, in the IOMMU group of a GPU of NVIDIA's, and
-// those that are not.
-func grouped(l *check.Look) (within, apart bool) {
-	for _, p := range l.Pairs {
-		if p.GPU.Exporter.Driver != "nvidia" || p.GPU.Exporter.PCI == nil || p.NIC.Importer.PCI == nil || p.NIC.Software {
+// pcieMapped are the NICs that reach a coherent GPU's memory by PCIe, past the CPU: below a bridge
+// of both, and in the GPU's IOMMU group, which the driver asks for. open are those of which the
+// group is not known.
+func pcieMapped(l *check.Look, g drivers.GPU) (near, open []string) {
+	for _, p := range l.OfGPU(g) {
+		if g.Exporter.PCI == nil || p.NIC.Importer.PCI == nil || p.NIC.Software || check.Common(l, p) == nil {
 			continue
 		}
-		one, _, _ := check.OneGroup(l, *p.GPU.Exporter.PCI, *p.NIC.Importer.PCI)
-		within, apart = within || one != placement.No, apart || one == placement.No
+		switch one, _, _ := check.OneGroup(l, *g.Exporter.PCI, *p.NIC.Importer.PCI); one {
+		case placement.Yes:
+			near = append(near, p.NIC.Name)
+		case placement.AnswerUnknown:
+			open = append(open, p.NIC.Name)
+		}
 	}
-	return within, apart
+	return near, open
 }
 
+// coherentGPU reports which way the memory of coherent GPUs takes. To a NIC on the CPU's own ports
+// C2C is the right one; a NIC in the GPU's IOMMU group is nearer by PCIe.
 func coherentGPU(l *check.Look) {
 	if !check.OnNVIDIA(l) {
 		return
 	}
 	r := l.Read("proc/cpuinfo")
-	switch {
-	case r.Err != nil:
+	if r.Err != nil {
 		l.Unread("", r)
 		return
 	}
-	switch check.Coherent(l) {
-	case placement.Yes:
-		f := l.Warn("", r.At(), "the processor has Grace's cores (Neoverse V2)")
-		switch within, apart := grouped(l); {
-		case apart && !within:
-			f.Fix("see P2P-NV-FORCEPCIE: the driver refuses the mapping for PCIe to these NICs", "", "").Expect = "no such GPU, or a NIC in its IOMMU group"
-		case apart:
-			f.Remedy.Change += ", for NICs in the GPU's IOMMU group; for others see P2P-NV-FORCEPCIE"
+	cpu := check.Coherent(l)
+	for _, g := range l.Driven("nvidia") {
+		near, open := pcieMapped(l, g)
+		switch {
+		case cpu == placement.AnswerUnknown:
+			l.Unknown("", r.At(), "whether the processor caches the GPU's memory is not known: neither an x86 nor an Arm core that is known")
+			return
+		case cpu == placement.No:
+			l.Pass("", r.At(), "the processor is not Grace").Expect = ""
+			return
+		case g.Exporter.Class != drivers.ClassNVIDIACoherent:
+			l.Pass(g.Name, r.At(), "Grace's cores (Neoverse V2), and a GPU whose memory they do not cache").Expect = ""
+		case len(near) > 0:
+			l.Warn(g.Name, r.At(), "Grace caches the GPU's memory, which an ordinary export reaches over C2C; by PCIe these NICs are nearer: %s", check.Some(near))
+		case len(open) > 0:
+			l.Unknown(g.Name, r.At(), "Grace caches the GPU's memory; whether the driver lets a PCIe mapping through to these NICs is not known: %s", check.Some(open))
+		default:
+			l.Pass(g.Name, r.At(), "Grace caches the GPU's memory, and C2C is the way to it: no NIC is below a bridge with the GPU, and in its IOMMU group").Expect = ""
 		}
-	case placement.No:
-		l.Pass("", r.At(), "the processor is not Grace").Expect = ""
-	default:
-		l.Unknown("", r.At(), "whether the processor caches the GPU's memory is not known: neither an x86 nor an Arm core that is known")
 	}
 }

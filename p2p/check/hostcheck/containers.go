@@ -56,7 +56,7 @@ const defaultShm = 64 << 10
 
 func sharedMemory(l *check.Look) {
 	at := []string{"/" + l.Machine.ProcessDir() + "/mountinfo"}
-	if r := ofProcess(l, "mountinfo"); l.Machine.PID != 0 && r.Err != nil {
+	if r := l.OfProcess("mountinfo"); l.Machine.PID != 0 && r.Err != nil {
 		l.Unread("", r)
 		return
 	}
@@ -195,21 +195,21 @@ func pcieRoots(l *check.Look) {
 }
 
 var Guest = []check.Check{
-	{ID: "VM-FLAT", Title: "The guest sees switches", Worst: p2p.ResultWarn, Run: flat,
+	{ID: "VM-FLAT", Title: "The guest sees switches", Worst: p2p.ResultWarn, Run: flat, Links: []chain.Link{chain.Fabric},
 		Expect: "GPU and NIC below a common bridge", Why: "A hypervisor that puts each device on a root port of its own makes libraries believe that all are far apart: they do not use GPUDirect.",
 		Fix: chain.Remedy{Change: "give the guest a switch for those that share one, or NCCL a file of the topology", Command: "NCCL_TOPO_FILE=FILE"}, Ref: "NVIDIA/nccl#1464, #949"},
-	{ID: "VM-ACS", Title: "The guest can tell what the host's ports do", Worst: p2p.ResultWarn, Run: guestACS,
+	{ID: "VM-ACS", Title: "The guest can tell what the host's ports do", Worst: p2p.ResultWarn, Run: guestACS, Links: []chain.Link{chain.Fabric},
 		Expect: "no virtual machine", Why: "The host's ports redirect, for guests to be apart, and the guest does not see it. Traffic takes the short way only with ATS, and direct translated P2P on the host's ports.",
 		Fix: chain.Remedy{Change: "on the host, not in the guest: turn ATS on in the NIC's firmware, and direct translated P2P on the ports", Command: "rdma_topo --virt write-grub-acs"}, Ref: "NCCL's documentation on virtual machines"},
-	{ID: "VM-BAR64", Title: "The guest's BARs found room", Worst: p2p.ResultFail, Run: guestBARs,
+	{ID: "VM-BAR64", Title: "The guest's BARs found room", Worst: p2p.ResultFail, Run: guestBARs, Links: []chain.Link{chain.Addresses},
 		Expect: "an address for the GPU's largest BAR", Why: "A guest's window for 64-bit addresses is often smaller than a GPU's memory.",
 		Fix: chain.Remedy{Change: "widen the window on the host", Command: "-global q35-pcihost.pci-hole64-size=2T"}, Ref: "kata-containers#7967"},
-	{ID: "VM-IOMMU", Title: "The guest has no IOMMU that translates", Worst: p2p.ResultWarn, Run: guestIOMMU,
+	{ID: "VM-IOMMU", Title: "The guest has no IOMMU that translates", Worst: p2p.ResultWarn, Run: guestIOMMU, Links: []chain.Link{chain.Addresses},
 		Expect: "none, or identity", Why: "A virtual IOMMU does not know bus addresses: transfers end with success, and the old bytes.",
 		Fix: chain.Remedy{Change: "let it pass DMA through", Command: machine.PassThrough}, Ref: "QEMU's intel-iommu"},
 	{ID: "VF-PATH", Title: "Virtual functions have the way of their physical one", Worst: p2p.ResultWarn, Run: vfPath,
 		Expect: "any", Why: "The kernel walks from the physical function, and so does this program.", Ref: "pci_physfn()"},
-	{ID: "VF-TRUST", Title: "Virtual functions import as their physical one", Worst: p2p.ResultWarn, Run: vfTrust,
+	{ID: "VF-TRUST", Title: "Virtual functions import as their physical one", Worst: p2p.ResultWarn, Run: vfTrust, Links: []chain.Link{chain.Route},
 		Expect: "a driver that says so itself", Why: "Firmware can give a virtual function less: mlx5 imports by UMR, and follows moves by on-demand paging. Drivers that pin need neither.",
 		Fix: chain.Remedy{Change: "ask the driver", Command: "dmabuf-reg devices"}, Ref: "mlx5_ib_reg_user_mr_dmabuf()"},
 }

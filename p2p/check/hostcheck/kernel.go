@@ -18,50 +18,50 @@ import (
 )
 
 var Kernel = []check.Check{
-	{ID: "KRN-VERSION", Title: "The kernel is new enough", Worst: p2p.ResultFail, Run: kernelVersion,
+	{ID: "KRN-VERSION", Title: "The kernel is new enough", Worst: p2p.ResultFail, Run: kernelVersion, Links: []chain.Link{chain.Route, chain.Attach},
 		Expect: "5.12 or later; 7.2 or later where a GPU that moves its buffers meets a NIC that pins",
 		Why:    "The method that registers a dma-buf came with 5.12. Up to 6.12 amdgpu and xe pin in system memory, and report success.",
 		Fix:    chain.Remedy{Change: "run a newer kernel"}, Ref: "drivers/infiniband/core/uverbs_std_types_mr.c; amdgpu_dma_buf.c, xe_dma_buf.c"},
-	{ID: "KRN-CONFIG-SRC", Title: "The kernel's configuration can be read", Worst: p2p.ResultWarn, Run: kernelConfiguration,
+	{ID: "KRN-CONFIG-SRC", Title: "The kernel's configuration can be read", Worst: p2p.ResultWarn, Run: kernelConfiguration, Links: []chain.Link{chain.Route, chain.Attach, chain.Decision},
 		Expect: "/proc/config.gz, or a file of the kernel's release in /boot, /lib/modules or /usr/src",
 		Why:    "Without it the options are not known; and RCCL, UCX, libfabric and perftest look for it themselves before they use dma-bufs.",
-		Fix:    chain.Remedy{Change: "mount the host's /boot read-only, or name the file", Command: "p2pcheck --config FILE"}, Ref: "ROCm/rccl#1825, siderolabs/pkgs#1488"},
-	{ID: "KRN-CFG-P2PDMA", Title: "The kernel is built with peer-to-peer DMA", Worst: p2p.ResultFail, Run: configP2PDMA,
+		Fix:    chain.Remedy{Change: "mount the host's /boot read-only, or name the file", Command: "p2pcheck --config FILE"}, Ref: "ROCm/rccl#1825, siderolabs/pkgs#1488, openucx/ucx#11540, linux-rdma/perftest#392"},
+	{ID: "KRN-CFG-P2PDMA", Title: "The kernel is built with peer-to-peer DMA", Worst: p2p.ResultFail, Run: configP2PDMA, Links: []chain.Link{chain.Decision},
 		Expect: machine.ConfigP2PDMA + "=y",
 		Why:    "Without it the kernel supports no pair: amdgpu and xe silently move the buffer to system memory, vfio-pci refuses. NVIDIA's driver does not ask.",
 		Fix:    chain.Remedy{Change: "run a kernel that is built with it", Command: machine.ConfigP2PDMA + "=y"}, Ref: "include/linux/pci-p2pdma.h"},
-	{ID: "KRN-CFG-MOVE-NOTIFY", Title: "A NIC that follows moves leaves the buffer where it is", Worst: p2p.ResultFail, Run: configMoveNotify,
+	{ID: "KRN-CFG-MOVE-NOTIFY", Title: "A NIC that follows moves leaves the buffer where it is", Worst: p2p.ResultFail, Run: configMoveNotify, Links: []chain.Link{chain.Attach},
 		Expect: machine.ConfigMoveNotify + "=y, or a kernel that has no such option any more",
 		Why:    "Up to 6.12 the kernel pins for a dynamic importer without it, and amdgpu and xe pin in system memory.",
 		Fix:    chain.Remedy{Change: "run a kernel that is built with it, or 7.2, which always does so", Command: machine.ConfigMoveNotify + "=y"}, Ref: "drivers/dma-buf/dma-buf.c"},
-	{ID: "KRN-CFG-UVERBS", Title: "Programs reach RDMA devices", Worst: p2p.ResultFail, Run: configUverbs,
+	{ID: "KRN-CFG-UVERBS", Title: "Programs reach RDMA devices", Worst: p2p.ResultFail, Run: configUverbs, Links: []chain.Link{chain.Route},
 		Expect: "ib_uverbs is loaded", Why: "Every registration goes through ib_uverbs.",
 		Fix: chain.Remedy{Change: "load it", Command: "modprobe ib_uverbs"}, Ref: "drivers/infiniband/Kconfig"},
-	{ID: "KRN-CFG-ODP", Title: "mlx5 can register dma-bufs", Worst: p2p.ResultFail, Run: configODP,
+	{ID: "KRN-CFG-ODP", Title: "mlx5 can register dma-bufs", Worst: p2p.ResultFail, Run: configODP, Links: []chain.Link{chain.Route},
 		Expect: "CONFIG_INFINIBAND_ON_DEMAND_PAGING=y", Why: "Without it mlx5 refuses every dma-buf with EOPNOTSUPP, before it looks at it.",
 		Fix: chain.Remedy{Change: "run a kernel that is built with it", Command: "CONFIG_INFINIBAND_ON_DEMAND_PAGING=y"}, Ref: "drivers/infiniband/hw/mlx5/mr.c"},
 	{ID: "KRN-CFG-HSA-P2P", Title: "AMD GPUs reach each other", Worst: p2p.ResultWarn, Run: configHSA,
 		Expect: machine.ConfigHSAP2P + "=y", Why: "KFD shares no memory between GPUs over PCI without it. NICs do not need it.",
 		Fix: chain.Remedy{Change: "run a kernel that is built with it", Command: machine.ConfigHSAP2P + "=y"}, Ref: "amdgpu_device_is_peer_accessible()"},
-	{ID: "KRN-CFG-VFIO-DMABUF", Title: "vfio-pci exports dma-bufs", Worst: p2p.ResultFail, Run: configVFIO,
+	{ID: "KRN-CFG-VFIO-DMABUF", Title: "vfio-pci exports dma-bufs", Worst: p2p.ResultFail, Run: configVFIO, Links: []chain.Link{chain.Route},
 		Expect: "CONFIG_VFIO_PCI_DMABUF=y", Why: "Without it vfio-pci has no dma-buf of a BAR to give.",
 		Fix: chain.Remedy{Change: "run Linux 7.2 or later, built with it", Command: "CONFIG_VFIO_PCI_DMABUF=y"}, Ref: "drivers/vfio/pci/Kconfig"},
-	{ID: "KRN-CFG-DMABUF", Title: "The kernel has dma-bufs", Worst: p2p.ResultFail, Run: configDMABuf,
-		Expect: machine.ConfigDMABuf + "=y and CONFIG_SYNC_FILE=y", Why: "No driver exports memory without them; NVIDIA's leaves its exporter out of the build.",
+	{ID: "KRN-CFG-DMABUF", Title: "The kernel has dma-bufs", Worst: p2p.ResultFail, Run: configDMABuf, Links: []chain.Link{chain.Route},
+		Expect: machine.ConfigDMABuf + "=y and " + syncFile + "=y", Why: "No driver exports memory without the first; NVIDIA's leaves its exporter out of the build. The second comes with DRM, which the kernel's own drivers of GPUs need.",
 		Fix: chain.Remedy{Change: "run a kernel that is built with them"}, Ref: "nv-dmabuf.c"},
-	{ID: "KRN-BTF", Title: "Tracing finds the kernel's structures", Worst: p2p.ResultWarn, Run: btf,
+	{ID: "KRN-BTF", Title: "Tracing finds the kernel's structures", Worst: p2p.ResultWarn, Run: btf, Links: []chain.Link{chain.Proof},
 		Expect: "/sys/kernel/btf/vmlinux", Why: "dmabuf-reg --trace proves where bytes are by reading the kernel's structures, whose layout is there.",
 		Fix: chain.Remedy{Change: "run a kernel that is built with it", Command: "CONFIG_DEBUG_INFO_BTF=y"}, Ref: "Documentation/bpf/btf.rst"},
-	{ID: "KRN-TRACEPOINTS", Title: "The kernel tells what happens to dma-bufs", Worst: p2p.ResultWarn, Run: tracepoints,
+	{ID: "KRN-TRACEPOINTS", Title: "The kernel tells what happens to dma-bufs", Worst: p2p.ResultWarn, Run: tracepoints, Links: []chain.Link{chain.Proof},
 		Expect: "events of dma_buf", Why: "Without these events (6.1 and 6.12 have none) tracing attaches to functions of the kernel instead.",
 		Ref: "include/trace/events/dma_buf.h"},
 	{ID: "KRN-LOCKDOWN", Title: "Registers of devices can be changed", Worst: p2p.ResultWarn, Run: lockdown,
 		Expect: "[none]", Why: "Under lockdown, which Secure Boot turns on, setpci and mappings of BARs are refused. Reading is not.",
 		Fix: chain.Remedy{Change: "change ACS by parameters of the kernel, never by setpci"}, Ref: "kernel_lockdown(7); nvtrust#48"},
-	{ID: "KRN-CMDLINE", Title: "No parameter of the kernel is in the way", Worst: p2p.ResultWarn, Run: commandLine,
+	{ID: "KRN-CMDLINE", Title: "No parameter of the kernel is in the way", Worst: p2p.ResultWarn, Run: commandLine, Links: []chain.Link{chain.Fabric},
 		Expect: "none of pci=noats, pci=nommconf, pcie_acs_override=", Why: "noats turns translation by devices off, nommconf hides ACS from the kernel, and the override makes IOMMU groups promise what the hardware does not keep.",
 		Fix: chain.Remedy{Change: "take the parameter away"}, Ref: "Documentation/admin-guide/kernel-parameters.txt"},
-	{ID: "KRN-KMSG", Title: "The kernel's log has no complaint of peer-to-peer", Worst: p2p.ResultFail, Run: complaints,
+	{ID: "KRN-KMSG", Title: "The kernel's log has no complaint of peer-to-peer", Worst: p2p.ResultFail, Run: complaints, Links: []chain.Link{chain.Log},
 		Expect: "no line on refused peer-to-peer traffic", Why: "What was refused is logged once, with the addresses. amdgpu and xe ask silently: no line proves nothing.",
 		Fix: chain.Remedy{Change: "see what the line says"}, Ref: "drivers/pci/p2pdma.c, nv-dmabuf.c"},
 	{ID: "KRN-NUMA-BAL", Title: "The kernel does not move pages between nodes", Worst: p2p.ResultWarn, Run: numaBalancing,
@@ -117,18 +117,9 @@ func kernelConfiguration(l *check.Look) {
 	case there == placement.AnswerUnknown:
 		l.Unknown("", append(at, where...), "%d options, and whether there is a %s, where perftest looks, is not known", len(l.Machine.Config), where[0])
 	default:
-		l.Warn("", append(at, where...), "%d options, and there is no %s: perftest looks nowhere else, and then exports no dma-bufs of AMD GPUs", len(l.Machine.Config), where[0]).
-			Fix("copy the configuration there", copied(at[0])+where[0], "")
+		l.Warn("", append(at, where...), "%d options, and there is no %s: perftest, and older UCX and RCCL, look nowhere else, and then export no dma-bufs of AMD GPUs", len(l.Machine.Config), where[0]).
+			Fix("copy the configuration there, or use newer UCX, RCCL and perftest", check.Copied(at[0])+where[0], "")
 	}
-}
-
-// copied is how a shell copies a configuration, before where it goes. The kernel's own
-// is compressed.
-func copied(source string) string {
-	if strings.HasSuffix(source, ".gz") {
-		return "zcat " + source + " > "
-	}
-	return "cp " + source + " "
 }
 
 // asks reports a GPU whose driver goes by the kernel's decision, or may.
@@ -138,17 +129,22 @@ func asks(l *check.Look) bool {
 	})
 }
 
+// configP2PDMA is a failure where a GPU's driver asks for the kernel's decision, which is no
+// without the option.
 func configP2PDMA(l *check.Look) {
 	at := []string{l.Machine.Named(l.Machine.Kernel.Source)}
 	switch l.Machine.Kernel.P2PDMA {
 	case placement.Yes:
 		l.Pass("", at, "%s=y", machine.ConfigP2PDMA)
 	case placement.No:
-		if len(l.GPUs) > 0 && !asks(l) {
-			l.Pass("", at, "%s is not set; NVIDIA's driver does not ask", machine.ConfigP2PDMA).Expect = ""
-			return
+		switch {
+		case len(l.GPUs) > 0 && !asks(l):
+			l.Pass("", at, "%s is not set; NVIDIA's driver does not ask, and mlx5 registers its dma-bufs without it", machine.ConfigP2PDMA).Expect = ""
+		case check.AllDirect(l.Pairs):
+			l.Warn("", at, "%s is not set; all pairs do without the kernel's decision", machine.ConfigP2PDMA)
+		default:
+			l.Fail("", at, "%s is not set", machine.ConfigP2PDMA)
 		}
-		l.Fail("", at, "%s is not set", machine.ConfigP2PDMA)
 	default:
 		l.Unknown("", nil, "%s", l.Machine.Kernel.Source)
 	}
@@ -178,9 +174,12 @@ func configMoveNotify(l *check.Look) {
 
 func configUverbs(l *check.Look) {
 	abi := l.Read("sys/class/infiniband_verbs/abi_version")
+	served := slices.ContainsFunc(l.Subject.NICs, func(n drivers.NIC) bool { return n.Uverbs != "" })
 	switch n, ok := abi.Number(); {
 	case ok:
 		l.Pass("", abi.At(), "loaded, with ABI %d", n)
+	case abi.Gone() && served:
+		l.Unknown("", abi.At(), "it serves a NIC, and has no version")
 	case abi.Gone():
 		if value, where := l.Option("CONFIG_INFINIBAND_USER_ACCESS"); value == "n" {
 			l.Fail("", where, "CONFIG_INFINIBAND_USER_ACCESS is not set").Fix("run a kernel that is built with it", "CONFIG_INFINIBAND_USER_ACCESS=m", "")
@@ -207,20 +206,16 @@ func configODP(l *check.Look) {
 	needs(l, machine.ConfigODP)
 }
 
-// needs fails if one of the options is not set.
-func needs(l *check.Look, options ...string) {
-	for _, option := range options {
-		switch value, where := l.Option(option); value {
-		case "":
-			l.Unknown("", nil, "%s does not tell of %s", l.Machine.Kernel.Source, option)
-			return
-		case "n":
-			l.Say(l.Check.Worst, "", where, "%s is not set", option)
-			return
-		}
+// needs fails if an option is not set.
+func needs(l *check.Look, option string) {
+	switch value, where := l.Option(option); value {
+	case "":
+		l.Unknown("", nil, "whether %s is set is not known: %s", option, l.Machine.Kernel.Source)
+	case "n":
+		l.Say(l.Check.Worst, "", where, "%s is not set", option)
+	default:
+		l.Pass("", where, "%s=y", option)
 	}
-	_, where := l.Option(options[0])
-	l.Pass("", where, "%s=y", strings.Join(options, "=y, "))
 }
 
 func configHSA(l *check.Look) {
@@ -239,7 +234,16 @@ func configVFIO(l *check.Look) {
 	needs(l, "CONFIG_VFIO_PCI_DMABUF")
 }
 
-func configDMABuf(l *check.Look) { needs(l, machine.ConfigDMABuf, "CONFIG_SYNC_FILE") }
+// syncFile is what the kernel's own drivers of GPUs are built with: DRM selects it.
+const syncFile = "CONFIG_SYNC_FILE"
+
+func configDMABuf(l *check.Look) {
+	needs(l, machine.ConfigDMABuf)
+	if value, where := l.Option(syncFile); value == "n" && l.Found[0].Result == p2p.ResultPass {
+		l.Found = nil
+		l.Warn("", where, "%s=y, and %s is not set: the kernel's own drivers of GPUs are not built then", machine.ConfigDMABuf, syncFile)
+	}
+}
 
 func btf(l *check.Look) {
 	switch there, where := l.There("sys/kernel/btf/vmlinux"); there {
@@ -362,7 +366,12 @@ func complaints(l *check.Look) {
 		l.Quiet(log, "no such line")
 	}
 	for _, h := range hits {
-		f := l.Say(h.Pattern.Result, "", log.At(), "%s (%s)", h.Line, h.Pattern.Means)
+		result, means := h.Pattern.Result, h.Pattern.Means
+		against := check.Select(l.Pairs, func(p p2p.Pair) bool { return check.Contrary(p) == h.Line })
+		if result == p2p.ResultFail && len(l.Pairs) > 0 && len(against) == 0 {
+			result, means = p2p.ResultWarn, means+"; it contradicts no pair here"
+		}
+		f := l.Say(result, "", log.At(), "%s (%s)", h.Line, means)
 		if command := h.Pattern.Command(h.Line); command != "" {
 			f.Fix("what the kernel proposes", command, "devices below these ports reach each other past the IOMMU")
 			// It does not look at the list that it was given.

@@ -4,6 +4,7 @@ package hostcheck
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"maps"
 	"path"
@@ -11,16 +12,18 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/gpurdma/gpurdma/internal/bytesize"
 	"github.com/gpurdma/gpurdma/p2p"
 	"github.com/gpurdma/gpurdma/p2p/chain"
 	"github.com/gpurdma/gpurdma/p2p/check"
 	"github.com/gpurdma/gpurdma/p2p/machine"
+	"github.com/gpurdma/gpurdma/placement"
 )
 
 var Limits = []check.Check{
-	{ID: "LIM-MEMLOCK", Title: "Memory may be locked", Worst: p2p.ResultWarn, Run: memlock,
+	{ID: "LIM-MEMLOCK", Title: "Memory may be locked", Worst: p2p.ResultFail, Run: memlock,
 		Expect: "unlimited, or CAP_IPC_LOCK", Why: "Registered memory is locked and counts against RLIMIT_MEMLOCK, 8 MiB by default: beyond it registrations and completion queues fail with ENOMEM. In a container CAP_IPC_LOCK does nothing for a user that is not root, nor for anybody in a user namespace of its own.",
-		Fix: chain.Remedy{Change: "lift the limit of the program", Command: "--ulimit memlock=-1, LimitMEMLOCK=infinity"}, Ref: "NVIDIA/nccl-tests#206, nvidia-container-toolkit#2037"},
+		Fix: chain.Remedy{Change: "lift the limit of the program: LimitMEMLOCK=infinity of its service, \"* - memlock unlimited\" in /etc/security/limits.d for logins, --ulimit memlock=-1 for a container", Command: "ulimit -l unlimited"}, Ref: "NVIDIA/nccl-tests#206, nvidia-container-toolkit#2037, mlcommons/mlperf-automations#664"},
 	{ID: "LIM-RDMA-CG", Title: "The control group allows more RDMA objects", Worst: p2p.ResultFail, Run: rdmaGroup,
 		Expect: "less in use than allowed", Why: "At the limit, opening a NIC or registering fails with EAGAIN.",
 		Fix: chain.Remedy{Change: "raise it", Command: "echo 'DEVICE hca_handle=max hca_object=max' > /sys/fs/cgroup/GROUP/rdma.max"}, Ref: "kernel/cgroup/rdma.c"},
@@ -32,58 +35,76 @@ var Limits = []check.Check{
 // capIPCLock is CAP_IPC_LOCK.
 const capIPCLock = 14
 
+// defaultLock is what the kernel lets a process lock if nothing is set: less than the queues of UCX
+// or NCCL need.
+const defaultLock = 8 << 20
+
+// memlock reports the limit of locked memory. What is not known of it decides nothing.
 func memlock(l *check.Look) {
-	r := ofProcess(l, "limits")
+	r := l.OfProcess("limits")
 	text, ok := r.Line("Max locked memory")
 	f := strings.Fields(text)
 	if r.Err != nil {
-		l.Unread("", r)
+		l.Unread("", r).SetAside()
 		return
 	}
 	if !ok || len(f) < 1 {
-		l.Unknown("", r.At(), "no line of locked memory")
+		l.Unknown("", r.At(), "no line of locked memory").SetAside()
 		return
 	}
-	caps, status := machine.Effective(ofProcess(l, "status"))
-	_, err := strconv.ParseUint(f[0], 10, 64)
+	caps, status := machine.Effective(l.OfProcess("status"))
+	limit, err := strconv.ParseUint(f[0], 10, 63)
 	switch {
 	case f[0] == "unlimited":
 		l.Pass("", r.At(), "%sunlimited", l.Machine.Whose())
 	case err != nil:
-		l.Unknown("", r.At(), "%q", text)
+		l.Unknown("", r.At(), "%q", text).SetAside()
 	case status.Err == nil && caps>>capIPCLock&1 != 0:
-		lockCapability(l, append(r.At(), status.Where), f[0])
+		lockCapability(l, append(r.At(), status.Where), limit)
 	case status.Err != nil:
-		l.Unread("", status)
+		l.Unread("", status).SetAside()
 	default:
-		l.Warn("", r.At(), "%s%s bytes, without CAP_IPC_LOCK%s", l.Machine.Whose(), f[0], inert(status))
+		limited(l, r.At(), limit, "without CAP_IPC_LOCK"+inert(status))
+	}
+}
+
+// limited is a failure where a queue pair's rings are not sure to find room.
+func limited(l *check.Look, at []string, limit uint64, why string) {
+	result, read := p2p.ResultWarn, fmt.Sprintf("%s%s, %s", l.Machine.Whose(), bytesize.Format(int64(limit)), why)
+	if limit <= defaultLock && len(l.Subject.NICs) > 0 {
+		result, read = p2p.ResultFail, read+": queue pairs and registrations of UCX and NCCL end with ENOMEM"
+	}
+	f := l.Say(result, "", at, "%s", read)
+	if in, _, _ := check.InContainer(l); in == placement.Yes {
+		f.Fix("lift the limit of the container, or that of the runtime (systemctl edit docker, with LimitMEMLOCK=infinity below [Service]): the host's own limit does not reach a container", "docker run --ulimit memlock=-1", "")
 	}
 }
 
 // lockCapability judges who has CAP_IPC_LOCK: the kernel asks for that of the
 // first user namespace, and who is root in another has it in vain.
-func lockCapability(l *check.Look, at []string, limit string) {
+func lockCapability(l *check.Look, at []string, limit uint64) {
 	user := l.Link(l.Machine.ProcessDir(), "ns/user")
 	at = append(at, user.Where)
+	size := bytesize.Format(int64(limit))
 	switch {
 	case user.Err != nil:
-		f := l.Unknown("", at, "%s%s bytes, and CAP_IPC_LOCK, which counts in the first user namespace only: %s", l.Machine.Whose(), limit, user.Why())
+		f := l.Unknown("", at, "%s%s, and CAP_IPC_LOCK, which counts in the first user namespace only: %s", l.Machine.Whose(), size, user.Why()).SetAside()
 		if errors.Is(user.Err, fs.ErrPermission) {
 			f.AsRoot(l.Machine)
 		}
 	case user.Text != machine.FirstUser:
-		l.Warn("", at, "%s%s bytes, and CAP_IPC_LOCK of another user namespace than the first, where it does not count", l.Machine.Whose(), limit)
+		limited(l, at, limit, "and CAP_IPC_LOCK of another user namespace than the first, where it does not count")
 	default:
 		of := "; this is of p2pcheck: programs without it have the limit"
 		if l.Machine.PID != 0 {
 			of = ""
 		}
-		l.Pass("", at, "%s%s bytes, and CAP_IPC_LOCK%s", l.Machine.Whose(), limit, of)
+		l.Pass("", at, "%s%s, and CAP_IPC_LOCK%s", l.Machine.Whose(), size, of)
 	}
 }
 
 func rdmaGroup(l *check.Look) {
-	own := ofProcess(l, "cgroup")
+	own := l.OfProcess("cgroup")
 	if own.Err != nil {
 		l.Unread("", own)
 		return

@@ -4,38 +4,12 @@ package hostcheck
 
 import (
 	"cmp"
-	"fmt"
 	"strconv"
 	"strings"
 
 	"github.com/gpurdma/gpurdma/p2p/check"
 	"github.com/gpurdma/gpurdma/p2p/machine"
 )
-
-// ofProcess reads a file of that process. One that has ended is not known, though
-// its file is not there, or tells of what it had: of a zombie some still do.
-func ofProcess(l *check.Look, name string) machine.Reading {
-	r := l.Read(l.Machine.ProcessDir(), name)
-	if l.Machine.PID == 0 {
-		return r
-	}
-	if ended := ended(l); ended != nil {
-		r.Err = ended
-	} else if r.Gone() {
-		r.Err = fmt.Errorf("process %d is not there (any more)", l.Machine.PID)
-	}
-	return r
-}
-
-// ended is why nothing is known of another process that is a zombie. It is asked
-// after a file was read, which may be the last of it.
-func ended(l *check.Look) error {
-	state, _ := l.Read(l.Machine.ProcessDir(), "status").Line("State:")
-	if strings.HasPrefix(state, "Z") || strings.HasPrefix(state, "X") {
-		return fmt.Errorf("process %d has ended: %s", l.Machine.PID, state)
-	}
-	return nil
-}
 
 // apart says what namespaces another process has of its own: devices and networks
 // are told as this program sees them.
@@ -54,7 +28,7 @@ func apart(l *check.Look) {
 			other = append(other, kind)
 		}
 	}
-	if ended := ended(l); ended != nil {
+	if ended := l.Ended(); ended != nil {
 		l.Unknown("", at, "%v", ended)
 		return
 	}

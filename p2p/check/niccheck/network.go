@@ -32,7 +32,7 @@ var Network = []check.Check{
 	{ID: "NET-SM", Title: "InfiniBand has a subnet manager", Worst: p2p.ResultFail, Run: subnetManager,
 		Expect: "an sm_lid other than 0", Why: "Without one, ports get no address.",
 		Fix: chain.Remedy{Change: "see that the fabric's one runs, on a switch or on one of the hosts, and that this port reaches it"}, Ref: "opensm(8)"},
-	{ID: "NET-LOOPBACK", Title: "The proof does not need the network", Worst: p2p.ResultWarn, Run: loopback,
+	{ID: "NET-LOOPBACK", Title: "The proof does not need the network", Worst: p2p.ResultWarn, Run: loopback, Links: []chain.Link{chain.Proof},
 		Expect: "both ends on one port", Why: "The proof, and dmabuf-reg verify, move their bytes over one port and back: faults of the network do not blame the GPU.", Ref: "dmabuf-reg verify"},
 }
 

@@ -26,22 +26,22 @@ var NIC = []check.Check{
 	{ID: "NIC-UVERBS", Title: "Programs can open the NIC", Worst: p2p.ResultFail, Run: nicUverbs,
 		Expect: "a device file that can be opened", Why: "EACCES is a matter of the file's mode, EPERM of the container's device filter; a container needs rdma_cm, too.",
 		Fix: chain.Remedy{Change: "load ib_uverbs; in a container, give it the device", Command: "modprobe ib_uverbs"}, Ref: "k8s-rdma-shared-dev-plugin"},
-	{ID: "NIC-DRIVER-DMABUF", Title: "The NIC's driver imports dma-bufs", Worst: p2p.ResultFail, Run: nicImports,
+	{ID: "NIC-DRIVER-DMABUF", Title: "The NIC's driver imports dma-bufs", Worst: p2p.ResultFail, Run: nicImports, Links: []chain.Link{chain.Route},
 		Expect: "a driver with reg_user_mr_dmabuf on this kernel", Why: "Others answer EOPNOTSUPP to every registration of a dma-buf.",
 		Fix: chain.Remedy{Change: "use a NIC whose driver imports dma-bufs on this kernel, as mlx5 and efa do from 6.1 on"}, Ref: "drivers/infiniband/hw/*"},
-	{ID: "NIC-DMABUF-PROBE", Title: "The driver itself says that it imports dma-bufs", Worst: p2p.ResultFail, Run: nicProbe,
+	{ID: "NIC-DMABUF-PROBE", Title: "The driver itself says that it imports dma-bufs", Worst: p2p.ResultFail, Run: nicProbe, Links: []chain.Link{chain.Route},
 		Expect: "EBADF to a registration of descriptor -1", Why: "It is the one answer that holds for drivers of any origin.",
 		Fix: chain.Remedy{Change: "update the NIC's driver, or the kernel"}, Ref: "NVIDIA/nccl#778"},
 	{ID: "NIC-PROVIDER-LIB", Title: "libibverbs can register dma-bufs", Worst: p2p.ResultWarn, Run: verbsLibrary,
 		Expect: "libibverbs.so.1.12 or later (rdma-core 34)", Why: "ibv_reg_dmabuf_mr came with that version.",
 		Fix: chain.Remedy{Change: "update rdma-core; in a container, that of the image"}, Ref: "IBVERBS_1.12"},
-	{ID: "NIC-MODE", Title: "How the NIC imports is known", Worst: p2p.ResultFail, Run: nicMode,
+	{ID: "NIC-MODE", Title: "How the NIC imports is known", Worst: p2p.ResultFail, Run: nicMode, Links: []chain.Link{chain.Attach},
 		Expect: "dynamic, revocable or pinned", Why: "Whether the NIC follows moves decides what amdgpu, xe and vfio-pci do.",
 		Fix: chain.Remedy{Change: "prove it by a registration under trace", Command: "dmabuf-reg verify --trace"}, Ref: "drivers/infiniband/core/umem_dmabuf.c"},
-	{ID: "NIC-DATADIRECT", Title: "Direct data takes a way that is as good", Worst: p2p.ResultWarn, Run: dataDirect,
+	{ID: "NIC-DATADIRECT", Title: "Direct data takes a way that is as good", Worst: p2p.ResultWarn, Run: dataDirect, Links: []chain.Link{chain.Attach, chain.Fabric},
 		Expect: "no second function that moves data, or one that reaches the GPU as well", Why: "A ConnectX-8 can have a second function for the data. Programs that ask for it (NCCL does) have their buffers registered by that one, which pins, has a way of its own, and wants buffers that start at a page or at 2 MiB.",
 		Fix: chain.Remedy{Change: "look at the way of the other function, in topo"}, Ref: "meta-pytorch/torchcomms#3027"},
-	{ID: "NIC-OFED", Title: "The NIC's driver is the kernel's own", Worst: p2p.ResultWarn, Run: ofed,
+	{ID: "NIC-OFED", Title: "The NIC's driver is the kernel's own", Worst: p2p.ResultWarn, Run: ofed, Links: []chain.Link{chain.Route, chain.Attach},
 		Expect: "no module from elsewhere", Why: "MLNX_OFED and DOCA bring drivers of their own: what a kernel's version says is not true of them.",
 		Fix: chain.Remedy{Change: "go by the probe of this machine, not by the version"}, Ref: "ROCm/mori#481"},
 	{ID: "NIC-EFA-GEN", Title: "Libraries use dma-bufs with this EFA", Worst: p2p.ResultWarn, Run: efa,
@@ -53,6 +53,11 @@ var NIC = []check.Check{
 	{ID: "NIC-STATE", Title: "The ports are up", Worst: p2p.ResultWarn, Run: nicState,
 		Expect: "ACTIVE", Why: "A port that is down registers memory, and moves nothing.",
 		Fix: chain.Remedy{Change: "look at the cable and the switch; on InfiniBand at the subnet manager, too"}, Ref: "/sys/class/infiniband/*/ports/*/state"},
+	{ID: "NIC-LAG", Title: "Each RDMA device stands for one port", Worst: p2p.ResultWarn, Run: lag, Links: []chain.Link{chain.Fabric},
+		Expect: "no LAG", Why: "The ports of a bond have one RDMA device (mlx5_bond_0), on the PCI function of one of them: what is said of its pairs is of that function, and the other port may be elsewhere. Queue pairs are spread over the ports, so that few of them use one port alone. UCX's transport gga_mlx5 fails on a LAG (LIB-UCX-ENV).",
+		Fix: chain.Remedy{Change: "nothing, if both ports are below one switch; else use the ports without a bond"}, Ref: "drivers/net/ethernet/mellanox/mlx5/core/lag/debugfs.c; openucx/ucx#11695; NVIDIA/nccl#2136"},
+	{ID: "NIC-FABRIC", Title: "Every NIC is one of verbs", Worst: p2p.ResultWarn, Run: otherFabrics,
+		Expect: "no NIC of another fabric", Why: "Slingshot and Omni-Path carry GPU memory by interfaces of their own: what is said here of dma-bufs and verbs does not hold for them.", Ref: "fi_cxi(7), fi_opx(7)"},
 	{ID: "NIC-FW", Title: "NICs of one kind have one firmware", Worst: p2p.ResultWarn, Run: firmware,
 		Expect: "one version for each kind of board", Why: "What differs between firmwares looks like chance.",
 		Fix: chain.Remedy{Change: "bring all to one version"}, Ref: "/sys/class/infiniband/*/fw_ver"},
@@ -77,6 +82,8 @@ func nicPresent(l *check.Look) {
 		l.Pass("", at, "%s", check.Plural(len(l.Subject.NICs), "RDMA device"))
 	case r.Err != nil && !r.Gone():
 		l.Unread("", r)
+	case len(missing) == 0 && withoutVerbs(l):
+		return
 	case len(missing) == 0:
 		noNIC(l) // names the cards
 		return
@@ -141,16 +148,31 @@ func nicImports(l *check.Look) {
 		switch i.Kind {
 		case drivers.NoImporter:
 			f := l.Fail(n.Name, at, "%s of %s does not", i.DriverName(), l.Machine.Kernel.Release)
+			if fabric, ok := ofFabric(l, addressOf(n)); ok {
+				f.Fix("leave verbs out: "+fabric.by, "", "")
+			}
 			if i.NoODP {
 				f.Read += ": it is built without " + machine.ConfigODP
 				f.Fix("run a kernel that is built with it", machine.ConfigODP+"=y", "")
 			}
 		case drivers.KindUnknown:
+			if i.Imports {
+				l.Pass(n.Name, at, "%s does: it was asked, or its release is known to", i.DriverName())
+				return
+			}
 			l.Unknown(n.Name, at, "%s, of which that is not known here", i.DriverName()).Fix("ask the driver", "dmabuf-reg devices", "")
 		default:
 			l.Pass(n.Name, at, "%s of %s does", i.DriverName(), l.Machine.Kernel.Release)
 		}
 	})
+}
+
+// addressOf is a NIC's PCI function; "" without one.
+func addressOf(n drivers.NIC) string {
+	if n.Importer.PCI == nil {
+		return ""
+	}
+	return n.Importer.PCI.String()
 }
 
 func nicProbe(l *check.Look) {

@@ -4,7 +4,6 @@ package paircheck
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -21,59 +20,57 @@ import (
 )
 
 var Decision = []check.Check{
-	{ID: "P2P-VERDICT", Title: "The kernel lets the NIC reach the GPU", Worst: p2p.ResultFail, Run: verdict,
+	{ID: "P2P-VERDICT", Title: "The kernel lets the NIC reach the GPU", Worst: p2p.ResultFail, Run: verdict, Links: []chain.Link{chain.Decision, chain.Fabric},
 		Expect: "bus address, or through the host bridge", Why: "amdgpu, xe and vfio-pci ask this decision. NVIDIA's driver does not: there the hardware may still not route what the kernel would refuse.",
 		Fix: chain.Remedy{Change: "use a NIC below the GPU's switch"}, Ref: "calc_map_type_and_dist(), drivers/pci/p2pdma.c"},
-	{ID: "P2P-ACS-LIST", Title: "No port on the way redirects to the root", Worst: p2p.ResultFail, Run: acsList,
+	{ID: "P2P-ACS-LIST", Title: "No port on the way redirects to the root", Worst: p2p.ResultFail, Run: acsList, Links: []chain.Link{chain.Decision, chain.Addresses, chain.Fabric},
 		Expect: "neither request redirect, completion redirect nor egress control", Why: "A port that redirects sends traffic between two devices below one switch to the root, which may not send it back.",
 		Fix: chain.Remedy{Change: "let the ports on the way pass peer-to-peer traffic", Command: "pci=disable_acs_redir=PORTS", Weakens: "devices below these ports reach each other past the IOMMU: not for machines that give them to different guests"}, Ref: "pci_bridge_has_acs_redir(), drivers/pci/p2pdma.c"},
-	{ID: "P2P-WHITELIST", Title: "The kernel trusts the host bridge", Worst: p2p.ResultWarn, Run: hostBridges,
+	{ID: "P2P-WHITELIST", Title: "The kernel trusts the host bridge", Worst: p2p.ResultWarn, Run: hostBridges, Links: []chain.Link{chain.Decision, chain.Fabric},
 		Expect: "an AMD processor from Zen on, or a host bridge of the kernel's list", Why: "Traffic between two root ports passes the root complex, and not every one passes it on. It matters to pairs without a common bridge, or with ACS in the way.",
 		Fix: chain.Remedy{Change: "use NICs below the GPUs' switches: no software makes a root complex pass traffic"}, Ref: "pci_p2pdma_whitelist, drivers/pci/p2pdma.c"},
-	{ID: "P2P-CACHE", Title: "A changed ACS setting counts", Worst: p2p.ResultWarn, Run: cached,
+	{ID: "P2P-CACHE", Title: "A changed ACS setting counts", Worst: p2p.ResultWarn, Run: cached, Links: []chain.Link{chain.Decision},
 		Expect: "a GPU whose driver asks anew each time", Why: "The kernel keeps its decision for providers with registered peer-to-peer memory and for vfio-pci: what setpci changes later has no effect until the driver is bound anew.",
 		Fix: chain.Remedy{Change: "after a change of ACS, unbind and bind the GPU's driver, or reboot"}, Ref: "drivers/pci/p2pdma.c"},
-	{ID: "P2P-NV-GATE", Title: "NVIDIA's gate lets the NIC attach", Worst: p2p.ResultFail, Run: nvidiaGate,
+	{ID: "P2P-NV-GATE", Title: "NVIDIA's gate lets the NIC attach", Worst: p2p.ResultFail, Run: nvidiaGate, Links: []chain.Link{chain.Attach},
 		Expect: "no ENOTSUPP (524)", Why: "On Grace's, Altra's and AmpereOne's chipsets NVIDIA's driver asks for a common switch, unless the CPU caches the GPU's memory, and answers errno 524, which programs print as “Unknown error 524”.",
 		Fix: chain.Remedy{Change: "use a NIC below the GPU's switch, or open the gate", Command: "options nvidia NVreg_GrdmaPciTopoCheckOverride=1", Weakens: "the hardware may not route the traffic: prove it before you rely on it"}, Ref: "nv_grdma_pci_topology_supported(), nv-pci.c; _checkP2pChipsetSupport(), osinit.c"},
-	{ID: "P2P-NV-FORCEPCIE", Title: "A coherent GPU's PCIe mapping is let through", Worst: p2p.ResultWarn, Run: forcePCIe,
-		Expect: "GPU and NIC in one IOMMU group", Why: "For memory exported with the PCIe mapping flag NVIDIA's driver asks that both are in one IOMMU group, and answers 524 otherwise.",
-		Fix: chain.Remedy{Change: "for these NICs export without that flag: they then reach the memory over C2C"}, Ref: "nv_pci_is_valid_topology_for_direct_pci(), nv-pci.c; openucx/ucx#11571"},
-	{ID: "P2P-DIST", Title: "Each GPU has a NIC near by", Worst: p2p.ResultWarn, Run: nearest,
+	{ID: "P2P-NV-FORCEPCIE", Title: "A coherent GPU's PCIe mapping is let through", Worst: p2p.ResultWarn, Run: forcePCIe, Links: []chain.Link{chain.Attach},
+		Expect: "GPU and NIC in one IOMMU group", Why: "For memory exported with the PCIe mapping flag NVIDIA's driver asks that both are in one IOMMU group, and answers ENOTSUPP (524) otherwise, which programs print as “Unknown error 524”. A parameter skips the comparison from 570 to 590.",
+		Fix: chain.Remedy{Change: "for these NICs export without that flag: they then reach the memory over C2C"}, Ref: "nv_pci_is_valid_topology_for_direct_pci(), nv-pci.c; openucx/ucx#11571; Azure/azhpc-images#589; ai-dynamo/nixl#1694"},
+	{ID: "P2P-DIST", Title: "Each GPU has a NIC near by", Worst: p2p.ResultWarn, Run: nearest, Links: []chain.Link{chain.Fabric},
 		Expect: "a NIC below a common bridge or on the same NUMA node", Why: "A program that takes a farther NIC goes over the root, or over the link between sockets.",
 		Fix: chain.Remedy{Change: "bind each GPU's traffic to the NIC that is nearest"}, Ref: "NVIDIA/nccl#1151"},
-	{ID: "P2P-DMAMASK", Title: "The NIC can write the GPU's addresses", Worst: p2p.ResultFail, Run: dmaMask,
+	{ID: "P2P-DMAMASK", Title: "The NIC can write the GPU's addresses", Worst: p2p.ResultFail, Run: dmaMask, Links: []chain.Link{chain.Addresses},
 		Expect: "the BAR ends below the NIC's address bits, or an IOMMU translates", Why: "A NIC with fewer address bits than the BAR's place needs cannot reach it.",
 		Fix: chain.Remedy{Change: "let the firmware place the BARs lower, or let an IOMMU translate", Command: p2p.Translating, Weakens: p2p.UndoesPT}, Ref: "ROCm/ROCR-Runtime#355"},
 }
 
+// verdict reports the kernel's decision where the exporter goes by it. An exporter that does not
+// ask is judged by what the fabric does.
 func verdict(l *check.Look) {
-	near := map[string]bool{} // GPUs with a NIC on their own node that the kernel lets pass
+	near := map[string]bool{} // GPUs with a NIC on their own node whose traffic passes
 	for _, p := range l.Pairs {
-		if node := pairNodes(l, p); p.Prediction.Decision.Supported == placement.Yes && node[0] == node[1] && node[0] >= 0 {
+		if node := pairNodes(l, p); passes(p) && node[0] == node[1] && node[0] >= 0 {
 			near[p.GPU.Name] = true
 		}
 	}
 	check.PerPair(l, func(p p2p.Pair) {
 		d, name := p.Prediction.Decision, p.Name()
-		why := strings.Join(d.Why, "; ")
+		link, why := p.Verdict.Link(chain.Decision), strings.Join(d.Why, "; ")
 		switch {
 		case p.NIC.Importer.PCI == nil || p.NIC.Importer.Kind == drivers.NoImporter:
 			return // the NIC's own checks say so
-		case d.Supported == placement.Yes:
-			supported(l, p, near[p.GPU.Name])
-		case d.Supported == placement.AnswerUnknown:
-			l.Unknown(name, nil, "%s", why).Remedy = p.Remedy.OfAll()
-		case drivers.AsksKernel(p.GPU.Exporter):
+		case link.State == chain.NotAsked && !drivers.AsksKernel(p.GPU.Exporter), p.Prediction.ByPeerMem:
+			notAsked(l, p, near[p.GPU.Name])
+		case link.State.Good() && d.Supported == placement.Yes:
+			supported(l, p, d.Type.String(), near[p.GPU.Name])
+		case link.State == chain.Breaks || d.Supported == placement.No:
 			l.Fail(name, nil, "%s", why).Remedy = p.Remedy
+		case d.Supported == placement.Yes: // a link before it does not hold
+			supported(l, p, d.Type.String(), near[p.GPU.Name])
 		default:
-			f := l.Warn(name, nil, "%v does not ask the kernel, which says: %s", p.GPU.Exporter.Class, why)
-			switch {
-			case len(d.Redirects) > 0: // it is below one switch already
-				f.Remedy = check.Opening(l, p)
-			case p.GPU.Exporter.PCI != nil && l.Machine.Unswitched(*p.GPU.Exporter.PCI):
-				f.Fix(machine.GuestSwitch, "", "")
-			}
+			l.Unknown(name, nil, "%s", why).Remedy = p.Remedy.OfAll()
 		}
 	})
 	if len(l.Found) == 0 {
@@ -81,16 +78,64 @@ func verdict(l *check.Look) {
 	}
 }
 
-// supported passes a pair that the kernel lets pass. Over the link between sockets the
-// traffic is slower, and not every processor passes it: a warning where the GPU has
-// no NIC on its own side that the kernel lets pass.
-func supported(l *check.Look, p p2p.Pair, near bool) {
-	d, name, node := p.Prediction.Decision, p.Name(), pairNodes(l, p)
-	if d.Type != p2pdma.MapThroughHostBridge || node[0] < 0 || node[1] < 0 || node[0] == node[1] {
-		l.Pass(name, nil, "%v", d.Type)
+// passes reports a pair whose traffic the kernel allows, or of which it is known that bridges and
+// root complex carry it.
+func passes(p p2p.Pair) bool {
+	return p.Prediction.Decision.Supported == placement.Yes || carried(p)
+}
+
+// carried reports a pair whose traffic is known to pass bridges and root complex, or to go over C2C.
+func carried(p p2p.Pair) bool {
+	switch p.Verdict.Link(chain.Fabric).State {
+	case chain.Holds, chain.Costs:
+		return true
+	case chain.NotAsked:
+		return p.GPU.Exporter.Class == drivers.ClassNVIDIACoherent
+	}
+	return false
+}
+
+// notAsked reports a pair whose exporter goes without the kernel's decision.
+func notAsked(l *check.Look, p p2p.Pair, near bool) {
+	d, name, asks := p.Prediction.Decision, p.Name(), exporterName(p)+" does not ask the kernel"
+	why := strings.Join(d.Why, "; ")
+	switch {
+	case carried(p):
+		supported(l, p, cmp.Or(p.Verdict.Link(chain.Fabric).Text(), asks), near)
+	case d.Supported == placement.Yes:
+		supported(l, p, d.Type.String(), near)
+	case d.Supported == placement.AnswerUnknown:
+		l.Unknown(name, nil, "%s, which does not know: %s", asks, why).Remedy = p.Remedy.OfAll()
+	default:
+		f := l.Warn(name, nil, "%s, which says: %s", asks, why)
+		switch {
+		case len(d.Redirects) > 0: // it is below one switch already
+			f.Remedy = check.Opening(l, p)
+		case p.GPU.Exporter.PCI != nil && l.Machine.Unswitched(*p.GPU.Exporter.PCI):
+			f.Fix(machine.GuestSwitch, "", "")
+		}
+	}
+}
+
+// exporterName is what gives the memory away without asking the kernel.
+func exporterName(p p2p.Pair) string {
+	if p.Prediction.ByPeerMem {
+		return "the peer-memory client of " + p.GPU.Exporter.Driver
+	}
+	return p.GPU.Exporter.Class.String()
+}
+
+// supported passes a pair whose traffic passes. Over the link between sockets it is slower, and
+// not every processor passes it: a warning where the GPU has no NIC on its own side.
+func supported(l *check.Look, p p2p.Pair, read string, near bool) {
+	name, node := p.Name(), pairNodes(l, p)
+	if check.Common(l, p) != nil || p.GPU.Exporter.Class == drivers.ClassNVIDIACoherent || node[0] < 0 || node[1] < 0 || node[0] == node[1] {
+		l.Pass(name, nil, "%s", read)
 		return
 	}
-	read := fmt.Sprintf("%v, and from node %d to node %d: over the link between sockets", d.Type, node[0], node[1])
+	if !strings.Contains(read, "between sockets") {
+		read = fmt.Sprintf("%s, and from node %d to node %d: over the link between sockets", read, node[0], node[1])
+	}
 	at := []string{"/sys/bus/pci/devices/" + p.GPU.Exporter.PCI.String() + "/numa_node", "/sys/bus/pci/devices/" + p.NIC.Importer.PCI.String() + "/numa_node"}
 	if near {
 		l.Pass(name, at, "%s", read)
@@ -109,6 +154,9 @@ func pairNodes(l *check.Look, p p2p.Pair) (node [2]int) {
 	return node
 }
 
+// acsList reports the ports that redirect. They keep a pair from being direct where the kernel
+// decides by them, where they send bus addresses to an IOMMU that does not know them, and where
+// requests and completions part.
 func acsList(l *check.Look) {
 	check.PerPair(l, func(p p2p.Pair) {
 		d, name := p.Prediction.Decision, p.Name()
@@ -119,18 +167,24 @@ func acsList(l *check.Look) {
 			}
 			return
 		}
+		if p.GPU.Exporter.Class == drivers.ClassNVIDIACoherent && p.Verdict.Link(chain.Fabric).State == chain.NotAsked {
+			return // the traffic goes over C2C, and meets none of these ports
+		}
 		var on []string
 		for _, r := range d.Redirects {
 			on = append(on, r.String())
 		}
-		fix := check.Opening(l, p)
+		fix, ports := check.Opening(l, p), strings.Join(on, ", ")
+		breaks := func(link chain.Link) bool { return p.Verdict.Link(link).State == chain.Breaks }
 		switch {
+		case len(on) > 0 && (breaks(chain.Decision) || breaks(chain.Addresses) && p.Prediction.Outcome == chain.Lost || breaks(chain.Fabric)):
+			l.Fail(name, nil, "%s", ports).Remedy = fix
 		case len(on) > 0 && !drivers.AsksKernel(p.GPU.Exporter) && !p2p.Gains(l.Machine, p):
-			l.Warn(name, nil, "%s; something else is in the way", strings.Join(on, ", ")).Remedy = fix
-		case len(on) > 0 && (d.Supported == placement.Yes || !drivers.AsksKernel(p.GPU.Exporter)):
-			l.Warn(name, nil, "%s: the traffic goes over the root", strings.Join(on, ", ")).Remedy = fix
+			l.Warn(name, nil, "%s; something else is in the way", ports).Remedy = fix
+		case len(on) > 0 && d.Supported != placement.Yes && drivers.AsksKernel(p.GPU.Exporter) && !p.Prediction.ByPeerMem:
+			l.Fail(name, nil, "%s", ports).Remedy = fix
 		case len(on) > 0:
-			l.Fail(name, nil, "%s", strings.Join(on, ", ")).Remedy = fix
+			l.Warn(name, nil, "%s: the traffic goes over the root", ports).Remedy = fix
 		case d.Unread != nil && d.Type != p2pdma.MapBusAddress:
 			l.Unknown(name, nil, "%v", d.Unread).AsRoot(l.Machine)
 		case d.Type == p2pdma.MapBusAddress:
@@ -228,9 +282,9 @@ func nvidiaGate(l *check.Look) {
 		}
 		any = true
 		name, at := p.Name(), []string{"/proc/driver/nvidia/params"}
-		attach := p.Prediction.Chain[chain.Attach]
+		attach := p.Verdict.Link(chain.Attach)
 		switch {
-		case p.Prediction.Errno == errno.ENOTSUPP:
+		case attach.State == chain.Breaks && attach.Errno == errno.ENOTSUPP:
 			l.Fail(name, at, "%s", strings.Join(p.Prediction.Why, "; "))
 		case attach.State.Good():
 			l.Pass(name, at, "it is let through")
@@ -240,53 +294,6 @@ func nvidiaGate(l *check.Look) {
 	})
 	if !any && len(l.Found) == 0 {
 		l.Skip("no GPU of NVIDIA's")
-	}
-}
-
-func forcePCIe(l *check.Look) {
-	any := false
-	apart, groups := map[string][]string{}, map[string]machine.Reading{}
-	var order []string
-	for _, p := range l.Pairs {
-		coherent := placement.No
-		switch {
-		case p.GPU.Exporter.Class == drivers.ClassNVIDIACoherent:
-			coherent = placement.Yes
-		case p.GPU.Exporter.Driver == "nvidia":
-			coherent = check.Coherent(l)
-		}
-		if coherent == placement.No || p.GPU.Exporter.PCI == nil || p.NIC.Importer.PCI == nil || p.NIC.Software {
-			continue
-		}
-		any = true
-		if coherent == placement.AnswerUnknown {
-			l.Unknown(p.GPU.Name, []string{"/proc/cpuinfo"}, "whether the processor caches the GPU's memory is not known")
-			continue
-		}
-		one, g, n := check.OneGroup(l, *p.GPU.Exporter.PCI, *p.NIC.Importer.PCI)
-		at := append(g.At(), n.At()...)
-		switch {
-		case one == placement.AnswerUnknown:
-			l.Unknown(p.Name(), at, "%v", errors.Join(g.Err, n.Err))
-		case one == placement.Yes && g.Gone():
-			l.Pass(p.Name(), at, "both in none: there is no IOMMU")
-		case one == placement.Yes:
-			l.Pass(p.Name(), at, "both in group %s", check.Base(g.Text))
-		default:
-			name := p.GPU.Name
-			if apart[name] == nil {
-				order, groups[name] = append(order, name), g
-			}
-			apart[name] = append(apart[name], fmt.Sprintf("%s (%s)", p.NIC.Name, cmp.Or(check.Base(n.Text), "none")))
-		}
-	}
-	// A warning, for not more than the mapping with that flag is concerned: without it
-	// the gate lets a coherent GPU pass, and the NIC goes over C2C. One finding a GPU.
-	for _, name := range order {
-		l.Warn(name, groups[name].At(), "the GPU is in group %s, and these NICs are in others: %s", cmp.Or(check.Base(groups[name].Text), "none"), strings.Join(apart[name], ", "))
-	}
-	if !any {
-		l.Skip("no GPU whose memory the CPU caches")
 	}
 }
 
@@ -334,36 +341,42 @@ func dmaMask(l *check.Look) {
 		if n.Importer.PCI == nil || n.Software {
 			continue
 		}
-		mask := l.Read("sys/bus/pci/devices", n.Importer.PCI.String(), "dma_mask_bits")
-		bits, ok := mask.Number()
-		for _, g := range l.GPUs {
-			if g.Exporter.PCI == nil {
-				continue
-			}
+		for _, p := range check.Select(l.Pairs, func(p p2p.Pair) bool { return p.NIC.Name == n.Name && p.GPU.Exporter.PCI != nil }) {
 			any = true
-			name := p2p.Pair{GPU: g, NIC: n}.Name()
-			bar, has := pci.LargestBAR(l.Machine.Sys, *g.Exporter.PCI)
-			translates, why := l.Machine.TranslationOf(n.Importer.PCI)
-			switch {
-			case translates == machine.Translated:
-				l.Pass(name, mask.At(), "%s", "the IOMMU translates")
-			case ok && bits >= 64:
-				l.Pass(name, mask.At(), "64 bits")
-			case !ok:
-				l.Unknown(name, mask.At(), "%s", check.OrText(mask))
-			case !has:
-				l.Unknown(name, []string{"/sys/bus/pci/devices/" + g.Exporter.PCI.String() + "/resource"}, "the GPU's BARs are not known")
-			case (bar.Start+bar.Size-1)>>bits == 0:
-				l.Pass(name, mask.At(), "%d bits, and the BAR ends at %#x", bits, bar.Start+bar.Size-1)
-			case translates == machine.TranslationUnknown:
-				l.Unknown(name, mask.At(), "%s", why)
-			default:
-				fix := p2p.Translate(l.Machine, *n.Importer.PCI)
-				l.Fail(name, mask.At(), "%d bits, and the BAR ends at %#x", bits, bar.Start+bar.Size-1).Remedy = &fix
-			}
+			maskOf(l, p)
 		}
 	}
 	if !any {
 		l.Skip("no pair on PCI")
+	}
+}
+
+// maskOf reports whether a NIC's address bits reach a GPU's BAR. An IOMMU that the memory is
+// mapped in makes addresses that the NIC can use; where NVIDIA's driver maps nothing in it, the
+// NIC gets those of the BAR.
+func maskOf(l *check.Look, p p2p.Pair) {
+	gpu, nic, name := *p.GPU.Exporter.PCI, *p.NIC.Importer.PCI, p.Name()
+	mask := l.Read("sys/bus/pci/devices", nic.String(), "dma_mask_bits")
+	bits, ok := mask.Number()
+	bar, has := pci.LargestBAR(l.Machine.Sys, gpu)
+	translates, why := l.Machine.TranslationOf(&nic)
+	switch {
+	case p.GPU.Exporter.Class == drivers.ClassNVIDIACoherent && p.Verdict.Link(chain.Addresses).State.Good():
+		l.Pass(name, mask.At(), "the NIC reaches the memory over C2C, not by the BAR").Expect = ""
+	case translates == machine.Translated && p.Prediction.Address != drivers.AddressBus:
+		l.Pass(name, mask.At(), "the IOMMU translates")
+	case ok && bits >= 64:
+		l.Pass(name, mask.At(), "64 bits")
+	case !ok:
+		l.Unknown(name, mask.At(), "%s", check.OrText(mask))
+	case !has:
+		l.Unknown(name, []string{"/sys/bus/pci/devices/" + gpu.String() + "/resource"}, "the GPU's BARs are not known")
+	case (bar.Start+bar.Size-1)>>bits == 0:
+		l.Pass(name, mask.At(), "%d bits, and the BAR ends at %#x", bits, bar.Start+bar.Size-1)
+	case translates == machine.TranslationUnknown:
+		l.Unknown(name, mask.At(), "%s", why)
+	default:
+		fix := p2p.Translate(l.Machine, nic)
+		l.Fail(name, mask.At(), "%d bits, and the BAR ends at %#x", bits, bar.Start+bar.Size-1).Remedy = &fix
 	}
 }

@@ -4,9 +4,11 @@ package pciecheck
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/gpurdma/gpurdma/internal/bytesize"
 	"github.com/gpurdma/gpurdma/internal/pci"
+	"github.com/gpurdma/gpurdma/p2p"
 	"github.com/gpurdma/gpurdma/p2p/check"
 )
 
@@ -42,16 +44,29 @@ func barSize(l *check.Look) {
 			l.Unknown(f.Name, at, "no BAR that has an address is known")
 		case total > 0 && bar.Size >= total:
 			l.Pass(f.Name, append(at, where...), "%s, and %s of memory", size, bytesize.Format(int64(total)))
-		case bar.Size <= check.SmallBAR && total > 0:
-			l.Fail(f.Name, append(at, where...), "%s of %s", size, bytesize.Format(int64(total)))
 		case bar.Size <= check.SmallBAR:
-			l.Fail(f.Name, at, "%s, and the memory is not told: no GPU that is sold has so little", size)
+			read := size + ", and how much memory the GPU has is not known: no GPU that is sold has so little"
+			if total > 0 {
+				read = fmt.Sprintf("%s of %s", size, bytesize.Format(int64(total)))
+			}
+			small(l, f, append(at, where...), read)
 		case total > 0:
 			l.Warn(f.Name, append(at, where...), "%s of %s", size, bytesize.Format(int64(total)))
 		default:
 			unknownMemory(l, f, bar, append(at, where...), asked)
 		}
 	}
+}
+
+// small reports a BAR as firmware without resizable BAR makes it. It is a failure where the GPU's
+// memory is then not given away, and else a limit of how much is registered at a time.
+func small(l *check.Look, f *check.Function, at []string, read string) {
+	pairs := check.Select(l.Pairs, func(p p2p.Pair) bool { return p.GPU.Exporter.PCI != nil && *p.GPU.Exporter.PCI == f.PCI })
+	if check.AllDirect(pairs) {
+		l.Warn(f.Name, at, "%s: no more than that is registered at a time", read)
+		return
+	}
+	l.Fail(f.Name, at, "%s", read)
 }
 
 // unknownMemory reports a BAR of a GPU of whose memory nobody tells. Where nobody

@@ -17,25 +17,25 @@ import (
 )
 
 var Isolation = []check.Check{
-	{ID: "ISO-IOMMU-MODE", Title: "The IOMMU lets peer-to-peer pass", Worst: p2p.ResultFail, Run: iommuMode,
-		Expect: "no IOMMU, or one that passes through (identity)", Why: "With an IOMMU that translates, addresses lead to the root and back even below one switch, and old drivers hand out addresses that it does not know.",
-		Fix: chain.Remedy{Change: "let the IOMMU pass DMA through", Command: machine.PassThrough, Weakens: "a device can reach all memory of the host"}, Ref: "AMD's and NVIDIA's tuning guides; ROCm/rccl#1129"},
-	{ID: "ISO-ACS-SOURCE", Title: "The kernel itself turned no redirection on", Worst: p2p.ResultWarn, Run: acsSource,
+	{ID: "ISO-IOMMU-MODE", Title: "The IOMMU lets peer-to-peer pass", Worst: p2p.ResultFail, Run: iommuMode, Links: []chain.Link{chain.Addresses, chain.Fabric},
+		Expect: "no IOMMU, or one that passes through (identity)", Why: "With an IOMMU that translates, addresses lead to the root and back even below one switch. NVIDIA's driver maps its memory in it up to Linux 6.11 only, and with DmaRemapPeerMmio 0 never: it then hands out addresses that the IOMMU does not know, and what goes over the root is thrown away.",
+		Fix: chain.Remedy{Change: "let the IOMMU pass DMA through", Command: machine.PassThrough, Weakens: "a device can reach all memory of the host"}, Ref: "nv_dma_use_map_resource(), nv-dma.c; NVIDIA/open-gpu-kernel-modules#1324; ROCm/rccl#1129"},
+	{ID: "ISO-ACS-SOURCE", Title: "The kernel itself turned no redirection on", Worst: p2p.ResultWarn, Run: acsSource, Links: []chain.Link{chain.Decision, chain.Fabric},
 		Expect: "no port that redirects", Why: "With an IOMMU the kernel turns on source validation, request and completion redirect and upstream forwarding (0x1d) on each port that can: the firmware is not to blame.",
 		Fix: chain.Remedy{Change: "tell the kernel for which ports not to", Command: "pci=disable_acs_redir=PORTS", Weakens: "devices below these ports reach each other past the IOMMU"}, Ref: "pci_std_enable_acs()"},
-	{ID: "ISO-ACS-PORT", Title: "The ACS of each port is known", Worst: p2p.ResultFail, Run: acsPorts,
+	{ID: "ISO-ACS-PORT", Title: "The ACS of each port is known", Worst: p2p.ResultFail, Run: acsPorts, Links: []chain.Link{chain.Decision, chain.Fabric},
 		Expect: "a control register that can be read", Why: "What is not known cannot be ruled out.", Ref: "PCI Express Base Specification, Access Control Services"},
-	{ID: "ISO-ACS-QUIRK", Title: "No port has ACS registers of another form", Worst: p2p.ResultWarn, Run: acsQuirks,
+	{ID: "ISO-ACS-QUIRK", Title: "No port has ACS registers of another form", Worst: p2p.ResultWarn, Run: acsQuirks, Links: []chain.Link{chain.Decision, chain.Fabric},
 		Expect: "no root port of Intel's Sunrise Point or Union Point", Why: "These have 32-bit registers: what is read where ACS should be is something else.", Ref: "drivers/pci/quirks.c, INTEL_SPT_ACS_CTRL"},
-	{ID: "ISO-ATS", Title: "Redirection, translation and ordering fit together", Worst: p2p.ResultFail, Run: translation,
+	{ID: "ISO-ATS", Title: "Redirection, translation and ordering fit together", Worst: p2p.ResultFail, Run: translation, Links: []chain.Link{chain.Fabric},
 		Expect: "no port on the way that redirects, or ATS and relaxed ordering that make up for it", Why: "Requests and completions that take different ways get lost: redirected requests need translated addresses, redirected completions relaxed ordering.",
 		Fix: chain.Remedy{Change: "turn ATS on in the NIC's firmware, or relaxed ordering, or redirection off"}, Ref: "drivers/infiniband/hw/mlx5/mlx5_ib.h, mlx5_umem_needs_ats()"},
-	{ID: "ISO-RO", Title: "Redirected traffic may be reordered", Worst: p2p.ResultWarn, Run: ordering,
-		Expect: "relaxed ordering on, where a port redirects", Why: "Without it, completions that go over the root hold up everything behind them.",
-		Fix: chain.Remedy{Change: "turn relaxed ordering on, in the firmware or for the device", Command: "setpci -s DEVICE CAP_EXP+8.w=10:10", Weakens: p2p.Relaxing}, Ref: "mlx5_umem_needs_ats()"},
-	{ID: "ISO-GROUP", Title: "The IOMMU groups are known", Worst: p2p.ResultWarn, Run: groups,
+	{ID: "ISO-RO", Title: "Traffic over the root may be reordered", Worst: p2p.ResultWarn, Run: ordering, Links: []chain.Link{chain.Fabric},
+		Expect: "relaxed ordering on where a port redirects, and asked for where the processor needs it between root ports", Why: "Without it, completions that go over the root hold up everything behind them. Some processors write from one root port to another at full rate only if the registration asks for relaxed ordering: that the device may use it is not enough.",
+		Fix: chain.Remedy{Change: "turn relaxed ordering on, in the firmware or for the device", Command: "setpci -s DEVICE CAP_EXP+8.w=10:10", Weakens: p2p.Relaxing}, Ref: "mlx5_umem_needs_ats(); openucx/ucx#10955, #8062"},
+	{ID: "ISO-GROUP", Title: "The IOMMU groups are known", Worst: p2p.ResultWarn, Run: groups, Links: []chain.Link{chain.Attach},
 		Expect: "a group of GPU and NIC each, or no IOMMU", Why: "Different groups are no fault: a port between the two can redirect, and with an IOMMU that translates most likely does. NVIDIA's mapping with the flag for PCIe wants one group (P2P-NV-FORCEPCIE).", Ref: "Documentation/driver-api/vfio.rst; rdma_topo check"},
-	{ID: "ISO-FAULTS", Title: "The IOMMU has blocked nothing", Worst: p2p.ResultFail, Run: faults,
+	{ID: "ISO-FAULTS", Title: "The IOMMU has blocked nothing", Worst: p2p.ResultFail, Run: faults, Links: []chain.Link{chain.Log},
 		Expect: "no fault of a device that matters", Why: "A blocked transfer can end with success, and leave the old bytes.",
 		Fix: chain.Remedy{Change: "let the IOMMU pass DMA through, or find who uses an address after it was unmapped", Command: machine.PassThrough, Weakens: "a device can reach all memory of the host"}, Ref: "NVIDIA/cuda-samples#48"},
 	{ID: "ISO-INTERRUPT", Title: "Interrupts of devices given away are safe", Worst: p2p.ResultWarn, Run: interrupts,
@@ -43,16 +43,8 @@ var Isolation = []check.Check{
 		Fix: chain.Remedy{Change: "turn interrupt remapping on in the firmware"}, Ref: "drivers/vfio/vfio_iommu_type1.c"},
 }
 
-// nvidiaParam reads a parameter of NVIDIA's driver.
-func nvidiaParam(l *check.Look, name string) (string, machine.Reading) {
-	r := l.Read("proc/driver/nvidia/params")
-	value, ok := r.Line(name)
-	if r.Err == nil && !ok {
-		return "", r
-	}
-	return value, r
-}
-
+// iommuMode reports each device's IOMMU domain. One that translates is a failure for a pair whose
+// exporter maps nothing in it and whose traffic meets it, and a cost for others.
 func iommuMode(l *check.Look) {
 	all := l.Endpoints()
 	if len(all) == 0 {
@@ -74,14 +66,26 @@ func iommuMode(l *check.Look) {
 		case f.IOMMU == "blocked":
 			l.Fail(f.Name, at, "blocked: the device reaches nothing")
 		case f.IOMMU == "DMA" || f.IOMMU == "DMA-FQ":
-			if remap, r := nvidiaParam(l, "DmaRemapPeerMmio"); remap == "0" && len(l.Driven("nvidia")) > 0 {
-				l.Fail(f.Name, append(at, r.Where), "%s, and NVIDIA's driver does not map its memory in it (DmaRemapPeerMmio: 0)", f.IOMMU)
-				continue
-			}
-			l.Warn(f.Name, at, "%s: it translates", f.IOMMU)
+			translated(l, f, at)
 		default:
 			l.Unknown(f.Name, at, "%q", f.IOMMU)
 		}
+	}
+}
+
+// translated reports a device of an IOMMU that translates, by what that makes of its pairs.
+func translated(l *check.Look, f *check.Function, at []string) {
+	pairs := check.Select(l.Pairs, func(p p2p.Pair) bool {
+		return p.GPU.Exporter.PCI != nil && *p.GPU.Exporter.PCI == f.PCI || p.NIC.Importer.PCI != nil && *p.NIC.Importer.PCI == f.PCI && !p.NIC.Software
+	})
+	lost := check.Select(check.Breaking(pairs, chain.Addresses), func(p p2p.Pair) bool { return p.Verdict.Link(chain.Addresses).Outcome == chain.Lost })
+	switch {
+	case len(lost) == 0:
+		l.Warn(f.Name, at, "%s: it translates", f.IOMMU)
+	case len(lost) < len(pairs):
+		l.Fail(f.Name, at, "%s: it translates, and NVIDIA's driver maps no memory in it: what the NIC sends is thrown away in %s", f.IOMMU, check.Plural(len(lost), "pair"))
+	default:
+		l.Fail(f.Name, at, "%s: it translates, and NVIDIA's driver maps no memory in it: what the NIC sends is thrown away", f.IOMMU)
 	}
 }
 
@@ -219,6 +223,8 @@ func between(l *check.Look, p p2p.Pair) []*check.Function {
 	return append(out, l.Function(*d.Common))
 }
 
+// translation reports what the ports on the way do to requests and completions, as the pair's
+// fabric has it.
 func translation(l *check.Look) {
 	below := false
 	for _, p := range l.Pairs {
@@ -227,42 +233,43 @@ func translation(l *check.Look) {
 			continue
 		}
 		below = true
+		fabric := p.Verdict.Link(chain.Fabric)
+		nic := l.Function(*p.NIC.Importer.PCI)
+		at := []string{"/sys/" + nic.Dir + "/config"}
 		if o := p.Prediction.Outcome; o == chain.Staged || o == chain.Refused {
 			l.Say(p2p.ResultSkip, p.Name(), nil, "%v: nothing goes between the two", o)
 			continue
 		}
-		nic := l.Function(*p.NIC.Importer.PCI)
-		at := []string{"/sys/" + nic.Dir + "/config"}
-		_, ats, err := nic.Config.ATS()
-		express, _, err2 := nic.Config.Express()
-		err = machine.FirstError(nic.CfgErr, err, err2, beyond(nic, "ATS"))
-		worst, bits := p2p.RouteGood, pci.ACSBits(0)
-		for _, f := range ports {
-			err = machine.FirstError(err, f.Err, f.ACSErr, beyond(f, "ACS"))
-			c := f.ACS.Ctrl
-			if !f.ACS.Present {
-				c = 0
-			}
-			r := p2p.RouteOf(c&pci.ACSCompletionRedirect != 0, c&pci.ACSRequestRedirect != 0, c&pci.ACSDirectTranslated != 0, ats, express.RelaxedOrdering)
-			if r > worst {
-				worst, bits = r, c
-			}
-		}
-		state := fmt.Sprintf("redirects: %v; ATS %s, relaxed ordering %s", bits&(pci.ACSRequestRedirect|pci.ACSCompletionRedirect|pci.ACSDirectTranslated), onOff(ats), onOff(express.RelaxedOrdering))
-		switch {
-		case err != nil:
-			l.Unknown(p.Name(), at, "%s", machine.Reading{Err: err}.Why()).AsRoot(l.Machine)
-		case worst == p2p.RouteLost:
-			l.Fail(p.Name(), at, "%s: requests and completions take different ways", state).Remedy = p2p.RouteRemedy(bits, ats, express.RelaxedOrdering)
-		case worst == p2p.RouteSlow:
-			l.Warn(p.Name(), at, "%s: all goes over the root", state).Remedy = p2p.RouteRemedy(bits, ats, express.RelaxedOrdering)
-		default:
+		switch bits, state := redirected(nic, ports); {
+		case fabric.State == chain.NotAsked:
+			l.Say(p2p.ResultSkip, p.Name(), nil, "%s", cmp.Or(fabric.Text(), "nothing goes between the two"))
+		case p.Prediction.Address == drivers.AddressIOVA:
+			l.Pass(p.Name(), at, "the addresses are the IOMMU's: all traffic goes to the root, whatever the ports do")
+		case fabric.State == chain.Breaks && bits != 0:
+			l.Fail(p.Name(), at, "%s: requests and completions take different ways", state).Remedy = fabric.Remedy
+		case fabric.State == chain.Costs && bits != 0:
+			l.Warn(p.Name(), at, "%s: all goes over the root", state).Remedy = fabric.Remedy
+		case fabric.State.Good():
 			l.Pass(p.Name(), at, "nothing gets lost")
+		default:
+			l.Unknown(p.Name(), at, "%s", fabric.Text()).Remedy = fabric.Remedy
 		}
 	}
 	if !below {
 		l.Skip("no pair below a common bridge")
 	}
+}
+
+// redirected is what ports do to the traffic of a NIC, in words.
+func redirected(nic *check.Function, ports []*check.Function) (bits pci.ACSBits, state string) {
+	for _, f := range ports {
+		if f.ACS.Present {
+			bits |= f.ACS.Ctrl & (pci.ACSRequestRedirect | pci.ACSCompletionRedirect | pci.ACSDirectTranslated)
+		}
+	}
+	_, ats, _ := nic.Config.ATS()
+	express, _, _ := nic.Config.Express()
+	return bits, fmt.Sprintf("redirects: %v; ATS %s, relaxed ordering %s", bits, onOff(ats), onOff(express.RelaxedOrdering))
 }
 
 // beyond is the error of a capability that is behind what can be read.
@@ -280,40 +287,8 @@ func onOff(b bool) string {
 	return "off"
 }
 
-func ordering(l *check.Look) {
-	all := l.Endpoints()
-	if len(all) == 0 {
-		l.Skip("no GPU and no NIC on PCI")
-	}
-	for _, f := range all {
-		at := []string{"/sys/" + f.Dir + "/config"}
-		x, ok, err := f.Config.Express()
-		err = machine.FirstError(f.Err, f.CfgErr, err)
-		redirected := false
-		var unread error // whether a port redirects
-		for _, up := range f.Upstream {
-			port := l.Function(up)
-			redirected = redirected || port.ACS.Redirects() != 0
-			unread = machine.FirstError(unread, port.Err, port.ACSErr)
-		}
-		switch {
-		case err != nil:
-			l.Unknown(f.Name, at, "%s", machine.Reading{Err: err}.Why()).AsRoot(l.Machine)
-		case !ok:
-			l.Pass(f.Name, at, "no PCI Express function")
-		case x.RelaxedOrdering:
-			l.Pass(f.Name, at, "on")
-		case !redirected && unread != nil:
-			l.Unknown(f.Name, at, "off, and whether a port above redirects is not known: %s", machine.Reading{Err: unread}.Why()).AsRoot(l.Machine)
-		case !redirected:
-			l.Pass(f.Name, at, "off, and no port above redirects")
-		default:
-			check.Unlocked(l, l.Warn(f.Name, at, "off, and a port above redirects"), "turn relaxed ordering on, in the firmware or for the device",
-				"setpci -s "+f.PCI.String()+" CAP_EXP+8.w=10:10", p2p.Relaxing, "turn relaxed ordering on in the firmware")
-		}
-	}
-}
-
+// faults reports what the IOMMU blocked. A line that contradicts a pair is a failure; a transfer to
+// another address, or of a device that is no NIC, is a warning.
 func faults(l *check.Look) {
 	log := l.Log()
 	if log.Err != nil {
@@ -321,14 +296,32 @@ func faults(l *check.Look) {
 		return
 	}
 	hits := check.Of(log, l, l.Check.ID)
-	if len(hits) == 0 {
-		l.Quiet(log, "no fault")
+	said := map[string]bool{}
+	for _, p := range check.Breaking(l.Pairs, chain.Log) {
+		line := check.Contrary(p)
+		if !check.Says(line, l.Check.ID) {
+			continue
+		}
+		said[line] = true
+		mend(l, l.Fail(p.Name(), log.At(), "%s%s", line, check.FaultedIn(l, line)))
 	}
 	for _, h := range hits {
-		f := l.Fail("", log.At(), "%s%s", h.Line, check.FaultedIn(l, h.Line))
-		if passedThrough(l) {
-			f.Fix("find who uses an address after it was unmapped: the IOMMU passes DMA through already", "", "")
+		switch {
+		case said[h.Line]:
+		case len(p2p.PCIAddress.FindAllString(h.Line, -1)) == 0:
+			mend(l, l.Unknown("", log.At(), "%s (the line names no device)", h.Line))
+		default:
+			mend(l, l.Warn("", log.At(), "%s%s", h.Line, check.FaultedIn(l, h.Line)))
 		}
+	}
+	if len(l.Found) == 0 {
+		l.Quiet(log, "no fault")
+	}
+}
+
+func mend(l *check.Look, f *check.Finding) {
+	if passedThrough(l) {
+		f.Fix("find who uses an address after it was unmapped: the IOMMU passes DMA through already", "", "")
 	}
 }
 

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/gpurdma/gpurdma/p2p/lspci"
+)
+
+// inputs fails for files that cannot be given together.
+func (a *app) inputs() error {
+	standards := 0
+	for _, name := range []string{a.snapshotFile, a.lspciFile, a.lspciTree, a.baseline} {
+		if name == standard {
+			standards++
+		}
+	}
+	switch {
+	case a.lspciFile != "" && a.snapshotFile != "":
+		return errors.New("--lspci and --snapshot: each is a machine of its own, give one of them")
+	case a.lspciTree != "" && a.lspciFile == "":
+		return fmt.Errorf("--lspci-tree has the tree only: give --lspci FILE beside it, of `%s`", lspci.Command)
+	case standards > 1:
+		return errors.New("--snapshot -, --lspci -, --lspci-tree - and --baseline -: the standard input is one file")
+	}
+	return nil
+}
+
+// unpackLspci makes a machine of what lspci printed: where its files are, and how to
+// remove them.
+func (a *app) unpackLspci() (dir string, done func(), err error) {
+	text, err := ofLspci(a.lspciFile, lspci.Parse)
+	if err != nil {
+		return "", nil, err
+	}
+	var tree *lspci.Tree
+	if a.lspciTree != "" {
+		if tree, err = ofLspci(a.lspciTree, lspci.ParseTree); err != nil {
+			return "", nil, err
+		}
+	}
+	m, err := text.Machine(tree)
+	if err != nil {
+		return "", nil, badFile{fmt.Errorf("%s: %w", a.lspciFile, err)}
+	}
+	entries := make(map[string]entry, len(m.Files))
+	for name, e := range m.Files {
+		entries[name] = entry{data: e.Data, link: e.Link, dir: e.Dir, unreadable: e.Unreadable}
+	}
+	a.notes = m.Notes
+	a.skip = append(a.skip, lspci.Unanswered...)
+	return below(func(dir string) error { return writeTo(dir, entries) })
+}
+
+// ofLspci reads a file by one of the parsers.
+func ofLspci[T any](name string, parse func(io.Reader) (T, error)) (read T, err error) {
+	f, err := openRegular(name)
+	if err != nil {
+		return read, err
+	}
+	defer f.Close()
+	if read, err = parse(f); err != nil {
+		return read, badFile{fmt.Errorf("%s: %w", name, err)}
+	}
+	return read, nil
+}

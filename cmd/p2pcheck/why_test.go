@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/gpurdma/gpurdma/cmd/internal/cli"
+	"github.com/gpurdma/gpurdma/internal/testenv"
+	"github.com/gpurdma/gpurdma/p2p/chain"
+)
+
+// The chain of one pair, as a person has read it.
+func TestWhy(t *testing.T) {
+	for name, c := range map[string]struct {
+		args   []string
+		status int
+	}{
+		"direct":  {[]string{"why", "03:00.0", "mlx5_0"}, cli.ExitOK},
+		"staged":  {[]string{"why", "05:00.0", "mlx5_0"}, cli.ExitFailed},
+		"refused": {[]string{"why", "03:00.0", "mlx4_0"}, cli.ExitFailed},
+	} {
+		r := run(machineTree(server, "0x1d"), t, append(c.args, "--root", "ROOT")...)
+		if r.status != c.status || r.err != "" {
+			t.Errorf("%s: %+v", name, r)
+		}
+		golden(t, "why-"+name+".txt", r.out)
+	}
+	// What could not be read: the link is named, and how to read it.
+	r := run(machineTree(strings.ReplaceAll(server, "type=6 ", "type=6 config=64 "), "0x00"), t, "why", "03:00.0", "mlx5_0", "--root", "ROOT")
+	if r.status != cli.ExitUnavailable || !strings.Contains(r.out, "<- decides") || !strings.Contains(r.out, "as root") {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestWhyInJSON(t *testing.T) {
+	r := run(testenv.Machines["small-hgx"](), t, "why", "nvidia", "mlx5_0", "--json", "--root", "ROOT")
+	var d struct {
+		Command string
+		Status  int `json:"exit_status"`
+		Result  whyOutput
+	}
+	if err := json.Unmarshal([]byte(r.out), &d); err != nil || d.Command != "why" || d.Status != r.status || len(d.Result.Pairs) != 2 {
+		t.Fatalf("%v: %+v", err, r)
+	}
+	for _, p := range d.Result.Pairs {
+		if len(p.Links) != int(chain.Links) {
+			t.Errorf("%d links", len(p.Links))
+		}
+		for i, l := range p.Links {
+			if l.Link != chain.Link(i).String() {
+				t.Errorf("link %d is %q", i, l.Link)
+			}
+		}
+	}
+}
+
+func TestWhyIsRefused(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"why"}, "accepts 2 arg(s)"},
+		{[]string{"why", "03:00.0"}, "accepts 2 arg(s)"},
+		{[]string{"why", "99:00.0", "mlx5_0", "--root", "ROOT"}, `no GPU here is called "99:00.0"; there is `},
+		{[]string{"why", "03:00.0", "mlx5_9", "--root", "ROOT"}, `no NIC here is called "mlx5_9"; there is `},
+		{[]string{"why", "03:00.0", "mlx5_0", "--gpu", "05:00.0", "--root", "ROOT"}, "why has no --gpu"},
+		{[]string{"why", "03:00.0", "mlx5_0", "--skip", "all", "--root", "ROOT"}, "why has no --skip"},
+	} {
+		if r := run(machineTree(server, "0x00"), t, c.args...); r.status == cli.ExitOK || r.out != "" || !strings.Contains(r.err, c.want) {
+			t.Errorf("%q: %+v", c.args, r)
+		}
+	}
+}

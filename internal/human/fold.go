@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package human
+
+import (
+	"strings"
+	"unicode/utf8"
+)
+
+// Columns is how wide text for people is at most, where a word is not longer by itself.
+const Columns = 100
+
+// Fold breaks a text into lines of at most [Columns]. The first line begins with first, the
+// others with rest.
+func Fold(text, first, rest string) string {
+	line, empty := first, true
+	var lines []string
+	for word := range strings.FieldsSeq(text) {
+		if !empty && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > Columns {
+			lines = append(lines, line)
+			line, empty = rest, true
+		}
+		if !empty {
+			line += " "
+		}
+		line, empty = line+word, false
+	}
+	return strings.Join(append(lines, line), "\n")
+}

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package p2p
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/gpurdma/gpurdma/internal/pci"
+	"github.com/gpurdma/gpurdma/p2p/chain"
+	"github.com/gpurdma/gpurdma/p2p/directnic"
+	"github.com/gpurdma/gpurdma/p2p/machine"
+)
+
+// ACSPlan says which ACS the ports of a machine need, if its GPUs and ConnectX NICs are
+// connected in a way that needs a certain one.
+func ACSPlan(m *machine.Machine) directnic.Plan {
+	return machine.Once(m, "ACS plan", func() directnic.Plan { return directnic.Look(plannable(m), directnic.Unknown) })
+}
+
+// GivenAway judges each pair of a NIC and a GPU that are given to guests.
+func GivenAway(m *machine.Machine) []directnic.Finding {
+	return machine.Once(m, "pairs of guests", func() []directnic.Finding {
+		noATS := directnic.No
+		switch {
+		case m.Read("proc/cmdline").Err != nil:
+			noATS = directnic.Unknown
+		case slices.ContainsFunc(m.BootWords(), func(word string) bool {
+			options, is := strings.CutPrefix(word, "pci=")
+			return is && slices.Contains(strings.Split(options, ","), "noats")
+		}):
+			noATS = directnic.Yes
+		}
+		return directnic.Passthrough(plannable(m), noATS)
+	})
+}
+
+// plannable reads the bridges, GPUs, NICs and functions of ConnectX cards of a machine.
+func plannable(m *machine.Machine) []directnic.Function {
+	return machine.Once(m, "functions of the ACS plan", func() []directnic.Function {
+		names, err := m.Sys.List("bus/pci/devices")
+		if err != nil {
+			return nil // the inventory reports it
+		}
+		var out []directnic.Function
+		for _, name := range names {
+			a, err := pci.ParseAddr(name)
+			if err != nil {
+				continue
+			}
+			f, err := pci.ReadFunction(m.Sys, a)
+			if err != nil || !plays(f) {
+				continue
+			}
+			if virtual := m.Sys.Exists(path.Join("bus/pci/devices", name, "physfn")); virtual && !strings.HasPrefix(f.Driver, "vfio") {
+				continue // there may be thousands, and their physical function stands for them
+			}
+			out = append(out, planned(m, f))
+		}
+		return out
+	})
+}
+
+// plays reports a function that may be part of a plan.
+func plays(f pci.Function) bool {
+	const mellanox, networks, displays, accelerators = 0x15b3, 0x02, 0x03, 0x12
+	class := f.Class >> 16
+	return f.IsBridge() || f.Vendor == mellanox || class == networks || class == displays || class == accelerators
+}
+
+func planned(m *machine.Machine, f pci.Function) directnic.Function {
+	n := m.Node(f.Addr)
+	out := directnic.Function{
+		Addr: f.Addr, Vendor: f.Vendor, Device: f.Device, Class: f.Class, Upstream: n.Up,
+		ACS: n.ACS, ACSErr: machine.FirstError(n.Err, n.ACSErr), Node: f.NUMANode, Driver: f.Driver,
+	}
+	config, err := pci.ReadConfig(m.Sys, f.Addr)
+	switch {
+	case err != nil:
+		out.ACSErr = machine.FirstError(out.ACSErr, err)
+	case config.Unreachable():
+		out.ACSErr = machine.FirstError(out.ACSErr, errNoExtended)
+	default:
+		present, enabled, err := config.ATS()
+		out.ATS = directnic.ATS{Known: err == nil, Capable: present, Enabled: enabled}
+	}
+	if err == nil {
+		if port, err := config.Port(); err == nil {
+			out.Port = port
+		}
+	}
+	group, err := pci.IOMMUGroup(m.Sys, f.Addr)
+	out.Group, out.GroupKnown = group, err == nil
+	if vpd := m.Read("sys/bus/pci/devices", f.Addr.String(), "vpd"); vpd.Err == nil {
+		out.VPDRead = true
+		out.Card, out.VU = pci.VPDKeyword([]byte(vpd.Text), "V3"), pci.VPDKeyword([]byte(vpd.Text), "VU")
+	}
+	return out
+}
+
+var errNoExtended = errors.New("256 bytes of the configuration can be read, and ACS lies behind them")
+
+// PlannedRemedy is what to change about ports whose ACS the machine's plan decides; nil if the
+// plan decides none of these. It never opens a port: that would undo the plan.
+func PlannedRemedy(m *machine.Machine, ports []string) *chain.Remedy {
+	plan := ACSPlan(m)
+	if !slices.ContainsFunc(ports, func(port string) bool { return covered(plan, port) }) {
+		return nil
+	}
+	switch {
+	case plan.OK() == directnic.Yes && plan.Shape == directnic.DataDirect:
+		return &chain.Remedy{Change: "leave the ports' ACS as it is: this machine needs it so, and its NICs have a DMA function beside the GPU: register with mlx5dv_reg_dmabuf_mr() and MLX5DV_REG_DMABUF_ACCESS_DATA_DIRECT"}
+	case plan.OK() == directnic.Yes:
+		return &chain.Remedy{Change: fmt.Sprintf("leave the ports' ACS as it is: a machine of shape %v needs it so", plan.Shape)}
+	case plan.Remedy.Change == "":
+		return &chain.Remedy{Change: "leave the ports' ACS as it is, and look at what rdma_topo says: " + plan.Why, Command: "rdma_topo check"}
+	}
+	return fromPlan(plan.Remedy)
+}
+
+// fromPlan writes a remedy of package directnic as one of a chain.
+func fromPlan(r directnic.Remedy) *chain.Remedy {
+	out := &chain.Remedy{Change: r.Change, Command: r.Command, Weakens: r.Weakens}
+	switch {
+	case r.Parameter == "":
+	case out.Command == "":
+		out.Command = r.Parameter
+	default:
+		out.Change += "; where that command is not there, the kernel's parameter " + r.Parameter + " does the same"
+	}
+	return out
+}
+
+func covered(plan directnic.Plan, port string) bool {
+	a, err := pci.ParseAddr(port)
+	return err == nil && plan.Covers(a)
+}

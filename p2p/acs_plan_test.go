@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package p2p_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gpurdma/gpurdma/internal/testenv"
+	"github.com/gpurdma/gpurdma/p2p"
+	"github.com/gpurdma/gpurdma/p2p/directnic"
+	"github.com/gpurdma/gpurdma/p2p/machine"
+)
+
+func corpusMachine(t *testing.T, name string) *machine.Machine {
+	t.Helper()
+	all := testenv.Corpus(t)
+	i := slices.IndexFunc(all, func(c testenv.CorpusMachine) bool { return c.Name == name })
+	if i < 0 {
+		t.Fatalf("no machine %q in the corpus", name)
+	}
+	return machine.Open(all[i].Tree.Write(t))
+}
+
+// On a GB300 the ports beside the DMA function need a certain ACS. Nothing proposes to open
+// them: where they are as they should be they stay so, and elsewhere the remedy sets them.
+func TestPortsOfAPlanAreNotOpened(t *testing.T) {
+	for name, c := range map[string]struct {
+		ok      directnic.Tri
+		change  string
+		command string
+	}{
+		"case-07-gb300-data-direct": {directnic.Yes, "leave the ports' ACS as it is", ""},
+		"case-07-bad-acs":           {directnic.No, "have the kernel set the ACS", "rdma_topo write-grub-acs"},
+	} {
+		m := corpusMachine(t, name)
+		plan := p2p.ACSPlan(m)
+		if plan.Shape != directnic.DataDirect || plan.OK() != c.ok {
+			t.Errorf("%s: shape %v, OK %v: %s", name, plan.Shape, plan.OK(), plan.Why)
+		}
+		for _, port := range []string{"0008:00:00.0", "0008:02:00.0", "0008:02:03.0"} {
+			r := p2p.OpenPorts(m, []string{port})
+			if !strings.HasPrefix(r.Change, c.change) || r.Command != c.command || strings.Contains(r.Change, p2p.OpenParameter) || r.Direct {
+				t.Errorf("%s, port %s: %+v", name, port, r)
+			}
+		}
+	}
+	// A machine without such NICs has no plan.
+	m := machine.Open(testenv.HGX().Write(t))
+	if plan := p2p.ACSPlan(m); plan.Shape != directnic.None || p2p.PlannedRemedy(m, []string{"0000:12:00.0"}) != nil {
+		t.Errorf("shape %v: %s", plan.Shape, plan.Why)
+	}
+}
+
+// The host of a guest with an H100 and a ConnectX-7: the switch does not send translated requests
+// straight to the GPU, and the NIC does not ask for translations.
+func TestGivenAway(t *testing.T) {
+	found := p2p.GivenAway(corpusMachine(t, "case-13-vfio-host"))
+	if len(found) != 1 || found[0].OK != directnic.No {
+		t.Fatalf("%+v", found)
+	}
+	off := strings.Join(found[0].Off, "\n")
+	for _, want := range []string{"direct translated must be on", "ATS"} {
+		if !strings.Contains(off, want) {
+			t.Errorf("no %q: %s", want, off)
+		}
+	}
+}

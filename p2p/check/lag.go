@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package check
+
+import (
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/pci"
+	"github.com/gpurdma/gpurdma/p2p/drivers"
+	"github.com/gpurdma/gpurdma/p2p/machine"
+	"github.com/gpurdma/gpurdma/placement"
+)
+
+// LAG is whether an RDMA device stands for several ports, and how that is known.
+type LAG struct {
+	Is     placement.Answer
+	Why    string
+	At     []string
+	Others []string // PCI functions of the other ports, as far as they are known
+}
+
+// LAGOf asks mlx5's debugfs, which answers for certain, then the network devices of the device's
+// GIDs, then the other functions of the card. A name is proof in one direction only: udev can give
+// a LAG another one (rdma_rename of rdma-core).
+func LAGOf(l *Look, n drivers.NIC) LAG {
+	return Once(l, "LAG of "+n.Name, func() LAG { return readLAG(l, n) })
+}
+
+func readLAG(l *Look, n drivers.NIC) LAG {
+	if n.Software || n.Importer.PCI == nil {
+		return LAG{Is: placement.No, Why: "no PCI function"}
+	}
+	own := *n.Importer.PCI
+	dir := path.Join("sys/kernel/debug/mlx5", own.String(), "lag")
+	switch state := l.Read(dir, "state"); state.Text {
+	case "active":
+		kind := l.Read(dir, "type").Text
+		if kind == "" {
+			kind = "of a kind that debugfs does not name"
+		}
+		return LAG{placement.Yes, "mlx5's debugfs: active, " + kind, state.At(), without(strings.Fields(l.Read(dir, "members").Text), own)}
+	case "disabled":
+		return LAG{Is: placement.No, Why: "mlx5's debugfs: disabled", At: state.At()}
+	}
+	for _, dev := range n.NetDevs {
+		for _, bond := range append([]string{dev}, lower(l, dev)...) {
+			slaves := l.Read("sys/class/net", bond, "bonding/slaves")
+			if slaves.Err == nil {
+				return LAG{placement.Yes, "its GIDs are of " + dev + ", a bond of " + strings.Join(strings.Fields(slaves.Text), " and "), slaves.At(), functionsOf(l, slaves.Text, own)}
+			}
+		}
+	}
+	if others, at := bondedFunctions(l, own); len(others) > 0 {
+		return LAG{placement.Yes, "another port of the card is in a bond, and has no RDMA device", at, others}
+	}
+	for _, prefix := range []string{"mlx5_bond_", "bnxt_re_bond"} {
+		if strings.HasPrefix(n.Name, prefix) {
+			return LAG{Is: placement.Yes, Why: "its name, which the driver gives to a LAG", At: []string{"/" + IBDir(n)}}
+		}
+	}
+	for _, p := range n.Ports {
+		// Only a port with an address says of which network device it is.
+		if p.LinkLayer != ibvfd.LinkInfiniBand && (len(p.GIDs) == 0 || len(n.NetDevs) == 0) {
+			return LAG{Why: "the network devices of its GIDs are not known", At: []string{"/" + PortDir(n, p, "gid_attrs/ndevs")}}
+		}
+	}
+	if len(n.Ports) == 0 {
+		return LAG{Why: "no port can be read", At: []string{"/" + IBDir(n) + "/ports"}}
+	}
+	return LAG{Is: placement.No, Why: "one port", At: []string{"/" + PortDir(n, n.Ports[0], "gid_attrs/ndevs")}}
+}
+
+// lower are the network devices that another one stands on: a VLAN on its bond.
+func lower(l *Look, dev string) []string {
+	var out []string
+	names, _ := l.List("sys/class/net", dev)
+	for _, name := range names {
+		if under, ok := strings.CutPrefix(name, "lower_"); ok {
+			out = append(out, under)
+		}
+	}
+	return out
+}
+
+// functionsOf are the PCI functions of network devices, but for one.
+func functionsOf(l *Look, devs string, but machine.Addr) []string {
+	var out []string
+	for _, dev := range strings.Fields(devs) {
+		if a, ok := pci.DeviceOf(l.Machine.Sys, path.Join("class/net", dev)); ok && a != but {
+			out = append(out, a.String())
+		}
+	}
+	return out
+}
+
+// bondedFunctions are the functions of the same card whose network device is in a bond, and that
+// have no RDMA device of their own.
+func bondedFunctions(l *Look, own machine.Addr) (others, at []string) {
+	for f := range uint8(8) {
+		a := own
+		if a.Function = f; a == own {
+			continue
+		}
+		dir := "bus/pci/devices/" + a.String()
+		if l.Machine.Sys.Exists(dir + "/infiniband") {
+			continue
+		}
+		names, _ := l.Machine.Sys.List(dir + "/net")
+		for _, name := range names {
+			if l.Machine.Sys.Exists(path.Join(dir, "net", name, "bonding_slave")) {
+				others = append(others, a.String())
+				at = append(at, "/sys/"+path.Join(dir, "net", name, "bonding_slave"))
+			}
+		}
+	}
+	return others, at
+}
+
+// without are the names of functions but for one.
+func without(names []string, but machine.Addr) []string {
+	return slices.DeleteFunc(names, func(name string) bool { return name == but.String() })
+}

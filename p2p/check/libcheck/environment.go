@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package libcheck
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/gpurdma/gpurdma/p2p/check"
+	"github.com/gpurdma/gpurdma/p2p/machine"
+)
+
+// environment is a set of variables, and the program or container that has them.
+type environment struct {
+	whose  string // before what is said of it: "", "process 7: ", "container job/worker: "
+	vars   map[string]string
+	unread machine.Reading // where they are, and why they are not known
+	// elsewhere are variables whose values a container's specification does not have.
+	elsewhere []string
+}
+
+// environments are those of the containers that are asked for, or else that of the process.
+func environments(l *check.Look) []environment {
+	if len(l.Subject.Containers) == 0 {
+		return []environment{process(l)}
+	}
+	var out []environment
+	for _, c := range l.Subject.Containers {
+		whose := "the container: "
+		if c.Name != "" {
+			whose = "container " + c.Name + ": "
+		}
+		out = append(out, environment{whose, c.Env, machine.Reading{Where: l.Subject.Spec}, c.Unread})
+	}
+	return out
+}
+
+// errNoVariable is of what is no environment.
+var errNoVariable = errors.New("it has no variable")
+
+// errNotAtExec is of another process's environment that is not the one it was started with: a
+// program that writes its title there leaves NULs, and one that has ended, or a thread of the
+// kernel's, has none.
+var errNotAtExec = errors.New("it is empty, or the process has written over it: what it was started with is not known")
+
+// process is the environment of this process, or of the one that was asked for.
+func process(l *check.Look) environment {
+	return check.Once(l, "environment", func() environment {
+		r := l.OfProcess("environ")
+		if r.Err == nil && r.Text != "" && !strings.Contains(r.Text, "=") {
+			r.Err = errNoVariable
+		}
+		if r.Err == nil && l.Machine.PID != 0 && !AsAtExec(r.All) {
+			r.Err = errNotAtExec
+		}
+		e := environment{whose: l.Machine.Whose(), vars: map[string]string{}, unread: r}
+		if r.Err != nil {
+			return e
+		}
+		for entry := range strings.SplitSeq(r.Text, "\x00") {
+			if name, value, ok := strings.Cut(entry, "="); ok {
+				e.vars[name] = value
+			}
+		}
+		return e
+	})
+}
+
+// AsAtExec reports an environment as a program gets it: variables, and behind each one NUL. A
+// program can let the kernel show more of its memory than that.
+func AsAtExec(text string) bool {
+	if len(text) >= machine.ReadLimit {
+		return false
+	}
+	for entry := range strings.SplitSeq(strings.TrimSuffix(text, "\x00"), "\x00") {
+		if !strings.Contains(entry, "=") {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package libcheck
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/gpurdma/gpurdma/p2p"
+	"github.com/gpurdma/gpurdma/p2p/chain"
+	"github.com/gpurdma/gpurdma/p2p/check"
+	"github.com/gpurdma/gpurdma/p2p/variables"
+)
+
+// judged are the variables of one environment, by what they do on this machine.
+type judged struct {
+	environment
+	all []variables.Judgement
+}
+
+// judge holds all environments against the machine, once for all checks.
+func judge(l *check.Look) []judged {
+	return check.Once(l, "judged variables", func() []judged {
+		var out []judged
+		f := facts(l)
+		for _, e := range environments(l) {
+			j := judged{environment: e}
+			if e.unread.Err == nil {
+				j.all = variables.Judge(f, e.vars)
+			}
+			out = append(out, j)
+		}
+		return out
+	})
+}
+
+// levels are NCCL's variables of how far GPUDirect RDMA goes, which LIB-NCCL-LEVEL has.
+var levels = []string{"NCCL_NET_GDR_LEVEL", "NCCL_NET_GDR_C2C"}
+
+// of makes a check of the variables of some libraries.
+func of(libraries ...string) func(*check.Look) {
+	return func(l *check.Look) {
+		told(l, func(j variables.Judgement) bool { return slices.Contains(libraries, j.Library) }, func(name string) bool {
+			return slices.ContainsFunc(variables.Catalogue(), func(v variables.Variable) bool { return v.Name == name && slices.Contains(libraries, v.Library) })
+		})
+	}
+}
+
+func ncclEnvironment(l *check.Look) {
+	told(l, func(j variables.Judgement) bool { return j.Library == "NCCL" && !slices.Contains(levels, j.Name) }, func(name string) bool {
+		return strings.HasPrefix(name, "NCCL_") && variables.Known(name) && !slices.Contains(levels, name)
+	})
+}
+
+// ncclLevel is of machines with a direct pair on PCI: elsewhere no level changes anything.
+func ncclLevel(l *check.Look) {
+	direct := check.Select(l.Pairs, func(p p2p.Pair) bool {
+		return !p.NIC.Software && p.Letters.NCCL != "" && p.Verdict.Outcome() == chain.Direct
+	})
+	if len(direct) == 0 {
+		l.Skip("no direct pair on PCI")
+		return
+	}
+	told(l, func(j variables.Judgement) bool { return slices.Contains(levels, j.Name) }, func(name string) bool { return slices.Contains(levels, name) })
+}
+
+// told reports the judgements that a check is about. has reports a variable of the check, whose
+// value a specification may not have.
+func told(l *check.Look, about func(variables.Judgement) bool, has func(string) bool) {
+	for _, j := range judge(l) {
+		if j.unread.Err != nil {
+			l.Unread("", j.unread).SetAside()
+			continue
+		}
+		var set []string
+		said := false
+		for _, v := range j.all {
+			if !about(v) {
+				continue
+			}
+			if v.Present {
+				set = append(set, v.Name+"="+shown(v.Value))
+			}
+			said = say(l, j.environment, v) || said
+		}
+		for _, name := range j.elsewhere {
+			if name == "envFrom" || has(name) {
+				l.Unknown("", []string{j.unread.Where}, "%s%s: the value is not in the specification", j.whose, name).SetAside()
+				said = true
+			}
+		}
+		switch {
+		case said:
+		case len(set) > 0:
+			l.Pass("", []string{j.unread.Where}, "%s%s", j.whose, strings.Join(set, ", "))
+		default:
+			l.Pass("", []string{j.unread.Where}, "%snone is set", j.whose)
+		}
+	}
+}
+
+// say reports a judgement that is not a pass.
+func say(l *check.Look, e environment, j variables.Judgement) bool {
+	name := j.Name + " is not set"
+	if j.Present {
+		name = j.Name + "=" + shown(j.Value)
+	}
+	at := []string{e.unread.Where}
+	var f *check.Finding
+	switch j.Result {
+	case variables.ResultPass:
+		return false
+	case variables.ResultWarn:
+		f = l.Warn("", at, "%s%s: %s", e.whose, name, j.Says)
+	case variables.ResultFail:
+		f = l.Say(l.Check.Worst, "", at, "%s%s: %s", e.whose, name, j.Says)
+	default:
+		f = l.Unknown("", at, "%s%s: %s", e.whose, name, j.Says).SetAside()
+	}
+	if j.Change != "" && f.Result != p2p.ResultUnknown {
+		f.Fix(j.Change, j.Set, "")
+	}
+	return true
+}
+
+// shown is a value for a message: short, and without control characters.
+func shown(value string) string {
+	const most = 60
+	if r := []rune(value); len(r) > most {
+		value = string(r[:most]) + "…"
+	}
+	if q := strconv.Quote(value); q != `"`+value+`"` {
+		return q
+	}
+	return value
+}

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package check
+
+import (
+	"slices"
+
+	"github.com/gpurdma/gpurdma/p2p"
+	"github.com/gpurdma/gpurdma/p2p/chain"
+	"github.com/gpurdma/gpurdma/p2p/drivers"
+	"github.com/gpurdma/gpurdma/p2p/machine"
+	"github.com/gpurdma/gpurdma/p2p/p2pdma"
+)
+
+// Reached reports a link whose answer was looked for. Where a link before it does not hold, the
+// later ones are not.
+func Reached(a chain.Answer) bool { return a.State != chain.Unknown || len(a.Why) > 0 }
+
+// AllDirect reports that there are pairs, and that each is direct.
+func AllDirect(pairs []p2p.Pair) bool {
+	return len(pairs) > 0 && !slices.ContainsFunc(pairs, func(p p2p.Pair) bool { return p.Verdict.Outcome() != chain.Direct })
+}
+
+// Breaking are the pairs of which a link is known not to hold.
+func Breaking(pairs []p2p.Pair, link chain.Link) []p2p.Pair {
+	return Select(pairs, func(p p2p.Pair) bool { return p.Verdict.Link(link).State == chain.Breaks })
+}
+
+// Select are the pairs of which is is true.
+func Select(pairs []p2p.Pair, is func(p2p.Pair) bool) []p2p.Pair {
+	var out []p2p.Pair
+	for _, p := range pairs {
+		if is(p) {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// OfGPU are the pairs of a GPU.
+func (l *Look) OfGPU(g drivers.GPU) []p2p.Pair {
+	return Select(l.Pairs, func(p p2p.Pair) bool { return p.GPU.Name == g.Name })
+}
+
+// OfDriver are the pairs of all GPUs of some drivers.
+func (l *Look) OfDriver(names ...string) []p2p.Pair {
+	return Select(l.Pairs, func(p p2p.Pair) bool { return slices.Contains(names, p.GPU.Exporter.Driver) })
+}
+
+// Common is the bridge above both functions of a pair, whatever the kernel makes of it; nil without
+// one, and if that is not known.
+func Common(l *Look, p p2p.Pair) *machine.Addr {
+	if p.GPU.Exporter.PCI == nil || p.NIC.Importer.PCI == nil {
+		return nil
+	}
+	return p2pdma.Path(l.Machine, *p.GPU.Exporter.PCI, *p.NIC.Importer.PCI).Common
+}
+
+// concerned are the pairs that a finding is about: those that it names, those of a device that it
+// names, or all if it is about the machine.
+func concerned(l *Look, f *Finding) []p2p.Pair {
+	if len(f.Scope) == 0 {
+		return l.Pairs
+	}
+	named := Once(l, "pairs by name", func() map[string][]p2p.Pair {
+		out := map[string][]p2p.Pair{}
+		for _, p := range l.Pairs {
+			for _, name := range []string{p.Name(), p.GPU.Name, p.NIC.Name} {
+				out[name] = append(out[name], p)
+			}
+		}
+		return out
+	})
+	var out []p2p.Pair
+	for _, name := range f.Scope {
+		out = append(out, named[name]...)
+	}
+	return out
+}
+
+// Settled sets aside what a check does not know of pairs that are direct all the same: each link
+// that it answers holds without it. What the vendor's library, the log or a proof would say is not settled
+// by that.
+func Settled(l *Look, f *Finding) {
+	if f.Result != p2p.ResultUnknown || len(f.Check.Links) == 0 || slices.ContainsFunc(f.Check.Links, func(link chain.Link) bool { return link == chain.Library || link > chain.Fabric }) {
+		return
+	}
+	if AllDirect(concerned(l, f)) {
+		f.SetAside()
+	}
+}
+
+// Proven makes a failure about a pair that a proof shows to be direct a warning: the proof
+// decides, and ACT-PREDICTION tells of the contradiction.
+func Proven(l *Look, f *Finding) {
+	if f.Result != p2p.ResultFail || slices.Contains(f.Check.Links, chain.Proof) || slices.Contains(f.Check.Links, chain.Log) || len(f.Check.Links) == 0 {
+		return
+	}
+	about := Select(l.Pairs, func(p p2p.Pair) bool { return slices.Contains(f.Scope, p.Name()) })
+	for _, p := range about {
+		if by, ok := p.Verdict.Decides(); !ok || by != chain.Proof || p.Verdict.Outcome() != chain.Direct {
+			return
+		}
+	}
+	if len(about) > 0 {
+		f.Result = p2p.ResultWarn
+		f.Read += "; a live proof shows that the pair is direct (ACT-PREDICTION)"
+	}
+}

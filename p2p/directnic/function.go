@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package directnic
+
+import "github.com/gpurdma/gpurdma/internal/pci"
+
+// Tri is an answer that can be open. Its values are those of placement.Answer.
+type Tri int
+
+// The answers.
+const (
+	Unknown Tri = iota
+	Yes
+	No
+)
+
+// String returns "unknown", "yes" or "no".
+func (t Tri) String() string {
+	switch t {
+	case Yes:
+		return "yes"
+	case No:
+		return "no"
+	}
+	return "unknown"
+}
+
+// answer turns a known fact into an answer.
+func answer(b bool) Tri {
+	if b {
+		return Yes
+	}
+	return No
+}
+
+// all is Yes if all answers are. One No decides, and so does one Unknown where
+// there is no No. It is Unknown of no answers at all.
+func all(answers ...Tri) Tri {
+	if len(answers) == 0 {
+		return Unknown
+	}
+	out := Yes
+	for _, a := range answers {
+		switch a {
+		case No:
+			return No
+		case Unknown:
+			out = Unknown
+		}
+	}
+	return out
+}
+
+// ATS is the address translation service of a function.
+type ATS struct {
+	Known   bool
+	Capable bool // the function has the capability
+	Enabled bool // and the IOMMU's driver has turned it on
+}
+
+// Function is what the caller read about a PCI function.
+type Function struct {
+	Addr     pci.Addr
+	Vendor   uint16
+	Device   uint16
+	Class    uint32     // 24 bits: base class, subclass, programming interface
+	Upstream []pci.Addr // the bridges above, nearest first; none of a root port
+
+	// Port is the PCI Express type of a bridge. Any other than a root, upstream
+	// or downstream port counts as not read.
+	Port pci.Port
+	ACS  pci.ACS
+	// ACSErr says why ACS is not known: without privileges a reader gets 64 bytes
+	// of the configuration space, and a machine without ECAM has 256.
+	ACSErr error
+	ATS    ATS
+
+	Group      string // the number of the IOMMU group; "" if it has none
+	GroupKnown bool
+	Node       int // the NUMA node; negative if the firmware names none
+	Driver     string
+
+	// VPDRead says that the vital product data were read. Root alone reads them.
+	VPDRead bool
+	Card    string // keyword V3, which is the same in all functions of one card
+	VU      string // keyword VU, by which mlx5_ib finds the NIC of a DMA function
+}

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package render
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/gpurdma/gpurdma/internal/human"
+	"github.com/gpurdma/gpurdma/p2p/chain"
+	"github.com/gpurdma/gpurdma/p2p/result"
+)
+
+// Why writes the chain of one pair, link by link: the question of each link, its state, the
+// evidence, and the remedy.
+func Why(w io.Writer, s Style, p result.Pair) error {
+	var b strings.Builder
+	l := lookOf(p.Outcome)
+	fmt.Fprintf(&b, "%s -> %s: %s", p.GPU, p.NIC, s.Paint(l.color, l.headline(p)))
+	if p.NCCL != "" {
+		fmt.Fprintf(&b, " (%s)", p.NCCL)
+	}
+	fmt.Fprintf(&b, "\n%s\n", human.Fold(conclusion(p), "", ""))
+	for _, link := range p.Links {
+		decides := link.Link == p.Decides
+		if decides && p.Remedy != nil {
+			link.Remedy = p.Remedy
+		}
+		whyLink(&b, s, link, decides)
+	}
+	for _, note := range p.Notes {
+		fmt.Fprintf(&b, "\n%s\n", human.Fold("note: "+note, "", "  "))
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// conclusion is how the links make the outcome.
+func conclusion(p result.Pair) string {
+	switch {
+	case !p.Counts:
+		return "The device has no memory of its own, and the pair does not count."
+	case p.Decides == "" && len(p.Costs) > 0:
+		return "Every link from library to fabric holds; one costs speed."
+	case p.Decides == "":
+		return "Every link from library to fabric holds."
+	case p.Outcome == chain.OutcomeUnknown.String():
+		return fmt.Sprintf("The link %q is not known, and a pair is direct only if each link is known to hold.", p.Decides)
+	case p.Outcome == chain.Direct.String():
+		return "A live proof has shown it."
+	}
+	return fmt.Sprintf("The link %q decides.", p.Decides)
+}
+
+// stateColors are parameters of SGR.
+var stateColors = map[string]string{
+	chain.Holds.String(): "32", chain.Costs.String(): "33", chain.Unknown.String(): "33", chain.Breaks.String(): "31",
+}
+
+// whyLink writes one link. Its reasons, evidence and remedy stand below it.
+func whyLink(b *strings.Builder, s Style, link result.Link, decides bool) {
+	const margin = "           "
+	question := link.Link
+	if l, err := chain.ParseLink(link.Link); err == nil {
+		question = l.String() + ": " + l.Question()
+	}
+	mark := ""
+	if decides {
+		mark = "  <- decides"
+	}
+	fmt.Fprintf(b, "\n%s  %s%s\n", s.Paint(stateColors[link.State], fmt.Sprintf("%-9s", link.State)), question, mark)
+	for _, why := range link.Why {
+		fmt.Fprintf(b, "%s\n", human.Fold(why, margin, margin))
+	}
+	for _, e := range link.Evidence {
+		text := e.File
+		if e.Value != "" {
+			text += ": " + e.Value
+		}
+		if text != "" {
+			fmt.Fprintf(b, "%s\n", human.Fold(text, margin+"read: ", margin+"      "))
+		}
+	}
+	if r := link.Remedy; r != nil && (s.Verbose || decides || link.State == chain.Costs.String()) {
+		fmt.Fprintf(b, "%s\n", human.Fold(r.Change, margin+"change: ", margin+"        "))
+		if r.Command != "" {
+			fmt.Fprintf(b, "%s        %s\n", margin, r.Command)
+		}
+		if r.Weakens != "" {
+			fmt.Fprintf(b, "%s\n", human.Fold(r.Weakens, margin+"weakens: ", margin+"         "))
+		}
+	}
+}
