@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/gpurdma/gpurdma/internal/pci"
 	"github.com/gpurdma/gpurdma/p2p/chain"
@@ -20,7 +21,10 @@ var (
 	// noWay is the kernel's refusal of a pair, which it prints for drivers that ask it to.
 	noWay = regexp.MustCompile(`cannot be used for peer-to-peer DMA as the client and provider`)
 	// gateClosed is NVIDIA's gate, for the ordinary mapping.
-	gateClosed = regexp.MustCompile(`NVRM: .*(PCI topology not supported for dma-buf|importer unable to handle MMIO)`)
+	gateClosed = regexp.MustCompile(`NVRM: .*PCI topology not supported for dma-buf`)
+	// noPages is NVIDIA's refusal of an importer that does not want peer-to-peer: from 580 on, and
+	// before.
+	noPages = regexp.MustCompile(`NVRM: .*(importer unable to handle MMIO|failed to map dynamic attachment with no P2P support)`)
 	// fallenOff is a GPU that the driver has lost.
 	fallenOff = regexp.MustCompile(`NVRM: Xid \(PCI:([0-9a-f:]+)\): 79,`)
 	// peermemFailed is nvidia-peermem's own complaint about a registration.
@@ -58,7 +62,7 @@ func contrary(m *machine.Machine) []string {
 	return machine.Once(m, "contrary lines", func() []string {
 		var out []string
 		for _, line := range cachedLog(m).Lines {
-			for _, r := range []*regexp.Regexp{blocked, noWay, gateClosed, fallenOff, peermemFailed} {
+			for _, r := range []*regexp.Regexp{blocked, noWay, gateClosed, noPages, fallenOff, peermemFailed} {
 				if r.MatchString(line) {
 					out = append(out, line)
 					break
@@ -74,9 +78,11 @@ func contrary(m *machine.Machine) []string {
 func against(m *machine.Machine, line string, e drivers.Exporter, i drivers.Importer, p drivers.Prediction) (chain.Outcome, string) {
 	switch {
 	case blocked.MatchString(line) && names(line, *i.PCI):
-		return blockedBy(m, line, *e.PCI, p)
+		return blockedBy(m, line, e, *i.PCI, p)
 	case noWay.MatchString(line) && names(line, *i.PCI) && names(line, *e.PCI):
 		return chain.Broken, "the kernel refused this pair"
+	case noPages.MatchString(line) && e.Class == drivers.ClassNVIDIA && (i.OutOfTree || !belowOne(m, *e.PCI, *i.PCI)):
+		return chain.OutcomeUnknown, "NVIDIA's driver refused an importer without peer-to-peer, and the line does not say which"
 	case gateClosed.MatchString(line) && e.Class == drivers.ClassNVIDIA && !belowOne(m, *e.PCI, *i.PCI):
 		return chain.OutcomeUnknown, "NVIDIA's driver refused an importer, and the line does not say which"
 	case fallenOff.MatchString(line) && xidOf(line, *e.PCI):
@@ -89,11 +95,15 @@ func against(m *machine.Machine, line string, e drivers.Exporter, i drivers.Impo
 
 // blockedBy is a transfer of the NIC that the IOMMU stopped. Its address tells whose memory it
 // was meant for, unless the IOMMU makes the addresses.
-func blockedBy(m *machine.Machine, line string, gpu machine.Addr, p drivers.Prediction) (chain.Outcome, string) {
+func blockedBy(m *machine.Machine, line string, e drivers.Exporter, nic machine.Addr, p drivers.Prediction) (chain.Outcome, string) {
 	match := FaultAddress.FindStringSubmatch(line)
-	if match == nil || p.Address == drivers.AddressIOVA {
+	switch {
+	case nic.Domain != 0 && !slices.Contains(PCIAddress.FindAllString(line, -1), nic.String()):
+		return chain.OutcomeUnknown, "the IOMMU stopped a transfer of this NIC, or of another PCI domain's function with the same number"
+	case match == nil || p.Address == drivers.AddressIOVA || e.Class == drivers.ClassNVIDIACoherent: // memory with pages is in no BAR
 		return chain.OutcomeUnknown, "the IOMMU stopped a transfer of this NIC"
 	}
+	gpu := *e.PCI
 	at, err := strconv.ParseUint(match[1], 0, 64)
 	if err != nil {
 		return chain.OutcomeUnknown, "the IOMMU stopped a transfer of this NIC"
@@ -110,10 +120,17 @@ func blockedBy(m *machine.Machine, line string, gpu machine.Addr, p drivers.Pred
 	return chain.OutcomeUnknown, ""
 }
 
-// names reports a line that names a PCI function, with or without its domain.
+// slot is how VT-d's faults of Linux 5.12 to 5.18 write a function: [0x14:0x00.0].
+var slot = regexp.MustCompile(`\[0x([0-9a-f]{2}):0x([0-9a-f]{2}\.[0-7])\]`)
+
+// names reports a line that names a PCI function. Without a domain it may be that of any.
 func names(line string, a machine.Addr) bool {
+	line = slot.ReplaceAllString(line, "[$1:$2]")
 	return slices.ContainsFunc(PCIAddress.FindAllString(line, -1), func(name string) bool {
 		b, err := machine.ParseAddr(name)
+		if strings.Count(name, ":") == 1 {
+			b.Domain = a.Domain
+		}
 		return err == nil && b == a
 	})
 }

@@ -26,7 +26,7 @@ func fabric(m *machine.Machine, e drivers.Exporter, i drivers.Importer, p driver
 		return chain.Skip("")
 	case i.ByCPU:
 		return chain.Skip("the CPU moves the data")
-	case e.Class == drivers.ClassNVIDIACoherent:
+	case e.Class == drivers.ClassNVIDIACoherent && m.Virtual.Is != placement.Yes:
 		return chain.Skip("the NIC reaches the memory over the processor (C2C), as it reaches the host's")
 	case e.PCI == nil || i.PCI == nil:
 		return chain.Open("which PCI functions move the data is not known")
@@ -35,6 +35,9 @@ func fabric(m *machine.Machine, e drivers.Exporter, i drivers.Importer, p driver
 			Fix(&chain.Remedy{Change: "try the pair, or look at the host's ports", Command: tryPair(e)})
 	case m.Virtual.Is != placement.No:
 		return chain.Open("whether this is a virtual machine is not known, and in one the host's ports decide: %s", m.Virtual.Why).With(file(m.Virtual.Where), "")
+	}
+	if drivers.MayBeCoherent(m, e) {
+		return chain.Open("whether the NIC reaches the memory over PCI Express or over the processor (C2C) is not known").With("/sys/bus/pci/devices/"+e.PCI.String()+"/device", "a GPU of Grace")
 	}
 	if p.Address == drivers.AddressIOVA {
 		return overIOMMU(m, *e.PCI, *i.PCI)
@@ -69,6 +72,9 @@ func tryPair(e drivers.Exporter) string {
 // all traffic goes to the root and back.
 func overIOMMU(m *machine.Machine, gpu, nic machine.Addr) chain.Answer {
 	const way = "the addresses are the IOMMU's: the traffic goes to the root and back"
+	if bad, ok := egress(m, rootPorts(m, gpu, nic)); ok {
+		return bad
+	}
 	passes, why := p2pdma.RootPasses(m, gpu, nic)
 	fix := &chain.Remedy{Change: "let the IOMMU pass DMA through", Command: m.CPU.PassThrough(), Weakens: "a device can reach all memory of the host", Direct: passes == placement.Yes}
 	if passes == placement.Yes {
@@ -87,6 +93,9 @@ func overRoot(m *machine.Machine, e drivers.Exporter, nic machine.Addr) chain.An
 	if bad := cmp.Or(p2pdma.RootFaulty(m, gpu), p2pdma.RootFaulty(m, nic)); bad != "" {
 		return chain.Break(chain.Broken, "no bridge is above both, and the root complex does not pass all peer-to-peer traffic: %s", bad).
 			Fix(&chain.Remedy{Change: fmt.Sprintf("use a NIC below one PCI switch with %v", gpu), Direct: true})
+	}
+	if bad, ok := egress(m, rootPorts(m, gpu, nic)); ok {
+		return bad
 	}
 	passes, why := p2pdma.RootPasses(m, gpu, nic)
 	if passes != placement.Yes {
@@ -112,44 +121,81 @@ func belowBridge(m *machine.Machine, e drivers.Exporter, i drivers.Importer, way
 		return chain.Open("%s", way.Notes[0])
 	}
 	ports := portsBetween(m, *e.PCI, *i.PCI, *way.Common)
+	if bad, ok := egress(m, ports); ok {
+		return bad
+	}
 	nic, err := nicOrder(m, *i.PCI)
 	worst, bits := RouteGood, pci.ACSBits(0)
 	var at machine.Addr
 	redirects := false
 	for _, a := range ports {
 		n := m.Node(a)
+		if n.ACSErr != nil { // what another port does is known, and says nothing of this one
+			fix := AsRoot(m, "as root, who sees ACS and the ports")
+			return chain.Open("whether %v redirects is not known: %v", a, n.ACSErr).Fix(&fix)
+		}
 		c := n.ACS.Ctrl
 		if !n.ACS.Present {
 			c = 0
+		}
+		if c&pci.ACSTranslationBlock != 0 && (err != nil || nic.ats) {
+			return chain.Open("%s, %v blocks requests that a NIC with ATS has translated, and %s", common(way), a, map[bool]string{true: "the NIC has ATS on", false: "whether the NIC has ATS on is not known"}[err == nil]).
+				With("/sys/bus/pci/devices/"+a.String()+"/config", "ACS control %#x", uint16(c))
 		}
 		redirects = redirects || n.ACS.Redirects() != 0
 		if r := routeOfPort(c, nic); r > worst {
 			worst, bits, at = r, c, a
 		}
 	}
-	common := fmt.Sprintf("below the bridge %v", *way.Common)
 	switch {
 	case m.NoRedirects || !redirects && len(way.Redirects) == 0:
-		return chain.Hold("%s, and no port on the way redirects", common).With("/sys/bus/pci/devices/"+way.Common.String()+"/config", "ACS")
+		return chain.Hold("%s, and no port on the way redirects", common(way)).With("/sys/bus/pci/devices/"+way.Common.String()+"/config", "ACS")
 	case err != nil:
 		fix := AsRoot(m, "as root, who sees the NIC's configuration")
-		return chain.Open("%s a port redirects, and how the NIC orders its requests is not known: %v", common, err).Fix(&fix)
+		return chain.Open("%s a port redirects, and how the NIC orders its requests is not known: %v", common(way), err).Fix(&fix)
 	case worst == RouteLost:
-		return chain.Break(chain.Lost, "%s, %v sends requests and completions different ways (%v)", common, at, bits&redirecting).
+		return chain.Break(chain.Lost, "%s, %v sends requests and completions different ways (%v)", common(way), at, bits&redirecting).
 			With("/sys/bus/pci/devices/"+at.String()+"/config", "ACS control %#x", uint16(bits)).Fix(cmp.Or(PlannedRemedy(m, []string{at.String()}), RouteRemedy(bits, nic.ats, nic.relaxed)))
 	}
 	switch worst {
 	case RouteGood:
-		return chain.Hold("%s, and what its ports redirect the NIC sends translated (ATS)", common)
+		return chain.Hold("%s, and what its ports redirect the NIC sends translated (ATS)", common(way))
 	case RouteOpen:
-		return chain.Open("%s, %v redirects (%v): the traffic arrives if the application registers memory with relaxed ordering, and may get lost otherwise", common, at, bits&redirecting).
+		return chain.Open("%s, %v redirects (%v): the traffic arrives if the application registers memory with relaxed ordering, and may get lost otherwise", common(way), at, bits&redirecting).
 			Fix(opened(m, way))
 	}
 	passes, why := p2pdma.RootPasses(m, *e.PCI, *i.PCI)
 	if passes != placement.Yes {
-		return chain.Open("%s a port redirects to the root, and whether the root complex sends the traffic back is not known: %s", common, why).Fix(opened(m, way))
+		return chain.Open("%s a port redirects to the root, and whether the root complex sends the traffic back is not known: %s", common(way), why).Fix(opened(m, way))
 	}
-	return chain.Cost("%s a port redirects: the traffic goes to the root and back", common).With("/proc/cpuinfo", "%s", why).Fix(opened(m, way))
+	return chain.Cost("%s a port redirects: the traffic goes to the root and back", common(way)).With("/proc/cpuinfo", "%s", why).Fix(opened(m, way))
+}
+
+// common names the bridge above both.
+func common(way p2pdma.Decision) string { return fmt.Sprintf("below the bridge %v", *way.Common) }
+
+// egress answers for ports with egress control: a vector, which no file shows, then says to which
+// ports a port sends nothing.
+func egress(m *machine.Machine, ports []machine.Addr) (chain.Answer, bool) {
+	for _, a := range ports {
+		if c := m.Node(a).ACS; c.Present && c.Ctrl&pci.ACSEgressControl != 0 {
+			return chain.Open("%v has egress control on, and which ports it blocks is not known", a).
+				With("/sys/bus/pci/devices/"+a.String()+"/config", "ACS control %#x", uint16(c.Ctrl)).
+				Fix(&chain.Remedy{Change: "turn the port's egress control off"}), true
+		}
+	}
+	return chain.Answer{}, false
+}
+
+// rootPorts are the bridges right below the host bridge of both functions.
+func rootPorts(m *machine.Machine, gpu, nic machine.Addr) []machine.Addr {
+	var out []machine.Addr
+	for _, end := range []machine.Addr{gpu, nic} {
+		if up := m.Node(end).Up; len(up) > 0 {
+			out = append(out, up[len(up)-1])
+		}
+	}
+	return out
 }
 
 // opened is the remedy for ports that redirect.

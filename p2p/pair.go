@@ -27,9 +27,8 @@ func Judge(m *machine.Machine, g drivers.GPU, n drivers.NIC) Pair {
 	p := Pair{GPU: g, NIC: n}
 	p.Prediction, p.Verdict = judge(m, g.Exporter, n.Importer)
 	c := p.Verdict.Chain()
-	if verbs := m.Read("sys/class/infiniband_verbs/abi_version"); n.Uverbs == "" && verbs.Gone() && c[chain.Route].State.Good() {
-		c[chain.Route] = chain.Break(chain.Broken, "ib_uverbs is not loaded, and so no program registers memory with %s", n.Name).
-			With(verbs.Where, "not there").Fix(&chain.Remedy{Change: "load it", Command: "modprobe ib_uverbs", Direct: true})
+	if bad, ok := unserved(m, n); ok && c[chain.Route].State.Good() {
+		c[chain.Route] = bad
 	}
 	c[chain.Log] = contradiction(m, g.Exporter, n.Importer, p.Prediction)
 	c[chain.Proof] = chain.Open("it was not tried").Fix(&chain.Remedy{Change: "try it", Command: tryPair(g.Exporter)})
@@ -39,6 +38,24 @@ func Judge(m *machine.Machine, g drivers.GPU, n drivers.NIC) Pair {
 		p.Letters = m.Letters(*g.Exporter.PCI, *n.Importer.PCI)
 	}
 	return p
+}
+
+// unserved answers for a NIC that ib_uverbs does not serve: no program registers memory with it.
+func unserved(m *machine.Machine, n drivers.NIC) (chain.Answer, bool) {
+	const class = "sys/class/infiniband_verbs"
+	if n.Uverbs != "" {
+		return chain.Answer{}, false
+	}
+	load := &chain.Remedy{Change: "load it", Command: "modprobe ib_uverbs", Direct: true}
+	switch verbs := m.Read(class, "abi_version"); {
+	case verbs.Gone():
+		return chain.Break(chain.Broken, "ib_uverbs is not loaded, and so no program registers memory with %s", n.Name).
+			With(verbs.Where, "not there").Fix(load), true
+	case verbs.Err != nil:
+		return chain.Open("whether ib_uverbs is loaded is not known: %s", verbs.Why()).With(verbs.Where, "not read"), true
+	}
+	return chain.Open("ib_uverbs is loaded, and which of its devices serves %s is not known", n.Name).
+		With("/"+class, "no device of %s", n.Name), true
 }
 
 // judge answers the links that say what is going to happen.

@@ -68,7 +68,7 @@ func find(m *machine.Machine, p drivers.Prediction, e drivers.Exporter, i driver
 		return &again
 	case k.Release == "":
 		return &chain.Remedy{Change: "say which kernel it is", Command: "p2pcheck --kernel RELEASE"}
-	case m.Config == nil && (k.P2PDMA == placement.AnswerUnknown || i.Kind == drivers.Dynamic && k.MoveNotify == placement.AnswerUnknown):
+	case configDecides(m, i):
 		if k.Denied {
 			again := AsRoot(m, "as root, who may read the kernel's configuration")
 			return &again
@@ -83,6 +83,13 @@ func find(m *machine.Machine, p drivers.Prediction, e drivers.Exporter, i driver
 		r.Command = "p2pcheck --live --gpu " + e.PCI.String() + " --nic " + anyNIC
 	}
 	return r
+}
+
+// configDecides reports a kernel of which no configuration was found, and whose options decide.
+func configDecides(m *machine.Machine, i drivers.Importer) bool {
+	k := m.Kernel
+	return m.Config == nil && (k.P2PDMA == placement.AnswerUnknown || i.Kind == drivers.Dynamic && k.MoveNotify == placement.AnswerUnknown ||
+		i.ODP == placement.AnswerUnknown && i.Driver == "mlx5_core" && !i.OutOfTree)
 }
 
 // anyNIC stands for a NIC's name in a command. Pair puts it there.

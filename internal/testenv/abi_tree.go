@@ -114,7 +114,11 @@ func TreeDir(t testing.TB) string {
 func writeFunction(t testing.TB, sys, dir string, attrs []string, put func(name, text string)) {
 	t.Helper()
 	at := path.Join("sys/devices", dir)
-	values := map[string]string{"vendor": "0x1af4", "device": "0x1110", "class": "0x050000"}
+	// The kernel makes these files for each function.
+	values := map[string]string{
+		"vendor": "0x1af4", "device": "0x1110", "class": "0x050000", "dma_mask_bits": "64",
+		"resource": "0x0000200000000000_0x0000203fffffffff_0x000000000014220c",
+	}
 	c, size := configuration{acs: -1, ats: -1, devctl: devctl}, configSize
 	for _, attr := range attrs {
 		name, value, _ := strings.Cut(attr, "=")

@@ -22,7 +22,7 @@ func TestMissingIsNamed(t *testing.T) {
 		on, id, words string
 		edits         []edit
 	}{
-		{"small-mi300", "P2P-DMAMASK", "there is no dma_mask_bits", []edit{swap("dma_mask_bits=64", "none=1")}},
+		{"small-mi300", "P2P-DMAMASK", "there is no dma_mask_bits", []edit{swap("dma_mask_bits=64", "dma_mask_bits=-")}},
 		{"small-mi300", "AMD-LARGEBAR", "there is no mem_info_vis_vram_total", []edit{drop(amdGPU + "/mem_info_vis")}},
 		{"small-mi300", "PCIE-BAR-ASSIGNED", "there is no resource", []edit{gone(amdGPU + "/resource")}},
 		{"small-mi300", "PCIE-BAR-SIZE", "256 MiB of ", []edit{put(amdGPU+"/resource", "0x20000000000 0x2000fffffff 0x14220c")}},

@@ -4,8 +4,6 @@ package drivers
 
 import (
 	"cmp"
-	"errors"
-	"io/fs"
 
 	"golang.org/x/sys/unix"
 
@@ -23,7 +21,10 @@ func (r *rules) addresses() chain.Answer {
 		return chain.Refuse(unix.EOPNOTSUPP, chain.StageDriver, "the importer moves data by the CPU, and %v has no vmap for it", r.e.Class)
 	}
 	a := r.given()
-	if a.State.Good() && r.e.Class != ClassNVIDIACoherent {
+	if a.State.Good() && r.e.PCI != nil {
+		if bad, ok := r.unplaced(); ok {
+			return bad
+		}
 		if bad, ok := r.beyond(); ok {
 			return bad
 		}
@@ -34,7 +35,7 @@ func (r *rules) addresses() chain.Answer {
 // given answers by the kind of addresses that the exporter gives to the importer.
 func (r *rules) given() chain.Answer {
 	switch {
-	case r.e.Class == ClassNVIDIA && r.e.Driver == "nvidia":
+	case r.e.Driver == "nvidia" && r.e.Class != ClassNVIDIACoherent: // of either modules: both have the same nv-dma.c
 		return r.nvidiaAddresses()
 	case r.e.Class == ClassVFIO && r.p.Decision.Type == p2pdma.MapBusAddress:
 		r.p.Address = AddressBus
@@ -102,6 +103,9 @@ func (r *rules) nvidiaAddresses() chain.Answer {
 	case machine.TranslationUnknown:
 		return chain.Open("%s", why).With(at, "not known")
 	}
+	if series := NVIDIASeries(r.m); series < firstRead {
+		return chain.Open("%s, and whether this version of the driver maps its memory in it was not read", why).With("/sys/module/nvidia/version", "")
+	}
 	const params = "/proc/driver/nvidia/params"
 	read := r.m.Read(params[1:])
 	remap, _ := read.Line("DmaRemapPeerMmio")
@@ -134,35 +138,45 @@ func (r *rules) nvidiaAddresses() chain.Answer {
 	return chain.Break(chain.Lost, "%s, and %s: the IOMMU throws the traffic away", why, cause).With(at, "%s", r.iommuType())
 }
 
-// beyond answers for a GPU whose BAR has no address, or ends above the NIC's highest address.
-func (r *rules) beyond() (chain.Answer, bool) {
+// firstRead is the first series of NVIDIA's driver whose nv-dma.c was read.
+const firstRead = 515
+
+// unplaced answers for a GPU whose BAR has no address.
+func (r *rules) unplaced() (chain.Answer, bool) {
 	window := "/sys/bus/pci/devices/" + r.e.PCI.String() + "/resource"
 	switch unplaced, err := pci.Unplaced(r.m.Sys, *r.e.PCI); {
 	case unplaced:
 		return chain.Break(chain.Broken, "the GPU's BAR has no address: see PCIE-BAR-ASSIGNED").With(window, "no address"), true
-	case err != nil && !errors.Is(err, fs.ErrNotExist): // some kinds of copies have no such files
+	case err != nil:
 		return chain.Open("whether the GPU's BAR has an address is not known: %v", err).With(window, "not read"), true
 	}
-	if r.i.PCI == nil {
+	return chain.Answer{}, false
+}
+
+// beyond answers for memory that lies beyond what the NIC can address. The IOMMU makes addresses
+// that do not.
+func (r *rules) beyond() (chain.Answer, bool) {
+	if r.i.PCI == nil || r.i.ByCPU {
 		return chain.Answer{}, false
 	}
-	if r.p.Decision.Type == p2pdma.MapBusAddress && r.p.Address == AddressIOVA {
-		r.note("the kernel allows the short way, but an IOVA is translated at the root: the traffic goes there and back (iommu=pt avoids that)")
-	}
 	if r.p.Address == AddressIOVA {
+		if r.p.Decision.Type == p2pdma.MapBusAddress && r.e.Class != ClassNVIDIACoherent {
+			r.note("the kernel allows the short way, but an IOVA is translated at the root: the traffic goes there and back (iommu=pt avoids that)")
+		}
 		return chain.Answer{}, false
 	}
 	mask := "/sys/bus/pci/devices/" + r.i.PCI.String() + "/dma_mask_bits"
-	bar, ok := pci.LargestBAR(r.m.Sys, *r.e.PCI)
 	bits, err := r.m.Sys.ReadUint(mask[len("/sys/"):], 64)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err != nil {
 		return chain.Open("how many address bits %v has is not known: %v", *r.i.PCI, err).With(mask, "not read"), true
 	}
-	if !ok || err != nil || bits >= 64 {
-		return chain.Answer{}, false
-	}
-	if last := bar.Start + bar.Size - 1; last>>bits != 0 {
-		return chain.Break(chain.Broken, "the BAR ends at %#x, beyond the %d address bits of %v", last, bits, *r.i.PCI).With(mask, "%d", bits), true
+	bar, ok := pci.LargestBAR(r.m.Sys, *r.e.PCI)
+	switch {
+	case bits >= 64 || !ok:
+	case r.e.Class == ClassNVIDIACoherent: // its pages are not in the BAR
+		return chain.Open("%v has %d address bits, and where the GPU's memory is is not known", *r.i.PCI, bits).With(mask, "%d", bits), true
+	case (bar.Start+bar.Size-1)>>bits != 0:
+		return chain.Break(chain.Broken, "the BAR ends at %#x, beyond the %d address bits of %v", bar.Start+bar.Size-1, bits, *r.i.PCI).With(mask, "%d", bits), true
 	}
 	return chain.Answer{}, false
 }

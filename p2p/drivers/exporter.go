@@ -85,11 +85,12 @@ type Gate int
 
 // The gates.
 const (
-	GateUnknown Gate = iota
-	GateOpen         // all
-	GateBridge       // those below a common bridge; others get ENOTSUPP (524)
-	GateClosed       // none
-	GateUnread       // the rule of this version was not read
+	GateUnknown   Gate = iota
+	GateOpen           // all
+	GateBridge         // those below a common bridge; others get ENOTSUPP (524)
+	GateClosed         // none
+	GateUnread         // the rule of this version was not read
+	GateParameter      // the parameter that it goes by was not read
 )
 
 // PeerRule says how NVIDIA's driver refuses an importer that supports moves, as all RDMA

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/gpurdma/gpurdma/p2p/machine"
+	"github.com/gpurdma/gpurdma/placement"
 )
 
 // Kind says how an importer reacts when the exporter wants to move the buffer.
@@ -57,6 +58,8 @@ type Importer struct {
 	OutOfTree bool
 	// NoODP says that an mlx5 NIC has NoImporter only because of the kernel's configuration.
 	NoODP bool
+	// ODP is whether the kernel is built with on-demand paging, of a NIC of mlx5.
+	ODP placement.Answer
 	// Driver is the driver of the function; "" if it is not known.
 	Driver string
 }

@@ -153,7 +153,8 @@ func TestNVIDIAGate(t *testing.T) {
 		{bare, "0", "POE", ClassUnknown, GateOpen, gpu, ""},
 		{bare, "0", "", ClassUnknown, GateOpen, gpu, ""}, // it is never part of the kernel
 		{bare, "2", "OE", ClassNVIDIA, GateClosed, gpu, ""},
-		{bare, "?", "OE", ClassNVIDIA, GateUnknown, gpu, ""},
+		{bare, "?", "OE", ClassNVIDIA, GateParameter, gpu, ""},
+		{bare, "7", "OE", ClassNVIDIA, GateParameter, gpu, ""},
 	} {
 		// The first processor's lines, and the flags among them.
 		cpu := strings.Replace(c.cpu, "\n\nflags", "\nflags", 1)

@@ -30,6 +30,8 @@ func (r *rules) nvidia() chain.Answer {
 		a = chain.Hold("the driver lets any NIC map its pages")
 	case r.e.Gate == GateUnread:
 		a = chain.Open("which importers this version of the driver lets attach was not read").With("/sys/module/nvidia/version", "")
+	case r.e.Gate == GateParameter:
+		a = chain.Open("whether the driver's gate is closed by GrdmaPciTopoCheckOverride is not known: %s", r.gateParameter()).With(params, "GrdmaPciTopoCheckOverride")
 	case r.e.Gate == GateClosed:
 		a = chain.Refuse(errno.ENOTSUPP, chain.StageAttach, "the driver's gate is closed by a parameter (GrdmaPciTopoCheckOverride: 2)").With(params, "GrdmaPciTopoCheckOverride: 2")
 	case r.i.PCI == nil && r.e.Gate == GateUnknown:
@@ -45,11 +47,30 @@ func (r *rules) nvidia() chain.Answer {
 	return a
 }
 
+// gateParameter is why the gate's parameter is not known.
+func (r *rules) gateParameter() string {
+	read := r.m.Read("proc/driver/nvidia/params")
+	if read.Err != nil {
+		return read.Where + ": " + read.Why()
+	}
+	if value, ok := read.Line("GrdmaPciTopoCheckOverride"); ok {
+		return "it is " + value + ", which no source has"
+	}
+	return read.Where + " does not have it"
+}
+
 // coherent has the rules for memory that the CPU caches. Such memory has pages. The driver maps
 // it for any importer in the same way as system memory.
 func (r *rules) coherent() chain.Answer {
 	if r.e.Driver == "nvidia" {
-		if mode, _ := r.m.Read("proc/driver/nvidia/params").Line("CoherentGPUMemoryMode"); mode != "" && mode != `""` && mode != `"numa"` {
+		if _, read := gates[NVIDIASeries(r.m)]; !read {
+			return chain.Open("how this version of the driver exports the memory was not read").With("/sys/module/nvidia/version", "")
+		}
+		params := r.m.Read("proc/driver/nvidia/params")
+		if params.Err != nil {
+			return chain.Open("whether the driver keeps the GPU's memory to itself (CoherentGPUMemoryMode) is not known: %s", params.Why()).With(params.Where, "not read")
+		}
+		if mode, _ := params.Line("CoherentGPUMemoryMode"); mode != "" && mode != `""` && mode != `"numa"` {
 			return chain.Open("the driver keeps the GPU's memory to itself (CoherentGPUMemoryMode), and how it then exports it was not read").
 				With("/proc/driver/nvidia/params", "CoherentGPUMemoryMode: %s", mode)
 		}

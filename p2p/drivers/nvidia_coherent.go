@@ -16,12 +16,16 @@ var coherentIDs = map[uint16]bool{0x2342: true, 0x2343: true, 0x2345: true, 0x23
 // coherentNames are words in the names of these models.
 var coherentNames = []string{"GH200", "GB200", "GB300"}
 
-// coherentSince is the first series whose nv-dmabuf.c maps such memory by its pages.
+// coherentSince is the first series whose nv-dmabuf.c maps such memory by its pages. Where the
+// series is not known, the model says how the memory is made.
 const coherentSince = 535
 
 // coherentGPU reports a GPU whose memory NVIDIA's driver maps in the same way as system memory.
 func coherentGPU(m *machine.Machine, f pci.Function) bool {
-	if f.Vendor != machine.VendorNVIDIA || NVIDIASeries(m) < coherentSince {
+	if f.Vendor != machine.VendorNVIDIA {
+		return false
+	}
+	if series := NVIDIASeries(m); series > 0 && series < coherentSince {
 		return false
 	}
 	model := Model(m, f.Addr).Text
@@ -31,6 +35,15 @@ func coherentGPU(m *machine.Machine, f pci.Function) bool {
 		}
 	}
 	return coherentIDs[f.Device]
+}
+
+// MayBeCoherent reports such a GPU of which it is not known how the driver gives its memory away.
+func MayBeCoherent(m *machine.Machine, e Exporter) bool {
+	if e.Driver != "nvidia" || e.Class != ClassUnknown || e.Proprietary || e.PCI == nil {
+		return false
+	}
+	f, err := pci.ReadFunction(m.Sys, *e.PCI)
+	return err == nil && coherentGPU(m, f)
 }
 
 // Model reads the name that NVIDIA's driver gives a GPU. The text is "" if the driver gives none.

@@ -37,12 +37,16 @@ func nvidiaGate(m *machine.Machine, gpu machine.Addr) Gate {
 	// Below this port the CPU usually caches the GPU's memory. No file shows whether it does.
 	cached, known := belowGrace(m, gpu)
 	switch {
-	case value != "0" && value != "2" || !m.CPU.Known || cached || !known:
+	case value != "0" && value != "2":
+		return GateParameter
+	case cached || !known:
 		return GateUnknown
 	case value == "2":
 		return GateClosed
 	case m.CPU.Vendor != "":
 		return GateOpen
+	case !m.CPU.Known:
+		return GateUnknown
 	}
 	switch RootWithoutPeers(m) {
 	case placement.No:

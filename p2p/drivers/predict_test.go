@@ -72,8 +72,9 @@ func TestPredict(t *testing.T) {
 		{debian612, Exporter{Class: ClassAMDGPU}, machinetest.InSwitch, Dynamic, peer, "staged", AddressPhysical, "built without CONFIG_PCI_P2PDMA"},
 		{between, Exporter{Class: ClassAMDGPU}, machinetest.InSwitch, Dynamic, peer, "unknown", 0, "6.17.0 was not read"},
 		{noDMABuf, Exporter{Class: ClassNVIDIA, Gate: GateOpen}, machinetest.InSwitch, Dynamic, peer, "refused errno 0 export", 0, "CONFIG_DMA_SHARED_BUFFER"},
-		{later, Exporter{Class: ClassAMDGPU}, machinetest.InSwitch, Pinned, peer, "unknown", 0, "where this driver pins"},
-		{later, Exporter{Class: ClassVFIO}, machinetest.InSwitch, Dynamic, peer, "unknown", 0, "was not read"},
+		{later, Exporter{Class: ClassAMDGPU}, machinetest.InSwitch, Pinned, peer, "unknown", 0, "after 7.3 were not read"},
+		{later, Exporter{Class: ClassVFIO}, machinetest.InSwitch, Dynamic, peer, "unknown", 0, "after 7.3 were not read"},
+		{later, Exporter{Class: ClassNVIDIA, Gate: GateOpen}, machinetest.InSwitch, Dynamic, peer, "unknown", 0, "after 7.3 were not read"},
 		{between, Exporter{Class: ClassAMDGPU}, machinetest.InSwitch, Pinned, peer, "unknown", 0, "where this driver pins"},
 		{unread, Exporter{Class: ClassAMDGPU}, machinetest.InSwitch, Dynamic, peer, "unknown", 0, "run as root"},
 		{unread, Exporter{Class: ClassAMDGPU, Pin: PinInSystem}, machinetest.InSwitch, Pinned, peer, "staged", AddressPhysical, "pins"},
@@ -93,6 +94,7 @@ func TestPredict(t *testing.T) {
 		{zen, Exporter{Class: ClassNVIDIA, Gate: GateOpen}, machinetest.Nowhere, Dynamic, peer, "direct", AddressPhysical, "any importer"},
 		{other, Exporter{Class: ClassNVIDIA, Gate: GateOpen}, machinetest.AtRoot, Dynamic, peer, "direct", AddressPhysical, ""},
 		{zen, Exporter{Class: ClassNVIDIA, Gate: GateUnread}, machinetest.InSwitch, Dynamic, peer, "unknown", 0, "was not read"},
+		{zen, Exporter{Class: ClassNVIDIA, Gate: GateParameter}, machinetest.InSwitch, Dynamic, peer, "unknown", 0, "GrdmaPciTopoCheckOverride"},
 		{zen, Exporter{Class: ClassNVIDIA, Gate: GateClosed}, machinetest.InSwitch, Dynamic, peer, "refused ENOTSUPP attach", 0, "closed by a parameter"},
 		{zen, Exporter{Class: ClassNVIDIA}, machinetest.InSwitch, Dynamic, peer, "direct", AddressPhysical, ""},
 		{zen, Exporter{Class: ClassNVIDIA}, machinetest.AtRoot, Dynamic, peer, "unknown", 0, "not known"},
@@ -127,10 +129,10 @@ func TestPredict(t *testing.T) {
 		// Kinds that are not known.
 		{zen, Exporter{Class: ClassAMDGPU}, machinetest.InSwitch, KindUnknown, peer, "unknown", 0, "imports dma-bufs at all"},
 		{zen, Exporter{Class: ClassNVIDIA, Gate: GateOpen}, machinetest.AtRoot, KindUnknown, peer, "unknown", 0, "imports dma-bufs at all"},
-		{zen, Exporter{Class: ClassAMDGPU, Pin: PinInSystem}, machinetest.InSwitch, KindUnknown, peer, "unknown", 0, "of a pinned one staged"},
-		{zen, Exporter{Class: ClassVFIO}, machinetest.InSwitch, KindUnknown, peer, "unknown", 0, "of a revocable one direct"},
-		{zen, Exporter{Class: ClassVFIO}, machinetest.InSwitch, KindUnknown, false, "refused EOPNOTSUPP attach", 0, "peer to peer"},
-		{debian612, Exporter{Class: ClassXe}, machinetest.InSwitch, KindUnknown, peer, "staged", AddressPhysical, "CONFIG_PCI_P2PDMA"},
+		{zen, Exporter{Class: ClassAMDGPU, Pin: PinInSystem}, machinetest.InSwitch, KindUnknown, peer, "unknown", 0, "imports dma-bufs at all"},
+		{zen, Exporter{Class: ClassVFIO}, machinetest.InSwitch, KindUnknown, peer, "unknown", 0, "imports dma-bufs at all"},
+		{zen, Exporter{Class: ClassVFIO}, machinetest.InSwitch, KindUnknown, false, "broken", 0, "peer to peer"},
+		{debian612, Exporter{Class: ClassXe}, machinetest.InSwitch, KindUnknown, peer, "broken", 0, "CONFIG_PCI_P2PDMA"},
 
 		// habanalabs.
 		{zen, Exporter{Class: ClassHabana}, machinetest.InSwitch, Pinned, peer, "direct", AddressPhysical, ""},
@@ -141,7 +143,7 @@ func TestPredict(t *testing.T) {
 
 		// Others.
 		{noConfig, Exporter{Class: ClassStaged, Driver: "nouveau"}, machinetest.InSwitch, Dynamic, peer, "staged", AddressPhysical, "pins what it exports in system memory"},
-		{noConfig, Exporter{Class: ClassStaged, Driver: "qaic"}, machinetest.Nowhere, KindUnknown, peer, "staged", AddressPhysical, "qaic"},
+		{noConfig, Exporter{Class: ClassStaged, Driver: "qaic"}, machinetest.Nowhere, KindUnknown, peer, "broken", 0, "qaic"},
 		{zen, Exporter{Class: ClassStaged, Driver: "amdxdna", OutOfTree: true}, machinetest.InSwitch, Dynamic, peer, "unknown", 0, "kernel's own"},
 		{noConfig, Exporter{Class: ClassSystem}, machinetest.InSwitch, Pinned, peer, "staged", AddressPhysical, "system memory only"},
 		{zen, Exporter{Driver: "nouveau"}, machinetest.InSwitch, Pinned, peer, "unknown", 0, `"nouveau"`},
@@ -262,7 +264,7 @@ func TestNVIDIAAddresses(t *testing.T) {
 			if c.acs != "" {
 				tree = machinetest.Planted("ACS2", c.acs)
 			}
-			files := map[string]string{}
+			files := map[string]string{"sys/module/nvidia/version": "570.172.08\n"}
 			if c.params != "" {
 				files["proc/driver/nvidia/params"] = c.params + "\n"
 			}

@@ -119,12 +119,16 @@ func Predict(m *machine.Machine, e Exporter, i Importer) Prediction {
 	if p.Outcome == chain.Direct || i.PCI == nil || i.ByCPU {
 		return p
 	}
-	switch registered, where := PeerClient(m, e.Driver); registered {
-	case placement.Yes:
+	switch registered, where := PeerClient(m, e.Driver); {
+	case registered == placement.Yes && !asksPeers[i.Driver]:
+		if p.Chain[chain.Route].State == chain.Breaks {
+			p = p.open(chain.Route, "%s is registered with ib_core, and whether %s asks it is not known", peerName(e.Driver), i.DriverName())
+		}
+	case registered == placement.Yes:
 		if q := predict(m, e, i, true); q.Outcome == chain.Direct || p.Chain[chain.Route].State != chain.Holds {
 			return q
 		}
-	case placement.AnswerUnknown:
+	case registered == placement.AnswerUnknown:
 		if p.Chain[chain.Route].State == chain.Breaks {
 			p = p.open(chain.Route, "whether %s is registered with ib_core is not known", peerName(e.Driver))
 			p.Chain[chain.Route] = p.Chain[chain.Route].With(where, "not read")
@@ -147,8 +151,9 @@ func byDMABuf(m *machine.Machine, e Exporter, i Importer) Prediction {
 		case n == 0:
 			first = p
 		case p.Outcome != first.Outcome || p.Errno != first.Errno || p.Stage != first.Stage:
+			was := first
 			first.Chain[chain.Attach] = chain.Answer{} // its reasons belong to one kind only
-			return first.open(chain.Attach, "the importer's kind is not known: of a %v one %v; of a %v one %v", Pinned, first, kind, p)
+			return imports(first.open(chain.Attach, "the importer's kind is not known: of a %v one %v; of a %v one %v", Pinned, was, kind, p), i)
 		}
 	}
 	if first.Outcome == chain.Direct && i.OutOfTree && i.PeerToPeer && i.Driver != alwaysPeer {
@@ -158,10 +163,15 @@ func byDMABuf(m *machine.Machine, e Exporter, i Importer) Prediction {
 			first = first.open(chain.Attach, "the driver of the NIC may not be the kernel's own, and whether it wants peer-to-peer is not known: without that %v", p.Outcome)
 		}
 	}
-	if first.Outcome == chain.Direct && !i.Imports {
-		first = first.open(chain.Route, "whether %s imports dma-bufs at all is not known", i.DriverName())
+	return imports(first, i)
+}
+
+// imports doubts the route of an importer of which it is not known whether it imports at all.
+func imports(p Prediction, i Importer) Prediction {
+	if i.Imports || !p.Chain[chain.Route].State.Good() {
+		return p
 	}
-	return first
+	return p.open(chain.Route, "whether %s imports dma-bufs at all is not known", i.DriverName())
 }
 
 // alwaysPeer is a driver that always wants peer-to-peer: the kernel's own since it imports

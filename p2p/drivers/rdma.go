@@ -3,7 +3,9 @@
 package drivers
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"path"
 	"strconv"
 	"strings"
@@ -98,25 +100,28 @@ func ImporterOf(m *machine.Machine, rdma string) (Importer, error) {
 	}
 	// A software device may have the PCI function of the NIC that it uses: its file parent
 	// names the network device.
-	if m.Sys.Exists(path.Join(dir, "parent")) {
-		return i, nil
+	if err := m.Sys.Look(path.Join(dir, "parent")); !errors.Is(err, fs.ErrNotExist) {
+		return i, nil // or one of which that is not known
 	}
 	d, ok := RdmaDrivers[i.Driver]
 	i.OutOfTree = !ok || m.OutOfTree(d.Module) != placement.No
 	if !i.OutOfTree {
 		i.Kind = d.KindOn(m.Kernel)
 		// Without ODP mlx5 refuses before it looks at the buffer.
-		if i.Driver == "mlx5_core" && m.Config != nil && m.Config.Answer(machine.ConfigODP) == placement.No {
-			i.Kind, i.NoODP = NoImporter, true
+		if i.Driver == "mlx5_core" {
+			if i.ODP = m.OnDemandPaging(); i.ODP == placement.No {
+				i.Kind, i.NoODP = NoImporter, true
+			}
 		}
 	}
 	i.Imports = i.OutOfTree && ofedImports(m, i.Driver)
 	return i, nil
 }
 
-// ofedSince is the first year of MLNX_OFED's and DOCA's releases whose mlx5 is known to import
-// dma-bufs, as the kernel's own mlx5 does, on kernels that have the method for it.
-const ofedSince = 23
+// ofedSince and ofedUntil are the first and the last year of MLNX_OFED's and DOCA's releases
+// whose mlx5 is known to import dma-bufs, as the kernel's own mlx5 does, on kernels that have the
+// method for it.
+const ofedSince, ofedUntil = 23, 26
 
 // ofedImports reports mlx5 of such a release: "24.07-0.6.1".
 func ofedImports(m *machine.Machine, driver string) bool {
@@ -125,5 +130,5 @@ func ofedImports(m *machine.Machine, driver string) bool {
 	}
 	year, _, dotted := strings.Cut(m.Read("sys/module/mlx5_ib/version").Text, ".")
 	n, err := strconv.Atoi(year)
-	return dotted && err == nil && n >= ofedSince
+	return dotted && err == nil && n >= ofedSince && n <= ofedUntil
 }

@@ -3,6 +3,9 @@
 package drivers
 
 import (
+	"errors"
+	"io/fs"
+
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/p2p/chain"
@@ -13,6 +16,10 @@ import (
 // route answers whether the NIC's driver can register the GPU's memory at all: by a
 // peer-memory client, or by a dma-buf that the GPU's driver exports and the NIC's driver imports.
 func (r *rules) route() chain.Answer {
+	if k := r.m.Kernel; k.UnreadYet() {
+		return chain.Open("the rules of kernels after %v were not read, and this is %s", machine.Newest, k.Release).
+			With("/proc/sys/kernel/osrelease", "%s", k.Release)
+	}
 	if r.p.ByPeerMem {
 		name, where := peerName(r.e.Driver), ""
 		_, where = PeerClient(r.m, r.e.Driver)
@@ -40,11 +47,33 @@ func (r *rules) dmabufRoute() chain.Answer {
 	case e.Proprietary:
 		return chain.Refuse(0, chain.StageExport, "%q is NVIDIA's proprietary module, which exports no dma-bufs: there is nothing to register", e.Driver).
 			With("/sys/module/nvidia/taint", "P")
+	case i.ODP == placement.AnswerUnknown && i.Driver == "mlx5_core" && !i.OutOfTree:
+		return chain.Open("whether the kernel has %s, without which mlx5 imports no dma-bufs, is not known: %s", machine.ConfigODP, m.Kernel.Source).
+			With(m.Kernel.Source, "not read")
 	case e.Driver == "nvidia" && !e.ofNVIDIA():
 		return chain.Open("whether NVIDIA's modules are the open ones, which alone export dma-bufs, is not known").
 			With("/sys/module/nvidia/taint", "not read")
 	}
+	if doubt, where := otherUverbs(m, i); doubt != "" {
+		return chain.Open("%s", doubt).With(where, "")
+	}
 	return chain.Hold("").With("/proc/sys/kernel/osrelease", "%s", m.Kernel.Release)
+}
+
+// otherUverbs doubts an ib_uverbs that is not the kernel's own beside a NIC's driver that is. The
+// method that registers dma-bufs is in ib_uverbs, and older releases of MLNX_OFED do not have it.
+func otherUverbs(m *machine.Machine, i Importer) (doubt, where string) {
+	const taint = "sys/module/ib_uverbs/taint"
+	if i.OutOfTree { // the release of the NIC's driver answers for both
+		return "", ""
+	}
+	switch r := m.Read(taint); {
+	case r.Err == nil && m.OutOfTree("ib_uverbs") == placement.Yes:
+		return "ib_uverbs is not the kernel's own, and whether it knows how to register a dma-buf is not known", r.Where
+	case r.Err != nil && !errors.Is(r.Err, fs.ErrNotExist) && !errors.Is(r.Err, machine.ErrNotCopied):
+		return "whether ib_uverbs is the kernel's own is not known: " + r.Why(), r.Where
+	}
+	return "", ""
 }
 
 // peerClients are the names by which modules of GPU drivers register with ib_core of MLNX_OFED
@@ -53,6 +82,10 @@ var (
 	peerClients = map[string][]string{"nvidia": {"nv_mem", "nv_mem_nc"}, "amdgpu": {"amdkfd"}}
 	peerModules = map[string][]string{"nvidia": {"nvidia_peermem", "nv_peer_mem"}, "amdgpu": {"amdgpu"}}
 )
+
+// asksPeers are drivers of NICs that ask ib_core's peer-memory clients about memory: those of
+// MLNX_OFED, which call ib_umem_get_peer().
+var asksPeers = map[string]bool{"mlx5_core": true, "mlx4_core": true}
 
 // peerName is the name of a driver's peer-memory client.
 func peerName(driver string) string {

@@ -53,11 +53,9 @@ func (r *rules) decide() {
 // in the GPU, and the kernel's decision if the exporter asks for it.
 func (r *rules) attach() (attach, decision chain.Answer) {
 	e, notAsked := r.e, chain.Skip("the exporter does not ask it")
-	for _, a := range []*machine.Addr{e.PCI, r.i.PCI} {
-		if a != nil && r.m.Silent(*a) && e.Class != ClassSystem {
-			return chain.Break(chain.Broken, "%v does not answer: its configuration space reads as ones", *a).
-				With("/sys/bus/pci/devices/"+a.String()+"/config", "all ones"), notAsked
-		}
+	if a, ok := r.silent(); ok && e.Class != ClassSystem {
+		return chain.Break(chain.Broken, "%v does not answer: its configuration space reads as ones", a).
+			With("/sys/bus/pci/devices/"+a.String()+"/config", "all ones"), notAsked
 	}
 	switch {
 	case e.Class == ClassSystem:
@@ -93,6 +91,21 @@ func (r *rules) attach() (attach, decision chain.Answer) {
 		return r.habana()
 	}
 	return r.ttm()
+}
+
+// silent is a function that does not answer: GPU, NIC, or a port above one of them.
+func (r *rules) silent() (machine.Addr, bool) {
+	for _, a := range []*machine.Addr{r.e.PCI, r.i.PCI} {
+		if a == nil {
+			continue
+		}
+		for _, b := range append([]machine.Addr{*a}, r.m.Node(*a).Up...) {
+			if r.m.Silent(b) {
+				return b, true
+			}
+		}
+	}
+	return machine.Addr{}, false
 }
 
 // ofNVIDIA reports a GPU of NVIDIA's open modules. Their rules are known, although they are

@@ -120,7 +120,7 @@ var rebased = regexp.MustCompile(`\.el9|-150[4-9]00`)
 // translates. Linux 6.12 calls the IOMMU's code directly (b5c58b2fdc42), and returns NULL.
 func (k Kernel) IOMMUHasDMAOps() placement.Answer {
 	switch {
-	case !k.Version.Known():
+	case !k.Version.Known() || k.UnreadYet():
 		return placement.AnswerUnknown
 	case k.Version.Cmp(V6_12) >= 0:
 		return placement.No

@@ -2,8 +2,26 @@
 
 package machine
 
+import "github.com/gpurdma/gpurdma/placement"
+
 // V5_12 has the method that registers a dma-buf.
 var V5_12 = Version{5, 12}
+
+// OnDemandPaging is whether the kernel is built with it, which mlx5 asks for. Where no
+// configuration was found, a symbol says so: mlx5_ib has it with that option only, and the other
+// always.
+func (m *Machine) OnDemandPaging() placement.Answer {
+	if m.Config != nil {
+		return m.Config.Answer(ConfigODP)
+	}
+	if m.Kernel.other != "" { // the symbols are those of the kernel that runs
+		return placement.AnswerUnknown
+	}
+	return Once(m, "on-demand paging", func() placement.Answer {
+		answer, _ := HasSymbol(m.Proc, "mlx5_ib_odp_init_one", "mlx5_ib_reg_user_mr")
+		return answer
+	})
+}
 
 const osrelease = "/proc/sys/kernel/osrelease"
 

@@ -32,6 +32,13 @@ func nvidiaLimits(f Facts, m model) (all []limit) {
 			source: "NVIDIA/nvtrust#30, #61: the mode needs a confidential virtual machine",
 		})
 	}
+	if vgpu && f.Virtual != Yes {
+		all = append(all, limit{dmabuf: Unknown, peermem: Unknown,
+			why:    "the model is a vGPU type, and whether the machine is a guest is not known",
+			read:   "ask the hypervisor whether the machine is a guest",
+			source: namesOf595 + ": the name is a guest's",
+		})
+	}
 	if f.Arch == "ppc64le" {
 		all = append(all, limit{dmabuf: No, peermem: Yes,
 			why:    "NVIDIA's driver exports no dma-bufs on ppc64le",
