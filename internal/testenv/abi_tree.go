@@ -74,6 +74,7 @@ func (f Tree) Write(t testing.TB) string {
 	for name, text := range f.Files {
 		put(name, text)
 	}
+	f.serve(put)
 	for name, target := range f.Links {
 		Link(t, filepath.Join(root, target), filepath.Join(root, name))
 	}
@@ -87,6 +88,32 @@ func (f Tree) Write(t testing.TB) string {
 		}
 	}
 	return root
+}
+
+// serve makes the uverbs devices that no file is of: ib_uverbs, where it is loaded, serves all
+// RDMA devices.
+func (f Tree) serve(put func(name, text string)) {
+	const class = "sys/class/infiniband_verbs/"
+	if _, loaded := f.Files[class+"abi_version"]; !loaded {
+		return
+	}
+	served, n := map[string]bool{}, 0
+	for name, text := range f.Files {
+		if rest, ok := strings.CutPrefix(name, class+"uverbs"); ok {
+			if number, _, _ := strings.Cut(rest, "/"); number != "" {
+				i, _ := strconv.Atoi(number)
+				n = max(n, i+1)
+			}
+			served[strings.TrimSpace(text)] = true
+		}
+	}
+	for _, word := range strings.Fields(f.Functions) {
+		if nic, ok := strings.CutPrefix(word, "rdma:"); ok && !served[nic] {
+			put(fmt.Sprintf("%suverbs%d/ibdev", class, n), nic+"\n")
+			served[nic] = true
+			n++
+		}
+	}
 }
 
 // TreeName is in the name of every tree's directory.
@@ -114,11 +141,7 @@ func TreeDir(t testing.TB) string {
 func writeFunction(t testing.TB, sys, dir string, attrs []string, put func(name, text string)) {
 	t.Helper()
 	at := path.Join("sys/devices", dir)
-	// The kernel makes these files for each function.
-	values := map[string]string{
-		"vendor": "0x1af4", "device": "0x1110", "class": "0x050000", "dma_mask_bits": "64",
-		"resource": "0x0000200000000000_0x0000203fffffffff_0x000000000014220c",
-	}
+	values := map[string]string{"vendor": "0x1af4", "device": "0x1110", "class": "0x050000", "dma_mask_bits": "64"}
 	c, size := configuration{acs: -1, ats: -1, devctl: devctl}, configSize
 	for _, attr := range attrs {
 		name, value, _ := strings.Cut(attr, "=")
@@ -145,6 +168,10 @@ func writeFunction(t testing.TB, sys, dir string, attrs []string, put func(name,
 		if err != nil {
 			t.Fatal(attr, err)
 		}
+	}
+	// The kernel makes this file for each function. Only of GPUs does it matter.
+	if _, has := values["resource"]; !has && isGPU(values["class"]) {
+		values["resource"] = "0x0000200000000000_0x0000203fffffffff_0x000000000014220c"
 	}
 	if size >= 0 {
 		put(path.Join(at, "config"), string(c.space()[:size]))
@@ -176,6 +203,12 @@ func writeFunction(t testing.TB, sys, dir string, attrs []string, put func(name,
 	if i := strings.LastIndex(dir, "pci"); i >= 0 {
 		Link(t, filepath.Join(sys, "devices", dir), filepath.Join(sys, "bus/pci/devices", path.Base(dir)))
 	}
+}
+
+// isGPU reports a class of display controllers, of accelerators, or the one that a function
+// without a class has.
+func isGPU(class string) bool {
+	return strings.HasPrefix(class, "0x03") || strings.HasPrefix(class, "0x12") || class == "0x050000"
 }
 
 // WriteFile writes a file and the directories above it.

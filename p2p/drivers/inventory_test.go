@@ -148,7 +148,7 @@ func TestNVIDIAGate(t *testing.T) {
 		{machinetest.Grace, "1", "OE", ClassNVIDIA, GateOpen, port("0x1def", "0xe200"), "Supermicro"},
 		{machinetest.Grace, "2", "OE", ClassNVIDIA, GateClosed, port("0x1def", "0xe200"), "Supermicro"},
 		{machinetest.Grace, "0", "OE", ClassNVIDIA, GateUnknown, below, "Supermicro"},
-		{machinetest.Grace, "2", "OE", ClassNVIDIA, GateUnknown, below, "Supermicro"},
+		{machinetest.Grace, "2", "OE", ClassNVIDIA, GateParameter, below, "Supermicro"},
 		{"-", "0", "OE", ClassNVIDIA, GateUnknown, gpu, ""},
 		{bare, "0", "POE", ClassUnknown, GateOpen, gpu, ""},
 		{bare, "0", "", ClassUnknown, GateOpen, gpu, ""}, // it is never part of the kernel

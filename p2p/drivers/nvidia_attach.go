@@ -53,7 +53,10 @@ func (r *rules) gateParameter() string {
 	if read.Err != nil {
 		return read.Where + ": " + read.Why()
 	}
-	if value, ok := read.Line("GrdmaPciTopoCheckOverride"); ok {
+	switch value, ok := read.Line("GrdmaPciTopoCheckOverride"); {
+	case ok && value == "2":
+		return "it is 2, and the driver asks it where the memory is not coherent"
+	case ok:
 		return "it is " + value + ", which no source has"
 	}
 	return read.Where + " does not have it"

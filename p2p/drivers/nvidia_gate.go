@@ -34,18 +34,22 @@ func nvidiaGate(m *machine.Machine, gpu machine.Addr) Gate {
 	if value == "1" {
 		return GateOpen
 	}
-	// Below this port the CPU usually caches the GPU's memory. No file shows whether it does.
-	cached, known := belowGrace(m, gpu)
+	closed := value == "2"
 	switch {
-	case value != "0" && value != "2":
+	case value != "0" && !closed:
 		return GateParameter
-	case cached || !known:
-		return GateUnknown
-	case value == "2":
+	case m.CPU.Vendor != "" && closed:
 		return GateClosed
 	case m.CPU.Vendor != "":
 		return GateOpen
-	case !m.CPU.Known:
+	}
+	// Below this port the CPU usually caches the GPU's memory. No file shows whether it does.
+	switch cached, known := belowGrace(m, gpu); {
+	case closed && (cached || !known):
+		return GateParameter // the driver does not ask it where the memory is coherent
+	case closed:
+		return GateClosed
+	case cached || !known || !m.CPU.Known:
 		return GateUnknown
 	}
 	switch RootWithoutPeers(m) {
