@@ -78,6 +78,9 @@ func find(m *machine.Machine, p drivers.Prediction, e drivers.Exporter, i driver
 	if e.Driver == "" {
 		return &chain.Remedy{Change: "bind a driver to the GPU: without one nothing exports its memory"}
 	}
+	if p.Outcome == chain.Broken { // something is known to be in the way
+		return repair(m, p, e, i)
+	}
 	r := &chain.Remedy{Change: "prove it by a registration under trace: no rule that was read covers this pair"}
 	if e.PCI != nil {
 		r.Command = "p2pcheck --live --gpu " + e.PCI.String() + " --nic " + anyNIC

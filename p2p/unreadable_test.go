@@ -116,7 +116,8 @@ func bearsNot(role string, on func(*subject) bool, why string) sight {
 // sights are in the order in which the first that fits a file counts.
 var sights = []sight{
 	unlisted(`sys|sys/bus/pci/devices|sys/class/infiniband|sys/class/infiniband/RDMA`, "nothing is listed, and the inventory's error says so"),
-	unlisted(`GPU|GPU/(class|vendor|device|driver)`, "whether the function is a GPU, and of which driver, is not known"),
+	unlisted(`GPU|GPU/class`, "whether the function is a GPU is not known"),
+	blocks(`GPU/(vendor|device|driver)`, nil, chain.Library, chain.Route, chain.Attach),
 
 	// Library.
 	blocks(`GPU/mem_info_(vis_)?vram_total`, isAMD, chain.Library),
@@ -132,30 +133,23 @@ var sights = []sight{
 	blocks(`sys/class/infiniband/RDMA/parent`, all(byDMABuf, noPeer), chain.Route),
 	bearsNot(`sys/class/infiniband/RDMA/parent`, hasPeer, "the peer-memory client registers for the NIC's driver"),
 	blocks(`sys/module/(mlx5_ib|bnxt_re)(/taint)?`, all(byDMABuf, noPeer), chain.Route),
-	blocks(`sys/module/mlx5_ib/version`, all(byDMABuf, noPeer, not(inbox)), chain.Route),
 	bearsNot(`sys/module/mlx5_ib(/taint|/version)?`, hasPeer, "the peer-memory client registers for the NIC's driver"),
 	blocks(`sys/module/ib_uverbs(/taint)?`, inbox, chain.Route),
-	bearsNot(`sys/module/ib_uverbs(/taint)?`, not(inbox), "the release of MLNX_OFED's mlx5_ib answers for both, and a peer-memory client needs no method"),
 	blocks(`sys/module/nvidia(/taint)?`, all(isNVIDIA, byDMABuf, noPeer), chain.Route),
 	bearsNot(`sys/module/nvidia(/taint)?`, hasPeer, "nvidia-peermem registers memory of either modules"),
 	blocks(`sys/module`, noPeer, chain.Route),
-	bearsNot(`sys/module`, hasPeer, "the peer-memory client registers for the NIC's driver, of either modules of NVIDIA's"),
 	blocks(`proc/sys/kernel/osrelease`, noPeer, chain.Route),
 	bearsNot(`proc/sys/kernel/osrelease`, hasPeer, "no rule of a peer-memory client without an IOMMU that translates goes by the kernel"),
 	blocks(`(boot|lib/modules/RELEASE)/config(-RELEASE)?`, all(is(amdgpu), func(s *subject) bool { return s.name != "case-10-w7900-coreos" }), chain.Route, chain.Decision),
-	blocks(`lib/modules/RELEASE/config`, nil, chain.Route, chain.Decision),
-	bearsNot(`boot/config-RELEASE`, func(s *subject) bool { return s.name == "case-10-w7900-coreos" }, "it is not there, and the one below lib/modules is"),
 	blocks(`boot/config-RELEASE`, all(mlx5, inbox), chain.Route),
 	bearsNot(`boot/config-RELEASE`, nil, "neither bnxt_re, MLNX_OFED's mlx5 nor NVIDIA's driver ask for an option"),
 	bearsNot(`proc/config.gz|proc/kallsyms|usr/.*|lib/modules/.*`, nil, "the configuration is in boot"),
 	blocks(`sys/kernel/mm/memory_peers/(nv_mem|amdkfd)/version`, onlyPeer, chain.Route, chain.Library, chain.Attach),
-	bearsNot(`sys/kernel/mm/memory_peers/.*`, nil, "the pair has dma-bufs, or the other name of the client is there"),
 
 	// Attach.
 	blocks(`proc/driver/nvidia/params`, gated, chain.Attach),
 	blocks(`proc/driver/nvidia/params`, is(coherent), chain.Attach),
 	blocks(`proc/driver/nvidia/params`, translates, chain.Addresses),
-	bearsNot(`proc/driver/nvidia/params`, nil, "before 580 no gate goes by a parameter, and the IOMMU does not translate"),
 	bearsNot(`proc/driver/nvidia/version|sys/module/nvidia/version`, nil, "each of the two has the version"),
 	blocks(`GPU/power/runtime_status`, is(amdgpu), chain.Attach),
 	bearsNot(`GPU/power/runtime_status`, nil, "the driver wakes the GPU when it exports"),
@@ -173,7 +167,6 @@ var sights = []sight{
 	bearsNot(`WAYPORT/.*`, onSwitch, "the kind of a port is no part of any rule"),
 	bearsNot(`ROOTPORT/config`, nil, "drivers/pci/p2pdma.c asks no port above a host bridge, nor above a switch that the traffic does not leave"),
 	blocks(`HOST|HOST/(class|vendor|device|driver)|sys/devices/pci[0-9a-f:]+`, all(overRoot, byRoot(listed)), chain.Fabric),
-	blocks(`ROOTPORT|ROOTPORT/(class|vendor|device|driver)`, all(overRoot, is(nvidia), func(s *subject) bool { return !x86(s) }), chain.Fabric, chain.Attach),
 	bearsNot(`(HOST|ROOTPORT)(/.*)?|sys/devices/pci[0-9a-f:]+`, nil, "the traffic does not reach the root complex, or passes whatever the host bridge is"),
 	bearsNot(`proc/cpuinfo`, all(is(coherent), not(byID)), "the NIC reaches memory with pages over the processor"),
 	blocks(`proc/cpuinfo`, nil, chain.Fabric, chain.Library, chain.Attach),

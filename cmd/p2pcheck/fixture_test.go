@@ -49,7 +49,7 @@ func machineTree(functions, port string) testenv.Tree {
 			"sys/module/amdgpu/taint":  "\n",
 			"sys/module/i915/taint":    "\n",
 			"sys/module/mlx5_ib/taint": "\n", "sys/class/infiniband_verbs/abi_version": "6\n",
-			"sys/module/mlx4_ib/taint": "\n",
+			"sys/module/mlx4_ib/taint": "\n", "sys/module/rdma_rxe/taint": "\n",
 			"sys/devices/pci0000:00/0000:00:01.0/0000:01:00.0/0000:02:00.0/0000:03:00.0/resource": "0x20000000000 0x23fffffffff 0x14220c\n",
 		},
 		Links: map[string]string{

@@ -4,9 +4,11 @@ package testenv
 
 import (
 	"encoding/binary"
+	"fmt"
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -107,8 +109,20 @@ func (f Tree) serve(put func(name, text string)) {
 			served[strings.TrimSpace(text)] = true
 		}
 	}
+	var nics []string
 	for _, word := range strings.Fields(f.Functions) {
-		if nic, ok := strings.CutPrefix(word, "rdma:"); ok && !served[nic] {
+		if nic, ok := strings.CutPrefix(word, "rdma:"); ok {
+			nics = append(nics, nic)
+		}
+	}
+	for name := range f.Links { // those of no PCI function
+		if nic, ok := strings.CutPrefix(name, "sys/class/infiniband/"); ok {
+			nics = append(nics, nic)
+		}
+	}
+	slices.Sort(nics)
+	for _, nic := range nics {
+		if !served[nic] {
 			put(fmt.Sprintf("%suverbs%d/ibdev", class, n), nic+"\n")
 			served[nic] = true
 			n++
