@@ -129,16 +129,6 @@ func (b *bed) link(name, target string) {
 	testenv.Link(b.t, filepath.Join(b.root, target), at)
 }
 
-// swap replaces text in a file, which has to have it.
-func (b *bed) swap(name, old, text string) {
-	b.t.Helper()
-	was := b.read(name)
-	if !strings.Contains(was, old) {
-		b.t.Fatalf("%s: %s has no %q", b.s.name, name, old)
-	}
-	b.put(name, strings.ReplaceAll(was, old, text))
-}
-
 // dir is a function's directory.
 func (b *bed) dir(addr string) string {
 	b.t.Helper()

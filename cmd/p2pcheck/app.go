@@ -328,5 +328,5 @@ func only[T any](what string, names []string, all []T, called func(T) []string) 
 
 // style is how text for people is written.
 func (a *app) style() render.Style {
-	return render.Style{Colors: terminal.Colors{On: a.color, Mark: a.mark}, Verbose: a.verbose}
+	return render.Style{Colors: terminal.Colors{On: a.color, Mark: a.mark}, Verbose: a.verbose, Names: a.unmasked, Copy: a.copied() || !here(a.source)}
 }

@@ -85,13 +85,12 @@ func causesText(b *strings.Builder, s render.Style, all []told, rank string, sai
 		t.text(b, s, said)
 	}
 	if len(rest) > 0 {
-		fmt.Fprintf(b, "\n%s  and %s", s.Paint(render.ResultColors[rank], fmt.Sprintf("%-7s", strings.ToUpper(rank))), human.Plural(len(rest), "more cause"))
-		restText(b, rest)
+		restText(b, s, rank, rest)
 	}
 }
 
 // restText names causes that are not told: checks by their IDs, and of pairs the first.
-func restText(b *strings.Builder, rest []cause) {
+func restText(b *strings.Builder, s render.Style, rank string, rest []cause) {
 	var ids []string
 	var pairs []cause
 	for _, c := range rest {
@@ -101,37 +100,43 @@ func restText(b *strings.Builder, rest []cause) {
 			ids = append(ids, c.id())
 		}
 	}
+	text := "and " + human.Plural(len(rest), "more cause")
 	if len(ids) > 0 {
-		b.WriteString(": " + strings.Join(ids, ", "))
+		text += ": " + strings.Join(ids, ", ")
 	}
-	b.WriteString("\n")
+	word := fmt.Sprintf("%-7s", strings.ToUpper(rank))
+	folded := human.Fold(text, word+"  ", "    ")
+	fmt.Fprintf(b, "\n%s%s\n", s.Paint(render.ResultColors[rank], word), strings.TrimPrefix(folded, word))
 	for _, c := range pairs[:min(len(pairs), render.ShownPairs)] {
-		fmt.Fprintf(b, "  %s: %s, on %s", human.Plural(len(c.Scope), "pair"), human.First(c.Scope, render.ShownPairs), c.Nodes[0])
+		text := fmt.Sprintf("%s: %s, on %s", human.Plural(len(c.Scope), "pair"), human.First(c.Scope, render.ShownPairs), c.Nodes[0])
 		if more := len(c.Nodes) - 1; more > 0 {
-			fmt.Fprintf(b, ", and some on %s", human.Plural(more, "more node"))
+			text += fmt.Sprintf(", and some on %s", human.Plural(more, "more node"))
 		}
-		b.WriteString("\n")
+		line(b, text)
 	}
 	if more := len(pairs) - render.ShownPairs; more > 0 {
 		fmt.Fprintf(b, "  and %s of pairs\n", human.Plural(more, "more cause"))
 	}
 }
 
+// line writes one line of a cause, folded.
+func line(b *strings.Builder, text string) { fmt.Fprintln(b, human.Fold(text, "  ", "    ")) }
+
 func (t told) text(b *strings.Builder, s render.Style, said map[result.Remedy]bool) {
 	fmt.Fprintf(b, "\n%s  %s\n", s.Paint(render.ResultColors[t.Result], fmt.Sprintf("%-7s", strings.ToUpper(t.Result))), t.What)
-	fmt.Fprintf(b, "  on %s: %s\n", human.Plural(len(t.Nodes), "node"), human.First(t.Nodes, shownNodes))
+	line(b, fmt.Sprintf("on %s: %s", human.Plural(len(t.Nodes), "node"), human.First(t.Nodes, shownNodes)))
 	on := "" // of which the scope is
 	if len(t.Nodes) > 1 {
 		on = ", on " + t.Nodes[0]
 	}
 	if len(t.Scope) > 0 {
-		fmt.Fprintf(b, "  %s%s\n", human.First(t.Scope, render.ShownPairs), on)
+		line(b, human.First(t.Scope, render.ShownPairs)+on)
 	}
 	for _, why := range t.Why {
-		fmt.Fprintf(b, "  %s\n", why)
+		line(b, why)
 	}
 	if t.Remedy != nil {
-		render.Remedy(b, &result.Remedy{Change: t.Remedy.Change, Command: t.Remedy.Command, Weakens: t.Remedy.Weakens}, said)
+		render.Remedy(b, s, &result.Remedy{Change: t.Remedy.Change, Command: t.Remedy.Command, Weakens: t.Remedy.Weakens}, said)
 	}
 	t.withText(b, on)
 }
@@ -151,11 +156,11 @@ func (t told) withText(b *strings.Builder, on string) {
 		}
 	}
 	if len(with) > 0 {
-		fmt.Fprintf(b, "  the same for: %s\n", strings.Join(with, ", "))
+		line(b, "the same for: "+strings.Join(with, ", "))
 	}
 	for _, rank := range result.Ranks {
 		if these := pairs[rank]; len(these) > 0 {
-			fmt.Fprintf(b, "  the same for %s (%s)%s: %s\n", human.Plural(len(these), "pair"), rank, on, human.First(these, render.ShownPairs))
+			line(b, fmt.Sprintf("the same for %s (%s)%s: %s", human.Plural(len(these), "pair"), rank, on, human.First(these, render.ShownPairs)))
 		}
 	}
 }

@@ -68,7 +68,7 @@ func (r diffResult) text(w io.Writer, a *app) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n", render.DriftHead(r.Drift))
 	render.Drift(&b, a.style(), r.Drift)
-	render.Uncompared(&b, r.Uncompared)
+	render.Uncompared(&b, a.style(), r.Uncompared)
 	_, err := io.WriteString(w, b.String())
 	return err
 }

@@ -75,7 +75,7 @@ func explained(ids []string) (explainResult, error) {
 	return r, nil
 }
 
-func (r explainResult) text(w io.Writer, _ *app) error {
+func (r explainResult) text(w io.Writer, a *app) error {
 	var b strings.Builder
 	for i, e := range r.Checks {
 		if i > 0 {
@@ -92,7 +92,7 @@ func (r explainResult) text(w io.Writer, _ *app) error {
 			b.WriteString("  bears on no pair's verdict\n")
 		}
 		if e.Remedy != nil {
-			render.Remedy(&b, &result.Remedy{Change: e.Remedy.Change, Command: e.Remedy.Command, Weakens: e.Remedy.Weakens}, nil)
+			render.Remedy(&b, a.style(), &result.Remedy{Change: e.Remedy.Change, Command: e.Remedy.Command, Weakens: e.Remedy.Weakens}, nil)
 		}
 		fmt.Fprintf(&b, "  see: %s\n", e.Ref)
 	}

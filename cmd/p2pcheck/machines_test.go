@@ -294,7 +294,7 @@ func TestReportOfBareNodes(t *testing.T) {
 		}
 		r := command("report", dir)
 		last := len(c.nodes) - 1
-		if r.status != cli.ExitFailed || !strings.HasSuffix(r.out, c.says) || !strings.Contains(r.out, fmt.Sprintf("node%d differ", last)) || !strings.Contains(r.out, "  worse    gpu 0000:13:00.0: not there, was nvidia (") {
+		if r.status != cli.ExitFailed || !strings.HasSuffix(flat(r.out), flat(c.says)) || !strings.Contains(r.out, fmt.Sprintf("node%d differ", last)) || !strings.Contains(r.out, "  worse    gpu 0000:13:00.0: not there, was nvidia (") {
 			t.Errorf("%s: %+v", name, r)
 		}
 		var d struct{ Result reportResult }

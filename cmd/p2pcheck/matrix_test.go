@@ -78,7 +78,7 @@ func TestMatrixShowsWhatGoesOverTheRoot(t *testing.T) {
 	}
 }
 
-// What is not direct has its reasons, and what no change makes faster has no mark.
+// A pair that is not direct has its reasons and no mark, and so has one that no change makes faster.
 func TestMatrixMarksNothingElse(t *testing.T) {
 	for name, tree := range map[string]testenv.Tree{"good": testenv.HGX(), "staged": redirecting(), "server": machineTree(server+others, "0x1d")} {
 		for _, args := range [][]string{{"--root", "ROOT"}, {"topo", "--svg", "--root", "ROOT"}} {

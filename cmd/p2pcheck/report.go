@@ -274,14 +274,14 @@ func (r reportResult) text(w io.Writer, a *app) error {
 		causesText(&b, a.style(), all, rank, said)
 	}
 	r.drifts(&b, a.style())
-	fmt.Fprintf(&b, "\n%s, %s of them", human.Plural(len(r.Nodes), "node"), human.Plural(r.Groups, "kind"))
+	last := fmt.Sprintf("%s, %s of them", human.Plural(len(r.Nodes), "node"), human.Plural(r.Groups, "kind"))
 	switch {
 	case r.larger:
-		fmt.Fprintf(&b, "; a larger kind has no pair that counts: compared with %s, the best of the largest that have", r.Like)
+		last += fmt.Sprintf("; a larger kind has no pair that counts: compared with %s, the best of the largest that have", r.Like)
 	case !r.most:
-		fmt.Fprintf(&b, "; no kind is that of most: compared with %s, the best of the largest", r.Like)
+		last += fmt.Sprintf("; no kind is that of most: compared with %s, the best of the largest", r.Like)
 	}
-	b.WriteString("\n")
+	fmt.Fprintf(&b, "\n%s\n", human.Fold(last, "", "    "))
 	_, err := io.WriteString(w, b.String())
 	return err
 }
@@ -318,7 +318,7 @@ func (r reportResult) drifts(b *strings.Builder, s render.Style) {
 		if len(these) > 1 {
 			verb = "differ"
 		}
-		fmt.Fprintf(b, "\n%s %s from %s\n", human.First(these, shownNodes), verb, r.Like)
+		fmt.Fprintf(b, "\n%s\n", human.Fold(fmt.Sprintf("%s %s from %s", human.First(these, shownNodes), verb, r.Like), "", "    "))
 		render.Drift(b, s, differs[:min(len(differs), shownDrift)])
 		if more := len(differs) - shownDrift; more > 0 {
 			fmt.Fprintf(b, "  and %d more\n", more)

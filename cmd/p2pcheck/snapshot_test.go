@@ -48,6 +48,9 @@ func TestSnapshotIsTheMachine(t *testing.T) {
 			whole := command(append(slices.Clone(args), "--root", root)...)
 			copied := command(append(slices.Clone(args), "--snapshot", file)...)
 			want := strings.NewReplacer(root, "", "user.slice", groupName).Replace(whole.out)
+			if args[0] == "-v" { // where lines end depends on the length of the directory's name
+				want, copied.out = flat(want), flat(copied.out)
+			}
 			if copied.out != want || copied.status != whole.status || copied.err != strings.ReplaceAll(whole.err, root, "") {
 				t.Errorf("%s %v: status %d and %d\n%s\n%s\n%s", name, args, whole.status, copied.status, firstDifference(want, copied.out), whole.err, copied.err)
 			}
@@ -63,8 +66,8 @@ func TestSnapshotHasDirectData(t *testing.T) {
 		"pci0000:10/0000:10:01.0/0000:11:00.0/0000:12:04.0 class=0x080100 vendor=0x15b3 device=0x2100 driver:mlx5_ib\n"
 	file, root := taken(t, tree)
 	whole, copied := command("-v", "--root", root).out, command("-v", "--snapshot", file).out
-	want := strings.NewReplacer(root, "", "user.slice", groupName).Replace(whole)
-	if copied != want || !strings.Contains(copied, "by 0000:12:04.0 direct") {
+	want := flat(strings.NewReplacer(root, "", "user.slice", groupName).Replace(whole))
+	if copied = flat(copied); copied != want || !strings.Contains(copied, "by 0000:12:04.0 direct") {
 		t.Errorf("%s\n%s", firstDifference(want, copied), copied)
 	}
 	if !strings.Contains(members(t, file), "0000:12:04.0/config") {

@@ -100,8 +100,11 @@ func ImporterOf(m *machine.Machine, rdma string) (Importer, error) {
 	}
 	// A software device may have the PCI function of the NIC that it uses: its file parent
 	// names the network device.
-	if err := m.Sys.Look(path.Join(dir, "parent")); !errors.Is(err, fs.ErrNotExist) {
-		return i, nil // or one of which that is not known
+	if err := m.Sys.Look(path.Join(dir, "parent")); err == nil {
+		i.Driver, i.Kind = software(m, dir)
+		return i, nil
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return i, nil // whether it is one is not known
 	}
 	d, ok := RdmaDrivers[i.Driver]
 	i.OutOfTree = !ok || m.OutOfTree(d.Module) != placement.No
@@ -116,6 +119,22 @@ func ImporterOf(m *machine.Machine, rdma string) (Importer, error) {
 	}
 	i.Imports = i.OutOfTree && ofedImports(m, i.Driver)
 	return i, nil
+}
+
+// software is the module of a software device, and how it imports. The kernel's own rxe and siw
+// register no dma-bufs, in any series that was read.
+func software(m *machine.Machine, dir string) (string, Kind) {
+	module := "rdma_rxe"
+	switch node, err := m.Sys.ReadString(path.Join(dir, "node_type")); {
+	case err != nil:
+		return "", KindUnknown
+	case strings.HasSuffix(node, "RNIC"):
+		module = "siw"
+	}
+	if m.OutOfTree(module) != placement.No || !m.Kernel.Version.Known() || m.Kernel.UnreadYet() {
+		return module, KindUnknown
+	}
+	return module, NoImporter
 }
 
 // ofedSince and ofedUntil are the first and the last year of MLNX_OFED's and DOCA's releases

@@ -48,14 +48,39 @@ func TestImporter(t *testing.T) {
 		{"7.2.1", "e1000e", files{"sys/devices/" + nic + "/infiniband/dev0/importer": "revocable\n", "sys/devices/" + nic + "/infiniband/dev0/peer2peer": "0\n"}, Revocable, false},
 		{"7.2.1", "e1000e", files{"sys/devices/" + nic + "/infiniband/dev0/importer": "dynamic\n", "sys/devices/" + nic + "/infiniband/dev0/peer2peer": "1\n"}, Dynamic, true},
 		{"7.2.1", "e1000e", files{"sys/devices/" + nic + "/infiniband/dev0/importer": "odd\n"}, KindUnknown, true},
-		// Stock rxe on the network device of a NIC whose own driver imports.
-		{"7.2.1", "mlx5_core", files{"sys/module/mlx5_ib/taint": "\n", "sys/devices/" + nic + "/infiniband/dev0/parent": "eth0\n"}, KindUnknown, true},
 	} {
 		tree := machinetest.Planted("0000:00:03.0/0000:09:00.0", "0000:00:03.0/0000:09:00.0 rdma:dev0 driver:"+c.driver)
 		m := machinetest.Fixture{Release: c.release, Tree: tree, Files: c.files}.Open(t)
 		i, err := ImporterOf(m, "dev0")
 		if err != nil || i.PCI == nil || *i.PCI != machinetest.Addr(t, "09:00.0") || i.Kind != c.want || i.PeerToPeer != c.peer || i.Driver != c.driver {
 			t.Errorf("%s on %s: %+v, %v; want %v, %v", c.driver, c.release, i, err, c.want, c.peer)
+		}
+	}
+	// Software devices, on the network device of a NIC whose own driver imports.
+	for _, c := range []struct {
+		files  files
+		driver string
+		want   Kind
+	}{
+		{files{"node_type": "1: CA\n", "/sys/module/rdma_rxe/taint": "\n"}, "rdma_rxe", NoImporter},
+		{files{"node_type": "4: RNIC\n", "/sys/module/siw/taint": "\n"}, "siw", NoImporter},
+		{files{"node_type": "4: RNIC\n", "/sys/module/rdma_rxe/taint": "\n"}, "siw", KindUnknown},
+		{files{"node_type": "1: CA\n", "/sys/module/rdma_rxe/taint": "OE\n"}, "rdma_rxe", KindUnknown},
+		{files{"node_type": "1: CA\n"}, "rdma_rxe", KindUnknown},
+		{files{"/sys/module/rdma_rxe/taint": "\n"}, "", KindUnknown},
+	} {
+		all := files{"sys/module/mlx5_ib/taint": "\n", "sys/devices/" + nic + "/infiniband/dev0/parent": "eth0\n"}
+		for name, text := range c.files {
+			if module, ok := strings.CutPrefix(name, "/"); ok {
+				all[module] = text
+			} else {
+				all["sys/devices/"+nic+"/infiniband/dev0/"+name] = text
+			}
+		}
+		tree := machinetest.Planted("0000:00:03.0/0000:09:00.0", "0000:00:03.0/0000:09:00.0 rdma:dev0 driver:mlx5_core")
+		m := machinetest.Fixture{Release: "7.2.1", Tree: tree, Files: all}.Open(t)
+		if i, err := ImporterOf(m, "dev0"); err != nil || i.Driver != c.driver || i.Kind != c.want {
+			t.Errorf("%v: %+v, %v; want %s, %v", c.files, i, err, c.driver, c.want)
 		}
 	}
 	m := machinetest.Fixture{Tree: machinetest.Planted()}.Open(t)

@@ -58,9 +58,6 @@ func withTwin(all []result.Finding, f result.Finding, quiet bool) (result.Findin
 // tallyText counts the checks, and those that checksText leaves out.
 func tallyText(r result.Run, verbose bool) string {
 	text := r.Tally.String()
-	if r.Summary.Total() == 0 {
-		text += "; " + noPair(r)
-	}
 	if verbose {
 		return text
 	}
@@ -104,7 +101,7 @@ func findingsText(b *strings.Builder, s Style, block []result.Finding, told map[
 	if long {
 		b.WriteString("\n")
 	}
-	fmt.Fprintf(b, "%s  %s: %s\n", s.Paint(ResultColors[f.Result], fmt.Sprintf("%-7s", strings.ToUpper(f.Result))), f.ID, f.Title)
+	s.head(b, "", ResultColors[f.Result], fmt.Sprintf("%-7s", strings.ToUpper(f.Result)), f.ID+": "+f.Title)
 	kinds := map[string]int{}
 	more := 0
 	for _, g := range block {
@@ -112,7 +109,7 @@ func findingsText(b *strings.Builder, s Style, block []result.Finding, told map[
 			more++
 			continue
 		}
-		fmt.Fprintf(b, "  %s\n", findingLine(g, s.Verbose))
+		s.fold(b, "  ", margin, findingLine(g, s.Verbose))
 	}
 	if more > 0 {
 		fmt.Fprintf(b, "  and %d more like that; -v has all\n", more)
@@ -121,13 +118,13 @@ func findingsText(b *strings.Builder, s Style, block []result.Finding, told map[
 		return
 	}
 	if f.Expected != "" {
-		fmt.Fprintf(b, "  expected: %s\n", f.Expected)
+		s.label(b, "expected: ", f.Expected)
 	}
 	if s.Verbose && len(f.Where) > 0 {
-		fmt.Fprintf(b, "  where: %s\n", strings.Join(f.Where, " "))
+		s.label(b, "where: ", strings.Join(f.Where, " "))
 	}
 	if f.Remedy != nil {
-		Remedy(b, &result.Remedy{Change: f.Remedy.Change, Command: f.Remedy.Command, Weakens: f.Remedy.Weakens}, told)
+		Remedy(b, s, &result.Remedy{Change: f.Remedy.Change, Command: f.Remedy.Command, Weakens: f.Remedy.Weakens}, told)
 	}
 }
 

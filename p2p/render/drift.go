@@ -34,15 +34,15 @@ func DriftHead(all []result.Drift) string {
 }
 
 // Uncompared says how many checks a comparison leaves out.
-func Uncompared(b *strings.Builder, n int) {
+func Uncompared(b *strings.Builder, s Style, n int) {
 	if n > 0 {
-		fmt.Fprintf(b, "  %s not compared: one of the two runs did not carry them out, or they do not apply to it\n", human.Plural(n, "check"))
+		s.fold(b, "  ", margin, human.Plural(n, "check")+" not compared: one of the two runs did not carry them out, or they do not apply to it")
 	}
 }
 
 // Drift writes a line for each difference.
 func Drift(b *strings.Builder, s Style, all []result.Drift) {
 	for _, d := range all {
-		fmt.Fprintf(b, "  %s  %s\n", s.Paint(changeColors[d.Change], fmt.Sprintf("%-7s", d.Change)), d.Difference())
+		s.head(b, "  ", changeColors[d.Change], fmt.Sprintf("%-7s", d.Change), d.Difference())
 	}
 }

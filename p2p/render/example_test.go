@@ -34,4 +34,6 @@ func ExampleText() {
 	//   a host bridge that the kernel does not trust
 	//
 	// 2 pairs: 1 direct, 1 staged, 0 refused, 0 unknown
+	// next: the changes above. Each link of a pair, and what it rests on:
+	//         p2pcheck why 0000:03:00.0 mlx5_1
 }

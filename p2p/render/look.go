@@ -59,6 +59,10 @@ func lookOf(outcome string) look {
 type Style struct {
 	terminal.Colors
 	Verbose bool // all pairs, reasons, notes and checks
+	// Names returns a text with the names that files have on the machine that the run is of. It is
+	// nil where the text has them already.
+	Names func(string) string
+	Copy  bool // the run is of a copy, not of the machine that the program runs on
 }
 
 // headline is the outcome of a pair in the text. A refusal has its error number and its stage.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gpurdma/gpurdma/internal/human"
 	"github.com/gpurdma/gpurdma/p2p/drivers"
 	"github.com/gpurdma/gpurdma/p2p/result"
 )
@@ -27,8 +28,9 @@ func noPair(r result.Run) string {
 }
 
 // noPairText says that there is no prediction, and which devices there are.
-func noPairText(b *strings.Builder, r result.Run) {
-	fmt.Fprintf(b, "\n%s\n", noPair(r))
+func noPairText(b *strings.Builder, s Style, r result.Run) {
+	b.WriteString("\n")
+	s.fold(b, "", margin, noPair(r))
 	var gpus, nics []string
 	for _, g := range r.GPUs {
 		gpus = append(gpus, strings.TrimSpace(g.Name+" "+label(g)))
@@ -36,7 +38,8 @@ func noPairText(b *strings.Builder, r result.Run) {
 	for _, n := range r.NICs {
 		nics = append(nics, strings.TrimSpace(n.Name+" "+n.Driver))
 	}
-	fmt.Fprintf(b, "  GPUs: %s\n  NICs: %s\n", orNone(gpus), orNone(nics))
+	s.label(b, "GPUs: ", orNone(gpus))
+	s.label(b, "NICs: ", orNone(nics))
 }
 
 func orNone(names []string) string {
@@ -74,10 +77,8 @@ const (
 	SlowLegend = "direct, and slower than it could be: `p2pcheck why GPU NIC` says why"
 )
 
-// screen is how wide a matrix may be, in columns, before its columns move closer together.
-const screen = 100
-
-// matrix has a row for each GPU and a column for each NIC.
+// matrix has a row for each GPU and a column for each NIC. One that is too wide for a screen has
+// its columns closer together, and what does not fit then stands below it.
 func matrix(b *strings.Builder, s Style, r result.Run, of func(result.Pair) cell) {
 	head := []cell{{"GPU", ""}}
 	for _, n := range r.NICs {
@@ -94,22 +95,41 @@ func matrix(b *strings.Builder, s Style, r result.Run, of func(result.Pair) cell
 		rows = append(rows, row)
 	}
 	gap, wide := 2, widths(rows)
-	if total(wide, gap) > screen {
+	if total(wide, gap) > human.Columns {
 		gap = 1
 		for i := range rows {
 			rows[i][0].text = short[i]
 		}
 		wide = widths(rows)
 	}
-	for _, row := range rows {
-		for i, c := range row {
-			b.WriteString(s.Paint(c.color, c.text))
-			if i < len(row)-1 {
-				b.WriteString(strings.Repeat(" ", wide[i]-len(c.text)+gap))
+	for from := 1; ; {
+		to := fitting(wide, gap, from)
+		for _, row := range rows {
+			b.WriteString(s.Paint(row[0].color, row[0].text))
+			last := wide[0] - len(row[0].text) // spaces behind the cell
+			for i := from; i < to; i++ {
+				b.WriteString(strings.Repeat(" ", last+gap) + s.Paint(row[i].color, row[i].text))
+				last = wide[i] - len(row[i].text)
 			}
+			b.WriteString("\n")
+		}
+		if from = to; from >= len(wide) {
+			return
 		}
 		b.WriteString("\n")
 	}
+}
+
+// fitting returns the column behind the last that fits a screen, beside the first column and those
+// from one on. One column is taken in any case.
+func fitting(wide []int, gap, from int) int {
+	sum := wide[0]
+	for i := from; i < len(wide); i++ {
+		if sum += gap + wide[i]; sum > human.Columns && i > from {
+			return i
+		}
+	}
+	return len(wide)
 }
 
 // shortNames are the first column of a matrix whose columns are close together. PCI addresses are

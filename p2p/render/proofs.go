@@ -23,7 +23,10 @@ func contradictions(b *strings.Builder, s Style, r result.Run) {
 		if p.Proof == nil || p.Proof.Agrees != placement.No {
 			continue
 		}
-		key := fmt.Sprintf("  predicted: %s: %s\n  proven:    %s\n", registrationLine(p.Registration), strings.Join(p.Registration.Why, "; "), p.Proof)
+		var lines strings.Builder
+		s.label(&lines, "predicted: ", registrationLine(p.Registration)+": "+strings.Join(p.Registration.Why, "; "))
+		s.label(&lines, "proven:    ", p.Proof.String())
+		key := lines.String()
 		if groups[key] == nil {
 			order = append(order, key)
 		}
@@ -34,7 +37,8 @@ func contradictions(b *strings.Builder, s Style, r result.Run) {
 	}
 	fmt.Fprintf(b, "\n%s\n", s.Paint("1;31", "THE PROOF CONTRADICTS THE PREDICTION"))
 	for _, key := range order {
-		fmt.Fprintf(b, "%s\n%s", names(groups[key], true), key)
+		s.fold(b, "", margin, names(groups[key], true))
+		b.WriteString(key)
 	}
 	b.WriteString("The proof is right. `p2pcheck snapshot FILE` keeps what the prediction rests on.\n")
 }
@@ -46,7 +50,8 @@ func liveText(b *strings.Builder, s Style, r result.Run) {
 	}
 	if r.Live.Tried == 0 {
 		if r.Live.Untried != "" {
-			fmt.Fprintf(b, "\nNothing was proven: %s\n", r.Live.Untried)
+			b.WriteString("\n")
+			s.fold(b, "", margin, "Nothing was proven: "+r.Live.Untried)
 		}
 		return
 	}
@@ -62,10 +67,10 @@ func liveText(b *strings.Builder, s Style, r result.Run) {
 	fmt.Fprintf(b, "\n%s tried: %s; %d against the prediction\n",
 		human.Plural(r.Live.Tried, "pair"), r.Live.Proven.Counts(), r.Live.Contradicted)
 	if r.Live.Untraced != "" {
-		fmt.Fprintf(b, "Not traced, so nothing proves where the bytes were: %s\n", r.Live.Untraced)
+		s.fold(b, "", margin, "Not traced, so nothing proves where the bytes were: "+r.Live.Untraced)
 	}
 	if r.Live.Unmoved != "" {
-		fmt.Fprintf(b, "Not written and read, so nothing proves that bytes arrive: %s\n", r.Live.Unmoved)
+		s.fold(b, "", margin, "Not written and read, so nothing proves that bytes arrive: "+r.Live.Unmoved)
 	}
 }
 
@@ -100,7 +105,7 @@ func proofs(b *strings.Builder, s Style, r result.Run, l look) {
 		if p.Proof == nil || p.Proof.Outcome != l.outcome.String() {
 			continue
 		}
-		steps := proofText(p.Proof, s.Verbose)
+		steps := proofText(s, p.Proof)
 		if steps == "" {
 			continue
 		}
@@ -119,16 +124,19 @@ func proofs(b *strings.Builder, s Style, r result.Run, l look) {
 	}
 	for _, key := range order {
 		word, steps, _ := strings.Cut(key, "\n")
-		fmt.Fprintf(b, "\n%s  %s\n%s", s.Paint(l.color, word), names(groups[key], s.Verbose), steps)
+		b.WriteString("\n")
+		s.head(b, "", l.color, word, names(groups[key], s.Verbose))
+		b.WriteString(steps)
 	}
 }
 
 // proofText has the steps that did not pass, and what the kernel logged meanwhile.
-func proofText(q *result.Proof, all bool) string {
+func proofText(style Style, q *result.Proof) string {
 	var b strings.Builder
+	all := style.Verbose
 	for _, s := range q.Steps {
 		if all || s.Result == "fail" || s.Result == "unknown" {
-			fmt.Fprintf(&b, "  %-10s  %-7s  %s\n", s.Step, s.Result, s.Detail)
+			style.label(&b, fmt.Sprintf("%-10s  %-7s  ", s.Step, s.Result), s.Detail)
 		}
 	}
 	if all && q.WriteRate > 0 {

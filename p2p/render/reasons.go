@@ -7,12 +7,13 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gpurdma/gpurdma/p2p/chain"
 	"github.com/gpurdma/gpurdma/p2p/result"
 )
 
 // whyText writes the reasons of a group, each once. If reasons differ only in places, it writes
 // the first few.
-func whyText(b *strings.Builder, group []result.Pair, all bool) {
+func whyText(b *strings.Builder, s Style, group []result.Pair) {
 	known := kinds{}
 	for _, kind := range known.all(group[0].Why) {
 		var lines []string
@@ -24,11 +25,11 @@ func whyText(b *strings.Builder, group []result.Pair, all bool) {
 			}
 		}
 		shown := lines
-		if !all && len(lines) > ShownPairs {
+		if !s.Verbose && len(lines) > ShownPairs {
 			shown = lines[:ShownPairs]
 		}
 		for _, w := range shown {
-			fmt.Fprintf(b, "  %s\n", w)
+			s.fold(b, "  ", margin, w)
 		}
 		if more := len(lines) - len(shown); more > 0 {
 			fmt.Fprintf(b, "  and %d more like that; -v has all\n", more)
@@ -50,13 +51,28 @@ func reasons(b *strings.Builder, s Style, r result.Run, l look, told map[result.
 		if of := r.ToldOf(group); len(of) > 0 {
 			ids = " (" + strings.Join(of, ", ") + ")"
 		}
-		fmt.Fprintf(b, "\n%s  %s%s\n", s.Paint(l.color, l.headline(group[0])), names(group, s.Verbose), ids)
-		whyText(b, group, s.Verbose)
+		b.WriteString("\n")
+		s.head(b, "", l.color, l.headline(group[0]), names(group, s.Verbose)+ids)
+		whyText(b, s, group)
+		if link, why := unpredicted(group[0]); l.outcome == chain.Broken && link != "" {
+			s.fold(b, "  ", margin, "the outcome of a registration is not predicted: "+link+": "+why)
+		}
 		if s.Verbose {
 			for _, note := range group[0].Notes {
-				fmt.Fprintf(b, "  note: %s\n", note)
+				s.label(b, "note: ", note)
 			}
 		}
-		Remedy(b, remedyOf(group), told)
+		Remedy(b, s, remedyOf(group), told)
 	}
+}
+
+// unpredicted is the first link in front of the one that decides that is not known, and why. What
+// a registration does hangs on it.
+func unpredicted(p result.Pair) (link, why string) {
+	for l := chain.Library; l <= chain.Fabric && l.String() != p.Decides; l++ {
+		if its, ok := p.Of(l); ok && its.State == chain.Unknown.String() {
+			return its.Link, strings.Join(its.Why, "; ")
+		}
+	}
+	return "", ""
 }

@@ -31,7 +31,7 @@ const (
 // writes "as above" and the command, a long command cut short. Words without a command are always
 // written in full: a reader could not find them above. Remedy adds to told what it writes, and told
 // may be nil.
-func Remedy(b *strings.Builder, r *result.Remedy, told map[result.Remedy]bool) {
+func Remedy(b *strings.Builder, s Style, r *result.Remedy, told map[result.Remedy]bool) {
 	if r == nil {
 		return
 	}
@@ -47,11 +47,11 @@ func Remedy(b *strings.Builder, r *result.Remedy, told map[result.Remedy]bool) {
 	if told != nil && r.Command != "" && (r.Weakens != "" || len(r.Change) > longChange) {
 		told[whole] = true
 	}
-	fmt.Fprintf(b, "  change: %s\n", r.Change)
+	s.label(b, "change: ", r.Change)
 	if r.Command != "" {
 		fmt.Fprintf(b, "          %s\n", r.Command)
 	}
 	if r.Weakens != "" {
-		fmt.Fprintf(b, "  weakens: %s\n", r.Weakens)
+		s.label(b, "weakens: ", r.Weakens)
 	}
 }

@@ -16,9 +16,13 @@ import (
 // run has a pair for each of its GPUs with each of its NICs.
 func Text(w io.Writer, s Style, r result.Run) error {
 	var b strings.Builder
-	fmt.Fprintln(&b, r.Machine)
+	head, notes, more := strings.Cut(r.Machine.String(), "\n")
+	s.fold(&b, "", margin, head)
+	if more {
+		fmt.Fprintln(&b, notes)
+	}
 	if r.Process != nil {
-		fmt.Fprintf(&b, "%v: limits, capabilities, control group, /dev/shm and environment are its own\n", r.Process)
+		s.fold(&b, "", margin, fmt.Sprintf("%v: limits, capabilities, control group, /dev/shm and environment are its own", r.Process))
 	}
 	contradictions(&b, s, r)
 	if len(r.Pairs) > 0 {
@@ -35,19 +39,26 @@ func Text(w io.Writer, s Style, r result.Run) error {
 		}
 	}
 	if r.Summary.Total() == 0 {
-		noPairText(&b, r)
+		noPairText(&b, s, r)
 	} else {
-		fmt.Fprintf(&b, "\n%s\n", r.Summary)
+		b.WriteString("\n")
+		s.fold(&b, "", margin, r.Summary.String())
 	}
+	next(&b, s, r)
 	liveText(&b, s, r)
 	if r.Baseline != "" {
-		fmt.Fprintf(&b, "\nSince %s: %s\n", r.Baseline, DriftHead(r.Drift))
+		b.WriteString("\n")
+		s.fold(&b, "", margin, fmt.Sprintf("Since %s: %s", r.Baseline, DriftHead(r.Drift)))
 		Drift(&b, s, r.Drift)
-		Uncompared(&b, r.Uncompared)
+		Uncompared(&b, s, r.Uncompared)
 	}
 	checksText(&b, s, r, told)
 	if len(r.Checks) > 0 {
-		fmt.Fprintf(&b, "\n%s\n", tallyText(r, s.Verbose))
+		b.WriteString("\n")
+		s.fold(&b, "", margin, tallyText(r, s.Verbose))
+		if r.Summary.Total() == 0 {
+			s.fold(&b, "", margin, noPair(r)) // the last line is read alone, too
+		}
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

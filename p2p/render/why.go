@@ -7,7 +7,6 @@ import (
 	"io"
 	"strings"
 
-	"github.com/gpurdma/gpurdma/internal/human"
 	"github.com/gpurdma/gpurdma/p2p/chain"
 	"github.com/gpurdma/gpurdma/p2p/result"
 )
@@ -21,7 +20,8 @@ func Why(w io.Writer, s Style, p result.Pair) error {
 	if p.NCCL != "" {
 		fmt.Fprintf(&b, " (%s)", p.NCCL)
 	}
-	fmt.Fprintf(&b, "\n%s\n", human.Fold(conclusion(p), "", ""))
+	b.WriteString("\n")
+	s.fold(&b, "", "", conclusion(p))
 	for _, link := range p.Links {
 		decides := link.Link == p.Decides
 		if decides && p.Remedy != nil {
@@ -30,7 +30,8 @@ func Why(w io.Writer, s Style, p result.Pair) error {
 		whyLink(&b, s, link, decides)
 	}
 	for _, note := range p.Notes {
-		fmt.Fprintf(&b, "\n%s\n", human.Fold("note: "+note, "", "  "))
+		b.WriteString("\n")
+		s.fold(&b, "", "  ", "note: "+note)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -71,7 +72,7 @@ func whyLink(b *strings.Builder, s Style, link result.Link, decides bool) {
 	}
 	fmt.Fprintf(b, "\n%s  %s%s\n", s.Paint(stateColors[link.State], fmt.Sprintf("%-9s", link.State)), question, mark)
 	for _, why := range link.Why {
-		fmt.Fprintf(b, "%s\n", human.Fold(why, margin, margin))
+		s.fold(b, margin, margin, why)
 	}
 	for _, e := range link.Evidence {
 		text := e.File
@@ -79,16 +80,16 @@ func whyLink(b *strings.Builder, s Style, link result.Link, decides bool) {
 			text += ": " + e.Value
 		}
 		if text != "" {
-			fmt.Fprintf(b, "%s\n", human.Fold(text, margin+"read: ", margin+"      "))
+			s.fold(b, margin+"read: ", margin+"      ", text)
 		}
 	}
 	if r := link.Remedy; r != nil && (s.Verbose || decides || link.State == chain.Costs.String()) {
-		fmt.Fprintf(b, "%s\n", human.Fold(r.Change, margin+"change: ", margin+"        "))
+		s.fold(b, margin+"change: ", margin+"        ", r.Change)
 		if r.Command != "" {
 			fmt.Fprintf(b, "%s        %s\n", margin, r.Command)
 		}
 		if r.Weakens != "" {
-			fmt.Fprintf(b, "%s\n", human.Fold(r.Weakens, margin+"weakens: ", margin+"         "))
+			s.fold(b, margin+"weakens: ", margin+"         ", r.Weakens)
 		}
 	}
 }

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package render
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gpurdma/gpurdma/p2p/chain"
+	"github.com/gpurdma/gpurdma/p2p/result"
+)
+
+// next says what to do after reading: how to come to a pair if there is none, how to see the links
+// of one that is not direct, how to prove those that are.
+func next(b *strings.Builder, s Style, r result.Run) {
+	open := slices.IndexFunc(r.Pairs, func(p result.Pair) bool { return p.Counts && p.Outcome != chain.Direct.String() })
+	switch {
+	case r.Summary.Total() == 0:
+		s.fold(b, "next: ", "      ", "p2pcheck looks for GPUs with memory of their own and for RDMA devices. It reads a machine that has them, or a snapshot of it:")
+		b.WriteString("        p2pcheck snapshot FILE      there\n        p2pcheck --snapshot FILE    here\n")
+	case r.Live != nil && r.Live.Tried > 0:
+	case open >= 0:
+		p := r.Pairs[open]
+		flags := ""
+		if s.Copy {
+			flags = ", with the same flags"
+		}
+		fmt.Fprintf(b, "next: the changes above. Each link of a pair, and what it rests on%s:\n        p2pcheck why %s %s\n", flags, p.GPU, p.NIC)
+	case s.Copy:
+		b.WriteString("next: prove it on the machine itself, as root:\n        p2pcheck --live\n")
+	default:
+		b.WriteString("next: prove it, as root:\n        p2pcheck --live\n")
+	}
+}
