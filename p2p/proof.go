@@ -64,6 +64,9 @@ type Proof struct {
 	Uncompared                  string // why there are none of host memory
 	Elapsed                     time.Duration
 
+	Memory string // the kind of memory: "vram"; "" if none was allocated
+	Size   int64  // bytes that were allocated
+
 	Watch Watch
 }
 
@@ -98,9 +101,18 @@ func (p *Proof) String() string {
 	return outcome + ": " + p.Why
 }
 
-// answer is the link of a proof. Bytes that were placed in the GPU's memory, and of which none
+// last is the number of the last record of the kernel's log when the proof ended; nil if it is
+// not known.
+func (p *Proof) last() *uint64 {
+	if p == nil {
+		return nil
+	}
+	return p.Watch.Last
+}
+
+// Answer is the link of a proof. Bytes that were placed in the GPU's memory, and of which none
 // was moved, prove no traffic.
-func (p *Proof) answer() chain.Answer {
+func (p *Proof) Answer() chain.Answer {
 	switch {
 	case p == nil:
 		return chain.Open("it was not tried")

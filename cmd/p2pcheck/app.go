@@ -49,6 +49,7 @@ type app struct {
 	limit          time.Duration // of a pair, for that; 0 is the default
 	pid            string        // --pid
 	spec           string        // --container-spec
+	proofs         string        // --proofs
 	reached        bool          // our code began: what fails now is no usage error
 	status         int
 }
