@@ -120,11 +120,12 @@ warn.`,
 		Short: "Draw the PCI tree of GPUs and NICs, and what each way is called",
 		Long: `topo draws GPUs, NICs, NVMe controllers and the bridges above them, with what
 decides: ACS, the IOMMU and its groups, NUMA nodes, links and memory regions. A
-virtual function is below its physical one. The table has for each pair the
-kernel's decision, beside the letters that NCCL and nvidia-smi give the same
-way. They name its shape, not whether the kernel lets it be used. LINKS is what
-the slowest link of that way carries at most, and where it is if the links of
-GPU and NIC could do more. With --gpu or --nic no NVMe controllers are drawn.
+virtual function is below its physical one, and a DMA function of a ConnectX NIC
+beside its GPU. The table has for each pair the kernel's decision, beside the
+letters that NCCL and nvidia-smi give the same way. They name its shape, not
+whether the kernel lets it be used. LINKS is what the slowest link of that way
+carries at most, and where it is if the links of GPU and NIC could do more. With
+--gpu or --nic only GPUs and RDMA devices are drawn, with their bridges.
 
 Exit status: 0, or 2 if nothing could be read, 3 without GPU or NIC.`,
 		Args: cobra.NoArgs,

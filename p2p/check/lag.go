@@ -3,6 +3,7 @@
 package check
 
 import (
+	"fmt"
 	"path"
 	"slices"
 	"strings"
@@ -44,9 +45,18 @@ func readLAG(l *Look, n drivers.NIC) LAG {
 		return LAG{placement.Yes, "mlx5's debugfs: active, " + kind, state.At(), without(strings.Fields(l.Read(dir, "members").Text), own)}
 	case "disabled":
 		return LAG{Is: placement.No, Why: "mlx5's debugfs: disabled", At: state.At()}
+	default:
+		if state.Err == nil {
+			return LAG{Why: fmt.Sprintf("mlx5's debugfs: state %q", state.Text), At: state.At()}
+		}
 	}
+	var unread *machine.Reading
 	for _, dev := range n.NetDevs {
-		for _, bond := range append([]string{dev}, lower(l, dev)...) {
+		names, there := l.List("sys/class/net", dev)
+		if there.Err != nil {
+			unread = &there
+		}
+		for _, bond := range append([]string{dev}, lower(names)...) {
 			slaves := l.Read("sys/class/net", bond, "bonding/slaves")
 			if slaves.Err == nil {
 				return LAG{placement.Yes, "its GIDs are of " + dev + ", a bond of " + strings.Join(strings.Fields(slaves.Text), " and "), slaves.At(), functionsOf(l, slaves.Text, own)}
@@ -67,16 +77,18 @@ func readLAG(l *Look, n drivers.NIC) LAG {
 			return LAG{Why: "the network devices of its GIDs are not known", At: []string{"/" + PortDir(n, p, "gid_attrs/ndevs")}}
 		}
 	}
+	if unread != nil {
+		return LAG{Why: "whether the network device of its GIDs is a bond is not known: " + unread.Why(), At: unread.At()}
+	}
 	if len(n.Ports) == 0 {
 		return LAG{Why: "no port can be read", At: []string{"/" + IBDir(n) + "/ports"}}
 	}
 	return LAG{Is: placement.No, Why: "one port", At: []string{"/" + PortDir(n, n.Ports[0], "gid_attrs/ndevs")}}
 }
 
-// lower are the network devices that another one stands on: a VLAN on its bond.
-func lower(l *Look, dev string) []string {
+// lower are, of the files of a network device, the devices that it stands on: a VLAN on its bond.
+func lower(names []string) []string {
 	var out []string
-	names, _ := l.List("sys/class/net", dev)
 	for _, name := range names {
 		if under, ok := strings.CutPrefix(name, "lower_"); ok {
 			out = append(out, under)

@@ -36,7 +36,7 @@ func TestNoCasePassesMangled(t *testing.T) {
 			if c.want == pass || c.want == skip {
 				continue
 			}
-			root := written(t, testenv.Machines[c.on](), c.edits)
+			root := written(t, machineNamed(t, c.on), c.edits)
 			var m *machine.Machine
 			var s check.Subject
 			var unread error

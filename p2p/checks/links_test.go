@@ -116,7 +116,7 @@ func TestNoFailureOfADirectPair(t *testing.T) {
 	for id, list := range checkCases() {
 		for i, c := range list {
 			if c.want == fail {
-				judge(fmt.Sprintf("%s/%d", id, i), written(t, testenv.Machines[c.on](), c.edits), c.live)
+				judge(fmt.Sprintf("%s/%d", id, i), written(t, machineNamed(t, c.on), c.edits), c.live)
 			}
 		}
 	}

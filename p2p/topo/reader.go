@@ -3,6 +3,8 @@
 package topo
 
 import (
+	"slices"
+
 	"github.com/gpurdma/gpurdma/p2p"
 	"github.com/gpurdma/gpurdma/p2p/directnic"
 	"github.com/gpurdma/gpurdma/p2p/drivers"
@@ -79,6 +81,17 @@ func (r *reader) disks() {
 		if f != nil && d.Peer > 0 {
 			f.Peer = &d.Peer
 		}
+	}
+}
+
+// guests places the NICs of guests, where GPUs are given to guests, too. Elsewhere they are of no
+// pair, and there may be thousands.
+func (r *reader) guests(gpus []drivers.GPU) {
+	if !slices.ContainsFunc(gpus, func(g drivers.GPU) bool { return directnic.GivenAway(g.Exporter.Driver) }) {
+		return
+	}
+	for _, a := range p2p.GuestNICs(r.m) {
+		r.place(&a, guestNIC, a.String())
 	}
 }
 

@@ -109,9 +109,7 @@ func Read(m *machine.Machine, gpus []drivers.GPU, nics []drivers.NIC, all bool) 
 	if all {
 		r.disks()
 		r.movers(nics)
-		for _, a := range p2p.GuestNICs(m) {
-			r.place(&a, guestNIC, a.String())
-		}
+		r.guests(gpus)
 	}
 	for _, f := range r.seen {
 		r.out.Functions = append(r.out.Functions, *f)
