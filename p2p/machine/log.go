@@ -24,8 +24,8 @@ type KernelLog struct {
 	// Numbers are those of the records that have the lines. The kernel never uses one twice until
 	// it starts again. A log from syslog(2) has none.
 	Numbers []uint64
-	Cut   bool // the beginning was overwritten
-	Err   error
+	Cut     bool // the beginning was overwritten
+	Err     error
 }
 
 // Last is the number of the latest record, if the log has numbers.

@@ -33,7 +33,7 @@ type Run struct {
 	// GuestNICs are PCI addresses of the network functions that are given to guests.
 	GuestNICs []string `json:"guest_nics,omitempty"`
 	Pairs     []Pair   `json:"pairs"` // by GPU, then by NIC
-	Summary Summary  `json:"summary"`
+	Summary   Summary  `json:"summary"`
 
 	Live *Live `json:"live"` // null if no proof was asked for
 
