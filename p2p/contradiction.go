@@ -73,8 +73,8 @@ func contrary(m *machine.Machine) []string {
 	})
 }
 
-// against says what a line means for a pair: "" if it is about others. What the line makes of
-// the pair is unknown, where the line does not say so much.
+// against says what a line of the log means for a pair: "" if the line is about another pair. The
+// outcome is unknown where the line does not name the importer or the result.
 func against(m *machine.Machine, line string, e drivers.Exporter, i drivers.Importer, p drivers.Prediction) (chain.Outcome, string) {
 	switch {
 	case blocked.MatchString(line) && names(line, *i.PCI):

@@ -31,10 +31,9 @@ import (
 	"github.com/gpurdma/gpurdma/placement"
 )
 
-// What the kernel decides between any two functions, and what each behaviour of
-// the software GPU makes of it for each kind of importer, is what was
-// predicted: the distance, the answer of attach and map, the kind of addresses,
-// and the bytes that a DMA engine moves there.
+// The prediction equals the kernel's decision for any two functions, and the outcome for each
+// behaviour of the software GPU and each kind of importer: the distance, the answers of attach and
+// map, the kind of addresses, and the bytes that a DMA engine moves.
 //
 //testbed:machine fabric fabric+EPYC fabric+Nehalem fabric+EPYC+iommu fabric+EPYC+pt fabric+EPYC+iommu+noredir fabric+Skylake-Server+iommu
 //testbed:kernel 7.2
@@ -218,8 +217,8 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// unprivileged compares with what somebody finds who is shown 64 bytes of the
-// configuration space: less, and nothing else.
+// unprivileged compares with the decisions of a process to which the kernel shows 64 bytes of the
+// configuration space: some of them are unknown, and all others are the same.
 func (b bench) unprivileged(t *testing.T) {
 	child := exec.Command(os.Args[0])
 	child.Env = append(os.Environ(), unprivilegedEnv+"=1")
@@ -416,8 +415,8 @@ func (r row) run(t *testing.T, alloc gpualloc.Allocator) (err error) {
 	if err != nil {
 		return err
 	}
-	// Of a kernel with a name of its own nobody knows what it has, where the tests run
-	// on one. Debian's have to be known.
+	// The version of a distribution's kernel does not tell its patches, so that the prediction may be
+	// unknown. Debian's kernels have to be known.
 	unnamed := p.Outcome == chain.OutcomeUnknown && r.m.Kernel.Backports()
 	if attachErr != nil {
 		if unnamed {

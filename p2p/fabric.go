@@ -110,11 +110,11 @@ func overRoot(m *machine.Machine, e drivers.Exporter, nic machine.Addr) chain.An
 	return chain.Hold("over the root complex").With("/proc/cpuinfo", "%s", why)
 }
 
-// belowBridge is for two functions below a bridge that both have in common: what their ports do
-// to requests and completions decides.
+// belowBridge answers for two functions below one bridge: the ports below it decide where requests
+// and completions go.
 func belowBridge(m *machine.Machine, e drivers.Exporter, i drivers.Importer, way p2pdma.Decision) chain.Answer {
 	if way.Unread != nil {
-		fix := AsRoot(m, "as root, who sees ACS and the ports")
+		fix := AsRoot(m, onlyRootReadsACS)
 		return chain.Open("%v", way.Unread).Fix(&fix)
 	}
 	if len(way.Notes) > 0 {
@@ -130,8 +130,8 @@ func belowBridge(m *machine.Machine, e drivers.Exporter, i drivers.Importer, way
 	redirects := false
 	for _, a := range ports {
 		n := m.Node(a)
-		if n.ACSErr != nil { // what another port does is known, and says nothing of this one
-			fix := AsRoot(m, "as root, who sees ACS and the ports")
+		if n.ACSErr != nil { // other ports that were read say nothing about this one
+			fix := AsRoot(m, onlyRootReadsACS)
 			return chain.Open("whether %v redirects is not known: %v", a, n.ACSErr).Fix(&fix)
 		}
 		c := n.ACS.Ctrl
@@ -151,7 +151,7 @@ func belowBridge(m *machine.Machine, e drivers.Exporter, i drivers.Importer, way
 	case m.NoRedirects || !redirects && len(way.Redirects) == 0:
 		return chain.Hold("%s, and no port on the way redirects", common(way)).With("/sys/bus/pci/devices/"+way.Common.String()+"/config", "ACS")
 	case err != nil:
-		fix := AsRoot(m, "as root, who sees the NIC's configuration")
+		fix := AsRoot(m, "as root: only root can read the NIC's configuration space")
 		return chain.Open("%s a port redirects, and how the NIC orders its requests is not known: %v", common(way), err).Fix(&fix)
 	case worst == RouteLost:
 		return chain.Break(chain.Lost, "%s, %v sends requests and completions different ways (%v)", common(way), at, bits&redirecting).

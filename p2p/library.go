@@ -13,8 +13,8 @@ import (
 	"github.com/gpurdma/gpurdma/placement"
 )
 
-// library answers whether the vendor's library gives the GPU's memory to NICs at all. What the
-// library itself said counts before what is known of the product.
+// library answers whether the vendor's library gives the GPU's memory to NICs at all. The library's
+// own answer counts before the tables of products.
 func library(m *machine.Machine, e drivers.Exporter, byPeerMem bool) chain.Answer {
 	switch {
 	case e.Class == drivers.ClassSystem || e.Class == drivers.ClassStaged || e.Class == drivers.ClassI915 || e.PCI == nil:

@@ -11,15 +11,15 @@ import (
 	"github.com/gpurdma/gpurdma/placement"
 )
 
-// Pair is a GPU, a NIC, and what is to be said of the two.
+// Pair is a GPU, a NIC, and the verdict on the two.
 type Pair struct {
 	GPU        drivers.GPU
 	NIC        drivers.NIC
-	Prediction drivers.Prediction // what a registration comes to
-	Verdict    chain.Verdict      // what the pair comes to, link by link
+	Prediction drivers.Prediction // the predicted outcome of a registration
+	Verdict    chain.Verdict      // the outcome of the pair, with the answer of each link
 	Letters    machine.Letters
-	Remedy     *chain.Remedy // nil of a pair that is direct
-	Proof      *Proof        // nil of a pair that was not tried
+	Remedy     *chain.Remedy // nil if the pair is direct, or if there is no remedy
+	Proof      *Proof        // nil if the pair was not tried
 }
 
 // Judge answers each link for a GPU and a NIC, and concludes.
@@ -58,7 +58,7 @@ func unserved(m *machine.Machine, n drivers.NIC) (chain.Answer, bool) {
 		With("/"+class, "no device of %s", n.Name), true
 }
 
-// judge answers the links that say what is going to happen.
+// judge answers the links that predict.
 func judge(m *machine.Machine, e drivers.Exporter, i drivers.Importer) (drivers.Prediction, chain.Verdict) {
 	p := drivers.Predict(m, e, i)
 	c := p.Chain
@@ -67,8 +67,8 @@ func judge(m *machine.Machine, e drivers.Exporter, i drivers.Importer) (drivers.
 	return p, c.Conclude()
 }
 
-// remedy is the one thing to change for this pair: what the link that decides asks for, or else
-// what is found by trying changes.
+// remedy is the one thing to change for this pair: the remedy of the link that decides, or else the
+// first change after which the prediction is better.
 func (p Pair) remedy(m *machine.Machine) *chain.Remedy {
 	if p.Verdict.Outcome() == chain.Direct {
 		return nil

@@ -64,13 +64,13 @@ func find(m *machine.Machine, p drivers.Prediction, e drivers.Exporter, i driver
 			Weakens: "an idle GPU no longer saves power", Direct: reaches(m, awake(e), i),
 		}
 	case errors.Is(p.Decision.Unread, pci.ErrTruncated):
-		again := AsRoot(m, "as root, who sees ACS and the ports")
+		again := AsRoot(m, onlyRootReadsACS)
 		return &again
 	case k.Release == "":
 		return &chain.Remedy{Change: "say which kernel it is", Command: "p2pcheck --kernel RELEASE"}
 	case configDecides(m, i):
 		if k.Denied {
-			again := AsRoot(m, "as root, who may read the kernel's configuration")
+			again := AsRoot(m, "as root: only root can read the kernel's configuration")
 			return &again
 		}
 		return &chain.Remedy{Change: "show the kernel's configuration", Command: "p2pcheck --config /boot/config-" + k.Release}
@@ -98,10 +98,10 @@ func configDecides(m *machine.Machine, i drivers.Importer) bool {
 // anyNIC stands for a NIC's name in a command. Pair puts it there.
 const anyNIC = "NIC"
 
-// TakeSnapshot is for what a file of somebody else's tool does not have.
+// TakeSnapshot is the remedy where a dump of another tool lacks a file.
 const TakeSnapshot = "take a snapshot on the node itself: it has the drivers and the kernel as well"
 
-// GoneGPU is for one that does not answer.
+// GoneGPU is the remedy for a GPU that does not answer on PCI.
 const GoneGPU = "reboot, with the power off in between; if the GPU does not come back, reseat or exchange it"
 
 func awake(e drivers.Exporter) drivers.Exporter {
@@ -109,7 +109,7 @@ func awake(e drivers.Exporter) drivers.Exporter {
 	return e
 }
 
-// repair is for what is staged or refused.
+// repair is the remedy for a pair that is staged or refused.
 func repair(m *machine.Machine, p drivers.Prediction, e drivers.Exporter, i drivers.Importer) *chain.Remedy {
 	switch {
 	case e.Proprietary:
@@ -188,10 +188,10 @@ func openWay(m *machine.Machine, p drivers.Prediction, e drivers.Exporter, i dri
 	return &r
 }
 
-// OpenPorts is the kernel's parameter that stops ports from redirecting. The kernel
-// keeps one list of them, the last: what is on its command line already is in this
-// one, too, behind the new ports, for it reads up to the first entry that it does
-// not understand. It separates them by ";", where GRUB's commands end.
+// OpenPorts is the kernel's parameter that stops ports from redirecting. The kernel uses only the
+// last list on its command line, and reads it up to the first entry that it does not understand:
+// the new list has the new ports first, then the ports that are on the command line already. The
+// kernel separates ports by ";", which ends a command in GRUB.
 //
 // Ports that need a certain ACS on this machine are not opened: see [PlannedRemedy].
 func OpenPorts(m *machine.Machine, ports []string) chain.Remedy {
@@ -315,7 +315,7 @@ func otherKernel(m *machine.Machine, e drivers.Exporter, i drivers.Importer) *ch
 	if !registers(newer, e, i) {
 		return nil
 	}
-	if !imports { // what a later kernel's exporters do is not the reason
+	if !imports { // the importer is the reason, and not a later kernel's exporters
 		return &chain.Remedy{
 			Change: fmt.Sprintf("run Linux %v or later, built with %s=y, where %s imports dma-bufs; this kernel takes a NIC whose driver imports them, as mlx5 and efa do from 6.1 on", machine.V7_2, machine.ConfigP2PDMA, i.DriverName()),
 			Direct: reaches(newer, e, i),

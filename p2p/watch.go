@@ -22,13 +22,13 @@ type Watch struct {
 	// that a check looks for. Others is how many others came meanwhile.
 	Lines  []string
 	Others int
-	LogErr error // why not all of the log is known
+	LogErr error // why a part of the log is missing
 	// Errors are the counters of link errors that grew: "0000:03:00.0: 1 fatal".
 	Errors []string
 	// Losses are the NIC's counters of lost packets that grew: "mlx5_0/1: 3
 	// out_of_sequence". A proof stays on its port: they are of others' traffic, too.
 	Losses []string
-	// Counted says that somebody counts the errors of a device on the way.
+	// Counted says that the kernel counts the errors of a device on the way.
 	Counted bool
 	Fatal   bool // a counter of uncorrectable errors grew
 
@@ -46,11 +46,12 @@ type Watcher struct {
 	where  string
 	err    error
 	before map[string]uint64
-	lost   map[string]uint64 // what the NIC had lost before
-	speed  float64           // as that of Watch
+	lost   map[string]uint64 // the NIC's counters of lost packets at the start
+	speed  float64           // Watch.Speed so far
 }
 
-// StartWatch begins to watch what concerns a pair. Stop must be called.
+// StartWatch begins to watch the devices of a pair and the ports above them. The caller must call
+// Stop.
 func StartWatch(m *machine.Machine, p Pair) *Watcher {
 	w := &Watcher{m: m, gpu: p.GPU.Exporter.PCI, nic: p.NIC, names: append([]string{p.NIC.Name}, p.NIC.NetDevs...), fd: -1}
 	for _, a := range []*machine.Addr{p.GPU.Exporter.PCI, p.NIC.Importer.PCI} {
@@ -77,10 +78,10 @@ func StartWatch(m *machine.Machine, p Pair) *Watcher {
 	return w
 }
 
-// errOverwritten is of lines that nobody will read any more.
+// errOverwritten says that the kernel overwrote lines of its log before Stop read them.
 var errOverwritten = errors.New("lines were overwritten before they were read")
 
-// Stop ends it, and says what there was.
+// Stop ends the watch, and returns what it saw.
 func (w *Watcher) Stop() Watch {
 	out := Watch{LogErr: w.err, Speed: w.speed}
 	if w.err == nil {

@@ -10,13 +10,12 @@ import (
 	"github.com/gpurdma/gpurdma/placement"
 )
 
-// Way is how fast bytes get from a GPU to a NIC at most: as fast as the slowest
-// link between the two lets them. What is beside links (a root complex, sockets, the
-// devices) can be slower still.
+// Way is the highest rate from a GPU to a NIC that the slowest link between the two allows. A root
+// complex, the link between sockets or the devices themselves can be slower.
 type Way struct {
 	Rate    uint64       // bytes a second in each direction; 0 if no link's is known
 	Slowest machine.Addr // the link from this function upwards
-	Ends    uint64       // what the links of GPU and NIC can carry both; 0 if not known
+	Ends    uint64       // the lower of the two rates of the GPU's and the NIC's own links; 0 if not known
 	// Narrow reports that a link between those two carries less than they can,
 	// although it is as fast as its own ends.
 	Narrow bool
@@ -68,8 +67,8 @@ func wayOf(m *machine.Machine, p Pair, read func(machine.Addr) (machine.Function
 	return Way{}, false
 }
 
-// wayOver looks for the slowest of the links above functions. It finds none where one
-// of them may have a link above it, and nobody knows.
+// wayOver finds the slowest of the links above functions. It finds none where it is not known
+// whether one of them has a link above it.
 func wayOver(g, n machine.Function, up, down []machine.Addr, read func(machine.Addr) (machine.Function, error), best bool) Way {
 	var w Way
 	ends := map[machine.Addr]uint64{}

@@ -111,7 +111,7 @@ func TestProofText(t *testing.T) {
 		{"live-untraced", false, func(all map[string]*p2p.Proof) {
 			for _, p := range all {
 				if p.Outcome != chain.Refused {
-					p.Outcome, p.Why = chain.OutcomeUnknown, "nobody watched where the bytes are: EPERM"
+					p.Outcome, p.Why = chain.OutcomeUnknown, "no trace shows where the bytes are: EPERM"
 					p.Steps[p2p.RungPlace] = p2p.Step{Detail: p.Why}
 				}
 			}

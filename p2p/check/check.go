@@ -19,15 +19,15 @@ import (
 
 // Check is one thing that has to hold for NICs to reach the memory of GPUs.
 type Check struct {
-	ID     string       // "PCIE-LINK"; it stays what it is
-	Title  string       // what holds if it passes
-	Why    string       // why that matters
-	Fix    chain.Remedy // the usual one
-	Ref    string       // where the rule comes from
-	Worst  p2p.Result   // ResultFail, or ResultWarn of one that never says more
-	Expect string       // what is expected to be read
-	// Links are the links of pairs that it answers: a failure about a pair breaks one of them.
-	// A check without any decides no pair.
+	ID     string       // "PCIE-LINK"; an ID never changes
+	Title  string       // the statement that holds if the check passes
+	Why    string       // why the statement matters
+	Fix    chain.Remedy // the usual remedy
+	Ref    string       // the source of the rule
+	Worst  p2p.Result   // ResultFail, or ResultWarn for a check that never fails
+	Expect string       // the value that the check expects to read
+	// Links are the links of a pair's chain that the check answers: a failure about a pair breaks
+	// one of them. A check without links decides no pair.
 	Links []chain.Link
 
 	Run func(*Look)
@@ -43,14 +43,14 @@ func (c Check) Family() string {
 type Finding struct {
 	Check  *Check
 	Result p2p.Result
-	Scope  []string      // GPUs, NICs, ports, "GPU -> NIC"; none if it is the machine
-	Read   string        // what was read
-	Where  []string      // in which files, by their names on that machine
-	Expect string        // what was expected
-	Remedy *chain.Remedy // of what does not pass; nil if there is none
-	// Aside says that it decides nothing that it is unknown: nobody could be asked,
-	// as in every copy of a machine, or what there was to see is no longer kept, as on
-	// every machine that has run for long.
+	Scope  []string      // GPUs, NICs, ports, "GPU -> NIC"; empty for the whole machine
+	Read   string        // the value that the check read
+	Where  []string      // the files with the value, by their names on that machine
+	Expect string        // the value that the check expects
+	Remedy *chain.Remedy // nil if the finding passes, or if there is no remedy
+	// Aside says that an unknown finding decides nothing: no library could be asked, as in every
+	// copy of a machine, or the kernel no longer keeps the lines, as on every machine that has run
+	// for long.
 	Aside bool
 }
 
@@ -61,7 +61,7 @@ func (f Finding) Hides() bool { return f.Result == p2p.ResultUnknown && f.Decide
 // Decides reports that the finding says whether the machine is good.
 func (f Finding) Decides() bool { return f.Check.Worst == p2p.ResultFail && !f.Aside }
 
-// Subject is what is checked.
+// Subject is the machine's part that the checks look at.
 type Subject struct {
 	GPUs  []drivers.GPU
 	NICs  []drivers.NIC
@@ -76,9 +76,9 @@ type Subject struct {
 	Spec       string
 }
 
-// Live asks the machine that this is. What is nil is not asked. What a library
-// would have to say is asked only where there is a GPU of NVIDIA's driver; a
-// build or a machine without that library answers ErrNotAsked.
+// Live asks this machine itself, through libraries and system calls. A function that is nil is not
+// called. The functions that ask NVIDIA's libraries are called only where NVIDIA's driver has a GPU;
+// a build or a machine without the library answers ErrNotAsked.
 type Live struct {
 	// DMABuf is what CUDA says of exporting, by GPU.
 	DMABuf func() (map[machine.Addr]Export, error)
@@ -101,7 +101,8 @@ type Live struct {
 	Opens func(path string) error
 }
 
-// ErrNotAsked is of what only a library says, and there is none to be asked.
+// ErrNotAsked says that only a library knows the answer, and that this machine or build has no such
+// library.
 var ErrNotAsked = errors.New("there is no library to be asked")
 
 // Export is whether a driver exports dma-bufs, and why not.
@@ -110,14 +111,14 @@ type Export struct {
 	Why, Remedy string
 }
 
-// Peer is two GPUs, and what reading and writing between them comes to.
+// Peer is two GPUs, and whether each can read and write the other's memory.
 type Peer struct {
 	A, B        machine.Addr
 	OK          bool
 	Read, Write string
 }
 
-// Usage is a part of something, in bytes.
+// Usage is the size of a window and the part of it that is taken, in bytes.
 type Usage struct{ Total, Used uint64 }
 
 // WithoutGPU reports a machine that is known to have no GPU with memory of its

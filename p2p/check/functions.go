@@ -13,7 +13,7 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/machine"
 )
 
-// ReadFunction is function, for who wants no more of it.
+// ReadFunction is Function without its configuration space.
 func (l *Look) ReadFunction(a machine.Addr) (machine.Function, error) {
 	f := l.Function(a)
 	return f.Function, f.Err

@@ -78,9 +78,9 @@ func concerned(l *Look, f *Finding) []p2p.Pair {
 	return out
 }
 
-// Settled sets aside what a check does not know of pairs that are direct all the same: each link
-// that it answers holds without it. What the vendor's library, the log or a proof would say is not settled
-// by that.
+// Settled sets aside an unknown finding if all pairs that it concerns are direct: the links that the
+// check answers hold without it. A direct pair does not settle the answers of the vendor's library,
+// the log or a proof.
 func Settled(l *Look, f *Finding) {
 	if f.Result != p2p.ResultUnknown || len(f.Check.Links) == 0 || slices.ContainsFunc(f.Check.Links, func(link chain.Link) bool { return link == chain.Library || link > chain.Fabric }) {
 		return

@@ -36,7 +36,7 @@ func Unlocked(l *Look, f *Finding, change, command, weakens, instead string) {
 	f.Fix(change, command, weakens)
 }
 
-// UnreadLog reports a log that nobody may read.
+// UnreadLog reports a kernel log that this process may not read.
 func UnreadLog(l *Look, log *machine.KernelLog) {
 	f := l.Unread("", machine.Reading{Where: log.Where, Err: log.Err})
 	if errors.Is(log.Err, machine.ErrNotCopied) {

@@ -13,8 +13,8 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/machine"
 )
 
-// Quiet reports a log without a line that is looked for. What was overwritten
-// may have had one.
+// Quiet reports a log without any line that the check looks for. If the kernel has overwritten older
+// lines, the finding is unknown: one of them may have been such a line.
 func (l *Look) Quiet(log *machine.KernelLog, read string) {
 	if log.Cut {
 		l.Unknown("", log.At(), "%s; older lines are overwritten", read).SetAside().

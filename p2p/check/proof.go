@@ -20,13 +20,12 @@ func OfProof(id string) bool {
 	return strings.HasPrefix(id, "ACT-") || id == "GPU-EXPORT" || id == "GPU-BO-LOCATION" || id == "NET-LOOPBACK"
 }
 
-// answered are checks that only say what becomes of a registration:
-// where it was tried, and is direct, what they could not find out does not
-// matter. Registers and kinds that nobody read stay unread.
+// answered are checks that only predict a registration's outcome: where a proof shows the pair to be
+// direct, their unknown findings do not matter. Unknown findings of other checks, about registers or
+// kinds that could not be read, stay.
 var answered = []string{"P2P-VERDICT", "P2P-NV-GATE", "GPU-DRIVER", "GPU-EXPORTER-OPS", "NIC-DRIVER-DMABUF"}
 
-// Answer makes an unknown a pass, if all pairs that it is about are proven to be
-// direct.
+// Answer makes an unknown finding a pass if all pairs that it concerns are proven to be direct.
 func Answer(l *Look, f *Finding) {
 	if f.Result != p2p.ResultUnknown || !slices.Contains(answered, f.Check.ID) || len(f.Scope) == 0 {
 		return

@@ -128,8 +128,8 @@ func errnoIf(is bool, e unix.Errno) error {
 	return nil
 }
 
-// What a file said when it was read first need not be what it says later. Neither
-// of the two machines has what passes on neither.
+// A file's text can change between two reads. Where the tree is swapped between two machines, no
+// check passes that passes on neither of the two.
 func TestMachineThatIsSwapped(t *testing.T) {
 	bad := one(t)
 	empty := filepath.Join(t.TempDir(), "empty")

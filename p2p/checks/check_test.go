@@ -38,7 +38,7 @@ func machineNamed(t *testing.T, name string) testenv.Tree {
 	return corpus[i].Tree
 }
 
-// edit changes a machine; what it returns is done to the written tree.
+// edit changes a machine; the function that it returns changes the written tree.
 type edit func(*testenv.Tree) func(t *testing.T, root string)
 
 func put(name, text string) edit {
@@ -318,8 +318,8 @@ func sane(t *testing.T, f check.Finding) {
 	}
 }
 
-// What a copy of a machine cannot say is unknown and decides nothing. Where a
-// library is there and fails, it does.
+// A value that only a library knows is unknown in a copy of a machine, and decides nothing. If the
+// library is there and fails, the finding decides.
 func TestUnasked(t *testing.T) {
 	broken := errors.New("broken")
 	none := fmt.Errorf("%w: no libcuda.so.1", check.ErrNotAsked)

@@ -97,13 +97,14 @@ func TestRemedyForAnOldImporter(t *testing.T) {
 	if r == nil || !strings.Contains(r.Change, "Linux 7.2") || !r.Direct {
 		t.Errorf("%+v", r)
 	}
-	// What is said is of the importer, which is the reason, and of no exporter.
+	// The remedy is about the importer, which is the reason, and not about the exporter.
 	if r == nil || !strings.Contains(r.Change, "where ice imports dma-bufs") || !strings.Contains(r.Change, "a NIC whose driver imports them") || strings.Contains(r.Change, "pin") || r.Command != "" {
 		t.Errorf("%+v", r)
 	}
 }
 
-// The test bed's NIC needs a mapping of the kernel's, which some have not.
+// The test bed's NIC moves data by the CPU: it needs an exporter that lets the kernel map the buffer,
+// and some do not.
 func TestByCPU(t *testing.T) {
 	m := machinetest.Fixture{Tree: machinetest.Planted()}.Open(t)
 	gpu := machinetest.Addr(t, "03:00.0")
@@ -246,8 +247,8 @@ func TestPortsBesideAnotherReason(t *testing.T) {
 	}
 }
 
-// The kernel keeps one list of ports, the last: what is on its command line stays
-// open. What config_acs= says of a port comes after it.
+// The kernel uses only the last list of ports: the remedy keeps the ports that are on the command
+// line already. config_acs= overrules the list.
 func TestRemedyKeepsOpenedPorts(t *testing.T) {
 	const one, grub = "pci=disable_acs_redir=0000:02:00.0", "'pci=…'"
 	for _, c := range []struct {
@@ -310,7 +311,7 @@ func TestForcedDevices(t *testing.T) {
 	}
 }
 
-// What is on already is no remedy.
+// The remedy names no setting that is already on.
 func TestRouteRemedy(t *testing.T) {
 	const rr, cr, dt = pci.ACSRequestRedirect, pci.ACSCompletionRedirect, pci.ACSDirectTranslated
 	for _, c := range []struct {

@@ -31,7 +31,7 @@ func TestReports(t *testing.T) {
 		says    []said
 		fails   []string // all checks that fail
 		never   string   // a text that no remedy has
-		edits   []edit   // what the corpus leaves out
+		edits   []edit   // files that the corpus leaves out
 	}{
 		"case-01-translating-iommu": {chain.Lost, []said{
 			{id: "ISO-IOMMU-MODE", result: fail, read: "thrown away", change: "pass DMA through", command: "iommu=pt"},

@@ -18,7 +18,7 @@ import (
 
 var AMD = []check.Check{
 	{ID: "AMD-LARGEBAR", Title: "The CPU sees all of the GPU's memory", Worst: p2p.ResultFail, Run: largeBAR, Links: []chain.Link{chain.Library},
-		Expect: "mem_info_vis_vram_total equal to mem_info_vram_total", Why: "What is not visible cannot be exported to a peer; KFD's large-BAR flag hangs on it.",
+		Expect: "mem_info_vis_vram_total equal to mem_info_vram_total", Why: "amdgpu exports to a peer only memory that the BAR shows, and KFD sets its large-BAR flag only if the BAR shows all of it.",
 		Fix: chain.Remedy{Change: "turn on “Above 4G decoding” and “Resizable BAR” in the firmware"}, Ref: "amdgpu_device_is_peer_accessible()"},
 	{ID: "AMD-KFD-LINKS", Title: "KFD knows links between the GPUs", Worst: p2p.ResultWarn, Run: kfdLinks,
 		Expect: "p2p_links or io_links of each GPU node", Why: "Without them ROCm copies between GPUs by way of the host.",

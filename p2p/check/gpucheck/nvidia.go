@@ -41,7 +41,7 @@ var NVIDIA = []check.Check{
 		Fix: chain.Remedy{Change: "let the driver map its memory", Command: "options nvidia NVreg_DmaRemapPeerMmio=1"}, Ref: "nv-reg.h; nv_dma_use_map_resource(), nv-dma.c"},
 	{ID: "NV-CC", Title: "Confidential computing is off", Worst: p2p.ResultFail, Run: confidential, Links: []chain.Link{chain.Library},
 		Expect: "off", Why: "With it the GPU's memory is closed to NICs.",
-		Fix: chain.Remedy{Change: "turn it off, or do without GPUDirect", Command: "nvidia_gpu_tools.py --set-cc-mode=off --reset-after-cc-mode-switch", Weakens: "whoever runs the host can read the GPU's memory"}, Ref: "nvmlSystemGetConfComputeState()"},
+		Fix: chain.Remedy{Change: "turn it off, or do without GPUDirect", Command: "nvidia_gpu_tools.py --set-cc-mode=off --reset-after-cc-mode-switch", Weakens: "the host's administrator can read the GPU's memory"}, Ref: "nvmlSystemGetConfComputeState()"},
 	{ID: "NV-MIG", Title: "GPUs are whole", Worst: p2p.ResultWarn, Run: mig,
 		Expect: "no instances", Why: "Instances of one GPU share its BAR 1.",
 		Fix: chain.Remedy{Change: whole, Command: "nvidia-smi mig -dci; nvidia-smi mig -dgi", Weakens: noInstances}, Ref: "/proc/driver/nvidia/capabilities"},
@@ -53,8 +53,8 @@ var NVIDIA = []check.Check{
 		Fix: chain.Remedy{Change: "see what NVIDIA's driver says of the two", Command: "nvidia-smi topo -p2p rw"}, Ref: "nvmlDeviceGetP2PStatus()"},
 }
 
-// unasked reports what only one of NVIDIA's libraries could say. A library that
-// is there and fails is another matter: something is wrong with it.
+// unasked reports a value that only one of NVIDIA's libraries knows. A library that is missing
+// decides nothing; a library that fails does.
 func unasked(l *check.Look, scope, library string, err error) {
 	if err == nil {
 		l.Unknown(scope, nil, "no file says so, and %s is not asked of a copy", library).SetAside()
@@ -232,16 +232,16 @@ func bar1(l *check.Look) {
 	}
 }
 
-// nvidiaParameters are those of NVIDIA's driver that are read.
+// nvidiaParameters are the parameters of NVIDIA's driver that the checks read.
 var nvidiaParameters = []string{"DmaRemapPeerMmio", "GrdmaPciTopoCheckOverride", "EnableResizableBar", registryDwords}
 
-// registryDwords has settings in one line, of which one is about peers. The others are
-// nobody's concern.
+// registryDwords is a parameter with many settings in one line. The checks read only
+// PeerMappingOverride.
 const registryDwords = "RegistryDwords"
 
 var peerOverride = regexp.MustCompile(`PeerMappingOverride=[0-9a-fA-Fx]+`)
 
-// NVIDIAParameter reports a line of /proc/driver/nvidia/params that is read.
+// NVIDIAParameter reports whether the checks read this line of /proc/driver/nvidia/params.
 func NVIDIAParameter(line string) bool {
 	name, value, _ := strings.Cut(line, ":")
 	if name = strings.TrimSpace(name); name == registryDwords {

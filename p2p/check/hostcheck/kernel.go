@@ -62,7 +62,7 @@ var Kernel = []check.Check{
 		Expect: "none of pci=noats, pci=nommconf, pcie_acs_override=", Why: "noats turns translation by devices off, nommconf hides ACS from the kernel, and the override makes IOMMU groups promise what the hardware does not keep.",
 		Fix: chain.Remedy{Change: "take the parameter away"}, Ref: "Documentation/admin-guide/kernel-parameters.txt"},
 	{ID: "KRN-KMSG", Title: "The kernel's log has no complaint of peer-to-peer", Worst: p2p.ResultFail, Run: complaints, Links: []chain.Link{chain.Log},
-		Expect: "no line on refused peer-to-peer traffic", Why: "What was refused is logged once, with the addresses. amdgpu and xe ask silently: no line proves nothing.",
+		Expect: "no line on refused peer-to-peer traffic", Why: "The kernel logs a pair that it refuses, once, with the addresses. amdgpu and xe ask it without a line in the log: a log without such a line proves nothing.",
 		Fix: chain.Remedy{Change: "see what the line says"}, Ref: "drivers/pci/p2pdma.c, nv-dmabuf.c"},
 	{ID: "KRN-NUMA-BAL", Title: "The kernel does not move pages between nodes", Worst: p2p.ResultWarn, Run: numaBalancing,
 		Expect: "0", Why: "Automatic NUMA balancing unmaps pages to see who uses them: latencies of GPU programs suffer. AMD advises against it.",
@@ -163,7 +163,7 @@ func configMoveNotify(l *check.Look) {
 	case k.MoveNotify == placement.No && movable(l, drivers.Dynamic):
 		// For xe as for amdgpu: xe_dma_buf_pin() goes to system memory up to 6.12.
 		l.Fail("", at, "%s is not set", machine.ConfigMoveNotify)
-	case !movable(l, drivers.Dynamic, drivers.KindUnknown): // who pins anyhow has no use for it
+	case !movable(l, drivers.Dynamic, drivers.KindUnknown): // an importer that pins does not use the option
 		l.Skip("no NIC here follows moves")
 	case k.MoveNotify == placement.No:
 		l.Unknown("", at, "%s is not set, and whether a NIC here follows moves is not known", machine.ConfigMoveNotify)
@@ -373,7 +373,7 @@ func complaints(l *check.Look) {
 		}
 		f := l.Say(result, "", log.At(), "%s (%s)", h.Line, means)
 		if command := h.Pattern.Command(h.Line); command != "" {
-			f.Fix("what the kernel proposes", command, "devices below these ports reach each other past the IOMMU")
+			f.Fix("set the parameter that the kernel proposes", command, "devices below these ports reach each other past the IOMMU")
 			// It does not look at the list that it was given.
 			if list, ok := strings.CutPrefix(command, p2p.OpenParameter); ok && len(l.Machine.OpenedPorts()) > 0 {
 				fix := p2p.OpenPorts(l.Machine, strings.Split(list, ";"))

@@ -39,7 +39,7 @@ const capIPCLock = 14
 // or NCCL need.
 const defaultLock = 8 << 20
 
-// memlock reports the limit of locked memory. What is not known of it decides nothing.
+// memlock reports the limit of locked memory. A limit that cannot be read decides nothing.
 func memlock(l *check.Look) {
 	r := l.OfProcess("limits")
 	text, ok := r.Line("Max locked memory")

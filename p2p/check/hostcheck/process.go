@@ -40,8 +40,8 @@ func apart(l *check.Look) {
 	}
 }
 
-// inert says that a process was given CAP_IPC_LOCK in vain: in a bounding set that
-// somebody has made smaller, and not in effect.
+// inert says that CAP_IPC_LOCK was given to a process without effect: a bounding set that is smaller
+// than the full one has the capability, and the effective set does not.
 func inert(status machine.Reading) string {
 	text, _ := status.Line("CapBnd")
 	bounding, err := strconv.ParseUint(text, 16, 64)

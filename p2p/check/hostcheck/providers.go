@@ -197,9 +197,9 @@ func whole(l *check.Look, name string) (where string, is placement.Answer, text 
 	case err == nil:
 		return where, placement.Yes, ""
 	case machine.Reading{Err: err}.Gone() && l.Machine.Root == "/":
-		return where, placement.No, "it is a link to what is not there"
+		return where, placement.No, "it is a link to a file that does not exist"
 	case machine.Reading{Err: err}.Gone():
 		err = fs.ErrNotExist
 	}
-	return where, placement.AnswerUnknown, "what it leads to: " + machine.Reading{Err: err}.Why()
+	return where, placement.AnswerUnknown, "the target of the link: " + machine.Reading{Err: err}.Why()
 }

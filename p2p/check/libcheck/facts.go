@@ -27,7 +27,8 @@ func facts(l *check.Look) variables.Facts {
 	if names, r := l.List("sys/class/infiniband"); r.Err == nil || r.Gone() {
 		f.Devices = append([]string{}, names...)
 	}
-	// A snapshot leaves network devices out; what has the loopback device has all.
+	// A snapshot leaves out network devices without RDMA. A machine or copy that has the loopback
+	// device has them all.
 	if names, r := l.List("sys/class/net"); r.Err == nil && slices.Contains(names, "lo") {
 		f.NetDevices = names
 	}

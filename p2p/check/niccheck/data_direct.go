@@ -26,9 +26,9 @@ const anyVirtual = 0x101e
 // kernel goes by another, VU, which it asks the NIC's firmware for.)
 const ofOneCard = "V3"
 
-// dataDirect judges what a program gets that asks mlx5 for the direct way
-// (mlx5dv_reg_dmabuf_mr): the card's second function pins the buffer then, and its
-// way to the GPU is another than the NIC's. Who does not ask gets the NIC's.
+// dataDirect judges the way of a program that asks mlx5 for direct data (mlx5dv_reg_dmabuf_mr): the
+// card's second function pins the buffer then, and reaches the GPU by other ports than the NIC. A
+// program that does not ask uses the NIC's own way.
 func dataDirect(l *check.Look) {
 	nics := l.Imported("mlx5_core")
 	if len(nics) == 0 {
@@ -190,17 +190,17 @@ func directPair(l *check.Look, p p2p.Pair, own []*check.Function, names []string
 	}
 }
 
-// wayFalls reports a function that the GPU's driver gives the same addresses as the
-// NIC, over a way that the kernel would not take, or that may be such a one. NVIDIA's
-// driver asks nobody. Memory with pages is reached as the host's is.
+// wayFalls reports a second function that gets the same addresses as the NIC, over a way that the
+// kernel does not allow, or may not allow: NVIDIA's driver does not ask the kernel. Memory with
+// pages is reached like the host's memory.
 func wayFalls(p p2p.Pair, by drivers.Prediction) bool {
 	was := p.Prediction
 	return p.GPU.Exporter.Class != drivers.ClassNVIDIACoherent && by.Outcome == chain.Direct && (was.Outcome == chain.Direct || was.Outcome == chain.OutcomeUnknown) &&
 		by.Decision.Supported != placement.Yes && was.Decision.Supported != placement.No
 }
 
-// directImporter is the second function as an importer: it pins. Of a driver that
-// is not the kernel's own nobody knows.
+// directImporter is the second function as an importer: the kernel's own driver pins. How a driver
+// from outside the kernel imports is not known.
 func directImporter(nic drivers.Importer, a machine.Addr) drivers.Importer {
 	nic.PCI = &a
 	switch {

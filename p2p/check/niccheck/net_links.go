@@ -24,7 +24,7 @@ func netLink(l *check.Look) {
 			state, mtu := l.Read("sys/class/net", dev, "operstate"), l.Read("sys/class/net", dev, "mtu")
 			size, ok := mtu.Number()
 			at := append(state.At(), mtu.Where)
-			// What a driver does not tell counts as up, if the port is.
+			// The state "unknown" counts as up if the RDMA port is active.
 			up, read := state.Text == "up", state.Text
 			if state.Text == "unknown" && p.State == ibvfd.PortActive {
 				up, read = true, "its driver tells no state, the port is ACTIVE"
@@ -152,8 +152,8 @@ func sameCard(l *check.Look, a, b drivers.NIC) bool {
 	return c == d
 }
 
-// netDevs are the network devices of a port: those of its GIDs. What is only known
-// to be the NIC's is of each of its ports.
+// netDevs are the network devices of a port: those of its GIDs. Where no GID names one, the NIC's
+// network devices count for each of its ports.
 func netDevs(n drivers.NIC, p ibvfd.PortInfo) []string {
 	var out []string
 	for _, g := range p.GIDs {

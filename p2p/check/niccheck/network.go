@@ -68,8 +68,8 @@ func perRoCE(l *check.Look, f func(name string, n drivers.NIC, p ibvfd.PortInfo)
 	})
 }
 
-// down skips a port that is not in use, and leaves open one whose state cannot be
-// read: what it lacks is no fault.
+// down skips a port that is not in use, whose settings are no fault, and reports a port whose state
+// cannot be read as unknown.
 func down(l *check.Look, name string, n drivers.NIC, p ibvfd.PortInfo) bool {
 	state := l.Read(check.PortDir(n, p, "state"))
 	switch {

@@ -61,13 +61,13 @@ func busySpeed(l *check.Look, f *check.Function) (speed float64, moved bool) {
 	return speed, speed > 0
 }
 
-// linkSigns are the corrected errors that come of the link itself, by their names
-// in aer_dev_correctable.
+// linkSigns are the corrected errors that a link itself causes, by their names in
+// aer_dev_correctable.
 var linkSigns = []string{"RxErr", "BadTLP", "BadDLLP", "Rollover", "Timeout"}
 
-// replays are such errors at the two ends of a link: since the machine was started, of
-// which a few come of training, and while proofs ran. Each is "" if there were none, or
-// nobody counted them.
+// replays are such errors at the two ends of a link: ever since the machine started, a few of which
+// come from link training, and grown while proofs ran. Each is "" if there were none, or if the
+// kernel does not count them.
 func replays(l *check.Look, f *check.Function) (ever, grown string, where []string) {
 	var seen, more []string
 	for _, end := range way(l, f)[:min(2, 1+len(f.Upstream))] {

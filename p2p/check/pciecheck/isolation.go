@@ -18,15 +18,15 @@ import (
 
 var Isolation = []check.Check{
 	{ID: "ISO-IOMMU-MODE", Title: "The IOMMU lets peer-to-peer pass", Worst: p2p.ResultFail, Run: iommuMode, Links: []chain.Link{chain.Addresses, chain.Fabric},
-		Expect: "no IOMMU, or one that passes through (identity)", Why: "With an IOMMU that translates, addresses lead to the root and back even below one switch. NVIDIA's driver maps its memory in it up to Linux 6.11 only, and with DmaRemapPeerMmio 0 never: it then hands out addresses that the IOMMU does not know, and what goes over the root is thrown away.",
+		Expect: "no IOMMU, or one that passes through (identity)", Why: "With an IOMMU that translates, addresses lead to the root and back even below one switch. NVIDIA's driver maps its memory in it up to Linux 6.11 only, and with DmaRemapPeerMmio 0 never: it then hands out addresses that the IOMMU does not know, and accesses that go over the root are thrown away.",
 		Fix: chain.Remedy{Change: "let the IOMMU pass DMA through", Command: machine.PassThrough, Weakens: "a device can reach all memory of the host"}, Ref: "nv_dma_use_map_resource(), nv-dma.c; NVIDIA/open-gpu-kernel-modules#1324; ROCm/rccl#1129"},
 	{ID: "ISO-ACS-SOURCE", Title: "The kernel itself turned no redirection on", Worst: p2p.ResultWarn, Run: acsSource, Links: []chain.Link{chain.Decision, chain.Fabric},
 		Expect: "no port that redirects", Why: "With an IOMMU the kernel turns on source validation, request and completion redirect and upstream forwarding (0x1d) on each port that can: the firmware is not to blame.",
 		Fix: chain.Remedy{Change: "tell the kernel for which ports not to", Command: "pci=disable_acs_redir=PORTS", Weakens: "devices below these ports reach each other past the IOMMU"}, Ref: "pci_std_enable_acs()"},
 	{ID: "ISO-ACS-PORT", Title: "The ACS of each port is known", Worst: p2p.ResultFail, Run: acsPorts, Links: []chain.Link{chain.Decision, chain.Fabric},
-		Expect: "a control register that can be read", Why: "What is not known cannot be ruled out.", Ref: "PCI Express Base Specification, Access Control Services"},
+		Expect: "a control register that can be read", Why: "A port whose ACS cannot be read may redirect.", Ref: "PCI Express Base Specification, Access Control Services"},
 	{ID: "ISO-ACS-QUIRK", Title: "No port has ACS registers of another form", Worst: p2p.ResultWarn, Run: acsQuirks, Links: []chain.Link{chain.Decision, chain.Fabric},
-		Expect: "no root port of Intel's Sunrise Point or Union Point", Why: "These have 32-bit registers: what is read where ACS should be is something else.", Ref: "drivers/pci/quirks.c, INTEL_SPT_ACS_CTRL"},
+		Expect: "no root port of Intel's Sunrise Point or Union Point", Why: "These ports have 32-bit ACS registers: a read at the standard offsets returns other bits.", Ref: "drivers/pci/quirks.c, INTEL_SPT_ACS_CTRL"},
 	{ID: "ISO-ATS", Title: "Redirection, translation and ordering fit together", Worst: p2p.ResultFail, Run: translation, Links: []chain.Link{chain.Fabric},
 		Expect: "no port on the way that redirects, or ATS and relaxed ordering that make up for it", Why: "Requests and completions that take different ways get lost: redirected requests need translated addresses, redirected completions relaxed ordering.",
 		Fix: chain.Remedy{Change: "turn ATS on in the NIC's firmware, or relaxed ordering, or redirection off"}, Ref: "drivers/infiniband/hw/mlx5/mlx5_ib.h, mlx5_umem_needs_ats()"},
@@ -87,11 +87,11 @@ func translated(l *check.Look, f *check.Function, at []string) {
 	lost := check.Select(check.Breaking(pairs, chain.Addresses), func(p p2p.Pair) bool { return p.Verdict.Link(chain.Addresses).Outcome == chain.Lost })
 	switch {
 	case len(lost) == 0:
-		l.Warn(f.Name, at, "%s: it translates", f.IOMMU)
+		l.Warn(f.Name, at, "%s: the IOMMU translates", f.IOMMU)
 	case len(lost) < len(pairs):
-		l.Fail(f.Name, at, "%s: it translates, and NVIDIA's driver maps no memory in it: what the NIC sends is thrown away in %s", f.IOMMU, check.Plural(len(lost), "pair"))
+		l.Fail(f.Name, at, "%s: the IOMMU translates, and NVIDIA's driver maps no memory in it: the NIC's accesses are thrown away in %s", f.IOMMU, check.Plural(len(lost), "pair"))
 	default:
-		l.Fail(f.Name, at, "%s: it translates, and NVIDIA's driver maps no memory in it: what the NIC sends is thrown away", f.IOMMU)
+		l.Fail(f.Name, at, "%s: the IOMMU translates, and NVIDIA's driver maps no memory in it: the NIC's accesses are thrown away", f.IOMMU)
 	}
 }
 

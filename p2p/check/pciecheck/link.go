@@ -32,16 +32,16 @@ var Link = []check.Check{
 		Expect: "no fatal and no other uncorrectable errors", Why: "Errors cost retries, or the device.",
 		Fix: chain.Remedy{Change: "look at cable, riser and slot"}, Ref: "Documentation/ABI/testing/sysfs-bus-pci-devices-aer_stats"},
 	{ID: "PCIE-BAR-SIZE", Title: "All of the GPU's memory is in its BAR", Worst: p2p.ResultFail, Run: barSize, Links: []chain.Link{chain.Library},
-		Expect: "a BAR as large as the memory", Why: "What lies beyond the BAR no NIC can reach: registrations of more fail, or go to system memory.",
+		Expect: "a BAR as large as the memory", Why: "No NIC reaches memory beyond the BAR: larger registrations fail, or go to system memory.",
 		Fix: chain.Remedy{Change: "turn on “Above 4G decoding” and “Resizable BAR” in the firmware"}, Ref: "openucx/ucx#8049, NVIDIA/gdrcopy#301"},
 	{ID: "PCIE-REBAR", Title: "The BAR has the largest size it can have", Worst: p2p.ResultWarn, Run: resizable,
 		Expect: "no larger size that the GPU offers", Why: "A GPU with resizable BAR can show all of its memory, if the firmware left room.",
 		Fix: chain.Remedy{Change: "turn on “Resizable BAR” in the firmware"}, Ref: "drivers/pci/pci-sysfs.c, resourceN_resize; PCI Express Base Specification, Resizable BAR"},
 	{ID: "PCIE-BAR-ASSIGNED", Title: "Every BAR has a place", Worst: p2p.ResultFail, Run: check.BarAssigned, Links: []chain.Link{chain.Addresses},
-		Expect: "an address for each memory region", Why: "A BAR for which there was no room cannot be reached by anybody.",
+		Expect: "an address for each memory region", Why: "No device reaches a BAR that has no address.",
 		Fix: chain.Remedy{Change: "let the kernel place them anew, or widen the firmware's window for 64-bit addresses", Command: "pci=realloc"}, Ref: "drivers/pci/setup-res.c"},
 	{ID: "PCIE-PM", Title: "The GPU is awake", Worst: p2p.ResultWarn, Run: powered, Links: []chain.Link{chain.Attach},
-		Expect: "active", Why: "amdgpu of 7.2 gives no peer-to-peer to who attaches while the GPU sleeps, and reports success.",
+		Expect: "active", Why: "amdgpu of Linux 7.2 gives no peer-to-peer to a NIC that attaches while the GPU sleeps, and reports success.",
 		Fix: chain.Remedy{Change: "keep it awake", Command: "echo on > /sys/bus/pci/devices/GPU/power/control", Weakens: "an idle GPU saves no power"}, Ref: "amdgpu_dma_buf.c, pm_runtime_get_if_active()"},
 	{ID: "PCIE-NUMA", Title: "Each GPU has a NIC on its NUMA node", Worst: p2p.ResultWarn, Run: nodes, Links: []chain.Link{chain.Fabric},
 		Expect: "a NIC on the GPU's node", Why: "Traffic between sockets is slower, and some processors do not pass it at all.",
@@ -245,7 +245,7 @@ func linkErrors(l *check.Look) {
 		case bad.Err != nil:
 			l.Unread(f.Name, bad)
 		case len(counts) == 0:
-			l.Unknown(f.Name, at, "nobody counts its errors")
+			l.Unknown(f.Name, at, "the kernel does not count its errors")
 		case len(counts) < len(at):
 			l.Unknown(f.Name, at, "errors of one kind are counted, and of another not")
 		case counts["correctable"] > 0:

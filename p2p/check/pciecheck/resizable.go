@@ -13,13 +13,13 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/machine"
 )
 
-// sizeRange is the largest size that a GPU offers for a BAR, and who says so.
+// sizeRange is the largest size that a GPU offers for a BAR, and the file that says so.
 type sizeRange struct {
 	largest uint64 // 0: the BAR has one size
 	at      []string
 	file    bool // the kernel's, by which the size can be chosen
 	err     error
-	read    string // what is no size
+	read    string // the file's text, if it is no size
 }
 
 // sizes asks the kernel's file, and without it the capability itself: kernels before 6.1
