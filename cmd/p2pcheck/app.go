@@ -59,11 +59,11 @@ type output interface {
 	status() int
 }
 
-// finish prints what was found and what went wrong.
+// finish prints the result and the errors.
 func (a *app) finish(command string, found output, err error) int {
 	status := cli.Status(err)
 	if found != nil && (err == nil || status == cli.ExitUnavailable) {
-		// What could not be looked at does not hide what was found.
+		// A part of the machine that could not be read does not hide the result for the rest.
 		status = result.Worse(status, found.status())
 	}
 	write := formats.All[a.format]
@@ -183,7 +183,7 @@ func (a *app) look(find func(*machine.Machine, []drivers.GPU, []drivers.NIC) (ou
 		return nil, &cli.UsageError{Err: err}
 	}
 	gpus, err1 := drivers.GPUs(m)
-	// What does not count, as a server's own display, is told last.
+	// GPUs that do not count, as a server's own display, come last.
 	slices.SortStableFunc(gpus, func(a, b drivers.GPU) int { return cmp.Compare(outside(a), outside(b)) })
 	nics, err2 := drivers.NICs(m)
 	if here(a.source) {

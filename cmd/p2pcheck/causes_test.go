@@ -79,8 +79,8 @@ func TestMendedWith(t *testing.T) {
 	}
 }
 
-// Pairs have no ID: what is told of them with something else has their names, the first
-// few, and so has what is left out.
+// Pairs have no ID: a cause that groups pairs with checks names the first few pairs, and so does the
+// list of those left out.
 func TestCausesNamePairs(t *testing.T) {
 	dir := t.TempDir()
 	saved(t, dir, "bad", bad())

@@ -135,7 +135,7 @@ func (c *collector) list(dir string) ([]string, error) {
 	return out, err
 }
 
-// glob adds what a pattern matches. What cannot be listed is kept as such.
+// glob adds the files that a pattern matches, and marks directories that cannot be listed.
 func (c *collector) glob(dir string, parts []string, bare bool) {
 	for i, part := range parts {
 		if !strings.ContainsAny(part, "*") {
@@ -246,12 +246,12 @@ func (c *collector) contents(name string) ([]byte, error) {
 	}
 	data, err := io.ReadAll(io.LimitReader(f, fileLimit))
 	if strings.HasPrefix(path.Base(name), "libibverbs.so.") {
-		data = check.ProviderNames(data) // the rest of the library is nobody's concern
+		data = check.ProviderNames(data) // the checks read only these names
 	}
 	return data, err
 }
 
-// symbols are those of the kernel that are looked for, out of megabytes.
+// symbols are the few lines of /proc/kallsyms that the checks look for.
 func symbols(r io.Reader) ([]byte, error) {
 	var out []byte
 	lines := bufio.NewScanner(r)

@@ -121,8 +121,8 @@ func TestDumpFailsNothing(t *testing.T) {
 	}
 }
 
-// What is proposed of a dump can help: no flag gives it the drivers. And nothing reads
-// as if it were this machine that lacks a file.
+// The remedy for a dump without drivers is a snapshot: no flag adds the drivers to a dump. No message
+// reads as if this machine lacked a file.
 func TestDumpProposesASnapshot(t *testing.T) {
 	root := testenv.Machines["small-mi300"]().Write(t)
 	file := dumpFile(t, dump(t, root))

@@ -14,15 +14,15 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/result"
 )
 
-// fact is one thing that a run says, and how good that is: the more the better,
-// 0 if nobody knows, and negative of what is neither good nor bad.
+// fact is one value of a run, and how good the value is: higher is better, 0 is unknown, and negative
+// values are neither good nor bad.
 type fact struct {
 	text string
 	good int
 }
 
-// neither is of facts that are neither good nor bad; uncounted of those that do not
-// count, as of a server's display: whatever becomes of one is a change.
+// neither marks facts that are neither good nor bad; uncounted marks facts about devices that do not
+// count, as a server's display: a difference in one is a change, never better or worse.
 const (
 	neither   = -1
 	uncounted = -2
@@ -92,7 +92,7 @@ func factsOf(r result.Run) *facts {
 	return f
 }
 
-// pair adds what was read of a pair. What was proven of it is a fact of its own.
+// pair adds the prediction for a pair. The proof is a fact of its own.
 func (f *facts) pair(name string, p result.Pair) {
 	outcome, _ := p.Untried()
 	value := outcome
@@ -106,7 +106,7 @@ func (f *facts) pair(name string, p result.Pair) {
 // driverOf is a driver in a sentence.
 func driverOf(name string) string { return cmp.Or(strings.Trim(render.NoDriver(name), "()"), name) }
 
-// prove adds what was proven.
+// prove adds the proof of a pair.
 func (f *facts) prove(r result.Run) {
 	for _, p := range r.Pairs {
 		if p.Proof != nil {

@@ -33,7 +33,7 @@ func (a *app) formatted(write formats.Format, found output, status int, err erro
 // toFile reports that the output goes to a file: "-" is the standard output.
 func (a *app) toFile() bool { return a.output != "" && a.output != standard }
 
-// emit writes to the file that was named.
+// emit writes to the standard output, or to the file that --output names.
 func (a *app) emit(data []byte) error {
 	if !a.toFile() {
 		_, err := a.stdout.Write(data)
@@ -42,11 +42,10 @@ func (a *app) emit(data []byte) error {
 	return writeWhole("the result", "--output", a.output, data, othersRead)
 }
 
-// othersRead is the mode of a file that somebody else collects.
+// othersRead is the mode of a file that another user's program collects.
 const othersRead = 0o644
 
-// writeWhole gives a file new contents, whole or not at all, and a device what
-// it takes.
+// writeWhole replaces a file whole or not at all, and writes to a device.
 func writeWhole(what, flag, name string, data []byte, mode fs.FileMode) error {
 	f, err := cli.Create(name)
 	if err == nil {

@@ -83,7 +83,7 @@ func TestAsAbove(t *testing.T) {
 	}
 }
 
-// What a check says in JSON can be found in the text, by its ID.
+// The text has the ID of each check that the JSON reports.
 func TestIDsInText(t *testing.T) {
 	machines := maps.Clone(testenv.Machines)
 	machines["bad"], machines["redirecting"] = bad, redirecting
@@ -123,7 +123,7 @@ func TestNoPairText(t *testing.T) {
 					t.Errorf("%s: status %d, and no %q: %s", name, r.status, want, r.out)
 				}
 			}
-			// Who reads the last line alone learns it, too.
+			// The last line alone says it, too.
 			lines := strings.Split(strings.TrimSpace(r.out), "\n")
 			if last := lines[len(lines)-1]; !strings.Contains(last, "no pair to check") {
 				t.Errorf("%s: %s", name, last)

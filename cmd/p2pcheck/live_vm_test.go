@@ -103,8 +103,8 @@ func TestVMLive(t *testing.T) {
 		return // the rest is the same there
 	}
 	nobody := &syscall.Credential{Uid: 65534, Gid: 65534}
-	// Who may not trace moves bytes, and proves no place; who may not open
-	// anything learns why.
+	// A user without the privilege to trace moves bytes, and gets no proof of their place. The error of
+	// a user that cannot open the devices says why.
 	t.Run("untraced", func(t *testing.T) {
 		for _, mode := range []os.FileMode{0o666, 0o600} {
 			share(t, mode)

@@ -179,7 +179,7 @@ func TestStandardStreams(t *testing.T) {
 	}
 }
 
-// What is said of a file that is no snapshot, or none any more.
+// The errors for files that are no snapshots, or damaged ones.
 func TestRefusedSnapshots(t *testing.T) {
 	file, _ := taken(t, testenv.Machines["small-mi300"]())
 	whole, err := os.ReadFile(file)
@@ -253,7 +253,7 @@ func TestHintIsOfMistakes(t *testing.T) {
 		{[]string{"--snapshot", text}, false},
 		{[]string{"snapshot", inFile, "--root", root}, false},
 		{[]string{"serve", "--listen", "127.0.0.1:0", "--root", root, "--nfd", inFile}, false},
-		{[]string{"serve", "--listen", "192.0.2.1:9838", "--root", root}, false}, // nobody has this address
+		{[]string{"serve", "--listen", "192.0.2.1:9838", "--root", root}, false}, // no machine has this address
 	} {
 		if r := command(c.args...); r.status != cli.ExitUsage || strings.Contains(r.err, "See `p2pcheck --help`.") != c.hint {
 			t.Errorf("%q: %+v", c.args, r)

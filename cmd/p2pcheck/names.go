@@ -12,14 +12,12 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/checks"
 )
 
-// isCalled reports that a check is meant: by its ID or its family, in capitals or
-// not.
+// isCalled reports whether id is the check's ID or its family, in any case of letters.
 func isCalled(c *check.Check, id string) bool {
 	return strings.EqualFold(id, c.ID) || strings.EqualFold(id, c.Family())
 }
 
-// knownChecks are the checks that are meant, as package p2p has them. It fails for
-// what is no check and no family of them.
+// knownChecks are the given IDs and families in capitals. It fails for a name that is neither.
 func knownChecks(ids []string) ([]string, error) {
 	var out []string
 	for _, id := range ids {

@@ -57,8 +57,8 @@ func TestProprietaryModules(t *testing.T) {
 	}
 }
 
-// Two directories have no log, and one of them no symbols: taking them again helps
-// nobody.
+// A sysfs and a procfs have no log, and a sysfs alone has no symbols: the text does not propose to
+// copy them again.
 func TestDirectoriesHaveNoLog(t *testing.T) {
 	tree := testenv.Machines["small-mi300"]()
 	r := run(tree, t, "--sysfs", "ROOT/sys", "--proc", "ROOT/proc", "-v")

@@ -47,7 +47,7 @@ func fromDump(r io.Reader) (map[string]entry, error) {
 	for _, dir := range []string{"sys/bus", "sys/class", "sys/kernel"} {
 		entries[dir] = entry{dir: true}
 	}
-	// One at a time: what it unpacks to is many times its size.
+	// One function at a time: the decoded form is many times larger than the text.
 	i := 0
 	for ; d.More(); i++ {
 		var f dumped
@@ -110,7 +110,7 @@ func (d dumped) entries(all map[string]entry) error {
 	put("device", "0x"+strings.ToLower(ids[2]))
 	put("class", "0x"+strings.ToLower(ids[3]+ids[4]+ids[5]))
 	put("config", string(config))
-	// What a check takes from a file's absence is not known here.
+	// A dump lacks these files whether the machine has them or not: they are unreadable, not absent.
 	for _, name := range notInDumps {
 		all[path.Join(dir, name)] = entry{unreadable: true}
 	}
@@ -146,8 +146,8 @@ func (d dumped) entries(all map[string]entry) error {
 	return nil
 }
 
-// bridge marks the function by which the kernel knows the host bridge, unless it
-// is in the file: what it is decides, and is not known.
+// bridge adds the function by which the kernel recognizes the host bridge as one that cannot be read,
+// unless the dump has it: the kernel's decision depends on its IDs.
 func (d dumped) bridge(all map[string]entry, dir string) {
 	for at := dir; at != "."; at = path.Dir(at) {
 		bus, ok := strings.CutPrefix(path.Base(at), "pci")

@@ -113,7 +113,7 @@ func TestDumpOfRDMATopo(t *testing.T) {
 	}
 }
 
-// What a check would take from a file's absence is unknown of a dump.
+// No check passes for a dump because a file is absent from it.
 func TestDumpPassesNothingItDoesNotHave(t *testing.T) {
 	root := testenv.Machines["small-mi300"]().Write(t)
 	var d struct{ Result result.Run }
@@ -237,8 +237,8 @@ func marshalled(t testing.TB, v any) []byte {
 	return text
 }
 
-// A dump that somebody made crashes nothing, leads nowhere outside, and makes no
-// good machine: what decides is not in it.
+// A hostile dump crashes nothing, writes nothing outside of its directory, and makes no good machine:
+// a dump lacks the files that decide.
 func FuzzDump(f *testing.F) {
 	for _, name := range []string{"small-hgx", "small-mi300"} {
 		all := dump(f, testenv.Machines[name]().Write(f))

@@ -94,14 +94,14 @@ func redact(entries map[string]entry, log []string) {
 		}
 		entries[name] = e
 	}
-	strangers(entries)
+	dropOtherNetworks(entries)
 	unused(entries)
 }
 
-// strangers takes away the network devices that no RDMA device uses: their names
-// tell of tunnels, containers and addresses. Ports of a bond stay: they say why
-// their function has no RDMA device.
-func strangers(entries map[string]entry) {
+// dropOtherNetworks deletes the network devices that no RDMA device uses: their names give tunnels,
+// containers and addresses away. Ports of a bond stay: they say why their function has no RDMA
+// device.
+func dropOtherNetworks(entries map[string]entry) {
 	uses := map[string]bool{}
 	for name, e := range entries {
 		if path.Base(path.Dir(name)) == "ndevs" || path.Base(name) == "parent" {

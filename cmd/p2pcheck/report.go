@@ -148,8 +148,7 @@ func nodeOf(name string, run result.Run) node {
 	return n
 }
 
-// explain adds why a node is not good: what it said itself, its pairs, then its
-// checks.
+// explain adds the causes for which a node is not good: its errors, its pairs, then its checks.
 func (r *reportResult) explain(name string, run result.Run) {
 	if len(run.Said) > 0 {
 		r.add(name, cause{Result: "unknown", What: "not all could be looked at", Why: run.Said})
@@ -178,8 +177,7 @@ func (r *reportResult) explain(name string, run result.Run) {
 	}
 }
 
-// add counts a node to a cause. What is the same but for the names of devices
-// has one cause.
+// add counts a node to a cause. Findings that differ only in the names of devices have one cause.
 func (r *reportResult) add(name string, c cause) {
 	i := slices.IndexFunc(r.Causes, func(x cause) bool {
 		return x.What == c.What && x.Result == c.Result && slices.Equal(x.Why, c.Why) && (x.Remedy == nil) == (c.Remedy == nil) && (c.Remedy == nil || x.Remedy.Change == c.Remedy.Change)

@@ -38,13 +38,13 @@ func (a *app) serve() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve metrics for Prometheus at /metrics",
-		Long: `serve answers requests at /metrics with what --format prometheus prints, and
-looks at the machine again for each, at most once in --every. /healthz answers
-without looking. With --nfd it also looks on its own, and writes what --format nfd
-prints, each time good for three times --every: when nobody writes any more, the
-labels go. What cannot get better, as a check to skip that there is none of, or a file
-of labels that cannot be written, ends it at its start with status 2; what may come
-later, as a device, is in the metrics.
+		Long: `serve answers requests at /metrics with the output of --format prometheus. It reads
+the machine again for a request, at most once in --every. /healthz answers without
+reading the machine. With --nfd it also writes the output of --format nfd to a file
+once in --every; the labels expire after three times --every, so that they go away
+when serve ends. An error that stays, as an unknown check in --skip or a label file
+that cannot be written, ends serve at its start with status 2. A device that is
+missing may come later: serve goes on, and the metrics report it.
 SIGTERM ends it with status 0, SIGINT with 130.`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
@@ -92,7 +92,7 @@ func (a *app) listen(ctx context.Context, address string, every time.Duration, n
 		cli.PrintErrors(a.stderr, program, err)
 	}
 	if nfd != "" {
-		// Where the labels cannot be written now nobody would notice later.
+		// Labels that cannot be written would go unnoticed later: serve fails now.
 		switch err := m.writeLabels(nfd); {
 		case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT): // there may be room later
 			cli.PrintErrors(a.stderr, program, err)
@@ -104,7 +104,7 @@ func (a *app) listen(ctx context.Context, address string, every time.Duration, n
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", m)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
-	// Who connects and says nothing, or too slowly, has to go.
+	// The server closes connections of clients that send nothing, or too slowly.
 	s := &http.Server{Handler: mux, ReadTimeout: 10 * time.Second, WriteTimeout: time.Minute, IdleTimeout: 2 * time.Minute}
 	var labels sync.WaitGroup
 	defer labels.Wait()
@@ -121,7 +121,7 @@ func (a *app) listen(ctx context.Context, address string, every time.Duration, n
 		defer cancel()
 		err := s.Shutdown(soon)
 		if errors.Is(err, context.DeadlineExceeded) {
-			err = s.Close() // who still reads has had the time
+			err = s.Close() // clients that still read have had their time
 		}
 		stopped <- err
 	}()
@@ -157,11 +157,11 @@ func (m *metrics) writeLabels(file string) error {
 func (m *metrics) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 	text, _, _ := m.current()
-	_, _ = w.Write([]byte(text)) // who asked is gone
+	_, _ = w.Write([]byte(text)) // an error means that the client is gone
 }
 
-// current looks again, if it was not just done. Why not all could be looked at is
-// told when it was.
+// current reads the machine again, unless that was done within the interval. Only the call that reads
+// it returns the error.
 func (m *metrics) current() (text, labels string, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -48,12 +48,12 @@ func (r snapshotResult) text(w io.Writer, _ *app) error {
 func (a *app) snapshot() *cobra.Command {
 	return &cobra.Command{
 		Use:   "snapshot FILE",
-		Short: "Write what the checks read into one file, without what tells whose machine it is",
+		Short: "Write the files that the checks read into one archive, made anonymous",
 		Long: `snapshot writes a compressed tar archive of the parts of /sys, /proc, /boot and
-/etc that the checks read. --snapshot FILE analyses it anywhere. Serial numbers are
-left out, and network addresses replaced. What cannot be read (without root: most
-of the configuration space, the kernel's log) is marked as such, and unknown there.
-With - for FILE it goes to the standard output.`,
+/etc that the checks read. --snapshot FILE analyses it on any machine. The archive
+has no serial numbers, and replaces network addresses. It marks files that cannot
+be read (without root: most of the configuration space, the kernel's log), and the
+analysis takes them as unknown. With - for FILE it goes to the standard output.`,
 		Args: cli.Args("FILE"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			a.reached = true

@@ -17,7 +17,7 @@ import (
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
-// What a snapshot could not read is named, by the names on the machine.
+// snapshot names the files that it could not read, by their names on the machine.
 func TestSnapshotNamesWhatItCouldNotRead(t *testing.T) {
 	root := testenv.Machines["small-hgx"]().Write(t)
 	file := filepath.Join(t.TempDir(), "s.tar.gz")
@@ -53,7 +53,7 @@ func TestSnapshotNamesWhatItCouldNotRead(t *testing.T) {
 	}
 }
 
-// Who unpacks a snapshot by tar, and is not root, gets into its directories.
+// A user who is not root can enter the directories of a snapshot that tar unpacked.
 func TestSnapshotUnpacksByTar(t *testing.T) {
 	file, _ := taken(t, testenv.Machines["small-hgx"]())
 	f, err := os.Open(file)

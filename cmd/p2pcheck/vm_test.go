@@ -219,8 +219,8 @@ func shown(t *testing.T) {
 	}
 }
 
-// unprivileged compares with what somebody finds who is shown the beginning of
-// the configuration space: less, and nothing else.
+// unprivileged compares with the result of a user to whom the kernel shows only the beginning of the
+// configuration space: some pairs are unknown, and all others are the same.
 func unprivileged(t *testing.T, whole result.Run, args []string) {
 	d, status := checked(t, &syscall.Credential{Uid: 65534, Gid: 65534}, args...)
 	if len(d.Pairs) != len(whole.Pairs) || status == cli.ExitOK {
