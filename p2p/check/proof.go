@@ -12,10 +12,10 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/drivers"
 )
 
-// TraceAgain is the command that has more to say of a pair that failed.
+// TraceAgain is the command that traces a pair that failed.
 const TraceAgain = "dmabuf-reg verify --trace --gpu GPU --nic NIC"
 
-// OfProof reports a check that says something of proofs only.
+// OfProof reports a check that judges proofs only.
 func OfProof(id string) bool {
 	return strings.HasPrefix(id, "ACT-") || id == "GPU-EXPORT" || id == "GPU-BO-LOCATION" || id == "NET-LOOPBACK"
 }
@@ -49,11 +49,11 @@ func Answer(l *Look, f *Finding) {
 	f.Read += "; the proof says: direct"
 }
 
-// unproven is why these checks say nothing.
+// unproven is the reason of skipped checks of proofs.
 const unproven = "nothing was allocated or registered: --live does that"
 
-// PerProof runs f for each pair that was tried. What f does not report has
-// nothing to say; why is the reason.
+// PerProof runs f for each pair that was tried. If f reports nothing at all, the check is skipped for
+// the reason why.
 func PerProof(l *Look, why string, f func(name string, p p2p.Pair)) {
 	tried := false
 	for _, p := range l.Pairs {
@@ -70,8 +70,8 @@ func PerProof(l *Look, why string, f func(name string, p p2p.Pair)) {
 	}
 }
 
-// Climbed reports a rung, but for pairs that did not get so far. Those of which
-// the proof says why are left out for that reason.
+// Climbed reports a rung of each proof that reached it. Other pairs are left out, with the proof's
+// reason if it has one.
 func Climbed(l *Look, r p2p.Rung, why string) {
 	for _, p := range l.Pairs {
 		if p.Proof != nil && p.Proof.Steps[r].Result == p2p.ResultSkip && p.Proof.Steps[r] != p2p.NotReached {
@@ -138,7 +138,7 @@ func PerPair(l *Look, f func(p2p.Pair)) {
 	}
 }
 
-// Registered reports a NIC that took some GPU's memory in a proof.
+// Registered reports a NIC that registered the memory of some GPU in a proof.
 func Registered(l *Look, n drivers.NIC) bool {
 	return slices.ContainsFunc(l.Pairs, func(p p2p.Pair) bool {
 		return p.NIC.Name == n.Name && p.Proof != nil && p.Proof.Steps[p2p.RungRegister].Result == p2p.ResultPass

@@ -279,8 +279,8 @@ func nvidiaParams(l *check.Look) {
 	remapping(l, r, strings.Join(said, ", "))
 }
 
-// remapping judges DmaRemapPeerMmio by what becomes of the pairs. The parameter lets the driver
-// map its memory in an IOMMU, which it can up to Linux 6.11 only.
+// remapping judges DmaRemapPeerMmio by the outcome of the pairs. With the parameter the driver maps its
+// memory in the IOMMU, which works up to Linux 6.11 only.
 func remapping(l *check.Look, r machine.Reading, said string) {
 	remap, _ := r.Line("DmaRemapPeerMmio")
 	translates, k := placement.No, l.Machine.Kernel
@@ -349,14 +349,14 @@ func mig(l *check.Look) {
 	}
 }
 
-// whole and noInstances are the remedy for instances, and what it costs.
+// whole is the remedy for instances of a GPU, and noInstances its cost.
 const (
 	whole       = "if programs want all of BAR 1, take the instances away"
 	noInstances = "what runs in the instances ends"
 )
 
-// ofMinor is the GPU of a device file's number, by which the driver names its
-// capabilities; "" if it is not known.
+// ofMinor is the GPU with a minor device number, by which the driver names its capabilities; "" if it
+// is not known.
 func ofMinor(l *check.Look, minor string) string {
 	for _, g := range l.Driven("nvidia") {
 		if n, ok := l.Read("proc/driver/nvidia/gpus", g.Name, "information").Line("Device Minor"); ok && n == minor {

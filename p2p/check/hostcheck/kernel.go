@@ -122,7 +122,7 @@ func kernelConfiguration(l *check.Look) {
 	}
 }
 
-// asks reports a GPU whose driver goes by the kernel's decision, or may.
+// asks reports a GPU whose driver asks for the kernel's decision, or may ask.
 func asks(l *check.Look) bool {
 	return slices.ContainsFunc(l.GPUs, func(g drivers.GPU) bool {
 		return g.Exporter.Class != drivers.ClassNVIDIA && g.Exporter.Class != drivers.ClassNVIDIACoherent
@@ -374,7 +374,7 @@ func complaints(l *check.Look) {
 		f := l.Say(result, "", log.At(), "%s (%s)", h.Line, means)
 		if command := h.Pattern.Command(h.Line); command != "" {
 			f.Fix("set the parameter that the kernel proposes", command, "devices below these ports reach each other past the IOMMU")
-			// It does not look at the list that it was given.
+			// The kernel's proposal leaves out the ports that are on its command line already.
 			if list, ok := strings.CutPrefix(command, p2p.OpenParameter); ok && len(l.Machine.OpenedPorts()) > 0 {
 				fix := p2p.OpenPorts(l.Machine, strings.Split(list, ";"))
 				f.Remedy = &fix

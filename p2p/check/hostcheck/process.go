@@ -11,8 +11,8 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/machine"
 )
 
-// apart says what namespaces another process has of its own: devices and networks
-// are told as this program sees them.
+// apart reports the namespaces that another process does not share with this program: the checks see
+// devices and networks in this program's namespaces.
 func apart(l *check.Look) {
 	if l.Machine.PID == 0 {
 		return

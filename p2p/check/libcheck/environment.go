@@ -12,10 +12,10 @@ import (
 
 // environment is a set of variables, and the program or container that has them.
 type environment struct {
-	whose  string // before what is said of it: "", "process 7: ", "container job/worker: "
+	whose  string // the beginning of messages about it: "", "process 7: ", "container job/worker: "
 	vars   map[string]string
-	unread machine.Reading // where they are, and why they are not known
-	// elsewhere are variables whose values a container's specification does not have.
+	unread machine.Reading // the file with the variables, and why they are not known
+	// elsewhere are variables that a container's specification takes from another object.
 	elsewhere []string
 }
 

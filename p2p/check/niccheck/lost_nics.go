@@ -17,7 +17,7 @@ import (
 type lostNIC struct {
 	pci    machine.Addr
 	driver string // "" without one
-	module string // what makes RDMA devices of the driver's functions
+	module string // the module that makes RDMA devices of the driver's functions
 	like   string // a function of the same kind that has one
 	err    error  // why it is not known whether the function should have one
 }

@@ -47,8 +47,8 @@ func netLink(l *check.Look) {
 	})
 }
 
-// linkDown fails where nothing is up, and for a port that is in use. Others can be
-// spare cards without a cable, whose ports NIC-STATE tells of.
+// linkDown reports a link that is down: a failure if no link is up, or if the port is in use. Other
+// links may belong to spare cards without a cable, whose ports NIC-STATE reports.
 func linkDown(l *check.Look, dev string, n drivers.NIC, p ibvfd.PortInfo, state machine.Reading) {
 	result, read := p2p.ResultWarn, state.Text
 	if n.Software {
@@ -94,8 +94,8 @@ func otherLink(l *check.Look, dev string, n drivers.NIC) string {
 	return ""
 }
 
-// anyUp is a NIC's network device that is up, or a port of InfiniBand; "" without
-// one. open says that some could not be read.
+// anyUp is a network device of a NIC, or an InfiniBand port, that is up; "" without one. open says that
+// the state of some could not be read.
 func anyUp(l *check.Look) (name string, open bool) {
 	for _, n := range l.Subject.NICs {
 		if n.Software {
@@ -140,8 +140,7 @@ func physical(l *check.Look, n drivers.NIC) *machine.Addr {
 	return n.Importer.PCI
 }
 
-// sameCard reports two functions of one device, whatever virtual functions of it
-// have for numbers.
+// sameCard reports two functions of one card. A virtual function counts as its physical one.
 func sameCard(l *check.Look, a, b drivers.NIC) bool {
 	x, y := physical(l, a), physical(l, b)
 	if x == nil || y == nil {

@@ -56,8 +56,8 @@ func perPort(l *check.Look, layer ibvfd.LinkLayer, f func(name string, n drivers
 	}
 }
 
-// perRoCE runs f for each Ethernet port but those of iWARP, which connect by IP
-// addresses, over TCP: they have no GIDs that matter, and no packets of RoCE.
+// perRoCE runs f for each Ethernet port that is not iWARP's. iWARP connects by IP addresses, over TCP:
+// its GIDs do not matter, and it sends no RoCE packets.
 func perRoCE(l *check.Look, f func(name string, n drivers.NIC, p ibvfd.PortInfo)) {
 	perPort(l, ibvfd.LinkEthernet, func(name string, n drivers.NIC, p ibvfd.PortInfo) {
 		if kind := check.Kind(l, n); check.IsIWARP(kind) {

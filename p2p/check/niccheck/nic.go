@@ -101,7 +101,7 @@ func nicPresent(l *check.Look) {
 	}
 }
 
-// missing are RDMA devices that are listed, and of which nothing can be read.
+// missing are RDMA devices that sysfs lists, and whose files cannot be read.
 func missing(l *check.Look, names []string) []string {
 	return slices.DeleteFunc(names, func(name string) bool {
 		_, err := l.Machine.Sys.Resolve(path.Join("class/infiniband", name))
@@ -129,8 +129,8 @@ func nicUverbs(l *check.Look) {
 	}
 }
 
-// manager reports the connection manager's device file. Programs that connect by
-// themselves, as NCCL does, do without it: it is no failure.
+// manager reports the connection manager's device file. Its absence is no failure: programs that connect
+// by themselves, as NCCL does, do not need it.
 func manager(l *check.Look) {
 	f, missing := check.Opened(l, p2p.ResultWarn, "rdma_cm", "dev/infiniband/rdma_cm")
 	if missing {
@@ -238,8 +238,8 @@ func verbsLibrary(l *check.Look) {
 	l.Unknown("", nil, "libraries are not here")
 }
 
-// wholeLibrary passes a libibverbs that is new enough by its name, if it is a library. Of one
-// that names no provider, as of a static one, a snapshot has nothing.
+// wholeLibrary passes a libibverbs that is new enough by its name, if it is a library. A snapshot keeps
+// nothing of a library that names no provider.
 func wholeLibrary(l *check.Look, minor int, r machine.Reading) {
 	const elf = "\x7fELF"
 	switch {
@@ -287,8 +287,8 @@ func ofed(l *check.Look) {
 	})
 }
 
-// noFunction is of a NIC that has a driver of PCI functions, and is none, as in a copy
-// without the links that lead to it.
+// noFunction is the text for a NIC whose driver is one of PCI functions, and whose function is not
+// found, as in a copy without the links to it.
 const noFunction = "which PCI function it is is not known"
 
 func efa(l *check.Look) {

@@ -78,8 +78,8 @@ func verdict(l *check.Look) {
 	}
 }
 
-// passes reports a pair whose traffic the kernel allows, or of which it is known that bridges and
-// root complex carry it.
+// passes reports a pair whose traffic the kernel allows, or whose traffic bridges and root complex are
+// known to carry.
 func passes(p p2p.Pair) bool {
 	return p.Prediction.Decision.Supported == placement.Yes || carried(p)
 }
@@ -117,7 +117,7 @@ func notAsked(l *check.Look, p p2p.Pair, near bool) {
 	}
 }
 
-// exporterName is what gives the memory away without asking the kernel.
+// exporterName is the driver that exports without asking the kernel.
 func exporterName(p p2p.Pair) string {
 	if p.Prediction.ByPeerMem {
 		return "the peer-memory client of " + p.GPU.Exporter.Driver
@@ -212,7 +212,7 @@ func overRoot(l *check.Look) map[string]bool {
 	return over
 }
 
-// hostBridges asks for each root that a GPU or NIC is below.
+// hostBridges judges each host bridge that has a GPU or NIC below it.
 func hostBridges(l *check.Look) {
 	cpu := l.Machine.CPU.Routes()
 	if cpu == placement.Yes {

@@ -57,7 +57,7 @@ func proveOrder(l *check.Look) { check.Climbed(l, p2p.RungOrder, "the bytes were
 
 func proveRelease(l *check.Look) { check.Climbed(l, p2p.RungRelease, "nothing was allocated") }
 
-// proveNothing is of steps that no proof takes.
+// proveNothing skips a check of a step that no proof takes.
 func proveNothing(l *check.Look) {
 	check.PerProof(l, "no part of this proof", func(string, p2p.Pair) {})
 }

@@ -58,8 +58,8 @@ func barSize(l *check.Look) {
 	}
 }
 
-// small reports a BAR as firmware without resizable BAR makes it. It is a failure where the GPU's
-// memory is then not given away, and else a limit of how much is registered at a time.
+// small reports a BAR of the size that firmware without resizable BAR gives. It is a failure if the GPU's
+// pairs are not direct, and else a limit of the memory that is registered at a time.
 func small(l *check.Look, f *check.Function, at []string, read string) {
 	pairs := check.Select(l.Pairs, func(p p2p.Pair) bool { return p.GPU.Exporter.PCI != nil && *p.GPU.Exporter.PCI == f.PCI })
 	if check.AllDirect(pairs) {

@@ -10,8 +10,8 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/check"
 )
 
-// idleLinks tells a link that a GPU has slowed down from one that does not get
-// faster. Only one under load tells; errors of the link are a sign, too.
+// idleLinks distinguishes a link that an idle GPU has slowed down from a link that stays slow. Only load
+// shows the difference; errors of the link are a sign, too.
 func idleLinks(l *check.Look) {
 	any := false
 	for _, f := range l.GPUFunctions() {
@@ -36,7 +36,7 @@ func idleLinks(l *check.Look) {
 		case grown != "":
 			l.Warn(f.Name, at, "%v, and the link had errors while the proof ran: %s%s", s, grown, ever).
 				Fix("look again while the GPU is at work; look at riser and slot", "", "")
-		case moved: // by the NIC, and so little of it that a GPU need not wake up
+		case moved: // the proof moved data, and so little that the GPU may not have woken up
 			l.Unknown(f.Name, at, "%v, and no more than %g GT/s while the proof moved data: that is little, and the GPU may have stayed idle%s", s, busy, ever).
 				Fix("look again while the GPU is at work", "", "").SetAside()
 		default:

@@ -79,7 +79,7 @@ func iommuMode(l *check.Look) {
 	}
 }
 
-// translated reports a device of an IOMMU that translates, by what that makes of its pairs.
+// translated reports a device behind an IOMMU that translates, by the outcome of its pairs.
 func translated(l *check.Look, f *check.Function, at []string) {
 	pairs := check.Select(l.Pairs, func(p p2p.Pair) bool {
 		return p.GPU.Exporter.PCI != nil && *p.GPU.Exporter.PCI == f.PCI || p.NIC.Importer.PCI != nil && *p.NIC.Importer.PCI == f.PCI && !p.NIC.Software
@@ -103,7 +103,7 @@ func acsSource(l *check.Look) {
 	if len(ports) == 0 {
 		l.Skip("no port above a GPU or NIC")
 	}
-	counts := map[machine.Addr]*chain.Remedy{} // ports that redirect what a pair sends, to whom that matters
+	counts := map[machine.Addr]*chain.Remedy{} // ports that redirect the traffic of a pair that this concerns
 	var unread error                           // why the way of some pair is not known
 	for _, p := range l.Pairs {
 		if d := p.Prediction.Decision; d.Steps < 0 {
@@ -185,7 +185,7 @@ func acsPorts(l *check.Look) {
 	}
 }
 
-// oddPorts are root ports with registers of their own, by device.
+// oddPorts are Intel's root ports with ACS registers of another form, by device ID.
 var oddPorts = [][2]uint16{{0xa110, 0xa11f}, {0xa167, 0xa16a}, {0xa290, 0xa29f}, {0xa2e7, 0xa2ee}}
 
 func oddACS(f *check.Function) bool {
@@ -229,8 +229,8 @@ func between(l *check.Look, p p2p.Pair) []*check.Function {
 	return append(out, l.Function(*d.Common))
 }
 
-// translation reports what the ports on the way do to requests and completions, as the pair's
-// fabric has it.
+// translation reports where the ports on the way send requests and completions, as the pair's fabric link
+// judges it.
 func translation(l *check.Look) {
 	below := false
 	for _, p := range l.Pairs {
@@ -266,7 +266,7 @@ func translation(l *check.Look) {
 	}
 }
 
-// redirected is what ports do to the traffic of a NIC, in words.
+// redirected says in words where ports send the traffic of a NIC.
 func redirected(nic *check.Function, ports []*check.Function) (bits pci.ACSBits, state string) {
 	for _, f := range ports {
 		if f.ACS.Present {
@@ -278,7 +278,8 @@ func redirected(nic *check.Function, ports []*check.Function) (bits pci.ACSBits,
 	return bits, fmt.Sprintf("redirects: %v; ATS %s, relaxed ordering %s", bits, onOff(ats), onOff(express.RelaxedOrdering))
 }
 
-// beyond is the error of a capability that is behind what can be read.
+// beyond is the error of a capability that lies behind the part of the configuration space that can be
+// read.
 func beyond(f *check.Function, capability string) error {
 	if !f.Config.Unreachable() {
 		return nil

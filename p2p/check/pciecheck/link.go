@@ -62,8 +62,8 @@ func linkOf(l *check.Look, f *check.Function) (machine.LinkState, bool) {
 	return machine.LinkAbove(f.Function, l.ReadFunction)
 }
 
-// linked are the functions that have a link above them: each link once. One that
-// cannot be read may have one.
+// linked are the functions that have a link above them, one function for each link. A function that
+// cannot be read counts as one with a link.
 func linked(l *check.Look) []*check.Function {
 	var out []*check.Function
 	for _, f := range l.All() {
@@ -116,7 +116,7 @@ func links(l *check.Look) {
 		at := []string{"/sys/" + f.Dir + "/current_link_speed", "/sys/" + f.Dir + "/current_link_width"}
 		s, ok := linkOf(l, f)
 		had, could, read := s.Speed*float64(s.Width), s.MaxSpeed*float64(s.MaxWidth), s.String()
-		slow := ok && ofGPU(l, f) && s.Speed < s.MaxSpeed // PCIE-LINK-IDLE tells of the speed
+		slow := ok && ofGPU(l, f) && s.Speed < s.MaxSpeed // PCIE-LINK-IDLE reports the speed
 		if slow {
 			had, could, read = float64(s.Width), float64(s.MaxWidth), s.Lanes()
 			at = at[1:]
@@ -211,7 +211,7 @@ func readRequest(l *check.Look) {
 	}
 }
 
-// errNoTotal is of a file without the line that counts.
+// errNoTotal is the error of an aer_dev_ file without its TOTAL line.
 var errNoTotal = errors.New("it has no total")
 
 func linkErrors(l *check.Look) {
