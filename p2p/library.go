@@ -62,14 +62,14 @@ func library(m *machine.Machine, e drivers.Exporter, byPeerMem bool) chain.Answe
 	return a
 }
 
-// Product is what is known of a GPU's product: whether its vendor's library gives memory away.
+// Product says whether the vendor's library gives the memory of a GPU's product to NICs.
 func Product(m *machine.Machine, e drivers.Exporter) product.Answer {
 	return machine.Once(m, "product of "+e.PCI.String(), func() product.Answer {
 		return product.Of(productFacts(m, e))
 	})
 }
 
-// productFacts reads what decides about a product.
+// productFacts reads the facts that the tables of products need.
 func productFacts(m *machine.Machine, e drivers.Exporter) product.Facts {
 	a := *e.PCI
 	f := product.Facts{Driver: e.Driver, Virtual: product.Tri(m.Virtual.Is)}

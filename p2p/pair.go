@@ -87,8 +87,8 @@ func (p Pair) remedy(m *machine.Machine) *chain.Remedy {
 	return &named
 }
 
-// Prove gives a pair what became of it when it was tried, and concludes anew; nil is a pair that
-// was to be tried, and was not. A pair that was to be proven is not direct without a proof.
+// Prove adds a proof to a pair, and concludes again. A nil proof means that the pair should have been tried
+// and was not: such a pair is not direct.
 func (p *Pair) Prove(m *machine.Machine, proof *Proof) {
 	p.Proof = proof
 	c := p.Verdict.Chain()
@@ -97,8 +97,8 @@ func (p *Pair) Prove(m *machine.Machine, proof *Proof) {
 	p.Remedy = p.remedy(m)
 }
 
-// Agrees says whether what was proven of the pair is what was predicted: No if
-// the outcome is another, or a refusal has another errno.
+// Agrees says whether the proof shows the predicted outcome: No if the outcome differs, or if a refusal has
+// another errno.
 func (p Pair) Agrees() placement.Answer {
 	predicted := p.Prediction.Outcome
 	if p.Proof == nil || p.Proof.Outcome == chain.OutcomeUnknown {

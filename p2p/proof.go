@@ -38,7 +38,7 @@ func (r Rung) String() string {
 	return rungNames[r]
 }
 
-// Step is what became of a rung.
+// Step is the result of a rung.
 type Step struct {
 	Result Result // pass, fail, unknown; skip if it was not reached, or is not to be
 	Detail string
@@ -88,7 +88,7 @@ func (p *Proof) Failed() bool {
 	return false
 }
 
-// String says what happened, and what that rests on.
+// String is the outcome, and the evidence for it.
 func (p *Proof) String() string {
 	outcome := p.Outcome.String()
 	if p.Outcome == chain.Refused {
@@ -97,8 +97,8 @@ func (p *Proof) String() string {
 	return outcome + ": " + p.Why
 }
 
-// answer is the link of a proof. Bytes that were placed in the GPU's memory, and of which none
-// was moved, prove no traffic.
+// answer is the answer of the chain's link of proofs. A buffer in the GPU's memory proves no traffic if no
+// bytes were moved.
 func (p *Proof) answer() chain.Answer {
 	switch {
 	case p == nil:

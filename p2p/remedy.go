@@ -15,10 +15,9 @@ import (
 	"github.com/gpurdma/gpurdma/placement"
 )
 
-// RemedyOf says what to change for an importer that does not reach the memory,
-// or whose prediction is unknown; nil for one that does. Where the kernel or
-// its configuration decide, it is tried out: the prediction is made again for a
-// machine that has changed in this one respect.
+// RemedyOf is the change for an importer that does not reach the memory, or whose prediction is unknown;
+// nil for an importer that reaches it. Where the kernel or its configuration decide, RemedyOf tries the
+// change: it predicts again for a machine that differs in this one respect.
 func RemedyOf(m *machine.Machine, e drivers.Exporter, i drivers.Importer) *chain.Remedy {
 	p, v := judge(m, e, i)
 	switch {
@@ -37,8 +36,8 @@ func supposing(m *machine.Machine, k machine.Kernel) *machine.Machine {
 	return &like
 }
 
-// registers reports an importer that is predicted to get the GPU's memory. Whether traffic then
-// arrives is another question, and reaches asks both.
+// registers reports an importer that is predicted to get the GPU's memory. reaches also asks whether its
+// traffic arrives.
 func registers(m *machine.Machine, e drivers.Exporter, i drivers.Importer) bool {
 	return drivers.Predict(m, e, i).Outcome == chain.Direct
 }
@@ -48,7 +47,7 @@ func reaches(m *machine.Machine, e drivers.Exporter, i drivers.Importer) bool {
 	return v.Outcome() == chain.Direct
 }
 
-// find is for what is unknown.
+// find is the remedy for a pair whose prediction is unknown.
 func find(m *machine.Machine, p drivers.Prediction, e drivers.Exporter, i drivers.Importer) *chain.Remedy {
 	k := m.Kernel
 	switch {
@@ -88,7 +87,7 @@ func find(m *machine.Machine, p drivers.Prediction, e drivers.Exporter, i driver
 	return r
 }
 
-// configDecides reports a kernel of which no configuration was found, and whose options decide.
+// configDecides reports a kernel whose options decide, and whose configuration was not found.
 func configDecides(m *machine.Machine, i drivers.Importer) bool {
 	k := m.Kernel
 	return m.Config == nil && (k.P2PDMA == placement.AnswerUnknown || i.Kind == drivers.Dynamic && k.MoveNotify == placement.AnswerUnknown ||
@@ -148,7 +147,7 @@ func repair(m *machine.Machine, p drivers.Prediction, e drivers.Exporter, i driv
 	case i.Kind == drivers.NoImporter:
 		return &chain.Remedy{Change: "take a NIC whose driver imports dma-bufs on this kernel, as mlx5 and efa do from 6.1 on"}
 	case e.Class == drivers.ClassVFIO && i.Kind == drivers.Pinned:
-		return &chain.Remedy{Change: "take a NIC that can be told to stop, as mlx5 can"}
+		return &chain.Remedy{Change: "take a NIC whose driver can revoke a registration, as mlx5 can"}
 	case !i.PeerToPeer:
 		return &chain.Remedy{Change: "take a NIC whose driver imports peer-to-peer memory: this one does not"}
 	case i.PCI == nil:
@@ -172,7 +171,7 @@ func XeRemedy(m *machine.Machine, e drivers.Exporter) *chain.Remedy {
 	return r
 }
 
-// openWay tries the ports' ACS.
+// openWay is the remedy to open the ports on the way, if that helps.
 func openWay(m *machine.Machine, p drivers.Prediction, e drivers.Exporter, i drivers.Importer) *chain.Remedy {
 	open := supposing(m, m.Kernel)
 	open.NoRedirects = true
@@ -205,7 +204,7 @@ func OpenPorts(m *machine.Machine, ports []string) chain.Remedy {
 		overruled = "; pci=config_acs= on the command line comes after it: take the ports out of that, or set their R and C bits to 0 there"
 	}
 	if len(ports) > 0 && allOpened(ports, opened) {
-		return chain.Remedy{Change: "find out what makes these ports redirect: the kernel's command line opens them already" + overruled}
+		return chain.Remedy{Change: "find the cause for which these ports redirect: the kernel's command line opens them already" + overruled}
 	}
 	all := slices.Concat(ports, kept)
 	change := "let the ports on the way pass peer-to-peer traffic"
@@ -235,7 +234,7 @@ func allOpened(ports, opened []string) bool {
 	return true
 }
 
-// Redirecting are the ports in the way of all pairs, each once.
+// Redirecting are the ports that redirect the traffic of any pair, each once.
 func Redirecting(pairs []Pair) []string {
 	var out []string
 	for _, p := range pairs {
@@ -248,8 +247,8 @@ func Redirecting(pairs []Pair) []string {
 	return out
 }
 
-// Gains reports a pair for which ports that redirect make a difference: its traffic
-// takes them, or they are in the way of it, perhaps beside something else.
+// Gains reports a pair that is better with open ports: its traffic passes them, or they keep the pair from
+// being direct, perhaps together with another cause.
 func Gains(m *machine.Machine, p Pair) bool {
 	switch {
 	case len(p.Prediction.Decision.Redirects) == 0:
@@ -262,8 +261,7 @@ func Gains(m *machine.Machine, p Pair) bool {
 	return registers(newer, e, i)
 }
 
-// Combine gives all pairs whose remedy is to open ports one parameter, with the
-// ports of all of them.
+// Combine gives all pairs whose remedy opens ports the same parameter, with the ports of all of them.
 func Combine(m *machine.Machine, pairs []Pair) {
 	var bad []Pair
 	for _, p := range pairs {
@@ -280,7 +278,7 @@ func Combine(m *machine.Machine, pairs []Pair) {
 	}
 }
 
-// Opens reports a pair whose remedy is to open ports.
+// Opens reports a pair whose remedy opens ports.
 func (p Pair) Opens() bool {
 	return p.Remedy != nil && strings.HasPrefix(p.Remedy.Command, OpenParameter)
 }
@@ -327,7 +325,7 @@ func otherKernel(m *machine.Machine, e drivers.Exporter, i drivers.Importer) *ch
 	}
 }
 
-// later is the newest kernel that was read, and what GPU and NIC are there.
+// later is a machine with the newest kernel of the tables, and the exporter and importer on it.
 func later(m *machine.Machine, e drivers.Exporter, i drivers.Importer) (*machine.Machine, drivers.Exporter, drivers.Importer) {
 	newer := machine.Kernel{Release: machine.V7_2.String(), P2PDMA: placement.Yes, MoveNotify: placement.Yes, Version: machine.V7_2}
 	if e.Pin != drivers.PinByKernel {
@@ -339,7 +337,7 @@ func later(m *machine.Machine, e drivers.Exporter, i drivers.Importer) (*machine
 	return supposing(m, newer), e, i
 }
 
-// move is for a root that passes nothing.
+// move is the remedy where the root complex does not pass the traffic.
 func move(m *machine.Machine, e drivers.Exporter, i drivers.Importer) *chain.Remedy {
 	passes := supposing(m, m.Kernel)
 	passes.TrustsAll = true

@@ -6,13 +6,13 @@ import (
 	"fmt"
 )
 
-// Resident is what a GPU's DRM driver counted of this process in the GPU's memory,
-// in bytes: a witness that anybody may ask.
+// Resident is the number of bytes that a GPU's DRM driver counts for this process in the GPU's memory. It
+// needs no privileges.
 type Resident struct {
 	Size          int64 // of the buffer
 	Without       int64 // before the buffer was allocated
 	Before, After int64 // the registration
-	Err           error // why it is not known
+	Err           error // why the numbers are not known
 }
 
 // Judge says whether the buffer stayed. The result is unknown if the driver does not count the

@@ -16,17 +16,17 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/machine"
 )
 
-// Watch is what the machine said of a pair while it was tried.
+// Watch is the record of the kernel's log and of error counters while a pair was tried.
 type Watch struct {
-	// Lines are those of the kernel's log that name a device on the way, or
-	// that a check looks for. Others is how many others came meanwhile.
+	// Lines are the lines of the kernel's log that name a device on the way, or that a check looks for.
+	// Others is the number of other lines.
 	Lines  []string
 	Others int
 	LogErr error // why a part of the log is missing
 	// Errors are the counters of link errors that grew: "0000:03:00.0: 1 fatal".
 	Errors []string
-	// Losses are the NIC's counters of lost packets that grew: "mlx5_0/1: 3
-	// out_of_sequence". A proof stays on its port: they are of others' traffic, too.
+	// Losses are the NIC's counters of lost packets that grew: "mlx5_0/1: 3 out_of_sequence". The
+	// traffic of a proof does not leave its port: other traffic can make them grow.
 	Losses []string
 	// Counted says that the kernel counts the errors of a device on the way.
 	Counted bool
@@ -129,8 +129,8 @@ func (w *Watcher) Stop() Watch {
 	return out
 }
 
-// Look reads the speed of the GPU's link. It is for the moments at which bytes
-// move: an idle GPU may have slowed its link down.
+// Look reads the speed of the GPU's link. The caller calls it while bytes move: an idle GPU may have
+// slowed its link down.
 func (w *Watcher) Look() {
 	if w.gpu == nil {
 		return
@@ -177,7 +177,7 @@ var errorKinds = []string{"fatal", "nonfatal", "correctable"}
 
 func counterKey(a machine.Addr, kind string) string { return a.String() + " " + kind }
 
-// counters are the errors of the links on the way, as far as they are counted.
+// counters are the error counters of the links on the way that the kernel keeps.
 func (w *Watcher) counters() map[string]uint64 {
 	out := map[string]uint64{}
 	for _, a := range w.way {
@@ -192,7 +192,7 @@ func (w *Watcher) counters() map[string]uint64 {
 	return out
 }
 
-// Judged looks for what the checks look for: faults of the IOMMU, and the rest.
+// Judged reports lines that checks look for: faults of the IOMMU, and others.
 func (w Watch) Judged() (faults, hits bool) {
 	for _, line := range w.Lines {
 		for _, p := range Patterns {
@@ -205,5 +205,5 @@ func (w Watch) Judged() (faults, hits bool) {
 	return faults, hits
 }
 
-// Where is the file that was watched.
+// Where is the file with the log.
 func (w Watch) Where() []string { return []string{"/dev/kmsg"} }

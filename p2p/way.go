@@ -21,10 +21,9 @@ type Way struct {
 	Narrow bool
 }
 
-// WayOf follows the links of a pair, by functions that read returns. It is false
-// where no link is known or may be believed: off PCI, in a guest, where the kind of
-// a port is not known, as without root, and where whether a port redirects is not
-// known and makes a difference.
+// WayOf follows the links of a pair, by functions that read returns. It is false where the links are not
+// known: off PCI, in a guest, where the kind of a port cannot be read, as without root, and where it is
+// not known whether a port redirects and that changes the rate.
 func WayOf(m *machine.Machine, p Pair, read func(machine.Addr) (machine.Function, error)) (Way, bool) {
 	return wayOf(m, p, read, false)
 }
@@ -47,7 +46,7 @@ func wayOf(m *machine.Machine, p Pair, read func(machine.Addr) (machine.Function
 	whole := wayOver(g, n, up, down, read, best)
 	i, j, ok := machine.Common(up, down)
 	translates, _ := m.TranslationOf(&n.PCI)
-	// Addresses that only the root knows.
+	// The IOMMU's addresses: the traffic goes to the root.
 	if !ok || p.Prediction.Address == drivers.AddressIOVA || p.Prediction.Address == drivers.AddressUnknown && translates == machine.Translated {
 		return whole, whole.Rate > 0
 	}
@@ -79,7 +78,7 @@ func wayOver(g, n machine.Function, up, down []machine.Addr, read func(machine.A
 		case err != nil, f.Bridge && f.Port == "" && len(f.Upstream) > 0:
 			return Way{}
 		case f.Bridge && f.Port != machine.PortUpstream:
-			continue // the link of a port below others is that of what is below it
+			continue // the link below a port is that of the function below it
 		}
 		s, ok := machine.LinkAbove(f, read)
 		if !ok {

@@ -36,7 +36,7 @@ type manifest struct {
 	LookedAt []string `json:"looked_at"` // patterns: a file that one matches and the archive lacks did not exist
 }
 
-// patterns are all that this version looks at.
+// patterns match all files that this version reads.
 func patterns() []string {
 	return append(append(slices.Clone(lookedAt), ofAnyFunction...), ofEndpoints...)
 }
@@ -127,8 +127,8 @@ func refused(err error, begun bool, where string) error {
 	return fmt.Errorf("%w: %s: %w", errSnapshot, where, err)
 }
 
-// unpack writes the files of a snapshot below an empty directory. Nothing of it
-// gets elsewhere: no name and no link leads out.
+// unpack writes the files of a snapshot below an empty directory. It refuses a name or a link that leads
+// out of the directory.
 func unpack(r io.Reader, dir string) error {
 	buffered := bufio.NewReader(r)
 	var plain io.Reader = buffered
@@ -161,7 +161,7 @@ func unpack(r io.Reader, dir string) error {
 		case limited.N == 0:
 			return errLarge
 		case errors.Is(err, io.EOF) && n > 0:
-			// Behind the last file is the sum of all.
+			// gzip's checksum is behind the last file.
 			if _, err := io.Copy(io.Discard, limited); err != nil {
 				return refused(err, true, "its end")
 			}
@@ -273,7 +273,7 @@ func (u *unpacker) file(name string, size int64, r io.Reader) error {
 	return errors.Join(err, f.Close())
 }
 
-// inside reports a link's text that leads up first, then down, and not out.
+// inside reports a link's text that leads up first, then down, and stays below the root.
 func inside(dir, target string) bool {
 	if target == "" || path.IsAbs(target) || strings.ContainsRune(target, 0) || len(target) > nameLimit {
 		return false
@@ -310,7 +310,7 @@ func writeTo(dir string, entries map[string]entry) error {
 	return unpack(&b, dir)
 }
 
-// unpacked opens a snapshot: where its files are, and how to be rid of them.
+// unpacked opens a snapshot. It returns the directory with the files, and a function that removes it.
 func unpacked(name string) (dir string, done func(), err error) {
 	f, err := openRegular(name)
 	if err != nil {

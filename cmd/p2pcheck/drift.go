@@ -37,7 +37,7 @@ var goodness = map[string]int{
 
 const best = 3
 
-// facts are what a run says, each under a name, in order.
+// facts are the values of a run, each under a name, in order.
 type facts struct {
 	names  []result.Drift // of what, and its name
 	values map[result.Drift]fact
@@ -85,7 +85,7 @@ func factsOf(r result.Run) *facts {
 	}
 	for _, c := range r.Checks {
 		if check.OfProof(c.ID) {
-			continue // with others that were proven
+			continue // it depends on which pairs were proven
 		}
 		f.check(c)
 	}
@@ -120,7 +120,7 @@ func (f *facts) prove(r result.Run) {
 	}
 }
 
-// check adds a finding. One that does not apply says nothing.
+// check adds a finding, unless it is skipped.
 func (f *facts) check(c result.Finding) {
 	if c.Result == "skip" {
 		return
@@ -139,12 +139,11 @@ func (f *facts) check(c result.Finding) {
 	}
 }
 
-// facing is the order in which differences of a kind are told: what others may
-// follow from first.
+// facing is the order of differences of a kind: causes come before their consequences.
 var facing = []string{"machine", "gpu", "nic", "pair", "proof", "check"}
 
-// drifted lists what differs, the worst first, and counts the checks of which one
-// of the runs says nothing: those are not compared.
+// drifted lists the differences, the worst first. It counts the checks that only one of the runs has, which
+// it does not compare.
 func drifted(before, after result.Run) (out []result.Drift, uncompared int) {
 	out = []result.Drift{}
 	was, is := factsOf(before), factsOf(after)
@@ -161,7 +160,7 @@ func drifted(before, after result.Run) (out []result.Drift, uncompared int) {
 			id, _, _ := strings.Cut(key.Name, " ")
 			alone[id] = true
 		case key.What == "pair" && (!there1 && a.good == uncounted || !there2 && b.good == uncounted):
-			// It came or went with its device, which is told.
+			// It came or went with its device, which is listed.
 		case a.text != b.text:
 			d := result.Drift{What: key.What, Name: key.Name, Before: b.text, After: a.text, Change: changeOf(b, a, there1, there2)}
 			if there1 && there2 && b.good >= 0 && a.good >= 0 {
@@ -190,7 +189,7 @@ func drifted(before, after result.Run) (out []result.Drift, uncompared int) {
 	return out, len(alone)
 }
 
-// mild is 1 of what can only warn now: it is told behind what fails.
+// mild is 1 for a difference that only warns now: it comes behind failures.
 func mild(d result.Drift) int {
 	if d.After == "warn" {
 		return 1
@@ -198,7 +197,7 @@ func mild(d result.Drift) int {
 	return 0
 }
 
-// changeOf says what a difference is.
+// changeOf says whether a difference is better, worse or neither.
 func changeOf(before, after fact, was, is bool) string {
 	switch {
 	case before.good == uncounted || after.good == uncounted:

@@ -13,8 +13,7 @@ import (
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 )
 
-// flagsOf are, of the flags that all commands have, those that a command goes by.
-// One that is not here goes by all.
+// flagsOf are the shared flags that each command uses. A command that is not listed uses all of them.
 var flagsOf = map[string][]string{
 	"topo":     {"json", "output", "root", "sysfs", "proc", "kernel", "config", "gpu", "nic", "skip", "snapshot", "lspci", "lspci-tree"}, // it has no checks: all are left out
 	"why":      {"json", "output", "root", "sysfs", "proc", "kernel", "config", "snapshot", "lspci", "lspci-tree"},                       // GPU and NIC are its arguments

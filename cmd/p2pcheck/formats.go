@@ -12,8 +12,8 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/result"
 )
 
-// formatted prints what was found for another program. Output that did not
-// arrive is nothing known, in the words of that program.
+// formatted prints the result in the format of another program. If the write fails, the status is the one
+// that means unknown to that program.
 func (a *app) formatted(write formats.Format, found output, status int, err error) int {
 	var r *result.Run
 	if whole, ok := found.(checkOutput); ok {
@@ -61,7 +61,7 @@ func writeWhole(what, flag, name string, data []byte, mode fs.FileMode) error {
 	return nil
 }
 
-// problems takes an error apart.
+// problems are the texts of a joined error, one for each error in it.
 func problems(err error) (out []formats.Problem) {
 	for _, e := range cli.Explain(err) {
 		out = append(out, formats.Problem{Kind: e.Kind, Message: e.Message})

@@ -19,9 +19,8 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/machine"
 )
 
-// dumped is a PCI function as `rdma_topo dump` of rdma-core writes it. Host
-// bridges and drivers are not in such a file, nor anything of kernel and
-// processor.
+// dumped is a PCI function as `rdma_topo dump` of rdma-core writes it. A dump has no host bridges, no
+// drivers, and no facts about the kernel and the processor.
 type dumped struct {
 	RealPath   string              `json:"realpath"`
 	Config     string              `json:"config"` // base64 of zlib
@@ -74,8 +73,7 @@ func fromDump(r io.Reader) (map[string]entry, error) {
 	return entries, nil
 }
 
-// Limits of a dump: more than any machine has, and no more memory than a snapshot
-// takes.
+// Limits of a dump: more than any machine has. A dump needs no more memory than a snapshot.
 const (
 	dumpLimit     = 64 << 20
 	functionLimit = 20_000
@@ -85,8 +83,7 @@ const (
 // modAlias has the numbers of a function.
 var modAlias = regexp.MustCompile(`^pci:v0000([0-9A-F]{4})d0000([0-9A-F]{4})sv[0-9A-F]{8}sd[0-9A-F]{8}bc([0-9A-F]{2})sc([0-9A-F]{2})i([0-9A-F]{2})$`)
 
-// notInDumps are files that a function may have, and whose absence would say
-// something.
+// notInDumps are files of a function whose absence means something to a check, and that no dump has.
 var notInDumps = []string{"power/runtime_status", "p2pmem"}
 
 func (d dumped) entries(all map[string]entry) error {

@@ -13,7 +13,7 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/terminal"
 )
 
-// run carries out one command line and returns the exit status.
+// run executes one command line and returns the exit status.
 func (a *app) run(args []string) int {
 	a.mark = rand.Text()
 	a.stderr = terminal.Writer{Writer: a.stderr}
@@ -30,8 +30,8 @@ func (a *app) run(args []string) int {
 	if a.reached {
 		return a.status
 	}
-	// Cobra's own refusals, before any of our code ran: of the flags it has
-	// understood those in front of the wrong one.
+	// Cobra refused the command line before any code of this command ran. It has parsed only the flags in
+	// front of the wrong one.
 	a.format = formatAsked(args)
 	a.json = a.json || slices.Contains(args, "--json") || a.format == "json"
 	return a.finish("", nil, &cli.UsageError{Err: err})

@@ -20,8 +20,8 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/result"
 )
 
-// metrics answers requests for the metrics of a machine, which it looks at anew
-// unless it has just done so.
+// metrics answers requests for the metrics of a machine. It reads the machine again if its last answer is
+// too old.
 type metrics struct {
 	a     *app
 	every time.Duration
@@ -60,20 +60,20 @@ SIGTERM ends it with status 0, SIGINT with 130.`,
 		},
 	}
 	c.Flags().StringVar(&listen, "listen", "127.0.0.1:9838", "address and port")
-	c.Flags().DurationVar(&every, "every", 30*time.Second, "how old an answer may be: 1s or more, 0 to look for each request")
+	c.Flags().DurationVar(&every, "every", 30*time.Second, "how old an answer may be: 1s or more, 0 to read the machine for each request")
 	c.Flags().StringVar(&nfd, "nfd", "", "file for node-feature-discovery's labels, in its features.d")
 	return c
 }
 
-// leastEvery is what keeps a machine from looking at itself all the time.
+// leastEvery keeps serve from reading the machine all the time.
 const leastEvery = time.Second
 
 func (a *app) listen(ctx context.Context, address string, every time.Duration, nfd string) error {
 	if every < leastEvery && every != 0 {
-		return &cli.UsageError{Err: fmt.Errorf("--every %v: it is %v or more, or 0 to look for each request", every, leastEvery)}
+		return &cli.UsageError{Err: fmt.Errorf("--every %v: it is %v or more, or 0 to read the machine for each request", every, leastEvery)}
 	}
 	if a.snapshotFile == standard {
-		return &cli.UsageError{Err: errors.New("--snapshot - can be read once, and serve reads it again and again: name a file")}
+		return &cli.UsageError{Err: errors.New("--snapshot -: serve reads the snapshot again and again, and the standard input can be read once: name a file")}
 	}
 	if nfd != "" && every == 0 {
 		return &cli.UsageError{Err: errors.New("--nfd needs an --every above 0")}
@@ -88,7 +88,7 @@ func (a *app) listen(ctx context.Context, address string, every time.Duration, n
 		if errors.As(err, &usage) {
 			return errors.Join(err, l.Close())
 		}
-		// It may be better later: the metrics say so, too.
+		// The error may go away later: the metrics report it, too.
 		cli.PrintErrors(a.stderr, program, err)
 	}
 	if nfd != "" {
@@ -145,8 +145,7 @@ func (m *metrics) label(ctx context.Context, file string) {
 	}
 }
 
-// writeLabels writes them with the time at which node-feature-discovery is to
-// forget them.
+// writeLabels writes the labels, with the time at which node-feature-discovery drops them.
 func (m *metrics) writeLabels(file string) error {
 	_, labels, _ := m.current()
 	until := time.Now().Add(3 * m.every).UTC().Format(time.RFC3339)
@@ -168,7 +167,7 @@ func (m *metrics) current() (text, labels string, err error) {
 	if m.text != "" && time.Since(m.last) < m.every {
 		return m.text, m.labels, nil
 	}
-	// A copy: to look at a snapshot changes the app.
+	// A copy of the app: reading a snapshot changes it.
 	a := *m.a
 	found, err := a.look(a.check)
 	status := cli.Status(err)

@@ -38,10 +38,10 @@ func TestSnapshotNamesWhatItCouldNotRead(t *testing.T) {
 			t.Fatal(err)
 		}
 		r, d := snapshot()
-		says := "; 1 could not be read, and what hangs on it will be unknown: /proc/cmdline\n"
+		says := "; 1 could not be read, and checks that need it will be unknown: /proc/cmdline\n"
 		switch i {
 		case 1:
-			says = "; 2 could not be read, and what hangs on them will be unknown: /proc/cmdline, /proc/cpuinfo\n"
+			says = "; 2 could not be read, and checks that need them will be unknown: /proc/cmdline, /proc/cpuinfo\n"
 		case 4:
 			says = "/proc/cmdline, /proc/cpuinfo, /proc/sys/kernel/numa_balancing, /sys/class/net/eth0/mtu and 1 more\n"
 		case 2, 3:

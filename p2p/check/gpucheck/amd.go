@@ -30,7 +30,7 @@ var AMD = []check.Check{
 		Expect: "any: dma-bufs do not need it", Why: "Programs from before dma-bufs use amdkfd as a client of MLNX_OFED's ib_core.", Ref: "RCCL"},
 	{ID: "AMD-DCC", Title: "No GPU compresses its buffers", Worst: p2p.ResultWarn, Run: dcc, Links: []chain.Link{chain.Attach},
 		Expect: "GPUs before GFX12", Why: "From GFX12 on a buffer can be compressed (DCC), and amdgpu gives no peer-to-peer for one that is: it moves to system memory.",
-		Fix: chain.Remedy{Change: "allocate what NICs are to reach without DCC, as ROCm does unless it is asked for it"}, Ref: "amdgpu_dma_buf_attach(), AMDGPU_GEM_CREATE_GFX12_DCC"},
+		Fix: chain.Remedy{Change: "allocate memory for NICs without DCC, as ROCm does by default"}, Ref: "amdgpu_dma_buf_attach(), AMDGPU_GEM_CREATE_GFX12_DCC"},
 	{ID: "AMD-XGMI", Title: "Links between GPUs do not count", Worst: p2p.ResultWarn, Run: xgmi,
 		Expect: "any: a NIC does not use them", Why: "XGMI joins GPUs; a NIC reaches them over PCIe.", Ref: "rocm-smi --showtopo"},
 }

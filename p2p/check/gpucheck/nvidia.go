@@ -50,7 +50,7 @@ var NVIDIA = []check.Check{
 		Fix: chain.Remedy{Change: "for these NICs export with CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE, as NCCL does from 2.26 on by itself"}, Ref: "ofiwg/libfabric#10967, linux-rdma/perftest#325; nccl src/graph/paths.cc, ncclTopoGdrModePci"},
 	{ID: "NV-P2P-CAPS", Title: "GPUs reach each other", Worst: p2p.ResultWarn, Run: peerStatus,
 		Expect: "OK for reads and writes", Why: "Where GPUs do not reach each other a program copies through the host. It says nothing of NICs.",
-		Fix: chain.Remedy{Change: "see what NVIDIA's driver says of the two", Command: "nvidia-smi topo -p2p rw"}, Ref: "nvmlDeviceGetP2PStatus()"},
+		Fix: chain.Remedy{Change: "ask NVIDIA's driver about the two GPUs", Command: "nvidia-smi topo -p2p rw"}, Ref: "nvmlDeviceGetP2PStatus()"},
 }
 
 // unasked reports a value that only one of NVIDIA's libraries knows. A library that is missing
@@ -352,7 +352,7 @@ func mig(l *check.Look) {
 // whole is the remedy for instances of a GPU, and noInstances its cost.
 const (
 	whole       = "if programs want all of BAR 1, take the instances away"
-	noInstances = "what runs in the instances ends"
+	noInstances = "programs in the instances end"
 )
 
 // ofMinor is the GPU with a minor device number, by which the driver names its capabilities; "" if it

@@ -50,9 +50,9 @@ var Kernel = []check.Check{
 		Expect: machine.ConfigDMABuf + "=y and " + syncFile + "=y", Why: "No driver exports memory without the first; NVIDIA's leaves its exporter out of the build. The second comes with DRM, which the kernel's own drivers of GPUs need.",
 		Fix: chain.Remedy{Change: "run a kernel that is built with them"}, Ref: "nv-dmabuf.c"},
 	{ID: "KRN-BTF", Title: "Tracing finds the kernel's structures", Worst: p2p.ResultWarn, Run: btf, Links: []chain.Link{chain.Proof},
-		Expect: "/sys/kernel/btf/vmlinux", Why: "dmabuf-reg --trace proves where bytes are by reading the kernel's structures, whose layout is there.",
+		Expect: "/sys/kernel/btf/vmlinux", Why: "dmabuf-reg --trace reads the kernel's structures to prove where bytes are, and BTF has their layout.",
 		Fix: chain.Remedy{Change: "run a kernel that is built with it", Command: "CONFIG_DEBUG_INFO_BTF=y"}, Ref: "Documentation/bpf/btf.rst"},
-	{ID: "KRN-TRACEPOINTS", Title: "The kernel tells what happens to dma-bufs", Worst: p2p.ResultWarn, Run: tracepoints, Links: []chain.Link{chain.Proof},
+	{ID: "KRN-TRACEPOINTS", Title: "The kernel has trace events of dma-bufs", Worst: p2p.ResultWarn, Run: tracepoints, Links: []chain.Link{chain.Proof},
 		Expect: "events of dma_buf", Why: "Without these events (6.1 and 6.12 have none) tracing attaches to functions of the kernel instead.",
 		Ref: "include/trace/events/dma_buf.h"},
 	{ID: "KRN-LOCKDOWN", Title: "Registers of devices can be changed", Worst: p2p.ResultWarn, Run: lockdown,
@@ -65,7 +65,7 @@ var Kernel = []check.Check{
 		Expect: "no line on refused peer-to-peer traffic", Why: "The kernel logs a pair that it refuses, once, with the addresses. amdgpu and xe ask it without a line in the log: a log without such a line proves nothing.",
 		Fix: chain.Remedy{Change: "see what the line says"}, Ref: "drivers/pci/p2pdma.c, nv-dmabuf.c"},
 	{ID: "KRN-NUMA-BAL", Title: "The kernel does not move pages between nodes", Worst: p2p.ResultWarn, Run: numaBalancing,
-		Expect: "0", Why: "Automatic NUMA balancing unmaps pages to see who uses them: latencies of GPU programs suffer. AMD advises against it.",
+		Expect: "0", Why: "Automatic NUMA balancing unmaps pages to find the node that uses them: latencies of GPU programs suffer. AMD advises against it.",
 		Fix: chain.Remedy{Change: "turn it off", Command: "sysctl kernel.numa_balancing=0"}, Ref: "RCCL's warning at start"},
 }
 

@@ -33,7 +33,7 @@ func apart(l *check.Look) {
 		return
 	}
 	if len(other) > 0 {
-		l.Warn("", at, "process %d has other namespaces (%s): files, devices and networks are told as this program sees them", l.Machine.PID, strings.Join(other, ", "))
+		l.Warn("", at, "process %d has other namespaces (%s): the checks see files, devices and networks as this program does", l.Machine.PID, strings.Join(other, ", "))
 	}
 	if len(unread) > 0 {
 		l.Unknown("", at, "whether process %d has other namespaces is not known (%s)", l.Machine.PID, strings.Join(unread, ", ")).AsRoot(l.Machine)

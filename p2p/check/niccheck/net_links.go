@@ -27,7 +27,7 @@ func netLink(l *check.Look) {
 			// The state "unknown" counts as up if the RDMA port is active.
 			up, read := state.Text == "up", state.Text
 			if state.Text == "unknown" && p.State == ibvfd.PortActive {
-				up, read = true, "its driver tells no state, the port is ACTIVE"
+				up, read = true, "its driver reports no state, the port is ACTIVE"
 			}
 			switch {
 			case state.Err != nil:

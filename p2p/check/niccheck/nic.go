@@ -36,7 +36,7 @@ var NIC = []check.Check{
 		Expect: "libibverbs.so.1.12 or later (rdma-core 34)", Why: "ibv_reg_dmabuf_mr came with that version.",
 		Fix: chain.Remedy{Change: "update rdma-core; in a container, that of the image"}, Ref: "IBVERBS_1.12"},
 	{ID: "NIC-MODE", Title: "How the NIC imports is known", Worst: p2p.ResultFail, Run: nicMode, Links: []chain.Link{chain.Attach},
-		Expect: "dynamic, revocable or pinned", Why: "Whether the NIC follows moves decides what amdgpu, xe and vfio-pci do.",
+		Expect: "dynamic, revocable or pinned", Why: "amdgpu, xe and vfio-pci treat a NIC that follows moves of the buffer differently from one that pins.",
 		Fix: chain.Remedy{Change: "prove it by a registration under trace", Command: "dmabuf-reg verify --trace"}, Ref: "drivers/infiniband/core/umem_dmabuf.c"},
 	{ID: "NIC-DATADIRECT", Title: "Direct data takes a way that is as good", Worst: p2p.ResultWarn, Run: dataDirect, Links: []chain.Link{chain.Attach, chain.Fabric},
 		Expect: "no second function that moves data, or one that reaches the GPU as well", Why: "A ConnectX-8 can have a second function for the data. Programs that ask for it (NCCL does) have their buffers registered by that one, which pins, has a way of its own, and wants buffers that start at a page or at 2 MiB.",
@@ -282,7 +282,7 @@ func ofed(l *check.Look) {
 		case placement.Yes:
 			l.Warn(n.Name, at, "%s", strings.TrimSpace(fmt.Sprintf("%s is not the kernel's own: %s", d.Module, version.Text)))
 		default:
-			l.Unknown(n.Name, at, "whose %s is is not known", d.Module)
+			l.Unknown(n.Name, at, "it is not known where the module %s comes from", d.Module)
 		}
 	})
 }
@@ -390,7 +390,7 @@ func firmware(l *check.Look) {
 		version, board := l.Read(check.IBDir(n), "fw_ver"), l.Read(check.IBDir(n), "board_id")
 		if version.Err != nil {
 			if version.Gone() {
-				l.Pass(n.Name, version.At(), "it tells none").Expect = ""
+				l.Pass(n.Name, version.At(), "its driver reports no version").Expect = ""
 			} else {
 				l.Unread(n.Name, version)
 			}

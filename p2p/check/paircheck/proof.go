@@ -43,8 +43,8 @@ var Proof = []check.Check{
 	{ID: "ACT-MIGRATE", Title: "A buffer that moves takes its registration along", Worst: p2p.ResultWarn, Run: proveNothing, Links: []chain.Link{chain.Proof},
 		Why: "A NIC that maps again has to stop, and go on at the new place.", Ref: "dma_buf_invalidate_mappings()"},
 	{ID: "ACT-CLEANUP", Title: "Nothing is left of the proof", Worst: p2p.ResultFail, Run: proveRelease, Links: []chain.Link{chain.Proof},
-		Expect: "no region, no attachment, no buffer", Why: "What stays attached keeps the GPU's memory, and its driver, in use.",
-		Fix: chain.Remedy{Change: "see who holds it", Command: "dmabuf-reg inspect"}, Ref: "/sys/kernel/debug/dma_buf/bufinfo"},
+		Expect: "no region, no attachment, no buffer", Why: "A buffer that stays attached keeps the GPU's memory and its driver in use.",
+		Fix: chain.Remedy{Change: "find the process that holds it", Command: "dmabuf-reg inspect"}, Ref: "/sys/kernel/debug/dma_buf/bufinfo"},
 }
 
 func provePlace(l *check.Look) { check.Climbed(l, p2p.RungPlace, "nothing was registered") }

@@ -43,7 +43,7 @@ var Isolation = []check.Check{
 		Fix: chain.Remedy{Change: "turn ATS on in the NIC's firmware, and direct translated on at its port"}, Ref: "NVIDIA/nccl-tests#380; NVIDIA/nccl#1464, #2171"},
 	{ID: "ISO-FAULTS", Title: "The IOMMU has blocked nothing", Worst: p2p.ResultFail, Run: faults, Links: []chain.Link{chain.Log},
 		Expect: "no fault of a device that matters", Why: "A blocked transfer can end with success, and leave the old bytes.",
-		Fix: chain.Remedy{Change: "let the IOMMU pass DMA through, or find who uses an address after it was unmapped", Command: machine.PassThrough, Weakens: "a device can reach all memory of the host"}, Ref: "NVIDIA/cuda-samples#48"},
+		Fix: chain.Remedy{Change: "let the IOMMU pass DMA through, or find the driver that uses an address after it was unmapped", Command: machine.PassThrough, Weakens: "a device can reach all memory of the host"}, Ref: "NVIDIA/cuda-samples#48"},
 	{ID: "ISO-INTERRUPT", Title: "Interrupts of devices given away are safe", Worst: p2p.ResultWarn, Run: interrupts,
 		Expect: "N", Why: "Without interrupt remapping a device that a guest has can raise any interrupt of the host.",
 		Fix: chain.Remedy{Change: "turn interrupt remapping on in the firmware"}, Ref: "drivers/vfio/vfio_iommu_type1.c"},
@@ -176,7 +176,7 @@ func acsPorts(l *check.Look) {
 		case oddACS(f):
 			l.Unknown(f.Name, at, "%04x:%04x: its ACS registers have another form, which is not decoded", f.Vendor, f.Device)
 		case f.Config.Unreachable():
-			l.Unknown(f.Name, at, "256 bytes, and ACS lies behind them: the kernel goes by none, and what the port does is not known").AsRoot(l.Machine)
+			l.Unknown(f.Name, at, "256 bytes can be read, and ACS lies behind them: the kernel assumes none, and whether the port redirects is not known").AsRoot(l.Machine)
 		case !f.ACS.Present:
 			l.Pass(f.Name, at, "no ACS")
 		default:
@@ -328,7 +328,7 @@ func faults(l *check.Look) {
 
 func mend(l *check.Look, f *check.Finding) {
 	if passedThrough(l) {
-		f.Fix("find who uses an address after it was unmapped: the IOMMU passes DMA through already", "", "")
+		f.Fix("find the driver that uses an address after it was unmapped: the IOMMU passes DMA through already", "", "")
 	}
 }
 

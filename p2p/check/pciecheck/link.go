@@ -17,10 +17,10 @@ import (
 
 var Link = []check.Check{
 	{ID: "PCIE-LINK", Title: "Each link has the width and speed of its two ends", Worst: p2p.ResultFail, Run: links,
-		Expect: "the lesser of what the device and the port above can", Why: "A link that trained narrower or slower halves what the NIC moves.",
+		Expect: "the lesser of what the device and the port above can", Why: "A link that trained at half its width or speed halves the NIC's rate.",
 		Fix: chain.Remedy{Change: "seat the device anew, look at the firmware's settings of the slot, retrain the link"}, Ref: "PCI Express Base Specification, Link Status"},
 	{ID: "PCIE-LINK-IDLE", Title: "The GPU's link is at its speed", Worst: p2p.ResultWarn, Run: idleLinks,
-		Expect: "the lesser of what the GPU and the port above can, under load", Why: "An idle GPU slows its link down, which is as it should be. One that stays slow when data moves, or has to repeat packets, does not get its bandwidth.",
+		Expect: "the lesser of what the GPU and the port above can, under load", Why: "An idle GPU slows its link down, which is no fault. A link that stays slow when data moves, or has to repeat packets, does not reach its bandwidth.",
 		Fix: chain.Remedy{Change: "look again while the GPU is at work"}, Ref: "PCI Express Base Specification, Link Status"},
 	{ID: "PCIE-MPS", Title: "Packets are as large as the way allows", Worst: p2p.ResultWarn, Run: payload,
 		Expect: "one size on all of the way, the largest that all take", Why: "Small packets cost bandwidth; sizes that differ end in errors.",
