@@ -88,7 +88,7 @@ func (b bench) behaviour(t *testing.T, v variant) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// At once: QEMU's engine takes a tenth of a second for each transfer.
+		// In parallel: QEMU's engine takes a tenth of a second for each transfer.
 		var wg sync.WaitGroup
 		for name, a := range importers(t) {
 			r := row{bench: b, e: e, gpu: g, device: name, i: drivers.Importer{PCI: a}}

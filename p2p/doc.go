@@ -18,7 +18,7 @@
 // Package drivers predicts the outcome of a registration. Exporters treat the kernel's decision
 // differently: amdgpu and xe move the buffer to system memory without an error, vfio-pci refuses,
 // NVIDIA's driver does not ask the kernel. The importer counts, too: whether it pins, and whether it
-// can be told to stop. The prediction is for an importer that is alone on its buffer.
+// can revoke a registration. The prediction is for an importer that is alone on its buffer.
 //
 // # The verdict
 //

@@ -14,8 +14,7 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/result"
 )
 
-// One thing that is wrong, and that several checks and the pairs complain of, is told
-// once; the document has each for itself.
+// The text names a fault once that several checks and pairs report; the JSON has each of them.
 func TestCausesAreToldTogether(t *testing.T) {
 	dir := t.TempDir()
 	saved(t, dir, "node0", testenv.Machines["small-hgx"]())

@@ -133,7 +133,7 @@ func TestFormats(t *testing.T) {
 	if r := run(machines["good"], t, "--root", "ROOT", "--format", "json"); !json.Valid([]byte(r.out)) {
 		t.Errorf("%+v", r)
 	}
-	// A device is looked at once, whatever it is called.
+	// A device that two names match is read once.
 	r := run(machines["good"], t, "--root", "ROOT", "--gpu", "nvidia,0000:13:00.0", "--format", "npd")
 	if !strings.HasPrefix(r.out, "4 of 4 pairs direct") {
 		t.Errorf("%+v", r)

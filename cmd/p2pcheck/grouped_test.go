@@ -25,8 +25,7 @@ func redirecting() testenv.Tree {
 	return tree
 }
 
-// 64 pairs that are not direct for two reasons are told in two groups, and what to
-// change once.
+// 64 pairs that are not direct for two reasons come in two groups, with the change once.
 func TestGroups(t *testing.T) {
 	r := run(redirecting(), t, "--root", "ROOT")
 	golden(t, "machine-redirecting.txt", r.out)

@@ -175,7 +175,7 @@ func TestLspciMistakes(t *testing.T) {
 		if r.status != cli.ExitUsage || r.out != "" || !strings.Contains(r.err, c.want) {
 			t.Errorf("%q: %+v, want %q", c.args, r, c.want)
 		}
-		// A file that is not what it was named as is no mistake on the command line.
+		// A file with other contents than its flag needs is no mistake on the command line.
 		if strings.Contains(c.want, "expected the output") && strings.Contains(r.err, "--help") {
 			t.Errorf("%q: %s", c.args, r.err)
 		}

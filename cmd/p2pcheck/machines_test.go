@@ -32,7 +32,7 @@ func TestMachines(t *testing.T) {
 	}
 }
 
-// A node without a GPU is not a bad one, and none of which anything is known.
+// A node without a GPU is not a bad node: its status is unknown.
 func TestWorker(t *testing.T) {
 	root := testenv.Worker("vendor=0x8086 device=0x100e driver:e1000e").Write(t)
 	if r := command("--root", root); r.status != cli.ExitUnavailable || strings.Contains(r.out, "FAIL") || strings.Contains(r.out, "modprobe") {

@@ -15,7 +15,7 @@ import (
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
-// A mistake on the command line is one, and it is said what to give.
+// A mistake on the command line ends with the status of one, and the error names the right value.
 func TestMistakes(t *testing.T) {
 	root := testenv.Machines["small-hgx"]().Write(t)
 	dir := t.TempDir()
@@ -225,8 +225,7 @@ func TestMetricsOfErrors(t *testing.T) {
 	}
 }
 
-// The help is referred to where a mistake was made on the command line, and not where
-// a file or an address is the matter.
+// An error points to --help for a mistake on the command line, and not for a fault of a file or an address.
 func TestHintIsOfMistakes(t *testing.T) {
 	root := testenv.Machines["small-hgx"]().Write(t)
 	text := filepath.Join(t.TempDir(), "text")

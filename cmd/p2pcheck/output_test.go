@@ -42,7 +42,7 @@ func TestOutput(t *testing.T) {
 	}
 }
 
-// What -o names and is no regular file is written to, and not replaced.
+// A file of -o that is no regular file is written to, and not replaced.
 func TestOutputThrough(t *testing.T) {
 	root := testenv.Machines["small-hgx"]().Write(t)
 	dir := t.TempDir()

@@ -12,7 +12,7 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/machine"
 )
 
-// A report of another process says whose it is.
+// A report on another process names the process.
 func TestReportNamesProcess(t *testing.T) {
 	tree := testenv.Machines["small-hgx"]()
 	tree.Files["proc/4711/comm"] = "train\n"

@@ -82,7 +82,7 @@ func dumpFile(t testing.TB, all any) string {
 	return file
 }
 
-// What rdma_topo dumped has tree and ACS of the machine. The rest is unknown.
+// A dump of rdma_topo has the machine's tree and ACS. The rest is unknown.
 func TestDumpOfRDMATopo(t *testing.T) {
 	root := bad().Write(t)
 	file := dumpFile(t, dump(t, root))
@@ -169,8 +169,7 @@ func TestBrokenDumps(t *testing.T) {
 	}
 }
 
-// A dump without a device is of no machine, and says nothing of one: not even that it
-// has no GPU.
+// A dump without a device is an error, and no machine without a GPU.
 func TestDumpOfNothing(t *testing.T) {
 	for _, text := range []string{"[]", "[ ]\n", "\n[\n]"} {
 		file := filepath.Join(t.TempDir(), "dump")

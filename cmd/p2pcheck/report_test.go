@@ -81,7 +81,7 @@ func TestReportOfBrokenFiles(t *testing.T) {
 	}
 }
 
-// What nodes have in common is told once, with those that have it.
+// The report names a cause once, with the nodes that have it.
 func TestReportOfCauses(t *testing.T) {
 	dir := t.TempDir()
 	for i := range 12 {
@@ -103,8 +103,8 @@ func TestReportOfCauses(t *testing.T) {
 	golden(t, "report-fleet.txt", r.out)
 }
 
-// Among kinds of which there are equally many the best one is the norm, whatever
-// it is called, and which that is stands there.
+// Among kinds with equally many nodes the best kind is the norm, whatever the nodes' names, and the report
+// names its node.
 func TestReportOfEquals(t *testing.T) {
 	dir := t.TempDir()
 	saved(t, dir, "a-bad", bad())
@@ -118,8 +118,7 @@ func TestReportOfEquals(t *testing.T) {
 	}
 }
 
-// A node that lost its GPUs is what differs, even if what is left of it fails nothing,
-// or most nodes are like it.
+// A node that lost its GPUs differs from the norm, even if it fails no check, or if most nodes are like it.
 func TestReportOfBareNodes(t *testing.T) {
 	bare := testenv.Machines["small-hgx"]()
 	bare.Functions = strings.ReplaceAll(bare.Functions, "class=0x030200", "class=0x010700")

@@ -58,8 +58,8 @@ func TestSnapshotIsTheMachine(t *testing.T) {
 	}
 }
 
-// What moves a NIC's data is neither NIC nor bridge by its class, and its way
-// decides as well.
+// The function that moves a NIC's data has the class of neither a NIC nor a bridge. A snapshot has it, since
+// its way decides, too.
 func TestSnapshotHasDirectData(t *testing.T) {
 	tree := testenv.Machines["small-hgx"]()
 	tree.Functions = strings.ReplaceAll(tree.Functions, "device=0x1021", "device=0x1023") +
@@ -140,7 +140,7 @@ func TestSnapshotHasGroupsAbove(t *testing.T) {
 	}
 }
 
-// Of a group outside of those that can be seen nothing is known, nor of a copy of it.
+// The limits of a control group outside of the visible ones are unknown, on the machine and in a snapshot.
 func TestSnapshotOfAGroupOutside(t *testing.T) {
 	tree := testenv.Machines["small-hgx"]()
 	tree.Files["proc/self/cgroup"] = "0::/../5ecre7.slice\n"

@@ -20,14 +20,14 @@ func live(opens error, support ibvfd.Support, err error) check.Live {
 	}
 }
 
-// exports is what CUDA says of the GPUs of small-hgx.
+// exports is CUDA's answer for the GPUs of small-hgx.
 func exports(e check.Export, err error) check.Live {
 	return check.Live{DMABuf: func() (map[machine.Addr]check.Export, error) {
 		return map[machine.Addr]check.Export{{Bus: 0x13}: e, {Bus: 0x15}: {OK: true}}, err
 	}}
 }
 
-// inPorts is what a port of each NIC has for an MTU, and the most that it can have.
+// inPorts is the MTU of each NIC's port, and the largest that the port can have.
 func inPorts(err error, state ibvfd.PortState, most int, mtu map[string]int) check.Live {
 	return check.Live{Port: func(nic string, _ int) (ibvfd.PortAttr, error) {
 		return ibvfd.PortAttr{State: state, MTU: mtu[nic], MaxMTU: most}, err
@@ -43,14 +43,14 @@ func confidential(on bool, err error) check.Live {
 	return check.Live{Confidential: func() (bool, error) { return on, err }}
 }
 
-// memory is what NVML says that each of them has.
+// memory is NVML's answer for the memory of each GPU.
 func memory(size uint64, err error) check.Live {
 	return check.Live{Memory: func() (map[machine.Addr]uint64, error) {
 		return map[machine.Addr]uint64{{Bus: 0x13}: size, {Bus: 0x15}: size}, err
 	}}
 }
 
-// reach is what NVML says of them.
+// reach is NVML's answer for reads and writes between two GPUs.
 func reach(status string, err error) check.Live {
 	return check.Live{Peers: func() ([]check.Peer, error) {
 		return []check.Peer{{A: machine.Addr{Bus: 0x13}, B: machine.Addr{Bus: 0x15}, OK: status == "OK", Read: "OK", Write: status}}, err

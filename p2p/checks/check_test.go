@@ -20,14 +20,14 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/machine"
 )
 
-// subject is all that a machine has.
+// subject has all devices of a machine.
 func subject(m *machine.Machine) check.Subject {
 	s, _ := inventory(m)
 	return s
 }
 
-// inventory also says what of the devices could not be read: a run that ends
-// with that is not good, whatever its checks say of the others.
+// inventory also returns the error for devices that could not be read: a run with such an error is not
+// good, whatever its checks find.
 func inventory(m *machine.Machine) (check.Subject, error) {
 	var s check.Subject
 	var err1, err2 error
@@ -41,14 +41,14 @@ func inventory(m *machine.Machine) (check.Subject, error) {
 	return s, errors.Join(err1, err2)
 }
 
-// checked is what a check finds on a machine that was changed.
+// checked are a check's findings on an edited machine.
 func checked(t *testing.T, tree testenv.Tree, live check.Live, id string, edits ...edit) []check.Finding {
 	t.Helper()
 	m, s, _ := only(written(t, tree, edits), id, live)
 	return Run(m, s)
 }
 
-// worst is what stands out.
+// worst is the worst result of some findings.
 func worst(all []check.Finding) p2p.Result {
 	r := p2p.ResultSkip
 	rank := []p2p.Result{p2p.ResultSkip, p2p.ResultPass, p2p.ResultWarn, p2p.ResultUnknown, p2p.ResultFail}
@@ -103,7 +103,7 @@ func TestChecks(t *testing.T) {
 	}
 }
 
-// said is for messages.
+// said are the findings as text, for messages of tests.
 func said(all []check.Finding) []string {
 	var out []string
 	for _, f := range all {
@@ -112,7 +112,7 @@ func said(all []check.Finding) []string {
 	return out
 }
 
-// sane is what all findings have in common.
+// sane tests rules that hold for every finding.
 func sane(t *testing.T, f check.Finding) {
 	t.Helper()
 	if f.Result == p2p.ResultFail && f.Check.Worst != p2p.ResultFail {
@@ -155,7 +155,7 @@ func TestUnasked(t *testing.T) {
 	}
 }
 
-// A GPU that is gone, or whose BAR has no address, is reached by no NIC.
+// No NIC reaches a GPU that is gone, or whose BAR has no address.
 func TestNoGPUBehindTheDriver(t *testing.T) {
 	for name, c := range map[string]struct {
 		change edit
@@ -199,7 +199,7 @@ func TestNoGPUBehindTheDriver(t *testing.T) {
 	}
 }
 
-// A machine without a file in it has nothing that passes but what needs none.
+// On a machine without files only checks pass that need none.
 func TestNothingPassesOfNothing(t *testing.T) {
 	for name, root := range map[string]string{"empty": t.TempDir(), "missing": filepath.Join(t.TempDir(), "none")} {
 		m := machine.Open(root)
@@ -211,7 +211,7 @@ func TestNothingPassesOfNothing(t *testing.T) {
 	}
 }
 
-// Every machine as it should be: what fails on it is part of its shape.
+// On healthy machines the only failures are those of the machine's shape.
 func TestMachinesAsTheyAre(t *testing.T) {
 	for name, want := range map[string][]string{
 		"hgx":          nil,
@@ -332,7 +332,7 @@ func TestPeerMappingOverride(t *testing.T) {
 	}
 }
 
-// Without the kernel's file nothing chooses a BAR's size but the firmware.
+// Without the kernel's file only the firmware can choose a BAR's size.
 func TestResizeRemedy(t *testing.T) {
 	more := swap("device=0x2330", "device=0x2330 rebar=0x60000")
 	for _, c := range []struct {

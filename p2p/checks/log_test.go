@@ -35,7 +35,7 @@ func TestKernelLog(t *testing.T) {
 	}
 }
 
-// What kernels and drivers print, and what it means.
+// Lines that kernels and drivers print, and the results that the checks give them.
 func TestLogTexts(t *testing.T) {
 	for _, c := range []struct {
 		line, check string

@@ -164,7 +164,7 @@ func TestBusyLink(t *testing.T) {
 	}
 }
 
-// A virtual function that registered needs no more words.
+// A virtual function that registered memory passes.
 func TestProvenVirtualFunction(t *testing.T) {
 	tree := testenv.Machines["small-hgx"]()
 	text(amdNIC+"/physfn", "../0000:14:00.1")(&tree)
@@ -343,8 +343,8 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// Of a GPU with several NICs the best counts, and what failed before what is not
-// known, whichever was tried first.
+// For a GPU with several NICs the best result counts, and a failure counts before an unknown one, in any
+// order of trials.
 func TestOfAGPU(t *testing.T) {
 	for _, results := range [][]p2p.Result{{unknown, fail, fail}, {fail, unknown, fail}, {unknown, pass, pass}, {fail, pass, pass}} {
 		m := machine.Open(testenv.Machines["small-mi300"]().Write(t))

@@ -57,7 +57,7 @@ func TestRemedy(t *testing.T) {
 		{"i915", zen, drivers.Exporter{Given: true, Class: drivers.ClassI915, Driver: "i915"}, machinetest.InSwitch, drivers.Dynamic, "driver xe", "i915.force_probe=!1110 xe.force_probe=1110", false},
 		{"system memory", zen, drivers.Exporter{Given: true, Class: drivers.ClassSystem}, machinetest.InSwitch, drivers.Dynamic, "no memory of its own", "", false},
 		{"does not import", zen, drivers.Exporter{Given: true, Class: drivers.ClassXe}, machinetest.InSwitch, drivers.NoImporter, "imports dma-bufs", "", false},
-		{"vfio, pinned", zen, drivers.Exporter{Given: true, Class: drivers.ClassVFIO}, machinetest.InSwitch, drivers.Pinned, "told to stop", "", false},
+		{"vfio, pinned", zen, drivers.Exporter{Given: true, Class: drivers.ClassVFIO}, machinetest.InSwitch, drivers.Pinned, "revoke a registration", "", false},
 		{"suspended", zen, drivers.Exporter{Given: true, Class: drivers.ClassAMDGPU, Power: machine.PowerSuspended}, machinetest.InSwitch, drivers.Dynamic, "awake", "echo on > /sys/bus/pci/devices/0000:03:00.0/power/control", true},
 		{"truncated", truncated, drivers.Exporter{Given: true, Class: drivers.ClassXe}, machinetest.InSwitch, drivers.Dynamic, "take the copy again, as root", "", false},
 		{"no configuration", noConfig, drivers.Exporter{Given: true, Class: drivers.ClassXe}, machinetest.InSwitch, drivers.Dynamic, "configuration", "p2pcheck --config /boot/config-7.2.12+deb13-amd64", false},
@@ -342,7 +342,7 @@ func TestPassThroughOnArm(t *testing.T) {
 	}
 }
 
-// Whose memory a blocked address was is said.
+// A finding names the GPU or memory that a blocked address belongs to.
 func TestFaultedIn(t *testing.T) {
 	found := checked(t, testenv.Machines["small-mi300"](), check.Live{}, "ISO-FAULTS", log("AMD-Vi: Event logged [IO_PAGE_FAULT device=0000:14:00.0 domain=0x1 address=0x200000001000 flags=0x0]"))
 	if worst(found) != p2p.ResultFail || !strings.Contains(found[0].Read, "; the address is in BAR 0 of 0000:13:00.0") {

@@ -15,8 +15,7 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/machine"
 )
 
-// Machines of public reports, and what the checks have to say of each. The folder of the corpus
-// names the reports.
+// The findings of the checks on machines of public reports. The folder of the corpus names the reports.
 func TestReports(t *testing.T) {
 	type said struct {
 		id      string
