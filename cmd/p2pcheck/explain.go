@@ -39,7 +39,7 @@ func (explainResult) status() int { return cli.ExitOK }
 func (a *app) explain() *cobra.Command {
 	return &cobra.Command{
 		Use:   "explain [ID]...",
-		Short: "Explain checks: what they mean, why they matter, and how to mend a failure",
+		Short: "Print the meaning of checks, the reason for each, and the remedy of a failure",
 		Long:  "explain prints the checks with these IDs or of these families (\"NET\"); without an argument it prints all checks.",
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			return append(checkFamilies(), checkNames()...), cobra.ShellCompDirectiveNoFileComp
