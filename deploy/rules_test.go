@@ -54,6 +54,11 @@ func TestRules(t *testing.T) {
 			}
 			labels := regexp.MustCompile(`(\w+)=~?"`).FindAllStringSubmatch(rule.Expr, -1)
 			labels = append(labels, regexp.MustCompile(`\$labels\.(\w+)`).FindAllStringSubmatch(rule.Annotations["summary"], -1)...)
+			for _, on := range regexp.MustCompile(`\bon \(([^)]*)\)`).FindAllStringSubmatch(rule.Expr, -1) {
+				for name := range strings.SplitSeq(on[1], ", ") {
+					labels = append(labels, []string{"", name})
+				}
+			}
 			for _, name := range names {
 				if !strings.Contains(metrics, "# TYPE "+name+" gauge\n") {
 					t.Errorf("%s: there is no metric %s", rule.Alert, name)
@@ -71,5 +76,24 @@ func TestRules(t *testing.T) {
 	}
 	if n == 0 {
 		t.Error("no rule")
+	}
+}
+
+// The alerts on pairs name each outcome that is bad and no other, as the metrics have it.
+func TestRulesNameOutcomes(t *testing.T) {
+	text, err := os.ReadFile("prometheus/p2pcheck.rules.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	alerts := regexp.MustCompile(`p2pcheck_pair_outcome\{outcome=~"([^"]*)"\} == 1`).FindAllStringSubmatch(string(text), -1)
+	if len(alerts) != 2 {
+		t.Fatalf("%d alerts on bad pairs: %q", len(alerts), alerts)
+	}
+	for o := range machinesByOutcome(t) { // by the metrics
+		for _, alert := range alerts {
+			if got := regexp.MustCompile("^(?:" + alert[1] + ")$").MatchString(o); got != outcomes[o] {
+				t.Errorf("%s matches %s: %t", alert[0], o, got)
+			}
+		}
 	}
 }

@@ -65,6 +65,9 @@ func TestSlurmHealthCheck(t *testing.T) {
 	says := func(word, status string) string { return strings.Replace(line, "%s", word, 1) + status }
 	const drained = "<NodeName=gpu07><State=DRAIN><Reason=p2pcheck: 2 of 4 pairs direct; fail: ISO-ATS 'NV-MODTYPE'>"
 	drain := []string{"P2PCHECK_UNKNOWN=drain"}
+	compared := func(word, worse, status string) string {
+		return `echo "P2PCHECK ` + word + ` - 2 of 4 pairs direct; fail: ISO-ATS | direct=2 staged=2 worse=` + worse + `"; exit ` + status
+	}
 	for name, c := range map[string]struct {
 		slurm
 		status int
@@ -90,6 +93,20 @@ func TestSlurmHealthCheck(t *testing.T) {
 		"crash":                  {slurm{check: "kill -SEGV $$"}, 0, "", "ended with 139"},
 		"with a domain":          {slurm{check: says("CRITICAL", "2"), env: []string{"SLURMD_NODENAME=gpu07.example.org"}}, 0, drained, "drained"},
 		"of several lines":       {slurm{check: "printf 'P2PCHECK CRITICAL - a\\nb | x=1\\n'; exit 2"}, 0, "<NodeName=gpu07><State=DRAIN><Reason=p2pcheck: a b>", "drained"},
+		// With a baseline only what is worse drains.
+		"bad as ever":              {slurm{check: compared("CRITICAL", "0", "2"), state: "IDLE"}, 0, "", "gpu07 stays, for nothing is worse than in the baseline: 2 of 4 pairs direct"},
+		"bad as ever, as Prolog":   {slurm{check: compared("CRITICAL", "0", "2"), env: []string{"SLURM_JOB_ID=7"}}, 0, "", "stays"},
+		"bad as ever, asked":       {slurm{check: compared("CRITICAL", "0", "2"), env: drain}, 0, "", "stays"},
+		"bad as ever, with proofs": {slurm{check: `echo "P2PCHECK CRITICAL - a | direct=0 worse=0 proven_direct=0"; exit 2`}, 0, "", "stays"},
+		"worse":                    {slurm{check: compared("CRITICAL", "1", "2"), state: "IDLE"}, 0, "<NodeName=gpu07><State=DRAIN><Reason=p2pcheck: 2 of 4 pairs direct; fail: ISO-ATS>", "drained gpu07"},
+		"worse by ten":             {slurm{check: compared("CRITICAL", "10", "2"), env: []string{"SLURM_JOB_ID=7"}}, 1, "", "2 of 4"},
+		"unknown as ever":          {slurm{check: compared("UNKNOWN", "0", "3")}, 0, "", "2 of 4"},
+		"worse=0 in the text":      {slurm{check: `echo "P2PCHECK CRITICAL - file worse=0 is missing | direct=0"; exit 2`, env: []string{"SLURM_JOB_ID=7"}}, 1, "", "file worse=0"},
+		// Statuses of p2pcheck without a format belong to no line of it.
+		"status 1 of a text":     {slurm{check: "echo '4 pairs: 2 direct, 2 lost'; exit 1", env: []string{"SLURM_JOB_ID=7"}}, 0, "", "ended with 1"},
+		"status 3 of a text":     {slurm{check: "echo '4 pairs: 4 unknown'; exit 3", env: []string{"SLURM_JOB_ID=7"}}, 0, "", "ended with 3"},
+		"an interruption":        {slurm{check: "exit 130"}, 0, "", "ended with 130"},
+		"critical with status 3": {slurm{check: says("CRITICAL", "3")}, 0, "", "ended with 3"},
 		// A Go program that panics ends with 2, as does one with a wrong flag.
 		"a crash of status 2":          {slurm{check: "echo 'panic: runtime error' >&2; exit 2"}, 0, "", "ended with 2"},
 		"a crash, as Prolog":           {slurm{check: "exit 2", env: []string{"SLURM_JOB_ID=7"}}, 0, "", "ended with 2"},
@@ -142,7 +159,39 @@ func TestSlurmWithP2pcheck(t *testing.T) {
 		t.Errorf("status %d, scontrol %s: %s", status, told, said)
 	}
 	s.env = []string{"P2PCHECK_ARGS=--root " + bad(t)}
-	if status, told, said := s.run(t); status != 0 || !strings.Contains(told, "<Reason=p2pcheck: 0 of 4 pairs direct; fail: NV-MODTYPE") {
+	if status, told, said := s.run(t); status != 0 || !strings.Contains(told, "<Reason=p2pcheck: 0 of 4 pairs direct; fail: ") || !strings.Contains(told, "NV-MODTYPE") {
 		t.Errorf("status %d, scontrol %s: %s", status, told, said)
+	}
+}
+
+// With p2pcheck itself, and a machine for each outcome: staged, refused, lost and broken drain the
+// node. None does if the baseline has it.
+func TestSlurmOutcomes(t *testing.T) {
+	program := filepath.Join(staticImage(t), "usr/bin/p2pcheck")
+	machines := machinesByOutcome(t)
+	for o, isBad := range outcomes {
+		args := "P2PCHECK_ARGS=--skip all --root " + machines[o]
+		s := slurm{check: "exec " + program + ` "$@"`, state: "IDLE", env: []string{args}}
+		if status, told, said := s.run(t); status != 0 || strings.Contains(told, "DRAIN") != isBad {
+			t.Errorf("%s: status %d, scontrol %s: %s", o, status, told, said)
+		}
+		s.env = []string{args, "SLURM_JOB_ID=7"}
+		if status, told, said := s.run(t); (status == 1) != isBad || told != "" {
+			t.Errorf("%s, as Prolog: status %d, scontrol %s: %s", o, status, told, said)
+		}
+		s.env = []string{args + " --baseline " + baselineOf(t, machines[o])}
+		if status, told, said := s.run(t); status != 0 || told != "" || isBad && !strings.Contains(said, "nothing is worse") {
+			t.Errorf("%s as in the baseline: status %d, scontrol %s: %s", o, status, told, said)
+		}
+	}
+	// The baseline of a good machine, and a bad one now.
+	s := slurm{check: "exec " + program + ` "$@"`, state: "IDLE", env: []string{"P2PCHECK_ARGS=--skip all --root " + machines["lost"] + " --baseline " + baselineOf(t, machines["direct"])}}
+	if status, told, said := s.run(t); status != 0 || !strings.Contains(told, "worse than its baseline") {
+		t.Errorf("worse: status %d, scontrol %s: %s", status, told, said)
+	}
+	// A baseline that is not there drains nothing.
+	s.env = []string{"P2PCHECK_ARGS=--skip all --root " + machines["lost"] + " --baseline /nowhere"}
+	if status, told, said := s.run(t); status != 0 || told != "" || !strings.Contains(said, "/nowhere") {
+		t.Errorf("no baseline: status %d, scontrol %s: %s", status, told, said)
 	}
 }

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # The kernel's own tools over the kernel's part: checkpatch and sparse. What
-# was checked and has not changed is not checked again.
+# was checked and has not changed is not checked again. And p2pcheck's verdicts over the
+# corpus of machines.
 
 CHECK_KERNEL := 6.12
 # With the kernels' versions: another source has other tools and headers.
@@ -24,3 +25,10 @@ $(BUILD)/checked/sparse-%: $(CHECK_SRC) | testbed
 		export SPARSE=1 BUILD=$(BUILD); kernel/build.sh $*; \
 		$(if $(filter $(SOFTGPU_KERNELS),$*),kernel/softgpu/build.sh $*;) \
 		mkdir -p $(@D) && touch $@
+
+# 1 prints the figures; write also puts them into docs/p2p-decisions.md.
+CORPUS ?= 1
+
+.PHONY: corpus
+corpus: ## print p2pcheck's verdicts on the corpus beside the right answers (CORPUS=write: into the document)
+	@GPURDMA_CORPUS=$(CORPUS) $(GO) test -count=1 -v -run '^TestCorpusVerdicts$$' ./p2p

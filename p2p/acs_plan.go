@@ -38,6 +38,17 @@ func GivenAway(m *machine.Machine) []directnic.Finding {
 	})
 }
 
+// GuestNICs are the network functions that the machine gives to guests.
+func GuestNICs(m *machine.Machine) []pci.Addr {
+	var out []pci.Addr
+	for _, f := range plannable(m) {
+		if f.Class>>16 == networks && directnic.GivenAway(f.Driver) {
+			out = append(out, f.Addr)
+		}
+	}
+	return out
+}
+
 // plannable reads the bridges, GPUs, NICs and functions of ConnectX cards of a machine.
 func plannable(m *machine.Machine) []directnic.Function {
 	return machine.Once(m, "functions of the ACS plan", func() []directnic.Function {
@@ -64,9 +75,12 @@ func plannable(m *machine.Machine) []directnic.Function {
 	})
 }
 
+// Base classes of functions that a plan can have.
+const networks, displays, accelerators = 0x02, 0x03, 0x12
+
 // plays reports a function that a plan can have.
 func plays(f pci.Function) bool {
-	const mellanox, networks, displays, accelerators = 0x15b3, 0x02, 0x03, 0x12
+	const mellanox = 0x15b3
 	class := f.Class >> 16
 	return f.IsBridge() || f.Vendor == mellanox || class == networks || class == displays || class == accelerators
 }
@@ -136,8 +150,10 @@ func fromPlan(r directnic.Remedy) *chain.Remedy {
 	case r.Parameter == "":
 	case out.Command == "":
 		out.Command = r.Parameter
-	default:
+	case strings.HasPrefix(out.Command, "rdma_topo "):
 		out.Change += "; where that command is not there, the kernel's parameter " + r.Parameter + " does the same"
+	default:
+		out.Change += "; the kernel's parameter for the ports is " + r.Parameter
 	}
 	return out
 }

@@ -29,11 +29,14 @@ var (
 	fallenOff = regexp.MustCompile(`NVRM: Xid \(PCI:([0-9a-f:]+)\): 79,`)
 	// peermemFailed matches nvidia-peermem's error about a registration.
 	peermemFailed = regexp.MustCompile(`nvidia_peermem.*error -?\d+ while calling nvidia_p2p_(get_pages|dma_map_pages)`)
+
+	contraries = []*regexp.Regexp{blocked, noWay, gateClosed, noPages, fallenOff, peermemFailed}
 )
 
 // contradiction looks for lines of the kernel's log against a pair. A line can only break the verdict: a
-// log that was not read changes none.
-func contradiction(m *machine.Machine, e drivers.Exporter, i drivers.Importer, p drivers.Prediction) chain.Answer {
+// log that was not read changes none. Lines up to the record with the number proven are older than a proof
+// of the pair, and do not count; nil is for a pair without a proof.
+func contradiction(m *machine.Machine, e drivers.Exporter, i drivers.Importer, p drivers.Prediction, proven *uint64) chain.Answer {
 	log := cachedLog(m)
 	switch {
 	case log.Err != nil:
@@ -42,8 +45,13 @@ func contradiction(m *machine.Machine, e drivers.Exporter, i drivers.Importer, p
 		return chain.Skip("")
 	}
 	for _, line := range slices.Backward(contrary(m)) {
-		if outcome, means := against(m, line, e, i, p); means != "" {
-			return chain.Break(outcome, "%s: %s", means, line).With(log.Where, "%s", line)
+		outcome, means := against(m, line.text, e, i, p)
+		switch {
+		case means == "":
+		case proven != nil && line.numbered && line.number <= *proven:
+			return chain.Hold("the kernel's log has lines against this pair, and all of them are older than the proof: %s", line.text).With(log.Where, "%s", line.text)
+		default:
+			return chain.Break(outcome, "%s: %s", means, line.text).With(log.Where, "%s", line.text)
 		}
 	}
 	if log.Cut {
@@ -57,17 +65,27 @@ func cachedLog(m *machine.Machine) *machine.KernelLog {
 	return machine.Once(m, "kernel log", m.KernelLog)
 }
 
+// logged is a line of the kernel's log, and the number of its record if that is known.
+type logged struct {
+	text     string
+	number   uint64
+	numbered bool
+}
+
 // contrary are the lines that can contradict a pair, out of many thousands.
-func contrary(m *machine.Machine) []string {
-	return machine.Once(m, "contrary lines", func() []string {
-		var out []string
-		for _, line := range cachedLog(m).Lines {
-			for _, r := range []*regexp.Regexp{blocked, noWay, gateClosed, noPages, fallenOff, peermemFailed} {
-				if r.MatchString(line) {
-					out = append(out, line)
-					break
-				}
+func contrary(m *machine.Machine) []logged {
+	return machine.Once(m, "contrary lines", func() []logged {
+		var out []logged
+		log := cachedLog(m)
+		for i, text := range log.Lines {
+			if !slices.ContainsFunc(contraries, func(r *regexp.Regexp) bool { return r.MatchString(text) }) {
+				continue
 			}
+			line := logged{text: text, numbered: log.Numbers != nil}
+			if line.numbered {
+				line.number = log.Numbers[i]
+			}
+			out = append(out, line)
 		}
 		return out
 	})

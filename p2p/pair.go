@@ -30,7 +30,7 @@ func Judge(m *machine.Machine, g drivers.GPU, n drivers.NIC) Pair {
 	if bad, ok := unserved(m, n); ok && c[chain.Route].State.Good() {
 		c[chain.Route] = bad
 	}
-	c[chain.Log] = contradiction(m, g.Exporter, n.Importer, p.Prediction)
+	c[chain.Log] = contradiction(m, g.Exporter, n.Importer, p.Prediction, nil)
 	c[chain.Proof] = chain.Open("it was not tried").Fix(&chain.Remedy{Change: "try it", Command: tryPair(g.Exporter)})
 	p.Verdict = c.Conclude()
 	p.Remedy = p.remedy(m)
@@ -91,10 +91,47 @@ func (p Pair) remedy(m *machine.Machine) *chain.Remedy {
 // and was not: such a pair is not direct.
 func (p *Pair) Prove(m *machine.Machine, proof *Proof) {
 	p.Proof = proof
+	c := p.proven(m, proof.Answer(), proof.last())
+	if proof != nil {
+		for _, line := range proof.Watch.Lines {
+			if outcome, means := p.against(m, line); means != "" {
+				c[chain.Log] = chain.Break(outcome, "while the pair was tried, %s: %s", means, line)
+			}
+		}
+	}
+	p.conclude(m, c.ConcludeProven())
+}
+
+// Recall adds the answer of an earlier proof to a pair, and concludes again. lastLine is the number of the
+// last record that the kernel's log had when that proof ended; nil if it is not known: then each line of
+// the log counts as newer.
+func (p *Pair) Recall(m *machine.Machine, answer chain.Answer, lastLine *uint64) {
+	c := p.proven(m, answer, lastLine)
+	p.conclude(m, c.Conclude())
+}
+
+// proven is the chain of a pair with the answer of a proof. Lines of the log that are older than a proof
+// that holds do not count.
+func (p *Pair) proven(m *machine.Machine, answer chain.Answer, lastLine *uint64) chain.Chain {
 	c := p.Verdict.Chain()
-	c[chain.Proof] = proof.answer()
-	p.Verdict = c.ConcludeProven()
+	c[chain.Proof] = answer
+	if answer.State == chain.Holds && lastLine != nil {
+		c[chain.Log] = contradiction(m, p.GPU.Exporter, p.NIC.Importer, p.Prediction, lastLine)
+	}
+	return c
+}
+
+func (p *Pair) conclude(m *machine.Machine, v chain.Verdict) {
+	p.Verdict = v
 	p.Remedy = p.remedy(m)
+}
+
+// against says what a line of the kernel's log means for the pair: "" if the line is about another pair.
+func (p *Pair) against(m *machine.Machine, line string) (chain.Outcome, string) {
+	if p.GPU.Exporter.PCI == nil || p.NIC.Importer.PCI == nil {
+		return chain.OutcomeUnknown, ""
+	}
+	return against(m, line, p.GPU.Exporter, p.NIC.Importer, p.Prediction)
 }
 
 // Agrees says whether the proof shows the predicted outcome: No if the outcome differs, or if a refusal has

@@ -63,6 +63,9 @@ type Proof struct {
 	Uncompared                  string // why the rates of host memory are missing
 	Elapsed                     time.Duration
 
+	Memory string // the kind of memory: "vram"; "" if none was allocated
+	Size   int64  // bytes that were allocated
+
 	Watch Watch
 }
 
@@ -97,9 +100,18 @@ func (p *Proof) String() string {
 	return outcome + ": " + p.Why
 }
 
-// answer is the answer of the chain's link of proofs. A buffer in the GPU's memory proves no traffic if no
+// last is the number of the last record of the kernel's log when the proof ended; nil if it is
+// not known.
+func (p *Proof) last() *uint64 {
+	if p == nil {
+		return nil
+	}
+	return p.Watch.Last
+}
+
+// Answer is the answer of the chain's link of proofs. A buffer in the GPU's memory proves no traffic if no
 // bytes were moved.
-func (p *Proof) answer() chain.Answer {
+func (p *Proof) Answer() chain.Answer {
 	switch {
 	case p == nil:
 		return chain.Open("it was not tried")

@@ -32,6 +32,10 @@ type Watch struct {
 	Counted bool
 	Fatal   bool // a counter of uncorrectable errors grew
 
+	// Last is the number of the last record that the kernel's log had when the watch ended; nil if
+	// it is not known.
+	Last *uint64
+
 	Speed float64 // the highest of the GPU's link in GT/s that Look saw; 0 if it saw none
 }
 
@@ -84,12 +88,18 @@ var errOverwritten = errors.New("lines were overwritten before they were read")
 // Stop ends the watch, and returns what it saw.
 func (w *Watcher) Stop() Watch {
 	out := Watch{LogErr: w.err, Speed: w.speed}
+	if last, ok := cachedLog(w.m).Last(); ok && w.err == nil {
+		out.Last = &last
+	}
 	if w.err == nil {
 		records, cut, err := machine.Drain(w.fd, w.where)
 		if out.LogErr = err; cut {
 			out.LogErr = errors.Join(err, errOverwritten)
 		}
 		for _, r := range records {
+			if n, ok := r.Number(); ok {
+				out.Last = &n
+			}
 			if w.concerns(r.Text) {
 				out.Lines = append(out.Lines, r.Text)
 			} else {

@@ -49,6 +49,7 @@ type app struct {
 	limit          time.Duration // --timeout; 0 is the default
 	pid            string        // --pid
 	spec           string        // --container-spec
+	proofs         string        // --proofs
 	reached        bool          // the command's own code began: a failure is no usage error any more
 	status         int
 }

@@ -25,12 +25,9 @@ func (a *app) check(m *machine.Machine, gpus []drivers.GPU, nics []drivers.NIC) 
 }
 
 func (a *app) checkAnd(prove func(*machine.Machine, []p2p.Pair) (*result.Live, error), m *machine.Machine, gpus []drivers.GPU, nics []drivers.NIC) (output, error) {
-	var err error
-	var pairs []p2p.Pair
-	for _, g := range gpus {
-		for _, n := range nics {
-			pairs = append(pairs, p2p.Judge(m, g, n))
-		}
+	pairs, missing, err := a.judge(m, gpus, nics)
+	if err != nil {
+		return nil, err
 	}
 	var live *result.Live
 	var unproven error
@@ -59,7 +56,7 @@ func (a *app) checkAnd(prove func(*machine.Machine, []p2p.Pair) (*result.Live, e
 		r.Baseline = a.baseline
 		r.Drift, r.Uncompared = drifted(before, r)
 	}
-	return checkOutput(r), errors.Join(nothing(gpus, nics), unproven)
+	return checkOutput(r), errors.Join(nothing(gpus, nics), missing, unproven)
 }
 
 // nothing is the error of a machine that lacks GPUs or NICs.

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -17,7 +19,9 @@ import (
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 	"github.com/gpurdma/gpurdma/internal/rdmanl"
 	"github.com/gpurdma/gpurdma/internal/testenv"
+	"github.com/gpurdma/gpurdma/p2p/chain"
 	"github.com/gpurdma/gpurdma/p2p/render"
+	"github.com/gpurdma/gpurdma/p2p/result"
 	"github.com/gpurdma/gpurdma/placement"
 )
 
@@ -102,6 +106,39 @@ func TestVMLive(t *testing.T) {
 	if !p2pdma {
 		return // the rest is the same there
 	}
+	// A later run of a user without privileges uses the kept proofs. A newer line of the log wins over
+	// them.
+	t.Run("kept", func(t *testing.T) {
+		file := t.TempDir() + "/proofs"
+		for _, dir := range []string{filepath.Dir(filepath.Dir(file)), filepath.Dir(file)} {
+			if err := os.Chmod(dir, 0o755); err != nil { // lets an unprivileged user read the file
+				t.Fatal(err)
+			}
+		}
+		few := []string{"--json", "--skip", "all", "--gpu", gpus[0].PCI, "--nic", "rxe0,rxe1", "--proofs", file}
+		proven, _ := checked(t, nil, append(few, "--live")...)
+		for _, as := range []*syscall.Credential{nil, {Uid: 65534, Gid: 65534}} {
+			later, _ := checked(t, as, few...)
+			for i, p := range later.Pairs {
+				if q := proven.Pairs[i]; p.Outcome != q.Outcome || p.Outcome == "unknown" || p.Proof != nil || p.Links[chain.Proof].State == "unknown" {
+					t.Errorf("%s -> %s: %s; proven %s: %+v", p.GPU, p.NIC, p.Outcome, q.Outcome, p.Links[chain.Proof])
+				}
+			}
+		}
+		i := slices.IndexFunc(proven.Pairs, func(p result.Pair) bool { return p.Outcome == "direct" })
+		if i < 0 {
+			t.Fatalf("no pair is direct: %+v", proven.Pairs)
+		}
+		nic := proven.NICs[slices.IndexFunc(proven.NICs, func(n result.NIC) bool { return n.Name == proven.Pairs[i].NIC })]
+		if err := os.WriteFile("/dev/kmsg", []byte("DMAR: [DMA Write NO_PASID] Request device ["+strings.TrimPrefix(nic.PCI.String(), "0000:")+"] a test says so\n"), 0); err != nil {
+			t.Fatal(err)
+		}
+		later, _ := checked(t, nil, few...)
+		if p := later.Pairs[i]; p.Outcome != "unknown" || p.Links[chain.Proof].State != "holds" || p.Links[chain.Log].State != "breaks" {
+			t.Errorf("after a fault: %s, %+v", p.Outcome, p.Links)
+		}
+	})
+
 	nobody := &syscall.Credential{Uid: 65534, Gid: 65534}
 	// A user without the privilege to trace moves bytes, and gets no proof of their place. The error of
 	// a user that cannot open the devices says why.

@@ -3,8 +3,11 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"io/fs"
 	"os"
 	"time"
 
@@ -13,6 +16,7 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/drivers"
 	"github.com/gpurdma/gpurdma/p2p/live"
 	"github.com/gpurdma/gpurdma/p2p/machine"
+	"github.com/gpurdma/gpurdma/p2p/proofs"
 	"github.com/gpurdma/gpurdma/p2p/result"
 )
 
@@ -60,5 +64,63 @@ func (a *app) prove(m *machine.Machine, pairs []p2p.Pair) (_ *result.Live, err e
 		p.Prove(m, nil)
 	}
 	progress.Clear()
-	return r, context.Cause(ctx)
+	return r, errors.Join(context.Cause(ctx), a.keep(m, pairs))
+}
+
+// proofsHelp is what --proofs is for.
+const proofsHelp = "file with proofs of earlier runs: one that still holds decides about its pair"
+
+// judge judges each GPU with each NIC. Proofs of earlier runs, which --proofs names, count where
+// they cover a pair. A file that is not there yet is no reason not to judge.
+func (a *app) judge(m *machine.Machine, gpus []drivers.GPU, nics []drivers.NIC) (pairs []p2p.Pair, missing, err error) {
+	var earlier proofs.Store
+	if a.proofs != "" {
+		earlier, err = readProofs(a.proofs)
+		switch {
+		case errors.Is(err, fs.ErrNotExist) && a.proving: // it is about to be written
+		case errors.Is(err, fs.ErrNotExist):
+			missing = &cli.Unavailable{Err: err}
+		case err != nil:
+			return nil, nil, &cli.UsageError{Err: badFile{err}}
+		}
+	}
+	for _, g := range gpus {
+		for _, n := range nics {
+			p := p2p.Judge(m, g, n)
+			if !a.proving {
+				earlier.Recall(m, &p, a.proofs)
+			}
+			pairs = append(pairs, p)
+		}
+	}
+	return pairs, missing, nil
+}
+
+// keep writes the proofs to the file that --proofs names.
+func (a *app) keep(m *machine.Machine, pairs []p2p.Pair) error {
+	if a.proofs == "" {
+		return nil
+	}
+	s, err := readProofs(a.proofs)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	var b bytes.Buffer
+	if err := errors.Join(s.Keep(m, pairs, time.Now()), s.Write(&b)); err != nil {
+		return fmt.Errorf("keep the proofs: %w", err)
+	}
+	return writeWhole("the proofs", "--proofs", a.proofs, b.Bytes(), othersRead)
+}
+
+func readProofs(name string) (proofs.Store, error) {
+	f, err := openRegular(name)
+	if err != nil {
+		return proofs.Store{}, fmt.Errorf("--proofs: %w", err)
+	}
+	defer f.Close()
+	s, err := proofs.Read(f)
+	if err != nil {
+		return s, fmt.Errorf("--proofs %s: %w", name, err)
+	}
+	return s, nil
 }

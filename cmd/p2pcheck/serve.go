@@ -61,6 +61,7 @@ SIGTERM ends it with status 0, SIGINT with 130.`,
 	}
 	c.Flags().StringVar(&listen, "listen", "127.0.0.1:9838", "address and port")
 	c.Flags().DurationVar(&every, "every", 30*time.Second, "how old an answer may be: 1s or more, 0 to read the machine for each request")
+	c.Flags().StringVar(&a.proofs, "proofs", "", proofsHelp)
 	c.Flags().StringVar(&nfd, "nfd", "", "file for node-feature-discovery's labels, in its features.d")
 	return c
 }

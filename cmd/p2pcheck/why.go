@@ -3,6 +3,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 
@@ -36,20 +37,19 @@ nothing could be read, 3 if one is not known.`,
 			return a.action("why", a.why)(c, nil)
 		},
 	}
+	c.Flags().StringVar(&a.proofs, "proofs", "", proofsHelp)
 	c.Flags().BoolVarP(&a.verbose, "verbose", "v", false, "the remedy of each link, not only of the one that decides")
 	return c
 }
 
 // why judges the pairs that the arguments name.
 func (a *app) why(m *machine.Machine, gpus []drivers.GPU, nics []drivers.NIC) (output, error) {
-	var pairs []p2p.Pair
-	for _, g := range gpus {
-		for _, n := range nics {
-			pairs = append(pairs, p2p.Judge(m, g, n))
-		}
+	pairs, missing, err := a.judge(m, gpus, nics)
+	if err != nil {
+		return nil, err
 	}
 	p2p.Combine(m, pairs)
-	return whyOutput{result.New(m, gpus, nics, pairs).Pairs}, nothing(gpus, nics)
+	return whyOutput{result.New(m, gpus, nics, pairs).Pairs}, errors.Join(nothing(gpus, nics), missing)
 }
 
 // whyOutput is the output of why.

@@ -1,16 +1,19 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# p2pcheck for Slurm: takes a node out of service when it finds that a NIC does
+# p2pcheck for Slurm: takes a node out of service when p2pcheck finds that a NIC does
 # not reach a GPU, and says why. docs/fleet.md has the lines for slurm.conf.
 #
 # As HealthCheckProgram it drains the node itself. As Prolog, where SLURM_JOB_ID
 # is set, it ends with 1, and slurmd drains the node and requeues the job. It
-# never resumes a node: who has drained it, and for what else, it does not know.
+# never resumes a node: it does not know why else the node may be drained.
 #
-# Nothing but p2pcheck's own "P2PCHECK CRITICAL" is bad. What is unknown (a node
-# without a GPU is), crashes or does not answer is logged and drains nothing, unless
-# asked to. Settings, in the environment or in /etc/p2pcheck.conf:
+# Only "P2PCHECK CRITICAL" drains: a pair is staged, refused, lost or broken, or a check
+# fails. "P2PCHECK UNKNOWN" (a node without a GPU too), a crash and no answer are logged,
+# and drain nothing unless P2PCHECK_UNKNOWN=drain. With --baseline FILE in P2PCHECK_ARGS
+# a node is drained only if something is worse than in that file.
+#
+# Settings, in the environment or in /etc/p2pcheck.conf:
 #
 #   P2PCHECK          the program            /usr/local/bin/p2pcheck
 #   P2PCHECK_ARGS     its arguments, such as --skip NET --baseline FILE
@@ -18,8 +21,8 @@
 #   P2PCHECK_UNKNOWN  drain: what is unknown drains the node as well
 #   P2PCHECK_DRYRUN   1: only say what would be done
 #
-# Exit status: 0 the node is good, or was drained, or nothing is known of it and
-# nobody asked to drain it then; 1 the node is bad, as Prolog, or was not drained.
+# Exit status: 0 the node stays, or it was drained; 1 the node is bad, as Prolog, or
+# scontrol did not drain it.
 set -u
 
 conf=${P2PCHECK_CONF:-/etc/p2pcheck.conf}
@@ -61,7 +64,7 @@ bad() {
 	state=" $state"
 	state=${state#* State=}
 	case ${state%% *} in
-	*DRAIN*) # Who drained it has said why.
+	*DRAIN*) # The node has a reason already.
 		say "$node is drained already: $why"
 		return 0 ;;
 	esac
@@ -73,7 +76,7 @@ bad() {
 	return 1
 }
 
-# undecided REASON: nobody can say.
+# undecided REASON: it is not known whether the node is bad.
 undecided() {
 	if [ "$unknown" = drain ]; then
 		bad "$1"
@@ -93,10 +96,19 @@ text=$(timeout -k 5 "$limit" "$program" --format nagios ${P2PCHECK_ARGS:-} 2>/de
 status=$?
 said=${text#P2PCHECK * - }
 said=${said%% | *}
+# The performance data has worse=COUNT where there is a baseline. p2pcheck writes no other "|".
+figures=
+case $text in
+*" | "*) figures=" ${text##* | } " ;;
+esac
 # The status alone says nothing: a program that crashes has one as well.
 case "$status $text" in
 "0 P2PCHECK OK "* | "1 P2PCHECK WARNING "*) ;;
-"2 P2PCHECK CRITICAL "*) bad "$said" ;;
+"2 P2PCHECK CRITICAL "*)
+	case $figures in
+	*" worse=0 "*) say "$node stays, for nothing is worse than in the baseline: $(reason "$said")" ;;
+	*) bad "$said" ;;
+	esac ;;
 "3 P2PCHECK UNKNOWN "*) undecided "$said" ;;
 124* | 137*) undecided "no answer in $limit seconds" ;;
 *) undecided "$program ended with $status, and did not say why: $(reason "$text")" ;;

@@ -184,6 +184,18 @@ func (p Plan) Mover(nic pci.Addr) Mover {
 	return Mover{Why: fmt.Sprintf("%d DMA functions are of this card: it is not known which of them mlx5_ib takes", len(own))}
 }
 
+// Movers are the DMA functions of ConnectX cards that the machine has.
+func (p Plan) Movers() []pci.Addr {
+	if p.tree == nil {
+		return nil
+	}
+	var out []pci.Addr
+	for _, d := range p.tree.of(dmaKind) {
+		out = append(out, d.Addr)
+	}
+	return out
+}
+
 func (d *node) mover() Mover {
 	m := Mover{DMA: d.Addr, Has: Yes, Usable: Yes, Why: "its VPD names the same card (keyword V3)"}
 	switch {

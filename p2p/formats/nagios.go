@@ -28,7 +28,7 @@ func headline(run Input) string {
 			parts = append(parts, r.Summary.Headline())
 		}
 	}
-	if n := len(slices.DeleteFunc(slices.Clone(r.Drift), func(d result.Drift) bool { return !d.Worse() })); n > 0 {
+	if n := worse(r.Drift); n > 0 {
 		text := "worse than its baseline: " + r.Drift[0].Difference()
 		if n > 1 {
 			text += fmt.Sprintf(" and %d more", n-1)
@@ -44,6 +44,11 @@ func headline(run Input) string {
 		parts = append(parts, run.Errors[0].Message)
 	}
 	return terminal.Escape(strings.NewReplacer("\n", " ", "\t", " ", "|", "/").Replace(strings.Join(parts, "; ")))
+}
+
+// worse counts the differences that are worse than the baseline.
+func worse(all []result.Drift) int {
+	return len(slices.DeleteFunc(slices.Clone(all), func(d result.Drift) bool { return !d.Worse() }))
 }
 
 // namedBy returns the checks whose worst result is rank, so that the line has each check once. It
@@ -71,6 +76,9 @@ func nagios(b *strings.Builder, run Input) int {
 		s, t := r.Summary, r.Tally
 		unknown := len(namedBy(r.Checks, "unknown"))
 		fmt.Fprintf(b, " | direct=%d staged=%d refused=%d lost=%d broken=%d unknown=%d checks_failed=%d checks_warned=%d checks_unknown=%d checks_unlisted=%d", s.Direct, s.Staged, s.Refused, s.Lost, s.Broken, s.Unknown, t.Fail, t.Warn, unknown, t.Unknown-unknown)
+		if r.Baseline != "" {
+			fmt.Fprintf(b, " worse=%d", worse(r.Drift))
+		}
 		if l := r.Live; l != nil {
 			fmt.Fprintf(b, " proven_direct=%d proven_staged=%d proven_refused=%d proven_lost=%d unproven=%d contradicted=%d", l.Proven.Direct, l.Proven.Staged, l.Proven.Refused, l.Proven.Lost, l.Proven.Unknown, l.Contradicted)
 		}

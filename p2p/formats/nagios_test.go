@@ -26,3 +26,28 @@ func TestHeadlineNamesTheWorst(t *testing.T) {
 		t.Error(b.String())
 	}
 }
+
+// With a baseline the performance data counts what is worse, 0 too: a script that drains nodes
+// goes by it.
+func TestPerformanceDataCountsWhatIsWorse(t *testing.T) {
+	for name, c := range map[string]struct {
+		baseline string
+		drift    []string
+		want     string
+	}{
+		"no baseline":     {"", nil, "checks_unlisted=0\n"},
+		"nothing differs": {"old.json", nil, " worse=0\n"},
+		"nothing worse":   {"old.json", []string{"unknown", "changed", "better"}, " worse=0\n"},
+		"two":             {"old.json", []string{"worse", "worse", "better"}, " worse=2\n"},
+	} {
+		r := result.Run{Baseline: c.baseline}
+		for _, change := range c.drift {
+			r.Drift = append(r.Drift, result.Drift{Change: change})
+		}
+		var b strings.Builder
+		nagios(&b, Input{Found: &r, Status: r.Status()})
+		if !strings.HasSuffix(b.String(), c.want) {
+			t.Errorf("%s: %s", name, b.String())
+		}
+	}
+}

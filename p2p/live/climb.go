@@ -82,6 +82,7 @@ func (c *climb) allocate(ctx context.Context) bool {
 	if c.uncountable == nil {
 		c.before, c.uncountable = c.count()
 	}
+	c.proof.Memory, c.proof.Size = c.buf.Kind().String(), c.buf.Size()
 	c.step(p2p.RungAllocate, p2p.ResultPass, "%d bytes by %s", c.buf.Size(), c.buf.Spec())
 	c.step(p2p.RungExport, p2p.ResultPass, "a dma-buf of %s", exporter)
 	return true

@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -20,8 +21,19 @@ import (
 type KernelLog struct {
 	Where string
 	Lines []string
-	Cut   bool // the beginning was overwritten
-	Err   error
+	// Numbers are those of the records that have the lines. The kernel never uses one twice until
+	// it starts again. A log from syslog(2) has none.
+	Numbers []uint64
+	Cut     bool // the beginning was overwritten
+	Err     error
+}
+
+// Last is the number of the latest record, if the log has numbers.
+func (k *KernelLog) Last() (uint64, bool) {
+	if k.Err != nil || len(k.Numbers) == 0 {
+		return 0, false
+	}
+	return k.Numbers[len(k.Numbers)-1], true
 }
 
 // At is the file that was read.
@@ -73,6 +85,12 @@ func ReadLog(name string) *KernelLog {
 			k.Cut = true
 		}
 		k.Lines = append(k.Lines, r.Text)
+		if n, ok := r.Number(); ok {
+			k.Numbers = append(k.Numbers, n)
+		}
+	}
+	if len(k.Numbers) != len(k.Lines) {
+		k.Numbers = nil
 	}
 	if len(k.Lines) == 0 {
 		k.Err = ErrNoRecord
@@ -94,6 +112,12 @@ func OpenLog(name string) (fd int, err error) {
 
 // record is one message of the log.
 type record struct{ number, Text string }
+
+// Number is the record's number, if it has one.
+func (r record) Number() (uint64, bool) {
+	n, err := strconv.ParseUint(r.number, 10, 64)
+	return n, err == nil
+}
 
 // Drain reads all records that are there. cut says that some were overwritten before.
 func Drain(fd int, name string) (out []record, cut bool, err error) {

@@ -21,7 +21,11 @@ func noPair(r result.Run) string {
 	case result.Counting(r.GPUs) == 0:
 		missing = append(missing, "no GPU with memory of its own")
 	}
-	if len(r.NICs) == 0 {
+	switch {
+	case len(r.NICs) > 0:
+	case len(r.GuestNICs) > 0:
+		missing = append(missing, "no RDMA device on the host, which gives its NICs to guests")
+	default:
 		missing = append(missing, "no RDMA device")
 	}
 	return "no pair to check: " + strings.Join(missing, ", ")
@@ -37,6 +41,9 @@ func noPairText(b *strings.Builder, s Style, r result.Run) {
 	}
 	for _, n := range r.NICs {
 		nics = append(nics, strings.TrimSpace(n.Name+" "+n.Driver))
+	}
+	for _, n := range r.GuestNICs {
+		nics = append(nics, n+" of a guest")
 	}
 	s.label(b, "GPUs: ", orNone(gpus))
 	s.label(b, "NICs: ", orNone(nics))

@@ -30,8 +30,10 @@ type Run struct {
 	Process *Process `json:"process"` // null if it is the program itself
 	GPUs    []GPU    `json:"gpus"`
 	NICs    []NIC    `json:"nics"`
-	Pairs   []Pair   `json:"pairs"` // by GPU, then by NIC
-	Summary Summary  `json:"summary"`
+	// GuestNICs are PCI addresses of the network functions that are given to guests.
+	GuestNICs []string `json:"guest_nics,omitempty"`
+	Pairs     []Pair   `json:"pairs"` // by GPU, then by NIC
+	Summary   Summary  `json:"summary"`
 
 	Live *Live `json:"live"` // null if no proof was asked for
 
@@ -96,6 +98,9 @@ func New(m *machine.Machine, gpus []drivers.GPU, nics []drivers.NIC, pairs []p2p
 	}
 	for _, n := range nics {
 		r.NICs = append(r.NICs, nicOf(m, n))
+	}
+	for _, a := range p2p.GuestNICs(m) {
+		r.GuestNICs = append(r.GuestNICs, a.String())
 	}
 	for _, whole := range pairs {
 		p := PairOf(whole)

@@ -40,6 +40,12 @@ func (f Function) kind() string {
 	switch {
 	case f.Role == "bridge" && f.Port != "":
 		return f.Port
+	case f.Role == mover && len(f.Names) == 0:
+		return fmt.Sprintf("DMA function of a NIC (%s)", cmp.Or(f.Driver, "no driver"))
+	case f.Role == mover:
+		return fmt.Sprintf("DMA function of %s (%s)", strings.Join(f.Names, ", "), cmp.Or(f.Driver, "no driver"))
+	case f.Role == guestNIC:
+		return fmt.Sprintf("NIC of a guest (%s)", f.Driver)
 	case f.Role == "NIC", f.Role == "NVMe" && f.Names[0] != f.PCI.String():
 		return fmt.Sprintf("%s %s (%s)", f.Role, strings.Join(f.Names, ", "), f.Driver)
 	case f.Role == "bridge":

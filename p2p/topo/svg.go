@@ -25,7 +25,7 @@ const (
 
 // fills are the colours of the kinds of functions in the drawing.
 var fills = map[string]string{
-	"GPU": "#d7f0d0", "NIC": "#d0e4f7", "NVMe": "#e8dcf5", "bridge": "#eeeeee", "other": "#ffffff",
+	"GPU": "#d7f0d0", "NIC": "#d0e4f7", "NVMe": "#e8dcf5", mover: "#d0e4f7", guestNIC: "#d0e4f7", "bridge": "#eeeeee", "other": "#ffffff",
 	"direct": "#9fd98a", "staged": "#f2a48f", "refused": "#f2a48f", "lost": "#f2a48f", "broken": "#f2a48f", "unknown": "#f5dd8a",
 }
 

@@ -56,8 +56,8 @@ type PairWay struct {
 	Way *Way `json:"way"`
 }
 
-// Function is a GPU, a NIC, an NVMe controller, a physical function of one of
-// these, or a bridge above one.
+// Function is a GPU, a NIC, an NVMe controller, a DMA function of a NIC, the NIC of a guest, a
+// physical function of one of these, or a bridge above one.
 type Function struct {
 	PCI    machine.Addr   `json:"pci"`
 	Bus    string         `json:"bus"`
@@ -88,79 +88,36 @@ type Topology struct {
 	missing   []string    // devices that a pair needs
 }
 
-// Read reads GPUs, NICs, the bridges above them, and, if disks is set, NVMe
-// controllers. It returns an error for each function that it could not read.
-func Read(m *machine.Machine, gpus []drivers.GPU, nics []drivers.NIC, disks bool) (Topology, []error) {
-	r := Topology{Machine: result.HostOf(m), Functions: []Function{}, OffPCI: []string{}, Pairs: []PairWay{}, missing: result.Missing(gpus, nics)}
-	seen := map[machine.Addr]*Function{}
-	known := map[machine.Addr]machine.Function{}
-	var errs []error
-	var read func(a machine.Addr) *Function
-	read = func(a machine.Addr) *Function {
-		if f := seen[a]; f != nil {
-			return f
-		}
-		p, err := m.Function(a)
-		if err != nil {
-			errs = append(errs, err)
-			return nil
-		}
-		f := functionOf(m, p)
-		seen[a], known[a] = &f, p
-		for i, up := range p.Upstream {
-			if above := read(up); i == 0 && above != nil && (!p.Bridge || p.Port == "upstream port") { // the link of other ports leads down
-				f.Link.PortMaxSpeed, f.Link.PortMaxWidth = above.Link.MaxSpeed, above.Link.MaxWidth
-			}
-		}
-		if p.PF != nil {
-			read(*p.PF)
-		}
-		return &f
-	}
-	again := func(a machine.Addr) (machine.Function, error) {
-		if p, ok := known[a]; ok {
-			return p, nil
-		}
-		return m.Function(a)
-	}
-	place := func(a *machine.Addr, role, name string) {
-		if a == nil {
-			r.OffPCI = append(r.OffPCI, name)
-		} else if f := read(*a); f != nil {
-			f.Role = role
-			f.Names = append(f.Names, name)
-		}
+// Read reads GPUs, NICs, the bridges above them, and, if all is set, the NVMe controllers, the
+// DMA functions of NICs and the NICs of guests. It returns an error for each function that it
+// could not read.
+func Read(m *machine.Machine, gpus []drivers.GPU, nics []drivers.NIC, all bool) (Topology, []error) {
+	r := reader{
+		m: m, seen: map[machine.Addr]*Function{}, known: map[machine.Addr]machine.Function{},
+		out: Topology{Machine: result.HostOf(m), Functions: []Function{}, OffPCI: []string{}, Pairs: []PairWay{}, missing: result.Missing(gpus, nics)},
 	}
 	for _, n := range nics {
-		place(n.Importer.PCI, "NIC", n.Name)
+		r.place(n.Importer.PCI, "NIC", n.Name)
 	}
 	for _, g := range gpus {
-		place(g.Exporter.PCI, "GPU", g.Name)
+		r.place(g.Exporter.PCI, "GPU", g.Name)
 		for _, n := range nics {
 			p := p2p.Judge(m, g, n)
-			r.Pairs = append(r.Pairs, PairWay{result.PairOf(p), wayOf(p2p.WayOf(m, p, again))})
+			r.out.Pairs = append(r.out.Pairs, PairWay{result.PairOf(p), wayOf(p2p.WayOf(m, p, r.function))})
 		}
 	}
-	if disks {
-		found, err := drivers.NVMes(m)
-		if err != nil {
-			errs = append(errs, err)
-		}
-		for _, d := range found {
-			place(&d.PCI, "NVMe", d.Name)
-			if f := seen[d.PCI]; f != nil && d.CMBKnown {
-				f.CMB = &d.CMB
-			}
-			if f := seen[d.PCI]; f != nil && d.Peer > 0 {
-				f.Peer = &d.Peer
-			}
+	if all {
+		r.disks()
+		r.movers(nics)
+		for _, a := range p2p.GuestNICs(m) {
+			r.place(&a, guestNIC, a.String())
 		}
 	}
-	for _, f := range seen {
-		r.Functions = append(r.Functions, *f)
+	for _, f := range r.seen {
+		r.out.Functions = append(r.out.Functions, *f)
 	}
-	slices.SortFunc(r.Functions, inTree)
-	return r, errs
+	slices.SortFunc(r.out.Functions, inTree)
+	return r.out, r.errs
 }
 
 func wayOf(w p2p.Way, known bool) *Way {

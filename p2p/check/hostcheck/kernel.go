@@ -231,6 +231,10 @@ func configVFIO(l *check.Look) {
 		l.Skip("no GPU of vfio-pci")
 		return
 	}
+	if guests := p2p.GuestNICs(l.Machine); len(l.Subject.NICs) == 0 && len(guests) > 0 {
+		l.Skip("the host has no RDMA device that could import the GPU's memory: its NICs are given to guests, as the GPU is")
+		return
+	}
 	needs(l, "CONFIG_VFIO_PCI_DMABUF")
 }
 

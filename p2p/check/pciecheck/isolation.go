@@ -12,6 +12,7 @@ import (
 	"github.com/gpurdma/gpurdma/p2p"
 	"github.com/gpurdma/gpurdma/p2p/chain"
 	"github.com/gpurdma/gpurdma/p2p/check"
+	"github.com/gpurdma/gpurdma/p2p/directnic"
 	"github.com/gpurdma/gpurdma/p2p/drivers"
 	"github.com/gpurdma/gpurdma/p2p/machine"
 )
@@ -86,6 +87,8 @@ func translated(l *check.Look, f *check.Function, at []string) {
 	})
 	lost := check.Select(check.Breaking(pairs, chain.Addresses), func(p p2p.Pair) bool { return p.Verdict.Link(chain.Addresses).Outcome == chain.Lost })
 	switch {
+	case len(pairs) == 0 && directnic.GivenAway(f.Driver):
+		l.Say(p2p.ResultSkip, f.Name, at, "the device is given to guests: VFIO makes the IOMMU domain of a guest")
 	case len(lost) == 0:
 		l.Warn(f.Name, at, "%s: the IOMMU translates", f.IOMMU)
 	case len(lost) < len(pairs):

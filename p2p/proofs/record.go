@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package proofs
+
+import (
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/p2p"
+	"github.com/gpurdma/gpurdma/p2p/chain"
+	"github.com/gpurdma/gpurdma/p2p/machine"
+)
+
+// Record is what became of a pair when it was tried, and under which circumstances.
+type Record struct {
+	GPU   string    `json:"gpu"`
+	NIC   string    `json:"nic"`
+	Taken time.Time `json:"taken"`
+
+	Outcome string `json:"outcome"` // by the proof
+	Errno   int    `json:"errno,omitempty"`
+	Stage   string `json:"stage,omitempty"`
+	Why     string `json:"why"`
+
+	Memory string `json:"memory"`     // the kind of memory: "vram"
+	Class  string `json:"size_class"` // of its size
+	// LastLine is the number of the kernel log's last record when the proof ended.
+	LastLine *uint64 `json:"last_line,omitempty"`
+
+	Circumstances map[string]string `json:"circumstances"`
+	Links         []Link            `json:"links"` // from library to fabric
+}
+
+// Link is the state of a link when the proof was taken, and what it rested on.
+type Link struct {
+	Link     string            `json:"link"`
+	State    string            `json:"state"`
+	Evidence map[string]string `json:"evidence,omitempty"` // value by file
+}
+
+// sizeClass is the class of a size. What bounds a mapping differs between them: a huge page, and
+// the smallest BAR that GPUs have.
+func sizeClass(n int64) string {
+	switch {
+	case n <= 2<<20:
+		return "up to 2 MiB"
+	case n <= 256<<20:
+		return "up to 256 MiB"
+	}
+	return "above 256 MiB"
+}
+
+// recordOf is the record of a pair. It is false for a pair whose proof decides nothing.
+func recordOf(m *machine.Machine, p p2p.Pair, now time.Time) (Record, bool) {
+	if p.Proof == nil {
+		return Record{}, false
+	}
+	answer := p.Proof.Answer()
+	out := Record{
+		GPU: p.GPU.Name, NIC: p.NIC.Name, Taken: now.UTC().Truncate(time.Second), Why: answer.Text(),
+		Memory: p.Proof.Memory, Class: sizeClass(p.Proof.Size), LastLine: p.Proof.Watch.Last,
+		Circumstances: circumstances(m, p), Links: linksOf(p.Verdict),
+	}
+	switch answer.State {
+	case chain.Holds:
+		out.Outcome = chain.Direct.String()
+	case chain.Breaks:
+		out.Outcome, out.Stage = answer.Outcome.String(), string(answer.Stage)
+		out.Errno = int(answer.Errno)
+	default:
+		return Record{}, false
+	}
+	return out, true
+}
+
+func linksOf(v chain.Verdict) []Link {
+	var out []Link
+	for l := chain.Library; l <= chain.Fabric; l++ {
+		a := v.Link(l)
+		link := Link{Link: l.String(), State: a.State.String()}
+		for _, e := range a.Evidence {
+			if link.Evidence == nil {
+				link.Evidence = map[string]string{}
+			}
+			link.Evidence[e.File] = e.Value
+		}
+		out = append(out, link)
+	}
+	return out
+}
+
+// answer is the link of the proof for a pair that the record covers.
+func (r Record) answer(file string) chain.Answer {
+	outcome, _ := chain.ParseOutcome(r.Outcome) // Read has parsed it before
+	of := strings.TrimSpace(r.Memory + " " + r.Class)
+	if outcome == chain.Direct {
+		return chain.Hold("proven at %s for %s, without another importer: %s", r.Taken.Format(time.RFC3339), of, r.Why).With(file, "%s", r.Outcome)
+	}
+	a := chain.Break(outcome, "tried at %s with %s: %s", r.Taken.Format(time.RFC3339), of, r.Why).With(file, "%s", r.Outcome)
+	a.Stage, a.Errno = chain.Stage(r.Stage), unix.Errno(r.Errno)
+	return a
+}

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package proofs
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/gpurdma/gpurdma/p2p"
+	"github.com/gpurdma/gpurdma/p2p/chain"
+	"github.com/gpurdma/gpurdma/p2p/machine"
+)
+
+// Schema is of the file.
+const Schema = "p2pcheck-proofs/v1"
+
+// limit is larger than the proofs of any machine: 16 GPUs with 16 NICs take 1 MiB.
+const limit = 64 << 20
+
+// Store has the proofs of one boot.
+type Store struct {
+	Schema  string   `json:"schema"`
+	Boot    string   `json:"boot"`
+	Records []Record `json:"records"`
+}
+
+// Read reads what Write wrote.
+func Read(r io.Reader) (Store, error) {
+	var s Store
+	data, err := io.ReadAll(io.LimitReader(r, limit+1))
+	switch {
+	case err != nil:
+		return s, err
+	case len(data) > limit:
+		return s, fmt.Errorf("it is larger than %d bytes", limit)
+	}
+	if err := json.Unmarshal(data, &s); err != nil {
+		return Store{}, fmt.Errorf("it has no proofs of p2pcheck: %w", err)
+	}
+	if s.Schema != Schema {
+		return Store{}, fmt.Errorf("it has no proofs of p2pcheck: its schema is %q, not %q", s.Schema, Schema)
+	}
+	for _, r := range s.Records {
+		if err := r.valid(); err != nil {
+			return Store{}, fmt.Errorf("the proof of %s -> %s: %w", r.GPU, r.NIC, err)
+		}
+	}
+	return s, nil
+}
+
+// valid reports a record that recordOf could have made.
+func (r Record) valid() error {
+	if o, err := chain.ParseOutcome(r.Outcome); err != nil || o == chain.OutcomeUnknown {
+		return fmt.Errorf("the outcome %q is none that a proof has", r.Outcome)
+	}
+	if len(r.Links) != int(chain.Fabric)+1 {
+		return fmt.Errorf("it has %d links, not %d", len(r.Links), int(chain.Fabric)+1)
+	}
+	for i, l := range r.Links {
+		if l.Link != chain.Link(i).String() {
+			return fmt.Errorf("link %d is %q, not %q", i, l.Link, chain.Link(i))
+		}
+	}
+	return nil
+}
+
+// Write writes the proofs.
+func (s Store) Write(w io.Writer) error {
+	data, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(append(data, '\n'))
+	return err
+}
+
+var errNoBoot = errors.New("the boot that a proof holds for is not known")
+
+// Keep adds the proofs of pairs that were tried on m, in place of earlier ones of the same pairs
+// and classes. Proofs of another boot are dropped.
+func (s *Store) Keep(m *machine.Machine, pairs []p2p.Pair, now time.Time) error {
+	boot := m.Read(bootID)
+	if boot.Err != nil {
+		return fmt.Errorf("%w: %s", errNoBoot, boot.Why())
+	}
+	if s.Records == nil || s.Boot != boot.Text {
+		s.Records = []Record{}
+	}
+	s.Schema, s.Boot = Schema, boot.Text
+	for _, p := range pairs {
+		r, ok := recordOf(m, p, now)
+		if !ok {
+			continue
+		}
+		s.Records = slices.DeleteFunc(s.Records, func(o Record) bool {
+			return o.GPU == r.GPU && o.NIC == r.NIC && o.Memory == r.Memory && o.Class == r.Class
+		})
+		s.Records = append(s.Records, r)
+	}
+	return nil
+}
+
+// Recall gives a pair the proof that covers it. A proof that does not cover it any more is named,
+// with the reason, and decides nothing. file is the name of the file, for the evidence.
+func (s Store) Recall(m *machine.Machine, p *p2p.Pair, file string) {
+	i := slices.IndexFunc(s.Records, func(r Record) bool { return r.GPU == p.GPU.Name && r.NIC == p.NIC.Name })
+	if i < 0 {
+		return
+	}
+	// Of several sizes, one that failed decides: the pair is not direct for all of them.
+	for j := i + 1; j < len(s.Records); j++ {
+		r := s.Records[j]
+		if r.GPU == p.GPU.Name && r.NIC == p.NIC.Name && r.Outcome != chain.Direct.String() {
+			i = j
+		}
+	}
+	r := s.Records[i]
+	why := r.changed(m, *p)
+	if boot := m.Read(bootID); boot.Err != nil {
+		why = "which boot this is is not known: " + boot.Why()
+	} else if boot.Text != s.Boot {
+		why = "the machine was started anew since"
+	}
+	if why != "" {
+		again := p.Verdict.Link(chain.Proof).Remedy
+		p.Recall(m, chain.Open("the proof of %s does not cover the pair any more: %s", r.Taken.Format(time.RFC3339), why).Fix(again), nil)
+		return
+	}
+	p.Recall(m, r.answer(file), r.LastLine)
+}

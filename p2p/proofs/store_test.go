@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package proofs
+
+import (
+	"bytes"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gpurdma/gpurdma/internal/testenv"
+	"github.com/gpurdma/gpurdma/p2p"
+	"github.com/gpurdma/gpurdma/p2p/chain"
+	"github.com/gpurdma/gpurdma/p2p/drivers"
+	"github.com/gpurdma/gpurdma/p2p/machine"
+)
+
+const (
+	port = "sys/devices/pci0000:10/0000:10:01.0/0000:11:00.0/0000:12:01.0"
+	gpu  = "sys/devices/pci0000:10/0000:10:01.0/0000:11:00.0/0000:12:00.0/0000:13:00.0"
+	nic  = port + "/0000:14:00.0"
+)
+
+// server is a machine with one GPU and one NIC below a switch, and the files that a proof depends on.
+func server() testenv.Tree {
+	tree := testenv.HGX()
+	tree.Files = maps.Clone(tree.Files)
+	maps.Copy(tree.Files, map[string]string{
+		bootID: "11111111-2222-3333-4444-555555555555\n", "sys/module/nvidia/srcversion": "A1\n", "sys/module/mlx5_ib/srcversion": "B1\n",
+		nic + "/infiniband/mlx5_0/fw_ver": "28.39.1002\n",
+		"dev/kmsg":                        "6,100,0,-;Linux version 7.2\n6,107,9,-;mlx5_core 0000:14:00.0: enabled\n",
+	})
+	return tree
+}
+
+// judged is the first pair of a machine.
+func judged(t *testing.T, tree testenv.Tree, spoil func(root string)) (*machine.Machine, p2p.Pair) {
+	t.Helper()
+	root := tree.Write(t)
+	if spoil != nil {
+		spoil(root)
+	}
+	m := machine.Open(root)
+	gpus, err1 := drivers.GPUs(m)
+	nics, err2 := drivers.NICs(m)
+	if err1 != nil || err2 != nil || gpus[1].Name != "0000:13:00.0" || nics[0].Name != "mlx5_0" {
+		t.Fatal(err1, err2)
+	}
+	return m, p2p.Judge(m, gpus[1], nics[0])
+}
+
+// tried is a proof of which all rungs passed, or that ended with another outcome.
+func tried(outcome chain.Outcome, size int64) *p2p.Proof {
+	p := p2p.NewProof()
+	p.Outcome, p.Why, p.Memory, p.Size, p.Verified = outcome, "a test says so", "vram", size, 4096
+	for r := range p.Steps {
+		p.Steps[r] = p2p.Step{Result: p2p.ResultPass, Detail: "done"}
+	}
+	return p
+}
+
+// kept are the proofs of a pair of server, taken after the record 107 of the log.
+func kept(t *testing.T, all ...*p2p.Proof) Store {
+	t.Helper()
+	var s Store
+	for _, proof := range all {
+		m, pair := judged(t, server(), nil)
+		last := uint64(107)
+		proof.Watch.Last = &last
+		pair.Prove(m, proof)
+		if err := s.Keep(m, []p2p.Pair{pair}, time.Date(2026, 11, 26, 8, 0, 0, 0, time.UTC)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// The store reads back the records that it kept.
+	var b bytes.Buffer
+	if err := s.Write(&b); err != nil {
+		t.Fatal(err)
+	}
+	s, err := Read(&b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// A proof decides about its pair while everything that it depends on is as it was.
+func TestRecall(t *testing.T) {
+	edit := func(name, text string) func(*testenv.Tree) {
+		return func(tree *testenv.Tree) { tree.Files[name] = text }
+	}
+	deny := func(name string) func(string) {
+		return func(root string) {
+			at := filepath.Join(root, name)
+			if err := os.RemoveAll(at); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Symlink(filepath.Base(at), at); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	const fault = "DMAR: [DMA Write NO_PASID] Request device [14:00.0] PTE Write access is not set"
+	direct := func() []*p2p.Proof { return []*p2p.Proof{tried(chain.Direct, 256<<10)} }
+	for name, c := range map[string]struct {
+		proofs []*p2p.Proof
+		edit   func(*testenv.Tree)
+		spoil  func(string)
+		want   chain.Outcome
+		proof  chain.State
+		says   string
+	}{
+		"as it was":                                   {proofs: direct(), want: chain.Direct, proof: chain.Holds, says: "proven at 2026-11-26T08:00:00Z for vram up to 2 MiB, without another importer: a test says so"},
+		"staged, against the prediction":              {proofs: []*p2p.Proof{tried(chain.Staged, 1)}, want: chain.Staged, proof: chain.Breaks, says: "tried at 2026-11-26T08:00:00Z with vram up to 2 MiB: a test says so"},
+		"one size is staged":                          {proofs: []*p2p.Proof{tried(chain.Direct, 1), tried(chain.Staged, 1<<30)}, want: chain.Staged, proof: chain.Breaks, says: "vram above 256 MiB"},
+		"one size is staged, tried first":             {proofs: []*p2p.Proof{tried(chain.Staged, 1<<30), tried(chain.Direct, 1)}, want: chain.Staged, proof: chain.Breaks, says: "vram above 256 MiB"},
+		"tried anew":                                  {proofs: []*p2p.Proof{tried(chain.Staged, 1), tried(chain.Direct, 2)}, want: chain.Direct, proof: chain.Holds, says: "proven at"},
+		"an attempt that proved nothing":              {proofs: []*p2p.Proof{tried(chain.Direct, 1), tried(chain.OutcomeUnknown, 1)}, want: chain.Direct, proof: chain.Holds, says: "proven at"},
+		"what it depends on is not readable any more": {proofs: direct(), spoil: deny(port + "/config"), want: chain.Direct, proof: chain.Holds, says: "proven at"},
+		"started anew":                                {direct(), edit(bootID, "66666666-2222-3333-4444-555555555555\n"), nil, chain.Direct, chain.Unknown, "the machine was started anew since"},
+		"the boot is not readable":                    {direct(), nil, deny(bootID), chain.Direct, chain.Unknown, "which boot this is is not known"},
+		"another driver of the GPU":                   {direct(), edit("sys/module/nvidia/srcversion", "A2\n"), nil, chain.Direct, chain.Unknown, "/sys/module/nvidia/srcversion has changed since"},
+		"another driver of the NIC":                   {direct(), edit("sys/module/mlx5_ib/srcversion", "B2\n"), nil, chain.Direct, chain.Unknown, "/sys/module/mlx5_ib/srcversion has changed since"},
+		"another firmware":                            {direct(), edit(nic+"/infiniband/mlx5_0/fw_ver", "28.43.1000\n"), nil, chain.Direct, chain.Unknown, "fw_ver has changed since"},
+		"a module more":                               {direct(), edit("sys/module/ib_core/srcversion", "C1\n"), nil, chain.Direct, chain.Unknown, "/sys/module/ib_core/srcversion was not there then"},
+		"another GPU": {direct(), func(tree *testenv.Tree) {
+			tree.Functions = strings.ReplaceAll(tree.Functions, "device=0x2330", "device=0x2335")
+		}, nil, chain.Direct, chain.Unknown, "/device has changed since"},
+		"an IOMMU that translates now": {direct(), func(tree *testenv.Tree) {
+			tree.Functions = strings.ReplaceAll(tree.Functions, ":identity", ":DMA-FQ")
+		}, nil, chain.Direct, chain.Unknown, "does not cover the pair any more"},
+		"an older line of the log":                 {direct(), edit("dev/kmsg", "6,100,0,-;Linux\n4,104,5,-;"+fault+"\n"), nil, chain.Direct, chain.Holds, "proven at"},
+		"a newer line of the log":                  {direct(), edit("dev/kmsg", "6,100,0,-;Linux\n4,108,5,-;"+fault+"\n"), nil, chain.OutcomeUnknown, chain.Holds, "proven at"},
+		"a newer line of the log, after a refusal": {[]*p2p.Proof{tried(chain.Staged, 1)}, edit("dev/kmsg", "6,100,0,-;Linux\n4,108,5,-;"+fault+"\n"), nil, chain.Staged, chain.Breaks, "tried at"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := kept(t, c.proofs...)
+			tree := server()
+			if c.edit != nil {
+				c.edit(&tree)
+			}
+			m, pair := judged(t, tree, c.spoil)
+			without := pair.Verdict
+			s.Recall(m, &pair, "/run/proofs")
+			proof := pair.Verdict.Link(chain.Proof)
+			if pair.Verdict.Outcome() != c.want || proof.State != c.proof || !strings.Contains(proof.Text(), c.says) {
+				t.Errorf("%v; proof %v: %s; want %v, %v, %q", pair.Verdict, proof.State, proof.Text(), c.want, c.proof, c.says)
+			}
+			if c.proof == chain.Unknown && pair.Verdict.Outcome() != without.Outcome() {
+				t.Errorf("a proof that does not cover the pair made %v of %v", pair.Verdict, without)
+			}
+		})
+	}
+}
+
+// A proof makes a pair direct that was not known, and only that pair.
+func TestRecallUnknown(t *testing.T) {
+	unknown := func() testenv.Tree {
+		tree := server()
+		delete(tree.Files, "proc/driver/nvidia/version")
+		tree.Files["proc/driver/nvidia/version"] = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  999.10  Release Build\n"
+		tree.Files["sys/module/nvidia/version"] = "999.10\n"
+		return tree
+	}
+	m, pair := judged(t, unknown(), nil)
+	if pair.Verdict.Outcome() != chain.OutcomeUnknown {
+		t.Fatalf("%v", pair.Verdict)
+	}
+	var s Store
+	pair.Prove(m, tried(chain.Direct, 1))
+	if err := s.Keep(m, []p2p.Pair{pair}, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	m, pair = judged(t, unknown(), nil)
+	if s.Recall(m, &pair, "f"); pair.Verdict.Outcome() != chain.Direct {
+		t.Errorf("%v", pair.Verdict)
+	}
+	nics, err := drivers.NICs(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := p2p.Judge(m, pair.GPU, nics[1])
+	if s.Recall(m, &other, "f"); other.Verdict.Outcome() != chain.OutcomeUnknown || other.Verdict.Link(chain.Proof).Text() != "it was not tried" {
+		t.Errorf("%v", other.Verdict)
+	}
+}
+
+// Proofs of another boot are dropped. On a machine whose boot is not known nothing is kept.
+func TestKeep(t *testing.T) {
+	s := kept(t, tried(chain.Direct, 1))
+	tree := server()
+	tree.Files[bootID] = "another\n"
+	m, pair := judged(t, tree, nil)
+	if err := s.Keep(m, nil, time.Now()); err != nil || len(s.Records) != 0 || s.Boot != "another" {
+		t.Errorf("%+v, %v", s, err)
+	}
+	delete(tree.Files, bootID)
+	m, pair = judged(t, tree, nil)
+	pair.Prove(m, tried(chain.Direct, 1))
+	if err := s.Keep(m, []p2p.Pair{pair}, time.Now()); err == nil || len(s.Records) != 0 {
+		t.Errorf("%+v, %v", s, err)
+	}
+}
+
+func TestReadRefuses(t *testing.T) {
+	var b strings.Builder
+	if err := kept(t, tried(chain.Direct, 1)).Write(&b); err != nil {
+		t.Fatal(err)
+	}
+	good := b.String()
+	if _, err := Read(strings.NewReader(good)); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct{ text, says string }{
+		"empty":                  {"", "it has no proofs of p2pcheck"},
+		"another document":       {`{"schema":"p2pcheck/v2"}`, `its schema is "p2pcheck/v2"`},
+		"two documents":          {good + good, "it has no proofs"},
+		"an outcome of no proof": {strings.Replace(good, `"outcome": "direct"`, `"outcome": "perhaps"`, 1), `the outcome "perhaps"`},
+		"an unknown outcome":     {strings.Replace(good, `"outcome": "direct"`, `"outcome": "unknown"`, 1), `the outcome "unknown"`},
+		"a link too few":         {strings.Replace(good, `"links": [`, `"links": [], "other": [`, 1), "it has 0 links"},
+		"links in another order": {strings.Replace(good, `"link": "route"`, `"link": "fabric"`, 1), `link 1 is "fabric"`},
+		"too large":              {strings.Repeat(" ", limit+1), "it is larger than"},
+	} {
+		if _, err := Read(strings.NewReader(c.text)); err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v, want %q", name, err, c.says)
+		}
+	}
+}
