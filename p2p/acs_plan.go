@@ -15,8 +15,8 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/machine"
 )
 
-// ACSPlan says which ACS the ports of a machine need, if its GPUs and ConnectX NICs are
-// connected in a way that needs a certain one.
+// ACSPlan is the ACS that the ports of a machine need, if its GPUs and ConnectX NICs are connected in a
+// way that needs a certain ACS.
 func ACSPlan(m *machine.Machine) directnic.Plan {
 	return machine.Once(m, "ACS plan", func() directnic.Plan { return directnic.Look(plannable(m), directnic.Unknown) })
 }
@@ -75,10 +75,10 @@ func plannable(m *machine.Machine) []directnic.Function {
 	})
 }
 
-// Classes of functions that may be part of a plan.
+// Base classes of functions that a plan can have.
 const networks, displays, accelerators = 0x02, 0x03, 0x12
 
-// plays reports a function that may be part of a plan.
+// plays reports a function that a plan can have.
 func plays(f pci.Function) bool {
 	const mellanox = 0x15b3
 	class := f.Class >> 16
@@ -117,8 +117,8 @@ func planned(m *machine.Machine, f pci.Function) directnic.Function {
 
 var errNoExtended = errors.New("256 bytes of the configuration can be read, and ACS lies behind them")
 
-// PlannedRemedy is what to change about ports whose ACS the machine's plan decides; nil if the
-// plan decides none of these. It never opens a port: that would undo the plan.
+// PlannedRemedy is the change for ports whose ACS the machine's plan decides; nil if the plan has none of
+// them. It never opens a port: that would undo the plan.
 func PlannedRemedy(m *machine.Machine, ports []string) *chain.Remedy {
 	plan := ACSPlan(m)
 	if !slices.ContainsFunc(ports, func(port string) bool { return covered(plan, port) }) {
@@ -135,7 +135,7 @@ func PlannedRemedy(m *machine.Machine, ports []string) *chain.Remedy {
 	return fromPlan(plan.Remedy)
 }
 
-// GivenAwayRemedy is what to change on the host for a pair of a guest; nil if nothing is known.
+// GivenAwayRemedy is the change on the host for a pair of a guest; nil if there is none.
 func GivenAwayRemedy(f directnic.Finding) *chain.Remedy {
 	if f.Remedy.Change == "" {
 		return nil

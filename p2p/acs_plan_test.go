@@ -23,8 +23,8 @@ func corpusMachine(t *testing.T, name string) *machine.Machine {
 	return machine.Open(all[i].Tree.Write(t))
 }
 
-// On a GB300 the ports beside the DMA function need a certain ACS. Nothing proposes to open
-// them: where they are as they should be they stay so, and elsewhere the remedy sets them.
+// On a GB300 the ports beside the DMA function need a certain ACS. No remedy opens them: it leaves ports
+// with the right ACS alone, and sets that of others.
 func TestPortsOfAPlanAreNotOpened(t *testing.T) {
 	for name, c := range map[string]struct {
 		ok      directnic.Tri

@@ -12,8 +12,8 @@ import (
 	"github.com/gpurdma/gpurdma/placement"
 )
 
-// AcsSetter is what the kernel's command line has to do with the bits by which a port
-// redirects: "" if nothing. It is not sure where an entry may be of this port or not.
+// AcsSetter says in words how the kernel's command line sets the bits by which a port redirects: "" if it
+// does not. sure is false where an entry may be for this port or for another.
 func AcsSetter(m *machine.Machine, port machine.Function) (how string, sure bool) {
 	const config = "pci=config_acs= on the kernel's command line"
 	may := ""
@@ -38,9 +38,9 @@ func AcsSetter(m *machine.Machine, port machine.Function) (how string, sure bool
 	return may, false
 }
 
-// covers reports whether an entry of such a list is of a port: it is an address, a path
-// of one and the devices below it, or "pci:VENDOR:DEVICE", in which 0 is any. Of IDs of
-// the board, which can follow, nothing is known.
+// covers reports whether an entry of such a list is for a port. An entry is an address, a path of an
+// address and the devices below it, or "pci:VENDOR:DEVICE", in which 0 is any. IDs of the board can
+// follow, which are not known here.
 func covers(entry string, port machine.Function) placement.Answer {
 	if ids, ok := strings.CutPrefix(entry, "pci:"); ok {
 		return hasIDs(strings.Split(ids, ":"), port)

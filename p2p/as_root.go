@@ -11,7 +11,11 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/machine"
 )
 
-// AsRoot is the remedy for what only root sees, of this machine or of a copy.
+// onlyRootReadsACS is the change of AsRoot where ACS or the kind of a port cannot be read.
+const onlyRootReadsACS = "as root: only root can read ACS and the ports' kinds"
+
+// AsRoot is the remedy where only root can read a file or a register, on this machine or for a copy
+// of another.
 func AsRoot(m *machine.Machine, change string) chain.Remedy {
 	if m.Root != "/" {
 		return chain.Remedy{Change: "take the copy again, " + change}
@@ -19,7 +23,8 @@ func AsRoot(m *machine.Machine, change string) chain.Remedy {
 	return Again(m, change, os.Geteuid() == 0)
 }
 
-// Again is for this machine. Who is root already lacks something else.
+// Again is the remedy for this machine: run p2pcheck as root. Where p2pcheck already runs as root,
+// it names the capability or the namespace that keeps root from reading.
 func Again(m *machine.Machine, change string, root bool) chain.Remedy {
 	if root {
 		return chain.Remedy{Change: lacking(m)}
@@ -31,7 +36,8 @@ func Again(m *machine.Machine, change string, root bool) chain.Remedy {
 	return r
 }
 
-// lacking is what root does without here.
+// lacking says what keeps root from reading: a user namespace, dropped capabilities, or else a
+// container or lockdown.
 func lacking(m *machine.Machine) string {
 	var lost []string
 	if caps, r := machine.Effective(m.Read("proc/self/status")); r.Err == nil {

@@ -16,26 +16,26 @@ import (
 
 // Lines of the kernel's log that contradict a pair.
 var (
-	// blocked is an IOMMU that stopped a transfer: Intel's, AMD's, Arm's.
+	// blocked matches an IOMMU's line about a transfer that it stopped: Intel's, AMD's, Arm's.
 	blocked = regexp.MustCompile(`DMAR: \[DMA (Write|Read)[^\]]*\] Request device|AMD-Vi: Event logged \[IO_PAGE_FAULT|arm-smmu-v3 .*event(: F_\w+ client: \S+| 0x1[0-3]\b)`)
-	// noWay is the kernel's refusal of a pair, which it prints for drivers that ask it to.
+	// noWay matches the kernel's refusal of a pair, which it prints for drivers that ask it to.
 	noWay = regexp.MustCompile(`cannot be used for peer-to-peer DMA as the client and provider`)
-	// gateClosed is NVIDIA's gate, for the ordinary mapping.
+	// gateClosed matches a refusal of NVIDIA's driver for the ordinary mapping.
 	gateClosed = regexp.MustCompile(`NVRM: .*PCI topology not supported for dma-buf`)
-	// noPages is NVIDIA's refusal of an importer that does not want peer-to-peer: from 580 on, and
+	// noPages matches NVIDIA's refusal of an importer that does not allow peer-to-peer: from 580 on, and
 	// before.
 	noPages = regexp.MustCompile(`NVRM: .*(importer unable to handle MMIO|failed to map dynamic attachment with no P2P support)`)
-	// fallenOff is a GPU that the driver has lost.
+	// fallenOff matches the driver's line about a GPU that it has lost.
 	fallenOff = regexp.MustCompile(`NVRM: Xid \(PCI:([0-9a-f:]+)\): 79,`)
-	// peermemFailed is nvidia-peermem's own complaint about a registration.
+	// peermemFailed matches nvidia-peermem's error about a registration.
 	peermemFailed = regexp.MustCompile(`nvidia_peermem.*error -?\d+ while calling nvidia_p2p_(get_pages|dma_map_pages)`)
 
 	contraries = []*regexp.Regexp{blocked, noWay, gateClosed, noPages, fallenOff, peermemFailed}
 )
 
-// contradiction looks for what the kernel has logged against a pair. It only takes away: a log
-// that was not read changes no verdict. Lines up to the record with the number proven are older
-// than a proof of the pair, and do not count; nil is for a pair without a proof.
+// contradiction looks for lines of the kernel's log against a pair. A line can only break the verdict: a
+// log that was not read changes none. Lines up to the record with the number proven are older than a proof
+// of the pair, and do not count; nil is for a pair without a proof.
 func contradiction(m *machine.Machine, e drivers.Exporter, i drivers.Importer, p drivers.Prediction, proven *uint64) chain.Answer {
 	log := cachedLog(m)
 	switch {
@@ -49,13 +49,13 @@ func contradiction(m *machine.Machine, e drivers.Exporter, i drivers.Importer, p
 		switch {
 		case means == "":
 		case proven != nil && line.numbered && line.number <= *proven:
-			return chain.Hold("what the kernel's log has against this pair is older than the proof: %s", line.text).With(log.Where, "%s", line.text)
+			return chain.Hold("the kernel's log has lines against this pair, and all of them are older than the proof: %s", line.text).With(log.Where, "%s", line.text)
 		default:
 			return chain.Break(outcome, "%s: %s", means, line.text).With(log.Where, "%s", line.text)
 		}
 	}
 	if log.Cut {
-		return chain.Open("nothing in what is left of the kernel's log contradicts; its beginning was overwritten").With(log.Where, "")
+		return chain.Open("no line of the kernel's log contradicts, and the beginning of the log was overwritten").With(log.Where, "")
 	}
 	return chain.Hold("").With(log.Where, "no line against this pair")
 }
@@ -72,7 +72,7 @@ type logged struct {
 	numbered bool
 }
 
-// contrary are the lines that contradict some pair. A log has many thousands of others.
+// contrary are the lines that can contradict a pair, out of many thousands.
 func contrary(m *machine.Machine) []logged {
 	return machine.Once(m, "contrary lines", func() []logged {
 		var out []logged
@@ -91,8 +91,8 @@ func contrary(m *machine.Machine) []logged {
 	})
 }
 
-// against says what a line means for a pair: "" if it is about others. What the line makes of
-// the pair is unknown, where the line does not say so much.
+// against says what a line of the log means for a pair: "" if the line is about another pair. The
+// outcome is unknown where the line does not name the importer or the result.
 func against(m *machine.Machine, line string, e drivers.Exporter, i drivers.Importer, p drivers.Prediction) (chain.Outcome, string) {
 	switch {
 	case blocked.MatchString(line) && names(line, *i.PCI):
@@ -111,8 +111,8 @@ func against(m *machine.Machine, line string, e drivers.Exporter, i drivers.Impo
 	return chain.OutcomeUnknown, ""
 }
 
-// blockedBy is a transfer of the NIC that the IOMMU stopped. Its address tells whose memory it
-// was meant for, unless the IOMMU makes the addresses.
+// blockedBy judges a transfer of the NIC that the IOMMU stopped. Its address shows the memory that it was
+// meant for, unless the IOMMU makes the addresses.
 func blockedBy(m *machine.Machine, line string, e drivers.Exporter, nic machine.Addr, p drivers.Prediction) (chain.Outcome, string) {
 	match := FaultAddress.FindStringSubmatch(line)
 	switch {
@@ -141,7 +141,7 @@ func blockedBy(m *machine.Machine, line string, e drivers.Exporter, nic machine.
 // slot is how VT-d's faults of Linux 5.12 to 5.18 write a function: [0x14:0x00.0].
 var slot = regexp.MustCompile(`\[0x([0-9a-f]{2}):0x([0-9a-f]{2}\.[0-7])\]`)
 
-// names reports a line that names a PCI function. Without a domain it may be that of any.
+// names reports a line that names a PCI function. An address without a domain counts for every domain.
 func names(line string, a machine.Addr) bool {
 	line = slot.ReplaceAllString(line, "[$1:$2]")
 	return slices.ContainsFunc(PCIAddress.FindAllString(line, -1), func(name string) bool {

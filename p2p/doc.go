@@ -1,48 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package p2p says what the kernel is going to do when one PCI function is to
-// reach the memory of another, and why.
+// Package p2p gives the verdict on a pair of a GPU and an RDMA NIC: whether the NIC can reach the
+// GPU's memory directly, why, and the one thing to change if not. To add evidence to the verdict,
+// write it into the file of its link (library.go, fabric.go, contradiction.go); to add a remedy, write
+// it into remedy.go.
 //
 // # The decision
 //
-// [Machine.Decide] mirrors calc_map_type_and_dist() of drivers/pci/p2pdma.c,
-// as Linux 6.1, 6.12, 7.2 and 7.3 have it. Two functions below one bridge reach each
-// other by bus addresses, unless a port on the way redirects to the root
-// (ACS). All others need a host bridge that the kernel trusts: any on an AMD
-// processor from Zen on, else one of a list that grows with kernel versions.
-// Without CONFIG_PCI_P2PDMA nothing is supported.
+// Package p2pdma mirrors calc_map_type_and_dist() of drivers/pci/p2pdma.c, as Linux 6.1, 6.12, 7.2
+// and 7.3 have it. Two functions below one bridge reach each other by bus addresses, unless a port on
+// the way redirects to the root (ACS). All other pairs need a host bridge that the kernel trusts: any
+// on an AMD processor from Zen on, else one of a list that grows with kernel versions. Without
+// CONFIG_PCI_P2PDMA the kernel supports no pair.
 //
 // # The prediction
 //
-// [Machine.Predict] goes on from there. What an exporter makes of the decision
-// is its own affair: amdgpu and xe silently bring the buffer to system memory,
-// vfio-pci refuses, NVIDIA's driver does not ask. It depends on the importer,
-// too: whether it pins, and whether it can be told to stop. The prediction is
-// for an importer that is alone on its buffer. [Machine.Exporter] and
-// [Machine.Importer] find out what a GPU's and an RDMA device's drivers do.
+// Package drivers predicts the outcome of a registration. Exporters treat the kernel's decision
+// differently: amdgpu and xe move the buffer to system memory without an error, vfio-pci refuses,
+// NVIDIA's driver does not ask the kernel. The importer counts, too: whether it pins, and whether it
+// can revoke a registration. The prediction is for an importer that is alone on its buffer.
 //
-// # The machine
+// # The verdict
 //
-// [Machine.GPUs] and [Machine.NICs] find what there is, [Machine.Pair] has all
-// that is to be said of two of them: the prediction, what NCCL and nvidia-smi
-// call the way, and of [Machine.Remedy] the one thing to change. [Source] is
-// another machine's files in place of this one's.
+// [Judge] asks for the prediction, answers each link of the pair's chain (package chain), and adds
+// [RemedyOf] the pair. Package machine reads the files, of this machine or of a copy of another.
 //
 // # Unknown
 //
-// What could not be read, a list newer than this package, a driver whose rules
-// are not those of the kernel's own: each makes the answer unknown where the
-// answer depends on it, and only there. Unknown is never yes. Every answer has
-// the chain of reasons that led to it.
-//
-// A prediction is none of these: that the hardware routes what the kernel
-// lets pass, that data arrives, that nobody else moves the buffer.
+// A file that cannot be read, a kernel newer than the tables of this package, a driver from outside
+// the kernel: each makes the answer unknown where the answer depends on it, and only there. Unknown
+// is never yes. Every answer has the chain of reasons that led to it.
 //
 // # The proof
 //
-// Package live tries a pair, and [Proof] says what became of it, rung by rung.
-// [Pair.Agrees] compares that with the prediction: where the two differ, the
-// proof is right. [Machine.Watch] hears what the kernel's log and the links say
-// meanwhile. The checks whose ID begins with ACT tell of the proofs of a
-// [Subject]'s pairs, and are skipped without.
+// A prediction does not promise that the hardware routes the traffic that the kernel allows, that the
+// data arrives, or that no other program moves the buffer. Package live tries a pair, and [Proof] has
+// the result of each step. [Pair.Agrees] compares the proof with the prediction: where the two
+// differ, the proof is right. A [Watcher] reads the kernel's log and the counters of the links during
+// the proof. The checks whose ID begins with ACT report the proofs of pairs, and are skipped where no
+// pair was tried.
 package p2p

@@ -15,9 +15,9 @@ import (
 	"github.com/gpurdma/gpurdma/placement"
 )
 
-// fabric answers whether bridges and root complex carry what the NIC sends to the addresses
-// that it got. The kernel's decision is not asked here: NVIDIA's driver does not ask it, and an
-// address that an IOMMU translates goes to the root whatever the kernel decided.
+// fabric answers whether bridges and root complex carry the NIC's traffic to the addresses that it got.
+// It does not ask for the kernel's decision: NVIDIA's driver does not either, and traffic to an address
+// that an IOMMU translates goes to the root whatever the kernel decided.
 func fabric(m *machine.Machine, e drivers.Exporter, i drivers.Importer, p drivers.Prediction) chain.Answer {
 	switch {
 	case p.Outcome == chain.Staged || p.Outcome == chain.Refused:
@@ -68,7 +68,7 @@ func tryPair(e drivers.Exporter) string {
 	return "p2pcheck --live --gpu " + e.PCI.String() + " --nic " + anyNIC
 }
 
-// overIOMMU is for addresses that an IOMMU has made: they match no window below a switch, and
+// overIOMMU answers for addresses that an IOMMU has made: they match no window below a switch, so that
 // all traffic goes to the root and back.
 func overIOMMU(m *machine.Machine, gpu, nic machine.Addr) chain.Answer {
 	const way = "the addresses are the IOMMU's: the traffic goes to the root and back"
@@ -83,7 +83,7 @@ func overIOMMU(m *machine.Machine, gpu, nic machine.Addr) chain.Answer {
 	return chain.Open("%s, and whether the root passes it is not known: %s", way, why).Fix(fix)
 }
 
-// overRoot is for two functions without a common bridge.
+// overRoot answers for two functions without a common bridge.
 func overRoot(m *machine.Machine, e drivers.Exporter, nic machine.Addr) chain.Answer {
 	gpu := *e.PCI
 	if e.Driver == "nvidia" && drivers.RootWithoutPeers(m) == placement.Yes {
@@ -110,11 +110,11 @@ func overRoot(m *machine.Machine, e drivers.Exporter, nic machine.Addr) chain.An
 	return chain.Hold("over the root complex").With("/proc/cpuinfo", "%s", why)
 }
 
-// belowBridge is for two functions below a bridge that both have in common: what their ports do
-// to requests and completions decides.
+// belowBridge answers for two functions below one bridge: the ports below it decide where requests
+// and completions go.
 func belowBridge(m *machine.Machine, e drivers.Exporter, i drivers.Importer, way p2pdma.Decision) chain.Answer {
 	if way.Unread != nil {
-		fix := AsRoot(m, "as root, who sees ACS and the ports")
+		fix := AsRoot(m, onlyRootReadsACS)
 		return chain.Open("%v", way.Unread).Fix(&fix)
 	}
 	if len(way.Notes) > 0 {
@@ -130,8 +130,8 @@ func belowBridge(m *machine.Machine, e drivers.Exporter, i drivers.Importer, way
 	redirects := false
 	for _, a := range ports {
 		n := m.Node(a)
-		if n.ACSErr != nil { // what another port does is known, and says nothing of this one
-			fix := AsRoot(m, "as root, who sees ACS and the ports")
+		if n.ACSErr != nil { // other ports that were read say nothing about this one
+			fix := AsRoot(m, onlyRootReadsACS)
 			return chain.Open("whether %v redirects is not known: %v", a, n.ACSErr).Fix(&fix)
 		}
 		c := n.ACS.Ctrl
@@ -151,7 +151,7 @@ func belowBridge(m *machine.Machine, e drivers.Exporter, i drivers.Importer, way
 	case m.NoRedirects || !redirects && len(way.Redirects) == 0:
 		return chain.Hold("%s, and no port on the way redirects", common(way)).With("/sys/bus/pci/devices/"+way.Common.String()+"/config", "ACS")
 	case err != nil:
-		fix := AsRoot(m, "as root, who sees the NIC's configuration")
+		fix := AsRoot(m, "as root: only root can read the NIC's configuration space")
 		return chain.Open("%s a port redirects, and how the NIC orders its requests is not known: %v", common(way), err).Fix(&fix)
 	case worst == RouteLost:
 		return chain.Break(chain.Lost, "%s, %v sends requests and completions different ways (%v)", common(way), at, bits&redirecting).
@@ -159,7 +159,7 @@ func belowBridge(m *machine.Machine, e drivers.Exporter, i drivers.Importer, way
 	}
 	switch worst {
 	case RouteGood:
-		return chain.Hold("%s, and what its ports redirect the NIC sends translated (ATS)", common(way))
+		return chain.Hold("%s, and the NIC sends the requests that its ports redirect translated (ATS)", common(way))
 	case RouteOpen:
 		return chain.Open("%s, %v redirects (%v): the traffic arrives if the application registers memory with relaxed ordering, and may get lost otherwise", common(way), at, bits&redirecting).
 			Fix(opened(m, way))
@@ -174,8 +174,8 @@ func belowBridge(m *machine.Machine, e drivers.Exporter, i drivers.Importer, way
 // common names the bridge above both.
 func common(way p2pdma.Decision) string { return fmt.Sprintf("below the bridge %v", *way.Common) }
 
-// egress answers for ports with egress control: a vector, which no file shows, then says to which
-// ports a port sends nothing.
+// egress answers for ports with egress control: they block traffic to other ports by a vector that no
+// file shows.
 func egress(m *machine.Machine, ports []machine.Addr) (chain.Answer, bool) {
 	for _, a := range ports {
 		if c := m.Node(a).ACS; c.Present && c.Ctrl&pci.ACSEgressControl != 0 {

@@ -13,8 +13,8 @@ import (
 	"github.com/gpurdma/gpurdma/placement"
 )
 
-// library answers whether the vendor's library gives the GPU's memory to NICs at all. What the
-// library itself said counts before what is known of the product.
+// library answers whether the vendor's library gives the GPU's memory to NICs at all. The library's
+// own answer counts before the tables of products.
 func library(m *machine.Machine, e drivers.Exporter, byPeerMem bool) chain.Answer {
 	switch {
 	case e.Class == drivers.ClassSystem || e.Class == drivers.ClassStaged || e.Class == drivers.ClassI915 || e.PCI == nil:
@@ -62,14 +62,14 @@ func library(m *machine.Machine, e drivers.Exporter, byPeerMem bool) chain.Answe
 	return a
 }
 
-// Product is what is known of a GPU's product: whether its vendor's library gives memory away.
+// Product says whether the vendor's library gives the memory of a GPU's product to NICs.
 func Product(m *machine.Machine, e drivers.Exporter) product.Answer {
 	return machine.Once(m, "product of "+e.PCI.String(), func() product.Answer {
 		return product.Of(productFacts(m, e))
 	})
 }
 
-// productFacts reads what decides about a product.
+// productFacts reads the facts that the tables of products need.
 func productFacts(m *machine.Machine, e drivers.Exporter) product.Facts {
 	a := *e.PCI
 	f := product.Facts{Driver: e.Driver, Virtual: product.Tri(m.Virtual.Is)}

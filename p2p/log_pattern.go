@@ -8,15 +8,15 @@ import (
 	"strings"
 )
 
-// Pattern is a line of the kernel's log that says something of peer-to-peer.
+// Pattern matches a line of the kernel's log about peer-to-peer.
 type Pattern struct {
-	Check  string // whose finding it is
+	Check  string // the check that reports it
 	Match  *regexp.Regexp
 	Result Result
 	Means  string
 }
 
-// Patterns are what the kernel and its drivers print.
+// Patterns match the lines that the kernel and its drivers print.
 var Patterns = []Pattern{
 	{"KRN-KMSG", regexp.MustCompile(`ACS redirect is set between the client and provider`), ResultWarn, "a port on the way redirects to the root"},
 	{"KRN-KMSG", regexp.MustCompile(`to disable ACS redirect for this path, add the kernel parameter: (pci=\S+)`), ResultWarn, "the kernel names the ports"},
@@ -54,7 +54,7 @@ func Loggable(line string) bool {
 	return slices.ContainsFunc(Patterns, func(p Pattern) bool { return p.Match.MatchString(line) })
 }
 
-// FaultAddress is what a fault says of where it was: DMAR's, AMD's, SMMU's.
+// FaultAddress matches the address in a fault of an IOMMU: Intel's (DMAR), AMD's, Arm's (SMMU).
 var FaultAddress = regexp.MustCompile(`(?:fault addr |address=|iova: )(0x[0-9a-f]+)`)
 
 var PCIAddress = regexp.MustCompile(`(?:[0-9a-f]{4,}:)?[0-9a-f]{2}:[0-1][0-9a-f]\.[0-7]`)

@@ -256,8 +256,8 @@ func documented(t *testing.T, machine string) []string {
 	return out
 }
 
-// What was compared with the kernel is enough: topology of the pair, processor,
-// mode of the IOMMU, ACS.
+// The machines of the documented matrix cover the combinations of a pair's topology, the processor,
+// the IOMMU's mode and ACS.
 func TestCombinations(t *testing.T) {
 	seen := map[string]bool{}
 	for _, row := range documented(t, "") {

@@ -27,7 +27,7 @@ type subject struct {
 	dmabuf   bool   // the pair is direct by a dma-buf
 
 	below string // the bridge above both; "" where the way leads over the root
-	root  root   // what is known of the processor's root complex
+	root  root   // whether the processor's root complex is known to pass peer-to-peer
 
 	series int    // of NVIDIA's driver
 	kernel string // "5.15", as in the release

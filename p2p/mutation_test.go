@@ -28,7 +28,7 @@ type mutation struct {
 type effect struct {
 	kind    effectKind
 	links   []chain.Link  // that may decide, where the pair is direct no more
-	outcome chain.Outcome // what it comes to; OutcomeUnknown where the kind says enough
+	outcome chain.Outcome // the outcome afterwards; OutcomeUnknown where kind alone is compared
 }
 
 type effectKind int
@@ -88,7 +88,7 @@ func (e effect) check(before, after judged) string {
 	v := after.pair.Verdict
 	links := e.links
 	if before.pair.GPU.Exporter.Driver == "amdgpu" && before.pair.Prediction.ByPeerMem {
-		links = append(slices.Clip(links), chain.Attach) // what a dma-buf of ROCm's amdgpu comes to is not known
+		links = append(slices.Clip(links), chain.Attach) // the rules of ROCm's amdgpu for dma-bufs are not known
 	}
 	direct := after.listed && after.outcome() == chain.Direct
 	link, decided := v.Decides()

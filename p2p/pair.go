@@ -11,15 +11,15 @@ import (
 	"github.com/gpurdma/gpurdma/placement"
 )
 
-// Pair is a GPU, a NIC, and what is to be said of the two.
+// Pair is a GPU, a NIC, and the verdict on the two.
 type Pair struct {
 	GPU        drivers.GPU
 	NIC        drivers.NIC
-	Prediction drivers.Prediction // what a registration comes to
-	Verdict    chain.Verdict      // what the pair comes to, link by link
+	Prediction drivers.Prediction // the predicted outcome of a registration
+	Verdict    chain.Verdict      // the outcome of the pair, with the answer of each link
 	Letters    machine.Letters
-	Remedy     *chain.Remedy // nil of a pair that is direct
-	Proof      *Proof        // nil of a pair that was not tried
+	Remedy     *chain.Remedy // nil if the pair is direct, or if there is no remedy
+	Proof      *Proof        // nil if the pair was not tried
 }
 
 // Judge answers each link for a GPU and a NIC, and concludes.
@@ -58,7 +58,7 @@ func unserved(m *machine.Machine, n drivers.NIC) (chain.Answer, bool) {
 		With("/"+class, "no device of %s", n.Name), true
 }
 
-// judge answers the links that say what is going to happen.
+// judge answers the links that predict.
 func judge(m *machine.Machine, e drivers.Exporter, i drivers.Importer) (drivers.Prediction, chain.Verdict) {
 	p := drivers.Predict(m, e, i)
 	c := p.Chain
@@ -67,8 +67,8 @@ func judge(m *machine.Machine, e drivers.Exporter, i drivers.Importer) (drivers.
 	return p, c.Conclude()
 }
 
-// remedy is the one thing to change for this pair: what the link that decides asks for, or else
-// what is found by trying changes.
+// remedy is the one thing to change for this pair: the remedy of the link that decides, or else the
+// first change after which the prediction is better.
 func (p Pair) remedy(m *machine.Machine) *chain.Remedy {
 	if p.Verdict.Outcome() == chain.Direct {
 		return nil
@@ -87,8 +87,8 @@ func (p Pair) remedy(m *machine.Machine) *chain.Remedy {
 	return &named
 }
 
-// Prove gives a pair what became of it when it was tried, and concludes anew; nil is a pair that
-// was to be tried, and was not. A pair that was to be proven is not direct without a proof.
+// Prove adds a proof to a pair, and concludes again. A nil proof means that the pair should have been tried
+// and was not: such a pair is not direct.
 func (p *Pair) Prove(m *machine.Machine, proof *Proof) {
 	p.Proof = proof
 	c := p.proven(m, proof.Answer(), proof.last())
@@ -102,16 +102,16 @@ func (p *Pair) Prove(m *machine.Machine, proof *Proof) {
 	p.conclude(m, c.ConcludeProven())
 }
 
-// Recall gives a pair what an earlier proof showed, and concludes anew. lastLine is the number of
-// the last record that the kernel's log had when that proof ended; nil if it is not known: then
-// each line of the log counts as newer.
+// Recall adds the answer of an earlier proof to a pair, and concludes again. lastLine is the number of the
+// last record that the kernel's log had when that proof ended; nil if it is not known: then each line of
+// the log counts as newer.
 func (p *Pair) Recall(m *machine.Machine, answer chain.Answer, lastLine *uint64) {
 	c := p.proven(m, answer, lastLine)
 	p.conclude(m, c.Conclude())
 }
 
-// proven is the chain of a pair with a proof. What the log had against the pair before that does
-// not count.
+// proven is the chain of a pair with the answer of a proof. Lines of the log that are older than a proof
+// that holds do not count.
 func (p *Pair) proven(m *machine.Machine, answer chain.Answer, lastLine *uint64) chain.Chain {
 	c := p.Verdict.Chain()
 	c[chain.Proof] = answer
@@ -126,7 +126,7 @@ func (p *Pair) conclude(m *machine.Machine, v chain.Verdict) {
 	p.Remedy = p.remedy(m)
 }
 
-// against says what a line of the kernel's log means for the pair; "" if it is about others.
+// against says what a line of the kernel's log means for the pair: "" if the line is about another pair.
 func (p *Pair) against(m *machine.Machine, line string) (chain.Outcome, string) {
 	if p.GPU.Exporter.PCI == nil || p.NIC.Importer.PCI == nil {
 		return chain.OutcomeUnknown, ""
@@ -134,8 +134,8 @@ func (p *Pair) against(m *machine.Machine, line string) (chain.Outcome, string) 
 	return against(m, line, p.GPU.Exporter, p.NIC.Importer, p.Prediction)
 }
 
-// Agrees says whether what was proven of the pair is what was predicted: No if
-// the outcome is another, or a refusal has another errno.
+// Agrees says whether the proof shows the predicted outcome: No if the outcome differs, or if a refusal has
+// another errno.
 func (p Pair) Agrees() placement.Answer {
 	predicted := p.Prediction.Outcome
 	if p.Proof == nil || p.Proof.Outcome == chain.OutcomeUnknown {

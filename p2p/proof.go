@@ -38,30 +38,29 @@ func (r Rung) String() string {
 	return rungNames[r]
 }
 
-// Step is what became of a rung.
+// Step is the result of a rung.
 type Step struct {
 	Result Result // pass, fail, unknown; skip if it was not reached, or is not to be
 	Detail string
 }
 
-// Proof is what became of a pair when it was tried. Package live makes them.
+// Proof is the result of trying a pair. Package live makes proofs.
 type Proof struct {
-	// Outcome is what happened, as far as it is proven: OutcomeUnknown without
-	// a trace.
+	// Outcome is the outcome that the proof shows: OutcomeUnknown without a trace.
 	Outcome chain.Outcome
 	Errno   unix.Errno // of Refused
-	Stage   string     // of Refused: what refused, as the trace or else the errno allows to say
-	Why     string     // what the outcome rests on, or why it is not known
+	Stage   string     // of Refused: the stage that refused, by the trace or else by the errno
+	Why     string     // the evidence for the outcome, or why there is none
 	Steps   [rungs]Step
 
-	Placement *placement.Placement // nil if nobody watched, or nothing was registered
+	Placement *placement.Placement // nil without a trace, or if nothing was registered
 	Resident  *Resident            // nil if nothing was registered
 	Verified  int64                // bytes that were compared and found right
 	// WriteRate and ReadRate are bytes per second, one transfer at a time; 0 if
 	// there was none. The others are those of host memory, by the same NIC.
 	WriteRate, ReadRate         float64
 	HostWriteRate, HostReadRate float64
-	Uncompared                  string // why there are none of host memory
+	Uncompared                  string // why the rates of host memory are missing
 	Elapsed                     time.Duration
 
 	Memory string // the kind of memory: "vram"; "" if none was allocated
@@ -70,7 +69,7 @@ type Proof struct {
 	Watch Watch
 }
 
-// NewProof is of a pair of which no rung was reached.
+// NewProof is the proof of a pair for which no rung was reached.
 func NewProof() *Proof {
 	p := &Proof{}
 	for i := range p.Steps {
@@ -92,7 +91,7 @@ func (p *Proof) Failed() bool {
 	return false
 }
 
-// String says what happened, and what that rests on.
+// String is the outcome, and the evidence for it.
 func (p *Proof) String() string {
 	outcome := p.Outcome.String()
 	if p.Outcome == chain.Refused {
@@ -110,8 +109,8 @@ func (p *Proof) last() *uint64 {
 	return p.Watch.Last
 }
 
-// Answer is the link of a proof. Bytes that were placed in the GPU's memory, and of which none
-// was moved, prove no traffic.
+// Answer is the answer of the chain's link of proofs. A buffer in the GPU's memory proves no traffic if no
+// bytes were moved.
 func (p *Proof) Answer() chain.Answer {
 	switch {
 	case p == nil:

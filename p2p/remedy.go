@@ -15,10 +15,9 @@ import (
 	"github.com/gpurdma/gpurdma/placement"
 )
 
-// RemedyOf says what to change for an importer that does not reach the memory,
-// or whose prediction is unknown; nil for one that does. Where the kernel or
-// its configuration decide, it is tried out: the prediction is made again for a
-// machine that has changed in this one respect.
+// RemedyOf is the change for an importer that does not reach the memory, or whose prediction is unknown;
+// nil for an importer that reaches it. Where the kernel or its configuration decide, RemedyOf tries the
+// change: it predicts again for a machine that differs in this one respect.
 func RemedyOf(m *machine.Machine, e drivers.Exporter, i drivers.Importer) *chain.Remedy {
 	p, v := judge(m, e, i)
 	switch {
@@ -37,8 +36,8 @@ func supposing(m *machine.Machine, k machine.Kernel) *machine.Machine {
 	return &like
 }
 
-// registers reports an importer that is predicted to get the GPU's memory. Whether traffic then
-// arrives is another question, and reaches asks both.
+// registers reports an importer that is predicted to get the GPU's memory. reaches also asks whether its
+// traffic arrives.
 func registers(m *machine.Machine, e drivers.Exporter, i drivers.Importer) bool {
 	return drivers.Predict(m, e, i).Outcome == chain.Direct
 }
@@ -48,7 +47,7 @@ func reaches(m *machine.Machine, e drivers.Exporter, i drivers.Importer) bool {
 	return v.Outcome() == chain.Direct
 }
 
-// find is for what is unknown.
+// find is the remedy for a pair whose prediction is unknown.
 func find(m *machine.Machine, p drivers.Prediction, e drivers.Exporter, i drivers.Importer) *chain.Remedy {
 	k := m.Kernel
 	switch {
@@ -64,13 +63,13 @@ func find(m *machine.Machine, p drivers.Prediction, e drivers.Exporter, i driver
 			Weakens: "an idle GPU no longer saves power", Direct: reaches(m, awake(e), i),
 		}
 	case errors.Is(p.Decision.Unread, pci.ErrTruncated):
-		again := AsRoot(m, "as root, who sees ACS and the ports")
+		again := AsRoot(m, onlyRootReadsACS)
 		return &again
 	case k.Release == "":
 		return &chain.Remedy{Change: "say which kernel it is", Command: "p2pcheck --kernel RELEASE"}
 	case configDecides(m, i):
 		if k.Denied {
-			again := AsRoot(m, "as root, who may read the kernel's configuration")
+			again := AsRoot(m, "as root: only root can read the kernel's configuration")
 			return &again
 		}
 		return &chain.Remedy{Change: "show the kernel's configuration", Command: "p2pcheck --config /boot/config-" + k.Release}
@@ -88,7 +87,7 @@ func find(m *machine.Machine, p drivers.Prediction, e drivers.Exporter, i driver
 	return r
 }
 
-// configDecides reports a kernel of which no configuration was found, and whose options decide.
+// configDecides reports a kernel whose options decide, and whose configuration was not found.
 func configDecides(m *machine.Machine, i drivers.Importer) bool {
 	k := m.Kernel
 	return m.Config == nil && (k.P2PDMA == placement.AnswerUnknown || i.Kind == drivers.Dynamic && k.MoveNotify == placement.AnswerUnknown ||
@@ -98,10 +97,10 @@ func configDecides(m *machine.Machine, i drivers.Importer) bool {
 // anyNIC stands for a NIC's name in a command. Pair puts it there.
 const anyNIC = "NIC"
 
-// TakeSnapshot is for what a file of somebody else's tool does not have.
+// TakeSnapshot is the remedy where a dump of another tool lacks a file.
 const TakeSnapshot = "take a snapshot on the node itself: it has the drivers and the kernel as well"
 
-// GoneGPU is for one that does not answer.
+// GoneGPU is the remedy for a GPU that does not answer on PCI.
 const GoneGPU = "reboot, with the power off in between; if the GPU does not come back, reseat or exchange it"
 
 func awake(e drivers.Exporter) drivers.Exporter {
@@ -109,7 +108,7 @@ func awake(e drivers.Exporter) drivers.Exporter {
 	return e
 }
 
-// repair is for what is staged or refused.
+// repair is the remedy for a pair that is staged or refused.
 func repair(m *machine.Machine, p drivers.Prediction, e drivers.Exporter, i drivers.Importer) *chain.Remedy {
 	switch {
 	case e.Proprietary:
@@ -148,7 +147,7 @@ func repair(m *machine.Machine, p drivers.Prediction, e drivers.Exporter, i driv
 	case i.Kind == drivers.NoImporter:
 		return &chain.Remedy{Change: "take a NIC whose driver imports dma-bufs on this kernel, as mlx5 and efa do from 6.1 on"}
 	case e.Class == drivers.ClassVFIO && i.Kind == drivers.Pinned:
-		return &chain.Remedy{Change: "take a NIC that can be told to stop, as mlx5 can"}
+		return &chain.Remedy{Change: "take a NIC whose driver can revoke a registration, as mlx5 can"}
 	case !i.PeerToPeer:
 		return &chain.Remedy{Change: "take a NIC whose driver imports peer-to-peer memory: this one does not"}
 	case i.PCI == nil:
@@ -172,7 +171,7 @@ func XeRemedy(m *machine.Machine, e drivers.Exporter) *chain.Remedy {
 	return r
 }
 
-// openWay tries the ports' ACS.
+// openWay is the remedy to open the ports on the way, if that helps.
 func openWay(m *machine.Machine, p drivers.Prediction, e drivers.Exporter, i drivers.Importer) *chain.Remedy {
 	open := supposing(m, m.Kernel)
 	open.NoRedirects = true
@@ -188,10 +187,10 @@ func openWay(m *machine.Machine, p drivers.Prediction, e drivers.Exporter, i dri
 	return &r
 }
 
-// OpenPorts is the kernel's parameter that stops ports from redirecting. The kernel
-// keeps one list of them, the last: what is on its command line already is in this
-// one, too, behind the new ports, for it reads up to the first entry that it does
-// not understand. It separates them by ";", where GRUB's commands end.
+// OpenPorts is the kernel's parameter that stops ports from redirecting. The kernel uses only the
+// last list on its command line, and reads it up to the first entry that it does not understand:
+// the new list has the new ports first, then the ports that are on the command line already. The
+// kernel separates ports by ";", which ends a command in GRUB.
 //
 // Ports that need a certain ACS on this machine are not opened: see [PlannedRemedy].
 func OpenPorts(m *machine.Machine, ports []string) chain.Remedy {
@@ -205,7 +204,7 @@ func OpenPorts(m *machine.Machine, ports []string) chain.Remedy {
 		overruled = "; pci=config_acs= on the command line comes after it: take the ports out of that, or set their R and C bits to 0 there"
 	}
 	if len(ports) > 0 && allOpened(ports, opened) {
-		return chain.Remedy{Change: "find out what makes these ports redirect: the kernel's command line opens them already" + overruled}
+		return chain.Remedy{Change: "find the cause for which these ports redirect: the kernel's command line opens them already" + overruled}
 	}
 	all := slices.Concat(ports, kept)
 	change := "let the ports on the way pass peer-to-peer traffic"
@@ -235,7 +234,7 @@ func allOpened(ports, opened []string) bool {
 	return true
 }
 
-// Redirecting are the ports in the way of all pairs, each once.
+// Redirecting are the ports that redirect the traffic of any pair, each once.
 func Redirecting(pairs []Pair) []string {
 	var out []string
 	for _, p := range pairs {
@@ -248,8 +247,8 @@ func Redirecting(pairs []Pair) []string {
 	return out
 }
 
-// Gains reports a pair for which ports that redirect make a difference: its traffic
-// takes them, or they are in the way of it, perhaps beside something else.
+// Gains reports a pair that is better with open ports: its traffic passes them, or they keep the pair from
+// being direct, perhaps together with another cause.
 func Gains(m *machine.Machine, p Pair) bool {
 	switch {
 	case len(p.Prediction.Decision.Redirects) == 0:
@@ -262,8 +261,7 @@ func Gains(m *machine.Machine, p Pair) bool {
 	return registers(newer, e, i)
 }
 
-// Combine gives all pairs whose remedy is to open ports one parameter, with the
-// ports of all of them.
+// Combine gives all pairs whose remedy opens ports the same parameter, with the ports of all of them.
 func Combine(m *machine.Machine, pairs []Pair) {
 	var bad []Pair
 	for _, p := range pairs {
@@ -280,7 +278,7 @@ func Combine(m *machine.Machine, pairs []Pair) {
 	}
 }
 
-// Opens reports a pair whose remedy is to open ports.
+// Opens reports a pair whose remedy opens ports.
 func (p Pair) Opens() bool {
 	return p.Remedy != nil && strings.HasPrefix(p.Remedy.Command, OpenParameter)
 }
@@ -315,7 +313,7 @@ func otherKernel(m *machine.Machine, e drivers.Exporter, i drivers.Importer) *ch
 	if !registers(newer, e, i) {
 		return nil
 	}
-	if !imports { // what a later kernel's exporters do is not the reason
+	if !imports { // the importer is the reason, and not a later kernel's exporters
 		return &chain.Remedy{
 			Change: fmt.Sprintf("run Linux %v or later, built with %s=y, where %s imports dma-bufs; this kernel takes a NIC whose driver imports them, as mlx5 and efa do from 6.1 on", machine.V7_2, machine.ConfigP2PDMA, i.DriverName()),
 			Direct: reaches(newer, e, i),
@@ -327,7 +325,7 @@ func otherKernel(m *machine.Machine, e drivers.Exporter, i drivers.Importer) *ch
 	}
 }
 
-// later is the newest kernel that was read, and what GPU and NIC are there.
+// later is a machine with the newest kernel of the tables, and the exporter and importer on it.
 func later(m *machine.Machine, e drivers.Exporter, i drivers.Importer) (*machine.Machine, drivers.Exporter, drivers.Importer) {
 	newer := machine.Kernel{Release: machine.V7_2.String(), P2PDMA: placement.Yes, MoveNotify: placement.Yes, Version: machine.V7_2}
 	if e.Pin != drivers.PinByKernel {
@@ -339,7 +337,7 @@ func later(m *machine.Machine, e drivers.Exporter, i drivers.Importer) (*machine
 	return supposing(m, newer), e, i
 }
 
-// move is for a root that passes nothing.
+// move is the remedy where the root complex does not pass the traffic.
 func move(m *machine.Machine, e drivers.Exporter, i drivers.Importer) *chain.Remedy {
 	passes := supposing(m, m.Kernel)
 	passes.TrustsAll = true

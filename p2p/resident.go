@@ -6,23 +6,22 @@ import (
 	"fmt"
 )
 
-// Resident is what a GPU's DRM driver counted of this process in the GPU's memory,
-// in bytes: a witness that anybody may ask.
+// Resident is the number of bytes that a GPU's DRM driver counts for this process in the GPU's memory. It
+// needs no privileges.
 type Resident struct {
 	Size          int64 // of the buffer
 	Without       int64 // before the buffer was allocated
 	Before, After int64 // the registration
-	Err           error // why it is not known
+	Err           error // why the numbers are not known
 }
 
-// Judge says whether the buffer stayed. A driver that does not count it, as amdgpu
-// does not before a program uses it, or something else that was freed says nothing.
-// The count is the process's: that it did not shrink is of the buffer only where it
-// grew by the buffer's allocation.
+// Judge says whether the buffer stayed. The result is unknown if the driver does not count the
+// buffer, as amdgpu does not before a program uses it, or if other memory was freed. The count is
+// the whole process's: it speaks for the buffer only if it grew when the buffer was allocated.
 func (r *Resident) Judge() (Result, string) {
 	switch {
 	case r == nil:
-		return ResultUnknown, "nobody asked the GPU's driver"
+		return ResultUnknown, "the GPU's driver was not asked"
 	case r.Err != nil:
 		return ResultUnknown, r.Err.Error()
 	case r.Before < r.Size:

@@ -6,13 +6,13 @@ import (
 	"fmt"
 )
 
-// Result is what a check found.
+// Result is the result of a check.
 type Result int
 
 // The results. The zero value is no pass.
 const (
-	ResultUnknown Result = iota // what decides could not be read
-	ResultSkip                  // it does not apply here, or is not looked at
+	ResultUnknown Result = iota // the value that decides could not be read
+	ResultSkip                  // the check does not apply here, or was left out
 	ResultPass
 	ResultWarn
 	ResultFail

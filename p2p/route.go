@@ -10,8 +10,8 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/machine"
 )
 
-// Route is what becomes of traffic at a port by mlx5's table (mlx5_umem_needs_ats(), mlx5_ib.h),
-// from what the port redirects and what the NIC uses.
+// Route is the way of traffic at a port, by mlx5's table (mlx5_umem_needs_ats(), mlx5_ib.h). It depends on
+// the port's redirect bits and on the NIC's ATS and relaxed ordering.
 type Route int
 
 // The routes, the worst last.
@@ -27,7 +27,7 @@ const redirecting = pci.ACSRequestRedirect | pci.ACSCompletionRedirect | pci.ACS
 // order is how a NIC sends requests.
 type order struct{ ats, relaxed bool }
 
-// nicOrder reads it.
+// nicOrder reads the NIC's order from its configuration space.
 func nicOrder(m *machine.Machine, nic machine.Addr) (order, error) {
 	c, err := pci.ReadConfig(m.Sys, nic)
 	if err != nil {
@@ -45,8 +45,8 @@ func routeOfPort(c pci.ACSBits, nic order) Route {
 	return RouteOf(c&pci.ACSCompletionRedirect != 0, c&pci.ACSRequestRedirect != 0, c&pci.ACSDirectTranslated != 0, nic.ats, nic.relaxed)
 }
 
-// RouteOf is the route by what a port redirects and lets pass translated, and by the NIC's
-// address translation (ATS) and relaxed ordering.
+// RouteOf is the route by a port's bits for redirection and translated requests, and by the NIC's address
+// translation (ATS) and relaxed ordering.
 func RouteOf(completions, requests, translated, ats, relaxed bool) Route {
 	switch {
 	case !completions && !requests:
@@ -70,8 +70,8 @@ func RouteOf(completions, requests, translated, ats, relaxed bool) Route {
 	return RouteSlow
 }
 
-// RouteRemedy names what makes a port's traffic go one way, as far as it is not
-// so already.
+// RouteRemedy names the settings that send requests and completions the same way, and that are not on
+// already.
 func RouteRemedy(bits pci.ACSBits, ats, relaxed bool) *chain.Remedy {
 	good := func(ats, relaxed bool) bool { return routeOfPort(bits, order{ats, relaxed}) <= RouteOpen }
 	const off = "turn the port's redirection off"
@@ -86,5 +86,5 @@ func RouteRemedy(bits pci.ACSBits, ats, relaxed bool) *chain.Remedy {
 	return &chain.Remedy{Change: off, Weakens: "devices below it reach each other past the IOMMU"}
 }
 
-// Relaxing is what is given up for relaxed ordering.
+// Relaxing is the cost of relaxed ordering.
 const Relaxing = "a later write may arrive before an earlier one; where the kernel turned it off for a faulty root port (Xeon E5 v3 and v4), leave it off"

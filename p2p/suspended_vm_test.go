@@ -18,9 +18,9 @@ import (
 	"github.com/gpurdma/gpurdma/placement"
 )
 
-// A GPU of amdgpu that sleeps gives no peer-to-peer to who attaches meanwhile, a
-// pinned importer here: the buffer is staged, which is why the prediction, that
-// would be direct, is unknown then. xe wakes the GPU.
+// amdgpu gives no peer-to-peer to an importer that attaches while the GPU sleeps, here one that
+// pins: the buffer is staged. The prediction, which is direct for a GPU that is awake, is therefore
+// unknown. xe wakes the GPU.
 //
 //testbed:machine fabric+EPYC
 //testbed:kernel 7.2

@@ -11,15 +11,14 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/machine"
 )
 
-// Translating is the kernel's parameter for an IOMMU that translates, and undoesPT what it
-// costs.
+// Translating is the kernel's parameter for an IOMMU that translates, and UndoesPT its cost.
 const (
 	Translating = "iommu.passthrough=0"
 	UndoesPT    = "it undoes iommu=pt: all DMA is translated then, of which ISO-IOMMU-MODE warns"
 )
 
-// Translate is the remedy for a NIC that does not reach the addresses of a BAR. Where no
-// IOMMU is on, how one is turned on depends on the processor.
+// Translate is the remedy for a NIC whose address bits do not reach a BAR. If no IOMMU is on, the way to
+// turn it on depends on the processor.
 func Translate(m *machine.Machine, nic machine.Addr) chain.Remedy {
 	const lower = "let the firmware place the BARs lower, or "
 	r := chain.Remedy{Change: lower + "let the IOMMU translate", Command: Translating, Weakens: UndoesPT}
@@ -43,8 +42,7 @@ func Translate(m *machine.Machine, nic machine.Addr) chain.Remedy {
 	return r
 }
 
-// untranslating are the words of the command line that keep an IOMMU off, or from
-// translating.
+// untranslating are the parameters on the command line that keep an IOMMU off or from translating.
 func untranslating(m *machine.Machine) []string {
 	var out []string
 	for _, word := range m.BootWords() {

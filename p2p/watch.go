@@ -16,19 +16,19 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/machine"
 )
 
-// Watch is what the machine said of a pair while it was tried.
+// Watch is the record of the kernel's log and of error counters while a pair was tried.
 type Watch struct {
-	// Lines are those of the kernel's log that name a device on the way, or
-	// that a check looks for. Others is how many others came meanwhile.
+	// Lines are the lines of the kernel's log that name a device on the way, or that a check looks for.
+	// Others is the number of other lines.
 	Lines  []string
 	Others int
-	LogErr error // why not all of the log is known
+	LogErr error // why a part of the log is missing
 	// Errors are the counters of link errors that grew: "0000:03:00.0: 1 fatal".
 	Errors []string
-	// Losses are the NIC's counters of lost packets that grew: "mlx5_0/1: 3
-	// out_of_sequence". A proof stays on its port: they are of others' traffic, too.
+	// Losses are the NIC's counters of lost packets that grew: "mlx5_0/1: 3 out_of_sequence". The
+	// traffic of a proof does not leave its port: other traffic can make them grow.
 	Losses []string
-	// Counted says that somebody counts the errors of a device on the way.
+	// Counted says that the kernel counts the errors of a device on the way.
 	Counted bool
 	Fatal   bool // a counter of uncorrectable errors grew
 
@@ -50,11 +50,12 @@ type Watcher struct {
 	where  string
 	err    error
 	before map[string]uint64
-	lost   map[string]uint64 // what the NIC had lost before
-	speed  float64           // as that of Watch
+	lost   map[string]uint64 // the NIC's counters of lost packets at the start
+	speed  float64           // Watch.Speed so far
 }
 
-// StartWatch begins to watch what concerns a pair. Stop must be called.
+// StartWatch begins to watch the devices of a pair and the ports above them. The caller must call
+// Stop.
 func StartWatch(m *machine.Machine, p Pair) *Watcher {
 	w := &Watcher{m: m, gpu: p.GPU.Exporter.PCI, nic: p.NIC, names: append([]string{p.NIC.Name}, p.NIC.NetDevs...), fd: -1}
 	for _, a := range []*machine.Addr{p.GPU.Exporter.PCI, p.NIC.Importer.PCI} {
@@ -81,10 +82,10 @@ func StartWatch(m *machine.Machine, p Pair) *Watcher {
 	return w
 }
 
-// errOverwritten is of lines that nobody will read any more.
+// errOverwritten says that the kernel overwrote lines of its log before Stop read them.
 var errOverwritten = errors.New("lines were overwritten before they were read")
 
-// Stop ends it, and says what there was.
+// Stop ends the watch, and returns what it saw.
 func (w *Watcher) Stop() Watch {
 	out := Watch{LogErr: w.err, Speed: w.speed}
 	if last, ok := cachedLog(w.m).Last(); ok && w.err == nil {
@@ -138,8 +139,8 @@ func (w *Watcher) Stop() Watch {
 	return out
 }
 
-// Look reads the speed of the GPU's link. It is for the moments at which bytes
-// move: an idle GPU may have slowed its link down.
+// Look reads the speed of the GPU's link. The caller calls it while bytes move: an idle GPU may have
+// slowed its link down.
 func (w *Watcher) Look() {
 	if w.gpu == nil {
 		return
@@ -186,7 +187,7 @@ var errorKinds = []string{"fatal", "nonfatal", "correctable"}
 
 func counterKey(a machine.Addr, kind string) string { return a.String() + " " + kind }
 
-// counters are the errors of the links on the way, as far as they are counted.
+// counters are the error counters of the links on the way that the kernel keeps.
 func (w *Watcher) counters() map[string]uint64 {
 	out := map[string]uint64{}
 	for _, a := range w.way {
@@ -201,7 +202,7 @@ func (w *Watcher) counters() map[string]uint64 {
 	return out
 }
 
-// Judged looks for what the checks look for: faults of the IOMMU, and the rest.
+// Judged reports lines that checks look for: faults of the IOMMU, and others.
 func (w Watch) Judged() (faults, hits bool) {
 	for _, line := range w.Lines {
 		for _, p := range Patterns {
@@ -214,5 +215,5 @@ func (w Watch) Judged() (faults, hits bool) {
 	return faults, hits
 }
 
-// Where is the file that was watched.
+// Where is the file with the log.
 func (w Watch) Where() []string { return []string{"/dev/kmsg"} }

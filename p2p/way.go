@@ -10,22 +10,20 @@ import (
 	"github.com/gpurdma/gpurdma/placement"
 )
 
-// Way is how fast bytes get from a GPU to a NIC at most: as fast as the slowest
-// link between the two lets them. What is beside links (a root complex, sockets, the
-// devices) can be slower still.
+// Way is the highest rate from a GPU to a NIC that the slowest link between the two allows. A root
+// complex, the link between sockets or the devices themselves can be slower.
 type Way struct {
 	Rate    uint64       // bytes a second in each direction; 0 if no link's is known
 	Slowest machine.Addr // the link from this function upwards
-	Ends    uint64       // what the links of GPU and NIC can carry both; 0 if not known
+	Ends    uint64       // the lower of the two rates of the GPU's and the NIC's own links; 0 if not known
 	// Narrow reports that a link between those two carries less than they can,
 	// although it is as fast as its own ends.
 	Narrow bool
 }
 
-// WayOf follows the links of a pair, by functions that read returns. It is false
-// where no link is known or may be believed: off PCI, in a guest, where the kind of
-// a port is not known, as without root, and where whether a port redirects is not
-// known and makes a difference.
+// WayOf follows the links of a pair, by functions that read returns. It is false where the links are not
+// known: off PCI, in a guest, where the kind of a port cannot be read, as without root, and where it is
+// not known whether a port redirects and that changes the rate.
 func WayOf(m *machine.Machine, p Pair, read func(machine.Addr) (machine.Function, error)) (Way, bool) {
 	return wayOf(m, p, read, false)
 }
@@ -48,7 +46,7 @@ func wayOf(m *machine.Machine, p Pair, read func(machine.Addr) (machine.Function
 	whole := wayOver(g, n, up, down, read, best)
 	i, j, ok := machine.Common(up, down)
 	translates, _ := m.TranslationOf(&n.PCI)
-	// Addresses that only the root knows.
+	// The IOMMU's addresses: the traffic goes to the root.
 	if !ok || p.Prediction.Address == drivers.AddressIOVA || p.Prediction.Address == drivers.AddressUnknown && translates == machine.Translated {
 		return whole, whole.Rate > 0
 	}
@@ -68,8 +66,8 @@ func wayOf(m *machine.Machine, p Pair, read func(machine.Addr) (machine.Function
 	return Way{}, false
 }
 
-// wayOver looks for the slowest of the links above functions. It finds none where one
-// of them may have a link above it, and nobody knows.
+// wayOver finds the slowest of the links above functions. It finds none where it is not known
+// whether one of them has a link above it.
 func wayOver(g, n machine.Function, up, down []machine.Addr, read func(machine.Addr) (machine.Function, error), best bool) Way {
 	var w Way
 	ends := map[machine.Addr]uint64{}
@@ -80,7 +78,7 @@ func wayOver(g, n machine.Function, up, down []machine.Addr, read func(machine.A
 		case err != nil, f.Bridge && f.Port == "" && len(f.Upstream) > 0:
 			return Way{}
 		case f.Bridge && f.Port != machine.PortUpstream:
-			continue // the link of a port below others is that of what is below it
+			continue // the link below a port is that of the function below it
 		}
 		s, ok := machine.LinkAbove(f, read)
 		if !ok {

@@ -36,35 +36,35 @@ type app struct {
 	json, verbose  bool
 	source         machine.Source
 	live           check.Live // of this machine
-	gpu, nic       []string   // the only ones to look at
-	skip           []string   // checks that are not carried out
-	snapshotFile   string     // the machine, in one file
-	lspciFile      string     // the machine, as lspci prints it
-	lspciTree      string     // beside that, as lspci -t prints it
-	notes          []string   // what such a text lacks
+	gpu, nic       []string   // names of the devices to look at; empty for all
+	skip           []string   // checks to leave out
+	snapshotFile   string     // --snapshot
+	lspciFile      string     // --lspci
+	lspciTree      string     // --lspci-tree
+	notes          []string   // the values that lspci's text lacks
 	baseline       string     // an earlier run
 	format, output string
 	svg            bool          // of topo
 	proving        bool          // --live
-	limit          time.Duration // of a pair, for that; 0 is the default
+	limit          time.Duration // --timeout; 0 is the default
 	pid            string        // --pid
 	spec           string        // --container-spec
 	proofs         string        // --proofs
-	reached        bool          // our code began: what fails now is no usage error
+	reached        bool          // the command's own code began: a failure is no usage error any more
 	status         int
 }
 
-// output is what was found. It is marshalled for --json.
+// output is the result of a command. --json marshals it.
 type output interface {
 	text(w io.Writer, a *app) error
 	status() int
 }
 
-// finish prints what was found and what went wrong.
+// finish prints the result and the errors.
 func (a *app) finish(command string, found output, err error) int {
 	status := cli.Status(err)
 	if found != nil && (err == nil || status == cli.ExitUnavailable) {
-		// What could not be looked at does not hide what was found.
+		// A part of the machine that could not be read does not hide the result for the rest.
 		status = result.Worse(status, found.status())
 	}
 	write := formats.All[a.format]
@@ -90,9 +90,8 @@ func (a *app) finish(command string, found output, err error) int {
 	return status
 }
 
-// mistaken reports a mistake on the command line, against which its help helps: not
-// a file or an address that the kernel refuses, nor a file that is not what it was
-// named as.
+// mistaken reports a mistake on the command line, for which the message points to --help. A file or an
+// address that the kernel refuses is no such mistake, nor is a file with other contents than its flag needs.
 func mistaken(err error) bool {
 	var usage *cli.UsageError
 	var kernel syscall.Errno
@@ -100,7 +99,7 @@ func mistaken(err error) bool {
 	return errors.As(err, &usage) && !errors.As(err, &kernel) && !errors.As(err, &file) && !errors.Is(err, errSnapshot)
 }
 
-// printed makes output that did not arrive a failure to look.
+// printed is the status after the output was written: a failed write counts as a failure to look.
 func (a *app) printed(err error, status int) int {
 	if err == nil {
 		return status
@@ -109,7 +108,7 @@ func (a *app) printed(err error, status int) int {
 	return cli.ExitUsage
 }
 
-// action makes a RunE of a function that finds something.
+// action makes cobra's RunE of a function that returns a result.
 func (a *app) action(command string, find func(*machine.Machine, []drivers.GPU, []drivers.NIC) (output, error)) func(*cobra.Command, []string) error {
 	return func(*cobra.Command, []string) error {
 		a.reached = true
@@ -119,7 +118,7 @@ func (a *app) action(command string, find func(*machine.Machine, []drivers.GPU, 
 	}
 }
 
-// end prints what was found, and keeps the status.
+// end prints the result, and keeps the status.
 func (a *app) end(command string, found output, err error) error {
 	if a.toFile() && formats.All[a.format] == nil {
 		to := a.stdout
@@ -137,10 +136,10 @@ func (a *app) end(command string, found output, err error) error {
 	return nil
 }
 
-// look finds the devices that were asked for.
+// look finds the devices of the machine, or those that --gpu and --nic name.
 func (a *app) look(find func(*machine.Machine, []drivers.GPU, []drivers.NIC) (output, error)) (output, error) {
 	if a.source.Proc != "" && a.source.Sys == "" && a.source.Root == "" {
-		return nil, &cli.UsageError{Err: errors.New("--proc needs --sysfs beside it: both are of one machine, and without it sysfs would be this machine's")}
+		return nil, &cli.UsageError{Err: errors.New("--proc needs --sysfs of the same machine: without it p2pcheck would read this machine's sysfs")}
 	}
 	switch known := formats.All[a.format] != nil; {
 	case a.json && known:
@@ -154,7 +153,7 @@ func (a *app) look(find func(*machine.Machine, []drivers.GPU, []drivers.NIC) (ou
 	case a.limit < 0:
 		return nil, &cli.UsageError{Err: fmt.Errorf("--timeout %v: no time is below 0", a.limit)}
 	case a.limit > 0 && !a.proving:
-		return nil, &cli.UsageError{Err: errors.New("--timeout is how long --live tries a pair: add --live")}
+		return nil, &cli.UsageError{Err: errors.New("--timeout limits the time of --live for a pair: add --live")}
 	case a.json && a.svg:
 		return nil, &cli.UsageError{Err: errors.New("--json and --svg: one or the other")}
 	}
@@ -184,7 +183,7 @@ func (a *app) look(find func(*machine.Machine, []drivers.GPU, []drivers.NIC) (ou
 		return nil, &cli.UsageError{Err: err}
 	}
 	gpus, err1 := drivers.GPUs(m)
-	// What does not count, as a server's own display, is told last.
+	// GPUs that do not count, as a server's own display, come last.
 	slices.SortStableFunc(gpus, func(a, b drivers.GPU) int { return cmp.Compare(outside(a), outside(b)) })
 	nics, err2 := drivers.NICs(m)
 	if here(a.source) {
@@ -223,7 +222,7 @@ func outside(g drivers.GPU) int {
 	return 0
 }
 
-// target is the process that --pid names: of this machine, while it runs.
+// target is the process that --pid names, which must run on this machine.
 func (a *app) target() error {
 	if a.pid == "" {
 		return nil
@@ -233,7 +232,7 @@ func (a *app) target() error {
 	case err != nil || pid <= 0:
 		return fmt.Errorf("--pid %q: a process has a number, from 1 on", a.pid)
 	case a.copied() || !here(a.source):
-		return errors.New("--pid is of this machine as it is: leave out --snapshot, --lspci, --root, --sysfs, --proc and --kernel")
+		return errors.New("--pid is a process of this machine: leave out --snapshot, --lspci, --root, --sysfs, --proc and --kernel")
 	}
 	if _, err := os.Stat(filepath.Join("/proc", strconv.Itoa(pid))); err != nil {
 		return fmt.Errorf("--pid %d: no such process is seen from here", pid)
@@ -242,14 +241,14 @@ func (a *app) target() error {
 	return nil
 }
 
-// copied reports a machine that one file has, or two.
+// copied reports a machine that --snapshot or --lspci has.
 func (a *app) copied() bool { return a.snapshotFile != "" || a.lspciFile != "" }
 
-// openCopy puts a snapshot, or what lspci printed, in the place of this machine. No
-// message names the directory that it is unpacked into: it is gone afterwards.
+// openCopy unpacks a snapshot or lspci's text, to read it in place of this machine. No message names the
+// directory with the files, which is removed afterwards.
 func (a *app) openCopy() (done func(), err error) {
 	if a.source.Root+a.source.Sys+a.source.Proc != "" {
-		return nil, errors.New("--snapshot and --lspci are a machine of their own: leave out --root, --sysfs and --proc")
+		return nil, errors.New("--snapshot and --lspci have a machine each: leave out --root, --sysfs and --proc")
 	}
 	var dir string
 	if a.lspciFile != "" {
@@ -273,8 +272,8 @@ func (a *app) unmasked(text string) string {
 	return unmask(text, a.source.Root)
 }
 
-// masked leaves a directory's name out of what is written, and says in words what
-// the snapshot could not read.
+// masked is a writer that removes the directory's name from the text, and writes in words that the
+// snapshot could not read a file.
 type masked struct {
 	io.Writer
 	dir string
@@ -287,9 +286,8 @@ func (m masked) Write(p []byte) (int, error) {
 
 func unmask(text, dir string) string { return machine.Unmarked(strings.ReplaceAll(text, dir, "")) }
 
-// only keeps the devices that have one of the names: the first of the names of a
-// device is its own, the second its driver's. A PCI address may be without its
-// domain, as lspci prints it.
+// only keeps the devices that have one of the names. called returns a device's own name first, then its
+// driver's. A PCI address can lack its domain, as lspci prints it.
 func only[T any](what string, names []string, all []T, called func(T) []string) ([]T, error) {
 	if len(names) == 0 {
 		return all, nil
@@ -327,7 +325,7 @@ func only[T any](what string, names []string, all []T, called func(T) []string) 
 	return out, nil
 }
 
-// style is how text for people is written.
+// style is the style of the text.
 func (a *app) style() render.Style {
 	return render.Style{Colors: terminal.Colors{On: a.color, Mark: a.mark}, Verbose: a.verbose, Names: a.unmasked, Copy: a.copied() || !here(a.source)}
 }

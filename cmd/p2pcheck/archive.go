@@ -29,14 +29,14 @@ const (
 	unreadableKey = "P2PCHECK.unreadable"
 )
 
-// manifest says what a snapshot is.
+// manifest identifies a snapshot.
 type manifest struct {
 	Schema   string   `json:"schema"`
 	Version  string   `json:"version"`
-	LookedAt []string `json:"looked_at"` // patterns: what they match and is not here was not there
+	LookedAt []string `json:"looked_at"` // patterns: a file that one matches and the archive lacks did not exist
 }
 
-// patterns are all that this version looks at.
+// patterns match all files that this version reads.
 func patterns() []string {
 	return append(append(slices.Clone(lookedAt), ofAnyFunction...), ofEndpoints...)
 }
@@ -54,7 +54,7 @@ func pack(w io.Writer, entries map[string]entry) error {
 	put := func(h tar.Header, data []byte) error {
 		h.Size, h.Mode, h.Format = int64(len(data)), 0o600, tar.FormatPAX
 		if h.Typeflag == tar.TypeDir {
-			h.Mode = 0o700 // for who unpacks it by tar
+			h.Mode = 0o700 // lets a user unpack it by tar
 		}
 		if err := archive.WriteHeader(&h); err != nil {
 			return err
@@ -104,7 +104,7 @@ func (n noSnapshot) Error() string { return string(n) }
 func (noSnapshot) Is(target error) bool { return target == error(errSnapshot) }
 
 const (
-	// errSnapshot is of a file that is no snapshot, or one that nobody should open.
+	// errSnapshot is the error of a file that is no snapshot, or a hostile one.
 	errSnapshot = noSnapshot("not an archive that `" + program + " snapshot` wrote")
 	errCut      = noSnapshot("cut off: its end is missing")
 	errDamaged  = noSnapshot("damaged")
@@ -112,8 +112,8 @@ const (
 
 var errLarge = fmt.Errorf("%w: it is larger than %d MiB", errSnapshot, totalLimit>>20)
 
-// refused tells what was cut off and what was damaged on its way from what never was
-// a snapshot: begun is whether it looked like one so far.
+// refused distinguishes a snapshot that was cut off or damaged from a file that never was one: begun
+// says whether the file looked like a snapshot so far.
 func refused(err error, begun bool, where string) error {
 	var corrupt flate.CorruptInputError
 	switch {
@@ -127,8 +127,8 @@ func refused(err error, begun bool, where string) error {
 	return fmt.Errorf("%w: %s: %w", errSnapshot, where, err)
 }
 
-// unpack writes the files of a snapshot below an empty directory. Nothing of it
-// gets elsewhere: no name and no link leads out.
+// unpack writes the files of a snapshot below an empty directory. It refuses a name or a link that leads
+// out of the directory.
 func unpack(r io.Reader, dir string) error {
 	buffered := bufio.NewReader(r)
 	var plain io.Reader = buffered
@@ -161,7 +161,7 @@ func unpack(r io.Reader, dir string) error {
 		case limited.N == 0:
 			return errLarge
 		case errors.Is(err, io.EOF) && n > 0:
-			// Behind the last file is the sum of all.
+			// gzip's checksum is behind the last file.
 			if _, err := io.Copy(io.Discard, limited); err != nil {
 				return refused(err, true, "its end")
 			}
@@ -216,12 +216,12 @@ func checkManifest(h *tar.Header, r io.Reader) error {
 
 type unpacker struct {
 	root  *os.Root
-	kinds map[string]byte // what there is already, by type flag
+	kinds map[string]byte // the entries that are written already, by type flag
 	total int64
 }
 
-// entry writes one file. A name below a link is refused, and so is one that is
-// there already: what a link leads to can be told from its text alone then.
+// entry writes one file. It refuses a name below a link and a name that exists already: the text of a
+// link alone then says where the link leads.
 func (u *unpacker) entry(h *tar.Header, r io.Reader) error {
 	name := strings.TrimSuffix(h.Name, "/")
 	if !filepath.IsLocal(name) || path.Clean(name) != name || len(name) > nameLimit || strings.ContainsAny(name, "\\\x00") {
@@ -273,7 +273,7 @@ func (u *unpacker) file(name string, size int64, r io.Reader) error {
 	return errors.Join(err, f.Close())
 }
 
-// inside reports a link's text that leads up first, then down, and not out.
+// inside reports a link's text that leads up first, then down, and stays below the root.
 func inside(dir, target string) bool {
 	if target == "" || path.IsAbs(target) || strings.ContainsRune(target, 0) || len(target) > nameLimit {
 		return false
@@ -310,7 +310,7 @@ func writeTo(dir string, entries map[string]entry) error {
 	return unpack(&b, dir)
 }
 
-// unpacked opens a snapshot: where its files are, and how to be rid of them.
+// unpacked opens a snapshot. It returns the directory with the files, and a function that removes it.
 func unpacked(name string) (dir string, done func(), err error) {
 	f, err := openRegular(name)
 	if err != nil {

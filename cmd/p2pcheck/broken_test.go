@@ -117,10 +117,9 @@ func (v *victim) look() (worst map[string]string, direct map[string]bool, status
 // from there.
 const brokenSeeds = 3 * 667
 
-// A broken snapshot crashes nothing, makes no bad machine a good one, no check pass
-// that did not, and no pair direct that was not: one to three of its files are taken
-// away, cut, made unreadable and filled with noise, and links lead elsewhere. Where
-// the devices cannot be told for it, which is an error, no check is compared.
+// A broken snapshot crashes nothing, and makes no bad machine good, no failed check pass, and no pair
+// direct. The test removes, cuts, locks or fills with noise one to three of its files, and leads links
+// elsewhere. If the devices cannot be listed then, which is an error, the test compares no check.
 func FuzzBrokenSnapshots(f *testing.F) {
 	if testing.Short() {
 		f.Skip("thousands of cases: not for the race detector")

@@ -12,15 +12,14 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/result"
 )
 
-// told is a cause, and those that are told with it: the same change is for all, on
-// the same nodes.
+// told is a cause, and the causes that the text names beside it: the same change mends all of them, on the
+// same nodes.
 type told struct {
 	cause
 	with []cause
 }
 
-// together are the causes as they are told: the worst of those that the same change is
-// for stands for the others.
+// together groups causes that the same change mends. The worst of them stands for the group.
 func (r reportResult) together() []told {
 	var out []told
 	for _, rank := range result.Ranks {
@@ -38,13 +37,13 @@ func (r reportResult) together() []told {
 	return out
 }
 
-// mendedWith reports a cause on the same nodes that the same change is for as for one of these.
+// mendedWith reports a cause that the same change mends as one of these, on the same nodes.
 func (t told) mendedWith(c cause) bool {
 	return t.cause.mendedWith(c) || slices.ContainsFunc(t.with, func(d cause) bool { return d.mendedWith(c) })
 }
 
-// mendedWith reports a cause on the same nodes that the same change is for, or of which
-// the one's remedy refers to the other.
+// mendedWith reports a cause on the same nodes that the same change mends, or whose remedy names the other
+// cause.
 func (c cause) mendedWith(d cause) bool {
 	if c.Remedy == nil || d.Remedy == nil || !slices.Equal(c.Nodes, d.Nodes) {
 		return false
@@ -55,22 +54,22 @@ func (c cause) mendedWith(d cause) bool {
 	return proposal(c.Remedy) == proposal(d.Remedy) || refers(c, d) || refers(d, c)
 }
 
-// ofPairs is what id is of what becomes of pairs, which is no check.
+// ofPairs is the id of causes about pairs, which belong to no check.
 const ofPairs = "pairs"
 
-// id is that of the cause's check, or ofPairs.
+// id is the ID of the cause's check, or ofPairs.
 func (c cause) id() string {
 	id, _, _ := strings.Cut(c.What, ":")
 	return id
 }
 
-// proposal is the first thing that a remedy proposes, for any device.
+// proposal is the first alternative of a remedy's change, without the names of devices.
 func proposal(x *result.Fix) string {
 	change, _, _ := strings.Cut(x.Change, ", or ")
 	return change + "\n" + result.OfAnyDevice(x.Command)
 }
 
-// causesText tells of those of one result, the first of them in full.
+// causesText writes the causes of one result, the first ones in full.
 func causesText(b *strings.Builder, s render.Style, all []told, rank string, said map[result.Remedy]bool) {
 	var rest []cause
 	shown := 0
@@ -89,7 +88,7 @@ func causesText(b *strings.Builder, s render.Style, all []told, rank string, sai
 	}
 }
 
-// restText names causes that are not told: checks by their IDs, and of pairs the first.
+// restText names the causes that the text leaves out: checks by their IDs, and the first pairs.
 func restText(b *strings.Builder, s render.Style, rank string, rest []cause) {
 	var ids []string
 	var pairs []cause
@@ -125,7 +124,7 @@ func line(b *strings.Builder, text string) { fmt.Fprintln(b, human.Fold(text, " 
 func (t told) text(b *strings.Builder, s render.Style, said map[result.Remedy]bool) {
 	fmt.Fprintf(b, "\n%s  %s\n", s.Paint(render.ResultColors[t.Result], fmt.Sprintf("%-7s", strings.ToUpper(t.Result))), t.What)
 	line(b, fmt.Sprintf("on %s: %s", human.Plural(len(t.Nodes), "node"), human.First(t.Nodes, shownNodes)))
-	on := "" // of which the scope is
+	on := "" // the node that has the scope
 	if len(t.Nodes) > 1 {
 		on = ", on " + t.Nodes[0]
 	}
@@ -141,8 +140,7 @@ func (t told) text(b *strings.Builder, s render.Style, said map[result.Remedy]bo
 	t.withText(b, on)
 }
 
-// withText names what is told with a cause: checks by their IDs, and the first of the
-// pairs, of each result.
+// withText names the other causes of a group: checks by their IDs, and the first pairs, for each result.
 func (t told) withText(b *strings.Builder, on string) {
 	var with []string
 	pairs := map[string][]string{}

@@ -14,8 +14,7 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/result"
 )
 
-// One thing that is wrong, and that several checks and the pairs complain of, is told
-// once; the document has each for itself.
+// The text names a fault once that several checks and pairs report; the JSON has each of them.
 func TestCausesAreToldTogether(t *testing.T) {
 	dir := t.TempDir()
 	saved(t, dir, "node0", testenv.Machines["small-hgx"]())
@@ -79,8 +78,8 @@ func TestMendedWith(t *testing.T) {
 	}
 }
 
-// Pairs have no ID: what is told of them with something else has their names, the first
-// few, and so has what is left out.
+// Pairs have no ID: a cause that groups pairs with checks names the first few pairs, and so does the
+// list of those left out.
 func TestCausesNamePairs(t *testing.T) {
 	dir := t.TempDir()
 	saved(t, dir, "bad", bad())

@@ -16,8 +16,7 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/result"
 )
 
-// check predicts for all pairs, proves them if that was asked for, and carries
-// out the checks.
+// check predicts the outcome for all pairs, proves it with --live, and runs the checks.
 func (a *app) check(m *machine.Machine, gpus []drivers.GPU, nics []drivers.NIC) (output, error) {
 	if !a.proving {
 		return a.checkAnd(nil, m, gpus, nics)

@@ -101,7 +101,7 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// What --json says of a pair is what the text says.
+// --json and the text agree about each pair.
 func TestJSON(t *testing.T) {
 	r := run(machineTree(server+others, "0x1d"), t, "--json", "--root", "ROOT")
 	var d struct {

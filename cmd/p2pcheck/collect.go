@@ -17,8 +17,8 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/check"
 )
 
-// lookedAt are the files that a snapshot has, as patterns below the root. A
-// name behind "!" is kept without its contents.
+// lookedAt are the files of a snapshot, as patterns below the root. Of a name behind "!" the snapshot has
+// no contents.
 var lookedAt = []string{
 	"proc/sys/kernel/osrelease", "proc/sys/kernel/numa_balancing", "proc/cpuinfo", "proc/cmdline", "proc/config.gz", "proc/kallsyms",
 	"proc/self/status", "proc/self/limits", "proc/self/cgroup", "proc/self/environ", "proc/self/mountinfo", "proc/self/ns/user", "proc/self/ns/pid", "proc/self/ns/mnt", "proc/1/ns/mnt", "proc/1/cgroup",
@@ -48,8 +48,7 @@ var lookedAt = []string{
 	"!usr/lib64/libibverbs/*", "!usr/lib/libibverbs/*", "!usr/lib/*/libibverbs/*", "!usr/local/lib/libibverbs/*", "!lib64/libibverbs/*", "!lib/*/libibverbs/*",
 }
 
-// roots are directories whose presence says that what is not in them was not
-// there.
+// roots are directories whose presence in a copy says that the copy is complete below them.
 var roots = []string{"sys/class", "sys/module", "sys/kernel", "sys/kernel/security", "sys/bus", "sys/devices", "sys/fs", "proc/sys", "dev", "etc", "etc/libibverbs.d", "run", "usr", "usr/lib", "usr/lib64", "usr/local/lib", "lib64", "lib", "var", "boot"}
 
 // ofAnyFunction and ofEndpoints are attributes of PCI functions.
@@ -78,7 +77,7 @@ type collector struct {
 	entries map[string]entry
 }
 
-// collect gathers all that checks read, as far as it can be read.
+// collect gathers the files that the checks read.
 func collect(root string) map[string]entry {
 	c := &collector{root: root, entries: map[string]entry{}}
 	for _, dir := range roots {
@@ -92,7 +91,7 @@ func collect(root string) map[string]entry {
 	return c.entries
 }
 
-// functions gathers the PCI functions: all of those that can be on a way.
+// functions gathers the PCI functions that can be part of a way.
 func (c *collector) functions() {
 	names, err := c.list("sys/bus/pci/devices")
 	if err != nil {
@@ -135,7 +134,7 @@ func (c *collector) list(dir string) ([]string, error) {
 	return out, err
 }
 
-// glob adds what a pattern matches. What cannot be listed is kept as such.
+// glob adds the files that a pattern matches, and marks directories that cannot be listed.
 func (c *collector) glob(dir string, parts []string, bare bool) {
 	for i, part := range parts {
 		if !strings.ContainsAny(part, "*") {
@@ -157,7 +156,7 @@ func (c *collector) glob(dir string, parts []string, bare bool) {
 	c.add(path.Join(append([]string{dir}, parts...)...), bare)
 }
 
-// linkLimit is how many links lead to a file at most.
+// linkLimit is the greatest number of links on the way to a file.
 const linkLimit = 40
 
 // add keeps a file, and every link on the way to it.
@@ -206,7 +205,7 @@ func (c *collector) add(name string, bare bool) {
 	}
 }
 
-// relative is how a link in a directory leads to a name.
+// relative is the text of a link in a directory that leads to a name.
 func relative(dir, name string) string {
 	rel, err := filepath.Rel("/"+dir, "/"+name)
 	if err != nil {
@@ -215,7 +214,7 @@ func relative(dir, name string) string {
 	return rel
 }
 
-// file keeps the contents of a file, without what tells whose machine it is.
+// file adds a file, or only its name if bare.
 func (c *collector) file(name string, bare bool) {
 	if _, ok := c.entries[name]; ok {
 		return
@@ -232,7 +231,7 @@ func (c *collector) file(name string, bare bool) {
 	c.entries[name] = entry{data: data}
 }
 
-// fileLimit is more than any file that is kept has.
+// fileLimit is larger than any file that a snapshot keeps.
 const fileLimit = 16 << 20
 
 func (c *collector) contents(name string) ([]byte, error) {
@@ -246,12 +245,12 @@ func (c *collector) contents(name string) ([]byte, error) {
 	}
 	data, err := io.ReadAll(io.LimitReader(f, fileLimit))
 	if strings.HasPrefix(path.Base(name), "libibverbs.so.") {
-		data = check.ProviderNames(data) // the rest of the library is nobody's concern
+		data = check.ProviderNames(data) // the checks read only these names
 	}
 	return data, err
 }
 
-// symbols are those of the kernel that are looked for, out of megabytes.
+// symbols are the few lines of /proc/kallsyms that the checks look for.
 func symbols(r io.Reader) ([]byte, error) {
 	var out []byte
 	lines := bufio.NewScanner(r)
@@ -264,6 +263,6 @@ func symbols(r io.Reader) ([]byte, error) {
 }
 
 func symbolic(line []byte) bool {
-	f := bytes.Fields(line) // of a module's, its name is behind
+	f := bytes.Fields(line) // a module's symbol has the module's name behind it
 	return len(f) >= 3 && slices.Contains([]string{"pci_p2pdma_distance_many", "pci_enable_device", "ib_register_peer_memory_client", "ib_register_device"}, string(f[2]))
 }

@@ -12,10 +12,9 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/formats"
 )
 
-// completeFlags lets the shell complete what names a device of this machine, a
-// check or a format.
+// completeFlags lets the shell complete the names of this machine's devices, of checks and of formats.
 func (a *app) completeFlags(root *cobra.Command) {
-	// A shell has no list of the processes that are meant: no files, either.
+	// A process number is not completed: file names would be wrong.
 	if err := root.RegisterFlagCompletionFunc("pid", cobra.NoFileCompletions); err != nil {
 		panic(err)
 	}

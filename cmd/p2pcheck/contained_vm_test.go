@@ -72,12 +72,13 @@ func again() error {
 	return unix.Exec("/proc/self/exe", os.Args, env)
 }
 
-// contained compares with what the command finds in a container: less, and
-// nothing else. With the manifest's capabilities it is no less about the pairs.
+// contained compares with the command's result in a container, which may be unknown where the host's
+// is known, and never another. With the manifest's capabilities the pairs are all known.
 func contained(t *testing.T, whole result.Run, args []string) {
 	// These judge the container itself.
 	args = append(slices.Clone(args), "--skip", "CTR,K8S-PLUGIN,LIB,LIM,GPU-RENDER-PERM,NIC-DMABUF-PROBE,NIC-PROVIDER-LIB,NIC-UVERBS")
-	// Debian's kernel lets nobody without CAP_SYSLOG read the log; others are told to.
+	// Debian's kernel lets only processes with CAP_SYSLOG read the log; the test sets other kernels to
+	// do the same.
 	const restrict = "/proc/sys/kernel/dmesg_restrict"
 	was, err := os.ReadFile(restrict)
 	if err == nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/variables"
 )
 
-// containers are those of the specification that --container-spec names, whose variables are
-// judged in place of this process's.
+// containers reads the containers of the file that --container-spec names. The checks judge their
+// variables in place of this process's.
 func (a *app) containers() ([]variables.Container, error) {
 	switch {
 	case a.spec == "":

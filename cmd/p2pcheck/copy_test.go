@@ -72,8 +72,8 @@ func found(t *testing.T, args ...string) (map[string][]string, outcome) {
 	return out, r
 }
 
-// A copy of a healthy machine has nothing that fails, and nothing that passes
-// which the whole machine does not. So has one with less in it than it should.
+// On a copy of a healthy machine no check fails, and no check passes that does not pass on the machine
+// itself. The same holds for an incomplete copy.
 func TestCopies(t *testing.T) {
 	for _, name := range []string{"small-hgx", "small-mi300"} {
 		sick0 := testenv.Machines[name]
@@ -101,8 +101,7 @@ func TestCopies(t *testing.T) {
 	}
 }
 
-// Nothing fails of a dump: it has no drivers and no kernel. No text tells how a
-// file that is missing is marked.
+// No check fails for a dump, which has no drivers and no kernel. No text shows the mark of a missing file.
 func TestDumpFailsNothing(t *testing.T) {
 	for _, name := range []string{"small-hgx", "small-mi300", "wrong-socket", "xe"} {
 		file := dumpFile(t, dump(t, testenv.Machines[name]().Write(t)))
@@ -121,8 +120,8 @@ func TestDumpFailsNothing(t *testing.T) {
 	}
 }
 
-// What is proposed of a dump can help: no flag gives it the drivers. And nothing reads
-// as if it were this machine that lacks a file.
+// The remedy for a dump without drivers is a snapshot: no flag adds the drivers to a dump. No message
+// reads as if this machine lacked a file.
 func TestDumpProposesASnapshot(t *testing.T) {
 	root := testenv.Machines["small-mi300"]().Write(t)
 	file := dumpFile(t, dump(t, root))

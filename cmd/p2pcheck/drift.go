@@ -14,15 +14,15 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/result"
 )
 
-// fact is one thing that a run says, and how good that is: the more the better,
-// 0 if nobody knows, and negative of what is neither good nor bad.
+// fact is one value of a run, and how good the value is: higher is better, 0 is unknown, and negative
+// values are neither good nor bad.
 type fact struct {
 	text string
 	good int
 }
 
-// neither is of facts that are neither good nor bad; uncounted of those that do not
-// count, as of a server's display: whatever becomes of one is a change.
+// neither marks facts that are neither good nor bad; uncounted marks facts about devices that do not
+// count, as a server's display: a difference in one is a change, never better or worse.
 const (
 	neither   = -1
 	uncounted = -2
@@ -37,7 +37,7 @@ var goodness = map[string]int{
 
 const best = 3
 
-// facts are what a run says, each under a name, in order.
+// facts are the values of a run, each under a name, in order.
 type facts struct {
 	names  []result.Drift // of what, and its name
 	values map[result.Drift]fact
@@ -85,14 +85,14 @@ func factsOf(r result.Run) *facts {
 	}
 	for _, c := range r.Checks {
 		if check.OfProof(c.ID) {
-			continue // with others that were proven
+			continue // it depends on which pairs were proven
 		}
 		f.check(c)
 	}
 	return f
 }
 
-// pair adds what was read of a pair. What was proven of it is a fact of its own.
+// pair adds the prediction for a pair. The proof is a fact of its own.
 func (f *facts) pair(name string, p result.Pair) {
 	outcome, _ := p.Untried()
 	value := outcome
@@ -106,7 +106,7 @@ func (f *facts) pair(name string, p result.Pair) {
 // driverOf is a driver in a sentence.
 func driverOf(name string) string { return cmp.Or(strings.Trim(render.NoDriver(name), "()"), name) }
 
-// prove adds what was proven.
+// prove adds the proof of a pair.
 func (f *facts) prove(r result.Run) {
 	for _, p := range r.Pairs {
 		if p.Proof != nil {
@@ -120,7 +120,7 @@ func (f *facts) prove(r result.Run) {
 	}
 }
 
-// check adds a finding. One that does not apply says nothing.
+// check adds a finding, unless it is skipped.
 func (f *facts) check(c result.Finding) {
 	if c.Result == "skip" {
 		return
@@ -139,12 +139,11 @@ func (f *facts) check(c result.Finding) {
 	}
 }
 
-// facing is the order in which differences of a kind are told: what others may
-// follow from first.
+// facing is the order of differences of a kind: causes come before their consequences.
 var facing = []string{"machine", "gpu", "nic", "pair", "proof", "check"}
 
-// drifted lists what differs, the worst first, and counts the checks of which one
-// of the runs says nothing: those are not compared.
+// drifted lists the differences, the worst first. It counts the checks that only one of the runs has, which
+// it does not compare.
 func drifted(before, after result.Run) (out []result.Drift, uncompared int) {
 	out = []result.Drift{}
 	was, is := factsOf(before), factsOf(after)
@@ -161,7 +160,7 @@ func drifted(before, after result.Run) (out []result.Drift, uncompared int) {
 			id, _, _ := strings.Cut(key.Name, " ")
 			alone[id] = true
 		case key.What == "pair" && (!there1 && a.good == uncounted || !there2 && b.good == uncounted):
-			// It came or went with its device, which is told.
+			// It came or went with its device, which is listed.
 		case a.text != b.text:
 			d := result.Drift{What: key.What, Name: key.Name, Before: b.text, After: a.text, Change: changeOf(b, a, there1, there2)}
 			if there1 && there2 && b.good >= 0 && a.good >= 0 {
@@ -190,7 +189,7 @@ func drifted(before, after result.Run) (out []result.Drift, uncompared int) {
 	return out, len(alone)
 }
 
-// mild is 1 of what can only warn now: it is told behind what fails.
+// mild is 1 for a difference that only warns now: it comes behind failures.
 func mild(d result.Drift) int {
 	if d.After == "warn" {
 		return 1
@@ -198,7 +197,7 @@ func mild(d result.Drift) int {
 	return 0
 }
 
-// changeOf says what a difference is.
+// changeOf says whether a difference is better, worse or neither.
 func changeOf(before, after fact, was, is bool) string {
 	switch {
 	case before.good == uncounted || after.good == uncounted:

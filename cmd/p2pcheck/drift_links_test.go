@@ -160,7 +160,7 @@ func TestBaselineOfTheFirstSchema(t *testing.T) {
 					t.Errorf("status %d, want %d: %s%s", r.outcome.status, r.status, r.out, r.err)
 				}
 			}
-			// Slurm and nagios hear of what is worse, and of nothing else.
+			// The formats for Slurm and nagios report only differences for the worse.
 			r := command("--baseline", before, "--root", root, "--skip", firstSkip, "--format", "nagios")
 			if worse := strings.Contains(r.out, "worse than its baseline"); worse != (name == "it is known to be less") {
 				t.Error(r.out)

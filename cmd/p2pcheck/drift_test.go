@@ -14,8 +14,7 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/result"
 )
 
-// A file has one run: of two the first alone would be looked at, and what the other
-// says be lost.
+// A file must have one run: of two runs the reader would take only the first.
 func TestMoreThanOneRun(t *testing.T) {
 	dir := t.TempDir()
 	root := testenv.Machines["small-hgx"]().Write(t)
@@ -97,7 +96,7 @@ func TestDriftOfPairsThatDoNotCount(t *testing.T) {
 	}
 }
 
-// Nothing is left blank of a device without a driver.
+// A device without a driver has no empty field.
 func TestDriftNamesDrivers(t *testing.T) {
 	after := result.Run{
 		NICs: []result.NIC{{Name: "rxe0", Software: true, Importer: "pinned"}, {Name: "mlx5_0", Importer: "unknown"}, {Name: "mlx5_1", Driver: drivers.UnknownDriver, Importer: "unknown"}},

@@ -18,7 +18,7 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/result"
 )
 
-// explanation is what is to be said of a check, whatever it finds.
+// explanation describes a check, whatever it finds.
 type explanation struct {
 	ID       string      `json:"id"`
 	Title    string      `json:"title"`
@@ -39,8 +39,8 @@ func (explainResult) status() int { return cli.ExitOK }
 func (a *app) explain() *cobra.Command {
 	return &cobra.Command{
 		Use:   "explain [ID]...",
-		Short: "Say what a check means, why it matters, and how to mend it",
-		Long:  "explain tells of the checks with these IDs, or families of them (\"NET\"); of all without one.",
+		Short: "Print the meaning of checks, the reason for each, and the remedy of a failure",
+		Long:  "explain prints the checks with these IDs or of these families (\"NET\"); without an argument it prints all checks.",
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			return append(checkFamilies(), checkNames()...), cobra.ShellCompDirectiveNoFileComp
 		},

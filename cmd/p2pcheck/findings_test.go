@@ -9,8 +9,8 @@ import (
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
-// What is read alike of many GPUs is told once, though the command to prove it names
-// one of them.
+// One line of the text reports a finding that is the same for many GPUs, though the command to prove
+// it names one of them.
 func TestFindingsOfManyGPUs(t *testing.T) {
 	dkms := testenv.MI300()
 	dkms.Files["sys/module/amdgpu/taint"], dkms.Files["sys/module/amdgpu/version"] = "OE\n", "6.10.5\n"

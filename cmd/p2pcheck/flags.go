@@ -13,8 +13,7 @@ import (
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 )
 
-// flagsOf are, of the flags that all commands have, those that a command goes by.
-// One that is not here goes by all.
+// flagsOf are the shared flags that each command uses. A command that is not listed uses all of them.
 var flagsOf = map[string][]string{
 	"topo":     {"json", "output", "root", "sysfs", "proc", "kernel", "config", "gpu", "nic", "skip", "snapshot", "lspci", "lspci-tree"}, // it has no checks: all are left out
 	"why":      {"json", "output", "root", "sysfs", "proc", "kernel", "config", "snapshot", "lspci", "lspci-tree"},                       // GPU and NIC are its arguments
@@ -25,9 +24,9 @@ var flagsOf = map[string][]string{
 	"serve":    {"root", "sysfs", "proc", "kernel", "config", "gpu", "nic", "skip", "snapshot"},
 }
 
-// needs is what a flag is given. An empty value is that of a variable which nobody
-// set: without it this machine would be looked at, or all devices, and nobody would
-// notice.
+// needs is the kind of value that a flag takes. An empty value comes from a shell variable that is
+// not set: without an error p2pcheck would look at this machine, or at all devices, and the user
+// would not notice.
 var needs = map[string]string{
 	"snapshot": "a file", "lspci": "a file", "lspci-tree": "a file", "baseline": "a file", "config": "a file", "nfd": "a file", "proofs": "a file", "output": "a file, or -",
 	"root": "a directory", "sysfs": "a directory", "proc": "a directory",
@@ -37,8 +36,7 @@ var needs = map[string]string{
 	"format": "a name (\"text\")", "listen": "an address and a port",
 }
 
-// usesFlags refuses flags that the command would not look at: who gave them meant
-// something.
+// usesFlags refuses flags that the command does not use.
 func usesFlags(cmd *cobra.Command, _ []string) (err error) {
 	if err := cli.Given(cmd, needs); err != nil {
 		return err

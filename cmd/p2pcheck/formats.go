@@ -12,8 +12,8 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/result"
 )
 
-// formatted prints what was found for another program. Output that did not
-// arrive is nothing known, in the words of that program.
+// formatted prints the result in the format of another program. If the write fails, the status is the one
+// that means unknown to that program.
 func (a *app) formatted(write formats.Format, found output, status int, err error) int {
 	var r *result.Run
 	if whole, ok := found.(checkOutput); ok {
@@ -33,7 +33,7 @@ func (a *app) formatted(write formats.Format, found output, status int, err erro
 // toFile reports that the output goes to a file: "-" is the standard output.
 func (a *app) toFile() bool { return a.output != "" && a.output != standard }
 
-// emit writes to the file that was named.
+// emit writes to the standard output, or to the file that --output names.
 func (a *app) emit(data []byte) error {
 	if !a.toFile() {
 		_, err := a.stdout.Write(data)
@@ -42,11 +42,10 @@ func (a *app) emit(data []byte) error {
 	return writeWhole("the result", "--output", a.output, data, othersRead)
 }
 
-// othersRead is the mode of a file that somebody else collects.
+// othersRead is the mode of a file that another user's program collects.
 const othersRead = 0o644
 
-// writeWhole gives a file new contents, whole or not at all, and a device what
-// it takes.
+// writeWhole replaces a file whole or not at all, and writes to a device.
 func writeWhole(what, flag, name string, data []byte, mode fs.FileMode) error {
 	f, err := cli.Create(name)
 	if err == nil {
@@ -62,7 +61,7 @@ func writeWhole(what, flag, name string, data []byte, mode fs.FileMode) error {
 	return nil
 }
 
-// problems takes an error apart.
+// problems are the texts of a joined error, one for each error in it.
 func problems(err error) (out []formats.Problem) {
 	for _, e := range cli.Explain(err) {
 		out = append(out, formats.Problem{Kind: e.Kind, Message: e.Message})

@@ -25,8 +25,7 @@ func redirecting() testenv.Tree {
 	return tree
 }
 
-// 64 pairs that are not direct for two reasons are told in two groups, and what to
-// change once.
+// 64 pairs that are not direct for two reasons come in two groups, with the change once.
 func TestGroups(t *testing.T) {
 	r := run(redirecting(), t, "--root", "ROOT")
 	golden(t, "machine-redirecting.txt", r.out)
@@ -83,7 +82,7 @@ func TestAsAbove(t *testing.T) {
 	}
 }
 
-// What a check says in JSON can be found in the text, by its ID.
+// The text has the ID of each check that the JSON reports.
 func TestIDsInText(t *testing.T) {
 	machines := maps.Clone(testenv.Machines)
 	machines["bad"], machines["redirecting"] = bad, redirecting
@@ -123,7 +122,7 @@ func TestNoPairText(t *testing.T) {
 					t.Errorf("%s: status %d, and no %q: %s", name, r.status, want, r.out)
 				}
 			}
-			// Who reads the last line alone learns it, too.
+			// The last line alone says it, too.
 			lines := strings.Split(strings.TrimSpace(r.out), "\n")
 			if last := lines[len(lines)-1]; !strings.Contains(last, "no pair to check") {
 				t.Errorf("%s: %s", name, last)

@@ -37,8 +37,8 @@ func listed(t *testing.T, line string) (ids map[string][]string, counted map[str
 	return ids, counted
 }
 
-// Who reads the line and who reads the performance data learns the same: each check
-// stands in one place, and they are as many as are counted.
+// The line and the performance data agree: the line names each check once, and has as many checks as
+// the performance data counts.
 func TestHeadlineCounts(t *testing.T) {
 	lines := map[string]string{"bad": run(bad(), t, "--root", "ROOT", "--format", "nagios").out}
 	for _, name := range []string{"small-hgx", "grace", "xe", "flat-vm"} {

@@ -12,8 +12,8 @@ import (
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
-// What somebody calls the JSON of a run crashes nothing that reads it, and what is
-// cut or emptied is no good node.
+// A hostile file in place of a run's JSON crashes no command that reads it. A file that is cut off or
+// empty is no good node.
 func FuzzHostileJSON(f *testing.F) {
 	dir := f.TempDir()
 	root := bad().Write(f)

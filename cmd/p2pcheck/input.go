@@ -17,7 +17,7 @@ import (
 // standard is the name of standard input and output.
 const standard = "-"
 
-// openInput opens a file that is read once, from its beginning.
+// openInput opens a file, or the standard input for "-", to be read once.
 func openInput(name string) (*os.File, error) {
 	if name == standard {
 		return os.Stdin, nil
@@ -25,10 +25,10 @@ func openInput(name string) (*os.File, error) {
 	return os.Open(name)
 }
 
-// resultLimit is more than any run prints.
+// resultLimit is larger than the output of any run.
 const resultLimit = 256 << 20
 
-// badFile is of a file that is not what it was named as.
+// badFile is the error of a file with other contents than its flag needs.
 type badFile struct{ error }
 
 func (b badFile) Unwrap() error { return b.error }
@@ -91,7 +91,7 @@ func resultOf(name string) (result.Run, error) {
 	return *d.Result, nil
 }
 
-// openRegular is openInput for what is no directory.
+// openRegular is openInput, and fails for a directory.
 func openRegular(name string) (*os.File, error) {
 	f, err := openInput(name)
 	if err != nil {

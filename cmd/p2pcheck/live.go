@@ -22,12 +22,10 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/machine"
 )
 
-// here reports that it is this machine that is looked at, as it is: the file of
-// its configuration may be named.
+// here reports that p2pcheck looks at this machine itself. --config is allowed.
 func here(s machine.Source) bool { return s == machine.Source{Config: s.Config, Process: s.Process} }
 
-// asked asks the drivers whether they import dma-bufs. A no counts whatever the
-// table of drivers says.
+// asked asks the drivers whether they import dma-bufs. A driver's no overrules the table of drivers.
 func asked(nics []drivers.NIC, imports func(string) (ibvfd.Support, error)) {
 	for i := range nics {
 		switch s, err := imports(nics[i].Name); {
@@ -40,8 +38,7 @@ func asked(nics []drivers.NIC, imports func(string) (ibvfd.Support, error)) {
 	}
 }
 
-// answers asks the machine that this is. It registers nothing, and asks each
-// library once.
+// answers are the functions that ask this machine. They register nothing, and ask each library once.
 func answers() check.Live {
 	gpus := sync.OnceValues(nvml.GPUs)
 	return check.Live{
@@ -52,7 +49,7 @@ func answers() check.Live {
 	}
 }
 
-// withheld notes what NVIDIA's libraries have against an export.
+// withheld notes the reason for which NVIDIA's libraries refuse an export.
 func withheld(gpus []drivers.GPU, live check.Live) {
 	for i := range gpus {
 		e := &gpus[i].Exporter
@@ -70,7 +67,7 @@ func withheld(gpus []drivers.GPU, live check.Live) {
 	}
 }
 
-// notAsked tells a library that is not there from one that fails.
+// notAsked marks the error of a missing library as ErrNotAsked. The error of a library that fails stays.
 func notAsked(err error) error {
 	var answer cuda.Result // a library that is there, and lists no GPU
 	switch {
@@ -115,7 +112,7 @@ func bar1(g nvml.GPU) (check.Usage, bool) {
 
 func memory(g nvml.GPU) (uint64, bool) { return uint64(g.Memory.Total), g.Memory.Total > 0 }
 
-// perGPU is what NVML says of each GPU, where it says something.
+// perGPU asks NVML about each GPU, and keeps the values without an error.
 func perGPU[T any](gpus func() ([]nvml.GPU, error), of func(nvml.GPU) (T, bool)) (map[machine.Addr]T, error) {
 	all, err := gpus()
 	out := map[machine.Addr]T{}

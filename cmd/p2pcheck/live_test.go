@@ -39,7 +39,7 @@ func TestAsked(t *testing.T) {
 	}
 }
 
-// Who names the file of the configuration still looks at this machine.
+// With --config alone p2pcheck still looks at this machine.
 func TestHere(t *testing.T) {
 	for s, want := range map[machine.Source]bool{{}: true, {Config: "/boot/config"}: true, {Root: "/"}: false, {Sys: "/sys"}: false, {Release: "7.2"}: false} {
 		if here(s) != want {
@@ -48,7 +48,8 @@ func TestHere(t *testing.T) {
 	}
 }
 
-// What NVIDIA's libraries have against an export is kept, of their GPUs only.
+// withheld keeps the reason for which NVIDIA's libraries refuse an export, for GPUs of NVIDIA's driver
+// only.
 func TestWithheld(t *testing.T) {
 	at := func(bus uint8) *machine.Addr { return &machine.Addr{Bus: bus} }
 	for _, c := range []struct {
@@ -69,10 +70,10 @@ func TestWithheld(t *testing.T) {
 			t.Errorf("%+v: %q", c, said)
 		}
 	}
-	withheld([]drivers.GPU{{Exporter: drivers.Exporter{Driver: "amdgpu", PCI: at(1)}}}, check.Live{}) // asks nobody
+	withheld([]drivers.GPU{{Exporter: drivers.Exporter{Driver: "amdgpu", PCI: at(1)}}}, check.Live{}) // there is no function to call
 }
 
-// A library that is not there leaves open what one that fails does not.
+// A library that is missing was not asked; a library that fails was.
 func TestNotAsked(t *testing.T) {
 	for _, c := range []struct {
 		err  error

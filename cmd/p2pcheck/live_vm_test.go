@@ -106,12 +106,12 @@ func TestVMLive(t *testing.T) {
 	if !p2pdma {
 		return // the rest is the same there
 	}
-	// A later run, of a user who could prove nothing, goes by the proofs that were kept. A line of
-	// the log that is newer wins over them.
+	// A later run of a user without privileges uses the kept proofs. A newer line of the log wins over
+	// them.
 	t.Run("kept", func(t *testing.T) {
 		file := t.TempDir() + "/proofs"
 		for _, dir := range []string{filepath.Dir(filepath.Dir(file)), filepath.Dir(file)} {
-			if err := os.Chmod(dir, 0o755); err != nil { // for nobody
+			if err := os.Chmod(dir, 0o755); err != nil { // lets an unprivileged user read the file
 				t.Fatal(err)
 			}
 		}
@@ -140,8 +140,8 @@ func TestVMLive(t *testing.T) {
 	})
 
 	nobody := &syscall.Credential{Uid: 65534, Gid: 65534}
-	// Who may not trace moves bytes, and proves no place; who may not open
-	// anything learns why.
+	// A user without the privilege to trace moves bytes, and gets no proof of their place. The error of
+	// a user that cannot open the devices says why.
 	t.Run("untraced", func(t *testing.T) {
 		for _, mode := range []os.FileMode{0o666, 0o600} {
 			share(t, mode)

@@ -10,7 +10,7 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/lspci"
 )
 
-// inputs fails for files that cannot be given together.
+// inputs fails for flags that name files which exclude each other.
 func (a *app) inputs() error {
 	standards := 0
 	for _, name := range []string{a.snapshotFile, a.lspciFile, a.lspciTree, a.baseline} {
@@ -20,7 +20,7 @@ func (a *app) inputs() error {
 	}
 	switch {
 	case a.lspciFile != "" && a.snapshotFile != "":
-		return errors.New("--lspci and --snapshot: each is a machine of its own, give one of them")
+		return errors.New("--lspci and --snapshot: each has a machine, give one of them")
 	case a.lspciTree != "" && a.lspciFile == "":
 		return fmt.Errorf("--lspci-tree has the tree only: give --lspci FILE beside it, of `%s`", lspci.Command)
 	case standards > 1:
@@ -29,8 +29,8 @@ func (a *app) inputs() error {
 	return nil
 }
 
-// unpackLspci makes a machine of what lspci printed: where its files are, and how to
-// remove them.
+// unpackLspci writes the files of a machine from lspci's text. It returns their directory, and a function
+// that removes it.
 func (a *app) unpackLspci() (dir string, done func(), err error) {
 	text, err := ofLspci(a.lspciFile, lspci.Parse)
 	if err != nil {

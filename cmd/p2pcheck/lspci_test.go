@@ -156,10 +156,10 @@ func TestLspciMistakes(t *testing.T) {
 		{[]string{"--lspci", filepath.Join(dir, "none")}, "no such file"},
 		{[]string{"--lspci", ""}, "--lspci"},
 		{[]string{"--lspci-tree", good}, "give --lspci FILE beside it"},
-		{[]string{"--lspci", good, "--snapshot", good}, "each is a machine of its own"},
+		{[]string{"--lspci", good, "--snapshot", good}, "each has a machine"},
 		{[]string{"--lspci", good, "--root", dir}, "leave out --root, --sysfs and --proc"},
 		{[]string{"--lspci", good, "--live"}, "--live is for this machine"},
-		{[]string{"--lspci", good, "--pid", "1"}, "--pid is of this machine"},
+		{[]string{"--lspci", good, "--pid", "1"}, "--pid is a process of this machine"},
 		{[]string{"--lspci", "-", "--lspci-tree", "-"}, "the standard input is one file"},
 		{[]string{"--lspci", "-", "--baseline", "-"}, "the standard input is one file"},
 		{[]string{"serve", "--lspci", good}, "serve has no --lspci"},
@@ -175,7 +175,7 @@ func TestLspciMistakes(t *testing.T) {
 		if r.status != cli.ExitUsage || r.out != "" || !strings.Contains(r.err, c.want) {
 			t.Errorf("%q: %+v, want %q", c.args, r, c.want)
 		}
-		// A file that is not what it was named as is no mistake on the command line.
+		// A file with other contents than its flag needs is no mistake on the command line.
 		if strings.Contains(c.want, "expected the output") && strings.Contains(r.err, "--help") {
 			t.Errorf("%q: %s", c.args, r.err)
 		}

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command p2pcheck predicts, for every GPU and RDMA NIC of a machine, whether
-// the NIC reaches the GPU's memory, and names what is in the way.
+// Command p2pcheck predicts, for every GPU and RDMA NIC of a machine, whether the NIC reaches the
+// GPU's memory, and names the obstacles. To add a subcommand, write it into a file of its own, and name
+// it in root.go.
 package main
 
 import (
@@ -10,7 +11,16 @@ import (
 	"golang.org/x/term"
 
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
+	"github.com/gpurdma/gpurdma/p2p/result"
 )
+
+const (
+	program = "p2pcheck"
+	schema  = result.Schema
+)
+
+// version is set by the build.
+var version = "unknown"
 
 func main() {
 	version = cli.Version(version)

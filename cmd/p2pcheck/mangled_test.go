@@ -39,8 +39,8 @@ func directPairs(t *testing.T, root string) (map[string]bool, int) {
 	return pairs, status
 }
 
-// What cannot be read never makes a pair direct, nor a machine a good one: each
-// file is taken away, emptied, and filled with nonsense, one at a time.
+// A file that cannot be read never makes a pair direct, nor a machine a good one. The test takes away,
+// empties and garbles one file at a time.
 func TestMangledTree(t *testing.T) {
 	few, _, _ := strings.Cut(server, "pci0000:00/0000:00:02.0")
 	good := machineTree(few, "0x00")

@@ -89,8 +89,7 @@ func TestMatrixMarksNothingElse(t *testing.T) {
 	}
 }
 
-// Eight GPUs and eight NICs fit on a screen of 100 columns, and what is told of them
-// is the same.
+// A matrix of eight GPUs and eight NICs fits into 100 columns and loses no value.
 func TestMatrixFits(t *testing.T) {
 	for name, tree := range map[string]testenv.Tree{"hgx": testenv.HGX(), "mi300": testenv.MI300(), "redirecting": redirecting(), "one redirects": oneRedirects()} {
 		lines := matrixOf(t, run(tree, t, "--root", "ROOT").out)

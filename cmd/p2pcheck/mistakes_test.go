@@ -15,7 +15,7 @@ import (
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
-// A mistake on the command line is one, and it is said what to give.
+// A mistake on the command line ends with the status of one, and the error names the right value.
 func TestMistakes(t *testing.T) {
 	root := testenv.Machines["small-hgx"]().Write(t)
 	dir := t.TempDir()
@@ -179,7 +179,7 @@ func TestStandardStreams(t *testing.T) {
 	}
 }
 
-// What is said of a file that is no snapshot, or none any more.
+// The errors for files that are no snapshots, or damaged ones.
 func TestRefusedSnapshots(t *testing.T) {
 	file, _ := taken(t, testenv.Machines["small-mi300"]())
 	whole, err := os.ReadFile(file)
@@ -225,8 +225,7 @@ func TestMetricsOfErrors(t *testing.T) {
 	}
 }
 
-// The help is referred to where a mistake was made on the command line, and not where
-// a file or an address is the matter.
+// An error points to --help for a mistake on the command line, and not for a fault of a file or an address.
 func TestHintIsOfMistakes(t *testing.T) {
 	root := testenv.Machines["small-hgx"]().Write(t)
 	text := filepath.Join(t.TempDir(), "text")
@@ -253,7 +252,7 @@ func TestHintIsOfMistakes(t *testing.T) {
 		{[]string{"--snapshot", text}, false},
 		{[]string{"snapshot", inFile, "--root", root}, false},
 		{[]string{"serve", "--listen", "127.0.0.1:0", "--root", root, "--nfd", inFile}, false},
-		{[]string{"serve", "--listen", "192.0.2.1:9838", "--root", root}, false}, // nobody has this address
+		{[]string{"serve", "--listen", "192.0.2.1:9838", "--root", root}, false}, // no machine has this address
 	} {
 		if r := command(c.args...); r.status != cli.ExitUsage || strings.Contains(r.err, "See `p2pcheck --help`.") != c.hint {
 			t.Errorf("%q: %+v", c.args, r)

@@ -12,14 +12,12 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/checks"
 )
 
-// isCalled reports that a check is meant: by its ID or its family, in capitals or
-// not.
+// isCalled reports whether id is the check's ID or its family, in any case of letters.
 func isCalled(c *check.Check, id string) bool {
 	return strings.EqualFold(id, c.ID) || strings.EqualFold(id, c.Family())
 }
 
-// knownChecks are the checks that are meant, as package p2p has them. It fails for
-// what is no check and no family of them.
+// knownChecks are the given IDs and families in capitals. It fails for a name that is neither.
 func knownChecks(ids []string) ([]string, error) {
 	var out []string
 	for _, id := range ids {
@@ -35,9 +33,9 @@ func knownChecks(ids []string) ([]string, error) {
 	return out, nil
 }
 
-// unknownCheck says which check may be meant, and which there are.
+// unknownCheck proposes checks with similar names, and names the families.
 func unknownCheck(id string) error {
-	there := fmt.Sprintf("The families of checks are %s, and `%s explain` tells of all.", strings.Join(checkFamilies(), ", "), program)
+	there := fmt.Sprintf("The families of checks are %s, and `%s explain` prints all checks.", strings.Join(checkFamilies(), ", "), program)
 	if id == "" {
 		return errors.New("no check has an empty name. " + there)
 	}
@@ -50,11 +48,10 @@ func unknownCheck(id string) error {
 	return errors.New(text + " " + there)
 }
 
-// suggested is how many names are proposed at most.
+// suggested is the greatest number of names to propose.
 const suggested = 3
 
-// nearest are the names that have the word in them, or else those that are it with
-// few letters changed.
+// nearest are the names that contain the word, or else those that differ from it in few letters.
 func nearest(word string, names []string) []string {
 	var out []string
 	best := 1 + len(word)/4 // more is another word
@@ -76,7 +73,7 @@ func nearest(word string, names []string) []string {
 	return out[:min(len(out), suggested)]
 }
 
-// distance is how many letters are to be added, taken away or changed.
+// distance is the number of letters to add, remove or change.
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// filesOf are the files that were named, and those of directories that were.
+// filesOf are the files among the arguments, and the .json files of the directories among them.
 func filesOf(args []string) ([]string, error) {
 	var files []string
 	for _, arg := range args {
@@ -40,8 +40,8 @@ func filesOf(args []string) ([]string, error) {
 	return files, nil
 }
 
-// nodeNames are the files' names, with as many of the directories in front as
-// it takes to tell all apart. What all have in common says nothing.
+// nodeNames are the files' names, with as many directories in front as make all names different.
+// Directories that all files share are left out.
 func nodeNames(files []string) []string {
 	names := make([]string, len(files))
 	parts := make([][]string, len(files))

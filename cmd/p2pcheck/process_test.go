@@ -12,7 +12,7 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/machine"
 )
 
-// A report of another process says whose it is.
+// A report on another process names the process.
 func TestReportNamesProcess(t *testing.T) {
 	tree := testenv.Machines["small-hgx"]()
 	tree.Files["proc/4711/comm"] = "train\n"
@@ -57,8 +57,8 @@ func TestProprietaryModules(t *testing.T) {
 	}
 }
 
-// Two directories have no log, and one of them no symbols: taking them again helps
-// nobody.
+// A sysfs and a procfs have no log, and a sysfs alone has no symbols: the text does not propose to
+// copy them again.
 func TestDirectoriesHaveNoLog(t *testing.T) {
 	tree := testenv.Machines["small-mi300"]()
 	r := run(tree, t, "--sysfs", "ROOT/sys", "--proc", "ROOT/proc", "-v")

@@ -20,7 +20,7 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/result"
 )
 
-// prove tries each pair that counts, until somebody interrupts it.
+// prove tries each pair that counts. A signal ends it early.
 func (a *app) prove(m *machine.Machine, pairs []p2p.Pair) (_ *result.Live, err error) {
 	r := &result.Live{}
 	ctx, cancel := cli.Context()

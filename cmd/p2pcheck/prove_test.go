@@ -91,7 +91,7 @@ func asPredicted() map[string]*p2p.Proof {
 	}
 }
 
-// What a person is told of proofs: a contradiction before all else.
+// The texts about proofs: a contradiction comes first.
 func TestProofText(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -111,7 +111,7 @@ func TestProofText(t *testing.T) {
 		{"live-untraced", false, func(all map[string]*p2p.Proof) {
 			for _, p := range all {
 				if p.Outcome != chain.Refused {
-					p.Outcome, p.Why = chain.OutcomeUnknown, "nobody watched where the bytes are: EPERM"
+					p.Outcome, p.Why = chain.OutcomeUnknown, "no trace shows where the bytes are: EPERM"
 					p.Steps[p2p.RungPlace] = p2p.Step{Detail: p.Why}
 				}
 			}
@@ -265,8 +265,8 @@ func same(t *testing.T, bin string, args ...string) {
 	}
 }
 
-// What a proof that moved nothing says: where the bytes are, and that nobody knows
-// whether they arrive. It is not good enough.
+// A proof that moved no bytes says where the buffer is, and that it is not known whether bytes arrive.
+// The pair is not proven.
 func TestProofWithoutMoving(t *testing.T) {
 	const why = "built without cgo: libibverbs cannot be loaded"
 	proofs := asPredicted()

@@ -19,9 +19,8 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/machine"
 )
 
-// dumped is a PCI function as `rdma_topo dump` of rdma-core writes it. Host
-// bridges and drivers are not in such a file, nor anything of kernel and
-// processor.
+// dumped is a PCI function as `rdma_topo dump` of rdma-core writes it. A dump has no host bridges, no
+// drivers, and no facts about the kernel and the processor.
 type dumped struct {
 	RealPath   string              `json:"realpath"`
 	Config     string              `json:"config"` // base64 of zlib
@@ -47,7 +46,7 @@ func fromDump(r io.Reader) (map[string]entry, error) {
 	for _, dir := range []string{"sys/bus", "sys/class", "sys/kernel"} {
 		entries[dir] = entry{dir: true}
 	}
-	// One at a time: what it unpacks to is many times its size.
+	// One function at a time: the decoded form is many times larger than the text.
 	i := 0
 	for ; d.More(); i++ {
 		var f dumped
@@ -74,8 +73,7 @@ func fromDump(r io.Reader) (map[string]entry, error) {
 	return entries, nil
 }
 
-// Limits of a dump: more than any machine has, and no more memory than a snapshot
-// takes.
+// Limits of a dump: more than any machine has. A dump needs no more memory than a snapshot.
 const (
 	dumpLimit     = 64 << 20
 	functionLimit = 20_000
@@ -85,8 +83,7 @@ const (
 // modAlias has the numbers of a function.
 var modAlias = regexp.MustCompile(`^pci:v0000([0-9A-F]{4})d0000([0-9A-F]{4})sv[0-9A-F]{8}sd[0-9A-F]{8}bc([0-9A-F]{2})sc([0-9A-F]{2})i([0-9A-F]{2})$`)
 
-// notInDumps are files that a function may have, and whose absence would say
-// something.
+// notInDumps are files of a function whose absence means something to a check, and that no dump has.
 var notInDumps = []string{"power/runtime_status", "p2pmem"}
 
 func (d dumped) entries(all map[string]entry) error {
@@ -110,7 +107,7 @@ func (d dumped) entries(all map[string]entry) error {
 	put("device", "0x"+strings.ToLower(ids[2]))
 	put("class", "0x"+strings.ToLower(ids[3]+ids[4]+ids[5]))
 	put("config", string(config))
-	// What a check takes from a file's absence is not known here.
+	// A dump lacks these files whether the machine has them or not: they are unreadable, not absent.
 	for _, name := range notInDumps {
 		all[path.Join(dir, name)] = entry{unreadable: true}
 	}
@@ -146,8 +143,8 @@ func (d dumped) entries(all map[string]entry) error {
 	return nil
 }
 
-// bridge marks the function by which the kernel knows the host bridge, unless it
-// is in the file: what it is decides, and is not known.
+// bridge adds the function by which the kernel recognizes the host bridge as one that cannot be read,
+// unless the dump has it: the kernel's decision depends on its IDs.
 func (d dumped) bridge(all map[string]entry, dir string) {
 	for at := dir; at != "."; at = path.Dir(at) {
 		bus, ok := strings.CutPrefix(path.Base(at), "pci")

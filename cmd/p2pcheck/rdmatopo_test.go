@@ -82,7 +82,7 @@ func dumpFile(t testing.TB, all any) string {
 	return file
 }
 
-// What rdma_topo dumped has tree and ACS of the machine. The rest is unknown.
+// A dump of rdma_topo has the machine's tree and ACS. The rest is unknown.
 func TestDumpOfRDMATopo(t *testing.T) {
 	root := bad().Write(t)
 	file := dumpFile(t, dump(t, root))
@@ -113,7 +113,7 @@ func TestDumpOfRDMATopo(t *testing.T) {
 	}
 }
 
-// What a check would take from a file's absence is unknown of a dump.
+// No check passes for a dump because a file is absent from it.
 func TestDumpPassesNothingItDoesNotHave(t *testing.T) {
 	root := testenv.Machines["small-mi300"]().Write(t)
 	var d struct{ Result result.Run }
@@ -169,8 +169,7 @@ func TestBrokenDumps(t *testing.T) {
 	}
 }
 
-// A dump without a device is of no machine, and says nothing of one: not even that it
-// has no GPU.
+// A dump without a device is an error, and no machine without a GPU.
 func TestDumpOfNothing(t *testing.T) {
 	for _, text := range []string{"[]", "[ ]\n", "\n[\n]"} {
 		file := filepath.Join(t.TempDir(), "dump")
@@ -237,8 +236,8 @@ func marshalled(t testing.TB, v any) []byte {
 	return text
 }
 
-// A dump that somebody made crashes nothing, leads nowhere outside, and makes no
-// good machine: what decides is not in it.
+// A hostile dump crashes nothing, writes nothing outside of its directory, and makes no good machine:
+// a dump lacks the files that decide.
 func FuzzDump(f *testing.F) {
 	for _, name := range []string{"small-hgx", "small-mi300"} {
 		all := dump(f, testenv.Machines[name]().Write(f))

@@ -21,8 +21,8 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/variables"
 )
 
-// redactor replaces what tells whose machine it is. The same becomes the same,
-// so that what belongs together still does.
+// redactor replaces values that identify the machine. It replaces equal values by equal ones, so that files
+// that refer to each other still do.
 type redactor struct {
 	gids  map[string]string
 	names serials
@@ -34,9 +34,9 @@ type redactor struct {
 type serials map[string]string
 
 var (
-	// numbers are as long as a MAC at least.
+	// numbers match hexadecimal numbers at least as long as a MAC.
 	numbers = regexp.MustCompile(`[0-9A-Fa-f]{12,}`)
-	// named are words that are more than a number.
+	// named match words with a character that no hexadecimal number has.
 	named = regexp.MustCompile(`[0-9A-Za-z_-]*[G-Zg-z_-][0-9A-Za-z_-]*`)
 )
 
@@ -76,7 +76,7 @@ func (s serials) rename(entries map[string]entry) {
 	}
 }
 
-// redact goes over a whole snapshot.
+// redact replaces the values in all files of a snapshot.
 func redact(entries map[string]entry, log []string) {
 	r := &redactor{gids: map[string]string{}, names: serials{}, log: log}
 	r.names.rename(entries)
@@ -94,14 +94,14 @@ func redact(entries map[string]entry, log []string) {
 		}
 		entries[name] = e
 	}
-	strangers(entries)
+	dropOtherNetworks(entries)
 	unused(entries)
 }
 
-// strangers takes away the network devices that no RDMA device uses: their names
-// tell of tunnels, containers and addresses. Ports of a bond stay: they say why
-// their function has no RDMA device.
-func strangers(entries map[string]entry) {
+// dropOtherNetworks deletes the network devices that no RDMA device uses: their names give tunnels,
+// containers and addresses away. Ports of a bond stay: they say why their function has no RDMA
+// device.
+func dropOtherNetworks(entries map[string]entry) {
 	uses := map[string]bool{}
 	for name, e := range entries {
 		if path.Base(path.Dir(name)) == "ndevs" || path.Base(name) == "parent" {
@@ -169,20 +169,19 @@ func lines(data []byte, wanted func(string) bool) []byte {
 	return []byte(out.String())
 }
 
-// words are values of variables without names of machines or people in them.
+// words match values of variables that name no machine and no person.
 var words = regexp.MustCompile(`^(?:[0-9]+|[A-Z]+|[a-z0-9_]+(?:,[a-z0-9_]+)*)$`)
 
-// builders are who built a driver, and where: with DKMS that is this machine.
+// builders match the user and the machine that built a driver, which is this machine with DKMS.
 var builders = regexp.MustCompile(` *\([^()\s]*@[^()]*\)`)
 
-// harmless reports a variable that may be shown.
+// harmless reports a variable that a snapshot keeps.
 func harmless(entry string) bool {
 	name, value, ok := strings.Cut(entry, "=")
 	return ok && name != "NCCL_HOSTID" && variables.Known(name) && words.MatchString(value)
 }
 
-// mounts keeps those over /proc, /sys and /dev/shm, without where they come
-// from.
+// mounts keeps the mounts over /proc, /sys and /dev/shm, without their sources.
 func mounts(data []byte) []byte {
 	var out strings.Builder
 	for line := range strings.Lines(string(data)) {
@@ -209,7 +208,7 @@ func mounts(data []byte) []byte {
 	return []byte(out.String())
 }
 
-// groupName is what the control group of p2pcheck is called in a snapshot.
+// groupName is the name of p2pcheck's control group in a snapshot.
 const groupName = hostcheck.SnapshotGroup
 
 func group(data []byte) []byte {
@@ -228,7 +227,7 @@ func group(data []byte) []byte {
 		if strings.HasPrefix(f[2], "/..") { // outside of those that this program sees
 			name = "../" + name
 		}
-		// As deep as it is: groups above have limits, too.
+		// It is as deep as the real group: groups above have limits, too.
 		for strings.Count(path.Clean("/"+name), "/") < strings.Count(path.Clean("/"+f[2]), "/") {
 			name += "/group"
 		}
@@ -237,10 +236,10 @@ func group(data []byte) []byte {
 	return []byte(out.String())
 }
 
-// cgroups is where control groups of version 2 are.
+// cgroups is the mount point of control groups, version 2.
 const cgroups = "sys/fs/cgroup"
 
-// ownGroup is where the limits of this process's control group are.
+// ownGroup is the directory with the limits of this process's control group.
 func ownGroup(cgroup []byte) string {
 	for line := range strings.Lines(string(cgroup)) {
 		if rest, ok := strings.CutPrefix(line, "0::"); ok {
@@ -254,7 +253,7 @@ func ownGroup(cgroup []byte) string {
 func (r *redactor) gid(text string) string {
 	raw, err := hex.DecodeString(strings.ReplaceAll(text, ":", ""))
 	if err != nil || len(raw) != 16 {
-		return "" // it could not be used before, either
+		return "" // it was no address before, either
 	}
 	a := netip.AddrFrom16([16]byte(raw))
 	if a.IsUnspecified() {
@@ -284,8 +283,8 @@ func (r *redactor) gid(text string) string {
 	return r.gids[text]
 }
 
-// unused takes away the places of GID tables that are not in use, of which
-// there are hundreds; the first stays, for the table to be one.
+// unused deletes the empty entries of GID tables, of which there are hundreds. The first entry stays, so
+// that the table exists.
 func unused(entries map[string]entry) {
 	for name, e := range entries {
 		if path.Base(path.Dir(name)) != "gids" || path.Base(name) == "0" {

@@ -14,15 +14,14 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/result"
 )
 
-// remedied is what the second of TestVMRemedy's machines is booted with beside
-// what the first one is.
+// remedied is the parameter that the kernel of TestVMRemedy's second machine gets in addition to those
+// of the first one.
 const remedied = "pci=disable_acs_redir=0000:11:01.0;0000:11:02.0"
 
-// What p2pcheck says to do about a pair is done, and then holds. On the first
-// machine the kernel itself makes ports redirect, since there is an IOMMU, and the
-// remedy is the parameter that the second one has on its command line, behind all
-// that the first one has. There the kernel decides for that pair as was promised,
-// and its registration is direct; of all other pairs nothing has changed.
+// The remedy that p2pcheck names for a pair makes the pair direct. On the first machine the kernel
+// itself makes ports redirect, since there is an IOMMU. The remedy is the parameter that the second
+// machine has on its command line, behind those of the first one. There the kernel decides for the pair
+// as the remedy promises, and its registration is direct; nothing changes for the other pairs.
 //
 //testbed:machine nested+Nehalem+iommu nested+Nehalem+iommu+remedy
 //testbed:kernel 7.2
@@ -130,8 +129,8 @@ func TestVMPassThrough(t *testing.T) {
 	}
 }
 
-// onSecond says whether this is the machine whose name ends so: the one that was
-// booted with a remedy. Each was told of the kernel's parameters what the test says.
+// onSecond says whether this is the machine with the remedy, whose name ends in suffix. It fails the
+// test if the kernel's command line does not have the parameters that the test expects.
 func onSecond(t *testing.T, suffix string, first, second []string) bool {
 	t.Helper()
 	text, err := os.ReadFile("/proc/cmdline")

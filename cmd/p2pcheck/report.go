@@ -28,14 +28,14 @@ type node struct {
 	Summary result.Summary `json:"summary"`
 	Failing []string       `json:"failing"` // checks
 	Unknown []string       `json:"unknown"` // those that may hide a failure
-	Differs []result.Drift `json:"differs"` // from what most nodes have
+	Differs []result.Drift `json:"differs"` // from the node that the report compares with
 	Error   string         `json:"error"`   // why its file could not be read
 }
 
 // cause is one reason for which nodes fail, or are unknown.
 type cause struct {
 	Result string      `json:"result"` // fail, unknown, or warn of a node that has nothing worse
-	What   string      `json:"what"`   // a check's ID and title, or what becomes of pairs
+	What   string      `json:"what"`   // a check's ID and title, or the outcome of pairs
 	Nodes  []string    `json:"nodes"`
 	Scope  []string    `json:"scope"` // on the first of them
 	Why    []string    `json:"why"`
@@ -89,8 +89,8 @@ can be read, 3 of a node something is unknown, or its file cannot be read.`,
 	}
 }
 
-// reported merges the files. Of a file that cannot be read nothing is known,
-// which hides nothing of the others; without any there is no node.
+// reported merges the files. A node whose file cannot be read is unknown, and the report still has all
+// others. It fails if no file can be read.
 func reported(args []string) (reportResult, error) {
 	r := reportResult{Nodes: []node{}, Causes: []cause{}}
 	files, err := filesOf(args)
@@ -148,8 +148,7 @@ func nodeOf(name string, run result.Run) node {
 	return n
 }
 
-// explain adds why a node is not good: what it said itself, its pairs, then its
-// checks.
+// explain adds the causes for which a node is not good: its errors, its pairs, then its checks.
 func (r *reportResult) explain(name string, run result.Run) {
 	if len(run.Said) > 0 {
 		r.add(name, cause{Result: "unknown", What: "not all could be looked at", Why: run.Said})
@@ -178,8 +177,7 @@ func (r *reportResult) explain(name string, run result.Run) {
 	}
 }
 
-// add counts a node to a cause. What is the same but for the names of devices
-// has one cause.
+// add counts a node to a cause. Findings that differ only in the names of devices have one cause.
 func (r *reportResult) add(name string, c cause) {
 	i := slices.IndexFunc(r.Causes, func(x cause) bool {
 		return x.What == c.What && x.Result == c.Result && slices.Equal(x.Why, c.Why) && (x.Remedy == nil) == (c.Remedy == nil) && (c.Remedy == nil || x.Remedy.Change == c.Remedy.Change)
@@ -204,10 +202,9 @@ func (r *reportResult) add(name string, c cause) {
 	}
 }
 
-// majority is the first node of the largest group of nodes that are all alike, of
-// the best group if several are as large: what fails is not the norm then. A group
-// without a pair comes last, whatever its size: nodes that lost their GPUs are no norm.
-// It also says how many nodes that group has, and how many the largest of all.
+// majority is the first node of the largest group of equal nodes. Of groups of the same size it takes the
+// best, so that failing nodes are not the norm. A group without a pair comes last, whatever its size: nodes
+// that lost their GPUs are no norm. majority also returns the size of that group and of the largest one.
 func majority(runs []result.Run) (like, alike, largest int) {
 	of := map[string][]int{}
 	best := []int{}
@@ -228,7 +225,7 @@ func majority(runs []result.Run) (like, alike, largest int) {
 	return best[0], len(best), largest
 }
 
-// pairless is 1 of a run without a pair that counts.
+// pairless is 1 for a run without a pair that counts.
 func pairless(r result.Run) int {
 	if r.Summary.Total() == 0 {
 		return 1
@@ -242,7 +239,7 @@ func byMerit(x, y result.Run) int {
 	return cmp.Or(cmp.Compare(rank(y), rank(x)), cmp.Compare(x.Tally.Fail, y.Tally.Fail), cmp.Compare(y.Summary.Direct, x.Summary.Direct))
 }
 
-// What of a report is shown of many: --json has all.
+// Limits of the text: --json has all.
 const (
 	shownDrift  = 5  // differences of a node
 	shownNodes  = 16 // names in a line
@@ -286,7 +283,7 @@ func (r reportResult) text(w io.Writer, a *app) error {
 	return err
 }
 
-// row is what the table has of a node, beside its name.
+// row is a node's row of the table, without its name.
 func (n node) row() []string {
 	if n.Error != "" {
 		return []string{n.Result, "?", "?", "?", "?", "", "its file cannot be read", "?"}
@@ -298,7 +295,7 @@ func (n node) row() []string {
 	}
 }
 
-// drifts tells what differs, once for all nodes that differ in the same.
+// drifts writes the differences, once for all nodes that have the same ones.
 func (r reportResult) drifts(b *strings.Builder, s render.Style) {
 	var order [][]result.Drift
 	nodes := map[string][]string{}

@@ -13,7 +13,7 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/terminal"
 )
 
-// run carries out one command line and returns the exit status.
+// run executes one command line and returns the exit status.
 func (a *app) run(args []string) int {
 	a.mark = rand.Text()
 	a.stderr = terminal.Writer{Writer: a.stderr}
@@ -30,15 +30,15 @@ func (a *app) run(args []string) int {
 	if a.reached {
 		return a.status
 	}
-	// Cobra's own refusals, before any of our code ran: of the flags it has
-	// understood those in front of the wrong one.
+	// Cobra refused the command line before any code of this command ran. It has parsed only the flags in
+	// front of the wrong one.
 	a.format = formatAsked(args)
 	a.json = a.json || slices.Contains(args, "--json") || a.format == "json"
 	return a.finish("", nil, &cli.UsageError{Err: err})
 }
 
-// formatAsked is the value of --format. Who asked for it reads nothing else, a
-// mistake on the command line neither.
+// formatAsked is the value of --format in a command line that cobra refused: the program that reads
+// the format gets the error in it, too.
 func formatAsked(args []string) string {
 	for i, arg := range args {
 		if value, ok := strings.CutPrefix(arg, "--format="); ok {
@@ -54,36 +54,36 @@ func formatAsked(args []string) string {
 func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   program,
-		Short: "Predict whether RDMA NICs reach GPU memory, and say what is in the way",
-		Long: `p2pcheck predicts for every GPU and RDMA NIC what becomes of a registration of
-the GPU's memory with the NIC, by the rules of this kernel and its drivers:
+		Short: "Predict whether RDMA NICs reach GPU memory, and name the obstacles",
+		Long: `p2pcheck predicts for every GPU and RDMA NIC the outcome of a registration of the
+GPU's memory with the NIC, by the rules of this kernel and its drivers:
 
   direct   the NIC gets addresses of the GPU's memory
-  STAGED   it gets system memory instead, and nobody says so
-  REFUSED  it gets an error
+  STAGED   the NIC gets system memory instead, without an error
+  REFUSED  the registration fails
   ?        not known; unknown is never a yes
 
-For each pair that is not direct it gives the reasons, and the one thing to
-change. Then come the checks: what else could be in the way, failures first.
-Root sees more than others: ACS is hidden from them.
+For each pair that is not direct it prints the reasons and the one thing to
+change. Then come the checks of everything else that can be in the way, failures
+first. Run it as root: the kernel shows ACS to root only.
 
-With --live each pair is tried as well: memory is allocated on the GPU,
-registered with the NIC, written and read by RDMA, and every byte compared, while
-the kernel is traced, which says where the bytes were. A proof that contradicts
-its prediction is told before all else. Without --live no data is moved.
+With --live p2pcheck tries each pair as well: it allocates memory on the GPU,
+registers it with the NIC, writes and reads it by RDMA, and compares every byte. A
+trace of the kernel shows where the bytes are. A proof that contradicts its
+prediction comes first in the output. Without --live p2pcheck moves no data.
 
-Another machine is analysed from a copy of its files: --root DIR with sys, proc
-and boot below it, or --sysfs DIR and --proc DIR. --lspci FILE takes what lspci
-printed there: the tree and ACS are known then, and no pair is direct.
+p2pcheck analyses another machine from a copy of its files: --root DIR with sys,
+proc and boot below it, or --sysfs DIR and --proc DIR. --lspci FILE takes the text
+that lspci printed there: the tree and ACS are known then, and no pair is direct.
 
 Exit status: 0 all pairs are direct and no check fails, 1 some pair is staged or
 refused, or a check fails, 2 wrong usage or nothing could be read, 3 no pair to
-check, or nothing is bad and something is unknown. With --live the proof decides,
-a pair that could not be proven is unknown, 1 is also for bytes that are wrong
-and for predictions that the proof contradicts, and 130 for an interruption,
-after closing everything. Pairs of a device that has no memory of its own (vgem,
-virtio graphics) are shown and do not count, and neither do checks that only ever
-warn.`,
+check, or a pair or a check is unknown and none is bad. With --live the proof
+decides, and a pair that could not be proven is unknown; 1 is also for wrong bytes
+and for a proof that contradicts its prediction, and 130 for an interruption, after
+p2pcheck has closed everything. Pairs of a device without memory of its own (vgem,
+virtio graphics) are shown and do not count, and neither do checks that never do
+more than warn.`,
 		Version:       version,
 		Args:          cobra.NoArgs,
 		SilenceErrors: true,
@@ -106,33 +106,33 @@ warn.`,
 	root.Flags().StringVar(&a.proofs, "proofs", "", proofsHelp+"; with --live: add its proofs to this file")
 	root.Flags().StringVar(&a.pid, "pid", "", "limits, capabilities, control group, /dev/shm and environment (as it was started) of this process, not of p2pcheck")
 	root.Flags().StringVar(&a.spec, "container-spec", "", "judge the variables of these containers, not of this process: an OCI config.json, a Kubernetes Pod as JSON, or docker inspect")
-	root.Flags().StringVar(&a.baseline, "baseline", "", "compare with what --json printed in an earlier run: what is worse is a failure")
+	root.Flags().StringVar(&a.baseline, "baseline", "", "compare with the --json output of an earlier run: a difference for the worse is a failure")
 	root.Flags().StringVar(&a.format, "format", "text", "text, json, nagios, npd (node-problem-detector), prometheus, nfd (node-feature-discovery), dra (attributes for dynamic resource allocation)")
-	flags.StringVarP(&a.output, "output", "o", "", "write there in place of the standard output (-): a file is replaced, whole or not at all, a device written to")
-	flags.StringVar(&a.snapshotFile, "snapshot", "", "analyse the machine that this file has: of snapshot, or of rdma_topo dump (-: standard input)")
-	flags.StringVar(&a.lspciFile, "lspci", "", "analyse the machine of this text, of lspci -vvvnn -D as root (-: standard input); what lspci does not print is unknown")
-	flags.StringVar(&a.lspciTree, "lspci-tree", "", "with --lspci: the text of lspci -tv, which names root buses (-: standard input)")
+	flags.StringVarP(&a.output, "output", "o", "", "write to this file instead of the standard output (-): a file is replaced, whole or not at all; a device is written to")
+	flags.StringVar(&a.snapshotFile, "snapshot", "", "analyse the machine in this file, which p2pcheck snapshot or rdma_topo dump wrote (-: standard input)")
+	flags.StringVar(&a.lspciFile, "lspci", "", "analyse the machine in this output of lspci -vvvnn -D as root (-: standard input); values that lspci does not print are unknown")
+	flags.StringVar(&a.lspciTree, "lspci-tree", "", "with --lspci: the output of lspci -tv, which names the root buses (-: standard input)")
 	a.completeFlags(root)
 	root.PersistentPreRunE = usesFlags
 	root.AddCommand(a.whyCommand(), a.explain(), a.snapshot(), a.diff(), a.report(), a.serve())
 	draw := &cobra.Command{
 		Use:   "topo",
-		Short: "Draw the PCI tree of GPUs and NICs, and what each way is called",
-		Long: `topo draws GPUs, NICs, NVMe controllers and the bridges above them, with what
-decides: ACS, the IOMMU and its groups, NUMA nodes, links and memory regions. A
-virtual function is below its physical one, and a DMA function of a ConnectX NIC
-beside its GPU. The table has for each pair the kernel's decision, beside the
-letters that NCCL and nvidia-smi give the same way. They name its shape, not
-whether the kernel lets it be used. LINKS is what the slowest link of that way
-carries at most, and where it is if the links of GPU and NIC could do more. With
---gpu or --nic only GPUs and RDMA devices are drawn, with their bridges.
+		Short: "Draw the PCI tree of GPUs and NICs, and name the way of each pair",
+		Long: `topo draws GPUs, NICs, NVMe controllers and the bridges above them, with the
+values that decide: ACS, the IOMMU and its groups, NUMA nodes, links and memory
+regions. A virtual function is below its physical one, and a DMA function of a
+ConnectX NIC beside its GPU. The table has for each pair the kernel's decision, and
+the letters of NCCL and nvidia-smi for the same way. The letters name the way's
+shape, not whether the kernel allows it. LINKS is the rate of the slowest link on
+the way, and names that link if the links of GPU and NIC are faster. With --gpu or
+--nic only GPUs and RDMA devices are drawn, with their bridges.
 
 Exit status: 0, or 2 if nothing could be read, 3 without GPU or NIC.`,
 		Args: cobra.NoArgs,
 		RunE: a.action("topo", a.topo),
 	}
-	draw.Flags().BoolVar(&a.svg, "svg", false, "a drawing, in SVG")
-	draw.Flags().BoolVarP(&a.verbose, "verbose", "v", false, "all ACS bits, the ports' groups, where regions are, what both ends of links could")
+	draw.Flags().BoolVar(&a.svg, "svg", false, "draw in SVG")
+	draw.Flags().BoolVarP(&a.verbose, "verbose", "v", false, "all ACS bits, the ports' IOMMU groups, the addresses of regions, the best speed of both ends of links")
 	root.AddCommand(draw)
 	return root
 }

@@ -22,11 +22,11 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/result"
 )
 
-// mending is a check that fails until what p2pcheck says is done.
+// mending is a check that fails until its remedy is applied.
 type mending struct {
 	id, scope string
 	was       string // its result before
-	command   string // what it says, with words in capitals for what it cannot know
+	command   string // the remedy's command, with words in capitals for values that p2pcheck cannot know
 	fill      []string
 	spoil     func(t *testing.T)
 	apply     func(t *testing.T, command string)      // nil: a shell does
@@ -34,16 +34,15 @@ type mending struct {
 	env       []string
 }
 
-// nobody is who may not do what root may.
-const nobody = 65534
+// unprivilegedID is a user and a group without privileges.
+const unprivilegedID = 65534
 
-// What p2pcheck says to do while the machine runs is done, word for word, and the
-// check passes then.
+// The test runs the command of each remedy that needs no reboot, word for word, and the check passes
+// then.
 //
-// Missing are remedies for what no machine of the test bed has: GPUs and NICs of
-// vendors (setpci, dcb, force_probe, options of nvidia), a subnet manager,
-// BARs that can be resized, NICs in hardware of different MTUs; and those that end
-// in another look (--config, --root).
+// Remedies for hardware that no machine of the test bed has are missing: GPUs and NICs of vendors
+// (setpci, dcb, force_probe, options of nvidia), a subnet manager, BARs that can be resized, hardware
+// NICs of different MTUs. So are remedies that run p2pcheck again (--config, --root).
 //
 //testbed:machine fabric+EPYC
 //testbed:kernel 7.2
@@ -100,7 +99,7 @@ func TestVMRuntimeRemedies(t *testing.T) {
 			id: "LIM-MEMLOCK", was: "warn", command: "--ulimit memlock=-1, LimitMEMLOCK=infinity",
 			spoil: func(t *testing.T) { lockable(t, 8<<20) },
 			apply: func(t *testing.T, _ string) { lockable(t, unix.RLIM_INFINITY) }, // as systemd would
-			attr:  asNobody,
+			attr:  asUnprivileged,
 		},
 		"small shared memory": {
 			id: "CTR-SHM", was: "warn", command: "--shm-size 1g",
@@ -123,12 +122,12 @@ func TestVMRuntimeRemedies(t *testing.T) {
 					mode(t, node, 0o660)
 				}
 			},
-			attr: asNobody,
+			attr: asUnprivileged,
 		},
 		"NIC that is closed": {
 			id: "NIC-UVERBS", scope: "rxe0", was: "fail", command: "chmod 666 /dev/infiniband/" + uverbs(t, "rxe0"),
 			spoil: func(t *testing.T) { mode(t, "/dev/infiniband/"+uverbs(t, "rxe0"), 0o600) },
-			attr:  asNobody,
+			attr:  asUnprivileged,
 		},
 		"RDMA control group": {
 			id: "LIM-RDMA-CG", was: "fail", command: "echo 'rxe0 hca_handle=max hca_object=max' > " + controlGroup + "/rdma.max",
@@ -148,7 +147,7 @@ func TestVMRuntimeRemedies(t *testing.T) {
 				if root {
 					return nil
 				}
-				return asNobody(t)
+				return asUnprivileged(t)
 			},
 		},
 	} {
@@ -221,14 +220,14 @@ func inControlGroup(t *testing.T) *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(dir.Fd())}
 }
 
-// asNobody is nobody with the groups of now.
-func asNobody(t *testing.T) *syscall.SysProcAttr {
+// asUnprivileged runs a command as that user, with the groups that /etc/group gives it now.
+func asUnprivileged(t *testing.T) *syscall.SysProcAttr {
 	t.Helper()
 	out, err := exec.Command("id", "-G", "nobody").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	as := &syscall.Credential{Uid: nobody, Gid: nobody}
+	as := &syscall.Credential{Uid: unprivilegedID, Gid: unprivilegedID}
 	for _, text := range strings.Fields(string(out)) {
 		n, err := strconv.ParseUint(text, 10, 32)
 		if err != nil {

@@ -20,8 +20,8 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/result"
 )
 
-// metrics answers requests for the metrics of a machine, which it looks at anew
-// unless it has just done so.
+// metrics answers requests for the metrics of a machine. It reads the machine again if its last answer is
+// too old.
 type metrics struct {
 	a     *app
 	every time.Duration
@@ -38,13 +38,13 @@ func (a *app) serve() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve metrics for Prometheus at /metrics",
-		Long: `serve answers requests at /metrics with what --format prometheus prints, and
-looks at the machine again for each, at most once in --every. /healthz answers
-without looking. With --nfd it also looks on its own, and writes what --format nfd
-prints, each time good for three times --every: when nobody writes any more, the
-labels go. What cannot get better, as a check to skip that there is none of, or a file
-of labels that cannot be written, ends it at its start with status 2; what may come
-later, as a device, is in the metrics.
+		Long: `serve answers requests at /metrics with the output of --format prometheus. It reads
+the machine again for a request, at most once in --every. /healthz answers without
+reading the machine. With --nfd it also writes the output of --format nfd to a file
+once in --every; the labels expire after three times --every, so that they go away
+when serve ends. An error that stays, as an unknown check in --skip or a label file
+that cannot be written, ends serve at its start with status 2. A device that is
+missing may come later: serve goes on, and the metrics report it.
 SIGTERM ends it with status 0, SIGINT with 130.`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
@@ -60,21 +60,21 @@ SIGTERM ends it with status 0, SIGINT with 130.`,
 		},
 	}
 	c.Flags().StringVar(&listen, "listen", "127.0.0.1:9838", "address and port")
-	c.Flags().DurationVar(&every, "every", 30*time.Second, "how old an answer may be: 1s or more, 0 to look for each request")
+	c.Flags().DurationVar(&every, "every", 30*time.Second, "how old an answer may be: 1s or more, 0 to read the machine for each request")
 	c.Flags().StringVar(&a.proofs, "proofs", "", proofsHelp)
 	c.Flags().StringVar(&nfd, "nfd", "", "file for node-feature-discovery's labels, in its features.d")
 	return c
 }
 
-// leastEvery is what keeps a machine from looking at itself all the time.
+// leastEvery keeps serve from reading the machine all the time.
 const leastEvery = time.Second
 
 func (a *app) listen(ctx context.Context, address string, every time.Duration, nfd string) error {
 	if every < leastEvery && every != 0 {
-		return &cli.UsageError{Err: fmt.Errorf("--every %v: it is %v or more, or 0 to look for each request", every, leastEvery)}
+		return &cli.UsageError{Err: fmt.Errorf("--every %v: it is %v or more, or 0 to read the machine for each request", every, leastEvery)}
 	}
 	if a.snapshotFile == standard {
-		return &cli.UsageError{Err: errors.New("--snapshot - can be read once, and serve reads it again and again: name a file")}
+		return &cli.UsageError{Err: errors.New("--snapshot -: serve reads the snapshot again and again, and the standard input can be read once: name a file")}
 	}
 	if nfd != "" && every == 0 {
 		return &cli.UsageError{Err: errors.New("--nfd needs an --every above 0")}
@@ -89,11 +89,11 @@ func (a *app) listen(ctx context.Context, address string, every time.Duration, n
 		if errors.As(err, &usage) {
 			return errors.Join(err, l.Close())
 		}
-		// It may be better later: the metrics say so, too.
+		// The error may go away later: the metrics report it, too.
 		cli.PrintErrors(a.stderr, program, err)
 	}
 	if nfd != "" {
-		// Where the labels cannot be written now nobody would notice later.
+		// Labels that cannot be written would go unnoticed later: serve fails now.
 		switch err := m.writeLabels(nfd); {
 		case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT): // there may be room later
 			cli.PrintErrors(a.stderr, program, err)
@@ -105,7 +105,7 @@ func (a *app) listen(ctx context.Context, address string, every time.Duration, n
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", m)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
-	// Who connects and says nothing, or too slowly, has to go.
+	// The server closes connections of clients that send nothing, or too slowly.
 	s := &http.Server{Handler: mux, ReadTimeout: 10 * time.Second, WriteTimeout: time.Minute, IdleTimeout: 2 * time.Minute}
 	var labels sync.WaitGroup
 	defer labels.Wait()
@@ -122,7 +122,7 @@ func (a *app) listen(ctx context.Context, address string, every time.Duration, n
 		defer cancel()
 		err := s.Shutdown(soon)
 		if errors.Is(err, context.DeadlineExceeded) {
-			err = s.Close() // who still reads has had the time
+			err = s.Close() // clients that still read have had their time
 		}
 		stopped <- err
 	}()
@@ -146,8 +146,7 @@ func (m *metrics) label(ctx context.Context, file string) {
 	}
 }
 
-// writeLabels writes them with the time at which node-feature-discovery is to
-// forget them.
+// writeLabels writes the labels, with the time at which node-feature-discovery drops them.
 func (m *metrics) writeLabels(file string) error {
 	_, labels, _ := m.current()
 	until := time.Now().Add(3 * m.every).UTC().Format(time.RFC3339)
@@ -158,18 +157,18 @@ func (m *metrics) writeLabels(file string) error {
 func (m *metrics) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 	text, _, _ := m.current()
-	_, _ = w.Write([]byte(text)) // who asked is gone
+	_, _ = w.Write([]byte(text)) // an error means that the client is gone
 }
 
-// current looks again, if it was not just done. Why not all could be looked at is
-// told when it was.
+// current reads the machine again, unless that was done within the interval. Only the call that reads
+// it returns the error.
 func (m *metrics) current() (text, labels string, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.text != "" && time.Since(m.last) < m.every {
 		return m.text, m.labels, nil
 	}
-	// A copy: to look at a snapshot changes the app.
+	// A copy of the app: reading a snapshot changes it.
 	a := *m.a
 	found, err := a.look(a.check)
 	status := cli.Status(err)

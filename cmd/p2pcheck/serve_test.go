@@ -3,17 +3,24 @@
 package main
 
 import (
+	"bufio"
+	"context"
+	"fmt"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 	"github.com/gpurdma/gpurdma/internal/testenv"
+	"github.com/gpurdma/gpurdma/p2p/machine"
 )
 
 // signalling sends this process a signal when something is first written.
@@ -43,14 +50,14 @@ func TestServeStops(t *testing.T) {
 	}
 }
 
-// What serve does not find is said at its start, not in metrics alone, and ends it if
-// it cannot come later.
+// serve reports a missing file or device at its start, not in the metrics alone. It ends if the error
+// stays.
 func TestServeSaysWhatIsMissing(t *testing.T) {
 	root := testenv.Machines["small-hgx"]().Write(t)
 	for what, args := range map[string][]string{"/none": {"--root", filepath.Join(root, "none")}, `called "foo"`: {"--root", root, "--gpu", "foo"}} {
 		var out strings.Builder
 		a := &app{stdout: io.Discard, stderr: &out}
-		status := cli.ExitUsage // it ends by itself: a signal would come when nobody waits for one
+		status := cli.ExitUsage // serve ends by itself, before it handles signals
 		if what != "/none" {
 			a.stderr, status = io.MultiWriter(&out, &signalling{t: t, by: unix.SIGTERM}), cli.ExitOK
 		}
@@ -63,8 +70,7 @@ func TestServeSaysWhatIsMissing(t *testing.T) {
 	}
 }
 
-// A disk that is full has room again some day: serve goes on, and says why there are no
-// labels.
+// A full disk may have room again later: serve goes on, and reports why there are no labels.
 func TestServeOnAFullDisk(t *testing.T) {
 	root := testenv.Machines["small-hgx"]().Write(t)
 	var out strings.Builder
@@ -104,5 +110,121 @@ func TestPCIAddresses(t *testing.T) {
 func TestCompleteExplain(t *testing.T) {
 	if r := command("__complete", "explain", "PCIE-"); r.status != cli.ExitOK || !strings.Contains(r.out, "PCIE-LINK") || !strings.Contains(r.out, "NET\n") {
 		t.Errorf("%+v", r)
+	}
+}
+
+// The metrics are those of the machine as it is, no older than is asked for.
+func TestServe(t *testing.T) {
+	root := testenv.Machines["small-hgx"]().Write(t)
+	m := &metrics{a: &app{source: machine.Source{Root: root}}, every: time.Hour}
+	get := func() string {
+		w := httptest.NewRecorder()
+		m.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+		return w.Body.String()
+	}
+	first := get()
+	exposition(t, first)
+	if !strings.Contains(first, "p2pcheck_status 0\n") || !strings.Contains(first, `p2pcheck_pair_outcome{gpu="0000:13:00.0",nic="mlx5_0",outcome="direct"} 1`) {
+		t.Error(first)
+	}
+	// The configuration space of a port is cut off before ACS.
+	if err := os.Truncate(filepath.Join(root, "sys/bus/pci/devices/0000:12:00.0/config"), 64); err != nil {
+		t.Fatal(err)
+	}
+	if get() != first {
+		t.Error("the machine was looked at again")
+	}
+	m.every = 0
+	if second := get(); !strings.Contains(second, "p2pcheck_status 3\n") {
+		t.Error(second)
+	}
+}
+
+// Labels are written again and again, and are good for a while only.
+func TestServeLabels(t *testing.T) {
+	root := testenv.Machines["small-hgx"]().Write(t)
+	dir := t.TempDir()
+	file := filepath.Join(dir, "p2pcheck")
+	m := &metrics{a: &app{source: machine.Source{Root: root}}, every: time.Hour}
+	for range 2 {
+		before := time.Now()
+		if err := m.writeLabels(file); err != nil {
+			t.Fatal(err)
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		head, labels, _ := strings.Cut(string(text), "\n")
+		stamp, ok := strings.CutPrefix(head, "# +expiry-time=")
+		until, err := time.Parse(time.RFC3339, stamp)
+		if !ok || err != nil || until.Before(before.Add(2*time.Hour)) {
+			t.Errorf("%q: %v", head, err)
+		}
+		if labels != run(testenv.Machines["small-hgx"](), t, "--root", "ROOT", "--format", "nfd").out {
+			t.Error(labels)
+		}
+	}
+	if names, err := os.ReadDir(dir); err != nil || len(names) != 1 {
+		t.Error(names, err)
+	}
+	if err := m.writeLabels(filepath.Join(file, "none")); err == nil {
+		t.Error("written into a file")
+	}
+	if r := command("serve", "--nfd", file, "--every", "0", "--listen", "127.0.0.1:0"); r.status != cli.ExitUsage {
+		t.Errorf("%+v", r)
+	}
+}
+
+// serve answers over the network, answers /healthz without reading the machine, and ends when its
+// context does.
+func TestListen(t *testing.T) {
+	root := testenv.Machines["small-hgx"]().Write(t)
+	file := filepath.Join(t.TempDir(), "labels")
+	said, says := io.Pipe()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		a := &app{stdout: says, stderr: says, source: machine.Source{Root: root}}
+		ended <- a.listen(ctx, "127.0.0.1:0", time.Minute, file)
+	}()
+	line, err := bufio.NewReader(said).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, address, _ := strings.Cut(strings.TrimSpace(line), "http://")
+	get := func(path string) string {
+		r, err := http.Get("http://" + strings.TrimSuffix(address, "/metrics") + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Body.Close()
+		text, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return fmt.Sprint(r.StatusCode, " ", string(text))
+	}
+	if got := get("/healthz"); got != "200 ok\n" {
+		t.Error(got)
+	}
+	if got := get("/"); !strings.HasPrefix(got, "404") {
+		t.Error(got)
+	}
+	if got := get("/metrics"); !strings.Contains(got, "p2pcheck_status 0\n") {
+		t.Error(got)
+	}
+	for range 1000 {
+		if _, err = os.Stat(file); err == nil {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	if err != nil {
+		t.Error(err)
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
 	}
 }

@@ -20,13 +20,13 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/render"
 )
 
-// snapshotResult is what was written.
+// snapshotResult describes the archive.
 type snapshotResult struct {
 	File       string `json:"file"`
 	Files      int    `json:"files"`
 	Bytes      int    `json:"bytes"`
 	Unreadable int    `json:"unreadable"`
-	// Unread are the names of those, as they are on the machine.
+	// Unread are the names of the files that could not be read, as they are on the machine.
 	Unread []string `json:"unreadable_files"`
 }
 
@@ -39,7 +39,7 @@ func (r snapshotResult) text(w io.Writer, _ *app) error {
 		if r.Unreadable == 1 {
 			them = "it"
 		}
-		text += fmt.Sprintf("; %d could not be read, and what hangs on %s will be unknown: %s", r.Unreadable, them, human.First(r.Unread, render.ShownPairs))
+		text += fmt.Sprintf("; %d could not be read, and checks that need %s will be unknown: %s", r.Unreadable, them, human.First(r.Unread, render.ShownPairs))
 	}
 	_, err := fmt.Fprintln(w, text)
 	return err
@@ -48,12 +48,12 @@ func (r snapshotResult) text(w io.Writer, _ *app) error {
 func (a *app) snapshot() *cobra.Command {
 	return &cobra.Command{
 		Use:   "snapshot FILE",
-		Short: "Write what the checks read into one file, without what tells whose machine it is",
+		Short: "Write the files that the checks read into one archive, made anonymous",
 		Long: `snapshot writes a compressed tar archive of the parts of /sys, /proc, /boot and
-/etc that the checks read. --snapshot FILE analyses it anywhere. Serial numbers are
-left out, and network addresses replaced. What cannot be read (without root: most
-of the configuration space, the kernel's log) is marked as such, and unknown there.
-With - for FILE it goes to the standard output.`,
+/etc that the checks read. --snapshot FILE analyses it on any machine. The archive
+has no serial numbers, and replaces network addresses. It marks files that cannot
+be read (without root: most of the configuration space, the kernel's log), and the
+analysis takes them as unknown. With - for FILE it goes to the standard output.`,
 		Args: cli.Args("FILE"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			a.reached = true
@@ -111,10 +111,10 @@ func (a *app) take(name string) (output, error) {
 	return r, nil
 }
 
-// binary fails if the standard output is not for an archive.
+// binary fails if the standard output cannot take an archive.
 func (a *app) binary() error {
 	if f, ok := a.stdout.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
-		return errors.New("an archive is nothing for a terminal: redirect the output, or name a file")
+		return errors.New("a terminal cannot show an archive: redirect the output, or name a file")
 	}
 	if a.json {
 		return errors.New("--json and the snapshot cannot both have the standard output: name a file")
@@ -137,8 +137,8 @@ func gather(root string, a *app) map[string]entry {
 	return entries
 }
 
-// addGroups adds the limits of the control group and of those above it, each of which
-// can refuse, under names that say nothing.
+// addGroups adds the limits of the control group and of the groups above it, each of which can refuse. It
+// replaces the groups' names.
 func addGroups(entries map[string]entry, root string) {
 	own, err := (&collector{root: root, entries: map[string]entry{}}).contents("proc/self/cgroup")
 	if err != nil {

@@ -58,8 +58,8 @@ func TestSnapshotIsTheMachine(t *testing.T) {
 	}
 }
 
-// What moves a NIC's data is neither NIC nor bridge by its class, and its way
-// decides as well.
+// The function that moves a NIC's data has the class of neither a NIC nor a bridge. A snapshot has it, since
+// its way decides, too.
 func TestSnapshotHasDirectData(t *testing.T) {
 	tree := testenv.Machines["small-hgx"]()
 	tree.Functions = strings.ReplaceAll(tree.Functions, "device=0x1021", "device=0x1023") +
@@ -85,7 +85,7 @@ func firstDifference(a, b string) string {
 	return "one is longer"
 }
 
-// secrets are what a machine has that nobody else is to see.
+// secrets are files with values that must not leave the machine.
 var secrets = map[string]string{
 	"proc/cmdline":      "BOOT_IMAGE=/vmlinuz root=UUID=5ecre7-0001 iommu=pt\n",
 	"proc/self/environ": "PASSWORD=5ecre7\x00NCCL_COMM_ID=5ecre7.example.com:7\x00NCCL_HOSTID=5ecre7\x00NCCL_IB_HCA=mlx5_0,mlx5_1\x00",
@@ -113,7 +113,7 @@ func TestSnapshotTellsNoSecrets(t *testing.T) {
 			t.Errorf("%q is there: %q", secret, plain[max(0, i-60):min(len(plain), i+40)])
 		}
 	}
-	// What they mean is still known.
+	// The checks still find the values that they need.
 	r := command("-v", "--snapshot", file)
 	for _, want := range []string{"kubepods", "hca_handle: 1 of 1", "64 MiB", "limited by 00:00:00:00:00:00", "NCCL_IB_HCA=mlx5_0,mlx5_1", "index 3", "iommu=pt", "580.95.05 Release Build"} {
 		if !strings.Contains(r.out, want) {
@@ -122,7 +122,7 @@ func TestSnapshotTellsNoSecrets(t *testing.T) {
 	}
 }
 
-// A group above refuses as well as the own one.
+// A limit of a control group above counts as well as the process's own group's.
 func TestSnapshotHasGroupsAbove(t *testing.T) {
 	for name, full := range map[string]string{"own": "5ecre7.slice/podman.service/5ecre7.scope", "in the middle": "5ecre7.slice/podman.service", "first": "5ecre7.slice"} {
 		tree := testenv.Machines["small-hgx"]()
@@ -140,7 +140,7 @@ func TestSnapshotHasGroupsAbove(t *testing.T) {
 	}
 }
 
-// Of a group outside of those that can be seen nothing is known, nor of a copy of it.
+// The limits of a control group outside of the visible ones are unknown, on the machine and in a snapshot.
 func TestSnapshotOfAGroupOutside(t *testing.T) {
 	tree := testenv.Machines["small-hgx"]()
 	tree.Files["proc/self/cgroup"] = "0::/../5ecre7.slice\n"
@@ -204,8 +204,7 @@ func members(t *testing.T, file string) string {
 	return string(plain)
 }
 
-// What could not be read when the snapshot was taken is unknown in it, not
-// absent.
+// A file that could not be read for the snapshot is unknown in it, not absent.
 func TestSnapshotOfWhatCannotBeRead(t *testing.T) {
 	tree := testenv.Machines["small-mi300"]()
 	root := tree.Write(t)

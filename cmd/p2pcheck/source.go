@@ -16,14 +16,14 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/machine"
 )
 
-// aRelease is how a kernel's release begins.
+// aRelease matches the beginning of a kernel's release.
 var aRelease = regexp.MustCompile(`^[1-9]\d*\.\d+`)
 
-// configLimit is more than any kernel's configuration has.
+// configLimit is larger than any kernel's configuration.
 const configLimit = 16 << 20
 
-// readable fails for files that were named and cannot be read, and for what they
-// cannot be.
+// readable fails for a file or directory of a flag that cannot be read, or that is none of the kind that the
+// flag needs.
 func (a *app) readable() error {
 	s := a.source
 	if s.Sys == "" {
@@ -48,7 +48,7 @@ func (a *app) readable() error {
 	if s.Config == "" {
 		return nil
 	}
-	// Not opened before it is known what it is: a FIFO would wait for its writer.
+	// Stat comes before open: opening a FIFO would wait for its writer.
 	switch st, err := os.Stat(s.Config); {
 	case err != nil:
 		return err
@@ -67,8 +67,7 @@ func (a *app) readable() error {
 // ofSysfs are directories that a sysfs has, and nothing else.
 var ofSysfs = []string{"bus/pci/devices", "class", "devices"}
 
-// aSysfs fails for a directory that is none, and says which to name if there is one
-// below it.
+// aSysfs fails for a directory that is no sysfs, and names the sysfs below it if there is one.
 func aSysfs(dir string) error {
 	is := func(dir string) bool {
 		return slices.ContainsFunc(ofSysfs, func(name string) bool {
@@ -85,8 +84,8 @@ func aSysfs(dir string) error {
 	return fmt.Errorf("--sysfs %s is no sysfs: it has none of %s", dir, strings.Join(ofSysfs, ", "))
 }
 
-// ofRoot says which directory to name, if it is a sysfs itself that was named as
-// the one above.
+// ofRoot fails for a --root without sys below it. If that directory is a sysfs itself, the error names the
+// right flag.
 func ofRoot(root string, err error) error {
 	if root == "" || !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -103,7 +102,7 @@ func ofRoot(root string, err error) error {
 	return fmt.Errorf("--root is the directory above sys, and %s is a sysfs itself: %s", root, instead)
 }
 
-// configured fails if the file that was named as the kernel's configuration is none.
+// configured fails if the file of --config is no kernel configuration.
 func (a *app) configured(m *machine.Machine) error {
 	if a.source.Config == "" || m.Kernel.Source == a.source.Config {
 		return nil

@@ -53,7 +53,7 @@ func TestSVG(t *testing.T) {
 	if r := run(testenv.HGX(), t, "topo", "--svg", "--root", "ROOT"); strings.Contains(r.out, "#c0392b") || strings.Contains(r.out, ">red: ") {
 		t.Error(r.out)
 	}
-	// What does not count is not judged.
+	// Pairs that do not count have no verdict.
 	if r := run(testenv.HGX(), t, "topo", "--svg", "--root", "ROOT"); strings.Contains(r.out, "STAGED") || strings.Count(r.out, ">-</text>") != 8 {
 		t.Error(r.out)
 	}

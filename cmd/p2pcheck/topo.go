@@ -12,7 +12,7 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/topo"
 )
 
-// topo reads what is to be drawn.
+// topo reads the tree to draw.
 func (a *app) topo(m *machine.Machine, gpus []drivers.GPU, nics []drivers.NIC) (output, error) {
 	// With --gpu or --nic only these devices are shown.
 	r, unread := topo.Read(m, gpus, nics, len(a.gpu)+len(a.nic) == 0)
@@ -23,7 +23,7 @@ func (a *app) topo(m *machine.Machine, gpus []drivers.GPU, nics []drivers.NIC) (
 	return topoOutput(r), errors.Join(append(unread, nothing(gpus, nics))...)
 }
 
-// topoOutput is what topo prints.
+// topoOutput is the output of topo.
 type topoOutput topo.Topology
 
 func (t topoOutput) text(w io.Writer, a *app) error {

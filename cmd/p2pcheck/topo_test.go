@@ -57,7 +57,7 @@ pci0000:00/0000:00:03.0 class=0x010802 vendor=0x144d device=0xa80a driver:vfio-p
 	return tree
 }
 
-// What is drawn of it. A person has read the text.
+// The drawing of the machine with storage. A person has read the text.
 func TestTopo(t *testing.T) {
 	tree := storage()
 	text := ""
@@ -69,7 +69,7 @@ func TestTopo(t *testing.T) {
 		text += r.out + "\n"
 	}
 	golden(t, "storage-topo.txt", text)
-	// Who asks for some devices sees no others.
+	// With --gpu or --nic topo draws no other devices.
 	if r := run(tree, t, "topo", "--gpu", "nvidia", "--root", "ROOT"); strings.Contains(r.out, "NVMe") || !strings.Contains(r.out, "VF of 0000:04:00.0") {
 		t.Error(r.out)
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
-// What a snapshot could not read is named, by the names on the machine.
+// snapshot names the files that it could not read, by their names on the machine.
 func TestSnapshotNamesWhatItCouldNotRead(t *testing.T) {
 	root := testenv.Machines["small-hgx"]().Write(t)
 	file := filepath.Join(t.TempDir(), "s.tar.gz")
@@ -38,10 +38,10 @@ func TestSnapshotNamesWhatItCouldNotRead(t *testing.T) {
 			t.Fatal(err)
 		}
 		r, d := snapshot()
-		says := "; 1 could not be read, and what hangs on it will be unknown: /proc/cmdline\n"
+		says := "; 1 could not be read, and checks that need it will be unknown: /proc/cmdline\n"
 		switch i {
 		case 1:
-			says = "; 2 could not be read, and what hangs on them will be unknown: /proc/cmdline, /proc/cpuinfo\n"
+			says = "; 2 could not be read, and checks that need them will be unknown: /proc/cmdline, /proc/cpuinfo\n"
 		case 4:
 			says = "/proc/cmdline, /proc/cpuinfo, /proc/sys/kernel/numa_balancing, /sys/class/net/eth0/mtu and 1 more\n"
 		case 2, 3:
@@ -53,7 +53,7 @@ func TestSnapshotNamesWhatItCouldNotRead(t *testing.T) {
 	}
 }
 
-// Who unpacks a snapshot by tar, and is not root, gets into its directories.
+// A user who is not root can enter the directories of a snapshot that tar unpacked.
 func TestSnapshotUnpacksByTar(t *testing.T) {
 	file, _ := taken(t, testenv.Machines["small-hgx"]())
 	f, err := os.Open(file)

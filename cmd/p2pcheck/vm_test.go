@@ -48,10 +48,9 @@ func TestMain(m *testing.M) {
 	testenv.Main(m)
 }
 
-// For every GPU and NIC the command says what p2p says, and what becomes of a
-// registration is what it said: refused with that errno, or registered, and the
-// buffer is then where it should be. On 6.12, which is built without
-// CONFIG_PCI_P2PDMA, all of it is in system memory, for that reason.
+// For every GPU and NIC the command gives the verdict of package p2p, and a registration ends as predicted:
+// refused with that errno, or registered, with the buffer in the predicted memory. On 6.12, which is built
+// without CONFIG_PCI_P2PDMA, every buffer is in system memory, and the command names that reason.
 //
 //testbed:machine fabric+EPYC
 //testbed:kernel 7.2 6.12
@@ -219,8 +218,8 @@ func shown(t *testing.T) {
 	}
 }
 
-// unprivileged compares with what somebody finds who is shown the beginning of
-// the configuration space: less, and nothing else.
+// unprivileged compares with the result of a user to whom the kernel shows only the beginning of the
+// configuration space: some pairs are unknown, and all others are the same.
 func unprivileged(t *testing.T, whole result.Run, args []string) {
 	d, status := checked(t, &syscall.Credential{Uid: 65534, Gid: 65534}, args...)
 	if len(d.Pairs) != len(whole.Pairs) || status == cli.ExitOK {

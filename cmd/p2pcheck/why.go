@@ -20,7 +20,7 @@ import (
 func (a *app) whyCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "why GPU NIC",
-		Short: "Say link by link why a NIC reaches a GPU's memory, or does not",
+		Short: "Explain link by link why a NIC reaches a GPU's memory, or does not",
 		Long: `why prints the chain of one pair: for each link what it asks, whether it holds,
 what that rests on (file and value), and for the link that decides what to change.
 A pair is direct only if every link from library to fabric is known to hold. The
@@ -42,7 +42,7 @@ nothing could be read, 3 if one is not known.`,
 	return c
 }
 
-// why judges the pairs that were named.
+// why judges the pairs that the arguments name.
 func (a *app) why(m *machine.Machine, gpus []drivers.GPU, nics []drivers.NIC) (output, error) {
 	pairs, missing, err := a.judge(m, gpus, nics)
 	if err != nil {
@@ -52,7 +52,7 @@ func (a *app) why(m *machine.Machine, gpus []drivers.GPU, nics []drivers.NIC) (o
 	return whyOutput{result.New(m, gpus, nics, pairs).Pairs}, errors.Join(nothing(gpus, nics), missing)
 }
 
-// whyOutput is what why prints.
+// whyOutput is the output of why.
 type whyOutput struct {
 	Pairs []result.Pair `json:"pairs"`
 }

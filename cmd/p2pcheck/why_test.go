@@ -28,7 +28,7 @@ func TestWhy(t *testing.T) {
 		}
 		golden(t, "why-"+name+".txt", r.out)
 	}
-	// What could not be read: the link is named, and how to read it.
+	// If ACS cannot be read, the text names the link that decides, and how to read it.
 	r := run(machineTree(strings.ReplaceAll(server, "type=6 ", "type=6 config=64 "), "0x00"), t, "why", "03:00.0", "mlx5_0", "--root", "ROOT")
 	if r.status != cli.ExitUnavailable || !strings.Contains(r.out, "<- decides") || !strings.Contains(r.out, "as root") {
 		t.Errorf("%+v", r)

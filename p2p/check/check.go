@@ -19,15 +19,15 @@ import (
 
 // Check is one thing that has to hold for NICs to reach the memory of GPUs.
 type Check struct {
-	ID     string       // "PCIE-LINK"; it stays what it is
-	Title  string       // what holds if it passes
-	Why    string       // why that matters
-	Fix    chain.Remedy // the usual one
-	Ref    string       // where the rule comes from
-	Worst  p2p.Result   // ResultFail, or ResultWarn of one that never says more
-	Expect string       // what is expected to be read
-	// Links are the links of pairs that it answers: a failure about a pair breaks one of them.
-	// A check without any decides no pair.
+	ID     string       // "PCIE-LINK"; an ID never changes
+	Title  string       // the statement that holds if the check passes
+	Why    string       // why the statement matters
+	Fix    chain.Remedy // the usual remedy
+	Ref    string       // the source of the rule
+	Worst  p2p.Result   // ResultFail, or ResultWarn for a check that never fails
+	Expect string       // the value that the check expects to read
+	// Links are the links of a pair's chain that the check answers: a failure about a pair breaks
+	// one of them. A check without links decides no pair.
 	Links []chain.Link
 
 	Run func(*Look)
@@ -43,14 +43,14 @@ func (c Check) Family() string {
 type Finding struct {
 	Check  *Check
 	Result p2p.Result
-	Scope  []string      // GPUs, NICs, ports, "GPU -> NIC"; none if it is the machine
-	Read   string        // what was read
-	Where  []string      // in which files, by their names on that machine
-	Expect string        // what was expected
-	Remedy *chain.Remedy // of what does not pass; nil if there is none
-	// Aside says that it decides nothing that it is unknown: nobody could be asked,
-	// as in every copy of a machine, or what there was to see is no longer kept, as on
-	// every machine that has run for long.
+	Scope  []string      // GPUs, NICs, ports, "GPU -> NIC"; empty for the whole machine
+	Read   string        // the value that the check read
+	Where  []string      // the files with the value, by their names on that machine
+	Expect string        // the value that the check expects
+	Remedy *chain.Remedy // nil if the finding passes, or if there is no remedy
+	// Aside says that an unknown finding decides nothing: no library could be asked, as in every
+	// copy of a machine, or the kernel no longer keeps the lines, as on every machine that has run
+	// for long.
 	Aside bool
 }
 
@@ -61,34 +61,33 @@ func (f Finding) Hides() bool { return f.Result == p2p.ResultUnknown && f.Decide
 // Decides reports that the finding says whether the machine is good.
 func (f Finding) Decides() bool { return f.Check.Worst == p2p.ResultFail && !f.Aside }
 
-// Subject is what is checked.
+// Subject is the machine's part that the checks look at.
 type Subject struct {
 	GPUs  []drivers.GPU
 	NICs  []drivers.NIC
 	Pairs []p2p.Pair // each of the GPUs with each of the NICs
-	// Skip has IDs of checks that are not wanted, and families of them ("NET");
-	// "all" is all of them.
+	// Skip has the IDs of checks to leave out, and families of them ("NET"); "all" leaves out all.
 	Skip []string
-	Live Live // what only the machine itself can say; zero of a copy
-	// Containers are those whose variables are judged in place of the process's, and Spec is the
-	// file that has them.
+	Live Live // asks this machine itself; zero for a copy
+	// Containers replace the process: the checks judge their variables. Spec is the file that
+	// describes them.
 	Containers []variables.Container
 	Spec       string
 }
 
-// Live asks the machine that this is. What is nil is not asked. What a library
-// would have to say is asked only where there is a GPU of NVIDIA's driver; a
-// build or a machine without that library answers ErrNotAsked.
+// Live asks this machine itself, through libraries and system calls. A function that is nil is not
+// called. The functions that ask NVIDIA's libraries are called only where NVIDIA's driver has a GPU;
+// a build or a machine without the library answers ErrNotAsked.
 type Live struct {
-	// DMABuf is what CUDA says of exporting, by GPU.
+	// DMABuf asks CUDA for each GPU whether it exports dma-bufs.
 	DMABuf func() (map[machine.Addr]Export, error)
 	// Confidential is whether NVML says that confidential computing is on.
 	Confidential func() (bool, error)
-	// Peers is what NVML says of NVIDIA's GPUs among each other.
+	// Peers asks NVML whether NVIDIA's GPUs reach each other.
 	Peers func() ([]Peer, error)
-	// Memory is how much memory NVML says that a GPU has.
+	// Memory is the size of each GPU's memory, by NVML.
 	Memory func() (map[machine.Addr]uint64, error)
-	// BAR1 is how much of NVIDIA's window is taken, by GPU.
+	// BAR1 is the use of BAR 1 of NVIDIA's GPUs, by NVML.
 	BAR1 func() (map[machine.Addr]Usage, error)
 	// Imports asks an RDMA driver whether it imports dma-bufs.
 	Imports func(nic string) (ibvfd.Support, error)
@@ -101,7 +100,8 @@ type Live struct {
 	Opens func(path string) error
 }
 
-// ErrNotAsked is of what only a library says, and there is none to be asked.
+// ErrNotAsked says that only a library knows the answer, and that this machine or build has no such
+// library.
 var ErrNotAsked = errors.New("there is no library to be asked")
 
 // Export is whether a driver exports dma-bufs, and why not.
@@ -110,18 +110,18 @@ type Export struct {
 	Why, Remedy string
 }
 
-// Peer is two GPUs, and what reading and writing between them comes to.
+// Peer is two GPUs, and whether each can read and write the other's memory.
 type Peer struct {
 	A, B        machine.Addr
 	OK          bool
 	Read, Write string
 }
 
-// Usage is a part of something, in bytes.
+// Usage is the size of a window and the part of it that is taken, in bytes.
 type Usage struct{ Total, Used uint64 }
 
-// WithoutGPU reports a machine that is known to have no GPU with memory of its
-// own: a failure is of a NIC that does not reach one.
+// WithoutGPU reports a machine that is known to have no GPU with memory of its own. Checks fail only
+// where a NIC may not reach a GPU.
 func WithoutGPU(l *Look) bool {
 	if len(l.GPUs) > 0 {
 		return false
@@ -133,13 +133,13 @@ func WithoutGPU(l *Look) bool {
 	return err == nil
 }
 
-// Excuse makes a failure one that does not apply.
+// Excuse turns a failure into a skip.
 func (f *Finding) Excuse() {
 	f.Result, f.Expect, f.Remedy = p2p.ResultSkip, "", nil
 	f.Read = "no GPU needs it here: " + f.Read
 }
 
-// Join adds a finding, or its devices to one that says the same of others.
+// Join adds a finding to all, or adds its devices to an equal finding about other devices.
 func Join(all []Finding, f Finding) []Finding {
 	for i := len(all) - 1; i >= 0 && all[i].Check == f.Check; i-- {
 		g := &all[i]
@@ -157,12 +157,12 @@ func Join(all []Finding, f Finding) []Finding {
 	return append(all, f)
 }
 
-// ShownFiles is of how many files a finding tells, if they all say the same.
+// ShownFiles is the number of files that a finding names, if they all have the same text.
 const ShownFiles = 4
 
 func sameRemedy(a, b *chain.Remedy) bool { return a == b || a != nil && b != nil && *a == *b }
 
-// Look is one run of the checks. What several need is read once.
+// Look is one run of the checks. It reads a file once for all checks that need it.
 type Look struct {
 	Machine *machine.Machine
 	Subject Subject
@@ -172,14 +172,14 @@ type Look struct {
 	Functions map[machine.Addr]*Function
 	Memo      map[string]any // what once has read
 
-	// What opens ports: those that pairs need, and all from which pairs gain.
+	// The remedies that open ports: for the pairs that need it, and for all pairs that gain by it.
 	parameters struct{ needed, all *chain.Remedy }
 
 	Check *Check
 	Found []*Finding
 }
 
-// Say reports what was found of scope; of the machine if that is empty.
+// Say adds a finding about scope, or about the machine if scope is empty.
 func (l *Look) Say(r p2p.Result, scope string, where []string, format string, args ...any) *Finding {
 	f := &Finding{Check: l.Check, Result: r, Where: where, Read: l.Machine.Named(fmt.Sprintf(format, args...))}
 	if scope != "" {
@@ -199,22 +199,22 @@ func (l *Look) Say(r p2p.Result, scope string, where []string, format string, ar
 	return f
 }
 
-// Pass reports what it looks for, of scope or of the machine.
+// Pass reports that scope, or the machine, has the value that the check expects.
 func (l *Look) Pass(scope string, where []string, format string, args ...any) *Finding {
 	return l.Say(p2p.ResultPass, scope, where, format, args...)
 }
 
-// Warn reports something that costs, or may, of scope or of the machine.
+// Warn reports a fault of scope, or of the machine, that costs speed, or a value that may be a fault.
 func (l *Look) Warn(scope string, where []string, format string, args ...any) *Finding {
 	return l.Say(p2p.ResultWarn, scope, where, format, args...)
 }
 
-// Fail reports something that is wrong, of scope or of the machine.
+// Fail reports a fault of scope, or of the machine.
 func (l *Look) Fail(scope string, where []string, format string, args ...any) *Finding {
 	return l.Say(p2p.ResultFail, scope, where, format, args...)
 }
 
-// Unknown reports that what decides could not be read, of scope or of the machine.
+// Unknown reports that the value that decides could not be read, for scope or for the machine.
 func (l *Look) Unknown(scope string, where []string, format string, args ...any) *Finding {
 	return l.Say(p2p.ResultUnknown, scope, where, format, args...)
 }
@@ -222,7 +222,7 @@ func (l *Look) Unknown(scope string, where []string, format string, args ...any)
 // Skip reports that the check does not apply, and why.
 func (l *Look) Skip(format string, args ...any) { l.Say(p2p.ResultSkip, "", nil, format, args...) }
 
-// SetAside says that what is not known decides nothing.
+// SetAside says that this unknown finding decides nothing.
 func (f *Finding) SetAside() *Finding {
 	f.Aside = true
 	return f
@@ -234,17 +234,17 @@ func (f *Finding) Fix(change, command, weakens string) *Finding {
 	return f
 }
 
-// Function is a PCI function that matters: a GPU, a NIC, a port above one.
+// Function is a GPU, a NIC, or a port above one.
 type Function struct {
 	machine.Function
 	Name   string // "mlx5_0 0000:03:00.0", or its address
-	Err    error  // why nothing is known of it
+	Err    error  // why the function could not be read
 	Config pci.Config
 	CfgErr error
 	Dir    string // "bus/pci/devices/0000:03:00.0"
 }
 
-// Once reads what several checks need, the first time that one asks.
+// Once calls read for the first check that asks, and returns its result to the others.
 func Once[T any](l *Look, key string, read func() T) T {
 	if v, ok := l.Memo[key]; ok {
 		return v.(T)

@@ -10,7 +10,7 @@ import (
 	"github.com/gpurdma/gpurdma/placement"
 )
 
-// InContainer looks for the signs of one.
+// InContainer looks for the signs of a container.
 func InContainer(l *Look) (placement.Answer, string, []string) {
 	for _, name := range []string{".dockerenv", "run/.containerenv"} {
 		if there, where := l.There(name); there == placement.Yes {
@@ -29,7 +29,7 @@ func InContainer(l *Look) (placement.Answer, string, []string) {
 			}
 		}
 	}
-	// A container can have the host's processes, and files of its own.
+	// A container can share the host's processes and have its own files.
 	own, first := l.Link("proc/self/ns/mnt"), l.Link("proc/1/ns/mnt")
 	root, where, err := rootFileSystem(l)
 	switch {

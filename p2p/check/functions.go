@@ -13,14 +13,14 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/machine"
 )
 
-// ReadFunction is function, for who wants no more of it.
+// ReadFunction is Function without its configuration space.
 func (l *Look) ReadFunction(a machine.Addr) (machine.Function, error) {
 	f := l.Function(a)
 	return f.Function, f.Err
 }
 
-// unplaced is a function and its BAR for which there was no room. Those of its
-// virtual functions ("VF BAR 0") do not count.
+// unplaced matches the kernel's line about a BAR for which there was no room. BARs of virtual
+// functions ("VF BAR 0") do not count.
 var unplaced = regexp.MustCompile(`([0-9a-f]{4,}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]): BAR ([0-5])[ :].*(?:can't assign; no space|failed to assign)`)
 
 // BarAssigned reports BARs that have no address.
@@ -52,7 +52,7 @@ func BarAssigned(l *Look) {
 			case region.Memory() && !region.Placed():
 				unset = append(unset, strconv.Itoa(region.Index))
 			case !region.Memory() && region.Start == 0:
-				// One without room is reset, and looks like none at all.
+				// The kernel resets a BAR without room: its line looks like that of a BAR that does not exist.
 				complaint = cmp.Or(complaints[fmt.Sprintf("%v %d", f.PCI, region.Index)], complaint)
 			}
 			placed = placed || region.Memory()

@@ -10,14 +10,14 @@ import (
 	"github.com/gpurdma/gpurdma/placement"
 )
 
-// Physical are checks of ports and links. What they find wrong in a guest is
-// wrong, and what they find right may be so for the hypervisor's ports only.
+// Physical are checks of ports and links. In a guest, a fault that they find is a fault, but a port
+// that passes may be one that the hypervisor made up.
 var Physical = []string{
 	"P2P-ACS-LIST", "ISO-ACS-SOURCE", "ISO-ACS-PORT", "ISO-ATS", "ISO-RO",
 	"PCIE-LINK-IDLE", "PCIE-MPS", "PCIE-MRRS", "PCIE-AER",
 }
 
-// Guest makes what passes in a guest unknown, where the hardware decides.
+// Guest makes a pass of such a check unknown in a guest.
 func Guest(l *Look, f *Finding) {
 	if f.Result != p2p.ResultPass || l.Machine.Virtual.Is != placement.Yes || !slices.Contains(Physical, f.Check.ID) {
 		return

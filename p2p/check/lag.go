@@ -72,7 +72,7 @@ func readLAG(l *Look, n drivers.NIC) LAG {
 		}
 	}
 	for _, p := range n.Ports {
-		// Only a port with an address says of which network device it is.
+		// Only a port with an address has a GID that names its network device.
 		if p.LinkLayer != ibvfd.LinkInfiniBand && (len(p.GIDs) == 0 || len(n.NetDevs) == 0) {
 			return LAG{Why: "the network devices of its GIDs are not known", At: []string{"/" + PortDir(n, p, "gid_attrs/ndevs")}}
 		}
@@ -86,7 +86,7 @@ func readLAG(l *Look, n drivers.NIC) LAG {
 	return LAG{Is: placement.No, Why: "one port", At: []string{"/" + PortDir(n, n.Ports[0], "gid_attrs/ndevs")}}
 }
 
-// lower are, of the files of a network device, the devices that it stands on: a VLAN on its bond.
+// lower are, of the files of a network device, the devices below it, as the bond below a VLAN.
 func lower(names []string) []string {
 	var out []string
 	for _, name := range names {

@@ -16,12 +16,12 @@ func IBDir(n drivers.NIC) string { return path.Join("sys/class/infiniband", n.Na
 // VerbsDirs are where distributions put libraries.
 var VerbsDirs = []string{"usr/lib64", "usr/lib/x86_64-linux-gnu", "usr/lib/aarch64-linux-gnu", "usr/lib", "usr/local/lib", "lib64", "lib/x86_64-linux-gnu", "lib/aarch64-linux-gnu"}
 
-// providerNames is how a libibverbs names the libraries of its providers: it has
-// the number of its private interface, and mostly a directory.
+// providerNames matches the format by which a libibverbs names its providers' libraries: the number
+// of its private interface, and mostly a directory.
 var providerNames = regexp.MustCompile(`((?:/[\w.+@-]+)*/)?lib%s-rdmav(\d+)\.so`)
 
-// ProvidersIn are all matches of providerNames. A library has a hundred thousand
-// bytes, which the expression takes long for: it gets the strings that may match.
+// ProvidersIn are all matches of providerNames. The expression is slow on a library's hundred thousand
+// bytes: it gets only the strings that may match.
 func ProvidersIn(library string) (out [][]string) {
 	for {
 		at := strings.Index(library, "lib%s-rdmav")

@@ -12,8 +12,7 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/p2pdma"
 )
 
-// Reached reports a link whose answer was looked for. Where a link before it does not hold, the
-// later ones are not.
+// Reached reports a link that was evaluated. Links behind one that does not hold are not evaluated.
 func Reached(a chain.Answer) bool { return a.State != chain.Unknown || len(a.Why) > 0 }
 
 // AllDirect reports that there are pairs, and that each is direct.
@@ -21,12 +20,12 @@ func AllDirect(pairs []p2p.Pair) bool {
 	return len(pairs) > 0 && !slices.ContainsFunc(pairs, func(p p2p.Pair) bool { return p.Verdict.Outcome() != chain.Direct })
 }
 
-// Breaking are the pairs of which a link is known not to hold.
+// Breaking are the pairs whose link is known not to hold.
 func Breaking(pairs []p2p.Pair, link chain.Link) []p2p.Pair {
 	return Select(pairs, func(p p2p.Pair) bool { return p.Verdict.Link(link).State == chain.Breaks })
 }
 
-// Select are the pairs of which is is true.
+// Select are the pairs for which is returns true.
 func Select(pairs []p2p.Pair, is func(p2p.Pair) bool) []p2p.Pair {
 	var out []p2p.Pair
 	for _, p := range pairs {
@@ -47,8 +46,8 @@ func (l *Look) OfDriver(names ...string) []p2p.Pair {
 	return Select(l.Pairs, func(p p2p.Pair) bool { return slices.Contains(names, p.GPU.Exporter.Driver) })
 }
 
-// Common is the bridge above both functions of a pair, whatever the kernel makes of it; nil without
-// one, and if that is not known.
+// Common is the bridge above both functions of a pair, whatever the kernel decides; nil if there is
+// none or if it is not known.
 func Common(l *Look, p p2p.Pair) *machine.Addr {
 	if p.GPU.Exporter.PCI == nil || p.NIC.Importer.PCI == nil {
 		return nil
@@ -78,9 +77,9 @@ func concerned(l *Look, f *Finding) []p2p.Pair {
 	return out
 }
 
-// Settled sets aside what a check does not know of pairs that are direct all the same: each link
-// that it answers holds without it. What the vendor's library, the log or a proof would say is not settled
-// by that.
+// Settled sets aside an unknown finding if all pairs that it concerns are direct: the links that the
+// check answers hold without it. A direct pair does not settle the answers of the vendor's library,
+// the log or a proof.
 func Settled(l *Look, f *Finding) {
 	if f.Result != p2p.ResultUnknown || len(f.Check.Links) == 0 || slices.ContainsFunc(f.Check.Links, func(link chain.Link) bool { return link == chain.Library || link > chain.Fabric }) {
 		return
@@ -91,7 +90,7 @@ func Settled(l *Look, f *Finding) {
 }
 
 // Proven makes a failure about a pair that a proof shows to be direct a warning: the proof
-// decides, and ACT-PREDICTION tells of the contradiction.
+// decides, and ACT-PREDICTION reports the contradiction.
 func Proven(l *Look, f *Finding) {
 	if f.Result != p2p.ResultFail || slices.Contains(f.Check.Links, chain.Proof) || slices.Contains(f.Check.Links, chain.Log) || len(f.Check.Links) == 0 {
 		return

@@ -10,7 +10,7 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/machine"
 )
 
-// LockdownMode is the mode that the kernel is in; "" if that is not understood.
+// LockdownMode is the kernel's lockdown mode; "" if the text is not understood.
 func LockdownMode(l *Look) (string, machine.Reading) {
 	r := l.Read("sys/kernel/security/lockdown")
 	_, rest, _ := strings.Cut(r.Text, "[")
@@ -21,14 +21,14 @@ func LockdownMode(l *Look) (string, machine.Reading) {
 	return mode, r
 }
 
-// lockedDown reports a kernel that is known to refuse what setpci does.
+// lockedDown reports a kernel that is known to refuse writes to configuration space, as setpci's.
 func lockedDown(l *Look) bool {
 	mode, r := LockdownMode(l)
 	return r.Err == nil && mode != "" && mode != "none"
 }
 
-// Unlocked is a remedy by a command that changes a device's registers. Under lockdown,
-// which refuses that, it is instead, without the command.
+// Unlocked adds a remedy whose command changes a device's registers. Under lockdown the kernel refuses
+// that: the remedy is then instead, without the command.
 func Unlocked(l *Look, f *Finding, change, command, weakens, instead string) {
 	if lockedDown(l) {
 		change, command = instead+": the kernel is locked down, and refuses "+strings.Fields(command)[0], ""
@@ -36,7 +36,7 @@ func Unlocked(l *Look, f *Finding, change, command, weakens, instead string) {
 	f.Fix(change, command, weakens)
 }
 
-// UnreadLog reports a log that nobody may read.
+// UnreadLog reports a kernel log that this process may not read.
 func UnreadLog(l *Look, log *machine.KernelLog) {
 	f := l.Unread("", machine.Reading{Where: log.Where, Err: log.Err})
 	if errors.Is(log.Err, machine.ErrNotCopied) {

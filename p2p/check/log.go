@@ -13,8 +13,8 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/machine"
 )
 
-// Quiet reports a log without a line that is looked for. What was overwritten
-// may have had one.
+// Quiet reports a log without any line that the check looks for. If the kernel has overwritten older
+// lines, the finding is unknown: one of them may have been such a line.
 func (l *Look) Quiet(log *machine.KernelLog, read string) {
 	if log.Cut {
 		l.Unknown("", log.At(), "%s; older lines are overwritten", read).SetAside().
@@ -50,11 +50,11 @@ type hit struct {
 	Pattern p2p.Pattern
 }
 
-// shownLines is of how many lines a check tells.
+// shownLines is the number of lines that a check quotes.
 const shownLines = 3
 
-// Of are a check's lines, the latest of each pattern, if they name a device that
-// matters or none at all.
+// Of are the lines that a check looks for, the latest of each pattern. Lines about other devices than
+// the GPUs, the NICs and their ports do not count.
 func Of(k *machine.KernelLog, l *Look, check string) []hit {
 	var out []hit
 	seen := map[*regexp.Regexp]bool{}
@@ -67,7 +67,7 @@ func Of(k *machine.KernelLog, l *Look, check string) []hit {
 				seen[p.Match] = true
 				out = append(out, hit{line, p})
 			}
-			break // a line says one thing
+			break // a line matches one pattern
 		}
 		if len(out) == shownLines {
 			break
@@ -76,7 +76,7 @@ func Of(k *machine.KernelLog, l *Look, check string) []hit {
 	return out
 }
 
-// Contrary is the line of the log by which a pair's link breaks; "" of other pairs.
+// Contrary is the line of the log that breaks a pair's link; "" for other pairs.
 func Contrary(p p2p.Pair) string {
 	a := p.Verdict.Link(chain.Log)
 	if a.State != chain.Breaks || len(a.Evidence) == 0 {
@@ -107,8 +107,8 @@ func (l *Look) concerns(line string) bool {
 	})
 }
 
-// matter are the functions looked at. A log can have a line for each of
-// thousands of errors, so they are gathered once.
+// matter are the GPUs, the NICs and their ports. They are gathered once: a log can have thousands of
+// lines about errors.
 func (l *Look) matter() map[machine.Addr]bool {
 	return Once(l, "functions that matter", func() map[machine.Addr]bool {
 		out := map[machine.Addr]bool{}

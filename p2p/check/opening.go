@@ -14,10 +14,10 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/chain"
 )
 
-// Opening is the remedy of a pair's redirects. For pairs that reach the memory once
-// their ports are open it is the one that Combine gives them, and nothing beyond
-// that is opened for them. For others that gain by it, it has those ports, too: the
-// kernel keeps one list. Where open ports help nothing, what does is the remedy.
+// Opening is the remedy for ports that redirect a pair's traffic. For a pair that reaches the memory
+// once its ports are open, it is the parameter that Combine gives all such pairs. For another pair that
+// gains by it, the parameter has the pair's own ports, too, since the kernel uses one list only. Where
+// open ports do not help, it is the pair's own remedy.
 func Opening(l *Look, p p2p.Pair) *chain.Remedy {
 	var some func(p2p.Pair) bool
 	at := &l.parameters.all
@@ -37,8 +37,8 @@ func Opening(l *Look, p p2p.Pair) *chain.Remedy {
 	return &r
 }
 
-// Opened reports whether a device file can be opened. One that cannot be is of the
-// result bad. missing says that there is none.
+// Opened reports whether a device file can be opened: a file that cannot be opened gets the result bad.
+// missing is the text for a file that does not exist.
 func Opened(l *Look, bad p2p.Result, scope, name string) (f *Finding, missing bool) {
 	file, where, _ := l.Machine.Locate(name)
 	at := []string{where}

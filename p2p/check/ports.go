@@ -12,8 +12,8 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/machine"
 )
 
-// OwnNetwork is the kernel's word for a link layer that is neither InfiniBand nor
-// Ethernet, as EFA's: nothing here is about such a port.
+// OwnNetwork is the kernel's word for a link layer that is neither InfiniBand nor Ethernet, as EFA's.
+// The checks of networks do not apply to such a port.
 const OwnNetwork = "Unknown"
 
 // iWARP is how node_type begins of iWARP's devices.

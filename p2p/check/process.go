@@ -9,8 +9,8 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/machine"
 )
 
-// OfProcess reads a file of the process that is asked for. One that has ended is not known, though
-// its file is not there, or tells of what it had: of a zombie some still do.
+// OfProcess reads a file of the process that --pid names. Nothing is known about a process that has
+// ended, even if its file is missing or still has old values, as some files of a zombie have.
 func (l *Look) OfProcess(name string) machine.Reading {
 	r := l.Read(l.Machine.ProcessDir(), name)
 	if l.Machine.PID == 0 {
@@ -24,8 +24,8 @@ func (l *Look) OfProcess(name string) machine.Reading {
 	return r
 }
 
-// Ended is why nothing is known of another process that is a zombie. It is asked after a file was
-// read, which may be the last of it.
+// Ended is the error if the process is a zombie. The caller asks after it has read a file, since the
+// process can end during the read.
 func (l *Look) Ended() error {
 	state, _ := l.Read(l.Machine.ProcessDir(), "status").Line("State:")
 	if strings.HasPrefix(state, "Z") || strings.HasPrefix(state, "X") {

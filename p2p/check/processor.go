@@ -8,7 +8,7 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/variables"
 )
 
-// Processor is the first processor, by the fields that the tables of libraries go by.
+// Processor is the first processor, with the fields that the libraries' tables compare.
 func Processor(l *Look) variables.CPU {
 	r := l.Read("proc/cpuinfo")
 	number := func(key string) int {

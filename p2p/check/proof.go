@@ -12,21 +12,20 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/drivers"
 )
 
-// TraceAgain is the command that has more to say of a pair that failed.
+// TraceAgain is the command that traces a pair that failed.
 const TraceAgain = "dmabuf-reg verify --trace --gpu GPU --nic NIC"
 
-// OfProof reports a check that says something of proofs only.
+// OfProof reports a check that judges proofs only.
 func OfProof(id string) bool {
 	return strings.HasPrefix(id, "ACT-") || id == "GPU-EXPORT" || id == "GPU-BO-LOCATION" || id == "NET-LOOPBACK"
 }
 
-// answered are checks that only say what becomes of a registration:
-// where it was tried, and is direct, what they could not find out does not
-// matter. Registers and kinds that nobody read stay unread.
+// answered are checks that only predict a registration's outcome: where a proof shows the pair to be
+// direct, their unknown findings do not matter. Unknown findings of other checks, about registers or
+// kinds that could not be read, stay.
 var answered = []string{"P2P-VERDICT", "P2P-NV-GATE", "GPU-DRIVER", "GPU-EXPORTER-OPS", "NIC-DRIVER-DMABUF"}
 
-// Answer makes an unknown a pass, if all pairs that it is about are proven to be
-// direct.
+// Answer makes an unknown finding a pass if all pairs that it concerns are proven to be direct.
 func Answer(l *Look, f *Finding) {
 	if f.Result != p2p.ResultUnknown || !slices.Contains(answered, f.Check.ID) || len(f.Scope) == 0 {
 		return
@@ -50,11 +49,11 @@ func Answer(l *Look, f *Finding) {
 	f.Read += "; the proof says: direct"
 }
 
-// unproven is why these checks say nothing.
+// unproven is the reason of skipped checks of proofs.
 const unproven = "nothing was allocated or registered: --live does that"
 
-// PerProof runs f for each pair that was tried. What f does not report has
-// nothing to say; why is the reason.
+// PerProof runs f for each pair that was tried. If f reports nothing at all, the check is skipped for
+// the reason why.
 func PerProof(l *Look, why string, f func(name string, p p2p.Pair)) {
 	tried := false
 	for _, p := range l.Pairs {
@@ -71,8 +70,8 @@ func PerProof(l *Look, why string, f func(name string, p p2p.Pair)) {
 	}
 }
 
-// Climbed reports a rung, but for pairs that did not get so far. Those of which
-// the proof says why are left out for that reason.
+// Climbed reports a rung of each proof that reached it. Other pairs are left out, with the proof's
+// reason if it has one.
 func Climbed(l *Look, r p2p.Rung, why string) {
 	for _, p := range l.Pairs {
 		if p.Proof != nil && p.Proof.Steps[r].Result == p2p.ResultSkip && p.Proof.Steps[r] != p2p.NotReached {
@@ -139,7 +138,7 @@ func PerPair(l *Look, f func(p2p.Pair)) {
 	}
 }
 
-// Registered reports a NIC that took some GPU's memory in a proof.
+// Registered reports a NIC that registered the memory of some GPU in a proof.
 func Registered(l *Look, n drivers.NIC) bool {
 	return slices.ContainsFunc(l.Pairs, func(p p2p.Pair) bool {
 		return p.NIC.Name == n.Name && p.Proof != nil && p.Proof.Steps[p2p.RungRegister].Result == p2p.ResultPass

@@ -13,10 +13,10 @@ import (
 	"github.com/gpurdma/gpurdma/placement"
 )
 
-// Read reads a file by its name on its machine, without the first slash.
+// Read reads a file by its name on the machine, without the first slash.
 func (l *Look) Read(elem ...string) machine.Reading { return l.Machine.Read(elem...) }
 
-// There asks whether there is a file, of whatever kind.
+// There asks whether a file of any kind exists.
 func (l *Look) There(elem ...string) (placement.Answer, []string) {
 	there, where := l.Machine.There(elem...)
 	return there, []string{where}
@@ -34,7 +34,7 @@ func (l *Look) List(elem ...string) ([]string, machine.Reading) {
 	return out, r
 }
 
-// Option is what the kernel was built with.
+// Option is the value of an option in the kernel's configuration.
 func (l *Look) Option(name string) (value string, where []string) {
 	if l.Machine.Config == nil {
 		return "", nil
@@ -47,7 +47,7 @@ func (l *Look) Option(name string) (value string, where []string) {
 	return value, where
 }
 
-// Unread reports what could not be read.
+// Unread reports a file that could not be read.
 func (l *Look) Unread(scope string, r machine.Reading) *Finding {
 	f := l.Unknown(scope, r.At(), "%s", r.Why())
 	if errors.Is(r.Err, fs.ErrPermission) {
@@ -56,13 +56,12 @@ func (l *Look) Unread(scope string, r machine.Reading) *Finding {
 	return f
 }
 
-// AsRoot says that root would see more.
+// AsRoot sets the remedy to look again as root.
 func (f *Finding) AsRoot(m *machine.Machine) *Finding {
 	fix := p2p.AsRoot(m, "as root")
 	f.Remedy = &fix
 	return f
 }
 
-// Link reads where a symbolic link leads, as it is written. One to itself is the
-// mark of a snapshot.
+// Link reads the text of a symbolic link. A link to itself marks a link that a snapshot could not read.
 func (l *Look) Link(elem ...string) machine.Reading { return l.Machine.Link(elem...) }

@@ -50,8 +50,8 @@ const graceCore = "0x41 0xd4f"
 
 var otherCores = []string{"0x41 0xd0c", "0x41 0xd40", "0x41 0xd49"}
 
-// OneGroup compares the IOMMU groups of two functions as NVIDIA's driver does: by
-// pointers, of which two of none are equal.
+// OneGroup compares the IOMMU groups of two functions as NVIDIA's driver does: it compares pointers, so
+// that two functions without a group are equal.
 func OneGroup(l *Look, a, b machine.Addr) (one placement.Answer, g, n machine.Reading) {
 	g, n = l.Link("sys/bus/pci/devices", a.String(), "iommu_group"), l.Link("sys/bus/pci/devices", b.String(), "iommu_group")
 	switch {
@@ -63,17 +63,17 @@ func OneGroup(l *Look, a, b machine.Addr) (one placement.Answer, g, n machine.Re
 	return placement.No, g, n
 }
 
-// mlx5Virtual are the virtual functions of mlx5, by mlx5_core's table. The last
-// two are of cards of all later kinds.
+// mlx5Virtual are the device IDs of mlx5's virtual functions, by mlx5_core's table. Cards of all later
+// kinds share the last two.
 var mlx5Virtual = []uint16{0x1012, 0x1014, 0x1016, 0x1018, 0x101a, 0x101c, 0x101e, 0xa2d3}
 
-// VirtualFunctions are the NICs that are one.
+// VirtualFunctions are the NICs that are virtual functions.
 func VirtualFunctions(l *Look) []*Function {
 	return slices.DeleteFunc(l.NICFunctions(), func(f *Function) bool { return !l.Machine.Sys.Exists(f.Dir + "/physfn") })
 }
 
-// IsVirtual reports a virtual function. In a guest nothing leads to its physical
-// one, and mlx5's are known by their numbers.
+// IsVirtual reports a virtual function. A guest has no link to the physical function; mlx5's virtual
+// functions are recognized by their device IDs.
 func IsVirtual(l *Look, f *Function) bool {
 	return l.Machine.Sys.Exists(f.Dir+"/physfn") || f.Err == nil && f.Vendor == machine.VendorMellanox && slices.Contains(mlx5Virtual, f.Device)
 }

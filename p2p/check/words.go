@@ -21,7 +21,7 @@ func Some(names []string) string {
 // SmallBAR is what a GPU shows without resizable BAR.
 const SmallBAR = 256 << 20
 
-// OrText is why a number could not be read, or what stood in its place.
+// OrText is the error of reading a number, or the text that is not a number.
 func OrText(r machine.Reading) string {
 	if r.Err != nil {
 		return r.Why()
@@ -32,8 +32,8 @@ func OrText(r machine.Reading) string {
 // Base is the last element of a link.
 func Base(link string) string { return link[strings.LastIndexByte(link, '/')+1:] }
 
-// Copied is how a shell copies a configuration, before where it goes. The kernel's own is
-// compressed.
+// Copied is the shell command that copies a kernel's configuration, without the target. /proc/config.gz
+// is compressed.
 func Copied(source string) string {
 	if strings.HasSuffix(source, ".gz") {
 		return "zcat " + source + " > "

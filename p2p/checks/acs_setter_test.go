@@ -10,7 +10,7 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/check"
 )
 
-// The firmware is not blamed for what the kernel's command line sets.
+// A finding does not name the firmware as the cause of bits that the kernel's command line sets.
 func TestWhoSetACS(t *testing.T) {
 	const firmware, config, since = "from the firmware or set since", "as pci=config_acs= on the kernel's command line sets it", "opens this port"
 	const kernel, may = "as the kernel sets it", "whether that names this port is not known"

@@ -11,8 +11,8 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/check"
 )
 
-// A BAR beside memory of unknown size never passes. It decides nothing where
-// nobody could be asked, unless the GPU offers more than it has.
+// A BAR beside memory of unknown size never passes. It decides nothing where there is no file and no
+// library to ask, unless the GPU offers a larger BAR.
 func TestBARBesideUnknownMemory(t *testing.T) {
 	none := memory(0, fmt.Errorf("%w: no libnvidia-ml.so.1", check.ErrNotAsked))
 	more := put(amdGPU+"/resource0_resize", "0000000000040000")

@@ -10,7 +10,7 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/check"
 )
 
-// lacking are results that a check has no case for, and why it cannot have one.
+// lacking are results without a case, and why the check cannot have such a case.
 var lacking = map[string]string{
 	"AMD-PEER-LEGACY": "bad: either answer is good",
 	"AMD-XGMI":        "bad: either answer is good",

@@ -21,7 +21,7 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/p2pdma"
 )
 
-// one is a machine with one GPU and one NIC, on which much is wrong.
+// one is a machine with one GPU and one NIC and with many faults.
 func one(t *testing.T) string {
 	t.Helper()
 	tree := testenv.Machines["small-mi300"]()
@@ -61,8 +61,8 @@ func judged(root string) (checks map[string]p2p.Result, direct bool, unread erro
 	return checks, direct, unread
 }
 
-// A sysfs that answers with an error, whenever that is, or from then on has not the
-// device any more, makes nothing better than it was, and crashes nothing.
+// If any access to sysfs fails, or the device is gone from that access on, no result gets better, and no
+// check crashes.
 func TestSysfsThatChanges(t *testing.T) {
 	root := one(t)
 	defer func() { files.Before = nil }()
@@ -107,8 +107,8 @@ func TestSysfsThatChanges(t *testing.T) {
 	}
 }
 
-// unlisted are checks that pass of the other devices where the one that is bad could not
-// be listed, which the inventory's error says; and why.
+// unlisted are checks that pass for the other devices if the bad device could not be listed, which the
+// inventory's error says; and why.
 var unlisted = map[string]string{
 	"ISO-ACS-SOURCE": "with no pair that is known, no port's redirection concerns one",
 	"ISO-FAULTS":     "the fault is of the NIC that is not listed",
@@ -117,8 +117,7 @@ var unlisted = map[string]string{
 	"PCIE-AER":       "the errors are of the NIC that is not listed",
 }
 
-// testStep is one of how many accesses is tried for each kind of answer: as many as
-// there are kinds, so that each access is tried with one.
+// testStep is the number of kinds of answers: each access is tried with one of them.
 const testStep = 4
 
 func errnoIf(is bool, e unix.Errno) error {
@@ -128,8 +127,8 @@ func errnoIf(is bool, e unix.Errno) error {
 	return nil
 }
 
-// What a file said when it was read first need not be what it says later. Neither
-// of the two machines has what passes on neither.
+// A file's text can change between two reads. Where the tree is swapped between two machines, no
+// check passes that passes on neither of the two.
 func TestMachineThatIsSwapped(t *testing.T) {
 	bad := one(t)
 	empty := filepath.Join(t.TempDir(), "empty")
@@ -175,7 +174,7 @@ func TestMachineThatIsSwapped(t *testing.T) {
 	}
 }
 
-// A port that is gone when its ACS is asked for is none that does not redirect.
+// A port that is gone when its ACS is read may redirect.
 func TestPortThatIsGone(t *testing.T) {
 	m := machine.Open(one(t))
 	gpu, nic := machinetest.Addr(t, "0000:13:00.0"), machinetest.Addr(t, "0000:14:00.0")

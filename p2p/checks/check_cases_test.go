@@ -161,7 +161,7 @@ func checkCases() map[string][]checkCase {
 		field := "V3" + string(rune(len(card))) + card
 		return put(dir+"/vpd", "\x90"+string(rune(len(field)))+"\x00"+field+"\x78")
 	}
-	// The same at the other end of another host bridge, which nobody vouches for.
+	// The same below another host bridge, which no list of the kernel's has.
 	const farDir = "sys/devices/pci0000:f0/0000:f0:01.0"
 	farCard := func(f *testenv.Tree) func(*testing.T, string) {
 		f.Functions += "pci0000:f0/0000:f0:00.0 class=0x060000 vendor=0x8086 device=0x1\n" +

@@ -5,15 +5,11 @@ package checks
 import (
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
-	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 	"github.com/gpurdma/gpurdma/p2p"
 	"github.com/gpurdma/gpurdma/p2p/chain"
@@ -24,126 +20,14 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/machine"
 )
 
-// machineNamed is one of testenv.Machines, or of the corpus.
-func machineNamed(t *testing.T, name string) testenv.Tree {
-	t.Helper()
-	if tree, ok := testenv.Machines[name]; ok {
-		return tree()
-	}
-	corpus := testenv.Corpus(t)
-	i := slices.IndexFunc(corpus, func(c testenv.CorpusMachine) bool { return c.Name == name })
-	if i < 0 {
-		t.Fatalf("there is no machine %q", name)
-	}
-	return corpus[i].Tree
-}
-
-// edit changes a machine; what it returns is done to the written tree.
-type edit func(*testenv.Tree) func(t *testing.T, root string)
-
-func put(name, text string) edit {
-	return func(f *testenv.Tree) func(*testing.T, string) {
-		f.Files[name] = text + "\n"
-		return nil
-	}
-}
-
-// exactly is put without the end of a line.
-func exactly(name, text string) edit {
-	return func(f *testenv.Tree) func(*testing.T, string) {
-		f.Files[name] = text
-		return nil
-	}
-}
-
-// drop takes files away: all below a name.
-func drop(name string) edit {
-	return func(f *testenv.Tree) func(*testing.T, string) {
-		for file := range f.Files {
-			if strings.HasPrefix(file, name) {
-				delete(f.Files, file)
-			}
-		}
-		delete(f.Texts, name)
-		return nil
-	}
-}
-
-// swap changes the text of the functions, or of files that have it.
-func swap(old, text string) edit {
-	return func(f *testenv.Tree) func(*testing.T, string) {
-		f.Functions = strings.ReplaceAll(f.Functions, old, text)
-		f.Config = strings.ReplaceAll(f.Config, old, text)
-		f.CPU = strings.ReplaceAll(f.CPU, old, text)
-		for name, was := range f.Files {
-			f.Files[name] = strings.ReplaceAll(was, old, text)
-		}
-		return nil
-	}
-}
-
-func release(r string) edit {
-	return func(f *testenv.Tree) func(*testing.T, string) { f.Release = r; return nil }
-}
-
-func config(c string) edit {
-	return func(f *testenv.Tree) func(*testing.T, string) { f.Config = c; return nil }
-}
-
-func cpu(c string) edit {
-	return func(f *testenv.Tree) func(*testing.T, string) { f.CPU = c; return nil }
-}
-
-func text(name, target string) edit {
-	return func(f *testenv.Tree) func(*testing.T, string) { f.Texts[name] = target; return nil }
-}
-
-// unreadable makes a file that answers reads with an error, to root as well.
-func unreadable(name string) edit {
-	return func(*testenv.Tree) func(*testing.T, string) {
-		return func(t *testing.T, root string) {
-			t.Helper()
-			all, err := filepath.Glob(filepath.Join(root, name))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if len(all) == 0 {
-				all = []string{filepath.Join(root, name)}
-			}
-			for _, file := range all {
-				err1 := os.RemoveAll(file)
-				err2 := os.MkdirAll(filepath.Dir(file), 0o755)
-				if err := errors.Join(err1, err2, os.Symlink(filepath.Base(file), file)); err != nil {
-					t.Fatal(err)
-				}
-			}
-		}
-	}
-}
-
-// gone removes a directory of the written tree.
-func gone(name string) edit {
-	return func(*testenv.Tree) func(*testing.T, string) {
-		return func(t *testing.T, root string) {
-			t.Helper()
-			all, _ := filepath.Glob(filepath.Join(root, name))
-			for _, file := range all {
-				if err := os.RemoveAll(file); err != nil {
-					t.Fatal(err)
-				}
-			}
-		}
-	}
-}
-
-// subject is all that a machine has.
+// subject has all devices of a machine.
 func subject(m *machine.Machine) check.Subject {
 	s, _ := inventory(m)
 	return s
 }
 
-// inventory also says what of the devices could not be read: a run that ends
-// with that is not good, whatever its checks say of the others.
+// inventory also returns the error for devices that could not be read: a run with such an error is not
+// good, whatever its checks find.
 func inventory(m *machine.Machine) (check.Subject, error) {
 	var s check.Subject
 	var err1, err2 error
@@ -157,14 +41,14 @@ func inventory(m *machine.Machine) (check.Subject, error) {
 	return s, errors.Join(err1, err2)
 }
 
-// checked is what a check finds on a machine that was changed.
+// checked are a check's findings on an edited machine.
 func checked(t *testing.T, tree testenv.Tree, live check.Live, id string, edits ...edit) []check.Finding {
 	t.Helper()
 	m, s, _ := only(written(t, tree, edits), id, live)
 	return Run(m, s)
 }
 
-// worst is what stands out.
+// worst is the worst result of some findings.
 func worst(all []check.Finding) p2p.Result {
 	r := p2p.ResultSkip
 	rank := []p2p.Result{p2p.ResultSkip, p2p.ResultPass, p2p.ResultWarn, p2p.ResultUnknown, p2p.ResultFail}
@@ -185,74 +69,6 @@ const (
 	hgxPort = amdNIC + "/infiniband/mlx5_0/ports/1"
 	truncat = "class=0x060400 type=6 config=64 "
 )
-
-// live are answers of a machine.
-func live(opens error, support ibvfd.Support, err error) check.Live {
-	return check.Live{
-		Opens:   func(string) error { return opens },
-		Imports: func(string) (ibvfd.Support, error) { return support, err },
-	}
-}
-
-// exports is what CUDA says of the GPUs of small-hgx.
-func exports(e check.Export, err error) check.Live {
-	return check.Live{DMABuf: func() (map[machine.Addr]check.Export, error) {
-		return map[machine.Addr]check.Export{{Bus: 0x13}: e, {Bus: 0x15}: {OK: true}}, err
-	}}
-}
-
-// inPorts is what a port of each NIC has for an MTU, and the most that it can have.
-func inPorts(err error, state ibvfd.PortState, most int, mtu map[string]int) check.Live {
-	return check.Live{Port: func(nic string, _ int) (ibvfd.PortAttr, error) {
-		return ibvfd.PortAttr{State: state, MTU: mtu[nic], MaxMTU: most}, err
-	}}
-}
-
-// flowControl is on for these priorities of each network device.
-func flowControl(on ...int) check.Live {
-	return check.Live{PFC: func(string) ([]int, error) { return on, nil }}
-}
-
-func confidential(on bool, err error) check.Live {
-	return check.Live{Confidential: func() (bool, error) { return on, err }}
-}
-
-// memory is what NVML says that each of them has.
-func memory(size uint64, err error) check.Live {
-	return check.Live{Memory: func() (map[machine.Addr]uint64, error) {
-		return map[machine.Addr]uint64{{Bus: 0x13}: size, {Bus: 0x15}: size}, err
-	}}
-}
-
-// reach is what NVML says of them.
-func reach(status string, err error) check.Live {
-	return check.Live{Peers: func() ([]check.Peer, error) {
-		return []check.Peer{{A: machine.Addr{Bus: 0x13}, B: machine.Addr{Bus: 0x15}, OK: status == "OK", Read: "OK", Write: status}}, err
-	}}
-}
-
-// dead makes a function that has fallen off the bus.
-func dead(dir string) edit {
-	return func(*testenv.Tree) func(*testing.T, string) {
-		return func(t *testing.T, root string) {
-			t.Helper()
-			testenv.WriteFile(t, filepath.Join(root, dir, "config"), strings.Repeat("\xff", 4096))
-		}
-	}
-}
-
-// refusing opens all device files but one.
-func refusing(name string) check.Live {
-	return check.Live{Opens: func(file string) error {
-		if strings.HasSuffix(file, name) {
-			return unix.EACCES
-		}
-		return nil
-	}}
-}
-
-// byVFIO gives the GPUs to vfio-pci.
-var byVFIO = swap("driver:amdgpu", "driver:vfio-pci")
 
 func TestChecks(t *testing.T) {
 	all := map[string]bool{}
@@ -287,7 +103,7 @@ func TestChecks(t *testing.T) {
 	}
 }
 
-// said is for messages.
+// said are the findings as text, for messages of tests.
 func said(all []check.Finding) []string {
 	var out []string
 	for _, f := range all {
@@ -296,7 +112,7 @@ func said(all []check.Finding) []string {
 	return out
 }
 
-// sane is what all findings have in common.
+// sane tests rules that hold for every finding.
 func sane(t *testing.T, f check.Finding) {
 	t.Helper()
 	if f.Result == p2p.ResultFail && f.Check.Worst != p2p.ResultFail {
@@ -318,8 +134,8 @@ func sane(t *testing.T, f check.Finding) {
 	}
 }
 
-// What a copy of a machine cannot say is unknown and decides nothing. Where a
-// library is there and fails, it does.
+// A value that only a library knows is unknown in a copy of a machine, and decides nothing. If the
+// library is there and fails, the finding decides.
 func TestUnasked(t *testing.T) {
 	broken := errors.New("broken")
 	none := fmt.Errorf("%w: no libcuda.so.1", check.ErrNotAsked)
@@ -339,7 +155,7 @@ func TestUnasked(t *testing.T) {
 	}
 }
 
-// A GPU that is gone, or whose BAR has no address, is reached by no NIC.
+// No NIC reaches a GPU that is gone, or whose BAR has no address.
 func TestNoGPUBehindTheDriver(t *testing.T) {
 	for name, c := range map[string]struct {
 		change edit
@@ -383,7 +199,7 @@ func TestNoGPUBehindTheDriver(t *testing.T) {
 	}
 }
 
-// A machine without a file in it has nothing that passes but what needs none.
+// On a machine without files only checks pass that need none.
 func TestNothingPassesOfNothing(t *testing.T) {
 	for name, root := range map[string]string{"empty": t.TempDir(), "missing": filepath.Join(t.TempDir(), "none")} {
 		m := machine.Open(root)
@@ -395,7 +211,7 @@ func TestNothingPassesOfNothing(t *testing.T) {
 	}
 }
 
-// Every machine as it should be: what fails on it is part of its shape.
+// On healthy machines the only failures are those of the machine's shape.
 func TestMachinesAsTheyAre(t *testing.T) {
 	for name, want := range map[string][]string{
 		"hgx":          nil,
@@ -467,54 +283,6 @@ func TestRoutes(t *testing.T) {
 	}
 }
 
-func TestKernelLog(t *testing.T) {
-	name := filepath.Join(t.TempDir(), "kmsg")
-	if err := os.WriteFile(name, []byte("6,7,1,-;nvme 0000:13:00.0: first\n SUBSYSTEM=pci\n6,8,2,-;second;third\n\x00\xff\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	k := machine.ReadLog(name)
-	if k.Err != nil || !k.Cut || !slices.Equal(k.Lines, []string{"nvme 0000:13:00.0: first", "second;third"}) {
-		t.Errorf("%+v", k)
-	}
-	if k := machine.ReadLog(name + "none"); !errors.Is(k.Err, unix.ENOENT) {
-		t.Error(k.Err)
-	}
-	if !p2p.Loggable("DMAR: [DMA Write NO_PASID] Request device [04:00.0] fault addr 0xfb020000") || p2p.Loggable("hello") {
-		t.Error("Loggable is wrong")
-	}
-}
-
-// What kernels and drivers print, and what it means.
-func TestLogTexts(t *testing.T) {
-	for _, c := range []struct {
-		line, check string
-		want        p2p.Result
-		says        string
-	}{
-		{"pci 0000:10:00.0: Host bridge not in P2PDMA whitelist: 8086:09a2", "KRN-KMSG", p2p.ResultWarn, "does not trust the host bridge"},
-		{"pci 0000:99:00.0: Host bridge not in P2PDMA whitelist: 8086:09a2", "KRN-KMSG", p2p.ResultPass, "no such line"},
-		{"amdgpu 0000:13:00.0: ACS redirect is set between the client and provider (0000:14:00.0)", "KRN-KMSG", p2p.ResultWarn, "redirects to the root"},
-		{"NVRM: dma-buf attach failed: importer unable to handle MMIO without struct page", "KRN-KMSG", p2p.ResultFail, "the importer wants pages"},
-		{"NVRM: dma-buf attach failed: PCI topology not supported for dma-buf", "KRN-KMSG", p2p.ResultFail, "gate refused an importer"},
-		{"NVRM: dma-buf attach failed: topology not supported for mapping type FORCE_PCIE", "KRN-KMSG", p2p.ResultWarn, "mapping for PCIe"},
-		{"amdgpu 0000:13:00.0: amdgpu: PCIe P2P access from peer device 0000:15:00.0 is not supported by the chipset", "KRN-KMSG", p2p.ResultWarn, "two GPUs"},
-		{"amdgpu 0000:13:00.0: [drm] PCIe P2P access from peer device 0000:15:00.0 is not supported by the chipset", "KRN-KMSG", p2p.ResultWarn, "two GPUs"},
-		{"pcieport 0000:12:00.0: PCIe Bus Error: severity=Corrected, type=Data Link Layer, (Receiver ID)", "PCIE-AER", p2p.ResultWarn, "severity=Corrected"},
-		{"pcieport 0000:12:00.0: PCIe Bus Error: severity=Uncorrectable (Fatal), type=Transaction Layer, (Receiver ID)", "PCIE-AER", p2p.ResultWarn, "severity=Uncorrectable"},
-		{"pcieport 0000:99:00.0: PCIe Bus Error: severity=Corrected, type=Physical Layer, (Receiver ID)", "PCIE-AER", p2p.ResultPass, "none"},
-	} {
-		on := "small-hgx"
-		if strings.Contains(c.line, "dma-buf attach") {
-			on = "wrong-socket" // below one bridge the gate refuses no pair
-		}
-		found := checked(t, testenv.Machines[on](), check.Live{}, c.check, log(c.line))
-		says := slices.ContainsFunc(found, func(f check.Finding) bool { return f.Result == c.want && strings.Contains(f.Read, c.says) })
-		if worst(found) != c.want || !says {
-			t.Errorf("%s: %v", c.line, said(found))
-		}
-	}
-}
-
 // A kernel that is locked down refuses commands that change a device's registers.
 func TestRemediesUnderLockdown(t *testing.T) {
 	locked := put("sys/kernel/security/lockdown", "none [integrity] confidentiality")
@@ -564,7 +332,7 @@ func TestPeerMappingOverride(t *testing.T) {
 	}
 }
 
-// Without the kernel's file nothing chooses a BAR's size but the firmware.
+// Without the kernel's file only the firmware can choose a BAR's size.
 func TestResizeRemedy(t *testing.T) {
 	more := swap("device=0x2330", "device=0x2330 rebar=0x60000")
 	for _, c := range []struct {

@@ -19,11 +19,10 @@ const sampled = 2003
 // reads; the next case tries others.
 const ways = 5
 
-// Whatever a check says of a machine where it does not pass, nothing that becomes of
-// a file makes it pass, or say that it does not apply. What only the check reads is
-// mangled in some of the ways, in others for the next case. Of what finds the devices,
-// which is the same for all checks, there is a sample, another one for each case:
-// without a device a check may well not apply.
+// A check that does not pass on a machine neither passes nor is skipped if one of its files is mangled.
+// Files that only this check reads are mangled in some ways in this case, and in other ways in the next
+// one. Of the files that list the devices, which all checks read, each case takes another sample: without
+// a device a check can be skipped.
 func TestNoCasePassesMangled(t *testing.T) {
 	if testing.Short() {
 		t.Skip("thousands of cases: not for the race detector")

@@ -31,8 +31,8 @@ func results(root string) map[string]p2p.Result {
 	return out
 }
 
-// A file that is empty, full of noise or cannot be read makes no check pass that
-// did not: on machines where as much as possible is wrong, each file in turn.
+// A file that is empty, full of noise or unreadable makes no check pass that did not pass before. The
+// machines have as many faults as possible, and the test mangles each file in turn.
 func TestNoFalsePass(t *testing.T) {
 	if testing.Short() {
 		t.Skip("thousands of cases: not for the race detector")

@@ -15,8 +15,8 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/internal/machinetest"
 )
 
-// What a finding says fits the machine: it has read what it tells, and what it
-// proposes is not so already, and can be done there.
+// A finding fits the machine: it quotes a value of the machine, and its remedy is not already in
+// place and is possible there.
 func TestFindingsFitTheMachine(t *testing.T) {
 	proprietary := func(f *testenv.Tree) func(*testing.T, string) {
 		put("proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.183.01")(f)

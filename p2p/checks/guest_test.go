@@ -17,8 +17,8 @@ import (
 // inGuest gives a machine's processor the hypervisor's flag.
 var inGuest = swap("flags\t\t: ", "flags\t\t: hypervisor ")
 
-// What passes on the hardware is unknown in a guest that sees the same tree, and
-// what does not pass there does not here.
+// A check that passes on the hardware is unknown in a guest that sees the same tree. A check that
+// does not pass on the hardware does not pass in the guest.
 func TestGuestsTree(t *testing.T) {
 	for _, id := range check.Physical {
 		if found := checked(t, testenv.Machines["small-mi300"](), check.Live{}, id); worst(found) != p2p.ResultPass {

@@ -17,7 +17,7 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/machine"
 )
 
-// What files of a copy say leads nowhere out of it.
+// No text in the files of a copy makes a check read a file outside of the copy.
 func TestNamesStayInTheCopy(t *testing.T) {
 	m := machine.Open(testenv.Machines["small-hgx"]().Write(t))
 	for _, name := range []string{"../../etc/passwd", "/../etc/passwd", "sys/../../../etc", "sys/class/net/../../../../../etc/mtu", "proc/../..", "usr/../../x"} {
@@ -55,7 +55,7 @@ func TestDriverWithoutFunction(t *testing.T) {
 	}
 }
 
-// What limits are used up is always told in one order.
+// Limits that are used up come in a fixed order.
 func TestLimitsInOrder(t *testing.T) {
 	const group = "sys/fs/cgroup/user.slice/"
 	for range 20 {

@@ -13,7 +13,7 @@ import (
 	"github.com/gpurdma/gpurdma/placement"
 )
 
-// Of another machine nothing of this one is taken.
+// The inventory of another machine has nothing of this machine.
 func TestSource(t *testing.T) {
 	root := testenv.Tree{Functions: machinetest.Planted()}.Write(t)
 	m := machine.Source{Sys: root + "/sys"}.Open()

@@ -91,7 +91,7 @@ var denied = map[string]string{
 	"PCIE-BAR-ASSIGNED/3": "a BAR that is gone is in the log alone, and drivers do not take such a GPU",
 }
 
-// No check denies what the chain says: a failure is never about a pair that is direct. All
+// No check contradicts the chain: a failure is never about a pair that is direct. The test runs on all
 // machines, the corpus, and the machines of all cases of checks.
 func TestNoFailureOfADirectPair(t *testing.T) {
 	judge := func(name, root string, live check.Live) {

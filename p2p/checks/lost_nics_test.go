@@ -12,9 +12,9 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/check"
 )
 
-// A NIC without its RDMA device is named, with what to do; others are left
-// alone: a card of a bond, a virtual function that nobody uses, a card of
-// another kind.
+// The check names a NIC without its RDMA device, with a remedy. It says nothing about other
+// functions without one: a card of a bond, a virtual function that is not in use, a card of another
+// kind.
 func TestLostNICs(t *testing.T) {
 	const nic = "0000:16:00.0"
 	without := swap("rdma:bnxt_re1", "none:")

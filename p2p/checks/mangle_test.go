@@ -13,13 +13,13 @@ import (
 	"github.com/gpurdma/gpurdma/internal/files"
 )
 
-// manglings are what can become of a file, a link or a directory.
+// manglings are the states in which a reader can find a file, a link or a directory.
 var manglings = []string{"absent", "unreadable", "empty", "noise", "half", "directory"}
 
-// mangled calls f while something is not as it should be.
+// mangled calls f while a file, link or directory is in such a state.
 func mangled(t *testing.T, root, name, how string, f func()) {
 	t.Helper()
-	aside := filepath.Join(root, "aside") // where nobody lists it
+	aside := filepath.Join(root, "aside") // no check lists the root
 	st, err := os.Lstat(name)
 	if err != nil {
 		t.Fatal(err)

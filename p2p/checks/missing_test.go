@@ -16,7 +16,7 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/machine"
 )
 
-// What is missing is named: the file, the line, the size.
+// A finding names the file, the line or the size that is missing.
 func TestMissingIsNamed(t *testing.T) {
 	for _, c := range []struct {
 		on, id, words string
@@ -59,7 +59,8 @@ func TestDeniedConfiguration(t *testing.T) {
 	}
 }
 
-// Who is root already is told what else is missing, and --pid stays.
+// If p2pcheck already runs as root, the remedy names the missing capability or namespace. It keeps
+// --pid.
 func TestLookAgain(t *testing.T) {
 	for _, c := range []struct {
 		root          bool

@@ -11,8 +11,8 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/machine"
 )
 
-// What is asked of another process is read of it, and of it alone; where it sees
-// another machine than this program does, that is said.
+// With --pid the checks read the limits and variables of that process only. A finding says if the
+// process has other namespaces than this program.
 func TestOfAnotherProcess(t *testing.T) {
 	const little, noCaps = "Max locked memory         8388608              8388608              bytes", "CapEff:\t0\nCapBnd:\t000001ffffffffff"
 	of := func(name, text string) edit { return put("proc/4711/"+name, text) }

@@ -66,8 +66,8 @@ func saw(p *p2p.Proof, lines ...string) *p2p.Proof {
 	return p
 }
 
-// What the steps of a proof say of the pair, by check. On this machine all pairs
-// are predicted to be direct.
+// The results of the checks for each outcome of a proof's steps. On this machine all pairs are
+// predicted to be direct.
 func TestProofChecks(t *testing.T) {
 	whole := func() *p2p.Proof { return climb(chain.Direct, p2p.RungRelease) }
 	untraced := func() *p2p.Proof { return at(whole(), p2p.RungPlace, unknown) }
@@ -126,9 +126,9 @@ func TestProofChecks(t *testing.T) {
 	}
 }
 
-// A link that is fast when data moves was idle. One that stays slow may be of a GPU that
-// so little does not wake, unless it had to repeat packets. What software moves says
-// nothing, and neither does a link that nobody could read then.
+// A link that is fast while data moves was idle before. A link that stays slow may belong to a GPU
+// that so little data does not wake, unless the link had to repeat packets. The check stays unknown
+// if software moved the data, or if the link's speed could not be read during the proof.
 func TestBusyLink(t *testing.T) {
 	of := func(speed, rate float64) *p2p.Proof {
 		p := climb(chain.Direct, p2p.RungRelease)
@@ -164,7 +164,7 @@ func TestBusyLink(t *testing.T) {
 	}
 }
 
-// A virtual function that registered needs no more words.
+// A virtual function that registered memory passes.
 func TestProvenVirtualFunction(t *testing.T) {
 	tree := testenv.Machines["small-hgx"]()
 	text(amdNIC+"/physfn", "../0000:14:00.1")(&tree)
@@ -234,8 +234,7 @@ func TestAgrees(t *testing.T) {
 	}
 }
 
-// What a check could not find out does not matter where the pairs are proven to
-// be direct, all of them.
+// An unknown finding becomes a pass where all of the pairs that it concerns are proven to be direct.
 func TestProofAnswers(t *testing.T) {
 	tree := testenv.Machines["small-mi300"]()
 	put("sys/module/amdgpu/taint", "OE")(&tree) // of DKMS
@@ -274,7 +273,7 @@ func TestProofAnswers(t *testing.T) {
 	}
 }
 
-// What comes while somebody watches is told, and nothing that was there before.
+// A watch reports lines and counts that come while it runs, and none from before.
 func TestWatch(t *testing.T) {
 	tree := testenv.Machines["small-mi300"]()
 	log("AMD-Vi: Event logged [IO_PAGE_FAULT device=0000:14:00.0 domain=0x1]")(&tree)
@@ -317,7 +316,7 @@ func TestWatch(t *testing.T) {
 	for name, text := range map[string]string{
 		amdNIC + "/aer_dev_fatal":              "DLP 2\nTOTAL_ERR_FATAL 2\n",
 		aPort + "/hw_counters/out_of_sequence": "3\n",
-		aPort + "/hw_counters/RTO":             "7\n", // nobody knows since when
+		aPort + "/hw_counters/RTO":             "7\n", // the counter was not read before
 		amdGPU + "/current_link_speed":         "16.0 GT/s PCIe\n",
 	} {
 		if err := os.WriteFile(filepath.Join(root, name), []byte(text), 0o600); err != nil {
@@ -344,8 +343,8 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// Of a GPU with several NICs the best counts, and what failed before what is not
-// known, whichever was tried first.
+// For a GPU with several NICs the best result counts, and a failure counts before an unknown one, in any
+// order of trials.
 func TestOfAGPU(t *testing.T) {
 	for _, results := range [][]p2p.Result{{unknown, fail, fail}, {fail, unknown, fail}, {unknown, pass, pass}, {fail, pass, pass}} {
 		m := machine.Open(testenv.Machines["small-mi300"]().Write(t))

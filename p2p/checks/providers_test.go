@@ -42,7 +42,7 @@ func TestSoftwareProviders(t *testing.T) {
 	}
 }
 
-// What may be a name is found in a library of any length, wherever it stands.
+// ProviderNames finds each possible name in a library, at any offset.
 func TestProviderNames(t *testing.T) {
 	for text, want := range map[string]string{
 		"": "", "lib%s-rdmav": "", "\x00lib%s-rdmav34.so\x00": "lib%s-rdmav34.so\n",

@@ -57,7 +57,7 @@ func TestRemedy(t *testing.T) {
 		{"i915", zen, drivers.Exporter{Given: true, Class: drivers.ClassI915, Driver: "i915"}, machinetest.InSwitch, drivers.Dynamic, "driver xe", "i915.force_probe=!1110 xe.force_probe=1110", false},
 		{"system memory", zen, drivers.Exporter{Given: true, Class: drivers.ClassSystem}, machinetest.InSwitch, drivers.Dynamic, "no memory of its own", "", false},
 		{"does not import", zen, drivers.Exporter{Given: true, Class: drivers.ClassXe}, machinetest.InSwitch, drivers.NoImporter, "imports dma-bufs", "", false},
-		{"vfio, pinned", zen, drivers.Exporter{Given: true, Class: drivers.ClassVFIO}, machinetest.InSwitch, drivers.Pinned, "told to stop", "", false},
+		{"vfio, pinned", zen, drivers.Exporter{Given: true, Class: drivers.ClassVFIO}, machinetest.InSwitch, drivers.Pinned, "revoke a registration", "", false},
 		{"suspended", zen, drivers.Exporter{Given: true, Class: drivers.ClassAMDGPU, Power: machine.PowerSuspended}, machinetest.InSwitch, drivers.Dynamic, "awake", "echo on > /sys/bus/pci/devices/0000:03:00.0/power/control", true},
 		{"truncated", truncated, drivers.Exporter{Given: true, Class: drivers.ClassXe}, machinetest.InSwitch, drivers.Dynamic, "take the copy again, as root", "", false},
 		{"no configuration", noConfig, drivers.Exporter{Given: true, Class: drivers.ClassXe}, machinetest.InSwitch, drivers.Dynamic, "configuration", "p2pcheck --config /boot/config-7.2.12+deb13-amd64", false},
@@ -97,13 +97,14 @@ func TestRemedyForAnOldImporter(t *testing.T) {
 	if r == nil || !strings.Contains(r.Change, "Linux 7.2") || !r.Direct {
 		t.Errorf("%+v", r)
 	}
-	// What is said is of the importer, which is the reason, and of no exporter.
+	// The remedy is about the importer, which is the reason, and not about the exporter.
 	if r == nil || !strings.Contains(r.Change, "where ice imports dma-bufs") || !strings.Contains(r.Change, "a NIC whose driver imports them") || strings.Contains(r.Change, "pin") || r.Command != "" {
 		t.Errorf("%+v", r)
 	}
 }
 
-// The test bed's NIC needs a mapping of the kernel's, which some have not.
+// The test bed's NIC moves data by the CPU: it needs an exporter that lets the kernel map the buffer,
+// and some do not.
 func TestByCPU(t *testing.T) {
 	m := machinetest.Fixture{Tree: machinetest.Planted()}.Open(t)
 	gpu := machinetest.Addr(t, "03:00.0")
@@ -246,8 +247,8 @@ func TestPortsBesideAnotherReason(t *testing.T) {
 	}
 }
 
-// The kernel keeps one list of ports, the last: what is on its command line stays
-// open. What config_acs= says of a port comes after it.
+// The kernel uses only the last list of ports: the remedy keeps the ports that are on the command
+// line already. config_acs= overrules the list.
 func TestRemedyKeepsOpenedPorts(t *testing.T) {
 	const one, grub = "pci=disable_acs_redir=0000:02:00.0", "'pci=…'"
 	for _, c := range []struct {
@@ -310,7 +311,7 @@ func TestForcedDevices(t *testing.T) {
 	}
 }
 
-// What is on already is no remedy.
+// The remedy names no setting that is already on.
 func TestRouteRemedy(t *testing.T) {
 	const rr, cr, dt = pci.ACSRequestRedirect, pci.ACSCompletionRedirect, pci.ACSDirectTranslated
 	for _, c := range []struct {
@@ -341,7 +342,7 @@ func TestPassThroughOnArm(t *testing.T) {
 	}
 }
 
-// Whose memory a blocked address was is said.
+// A finding names the GPU or memory that a blocked address belongs to.
 func TestFaultedIn(t *testing.T) {
 	found := checked(t, testenv.Machines["small-mi300"](), check.Live{}, "ISO-FAULTS", log("AMD-Vi: Event logged [IO_PAGE_FAULT device=0000:14:00.0 domain=0x1 address=0x200000001000 flags=0x0]"))
 	if worst(found) != p2p.ResultFail || !strings.Contains(found[0].Read, "; the address is in BAR 0 of 0000:13:00.0") {

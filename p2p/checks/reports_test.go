@@ -15,8 +15,7 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/machine"
 )
 
-// Machines of public reports, and what the checks have to say of each. The folder of the corpus
-// names the reports.
+// The findings of the checks on machines of public reports. The folder of the corpus names the reports.
 func TestReports(t *testing.T) {
 	type said struct {
 		id      string
@@ -31,7 +30,7 @@ func TestReports(t *testing.T) {
 		says    []said
 		fails   []string // all checks that fail
 		never   string   // a text that no remedy has
-		edits   []edit   // what the corpus leaves out
+		edits   []edit   // files that the corpus leaves out
 	}{
 		"case-01-translating-iommu": {chain.Lost, []said{
 			{id: "ISO-IOMMU-MODE", result: fail, read: "thrown away", change: "pass DMA through", command: "iommu=pt"},

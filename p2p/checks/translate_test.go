@@ -11,7 +11,7 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/internal/machinetest"
 )
 
-// A parameter that makes an IOMMU translate is of no use where none is on.
+// A parameter that makes the IOMMU translate has no effect where the IOMMU is off.
 func TestTranslateRemedy(t *testing.T) {
 	none, pt := swap("group=", "none="), " off the kernel's command line"
 	line := func(words string) edit { return put("proc/cmdline", words) }

@@ -17,9 +17,9 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/machine"
 )
 
-// Configuration space of which a part was read: nothing that lies behind it is
-// taken for absent. 256 bytes are all that the kernel has of some functions, and
-// what it does not see it does not count.
+// If only a part of the configuration space was read, no check takes a capability behind that part
+// for absent. Of some functions the kernel itself has only 256 bytes, and it ignores capabilities
+// behind them.
 func TestTruncatedConfig(t *testing.T) {
 	tree := testenv.Machines["small-mi300"]()
 	for _, e := range []edit{cpu(machinetest.Xeon), swap("vendor=0x1022 device=0x14a4", "vendor=0x8086 device=0x1")} {

@@ -75,7 +75,7 @@ func TestWay(t *testing.T) {
 			p := subject(m).Pairs[0]
 			w, ok := p2p.WayOf(m, p, m.Function)
 			if !ok {
-				w = p2p.Way{} // what is in it then is nobody's business
+				w = p2p.Way{} // WayOf's first result means nothing without the second
 			}
 			if ok != (c.rate > 0) || fmt.Sprintf("%.1f", float64(w.Rate)/1e9) != fmt.Sprintf("%.1f", c.rate) || w.Narrow != c.narrow || ok && w.Slowest != machinetest.Addr(t, c.slowest) {
 				t.Errorf("%s: %+v, %v", p.Name(), w, ok)
@@ -84,7 +84,7 @@ func TestWay(t *testing.T) {
 	}
 }
 
-// A link that is too slow for many pairs is told once, with some of them.
+// One finding names a link that is too slow for many pairs, with some of the pairs.
 func TestNarrowLinkIsToldOnce(t *testing.T) {
 	found := checked(t, testenv.Machines["mi300"](), check.Live{}, "PCIE-LINK", put(wrongG+"/current_link_width", "8"), put(wrongG+"/max_link_width", "8"))
 	found = slices.DeleteFunc(found, func(f check.Finding) bool { return f.Result == p2p.ResultPass })
@@ -130,8 +130,8 @@ func TestLinkOfAVirtualFunction(t *testing.T) {
 	}
 }
 
-// What a proof's rates are measured by is the slowest link at its best, on the way that
-// the bytes take: one that trained badly may be fast by now.
+// A proof's rates are compared with the slowest link on the way of the bytes, at the best rate that
+// both of its ends have: a link that trained slowly may be fast by now.
 func TestNarrowestLink(t *testing.T) {
 	slow := func(dir, speed, most string) edit {
 		return func(f *testenv.Tree) func(*testing.T, string) {

@@ -12,8 +12,8 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/machine"
 )
 
-// Without a GPU nothing keeps a NIC from one. With one, or where that is not
-// known, it is as it was.
+// On a machine without a GPU no check fails about reaching one. With a GPU, or if that is not known, the
+// check fails as before.
 func TestWithoutGPU(t *testing.T) {
 	for _, nic := range []string{"vendor=0x8086 device=0x100e driver:e1000e", "vendor=0x15b3 device=0x1021 driver:mlx5_core", "vendor=0x15b3 device=0x1007 driver:mlx4_core rdma:mlx4_0"} {
 		root := testenv.Worker(nic).Write(t)

@@ -124,7 +124,7 @@ func (r *rules) vfio() (attach, decision chain.Answer) {
 	case !r.i.PeerToPeer || r.i.Kind == Static:
 		return chain.Refuse(unix.EOPNOTSUPP, chain.StageAttach, "vfio-pci exports to importers that are peer to peer, and this one is not"), chain.Skip("")
 	case r.i.Kind == Pinned && knows == placement.Yes:
-		return chain.Refuse(unix.EOPNOTSUPP, chain.StageAttach, "vfio-pci exports to importers that can be told to stop, and one that pins for good cannot"), chain.Skip("")
+		return chain.Refuse(unix.EOPNOTSUPP, chain.StageAttach, "vfio-pci exports only to importers that can revoke a registration, and this one pins for good"), chain.Skip("")
 	case d.Supported == placement.No && knows == placement.No:
 		decision = chain.Refuse(unix.EINVAL, chain.StageMap, "an exporter that asks when it maps is asked inside attach, up to %v", machine.V6_12)
 		decision.Why = append(d.Why[:len(d.Why):len(d.Why)], decision.Why...)

@@ -115,7 +115,7 @@ func TestPredict(t *testing.T) {
 		// vfio-pci.
 		{zen, Exporter{Class: ClassVFIO}, machinetest.InSwitch, Dynamic, peer, "direct", AddressBus, ""},
 		{zen, Exporter{Class: ClassVFIO}, machinetest.AtRoot, Revocable, peer, "direct", AddressPhysical, "all host bridges"},
-		{zen, Exporter{Class: ClassVFIO}, machinetest.InSwitch, Pinned, peer, "refused EOPNOTSUPP attach", 0, "told to stop"},
+		{zen, Exporter{Class: ClassVFIO}, machinetest.InSwitch, Pinned, peer, "refused EOPNOTSUPP attach", 0, "revoke a registration"},
 		{zen, Exporter{Class: ClassVFIO}, machinetest.InSwitch, Dynamic, false, "refused EOPNOTSUPP attach", 0, "peer to peer"},
 		{zen, Exporter{Class: ClassVFIO}, machinetest.InSwitch, Static, false, "refused EOPNOTSUPP attach", 0, "peer to peer"},
 		{zen, Exporter{Class: ClassVFIO}, machinetest.Nowhere, Dynamic, peer, "refused EINVAL map", 0, "no PCI bus"},

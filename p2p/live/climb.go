@@ -190,9 +190,9 @@ const testimony = 20 * time.Second
 // place finds the memory in which a live registration has its bytes.
 func (c *climb) place(ctx context.Context, key placement.Key) {
 	if c.tracer == nil {
-		why := fmt.Errorf("nobody watched where the bytes are: %w", c.blind)
+		why := fmt.Errorf("no trace shows where the bytes are: %w", c.blind)
 		c.open(p2p.RungPlace, p2p.ResultUnknown, why)
-		c.step(p2p.RungRoute, p2p.ResultUnknown, "nobody watched")
+		c.step(p2p.RungRoute, p2p.ResultUnknown, "it was not traced")
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, testimony)

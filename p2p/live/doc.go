@@ -9,8 +9,8 @@
 // A proof ([p2p.Proof]) has a result for each step: allocated, exported,
 // registered, placed, route, written, read, released. A failed step ends the
 // proof, and the later steps say that they were not reached. The release always
-// runs. [p2p.Machine.Watch] follows the
-// kernel's log and the links' error counters meanwhile.
+// runs. A [p2p.Watcher] follows the kernel's log and the links' error counters
+// meanwhile.
 //
 // # Unknown
 //

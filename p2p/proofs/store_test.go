@@ -75,7 +75,7 @@ func kept(t *testing.T, all ...*p2p.Proof) Store {
 			t.Fatal(err)
 		}
 	}
-	// What was kept is what is read.
+	// The store reads back the records that it kept.
 	var b bytes.Buffer
 	if err := s.Write(&b); err != nil {
 		t.Fatal(err)

@@ -17,7 +17,7 @@ func next(b *strings.Builder, s Style, r result.Run) {
 	open := slices.IndexFunc(r.Pairs, func(p result.Pair) bool { return p.Counts && p.Outcome != chain.Direct.String() })
 	switch {
 	case r.Summary.Total() == 0 && len(r.GuestNICs) > 0:
-		s.fold(b, "next: ", "      ", "run p2pcheck in the guest, too, which has the RDMA devices. What the host decides for the guest's pairs is checked below: ISO-GIVEN-AWAY.")
+		s.fold(b, "next: ", "      ", "run p2pcheck in the guest, too, which has the RDMA devices. Below, ISO-GIVEN-AWAY checks the host's part in the guest's pairs.")
 	case r.Summary.Total() == 0:
 		s.fold(b, "next: ", "      ", "p2pcheck looks for GPUs with memory of their own and for RDMA devices. It reads a machine that has them, or a snapshot of it:")
 		b.WriteString("        p2pcheck snapshot FILE      there\n        p2pcheck --snapshot FILE    here\n")

@@ -18,7 +18,7 @@ import (
 
 var AMD = []check.Check{
 	{ID: "AMD-LARGEBAR", Title: "The CPU sees all of the GPU's memory", Worst: p2p.ResultFail, Run: largeBAR, Links: []chain.Link{chain.Library},
-		Expect: "mem_info_vis_vram_total equal to mem_info_vram_total", Why: "What is not visible cannot be exported to a peer; KFD's large-BAR flag hangs on it.",
+		Expect: "mem_info_vis_vram_total equal to mem_info_vram_total", Why: "amdgpu exports to a peer only memory that the BAR shows, and KFD sets its large-BAR flag only if the BAR shows all of it.",
 		Fix: chain.Remedy{Change: "turn on “Above 4G decoding” and “Resizable BAR” in the firmware"}, Ref: "amdgpu_device_is_peer_accessible()"},
 	{ID: "AMD-KFD-LINKS", Title: "KFD knows links between the GPUs", Worst: p2p.ResultWarn, Run: kfdLinks,
 		Expect: "p2p_links or io_links of each GPU node", Why: "Without them ROCm copies between GPUs by way of the host.",
@@ -30,7 +30,7 @@ var AMD = []check.Check{
 		Expect: "any: dma-bufs do not need it", Why: "Programs from before dma-bufs use amdkfd as a client of MLNX_OFED's ib_core.", Ref: "RCCL"},
 	{ID: "AMD-DCC", Title: "No GPU compresses its buffers", Worst: p2p.ResultWarn, Run: dcc, Links: []chain.Link{chain.Attach},
 		Expect: "GPUs before GFX12", Why: "From GFX12 on a buffer can be compressed (DCC), and amdgpu gives no peer-to-peer for one that is: it moves to system memory.",
-		Fix: chain.Remedy{Change: "allocate what NICs are to reach without DCC, as ROCm does unless it is asked for it"}, Ref: "amdgpu_dma_buf_attach(), AMDGPU_GEM_CREATE_GFX12_DCC"},
+		Fix: chain.Remedy{Change: "allocate memory for NICs without DCC, as ROCm does by default"}, Ref: "amdgpu_dma_buf_attach(), AMDGPU_GEM_CREATE_GFX12_DCC"},
 	{ID: "AMD-XGMI", Title: "Links between GPUs do not count", Worst: p2p.ResultWarn, Run: xgmi,
 		Expect: "any: a NIC does not use them", Why: "XGMI joins GPUs; a NIC reaches them over PCIe.", Ref: "rocm-smi --showtopo"},
 }

@@ -17,7 +17,7 @@ import (
 
 var General = []check.Check{
 	{ID: "GPU-DRIVER", Title: "Each GPU has a driver whose rules are known", Worst: p2p.ResultFail, Run: gpuDriver, Links: []chain.Link{chain.Route, chain.Attach},
-		Expect: "a driver that exports memory", Why: "Without a driver nothing exports the GPU's memory. A driver that is not the kernel's own has rules of its own: what a version says is not true of it.",
+		Expect: "a driver that exports memory", Why: "Without a driver nothing exports the GPU's memory. A driver from outside the kernel has its own rules, and the kernel's version does not tell them.",
 		Fix: chain.Remedy{Change: "bind the GPU's driver"}, Ref: "/sys/bus/pci/devices/*/driver"},
 	{ID: "GPU-RENDER-PERM", Title: "The GPU's device files can be opened", Worst: p2p.ResultFail, Run: gpuNodes,
 		Expect: "reading and writing allowed", Why: "EACCES is a matter of groups; EPERM comes from the container's device filter.",
@@ -33,12 +33,11 @@ var General = []check.Check{
 		Fix: chain.Remedy{Change: "see the pairs' reasons"}, Ref: "dmabuf-reg verify --trace; Documentation/gpu/drm-usage-stats.rst"},
 }
 
-// bestFirst: one NIC that works is enough, and what failed says more than what is
-// not known.
+// bestFirst orders results for a GPU: one NIC that works is enough, and a failure says more than an
+// unknown result.
 var bestFirst = []p2p.Result{p2p.ResultPass, p2p.ResultFail, p2p.ResultWarn, p2p.ResultUnknown, p2p.ResultSkip}
 
-// perGPU sums up, for each GPU that was tried, what pairs says of it: the best
-// of them.
+// perGPU reports for each GPU that was tried the best result of its pairs.
 func perGPU(l *check.Look, pairs func()) {
 	pairs()
 	if slices.ContainsFunc(l.Found, func(f *check.Finding) bool { return f.Result == p2p.ResultSkip }) {
@@ -108,8 +107,8 @@ func gpuDriver(l *check.Look) {
 	}
 }
 
-// nodeFiles are the device files of a GPU. Of NVIDIA's the driver tells the number.
-// "" is one of which nothing says what it is called.
+// nodeFiles are the device files of a GPU. NVIDIA's driver has a file with the number of its own. ""
+// stands for a device file whose name is not known.
 func nodeFiles(l *check.Look, g drivers.GPU) []string {
 	if g.Exporter.Driver == "nvidia" {
 		own := ""
@@ -180,7 +179,7 @@ func exporterRules(l *check.Look) {
 		case p.Prediction.Outcome == chain.OutcomeUnknown:
 			l.Unknown(name, nil, "%s", read).Remedy = p.Remedy.OfAll()
 		case p.GPU.Exporter.Class == drivers.ClassNVIDIA && p.Prediction.Stage == chain.StageAttach:
-			// P2P-NV-GATE tells of it.
+			// P2P-NV-GATE reports it.
 		default:
 			l.Fail(name, nil, "%s", read).Remedy = p.Remedy
 		}

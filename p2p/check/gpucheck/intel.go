@@ -100,13 +100,13 @@ func xeBAR(l *check.Look) {
 
 var Others = []check.Check{
 	{ID: "HABANA", Title: "Habana's driver accepts the NIC", Worst: p2p.ResultFail, Run: habana, Links: []chain.Link{chain.Attach, chain.Decision},
-		Expect: "a pair that the kernel supports", Why: "It asks the kernel at attach, and answers EPERM to who is not allowed when it maps.",
+		Expect: "a pair that the kernel supports", Why: "The driver asks the kernel about the pair when the NIC attaches. If the kernel does not allow it, the driver answers EPERM when the NIC maps the buffer.",
 		Fix: chain.Remedy{Change: "use a NIC below the accelerator's switch"}, Ref: "drivers/accel/habanalabs/common/memory.c"},
 	{ID: "VFIO-EXPORT", Title: "vfio-pci exports to these NICs", Worst: p2p.ResultFail, Run: vfioExport, Links: []chain.Link{chain.Attach},
-		Expect: "NICs that can be told to stop: mlx5, irdma", Why: "It lets no importer attach that pins for good: efa, bnxt_re, mana and ionic get EOPNOTSUPP.",
-		Fix: chain.Remedy{Change: "use a NIC that can be told to stop"}, Ref: "vfio_pci_dmabuf.c"},
+		Expect: "NICs whose driver can revoke a registration: mlx5, irdma", Why: "vfio-pci lets no importer attach that pins for good: efa, bnxt_re, mana and ionic get EOPNOTSUPP.",
+		Fix: chain.Remedy{Change: "use a NIC whose driver can revoke a registration"}, Ref: "vfio_pci_dmabuf.c"},
 	{ID: "VIRTIO-GPU", Title: "Virtual graphics do not count", Worst: p2p.ResultWarn, Run: virtioGPU,
-		Expect: "none", Why: "virtio_gpu has no memory of its own but what the hypervisor maps.",
+		Expect: "none", Why: "virtio_gpu has only memory that the hypervisor maps.",
 		Fix: chain.Remedy{Change: "nothing, for a screen; a NIC reaches a GPU that the hypervisor hands to the guest"}, Ref: "virtgpu_vram.c"},
 	{ID: "NOUVEAU", Title: "No GPU is driven by nouveau", Worst: p2p.ResultFail, Run: nouveau, Links: []chain.Link{chain.Attach},
 		Expect: "NVIDIA's open modules", Why: "nouveau pins what it exports in system memory.",

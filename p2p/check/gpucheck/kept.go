@@ -7,7 +7,8 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/check"
 )
 
-// proveKept hears both witnesses. Who saw the buffer leave is right.
+// proveKept compares the trace with what the GPU's driver counts in its memory. A buffer has moved
+// if either of the two shows it.
 func proveKept(l *check.Look) {
 	check.PerProof(l, "nothing was registered", func(name string, p p2p.Pair) {
 		s := p.Proof.Steps[p2p.RungPlace]

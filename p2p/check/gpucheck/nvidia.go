@@ -41,7 +41,7 @@ var NVIDIA = []check.Check{
 		Fix: chain.Remedy{Change: "let the driver map its memory", Command: "options nvidia NVreg_DmaRemapPeerMmio=1"}, Ref: "nv-reg.h; nv_dma_use_map_resource(), nv-dma.c"},
 	{ID: "NV-CC", Title: "Confidential computing is off", Worst: p2p.ResultFail, Run: confidential, Links: []chain.Link{chain.Library},
 		Expect: "off", Why: "With it the GPU's memory is closed to NICs.",
-		Fix: chain.Remedy{Change: "turn it off, or do without GPUDirect", Command: "nvidia_gpu_tools.py --set-cc-mode=off --reset-after-cc-mode-switch", Weakens: "whoever runs the host can read the GPU's memory"}, Ref: "nvmlSystemGetConfComputeState()"},
+		Fix: chain.Remedy{Change: "turn it off, or do without GPUDirect", Command: "nvidia_gpu_tools.py --set-cc-mode=off --reset-after-cc-mode-switch", Weakens: "the host's administrator can read the GPU's memory"}, Ref: "nvmlSystemGetConfComputeState()"},
 	{ID: "NV-MIG", Title: "GPUs are whole", Worst: p2p.ResultWarn, Run: mig,
 		Expect: "no instances", Why: "Instances of one GPU share its BAR 1.",
 		Fix: chain.Remedy{Change: whole, Command: "nvidia-smi mig -dci; nvidia-smi mig -dgi", Weakens: noInstances}, Ref: "/proc/driver/nvidia/capabilities"},
@@ -50,11 +50,11 @@ var NVIDIA = []check.Check{
 		Fix: chain.Remedy{Change: "for these NICs export with CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE, as NCCL does from 2.26 on by itself"}, Ref: "ofiwg/libfabric#10967, linux-rdma/perftest#325; nccl src/graph/paths.cc, ncclTopoGdrModePci"},
 	{ID: "NV-P2P-CAPS", Title: "GPUs reach each other", Worst: p2p.ResultWarn, Run: peerStatus,
 		Expect: "OK for reads and writes", Why: "Where GPUs do not reach each other a program copies through the host. It says nothing of NICs.",
-		Fix: chain.Remedy{Change: "see what NVIDIA's driver says of the two", Command: "nvidia-smi topo -p2p rw"}, Ref: "nvmlDeviceGetP2PStatus()"},
+		Fix: chain.Remedy{Change: "ask NVIDIA's driver about the two GPUs", Command: "nvidia-smi topo -p2p rw"}, Ref: "nvmlDeviceGetP2PStatus()"},
 }
 
-// unasked reports what only one of NVIDIA's libraries could say. A library that
-// is there and fails is another matter: something is wrong with it.
+// unasked reports a value that only one of NVIDIA's libraries knows. A library that is missing
+// decides nothing; a library that fails does.
 func unasked(l *check.Look, scope, library string, err error) {
 	if err == nil {
 		l.Unknown(scope, nil, "no file says so, and %s is not asked of a copy", library).SetAside()
@@ -232,16 +232,16 @@ func bar1(l *check.Look) {
 	}
 }
 
-// nvidiaParameters are those of NVIDIA's driver that are read.
+// nvidiaParameters are the parameters of NVIDIA's driver that the checks read.
 var nvidiaParameters = []string{"DmaRemapPeerMmio", "GrdmaPciTopoCheckOverride", "EnableResizableBar", registryDwords}
 
-// registryDwords has settings in one line, of which one is about peers. The others are
-// nobody's concern.
+// registryDwords is a parameter with many settings in one line. The checks read only
+// PeerMappingOverride.
 const registryDwords = "RegistryDwords"
 
 var peerOverride = regexp.MustCompile(`PeerMappingOverride=[0-9a-fA-Fx]+`)
 
-// NVIDIAParameter reports a line of /proc/driver/nvidia/params that is read.
+// NVIDIAParameter reports whether the checks read this line of /proc/driver/nvidia/params.
 func NVIDIAParameter(line string) bool {
 	name, value, _ := strings.Cut(line, ":")
 	if name = strings.TrimSpace(name); name == registryDwords {
@@ -279,8 +279,8 @@ func nvidiaParams(l *check.Look) {
 	remapping(l, r, strings.Join(said, ", "))
 }
 
-// remapping judges DmaRemapPeerMmio by what becomes of the pairs. The parameter lets the driver
-// map its memory in an IOMMU, which it can up to Linux 6.11 only.
+// remapping judges DmaRemapPeerMmio by the outcome of the pairs. With the parameter the driver maps its
+// memory in the IOMMU, which works up to Linux 6.11 only.
 func remapping(l *check.Look, r machine.Reading, said string) {
 	remap, _ := r.Line("DmaRemapPeerMmio")
 	translates, k := placement.No, l.Machine.Kernel
@@ -349,14 +349,14 @@ func mig(l *check.Look) {
 	}
 }
 
-// whole and noInstances are the remedy for instances, and what it costs.
+// whole is the remedy for instances of a GPU, and noInstances its cost.
 const (
 	whole       = "if programs want all of BAR 1, take the instances away"
-	noInstances = "what runs in the instances ends"
+	noInstances = "programs in the instances end"
 )
 
-// ofMinor is the GPU of a device file's number, by which the driver names its
-// capabilities; "" if it is not known.
+// ofMinor is the GPU with a minor device number, by which the driver names its capabilities; "" if it
+// is not known.
 func ofMinor(l *check.Look, minor string) string {
 	for _, g := range l.Driven("nvidia") {
 		if n, ok := l.Read("proc/driver/nvidia/gpus", g.Name, "information").Line("Device Minor"); ok && n == minor {

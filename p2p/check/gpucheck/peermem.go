@@ -19,7 +19,7 @@ import (
 // peerSymbol is what nvidia-peermem registers itself by.
 const peerSymbol = "ib_register_peer_memory_client"
 
-// core is the ib_core that is loaded: whose it is, and whether it takes peer-memory clients.
+// core is the loaded ib_core: the kernel's own or another, and whether it takes peer-memory clients.
 type core struct {
 	is    string // in words
 	takes placement.Answer
@@ -112,7 +112,7 @@ func peermem(l *check.Look) {
 	}
 }
 
-// idle reports a module that serves nothing: a failure where no dma-bufs take its place.
+// idle reports a module without effect: a failure if no dma-bufs take its place.
 func idle(l *check.Look, closed placement.Answer, at []string, format string, args ...any) *check.Finding {
 	read := fmt.Sprintf(format, args...)
 	switch {
@@ -124,7 +124,7 @@ func idle(l *check.Look, closed placement.Answer, at []string, format string, ar
 	return l.Warn("", at, "%s; without it %s", read, regMR)
 }
 
-// predicted is whether the module could be registered.
+// predicted says whether the module could register itself with ib_core.
 func predicted(c core) string {
 	switch c.takes {
 	case placement.Yes:

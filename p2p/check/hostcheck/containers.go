@@ -29,9 +29,9 @@ var Containers = []check.Check{
 		Expect: "more than 64 MiB in /dev/shm", Why: "NCCL and RCCL keep their buffers between processes there; containers get 64 MiB by default.",
 		Fix: chain.Remedy{Change: "give the container more", Command: "--shm-size 1g"}, Ref: "NCCL's documentation"},
 	{ID: "CTR-SYSFS", Title: "No part of /proc and /sys is hidden", Worst: p2p.ResultWarn, Run: masked,
-		Expect: "nothing mounted over them", Why: "What a container's runtime hides cannot be checked.",
+		Expect: "nothing mounted over them", Why: "The checks cannot read files that a container's runtime hides.",
 		Fix: chain.Remedy{Change: "run on the host, or mount the host's files and name them", Command: "p2pcheck --root /host"}, Ref: "OCI runtime specification, maskedPaths"},
-	{ID: "K8S-PLUGIN", Title: "What gives devices to containers is known", Worst: p2p.ResultWarn, Run: cdi,
+	{ID: "K8S-PLUGIN", Title: "CDI files or device plugins give devices to containers", Worst: p2p.ResultWarn, Run: cdi,
 		Expect: "CDI files or device plugins, on a node of Kubernetes", Why: "CDI files and the plugins of the kubelet say which devices a runtime gives to containers: without any, no pod gets a GPU or NIC.",
 		Fix: chain.Remedy{Change: "install the device plugins or DRA drivers of GPU and NIC"}, Ref: "container device interface; Kubernetes, device plugins"},
 	{ID: "K8S-PCIEROOT", Title: "Each GPU has a PCIe root to be allocated by", Worst: p2p.ResultWarn, Run: pcieRoots,
@@ -198,8 +198,8 @@ var Guest = []check.Check{
 	{ID: "VM-FLAT", Title: "The guest sees switches", Worst: p2p.ResultWarn, Run: flat, Links: []chain.Link{chain.Fabric},
 		Expect: "GPU and NIC below a common bridge", Why: "A hypervisor that puts each device on a root port of its own makes libraries believe that all are far apart: they do not use GPUDirect.",
 		Fix: chain.Remedy{Change: "give the guest a switch for those that share one, or NCCL a file of the topology", Command: "NCCL_TOPO_FILE=FILE"}, Ref: "NVIDIA/nccl#1464, #949"},
-	{ID: "VM-ACS", Title: "The guest can tell what the host's ports do", Worst: p2p.ResultWarn, Run: guestACS, Links: []chain.Link{chain.Fabric},
-		Expect: "no virtual machine", Why: "The host's ports redirect, for guests to be apart, and the guest does not see it. Traffic takes the short way only with ATS, and direct translated P2P on the host's ports.",
+	{ID: "VM-ACS", Title: "The guest sees the ACS of the host's ports", Worst: p2p.ResultWarn, Run: guestACS, Links: []chain.Link{chain.Fabric},
+		Expect: "no virtual machine", Why: "The host's ports redirect to isolate guests from each other, and the guest does not see it. Traffic takes the short way only with ATS, and direct translated P2P on the host's ports.",
 		Fix: chain.Remedy{Change: "on the host, not in the guest: turn ATS on in the NIC's firmware, and direct translated P2P on the ports", Command: "rdma_topo --virt write-grub-acs"}, Ref: "NCCL's documentation on virtual machines"},
 	{ID: "VM-BAR64", Title: "The guest's BARs found room", Worst: p2p.ResultFail, Run: guestBARs, Links: []chain.Link{chain.Addresses},
 		Expect: "an address for the GPU's largest BAR", Why: "A guest's window for 64-bit addresses is often smaller than a GPU's memory.",
@@ -320,7 +320,7 @@ func vfTrust(l *check.Look) {
 		case n.Importer.Driver == "mlx5_core":
 			vfProbe(l, n, at)
 		case kind == drivers.KindUnknown:
-			l.Unknown(n.Name, at, "%s, of which it is not known what it needs", n.Importer.DriverName())
+			l.Unknown(n.Name, at, "whether %s needs anything of the firmware is not known", n.Importer.DriverName())
 		default:
 			l.Pass(n.Name, at, "%s pins, which needs nothing that firmware gives or takes", n.Importer.DriverName())
 		}
@@ -334,7 +334,7 @@ func vfTrust(l *check.Look) {
 // paging it wants only once a buffer moves.
 func vfProbe(l *check.Look, n drivers.NIC, at []string) {
 	if l.Subject.Live.Imports == nil {
-		l.Unknown(n.Name, at, "what its firmware allows no file says, and a copy cannot be asked")
+		l.Unknown(n.Name, at, "no file says what its firmware allows, and a copy cannot be asked")
 		return
 	}
 	s, err := l.Subject.Live.Imports(n.Name)

@@ -18,10 +18,10 @@ import (
 
 var Environment = []check.Check{
 	{ID: "ENV-CFGSPACE", Title: "All of the configuration space can be read", Worst: p2p.ResultFail, Run: configSpace, Links: []chain.Link{chain.Decision, chain.Fabric},
-		Expect: "all bytes of each GPU, NIC and port", Why: "ACS, translation and link control lie behind the 64 bytes that the kernel shows to whoever is not root in the first user namespace.",
+		Expect: "all bytes of each GPU, NIC and port", Why: "The registers of ACS, translation and link control lie behind the first 64 bytes. The kernel shows a process without CAP_SYS_ADMIN in the first user namespace only those 64.",
 		Fix: chain.Remedy{Change: "look again as root of the host", Command: "sudo p2pcheck"}, Ref: "pci_read_config()"},
 	{ID: "ENV-CAPS", Title: "This program may look at everything", Worst: p2p.ResultWarn, Run: capabilities, Links: []chain.Link{chain.Fabric, chain.Log, chain.Proof},
-		Expect: "CAP_SYS_ADMIN, CAP_SYSLOG, CAP_IPC_LOCK, CAP_BPF, CAP_PERFMON and CAP_NET_RAW", Why: "Each one that is missing leaves something unknown, or keeps a program from something.",
+		Expect: "CAP_SYS_ADMIN, CAP_SYSLOG, CAP_IPC_LOCK, CAP_BPF, CAP_PERFMON and CAP_NET_RAW", Why: "Without one of these capabilities the kernel refuses some files or system calls: their answers stay unknown, and programs that need them fail.",
 		Fix: chain.Remedy{Change: "run as root; in a container give it the capabilities, too", Command: "--cap-add SYS_ADMIN --cap-add SYSLOG --cap-add IPC_LOCK --cap-add BPF --cap-add PERFMON --cap-add NET_RAW"}, Ref: "capabilities(7)"},
 	{ID: "ENV-CONTAINER", Title: "The whole machine is seen", Worst: p2p.ResultWarn, Run: container,
 		Expect: "no container", Why: "A container sees its own limits, devices and network, and a part of /proc and /sys.",

@@ -50,9 +50,9 @@ var Kernel = []check.Check{
 		Expect: machine.ConfigDMABuf + "=y and " + syncFile + "=y", Why: "No driver exports memory without the first; NVIDIA's leaves its exporter out of the build. The second comes with DRM, which the kernel's own drivers of GPUs need.",
 		Fix: chain.Remedy{Change: "run a kernel that is built with them"}, Ref: "nv-dmabuf.c"},
 	{ID: "KRN-BTF", Title: "Tracing finds the kernel's structures", Worst: p2p.ResultWarn, Run: btf, Links: []chain.Link{chain.Proof},
-		Expect: "/sys/kernel/btf/vmlinux", Why: "dmabuf-reg --trace proves where bytes are by reading the kernel's structures, whose layout is there.",
+		Expect: "/sys/kernel/btf/vmlinux", Why: "dmabuf-reg --trace reads the kernel's structures to prove where bytes are, and BTF has their layout.",
 		Fix: chain.Remedy{Change: "run a kernel that is built with it", Command: "CONFIG_DEBUG_INFO_BTF=y"}, Ref: "Documentation/bpf/btf.rst"},
-	{ID: "KRN-TRACEPOINTS", Title: "The kernel tells what happens to dma-bufs", Worst: p2p.ResultWarn, Run: tracepoints, Links: []chain.Link{chain.Proof},
+	{ID: "KRN-TRACEPOINTS", Title: "The kernel has trace events of dma-bufs", Worst: p2p.ResultWarn, Run: tracepoints, Links: []chain.Link{chain.Proof},
 		Expect: "events of dma_buf", Why: "Without these events (6.1 and 6.12 have none) tracing attaches to functions of the kernel instead.",
 		Ref: "include/trace/events/dma_buf.h"},
 	{ID: "KRN-LOCKDOWN", Title: "Registers of devices can be changed", Worst: p2p.ResultWarn, Run: lockdown,
@@ -62,10 +62,10 @@ var Kernel = []check.Check{
 		Expect: "none of pci=noats, pci=nommconf, pcie_acs_override=", Why: "noats turns translation by devices off, nommconf hides ACS from the kernel, and the override makes IOMMU groups promise what the hardware does not keep.",
 		Fix: chain.Remedy{Change: "take the parameter away"}, Ref: "Documentation/admin-guide/kernel-parameters.txt"},
 	{ID: "KRN-KMSG", Title: "The kernel's log has no complaint of peer-to-peer", Worst: p2p.ResultFail, Run: complaints, Links: []chain.Link{chain.Log},
-		Expect: "no line on refused peer-to-peer traffic", Why: "What was refused is logged once, with the addresses. amdgpu and xe ask silently: no line proves nothing.",
+		Expect: "no line on refused peer-to-peer traffic", Why: "The kernel logs a pair that it refuses, once, with the addresses. amdgpu and xe ask it without a line in the log: a log without such a line proves nothing.",
 		Fix: chain.Remedy{Change: "see what the line says"}, Ref: "drivers/pci/p2pdma.c, nv-dmabuf.c"},
 	{ID: "KRN-NUMA-BAL", Title: "The kernel does not move pages between nodes", Worst: p2p.ResultWarn, Run: numaBalancing,
-		Expect: "0", Why: "Automatic NUMA balancing unmaps pages to see who uses them: latencies of GPU programs suffer. AMD advises against it.",
+		Expect: "0", Why: "Automatic NUMA balancing unmaps pages to find the node that uses them: latencies of GPU programs suffer. AMD advises against it.",
 		Fix: chain.Remedy{Change: "turn it off", Command: "sysctl kernel.numa_balancing=0"}, Ref: "RCCL's warning at start"},
 }
 
@@ -122,7 +122,7 @@ func kernelConfiguration(l *check.Look) {
 	}
 }
 
-// asks reports a GPU whose driver goes by the kernel's decision, or may.
+// asks reports a GPU whose driver asks for the kernel's decision, or may ask.
 func asks(l *check.Look) bool {
 	return slices.ContainsFunc(l.GPUs, func(g drivers.GPU) bool {
 		return g.Exporter.Class != drivers.ClassNVIDIA && g.Exporter.Class != drivers.ClassNVIDIACoherent
@@ -163,7 +163,7 @@ func configMoveNotify(l *check.Look) {
 	case k.MoveNotify == placement.No && movable(l, drivers.Dynamic):
 		// For xe as for amdgpu: xe_dma_buf_pin() goes to system memory up to 6.12.
 		l.Fail("", at, "%s is not set", machine.ConfigMoveNotify)
-	case !movable(l, drivers.Dynamic, drivers.KindUnknown): // who pins anyhow has no use for it
+	case !movable(l, drivers.Dynamic, drivers.KindUnknown): // an importer that pins does not use the option
 		l.Skip("no NIC here follows moves")
 	case k.MoveNotify == placement.No:
 		l.Unknown("", at, "%s is not set, and whether a NIC here follows moves is not known", machine.ConfigMoveNotify)
@@ -377,8 +377,8 @@ func complaints(l *check.Look) {
 		}
 		f := l.Say(result, "", log.At(), "%s (%s)", h.Line, means)
 		if command := h.Pattern.Command(h.Line); command != "" {
-			f.Fix("what the kernel proposes", command, "devices below these ports reach each other past the IOMMU")
-			// It does not look at the list that it was given.
+			f.Fix("set the parameter that the kernel proposes", command, "devices below these ports reach each other past the IOMMU")
+			// The kernel's proposal leaves out the ports that are on its command line already.
 			if list, ok := strings.CutPrefix(command, p2p.OpenParameter); ok && len(l.Machine.OpenedPorts()) > 0 {
 				fix := p2p.OpenPorts(l.Machine, strings.Split(list, ";"))
 				f.Remedy = &fix

@@ -39,7 +39,7 @@ const capIPCLock = 14
 // or NCCL need.
 const defaultLock = 8 << 20
 
-// memlock reports the limit of locked memory. What is not known of it decides nothing.
+// memlock reports the limit of locked memory. A limit that cannot be read decides nothing.
 func memlock(l *check.Look) {
 	r := l.OfProcess("limits")
 	text, ok := r.Line("Max locked memory")
@@ -80,8 +80,8 @@ func limited(l *check.Look, at []string, limit uint64, why string) {
 	}
 }
 
-// lockCapability judges who has CAP_IPC_LOCK: the kernel asks for that of the
-// first user namespace, and who is root in another has it in vain.
+// lockCapability judges CAP_IPC_LOCK. The kernel asks for the capability in the first user namespace:
+// root of another namespace has it without effect.
 func lockCapability(l *check.Look, at []string, limit uint64) {
 	user := l.Link(l.Machine.ProcessDir(), "ns/user")
 	at = append(at, user.Where)
@@ -175,8 +175,8 @@ func rdmaLevel(l *check.Look, dir string) (read []string) {
 	return read
 }
 
-// SnapshotGroup is what the control group of p2pcheck is called in a snapshot, which has
-// no name of the machine's.
+// SnapshotGroup is the name of p2pcheck's control group in a snapshot, which keeps no name of the
+// machine's groups.
 const SnapshotGroup = "snapshot"
 
 // Raised is the command that lifts a device's limits in the file of a group.

@@ -11,8 +11,8 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/machine"
 )
 
-// apart says what namespaces another process has of its own: devices and networks
-// are told as this program sees them.
+// apart reports the namespaces that another process does not share with this program: the checks see
+// devices and networks in this program's namespaces.
 func apart(l *check.Look) {
 	if l.Machine.PID == 0 {
 		return
@@ -33,15 +33,15 @@ func apart(l *check.Look) {
 		return
 	}
 	if len(other) > 0 {
-		l.Warn("", at, "process %d has other namespaces (%s): files, devices and networks are told as this program sees them", l.Machine.PID, strings.Join(other, ", "))
+		l.Warn("", at, "process %d has other namespaces (%s): the checks see files, devices and networks as this program does", l.Machine.PID, strings.Join(other, ", "))
 	}
 	if len(unread) > 0 {
 		l.Unknown("", at, "whether process %d has other namespaces is not known (%s)", l.Machine.PID, strings.Join(unread, ", ")).AsRoot(l.Machine)
 	}
 }
 
-// inert says that a process was given CAP_IPC_LOCK in vain: in a bounding set that
-// somebody has made smaller, and not in effect.
+// inert says that CAP_IPC_LOCK was given to a process without effect: a bounding set that is smaller
+// than the full one has the capability, and the effective set does not.
 func inert(status machine.Reading) string {
 	text, _ := status.Line("CapBnd")
 	bounding, err := strconv.ParseUint(text, 16, 64)

@@ -24,8 +24,8 @@ var providerOf = map[string]string{
 	"ionic": "ionic", "cxgb4": "cxgb4", "hns3": "hns", "qede": "qedr", "erdma": "erdma",
 }
 
-// providers goes the way of libibverbs: a file of configuration names the provider,
-// and a library of that name has the private interface of this libibverbs.
+// providers searches as libibverbs does: a configuration file names the provider, and the provider's
+// library has the number of this libibverbs' private interface in its name.
 func providers(l *check.Look) {
 	var names []string
 	var looked bool
@@ -58,7 +58,7 @@ func providers(l *check.Look) {
 	}
 }
 
-// provided is what became of the search for one provider.
+// provided is the result of the search for one provider.
 type provided struct {
 	result p2p.Result
 	where  []string
@@ -76,8 +76,8 @@ func provider(l *check.Look, nic, provider string) {
 	l.Say(p.result, nic, p.where, "%s", p.text)
 }
 
-// search looks for a provider's library: of each libibverbs that there is, for
-// which one a program loads depends on the program.
+// search looks for a provider's library of each libibverbs on the machine, since programs may load any
+// of them.
 func search(l *check.Look, provider string) provided {
 	verbs := check.Once(l, "libibverbs", func() *verbsLibraries { return findVerbsLibraries(l) })
 	if len(verbs.all) == 0 && verbs.unread.Err == nil {
@@ -115,7 +115,7 @@ type verbsLibrary struct {
 	file  os.FileInfo
 }
 
-// verbsLibraries are all that there are. unread is a directory that may have another.
+// verbsLibraries are all libibverbs of the machine. unread is a directory that may have another.
 type verbsLibraries struct {
 	all    []verbsLibrary
 	unread machine.Reading
@@ -147,8 +147,8 @@ func findVerbsLibraries(l *check.Look) *verbsLibraries {
 	return found
 }
 
-// providerFor looks for the library that one libibverbs would load. where is a file
-// of which text says what is wrong with it.
+// providerFor looks for the library that one libibverbs would load. If there is none, text is the fault
+// of the file where.
 func providerFor(l *check.Look, v verbsLibrary, provider string) (where string, is placement.Answer, text string) {
 	if v.Err != nil {
 		return v.Where, placement.AnswerUnknown, v.Why()
@@ -197,9 +197,9 @@ func whole(l *check.Look, name string) (where string, is placement.Answer, text 
 	case err == nil:
 		return where, placement.Yes, ""
 	case machine.Reading{Err: err}.Gone() && l.Machine.Root == "/":
-		return where, placement.No, "it is a link to what is not there"
+		return where, placement.No, "it is a link to a file that does not exist"
 	case machine.Reading{Err: err}.Gone():
 		err = fs.ErrNotExist
 	}
-	return where, placement.AnswerUnknown, "what it leads to: " + machine.Reading{Err: err}.Why()
+	return where, placement.AnswerUnknown, "the target of the link: " + machine.Reading{Err: err}.Why()
 }

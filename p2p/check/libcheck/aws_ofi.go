@@ -35,7 +35,8 @@ var libfabricFiles = []string{
 // v1_20 is the first libfabric that aws-ofi-nccl takes for dma-bufs.
 var v1_20 = machine.Version{Major: 1, Minor: 20}
 
-// libfabric asks for its version, which only those know who installed its headers.
+// libfabric reports the version of libfabric, which only its development files and Amazon's installer
+// name.
 func libfabric(l *check.Look, at []string) {
 	for _, name := range libfabricFiles {
 		r := l.Read(name)

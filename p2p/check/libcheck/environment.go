@@ -12,10 +12,10 @@ import (
 
 // environment is a set of variables, and the program or container that has them.
 type environment struct {
-	whose  string // before what is said of it: "", "process 7: ", "container job/worker: "
+	whose  string // the beginning of messages about it: "", "process 7: ", "container job/worker: "
 	vars   map[string]string
-	unread machine.Reading // where they are, and why they are not known
-	// elsewhere are variables whose values a container's specification does not have.
+	unread machine.Reading // the file with the variables, and why they are not known
+	// elsewhere are variables that a container's specification takes from another object.
 	elsewhere []string
 }
 
@@ -35,13 +35,13 @@ func environments(l *check.Look) []environment {
 	return out
 }
 
-// errNoVariable is of what is no environment.
+// errNoVariable is the error of an environ file without a single "=".
 var errNoVariable = errors.New("it has no variable")
 
-// errNotAtExec is of another process's environment that is not the one it was started with: a
-// program that writes its title there leaves NULs, and one that has ended, or a thread of the
-// kernel's, has none.
-var errNotAtExec = errors.New("it is empty, or the process has written over it: what it was started with is not known")
+// errNotAtExec is the error of another process's environ file that no longer has the variables that
+// the process was started with: a program that writes its title there leaves NULs, and the file of
+// a zombie or of a kernel thread is empty.
+var errNotAtExec = errors.New("it is empty, or the process has written over it: the variables that it was started with are not known")
 
 // process is the environment of this process, or of the one that was asked for.
 func process(l *check.Look) environment {

@@ -17,7 +17,7 @@ import (
 	"github.com/gpurdma/gpurdma/placement"
 )
 
-// facts are what the rules of variables go by, of this machine.
+// facts are the machine's facts that the rules of variables need.
 func facts(l *check.Look) variables.Facts {
 	f := variables.Facts{CPU: check.Processor(l), Virtual: l.Machine.Virtual.Is}
 	for _, g := range l.GPUs {
@@ -27,7 +27,8 @@ func facts(l *check.Look) variables.Facts {
 	if names, r := l.List("sys/class/infiniband"); r.Err == nil || r.Gone() {
 		f.Devices = append([]string{}, names...)
 	}
-	// A snapshot leaves network devices out; what has the loopback device has all.
+	// A snapshot leaves out network devices without RDMA. A machine or copy that has the loopback
+	// device has them all.
 	if names, r := l.List("sys/class/net"); r.Err == nil && slices.Contains(names, "lo") {
 		f.NetDevices = names
 	}
@@ -79,7 +80,7 @@ func gpu(l *check.Look, g drivers.GPU) variables.GPU {
 	return out
 }
 
-// nearest is the least distance of some pairs, and the NICs there. One of which the distance is
+// nearest is the least distance of some pairs, and the NICs at that distance. A NIC whose distance is
 // not known may be the nearest.
 func nearest(pairs []p2p.Pair) (variables.Distance, []string) {
 	best, names := variables.NoNIC, []string(nil)
@@ -96,8 +97,8 @@ func nearest(pairs []p2p.Pair) (variables.Distance, []string) {
 	return best, names
 }
 
-// coherent reports a GPU that its CPU caches over C2C. Of a model that the tables do not have, in
-// a machine with Grace, that is not known.
+// coherent reports a GPU whose memory the CPU caches over C2C. It is not known for a model that the
+// tables do not have in a machine with Grace.
 func coherent(l *check.Look, g drivers.GPU) placement.Answer {
 	e := g.Exporter
 	switch {
@@ -111,7 +112,7 @@ func coherent(l *check.Look, g drivers.GPU) placement.Answer {
 	return placement.AnswerUnknown
 }
 
-// smallBAR compares a GPU's BAR with its memory, as far as a file or NVML tells of that.
+// smallBAR compares a GPU's BAR with its memory, if a file or NVML has the memory's size.
 func smallBAR(l *check.Look, g drivers.GPU) placement.Answer {
 	if g.Exporter.PCI == nil {
 		return placement.AnswerUnknown
@@ -158,7 +159,7 @@ func routes(l *check.Look) (dmabuf, peer placement.Answer) {
 	return dmabuf, peer
 }
 
-// some is yes if the answer for any of a list is, and no if that for all is.
+// some is yes if any of the answers is yes, and no if all are no.
 func some[T any](list []T, ask func(T) placement.Answer) placement.Answer {
 	out := placement.No
 	for _, x := range list {

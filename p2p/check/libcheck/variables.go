@@ -35,7 +35,7 @@ func judge(l *check.Look) []judged {
 	})
 }
 
-// levels are NCCL's variables of how far GPUDirect RDMA goes, which LIB-NCCL-LEVEL has.
+// levels are NCCL's variables that limit the distance for GPUDirect RDMA, which LIB-NCCL-LEVEL checks.
 var levels = []string{"NCCL_NET_GDR_LEVEL", "NCCL_NET_GDR_C2C"}
 
 // of makes a check of the variables of some libraries.
@@ -53,7 +53,7 @@ func ncclEnvironment(l *check.Look) {
 	})
 }
 
-// ncclLevel is of machines with a direct pair on PCI: elsewhere no level changes anything.
+// ncclLevel applies to machines with a direct pair on PCI: on others no level changes anything.
 func ncclLevel(l *check.Look) {
 	direct := check.Select(l.Pairs, func(p p2p.Pair) bool {
 		return !p.NIC.Software && p.Letters.NCCL != "" && p.Verdict.Outcome() == chain.Direct
@@ -65,8 +65,8 @@ func ncclLevel(l *check.Look) {
 	told(l, func(j variables.Judgement) bool { return slices.Contains(levels, j.Name) }, func(name string) bool { return slices.Contains(levels, name) })
 }
 
-// told reports the judgements that a check is about. has reports a variable of the check, whose
-// value a specification may not have.
+// told reports the judgements that belong to a check. has reports whether a variable belongs to the
+// check, whose value a specification may not have.
 func told(l *check.Look, about func(variables.Judgement) bool, has func(string) bool) {
 	for _, j := range judge(l) {
 		if j.unread.Err != nil {

@@ -21,8 +21,8 @@ const (
 	classInfiniBand = 0x0207
 )
 
-// networkFunctions are the network controllers of the PCI tree. unread are
-// functions of which it cannot be told whether they are; the error is of the list.
+// networkFunctions are the network controllers of the PCI tree. unread are functions whose class cannot
+// be read; the error is that of listing the functions.
 func networkFunctions(l *check.Look) (all []pci.Function, unread []lostNIC, err error) {
 	names, err := l.Machine.Sys.List("bus/pci/devices")
 	if err != nil {
@@ -97,7 +97,7 @@ func rdmaCards(l *check.Look) (modules, functions, given []string, known bool) {
 	return modules, functions, given, err == nil && len(unread) == 0
 }
 
-// noNIC says what is missing for there to be an RDMA device.
+// noNIC reports why the machine has no RDMA device: no card, no driver or no module.
 func noNIC(l *check.Look) {
 	at := []string{"/sys/class/infiniband"}
 	modules, functions, given, known := rdmaCards(l)

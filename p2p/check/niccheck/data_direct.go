@@ -18,17 +18,17 @@ import (
 	"github.com/gpurdma/gpurdma/placement"
 )
 
-// anyVirtual are the virtual functions of cards that may have direct data, as of
-// others: where nothing leads to the physical one, that is open.
+// anyVirtual is the device ID of virtual functions of cards with and without direct data. Without a link
+// to the physical function it is not known which card it is.
 const anyVirtual = 0x101e
 
-// ofOneCard is the field of VPD that functions of one card have in common. (The
-// kernel goes by another, VU, which it asks the NIC's firmware for.)
+// ofOneCard is the field of VPD that functions of one card share. (The kernel compares another field,
+// VU, which it asks the NIC's firmware for.)
 const ofOneCard = "V3"
 
-// dataDirect judges what a program gets that asks mlx5 for the direct way
-// (mlx5dv_reg_dmabuf_mr): the card's second function pins the buffer then, and its
-// way to the GPU is another than the NIC's. Who does not ask gets the NIC's.
+// dataDirect judges the way of a program that asks mlx5 for direct data (mlx5dv_reg_dmabuf_mr): the
+// card's second function pins the buffer then, and reaches the GPU by other ports than the NIC. A
+// program that does not ask uses the NIC's own way.
 func dataDirect(l *check.Look) {
 	nics := l.Imported("mlx5_core")
 	if len(nics) == 0 {
@@ -69,7 +69,7 @@ func directFunctions(l *check.Look) ([]*check.Function, error) {
 	return second.all, second.err
 }
 
-// secondFunctions are what directFunctions found.
+// secondFunctions is the result of directFunctions.
 type secondFunctions struct {
 	all []*check.Function
 	err error
@@ -124,7 +124,7 @@ func directNames(l *check.Look) (names []string, bound bool, err error) {
 	return names, true, r.Err
 }
 
-// direct says what becomes of the pairs of a NIC by the second function of its card.
+// direct reports the outcome of a NIC's pairs through the second function of its card.
 func direct(l *check.Look, n drivers.NIC, all []*check.Function, at []string) {
 	if len(all) == 0 {
 		l.Pass(n.Name, at, "no function for direct data is bound to %s", machine.DirectDriver)
@@ -190,17 +190,17 @@ func directPair(l *check.Look, p p2p.Pair, own []*check.Function, names []string
 	}
 }
 
-// wayFalls reports a function that the GPU's driver gives the same addresses as the
-// NIC, over a way that the kernel would not take, or that may be such a one. NVIDIA's
-// driver asks nobody. Memory with pages is reached as the host's is.
+// wayFalls reports a second function that gets the same addresses as the NIC, over a way that the
+// kernel does not allow, or may not allow: NVIDIA's driver does not ask the kernel. Memory with
+// pages is reached like the host's memory.
 func wayFalls(p p2p.Pair, by drivers.Prediction) bool {
 	was := p.Prediction
 	return p.GPU.Exporter.Class != drivers.ClassNVIDIACoherent && by.Outcome == chain.Direct && (was.Outcome == chain.Direct || was.Outcome == chain.OutcomeUnknown) &&
 		by.Decision.Supported != placement.Yes && was.Decision.Supported != placement.No
 }
 
-// directImporter is the second function as an importer: it pins. Of a driver that
-// is not the kernel's own nobody knows.
+// directImporter is the second function as an importer: the kernel's own driver pins. How a driver
+// from outside the kernel imports is not known.
 func directImporter(nic drivers.Importer, a machine.Addr) drivers.Importer {
 	nic.PCI = &a
 	switch {
@@ -213,8 +213,8 @@ func directImporter(nic drivers.Importer, a machine.Addr) drivers.Importer {
 	return nic
 }
 
-// ofCard are the functions that have the NIC's card in their VPD; false if some
-// VPD is missing that would tell. Root alone reads it, and no snapshot has it.
+// ofCard are the functions that have the NIC's card in their VPD; false if the VPD of one of them cannot
+// be read. Only root can read VPD, and no snapshot has it.
 func ofCard(l *check.Look, n drivers.NIC, all []*check.Function) (own []*check.Function, known bool) {
 	its := card(l, *physical(l, n))
 	for _, f := range all {

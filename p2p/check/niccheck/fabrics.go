@@ -13,10 +13,10 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/machine"
 )
 
-// fabric is a kind of NIC whose GPU memory goes by another interface than verbs.
+// fabric is a kind of NIC that registers GPU memory by another interface than verbs.
 type fabric struct {
 	name string
-	by   string // what carries GPU memory in place of verbs
+	by   string // the interface that registers GPU memory in place of verbs
 }
 
 var (
@@ -91,7 +91,7 @@ func fabricNICs(l *check.Look) (out []fabricNIC, r machine.Reading) {
 	return out, r
 }
 
-// otherFabrics names the NICs that verbs do not reach. What becomes of their memory is not judged.
+// otherFabrics names the NICs that verbs do not reach. No check judges their registrations.
 func otherFabrics(l *check.Look) {
 	all, r := fabricNICs(l)
 	for _, n := range all {

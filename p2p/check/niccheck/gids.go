@@ -50,8 +50,8 @@ func addressed(f *check.Finding, n drivers.NIC, p ibvfd.PortInfo) {
 	}
 }
 
-// reached is a port that others can connect to; "" without one. software says
-// whether those that no hardware carries out count.
+// reached is a port that other hosts can connect to; "" without one. software says whether software NICs
+// count.
 func reached(l *check.Look, software bool) string {
 	for _, n := range l.Subject.NICs {
 		for _, p := range n.Ports {

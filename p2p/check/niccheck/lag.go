@@ -10,8 +10,8 @@ import (
 	"github.com/gpurdma/gpurdma/placement"
 )
 
-// lag reports RDMA devices that stand for several ports: what is said of a pair is then of the one
-// port whose PCI function the device is on.
+// lag reports RDMA devices that stand for several ports: the verdict on such a device's pairs holds
+// for the one port whose PCI function the device is on.
 func lag(l *check.Look) {
 	perNIC(l, func(n drivers.NIC) {
 		switch g := check.LAGOf(l, n); g.Is {

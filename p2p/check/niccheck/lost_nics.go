@@ -17,13 +17,13 @@ import (
 type lostNIC struct {
 	pci    machine.Addr
 	driver string // "" without one
-	module string // what makes RDMA devices of the driver's functions
+	module string // the module that makes RDMA devices of the driver's functions
 	like   string // a function of the same kind that has one
-	err    error  // why nobody knows whether it is one
+	err    error  // why it is not known whether the function should have one
 }
 
-// alwaysRDMA are drivers each of whose functions has an RDMA device, if nobody
-// turned that off. The cards of others are used without it as well.
+// alwaysRDMA are drivers that make an RDMA device for each of their functions, unless a setting
+// turns that off. Cards of other drivers often run without RDMA.
 var alwaysRDMA = []string{"mlx5_core", "mlx4_core", "efa", "erdma"}
 
 // withoutRDMA looks through all network functions.

@@ -120,8 +120,8 @@ func (all mtus) String() string {
 	return strings.Join(words, ", ")
 }
 
-// active asks for the state of a port; what cannot be asked or is not active has
-// no MTU in use.
+// active asks a port for its state. It is false for a port that is not active or that cannot be
+// asked: the MTU in use is then not known.
 func active(l *check.Look, n drivers.NIC, p ibvfd.PortInfo) (ibvfd.PortAttr, bool) {
 	if l.Subject.Live.Port == nil || n.Uverbs == "" {
 		return ibvfd.PortAttr{}, false
@@ -133,8 +133,7 @@ func active(l *check.Look, n drivers.NIC, p ibvfd.PortInfo) (ibvfd.PortAttr, boo
 	return a, err == nil && a.State == ibvfd.PortActive
 }
 
-// smaller tells a port whose packets are smaller than its network device and the
-// NIC let them be.
+// smaller reports a port whose packets are smaller than its network device and the NIC allow.
 func smaller(l *check.Look, n drivers.NIC, p ibvfd.PortInfo, room uint64) {
 	a, ok := active(l, n, p)
 	if room = min(room, uint64(a.MaxMTU)); ok && uint64(a.MTU) < room {

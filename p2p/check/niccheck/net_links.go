@@ -24,10 +24,10 @@ func netLink(l *check.Look) {
 			state, mtu := l.Read("sys/class/net", dev, "operstate"), l.Read("sys/class/net", dev, "mtu")
 			size, ok := mtu.Number()
 			at := append(state.At(), mtu.Where)
-			// What a driver does not tell counts as up, if the port is.
+			// The state "unknown" counts as up if the RDMA port is active.
 			up, read := state.Text == "up", state.Text
 			if state.Text == "unknown" && p.State == ibvfd.PortActive {
-				up, read = true, "its driver tells no state, the port is ACTIVE"
+				up, read = true, "its driver reports no state, the port is ACTIVE"
 			}
 			switch {
 			case state.Err != nil:
@@ -47,8 +47,8 @@ func netLink(l *check.Look) {
 	})
 }
 
-// linkDown fails where nothing is up, and for a port that is in use. Others can be
-// spare cards without a cable, whose ports NIC-STATE tells of.
+// linkDown reports a link that is down: a failure if no link is up, or if the port is in use. Other
+// links may belong to spare cards without a cable, whose ports NIC-STATE reports.
 func linkDown(l *check.Look, dev string, n drivers.NIC, p ibvfd.PortInfo, state machine.Reading) {
 	result, read := p2p.ResultWarn, state.Text
 	if n.Software {
@@ -94,8 +94,8 @@ func otherLink(l *check.Look, dev string, n drivers.NIC) string {
 	return ""
 }
 
-// anyUp is a NIC's network device that is up, or a port of InfiniBand; "" without
-// one. open says that some could not be read.
+// anyUp is a network device of a NIC, or an InfiniBand port, that is up; "" without one. open says that
+// the state of some could not be read.
 func anyUp(l *check.Look) (name string, open bool) {
 	for _, n := range l.Subject.NICs {
 		if n.Software {
@@ -140,8 +140,7 @@ func physical(l *check.Look, n drivers.NIC) *machine.Addr {
 	return n.Importer.PCI
 }
 
-// sameCard reports two functions of one device, whatever virtual functions of it
-// have for numbers.
+// sameCard reports two functions of one card. A virtual function counts as its physical one.
 func sameCard(l *check.Look, a, b drivers.NIC) bool {
 	x, y := physical(l, a), physical(l, b)
 	if x == nil || y == nil {
@@ -152,8 +151,8 @@ func sameCard(l *check.Look, a, b drivers.NIC) bool {
 	return c == d
 }
 
-// netDevs are the network devices of a port: those of its GIDs. What is only known
-// to be the NIC's is of each of its ports.
+// netDevs are the network devices of a port: those of its GIDs. Where no GID names one, the NIC's
+// network devices count for each of its ports.
 func netDevs(n drivers.NIC, p ibvfd.PortInfo) []string {
 	var out []string
 	for _, g := range p.GIDs {

@@ -18,7 +18,7 @@ var Network = []check.Check{
 		Expect: "a GID table that is not empty", Why: "A container sees the GIDs of the network devices that it has: of others the table is empty, and nothing connects.",
 		Fix: chain.Remedy{Change: "use the host's network, or give the container the network device"}, Ref: "NVIDIA/nccl#1573"},
 	{ID: "NET-LINK", Title: "Network devices are up, and take large packets", Worst: p2p.ResultFail, Run: netLink,
-		Expect: "up, with an MTU of 4192 or more", Why: "A machine of which no NIC is up moves nothing, and neither does a port whose network device is down. RoCE's packets of 4096 bytes have to fit with their headers, or they are smaller.",
+		Expect: "up, with an MTU of 4192 or more", Why: "A port whose network device is down moves no data. The port uses RoCE packets of 4096 bytes only if the MTU has room for their headers, too.",
 		Fix: chain.Remedy{Change: "set it up, with an MTU of 9000", Command: "ip link set NETDEV up mtu 9000"}, Ref: "Documentation/networking/operstates.rst"},
 	{ID: "NET-MTU", Title: "All NICs have one MTU", Worst: p2p.ResultWarn, Run: netMTU,
 		Expect: "one MTU", Why: "RoCE's packets are as large as the MTU of the network device lets them be, of 256 to 4096 bytes. Queue pairs agree on the smaller one; one NIC that differs slows its peers down.",
@@ -47,7 +47,7 @@ func perPort(l *check.Look, layer ibvfd.LinkLayer, f func(name string, n drivers
 				if l.Read(check.PortDir(n, p, "link_layer")).Text == check.OwnNetwork {
 					continue
 				}
-				l.Unknown(drivers.PortName(n, p), []string{"/" + check.PortDir(n, p, "link_layer")}, "what network it is on is not known")
+				l.Unknown(drivers.PortName(n, p), []string{"/" + check.PortDir(n, p, "link_layer")}, "the kind of its network is not known")
 			}
 		}
 	}
@@ -56,8 +56,8 @@ func perPort(l *check.Look, layer ibvfd.LinkLayer, f func(name string, n drivers
 	}
 }
 
-// perRoCE runs f for each Ethernet port but those of iWARP, which connect by IP
-// addresses, over TCP: they have no GIDs that matter, and no packets of RoCE.
+// perRoCE runs f for each Ethernet port that is not iWARP's. iWARP connects by IP addresses, over TCP:
+// its GIDs do not matter, and it sends no RoCE packets.
 func perRoCE(l *check.Look, f func(name string, n drivers.NIC, p ibvfd.PortInfo)) {
 	perPort(l, ibvfd.LinkEthernet, func(name string, n drivers.NIC, p ibvfd.PortInfo) {
 		if kind := check.Kind(l, n); check.IsIWARP(kind) {
@@ -68,8 +68,8 @@ func perRoCE(l *check.Look, f func(name string, n drivers.NIC, p ibvfd.PortInfo)
 	})
 }
 
-// down skips a port that is not in use, and leaves open one whose state cannot be
-// read: what it lacks is no fault.
+// down skips a port that is not in use, whose settings are no fault, and reports a port whose state
+// cannot be read as unknown.
 func down(l *check.Look, name string, n drivers.NIC, p ibvfd.PortInfo) bool {
 	state := l.Read(check.PortDir(n, p, "state"))
 	switch {

@@ -36,13 +36,13 @@ var NIC = []check.Check{
 		Expect: "libibverbs.so.1.12 or later (rdma-core 34)", Why: "ibv_reg_dmabuf_mr came with that version.",
 		Fix: chain.Remedy{Change: "update rdma-core; in a container, that of the image"}, Ref: "IBVERBS_1.12"},
 	{ID: "NIC-MODE", Title: "How the NIC imports is known", Worst: p2p.ResultFail, Run: nicMode, Links: []chain.Link{chain.Attach},
-		Expect: "dynamic, revocable or pinned", Why: "Whether the NIC follows moves decides what amdgpu, xe and vfio-pci do.",
+		Expect: "dynamic, revocable or pinned", Why: "amdgpu, xe and vfio-pci treat a NIC that follows moves of the buffer differently from one that pins.",
 		Fix: chain.Remedy{Change: "prove it by a registration under trace", Command: "dmabuf-reg verify --trace"}, Ref: "drivers/infiniband/core/umem_dmabuf.c"},
 	{ID: "NIC-DATADIRECT", Title: "Direct data takes a way that is as good", Worst: p2p.ResultWarn, Run: dataDirect, Links: []chain.Link{chain.Attach, chain.Fabric},
 		Expect: "no second function that moves data, or one that reaches the GPU as well", Why: "A ConnectX-8 can have a second function for the data. Programs that ask for it (NCCL does) have their buffers registered by that one, which pins, has a way of its own, and wants buffers that start at a page or at 2 MiB.",
 		Fix: chain.Remedy{Change: "look at the way of the other function, in topo"}, Ref: "meta-pytorch/torchcomms#3027"},
 	{ID: "NIC-OFED", Title: "The NIC's driver is the kernel's own", Worst: p2p.ResultWarn, Run: ofed, Links: []chain.Link{chain.Route, chain.Attach},
-		Expect: "no module from elsewhere", Why: "MLNX_OFED and DOCA bring drivers of their own: what a kernel's version says is not true of them.",
+		Expect: "no module from elsewhere", Why: "MLNX_OFED and DOCA bring their own drivers, and the kernel's version does not tell what these drivers do.",
 		Fix: chain.Remedy{Change: "go by the probe of this machine, not by the version"}, Ref: "ROCm/mori#481"},
 	{ID: "NIC-EFA-GEN", Title: "Libraries use dma-bufs with this EFA", Worst: p2p.ResultWarn, Run: efa,
 		Expect: "an EFA of a later generation than the third", Why: "aws-ofi-nccl turns dma-bufs off for the first three.",
@@ -54,12 +54,12 @@ var NIC = []check.Check{
 		Expect: "ACTIVE", Why: "A port that is down registers memory, and moves nothing.",
 		Fix: chain.Remedy{Change: "look at the cable and the switch; on InfiniBand at the subnet manager, too"}, Ref: "/sys/class/infiniband/*/ports/*/state"},
 	{ID: "NIC-LAG", Title: "Each RDMA device stands for one port", Worst: p2p.ResultWarn, Run: lag, Links: []chain.Link{chain.Fabric},
-		Expect: "no LAG", Why: "The ports of a bond have one RDMA device (mlx5_bond_0), on the PCI function of one of them: what is said of its pairs is of that function, and the other port may be elsewhere. Queue pairs are spread over the ports, so that few of them use one port alone. UCX's transport gga_mlx5 fails on a LAG (LIB-UCX-ENV).",
+		Expect: "no LAG", Why: "The ports of a bond share one RDMA device (mlx5_bond_0), on the PCI function of one port. The verdict on its pairs holds for that function; the other port may be below other bridges. The driver spreads queue pairs over the ports, and a few queue pairs may all use one port. UCX's transport gga_mlx5 fails on a LAG (LIB-UCX-ENV).",
 		Fix: chain.Remedy{Change: "nothing, if both ports are below one switch; else use the ports without a bond"}, Ref: "drivers/net/ethernet/mellanox/mlx5/core/lag/debugfs.c; openucx/ucx#11695; NVIDIA/nccl#2136"},
 	{ID: "NIC-FABRIC", Title: "Every NIC is one of verbs", Worst: p2p.ResultWarn, Run: otherFabrics,
-		Expect: "no NIC of another fabric", Why: "Slingshot and Omni-Path carry GPU memory by interfaces of their own: what is said here of dma-bufs and verbs does not hold for them.", Ref: "fi_cxi(7), fi_opx(7)"},
+		Expect: "no NIC of another fabric", Why: "Slingshot and Omni-Path register GPU memory by their own interfaces: the rules for dma-bufs and verbs do not hold for them.", Ref: "fi_cxi(7), fi_opx(7)"},
 	{ID: "NIC-FW", Title: "NICs of one kind have one firmware", Worst: p2p.ResultWarn, Run: firmware,
-		Expect: "one version for each kind of board", Why: "What differs between firmwares looks like chance.",
+		Expect: "one version for each kind of board", Why: "A fault of one firmware version shows on some NICs only, and looks random.",
 		Fix: chain.Remedy{Change: "bring all to one version"}, Ref: "/sys/class/infiniband/*/fw_ver"},
 }
 
@@ -101,7 +101,7 @@ func nicPresent(l *check.Look) {
 	}
 }
 
-// missing are RDMA devices that are listed, and of which nothing can be read.
+// missing are RDMA devices that sysfs lists, and whose files cannot be read.
 func missing(l *check.Look, names []string) []string {
 	return slices.DeleteFunc(names, func(name string) bool {
 		_, err := l.Machine.Sys.Resolve(path.Join("class/infiniband", name))
@@ -129,8 +129,8 @@ func nicUverbs(l *check.Look) {
 	}
 }
 
-// manager reports the connection manager's device file. Programs that connect by
-// themselves, as NCCL does, do without it: it is no failure.
+// manager reports the connection manager's device file. Its absence is no failure: programs that connect
+// by themselves, as NCCL does, do not need it.
 func manager(l *check.Look) {
 	f, missing := check.Opened(l, p2p.ResultWarn, "rdma_cm", "dev/infiniband/rdma_cm")
 	if missing {
@@ -238,8 +238,8 @@ func verbsLibrary(l *check.Look) {
 	l.Unknown("", nil, "libraries are not here")
 }
 
-// wholeLibrary passes a libibverbs that is new enough by its name, if it is a library. Of one
-// that names no provider, as of a static one, a snapshot has nothing.
+// wholeLibrary passes a libibverbs that is new enough by its name, if it is a library. A snapshot keeps
+// nothing of a library that names no provider.
 func wholeLibrary(l *check.Look, minor int, r machine.Reading) {
 	const elf = "\x7fELF"
 	switch {
@@ -282,13 +282,13 @@ func ofed(l *check.Look) {
 		case placement.Yes:
 			l.Warn(n.Name, at, "%s", strings.TrimSpace(fmt.Sprintf("%s is not the kernel's own: %s", d.Module, version.Text)))
 		default:
-			l.Unknown(n.Name, at, "whose %s is is not known", d.Module)
+			l.Unknown(n.Name, at, "it is not known where the module %s comes from", d.Module)
 		}
 	})
 }
 
-// noFunction is of a NIC that has a driver of PCI functions, and is none, as in a copy
-// without the links that lead to it.
+// noFunction is the text for a NIC whose driver is one of PCI functions, and whose function is not
+// found, as in a copy without the links to it.
 const noFunction = "which PCI function it is is not known"
 
 func efa(l *check.Look) {
@@ -350,8 +350,8 @@ func nicState(l *check.Look) {
 	})
 }
 
-// inactive says more of a port that is down. Drivers of Ethernet call it disabled
-// without a carrier as well as before somebody has set the network device up.
+// inactive says more about a port that is down. Ethernet drivers report Disabled in two cases: the
+// link has no carrier, or the network device is not set up.
 func inactive(l *check.Look, n drivers.NIC, p ibvfd.PortInfo, state machine.Reading) {
 	at, read := state.At(), state.Text
 	phys := l.Read(check.PortDir(n, p, "phys_state"))
@@ -390,7 +390,7 @@ func firmware(l *check.Look) {
 		version, board := l.Read(check.IBDir(n), "fw_ver"), l.Read(check.IBDir(n), "board_id")
 		if version.Err != nil {
 			if version.Gone() {
-				l.Pass(n.Name, version.At(), "it tells none").Expect = ""
+				l.Pass(n.Name, version.At(), "its driver reports no version").Expect = ""
 			} else {
 				l.Unread(n.Name, version)
 			}

@@ -30,7 +30,7 @@ var Decision = []check.Check{
 		Expect: "an AMD processor from Zen on, or a host bridge of the kernel's list", Why: "Traffic between two root ports passes the root complex, and not every one passes it on. It matters to pairs without a common bridge, or with ACS in the way.",
 		Fix: chain.Remedy{Change: "use NICs below the GPUs' switches: no software makes a root complex pass traffic"}, Ref: "pci_p2pdma_whitelist, drivers/pci/p2pdma.c"},
 	{ID: "P2P-CACHE", Title: "A changed ACS setting counts", Worst: p2p.ResultWarn, Run: cached, Links: []chain.Link{chain.Decision},
-		Expect: "a GPU whose driver asks anew each time", Why: "The kernel keeps its decision for providers with registered peer-to-peer memory and for vfio-pci: what setpci changes later has no effect until the driver is bound anew.",
+		Expect: "a GPU whose driver asks anew each time", Why: "The kernel keeps its decision for providers with registered peer-to-peer memory and for vfio-pci: a later change by setpci has no effect until the driver is bound again.",
 		Fix: chain.Remedy{Change: "after a change of ACS, unbind and bind the GPU's driver, or reboot"}, Ref: "drivers/pci/p2pdma.c"},
 	{ID: "P2P-NV-GATE", Title: "NVIDIA's gate lets the NIC attach", Worst: p2p.ResultFail, Run: nvidiaGate, Links: []chain.Link{chain.Attach},
 		Expect: "no ENOTSUPP (524)", Why: "On Grace's, Altra's and AmpereOne's chipsets NVIDIA's driver asks for a common switch, unless the CPU caches the GPU's memory, and answers errno 524, which programs print as “Unknown error 524”.",
@@ -78,8 +78,8 @@ func verdict(l *check.Look) {
 	}
 }
 
-// passes reports a pair whose traffic the kernel allows, or of which it is known that bridges and
-// root complex carry it.
+// passes reports a pair whose traffic the kernel allows, or whose traffic bridges and root complex are
+// known to carry.
 func passes(p p2p.Pair) bool {
 	return p.Prediction.Decision.Supported == placement.Yes || carried(p)
 }
@@ -117,7 +117,7 @@ func notAsked(l *check.Look, p p2p.Pair, near bool) {
 	}
 }
 
-// exporterName is what gives the memory away without asking the kernel.
+// exporterName is the driver that exports without asking the kernel.
 func exporterName(p p2p.Pair) string {
 	if p.Prediction.ByPeerMem {
 		return "the peer-memory client of " + p.GPU.Exporter.Driver
@@ -212,7 +212,7 @@ func overRoot(l *check.Look) map[string]bool {
 	return over
 }
 
-// hostBridges asks for each root that a GPU or NIC is below.
+// hostBridges judges each host bridge that has a GPU or NIC below it.
 func hostBridges(l *check.Look) {
 	cpu := l.Machine.CPU.Routes()
 	if cpu == placement.Yes {

@@ -76,8 +76,8 @@ func forcePCIe(l *check.Look) {
 	}
 }
 
-// say is a warning: no more than the mapping with that flag is concerned, and without it the
-// driver lets all NICs attach, which then go over C2C.
+// say warns, and does not fail: only mappings with the flag are refused. Without the flag the driver
+// lets all NICs attach, and they reach the memory over C2C.
 func (g *apart) say(l *check.Look) {
 	series := drivers.NVIDIASeries(l.Machine)
 	params := l.Read("proc/driver/nvidia/params")

@@ -17,7 +17,7 @@ var Proof = []check.Check{
 		Expect: "a dma-buf", Why: "The first step of the proof: a buffer in the GPU, and a descriptor of it that others can use.",
 		Fix: chain.Remedy{Change: "see what the driver answered", Command: "dmabuf-reg devices"}, Ref: "DRM_IOCTL_PRIME_HANDLE_TO_FD"},
 	{ID: "ACT-REG", Title: "The NIC registers the GPU's memory", Worst: p2p.ResultFail, Run: check.ProveRegister, Links: []chain.Link{chain.Proof},
-		Expect: "a memory region", Why: "What the whole is about. The errno alone has several causes: the trace names the function that refused.",
+		Expect: "a memory region", Why: "The registration is the step that the verdict predicts. One errno has several causes: the trace names the function that refused.",
 		Fix: chain.Remedy{Change: "see which function of the kernel refused", Command: check.TraceAgain}, Ref: "ibv_reg_dmabuf_mr(3)"},
 	{ID: "ACT-TRACE", Title: "The registered bytes are in the GPU", Worst: p2p.ResultFail, Run: provePlace, Links: []chain.Link{chain.Proof},
 		Expect: "peer-to-peer", Why: "amdgpu, xe and i915 bring a buffer to system memory where a NIC does not reach it, and report success: only the addresses that the kernel handed out tell.",
@@ -25,16 +25,16 @@ var Proof = []check.Check{
 	{ID: "ACT-PREDICTION", Title: "The proof agrees with the prediction", Worst: p2p.ResultFail, Run: provePrediction, Links: []chain.Link{chain.Proof},
 		Expect: "the outcome that was predicted", Why: "Where it does not, either something is in the way that no check looks for, or a rule of this program does not hold on this machine. The proof is right.",
 		Fix: chain.Remedy{Change: "go by the proof, and report the contradiction with a snapshot of the machine", Command: "p2pcheck snapshot FILE"}, Ref: "docs/p2pcheck.md, “Proof”"},
-	{ID: "ACT-WRITE", Title: "What the NIC writes arrives in the GPU", Worst: p2p.ResultFail, Run: proveWrite, Links: []chain.Link{chain.Proof},
+	{ID: "ACT-WRITE", Title: "The bytes that the NIC writes arrive in the GPU", Worst: p2p.ResultFail, Run: proveWrite, Links: []chain.Link{chain.Proof},
 		Expect: "every byte, and nothing beside them", Why: "A completion says that a write was sent, not that it arrived: with an IOMMU in the way the old bytes stay.",
 		Fix: chain.Remedy{Change: "look for faults of the IOMMU, and for ports that redirect", Command: check.TraceAgain}, Ref: "NVIDIA/cuda-samples#48"},
-	{ID: "ACT-READ", Title: "What the NIC reads is what the GPU has", Worst: p2p.ResultFail, Run: proveRead, Links: []chain.Link{chain.Proof},
+	{ID: "ACT-READ", Title: "The NIC reads the bytes that the GPU has", Worst: p2p.ResultFail, Run: proveRead, Links: []chain.Link{chain.Proof},
 		Expect: "every byte", Why: "Some root complexes pass writes between their ports, and no reads.",
 		Fix: chain.Remedy{Change: "use a NIC below the GPU's switch, or none that reads"}, Ref: "NVIDIA/open-gpu-kernel-modules#1253"},
 	{ID: "ACT-ORDER", Title: "No flag arrives before the data written ahead of it", Worst: p2p.ResultFail, Run: proveOrder, Links: []chain.Link{chain.Proof},
 		Expect: "data that may be reordered, complete when a flag that may not is seen", Why: "Applications wait for a flag and then use the data. With relaxed ordering on the flag, or on a platform that relaxes everything, they use the bytes of before.",
 		Fix: chain.Remedy{Change: "register bulk data without relaxed ordering (NCCL_IB_PCI_RELAXED_ORDERING=0)", Weakens: "bandwidth, on hosts that need relaxed ordering for it"}, Ref: "PCI Express, relaxed ordering"},
-	{ID: "ACT-FAULTWATCH", Title: "The kernel had nothing to say meanwhile", Worst: p2p.ResultFail, Run: proveQuiet, Links: []chain.Link{chain.Proof},
+	{ID: "ACT-FAULTWATCH", Title: "The kernel reported no fault during the proof", Worst: p2p.ResultFail, Run: proveQuiet, Links: []chain.Link{chain.Proof},
 		Expect: "no fault, no message on a device on the way, no link error", Why: "A fault of the IOMMU means that something was blocked, even if the bytes were right this time.",
 		Fix: chain.Remedy{Change: "see what the message is about", Command: "dmesg --follow"}, Ref: "/dev/kmsg, aer_dev_*"},
 	{ID: "ACT-BW", Title: "The GPU's memory is about as fast as the host's", Worst: p2p.ResultWarn, Run: proveRates, Links: []chain.Link{chain.Proof},
@@ -43,8 +43,8 @@ var Proof = []check.Check{
 	{ID: "ACT-MIGRATE", Title: "A buffer that moves takes its registration along", Worst: p2p.ResultWarn, Run: proveNothing, Links: []chain.Link{chain.Proof},
 		Why: "A NIC that maps again has to stop, and go on at the new place.", Ref: "dma_buf_invalidate_mappings()"},
 	{ID: "ACT-CLEANUP", Title: "Nothing is left of the proof", Worst: p2p.ResultFail, Run: proveRelease, Links: []chain.Link{chain.Proof},
-		Expect: "no region, no attachment, no buffer", Why: "What stays attached keeps the GPU's memory, and its driver, in use.",
-		Fix: chain.Remedy{Change: "see who holds it", Command: "dmabuf-reg inspect"}, Ref: "/sys/kernel/debug/dma_buf/bufinfo"},
+		Expect: "no region, no attachment, no buffer", Why: "A buffer that stays attached keeps the GPU's memory and its driver in use.",
+		Fix: chain.Remedy{Change: "find the process that holds it", Command: "dmabuf-reg inspect"}, Ref: "/sys/kernel/debug/dma_buf/bufinfo"},
 }
 
 func provePlace(l *check.Look) { check.Climbed(l, p2p.RungPlace, "nothing was registered") }
@@ -57,7 +57,7 @@ func proveOrder(l *check.Look) { check.Climbed(l, p2p.RungOrder, "the bytes were
 
 func proveRelease(l *check.Look) { check.Climbed(l, p2p.RungRelease, "nothing was allocated") }
 
-// proveNothing is of steps that no proof takes.
+// proveNothing skips a check of a step that no proof takes.
 func proveNothing(l *check.Look) {
 	check.PerProof(l, "no part of this proof", func(string, p2p.Pair) {})
 }
@@ -88,7 +88,7 @@ func proveQuiet(l *check.Look) {
 		case w.LogErr != nil:
 			l.Unknown(name, w.Where(), "%s", machine.Reading{Err: w.LogErr}.Why())
 		case !w.Counted:
-			l.Unknown(name, w.Where(), "nothing in the log; nobody counts the links' errors").SetAside().Fix("turn AER on in the firmware, and take pci=noaer away", "", "")
+			l.Unknown(name, w.Where(), "nothing in the log; the kernel does not count the links' errors").SetAside().Fix("turn AER on in the firmware, and take pci=noaer away", "", "")
 		case len(w.Lines) > 0:
 			l.Pass(name, w.Where(), "nothing that a check looks for: %s", check.Cut(w.Lines))
 		default:

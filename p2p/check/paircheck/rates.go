@@ -36,7 +36,7 @@ func proveRates(l *check.Look) {
 		case q.ReadRate*slowRead < q.WriteRate:
 			l.Warn(name, nil, "%s", read)
 		case !compared:
-			l.Unknown(name, nil, "%s; what host memory reaches was not measured: %s", read, q.Uncompared)
+			l.Unknown(name, nil, "%s; the rate of host memory was not measured: %s", read, q.Uncompared)
 		case limit > 0 && max(q.WriteRate, q.ReadRate) > limit:
 			l.Unknown(name, nil, "%s: so the bytes did not take it", read)
 		case q.WriteRate*slowGPU < q.HostWriteRate || q.ReadRate*slowGPU < q.HostReadRate:

@@ -57,7 +57,8 @@ func acsPlan(l *check.Look) {
 	}
 }
 
-// givenAway judges NICs and GPUs that guests have: what the host's ports do decides for them.
+// givenAway judges NICs and GPUs that are given to guests: the host's ports decide whether they
+// reach each other.
 func givenAway(l *check.Look) {
 	found := p2p.GivenAway(l.Machine)
 	if len(found) == 0 {

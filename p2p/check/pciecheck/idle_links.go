@@ -10,8 +10,8 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/check"
 )
 
-// idleLinks tells a link that a GPU has slowed down from one that does not get
-// faster. Only one under load tells; errors of the link are a sign, too.
+// idleLinks distinguishes a link that an idle GPU has slowed down from a link that stays slow. Only load
+// shows the difference; errors of the link are a sign, too.
 func idleLinks(l *check.Look) {
 	any := false
 	for _, f := range l.GPUFunctions() {
@@ -36,7 +36,7 @@ func idleLinks(l *check.Look) {
 		case grown != "":
 			l.Warn(f.Name, at, "%v, and the link had errors while the proof ran: %s%s", s, grown, ever).
 				Fix("look again while the GPU is at work; look at riser and slot", "", "")
-		case moved: // by the NIC, and so little of it that a GPU need not wake up
+		case moved: // the proof moved data, and so little that the GPU may not have woken up
 			l.Unknown(f.Name, at, "%v, and no more than %g GT/s while the proof moved data: that is little, and the GPU may have stayed idle%s", s, busy, ever).
 				Fix("look again while the GPU is at work", "", "").SetAside()
 		default:
@@ -61,13 +61,13 @@ func busySpeed(l *check.Look, f *check.Function) (speed float64, moved bool) {
 	return speed, speed > 0
 }
 
-// linkSigns are the corrected errors that come of the link itself, by their names
-// in aer_dev_correctable.
+// linkSigns are the corrected errors that a link itself causes, by their names in
+// aer_dev_correctable.
 var linkSigns = []string{"RxErr", "BadTLP", "BadDLLP", "Rollover", "Timeout"}
 
-// replays are such errors at the two ends of a link: since the machine was started, of
-// which a few come of training, and while proofs ran. Each is "" if there were none, or
-// nobody counted them.
+// replays are such errors at the two ends of a link: ever since the machine started, a few of which
+// come from link training, and grown while proofs ran. Each is "" if there were none, or if the
+// kernel does not count them.
 func replays(l *check.Look, f *check.Function) (ever, grown string, where []string) {
 	var seen, more []string
 	for _, end := range way(l, f)[:min(2, 1+len(f.Upstream))] {

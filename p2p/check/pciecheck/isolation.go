@@ -19,15 +19,15 @@ import (
 
 var Isolation = []check.Check{
 	{ID: "ISO-IOMMU-MODE", Title: "The IOMMU lets peer-to-peer pass", Worst: p2p.ResultFail, Run: iommuMode, Links: []chain.Link{chain.Addresses, chain.Fabric},
-		Expect: "no IOMMU, or one that passes through (identity)", Why: "With an IOMMU that translates, addresses lead to the root and back even below one switch. NVIDIA's driver maps its memory in it up to Linux 6.11 only, and with DmaRemapPeerMmio 0 never: it then hands out addresses that the IOMMU does not know, and what goes over the root is thrown away.",
+		Expect: "no IOMMU, or one that passes through (identity)", Why: "With an IOMMU that translates, addresses lead to the root and back even below one switch. NVIDIA's driver maps its memory in it up to Linux 6.11 only, and with DmaRemapPeerMmio 0 never: it then hands out addresses that the IOMMU does not know, and accesses that go over the root are thrown away.",
 		Fix: chain.Remedy{Change: "let the IOMMU pass DMA through", Command: machine.PassThrough, Weakens: "a device can reach all memory of the host"}, Ref: "nv_dma_use_map_resource(), nv-dma.c; NVIDIA/open-gpu-kernel-modules#1324; ROCm/rccl#1129"},
 	{ID: "ISO-ACS-SOURCE", Title: "The kernel itself turned no redirection on", Worst: p2p.ResultWarn, Run: acsSource, Links: []chain.Link{chain.Decision, chain.Fabric},
 		Expect: "no port that redirects", Why: "With an IOMMU the kernel turns on source validation, request and completion redirect and upstream forwarding (0x1d) on each port that can: the firmware is not to blame.",
 		Fix: chain.Remedy{Change: "tell the kernel for which ports not to", Command: "pci=disable_acs_redir=PORTS", Weakens: "devices below these ports reach each other past the IOMMU"}, Ref: "pci_std_enable_acs()"},
 	{ID: "ISO-ACS-PORT", Title: "The ACS of each port is known", Worst: p2p.ResultFail, Run: acsPorts, Links: []chain.Link{chain.Decision, chain.Fabric},
-		Expect: "a control register that can be read", Why: "What is not known cannot be ruled out.", Ref: "PCI Express Base Specification, Access Control Services"},
+		Expect: "a control register that can be read", Why: "A port whose ACS cannot be read may redirect.", Ref: "PCI Express Base Specification, Access Control Services"},
 	{ID: "ISO-ACS-QUIRK", Title: "No port has ACS registers of another form", Worst: p2p.ResultWarn, Run: acsQuirks, Links: []chain.Link{chain.Decision, chain.Fabric},
-		Expect: "no root port of Intel's Sunrise Point or Union Point", Why: "These have 32-bit registers: what is read where ACS should be is something else.", Ref: "drivers/pci/quirks.c, INTEL_SPT_ACS_CTRL"},
+		Expect: "no root port of Intel's Sunrise Point or Union Point", Why: "These ports have 32-bit ACS registers: a read at the standard offsets returns other bits.", Ref: "drivers/pci/quirks.c, INTEL_SPT_ACS_CTRL"},
 	{ID: "ISO-ATS", Title: "Redirection, translation and ordering fit together", Worst: p2p.ResultFail, Run: translation, Links: []chain.Link{chain.Fabric},
 		Expect: "no port on the way that redirects, or ATS and relaxed ordering that make up for it", Why: "Requests and completions that take different ways get lost: redirected requests need translated addresses, redirected completions relaxed ordering.",
 		Fix: chain.Remedy{Change: "turn ATS on in the NIC's firmware, or relaxed ordering, or redirection off"}, Ref: "drivers/infiniband/hw/mlx5/mlx5_ib.h, mlx5_umem_needs_ats()"},
@@ -44,7 +44,7 @@ var Isolation = []check.Check{
 		Fix: chain.Remedy{Change: "turn ATS on in the NIC's firmware, and direct translated on at its port"}, Ref: "NVIDIA/nccl-tests#380; NVIDIA/nccl#1464, #2171"},
 	{ID: "ISO-FAULTS", Title: "The IOMMU has blocked nothing", Worst: p2p.ResultFail, Run: faults, Links: []chain.Link{chain.Log},
 		Expect: "no fault of a device that matters", Why: "A blocked transfer can end with success, and leave the old bytes.",
-		Fix: chain.Remedy{Change: "let the IOMMU pass DMA through, or find who uses an address after it was unmapped", Command: machine.PassThrough, Weakens: "a device can reach all memory of the host"}, Ref: "NVIDIA/cuda-samples#48"},
+		Fix: chain.Remedy{Change: "let the IOMMU pass DMA through, or find the driver that uses an address after it was unmapped", Command: machine.PassThrough, Weakens: "a device can reach all memory of the host"}, Ref: "NVIDIA/cuda-samples#48"},
 	{ID: "ISO-INTERRUPT", Title: "Interrupts of devices given away are safe", Worst: p2p.ResultWarn, Run: interrupts,
 		Expect: "N", Why: "Without interrupt remapping a device that a guest has can raise any interrupt of the host.",
 		Fix: chain.Remedy{Change: "turn interrupt remapping on in the firmware"}, Ref: "drivers/vfio/vfio_iommu_type1.c"},
@@ -80,7 +80,7 @@ func iommuMode(l *check.Look) {
 	}
 }
 
-// translated reports a device of an IOMMU that translates, by what that makes of its pairs.
+// translated reports a device behind an IOMMU that translates, by the outcome of its pairs.
 func translated(l *check.Look, f *check.Function, at []string) {
 	pairs := check.Select(l.Pairs, func(p p2p.Pair) bool {
 		return p.GPU.Exporter.PCI != nil && *p.GPU.Exporter.PCI == f.PCI || p.NIC.Importer.PCI != nil && *p.NIC.Importer.PCI == f.PCI && !p.NIC.Software
@@ -90,11 +90,11 @@ func translated(l *check.Look, f *check.Function, at []string) {
 	case len(pairs) == 0 && directnic.GivenAway(f.Driver):
 		l.Say(p2p.ResultSkip, f.Name, at, "the device is given to guests: VFIO makes the IOMMU domain of a guest")
 	case len(lost) == 0:
-		l.Warn(f.Name, at, "%s: it translates", f.IOMMU)
+		l.Warn(f.Name, at, "%s: the IOMMU translates", f.IOMMU)
 	case len(lost) < len(pairs):
-		l.Fail(f.Name, at, "%s: it translates, and NVIDIA's driver maps no memory in it: what the NIC sends is thrown away in %s", f.IOMMU, check.Plural(len(lost), "pair"))
+		l.Fail(f.Name, at, "%s: the IOMMU translates, and NVIDIA's driver maps no memory in it: the NIC's accesses are thrown away in %s", f.IOMMU, check.Plural(len(lost), "pair"))
 	default:
-		l.Fail(f.Name, at, "%s: it translates, and NVIDIA's driver maps no memory in it: what the NIC sends is thrown away", f.IOMMU)
+		l.Fail(f.Name, at, "%s: the IOMMU translates, and NVIDIA's driver maps no memory in it: the NIC's accesses are thrown away", f.IOMMU)
 	}
 }
 
@@ -106,7 +106,7 @@ func acsSource(l *check.Look) {
 	if len(ports) == 0 {
 		l.Skip("no port above a GPU or NIC")
 	}
-	counts := map[machine.Addr]*chain.Remedy{} // ports that redirect what a pair sends, to whom that matters
+	counts := map[machine.Addr]*chain.Remedy{} // ports that redirect the traffic of a pair that this concerns
 	var unread error                           // why the way of some pair is not known
 	for _, p := range l.Pairs {
 		if d := p.Prediction.Decision; d.Steps < 0 {
@@ -179,7 +179,7 @@ func acsPorts(l *check.Look) {
 		case oddACS(f):
 			l.Unknown(f.Name, at, "%04x:%04x: its ACS registers have another form, which is not decoded", f.Vendor, f.Device)
 		case f.Config.Unreachable():
-			l.Unknown(f.Name, at, "256 bytes, and ACS lies behind them: the kernel goes by none, and what the port does is not known").AsRoot(l.Machine)
+			l.Unknown(f.Name, at, "256 bytes can be read, and ACS lies behind them: the kernel assumes none, and whether the port redirects is not known").AsRoot(l.Machine)
 		case !f.ACS.Present:
 			l.Pass(f.Name, at, "no ACS")
 		default:
@@ -188,7 +188,7 @@ func acsPorts(l *check.Look) {
 	}
 }
 
-// oddPorts are root ports with registers of their own, by device.
+// oddPorts are Intel's root ports with ACS registers of another form, by device ID.
 var oddPorts = [][2]uint16{{0xa110, 0xa11f}, {0xa167, 0xa16a}, {0xa290, 0xa29f}, {0xa2e7, 0xa2ee}}
 
 func oddACS(f *check.Function) bool {
@@ -232,8 +232,8 @@ func between(l *check.Look, p p2p.Pair) []*check.Function {
 	return append(out, l.Function(*d.Common))
 }
 
-// translation reports what the ports on the way do to requests and completions, as the pair's
-// fabric has it.
+// translation reports where the ports on the way send requests and completions, as the pair's fabric link
+// judges it.
 func translation(l *check.Look) {
 	below := false
 	for _, p := range l.Pairs {
@@ -269,7 +269,7 @@ func translation(l *check.Look) {
 	}
 }
 
-// redirected is what ports do to the traffic of a NIC, in words.
+// redirected says in words where ports send the traffic of a NIC.
 func redirected(nic *check.Function, ports []*check.Function) (bits pci.ACSBits, state string) {
 	for _, f := range ports {
 		if f.ACS.Present {
@@ -281,7 +281,8 @@ func redirected(nic *check.Function, ports []*check.Function) (bits pci.ACSBits,
 	return bits, fmt.Sprintf("redirects: %v; ATS %s, relaxed ordering %s", bits, onOff(ats), onOff(express.RelaxedOrdering))
 }
 
-// beyond is the error of a capability that is behind what can be read.
+// beyond is the error of a capability that lies behind the part of the configuration space that can be
+// read.
 func beyond(f *check.Function, capability string) error {
 	if !f.Config.Unreachable() {
 		return nil
@@ -330,7 +331,7 @@ func faults(l *check.Look) {
 
 func mend(l *check.Look, f *check.Finding) {
 	if passedThrough(l) {
-		f.Fix("find who uses an address after it was unmapped: the IOMMU passes DMA through already", "", "")
+		f.Fix("find the driver that uses an address after it was unmapped: the IOMMU passes DMA through already", "", "")
 	}
 }
 

@@ -17,10 +17,10 @@ import (
 
 var Link = []check.Check{
 	{ID: "PCIE-LINK", Title: "Each link has the width and speed of its two ends", Worst: p2p.ResultFail, Run: links,
-		Expect: "the lesser of what the device and the port above can", Why: "A link that trained narrower or slower halves what the NIC moves.",
+		Expect: "the lesser of what the device and the port above can", Why: "A link that trained at half its width or speed halves the NIC's rate.",
 		Fix: chain.Remedy{Change: "seat the device anew, look at the firmware's settings of the slot, retrain the link"}, Ref: "PCI Express Base Specification, Link Status"},
 	{ID: "PCIE-LINK-IDLE", Title: "The GPU's link is at its speed", Worst: p2p.ResultWarn, Run: idleLinks,
-		Expect: "the lesser of what the GPU and the port above can, under load", Why: "An idle GPU slows its link down, which is as it should be. One that stays slow when data moves, or has to repeat packets, does not get its bandwidth.",
+		Expect: "the lesser of what the GPU and the port above can, under load", Why: "An idle GPU slows its link down, which is no fault. A link that stays slow when data moves, or has to repeat packets, does not reach its bandwidth.",
 		Fix: chain.Remedy{Change: "look again while the GPU is at work"}, Ref: "PCI Express Base Specification, Link Status"},
 	{ID: "PCIE-MPS", Title: "Packets are as large as the way allows", Worst: p2p.ResultWarn, Run: payload,
 		Expect: "one size on all of the way, the largest that all take", Why: "Small packets cost bandwidth; sizes that differ end in errors.",
@@ -32,16 +32,16 @@ var Link = []check.Check{
 		Expect: "no fatal and no other uncorrectable errors", Why: "Errors cost retries, or the device.",
 		Fix: chain.Remedy{Change: "look at cable, riser and slot"}, Ref: "Documentation/ABI/testing/sysfs-bus-pci-devices-aer_stats"},
 	{ID: "PCIE-BAR-SIZE", Title: "All of the GPU's memory is in its BAR", Worst: p2p.ResultFail, Run: barSize, Links: []chain.Link{chain.Library},
-		Expect: "a BAR as large as the memory", Why: "What lies beyond the BAR no NIC can reach: registrations of more fail, or go to system memory.",
+		Expect: "a BAR as large as the memory", Why: "No NIC reaches memory beyond the BAR: larger registrations fail, or go to system memory.",
 		Fix: chain.Remedy{Change: "turn on “Above 4G decoding” and “Resizable BAR” in the firmware"}, Ref: "openucx/ucx#8049, NVIDIA/gdrcopy#301"},
 	{ID: "PCIE-REBAR", Title: "The BAR has the largest size it can have", Worst: p2p.ResultWarn, Run: resizable,
 		Expect: "no larger size that the GPU offers", Why: "A GPU with resizable BAR can show all of its memory, if the firmware left room.",
 		Fix: chain.Remedy{Change: "turn on “Resizable BAR” in the firmware"}, Ref: "drivers/pci/pci-sysfs.c, resourceN_resize; PCI Express Base Specification, Resizable BAR"},
 	{ID: "PCIE-BAR-ASSIGNED", Title: "Every BAR has a place", Worst: p2p.ResultFail, Run: check.BarAssigned, Links: []chain.Link{chain.Addresses},
-		Expect: "an address for each memory region", Why: "A BAR for which there was no room cannot be reached by anybody.",
+		Expect: "an address for each memory region", Why: "No device reaches a BAR that has no address.",
 		Fix: chain.Remedy{Change: "let the kernel place them anew, or widen the firmware's window for 64-bit addresses", Command: "pci=realloc"}, Ref: "drivers/pci/setup-res.c"},
 	{ID: "PCIE-PM", Title: "The GPU is awake", Worst: p2p.ResultWarn, Run: powered, Links: []chain.Link{chain.Attach},
-		Expect: "active", Why: "amdgpu of 7.2 gives no peer-to-peer to who attaches while the GPU sleeps, and reports success.",
+		Expect: "active", Why: "amdgpu of Linux 7.2 gives no peer-to-peer to a NIC that attaches while the GPU sleeps, and reports success.",
 		Fix: chain.Remedy{Change: "keep it awake", Command: "echo on > /sys/bus/pci/devices/GPU/power/control", Weakens: "an idle GPU saves no power"}, Ref: "amdgpu_dma_buf.c, pm_runtime_get_if_active()"},
 	{ID: "PCIE-NUMA", Title: "Each GPU has a NIC on its NUMA node", Worst: p2p.ResultWarn, Run: nodes, Links: []chain.Link{chain.Fabric},
 		Expect: "a NIC on the GPU's node", Why: "Traffic between sockets is slower, and some processors do not pass it at all.",
@@ -62,8 +62,8 @@ func linkOf(l *check.Look, f *check.Function) (machine.LinkState, bool) {
 	return machine.LinkAbove(f.Function, l.ReadFunction)
 }
 
-// linked are the functions that have a link above them: each link once. One that
-// cannot be read may have one.
+// linked are the functions that have a link above them, one function for each link. A function that
+// cannot be read counts as one with a link.
 func linked(l *check.Look) []*check.Function {
 	var out []*check.Function
 	for _, f := range l.All() {
@@ -116,7 +116,7 @@ func links(l *check.Look) {
 		at := []string{"/sys/" + f.Dir + "/current_link_speed", "/sys/" + f.Dir + "/current_link_width"}
 		s, ok := linkOf(l, f)
 		had, could, read := s.Speed*float64(s.Width), s.MaxSpeed*float64(s.MaxWidth), s.String()
-		slow := ok && ofGPU(l, f) && s.Speed < s.MaxSpeed // PCIE-LINK-IDLE tells of the speed
+		slow := ok && ofGPU(l, f) && s.Speed < s.MaxSpeed // PCIE-LINK-IDLE reports the speed
 		if slow {
 			had, could, read = float64(s.Width), float64(s.MaxWidth), s.Lanes()
 			at = at[1:]
@@ -211,7 +211,7 @@ func readRequest(l *check.Look) {
 	}
 }
 
-// errNoTotal is of a file without the line that counts.
+// errNoTotal is the error of an aer_dev_ file without its TOTAL line.
 var errNoTotal = errors.New("it has no total")
 
 func linkErrors(l *check.Look) {
@@ -245,7 +245,7 @@ func linkErrors(l *check.Look) {
 		case bad.Err != nil:
 			l.Unread(f.Name, bad)
 		case len(counts) == 0:
-			l.Unknown(f.Name, at, "nobody counts its errors")
+			l.Unknown(f.Name, at, "the kernel does not count its errors")
 		case len(counts) < len(at):
 			l.Unknown(f.Name, at, "errors of one kind are counted, and of another not")
 		case counts["correctable"] > 0:

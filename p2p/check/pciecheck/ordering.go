@@ -49,8 +49,8 @@ func ordering(l *check.Look) {
 	}
 }
 
-// asked warns of a NIC whose traffic goes from one root port to another of a processor that does
-// so at full rate only with relaxed ordering, which each registration has to ask for.
+// asked warns about a NIC whose traffic crosses between root ports of a processor that needs relaxed
+// ordering for the full rate: each registration has to ask for it.
 func asked(l *check.Look, f *check.Function, at []string) bool {
 	cpu := check.Processor(l)
 	o := variables.NeedsRelaxedOrdering(cpu.Vendor, cpu.Family, cpu.Model)

@@ -13,13 +13,13 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/machine"
 )
 
-// sizeRange is the largest size that a GPU offers for a BAR, and who says so.
+// sizeRange is the largest size that a GPU offers for a BAR, and the file that says so.
 type sizeRange struct {
 	largest uint64 // 0: the BAR has one size
 	at      []string
-	file    bool // the kernel's, by which the size can be chosen
+	file    bool // at is the kernel's file, by which an administrator can choose the size
 	err     error
-	read    string // what is no size
+	read    string // the file's text, if it is no size
 }
 
 // sizes asks the kernel's file, and without it the capability itself: kernels before 6.1
@@ -44,8 +44,8 @@ func sizes(l *check.Look, f *check.Function, bar pci.BAR) sizeRange {
 	return s
 }
 
-// largerBAR is the largest size that a BAR could have beyond its own, 0 if there is
-// none; false if it has one size, or that is not known.
+// largerBAR is the largest size that a GPU offers for a BAR, 0 if the BAR has it already; false if the BAR
+// has one size only, or if the sizes are not known.
 func largerBAR(l *check.Look, f *check.Function, bar pci.BAR) (uint64, bool) {
 	s := sizes(l, f, bar)
 	if s.err != nil || s.largest <= bar.Size {
