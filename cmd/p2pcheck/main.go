@@ -11,16 +11,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
-	"github.com/gpurdma/gpurdma/p2p/result"
 )
-
-const (
-	program = "p2pcheck"
-	schema  = result.Schema
-)
-
-// version is set by the build.
-var version = "unknown"
 
 func main() {
 	version = cli.Version(version)
