@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"strings"
 
@@ -23,10 +22,8 @@ import (
 
 // answers are what one library said.
 type answers struct {
-	// Missing says that the library is not installed, or that the build has no cgo.
-	Missing bool   `json:"missing"`
-	Error   string `json:"error"` // why it lists no GPU; "" if it does
-	GPUs    []gpu  `json:"gpus"`
+	Error string `json:"error"` // why it lists no GPU; "" if it does
+	GPUs  []gpu  `json:"gpus"`
 }
 
 // gpu is a GPU that a library lists, and the answers about it.
@@ -105,7 +102,7 @@ func (v vendor) ask(ctx context.Context) answers {
 	out := answers{GPUs: []gpu{}}
 	all, err := v.list()
 	if err != nil {
-		out.Missing, out.Error = missing(err), err.Error()
+		out.Error = err.Error()
 		return out
 	}
 	for _, l := range all {
@@ -117,17 +114,6 @@ func (v vendor) ask(ctx context.Context) answers {
 		out.GPUs = append(out.GPUs, l.gpu)
 	}
 	return out
-}
-
-// missing tells a library that is not installed from one that lists no GPU.
-func missing(err error) bool {
-	if errors.Is(err, cuda.ErrNotBuilt) || errors.Is(err, rocm.ErrNotBuilt) || errors.Is(err, levelzero.ErrNotBuilt) {
-		return true
-	}
-	var answered cuda.Result
-	var op *dmabuf.Error
-	listsNone := errors.As(err, &answered) || errors.As(err, &op) && (op.Op == "hsa_iterate_agents" || op.Op == "zeDeviceGet")
-	return errors.Is(err, fs.ErrNotExist) && !listsNone
 }
 
 // exportCalls are the calls that make a descriptor of allocated memory: if one of them fails, the

@@ -54,7 +54,8 @@ func (h *hardware) run(ctx context.Context) (*report, error) {
 	said := h.asked(ctx, r, p)
 	r.devices(p, said)
 	live, why := h.proven(ctx, r, p)
-	r.Rows = append(gpuRows(p, said, h.vendors), pairRows(p, live, why)...)
+	r.Rows = append(r.Rows, gpuRows(p, said, h.vendors)...)
+	r.Rows = append(r.Rows, pairRows(p, live, why)...)
 	h.tested(ctx, r, said)
 	if predicted {
 		if err := h.writeMachine(ctx, tree, h.labelsOf(r, p, said, live, why)); err != nil {

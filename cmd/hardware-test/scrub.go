@@ -3,6 +3,7 @@
 package main
 
 import (
+	"net/netip"
 	"os"
 	"regexp"
 	"strings"
@@ -50,13 +51,21 @@ var numbers = []replacement{
 	{regexp.MustCompile(`\b[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b`), "UUID"},
 	{regexp.MustCompile(`\b[0-9a-fA-F]{4}(:[0-9a-fA-F]{4}){3}\b`), "GUID"},
 	{regexp.MustCompile(`\b[0-9a-fA-F]{2}(:[0-9a-fA-F]{2}){5,}\b`), "MAC"},
-	{regexp.MustCompile(`\b[0-9a-fA-F]{1,4}:(:?[0-9a-fA-F]{1,4}:?){3,7}\b`), "IPV6"},
 	{regexp.MustCompile(`\b(\d{1,3}\.){3}\d{1,3}\b`), "IPV4"},
 	{regexp.MustCompile(`\b(en|ib|ro|eth|rocep|ibp)[a-z]*x[0-9a-f]{12,}\b`), "DEVICE"},
 }
 
+// colons are what may be an address of IPv6.
+var colons = regexp.MustCompile(`\b[0-9a-fA-F]{1,4}(:[0-9a-fA-F]{0,4}){2,7}\b`)
+
 // text is a text without them.
 func (s scrubber) text(text string) string {
+	text = colons.ReplaceAllStringFunc(text, func(word string) string {
+		if a, err := netip.ParseAddr(word); err == nil && a.Is6() {
+			return "IPV6"
+		}
+		return word
+	})
 	for _, all := range [][]replacement{s.names, numbers} {
 		for _, r := range all {
 			text = r.pattern.ReplaceAllString(text, r.with)
