@@ -14,7 +14,7 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/product"
 )
 
-// What the vendors' libraries said of the corpus's GPUs contradicts no prediction.
+// No prediction contradicts an answer of a vendor's library in the corpus.
 func TestCorpusLibraries(t *testing.T) {
 	asked := 0
 	for _, c := range testenv.Corpus(t) {

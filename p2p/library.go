@@ -41,8 +41,8 @@ func library(m *machine.Machine, e drivers.Exporter, byPeerMem bool) chain.Answe
 	return answerOf(e, said, gives)
 }
 
-// Exports predicts whether the vendor's library exports dma-bufs of the GPU's memory, from files
-// alone: what the product allows, and the loaded modules.
+// Exports predicts whether the vendor's library exports dma-bufs of the GPU's memory. It reads
+// files only: the product and the loaded modules decide.
 func Exports(m *machine.Machine, e drivers.Exporter) chain.Answer {
 	e.Withheld, e.Given = "", false
 	switch a := library(m, e, false); {

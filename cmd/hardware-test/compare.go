@@ -26,7 +26,7 @@ type row struct {
 	Predicted string `json:"predicted"` // "" if nothing was
 	Because   string `json:"because"`
 	Answered  string `json:"answered"` // "" if nothing was
-	Seen      string `json:"seen"`     // what the answer rests on, or why there is none
+	Seen      string `json:"seen"`     // the evidence for the answer, or the reason for none
 	Compared  string `json:"compared"` // "agrees", "DISAGREES", "fits", "not predicted", "not answered"
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command hardware-test compares, on a machine with a GPU, the predictions of package p2p with
-// what the vendor's library answers and what registrations come to.
+// the answers of the vendor's library and the results of registrations.
 //
 // `make hardware-test` builds and runs it. It takes a redacted snapshot, predicts from that
 // snapshot alone, asks the libraries, proves pairs of GPUs and NICs, runs the tests of the

@@ -58,6 +58,9 @@ func command(args []string, stdout, stderr io.Writer) int {
 		}
 		*bin = filepath.Dir(self)
 	}
+	if *bin, err = filepath.Abs(*bin); err != nil {
+		return fail(err)
+	}
 	if *out == "" {
 		*out = filepath.Join(filepath.Dir(*bin), time.Now().UTC().Format("20060102-150405"))
 	}

@@ -56,7 +56,11 @@ func (h *hardware) run(ctx context.Context) (*report, error) {
 	live, why := h.proven(ctx, r, p)
 	r.Rows = append(r.Rows, gpuRows(p, said, h.vendors)...)
 	r.Rows = append(r.Rows, pairRows(p, live, why)...)
-	h.tested(ctx, r, said)
+	limit := testsLimit
+	if live == nil {
+		limit += proveLimit // which was not used
+	}
+	h.tested(ctx, r, said, limit)
 	if predicted {
 		if err := h.writeMachine(ctx, tree, h.labelsOf(r, p, said, live, why)); err != nil {
 			r.skip("the folder "+machineDir+" for p2p/testdata/machines", "%v", err)
@@ -165,7 +169,7 @@ func (h *hardware) proven(ctx context.Context, r *report, p prediction) (*result
 }
 
 // tested runs the tests of the runtimes whose library exported memory of a GPU.
-func (h *hardware) tested(ctx context.Context, r *report, said map[string]answers) {
+func (h *hardware) tested(ctx context.Context, r *report, said map[string]answers, limit time.Duration) {
 	var with []vendor
 	for _, v := range h.vendors {
 		exports := false
@@ -180,7 +184,7 @@ func (h *hardware) tested(ctx context.Context, r *report, said map[string]answer
 	}
 	for _, v := range with {
 		h.step("tests of gpualloc/%s", v.name)
-		t, err := h.testRuntime(ctx, v, testsLimit/time.Duration(len(with)))
+		t, err := h.testRuntime(ctx, v, limit/time.Duration(len(with)))
 		if err != nil {
 			r.skip("the log of the tests of gpualloc/"+v.name, "%v", err)
 		}

@@ -26,7 +26,7 @@ func (h *hardware) testRuntime(ctx context.Context, v vendor, limit time.Duratio
 	out := testRun{Runtime: v.name, Failed: []string{}, Log: v.name + ".log"}
 	text, err := run(ctx, limit, program{
 		path: h.program(v.name + ".test"), args: []string{"-test.v", "-test.run", "^(TestVM|TestHardware)"},
-		env: []string{"GPURDMA_HARDWARE=1"},
+		dir: sources(v), env: []string{"GPURDMA_HARDWARE=1"},
 	})
 	if _, ended := status(err); err != nil && !ended {
 		out.Error = err.Error()
@@ -50,6 +50,16 @@ func (h *hardware) testRuntime(ctx context.Context, v vendor, limit time.Duratio
 		out.Error = fmt.Sprintf("the tests ended with status %d", code)
 	}
 	return out, os.WriteFile(filepath.Join(h.out, out.Log), []byte(h.scrub.text(string(text))), 0o644)
+}
+
+// sources is the directory of a runtime's tests, where `go test` runs them; "" if this is not the
+// repository.
+func sources(v vendor) string {
+	dir := filepath.Join("gpualloc", v.name)
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+		return ""
+	}
+	return dir
 }
 
 // bad reports tests that failed or did not end.

@@ -53,10 +53,10 @@ func answers() check.Live {
 	}
 }
 
-// withheld notes what NVIDIA's libraries say about an export. What they deny is not there. Their
-// yes counts only if CUDA says yes to both attributes and NVML says that confidential computing
-// is off: the attributes are not known to follow that mode. Proprietary modules export no
-// dma-bufs and may serve nvidia-peermem: there, a no to dma-bufs alone denies nothing.
+// withheld notes the answers of NVIDIA's libraries about an export. A no always counts. A yes
+// counts only if CUDA says yes to both attributes and NVML says that confidential computing is
+// off: the attributes are not known to follow that mode. Proprietary modules export no dma-bufs
+// and may serve nvidia-peermem: there, a no to dma-bufs alone denies nothing.
 func withheld(gpus []drivers.GPU, live check.Live) {
 	for i := range gpus {
 		e := &gpus[i].Exporter

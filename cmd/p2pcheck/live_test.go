@@ -63,7 +63,7 @@ func TestWithheld(t *testing.T) {
 		on    bool
 		err   error
 		ok    bool
-		words string // of what is withheld
+		words string // in the reason
 		rdma  placement.Answer
 		prop  bool // proprietary modules
 		given bool

@@ -27,7 +27,7 @@ type CorpusMachine struct {
 	Note    string            // a remark on the labels
 	Filled  string            // the facts of the tree that the sources do not give
 	Pairs   []CorpusPair      // all pairs of the tree, by GPU, then by NIC
-	GPUs    []CorpusGPU       // what the vendors' libraries said of GPUs
+	GPUs    []CorpusGPU       // answers of the vendors' libraries
 	Tree    Tree
 }
 

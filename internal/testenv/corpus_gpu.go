@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// CorpusGPU is what the vendor's library said of one GPU. DMABuf and RDMA are "yes" or "no",
+// CorpusGPU has the answers of the vendor's library about one GPU. DMABuf and RDMA are "yes" or "no",
 // and "" where the library was not asked.
 type CorpusGPU struct {
 	GPU    string // a PCI address
