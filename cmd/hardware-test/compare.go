@@ -5,6 +5,7 @@ package main
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/gpurdma/gpurdma/p2p/drivers"
 	"github.com/gpurdma/gpurdma/p2p/result"
@@ -129,10 +130,7 @@ func pairRows(p prediction, live *result.Run, why string) []row {
 		o := observedOf(p, pair, live, why)
 		r := row{
 			Subject: pair.GPU + " -> " + pair.NIC, Question: "registration and transfer",
-			Predicted: pair.Predicted, Answered: o.outcome, Seen: o.why, Compared: compareOutcome(pair, o),
-		}
-		if len(pair.Why) > 0 {
-			r.Because = pair.Why[len(pair.Why)-1]
+			Predicted: pair.Predicted, Because: strings.Join(pair.Why, "; "), Answered: o.outcome, Seen: o.why, Compared: compareOutcome(pair, o),
 		}
 		if pair.Predicted == "unknown" {
 			r.Predicted = ""

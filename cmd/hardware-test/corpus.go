@@ -60,10 +60,15 @@ func (h *hardware) labelsOf(r *report, p prediction, said map[string]answers, li
 		Note:    "Written by make hardware-test. The labels are observations of that run.",
 	}
 	onPCI := func(n drivers.NIC) bool { return n.Importer.PCI != nil }
+	// The corpus has GPUs of these classes.
+	inTree := func(g drivers.GPU) bool {
+		class := p.m.Read("sys/bus/pci/devices", g.Name, "class").Text
+		return strings.HasPrefix(class, "0x03") || strings.HasPrefix(class, "0x12")
+	}
 	for _, pair := range p.pairs {
 		i := slices.IndexFunc(p.nics, func(n drivers.NIC) bool { return n.Name == pair.NIC })
 		g := slices.IndexFunc(p.gpus, func(g drivers.GPU) bool { return g.Name == pair.GPU })
-		if i < 0 || g < 0 || !onPCI(p.nics[i]) || p.gpus[g].Exporter.PCI == nil {
+		if i < 0 || g < 0 || !onPCI(p.nics[i]) || !inTree(p.gpus[g]) {
 			continue
 		}
 		o := observedOf(p, pair, live, why)
@@ -83,14 +88,14 @@ func (h *hardware) labelsOf(r *report, p prediction, said map[string]answers, li
 	}
 	for _, g := range p.plain {
 		for _, n := range p.nics {
-			if g.Exporter.PCI != nil && onPCI(n) {
+			if inTree(g) && onPCI(n) {
 				out.Unlabelled = append(out.Unlabelled, label{GPU: g.Name, NIC: n.Name, Reason: "The display has no memory of its own."})
 			}
 		}
 	}
 	for _, v := range vendors {
 		for _, x := range said[v.name].GPUs {
-			here := slices.ContainsFunc(p.gpus, func(g drivers.GPU) bool { return g.Name == x.PCI })
+			here := slices.ContainsFunc(p.gpus, func(g drivers.GPU) bool { return g.Name == x.PCI && inTree(g) })
 			twice := slices.ContainsFunc(out.GPUs, func(g gpuLabel) bool { return g.GPU == x.PCI })
 			l := gpuLabel{GPU: x.PCI, DMABuf: x.Answers[keyExport].Says, RDMA: x.Answers[keyRDMA].Says, Mark: "observed", Source: sourceName + ": " + x.PCI}
 			if l.DMABuf == "" {

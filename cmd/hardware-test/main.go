@@ -66,7 +66,7 @@ func command(args []string, stdout, stderr io.Writer) int {
 	}
 	h := &hardware{bin: *bin, out: *out, vendors: asked, progress: stderr, scrub: newScrubber()}
 	h.ask = h.askChild
-	ctx, cancel := context.WithTimeoutCause(context.Background(), totalLimit, fmt.Errorf("all steps together took longer than %v", totalLimit))
+	ctx, cancel := context.WithTimeoutCause(context.Background(), totalLimit, late(totalLimit))
 	defer cancel()
 	r, err := h.run(ctx)
 	if err != nil {

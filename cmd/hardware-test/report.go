@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -43,6 +44,8 @@ type device struct {
 	Name   string `json:"name"` // a PCI address, or an RDMA device
 	Driver string `json:"driver"`
 	Model  string `json:"model"`
+	// OwnMemory is false for displays without memory of their own, and for NICs.
+	OwnMemory bool `json:"own_memory"`
 }
 
 // notDone is a thing that was not asked or tried.
@@ -85,8 +88,8 @@ func (r *report) skip(what, format string, args ...any) {
 
 // devices lists the GPUs and NICs, with the names that files and libraries have for them.
 func (r *report) devices(p prediction, said map[string]answers) {
-	for _, g := range append(p.gpus, p.plain...) {
-		d := device{Name: g.Name, Driver: g.Exporter.Driver}
+	for i, g := range slices.Concat(p.gpus, p.plain) {
+		d := device{Name: g.Name, Driver: g.Exporter.Driver, OwnMemory: i < len(p.gpus)}
 		if info := p.m.Read("proc/driver/nvidia/gpus", g.Name, "information"); info.Err == nil {
 			d.Model, _ = info.Line("Model")
 		}
@@ -109,6 +112,9 @@ func (r *report) title() string {
 	kinds := map[string]int{}
 	var order []string
 	for _, d := range r.GPUs {
+		if !d.OwnMemory {
+			continue
+		}
 		name := d.Model
 		if name == "" {
 			name = "GPU of driver " + d.Driver

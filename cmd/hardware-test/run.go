@@ -188,6 +188,9 @@ func (h *hardware) tested(ctx context.Context, r *report, said map[string]answer
 		if err != nil {
 			r.skip("the log of the tests of gpualloc/"+v.name, "%v", err)
 		}
+		if t.Late != "" {
+			r.skip("the rest of the tests of gpualloc/"+v.name, "%s", t.Late)
+		}
 		r.Tests = append(r.Tests, t)
 	}
 }

@@ -216,6 +216,32 @@ func TestRunIsBounded(t *testing.T) {
 	}
 }
 
+// Tests that a bound ends are named, and those that ended before it count. A crash is a failure.
+func TestRuntimesTests(t *testing.T) {
+	h := &hardware{bin: t.TempDir(), out: t.TempDir()}
+	for _, c := range []struct {
+		name, text    string
+		passed, fails int
+		late, bad     bool
+	}{
+		{"ends", "echo '--- PASS: TestA (0s)'; echo '--- SKIP: TestB (0s)'; echo '    --- PASS: TestA/x (0s)'", 1, 0, false, false},
+		{"fails", "echo '--- PASS: TestA (0s)'; echo '--- FAIL: TestB (0s)'; exit 1", 1, 1, false, true},
+		{"crashes", "kill -SEGV $$", 0, 0, false, true},
+		{"is over", "exit 2", 0, 0, false, true},
+		{"hangs", "exec sleep 600", 0, 0, true, false},
+	} {
+		script(t, h.bin, "cuda.test", c.text)
+		limit := time.Minute
+		if c.late {
+			limit = 20 * time.Millisecond
+		}
+		r, err := h.testRuntime(t.Context(), vendorOf(t, "cuda"), limit)
+		if err != nil || r.Passed != c.passed || len(r.Failed) != c.fails || (r.Late != "") != c.late || r.bad() != c.bad {
+			t.Errorf("a program that %s: %+v, %v", c.name, r, err)
+		}
+	}
+}
+
 // All steps with their bounds end within five minutes.
 func TestLimits(t *testing.T) {
 	sum := snapshotLimit + time.Duration(len(vendors))*askLimit + proveLimit + testsLimit + convertLimit

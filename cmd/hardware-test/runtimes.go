@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -18,7 +19,8 @@ type testRun struct {
 	Skipped int      `json:"skipped"`
 	Failed  []string `json:"failed"` // tests
 	Log     string   `json:"log"`    // the file beside the report
-	Error   string   `json:"error"`  // why it did not end; "" if it did
+	Late    string   `json:"late"`   // the bound that ended it; "" if it ended by itself
+	Error   string   `json:"error"`  // why it failed beside its tests; "" if it did not
 }
 
 // testRuntime runs the tests of a runtime with the real library, for as long as limit.
@@ -28,7 +30,11 @@ func (h *hardware) testRuntime(ctx context.Context, v vendor, limit time.Duratio
 		path: h.program(v.name + ".test"), args: []string{"-test.v", "-test.run", "^(TestVM|TestHardware)"},
 		dir: sources(v), env: []string{"GPURDMA_HARDWARE=1"},
 	})
-	if _, ended := status(err); err != nil && !ended {
+	var bound late
+	switch _, ended := status(err); {
+	case errors.As(err, &bound):
+		out.Late = err.Error()
+	case err != nil && !ended:
 		out.Error = err.Error()
 	}
 	for line := range strings.Lines(string(text)) {
@@ -62,5 +68,5 @@ func sources(v vendor) string {
 	return dir
 }
 
-// bad reports tests that failed or did not end.
+// bad reports tests that failed or crashed. Tests that a bound ended are neither.
 func (r testRun) bad() bool { return len(r.Failed) > 0 || r.Error != "" }

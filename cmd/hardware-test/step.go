@@ -26,6 +26,11 @@ const (
 	grace         = 5 * time.Second // between the interrupt and the kill
 )
 
+// late is the error of a program that took longer than it may.
+type late time.Duration
+
+func (l late) Error() string { return fmt.Sprintf("it took longer than %v", time.Duration(l)) }
+
 // program is a process to run.
 type program struct {
 	path string
@@ -39,7 +44,7 @@ type program struct {
 // then: run returns without it.
 func run(ctx context.Context, limit time.Duration, p program) ([]byte, error) {
 	name := filepath.Base(p.path)
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("it took longer than %v", limit))
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, late(limit))
 	defer cancel()
 	var out, errs bytes.Buffer
 	cmd := exec.CommandContext(ctx, p.path, p.args...)
