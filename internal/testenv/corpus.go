@@ -72,7 +72,7 @@ type corpusFile struct {
 	Filled     string            `json:"filled,omitempty"`
 	Pairs      []corpusLabel     `json:"pairs,omitempty"`
 	Unlabelled []corpusLabel     `json:"unlabelled,omitempty"`
-	GPUs       []corpusAnswer       `json:"gpus,omitempty"`
+	GPUs       []corpusAnswer    `json:"gpus,omitempty"`
 }
 
 // corpusLabel is the label of all pairs that match.
