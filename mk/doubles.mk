@@ -54,10 +54,3 @@ doubles: $(CUDA_DOUBLES) $(HSA_DOUBLES) $(ZE_DOUBLES) $(NVML_DOUBLE) ## build th
 
 # The tests of the runtimes need them, on the host and in the VM.
 unit vm-test: doubles
-
-# The same tests on a machine with a GPU, with the real driver. HARDWARE
-# chooses the packages; the tests of the doubles' knobs say that they skip.
-HARDWARE ?= cuda
-.PHONY: hardware-test
-hardware-test: ## run the runtimes' tests on this machine's GPU (HARDWARE=cuda, rocm or levelzero)
-	GPURDMA_HARDWARE=1 $(GO) test -count=1 -v -run '^(TestVM|TestHardware)' $(HARDWARE:%=./gpualloc/%)

@@ -38,6 +38,33 @@ func library(m *machine.Machine, e drivers.Exporter, byPeerMem bool) chain.Answe
 			gives = product.Yes
 		}
 	}
+	return answerOf(e, said, gives)
+}
+
+// Exports predicts whether the vendor's library exports dma-bufs of the GPU's memory. It reads
+// files only: the product and the loaded modules decide.
+func Exports(m *machine.Machine, e drivers.Exporter) chain.Answer {
+	e.Withheld, e.Given = "", false
+	switch a := library(m, e, false); {
+	case a.State == chain.NotAsked || e.Driver == drivers.UnknownDriver:
+		return a
+	case m.Config != nil && m.Config.Answer(machine.ConfigDMABuf) == placement.No:
+		return chain.Refuse(0, chain.StageExport, "the kernel is built without %s", machine.ConfigDMABuf).
+			With(m.Kernel.Source, "%s is not set", machine.ConfigDMABuf)
+	case e.Proprietary:
+		return chain.Refuse(0, chain.StageExport, "NVIDIA's proprietary modules export no dma-bufs").
+			With("/sys/module/nvidia/taint", "P")
+	}
+	said := Product(m, e)
+	if said.DMABuf == product.Yes && e.Driver == "nvidia" && e.Class == drivers.ClassUnknown {
+		return chain.Open("whether NVIDIA's modules are the open ones, which alone export dma-bufs, is not known").
+			With("/sys/module/nvidia/taint", "not read")
+	}
+	return answerOf(e, said, said.DMABuf)
+}
+
+// answerOf is the answer for one route of a product.
+func answerOf(e drivers.Exporter, said product.Answer, gives product.Tri) chain.Answer {
 	var a chain.Answer
 	switch gives {
 	case product.Yes:

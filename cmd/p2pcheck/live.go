@@ -20,6 +20,7 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/check"
 	"github.com/gpurdma/gpurdma/p2p/drivers"
 	"github.com/gpurdma/gpurdma/p2p/machine"
+	"github.com/gpurdma/gpurdma/placement"
 )
 
 // here reports that p2pcheck looks at this machine itself. --config is allowed.
@@ -49,20 +50,31 @@ func answers() check.Live {
 	}
 }
 
-// withheld notes the reason for which NVIDIA's libraries refuse an export.
+// withheld notes the answers of NVIDIA's libraries about an export. A no always counts. A yes
+// counts only if CUDA says yes to both attributes and NVML says that confidential computing is
+// off: the attributes are not known to follow that mode. Proprietary modules export no dma-bufs
+// and may serve nvidia-peermem: there, a no to dma-bufs alone denies nothing.
 func withheld(gpus []drivers.GPU, live check.Live) {
 	for i := range gpus {
 		e := &gpus[i].Exporter
 		if e.Driver != "nvidia" || e.PCI == nil {
 			continue
 		}
-		if on, err := live.Confidential(); err == nil && on {
+		confidential, err := live.Confidential()
+		if err == nil && confidential {
 			e.Withheld = "confidential computing is on, which closes the GPU's memory to NICs"
 			continue
 		}
 		said, _ := live.DMABuf()
-		if x, ok := said[*e.PCI]; ok && !x.OK {
+		x, ok := said[*e.PCI]
+		switch {
+		case !ok:
+		case !x.OK && x.RDMA == placement.No:
+			e.Withheld = "CUDA says that the GPU has no GPUDirect RDMA and exports no dma-bufs: " + x.Why
+		case !x.OK && !e.Proprietary:
 			e.Withheld = "CUDA says that the GPU exports no dma-bufs: " + x.Why
+		case x.OK && x.RDMA == placement.Yes && err == nil:
+			e.Given = true
 		}
 	}
 }
@@ -84,7 +96,13 @@ func dmabufs() (map[machine.Addr]check.Export, error) {
 	devices, err := cuda.Devices(gpualloc.Env{})
 	out := map[machine.Addr]check.Export{}
 	for _, d := range devices {
-		out[d.PCI] = check.Export{OK: d.DMABuf.OK, Why: strings.Join(d.DMABuf.Why, "; "), Remedy: d.DMABuf.Remedy}
+		x := check.Export{OK: d.DMABuf.OK, Why: strings.Join(d.DMABuf.Why, "; "), Remedy: d.DMABuf.Remedy}
+		if yes := d.GPUDirectRDMA; yes != nil && *yes {
+			x.RDMA = placement.Yes
+		} else if yes != nil {
+			x.RDMA = placement.No
+		}
+		out[d.PCI] = x
 	}
 	return out, notAsked(err)
 }

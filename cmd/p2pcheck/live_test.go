@@ -5,15 +5,23 @@ package main
 import (
 	"errors"
 	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/gpurdma/gpurdma/gpualloc/cuda"
 	"github.com/gpurdma/gpurdma/gpualloc/nvml"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/testenv"
+	"github.com/gpurdma/gpurdma/p2p"
+	"github.com/gpurdma/gpurdma/p2p/chain"
 	"github.com/gpurdma/gpurdma/p2p/check"
 	"github.com/gpurdma/gpurdma/p2p/drivers"
 	"github.com/gpurdma/gpurdma/p2p/machine"
+	"github.com/gpurdma/gpurdma/placement"
 )
 
 // A driver of which nothing is known is taken at its word, and one that says no
@@ -48,29 +56,94 @@ func TestHere(t *testing.T) {
 	}
 }
 
-// withheld keeps the reason for which NVIDIA's libraries refuse an export, for GPUs of NVIDIA's driver
-// only.
+// withheld keeps the answers of NVIDIA's libraries about an export, for GPUs of NVIDIA's driver only.
 func TestWithheld(t *testing.T) {
 	at := func(bus uint8) *machine.Addr { return &machine.Addr{Bus: bus} }
 	for _, c := range []struct {
 		on    bool
 		err   error
 		ok    bool
-		words string
-	}{{true, nil, true, "confidential"}, {false, nil, false, "no dma-bufs: a reason"}, {false, nil, true, ""}, {true, check.ErrNotAsked, true, ""}} {
+		words string // in the reason
+		rdma  placement.Answer
+		prop  bool // proprietary modules
+		given bool
+	}{
+		{on: true, ok: true, rdma: placement.Yes, words: "confidential"},
+		{words: "no dma-bufs: a reason"},
+		{rdma: placement.Yes, words: "no dma-bufs: a reason"},
+		{rdma: placement.No, words: "no GPUDirect RDMA"},
+		{ok: true, rdma: placement.Yes, given: true},
+		{ok: true},                     // a driver that does not know the other attribute
+		{ok: true, rdma: placement.No}, // a vGPU, perhaps: the table of products decides
+		{ok: true, rdma: placement.Yes, on: true, err: check.ErrNotAsked}, // the mode is not known
+		{rdma: placement.Yes, prop: true},                                 // nvidia-peermem may serve it
+		{rdma: placement.No, prop: true, words: "no GPUDirect RDMA"},
+	} {
 		live := check.Live{
 			Confidential: func() (bool, error) { return c.on, c.err },
 			DMABuf: func() (map[machine.Addr]check.Export, error) {
-				return map[machine.Addr]check.Export{*at(1): {OK: c.ok, Why: "a reason"}}, nil
+				return map[machine.Addr]check.Export{*at(1): {OK: c.ok, RDMA: c.rdma, Why: "a reason"}}, nil
 			},
 		}
-		gpus := []drivers.GPU{{Exporter: drivers.Exporter{Driver: "nvidia", PCI: at(1)}}, {Exporter: drivers.Exporter{Driver: "amdgpu", PCI: at(1)}}}
+		gpus := []drivers.GPU{
+			{Exporter: drivers.Exporter{Driver: "nvidia", PCI: at(1), Proprietary: c.prop}},
+			{Exporter: drivers.Exporter{Driver: "amdgpu", PCI: at(1)}},
+			{Exporter: drivers.Exporter{Driver: "nvidia", PCI: at(2)}}, // CUDA does not list it
+		}
 		withheld(gpus, live)
-		if said := gpus[0].Exporter.Withheld; !strings.Contains(said, c.words) || (said == "") != (c.words == "") || gpus[1].Exporter.Withheld != "" {
-			t.Errorf("%+v: %q", c, said)
+		e := gpus[0].Exporter
+		if said := e.Withheld; !strings.Contains(said, c.words) || (said == "") != (c.words == "") || e.Given != c.given {
+			t.Errorf("%+v: %q, given %v", c, said, e.Given)
+		}
+		if x := gpus[1].Exporter; x.Withheld != "" || x.Given {
+			t.Errorf("%+v: a GPU of amdgpu: %+v", c, x)
+		}
+		if x := gpus[2].Exporter; x.Given || (x.Withheld != "") != (c.words == "confidential") {
+			t.Errorf("%+v: a GPU that CUDA does not list: %+v", c, x)
 		}
 	}
 	withheld([]drivers.GPU{{Exporter: drivers.Exporter{Driver: "amdgpu", PCI: at(1)}}}, check.Live{}) // there is no function to call
+}
+
+// What CUDA says decides the library's link of a GPU of which no document says anything.
+func TestLibraryLinkByCUDA(t *testing.T) {
+	library, err := filepath.Abs("../../build/doubles/cuda/libcuda.so.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(library); err != nil {
+		t.Skip("make doubles builds the double of CUDA")
+	}
+	t.Setenv("GPURDMA_LIBCUDA", library)
+	tree := testenv.HGX()
+	var name string
+	for file := range tree.Files {
+		if strings.HasPrefix(file, "proc/driver/nvidia/gpus/") && path.Base(file) == "information" && (name == "" || file < name) {
+			name = file
+		}
+	}
+	tree.Files[name] = "Model: \t\t NVIDIA TITAN RTX\n"
+	gpu := path.Base(path.Dir(name))
+	t.Setenv("DOUBLE_DEVICES", "1")
+	t.Setenv("DOUBLE_PCI", gpu)
+	m := machine.Open(tree.Write(t))
+	gpus, err := drivers.GPUs(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	titan := gpus[slices.IndexFunc(gpus, func(g drivers.GPU) bool { return g.Name == gpu })]
+	for _, c := range []struct {
+		dmabuf, rdma string
+		want         chain.State
+	}{{"1", "1", chain.Holds}, {"0", "1", chain.Breaks}, {"0", "0", chain.Breaks}, {"1", "0", chain.Unknown}} {
+		t.Setenv("DOUBLE_CUDA_DMABUF", c.dmabuf)
+		t.Setenv("DOUBLE_CUDA_RDMA", c.rdma)
+		one := []drivers.GPU{titan}
+		withheld(one, check.Live{DMABuf: dmabufs, Confidential: func() (bool, error) { return false, nil }})
+		if a := p2p.Judge(m, one[0], drivers.NIC{}).Verdict.Link(chain.Library); a.State != c.want {
+			t.Errorf("attributes %s and %s: %v: %s, want %v", c.dmabuf, c.rdma, a.State, a.Text(), c.want)
+		}
+	}
 }
 
 // A library that is missing was not asked; a library that fails was.

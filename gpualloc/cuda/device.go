@@ -23,6 +23,9 @@ type Device struct {
 	VMMRDMA       bool             `json:"vmm_rdma"`   // and it can ask for memory that RDMA devices reach
 	DriverVersion int              `json:"driver_version"`
 	DMABuf        Support          `json:"dma_buf"`
+	// GPUDirectRDMA is the attribute GPU_DIRECT_RDMA_SUPPORTED; nil where the driver does not
+	// know it.
+	GPUDirectRDMA *bool `json:"gpu_direct_rdma"`
 
 	dev    device
 	writes ordering
@@ -109,6 +112,14 @@ func (s *session) describe(ordinal int, env gpualloc.Env) (Device, error) {
 		if *a.to, r = s.drv.attribute(a.attr, d.dev); r != Success && r != InvalidValue {
 			return d, failed("cuDeviceGetAttribute", on, r, "", "attribute %d", a.attr)
 		}
+	}
+	switch v, r := s.drv.attribute(attrGPUDirectRDMA, d.dev); r {
+	case Success:
+		yes := v != 0
+		d.GPUDirectRDMA = &yes
+	case InvalidValue: // a driver from before 11.3
+	default:
+		return d, failed("cuDeviceGetAttribute", on, r, "", "attribute %d", attrGPUDirectRDMA)
 	}
 	var attr int
 	if d.writes, attr, r = s.ordering(d.dev); r != Success {

@@ -27,6 +27,7 @@ type CorpusMachine struct {
 	Note    string            // a remark on the labels
 	Filled  string            // the facts of the tree that the sources do not give
 	Pairs   []CorpusPair      // all pairs of the tree, by GPU, then by NIC
+	GPUs    []CorpusGPU       // answers of the vendors' libraries
 	Tree    Tree
 }
 
@@ -43,7 +44,7 @@ type CorpusPair struct {
 }
 
 // CorpusOrigins are the kinds of places that trees come from.
-var CorpusOrigins = []string{"hwloc test suite", "case", "vendor document", "public report", "topology file", "ours", "constructed"}
+var CorpusOrigins = []string{"hwloc test suite", "case", "vendor document", "public report", "topology file", "hardware test", "ours", "constructed"}
 
 // CorpusAnswers are what a label can say of a pair:
 //
@@ -71,6 +72,7 @@ type corpusFile struct {
 	Filled     string            `json:"filled,omitempty"`
 	Pairs      []corpusLabel     `json:"pairs,omitempty"`
 	Unlabelled []corpusLabel     `json:"unlabelled,omitempty"`
+	GPUs       []corpusAnswer    `json:"gpus,omitempty"`
 }
 
 // corpusLabel is the label of all pairs that match.
@@ -161,8 +163,10 @@ func readMachine(dir, name string) (CorpusMachine, error) {
 	}
 	m.Title, m.Origin, m.Sources, m.Note, m.Filled = f.Title, f.Origin, f.Sources, f.Note, f.Filled
 	m.Tree = tree.tree()
-	m.Pairs, err = f.label(tree)
-	return m, err
+	var unlabelled, unanswered error
+	m.Pairs, unlabelled = f.label(tree)
+	m.GPUs, unanswered = f.answers(tree)
+	return m, errors.Join(unlabelled, unanswered)
 }
 
 func parseLabels(data []byte) (corpusFile, error) {
@@ -188,6 +192,11 @@ func parseLabels(data []byte) (corpusFile, error) {
 	for i := range f.Pairs {
 		if err := f.Pairs[i].check(f.Sources); err != nil {
 			errs = append(errs, fmt.Errorf("pair %s, %s: %w", f.Pairs[i].GPU, f.Pairs[i].NIC, err))
+		}
+	}
+	for _, g := range f.GPUs {
+		if err := g.check(f.Sources); err != nil {
+			errs = append(errs, fmt.Errorf("GPU %s: %w", g.GPU, err))
 		}
 	}
 	for _, l := range f.Unlabelled {

@@ -115,6 +115,8 @@ drop dev/*
 func TestCorpusRefuses(t *testing.T) {
 	label := func(s string) string { return corpusHead + `"pairs": [` + s + `]}` }
 	const good = `"gpu": "*", "nic": "*", "answer": "direct", "mark": "observed", "reason": "r", "source": "a: x"`
+	const said = `"gpu": "*", "dma_buf": "yes", "mark": "observed", "reason": "r", "source": "a: x"`
+	gpus := func(s string) string { return corpusHead + `"pairs": [{` + good + `}], "gpus": [` + s + `]}` }
 	for _, c := range []struct{ name, tree, machine, want string }{
 		{"directive", corpusGPU + "frob x\n", corpusLabels, `unknown directive "frob"`},
 		{"attribute", corpusGPU + "set * frob=1\n", corpusLabels, `unknown attribute "frob"`},
@@ -145,6 +147,10 @@ func TestCorpusRefuses(t *testing.T) {
 		{"where", corpusGPU, label(`{"where": "near", ` + good + `}`), `where "near" is none of`},
 		{"readable", corpusGPU, label(`{` + strings.Replace(good, `direct`, `unknown`, 1) + `}`), "readable is not false"},
 		{"reason", corpusGPU, label(`{` + strings.Replace(good, `"r"`, `""`, 1) + `}`), "no reason"},
+		{"library", corpusGPU, gpus(`{` + strings.Replace(said, `yes`, `perhaps`, 1) + `}`), `answer "perhaps" is neither`},
+		{"no answer", corpusGPU, gpus(`{` + strings.Replace(said, `"dma_buf": "yes", `, ``, 1) + `}`), "no answer"},
+		{"library's source", corpusGPU, gpus(`{` + strings.Replace(said, `a: x`, `c: x`, 1) + `}`), `source "c: x" is not`},
+		{"no GPU", corpusGPU, gpus(`{` + strings.Replace(said, `*`, `0000:99:*`, 1) + `}`), "GPU 0000:99:*: the tree has none"},
 		{"more", corpusGPU, corpusHead + `"unlabelled": [{` + good + `}]}`, "has more than a reason"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

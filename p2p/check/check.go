@@ -15,6 +15,7 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/drivers"
 	"github.com/gpurdma/gpurdma/p2p/machine"
 	"github.com/gpurdma/gpurdma/p2p/variables"
+	"github.com/gpurdma/gpurdma/placement"
 )
 
 // Check is one thing that has to hold for NICs to reach the memory of GPUs.
@@ -108,6 +109,8 @@ var ErrNotAsked = errors.New("there is no library to be asked")
 type Export struct {
 	OK          bool
 	Why, Remedy string
+	// RDMA is the attribute GPU_DIRECT_RDMA_SUPPORTED, unknown where the driver does not know it.
+	RDMA placement.Answer
 }
 
 // Peer is two GPUs, and whether each can read and write the other's memory.

@@ -64,7 +64,7 @@ func told(m *machine.Machine, live check.Live) check.Subject {
 		}
 		if live.DMABuf != nil {
 			said, _ := live.DMABuf()
-			if x, ok := said[*e.PCI]; ok && !x.OK {
+			if x, ok := said[*e.PCI]; ok && !x.OK && !e.Proprietary {
 				e.Withheld = x.Why
 			}
 		}

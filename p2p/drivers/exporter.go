@@ -123,10 +123,11 @@ type Exporter struct {
 	// Proprietary says that NVIDIA's modules are the proprietary ones. Only the open
 	// ones export dma-bufs.
 	Proprietary bool
-	// Withheld is the reason by which NVIDIA's libraries deny an export: CUDA's
-	// attribute is 0, or confidential computing is on. "" if they give none.
+	// Withheld is the reason by which NVIDIA's libraries deny an export: one of CUDA's
+	// attributes is 0, or confidential computing is on. "" if they give none.
 	Withheld string
-	// Given says that CUDA reported that it exports dma-bufs of this GPU.
+	// Given says that CUDA reported dma-bufs and GPUDirect RDMA of this GPU, and NVML that
+	// confidential computing is off.
 	Given bool
 	// Driver is the driver of the function; "" if it is not known.
 	Driver string

@@ -150,7 +150,7 @@ API CUresult cuDeviceGetAttribute(int *v, int attr, CUdevice d)
 		*v = (int)core_knob("DOUBLE_CUDA_VMM_RDMA", 1);
 		break;
 	case 116: /* GPU_DIRECT_RDMA_SUPPORTED */
-		*v = 1;
+		*v = (int)core_knob("DOUBLE_CUDA_RDMA", 1);
 		break;
 #ifndef ANCIENT
 	case 117: /* GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS */

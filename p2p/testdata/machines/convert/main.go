@@ -9,8 +9,11 @@
 package main
 
 import (
+	"compress/gzip"
+	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"path"
 	"path/filepath"
@@ -18,6 +21,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 )
 
 func main() {
@@ -56,6 +60,9 @@ func (c *converter) line(format string, args ...any) { fmt.Fprintf(&c.out, forma
 
 func (c *converter) read(name string) (string, bool) {
 	data, err := os.ReadFile(filepath.Join(c.root, name))
+	if errors.Is(err, syscall.ELOOP) && !strings.HasPrefix(name, "sys/bus/") && !strings.HasPrefix(name, "sys/devices/") {
+		c.texts[name] = path.Base(name) // a snapshot has this for a file that could not be read
+	}
 	return string(data), err == nil
 }
 
@@ -121,7 +128,25 @@ func (c *converter) kernel() {
 		c.files[name] = configText(config)
 		break
 	}
+	if text, ok := c.unzipped("proc/config.gz"); ok {
+		c.line("config %s", kept(text))
+		return
+	}
 	c.line("config -")
+}
+
+// unzipped is the text of a file that gzip wrote.
+func (c *converter) unzipped(name string) (string, bool) {
+	data, ok := c.read(name)
+	if !ok {
+		return "", false
+	}
+	r, err := gzip.NewReader(strings.NewReader(data))
+	if err != nil {
+		return "", false
+	}
+	text, err := io.ReadAll(r)
+	return string(text), err == nil
 }
 
 // kept are the options that are kept, as a config directive has them.
