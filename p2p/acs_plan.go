@@ -12,6 +12,7 @@ import (
 	"github.com/gpurdma/gpurdma/internal/pci"
 	"github.com/gpurdma/gpurdma/p2p/chain"
 	"github.com/gpurdma/gpurdma/p2p/directnic"
+	"github.com/gpurdma/gpurdma/p2p/drivers"
 	"github.com/gpurdma/gpurdma/p2p/machine"
 )
 
@@ -40,49 +41,74 @@ func GivenAway(m *machine.Machine) []directnic.Finding {
 
 // GuestNICs are the network functions that the machine gives to guests.
 func GuestNICs(m *machine.Machine) []pci.Addr {
-	var out []pci.Addr
-	for _, f := range plannable(m) {
-		if f.Class>>16 == networks && directnic.GivenAway(f.Driver) {
-			out = append(out, f.Addr)
-		}
-	}
-	return out
-}
-
-// plannable reads the bridges, GPUs, NICs and functions of ConnectX cards of a machine.
-func plannable(m *machine.Machine) []directnic.Function {
-	return machine.Once(m, "functions of the ACS plan", func() []directnic.Function {
-		names, err := m.Sys.List("bus/pci/devices")
-		if err != nil {
-			return nil // the inventory reports it
-		}
-		var out []directnic.Function
-		for _, name := range names {
-			a, err := pci.ParseAddr(name)
-			if err != nil {
-				continue
+	return machine.Once(m, "NICs of guests", func() []pci.Addr {
+		var out []pci.Addr
+		for _, a := range functions(m, func(class uint64) bool { return class>>16 == networks }) {
+			if driver, err := m.Sys.Link(path.Join(functionDir, a.String(), "driver")); err == nil && directnic.GivenAway(driver) {
+				out = append(out, a)
 			}
-			f, err := pci.ReadFunction(m.Sys, a)
-			if err != nil || !plays(f) {
-				continue
-			}
-			if virtual := m.Sys.Exists(path.Join("bus/pci/devices", name, "physfn")); virtual && !strings.HasPrefix(f.Driver, "vfio") {
-				continue // there may be thousands, and their physical function stands for them
-			}
-			out = append(out, planned(m, f))
 		}
 		return out
 	})
 }
 
-// Base classes of functions that a plan can have.
-const networks, displays, accelerators = 0x02, 0x03, 0x12
+// plannable reads the bridges, GPUs, NICs and DMA functions of a machine.
+func plannable(m *machine.Machine) []directnic.Function {
+	return machine.Once(m, "functions of the ACS plan", func() []directnic.Function {
+		var out []directnic.Function
+		for _, a := range functions(m, plays) {
+			dir := path.Join(functionDir, a.String())
+			if m.Sys.Exists(path.Join(dir, "physfn")) {
+				if driver, err := m.Sys.Link(path.Join(dir, "driver")); err == nil && !directnic.GivenAway(driver) {
+					continue // there may be thousands, and their physical function stands for them
+				}
+			}
+			if f, err := pci.ReadFunction(m.Sys, a); err == nil {
+				out = append(out, planned(m, f))
+			}
+		}
+		return out
+	})
+}
 
-// plays reports a function that a plan can have.
-func plays(f pci.Function) bool {
-	const mellanox = 0x15b3
-	class := f.Class >> 16
-	return f.IsBridge() || f.Vendor == mellanox || class == networks || class == displays || class == accelerators
+const functionDir = "bus/pci/devices"
+
+// functions are the PCI functions of some classes, and those whose class could not be read.
+func functions(m *machine.Machine, are func(class uint64) bool) []pci.Addr {
+	names, err := m.Sys.List(functionDir)
+	if err != nil {
+		return nil // the inventory reports it
+	}
+	var out []pci.Addr
+	for _, name := range names {
+		a, err := pci.ParseAddr(name)
+		if err != nil {
+			continue
+		}
+		class, read := drivers.SeenClass(m, a)
+		if !read {
+			class, err = m.Sys.ReadUint(path.Join(functionDir, name, "class"), 32)
+		}
+		if err != nil || are(class) {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+// Base classes of functions that a plan can have, and two whole classes.
+const (
+	networks, displays, accelerators = 0x02, 0x03, 0x12
+	bridges, dmaControllers          = 0x0604, 0x0801
+)
+
+// plays reports the class of functions that a plan can have.
+func plays(class uint64) bool {
+	switch class >> 16 {
+	case networks, displays, accelerators:
+		return true
+	}
+	return class>>8 == bridges || class>>8 == dmaControllers
 }
 
 func planned(m *machine.Machine, f pci.Function) directnic.Function {

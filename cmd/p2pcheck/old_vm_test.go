@@ -20,9 +20,10 @@ import (
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
-// On 6.1, for which there is no software GPU, the exporters have system memory
-// only, and the kernel is said to be built without peer-to-peer. With a GPU of
-// amdgpu's in the machine's slot, that is why its memory would be staged.
+// On 6.1, for which there is no software GPU, the exporters have system memory only, and the kernel
+// is built without peer-to-peer. If a GPU of amdgpu were in the machine's slot, this would keep its
+// memory from any NIC. The test bed's rxe is not the kernel's own there, so that no outcome of a
+// registration is predicted.
 //
 //testbed:kernel 6.1
 func TestVMOldKernel(t *testing.T) {
@@ -47,7 +48,7 @@ func TestVMOldKernel(t *testing.T) {
 	}
 	for _, p := range d.Pairs {
 		t.Logf("%s -> %s: %s: %v; %+v", p.GPU, p.NIC, p.Outcome, p.Why, p.Remedy)
-		if p.GPU != gpu || p.Outcome != "staged" || !strings.Contains(strings.Join(p.Why, "; "), "the kernel is built without CONFIG_PCI_P2PDMA") || p.Remedy == nil {
+		if p.GPU != gpu || p.Outcome != "broken" || !strings.Contains(strings.Join(p.Why, "; "), "the kernel is built without CONFIG_PCI_P2PDMA") || p.Remedy == nil {
 			t.Errorf("%+v", p)
 		}
 	}
@@ -69,6 +70,9 @@ func supposed(t *testing.T) (file, gpu string) {
 		gpu = path.Base(dir)
 		entries[dir+"/vendor"], entries[dir+"/device"] = entry{data: []byte("0x1002\n")}, entry{data: []byte("0x74a1\n")}
 		entries[dir+"/driver"] = entry{link: relative(dir, "sys/bus/pci/drivers/amdgpu")}
+		for _, memory := range []string{"mem_info_vram_total", "mem_info_vis_vram_total"} {
+			entries[dir+"/"+memory] = entry{data: []byte("206141652992\n")}
+		}
 	}
 	if gpu == "" {
 		t.Fatal("no display adapter")

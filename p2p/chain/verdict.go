@@ -15,7 +15,7 @@ type Chain [Links]Answer
 
 // Verdict is the outcome of a pair, and its reasons. Its zero value is unknown.
 type Verdict struct {
-	chain     Chain
+	chain     *Chain     // nil is a chain of which nothing is known; nothing writes to it
 	predicted conclusion // of the links up to Fabric
 	final     conclusion // with log and proof
 }
@@ -29,7 +29,7 @@ type conclusion struct {
 
 // Conclude makes the verdict of a chain.
 func (c Chain) Conclude() Verdict {
-	v := Verdict{chain: c, predicted: c.predict()}
+	v := Verdict{chain: &c, predicted: c.predict()}
 	v.final = v.predicted
 	switch p := c[Proof]; p.State {
 	case Holds, Costs:
@@ -112,15 +112,25 @@ func (v Verdict) Decides() (Link, bool) { return v.final.link, v.final.by }
 func (v Verdict) PredictedBy() (Link, bool) { return v.predicted.link, v.predicted.by }
 
 // Link is the answer of one link.
-func (v Verdict) Link(l Link) Answer { return v.chain[l] }
+func (v Verdict) Link(l Link) Answer {
+	if v.chain == nil {
+		return Answer{}
+	}
+	return v.chain[l]
+}
 
 // Chain has all answers.
-func (v Verdict) Chain() Chain { return v.chain }
+func (v Verdict) Chain() Chain {
+	if v.chain == nil {
+		return Chain{}
+	}
+	return *v.chain
+}
 
 // Deciding is the answer that decided. It is zero if the pair is direct because all links hold.
 func (v Verdict) Deciding() Answer {
 	if l, ok := v.Decides(); ok {
-		return v.chain[l]
+		return v.Link(l)
 	}
 	return Answer{}
 }
@@ -147,8 +157,8 @@ func (v Verdict) Costs() []string {
 	if v.Outcome() != Direct {
 		return nil
 	}
-	for _, a := range v.chain {
-		if a.State == Costs {
+	for l := range Links {
+		if a := v.Link(l); a.State == Costs {
 			out = append(out, a.Text())
 		}
 	}
@@ -161,9 +171,9 @@ func (v Verdict) Why() []string {
 	l, by := v.Decides()
 	switch {
 	case by && l == Proof && v.Outcome() == v.Predicted() && v.Outcome() != Direct:
-		return append(v.why(v.predicted), v.chain[l].Why...)
+		return append(v.why(v.predicted), v.Link(l).Why...)
 	case by && l > Fabric: // the log and the proof need no other reasons
-		return v.chain[l].Why
+		return v.Link(l).Why
 	}
 	return v.why(v.final)
 }
@@ -177,10 +187,10 @@ func (v Verdict) why(c conclusion) []string {
 	var out []string
 	for i := Library; i <= last; i++ {
 		// Before the deciding link, links that are not asked or not known add no reason.
-		if s := v.chain[i].State; i != last && (s == NotAsked || s == Unknown) {
+		if s := v.Link(i).State; i != last && (s == NotAsked || s == Unknown) {
 			continue
 		}
-		out = append(out, v.chain[i].Why...)
+		out = append(out, v.Link(i).Why...)
 	}
 	return out
 }

@@ -67,7 +67,7 @@ func otherUverbs(m *machine.Machine, i Importer) (doubt, where string) {
 	if i.OutOfTree { // the release of the NIC's driver answers for both
 		return "", ""
 	}
-	switch r := m.Read(taint); {
+	switch r := machine.Once(m, "taint of ib_uverbs", func() machine.Reading { return m.Read(taint) }); {
 	case r.Err == nil && m.OutOfTree("ib_uverbs") == placement.Yes:
 		return "ib_uverbs is not the kernel's own, and whether it knows how to register a dma-buf is not known", r.Where
 	case r.Err != nil && !errors.Is(r.Err, fs.ErrNotExist) && !errors.Is(r.Err, machine.ErrNotCopied):
@@ -98,6 +98,20 @@ func peerName(driver string) string {
 // PeerClient reports whether a peer-memory client of the GPU's driver is registered with ib_core.
 // If ib_core does not support such clients, the client's module loads and does nothing.
 func PeerClient(m *machine.Machine, driver string) (registered placement.Answer, where string) {
+	c := machine.Once(m, "peer-memory client of "+driver, func() peerClient {
+		registered, where := readPeerClient(m, driver)
+		return peerClient{registered, where}
+	})
+	return c.registered, c.where
+}
+
+// peerClient is an answer of PeerClient.
+type peerClient struct {
+	registered placement.Answer
+	where      string
+}
+
+func readPeerClient(m *machine.Machine, driver string) (registered placement.Answer, where string) {
 	const dir = "sys/kernel/mm/memory_peers/"
 	registered = placement.No
 	// The kernel's own amdgpu has no such client.

@@ -23,17 +23,31 @@ func (m *Machine) TranslationOf(a *Addr) (translation, string) {
 	if a == nil {
 		return Untranslated, "the importer is below no IOMMU"
 	}
-	kind, err := pci.IOMMUType(m.Sys, *a)
+	t := Once(m, "translation for "+a.String(), func() translating {
+		is, why := m.readTranslation(*a)
+		return translating{is, why}
+	})
+	return t.is, t.why
+}
+
+// translating is how the IOMMU treats a function, and the reason.
+type translating struct {
+	is  translation
+	why string
+}
+
+func (m *Machine) readTranslation(a Addr) (translation, string) {
+	kind, err := pci.IOMMUType(m.Sys, a)
 	if err != nil {
 		return TranslationUnknown, err.Error()
 	}
 	switch kind {
 	case "DMA", "DMA-FQ":
-		return Translated, fmt.Sprintf("the IOMMU translates for %v (%s)", *a, kind)
+		return Translated, fmt.Sprintf("the IOMMU translates for %v (%s)", a, kind)
 	case "identity":
-		return Untranslated, fmt.Sprintf("the IOMMU passes %v through", *a)
+		return Untranslated, fmt.Sprintf("the IOMMU passes %v through", a)
 	case "":
-		return Untranslated, fmt.Sprintf("%v is below no IOMMU", *a)
+		return Untranslated, fmt.Sprintf("%v is below no IOMMU", a)
 	}
-	return TranslationUnknown, fmt.Sprintf("the IOMMU domain of %v is %q", *a, kind)
+	return TranslationUnknown, fmt.Sprintf("the IOMMU domain of %v is %q", a, kind)
 }
