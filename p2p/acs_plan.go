@@ -43,7 +43,7 @@ func GivenAway(m *machine.Machine) []directnic.Finding {
 func GuestNICs(m *machine.Machine) []pci.Addr {
 	return machine.Once(m, "NICs of guests", func() []pci.Addr {
 		var out []pci.Addr
-		for _, a := range functions(m, func(class uint64) bool { return class>>16 == networks }) {
+		for _, a := range functionsOf(m, func(class uint64) bool { return class>>16 == networks }) {
 			if driver, err := m.Sys.Link(path.Join(functionDir, a.String(), "driver")); err == nil && directnic.GivenAway(driver) {
 				out = append(out, a)
 			}
@@ -56,7 +56,7 @@ func GuestNICs(m *machine.Machine) []pci.Addr {
 func plannable(m *machine.Machine) []directnic.Function {
 	return machine.Once(m, "functions of the ACS plan", func() []directnic.Function {
 		var out []directnic.Function
-		for _, a := range functions(m, plays) {
+		for _, a := range functionsOf(m, plays) {
 			dir := path.Join(functionDir, a.String())
 			if m.Sys.Exists(path.Join(dir, "physfn")) {
 				if driver, err := m.Sys.Link(path.Join(dir, "driver")); err == nil && !directnic.GivenAway(driver) {
@@ -73,8 +73,8 @@ func plannable(m *machine.Machine) []directnic.Function {
 
 const functionDir = "bus/pci/devices"
 
-// functions are the PCI functions of some classes, and those whose class could not be read.
-func functions(m *machine.Machine, are func(class uint64) bool) []pci.Addr {
+// functionsOf are the PCI functions of some classes, and those whose class could not be read.
+func functionsOf(m *machine.Machine, are func(class uint64) bool) []pci.Addr {
 	names, err := m.Sys.List(functionDir)
 	if err != nil {
 		return nil // the inventory reports it
