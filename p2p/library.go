@@ -112,7 +112,7 @@ func productFacts(m *machine.Machine, e drivers.Exporter) product.Facts {
 		f.OpenModules = product.Yes // whether they are is a question of the route
 	}
 	f.VRAM, f.VisibleVRAM = memInfo(m, a, "vram"), memInfo(m, a, "vis_vram")
-	if bar, ok := pci.LargestBAR(m.Sys, a); ok {
+	if bar, ok := m.LargestBAR(a); ok {
 		f.BAR = product.Size{Bytes: bar.Size, Read: true}
 	}
 	f.Arch = m.Arch()

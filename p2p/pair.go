@@ -61,7 +61,7 @@ func unserved(m *machine.Machine, n drivers.NIC) (chain.Answer, bool) {
 // judge answers the links that predict.
 func judge(m *machine.Machine, e drivers.Exporter, i drivers.Importer) (drivers.Prediction, chain.Verdict) {
 	p := drivers.Predict(m, e, i)
-	c := p.Chain
+	c := *p.Chain
 	c[chain.Library] = library(m, e, p.ByPeerMem)
 	c[chain.Fabric] = fabric(m, e, i, p)
 	return p, c.Conclude()

@@ -139,6 +139,8 @@ func TestExportOfDouble(t *testing.T) {
 }
 
 // TestVMExportOfDouble runs where udmabuf is.
+//
+//testbed:kernel 7.2 6.12
 func TestVMExportOfDouble(t *testing.T) {
 	testenv.VM(t)
 	if _, err := os.Stat("/dev/udmabuf"); err != nil {

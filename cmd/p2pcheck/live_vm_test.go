@@ -133,7 +133,7 @@ func TestVMLive(t *testing.T) {
 			t.Fatalf("%v: %+v", err, kept)
 		}
 		for _, r := range kept.Records {
-			if r.LastLine == nil || *r.LastLine == 0 || r.Circumstances["/sys/module/softgpu/srcversion"] == "" {
+			if r.LastLine == nil || *r.LastLine == 0 || r.Circumstances["/sys/module/softgpu/notes/.note.gnu.build-id"] == "" {
 				t.Errorf("%s -> %s: last line %v, %v", r.GPU, r.NIC, r.LastLine, r.Circumstances)
 			}
 		}

@@ -170,8 +170,9 @@ func (r *reportResult) explain(name string, run result.Run) {
 		r.add(name, c)
 	}
 	warned := result.Verdict(&run, run.Status()) == "warn" // by nothing else
-	for _, f := range run.Checks {
-		if !run.Told(f) && (f.Result == "fail" || f.Result == "unknown" && f.Decides || f.Result == "warn" && warned) {
+	told := run.Told()
+	for i, f := range run.Checks {
+		if !told[i] && (f.Result == "fail" || f.Result == "unknown" && f.Decides || f.Result == "warn" && warned) {
 			r.add(name, cause{Result: f.Result, What: f.ID + ": " + f.Title, Scope: f.Scope, Why: []string{f.Read}, Remedy: f.Remedy})
 		}
 	}

@@ -168,7 +168,8 @@ func (x mending) test(t *testing.T) {
 		})
 	})
 	if t.Failed() {
-		t.Fatalf("before: %s: %+v", worst, all)
+		said, err := json.Marshal(all)
+		t.Fatalf("before: %s: %s %v", worst, said, err)
 	}
 	command := strings.NewReplacer(x.fill...).Replace(x.command)
 	if x.apply != nil {

@@ -28,8 +28,11 @@ func Breaking(pairs []p2p.Pair, link chain.Link) []p2p.Pair {
 // Select are the pairs for which is returns true.
 func Select(pairs []p2p.Pair, is func(p2p.Pair) bool) []p2p.Pair {
 	var out []p2p.Pair
-	for _, p := range pairs {
+	for i, p := range pairs {
 		if is(p) {
+			if out == nil {
+				out = make([]p2p.Pair, 0, len(pairs)-i)
+			}
 			out = append(out, p)
 		}
 	}
@@ -57,24 +60,30 @@ func Common(l *Look, p p2p.Pair) *machine.Addr {
 
 // concerned are the pairs that a finding is about: those that it names, those of a device that it
 // names, or all if it is about the machine.
-func concerned(l *Look, f *Finding) []p2p.Pair {
+func concerned(l *Look, f *Finding) []*p2p.Pair {
+	named := pairsByName(l)
 	if len(f.Scope) == 0 {
-		return l.Pairs
+		return named[""]
 	}
-	named := Once(l, "pairs by name", func() map[string][]p2p.Pair {
-		out := map[string][]p2p.Pair{}
-		for _, p := range l.Pairs {
-			for _, name := range []string{p.Name(), p.GPU.Name, p.NIC.Name} {
+	var out []*p2p.Pair
+	for _, name := range f.Scope {
+		out = append(out, named[name]...)
+	}
+	return out
+}
+
+// pairsByName are the pairs by their own name, and by the names of their GPU and NIC. "" is all.
+func pairsByName(l *Look) map[string][]*p2p.Pair {
+	return Once(l, "pairs by name", func() map[string][]*p2p.Pair {
+		out := map[string][]*p2p.Pair{}
+		for i := range l.Pairs {
+			p := &l.Pairs[i]
+			for _, name := range []string{"", p.Name(), p.GPU.Name, p.NIC.Name} {
 				out[name] = append(out[name], p)
 			}
 		}
 		return out
 	})
-	var out []p2p.Pair
-	for _, name := range f.Scope {
-		out = append(out, named[name]...)
-	}
-	return out
 }
 
 // Settled sets aside an unknown finding if all pairs that it concerns are direct: the links that the
@@ -84,7 +93,8 @@ func Settled(l *Look, f *Finding) {
 	if f.Result != p2p.ResultUnknown || len(f.Check.Links) == 0 || slices.ContainsFunc(f.Check.Links, func(link chain.Link) bool { return link == chain.Library || link > chain.Fabric }) {
 		return
 	}
-	if AllDirect(concerned(l, f)) {
+	about := concerned(l, f)
+	if len(about) > 0 && !slices.ContainsFunc(about, func(p *p2p.Pair) bool { return p.Verdict.Outcome() != chain.Direct }) {
 		f.SetAside()
 	}
 }
@@ -95,13 +105,19 @@ func Proven(l *Look, f *Finding) {
 	if f.Result != p2p.ResultFail || slices.Contains(f.Check.Links, chain.Proof) || slices.Contains(f.Check.Links, chain.Log) || len(f.Check.Links) == 0 {
 		return
 	}
-	about := Select(l.Pairs, func(p p2p.Pair) bool { return slices.Contains(f.Scope, p.Name()) })
-	for _, p := range about {
-		if by, ok := p.Verdict.Decides(); !ok || by != chain.Proof || p.Verdict.Outcome() != chain.Direct {
-			return
+	about := 0
+	for _, name := range f.Scope {
+		for _, p := range pairsByName(l)[name] {
+			if p.Name() != name { // a finding about a device is no finding about a pair
+				continue
+			}
+			if by, ok := p.Verdict.Decides(); !ok || by != chain.Proof || p.Verdict.Outcome() != chain.Direct {
+				return
+			}
+			about++
 		}
 	}
-	if len(about) > 0 {
+	if about > 0 {
 		f.Result = p2p.ResultWarn
 		f.Read += "; a live proof shows that the pair is direct (ACT-PREDICTION)"
 	}

@@ -144,7 +144,7 @@ const firstRead = 515
 // unplaced answers for a GPU whose BAR has no address.
 func (r *rules) unplaced() (chain.Answer, bool) {
 	window := "/sys/bus/pci/devices/" + r.e.PCI.String() + "/resource"
-	switch unplaced, err := pci.Unplaced(r.m.Sys, *r.e.PCI); {
+	switch unplaced, err := r.m.Unplaced(*r.e.PCI); {
 	case unplaced:
 		return chain.Break(chain.Broken, "the GPU's BAR has no address: see PCIE-BAR-ASSIGNED").With(window, "no address"), true
 	case err != nil:
@@ -166,11 +166,11 @@ func (r *rules) beyond() (chain.Answer, bool) {
 		return chain.Answer{}, false
 	}
 	mask := "/sys/bus/pci/devices/" + r.i.PCI.String() + "/dma_mask_bits"
-	bits, err := r.m.Sys.ReadUint(mask[len("/sys/"):], 64)
+	bits, err := r.m.DMABits(*r.i.PCI)
 	if err != nil {
 		return chain.Open("how many address bits %v has is not known: %v", *r.i.PCI, err).With(mask, "not read"), true
 	}
-	bar, ok := pci.LargestBAR(r.m.Sys, *r.e.PCI)
+	bar, ok := r.m.LargestBAR(*r.e.PCI)
 	switch {
 	case bits >= 64 || !ok:
 	case r.e.Class == ClassNVIDIACoherent: // its pages are not in the BAR

@@ -54,8 +54,8 @@ type Prediction struct {
 	// ByPeerMem says that the memory is registered through a peer-memory client, without a
 	// dma-buf.
 	ByPeerMem bool
-	// Chain has the answers of the four links.
-	Chain chain.Chain
+	// Chain has the answers of the four links. Nothing writes to it later.
+	Chain *chain.Chain
 	// Why is the chain of reasons, the conclusion last.
 	Why []string
 	// Notes are facts that matter, and do not change the outcome.
@@ -84,7 +84,7 @@ func (p Prediction) Short() string {
 // conclude makes the outcome from the answers of the four links. It does not use the other
 // links.
 func (p Prediction) conclude() Prediction {
-	c := p.Chain
+	c := *p.Chain
 	for _, l := range []chain.Link{chain.Library, chain.Fabric} {
 		c[l] = chain.Skip("")
 	}
@@ -105,9 +105,11 @@ func (p Prediction) conclude() Prediction {
 
 // open makes a link of the prediction unknown.
 func (p Prediction) open(l chain.Link, format string, args ...any) Prediction {
-	was := p.Chain[l].Why
-	p.Chain[l] = chain.Open(format, args...)
-	p.Chain[l].Why = append(was[:len(was):len(was)], p.Chain[l].Why...)
+	c := *p.Chain
+	was := c[l].Why
+	c[l] = chain.Open(format, args...)
+	c[l].Why = append(was[:len(was):len(was)], c[l].Why...)
+	p.Chain = &c
 	return p.conclude()
 }
 
@@ -151,8 +153,9 @@ func byDMABuf(m *machine.Machine, e Exporter, i Importer) Prediction {
 		case n == 0:
 			first = p
 		case p.Outcome != first.Outcome || p.Errno != first.Errno || p.Stage != first.Stage:
-			was := first
-			first.Chain[chain.Attach] = chain.Answer{} // its reasons belong to one kind only
+			was, c := first, *first.Chain
+			c[chain.Attach] = chain.Answer{} // its reasons belong to one kind only
+			first.Chain = &c
 			return imports(first.open(chain.Attach, "the importer's kind is not known: of a %v one %v; of a %v one %v", Pinned, was, kind, p), i)
 		}
 	}

@@ -22,9 +22,9 @@ type rules struct {
 // predict answers the links one after the other, by a dma-buf or by a peer-memory client. The
 // links after the last answered one stay unknown.
 func predict(m *machine.Machine, e Exporter, i Importer, byPeerMem bool) Prediction {
-	r := rules{m: m, e: e, i: i, p: Prediction{ByPeerMem: byPeerMem}}
+	r := rules{m: m, e: e, i: i, p: Prediction{ByPeerMem: byPeerMem, Chain: &chain.Chain{}}}
 	r.decide()
-	c := &r.p.Chain
+	c := r.p.Chain
 	c[chain.Route] = r.route()
 	if c[chain.Route].State.Good() {
 		c[chain.Attach], c[chain.Decision] = r.attach()

@@ -43,7 +43,7 @@ func PowerOf(r Reading) Power {
 // A built-in driver has no taint file. The answer for it is No if the configuration or
 // modules.builtin lists it as built in.
 func (m *Machine) OutOfTree(driver string) placement.Answer {
-	return Once(m, "out of tree: "+driver, func() placement.Answer { return m.outOfTree(driver) })
+	return Once(m, "out of tree: "+driver+" on "+m.Kernel.Release, func() placement.Answer { return m.outOfTree(driver) })
 }
 
 func (m *Machine) outOfTree(driver string) placement.Answer {

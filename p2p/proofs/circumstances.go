@@ -4,6 +4,7 @@ package proofs
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"path"
 	"slices"
@@ -34,6 +35,9 @@ func circumstances(m *machine.Machine, p p2p.Pair) map[string]string {
 	for _, module := range modules(p) {
 		for _, file := range []string{"srcversion", "version", "taint"} {
 			read("sys/module", module, file)
+		}
+		if r := m.Read("sys/module", module, "notes/.note.gnu.build-id"); r.Err == nil {
+			out[r.Where] = fmt.Sprintf("%x", r.Text)
 		}
 	}
 	for _, a := range []*machine.Addr{p.GPU.Exporter.PCI, p.NIC.Importer.PCI} {

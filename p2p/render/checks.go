@@ -17,21 +17,22 @@ var ResultColors = map[string]string{"fail": "31", "unknown": "33", "warn": "33"
 // checksText writes what the checks found, the worst first. Checks that pass are written only if
 // the text is verbose.
 func checksText(b *strings.Builder, s Style, r result.Run, told map[result.Remedy]bool) {
+	withPairs := r.Told()
 	for _, rank := range result.Ranks {
 		var blocks [][]result.Finding
-		for _, f := range r.Checks {
-			quiet := r.Told(f) || rank == "pass" || rank == "skip" || rank == "unknown" && !f.Decides
+		for i, f := range r.Checks {
+			quiet := withPairs[i] || rank == "pass" || rank == "skip" || rank == "unknown" && !f.Decides
 			if !s.Verbose {
 				f, quiet = withTwin(r.Checks, f, quiet)
 			}
 			if f.Result != rank || quiet && !s.Verbose {
 				continue
 			}
-			i := slices.IndexFunc(blocks, func(block []result.Finding) bool { return block[0].Like(f) })
-			if i < 0 || s.Verbose {
-				i, blocks = len(blocks), append(blocks, nil)
+			at := slices.IndexFunc(blocks, func(block []result.Finding) bool { return block[0].Like(f) })
+			if at < 0 || s.Verbose {
+				at, blocks = len(blocks), append(blocks, nil)
 			}
-			blocks[i] = added(blocks[i], f)
+			blocks[at] = added(blocks[at], f)
 		}
 		for _, block := range blocks {
 			findingsText(b, s, block, told)
@@ -61,7 +62,14 @@ func tallyText(r result.Run, verbose bool) string {
 	if verbose {
 		return text
 	}
-	untold := result.TallyOf(slices.DeleteFunc(slices.Clone(r.Checks), r.Told))
+	var others []result.Finding
+	withPairs := r.Told()
+	for i, f := range r.Checks {
+		if !withPairs[i] {
+			others = append(others, f)
+		}
+	}
+	untold := result.TallyOf(others)
 	if n := r.Tally.Fail - untold.Fail + r.Tally.Hidden - untold.Hidden; n > 0 {
 		text += fmt.Sprintf("; %d of them told with the pairs", n)
 	}

@@ -14,33 +14,34 @@ func (f Finding) ofPairs() bool {
 }
 
 // ToldOf returns the IDs of the checks whose findings are also reasons of one of these pairs.
-func (r Run) ToldOf(group []Pair) []string {
+func (r *Run) ToldOf(group []Pair) []string {
+	in := map[string]bool{}
+	for i := range group {
+		in[group[i].GPU], in[group[i].GPU+" -> "+group[i].NIC] = true, true
+	}
 	var ids []string
 	for _, f := range r.Checks {
 		bad := f.Result == "fail" || f.Result == "unknown" && f.Decides
-		if bad && f.ofPairs() && !slices.Contains(ids, f.ID) && slices.ContainsFunc(group, f.about) {
+		if bad && f.ofPairs() && !slices.Contains(ids, f.ID) && slices.ContainsFunc(f.Scope, func(name string) bool { return in[name] }) {
 			ids = append(ids, f.ID)
 		}
 	}
 	return ids
 }
 
-// about reports a finding about this pair or its GPU.
-func (f Finding) about(p Pair) bool {
-	return slices.Contains(f.Scope, p.GPU+" -> "+p.NIC) || slices.Contains(f.Scope, p.GPU)
-}
-
-// Told reports a finding that is also among the reasons of pairs: each device and pair that it is about
-// belongs to a pair that is not direct.
-func (r Run) Told(f Finding) bool {
-	if !f.ofPairs() {
-		return false
-	}
-	for _, s := range f.Scope {
-		one := Finding{Scope: []string{s}}
-		if !slices.ContainsFunc(r.Pairs, func(p Pair) bool { return p.Counts && p.Outcome != chain.Direct.String() && one.about(p) }) {
-			return false
+// Told says of each finding of Checks whether it is also among the reasons of pairs: each device and
+// pair that it is about belongs to a pair that is not direct.
+func (r *Run) Told() []bool {
+	bad := map[string]bool{}
+	for i := range r.Pairs {
+		if p := &r.Pairs[i]; p.Counts && p.Outcome != chain.Direct.String() {
+			bad[p.GPU], bad[p.GPU+" -> "+p.NIC] = true, true
 		}
 	}
-	return len(f.Scope) > 0
+	out := make([]bool, len(r.Checks))
+	for i, f := range r.Checks {
+		good := func(name string) bool { return !bad[name] }
+		out[i] = f.ofPairs() && len(f.Scope) > 0 && !slices.ContainsFunc(f.Scope, good)
+	}
+	return out
 }

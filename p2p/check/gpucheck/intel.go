@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/gpurdma/gpurdma/internal/bytesize"
-	"github.com/gpurdma/gpurdma/internal/pci"
 	"github.com/gpurdma/gpurdma/p2p"
 	"github.com/gpurdma/gpurdma/p2p/chain"
 	"github.com/gpurdma/gpurdma/p2p/check"
@@ -81,7 +80,7 @@ func xeBAR(l *check.Look) {
 	}
 	r := l.Read("sys/module/xe/parameters/vram_bar_size")
 	for _, g := range gpus {
-		bar, ok := pci.LargestBAR(l.Machine.Sys, *g.Exporter.PCI)
+		bar, ok := l.Machine.LargestBAR(*g.Exporter.PCI)
 		size := bytesize.Format(int64(bar.Size))
 		switch {
 		case r.Err != nil && !r.Gone():

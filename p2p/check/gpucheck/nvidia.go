@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/gpurdma/gpurdma/internal/bytesize"
-	"github.com/gpurdma/gpurdma/internal/pci"
 	"github.com/gpurdma/gpurdma/p2p"
 	"github.com/gpurdma/gpurdma/p2p/chain"
 	"github.com/gpurdma/gpurdma/p2p/check"
@@ -210,7 +209,7 @@ func bar1(l *check.Look) {
 		taken, err = l.Subject.Live.BAR1()
 	}
 	for _, g := range l.Driven("nvidia") {
-		bar, ok := pci.LargestBAR(l.Machine.Sys, *g.Exporter.PCI)
+		bar, ok := l.Machine.LargestBAR(*g.Exporter.PCI)
 		at := []string{"/sys/bus/pci/devices/" + g.Name + "/resource"}
 		use, known := taken[*g.Exporter.PCI]
 		switch {

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gpurdma/gpurdma/internal/pci"
 	"github.com/gpurdma/gpurdma/p2p"
 	"github.com/gpurdma/gpurdma/p2p/chain"
 	"github.com/gpurdma/gpurdma/p2p/check"
@@ -117,7 +116,7 @@ func smallBAR(l *check.Look, g drivers.GPU) placement.Answer {
 	if g.Exporter.PCI == nil {
 		return placement.AnswerUnknown
 	}
-	bar, ok := pci.LargestBAR(l.Machine.Sys, *g.Exporter.PCI)
+	bar, ok := l.Machine.LargestBAR(*g.Exporter.PCI)
 	total, known := l.Read("sys/bus/pci/devices", g.Name, "mem_info_vram_total").Number()
 	if !known && l.Subject.Live.Memory != nil {
 		said, _ := l.Subject.Live.Memory()

@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/gpurdma/gpurdma/internal/errno"
-	"github.com/gpurdma/gpurdma/internal/pci"
 	"github.com/gpurdma/gpurdma/p2p"
 	"github.com/gpurdma/gpurdma/p2p/chain"
 	"github.com/gpurdma/gpurdma/p2p/check"
@@ -358,7 +357,7 @@ func maskOf(l *check.Look, p p2p.Pair) {
 	gpu, nic, name := *p.GPU.Exporter.PCI, *p.NIC.Importer.PCI, p.Name()
 	mask := l.Read("sys/bus/pci/devices", nic.String(), "dma_mask_bits")
 	bits, ok := mask.Number()
-	bar, has := pci.LargestBAR(l.Machine.Sys, gpu)
+	bar, has := l.Machine.LargestBAR(gpu)
 	translates, why := l.Machine.TranslationOf(&nic)
 	switch {
 	case p.GPU.Exporter.Class == drivers.ClassNVIDIACoherent && p.Verdict.Link(chain.Addresses).State.Good():

@@ -36,7 +36,7 @@ func barSize(l *check.Look) {
 	}
 	for _, f := range gpus {
 		at := []string{"/sys/" + f.Dir + "/resource"}
-		bar, ok := pci.LargestBAR(l.Machine.Sys, f.PCI)
+		bar, ok := l.Machine.LargestBAR(f.PCI)
 		total, where, asked := vram(l, f)
 		size := bytesize.Format(int64(bar.Size))
 		switch {

@@ -60,7 +60,7 @@ func resizable(l *check.Look) {
 		l.Skip("no GPU on PCI")
 	}
 	for _, f := range gpus {
-		bar, ok := pci.LargestBAR(l.Machine.Sys, f.PCI)
+		bar, ok := l.Machine.LargestBAR(f.PCI)
 		s := sizes(l, f, bar)
 		switch {
 		case !ok:
