@@ -96,7 +96,8 @@ func TestVMRuntimeRemedies(t *testing.T) {
 			spoil: func(t *testing.T) { shell(t, "ip addr del 10.9.0.1/24 dev dummy0") },
 		},
 		"locked memory": {
-			id: "LIM-MEMLOCK", was: "fail", command: "ulimit -l unlimited",
+			// The test machine's root is an overlay. An unprivileged user takes that for a container's.
+			id: "LIM-MEMLOCK", was: "fail", command: "docker run --ulimit memlock=-1",
 			spoil: func(t *testing.T) { lockable(t, 8<<20) },
 			apply: func(t *testing.T, _ string) { lockable(t, unix.RLIM_INFINITY) }, // as systemd would
 			attr:  asUnprivileged,
