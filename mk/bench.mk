@@ -73,8 +73,9 @@ bench: bench-binding
 
 # On this machine: both of its peers read a tree of files, too.
 .PHONY: bench-p2pcheck
-bench-p2pcheck: ## compare p2pcheck with lspci and lstopo on a machine of 4,000 PCI functions
+bench-p2pcheck: ## compare p2pcheck with lspci, lstopo and an earlier build (P2PCHECK_BEFORE=FILE) on a machine of 4,000 PCI functions
 	@testbed/setup.sh bench
 	$(GO) test -run '^$$' -bench 'Check|Peers' -benchtime 30x ./cmd/p2pcheck
+	$(GO) test -run '^$$' -bench Instructions -benchtime 1x ./cmd/p2pcheck
 
 bench: bench-p2pcheck

@@ -5,6 +5,7 @@ package p2p
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"path"
 	"slices"
 	"strings"
@@ -19,12 +20,20 @@ import (
 // ACSPlan is the ACS that the ports of a machine need, if its GPUs and ConnectX NICs are connected in a
 // way that needs a certain ACS.
 func ACSPlan(m *machine.Machine) directnic.Plan {
-	return machine.Once(m, "ACS plan", func() directnic.Plan { return directnic.Look(plannable(m), directnic.Unknown) })
+	return machine.Once(m, "ACS plan", func() directnic.Plan {
+		if !mayHavePlan(m) {
+			return directnic.Look(nil, directnic.Unknown)
+		}
+		return directnic.Look(plannable(m), directnic.Unknown)
+	})
 }
 
 // GivenAway judges each pair of a NIC and a GPU that are given to guests.
 func GivenAway(m *machine.Machine) []directnic.Finding {
 	return machine.Once(m, "pairs of guests", func() []directnic.Finding {
+		if !givesGPUs(m) {
+			return nil
+		}
 		noATS := directnic.No
 		switch {
 		case m.Read("proc/cmdline").Err != nil:
@@ -52,6 +61,30 @@ func GuestNICs(m *machine.Machine) []pci.Addr {
 	})
 }
 
+// mayHavePlan reports a machine with a GPU of NVIDIA's or a DMA function of ConnectX, or one on which
+// that could not be read. Each plan has one of them.
+func mayHavePlan(m *machine.Machine) bool {
+	is := func(a pci.Addr, file string, want uint64) bool {
+		n, err := m.Sys.ReadUint(path.Join(functionDir, a.String(), file), 16)
+		return err != nil || n == want
+	}
+	gpus := functionsOf(m, func(class uint64) bool { return class>>16 == displays })
+	others := functionsOf(m, func(class uint64) bool { return class>>16 == networks || class>>8 == dmaControllers })
+	return slices.ContainsFunc(gpus, func(a pci.Addr) bool { return is(a, "vendor", machine.VendorNVIDIA) }) ||
+		slices.ContainsFunc(others, func(a pci.Addr) bool {
+			return is(a, "device", directnic.DMAFunction) && is(a, "vendor", machine.VendorMellanox)
+		})
+}
+
+// givesGPUs reports a machine that gives GPUs to guests, or one on which that could not be read.
+func givesGPUs(m *machine.Machine) bool {
+	gpus := functionsOf(m, func(class uint64) bool { return class>>16 == displays || class>>16 == accelerators })
+	return slices.ContainsFunc(gpus, func(a pci.Addr) bool {
+		driver, err := m.Sys.Link(path.Join(functionDir, a.String(), "driver"))
+		return err != nil && !errors.Is(err, fs.ErrNotExist) || directnic.GivenAway(driver)
+	})
+}
+
 // plannable reads the bridges, GPUs, NICs and DMA functions of a machine.
 func plannable(m *machine.Machine) []directnic.Function {
 	return machine.Once(m, "functions of the ACS plan", func() []directnic.Function {
@@ -75,22 +108,35 @@ const functionDir = "bus/pci/devices"
 
 // functionsOf are the PCI functions of some classes, and those whose class could not be read.
 func functionsOf(m *machine.Machine, are func(class uint64) bool) []pci.Addr {
-	names, err := m.Sys.List(functionDir)
-	if err != nil {
-		return nil // the inventory reports it
+	type function struct {
+		pci.Addr
+		class  uint64
+		unread bool
 	}
-	var out []pci.Addr
-	for _, name := range names {
-		a, err := pci.ParseAddr(name)
+	all := machine.Once(m, "functions that a plan can have", func() (out []function) {
+		names, err := m.Sys.List(functionDir)
 		if err != nil {
-			continue
+			return nil // the inventory reports it
 		}
-		class, read := drivers.SeenClass(m, a)
-		if !read {
-			class, err = m.Sys.ReadUint(path.Join(functionDir, name, "class"), 32)
+		for _, name := range names {
+			a, err := pci.ParseAddr(name)
+			if err != nil {
+				continue
+			}
+			class, read := drivers.SeenClass(m, a)
+			if !read {
+				class, err = m.Sys.ReadUint(path.Join(functionDir, name, "class"), 32)
+			}
+			if err != nil || plays(class) {
+				out = append(out, function{a, class, err != nil})
+			}
 		}
-		if err != nil || are(class) {
-			out = append(out, a)
+		return out
+	})
+	var out []pci.Addr
+	for _, f := range all {
+		if f.unread || are(f.class) {
+			out = append(out, f.Addr)
 		}
 	}
 	return out

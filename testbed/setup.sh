@@ -22,7 +22,7 @@ rdma-core perftest python3-pyverbs libfabric-dev
 # The BPF objects are committed; a test compiles them and compares. sparse and
 # perl check the kernel's part.
 [ "${1-}" != test ] || packages="$packages clang-14 llvm-14 sparse perl"
-[ "${1-}" != bench ] || packages="$packages bpftrace pciutils hwloc-nox"
+[ "${1-}" != bench ] || packages="$packages bpftrace pciutils hwloc-nox valgrind"
 
 fail() {
 	echo "setup: $*" >&2

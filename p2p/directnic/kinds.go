@@ -25,9 +25,9 @@ const (
 	// anyVirtual is the virtual function of ConnectX-4 and all later cards, by
 	// the table of mlx5_core (drivers/net/ethernet/mellanox/mlx5/core/main.c).
 	anyVirtual = 0x101e
-	// dmaFunction is the one entry of mlx5_data_direct_pci_table
+	// DMAFunction is the device number of a ConnectX card's DMA function: the one entry of mlx5_data_direct_pci_table
 	// (drivers/infiniband/hw/mlx5/data_direct.c).
-	dmaFunction = 0x2100
+	DMAFunction = 0x2100
 )
 
 type id struct{ vendor, device uint16 }
@@ -45,7 +45,7 @@ var kinds = map[id]kind{
 	{mellanox, 0x1021}:      nicKind, // ConnectX-7
 	{mellanox, connectX8}:   nicKind,
 	{mellanox, 0x1025}:      nicKind, // ConnectX-9
-	{mellanox, dmaFunction}: dmaKind, // of ConnectX-8
+	{mellanox, DMAFunction}: dmaKind, // of ConnectX-8
 
 	{mellanox, 0x1979}: switchKind,
 	{mellanox, 0x197c}: switchKind,
