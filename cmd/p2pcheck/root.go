@@ -58,9 +58,11 @@ func (a *app) root() *cobra.Command {
 		Long: `p2pcheck predicts for every GPU and RDMA NIC the outcome of a registration of the
 GPU's memory with the NIC, by the rules of this kernel and its drivers:
 
-  direct   the NIC gets addresses of the GPU's memory
+  direct   every link from the vendor's library to the fabric is known to hold
   STAGED   the NIC gets system memory instead, without an error
   REFUSED  the registration fails
+  LOST     the registration succeeds, and the NIC's data does not arrive
+  BROKEN   a link is known not to hold; the registration's result is not predicted
   ?        not known; unknown is never a yes
 
 For each pair that is not direct it prints the reasons and the one thing to
@@ -76,8 +78,8 @@ p2pcheck analyses another machine from a copy of its files: --root DIR with sys,
 proc and boot below it, or --sysfs DIR and --proc DIR. --lspci FILE takes the text
 that lspci printed there: the tree and ACS are known then, and no pair is direct.
 
-Exit status: 0 all pairs are direct and no check fails, 1 some pair is staged or
-refused, or a check fails, 2 wrong usage or nothing could be read, 3 no pair to
+Exit status: 0 all pairs are direct and no check fails, 1 some pair is staged,
+refused, lost or broken, or a check fails, 2 wrong usage or nothing could be read, 3 no pair to
 check, or a pair or a check is unknown and none is bad. With --live the proof
 decides, and a pair that could not be proven is unknown; 1 is also for wrong bytes
 and for a proof that contradicts its prediction, and 130 for an interruption, after
