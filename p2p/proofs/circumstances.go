@@ -31,7 +31,7 @@ func circumstances(m *machine.Machine, p p2p.Pair) map[string]string {
 			out[r.Where] = strings.TrimSpace(r.Text)
 		}
 	}
-	read("proc/sys/kernel/osrelease")
+	out["the kernel's release"] = m.Kernel.Release // as it is supposed to be
 	for _, module := range modules(p) {
 		for _, file := range []string{"srcversion", "version", "taint"} {
 			read("sys/module", module, file)

@@ -96,10 +96,14 @@ func (s *Store) Keep(m *machine.Machine, pairs []p2p.Pair, now time.Time) error 
 		if !ok {
 			continue
 		}
+		// A proof that the log contradicted while it ran is none, and an earlier one is void.
+		contradicted := r.Outcome == chain.Direct.String() && p.Verdict.Outcome() != chain.Direct
 		s.Records = slices.DeleteFunc(s.Records, func(o Record) bool {
 			return o.GPU == r.GPU && o.NIC == r.NIC && o.Memory == r.Memory && o.Class == r.Class
 		})
-		s.Records = append(s.Records, r)
+		if !contradicted {
+			s.Records = append(s.Records, r)
+		}
 	}
 	return nil
 }
@@ -119,6 +123,9 @@ func (s Store) Recall(m *machine.Machine, p *p2p.Pair, file string) {
 		}
 	}
 	r := s.Records[i]
+	if r.valid() != nil {
+		return
+	}
 	why := r.changed(m, *p)
 	if boot := m.Read(bootID); boot.Err != nil {
 		why = "which boot this is is not known: " + boot.Why()
