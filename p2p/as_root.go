@@ -14,6 +14,9 @@ import (
 // onlyRootReadsACS is the change of AsRoot where ACS or the kind of a port cannot be read.
 const onlyRootReadsACS = "as root: only root can read ACS and the ports' kinds"
 
+// onlyRootReadsNIC is the change where the NIC's ATS or ordering cannot be read.
+const onlyRootReadsNIC = "as root: only root can read the NIC's configuration space"
+
 // AsRoot is the remedy where only root can read a file or a register, on this machine or for a copy
 // of another.
 func AsRoot(m *machine.Machine, change string) chain.Remedy {

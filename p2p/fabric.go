@@ -40,7 +40,7 @@ func fabric(m *machine.Machine, e drivers.Exporter, i drivers.Importer, p driver
 		return chain.Open("whether the NIC reaches the memory over PCI Express or over the processor (C2C) is not known").With("/sys/bus/pci/devices/"+e.PCI.String()+"/device", "a GPU of Grace")
 	}
 	if p.Address == drivers.AddressIOVA {
-		return overIOMMU(m, *e.PCI, *i.PCI)
+		return overIOMMU(m, e, i)
 	}
 	way := p2pdma.Path(m, *e.PCI, *i.PCI)
 	switch {
@@ -69,10 +69,22 @@ func tryPair(e drivers.Exporter) string {
 }
 
 // overIOMMU answers for addresses that an IOMMU has made: they match no window below a switch, so that
-// all traffic goes to the root and back.
-func overIOMMU(m *machine.Machine, gpu, nic machine.Addr) chain.Answer {
+// all traffic goes to the root and back. A NIC with ATS asks the IOMMU for the physical addresses, and its
+// traffic goes the way of these as well.
+func overIOMMU(m *machine.Machine, e drivers.Exporter, i drivers.Importer) chain.Answer {
 	const way = "the addresses are the IOMMU's: the traffic goes to the root and back"
-	if bad, ok := egress(m, rootPorts(m, gpu, nic)); ok {
+	gpu, nic := *e.PCI, *i.PCI
+	order, err := nicOrder(m, nic)
+	if err != nil {
+		fix := AsRoot(m, onlyRootReadsNIC)
+		return chain.Open("%s if the NIC has ATS off, and whether it has is not known: %v", way, err).Fix(&fix)
+	}
+	if order.ats {
+		if bad := translated(m, e, i); !bad.State.Good() {
+			return bad
+		}
+	}
+	if bad, ok := blocking(m, rootPorts(m, gpu, nic)); ok {
 		return bad
 	}
 	passes, why := p2pdma.RootPasses(m, gpu, nic)
@@ -81,6 +93,27 @@ func overIOMMU(m *machine.Machine, gpu, nic machine.Addr) chain.Answer {
 		return chain.Cost("%s", way).With("/proc/cpuinfo", "%s", why).Fix(fix)
 	}
 	return chain.Open("%s, and whether the root passes it is not known: %s", way, why).Fix(fix)
+}
+
+// translated answers for requests that a NIC has translated by ATS: they have the physical addresses.
+func translated(m *machine.Machine, e drivers.Exporter, i drivers.Importer) chain.Answer {
+	switch way := p2pdma.Path(m, *e.PCI, *i.PCI); {
+	case way.Common != nil:
+		return belowBridge(m, e, i, way)
+	case way.Unread != nil:
+		return chain.Open("%v", way.Unread)
+	}
+	ports := m.Node(*i.PCI).Up
+	if bad, ok := blocking(m, ports); ok {
+		return bad
+	}
+	for _, a := range ports {
+		if c := m.Node(a).ACS; c.Present && c.Ctrl&pci.ACSTranslationBlock != 0 {
+			return chain.Open("%v blocks requests that a NIC with ATS has translated, and the NIC has ATS on", a).
+				With("/sys/bus/pci/devices/"+a.String()+"/config", "ACS control %#x", uint16(c.Ctrl))
+		}
+	}
+	return chain.Hold("")
 }
 
 // overRoot answers for two functions without a common bridge.
@@ -94,7 +127,7 @@ func overRoot(m *machine.Machine, e drivers.Exporter, nic machine.Addr) chain.An
 		return chain.Break(chain.Broken, "no bridge is above both, and the root complex does not pass all peer-to-peer traffic: %s", bad).
 			Fix(&chain.Remedy{Change: fmt.Sprintf("use a NIC below one PCI switch with %v", gpu), Direct: true})
 	}
-	if bad, ok := egress(m, rootPorts(m, gpu, nic)); ok {
+	if bad, ok := blocking(m, rootPorts(m, gpu, nic)); ok {
 		return bad
 	}
 	passes, why := p2pdma.RootPasses(m, gpu, nic)
@@ -121,7 +154,7 @@ func belowBridge(m *machine.Machine, e drivers.Exporter, i drivers.Importer, way
 		return chain.Open("%s", way.Notes[0])
 	}
 	ports := portsBetween(m, *e.PCI, *i.PCI, *way.Common)
-	if bad, ok := egress(m, ports); ok {
+	if bad, ok := blocking(m, ports); ok {
 		return bad
 	}
 	nic, err := nicOrder(m, *i.PCI)
@@ -130,10 +163,6 @@ func belowBridge(m *machine.Machine, e drivers.Exporter, i drivers.Importer, way
 	redirects := false
 	for _, a := range ports {
 		n := m.Node(a)
-		if n.ACSErr != nil { // other ports that were read say nothing about this one
-			fix := AsRoot(m, onlyRootReadsACS)
-			return chain.Open("whether %v redirects is not known: %v", a, n.ACSErr).Fix(&fix)
-		}
 		c := n.ACS.Ctrl
 		if !n.ACS.Present {
 			c = 0
@@ -151,7 +180,7 @@ func belowBridge(m *machine.Machine, e drivers.Exporter, i drivers.Importer, way
 	case m.NoRedirects || !redirects && len(way.Redirects) == 0:
 		return chain.Hold("%s, and no port on the way redirects", common(way)).With("/sys/bus/pci/devices/"+way.Common.String()+"/config", "ACS")
 	case err != nil:
-		fix := AsRoot(m, "as root: only root can read the NIC's configuration space")
+		fix := AsRoot(m, onlyRootReadsNIC)
 		return chain.Open("%s a port redirects, and how the NIC orders its requests is not known: %v", common(way), err).Fix(&fix)
 	case worst == RouteLost:
 		return chain.Break(chain.Lost, "%s, %v sends requests and completions different ways (%v)", common(way), at, bits&redirecting).
@@ -164,6 +193,9 @@ func belowBridge(m *machine.Machine, e drivers.Exporter, i drivers.Importer, way
 		return chain.Open("%s, %v redirects (%v): the traffic arrives if the application registers memory with relaxed ordering, and may get lost otherwise", common(way), at, bits&redirecting).
 			Fix(opened(m, way))
 	}
+	if bad, ok := blocking(m, m.Node(*way.Common).Up); ok { // the ports that redirected traffic passes
+		return bad
+	}
 	passes, why := p2pdma.RootPasses(m, *e.PCI, *i.PCI)
 	if passes != placement.Yes {
 		return chain.Open("%s a port redirects to the root, and whether the root complex sends the traffic back is not known: %s", common(way), why).Fix(opened(m, way))
@@ -174,13 +206,21 @@ func belowBridge(m *machine.Machine, e drivers.Exporter, i drivers.Importer, way
 // common names the bridge above both.
 func common(way p2pdma.Decision) string { return fmt.Sprintf("below the bridge %v", *way.Common) }
 
-// egress answers for ports with egress control: they block traffic to other ports by a vector that no
-// file shows.
-func egress(m *machine.Machine, ports []machine.Addr) (chain.Answer, bool) {
+// blocking answers for ports that may block traffic: those whose ACS was not read, and those with egress
+// control, which blocks traffic to other ports by a vector that no file shows.
+func blocking(m *machine.Machine, ports []machine.Addr) (chain.Answer, bool) {
 	for _, a := range ports {
-		if c := m.Node(a).ACS; c.Present && c.Ctrl&pci.ACSEgressControl != 0 {
+		n := m.Node(a)
+		at := "/sys/bus/pci/devices/" + a.String() + "/config"
+		switch c := n.ACS; {
+		case n.ACSErr != nil: // other ports that were read say nothing about this one
+			fix := AsRoot(m, onlyRootReadsACS)
+			return chain.Open("the ACS of %v is not known: %v", a, n.ACSErr).With(at, "not read").Fix(&fix), true
+		case n.NoECAM:
+			return chain.Open("the ACS of %v is not known: %v", a, errNoExtended).With(at, "256 bytes"), true
+		case c.Present && c.Ctrl&pci.ACSEgressControl != 0:
 			return chain.Open("%v has egress control on, and which ports it blocks is not known", a).
-				With("/sys/bus/pci/devices/"+a.String()+"/config", "ACS control %#x", uint16(c.Ctrl)).
+				With(at, "ACS control %#x", uint16(c.Ctrl)).
 				Fix(&chain.Remedy{Change: "turn the port's egress control off"}), true
 		}
 	}

@@ -139,6 +139,25 @@ func fabricMutations() []mutation {
 				acs(acsRR|acsCR)(b, b.port(0))
 				b.deny("proc/cpuinfo")
 			}, goes(chain.Fabric, chain.Decision, chain.Library), "drivers/pci/p2pdma.c cpu_supports_p2pdma()"},
+			{"a port redirects to a root port that has egress control", all(onSwitch, clean, passesRoot), func(b *bed) {
+				acs(acsRR|acsCR)(b, b.port(0))
+				b.space(rootPort(b, b.s.at), "acs=0x20")
+			}, goes(chain.Fabric), egress},
+			{"a port redirects to a root port that cannot be read", all(onSwitch, clean, passesRoot), func(b *bed) {
+				acs(acsRR|acsCR)(b, b.port(0))
+				b.space(rootPort(b, b.s.at), "config=64")
+			}, goes(chain.Fabric), egress},
+			{"the NIC has ATS on behind an IOMMU, and a port blocks translated requests", all(onSwitch, isAMD, passesRoot), func(b *bed) {
+				domain("DMA-FQ")(b)
+				withATS(b)
+				acs(acsTB)(b, b.port(1))
+			}, goes(chain.Fabric), blocking},
+			{"the NIC has ATS on behind an IOMMU, and a port sends completions another way", all(onSwitch, isAMD, passesRoot), func(b *bed) {
+				domain("DMA-FQ")(b)
+				withATS(b)
+				acs(acsCR|acsDT)(b, b.port(0))
+			}, goes(chain.Fabric), table},
+			{"whether the NIC has ATS on behind an IOMMU cannot be read", all(onSwitch, isAMD, passesRoot), both(domain("DMA-FQ"), func(b *bed) { b.space(b.s.at, "config=64") }), goes(chain.Fabric), "a NIC with ATS on sends translated requests past the IOMMU"},
 			{"the root port redirects, as the kernel sets it, above a switch", onSwitch, func(b *bed) { b.space(rootPort(b, b.s.at), "acs=0x1d") }, changesNothing, "the traffic turns below the root port"},
 			{"the root port cannot be read, above a switch", onSwitch, func(b *bed) { b.space(rootPort(b, b.s.at), "config=64") }, changesNothing, "the traffic turns below the root port"},
 		},

@@ -109,6 +109,8 @@ func rootMutations() []mutation {
 		}, changesNothing, "Documentation/ABI/testing/sysfs-bus-pci: a node is a hint"},
 		{"a root port has egress control: over the root", all(far), func(b *bed) { b.space(rootPort(b, b.s.at), "acs=0x20") }, goes(chain.Fabric), "PCI Express, ACS P2P Egress Control: a vector says which root ports are blocked"},
 		{"the GPU's root port has egress control: over the root", all(far), func(b *bed) { b.space(rootPort(b, b.s.gpu), "acs=0x2c") }, goes(chain.Fabric), "PCI Express, ACS P2P Egress Control: a vector says which root ports are blocked"},
+		{"a root port can be read in 64 bytes, as without root: over the root", all(far), func(b *bed) { b.space(rootPort(b, b.s.at), "config=64") }, goes(chain.Fabric), "PCI Express, ACS P2P Egress Control: whether the root port blocks is in its ACS"},
+		{"the GPU's root port is one of which the kernel reaches 256 bytes: over the root", all(far), func(b *bed) { b.space(rootPort(b, b.s.gpu), "config=256") }, goes(chain.Fabric), "PCI Express, ACS P2P Egress Control: whether the root port blocks is in its ACS"},
 		{"a root port redirects, as the kernel sets it: over the root", far, func(b *bed) { b.space(rootPort(b, b.s.at), "acs=0x1d") }, changesNothing, "the traffic goes to the root complex anyway: drivers/pci/p2pdma.c asks no port above a host bridge"},
 		{"a root port redirects requests only: over the root", far, func(b *bed) { b.space(rootPort(b, b.s.at), "acs=0x04") }, changesNothing, "the traffic goes to the root complex anyway: drivers/pci/p2pdma.c asks no port above a host bridge"},
 	}

@@ -163,9 +163,11 @@ var sights = []sight{
 
 	// Fabric.
 	blocks(`(GPU|NIC|WAYPORT)/config|WAYPORT`, onSwitch, chain.Fabric, chain.Addresses),
+	blocks(`NIC/config`, all(handsIOVAs, not(is(coherent))), chain.Fabric),
 	bearsNot(`(GPU|NIC)/config`, overRoot, "no port on the way is asked for ACS, and what answers with ones can be read"),
 	bearsNot(`WAYPORT/.*`, onSwitch, "the kind of a port is no part of any rule"),
-	bearsNot(`ROOTPORT/config`, nil, "drivers/pci/p2pdma.c asks no port above a host bridge, nor above a switch that the traffic does not leave"),
+	blocks(`ROOTPORT|ROOTPORT/config`, all(overRoot, not(is(coherent))), chain.Fabric),
+	bearsNot(`ROOTPORT/config`, nil, "the traffic does not leave the switch, or goes over the processor"),
 	blocks(`HOST|HOST/(class|vendor|device|driver)|sys/devices/pci[0-9a-f:]+`, all(overRoot, byRoot(listed)), chain.Fabric),
 	bearsNot(`(HOST|ROOTPORT)(/.*)?|sys/devices/pci[0-9a-f:]+`, nil, "the traffic does not reach the root complex, or passes whatever the host bridge is"),
 	bearsNot(`proc/cpuinfo`, all(is(coherent), not(byID)), "the NIC reaches memory with pages over the processor"),
