@@ -102,10 +102,26 @@ func (p *Pair) Prove(m *machine.Machine, proof *Proof) {
 	p.conclude(m, c.ConcludeProven())
 }
 
+// Heed takes the lines against a pair that the kernel has logged since the pair was tried, by a machine that
+// was opened since: another pair's proof may have caused them.
+func (p *Pair) Heed(m *machine.Machine) {
+	c := p.Verdict.Chain()
+	if p.Proof == nil || p.Proof.Watch.Last == nil || c[chain.Log].State == chain.Breaks {
+		return
+	}
+	if a := contradiction(m, p.GPU.Exporter, p.NIC.Importer, p.Prediction, p.Proof.Watch.Last); a.State == chain.Breaks {
+		c[chain.Log] = a
+		p.conclude(m, c.ConcludeProven())
+	}
+}
+
 // Recall adds the answer of an earlier proof to a pair, and concludes again. lastLine is the number of the
 // last record that the kernel's log had when that proof ended; nil if it is not known: then each line of
 // the log counts as newer.
 func (p *Pair) Recall(m *machine.Machine, answer chain.Answer, lastLine *uint64) {
+	if last, ok := cachedLog(m).Last(); lastLine != nil && (!ok || last < *lastLine) {
+		lastLine = nil // no log of this boot has that record
+	}
 	c := p.proven(m, answer, lastLine)
 	p.conclude(m, c.Conclude())
 }

@@ -9,7 +9,10 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 	"github.com/gpurdma/gpurdma/p2p"
@@ -60,6 +63,10 @@ func (a *app) prove(m *machine.Machine, pairs []p2p.Pair) (_ *result.Live, err e
 		p.Prove(m, prover.Prove(ctx, *p))
 		r.Tried++
 	}
+	later := a.source.Open()
+	for _, p := range counting[:r.Tried] {
+		p.Heed(later)
+	}
 	for _, p := range counting[r.Tried:] {
 		p.Prove(m, nil)
 	}
@@ -100,6 +107,15 @@ func (a *app) judge(m *machine.Machine, gpus []drivers.GPU, nics []drivers.NIC) 
 func (a *app) keep(m *machine.Machine, pairs []p2p.Pair) error {
 	if a.proofs == "" {
 		return nil
+	}
+	// Two runs at once each add to what the other has written.
+	dir, err := os.Open(filepath.Dir(a.proofs))
+	if err == nil {
+		defer dir.Close()
+		err = os.NewSyscallError("flock", unix.Flock(int(dir.Fd()), unix.LOCK_EX))
+	}
+	if err != nil {
+		return fmt.Errorf("keep the proofs: %w", err)
 	}
 	s, err := readProofs(a.proofs)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -3,13 +3,15 @@
 package proofs
 
 import (
-	"cmp"
+	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"path"
 	"slices"
 	"strings"
 
+	"github.com/gpurdma/gpurdma/internal/pci"
 	"github.com/gpurdma/gpurdma/p2p"
 	"github.com/gpurdma/gpurdma/p2p/chain"
 	"github.com/gpurdma/gpurdma/p2p/drivers"
@@ -22,82 +24,128 @@ const bootID = "proc/sys/kernel/random/boot_id"
 // always are modules that take part in each registration.
 var always = []string{"ib_core", "ib_uverbs", "nvidia_peermem"}
 
-// circumstances are the facts of a machine on which the proof of a pair depends, each by the file
-// that has it. A file that is not there has no fact.
+// Values of facts that have none. A fact that was not read may have any value.
+const (
+	absent  = "not there"
+	notRead = "not read"
+)
+
+// circumstances are the facts of a machine on which the proof of a pair depends, each by the file that
+// has it or by its name.
 func circumstances(m *machine.Machine, p p2p.Pair) map[string]string {
-	out := map[string]string{}
+	out := map[string]string{
+		"the kernel's release": m.Kernel.Release, "CONFIG_PCI_P2PDMA": m.Kernel.P2PDMA.String(), "move_notify": m.Kernel.MoveNotify.String(), // also those that were supposed
+	}
 	read := func(parts ...string) {
-		if r := m.Read(path.Join(parts...)); r.Err == nil {
-			out[r.Where] = strings.TrimSpace(r.Text)
+		r := m.Read(path.Join(parts...))
+		switch {
+		case r.Err == nil:
+			out[r.Where] = strings.ToValidUTF8(r.Text, "?")
+		case errors.Is(r.Err, fs.ErrNotExist):
+			out[r.Where] = absent
+		default:
+			out[r.Where] = notRead
 		}
 	}
-	out["the kernel's release"] = m.Kernel.Release // as it is supposed to be
 	for _, module := range modules(p) {
 		for _, file := range []string{"srcversion", "version", "taint"} {
 			read("sys/module", module, file)
 		}
-		if r := m.Read("sys/module", module, "notes/.note.gnu.build-id"); r.Err == nil {
+		const id = "notes/.note.gnu.build-id"
+		if r := m.Read("sys/module", module, id); r.Err == nil {
 			out[r.Where] = fmt.Sprintf("%x", r.Text)
+		} else {
+			read("sys/module", module, id)
 		}
 	}
-	for _, a := range []*machine.Addr{p.GPU.Exporter.PCI, p.NIC.Importer.PCI} {
-		if a == nil {
-			continue
-		}
-		for _, file := range []string{"vendor", "device"} {
-			read("sys/bus/pci/devices", a.String(), file)
-		}
-	}
+	read("proc/driver/nvidia/params")
 	read("sys/class/infiniband", p.NIC.Name, "fw_ver")
 	read("sys/class/infiniband", p.NIC.Name, "node_guid")
+	for _, end := range []*machine.Addr{p.GPU.Exporter.PCI, p.NIC.Importer.PCI} {
+		if end == nil {
+			continue
+		}
+		dir := path.Join("sys/bus/pci/devices", end.String())
+		read(dir, "vendor")
+		read(dir, "device")
+		read(dir, "resource")
+		read(dir, "iommu_group/type")
+		for _, a := range append([]machine.Addr{*end}, m.Node(*end).Up...) {
+			out["ACS of "+a.String()] = acsOf(m, a)
+		}
+	}
+	if gpu := p.GPU.Exporter; gpu.PCI != nil && gpu.Class == drivers.ClassAMDGPU {
+		read("sys/bus/pci/devices", gpu.PCI.String(), "power/runtime_status") // one that sleeps is no peer
+	}
+	if nic := p.NIC.Importer.PCI; nic != nil {
+		out["ATS and ordering of "+nic.String()] = orderOf(m, *nic)
+	}
 	return out
+}
+
+// acsOf is the ACS control of a function.
+func acsOf(m *machine.Machine, a machine.Addr) string {
+	switch n := m.Node(a); {
+	case n.ACSErr != nil || n.NoECAM:
+		return notRead
+	case !n.ACS.Present:
+		return absent
+	default:
+		return fmt.Sprintf("%#x", uint16(n.ACS.Ctrl))
+	}
+}
+
+// orderOf is how a NIC sends its requests.
+func orderOf(m *machine.Machine, nic machine.Addr) string {
+	c, err := pci.ReadConfig(m.Sys, nic)
+	if err != nil || c.Unreachable() {
+		return notRead
+	}
+	_, ats, err1 := c.ATS()
+	express, _, err2 := c.Express()
+	if err1 != nil || err2 != nil {
+		return notRead
+	}
+	return fmt.Sprintf("ATS %v, relaxed ordering %v", ats, express.RelaxedOrdering)
 }
 
 // modules are those of the two drivers, and those that serve every registration.
 func modules(p p2p.Pair) []string {
 	out := slices.Clone(always)
-	for _, driver := range []string{p.GPU.Exporter.Driver, p.NIC.Importer.Driver, cmp.Or(p.NIC.SoftwareKind, "-")} {
-		out = append(out, strings.ReplaceAll(driver, "-", "_"))
-	}
-	out = append(out, drivers.RdmaDrivers[p.NIC.Importer.Driver].Module)
-	slices.Sort(out)
-	return slices.DeleteFunc(slices.Compact(out), func(s string) bool { return strings.Trim(s, "_") == "" })
-}
-
-// changed says why a record does not cover a pair any more; "" if it does.
-func (r Record) changed(m *machine.Machine, p p2p.Pair) string {
-	now := circumstances(m, p)
-	for _, file := range slices.Sorted(maps.Keys(r.Circumstances)) {
-		if now[file] != r.Circumstances[file] {
-			return file + " has changed since"
+	for _, driver := range []string{p.GPU.Exporter.Driver, p.NIC.Importer.Driver, p.NIC.SoftwareKind, drivers.RdmaDrivers[p.NIC.Importer.Driver].Module} {
+		if driver != "" && driver != drivers.UnknownDriver {
+			out = append(out, machine.ModuleOf(driver))
 		}
 	}
-	for _, file := range slices.Sorted(maps.Keys(now)) {
-		if _, was := r.Circumstances[file]; !was {
-			return file + " was not there then"
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// changed says why a record does not cover a pair any more; "" if it does. A fact that only one of the two
+// runs could read is no change of the machine.
+func (r Record) changed(m *machine.Machine, p p2p.Pair) string {
+	now := circumstances(m, p)
+	unread := false
+	for _, name := range slices.Sorted(maps.Keys(r.Circumstances)) {
+		was, is := r.Circumstances[name], now[name]
+		unread = unread || is == notRead
+		if was != is && was != notRead && is != notRead {
+			return name + " has changed since"
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(now)) {
+		if _, was := r.Circumstances[name]; !was {
+			return name + " was no part of it"
 		}
 	}
 	for i, is := range linksOf(p.Verdict) {
-		was := r.Links[i]
-		if bothKnown(was.State, is.State) && was.State != is.State {
-			return "the link " + is.Link + " is another than it was: " + was.State + " then, " + is.State + " now"
-		}
-		for _, file := range slices.Sorted(maps.Keys(is.Evidence)) {
-			value, had := was.Evidence[file]
-			if had && value != is.Evidence[file] && !unread(value) && !unread(is.Evidence[file]) {
-				return file + " has changed since"
-			}
+		was := r.Links[i].State
+		unknown := chain.Unknown.String()
+		switch {
+		case was == is.State, was == unknown && is.State != chain.Breaks.String(), is.State == unknown && unread:
+		default:
+			return "the link " + is.Link + " is another than it was: " + was + " then, " + is.State + " now"
 		}
 	}
 	return ""
 }
-
-// bothKnown reports states that were both found out. What only one of two runs could read is no
-// change of the machine.
-func bothKnown(a, b string) bool {
-	unknown := chain.Unknown.String()
-	return a != unknown && b != unknown
-}
-
-// unread reports the evidence of a file that could not be read.
-func unread(value string) bool { return value == "not read" || value == "" }

@@ -33,11 +33,10 @@ type Record struct {
 	Links         []Link            `json:"links"` // from library to fabric
 }
 
-// Link is the state of a link when the proof was taken, and what it rested on.
+// Link is the state of a link when the proof was taken.
 type Link struct {
-	Link     string            `json:"link"`
-	State    string            `json:"state"`
-	Evidence map[string]string `json:"evidence,omitempty"` // value by file
+	Link  string `json:"link"`
+	State string `json:"state"`
 }
 
 // sizeClass is the class of a size. What bounds a mapping differs between them: a huge page, and
@@ -78,15 +77,7 @@ func recordOf(m *machine.Machine, p p2p.Pair, now time.Time) (Record, bool) {
 func linksOf(v chain.Verdict) []Link {
 	var out []Link
 	for l := chain.Library; l <= chain.Fabric; l++ {
-		a := v.Link(l)
-		link := Link{Link: l.String(), State: a.State.String()}
-		for _, e := range a.Evidence {
-			if link.Evidence == nil {
-				link.Evidence = map[string]string{}
-			}
-			link.Evidence[e.File] = e.Value
-		}
-		out = append(out, link)
+		out = append(out, Link{l.String(), v.Link(l).State.String()})
 	}
 	return out
 }

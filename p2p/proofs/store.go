@@ -96,34 +96,32 @@ func (s *Store) Keep(m *machine.Machine, pairs []p2p.Pair, now time.Time) error 
 		if !ok {
 			continue
 		}
-		// A proof that the log contradicted while it ran is none, and an earlier one is void.
-		contradicted := r.Outcome == chain.Direct.String() && p.Verdict.Outcome() != chain.Direct
 		s.Records = slices.DeleteFunc(s.Records, func(o Record) bool {
-			return o.GPU == r.GPU && o.NIC == r.NIC && o.Memory == r.Memory && o.Class == r.Class
+			return o.of(p) && o.Memory == r.Memory && o.Class == r.Class
 		})
-		if !contradicted {
-			s.Records = append(s.Records, r)
+		// What the log contradicted, or a rung that failed, is no proof, and voids an earlier one.
+		if r.Outcome == chain.Direct.String() && (p.Verdict.Outcome() != chain.Direct || p.Proof.Failed() || p.Proof.Watch.Fatal) {
+			continue
 		}
+		s.Records = append(s.Records, r)
 	}
 	return nil
 }
 
-// Recall gives a pair the proof that covers it. A proof that does not cover it any more is named,
-// with the reason, and decides nothing. file is the name of the file, for the evidence.
+// of reports a record of this pair.
+func (r Record) of(p p2p.Pair) bool { return r.GPU == p.GPU.Name && r.NIC == p.NIC.Name }
+
+// Recall gives a pair the proof that covers it. A proof that does not cover it any more is named, with the
+// reason, and decides nothing. file is the name of the file, for the evidence.
 func (s Store) Recall(m *machine.Machine, p *p2p.Pair, file string) {
-	i := slices.IndexFunc(s.Records, func(r Record) bool { return r.GPU == p.GPU.Name && r.NIC == p.NIC.Name })
-	if i < 0 {
-		return
-	}
-	// Of several sizes, one that failed decides: the pair is not direct for all of them.
-	for j := i + 1; j < len(s.Records); j++ {
-		r := s.Records[j]
-		if r.GPU == p.GPU.Name && r.NIC == p.NIC.Name && r.Outcome != chain.Direct.String() {
-			i = j
+	var r *Record
+	for i := range s.Records {
+		// Of several classes of sizes one that failed decides: the pair is not direct for all of them.
+		if o := &s.Records[i]; o.of(*p) && o.valid() == nil && (r == nil || o.Outcome != chain.Direct.String()) {
+			r = o
 		}
 	}
-	r := s.Records[i]
-	if r.valid() != nil {
+	if r == nil {
 		return
 	}
 	why := r.changed(m, *p)

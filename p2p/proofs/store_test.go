@@ -103,6 +103,10 @@ func TestRecall(t *testing.T) {
 			}
 		}
 	}
+	// port2 sets the ACS of the NIC's port, as setpci does.
+	port2 := func(acs string) func(*testenv.Tree) {
+		return func(tree *testenv.Tree) { setACS(tree, acs) }
+	}
 	const fault = "DMAR: [DMA Write NO_PASID] Request device [14:00.0] PTE Write access is not set"
 	direct := func() []*p2p.Proof { return []*p2p.Proof{tried(chain.Direct, 256<<10)} }
 	for name, c := range map[string]struct {
@@ -125,14 +129,20 @@ func TestRecall(t *testing.T) {
 		"another driver of the GPU":                   {direct(), edit("sys/module/nvidia/srcversion", "A2\n"), nil, chain.Direct, chain.Unknown, "/sys/module/nvidia/srcversion has changed since"},
 		"another driver of the NIC":                   {direct(), edit("sys/module/mlx5_ib/srcversion", "B2\n"), nil, chain.Direct, chain.Unknown, "/sys/module/mlx5_ib/srcversion has changed since"},
 		"another firmware":                            {direct(), edit(nic+"/infiniband/mlx5_0/fw_ver", "28.43.1000\n"), nil, chain.Direct, chain.Unknown, "fw_ver has changed since"},
-		"a module more":                               {direct(), edit("sys/module/ib_core/srcversion", "C1\n"), nil, chain.Direct, chain.Unknown, "/sys/module/ib_core/srcversion was not there then"},
+		"a module more":                               {direct(), edit("sys/module/ib_core/srcversion", "C1\n"), nil, chain.Direct, chain.Unknown, "/sys/module/ib_core/srcversion has changed since"},
 		"another GPU": {direct(), func(tree *testenv.Tree) {
 			tree.Functions = strings.ReplaceAll(tree.Functions, "device=0x2330", "device=0x2335")
 		}, nil, chain.Direct, chain.Unknown, "/device has changed since"},
 		"an IOMMU that translates now": {direct(), func(tree *testenv.Tree) {
 			tree.Functions = strings.ReplaceAll(tree.Functions, ":identity", ":DMA-FQ")
 		}, nil, chain.Direct, chain.Unknown, "does not cover the pair any more"},
-		"an older line of the log":                 {direct(), edit("dev/kmsg", "6,100,0,-;Linux\n4,104,5,-;"+fault+"\n"), nil, chain.Direct, chain.Holds, "proven at"},
+		"a port's ACS was changed, and its answer is not known": {direct(), port2("0x20"), nil, chain.OutcomeUnknown, chain.Unknown, "ACS of 0000:12:01.0 has changed since"},
+		"a port's ACS was changed, and the pair stays good":     {direct(), port2("0x40"), nil, chain.Direct, chain.Unknown, "ACS of 0000:12:01.0 has changed since"},
+		"the driver has other parameters":                       {direct(), edit("proc/driver/nvidia/params", "DmaRemapPeerMmio: 0\n"), nil, chain.OutcomeUnknown, chain.Unknown, "/proc/driver/nvidia/params has changed since"},
+		"the NIC's ATS was turned on": {direct(), func(tree *testenv.Tree) {
+			tree.Functions = strings.Replace(tree.Functions, "rdma:mlx5_0", "rdma:mlx5_0 ats=0x8000", 1)
+		}, nil, chain.Direct, chain.Unknown, "ATS and ordering of 0000:14:00.0 has changed since"},
+		"an older line of the log":                 {direct(), edit("dev/kmsg", "6,100,0,-;Linux\n4,104,5,-;"+fault+"\n6,109,9,-;x\n"), nil, chain.Direct, chain.Holds, "proven at"},
 		"a newer line of the log":                  {direct(), edit("dev/kmsg", "6,100,0,-;Linux\n4,108,5,-;"+fault+"\n"), nil, chain.OutcomeUnknown, chain.Holds, "proven at"},
 		"a newer line of the log, after a refusal": {[]*p2p.Proof{tried(chain.Staged, 1)}, edit("dev/kmsg", "6,100,0,-;Linux\n4,108,5,-;"+fault+"\n"), nil, chain.Staged, chain.Breaks, "tried at"},
 	} {
@@ -153,6 +163,96 @@ func TestRecall(t *testing.T) {
 				t.Errorf("a proof that does not cover the pair made %v of %v", pair.Verdict, without)
 			}
 		})
+	}
+}
+
+func setACS(tree *testenv.Tree, acs string) {
+	var out strings.Builder
+	for line := range strings.Lines(tree.Functions) {
+		if dir, _, _ := strings.Cut(line, " "); strings.HasSuffix(dir, "/0000:12:01.0") {
+			line = dir + " class=0x060400 type=6 acs=" + acs + "\n"
+		}
+		out.WriteString(line)
+	}
+	tree.Functions = out.String()
+}
+
+// A link that was not known when the proof was taken, and is known to break now, ends the proof.
+func TestRecallBroken(t *testing.T) {
+	was, is := server(), server()
+	setACS(&was, "0x08")
+	setACS(&is, "0x04")
+	m, pair := judged(t, was, nil)
+	if pair.Verdict.Link(chain.Fabric).State != chain.Unknown {
+		t.Fatalf("%v", pair.Verdict)
+	}
+	var s Store
+	pair.Prove(m, tried(chain.Direct, 1))
+	if err := s.Keep(m, []p2p.Pair{pair}, time.Now()); err != nil || len(s.Records) != 1 {
+		t.Fatalf("%+v, %v", s, err)
+	}
+	m, pair = judged(t, is, nil)
+	s.Records[0].Circumstances["ACS of 0000:12:01.0"] = notRead // the link alone has to tell
+	if s.Recall(m, &pair, "f"); pair.Verdict.Outcome() != chain.Lost {
+		t.Errorf("%v", pair.Verdict)
+	}
+}
+
+// A run that the log contradicted, or in which a rung failed, is no proof, and ends an earlier one.
+func TestKeepVoids(t *testing.T) {
+	for name, spoil := range map[string]func(*p2p.Proof){
+		"the log": func(p *p2p.Proof) {
+			p.Watch.Lines = []string{"DMAR: [DMA Write NO_PASID] Request device [14:00.0] PTE Write access is not set"}
+		},
+		"a flag before its data": func(p *p2p.Proof) { p.Steps[p2p.RungOrder].Result = p2p.ResultFail },
+		"a fatal error":          func(p *p2p.Proof) { p.Watch.Fatal = true },
+	} {
+		s := kept(t, tried(chain.Direct, 1))
+		m, pair := judged(t, server(), nil)
+		proof := tried(chain.Direct, 1)
+		spoil(proof)
+		pair.Prove(m, proof)
+		if err := s.Keep(m, []p2p.Pair{pair}, time.Now()); err != nil || len(s.Records) != 0 {
+			t.Errorf("%s: %+v, %v", name, s.Records, err)
+		}
+	}
+}
+
+// A record that Write could not have written is left out. A number of a line that the log does not have
+// makes no line older.
+func TestRecallForged(t *testing.T) {
+	const fault = "4,108,5,-;DMAR: [DMA Write NO_PASID] Request device [14:00.0] PTE Write access is not set\n"
+	s := kept(t, tried(chain.Direct, 1))
+	huge := ^uint64(0)
+	s.Records[0].LastLine = &huge
+	tree := server()
+	tree.Files["dev/kmsg"] += fault
+	m, pair := judged(t, tree, nil)
+	if s.Recall(m, &pair, "f"); pair.Verdict.Outcome() == chain.Direct {
+		t.Errorf("%v", pair.Verdict)
+	}
+	s.Records[0].Links = nil
+	m, pair = judged(t, server(), nil)
+	if s.Recall(m, &pair, "f"); pair.Verdict.Link(chain.Proof).Text() != "it was not tried" {
+		t.Errorf("%v", pair.Verdict)
+	}
+}
+
+// The proof of one kernel is none of a kernel that is supposed.
+func TestRecallSupposed(t *testing.T) {
+	s := kept(t, tried(chain.Direct, 1))
+	root := server().Write(t)
+	for _, release := range []string{"7.9.0", "6.1.0", "nonsense"} {
+		m := machine.Source{Root: root, Release: release}.Open()
+		gpus, err1 := drivers.GPUs(m)
+		nics, err2 := drivers.NICs(m)
+		if err1 != nil || err2 != nil {
+			t.Fatal(err1, err2)
+		}
+		pair := p2p.Judge(m, gpus[1], nics[0])
+		if s.Recall(m, &pair, "f"); !strings.Contains(pair.Verdict.Link(chain.Proof).Text(), "does not cover the pair any more: ") {
+			t.Errorf("%s: %v", release, pair.Verdict)
+		}
 	}
 }
 

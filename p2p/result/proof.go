@@ -60,9 +60,12 @@ type Live struct {
 	Elapsed      time.Duration `json:"elapsed_ns"`
 }
 
-// Became returns the outcome of a pair that was tried, as the run counts it: that of its proof,
-// or unknown if the proof does not hold.
+// Became returns the outcome of a pair that was tried, as the run counts it: that of its proof, unless the
+// log contradicts it, or unknown if the proof does not hold.
 func Became(p Pair) string {
+	if p.Decides == chain.Log.String() {
+		return p.Outcome
+	}
 	for _, l := range p.Links {
 		switch {
 		case l.Link != chain.Proof.String():
@@ -77,7 +80,7 @@ func Became(p Pair) string {
 
 // Still reports a pair whose proof found the bytes in the GPU, and moved no bytes.
 func Still(p Pair) bool {
-	return p.Proof != nil && p.Proof.Outcome == chain.Direct.String() && Became(p) == chain.OutcomeUnknown.String()
+	return p.Proof != nil && p.Decides != chain.Log.String() && p.Proof.Outcome == chain.Direct.String() && Became(p) == chain.OutcomeUnknown.String()
 }
 
 // add counts a pair that was tried.
