@@ -196,3 +196,17 @@ var (
 	_ encoding.TextUnmarshaler = (*Translation)(nil)
 	_ encoding.TextUnmarshaler = (*Answer)(nil)
 )
+
+// Any asks about each of a list: Yes if one answer is Yes, No if all are No.
+func Any[T any](list []T, ask func(T) Answer) Answer {
+	out := No
+	for _, x := range list {
+		switch ask(x) {
+		case Yes:
+			return Yes
+		case AnswerUnknown:
+			out = AnswerUnknown
+		}
+	}
+	return out
+}

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -113,9 +114,8 @@ func (h *hardware) asked(ctx context.Context, r *report, p prediction) map[strin
 			a.Error = err.Error()
 		}
 		said[v.name] = a
-		switch what := v.name + ": of each GPU, " + v.asks(); {
-		case a.Error != "":
-			r.skip(what, "%s", a.Error)
+		if a.Error != "" {
+			r.skip(v.name+": of each GPU, "+v.asks(), "%s", a.Error)
 		}
 	}
 	for _, g := range p.gpus {
@@ -128,14 +128,7 @@ func (h *hardware) asked(ctx context.Context, r *report, p prediction) map[strin
 
 // asksAbout reports a driver whose GPUs one of the libraries lists.
 func asksAbout(all []vendor, driver string) bool {
-	for _, v := range all {
-		for _, d := range v.drivers {
-			if d == driver {
-				return true
-			}
-		}
-	}
-	return false
+	return slices.ContainsFunc(all, func(v vendor) bool { return slices.Contains(v.drivers, driver) })
 }
 
 // proven tries the pairs. It returns why a pair was not tried, where that is one reason.

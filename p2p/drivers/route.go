@@ -98,17 +98,7 @@ func peerName(driver string) string {
 // PeerClient reports whether a peer-memory client of the GPU's driver is registered with ib_core.
 // If ib_core does not support such clients, the client's module loads and does nothing.
 func PeerClient(m *machine.Machine, driver string) (registered placement.Answer, where string) {
-	c := machine.Once(m, "peer-memory client of "+driver, func() peerClient {
-		registered, where := readPeerClient(m, driver)
-		return peerClient{registered, where}
-	})
-	return c.registered, c.where
-}
-
-// peerClient is an answer of PeerClient.
-type peerClient struct {
-	registered placement.Answer
-	where      string
+	return machine.OnceValues(m, "peer-memory client of "+driver, func() (placement.Answer, string) { return readPeerClient(m, driver) })
 }
 
 func readPeerClient(m *machine.Machine, driver string) (registered placement.Answer, where string) {

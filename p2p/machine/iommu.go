@@ -23,17 +23,7 @@ func (m *Machine) TranslationOf(a *Addr) (translation, string) {
 	if a == nil {
 		return Untranslated, "the importer is below no IOMMU"
 	}
-	t := Once(m, "translation for "+a.String(), func() translating {
-		is, why := m.readTranslation(*a)
-		return translating{is, why}
-	})
-	return t.is, t.why
-}
-
-// translating is how the IOMMU treats a function, and the reason.
-type translating struct {
-	is  translation
-	why string
+	return OnceValues(m, "translation for "+a.String(), func() (translation, string) { return m.readTranslation(*a) })
 }
 
 func (m *Machine) readTranslation(a Addr) (translation, string) {

@@ -147,3 +147,9 @@ func Once[T any](m *Machine, key string, read func() T) T {
 	v, _ := m.memo.LoadOrStore(key, sync.OnceValue(read))
 	return v.(func() T)()
 }
+
+// OnceValues is Once for two results.
+func OnceValues[T, U any](m *Machine, key string, read func() (T, U)) (T, U) {
+	v, _ := m.memo.LoadOrStore(key, sync.OnceValues(read))
+	return v.(func() (T, U))()
+}

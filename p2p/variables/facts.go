@@ -211,20 +211,6 @@ func (f *Facts) atLeast(library string, want ...int) placement.Answer {
 	return placement.Yes
 }
 
-// each answers for several: yes if any is yes, no if all are no.
-func each[T any](list []T, ask func(T) placement.Answer) placement.Answer {
-	out := placement.No
-	for _, x := range list {
-		switch ask(x) {
-		case placement.Yes:
-			return placement.Yes
-		case placement.AnswerUnknown:
-			out = placement.AnswerUnknown
-		}
-	}
-	return out
-}
-
 // names are the names of some of a list, for a message.
 func names[T any](list []T, is func(T) bool, name func(T) string) string {
 	var out []string

@@ -40,7 +40,7 @@ var libfabricEntries = []entry{
 		case on == placement.No:
 			return pass("the CPU copies without gdrcopy; NICs are not concerned")
 		}
-		switch each(j.GPUs, func(g GPU) placement.Answer { return g.SmallBAR }) {
+		switch placement.Any(j.GPUs, func(g GPU) placement.Answer { return g.SmallBAR }) {
 		case placement.Yes:
 			return warn("gdrcopy maps parts of the BAR, which is smaller than the memory here: registrations for NICs fail when it is full").
 				so("turn gdrcopy off", "FI_HMEM_CUDA_USE_GDRCOPY=0")

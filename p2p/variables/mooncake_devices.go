@@ -88,7 +88,7 @@ var mooncakeDeviceEntries = []entry{
 			return pass("has no effect here: this machine has one NIC")
 		case off(value):
 			return warn("Mooncake prefers the peer's NIC with the name of its own, whatever the value is").away()
-		case each(j.GPUs, crossNUMA) == placement.No:
+		case placement.Any(j.GPUs, crossNUMA) == placement.No:
 			return pass("Mooncake prefers the peer's NIC with the name of its own, which is right where peers are wired alike")
 		}
 		return open("Mooncake prefers the peer's NIC with the name of its own; whether that is near to the peer's memory is the peer's matter")
@@ -161,7 +161,7 @@ func byMooncake(n NIC) bool { return !n.Software && n.Driver != cxi }
 
 // lagPorts is the verdict on QPs that are not spread over the ports of a LAG.
 func lagPorts(j *judging) verdict {
-	switch each(j.NICs, func(n NIC) placement.Answer { return n.Bond }) {
+	switch placement.Any(j.NICs, func(n NIC) placement.Answer { return n.Bond }) {
 	case placement.No:
 		return pass("has no effect here: no NIC is a LAG")
 	case placement.AnswerUnknown:

@@ -197,7 +197,7 @@ func (j *judging) levelWins() bool { return j.atLeast("NCCL", 2, 29) != placemen
 
 func c2c(j *judging, value string) verdict {
 	on := number(value, 1) != 0
-	switch near := each(j.GPUs, onCPU); {
+	switch near := placement.Any(j.GPUs, onCPU); {
 	case near == placement.No:
 		return pass("has no effect here: no GPU reaches its nearest direct NIC over C2C")
 	case on:
@@ -211,7 +211,7 @@ func c2c(j *judging, value string) verdict {
 
 // noC2C: before 2.27 NCCL does not use C2C by itself.
 func noC2C(j *judging) verdict {
-	if each(j.GPUs, onCPU) != placement.Yes || j.overC2C() == placement.Yes {
+	if placement.Any(j.GPUs, onCPU) != placement.Yes || j.overC2C() == placement.Yes {
 		return verdict{}
 	}
 	if rank, ok := parseLevel(j.env[gdrLevel]); ok && rank >= rankOf("PHB") {
@@ -238,7 +238,7 @@ func ncclDataDirect(j *judging, value string) verdict {
 
 // dataDirect is the verdict on a switch for Data Direct.
 func (j *judging) dataDirect(library string, on bool) verdict {
-	switch has := each(j.NICs, func(n NIC) placement.Answer { return n.DataDirect }); {
+	switch has := placement.Any(j.NICs, func(n NIC) placement.Answer { return n.DataDirect }); {
 	case on:
 		return pass("%s uses the Data Direct function of a NIC that has one", library)
 	case has == placement.No:
@@ -251,7 +251,7 @@ func (j *judging) dataDirect(library string, on bool) verdict {
 }
 
 func mloPart(j *judging, value string) verdict {
-	switch has := each(j.GPUs, func(g GPU) placement.Answer { return g.MLOPart }); {
+	switch has := placement.Any(j.GPUs, func(g GPU) placement.Answer { return g.MLOPart }); {
 	case number(value, 0) != 0:
 		return pass("NCCL uses GPUDirect RDMA on MLOPart partitions, too")
 	case has == placement.No:

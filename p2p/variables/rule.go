@@ -148,7 +148,7 @@ func (j *judging) isSet(name string) bool { _, ok := j.env[name]; return ok }
 
 // direct reports whether some GPU of the vendors has a direct NIC.
 func (j *judging) direct(vendors ...Vendor) placement.Answer {
-	return each(j.GPUs, func(g GPU) placement.Answer {
+	return placement.Any(j.GPUs, func(g GPU) placement.Answer {
 		switch {
 		case !g.of(vendors) || g.Nearest == NoNIC:
 			return placement.No
@@ -172,7 +172,7 @@ func (j *judging) costs(does string, vendors ...Vendor) verdict {
 
 // across reports whether the nearest direct NIC of some GPU is behind a host bridge.
 func (j *judging) across(vendors ...Vendor) placement.Answer {
-	return each(j.GPUs, func(g GPU) placement.Answer {
+	return placement.Any(j.GPUs, func(g GPU) placement.Answer {
 		switch {
 		case !g.of(vendors) || g.Nearest == NoNIC || g.Nearest.known() && g.Nearest < PHB:
 			return placement.No
@@ -185,7 +185,7 @@ func (j *judging) across(vendors ...Vendor) placement.Answer {
 
 // coherent reports whether some GPU is attached by C2C.
 func (j *judging) coherent() placement.Answer {
-	return each(j.GPUs, func(g GPU) placement.Answer { return g.Coherent })
+	return placement.Any(j.GPUs, func(g GPU) placement.Answer { return g.Coherent })
 }
 
 // onCPU reports a GPU that is attached by C2C and has its nearest direct NIC on the CPU's
@@ -205,7 +205,7 @@ func onCPU(g GPU) placement.Answer {
 // peerMem reports whether ibv_reg_mr() takes GPU memory: by a client, or by a driver with a
 // route of its own.
 func (j *judging) peerMem() placement.Answer {
-	own := each(j.NICs, func(n NIC) placement.Answer {
+	own := placement.Any(j.NICs, func(n NIC) placement.Answer {
 		if n.Driver == efa || n.Driver == cxi {
 			return n.OwnRoute
 		}

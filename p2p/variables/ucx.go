@@ -45,7 +45,7 @@ var ucxEntries = []entry{
 		Effect: "the bandwidth that UCX assumes between NUMA nodes, by which it chooses between GPUDirect RDMA and staging",
 		Source: "ucx src/ucs/sys/topo/base/topo.c, ucs_topo_update_distance_sysfs(); src/ucs/config/global_opts.c; config/ucx.conf",
 	}, set: func(j *judging, value string) verdict {
-		far := each(j.GPUs, crossNUMA)
+		far := placement.Any(j.GPUs, crossNUMA)
 		switch {
 		case far == placement.No:
 			return pass("has no effect here: no GPU has its nearest direct NIC on another NUMA node")
@@ -147,7 +147,7 @@ func scheme(j *judging, value string) verdict {
 		return v.so("let the NIC read GPU memory at any distance; UCX_IB_GPU_DIRECT_RDMA=y makes UCX end in an error where it finds no route; "+
 			"other ways are UCX_DISTANCE_BW with the measured bandwidth (from 1.18 on) and one NUMA node a socket (NPS1)", rndvScheme+"=get_zcopy")
 	}
-	far := each(j.GPUs, crossNUMA)
+	far := placement.Any(j.GPUs, crossNUMA)
 	gpus := names(j.GPUs, func(g GPU) bool { return crossNUMA(g) == placement.Yes }, func(g GPU) string { return g.Name })
 	switch strings.ToLower(value) {
 	case "get_zcopy", "put_zcopy":
@@ -243,7 +243,7 @@ func (j *judging) nearest(does string) verdict {
 	if gpus := names(j.GPUs, worse, func(g GPU) string { return g.Name }); gpus != "" {
 		return warn("%s, and those of %s are not direct, while a farther one is", does, gpus).away()
 	}
-	if each(j.GPUs, func(g GPU) placement.Answer {
+	if placement.Any(j.GPUs, func(g GPU) placement.Answer {
 		if g.Nearest == DistanceUnknown || g.NearestAny == DistanceUnknown {
 			return placement.AnswerUnknown
 		}

@@ -98,7 +98,7 @@ func (j *judging) exports(value string) verdict {
 
 // whole is the verdict on registrations of whole allocations.
 func (j *judging) whole(does string) verdict {
-	switch small := each(j.GPUs, func(g GPU) placement.Answer { return g.SmallBAR }); small {
+	switch small := placement.Any(j.GPUs, func(g GPU) placement.Answer { return g.SmallBAR }); small {
 	case placement.Yes:
 		gpus := names(j.GPUs, func(g GPU) bool { return g.SmallBAR == placement.Yes }, func(g GPU) string { return g.Name })
 		return warn("%s, and the BAR of %s is smaller than the memory: registrations fail when it is full", does, gpus).away()

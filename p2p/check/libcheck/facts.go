@@ -137,7 +137,7 @@ func smallBAR(l *check.Look, g drivers.GPU) placement.Answer {
 // client, each for some pair.
 func routes(l *check.Look) (dmabuf, peer placement.Answer) {
 	pairs := check.Select(l.Pairs, func(p p2p.Pair) bool { return !p.NIC.Software })
-	dmabuf = some(pairs, func(p p2p.Pair) placement.Answer {
+	dmabuf = placement.Any(pairs, func(p p2p.Pair) placement.Answer {
 		route := p.Verdict.Link(chain.Route)
 		switch {
 		case p.Prediction.ByPeerMem && (p.GPU.Exporter.Proprietary || p.NIC.Importer.Kind == drivers.NoImporter):
@@ -151,25 +151,11 @@ func routes(l *check.Look) (dmabuf, peer placement.Answer) {
 		}
 		return placement.AnswerUnknown
 	})
-	peer = some(l.GPUs, func(g drivers.GPU) placement.Answer {
+	peer = placement.Any(l.GPUs, func(g drivers.GPU) placement.Answer {
 		registered, _ := drivers.PeerClient(l.Machine, g.Exporter.Driver)
 		return registered
 	})
 	return dmabuf, peer
-}
-
-// some is yes if any of the answers is yes, and no if all are no.
-func some[T any](list []T, ask func(T) placement.Answer) placement.Answer {
-	out := placement.No
-	for _, x := range list {
-		switch ask(x) {
-		case placement.Yes:
-			return placement.Yes
-		case placement.AnswerUnknown:
-			out = placement.AnswerUnknown
-		}
-	}
-	return out
 }
 
 // configPlace is where the kernel's configuration has the options that libraries look for, and
