@@ -4,8 +4,8 @@ package main
 
 import (
 	"os"
-	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -15,19 +15,8 @@ import (
 // double makes CUDA's library the double that `make doubles` builds, with GPUs at the addresses.
 func double(t *testing.T, variant, addresses string, knobs ...string) {
 	t.Helper()
-	library, err := filepath.Abs("../../build/doubles/" + variant + "/libcuda.so.1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(library); err != nil {
-		t.Skipf("make doubles builds the doubles: %v", err)
-	}
-	t.Setenv("GPURDMA_LIBCUDA", library)
-	t.Setenv("DOUBLE_PCI", addresses)
-	for _, k := range append(knobs, "DOUBLE_DEVICES="+string(rune('0'+len(strings.Split(addresses, ","))))) {
-		name, value, _ := strings.Cut(k, "=")
-		t.Setenv(name, value)
-	}
+	knobs = append(knobs, "DOUBLE_PCI="+addresses, "DOUBLE_DEVICES="+strconv.Itoa(len(strings.Split(addresses, ","))))
+	testenv.Double(t, "GPURDMA_LIBCUDA", "doubles/"+variant+"/libcuda.so.1", knobs...)
 }
 
 // vendorOf finds a vendor by its name.

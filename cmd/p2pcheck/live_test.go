@@ -5,9 +5,7 @@ package main
 import (
 	"errors"
 	"io/fs"
-	"os"
 	"path"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -107,14 +105,7 @@ func TestWithheld(t *testing.T) {
 
 // What CUDA says decides the library's link of a GPU of which no document says anything.
 func TestLibraryLinkByCUDA(t *testing.T) {
-	library, err := filepath.Abs("../../build/doubles/cuda/libcuda.so.1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(library); err != nil {
-		t.Skip("make doubles builds the double of CUDA")
-	}
-	t.Setenv("GPURDMA_LIBCUDA", library)
+	testenv.Double(t, "GPURDMA_LIBCUDA", "doubles/cuda/libcuda.so.1")
 	tree := testenv.HGX()
 	var name string
 	for file := range tree.Files {

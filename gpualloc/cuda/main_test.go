@@ -7,7 +7,6 @@ package cuda
 import (
 	"testing"
 
-	"github.com/gpurdma/gpurdma/gpualloc/internal/doubles"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
@@ -16,7 +15,7 @@ func TestMain(m *testing.M) { testenv.Main(m) }
 // double makes the tests' library one of testbed/doubles, with its knobs.
 func double(t *testing.T, variant string, knobs ...string) {
 	t.Helper()
-	doubles.Use(t, "GPURDMA_LIBCUDA", "doubles/"+variant+"/libcuda.so.1", knobs...)
+	testenv.Double(t, "GPURDMA_LIBCUDA", "doubles/"+variant+"/libcuda.so.1", knobs...)
 }
 
 // pairs are the functions that take something, and give it back.

@@ -7,7 +7,6 @@ package levelzero
 import (
 	"testing"
 
-	"github.com/gpurdma/gpurdma/gpualloc/internal/doubles"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
@@ -16,7 +15,7 @@ func TestMain(m *testing.M) { testenv.Main(m) }
 // use makes the tests' library one below build/, with a double's knobs.
 func use(t *testing.T, path string, knobs ...string) {
 	t.Helper()
-	doubles.Use(t, "GPURDMA_LIBZE", path, knobs...)
+	testenv.Double(t, "GPURDMA_LIBZE", path, knobs...)
 }
 
 func double(t *testing.T, variant string, knobs ...string) {

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/gpurdma/gpurdma/gpualloc"
-	"github.com/gpurdma/gpurdma/gpualloc/internal/doubles"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
@@ -17,7 +16,7 @@ func TestMain(m *testing.M) { testenv.Main(m) }
 // use makes the tests' library one below build/, with a double's knobs.
 func use(t *testing.T, path string, knobs ...string) {
 	t.Helper()
-	doubles.Use(t, "GPURDMA_LIBHSA", path, knobs...)
+	testenv.Double(t, "GPURDMA_LIBHSA", path, knobs...)
 }
 
 func double(t *testing.T, variant string, knobs ...string) {

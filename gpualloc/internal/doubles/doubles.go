@@ -17,28 +17,6 @@ import (
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
-// Use makes the library at path, below build/, the one that the variable env
-// names, and sets a double's knobs ("DOUBLE_DEVICES=1"). The tests' package is
-// two directories below the repository's root.
-func Use(t testing.TB, env, path string, knobs ...string) {
-	t.Helper()
-	path, err := filepath.Abs(filepath.Join("../../build", path))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(path); err != nil {
-		if testenv.InVM() {
-			t.Fatalf("the testbed comes with the doubles: %v", err)
-		}
-		t.Skipf("build it with make doubles: %v", err)
-	}
-	t.Setenv(env, path)
-	for _, k := range knobs {
-		name, value, _ := strings.Cut(k, "=")
-		t.Setenv(name, value)
-	}
-}
-
 // OnGPU makes a test run in the testbed, where use chooses a double, and on a
 // machine with a real GPU with the real library (make hardware-test), unless it
 // needs what only a double has. It reports whether the GPU is real.
