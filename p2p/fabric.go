@@ -215,9 +215,9 @@ func blocking(m *machine.Machine, ports []machine.Addr) (chain.Answer, bool) {
 		switch c := n.ACS; {
 		case n.ACSErr != nil: // other ports that were read say nothing about this one
 			fix := AsRoot(m, onlyRootReadsACS)
-			return chain.Open("the ACS of %v is not known: %v", a, n.ACSErr).With(at, "not read").Fix(&fix), true
+			return chain.Open("whether %v redirects is not known: %v", a, n.ACSErr).With(at, "not read").Fix(&fix), true
 		case n.NoECAM:
-			return chain.Open("the ACS of %v is not known: %v", a, errNoExtended).With(at, "256 bytes"), true
+			return chain.Open("whether %v redirects is not known: %v", a, errNoExtended).With(at, "256 bytes"), true
 		case c.Present && c.Ctrl&pci.ACSEgressControl != 0:
 			return chain.Open("%v has egress control on, and which ports it blocks is not known", a).
 				With(at, "ACS control %#x", uint16(c.Ctrl)).

@@ -50,6 +50,7 @@ type app struct {
 	pid            string        // --pid
 	spec           string        // --container-spec
 	proofs         string        // --proofs
+	unread         []string      // errors of reading the devices
 	reached        bool          // the command's own code began: a failure is no usage error any more
 	status         int
 }
@@ -191,8 +192,12 @@ func (a *app) look(find func(*machine.Machine, []drivers.GPU, []drivers.NIC) (ou
 		asked(nics, a.live.Imports)
 	}
 	var unread error
+	a.unread = nil
 	if err := errors.Join(err1, err2); err != nil {
 		unread = &cli.Unavailable{Err: err}
+		for line := range strings.Lines(a.unmasked(err.Error())) {
+			a.unread = append(a.unread, strings.TrimSpace(line))
+		}
 	}
 	gpus, err = only("GPU", a.gpu, gpus, func(g drivers.GPU) []string { return []string{g.Name, g.Exporter.Driver} })
 	if err != nil {

@@ -36,7 +36,7 @@ func (a *app) checkAnd(prove func(*machine.Machine, []p2p.Pair) (*result.Live, e
 	}
 	p2p.Combine(m, pairs)
 	r := result.New(m, gpus, nics, pairs)
-	r.Machine.Notes = a.notes
+	r.Machine.Notes, r.Unread = a.notes, a.unread
 	if live != nil {
 		r.AddProofs(live)
 	}
@@ -56,11 +56,15 @@ func (a *app) checkAnd(prove func(*machine.Machine, []p2p.Pair) (*result.Live, e
 		r.Baseline = a.baseline
 		r.Drift, r.Uncompared = drifted(before, r)
 	}
-	return checkOutput(r), errors.Join(nothing(gpus, nics), missing, unproven)
+	return checkOutput(r), errors.Join(a.nothing(gpus, nics), missing, unproven)
 }
 
-// nothing is the error of a machine that lacks GPUs or NICs.
-func nothing(gpus []drivers.GPU, nics []drivers.NIC) error {
+// nothing is the error of a machine that lacks GPUs or NICs. Where devices could not be read it is not
+// known to lack any.
+func (a *app) nothing(gpus []drivers.GPU, nics []drivers.NIC) error {
+	if len(a.unread) > 0 {
+		return nil
+	}
 	var errs []error
 	for _, what := range result.Missing(gpus, nics) {
 		errs = append(errs, &cli.Unavailable{Err: errors.New(what)})

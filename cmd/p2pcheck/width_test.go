@@ -133,6 +133,7 @@ func TestFirstScreen(t *testing.T) {
 		says   []string
 	}{
 		"no GPU":                    {testenv.Worker("vendor=0x8086 device=0x100e driver:e1000e"), cli.ExitUnavailable, []string{"no pair to check: no GPU with memory of its own, no RDMA device", "next: p2pcheck looks for GPUs", "        p2pcheck snapshot FILE      there"}},
+		"no list of RDMA devices":   {unlisted(), cli.ExitUnavailable, []string{"no pair to check: the devices could not all be read (list RDMA devices on", "NICs: none that could be read", "next: take the copy again, as root"}},
 		"a host of guests":          {corpusTree(t, "case-13-vfio-host"), cli.ExitUnavailable, []string{"no pair to check: no RDMA device on the host, which gives its NICs to guests", "NICs: 0000:14:00.0 of a guest", "next: run p2pcheck in the guest, too"}},
 		"a server":                  {testenv.HGX(), cli.ExitOK, []string{"64 pairs: 64 direct", "next: prove it on the machine itself, as root:\n        p2pcheck --live\n"}},
 		"a server that stages":      {redirecting(), cli.ExitFailed, []string{"STAGED  0000:13:00.0", "  change: let the ports on the way pass peer-to-peer traffic", "          pci=disable_acs_redir=0000:12:00.0;"}},
@@ -145,6 +146,26 @@ func TestFirstScreen(t *testing.T) {
 			if r.status != c.status || !strings.Contains(first, want) {
 				t.Errorf("%s: status %d, and no %q on the first screen: %s", name, r.status, want, first)
 			}
+		}
+	}
+}
+
+// unlisted is a machine whose RDMA devices cannot be listed.
+func unlisted() testenv.Tree {
+	tree := testenv.Worker("vendor=0x8086 device=0x100e driver:e1000e")
+	tree.Texts = map[string]string{"sys/class/infiniband": "infiniband"} // a link to itself
+	return tree
+}
+
+// What could not be read is not told as absent by any output.
+func TestUnlisted(t *testing.T) {
+	for _, args := range [][]string{{}, {"topo"}} {
+		r := run(unlisted(), t, append(args, "--root", "ROOT")...)
+		if r.status != cli.ExitUnavailable || strings.Contains(r.err, "no RDMA device was found") || !strings.Contains(r.out+r.err, "could") && !strings.Contains(r.err, "too many levels") {
+			t.Errorf("%v: %d, %s%s", args, r.status, r.out, r.err)
+		}
+		if len(args) > 0 && !strings.Contains(r.out, "and not all devices could be read") {
+			t.Errorf("%v: %s", args, r.out)
 		}
 	}
 }

@@ -14,6 +14,13 @@ import (
 
 // noPair says why there is no pair that counts.
 func noPair(r result.Run) string {
+	if n := len(r.Unread); n > 0 {
+		more := ""
+		if n > 1 {
+			more = fmt.Sprintf(", and %d more", n-1)
+		}
+		return fmt.Sprintf("no pair to check: the devices could not all be read (%s%s)", r.Unread[0], more)
+	}
 	var missing []string
 	switch {
 	case len(r.GPUs) == 0:
@@ -45,13 +52,17 @@ func noPairText(b *strings.Builder, s Style, r result.Run) {
 	for _, n := range r.GuestNICs {
 		nics = append(nics, n+" of a guest")
 	}
-	s.label(b, "GPUs: ", orNone(gpus))
-	s.label(b, "NICs: ", orNone(nics))
+	read := ""
+	if len(r.Unread) > 0 {
+		read = " that could be read"
+	}
+	s.label(b, "GPUs: ", orNone(gpus, read))
+	s.label(b, "NICs: ", orNone(nics, read))
 }
 
-func orNone(names []string) string {
+func orNone(names []string, read string) string {
 	if len(names) == 0 {
-		return "none"
+		return "none" + read
 	}
 	return strings.Join(names, ", ")
 }

@@ -16,6 +16,10 @@ import (
 func next(b *strings.Builder, s Style, r result.Run) {
 	open := slices.IndexFunc(r.Pairs, func(p result.Pair) bool { return p.Counts && p.Outcome != chain.Direct.String() })
 	switch {
+	case r.Summary.Total() == 0 && len(r.Unread) > 0 && s.Copy:
+		s.fold(b, "next: ", "      ", "take the copy again, as root, or read it as root: a GPU or an RDMA device may be among what could not be read.")
+	case r.Summary.Total() == 0 && len(r.Unread) > 0:
+		s.fold(b, "next: ", "      ", "run p2pcheck as root, outside of containers: a GPU or an RDMA device may be among what could not be read.")
 	case r.Summary.Total() == 0 && len(r.GuestNICs) > 0:
 		s.fold(b, "next: ", "      ", "run p2pcheck in the guest, too, which has the RDMA devices. Below, ISO-GIVEN-AWAY checks the host's part in the guest's pairs.")
 	case r.Summary.Total() == 0:

@@ -30,6 +30,8 @@ type Run struct {
 	Process *Process `json:"process"` // null if it is the program itself
 	GPUs    []GPU    `json:"gpus"`
 	NICs    []NIC    `json:"nics"`
+	// Unread are the errors of reading the devices: there may be more of them.
+	Unread []string `json:"unread,omitempty"`
 	// GuestNICs are PCI addresses of the network functions that are given to guests.
 	GuestNICs []string `json:"guest_nics,omitempty"`
 	Pairs     []Pair   `json:"pairs"` // by GPU, then by NIC

@@ -86,6 +86,7 @@ type Topology struct {
 	OffPCI    []string    `json:"off_pci"`
 	Pairs     []PairWay   `json:"pairs"`
 	missing   []string    // devices that a pair needs
+	Partial   bool        `json:"-"` // not all devices could be read
 }
 
 // Read reads GPUs, NICs, the bridges above them, and, if all is set, the NVMe controllers, the

@@ -47,7 +47,11 @@ func (r Topology) Text(w io.Writer, verbose bool) error {
 		fmt.Fprintf(&b, "\non no PCI bus: %s\n", strings.Join(r.OffPCI, ", "))
 	}
 	if len(r.missing) > 0 {
-		fmt.Fprintf(&b, "\nno pair: %s\n", strings.Join(r.missing, ", "))
+		text := strings.Join(r.missing, ", ")
+		if r.Partial {
+			text += ", and not all devices could be read"
+		}
+		fmt.Fprintf(&b, "\nno pair: %s\n", text)
 	}
 	if _, err := io.WriteString(w, b.String()); err != nil || len(r.Pairs) == 0 {
 		return err
