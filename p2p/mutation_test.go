@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/gpurdma/gpurdma/internal/testenv"
 	"github.com/gpurdma/gpurdma/p2p"
 	"github.com/gpurdma/gpurdma/p2p/chain"
 )
@@ -129,6 +130,7 @@ const (
 // Each fact that a link of a direct pair rests on is changed, one at a time: none leaves the pair
 // direct where the fact decides, and none changes anything where it does not.
 func TestMutations(t *testing.T) {
+	testenv.Exhaustive(t)
 	var lock sync.Mutex
 	times := map[string]int{}
 	machines := map[string]bool{}

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/internal/files"
+	"github.com/gpurdma/gpurdma/internal/testenv"
 	"github.com/gpurdma/gpurdma/p2p/chain"
 )
 
@@ -204,6 +205,7 @@ func unreadSubjects() []*subject {
 // Each file that judging a direct pair looks at is made unreadable: the pair is direct still only
 // where the file bears on no link, and otherwise the link that rests on it says so.
 func TestUnreadable(t *testing.T) {
+	testenv.Exhaustive(t)
 	used := map[int]bool{}
 	patterns := make([]*regexp.Regexp, len(sights))
 	for i, s := range sights {

@@ -115,15 +115,13 @@ func (v *victim) look() (worst map[string]string, direct map[string]bool, status
 
 // brokenSeeds are how many snapshots are broken in the unit tests; make fuzz goes on
 // from there.
-const brokenSeeds = 3 * 667
+const brokenSeeds = 667
 
 // A broken snapshot crashes nothing, and makes no bad machine good, no failed check pass, and no pair
 // direct. The test removes, cuts, locks or fills with noise one to three of its files, and leads links
 // elsewhere. If the devices cannot be listed then, which is an error, the test compares no check.
 func FuzzBrokenSnapshots(f *testing.F) {
-	if testing.Short() {
-		f.Skip("thousands of cases: not for the race detector")
-	}
+	testenv.Exhaustive(f)
 	for i := range uint64(brokenSeeds) {
 		f.Add(i)
 	}

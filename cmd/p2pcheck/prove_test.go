@@ -229,9 +229,7 @@ func TestLiveWithoutCgo(t *testing.T) {
 // Of each machine in a file the build without cgo says what the other says, to the
 // last word: what cgo adds, NVML and CUDA, is asked of this machine only.
 func TestTheSameWithoutCgo(t *testing.T) {
-	if testing.Short() {
-		t.Skip("thousands of cases: not for the race detector")
-	}
+	testenv.Exhaustive(t)
 	bin := testenv.BuildWithoutCgo(t)
 	machines, err := filepath.Glob("testdata/testbed/*.tar.gz")
 	if err != nil || len(machines) < 12 {

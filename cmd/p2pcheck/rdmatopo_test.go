@@ -187,6 +187,7 @@ func TestDumpOfNothing(t *testing.T) {
 
 // A small file does not become a large one.
 func TestDumpBombs(t *testing.T) {
+	testenv.Exhaustive(t)
 	packed := func(n int) string {
 		var b bytes.Buffer
 		z := zlib.NewWriter(&b)

@@ -10,12 +10,14 @@ import (
 	"testing"
 
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
+	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
 // Snapshots of the test bed's machines, taken there by `p2pcheck snapshot` with
 // the software GPUs as amdgpu, xe, i915 and amdgpu, say today what they said when
 // a person read it. The VM tests hold the same machines against the kernel.
 func TestSnapshotsOfTheTestbed(t *testing.T) {
+	testenv.Exhaustive(t)
 	files, err := filepath.Glob("testdata/testbed/*.tar.gz")
 	if err != nil || len(files) < 12 {
 		t.Fatalf("%d snapshots: %v", len(files), err)

@@ -5,8 +5,19 @@ package testenv
 import (
 	"os"
 	"strconv"
+	"testing"
 	"time"
 )
+
+// Exhaustive skips a test of thousands of cases under the race detector, which finds
+// nothing in them: `make unit` runs these packages a second time, without it and without
+// -short.
+func Exhaustive(t testing.TB) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("thousands of cases: not for the race detector")
+	}
+}
 
 // Slow is how many times slower than usual this kernel is, as the testbed says
 // it in GPURDMA_SLOW: more than 1 where the kernel checks itself.

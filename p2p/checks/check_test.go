@@ -71,6 +71,7 @@ const (
 )
 
 func TestChecks(t *testing.T) {
+	testenv.Exhaustive(t)
 	all := map[string]bool{}
 	cases := checkCases()
 	for _, c := range All() {

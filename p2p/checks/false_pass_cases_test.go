@@ -24,9 +24,7 @@ const ways = 5
 // one. Of the files that list the devices, which all checks read, each case takes another sample: without
 // a device a check can be skipped.
 func TestNoCasePassesMangled(t *testing.T) {
-	if testing.Short() {
-		t.Skip("thousands of cases: not for the race detector")
-	}
+	testenv.Exhaustive(t)
 	n := 0
 	cases := checkCases()
 	for _, one := range All() { // in their order: the sample is the same each time

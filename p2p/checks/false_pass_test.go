@@ -34,9 +34,7 @@ func results(root string) map[string]p2p.Result {
 // A file that is empty, full of noise or unreadable makes no check pass that did not pass before. The
 // machines have as many faults as possible, and the test mangles each file in turn.
 func TestNoFalsePass(t *testing.T) {
-	if testing.Short() {
-		t.Skip("thousands of cases: not for the race detector")
-	}
+	testenv.Exhaustive(t)
 	for _, machine := range []struct {
 		name  string
 		edits []edit

@@ -94,6 +94,7 @@ var denied = map[string]string{
 // No check contradicts the chain: a failure is never about a pair that is direct. The test runs on all
 // machines, the corpus, and the machines of all cases of checks.
 func TestNoFailureOfADirectPair(t *testing.T) {
+	testenv.Exhaustive(t)
 	judge := func(name, root string, live check.Live) {
 		t.Helper()
 		m := machine.Open(root)
@@ -109,9 +110,6 @@ func TestNoFailureOfADirectPair(t *testing.T) {
 	}
 	for _, c := range testenv.Corpus(t) {
 		judge(c.Name, c.Tree.Write(t), check.Live{})
-	}
-	if testing.Short() {
-		return
 	}
 	for id, list := range checkCases() {
 		for i, c := range list {
@@ -156,6 +154,7 @@ var pairScopes = map[string]string{
 
 // A check that tells of pairs says which links it answers.
 func TestChecksOfPairsHaveLinks(t *testing.T) {
+	testenv.Exhaustive(t)
 	for _, c := range All() {
 		for _, one := range checkCases()[c.ID] {
 			if len(c.Links) > 0 || pairScopes[c.ID] != "" {

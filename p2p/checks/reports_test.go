@@ -17,6 +17,7 @@ import (
 
 // The findings of the checks on machines of public reports. The folder of the corpus names the reports.
 func TestReports(t *testing.T) {
+	testenv.Exhaustive(t)
 	type said struct {
 		id      string
 		result  p2p.Result

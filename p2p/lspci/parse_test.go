@@ -14,6 +14,8 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+
+	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
 // The forms of a function's first line: lspci.c (show_terse) and lib/names.c
@@ -142,6 +144,7 @@ func knowsLess(t *testing.T, what string, part, whole *Machine) {
 
 // A text that is cut off anywhere says nothing that the whole text does not.
 func TestCutAnywhere(t *testing.T) {
+	testenv.Exhaustive(t)
 	for _, name := range []string{"sriov.txt", "old.txt", "unprivileged.txt", "brief.txt"} {
 		text := fixture(t, name)
 		whole := machineOf(t, text, "")
@@ -334,6 +337,7 @@ func TestRefused(t *testing.T) {
 
 // A large text takes no more memory than there is for one.
 func TestLimits(t *testing.T) {
+	testenv.Exhaustive(t)
 	for line, want := range map[string]string{strings.Repeat("x", widthLimit/2) + "\n": "larger than 64 MiB", "x\n": "more than 2000000 lines"} {
 		endless := io.MultiReader(strings.NewReader("0000:00:00.0 Host bridge [0600]: Intel Corporation [8086:1237]\n"), forever(line))
 		if _, err := Parse(endless); !errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), want) {
