@@ -90,7 +90,7 @@ func overIOMMU(m *machine.Machine, e drivers.Exporter, i drivers.Importer) chain
 	passes, why := p2pdma.RootPasses(m, gpu, nic)
 	fix := &chain.Remedy{Change: "let the IOMMU pass DMA through", Command: m.CPU.PassThrough(), Weakens: "a device can reach all memory of the host", Direct: passes == placement.Yes}
 	if passes == placement.Yes {
-		return chain.Cost("%s", way).With("/proc/cpuinfo", "%s", why).Fix(fix)
+		return withRoot(m, chain.Cost("%s", way), why).Fix(fix)
 	}
 	return chain.Open("%s, and whether the root passes it is not known: %s", way, why).Fix(fix)
 }
@@ -138,9 +138,18 @@ func overRoot(m *machine.Machine, e drivers.Exporter, nic machine.Addr) chain.An
 	a, errA := pci.ReadFunction(m.Sys, gpu)
 	b, errB := pci.ReadFunction(m.Sys, nic)
 	if errA == nil && errB == nil && a.NUMANode >= 0 && b.NUMANode >= 0 && a.NUMANode != b.NUMANode {
-		return chain.Cost("over the root complex, and from node %d to node %d over the link between sockets", a.NUMANode, b.NUMANode).With("/proc/cpuinfo", "%s", why)
+		return withRoot(m, chain.Cost("over the root complex, and from node %d to node %d over the link between sockets", a.NUMANode, b.NUMANode), why)
 	}
-	return chain.Hold("over the root complex").With("/proc/cpuinfo", "%s", why)
+	return withRoot(m, chain.Hold("over the root complex"), why)
+}
+
+// withRoot adds why the root complex passes the traffic, which the processor's model or the ID of the host
+// bridge says.
+func withRoot(m *machine.Machine, a chain.Answer, why string) chain.Answer {
+	if m.TrustsAll || m.CPU.Routes() == placement.Yes {
+		return a.With("/proc/cpuinfo", "%s", why)
+	}
+	return a.With("/sys/bus/pci/devices", "%s", why)
 }
 
 // belowBridge answers for two functions below one bridge: the ports below it decide where requests
@@ -200,7 +209,7 @@ func belowBridge(m *machine.Machine, e drivers.Exporter, i drivers.Importer, way
 	if passes != placement.Yes {
 		return chain.Open("%s a port redirects to the root, and whether the root complex sends the traffic back is not known: %s", common(way), why).Fix(opened(m, way))
 	}
-	return chain.Cost("%s a port redirects: the traffic goes to the root and back", common(way)).With("/proc/cpuinfo", "%s", why).Fix(opened(m, way))
+	return withRoot(m, chain.Cost("%s a port redirects: the traffic goes to the root and back", common(way)), why).Fix(opened(m, way))
 }
 
 // common names the bridge above both.

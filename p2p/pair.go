@@ -26,6 +26,9 @@ type Pair struct {
 func Judge(m *machine.Machine, g drivers.GPU, n drivers.NIC) Pair {
 	p := Pair{GPU: g, NIC: n}
 	p.Prediction, p.Verdict = judge(m, g.Exporter, n.Importer)
+	if other := dataDirect(m, g.Exporter, n.Importer); other != "" {
+		p.Prediction.Notes = append(p.Prediction.Notes, other)
+	}
 	c := p.Verdict.Chain()
 	if bad, ok := unserved(m, n); ok && c[chain.Route].State.Good() {
 		c[chain.Route] = bad

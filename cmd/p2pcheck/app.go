@@ -19,6 +19,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
+	"github.com/gpurdma/gpurdma/p2p"
 	"github.com/gpurdma/gpurdma/p2p/check"
 	"github.com/gpurdma/gpurdma/p2p/drivers"
 	"github.com/gpurdma/gpurdma/p2p/formats"
@@ -211,7 +212,7 @@ func (a *app) look(find func(*machine.Machine, []drivers.GPU, []drivers.NIC) (ou
 		return names
 	})
 	if err != nil {
-		return nil, err
+		return nil, cmp.Or(ofGuests(m, a.nic), err)
 	}
 	if here(a.source) {
 		withheld(gpus, a.live)
@@ -328,6 +329,18 @@ func only[T any](what string, names []string, all []T, called func(T) []string) 
 		return nil, &cli.Unavailable{Err: fmt.Errorf("no %s here is called %q; there is %s", what, name, strings.Join(there, ", "))}
 	}
 	return out, nil
+}
+
+// ofGuests is the error of a host's NICs that have no RDMA device because guests have them; nil where
+// the names name none.
+func ofGuests(m *machine.Machine, names []string) error {
+	var errs []error
+	for _, name := range names {
+		if a, err := machine.ParseAddr(name); err == nil && slices.Contains(p2p.GuestNICs(m), a) {
+			errs = append(errs, &cli.Unavailable{Err: fmt.Errorf("the host gives NIC %v to guests: run p2pcheck in the guest that has it; on the host, p2pcheck check -v has ISO-GIVEN-AWAY for it", a)})
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // style is the style of the text.

@@ -56,17 +56,17 @@ func (a *app) checkAnd(prove func(*machine.Machine, []p2p.Pair) (*result.Live, e
 		r.Baseline = a.baseline
 		r.Drift, r.Uncompared = drifted(before, r)
 	}
-	return checkOutput(r), errors.Join(a.nothing(gpus, nics), missing, unproven)
+	return checkOutput(r), errors.Join(a.nothing(m, gpus, nics), missing, unproven)
 }
 
 // nothing is the error of a machine that lacks GPUs or NICs. Where devices could not be read it is not
 // known to lack any.
-func (a *app) nothing(gpus []drivers.GPU, nics []drivers.NIC) error {
+func (a *app) nothing(m *machine.Machine, gpus []drivers.GPU, nics []drivers.NIC) error {
 	if len(a.unread) > 0 {
 		return nil
 	}
 	var errs []error
-	for _, what := range result.Missing(gpus, nics) {
+	for _, what := range result.Missing(m, gpus, nics) {
 		errs = append(errs, &cli.Unavailable{Err: errors.New(what)})
 	}
 	return errors.Join(errs...)

@@ -20,7 +20,7 @@ func (a *app) topo(m *machine.Machine, gpus []drivers.GPU, nics []drivers.NIC) (
 	for i, err := range unread {
 		unread[i] = &cli.Unavailable{Err: err}
 	}
-	return topoOutput(r), errors.Join(append(unread, a.nothing(gpus, nics))...)
+	return topoOutput(r), errors.Join(append(unread, a.nothing(m, gpus, nics))...)
 }
 
 // topoOutput is the output of topo.

@@ -49,7 +49,7 @@ func (a *app) why(m *machine.Machine, gpus []drivers.GPU, nics []drivers.NIC) (o
 		return nil, err
 	}
 	p2p.Combine(m, pairs)
-	return whyOutput{result.New(m, gpus, nics, pairs).Pairs}, errors.Join(a.nothing(gpus, nics), missing)
+	return whyOutput{result.New(m, gpus, nics, pairs).Pairs}, errors.Join(a.nothing(m, gpus, nics), missing)
 }
 
 // whyOutput is the output of why.

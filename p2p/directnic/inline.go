@@ -153,7 +153,7 @@ func undecided(p PortPlan, why string) PortPlan {
 }
 
 func inlineGroups(nic, gpu *node, guests Tri, why string) Rule {
-	r := Rule{Kind: GroupRule, Functions: []pci.Addr{nic.Addr, gpu.Addr}, Want: "NIC and GPU are in one IOMMU group, or in none both"}
+	r := Rule{Kind: GroupRule, Functions: []pci.Addr{nic.Addr, gpu.Addr}, Want: "NIC and GPU are in one IOMMU group, or both in none"}
 	if guests == Yes {
 		r.Want = "NIC and GPU are in IOMMU groups of their own"
 	}

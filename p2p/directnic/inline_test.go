@@ -53,9 +53,9 @@ func TestBoard(t *testing.T) {
 		{"for guests", rdmaTopo + ", --virt", Yes, func(m *machine) { m.forGuests("0000") }, Inline, Yes, "", ""},
 		{"a host asked about guests", rdmaTopo + ", --virt", Yes, func(*machine) {}, Inline, No, "has no ATS", writeGRUB + " --virt"},
 		{"guests asked about the host", rdmaTopo + ", --no-virt", No, func(m *machine) { m.forGuests("0000") }, Inline, No, "has ATS", writeGRUB + " --no-virt"},
-		{"ATS alone is on", rdmaTopo + ", NVCX_Inline_Complex.check", No, func(m *machine) { m.at("0000:03:00.0").ATS.Capable = true }, Inline, No, "has ATS", "mlxconfig -d NIC set ATS_ENABLED=false"},
+		{"ATS alone is on", rdmaTopo + ", NVCX_Inline_Complex.check", No, func(m *machine) { m.at("0000:03:00.0").ATS.Capable = true }, Inline, No, "has ATS", "mlxconfig -d 0000:03:00.0 set ATS_ENABLED=false"},
 		{"NICs that differ", rdmaTopo + ", __auto_detect_virt", Unknown, func(m *machine) { m.board("0001"); m.at("0001:03:00.0").ATS.Capable = true }, Inline, Unknown, "has it and", ""},
-		{"NICs that differ, and an answer", rdmaTopo + ", --no-virt", No, func(m *machine) { m.board("0001"); m.at("0001:03:00.0").ATS.Capable = true }, Inline, No, "0001:03:00.0 has ATS", "mlxconfig -d NIC set ATS_ENABLED=false"},
+		{"NICs that differ, and an answer", rdmaTopo + ", --no-virt", No, func(m *machine) { m.board("0001"); m.at("0001:03:00.0").ATS.Capable = true }, Inline, No, "0001:03:00.0 has ATS", "mlxconfig -d 0001:03:00.0 set ATS_ENABLED=false"},
 		{"ATS that was not read", "drivers/pci/pci-sysfs.c, pci_read_config", Unknown, func(m *machine) { m.at("0000:03:00.0").ATS = ATS{} }, Inline, Unknown, "could not be read", ""},
 		{"ACS that was not read", "drivers/pci/pci-sysfs.c, pci_read_config", Unknown, func(m *machine) { m.at("0000:02:03.0").ACSErr = errUnread }, Inline, Unknown, "64 bytes", ""},
 		{"no groups without guests", rdmaTopo + ", NVCX_Inline_Complex.check", No, func(m *machine) { m.at("0000:03:00.0").Group, m.at("0000:06:00.0").Group = "", "" }, Inline, Yes, "", ""},
@@ -86,7 +86,7 @@ func TestBoard(t *testing.T) {
 			m.put(Function{Vendor: nvidia, Device: 0x2901, Class: display}, "0000:07:00.0", "0000:02:04.0", "0000:01:00.0", "0000:00:00.0")
 		}, Unsupported, Unknown, "GPUs are below two ports", ""},
 		{"the NIC elsewhere", rdmaTopo + ", __get_nvcx_inline_complex", No, func(m *machine) { m.at("0000:03:00.0").Upstream = []pci.Addr{addr("0000:00:00.0")} }, Unsupported, Unknown, "no NIC is below its switch", ""},
-		{"firmware without ATS for guests", rdmaTopo + ", NVCX_Inline_Complex.check", Yes, func(m *machine) { m.forGuests("0000"); m.at("0000:03:00.0").ATS = ATS{Known: true} }, Inline, No, "has no ATS", "mlxconfig -d NIC set ATS_ENABLED=true"},
+		{"firmware without ATS for guests", rdmaTopo + ", NVCX_Inline_Complex.check", Yes, func(m *machine) { m.forGuests("0000"); m.at("0000:03:00.0").ATS = ATS{Known: true} }, Inline, No, "has no ATS", "mlxconfig -d 0000:03:00.0 set ATS_ENABLED=true"},
 		{"a group of the GPU only, without guests", rdmaTopo + ", NVCX_Inline_Complex.check", No, func(m *machine) { m.at("0000:03:00.0").Group = "" }, Inline, No, "0000:03:00.0 is in IOMMU group none", writeGRUB + " --no-virt"},
 		{"a root port of Grace", rdmaTopo + ", __get_nvcx_inline_complex asks for generic_rp", No, func(m *machine) {
 			m.at("0000:00:00.0").Vendor, m.at("0000:00:00.0").Device = nvidia, 0x22b8

@@ -78,7 +78,11 @@ func TestNUMA(t *testing.T) {
 func TestRemedyOfNUMA(t *testing.T) {
 	m := vera() // rdma_topo, NVCX_NUMA_Complex.check
 	m.at("0001:01:00.0").ATS.Capable = true
-	same(t, "ATS", Look(m, Unknown).Remedy.Command, "mlxconfig -d NIC set ATS_ENABLED=false")
+	same(t, "ATS", Look(m, Unknown).Remedy.Command, "mlxconfig -d 0001:01:00.0 set ATS_ENABLED=false")
+	second := *m.at("0001:01:00.0")
+	second.Group = "3"
+	m.put(second, "0001:01:00.1", "0001:00:00.0")
+	same(t, "ATS of two", Look(m, Unknown).Remedy.Command, "for nic in 0001:01:00.0 0001:01:00.1; do mlxconfig -d $nic set ATS_ENABLED=false; done")
 	m = vera()
 	m.at("0001:01:00.0").Group = "1"
 	r := Look(m, Unknown).Remedy

@@ -2,7 +2,11 @@
 
 package directnic
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
 
 // Remedy is one change. Fields that do not apply are "".
 type Remedy struct {
@@ -107,13 +111,26 @@ func (p Plan) lacksGroup(r Rule) bool {
 	return false
 }
 
+// atsRemedy sets ATS in the firmware of the NICs that show it wrongly.
 func (p Plan) atsRemedy() Remedy {
 	value := "false"
 	if p.Shape == Inline && p.Guests == Yes {
 		value = "true"
 	}
-	return Remedy{
-		Change:  fmt.Sprintf("set ATS_ENABLED=%s in the firmware of the NICs, and reboot the host", value),
-		Command: fmt.Sprintf("mlxconfig -d NIC set ATS_ENABLED=%s", value),
+	var nics []string
+	for _, c := range p.Complexes {
+		for _, r := range c.Rules {
+			if r.Kind == ATSRule && r.OK == No {
+				nics = append(nics, r.Functions[0].String())
+			}
+		}
 	}
+	slices.Sort(nics)
+	nics = slices.Compact(nics)
+	set := "mlxconfig -d %s set ATS_ENABLED=" + value
+	command := fmt.Sprintf(set, strings.Join(nics, ""))
+	if len(nics) > 1 {
+		command = fmt.Sprintf("for nic in %s; do "+set+"; done", strings.Join(nics, " "), "$nic")
+	}
+	return Remedy{Change: fmt.Sprintf("set ATS_ENABLED=%s in the firmware of the NICs, and reboot the host", value), Command: command}
 }

@@ -42,7 +42,7 @@ func (r *rules) nvidia() chain.Answer {
 		a = r.gateBridge()
 	}
 	if d := r.p.Decision; a.State.Good() && d.Supported != placement.Yes {
-		r.note("the driver does not ask the kernel, which says %v: the hardware may not route it", d)
+		r.note("the driver does not ask for the kernel's decision, which is: %v", d)
 	}
 	return a
 }

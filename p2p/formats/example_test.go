@@ -20,5 +20,5 @@ func ExampleFormat() {
 	status := formats.All["nagios"](&b, formats.Input{Found: &run, Status: run.Status()})
 	line, _, _ := strings.Cut(b.String(), " |")
 	fmt.Println(line, status)
-	// Output: P2PCHECK CRITICAL - 0 of 1 pairs direct 2
+	// Output: P2PCHECK CRITICAL - 0 of 1 pairs direct (1 refused) 2
 }

@@ -19,14 +19,10 @@ func headline(run Input) string {
 	if r == nil {
 		r = &result.Run{}
 	} else {
-		if l := r.Live; l != nil {
-			if l.Contradicted > 0 {
-				parts = append(parts, human.Plural(l.Contradicted, "prediction")+" contradicted")
-			}
-			parts = append(parts, fmt.Sprintf("%d of %d pairs proven direct", l.Proven.Direct, r.Summary.Total()))
-		} else {
-			parts = append(parts, r.Summary.Headline())
+		if l := r.Live; l != nil && l.Contradicted > 0 {
+			parts = append(parts, human.Plural(l.Contradicted, "prediction")+" contradicted")
 		}
+		parts = append(parts, r.Headline())
 	}
 	if n := worse(r.Drift); n > 0 {
 		text := "worse than its baseline: " + r.Drift[0].Difference()
@@ -52,14 +48,14 @@ func worse(all []result.Drift) int {
 }
 
 // namedBy returns the checks whose worst result is rank, so that the line has each check once. It
-// leaves out unknown checks that can only warn, unless one of their findings warns.
+// leaves out unknown checks that can only warn.
 func namedBy(all []result.Finding, rank string) (ids []string) {
-	worst, matters := result.Worst(all), map[string]bool{}
+	worst, decides := result.Worst(all), map[string]bool{}
 	for _, f := range all {
-		matters[f.ID] = matters[f.ID] || f.Result == "warn" || f.Result == "unknown" && f.Decides
+		decides[f.ID] = decides[f.ID] || f.Decides && f.Result == "unknown"
 	}
 	for _, id := range result.IDs(all) {
-		if worst[id] == rank && (matters[id] || rank != "unknown") {
+		if worst[id] == rank && (decides[id] || rank != "unknown") {
 			ids = append(ids, id)
 		}
 	}

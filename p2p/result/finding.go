@@ -58,15 +58,28 @@ func LinksOf(c *check.Check) []string {
 	return out
 }
 
-// Worst returns the worst result of each check, by its ID.
+// Worst returns the worst result of each check, by its ID. An unknown finding that can only hide a
+// warning is less than a warning.
 func Worst(all []Finding) map[string]string {
-	worst := map[string]string{}
+	worst := map[string]Finding{}
 	for _, f := range all {
-		if was, ok := worst[f.ID]; !ok || slices.Index(Ranks, f.Result) < slices.Index(Ranks, was) {
-			worst[f.ID] = f.Result
+		if was, ok := worst[f.ID]; !ok || f.rank() < was.rank() {
+			worst[f.ID] = f
 		}
 	}
-	return worst
+	out := map[string]string{}
+	for id, f := range worst {
+		out[id] = f.Result
+	}
+	return out
+}
+
+// rank orders findings, the worst first.
+func (f Finding) rank() int {
+	if f.Result == "unknown" && !f.Decides {
+		return 2*slices.Index(Ranks, "warn") + 1
+	}
+	return 2 * slices.Index(Ranks, f.Result)
 }
 
 // IDs returns the IDs of the checks that have findings, each once.

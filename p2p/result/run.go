@@ -73,11 +73,15 @@ func HostOf(m *machine.Machine) Host {
 }
 
 // Missing names the devices that a pair needs and the machine does not have.
-func Missing(gpus []drivers.GPU, nics []drivers.NIC) (out []string) {
+func Missing(m *machine.Machine, gpus []drivers.GPU, nics []drivers.NIC) (out []string) {
 	if len(gpus) == 0 {
 		out = append(out, "no GPU was found")
 	}
-	if len(nics) == 0 {
+	switch {
+	case len(nics) > 0:
+	case len(p2p.GuestNICs(m)) > 0:
+		out = append(out, "the host gives its NICs to guests, and has no RDMA device itself: run p2pcheck in the guest, too")
+	default:
 		out = append(out, "no RDMA device was found")
 	}
 	return out

@@ -46,14 +46,6 @@ func (s *Summary) add(p Pair) {
 	}
 }
 
-// Headline says how many pairs are direct.
-func (s Summary) Headline() string {
-	if s.Total() == 0 {
-		return "no pair to check"
-	}
-	return fmt.Sprintf("%d of %d pairs direct", s.Direct, s.Total())
-}
-
 func (s Summary) String() string {
 	text := human.Plural(s.Total(), "pair") + ": " + s.Counts()
 	if s.Outside > 0 {

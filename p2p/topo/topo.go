@@ -95,7 +95,7 @@ type Topology struct {
 func Read(m *machine.Machine, gpus []drivers.GPU, nics []drivers.NIC, all bool) (Topology, []error) {
 	r := reader{
 		m: m, seen: map[machine.Addr]*Function{}, known: map[machine.Addr]machine.Function{},
-		out: Topology{Machine: result.HostOf(m), Functions: []Function{}, OffPCI: []string{}, Pairs: []PairWay{}, missing: result.Missing(gpus, nics)},
+		out: Topology{Machine: result.HostOf(m), Functions: []Function{}, OffPCI: []string{}, Pairs: []PairWay{}, missing: result.Missing(m, gpus, nics)},
 	}
 	for _, n := range nics {
 		r.place(n.Importer.PCI, "NIC", n.Name)

@@ -9,6 +9,7 @@ import (
 	"github.com/gpurdma/gpurdma/p2p"
 	"github.com/gpurdma/gpurdma/p2p/chain"
 	"github.com/gpurdma/gpurdma/p2p/check"
+	"github.com/gpurdma/gpurdma/p2p/drivers"
 	"github.com/gpurdma/gpurdma/p2p/machine"
 	"github.com/gpurdma/gpurdma/p2p/variables"
 	"github.com/gpurdma/gpurdma/placement"
@@ -105,6 +106,10 @@ var ucxFiles = []string{"dev/kfd", "sys/module/xe/srcversion", "dev/accel/accel0
 func ucx(l *check.Look) {
 	if len(l.GPUs) == 0 {
 		l.Skip("no GPU that has memory of its own")
+		return
+	}
+	if len(l.Driven(drivers.VfioDrivers...)) == len(l.GPUs) {
+		l.Skip("the GPUs are given to guests: UCX runs there")
 		return
 	}
 	var found, at, open []string

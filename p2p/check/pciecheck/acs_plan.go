@@ -49,9 +49,9 @@ func acsPlan(l *check.Look) {
 			case directnic.Yes:
 				l.Pass(scope, nil, "%s", rule.Want)
 			case directnic.No:
-				l.Warn(scope, nil, "%s: %s", rule.Want, rule.Why).Remedy = p2p.PlannedRemedy(l.Machine, ports)
+				l.Warn(scope, nil, "%s; rdma_topo wants: %s", rule.Why, rule.Want).Remedy = p2p.PlannedRemedy(l.Machine, ports)
 			default:
-				l.Unknown(scope, nil, "%s: %s", rule.Want, rule.Why)
+				l.Unknown(scope, nil, "%s; rdma_topo wants: %s", rule.Why, rule.Want)
 			}
 		}
 	}
