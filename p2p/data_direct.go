@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package p2p
+
+import (
+	"fmt"
+
+	"github.com/gpurdma/gpurdma/p2p/directnic"
+	"github.com/gpurdma/gpurdma/p2p/drivers"
+	"github.com/gpurdma/gpurdma/p2p/machine"
+	"github.com/gpurdma/gpurdma/p2p/p2pdma"
+)
+
+// dataDirect describes the other way of a pair whose NIC has a DMA function: programs that register
+// with mlx5's Data Direct flag have the data moved by that function. It is "" for other pairs.
+func dataDirect(m *machine.Machine, e drivers.Exporter, i drivers.Importer) string {
+	if e.Driver != "nvidia" || e.PCI == nil || i.PCI == nil || i.Driver != "mlx5_core" {
+		return ""
+	}
+	plan := ACSPlan(m)
+	if len(plan.Movers()) == 0 {
+		return ""
+	}
+	move := plan.Mover(*i.PCI)
+	if move.Has != directnic.Yes || move.Usable != directnic.Yes {
+		return "" // NIC-DATADIRECT says why
+	}
+	way := wayTo(m, *e.PCI, move.DMA)
+	return fmt.Sprintf("with mlx5's Data Direct flag the NIC's DMA function %v moves the data, %s; without it the NIC itself does", move.DMA, way)
+}
+
+// wayTo says how two functions are connected.
+func wayTo(m *machine.Machine, a, b machine.Addr) string {
+	switch way := p2pdma.Path(m, a, b); {
+	case way.Unread != nil:
+		return "on a way that could not be read"
+	case way.Common != nil:
+		return fmt.Sprintf("%d steps from the GPU below the bridge %v", way.Steps, *way.Common)
+	default:
+		return fmt.Sprintf("%d steps from the GPU over the root", way.Steps)
+	}
+}
