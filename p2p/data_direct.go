@@ -4,7 +4,10 @@ package p2p
 
 import (
 	"fmt"
+	"path"
+	"slices"
 
+	"github.com/gpurdma/gpurdma/internal/pci"
 	"github.com/gpurdma/gpurdma/p2p/directnic"
 	"github.com/gpurdma/gpurdma/p2p/drivers"
 	"github.com/gpurdma/gpurdma/p2p/machine"
@@ -17,16 +20,25 @@ func dataDirect(m *machine.Machine, e drivers.Exporter, i drivers.Importer) stri
 	if e.Driver != "nvidia" || e.PCI == nil || i.PCI == nil || i.Driver != "mlx5_core" {
 		return ""
 	}
-	plan := ACSPlan(m)
-	if len(plan.Movers()) == 0 {
+	if !hasMovers(m) {
 		return ""
 	}
-	move := plan.Mover(*i.PCI)
+	move := ACSPlan(m).Mover(*i.PCI)
 	if move.Has != directnic.Yes || move.Usable != directnic.Yes {
 		return "" // NIC-DATADIRECT says why
 	}
 	way := wayTo(m, *e.PCI, move.DMA)
 	return fmt.Sprintf("with mlx5's Data Direct flag the NIC's DMA function %v moves the data, %s; without it the NIC itself does", move.DMA, way)
+}
+
+// hasMovers reports a machine with a DMA function of ConnectX.
+func hasMovers(m *machine.Machine) bool {
+	return machine.Once(m, "DMA functions", func() bool {
+		return slices.ContainsFunc(functionsOf(m, func(class uint64) bool { return class>>8 == dmaControllers }), func(a pci.Addr) bool {
+			device, err := m.Sys.ReadUint(path.Join(functionDir, a.String(), "device"), 16)
+			return err == nil && device == directnic.DMAFunction
+		})
+	})
 }
 
 // wayTo says how two functions are connected.

@@ -27,7 +27,7 @@ func library(m *machine.Machine, e drivers.Exporter, byPeerMem bool) chain.Answe
 		return chain.Refuse(0, chain.StageExport, "%s", e.Withheld).
 			Fix(&chain.Remedy{Change: "see NV-CC and NV-DMABUF-ATTR: the driver exports nothing"})
 	case e.Given && !byPeerMem:
-		return chain.Hold("CUDA says so").With("CUDA", "CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED: 1")
+		return chain.Hold("").With("CUDA", "CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED: 1")
 	}
 	said := Product(m, e)
 	gives := said.DMABuf
@@ -68,7 +68,7 @@ func answerOf(e drivers.Exporter, said product.Answer, gives product.Tri) chain.
 	var a chain.Answer
 	switch gives {
 	case product.Yes:
-		a = chain.Hold("%s", said.Why)
+		a = chain.Hold("")
 	case product.No:
 		a = chain.Refuse(0, chain.StageExport, "%s", strings.Join(append([]string{said.Why}, said.Limits...), "; "))
 		if said.Shared == product.Yes && e.Driver != "nvidia" {

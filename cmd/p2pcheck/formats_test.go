@@ -139,7 +139,7 @@ func TestFormats(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	r = run(bad(), t, "--root", "ROOT", "--format", "nagios")
-	if want := "P2PCHECK CRITICAL - 0 of 4 pairs direct; fail: GPU-EXPORTER-OPS NV-MODTYPE"; !strings.HasPrefix(r.out, want) {
+	if want := "P2PCHECK CRITICAL - 0 of 4 pairs direct (4 refused: route); fail: GPU-EXPORTER-OPS NV-MODTYPE"; !strings.HasPrefix(r.out, want) {
 		t.Error(r.out)
 	}
 }

@@ -334,10 +334,26 @@ func TestRouteRemedy(t *testing.T) {
 
 // iommu=pt is x86's.
 func TestPassThroughOnArm(t *testing.T) {
-	for name, want := range map[string]string{"grace": "iommu.passthrough=1", "small-mi300": "iommu=pt"} {
-		found := checked(t, testenv.Machines[name](), check.Live{}, "ISO-IOMMU-MODE", swap(":identity", ":DMA-FQ"))
+	const arm = "processor\t: 0\nCPU implementer\t: 0x41\n"
+	for processor, want := range map[string]string{arm: "iommu.passthrough=1", "": "iommu=pt"} {
+		edits := []edit{swap(":identity", ":DMA-FQ")}
+		if processor != "" {
+			edits = append(edits, cpu(processor))
+		}
+		found := checked(t, machineNamed(t, "small-mi300"), check.Live{}, "ISO-IOMMU-MODE", edits...)
 		if found[0].Result != p2p.ResultWarn || found[0].Remedy.Command != want {
-			t.Errorf("%s: %+v", name, found[0].Remedy)
+			t.Errorf("%q: %+v", processor, found[0].Remedy)
+		}
+	}
+}
+
+// An IOMMU that translates does no harm where the driver maps the GPU's memory in it.
+func TestTranslatedCoherentMemory(t *testing.T) {
+	for _, id := range []string{"ISO-IOMMU-MODE", "NV-PARAMS"} {
+		for _, f := range checked(t, machineNamed(t, "grace"), check.Live{}, id, swap(":identity", ":DMA-FQ")) {
+			if f.Result != p2p.ResultPass {
+				t.Errorf("%s: %v: %s", id, f.Result, f.Read)
+			}
 		}
 	}
 }

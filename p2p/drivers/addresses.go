@@ -41,7 +41,7 @@ func (r *rules) given() chain.Answer {
 		r.p.Address = AddressBus
 		return chain.Hold("bus addresses, past any IOMMU")
 	case r.e.Class == ClassVFIO && r.p.Decision.Type != p2pdma.MapThroughHostBridge:
-		return chain.Hold("by bus address or through the host bridge: both reach the memory")
+		return chain.Hold("") // by bus address or through the host bridge: both reach the memory
 	}
 	t, why := r.m.TranslationOf(r.i.PCI)
 	r.p.Address = r.mapped()
@@ -50,10 +50,10 @@ func (r *rules) given() chain.Answer {
 	case t == machine.Translated:
 		return chain.Hold("the exporter maps the memory in the IOMMU").With(at, "%s", r.iommuType())
 	case t == machine.Untranslated:
-		return chain.Hold("%s", why).With(at, "%s", r.iommuType())
+		return chain.Hold("").With(at, "%s", r.iommuType())
 	case r.i.ByCPU:
 		r.note("%s", why)
-		return chain.Hold("the importer moves data by the CPU")
+		return chain.Hold("")
 	}
 	return chain.Open("%s", why).With(at, "not known")
 }
@@ -99,7 +99,7 @@ func (r *rules) nvidiaAddresses() chain.Answer {
 	switch t {
 	case machine.Untranslated:
 		r.p.Address = AddressPhysical
-		return chain.Hold("%s", why).With(at, "%s", r.iommuType())
+		return chain.Hold("").With(at, "%s", r.iommuType())
 	case machine.TranslationUnknown:
 		return chain.Open("%s", why).With(at, "not known")
 	}

@@ -134,12 +134,12 @@ func (r *rules) vfio() (attach, decision chain.Answer) {
 	case d.Supported == placement.No:
 		decision = chain.Refuse(unix.EINVAL, chain.StageMap, "vfio-pci does not map what the kernel does not support")
 		decision.Why = append(d.Why[:len(d.Why):len(d.Why)], decision.Why...)
-		return chain.Hold("vfio-pci exports to an importer that can revoke the registration"), decision
+		return chain.Hold(""), decision
 	case d.Supported == placement.AnswerUnknown:
-		return chain.Hold("vfio-pci exports to an importer that can revoke the registration"), reasons(chain.Open, d.Why)
+		return chain.Hold(""), reasons(chain.Open, d.Why)
 	}
 	r.note("the kernel keeps its decision for %v until the exporter's driver is bound anew, even if ACS changes meanwhile", *r.i.PCI)
-	return chain.Hold("vfio-pci exports to an importer that can revoke the registration"), reasons(chain.Hold, d.Why)
+	return chain.Hold(""), reasons(chain.Hold, d.Why)
 }
 
 // habana has the rules of hl_dmabuf_attach(), which asks the kernel, and hl_map_dmabuf(), which
@@ -154,11 +154,11 @@ func (r *rules) habana() (attach, decision chain.Answer) {
 	case d.Supported == placement.No:
 		decision = chain.Refuse(unix.EPERM, chain.StageMap, "habanalabs does not map what the kernel does not support")
 		decision.Why = append(d.Why[:len(d.Why):len(d.Why)], decision.Why...)
-		return chain.Hold("habanalabs exports to an importer that is peer to peer"), decision
+		return chain.Hold(""), decision
 	case d.Supported == placement.AnswerUnknown:
-		return chain.Hold("habanalabs exports to an importer that is peer to peer"), reasons(chain.Open, d.Why)
+		return chain.Hold(""), reasons(chain.Open, d.Why)
 	}
-	return chain.Hold("habanalabs exports to an importer that is peer to peer"), reasons(chain.Hold, d.Why)
+	return chain.Hold(""), reasons(chain.Hold, d.Why)
 }
 
 func (r *rules) note(format string, args ...any) {

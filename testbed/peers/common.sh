@@ -19,9 +19,10 @@ pass() {
 # A kernel that checks itself takes so many times longer.
 slow=${GPURDMA_SLOW:-1}
 
-# bounded SECONDS COMMAND... gives a command its time and then ends it.
+# bounded SECONDS COMMAND... gives a command three times as long as it takes at most on a
+# machine that does nothing else, and then ends it.
 bounded() {
-	local seconds=$(($1 * slow)) status=0
+	local seconds=$(($1 * 3 * slow)) status=0
 	shift
 	timeout --kill-after=5 "$seconds" "$@" || status=$?
 	[ $status -ne 124 ] && [ $status -ne 137 ] ||
@@ -52,7 +53,7 @@ need() {
 # The server is started, waited for until it listens on $port, and both have
 # to end well in time. What they print is shown when they do not.
 pair() {
-	local name=$1 seconds=$(($2 * slow)) server=$3 client=$4 pid status=0 dir
+	local name=$1 seconds=$(($2 * 3 * slow)) server=$3 client=$4 pid status=0 dir
 	dir=$(mktemp -d)
 	# exec: the process that is waited for and ended is the server itself
 	timeout --kill-after=5 "$seconds" bash -c "exec $server" >"$dir/server" 2>&1 &

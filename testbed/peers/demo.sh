@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# testbed: machine=switch timeout=5m kernels=7.2
+# testbed: machine=switch kernels=7.2
 #
 # What `make demo` shows, on the machine that it shows it on: every byte verified
 # from each exporter, the GPU's bytes found in its memory, and by the other NIC not.

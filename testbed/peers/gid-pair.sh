@@ -6,7 +6,7 @@
 # and every byte is verified. Where the program insists on a GID that reaches nothing
 # it is told so.
 #
-# testbed: machine=pair peer=gid-pair-server.sh timeout=5m kernels=6.12
+# testbed: machine=pair peer=gid-pair-server.sh kernels=6.12
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
 . "$(dirname "$0")/gid-pair-common.sh"

@@ -1,8 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# testbed: timeout=8m
-#
 # The error paths of a registration, on an exporter that fails where it is told
 # to (kernel/testexporter). It warns in the kernel's log, which fails the run,
 # when something was not given back. Runs in the guest.

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# testbed: modules=stock timeout=3m processors=1
+# testbed: modules=stock processors=1
 #
 # What the distribution's own rdma_rxe answers to a dma-buf. Runs in the guest.
 set -euo pipefail

@@ -1,8 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# testbed: timeout=15m
-#
 # The kernel's side of dma-buf memory regions, tested by the independent C
 # program on every exporter of the running kernel. Runs in the guest.
 #

@@ -5,7 +5,7 @@
 # where pair-server.sh runs. Short, since every round trip crosses two
 # emulated network cards.
 #
-# testbed: machine=pair peer=pair-server.sh timeout=5m
+# testbed: machine=pair peer=pair-server.sh
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
 

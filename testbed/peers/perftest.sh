@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# testbed: timeout=15m processors=1
+# testbed: processors=1
 #
 # Short perftest runs of every kind of traffic. What they measure here means
 # nothing, that they end and count all their messages does. Runs in the guest.

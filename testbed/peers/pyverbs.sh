@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# testbed: timeout=15m processors=1
+# testbed: processors=1
 #
 # rdma-core's own test suite (pyverbs), compared test by test with a baseline
 # measured on the distribution's rdma_rxe: none may be worse. Runs in the

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# testbed: timeout=15m processors=1
+# testbed: processors=1
 #
 # Plain ibv_reg_dmabuf_mr() through the patched rxe provider, where
 # `make rxe-provider` has built one: it gives what the ioctl gives, and the

@@ -18,7 +18,7 @@ tell() {
 
 told() {
 	local i
-	for ((i = 0; i < 2400 * slow; i++)); do # four times what one client may take
+	for ((i = 0; i < 9000 * slow; i++)); do # longer than one client may take
 		[ ! -e "$shared/$1" ] || return 0
 		sleep 0.1
 	done

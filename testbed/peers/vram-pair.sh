@@ -6,7 +6,7 @@
 # vram-pair-server.sh serves them. Either side's NIC carries out each, and every
 # byte is verified. Keys are exchanged by mutual TLS.
 #
-# testbed: machine=pair peer=vram-pair-server.sh timeout=3m kernels=7.2
+# testbed: machine=pair peer=vram-pair-server.sh kernels=7.2
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
 . "$(dirname "$0")/vram-pair-common.sh"
@@ -38,6 +38,7 @@ places() {
 				echo "${BASH_REMATCH[1]}"
 			fi
 		done <"$buffers"
+		sleep 0.1
 	done | sort -u | paste -sd' '
 }
 

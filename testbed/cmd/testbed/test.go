@@ -140,7 +140,9 @@ func runTest(ctx context.Context, args []string) (int, error) {
 		if err != nil {
 			return 0, err
 		}
+		whole := len(list)
 		list = slices.DeleteFunc(list, func(q suite.Required) bool { return t.skips(q.Group, q.Name) })
+		t.leftOut = whole - len(list)
 		t.summary.Check(list, modulePath)
 	}
 	if *passed != "" {
@@ -153,6 +155,9 @@ func runTest(ctx context.Context, args []string) (int, error) {
 		boots += fmt.Sprintf(" (%d of them ended by the emulator)", t.corrupted)
 	}
 	title := fmt.Sprintf("Linux %s, %s, %v", o.Kernel.Release, boots, time.Since(start).Round(time.Second))
+	if t.leftOut > 0 {
+		title += fmt.Sprintf(", %d left out by -skip", t.leftOut)
+	}
 	fmt.Printf("\n%s:\n", title)
 	t.summary.Write(os.Stdout, modulePath)
 	n, failed, skipped := t.summary.Count()
@@ -229,6 +234,8 @@ type testRun struct {
 	run   string
 	race  bool
 	skip  *regexp.Regexp // nil: none
+	// leftOut counts the required tests that skip leaves out.
+	leftOut int
 	bins  string
 	jobs  []job
 
@@ -475,6 +482,9 @@ func (t *testRun) addPackages(patterns []string, re *regexp.Regexp) error {
 					continue
 				}
 				for _, m := range n.Machines {
+					if len(n.Machines) > 1 && t.skips(suite.Short(p.Path, modulePath), onMachine(n.Name, m, "")) {
+						continue
+					}
 					if machines[m] == nil {
 						order = append(order, m)
 					}
