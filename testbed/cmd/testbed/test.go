@@ -236,8 +236,8 @@ type testRun struct {
 	skip  *regexp.Regexp // nil: none
 	// leftOut counts the required tests that skip leaves out.
 	leftOut int
-	bins  string
-	jobs  []job
+	bins    string
+	jobs    []job
 
 	parallel int // machines at once
 
