@@ -43,7 +43,7 @@ test: ## set up and run all the tests: host, cross builds, and each kernel's VM
 	@$(MAKE) --no-print-directory checkpatch sparse
 	@rm -f $(BUILD)/testbed/*/tally* $(BUILD)/testbed/*/softgpu-vm.log
 	@$(MAKE) --no-print-directory cprog build doubles
-	@status=0; \
+	@status=0; export GPURDMA_TEST_BUILD=$$$$-$$(date +%s); \
 		{ $(MAKE) --no-print-directory vm-selftest 2>&1 | sed -u "s/^/testbed: /"; } & selftest=$$!; \
 		printf '%s\n' $(KERNELS) | xargs -P $(VM_JOBS) -I {} $(SHELL) $(.SHELLFLAGS) \
 			'$(MAKE) --no-print-directory vm-test KERNEL={} LEAVE=$(if $(filter test-whole,$(MAKECMDGOALS)),no,yes) IF_AVAILABLE=-if-available 2>&1 | sed -u "s/^/{}: /"' || status=1; \

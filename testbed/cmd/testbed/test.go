@@ -105,7 +105,10 @@ func runTest(ctx context.Context, args []string) (int, error) {
 	}
 	t := &testRun{
 		ctx: ctx, opts: o, flags: b, run: *run, race: *race, skip: skipRE, parallel: *parallel,
-		bins: filepath.Join(o.Tree.Cache(), o.Kernel.Series, "tests"),
+		bins: filepath.Join(o.Tree.Cache(), o.Kernel.Series, "tests"), shared: os.Getenv(sharedBuild),
+	}
+	if t.shared != "" {
+		t.bins = filepath.Join(o.Tree.Cache(), "tests")
 	}
 	lastTime := filepath.Join(o.Tree.Cache(), o.Kernel.Series, "durations.json")
 	t.took = readDurations(lastTime)
@@ -237,6 +240,7 @@ type testRun struct {
 	// leftOut counts the required tests that skip leaves out.
 	leftOut int
 	bins    string
+	shared  string // the value of sharedBuild
 	jobs    []job
 
 	parallel int // machines at once
@@ -520,7 +524,7 @@ func (t *testRun) build(p gotest.Package, race bool) (string, error) {
 		flags = append(flags, "-race")
 		bin += "-race"
 	}
-	err := p.Build(t.ctx, t.opts.Tree.Root, bin, flags)
+	err := once(bin, t.shared, func() error { return p.Build(t.ctx, t.opts.Tree.Root, bin, flags) })
 	if err == nil || t.ctx.Err() != nil {
 		return bin, t.ctx.Err()
 	}
