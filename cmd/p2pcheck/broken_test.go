@@ -115,7 +115,7 @@ func (v *victim) look() (worst map[string]string, direct map[string]bool, status
 
 // brokenSeeds are how many snapshots are broken in the unit tests; make fuzz goes on
 // from there.
-const brokenSeeds = 667
+const brokenSeeds = 3 * 667
 
 // A broken snapshot crashes nothing, and makes no bad machine good, no failed check pass, and no pair
 // direct. The test removes, cuts, locks or fills with noise one to three of its files, and leads links
