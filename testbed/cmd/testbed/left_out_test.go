@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/gpurdma/gpurdma/testbed/suite"
+)
+
+// What `make test` leaves out on one kernel it runs on another, or on another machine, but for
+// what VM_LONG names. Neither names a test that no list has.
+func TestLeftOutRunsElsewhere(t *testing.T) {
+	root := filepath.Join("..", "..", "..")
+	makefile, err := os.ReadFile(filepath.Join(root, "mk", "test.mk"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	variable := func(name string) string {
+		m := regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(name) + ` := (.*)$`).FindSubmatch(makefile)
+		if m == nil {
+			t.Fatalf("mk/test.mk does not set %s", name)
+		}
+		return strings.ReplaceAll(string(m[1]), "$$", "$")
+	}
+	long := variable("VM_LONG")
+	isLong := regexp.MustCompile("^(" + long + ")")
+	runs := map[string]bool{}     // by package and name, on any kernel and machine
+	left := map[string]bool{}     // the same
+	listed := map[string]string{} // all tests of a kernel's list, a line each
+	for _, series := range []string{"7.2", "6.12", "6.1"} {
+		isLeft := regexp.MustCompile("^(" + variable("VM_LEFT_"+series) + ")")
+		list, err := suite.ReadRequired(filepath.Join(root, "testbed", "required", series+".txt"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, q := range list {
+			name := q.Group + " " + q.Name
+			listed[series] += name + "\n"
+			test, _, _ := strings.Cut(name, "@")
+			switch {
+			case strings.Contains(q.Name, "/"), isLong.MatchString(name):
+			case isLeft.MatchString(name):
+				left[test] = true
+			default:
+				runs[test] = true
+			}
+		}
+		for _, one := range alternatives(variable("VM_LEFT_" + series)) {
+			if !regexp.MustCompile("(?m)^" + one).MatchString(listed[series]) {
+				t.Errorf("VM_LEFT_%s has %q, which the list of %s does not", series, one, series)
+			}
+		}
+	}
+	for test := range left {
+		if !runs[test] {
+			t.Errorf("%s is left out, and runs nowhere else", test)
+		}
+	}
+	for _, one := range alternatives(long) {
+		if !regexp.MustCompile("(?m)^" + one).MatchString(listed["7.2"] + listed["6.12"] + listed["6.1"]) {
+			t.Errorf("VM_LONG has %q, which no list has", one)
+		}
+	}
+}
+
+// alternatives are what the regular expression has between bars: "p TestVM(A|B)\b" is two.
+func alternatives(re string) (out []string) {
+	for _, one := range regexp.MustCompile(`[^|()]*(\([^()]*\))?[^|()]*(\([^()]*\))?`).FindAllString(re, -1) {
+		before, rest, several := strings.Cut(one, "(")
+		names, after, _ := strings.Cut(rest, ")")
+		if !several {
+			names = ""
+		}
+		for name := range strings.SplitSeq(names, "|") {
+			if one != "" {
+				out = append(out, before+name+after)
+			}
+		}
+	}
+	return out
+}
