@@ -61,6 +61,9 @@ func GuestNICs(m *machine.Machine) []pci.Addr {
 	})
 }
 
+// canMove reports a class that DMA functions of ConnectX have.
+func canMove(class uint64) bool { return class>>16 == networks || class>>8 == dmaControllers }
+
 // mayHavePlan reports a machine with a GPU of NVIDIA's or a DMA function of ConnectX, or one on which
 // that could not be read. Each plan has one of them.
 func mayHavePlan(m *machine.Machine) bool {
@@ -69,9 +72,8 @@ func mayHavePlan(m *machine.Machine) bool {
 		return err != nil || n == want
 	}
 	gpus := functionsOf(m, func(class uint64) bool { return class>>16 == displays })
-	others := functionsOf(m, func(class uint64) bool { return class>>16 == networks || class>>8 == dmaControllers })
 	return slices.ContainsFunc(gpus, func(a pci.Addr) bool { return is(a, "vendor", machine.VendorNVIDIA) }) ||
-		slices.ContainsFunc(others, func(a pci.Addr) bool {
+		slices.ContainsFunc(functionsOf(m, canMove), func(a pci.Addr) bool {
 			return is(a, "device", directnic.DMAFunction) && is(a, "vendor", machine.VendorMellanox)
 		})
 }

@@ -17,24 +17,25 @@ import (
 // dataDirect describes the other way of a pair whose NIC has a DMA function: programs that register
 // with mlx5's Data Direct flag have the data moved by that function. It is "" for other pairs.
 func dataDirect(m *machine.Machine, e drivers.Exporter, i drivers.Importer) string {
-	if e.Driver != "nvidia" || e.PCI == nil || i.PCI == nil || i.Driver != "mlx5_core" {
+	if e.Driver != "nvidia" || e.PCI == nil || i.PCI == nil || i.Driver != "mlx5_core" || !hasMovers(m) {
 		return ""
 	}
-	if !hasMovers(m) {
-		return ""
+	nic := *i.PCI
+	if pf, is, err := pci.PhysicalFunction(m.Sys, nic); err == nil && is {
+		nic = pf
 	}
-	move := ACSPlan(m).Mover(*i.PCI)
+	move := ACSPlan(m).Mover(nic)
 	if move.Has != directnic.Yes || move.Usable != directnic.Yes {
 		return "" // NIC-DATADIRECT says why
 	}
-	way := wayTo(m, *e.PCI, move.DMA)
-	return fmt.Sprintf("with mlx5's Data Direct flag the NIC's DMA function %v moves the data, %s; without it the NIC itself does", move.DMA, way)
+	return fmt.Sprintf("with mlx5's Data Direct flag the NIC's DMA function %v moves the data, %s; without it the NIC itself does",
+		move.DMA, wayTo(m, *e.PCI, move.DMA))
 }
 
 // hasMovers reports a machine with a DMA function of ConnectX.
 func hasMovers(m *machine.Machine) bool {
 	return machine.Once(m, "DMA functions", func() bool {
-		return slices.ContainsFunc(functionsOf(m, func(class uint64) bool { return class>>8 == dmaControllers }), func(a pci.Addr) bool {
+		return slices.ContainsFunc(functionsOf(m, canMove), func(a pci.Addr) bool {
 			device, err := m.Sys.ReadUint(path.Join(functionDir, a.String(), "device"), 16)
 			return err == nil && device == directnic.DMAFunction
 		})

@@ -74,3 +74,24 @@ func TestWhyIsRefused(t *testing.T) {
 		}
 	}
 }
+
+// Where the NIC has a DMA function, why says which way the data takes with it. Where a guest has the
+// NIC, it says where to ask.
+func TestWhyOfOtherWays(t *testing.T) {
+	for _, c := range []struct {
+		machine, gpu, nic string
+		status            int
+		out, err          string
+	}{
+		{"case-07-gb300-data-direct", "0008:06:00.0", "mlx5_0", cli.ExitOK, "DMA function 0008:03:00.0", ""},
+		{"case-06-gb300-azure", "0008:01:00.0", "mlx5_0", cli.ExitOK, "", ""},
+		{"case-13-vfio-host", "0000:13:00.0", "14:00.0", cli.ExitUnavailable, "", "the host gives NIC 0000:14:00.0 to guests: run p2pcheck in the guest"},
+		{"case-13-vfio-host", "0000:13:00.0", "15:00.0", cli.ExitUnavailable, "", `no NIC here is called "15:00.0"; there is none`},
+	} {
+		r := run(corpusTree(t, c.machine), t, "why", c.gpu, c.nic, "--root", "ROOT")
+		text := strings.Join(strings.Fields(r.out), " ")
+		if r.status != c.status || !strings.Contains(text, c.out) || !strings.Contains(r.err, c.err) || c.out == "" && strings.Contains(text, "DMA function") {
+			t.Errorf("%s: %+v", c.machine, r)
+		}
+	}
+}

@@ -20,6 +20,12 @@ func AllDirect(pairs []p2p.Pair) bool {
 	return len(pairs) > 0 && !slices.ContainsFunc(pairs, func(p p2p.Pair) bool { return p.Verdict.Outcome() != chain.Direct })
 }
 
+// AllCoherent reports that there are pairs, and that the CPU caches the GPU's memory in each: NVIDIA's driver
+// maps it in the IOMMU as system memory is.
+func AllCoherent(pairs []p2p.Pair) bool {
+	return len(pairs) > 0 && !slices.ContainsFunc(pairs, func(p p2p.Pair) bool { return p.GPU.Exporter.Class != drivers.ClassNVIDIACoherent })
+}
+
 // Breaking are the pairs whose link is known not to hold.
 func Breaking(pairs []p2p.Pair, link chain.Link) []p2p.Pair {
 	return Select(pairs, func(p p2p.Pair) bool { return p.Verdict.Link(link).State == chain.Breaks })

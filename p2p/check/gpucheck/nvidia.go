@@ -293,7 +293,6 @@ func remapping(l *check.Look, r machine.Reading, said string) {
 	}
 	maps := k.IOMMUHasDMAOps()
 	pairs := l.OfDriver("nvidia")
-	coherent := len(pairs) > 0 && !slices.ContainsFunc(pairs, func(p p2p.Pair) bool { return p.GPU.Exporter.Class != drivers.ClassNVIDIACoherent })
 	lost := check.Select(check.Breaking(pairs, chain.Addresses), func(p p2p.Pair) bool { return p.Verdict.Link(chain.Addresses).Outcome == chain.Lost })
 	switch {
 	case len(lost) > 0 && maps == placement.Yes:
@@ -303,7 +302,7 @@ func remapping(l *check.Look, r machine.Reading, said string) {
 			Fix("let the IOMMU pass DMA through", l.Machine.CPU.PassThrough(), "a device can reach all memory of the host")
 	case translates == placement.No:
 		l.Pass("", r.At(), "%s", said)
-	case coherent:
+	case check.AllCoherent(pairs):
 		l.Pass("", r.At(), "%s; DmaRemapPeerMmio is not asked for memory that the CPU caches", said).Expect = ""
 	case remap != drivers.RemapOff && remap != drivers.RemapOn:
 		l.Unknown("", r.At(), "%s; DmaRemapPeerMmio is not among them, or is neither 0 nor 1", said)

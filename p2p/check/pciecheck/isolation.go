@@ -89,7 +89,7 @@ func translated(l *check.Look, f *check.Function, at []string) {
 	switch {
 	case len(pairs) == 0 && directnic.GivenAway(f.Driver):
 		l.Say(p2p.ResultSkip, f.Name, at, "the device is given to guests: VFIO makes the IOMMU domain of a guest")
-	case len(pairs) > 0 && !slices.ContainsFunc(pairs, func(p p2p.Pair) bool { return p.GPU.Exporter.Class != drivers.ClassNVIDIACoherent }):
+	case check.AllCoherent(pairs):
 		l.Pass(f.Name, at, "%s: the IOMMU translates, and the driver maps the GPU's memory in it, as system memory is", f.IOMMU).Expect = ""
 	case len(lost) == 0:
 		l.Warn(f.Name, at, "%s: the IOMMU translates", f.IOMMU)
