@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -113,10 +114,10 @@ func TestMachineWithGPUs(t *testing.T) {
 		want         string
 		words        []string
 	}{
-		{"right", "unknown", yes, "echo '--- PASS: TestVMX (0.1s)'", resultAgrees, []string{"registration and transfer: agrees", "registration and transfer: fits", "cuda: 1 passed, 0 skipped, 0 failed"}},
-		{"a pair is wrong", "staged", yes, "echo '--- PASS: TestVMX (0.1s)'", resultDisagrees, []string{"registration and transfer: DISAGREES", "predicted direct", "answered staged"}},
+		{"right", "unknown", yes, tests(map[string]string{"TestVMX": "echo '--- PASS: TestVMX (0.1s)'"}), resultAgrees, []string{"registration and transfer: agrees", "registration and transfer: fits", "cuda: 1 passed, 0 skipped, 0 failed"}},
+		{"a pair is wrong", "staged", yes, tests(map[string]string{"TestVMX": "echo '--- PASS: TestVMX (0.1s)'"}), resultDisagrees, []string{"registration and transfer: DISAGREES", "predicted direct", "answered staged"}},
 		{"a library is wrong", "unknown", no, "exit 0", resultDisagrees, []string{"(cuMemGetHandleForAddressRange): DISAGREES", "the tests of gpualloc/cuda"}},
-		{"a test fails", "unknown", yes, "echo '--- FAIL: TestVMX (0.1s)'; exit 1", resultTests, []string{"1 failed (cuda.log): TestVMX"}},
+		{"a test fails", "unknown", yes, tests(map[string]string{"TestVMX": "echo '--- FAIL: TestVMX (0.1s)'; exit 1"}), resultTests, []string{"1 failed (cuda.log): TestVMX"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			doc := jsonOf(t, map[string]any{"result": live(c.second)})
@@ -216,28 +217,50 @@ func TestRunIsBounded(t *testing.T) {
 	}
 }
 
-// Tests that a bound ends are named, and those that ended before it count. A crash is a failure.
+// tests is a script that plays the tests of a runtime, the text for each.
+func tests(each map[string]string) string {
+	text := "case $2 in\n'" + testsOf + "') printf '%s\\n'"
+	for _, name := range slices.Sorted(maps.Keys(each)) {
+		text += " " + name
+	}
+	text += ";;\n*) case $3 in\n"
+	for name, script := range each {
+		text += "'^" + name + "$') " + script + ";;\n"
+	}
+	return text + "esac;;\nesac"
+}
+
+// Each test has a process of its own: the others run when one crashes. Tests that a bound ends are
+// named, and those that ended before it count. The log has both outputs.
 func TestRuntimesTests(t *testing.T) {
 	h := &hardware{bin: t.TempDir(), out: t.TempDir()}
+	const pass = "echo '--- PASS: TestVMZ (0s)'"
 	for _, c := range []struct {
-		name, text    string
-		passed, fails int
-		late, bad     bool
+		name                   string
+		text                   string
+		passed, skipped, fails int
+		late, bad              bool
+		says                   string
 	}{
-		{"ends", "echo '--- PASS: TestA (0s)'; echo '--- SKIP: TestB (0s)'; echo '    --- PASS: TestA/x (0s)'", 1, 0, false, false},
-		{"fails", "echo '--- PASS: TestA (0s)'; echo '--- FAIL: TestB (0s)'; exit 1", 1, 1, false, true},
-		{"crashes", "kill -SEGV $$", 0, 0, false, true},
-		{"is over", "exit 2", 0, 0, false, true},
-		{"hangs", "exec sleep 600", 0, 0, true, false},
+		{"ends", tests(map[string]string{"TestVMA": "echo '--- PASS: TestVMA (0s)'; echo '    --- PASS: TestVMA/x (0s)'", "TestVMB": "echo '--- SKIP: TestVMB (0s)'"}), 1, 1, 0, false, false, ""},
+		{"fails", tests(map[string]string{"TestVMA": "echo '--- FAIL: TestVMA (0s)'; exit 1", "TestVMZ": pass}), 1, 0, 1, false, true, ""},
+		{"crashes", tests(map[string]string{"TestVMA": "echo SIGSEGV >&2; kill -SEGV $$", "TestVMZ": pass}), 1, 0, 1, false, true, "SIGSEGV"},
+		{"ends with a status", tests(map[string]string{"TestVMA": "exit 2", "TestVMZ": pass}), 1, 0, 1, false, true, ""},
+		{"lists no tests", "echo no library >&2; exit 2", 0, 0, 0, false, true, "no library"},
+		{"hangs", "exec sleep 600", 0, 0, 0, true, false, ""},
+		{"hangs in a test", tests(map[string]string{"TestVMA": pass, "TestVMB": "exec sleep 600", "TestVMC": pass}), 1, 0, 0, true, false, ""},
 	} {
 		script(t, h.bin, "cuda.test", c.text)
 		limit := time.Minute
 		if c.late {
-			limit = 20 * time.Millisecond
+			limit = time.Second
 		}
 		r, err := h.testRuntime(t.Context(), vendorOf(t, "cuda"), limit)
-		if err != nil || r.Passed != c.passed || len(r.Failed) != c.fails || (r.Late != "") != c.late || r.bad() != c.bad {
+		if err != nil || r.Passed != c.passed || r.Skipped != c.skipped || len(r.Failed) != c.fails || (r.Late != "") != c.late || r.bad() != c.bad {
 			t.Errorf("a program that %s: %+v, %v", c.name, r, err)
+		}
+		if log, err := os.ReadFile(filepath.Join(h.out, r.Log)); err != nil || !strings.Contains(string(log), c.says) {
+			t.Errorf("a program that %s: log %q, %v", c.name, log, err)
 		}
 	}
 }

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -20,42 +21,74 @@ type testRun struct {
 	Failed  []string `json:"failed"` // tests
 	Log     string   `json:"log"`    // the file beside the report
 	Late    string   `json:"late"`   // the bound that ended it; "" if it ended by itself
-	Error   string   `json:"error"`  // why it failed beside its tests; "" if it did not
+	Error   string   `json:"error"`  // of the first process that ended without naming a failed test; "" if none did
 }
 
-// testRuntime runs the tests of a runtime with the real library, for as long as limit.
+// testsOf match the tests that run with a real library.
+const testsOf = "^(TestVM|TestHardware)"
+
+// testRuntime runs the tests of a runtime with the real library, for as long as limit. Each test
+// has a process of its own: a crash, in the library or below it, ends no other test.
 func (h *hardware) testRuntime(ctx context.Context, v vendor, limit time.Duration) (testRun, error) {
 	out := testRun{Runtime: v.name, Failed: []string{}, Log: v.name + ".log"}
-	text, err := run(ctx, limit, program{
-		path: h.program(v.name + ".test"), args: []string{"-test.v", "-test.run", "^(TestVM|TestHardware)"},
-		dir: sources(v), env: []string{"GPURDMA_HARDWARE=1"},
-	})
-	var bound late
-	switch _, ended := status(err); {
-	case errors.As(err, &bound):
-		out.Late = err.Error()
-	case err != nil && !ended:
-		out.Error = err.Error()
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, late(limit))
+	defer cancel()
+	tests := program{path: h.program(v.name + ".test"), dir: sources(v), env: []string{"GPURDMA_HARDWARE=1"}, together: true}
+	var log bytes.Buffer
+	tests.args = []string{"-test.list", testsOf}
+	list, err := run(ctx, limit, tests)
+	if err != nil {
+		log.Write(list)
+		out.fail(err)
+	} else {
+		for _, name := range strings.Fields(string(list)) {
+			tests.args = []string{"-test.v", "-test.run", "^" + name + "$"}
+			text, err := run(ctx, limit, tests)
+			log.Write(text)
+			out.count(name, text, err)
+			if out.Late != "" {
+				break
+			}
+		}
 	}
+	return out, os.WriteFile(filepath.Join(h.out, out.Log), []byte(h.scrub.text(log.String())), 0o644)
+}
+
+// count adds what one test printed, and how its process ended.
+func (r *testRun) count(name string, text []byte, err error) {
+	failed := len(r.Failed)
 	for line := range strings.Lines(string(text)) {
-		result, name, ok := strings.Cut(strings.TrimPrefix(line, "--- "), ": ")
+		result, test, ok := strings.Cut(strings.TrimPrefix(line, "--- "), ": ")
 		if !ok || !strings.HasPrefix(line, "--- ") {
 			continue
 		}
-		name, _, _ = strings.Cut(name, " ")
+		test, _, _ = strings.Cut(test, " ")
 		switch result {
 		case "PASS":
-			out.Passed++
+			r.Passed++
 		case "SKIP":
-			out.Skipped++
+			r.Skipped++
 		case "FAIL":
-			out.Failed = append(out.Failed, name)
+			r.Failed = append(r.Failed, test)
 		}
 	}
-	if code, ended := status(err); ended && code != 0 && len(out.Failed) == 0 {
-		out.Error = fmt.Sprintf("the tests ended with status %d", code)
+	if err != nil && len(r.Failed) == failed {
+		r.fail(fmt.Errorf("%s: %w", name, err))
+		if r.Late == "" {
+			r.Failed = append(r.Failed, name)
+		}
 	}
-	return out, os.WriteFile(filepath.Join(h.out, out.Log), []byte(h.scrub.text(string(text))), 0o644)
+}
+
+// fail keeps the reason why a process ended that names no failed test.
+func (r *testRun) fail(err error) {
+	var bound late
+	switch {
+	case errors.As(err, &bound):
+		r.Late = err.Error()
+	case r.Error == "":
+		r.Error = err.Error()
+	}
 }
 
 // sources is the directory of a runtime's tests, where `go test` runs them; "" if this is not the

@@ -37,6 +37,8 @@ type program struct {
 	args []string
 	dir  string
 	env  []string // beside this process's
+	// together lets run return what is printed to the standard error as well.
+	together bool
 }
 
 // run runs a program for at most limit, and returns what it printed. It interrupts a program that
@@ -49,6 +51,10 @@ func run(ctx context.Context, limit time.Duration, p program) ([]byte, error) {
 	var out, errs bytes.Buffer
 	cmd := exec.CommandContext(ctx, p.path, p.args...)
 	cmd.Stdout, cmd.Stderr, cmd.Dir, cmd.Env = &out, &errs, p.dir, append(os.Environ(), p.env...)
+	complaints := &errs
+	if p.together {
+		cmd.Stderr, complaints = &out, &out
+	}
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = grace
 	if err := cmd.Start(); err != nil {
@@ -69,7 +75,7 @@ func run(ctx context.Context, limit time.Duration, p program) ([]byte, error) {
 				err = context.Cause(ctx)
 			}
 			if err != nil {
-				err = fmt.Errorf("%s: %w%s", name, err, lastLine(errs.String()))
+				err = fmt.Errorf("%s: %w%s", name, err, lastLine(complaints.String()))
 			}
 			return out.Bytes(), err
 		}

@@ -12,18 +12,20 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/gpurdma/gpurdma/p2p/check"
+	"github.com/gpurdma/gpurdma/p2p/machine"
 )
 
 // lookedAt are the files of a snapshot, as patterns below the root. Of a name behind "!" the snapshot has
 // no contents.
 var lookedAt = []string{
 	"proc/sys/kernel/osrelease", "proc/sys/kernel/numa_balancing", "proc/cpuinfo", "proc/cmdline", "proc/config.gz", "proc/kallsyms",
-	"proc/self/status", "proc/self/limits", "proc/self/cgroup", "proc/self/environ", "proc/self/mountinfo", "proc/self/ns/user", "proc/self/ns/pid", "proc/self/ns/mnt", "proc/1/ns/mnt", "proc/1/cgroup",
+	"proc/self/status", "proc/self/limits", "proc/self/cgroup", "proc/self/environ", "proc/self/mountinfo", "proc/self/ns/user", "proc/self/ns/pid", "proc/self/ns/net", "proc/1/ns/net", "proc/self/ns/mnt", "proc/1/ns/mnt", "proc/1/cgroup",
 	"!proc/sys/vm", "!sys/class/mem", // of a whole procfs and sysfs
-	"proc/driver/nvidia/version", "proc/driver/nvidia/params", "!proc/driver/nvidia/capabilities/*", "!proc/driver/nvidia/capabilities/*/mig/*",
+	"proc/driver/nvidia/version", "proc/driver/nvidia/params", "proc/driver/nvidia/gpus/*/information", "!proc/driver/nvidia/capabilities/*", "!proc/driver/nvidia/capabilities/*/mig/*",
 	"boot/config-*", "lib/modules/*/config", "usr/lib/modules/*/config", "lib/modules/*/modules.builtin", "usr/lib/modules/*/modules.builtin", "usr/src/*/.config", "usr/src/kernels/*/.config",
 	"sys/devices/system/node/online", "sys/class/dmi/id/sys_vendor", "sys/class/dmi/id/product_name",
 	"sys/class/drm/*/device", "sys/class/infiniband_verbs/abi_version", "sys/class/infiniband_verbs/*/ibdev",
@@ -33,7 +35,7 @@ var lookedAt = []string{
 	"sys/class/infiniband/*/ports/*/rate", "sys/class/infiniband/*/ports/*/sm_lid", "sys/class/infiniband/*/ports/*/gids/*",
 	"sys/class/infiniband/*/ports/*/gid_attrs/types/*", "sys/class/infiniband/*/ports/*/gid_attrs/ndevs/*",
 	"sys/class/infiniband/*/ports/*/hw_counters/*",
-	"sys/class/net/*/operstate", "sys/class/net/*/mtu",
+	"sys/class/net/*/operstate", "sys/class/net/*/mtu", "sys/class/net/*/bonding/slaves", "!sys/class/cxi/*",
 	"sys/class/kfd/kfd/topology/nodes/*/gpu_id", "sys/class/kfd/kfd/topology/nodes/*/properties", "sys/class/kfd/kfd/topology/nodes/*/io_links/*/properties", "sys/class/kfd/kfd/topology/nodes/*/p2p_links/*/properties",
 	"!sys/module/*", "sys/module/*/taint", "sys/module/*/initstate", "sys/module/*/version", "sys/module/*/srcversion",
 	"sys/module/ib_core/parameters/netns_mode", "sys/module/amdgpu/parameters/pcie_p2p", "sys/module/xe/parameters/vram_bar_size",
@@ -106,6 +108,9 @@ func (c *collector) functions() {
 			for _, attr := range ofEndpoints {
 				c.glob(dir, strings.Split(attr, "/"), strings.HasPrefix(attr, "drm"))
 			}
+			if c.vendor(dir) == machine.VendorMellanox {
+				c.add(path.Join(dir, "vpd"), false) // it names the card, and takes long to read
+			}
 		}
 	}
 }
@@ -120,6 +125,16 @@ func (c *collector) matters(dir, name string) bool {
 		return true
 	}
 	return strings.HasPrefix(base, "0108") || slices.Contains([]string{"02", "03", "05", "06", "0c", "12"}, base[:2])
+}
+
+// vendor is the vendor of a function, 0 if it is not known.
+func (c *collector) vendor(dir string) uint64 {
+	text, err := os.ReadFile(filepath.Join(c.root, dir, "vendor"))
+	if err != nil {
+		return 0
+	}
+	id, _ := strconv.ParseUint(strings.TrimSpace(string(text)), 0, 16)
+	return id
 }
 
 func (c *collector) list(dir string) ([]string, error) {

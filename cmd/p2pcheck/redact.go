@@ -25,6 +25,7 @@ import (
 // that refer to each other still do.
 type redactor struct {
 	gids  map[string]string
+	cards map[string]string // values of vital product data
 	names serials
 	log   []string // lines of the kernel's log that are kept
 }
@@ -78,7 +79,7 @@ func (s serials) rename(entries map[string]entry) {
 
 // redact replaces the values in all files of a snapshot.
 func redact(entries map[string]entry, log []string) {
-	r := &redactor{gids: map[string]string{}, names: serials{}, log: log}
+	r := &redactor{gids: map[string]string{}, cards: map[string]string{}, names: serials{}, log: log}
 	r.names.rename(entries)
 	names := slices.Sorted(maps.Keys(entries))
 	process := path.Join("proc", path.Clean(entries["proc/self"].link))
@@ -121,9 +122,11 @@ func (r *redactor) redact(name string, data []byte) []byte {
 	switch {
 	case path.Base(name) == "config" && strings.HasPrefix(name, "sys/"):
 		return pci.WithoutSerial(data)
+	case path.Base(name) == "vpd":
+		return r.vpd(data)
 	case path.Base(path.Dir(name)) == "gids":
 		return []byte(r.gid(strings.TrimSpace(string(data))) + "\n")
-	case path.Base(path.Dir(name)) == "ndevs" || slices.Contains([]string{"parent", "ibdev", "rdma.max", "rdma.current"}, path.Base(name)):
+	case path.Base(path.Dir(name)) == "ndevs" || slices.Contains([]string{"parent", "ibdev", "rdma.max", "rdma.current", "slaves"}, path.Base(name)):
 		return []byte(r.names.without(string(data)))
 	case name == "dev/kmsg":
 		return []byte(r.names.inText(strings.Join(r.log, "")))
@@ -135,6 +138,8 @@ func (r *redactor) redact(name string, data []byte) []byte {
 	case path.Base(name) == "properties" && path.Base(path.Dir(path.Dir(name))) == "nodes":
 		// Others name the GPU by its number.
 		return lines(data, func(line string) bool { return strings.HasPrefix(line, "gfx_target_version ") })
+	case path.Base(name) == "information" && strings.HasPrefix(name, "proc/driver/nvidia/gpus/"):
+		return lines(data, ofAnyGPU)
 	case name == "proc/driver/nvidia/version":
 		return builders.ReplaceAll(data, nil)
 	case name == "proc/self/environ":
@@ -153,6 +158,30 @@ func (r *redactor) redact(name string, data []byte) []byte {
 		return append(lines(first, func(line string) bool { return !strings.HasPrefix(strings.ToLower(line), "serial") }), "\n\n"...)
 	}
 	return data
+}
+
+// vpd keeps the fields that functions of one card have in common. They are numbers of the card, and
+// are replaced.
+func (r *redactor) vpd(data []byte) []byte {
+	var kept []pci.VPDField
+	for _, keyword := range []string{"V3", "VU"} {
+		value := pci.VPDKeyword(data, keyword)
+		if value == "" {
+			continue
+		}
+		if r.cards[value] == "" {
+			r.cards[value] = fmt.Sprintf("card-%d", len(r.cards)+1)
+		}
+		kept = append(kept, pci.VPDField{Keyword: keyword, Value: r.cards[value]})
+	}
+	return pci.VPD(kept...)
+}
+
+// ofAnyGPU reports a line of a GPU's information that others of its model have, too. The UUID is
+// its own.
+func ofAnyGPU(line string) bool {
+	name, _, _ := strings.Cut(line, ":")
+	return slices.Contains([]string{"Model", "Video BIOS", "Bus Type", "DMA Size", "DMA Mask", "Bus Location", "Device Minor", "GPU Firmware", "GPU Excluded"}, strings.TrimSpace(name))
 }
 
 func keep(words []string, wanted func(string) bool) []string {
@@ -219,6 +248,9 @@ func group(data []byte) []byte {
 			continue
 		}
 		name := groupName
+		if f[2] == "/" {
+			name = "" // it has no name
+		}
 		for _, word := range []string{"docker", "kubepods", "containerd", "libpod", "lxc"} {
 			if strings.Contains(f[2], word) {
 				name += "/" + word

@@ -42,8 +42,19 @@ func taken(t *testing.T, tree testenv.Tree) (file, root string) {
 
 // A snapshot of a machine is as good as the machine, for every command.
 func TestSnapshotIsTheMachine(t *testing.T) {
+	machines := map[string]testenv.Tree{}
 	for name, machine := range testenv.Machines {
-		file, root := taken(t, machine())
+		machines[name] = machine()
+	}
+	if !testing.Short() {
+		for _, c := range testenv.Corpus(t) {
+			if c.Tree.Functions != "" { // or it is a processor only
+				machines["corpus/"+c.Name] = c.Tree
+			}
+		}
+	}
+	for name, tree := range machines {
+		file, root := taken(t, tree)
 		for _, args := range [][]string{{"-v"}, {"topo"}, {"--json"}} {
 			whole := command(append(slices.Clone(args), "--root", root)...)
 			copied := command(append(slices.Clone(args), "--snapshot", file)...)

@@ -38,3 +38,21 @@ func VPDKeyword(vpd []byte, keyword string) string {
 	}
 	return ""
 }
+
+// VPDField is a field of vital product data.
+type VPDField struct{ Keyword, Value string }
+
+// VPD is vital product data of a function without a name, with the fields in their order. Fields
+// that do not fit into 64 KiB are left out, and so is what a value has beyond 255 bytes.
+func VPD(fields ...VPDField) []byte {
+	var list []byte
+	for _, f := range fields {
+		value := f.Value[:min(len(f.Value), 0xff)]
+		if len(f.Keyword) != 2 || len(list)+3+len(value) > 0xffff {
+			continue
+		}
+		list = append(append(append(list, f.Keyword...), byte(len(value))), value...)
+	}
+	out := binary.LittleEndian.AppendUint16([]byte{vpdReadOnly}, uint16(len(list)))
+	return append(append(out, list...), vpdEnd)
+}

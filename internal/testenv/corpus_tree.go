@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/gpurdma/gpurdma/internal/pci"
 )
 
 // The meaning of a tree.txt: attributes of functions, and the Tree made of them.
@@ -182,7 +184,8 @@ func (c *corpusTree) finish() error {
 			}
 		}
 		if card, ok := f.attr("card"); ok {
-			c.files[at+"/vpd"] = vpdOf(card)
+			// The two fields that mlx5's functions of one card have in common.
+			c.files[at+"/vpd"] = string(pci.VPD(pci.VPDField{Keyword: "V3", Value: card}, pci.VPDField{Keyword: "VU", Value: card}))
 		}
 		if other, ok := f.attr("physfn"); ok {
 			if c.functions[other] == nil {
@@ -196,16 +199,6 @@ func (c *corpusTree) finish() error {
 	c.nvidiaFiles()
 	errs = append(errs, c.portFiles())
 	return errors.Join(errs...)
-}
-
-// vpdOf is vital product data with the two fields that mlx5's functions of one card
-// have in common.
-func vpdOf(card string) string {
-	fields := ""
-	for _, key := range []string{"V3", "VU"} {
-		fields += key + string([]byte{byte(len(card))}) + card
-	}
-	return "\x82\x01\x00N\x90" + string([]byte{byte(len(fields))}) + "\x00" + fields + "\x78"
 }
 
 // resources are the regions of functions that have BARs.
