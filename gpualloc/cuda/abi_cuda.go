@@ -30,6 +30,7 @@ const (
 const (
 	pointerContext       = 1  // CU_POINTER_ATTRIBUTE_CONTEXT
 	pointerMemoryType    = 2  // CU_POINTER_ATTRIBUTE_MEMORY_TYPE
+	pointerBufferID      = 7  // CU_POINTER_ATTRIBUTE_BUFFER_ID
 	pointerIsManaged     = 8  // CU_POINTER_ATTRIBUTE_IS_MANAGED
 	pointerDeviceOrdinal = 9  // CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
 	pointerRDMACapable   = 15 // CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE

@@ -177,7 +177,7 @@ func (e *exporter) Export(_ context.Context, size int64, _ string) (gpualloc.Exp
 	if err != nil {
 		return gpualloc.Exported{}, errors.Join(err, u.Run())
 	}
-	out := e.s.part(ctx, e.d, on, made[0], mapping)
+	out := e.s.part(ctx, e.d, on, made[0], mapping, always)
 	out.Free = u.Run
 	return out, nil
 }

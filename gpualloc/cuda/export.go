@@ -90,10 +90,11 @@ func (s *session) exportMemory(p pointer, length int64, opt ExportOptions, env g
 		return nil, failed("cuDevicePrimaryCtxRetain", on, r, "", "")
 	}
 	release := func() error { return failed("cuDevicePrimaryCtxRelease", on, s.drv.release(d.dev), "", "") }
-	if info.context != 0 {
+	theirs := info.context != 0
+	if theirs {
 		ctx = info.context
 	}
-	out, err := s.exportIn(ctx, d, on, p, length, opt, release)
+	out, err := s.exportIn(ctx, theirs, d, on, p, length, opt, release)
 	if err != nil {
 		return nil, errors.Join(err, release())
 	}
@@ -115,7 +116,8 @@ func window(length, most int64) int64 {
 	return int64(low)
 }
 
-func (s *session) exportIn(ctx contextHandle, d Device, on string, p pointer, length int64, opt ExportOptions, release func() error) (*Exported, error) {
+// exportIn exports memory in a context, which is theirs if an application has made it.
+func (s *session) exportIn(ctx contextHandle, theirs bool, d Device, on string, p pointer, length int64, opt ExportOptions, release func() error) (*Exported, error) {
 	allocations, err := s.allocations(ctx, d, on, p, uint64(length))
 	if err != nil {
 		return nil, err
@@ -146,7 +148,11 @@ func (s *session) exportIn(ctx contextHandle, d Device, on string, p pointer, le
 	out := &Exported{Mapping: mapping}
 	var parts []gpualloc.Exported
 	for i, m := range made {
-		e := s.part(ctx, d, on, m, mapping)
+		there := always
+		if theirs {
+			there = s.presence(on, pointer(m.Piece.Memory.Addr))
+		}
+		e := s.part(ctx, d, on, m, mapping, there)
 		if i == len(made)-1 {
 			e.Free = release
 		}
@@ -159,26 +165,65 @@ func (s *session) exportIn(ctx contextHandle, d Device, on string, p pointer, le
 	return out, nil
 }
 
-// part is a piece as gpualloc wants it.
-func (s *session) part(ctx contextHandle, d Device, on string, m vendor.Placed, mapping Mapping) gpualloc.Exported {
+// part is a piece as gpualloc wants it. Nothing is done with memory that is not there.
+func (s *session) part(ctx contextHandle, d Device, on string, m vendor.Placed, mapping Mapping, there func() error) gpualloc.Exported {
 	e := gpualloc.Exported{
 		Segment: m.Segment(),
-		View:    s.view(ctx, on, pointer(m.Piece.Memory.Addr), int64(m.Piece.Memory.Length)),
+		View:    s.view(ctx, on, pointer(m.Piece.Memory.Addr), int64(m.Piece.Memory.Length), there),
 	}
 	if mapping == MappingDefault {
-		e.Flush = func() error { return s.flush(ctx, d, on) }
+		e.Flush = func() error {
+			if err := there(); err != nil {
+				return err
+			}
+			return s.flush(ctx, d, on)
+		}
 	}
 	return e
 }
 
+// always is the presence of memory that this package keeps.
+func always() error { return nil }
+
+// presence returns a function that fails once an application has freed its memory, or destroyed
+// the context of it. CUDA does not check the handle of a context that is gone: a call in it fails,
+// succeeds, or ends the process with SIGSEGV (seen with driver 580.159.04).
+func (s *session) presence(on string, p pointer) func() error {
+	id, r := s.drv.pointerUint(pointerBufferID, p)
+	numbered := r == Success
+	return func() error {
+		if _, r := s.drv.pointerUint(pointerMemoryType, p); r != Success {
+			return gone(on, r, p)
+		}
+		if !numbered {
+			return nil
+		}
+		if now, r := s.drv.pointerUint(pointerBufferID, p); r != Success || now != id {
+			return gone(on, InvalidValue, p)
+		}
+		return nil
+	}
+}
+
+func gone(on string, r Result, p pointer) error {
+	return failed("cuPointerGetAttribute", on, r, remedies[ContextIsDestroyed],
+		"%#x is not the exported memory any more: it was freed, or the context was destroyed", uint64(p))
+}
+
 // view copies through CUDA.
-func (s *session) view(ctx contextHandle, on string, p pointer, size int64) *vendor.View {
+func (s *session) view(ctx contextHandle, on string, p pointer, size int64, there func() error) *vendor.View {
 	return &vendor.View{
 		On: on, Size: size,
 		Read: func(to []byte, off int64) error {
+			if err := there(); err != nil {
+				return err
+			}
 			return failed("cuMemcpyDtoH", on, s.drv.toHost(ctx, to, p+pointer(off)), "", "%#x bytes at %#x", len(to), uint64(p)+uint64(off))
 		},
 		Write: func(from []byte, off int64) error {
+			if err := there(); err != nil {
+				return err
+			}
 			return failed("cuMemcpyHtoD", on, s.drv.toDevice(ctx, p+pointer(off), from), "", "%#x bytes at %#x", len(from), uint64(p)+uint64(off))
 		},
 	}

@@ -73,7 +73,7 @@ func TestFlushOfThePCIeMapping(t *testing.T) {
 	double(t, "cuda")
 	s := started(t)
 	for m, want := range map[Mapping]bool{MappingDefault: true, MappingPCIe: false} {
-		if got := s.part(0, Device{}, "", vendor.Placed{}, m).Flush != nil; got != want {
+		if got := s.part(0, Device{}, "", vendor.Placed{}, m, always).Flush != nil; got != want {
 			t.Errorf("%v: %v, want %v", m, got, want)
 		}
 	}

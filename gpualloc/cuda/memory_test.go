@@ -105,7 +105,7 @@ func TestCopies(t *testing.T) {
 	s := started(t)
 	ctx := retained(t, s, 0)
 	p := allocated(t, s, ctx, 100_000)
-	v := s.view(ctx, "test", p, 100_000)
+	v := s.view(ctx, "test", p, 100_000, always)
 	if r := s.drv.fill(ctx, p, 0xa5, 100_000); r != Success {
 		t.Fatal(r)
 	}
@@ -143,6 +143,65 @@ func TestCopies(t *testing.T) {
 	}
 	if _, err := v.WriteAt(got[:1], 0); !errors.Is(err, ContextIsDestroyed) {
 		t.Errorf("got %v, want ContextIsDestroyed", err)
+	}
+}
+
+// Memory that its application frees is not there, other memory at the same address is not it, and
+// no copy is made of either.
+func TestPresence(t *testing.T) {
+	double(t, "cuda")
+	s := started(t)
+	ctx := retained(t, s, 0)
+	p := mapped(t, s, ctx, 0, mapping{hole: true})
+	put := func() {
+		t.Helper()
+		h, r := s.drv.create(ctx, huge, 0, true)
+		for _, step := range []func() Result{
+			func() Result { return s.drv.mapHandle(ctx, p, huge, h) },
+			func() Result { return s.drv.releaseHandle(h) },
+			func() Result { return s.drv.setAccess(ctx, p, huge, 0) },
+		} {
+			if r == Success {
+				r = step()
+			}
+		}
+		if r != Success {
+			t.Fatal(r)
+		}
+	}
+	put()
+	numbered := s.presence("cuda:0", p)
+	t.Setenv("DOUBLE_FAIL", "cuPointerGetAttribute=801")
+	unnumbered := s.presence("cuda:0", p) // of a driver that numbers no memory
+	t.Setenv("DOUBLE_FAIL", "")
+	for _, there := range []func() error{numbered, unnumbered} {
+		if _, err := s.view(ctx, "cuda:0", p, huge, there).WriteAt([]byte{1}, 0); err != nil {
+			t.Error(err)
+		}
+	}
+	log := doubles.Log(t)
+	refused := func(there func() error) {
+		t.Helper()
+		v := s.view(ctx, "cuda:0", p, huge, there)
+		if _, err := v.ReadAt(make([]byte, 1), 0); !errors.Is(err, InvalidValue) || !strings.Contains(err.Error(), "the context was destroyed") {
+			t.Errorf("read: %v", err)
+		}
+		if _, err := v.WriteAt([]byte{1}, 0); !errors.Is(err, InvalidValue) {
+			t.Errorf("written: %v", err)
+		}
+	}
+	if r := s.drv.unmap(ctx, p, huge); r != Success {
+		t.Fatal(r)
+	}
+	refused(numbered)
+	refused(unnumbered)
+	put()
+	refused(numbered)
+	if log.Count(t, "cuMemcpyDtoH_v2")+log.Count(t, "cuMemcpyHtoD_v2") > 0 {
+		t.Error("a copy was made")
+	}
+	if r := s.drv.unmap(ctx, p, huge); r != Success {
+		t.Fatal(r)
 	}
 }
 

@@ -207,6 +207,7 @@ size_t core_block_size(const struct block *b) { return b->size; }
 
 struct area *core_map(uint64_t addr, size_t size, struct block *b, size_t offset, int device)
 {
+	static unsigned long long made;
 	struct area **at = &areas, *a = calloc(1, sizeof(*a));
 
 	if (!a)
@@ -216,6 +217,7 @@ struct area *core_map(uint64_t addr, size_t size, struct block *b, size_t offset
 	a->block = b;
 	a->offset = offset;
 	a->device = device;
+	a->id = ++made;
 	while (*at && (*at)->addr < addr)
 		at = &(*at)->next;
 	a->next = *at;

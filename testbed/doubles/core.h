@@ -21,6 +21,7 @@ struct area {
 	int device;
 	void *owner;   /* the library's own */
 	unsigned int flags;
+	unsigned long long id; /* that no other has had */
 	struct area *next;
 };
 

@@ -369,6 +369,9 @@ API CUresult cuPointerGetAttribute(void *v, int attr, CUdeviceptr p)
 	case 2: /* MEMORY_TYPE: CU_MEMORYTYPE_DEVICE */
 		*(unsigned int *)v = (unsigned int)core_knob("DOUBLE_CUDA_MEMORYTYPE", 2);
 		break;
+	case 7: /* BUFFER_ID */
+		*(unsigned long long *)v = a->id;
+		break;
 	case 8: /* IS_MANAGED */
 		*(unsigned int *)v = !!(a->flags & MANAGED);
 		break;
