@@ -110,6 +110,7 @@ func productFacts(m *machine.Machine, e drivers.Exporter) product.Facts {
 		f.Firmware, _ = info.Line("GPU Firmware")
 		f.Series = drivers.NVIDIASeries(m)
 		f.OpenModules = product.Yes // whether they are is a question of the route
+		f.Confidential, f.Encryption = confidential(m)
 	}
 	f.VRAM, f.VisibleVRAM = memInfo(m, a, "vram"), memInfo(m, a, "vis_vram")
 	if bar, ok := m.LargestBAR(a); ok {
@@ -117,6 +118,20 @@ func productFacts(m *machine.Machine, e drivers.Exporter) product.Facts {
 	}
 	f.Arch = m.Arch()
 	return f
+}
+
+// forcesConfidential is NVIDIA's parameter that turns confidential computing on in a guest whose
+// memory is not encrypted (NV_REG_STR_RM_CONFIDENTIAL_COMPUTE).
+const forcesConfidential = "rmconfidentialcompute"
+
+// confidential reads whether the machine's NVIDIA GPUs are in the mode of confidential computing.
+func confidential(m *machine.Machine) (product.Tri, product.Evidence) {
+	params := m.Read("proc/driver/nvidia/params")
+	if dwords, ok := params.Line("RegistryDwords"); ok && strings.Contains(strings.ToLower(dwords), forcesConfidential) {
+		return product.Unknown, product.Evidence{File: params.Where, Value: "RegistryDwords: " + dwords}
+	}
+	e := m.Encrypted()
+	return product.Tri(e.Is), product.Evidence{File: file(e.Where), Value: e.Why}
 }
 
 // memInfo reads amdgpu's size of a kind of memory.

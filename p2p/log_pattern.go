@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/gpurdma/gpurdma/p2p/machine"
 )
 
 // Pattern matches a line of the kernel's log about peer-to-peer.
@@ -49,9 +51,9 @@ func (p Pattern) Command(line string) string {
 	return ""
 }
 
-// Loggable reports a line of the kernel's log that a check looks for.
+// Loggable reports a line of the kernel's log that a check or a link looks for.
 func Loggable(line string) bool {
-	return slices.ContainsFunc(Patterns, func(p Pattern) bool { return p.Match.MatchString(line) })
+	return machine.EncryptionLine.MatchString(line) || slices.ContainsFunc(Patterns, func(p Pattern) bool { return p.Match.MatchString(line) })
 }
 
 // FaultAddress matches the address in a fault of an IOMMU: Intel's (DMAR), AMD's, Arm's (SMMU).

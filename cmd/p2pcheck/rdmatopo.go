@@ -24,8 +24,9 @@ import (
 type dumped struct {
 	RealPath   string              `json:"realpath"`
 	Config     string              `json:"config"` // base64 of zlib
+	VPD        json.RawMessage     `json:"vpd"`    // likewise; null: none
 	ModAlias   string              `json:"modalias"`
-	Group      *int                `json:"iommu_group"`
+	Group      json.RawMessage     `json:"iommu_group"` // null: none
 	Node       *int                `json:"numa_node"`
 	Subsystems map[string][]string `json:"subsystems"`
 }
@@ -86,6 +87,29 @@ var modAlias = regexp.MustCompile(`^pci:v0000([0-9A-F]{4})d0000([0-9A-F]{4})sv[0
 // notInDumps are files of a function whose absence means something to a check, and that no dump has.
 var notInDumps = []string{"power/runtime_status", "p2pmem"}
 
+// groups is the directory of the IOMMU's groups. It is empty without an IOMMU.
+const groups = "sys/kernel/iommu_groups"
+
+// group adds the function's IOMMU group. Its type is not in a dump.
+func (d dumped) group(all map[string]entry, dir string) error {
+	link := path.Join(dir, "iommu_group")
+	if d.Group == nil {
+		all[link] = entry{unreadable: true}
+		return nil
+	}
+	var number *int
+	if err := json.Unmarshal(d.Group, &number); err != nil {
+		return fmt.Errorf("iommu_group: %w", err)
+	}
+	all[groups] = entry{dir: true}
+	if number != nil && *number >= 0 {
+		its := fmt.Sprintf("%s/%d", groups, *number)
+		all[path.Join(its, "type")] = entry{unreadable: true}
+		all[link] = entry{link: relative(path.Dir(link), its)}
+	}
+	return nil
+}
+
 func (d dumped) entries(all map[string]entry) error {
 	dir := strings.TrimPrefix(d.RealPath, "/")
 	address := path.Base(dir)
@@ -97,7 +121,7 @@ func (d dumped) entries(all map[string]entry) error {
 	if ids == nil {
 		return fmt.Errorf("the modalias %q", d.ModAlias)
 	}
-	config, err := d.config()
+	config, err := inflated(d.Config, spaceLimit)
 	if err != nil {
 		return fmt.Errorf("the configuration space of %s: %w", address, err)
 	}
@@ -115,11 +139,8 @@ func (d dumped) entries(all map[string]entry) error {
 		put("numa_node", fmt.Sprint(*d.Node))
 	}
 	link(path.Join("sys/bus/pci/devices", address), dir)
-	if d.Group != nil && *d.Group >= 0 {
-		// Its type is not in the file.
-		group := fmt.Sprintf("sys/kernel/iommu_groups/%d", *d.Group)
-		all[path.Join(group, "type")] = entry{unreadable: true}
-		link(path.Join(dir, "iommu_group"), group)
+	if err := errors.Join(d.group(all, dir), d.vpd(all, dir)); err != nil {
+		return err
 	}
 	driver := drivers.UnknownDriver // it is not in the file
 	if len(d.Subsystems["infiniband"]) > namesLimit {
@@ -160,8 +181,9 @@ func (d dumped) bridge(all map[string]entry, dir string) {
 	}
 }
 
-func (d dumped) config() ([]byte, error) {
-	packed, err := base64.StdEncoding.DecodeString(d.Config)
+// inflated is a file of a dump, base64 of zlib, of at most so many bytes.
+func inflated(text string, most int) ([]byte, error) {
+	packed, err := base64.StdEncoding.DecodeString(text)
 	if err != nil {
 		return nil, err
 	}
@@ -169,10 +191,33 @@ func (d dumped) config() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	const most = 4 << 10 // the extended configuration space: no function has more
-	config, err := io.ReadAll(io.LimitReader(z, most+1))
-	if err == nil && len(config) > most {
+	data, err := io.ReadAll(io.LimitReader(z, int64(most)+1))
+	if err == nil && len(data) > most {
 		err = errors.New("too large")
 	}
-	return config, err
+	return data, err
+}
+
+// Limits of files: the extended configuration space, and all of vital product data.
+const (
+	spaceLimit = 4 << 10
+	vpdLimit   = 32 << 10
+)
+
+// vpd adds the function's vital product data. Dumps of older versions have none.
+func (d dumped) vpd(all map[string]entry, dir string) error {
+	var text *string
+	if d.VPD == nil {
+		all[path.Join(dir, "vpd")] = entry{unreadable: true}
+		return nil
+	}
+	if err := json.Unmarshal(d.VPD, &text); err != nil || text == nil {
+		return err
+	}
+	data, err := inflated(*text, vpdLimit)
+	if err != nil {
+		return fmt.Errorf("vpd: %w", err)
+	}
+	all[path.Join(dir, "vpd")] = entry{data: data}
+	return nil
 }

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -52,14 +53,17 @@ func dump(t testing.TB, root string) []map[string]any {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var packed bytes.Buffer
-		z := zlib.NewWriter(&packed)
-		_, _ = z.Write(config)
-		_ = z.Close()
 		d := map[string]any{
 			"realpath": strings.TrimPrefix(real, root),
-			"config":   base64.StdEncoding.EncodeToString(packed.Bytes()),
+			"config":   deflated(config),
 			"modalias": fmt.Sprintf("pci:v0000%sd0000%ssv00000000sd00000000bc%ssc%si%s", strings.ToUpper(attr(link, "vendor")), strings.ToUpper(attr(link, "device")), class[:2], class[2:4], class[4:]),
+		}
+		d["iommu_group"], d["vpd"] = nil, nil
+		if group, err := os.Readlink(filepath.Join(link, "iommu_group")); err == nil {
+			d["iommu_group"], _ = strconv.Atoi(filepath.Base(group))
+		}
+		if vpd, err := os.ReadFile(filepath.Join(link, "vpd")); err == nil {
+			d["vpd"] = deflated(vpd)
 		}
 		if nics, err := os.ReadDir(filepath.Join(link, "infiniband")); err == nil {
 			d["subsystems"] = map[string][]string{"infiniband": {nics[0].Name()}}
@@ -67,6 +71,15 @@ func dump(t testing.TB, root string) []map[string]any {
 		out = append(out, d)
 	}
 	return out
+}
+
+// deflated is a file as a dump has it.
+func deflated(data []byte) string {
+	var packed bytes.Buffer
+	z := zlib.NewWriter(&packed)
+	_, _ = z.Write(data)
+	_ = z.Close()
+	return base64.StdEncoding.EncodeToString(packed.Bytes())
 }
 
 func dumpFile(t testing.TB, all any) string {
@@ -126,9 +139,9 @@ func TestDumpPassesNothingItDoesNotHave(t *testing.T) {
 			passed = append(passed, f.ID)
 		}
 	}
-	// These go by the tree, the configuration space and the IOMMU's groups.
+	// These go by the tree, the configuration space and the IOMMU's groups, whose types no dump has.
 	want := []string{
-		"ENV-CFGSPACE", "ENV-NETNS", "P2P-ACS-LIST", "P2P-DIST", "ISO-IOMMU-MODE", "ISO-ACS-SOURCE", "ISO-ACS-PORT", "ISO-ACS-QUIRK", "ISO-RO", "ISO-GROUP",
+		"ENV-CFGSPACE", "ENV-NETNS", "P2P-ACS-LIST", "P2P-DIST", "ISO-ACS-SOURCE", "ISO-ACS-PORT", "ISO-ACS-QUIRK", "ISO-RO", "ISO-GROUP",
 		"PCIE-MPS", "PCIE-MRRS", "PCIE-VMD", "NIC-PRESENT", "K8S-PCIEROOT",
 	}
 	if !slices.Equal(passed, want) {
@@ -136,18 +149,42 @@ func TestDumpPassesNothingItDoesNotHave(t *testing.T) {
 	}
 }
 
+// A dump has the cards of NICs and of their DMA functions, and the IOMMU's groups: the tree is the
+// machine's. A dump of a version that has neither says nothing about them.
+func TestDumpOfDataDirect(t *testing.T) {
+	all := testenv.Corpus(t)
+	tray := all[slices.IndexFunc(all, func(c testenv.CorpusMachine) bool { return c.Name == "case-07-gb300-data-direct" })]
+	root := tray.Tree.Write(t)
+	functions := dump(t, root)
+	r := command("topo", "--snapshot", dumpFile(t, functions))
+	if !strings.Contains(r.out, "DMA function of mlx5_0") || strings.Contains(r.out, "IOMMU none") {
+		t.Errorf("%+v", r)
+	}
+	for _, f := range functions {
+		delete(f, "vpd")
+		delete(f, "iommu_group")
+	}
+	r = command("topo", "--snapshot", dumpFile(t, functions))
+	if strings.Contains(r.out, "DMA function of mlx5_0") || strings.Contains(r.out, "IOMMU none") || strings.Contains(r.out, " group ") {
+		t.Errorf("%+v", r)
+	}
+}
+
 func TestBrokenDumps(t *testing.T) {
 	good := dump(t, testenv.Machines["small-hgx"]().Write(t))
 	for what, change := range map[string]func(d map[string]any){
-		"a path that leads out": func(d map[string]any) { d["realpath"] = "/sys/devices/../../etc/0000:01:00.0" },
-		"another path":          func(d map[string]any) { d["realpath"] = "/etc/0000:01:00.0" },
-		"no address":            func(d map[string]any) { d["realpath"] = "/sys/devices/pci0000:00/x" },
-		"no modalias":           func(d map[string]any) { delete(d, "modalias") },
-		"no base64":             func(d map[string]any) { d["config"] = "%" },
-		"no zlib":               func(d map[string]any) { d["config"] = "aGVsbG8=" },
-		"a name that leads out": func(d map[string]any) { d["subsystems"] = map[string]any{"infiniband": []string{"../../../x"}} },
-		"a node that is a text": func(d map[string]any) { d["numa_node"] = "x" },
-		"another form of entry": func(d map[string]any) { d["subsystems"] = 7 },
+		"a path that leads out":  func(d map[string]any) { d["realpath"] = "/sys/devices/../../etc/0000:01:00.0" },
+		"another path":           func(d map[string]any) { d["realpath"] = "/etc/0000:01:00.0" },
+		"no address":             func(d map[string]any) { d["realpath"] = "/sys/devices/pci0000:00/x" },
+		"no modalias":            func(d map[string]any) { delete(d, "modalias") },
+		"no base64":              func(d map[string]any) { d["config"] = "%" },
+		"no zlib":                func(d map[string]any) { d["config"] = "aGVsbG8=" },
+		"a name that leads out":  func(d map[string]any) { d["subsystems"] = map[string]any{"infiniband": []string{"../../../x"}} },
+		"a node that is a text":  func(d map[string]any) { d["numa_node"] = "x" },
+		"a group that is a text": func(d map[string]any) { d["iommu_group"] = "x" },
+		"vpd without base64":     func(d map[string]any) { d["vpd"] = "%" },
+		"vpd that is too large":  func(d map[string]any) { d["vpd"] = deflated(make([]byte, vpdLimit+1)) },
+		"another form of entry":  func(d map[string]any) { d["subsystems"] = 7 },
 	} {
 		d := map[string]any{}
 		for k, v := range good[3] {

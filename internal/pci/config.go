@@ -153,6 +153,19 @@ func (c Config) Port() (Port, error) {
 	return Port(flags & expFlagsType >> 4), nil
 }
 
+// ErrNoGroups says that a copy of sysfs lacks the directory of the IOMMU's groups, so that the
+// absence of a function's group proves nothing.
+var ErrNoGroups = errors.New("/sys/kernel/iommu_groups was not copied")
+
+// ungrouped is nil if a function whose group is absent has none. A whole sysfs has class/mem; the
+// kernel has no directory of groups if it is built without IOMMUs.
+func ungrouped(s sysfs.FS, a Addr) error {
+	if s.Exists("kernel/iommu_groups") || s.Exists("class/mem") {
+		return nil
+	}
+	return fmt.Errorf("IOMMU group of PCI function %v: %w", a, ErrNoGroups)
+}
+
 // IOMMUType is how the IOMMU treats a function's DMA: "DMA", "DMA-FQ",
 // "identity", "blocked", "unmanaged"; "" without an IOMMU.
 func IOMMUType(s sysfs.FS, a Addr) (string, error) {
@@ -163,7 +176,7 @@ func IOMMUType(s sysfs.FS, a Addr) (string, error) {
 	group := path.Join(dir, "iommu_group")
 	switch _, err := files.Lstat(s.Path(group)); {
 	case errors.Is(err, fs.ErrNotExist):
-		return "", nil
+		return "", ungrouped(s, a)
 	case err != nil:
 		return "", fmt.Errorf("IOMMU group of PCI function %v: %w", a, err)
 	}
@@ -183,7 +196,7 @@ func IOMMUGroup(s sysfs.FS, a Addr) (string, error) {
 	group, err := files.Readlink(s.Path(functionPath(a), "iommu_group"))
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && s.Exists(functionPath(a)):
-		return "", nil
+		return "", ungrouped(s, a)
 	case err != nil:
 		return "", fmt.Errorf("IOMMU group of PCI function %v: %w", a, err)
 	}

@@ -219,8 +219,19 @@ func TestLargestSize(t *testing.T) {
 	}
 }
 
+func directory(t *testing.T, s sysfs.FS, name string) {
+	t.Helper()
+	if err := os.MkdirAll(s.Path(name), 0o755); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestIOMMUType(t *testing.T) {
 	s := build(t, machine+"pci0000:00/0000:00:02.0/iommu_group type=DMA-FQ\npci0000:00/0000:00:01.0/iommu_group type=\n")
+	if got, err := IOMMUType(s, addr(t, "03:00.0")); !errors.Is(err, ErrNoGroups) {
+		t.Errorf("a copy without the directory of groups: %q, %v", got, err)
+	}
+	directory(t, s, "class/mem") // a whole sysfs, of a kernel without IOMMUs
 	for of, want := range map[string]string{"00:02.0": "DMA-FQ", "03:00.0": ""} {
 		if got, err := IOMMUType(s, addr(t, of)); got != want || err != nil {
 			t.Errorf("%s: %q, %v", of, got, err)
@@ -246,6 +257,10 @@ func TestLinksOfAFunction(t *testing.T) {
 	link("04:00.0", "iommu_group", "iommu_group") // the mark of what a snapshot could not read
 	link("04:00.1", "physfn", "../0000:04:00.0")
 	link("00:02.0", "physfn", "physfn")
+	if got, err := IOMMUGroup(s, addr(t, "81:00.0")); !errors.Is(err, ErrNoGroups) {
+		t.Errorf("a copy without the directory of groups: %q, %v", got, err)
+	}
+	directory(t, s, "kernel/iommu_groups")
 	for of, want := range map[string]string{"03:00.0": "17", "81:00.0": ""} {
 		if got, err := IOMMUGroup(s, addr(t, of)); got != want || err != nil {
 			t.Errorf("%s: %q, %v", of, got, err)

@@ -68,6 +68,9 @@ func (f Tree) Write(t testing.TB) string {
 	if c := or(f.CPU, EPYC); c != "-" {
 		put("proc/cpuinfo", c)
 	}
+	if err := os.MkdirAll(filepath.Join(root, "sys/kernel/iommu_groups"), 0o755); err != nil { // it is empty without an IOMMU
+		t.Fatal(err)
+	}
 	for line := range strings.Lines(f.Functions) {
 		if fields := strings.Fields(line); len(fields) > 0 {
 			writeFunction(t, filepath.Join(root, "sys"), fields[0], fields[1:], put)

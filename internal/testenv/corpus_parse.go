@@ -301,7 +301,11 @@ func (c *corpusTree) setCPU(rest string) error {
 		if i < 0 || value == "" {
 			return fmt.Errorf("cpu has no %q", field)
 		}
-		c.cpu += cpuKeys[i].line + strings.ReplaceAll(value, "_", " ") + "\n"
+		blank := "_"
+		if key == "flags" {
+			blank = "," // their names have underscores
+		}
+		c.cpu += cpuKeys[i].line + strings.ReplaceAll(value, blank, " ") + "\n"
 	}
 	if strings.Contains(c.cpu, "vendor_id") && !strings.Contains(c.cpu, "flags\t") {
 		c.cpu += "flags\t\t: fpu\n" // every x86 has the line, and no hypervisor is in it

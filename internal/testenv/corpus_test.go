@@ -93,7 +93,7 @@ drop dev/*
 		nic + "current_link_speed":                         "32.0 GT/s PCIe\n",
 		nic + "max_link_width":                             "8\n",
 		nic + "infiniband/mlx5_0/ports/1/state":            "4: ACTIVE\n",
-		nic + "vpd":                                        "\x82\x01\x00N\x90\x0c\x00V3\x03oneVU\x03one\x78",
+		nic + "vpd":                                        "\x90\x0c\x00V3\x03oneVU\x03one\x78",
 		"sys/class/infiniband_verbs/uverbs1/ibdev":         "mlx5_1\n",
 		"sys/class/infiniband/mlx5_1/ports/1/link_layer":   "Ethernet\n",
 		"proc/driver/nvidia/gpus/0000:11:00.0/information": "Model: \t\t NVIDIA H100\nBus Location: \t 0000:11:00.0\nDevice Minor: \t 0\n",

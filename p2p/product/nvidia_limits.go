@@ -23,13 +23,15 @@ func nvidiaLimits(f Facts, m model) (all []limit) {
 		all = append(all, limit{dmabuf: No, peermem: No,
 			why:    "confidential computing, or protected mode, closes the GPU's memory to NICs: data goes through encrypted buffers of the host",
 			change: "turn confidential computing off, or send from host memory",
-			source: "open-gpu-kernel-modules gpuIsApmFeatureEnabled(); NVIDIA/nvtrust#22; NVIDIA Trusted Computing Solutions release notes",
+			source: "open-gpu-kernel-modules gpuIsApmFeatureEnabled(), confComputeConstructEngine(); NVIDIA/nvtrust#22; NVIDIA Trusted Computing Solutions release notes",
+			by:     f.encryption(),
 		})
 	case f.Confidential == Unknown && m.cc && f.Virtual == Yes:
 		all = append(all, limit{dmabuf: Unknown, peermem: Unknown,
-			why:    "whether this GPU is in the mode of confidential computing was not read, and the machine is a guest, which may use it",
-			read:   "ask NVML: nvmlSystemGetConfComputeState()",
-			source: "NVIDIA/nvtrust#30, #61: the mode needs a confidential virtual machine",
+			why:    "the machine is a guest, and whether its memory is encrypted, and so whether this GPU is in the mode of confidential computing, is not known",
+			read:   "look again as root: the kernel's log says it; or ask NVML: nvmlSystemGetConfComputeState()",
+			source: "open-gpu-kernel-modules confComputeConstructEngine(); NVIDIA/nvtrust#30, #61: the mode needs a confidential virtual machine",
+			by:     f.encryption(),
 		})
 	}
 	if vgpu && f.Virtual != Yes {
@@ -103,4 +105,12 @@ func nvidiaLimits(f Facts, m model) (all []limit) {
 		})
 	}
 	return all
+}
+
+// encryption is what was read of the encryption of the guest's memory.
+func (f Facts) encryption() []Evidence {
+	if f.Encryption.File == "" {
+		return nil
+	}
+	return []Evidence{f.Encryption}
 }

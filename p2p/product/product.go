@@ -84,10 +84,12 @@ type Facts struct {
 	MIG Tri // the GPU has MIG turned on
 	SLI Tri // the GPU is one of an SLI group
 	// Confidential is whether the GPU is in a mode of confidential computing, or in
-	// Ampere Protected Mode. NVML says so, and no file does. Where it was not read, a
-	// GPU that has the mode gets the answer unknown in a guest, and no limit on a
-	// machine that is not a guest: the mode is for confidential virtual machines.
+	// Ampere Protected Mode: in a guest whose memory is encrypted NVIDIA's driver refuses
+	// a GPU that is not, and elsewhere one that is. Where that was not read, a GPU that
+	// has the mode gets the answer unknown in a guest, and no limit on a machine that is
+	// not a guest.
 	Confidential Tri
+	Encryption   Evidence // what Confidential was read from
 	// Integrated is whether the GPU has no memory of its own.
 	Integrated Tri
 	Arch       string // "amd64", "arm64", "ppc64le"

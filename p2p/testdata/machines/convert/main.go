@@ -200,8 +200,14 @@ func (c *converter) cpu() {
 			line += " " + k[0] + "=" + strings.ReplaceAll(v, " ", "_")
 		}
 	}
-	if slices.Contains(strings.Fields(valueOf(first, "flags")), "hypervisor") {
-		line += " flags=hypervisor"
+	var flags []string // that decide
+	for _, f := range strings.Fields(valueOf(first, "flags")) {
+		if f == "hypervisor" || f == "tdx_guest" {
+			flags = append(flags, f)
+		}
+	}
+	if len(flags) > 0 {
+		line += " flags=" + strings.Join(flags, ",")
 	}
 	if line == "cpu" {
 		line = "cpu -"
