@@ -126,12 +126,19 @@ const forcesConfidential = "rmconfidentialcompute"
 
 // confidential reads whether the machine's NVIDIA GPUs are in the mode of confidential computing.
 func confidential(m *machine.Machine) (product.Tri, product.Evidence) {
+	e := m.Encrypted()
+	if e.Is != placement.No || m.Virtual.Is == placement.No {
+		return product.Tri(e.Is), product.Evidence{File: file(e.Where), Value: e.Why}
+	}
 	params := m.Read("proc/driver/nvidia/params")
-	if dwords, ok := params.Line("RegistryDwords"); ok && strings.Contains(strings.ToLower(dwords), forcesConfidential) {
+	dwords, _ := params.Line("RegistryDwords")
+	switch {
+	case params.Err != nil && !params.Gone():
+		return product.Unknown, product.Evidence{File: params.Where, Value: params.Why()}
+	case strings.Contains(strings.ToLower(dwords), forcesConfidential):
 		return product.Unknown, product.Evidence{File: params.Where, Value: "RegistryDwords: " + dwords}
 	}
-	e := m.Encrypted()
-	return product.Tri(e.Is), product.Evidence{File: file(e.Where), Value: e.Why}
+	return product.No, product.Evidence{File: file(e.Where), Value: e.Why}
 }
 
 // memInfo reads amdgpu's size of a kind of memory.

@@ -177,6 +177,7 @@ var sights = []sight{
 	bearsNot(`sys/class/dmi/id/(sys_vendor|product_name)`, nil, "an x86 processor says itself that there is a hypervisor, and the NIC reaches memory with pages over the processor"),
 
 	// No link.
+	bearsNot(`sys/kernel/iommu_groups`, nil, "a function's own link names its group, and a whole sysfs has that link if there is a group"),
 	bearsNot(`dev/kmsg`, nil, "the log only takes away"),
 	bearsNot(`(GPU|NIC|ROOTPORT|HOST)/(numa_node|subsystem_vendor|subsystem_device)`, nil, "a node is a matter of speed, and the driver names the model"),
 	bearsNot(`NIC/(class|vendor|device|driver|infiniband/RDMA)`, nil, "the NIC is an RDMA device, by whose own link its driver is found"),
@@ -266,4 +267,30 @@ func (x sight) check(before, after judged) string {
 		return fmt.Sprintf("is decided by %v, want %v: %v", link, x.link, after.pair.Verdict)
 	}
 	return ""
+}
+
+// A copy with the PCI functions alone does not show whether there is an IOMMU: a function without a
+// group may be below one.
+func TestGroupsNotCopied(t *testing.T) {
+	n := 0
+	for _, s := range unreadSubjects() {
+		b := newBed(t, s)
+		if !b.has("sys/kernel/iommu_groups") || b.has("sys/bus/pci/devices/"+s.at+"/iommu_group") || is(coherent)(s) {
+			continue
+		}
+		n++
+		b.drop("sys/kernel/iommu_groups")
+		if !b.has("sys/class/mem") {
+			if p, _ := b.judge(); p.Verdict.Outcome() == chain.Direct {
+				t.Errorf("%s: direct", s.title())
+			}
+		}
+		b.put("sys/class/mem", "") // a whole sysfs, of a kernel that knows of no IOMMU
+		if p, _ := b.judge(); p.Verdict.Outcome() != chain.Direct {
+			t.Errorf("%s with a whole sysfs: %v", s.title(), p.Verdict.Outcome())
+		}
+	}
+	if n == 0 {
+		t.Error("no machine without an IOMMU was tried")
+	}
 }
