@@ -131,12 +131,13 @@ func confidential(m *machine.Machine) (product.Tri, product.Evidence) {
 		return product.Tri(e.Is), product.Evidence{File: file(e.Where), Value: e.Why}
 	}
 	params := m.Read("proc/driver/nvidia/params")
-	dwords, _ := params.Line("RegistryDwords")
-	switch {
+	switch _, whole := params.Line("RegistryDwords"); {
 	case params.Err != nil && !params.Gone():
 		return product.Unknown, product.Evidence{File: params.Where, Value: params.Why()}
-	case strings.Contains(strings.ToLower(dwords), forcesConfidential):
-		return product.Unknown, product.Evidence{File: params.Where, Value: "RegistryDwords: " + dwords}
+	case params.Err == nil && !whole: // a snapshot leaves out a value that it does not know
+		return product.Unknown, product.Evidence{File: params.Where, Value: "without RegistryDwords"}
+	case strings.Contains(strings.ToLower(params.Text), forcesConfidential):
+		return product.Unknown, product.Evidence{File: params.Where, Value: forcesConfidential}
 	}
 	return product.No, product.Evidence{File: file(e.Where), Value: e.Why}
 }

@@ -211,8 +211,11 @@ func (d dumped) vpd(all map[string]entry, dir string) error {
 		all[path.Join(dir, "vpd")] = entry{unreadable: true}
 		return nil
 	}
-	if err := json.Unmarshal(d.VPD, &text); err != nil || text == nil {
-		return err
+	if err := json.Unmarshal(d.VPD, &text); err != nil {
+		return fmt.Errorf("vpd: %w", err)
+	}
+	if text == nil {
+		return nil
 	}
 	data, err := inflated(*text, vpdLimit)
 	if err != nil {

@@ -90,8 +90,8 @@ func TestVMPointerOfAnotherContext(t *testing.T) {
 	doubles.DestroyContext(t, uintptr(own))
 }
 
-// A context that its application destroys takes its memory along. What was exported
-// then says so, and can be closed; its pointers are nobody's.
+// When an application destroys a context, CUDA frees its memory. Copies and flushes of the exported
+// buffer fail then, and it can be closed. CUDA does not know the pointers any more.
 func TestVMContextDestroyed(t *testing.T) {
 	real := onGPU(t)
 	if !real {

@@ -30,7 +30,7 @@ type Machine struct {
 	Proc    procfs.FS
 	PID     int
 	Config  kernelConfig // nil if none was found
-	Virtual virtual
+	Virtual Fact         // whether it is a hypervisor's guest
 	*cache
 
 	// Suppositions, for remedies: the machine is like this one, except for these.

@@ -9,8 +9,8 @@ import (
 	"github.com/gpurdma/gpurdma/placement"
 )
 
-// virtual says whether a machine is a hypervisor's guest, and why.
-type virtual struct {
+// Fact is an answer to one question about the machine, and why.
+type Fact struct {
 	Is    placement.Answer
 	Why   string
 	Where []string
@@ -31,30 +31,31 @@ var makers = []string{
 	"Huawei", "Inspur", "H3C", "ZTE", "Cisco", "Cavium", "Marvell", "Apple",
 }
 
-func (m *Machine) readVirtual() virtual {
+// readVirtual reads whether the machine is a hypervisor's guest.
+func (m *Machine) readVirtual() Fact {
 	cpu := m.Read("proc/cpuinfo")
 	flags, x86 := cpu.Line("flags")
 	product, vendor := m.Read("sys/class/dmi/id/product_name"), m.Read("sys/class/dmi/id/sys_vendor")
 	name := strings.TrimSpace(vendor.Text + " " + product.Text)
 	if x86 && strings.Contains(" "+flags+" ", " hypervisor ") {
-		return virtual{placement.Yes, strings.TrimSuffix("the processor says so: "+name, ": "), cpu.At()}
+		return Fact{placement.Yes, strings.TrimSuffix("the processor says so: "+name, ": "), cpu.At()}
 	}
 	for _, word := range hypervisors {
 		if strings.Contains(name, word) {
-			return virtual{placement.Yes, name, vendor.At()}
+			return Fact{placement.Yes, name, vendor.At()}
 		}
 	}
 	switch {
 	case x86:
-		return virtual{placement.No, strings.TrimSuffix("the processor knows of no hypervisor: "+name, ": "), cpu.At()}
+		return Fact{placement.No, strings.TrimSuffix("the processor knows of no hypervisor: "+name, ": "), cpu.At()}
 	case cpu.Err == nil && cpu.Text != "" && product.Text != "" && vendor.Text != "" && built(vendor.Text, product.Text):
-		return virtual{placement.No, name, product.At()}
+		return Fact{placement.No, name, product.At()}
 	case cpu.Err == nil && cpu.Text != "" && name != "":
-		return virtual{placement.AnswerUnknown, "the processor does not say, and neither does the firmware: " + name, product.At()}
+		return Fact{placement.AnswerUnknown, "the processor does not say, and neither does the firmware: " + name, product.At()}
 	case cpu.Err != nil:
-		return virtual{placement.AnswerUnknown, cpu.Why(), cpu.At()}
+		return Fact{placement.AnswerUnknown, cpu.Why(), cpu.At()}
 	}
-	return virtual{placement.AnswerUnknown, "neither the processor nor the firmware says", cpu.At()}
+	return Fact{placement.AnswerUnknown, "neither the processor nor the firmware says", cpu.At()}
 }
 
 // built reports a machine with the name of a maker, or a cloud's product with .metal in its name.
