@@ -3,6 +3,7 @@
 package p2p
 
 import (
+	"fmt"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -91,6 +92,12 @@ func (p *Proof) Failed() bool {
 	return false
 }
 
+// Void takes a proof's outcome away: the pair may be judged by another machine than the one that was tried.
+func (p *Proof) Void(format string, args ...any) {
+	p.Outcome, p.Errno, p.Stage = chain.OutcomeUnknown, 0, ""
+	p.Why = fmt.Sprintf(format, args...)
+}
+
 // String is the outcome, and the evidence for it.
 func (p *Proof) String() string {
 	outcome := p.Outcome.String()
@@ -107,6 +114,18 @@ func (p *Proof) last() *uint64 {
 		return nil
 	}
 	return p.Watch.Last
+}
+
+// SizeClass is the class of a size, for which a proof holds. What bounds a mapping differs between them:
+// a huge page, and the smallest BAR that GPUs have.
+func SizeClass(n int64) string {
+	switch {
+	case n <= 2<<20:
+		return "up to 2 MiB"
+	case n <= 256<<20:
+		return "up to 256 MiB"
+	}
+	return "above 256 MiB"
 }
 
 // Answer is the answer of the chain's link of proofs. A buffer in the GPU's memory proves no traffic if no
@@ -130,5 +149,5 @@ func (p *Proof) Answer() chain.Answer {
 			return chain.Open("the bytes were placed in the GPU's memory, and whether traffic reaches it is not proven: %s: %s", r, s.Detail)
 		}
 	}
-	return chain.Hold("%s", p.Why).With("live proof", "%d bytes compared", p.Verified)
+	return chain.Hold("%s", p.Why).With("live proof", "%d bytes compared, for memory %s", p.Verified, SizeClass(p.Size))
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -48,6 +49,7 @@ type app struct {
 	svg            bool          // of topo
 	proving        bool          // --live
 	limit          time.Duration // --timeout; 0 is the default
+	size           cli.Size      // --size; 0 is the default
 	pid            string        // --pid
 	spec           string        // --container-spec
 	proofs         string        // --proofs
@@ -156,6 +158,10 @@ func (a *app) look(find func(*machine.Machine, []drivers.GPU, []drivers.NIC) (ou
 		return nil, &cli.UsageError{Err: fmt.Errorf("--timeout %v: no time is below 0", a.limit)}
 	case a.limit > 0 && !a.proving:
 		return nil, &cli.UsageError{Err: errors.New("--timeout limits the time of --live for a pair: add --live")}
+	case a.size > 0 && !a.proving:
+		return nil, &cli.UsageError{Err: errors.New("--size is how much memory --live proves a pair with: add --live")}
+	case a.size > math.MaxInt64:
+		return nil, &cli.UsageError{Err: fmt.Errorf("--size %v: no GPU has so much memory", &a.size)}
 	case a.json && a.svg:
 		return nil, &cli.UsageError{Err: errors.New("--json and --svg: one or the other")}
 	}

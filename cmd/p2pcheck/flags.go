@@ -33,6 +33,7 @@ var needs = map[string]string{
 	"gpu": "a GPU's PCI address, name or driver", "nic": "a NIC's name, PCI address or driver",
 	"skip":   "a check's ID, a family of them, or all",
 	"kernel": "a release (\"6.12.1\")", "pid": "a process's number",
+	"size":   "a number of bytes (\"1GiB\")",
 	"format": "a name (\"text\")", "listen": "an address and a port",
 }
 
@@ -43,6 +44,9 @@ func usesFlags(cmd *cobra.Command, _ []string) (err error) {
 	}
 	if f := cmd.Flags().Lookup("timeout"); f != nil && f.Changed && f.Value.String() == "0s" {
 		return errors.New("--timeout 0s: a pair needs time; leave it out for a minute")
+	}
+	if f := cmd.Flags().Lookup("size"); f != nil && f.Changed && f.Value.String() == "0" {
+		return errors.New("--size 0: a proof needs memory; leave it out for 256KiB")
 	}
 	used, ok := flagsOf[cmd.Name()]
 	if !ok {

@@ -123,13 +123,20 @@ func TestVMLive(t *testing.T) {
 				}
 			}
 		}
+		// Memory of another class has proofs of its own.
+		larger, _ := checked(t, nil, append(few, "--live", "--size", "4MiB")...)
+		for _, p := range larger.Pairs {
+			if p.Proof == nil || p.Proof.Size != 4<<20 || p.Proof.Memory != "vram" {
+				t.Errorf("%s -> %s: %+v", p.GPU, p.NIC, p.Proof)
+			}
+		}
 		f, err := os.Open(file)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer f.Close()
 		kept, err := proofs.Read(f)
-		if err != nil || len(kept.Records) != len(proven.Pairs) {
+		if err != nil || len(kept.Records) != 2*len(proven.Pairs) {
 			t.Fatalf("%v: %+v", err, kept)
 		}
 		for _, r := range kept.Records {

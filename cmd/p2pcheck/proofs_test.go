@@ -13,6 +13,7 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/chain"
 	"github.com/gpurdma/gpurdma/p2p/drivers"
 	"github.com/gpurdma/gpurdma/p2p/machine"
+	"github.com/gpurdma/gpurdma/p2p/proofs"
 )
 
 // A run with --live keeps its proofs in the file of --proofs, and later runs go by them.
@@ -40,7 +41,7 @@ func TestProofsAreKept(t *testing.T) {
 	if err1 != nil || err2 != nil {
 		t.Fatal(err1, err2)
 	}
-	var pairs []p2p.Pair
+	var trials []proofs.Trial
 	for _, g := range gpus {
 		for _, n := range nics {
 			p := p2p.Judge(m, g, n)
@@ -50,11 +51,12 @@ func TestProofsAreKept(t *testing.T) {
 			case gpu3 + " mlx5_1":
 				p.Prove(m, became(chain.Direct, inGPU, p2p.RungRelease))
 			}
-			pairs = append(pairs, p)
+			c := proofs.Observe(m, p)
+			trials = append(trials, proofs.Trial{Pair: p, Before: c, After: c})
 		}
 	}
 	a := &app{proofs: file}
-	if err := a.keep(m, pairs); err != nil {
+	if err := a.keep(m, trials); err != nil {
 		t.Fatal(err)
 	}
 	out, why := ask()

@@ -35,7 +35,7 @@ func (a *app) prove(m *machine.Machine, pairs []p2p.Pair) (_ *result.Live, err e
 			counting = append(counting, &pairs[i])
 		}
 	}
-	prover, err := live.Open(m, live.Options{Limit: a.limit, Untraced: len(counting) == 0})
+	prover, err := live.Open(m, live.Options{Size: int64(a.size), Limit: a.limit, Untraced: len(counting) == 0})
 	if err != nil {
 		r.Untried = err.Error()
 		return r, err
@@ -54,24 +54,33 @@ func (a *app) prove(m *machine.Machine, pairs []p2p.Pair) (_ *result.Live, err e
 	if blind := prover.Blind(); blind != nil {
 		r.Untraced = blind.Error()
 	}
+	var trials []proofs.Trial
 	progress := cli.NewProgress(os.Stderr)
 	for i, p := range counting {
 		if ctx.Err() != nil {
 			break
 		}
-		progress.Draw("proving "+p.GPU.Name+" -> "+p.NIC.Name, int64(i), int64(len(counting)))
-		p.Prove(m, prover.Prove(ctx, *p))
+		progress.Draw("proving "+p.Name(), int64(i), int64(len(counting)))
+		before := proofs.Observe(a.source.Open(), *p)
+		proof := prover.Prove(ctx, *p)
+		after := proofs.Observe(a.source.Open(), *p)
+		if name := after.ChangedDuring(before); name != "" {
+			proof.Void("%s changed while the pair was tried", name)
+		}
+		p.Prove(m, proof)
+		trials = append(trials, proofs.Trial{Pair: *p, Before: before, After: after})
 		r.Tried++
 	}
 	later := a.source.Open()
-	for _, p := range counting[:r.Tried] {
+	for i, p := range counting[:r.Tried] {
 		p.Heed(later)
+		trials[i].Pair = *p
 	}
 	for _, p := range counting[r.Tried:] {
 		p.Prove(m, nil)
 	}
 	progress.Clear()
-	return r, errors.Join(context.Cause(ctx), a.keep(m, pairs))
+	return r, errors.Join(context.Cause(ctx), a.keep(m, trials))
 }
 
 // proofsHelp is what --proofs is for.
@@ -104,7 +113,7 @@ func (a *app) judge(m *machine.Machine, gpus []drivers.GPU, nics []drivers.NIC) 
 }
 
 // keep writes the proofs to the file that --proofs names.
-func (a *app) keep(m *machine.Machine, pairs []p2p.Pair) error {
+func (a *app) keep(m *machine.Machine, trials []proofs.Trial) error {
 	if a.proofs == "" {
 		return nil
 	}
@@ -122,7 +131,7 @@ func (a *app) keep(m *machine.Machine, pairs []p2p.Pair) error {
 		return err
 	}
 	var b bytes.Buffer
-	if err := errors.Join(s.Keep(m, pairs, time.Now()), s.Write(&b)); err != nil {
+	if err := errors.Join(s.Keep(m, trials, time.Now()), s.Write(&b)); err != nil {
 		return fmt.Errorf("keep the proofs: %w", err)
 	}
 	return writeWhole("the proofs", "--proofs", a.proofs, b.Bytes(), othersRead)

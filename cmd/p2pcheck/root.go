@@ -105,6 +105,7 @@ more than warn.`,
 	root.Flags().BoolVarP(&a.verbose, "verbose", "v", false, "reasons of all pairs, the direct ones too, notes, and all checks")
 	root.Flags().BoolVar(&a.proving, "live", false, "prove each pair: allocate, register, write, read, compare, under trace (root, in short)")
 	root.Flags().DurationVar(&a.limit, "timeout", 0, "with --live: how long a pair may take (default 1m)")
+	root.Flags().Var(&a.size, "size", "with --live: how much memory a pair is proven with; a proof holds for memory of this class: up to 2 MiB, up to 256 MiB, above (default 256KiB)")
 	root.Flags().StringVar(&a.proofs, "proofs", "", proofsHelp+"; with --live: add its proofs to this file")
 	root.Flags().StringVar(&a.pid, "pid", "", "limits, capabilities, control group, /dev/shm and environment (as it was started) of this process, not of p2pcheck")
 	root.Flags().StringVar(&a.spec, "container-spec", "", "judge the variables of these containers, not of this process: an OCI config.json, a Kubernetes Pod as JSON, or docker inspect")

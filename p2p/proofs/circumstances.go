@@ -30,10 +30,14 @@ const (
 	notRead = "not read"
 )
 
-// circumstances are the facts of a machine on which the proof of a pair depends, each by the file that
+// Circumstances are the facts of a machine on which the proof of a pair depends, each by the file that
 // has it or by its name.
-func circumstances(m *machine.Machine, p p2p.Pair) map[string]string {
-	out := map[string]string{
+type Circumstances map[string]string
+
+// Observe reads the circumstances of a pair. A machine reads each file once: to see what is so now, m must
+// have been opened now.
+func Observe(m *machine.Machine, p p2p.Pair) Circumstances {
+	out := Circumstances{
 		"the kernel's release": m.Kernel.Release, "CONFIG_PCI_P2PDMA": m.Kernel.P2PDMA.String(), "move_notify": m.Kernel.MoveNotify.String(), // also those that were supposed
 	}
 	read := func(parts ...string) {
@@ -75,7 +79,7 @@ func circumstances(m *machine.Machine, p p2p.Pair) map[string]string {
 		}
 	}
 	if gpu := p.GPU.Exporter; gpu.PCI != nil && gpu.Class == drivers.ClassAMDGPU {
-		read("sys/bus/pci/devices", gpu.PCI.String(), "power/runtime_status") // one that sleeps is no peer
+		read("sys/bus/pci/devices", gpu.PCI.String(), runtimeStatus) // one that sleeps is no peer
 	}
 	if nic := p.NIC.Importer.PCI; nic != nil {
 		out["ATS and ordering of "+nic.String()] = orderOf(m, *nic)
@@ -121,23 +125,47 @@ func modules(p p2p.Pair) []string {
 	return slices.Compact(out)
 }
 
-// changed says why a record does not cover a pair any more; "" if it does. A fact that only one of the two
-// runs could read is no change of the machine.
-func (r Record) changed(m *machine.Machine, p p2p.Pair) string {
-	now := circumstances(m, p)
-	unread := false
-	for _, name := range slices.Sorted(maps.Keys(r.Circumstances)) {
-		was, is := r.Circumstances[name], now[name]
-		unread = unread || is == notRead
-		if was != is && was != notRead && is != notRead {
-			return name + " has changed since"
+// runtimeStatus is the file that says whether a GPU sleeps.
+const runtimeStatus = "power/runtime_status"
+
+// ChangedSince names a fact that is another than it was; "" if there is none. A fact that one of the two
+// could not read is no change.
+func (c Circumstances) ChangedSince(before Circumstances) string {
+	for _, name := range slices.Sorted(maps.Keys(before)) {
+		if was, is := before[name], c[name]; was != is && was != notRead && is != notRead {
+			return name
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(now)) {
+	for _, name := range slices.Sorted(maps.Keys(c)) {
+		if _, was := before[name]; !was {
+			return name
+		}
+	}
+	return ""
+}
+
+// ChangedDuring names a fact that changed while a pair was tried; "" if there is none. A GPU that slept
+// before was woken by the trial itself.
+func (c Circumstances) ChangedDuring(before Circumstances) string {
+	awake := maps.Clone(before)
+	for name := range awake {
+		if strings.HasSuffix(name, "/"+runtimeStatus) {
+			awake[name] = c[name]
+		}
+	}
+	return c.ChangedSince(awake)
+}
+
+// changed says why a record does not cover a pair any more; "" if it does.
+func (r Record) changed(m *machine.Machine, p p2p.Pair) string {
+	now := Observe(m, p)
+	if name := now.ChangedSince(r.Circumstances); name != "" {
 		if _, was := r.Circumstances[name]; !was {
 			return name + " was no part of it"
 		}
+		return name + " has changed since"
 	}
+	unread := slices.Contains(slices.Collect(maps.Values(now)), notRead)
 	for i, is := range linksOf(p.Verdict) {
 		was := r.Links[i].State
 		unknown := chain.Unknown.String()

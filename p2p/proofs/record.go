@@ -10,7 +10,6 @@ import (
 
 	"github.com/gpurdma/gpurdma/p2p"
 	"github.com/gpurdma/gpurdma/p2p/chain"
-	"github.com/gpurdma/gpurdma/p2p/machine"
 )
 
 // Record is what became of a pair when it was tried, and under which circumstances.
@@ -29,8 +28,14 @@ type Record struct {
 	// LastLine is the number of the kernel log's last record when the proof ended.
 	LastLine *uint64 `json:"last_line,omitempty"`
 
-	Circumstances map[string]string `json:"circumstances"`
-	Links         []Link            `json:"links"` // from library to fabric
+	Circumstances Circumstances `json:"circumstances"`
+	Links         []Link        `json:"links"` // from library to fabric
+}
+
+// Trial is a pair that was tried, with its circumstances just before and just after.
+type Trial struct {
+	Pair          p2p.Pair
+	Before, After Circumstances
 }
 
 // Link is the state of a link when the proof was taken.
@@ -39,28 +44,17 @@ type Link struct {
 	State string `json:"state"`
 }
 
-// sizeClass is the class of a size. What bounds a mapping differs between them: a huge page, and
-// the smallest BAR that GPUs have.
-func sizeClass(n int64) string {
-	switch {
-	case n <= 2<<20:
-		return "up to 2 MiB"
-	case n <= 256<<20:
-		return "up to 256 MiB"
-	}
-	return "above 256 MiB"
-}
-
-// recordOf is the record of a pair. It is false for a pair whose proof decides nothing.
-func recordOf(m *machine.Machine, p p2p.Pair, now time.Time) (Record, bool) {
+// recordOf is the record of a trial. It is false for a pair whose proof decides nothing.
+func recordOf(t Trial, now time.Time) (Record, bool) {
+	p := t.Pair
 	if p.Proof == nil {
 		return Record{}, false
 	}
 	answer := p.Proof.Answer()
 	out := Record{
 		GPU: p.GPU.Name, NIC: p.NIC.Name, Taken: now.UTC().Truncate(time.Second), Why: answer.Text(),
-		Memory: p.Proof.Memory, Class: sizeClass(p.Proof.Size), LastLine: p.Proof.Watch.Last,
-		Circumstances: circumstances(m, p), Links: linksOf(p.Verdict),
+		Memory: p.Proof.Memory, Class: p2p.SizeClass(p.Proof.Size), LastLine: p.Proof.Watch.Last,
+		Circumstances: t.After, Links: linksOf(p.Verdict),
 	}
 	switch answer.State {
 	case chain.Holds:

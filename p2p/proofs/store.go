@@ -82,7 +82,7 @@ var errNoBoot = errors.New("the boot that a proof holds for is not known")
 
 // Keep adds the proofs of pairs that were tried on m, in place of earlier ones of the same pairs
 // and classes. Proofs of another boot are dropped.
-func (s *Store) Keep(m *machine.Machine, pairs []p2p.Pair, now time.Time) error {
+func (s *Store) Keep(m *machine.Machine, trials []Trial, now time.Time) error {
 	boot := m.Read(bootID)
 	if boot.Err != nil {
 		return fmt.Errorf("%w: %s", errNoBoot, boot.Why())
@@ -91,14 +91,18 @@ func (s *Store) Keep(m *machine.Machine, pairs []p2p.Pair, now time.Time) error 
 		s.Records = []Record{}
 	}
 	s.Schema, s.Boot = Schema, boot.Text
-	for _, p := range pairs {
-		r, ok := recordOf(m, p, now)
+	for _, t := range trials {
+		p := t.Pair
+		r, ok := recordOf(t, now)
 		if !ok {
 			continue
 		}
 		s.Records = slices.DeleteFunc(s.Records, func(o Record) bool {
 			return o.of(p) && o.Memory == r.Memory && o.Class == r.Class
 		})
+		if t.After.ChangedDuring(t.Before) != "" { // of which of the two the proof is is not known
+			continue
+		}
 		// What the log contradicted, or a rung that failed, is no proof, and voids an earlier one.
 		if r.Outcome == chain.Direct.String() && (p.Verdict.Outcome() != chain.Direct || p.Proof.Failed() || p.Proof.Watch.Fatal) {
 			continue

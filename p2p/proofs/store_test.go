@@ -62,6 +62,12 @@ func tried(outcome chain.Outcome, size int64) *p2p.Proof {
 	return p
 }
 
+// trial is a pair that was tried on m, while nothing changed.
+func trial(m *machine.Machine, p p2p.Pair) Trial {
+	c := Observe(m, p)
+	return Trial{Pair: p, Before: c, After: c}
+}
+
 // kept are the proofs of a pair of server, taken after the record 107 of the log.
 func kept(t *testing.T, all ...*p2p.Proof) Store {
 	t.Helper()
@@ -71,7 +77,7 @@ func kept(t *testing.T, all ...*p2p.Proof) Store {
 		last := uint64(107)
 		proof.Watch.Last = &last
 		pair.Prove(m, proof)
-		if err := s.Keep(m, []p2p.Pair{pair}, time.Date(2026, 11, 26, 8, 0, 0, 0, time.UTC)); err != nil {
+		if err := s.Keep(m, []Trial{trial(m, pair)}, time.Date(2026, 11, 26, 8, 0, 0, 0, time.UTC)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -188,7 +194,7 @@ func TestRecallBroken(t *testing.T) {
 	}
 	var s Store
 	pair.Prove(m, tried(chain.Direct, 1))
-	if err := s.Keep(m, []p2p.Pair{pair}, time.Now()); err != nil || len(s.Records) != 1 {
+	if err := s.Keep(m, []Trial{trial(m, pair)}, time.Now()); err != nil || len(s.Records) != 1 {
 		t.Fatalf("%+v, %v", s, err)
 	}
 	m, pair = judged(t, is, nil)
@@ -212,8 +218,36 @@ func TestKeepVoids(t *testing.T) {
 		proof := tried(chain.Direct, 1)
 		spoil(proof)
 		pair.Prove(m, proof)
-		if err := s.Keep(m, []p2p.Pair{pair}, time.Now()); err != nil || len(s.Records) != 0 {
+		if err := s.Keep(m, []Trial{trial(m, pair)}, time.Now()); err != nil || len(s.Records) != 0 {
 			t.Errorf("%s: %+v, %v", name, s.Records, err)
+		}
+	}
+}
+
+// A proof while which something changed is of no state of the machine that is known. It is not kept,
+// and ends an earlier one. A GPU that the proof woke is no change.
+func TestKeepChanged(t *testing.T) {
+	for name, c := range map[string]struct {
+		fact, before, after string
+		want                int
+	}{
+		"a port's ACS":              {"ACS of 0000:12:01.0", "0x1", "0x5", 0},
+		"a module was loaded":       {"/sys/module/nvidia_peermem/srcversion", absent, "A1", 0},
+		"what was not readable":     {"ACS of 0000:12:01.0", notRead, "0x1", 1},
+		"the GPU slept before":      {"/sys/bus/pci/devices/0000:13:00.0/power/runtime_status", "suspended", "active", 1},
+		"a fact that was not there": {"another", "", "x", 0},
+	} {
+		s := kept(t, tried(chain.Direct, 1))
+		m, pair := judged(t, server(), nil)
+		pair.Prove(m, tried(chain.Direct, 1))
+		now := trial(m, pair)
+		now.Before, now.After = maps.Clone(now.Before), maps.Clone(now.After)
+		now.Before[c.fact], now.After[c.fact] = c.before, c.after
+		if c.before == "" {
+			delete(now.Before, c.fact)
+		}
+		if err := s.Keep(m, []Trial{now}, time.Now()); err != nil || len(s.Records) != c.want {
+			t.Errorf("%s: %v, %d records, want %d", name, err, len(s.Records), c.want)
 		}
 	}
 }
@@ -271,7 +305,7 @@ func TestRecallUnknown(t *testing.T) {
 	}
 	var s Store
 	pair.Prove(m, tried(chain.Direct, 1))
-	if err := s.Keep(m, []p2p.Pair{pair}, time.Now()); err != nil {
+	if err := s.Keep(m, []Trial{trial(m, pair)}, time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	m, pair = judged(t, unknown(), nil)
@@ -300,7 +334,7 @@ func TestKeep(t *testing.T) {
 	delete(tree.Files, bootID)
 	m, pair = judged(t, tree, nil)
 	pair.Prove(m, tried(chain.Direct, 1))
-	if err := s.Keep(m, []p2p.Pair{pair}, time.Now()); err == nil || len(s.Records) != 0 {
+	if err := s.Keep(m, []Trial{trial(m, pair)}, time.Now()); err == nil || len(s.Records) != 0 {
 		t.Errorf("%+v, %v", s, err)
 	}
 }

@@ -36,6 +36,8 @@ type Proof struct {
 	Steps     []Step               `json:"steps"`
 	Placement *placement.Placement `json:"placement"`
 	Resident  *Residence           `json:"resident"`
+	Memory    string               `json:"memory"`
+	Size      int64                `json:"size"`
 	Verified  int64                `json:"verified_bytes"`
 	WriteRate float64              `json:"write_bytes_per_s"`
 	ReadRate  float64              `json:"read_bytes_per_s"`
@@ -101,7 +103,7 @@ func proofOf(p p2p.Pair) *Proof {
 	}
 	out := &Proof{
 		Outcome: q.Outcome.String(), Stage: q.Stage, Why: q.Why, Agrees: p.Agrees(), Placement: q.Placement,
-		Verified: q.Verified, WriteRate: q.WriteRate, ReadRate: q.ReadRate, HostWrite: q.HostWriteRate, HostRead: q.HostReadRate, Elapsed: q.Elapsed,
+		Memory: q.Memory, Size: q.Size, Verified: q.Verified, WriteRate: q.WriteRate, ReadRate: q.ReadRate, HostWrite: q.HostWriteRate, HostRead: q.HostReadRate, Elapsed: q.Elapsed,
 		Log: List(q.Watch.Lines), LogOthers: q.Watch.Others, Links: List(q.Watch.Errors), Losses: List(q.Watch.Losses),
 	}
 	for i, s := range q.Steps {
