@@ -3,8 +3,10 @@
 package p2p_test
 
 import (
+	"encoding/binary"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/gpurdma/gpurdma/p2p/chain"
@@ -25,6 +27,24 @@ func passesRoot(s *subject) bool  { return s.root == listed || s.root == zen }
 func handsIOVAs(s *subject) bool  { return translates(s) && (s.exporter != nvidia || before612(s)) }
 func mapsNothing(s *subject) bool { return s.exporter == nvidia && !before612(s) }
 
+// onBus makes the address of the GPU's largest BAR on its bus larger than the processor's.
+func onBus(more uint64) func(*bed) {
+	return func(b *bed) {
+		b.t.Helper()
+		start, _ := b.window()
+		bar := -1
+		for line := range strings.Lines(b.read(b.dir(b.s.gpu) + "/resource")) {
+			bar++
+			if first, err := strconv.ParseUint(strings.Fields(line)[0], 0, 64); err == nil && first == start {
+				break
+			}
+		}
+		config := []byte(b.read(b.dir(b.s.gpu) + "/config"))
+		binary.LittleEndian.PutUint64(config[0x10+4*bar:], start+more|0xc) // 64 bits, prefetchable
+		b.put(b.dir(b.s.gpu)+"/config", string(config))
+	}
+}
+
 func addressMutations() []mutation {
 	const (
 		ops     = "nv-dma.c nv_dma_use_map_resource(): get_dma_ops() is NULL since b5c58b2fdc42, Linux 6.12; open-gpu-kernel-modules#1324"
@@ -35,6 +55,7 @@ func addressMutations() []mutation {
 		mask    = "kernel/dma/direct.c dma_direct_map_resource(), dma_capable(): the address has to be within the mask"
 		bar     = "drivers/pci/setup-res.c: a region without an address is decoded by no bridge"
 		remap   = "nv-reg.h NVreg_DmaRemapPeerMmio"
+		offset  = "drivers/pci/bus.c pcibios_resource_to_bus(): a host bridge's window can have an offset"
 		below16 = "open-gpu-kernel-modules#1324: the traffic that stays below the switch never meets the IOMMU"
 	)
 	untranslated := not(translates)
@@ -78,6 +99,11 @@ func addressMutations() []mutation {
 		{"the copy does not have the NIC's address bits", untranslated, func(b *bed) { b.drop(dmaMask(b)) }, goes(chain.Addresses), mask},
 		{"the NIC has 32 address bits, and the IOMMU chooses the address", handsIOVAs, func(b *bed) { b.put(dmaMask(b), "32\n") }, changesNothing, "drivers/iommu/dma-iommu.c iommu_dma_alloc_iova() stays within the mask"},
 
+		{"the GPU's BAR is elsewhere on its bus, and the NIC gets the processor's address", all(untranslated, not(is(coherent))), onBus(1 << 45), goes(chain.Addresses), offset},
+		{"the GPU's BAR is elsewhere on its bus, beyond the NIC's bits, and the NIC gets that address", all(mapsNothing, onSwitch, not(is(coherent))), both(domain("DMA"), onBus(1<<62), func(b *bed) { b.put(dmaMask(b), "48\n") }), breaks(chain.Broken, chain.Addresses), offset},
+		{"the GPU's BAR is elsewhere on its bus, and the NIC gets that address", all(mapsNothing, onSwitch, not(is(coherent))), both(domain("DMA"), onBus(1<<45)), staysDirect, offset},
+		{"the GPU's BAR is elsewhere on its bus, and the IOMMU chooses the address", all(handsIOVAs, not(is(coherent))), onBus(1 << 45), changesNothing, offset},
+		{"the GPU's BAR is on its bus where the processor has it", not(is(coherent)), onBus(0), changesNothing, offset},
 		{"the GPU's BAR has no address", nil, func(b *bed) {
 			start, end := b.window()
 			b.put(resource(b), fmt.Sprintf("0x0000000000000000 0x%016x 0x0000000000040200\n", end-start-1))

@@ -10,6 +10,11 @@ const (
 
 	regStatus     = 0x06 // PCI_STATUS
 	statusCapList = 0x10 // PCI_STATUS_CAP_LIST
+	regBAR0       = 0x10 // PCI_BASE_ADDRESS_0, and again each 4 bytes
+	barIO         = 0x01 // PCI_BASE_ADDRESS_SPACE_IO
+	barType       = 0x06 // PCI_BASE_ADDRESS_MEM_TYPE_MASK
+	bar64         = 0x04 // PCI_BASE_ADDRESS_MEM_TYPE_64: the next register has the upper half
+	barFlags      = 0x0f // the bits outside of PCI_BASE_ADDRESS_MEM_MASK
 	regCapList    = 0x34 // PCI_CAPABILITY_LIST
 	stdHeaderSize = 0x40 // PCI_STD_HEADER_SIZEOF: what an unprivileged reader gets
 

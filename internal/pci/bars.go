@@ -124,6 +124,32 @@ func LargestBAR(s sysfs.FS, a Addr) (BAR, bool) {
 // others there is none.
 func ResizeFile(bar int) string { return fmt.Sprintf("resource%d_resize", bar) }
 
+// BusAddress is the address of a memory BAR on the function's bus, as its register has it. It differs from
+// [BAR.Start], which the processor uses, if the host bridge's window has an offset. It is false for a
+// register of zero, which each virtual function has.
+func (c Config) BusAddress(bar int) (uint64, bool) {
+	if bar < 0 || bar >= standardBARs {
+		return 0, false
+	}
+	half := func(i int) uint64 {
+		low, err1 := c.u16(regBAR0 + 4*i)
+		high, err2 := c.u16(regBAR0 + 4*i + 2)
+		if err1 != nil || err2 != nil {
+			return 0
+		}
+		return uint64(high)<<16 | uint64(low)
+	}
+	at := half(bar)
+	if at&barIO != 0 {
+		return 0, false
+	}
+	if at&barType == bar64 && bar+1 < standardBARs {
+		at |= half(bar+1) << 32
+	}
+	at &^= barFlags
+	return at, at != 0
+}
+
 // LargestSize is the largest size that such a file offers, in bytes. It has a bit
 // for each, the lowest of which is 1 MiB.
 func LargestSize(text string) (uint64, bool) {

@@ -305,3 +305,19 @@ pci0001:00/not-a-function
 		t.Error(ok, err)
 	}
 }
+
+func TestBusAddress(t *testing.T) {
+	data := make([]byte, stdHeaderSize)
+	for i, v := range []uint32{0xf0000000, 0x0000000c, 0x00002000, 0x0000e001, 0xe0000004, 0xfffffff4} {
+		binary.LittleEndian.PutUint32(data[regBAR0+4*i:], v)
+	}
+	c := Config{data, cfgSpaceExpSize}
+	for bar, want := range map[int]uint64{-1: 0, 0: 0xf0000000, 1: 0x2000<<32 | 0, 3: 0, 4: 0xfffffff4_e0000000, 5: 0xfffffff0, 6: 0} {
+		if got, ok := c.BusAddress(bar); got != want || ok != (want != 0) {
+			t.Errorf("BAR %d: %#x, %v, want %#x", bar, got, ok, want)
+		}
+	}
+	if got, ok := (Config{data[:regBAR0+4], cfgSpaceExpSize}).BusAddress(1); ok {
+		t.Errorf("beyond what was read: %#x", got)
+	}
+}

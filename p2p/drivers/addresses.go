@@ -165,18 +165,26 @@ func (r *rules) beyond() (chain.Answer, bool) {
 		}
 		return chain.Answer{}, false
 	}
+	bar, ok := r.m.LargestBAR(*r.e.PCI)
+	start := bar.Start
+	if bus, known := r.m.BusAddress(*r.e.PCI); ok && known && bus != start && r.e.Class != ClassNVIDIACoherent {
+		if r.p.Address != AddressBus {
+			return chain.Open("the GPU's BAR is at %#x for the processor and at %#x on its bus, the NIC gets the former, and whether that arrives is not known", start, bus).
+				With("/sys/bus/pci/devices/"+r.e.PCI.String()+"/config", "%#x", bus), true
+		}
+		start = bus
+	}
 	mask := "/sys/bus/pci/devices/" + r.i.PCI.String() + "/dma_mask_bits"
 	bits, err := r.m.DMABits(*r.i.PCI)
 	if err != nil {
 		return chain.Open("how many address bits %v has is not known: %v", *r.i.PCI, err).With(mask, "not read"), true
 	}
-	bar, ok := r.m.LargestBAR(*r.e.PCI)
 	switch {
 	case bits >= 64 || !ok:
 	case r.e.Class == ClassNVIDIACoherent: // its pages are not in the BAR
 		return chain.Open("%v has %d address bits, and where the GPU's memory is is not known", *r.i.PCI, bits).With(mask, "%d", bits), true
-	case (bar.Start+bar.Size-1)>>bits != 0:
-		return chain.Break(chain.Broken, "the BAR ends at %#x, beyond the %d address bits of %v", bar.Start+bar.Size-1, bits, *r.i.PCI).With(mask, "%d", bits), true
+	case (start+bar.Size-1)>>bits != 0:
+		return chain.Break(chain.Broken, "the BAR ends at %#x, beyond the %d address bits of %v", start+bar.Size-1, bits, *r.i.PCI).With(mask, "%d", bits), true
 	}
 	return chain.Answer{}, false
 }

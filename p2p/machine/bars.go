@@ -10,6 +10,19 @@ func (m *Machine) LargestBAR(a Addr) (pci.BAR, bool) {
 	return OnceValues(m, "largest BAR of "+a.String(), func() (pci.BAR, bool) { return pci.LargestBAR(m.Sys, a) })
 }
 
+// BusAddress is the address of a function's largest BAR on its bus: false if the function has no such BAR,
+// or if its configuration space does not have the address. It is read once.
+func (m *Machine) BusAddress(a Addr) (uint64, bool) {
+	return OnceValues(m, "bus address of "+a.String(), func() (uint64, bool) {
+		bar, ok := m.LargestBAR(a)
+		c, err := pci.ReadConfig(m.Sys, a)
+		if !ok || err != nil {
+			return 0, false
+		}
+		return c.BusAddress(bar.Index)
+	})
+}
+
 // Unplaced reports a function whose BAR has no address, as pci.Unplaced reads it, once.
 func (m *Machine) Unplaced(a Addr) (bool, error) {
 	return OnceValues(m, "BAR without an address of "+a.String(), func() (bool, error) { return pci.Unplaced(m.Sys, a) })
