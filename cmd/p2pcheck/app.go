@@ -266,7 +266,9 @@ func (a *app) openCopy() (done func(), err error) {
 	if a.lspciFile != "" {
 		dir, done, err = a.unpackLspci()
 	} else {
-		dir, done, err = unpacked(a.snapshotFile)
+		if dir, done, err = unpacked(a.snapshotFile); err != nil {
+			err = fmt.Errorf("--snapshot: %w", err)
+		}
 	}
 	if err != nil {
 		return nil, err
@@ -351,5 +353,5 @@ func ofGuests(m *machine.Machine, names []string) error {
 
 // style is the style of the text.
 func (a *app) style() render.Style {
-	return render.Style{Colors: terminal.Colors{On: a.color, Mark: a.mark}, Verbose: a.verbose, Names: a.unmasked, Copy: a.copied() || !here(a.source)}
+	return render.Style{Colors: terminal.Colors{On: a.color, Mark: a.mark}, Verbose: a.verbose, Names: a.unmasked, Copy: a.copied() || !here(a.source), Flags: a.again()}
 }

@@ -4,6 +4,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"io"
 
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
@@ -51,7 +52,7 @@ func (a *app) checkAnd(prove func(*machine.Machine, []p2p.Pair) (*result.Live, e
 	if a.baseline != "" {
 		before, err := readResult(a.baseline)
 		if err != nil {
-			return nil, &cli.UsageError{Err: err}
+			return nil, &cli.UsageError{Err: fmt.Errorf("--baseline: %w", err)}
 		}
 		r.Baseline = a.baseline
 		r.Drift, r.Uncompared = drifted(before, r)

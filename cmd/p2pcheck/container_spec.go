@@ -21,12 +21,12 @@ func (a *app) containers() ([]variables.Container, error) {
 	}
 	f, err := os.Open(a.spec)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("--container-spec: %w", err)
 	}
 	defer f.Close()
 	all, err := variables.Containers(f)
 	if err != nil {
-		return nil, badFile{fmt.Errorf("%s: %w", a.spec, err)}
+		return nil, badFile{fmt.Errorf("--container-spec %s: %w", a.spec, err)}
 	}
 	return all, nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
+	"github.com/gpurdma/gpurdma/internal/human"
 	"github.com/gpurdma/gpurdma/p2p/chain"
 	"github.com/gpurdma/gpurdma/p2p/check"
 	"github.com/gpurdma/gpurdma/p2p/checks"
@@ -81,20 +82,24 @@ func (r explainResult) text(w io.Writer, a *app) error {
 		if i > 0 {
 			b.WriteString("\n")
 		}
-		fmt.Fprintf(&b, "%s: %s\n  %s\n", e.ID, e.Title, e.Why)
-		if e.Expected != "" {
-			fmt.Fprintf(&b, "  expected: %s\n", e.Expected)
+		line := func(label, text string) {
+			fmt.Fprintln(&b, human.Fold(text, "  "+label, "  "+strings.Repeat(" ", len(label))))
 		}
-		fmt.Fprintf(&b, "  at worst: %s\n", e.Worst)
+		fmt.Fprintln(&b, human.Fold(e.Title, e.ID+": ", "  "))
+		line("", e.Why)
+		if e.Expected != "" {
+			line("expected: ", e.Expected)
+		}
+		line("at worst: ", e.Worst)
 		if len(e.Links) > 0 {
-			fmt.Fprintf(&b, "  answers: %s\n", strings.Join(e.Links, ", "))
+			line("answers: ", strings.Join(e.Links, ", "))
 		} else {
-			b.WriteString("  bears on no pair's verdict\n")
+			line("", "bears on no pair's verdict")
 		}
 		if e.Remedy != nil {
 			render.Remedy(&b, a.style(), &result.Remedy{Change: e.Remedy.Change, Command: e.Remedy.Command, Weakens: e.Remedy.Weakens}, nil)
 		}
-		fmt.Fprintf(&b, "  see: %s\n", e.Ref)
+		line("see: ", e.Ref)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

@@ -34,12 +34,12 @@ func (a *app) inputs() error {
 func (a *app) unpackLspci() (dir string, done func(), err error) {
 	text, err := ofLspci(a.lspciFile, lspci.Parse)
 	if err != nil {
-		return "", nil, err
+		return "", nil, fmt.Errorf("--lspci: %w", err)
 	}
 	var tree *lspci.Tree
 	if a.lspciTree != "" {
 		if tree, err = ofLspci(a.lspciTree, lspci.ParseTree); err != nil {
-			return "", nil, err
+			return "", nil, fmt.Errorf("--lspci-tree: %w", err)
 		}
 	}
 	m, err := text.Machine(tree)

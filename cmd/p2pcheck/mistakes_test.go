@@ -212,7 +212,7 @@ func TestRefusedSnapshots(t *testing.T) {
 		if err := os.WriteFile(name, data, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if r := command("--snapshot", name); r.status != cli.ExitUsage || !strings.HasPrefix(r.err, "p2pcheck: "+name+": "+want) {
+		if r := command("--snapshot", name); r.status != cli.ExitUsage || !strings.HasPrefix(r.err, "p2pcheck: --snapshot: "+name+": "+want) {
 			t.Errorf("%s: %+v", want, r)
 		}
 	}

@@ -77,7 +77,12 @@ pair that counts, as without a GPU, are not what is right while there are others
 
 Exit status: 0 all nodes are good and alike, 1 a node fails or differs, 2 no file
 can be read, 3 of a node something is unknown, or its file cannot be read.`,
-		Args: cobra.MinimumNArgs(1),
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return errors.New("FILE is missing: report reads what p2pcheck --json printed on each node")
+			}
+			return nil
+		},
 		RunE: func(_ *cobra.Command, args []string) error {
 			a.reached = true
 			found, err := reported(args)

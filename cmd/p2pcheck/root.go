@@ -4,12 +4,14 @@ package main
 
 import (
 	"crypto/rand"
+	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
+	"github.com/gpurdma/gpurdma/internal/human"
 	"github.com/gpurdma/gpurdma/p2p/terminal"
 )
 
@@ -92,6 +94,8 @@ more than warn.`,
 		SilenceUsage:  true,
 		RunE:          a.action("check", a.check),
 	}
+	// A flag's text is folded, as all text is.
+	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), "Flags.FlagUsages ", fmt.Sprintf("Flags.FlagUsagesWrapped %d ", human.Columns)))
 	flags := root.PersistentFlags()
 	flags.BoolVar(&a.json, "json", false, "print one JSON document (schema "+schema+")")
 	flags.StringVar(&a.source.Root, "root", "", "read the machine whose sys, proc and boot are below this directory")
@@ -131,7 +135,12 @@ the way, and names that link if the links of GPU and NIC are faster. With --gpu 
 --nic only GPUs and RDMA devices are drawn, with their bridges.
 
 Exit status: 0, or 2 if nothing could be read, 3 without GPU or NIC.`,
-		Args: cobra.NoArgs,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return fmt.Errorf("%q: topo takes no arguments; --output FILE writes to a file, --gpu and --nic choose devices", args[0])
+			}
+			return nil
+		},
 		RunE: a.action("topo", a.topo),
 	}
 	draw.Flags().BoolVar(&a.svg, "svg", false, "draw in SVG")

@@ -29,12 +29,14 @@ func (a *app) readable() error {
 	if s.Sys == "" {
 		s.Sys = filepath.Join(cmp.Or(s.Root, "/"), "sys")
 	}
-	for _, dir := range []string{s.Sys, s.Proc} {
-		if dir == "" {
-			continue
-		}
-		if _, err := os.ReadDir(dir); err != nil {
-			return ofRoot(s.Root, err)
+	if _, err := os.ReadDir(s.Sys); err != nil && a.source.Sys != "" {
+		return fmt.Errorf("--sysfs: %w", err)
+	} else if err != nil {
+		return ofRoot(s.Root, err)
+	}
+	if s.Proc != "" {
+		if _, err := os.ReadDir(s.Proc); err != nil {
+			return fmt.Errorf("--proc: %w", err)
 		}
 	}
 	if a.source.Sys != "" {
@@ -51,7 +53,7 @@ func (a *app) readable() error {
 	// Stat comes before open: opening a FIFO would wait for its writer.
 	switch st, err := os.Stat(s.Config); {
 	case err != nil:
-		return err
+		return fmt.Errorf("--config: %w", err)
 	case !st.Mode().IsRegular():
 		return fmt.Errorf("--config %s is no regular file", s.Config)
 	case st.Size() > configLimit:
@@ -59,7 +61,7 @@ func (a *app) readable() error {
 	}
 	f, err := os.Open(s.Config)
 	if err != nil {
-		return err
+		return fmt.Errorf("--config: %w", err)
 	}
 	return f.Close()
 }
@@ -108,4 +110,34 @@ func (a *app) configured(m *machine.Machine) error {
 		return nil
 	}
 	return errors.New("--config: " + m.Kernel.Source)
+}
+
+// again are the flags by which p2pcheck reads the same machine again, as a shell takes them: "" for this
+// machine, and for the standard input.
+func (a *app) again() string {
+	var b strings.Builder
+	for _, f := range []struct{ name, value string }{
+		{"snapshot", a.snapshotFile}, {"lspci", a.lspciFile}, {"lspci-tree", a.lspciTree}, {"root", a.source.Root},
+		{"sysfs", a.source.Sys}, {"proc", a.source.Proc}, {"kernel", a.source.Release}, {"config", a.source.Config}, {"proofs", a.proofs},
+	} {
+		switch {
+		case f.value == standard:
+			return ""
+		case f.value == "", f.name == "root" && a.copied():
+			continue
+		}
+		b.WriteString(" --" + f.name + " " + shellWord(f.value))
+	}
+	return b.String()
+}
+
+// plainWord matches a word that means the same to a shell without quotes.
+var plainWord = regexp.MustCompile(`^[\w@%+=:,./-]+$`)
+
+// shellWord is a text as one word for a shell.
+func shellWord(text string) string {
+	if plainWord.MatchString(text) {
+		return text
+	}
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }

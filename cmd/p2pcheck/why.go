@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 	"github.com/gpurdma/gpurdma/p2p"
 	"github.com/gpurdma/gpurdma/p2p/drivers"
 	"github.com/gpurdma/gpurdma/p2p/machine"
@@ -31,7 +32,7 @@ they name several, each pair is printed.
 
 Exit status: 0 if all these pairs are direct, 1 if one is known not to be, 2 if
 nothing could be read, 3 if one is not known.`,
-		Args: cobra.ExactArgs(2),
+		Args: cli.Args("GPU", "NIC"),
 		RunE: func(c *cobra.Command, args []string) error {
 			a.gpu, a.nic = args[:1], args[1:]
 			return a.action("why", a.why)(c, nil)

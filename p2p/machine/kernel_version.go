@@ -2,7 +2,11 @@
 
 package machine
 
-import "github.com/gpurdma/gpurdma/placement"
+import (
+	"fmt"
+
+	"github.com/gpurdma/gpurdma/placement"
+)
 
 // V5_12 has the method that registers a dma-buf.
 var V5_12 = Version{5, 12}
@@ -24,6 +28,14 @@ func (m *Machine) OnDemandPaging() placement.Answer {
 }
 
 const osrelease = "/proc/sys/kernel/osrelease"
+
+// Unversioned says why the kernel has no known version.
+func (k Kernel) Unversioned() string {
+	if k.Release == "" {
+		return "the kernel's release was not read"
+	}
+	return fmt.Sprintf("the kernel's release %q has no version", k.Release)
+}
 
 // ReleasedAt is the file that the release was read from. It is nil if another release was given.
 func (k Kernel) ReleasedAt() []string {

@@ -242,7 +242,7 @@ func asBuilt(m *machine.Machine, d Decision) Decision {
 	case k.P2PDMA == placement.AnswerUnknown:
 		doubt = "whether the kernel has " + machine.ConfigP2PDMA + " is not known: " + k.Source
 	case !k.Version.Known():
-		doubt = fmt.Sprintf("kernel release %q is not understood", k.Release)
+		doubt = k.Unversioned()
 	case k.Version.Cmp(machine.V6_1) < 0:
 		doubt = fmt.Sprintf("the rules of kernels before %v were not read, and this is %s", machine.V6_1, k.Release)
 	default:

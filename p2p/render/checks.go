@@ -109,9 +109,20 @@ func findingsText(b *strings.Builder, s Style, block []result.Finding, told map[
 	if long {
 		b.WriteString("\n")
 	}
-	s.head(b, "", ResultColors[f.Result], fmt.Sprintf("%-7s", strings.ToUpper(f.Result)), f.ID+": "+f.Title)
+	head := func(text string) {
+		s.head(b, "", ResultColors[f.Result], fmt.Sprintf("%-7s", strings.ToUpper(f.Result)), text)
+	}
 	kinds := map[string]int{}
 	more := 0
+	switch {
+	case !long:
+		head(f.ID + ": " + f.Title)
+	case len(block) == 1: // what was found; the title is what should be so
+		head(f.ID + ": " + findingLine(f, s.Verbose))
+		block = nil
+	default:
+		head(f.ID)
+	}
 	for _, g := range block {
 		if kinds[kindOf(g.Read)]++; kinds[kindOf(g.Read)] > ShownPairs && !s.Verbose {
 			more++
@@ -125,9 +136,11 @@ func findingsText(b *strings.Builder, s Style, block []result.Finding, told map[
 	if !long {
 		return
 	}
+	expected := f.Title
 	if f.Expected != "" {
-		s.label(b, "expected: ", f.Expected)
+		expected += ": " + f.Expected
 	}
+	s.label(b, "expected: ", expected)
 	if s.Verbose && len(f.Where) > 0 {
 		s.label(b, "where: ", strings.Join(f.Where, " "))
 	}

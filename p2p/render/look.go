@@ -63,6 +63,9 @@ type Style struct {
 	// nil where the text has them already.
 	Names func(string) string
 	Copy  bool // the run is of a copy, not of the machine that the program runs on
+	// Flags are those by which p2pcheck reads the same machine again, with a space before them, as a shell
+	// takes them. Without any, a copy's are described.
+	Flags string
 }
 
 // headline is the outcome of a pair in the text. A refusal has its error number and its stage.

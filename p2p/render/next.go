@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gpurdma/gpurdma/internal/human"
 	"github.com/gpurdma/gpurdma/p2p/chain"
 	"github.com/gpurdma/gpurdma/p2p/result"
 )
@@ -28,14 +29,40 @@ func next(b *strings.Builder, s Style, r result.Run) {
 	case r.Live != nil && r.Live.Tried > 0:
 	case open >= 0:
 		p := r.Pairs[open]
-		flags := ""
-		if s.Copy {
-			flags = ", with the same flags"
+		same := ""
+		if s.Copy && s.Flags == "" {
+			same = ", with the same input"
 		}
-		fmt.Fprintf(b, "next: the changes above. Each link of a pair, and what it rests on%s:\n        p2pcheck why %s %s\n", flags, p.GPU, p.NIC)
-	case s.Copy:
-		b.WriteString("next: prove it on the machine itself, as root:\n        p2pcheck --live\n")
+		changes := "the changes above"
+		if below := failing(r); below != "" {
+			changes += ", and " + below
+		}
+		s.fold(b, "next: ", "      ", changes+". Each link of a pair, and what it rests on"+same+":")
+		fmt.Fprintf(b, "        p2pcheck why %s %s%s\n", p.GPU, p.NIC, s.Flags)
 	default:
-		b.WriteString("next: prove it, as root:\n        p2pcheck --live\n")
+		prove := "prove it, as root:"
+		if s.Copy {
+			prove = "prove it on the machine itself, as root:"
+		}
+		if below := failing(r); below != "" {
+			prove = "change " + below + "; then " + prove
+		}
+		s.fold(b, "next: ", "      ", prove)
+		b.WriteString("        p2pcheck --live\n")
 	}
+}
+
+// failing names the checks that fail and stand below: "" if there are none.
+func failing(r result.Run) string {
+	var ids []string
+	withPairs := r.Told()
+	for i, f := range r.Checks {
+		if f.Result == "fail" && !withPairs[i] && !slices.Contains(ids, f.ID) {
+			ids = append(ids, f.ID)
+		}
+	}
+	if len(ids) == 0 {
+		return ""
+	}
+	return "what fails below (" + human.First(ids, ShownPairs) + ")"
 }

@@ -26,7 +26,7 @@ func TestNext(t *testing.T) {
 		"direct":         {false, result.Run{Pairs: []result.Pair{direct}, Summary: result.Summary{Direct: 1}}, "next: prove it, as root:\n        p2pcheck --live\n"},
 		"direct, a copy": {true, result.Run{Pairs: []result.Pair{direct}, Summary: result.Summary{Direct: 1}}, "next: prove it on the machine itself, as root:\n        p2pcheck --live\n"},
 		"staged":         {false, result.Run{Pairs: []result.Pair{direct, staged}, Summary: result.Summary{Direct: 1, Staged: 1}}, why + ":\n        p2pcheck why g n\n"},
-		"staged, a copy": {true, result.Run{Pairs: []result.Pair{staged}, Summary: result.Summary{Staged: 1}}, why + ", with the same flags:\n        p2pcheck why g n\n"},
+		"staged, a copy": {true, result.Run{Pairs: []result.Pair{staged}, Summary: result.Summary{Staged: 1}}, why + ", with the same input:\n        p2pcheck why g n\n"},
 		"proven":         {false, result.Run{Pairs: []result.Pair{direct}, Summary: result.Summary{Direct: 1}, Live: &result.Live{Tried: 1}}, ""},
 		"nothing tried":  {false, result.Run{Pairs: []result.Pair{direct}, Summary: result.Summary{Direct: 1}, Live: &result.Live{}}, "next: prove it"},
 	} {

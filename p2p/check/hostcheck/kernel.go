@@ -75,7 +75,7 @@ func kernelVersion(l *check.Look) {
 	v := k.Version
 	switch {
 	case !v.Known():
-		l.Unknown("", at, "the release %q is not understood", k.Release)
+		l.Unknown("", at, "%s", k.Unversioned())
 	case v.Cmp(machine.V5_12) < 0 && k.Backports():
 		l.Unknown("", at, "%s, which may take much from later kernels", k.Release)
 	case v.Cmp(machine.V5_12) < 0 && !drivers.RegistersNone(l.Machine):

@@ -18,7 +18,7 @@ func awsOFI(l *check.Look) {
 	at := l.Machine.Kernel.ReleasedAt()
 	switch v := l.Machine.Kernel.Version; {
 	case !v.Known():
-		l.Unknown("", at, "the release %q is not understood", l.Machine.Kernel.Release)
+		l.Unknown("", at, "%s", l.Machine.Kernel.Unversioned())
 	case v.Cmp(machine.V5_12) < 0:
 		l.Warn("", at, "%s", l.Machine.Kernel.Release)
 	default:
