@@ -80,6 +80,11 @@ func (p Pair) remedy(m *machine.Machine) *chain.Remedy {
 	if r == nil {
 		r = RemedyOf(m, p.GPU.Exporter, p.NIC.Importer)
 	}
+	return p.Named(r)
+}
+
+// Named is a remedy whose command names the pair's NIC, where one of any NIC has a word for it.
+func (p Pair) Named(r *chain.Remedy) *chain.Remedy {
 	if r == nil {
 		return nil
 	}

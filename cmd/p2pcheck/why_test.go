@@ -96,3 +96,11 @@ func TestWhyOfOtherWays(t *testing.T) {
 		}
 	}
 }
+
+// The commands of all links name the pair's own NIC.
+func TestWhyNamesTheNIC(t *testing.T) {
+	r := run(machineTree(server, "0x00"), t, "why", gpu3, "mlx5_1", "--json", "--root", "ROOT")
+	if !strings.Contains(r.out, "--nic mlx5_1") || strings.Contains(r.out, "--nic NIC") {
+		t.Error(r.out)
+	}
+}

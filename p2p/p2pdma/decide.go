@@ -184,7 +184,7 @@ func throughHost(m *machine.Machine, d *Decision, a, b *machine.Node, unread err
 	switch {
 	case unread != nil && passes == placement.Yes:
 		// The traffic reaches the memory in both cases.
-		d.because("%v: by bus address or through the host bridge", unread)
+		d.because("the kernel allows the pair, by bus address or through the host bridge; which of the two is not known: %v", unread)
 	case unread != nil:
 		d.Supported = placement.AnswerUnknown
 		d.because("%v", unread)

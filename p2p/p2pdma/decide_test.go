@@ -62,7 +62,7 @@ func TestDecide(t *testing.T) {
 
 		// Files that cannot be read.
 		{"truncated", nehalem("ACS2", "config=64"), gpu, "04:00.0", MapUnknown, unknown, 4, "run as root"},
-		{"truncated, Zen", zen("ACS2", "config=64"), gpu, "04:00.0", MapUnknown, yes, 4, "by bus address or through the host bridge"},
+		{"truncated, Zen", zen("ACS2", "config=64"), gpu, "04:00.0", MapUnknown, yes, 4, "by bus address or through the host bridge; which of the two is not known"},
 		{"truncated beside a redirect", zen("ACS2", "config=64", "ACS3", "acs=0x04"), gpu, "04:00.0", MapThroughHostBridge, yes, 4, "0000:02:01.0"},
 		{"truncated beside a redirect, no", nehalem("ACS2", "config=64", "ACS3", "acs=0x04"), gpu, "04:00.0", MapNotSupported, no, 4, "0000:02:01.0"},
 		{"truncated elsewhere", nehalem("ACS1", "config=64"), gpu, "04:00.0", MapBusAddress, yes, 4, "no port"},

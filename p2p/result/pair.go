@@ -98,7 +98,7 @@ func PairOf(p p2p.Pair) Pair {
 	out := Pair{
 		GPU: p.GPU.Name, NIC: p.NIC.Name, Counts: p.GPU.Exporter.Class != drivers.ClassSystem,
 		Outcome: v.Outcome().String(), Predicted: v.Predicted().String(), Stage: string(v.Stage()), Address: q.Address.String(),
-		Links: linksOf(v), Costs: List(v.Costs()),
+		Links: linksOf(p), Costs: List(v.Costs()),
 		Registration: Registration{Outcome: q.Outcome.String(), Errno: errnoOf(q.Errno), Stage: string(q.Stage), Why: List(q.Why)},
 		Decision:     decisionOf(q.Decision), NCCL: p.Letters.NCCL, NVML: p.Letters.NVML,
 		Errno: errnoOf(v.Errno()), Why: List(v.Why()), Notes: List(q.Notes), Remedy: (*Remedy)(p.Remedy), Proof: proofOf(p),
@@ -109,11 +109,11 @@ func PairOf(p p2p.Pair) Pair {
 	return out
 }
 
-func linksOf(v chain.Verdict) []Link {
+func linksOf(p p2p.Pair) []Link {
 	var out []Link
 	for l := range chain.Links {
-		a := v.Link(l)
-		link := Link{Link: l.String(), State: a.State.String(), Why: List(a.Why), Evidence: []Evidence{}, Remedy: (*Remedy)(a.Remedy)}
+		a := p.Verdict.Link(l)
+		link := Link{Link: l.String(), State: a.State.String(), Why: List(a.Why), Evidence: []Evidence{}, Remedy: (*Remedy)(p.Named(a.Remedy))}
 		for _, e := range a.Evidence {
 			link.Evidence = append(link.Evidence, Evidence(e))
 		}
