@@ -200,9 +200,9 @@ func PlannedRemedy(m *machine.Machine, ports []string) *chain.Remedy {
 	}
 	switch {
 	case plan.OK() == directnic.Yes && plan.Shape == directnic.DataDirect:
-		return &chain.Remedy{Change: "leave the ports' ACS as it is: this machine needs it so, and its NICs have a DMA function beside the GPU: register with mlx5dv_reg_dmabuf_mr() and MLX5DV_REG_DMABUF_ACCESS_DATA_DIRECT"}
+		return &chain.Remedy{Change: "leave the ports' ACS as it is: this machine needs it. Its NICs have a DMA function beside the GPU: to use that, register with mlx5dv_reg_dmabuf_mr() and MLX5DV_REG_DMABUF_ACCESS_DATA_DIRECT"}
 	case plan.OK() == directnic.Yes:
-		return &chain.Remedy{Change: fmt.Sprintf("leave the ports' ACS as it is: a machine of shape %v needs it so", plan.Shape)}
+		return &chain.Remedy{Change: fmt.Sprintf("leave the ports' ACS as it is: a machine of shape %v needs it", plan.Shape)}
 	case plan.Remedy.Change == "":
 		return &chain.Remedy{Change: "leave the ports' ACS as it is, and look at what rdma_topo says: " + plan.Why, Command: "rdma_topo check"}
 	}

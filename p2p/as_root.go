@@ -57,5 +57,5 @@ func lacking(m *machine.Machine) string {
 	case len(lost) > 0:
 		return "look again with all of root's capabilities: this root is without " + strings.Join(lost, ", ")
 	}
-	return "look again on the host, outside of any container or lockdown: being root is not what is missing"
+	return "look again on the host, outside of any container or lockdown: this process is root already"
 }

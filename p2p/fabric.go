@@ -120,7 +120,7 @@ func translated(m *machine.Machine, e drivers.Exporter, i drivers.Importer) chai
 func overRoot(m *machine.Machine, e drivers.Exporter, nic machine.Addr) chain.Answer {
 	gpu := *e.PCI
 	if e.Driver == "nvidia" && drivers.RootWithoutPeers(m) == placement.Yes {
-		return chain.Break(chain.Broken, "no bridge is above both, and NVIDIA holds this processor's root complex unable to pass peer-to-peer traffic").
+		return chain.Break(chain.Broken, "no bridge is above both, and by NVIDIA's driver, this processor's root complex cannot pass peer-to-peer traffic").
 			Fix(&chain.Remedy{Change: fmt.Sprintf("use a NIC below one PCI switch with %v", gpu), Direct: true})
 	}
 	if bad := cmp.Or(p2pdma.RootFaulty(m, gpu), p2pdma.RootFaulty(m, nic)); bad != "" {

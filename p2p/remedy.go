@@ -143,15 +143,15 @@ func repair(m *machine.Machine, p drivers.Prediction, e drivers.Exporter, i driv
 	}
 	switch {
 	case p.Stage == chain.StageDriver:
-		return &chain.Remedy{Change: "take a NIC whose hardware moves the data"}
+		return &chain.Remedy{Change: "use a NIC whose hardware moves the data"}
 	case i.Kind == drivers.NoImporter:
-		return &chain.Remedy{Change: "take a NIC whose driver imports dma-bufs on this kernel, as mlx5 and efa do from 6.1 on"}
+		return &chain.Remedy{Change: "use a NIC whose driver imports dma-bufs on this kernel, as mlx5 and efa do from 6.1 on"}
 	case e.Class == drivers.ClassVFIO && i.Kind == drivers.Pinned:
-		return &chain.Remedy{Change: "take a NIC whose driver can revoke a registration, as mlx5 can"}
+		return &chain.Remedy{Change: "use a NIC whose driver can revoke a registration, as mlx5 can"}
 	case !i.PeerToPeer:
-		return &chain.Remedy{Change: "take a NIC whose driver imports peer-to-peer memory: this one does not"}
+		return &chain.Remedy{Change: "use a NIC whose driver imports peer-to-peer memory: this NIC's driver does not"}
 	case i.PCI == nil:
-		return &chain.Remedy{Change: "take an RDMA device that is a PCI function: for one below none there is no peer-to-peer"}
+		return &chain.Remedy{Change: "use an RDMA device that is a PCI function: there is no peer-to-peer with any other device"}
 	}
 	return move(m, e, i)
 }
@@ -160,7 +160,7 @@ func repair(m *machine.Machine, p drivers.Prediction, e drivers.Exporter, i driv
 func XeRemedy(m *machine.Machine, e drivers.Exporter) *chain.Remedy {
 	r := &chain.Remedy{
 		Change:  "let the driver xe have the GPU, if it knows it: i915 exports system memory only",
-		Weakens: "for a GPU that xe does not take by itself it is experimental",
+		Weakens: "xe is experimental for a GPU that it does not take by itself",
 	}
 	if e.PCI == nil || e.Driver != "i915" {
 		return r // the software GPU's
@@ -204,7 +204,7 @@ func OpenPorts(m *machine.Machine, ports []string) chain.Remedy {
 		overruled = "; pci=config_acs= on the command line comes after it: take the ports out of that, or set their R and C bits to 0 there"
 	}
 	if len(ports) > 0 && allOpened(ports, opened) {
-		return chain.Remedy{Change: "find the cause for which these ports redirect: the kernel's command line opens them already" + overruled}
+		return chain.Remedy{Change: "find out why these ports still redirect: the kernel's command line opens them already" + overruled}
 	}
 	all := slices.Concat(ports, kept)
 	change := "let the ports on the way pass peer-to-peer traffic"
@@ -213,9 +213,9 @@ func OpenPorts(m *machine.Machine, ports []string) chain.Remedy {
 	}
 	switch {
 	case len(opened) > 0:
-		change += "; it takes the place of the disable_acs_redir= that is there, and has its ports: the kernel keeps one list, the last"
+		change += "; it replaces the disable_acs_redir= that is there, and contains its ports: the kernel uses only the last list"
 	case m.Read("proc/cmdline").Err != nil:
-		change += "; add the ports of a disable_acs_redir= that may be there: the command line could not be read, and the kernel keeps one list, the last"
+		change += "; add the ports of a disable_acs_redir= that may be there: the command line could not be read, and the kernel uses only the last list"
 	}
 	return chain.Remedy{
 		Change:  change + overruled,
@@ -315,7 +315,7 @@ func otherKernel(m *machine.Machine, e drivers.Exporter, i drivers.Importer) *ch
 	}
 	if !imports { // the importer is the reason, and not a later kernel's exporters
 		return &chain.Remedy{
-			Change: fmt.Sprintf("run Linux %v or later, built with %s=y, where %s imports dma-bufs; this kernel takes a NIC whose driver imports them, as mlx5 and efa do from 6.1 on", machine.V7_2, machine.ConfigP2PDMA, i.DriverName()),
+			Change: fmt.Sprintf("run Linux %v or later, built with %s=y, where %s imports dma-bufs; or, on this kernel, use a NIC whose driver imports them, as mlx5 and efa do from 6.1 on", machine.V7_2, machine.ConfigP2PDMA, i.DriverName()),
 			Direct: reaches(newer, e, i),
 		}
 	}

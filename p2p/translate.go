@@ -14,7 +14,7 @@ import (
 // Translating is the kernel's parameter for an IOMMU that translates, and UndoesPT its cost.
 const (
 	Translating = "iommu.passthrough=0"
-	UndoesPT    = "it undoes iommu=pt: all DMA is translated then, of which ISO-IOMMU-MODE warns"
+	UndoesPT    = "it undoes iommu=pt: all DMA is translated then, and ISO-IOMMU-MODE warns about that"
 )
 
 // Translate is the remedy for a NIC whose address bits do not reach a BAR. If no IOMMU is on, the way to
@@ -23,7 +23,7 @@ func Translate(m *machine.Machine, nic machine.Addr) chain.Remedy {
 	const lower = "let the firmware place the BARs lower, or "
 	r := chain.Remedy{Change: lower + "let the IOMMU translate", Command: Translating, Weakens: UndoesPT}
 	if kind, err := pci.IOMMUType(m.Sys, nic); err == nil && kind == "" {
-		r = chain.Remedy{Change: lower, Weakens: "all DMA is translated then, of which ISO-IOMMU-MODE warns"}
+		r = chain.Remedy{Change: lower, Weakens: "all DMA is translated then, and ISO-IOMMU-MODE warns about that"}
 		switch m.CPU.Vendor {
 		case "GenuineIntel":
 			r.Change += "turn the IOMMU on in the firmware (VT-d)"

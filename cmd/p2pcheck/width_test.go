@@ -157,7 +157,7 @@ func unlisted() testenv.Tree {
 	return tree
 }
 
-// What could not be read is not told as absent by any output.
+// No output says that a device is absent if it could not be read.
 func TestUnlisted(t *testing.T) {
 	for _, args := range [][]string{{}, {"topo"}} {
 		r := run(unlisted(), t, append(args, "--root", "ROOT")...)

@@ -136,7 +136,7 @@ func WithoutGPU(l *Look) bool {
 	return err == nil
 }
 
-// Excuse turns a failure into a skip.
+// Excuse turns a failure into a skip, for a machine without a GPU that needs the NIC.
 func (f *Finding) Excuse() {
 	f.Result, f.Expect, f.Remedy = p2p.ResultSkip, "", nil
 	f.Read = "no GPU needs it here: " + f.Read

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package check is what every check is made of: a [Check] with its title, reason and remedy,
-// the [Look] that carries it out, and the [Finding]s that it leaves. The checks themselves are
-// in the packages below, one file a family; package checks lists them all.
+// Package check has the types that all checks use: a [Check] with its title, reason and remedy,
+// the [Look] that runs it, and the [Finding]s that it returns. It also has the functions that checks
+// of several families share. The checks themselves are in the packages below, and package checks
+// lists them all.
 //
-// To add a check, write it in its family's file; to add something that checks of several
-// families read, change this package.
+// To add a check, write it in its family's file. To add a function that checks of several
+// families need, change this package.
 package check

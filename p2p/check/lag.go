@@ -86,7 +86,8 @@ func readLAG(l *Look, n drivers.NIC) LAG {
 	return LAG{Is: placement.No, Why: "one port", At: []string{"/" + PortDir(n, n.Ports[0], "gid_attrs/ndevs")}}
 }
 
-// lower are, of the files of a network device, the devices below it, as the bond below a VLAN.
+// lower picks the devices below a network device, such as the bond below a VLAN, from the names of its
+// files.
 func lower(names []string) []string {
 	var out []string
 	for _, name := range names {

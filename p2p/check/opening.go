@@ -14,10 +14,10 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/chain"
 )
 
-// Opening is the remedy for ports that redirect a pair's traffic. For a pair that reaches the memory
-// once its ports are open, it is the parameter that Combine gives all such pairs. For another pair that
-// gains by it, the parameter has the pair's own ports, too, since the kernel uses one list only. Where
-// open ports do not help, it is the pair's own remedy.
+// Opening is the remedy for ports that redirect a pair's traffic. If open ports are enough for the pair to
+// reach the memory, the remedy is the parameter that p2p.Combine gives to all such pairs. If open ports help
+// the pair in another way, the parameter also has the pair's own ports, because the kernel uses one list
+// only. If open ports do not help, it is the pair's own remedy.
 func Opening(l *Look, p p2p.Pair) *chain.Remedy {
 	var some func(p2p.Pair) bool
 	at := &l.parameters.all

@@ -16,7 +16,7 @@ import (
 // The checks of networks do not apply to such a port.
 const OwnNetwork = "Unknown"
 
-// iWARP is how node_type begins of iWARP's devices.
+// iWARP is the beginning of node_type for iWARP devices.
 const iWARP = "4:"
 
 // Kind reads the node type of an RDMA device.

@@ -80,7 +80,7 @@ func TestFindingsFitTheMachine(t *testing.T) {
 		"port that nobody has a name for":   {id: "NIC-STATE", on: "small-hgx", edits: []edit{infiniBand, initial}, result: warn, scope: "mlx5_0/1", read: "2: INIT, phys_state 5: LinkUp", change: "subnet manager"},
 		"virtual function without GUID":     {id: "NIC-STATE", on: "small-hgx", edits: []edit{infiniBand, down, put(amdNIC+"/infiniband/mlx5_0/node_guid", "0000:0000:0000:0000"), text(amdNIC+"/physfn", "../0000:16:00.0")}, result: warn, scope: "mlx5_0/1", read: "a virtual function without a GUID", change: "give the virtual function GUIDs", command: "ip link set PF vf N node_guid GUID; ip link set PF vf N port_guid GUID"},
 		"network device that is given away": {id: "NET-GID-NS", on: "small-mi300", edits: []edit{empty}, result: warn, scope: "bnxt_re0/1", read: "as of a container that it was given to", change: "use the NIC there", command: "ip netns exec NAMESPACE ip link set NETDEV netns 1"},
-		"fabric without a manager":          {id: "NET-SM", on: "small-hgx", edits: []edit{infiniBand}, result: fail, scope: "mlx5_0/1", read: "0", change: "see that the fabric's one runs"},
+		"fabric without a manager":          {id: "NET-SM", on: "small-hgx", edits: []edit{infiniBand}, result: fail, scope: "mlx5_0/1", read: "0", change: "check that the fabric's subnet manager runs"},
 
 		"capabilities of a copy":      {id: "ENV-CAPS", on: "small-mi300", edits: []edit{without}, result: warn, read: "without CAP_SYS_ADMIN", change: "take the copy again, as root"},
 		"capabilities of a container": {id: "ENV-CAPS", on: "small-mi300", edits: []edit{without, inContainer}, result: warn, read: "without CAP_SYS_ADMIN", change: "run as root", command: "--cap-add SYS_ADMIN --cap-add BPF --cap-add PERFMON --cap-add NET_RAW"},

@@ -70,7 +70,7 @@ func TestLookAgain(t *testing.T) {
 	}{
 		{false, 0, "look again as root", "sudo p2pcheck", nil},
 		{false, 4711, "look again as root", "sudo p2pcheck --pid 4711", nil},
-		{true, 4711, "being root is not what is missing", "", nil},
+		{true, 4711, "this process is root already", "", nil},
 		{true, 0, "without CAP_SYSLOG", "", []edit{put("proc/self/status", "CapEff:\t000001fbffffffff")}},
 		{true, 0, "another user namespace", "", []edit{text("proc/self/ns/user", "user:[4026532000]")}},
 	} {

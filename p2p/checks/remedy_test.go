@@ -255,10 +255,10 @@ func TestRemedyKeepsOpenedPorts(t *testing.T) {
 		line, want, words, not string
 	}{
 		{"quiet", one, "", grub},
-		{"pci=noats,disable_acs_redir=0000:07:00.0", one + ";0000:07:00.0", "takes the place of", ""},
+		{"pci=noats,disable_acs_redir=0000:07:00.0", one + ";0000:07:00.0", "it replaces", ""},
 		{"pci=disable_acs_redir=02:00.1;pci:10b5:8747;0000:00:01.0/00.0", one + ";02:00.1;pci:10b5:8747;0000:00:01.0/00.0", grub, ""},
 		{"pci=disable_acs_redir=0000:05:00.0 pci=disable_acs_redir=0000:06:00.0 pci=realloc", one + ";0000:06:00.0", "", "0000:05:00.0"},
-		{"quiet -- pci=disable_acs_redir=0000:06:00.0", one, "", "the place"},
+		{"quiet -- pci=disable_acs_redir=0000:06:00.0", one, "", "it replaces"},
 		{`"pci=disable_acs_redir=0000:06:00.0"`, one + ";0000:06:00.0", "", ""},
 		{"pci=disable_acs_redir=02:00.0;0000:06:00.0", "", "opens them already", "config_acs"},
 		{"pci=disable_acs_redir=02:00.0 pci=config_acs=1111111@02:00.0", "", "config_acs", ""},

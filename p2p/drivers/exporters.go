@@ -126,7 +126,7 @@ func (r *rules) vfio() (attach, decision chain.Answer) {
 	case r.i.Kind == Pinned && knows == placement.Yes:
 		return chain.Refuse(unix.EOPNOTSUPP, chain.StageAttach, "vfio-pci exports only to importers that can revoke a registration, and this one pins for good"), chain.Skip("")
 	case d.Supported == placement.No && knows == placement.No:
-		decision = chain.Refuse(unix.EINVAL, chain.StageMap, "an exporter that asks when it maps is asked inside attach, up to %v", machine.V6_12)
+		decision = chain.Refuse(unix.EINVAL, chain.StageMap, "the exporter asks when it maps, and up to %v attach maps the buffer", machine.V6_12)
 		decision.Why = append(d.Why[:len(d.Why):len(d.Why)], decision.Why...)
 		return chain.Skip(""), decision
 	case knows != placement.Yes:

@@ -55,9 +55,9 @@ func (r *rules) gateParameter() string {
 	}
 	switch value, ok := read.Line("GrdmaPciTopoCheckOverride"); {
 	case ok && value == "2":
-		return "it is 2, and the driver asks it where the memory is not coherent"
+		return "it is 2, and the driver uses it only for memory that the CPU does not cache"
 	case ok:
-		return "it is " + value + ", which no source has"
+		return "it is " + value + ", a value that no source that was read has"
 	}
 	return read.Where + " does not have it"
 }
@@ -87,13 +87,13 @@ func (r *rules) withoutPages() chain.Answer {
 	const importer = "the importer does not want peer-to-peer"
 	switch {
 	case r.e.Peer == PeerUnread:
-		return chain.Open("%s, and what this version of the driver makes of that was not read", importer)
+		return chain.Open("%s, and how this version of the driver treats that was not read", importer)
 	case !r.m.CPU.Known || r.m.CPU.Vendor == "":
 		return chain.Open("%s, which the driver accepts for memory with pages only: whether this GPU's has them is not known", importer)
 	case r.e.Peer == PeerAtAttach:
-		return chain.Refuse(errno.ENOTSUPP, chain.StageAttach, "%s, and the driver lets only those attach that do", importer)
+		return chain.Refuse(errno.ENOTSUPP, chain.StageAttach, "%s, and the driver lets only importers attach that want it", importer)
 	case r.m.Kernel.Between(machine.V6_12, machine.V7_2) == placement.No, r.e.Driver == softgpu.Module:
-		return chain.Refuse(unix.ENOMEM, chain.StageMap, "%s, and the driver then maps nothing, which is inside attach up to %v", importer, machine.V6_12)
+		return chain.Refuse(unix.ENOMEM, chain.StageMap, "%s, and the driver then maps nothing; up to %v attach maps the buffer", importer, machine.V6_12)
 	}
 	// The driver calls a function that newer kernels do not export to modules.
 	return chain.Open("%s, and whether the driver then maps anything is not known of this version with %s", importer, r.m.Kernel.Release)

@@ -156,14 +156,14 @@ func byDMABuf(m *machine.Machine, e Exporter, i Importer) Prediction {
 			was, c := first, *first.Chain
 			c[chain.Attach] = chain.Answer{} // its reasons belong to one kind only
 			first.Chain = &c
-			return imports(first.open(chain.Attach, "the importer's kind is not known: of a %v one %v; of a %v one %v", Pinned, was, kind, p), i)
+			return imports(first.open(chain.Attach, "the importer's kind is not known: if it is %v, %v; if it is %v, %v", Pinned, was, kind, p), i)
 		}
 	}
 	if first.Outcome == chain.Direct && i.OutOfTree && i.PeerToPeer && i.Driver != alwaysPeer {
 		host := i
 		host.PeerToPeer = false
 		if p := predict(m, e, host, false); p.Outcome != chain.Direct {
-			first = first.open(chain.Attach, "the driver of the NIC may not be the kernel's own, and whether it wants peer-to-peer is not known: without that %v", p.Outcome)
+			first = first.open(chain.Attach, "the driver of the NIC may not be the kernel's own, and whether it wants peer-to-peer is not known: if not, the outcome is %v", p.Outcome)
 		}
 	}
 	return imports(first, i)

@@ -82,7 +82,7 @@ func (r *rules) attach() (attach, decision chain.Answer) {
 	case e.Class == ClassUnknown:
 		return chain.Open("how the driver %q exports is not known", e.Driver), notAsked
 	case e.PCI == nil:
-		return chain.Open("the function whose memory it is is not known"), notAsked
+		return chain.Open("which PCI function has the memory is not known"), notAsked
 	case e.Class == ClassNVIDIA:
 		return r.nvidia(), notAsked
 	case e.Class == ClassVFIO:

@@ -7,9 +7,10 @@
 // # The rungs
 //
 // A proof ([p2p.Proof]) has a result for each step: allocated, exported,
-// registered, placed, route, written, read, released. A failed step ends the
-// proof, and the later steps say that they were not reached. The release always
-// runs. A [p2p.Watcher] follows the kernel's log and the links' error counters
+// registered, placed, route, written, read, ordered, released. A failed step ends
+// the proof, and the later steps say that they were not reached. Two rules differ:
+// a buffer that is not placed in the GPU is still written and read, and the release
+// always runs. A [p2p.Watcher] follows the kernel's log and the links' error counters
 // meanwhile.
 //
 // # Unknown
@@ -27,8 +28,8 @@
 //
 // # What it does to the machine
 //
-// A proof makes a buffer of 256 KiB in the GPU, a PD, a CQ, queue pairs that are
-// connected to each other over one port, and a few regions. It handles one pair at a
+// A proof makes a buffer of [Options].Size bytes in the GPU (256 KiB by default), a PD,
+// a CQ, queue pairs that are connected to each other over one port, and a few regions. It handles one pair at a
 // time, and removes everything before the next pair. It changes no memory except its
 // own. It needs the permissions of a registration: access to the device files, and
 // CAP_IPC_LOCK or a sufficient limit. A trace usually needs root.

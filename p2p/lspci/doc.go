@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package lspci makes the files that package p2p reads below /sys from the text that
-// lspci prints. A change here is a change of what a line of lspci means, or of which
-// file a missing line leaves unread.
+// lspci prints. To change what a line of lspci means, or which file a missing line leaves
+// unread, change this package.
 //
 // The text is the output of `lspci -vvvnn -D`, run as root. That of `lspci -tv` can be
 // given beside it: it names the root buses, and the bridges whose own lines are missing.
@@ -28,6 +28,6 @@
 // whole list of capabilities. Otherwise the file ends before it.
 package lspci
 
-// Unanswered are the checks of package p2p that look for RDMA devices. They would
-// pass by the devices that this package puts in.
+// Unanswered are the checks of package p2p that look for RDMA devices. They are left out: they
+// would find the devices that this package makes up, and pass.
 var Unanswered = []string{"NIC-PRESENT", "ENV-NETNS"}

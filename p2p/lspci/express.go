@@ -40,7 +40,7 @@ const (
 	kindCollector  = 0xa
 )
 
-// kinds are lspci's names of the types. One that begins another stands behind it.
+// kinds are lspci's names of the types. If one name is the beginning of another, the longer one comes first.
 var kinds = []struct {
 	name string
 	kind uint8

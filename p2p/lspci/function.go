@@ -10,8 +10,8 @@ import (
 	"github.com/gpurdma/gpurdma/internal/pci"
 )
 
-// function is what a text says of a PCI function. An empty field is one that the
-// text does not have.
+// function has the facts that a text has about a PCI function. A field is empty if the text does not have
+// the fact.
 type function struct {
 	addr pci.Addr
 	line int
@@ -92,7 +92,7 @@ func headed(line string) (f *function, domain bool) {
 	return f, strings.Count(m[1], ":") > 1
 }
 
-// match puts what a pattern found into variables, nil for what is not wanted.
+// match stores the groups that a pattern matched in variables. A nil variable skips its group.
 func match(pattern *regexp.Regexp, text string, into ...*string) bool {
 	m := pattern.FindStringSubmatch(text)
 	if m == nil {

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 )
 
-// Entry is a file of a machine. One that has none of these is an empty file.
+// Entry is a file of a machine. The zero value is an empty file.
 type Entry struct {
 	Data []byte
 	// Link is what a symbolic link leads to, relative to its own directory.
@@ -108,8 +108,8 @@ func (m *maker) function(f *function) {
 	m.known(at("config"), string(config), config != nil)
 	resource, ok := f.resource()
 	m.known(at("resource"), resource, ok)
-	// Where lspci prints it of others, it is absent of this one. Where it prints none,
-	// it may be of a version that does not.
+	// If lspci prints the NUMA node or the group of another function, this function has none. If it prints
+	// none at all, the version of lspci may not print them.
 	printed := f.whole() && (f.registers || f.brief)
 	switch {
 	case f.numa != "" && !f.unknown:
@@ -152,7 +152,7 @@ func (m *maker) function(f *function) {
 	}
 }
 
-// class is with its programming interface, which lspci prints only if it is not 0
+// class writes the class with the programming interface. lspci prints the interface only if it is not 0
 // or has a name.
 func (m *maker) class(name string, f *function) {
 	interfaces := f.progIF
@@ -173,8 +173,8 @@ func (m *maker) subsystem(at func(string) string, f *function) {
 	}
 }
 
-// physical leads from a virtual function to its physical one. A function that has a
-// list of virtual ones, or registers of its own, is none.
+// physical links a virtual function to its physical function. A function that has a list of virtual
+// functions, or registers of its own, is not a virtual function.
 func (m *maker) physical(name string, f *function) {
 	pf, ok := m.pf[f.addr]
 	switch {
@@ -214,8 +214,8 @@ func (m *maker) device(dir string, f *function) {
 	m.link(path.Join("sys/class/infiniband", f.rdmaName()), name)
 }
 
-// hosts marks the function by which the kernel knows a host bridge as unread where
-// the text does not have it: another function would stand for it.
+// hosts marks the function by which the kernel recognizes a host bridge as unread if the text does not
+// have it. Without the mark, package p2p would take another function for it.
 func (m *maker) hosts() {
 	for b := range m.roots {
 		if _, below := m.above[b]; below {

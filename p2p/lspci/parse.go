@@ -18,8 +18,7 @@ type Text struct {
 	cut       bool // it ends inside a line, or inside a function
 }
 
-// Parse reads what lspci printed, with whatever flags. ErrFormat is of a text that
-// it did not print.
+// Parse reads the output of lspci, with any flags. It returns ErrFormat for a text that is not lspci's.
 func Parse(r io.Reader) (*Text, error) {
 	p := lineParser{Text: &Text{byAddr: map[pci.Addr]*function{}}}
 	if err := eachLine(r, Command, p.line); err != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/drivers"
 )
 
-// rdmaDrivers are drivers of PCI functions on which an RDMA driver of the kernel
-// stands: drivers/infiniband/hw, by the ID tables and auxiliary devices there.
+// rdmaDrivers are the drivers of PCI functions for which the kernel also has an RDMA driver:
+// drivers/infiniband/hw, by the ID tables and auxiliary devices there.
 var rdmaDrivers = map[string]bool{
 	"mlx5_core": true, // mlx5
 	"mlx4_core": true, // mlx4

@@ -27,7 +27,7 @@ const Command = "sudo lspci -vvvnn -D"
 // TreeCommand is what prints the text for [ParseTree].
 const TreeCommand = "lspci -tv"
 
-// ErrFormat is of a text that is not lspci's, or that has too much of something.
+// ErrFormat is the error for a text that is not lspci's, or that exceeds a limit.
 var ErrFormat = errors.New("not what lspci prints")
 
 // refuse says what is wrong, and which command prints what was expected.
@@ -35,8 +35,8 @@ func refuse(command, format string, args ...any) error {
 	return fmt.Errorf("%w: %s; expected the output of `%s`", ErrFormat, fmt.Sprintf(format, args...), command)
 }
 
-// eachLine calls f with each line, numbered from 1. Of a last line without a line
-// feed whole is false: the text may be cut off inside it.
+// eachLine calls f with each line, numbered from 1. whole is false for a last line without a line feed: the
+// text may be cut off inside it.
 func eachLine(r io.Reader, command string, f func(n int, line string, whole bool) error) error {
 	limited := &io.LimitedReader{R: r, N: byteLimit + 1}
 	buffered := bufio.NewReaderSize(limited, widthLimit)
@@ -83,7 +83,7 @@ func begins(command, line string) error {
 	return nil
 }
 
-// others are texts that are given in place of lspci's, by a line of each.
+// others recognizes texts that users give in place of lspci's, by one line of each.
 var others = []struct {
 	line *regexp.Regexp
 	what string
@@ -94,7 +94,7 @@ var others = []struct {
 	{treeRoot, "it is of lspci -t, the tree: give that beside the other text, by --lspci-tree"},
 }
 
-// other says which other program's text a line is of, "" if it is of none known.
+// other names the program that printed a line, if it is one of others; "" if not.
 func other(line string) string {
 	for _, o := range others {
 		if o.line.MatchString(line) {

@@ -25,11 +25,10 @@ type Tree struct {
 	functions map[pci.Addr]bool
 }
 
-// treeRoot is how a line begins that has a root bus.
+// treeRoot matches the beginning of a line with a root bus.
 var treeRoot = regexp.MustCompile(`^[-\\+ |]{0,3}\[[0-9a-f]{4,8}:[0-9a-f]{2}\]-`)
 
-// ParseTree reads what `lspci -tv` printed. ErrFormat is of a text that it did not
-// print.
+// ParseTree reads the output of `lspci -tv`. It returns ErrFormat for a text that is not lspci's.
 func ParseTree(r io.Reader) (*Tree, error) {
 	p := treeParser{Tree: &Tree{above: map[bus]pci.Addr{}, roots: map[bus]bool{}, functions: map[pci.Addr]bool{}}}
 	if err := eachLine(r, TreeCommand, p.line); err != nil {
@@ -41,11 +40,11 @@ func ParseTree(r io.Reader) (*Tree, error) {
 	return p.Tree, nil
 }
 
-// branch is the place of a "+" or "\" in the lines, and what hangs on it.
+// branch is the column of a "+" or "\" in the lines, and what is below it.
 type branch struct {
 	column int
-	// bus is where the functions are that hang on it. Without it root buses do, or
-	// several buses of the bridge.
+	// bus is the bus of the functions below the branch. It is nil if root buses, or several buses of the
+	// bridge, are below it.
 	bus    *bus
 	bridge *pci.Addr
 }
@@ -89,7 +88,7 @@ func (p *treeParser) line(n int, line string, whole bool) error {
 	return p.hang(n, line, at, on)
 }
 
-// hang reads what hangs on a branch, from a column on.
+// hang reads what is below a branch, from a column on.
 func (p *treeParser) hang(n int, line string, at int, on branch) error {
 	for depth := 0; ; depth++ {
 		if depth > 2*depthLimit {

@@ -44,7 +44,7 @@ type cache struct {
 	Nodes map[Addr]*Node
 	hosts map[string]*HostBridge
 
-	Classes map[Addr]uint64 // as [Machine.GPUs] saw them last
+	Classes map[Addr]uint64 // of PCI functions, as drivers.GPUs read them last
 
 	Chipset chipset
 

@@ -100,10 +100,10 @@ func (s *Store) Keep(m *machine.Machine, trials []Trial, now time.Time) error {
 		s.Records = slices.DeleteFunc(s.Records, func(o Record) bool {
 			return o.of(p) && o.Memory == r.Memory && o.Class == r.Class
 		})
-		if t.After.ChangedDuring(t.Before) != "" { // of which of the two the proof is is not known
+		if t.After.ChangedDuring(t.Before) != "" { // it is not known to which of the two the proof belongs
 			continue
 		}
-		// What the log contradicted, or a rung that failed, is no proof, and voids an earlier one.
+		// A trial that the log contradicted, or in which a rung failed, is no proof. The earlier proof is gone.
 		if r.Outcome == chain.Direct.String() && (p.Verdict.Outcome() != chain.Direct || p.Proof.Failed() || p.Proof.Watch.Fatal) {
 			continue
 		}
@@ -120,7 +120,8 @@ func (r Record) of(p p2p.Pair) bool { return r.GPU == p.GPU.Name && r.NIC == p.N
 func (s Store) Recall(m *machine.Machine, p *p2p.Pair, file string) {
 	var r *Record
 	for i := range s.Records {
-		// Of several classes of sizes one that failed decides: the pair is not direct for all of them.
+		// If there are proofs of several classes of sizes, one that is not direct decides: the pair is not
+		// direct for every size.
 		if o := &s.Records[i]; o.of(*p) && o.valid() == nil && (r == nil || o.Outcome != chain.Direct.String()) {
 			r = o
 		}

@@ -4,6 +4,6 @@
 // reasons of pairs that are not direct, what to change, and what the checks found. To change what
 // a person reads of a run, change this package.
 //
-// Pairs whose reasons differ in places only stand together, and a remedy of several pairs and
-// checks is written once.
+// Pairs whose reasons differ only in addresses are written as one group, and a remedy of several pairs
+// and checks is written once.
 package render

@@ -66,8 +66,8 @@ func reasons(b *strings.Builder, s Style, r result.Run, l look, told map[result.
 	}
 }
 
-// unpredicted is the first link in front of the one that decides that is not known, and why. What
-// a registration does hangs on it.
+// unpredicted is the first unknown link before the link that decides, and why it is unknown. The result of
+// a registration depends on it.
 func unpredicted(p result.Pair) (link, why string) {
 	for l := chain.Library; l <= chain.Fabric && l.String() != p.Decides; l++ {
 		if its, ok := p.Of(l); ok && its.State == chain.Unknown.String() {

@@ -10,8 +10,8 @@ import (
 	"unicode/utf8"
 )
 
-// Writer writes text that a terminal shows and does not obey: a character that cannot be seen is
-// written as an escape ("\x1b"). The colours of [Colors] pass, and the writer knows them by the
+// Writer writes text without control characters: a character that a terminal does not show is written
+// as an escape ("\x1b"). The colours of [Colors] pass, and the writer knows them by the
 // mark, which no file of a machine contains.
 type Writer struct {
 	io.Writer
@@ -46,5 +46,5 @@ func (p Writer) text(s string) string {
 	return b.String()
 }
 
-// Escape returns text without anything that a terminal obeys.
+// Escape returns text with escapes in place of control characters.
 func Escape(s string) string { return Writer{}.text(s) }

@@ -2,8 +2,8 @@
 
 // Package variables judges the environment variables of NCCL, RCCL, UCX, libfabric,
 // aws-ofi-nccl, NIXL, Mooncake, PyTorch, NVSHMEM and MSCCL++ that change the path
-// between a GPU and a NIC, by the facts of one machine; a new variable, or a new rule
-// of a library, is a change here.
+// between a GPU and a NIC, by the facts of one machine. To add a variable, or a new rule
+// of a library, change this package.
 //
 // [Judge] takes [Facts] and a set of variables. It reads no file. The same value can
 // be right on one machine and wrong on another: NCCL_NET_GDR_C2C=0 changes nothing on

@@ -112,8 +112,8 @@ func kfdLinks(l *check.Look) {
 	}
 }
 
-// kfdMend replaces the usual remedy where the kernel is built for links already. A
-// kernel that is not has no such parameter.
+// kfdMend replaces the usual remedy if the kernel is already built with CONFIG_HSA_AMD_P2P. Without
+// that option amdgpu has no such parameter.
 func kfdMend(l *check.Look, f *check.Finding) {
 	switch r := l.Read("sys/module/amdgpu/parameters/pcie_p2p"); {
 	case r.Err == nil && r.Text == "N":
@@ -161,7 +161,7 @@ func amdPeer(l *check.Look) {
 	}
 }
 
-// gfx12 is the first of its generation in KFD's numbers: 12.0.0.
+// gfx12 is version 12.0.0, the first one of GFX12, as KFD writes it.
 const gfx12 = 120000
 
 func dcc(l *check.Look) {
@@ -201,7 +201,7 @@ func dcc(l *check.Look) {
 	}
 }
 
-// linkXGMI is the type of such a link in KFD's topology.
+// linkXGMI is the type of an XGMI link in KFD's topology.
 const linkXGMI = "11"
 
 func xgmi(l *check.Look) {

@@ -62,7 +62,7 @@ func perGPU(l *check.Look, pairs func()) {
 	}
 }
 
-// gpuExports and gpuKeeps are of GPUs, what ACT-EXPORT and ACT-TRACE are of pairs.
+// gpuExports and gpuKeeps report for GPUs what ACT-EXPORT and ACT-TRACE report for pairs.
 func gpuExports(l *check.Look) { perGPU(l, func() { check.ProveExport(l) }) }
 
 func gpuKeeps(l *check.Look) { perGPU(l, func() { proveKept(l) }) }
@@ -107,8 +107,8 @@ func gpuDriver(l *check.Look) {
 	}
 }
 
-// nodeFiles are the device files of a GPU. NVIDIA's driver has a file with the number of its own. ""
-// stands for a device file whose name is not known.
+// nodeFiles are the device files of a GPU. NVIDIA's driver numbers its files itself. "" stands for a
+// device file whose name is not known.
 func nodeFiles(l *check.Look, g drivers.GPU) []string {
 	if g.Exporter.Driver == "nvidia" {
 		own := ""
@@ -173,7 +173,7 @@ func exporterRules(l *check.Look) {
 		attach, addresses := p.Verdict.Link(chain.Attach), p.Verdict.Link(chain.Addresses)
 		switch {
 		case p.NIC.Importer.Kind == drivers.NoImporter && !p.Prediction.ByPeerMem || p.Prediction.Stage == chain.StageUverbs || p.Verdict.Link(chain.Decision).State == chain.Breaks:
-			// Others are in the way.
+			// The exporter does its part: other links are in the way.
 		case attach.State.Good() && addresses.State.Good():
 			l.Pass(name, nil, "it stays where it is")
 		case p.Prediction.Outcome == chain.OutcomeUnknown:

@@ -19,7 +19,7 @@ import (
 var Intel = []check.Check{
 	{ID: "INTEL-I915", Title: "No GPU is driven by i915", Worst: p2p.ResultFail, Run: i915, Links: []chain.Link{chain.Attach},
 		Expect: "xe", Why: "i915 moves every buffer to system memory before it is exported, by design.",
-		Fix: chain.Remedy{Change: "let xe have the GPU, if it knows it", Command: "i915.force_probe=!ID xe.force_probe=ID", Weakens: "for a GPU that xe does not take by itself it is experimental"}, Ref: "i915_gem_dmabuf.c"},
+		Fix: chain.Remedy{Change: "let xe have the GPU, if it knows it", Command: "i915.force_probe=!ID xe.force_probe=ID", Weakens: "xe is experimental for a GPU that it does not take by itself"}, Ref: "i915_gem_dmabuf.c"},
 	{ID: "INTEL-XE", Title: "xe leaves buffers in the GPU for these NICs", Worst: p2p.ResultFail, Run: xePins, Links: []chain.Link{chain.Attach},
 		Expect: "7.2 or later, or NICs that do not pin", Why: "xe up to 6.12 pins in system memory, and reports success.",
 		Fix: chain.Remedy{Change: "run Linux 7.2 or later, or use a NIC that follows moves, as mlx5 does"}, Ref: "xe_dma_buf.c"},
@@ -102,7 +102,7 @@ var Others = []check.Check{
 		Expect: "a pair that the kernel supports", Why: "The driver asks the kernel about the pair when the NIC attaches. If the kernel does not allow it, the driver answers EPERM when the NIC maps the buffer.",
 		Fix: chain.Remedy{Change: "use a NIC below the accelerator's switch"}, Ref: "drivers/accel/habanalabs/common/memory.c"},
 	{ID: "VFIO-EXPORT", Title: "vfio-pci exports to these NICs", Worst: p2p.ResultFail, Run: vfioExport, Links: []chain.Link{chain.Attach},
-		Expect: "NICs whose driver can revoke a registration: mlx5, irdma", Why: "vfio-pci lets no importer attach that pins for good: efa, bnxt_re, mana and ionic get EOPNOTSUPP.",
+		Expect: "NICs whose driver can revoke a registration: mlx5, irdma", Why: "vfio-pci refuses an importer that pins until it unregisters: efa, bnxt_re, mana and ionic get EOPNOTSUPP.",
 		Fix: chain.Remedy{Change: "use a NIC whose driver can revoke a registration"}, Ref: "vfio_pci_dmabuf.c"},
 	{ID: "VIRTIO-GPU", Title: "Virtual graphics do not count", Worst: p2p.ResultWarn, Run: virtioGPU,
 		Expect: "none", Why: "virtio_gpu has only memory that the hypervisor maps.",
@@ -111,7 +111,7 @@ var Others = []check.Check{
 		Expect: "NVIDIA's open modules", Why: "nouveau pins what it exports in system memory.",
 		Fix: chain.Remedy{Change: openInstead}, Ref: "nouveau_prime.c"},
 	{ID: "QAIC-IVPU-XDNA", Title: "Accelerators export memory of their own", Worst: p2p.ResultFail, Run: accelerators, Links: []chain.Link{chain.Attach},
-		Expect: "none of qaic, ivpu, amdxdna", Why: "Their buffers are in system memory: registrations succeed, and there is nothing peer-to-peer about them.",
+		Expect: "none of qaic, ivpu, amdxdna", Why: "Their buffers are in system memory: registrations succeed, and the NIC gets system memory.",
 		Fix: chain.Remedy{Change: "leave them out", Command: "p2pcheck --gpu …"}, Ref: "drivers/accel"},
 }
 
@@ -173,7 +173,7 @@ func virtioGPU(l *check.Look) {
 	}
 }
 
-// openInstead is for nouveau's GPUs.
+// openInstead is the remedy for a GPU that nouveau drives.
 const openInstead = "install NVIDIA's open modules (GPUs from Turing on)"
 
 func nouveau(l *check.Look) {

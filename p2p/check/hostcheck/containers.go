@@ -23,7 +23,7 @@ import (
 
 var Containers = []check.Check{
 	{ID: "CTR-LIBS", Title: "libibverbs has a provider for the NIC", Worst: p2p.ResultWarn, Run: providers,
-		Expect: "a provider of each NIC's driver, of libibverbs' own version", Why: "Without its provider libibverbs sees no device: the usual state of a container's image. It loads those libraries only that have its private interface's number in their names.",
+		Expect: "a provider of each NIC's driver, of libibverbs' own version", Why: "Without a provider for the NIC libibverbs finds no device. Images of containers often have no provider. libibverbs loads only providers that have the number of its private interface in their names.",
 		Fix: chain.Remedy{Change: "install it, in the image of a container: the package ibverbs-providers of Debian and Ubuntu, libibverbs of RHEL and SLES"}, Ref: "rdma-core"},
 	{ID: "CTR-SHM", Title: "Shared memory is large enough", Worst: p2p.ResultWarn, Run: sharedMemory,
 		Expect: "more than 64 MiB in /dev/shm", Why: "NCCL and RCCL keep their buffers between processes there; containers get 64 MiB by default.",
@@ -86,8 +86,8 @@ func sharedMemory(l *check.Look) {
 	l.Warn("", at, "%s/dev/shm is no file system of its own", l.Machine.Whose())
 }
 
-// tmpfsSize is that of a tmpfs in KiB, by the options that the kernel lists; it
-// lists none where it is half of the memory.
+// tmpfsSize is the size of a tmpfs in KiB, by the options that the kernel lists. The kernel lists no size
+// if it is half of the memory.
 func tmpfsSize(options []string) (size uint64, given bool, err error) {
 	for _, o := range options {
 		text, ok := strings.CutPrefix(o, "size=")
@@ -148,7 +148,7 @@ func cdi(l *check.Look) {
 	switch {
 	case len(specs) > 0:
 		l.Pass("", slices.Compact(at), "CDI: %s", strings.Join(specs, ", "))
-	case plugins(l): // has said so
+	case plugins(l): // it has reported the result
 	case known:
 		l.Pass("", []string{"/etc/cdi", "/run/cdi"}, "no CDI files")
 	default:
@@ -205,7 +205,7 @@ var Guest = []check.Check{
 		Expect: "an address for the GPU's largest BAR", Why: "A guest's window for 64-bit addresses is often smaller than a GPU's memory.",
 		Fix: chain.Remedy{Change: "widen the window on the host", Command: "-global q35-pcihost.pci-hole64-size=2T"}, Ref: "kata-containers#7967"},
 	{ID: "VM-IOMMU", Title: "The guest has no IOMMU that translates", Worst: p2p.ResultWarn, Run: guestIOMMU, Links: []chain.Link{chain.Addresses},
-		Expect: "none, or identity", Why: "A virtual IOMMU does not know bus addresses: transfers end with success, and the old bytes.",
+		Expect: "none, or identity", Why: "A virtual IOMMU does not know bus addresses: a transfer reports success, and the memory keeps its old bytes.",
 		Fix: chain.Remedy{Change: "let it pass DMA through", Command: machine.PassThrough}, Ref: "QEMU's intel-iommu"},
 	{ID: "VF-PATH", Title: "Virtual functions have the way of their physical one", Worst: p2p.ResultWarn, Run: vfPath,
 		Expect: "any", Why: "The kernel walks from the physical function, and so does this program.", Ref: "pci_physfn()"},
@@ -330,8 +330,8 @@ func vfTrust(l *check.Look) {
 	}
 }
 
-// vfProbe asks mlx5, which looks for UMR before it looks at the buffer. On-demand
-// paging it wants only once a buffer moves.
+// vfProbe asks mlx5. The driver looks for UMR before it looks at the buffer. It needs on-demand paging
+// only when a buffer moves.
 func vfProbe(l *check.Look, n drivers.NIC, at []string) {
 	if l.Subject.Live.Imports == nil {
 		l.Unknown(n.Name, at, "no file says what its firmware allows, and a copy cannot be asked")

@@ -22,7 +22,7 @@ import (
 
 var Limits = []check.Check{
 	{ID: "LIM-MEMLOCK", Title: "Memory may be locked", Worst: p2p.ResultFail, Run: memlock,
-		Expect: "unlimited, or CAP_IPC_LOCK", Why: "Registered memory is locked and counts against RLIMIT_MEMLOCK, 8 MiB by default: beyond it registrations and completion queues fail with ENOMEM. In a container CAP_IPC_LOCK does nothing for a user that is not root, nor for anybody in a user namespace of its own.",
+		Expect: "unlimited, or CAP_IPC_LOCK", Why: "Registered memory is locked and counts against RLIMIT_MEMLOCK, 8 MiB by default: beyond it registrations and completion queues fail with ENOMEM. In a container CAP_IPC_LOCK has no effect for a user that is not root, and none for any user in another user namespace than the first.",
 		Fix: chain.Remedy{Change: "lift the limit of the program: LimitMEMLOCK=infinity of its service, \"* - memlock unlimited\" in /etc/security/limits.d for logins, --ulimit memlock=-1 for a container", Command: "ulimit -l unlimited"}, Ref: "NVIDIA/nccl-tests#206, nvidia-container-toolkit#2037, mlcommons/mlperf-automations#664"},
 	{ID: "LIM-RDMA-CG", Title: "The control group allows more RDMA objects", Worst: p2p.ResultFail, Run: rdmaGroup,
 		Expect: "less in use than allowed", Why: "At the limit, opening a NIC or registering fails with EAGAIN.",
@@ -68,7 +68,8 @@ func memlock(l *check.Look) {
 	}
 }
 
-// limited is a failure where a queue pair's rings are not sure to find room.
+// limited reports a limit of locked memory: a failure if it may be too small for the rings of queue pairs,
+// and a warning otherwise.
 func limited(l *check.Look, at []string, limit uint64, why string) {
 	result, read := p2p.ResultWarn, fmt.Sprintf("%s%s, %s", l.Machine.Whose(), bytesize.Format(int64(limit)), why)
 	if limit <= defaultLock && len(l.Subject.NICs) > 0 {
@@ -135,8 +136,8 @@ func rdmaGroup(l *check.Look) {
 	}
 }
 
-// rdmaLevel compares one group's limits, and says what it read. Only groups
-// with the controller have the files.
+// rdmaLevel compares the limits of one control group, and returns the files that it read. A group has these
+// files only if the controller rdma is on for it.
 func rdmaLevel(l *check.Look, dir string) (read []string) {
 	limit := l.Read(dir, "rdma.max")
 	switch {

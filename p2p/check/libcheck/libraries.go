@@ -20,10 +20,10 @@ const documented = "p2p/variables: each variable has its source"
 
 var Libraries = []check.Check{
 	{ID: "LIB-MOVENOTIFY", Title: "Libraries find the options that they look for", Worst: p2p.ResultWarn, Run: searched,
-		Expect: machine.ConfigMoveNotify + "=y and " + machine.ConfigP2PDMA + "=y in /boot/config-RELEASE, or RCCL_FORCE_ENABLE_DMABUF=1", Why: "RCCL, UCX, libfabric and perftest look for these lines before they use dma-bufs on AMD GPUs; perftest, and older RCCL and UCX, in /boot/config-RELEASE alone. 7.2 has no option for moves any more, and they find nothing.",
+		Expect: machine.ConfigMoveNotify + "=y and " + machine.ConfigP2PDMA + "=y in /boot/config-RELEASE, or RCCL_FORCE_ENABLE_DMABUF=1", Why: "RCCL, UCX, libfabric and perftest look for these lines before they use dma-bufs on AMD GPUs; perftest, and older RCCL and UCX, in /boot/config-RELEASE alone. Linux 7.2 no longer has the option for moves, and so they do not find it.",
 		Fix: chain.Remedy{Change: "use versions that probe, or force them", Command: "RCCL_FORCE_ENABLE_DMABUF=1"}, Ref: "rocmwrap.cc, rocm_base.c, hmem_rocr.c, rocm_memory.c; openucx/ucx#11540, linux-rdma/perftest#392"},
 	{ID: "LIB-NCCL-ENV", Title: "NCCL's variables fit the machine", Worst: p2p.ResultFail, Run: ncclEnvironment,
-		Expect: "no variable that takes GPUDirect RDMA away; devices and GIDs that are there", Why: "A variable from long ago, or from another machine, outlives its reason.",
+		Expect: "no variable that takes GPUDirect RDMA away; devices and GIDs that are there", Why: "A variable that was set long ago, or for another machine, may be wrong now.",
 		Fix: chain.Remedy{Change: "take the variable away, or correct it"}, Ref: documented},
 	{ID: "LIB-NCCL-LEVEL", Title: "NCCL uses GPUDirect for the nearest NIC", Worst: p2p.ResultWarn, Run: ncclLevel,
 		Expect: "a NIC at PXB or nearer, a level that is set farther, or C2C to the NICs of a Grace CPU", Why: "NCCL leaves GPUDirect out beyond PXB, whatever kernel and hardware could do. On a GH200 the way to the CPU's NICs is C2C, which it uses by itself from 2.27 on.",
@@ -55,8 +55,8 @@ var Libraries = []check.Check{
 	{ID: "LIB-AWS-OFI", Title: "aws-ofi-nccl uses dma-bufs", Worst: p2p.ResultWarn, Run: awsOFI,
 		Expect: "5.12 or later, and libfabric 1.20 or later", Why: "It asks for a kernel of 5.12, libfabric of 1.20, and an EFA that it knows.",
 		Fix: chain.Remedy{Change: "run a newer kernel, with a newer libfabric"}, Ref: "aws-ofi-nccl"},
-	{ID: "LIB-PERFTEST", Title: "perftest can repeat it", Worst: p2p.ResultWarn, Run: perftest,
-		Expect: "a pair that is direct", Why: "A measurement that others know. Of a pair that is not direct it is one of system memory.",
+	{ID: "LIB-PERFTEST", Title: "perftest can measure a direct pair", Worst: p2p.ResultWarn, Run: perftest,
+		Expect: "a pair that is direct", Why: "perftest is the tool that most people measure with. For a pair that is not direct it measures system memory.",
 		Fix: chain.Remedy{Change: "see the pairs' reasons"}, Ref: "linux-rdma/perftest"},
 }
 

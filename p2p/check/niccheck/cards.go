@@ -51,8 +51,8 @@ func networkFunctions(l *check.Look) (all []pci.Function, unread []lostNIC, err 
 	return all, unread, nil
 }
 
-// cardModule is the module that makes RDMA devices of cards that are known by
-// their numbers, whatever is bound to them; "" of others.
+// cardModule is the module that makes the RDMA devices of a card, by the card's PCI IDs and whatever driver
+// is bound to it; "" for other cards.
 func cardModule(vendor, device uint16) string {
 	const (
 		amazon, efa   = 0x1d0f, 0xefa0 // to efaf

@@ -109,9 +109,9 @@ func readDirectFunctions(l *check.Look) ([]*check.Function, error) {
 	return out, errors.Join(errs...)
 }
 
-// directNames are the functions that are bound to directDriver, which a kernel's own
-// sysfs lists: there a driver's directory has "bind" in it. Elsewhere it is all
-// functions.
+// directNames are the functions that are bound to machine.DirectDriver, and bound is true. Only a kernel's
+// own sysfs lists them: in it a driver's directory has the file "bind". In any other sysfs, directNames are
+// all functions, and bound is false.
 func directNames(l *check.Look) (names []string, bound bool, err error) {
 	if !l.Machine.Sys.Exists("bus/pci/drivers/mlx5_core/bind") {
 		names, r := l.List("sys/bus/pci/devices")
@@ -155,8 +155,7 @@ func direct(l *check.Look, n drivers.NIC, all []*check.Function, at []string) {
 	}
 }
 
-// directPair compares the NIC's own way with those of the functions that may move
-// its data.
+// directPair compares the NIC's own way with the ways of the functions that may move its data.
 func directPair(l *check.Look, p p2p.Pair, own []*check.Function, names []string, known bool) {
 	var ways []string
 	worse, open := false, false

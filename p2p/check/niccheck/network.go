@@ -24,16 +24,16 @@ var Network = []check.Check{
 		Expect: "one MTU", Why: "RoCE's packets are as large as the MTU of the network device lets them be, of 256 to 4096 bytes. Queue pairs agree on the smaller one; one NIC that differs slows its peers down.",
 		Fix: chain.Remedy{Change: "set all to one MTU", Command: "ip link set NETDEV mtu 9000"}, Ref: "iboe_get_mtu()"},
 	{ID: "NET-PFC", Title: "The network loses no packets", Worst: p2p.ResultWarn, Run: lostPackets,
-		Expect: "no packet out of sequence, none sent again", Why: "RoCE without flow control (PFC) or congestion control (ECN) loses packets under load, and each loss costs a round trip and more. That packets are lost the NIC counts; whether PFC is on its network device is asked, on this machine.",
+		Expect: "no packet out of sequence, none sent again", Why: "RoCE without flow control (PFC) or congestion control (ECN) loses packets under load, and each loss costs a round trip and more. The NIC counts lost packets. On this machine the check also asks the network device whether PFC is on.",
 		Fix: chain.Remedy{Change: "configure PFC or ECN on NIC and switch", Command: "dcb pfc set dev NETDEV prio-pfc 3:on"}, Ref: "/sys/class/infiniband/*/ports/*/hw_counters"},
 	{ID: "NET-IPV6LL", Title: "There are addresses beyond link-local ones", Worst: p2p.ResultWarn, Run: linkLocal,
 		Expect: "a GID that is routed", Why: "Link-local GIDs look alike on all ports of a host, and reach no other subnet.",
 		Fix: chain.Remedy{Change: "give the network device an IPv4 address", Command: "ip addr add ADDRESS/24 dev NETDEV"}, Ref: "NVIDIA/nccl#1131"},
 	{ID: "NET-SM", Title: "InfiniBand has a subnet manager", Worst: p2p.ResultFail, Run: subnetManager,
 		Expect: "an sm_lid other than 0", Why: "Without one, ports get no address.",
-		Fix: chain.Remedy{Change: "see that the fabric's one runs, on a switch or on one of the hosts, and that this port reaches it"}, Ref: "opensm(8)"},
+		Fix: chain.Remedy{Change: "check that the fabric's subnet manager runs, on a switch or on a host, and that this port reaches it"}, Ref: "opensm(8)"},
 	{ID: "NET-LOOPBACK", Title: "The proof does not need the network", Worst: p2p.ResultWarn, Run: loopback, Links: []chain.Link{chain.Proof},
-		Expect: "both ends on one port", Why: "The proof, and dmabuf-reg verify, move their bytes over one port and back: faults of the network do not blame the GPU.", Ref: "dmabuf-reg verify"},
+		Expect: "both ends on one port", Why: "The proof, and dmabuf-reg verify, move their bytes over one port and back: a fault of the network cannot look like a fault of the GPU.", Ref: "dmabuf-reg verify"},
 }
 
 // perPort runs f for each port of a link layer.

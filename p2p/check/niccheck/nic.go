@@ -21,7 +21,7 @@ import (
 
 var NIC = []check.Check{
 	{ID: "NIC-PRESENT", Title: "There is an RDMA device", Worst: p2p.ResultFail, Run: nicPresent,
-		Expect: "a device in /sys/class/infiniband, of each NIC that can have one", Why: "Without its RDMA driver a network card is a network card.",
+		Expect: "a device in /sys/class/infiniband, of each NIC that can have one", Why: "Without its RDMA driver a network card has no RDMA device.",
 		Fix: chain.Remedy{Change: "load the RDMA driver of the NIC", Command: "modprobe mlx5_ib"}, Ref: "/sys/class/infiniband"},
 	{ID: "NIC-UVERBS", Title: "Programs can open the NIC", Worst: p2p.ResultFail, Run: nicUverbs,
 		Expect: "a device file that can be opened", Why: "EACCES is a matter of the file's mode, EPERM of the container's device filter; a container needs rdma_cm, too.",
@@ -30,10 +30,10 @@ var NIC = []check.Check{
 		Expect: "a driver with reg_user_mr_dmabuf on this kernel", Why: "Others answer EOPNOTSUPP to every registration of a dma-buf.",
 		Fix: chain.Remedy{Change: "use a NIC whose driver imports dma-bufs on this kernel, as mlx5 and efa do from 6.1 on"}, Ref: "drivers/infiniband/hw/*"},
 	{ID: "NIC-DMABUF-PROBE", Title: "The driver itself says that it imports dma-bufs", Worst: p2p.ResultFail, Run: nicProbe, Links: []chain.Link{chain.Route},
-		Expect: "EBADF to a registration of descriptor -1", Why: "It is the one answer that holds for drivers of any origin.",
+		Expect: "EBADF to a registration of descriptor -1", Why: "Only this answer is valid for every driver, also for one from outside the kernel.",
 		Fix: chain.Remedy{Change: "update the NIC's driver, or the kernel"}, Ref: "NVIDIA/nccl#778"},
 	{ID: "NIC-PROVIDER-LIB", Title: "libibverbs can register dma-bufs", Worst: p2p.ResultWarn, Run: verbsLibrary,
-		Expect: "libibverbs.so.1.12 or later (rdma-core 34)", Why: "ibv_reg_dmabuf_mr came with that version.",
+		Expect: "libibverbs.so.1.12 or later (rdma-core 34)", Why: "Older versions do not have ibv_reg_dmabuf_mr.",
 		Fix: chain.Remedy{Change: "update rdma-core; in a container, that of the image"}, Ref: "IBVERBS_1.12"},
 	{ID: "NIC-MODE", Title: "How the NIC imports is known", Worst: p2p.ResultFail, Run: nicMode, Links: []chain.Link{chain.Attach},
 		Expect: "dynamic, revocable or pinned", Why: "amdgpu, xe and vfio-pci treat a NIC that follows moves of the buffer differently from one that pins.",
@@ -45,18 +45,18 @@ var NIC = []check.Check{
 		Expect: "no module from elsewhere", Why: "MLNX_OFED and DOCA bring their own drivers, and the kernel's version does not tell what these drivers do.",
 		Fix: chain.Remedy{Change: "prove the pairs: what is known of the kernel's own driver need not hold for this one", Command: "p2pcheck --live"}, Ref: "ROCm/mori#481"},
 	{ID: "NIC-EFA-GEN", Title: "Libraries use dma-bufs with this EFA", Worst: p2p.ResultWarn, Run: efa,
-		Expect: "an EFA of a later generation than the third", Why: "aws-ofi-nccl turns dma-bufs off for the first three.",
+		Expect: "an EFA of a later generation than the third", Why: "aws-ofi-nccl turns dma-bufs off for the first three generations of EFA.",
 		Fix: chain.Remedy{Change: "use a version of aws-ofi-nccl that knows the device"}, Ref: "aws-ofi-nccl#848"},
 	{ID: "NIC-BNXT-FLAG", Title: "The NIC's plugin asks for dma-bufs", Worst: p2p.ResultWarn, Run: bnxt,
-		Expect: "no NIC of bnxt_re, a plugin that does, or no peer memory to fall back to", Why: "A plugin for NCCL that leaves the flag out falls back to peer memory without a word.",
+		Expect: "no NIC of bnxt_re, a plugin that does, or no peer memory to fall back to", Why: "A plugin for NCCL that leaves the flag out falls back to peer memory and prints nothing.",
 		Fix: chain.Remedy{Change: "update the plugin"}, Ref: "ROCm/rocm-systems#6830"},
 	{ID: "NIC-STATE", Title: "The ports are up", Worst: p2p.ResultWarn, Run: nicState,
-		Expect: "ACTIVE", Why: "A port that is down registers memory, and moves nothing.",
+		Expect: "ACTIVE", Why: "A port that is down can register memory, and moves no data.",
 		Fix: chain.Remedy{Change: "look at the cable and the switch; on InfiniBand at the subnet manager, too"}, Ref: "/sys/class/infiniband/*/ports/*/state"},
 	{ID: "NIC-LAG", Title: "Each RDMA device stands for one port", Worst: p2p.ResultWarn, Run: lag, Links: []chain.Link{chain.Fabric},
 		Expect: "no LAG", Why: "The ports of a bond share one RDMA device (mlx5_bond_0), on the PCI function of one port. The verdict on its pairs holds for that function; the other port may be below other bridges. The driver spreads queue pairs over the ports, and a few queue pairs may all use one port. UCX's transport gga_mlx5 fails on a LAG (LIB-UCX-ENV).",
 		Fix: chain.Remedy{Change: "nothing, if both ports are below one switch; else use the ports without a bond"}, Ref: "drivers/net/ethernet/mellanox/mlx5/core/lag/debugfs.c; openucx/ucx#11695; NVIDIA/nccl#2136"},
-	{ID: "NIC-FABRIC", Title: "Every NIC is one of verbs", Worst: p2p.ResultWarn, Run: otherFabrics,
+	{ID: "NIC-FABRIC", Title: "Every NIC registers memory by verbs", Worst: p2p.ResultWarn, Run: otherFabrics,
 		Expect: "no NIC of another fabric", Why: "Slingshot and Omni-Path register GPU memory by their own interfaces: the rules for dma-bufs and verbs do not hold for them.", Ref: "fi_cxi(7), fi_opx(7)"},
 	{ID: "NIC-FW", Title: "NICs of one kind have one firmware", Worst: p2p.ResultWarn, Run: firmware,
 		Expect: "one version for each kind of board", Why: "A fault of one firmware version shows on some NICs only, and looks random.",
@@ -350,7 +350,7 @@ func nicState(l *check.Look) {
 	})
 }
 
-// inactive says more about a port that is down. Ethernet drivers report Disabled in two cases: the
+// inactive adds the likely cause to the finding about a port that is down. Ethernet drivers report Disabled in two cases: the
 // link has no carrier, or the network device is not set up.
 func inactive(l *check.Look, n drivers.NIC, p ibvfd.PortInfo, state machine.Reading) {
 	at, read := state.At(), state.Text

@@ -20,28 +20,28 @@ import (
 
 var Decision = []check.Check{
 	{ID: "P2P-VERDICT", Title: "The kernel lets the NIC reach the GPU", Worst: p2p.ResultFail, Run: verdict, Links: []chain.Link{chain.Decision, chain.Fabric},
-		Expect: "bus address, or through the host bridge", Why: "amdgpu, xe and vfio-pci ask this decision. NVIDIA's driver does not: there the hardware may still not route what the kernel would refuse.",
+		Expect: "bus address, or through the host bridge", Why: "amdgpu, xe and vfio-pci follow this decision. NVIDIA's driver does not ask for it, but the hardware may still not route traffic that the kernel would refuse.",
 		Fix: chain.Remedy{Change: "use a NIC below the GPU's switch"}, Ref: "calc_map_type_and_dist(), drivers/pci/p2pdma.c"},
 	{ID: "P2P-ACS-LIST", Title: "No port on the way redirects to the root", Worst: p2p.ResultFail, Run: acsList, Links: []chain.Link{chain.Decision, chain.Addresses, chain.Fabric},
 		Expect: "neither request redirect, completion redirect nor egress control", Why: "A port that redirects sends traffic between two devices below one switch to the root, which may not send it back.",
 		Fix: chain.Remedy{Change: "let the ports on the way pass peer-to-peer traffic", Command: "pci=disable_acs_redir=PORTS", Weakens: "devices below these ports reach each other past the IOMMU: not for machines that give them to different guests"}, Ref: "pci_bridge_has_acs_redir(), drivers/pci/p2pdma.c"},
 	{ID: "P2P-WHITELIST", Title: "The kernel trusts the host bridge", Worst: p2p.ResultWarn, Run: hostBridges, Links: []chain.Link{chain.Decision, chain.Fabric},
-		Expect: "an AMD processor from Zen on, or a host bridge of the kernel's list", Why: "Traffic between two root ports passes the root complex, and not every one passes it on. It matters to pairs without a common bridge, or with ACS in the way.",
+		Expect: "an AMD processor from Zen on, or a host bridge of the kernel's list", Why: "Traffic between two root ports goes through the root complex, and some root complexes do not pass it on. This matters for pairs without a common bridge, and for pairs with a port that redirects.",
 		Fix: chain.Remedy{Change: "use NICs below the GPUs' switches: no software makes a root complex pass traffic"}, Ref: "pci_p2pdma_whitelist, drivers/pci/p2pdma.c"},
 	{ID: "P2P-CACHE", Title: "A changed ACS setting counts", Worst: p2p.ResultWarn, Run: cached, Links: []chain.Link{chain.Decision},
 		Expect: "a GPU whose driver asks anew each time", Why: "The kernel keeps its decision for providers with registered peer-to-peer memory and for vfio-pci: a later change by setpci has no effect until the driver is bound again.",
 		Fix: chain.Remedy{Change: "after a change of ACS, unbind and bind the GPU's driver, or reboot"}, Ref: "drivers/pci/p2pdma.c"},
 	{ID: "P2P-NV-GATE", Title: "NVIDIA's gate lets the NIC attach", Worst: p2p.ResultFail, Run: nvidiaGate, Links: []chain.Link{chain.Attach},
-		Expect: "no ENOTSUPP (524)", Why: "On Grace's, Altra's and AmpereOne's chipsets NVIDIA's driver asks for a common switch, unless the CPU caches the GPU's memory, and answers errno 524, which programs print as “Unknown error 524”.",
+		Expect: "no ENOTSUPP (524)", Why: "On Grace's, Altra's and AmpereOne's chipsets NVIDIA's driver requires a common switch, unless the CPU caches the GPU's memory, and answers errno 524, which programs print as “Unknown error 524”.",
 		Fix: chain.Remedy{Change: "use a NIC below the GPU's switch, or open the gate", Command: "options nvidia NVreg_GrdmaPciTopoCheckOverride=1", Weakens: "the hardware may not route the traffic: prove it before you rely on it"}, Ref: "nv_grdma_pci_topology_supported(), nv-pci.c; _checkP2pChipsetSupport(), osinit.c"},
 	{ID: "P2P-NV-FORCEPCIE", Title: "A coherent GPU's PCIe mapping is let through", Worst: p2p.ResultWarn, Run: forcePCIe, Links: []chain.Link{chain.Attach},
-		Expect: "GPU and NIC in one IOMMU group", Why: "For memory exported with the PCIe mapping flag NVIDIA's driver asks that both are in one IOMMU group, and answers ENOTSUPP (524) otherwise, which programs print as “Unknown error 524”. A parameter skips the comparison from 570 to 590.",
+		Expect: "GPU and NIC in one IOMMU group", Why: "For memory exported with the PCIe mapping flag NVIDIA's driver requires that both are in one IOMMU group, and answers ENOTSUPP (524) otherwise, which programs print as “Unknown error 524”. A parameter skips the comparison from 570 to 590.",
 		Fix: chain.Remedy{Change: "for these NICs export without that flag: they then reach the memory over C2C"}, Ref: "nv_pci_is_valid_topology_for_direct_pci(), nv-pci.c; openucx/ucx#11571; Azure/azhpc-images#589; ai-dynamo/nixl#1694"},
 	{ID: "P2P-DIST", Title: "Each GPU has a NIC near by", Worst: p2p.ResultWarn, Run: nearest, Links: []chain.Link{chain.Fabric},
 		Expect: "a NIC below a common bridge or on the same NUMA node", Why: "A program that takes a farther NIC goes over the root, or over the link between sockets.",
 		Fix: chain.Remedy{Change: "bind each GPU's traffic to the NIC that is nearest"}, Ref: "NVIDIA/nccl#1151"},
 	{ID: "P2P-DMAMASK", Title: "The NIC can write the GPU's addresses", Worst: p2p.ResultFail, Run: dmaMask, Links: []chain.Link{chain.Addresses},
-		Expect: "the BAR ends below the NIC's address bits, or an IOMMU translates", Why: "A NIC with fewer address bits than the BAR's place needs cannot reach it.",
+		Expect: "the BAR ends below the NIC's address bits, or an IOMMU translates", Why: "A NIC cannot reach a BAR whose addresses have more bits than the NIC supports.",
 		Fix: chain.Remedy{Change: "let the firmware place the BARs lower, or let an IOMMU translate", Command: p2p.Translating, Weakens: p2p.UndoesPT}, Ref: "ROCm/ROCR-Runtime#355"},
 }
 
@@ -94,7 +94,7 @@ func carried(p p2p.Pair) bool {
 	return false
 }
 
-// notAsked reports a pair whose exporter goes without the kernel's decision.
+// notAsked reports a pair whose exporter does not ask for the kernel's decision.
 func notAsked(l *check.Look, p p2p.Pair, near bool) {
 	d, name, asks := p.Prediction.Decision, p.Name(), exporterName(p)+" does not ask the kernel"
 	why := strings.Join(d.Why, "; ")
@@ -124,8 +124,8 @@ func exporterName(p p2p.Pair) string {
 	return p.GPU.Exporter.Class.String()
 }
 
-// supported passes a pair whose traffic passes. Over the link between sockets it is slower, and
-// not every processor passes it: a warning where the GPU has no NIC on its own side.
+// supported reports a pair whose traffic passes. Over the link between sockets the traffic is slower, and
+// some processors do not pass it: that is a warning if the GPU has no NIC on its own node.
 func supported(l *check.Look, p p2p.Pair, read string, near bool) {
 	name, node := p.Name(), pairNodes(l, p)
 	if check.Common(l, p) != nil || p.GPU.Exporter.Class == drivers.ClassNVIDIACoherent || node[0] < 0 || node[1] < 0 || node[0] == node[1] {

@@ -10,9 +10,9 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/machine"
 )
 
-// groups compares the groups of each GPU's pairs. Another group is no fault: it
-// says that something on the way can keep the two apart. One finding a GPU, for
-// there are as many pairs as GPUs times NICs.
+// groups compares the IOMMU groups of each GPU with those of its NICs. Different groups are no fault: they
+// mean that a port on the way can separate the two. There is one finding for each GPU, because a finding
+// for each pair would be too many.
 func groups(l *check.Look) {
 	nics := map[string][]p2p.Pair{} // by GPU
 	for _, p := range l.Pairs {

@@ -65,9 +65,9 @@ func busySpeed(l *check.Look, f *check.Function) (speed float64, moved bool) {
 // aer_dev_correctable.
 var linkSigns = []string{"RxErr", "BadTLP", "BadDLLP", "Rollover", "Timeout"}
 
-// replays are such errors at the two ends of a link: ever since the machine started, a few of which
-// come from link training, and grown while proofs ran. Each is "" if there were none, or if the
-// kernel does not count them.
+// replays are the errors of linkSigns at the two ends of a link. ever has those since the machine started:
+// a few of them come from link training. grown has those while proofs ran. Each is "" if there were none, or
+// if the kernel does not count them.
 func replays(l *check.Look, f *check.Function) (ever, grown string, where []string) {
 	var seen, more []string
 	for _, end := range way(l, f)[:min(2, 1+len(f.Upstream))] {

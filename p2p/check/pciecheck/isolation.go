@@ -19,7 +19,7 @@ import (
 
 var Isolation = []check.Check{
 	{ID: "ISO-IOMMU-MODE", Title: "The IOMMU lets peer-to-peer pass", Worst: p2p.ResultFail, Run: iommuMode, Links: []chain.Link{chain.Addresses, chain.Fabric},
-		Expect: "no IOMMU, or one that passes through (identity)", Why: "With an IOMMU that translates, addresses lead to the root and back even below one switch. NVIDIA's driver maps its memory in it up to Linux 6.11 only, and with DmaRemapPeerMmio 0 never: it then hands out addresses that the IOMMU does not know, and accesses that go over the root are thrown away.",
+		Expect: "no IOMMU, or one that passes through (identity)", Why: "With an IOMMU that translates, addresses lead to the root and back even below one switch. NVIDIA's driver maps its memory in it up to Linux 6.11 only, and with DmaRemapPeerMmio 0 never: it then hands out addresses that the IOMMU does not know, and the IOMMU blocks accesses that go over the root.",
 		Fix: chain.Remedy{Change: "let the IOMMU pass DMA through", Command: machine.PassThrough, Weakens: "a device can reach all memory of the host"}, Ref: "nv_dma_use_map_resource(), nv-dma.c; NVIDIA/open-gpu-kernel-modules#1324; ROCm/rccl#1129"},
 	{ID: "ISO-ACS-SOURCE", Title: "The kernel itself turned no redirection on", Worst: p2p.ResultWarn, Run: acsSource, Links: []chain.Link{chain.Decision, chain.Fabric},
 		Expect: "no port that redirects", Why: "With an IOMMU the kernel turns on source validation, request and completion redirect and upstream forwarding (0x1d) on each port that can: the firmware is not to blame.",
@@ -32,7 +32,7 @@ var Isolation = []check.Check{
 		Expect: "no port on the way that redirects, or ATS and relaxed ordering that make up for it", Why: "Requests and completions that take different ways get lost: redirected requests need translated addresses, redirected completions relaxed ordering.",
 		Fix: chain.Remedy{Change: "turn ATS on in the NIC's firmware, or relaxed ordering, or redirection off"}, Ref: "drivers/infiniband/hw/mlx5/mlx5_ib.h, mlx5_umem_needs_ats()"},
 	{ID: "ISO-RO", Title: "Traffic over the root may be reordered", Worst: p2p.ResultWarn, Run: ordering, Links: []chain.Link{chain.Fabric},
-		Expect: "relaxed ordering on where a port redirects, and asked for where the processor needs it between root ports", Why: "Without it, completions that go over the root hold up everything behind them. Some processors write from one root port to another at full rate only if the registration asks for relaxed ordering: that the device may use it is not enough.",
+		Expect: "relaxed ordering on where a port redirects, and asked for where the processor needs it between root ports", Why: "Without relaxed ordering, completions that go over the root delay all traffic behind them. Some processors write from one root port to another at full rate only if the registration asks for relaxed ordering: that the device may use it is not enough.",
 		Fix: chain.Remedy{Change: "turn relaxed ordering on, in the firmware or for the device", Command: "setpci -s DEVICE CAP_EXP+8.w=10:10", Weakens: p2p.Relaxing}, Ref: "mlx5_umem_needs_ats(); openucx/ucx#10955, #8062"},
 	{ID: "ISO-GROUP", Title: "The IOMMU groups are known", Worst: p2p.ResultWarn, Run: groups, Links: []chain.Link{chain.Attach},
 		Expect: "a group of GPU and NIC each, or no IOMMU", Why: "Different groups are no fault: a port between the two can redirect, and with an IOMMU that translates most likely does. NVIDIA's mapping with the flag for PCIe wants one group (P2P-NV-FORCEPCIE).", Ref: "Documentation/driver-api/vfio.rst; rdma_topo check"},
@@ -40,10 +40,10 @@ var Isolation = []check.Check{
 		Expect: "the ACS, IOMMU groups and ATS that rdma_topo wants", Why: "A ConnectX-8 or -9 beside a GPU moves data by a function of its own or through a switch of its own, and the ports between the two need bits that differ from port to port. Without them GPUDirect RDMA is slow or fails, and opening all ports breaks it as well.",
 		Fix: chain.Remedy{Change: "have the kernel set the ACS that these ports need", Command: "rdma_topo write-grub-acs"}, Ref: "rdma-core, kernel-boot/rdma_topo; NVIDIA/nodewright-packages#111"},
 	{ID: "ISO-GIVEN-AWAY", Title: "GPU and NIC of a guest reach each other on the host", Worst: p2p.ResultWarn, Run: givenAway,
-		Expect: "ATS on in the NIC, and direct translated requests on at the switch's port above it", Why: "In a guest all addresses are the IOMMU's. A NIC that has them translated reaches the GPU through the switch; otherwise everything goes to the root and back, and is slow. The guest does not see these settings.",
+		Expect: "ATS on in the NIC, and direct translated requests on at the switch's port above it", Why: "In a guest the IOMMU makes all addresses. A NIC that asks it for translations (ATS) reaches the GPU through the switch; otherwise everything goes to the root and back, and is slow. The guest does not see these settings.",
 		Fix: chain.Remedy{Change: "turn ATS on in the NIC's firmware, and direct translated on at its port"}, Ref: "NVIDIA/nccl-tests#380; NVIDIA/nccl#1464, #2171"},
 	{ID: "ISO-FAULTS", Title: "The IOMMU has blocked nothing", Worst: p2p.ResultFail, Run: faults, Links: []chain.Link{chain.Log},
-		Expect: "no fault of a device that matters", Why: "A blocked transfer can end with success, and leave the old bytes.",
+		Expect: "no fault of a device that matters", Why: "A blocked transfer can report success, although the memory keeps its old bytes.",
 		Fix: chain.Remedy{Change: "let the IOMMU pass DMA through, or find the driver that uses an address after it was unmapped", Command: machine.PassThrough, Weakens: "a device can reach all memory of the host"}, Ref: "NVIDIA/cuda-samples#48"},
 	{ID: "ISO-INTERRUPT", Title: "Interrupts of devices given away are safe", Worst: p2p.ResultWarn, Run: interrupts,
 		Expect: "N", Why: "Without interrupt remapping a device that a guest has can raise any interrupt of the host.",
@@ -100,7 +100,7 @@ func translated(l *check.Look, f *check.Function, at []string) {
 	}
 }
 
-// standardACS is what the kernel sets.
+// standardACS has the bits that the kernel turns on if there is an IOMMU.
 const standardACS = pci.ACSSourceValidation | pci.ACSRequestRedirect | pci.ACSCompletionRedirect | pci.ACSUpstreamForward
 
 func acsSource(l *check.Look) {

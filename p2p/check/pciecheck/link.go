@@ -23,13 +23,13 @@ var Link = []check.Check{
 		Expect: "the lesser of what the GPU and the port above can, under load", Why: "An idle GPU slows its link down, which is no fault. A link that stays slow when data moves, or has to repeat packets, does not reach its bandwidth.",
 		Fix: chain.Remedy{Change: "look again while the GPU is at work"}, Ref: "PCI Express Base Specification, Link Status"},
 	{ID: "PCIE-MPS", Title: "Packets are as large as the way allows", Worst: p2p.ResultWarn, Run: payload,
-		Expect: "one size on all of the way, the largest that all take", Why: "Small packets cost bandwidth; sizes that differ end in errors.",
+		Expect: "one size on all of the way, the largest that all take", Why: "Small packets cost bandwidth. Sizes that differ cause errors.",
 		Fix: chain.Remedy{Change: "let the kernel set them, if the firmware does not", Command: "pci=pcie_bus_perf"}, Ref: "Documentation/admin-guide/kernel-parameters.txt"},
 	{ID: "PCIE-MRRS", Title: "The NIC reads in large pieces", Worst: p2p.ResultWarn, Run: readRequest,
 		Expect: "512 bytes or more", Why: "Each read of GPU memory is a request; small ones limit bandwidth.",
 		Fix: chain.Remedy{Change: "set it to the most", Command: "setpci -s NIC CAP_EXP+8.w=5000:7000"}, Ref: "NVIDIA's tuning guide for ConnectX"},
 	{ID: "PCIE-AER", Title: "No link has had errors", Worst: p2p.ResultWarn, Run: linkErrors,
-		Expect: "no fatal and no other uncorrectable errors", Why: "Errors cost retries, or the device.",
+		Expect: "no fatal and no other uncorrectable errors", Why: "After a corrected error the link sends again, which costs time. After a fatal error the device may be lost.",
 		Fix: chain.Remedy{Change: "look at cable, riser and slot"}, Ref: "Documentation/ABI/testing/sysfs-bus-pci-devices-aer_stats"},
 	{ID: "PCIE-BAR-SIZE", Title: "All of the GPU's memory is in its BAR", Worst: p2p.ResultFail, Run: barSize, Links: []chain.Link{chain.Library},
 		Expect: "a BAR as large as the memory", Why: "No NIC reaches memory beyond the BAR: larger registrations fail, or go to system memory.",
@@ -79,8 +79,8 @@ func ofGPU(l *check.Look, f *check.Function) bool {
 	return slices.ContainsFunc(l.GPUFunctions(), func(g *check.Function) bool { return f.Inside(g.Function) })
 }
 
-// narrow are the links that are as fast as their ends, and keep pairs from the
-// speed that the links of GPU and NIC have; by the function below.
+// narrow are the links that run as fast as their two ends can, and are still slower than the links of a
+// pair's GPU and NIC. The key is the function below the link, the value a text.
 func narrow(l *check.Look) map[machine.Addr]string {
 	pairs, ways := map[machine.Addr][]string{}, map[machine.Addr]p2p.Way{}
 	for _, p := range l.Pairs {

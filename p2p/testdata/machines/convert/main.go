@@ -2,7 +2,7 @@
 
 // Command convert prints the tree.txt of a machine whose files lie below a directory.
 // It keeps the facts that p2pcheck reads, and no serial number, address or host name.
-// One changes in it which facts are kept.
+// To change which facts are kept, change this program.
 //
 //	go run ./p2p/testdata/machines/convert [-include base] DIRECTORY > NAME/tree.txt
 //	go run ./p2p/testdata/machines/convert -nccl TOPOLOGY.xml >> NAME/tree.txt
