@@ -12,9 +12,9 @@ import (
 	"github.com/gpurdma/gpurdma/placement"
 )
 
-// AcsSetter says in words how the kernel's command line sets the bits by which a port redirects: "" if it
+// ACSSetter says in words how the kernel's command line sets the bits by which a port redirects: "" if it
 // does not. sure is false where an entry may be for this port or for another.
-func AcsSetter(m *machine.Machine, port machine.Function) (how string, sure bool) {
+func ACSSetter(m *machine.Machine, port machine.Function) (how string, sure bool) {
 	const config = "pci=config_acs= on the kernel's command line"
 	may := ""
 	for _, entry := range strings.Split(m.PciOption("config_acs"), ";") {

@@ -48,8 +48,8 @@ func (l Link) String() string {
 	return linkNames[l]
 }
 
-// Question is the statement that is true if the link holds.
-func (l Link) Question() string {
+// Claim is the statement that is true if the link holds.
+func (l Link) Claim() string {
 	if l < 0 || l >= Links {
 		return l.String()
 	}

@@ -126,7 +126,7 @@ func TestConclude(t *testing.T) {
 
 func TestNames(t *testing.T) {
 	for l := range Links {
-		if got, err := ParseLink(l.String()); err != nil || got != l || l.Question() == l.String() {
+		if got, err := ParseLink(l.String()); err != nil || got != l || l.Claim() == l.String() {
 			t.Errorf("%v: %v, %v", l, got, err)
 		}
 	}

@@ -34,7 +34,7 @@ func TestReports(t *testing.T) {
 		edits   []edit   // files that the corpus leaves out
 	}{
 		"case-01-translating-iommu": {chain.Lost, []said{
-			{id: "ISO-IOMMU-MODE", result: fail, read: "thrown away", change: "pass DMA through", command: "iommu=pt"},
+			{id: "ISO-IOMMU-MODE", result: fail, read: "are blocked", change: "pass DMA through", command: "iommu=pt"},
 			{id: "NV-PARAMS", result: fail, read: "whatever DmaRemapPeerMmio says", change: "pass DMA through", command: "iommu=pt"},
 		}, []string{"GPU-EXPORTER-OPS", "ISO-IOMMU-MODE", "NV-PARAMS"}, "NVreg_DmaRemapPeerMmio", nil},
 		"case-05-talos-no-p2pdma": {chain.Direct, []said{

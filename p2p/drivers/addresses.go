@@ -135,7 +135,7 @@ func (r *rules) nvidiaAddresses() chain.Answer {
 	case d.Common != nil && len(d.Redirects) == 0:
 		return chain.Open("%s, and %s: that matters unless no port sends the traffic to the root, which is not known: %v", why, cause, d.Unread).With(at, "%s", r.iommuType())
 	}
-	return chain.Break(chain.Lost, "%s, and %s: the IOMMU throws the traffic away", why, cause).With(at, "%s", r.iommuType())
+	return chain.Break(chain.Lost, "%s, and %s: the IOMMU blocks the traffic", why, cause).With(at, "%s", r.iommuType())
 }
 
 // firstRead is the first series of NVIDIA's driver whose nv-dma.c was read.

@@ -11,7 +11,7 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/result"
 )
 
-// Why writes the chain of one pair, link by link: the question of each link, its state, the
+// Why writes the chain of one pair, link by link: the claim of each link, its state, the
 // evidence, and the remedy.
 func Why(w io.Writer, s Style, p result.Pair) error {
 	var b strings.Builder
@@ -62,15 +62,15 @@ var stateColors = map[string]string{
 // whyLink writes one link. Its reasons, evidence and remedy stand below it.
 func whyLink(b *strings.Builder, s Style, link result.Link, decides bool) {
 	const margin = "           "
-	question := link.Link
+	claim := link.Link
 	if l, err := chain.ParseLink(link.Link); err == nil {
-		question = l.String() + ": " + l.Question()
+		claim = l.String() + ": " + l.Claim()
 	}
 	mark := ""
 	if decides {
 		mark = "  <- decides"
 	}
-	fmt.Fprintf(b, "\n%s  %s%s\n", s.Paint(stateColors[link.State], fmt.Sprintf("%-9s", link.State)), question, mark)
+	fmt.Fprintf(b, "\n%s  %s%s\n", s.Paint(stateColors[link.State], fmt.Sprintf("%-9s", link.State)), claim, mark)
 	for _, why := range link.Why {
 		s.fold(b, margin, margin, why)
 	}

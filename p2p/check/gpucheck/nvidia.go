@@ -26,7 +26,7 @@ var NVIDIA = []check.Check{
 	{ID: "NV-DMABUF-ATTR", Title: "CUDA says that it exports dma-bufs", Worst: p2p.ResultFail, Run: dmabufAttribute, Links: []chain.Link{chain.Library},
 		Expect: "1", Why: "Libraries read this attribute of the CUDA driver before they export memory.",
 		Fix: chain.Remedy{Change: "install the open kernel modules of R515 or later; turn confidential computing off"}, Ref: "CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED"},
-	{ID: "NV-PEERMEM", Title: "nvidia-peermem is of use, if it is loaded or needed", Worst: p2p.ResultFail, Run: peermem, Links: []chain.Link{chain.Route},
+	{ID: "NV-PEERMEM", Title: "nvidia-peermem can register memory, where it is loaded or needed", Worst: p2p.ResultFail, Run: peermem, Links: []chain.Link{chain.Route},
 		Expect: "not loaded, or registered with ib_core of MLNX_OFED or DOCA-OFED", Why: "Programs that call ibv_reg_mr() on GPU memory need it, and get EFAULT without it; programs that register dma-bufs do not. The kernel's own ib_core has no such clients, and a module that was built for another ib_core does not load.",
 		Fix: chain.Remedy{Change: "use dma-bufs; nvidia-peermem needs the ib_core of MLNX_OFED or DOCA-OFED, and is built and loaded after it"}, Ref: "nvidia-peermem.c; NVIDIA/nccl#1939, ROCm/mori#560, siderolabs/pkgs#1356, gpu-operator#2868"},
 	{ID: "NV-PEERMEM-KMSG", Title: "nvidia-peermem complains of nothing", Worst: p2p.ResultWarn, Run: peermemLog, Links: []chain.Link{chain.Log},

@@ -34,7 +34,7 @@ var Containers = []check.Check{
 	{ID: "K8S-PLUGIN", Title: "CDI files or device plugins give devices to containers", Worst: p2p.ResultWarn, Run: cdi,
 		Expect: "CDI files or device plugins, on a node of Kubernetes", Why: "CDI files and the plugins of the kubelet say which devices a runtime gives to containers: without any, no pod gets a GPU or NIC.",
 		Fix: chain.Remedy{Change: "install the device plugins or DRA drivers of GPU and NIC"}, Ref: "container device interface; Kubernetes, device plugins"},
-	{ID: "K8S-PCIEROOT", Title: "Each GPU has a PCIe root to be allocated by", Worst: p2p.ResultWarn, Run: pcieRoots,
+	{ID: "K8S-PCIEROOT", Title: "A scheduler finds the PCIe root of each GPU", Worst: p2p.ResultWarn, Run: pcieRoots,
 		Expect: "a root for each GPU and NIC", Why: "A scheduler can take GPU and NIC of one root together (resource.kubernetes.io/pcieRoot).", Ref: "k8s-dra-driver-gpu"},
 }
 
@@ -198,7 +198,7 @@ var Guest = []check.Check{
 	{ID: "VM-FLAT", Title: "The guest sees switches", Worst: p2p.ResultWarn, Run: flat, Links: []chain.Link{chain.Fabric},
 		Expect: "GPU and NIC below a common bridge", Why: "A hypervisor that puts each device on a root port of its own makes libraries believe that all are far apart: they do not use GPUDirect.",
 		Fix: chain.Remedy{Change: "give the guest a switch for those that share one, or NCCL a file of the topology", Command: "NCCL_TOPO_FILE=FILE"}, Ref: "NVIDIA/nccl#1464, #949"},
-	{ID: "VM-ACS", Title: "The guest sees the ACS of the host's ports", Worst: p2p.ResultWarn, Run: guestACS, Links: []chain.Link{chain.Fabric},
+	{ID: "VM-ACS", Title: "No ports of a host, which a guest does not see, are on the way", Worst: p2p.ResultWarn, Run: guestACS, Links: []chain.Link{chain.Fabric},
 		Expect: "no virtual machine", Why: "The host's ports redirect to isolate guests from each other, and the guest does not see it. Traffic takes the short way only with ATS, and direct translated P2P on the host's ports.",
 		Fix: chain.Remedy{Change: "on the host, not in the guest: turn ATS on in the NIC's firmware, and direct translated P2P on the ports", Command: "rdma_topo --virt write-grub-acs"}, Ref: "NCCL's documentation on virtual machines"},
 	{ID: "VM-BAR64", Title: "The guest's BARs found room", Worst: p2p.ResultFail, Run: guestBARs, Links: []chain.Link{chain.Addresses},

@@ -30,7 +30,7 @@ var Environment = []check.Check{
 		Expect: "no hypervisor", Why: "A guest sees the ports that the hypervisor made up, not those that its traffic passes: links, ACS and distances are not the real ones.",
 		Fix: chain.Remedy{Change: "check the host as well"}, Ref: "NCCL's documentation on virtual machines"},
 	{ID: "ENV-NETNS", Title: "RDMA devices are not hidden in another namespace", Worst: p2p.ResultWarn, Run: namespaces,
-		Expect: "RDMA devices, or that all namespaces share them", Why: "In exclusive mode a device is visible only in the namespace that it was moved to.",
+		Expect: "an RDMA device in this namespace, or shared mode (rdma system)", Why: "In exclusive mode a device is visible only in the namespace that it was moved to.",
 		Fix: chain.Remedy{Change: "move the device here; or share all, which the kernel refuses (EBUSY) while there is a network namespace but the first: stop the containers for it", Command: "rdma system set netns shared"}, Ref: "rdma-system(8)"},
 }
 

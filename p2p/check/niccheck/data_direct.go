@@ -163,7 +163,7 @@ func directPair(l *check.Look, p p2p.Pair, own []*check.Function, names []string
 		by := drivers.Predict(l.Machine, p.GPU.Exporter, directImporter(p.NIC.Importer, f.PCI))
 		worse = worse || by.Outcome == chain.OutcomeUnknown || by.Outcome != chain.Direct && by.Outcome != p.Prediction.Outcome
 		open = open || by.Outcome == chain.OutcomeUnknown
-		if wayFalls(p, by) {
+		if losesTheWay(p, by) {
 			worse = true
 			open = open || by.Decision.Supported != placement.No || p.Prediction.Decision.Supported != placement.Yes
 		}
@@ -189,10 +189,10 @@ func directPair(l *check.Look, p p2p.Pair, own []*check.Function, names []string
 	}
 }
 
-// wayFalls reports a second function that gets the same addresses as the NIC, over a way that the
+// losesTheWay reports a second function that gets the same addresses as the NIC, over a way that the
 // kernel does not allow, or may not allow: NVIDIA's driver does not ask the kernel. Memory with
 // pages is reached like the host's memory.
-func wayFalls(p p2p.Pair, by drivers.Prediction) bool {
+func losesTheWay(p p2p.Pair, by drivers.Prediction) bool {
 	was := p.Prediction
 	return p.GPU.Exporter.Class != drivers.ClassNVIDIACoherent && by.Outcome == chain.Direct && (was.Outcome == chain.Direct || was.Outcome == chain.OutcomeUnknown) &&
 		by.Decision.Supported != placement.Yes && was.Decision.Supported != placement.No

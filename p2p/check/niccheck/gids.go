@@ -33,7 +33,7 @@ func gid(l *check.Look) {
 		case down(l, name, n, p):
 		case kind.Err != nil:
 			l.Unread(name, kind)
-		case lent(l, n):
+		case hasVirtual(l, n):
 			addressed(l.Warn(name, r.At(), "%s; it has virtual functions, which have addresses of their own", unrouted(p.GIDs)), n, p)
 		case other != "": // this one may be for storage, or to manage the machine
 			addressed(l.Warn(name, r.At(), "%s; others can connect to %s", unrouted(p.GIDs), other), n, p)

@@ -57,7 +57,7 @@ func linkDown(l *check.Look, dev string, n drivers.NIC, p ibvfd.PortInfo, state 
 		read += fmt.Sprintf("; it is of a virtual function, of %v", *pf)
 	} else if other := otherLink(l, dev, n); other != "" {
 		read += fmt.Sprintf("; %s of the same card is up", other)
-	} else if lent(l, n) {
+	} else if hasVirtual(l, n) {
 		read += "; the NIC has virtual functions, which have network devices of their own"
 	} else if p.State == ibvfd.PortActive {
 		result, read = p2p.ResultFail, read+"; the port is ACTIVE"

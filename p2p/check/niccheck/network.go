@@ -85,12 +85,12 @@ func down(l *check.Look, name string, n drivers.NIC, p ibvfd.PortInfo) bool {
 	return true
 }
 
-// lent reports a NIC with virtual functions: programs use those.
-func lent(l *check.Look, n drivers.NIC) bool {
+// hasVirtual reports a NIC with virtual functions: programs use those.
+func hasVirtual(l *check.Look, n drivers.NIC) bool {
 	if n.Importer.PCI == nil {
 		return false
 	}
-	lenders := check.Once(l, "physical functions with virtual ones", func() map[string]bool {
+	physical := check.Once(l, "physical functions with virtual ones", func() map[string]bool {
 		out := map[string]bool{}
 		names, _ := l.List("sys/bus/pci/devices")
 		for _, name := range names {
@@ -100,7 +100,7 @@ func lent(l *check.Look, n drivers.NIC) bool {
 		}
 		return out
 	})
-	return lenders[n.Importer.PCI.String()]
+	return physical[n.Importer.PCI.String()]
 }
 
 func subnetManager(l *check.Look) {

@@ -94,9 +94,9 @@ func translated(l *check.Look, f *check.Function, at []string) {
 	case len(lost) == 0:
 		l.Warn(f.Name, at, "%s: the IOMMU translates", f.IOMMU)
 	case len(lost) < len(pairs):
-		l.Fail(f.Name, at, "%s: the IOMMU translates, and NVIDIA's driver maps no memory in it: the NIC's accesses are thrown away in %s", f.IOMMU, check.Plural(len(lost), "pair"))
+		l.Fail(f.Name, at, "%s: the IOMMU translates, and NVIDIA's driver maps no memory in it: the NIC's accesses are blocked in %s", f.IOMMU, check.Plural(len(lost), "pair"))
 	default:
-		l.Fail(f.Name, at, "%s: the IOMMU translates, and NVIDIA's driver maps no memory in it: the NIC's accesses are thrown away", f.IOMMU)
+		l.Fail(f.Name, at, "%s: the IOMMU translates, and NVIDIA's driver maps no memory in it: the NIC's accesses are blocked", f.IOMMU)
 	}
 }
 
@@ -126,7 +126,7 @@ func acsSource(l *check.Look) {
 	iommu := slices.ContainsFunc(l.Endpoints(), func(f *check.Function) bool { return f.IOMMU != "" })
 	for _, f := range ports {
 		at := []string{"/sys/" + f.Dir + "/config"}
-		setter, sure := p2p.AcsSetter(l.Machine, f.Function)
+		setter, sure := p2p.ACSSetter(l.Machine, f.Function)
 		switch {
 		case f.Err != nil || f.ACSErr != nil || f.Config.Unreachable():
 			l.Unknown(f.Name, at, "not known: %s", machine.Reading{Err: machine.FirstError(f.Err, f.ACSErr, beyond(f, "ACS"))}.Why())
