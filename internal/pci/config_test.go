@@ -312,7 +312,7 @@ func TestBusAddress(t *testing.T) {
 		binary.LittleEndian.PutUint32(data[regBAR0+4*i:], v)
 	}
 	c := Config{data, cfgSpaceExpSize}
-	for bar, want := range map[int]uint64{-1: 0, 0: 0xf0000000, 1: 0x2000<<32 | 0, 3: 0, 4: 0xfffffff4_e0000000, 5: 0xfffffff0, 6: 0} {
+	for bar, want := range map[int]uint64{-1: 0, 0: 0xf0000000, 1: 0x2000 << 32, 3: 0, 4: 0xfffffff4_e0000000, 5: 0xfffffff0, 6: 0} {
 		if got, ok := c.BusAddress(bar); got != want || ok != (want != 0) {
 			t.Errorf("BAR %d: %#x, %v, want %#x", bar, got, ok, want)
 		}

@@ -117,7 +117,7 @@ func findingsText(b *strings.Builder, s Style, block []result.Finding, told map[
 	switch {
 	case !long:
 		head(f.ID + ": " + f.Title)
-	case len(block) == 1: // what was found; the title is what should be so
+	case len(block) == 1: // the finding; the title follows under "expected"
 		head(f.ID + ": " + findingLine(f, s.Verbose))
 		block = nil
 	default:

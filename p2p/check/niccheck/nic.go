@@ -43,7 +43,7 @@ var NIC = []check.Check{
 		Fix: chain.Remedy{Change: "look at the way of the other function, in topo"}, Ref: "meta-pytorch/torchcomms#3027"},
 	{ID: "NIC-OFED", Title: "The NIC's driver is the kernel's own", Worst: p2p.ResultWarn, Run: ofed, Links: []chain.Link{chain.Route, chain.Attach},
 		Expect: "no module from elsewhere", Why: "MLNX_OFED and DOCA bring their own drivers, and the kernel's version does not tell what these drivers do.",
-		Fix: chain.Remedy{Change: "prove the pairs: what is known of the kernel's own driver need not hold for this one", Command: "p2pcheck --live"}, Ref: "ROCm/mori#481"},
+		Fix: chain.Remedy{Change: "prove the pairs: p2pcheck knows the rules of the kernel's own driver, and this one may have others", Command: "p2pcheck --live"}, Ref: "ROCm/mori#481"},
 	{ID: "NIC-EFA-GEN", Title: "Libraries use dma-bufs with this EFA", Worst: p2p.ResultWarn, Run: efa,
 		Expect: "an EFA of a later generation than the third", Why: "aws-ofi-nccl turns dma-bufs off for the first three generations of EFA.",
 		Fix: chain.Remedy{Change: "use a version of aws-ofi-nccl that knows the device"}, Ref: "aws-ofi-nccl#848"},
