@@ -26,7 +26,7 @@ func fabric(m *machine.Machine, e drivers.Exporter, i drivers.Importer, p driver
 		return chain.Skip("")
 	case i.ByCPU:
 		return chain.Skip("the CPU moves the data")
-	case e.Class == drivers.ClassNVIDIACoherent && m.Virtual.Is != placement.Yes:
+	case e.Class == drivers.ClassNVIDIACoherent && m.Virtual.Is == placement.No:
 		return chain.Skip("the NIC reaches the memory over the processor (C2C), as it reaches the host's")
 	case e.PCI == nil || i.PCI == nil:
 		return chain.Open("which PCI functions move the data is not known")
@@ -87,6 +87,9 @@ func overIOMMU(m *machine.Machine, e drivers.Exporter, i drivers.Importer) chain
 	if bad, ok := blocking(m, rootPorts(m, gpu, nic)); ok {
 		return bad
 	}
+	if bad, ok := blocksTranslated(m, nic); ok {
+		return bad
+	}
 	passes, why := p2pdma.RootPasses(m, gpu, nic)
 	fix := &chain.Remedy{Change: "let the IOMMU pass DMA through", Command: m.CPU.PassThrough(), Weakens: "a device can reach all memory of the host", Direct: passes == placement.Yes}
 	if passes == placement.Yes {
@@ -107,13 +110,30 @@ func translated(m *machine.Machine, e drivers.Exporter, i drivers.Importer) chai
 	if bad, ok := blocking(m, ports); ok {
 		return bad
 	}
-	for _, a := range ports {
-		if c := m.Node(a).ACS; c.Present && c.Ctrl&pci.ACSTranslationBlock != 0 {
-			return chain.Open("%v blocks requests that a NIC with ATS has translated, and the NIC has ATS on", a).
-				With("/sys/bus/pci/devices/"+a.String()+"/config", "ACS control %#x", uint16(c.Ctrl))
-		}
+	if bad, ok := blocksTranslated(m, *i.PCI); ok {
+		return bad
 	}
 	return chain.Hold("")
+}
+
+// blocksTranslated answers for a port above the NIC that blocks translated requests, which a NIC with ATS
+// on can send.
+func blocksTranslated(m *machine.Machine, nic machine.Addr) (chain.Answer, bool) {
+	for _, a := range m.Node(nic).Up {
+		c := m.Node(a).ACS
+		if !c.Present || c.Ctrl&pci.ACSTranslationBlock == 0 {
+			continue
+		}
+		at, value := "/sys/bus/pci/devices/"+a.String()+"/config", fmt.Sprintf("ACS control %#x", uint16(c.Ctrl))
+		switch sends, err := nicOrder(m, nic); {
+		case err != nil:
+			fix := AsRoot(m, onlyRootReadsNIC)
+			return chain.Open("%v blocks requests that a NIC with ATS has translated, and whether the NIC has ATS on is not known: %v", a, err).With(at, "%s", value).Fix(&fix), true
+		case sends.ats:
+			return chain.Open("%v blocks requests that a NIC with ATS has translated, and the NIC has ATS on", a).With(at, "%s", value), true
+		}
+	}
+	return chain.Answer{}, false
 }
 
 // overRoot answers for two functions without a common bridge.
@@ -128,6 +148,9 @@ func overRoot(m *machine.Machine, e drivers.Exporter, nic machine.Addr) chain.An
 			Fix(&chain.Remedy{Change: fmt.Sprintf("use a NIC below one PCI switch with %v", gpu), Direct: true})
 	}
 	if bad, ok := blocking(m, rootPorts(m, gpu, nic)); ok {
+		return bad
+	}
+	if bad, ok := blocksTranslated(m, nic); ok {
 		return bad
 	}
 	passes, why := p2pdma.RootPasses(m, gpu, nic)

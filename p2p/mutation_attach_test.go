@@ -71,6 +71,7 @@ func attachMutations() []mutation {
 		{"the gate's parameter, of a driver that has no gate", ungated, param("GrdmaPciTopoCheckOverride", "2"), changesNothing, "nv-pci.c up to 575: the parameter is for the PCIe mapping only"},
 		{"the gate's parameter, of coherent memory", is(coherent), param("GrdmaPciTopoCheckOverride", "2"), changesNothing, notAsked},
 		{"the driver keeps coherent memory to itself", is(coherent), param("CoherentGPUMemoryMode", `"driver"`), goes(chain.Attach), cdmm},
+		{"the driver's parameters are empty, and the memory is coherent", is(coherent), func(b *bed) { b.put(nvidiaParams, "") }, goes(chain.Attach), cdmm + "; tar copies files of procfs as empty ones"},
 		{"the driver's parameters cannot be read, and the memory is coherent", is(coherent), func(b *bed) { b.deny(nvidiaParams) }, goes(chain.Attach), cdmm},
 		{"the driver's mode of coherent memory, of a GPU without", is(nvidia), param("CoherentGPUMemoryMode", `"driver"`), changesNothing, cdmm},
 

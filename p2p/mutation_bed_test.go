@@ -160,6 +160,16 @@ func (b *bed) space(addr, attributes string) {
 	b.put(b.dir(addr)+"/config", text)
 }
 
+// fill overwrites a function's configuration space from a byte on.
+func (b *bed) fill(addr string, from int, with byte) {
+	b.t.Helper()
+	config := []byte(b.read(b.dir(addr) + "/config"))
+	for i := from; i < len(config); i++ {
+		config[i] = with
+	}
+	b.put(b.dir(addr)+"/config", string(config))
+}
+
 // silence makes a function answer each read of its configuration with ones.
 func (b *bed) silence(addr string) {
 	b.t.Helper()

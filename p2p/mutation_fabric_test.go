@@ -114,6 +114,8 @@ func fabricMutations() []mutation {
 		ports("has a configuration that could not be read", func(b *bed, port string) { b.deny(b.dir(port) + "/config") }, nil, goes(chain.Fabric, chain.Addresses), unread),
 		ports("has an empty configuration", func(b *bed, port string) { b.put(b.dir(port)+"/config", "") }, nil, goes(chain.Fabric, chain.Addresses), unread),
 		ports("is one of which the kernel reaches 256 bytes", func(b *bed, port string) { b.space(port, "config=256") }, nil, goes(chain.Fabric, chain.Addresses), "drivers/pci/probe.c pci_cfg_space_size_ext(): ACS lies behind them, and the port has it on or off"),
+		ports("is a file of tar's, which has zeros behind the 64 bytes that were read", func(b *bed, port string) { b.fill(port, 64, 0) }, nil, goes(chain.Fabric, chain.Addresses), unread),
+		ports("answers with ones from the 256th byte on", func(b *bed, port string) { b.fill(port, 256, 0xff) }, nil, goes(chain.Fabric, chain.Addresses), "drivers/pci/probe.c pci_cfg_space_size_ext(): such a function has 256 bytes"),
 		ports("does not answer", func(b *bed, port string) { b.silence(port) }, nil, goes(chain.Fabric, chain.Addresses, chain.Attach), "PCI Express: a port that is gone answers each read with ones"),
 		[]mutation{
 			{"the GPU's port redirects completions only, and the NIC keeps its order", all(onSwitch, clean), both(first(acs(acsCR)), noOrder), breaks(chain.Lost, chain.Fabric), table},
@@ -158,6 +160,20 @@ func fabricMutations() []mutation {
 				acs(acsCR|acsDT)(b, b.port(0))
 			}, goes(chain.Fabric), table},
 			{"whether the NIC has ATS on behind an IOMMU cannot be read", all(onSwitch, isAMD, passesRoot), both(domain("DMA-FQ"), func(b *bed) { b.space(b.s.at, "config=64") }), goes(chain.Fabric), "a NIC with ATS on sends translated requests past the IOMMU"},
+			{"a root port blocks translated requests, and the NIC sends them, over the root", all(overRoot, not(is(coherent))), func(b *bed) {
+				withATS(b)
+				b.space(rootPort(b, b.s.at), "acs=0x02")
+			}, goes(chain.Fabric), blocking},
+			{"a root port blocks translated requests, and whether the NIC sends them cannot be read, over the root", all(overRoot, not(is(coherent))), func(b *bed) {
+				b.space(b.s.at, "config=64")
+				b.space(rootPort(b, b.s.at), "acs=0x02")
+			}, goes(chain.Fabric), blocking},
+			{"a root port blocks translated requests, and the NIC sends none, over the root", all(overRoot, not(is(coherent)), not(handsIOVAs)), func(b *bed) { b.space(rootPort(b, b.s.at), "acs=0x02") }, changesNothing, blocking},
+			{"the configuration of all functions is tar's, with zeros behind 64 bytes", onSwitch, func(b *bed) {
+				for addr := range b.functions {
+					b.fill(addr, 64, 0)
+				}
+			}, goes(chain.Fabric, chain.Addresses), unread},
 			{"the root port redirects, as the kernel sets it, above a switch", onSwitch, func(b *bed) { b.space(rootPort(b, b.s.at), "acs=0x1d") }, changesNothing, "the traffic turns below the root port"},
 			{"the root port cannot be read, above a switch", onSwitch, func(b *bed) { b.space(rootPort(b, b.s.at), "config=64") }, changesNothing, "the traffic turns below the root port"},
 		},

@@ -71,6 +71,10 @@ func kernelMutations() []mutation {
 			b.deny("proc/sys/kernel/osrelease")
 			b.drop("proc/version")
 		}, goes(chain.Route), method},
+		{"the release is not in the copy, beside a peer-memory client", onlyPeer, func(b *bed) {
+			b.drop("proc/sys/kernel/osrelease")
+			b.drop("proc/version")
+		}, goes(chain.Route), unread},
 		{"the release is not in the copy", all(byDMABuf, noPeer), func(b *bed) { b.drop("proc/sys/kernel/osrelease") }, goes(chain.Route), method},
 		{"the kernel is newer than all that were read", nil, release("7.4.0"), goes(chain.Route, chain.Attach), unread},
 		{"the kernel is of the next age", nil, release("8.0.1-generic"), goes(chain.Route, chain.Attach), unread},

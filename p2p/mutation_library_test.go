@@ -71,9 +71,6 @@ func byID(s *subject) bool {
 	return s.name == "small-hgx" || s.name == "wrong-socket" || s.name == "grace"
 }
 
-// named reports a machine whose firmware or processor says that it is no guest.
-func named(s *subject) bool { return s.name != "case-06-gb300-azure" }
-
 func libraryMutations() []mutation {
 	const (
 		names   = "open-gpu-kernel-modules g_nv_name_released.h: the driver names a GPU by device and subsystem id"
@@ -96,9 +93,9 @@ func libraryMutations() []mutation {
 		{"the id is in no table, and the model's name says nothing", byID, device("0xfffe"), goes(chain.Library, chain.Attach, chain.Fabric), names},
 		{"the id is in no table", all(isNVIDIA, not(byID)), device("0xfffe"), changesNothing, names},
 		{"the id is a GeForce's, and the name a data-centre card's", all(isNVIDIA, not(byID)), device("0x2b85"), goes(chain.Library), "the name and the id contradict each other: " + names},
-		{"the model cannot be read", all(isNVIDIA, named), func(b *bed) { b.deny(b.information()) }, changesNothing, "the id is in the table, and on a machine that is no guest a vGPU cannot have it: " + names},
-		{"the driver has no directory for the GPU", all(isNVIDIA, named), func(b *bed) { b.drop("proc/driver/nvidia/gpus/" + b.s.gpu) }, changesNothing, "the id is in the table: " + names},
-		{"the model cannot be read, and the firmware does not say whether the machine is a guest", all(isNVIDIA, not(named)), func(b *bed) { b.deny(b.information()) }, goes(chain.Library), "a vGPU has the id of the GPU that it is a part of: " + names},
+		{"the model cannot be read", isNVIDIA, func(b *bed) { b.deny(b.information()) }, changesNothing, "the id is in the table, and on a machine that is no guest a vGPU cannot have it: " + names},
+		{"the driver has no directory for the GPU", isNVIDIA, func(b *bed) { b.drop("proc/driver/nvidia/gpus/" + b.s.gpu) }, changesNothing, "the id is in the table: " + names},
+		{"the model cannot be read, and the firmware does not say whether the machine is a guest", is(coherent), both(dmi("Someone", "A machine"), func(b *bed) { b.deny(b.information()) }), goes(chain.Library, chain.Fabric), "a vGPU has the id of the GPU that it is a part of: " + names},
 		{"the vendor is one that has no table", nil, ofGPU("vendor", "0x1ed5\n"), goes(chain.Library, chain.Attach, chain.Fabric), "pci.ids: Moore Threads"},
 
 		{"the BAR shows a part of the VRAM", isAMD, ofGPU("mem_info_vis_vram_total", "268435456\n"), breaks(chain.Refused, chain.Library), visible},

@@ -27,6 +27,12 @@ const redirecting = pci.ACSRequestRedirect | pci.ACSCompletionRedirect | pci.ACS
 // order is how a NIC sends requests.
 type order struct{ ats, relaxed bool }
 
+// Sends reads how a NIC sends requests: with ATS on, and with relaxed ordering.
+func Sends(m *machine.Machine, nic machine.Addr) (ats, relaxed bool, err error) {
+	o, err := nicOrder(m, nic)
+	return o.ats, o.relaxed, err
+}
+
 // nicOrder reads the NIC's order from its configuration space.
 func nicOrder(m *machine.Machine, nic machine.Addr) (order, error) {
 	c, err := pci.ReadConfig(m.Sys, nic)
@@ -37,8 +43,15 @@ func nicOrder(m *machine.Machine, nic machine.Addr) (order, error) {
 		return order{}, fmt.Errorf("%v: 256 bytes of its configuration can be read, and ATS lies behind them", nic)
 	}
 	_, ats, err1 := c.ATS()
-	express, _, err2 := c.Express()
-	return order{ats, express.RelaxedOrdering}, machine.FirstError(err1, err2)
+	pf, virtual, err2 := pci.PhysicalFunction(m.Sys, nic)
+	if virtual && err2 == nil { // of a virtual function the bit is reserved: its physical function's counts
+		c, err2 = pci.ReadConfig(m.Sys, pf)
+	}
+	if err := machine.FirstError(err1, err2); err != nil {
+		return order{}, err
+	}
+	express, _, err := c.Express()
+	return order{ats, express.RelaxedOrdering}, err
 }
 
 func routeOfPort(c pci.ACSBits, nic order) Route {

@@ -123,8 +123,7 @@ var sights = []sight{
 	// Library.
 	blocks(`GPU/mem_info_(vis_)?vram_total`, isAMD, chain.Library),
 	bearsNot(`GPU/mem_info_(vis_)?vram_total`, isNVIDIA, "amdgpu's files"),
-	blocks(`proc/driver/nvidia/gpus/GPU/information`, not(named), chain.Library),
-	bearsNot(`proc/driver/nvidia/gpus/GPU/information`, named, "the device id is in the table, and on a machine that is no guest it is not a vGPU's"),
+	bearsNot(`proc/driver/nvidia/gpus/GPU/information`, nil, "the device id is in the table, and on a machine that is no guest it is not a vGPU's"),
 	bearsNot(`proc/driver/nvidia/gpus/OTHER/information`, nil, "another GPU's"),
 
 	// Route.
@@ -139,8 +138,7 @@ var sights = []sight{
 	blocks(`sys/module/nvidia(/taint)?`, all(isNVIDIA, byDMABuf, noPeer), chain.Route),
 	bearsNot(`sys/module/nvidia(/taint)?`, hasPeer, "nvidia-peermem registers memory of either modules"),
 	blocks(`sys/module`, noPeer, chain.Route),
-	blocks(`proc/sys/kernel/osrelease`, noPeer, chain.Route),
-	bearsNot(`proc/sys/kernel/osrelease`, hasPeer, "no rule of a peer-memory client without an IOMMU that translates goes by the kernel"),
+	blocks(`proc/sys/kernel/osrelease`, nil, chain.Route),
 	blocks(`(boot|lib/modules/RELEASE)/config(-RELEASE)?`, all(is(amdgpu), func(s *subject) bool { return s.name != "case-10-w7900-coreos" }), chain.Route, chain.Decision),
 	blocks(`boot/config-RELEASE`, all(mlx5, inbox), chain.Route),
 	bearsNot(`boot/config-RELEASE`, nil, "neither bnxt_re, MLNX_OFED's mlx5 nor NVIDIA's driver ask for an option"),
@@ -171,10 +169,11 @@ var sights = []sight{
 	bearsNot(`ROOTPORT/config`, nil, "the traffic does not leave the switch, or goes over the processor"),
 	blocks(`HOST|HOST/(class|vendor|device|driver)|sys/devices/pci[0-9a-f:]+`, all(overRoot, byRoot(listed)), chain.Fabric),
 	bearsNot(`(HOST|ROOTPORT)(/.*)?|sys/devices/pci[0-9a-f:]+`, nil, "the traffic does not reach the root complex, or passes whatever the host bridge is"),
-	bearsNot(`proc/cpuinfo`, all(is(coherent), not(byID)), "the NIC reaches memory with pages over the processor"),
 	blocks(`proc/cpuinfo`, nil, chain.Fabric, chain.Library, chain.Attach),
-	blocks(`sys/class/dmi/id/(sys_vendor|product_name)`, byARM, chain.Library),
-	bearsNot(`sys/class/dmi/id/(sys_vendor|product_name)`, nil, "an x86 processor says itself that there is a hypervisor, and the NIC reaches memory with pages over the processor"),
+	blocks(`sys/class/dmi/id/(sys_vendor|product_name)`, is(coherent), chain.Library, chain.Fabric),
+	bearsNot(`sys/class/dmi/id/(sys_vendor|product_name)`, nil, "an x86 processor says itself that there is a hypervisor"),
+	blocks(`NIC/physfn`, all(handsIOVAs, not(is(coherent))), chain.Fabric),
+	bearsNot(`NIC/physfn`, nil, "whether the NIC is a virtual function is asked where a port redirects"),
 
 	// No link.
 	bearsNot(`sys/kernel/iommu_groups`, nil, "a function's own link names its group, and a whole sysfs has that link if there is a group"),
@@ -185,10 +184,6 @@ var sights = []sight{
 	bearsNot(`OTHER(/.*)?|sys/class/infiniband/[^/]+(/.*)?`, nil, "another device's"),
 	bearsNot(`sys/class/net/.*|sys/class/drm|sys/class/mem`, nil, "no link rests on it"),
 }
-
-// byARM reports a machine that the firmware alone tells from a guest, and whose GPU is known by
-// its id, which vGPUs share.
-func byARM(s *subject) bool { return is(coherent)(s) && byID(s) }
 
 // unreadSubjects are of different kinds.
 func unreadSubjects() []*subject {

@@ -43,7 +43,7 @@ pci0000:00/0000:00:05.0 class=0x030000 vendor=0x1af4 device=0x1050 driver:virtio
 `
 
 func machineTree(functions, port string) testenv.Tree {
-	return testenv.Tree{
+	tree := testenv.Tree{
 		CPU:       testenv.Xeon,
 		Functions: strings.ReplaceAll(functions, "PORT", port),
 		Files: map[string]string{
@@ -58,6 +58,12 @@ func machineTree(functions, port string) testenv.Tree {
 			"sys/devices/pci0000:00/0000:00:05.0/virtio0/driver": "sys/bus/virtio/drivers/virtio_gpu",
 		},
 	}
+	for line := range strings.Lines(tree.Functions) {
+		if dir, attributes, _ := strings.Cut(line, " "); strings.Contains(attributes, "driver:amdgpu") {
+			tree.Files["sys/devices/"+dir+"/power/runtime_status"] = "active\n"
+		}
+	}
+	return tree
 }
 
 // outcome is one run of the command.

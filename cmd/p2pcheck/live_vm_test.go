@@ -54,7 +54,7 @@ func TestVMLive(t *testing.T) {
 
 	t.Run("proofs", func(t *testing.T) {
 		config := t.TempDir() + "/config"
-		if err := os.WriteFile(config, []byte("CONFIG_PCI=y\nCONFIG_DMA_SHARED_BUFFER=y\n# CONFIG_PCI_P2PDMA is not set\n"), 0o600); err != nil {
+		if err := os.WriteFile(config, []byte("CONFIG_PCI=y\nCONFIG_DMA_SHARED_BUFFER=y\n# CONFIG_PCI_P2PDMA is not set\n"+testenv.ConfigEnd), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		d, status := checked(t, nil, "--live", "--json", "--skip", "KRN,ENV,NET,LIB,PCIE", "--config", config, "--gpu", gpus[0].PCI+","+gpus[1].PCI, "--nic", "rxe0,rxe1,rxe-soft")

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"slices"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -20,6 +21,12 @@ import (
 // shows 64 bytes to whoever lacks CAP_SYS_ADMIN in the initial user namespace;
 // the capabilities lie behind them.
 var ErrTruncated = errors.New("only the beginning of the configuration space can be read: run as root")
+
+// ErrNoExtended says that a function answers, and its configuration space behind 256 bytes reads as ones.
+var ErrNoExtended = errors.New("its configuration space behind the first 256 bytes reads as ones")
+
+// noAnswer is what a register reads as where nothing answers.
+const noAnswer = 0xffffffff
 
 // ErrNoAnswer says that a function answers every read with ones: it is
 // switched off, or gone.
@@ -49,7 +56,19 @@ func ReadConfig(s sysfs.FS, a Addr) (Config, error) {
 	if binary.LittleEndian.Uint16(data[regStatus:]) == 0xffff {
 		return Config{}, fmt.Errorf("PCI function %v: %w", a, ErrNoAnswer)
 	}
+	if padded(data) {
+		return Config{data[:stdHeaderSize], stdHeaderSize}, nil
+	}
 	return Config{data, st.Size()}, nil
+}
+
+// padded reports a copy of 64 bytes that were read and of zeros behind them: tar makes a file as long as
+// the kernel says it is. A function with capabilities has the first of them there.
+func padded(data []byte) bool {
+	if len(data) <= stdHeaderSize || binary.LittleEndian.Uint16(data[regStatus:])&statusCapList == 0 {
+		return false
+	}
+	return !slices.ContainsFunc(data[stdHeaderSize:], func(b byte) bool { return b != 0 })
 }
 
 func (c Config) u8(at int) (uint8, error) {
@@ -114,6 +133,8 @@ func (c Config) extended(id uint16) (int, error) {
 		}
 		header := binary.LittleEndian.Uint32(c.data[at:])
 		switch {
+		case header == noAnswer:
+			return 0, ErrNoExtended
 		case header == 0:
 			return 0, nil
 		case uint16(header) == id:

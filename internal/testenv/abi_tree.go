@@ -23,10 +23,12 @@ const (
 	Grace     = "processor\t: 0\nBogoMIPS\t: 2000.00\nCPU implementer\t: 0x41\n\n"
 )
 
-// Kernel configurations of a Tree.
+// Kernel configurations of a Tree. ConfigEnd has an option of lib/Kconfig, which comes late: a file with
+// it is whole.
 const (
-	WithP2PDMA    = "CONFIG_PCI=y\nCONFIG_DMA_SHARED_BUFFER=y\nCONFIG_PCI_P2PDMA=y\nCONFIG_INFINIBAND_ON_DEMAND_PAGING=y\n"
-	WithoutP2PDMA = "CONFIG_PCI=y\nCONFIG_DMA_SHARED_BUFFER=y\n# CONFIG_PCI_P2PDMA is not set\n# CONFIG_DMABUF_MOVE_NOTIFY is not set\nCONFIG_INFINIBAND_ON_DEMAND_PAGING=y\n"
+	ConfigEnd     = "CONFIG_HAS_IOMEM=y\n"
+	WithP2PDMA    = "CONFIG_PCI=y\nCONFIG_DMA_SHARED_BUFFER=y\nCONFIG_PCI_P2PDMA=y\nCONFIG_INFINIBAND_ON_DEMAND_PAGING=y\n" + ConfigEnd
+	WithoutP2PDMA = "CONFIG_PCI=y\nCONFIG_DMA_SHARED_BUFFER=y\n# CONFIG_PCI_P2PDMA is not set\n# CONFIG_DMABUF_MOVE_NOTIFY is not set\nCONFIG_INFINIBAND_ON_DEMAND_PAGING=y\n" + ConfigEnd
 )
 
 // Tree is a machine that is files below a directory.

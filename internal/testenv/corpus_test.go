@@ -80,7 +80,7 @@ drop dev/*
 	gpu, nic := "sys/devices/pci0000:10/0000:10:01.0/0000:11:00.0/", "sys/devices/pci0000:10/0000:10:01.0/0000:12:00.0/"
 	for name, want := range map[string]string{
 		"proc/sys/kernel/osrelease":                        "6.8.0\n",
-		"boot/config-6.8.0":                                "CONFIG_PCI_P2PDMA=y\n# CONFIG_HSA_AMD_P2P is not set\n",
+		"boot/config-6.8.0":                                "CONFIG_PCI_P2PDMA=y\n# CONFIG_HSA_AMD_P2P is not set\n" + ConfigEnd,
 		"proc/cpuinfo":                                     "processor\t: 0\nvendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel\t\t: 143\nflags\t\t: fpu hypervisor\n\n",
 		"proc/driver/nvidia/version":                       "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build\n",
 		"sys/module/nvidia/taint":                          "OE\n",

@@ -313,7 +313,7 @@ func (c *corpusTree) missing(name, text string) {
 // tree makes the Tree.
 func (c *corpusTree) tree() Tree {
 	t := Tree{Release: c.release, CPU: c.cpu, Files: c.files, Links: c.links, Texts: c.texts}
-	if t.Config = strings.Join(c.config, "\n") + "\n"; c.noFile || len(c.config) == 0 {
+	if t.Config = strings.Join(c.config, "\n") + "\n" + ConfigEnd; c.noFile || len(c.config) == 0 {
 		t.Config = "-"
 	}
 	if t.Release == "" {

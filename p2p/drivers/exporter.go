@@ -188,7 +188,7 @@ func ExporterOf(m *machine.Machine, a machine.Addr) (Exporter, error) {
 			e.Class = ClassNVIDIACoherent
 		}
 	}
-	e.Power = machine.PowerOf(m.Read("sys", f.SysPath, "power/runtime_status"))
+	e.Power = m.PowerAt(f.SysPath)
 	return e, nil
 }
 
@@ -251,7 +251,7 @@ func softExporter(m *machine.Machine, e *Exporter, dir string) {
 		}
 	}
 	e.Pin = PinUnknown
-	e.Power = machine.PowerOf(m.Read("sys", dir, "power/runtime_status"))
+	e.Power = m.PowerAt(dir)
 	switch text, _ := m.Sys.ReadString(path.Join(dir, "pin_rule")); text {
 	case "system":
 		e.Pin = PinInSystem

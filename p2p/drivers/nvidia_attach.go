@@ -73,6 +73,9 @@ func (r *rules) coherent() chain.Answer {
 		if params.Err != nil {
 			return chain.Open("whether the driver keeps the GPU's memory to itself (CoherentGPUMemoryMode) is not known: %s", params.Why()).With(params.Where, "not read")
 		}
+		if _, whole := params.Line("DmaRemapPeerMmio"); !whole { // which each series has
+			return chain.Open("whether the driver keeps the GPU's memory to itself (CoherentGPUMemoryMode) is not known: the file has not all parameters").With(params.Where, "without DmaRemapPeerMmio")
+		}
 		if mode, _ := params.Line("CoherentGPUMemoryMode"); mode != "" && mode != `""` && mode != `"numa"` {
 			return chain.Open("the driver keeps the GPU's memory to itself (CoherentGPUMemoryMode), and how it then exports it was not read").
 				With("/proc/driver/nvidia/params", "CoherentGPUMemoryMode: %s", mode)

@@ -4,6 +4,7 @@ package drivers
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 
@@ -285,6 +286,30 @@ func TestNVIDIAAddresses(t *testing.T) {
 	}
 }
 
+// whole are files with one more, which shows that sysfs was copied whole.
+func whole(files map[string]string) map[string]string {
+	out := map[string]string{"sys/class/mem/null/dev": "1:3\n"}
+	maps.Copy(out, files)
+	return out
+}
+
+// Where a copy has no power directory, whether the GPU sleeps is not known.
+func TestPowerNotCopied(t *testing.T) {
+	for _, c := range []struct {
+		files map[string]string
+		want  machine.Power
+	}{
+		{nil, machine.PowerUnknown},
+		{whole(nil), machine.PowerAwake},
+		{map[string]string{"sys/devices/pci0000:00/0000:00:02.0/0000:08:00.0/power/control": "on\n"}, machine.PowerAwake},
+	} {
+		m := machinetest.Fixture{Tree: strings.Replace(machinetest.Planted(), "/0000:08:00.0", "/0000:08:00.0 driver:amdgpu", 1), Files: c.files}.Open(t)
+		if e, err := ExporterOf(m, machinetest.Addr(t, "08:00.0")); err != nil || e.Power != c.want {
+			t.Errorf("%v: %v, %v, want %v", c.files, e.Power, err, c.want)
+		}
+	}
+}
+
 func TestExporter(t *testing.T) {
 	const gpu = "sys/devices/pci0000:00/0000:00:02.0/0000:08:00.0/"
 	type files = map[string]string
@@ -319,7 +344,7 @@ func TestExporter(t *testing.T) {
 		if c.driver != "" {
 			tree = strings.Replace(tree, "/0000:08:00.0", "/0000:08:00.0 driver:"+c.driver, 1)
 		}
-		m := machinetest.Fixture{Tree: tree, Files: c.files}.Open(t)
+		m := machinetest.Fixture{Tree: tree, Files: whole(c.files)}.Open(t)
 		got, err := ExporterOf(m, machinetest.Addr(t, "08:00.0"))
 		if err != nil || got.PCI == nil || *got.PCI != machinetest.Addr(t, "08:00.0") || got.Driver != c.driver {
 			t.Errorf("%s %v: %+v, %v", c.driver, c.files, got, err)

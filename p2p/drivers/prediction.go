@@ -121,8 +121,10 @@ func Predict(m *machine.Machine, e Exporter, i Importer) Prediction {
 	if p.Outcome == chain.Direct || e.PCI == nil || i.PCI == nil || i.ByCPU {
 		return p
 	}
+	asks := asksPeers(m, i.Driver)
 	switch registered, where := PeerClient(m, e.Driver); {
-	case registered == placement.Yes && !asksPeers[i.Driver]:
+	case asks == placement.No:
+	case registered == placement.Yes && asks != placement.Yes:
 		if p.Chain[chain.Route].State == chain.Breaks {
 			p = p.open(chain.Route, "%s is registered with ib_core, and whether %s asks it is not known", peerName(e.Driver), i.DriverName())
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/gpurdma/gpurdma/internal/testenv"
 	"github.com/gpurdma/gpurdma/p2p/chain"
 	"github.com/gpurdma/gpurdma/p2p/internal/machinetest"
+	"github.com/gpurdma/gpurdma/placement"
 )
 
 func TestImporter(t *testing.T) {
@@ -90,6 +91,25 @@ func TestImporter(t *testing.T) {
 	testenv.Link(t, m.Sys.Path("devices/virtual/infiniband/rxe0"), m.Sys.Path("class/infiniband/rxe0"))
 	if i, err := ImporterOf(m, "rxe0"); err != nil || i.PCI != nil || i.Kind != KindUnknown {
 		t.Errorf("%+v, %v", i, err)
+	}
+}
+
+// The kernel's own mlx4 does not ask peer-memory clients, which Ubuntu's ib_core has. MLNX_OFED's asks.
+func TestPeersOfMLX4(t *testing.T) {
+	gpu, nic := machinetest.Addr(t, "03:00.0"), machinetest.Addr(t, "04:00.0")
+	for taint, want := range map[string]placement.Answer{"\n": placement.No, "OE\n": placement.Yes, "-": placement.AnswerUnknown} {
+		files := map[string]string{"sys/kernel/mm/memory_peers/nv_mem/version": "1.0\n", "sys/module/mlx4_ib/initstate": "live\n"}
+		if taint != "-" {
+			files["sys/module/mlx4_ib/taint"] = taint
+		}
+		m := machinetest.Fixture{Tree: machinetest.Planted(), Release: "6.8.0-60-generic", Files: files}.Open(t)
+		if got := asksPeers(m, "mlx4_core"); got != want {
+			t.Errorf("taint %q: %v, want %v", taint, got, want)
+		}
+		p := Predict(m, Exporter{Class: ClassNVIDIA, PCI: &gpu, Driver: "nvidia", Gate: GateOpen}, Importer{PCI: &nic, Kind: NoImporter, Driver: "mlx4_core"})
+		if p.ByPeerMem != (want == placement.Yes) || want == placement.No && p.Outcome != chain.Refused {
+			t.Errorf("taint %q: %v", taint, p)
+		}
 	}
 }
 

@@ -20,6 +20,9 @@ func (r *rules) route() chain.Answer {
 		return chain.Open("the rules of kernels after %v were not read, and this is %s", machine.Newest, k.Release).
 			With("/proc/sys/kernel/osrelease", "%s", k.Release)
 	}
+	if r.p.ByPeerMem && !r.m.Kernel.Version.Known() {
+		return chain.Open("%s, and the rules depend on it", r.m.Kernel.Unversioned()).With("/proc/sys/kernel/osrelease", "%s", r.m.Kernel.Release)
+	}
 	if r.p.ByPeerMem {
 		name, where := peerName(r.e.Driver), ""
 		_, where = PeerClient(r.m, r.e.Driver)
@@ -83,9 +86,18 @@ var (
 	peerModules = map[string][]string{"nvidia": {"nvidia_peermem", "nv_peer_mem"}, "amdgpu": {"amdgpu"}}
 )
 
-// asksPeers are drivers of NICs that ask ib_core's peer-memory clients about memory: those of
-// MLNX_OFED, which call ib_umem_get_peer().
-var asksPeers = map[string]bool{"mlx5_core": true, "mlx4_core": true}
+// asksPeers reports whether a NIC's driver asks ib_core's peer-memory clients about memory, by
+// ib_umem_get_peer(). Both drivers of MLNX_OFED do. Ubuntu's kernels have such clients, too: their
+// mlx5 asks, and their mlx4 does not.
+func asksPeers(m *machine.Machine, driver string) placement.Answer {
+	switch driver {
+	case "mlx5_core":
+		return placement.Yes
+	case "mlx4_core":
+		return m.OutOfTree("mlx4_ib")
+	}
+	return placement.AnswerUnknown
+}
 
 // peerName is the name of a driver's peer-memory client.
 func peerName(driver string) string {

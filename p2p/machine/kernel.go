@@ -199,8 +199,16 @@ func (c kernelConfig) Answer(option string) placement.Answer {
 	case "y", "m":
 		return placement.Yes
 	}
-	// The kernel's build writes every option that could be set into the file.
-	return placement.No
+	if _, there := c[option]; there || c.whole() {
+		return placement.No
+	}
+	return placement.AnswerUnknown // an excerpt, or a file that was cut
+}
+
+// whole reports a file that has the options of the directory lib, which the kernel's build writes after
+// those of drivers. The build writes every option that could be set.
+func (c kernelConfig) whole() bool {
+	return c["CONFIG_HAS_IOMEM"] != "" || c["CONFIG_HAS_DMA"] != ""
 }
 
 // moveNotify reads the option from a configuration. Later kernels no longer have the
@@ -209,7 +217,7 @@ func (c kernelConfig) Answer(option string) placement.Answer {
 func (c kernelConfig) moveNotify(k Kernel) placement.Answer {
 	_, there := c[ConfigMoveNotify]
 	switch {
-	case there || c[ConfigDMABuf] != "y":
+	case there || c[ConfigDMABuf] != "y" || !c.whole():
 		return c.Answer(ConfigMoveNotify)
 	case k.Version.Known() && k.Version.Cmp(V6_12) <= 0 && !k.Backports():
 		return placement.No

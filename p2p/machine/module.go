@@ -22,6 +22,16 @@ const (
 	PowerUnknown
 )
 
+// PowerAt is the state of the function with this directory below sys. Where the directory power is
+// absent, the kernel has no power management, or the copy lacks the directory.
+func (m *Machine) PowerAt(dir string) Power {
+	r := m.Read("sys", dir, "power/runtime_status")
+	if r.Gone() && !m.Sys.Exists(path.Join(dir, "power")) && !m.Sys.Exists(wholeSys) {
+		return PowerUnknown
+	}
+	return PowerOf(r)
+}
+
 // PowerOf reads power/runtime_status.
 func PowerOf(r Reading) Power {
 	switch {

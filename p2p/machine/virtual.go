@@ -29,6 +29,8 @@ var makers = []string{
 	"NVIDIA", "Supermicro", "GIGABYTE", "Giga Computing", "Hewlett", "HPE", "Dell", "Lenovo", "IBM", "Ampere", "ADLINK",
 	"ASUS", "ASRock", "Quanta", "QCT", "Wiwynn", "Wistron", "Foxconn", "Ingrasys", "Inventec", "Pegatron", "MiTAC", "Fujitsu",
 	"Huawei", "Inspur", "H3C", "ZTE", "Cisco", "Cavium", "Marvell", "Apple",
+	"Atos", "Bull", "Eviden",
+	"Microsoft", // the product of whose guests is a Virtual Machine
 }
 
 // readVirtual reads whether the machine is a hypervisor's guest.
@@ -48,6 +50,8 @@ func (m *Machine) readVirtual() Fact {
 	switch {
 	case x86:
 		return Fact{placement.No, strings.TrimSuffix("the processor knows of no hypervisor: "+name, ": "), cpu.At()}
+	case cpu.Err == nil && cpu.Text != "" && (m.CPU.Vendor != "" || !m.CPU.Known):
+		return Fact{placement.AnswerUnknown, "the processor's flags, which name a hypervisor, were not read", cpu.At()}
 	case cpu.Err == nil && cpu.Text != "" && product.Text != "" && vendor.Text != "" && built(vendor.Text, product.Text):
 		return Fact{placement.No, name, product.At()}
 	case cpu.Err == nil && cpu.Text != "" && name != "":

@@ -17,6 +17,10 @@ const noGSP = "N/A"
 // nvidiaLimits are the facts that remove routes from one GPU.
 func nvidiaLimits(f Facts, m model) (all []limit) {
 	series := Evidence{fileVersion, fmt.Sprintf("series %d", f.Series)}
+	guest := "the machine is a guest"
+	if f.Virtual == Unknown {
+		guest = "whether the machine is a guest is not known"
+	}
 	vgpu := m.line == vGPUCompute || m.line == vGPUOther
 	switch {
 	case f.Confidential == Yes:
@@ -26,9 +30,9 @@ func nvidiaLimits(f Facts, m model) (all []limit) {
 			source: "open-gpu-kernel-modules gpuIsApmFeatureEnabled(), confComputeConstructEngine(); NVIDIA/nvtrust#22; NVIDIA Trusted Computing Solutions release notes",
 			by:     f.encryption(),
 		})
-	case f.Confidential == Unknown && m.cc && f.Virtual == Yes:
+	case f.Confidential == Unknown && m.cc && f.Virtual != No:
 		all = append(all, limit{dmabuf: Unknown, peermem: Unknown,
-			why:    "the machine is a guest, and whether its memory is encrypted, and so whether this GPU is in the mode of confidential computing, is not known",
+			why:    guest + ", and whether its memory is encrypted, and so whether this GPU is in the mode of confidential computing, is not known",
 			read:   "look again as root: the kernel's log says it; or ask NVML: nvmlSystemGetConfComputeState()",
 			source: "open-gpu-kernel-modules confComputeConstructEngine(); NVIDIA/nvtrust#30, #61: the mode needs a confidential virtual machine",
 			by:     f.encryption(),

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gpurdma/gpurdma/internal/pci"
 	"github.com/gpurdma/gpurdma/p2p"
 	"github.com/gpurdma/gpurdma/p2p/chain"
 	"github.com/gpurdma/gpurdma/p2p/drivers"
@@ -101,16 +100,11 @@ func acsOf(m *machine.Machine, a machine.Addr) string {
 
 // orderOf is how a NIC sends its requests.
 func orderOf(m *machine.Machine, nic machine.Addr) string {
-	c, err := pci.ReadConfig(m.Sys, nic)
-	if err != nil || c.Unreachable() {
+	ats, relaxed, err := p2p.Sends(m, nic)
+	if err != nil {
 		return notRead
 	}
-	_, ats, err1 := c.ATS()
-	express, _, err2 := c.Express()
-	if err1 != nil || err2 != nil {
-		return notRead
-	}
-	return fmt.Sprintf("ATS %v, relaxed ordering %v", ats, express.RelaxedOrdering)
+	return fmt.Sprintf("ATS %v, relaxed ordering %v", ats, relaxed)
 }
 
 // modules are those of the two drivers, and those that serve every registration.

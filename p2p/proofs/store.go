@@ -3,6 +3,7 @@
 package proofs
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -118,22 +119,28 @@ func (r Record) of(p p2p.Pair) bool { return r.GPU == p.GPU.Name && r.NIC == p.N
 // Recall gives a pair the proof that covers it. A proof that does not cover it any more is named, with the
 // reason, and decides nothing. file is the name of the file, for the evidence.
 func (s Store) Recall(m *machine.Machine, p *p2p.Pair, file string) {
+	otherBoot := ""
+	if boot := m.Read(bootID); boot.Err != nil {
+		otherBoot = "which boot this is is not known: " + boot.Why()
+	} else if boot.Text != s.Boot {
+		otherBoot = "the machine was started anew since"
+	}
 	var r *Record
+	why := "" // r does not cover the pair any more
 	for i := range s.Records {
-		// If there are proofs of several classes of sizes, one that is not direct decides: the pair is not
-		// direct for every size.
-		if o := &s.Records[i]; o.of(*p) && o.valid() == nil && (r == nil || o.Outcome != chain.Direct.String()) {
-			r = o
+		o := &s.Records[i]
+		if !o.of(*p) || o.valid() != nil {
+			continue
+		}
+		not := cmp.Or(otherBoot, o.changed(m, *p))
+		// A record that covers the pair counts before one that does not any more. If there are proofs of
+		// several classes of sizes, one that is not direct decides: the pair is not direct for every size.
+		if r == nil || why != "" && not == "" || (why == "") == (not == "") && o.Outcome != chain.Direct.String() {
+			r, why = o, not
 		}
 	}
 	if r == nil {
 		return
-	}
-	why := r.changed(m, *p)
-	if boot := m.Read(bootID); boot.Err != nil {
-		why = "which boot this is is not known: " + boot.Why()
-	} else if boot.Text != s.Boot {
-		why = "the machine was started anew since"
 	}
 	if why != "" {
 		again := p.Verdict.Link(chain.Proof).Remedy

@@ -363,3 +363,37 @@ func TestReadRefuses(t *testing.T) {
 		}
 	}
 }
+
+// A record that does not cover the pair any more hides none that does, whichever is first and of
+// whichever outcome.
+func TestRecallStale(t *testing.T) {
+	stale := func(s Store, i int) Store {
+		c := maps.Clone(s.Records[i].Circumstances)
+		c["ACS of 0000:12:01.0"] = "0x7f"
+		s.Records[i].Circumstances = c
+		return s
+	}
+	for name, c := range map[string]struct {
+		proofs []*p2p.Proof
+		stale  []int
+		want   chain.Outcome
+		state  chain.State
+	}{
+		"a staged one is stale":            {[]*p2p.Proof{tried(chain.Direct, 1), tried(chain.Staged, 1<<30)}, []int{1}, chain.Direct, chain.Holds},
+		"a staged one is stale, and first": {[]*p2p.Proof{tried(chain.Staged, 1<<30), tried(chain.Direct, 1)}, []int{0}, chain.Direct, chain.Holds},
+		"a direct one is stale":            {[]*p2p.Proof{tried(chain.Direct, 1), tried(chain.Staged, 1<<30)}, []int{0}, chain.Staged, chain.Breaks},
+		"of two staged ones one is stale":  {[]*p2p.Proof{tried(chain.Staged, 1), tried(chain.Staged, 1<<30)}, []int{1}, chain.Staged, chain.Breaks},
+		"a staged one is stale, of three":  {[]*p2p.Proof{tried(chain.Direct, 1), tried(chain.Staged, 4<<20), tried(chain.Staged, 1<<30)}, []int{2}, chain.Staged, chain.Breaks},
+		"both are stale":                   {[]*p2p.Proof{tried(chain.Direct, 1), tried(chain.Staged, 1<<30)}, []int{0, 1}, chain.Direct, chain.Unknown},
+	} {
+		s := kept(t, c.proofs...)
+		for _, i := range c.stale {
+			s = stale(s, i)
+		}
+		m, pair := judged(t, server(), nil)
+		s.Recall(m, &pair, "f")
+		if l := pair.Verdict.Link(chain.Proof); pair.Verdict.Outcome() != c.want || l.State != c.state {
+			t.Errorf("%s: %v; the proof %v: %s", name, pair.Verdict, l.State, l.Text())
+		}
+	}
+}
