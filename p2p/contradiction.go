@@ -57,6 +57,11 @@ func contradiction(m *machine.Machine, e drivers.Exporter, i drivers.Importer, p
 	if log.Cut {
 		return chain.Open("no line of the kernel's log contradicts, and the beginning of the log was overwritten").With(log.Where, "")
 	}
+	for _, line := range slices.Backward(contrary(m)) {
+		if blocked.MatchString(line.text) && names(line.text, *i.PCI) {
+			return chain.Hold("the IOMMU stopped a transfer of this NIC, to an address in no region of this GPU").With(log.Where, "%s", line.text)
+		}
+	}
 	return chain.Hold("").With(log.Where, "no line against this pair")
 }
 

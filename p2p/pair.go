@@ -90,7 +90,11 @@ func (p Pair) Named(r *chain.Remedy) *chain.Remedy {
 	}
 	named := *r
 	if command, ok := strings.CutSuffix(named.Command, " --nic "+anyNIC); ok {
-		named.Command = command + " --nic " + p.NIC.Name
+		name := p.NIC.Name
+		if at := p.NIC.Importer.PCI; at != nil && strings.HasSuffix(name, at.String()) { // a name that stands for one that is not known
+			name = at.String()
+		}
+		named.Command = command + " --nic " + name
 	}
 	return &named
 }

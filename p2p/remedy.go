@@ -62,6 +62,8 @@ func find(m *machine.Machine, p drivers.Prediction, e drivers.Exporter, i driver
 			Change: "keep the GPU awake", Command: "echo on > /sys/bus/pci/devices/" + e.PCI.String() + "/power/control",
 			Weakens: "an idle GPU no longer saves power", Direct: reaches(m, awake(e), i),
 		}
+	case e.Driver == "" && e.Class == drivers.ClassUnknown:
+		return &chain.Remedy{Change: "bind a driver to the GPU: without one nothing exports its memory"}
 	case errors.Is(p.Decision.Unread, pci.ErrTruncated):
 		again := AsRoot(m, onlyRootReadsACS)
 		return &again
@@ -73,9 +75,6 @@ func find(m *machine.Machine, p drivers.Prediction, e drivers.Exporter, i driver
 			return &again
 		}
 		return &chain.Remedy{Change: "show the kernel's configuration", Command: "p2pcheck --config /boot/config-" + k.Release}
-	}
-	if e.Driver == "" {
-		return &chain.Remedy{Change: "bind a driver to the GPU: without one nothing exports its memory"}
 	}
 	if p.Outcome == chain.Broken { // something is known to be in the way
 		return repair(m, p, e, i)
@@ -116,7 +115,7 @@ func repair(m *machine.Machine, p drivers.Prediction, e drivers.Exporter, i driv
 	case m.Config != nil && m.Config.Answer(machine.ConfigDMABuf) == placement.No:
 		return &chain.Remedy{Change: "run a kernel that is built for it", Command: machine.ConfigDMABuf + "=y"}
 	case p.Outcome == chain.Lost:
-		return &chain.Remedy{Change: "let the IOMMU pass DMA through", Command: m.CPU.PassThrough(), Weakens: "a device can reach all memory of the host", Direct: true}
+		return passThrough(m, e, i)
 	case e.Class == drivers.ClassSystem:
 		return &chain.Remedy{Change: "nothing: this device has no memory of its own for a NIC to reach"}
 	case drivers.RegistersNone(m):
@@ -154,6 +153,23 @@ func repair(m *machine.Machine, p drivers.Prediction, e drivers.Exporter, i driv
 		return &chain.Remedy{Change: "use an RDMA device that is a PCI function: there is no peer-to-peer with any other device"}
 	}
 	return move(m, e, i)
+}
+
+// passThrough is the remedy for a pair whose traffic the IOMMU blocks. It says which link is still not known
+// with it.
+func passThrough(m *machine.Machine, e drivers.Exporter, i drivers.Importer) *chain.Remedy {
+	r := &chain.Remedy{Change: "let the IOMMU pass DMA through", Command: m.CPU.PassThrough(), Weakens: "a device can reach all memory of the host"}
+	like := supposing(m, m.Kernel)
+	like.PassesDMA = true
+	switch _, v := judge(like, e, i); {
+	case v.Outcome() == chain.Direct:
+		r.Direct = true
+	case v.Outcome() == chain.OutcomeUnknown:
+		if link, ok := v.Decides(); ok {
+			r.Change += fmt.Sprintf("; the link %q is still not known then: prove the pair", link)
+		}
+	}
+	return r
 }
 
 // XeRemedy names the other driver of Intel's GPUs.

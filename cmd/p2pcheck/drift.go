@@ -10,6 +10,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/p2p/chain"
 	"github.com/gpurdma/gpurdma/p2p/check"
+	"github.com/gpurdma/gpurdma/p2p/p2pdma"
 	"github.com/gpurdma/gpurdma/p2p/render"
 	"github.com/gpurdma/gpurdma/p2p/result"
 )
@@ -99,7 +100,11 @@ func (f *facts) pair(name string, p result.Pair) {
 	if e := p.UntriedErrno(); e != nil && outcome == chain.Refused.String() {
 		value += " with " + e.Name
 	}
-	f.add("pair", name, strings.TrimSpace(value+", "+p.Decision.Type+" "+p.NCCL), goodness[outcome])
+	kernel := p.Decision.Type
+	if kernel == p2pdma.MapUnknown.String() {
+		kernel = "decision unknown"
+	}
+	f.add("pair", name, strings.TrimSpace(value+", "+kernel+" "+p.NCCL), goodness[outcome])
 	f.pairs[name] = p
 }
 

@@ -4,6 +4,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -63,8 +64,10 @@ func resultOf(name string) (result.Run, error) {
 	}
 	err = json.Unmarshal(data, &d) // one document, and nothing behind it
 	switch {
+	case len(data) == 0:
+		return r, fmt.Errorf("%s is empty", name)
 	case err != nil:
-		return r, fmt.Errorf("%s is not what %s --json prints: %w", name, program, err)
+		return r, fmt.Errorf("%s is not what %s --json prints: %s", name, program, jsonMistake(err))
 	case d.Schema != result.Schema && d.Schema != result.SchemaV1 || d.Command != "check":
 		return r, fmt.Errorf("%s is not what %s --json prints: schema %q, command %q", name, program, d.Schema, d.Command)
 	case d.Result == nil:
@@ -89,6 +92,18 @@ func resultOf(name string) (result.Run, error) {
 		d.Result.Said = append(d.Result.Said, e.Message)
 	}
 	return *d.Result, nil
+}
+
+// jsonMistake describes an error of encoding/json without Go's types.
+func jsonMistake(err error) string {
+	var kind *json.UnmarshalTypeError
+	switch {
+	case errors.As(err, &kind) && kind.Field != "":
+		return fmt.Sprintf("%s has a value of another kind (%s)", kind.Field, kind.Value)
+	case errors.As(err, &kind):
+		return "its value is of another kind (" + kind.Value + ")"
+	}
+	return err.Error()
 }
 
 // openRegular is openInput, and fails for a directory.

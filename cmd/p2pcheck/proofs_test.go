@@ -86,7 +86,7 @@ func TestProofsFile(t *testing.T) {
 	}{
 		{"none yet", "", cli.ExitUnavailable, "--proofs: open " + file + ": no such file or directory"},
 		{"another document", `{"schema":"p2pcheck/v2"}`, cli.ExitUsage, "--proofs " + file + ": it has no proofs of p2pcheck"},
-		{"proofs", `{"schema":"p2pcheck-proofs/v1","boot":"x","records":[]}`, cli.ExitUnavailable, "and has no RDMA device itself"},
+		{"proofs", `{"schema":"p2pcheck-proofs/v1","boot":"x","records":[]}`, cli.ExitUnavailable, "no RDMA device: the host gives its NICs to guests"},
 	} {
 		if c.text != "" {
 			if err := os.WriteFile(file, []byte(c.text), 0o600); err != nil {

@@ -148,9 +148,18 @@ const UnknownDriver = "?"
 // displays have no memory for a NIC, with any driver or without one.
 var boards = map[uint16]bool{0x1a03: true, 0x102b: true}
 
-// emulated are the displays that hypervisors emulate, by vendor and device: QEMU's
-// standard VGA, Cirrus, QXL and virtio's.
-var emulated = map[[2]uint16]bool{{0x1234, 0x1111}: true, {0x1013, 0x00b8}: true, {0x1b36, 0x0100}: true, {0x1af4, 0x1050}: true}
+// displays have no memory for a NIC either, by vendor and device. Hypervisors emulate most of them.
+var displays = map[[2]uint16]bool{
+	{0x1234, 0x1111}: true, // QEMU's standard VGA
+	{0x1013, 0x00b8}: true, // Cirrus
+	{0x1b36, 0x0100}: true, // QXL
+	{0x1af4, 0x1050}: true, // virtio
+	{0x1d0f, 0x1111}: true, // Amazon EC2
+	{0x15ad, 0x0405}: true, // VMware SVGA II, of vmwgfx
+	{0x1414, 0x5353}: true, // Hyper-V, of hyperv_drm
+	{0x19e5, 0x1711}: true, // Huawei's iBMC, of hibmc-drm
+	{0x126f, 0x0750}: true, // Silicon Motion SM750, on servers' boards
+}
 
 // ExporterOf finds out how the driver of a function exports its memory. An unknown
 // driver has ClassUnknown.
@@ -174,7 +183,7 @@ func ExporterOf(m *machine.Machine, a machine.Addr) (Exporter, error) {
 	if e.Driver == "ast" && !e.OutOfTree && m.Kernel.Version.Cmp(machine.V6_12) >= 0 {
 		e.Class = ClassSystem
 	}
-	if (boards[f.Vendor] || emulated[[2]uint16{f.Vendor, f.Device}]) && f.IsDisplay() {
+	if (boards[f.Vendor] || displays[[2]uint16{f.Vendor, f.Device}]) && f.IsDisplay() {
 		e.Class = ClassSystem
 	}
 	if e.Class == ClassNVIDIA {

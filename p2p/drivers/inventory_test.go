@@ -89,7 +89,7 @@ func TestDisplaysOfServers(t *testing.T) {
 
 // A guest's emulated VGA has no memory for a NIC, with any driver.
 func TestEmulatedDisplays(t *testing.T) {
-	for _, id := range []string{"vendor=0x1234 device=0x1111", "vendor=0x1013 device=0x00b8", "vendor=0x1b36 device=0x0100", "vendor=0x1af4 device=0x1050"} {
+	for _, id := range []string{"vendor=0x1234 device=0x1111", "vendor=0x1013 device=0x00b8", "vendor=0x1b36 device=0x0100", "vendor=0x1af4 device=0x1050", "vendor=0x1d0f device=0x1111", "vendor=0x15ad device=0x0405", "vendor=0x1414 device=0x5353", "vendor=0x19e5 device=0x1711", "vendor=0x126f device=0x0750"} {
 		m := machinetest.Fixture{Tree: "pci0000:00/0000:00:01.0 class=0x030000 " + id}.Open(t)
 		if gpus, err := GPUs(m); err != nil || len(gpus) != 1 || gpus[0].Exporter.Class != ClassSystem {
 			t.Errorf("%s: %+v, %v", id, gpus, err)

@@ -23,6 +23,9 @@ func (m *Machine) TranslationOf(a *Addr) (translation, string) {
 	if a == nil {
 		return Untranslated, "the importer is below no IOMMU"
 	}
+	if m.PassesDMA {
+		return Untranslated, "the IOMMU passes all DMA through"
+	}
 	return OnceValues(m, "translation for "+a.String(), func() (translation, string) { return m.readTranslation(*a) })
 }
 

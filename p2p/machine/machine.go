@@ -36,6 +36,7 @@ type Machine struct {
 	// Suppositions, for remedies: the machine is like this one, except for these.
 	NoRedirects bool // no port redirects
 	TrustsAll   bool // all host bridges pass peer-to-peer
+	PassesDMA   bool // the IOMMU passes all DMA through
 }
 
 // cache has the facts that were read. Machines that differ only in suppositions share it.

@@ -80,7 +80,7 @@ func Missing(m *machine.Machine, gpus []drivers.GPU, nics []drivers.NIC) (out []
 	switch {
 	case len(nics) > 0:
 	case len(p2p.GuestNICs(m)) > 0:
-		out = append(out, "the host gives its NICs to guests, and has no RDMA device itself: run p2pcheck in the guest, too")
+		out = append(out, "no RDMA device: the host gives its NICs to guests; run p2pcheck in the guest, too")
 	default:
 		out = append(out, "no RDMA device was found")
 	}
