@@ -17,19 +17,29 @@ import (
 // dataDirect describes the other way of a pair whose NIC has a DMA function: programs that register
 // with mlx5's Data Direct flag have the data moved by that function. It is "" for other pairs.
 func dataDirect(m *machine.Machine, e drivers.Exporter, i drivers.Importer) string {
-	if e.Driver != "nvidia" || e.PCI == nil || i.PCI == nil || i.Driver != "mlx5_core" || !hasMovers(m) {
+	if e.Driver != "nvidia" || e.PCI == nil {
 		return ""
+	}
+	dma, ok := DMAFunction(m, i)
+	if !ok {
+		return "" // NIC-DATADIRECT says why
+	}
+	return fmt.Sprintf("with mlx5's Data Direct flag the NIC's DMA function %v moves the data, %s; without it the NIC itself does",
+		dma, wayTo(m, *e.PCI, dma))
+}
+
+// DMAFunction is the function that moves the data of a NIC of mlx5 for programs that register with the Data
+// Direct flag: false if there is none that is known and usable.
+func DMAFunction(m *machine.Machine, i drivers.Importer) (machine.Addr, bool) {
+	if i.PCI == nil || i.Driver != "mlx5_core" || !hasMovers(m) {
+		return machine.Addr{}, false
 	}
 	nic := *i.PCI
 	if pf, is, err := pci.PhysicalFunction(m.Sys, nic); err == nil && is {
 		nic = pf
 	}
 	move := ACSPlan(m).Mover(nic)
-	if move.Has != directnic.Yes || move.Usable != directnic.Yes {
-		return "" // NIC-DATADIRECT says why
-	}
-	return fmt.Sprintf("with mlx5's Data Direct flag the NIC's DMA function %v moves the data, %s; without it the NIC itself does",
-		move.DMA, wayTo(m, *e.PCI, move.DMA))
+	return move.DMA, move.Has == directnic.Yes && move.Usable == directnic.Yes
 }
 
 // hasMovers reports a machine with a DMA function of ConnectX.

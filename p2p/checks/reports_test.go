@@ -45,6 +45,9 @@ func TestReports(t *testing.T) {
 		"case-06-gb300-azure": {chain.Direct, []said{
 			{id: "P2P-NV-FORCEPCIE", result: warn, read: "refused with ENOTSUPP (524)", change: "export without that flag", command: "options nvidia NVreg_GrdmaPciTopoCheckOverride=1"},
 		}, nil, "NCCL_NET_GDR_C2C=0", nil},
+		"case-07-gb300-data-direct": {chain.Direct, []said{
+			{id: "P2P-NV-FORCEPCIE", result: warn, read: "not with Data Direct: its DMA function", change: "export without that flag"},
+		}, nil, "config_acs", nil},
 		"case-08-emerald-rapids": {chain.Direct, []said{
 			{id: "ISO-RO", result: warn, read: "not enough between root ports of Intel Emerald Rapids", change: "IBV_ACCESS_RELAXED_ORDERING", command: "UCX_IB_PCI_RELAXED_ORDERING=y"},
 			{id: "LIB-UCX-ENV", result: warn, read: "16 GB/s in place of more than 40 GB/s", change: "relaxed ordering", command: "UCX_IB_PCI_RELAXED_ORDERING=y"},

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/gpurdma/gpurdma/p2p"
 	"github.com/gpurdma/gpurdma/p2p/check"
 	"github.com/gpurdma/gpurdma/p2p/drivers"
 	"github.com/gpurdma/gpurdma/p2p/machine"
@@ -65,7 +66,7 @@ func forcePCIe(l *check.Look) {
 				gpus = append(gpus, &apart{gpu: p.GPU.Name, group: g})
 			}
 			of := gpus[len(gpus)-1]
-			of.nics = append(of.nics, fmt.Sprintf("%s (%s)", p.NIC.Name, cmp.Or(check.Base(n.Text), "none")))
+			of.nics = append(of.nics, fmt.Sprintf("%s (%s%s)", p.NIC.Name, cmp.Or(check.Base(n.Text), "none"), dataDirect(l, p)))
 		}
 	}
 	for _, g := range gpus { // one finding a GPU
@@ -74,6 +75,19 @@ func forcePCIe(l *check.Look) {
 	if !any {
 		l.Skip("no GPU whose memory the CPU caches")
 	}
+}
+
+// dataDirect adds that a NIC's DMA function, which registers in its place with mlx5's Data Direct flag, is
+// in the GPU's group.
+func dataDirect(l *check.Look, p p2p.Pair) string {
+	dma, ok := p2p.DMAFunction(l.Machine, p.NIC.Importer)
+	if !ok {
+		return ""
+	}
+	if one, g, _ := check.OneGroup(l, *p.GPU.Exporter.PCI, dma); one != placement.Yes || g.Gone() {
+		return ""
+	}
+	return fmt.Sprintf("; not with Data Direct: its DMA function %v is in the GPU's", dma)
 }
 
 // say warns, and does not fail: only mappings with the flag are refused. Without the flag the driver
