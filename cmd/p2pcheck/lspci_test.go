@@ -191,3 +191,16 @@ func TestLspciOfStandardInput(t *testing.T) {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 }
+
+// Each link that is not known says why, or on which link it depends.
+func TestWhyOfLspci(t *testing.T) {
+	r := command("why", "0000:19:00.0", "rdma-0000:18:00.0", "--lspci", lspciText("dgx.txt"))
+	for _, want := range []string{"attach and leaves the buffer in the GPU\n           it depends on the link \"route\"", "which p2pcheck\n                   snapshot takes along"} {
+		if r.status != cli.ExitUnavailable || !strings.Contains(r.out, want) {
+			t.Errorf("%q is not there: %d, %s", want, r.status, r.out)
+		}
+	}
+	if strings.Contains(r.out, "--nic rdma-") {
+		t.Error(r.out)
+	}
+}

@@ -251,7 +251,7 @@ var (
 	sharedID = &line{
 		name:   "GPU or vGPU",
 		why:    "a vGPU has the device id of the GPU that it is a part of, and the machine is a guest or may be one",
-		read:   "read the model's name in " + fileModel,
+		read:   "read the model's name in " + fileModel + ", which p2pcheck snapshot takes along",
 		source: namesOf595 + ": vGPU types differ by subsystem id only",
 	}
 )

@@ -3,6 +3,7 @@
 package result
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -111,8 +112,16 @@ func PairOf(p p2p.Pair) Pair {
 
 func linksOf(p p2p.Pair) []Link {
 	var out []Link
+	open := "" // the last link with reasons that does not hold
 	for l := range chain.Links {
 		a := p.Verdict.Link(l)
+		switch {
+		case a.State != chain.Unknown && a.State != chain.Breaks:
+		case len(a.Why) > 0:
+			open = l.String()
+		case open != "":
+			a.Why = []string{fmt.Sprintf("it depends on the link %q", open)}
+		}
 		link := Link{Link: l.String(), State: a.State.String(), Why: List(a.Why), Evidence: []Evidence{}, Remedy: (*Remedy)(p.Named(a.Remedy))}
 		for _, e := range a.Evidence {
 			link.Evidence = append(link.Evidence, Evidence(e))

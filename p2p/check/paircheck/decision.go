@@ -180,8 +180,10 @@ func acsList(l *check.Look) {
 			l.Fail(name, nil, "%s", ports).Remedy = fix
 		case len(on) > 0 && !drivers.AsksKernel(p.GPU.Exporter) && !p2p.Gains(l.Machine, p):
 			l.Warn(name, nil, "%s; something else is in the way", ports).Remedy = fix
-		case len(on) > 0 && d.Supported != placement.Yes && drivers.AsksKernel(p.GPU.Exporter) && !p.Prediction.ByPeerMem:
+		case len(on) > 0 && d.Supported == placement.No && drivers.AsksKernel(p.GPU.Exporter) && !p.Prediction.ByPeerMem:
 			l.Fail(name, nil, "%s", ports).Remedy = fix
+		case len(on) > 0 && d.Supported != placement.Yes && drivers.AsksKernel(p.GPU.Exporter) && !p.Prediction.ByPeerMem:
+			l.Unknown(name, nil, "%s; whether the kernel allows the pair all the same is not known", ports).Remedy = fix
 		case len(on) > 0:
 			l.Warn(name, nil, "%s: the traffic goes over the root", ports).Remedy = fix
 		case d.Unread != nil && d.Type != p2pdma.MapBusAddress:
