@@ -176,7 +176,7 @@ var sights = []sight{
 	bearsNot(`NIC/physfn`, nil, "whether the NIC is a virtual function is asked where a port redirects"),
 
 	// No link.
-	bearsNot(`sys/kernel/iommu_groups`, nil, "a function's own link names its group, and a whole sysfs has that link if there is a group"),
+	blocks(`sys/kernel/iommu_groups`, nil, chain.Addresses, chain.Attach, chain.Decision), // where a function has no link to a group
 	bearsNot(`dev/kmsg`, nil, "the log only takes away"),
 	bearsNot(`(GPU|NIC|ROOTPORT|HOST)/(numa_node|subsystem_vendor|subsystem_device)`, nil, "a node is a matter of speed, and the driver names the model"),
 	bearsNot(`NIC/(class|vendor|device|driver|infiniband/RDMA)`, nil, "the NIC is an RDMA device, by whose own link its driver is found"),

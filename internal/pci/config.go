@@ -178,13 +178,25 @@ func (c Config) Port() (Port, error) {
 // absence of a function's group proves nothing.
 var ErrNoGroups = errors.New("/sys/kernel/iommu_groups was not copied")
 
-// ungrouped is nil if a function whose group is absent has none. A whole sysfs has class/mem; the
-// kernel has no directory of groups if it is built without IOMMUs.
+// ungrouped is nil if a function whose group is absent has none: no group has the function. A whole
+// sysfs has class/mem; the kernel has no directory of groups if it is built without IOMMUs.
 func ungrouped(s sysfs.FS, a Addr) error {
-	if s.Exists("kernel/iommu_groups") || s.Exists("class/mem") {
+	const dir = "kernel/iommu_groups"
+	groups, err := s.List(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && s.Exists("class/mem"):
 		return nil
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("IOMMU group of PCI function %v: %w", a, ErrNoGroups)
+	case err != nil:
+		return fmt.Errorf("IOMMU group of PCI function %v: %w", a, err)
 	}
-	return fmt.Errorf("IOMMU group of PCI function %v: %w", a, ErrNoGroups)
+	for _, group := range groups {
+		if _, err := files.Lstat(s.Path(dir, group, "devices", a.String())); err == nil {
+			return fmt.Errorf("IOMMU group of PCI function %v: it is in group %s, and has no link to it: %w", a, group, fs.ErrInvalid)
+		}
+	}
+	return nil
 }
 
 // IOMMUType is how the IOMMU treats a function's DMA: "DMA", "DMA-FQ",

@@ -9,6 +9,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -239,6 +240,10 @@ func TestIOMMUType(t *testing.T) {
 	}
 	if _, err := IOMMUType(s, addr(t, "00:01.0")); err == nil {
 		t.Error("an empty type is a type")
+	}
+	directory(t, s, "kernel/iommu_groups/7/devices/0000:03:00.0") // and the function's link to the group was not copied
+	if got, err := IOMMUType(s, addr(t, "03:00.0")); !errors.Is(err, fs.ErrInvalid) || !strings.Contains(err.Error(), "group 7") {
+		t.Errorf("%q, %v", got, err)
 	}
 	if _, err := IOMMUType(s, addr(t, "09:00.0")); !errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)
