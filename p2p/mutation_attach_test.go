@@ -71,6 +71,14 @@ func attachMutations() []mutation {
 		{"the gate's parameter, of a driver that has no gate", ungated, param("GrdmaPciTopoCheckOverride", "2"), changesNothing, "nv-pci.c up to 575: the parameter is for the PCIe mapping only"},
 		{"the gate's parameter, of coherent memory", is(coherent), param("GrdmaPciTopoCheckOverride", "2"), changesNothing, notAsked},
 		{"the driver keeps coherent memory to itself", is(coherent), param("CoherentGPUMemoryMode", `"driver"`), goes(chain.Attach), cdmm},
+		{"the driver's parameters are cut before the mode of coherent memory", is(coherent), func(b *bed) {
+			b.put(nvidiaParams, "ResmanDebugLevel: 4294967295\nDmaRemapPeerMmio: 1\nGrdmaPciTopoCheckOverride: 0\n")
+		}, goes(chain.Attach), cdmm},
+		{"the driver's parameters are cut in the mode of coherent memory", is(coherent), func(b *bed) { b.put(nvidiaParams, "DmaRemapPeerMmio: 1\nCoherentGPUMemoryMode:") }, goes(chain.Attach), cdmm},
+		{"the driver's parameters are cut within a line", is(coherent), func(b *bed) { b.put(nvidiaParams, "DmaRemapPeerMmio: 1\nGrdmaPciTopo") }, goes(chain.Attach), cdmm},
+		{"the driver's parameters are whole", is(coherent), func(b *bed) {
+			b.put(nvidiaParams, "ResmanDebugLevel: 4294967295\nDmaRemapPeerMmio: 1\nGrdmaPciTopoCheckOverride: 0\nCoherentGPUMemoryMode: \"\"\nRegistryDwords: \"\"\nExcludedGpus: \"\"\n")
+		}, staysDirect, cdmm},
 		{"the driver's parameters are empty, and the memory is coherent", is(coherent), func(b *bed) { b.put(nvidiaParams, "") }, goes(chain.Attach), cdmm + "; tar copies files of procfs as empty ones"},
 		{"the driver's parameters cannot be read, and the memory is coherent", is(coherent), func(b *bed) { b.deny(nvidiaParams) }, goes(chain.Attach), cdmm},
 		{"the driver's mode of coherent memory, of a GPU without", is(nvidia), param("CoherentGPUMemoryMode", `"driver"`), changesNothing, cdmm},

@@ -30,7 +30,7 @@ func configDenied(b *bed) {
 func symbols(names ...string) func(*bed) {
 	return func(b *bed) {
 		text := ""
-		for _, name := range append(names, "pci_enable_device", "mlx5_ib_reg_user_mr\t[mlx5_ib]") {
+		for _, name := range append(names, "pci_enable_device", "_etext", "mlx5_ib_reg_user_mr\t[mlx5_ib]") {
 			text += "0000000000000000 T " + name + "\n"
 		}
 		b.put("proc/kallsyms", text)

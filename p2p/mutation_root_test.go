@@ -86,6 +86,10 @@ func rootMutations() []mutation {
 
 		{"cpuinfo cannot be read", nil, func(b *bed) { b.deny("proc/cpuinfo") }, goes(chain.Fabric, chain.Decision, chain.Library, chain.Attach), guest},
 		{"cpuinfo is not in the copy", nil, func(b *bed) { b.drop("proc/cpuinfo") }, goes(chain.Fabric, chain.Decision, chain.Library, chain.Attach), guest},
+		{"cpuinfo is cut within the flags", x86, func(b *bed) {
+			text := b.read("proc/cpuinfo")
+			b.put("proc/cpuinfo", text[:strings.Index(text, "flags")+len("flags\t\t: fp")])
+		}, goes(chain.Fabric, chain.Library), guest},
 		{"cpuinfo has no flags", x86, cpu("flags", ""), goes(chain.Fabric, chain.Library), guest},
 		{"the firmware's names are not in the copy, and only they say that the machine is no guest", is(coherent), func(b *bed) { b.drop("sys/class/dmi") }, goes(chain.Fabric, chain.Library), guest},
 		{"cpuinfo is empty", nil, func(b *bed) { b.put("proc/cpuinfo", "") }, goes(chain.Fabric, chain.Decision, chain.Library, chain.Attach), guest},

@@ -66,6 +66,7 @@ func routeMutations() []mutation {
 
 		{"the NIC's driver is in no table", byDMABuf, func(b *bed) { b.driver(b.s.at, "acme_core") }, goes(chain.Route), tables},
 		{"no driver is bound to the NIC", byDMABuf, func(b *bed) { b.driver(b.s.at, "") }, goes(chain.Route), tables},
+		{"the taint of the NIC's module is a file without its line feed", all(byDMABuf, inbox, noPeer), ofRDMA(func(b *bed, dir string) { b.put(dir+"/taint", "") }), goes(chain.Route, chain.Attach), "kernel/module/sysfs.c show_taint() ends the file with a line feed; tar makes empty files of some"},
 		{"the NIC's driver is mlx4", all(byDMABuf, inbox), both(func(b *bed) { b.driver(b.s.at, "mlx4_core") }, taint("mlx4_ib", "")), breaks(chain.Refused, chain.Route), "drivers/infiniband/hw/mlx4/main.c: no reg_user_mr_dmabuf"},
 		{"the NIC's driver is one that asks no peer-memory client", onlyPeer, func(b *bed) { b.driver(b.s.at, "bnxt_en") }, goes(chain.Route), "MLNX_OFED: ib_umem_get_peer() is called by mlx4 and mlx5"},
 		{"the NIC's driver is in no table, beside a peer-memory client", onlyPeer, func(b *bed) { b.driver(b.s.at, "acme_core") }, goes(chain.Route), tables},

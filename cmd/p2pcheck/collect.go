@@ -279,5 +279,5 @@ func symbols(r io.Reader) ([]byte, error) {
 
 func symbolic(line []byte) bool {
 	f := bytes.Fields(line) // a module's symbol has the module's name behind it
-	return len(f) >= 3 && slices.Contains([]string{"pci_p2pdma_distance_many", "pci_enable_device", "ib_register_peer_memory_client", "ib_register_device"}, string(f[2]))
+	return len(f) >= 3 && slices.Contains([]string{"pci_p2pdma_distance_many", "pci_enable_device", "_etext", "ib_register_peer_memory_client", "ib_register_device"}, string(f[2]))
 }

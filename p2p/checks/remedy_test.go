@@ -151,7 +151,7 @@ func TestRemedyNamesThePair(t *testing.T) {
 // mlx5 that imports nothing for the kernel's build is made to by another build,
 // not by another NIC.
 func TestRemedyForODP(t *testing.T) {
-	m := machinetest.Fixture{Config: strings.Replace(machinetest.WithP2P, "CONFIG_INFINIBAND_ON_DEMAND_PAGING=y\n", "", 1), Tree: machinetest.Planted("04:00.0", "04:00.0 rdma:mlx5_0 driver:mlx5_core"), Files: map[string]string{"sys/module/mlx5_ib/taint": ""}}.Open(t)
+	m := machinetest.Fixture{Config: strings.Replace(machinetest.WithP2P, "CONFIG_INFINIBAND_ON_DEMAND_PAGING=y\n", "", 1), Tree: machinetest.Planted("04:00.0", "04:00.0 rdma:mlx5_0 driver:mlx5_core"), Files: map[string]string{"sys/module/mlx5_ib/taint": "\n"}}.Open(t)
 	i, err := drivers.ImporterOf(m, "mlx5_0")
 	gpu := machinetest.Addr(t, "03:00.0")
 	e := drivers.Exporter{Given: true, Class: drivers.ClassXe, PCI: &gpu}

@@ -4,6 +4,7 @@ package drivers
 
 import (
 	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -73,15 +74,24 @@ func (r *rules) coherent() chain.Answer {
 		if params.Err != nil {
 			return chain.Open("whether the driver keeps the GPU's memory to itself (CoherentGPUMemoryMode) is not known: %s", params.Why()).With(params.Where, "not read")
 		}
-		if _, whole := params.Line("DmaRemapPeerMmio"); !whole { // which each series has
-			return chain.Open("whether the driver keeps the GPU's memory to itself (CoherentGPUMemoryMode) is not known: the file has not all parameters").With(params.Where, "without DmaRemapPeerMmio")
+		mode, there := params.Line("CoherentGPUMemoryMode")
+		if !there && cutParams(params) || there && mode == "" {
+			return chain.Open("whether the driver keeps the GPU's memory to itself (CoherentGPUMemoryMode) is not known: the file has not all parameters").With(params.Where, "without CoherentGPUMemoryMode")
 		}
-		if mode, _ := params.Line("CoherentGPUMemoryMode"); mode != "" && mode != `""` && mode != `"numa"` {
+		if there && mode != `""` && mode != `"numa"` {
 			return chain.Open("the driver keeps the GPU's memory to itself (CoherentGPUMemoryMode), and how it then exports it was not read").
 				With("/proc/driver/nvidia/params", "CoherentGPUMemoryMode: %s", mode)
 		}
 	}
 	return chain.Hold("GPU memory with pages is mapped as system memory is, for any importer")
+}
+
+// cutParams reports a file of the driver's parameters that may lack the texts, which come after the
+// numbers. The whole file begins with ResmanDebugLevel; an excerpt has at least DmaRemapPeerMmio.
+func cutParams(params machine.Reading) bool {
+	has := func(name string) bool { _, ok := params.Line(name); return ok }
+	texts := slices.ContainsFunc([]string{"RegistryDwords", "RegistryDwordsPerDevice", "RmMsg", "ExcludedGpus"}, has)
+	return !strings.HasSuffix(params.All, "\n") || has("ResmanDebugLevel") && !texts || !has("DmaRemapPeerMmio")
 }
 
 // withoutPages answers for an importer of NVIDIA's memory that does not want peer-to-peer.

@@ -27,7 +27,7 @@ func (m *Machine) readEncryption() Fact {
 		return Fact{placement.No, m.Virtual.Why, m.Virtual.Where}
 	}
 	cpu := m.Read("proc/cpuinfo")
-	text, x86 := cpu.Line("flags")
+	text, x86 := cpuFlags(cpu)
 	flags := strings.Fields(text)
 	vendor, _ := cpu.Line("vendor_id")
 	switch maker := m.Read("sys/class/dmi/id/sys_vendor"); {

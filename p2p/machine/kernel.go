@@ -184,7 +184,7 @@ func readRelease(proc procfs.FS) (release, at string) {
 	}
 	text, err = files.ReadFile(proc.Path("version"))
 	rest, ok := strings.CutPrefix(string(text), "Linux version ")
-	if words := strings.Fields(rest); err == nil && ok && len(words) > 0 {
+	if words := strings.Fields(rest); err == nil && ok && len(words) > 1 { // one word may have been cut
 		return words[0], "/proc/version"
 	}
 	return "", ""
@@ -302,7 +302,7 @@ func probeSymbols(proc procfs.FS, missing string) (p2pdma placement.Answer, sour
 	if strings.HasPrefix(name, noFiles+"/") {
 		return placement.AnswerUnknown, missing + ", and no procfs was given: add --proc DIR"
 	}
-	answer, err := HasSymbol(proc, "pci_p2pdma_distance_many", "pci_enable_device")
+	answer, err := HasSymbol(proc, "pci_p2pdma_distance_many", "_etext")
 	switch {
 	case errors.Is(err, fs.ErrNotExist): // the error has the path in the copy, and the machine has another
 		return answer, missing + ", and no list of the kernel's symbols"
@@ -314,8 +314,8 @@ func probeSymbols(proc procfs.FS, missing string) (p2pdma placement.Answer, sour
 	return answer, name
 }
 
-// HasSymbol looks for one of the kernel's symbols. Every such kernel has neighbour. If
-// neighbour is missing as well, the list is incomplete, and the answer is unknown.
+// HasSymbol looks for one of the kernel's symbols. Every such kernel has neighbour, behind it if the
+// list may be cut. If neighbour is missing as well, the list is incomplete, and the answer is unknown.
 func HasSymbol(proc procfs.FS, symbol, neighbour string) (placement.Answer, error) {
 	f, err := files.Open(proc.Path("kallsyms"))
 	if err != nil {
@@ -405,6 +405,9 @@ func readCPU(proc procfs.FS) CPU {
 	}
 	family := false
 	for line := range strings.Lines(string(text)) {
+		if !strings.HasSuffix(line, "\n") {
+			break // it was cut
+		}
 		key, value, ok := strings.Cut(line, ":")
 		key, value = strings.TrimSpace(key), strings.TrimSpace(value)
 		switch {

@@ -44,8 +44,8 @@ func TestKernel(t *testing.T) {
 		{"broken gzip", machinetest.Fixture{Config: "-", Files: files{"proc/config.gz": "no", dir + "config": machinetest.WithP2P}}, yes, no, dir, "6.12.1"},
 		{"not a configuration", machinetest.Fixture{Config: "<html>\n"}, unknown, unknown, "is not the configuration", "6.12.1"},
 		{"symbol", machinetest.Fixture{Config: "-", Files: files{"proc/kallsyms": "0 T pci_enable_device\n0 T pci_p2pdma_distance_many\n"}}, yes, unknown, "kallsyms", "6.12.1"},
-		{"no symbol", machinetest.Fixture{Config: "-", Files: files{"proc/kallsyms": "0 T pci_enable_device\n0 T pci_p2pdma_distance_many_not\n"}}, no, unknown, "kallsyms", "6.12.1"},
-		{"no symbol on 7.2", machinetest.Fixture{Config: "-", Files: files{"proc/kallsyms": "0 T pci_enable_device\n"}}, no, yes, "kallsyms", ""},
+		{"no symbol", machinetest.Fixture{Config: "-", Files: files{"proc/kallsyms": "0 T pci_enable_device\n0 T pci_p2pdma_distance_many_not\n0 T _etext\n"}}, no, unknown, "kallsyms", "6.12.1"},
+		{"no symbol on 7.2", machinetest.Fixture{Config: "-", Files: files{"proc/kallsyms": "0 T pci_enable_device\n0 T _etext\n"}}, no, yes, "kallsyms", ""},
 		{"no symbols", machinetest.Fixture{Config: "-", Files: files{"proc/kallsyms": ""}}, unknown, unknown, "kallsyms does not have", "6.12.1"},
 		{"nothing", machinetest.Fixture{Config: "-"}, unknown, unknown, "no configuration was found", "6.12.1"},
 		{"a release that is a path", machinetest.Fixture{Config: "-", Files: files{"config": machinetest.WithP2P}}, unknown, unknown, "no configuration was found", "6.12/../../.."},
@@ -123,7 +123,7 @@ func TestBackports(t *testing.T) {
 
 // The running kernel's config.gz and symbols are not used for another release.
 func TestAnotherKernelThanTheOneThatRuns(t *testing.T) {
-	kallsyms := "ffffffff81000000 T pci_p2pdma_distance_many\nffffffff81000010 T pci_enable_device\n"
+	kallsyms := "ffffffff81000000 T pci_p2pdma_distance_many\nffffffff81000010 T pci_enable_device\n0 T _etext\n"
 	tree := testenv.Tree{Release: "7.2.12+deb13-amd64", Config: "-", Files: map[string]string{
 		"proc/config.gz": machinetest.Zipped(t, machinetest.WithP2P), "proc/kallsyms": kallsyms, "boot/config-6.12.117+deb12-amd64": machinetest.WithoutP2P,
 	}}

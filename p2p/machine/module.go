@@ -3,12 +3,14 @@
 package machine
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
 	"path"
 	"strings"
 
+	"github.com/gpurdma/gpurdma/internal/files"
 	"github.com/gpurdma/gpurdma/placement"
 )
 
@@ -104,7 +106,14 @@ func ModuleOf(driver string) string { return strings.ReplaceAll(driver, "-", "_"
 
 // Taint reads the letters in a module's taint file.
 func (m *Machine) Taint(module string) (string, error) {
-	text, err := m.Sys.ReadString(path.Join("module", module, "taint"))
+	name := path.Join("module", module, "taint")
+	text, err := m.Sys.ReadString(name)
+	if err == nil && text == "" {
+		// The kernel ends the file with a line feed: a file without one was not read.
+		if data, err := files.ReadFile(m.Sys.Path(name)); err == nil && !bytes.Contains(data, []byte{'\n'}) {
+			return "", fmt.Errorf("the taint of %s is empty: %w", module, fs.ErrInvalid)
+		}
+	}
 	if err == nil && strings.Trim(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") != "" {
 		err = fmt.Errorf("the taint of %s is %q: %w", module, text, fs.ErrInvalid)
 	}

@@ -29,14 +29,14 @@ var makers = []string{
 	"NVIDIA", "Supermicro", "GIGABYTE", "Giga Computing", "Hewlett", "HPE", "Dell", "Lenovo", "IBM", "Ampere", "ADLINK",
 	"ASUS", "ASRock", "Quanta", "QCT", "Wiwynn", "Wistron", "Foxconn", "Ingrasys", "Inventec", "Pegatron", "MiTAC", "Fujitsu",
 	"Huawei", "Inspur", "H3C", "ZTE", "Cisco", "Cavium", "Marvell", "Apple",
-	"Atos", "Bull", "Eviden",
+	"Atos", "Bull", "Eviden", "ZT Systems", "AIVRES", "Hyve", "Compal",
 	"Microsoft", // the product of whose guests is a Virtual Machine
 }
 
 // readVirtual reads whether the machine is a hypervisor's guest.
 func (m *Machine) readVirtual() Fact {
 	cpu := m.Read("proc/cpuinfo")
-	flags, x86 := cpu.Line("flags")
+	flags, x86 := cpuFlags(cpu)
 	product, vendor := m.Read("sys/class/dmi/id/product_name"), m.Read("sys/class/dmi/id/sys_vendor")
 	name := strings.TrimSpace(vendor.Text + " " + product.Text)
 	if x86 && strings.Contains(" "+flags+" ", " hypervisor ") {
@@ -62,9 +62,16 @@ func (m *Machine) readVirtual() Fact {
 	return Fact{placement.AnswerUnknown, "neither the processor nor the firmware says", cpu.At()}
 }
 
+// cpuFlags are the flags of the first processor. A line without its end was cut.
+func cpuFlags(cpu Reading) (string, bool) {
+	flags, ok := cpu.Line("flags")
+	return flags, ok && strings.Contains(cpu.All, flags+"\n")
+}
+
 // built reports a machine with the name of a maker, or a cloud's product with .metal in its name.
 func built(vendor, product string) bool {
-	return slices.ContainsFunc(makers, func(word string) bool { return strings.Contains(vendor, word) }) || strings.Contains(product, ".metal")
+	vendor = strings.ToLower(vendor)
+	return slices.ContainsFunc(makers, func(word string) bool { return strings.Contains(vendor, strings.ToLower(word)) }) || strings.Contains(product, ".metal")
 }
 
 // InventedTree says why a guest's PCI registers prove little: the hypervisor emulates the
