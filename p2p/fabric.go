@@ -87,11 +87,9 @@ func overIOMMU(m *machine.Machine, e drivers.Exporter, i drivers.Importer) chain
 	if bad, ok := blocking(m, rootPorts(m, gpu, nic)); ok {
 		return bad
 	}
-	if bad, ok := blocksTranslated(m, nic); ok {
-		return bad
-	}
 	passes, why := p2pdma.RootPasses(m, gpu, nic)
-	fix := &chain.Remedy{Change: "let the IOMMU pass DMA through", Command: m.CPU.PassThrough(), Weakens: "a device can reach all memory of the host", Direct: passes == placement.Yes}
+	fix := passDMA(m)
+	fix.Direct = passes == placement.Yes
 	if passes == placement.Yes {
 		return withRoot(m, chain.Cost("%s", way), why).Fix(fix)
 	}

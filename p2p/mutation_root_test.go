@@ -90,6 +90,9 @@ func rootMutations() []mutation {
 			text := b.read("proc/cpuinfo")
 			b.put("proc/cpuinfo", text[:strings.Index(text, "flags")+len("flags\t\t: fp")])
 		}, goes(chain.Fabric, chain.Library), guest},
+		{"cpuinfo has a line of flags that is empty", x86, func(b *bed) {
+			b.put("proc/cpuinfo", strings.Replace(b.read("proc/cpuinfo"), "flags\t\t: ", "flags\t\t: \nwas\t: ", 1))
+		}, goes(chain.Fabric, chain.Library), guest},
 		{"cpuinfo has no flags", x86, cpu("flags", ""), goes(chain.Fabric, chain.Library), guest},
 		{"the firmware's names are not in the copy, and only they say that the machine is no guest", is(coherent), func(b *bed) { b.drop("sys/class/dmi") }, goes(chain.Fabric, chain.Library), guest},
 		{"cpuinfo is empty", nil, func(b *bed) { b.put("proc/cpuinfo", "") }, goes(chain.Fabric, chain.Decision, chain.Library, chain.Attach), guest},

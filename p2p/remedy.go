@@ -158,7 +158,7 @@ func repair(m *machine.Machine, p drivers.Prediction, e drivers.Exporter, i driv
 // passThrough is the remedy for a pair whose traffic the IOMMU blocks. It says which link is still not known
 // with it.
 func passThrough(m *machine.Machine, e drivers.Exporter, i drivers.Importer) *chain.Remedy {
-	r := &chain.Remedy{Change: "let the IOMMU pass DMA through", Command: m.CPU.PassThrough(), Weakens: "a device can reach all memory of the host"}
+	r := passDMA(m)
 	like := supposing(m, m.Kernel)
 	like.PassesDMA = true
 	switch _, v := judge(like, e, i); {
@@ -170,6 +170,11 @@ func passThrough(m *machine.Machine, e drivers.Exporter, i drivers.Importer) *ch
 		}
 	}
 	return r
+}
+
+// passDMA is the kernel's parameter by which the IOMMU passes DMA through.
+func passDMA(m *machine.Machine) *chain.Remedy {
+	return &chain.Remedy{Change: "let the IOMMU pass DMA through", Command: m.CPU.PassThrough(), Weakens: "a device can reach all memory of the host"}
 }
 
 // XeRemedy names the other driver of Intel's GPUs.

@@ -61,14 +61,14 @@ func (a *app) prove(m *machine.Machine, pairs []p2p.Pair) (_ *result.Live, err e
 			break
 		}
 		progress.Draw("proving "+p.Name(), int64(i), int64(len(counting)))
-		before := proofs.Observe(a.source.Open(), *p)
+		trial := proofs.Trial{Before: proofs.Observe(a.source.Open(), *p)}
 		proof := prover.Prove(ctx, *p)
-		after := proofs.Observe(a.source.Open(), *p)
-		if name := after.ChangedDuring(before); name != "" {
+		trial.After = proofs.Observe(a.source.Open(), *p)
+		if name := trial.Changed(); name != "" {
 			proof.Void("%s changed while the pair was tried", name)
 		}
 		p.Prove(m, proof)
-		trials = append(trials, proofs.Trial{Pair: *p, Before: before, After: after})
+		trials = append(trials, trial)
 		r.Tried++
 	}
 	later := a.source.Open()

@@ -18,7 +18,7 @@ import (
 )
 
 // ErrTruncated says that configuration space was read in part only. The kernel
-// shows 64 bytes to whoever lacks CAP_SYS_ADMIN in the initial user namespace;
+// shows 64 bytes to a reader without CAP_SYS_ADMIN in the initial user namespace;
 // the capabilities lie behind them.
 var ErrTruncated = errors.New("only the beginning of the configuration space can be read: run as root")
 

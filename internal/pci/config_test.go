@@ -83,7 +83,7 @@ func TestConfigInPart(t *testing.T) {
 	if acs, err := c.ACS(); err != nil || acs.Present || !c.Unreachable() {
 		t.Errorf("%+v, %v, %v", acs, err, c.Unreachable())
 	}
-	// That is known even to whoever may not read it.
+	// A reader without privileges knows that, too.
 	if acs, err := (Config{whole[:64], 256}).ACS(); err != nil || acs.Present {
 		t.Errorf("%+v, %v", acs, err)
 	}

@@ -62,10 +62,10 @@ func (m *Machine) readVirtual() Fact {
 	return Fact{placement.AnswerUnknown, "neither the processor nor the firmware says", cpu.At()}
 }
 
-// cpuFlags are the flags of the first processor. A line without its end was cut.
+// cpuFlags are the flags of the first processor. A line that is empty, or without its end, was cut.
 func cpuFlags(cpu Reading) (string, bool) {
 	flags, ok := cpu.Line("flags")
-	return flags, ok && strings.Contains(cpu.All, flags+"\n")
+	return flags, ok && flags != "" && strings.Contains(cpu.All, flags+"\n")
 }
 
 // built reports a machine with the name of a maker, or a cloud's product with .metal in its name.

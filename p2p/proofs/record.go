@@ -38,6 +38,9 @@ type Trial struct {
 	Before, After Circumstances
 }
 
+// Changed names a fact that changed while the pair was tried; "" if there is none.
+func (t Trial) Changed() string { return t.After.ChangedDuring(t.Before) }
+
 // Link is the state of a link when the proof was taken.
 type Link struct {
 	Link  string `json:"link"`
@@ -63,7 +66,7 @@ func recordOf(t Trial, now time.Time) (Record, bool) {
 		out.Outcome, out.Stage = answer.Outcome.String(), string(answer.Stage)
 		out.Errno = int(answer.Errno)
 	default:
-		return Record{}, false
+		return out, false
 	}
 	return out, true
 }

@@ -95,13 +95,14 @@ func (s *Store) Keep(m *machine.Machine, trials []Trial, now time.Time) error {
 	for _, t := range trials {
 		p := t.Pair
 		r, ok := recordOf(t, now)
-		if !ok {
+		changed := t.Changed() != "" // it is not known to which of the two states the proof belongs
+		if !ok && !changed {
 			continue
 		}
 		s.Records = slices.DeleteFunc(s.Records, func(o Record) bool {
 			return o.of(p) && o.Memory == r.Memory && o.Class == r.Class
 		})
-		if t.After.ChangedDuring(t.Before) != "" { // it is not known to which of the two the proof belongs
+		if changed {
 			continue
 		}
 		// A trial that the log contradicted, or in which a rung failed, is no proof. The earlier proof is gone.

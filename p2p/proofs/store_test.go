@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -246,8 +247,18 @@ func TestKeepChanged(t *testing.T) {
 		if c.before == "" {
 			delete(now.Before, c.fact)
 		}
+		void := s
+		void.Records = slices.Clone(s.Records)
 		if err := s.Keep(m, []Trial{now}, time.Now()); err != nil || len(s.Records) != c.want {
 			t.Errorf("%s: %v, %d records, want %d", name, err, len(s.Records), c.want)
+		}
+		// The command takes the outcome of such a proof away, too.
+		if now.Changed() != "" {
+			now.Pair.Proof.Void("it changed")
+			now.Pair.Prove(m, now.Pair.Proof)
+		}
+		if err := void.Keep(m, []Trial{now}, time.Now()); err != nil || len(void.Records) != c.want || c.want == 0 && now.Pair.Verdict.Link(chain.Proof).State != chain.Unknown {
+			t.Errorf("%s, void: %v, %d records, want %d: %v", name, err, len(void.Records), c.want, now.Pair.Verdict)
 		}
 	}
 }
