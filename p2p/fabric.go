@@ -108,7 +108,7 @@ func translated(m *machine.Machine, e drivers.Exporter, i drivers.Importer) chai
 	if bad, ok := blocking(m, ports); ok {
 		return bad
 	}
-	if bad, ok := blocksTranslated(m, *i.PCI); ok {
+	if bad, ok := blocksTranslated(m, *i.PCI, ports); ok {
 		return bad
 	}
 	return chain.Hold("")
@@ -116,8 +116,8 @@ func translated(m *machine.Machine, e drivers.Exporter, i drivers.Importer) chai
 
 // blocksTranslated answers for a port above the NIC that blocks translated requests, which a NIC with ATS
 // on can send.
-func blocksTranslated(m *machine.Machine, nic machine.Addr) (chain.Answer, bool) {
-	for _, a := range m.Node(nic).Up {
+func blocksTranslated(m *machine.Machine, nic machine.Addr, up []machine.Addr) (chain.Answer, bool) {
+	for _, a := range up {
 		c := m.Node(a).ACS
 		if !c.Present || c.Ctrl&pci.ACSTranslationBlock == 0 {
 			continue
@@ -148,7 +148,7 @@ func overRoot(m *machine.Machine, e drivers.Exporter, nic machine.Addr) chain.An
 	if bad, ok := blocking(m, rootPorts(m, gpu, nic)); ok {
 		return bad
 	}
-	if bad, ok := blocksTranslated(m, nic); ok {
+	if bad, ok := blocksTranslated(m, nic, m.Node(nic).Up); ok {
 		return bad
 	}
 	passes, why := p2pdma.RootPasses(m, gpu, nic)
@@ -187,6 +187,13 @@ func belowBridge(m *machine.Machine, e drivers.Exporter, i drivers.Importer, way
 	if bad, ok := blocking(m, ports); ok {
 		return bad
 	}
+	up := m.Node(*i.PCI).Up
+	if top := slices.Index(up, *way.Common); top >= 0 {
+		up = up[:top]
+	}
+	if bad, ok := blocksTranslated(m, *i.PCI, up); ok {
+		return bad
+	}
 	nic, err := nicOrder(m, *i.PCI)
 	worst, bits := RouteGood, pci.ACSBits(0)
 	var at machine.Addr
@@ -196,10 +203,6 @@ func belowBridge(m *machine.Machine, e drivers.Exporter, i drivers.Importer, way
 		c := n.ACS.Ctrl
 		if !n.ACS.Present {
 			c = 0
-		}
-		if c&pci.ACSTranslationBlock != 0 && (err != nil || nic.ats) {
-			return chain.Open("%s, %v blocks requests that a NIC with ATS has translated, and %s", common(way), a, map[bool]string{true: "the NIC has ATS on", false: "whether the NIC has ATS on is not known"}[err == nil]).
-				With("/sys/bus/pci/devices/"+a.String()+"/config", "ACS control %#x", uint16(c))
 		}
 		redirects = redirects || n.ACS.Redirects() != 0
 		if r := routeOfPort(c, nic); r > worst {

@@ -62,6 +62,9 @@ func addressMutations() []mutation {
 	dmaMask := func(b *bed) string { return b.dir(b.s.at) + "/dma_mask_bits" }
 	resource := func(b *bed) string { return b.dir(b.s.gpu) + "/resource" }
 	return []mutation{
+		{"the list of the GPU's regions is cut after its third line", not(is(coherent)), func(b *bed) {
+			b.put(resource(b), strings.Join(strings.SplitAfter(b.read(resource(b)), "\n")[:3], ""))
+		}, goes(chain.Addresses), "drivers/pci/pci-sysfs.c resource_show(): seven lines or more"},
 		{"the IOMMU translates, and NVIDIA's driver maps nothing: over the root", all(mapsNothing, overRoot), domain("DMA-FQ"), breaks(chain.Lost, chain.Addresses), ops},
 		{"the IOMMU translates in strict mode, and NVIDIA's driver maps nothing: over the root", all(mapsNothing, overRoot), domain("DMA"), breaks(chain.Lost, chain.Addresses), ops},
 		{"the IOMMU translates, and NVIDIA's driver maps nothing: below one switch", all(mapsNothing, onSwitch), domain("DMA-FQ"), staysDirect, below16},

@@ -181,6 +181,7 @@ func (b *bed) driver(addr, name string) {
 	b.t.Helper()
 	if name == "" {
 		b.drop(b.dir(addr) + "/driver")
+		b.drop("proc/driver/nvidia/gpus/" + addr)
 		return
 	}
 	b.link(b.dir(addr)+"/driver", "sys/bus/pci/drivers/"+name)

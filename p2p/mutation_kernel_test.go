@@ -67,6 +67,7 @@ func kernelMutations() []mutation {
 		{"the kernel is from before 5.12, beside a peer-memory client", all(byDMABuf, hasPeer, not(inbox)), release("5.4.0-216-generic"), staysDirect, "the client of MLNX_OFED needs no such method: " + method},
 		{"the kernel is RHEL 8's", all(byDMABuf, inbox), release("4.18.0-553.el8_10.x86_64"), goes(chain.Route), "it has backports, and what of this it has was not read"},
 		{"the release is noise", all(byDMABuf, noPeer), release("frobnicate"), goes(chain.Route), method},
+		{"the release is cut", all(byDMABuf, noPeer), func(b *bed) { b.put("proc/sys/kernel/osrelease", "6.1") }, goes(chain.Route), "kernel/utsname_sysctl.c: proc_dostring() ends the file with a line feed"},
 		{"the release cannot be read", all(byDMABuf, noPeer), func(b *bed) {
 			b.deny("proc/sys/kernel/osrelease")
 			b.drop("proc/version")

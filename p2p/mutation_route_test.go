@@ -3,6 +3,8 @@
 package p2p_test
 
 import (
+	"os"
+
 	"github.com/gpurdma/gpurdma/p2p/chain"
 )
 
@@ -51,6 +53,15 @@ func routeMutations() []mutation {
 	})
 	openDMABuf := all(isNVIDIA, byDMABuf)
 	return []mutation{
+		{"the link to the GPU's driver was not copied", nil, func(b *bed) {
+			b.drop(b.dir(b.s.gpu) + "/driver")
+			b.must(os.MkdirAll(b.take("proc/driver/nvidia/gpus/"+b.s.gpu), 0o700))
+		}, goes(chain.Attach, chain.Library), "nv-procfs.c: the driver lists the functions that it is bound to"},
+		{"the NIC's place was copied as a directory", byDMABuf, func(b *bed) {
+			dir := "sys/class/infiniband/" + b.s.nic
+			b.must(os.MkdirAll(b.take(dir), 0o700))
+			b.link(dir+"/device/driver", "sys/bus/pci/drivers/mlx5_core")
+		}, goes(chain.Attach, chain.Route), "cp -L copies what a link leads to"},
 		{"no driver is bound to the GPU", nil, func(b *bed) { b.driver(b.s.gpu, "") }, goes(chain.Attach, chain.Library), "drivers/dma-buf/dma-buf.c: a driver has to export"},
 		{"the GPU's driver is in no table", nil, func(b *bed) { b.driver(b.s.gpu, "acme") }, goes(chain.Attach, chain.Library), tables},
 		{"the GPU's driver is nouveau", all(isNVIDIA, byDMABuf), both(func(b *bed) { b.driver(b.s.gpu, "nouveau") }, taint("nouveau", "")), breaks(chain.Staged, chain.Attach), "nouveau_prime.c nouveau_gem_prime_pin()"},

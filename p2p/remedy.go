@@ -55,7 +55,7 @@ func find(m *machine.Machine, p drivers.Prediction, e drivers.Exporter, i driver
 		return &chain.Remedy{Change: GoneGPU}
 	case i.PCI != nil && m.Silent(*i.PCI):
 		return &chain.Remedy{Change: "reboot, with the power off in between; if the NIC does not come back, exchange it"}
-	case e.Driver == drivers.UnknownDriver:
+	case e.Driver == drivers.UnknownDriver || i.Unplaced:
 		return &chain.Remedy{Change: TakeSnapshot, Command: "p2pcheck snapshot FILE"}
 	case e.Power != machine.PowerAwake && registers(m, awake(e), i):
 		return &chain.Remedy{

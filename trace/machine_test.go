@@ -253,7 +253,7 @@ func TestBARChangesHands(t *testing.T) {
 			t.Fatal(err)
 		}
 		for file, text := range map[string]string{
-			"resource": "0x00000000c0000000 0x00000000cfffffff 0x0000000000140204\n",
+			"resource": "0x00000000c0000000 0x00000000cfffffff 0x0000000000140204\n" + strings.Repeat("0x0 0x0 0x0\n", 6),
 			"class":    "0x030200\n", "vendor": "0x10de\n", "device": "0x2330\n",
 		} {
 			if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o644); err != nil {

@@ -41,7 +41,7 @@ var lookedAt = []string{
 	"sys/module/ib_core/parameters/netns_mode", "sys/module/amdgpu/parameters/pcie_p2p", "sys/module/xe/parameters/vram_bar_size",
 	"sys/module/vfio_iommu_type1/parameters/allow_unsafe_interrupts", "sys/module/softgpu/parameters/topology_gate",
 	"sys/kernel/security/lockdown", "!sys/kernel/security/*", "!sys/kernel/btf/vmlinux", "!sys/kernel/tracing/events/*", "!sys/kernel/debug/tracing/events/dma_buf",
-	"sys/kernel/mm/memory_peers/*/version", "sys/kernel/iommu_groups/*/type",
+	"sys/kernel/mm/memory_peers/*/version", "sys/kernel/iommu_groups/*/type", "sys/kernel/iommu_groups/*/devices/*",
 	"!dev/kmsg", "!dev/kfd", "!dev/nvidiactl", "!dev/hl0", "!dev/accel/accel0",
 	"!.dockerenv", "!run/.containerenv", "!etc/libibverbs.d/*", "!usr/local/etc/libibverbs.d/*", "!etc/cdi/*", "!run/cdi/*", "!var/run/cdi/*", "!var/lib/kubelet/device-plugins/*",
 	"opt/amazon/efa/*/pkgconfig/libfabric.pc", "usr/lib64/pkgconfig/libfabric.pc", "usr/lib/pkgconfig/libfabric.pc", "usr/lib/*/pkgconfig/libfabric.pc",

@@ -106,6 +106,8 @@ func (d dumped) group(all map[string]entry, dir string) error {
 		its := fmt.Sprintf("%s/%d", groups, *number)
 		all[path.Join(its, "type")] = entry{unreadable: true}
 		all[link] = entry{link: relative(path.Dir(link), its)}
+		member := path.Join(its, "devices", path.Base(dir))
+		all[member] = entry{link: relative(path.Dir(member), dir)}
 	}
 	return nil
 }

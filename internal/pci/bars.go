@@ -52,11 +52,12 @@ func Regions(s sysfs.FS, a Addr) ([]Region, error) {
 	if err != nil {
 		return nil, fmt.Errorf("PCI function %v: %w", a, err)
 	}
+	lines := strings.Split(text, "\n")
+	if len(lines) <= standardBARs { // the ROM's line follows: the file was cut
+		return nil, fmt.Errorf("PCI function %v: resource has %d lines: %w", a, len(lines), fs.ErrInvalid)
+	}
 	var out []Region
-	for i, line := range strings.Split(text, "\n") {
-		if i == standardBARs {
-			break
-		}
+	for i, line := range lines[:standardBARs] {
 		f := strings.Fields(line)
 		if len(f) != 3 {
 			return nil, fmt.Errorf("PCI function %v: %q is no region of resource: %w", a, line, fs.ErrInvalid)

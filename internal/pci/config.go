@@ -192,8 +192,12 @@ func ungrouped(s sysfs.FS, a Addr) error {
 		return fmt.Errorf("IOMMU group of PCI function %v: %w", a, err)
 	}
 	for _, group := range groups {
-		if _, err := files.Lstat(s.Path(dir, group, "devices", a.String())); err == nil {
+		devices := path.Join(dir, group, "devices")
+		if s.Exists(path.Join(devices, a.String())) {
 			return fmt.Errorf("IOMMU group of PCI function %v: it is in group %s, and has no link to it: %w", a, group, fs.ErrInvalid)
+		}
+		if err := s.Look(devices); err != nil {
+			return fmt.Errorf("IOMMU group of PCI function %v: which functions group %s has is not known: %w", a, group, err)
 		}
 	}
 	return nil

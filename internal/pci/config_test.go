@@ -158,7 +158,7 @@ func TestBARs(t *testing.T) {
 		"0x0000000000000000 0x0000000000000000 0x0000000000000000\n"
 	put := func(text string) {
 		t.Helper()
-		if err := os.WriteFile(filepath.Join(s.Path("bus/pci/devices/0000:03:00.0"), "resource"), []byte(text), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(s.Path("bus/pci/devices/0000:03:00.0"), "resource"), []byte(text+strings.Repeat("0x0 0x0 0x0\n", max(0, 7-strings.Count(text, "\n")))), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -196,7 +196,8 @@ func TestBARs(t *testing.T) {
 // A file that is no function's has no regions: neither placed nor without a place.
 func TestRegionsOfOtherFiles(t *testing.T) {
 	s := build(t, machine)
-	for _, text := range []string{"", "nonsense", "0x1000 0x1fff 0x200\nnonsense\n", "0x1000 0x1fff", "0x1000 0x1fff many"} {
+	for _, text := range []string{"", "nonsense", "0x1000 0x1fff 0x200\nnonsense\n", "0x1000 0x1fff", "0x1000 0x1fff many",
+		strings.Repeat("0x1000 0x1fff 0x200\n", 6)} { // cut before the ROM's line
 		if err := os.WriteFile(filepath.Join(s.Path("bus/pci/devices/0000:03:00.0"), "resource"), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -270,6 +271,14 @@ func TestLinksOfAFunction(t *testing.T) {
 		if got, err := IOMMUGroup(s, addr(t, of)); got != want || err != nil {
 			t.Errorf("%s: %q, %v", of, got, err)
 		}
+	}
+	directory(t, s, "kernel/iommu_groups/17")
+	if got, err := IOMMUGroup(s, addr(t, "81:00.0")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a group whose functions were not copied: %q, %v", got, err)
+	}
+	directory(t, s, "kernel/iommu_groups/17/devices")
+	if got, err := IOMMUGroup(s, addr(t, "81:00.0")); got != "" || err != nil {
+		t.Errorf("a function of no group: %q, %v", got, err)
 	}
 	if got, err := IOMMUGroup(s, addr(t, "04:00.0")); err == nil {
 		t.Errorf("group %q", got)

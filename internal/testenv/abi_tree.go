@@ -53,7 +53,12 @@ type Tree struct {
 func (f Tree) Write(t testing.TB) string {
 	t.Helper()
 	root := TreeDir(t)
-	put := func(name, text string) { WriteFile(t, filepath.Join(root, name), text) }
+	put := func(name, text string) {
+		if path.Base(name) == "resource" {
+			text = Regions(text)
+		}
+		WriteFile(t, filepath.Join(root, name), text)
+	}
 	or := func(s, def string) string {
 		if s == "" {
 			return def
@@ -208,6 +213,7 @@ func writeFunction(t testing.TB, sys, dir string, attrs []string, put func(name,
 			number, kind, _ := strings.Cut(value, ":")
 			group := path.Join("sys/kernel/iommu_groups", number)
 			Link(t, filepath.Join(filepath.Dir(sys), group), filepath.Join(device, "iommu_group"))
+			Link(t, device, filepath.Join(filepath.Dir(sys), group, "devices", path.Base(dir)))
 			put(path.Join(group, "type"), kind+"\n")
 			continue
 		}
@@ -222,6 +228,22 @@ func writeFunction(t testing.TB, sys, dir string, attrs []string, put func(name,
 	if i := strings.LastIndex(dir, "pci"); i >= 0 {
 		Link(t, filepath.Join(sys, "devices", dir), filepath.Join(sys, "bus/pci/devices", path.Base(dir)))
 	}
+}
+
+// Regions is a function's file resource, whose first regions are given: the kernel's file has
+// seven lines or more. A text that is none of regions stays as it is.
+func Regions(text string) string {
+	lines := 0
+	for line := range strings.Lines(text) {
+		if len(strings.Fields(line)) != 3 || !strings.HasSuffix(line, "\n") {
+			return text
+		}
+		lines++
+	}
+	if lines == 0 || lines > 6 {
+		return text
+	}
+	return text + strings.Repeat("0x0 0x0 0x0\n", 7-lines)
 }
 
 // isGPU reports a class of display controllers, of accelerators, or the one that a function

@@ -225,6 +225,7 @@ func (c *corpusTree) resources() {
 			any = true
 		}
 		if any {
+			text += "0x0000000000000000 0x0000000000000000 0x0000000000000000\n" // the ROM
 			c.files[path.Join("sys/devices", f.dir, "resource")] = text
 		}
 	}

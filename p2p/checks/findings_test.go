@@ -87,7 +87,7 @@ func TestFindingsFitTheMachine(t *testing.T) {
 
 		"nouveau":           {id: "GPU-DRIVER", on: "small-hgx", edits: []edit{swap("driver:nvidia", "driver:nouveau")}, result: fail, read: "nouveau: it pins", change: "install NVIDIA's open modules"},
 		"accelerator":       {id: "GPU-DRIVER", on: "small-hgx", edits: []edit{swap("driver:nvidia", "driver:qaic")}, result: fail, read: "qaic: its buffers", change: "leave it out"},
-		"no driver":         {id: "GPU-DRIVER", on: "small-hgx", edits: []edit{swap("driver:nvidia", "")}, result: fail, read: "none", change: "bind the GPU's driver"},
+		"no driver":         {id: "GPU-DRIVER", on: "small-hgx", edits: []edit{swap("driver:nvidia", ""), drop("proc/driver/nvidia/gpus")}, result: fail, read: "none", change: "bind the GPU's driver"},
 		"parameter of KFD":  {id: "AMD-PARAM", on: "small-mi300", edits: []edit{put("sys/module/amdgpu/parameters/pcie_p2p", "N")}, result: warn, read: "N", change: "take amdgpu.pcie_p2p=0 away"},
 		"links, parameter":  {id: "AMD-KFD-LINKS", on: "small-mi300", edits: []edit{unlinked, put(pcieP2P, "N")}, result: warn, read: "without links", change: "its parameter is off", command: "amdgpu.pcie_p2p=1"},
 		"links, built":      {id: "AMD-KFD-LINKS", on: "small-mi300", edits: []edit{unlinked}, result: warn, read: "without links", change: "below one PCI switch"},

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/gpurdma/gpurdma/internal/files"
 	"github.com/gpurdma/gpurdma/internal/pci"
 	"github.com/gpurdma/gpurdma/internal/softgpu"
 	"github.com/gpurdma/gpurdma/p2p/machine"
@@ -169,6 +170,9 @@ func ExporterOf(m *machine.Machine, a machine.Addr) (Exporter, error) {
 		return Exporter{}, err
 	}
 	e := Exporter{PCI: &a, Driver: f.Driver}
+	if f.Driver == "" && bound(m, f) {
+		return Exporter{PCI: &a, Driver: UnknownDriver, OutOfTree: true}, nil
+	}
 	if f.Driver == softgpu.Module {
 		softExporter(m, &e, f.SysPath)
 		return e, nil
@@ -199,6 +203,13 @@ func ExporterOf(m *machine.Machine, a machine.Addr) (Exporter, error) {
 	}
 	e.Power = m.PowerAt(f.SysPath)
 	return e, nil
+}
+
+// bound reports a function that has a driver, whatever its link says: NVIDIA's driver lists it, or a DRM
+// driver has made devices of it. A copy may lack the link.
+func bound(m *machine.Machine, f pci.Function) bool {
+	_, err := files.Lstat(m.Proc.Path("driver/nvidia/gpus/" + f.Addr.String()))
+	return err == nil || m.Sys.Exists(path.Join(f.SysPath, "drm"))
 }
 
 // OpenModules is a part of the name that NVIDIA's open modules give themselves.

@@ -45,6 +45,8 @@ func (k Kind) String() string {
 type Importer struct {
 	PCI  *machine.Addr // its function; nil for a device that is on no PCI bus
 	Kind Kind
+	// Unplaced says that the function is not known: the device's place in sysfs was not copied.
+	Unplaced bool
 	// PeerToPeer says that the driver can use addresses that have no page. All
 	// RDMA drivers that import dma-bufs can do so.
 	PeerToPeer bool

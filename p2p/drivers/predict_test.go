@@ -5,6 +5,7 @@ package drivers
 import (
 	"fmt"
 	"maps"
+	"path"
 	"strings"
 	"testing"
 
@@ -388,6 +389,7 @@ func writeGroup(t *testing.T, m *machine.Machine, function, kind string) {
 	}
 	group := m.Sys.Path("kernel/iommu_groups/7")
 	testenv.Link(t, group, m.Sys.Path(dir, "iommu_group"))
+	testenv.Link(t, m.Sys.Path(dir), group+"/devices/"+path.Base(dir))
 	testenv.WriteFile(t, group+"/type", kind+"\n")
 }
 

@@ -89,6 +89,8 @@ func ImporterOf(m *machine.Machine, rdma string) (Importer, error) {
 	if a, ok := pci.DeviceAt(real); ok {
 		i.PCI = &a
 	}
+	// The kernel has a link there, which leads below devices.
+	i.Unplaced = i.PCI == nil && !strings.HasPrefix(real, "devices/")
 	i.Driver, _ = m.Sys.Link(path.Join(dir, "device/driver"))
 	// The test bed's rxe has files with its kind of importer.
 	if kind, err := m.Sys.ReadString(path.Join(dir, "importer")); err == nil {

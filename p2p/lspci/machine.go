@@ -124,6 +124,7 @@ func (m *maker) function(f *function) {
 		group := "sys/kernel/iommu_groups/" + f.group
 		m.unread(path.Join(group, "type"))
 		m.link(at("iommu_group"), group)
+		m.link(path.Join(group, "devices", f.addr.String()), dir)
 	case !printed || !m.groups:
 		m.unread(at("iommu_group"))
 	}

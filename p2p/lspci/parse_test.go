@@ -55,7 +55,7 @@ func TestHeadings(t *testing.T) {
 // Lines of regions: show_bases and show_size of lspci.c.
 func TestRegions(t *testing.T) {
 	const head = "0000:00:00.0 3D controller [0302]: NVIDIA Corporation [10de:2330]\n\tStatus: Cap- 66MHz-\n"
-	none := strings.Repeat("0x0000000000000000 0x0000000000000000 0x0000000000000000\n", 5)
+	none := strings.Repeat("0x0000000000000000 0x0000000000000000 0x0000000000000000\n", 6)
 	for _, c := range []struct{ line, want string }{
 		{"Region 0: Memory at 214000000000 (64-bit, prefetchable) [size=128G]", "0x0000214000000000 0x0000215fffffffff 0x0000000000102200\n" + none},
 		{"Region 0: Memory at c6000000 (32-bit, non-prefetchable) [disabled] [size=16M]", "0x00000000c6000000 0x00000000c6ffffff 0x0000000000000200\n" + none},

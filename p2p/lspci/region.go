@@ -84,7 +84,7 @@ func (f *function) resource() (string, bool) {
 	if !f.registers || f.regionsUnread || f.unknown || !f.ended && !f.caps.begun() {
 		return "", false
 	}
-	var lines [standardBARs]region
+	var lines [standardBARs + 1]region // the ROM's is the last
 	for _, r := range f.regions {
 		lines[r.index] = r
 	}

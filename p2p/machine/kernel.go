@@ -179,7 +179,7 @@ func readKernel(root string, proc procfs.FS, release, given string) (Kernel, ker
 // /proc/version alone: "Linux version 6.8.0-60-generic (buildd@…".
 func readRelease(proc procfs.FS) (release, at string) {
 	text, err := files.ReadFile(proc.Path("sys/kernel/osrelease"))
-	if release = strings.TrimSpace(string(text)); err == nil && release != "" {
+	if release = strings.TrimSpace(string(text)); err == nil && release != "" && bytes.HasSuffix(text, []byte("\n")) { // the kernel ends it so: without, it was cut
 		return release, osrelease
 	}
 	text, err = files.ReadFile(proc.Path("version"))

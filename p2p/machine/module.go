@@ -3,7 +3,6 @@
 package machine
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -31,11 +30,10 @@ func (m *Machine) PowerAt(dir string) Power {
 	if r.Gone() && !m.Sys.Exists(path.Join(dir, "power")) && !m.Sys.Exists(wholeSys) {
 		return PowerUnknown
 	}
-	return PowerOf(r)
+	return powerOf(r)
 }
 
-// PowerOf reads power/runtime_status.
-func PowerOf(r Reading) Power {
+func powerOf(r Reading) Power {
 	switch {
 	case r.Gone():
 		return PowerAwake
@@ -107,15 +105,17 @@ func ModuleOf(driver string) string { return strings.ReplaceAll(driver, "-", "_"
 // Taint reads the letters in a module's taint file.
 func (m *Machine) Taint(module string) (string, error) {
 	name := path.Join("module", module, "taint")
-	text, err := m.Sys.ReadString(name)
-	if err == nil && text == "" {
-		// The kernel ends the file with a line feed: a file without one was not read.
-		if data, err := files.ReadFile(m.Sys.Path(name)); err == nil && !bytes.Contains(data, []byte{'\n'}) {
-			return "", fmt.Errorf("the taint of %s is empty: %w", module, fs.ErrInvalid)
-		}
+	data, err := files.ReadFile(m.Sys.Path(name))
+	if err != nil {
+		return "", err
 	}
-	if err == nil && strings.Trim(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") != "" {
-		err = fmt.Errorf("the taint of %s is %q: %w", module, text, fs.ErrInvalid)
+	text, whole := strings.CutSuffix(string(data), "\n") // the kernel ends the file so
+	text = strings.TrimRight(text, " \r")
+	if text == "" && !whole {
+		return "", fmt.Errorf("the taint of %s is empty: %w", module, fs.ErrInvalid)
 	}
-	return text, err
+	if strings.Trim(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") != "" {
+		return text, fmt.Errorf("the taint of %s is %q: %w", module, text, fs.ErrInvalid)
+	}
+	return text, nil
 }

@@ -272,7 +272,7 @@ func powered(l *check.Look) {
 		for _, f := range way(l, gpu) {
 			r := l.Read("sys", f.Dir, "power/runtime_status")
 			at = append(at, r.Where)
-			switch machine.PowerOf(r) {
+			switch l.Machine.PowerAt(f.Dir) {
 			case machine.PowerSuspended:
 				asleep = f.PCI.String()
 				if r := l.Read("sys", f.Dir, "d3cold_allowed"); r.Text == "1" {
