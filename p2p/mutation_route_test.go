@@ -62,6 +62,9 @@ func routeMutations() []mutation {
 			b.must(os.MkdirAll(b.take(dir), 0o700))
 			b.link(dir+"/device/driver", "sys/bus/pci/drivers/mlx5_core")
 		}, goes(chain.Attach, chain.Route), "cp -L copies what a link leads to"},
+		{"the NIC's place was copied as a directory, beside a peer-memory client", onlyPeer, func(b *bed) {
+			b.must(os.MkdirAll(b.take("sys/class/infiniband/"+b.s.nic), 0o700))
+		}, goes(chain.Route), "cp -L copies what a link leads to"},
 		{"no driver is bound to the GPU", nil, func(b *bed) { b.driver(b.s.gpu, "") }, goes(chain.Attach, chain.Library), "drivers/dma-buf/dma-buf.c: a driver has to export"},
 		{"the GPU's driver is in no table", nil, func(b *bed) { b.driver(b.s.gpu, "acme") }, goes(chain.Attach, chain.Library), tables},
 		{"the GPU's driver is nouveau", all(isNVIDIA, byDMABuf), both(func(b *bed) { b.driver(b.s.gpu, "nouveau") }, taint("nouveau", "")), breaks(chain.Staged, chain.Attach), "nouveau_prime.c nouveau_gem_prime_pin()"},

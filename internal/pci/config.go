@@ -174,9 +174,9 @@ func (c Config) Port() (Port, error) {
 	return Port(flags & expFlagsType >> 4), nil
 }
 
-// ErrNoGroups says that a copy of sysfs lacks the directory of the IOMMU's groups, so that the
-// absence of a function's group proves nothing.
-var ErrNoGroups = errors.New("/sys/kernel/iommu_groups was not copied")
+// ErrNoGroups says that a copy of sysfs lacks the directory of the IOMMU's groups or a part of it, so
+// that the absence of a function's group proves nothing.
+var ErrNoGroups = errors.New("/sys/kernel/iommu_groups was not copied, or not all of it")
 
 // ungrouped is nil if a function whose group is absent has none: no group has the function. A whole
 // sysfs has class/mem; the kernel has no directory of groups if it is built without IOMMUs.
@@ -196,8 +196,8 @@ func ungrouped(s sysfs.FS, a Addr) error {
 		if s.Exists(path.Join(devices, a.String())) {
 			return fmt.Errorf("IOMMU group of PCI function %v: it is in group %s, and has no link to it: %w", a, group, fs.ErrInvalid)
 		}
-		if err := s.Look(devices); err != nil {
-			return fmt.Errorf("IOMMU group of PCI function %v: which functions group %s has is not known: %w", a, group, err)
+		if !s.Exists(devices) {
+			return fmt.Errorf("IOMMU group of PCI function %v: %w", a, ErrNoGroups)
 		}
 	}
 	return nil

@@ -5,6 +5,7 @@ package drivers
 import (
 	"fmt"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -170,9 +171,6 @@ func ExporterOf(m *machine.Machine, a machine.Addr) (Exporter, error) {
 		return Exporter{}, err
 	}
 	e := Exporter{PCI: &a, Driver: f.Driver}
-	if f.Driver == "" && bound(m, f) {
-		return Exporter{PCI: &a, Driver: UnknownDriver, OutOfTree: true}, nil
-	}
 	if f.Driver == softgpu.Module {
 		softExporter(m, &e, f.SysPath)
 		return e, nil
@@ -190,6 +188,9 @@ func ExporterOf(m *machine.Machine, a machine.Addr) (Exporter, error) {
 	if (boards[f.Vendor] || displays[[2]uint16{f.Vendor, f.Device}]) && f.IsDisplay() {
 		e.Class = ClassSystem
 	}
+	if f.Driver == "" && e.Class == ClassUnknown && bound(m, f) {
+		return Exporter{PCI: &a, Driver: UnknownDriver, OutOfTree: true}, nil
+	}
 	if e.Class == ClassNVIDIA {
 		e.Gate, e.Peer = nvidiaGate(m, a), nvidiaPeer(m)
 		taint, err := m.Taint("nvidia")
@@ -205,11 +206,20 @@ func ExporterOf(m *machine.Machine, a machine.Addr) (Exporter, error) {
 	return e, nil
 }
 
-// bound reports a function that has a driver, whatever its link says: NVIDIA's driver lists it, or a DRM
-// driver has made devices of it. A copy may lack the link.
+// bound reports a function without a link to a driver that has one, or may have one: NVIDIA's driver lists it, or a DRM
+// driver has made devices of it. A copy may lack the link, or all such links.
 func bound(m *machine.Machine, f pci.Function) bool {
 	_, err := files.Lstat(m.Proc.Path("driver/nvidia/gpus/" + f.Addr.String()))
-	return err == nil || m.Sys.Exists(path.Join(f.SysPath, "drm"))
+	return err == nil || m.Sys.Exists(path.Join(f.SysPath, "drm")) || !hasDrivers(m)
+}
+
+// hasDrivers reports a machine with a PCI function that has a driver.
+func hasDrivers(m *machine.Machine) bool {
+	const dir = "bus/pci/devices"
+	return machine.Once(m, "drivers of PCI", func() bool {
+		names, _ := m.Sys.List(dir)
+		return slices.ContainsFunc(names, func(name string) bool { return m.Sys.Exists(path.Join(dir, name, "driver")) })
+	})
 }
 
 // OpenModules is a part of the name that NVIDIA's open modules give themselves.

@@ -344,6 +344,8 @@ func TestExporter(t *testing.T) {
 		tree := machinetest.Planted()
 		if c.driver != "" {
 			tree = strings.Replace(tree, "/0000:08:00.0", "/0000:08:00.0 driver:"+c.driver, 1)
+		} else {
+			tree += "\npci0000:00/0000:00:1f.0 class=0x060400 driver:pcieport\n"
 		}
 		m := machinetest.Fixture{Tree: tree, Files: whole(c.files)}.Open(t)
 		got, err := ExporterOf(m, machinetest.Addr(t, "08:00.0"))
@@ -377,6 +379,22 @@ func TestNames(t *testing.T) {
 	p := Prediction{Outcome: chain.Refused, Errno: unix.EINVAL, Stage: chain.StageMap, Why: []string{"a", "b"}}
 	if got := p.String(); got != "refused with EINVAL by map: a; b" {
 		t.Error(got)
+	}
+}
+
+// A function whose link to its driver was not copied has a driver that is not known.
+func TestDriverThatWasNotCopied(t *testing.T) {
+	const gpu = "sys/devices/pci0000:00/0000:00:02.0/0000:08:00.0/"
+	port := machinetest.Planted() + "\npci0000:00/0000:00:1f.0 class=0x060400 driver:pcieport\n"
+	for what, f := range map[string]machinetest.Fixture{
+		"no function has a link to a driver": {Tree: machinetest.Planted()},
+		"NVIDIA's driver lists the function": {Tree: port, Files: map[string]string{"proc/driver/nvidia/gpus/0000:08:00.0/information": "Model: NVIDIA H100\n"}},
+		"the function has a DRM device":      {Tree: port, Files: map[string]string{gpu + "drm/card0/dev": "226:0\n"}},
+	} {
+		e, err := ExporterOf(f.Open(t), machinetest.Addr(t, "08:00.0"))
+		if err != nil || e.Driver != UnknownDriver || e.Class != ClassUnknown {
+			t.Errorf("%s: %+v, %v", what, e, err)
+		}
 	}
 }
 

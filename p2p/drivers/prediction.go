@@ -118,7 +118,7 @@ func (p Prediction) open(l chain.Link, format string, args ...any) Prediction {
 // one of its buffer.
 func Predict(m *machine.Machine, e Exporter, i Importer) Prediction {
 	p := byDMABuf(m, e, i)
-	if p.Outcome == chain.Direct || e.PCI == nil || i.PCI == nil || i.ByCPU {
+	if p.Outcome == chain.Direct || e.PCI == nil || i.PCI == nil && !i.Unplaced || i.ByCPU {
 		return p
 	}
 	asks := asksPeers(m, i.Driver)
