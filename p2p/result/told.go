@@ -10,18 +10,20 @@ import (
 
 // ofPairs reports a finding that is also among the reasons of pairs.
 func (f Finding) ofPairs() bool {
-	return f.Result != "warn" && (f.ID == "P2P-VERDICT" || f.ID == "GPU-EXPORTER-OPS")
+	return f.Result != "warn" && (f.ID == "P2P-VERDICT" || f.ID == "GPU-EXPORTER-OPS" || f.ID == "GPU-LIBRARY")
 }
 
 // ToldOf returns the IDs of the checks whose findings are also reasons of one of these pairs.
 func (r *Run) ToldOf(group []Pair) []string {
 	in := map[string]bool{}
+	unknown := false
 	for i := range group {
 		in[group[i].GPU], in[group[i].GPU+" -> "+group[i].NIC] = true, true
+		unknown = unknown || group[i].Outcome == chain.OutcomeUnknown.String()
 	}
 	var ids []string
 	for _, f := range r.Checks {
-		bad := f.Result == "fail" || f.Result == "unknown" && f.Decides
+		bad := f.Result == "fail" || f.Result == "unknown" && f.Decides && unknown
 		if bad && f.ofPairs() && !slices.Contains(ids, f.ID) && slices.ContainsFunc(f.Scope, func(name string) bool { return in[name] }) {
 			ids = append(ids, f.ID)
 		}
@@ -30,17 +32,22 @@ func (r *Run) ToldOf(group []Pair) []string {
 }
 
 // Told says of each finding of Checks whether it is also among the reasons of pairs: each device and
-// pair that it is about belongs to a pair that is not direct.
+// pair that it is about belongs to a pair that is not direct, and an unknown finding to an unknown pair.
 func (r *Run) Told() []bool {
-	bad := map[string]bool{}
+	bad, unknown := map[string]bool{}, map[string]bool{}
 	for i := range r.Pairs {
-		if p := &r.Pairs[i]; p.Counts && p.Outcome != chain.Direct.String() {
-			bad[p.GPU], bad[p.GPU+" -> "+p.NIC] = true, true
+		p := &r.Pairs[i]
+		if !p.Counts || p.Outcome == chain.Direct.String() {
+			continue
+		}
+		for _, name := range []string{p.GPU, p.GPU + " -> " + p.NIC} {
+			bad[name] = true
+			unknown[name] = unknown[name] || p.Outcome == chain.OutcomeUnknown.String()
 		}
 	}
 	out := make([]bool, len(r.Checks))
 	for i, f := range r.Checks {
-		good := func(name string) bool { return !bad[name] }
+		good := func(name string) bool { return !bad[name] || f.Result == "unknown" && !unknown[name] }
 		out[i] = f.ofPairs() && len(f.Scope) > 0 && !slices.ContainsFunc(f.Scope, good)
 	}
 	return out

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gpucheck
+
+import (
+	"github.com/gpurdma/gpurdma/p2p"
+	"github.com/gpurdma/gpurdma/p2p/chain"
+	"github.com/gpurdma/gpurdma/p2p/check"
+)
+
+// gpuLibrary reports for GPUs what the library's link says of their pairs.
+func gpuLibrary(l *check.Look) {
+	perGPU(l, func() {
+		check.PerPair(l, func(p p2p.Pair) {
+			a := p.Verdict.Link(chain.Library)
+			var at []string
+			for _, e := range a.Evidence {
+				at = append(at, e.File)
+			}
+			switch {
+			case p.GPU.Exporter.Withheld != "":
+				// NV-DMABUF-ATTR and NV-CC report it.
+			case a.State == chain.Breaks:
+				l.Fail(p.Name(), at, "%s", a.Text()).Remedy = a.Remedy
+			case a.State == chain.Unknown:
+				l.Unknown(p.Name(), at, "%s", a.Text()).Remedy = a.Remedy
+			case a.State.Good():
+				l.Pass(p.Name(), at, "it does")
+			}
+		})
+	})
+	if len(l.Found) == 0 {
+		l.Skip("no GPU whose library is asked, or the library itself has answered")
+	}
+}
