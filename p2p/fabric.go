@@ -183,44 +183,42 @@ func belowBridge(m *machine.Machine, e drivers.Exporter, i drivers.Importer, way
 	if len(way.Notes) > 0 {
 		return chain.Open("%s", way.Notes[0])
 	}
-	ports := portsBetween(m, *e.PCI, *i.PCI, *way.Common)
+	ofNIC, ofGPU := portsBelow(m, *i.PCI, *way.Common), portsBelow(m, *e.PCI, *way.Common)
+	ports := slices.Concat(ofGPU, ofNIC, []machine.Addr{*way.Common})
 	if bad, ok := blocking(m, ports); ok {
 		return bad
 	}
-	up := m.Node(*i.PCI).Up
-	if top := slices.Index(up, *way.Common); top >= 0 {
-		up = up[:top]
-	}
-	if bad, ok := blocksTranslated(m, *i.PCI, up); ok {
+	if bad, ok := blocksTranslated(m, *i.PCI, append(ofNIC, *way.Common)); ok {
 		return bad
 	}
 	nic, err := nicOrder(m, *i.PCI)
-	worst, bits := RouteGood, pci.ACSBits(0)
-	var at machine.Addr
-	redirects := false
+	worst, bits := RouteGood, control(m, *way.Common)
+	at, redirects := *way.Common, false
 	for _, a := range ports {
-		n := m.Node(a)
-		c := n.ACS.Ctrl
-		if !n.ACS.Present {
-			c = 0
-		}
-		redirects = redirects || n.ACS.Redirects() != 0
-		if r := routeOfPort(c, nic); r > worst {
-			worst, bits, at = r, c, a
+		redirects = redirects || m.Node(a).ACS.Redirects() != 0
+		if r := routeOfPort(control(m, a), nic); r > worst {
+			worst, bits, at = r, control(m, a), a
 		}
 	}
+	route := routeBetween(m, ofNIC, ofGPU, *way.Common, nic)
 	switch {
 	case m.NoRedirects || !redirects && len(way.Redirects) == 0:
 		return chain.Hold("%s, and no port on the way redirects", common(way)).With("/sys/bus/pci/devices/"+way.Common.String()+"/config", "ACS")
 	case err != nil:
 		fix := AsRoot(m, onlyRootReadsNIC)
 		return chain.Open("%s a port redirects, and how the NIC orders its requests is not known: %v", common(way), err).Fix(&fix)
-	case worst == RouteLost:
+	case route == RouteGood:
+		return chain.Hold("%s, and no port redirects what it receives of this pair: requests of the NIC, and what the GPU answers", common(way)).
+			With("/sys/bus/pci/devices/"+at.String()+"/config", "ACS control %#x", uint16(bits))
+	case route != worst:
+		return chain.Open("%s the NIC's ports and the GPU's ports redirect differently, and whether all of the traffic arrives is not known", common(way)).
+			With("/sys/bus/pci/devices/"+at.String()+"/config", "ACS control %#x", uint16(bits)).Fix(opened(m, way))
+	case route == RouteLost:
 		return chain.Break(chain.Lost, "%s, %v sends requests and completions different ways (%v)", common(way), at, bits&redirecting).
 			With("/sys/bus/pci/devices/"+at.String()+"/config", "ACS control %#x", uint16(bits)).Fix(cmp.Or(PlannedRemedy(m, []string{at.String()}), RouteRemedy(bits, nic.ats, nic.relaxed)))
 	}
-	switch worst {
-	case RouteGood:
+	switch route {
+	case RouteTranslated:
 		return chain.Hold("%s, and the NIC sends the requests that its ports redirect translated (ATS)", common(way))
 	case RouteOpen:
 		return chain.Open("%s, %v redirects (%v): the traffic arrives if the application registers memory with relaxed ordering, and may get lost otherwise", common(way), at, bits&redirecting).
@@ -282,14 +280,32 @@ func opened(m *machine.Machine, way p2pdma.Decision) *chain.Remedy {
 	return &r
 }
 
-// portsBetween are the bridges from both functions up to the common one, which is the last.
-func portsBetween(m *machine.Machine, gpu, nic, common machine.Addr) []machine.Addr {
-	var out []machine.Addr
-	for _, end := range []machine.Addr{gpu, nic} {
-		up := m.Node(end).Up
-		if i := slices.Index(up, common); i >= 0 {
-			out = append(out, up[:i]...)
+// portsBelow are the bridges from a function up to another one, without that.
+func portsBelow(m *machine.Machine, end, common machine.Addr) []machine.Addr {
+	up := m.Node(end).Up
+	return slices.Clip(up[:max(slices.Index(up, common), 0)])
+}
+
+// control is the ACS control of a port: 0 of one that has none.
+func control(m *machine.Machine, port machine.Addr) pci.ACSBits {
+	if n := m.Node(port); n.ACS.Present {
+		return n.ACS.Ctrl
+	}
+	return 0
+}
+
+// routeBetween is the route of a pair below a bridge. A port redirects what it receives from below: the
+// NIC's ports receive requests, and the GPU's ports the completions of reads. Of the bridge above both, the
+// bits count for each.
+func routeBetween(m *machine.Machine, ofNIC, ofGPU []machine.Addr, common machine.Addr, nic order) Route {
+	requests, completions, translated := false, false, true
+	for _, a := range append(ofNIC, common) {
+		if c := control(m, a); c&pci.ACSRequestRedirect != 0 {
+			requests, translated = true, translated && c&pci.ACSDirectTranslated != 0
 		}
 	}
-	return append(out, common)
+	for _, a := range append(ofGPU, common) {
+		completions = completions || control(m, a)&pci.ACSCompletionRedirect != 0
+	}
+	return RouteOf(completions, requests, translated, nic.ats, nic.relaxed)
 }

@@ -77,7 +77,7 @@ func addressMutations() []mutation {
 		{"the IOMMU translates, and the driver's parameter is not in the file", all(is(nvidia), before612), both(domain("DMA"), param("DmaRemapPeerMmio", "")), goes(chain.Addresses), remap},
 		{"the IOMMU translates, and the kernel is one with backports of its IOMMU code", all(is(nvidia), before612, not(onlyPeer)), both(domain("DMA"), release("5.14.0-570.12.1.el9_6.x86_64")), goes(chain.Addresses), ops + "; RHEL 9 takes IOMMU code from later kernels"},
 		{"the IOMMU translates, and nv-dma.c of the driver was not read", func(s *subject) bool { return s.exporter == nvidia && s.series < 515 }, domain("DMA"), goes(chain.Addresses), "nv-dma.c was read from 515 on"},
-		{"the IOMMU translates, and the modules are the proprietary ones on Linux 6.12", all(is(nvidia), onlyPeer, func(s *subject) bool { return s.series >= 515 }), both(domain("DMA"), release("6.12.0-55.el10.x86_64"), func(b *bed) { b.space(b.port(0), "acs=0x1d") }), breaks(chain.Lost, chain.Addresses), ops + ": both kinds of modules have the same nv-dma.c"},
+		{"the IOMMU translates, and the modules are the proprietary ones on Linux 6.12", all(is(nvidia), onlyPeer, func(s *subject) bool { return s.series >= 515 }), both(domain("DMA"), release("6.12.0-55.el10.x86_64"), func(b *bed) { b.space(b.port(1), "acs=0x1d") }), breaks(chain.Lost, chain.Addresses), ops + ": both kinds of modules have the same nv-dma.c"},
 		{"the IOMMU blocks the NIC", nil, domain("blocked"), goes(chain.Addresses), kinds},
 		{"the NIC's domain is a program's", nil, domain("unmanaged"), goes(chain.Addresses), kinds},
 		{"the type of the NIC's domain is noise", nil, domain("\xff\xfe"), goes(chain.Addresses), kinds},

@@ -195,7 +195,9 @@ func (b *bed) group(addr string) string {
 	target, err := os.Readlink(filepath.Join(b.root, link))
 	if err != nil {
 		target = "sys/kernel/iommu_groups/" + map[bool]string{true: "900", false: "901"}[addr == b.s.gpu]
+		b.must(os.MkdirAll(b.take(target), 0o755)) // an undo takes all of it away
 		b.link(link, target)
+		b.must(os.MkdirAll(filepath.Join(b.root, target, "devices", addr), 0o755))
 	}
 	return "sys/kernel/iommu_groups/" + path.Base(target) + "/type"
 }

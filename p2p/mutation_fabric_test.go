@@ -54,17 +54,23 @@ const (
 
 // ports makes a row of each port on the way of a pair below one switch.
 func ports(name string, edit func(b *bed, port string), on func(*subject) bool, want effect, why string) []mutation {
-	var out []mutation
-	for i, which := range []string{"the GPU's port of the switch", "the NIC's port of the switch"} {
-		out = append(out, mutation{which + " " + name, all(onSwitch, on), func(b *bed) { edit(b, b.port(i)) }, want, why})
+	return sides(name, edit, on, want, want, want, why)
+}
+
+// sides is ports where it matters which port it is: the GPU's, the NIC's, or the bridge above both as well
+// as all of them.
+func sides(name string, edit func(b *bed, port string), on func(*subject) bool, gpu, nic, other effect, why string) []mutation {
+	on = all(onSwitch, on)
+	return []mutation{
+		{"the GPU's port of the switch " + name, on, func(b *bed) { edit(b, b.port(0)) }, gpu, why},
+		{"the NIC's port of the switch " + name, on, func(b *bed) { edit(b, b.port(1)) }, nic, why},
+		{"the bridge above both " + name, on, func(b *bed) { edit(b, b.s.below) }, other, why},
+		{"each port on the way " + name, on, func(b *bed) {
+			for _, port := range b.way() {
+				edit(b, port)
+			}
+		}, other, why},
 	}
-	out = append(out, mutation{"the bridge above both " + name, all(onSwitch, on), func(b *bed) { edit(b, b.s.below) }, want, why})
-	out = append(out, mutation{"each port on the way " + name, all(onSwitch, on), func(b *bed) {
-		for _, port := range b.way() {
-			edit(b, port)
-		}
-	}, want, why})
-	return out
 }
 
 // acs sets a port's ACS control register.
@@ -80,6 +86,7 @@ func hex(n int) string {
 func fabricMutations() []mutation {
 	const (
 		table    = "drivers/infiniband/hw/mlx5/mlx5_ib.h mlx5_umem_needs_ats(): the table of redirection, ATS and relaxed ordering"
+		received = "PCI Express, ACS P2P Request Redirect and Completion Redirect: of what a port receives from below; rdma-core rdma_topo wants xx101x1 of a GPU's port and xx110x1 of a NIC's"
 		kernel   = "drivers/pci/p2pdma.c pci_bridge_has_acs_redir(): RR, CR and EC redirect; the others do not"
 		egress   = "PCI Express, ACS P2P Egress Control: a vector says which ports are blocked, and sysfs does not have it"
 		unread   = "whether the port redirects could not be read"
@@ -95,20 +102,21 @@ func fabricMutations() []mutation {
 		return func(b *bed) { edit(b, b.port(0)) }
 	}
 	return slices.Concat(
-		ports("redirects requests only", acs(acsRR), clean, breaks(chain.Lost, lostAt...), table),
-		ports("redirects requests only, as with source validation and upstream forwarding", acs(acsRR|acsSV|acsUF), clean, breaks(chain.Lost, lostAt...), table),
-		ports("redirects requests only, and the IOMMU translates", acs(acsRR), meets, breaks(chain.Lost, chain.Addresses), iommu),
-		ports("redirects completions only", acs(acsCR), clean, goes(chain.Fabric), table),
-		ports("redirects completions only, and the IOMMU translates", acs(acsCR), meets, breaks(chain.Lost, chain.Addresses), iommu),
-		ports("redirects both, which the root passes", acs(acsRR|acsCR), all(clean, passesRoot), costs, table+"; drivers/pci/p2pdma.c pci_p2pdma_whitelist"),
-		ports("redirects as the kernel sets it, which the root passes", acs(0x1d), all(clean, passesRoot), costs, "drivers/pci/pci.c pci_std_enable_acs()"),
-		ports("redirects both, and the IOMMU translates", acs(acsRR|acsCR), meets, breaks(chain.Lost, chain.Addresses), iommu),
+		sides("redirects requests only", acs(acsRR), clean, staysDirect, breaks(chain.Lost, lostAt...), breaks(chain.Lost, lostAt...), received),
+		sides("redirects requests only, as rdma_topo wants it of a GPU's port", acs(acsRR|acsSV|acsUF), clean, staysDirect, breaks(chain.Lost, lostAt...), breaks(chain.Lost, lostAt...), received),
+		sides("redirects completions only, as rdma_topo wants it of a NIC's port", acs(acsCR|acsSV|acsUF), clean, goes(chain.Fabric), staysDirect, goes(chain.Fabric), received),
+		sides("redirects requests only, and the IOMMU translates", acs(acsRR), meets, goes(chain.Addresses), breaks(chain.Lost, chain.Addresses), breaks(chain.Lost, chain.Addresses), iommu),
+		sides("redirects completions only", acs(acsCR), clean, goes(chain.Fabric), staysDirect, goes(chain.Fabric), received),
+		ports("redirects completions only, and the IOMMU translates", acs(acsCR), meets, goes(chain.Addresses), iommu),
+		sides("redirects both, which the root passes", acs(acsRR|acsCR), all(clean, passesRoot), goes(chain.Fabric), goes(chain.Fabric), costs, table+"; drivers/pci/p2pdma.c pci_p2pdma_whitelist"),
+		sides("redirects as the kernel sets it, which the root passes", acs(0x1d), all(clean, passesRoot), goes(chain.Fabric), goes(chain.Fabric), costs, "drivers/pci/pci.c pci_std_enable_acs()"),
+		sides("redirects both, and the IOMMU translates", acs(acsRR|acsCR), meets, goes(chain.Addresses), breaks(chain.Lost, chain.Addresses), breaks(chain.Lost, chain.Addresses), iommu),
 		ports("has egress control alone", acs(acsEC), nil, goes(chain.Fabric, chain.Addresses), egress),
 		ports("has egress control beside redirection", acs(acsEC|acsRR|acsCR), nil, goes(chain.Fabric, chain.Addresses), egress),
 		ports("has source validation and upstream forwarding", acs(acsSV|acsUF), nil, changesNothing, kernel),
 		ports("passes translated requests", acs(acsDT), nil, changesNothing, kernel),
 		ports("blocks translated requests, and the NIC sends none", acs(acsTB), nil, changesNothing, blocking),
-		ports("blocks translated requests, and the NIC sends them", both2(acs(acsTB), withATS), nil, goes(chain.Fabric, chain.Addresses), blocking),
+		sides("blocks translated requests, and the NIC sends them", both2(acs(acsTB), withATS), nil, staysDirect, goes(chain.Fabric, chain.Addresses), goes(chain.Fabric, chain.Addresses), blocking),
 		ports("can be read in 64 bytes, as without root", func(b *bed, port string) { b.space(port, "config=64") }, nil, goes(chain.Fabric, chain.Addresses), unread),
 		ports("has no configuration in the copy", func(b *bed, port string) { b.drop(b.dir(port) + "/config") }, nil, goes(chain.Fabric, chain.Addresses), unread),
 		ports("has a configuration that could not be read", func(b *bed, port string) { b.deny(b.dir(port) + "/config") }, nil, goes(chain.Fabric, chain.Addresses), unread),
@@ -120,7 +128,8 @@ func fabricMutations() []mutation {
 		[]mutation{
 			{"the GPU's port redirects completions only, and the NIC keeps its order", all(onSwitch, clean), both(first(acs(acsCR)), noOrder), breaks(chain.Lost, chain.Fabric), table},
 			{"the GPU's port redirects requests only, and lets translated ones pass from a NIC with ATS", all(onSwitch, clean), both(first(acs(acsRR|acsDT)), withATS), staysDirect, table},
-			{"the GPU's port redirects requests only, and lets translated ones pass from a NIC without ATS", all(onSwitch, clean), first(acs(acsRR | acsDT)), breaks(chain.Lost, chain.Fabric), table},
+			{"the NIC's port redirects requests only, and lets translated ones pass from a NIC without ATS", all(onSwitch, clean), func(b *bed) { acs(acsRR|acsDT)(b, b.port(1)) }, breaks(chain.Lost, chain.Fabric), table},
+			{"the NIC's port redirects requests only, and lets translated ones pass from a NIC with ATS", all(onSwitch, clean), both(func(b *bed) { acs(acsRR|acsDT)(b, b.port(1)) }, withATS), staysDirect, table},
 			{"one port redirects both, and the other cannot be read", all(onSwitch, clean), func(b *bed) {
 				acs(acsRR|acsCR)(b, b.port(0))
 				b.space(b.port(1), "config=64")
@@ -128,7 +137,7 @@ func fabricMutations() []mutation {
 			{"one port redirects both, and the other requests only", all(onSwitch, clean), func(b *bed) {
 				acs(acsRR|acsCR)(b, b.port(0))
 				acs(acsRR)(b, b.port(1))
-			}, breaks(chain.Lost, chain.Fabric), table},
+			}, goes(chain.Fabric), table},
 			{"a port redirects, and how the NIC orders its requests cannot be read", all(onSwitch, clean), func(b *bed) {
 				acs(acsRR|acsCR)(b, b.port(0))
 				b.space(b.s.at, "config=64")

@@ -16,10 +16,11 @@ type Route int
 
 // The routes, the worst last.
 const (
-	RouteGood Route = iota
-	RouteOpen       // it depends on whether the application registers with relaxed ordering
-	RouteSlow       // all of it goes to the root
-	RouteLost       // requests and completions take different ways
+	RouteGood       Route = iota
+	RouteTranslated       // requests go the short way because the NIC has translated them
+	RouteOpen             // it depends on whether the application registers with relaxed ordering
+	RouteSlow             // all of it goes to the root
+	RouteLost             // requests and completions take different ways
 )
 
 const redirecting = pci.ACSRequestRedirect | pci.ACSCompletionRedirect | pci.ACSDirectTranslated
@@ -66,7 +67,7 @@ func RouteOf(completions, requests, translated, ats, relaxed bool) Route {
 		return RouteGood
 	case !completions: // requests go to the root, completions do not
 		if translated && ats {
-			return RouteGood
+			return RouteTranslated
 		}
 		return RouteLost
 	case !requests:

@@ -263,7 +263,7 @@ func TestRoutes(t *testing.T) {
 		{0, 0, x, x, x, p2p.RouteGood},
 		{0, 1, 0, x, x, p2p.RouteLost},
 		{0, 1, 1, 0, x, p2p.RouteLost},
-		{0, 1, 1, 1, x, p2p.RouteGood},
+		{0, 1, 1, 1, x, p2p.RouteTranslated},
 		{1, 0, x, x, 1, p2p.RouteOpen},
 		{1, 0, 1, x, 0, p2p.RouteLost},
 		{1, 1, 0, x, 0, p2p.RouteSlow},

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -48,6 +49,9 @@ func GPUs(m *machine.Machine) ([]GPU, error) {
 	}
 	var out []GPU
 	var errs []error
+	if err != nil && hasRootBus(m) {
+		errs = append(errs, errors.New("PCI functions: /sys/bus/pci/devices was not copied"))
+	}
 	for _, name := range names {
 		a, err := pci.ParseAddr(name)
 		if err != nil {
@@ -71,6 +75,19 @@ func GPUs(m *machine.Machine) ([]GPU, error) {
 		out = append(out, GPU{a.String(), e})
 	}
 	return append(out, offPCI(m)...), errors.Join(errs...)
+}
+
+// hasRootBus reports a machine with PCI: a host bridge's bus is below devices.
+func hasRootBus(m *machine.Machine) bool {
+	names, _ := m.Sys.List("devices")
+	return slices.ContainsFunc(names, func(name string) bool { return strings.HasPrefix(name, "pci") })
+}
+
+// hasRDMA reports a machine with an RDMA device below a PCI function.
+func hasRDMA(m *machine.Machine) bool {
+	const dir = "bus/pci/devices"
+	names, _ := m.Sys.List(dir)
+	return slices.ContainsFunc(names, func(name string) bool { return m.Sys.Exists(path.Join(dir, name, "infiniband")) })
 }
 
 // looks fails if there is no sysfs at all.
@@ -163,6 +180,9 @@ func NICs(m *machine.Machine) ([]NIC, error) {
 	}
 	devices, err := ibvfd.Devices(m.Sys.Root())
 	errs := []error{err}
+	if err == nil && len(devices) == 0 && !m.Sys.Exists("class/infiniband") && hasRDMA(m) {
+		errs = append(errs, errors.New("RDMA devices: /sys/class/infiniband was not copied"))
+	}
 	var out []NIC
 	for _, d := range devices {
 		i, err := ImporterOf(m, d.Name)

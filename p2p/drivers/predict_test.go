@@ -264,7 +264,7 @@ func TestNVIDIAAddresses(t *testing.T) {
 		for _, domain := range []string{"DMA", "DMA-FQ", "identity", "unmanaged"} {
 			tree := machinetest.Planted()
 			if c.acs != "" {
-				tree = machinetest.Planted("ACS2", c.acs)
+				tree = machinetest.Planted("ACS2", c.acs, "ACS3", c.acs)
 			}
 			files := map[string]string{"sys/module/nvidia/version": "570.172.08\n"}
 			if c.params != "" {

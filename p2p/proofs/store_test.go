@@ -112,7 +112,7 @@ func TestRecall(t *testing.T) {
 	}
 	// port2 sets the ACS of the NIC's port, as setpci does.
 	port2 := func(acs string) func(*testenv.Tree) {
-		return func(tree *testenv.Tree) { setACS(tree, acs) }
+		return func(tree *testenv.Tree) { setACS(tree, "0000:12:01.0", acs) }
 	}
 	const fault = "DMAR: [DMA Write NO_PASID] Request device [14:00.0] PTE Write access is not set"
 	direct := func() []*p2p.Proof { return []*p2p.Proof{tried(chain.Direct, 256<<10)} }
@@ -173,10 +173,10 @@ func TestRecall(t *testing.T) {
 	}
 }
 
-func setACS(tree *testenv.Tree, acs string) {
+func setACS(tree *testenv.Tree, port, acs string) {
 	var out strings.Builder
 	for line := range strings.Lines(tree.Functions) {
-		if dir, _, _ := strings.Cut(line, " "); strings.HasSuffix(dir, "/0000:12:01.0") {
+		if dir, _, _ := strings.Cut(line, " "); strings.HasSuffix(dir, port) {
 			line = dir + " class=0x060400 type=6 acs=" + acs + "\n"
 		}
 		out.WriteString(line)
@@ -187,8 +187,10 @@ func setACS(tree *testenv.Tree, acs string) {
 // A link that was not known when the proof was taken, and is known to break now, ends the proof.
 func TestRecallBroken(t *testing.T) {
 	was, is := server(), server()
-	setACS(&was, "0x08")
-	setACS(&is, "0x04")
+	for _, port := range []string{"0000:12:00.0", "0000:12:01.0"} {
+		setACS(&was, port, "0x08")
+		setACS(&is, port, "0x04")
+	}
 	m, pair := judged(t, was, nil)
 	if pair.Verdict.Link(chain.Fabric).State != chain.Unknown {
 		t.Fatalf("%v", pair.Verdict)
