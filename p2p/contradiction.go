@@ -102,8 +102,10 @@ func against(m *machine.Machine, line string, e drivers.Exporter, i drivers.Impo
 	switch {
 	case blocked.MatchString(line) && names(line, *i.PCI):
 		return blockedBy(m, line, e, *i.PCI, p)
-	case noWay.MatchString(line) && names(line, *i.PCI) && names(line, *e.PCI):
+	case noWay.MatchString(line) && names(line, *i.PCI) && names(line, *e.PCI) && drivers.AsksKernel(e):
 		return chain.Broken, "the kernel refused this pair"
+	case noWay.MatchString(line) && names(line, *i.PCI) && names(line, *e.PCI):
+		return chain.OutcomeUnknown, "the kernel refused this pair to a driver that asked, which the GPU's driver does not"
 	case noPages.MatchString(line) && e.Class == drivers.ClassNVIDIA && (i.OutOfTree || !belowOne(m, *e.PCI, *i.PCI)):
 		return chain.OutcomeUnknown, "NVIDIA's driver refused an importer without peer-to-peer, and the line does not say which"
 	case gateClosed.MatchString(line) && e.Class == drivers.ClassNVIDIA && !belowOne(m, *e.PCI, *i.PCI):
@@ -121,7 +123,7 @@ func against(m *machine.Machine, line string, e drivers.Exporter, i drivers.Impo
 func blockedBy(m *machine.Machine, line string, e drivers.Exporter, nic machine.Addr, p drivers.Prediction) (chain.Outcome, string) {
 	match := FaultAddress.FindStringSubmatch(line)
 	switch {
-	case nic.Domain != 0 && !slices.Contains(PCIAddress.FindAllString(line, -1), nic.String()):
+	case (nic.Domain != 0 || hasTwin(m, nic)) && !slices.Contains(PCIAddress.FindAllString(line, -1), nic.String()):
 		return chain.OutcomeUnknown, "the IOMMU stopped a transfer of this NIC, or of another PCI domain's function with the same number"
 	case match == nil || p.Address == drivers.AddressIOVA || e.Class == drivers.ClassNVIDIACoherent: // memory with pages is in no BAR
 		return chain.OutcomeUnknown, "the IOMMU stopped a transfer of this NIC"
@@ -141,6 +143,17 @@ func blockedBy(m *machine.Machine, line string, e drivers.Exporter, nic machine.
 		return chain.OutcomeUnknown, "the IOMMU stopped a transfer of this NIC, and where the GPU's memory is was not read"
 	}
 	return chain.OutcomeUnknown, ""
+}
+
+// hasTwin reports a function of another PCI domain with the same number.
+func hasTwin(m *machine.Machine, a machine.Addr) bool {
+	names, _ := m.Sys.List("bus/pci/devices")
+	return slices.ContainsFunc(names, func(name string) bool {
+		b, err := machine.ParseAddr(name)
+		twin := b
+		twin.Domain = a.Domain
+		return err == nil && b != a && twin == a
+	})
 }
 
 // slot is how VT-d's faults of Linux 5.12 to 5.18 write a function: [0x14:0x00.0].

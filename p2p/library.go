@@ -23,6 +23,17 @@ func library(m *machine.Machine, e drivers.Exporter, byPeerMem bool) chain.Answe
 		return chain.Skip("") // nothing is exported, which the link of the exporter says
 	case e.Driver == drivers.UnknownDriver:
 		return chain.Open("which driver the GPU has is not known")
+	}
+	switch virtual := virtualGPU(m, *e.PCI); {
+	case virtual == placement.Yes && e.Driver == "nvidia":
+		return chain.Refuse(0, chain.StageExport, "%v is a virtual function, which NVIDIA's driver keeps for a guest", *e.PCI).
+			With("/sys/bus/pci/devices/"+e.PCI.String()+"/physfn", "").Fix(&chain.Remedy{Change: "run p2pcheck in the guest; on the host use the physical function"})
+	case virtual == placement.Yes:
+		return chain.Open("%v is a virtual function, and whether the driver of the host gives out its memory was not read", *e.PCI).
+			With("/sys/bus/pci/devices/"+e.PCI.String()+"/physfn", "")
+	case virtual == placement.AnswerUnknown:
+		return chain.Open("whether %v is a virtual function is not known", *e.PCI).
+			With("/sys/bus/pci/devices/"+e.PCI.String()+"/physfn", "")
 	case e.Withheld != "":
 		return chain.Refuse(0, chain.StageExport, "%s", e.Withheld).
 			Fix(&chain.Remedy{Change: "see NV-CC and NV-DMABUF-ATTR: the driver exports nothing"})
@@ -39,6 +50,20 @@ func library(m *machine.Machine, e drivers.Exporter, byPeerMem bool) chain.Answe
 		}
 	}
 	return answerOf(e, said, gives)
+}
+
+// virtualGPU says whether a GPU is a virtual function of a host: by its link, or by its vendor, which reads
+// as ones.
+func virtualGPU(m *machine.Machine, a machine.Addr) placement.Answer {
+	_, is, err := pci.PhysicalFunction(m.Sys, a)
+	c, unread := pci.ReadConfig(m.Sys, a)
+	switch {
+	case is || unread == nil && c.Virtual():
+		return placement.Yes
+	case err != nil:
+		return placement.AnswerUnknown
+	}
+	return placement.No
 }
 
 // Exports predicts whether the vendor's library exports dma-bufs of the GPU's memory. It reads

@@ -3,6 +3,7 @@
 package p2p_test
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -149,7 +150,7 @@ func (b *bed) space(addr, attributes string) {
 		dir, attrs, _ := strings.Cut(line, " ")
 		keep := slices.DeleteFunc(strings.Fields(attrs), func(a string) bool {
 			name, _, _ := strings.Cut(a, "=")
-			return !slices.Contains([]string{"acs", "ats", "devctl", "devctl2", "type", "config", "rebar"}, name)
+			return !slices.Contains([]string{"acs", "ats", "devctl", "devctl2", "type", "config", "rebar", "vendor", "device"}, name)
 		})
 		one := testenv.Tree{Release: "-", Config: "-", CPU: "-", Functions: dir + " " + strings.Join(keep, " ")}
 		data, err := os.ReadFile(filepath.Join(one.Write(b.t), "sys/devices", dir, "config"))
@@ -166,6 +167,21 @@ func (b *bed) fill(addr string, from int, with byte) {
 	config := []byte(b.read(b.dir(addr) + "/config"))
 	for i := from; i < len(config); i++ {
 		config[i] = with
+	}
+	b.put(b.dir(addr)+"/config", string(config))
+}
+
+// identify gives a function other ids, in its files and in its configuration space; "" leaves one as it is.
+func (b *bed) identify(addr, vendor, device string) {
+	b.t.Helper()
+	config := []byte(b.read(b.dir(addr) + "/config"))
+	for i, id := range []string{vendor, device} {
+		if n, err := strconv.ParseUint(id, 0, 16); err == nil && len(config) >= 4 {
+			binary.LittleEndian.PutUint16(config[2*i:], uint16(n))
+		}
+		if id != "" {
+			b.put(b.dir(addr)+"/"+[]string{"vendor", "device"}[i], id+"\n")
+		}
 	}
 	b.put(b.dir(addr)+"/config", string(config))
 }

@@ -200,7 +200,7 @@ func both2(edit func(*bed, string), beside func(*bed)) func(*bed, string) {
 // otherHost makes the first function of each host bridge of the pair one that no list has.
 func otherHost(b *bed) {
 	for _, addr := range b.hosts() {
-		b.put(b.dir(addr)+"/device", "0xfff0\n")
+		b.identify(addr, "", "0xfff0")
 	}
 }
 

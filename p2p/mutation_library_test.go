@@ -49,7 +49,7 @@ func model(name string) func(*bed) {
 
 // device gives the GPU another device id.
 func device(id string) func(*bed) {
-	return func(b *bed) { b.put(b.dir(b.s.gpu)+"/device", id+"\n") }
+	return func(b *bed) { b.identify(b.s.gpu, "", id) }
 }
 
 // both makes two edits, of one fact that stands in two files.

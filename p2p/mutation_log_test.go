@@ -32,6 +32,9 @@ func elsewhere(*bed) uint64  { return 0xfeedf00d000 }
 
 func untranslated(s *subject) bool { return !handsIOVAs(s) }
 
+// asksKernel reports a GPU whose driver follows the kernel's decision.
+func asksKernel(s *subject) bool { return s.exporter != nvidia && s.exporter != coherent }
+
 func logMutations() []mutation {
 	const (
 		vtd      = "drivers/iommu/intel/dmar.c dmar_fault_do_one(); case 01: open-gpu-kernel-modules#1324"
@@ -91,7 +94,8 @@ func logMutations() []mutation {
 		{"the SMMU stopped another function", is(coherent), func(b *bed) {
 			b.log("arm-smmu-v3 arm-smmu-v3.9.auto: event: F_TRANSLATION client: 0005:01:00.0 sid: 0x10000 ssid: 0x0 iova: 0x7f0000000000 ipa: 0x0")
 		}, changesNothing, elseLine},
-		{"the kernel refused this pair", nil, at("mlx5_core %s: cannot be used for peer-to-peer DMA as the client and provider (%s) do not share an upstream bridge or whitelisted host bridge", nic, gpu), breaks(chain.Broken, chain.Log), p2p},
+		{"the kernel refused this pair", asksKernel, at("mlx5_core %s: cannot be used for peer-to-peer DMA as the client and provider (%s) do not share an upstream bridge or whitelisted host bridge", nic, gpu), breaks(chain.Broken, chain.Log), p2p},
+		{"the kernel refused this pair to a driver that asks it", not(asksKernel), at("mlx5_core %s: cannot be used for peer-to-peer DMA as the client and provider (%s) do not share an upstream bridge or whitelisted host bridge", nic, gpu), link, p2p},
 		{"the kernel refused the NIC with another GPU", nil, at("mlx5_core %s: cannot be used for peer-to-peer DMA as the client and provider (00ff:01:00.0) do not share an upstream bridge or whitelisted host bridge", nic), changesNothing, elseLine},
 		{"the kernel refused another NIC with the GPU", nil, at("mlx5_core 00ff:01:00.0: cannot be used for peer-to-peer DMA as the client and provider (%s) do not share an upstream bridge or whitelisted host bridge", gpu), changesNothing, elseLine},
 		{"NVIDIA's gate refused an importer, and no bridge is above both", all(is(nvidia), overRoot), at("NVRM: dma-buf attach failed: PCI topology not supported for dma-buf"), link, gate},

@@ -51,8 +51,7 @@ func rootMutations() []mutation {
 	host := func(vendor, device string) func(*bed) {
 		return func(b *bed) {
 			for _, addr := range b.hosts() {
-				b.put(b.dir(addr)+"/vendor", vendor+"\n")
-				b.put(b.dir(addr)+"/device", device+"\n")
+				b.identify(addr, vendor, device)
 			}
 		}
 	}

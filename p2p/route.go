@@ -45,6 +45,9 @@ func nicOrder(m *machine.Machine, nic machine.Addr) (order, error) {
 	}
 	_, ats, err1 := c.ATS()
 	pf, virtual, err2 := pci.PhysicalFunction(m.Sys, nic)
+	if c.Virtual() && !virtual && err2 == nil {
+		err2 = fmt.Errorf("%v is a virtual function, and its physical function is not known", nic)
+	}
 	if virtual && err2 == nil { // of a virtual function the bit is reserved: its physical function's counts
 		c, err2 = pci.ReadConfig(m.Sys, pf)
 	}

@@ -125,6 +125,8 @@ var sights = []sight{
 	bearsNot(`GPU/mem_info_(vis_)?vram_total`, isNVIDIA, "amdgpu's files"),
 	bearsNot(`proc/driver/nvidia/gpus/GPU/information`, nil, "the device id is in the table, and on a machine that is no guest it is not a vGPU's"),
 	bearsNot(`proc/driver/nvidia/gpus/OTHER/information`, nil, "another GPU's"),
+	bearsNot(`proc/driver/nvidia/gpus`, nil, "it names GPUs that are in sysfs, too"),
+	blocks(`GPU/physfn`, nil, chain.Library),
 
 	// Route.
 	blocks(`sys/class/infiniband_verbs|UVERBS(/ibdev)?`, nil, chain.Route),
@@ -139,6 +141,7 @@ var sights = []sight{
 	bearsNot(`sys/module/nvidia(/taint)?`, hasPeer, "nvidia-peermem registers memory of either modules"),
 	blocks(`sys/module`, noPeer, chain.Route),
 	blocks(`proc/sys/kernel/osrelease`, nil, chain.Route),
+	bearsNot(`proc/version`, nil, "osrelease has the release"),
 	blocks(`(boot|lib/modules/RELEASE)/config(-RELEASE)?`, all(is(amdgpu), func(s *subject) bool { return s.name != "case-10-w7900-coreos" }), chain.Route, chain.Decision),
 	blocks(`boot/config-RELEASE`, all(mlx5, inbox), chain.Route),
 	bearsNot(`boot/config-RELEASE`, nil, "neither bnxt_re, MLNX_OFED's mlx5 nor NVIDIA's driver ask for an option"),
@@ -176,6 +179,7 @@ var sights = []sight{
 	bearsNot(`NIC/physfn`, nil, "whether the NIC is a virtual function is asked where a port redirects"),
 
 	// No link.
+	blocks(`sys/class/iommu`, nil, chain.Addresses, chain.Attach, chain.Decision),         // where a function has no link to a group
 	blocks(`sys/kernel/iommu_groups`, nil, chain.Addresses, chain.Attach, chain.Decision), // where a function has no link to a group
 	bearsNot(`dev/kmsg`, nil, "the log only takes away"),
 	bearsNot(`(GPU|NIC|ROOTPORT|HOST)/(numa_node|subsystem_vendor|subsystem_device)`, nil, "a node is a matter of speed, and the driver names the model"),

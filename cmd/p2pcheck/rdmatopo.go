@@ -127,12 +127,12 @@ func (d dumped) entries(all map[string]entry) error {
 	if err != nil {
 		return fmt.Errorf("the configuration space of %s: %w", address, err)
 	}
-	put := func(name, text string) { all[path.Join(dir, name)] = entry{data: []byte(text)} }
+	put := func(name, text string) { all[path.Join(dir, name)] = entry{data: []byte(text + "\n")} }
 	link := func(name, target string) { all[name] = entry{link: relative(path.Dir(name), target)} }
 	put("vendor", "0x"+strings.ToLower(ids[1]))
 	put("device", "0x"+strings.ToLower(ids[2]))
 	put("class", "0x"+strings.ToLower(ids[3]+ids[4]+ids[5]))
-	put("config", string(config))
+	all[path.Join(dir, "config")] = entry{data: config}
 	// A dump lacks these files whether the machine has them or not: they are unreadable, not absent.
 	for _, name := range notInDumps {
 		all[path.Join(dir, name)] = entry{unreadable: true}

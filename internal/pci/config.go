@@ -22,8 +22,9 @@ import (
 // the capabilities lie behind them.
 var ErrTruncated = errors.New("only the beginning of the configuration space can be read: run as root")
 
-// ErrNoExtended says that a function answers, and its configuration space behind 256 bytes reads as ones.
-var ErrNoExtended = errors.New("its configuration space behind the first 256 bytes reads as ones")
+// ErrNoExtended says that a function answers, and its configuration space behind 256 bytes reads as ones, or as
+// zeros.
+var ErrNoExtended = errors.New("its configuration space behind the first 256 bytes reads as ones or zeros")
 
 // noAnswer is what a register reads as where nothing answers.
 const noAnswer = 0xffffffff
@@ -52,6 +53,10 @@ func ReadConfig(s sysfs.FS, a Addr) (Config, error) {
 	if len(data) < stdHeaderSize {
 		return Config{}, fmt.Errorf("PCI function %v: %d bytes in %s: %w", a, len(data), name, fs.ErrInvalid)
 	}
+	vendor, device := binary.LittleEndian.Uint16(data), binary.LittleEndian.Uint16(data[2:])
+	if vendor == 0 || vendor != 0xffff && !identified(s, a, vendor, device) {
+		return Config{}, fmt.Errorf("PCI function %v: %s is of %04x:%04x, which the function is not: %w", a, name, vendor, device, fs.ErrInvalid)
+	}
 	// The vendor of a virtual function reads as ones, too; its status does not.
 	if binary.LittleEndian.Uint16(data[regStatus:]) == 0xffff {
 		return Config{}, fmt.Errorf("PCI function %v: %w", a, ErrNoAnswer)
@@ -60,6 +65,14 @@ func ReadConfig(s sysfs.FS, a Addr) (Config, error) {
 		return Config{data[:stdHeaderSize], stdHeaderSize}, nil
 	}
 	return Config{data, st.Size()}, nil
+}
+
+// identified reports a function whose files have these ids, or that has no such files. Of a copy, config may
+// be another function's.
+func identified(s sysfs.FS, a Addr, vendor, device uint16) bool {
+	v, err1 := s.ReadUint(path.Join(functionPath(a), "vendor"), 16)
+	d, err2 := s.ReadUint(path.Join(functionPath(a), "device"), 16)
+	return err1 != nil || err2 != nil || uint16(v) == vendor && uint16(d) == device
 }
 
 // padded reports a copy of 64 bytes that were read and of zeros behind them: tar makes a file as long as
@@ -133,7 +146,7 @@ func (c Config) extended(id uint16) (int, error) {
 		}
 		header := binary.LittleEndian.Uint32(c.data[at:])
 		switch {
-		case header == noAnswer:
+		case header == noAnswer, at == cfgSpaceSize && c.emptyExtended():
 			return 0, ErrNoExtended
 		case header == 0:
 			return 0, nil
@@ -147,12 +160,22 @@ func (c Config) extended(id uint16) (int, error) {
 	return 0, nil
 }
 
+// emptyExtended reports a PCI Express function behind whose first 256 bytes there are zeros only, as in a file
+// that a copy has made longer. The ports, GPUs and NICs of real machines report errors by a capability there.
+func (c Config) emptyExtended() bool {
+	express, err := c.capability(capIDExp)
+	return err == nil && express != 0 && !slices.ContainsFunc(c.data[cfgSpaceSize:], func(b byte) bool { return b != 0 })
+}
+
 // Unreachable reports a PCI Express function of which the kernel itself knows
 // 256 bytes: what lies behind them, ACS for one, does not exist for it.
 func (c Config) Unreachable() bool {
 	at, err := c.capability(capIDExp)
 	return err == nil && at != 0 && c.size == cfgSpaceSize
 }
+
+// Virtual reports a virtual function, whose vendor reads as ones.
+func (c Config) Virtual() bool { return binary.LittleEndian.Uint16(c.data) == 0xffff }
 
 // RootPort reports whether the function is a PCI Express root port.
 func (c Config) RootPort() (bool, error) {
@@ -179,12 +202,18 @@ func (c Config) Port() (Port, error) {
 var ErrNoGroups = errors.New("/sys/kernel/iommu_groups was not copied, or not all of it")
 
 // ungrouped is nil if a function whose group is absent has none: no group has the function. A whole
-// sysfs has class/mem; the kernel has no directory of groups if it is built without IOMMUs.
+// sysfs has class/mem and kernel; the kernel has no directory of groups if it is built without IOMMUs. An
+// IOMMU that is on has groups, and a place in class/iommu.
 func ungrouped(s sysfs.FS, a Addr) error {
 	const dir = "kernel/iommu_groups"
 	groups, err := s.List(dir)
+	units, unread := s.List("class/iommu")
 	switch {
-	case errors.Is(err, fs.ErrNotExist) && s.Exists("class/mem"):
+	case unread != nil && !errors.Is(unread, fs.ErrNotExist):
+		return fmt.Errorf("IOMMU group of PCI function %v: %w", a, unread)
+	case err == nil && len(groups) == 0 && len(units) > 0:
+		return fmt.Errorf("IOMMU group of PCI function %v: %w", a, ErrNoGroups)
+	case errors.Is(err, fs.ErrNotExist) && s.Exists("class/mem") && s.Exists("kernel") && len(units) == 0:
 		return nil
 	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("IOMMU group of PCI function %v: %w", a, ErrNoGroups)

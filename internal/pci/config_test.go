@@ -21,7 +21,7 @@ import (
 // space.
 func withConfig(t *testing.T, space []byte) sysfs.FS {
 	t.Helper()
-	s := build(t, "pci0000:00/0000:00:01.0 vendor=0x1 device=0x1 class=0x060400")
+	s := build(t, "pci0000:00/0000:00:01.0 vendor=0x8086 device=0 class=0x060400")
 	if err := os.WriteFile(s.Path("bus/pci/devices/0000:00:01.0/config"), space, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -129,6 +129,21 @@ func TestNoCapabilities(t *testing.T) {
 	}
 }
 
+// Configuration space that a copy has filled, or that is another function's, says nothing.
+func TestConfigThatWasNotRead(t *testing.T) {
+	zeros, padded, other := make([]byte, cfgSpaceExpSize), space(0), space(0)
+	clear(padded[cfgSpaceSize:])
+	other[2] = 1
+	if acs, err := read(t, withConfig(t, padded)).ACS(); !errors.Is(err, ErrNoExtended) {
+		t.Errorf("zeros behind 256 bytes: %+v, %v", acs, err)
+	}
+	for what, c := range map[string][]byte{"zeros": zeros, "another device": other} {
+		if _, err := ReadConfig(withConfig(t, c), addr(t, "00:01.0")); !errors.Is(err, fs.ErrInvalid) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
 // Lists that lead in a circle, or out of the space, end.
 func FuzzConfig(f *testing.F) {
 	f.Add(space(0x1d))
@@ -233,7 +248,11 @@ func TestIOMMUType(t *testing.T) {
 	if got, err := IOMMUType(s, addr(t, "03:00.0")); !errors.Is(err, ErrNoGroups) {
 		t.Errorf("a copy without the directory of groups: %q, %v", got, err)
 	}
-	directory(t, s, "class/mem") // a whole sysfs, of a kernel without IOMMUs
+	directory(t, s, "class/mem")
+	if got, err := IOMMUType(s, addr(t, "03:00.0")); !errors.Is(err, ErrNoGroups) {
+		t.Errorf("a copy without the directory kernel: %q, %v", got, err)
+	}
+	directory(t, s, "kernel") // a whole sysfs, of a kernel without IOMMUs
 	for of, want := range map[string]string{"00:02.0": "DMA-FQ", "03:00.0": ""} {
 		if got, err := IOMMUType(s, addr(t, of)); got != want || err != nil {
 			t.Errorf("%s: %q, %v", of, got, err)
@@ -241,6 +260,10 @@ func TestIOMMUType(t *testing.T) {
 	}
 	if _, err := IOMMUType(s, addr(t, "00:01.0")); err == nil {
 		t.Error("an empty type is a type")
+	}
+	directory(t, s, "class/iommu/dmar0") // an IOMMU that is on has groups
+	if got, err := IOMMUType(s, addr(t, "03:00.0")); !errors.Is(err, ErrNoGroups) {
+		t.Errorf("without groups, and with an IOMMU: %q, %v", got, err)
 	}
 	directory(t, s, "kernel/iommu_groups/7/devices/0000:03:00.0") // and the function's link to the group was not copied
 	if got, err := IOMMUType(s, addr(t, "03:00.0")); !errors.Is(err, fs.ErrInvalid) || !strings.Contains(err.Error(), "group 7") {

@@ -50,13 +50,27 @@ func (s FS) ReadString(path string) (string, error) {
 	return string(bytes.TrimRight(data, " \t\n\x00")), nil
 }
 
+// number is the text of an attribute that has one number. The kernel ends it with a line feed: without one,
+// the file was cut, and what is left of it is another number.
+func (s FS) number(path string) (string, error) {
+	data, err := files.ReadFile(s.Path(path))
+	if err != nil {
+		return "", err
+	}
+	text, whole := bytes.CutSuffix(data, []byte("\n"))
+	if !whole {
+		return "", fmt.Errorf("%s: %q was cut: no line feed ends it", s.Path(path), text)
+	}
+	return strings.Trim(string(text), " \t\r\n\x00"), nil
+}
+
 // ReadInt reads a decimal, octal (0…) or hexadecimal (0x…) number.
 func (s FS) ReadInt(path string) (int64, error) {
-	text, err := s.ReadString(path)
+	text, err := s.number(path)
 	if err != nil {
 		return 0, err
 	}
-	n, err := strconv.ParseInt(strings.TrimSpace(text), 0, 64)
+	n, err := strconv.ParseInt(text, 0, 64)
 	if err != nil {
 		return 0, fmt.Errorf("%s: %q is not a number", s.Path(path), text)
 	}
@@ -65,11 +79,11 @@ func (s FS) ReadInt(path string) (int64, error) {
 
 // ReadUint reads a number that must fit the given count of bits.
 func (s FS) ReadUint(path string, bits int) (uint64, error) {
-	text, err := s.ReadString(path)
+	text, err := s.number(path)
 	if err != nil {
 		return 0, err
 	}
-	n, err := strconv.ParseUint(strings.TrimSpace(text), 0, bits)
+	n, err := strconv.ParseUint(text, 0, bits)
 	if err != nil {
 		return 0, fmt.Errorf("%s: %q is not a number of at most %d bits", s.Path(path), text, bits)
 	}

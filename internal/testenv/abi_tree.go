@@ -197,6 +197,7 @@ func writeFunction(t testing.TB, sys, dir string, attrs []string, put func(name,
 	if _, has := values["resource"]; !has && isGPU(values["class"]) {
 		values["resource"] = "0x0000200000000000_0x0000203fffffffff_0x000000000014220c"
 	}
+	c.vendor, c.device = idOf(values["vendor"]), idOf(values["device"])
 	if size >= 0 {
 		put(path.Join(at, "config"), string(c.space()[:size]))
 	}
@@ -285,6 +286,7 @@ const configSize = 4096
 
 // configuration is what is said of a function's.
 type configuration struct {
+	vendor, device  uint16
 	kind            int
 	acs, ats        int // -1: it has no such capability
 	rebar           uint32
@@ -294,12 +296,22 @@ type configuration struct {
 // devctl is relaxed ordering, packets of 512 bytes, read requests of 4 KiB.
 const devctl = 0x5050
 
+// idOf reads a vendor or device. Of noise it is what no function has.
+func idOf(text string) uint16 {
+	n, err := strconv.ParseUint(text, 0, 16)
+	if err != nil {
+		return 0xfffe
+	}
+	return uint16(n)
+}
+
 // space is that of a PCI Express function, which has other extended
 // capabilities, too.
 func (f configuration) space() []byte {
 	c := make([]byte, configSize)
 	le := binary.LittleEndian
-	le.PutUint16(c[0:], 0x1af4)
+	le.PutUint16(c[0:], f.vendor)
+	le.PutUint16(c[2:], f.device)
 	c[0x06] = 0x10 // capability list
 	c[0x34] = 0x50
 	le.PutUint16(c[0x50:], 0x6005) // MSI, then at 0x60

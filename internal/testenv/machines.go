@@ -46,6 +46,7 @@ func newServer(cpu, product string) *server {
 		"proc/sys/kernel/numa_balancing":             "0\n",
 		"proc/sys/vm/overcommit_memory":              "0\n", // every kernel has these two
 		"sys/class/mem/null/dev":                     "1:3\n",
+		"sys/kernel/mm/transparent_hugepage/enabled": "always [madvise] never\n",
 		"proc/self/status":                           "Name:\tp2pcheck\nCapEff:\t000001ffffffffff\n",
 		"proc/self/limits":                           "Max locked memory         unlimited            unlimited            bytes\n",
 		"proc/self/cgroup":                           "0::/user.slice\n",

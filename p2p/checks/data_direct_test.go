@@ -17,8 +17,8 @@ func TestDirectDataReadsWhatItNeeds(t *testing.T) {
 		vendors func(int) bool
 		vpd     int
 	}{
-		"a card before it": {nil, func(n int) bool { return n == 2 }, 0},
-		"no function":      {[]edit{swap("device=0x1021", "device=0x1023")}, func(n int) bool { return n > 2 }, 0},
+		"a card before it": {nil, func(n int) bool { return n == 6 }, 0},
+		"no function":      {[]edit{swap("device=0x1021", "device=0x1023")}, func(n int) bool { return n > 6 }, 0},
 		"one function": {[]edit{swap("device=0x1021", "device=0x1023"), func(f *testenv.Tree) func(*testing.T, string) {
 			const dir = "pci0000:10/0000:10:02.0"
 			f.Functions += dir + " class=0x080100 vendor=0x15b3 device=0x2100 driver:mlx5_ib\n"
@@ -26,7 +26,7 @@ func TestDirectDataReadsWhatItNeeds(t *testing.T) {
 				put(d+"/vpd", "\x90\x04\x00V3\x01a\x78")(f)
 			}
 			return nil
-		}}, func(n int) bool { return n > 2 }, 3},
+		}}, func(n int) bool { return n > 6 }, 3},
 	} {
 		m, s, err := only(written(t, testenv.Machines["small-hgx"](), c.edits), "NIC-DATADIRECT", check.Live{})
 		if err != nil {

@@ -195,9 +195,11 @@ func ExporterOf(m *machine.Machine, a machine.Addr) (Exporter, error) {
 		e.Gate, e.Peer = nvidiaGate(m, a), nvidiaPeer(m)
 		taint, err := m.Taint("nvidia")
 		// No kernel includes this driver: an empty taint file proves nothing.
-		if strings.Contains(taint, "P") || !strings.Contains(taint, "O") || err != nil {
+		version := m.Read("proc/driver/nvidia/version")
+		open := strings.Contains(version.Text, OpenModules)
+		if strings.Contains(taint, "P") || !strings.Contains(taint, "O") || err != nil || version.Err == nil && !open {
 			e.Class = ClassUnknown // maybe the proprietary modules: only the open ones export dma-bufs
-			e.Proprietary = strings.Contains(taint, "P") && err == nil && !strings.Contains(m.Read("proc/driver/nvidia/version").Text, OpenModules)
+			e.Proprietary = strings.Contains(taint, "P") && err == nil && !open
 		} else if coherentGPU(m, f) {
 			e.Class = ClassNVIDIACoherent
 		}

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/files"
 	"github.com/gpurdma/gpurdma/internal/pci"
 	"github.com/gpurdma/gpurdma/internal/softgpu"
 	"github.com/gpurdma/gpurdma/p2p/machine"
@@ -74,6 +75,7 @@ func GPUs(m *machine.Machine) ([]GPU, error) {
 		}
 		out = append(out, GPU{a.String(), e})
 	}
+	errs = append(errs, uncopied(m)...)
 	return append(out, offPCI(m)...), errors.Join(errs...)
 }
 
@@ -81,6 +83,17 @@ func GPUs(m *machine.Machine) ([]GPU, error) {
 func hasRootBus(m *machine.Machine) bool {
 	names, _ := m.Sys.List("devices")
 	return slices.ContainsFunc(names, func(name string) bool { return strings.HasPrefix(name, "pci") })
+}
+
+// uncopied are errors about the GPUs that NVIDIA's driver lists and that are no PCI functions of the copy.
+func uncopied(m *machine.Machine) (errs []error) {
+	entries, _ := files.ReadDir(m.Proc.Path("driver/nvidia/gpus"))
+	for _, entry := range entries {
+		if a, err := pci.ParseAddr(entry.Name()); err == nil && !m.Sys.Exists("bus/pci/devices/"+a.String()) {
+			errs = append(errs, fmt.Errorf("PCI function %v: NVIDIA's driver lists it, and /sys/bus/pci/devices does not", a))
+		}
+	}
+	return errs
 }
 
 // hasRDMA reports a machine with an RDMA device below a PCI function.

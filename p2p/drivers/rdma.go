@@ -102,10 +102,13 @@ func ImporterOf(m *machine.Machine, rdma string) (Importer, error) {
 	}
 	// A software device may have the PCI function of the NIC that it uses: its file parent
 	// names the network device.
-	if err := m.Sys.Look(path.Join(dir, "parent")); err == nil {
+	switch parent, err := m.Sys.ReadString(path.Join(dir, "parent")); {
+	case err == nil && parent != "":
 		i.Driver, i.Kind = software(m, dir)
 		return i, nil
-	} else if !errors.Is(err, fs.ErrNotExist) {
+	case err == nil: // a file that was not read
+		return i, nil
+	case !errors.Is(err, fs.ErrNotExist):
 		return i, nil // whether it is one is not known
 	}
 	d, ok := RdmaDrivers[i.Driver]

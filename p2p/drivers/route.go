@@ -5,6 +5,7 @@ package drivers
 import (
 	"errors"
 	"io/fs"
+	"regexp"
 
 	"golang.org/x/sys/unix"
 
@@ -113,6 +114,9 @@ func PeerClient(m *machine.Machine, driver string) (registered placement.Answer,
 	return machine.OnceValues(m, "peer-memory client of "+driver, func() (placement.Answer, string) { return readPeerClient(m, driver) })
 }
 
+// digit matches a version.
+var digit = regexp.MustCompile(`^[0-9]`)
+
 func readPeerClient(m *machine.Machine, driver string) (registered placement.Answer, where string) {
 	const dir = "sys/kernel/mm/memory_peers/"
 	registered = placement.No
@@ -121,13 +125,21 @@ func readPeerClient(m *machine.Machine, driver string) (registered placement.Ans
 		return placement.No, "/" + dir
 	}
 	for _, client := range peerClients[driver] {
-		there, at := m.There(dir + client + "/version")
+		name := dir + client + "/version"
+		there, at := m.There(name)
+		version := m.Read(name)
 		switch {
-		case there == placement.Yes:
+		case there == placement.Yes && version.Err == nil && digit.MatchString(version.Text):
 			return there, at
+		case there == placement.Yes: // what is there is no client's version
+			registered = placement.AnswerUnknown
 		case there == placement.AnswerUnknown:
 			registered = there
 		}
+	}
+	// Each kernel makes mm. A copy without it lacks the clients, too.
+	if !m.Sys.Exists("kernel/mm") {
+		registered = placement.AnswerUnknown
 	}
 	if registered == placement.AnswerUnknown && !mayBeLoaded(m, peerModules[driver]) {
 		registered = placement.No

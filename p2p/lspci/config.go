@@ -150,6 +150,9 @@ func (f *function) extended(c []byte) []byte {
 	})
 	switch len(unread) {
 	case 0:
+		if x.last < 0 { // the text has none of them: zeros alone would be a file that was cut
+			le.PutUint32(c[spaceSize:], extVersion1|extFiller)
+		}
 		return c
 	case 1:
 		x.at = lastAt

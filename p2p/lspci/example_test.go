@@ -26,7 +26,7 @@ func ExampleParse() {
 		return
 	}
 	dir := "sys/devices/pci0000:00/0000:00:00.0/"
-	fmt.Printf("vendor: %s\n", m.Files[dir+"vendor"].Data)
+	fmt.Printf("vendor: %s", m.Files[dir+"vendor"].Data)
 	fmt.Printf("configuration space: %d bytes\n", len(m.Files[dir+"config"].Data))
 	fmt.Println("power state unread:", m.Files[dir+"power/runtime_status"].Unreadable)
 	fmt.Println(m.Notes[len(m.Notes)-1])

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path"
 	"path/filepath"
+	"strings"
 )
 
 // Entry is a file of a machine. The zero value is an empty file.
@@ -74,7 +75,8 @@ type maker struct {
 	rdma          int  // functions that stand for an RDMA device
 }
 
-func (m *maker) put(name, text string) { m.Files[name] = Entry{Data: []byte(text)} }
+// put writes an attribute of one line.
+func (m *maker) put(name, text string) { m.Files[name] = Entry{Data: []byte(text + "\n")} }
 
 func (m *maker) unread(name string) { m.Files[name] = Entry{Unreadable: true} }
 
@@ -105,9 +107,13 @@ func (m *maker) function(f *function) {
 	m.class(at("class"), f)
 	m.subsystem(at, f)
 	config := f.config()
-	m.known(at("config"), string(config), config != nil)
+	if config != nil {
+		m.Files[at("config")] = Entry{Data: config}
+	} else {
+		m.unread(at("config"))
+	}
 	resource, ok := f.resource()
-	m.known(at("resource"), resource, ok)
+	m.known(at("resource"), strings.TrimSuffix(resource, "\n"), ok)
 	// If lspci prints the NUMA node or the group of another function, this function has none. If it prints
 	// none at all, the version of lspci may not print them.
 	printed := f.whole() && (f.registers || f.brief)

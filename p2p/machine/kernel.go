@@ -141,11 +141,10 @@ const (
 
 func readKernel(root string, proc procfs.FS, release, given string) (Kernel, kernelConfig) {
 	k := Kernel{Release: release}
-	if running, at := readRelease(proc); running != "" {
-		k.Release, k.releasedAt = cmp.Or(release, running), at
-		if k.Release != running {
-			k.other = running
-		}
+	running, at := readRelease(proc)
+	k.Release, k.releasedAt = cmp.Or(release, running), at
+	if running != "" && k.Release != running {
+		k.other = running
 	}
 	k.Version = ParseVersion(k.Release)
 	places := configPlaces(root, k.Release)
@@ -155,7 +154,7 @@ func readKernel(root string, proc procfs.FS, release, given string) (Kernel, ker
 	if given != "" {
 		places = []string{given}
 	}
-	config, where, odd, denied := findConfig(places)
+	config, where, odd, denied := findConfig(places, k.Version)
 	k.Denied = config == nil && denied
 	switch {
 	case config != nil:
@@ -176,18 +175,30 @@ func readKernel(root string, proc procfs.FS, release, given string) (Kernel, ker
 }
 
 // readRelease is the release of the kernel that runs, and the file that has it. Some copies have
-// /proc/version alone: "Linux version 6.8.0-60-generic (buildd@…".
+// /proc/version alone. Files of two kernels have no release.
 func readRelease(proc procfs.FS) (release, at string) {
 	text, err := files.ReadFile(proc.Path("sys/kernel/osrelease"))
-	if release = strings.TrimSpace(string(text)); err == nil && release != "" && bytes.HasSuffix(text, []byte("\n")) { // the kernel ends it so: without, it was cut
+	whole := err == nil && bytes.HasSuffix(text, []byte("\n")) // the kernel ends it so: without, it was cut
+	release, banner := strings.TrimSpace(string(text)), readBanner(proc)
+	switch {
+	case whole && release != "" && banner != "" && banner != release:
+		return "", "/proc/version"
+	case whole && release != "":
 		return release, osrelease
-	}
-	text, err = files.ReadFile(proc.Path("version"))
-	rest, ok := strings.CutPrefix(string(text), "Linux version ")
-	if words := strings.Fields(rest); err == nil && ok && len(words) > 1 { // one word may have been cut
-		return words[0], "/proc/version"
+	case banner != "":
+		return banner, "/proc/version"
 	}
 	return "", ""
+}
+
+// readBanner is the release in /proc/version: "Linux version 6.8.0-60-generic (buildd@…".
+func readBanner(proc procfs.FS) string {
+	text, err := files.ReadFile(proc.Path("version"))
+	rest, ok := strings.CutPrefix(string(text), "Linux version ")
+	if words := strings.Fields(rest); err == nil && ok && len(words) > 1 { // one word may have been cut
+		return words[0]
+	}
+	return ""
 }
 
 // kernelConfig has the options of a kernel's configuration file. The value is "y", "m" or
@@ -240,10 +251,13 @@ func configPlaces(root, release string) []string {
 	return places
 }
 
+// configOf matches the head of a configuration. Distributions' releases differ from it in all but the series.
+var configOf = regexp.MustCompile(`(?m)^# Linux/\S+ (\d+\.\d+\S*) Kernel Configuration`)
+
 // findConfig reads the first kernel configuration in the list. A file that is not a kernel's
 // configuration counts as missing; odd says why the first such file was not used.
 // denied says that this user may not read one of the files.
-func findConfig(places []string) (c kernelConfig, where, odd string, denied bool) {
+func findConfig(places []string, version Version) (c kernelConfig, where, odd string, denied bool) {
 	for _, place := range places {
 		text, err := files.ReadFile(place)
 		if err != nil {
@@ -258,6 +272,10 @@ func findConfig(places []string) (c kernelConfig, where, odd string, denied bool
 				odd = cmp.Or(odd, place+" cannot be unpacked")
 				continue
 			}
+		}
+		if of := configOf.FindSubmatch(text); of != nil && version.Known() && ParseVersion(string(of[1])) != version {
+			odd = cmp.Or(odd, fmt.Sprintf("%s is the configuration of Linux %s", place, of[1]))
+			continue
 		}
 		if c := parseConfig(text); c["CONFIG_PCI"] != "" {
 			return c, place, "", false
@@ -336,6 +354,35 @@ func HasSymbol(proc procfs.FS, symbol, neighbour string) (placement.Answer, erro
 		return placement.AnswerUnknown, err
 	}
 	return answer, nil
+}
+
+// moduleHasSymbol is HasSymbol of a module, whose symbols stand together in an order of the linker's: what
+// follows the last of them shows that the list was not cut among them.
+func moduleHasSymbol(proc procfs.FS, module, symbol, neighbour string) (placement.Answer, error) {
+	f, err := files.Open(proc.Path("kallsyms"))
+	if err != nil {
+		return placement.AnswerUnknown, err
+	}
+	defer f.Close()
+	there, ended := false, false
+	mark := []byte("\t[" + module + "]")
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		if !bytes.HasSuffix(lines.Bytes(), mark) {
+			ended = ended || there
+			continue
+		}
+		switch string(symbolOf(lines.Bytes())) {
+		case symbol:
+			return placement.Yes, nil
+		case neighbour:
+			there = true
+		}
+	}
+	if err := lines.Err(); err != nil || !ended {
+		return placement.AnswerUnknown, err
+	}
+	return placement.No, nil
 }
 
 // symbolOf is the name in "ffffffff81000000 T name" and "… t name\t[module]".

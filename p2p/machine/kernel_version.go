@@ -22,7 +22,7 @@ func (m *Machine) OnDemandPaging() placement.Answer {
 		return placement.AnswerUnknown
 	}
 	return Once(m, "on-demand paging", func() placement.Answer {
-		answer, _ := HasSymbol(m.Proc, "mlx5_ib_odp_init_one", "mlx5_ib_reg_user_mr")
+		answer, _ := moduleHasSymbol(m.Proc, "mlx5_ib", "mlx5_ib_odp_init_one", "mlx5_ib_reg_user_mr")
 		return answer
 	})
 }
@@ -31,6 +31,9 @@ const osrelease = "/proc/sys/kernel/osrelease"
 
 // Unversioned says why the kernel has no known version.
 func (k Kernel) Unversioned() string {
+	if k.Release == "" && k.releasedAt != "" {
+		return "/proc/sys/kernel/osrelease and /proc/version are of two kernels"
+	}
 	if k.Release == "" {
 		return "the kernel's release was not read"
 	}

@@ -47,6 +47,9 @@ func (m *Machine) KernelLog() *KernelLog {
 	if m.Root == noFiles {
 		k.Err = errNoLog
 	}
+	if k.Err == nil && m.Kernel.other == "" && k.ofAnother(m.Kernel.Release) {
+		return &KernelLog{Where: where, Err: fmt.Errorf("it is of another boot, of another kernel than %s", m.Kernel.Release)}
+	}
 	if k.Err != nil && m.Root == "/" {
 		// If there is no /dev/kmsg, its error does not help: report that of syslog(2).
 		if asked := AskLog(); asked.Err == nil || errors.Is(k.Err, fs.ErrNotExist) {
@@ -54,6 +57,17 @@ func (m *Machine) KernelLog() *KernelLog {
 		}
 	}
 	return k
+}
+
+// ofAnother reports a log whose first lines name another release.
+func (k *KernelLog) ofAnother(release string) bool {
+	for _, line := range k.Lines[:min(len(k.Lines), 10)] {
+		if rest, ok := strings.CutPrefix(line, "Linux version "); ok {
+			named, _, _ := strings.Cut(rest, " ")
+			return release != "" && named != "" && named != release
+		}
+	}
+	return false
 }
 
 // logLimit is larger than any log that the kernel keeps.

@@ -102,6 +102,7 @@ type HostBridge struct {
 	Bus    string // "pci0000:00"
 	Err    error
 	Empty  bool // the bus has no function
+	Picked bool // the copy has some functions only, and First need not be the first of the machine
 	First  pci.Function
 	Root   bool  // first is a root port
 	RootOf error // why Root is not known
@@ -116,7 +117,7 @@ func (m *Machine) HostBridge(n *Node) *HostBridge {
 	}
 	bus, first, ok, err := pci.RootBus(m.Sys, n.Addr)
 	if n.host = m.hosts[bus]; n.host == nil {
-		n.host = &HostBridge{Bus: bus, Empty: !ok, Err: err}
+		n.host = &HostBridge{Bus: bus, Empty: !ok, Err: err, Picked: !m.Sys.Exists(wholeSys)}
 		if ok && err == nil {
 			m.readHost(n.host, first)
 		}

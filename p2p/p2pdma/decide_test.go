@@ -84,6 +84,7 @@ func TestDecide(t *testing.T) {
 		{"same bridge only, other", nehalem("HOST", "0x2f00"), gpu, "81:00.0", MapNotSupported, no, 6, "stays below it only"},
 		{"one of two", nehalem("pci0000:80/0000:80:01.0 vendor=0x8086 device=HOST", "pci0000:80/0000:80:01.0 vendor=0x8086 device=0x2030"), gpu, "81:00.0", MapNotSupported, no, 6, "is not on the kernel's list"},
 		{"first is no root port", nehalem("HOST", "0x09a2", "TYPE80", "type=5"), gpu, "81:00.0", MapNotSupported, no, 6, "neither function 00.0 nor a root port"},
+		{"first is no root port, in a copy of some functions", nehalem("HOST", "0x09a2", "TYPE80", "type=5"), gpu, "81:00.0", MapUnknown, unknown, 6, "the copy has not all functions of pci0000:80"},
 		{"first cannot be read", nehalem("HOST", "0x09a2", "TYPE80", "config=64"), gpu, "81:00.0", MapUnknown, unknown, 6, "whether 0000:80:01.0"},
 		{"new entry, new kernel", old("7.2.0", "HOST", "0x0b25"), "08:00.0", "09:00.0", MapThroughHostBridge, yes, 4, "Sapphire Rapids"},
 		{"new entry, 6.12", old("6.12.1", "HOST", "0x0b25"), "08:00.0", "09:00.0", MapNotSupported, no, 4, "is not on the list of 6.12.1"},
@@ -101,6 +102,9 @@ func TestDecide(t *testing.T) {
 		{"no version", machinetest.Fixture{Release: "custom", Tree: machinetest.Planted()}, gpu, "04:00.0", MapUnknown, unknown, 4, `"custom"`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			if !strings.HasSuffix(c.name, "in a copy of some functions") {
+				c.f.Files = map[string]string{"sys/class/mem/null/dev": "1:3\n"} // a whole sysfs
+			}
 			d := Decide(c.f.Open(t), machinetest.Addr(t, c.provider), machinetest.Client(t, c.client))
 			if d.Type != c.want || d.Supported != c.supported || d.Steps != c.steps {
 				t.Errorf("%v, supported %v, %d steps; want %v, %v, %d: %v", d.Type, d.Supported, d.Steps, c.want, c.supported, c.steps, d)

@@ -55,6 +55,9 @@ func Trusts(k machine.Kernel, h *machine.HostBridge, same bool) (placement.Answe
 	if h.Err != nil {
 		return placement.AnswerUnknown, "the host bridge cannot be read: " + h.Err.Error()
 	}
+	if h.Picked && (h.Empty || h.First.Addr.Device != 0 || h.First.Addr.Function != 0) {
+		return placement.AnswerUnknown, fmt.Sprintf("the copy has not all functions of %s, and the kernel knows the host bridge by the first", h.Bus)
+	}
 	if h.Empty {
 		return placement.No, fmt.Sprintf("there is no function on %s by which the kernel could know the host bridge", h.Bus)
 	}

@@ -32,7 +32,7 @@ func server() testenv.Tree {
 	maps.Copy(tree.Files, map[string]string{
 		bootID: "11111111-2222-3333-4444-555555555555\n", "sys/module/nvidia/srcversion": "A1\n", "sys/module/mlx5_ib/srcversion": "B1\n",
 		nic + "/infiniband/mlx5_0/fw_ver": "28.39.1002\n",
-		"dev/kmsg":                        "6,100,0,-;Linux version 7.2\n6,107,9,-;mlx5_core 0000:14:00.0: enabled\n",
+		"dev/kmsg":                        "6,100,0,-;Linux version 7.2.12+deb13-amd64 (gcc)\n6,107,9,-;mlx5_core 0000:14:00.0: enabled\n",
 	})
 	return tree
 }
