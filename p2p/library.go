@@ -45,8 +45,11 @@ func library(m *machine.Machine, e drivers.Exporter, byPeerMem bool) chain.Answe
 	if byPeerMem {
 		gives = said.PeerMem
 	} else if gives != product.Yes && said.PeerMem == product.Yes {
-		if there, _ := drivers.PeerClient(m, e.Driver); there == placement.Yes {
+		switch there, where := drivers.PeerClient(m, e.Driver); {
+		case there == placement.Yes:
 			gives = product.Yes
+		case there == placement.AnswerUnknown && gives == product.No:
+			return chain.Open("whether the peer-memory client, which alone gives this GPU's memory to NICs, is registered with ib_core is not known").With(where, "not read")
 		}
 	}
 	return answerOf(e, said, gives)

@@ -64,7 +64,7 @@ func addressMutations() []mutation {
 	return []mutation{
 		{"the list of the GPU's regions is cut after its third line", not(is(coherent)), func(b *bed) {
 			b.put(resource(b), strings.Join(strings.SplitAfter(b.read(resource(b)), "\n")[:3], ""))
-		}, goes(chain.Addresses), "drivers/pci/pci-sysfs.c resource_show(): seven lines or more"},
+		}, unsure(chain.Addresses), "drivers/pci/pci-sysfs.c resource_show(): seven lines or more"},
 		{"the IOMMU translates, and NVIDIA's driver maps nothing: over the root", all(mapsNothing, overRoot), domain("DMA-FQ"), breaks(chain.Lost, chain.Addresses), ops},
 		{"the IOMMU translates in strict mode, and NVIDIA's driver maps nothing: over the root", all(mapsNothing, overRoot), domain("DMA"), breaks(chain.Lost, chain.Addresses), ops},
 		{"the IOMMU translates, and NVIDIA's driver maps nothing: below one switch", all(mapsNothing, onSwitch), domain("DMA-FQ"), staysDirect, below16},
@@ -73,16 +73,16 @@ func addressMutations() []mutation {
 		{"the IOMMU translates, and the memory has pages", is(coherent), domain("DMA-FQ"), staysDirect, pages},
 		{"the IOMMU translates, and the driver is told not to map: over the root", all(is(nvidia), before612, overRoot), both(domain("DMA"), param("DmaRemapPeerMmio", "0")), breaks(chain.Lost, chain.Addresses), remap},
 		{"the IOMMU translates, and the driver is told not to map: below one switch", all(is(nvidia), before612, onSwitch, func(s *subject) bool { return s.series >= 515 }), both(domain("DMA"), param("DmaRemapPeerMmio", "0")), staysDirect, remap},
-		{"the IOMMU translates, and whether the driver maps cannot be read", all(is(nvidia), before612), both(domain("DMA"), func(b *bed) { b.deny(nvidiaParams) }), goes(chain.Addresses, chain.Attach), remap},
+		{"the IOMMU translates, and whether the driver maps cannot be read", all(is(nvidia), before612), both(domain("DMA"), func(b *bed) { b.deny(nvidiaParams) }), unsure(chain.Addresses, chain.Attach), remap},
 		{"the IOMMU translates, and the driver's parameter is not in the file", all(is(nvidia), before612), both(domain("DMA"), param("DmaRemapPeerMmio", "")), goes(chain.Addresses), remap},
 		{"the IOMMU translates, and the kernel is one with backports of its IOMMU code", all(is(nvidia), before612, not(onlyPeer)), both(domain("DMA"), release("5.14.0-570.12.1.el9_6.x86_64")), goes(chain.Addresses), ops + "; RHEL 9 takes IOMMU code from later kernels"},
-		{"the IOMMU translates, and nv-dma.c of the driver was not read", func(s *subject) bool { return s.exporter == nvidia && s.series < 515 }, domain("DMA"), goes(chain.Addresses), "nv-dma.c was read from 515 on"},
+		{"the IOMMU translates, and nv-dma.c of the driver was not read", func(s *subject) bool { return s.exporter == nvidia && s.series < 515 }, domain("DMA"), unsure(chain.Addresses), "nv-dma.c was read from 515 on"},
 		{"the IOMMU translates, and the modules are the proprietary ones on Linux 6.12", all(is(nvidia), onlyPeer, func(s *subject) bool { return s.series >= 515 }), both(domain("DMA"), release("6.12.0-55.el10.x86_64"), func(b *bed) { b.space(b.port(1), "acs=0x1d") }), breaks(chain.Lost, chain.Addresses), ops + ": both kinds of modules have the same nv-dma.c"},
 		{"the IOMMU blocks the NIC", nil, domain("blocked"), goes(chain.Addresses), kinds},
 		{"the NIC's domain is a program's", nil, domain("unmanaged"), goes(chain.Addresses), kinds},
-		{"the type of the NIC's domain is noise", nil, domain("\xff\xfe"), goes(chain.Addresses), kinds},
-		{"the type of the NIC's domain is empty", nil, domain(""), goes(chain.Addresses), kinds},
-		{"the type of the NIC's domain cannot be read", nil, func(b *bed) { b.deny(b.group(b.s.at)) }, goes(chain.Addresses), kinds},
+		{"the type of the NIC's domain is noise", nil, domain("\xff\xfe"), unsure(chain.Addresses), kinds},
+		{"the type of the NIC's domain is empty", nil, domain(""), unsure(chain.Addresses), kinds},
+		{"the type of the NIC's domain cannot be read", nil, func(b *bed) { b.deny(b.group(b.s.at)) }, unsure(chain.Addresses), kinds},
 		{"the NIC's group has no type", nil, func(b *bed) { b.drop(b.group(b.s.at)) }, goes(chain.Addresses), kinds},
 		{"the IOMMU passes the NIC through", not(translates), domain("identity"), staysDirect, "the same addresses as without an IOMMU"},
 		{"the GPU's domain translates", untranslated, func(b *bed) { b.put(b.group(b.s.gpu), "DMA\n") }, changesNothing, own},
@@ -97,8 +97,8 @@ func addressMutations() []mutation {
 			}
 			b.put(dmaMask(b), fmt.Sprintf("%d\n", bits))
 		}, breaks(chain.Broken, chain.Addresses), mask},
-		{"how many address bits the NIC has cannot be read", untranslated, func(b *bed) { b.deny(dmaMask(b)) }, goes(chain.Addresses), mask},
-		{"the NIC's address bits are noise", untranslated, func(b *bed) { b.put(dmaMask(b), "many\n") }, goes(chain.Addresses), mask},
+		{"how many address bits the NIC has cannot be read", untranslated, func(b *bed) { b.deny(dmaMask(b)) }, unsure(chain.Addresses), mask},
+		{"the NIC's address bits are noise", untranslated, func(b *bed) { b.put(dmaMask(b), "many\n") }, unsure(chain.Addresses), mask},
 		{"the copy does not have the NIC's address bits", untranslated, func(b *bed) { b.drop(dmaMask(b)) }, goes(chain.Addresses), mask},
 		{"the NIC has 32 address bits, and the IOMMU chooses the address", handsIOVAs, func(b *bed) { b.put(dmaMask(b), "32\n") }, changesNothing, "drivers/iommu/dma-iommu.c iommu_dma_alloc_iova() stays within the mask"},
 
@@ -115,8 +115,8 @@ func addressMutations() []mutation {
 			start, end := b.window()
 			b.put(resource(b), fmt.Sprintf("0x%016x 0x%016x 0x0000000020040200\n", start, end-1))
 		}, goes(chain.Addresses), bar},
-		{"where the GPU's BAR is cannot be read", nil, func(b *bed) { b.deny(resource(b)) }, goes(chain.Addresses), bar},
-		{"where the GPU's BAR is is noise", nil, func(b *bed) { b.put(resource(b), "everywhere\n") }, goes(chain.Addresses), bar},
+		{"where the GPU's BAR is cannot be read", nil, func(b *bed) { b.deny(resource(b)) }, unsure(chain.Addresses), bar},
+		{"where the GPU's BAR is is noise", nil, func(b *bed) { b.put(resource(b), "everywhere\n") }, unsure(chain.Addresses), bar},
 		{"the copy does not have the GPU's BARs", not(is(coherent)), func(b *bed) { b.drop(resource(b)) }, goes(chain.Addresses), bar},
 		{"the GPU has no BAR", nil, func(b *bed) { b.put(resource(b), strings.Repeat("0x0 0x0 0x0\n", 6)) }, goes(chain.Addresses), bar},
 	}

@@ -64,34 +64,34 @@ func attachMutations() []mutation {
 		{"the gate is closed by its parameter", gated, param("GrdmaPciTopoCheckOverride", "2"), breaks(chain.Refused, chain.Attach), denies},
 		{"the gate's parameter is one that no source has", gated, param("GrdmaPciTopoCheckOverride", "7"), goes(chain.Attach), denies},
 		{"the gate's parameter is not in the file", gated, param("GrdmaPciTopoCheckOverride", ""), goes(chain.Attach), denies},
-		{"the driver's parameters cannot be read, and the gate goes by one", gated, func(b *bed) { b.deny(nvidiaParams) }, goes(chain.Attach), denies},
-		{"the driver's parameters are not there, and the gate goes by one", gated, func(b *bed) { b.drop(nvidiaParams) }, goes(chain.Attach), denies},
-		{"the driver's parameters are empty, and the gate goes by one", gated, func(b *bed) { b.put(nvidiaParams, "") }, goes(chain.Attach), denies},
+		{"the driver's parameters cannot be read, and the gate goes by one", gated, func(b *bed) { b.deny(nvidiaParams) }, unsure(chain.Attach), denies},
+		{"the driver's parameters are not there, and the gate goes by one", gated, func(b *bed) { b.drop(nvidiaParams) }, unsure(chain.Attach), denies},
+		{"the driver's parameters are empty, and the gate goes by one", gated, func(b *bed) { b.put(nvidiaParams, "") }, unsure(chain.Attach), denies},
 		{"the gate is opened by its parameter", gated, param("GrdmaPciTopoCheckOverride", "1"), staysDirect, gate},
 		{"the gate's parameter, of a driver that has no gate", ungated, param("GrdmaPciTopoCheckOverride", "2"), changesNothing, "nv-pci.c up to 575: the parameter is for the PCIe mapping only"},
 		{"the gate's parameter, of coherent memory", is(coherent), param("GrdmaPciTopoCheckOverride", "2"), changesNothing, notAsked},
 		{"the driver keeps coherent memory to itself", is(coherent), param("CoherentGPUMemoryMode", `"driver"`), goes(chain.Attach), cdmm},
 		{"the driver's parameters are cut before the mode of coherent memory", is(coherent), func(b *bed) {
 			b.put(nvidiaParams, "ResmanDebugLevel: 4294967295\nDmaRemapPeerMmio: 1\nGrdmaPciTopoCheckOverride: 0\n")
-		}, goes(chain.Attach), cdmm},
-		{"the driver's parameters are cut in the mode of coherent memory", is(coherent), func(b *bed) { b.put(nvidiaParams, "DmaRemapPeerMmio: 1\nCoherentGPUMemoryMode:") }, goes(chain.Attach), cdmm},
-		{"the driver's parameters are cut within a line", is(coherent), func(b *bed) { b.put(nvidiaParams, "DmaRemapPeerMmio: 1\nGrdmaPciTopo") }, goes(chain.Attach), cdmm},
+		}, unsure(chain.Attach), cdmm},
+		{"the driver's parameters are cut in the mode of coherent memory", is(coherent), func(b *bed) { b.put(nvidiaParams, "DmaRemapPeerMmio: 1\nCoherentGPUMemoryMode:") }, unsure(chain.Attach), cdmm},
+		{"the driver's parameters are cut within a line", is(coherent), func(b *bed) { b.put(nvidiaParams, "DmaRemapPeerMmio: 1\nGrdmaPciTopo") }, unsure(chain.Attach), cdmm},
 		{"the driver's parameters are whole", is(coherent), func(b *bed) {
 			b.put(nvidiaParams, "ResmanDebugLevel: 4294967295\nDmaRemapPeerMmio: 1\nGrdmaPciTopoCheckOverride: 0\nCoherentGPUMemoryMode: \"\"\nRegistryDwords: \"\"\nExcludedGpus: \"\"\n")
 		}, staysDirect, cdmm},
-		{"the driver's parameters are empty, and the memory is coherent", is(coherent), func(b *bed) { b.put(nvidiaParams, "") }, goes(chain.Attach), cdmm + "; tar copies files of procfs as empty ones"},
-		{"the driver's parameters cannot be read, and the memory is coherent", is(coherent), func(b *bed) { b.deny(nvidiaParams) }, goes(chain.Attach), cdmm},
+		{"the driver's parameters are empty, and the memory is coherent", is(coherent), func(b *bed) { b.put(nvidiaParams, "") }, unsure(chain.Attach), cdmm + "; tar copies files of procfs as empty ones"},
+		{"the driver's parameters cannot be read, and the memory is coherent", is(coherent), func(b *bed) { b.deny(nvidiaParams) }, unsure(chain.Attach), cdmm},
 		{"the driver's mode of coherent memory, of a GPU without", is(nvidia), param("CoherentGPUMemoryMode", `"driver"`), changesNothing, cdmm},
 
-		{"the driver is of a series that was not read", isNVIDIA, series("620.10.01"), goes(chain.Attach), noSeries},
-		{"the driver is of a series between two that were read", isNVIDIA, series("585.01.02"), goes(chain.Attach), noSeries},
+		{"the driver is of a series that was not read", isNVIDIA, series("620.10.01"), unsure(chain.Attach), noSeries},
+		{"the driver is of a series between two that were read", isNVIDIA, series("585.01.02"), unsure(chain.Attach), noSeries},
 		{"the driver is from before dma-bufs", all(isNVIDIA, byDMABuf, noPeer), series("470.256.02"), goes(chain.Library, chain.Attach), "open-gpu-kernel-modules 515.43.04 is the first"},
 		{"the version of the driver is noise", isNVIDIA, both(
 			func(b *bed) { b.put("sys/module/nvidia/version", "unknown\n") },
-			func(b *bed) { b.put("proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX Open Kernel Module\n") }), goes(chain.Library, chain.Attach), noSeries},
+			func(b *bed) { b.put("proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX Open Kernel Module\n") }), unsure(chain.Library, chain.Attach), noSeries},
 		{"the version of the driver cannot be read", all(isNVIDIA, byDMABuf, noPeer), both(
 			func(b *bed) { b.deny("sys/module/nvidia/version") },
-			func(b *bed) { b.deny("proc/driver/nvidia/version") }), goes(chain.Library, chain.Attach), noSeries},
+			func(b *bed) { b.deny("proc/driver/nvidia/version") }), unsure(chain.Library, chain.Attach), noSeries},
 		{"coherent memory with a driver from before its export", is(coherent), series("530.41.03"), goes(chain.Attach, chain.Fabric, chain.Addresses), "nv-dmabuf.c maps such memory by its pages from 535 on"},
 
 		{"the GPU does not answer", nil, func(b *bed) { b.silence(b.s.gpu) }, goes(chain.Attach, chain.Decision, chain.Fabric), silent},
@@ -102,11 +102,11 @@ func attachMutations() []mutation {
 
 		{"amdgpu's GPU is suspended", is(amdgpu), ofGPU("power/runtime_status", "suspended\n"), goes(chain.Attach), sleep},
 		{"amdgpu's GPU is about to be suspended", is(amdgpu), ofGPU("power/runtime_status", "suspending\n"), goes(chain.Attach), sleep},
-		{"whether amdgpu's GPU is suspended cannot be read", is(amdgpu), func(b *bed) { b.deny(b.dir(b.s.gpu) + "/power/runtime_status") }, goes(chain.Attach), sleep},
-		{"the state of amdgpu's GPU is noise", is(amdgpu), ofGPU("power/runtime_status", "asleep?\n"), goes(chain.Attach), sleep},
+		{"whether amdgpu's GPU is suspended cannot be read", is(amdgpu), func(b *bed) { b.deny(b.dir(b.s.gpu) + "/power/runtime_status") }, unsure(chain.Attach), sleep},
+		{"the state of amdgpu's GPU is noise", is(amdgpu), ofGPU("power/runtime_status", "asleep?\n"), unsure(chain.Attach), sleep},
 		{"NVIDIA's GPU is suspended", isNVIDIA, ofGPU("power/runtime_status", "suspended\n"), changesNothing, "nv-dmabuf.c nv_dma_buf_create(): nvidia_dev_get() wakes the GPU, and keeps it awake"},
 		{"amdgpu is not the kernel's own", is(amdgpu), taint("amdgpu", "OE"), goes(chain.Attach), "ROCm's amdgpu has rules of its own: ScaleX-IO/uGDS#18"},
-		{"the taint of amdgpu cannot be read", is(amdgpu), func(b *bed) { b.deny("sys/module/amdgpu/taint") }, goes(chain.Attach), "ScaleX-IO/uGDS#18"},
+		{"the taint of amdgpu cannot be read", is(amdgpu), func(b *bed) { b.deny("sys/module/amdgpu/taint") }, unsure(chain.Attach), "ScaleX-IO/uGDS#18"},
 		{"amdgpu is not in sysfs", is(amdgpu), func(b *bed) { b.drop("sys/module/amdgpu") }, goes(chain.Attach), "ScaleX-IO/uGDS#18"},
 		{"amdgpu is the kernel's own, which has no peer-memory client", dkms, taint("amdgpu", ""), goes(chain.Route, chain.Decision, chain.Attach), "ROCm/amdgpu#102: the client is in ROCm's amdgpu only"},
 	}

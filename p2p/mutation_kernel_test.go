@@ -66,18 +66,18 @@ func kernelMutations() []mutation {
 		{"the kernel is from before 5.12", all(byDMABuf, inbox), release("5.10.0-21-amd64"), breaks(chain.Refused, chain.Route), method},
 		{"the kernel is from before 5.12, beside a peer-memory client", all(byDMABuf, hasPeer, not(inbox)), release("5.4.0-216-generic"), staysDirect, "the client of MLNX_OFED needs no such method: " + method},
 		{"the kernel is RHEL 8's", all(byDMABuf, inbox), release("4.18.0-553.el8_10.x86_64"), goes(chain.Route), "it has backports, and what of this it has was not read"},
-		{"the release is noise", all(byDMABuf, noPeer), release("frobnicate"), goes(chain.Route), method},
-		{"the release is cut", all(byDMABuf, noPeer), func(b *bed) { b.put("proc/sys/kernel/osrelease", "6.1") }, goes(chain.Route), "kernel/utsname_sysctl.c: proc_dostring() ends the file with a line feed"},
+		{"the release is noise", all(byDMABuf, noPeer), release("frobnicate"), unsure(chain.Route), method},
+		{"the release is cut", all(byDMABuf, noPeer), func(b *bed) { b.put("proc/sys/kernel/osrelease", "6.1") }, unsure(chain.Route), "kernel/utsname_sysctl.c: proc_dostring() ends the file with a line feed"},
 		{"the release cannot be read", all(byDMABuf, noPeer), func(b *bed) {
 			b.deny("proc/sys/kernel/osrelease")
 			b.drop("proc/version")
-		}, goes(chain.Route), method},
+		}, unsure(chain.Route), method},
 		{"the release is not in the copy, beside a peer-memory client", onlyPeer, func(b *bed) {
 			b.drop("proc/sys/kernel/osrelease")
 			b.drop("proc/version")
-		}, goes(chain.Route), unread},
-		{"the release is not in the copy", all(byDMABuf, noPeer), func(b *bed) { b.drop("proc/sys/kernel/osrelease") }, goes(chain.Route), method},
-		{"the kernel is newer than all that were read", nil, release("7.4.0"), goes(chain.Route, chain.Attach), unread},
+		}, unsure(chain.Route), unread},
+		{"the release is not in the copy", all(byDMABuf, noPeer), func(b *bed) { b.drop("proc/sys/kernel/osrelease") }, unsure(chain.Route), method},
+		{"the kernel is newer than all that were read", nil, release("7.4.0"), unsure(chain.Route, chain.Attach), unread},
 		{"the kernel is of the next age", nil, release("8.0.1-generic"), goes(chain.Route, chain.Attach), unread},
 		{"the kernel is 6.2, on which bnxt_re may import or not", bnxt, release("6.2.16"), goes(chain.Route, chain.Attach), "bnxt_re imports in 6.12, and does not in 6.1"},
 		{"the kernel is 6.1, on which bnxt_re imports nothing", bnxt, release("6.1.0-18-amd64"), breaks(chain.Refused, chain.Route), "drivers/infiniband/hw/bnxt_re of 6.1: no reg_user_mr_dmabuf"},
@@ -94,14 +94,14 @@ func kernelMutations() []mutation {
 		{"the kernel pins for dynamic importers", all(ttm, of("6.8"), mlx5), option("CONFIG_DMABUF_MOVE_NOTIFY", "n"), goes(chain.Attach), notify},
 		{"the kernel pins for dynamic importers, and the exporter never moves", isNVIDIA, option("CONFIG_DMABUF_MOVE_NOTIFY", "n"), changesNothing, "nv-dmabuf.c has no pin, and never moves a buffer"},
 
-		{"the configuration cannot be read, and amdgpu asks for P2PDMA", ttm, configDenied, goes(chain.Decision, chain.Route, chain.Attach), asks},
-		{"no file has the configuration, and amdgpu asks for P2PDMA", ttm, noConfig, goes(chain.Decision, chain.Route, chain.Attach), asks},
+		{"the configuration cannot be read, and amdgpu asks for P2PDMA", ttm, configDenied, unsure(chain.Decision, chain.Route, chain.Attach), asks},
+		{"no file has the configuration, and amdgpu asks for P2PDMA", ttm, noConfig, unsure(chain.Decision, chain.Route, chain.Attach), asks},
 		{"the configuration is empty, and amdgpu asks for P2PDMA", ttm, func(b *bed) {
 			_, file := b.config()
 			b.put(file, "")
-		}, goes(chain.Decision, chain.Route, chain.Attach), asks},
-		{"the configuration cannot be read, and mlx5 asks for on-demand paging", asksMLX5, configDenied, goes(chain.Route, chain.Decision), odp},
-		{"no file has the configuration, and mlx5 asks for on-demand paging", asksMLX5, noConfig, goes(chain.Route, chain.Decision), odp},
+		}, unsure(chain.Decision, chain.Route, chain.Attach), asks},
+		{"the configuration cannot be read, and mlx5 asks for on-demand paging", asksMLX5, configDenied, unsure(chain.Route, chain.Decision), odp},
+		{"no file has the configuration, and mlx5 asks for on-demand paging", asksMLX5, noConfig, unsure(chain.Route, chain.Decision), odp},
 		{"the configuration is the symbols', which have on-demand paging", all(asksMLX5, isNVIDIA), both(noConfig, symbols("pci_p2pdma_distance_many", "mlx5_ib_odp_init_one\t[mlx5_ib]")), staysDirect, symbol},
 		{"the configuration is the symbols', which have no on-demand paging", all(asksMLX5, isNVIDIA), both(noConfig, symbols("pci_p2pdma_distance_many")), goes(chain.Route), symbol},
 		{"the configuration cannot be read, and neither NIC nor GPU ask for an option", all(isNVIDIA, bnxt), configDenied, staysDirect, selects},

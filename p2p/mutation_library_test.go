@@ -89,19 +89,19 @@ func libraryMutations() []mutation {
 		{"the model is a vGPU type of the C series, and the processor names no hypervisor", isNVIDIA, model("NVIDIA H100-20C"), goes(chain.Library, chain.Fabric),
 			"a vGPU is in a guest, whose hypervisor hides itself: " + names},
 		{"neither the model nor the id is in a table", isNVIDIA, both(model("NVIDIA Z999"), device("0xfffe")), goes(chain.Library, chain.Attach, chain.Fabric), names},
-		{"the model cannot be read, and the id is in no table", isNVIDIA, both(func(b *bed) { b.deny(b.information()) }, device("0xfffe")), goes(chain.Library, chain.Attach, chain.Fabric), names},
+		{"the model cannot be read, and the id is in no table", isNVIDIA, both(func(b *bed) { b.deny(b.information()) }, device("0xfffe")), unsure(chain.Library, chain.Attach, chain.Fabric), names},
 		{"the id is in no table, and the model's name says nothing", byID, device("0xfffe"), goes(chain.Library, chain.Attach, chain.Fabric), names},
 		{"the id is in no table", all(isNVIDIA, not(byID)), device("0xfffe"), changesNothing, names},
 		{"the id is a GeForce's, and the name a data-centre card's", all(isNVIDIA, not(byID)), device("0x2b85"), goes(chain.Library), "the name and the id contradict each other: " + names},
 		{"the model cannot be read", isNVIDIA, func(b *bed) { b.deny(b.information()) }, changesNothing, "the id is in the table, and on a machine that is no guest a vGPU cannot have it: " + names},
 		{"the driver has no directory for the GPU", isNVIDIA, func(b *bed) { b.drop("proc/driver/nvidia/gpus/" + b.s.gpu) }, changesNothing, "the id is in the table: " + names},
-		{"the model cannot be read, and the firmware does not say whether the machine is a guest", is(coherent), both(dmi("Someone", "A machine"), func(b *bed) { b.deny(b.information()) }), goes(chain.Library, chain.Fabric), "a vGPU has the id of the GPU that it is a part of: " + names},
+		{"the model cannot be read, and the firmware does not say whether the machine is a guest", is(coherent), both(dmi("Someone", "A machine"), func(b *bed) { b.deny(b.information()) }), unsure(chain.Library, chain.Fabric), "a vGPU has the id of the GPU that it is a part of: " + names},
 		{"the vendor is one that has no table", nil, ofGPU("vendor", "0x1ed5\n"), goes(chain.Library, chain.Attach, chain.Fabric), "pci.ids: Moore Threads"},
 
 		{"the BAR shows a part of the VRAM", isAMD, ofGPU("mem_info_vis_vram_total", "268435456\n"), breaks(chain.Refused, chain.Library), visible},
-		{"the size of the visible VRAM cannot be read", isAMD, func(b *bed) { b.deny(b.dir(b.s.gpu) + "/mem_info_vis_vram_total") }, goes(chain.Library), visible},
+		{"the size of the visible VRAM cannot be read", isAMD, func(b *bed) { b.deny(b.dir(b.s.gpu) + "/mem_info_vis_vram_total") }, unsure(chain.Library), visible},
 		{"the size of the visible VRAM is no number", isAMD, ofGPU("mem_info_vis_vram_total", "all\n"), goes(chain.Library), unread},
-		{"the size of the VRAM cannot be read", isAMD, func(b *bed) { b.deny(b.dir(b.s.gpu) + "/mem_info_vram_total") }, goes(chain.Library), visible},
+		{"the size of the VRAM cannot be read", isAMD, func(b *bed) { b.deny(b.dir(b.s.gpu) + "/mem_info_vram_total") }, unsure(chain.Library), visible},
 		{"the size of the VRAM is 0", isAMD, ofGPU("mem_info_vram_total", "0\n"), goes(chain.Library), visible},
 		{"amdgpu has no files of its memory", isAMD, func(b *bed) {
 			b.drop(b.dir(b.s.gpu) + "/mem_info_vram_total")

@@ -73,28 +73,28 @@ func rootMutations() []mutation {
 		{"the host bridge is trusted for itself only, and there are two", func(s *subject) bool { return s.name == "wrong-socket" || s.name == "daos-h100-nvl-rocky10" }, host("0x8086", "0x2f00"), goes(chain.Fabric), list + ": REQ_SAME_HOST_BRIDGE"},
 		{"the host bridge passes wrong data", all(far, byRoot(listed)), host("0x8086", "0x4c43"), goes(chain.Fabric), faulty},
 		{"the host bridge loses reads", far, host("0x8086", "0x7d1b"), goes(chain.Fabric), faulty},
-		{"the host bridge's id cannot be read: over the root", all(far, byRoot(listed)), func(b *bed) { b.deny(b.dir(b.hosts()[0]) + "/device") }, goes(chain.Fabric), list},
+		{"the host bridge's id cannot be read: over the root", all(far, byRoot(listed)), func(b *bed) { b.deny(b.dir(b.hosts()[0]) + "/device") }, unsure(chain.Fabric), list},
 		{"the root complex is one that NVIDIA holds unable", all(far, func(s *subject) bool { return s.exporter == nvidia }), host("0x1def", "0xe100"), goes(chain.Fabric, chain.Attach), chipset},
 
 		{"the processor is AMD's from before Zen: over the root", all(far, byRoot(zen)), cpu("cpu family", "21"), goes(chain.Fabric), amd},
-		{"the family of AMD's processor cannot be read: over the root", all(far, byRoot(zen)), cpu("cpu family", ""), goes(chain.Fabric), amd},
-		{"the family of AMD's processor is noise: over the root", all(far, byRoot(zen)), cpu("cpu family", "many"), goes(chain.Fabric), amd},
+		{"the family of AMD's processor cannot be read: over the root", all(far, byRoot(zen)), cpu("cpu family", ""), unsure(chain.Fabric), amd},
+		{"the family of AMD's processor is noise: over the root", all(far, byRoot(zen)), cpu("cpu family", "many"), unsure(chain.Fabric), amd},
 		{"the processor is of a vendor that is on no list: over the root", all(far, byRoot(zen)), cpu("vendor_id", "AcmeProcessor"), goes(chain.Fabric), amd},
 		{"the processor is of a vendor that is on no list, and the host bridge is listed", all(x86, byRoot(listed)), cpu("vendor_id", "AcmeProcessor"), staysDirect, list + ": it goes by the host bridge"},
 		{"the family of AMD's processor is noise: below one switch", all(onSwitch, byRoot(zen)), cpu("cpu family", "many"), changesNothing, "the traffic does not reach the root complex"},
 
-		{"cpuinfo cannot be read", nil, func(b *bed) { b.deny("proc/cpuinfo") }, goes(chain.Fabric, chain.Decision, chain.Library, chain.Attach), guest},
-		{"cpuinfo is not in the copy", nil, func(b *bed) { b.drop("proc/cpuinfo") }, goes(chain.Fabric, chain.Decision, chain.Library, chain.Attach), guest},
+		{"cpuinfo cannot be read", nil, func(b *bed) { b.deny("proc/cpuinfo") }, unsure(chain.Fabric, chain.Decision, chain.Library, chain.Attach), guest},
+		{"cpuinfo is not in the copy", nil, func(b *bed) { b.drop("proc/cpuinfo") }, unsure(chain.Fabric, chain.Decision, chain.Library, chain.Attach), guest},
 		{"cpuinfo is cut within the flags", x86, func(b *bed) {
 			text := b.read("proc/cpuinfo")
 			b.put("proc/cpuinfo", text[:strings.Index(text, "flags")+len("flags\t\t: fp")])
-		}, goes(chain.Fabric, chain.Library), guest},
+		}, unsure(chain.Fabric, chain.Library), guest},
 		{"cpuinfo has a line of flags that is empty", x86, func(b *bed) {
 			b.put("proc/cpuinfo", strings.Replace(b.read("proc/cpuinfo"), "flags\t\t: ", "flags\t\t: \nwas\t: ", 1))
-		}, goes(chain.Fabric, chain.Library), guest},
+		}, unsure(chain.Fabric, chain.Library), guest},
 		{"cpuinfo has no flags", x86, cpu("flags", ""), goes(chain.Fabric, chain.Library), guest},
-		{"the firmware's names are not in the copy, and only they say that the machine is no guest", is(coherent), func(b *bed) { b.drop("sys/class/dmi") }, goes(chain.Fabric, chain.Library), guest},
-		{"cpuinfo is empty", nil, func(b *bed) { b.put("proc/cpuinfo", "") }, goes(chain.Fabric, chain.Decision, chain.Library, chain.Attach), guest},
+		{"the firmware's names are not in the copy, and only they say that the machine is no guest", is(coherent), func(b *bed) { b.drop("sys/class/dmi") }, unsure(chain.Fabric, chain.Library), guest},
+		{"cpuinfo is empty", nil, func(b *bed) { b.put("proc/cpuinfo", "") }, unsure(chain.Fabric, chain.Decision, chain.Library, chain.Attach), guest},
 		{"the processor says that there is a hypervisor", nil, hypervisor, goes(chain.Fabric, chain.Library), flag},
 		{"the firmware is QEMU's", nil, dmi("QEMU", "Standard PC (Q35 + ICH9, 2009)"), goes(chain.Fabric, chain.Library), guest},
 		{"the firmware is KVM's", nil, dmi("Red Hat", "KVM"), goes(chain.Fabric, chain.Library), guest},
@@ -116,7 +116,7 @@ func rootMutations() []mutation {
 		}, changesNothing, "Documentation/ABI/testing/sysfs-bus-pci: a node is a hint"},
 		{"a root port has egress control: over the root", all(far), func(b *bed) { b.space(rootPort(b, b.s.at), "acs=0x20") }, goes(chain.Fabric), "PCI Express, ACS P2P Egress Control: a vector says which root ports are blocked"},
 		{"the GPU's root port has egress control: over the root", all(far), func(b *bed) { b.space(rootPort(b, b.s.gpu), "acs=0x2c") }, goes(chain.Fabric), "PCI Express, ACS P2P Egress Control: a vector says which root ports are blocked"},
-		{"a root port can be read in 64 bytes, as without root: over the root", all(far), func(b *bed) { b.space(rootPort(b, b.s.at), "config=64") }, goes(chain.Fabric), "PCI Express, ACS P2P Egress Control: whether the root port blocks is in its ACS"},
+		{"a root port can be read in 64 bytes, as without root: over the root", all(far), func(b *bed) { b.space(rootPort(b, b.s.at), "config=64") }, unsure(chain.Fabric), "PCI Express, ACS P2P Egress Control: whether the root port blocks is in its ACS"},
 		{"the GPU's root port is one of which the kernel reaches 256 bytes: over the root", all(far), func(b *bed) { b.space(rootPort(b, b.s.gpu), "config=256") }, goes(chain.Fabric), "PCI Express, ACS P2P Egress Control: whether the root port blocks is in its ACS"},
 		{"a root port redirects, as the kernel sets it: over the root", far, func(b *bed) { b.space(rootPort(b, b.s.at), "acs=0x1d") }, changesNothing, "the traffic goes to the root complex anyway: drivers/pci/p2pdma.c asks no port above a host bridge"},
 		{"a root port redirects requests only: over the root", far, func(b *bed) { b.space(rootPort(b, b.s.at), "acs=0x04") }, changesNothing, "the traffic goes to the root complex anyway: drivers/pci/p2pdma.c asks no port above a host bridge"},

@@ -56,7 +56,7 @@ func routeMutations() []mutation {
 		{"the link to the GPU's driver was not copied", nil, func(b *bed) {
 			b.drop(b.dir(b.s.gpu) + "/driver")
 			b.must(os.MkdirAll(b.take("proc/driver/nvidia/gpus/"+b.s.gpu), 0o700))
-		}, goes(chain.Attach, chain.Library), "nv-procfs.c: the driver lists the functions that it is bound to"},
+		}, unsure(chain.Attach, chain.Library), "nv-procfs.c: the driver lists the functions that it is bound to"},
 		{"the NIC's place was copied as a directory", byDMABuf, func(b *bed) {
 			dir := "sys/class/infiniband/" + b.s.nic
 			b.must(os.MkdirAll(b.take(dir), 0o700))
@@ -73,9 +73,9 @@ func routeMutations() []mutation {
 		{"NVIDIA's modules are the proprietary ones", all(openDMABuf, noPeer), proprietary, breaks(chain.Refused, chain.Route), openOnly},
 		{"NVIDIA's modules are the proprietary ones, beside a peer-memory client", all(openDMABuf, hasPeer), proprietary, staysDirect, "nvidia-peermem.c registers memory of either modules: microsoft/mscclpp#657"},
 		{"the taint of nvidia says proprietary, and the version open", all(openDMABuf, noPeer), taint("nvidia", "POE"), goes(chain.Route), openOnly},
-		{"the taint of nvidia cannot be read", all(openDMABuf, noPeer), func(b *bed) { b.deny("sys/module/nvidia/taint") }, goes(chain.Route), openOnly},
-		{"the taint of nvidia is empty", all(openDMABuf, noPeer), taint("nvidia", ""), goes(chain.Route), openOnly},
-		{"the taint of nvidia is noise", all(openDMABuf, noPeer), taint("nvidia", "\xff?"), goes(chain.Route), openOnly},
+		{"the taint of nvidia cannot be read", all(openDMABuf, noPeer), func(b *bed) { b.deny("sys/module/nvidia/taint") }, unsure(chain.Route), openOnly},
+		{"the taint of nvidia is empty", all(openDMABuf, noPeer), taint("nvidia", ""), unsure(chain.Route), openOnly},
+		{"the taint of nvidia is noise", all(openDMABuf, noPeer), taint("nvidia", "\xff?"), unsure(chain.Route), openOnly},
 		{"the module nvidia has no taint", all(openDMABuf, noPeer), func(b *bed) { b.drop("sys/module/nvidia/taint") }, goes(chain.Route), openOnly},
 
 		{"the NIC's driver is in no table", byDMABuf, func(b *bed) { b.driver(b.s.at, "acme_core") }, goes(chain.Route), tables},
@@ -92,15 +92,15 @@ func routeMutations() []mutation {
 		{"the NIC's module is of an MLNX_OFED that was not read", all(byDMABuf, mlx5, noPeer), ofRDMA(func(b *bed, dir string) {
 			b.put(dir+"/taint", "OE\n")
 			b.put(dir+"/version", "47.01-0.1.0\n")
-		}), goes(chain.Route), ofed},
-		{"the taint of the NIC's module cannot be read", all(byDMABuf, noPeer), ofRDMA(func(b *bed, dir string) { b.deny(dir + "/taint") }), goes(chain.Route), ofed},
+		}), unsure(chain.Route), ofed},
+		{"the taint of the NIC's module cannot be read", all(byDMABuf, noPeer), ofRDMA(func(b *bed, dir string) { b.deny(dir + "/taint") }), unsure(chain.Route), ofed},
 		{"the NIC's module is not in sysfs", all(byDMABuf, noPeer), ofRDMA(func(b *bed, dir string) { b.drop(dir) }), goes(chain.Route), ofed},
-		{"the version of MLNX_OFED cannot be read", all(byDMABuf, noPeer, not(inbox)), ofRDMA(func(b *bed, dir string) { b.deny(dir + "/version") }), goes(chain.Route), ofed},
+		{"the version of MLNX_OFED cannot be read", all(byDMABuf, noPeer, not(inbox)), ofRDMA(func(b *bed, dir string) { b.deny(dir + "/version") }), unsure(chain.Route), ofed},
 		{"ib_uverbs is of another source than the NIC's module", all(byDMABuf, inbox), taint("ib_uverbs", "OE"), goes(chain.Route), "linux-rdma/perftest#280: an ib_uverbs that is not the kernel's own may not have REG_DMABUF_MR"},
-		{"the taint of ib_uverbs cannot be read", all(byDMABuf, inbox), func(b *bed) { b.deny("sys/module/ib_uverbs/taint") }, goes(chain.Route), "linux-rdma/perftest#280"},
+		{"the taint of ib_uverbs cannot be read", all(byDMABuf, inbox), func(b *bed) { b.deny("sys/module/ib_uverbs/taint") }, unsure(chain.Route), "linux-rdma/perftest#280"},
 
 		{"the peer-memory client is not registered", onlyPeer, func(b *bed) { b.drop(client(b.s)) }, goes(chain.Route, chain.Attach, chain.Decision, chain.Library), peers},
-		{"whether the peer-memory client is registered cannot be read", onlyPeer, func(b *bed) { b.deny(client(b.s)) }, goes(chain.Route, chain.Attach, chain.Decision, chain.Library), peers},
+		{"whether the peer-memory client is registered cannot be read", onlyPeer, func(b *bed) { b.deny(client(b.s)) }, unsure(chain.Route, chain.Attach, chain.Decision, chain.Library), peers},
 		{"the peer-memory client is not registered, and not needed", all(hasPeer, byDMABuf), func(b *bed) { b.drop(client(b.s)) }, changesNothing, "siderolabs/talos#12021: dma-bufs need no client"},
 		{"the peer-memory client is that of another vendor", onlyPeer, func(b *bed) {
 			b.drop(client(b.s))
@@ -111,7 +111,7 @@ func routeMutations() []mutation {
 			b.drop("sys/class/infiniband_verbs")
 		}, goes(chain.Route), uverbs},
 		{"ib_uverbs does not serve the NIC", nil, func(b *bed) { b.drop(b.uverbs()) }, goes(chain.Route), uverbs},
-		{"which NIC ib_uverbs serves cannot be read", nil, func(b *bed) { b.deny(b.uverbs() + "/ibdev") }, goes(chain.Route), uverbs},
+		{"which NIC ib_uverbs serves cannot be read", nil, func(b *bed) { b.deny(b.uverbs() + "/ibdev") }, unsure(chain.Route), uverbs},
 		{"the version of the verbs ABI cannot be read", nil, func(b *bed) { b.deny("sys/class/infiniband_verbs/abi_version") }, changesNothing, uverbs + ", and the NIC has one"},
 	}
 }

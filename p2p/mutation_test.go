@@ -35,15 +35,19 @@ type effect struct {
 type effectKind int
 
 const (
-	same   effectKind = iota // nothing at all changes in the verdict
-	stays                    // the pair is direct still, perhaps for other reasons
-	costly                   // the pair is direct, at a cost that it did not have
-	gone                     // the pair is direct no more
-	broken                   // the pair is known not to be direct
+	same    effectKind = iota // nothing at all changes in the verdict
+	stays                     // the pair is direct still, perhaps for other reasons
+	costly                    // the pair is direct, at a cost that it did not have
+	gone                      // the pair is direct no more
+	doubted                   // whether the pair is direct is not known any more
+	broken                    // the pair is known not to be direct
 )
 
 // goes is a mutation after which the pair is not direct, and one of these links says so.
 func goes(links ...chain.Link) effect { return effect{kind: gone, links: links} }
+
+// unsure is a mutation of what is then unread: it takes the answer away, and gives no other.
+func unsure(links ...chain.Link) effect { return effect{kind: doubted, links: links} }
 
 // breaks is one after which the pair is known not to be direct.
 func breaks(o chain.Outcome, links ...chain.Link) effect {
@@ -58,7 +62,7 @@ var (
 
 // mutations are all, by the link whose evidence they change.
 func mutations() []mutation {
-	return slices.Concat(libraryMutations(), routeMutations(), kernelMutations(), attachMutations(), addressMutations(), fabricMutations(), rootMutations(), logMutations(), harmlessMutations())
+	return slices.Concat(libraryMutations(), routeMutations(), kernelMutations(), attachMutations(), addressMutations(), fabricMutations(), rootMutations(), logMutations(), cutMutations(), cutLogMutations(), harmlessMutations())
 }
 
 // applies reports a mutation of a fact that the subject has.
@@ -106,7 +110,7 @@ func (e effect) check(before, after judged) string {
 		if !direct || len(v.Costs()) == 0 {
 			return fmt.Sprintf("costs speed, and the pair is %v, costs %q", v, v.Costs())
 		}
-	case gone, broken:
+	case gone, doubted, broken:
 		switch {
 		case direct:
 			return fmt.Sprintf("leaves direct standing: %v, costs %q", v, v.Costs())
@@ -114,6 +118,8 @@ func (e effect) check(before, after judged) string {
 			return "takes the device away; a row of that kind has no link"
 		case !decided || !slices.Contains(links, link):
 			return fmt.Sprintf("is decided by %v, want %v: %v", link, links, v)
+		case e.kind == doubted && after.outcome() != chain.OutcomeUnknown:
+			return fmt.Sprintf("leaves the pair unknown, and it is %v", v)
 		case e.kind == broken && after.outcome() != e.outcome:
 			return fmt.Sprintf("makes it %v, want %v: %v", after.outcome(), e.outcome, v)
 		}

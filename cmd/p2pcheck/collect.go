@@ -41,7 +41,7 @@ var lookedAt = []string{
 	"sys/module/ib_core/parameters/netns_mode", "sys/module/amdgpu/parameters/pcie_p2p", "sys/module/xe/parameters/vram_bar_size",
 	"sys/module/vfio_iommu_type1/parameters/allow_unsafe_interrupts", "sys/module/softgpu/parameters/topology_gate",
 	"sys/kernel/security/lockdown", "!sys/kernel/security/*", "!sys/kernel/btf/vmlinux", "!sys/kernel/tracing/events/*", "!sys/kernel/debug/tracing/events/dma_buf",
-	"sys/kernel/mm/memory_peers/*/version", "sys/kernel/iommu_groups/*/type", "sys/kernel/iommu_groups/*/devices/*",
+	"sys/kernel/mm/memory_peers/*/version", "sys/kernel/iommu_groups/*/type", "sys/kernel/iommu_groups/*/devices/*", "!sys/class/iommu/*",
 	"!dev/kmsg", "!dev/kfd", "!dev/nvidiactl", "!dev/hl0", "!dev/accel/accel0",
 	"!.dockerenv", "!run/.containerenv", "!etc/libibverbs.d/*", "!usr/local/etc/libibverbs.d/*", "!etc/cdi/*", "!run/cdi/*", "!var/run/cdi/*", "!var/lib/kubelet/device-plugins/*",
 	"opt/amazon/efa/*/pkgconfig/libfabric.pc", "usr/lib64/pkgconfig/libfabric.pc", "usr/lib/pkgconfig/libfabric.pc", "usr/lib/*/pkgconfig/libfabric.pc",
@@ -51,7 +51,7 @@ var lookedAt = []string{
 }
 
 // roots are directories whose presence in a copy says that the copy is complete below them.
-var roots = []string{"sys/class", "sys/module", "sys/kernel", "sys/kernel/security", "sys/bus", "sys/devices", "sys/fs", "proc/sys", "dev", "etc", "etc/libibverbs.d", "run", "usr", "usr/lib", "usr/lib64", "usr/local/lib", "lib64", "lib", "var", "boot"}
+var roots = []string{"sys/class", "sys/module", "sys/kernel", "sys/kernel/mm", "sys/kernel/security", "sys/bus", "sys/devices", "sys/fs", "proc/sys", "dev", "etc", "etc/libibverbs.d", "run", "usr", "usr/lib", "usr/lib64", "usr/local/lib", "lib64", "lib", "var", "boot"}
 
 // ofAnyFunction and ofEndpoints are attributes of PCI functions.
 var (

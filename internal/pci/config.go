@@ -22,8 +22,8 @@ import (
 // the capabilities lie behind them.
 var ErrTruncated = errors.New("only the beginning of the configuration space can be read: run as root")
 
-// ErrNoExtended says that a function answers, and its configuration space behind 256 bytes reads as ones, or as
-// zeros.
+// ErrNoExtended says that a function answers, and its configuration space behind 256 bytes reads as ones, or, a
+// port's, as zeros.
 var ErrNoExtended = errors.New("its configuration space behind the first 256 bytes reads as ones or zeros")
 
 // noAnswer is what a register reads as where nothing answers.
@@ -160,11 +160,12 @@ func (c Config) extended(id uint16) (int, error) {
 	return 0, nil
 }
 
-// emptyExtended reports a PCI Express function behind whose first 256 bytes there are zeros only, as in a file
-// that a copy has made longer. The ports, GPUs and NICs of real machines report errors by a capability there.
+// emptyExtended reports a port behind whose first 256 bytes there are zeros only, as in a file that a copy
+// has made longer. Ports report errors by a capability there; an endpoint, as of a virtual machine, may have none.
 func (c Config) emptyExtended() bool {
-	express, err := c.capability(capIDExp)
-	return err == nil && express != 0 && !slices.ContainsFunc(c.data[cfgSpaceSize:], func(b byte) bool { return b != 0 })
+	kind, err := c.Port()
+	port := kind == PortRoot || kind == PortUpstream || kind == PortDownstream
+	return err == nil && port && !slices.ContainsFunc(c.data[cfgSpaceSize:], func(b byte) bool { return b != 0 })
 }
 
 // Unreachable reports a PCI Express function of which the kernel itself knows

@@ -37,13 +37,21 @@ func coherentGPU(m *machine.Machine, f pci.Function) bool {
 	return coherentIDs[f.Device]
 }
 
-// MayBeCoherent reports such a GPU of which it is not known how the driver gives its memory away.
+// MayBeCoherent reports such a GPU of which it is not known how the driver gives its memory away, and a GPU of
+// a model that no table has below Grace's port for its own GPU.
 func MayBeCoherent(m *machine.Machine, e Exporter) bool {
-	if e.Driver != "nvidia" || e.Class != ClassUnknown || e.Proprietary || e.PCI == nil {
+	if e.Driver != "nvidia" || e.PCI == nil {
 		return false
 	}
-	f, err := pci.ReadFunction(m.Sys, *e.PCI)
-	return err == nil && coherentGPU(m, f)
+	switch e.Class {
+	case ClassNVIDIA:
+		below, known := belowGrace(m, *e.PCI)
+		return m.CPU.Vendor == "" && (below || !known)
+	case ClassUnknown:
+		f, err := pci.ReadFunction(m.Sys, *e.PCI)
+		return !e.Proprietary && err == nil && coherentGPU(m, f)
+	}
+	return false
 }
 
 // Model reads the name that NVIDIA's driver gives a GPU. The text is "" if the driver gives none.

@@ -141,7 +141,7 @@ func readPeerClient(m *machine.Machine, driver string) (registered placement.Ans
 	if !m.Sys.Exists("kernel/mm") {
 		registered = placement.AnswerUnknown
 	}
-	if registered == placement.AnswerUnknown && !mayBeLoaded(m, peerModules[driver]) {
+	if registered == placement.AnswerUnknown && m.WholeSys() && !mayBeLoaded(m, peerModules[driver]) {
 		registered = placement.No
 	}
 	return registered, "/" + dir + peerClients[driver][0]

@@ -67,8 +67,8 @@ func TestReleaseOfProcVersion(t *testing.T) {
 		{"", text, "6.8.0-60-generic", "/proc/version"},
 		{"6.12.1\n", "", "6.12.1", "/proc/sys/kernel/osrelease"},
 		{"6.8.0-60-generic\n", text, "6.8.0-60-generic", "/proc/sys/kernel/osrelease"},
-		{"6.8.0-60", text, "6.8.0-60-generic", "/proc/version"},  // cut
-		{"6.12.1\n", text, "", "/proc/version"},                  // files of two kernels
+		{"6.8.0-60", text, "6.8.0-60-generic", "/proc/version"}, // cut
+		{"6.12.1\n", text, "", "/proc/version"},                 // files of two kernels
 		{"6.12.1", "", "", "/proc/sys/kernel/osrelease"},
 		{"\n", text, "6.8.0-60-generic", "/proc/version"},
 		{"", "Linux version \n", "", "/proc/sys/kernel/osrelease"},

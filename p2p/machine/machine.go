@@ -117,7 +117,7 @@ func (m *Machine) HostBridge(n *Node) *HostBridge {
 	}
 	bus, first, ok, err := pci.RootBus(m.Sys, n.Addr)
 	if n.host = m.hosts[bus]; n.host == nil {
-		n.host = &HostBridge{Bus: bus, Empty: !ok, Err: err, Picked: !m.Sys.Exists(wholeSys)}
+		n.host = &HostBridge{Bus: bus, Empty: !ok, Err: err, Picked: !m.WholeSys()}
 		if ok && err == nil {
 			m.readHost(n.host, first)
 		}

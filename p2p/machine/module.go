@@ -27,7 +27,7 @@ const (
 // absent, the kernel has no power management, or the copy lacks the directory.
 func (m *Machine) PowerAt(dir string) Power {
 	r := m.Read("sys", dir, "power/runtime_status")
-	if r.Gone() && !m.Sys.Exists(path.Join(dir, "power")) && !m.Sys.Exists(wholeSys) {
+	if r.Gone() && !m.Sys.Exists(path.Join(dir, "power")) && !m.WholeSys() {
 		return PowerUnknown
 	}
 	return powerOf(r)

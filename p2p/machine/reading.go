@@ -124,7 +124,7 @@ func (m *Machine) Locate(name string) (file, where, anchor string) {
 // Every kernel has these directories, and checks do not read them. A sysfs without the
 // first, or a procfs without the second, is therefore a partial copy.
 const (
-	wholeSys  = "class/mem"
+	wholeSys  = "class/mem" // see Machine.WholeSys
 	WholeProc = "sys/vm"
 )
 
@@ -138,7 +138,7 @@ func (m *Machine) sysAnchor(rest string) string {
 		return path.Join(parts[:4]...)
 	}
 	chosen := parts[0] == "class" || parts[0] == "kernel" || parts[0] == "bus"
-	if len(parts) > 1 && chosen && !m.Sys.Exists(wholeSys) {
+	if len(parts) > 1 && chosen && !m.WholeSys() {
 		return path.Join(parts[0], parts[1])
 	}
 	return parts[0]
@@ -146,6 +146,10 @@ func (m *Machine) sysAnchor(rest string) string {
 
 // Read reads a file by its name on its machine, without the first slash.
 func (m *Machine) Read(elem ...string) Reading { return read(m.Locate(path.Join(elem...))) }
+
+// WholeSys reports a sysfs of which all was copied, or the kernel's own: it has the class of /dev/mem. Of a
+// copy without it the files may have been chosen.
+func (m *Machine) WholeSys() bool { return m.Sys.Exists(wholeSys) }
 
 // Named replaces the paths of a copy in text by the paths on the copied machine.
 func (m *Machine) Named(text string) string {
