@@ -131,7 +131,7 @@ func readPeerClient(m *machine.Machine, driver string) (registered placement.Ans
 		switch {
 		case there == placement.Yes && version.Err == nil && digit.MatchString(version.Text):
 			return there, at
-		case there == placement.Yes: // what is there is no client's version
+		case there == placement.Yes: // the file does not have a version
 			registered = placement.AnswerUnknown
 		case there == placement.AnswerUnknown:
 			registered = there
