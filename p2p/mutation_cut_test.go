@@ -54,6 +54,7 @@ func cutMutations() []mutation {
 	return []mutation{
 		{"the version of the peer-memory client is empty", onlyPeer, func(b *bed) { b.put(client(b.s), "") }, unsure(chain.Route, chain.Library), zeros},
 		{"the version of the peer-memory client is zeros", onlyPeer, func(b *bed) { b.put(client(b.s), "\x00\x00\x00\x00") }, unsure(chain.Route, chain.Library), zeros},
+		{"the directory of the peer-memory client was copied without its version", onlyPeer, func(b *bed) { b.drop(client(b.s)) }, unsure(chain.Route, chain.Library), "a client of ib_core has a version in its directory"},
 		{"the kernel's directory of memory was not copied", onlyPeer, func(b *bed) { b.drop("sys/kernel/mm") }, unsure(chain.Route, chain.Library), "mm/mm_init.c: each kernel makes /sys/kernel/mm, and a client is shown below it"},
 
 		{"the directory of the verbs devices was not copied, and ib_uverbs is loaded", nil, both(

@@ -4,6 +4,7 @@ package p2p_test
 
 import (
 	"os"
+	"path"
 
 	"github.com/gpurdma/gpurdma/p2p/chain"
 )
@@ -99,11 +100,11 @@ func routeMutations() []mutation {
 		{"ib_uverbs is of another source than the NIC's module", all(byDMABuf, inbox), taint("ib_uverbs", "OE"), goes(chain.Route), "linux-rdma/perftest#280: an ib_uverbs that is not the kernel's own may not have REG_DMABUF_MR"},
 		{"the taint of ib_uverbs cannot be read", all(byDMABuf, inbox), func(b *bed) { b.deny("sys/module/ib_uverbs/taint") }, unsure(chain.Route), "linux-rdma/perftest#280"},
 
-		{"the peer-memory client is not registered", onlyPeer, func(b *bed) { b.drop(client(b.s)) }, goes(chain.Route, chain.Attach, chain.Decision, chain.Library), peers},
+		{"the peer-memory client is not registered", onlyPeer, func(b *bed) { b.drop(path.Dir(client(b.s))) }, goes(chain.Route, chain.Attach, chain.Decision, chain.Library), peers},
 		{"whether the peer-memory client is registered cannot be read", onlyPeer, func(b *bed) { b.deny(client(b.s)) }, unsure(chain.Route, chain.Attach, chain.Decision, chain.Library), peers},
-		{"the peer-memory client is not registered, and not needed", all(hasPeer, byDMABuf), func(b *bed) { b.drop(client(b.s)) }, changesNothing, "siderolabs/talos#12021: dma-bufs need no client"},
+		{"the peer-memory client is not registered, and not needed", all(hasPeer, byDMABuf), func(b *bed) { b.drop(path.Dir(client(b.s))) }, changesNothing, "siderolabs/talos#12021: dma-bufs need no client"},
 		{"the peer-memory client is that of another vendor", onlyPeer, func(b *bed) {
-			b.drop(client(b.s))
+			b.drop(path.Dir(client(b.s)))
 			b.put("sys/kernel/mm/memory_peers/acme/version", "1.0\n")
 		}, goes(chain.Route, chain.Attach, chain.Decision, chain.Library), peers},
 

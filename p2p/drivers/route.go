@@ -133,8 +133,8 @@ func readPeerClient(m *machine.Machine, driver string) (registered placement.Ans
 			return there, at
 		case there == placement.Yes: // the file does not have a version
 			registered = placement.AnswerUnknown
-		case there == placement.AnswerUnknown:
-			registered = there
+		case there == placement.AnswerUnknown, m.Sys.Exists("kernel/mm/memory_peers/" + client):
+			registered = placement.AnswerUnknown
 		}
 	}
 	// Each kernel makes mm. A copy without it lacks the clients, too.
