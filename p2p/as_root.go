@@ -3,6 +3,8 @@
 package p2p
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"strconv"
 	"strings"
@@ -16,6 +18,16 @@ const onlyRootReadsACS = "as root: only root can read ACS and the ports' kinds"
 
 // onlyRootReadsNIC is the change where the NIC's ATS or ordering cannot be read.
 const onlyRootReadsNIC = "as root: only root can read the NIC's configuration space"
+
+// readAgain is the remedy for a file that could not be read. It is AsRoot, unless the error says that a copy has the
+// file damaged: root would not read more.
+func readAgain(m *machine.Machine, why error, change string) *chain.Remedy {
+	if m.Root != "/" && errors.Is(why, fs.ErrInvalid) {
+		return &chain.Remedy{Change: "take the copy again"}
+	}
+	r := AsRoot(m, change)
+	return &r
+}
 
 // AsRoot is the remedy where only root can read a file or a register, on this machine or for a copy
 // of another.

@@ -105,7 +105,7 @@ func against(m *machine.Machine, line string, e drivers.Exporter, i drivers.Impo
 	case noWay.MatchString(line) && names(line, *i.PCI) && names(line, *e.PCI) && drivers.AsksKernel(e):
 		return chain.Broken, "the kernel refused this pair"
 	case noWay.MatchString(line) && names(line, *i.PCI) && names(line, *e.PCI):
-		return chain.OutcomeUnknown, "the kernel refused this pair to a driver that asked, which the GPU's driver does not"
+		return chain.OutcomeUnknown, "the kernel refused this pair when another driver asked, and the GPU's driver does not ask"
 	case noPages.MatchString(line) && e.Class == drivers.ClassNVIDIA && (i.OutOfTree || !belowOne(m, *e.PCI, *i.PCI)):
 		return chain.OutcomeUnknown, "NVIDIA's driver refused an importer without peer-to-peer, and the line does not say which"
 	case gateClosed.MatchString(line) && e.Class == drivers.ClassNVIDIA && !belowOne(m, *e.PCI, *i.PCI):
@@ -147,12 +147,14 @@ func blockedBy(m *machine.Machine, line string, e drivers.Exporter, nic machine.
 
 // hasTwin reports a function of another PCI domain with the same number.
 func hasTwin(m *machine.Machine, a machine.Addr) bool {
-	names, _ := m.Sys.List("bus/pci/devices")
-	return slices.ContainsFunc(names, func(name string) bool {
-		b, err := machine.ParseAddr(name)
-		twin := b
-		twin.Domain = a.Domain
-		return err == nil && b != a && twin == a
+	return machine.Once(m, "twin of "+a.String(), func() bool {
+		names, _ := m.Sys.List("bus/pci/devices")
+		return slices.ContainsFunc(names, func(name string) bool {
+			b, err := machine.ParseAddr(name)
+			twin := b
+			twin.Domain = a.Domain
+			return err == nil && b != a && twin == a
+		})
 	})
 }
 

@@ -37,7 +37,7 @@ func fabric(m *machine.Machine, e drivers.Exporter, i drivers.Importer, p driver
 		return chain.Open("whether this is a virtual machine is not known, and in one the host's ports decide: %s", m.Virtual.Why).With(file(m.Virtual.Where), "")
 	}
 	if drivers.MayBeCoherent(m, e) {
-		return chain.Open("whether the NIC reaches the memory over PCI Express or over the processor (C2C) is not known").With("/sys/bus/pci/devices/"+e.PCI.String()+"/device", "a GPU of Grace")
+		return chain.Open("whether the NIC reaches the memory over PCI Express or over the processor (C2C) is not known").With("/sys/bus/pci/devices/"+e.PCI.String()+"/device", "a GPU of Grace, or one that may be below its port")
 	}
 	if p.Address == drivers.AddressIOVA {
 		return overIOMMU(m, e, i)
@@ -76,8 +76,7 @@ func overIOMMU(m *machine.Machine, e drivers.Exporter, i drivers.Importer) chain
 	gpu, nic := *e.PCI, *i.PCI
 	order, err := nicOrder(m, nic)
 	if err != nil {
-		fix := AsRoot(m, onlyRootReadsNIC)
-		return chain.Open("%s if the NIC has ATS off, and whether it has is not known: %v", way, err).Fix(&fix)
+		return chain.Open("%s if the NIC has ATS off, and whether it has is not known: %v", way, err).Fix(readAgain(m, err, onlyRootReadsNIC))
 	}
 	if order.ats {
 		if bad := translated(m, e, i); !bad.State.Good() {
@@ -125,8 +124,7 @@ func blocksTranslated(m *machine.Machine, nic machine.Addr, up []machine.Addr) (
 		at, value := "/sys/bus/pci/devices/"+a.String()+"/config", fmt.Sprintf("ACS control %#x", uint16(c.Ctrl))
 		switch sends, err := nicOrder(m, nic); {
 		case err != nil:
-			fix := AsRoot(m, onlyRootReadsNIC)
-			return chain.Open("%v blocks requests that a NIC with ATS has translated, and whether the NIC has ATS on is not known: %v", a, err).With(at, "%s", value).Fix(&fix), true
+			return chain.Open("%v blocks requests that a NIC with ATS has translated, and whether the NIC has ATS on is not known: %v", a, err).With(at, "%s", value).Fix(readAgain(m, err, onlyRootReadsNIC)), true
 		case sends.ats:
 			return chain.Open("%v blocks requests that a NIC with ATS has translated, and the NIC has ATS on", a).With(at, "%s", value), true
 		}
@@ -177,8 +175,7 @@ func withRoot(m *machine.Machine, a chain.Answer, why string) chain.Answer {
 // and completions go.
 func belowBridge(m *machine.Machine, e drivers.Exporter, i drivers.Importer, way p2pdma.Decision) chain.Answer {
 	if way.Unread != nil {
-		fix := AsRoot(m, onlyRootReadsACS)
-		return chain.Open("%v", way.Unread).Fix(&fix)
+		return chain.Open("%v", way.Unread).Fix(readAgain(m, way.Unread, onlyRootReadsACS))
 	}
 	if len(way.Notes) > 0 {
 		return chain.Open("%s", way.Notes[0])
@@ -205,13 +202,12 @@ func belowBridge(m *machine.Machine, e drivers.Exporter, i drivers.Importer, way
 	case m.NoRedirects || !redirects && len(way.Redirects) == 0:
 		return chain.Hold("%s, and no port on the way redirects", common(way)).With("/sys/bus/pci/devices/"+way.Common.String()+"/config", "ACS")
 	case err != nil:
-		fix := AsRoot(m, onlyRootReadsNIC)
-		return chain.Open("%s a port redirects, and how the NIC orders its requests is not known: %v", common(way), err).Fix(&fix)
+		return chain.Open("%s a port redirects, and how the NIC orders its requests is not known: %v", common(way), err).Fix(readAgain(m, err, onlyRootReadsNIC))
 	case route == RouteGood:
-		return chain.Hold("%s, and no port redirects what it receives of this pair: requests of the NIC, and what the GPU answers", common(way)).
+		return chain.Hold("%s, and no port redirects the traffic of this pair: the NIC's requests or the GPU's answers", common(way)).
 			With("/sys/bus/pci/devices/"+at.String()+"/config", "ACS control %#x", uint16(bits))
 	case route != worst:
-		return chain.Open("%s the NIC's ports and the GPU's ports redirect differently, and whether all of the traffic arrives is not known", common(way)).
+		return chain.Open("%s, ports on the NIC's side and on the GPU's side redirect differently, and whether all of the traffic arrives is not known", common(way)).
 			With("/sys/bus/pci/devices/"+at.String()+"/config", "ACS control %#x", uint16(bits)).Fix(opened(m, way))
 	case route == RouteLost:
 		return chain.Break(chain.Lost, "%s, %v sends requests and completions different ways (%v)", common(way), at, bits&redirecting).
@@ -245,8 +241,7 @@ func blocking(m *machine.Machine, ports []machine.Addr) (chain.Answer, bool) {
 		at := "/sys/bus/pci/devices/" + a.String() + "/config"
 		switch c := n.ACS; {
 		case n.ACSErr != nil: // other ports that were read say nothing about this one
-			fix := AsRoot(m, onlyRootReadsACS)
-			return chain.Open("whether %v redirects is not known: %v", a, n.ACSErr).With(at, "not read").Fix(&fix), true
+			return chain.Open("whether %v redirects is not known: %v", a, n.ACSErr).With(at, "not read").Fix(readAgain(m, n.ACSErr, onlyRootReadsACS)), true
 		case n.NoECAM:
 			return chain.Open("whether %v redirects is not known: %v", a, errNoExtended).With(at, "256 bytes"), true
 		case c.Present && c.Ctrl&pci.ACSEgressControl != 0:

@@ -24,7 +24,7 @@ func library(m *machine.Machine, e drivers.Exporter, byPeerMem bool) chain.Answe
 	case e.Driver == drivers.UnknownDriver:
 		return chain.Open("which driver the GPU has is not known")
 	}
-	switch virtual := virtualGPU(m, *e.PCI); {
+	switch virtual := virtualGPU(m, e); {
 	case virtual == placement.Yes && e.Driver == "nvidia":
 		return chain.Refuse(0, chain.StageExport, "%v is a virtual function, which NVIDIA's driver keeps for a guest", *e.PCI).
 			With("/sys/bus/pci/devices/"+e.PCI.String()+"/physfn", "").Fix(&chain.Remedy{Change: "run p2pcheck in the guest; on the host use the physical function"})
@@ -49,21 +49,24 @@ func library(m *machine.Machine, e drivers.Exporter, byPeerMem bool) chain.Answe
 		case there == placement.Yes:
 			gives = product.Yes
 		case there == placement.AnswerUnknown && gives == product.No:
-			return chain.Open("whether the peer-memory client, which alone gives this GPU's memory to NICs, is registered with ib_core is not known").With(where, "not read")
+			return chain.Open("only the peer-memory client gives this GPU's memory to NICs, and whether it is registered with ib_core is not known").With(where, "not read")
 		}
 	}
 	return answerOf(e, said, gives)
 }
 
-// virtualGPU says whether a GPU is a virtual function of a host: by its link, or by its vendor, which reads
-// as ones.
-func virtualGPU(m *machine.Machine, a machine.Addr) placement.Answer {
-	_, is, err := pci.PhysicalFunction(m.Sys, a)
-	c, unread := pci.ReadConfig(m.Sys, a)
+// virtualGPU says whether a GPU is a virtual function of a host, where that matters: by its link. The vendor in
+// its configuration space reads as ones, too.
+func virtualGPU(m *machine.Machine, e drivers.Exporter) placement.Answer {
+	if e.Driver != "nvidia" && e.Driver != "amdgpu" {
+		return placement.No
+	}
+	_, is, err := pci.PhysicalFunction(m.Sys, *e.PCI)
+	c, unread := pci.ReadConfig(m.Sys, *e.PCI)
 	switch {
-	case is || unread == nil && c.Virtual():
+	case is:
 		return placement.Yes
-	case err != nil:
+	case err != nil || unread == nil && c.Virtual():
 		return placement.AnswerUnknown
 	}
 	return placement.No

@@ -5,6 +5,7 @@ package p2p_test
 import (
 	"encoding/binary"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 
@@ -38,7 +39,7 @@ func headerOf(series string) func(*bed) {
 }
 
 // cutMutations are of files that a copy has in part, from another boot, or of another function: they
-// are unread, and what they do not have is not absent.
+// are unread, and what such a file lacks may be on the machine.
 func cutMutations() []mutation {
 	const (
 		zeros    = "tar makes a file as long as the kernel says it is, and fills what could not be read with zeros"
@@ -59,13 +60,21 @@ func cutMutations() []mutation {
 
 		{"the directory of the verbs devices was not copied, and ib_uverbs is loaded", nil, both(
 			func(b *bed) { b.drop("sys/class/infiniband_verbs") }, dirAt("sys/module/ib_uverbs/holders"),
-			taint("ib_uverbs", ""), func(b *bed) { b.drop("sys/class/mem") }), unsure(chain.Route), link},
+			taint("ib_uverbs", "")), unsure(chain.Route), link},
+		{"the directory of the verbs devices was not copied, nor the modules", noPeer, both(
+			func(b *bed) { b.drop("sys/class/infiniband_verbs") }, func(b *bed) { b.drop("sys/module/ib_uverbs") }, ofRDMA(func(b *bed, dir string) { b.drop(dir) })),
+			unsure(chain.Route), "drivers/infiniband/core/Makefile: ib_umem_get() is in ib_uverbs, which each driver of a NIC needs"},
 
 		{"the kernel's directory of groups was not copied, nor the links to them", translated, both(
 			dropAll("sys/devices/pci*/*/iommu_group"), dropAll("sys/devices/pci*/*/*/iommu_group"), dropAll("sys/devices/pci*/*/*/*/iommu_group"),
 			dropAll("sys/devices/pci*/*/*/*/*/iommu_group"), func(b *bed) { b.drop("sys/kernel/iommu_groups") },
 			func(b *bed) { b.drop("sys/class/mem") }), unsure(chain.Addresses, chain.Attach, chain.Decision), groups},
 		{"the links to the groups were not copied", translates, func(b *bed) { b.drop(b.dir(b.s.at) + "/iommu_group") }, unsure(chain.Addresses, chain.Attach, chain.Decision), groups},
+		{"the NIC's link to its group was not copied, nor the links of the groups", translates, both(
+			func(b *bed) { b.drop(b.dir(b.s.at) + "/iommu_group") }, func(b *bed) {
+				b.must(os.RemoveAll(b.take(path.Dir(b.group(b.s.gpu)) + "/devices")))
+				b.must(os.MkdirAll(b.take(path.Dir(b.group(b.s.gpu))+"/devices"), 0o700))
+			}), unsure(chain.Addresses, chain.Attach, chain.Decision), groups},
 		{"the groups are gone, and an IOMMU is on", translates, both(
 			func(b *bed) { b.drop(b.dir(b.s.at) + "/iommu_group") }, dirAt("sys/kernel/iommu_groups"),
 			func(b *bed) { b.put("sys/class/iommu/dmar0/intel-iommu/version", "4:0\n") }), goes(chain.Addresses, chain.Attach, chain.Decision), groups},
@@ -83,11 +92,13 @@ func cutMutations() []mutation {
 
 		{"the GPU is a virtual function", is(nvidia), func(b *bed) { b.link(b.dir(b.s.gpu)+"/physfn", b.dir(b.s.at)) }, breaks(chain.Refused, chain.Library), "NVIDIA vGPU: the driver of the host makes virtual functions for guests"},
 		{"the GPU is a virtual function of amdgpu", isAMD, func(b *bed) { b.link(b.dir(b.s.gpu)+"/physfn", b.dir(b.s.at)) }, goes(chain.Library), "GIM, ROCm's driver of hosts, makes virtual functions for guests"},
+		{"the GPU is a virtual function of a driver that the kernel has", all(is(nvidia), of("7.2")), both(
+			func(b *bed) { b.link(b.dir(b.s.gpu)+"/physfn", b.dir(b.s.at)) }, func(b *bed) { b.driver(b.s.gpu, "vfio-pci") }, taint("vfio_pci", "")), staysDirect, "drivers/vfio/pci/vfio_pci_dmabuf.c asks for no kind of function"},
 		{"the GPU is a virtual function, and its link was not copied", nil, func(b *bed) {
 			config := []byte(b.read(b.dir(b.s.gpu) + "/config"))
 			copy(config, "\xff\xff\xff\xff")
 			b.put(b.dir(b.s.gpu)+"/config", string(config))
-		}, goes(chain.Library), function},
+		}, unsure(chain.Library), function},
 
 		{"the text of the version is of the proprietary modules, and the taint of the open ones", all(isNVIDIA, byDMABuf, noPeer), func(b *bed) {
 			b.put("proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.95.05  Release Build\n")
@@ -102,13 +113,26 @@ func cutMutations() []mutation {
 			b.put("proc/kallsyms", "0 T pci_p2pdma_distance_many\n0 T pci_enable_device\n0 T _etext\n0 t mlx5_ib_reg_user_mr\t[mlx5_ib]\n")
 		}, unsure(chain.Route), "the symbols of a module stand together, and what follows them is not there"},
 
-		{"a host bridge is of an empty place", func(s *subject) bool { return s.root == listed && s.below == "" }, func(b *bed) {
+		{"a host bridge has empty ids", func(s *subject) bool { return s.root == listed && s.below == "" }, func(b *bed) {
 			for _, addr := range b.hosts() {
 				b.put(b.dir(addr)+"/vendor", "")
 				b.put(b.dir(addr)+"/device", "")
 			}
 		}, unsure(chain.Fabric), feed},
 		{"the NIC's address bits have no line feed", untranslated, func(b *bed) { b.put(b.dir(b.s.at)+"/dma_mask_bits", "6") }, goes(chain.Addresses), feed},
+		{"the GPU's place was copied as a directory", all(is(nvidia), translates, not(before612)), func(b *bed) {
+			b.must(os.MkdirAll(b.take("sys/bus/pci/devices/"+b.s.gpu), 0o700))
+			for _, name := range []string{"class", "vendor", "device", "resource", "config", "dma_mask_bits", "numa_node"} {
+				b.must(os.WriteFile(filepath.Join(b.root, "sys/bus/pci/devices", b.s.gpu, name), []byte(b.read(b.dir(b.s.gpu)+"/"+name)), 0o600))
+			}
+			b.must(os.Symlink(filepath.Join(b.root, "sys/bus/pci/drivers/nvidia"), filepath.Join(b.root, "sys/bus/pci/devices", b.s.gpu, "driver")))
+		}, unsure(chain.Addresses, chain.Fabric, chain.Attach), "cp -L copies what a link leads to"},
+		{"the link to the GPU's driver was not copied, and the driver's to the GPU was", nil, both(
+			func(b *bed) { b.driver(b.s.gpu, "") }, func(b *bed) { b.link("sys/bus/pci/drivers/some/"+b.s.gpu, b.dir(b.s.gpu)) }), unsure(chain.Attach, chain.Library), link},
+		{"the kernel is from before 5.12, and the taint of ib_uverbs cannot be read", all(isNVIDIA, byDMABuf, noPeer), both(release("5.10.0-21-amd64"), taint("ib_uverbs", "OE"),
+			func(b *bed) { b.deny("sys/module/ib_uverbs/taint") }, ofRDMA(func(b *bed, dir string) { b.put(dir+"/taint", "OE\n") })), unsure(chain.Route, chain.Attach), "MLNX_OFED has an ib_uverbs of its own for such kernels"},
+		{"the peer-memory clients were not copied", onlyPeer, both(func(b *bed) { b.drop("sys/kernel/mm/memory_peers") }, func(b *bed) { b.drop("sys/class/mem") },
+			func(b *bed) { b.must(os.MkdirAll(b.take("sys/module/nvidia_peermem"), 0o700)) }), unsure(chain.Route, chain.Library), "a copy without the class of /dev/mem is a part of a sysfs"},
 		{"the GPU's regions are cut", not(is(coherent)), func(b *bed) {
 			first, _, _ := strings.Cut(b.read(b.dir(b.s.gpu)+"/resource"), "\n")
 			b.put(b.dir(b.s.gpu)+"/resource", first)

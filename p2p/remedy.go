@@ -67,12 +67,17 @@ func find(m *machine.Machine, p drivers.Prediction, e drivers.Exporter, i driver
 	case errors.Is(p.Decision.Unread, pci.ErrTruncated):
 		again := AsRoot(m, onlyRootReadsACS)
 		return &again
+	case k.Release == "" && m.Root != "/":
+		return &chain.Remedy{Change: "take the copy again, or say which kernel it is of", Command: "p2pcheck --kernel RELEASE"}
 	case k.Release == "":
 		return &chain.Remedy{Change: "say which kernel it is", Command: "p2pcheck --kernel RELEASE"}
 	case configDecides(m, i):
 		if k.Denied {
 			again := AsRoot(m, "as root: only root can read the kernel's configuration")
 			return &again
+		}
+		if m.Root != "/" {
+			return &chain.Remedy{Change: "take the copy again, with the kernel's configuration, or name the file", Command: "p2pcheck --config FILE"}
 		}
 		return &chain.Remedy{Change: "show the kernel's configuration", Command: "p2pcheck --config /boot/config-" + k.Release}
 	}

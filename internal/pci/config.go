@@ -22,8 +22,8 @@ import (
 // the capabilities lie behind them.
 var ErrTruncated = errors.New("only the beginning of the configuration space can be read: run as root")
 
-// ErrNoExtended says that a function answers, and its configuration space behind 256 bytes reads as ones, or, a
-// port's, as zeros.
+// ErrNoExtended says that a function answers, and its configuration space behind 256 bytes reads as ones.
+// For a port, zeros count as well.
 var ErrNoExtended = errors.New("its configuration space behind the first 256 bytes reads as ones or zeros")
 
 // noAnswer is what a register reads as where nothing answers.
@@ -55,7 +55,7 @@ func ReadConfig(s sysfs.FS, a Addr) (Config, error) {
 	}
 	vendor, device := binary.LittleEndian.Uint16(data), binary.LittleEndian.Uint16(data[2:])
 	if vendor == 0 || vendor != 0xffff && !identified(s, a, vendor, device) {
-		return Config{}, fmt.Errorf("PCI function %v: %s is of %04x:%04x, which the function is not: %w", a, name, vendor, device, fs.ErrInvalid)
+		return Config{}, otherIDs{a, vendor, device}
 	}
 	// The vendor of a virtual function reads as ones, too; its status does not.
 	if binary.LittleEndian.Uint16(data[regStatus:]) == 0xffff {
@@ -67,8 +67,20 @@ func ReadConfig(s sysfs.FS, a Addr) (Config, error) {
 	return Config{data, st.Size()}, nil
 }
 
-// identified reports a function whose files have these ids, or that has no such files. Of a copy, config may
-// be another function's.
+// otherIDs says that configuration space has other ids than the files vendor and device.
+type otherIDs struct {
+	of             Addr
+	vendor, device uint16
+}
+
+func (e otherIDs) Error() string {
+	return fmt.Sprintf("PCI function %v: its file config has the ids %04x:%04x, and its files vendor and device have others", e.of, e.vendor, e.device)
+}
+
+func (otherIDs) Is(target error) bool { return target == fs.ErrInvalid }
+
+// identified reports whether the files vendor and device have these ids, or are not there. In a copy, config
+// may belong to another function.
 func identified(s sysfs.FS, a Addr, vendor, device uint16) bool {
 	v, err1 := s.ReadUint(path.Join(functionPath(a), "vendor"), 16)
 	d, err2 := s.ReadUint(path.Join(functionPath(a), "device"), 16)
@@ -160,8 +172,8 @@ func (c Config) extended(id uint16) (int, error) {
 	return 0, nil
 }
 
-// emptyExtended reports a port behind whose first 256 bytes there are zeros only, as in a file that a copy
-// has made longer. Ports report errors by a capability there; an endpoint, as of a virtual machine, may have none.
+// emptyExtended reports a port whose configuration space has only zeros after the first 256 bytes, as in a
+// file that a copy has made longer. Nearly all ports report errors by a capability there; an endpoint, as of a virtual machine, may have none.
 func (c Config) emptyExtended() bool {
 	kind, err := c.Port()
 	port := kind == PortRoot || kind == PortUpstream || kind == PortDownstream
@@ -202,7 +214,7 @@ func (c Config) Port() (Port, error) {
 // that the absence of a function's group proves nothing.
 var ErrNoGroups = errors.New("/sys/kernel/iommu_groups was not copied, or not all of it")
 
-// ungrouped is nil if a function whose group is absent has none: no group has the function. A whole
+// ungrouped returns nil if the function is in no IOMMU group, and an error if the copy cannot show that. A whole
 // sysfs has class/mem and kernel; the kernel has no directory of groups if it is built without IOMMUs. An
 // IOMMU that is on has groups, and a place in class/iommu.
 func ungrouped(s sysfs.FS, a Addr) error {
@@ -226,7 +238,8 @@ func ungrouped(s sysfs.FS, a Addr) error {
 		if s.Exists(path.Join(devices, a.String())) {
 			return fmt.Errorf("IOMMU group of PCI function %v: it is in group %s, and has no link to it: %w", a, group, fs.ErrInvalid)
 		}
-		if !s.Exists(devices) {
+		// The kernel frees a group with its last function.
+		if in, err := s.List(devices); err != nil || len(in) == 0 {
 			return fmt.Errorf("IOMMU group of PCI function %v: %w", a, ErrNoGroups)
 		}
 	}

@@ -300,6 +300,10 @@ func TestLinksOfAFunction(t *testing.T) {
 		t.Errorf("a group whose functions were not copied: %q, %v", got, err)
 	}
 	directory(t, s, "kernel/iommu_groups/17/devices")
+	if got, err := IOMMUGroup(s, addr(t, "81:00.0")); !errors.Is(err, ErrNoGroups) {
+		t.Errorf("a group without the links to its functions: %q, %v", got, err)
+	}
+	directory(t, s, "kernel/iommu_groups/17/devices/0000:03:00.0")
 	if got, err := IOMMUGroup(s, addr(t, "81:00.0")); got != "" || err != nil {
 		t.Errorf("a function of no group: %q, %v", got, err)
 	}

@@ -128,3 +128,10 @@ func Proven(l *Look, f *Finding) {
 		f.Read += "; a live proof shows that the pair is direct (ACT-PREDICTION)"
 	}
 }
+
+// LostBehindIOMMU are pairs whose traffic the IOMMU blocks, and whose memory the vendor's library gives out.
+func LostBehindIOMMU(pairs []p2p.Pair) []p2p.Pair {
+	return Select(Breaking(pairs, chain.Addresses), func(p p2p.Pair) bool {
+		return p.Verdict.Link(chain.Addresses).Outcome == chain.Lost && p.Verdict.Link(chain.Library).State != chain.Breaks
+	})
+}

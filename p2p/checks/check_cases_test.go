@@ -61,6 +61,14 @@ func checkCases() map[string][]checkCase {
 	blind := swap("dma_mask_bits=64", "dma_mask_bits=64 config=64")
 	blindGPU := swap("driver:amdgpu", "driver:amdgpu config=64")
 	redirecting := swap("acs=0x00", "acs=0x1d")
+	// The ACS of one port.
+	acsOf := func(port, control string) edit {
+		line := regexp.MustCompile(`(?m)^(\S*` + port + ` .*)acs=0x00`)
+		return func(f *testenv.Tree) func(*testing.T, string) {
+			f.Functions = line.ReplaceAllString(f.Functions, "${1}acs="+control)
+			return nil
+		}
+	}
 	intelOf := func(bridge string) []edit {
 		return []edit{cpu(machinetest.Xeon), swap("vendor=0x1022 device=0x14a4", bridge)}
 	}
@@ -221,7 +229,7 @@ func checkCases() map[string][]checkCase {
 		"ENV-NETNS":     {on("small-mi300", pass), on("small-mi300", warn, noNIC, gone("sys/class/infiniband"), put("sys/module/ib_core/parameters/netns_mode", "N")), on("small-mi300", pass, noNIC, gone("sys/class/infiniband")), on("small-mi300", skip, noNIC, gone("sys/class/infiniband"), drop("sys/module/ib_core")), on("small-mi300", unknown, unreadable("sys/class/infiniband"))},
 
 		"P2P-VERDICT":   {on("small-mi300", pass), on("hgx", pass), on("wrong-socket", warn), on("wrong-socket", pass, noNodes), on("small-mi300", fail, config(machinetest.WithoutP2P)), on("xe", fail), on("small-mi300", unknown, noConfig), on("small-mi300", unknown, append(intelOf("vendor=0x8086 device=0x1"), truncated)...), on("small-hgx", pass, config(machinetest.WithoutP2P)), on("grace", pass), on("wrong-socket", warn, swap("device=0x09a2", "device=0x1"))},
-		"P2P-ACS-LIST":  {on("small-mi300", pass), on("small-mi300", warn, redirecting), on("small-mi300", fail, append(intelOf("vendor=0x8086 device=0x1"), redirecting)...), on("small-mi300", unknown, append(intelOf("vendor=0x8086 device=0x1"), truncated)...), on("xe", skip), flat(unknown)},
+		"P2P-ACS-LIST":  {on("small-mi300", pass), on("small-hgx", pass, acsOf("0000:12:00.0", "0x04")), on("small-hgx", warn, acsOf("0000:12:01.0", "0x0c")), on("small-hgx", fail, acsOf("0000:12:01.0", "0x04")), on("small-mi300", warn, redirecting), on("small-mi300", fail, append(intelOf("vendor=0x8086 device=0x1"), redirecting)...), on("small-mi300", unknown, append(intelOf("vendor=0x8086 device=0x1"), truncated)...), on("xe", skip), flat(unknown)},
 		"P2P-WHITELIST": {on("small-mi300", pass), on("small-hgx", pass), on("xe", warn), on("xe", unknown, release("8.1.0")), on("xe", unknown, cpu("-")), on("small-mi300", skip, untrusted...), on("small-mi300", warn, append(untrusted, redirecting)...), on("small-mi300", warn, append(untrusted, truncated)...), flat(warn)},
 		"P2P-CACHE": {on("small-mi300", pass), on("small-mi300", warn, byVFIO), on("small-mi300", warn, put(amdGPU+"/p2pmem/size", "1")), on("small-mi300", unknown, unreadable(amdGPU+"/p2pmem")), on("small-hgx", pass), on("small-hgx", warn, byGraceVFIO),
 			on("small-mi300", unknown, put("sys/module/amdgpu/taint", "OE")), on("small-mi300", unknown, swap("driver:amdgpu", "driver:other")), on("small-mi300", unknown, swap("driver:amdgpu", "none=x")), on("small-hgx", unknown, proprietary)},
@@ -314,7 +322,7 @@ func checkCases() map[string][]checkCase {
 		"NOUVEAU":          {on("small-mi300", fail, swap("driver:amdgpu", "driver:nouveau")), on("small-mi300", fail, swap("driver:amdgpu", "driver:nouveau"), put("sys/module/nouveau/taint", "")), on("small-mi300", skip)},
 		"QAIC-IVPU-XDNA":   {on("small-mi300", fail, swap("driver:amdgpu", "driver:qaic")), on("small-mi300", skip)},
 
-		"NIC-PRESENT": {on("small-mi300", pass), on("small-mi300", fail, noNIC, gone("sys/class/infiniband")), on("small-mi300", unknown, unreadable("sys/class/infiniband")),
+		"NIC-PRESENT": {on("small-mi300", pass), on("small-mi300", unknown, gone("sys/class/infiniband")), on("small-mi300", fail, noNIC, drop(amdNIC+"/infiniband"), drop(otherNIC+"/infiniband"), gone("sys/class/infiniband")), on("small-mi300", unknown, unreadable("sys/class/infiniband")),
 			on("small-mi300", warn, swap("rdma:bnxt_re1", "none:")), on("small-hgx", warn, swap("rdma:mlx5_1", "none:")), on("small-hgx", pass, swap("driver:mlx5_core", "driver:vfio-pci"), swap("rdma:mlx5_1", "none:")),
 			on("small-mi300", unknown, unreadable(aPorts)), on("small-mi300", unknown, unreadable("sys/class/infiniband/bnxt_re0"))},
 		"NIC-UVERBS":        {on("small-mi300", pass), on("small-mi300", warn).with(refusing("/rdma_cm")), on("small-mi300", fail).with(refusing("/uverbs0")), on("small-mi300", pass).with(live(nil, yes, nil)), on("small-mi300", fail, gone("sys/class/infiniband_verbs/uverbs0")), on("small-mi300", fail).with(live(unix.EACCES, yes, nil)), on("small-mi300", unknown).with(live(unix.EIO, yes, nil)), on("small-mi300", unknown, unreadable("sys/class/infiniband_verbs"))},

@@ -130,12 +130,14 @@ func (r *rules) nvidiaAddresses() chain.Answer {
 	r.p.Address = AddressBus
 	d := p2pdma.Path(r.m, *r.e.PCI, *r.i.PCI)
 	switch {
+	case d.Common == nil && d.Unread != nil:
+		return chain.Open("%s, and %s: whether the traffic meets the IOMMU is not known: %v", why, cause, d.Unread).With(at, "%s", r.iommuType())
 	case d.Common != nil && len(d.Redirects) == 0 && d.Unread == nil:
 		return chain.Hold("%s, and %s: the traffic stays below %v, and never meets the IOMMU", why, cause, *d.Common).With(at, "%s", r.iommuType())
 	case d.Common != nil && len(d.Redirects) == 0:
 		return chain.Open("%s, and %s: that matters unless no port sends the traffic to the root, which is not known: %v", why, cause, d.Unread).With(at, "%s", r.iommuType())
 	case d.Common != nil && !d.RedirectsRequests(r.m, *r.i.PCI):
-		return chain.Open("%s, and %s: no port above the NIC redirects its requests, others on the way redirect, and whether the traffic meets the IOMMU is not known", why, cause).With(at, "%s", r.iommuType())
+		return chain.Open("%s, and %s: no port above the NIC redirects its requests, but another port on the way does, and whether the traffic meets the IOMMU is not known", why, cause).With(at, "%s", r.iommuType())
 	}
 	return chain.Break(chain.Lost, "%s, and %s: the IOMMU blocks the traffic", why, cause).With(at, "%s", r.iommuType())
 }

@@ -208,11 +208,13 @@ func ExporterOf(m *machine.Machine, a machine.Addr) (Exporter, error) {
 	return e, nil
 }
 
-// bound reports a function without a link to a driver that has one, or may have one: NVIDIA's driver lists it, or a DRM
-// driver has made devices of it. A copy may lack the link, or all such links.
+// bound reports that a function has or may have a driver although its link to one is not there: a driver lists the
+// function, or has made devices of it, or the copy has no such links.
 func bound(m *machine.Machine, f pci.Function) bool {
+	const dir = "bus/pci/drivers"
+	names, _ := m.Sys.List(dir)
 	_, err := files.Lstat(m.Proc.Path("driver/nvidia/gpus/" + f.Addr.String()))
-	return err == nil || m.Sys.Exists(path.Join(f.SysPath, "drm")) || !hasDrivers(m)
+	return err == nil || slices.ContainsFunc(names, func(name string) bool { return m.Sys.Exists(path.Join(dir, name, f.Addr.String())) }) || m.Sys.Exists(path.Join(f.SysPath, "drm")) || !hasDrivers(m)
 }
 
 // hasDrivers reports a machine with a PCI function that has a driver.

@@ -85,7 +85,7 @@ func hasRootBus(m *machine.Machine) bool {
 	return slices.ContainsFunc(names, func(name string) bool { return strings.HasPrefix(name, "pci") })
 }
 
-// uncopied are errors about the GPUs that NVIDIA's driver lists and that are no PCI functions of the copy.
+// uncopied are errors about the GPUs that NVIDIA's driver lists and that are not among the PCI functions of the copy.
 func uncopied(m *machine.Machine) (errs []error) {
 	entries, _ := files.ReadDir(m.Proc.Path("driver/nvidia/gpus"))
 	for _, entry := range entries {
@@ -96,8 +96,8 @@ func uncopied(m *machine.Machine) (errs []error) {
 	return errs
 }
 
-// hasRDMA reports a machine with an RDMA device below a PCI function.
-func hasRDMA(m *machine.Machine) bool {
+// HasRDMA reports a machine with an RDMA device below a PCI function.
+func HasRDMA(m *machine.Machine) bool {
 	const dir = "bus/pci/devices"
 	names, _ := m.Sys.List(dir)
 	return slices.ContainsFunc(names, func(name string) bool { return m.Sys.Exists(path.Join(dir, name, "infiniband")) })
@@ -193,7 +193,7 @@ func NICs(m *machine.Machine) ([]NIC, error) {
 	}
 	devices, err := ibvfd.Devices(m.Sys.Root())
 	errs := []error{err}
-	if err == nil && len(devices) == 0 && !m.Sys.Exists("class/infiniband") && hasRDMA(m) {
+	if err == nil && len(devices) == 0 && !m.Sys.Exists("class/infiniband") && HasRDMA(m) {
 		errs = append(errs, errors.New("RDMA devices: /sys/class/infiniband was not copied"))
 	}
 	var out []NIC

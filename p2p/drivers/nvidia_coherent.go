@@ -37,8 +37,8 @@ func coherentGPU(m *machine.Machine, f pci.Function) bool {
 	return coherentIDs[f.Device]
 }
 
-// MayBeCoherent reports such a GPU of which it is not known how the driver gives its memory away, and a GPU of
-// a model that no table has below Grace's port for its own GPU.
+// MayBeCoherent reports a GPU that may be one of these: how its driver exports memory is not known, or its model
+// is in no table and it is below the port that Grace has for its own GPU.
 func MayBeCoherent(m *machine.Machine, e Exporter) bool {
 	if e.Driver != "nvidia" || e.PCI == nil {
 		return false

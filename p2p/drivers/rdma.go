@@ -74,7 +74,29 @@ func (d rdmaDriver) KindOn(k machine.Kernel) Kind {
 func RegistersNone(m *machine.Machine) bool {
 	k := m.Kernel
 	plain := !k.Backports() || strings.Contains(k.Release, ".amzn") // Amazon Linux backports fixes, but not this method
-	return k.Version.Known() && k.Version.Cmp(machine.V5_12) < 0 && plain && m.OutOfTree("ib_uverbs") != placement.Yes
+	return k.Version.Known() && k.Version.Cmp(machine.V5_12) < 0 && plain && ownUverbs(m)
+}
+
+// ownUverbs reports an ib_uverbs that is the kernel's own. MLNX_OFED and DOCA replace it together with the drivers,
+// which answer where its own taint was not read.
+func ownUverbs(m *machine.Machine) bool {
+	answer := m.OutOfTree("ib_uverbs")
+	for _, d := range RdmaDrivers {
+		switch of := m.OutOfTree(d.Module); {
+		case answer == placement.AnswerUnknown && of == placement.No:
+			answer = placement.No
+		case of == placement.Yes:
+			answer = placement.Yes
+		}
+	}
+	return answer == placement.No
+}
+
+// WithoutUverbs reports an RDMA driver that is loaded without ib_uverbs: their kernel was built without it.
+func WithoutUverbs(m *machine.Machine, i Importer) bool {
+	uverbs, _ := m.There("sys/module/ib_uverbs")
+	driver, _ := m.There("sys/module", RdmaDrivers[i.Driver].Module)
+	return uverbs == placement.No && driver == placement.Yes && RdmaDrivers[i.Driver].Module != ""
 }
 
 // ImporterOf finds out how an RDMA device ("mlx5_0") imports. The kind is unknown for a

@@ -137,8 +137,8 @@ func readPeerClient(m *machine.Machine, driver string) (registered placement.Ans
 			registered = placement.AnswerUnknown
 		}
 	}
-	// Each kernel makes mm. A copy without it lacks the clients, too.
-	if !m.Sys.Exists("kernel/mm") {
+	// Every kernel has /sys/kernel/mm. A copy without it cannot show the clients.
+	if !m.Sys.Exists("kernel/mm") || !m.WholeSys() && !m.Sys.Exists("kernel/mm/memory_peers") && mayBeLoaded(m, peerModules[driver]) {
 		registered = placement.AnswerUnknown
 	}
 	if registered == placement.AnswerUnknown && m.WholeSys() && !mayBeLoaded(m, peerModules[driver]) {

@@ -65,7 +65,7 @@ func (r *rules) attach() (attach, decision chain.Answer) {
 	case e.Driver == UnknownDriver:
 		return chain.Open("which driver the GPU has is not known"), notAsked
 	case r.i.Unplaced:
-		return chain.Open("which PCI function the NIC is is not known: its link in /sys/class/infiniband was not copied as a link"), notAsked
+		return chain.Open("the NIC's PCI function is not known: /sys/class/infiniband does not have it as a link"), notAsked
 	case r.p.ByPeerMem && e.Driver == "amdgpu":
 		return chain.Hold("amdgpu's peer-memory client leaves the buffer in the GPU's memory"), notAsked
 	case r.p.ByPeerMem && e.Class != ClassNVIDIACoherent:

@@ -37,6 +37,8 @@ type Kernel struct {
 
 	Denied bool   // the configuration is there, and may not be read
 	other  string // the release that runs there, if another one was given
+
+	running string // the release that was read; "" if none was, or two
 	// releasedAt is the file that has the release; "" if none was read.
 	releasedAt string
 	Version    Version // zero if the release could not be understood
@@ -143,8 +145,12 @@ func readKernel(root string, proc procfs.FS, release, given string) (Kernel, ker
 	k := Kernel{Release: release}
 	running, at := readRelease(proc)
 	k.Release, k.releasedAt = cmp.Or(release, running), at
-	if running != "" && k.Release != running {
+	k.running = running
+	switch {
+	case running != "" && k.Release != running:
 		k.other = running
+	case running == "" && at != "" && release != "": // two files name two kernels
+		k.other = "another kernel"
 	}
 	k.Version = ParseVersion(k.Release)
 	places := configPlaces(root, k.Release)
@@ -175,7 +181,7 @@ func readKernel(root string, proc procfs.FS, release, given string) (Kernel, ker
 }
 
 // readRelease is the release of the kernel that runs, and the file that has it. Some copies have
-// /proc/version alone. Files of two kernels have no release.
+// /proc/version alone. If the two files name different kernels, there is no release.
 func readRelease(proc procfs.FS) (release, at string) {
 	text, err := files.ReadFile(proc.Path("sys/kernel/osrelease"))
 	whole := err == nil && bytes.HasSuffix(text, []byte("\n")) // the kernel ends it so: without, it was cut
@@ -251,7 +257,7 @@ func configPlaces(root, release string) []string {
 	return places
 }
 
-// configOf matches the head of a configuration. Distributions' releases differ from it in all but the series.
+// configOf matches the head of a configuration. Only the series is compared: a distribution's release need not repeat the rest.
 var configOf = regexp.MustCompile(`(?m)^# Linux/\S+ (\d+\.\d+\S*) Kernel Configuration`)
 
 // findConfig reads the first kernel configuration in the list. A file that is not a kernel's
@@ -356,8 +362,8 @@ func HasSymbol(proc procfs.FS, symbol, neighbour string) (placement.Answer, erro
 	return answer, nil
 }
 
-// moduleHasSymbol is HasSymbol of a module, whose symbols stand together in an order of the linker's: what
-// follows the last of them shows that the list was not cut among them.
+// moduleHasSymbol is HasSymbol of a module, whose symbols stand together, in the linker's order. A line
+// after them shows that the list was not cut there.
 func moduleHasSymbol(proc procfs.FS, module, symbol, neighbour string) (placement.Answer, error) {
 	f, err := files.Open(proc.Path("kallsyms"))
 	if err != nil {

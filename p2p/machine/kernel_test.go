@@ -141,3 +141,27 @@ func TestAnotherKernelThanTheOneThatRuns(t *testing.T) {
 		}
 	}
 }
+
+// Where two files name two kernels, config.gz and the symbols may be of another one than a given release.
+func TestFilesOfTwoKernels(t *testing.T) {
+	tree := testenv.Tree{Release: "6.1.0-1-amd64", Config: "-", Files: map[string]string{
+		"proc/version": "Linux version 5.4.0-99-generic (build@host) #1 SMP\n", "proc/config.gz": machinetest.Zipped(t, machinetest.WithP2P),
+		"proc/kallsyms": "0 T pci_p2pdma_distance_many\n0 T pci_enable_device\n0 T _etext\n",
+	}}
+	if k := (machine.Source{Root: tree.Write(t), Release: "7.2.12+deb13-amd64"}).Open().Kernel; k.P2PDMA != placement.AnswerUnknown {
+		t.Errorf("%+v", k)
+	}
+}
+
+// A log is of another boot if it is not of the kernel that was read. A release that is given says nothing about it.
+func TestLogOfAnotherKernel(t *testing.T) {
+	for release, another := range map[string]bool{"-": false, "5.15.0-1046-nvidia": false, "6.8.0-60-generic": true} {
+		tree := testenv.Tree{Release: release, Config: "-", Files: map[string]string{"dev/kmsg": "5,0,0,-;Linux version 5.15.0-1046-nvidia (build@host) #1 SMP\n"}}
+		root := tree.Write(t)
+		for _, given := range []string{"", "5.15.0"} {
+			if log := (machine.Source{Root: root, Release: given}).Open().KernelLog(); (log.Err != nil) != another {
+				t.Errorf("release %s, given %q: %v", release, given, log.Err)
+			}
+		}
+	}
+}

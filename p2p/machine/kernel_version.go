@@ -32,10 +32,10 @@ const osrelease = "/proc/sys/kernel/osrelease"
 // Unversioned says why the kernel has no known version.
 func (k Kernel) Unversioned() string {
 	if k.Release == "" && k.releasedAt != "" {
-		return "/proc/sys/kernel/osrelease and /proc/version are of two kernels"
+		return "/proc/sys/kernel/osrelease and /proc/version name two different kernels"
 	}
 	if k.Release == "" {
-		return "the kernel's release was not read"
+		return "the kernel's release was not read, or not whole"
 	}
 	return fmt.Sprintf("the kernel's release %q has no version", k.Release)
 }

@@ -47,8 +47,8 @@ func (m *Machine) KernelLog() *KernelLog {
 	if m.Root == noFiles {
 		k.Err = errNoLog
 	}
-	if k.Err == nil && m.Kernel.other == "" && k.ofAnother(m.Kernel.Release) {
-		return &KernelLog{Where: where, Err: fmt.Errorf("it is of another boot, of another kernel than %s", m.Kernel.Release)}
+	if named := k.release(); k.Err == nil && m.Kernel.running != "" && named != "" && named != m.Kernel.running {
+		return &KernelLog{Where: where, Err: fmt.Errorf("the log is of another boot: of %s, and %s runs", named, m.Kernel.running)}
 	}
 	if k.Err != nil && m.Root == "/" {
 		// If there is no /dev/kmsg, its error does not help: report that of syslog(2).
@@ -59,15 +59,15 @@ func (m *Machine) KernelLog() *KernelLog {
 	return k
 }
 
-// ofAnother reports a log whose first lines name another release.
-func (k *KernelLog) ofAnother(release string) bool {
+// release is the kernel's release in the first lines of a log; "" if they do not have it.
+func (k *KernelLog) release() string {
 	for _, line := range k.Lines[:min(len(k.Lines), 10)] {
 		if rest, ok := strings.CutPrefix(line, "Linux version "); ok {
 			named, _, _ := strings.Cut(rest, " ")
-			return release != "" && named != "" && named != release
+			return named
 		}
 	}
-	return false
+	return ""
 }
 
 // logLimit is larger than any log that the kernel keeps.

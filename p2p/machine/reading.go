@@ -147,8 +147,8 @@ func (m *Machine) sysAnchor(rest string) string {
 // Read reads a file by its name on its machine, without the first slash.
 func (m *Machine) Read(elem ...string) Reading { return read(m.Locate(path.Join(elem...))) }
 
-// WholeSys reports a sysfs of which all was copied, or the kernel's own: it has the class of /dev/mem. Of a
-// copy without it the files may have been chosen.
+// WholeSys reports a sysfs of which all was copied, or the kernel's own: it has the class of /dev/mem. If a
+// copy does not have it, only some files may have been copied.
 func (m *Machine) WholeSys() bool { return m.Sys.Exists(wholeSys) }
 
 // Named replaces the paths of a copy in text by the paths on the copied machine.

@@ -51,11 +51,11 @@ type Redirect struct {
 func (r Redirect) String() string { return fmt.Sprintf("ACS redirect at %v (%v)", r.PCI, r.Bits) }
 
 // RedirectsRequests reports a port that redirects what the client sends. A port redirects what it receives
-// from below, so that the provider's ports redirect none of it; of the common bridge it is not known.
+// from below, so that the provider's ports redirect none of it. The port above both may.
 func (d Decision) RedirectsRequests(m *machine.Machine, client machine.Addr) bool {
 	up := m.Node(client).Up
 	return slices.ContainsFunc(d.Redirects, func(r Redirect) bool {
-		return r.Bits&^pci.ACSCompletionRedirect != 0 && slices.Contains(up, r.PCI)
+		return r.Bits&pci.ACSRequestRedirect != 0 && slices.Contains(up, r.PCI)
 	})
 }
 

@@ -85,3 +85,17 @@ func TestFitting(t *testing.T) {
 		}
 	}
 }
+
+// A command that reads the machine again has the flags of this run.
+func TestCommandsReadTheSameMachine(t *testing.T) {
+	s := Style{Flags: " --root copy"}
+	for command, want := range map[string]string{
+		"p2pcheck --kernel RELEASE": "p2pcheck --kernel RELEASE --root copy", "p2pcheck --config FILE": "p2pcheck --config FILE --root copy",
+		"p2pcheck snapshot FILE": "p2pcheck snapshot FILE", "modprobe ib_uverbs": "modprobe ib_uverbs",
+	} {
+		var b strings.Builder
+		if Remedy(&b, s, &result.Remedy{Change: "x", Command: command}, nil); !strings.HasSuffix(b.String(), "  "+want+"\n") {
+			t.Errorf("%q", b.String())
+		}
+	}
+}

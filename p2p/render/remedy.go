@@ -49,9 +49,17 @@ func Remedy(b *strings.Builder, s Style, r *result.Remedy, told map[result.Remed
 	}
 	s.label(b, "change: ", r.Change)
 	if r.Command != "" {
-		fmt.Fprintf(b, "          %s\n", r.Command)
+		fmt.Fprintf(b, "          %s\n", s.command(r.Command))
 	}
 	if r.Weakens != "" {
 		s.label(b, "weakens: ", r.Weakens)
 	}
+}
+
+// command is a remedy's command. One that reads the machine again with another flag needs those of this run.
+func (s Style) command(text string) string {
+	if strings.HasPrefix(text, "p2pcheck --kernel ") || strings.HasPrefix(text, "p2pcheck --config ") {
+		return text + s.Flags
+	}
+	return text
 }

@@ -86,7 +86,7 @@ func whyLink(b *strings.Builder, s Style, link result.Link, decides bool) {
 	if r := link.Remedy; r != nil && (s.Verbose || decides || link.State == chain.Costs.String()) {
 		s.fold(b, margin+"change: ", margin+"        ", r.Change)
 		if r.Command != "" {
-			fmt.Fprintf(b, "%s        %s\n", margin, r.Command)
+			fmt.Fprintf(b, "%s        %s\n", margin, s.command(r.Command))
 		}
 		if r.Weakens != "" {
 			s.fold(b, margin+"weakens: ", margin+"         ", r.Weakens)

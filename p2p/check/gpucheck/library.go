@@ -30,6 +30,6 @@ func gpuLibrary(l *check.Look) {
 		})
 	})
 	if len(l.Found) == 0 {
-		l.Skip("no GPU whose library is asked, or the library itself has answered")
+		l.Skip("no pair depends on the library, or another check has the library's answer")
 	}
 }

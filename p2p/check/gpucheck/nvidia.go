@@ -293,7 +293,7 @@ func remapping(l *check.Look, r machine.Reading, said string) {
 	}
 	maps := k.IOMMUHasDMAOps()
 	pairs := l.OfDriver("nvidia")
-	lost := check.Select(check.Breaking(pairs, chain.Addresses), func(p p2p.Pair) bool { return p.Verdict.Link(chain.Addresses).Outcome == chain.Lost })
+	lost := check.LostBehindIOMMU(pairs)
 	switch {
 	case len(lost) > 0 && maps == placement.Yes:
 		l.Fail("", r.At(), "%s; the IOMMU translates", said)

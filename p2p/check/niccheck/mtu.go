@@ -53,6 +53,8 @@ func netMTU(l *check.Look) {
 				}
 			case check.IsIWARP(check.Kind(l, n)):
 				l.Say(p2p.ResultSkip, drivers.PortName(n, p), check.Kind(l, n).At(), "iWARP, whose packets are TCP's")
+			case p.LinkLayer != ibvfd.LinkEthernet:
+				l.Unknown(drivers.PortName(n, p), []string{"/" + check.PortDir(n, p, "link_layer")}, "the kind of its network is not known")
 			default:
 				var room uint64
 				for _, dev := range netDevs(n, p) {

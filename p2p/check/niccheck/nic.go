@@ -82,6 +82,9 @@ func nicPresent(l *check.Look) {
 		l.Pass("", at, "%s", check.Plural(len(l.Subject.NICs), "RDMA device"))
 	case r.Err != nil && !r.Gone():
 		l.Unread("", r)
+	case r.Err != nil && drivers.HasRDMA(l.Machine):
+		l.Unknown("", at, "it was not copied, and PCI functions have RDMA devices").Fix("take the copy again", "", "")
+		return
 	case len(missing) == 0 && withoutVerbs(l):
 		return
 	case len(missing) == 0:

@@ -178,6 +178,8 @@ func acsList(l *check.Look) {
 		switch {
 		case len(on) > 0 && (breaks(chain.Decision) || breaks(chain.Addresses) && p.Prediction.Outcome == chain.Lost || breaks(chain.Fabric)):
 			l.Fail(name, nil, "%s", ports).Remedy = fix
+		case len(on) > 0 && !drivers.AsksKernel(p.GPU.Exporter) && p.Verdict.Link(chain.Fabric).State == chain.Holds:
+			l.Pass(name, nil, "%s, which does not redirect the traffic of this pair", ports)
 		case len(on) > 0 && !drivers.AsksKernel(p.GPU.Exporter) && !p2p.Gains(l.Machine, p):
 			l.Warn(name, nil, "%s; something else is in the way", ports).Remedy = fix
 		case len(on) > 0 && d.Supported == placement.No && drivers.AsksKernel(p.GPU.Exporter) && !p.Prediction.ByPeerMem:

@@ -85,8 +85,10 @@ func translated(l *check.Look, f *check.Function, at []string) {
 	pairs := check.Select(l.Pairs, func(p p2p.Pair) bool {
 		return p.GPU.Exporter.PCI != nil && *p.GPU.Exporter.PCI == f.PCI || p.NIC.Importer.PCI != nil && *p.NIC.Importer.PCI == f.PCI && !p.NIC.Software
 	})
-	lost := check.Select(check.Breaking(pairs, chain.Addresses), func(p p2p.Pair) bool { return p.Verdict.Link(chain.Addresses).Outcome == chain.Lost })
+	lost := check.LostBehindIOMMU(pairs)
 	switch {
+	case len(pairs) > 0 && len(check.Breaking(pairs, chain.Library)) == len(pairs):
+		l.Say(p2p.ResultSkip, f.Name, at, "%s: the IOMMU translates, and the vendor's library gives out no memory of these pairs", f.IOMMU)
 	case len(pairs) == 0 && directnic.GivenAway(f.Driver):
 		l.Say(p2p.ResultSkip, f.Name, at, "the device is given to guests: VFIO makes the IOMMU domain of a guest")
 	case check.AllCoherent(pairs):
