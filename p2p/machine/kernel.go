@@ -3,7 +3,6 @@
 package machine
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
 	"compress/gzip"
@@ -13,7 +12,6 @@ import (
 	"io/fs"
 	"path/filepath"
 	"regexp"
-	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -320,185 +318,7 @@ func parseConfig(text []byte) kernelConfig {
 	return c
 }
 
-// probeSymbols looks among the kernel's symbols for the function of the peer-to-peer decision.
-func probeSymbols(proc procfs.FS, missing string) (p2pdma placement.Answer, source string) {
-	name := proc.Path("kallsyms")
-	if strings.HasPrefix(name, noFiles+"/") {
-		return placement.AnswerUnknown, missing + ", and no procfs was given: add --proc DIR"
-	}
-	answer, err := HasSymbol(proc, "pci_p2pdma_distance_many", "_etext")
-	switch {
-	case errors.Is(err, fs.ErrNotExist): // the error has the path in the copy, and the machine has another
-		return answer, missing + ", and no list of the kernel's symbols"
-	case err != nil:
-		return answer, missing + ", and symbols cannot be read: " + err.Error()
-	case answer == placement.AnswerUnknown:
-		return answer, missing + ", and " + name + " does not have the kernel's symbols"
-	}
-	return answer, name
-}
-
-// HasSymbol looks for one of the kernel's symbols. Every such kernel has neighbour, behind it if the
-// list may be cut. If neighbour is missing as well, the list is incomplete, and the answer is unknown.
-func HasSymbol(proc procfs.FS, symbol, neighbour string) (placement.Answer, error) {
-	f, err := files.Open(proc.Path("kallsyms"))
-	if err != nil {
-		return placement.AnswerUnknown, err
-	}
-	defer f.Close()
-	answer := placement.AnswerUnknown
-	lines := bufio.NewScanner(f)
-	for lines.Scan() {
-		switch string(symbolOf(lines.Bytes())) {
-		case symbol:
-			return placement.Yes, nil
-		case neighbour:
-			answer = placement.No
-		}
-	}
-	if err := lines.Err(); err != nil {
-		return placement.AnswerUnknown, err
-	}
-	return answer, nil
-}
-
-// moduleHasSymbol is HasSymbol of a module, whose symbols stand together, in the linker's order. A line
-// after them shows that the list was not cut there.
-func moduleHasSymbol(proc procfs.FS, module, symbol, neighbour string) (placement.Answer, error) {
-	f, err := files.Open(proc.Path("kallsyms"))
-	if err != nil {
-		return placement.AnswerUnknown, err
-	}
-	defer f.Close()
-	there, ended := false, false
-	mark := []byte("\t[" + module + "]")
-	lines := bufio.NewScanner(f)
-	for lines.Scan() {
-		if !bytes.HasSuffix(lines.Bytes(), mark) {
-			ended = ended || there
-			continue
-		}
-		switch string(symbolOf(lines.Bytes())) {
-		case symbol:
-			return placement.Yes, nil
-		case neighbour:
-			there = true
-		}
-	}
-	if err := lines.Err(); err != nil || !ended {
-		return placement.AnswerUnknown, err
-	}
-	return placement.No, nil
-}
-
-// symbolOf is the name in "ffffffff81000000 T name" and "… t name\t[module]".
-func symbolOf(line []byte) []byte {
-	_, kind, _ := bytes.Cut(line, []byte{' '})
-	_, name, _ := bytes.Cut(kind, []byte{' '})
-	name, _, _ = bytes.Cut(name, []byte{'\t'})
-	return name
-}
-
-// CPU has the facts that the kernel's rule for processors uses.
-type CPU struct {
-	Vendor string // "AuthenticAMD"; "" on all but x86
-	Family int
-	Known  bool
-}
-
-// zen is the first family of AMD processors on which all host bridges pass
-// peer-to-peer traffic.
-const zen = 0x17
-
-// Routes is the kernel's cpu_supports_p2pdma().
-func (c CPU) Routes() placement.Answer {
-	switch {
-	case !c.Known:
-		return placement.AnswerUnknown
-	case c.Vendor == "AuthenticAMD" && c.Family >= zen:
-		return placement.Yes
-	}
-	return placement.No
-}
-
-// PassThrough is the kernel's parameter for an IOMMU that does not translate, in its
-// form for x86. Checks print this form; a finding about a machine prints that of its CPU.
-const PassThrough = "iommu=pt"
-
-// PassThrough is the kernel's parameter for an IOMMU that does not translate, on this CPU.
-func (c CPU) PassThrough() string {
-	if c.Known && c.Vendor == "" {
-		return "iommu.passthrough=1"
-	}
-	return PassThrough
-}
-
-func (c CPU) String() string {
-	switch {
-	case c.Vendor == "" && !c.Known:
-		return "a processor that is not known"
-	case c.Vendor == "":
-		return "a processor other than x86"
-	}
-	return fmt.Sprintf("%s family %#x", c.Vendor, c.Family)
-}
-
-// readCPU reads the first processor, because the kernel looks at the first one.
-func readCPU(proc procfs.FS) CPU {
-	text, err := files.ReadFile(proc.Path("cpuinfo"))
-	if err != nil {
-		return CPU{}
-	}
-	var c CPU
-	other := false
-	// The family matters for AMD alone.
-	known := func(family bool) CPU {
-		c.Known = family || c.Vendor != "AuthenticAMD"
-		return c
-	}
-	family := false
-	for line := range strings.Lines(string(text)) {
-		if !strings.HasSuffix(line, "\n") {
-			break // it was cut
-		}
-		key, value, ok := strings.Cut(line, ":")
-		key, value = strings.TrimSpace(key), strings.TrimSpace(value)
-		switch {
-		case !ok && c.Vendor != "": // the blank line behind the first
-			return known(family)
-		case key == "vendor_id":
-			c.Vendor = value
-		case key == "cpu family":
-			n, err := strconv.Atoi(value)
-			c.Family, family = n, err == nil
-		case key == "CPU implementer" || key == "isa" || key == "cpu" && strings.HasPrefix(value, "POWER"):
-			other = true
-		}
-	}
-	if c.Vendor != "" {
-		return known(family)
-	}
-	return CPU{Known: other}
-}
-
 // NewestKernel is a plain kernel of the last series that was read, built with peer-to-peer DMA.
 func NewestKernel() Kernel {
 	return Kernel{Release: Newest.String() + ".0", P2PDMA: placement.Yes, MoveNotify: placement.Yes, Version: Newest}
-}
-
-// Arch is Go's name for the machine's architecture: "amd64", "arm64", "ppc64le". It is "" if
-// /proc/cpuinfo does not show the architecture.
-func (m *Machine) Arch() string {
-	cpu := m.Read("proc/cpuinfo")
-	_, arm := cpu.Line("CPU implementer")
-	name, _ := cpu.Line("cpu\t")
-	switch {
-	case m.CPU.Vendor != "":
-		return "amd64"
-	case arm:
-		return "arm64"
-	case strings.HasPrefix(name, "POWER"):
-		return "ppc64le"
-	}
-	return ""
 }
