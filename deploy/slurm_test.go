@@ -150,7 +150,7 @@ func TestSlurmWithP2pcheck(t *testing.T) {
 	worker := testenv.Machines["small-hgx"]()
 	worker.Functions = "pci0000:00/0000:00:04.0 class=0x020000 vendor=0x8086 device=0x100e driver:e1000e\n"
 	for name := range worker.Files {
-		if strings.HasPrefix(name, "sys/devices/pci") || strings.HasPrefix(name, "sys/class/infiniband") {
+		if strings.HasPrefix(name, "sys/devices/pci") || strings.HasPrefix(name, "sys/class/infiniband") || strings.HasPrefix(name, "proc/driver/nvidia") {
 			delete(worker.Files, name)
 		}
 	}
