@@ -5,12 +5,9 @@ package ibvfd
 import (
 	"encoding/hex"
 	"fmt"
-	"io/fs"
 	"path"
 	"strconv"
 	"strings"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/internal/files"
 	"github.com/gpurdma/gpurdma/internal/sysfs"
@@ -27,11 +24,11 @@ func readGIDs(s sysfs.FS, name string, port int) ([]GID, error) {
 	}
 	// Of a thousand places a few are in use: the way to them is looked up once.
 	table := s.Path(path.Join(dir, "gids"))
-	at, err := unix.Open(table, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	at, err := files.OpenDir(table)
 	if err != nil {
-		return nil, &fs.PathError{Op: "open", Path: table, Err: err}
+		return nil, err
 	}
-	defer unix.Close(at)
+	defer at.Close()
 	list := []GID{}
 	for _, e := range entries {
 		index, err := strconv.Atoi(e)
@@ -39,7 +36,7 @@ func readGIDs(s sysfs.FS, name string, port int) ([]GID, error) {
 			continue
 		}
 		// A place that is not in use is zero, or cannot be read.
-		text, err := readAttrAt(at, e, table+"/"+e)
+		text, err := attr(at.ReadFile(e))
 		if err != nil || text == zeroGID {
 			continue
 		}
@@ -97,12 +94,10 @@ func describeGID(s sysfs.FS, dir string, index int, gid [16]byte) GID {
 
 // readAttr reads a short attribute.
 func readAttr(s sysfs.FS, name string) (string, error) {
-	full := s.Path(name)
-	return readAttrAt(unix.AT_FDCWD, full, full)
+	return attr(files.ReadFile(s.Path(name)))
 }
 
-// readAttrAt reads a file of a directory that is open; full is its whole name.
-func readAttrAt(dir int, name, full string) (string, error) {
-	text, err := files.ReadFileAt(dir, name, full)
+// attr is an attribute's text.
+func attr(text []byte, err error) (string, error) {
 	return strings.TrimRight(string(text), " \t\n\x00"), err
 }

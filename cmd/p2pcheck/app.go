@@ -5,6 +5,7 @@ package main
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -46,15 +47,16 @@ type app struct {
 	notes          []string   // the values that lspci's text lacks
 	baseline       string     // an earlier run
 	format, output string
-	svg            bool          // of topo
-	proving        bool          // --live
-	limit          time.Duration // --timeout; 0 is the default
-	size           cli.Size      // --size; 0 is the default
-	pid            string        // --pid
-	spec           string        // --container-spec
-	proofs         string        // --proofs
-	unread         []string      // errors of reading the devices
-	reached        bool          // the command's own code began: a failure is no usage error any more
+	svg            bool            // of topo
+	proving        bool            // --live
+	limit          time.Duration   // --timeout; 0 is the default
+	size           cli.Size        // --size; 0 is the default
+	pid            string          // --pid
+	spec           string          // --container-spec
+	proofs         string          // --proofs
+	unread         []string        // errors of reading the devices
+	reached        bool            // the command's own code began: a failure is no usage error any more
+	wanted         context.Context // of serve: ends when nobody waits for the result; nil is never
 	status         int
 }
 
@@ -256,8 +258,8 @@ func (a *app) target() error {
 // copied reports a machine that --snapshot or --lspci has.
 func (a *app) copied() bool { return a.snapshotFile != "" || a.lspciFile != "" }
 
-// openCopy unpacks a snapshot or lspci's text, to read it in place of this machine. No message names the
-// directory with the files, which is removed afterwards.
+// openCopy reads a snapshot or lspci's text into memory, in place of this machine. No message names the
+// directory that the files seem to have.
 func (a *app) openCopy() (done func(), err error) {
 	if a.source.Root+a.source.Sys+a.source.Proc != "" {
 		return nil, errors.New("--snapshot and --lspci have a machine each: leave out --root, --sysfs and --proc")

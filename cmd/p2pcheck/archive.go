@@ -12,13 +12,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"syscall"
+
+	"github.com/gpurdma/gpurdma/internal/files"
 )
 
 // manifestName is the first file of a snapshot.
@@ -90,9 +91,12 @@ func pack(w io.Writer, entries map[string]entry) error {
 
 // Limits of a snapshot: more than any machine has.
 const (
-	entryLimit = 500_000
-	totalLimit = 512 << 20
-	nameLimit  = 1024
+	entryLimit  = 1_000_000 // files, links and directories, those that lead to others included
+	totalLimit  = 192 << 20 // memory that they take
+	streamLimit = 2 << 30   // of the archive when it is unpacked: tar needs a KiB for each small file
+	nameLimit   = 1024
+	depthLimit  = 32
+	endLimit    = 1 << 20 // of what may stand behind the last file
 )
 
 // noSnapshot says why a file is not opened as a snapshot. Each is errSnapshot as well.
@@ -110,7 +114,11 @@ const (
 	errDamaged  = noSnapshot("damaged")
 )
 
-var errLarge = fmt.Errorf("%w: it is larger than %d MiB", errSnapshot, totalLimit>>20)
+var (
+	errLarge = fmt.Errorf("%w: its files are larger than %d MiB", errSnapshot, totalLimit>>20)
+	errMany  = fmt.Errorf("%w: it has more than %d files and directories", errSnapshot, entryLimit)
+	errEnd   = fmt.Errorf("%w: there is more behind its end", errSnapshot)
+)
 
 // refused distinguishes a snapshot that was cut off or damaged from a file that never was one: begun
 // says whether the file looked like a snapshot so far.
@@ -127,14 +135,13 @@ func refused(err error, begun bool, where string) error {
 	return fmt.Errorf("%w: %s: %w", errSnapshot, where, err)
 }
 
-// unpack writes the files of a snapshot below an empty directory. It refuses a name or a link that leads
-// out of the directory.
-func unpack(r io.Reader, dir string) error {
+// unpack reads the files of a snapshot into memory. It refuses a name or a link that leads out of the snapshot.
+func unpack(r io.Reader) (*files.Tree, error) {
 	buffered := bufio.NewReader(r)
 	var plain io.Reader = buffered
 	magic, err := buffered.Peek(2)
 	if len(magic) == 0 && errors.Is(err, io.EOF) {
-		return fmt.Errorf("%w: it is empty", errSnapshot)
+		return nil, fmt.Errorf("%w: it is empty", errSnapshot)
 	}
 	begun := bytes.Equal(magic, []byte{0x1f, 0x8b})
 	if begun {
@@ -143,48 +150,46 @@ func unpack(r io.Reader, dir string) error {
 			err = io.ErrUnexpectedEOF
 		}
 		if err != nil {
-			return refused(err, begun, "its head")
+			return nil, refused(err, begun, "its head")
 		}
 		plain = compressed
 	}
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return err
-	}
-	defer root.Close()
-	u := &unpacker{root: root, kinds: map[string]byte{}}
-	limited := &io.LimitedReader{R: plain, N: totalLimit}
+	u := &unpacker{files.NewTree()}
+	limited := &io.LimitedReader{R: plain, N: streamLimit}
 	archive := tar.NewReader(limited)
 	for n := 0; ; n++ {
 		h, err := archive.Next()
 		switch {
 		case limited.N == 0:
-			return errLarge
+			return nil, errLarge
 		case errors.Is(err, io.EOF) && n > 0:
-			// gzip's checksum is behind the last file.
-			if _, err := io.Copy(io.Discard, limited); err != nil {
-				return refused(err, true, "its end")
-			}
-			if limited.N == 0 {
-				return errLarge
-			}
-			return nil
+			return u.tree, ended(limited)
 		case err != nil:
-			return refused(err, begun || n > 0, fmt.Sprintf("entry %d", n))
+			return nil, refused(err, begun || n > 0, fmt.Sprintf("entry %d", n))
 		case n == 0:
 			err = checkManifest(h, archive)
-		case n > entryLimit:
-			err = errors.New("too many files")
 		default:
 			err = u.entry(h, archive)
 		}
 		switch {
 		case err != nil && limited.N == 0:
-			return errLarge
+			return nil, errLarge
 		case err != nil:
-			return refused(err, true, strconv.Quote(h.Name))
+			return nil, refused(err, true, strconv.Quote(h.Name))
 		}
 	}
+}
+
+// ended reads what is behind the last file: gzip's checksum.
+func ended(r io.Reader) error {
+	n, err := io.Copy(io.Discard, io.LimitReader(r, endLimit+1))
+	switch {
+	case err != nil:
+		return refused(err, true, "its end")
+	case n > endLimit:
+		return errEnd
+	}
+	return nil
 }
 
 func checkManifest(h *tar.Header, r io.Reader) error {
@@ -215,62 +220,54 @@ func checkManifest(h *tar.Header, r io.Reader) error {
 }
 
 type unpacker struct {
-	root  *os.Root
-	kinds map[string]byte // the entries that are written already, by type flag
-	total int64
+	tree *files.Tree
 }
 
-// entry writes one file. It refuses a name below a link and a name that exists already: the text of a
+// entry keeps one file. It refuses a name below a link and a name that exists already: the text of a
 // link alone then says where the link leads.
 func (u *unpacker) entry(h *tar.Header, r io.Reader) error {
 	name := strings.TrimSuffix(h.Name, "/")
-	if !filepath.IsLocal(name) || path.Clean(name) != name || len(name) > nameLimit || strings.ContainsAny(name, "\\\x00") {
+	switch {
+	case !filepath.IsLocal(name) || path.Clean(name) != name || len(name) > nameLimit || strings.ContainsAny(name, "\\\x00"):
 		return errors.New("a name that leads elsewhere")
+	case strings.Count(name, "/") >= depthLimit:
+		return fmt.Errorf("it is deeper than %d directories", depthLimit)
 	}
-	for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
-		if kind, ok := u.kinds[dir]; ok && kind != tar.TypeDir {
-			return fmt.Errorf("%s is no directory", dir)
-		}
-		u.kinds[dir] = tar.TypeDir
-	}
-	if kind, ok := u.kinds[name]; ok {
-		if kind == tar.TypeDir && h.Typeflag == tar.TypeDir {
-			return nil
-		}
-		return errors.New("it is there twice")
-	}
-	u.kinds[name] = h.Typeflag
-	if err := u.root.MkdirAll(path.Dir(name), 0o700); err != nil {
+	if err := u.keep(name, h, r); err != nil {
 		return err
 	}
+	switch {
+	case u.tree.Len() > entryLimit:
+		return errMany
+	case u.tree.Bytes() > totalLimit:
+		return errLarge
+	}
+	return nil
+}
+
+func (u *unpacker) keep(name string, h *tar.Header, r io.Reader) error {
 	switch h.Typeflag {
 	case tar.TypeDir:
-		return u.root.MkdirAll(name, 0o700)
+		return u.tree.AddDir(name)
 	case tar.TypeSymlink:
 		if !inside(path.Dir(name), h.Linkname) {
 			return fmt.Errorf("a link to %q, which leads elsewhere", h.Linkname)
 		}
-		return u.root.Symlink(h.Linkname, name)
+		return u.tree.AddLink(name, h.Linkname)
 	case tar.TypeReg:
 		if h.PAXRecords[unreadableKey] != "" {
-			// A link to itself: it is there, and cannot be read.
-			return u.root.Symlink(path.Base(name), name)
+			return u.tree.AddLink(name, path.Base(name))
 		}
-		return u.file(name, h.Size, r)
+		if h.Size > fileLimit || u.tree.Bytes()+h.Size > totalLimit {
+			return errLarge
+		}
+		data := make([]byte, h.Size)
+		if _, err := io.ReadFull(r, data); err != nil {
+			return err
+		}
+		return u.tree.AddFile(name, data)
 	}
 	return fmt.Errorf("a file of type %q", h.Typeflag)
-}
-
-func (u *unpacker) file(name string, size int64, r io.Reader) error {
-	if u.total += size; size > fileLimit || u.total > totalLimit {
-		return errors.New("too large")
-	}
-	f, err := u.root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(f, r)
-	return errors.Join(err, f.Close())
 }
 
 // inside reports a link's text that leads up first, then down, and stays below the root.
@@ -288,52 +285,52 @@ func inside(dir, target string) bool {
 	return filepath.IsLocal(path.Join(dir, target))
 }
 
-// open unpacks a snapshot, or what rdma_topo dumped.
-func open(r io.Reader, dir string) error {
+// open reads a snapshot, or what rdma_topo dumped.
+func open(r io.Reader) (*files.Tree, error) {
 	buffered := bufio.NewReader(r)
 	if !isDump(buffered) {
-		return unpack(buffered, dir)
+		return unpack(buffered)
 	}
 	entries, err := fromDump(buffered)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return writeTo(dir, entries)
+	return treeOf(entries)
 }
 
-// writeTo writes entries below an empty directory, as those of a snapshot.
-func writeTo(dir string, entries map[string]entry) error {
-	var b bytes.Buffer
-	if err := pack(&b, entries); err != nil {
-		return err
+// treeOf has entries in memory, as those of a snapshot.
+func treeOf(entries map[string]entry) (*files.Tree, error) {
+	t := files.NewTree()
+	for name, e := range entries {
+		var err error
+		switch {
+		case e.unreadable:
+			err = t.AddLink(name, path.Base(name)) // a link to itself: it is there, and cannot be read
+		case e.link != "":
+			err = t.AddLink(name, e.link)
+		case e.dir:
+			err = t.AddDir(name)
+		default:
+			err = t.AddFile(name, e.data)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
 	}
-	return unpack(&b, dir)
+	return t, nil
 }
 
-// unpacked opens a snapshot. It returns the directory with the files, and a function that removes it.
+// unpacked opens a snapshot. It returns the directory with the files, and a function that forgets them.
 func unpacked(name string) (dir string, done func(), err error) {
 	f, err := openRegular(name)
 	if err != nil {
 		return "", nil, err
 	}
 	defer f.Close()
-	return below(func(dir string) error {
-		if err := open(f, dir); err != nil {
-			return fmt.Errorf("%s: %w", name, err)
-		}
-		return nil
-	})
-}
-
-// below makes a directory for the files of a machine, and has them written there.
-func below(write func(dir string) error) (dir string, done func(), err error) {
-	if dir, err = os.MkdirTemp("", "p2pcheck-"); err != nil {
-		return "", nil, err
+	t, err := open(f)
+	if err != nil {
+		return "", nil, fmt.Errorf("%s: %w", name, err)
 	}
-	done = func() { _ = os.RemoveAll(dir) }
-	if err := write(dir); err != nil {
-		done()
-		return "", nil, err
-	}
+	dir, done = files.Mount(t)
 	return dir, done, nil
 }

@@ -56,7 +56,12 @@ func victims(f *testing.F) []*victim {
 		archive []byte
 	}{{"small-hgx", packed(bad())}, {"small-mi300", packed(mi300)}, {"switch-acs", taken}} {
 		v := &victim{name: m.name, dir: testenv.TreeDir(f), entries: map[string]entry{}}
-		if err := errors.Join(unpack(bytes.NewReader(m.archive), v.dir), v.list()); err != nil {
+		tree, err := unpack(bytes.NewReader(m.archive))
+		if err != nil {
+			f.Fatal(err)
+		}
+		write(f, tree, v.dir)
+		if err := v.list(); err != nil {
 			f.Fatal(err)
 		}
 		var status int

@@ -12,6 +12,7 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/check"
 	"github.com/gpurdma/gpurdma/p2p/checks"
 	"github.com/gpurdma/gpurdma/p2p/drivers"
+	"github.com/gpurdma/gpurdma/p2p/fleet"
 	"github.com/gpurdma/gpurdma/p2p/machine"
 	"github.com/gpurdma/gpurdma/p2p/render"
 	"github.com/gpurdma/gpurdma/p2p/result"
@@ -41,7 +42,7 @@ func (a *app) checkAnd(prove func(*machine.Machine, []p2p.Pair) (*result.Live, e
 	if live != nil {
 		r.AddProofs(live)
 	}
-	subject := check.Subject{GPUs: gpus, NICs: nics, Pairs: pairs, Skip: a.skip, Spec: a.spec}
+	subject := check.Subject{GPUs: gpus, NICs: nics, Pairs: pairs, Skip: a.skip, Spec: a.spec, Wanted: a.wanted}
 	if subject.Containers, err = a.containers(); err != nil {
 		return nil, &cli.UsageError{Err: err}
 	}
@@ -55,7 +56,7 @@ func (a *app) checkAnd(prove func(*machine.Machine, []p2p.Pair) (*result.Live, e
 			return nil, &cli.UsageError{Err: fmt.Errorf("--baseline: %w", err)}
 		}
 		r.Baseline = a.baseline
-		r.Drift, r.Uncompared = drifted(before, r)
+		r.Drift, r.Uncompared = fleet.Compare(before, r)
 	}
 	return checkOutput(r), errors.Join(a.nothing(m, gpus, nics), missing, unproven)
 }

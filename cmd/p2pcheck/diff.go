@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
+	"github.com/gpurdma/gpurdma/p2p/fleet"
 	"github.com/gpurdma/gpurdma/p2p/render"
 	"github.com/gpurdma/gpurdma/p2p/result"
 )
@@ -58,7 +59,7 @@ worse and something is not known any more.`,
 			if err := errors.Join(err1, err2); err != nil {
 				return a.end("diff", nil, &cli.UsageError{Err: err})
 			}
-			differs, uncompared := drifted(before, after)
+			differs, uncompared := fleet.Compare(before, after)
 			return a.end("diff", diffResult{args[0], args[1], differs, uncompared}, nil)
 		},
 	}

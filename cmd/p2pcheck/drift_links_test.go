@@ -15,6 +15,7 @@ import (
 	"github.com/gpurdma/gpurdma/p2p"
 	"github.com/gpurdma/gpurdma/p2p/chain"
 	"github.com/gpurdma/gpurdma/p2p/drivers"
+	"github.com/gpurdma/gpurdma/p2p/fleet"
 	"github.com/gpurdma/gpurdma/p2p/result"
 )
 
@@ -97,7 +98,7 @@ func TestDriftOfLinks(t *testing.T) {
 		"proven before, unread anew":   {chained(proven(map[chain.Link]chain.Answer{})), chained(open(chain.Fabric)), "worse", unknown + "fabric", false},
 		"proven now":                   {chained(open(chain.Fabric)), chained(proven(open(chain.Fabric))), "", "", false},
 	} {
-		all, _ := drifted(c.before, c.after)
+		all, _ := fleet.Compare(c.before, c.after)
 		var d result.Drift
 		if len(all) > 0 {
 			d = all[0]
@@ -123,7 +124,7 @@ func TestDriftOfChecksOfTwoVersions(t *testing.T) {
 		{of(v1, "pass"), of(v2, "fail"), "worse", false}, {of(v2, "unknown"), of(v1, "pass"), "changed", true}, {of(v2, "pass"), of(v1, "unknown"), "unknown", true},
 		{of(v2, "unknown"), of(v2, "fail"), "worse", false}, {of(v2, "unknown"), of("", "fail"), "worse", false}, {of(v1, "unknown"), of("", "fail"), "changed", true},
 	} {
-		if d, _ := drifted(c.before, c.after); len(d) != 1 || d[0].Change != c.change || d[0].AsksMore != c.asksMore {
+		if d, _ := fleet.Compare(c.before, c.after); len(d) != 1 || d[0].Change != c.change || d[0].AsksMore != c.asksMore {
 			t.Errorf("%s after %s: %+v", c.after.Checks[0].Result, c.before.Checks[0].Result, d)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 	"github.com/gpurdma/gpurdma/p2p/drivers"
+	"github.com/gpurdma/gpurdma/p2p/fleet"
 	"github.com/gpurdma/gpurdma/p2p/result"
 )
 
@@ -76,7 +77,7 @@ func TestDriftOfWhatDoesNotCount(t *testing.T) {
 	}{
 		{gpus(counts), gpus(), "worse"}, {gpus(), gpus(counts), "better"}, {gpus(counts), gpus(display), "changed"}, {gpus(display), gpus(), "changed"},
 	} {
-		if d, _ := drifted(c.before, c.after); len(d) != 1 || d[0].Change != c.want {
+		if d, _ := fleet.Compare(c.before, c.after); len(d) != 1 || d[0].Change != c.want {
 			t.Errorf("%+v, want %s", d, c.want)
 		}
 	}
@@ -86,11 +87,11 @@ func TestDriftOfWhatDoesNotCount(t *testing.T) {
 func TestDriftOfPairsThatDoNotCount(t *testing.T) {
 	one := func(p result.Pair) result.Run { return result.Run{Pairs: []result.Pair{p}} }
 	counts, outside := result.Pair{GPU: "g", NIC: "n", Outcome: "direct", Predicted: "direct", Counts: true, Decision: result.Decision{Type: "bus address"}, NCCL: "PIX"}, result.Pair{GPU: "g", NIC: "n", Outcome: "staged", Predicted: "staged", Decision: result.Decision{Type: "none"}}
-	if d, _ := drifted(one(counts), one(outside)); len(d) != 1 || d[0] != (result.Drift{What: "pair", Name: "g -> n", Before: "direct, bus address PIX", After: "-", Change: "changed"}) {
+	if d, _ := fleet.Compare(one(counts), one(outside)); len(d) != 1 || d[0] != (result.Drift{What: "pair", Name: "g -> n", Before: "direct, bus address PIX", After: "-", Change: "changed"}) {
 		t.Errorf("%+v", d)
 	}
 	for _, d := range [][2]result.Run{{one(outside), {}}, {{}, one(outside)}, {one(outside), one(outside)}} {
-		if got, _ := drifted(d[0], d[1]); len(got) != 0 {
+		if got, _ := fleet.Compare(d[0], d[1]); len(got) != 0 {
 			t.Errorf("%+v", got)
 		}
 	}
@@ -102,7 +103,7 @@ func TestDriftNamesDrivers(t *testing.T) {
 		NICs: []result.NIC{{Name: "rxe0", Software: true, Importer: "pinned"}, {Name: "mlx5_0", Importer: "unknown"}, {Name: "mlx5_1", Driver: drivers.UnknownDriver, Importer: "unknown"}},
 		GPUs: []result.GPU{{Name: "0000:13:00.0", Exporter: "unknown", Counts: true}},
 	}
-	all, _ := drifted(result.Run{}, after)
+	all, _ := fleet.Compare(result.Run{}, after)
 	var got []string
 	for _, d := range all {
 		got = append(got, d.Name+": "+d.After)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/gpurdma/gpurdma/internal/files"
 	"github.com/gpurdma/gpurdma/p2p/lspci"
 )
 
@@ -29,8 +30,8 @@ func (a *app) inputs() error {
 	return nil
 }
 
-// unpackLspci writes the files of a machine from lspci's text. It returns their directory, and a function
-// that removes it.
+// unpackLspci makes the files of a machine from lspci's text. It returns their directory, and a function
+// that forgets them.
 func (a *app) unpackLspci() (dir string, done func(), err error) {
 	text, err := ofLspci(a.lspciFile, lspci.Parse)
 	if err != nil {
@@ -52,7 +53,12 @@ func (a *app) unpackLspci() (dir string, done func(), err error) {
 	}
 	a.notes = m.Notes
 	a.skip = append(a.skip, lspci.Unanswered...)
-	return below(func(dir string) error { return writeTo(dir, entries) })
+	t, err := treeOf(entries)
+	if err != nil {
+		return "", nil, badFile{fmt.Errorf("%s: %w", a.lspciFile, err)}
+	}
+	dir, done = files.Mount(t)
+	return dir, done, nil
 }
 
 // ofLspci reads a file by one of the parsers.

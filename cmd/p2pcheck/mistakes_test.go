@@ -221,11 +221,10 @@ func TestRefusedSnapshots(t *testing.T) {
 // Metrics say why there are none, in the words that a run has.
 func TestMetricsOfErrors(t *testing.T) {
 	file, _ := taken(t, testenv.Machines["small-hgx"]())
-	m := &metrics{a: &app{stdout: io.Discard, stderr: io.Discard, gpu: []string{"nope"}, snapshotFile: file}}
-	text, _, err := m.current()
+	got := (&app{stdout: io.Discard, stderr: io.Discard, gpu: []string{"nope"}, snapshotFile: file}).answer(t.Context())
 	want := `p2pcheck_error{kind="unavailable",message="no GPU here is called \"nope\"; there is `
-	if err == nil || !strings.Contains(text, want) {
-		t.Errorf("%v: %s", err, text)
+	if got.Err == nil || !strings.Contains(got.Metrics, want) {
+		t.Errorf("%+v", got)
 	}
 }
 

@@ -102,6 +102,9 @@ func (a *app) judge(m *machine.Machine, gpus []drivers.GPU, nics []drivers.NIC) 
 	}
 	for _, g := range gpus {
 		for _, n := range nics {
+			if a.wanted != nil && a.wanted.Err() != nil {
+				return nil, nil, a.wanted.Err()
+			}
 			p := p2p.Judge(m, g, n)
 			if !a.proving {
 				earlier.Recall(m, &p, a.proofs)

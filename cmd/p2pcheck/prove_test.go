@@ -19,6 +19,7 @@ import (
 	"github.com/gpurdma/gpurdma/p2p"
 	"github.com/gpurdma/gpurdma/p2p/chain"
 	"github.com/gpurdma/gpurdma/p2p/drivers"
+	"github.com/gpurdma/gpurdma/p2p/fleet"
 	"github.com/gpurdma/gpurdma/p2p/formats"
 	"github.com/gpurdma/gpurdma/p2p/machine"
 	"github.com/gpurdma/gpurdma/p2p/render"
@@ -166,7 +167,7 @@ func TestProofFormats(t *testing.T) {
 		t.Fatal(err)
 	}
 	seen := map[string]bool{}
-	differs, _ := drifted(before, after)
+	differs, _ := fleet.Compare(before, after)
 	for _, d := range differs {
 		seen[d.What+" "+d.Name+" "+d.After] = true
 	}
@@ -175,7 +176,7 @@ func TestProofFormats(t *testing.T) {
 	}
 	// A run without proofs does not differ by that.
 	after.Live = nil
-	differs, _ = drifted(before, after)
+	differs, _ = fleet.Compare(before, after)
 	for _, d := range differs {
 		t.Errorf("without proofs: %+v", d)
 	}

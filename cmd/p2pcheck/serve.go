@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"strings"
 	"sync"
 	"time"
@@ -16,21 +15,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
+	"github.com/gpurdma/gpurdma/p2p/agent"
 	"github.com/gpurdma/gpurdma/p2p/formats"
 	"github.com/gpurdma/gpurdma/p2p/result"
 )
-
-// metrics answers requests for the metrics of a machine. It reads the machine again if its last answer is
-// too old.
-type metrics struct {
-	a     *app
-	every time.Duration
-
-	mu     sync.Mutex
-	last   time.Time
-	text   string
-	labels string // for node-feature-discovery
-}
 
 func (a *app) serve() *cobra.Command {
 	var listen, nfd string
@@ -83,18 +71,22 @@ func (a *app) listen(ctx context.Context, address string, every time.Duration, n
 	if err != nil {
 		return &cli.UsageError{Err: err}
 	}
-	m := &metrics{a: a, every: every}
-	if _, _, err := m.current(); err != nil {
+	looks := agent.Share(a.answer, every)
+	begun, _, err := looks.Answer(ctx)
+	if err != nil {
+		return l.Close() // it ends before it began
+	}
+	if begun.Err != nil {
 		var usage *cli.UsageError
-		if errors.As(err, &usage) {
-			return errors.Join(err, l.Close())
+		if errors.As(begun.Err, &usage) {
+			return errors.Join(begun.Err, l.Close())
 		}
 		// The error may go away later: the metrics report it, too.
-		cli.PrintErrors(a.stderr, program, err)
+		cli.PrintErrors(a.stderr, program, begun.Err)
 	}
 	if nfd != "" {
 		// Labels that cannot be written would go unnoticed later: serve fails now.
-		switch err := m.writeLabels(nfd); {
+		switch err := writeLabels(ctx, looks, every, nfd); {
 		case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT): // there may be room later
 			cli.PrintErrors(a.stderr, program, err)
 		case err != nil:
@@ -102,84 +94,53 @@ func (a *app) listen(ctx context.Context, address string, every time.Duration, n
 		}
 	}
 	fmt.Fprintf(a.stderr, "%s: metrics at http://%s/metrics\n", program, l.Addr())
-	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", m)
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
-	// The server closes connections of clients that send nothing, or too slowly.
-	s := &http.Server{Handler: mux, ReadTimeout: 10 * time.Second, WriteTimeout: time.Minute, IdleTimeout: 2 * time.Minute}
 	var labels sync.WaitGroup
 	defer labels.Wait()
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
 	if nfd != "" {
-		var stop context.CancelFunc
-		ctx, stop = context.WithCancel(ctx)
-		defer stop()
-		labels.Go(func() { m.label(ctx, nfd) })
+		labels.Go(func() { a.label(ctx, looks, every, nfd) })
 	}
-	stopped := make(chan error, 1)
-	go func() {
-		<-ctx.Done()
-		soon, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-		defer cancel()
-		err := s.Shutdown(soon)
-		if errors.Is(err, context.DeadlineExceeded) {
-			err = s.Close() // clients that still read have had their time
-		}
-		stopped <- err
-	}()
-	if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-		return err
-	}
-	return <-stopped
+	return agent.Serve(ctx, l, looks)
 }
 
 // label writes the labels again and again.
-func (m *metrics) label(ctx context.Context, file string) {
+func (a *app) label(ctx context.Context, looks *agent.Shared, every time.Duration, file string) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(m.every):
+		case <-time.After(every):
 		}
-		if err := m.writeLabels(file); err != nil {
-			cli.PrintErrors(m.a.stderr, program, err)
+		if err := writeLabels(ctx, looks, every, file); err != nil && ctx.Err() == nil {
+			cli.PrintErrors(a.stderr, program, err)
 		}
 	}
 }
 
 // writeLabels writes the labels, with the time at which node-feature-discovery drops them.
-func (m *metrics) writeLabels(file string) error {
-	_, labels, _ := m.current()
-	until := time.Now().Add(3 * m.every).UTC().Format(time.RFC3339)
-	return writeWhole("the labels", "--nfd", file, []byte("# +expiry-time="+until+"\n"+labels), othersRead)
-}
-
-// ServeHTTP is for http.Handler.
-func (m *metrics) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
-	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-	text, _, _ := m.current()
-	_, _ = w.Write([]byte(text)) // an error means that the client is gone
-}
-
-// current reads the machine again, unless that was done within the interval. Only the call that reads
-// it returns the error.
-func (m *metrics) current() (text, labels string, err error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.text != "" && time.Since(m.last) < m.every {
-		return m.text, m.labels, nil
+func writeLabels(ctx context.Context, looks *agent.Shared, every time.Duration, file string) error {
+	answer, _, err := looks.Answer(ctx)
+	if err != nil {
+		return err
 	}
-	// A copy of the app: reading a snapshot changes it.
-	a := *m.a
-	found, err := a.look(a.check)
+	until := time.Now().Add(3 * every).UTC().Format(time.RFC3339)
+	return writeWhole("the labels", "--nfd", file, []byte("# +expiry-time="+until+"\n"+answer.Labels), othersRead)
+}
+
+// answer looks at the machine.
+func (a *app) answer(ctx context.Context) agent.Answer {
+	one := *a // reading a snapshot changes it
+	one.wanted = ctx
+	found, err := one.look(one.check)
 	status := cli.Status(err)
 	var r *result.Run
 	if whole, ok := found.(checkOutput); ok {
 		r, status = (*result.Run)(&whole), result.Worse(status, whole.status())
 	}
-	var asText, asLabels strings.Builder
+	var metrics, labels strings.Builder
 	run := formats.Input{Found: r, Status: status, Errors: problems(err)}
-	formats.Prometheus(&asText, run)
-	formats.NFD(&asLabels, run)
-	m.last, m.text, m.labels = time.Now(), a.unmasked(asText.String()), asLabels.String()
-	return m.text, m.labels, err
+	formats.Prometheus(&metrics, run)
+	formats.NFD(&labels, run)
+	return agent.Answer{Metrics: one.unmasked(metrics.String()), Labels: labels.String(), Err: err}
 }

@@ -5,10 +5,10 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -20,6 +20,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 	"github.com/gpurdma/gpurdma/internal/testenv"
+	"github.com/gpurdma/gpurdma/p2p/agent"
 	"github.com/gpurdma/gpurdma/p2p/machine"
 )
 
@@ -116,13 +117,16 @@ func TestCompleteExplain(t *testing.T) {
 // The metrics are those of the machine as it is, no older than is asked for.
 func TestServe(t *testing.T) {
 	root := testenv.Machines["small-hgx"]().Write(t)
-	m := &metrics{a: &app{source: machine.Source{Root: root}}, every: time.Hour}
-	get := func() string {
-		w := httptest.NewRecorder()
-		m.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
-		return w.Body.String()
+	a := &app{source: machine.Source{Root: root}}
+	get := func(looks *agent.Shared) string {
+		answer, _, err := looks.Answer(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return answer.Metrics
 	}
-	first := get()
+	kept := agent.Share(a.answer, time.Hour)
+	first := get(kept)
 	exposition(t, first)
 	if !strings.Contains(first, "p2pcheck_status 0\n") || !strings.Contains(first, `p2pcheck_pair_outcome{gpu="0000:13:00.0",nic="mlx5_0",outcome="direct"} 1`) {
 		t.Error(first)
@@ -131,12 +135,21 @@ func TestServe(t *testing.T) {
 	if err := os.Truncate(filepath.Join(root, "sys/bus/pci/devices/0000:12:00.0/config"), 64); err != nil {
 		t.Fatal(err)
 	}
-	if get() != first {
+	if get(kept) != first {
 		t.Error("the machine was looked at again")
 	}
-	m.every = 0
-	if second := get(); !strings.Contains(second, "p2pcheck_status 3\n") {
+	if second := get(agent.Share(a.answer, 0)); !strings.Contains(second, "p2pcheck_status 3\n") {
 		t.Error(second)
+	}
+}
+
+// A look for which nobody waits any more ends early.
+func TestServeEndsALook(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	a := &app{source: machine.Source{Root: testenv.Machines["small-hgx"]().Write(t)}}
+	if got := a.answer(ctx); !errors.Is(got.Err, context.Canceled) {
+		t.Errorf("%v: %s", got.Err, got.Metrics)
 	}
 }
 
@@ -145,10 +158,11 @@ func TestServeLabels(t *testing.T) {
 	root := testenv.Machines["small-hgx"]().Write(t)
 	dir := t.TempDir()
 	file := filepath.Join(dir, "p2pcheck")
-	m := &metrics{a: &app{source: machine.Source{Root: root}}, every: time.Hour}
+	a := &app{source: machine.Source{Root: root}}
+	looks := agent.Share(a.answer, time.Hour)
 	for range 2 {
 		before := time.Now()
-		if err := m.writeLabels(file); err != nil {
+		if err := writeLabels(t.Context(), looks, time.Hour, file); err != nil {
 			t.Fatal(err)
 		}
 		text, err := os.ReadFile(file)
@@ -168,7 +182,7 @@ func TestServeLabels(t *testing.T) {
 	if names, err := os.ReadDir(dir); err != nil || len(names) != 1 {
 		t.Error(names, err)
 	}
-	if err := m.writeLabels(filepath.Join(file, "none")); err == nil {
+	if err := writeLabels(t.Context(), looks, time.Hour, filepath.Join(file, "none")); err == nil {
 		t.Error("written into a file")
 	}
 	if r := command("serve", "--nfd", file, "--every", "0", "--listen", "127.0.0.1:0"); r.status != cli.ExitUsage {

@@ -8,7 +8,9 @@ import (
 	"compress/gzip"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -16,11 +18,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 	"github.com/gpurdma/gpurdma/internal/pci"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 	"github.com/gpurdma/gpurdma/p2p/result"
+
+	"github.com/gpurdma/gpurdma/internal/files"
 )
 
 // command runs the command.
@@ -337,20 +342,68 @@ func TestUnpackRefuses(t *testing.T) {
 		"an empty link":       {good, link("x", "")},
 		"a name that is long": {good, file(strings.Repeat("x/", 600) + "x")},
 	} {
-		dir := t.TempDir()
-		outside := filepath.Join(dir, "in")
-		if err := os.Mkdir(outside, 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := unpack(bytes.NewReader(archived(t, members...)), outside); !errors.Is(err, errSnapshot) {
+		if _, err := unpack(bytes.NewReader(archived(t, members...))); !errors.Is(err, errSnapshot) {
 			t.Errorf("%s: %v", what, err)
 		}
-		if names, err := os.ReadDir(dir); err != nil || len(names) != 1 {
-			t.Errorf("%s: something got out: %v, %v", what, names, err)
+	}
+	if _, err := unpack(bytes.NewReader(archived(t, good, file("sys/a/b"), link("sys/c", "a/b"), link("proc/1/ns/user", "user:[1]")))); err != nil {
+		t.Error(err)
+	}
+}
+
+// A small archive cannot make much: depth, count and memory are bounded, and the error says which. Each is
+// refused in a second, with threefold slack.
+func TestSnapshotsThatAreTooLarge(t *testing.T) {
+	testenv.Exhaustive(t)
+	good := goodManifest(t)
+	several := func(n int, of func(i int) member) []member {
+		out := []member{good}
+		for i := range n {
+			out = append(out, of(i))
+		}
+		return out
+	}
+	deep := func(i int) string { return fmt.Sprintf("%d/", i) + strings.Repeat("x/", depthLimit-2) + "x" }
+	for what, c := range map[string]struct {
+		members []member
+		want    string
+	}{
+		"deep":        {several(1, func(int) member { return member{name: deep(0) + "/x", kind: tar.TypeReg} }), "deeper than 32"},
+		"directories": {several(entryLimit/(depthLimit-1)+1, func(i int) member { return member{name: deep(i), kind: tar.TypeDir} }), "more than 1000000 files and directories"},
+		"large": {several(20, func(i int) member {
+			return member{name: fmt.Sprint(i), kind: tar.TypeReg, data: strings.Repeat("x", fileLimit-1)}
+		}), "larger than 192 MiB"},
+		"one file": {several(1, func(int) member { return member{name: "x", kind: tar.TypeReg, data: strings.Repeat("x", fileLimit+1)} }), "larger than 192 MiB"},
+		"names of links": {several(210_000, func(i int) member {
+			return member{name: fmt.Sprint(i), kind: tar.TypeSymlink, link: strings.Repeat("x", 1000)}
+		}), "larger than 192 MiB"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			data := archived(t, c.members...)
+			begun := time.Now()
+			_, err := unpack(bytes.NewReader(data))
+			took := time.Since(begun)
+			if !errors.Is(err, errSnapshot) || !strings.Contains(fmt.Sprint(err), c.want) {
+				t.Errorf("%v, want %s", err, c.want)
+			}
+			t.Logf("%d KiB refused in %v", len(data)>>10, took)
+			if took > 3*time.Second {
+				t.Errorf("refused in %v", took)
+			}
+		})
+	}
+	// What stands behind the end is bounded, too.
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	for _, part := range [][]byte{archived(t, good), make([]byte, 64<<20)} {
+		if _, err := z.Write(part); err != nil {
+			t.Fatal(err)
 		}
 	}
-	dir := t.TempDir()
-	if err := unpack(bytes.NewReader(archived(t, good, file("sys/a/b"), link("sys/c", "a/b"), link("proc/1/ns/user", "user:[1]"))), dir); err != nil {
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := unpack(&b); !errors.Is(err, errSnapshot) || !strings.Contains(err.Error(), "more behind its end") {
 		t.Error(err)
 	}
 }
@@ -400,23 +453,16 @@ func FuzzUnpack(f *testing.F) {
 	f.Add(b.Bytes())
 	f.Add(plain)
 	f.Fuzz(func(t *testing.T, data []byte) {
-		dir := t.TempDir()
-		in := filepath.Join(dir, "in")
-		if err := os.Mkdir(in, 0o700); err != nil {
-			t.Fatal(err)
-		}
-		err := unpack(bytes.NewReader(data), in)
-		if names, err := os.ReadDir(dir); err != nil || len(names) != 1 {
-			t.Errorf("something got out: %v, %v", names, err)
-		}
+		tree, err := unpack(bytes.NewReader(data))
 		if err != nil {
 			return
 		}
-		_ = filepath.WalkDir(in, func(name string, _ os.DirEntry, _ error) error {
-			if real, err := filepath.EvalSymlinks(name); err == nil && !strings.HasPrefix(real, in) {
+		in, done := files.Mount(tree)
+		defer done()
+		walk(t, in, func(name string, _ fs.DirEntry) {
+			if real, err := files.EvalSymlinks(name); err == nil && !strings.HasPrefix(real, in) {
 				t.Errorf("%s leads to %s", name, real)
 			}
-			return nil
 		})
 	})
 }

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gpurdma/gpurdma/internal/files"
 	"github.com/gpurdma/gpurdma/p2p/machine"
 )
 
@@ -29,7 +30,11 @@ func (a *app) readable() error {
 	if s.Sys == "" {
 		s.Sys = filepath.Join(cmp.Or(s.Root, "/"), "sys")
 	}
-	if _, err := os.ReadDir(s.Sys); err != nil && a.source.Sys != "" {
+	list := os.ReadDir
+	if a.copied() {
+		list = files.ReadDir
+	}
+	if _, err := list(s.Sys); err != nil && a.source.Sys != "" {
 		return fmt.Errorf("--sysfs: %w", err)
 	} else if err != nil {
 		return ofRoot(s.Root, err)

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package files reads the files of the machine that is looked at, as package os
-// does. A test can come in between: a sysfs changes while it is read, and answers
+// does. They are those of this machine, of a copy below a directory, or of a [Tree] in
+// memory. A test can come in between: a sysfs changes while it is read, and answers
 // with errors.
 package files
 
 import (
+	"bytes"
+	"io"
 	"os"
-	"path/filepath"
 
 	"golang.org/x/sys/unix"
 )
@@ -36,20 +38,58 @@ func asked[T any](op, name string, f func(string) (T, error)) (T, error) {
 	return f(name)
 }
 
-// Open is os.Open.
-func Open(name string) (*os.File, error) { return asked("open", name, os.Open) }
+// Open is os.Open, for reading.
+func Open(name string) (io.ReadCloser, error) {
+	return asked("open", name, func(name string) (io.ReadCloser, error) {
+		if f, ok, err := in("open", name, true, reader); ok {
+			return f, err
+		}
+		return os.Open(name)
+	})
+}
 
 // ReadFile is os.ReadFile with half of its system calls: attributes are small and
 // many, and none is ever waited for.
-func ReadFile(name string) ([]byte, error) { return ReadFileAt(unix.AT_FDCWD, name, name) }
+func ReadFile(name string) ([]byte, error) { return (Dir{fd: unix.AT_FDCWD}).read(name, name) }
 
-// ReadFileAt reads a file of a directory that is open, the way to which need not be
-// looked up again; path is its whole name.
-func ReadFileAt(dir int, name, path string) ([]byte, error) {
+// Dir is a directory that is open: the way to its files need not be looked up again.
+type Dir struct {
+	fd   int
+	name string
+}
+
+// OpenDir opens a directory.
+func OpenDir(name string) (Dir, error) {
+	if _, ok, err := in("open", name, true, entries); ok {
+		return Dir{unix.AT_FDCWD, name}, err
+	}
+	fd, err := unix.Open(name, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return Dir{}, &os.PathError{Op: "open", Path: name, Err: err}
+	}
+	return Dir{fd, name}, nil
+}
+
+// Close closes the directory.
+func (d Dir) Close() error {
+	if d.fd == unix.AT_FDCWD {
+		return nil
+	}
+	return unix.Close(d.fd)
+}
+
+// ReadFile reads a file of the directory.
+func (d Dir) ReadFile(name string) ([]byte, error) { return d.read(name, d.name+"/"+name) }
+
+// read reads a file; path is its whole name.
+func (d Dir) read(name, path string) ([]byte, error) {
 	if err := Asked("open", path); err != nil {
 		return nil, err
 	}
-	fd, err := again(func() (int, error) { return unix.Openat(dir, name, unix.O_RDONLY|unix.O_CLOEXEC, 0) })
+	if data, ok, err := in("open", path, true, contents); ok {
+		return bytes.Clone(data), err
+	}
+	fd, err := again(func() (int, error) { return unix.Openat(d.fd, name, unix.O_RDONLY|unix.O_CLOEXEC, 0) })
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: path, Err: err}
 	}
@@ -76,19 +116,35 @@ func again(call func() (int, error)) (int, error) {
 	}
 }
 
+// either reads a file of a tree by one function, and of this machine by the other.
+func either[T any](op string, follow bool, ofTree func(*node) (T, error), ofMachine func(string) (T, error)) func(string) (T, error) {
+	return func(name string) (T, error) {
+		if out, ok, err := in(op, name, follow, ofTree); ok {
+			return out, err
+		}
+		return ofMachine(name)
+	}
+}
+
 // ReadDir is os.ReadDir.
-func ReadDir(name string) ([]os.DirEntry, error) { return asked("open", name, os.ReadDir) }
+func ReadDir(name string) ([]os.DirEntry, error) {
+	return asked("open", name, either("open", true, entries, os.ReadDir))
+}
 
 // Readlink is os.Readlink.
-func Readlink(name string) (string, error) { return asked("readlink", name, os.Readlink) }
+func Readlink(name string) (string, error) {
+	return asked("readlink", name, either("readlink", false, target, os.Readlink))
+}
 
 // Stat is os.Stat.
-func Stat(name string) (os.FileInfo, error) { return asked("stat", name, os.Stat) }
+func Stat(name string) (os.FileInfo, error) {
+	return asked("stat", name, either("stat", true, itself, os.Stat))
+}
 
 // Lstat is os.Lstat.
-func Lstat(name string) (os.FileInfo, error) { return asked("lstat", name, os.Lstat) }
+func Lstat(name string) (os.FileInfo, error) {
+	return asked("lstat", name, either("lstat", false, itself, os.Lstat))
+}
 
 // EvalSymlinks is filepath.EvalSymlinks.
-func EvalSymlinks(name string) (string, error) {
-	return asked("lstat", name, filepath.EvalSymlinks)
-}
+func EvalSymlinks(name string) (string, error) { return asked("lstat", name, Canonical) }

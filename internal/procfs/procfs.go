@@ -84,12 +84,7 @@ func (p FS) OpenFiles() (int64, error) {
 	if st, err := files.Stat(path); err == nil && st.Size() > 0 && p.root == "" {
 		return st.Size(), nil
 	}
-	dir, err := files.Open(path)
-	if err != nil {
-		return 0, err
-	}
-	defer dir.Close()
-	names, err := dir.Readdirnames(-1)
+	names, err := files.ReadDir(path)
 	return int64(len(names)), err
 }
 

@@ -152,7 +152,7 @@ func (s FS) Look(path string) error {
 // Resolve follows all symbolic links and returns the canonical path relative
 // to the root. A path that leaves the tree is fs.ErrInvalid.
 func (s FS) Resolve(path string) (string, error) {
-	root, err := filepath.EvalSymlinks(s.Root())
+	root, err := files.Canonical(s.Root())
 	if err != nil {
 		return "", err
 	}

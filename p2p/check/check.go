@@ -3,6 +3,7 @@
 package check
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -74,6 +75,8 @@ type Subject struct {
 	// describes them.
 	Containers []variables.Container
 	Spec       string
+	// Wanted ends the checks early: nobody waits for what they find. Nil is never.
+	Wanted context.Context
 }
 
 // Live asks this machine itself, through libraries and system calls. A function that is nil is not

@@ -51,6 +51,9 @@ func Run(m *machine.Machine, s check.Subject) []check.Finding {
 	alone := check.WithoutGPU(l)
 	var out []check.Finding
 	for _, c := range All() {
+		if s.Wanted != nil && s.Wanted.Err() != nil {
+			return out
+		}
 		if slices.ContainsFunc(s.Skip, func(skip string) bool { return skip == c.ID || skip == c.Family() || skip == "all" }) {
 			continue
 		}

@@ -83,13 +83,7 @@ func (m *Machine) ReadLog() (lines []string, cut bool, err error) {
 // ReadLog reads /dev/kmsg or a copy of it. Each record of the log becomes one line.
 func ReadLog(name string) *KernelLog {
 	k := &KernelLog{}
-	fd, err := OpenLog(name)
-	if err != nil {
-		k.Err = err
-		return k
-	}
-	defer unix.Close(fd)
-	records, cut, err := Drain(fd, name)
+	records, cut, err := readRecords(name)
 	k.Cut, k.Err = cut, err
 	if err != nil {
 		return k
@@ -110,6 +104,19 @@ func ReadLog(name string) *KernelLog {
 		k.Err = ErrNoRecord
 	}
 	return k
+}
+
+func readRecords(name string) (all []record, cut bool, err error) {
+	if files.InTree(name) {
+		text, err := files.ReadFile(name)
+		return records(string(text[:min(len(text), logLimit)])), false, err
+	}
+	fd, err := OpenLog(name)
+	if err != nil {
+		return nil, false, err
+	}
+	defer unix.Close(fd)
+	return Drain(fd, name)
 }
 
 // OpenLog opens the kernel's log, or a copy of it, for reading without waiting.
@@ -160,7 +167,12 @@ func Drain(fd int, name string) (out []record, cut bool, err error) {
 			return nil, cut, &os.PathError{Op: "read", Path: name, Err: err}
 		}
 	}
-	for line := range strings.Lines(all.String()) {
+	return records(all.String()), cut, nil
+}
+
+// records are the messages in the text of /dev/kmsg.
+func records(text string) (out []record) {
+	for line := range strings.Lines(text) {
 		head, text, ok := strings.Cut(strings.TrimSuffix(line, "\n"), ";")
 		fields := strings.Split(head, ",")
 		if !ok || len(fields) < 3 || strings.HasPrefix(line, " ") {
@@ -168,7 +180,7 @@ func Drain(fd int, name string) (out []record, cut bool, err error) {
 		}
 		out = append(out, record{fields[1], text})
 	}
-	return out, cut, nil
+	return out
 }
 
 // errNoLog is the error for a machine that was given as a sysfs and a procfs, without a root.

@@ -136,7 +136,7 @@ func findVerbsLibraries(l *check.Look) *verbsLibraries {
 			}
 			file, _, _ := l.Machine.Locate(path.Join(dir, name))
 			st, err := files.Stat(file)
-			same := func(v verbsLibrary) bool { return v.file != nil && os.SameFile(v.file, st) }
+			same := func(v verbsLibrary) bool { return v.file != nil && files.SameFile(v.file, st) }
 			if err == nil && slices.ContainsFunc(found.all, same) {
 				continue
 			}

@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package fleet
 
 import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 )
 
-// filesOf are the files among the arguments, and the .json files of the directories among them.
-func filesOf(args []string) ([]string, error) {
+// Files are the files among the arguments, and the .json files of the directories among them.
+func Files(args []string) ([]string, error) {
 	var files []string
 	for _, arg := range args {
 		if st, err := os.Stat(arg); err != nil || !st.IsDir() {
@@ -32,39 +31,52 @@ func filesOf(args []string) ([]string, error) {
 			return nil, fmt.Errorf("%s has no .json file", arg)
 		}
 	}
-	for i, file := range files {
-		if slices.Contains(files[:i], file) {
+	seen := map[string]bool{}
+	for _, file := range files {
+		if seen[file] {
 			return nil, fmt.Errorf("%s is named twice", file)
 		}
+		seen[file] = true
 	}
 	return files, nil
 }
 
-// nodeNames are the files' names, with as many directories in front as make all names different.
+// Names are names of nodes: those of their files, with as many directories in front as make all names different.
 // Directories that all files share are left out.
-func nodeNames(files []string) []string {
+func Names(files []string) []string {
 	names := make([]string, len(files))
 	parts := make([][]string, len(files))
+	left := make([]int, len(files)) // files without a name of their own
 	for i, file := range files {
 		parts[i] = strings.Split(filepath.ToSlash(strings.TrimSuffix(file, ".json")), "/")
+		left[i] = i
 	}
-	for i, p := range parts {
-		for n := 1; n <= len(p); n++ {
-			names[i] = strings.Join(p[len(p)-n:], "/")
-			if !slices.ContainsFunc(parts, func(other []string) bool {
-				return &other[0] != &p[0] && slices.Equal(other[max(0, len(other)-n):], p[len(p)-n:])
-			}) {
-				break
+	for n := 1; len(left) > 0; n++ {
+		count := map[string]int{}
+		for _, p := range parts {
+			if len(p) >= n {
+				count[strings.Join(p[len(p)-n:], "/")]++
 			}
 		}
+		var ambiguous []int
+		for _, i := range left {
+			p := parts[i]
+			names[i] = strings.Join(p[len(p)-n:], "/")
+			if count[names[i]] > 1 && n < len(p) {
+				ambiguous = append(ambiguous, i)
+			}
+		}
+		left = ambiguous
+	}
+	seen := map[string]bool{}
+	for _, name := range names {
+		if seen[name] { // a and a.json
+			return files
+		}
+		seen[name] = true
 	}
 	// DIRECTORY/NODE/p2pcheck.json: the directory is the node.
 	last := func(name string) string { return name[strings.LastIndex(name, "/")+1:] }
-	for i, name := range names {
-		if slices.Contains(names[:i], name) { // a and a.json
-			return files
-		}
-	}
 	for _, name := range names {
 		if !strings.Contains(name, "/") || last(name) != last(names[0]) {
 			return names

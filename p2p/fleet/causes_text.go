@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package fleet
 
 import (
 	"fmt"
@@ -12,73 +12,16 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/result"
 )
 
-// told is a cause, and the causes that the text names beside it: the same change mends all of them, on the
-// same nodes.
-type told struct {
-	cause
-	with []cause
-}
-
-// together groups causes that the same change mends. The worst of them stands for the group.
-func (r reportResult) together() []told {
-	var out []told
-	for _, rank := range result.Ranks {
-		for _, c := range r.Causes {
-			if c.Result != rank {
-				continue
-			}
-			if i := slices.IndexFunc(out, func(t told) bool { return t.mendedWith(c) }); i >= 0 {
-				out[i].with = append(out[i].with, c)
-			} else {
-				out = append(out, told{cause: c})
-			}
-		}
-	}
-	return out
-}
-
-// mendedWith reports a cause that the same change mends as one of these, on the same nodes.
-func (t told) mendedWith(c cause) bool {
-	return t.cause.mendedWith(c) || slices.ContainsFunc(t.with, func(d cause) bool { return d.mendedWith(c) })
-}
-
-// mendedWith reports a cause on the same nodes that the same change mends, or whose remedy names the other
-// cause.
-func (c cause) mendedWith(d cause) bool {
-	if c.Remedy == nil || d.Remedy == nil || !slices.Equal(c.Nodes, d.Nodes) {
-		return false
-	}
-	refers := func(x, y cause) bool {
-		return strings.Contains(y.id(), "-") && strings.Contains(x.Remedy.Change, y.id())
-	}
-	return proposal(c.Remedy) == proposal(d.Remedy) || refers(c, d) || refers(d, c)
-}
-
-// ofPairs is the id of causes about pairs, which belong to no check.
-const ofPairs = "pairs"
-
-// id is the ID of the cause's check, or ofPairs.
-func (c cause) id() string {
-	id, _, _ := strings.Cut(c.What, ":")
-	return id
-}
-
-// proposal is the first alternative of a remedy's change, without the names of devices.
-func proposal(x *result.Fix) string {
-	change, _, _ := strings.Cut(x.Change, ", or ")
-	return change + "\n" + result.OfAnyDevice(x.Command)
-}
-
 // causesText writes the causes of one result, the first ones in full.
-func causesText(b *strings.Builder, s render.Style, all []told, rank string, said map[result.Remedy]bool) {
-	var rest []cause
+func causesText(b *strings.Builder, s render.Style, all []*told, rank string, said map[result.Remedy]bool) {
+	var rest []Cause
 	shown := 0
 	for _, t := range all {
 		if t.Result != rank {
 			continue
 		}
 		if shown++; shown > shownCauses {
-			rest = append(rest, t.cause)
+			rest = append(rest, t.Cause)
 			continue
 		}
 		t.text(b, s, said)
@@ -89,9 +32,9 @@ func causesText(b *strings.Builder, s render.Style, all []told, rank string, sai
 }
 
 // restText names the causes that the text leaves out: checks by their IDs, and the first pairs.
-func restText(b *strings.Builder, s render.Style, rank string, rest []cause) {
+func restText(b *strings.Builder, s render.Style, rank string, rest []Cause) {
 	var ids []string
-	var pairs []cause
+	var pairs []Cause
 	for _, c := range rest {
 		if c.id() == ofPairs {
 			pairs = append(pairs, c)
@@ -121,7 +64,7 @@ func restText(b *strings.Builder, s render.Style, rank string, rest []cause) {
 // line writes one line of a cause, folded.
 func line(b *strings.Builder, text string) { fmt.Fprintln(b, human.Fold(text, "  ", "    ")) }
 
-func (t told) text(b *strings.Builder, s render.Style, said map[result.Remedy]bool) {
+func (t *told) text(b *strings.Builder, s render.Style, said map[result.Remedy]bool) {
 	fmt.Fprintf(b, "\n%s  %s\n", s.Paint(render.ResultColors[t.Result], fmt.Sprintf("%-7s", strings.ToUpper(t.Result))), t.What)
 	line(b, fmt.Sprintf("on %s: %s", human.Plural(len(t.Nodes), "node"), human.First(t.Nodes, shownNodes)))
 	on := "" // the node that has the scope
@@ -141,7 +84,7 @@ func (t told) text(b *strings.Builder, s render.Style, said map[result.Remedy]bo
 }
 
 // withText names the other causes of a group: checks by their IDs, and the first pairs, for each result.
-func (t told) withText(b *strings.Builder, on string) {
+func (t *told) withText(b *strings.Builder, on string) {
 	var with []string
 	pairs := map[string][]string{}
 	for _, c := range t.with {

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package files
+
+import (
+	"errors"
+	"io/fs"
+	"path"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Tree is the files of a machine in memory, as an archive has them. [Mount] makes them readable.
+type Tree struct {
+	root  node
+	nodes int
+	bytes int64
+	small map[string][]byte // contents that many files have
+}
+
+// node is a file, a directory or a symbolic link.
+type node struct {
+	name   string
+	parent *node
+	below  map[string]*node // of a directory; nil of others
+	link   string           // of a symbolic link; "" of others
+	data   []byte
+}
+
+// NewTree is an empty tree.
+func NewTree() *Tree {
+	t := &Tree{root: node{below: map[string]*node{}}, small: map[string][]byte{}}
+	t.root.parent = &t.root
+	return t
+}
+
+// Len is the number of files, directories and links, those that lead to others included.
+func (t *Tree) Len() int { return t.nodes }
+
+// Bytes is the memory that the tree takes, roughly.
+func (t *Tree) Bytes() int64 { return t.bytes }
+
+// ErrTaken says that a tree has something else of that name, or on the way to it.
+var ErrTaken = errors.New("it is there twice")
+
+// AddDir adds a directory, and those above it. One that is there already stays.
+func (t *Tree) AddDir(name string) error {
+	_, err := t.dir(name)
+	return err
+}
+
+// AddFile adds a file, and the directories above it.
+func (t *Tree) AddFile(name string, data []byte) error {
+	const short = 64
+	if len(data) <= short {
+		if known, ok := t.small[string(data)]; ok {
+			data = known
+		} else {
+			t.small[string(data)] = data
+		}
+	} else {
+		t.bytes += int64(len(data))
+	}
+	return t.add(name, node{data: data})
+}
+
+// AddLink adds a symbolic link, and the directories above it.
+func (t *Tree) AddLink(name, target string) error {
+	t.bytes += int64(len(target))
+	return t.add(name, node{link: target})
+}
+
+func (t *Tree) add(name string, n node) error {
+	at, err := t.dir(path.Dir(name))
+	if err != nil {
+		return err
+	}
+	if at.below[path.Base(name)] != nil {
+		return ErrTaken
+	}
+	t.put(at, path.Base(name), n)
+	return nil
+}
+
+func (t *Tree) put(at *node, name string, n node) *node {
+	const each = 160 // what a node takes beside its text
+	n.name, n.parent = name, at
+	at.below[name] = &n
+	t.nodes++
+	t.bytes += each + int64(len(name))
+	return &n
+}
+
+// dir finds or makes a directory. It follows no link: what is added stays where its name says.
+func (t *Tree) dir(name string) (*node, error) {
+	at := &t.root
+	for part := range strings.SplitSeq(path.Clean("/"+name), "/") {
+		if part == "" {
+			continue
+		}
+		next := at.below[part]
+		switch {
+		case next == nil:
+			next = t.put(at, part, node{below: map[string]*node{}})
+		case next.below == nil:
+			return nil, ErrTaken
+		}
+		at = next
+	}
+	return at, nil
+}
+
+// linkLimit is the greatest number of links on the way to a file, as in the kernel.
+const linkLimit = 40
+
+// find walks to a file as the kernel does in a directory that is its root. The last link is followed if follow
+// is true.
+func (t *Tree) find(name string, follow bool) (*node, error) {
+	at, links := &t.root, 0
+	left := strings.Split(strings.TrimPrefix(name, "/"), "/")
+	for len(left) > 0 {
+		part := left[0]
+		left = left[1:]
+		if at.below == nil {
+			return nil, unix.ENOTDIR
+		}
+		switch part {
+		case "", ".":
+			continue
+		case "..":
+			at = at.parent
+			continue
+		}
+		next := at.below[part]
+		switch {
+		case next == nil:
+			return nil, unix.ENOENT
+		case next.link == "" || len(left) == 0 && !follow:
+			at = next
+			continue
+		}
+		if links++; links > linkLimit {
+			return nil, unix.ELOOP
+		}
+		if strings.HasPrefix(next.link, "/") {
+			at = &t.root
+		}
+		left = append(strings.Split(next.link, "/"), left...)
+	}
+	return at, nil
+}
+
+// path is the node's name in the tree.
+func (n *node) path() string {
+	var parts []string
+	for ; n.parent != n; n = n.parent {
+		parts = append(parts, n.name)
+	}
+	var b strings.Builder
+	for i := len(parts) - 1; i >= 0; i-- {
+		b.WriteByte('/')
+		b.WriteString(parts[i])
+	}
+	return b.String()
+}
+
+// info is a node as fs.FileInfo and fs.DirEntry.
+type info struct{ *node }
+
+func (i info) Name() string { return i.name }
+func (i info) Size() int64  { return int64(len(i.data)) }
+func (i info) Mode() fs.FileMode {
+	switch {
+	case i.below != nil:
+		return fs.ModeDir | 0o555
+	case i.link != "":
+		return fs.ModeSymlink | 0o777
+	}
+	return 0o444
+}
+func (i info) Type() fs.FileMode          { return i.Mode().Type() }
+func (i info) IsDir() bool                { return i.below != nil }
+func (i info) ModTime() time.Time         { return time.Time{} }
+func (i info) Sys() any                   { return nil }
+func (i info) Info() (fs.FileInfo, error) { return i, nil }

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"time"
+
+	"github.com/gpurdma/gpurdma/p2p/agent"
+)
+
+// Callers that ask within the time share one look at the machine.
+func ExampleShare() {
+	looks := 0
+	shared := agent.Share(func(context.Context) agent.Answer {
+		looks++
+		return agent.Answer{Metrics: "p2pcheck_status 0\n"}
+	}, time.Minute)
+	for range 3 {
+		answer, _, err := shared.Answer(context.Background())
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Print(answer.Metrics)
+	}
+	fmt.Println(looks, "look")
+	// Output:
+	// p2pcheck_status 0
+	// p2pcheck_status 0
+	// p2pcheck_status 0
+	// 1 look
+}

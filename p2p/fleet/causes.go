@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fleet
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/gpurdma/gpurdma/p2p/render"
+	"github.com/gpurdma/gpurdma/p2p/result"
+)
+
+// Cause is one reason for which nodes fail, or are unknown.
+type Cause struct {
+	Result string      `json:"result"` // fail, unknown, or warn of a node that has nothing worse
+	What   string      `json:"what"`   // a check's ID and title, or the outcome of pairs
+	Nodes  []string    `json:"nodes"`
+	Scope  []string    `json:"scope"` // on the first of them
+	Why    []string    `json:"why"`
+	Remedy *result.Fix `json:"remedy"`
+}
+
+// ofPairs is the id of causes about pairs, which belong to no check.
+const ofPairs = "pairs"
+
+// id is the ID of the cause's check, or ofPairs.
+func (c Cause) id() string {
+	id, _, _ := strings.Cut(c.What, ":")
+	return id
+}
+
+// key is the same for causes that differ in the names of devices at most.
+func (c Cause) key() string {
+	parts := append([]string{c.What, c.Result}, c.Why...)
+	if c.Remedy != nil {
+		parts = append(parts, "\x00remedy", c.Remedy.Change)
+	}
+	return strings.Join(parts, "\x00")
+}
+
+// causes are the causes of all nodes so far.
+type causes struct {
+	all   []*Cause
+	byKey map[string]*Cause
+	// scope has the scopes of causes that this node is the first to have.
+	node  string
+	scope map[*Cause]map[string]bool
+	had   []*Cause // all of that node
+}
+
+// list is all causes.
+func (cs *causes) list() []Cause {
+	out := make([]Cause, len(cs.all))
+	for i, c := range cs.all {
+		out[i] = *c
+	}
+	return out
+}
+
+// explain adds the causes for which a node is not good: its errors, its pairs, then its checks. It returns them.
+func (cs *causes) explain(name string, run result.Run) []*Cause {
+	cs.node, cs.scope, cs.had = name, map[*Cause]map[string]bool{}, nil
+	if len(run.Said) > 0 {
+		cs.add(Cause{Result: "unknown", What: "not all could be looked at", Why: run.Said})
+	}
+	if slices.ContainsFunc(run.Drift, result.Drift.Worse) {
+		cs.add(Cause{Result: "fail", What: "worse than its baseline", Why: []string{"p2pcheck diff " + run.Baseline + " names them"}})
+	}
+	for _, p := range run.Pairs {
+		if !p.Counts || p.Outcome == "direct" {
+			continue
+		}
+		c := Cause{Result: "fail", What: ofPairs + ": " + render.Heading(p), Scope: []string{p.GPU + " -> " + p.NIC}, Why: p.Why}
+		if p.Outcome == "unknown" {
+			c.Result = "unknown"
+		}
+		if p.Remedy != nil {
+			c.Remedy = &result.Fix{Change: p.Remedy.Change, Command: p.Remedy.Command, Weakens: p.Remedy.Weakens}
+		}
+		cs.add(c)
+	}
+	warned := result.Verdict(&run, run.Status()) == "warn" // by nothing else
+	told := run.Told()
+	for i, f := range run.Checks {
+		if !told[i] && (f.Result == "fail" || f.Result == "unknown" && f.Decides || f.Result == "warn" && warned) {
+			cs.add(Cause{Result: f.Result, What: f.ID + ": " + f.Title, Scope: f.Scope, Why: []string{f.Read}, Remedy: f.Remedy})
+		}
+	}
+	return cs.had
+}
+
+// add counts the node to a cause. Findings that differ only in the names of devices have one cause.
+func (cs *causes) add(c Cause) {
+	key := c.key()
+	x := cs.byKey[key]
+	if x == nil {
+		x = c.own()
+		if cs.byKey == nil {
+			cs.byKey = map[string]*Cause{}
+		}
+		cs.all, cs.byKey[key], cs.scope[x] = append(cs.all, x), x, map[string]bool{}
+	}
+	if n := len(x.Nodes); n == 0 || x.Nodes[n-1] != cs.node {
+		x.Nodes, cs.had = append(x.Nodes, cs.node), append(cs.had, x)
+	}
+	seen, first := cs.scope[x]
+	if !first {
+		return
+	}
+	for _, s := range c.Scope {
+		if !seen[s] {
+			seen[s] = true
+			x.Scope = append(x.Scope, strings.Clone(s))
+		}
+	}
+}
+
+// own is a copy without scope that keeps nothing of the document that the cause was read from.
+func (c Cause) own() *Cause {
+	out := &Cause{Result: strings.Clone(c.Result), What: strings.Clone(c.What), Scope: []string{}, Why: []string{}}
+	for _, why := range c.Why {
+		out.Why = append(out.Why, strings.Clone(why))
+	}
+	if r := c.Remedy; r != nil {
+		out.Remedy = &result.Fix{Change: strings.Clone(r.Change), Command: strings.Clone(r.Command), Weakens: strings.Clone(r.Weakens)}
+	}
+	return out
+}

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fleet
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/gpurdma/gpurdma/p2p/result"
+)
+
+// Limits of a run: more than any machine has. A file with more is refused before it costs memory.
+const (
+	// MaxBytes is how long a file may be.
+	MaxBytes = 16 << 20
+	// MaxValues is how many values a document may have: 1,000 pairs have 280,000.
+	MaxValues   = 600_000
+	maxPairs    = 4_096
+	maxFindings = 10_000
+	maxDevices  = 4_096
+	maxLinks    = 16 // of a pair
+	maxItems    = 4_096
+)
+
+// document is what p2pcheck prints with --json.
+type document struct {
+	Schema  string      `json:"schema"`
+	Command string      `json:"command"`
+	Status  int         `json:"exit_status"`
+	Result  *result.Run `json:"result"`
+	Errors  []struct {
+		Message string `json:"message"`
+	} `json:"errors"`
+}
+
+// errTooMany says that a document has more than any machine.
+var errTooMany = errors.New("it has more than any machine")
+
+// Read reads what p2pcheck printed with --json, of this version or of the one before: the pairs of that one
+// have no links. The errors do not name the file.
+func Read(r io.Reader) (result.Run, error) {
+	data, err := whole(r)
+	if err != nil {
+		return result.Run{}, err
+	}
+	return decode(data)
+}
+
+func whole(r io.Reader) ([]byte, error) {
+	data, err := io.ReadAll(io.LimitReader(r, MaxBytes+1))
+	switch {
+	case err != nil:
+		return nil, err
+	case len(data) == 0:
+		return nil, errors.New("it is empty")
+	case len(data) > MaxBytes:
+		return nil, fmt.Errorf("it is longer than %d MiB, and no run is", MaxBytes>>20)
+	}
+	return data, nil
+}
+
+// decoding accepts what encoding/json accepts, as earlier versions did, and bounds each list.
+var decoding = json.JoinOptions(
+	jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true),
+	json.WithUnmarshalers(json.JoinUnmarshalers(
+		atMost[result.Pair](maxPairs), atMost[result.Finding](maxFindings), atMost[result.GPU](maxDevices), atMost[result.NIC](maxDevices),
+		atMost[result.Link](maxLinks), atMost[result.Evidence](maxItems), atMost[result.Drift](maxFindings), atMost[string](maxItems),
+		json.UnmarshalFromFunc(nanoseconds),
+	)),
+)
+
+// nanoseconds reads a duration, which the document has as a number.
+func nanoseconds(d *jsontext.Decoder, t *time.Duration) error {
+	var n int64
+	err := json.UnmarshalDecode(d, &n)
+	*t = time.Duration(n)
+	return err
+}
+
+// atMost bounds lists of a kind.
+func atMost[T any](most int) *json.Unmarshalers {
+	return json.UnmarshalFromFunc(func(d *jsontext.Decoder, list *[]T) error {
+		if d.PeekKind() != '[' {
+			return errors.ErrUnsupported // null, or a mistake that the library describes
+		}
+		if _, err := d.ReadToken(); err != nil {
+			return err
+		}
+		*list = []T{}
+		for d.PeekKind() != ']' {
+			if len(*list) == most {
+				return errTooMany
+			}
+			var one T
+			if err := json.UnmarshalDecode(d, &one); err != nil {
+				return err
+			}
+			*list = append(*list, one)
+		}
+		_, err := d.ReadToken()
+		return err
+	})
+}
+
+func decode(data []byte) (result.Run, error) {
+	if err := counted(data); err != nil {
+		return result.Run{}, mistake(err)
+	}
+	var d document
+	err := json.Unmarshal(data, &d, decoding) // one document, and nothing behind it
+	switch {
+	case err != nil:
+		return result.Run{}, mistake(err)
+	case d.Schema != result.Schema && d.Schema != result.SchemaV1 || d.Command != "check":
+		return result.Run{}, fmt.Errorf("it is not what p2pcheck --json prints: schema %q, command %q", d.Schema, d.Command)
+	case d.Result == nil:
+		return result.Run{}, errors.New("it is of a run that found nothing")
+	}
+	r := *d.Result
+	r.Schema, r.Ran = d.Schema, d.Status
+	for _, e := range d.Errors {
+		r.Said = append(r.Said, e.Message)
+	}
+	return r, outcomes(r)
+}
+
+// outcomes completes the pairs of a run of the first schema, and fails for pairs that no run has.
+func outcomes(r result.Run) error {
+	for i, p := range r.Pairs {
+		if r.Schema == result.SchemaV1 {
+			r.Pairs[i].Predicted = p.Outcome
+		}
+		switch {
+		case !result.IsOutcome(p.Outcome):
+			return fmt.Errorf("a pair has the outcome %q", p.Outcome)
+		case r.Schema != result.SchemaV1 && len(p.Links) == 0:
+			return fmt.Errorf("%s -> %s has no links, which a pair of %s has", p.GPU, p.NIC, r.Schema)
+		case p.Proof != nil && !result.IsOutcome(p.Proof.Outcome):
+			return fmt.Errorf("a proof has the outcome %q", p.Proof.Outcome)
+		}
+	}
+	return nil
+}
+
+// counted fails for a document with more values than any run has.
+func counted(data []byte) error {
+	d := jsontext.NewDecoder(bytes.NewReader(data), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	for n := 0; ; n++ {
+		switch _, err := d.ReadToken(); {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return err
+		case n > 2*MaxValues: // names are tokens, too
+			return errTooMany
+		}
+	}
+}
+
+// mistake describes an error of the decoder without Go's types.
+func mistake(err error) error {
+	const no = "it is not what p2pcheck --json prints: "
+	var kind *json.SemanticError
+	var syntax *jsontext.SyntacticError
+	switch {
+	case errors.Is(err, errTooMany):
+		return fmt.Errorf("%w has: %d values, %d pairs or %d findings are too many", errTooMany, MaxValues, maxPairs, maxFindings)
+	case errors.As(err, &kind) && kind.JSONPointer != "":
+		return fmt.Errorf(no+"%s has a value of another kind", kind.JSONPointer)
+	case errors.As(err, &kind):
+		return errors.New(no + "its value is of another kind")
+	case errors.As(err, &syntax):
+		return fmt.Errorf(no+"byte %d: %v", syntax.ByteOffset, syntax.Err)
+	}
+	return errors.New(no + err.Error())
+}
