@@ -138,12 +138,12 @@ func Readlink(name string) (string, error) {
 
 // Stat is os.Stat.
 func Stat(name string) (os.FileInfo, error) {
-	return asked("stat", name, either("stat", true, itself, os.Stat))
+	return asked("stat", name, either("stat", true, named(name), os.Stat))
 }
 
 // Lstat is os.Lstat.
 func Lstat(name string) (os.FileInfo, error) {
-	return asked("lstat", name, either("lstat", false, itself, os.Lstat))
+	return asked("lstat", name, either("lstat", false, named(name), os.Lstat))
 }
 
 // EvalSymlinks is filepath.EvalSymlinks.

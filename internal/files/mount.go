@@ -95,7 +95,7 @@ func entries(n *node) ([]fs.DirEntry, error) {
 	}
 	out := make([]fs.DirEntry, 0, len(n.below))
 	for _, x := range n.below {
-		out = append(out, info{x})
+		out = append(out, info{x, x.name})
 	}
 	slices.SortFunc(out, func(x, y fs.DirEntry) int { return strings.Compare(x.Name(), y.Name()) })
 	return out, nil
@@ -108,11 +108,23 @@ func target(n *node) (string, error) {
 	return n.link, nil
 }
 
-func itself(n *node) (fs.FileInfo, error) { return info{n}, nil }
+// named describes a node under the last part of the name that was asked for.
+func named(name string) func(*node) (fs.FileInfo, error) {
+	return func(n *node) (fs.FileInfo, error) { return info{n, filepath.Base(name)}, nil }
+}
 
-// reader is an open file of a tree.
+// reader is an open file of a tree. A directory can be opened, too, and not be read.
 func reader(n *node) (io.ReadCloser, error) {
+	if n.below != nil {
+		return io.NopCloser(directory{n}), nil
+	}
 	return io.NopCloser(bytes.NewReader(n.data)), nil
+}
+
+type directory struct{ *node }
+
+func (d directory) Read([]byte) (int, error) {
+	return 0, &fs.PathError{Op: "read", Path: d.name, Err: unix.EISDIR}
 }
 
 // SameFile is os.SameFile.

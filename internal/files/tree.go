@@ -166,10 +166,13 @@ func (n *node) path() string {
 	return b.String()
 }
 
-// info is a node as fs.FileInfo and fs.DirEntry.
-type info struct{ *node }
+// info is a node as fs.FileInfo and fs.DirEntry, under the name that was asked for.
+type info struct {
+	*node
+	as string
+}
 
-func (i info) Name() string { return i.name }
+func (i info) Name() string { return i.as }
 func (i info) Size() int64  { return int64(len(i.data)) }
 func (i info) Mode() fs.FileMode {
 	switch {
