@@ -56,7 +56,7 @@ type app struct {
 	proofs         string          // --proofs
 	unread         []string        // errors of reading the devices
 	reached        bool            // the command's own code began: a failure is no usage error any more
-	wanted         context.Context // of serve: ends when nobody waits for the result; nil is never
+	wanted         context.Context // of serve: ends when all callers have left; nil otherwise
 	status         int
 }
 
@@ -327,7 +327,7 @@ func only[T any](what string, names []string, all []T, called func(T) []string) 
 			out = append(out, x)
 		}
 		its = slices.DeleteFunc(slices.Compact(its[:2]), func(name string) bool { return name == "" })
-		there = append(there, strings.Join(its, " of "))
+		there = append(there, terminal.Line(strings.Join(its, " of ")))
 	}
 	for _, name := range names {
 		if found[name] {

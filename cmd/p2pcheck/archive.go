@@ -96,7 +96,7 @@ const (
 	streamLimit = 2 << 30   // of the archive when it is unpacked: tar needs a KiB for each small file
 	nameLimit   = 1024
 	depthLimit  = 32
-	endLimit    = 1 << 20 // of what may stand behind the last file
+	endLimit    = 1 << 20 // bytes behind the last file
 )
 
 // noSnapshot says why a file is not opened as a snapshot. Each is errSnapshot as well.

@@ -143,7 +143,7 @@ func TestServe(t *testing.T) {
 	}
 }
 
-// A look for which nobody waits any more ends early.
+// A look ends early when its callers have left.
 func TestServeEndsALook(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -85,7 +85,7 @@ func (t *Tree) add(name string, n node) error {
 }
 
 func (t *Tree) put(at *node, name string, n node) *node {
-	const each = 160 // what a node takes beside its text
+	const each = 160 // bytes of a node without its text
 	n.name, n.parent = name, at
 	at.below[name] = &n
 	t.nodes++
@@ -93,7 +93,7 @@ func (t *Tree) put(at *node, name string, n node) *node {
 	return &n
 }
 
-// dir finds or makes a directory. It follows no link: what is added stays where its name says.
+// dir finds or makes a directory. It follows no link, so that a name alone says where a file is.
 func (t *Tree) dir(name string) (*node, error) {
 	at := &t.root
 	for part := range strings.SplitSeq(path.Clean("/"+name), "/") {

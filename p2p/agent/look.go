@@ -15,7 +15,7 @@ type Answer struct {
 	Err     error  // why the machine, or a part of it, was not read; the other fields have what was
 }
 
-// Look looks at the machine. It may end early when the context does: nobody waits for its answer then.
+// Look looks at the machine. It may end early when the context does: all callers have left then.
 type Look func(context.Context) Answer
 
 // Shared shares looks at a machine among those who ask.
@@ -96,7 +96,7 @@ func (s *Shared) begin() *running {
 	return r
 }
 
-// leave ends a look for which nobody waits any more.
+// leave ends a look when its last caller has left.
 func (s *Shared) leave(r *running) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

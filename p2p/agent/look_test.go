@@ -86,7 +86,7 @@ func TestAnswersAreKept(t *testing.T) {
 	}
 }
 
-// A look goes on while somebody waits, and ends with the last of them. The next one does not begin before.
+// A look goes on while a caller waits, and ends when the last one leaves. The next one does not begin before.
 func TestALookEndsWithTheLastWhoWaits(t *testing.T) {
 	h := hold()
 	s := Share(h.look, 0)

@@ -75,7 +75,7 @@ type Subject struct {
 	// describes them.
 	Containers []variables.Container
 	Spec       string
-	// Wanted ends the checks early: nobody waits for what they find. Nil is never.
+	// Wanted ends the checks early when its callers have left; nil does not.
 	Wanted context.Context
 }
 

@@ -100,7 +100,7 @@ type facts struct {
 	all    []named // see list
 	base   []named // of another run about the same things; nil if all has the values
 	other  []value // those that differ from base's
-	proofs int // of all, how many are of proofs
+	proofs int     // of all, how many are of proofs
 	pairs  map[id]linked
 	live   bool // pairs were proven
 	older  bool // the run is of the first schema

@@ -17,8 +17,8 @@ import (
 
 // Limits of a run: more than any machine has. A file with more is refused before it costs memory.
 const (
-	// MaxBytes is how long a file may be.
-	MaxBytes = 16 << 20
+	// MaxBytes is how long a file may be: 1,000 pairs have 6 MiB.
+	MaxBytes = 8 << 20
 	// MaxValues is how many values a document may have: 1,000 pairs have 280,000.
 	MaxValues   = 600_000
 	maxPairs    = 4_096

@@ -26,7 +26,7 @@ func Prometheus(b *strings.Builder, run Input) int {
 	}
 	var said []string
 	for _, e := range run.Errors {
-		text := quoted(terminal.Escape(e.Message))
+		text := quoted(e.Message)
 		if slices.Contains(said, text) {
 			continue // each series appears once
 		}
@@ -71,5 +71,5 @@ var escaped = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
 
 // quoted is a label's value.
 func quoted(s string) string {
-	return `"` + escaped.Replace(strings.ToValidUTF8(s, "?")) + `"`
+	return `"` + escaped.Replace(terminal.Escape(s)) + `"`
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/drivers"
 	"github.com/gpurdma/gpurdma/p2p/machine"
 	"github.com/gpurdma/gpurdma/p2p/p2pdma"
+	"github.com/gpurdma/gpurdma/p2p/terminal"
 	"github.com/gpurdma/gpurdma/placement"
 )
 
@@ -107,6 +108,7 @@ func PairOf(p p2p.Pair) Pair {
 	if l, ok := v.Decides(); ok {
 		out.Decides = l.String()
 	}
+	terminal.Clean(&out)
 	return out
 }
 

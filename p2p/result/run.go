@@ -10,6 +10,7 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/check"
 	"github.com/gpurdma/gpurdma/p2p/drivers"
 	"github.com/gpurdma/gpurdma/p2p/machine"
+	"github.com/gpurdma/gpurdma/p2p/terminal"
 	"github.com/gpurdma/gpurdma/placement"
 )
 
@@ -113,6 +114,9 @@ func New(m *machine.Machine, gpus []drivers.GPU, nics []drivers.NIC, pairs []p2p
 		r.Pairs = append(r.Pairs, p)
 		r.Summary.add(p)
 	}
+	for _, part := range []any{&r.Machine, &r.GPUs, &r.NICs, r.Process} { // PairOf has cleaned the pairs
+		terminal.Clean(part)
+	}
 	return r
 }
 
@@ -127,6 +131,7 @@ func (r *Run) AddProofs(live *Live) {
 // AddFindings adds what the checks found, and counts it.
 func (r *Run) AddFindings(all []check.Finding) {
 	r.Checks = findingsOf(all)
+	terminal.Clean(&r.Checks)
 	r.Tally = TallyOf(r.Checks)
 }
 

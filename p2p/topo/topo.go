@@ -10,6 +10,7 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/drivers"
 	"github.com/gpurdma/gpurdma/p2p/machine"
 	"github.com/gpurdma/gpurdma/p2p/result"
+	"github.com/gpurdma/gpurdma/p2p/terminal"
 )
 
 // BAR is a memory region of a function.
@@ -116,6 +117,7 @@ func Read(m *machine.Machine, gpus []drivers.GPU, nics []drivers.NIC, all bool) 
 		r.out.Functions = append(r.out.Functions, *f)
 	}
 	slices.SortFunc(r.out.Functions, inTree)
+	terminal.Clean(&r.out)
 	return r.out, r.errs
 }
 
