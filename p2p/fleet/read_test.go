@@ -112,6 +112,7 @@ func TestHostileDocuments(t *testing.T) {
 			if read != c.read {
 				t.Errorf("read: %v", read)
 			}
+			t.Logf("%d MiB for %d MiB", kib>>10, len(c.text)>>20)
 			if kib > 64<<10 {
 				t.Errorf("%d MiB for %d MiB", kib>>10, len(c.text)>>20)
 			}
