@@ -72,7 +72,7 @@ func (a *app) listen(ctx context.Context, address string, every time.Duration, n
 		return &cli.UsageError{Err: err}
 	}
 	looks := agent.Share(a.answer, every)
-	begun, _, err := looks.Answer(ctx)
+	begun, err := looks.Answer(ctx)
 	if err != nil {
 		return l.Close() // it ends before it began
 	}
@@ -120,7 +120,7 @@ func (a *app) label(ctx context.Context, looks *agent.Shared, every time.Duratio
 
 // writeLabels writes the labels, with the time at which node-feature-discovery drops them.
 func writeLabels(ctx context.Context, looks *agent.Shared, every time.Duration, file string) error {
-	answer, _, err := looks.Answer(ctx)
+	answer, err := looks.Answer(ctx)
 	if err != nil {
 		return err
 	}

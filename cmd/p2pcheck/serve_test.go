@@ -119,7 +119,7 @@ func TestServe(t *testing.T) {
 	root := testenv.Machines["small-hgx"]().Write(t)
 	a := &app{source: machine.Source{Root: root}}
 	get := func(looks *agent.Shared) string {
-		answer, _, err := looks.Answer(t.Context())
+		answer, err := looks.Answer(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -19,7 +19,7 @@ func ExampleShare() {
 		return agent.Answer{Metrics: "p2pcheck_status 0\n"}
 	}, time.Minute)
 	for range 3 {
-		answer, _, err := shared.Answer(context.Background())
+		answer, err := shared.Answer(context.Background())
 		if err != nil {
 			log.Fatal(err)
 		}

@@ -46,26 +46,25 @@ func Share(look Look, every time.Duration) *Shared {
 }
 
 // Answer returns the last answer if it is good still. Otherwise it waits for the look that is under way, or
-// begins one. The error is that of the context; first reports the call that began the look.
-func (s *Shared) Answer(ctx context.Context) (answer Answer, first bool, err error) {
+// begins one. The error is that of the context.
+func (s *Shared) Answer(ctx context.Context) (Answer, error) {
 	s.mu.Lock()
 	if !s.at.IsZero() && time.Since(s.at) < s.every {
 		defer s.mu.Unlock()
-		return s.last, false, nil
+		return s.last, nil
 	}
 	r := s.running
 	if r == nil {
-		first = true
 		r = s.begin()
 	}
 	r.waiters++
 	s.mu.Unlock()
 	select {
 	case <-r.done:
-		return r.answer, first, nil
+		return r.answer, nil
 	case <-ctx.Done():
 		s.leave(r)
-		return Answer{}, first, ctx.Err()
+		return Answer{}, ctx.Err()
 	}
 }
 

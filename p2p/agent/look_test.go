@@ -42,15 +42,11 @@ func TestAllShareOneLook(t *testing.T) {
 	h := hold()
 	s := Share(h.look, 0)
 	var all sync.WaitGroup
-	var firsts atomic.Int64
 	for range 500 {
 		all.Go(func() {
-			answer, first, err := s.Answer(t.Context())
+			answer, err := s.Answer(t.Context())
 			if answer.Metrics != "look 1" || err != nil {
 				t.Errorf("%+v, %v", answer, err)
-			}
-			if first {
-				firsts.Add(1)
 			}
 		})
 	}
@@ -62,11 +58,11 @@ func TestAllShareOneLook(t *testing.T) {
 	}
 	close(h.release)
 	all.Wait()
-	if h.n.Load() != 1 || firsts.Load() != 1 {
-		t.Errorf("%d looks, begun by %d", h.n.Load(), firsts.Load())
+	if h.n.Load() != 1 {
+		t.Errorf("%d looks", h.n.Load())
 	}
-	if answer, first, err := s.Answer(t.Context()); answer.Metrics != "look 2" || !first || err != nil {
-		t.Errorf("%+v, %v, %v", answer, first, err)
+	if answer, err := s.Answer(t.Context()); answer.Metrics != "look 2" || err != nil {
+		t.Errorf("%+v, %v", answer, err)
 	}
 }
 
@@ -76,12 +72,12 @@ func TestAnswersAreKept(t *testing.T) {
 	close(h.release)
 	s := Share(h.look, time.Hour)
 	for range 3 {
-		if answer, _, err := s.Answer(t.Context()); answer.Metrics != "look 1" || err != nil {
+		if answer, err := s.Answer(t.Context()); answer.Metrics != "look 1" || err != nil {
 			t.Errorf("%+v, %v", answer, err)
 		}
 	}
 	s.at = s.at.Add(-2 * time.Hour)
-	if answer, _, err := s.Answer(t.Context()); answer.Metrics != "look 2" || err != nil {
+	if answer, err := s.Answer(t.Context()); answer.Metrics != "look 2" || err != nil {
 		t.Errorf("%+v, %v", answer, err)
 	}
 }
@@ -94,7 +90,7 @@ func TestALookEndsWithTheLastWhoWaits(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		answered = make(chan error, 1)
 		go func() {
-			_, _, err := s.Answer(ctx)
+			_, err := s.Answer(ctx)
 			answered <- err
 		}()
 		return cancel, answered

@@ -32,7 +32,7 @@ const (
 func Serve(ctx context.Context, l net.Listener, looks *Shared) error {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
-		answer, _, err := looks.Answer(r.Context())
+		answer, err := looks.Answer(r.Context())
 		if err != nil {
 			return // the client is gone
 		}
