@@ -11,6 +11,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/p2p/fleet"
 	"github.com/gpurdma/gpurdma/p2p/result"
+	"github.com/gpurdma/gpurdma/p2p/terminal"
 )
 
 // standard is the name of standard input and output.
@@ -49,7 +50,7 @@ func ofFile(name string, err error) error {
 	if errors.As(err, &kernel) {
 		return err
 	}
-	return fmt.Errorf("%s: %w", name, err)
+	return fmt.Errorf("%s: %w", terminal.Line(name), err)
 }
 
 // openRegular is openInput, and fails for a directory.

@@ -112,3 +112,39 @@ func TestHostileNames(t *testing.T) {
 		}
 	}
 }
+
+// Nor does a name in a file of another machine's run, or the file's own name.
+func TestHostileNamesInFiles(t *testing.T) {
+	testenv.Exhaustive(t)
+	line := regexp.MustCompile(`(?m)^(FAIL |next: |# HELP )? *PWNED`)
+	dir := t.TempDir()
+	good := filepath.Join(dir, "good.json")
+	root := testenv.Machines["small-hgx"]().Write(t)
+	command("--json", "-o", good, "--root", root)
+	text, err := os.ReadFile(good)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, name := range hostileNames() {
+		quoted, err := json.Marshal(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		bad := filepath.Join(dir, fmt.Sprint("x\nPWNED", i, ".json"))
+		for _, what := range []string{"mlx5_1", "6.12.1", "NET-LINK", "nvidia", "7.2.12+deb13-amd64", "the NIC"} {
+			if err := os.WriteFile(bad, []byte(strings.ReplaceAll(string(text), what, string(quoted[1:len(quoted)-1]))), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			for _, args := range [][]string{{"diff", good, bad}, {"diff", bad, good}, {"report", good, bad}, {"report", "--json", good, bad}, {"--baseline", bad, "--root", root}} {
+				var out strings.Builder
+				(&app{stdout: &out, stderr: &out}).run(args)
+				if at := line.FindStringIndex(out.String()); at != nil {
+					t.Errorf("%q for %s, %q: %q", name, what, args, out.String()[max(0, at[0]-60):min(out.Len(), at[1]+40)])
+				}
+				if j := strings.IndexFunc(out.String(), func(r rune) bool { return r != '\n' && r != '\t' && !unicode.IsPrint(r) }); j >= 0 {
+					t.Errorf("%q for %s, %q: %q", name, what, args, out.String()[max(0, j-40):min(out.Len(), j+40)])
+				}
+			}
+		}
+	}
+}

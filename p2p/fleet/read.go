@@ -13,6 +13,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/gpurdma/gpurdma/p2p/result"
+	"github.com/gpurdma/gpurdma/p2p/terminal"
 )
 
 // Limits of a run: more than any machine has. A file with more is refused before it costs memory.
@@ -127,7 +128,11 @@ func decode(data []byte) (result.Run, error) {
 	for _, e := range d.Errors {
 		r.Said = append(r.Said, e.Message)
 	}
-	return r, outcomes(r)
+	if err := outcomes(r); err != nil {
+		return result.Run{}, err
+	}
+	terminal.Clean(&r)
+	return r, nil
 }
 
 // outcomes completes the pairs of a run of the first schema, and fails for pairs that no run has.
@@ -140,7 +145,7 @@ func outcomes(r result.Run) error {
 		case !result.IsOutcome(p.Outcome):
 			return fmt.Errorf("a pair has the outcome %q", p.Outcome)
 		case r.Schema != result.SchemaV1 && len(p.Links) == 0:
-			return fmt.Errorf("%s -> %s has no links, which a pair of %s has", p.GPU, p.NIC, r.Schema)
+			return fmt.Errorf("%s -> %s has no links, which a pair of %s has", terminal.Line(p.GPU), terminal.Line(p.NIC), r.Schema)
 		case p.Proof != nil && !result.IsOutcome(p.Proof.Outcome):
 			return fmt.Errorf("a proof has the outcome %q", p.Proof.Outcome)
 		}

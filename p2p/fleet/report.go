@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/gpurdma/gpurdma/p2p/result"
+	"github.com/gpurdma/gpurdma/p2p/terminal"
 )
 
 // Node is one node of a report.
@@ -80,6 +81,7 @@ type earlier struct {
 
 // AddFrom adds a node with the run that Read reads. Files with the same bytes cost the work of one.
 func (m *Merge) AddFrom(name string, r io.Reader) error {
+	name = terminal.Line(name)
 	data, err := whole(r)
 	if err != nil {
 		return err
@@ -140,7 +142,7 @@ func (m *Merge) share(f *facts) {
 
 // AddUnread adds a node whose run could not be read.
 func (m *Merge) AddUnread(name string, why error) {
-	m.nodes = append(m.nodes, Node{Node: name, Result: "unknown", Failing: []string{}, Unknown: []string{}, Differs: []result.Drift{}, Error: why.Error()})
+	m.nodes = append(m.nodes, Node{Node: terminal.Line(name), Result: "unknown", Failing: []string{}, Unknown: []string{}, Differs: []result.Drift{}, Error: terminal.Line(why.Error())})
 	m.shapes = append(m.shapes, nil)
 }
 
