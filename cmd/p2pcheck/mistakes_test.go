@@ -59,7 +59,7 @@ func TestMistakes(t *testing.T) {
 		{[]string{"--root", root, "--kernel", "banana"}, "no release"},
 
 		{[]string{"--root", filepath.Join(root, "sys")}, "give --root " + root},
-		{[]string{"--root", dir}, "--root is a directory with sys in it"},
+		{[]string{"--root", dir}, "--root needs a directory that has sys in it"},
 		{[]string{"--proc", filepath.Join(root, "proc")}, "--proc needs --sysfs"},
 		{[]string{"--sysfs", root}, "is no sysfs, and has one below it: give --root " + root},
 		{[]string{"--sysfs", dir}, "is no sysfs: it has none of bus/pci/devices, class, devices"},

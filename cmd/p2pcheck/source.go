@@ -99,7 +99,7 @@ func ofRoot(root string, err error) error {
 	}
 	for _, name := range ofSysfs {
 		if _, err2 := os.Stat(filepath.Join(root, name)); err2 != nil {
-			return fmt.Errorf("--root is a directory with sys in it: %w", err)
+			return fmt.Errorf("--root needs a directory that has sys in it: %w", err)
 		}
 	}
 	instead := "give --sysfs " + root
