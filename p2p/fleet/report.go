@@ -171,10 +171,7 @@ func nodeOf(name string, run result.Run) Node {
 
 // Report compares the nodes with one of the largest kind.
 func (m *Merge) Report() Report {
-	r := Report{Nodes: m.nodes, Causes: m.causes.list()}
-	if r.Nodes == nil {
-		r.Nodes = []Node{}
-	}
+	r := Report{Nodes: append([]Node{}, m.nodes...), Causes: m.causes.list()}
 	like, alike, largest := m.majority()
 	if like == nil {
 		return r
