@@ -51,8 +51,9 @@ func unserved(m *machine.Machine, n drivers.NIC) (chain.Answer, bool) {
 	}
 	load := &chain.Remedy{Change: "load it", Command: "modprobe ib_uverbs", Direct: true}
 	switch verbs := m.Read(class, "abi_version"); {
-	case verbs.Gone() && !(m.WholeSys() && drivers.WithoutUverbs(m, n.Importer)):
-		return chain.Open("the devices of ib_uverbs are not there, and whether it is loaded is not known").With(verbs.Where, "not there"), true
+	case verbs.Gone() && m.Root != "/" && !(m.WholeSys() && drivers.WithoutUverbs(m, n.Importer)):
+		return chain.Open("the devices of ib_uverbs are not there, and whether it is loaded is not known").With(verbs.Where, "not there").
+			Fix(&chain.Remedy{Change: "take the copy again"}), true
 	case verbs.Gone():
 		return chain.Break(chain.Broken, "ib_uverbs is not loaded, and so no program registers memory with %s", n.Name).
 			With(verbs.Where, "not there").Fix(load), true

@@ -173,7 +173,8 @@ func (c Config) extended(id uint16) (int, error) {
 }
 
 // emptyExtended reports a port whose configuration space has only zeros after the first 256 bytes, as in a
-// file that a copy has made longer. Nearly all ports report errors by a capability there; an endpoint, as of a virtual machine, may have none.
+// file that a copy has made longer. Nearly all ports report errors by a capability there; an endpoint, as of
+// a virtual machine, may have none.
 func (c Config) emptyExtended() bool {
 	kind, err := c.Port()
 	port := kind == PortRoot || kind == PortUpstream || kind == PortDownstream
