@@ -154,7 +154,7 @@ func unpack(r io.Reader) (*files.Tree, error) {
 		}
 		plain = compressed
 	}
-	u := &unpacker{files.NewTree()}
+	tree := files.NewTree()
 	limited := &io.LimitedReader{R: plain, N: streamLimit}
 	archive := tar.NewReader(limited)
 	for n := 0; ; n++ {
@@ -163,13 +163,13 @@ func unpack(r io.Reader) (*files.Tree, error) {
 		case limited.N == 0:
 			return nil, errLarge
 		case errors.Is(err, io.EOF) && n > 0:
-			return u.tree, ended(limited)
+			return tree, ended(limited)
 		case err != nil:
 			return nil, refused(err, begun || n > 0, fmt.Sprintf("entry %d", n))
 		case n == 0:
 			err = checkManifest(h, archive)
 		default:
-			err = u.entry(h, archive)
+			err = unpackEntry(tree, h, archive)
 		}
 		switch {
 		case err != nil && limited.N == 0:
@@ -219,13 +219,9 @@ func checkManifest(h *tar.Header, r io.Reader) error {
 	return nil
 }
 
-type unpacker struct {
-	tree *files.Tree
-}
-
-// entry keeps one file. It refuses a name below a link and a name that exists already: the text of a
+// unpackEntry keeps one file. It refuses a name below a link and a name that exists already: the text of a
 // link alone then says where the link leads.
-func (u *unpacker) entry(h *tar.Header, r io.Reader) error {
+func unpackEntry(t *files.Tree, h *tar.Header, r io.Reader) error {
 	name := strings.TrimSuffix(h.Name, "/")
 	switch {
 	case !filepath.IsLocal(name) || path.Clean(name) != name || len(name) > nameLimit || strings.ContainsAny(name, "\\\x00"):
@@ -233,39 +229,39 @@ func (u *unpacker) entry(h *tar.Header, r io.Reader) error {
 	case strings.Count(name, "/") >= depthLimit:
 		return fmt.Errorf("it is deeper than %d directories", depthLimit)
 	}
-	if err := u.keep(name, h, r); err != nil {
+	if err := keepEntry(t, name, h, r); err != nil {
 		return err
 	}
 	switch {
-	case u.tree.Len() > entryLimit:
+	case t.Len() > entryLimit:
 		return errMany
-	case u.tree.Bytes() > totalLimit:
+	case t.Bytes() > totalLimit:
 		return errLarge
 	}
 	return nil
 }
 
-func (u *unpacker) keep(name string, h *tar.Header, r io.Reader) error {
+func keepEntry(t *files.Tree, name string, h *tar.Header, r io.Reader) error {
 	switch h.Typeflag {
 	case tar.TypeDir:
-		return u.tree.AddDir(name)
+		return t.AddDir(name)
 	case tar.TypeSymlink:
 		if !inside(path.Dir(name), h.Linkname) {
 			return fmt.Errorf("a link to %q, which leads elsewhere", h.Linkname)
 		}
-		return u.tree.AddLink(name, h.Linkname)
+		return t.AddLink(name, h.Linkname)
 	case tar.TypeReg:
 		if h.PAXRecords[unreadableKey] != "" {
-			return u.tree.AddLink(name, path.Base(name))
+			return t.AddUnreadable(name)
 		}
-		if h.Size > fileLimit || u.tree.Bytes()+h.Size > totalLimit {
+		if h.Size > fileLimit || t.Bytes()+h.Size > totalLimit {
 			return errLarge
 		}
 		data := make([]byte, h.Size)
 		if _, err := io.ReadFull(r, data); err != nil {
 			return err
 		}
-		return u.tree.AddFile(name, data)
+		return t.AddFile(name, data)
 	}
 	return fmt.Errorf("a file of type %q", h.Typeflag)
 }
@@ -305,7 +301,7 @@ func treeOf(entries map[string]entry) (*files.Tree, error) {
 		var err error
 		switch {
 		case e.unreadable:
-			err = t.AddLink(name, path.Base(name)) // a link to itself: it is there, and cannot be read
+			err = t.AddUnreadable(name)
 		case e.link != "":
 			err = t.AddLink(name, e.link)
 		case e.dir:

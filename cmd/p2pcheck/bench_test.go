@@ -16,10 +16,9 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 	"github.com/gpurdma/gpurdma/internal/files"
+	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
 // size is that of a machine: below each switch are two GPUs and two NICs.
@@ -230,24 +229,14 @@ func BenchmarkSnapshot(b *testing.B) {
 	var spent [2]time.Duration
 	for b.Loop() {
 		for i, flags := range [][]string{{"--root", root}, {"--snapshot", archive}} {
-			before := used(b)
+			before := testenv.ProcessTime(b)
 			if r := command(flags...); r.status != cli.ExitFailed {
 				b.Fatal(r)
 			}
-			spent[i] += used(b) - before
+			spent[i] += testenv.ProcessTime(b) - before
 		}
 	}
 	b.ReportMetric(spent[0].Seconds()/float64(b.N), "root-cpu-s")
 	b.ReportMetric(spent[1].Seconds()/float64(b.N), "snapshot-cpu-s")
 	b.ReportMetric(spent[1].Seconds()/spent[0].Seconds(), "times")
-}
-
-// used is the processor time of this process so far.
-func used(tb testing.TB) time.Duration {
-	tb.Helper()
-	var u unix.Rusage
-	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
-		tb.Fatal(err)
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

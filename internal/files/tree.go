@@ -72,6 +72,9 @@ func (t *Tree) AddLink(name, target string) error {
 	return t.add(name, node{link: target})
 }
 
+// AddUnreadable adds a file that is there and cannot be read: a link to itself.
+func (t *Tree) AddUnreadable(name string) error { return t.AddLink(name, path.Base(name)) }
+
 func (t *Tree) add(name string, n node) error {
 	at, err := t.dir(path.Dir(name))
 	if err != nil {

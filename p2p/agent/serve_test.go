@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -65,21 +64,6 @@ func server(t *testing.T) (address string, pid int) {
 		t.Fatal(err)
 	}
 	return strings.TrimSpace(line), c.Process.Pid
-}
-
-// peak is the greatest amount of memory that a process has had, in bytes.
-func peak(t *testing.T, pid int) int64 {
-	t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, rest, _ := strings.Cut(string(text), "VmHWM:")
-	kib, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return kib << 10
 }
 
 const request = "GET /metrics HTTP/1.1\r\nHost: node\r\n"
@@ -157,9 +141,12 @@ func TestHostileClients(t *testing.T) {
 			r.Body.Close()
 			close(stop)
 			all.Wait()
-			if got := peak(t, pid); got > most {
+			switch got, err := testenv.PeakMemory(pid); {
+			case err != nil:
+				t.Error(err)
+			case got > most:
 				t.Errorf("%d MiB, at most %d", got>>20, most>>20)
-			} else {
+			default:
 				t.Logf("%d MiB", got>>20)
 			}
 		})

@@ -4,14 +4,11 @@ package fleet
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
-	"strconv"
-	"strings"
 	"testing"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/internal/testenv"
 	"github.com/gpurdma/gpurdma/p2p"
@@ -19,6 +16,7 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/checks"
 	"github.com/gpurdma/gpurdma/p2p/drivers"
 	"github.com/gpurdma/gpurdma/p2p/machine"
+	"github.com/gpurdma/gpurdma/p2p/render"
 	"github.com/gpurdma/gpurdma/p2p/result"
 )
 
@@ -40,36 +38,11 @@ func documentOf(tb testing.TB, name string) []byte {
 	p2p.Combine(m, pairs)
 	r := result.New(m, gpus, nics, pairs)
 	r.AddFindings(checks.Run(m, check.Subject{GPUs: gpus, NICs: nics, Pairs: pairs}))
-	data, err := jsonOf(document{Schema: result.Schema, Command: "check", Status: r.Status(), Result: &r})
+	data, err := json.Marshal(document{Schema: result.Schema, Command: "check", Status: r.Status(), Result: &r})
 	if err != nil {
 		tb.Fatal(err)
 	}
 	return data
-}
-
-// processorTime is what this process has used so far, in nanoseconds.
-func processorTime(tb testing.TB) int64 {
-	tb.Helper()
-	var u unix.Rusage
-	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
-		tb.Fatal(err)
-	}
-	return u.Utime.Nano() + u.Stime.Nano()
-}
-
-// peakMiB is the greatest amount of memory that this process has had.
-func peakMiB(tb testing.TB) float64 {
-	tb.Helper()
-	text, err := os.ReadFile("/proc/self/status")
-	if err != nil {
-		tb.Fatal(err)
-	}
-	_, rest, _ := strings.Cut(string(text), "VmHWM:")
-	kib, err := strconv.ParseFloat(strings.Fields(rest)[0], 64)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return kib / 1024
 }
 
 // BenchmarkReport merges the runs of a cluster. Each benchmark has to run in a process of its own: the memory is
@@ -95,7 +68,7 @@ func BenchmarkReport(b *testing.B) {
 		}},
 	} {
 		b.Run(c.name, func(b *testing.B) {
-			before := processorTime(b)
+			before := testenv.ProcessTime(b)
 			for b.Loop() {
 				var m Merge
 				for i := range c.nodes {
@@ -103,12 +76,16 @@ func BenchmarkReport(b *testing.B) {
 						b.Fatal(err)
 					}
 				}
-				if err := m.Report().Text(io.Discard, plain); err != nil {
+				if err := m.Report().Text(io.Discard, render.Style{}); err != nil {
 					b.Fatal(err)
 				}
 			}
-			b.ReportMetric(float64(processorTime(b)-before)/1e9/float64(b.N), "cpu-s/op")
-			b.ReportMetric(peakMiB(b), "MiB-at-most")
+			b.ReportMetric((testenv.ProcessTime(b)-before).Seconds()/float64(b.N), "cpu-s/op")
+			peak, err := testenv.PeakMemory(os.Getpid())
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.ReportMetric(float64(peak)/(1<<20), "MiB-at-most")
 		})
 	}
 }

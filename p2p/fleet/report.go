@@ -103,7 +103,8 @@ func (m *Merge) AddFrom(name string, r io.Reader) error {
 	if m.files == nil {
 		m.files = map[sum]earlier{}
 	}
-	m.files[of] = earlier{len(m.nodes), m.add(name, run)}
+	at := len(m.nodes)
+	m.files[of] = earlier{at, m.add(name, run)}
 	return nil
 }
 

@@ -7,18 +7,18 @@ import (
 	"strings"
 )
 
-// Line is Escape for a text of one line: a line feed or a tab is written as an escape, too.
-func Line(s string) string {
-	return strings.NewReplacer("\n", `\n`, "\t", `\t`).Replace(Escape(s))
-}
+var ofLines = strings.NewReplacer("\n", `\n`, "\t", `\t`)
 
-// Clean makes lines of all texts that a pointer leads to: of structs, slices, maps' values and pointers. What
+// Line is Escape for a text of one line: a line feed or a tab is written as an escape, too.
+func Line(s string) string { return ofLines.Replace(Escape(s)) }
+
+// Clean makes lines of all texts that a pointer leads to, by structs, slices and pointers. What
 // comes from files of a machine then neither begins lines of its own nor moves a cursor, in whatever format.
 func Clean(pointer any) { clean(reflect.ValueOf(pointer)) }
 
 func clean(v reflect.Value) {
 	switch v.Kind() {
-	case reflect.Pointer, reflect.Interface:
+	case reflect.Pointer:
 		if !v.IsNil() {
 			clean(v.Elem())
 		}
@@ -26,18 +26,10 @@ func clean(v reflect.Value) {
 		for i := range v.NumField() {
 			clean(v.Field(i))
 		}
-	case reflect.Slice, reflect.Array:
-		if k := v.Type().Elem().Kind(); k == reflect.String || k == reflect.Struct || k == reflect.Pointer || k == reflect.Slice || k == reflect.Map {
+	case reflect.Slice:
+		if v.Type().Elem().Kind() != reflect.Uint8 {
 			for i := range v.Len() {
 				clean(v.Index(i))
-			}
-		}
-	case reflect.Map:
-		if v.Type().Elem().Kind() == reflect.String {
-			for _, key := range v.MapKeys() {
-				if text := v.MapIndex(key).String(); unclean(text) {
-					v.SetMapIndex(key, reflect.ValueOf(Line(text)).Convert(v.Type().Elem()))
-				}
 			}
 		}
 	case reflect.String:
@@ -47,7 +39,7 @@ func clean(v reflect.Value) {
 	}
 }
 
-// unclean reports a text with a character that is no letter of ASCII's visible ones: few texts have any.
+// unclean reports a text with a character that ASCII does not show. Few texts have one, and Line then decides.
 func unclean(s string) bool {
 	for i := range len(s) {
 		if s[i] < ' ' || s[i] >= 0x7f {
