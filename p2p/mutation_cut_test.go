@@ -131,6 +131,8 @@ func cutMutations() []mutation {
 			func(b *bed) { b.driver(b.s.gpu, "") }, func(b *bed) { b.link("sys/bus/pci/drivers/some/"+b.s.gpu, b.dir(b.s.gpu)) }), unsure(chain.Attach, chain.Library), link},
 		{"the kernel is from before 5.12, and the taint of ib_uverbs cannot be read", all(isNVIDIA, byDMABuf, noPeer), both(release("5.10.0-21-amd64"), taint("ib_uverbs", "OE"),
 			func(b *bed) { b.deny("sys/module/ib_uverbs/taint") }, ofRDMA(func(b *bed, dir string) { b.put(dir+"/taint", "OE\n") })), unsure(chain.Route, chain.Attach), "MLNX_OFED has an ib_uverbs of its own for such kernels"},
+		{"the kernel is from before 5.12, ib_uverbs is its own, and another NIC's driver is not", all(isNVIDIA, inbox, byDMABuf, noPeer), both(release("5.10.0-21-amd64"),
+			taint("ib_uverbs", ""), taint("irdma", "OE")), breaks(chain.Refused, chain.Route), "uverbs_std_types_mr.c came with Linux 5.12, and is in ib_uverbs"},
 		{"the peer-memory clients were not copied", onlyPeer, both(func(b *bed) { b.drop("sys/kernel/mm/memory_peers") }, func(b *bed) { b.drop("sys/class/mem") },
 			func(b *bed) { b.must(os.MkdirAll(b.take("sys/module/nvidia_peermem"), 0o700)) }), unsure(chain.Route, chain.Library), "a copy without the class of /dev/mem is a part of a sysfs"},
 		{"the GPU's regions are cut", not(is(coherent)), func(b *bed) {

@@ -80,16 +80,19 @@ func RegistersNone(m *machine.Machine) bool {
 // ownUverbs reports an ib_uverbs that is the kernel's own. MLNX_OFED and DOCA replace it together with the drivers,
 // which answer where its own taint was not read.
 func ownUverbs(m *machine.Machine) bool {
-	answer := m.OutOfTree("ib_uverbs")
+	if is := m.OutOfTree("ib_uverbs"); is != placement.AnswerUnknown {
+		return is == placement.No
+	}
+	own := false
 	for _, d := range RdmaDrivers {
-		switch of := m.OutOfTree(d.Module); {
-		case answer == placement.AnswerUnknown && of == placement.No:
-			answer = placement.No
-		case of == placement.Yes:
-			answer = placement.Yes
+		switch m.OutOfTree(d.Module) {
+		case placement.Yes:
+			return false
+		case placement.No:
+			own = true
 		}
 	}
-	return answer == placement.No
+	return own
 }
 
 // WithoutUverbs reports an RDMA driver that is loaded without ib_uverbs: their kernel was built without it.
