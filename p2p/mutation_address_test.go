@@ -62,9 +62,17 @@ func addressMutations() []mutation {
 	dmaMask := func(b *bed) string { return b.dir(b.s.at) + "/dma_mask_bits" }
 	resource := func(b *bed) string { return b.dir(b.s.gpu) + "/resource" }
 	return []mutation{
-		{"the list of the GPU's regions is cut after its third line", not(is(coherent)), func(b *bed) {
-			b.put(resource(b), strings.Join(strings.SplitAfter(b.read(resource(b)), "\n")[:3], ""))
+		{"the list of the GPU's regions is cut before the memory's window", not(is(coherent)), func(b *bed) {
+			b.put(resource(b), "0x00000000a0000000 0x00000000a0ffffff 0x0000000000040200\n")
 		}, unsure(chain.Addresses), "drivers/pci/pci-sysfs.c resource_show(): seven lines or more"},
+		{"the list of the GPU's regions is cut within the line of the memory's window", not(is(coherent)), func(b *bed) {
+			start, end := b.window()
+			b.put(resource(b), fmt.Sprintf("0x%016x 0x%016x 0x000000000014220c", start, end-1))
+		}, unsure(chain.Addresses), "drivers/pci/pci-sysfs.c resource_show() ends each line with a line feed"},
+		{"the list of the GPU's regions has the memory's window and no more", nil, func(b *bed) {
+			start, end := b.window()
+			b.put(resource(b), fmt.Sprintf("0x%016x 0x%016x 0x000000000014220c\n", start, end-1))
+		}, changesNothing, "no BAR of a GPU is as large as its memory's: the machines of public reports have that line alone"},
 		{"the IOMMU translates, and NVIDIA's driver maps nothing: over the root", all(mapsNothing, overRoot), domain("DMA-FQ"), breaks(chain.Lost, chain.Addresses), ops},
 		{"the IOMMU translates in strict mode, and NVIDIA's driver maps nothing: over the root", all(mapsNothing, overRoot), domain("DMA"), breaks(chain.Lost, chain.Addresses), ops},
 		{"the IOMMU translates, and NVIDIA's driver maps nothing: below one switch", all(mapsNothing, onSwitch), domain("DMA-FQ"), staysDirect, below16},

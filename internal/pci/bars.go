@@ -3,14 +3,16 @@
 package pci
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
 	"math/bits"
-	"path"
+	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/gpurdma/gpurdma/internal/files"
 	"github.com/gpurdma/gpurdma/internal/sysfs"
 )
 
@@ -45,19 +47,24 @@ func (r Region) Memory() bool { return r.flags&resourceMemory != 0 }
 // Placed reports a region that has an address.
 func (r Region) Placed() bool { return r.Start != 0 && r.flags&resourceUnset == 0 }
 
+// memoryWindow is the least size of a BAR that shows a GPU's memory. Of the other BARs none is as large.
+const memoryWindow = 256 << 20
+
+// showsMemory reports a region that is the window of a GPU's memory.
+func (r Region) showsMemory() bool {
+	return r.Memory() && r.flags&resourcePrefetch != 0 && r.End > r.Start && r.End-r.Start+1 >= memoryWindow
+}
+
 // Regions reads a function's BARs. A file that is none of a function's is
-// fs.ErrInvalid.
+// fs.ErrInvalid, and so is a part of one, unless it has the window of a GPU's memory.
 func Regions(s sysfs.FS, a Addr) ([]Region, error) {
-	text, err := s.ReadString(path.Join(functionPath(a), "resource"))
+	text, err := files.ReadFile(s.Path(functionPath(a), "resource"))
 	if err != nil {
 		return nil, fmt.Errorf("PCI function %v: %w", a, err)
 	}
-	lines := strings.Split(text, "\n")
-	if len(lines) <= standardBARs { // the ROM's line follows: the file was cut
-		return nil, fmt.Errorf("PCI function %v: resource has %d lines: %w", a, len(lines), fs.ErrInvalid)
-	}
+	lines := strings.Split(strings.TrimRight(string(text), " \t\n\x00"), "\n")
 	var out []Region
-	for i, line := range lines[:standardBARs] {
+	for i, line := range lines[:min(len(lines), standardBARs)] {
 		f := strings.Fields(line)
 		if len(f) != 3 {
 			return nil, fmt.Errorf("PCI function %v: %q is no region of resource: %w", a, line, fs.ErrInvalid)
@@ -71,6 +78,11 @@ func Regions(s sysfs.FS, a Addr) ([]Region, error) {
 			return nil, fmt.Errorf("PCI function %v: %q is no region of resource: %w", a, line, fs.ErrInvalid)
 		}
 		out = append(out, r)
+	}
+	// The ROM's line follows.
+	part := len(lines) <= standardBARs
+	if part && !(bytes.HasSuffix(text, []byte("\n")) && slices.ContainsFunc(out, Region.showsMemory)) {
+		return nil, fmt.Errorf("PCI function %v: resource has %d lines, and none is of the memory's window: %w", a, len(lines), fs.ErrInvalid)
 	}
 	return out, nil
 }
