@@ -28,6 +28,7 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/machine"
 	"github.com/gpurdma/gpurdma/p2p/render"
 	"github.com/gpurdma/gpurdma/p2p/result"
+	"github.com/gpurdma/gpurdma/p2p/snapshot"
 	"github.com/gpurdma/gpurdma/p2p/terminal"
 )
 
@@ -102,7 +103,7 @@ func mistaken(err error) bool {
 	var usage *cli.UsageError
 	var kernel syscall.Errno
 	var file badFile
-	return errors.As(err, &usage) && !errors.As(err, &kernel) && !errors.As(err, &file) && !errors.Is(err, errSnapshot)
+	return errors.As(err, &usage) && !errors.As(err, &kernel) && !errors.As(err, &file) && !errors.Is(err, snapshot.Err)
 }
 
 // printed is the status after the output was written: a failed write counts as a failure to look.
@@ -268,7 +269,7 @@ func (a *app) openCopy() (done func(), err error) {
 	if a.lspciFile != "" {
 		dir, done, err = a.unpackLspci()
 	} else {
-		if dir, done, err = unpacked(a.snapshotFile); err != nil {
+		if dir, done, err = openArchive(a.snapshotFile); err != nil {
 			err = fmt.Errorf("--snapshot: %w", err)
 		}
 	}

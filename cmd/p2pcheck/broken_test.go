@@ -5,27 +5,28 @@ package main
 import (
 	"bytes"
 	"errors"
-	"io/fs"
 	"maps"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
+	"path"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
+	"github.com/gpurdma/gpurdma/internal/files"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 	"github.com/gpurdma/gpurdma/p2p/chain"
 	"github.com/gpurdma/gpurdma/p2p/machine"
 	"github.com/gpurdma/gpurdma/p2p/result"
+	"github.com/gpurdma/gpurdma/p2p/snapshot"
 )
 
-// victim is a machine with much that is wrong, as its snapshot unpacks: in memory,
-// where there is such a place.
+// victim is a machine with much that is wrong, in memory, as its snapshot is read.
 type victim struct {
 	name, dir string
-	entries   map[string]entry
+	tree      *files.Tree
+	entries   map[string]files.File
 	names     []string          // of files and links
 	worst     map[string]string // of each check, on the whole machine
 	direct    map[string]bool   // pairs
@@ -40,8 +41,12 @@ func victims(f *testing.F) []*victim {
 	mi300.Files["sys/module/amdgpu/parameters/pcie_p2p"] = "N\n"
 	packed := func(tree testenv.Tree) []byte {
 		root := tree.Write(f)
+		all, err := snapshot.Take(machine.Source{Root: root})
+		if err != nil {
+			f.Fatal(err)
+		}
 		var b bytes.Buffer
-		if err := pack(&b, gather(root, &app{source: machine.Source{Root: root}})); err != nil {
+		if err := all.Write(&b, version); err != nil {
 			f.Fatal(err)
 		}
 		return b.Bytes()
@@ -55,15 +60,20 @@ func victims(f *testing.F) []*victim {
 		name    string
 		archive []byte
 	}{{"small-hgx", packed(bad())}, {"small-mi300", packed(mi300)}, {"switch-acs", taken}} {
-		v := &victim{name: m.name, dir: testenv.TreeDir(f), entries: map[string]entry{}}
-		tree, err := unpack(bytes.NewReader(m.archive))
+		tree, err := snapshot.Read(bytes.NewReader(m.archive))
 		if err != nil {
 			f.Fatal(err)
 		}
-		write(f, tree, v.dir)
-		if err := v.list(); err != nil {
-			f.Fatal(err)
+		v := &victim{name: m.name, tree: tree, entries: map[string]files.File{}}
+		dir, done := files.Mount(tree)
+		f.Cleanup(done)
+		v.dir = dir
+		for name, file := range tree.All() {
+			if !file.Dir {
+				v.entries[name] = file
+			}
 		}
+		v.names = slices.Sorted(maps.Keys(v.entries))
 		var status int
 		var unread error
 		v.worst, v.direct, status, unread = v.look()
@@ -73,25 +83,6 @@ func victims(f *testing.F) []*victim {
 		out = append(out, v)
 	}
 	return out
-}
-
-// list remembers what is there.
-func (v *victim) list() error {
-	err := filepath.WalkDir(v.dir, func(file string, e fs.DirEntry, err error) error {
-		if err != nil || e.IsDir() {
-			return err
-		}
-		var was entry
-		if e.Type()&fs.ModeSymlink != 0 {
-			was.link, err = os.Readlink(file)
-		} else {
-			was.data, err = os.ReadFile(file)
-		}
-		v.entries[strings.TrimPrefix(file, v.dir+"/")] = was
-		return err
-	})
-	v.names = slices.Sorted(maps.Keys(v.entries))
-	return err
 }
 
 // look checks the machine and prints the report: the worst of each check, the
@@ -141,7 +132,7 @@ func FuzzBrokenSnapshots(f *testing.F) {
 		}
 		defer func() {
 			for name := range broken {
-				v.restore(t, name)
+				v.put(t, name, v.entries[name])
 			}
 		}()
 		worst, direct, status, unread := v.look()
@@ -175,53 +166,40 @@ func FuzzBrokenSnapshots(f *testing.F) {
 // damage breaks a file, and says how in the words of testenv.Excused.
 func (v *victim) damage(t *testing.T, name string, random *rand.Rand) (how string) {
 	t.Helper()
-	file, data := filepath.Join(v.dir, name), v.entries[name].data
-	err := os.RemoveAll(file)
-	link := func(to string) { err = errors.Join(err, os.Symlink(to, file)) }
-	write := func(data []byte) { err = errors.Join(err, os.WriteFile(file, data, 0o600)) }
+	var f files.File
+	data := v.entries[name].Data
 	switch random.IntN(6) {
 	case 0:
 		how = "absent"
+		v.tree.Remove(name)
+		return how
 	case 1:
-		how = "unreadable"
-		link(filepath.Base(file))
+		how, f.Link = "unreadable", path.Base(name)
 	case 2:
 		how = "half"
 		n := random.IntN(len(data) + 1)
 		if n == 0 {
 			how = "empty"
 		}
-		write(data[:n])
+		f.Data = data[:n]
 	case 3:
-		how = "noise"
-		write([]byte("\xff\x00 noise \n 0x"))
+		how, f.Data = "noise", []byte("\xff\x00 noise \n 0x")
 	case 4:
-		to := []string{".", "..", "x", "user:[0]"}[random.IntN(4)]
-		how = map[string]string{".": "directory", "..": "directory"}[to]
+		f.Link = []string{".", "..", "x", "user:[0]"}[random.IntN(4)]
+		how = map[string]string{".": "directory", "..": "directory"}[f.Link]
 		if how == "" {
 			how = "absent" // there is no such file
 		}
-		link(to)
 	case 5:
-		how = "directory"
-		err = errors.Join(err, os.Mkdir(file, 0o700))
+		how, f.Dir = "directory", true
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	v.put(t, name, f)
 	return how
 }
 
-func (v *victim) restore(t *testing.T, name string) {
+func (v *victim) put(t *testing.T, name string, f files.File) {
 	t.Helper()
-	file, was := filepath.Join(v.dir, name), v.entries[name]
-	err := os.RemoveAll(file)
-	if was.link != "" {
-		err = errors.Join(err, os.Symlink(was.link, file))
-	} else {
-		err = errors.Join(err, os.WriteFile(file, was.data, 0o600))
-	}
-	if err != nil {
+	if err := v.tree.Replace(name, f); err != nil {
 		t.Fatal(err)
 	}
 }

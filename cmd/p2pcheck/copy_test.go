@@ -104,7 +104,7 @@ func TestCopies(t *testing.T) {
 // No check fails for a dump, which has no drivers and no kernel. No text shows the mark of a missing file.
 func TestDumpFailsNothing(t *testing.T) {
 	for _, name := range []string{"small-hgx", "small-mi300", "wrong-socket", "xe"} {
-		file := dumpFile(t, dump(t, testenv.Machines[name]().Write(t)))
+		file := dumpFile(t, testenv.RDMATopoDump(t, testenv.Machines[name]().Write(t)))
 		in, r := found(t, "--snapshot", file)
 		if len(in["fail"])+len(in["warn"]) > 0 && name != "xe" && name != "wrong-socket" || len(in["fail"]) > 0 || r.status != cli.ExitUnavailable {
 			t.Errorf("%s: status %d, %q fail, %q warn", name, r.status, in["fail"], in["warn"])
@@ -124,7 +124,7 @@ func TestDumpFailsNothing(t *testing.T) {
 // reads as if this machine lacked a file.
 func TestDumpProposesASnapshot(t *testing.T) {
 	root := testenv.Machines["small-mi300"]().Write(t)
-	file := dumpFile(t, dump(t, root))
+	file := dumpFile(t, testenv.RDMATopoDump(t, root))
 	for _, args := range [][]string{nil, {"--kernel", "7.2.1"}, {"--kernel", "7.2.1", "--config", filepath.Join(root, "boot/config-7.2.12+deb13-amd64")}} {
 		r := command(append([]string{"--snapshot", file}, args...)...)
 		if !strings.Contains(r.out, "          p2pcheck snapshot FILE\n") {

@@ -11,9 +11,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gpurdma/gpurdma/internal/testenv"
-
 	"github.com/gpurdma/gpurdma/internal/files"
+	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
 var update = flag.Bool("update", false, "write testdata anew; read it before you commit it")

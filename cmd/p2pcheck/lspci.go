@@ -47,13 +47,9 @@ func (a *app) unpackLspci() (dir string, done func(), err error) {
 	if err != nil {
 		return "", nil, badFile{fmt.Errorf("%s: %w", a.lspciFile, err)}
 	}
-	entries := make(map[string]entry, len(m.Files))
-	for name, e := range m.Files {
-		entries[name] = entry{data: e.Data, link: e.Link, dir: e.Dir, unreadable: e.Unreadable}
-	}
 	a.notes = m.Notes
 	a.skip = append(a.skip, lspci.Unanswered...)
-	t, err := treeOf(entries)
+	t, err := m.Tree()
 	if err != nil {
 		return "", nil, badFile{fmt.Errorf("%s: %w", a.lspciFile, err)}
 	}

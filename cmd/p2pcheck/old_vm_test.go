@@ -17,7 +17,11 @@ import (
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/files"
 	"github.com/gpurdma/gpurdma/internal/testenv"
+	"github.com/gpurdma/gpurdma/p2p/machine"
+	"github.com/gpurdma/gpurdma/p2p/redact"
+	"github.com/gpurdma/gpurdma/p2p/snapshot"
 )
 
 // On 6.1, for which there is no software GPU, the exporters have system memory only, and the kernel
@@ -61,30 +65,39 @@ func TestVMOldKernel(t *testing.T) {
 // its display adapter.
 func supposed(t *testing.T) (file, gpu string) {
 	t.Helper()
-	entries := collect("/")
-	for name, e := range entries {
-		if path.Base(name) != "class" || !strings.HasPrefix(string(e.data), "0x03") {
+	taken, err := snapshot.Take(machine.Source{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tree := files.NewTree()
+	put := func(name string, f files.File) { err = errors.Join(err, tree.Replace(name, f)) }
+	for name, f := range taken.All() {
+		put(name, f)
+	}
+	for name, f := range taken.All() {
+		if path.Base(name) != "class" || !strings.HasPrefix(string(f.Data), "0x03") {
 			continue
 		}
 		dir := path.Dir(name)
 		gpu = path.Base(dir)
-		entries[dir+"/vendor"], entries[dir+"/device"] = entry{data: []byte("0x1002\n")}, entry{data: []byte("0x74a1\n")}
-		entries[dir+"/driver"] = entry{link: relative(dir, "sys/bus/pci/drivers/amdgpu")}
+		put(dir+"/vendor", files.File{Data: []byte("0x1002\n")})
+		put(dir+"/device", files.File{Data: []byte("0x74a1\n")})
+		put(dir+"/driver", files.File{Link: redact.Relative(dir, "sys/bus/pci/drivers/amdgpu")})
 		for _, memory := range []string{"mem_info_vram_total", "mem_info_vis_vram_total"} {
-			entries[dir+"/"+memory] = entry{data: []byte("206141652992\n")}
+			put(dir+"/"+memory, files.File{Data: []byte("206141652992\n")})
 		}
 	}
 	if gpu == "" {
 		t.Fatal("no display adapter")
 	}
-	entries["sys/module/amdgpu"] = entry{dir: true}
-	entries["sys/module/amdgpu/taint"] = entry{data: []byte("\n")}
+	put("sys/module/amdgpu", files.File{Dir: true})
+	put("sys/module/amdgpu/taint", files.File{Data: []byte("\n")})
 	file = filepath.Join(t.TempDir(), "machine.tar.gz")
-	f, err := os.Create(file)
-	if err != nil {
+	f, err2 := os.Create(file)
+	if err := errors.Join(err, err2); err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(pack(f, entries), f.Close()); err != nil {
+	if err := errors.Join(snapshot.WriteFiles(f, version, tree.All()), f.Close()); err != nil {
 		t.Fatal(err)
 	}
 	return file, gpu

@@ -3,18 +3,11 @@
 package main
 
 import (
-	"bytes"
-	"compress/zlib"
-	"encoding/base64"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"os"
-	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -24,63 +17,6 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/p2pdma"
 	"github.com/gpurdma/gpurdma/p2p/result"
 )
-
-// dump writes a machine as rdma_topo does.
-func dump(t testing.TB, root string) []map[string]any {
-	t.Helper()
-	var out []map[string]any
-	links, err := filepath.Glob(root + "/sys/bus/pci/devices/*")
-	if err != nil {
-		t.Fatal(err)
-	}
-	attr := func(link, name string) string {
-		text, err := os.ReadFile(filepath.Join(link, name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return strings.TrimSpace(strings.TrimPrefix(string(text), "0x"))
-	}
-	for _, link := range links {
-		class := strings.ToUpper(attr(link, "class"))
-		if class == "060000" || class == "088000" {
-			continue // rdma_topo leaves host bridges out
-		}
-		real, err := filepath.EvalSymlinks(link)
-		if err != nil {
-			t.Fatal(err)
-		}
-		config, err := os.ReadFile(filepath.Join(link, "config"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		d := map[string]any{
-			"realpath": strings.TrimPrefix(real, root),
-			"config":   deflated(config),
-			"modalias": fmt.Sprintf("pci:v0000%sd0000%ssv00000000sd00000000bc%ssc%si%s", strings.ToUpper(attr(link, "vendor")), strings.ToUpper(attr(link, "device")), class[:2], class[2:4], class[4:]),
-		}
-		d["iommu_group"], d["vpd"] = nil, nil
-		if group, err := os.Readlink(filepath.Join(link, "iommu_group")); err == nil {
-			d["iommu_group"], _ = strconv.Atoi(filepath.Base(group))
-		}
-		if vpd, err := os.ReadFile(filepath.Join(link, "vpd")); err == nil {
-			d["vpd"] = deflated(vpd)
-		}
-		if nics, err := os.ReadDir(filepath.Join(link, "infiniband")); err == nil {
-			d["subsystems"] = map[string][]string{"infiniband": {nics[0].Name()}}
-		}
-		out = append(out, d)
-	}
-	return out
-}
-
-// deflated is a file as a dump has it.
-func deflated(data []byte) string {
-	var packed bytes.Buffer
-	z := zlib.NewWriter(&packed)
-	_, _ = z.Write(data)
-	_ = z.Close()
-	return base64.StdEncoding.EncodeToString(packed.Bytes())
-}
 
 func dumpFile(t testing.TB, all any) string {
 	t.Helper()
@@ -98,7 +34,7 @@ func dumpFile(t testing.TB, all any) string {
 // A dump of rdma_topo has the machine's tree and ACS. The rest is unknown.
 func TestDumpOfRDMATopo(t *testing.T) {
 	root := bad().Write(t)
-	file := dumpFile(t, dump(t, root))
+	file := dumpFile(t, testenv.RDMATopoDump(t, root))
 	r := command("topo", "--snapshot", file)
 	if r.status != cli.ExitOK || r.err != "" {
 		t.Errorf("%+v", r)
@@ -130,7 +66,7 @@ func TestDumpOfRDMATopo(t *testing.T) {
 func TestDumpPassesNothingItDoesNotHave(t *testing.T) {
 	root := testenv.Machines["small-mi300"]().Write(t)
 	var d struct{ Result result.Run }
-	if err := json.Unmarshal([]byte(command("--json", "--snapshot", dumpFile(t, dump(t, root))).out), &d); err != nil {
+	if err := json.Unmarshal([]byte(command("--json", "--snapshot", dumpFile(t, testenv.RDMATopoDump(t, root))).out), &d); err != nil {
 		t.Fatal(err)
 	}
 	var passed []string
@@ -155,7 +91,7 @@ func TestDumpOfDataDirect(t *testing.T) {
 	all := testenv.Corpus(t)
 	tray := all[slices.IndexFunc(all, func(c testenv.CorpusMachine) bool { return c.Name == "case-07-gb300-data-direct" })]
 	root := tray.Tree.Write(t)
-	functions := dump(t, root)
+	functions := testenv.RDMATopoDump(t, root)
 	r := command("topo", "--snapshot", dumpFile(t, functions))
 	if !strings.Contains(r.out, "DMA function of mlx5_0") || strings.Contains(r.out, "IOMMU none") {
 		t.Errorf("%+v", r)
@@ -171,7 +107,7 @@ func TestDumpOfDataDirect(t *testing.T) {
 }
 
 func TestBrokenDumps(t *testing.T) {
-	good := dump(t, testenv.Machines["small-hgx"]().Write(t))
+	good := testenv.RDMATopoDump(t, testenv.Machines["small-hgx"]().Write(t))
 	for what, change := range map[string]func(d map[string]any){
 		"a path that leads out":  func(d map[string]any) { d["realpath"] = "/sys/devices/../../etc/0000:01:00.0" },
 		"another path":           func(d map[string]any) { d["realpath"] = "/etc/0000:01:00.0" },
@@ -183,7 +119,7 @@ func TestBrokenDumps(t *testing.T) {
 		"a node that is a text":  func(d map[string]any) { d["numa_node"] = "x" },
 		"a group that is a text": func(d map[string]any) { d["iommu_group"] = "x" },
 		"vpd without base64":     func(d map[string]any) { d["vpd"] = "%" },
-		"vpd that is too large":  func(d map[string]any) { d["vpd"] = deflated(make([]byte, vpdLimit+1)) },
+		"vpd that is too large":  func(d map[string]any) { d["vpd"] = testenv.Deflated(make([]byte, 32<<10+1)) },
 		"another form of entry":  func(d map[string]any) { d["subsystems"] = 7 },
 	} {
 		d := map[string]any{}
@@ -220,100 +156,4 @@ func TestDumpOfNothing(t *testing.T) {
 			}
 		}
 	}
-}
-
-// A small file does not become a large one.
-func TestDumpBombs(t *testing.T) {
-	testenv.Exhaustive(t)
-	packed := func(n int) string {
-		var b bytes.Buffer
-		z := zlib.NewWriter(&b)
-		if _, err := z.Write(make([]byte, n)); err != nil {
-			t.Fatal(err)
-		}
-		if err := z.Close(); err != nil {
-			t.Fatal(err)
-		}
-		return base64.StdEncoding.EncodeToString(b.Bytes())
-	}
-	one := func(i int, config string, names ...string) map[string]any {
-		return map[string]any{
-			"realpath": fmt.Sprintf("/sys/devices/pci0000:00/%04x:%02x:%02x.%d", i>>16, i>>8&0xff, i>>3&0x1f, i&7), "config": config,
-			"modalias": "pci:v00008086d00001234sv00000000sd00000000bc02sc00i00", "subsystems": map[string]any{"infiniband": names},
-		}
-	}
-	// One page of configuration space is what a function has.
-	for n, ok := range map[int]bool{256: true, 4096: true, 4097: false, 1 << 20: false} {
-		_, err := fromDump(bytes.NewReader(marshalled(t, []any{one(0, packed(n))})))
-		if (err == nil) != ok {
-			t.Errorf("%d bytes: %v", n, err)
-		}
-	}
-	var many []any
-	config := packed(4096)
-	for i := range functionLimit + 1 {
-		many = append(many, one(i, config))
-	}
-	if _, err := fromDump(bytes.NewReader(marshalled(t, many))); err == nil || !strings.Contains(err.Error(), "too many") {
-		t.Error(err)
-	}
-	if _, err := fromDump(bytes.NewReader(marshalled(t, []any{one(0, config, make([]string, namesLimit+1)...)}))); err == nil || !strings.Contains(err.Error(), "too many RDMA devices") {
-		t.Error(err)
-	}
-	if _, err := fromDump(strings.NewReader("[")); err == nil {
-		t.Error("an end that is missing is none")
-	}
-}
-
-func marshalled(t testing.TB, v any) []byte {
-	t.Helper()
-	text, err := json.Marshal(v)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return text
-}
-
-// A hostile dump crashes nothing, writes nothing outside of its directory, and makes no good machine:
-// a dump lacks the files that decide.
-func FuzzDump(f *testing.F) {
-	for _, name := range []string{"small-hgx", "small-mi300"} {
-		all := dump(f, testenv.Machines[name]().Write(f))
-		f.Add(marshalled(f, all))
-		for _, d := range all {
-			f.Add(marshalled(f, []any{d}))
-		}
-		whole := marshalled(f, all[:2])
-		for n := 0; n < len(whole); n += 1 + len(whole)/20 {
-			f.Add(whole[:n])
-		}
-	}
-	for _, odd := range []string{"", "[", "[]", "[]]", "[null]", "[{}]", "[[]]", " [1,2]", `[{"realpath":"/sys/devices/pci0000:00/../../../x/0000:01:00.0"}]`, `["` + strings.Repeat("x", 1<<16)} {
-		f.Add([]byte(odd))
-	}
-	f.Fuzz(func(t *testing.T, data []byte) {
-		entries, err := fromDump(bytes.NewReader(data))
-		if err != nil {
-			if !errors.Is(err, errSnapshot) {
-				t.Errorf("%v", err)
-			}
-			return
-		}
-		for name, e := range entries {
-			outside := !filepath.IsLocal(name) || path.Clean(name) != name
-			if outside || e.link != "" && !filepath.IsLocal(path.Join(path.Dir(name), e.link)) {
-				t.Errorf("%q leads to %q", name, e.link)
-			}
-		}
-		file := filepath.Join(t.TempDir(), "dump.json")
-		if err := os.WriteFile(file, data, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		for _, args := range [][]string{{"--snapshot", file}, {"topo", "--snapshot", file}} {
-			r := command(args...)
-			if r.status < cli.ExitOK || r.status > cli.ExitUnavailable || strings.ContainsAny(r.out+r.err, "\x1b\x00") || r.status == cli.ExitOK && args[0] != "topo" {
-				t.Errorf("%q: status %d", args, r.status)
-			}
-		}
-	})
 }

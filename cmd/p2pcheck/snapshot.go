@@ -8,16 +8,16 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path"
-	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
+	"github.com/gpurdma/gpurdma/internal/files"
 	"github.com/gpurdma/gpurdma/internal/human"
+	"github.com/gpurdma/gpurdma/p2p/intake"
 	"github.com/gpurdma/gpurdma/p2p/render"
+	"github.com/gpurdma/gpurdma/p2p/snapshot"
 )
 
 // snapshotResult describes the archive.
@@ -46,17 +46,33 @@ func (r snapshotResult) text(w io.Writer, _ *app) error {
 }
 
 func (a *app) snapshot() *cobra.Command {
-	return &cobra.Command{
-		Use:   "snapshot FILE",
+	show := false
+	command := &cobra.Command{
+		Use:   "snapshot FILE | --show",
 		Short: "Write the files that the checks read into one archive, made anonymous",
 		Long: `snapshot writes a compressed tar archive of the parts of /sys, /proc, /boot and
 /etc that the checks read. --snapshot FILE analyses it on any machine. The archive
-has no serial numbers, and replaces network addresses. It marks files that cannot
-be read (without root: most of the configuration space, the kernel's log), and the
-analysis takes them as unknown. With - for FILE it goes to the standard output.`,
-		Args: cli.Args("FILE"),
+has the values that a check reads, and nothing else of these files. It has other
+addresses, and other names for what an administrator has named. It marks files that
+cannot be read (without root: most of the configuration space, the kernel's log),
+and the analysis takes them as unknown. With - for FILE it goes to the standard
+output. With --show p2pcheck prints what the archive would have, file by file, and
+writes none.`,
+		Args: func(c *cobra.Command, args []string) error {
+			switch {
+			case show && len(args) > 0:
+				return fmt.Errorf("--show writes no file: leave out %q", args[0])
+			case show:
+				return nil
+			}
+			return cli.Args("FILE")(c, args)
+		},
 		RunE: func(_ *cobra.Command, args []string) error {
 			a.reached = true
+			if show {
+				found, err := a.show()
+				return a.end("snapshot", found, err)
+			}
 			found, err := a.take(args[0])
 			if err != nil {
 				return a.end("snapshot", nil, err)
@@ -67,38 +83,41 @@ analysis takes them as unknown. With - for FILE it goes to the standard output.`
 			return a.end("snapshot", found, nil)
 		},
 	}
+	command.Flags().BoolVar(&show, "show", false, "print what the archive would have, and write none")
+	return command
+}
+
+// gather takes a snapshot of this machine, or of the one below --root.
+func (a *app) gather(options ...snapshot.Option) (*snapshot.Snapshot, error) {
+	if a.source.Sys != "" || a.source.Proc != "" || a.source.Config != "" || a.source.Release != "" || a.copied() {
+		return nil, &cli.UsageError{Err: fmt.Errorf("a snapshot is taken of this machine, or of --root DIR")}
+	}
+	if err := a.readable(); err != nil {
+		return nil, &cli.UsageError{Err: err}
+	}
+	taken, err := snapshot.Take(a.source, options...)
+	if err != nil {
+		return nil, &cli.UsageError{Err: err}
+	}
+	return taken, nil
 }
 
 func (a *app) take(name string) (output, error) {
-	if a.source.Sys != "" || a.source.Proc != "" || a.source.Config != "" || a.source.Release != "" {
-		return nil, &cli.UsageError{Err: fmt.Errorf("a snapshot is taken of this machine, or of --root DIR")}
-	}
 	if name == standard {
 		if err := a.binary(); err != nil {
 			return nil, &cli.UsageError{Err: err}
 		}
 	}
-	if err := a.readable(); err != nil {
-		return nil, &cli.UsageError{Err: err}
-	}
-	root := a.source.Root
-	if root == "" {
-		root = "/"
-	}
-	entries := gather(root, a)
-	var packed bytes.Buffer
-	if err := pack(&packed, entries); err != nil {
+	taken, err := a.gather()
+	if err != nil {
 		return nil, err
 	}
-	r := snapshotResult{File: name, Files: len(entries), Bytes: packed.Len(), Unread: []string{}}
-	for file, e := range entries {
-		if e.unreadable {
-			r.Unreadable++
-			r.Unread = append(r.Unread, "/"+file)
-		}
+	var packed bytes.Buffer
+	if err := taken.Write(&packed, version); err != nil {
+		return nil, err
 	}
-	slices.Sort(r.Unread)
-	var err error
+	r := snapshotResult{File: name, Files: taken.Len(), Bytes: packed.Len(), Unread: taken.Unread()}
+	r.Unreadable = len(r.Unread)
 	if name == standard {
 		r.File = "standard output"
 		_, err = a.stdout.Write(packed.Bytes())
@@ -122,38 +141,17 @@ func (a *app) binary() error {
 	return nil
 }
 
-// gather collects and redacts.
-func gather(root string, a *app) map[string]entry {
-	entries := collect(root)
-	lines, cut, err := a.source.Open().ReadLog()
-	switch _, there := entries["dev/kmsg"]; {
-	case err != nil && there:
-		entries["dev/kmsg"] = entry{unreadable: true}
-	case err == nil:
-		entries["dev/kmsg"] = entry{}
-	}
-	addGroups(entries, root)
-	redact(entries, logged(lines, cut))
-	return entries
-}
-
-// addGroups adds the limits of the control group and of the groups above it, each of which can refuse. It
-// replaces the groups' names.
-func addGroups(entries map[string]entry, root string) {
-	own, err := (&collector{root: root, entries: map[string]entry{}}).contents("proc/self/cgroup")
+// openArchive reads a snapshot into memory. It returns the directory with the files, and a function that forgets them.
+func openArchive(name string) (dir string, done func(), err error) {
+	f, err := openRegular(name)
 	if err != nil {
-		return
+		return "", nil, err
 	}
-	from, to := ownGroup(own), ownGroup(group(own))
-	for ; strings.HasPrefix(from, cgroups+"/"); from, to = path.Dir(from), path.Dir(to) {
-		c := &collector{root: root, entries: map[string]entry{}}
-		for _, file := range []string{"rdma.max", "rdma.current"} {
-			c.add(path.Join(from, file), false)
-		}
-		for name, e := range c.entries {
-			if file := path.Base(name); strings.HasPrefix(file, "rdma.") {
-				entries[path.Join(to, file)] = e
-			}
-		}
+	defer f.Close()
+	t, err := intake.Archive(f)
+	if err != nil {
+		return "", nil, fmt.Errorf("%s: %w", name, err)
 	}
+	dir, done = files.Mount(t)
+	return dir, done, nil
 }

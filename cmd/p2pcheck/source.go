@@ -30,17 +30,13 @@ func (a *app) readable() error {
 	if s.Sys == "" {
 		s.Sys = filepath.Join(cmp.Or(s.Root, "/"), "sys")
 	}
-	list := os.ReadDir
-	if a.copied() {
-		list = files.ReadDir
-	}
-	if _, err := list(s.Sys); err != nil && a.source.Sys != "" {
+	if _, err := files.ReadDir(s.Sys); err != nil && a.source.Sys != "" {
 		return fmt.Errorf("--sysfs: %w", err)
 	} else if err != nil {
 		return ofRoot(s.Root, err)
 	}
 	if s.Proc != "" {
-		if _, err := os.ReadDir(s.Proc); err != nil {
+		if _, err := files.ReadDir(s.Proc); err != nil {
 			return fmt.Errorf("--proc: %w", err)
 		}
 	}
@@ -78,7 +74,7 @@ var ofSysfs = []string{"bus/pci/devices", "class", "devices"}
 func aSysfs(dir string) error {
 	is := func(dir string) bool {
 		return slices.ContainsFunc(ofSysfs, func(name string) bool {
-			st, err := os.Stat(filepath.Join(dir, name))
+			st, err := files.Stat(filepath.Join(dir, name))
 			return err == nil && st.IsDir() // a procfs has files of those names
 		})
 	}
@@ -98,7 +94,7 @@ func ofRoot(root string, err error) error {
 		return err
 	}
 	for _, name := range ofSysfs {
-		if _, err2 := os.Stat(filepath.Join(root, name)); err2 != nil {
+		if _, err2 := files.Stat(filepath.Join(root, name)); err2 != nil {
 			return fmt.Errorf("--root needs a directory that has sys in it: %w", err)
 		}
 	}

@@ -18,6 +18,7 @@ type Tree struct {
 	nodes int
 	bytes int64
 	small map[string][]byte // contents that many files have
+	names map[string]string // names that many files have
 }
 
 // node is a file, a directory or a symbolic link.
@@ -31,7 +32,7 @@ type node struct {
 
 // NewTree is an empty tree.
 func NewTree() *Tree {
-	t := &Tree{root: node{below: map[string]*node{}}, small: map[string][]byte{}}
+	t := &Tree{root: node{below: map[string]*node{}}, small: map[string][]byte{}, names: map[string]string{}}
 	t.root.parent = &t.root
 	return t
 }
@@ -89,20 +90,30 @@ func (t *Tree) add(name string, n node) error {
 
 func (t *Tree) put(at *node, name string, n node) *node {
 	const each = 160 // bytes of a node without its text
-	n.name, n.parent = name, at
-	at.below[name] = &n
+	n.name, n.parent = t.own(name), at
+	at.below[n.name] = &n
 	t.nodes++
 	t.bytes += each + int64(len(name))
 	return &n
 }
 
+// own is a name that is no part of a longer text. Most files of a machine have one of a few hundred names.
+func (t *Tree) own(name string) string {
+	const most = 4096
+	if known, ok := t.names[name]; ok {
+		return known
+	}
+	name = strings.Clone(name)
+	if len(t.names) < most {
+		t.names[name] = name
+	}
+	return name
+}
+
 // dir finds or makes a directory. It follows no link, so that a name alone says where a file is.
 func (t *Tree) dir(name string) (*node, error) {
 	at := &t.root
-	for part := range strings.SplitSeq(path.Clean("/"+name), "/") {
-		if part == "" {
-			continue
-		}
+	for part := range partsOf(name) {
 		next := at.below[part]
 		switch {
 		case next == nil:

@@ -7,6 +7,8 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+
+	"github.com/gpurdma/gpurdma/internal/files"
 )
 
 // Entry is a file of a machine. The zero value is an empty file.
@@ -27,6 +29,28 @@ type Machine struct {
 	Files map[string]Entry
 	// Notes say what is not known, and which command prints it.
 	Notes []string
+}
+
+// Tree has the files in memory, to be mounted.
+func (m *Machine) Tree() (*files.Tree, error) {
+	t := files.NewTree()
+	for name, e := range m.Files {
+		var err error
+		switch {
+		case e.Unreadable:
+			err = t.AddUnreadable(name)
+		case e.Link != "":
+			err = t.AddLink(name, e.Link)
+		case e.Dir:
+			err = t.AddDir(name)
+		default:
+			err = t.AddFile(name, e.Data)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return t, nil
 }
 
 // unprinted are files whose contents lspci does not print. If they were missing, a rule would

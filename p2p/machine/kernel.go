@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -138,6 +139,25 @@ const (
 	ConfigHSAP2P     = "CONFIG_HSA_AMD_P2P"
 	ConfigODP        = "CONFIG_INFINIBAND_ON_DEMAND_PAGING"
 )
+
+// configOptions are the options that rules and checks read, besides those of drivers.
+var configOptions = []string{
+	ConfigP2PDMA, ConfigMoveNotify, ConfigDMABuf, ConfigHSAP2P, ConfigODP, "CONFIG_PCI", "CONFIG_HAS_IOMEM", "CONFIG_HAS_DMA",
+	"CONFIG_INFINIBAND_USER_ACCESS", "CONFIG_VFIO_PCI_DMABUF", "CONFIG_SYNC_FILE", "CONFIG_DEBUG_INFO_BTF",
+}
+
+// Reads reports an option of the kernel's configuration that a rule or a check reads.
+func Reads(option string) bool {
+	if slices.Contains(configOptions, option) {
+		return true
+	}
+	for _, of := range builtOptions {
+		if of == option {
+			return true
+		}
+	}
+	return false
+}
 
 func readKernel(root string, proc procfs.FS, release, given string) (Kernel, kernelConfig) {
 	k := Kernel{Release: release}

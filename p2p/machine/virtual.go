@@ -74,6 +74,23 @@ func built(vendor, product string) bool {
 	return slices.ContainsFunc(makers, func(word string) bool { return strings.Contains(vendor, strings.ToLower(word)) }) || strings.Contains(product, ".metal")
 }
 
+// KnownFirmware are the words in the names of a maker and a product by which this package tells bare machines from guests.
+func KnownFirmware(text string) []string {
+	var out []string
+	for _, word := range append(slices.Clone(hypervisors), ".metal") {
+		if strings.Contains(text, word) {
+			out = append(out, word)
+		}
+	}
+	lower := strings.ToLower(text)
+	for _, word := range makers {
+		if strings.Contains(lower, strings.ToLower(word)) {
+			out = append(out, word)
+		}
+	}
+	return out
+}
+
 // InventedTree says why a guest's PCI registers prove little: the hypervisor emulates the
 // ports whose registers the guest reads.
 const InventedTree = "a virtual machine: its tree need not be the hardware's"

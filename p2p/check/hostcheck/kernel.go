@@ -110,14 +110,20 @@ func kernelConfiguration(l *check.Look) {
 		return
 	}
 	at := []string{l.Machine.Named(l.Machine.Kernel.Source)}
+	options := 0
+	for option := range l.Machine.Config {
+		if machine.Reads(option) {
+			options++
+		}
+	}
 	there, where := l.There("boot/config-" + l.Machine.Kernel.Release)
 	switch {
 	case len(l.Driven("amdgpu")) == 0 || there == placement.Yes:
-		l.Pass("", at, "%d options", len(l.Machine.Config))
+		l.Pass("", at, "%d of the options that p2pcheck reads", options)
 	case there == placement.AnswerUnknown:
-		l.Unknown("", append(at, where...), "%d options, and whether there is a %s, where perftest looks, is not known", len(l.Machine.Config), where[0])
+		l.Unknown("", append(at, where...), "%d of the options that p2pcheck reads, and whether there is a %s, where perftest looks, is not known", options, where[0])
 	default:
-		l.Warn("", append(at, where...), "%d options, and there is no %s: perftest, and older UCX and RCCL, look nowhere else, and then export no dma-bufs of AMD GPUs", len(l.Machine.Config), where[0]).
+		l.Warn("", append(at, where...), "%d of the options that p2pcheck reads, and there is no %s: perftest, and older UCX and RCCL, look nowhere else, and then export no dma-bufs of AMD GPUs", options, where[0]).
 			Fix("copy the configuration there, or use newer UCX, RCCL and perftest", check.Copied(at[0])+where[0], "")
 	}
 }

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package redact
+
+import (
+	"maps"
+	"regexp"
+	"strings"
+)
+
+// Redactor replaces what tells whose machine it is. It replaces equal texts by equal ones, so that files that refer to
+// each other still do.
+type Redactor struct {
+	names   map[string]string // replacements
+	devices map[string]string // those of network and RDMA devices
+	stems   map[string]string // likewise, of names without their number
+	count   map[kind]int
+	texts   map[string]string // whole lines and texts
+	gids    map[string]string
+	cards   map[string]string // values of vital product data
+}
+
+// New is a redactor for one machine.
+func New() *Redactor {
+	return &Redactor{names: map[string]string{}, devices: map[string]string{}, stems: map[string]string{}, count: map[kind]int{}, texts: map[string]string{}, gids: map[string]string{}, cards: map[string]string{}}
+}
+
+// Replaced has the replacements so far.
+func (r *Redactor) Replaced() map[string]string {
+	out := maps.Clone(r.names)
+	maps.Copy(out, r.gids)
+	maps.Copy(out, r.cards)
+	maps.Copy(out, r.texts)
+	return out
+}
+
+// none stands for a value that no rule keeps.
+const none = "redacted"
+
+// kind is what a name is of. The replacement begins with it.
+type kind string
+
+const (
+	ofRDMA     kind = "rdma"
+	ofNet      kind = "net"
+	ofModule   kind = "module"
+	ofPeer     kind = "peer"
+	ofProvider kind = "provider"
+	ofPlugin   kind = "plugin"
+	ofCDI      kind = "cdi"
+	ofRelease  kind = "kernel"
+	ofIOMMU    kind = "iommu"
+	ofEvent    kind = "event"
+	ofLSM      kind = "lsm"
+	ofDir      kind = "dir"
+	ofWord     kind = "word"
+)
+
+// numbered matches a name with a short number at its end, and hexadecimal digits as long as a MAC, which such a number
+// may be a part of.
+var (
+	numbered = regexp.MustCompile(`^(.*[^0-9])([0-9]{1,3})$`)
+	longHex  = regexp.MustCompile(`[0-9A-Fa-f]{8}`)
+)
+
+// name is a name itself if everybody may have it, and its replacement otherwise. The number at its end stays:
+// libraries take the beginning of a device's name for all devices that begin so.
+func (r *Redactor) name(of kind, name string) string {
+	if common(of, name) {
+		return name
+	}
+	if known := r.names[name]; known != "" {
+		return known
+	}
+	stem, number := name, ""
+	if m := numbered.FindStringSubmatch(name); m != nil && !longHex.MatchString(name) && (of == ofRDMA || of == ofNet) {
+		stem, number = m[1], m[2]
+	}
+	if r.stems[stem] == "" {
+		r.stems[stem] = string(of) + "-" + letters(r.count[of])
+		r.count[of]++
+	}
+	r.names[name] = r.stems[stem] + number
+	if of == ofRDMA || of == ofNet {
+		r.devices[name] = r.names[name]
+	}
+	return r.names[name]
+}
+
+// letters are a, b … y, za, zb … zy, zza: none is the beginning of another.
+func letters(n int) string {
+	out := ""
+	for ; n >= 25; n -= 25 {
+		out += "z"
+	}
+	return out + string(rune('a'+n))
+}
+
+// Name is the name in a snapshot of a network device, or of an RDMA device.
+func (r *Redactor) Name(name string) string {
+	if known := r.names[name]; known != "" {
+		return known
+	}
+	return r.name(ofNet, name)
+}
+
+// whole remembers that a text has become another.
+func (r *Redactor) whole(was, now string) string {
+	if was != now {
+		r.texts[strings.TrimSpace(was)] = strings.TrimSpace(now)
+	}
+	return now
+}

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package redact
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Rule says what is taken of a file.
+type Rule struct {
+	Keeps string // in words
+	keep  func(r *Redactor, data []byte) []byte
+}
+
+// Bare reports that only the file's name is taken, or a directory's or link's.
+func (u *Rule) Bare() bool { return u.keep == nil }
+
+// Apply is what a snapshot has of a file's contents.
+func (u *Rule) Apply(r *Redactor, data []byte) []byte {
+	if u.keep == nil {
+		return nil
+	}
+	return u.keep(r, data)
+}
+
+// shape keeps a text that an expression matches as a whole.
+func shape(keeps string, is *regexp.Regexp) *Rule {
+	return &Rule{keeps, func(r *Redactor, data []byte) []byte {
+		if len(data) == 0 || is.Match(data) {
+			return data
+		}
+		return r.other(data)
+	}}
+}
+
+// other stands for contents of another shape than a rule keeps. Whether the text ended with a line's end is kept: without it, the
+// file was cut.
+func (r *Redactor) other(data []byte) []byte {
+	text := none
+	if strings.HasSuffix(string(data), "\n") {
+		text += "\n"
+	}
+	return []byte(r.whole(string(data), text))
+}
+
+// oneOf keeps one of some words.
+func oneOf(words ...string) *Rule {
+	return &Rule{"one of " + strings.Join(words, ", "), func(r *Redactor, data []byte) []byte {
+		if len(data) == 0 || slices.Contains(words, strings.TrimRight(string(data), "\n")) {
+			return data
+		}
+		return r.other(data)
+	}}
+}
+
+// byLine keeps lines: line returns what is kept of one without its end, and false for none of it.
+func byLine(keeps string, line func(r *Redactor, line string) (string, bool)) *Rule {
+	return &Rule{keeps, func(r *Redactor, data []byte) []byte {
+		var out strings.Builder
+		for one := range strings.Lines(string(data)) {
+			body, whole := strings.CutSuffix(one, "\n")
+			if text, ok := line(r, body); ok {
+				out.WriteString(text)
+				if whole {
+					out.WriteByte('\n')
+				}
+			}
+		}
+		return []byte(out.String())
+	}}
+}
+
+// each keeps the lines that an expression matches as a whole.
+func each(keeps string, is *regexp.Regexp) *Rule {
+	return byLine(keeps, func(_ *Redactor, line string) (string, bool) { return line, is.MatchString(line) })
+}
+
+// named keeps names of devices, each replaced if an administrator may have chosen it.
+func named(of kind) *Rule {
+	return &Rule{"names of devices, replaced if an administrator chose them", func(r *Redactor, data []byte) []byte {
+		return []byte(aWord.ReplaceAllStringFunc(string(data), func(word string) string { return r.name(of, word) }))
+	}}
+}
+
+var aWord = regexp.MustCompile(`[^\s]+`)
+
+// field replaces the value of "KEY: VALUE" or "KEY VALUE" unless is matches it.
+func field(line, key string, is *regexp.Regexp) (string, bool) {
+	rest, ok := strings.CutPrefix(line, key)
+	value := strings.TrimLeft(rest, ": \t")
+	switch {
+	case !ok || rest != "" && value == rest:
+		return "", false
+	case is.MatchString(value):
+		return line, true
+	}
+	return line[:len(line)-len(value)] + none, true
+}

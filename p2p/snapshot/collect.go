@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package snapshot
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/internal/files"
+	"github.com/gpurdma/gpurdma/p2p/machine"
+	"github.com/gpurdma/gpurdma/p2p/redact"
+)
+
+// roots are directories whose presence in a copy says that the copy is complete below them.
+var roots = []string{"sys/class", "sys/module", "sys/kernel", "sys/kernel/mm", "sys/kernel/security", "sys/bus", "sys/devices", "sys/fs", "proc/sys", "dev", "etc", "etc/libibverbs.d", "run", "usr", "usr/lib", "usr/lib64", "usr/local/lib", "lib64", "lib", "var", "boot"}
+
+// collector gathers files below a root.
+type collector struct {
+	*Snapshot
+	root string
+}
+
+// functions gathers the PCI functions that can be part of a way.
+func (c *collector) functions() {
+	names, err := c.list("sys/bus/pci/devices")
+	if err != nil {
+		return
+	}
+	for _, name := range names {
+		dir := path.Join("sys/bus/pci/devices", name)
+		for _, item := range redact.OfFunctions {
+			c.add(path.Join(dir, item.Pattern), item.Rule)
+		}
+		if c.matters(dir, name) {
+			for _, item := range redact.OfEndpoints {
+				c.glob(dir, strings.Split(item.Pattern, "/"), item.Rule)
+			}
+			if c.vendor(dir) == machine.VendorMellanox {
+				c.add(path.Join(dir, redact.OfCards.Pattern), redact.OfCards.Rule)
+			}
+		}
+		if Fits(c.tree) != nil {
+			return // Take says it
+		}
+	}
+}
+
+// matters reports a function that may be a GPU or NIC, moves data for one, is an
+// NVMe controller or a bridge, or stands for a host bridge.
+func (c *collector) matters(dir, name string) bool {
+	class, err := files.ReadFile(filepath.Join(c.root, dir, "class"))
+	driver, _ := files.Readlink(filepath.Join(c.root, dir, "driver"))
+	base := strings.TrimPrefix(string(class), "0x")
+	if err != nil || len(base) < 2 || strings.HasSuffix(name, ":00.0") || slices.Contains([]string{"softgpu", "vfio-pci", "mlx5_ib"}, path.Base(driver)) {
+		return true
+	}
+	return strings.HasPrefix(base, "0108") || slices.Contains([]string{"02", "03", "05", "06", "0c", "12"}, base[:2])
+}
+
+// vendor is the vendor of a function, 0 if it is not known.
+func (c *collector) vendor(dir string) uint64 {
+	text, err := files.ReadFile(filepath.Join(c.root, dir, "vendor"))
+	if err != nil {
+		return 0
+	}
+	id, _ := strconv.ParseUint(strings.TrimSpace(string(text)), 0, 16)
+	return id
+}
+
+func (c *collector) list(dir string) ([]string, error) {
+	entries, err := files.ReadDir(filepath.Join(c.root, dir))
+	if err != nil && !gone(err) {
+		c.unread(dir)
+	}
+	var out []string
+	for _, e := range entries {
+		out = append(out, e.Name())
+	}
+	return out, err
+}
+
+// gone reports a file that the machine does not have.
+func gone(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) }
+
+// unread marks a file or a directory that is there and cannot be read.
+func (c *collector) unread(name string) { c.put(name, files.File{Link: path.Base(name)}) }
+
+// put adds a file, in the place of another.
+func (c *collector) put(name string, f files.File) {
+	// A name below a link is none that this collector makes.
+	_ = c.tree.Replace(name, f)
+}
+
+// glob adds the files that a pattern matches, and marks directories that cannot be listed.
+func (c *collector) glob(dir string, parts []string, rule *redact.Rule) {
+	for i, part := range parts {
+		if !strings.Contains(part, "*") {
+			continue
+		}
+		at := path.Join(append([]string{dir}, parts[:i]...)...)
+		names, err := c.list(at)
+		if err != nil {
+			return
+		}
+		c.add(at, nil)
+		for _, name := range names {
+			if ok, _ := path.Match(part, name); ok {
+				c.glob(path.Join(at, name), parts[i+1:], rule)
+			}
+		}
+		return
+	}
+	c.add(path.Join(append([]string{dir}, parts...)...), rule)
+}
+
+// linkLimit is the greatest number of links on the way to a file.
+const linkLimit = 40
+
+// add keeps a file, and every link on the way to it. Without a rule, only its name.
+func (c *collector) add(name string, rule *redact.Rule) {
+	parts := strings.Split(path.Clean(name), "/")
+	at := ""
+	for links := 0; len(parts) > 0; {
+		next := path.Join(at, parts[0])
+		parts = parts[1:]
+		if f, ok := c.tree.Find(next); ok && f.Dir {
+			at = next
+			continue
+		}
+		st, err := files.Lstat(filepath.Join(c.root, next))
+		switch {
+		case gone(err):
+			return
+		case err != nil:
+			c.unread(next)
+			return
+		case st.Mode()&fs.ModeSymlink != 0:
+			target, err := files.Readlink(filepath.Join(c.root, next))
+			if links++; err != nil || links > linkLimit {
+				c.unread(next)
+				return
+			}
+			whole := path.Join(at, target)
+			if path.IsAbs(target) {
+				whole = strings.TrimPrefix(path.Clean(target), "/")
+			}
+			if !filepath.IsLocal(whole) {
+				return
+			}
+			c.put(next, files.File{Link: redact.Relative(at, whole)})
+			parts = append(strings.Split(whole, "/"), parts...)
+			at = ""
+		case st.IsDir():
+			c.put(next, files.File{Dir: true})
+			at = next
+		default:
+			if len(parts) == 0 {
+				c.file(next, rule, st.Mode().IsRegular())
+			}
+			return
+		}
+	}
+}
+
+// file adds a file, or only its name.
+func (c *collector) file(name string, rule *redact.Rule, regular bool) {
+	if _, there := c.tree.Find(name); there {
+		return
+	}
+	if rule == nil || rule.Bare() || !regular {
+		c.put(name, files.File{})
+		return
+	}
+	data, err := c.contents(name, rule)
+	if err != nil {
+		c.unread(name)
+		return
+	}
+	c.put(name, files.File{Data: data})
+	if c.rules != nil {
+		c.rules[c.redactor.Path(name)] = rule
+	}
+}
+
+func (c *collector) contents(name string, rule *redact.Rule) ([]byte, error) {
+	if name == "proc/kallsyms" {
+		return c.symbols(name)
+	}
+	data, err := c.read(name)
+	if err != nil {
+		return nil, err
+	}
+	return rule.Apply(c.redactor, data), nil
+}
+
+func (c *collector) read(name string) ([]byte, error) {
+	f, err := files.Open(filepath.Join(c.root, name))
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, FileLimit))
+}
+
+// symbols are the few lines of /proc/kallsyms that the checks look for.
+func (c *collector) symbols(name string) ([]byte, error) {
+	f, err := files.Open(filepath.Join(c.root, name))
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	var out []byte
+	after := false
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		var kept string
+		if kept, after = c.redactor.Symbol(lines.Bytes(), after); kept != "" {
+			out = append(append(out, kept...), '\n')
+		}
+	}
+	return out, lines.Err()
+}

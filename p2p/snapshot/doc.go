@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package snapshot takes the files of a machine that p2pcheck reads into one
+// archive, and reads such archives of strangers.
+//
+// [Take] gathers them, and package redact says what of each may leave the machine.
+// [Read] has an archive in memory: nothing is unpacked, and its files, directories,
+// bytes and depth are bounded. What Take refuses as too large, Read would refuse, too.
+package snapshot

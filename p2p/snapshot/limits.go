@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package snapshot
+
+import (
+	"fmt"
+
+	"github.com/gpurdma/gpurdma/internal/files"
+)
+
+// Limits of a snapshot: more than any machine has.
+const (
+	EntryLimit  = 1_000_000 // files, links and directories, those that lead to others included
+	totalLimit  = 192 << 20 // memory that they take
+	streamLimit = 2 << 30   // of the archive when it is unpacked: tar needs a KiB for each small file
+	FileLimit   = 16 << 20  // of one file
+	NameLimit   = 1024
+	depthLimit  = 32
+	endLimit    = 1 << 20 // bytes behind the last file
+)
+
+var (
+	errLarge = fmt.Errorf("%w: its files are larger than %d MiB", Err, totalLimit>>20)
+	errMany  = fmt.Errorf("%w: it has more than %d files and directories", Err, EntryLimit)
+	errEnd   = fmt.Errorf("%w: there is more behind its end", Err)
+)
+
+// Fits fails for a tree that is larger than a snapshot can be.
+func Fits(t *files.Tree) error {
+	switch {
+	case t.Len() > EntryLimit:
+		return errMany
+	case t.Bytes() > totalLimit:
+		return errLarge
+	}
+	return nil
+}

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package snapshot
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"iter"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/gpurdma/gpurdma/internal/files"
+)
+
+// Shown is a file of a snapshot, for a person to read before it is given away.
+type Shown struct {
+	Name string `json:"file"`
+	// Keeps says what is taken of the file; "" for a name alone.
+	Keeps string `json:"keeps"`
+	// Text is what the archive has of it. Registers are in hexadecimal, lines of zeros left out.
+	Text string `json:"text"`
+	Link string `json:"link"`
+	// Unread says that the machine has the file, and that it could not be read.
+	Unread bool `json:"unread"`
+}
+
+// Show is what the archive has, file by file. It needs [WithRules].
+func (s *Snapshot) Show() iter.Seq[Shown] {
+	return func(yield func(Shown) bool) {
+		for name, f := range s.All() {
+			out := Shown{Name: "/" + name, Link: f.Link, Unread: f.Unreadable(name)}
+			if rule := s.rules[name]; rule != nil {
+				out.Keeps, out.Text = rule.Keeps, legible(f)
+			}
+			if out.Unread {
+				out.Link = ""
+			}
+			if !yield(out) {
+				return
+			}
+		}
+	}
+}
+
+// legible is the contents of a file as text.
+func legible(f files.File) string {
+	data := f.Data
+	if z, err := gzip.NewReader(bytes.NewReader(data)); err == nil {
+		if plain, err := io.ReadAll(io.LimitReader(z, FileLimit)); err == nil {
+			data = plain
+		}
+	}
+	data = bytes.ReplaceAll(data, []byte{0}, []byte("\n")) // between variables
+	if utf8.Valid(data) && !bytes.ContainsFunc(data, func(c rune) bool { return c < ' ' && c != '\n' && c != '\t' }) {
+		return string(data)
+	}
+	var out strings.Builder
+	const row = 16
+	for at := 0; at < len(f.Data); at += row {
+		if line := f.Data[at:min(at+row, len(f.Data))]; bytes.Trim(line, "\x00") != nil {
+			fmt.Fprintf(&out, "%03x: %s\n", at, hex.EncodeToString(line))
+		}
+	}
+	return out.String()
+}
