@@ -99,7 +99,7 @@ func (t *Tree) put(at *node, name string, n node) *node {
 
 // own is a name that is no part of a longer text. Most files of a machine have one of a few hundred names.
 func (t *Tree) own(name string) string {
-	const most = 4096
+	const most = 4000
 	if known, ok := t.names[name]; ok {
 		return known
 	}
