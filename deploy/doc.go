@@ -2,8 +2,8 @@
 
 // Package deploy is the root of what takes p2pcheck to many machines: the
 // manifest for Kubernetes, the health check for Slurm, rules for Prometheus,
-// and the command that writes the container image. ../docs/fleet.md says how to
-// use them.
+// and the commands that write the container image and its manifest.
+// ../docs/fleet.md says how to use them.
 //
 // It is a Go module of its own, so that Kubernetes' types, which only tests
 // need, stay out of the library's requirements.

@@ -4,7 +4,11 @@ package deploy
 
 import (
 	"bytes"
+	"io/fs"
 	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -13,6 +17,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 )
+
+// zeros is the digest that no image has.
+var zeros = strings.Repeat("0", 64)
 
 // manifest reads the manifest by Kubernetes' own types. What they do not have is
 // an error, as it is for kubectl.
@@ -144,4 +151,88 @@ func hostMounts(t *testing.T, set *appsv1.DaemonSet) []mount {
 		out = append(out, mount{Source: host.Path, Target: m.MountPath, ReadOnly: m.ReadOnly})
 	}
 	return out
+}
+
+// images are the images that a text of YAML or JSON names.
+var images = regexp.MustCompile(`(?m)^[\s\-{"]*image"?:\s*"?([^\s",}#]+)`)
+
+// byDigest is an image by its digest alone: a tag beside it would be taken for what counts.
+var byDigest = regexp.MustCompile(`^[^:@]+(:[0-9]+)?/[^:@]+@sha256:([0-9a-f]{64})$`)
+
+// Nothing here names an image by what it is called today, and what is in the repository
+// cannot be deployed by mistake: no image has been published.
+func TestImagesByDigest(t *testing.T) {
+	n := 0
+	err := filepath.WalkDir(".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || filepath.Ext(name) == ".go" {
+			return err
+		}
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		found := images.FindAllSubmatch(text, -1)
+		if base := strings.ToLower(filepath.Base(name)); strings.Contains(base, "containerfile") || strings.Contains(base, "dockerfile") {
+			found = regexp.MustCompile(`(?m)^FROM\s+(\S+)`).FindAllSubmatch(text, -1)
+		}
+		for _, image := range found {
+			n++
+			m := byDigest.FindSubmatch(image[1])
+			if m == nil {
+				t.Errorf("%s: %s is not by a digest alone", name, image[1])
+				continue
+			}
+			if registry, _, _ := strings.Cut(string(image[1]), "/"); !strings.HasSuffix(registry, ".example") || strings.Trim(string(m[2]), "0") != "" {
+				t.Errorf("%s: %s could be pulled", name, image[1])
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n == 0 {
+		t.Error("no image is named")
+	}
+	for _, text := range []string{"image: a.example/p", "image: a.example/p:latest", "- image: a.example/p:v1@sha256:" + zeros, `{"image": "a.example/p@sha256:1"}`, "  image: p@sha256:" + zeros} {
+		if m := images.FindStringSubmatch(text); m == nil || byDigest.MatchString(m[1]) {
+			t.Errorf("%s: %q is let through", text, m)
+		}
+	}
+}
+
+// The manifest that is written has the digest that a registry knows the image by, and
+// differs from that of the repository in nothing else.
+func TestManifestOfImage(t *testing.T) {
+	dir := t.TempDir()
+	tree, archive := filepath.Join(dir, "tree"), filepath.Join(dir, "image.tar")
+	if err := os.MkdirAll(tree, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(tree, "program"), []byte("program"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	run := func(args ...string) string {
+		t.Helper()
+		out, err := exec.CommandContext(t.Context(), "go", append([]string{"run"}, args...)...).CombinedOutput()
+		if err != nil {
+			t.Fatalf("%q: %v\n%s", args, err, out)
+		}
+		return string(out)
+	}
+	_, said, _ := strings.Cut(strings.TrimSpace(run("./cmd/oci-image", "-o", archive, "linux/amd64="+tree, "linux/arm64="+tree)), " ")
+	run("./cmd/manifests", "-archive", archive, "-image", "registry.test:5000/tools/p2pcheck", "-o", dir, "kubernetes/p2pcheck.yaml")
+	written, err := os.ReadFile(filepath.Join(dir, "p2pcheck.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours, err := os.ReadFile("kubernetes/p2pcheck.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, set := manifest(t)
+	image := "registry.test:5000/tools/p2pcheck@" + said
+	if want := strings.Replace(string(ours), container(t, set).Image, image, 1); string(written) != want || !byDigest.MatchString(image) || strings.HasSuffix(image, zeros) {
+		t.Errorf("%s: got\n%s", image, written)
+	}
 }

@@ -77,7 +77,7 @@ made() {
 
 # What a root and an image depend on.
 inputs() {
-	echo "layout 1" # 2 when what this script leaves changes
+	echo "layout 2" # 3 when what this script leaves changes
 	echo "$1 $2 $tools"
 }
 
@@ -111,7 +111,7 @@ uri=$(archive_uri)
 private_apt() {
 	apt=$roots/.apt/${1// /+}
 	# shellcheck disable=SC2086 # suites are meant to split
-	archive_apt "$apt" "$uri" $1
+	archive_apt "$apt" deb "$uri" $1
 }
 
 # releases SERIES, an extended regular expression: what is on offer, oldest first
@@ -135,11 +135,12 @@ say_later() {
 	done
 }
 
-release='' offered=''
+release='' offered='' unread=''
 for s in "${suites[@]}"; do
 	private_apt "$s"
-	if ! out=$(APT_CONFIG=$apt/apt.conf apt-get -qq update 2>&1); then
+	if ! out=$(archive_update "$apt"); then
 		echo "kernel $series: $s cannot be read: $out" >&2
+		unread+=" $s"
 		continue
 	fi
 	release=$(newest "$series")
@@ -147,7 +148,7 @@ for s in "${suites[@]}"; do
 	offered+=" $(newest "${series%%.*}.[0-9]+")"
 done
 [ -n "$release" ] ||
-	unavailable "this machine's archive has no kernel $series in ${suites[*]} (newest there:${offered:- none}); a newer series is a new folder in $patches"
+	unavailable "this machine's archive has no kernel $series in ${suites[*]} (newest there:${offered:- none}${unread:+; not to be read, as said above:$unread}); a newer series is a new folder in $patches"
 say_later
 export APT_CONFIG=$apt/apt.conf
 field() { apt-cache show --no-all-versions "$1" | sed -n "s/^$2: //p"; }
@@ -175,17 +176,19 @@ replace() {
 }
 
 mmdebstrap --variant=apt --mode=root --keyring="$archive_keyring" \
-	--aptopt='Acquire::Check-Valid-Until "false"' \
+	--skip=essential/unlink,cleanup/apt \
 	--include="$tools,linux-headers-$release=$version" \
 	"${s%% *}" "$stage/root" "$apt/sources.list" >"$stage/log" 2>&1 || {
 	tail -n 30 "$stage/log" >&2
 	fail "mmdebstrap failed"
 }
-rm -rf "$stage/root"/var/cache/apt/archives/*.deb "$stage/root"/var/lib/apt/lists/*
+archive_record debs -o "$stage/root/.downloads.json" -for "root $series" -lists "$stage/root/var/lib/apt/lists" \
+	"$stage"/root/var/cache/apt/archives/*.deb
+rm -rf "$stage/root"/var/cache/apt/{archives/*.deb,*.bin} "$stage/root"/var/lib/apt/lists/*
 # A mirror's name has no business in a build root that outlives its download.
 : >"$stage/root/etc/apt/sources.list"
 
-mkdir "$stage/dl"
+archive_dir "$stage/dl"
 (cd "$stage/dl" && apt-get -qq download \
 	"linux-base-$release=$version" "linux-binary-$release=$version" \
 	"linux-modules-$release=$version" "linux-source-$series=$version")
@@ -194,6 +197,7 @@ mkdir -p "$stage/kernel/image/boot" "$stage/kernel/headers"
 for p in base binary modules; do
 	dpkg-deb -x "$(deb "linux-$p-$release" amd64)" "$stage/kernel/image"
 done
+archive_record debs -o "$stage/kernel/.downloads.json" -for "kernel $series" -lists "$apt/lists" "$stage"/dl/*.deb
 image=$stage/kernel/image
 # The places where older kernels have them.
 ln -s usr/lib "$image/lib"

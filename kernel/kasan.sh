@@ -37,7 +37,7 @@ exec 9>"$out/.lock"
 flock -w 10 9 || fail "another run holds $out/.lock"
 
 inputs() {
-	echo "layout 1"
+	echo "layout 2" # as testbed/kernel
 	cat "$debian/version" "$fragment"
 	"$CC" --version | head -n 1
 }

@@ -27,10 +27,12 @@ version=$1
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 build=${BUILD:-$top/build}
 out=$build/rxe-provider/$version
-apt=$build/rxe-provider/apt
+apts=$build/rxe-provider/apt
 patch=$top/kernel/patches/rdma-core/rxe-provider-$version.patch
 # Suites to look in, oldest first.
 suites=(trixie forky sid)
+# shellcheck source-path=SCRIPTDIR/..
+. "$top/testbed/archive.sh"
 
 [ -e "$patch" ] || fail "there is no patch for rdma-core $version"
 for tool in apt-get cmake cc make patch tar pkg-config flock; do
@@ -39,7 +41,7 @@ done
 pkg-config --exists libnl-3.0 libnl-route-3.0 ||
 	fail "the headers of libnl are missing; install libnl-3-dev and libnl-route-3-dev"
 
-mkdir -p "$apt/lists/partial" "$build/rxe-provider"
+mkdir -p "$build/rxe-provider"
 exec 9>"$build/rxe-provider/.lock"
 flock -w 600 9 || fail "another build holds $build/rxe-provider/.lock"
 
@@ -53,28 +55,7 @@ fi
 rm -rf "$build"/rxe-provider/.work.* # of a build that was killed
 work=$(mktemp -d "$build/rxe-provider/.work.XXXXXX")
 trap 'rm -rf "$work"' EXIT
-
-# Where the machine has Debian from. Another origin, or the security archive,
-# does not carry the suites.
-archive=$(apt-get indextargets --format '$(ORIGIN) $(CODENAME) $(REPO_URI)' 'Created-By: Packages' |
-	awk '$1 == "Debian" && $2 !~ /-/ { print $3; exit }')
-[ -n "$archive" ] || fail "no Debian archive among the sources that apt is configured with"
-
-keyring=/usr/share/keyrings/debian-archive-keyring.gpg
-options=check-valid-until=no
-[ ! -e $keyring ] || options+=" signed-by=$keyring"
-for s in "${suites[@]}"; do
-	echo "deb-src [$options] $archive $s main"
-done >"$apt/sources.list"
-
-# No partial downloads of the machine's apt, no caches of it, no lists of it.
-private=(
-	-o "Dir::Etc::sourcelist=$apt/sources.list"
-	-o Dir::Etc::sourceparts=/dev/null
-	-o "Dir::State::lists=$apt/lists"
-	-o Dir::Cache::pkgcache= -o Dir::Cache::srcpkgcache=
-	-o APT::Sandbox::User=root
-)
+chmod 755 "$work"
 
 run() {
 	local what=$1
@@ -86,24 +67,39 @@ run() {
 	fi
 }
 
-# Not every mirror has every suite: go on with what there is.
-run "look for rdma-core $version" apt-get "${private[@]}" update || true
-found=$(apt-cache "${private[@]}" showsrc --only-source rdma-core 2>/dev/null | sed -n 's/^Version: //p' | sort -Vu)
-exact=$(grep "^$version\\." <<<"$found" | tail -n 1) ||
-	fail "the source of rdma-core $version can not be had: ${suites[*]} of this machine's archive have ${found:-no version at all}"
+archive=$(archive_uri)
+[ -n "$archive" ] || fail "no Debian archive among the sources that apt is configured with"
+
+# Not every mirror has every suite: go on with what there is. The first that has the
+# version is taken, and of what it has the newest.
+exact='' apt='' offered=''
+for s in "${suites[@]}"; do
+	apt=$apts/$s
+	archive_apt "$apt" deb-src "$archive" "$s"
+	if ! why=$(archive_update "$apt"); then
+		echo "rxe provider $version: $s cannot be read: $why" >&2
+		continue
+	fi
+	versions=$(APT_CONFIG=$apt/apt.conf apt-cache showsrc --only-source rdma-core 2>/dev/null | sed -n 's/^Version: //p' | sort -Vu)
+	exact=$(grep "^$version\\." <<<"$versions" | tail -n 1) && break
+	offered+=" $(xargs <<<"$versions")"
+done
+[ -n "$exact" ] ||
+	fail "the source of rdma-core $version can not be had: of ${suites[*]}, those that can be read have:${offered:- no version at all}"
 
 # The tarball alone. Debian's own additions are not needed, and a mirror may
 # lack them; the hash of each file is in the signed index.
 fetch() (
-	cd "$work"
-	apt-get "${private[@]}" --download-only --tar-only source "rdma-core=$exact"
+	archive_dir "$work/dl"
+	cd "$work/dl"
+	APT_CONFIG=$apt/apt.conf apt-get --download-only --tar-only source "rdma-core=$exact"
 )
 run "fetch the source of rdma-core $exact" fetch ||
 	fail "the source of rdma-core $exact is listed but can not be downloaded"
 
 extract() {
 	mkdir "$work/src" &&
-		tar -xf "$work"/rdma-core_*.orig.tar.* -C "$work/src" --strip-components=1 &&
+		tar -xf "$work"/dl/rdma-core_*.orig.tar.* -C "$work/src" --strip-components=1 &&
 		patch -d "$work/src" -p1 --batch --forward --fuzz=0 <"$patch"
 }
 run "unpack and patch" extract || fail "the patch does not apply to rdma-core $exact"
@@ -133,6 +129,8 @@ collect() {
 }
 run "build the C program against it" collect || fail "the C program does not build against rdma-core $exact"
 
+archive_record source -o "$new/.downloads.json" -for "rxe-provider $version" -lists "$apt/lists" \
+	-name rdma-core -version "$exact" "$work"/dl/rdma-core_*.orig.tar.*
 echo "$exact" >"$new/version"
 echo "$hash" >"$new/inputs"
 rm -rf "$out"

@@ -50,7 +50,7 @@ bench-rdma: bench-build ## compare message rate, bandwidth and latency from Go w
 # What tracing adds, beside a bpftrace script on the same functions.
 .PHONY: bench-trace
 bench-trace: bench-build ## the time that tracing adds to a registration, in the testbed
-	@testbed/setup.sh bench
+	@BUILD=$(BUILD) testbed/setup.sh bench
 	@$(BUILD)/bin/testbed run -kernel $(KERNEL) -patched-rxe $(BENCH_COUNT) -timeout 90m -- \
 		sh -c 'mount -t tracefs none /sys/kernel/tracing 2>/dev/null; exec bench -only tracing "$$@"' bench $(BENCH_ARGS)
 
@@ -74,7 +74,7 @@ bench: bench-binding
 # On this machine: both of its peers read a tree of files, too.
 .PHONY: bench-p2pcheck
 bench-p2pcheck: ## compare p2pcheck with lspci, lstopo and an earlier build (P2PCHECK_BEFORE=FILE) on a machine of 4,000 PCI functions
-	@testbed/setup.sh bench
+	@BUILD=$(BUILD) testbed/setup.sh bench
 	$(GO) test -run '^$$' -bench 'Check|Peers' -benchtime 30x ./cmd/p2pcheck
 	$(GO) test -run '^$$' -bench Instructions -benchtime 1x ./cmd/p2pcheck
 	$(GO) test -run '^$$' -bench Snapshot -benchtime 3x ./cmd/p2pcheck

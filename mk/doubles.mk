@@ -14,12 +14,11 @@ DOUBLES_CFLAGS := -std=gnu11 -O2 -g -fPIC -shared -fvisibility=hidden -pthread \
 # Debian's own runtimes and headers, unpacked and not installed.
 RUNTIME_PACKAGES := libhsa-runtime-dev libhsa-runtime64-1 libhsakmt1 libze-dev libze1
 
-# Lists that are missing or out of date are the usual cause of a failure.
 $(RUNTIMES)/.done: mk/doubles.mk | setup
 	@rm -rf $(RUNTIMES) && mkdir -p $(RUNTIMES)/deb
-	cd $(RUNTIMES)/deb && download() { apt-get -q -o APT::Sandbox::User=root download $(RUNTIME_PACKAGES); } && \
-		{ download || { echo "refreshing apt's package lists (as root: apt-get update)" >&2; apt-get -q update && download; }; }
+	$(DOWNLOADS) fetch -o $(RUNTIMES)/.downloads.json -for doubles -dir $(RUNTIMES)/deb $(RUNTIME_PACKAGES)
 	for deb in $(RUNTIMES)/deb/*.deb; do dpkg-deb -x $$deb $(RUNTIMES); done
+	@$(DOWNLOADS) manifest -build $(BUILD)
 	@touch $@
 
 CUDA_DOUBLES := $(addprefix $(DOUBLES)/,cuda/libcuda.so.1 cuda-old/libcuda.so.1 cuda-ancient/libcuda.so.1)

@@ -3,7 +3,7 @@
 # The container image of p2pcheck, as an archive in the OCI image layout. No
 # daemon takes part, and the same source gives the same bytes.
 
-IMAGE := $(BUILD)/image
+IMAGE_DIR := $(BUILD)/image
 IMAGE_PLATFORMS := amd64 arm64
 # When the image says it was made: at the commit.
 IMAGE_EPOCH := $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
@@ -14,7 +14,7 @@ IMAGE_FLAGS = -entrypoint /usr/bin/p2pcheck -port 9838/tcp -ref $(VERSION) \
 	-label org.opencontainers.image.licenses=Apache-2.0
 
 .PHONY: image
-image: image-static image-nvml ## write the container images of p2pcheck into build/image
+image: image-static image-nvml ## write the container images of p2pcheck into build/image, and print their digests
 
 .PHONY: oci-image
 oci-image:
@@ -25,26 +25,34 @@ oci-image:
 # other bytes of the same source. Nothing is in it but the program: what is unknown without NVML is unknown.
 .PHONY: image-static
 image-static: oci-image
-	@rm -rf $(IMAGE)/linux-*
+	@rm -rf $(IMAGE_DIR)/linux-*
 	@for arch in $(IMAGE_PLATFORMS); do \
-		mkdir -p $(IMAGE)/linux-$$arch/usr/bin $(IMAGE)/linux-$$arch/usr/share/doc/p2pcheck && \
-		CGO_ENABLED=0 GOOS=linux GOARCH=$$arch $(GO) build -trimpath -buildvcs=false -ldflags '$(GO_LDFLAGS)' -o $(IMAGE)/linux-$$arch/usr/bin/p2pcheck ./cmd/p2pcheck && \
-		cp LICENSE $(IMAGE)/linux-$$arch/usr/share/doc/p2pcheck/ || exit 1; \
+		mkdir -p $(IMAGE_DIR)/linux-$$arch/usr/bin $(IMAGE_DIR)/linux-$$arch/usr/share/doc/p2pcheck && \
+		CGO_ENABLED=0 GOOS=linux GOARCH=$$arch $(GO) build -trimpath -buildvcs=false -ldflags '$(GO_LDFLAGS)' -o $(IMAGE_DIR)/linux-$$arch/usr/bin/p2pcheck ./cmd/p2pcheck && \
+		cp LICENSE $(IMAGE_DIR)/linux-$$arch/usr/share/doc/p2pcheck/ || exit 1; \
 	done
-	@SOURCE_DATE_EPOCH=$(IMAGE_EPOCH) $(BUILD)/bin/oci-image -o $(IMAGE)/p2pcheck.tar $(IMAGE_FLAGS) \
-		$(foreach arch,$(IMAGE_PLATFORMS),linux/$(arch)=$(IMAGE)/linux-$(arch))
-	@echo $(IMAGE)/p2pcheck.tar
+	@SOURCE_DATE_EPOCH=$(IMAGE_EPOCH) $(BUILD)/bin/oci-image -o $(IMAGE_DIR)/p2pcheck.tar $(IMAGE_FLAGS) \
+		$(foreach arch,$(IMAGE_PLATFORMS),linux/$(arch)=$(IMAGE_DIR)/linux-$(arch))
 
 # With NVML, where NVIDIA's container runtime brings it: it is linked with glibc,
 # so this machine's comes with it. Of this machine's architecture only.
 .PHONY: image-nvml
 image-nvml: oci-image build-p2pcheck
-	@rm -rf $(IMAGE)/nvml
-	@mkdir -p $(IMAGE)/nvml/usr/bin $(IMAGE)/nvml/usr/share/doc/p2pcheck
-	@cp $(BUILD)/bin/p2pcheck $(IMAGE)/nvml/usr/bin/
-	@cp LICENSE $(IMAGE)/nvml/usr/share/doc/p2pcheck/
-	@deploy/glibc.sh $(BUILD)/bin/p2pcheck $(IMAGE)/nvml
-	@SOURCE_DATE_EPOCH=$(IMAGE_EPOCH) $(BUILD)/bin/oci-image -o $(IMAGE)/p2pcheck-nvml.tar $(IMAGE_FLAGS) \
+	@rm -rf $(IMAGE_DIR)/nvml
+	@mkdir -p $(IMAGE_DIR)/nvml/usr/bin $(IMAGE_DIR)/nvml/usr/share/doc/p2pcheck
+	@cp $(BUILD)/bin/p2pcheck $(IMAGE_DIR)/nvml/usr/bin/
+	@cp LICENSE $(IMAGE_DIR)/nvml/usr/share/doc/p2pcheck/
+	@deploy/glibc.sh $(BUILD)/bin/p2pcheck $(IMAGE_DIR)/nvml
+	@SOURCE_DATE_EPOCH=$(IMAGE_EPOCH) $(BUILD)/bin/oci-image -o $(IMAGE_DIR)/p2pcheck-nvml.tar $(IMAGE_FLAGS) \
 		-env NVIDIA_VISIBLE_DEVICES=all -env NVIDIA_DRIVER_CAPABILITIES=utility \
-		linux/$$($(GO) env GOARCH)=$(IMAGE)/nvml
-	@echo $(IMAGE)/p2pcheck-nvml.tar
+		linux/$$($(GO) env GOARCH)=$(IMAGE_DIR)/nvml
+
+# The manifests, with the digest of the image just built. IMAGE is its name in your
+# registry, and IMAGE_ARCHIVE p2pcheck or p2pcheck-nvml.
+IMAGE ?=
+IMAGE_ARCHIVE ?= p2pcheck
+
+.PHONY: manifests
+manifests: $(if $(filter p2pcheck-nvml,$(IMAGE_ARCHIVE)),image-nvml,image-static) ## write build/deploy/*.yaml for the image IMAGE=REGISTRY/NAME, by digest
+	@cd deploy && CGO_ENABLED=0 $(GO) run -trimpath ./cmd/manifests -archive $(IMAGE_DIR)/$(IMAGE_ARCHIVE).tar -image '$(IMAGE)' \
+		-o $(BUILD)/deploy $(patsubst deploy/%,%,$(wildcard deploy/kubernetes/*.yaml))

@@ -13,6 +13,7 @@ RXE_PROVIDER ?= 56
 .PHONY: rxe-provider
 rxe-provider: ## build libibverbs with a patched rxe provider, where its source can be had
 	@BUILD=$(BUILD) kernel/rxe-provider.sh $(RXE_PROVIDER)
+	@$(DOWNLOADS) manifest -build $(BUILD)
 
 # The independent C program: libibverbs and raw ioctls, no Go. It needs the
 # headers of libibverbs-dev, which nothing else here does.

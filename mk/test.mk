@@ -34,7 +34,7 @@ test: export GPURDMA_NEED_HEADERS := 1
 
 .PHONY: test
 test: ## set up and run all the tests: host, cross builds, and each kernel's VM
-	@testbed/setup.sh test
+	@BUILD=$(BUILD) testbed/setup.sh test
 	@$(MAKE) --no-print-directory testbed
 	@$(MAKE) --no-print-directory lint
 	@$(MAKE) --no-print-directory cross

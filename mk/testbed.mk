@@ -7,10 +7,18 @@ CMD ?= uname -a; echo 'make vm CMD="..." runs a command here: try dmabuf-reg dev
 MACHINE ?= default
 VMFLAGS ?=
 
+# What was downloaded: testbed/README.md.
+DOWNLOADS := cd testbed && CGO_ENABLED=0 go run -trimpath ./cmd/downloads
+
 .PHONY: setup
 setup: ## install what is missing, or print the command that does
-	@testbed/setup.sh
+	@BUILD=$(BUILD) testbed/setup.sh
 	@BUILD=$(BUILD) testbed/emulator.sh
+	@$(DOWNLOADS) manifest -build $(BUILD)
+
+.PHONY: versions
+versions: ## print versions and hashes of what set-up has downloaded
+	@$(DOWNLOADS) versions -build $(BUILD)
 
 # Go's build cache decides whether there is anything to do.
 .PHONY: testbed

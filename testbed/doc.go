@@ -10,6 +10,7 @@
 //
 //   - layout: where files lie below the build directory
 //   - apt, kernel: fetch a kernel, its headers and its source from Debian
+//   - downloads: versions and hashes of what set-up has downloaded
 //   - machine: a virtual machine as data
 //   - module, initrd: what the guest starts from
 //   - vm: boot it, run commands, watch it

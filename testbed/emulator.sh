@@ -16,7 +16,7 @@ suite=trixie
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 build=${BUILD:-$top/build}
 qemu=$build/qemu
-layout="layout 1 $suite" # 2 when what this script leaves changes
+layout="layout 2 $suite" # 3 when what this script leaves changes
 # shellcheck source-path=SCRIPTDIR
 . "$top/testbed/archive.sh"
 
@@ -52,14 +52,17 @@ rm -rf --one-file-system "$build"/.qemu.*
 stage=$(mktemp -d "$build/.qemu.XXXXXX")
 trap 'rm -rf --one-file-system "$stage"' EXIT
 chmod 755 "$stage"
-archive_apt "$stage/apt" "$uri" "$suite"
+archive_apt "$stage/apt" deb "$uri" "$suite"
 echo "testbed: fetching QEMU from Debian's $suite" >&2
 APT_CONFIG=$stage/apt/apt.conf mmdebstrap --variant=extract --mode=root --keyring="$archive_keyring" \
-	--aptopt='Acquire::Check-Valid-Until "false"' --aptopt='APT::Install-Recommends "false"' \
+	--aptopt='APT::Install-Recommends "false"' --skip=essential/unlink,cleanup/apt \
 	--include=qemu-system-x86 "$suite" "$stage/root" "$stage/apt/sources.list" >"$stage/log" 2>&1 || {
 	tail -n 5 "$stage/log" >&2
-	unavailable "mmdebstrap failed"
+	why=$(archive_advice "$(cat "$stage/log")")
+	unavailable "${why:-mmdebstrap failed}"
 }
+archive_record debs -o "$stage/.downloads.json" -for qemu -lists "$stage/root/var/lib/apt/lists" \
+	"$stage"/root/var/cache/apt/archives/*.deb
 rm -rf "$stage/apt" "$stage/root"/var/{cache,lib}/apt "$stage/log"
 : >"$stage/root/etc/apt/sources.list" # a mirror's name has no business here
 

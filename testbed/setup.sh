@@ -7,7 +7,14 @@
 #
 #   testbed/setup.sh [test|bench]   with what only `make test`, or only the
 #                                   benchmarks' peers, use
+#
+# Leaves the list of their versions and hashes in build/host (testbed/downloads).
 set -eu
+
+top=$(cd "$(dirname "$0")/.." && pwd)
+# shellcheck source-path=SCRIPTDIR
+. "$top/testbed/archive.sh"
+record=${BUILD:-$top/build}/host/${1:-base}/.downloads.json
 
 # Tools for the host, then the headers that tests compare our ABI with, then the
 # peers that run in the guest: the guest's root is the host's.
@@ -49,7 +56,21 @@ installed=$(dpkg-query -W -f '${db:Status-Abbrev} ${Package}\n' $packages 2>/dev
 for p in $packages; do
 	printf '%s\n' "$installed" | grep -qx "$p" || missing="$missing $p"
 done
-[ -n "$missing" ] || exit 0
+
+# list [ARGUMENT...]: what the list says of packages that were here already follows what
+# is installed, and apt's indexes.
+list() {
+	mkdir -p "${record%/*}"
+	# shellcheck disable=SC2086
+	archive_record host -o "$record" -for host "$@" $packages
+}
+if [ -z "$missing" ]; then
+	# shellcheck disable=SC3013 # Debian's sh has -nt
+	if [ ! "$record" -nt /var/lib/dpkg/status ] || [ ! "$record" -nt /var/lib/apt/lists ] || [ ! "$record" -nt "$0" ]; then
+		list
+	fi
+	exit 0
+fi
 
 if [ "$(id -u)" -ne 0 ]; then
 	fail "packages are missing; run as root:
@@ -59,21 +80,27 @@ fi
 echo "setup: installing$missing" >&2
 export DEBIAN_FRONTEND=noninteractive
 # Packages are kept apart from apt's own archive directory, which another apt
-# run may empty while this one works.
+# run may empty while this one works. Apt downloads as another user.
 cache=$(mktemp -d)
+chmod 755 "$cache"
 trap 'rm -rf "$cache"' EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 mkdir "$cache/partial"
 install_missing() {
 	# shellcheck disable=SC2086
-	apt-get -o Dir::Cache::archives="$cache" -o APT::Sandbox::User=root -o DPkg::Lock::Timeout=120 \
+	apt-get -o Dir::Cache::archives="$cache" -o APT::Keep-Downloaded-Packages=true -o DPkg::Lock::Timeout=120 \
 		-q -y install --no-install-recommends $missing
 }
 log=$cache/log
 if ! install_missing >"$log" 2>&1; then
 	# Package lists that are missing or out of date are the usual cause.
 	echo "setup: refreshing apt's package lists" >&2
-	apt-get -q update >"$log" 2>&1 || { cat "$log" >&2; fail "apt-get update failed"; }
+	apt-get -q update >"$log" 2>&1 || {
+		cat "$log" >&2
+		why=$(archive_advice "$(cat "$log")")
+		fail "apt-get update failed${why:+: $why}"
+	}
 	install_missing >"$log" 2>&1 || { cat "$log" >&2; fail "apt-get install failed"; }
 fi
+list -debs "$cache"

@@ -14,7 +14,9 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/user"
 	"path/filepath"
+	"strconv"
 	"strings"
 )
 
@@ -137,9 +139,38 @@ func (a *Apt) Update(ctx context.Context) error {
 	}
 	_, stderr, err := a.run(ctx, "", "apt-get", "-q", "update")
 	if err != nil {
-		return fmt.Errorf("apt-get update: %w: %s", err, bytes.TrimSpace(stderr))
+		return fmt.Errorf("apt-get update: %w: %s%s", err, bytes.TrimSpace(stderr), advice(stderr))
 	}
 	return nil
+}
+
+// advice is what to do about an index that apt has refused for its date, as
+// archive_advice in testbed/archive.sh says it. Empty: apt has not.
+func advice(stderr []byte) string {
+	switch {
+	case bytes.Contains(stderr, []byte("is expired (invalid since")):
+		return ": the archive's index is out of date: the mirror is behind, or this machine's clock is ahead: try again later, or use another mirror in apt's sources"
+	case bytes.Contains(stderr, []byte("is not valid yet (invalid for")):
+		return ": the archive's index is of a later time than now: set this machine's clock"
+	}
+	return ""
+}
+
+// sandbox gives a directory to the user that root's apt downloads as. Where apt finds
+// that this user cannot get there all the same, it says so and downloads as root.
+func sandbox(dir string) error {
+	if os.Geteuid() != 0 {
+		return nil
+	}
+	u, err := user.Lookup("_apt")
+	if err != nil {
+		return nil // apt looks for it, too
+	}
+	uid, err := strconv.Atoi(u.Uid)
+	if err != nil {
+		return err
+	}
+	return os.Chown(dir, uid, -1)
 }
 
 // Download puts the package's .deb into dir, unless it is there already, and
@@ -157,12 +188,13 @@ func (a *Apt) Download(ctx context.Context, dir string, p Package) (string, erro
 		return "", err
 	}
 	defer os.RemoveAll(stage)
-	args := []string{"-q", "download"}
-	if os.Geteuid() == 0 {
-		// The user _apt cannot write here; as root, apt would only warn.
-		args = append([]string{"-o", "APT::Sandbox::User=root"}, args...)
+	if err := os.Chmod(stage, 0o755); err != nil {
+		return "", err
 	}
-	_, stderr, err := a.run(ctx, stage, "apt-get", append(args, p.Name+"="+p.Version)...)
+	if err := sandbox(stage); err != nil {
+		return "", err
+	}
+	_, stderr, err := a.run(ctx, stage, "apt-get", "-q", "download", p.Name+"="+p.Version)
 	if err != nil {
 		if ctx.Err() != nil {
 			return "", ctx.Err()

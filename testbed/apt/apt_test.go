@@ -9,9 +9,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/user"
 	"path/filepath"
 	"reflect"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -139,5 +142,49 @@ func TestDownload(t *testing.T) {
 	}
 	if b, _ := os.ReadFile(file); string(b) != content {
 		t.Errorf("a damaged download was kept: %q", b)
+	}
+}
+
+// Root's apt downloads as another user, into a directory that this one may write to.
+func TestDownloadSandboxed(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("not root: apt downloads as who runs it")
+	}
+	u, err := user.Lookup("_apt")
+	if err != nil {
+		t.Skip(err)
+	}
+	asked := false
+	a := fake(func(dir string, args []string) (string, string, error) {
+		asked = true
+		fi, err := os.Stat(dir)
+		if err != nil {
+			return "", "", err
+		}
+		if owner := strconv.Itoa(int(fi.Sys().(*syscall.Stat_t).Uid)); owner != u.Uid || fi.Mode().Perm() != 0o755 {
+			t.Errorf("the directory is user %s's, %v; _apt is %s", owner, fi.Mode(), u.Uid)
+		}
+		if strings.Contains(strings.Join(args, " "), "Sandbox") {
+			t.Errorf("%q", args)
+		}
+		return "", "", os.WriteFile(filepath.Join(dir, "pkg_1_amd64.deb"), []byte("x"), 0o644)
+	})
+	sum := sha256.Sum256([]byte("x"))
+	if _, err := a.Download(context.Background(), t.TempDir(), Package{Name: "pkg", Version: "1", Arch: "amd64", SHA256: hex.EncodeToString(sum[:])}); err != nil || !asked {
+		t.Error(asked, err)
+	}
+}
+
+// What apt refuses for its date comes with what to do.
+func TestAdvice(t *testing.T) {
+	for stderr, want := range map[string]string{
+		"E: Release file for http://mirror.example/debian/dists/sid/InRelease is expired (invalid since 21d 2h 24min 37s). Updates for this repository will not be applied.": "another mirror",
+		"E: Release file for http://mirror.example/debian/dists/sid/InRelease is not valid yet (invalid for another 2h). Updates for this repository will not be applied.":   "clock",
+		"E: Could not resolve": "",
+	} {
+		got := advice([]byte(stderr))
+		if want == "" && got != "" || !strings.Contains(got, want) {
+			t.Errorf("%s: %q", stderr, got)
+		}
 	}
 }

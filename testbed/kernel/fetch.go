@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/testbed/apt"
+	"github.com/gpurdma/gpurdma/testbed/downloads"
 	"github.com/gpurdma/gpurdma/testbed/layout"
 )
 
@@ -116,6 +118,17 @@ func install(ctx context.Context, t layout.Tree, series string, a *apt.Apt, s se
 	}
 	tarball := filepath.Join("usr", "src", "linux-source-"+series+".tar.xz")
 	if err := unpackOne(ctx, debs[s.Source.Name], tarball, filepath.Join(stage, "source.tar.xz")); err != nil {
+		return err
+	}
+	lists, err := downloads.Lists(ctx)
+	if err != nil {
+		return err
+	}
+	items, err := downloads.Debs(ctx, lists, "kernel "+series, slices.Sorted(maps.Values(debs)))
+	if err != nil {
+		return err
+	}
+	if err := downloads.WriteRecord(filepath.Join(stage, downloads.RecordFile), items); err != nil {
 		return err
 	}
 	for name, text := range map[string]string{"release": s.Release + "\n", "version": s.Image.Version + "\n", "inputs": s.inputs()} {

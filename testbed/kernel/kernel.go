@@ -29,7 +29,7 @@ var patches = filepath.Join("kernel", "patches", "rxe-dmabuf")
 
 // layoutVersion changes when the files that Fetch leaves change meaning; a
 // cache of another version is fetched again.
-const layoutVersion = "1"
+const layoutVersion = "2"
 
 // ErrNotFetched says that a series is not in the cache.
 var ErrNotFetched = errors.New("kernel not fetched")

@@ -147,6 +147,19 @@ func TestOpen(t *testing.T) {
 	}
 }
 
+// The scripts that leave kernels say the layout in their own words.
+func TestScriptsLeaveThisLayout(t *testing.T) {
+	for _, script := range []string{"buildroot.sh", "kasan.sh"} {
+		text, err := os.ReadFile(filepath.Join("..", "..", "kernel", script))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(text), `echo "`+layoutLine()+`" #`) {
+			t.Errorf("kernel/%s does not leave %q", script, layoutLine())
+		}
+	}
+}
+
 func TestReplace(t *testing.T) {
 	base := t.TempDir()
 	mk := func(name, content string) string {

@@ -118,7 +118,7 @@ func TestSaysLaterSeries(t *testing.T) {
 func TestFetchNewer(t *testing.T) {
 	quiet := func(string, ...any) {}
 	good := tree(t, `dir=$BUILD/kernels/$1 && mkdir -p "$dir" && cd "$dir" &&
-		echo "layout 1" >inputs && echo 7.2.9+deb13-amd64 >release && echo 7.2.9-1~bpo13+1 >version`)
+		echo "`+layoutLine()+`" >inputs && echo 7.2.9+deb13-amd64 >release && echo 7.2.9-1~bpo13+1 >version`)
 	k, err := Fetch(context.Background(), good, "7.2", &apt.Apt{}, quiet)
 	if err != nil || k.Release != "7.2.9+deb13-amd64" || k.Version != "7.2.9-1~bpo13+1" {
 		t.Errorf("got %+v, %v", k, err)

@@ -11,7 +11,8 @@ set -euo pipefail
 
 # setup.sh in a PATH of stubs. It goes by what go, dpkg-query and apt-get say.
 chmod 755 "$dir"
-cp testbed/setup.sh "$dir/setup.sh"
+mkdir -p "$dir/checkout/testbed"
+cp testbed/setup.sh testbed/archive.sh "$dir/checkout/testbed/"
 stub() {
 	mkdir -p "$dir/bin"
 	printf '#!/bin/sh\n%s\n' "$2" >"$dir/bin/$1"
@@ -19,32 +20,36 @@ stub() {
 }
 with_stubs() { env -i PATH="$dir/bin:$dir/tools" "$@"; }
 mkdir "$dir/tools"
-for tool in sh id grep sed mktemp rm mkdir cat env; do ln -s "$(command -v $tool)" "$dir/tools/"; done
+for tool in sh id grep sed mktemp rm mkdir chmod cat env dirname touch; do ln -s "$(command -v $tool)" "$dir/tools/"; done
 
 mkdir "$dir/bin"
-expect 1 with_stubs sh "$dir/setup.sh"
+expect 1 with_stubs sh "$dir/checkout/testbed/setup.sh"
 said err 'Go is not installed' '1.21'
 stub go 'echo go1.20.14'
-expect 1 with_stubs sh "$dir/setup.sh"
+expect 1 with_stubs sh "$dir/checkout/testbed/setup.sh"
 said err 'go1.20.14 is too old'
 stub go 'echo devel'
-expect 1 with_stubs sh "$dir/setup.sh"
+expect 1 with_stubs sh "$dir/checkout/testbed/setup.sh"
 said err "printed 'devel'"
-stub go 'echo go1.21.0'
-expect 1 with_stubs sh "$dir/setup.sh"
+stub go 'case $1 in env) echo go1.21.0 ;; *) echo "$*" >>'"$dir"'/listed; while [ "$1" != -o ]; do shift; done; touch "$2" ;; esac'
+expect 1 with_stubs sh "$dir/checkout/testbed/setup.sh"
 said err 'not a Debian system'
 
 # All there: nothing is said or done.
 stub apt-get 'echo "unexpected: apt-get $*" >&2; exit 9'
 stub dpkg-query 'shift 3; for p; do echo "ii  $p"; done'
-expect 0 with_stubs sh "$dir/setup.sh"
+expect 0 with_stubs sh "$dir/checkout/testbed/setup.sh"
 [ ! -s "$dir/out" ] && [ ! -s "$dir/err" ] || fail "setup.sh talks although nothing is missing"
+# But that packages are listed, once.
+expect 0 with_stubs sh "$dir/checkout/testbed/setup.sh"
+grep -q "^run .* host -o $dir/checkout/build/host/base/.downloads.json -for host .* perftest" "$dir/listed" || fail "packages were listed like this: $(cat "$dir/listed")"
+[ "$(grep -c . "$dir/listed")" -eq 1 ] || fail "packages were listed again although none has changed: $(cat "$dir/listed")"
 
 # Two missing, and not root: the exact command.
 stub dpkg-query 'shift 3; for p; do case $p in make|perftest) ;; *) echo "ii  $p" ;; esac; done'
 user=()
 [ "$(id -u)" -ne 0 ] || user=(setpriv --reuid=65534 --regid=65534 --clear-groups)
-expect 1 "${user[@]}" env -i PATH="$dir/bin:$dir/tools" sh "$dir/setup.sh"
+expect 1 "${user[@]}" env -i PATH="$dir/bin:$dir/tools" sh "$dir/checkout/testbed/setup.sh"
 [ "$(tail -n 1 "$dir/err")" = '  apt-get update && apt-get install --no-install-recommends make perftest' ] ||
 	fail "setup.sh does not print the command that installs what is missing"
 
@@ -54,9 +59,18 @@ stub apt-get 'for a; do case $a in
 	update) echo update >>'"$dir"'/apt; exit 0 ;;
 	install) echo "install ${*##* }" >>'"$dir"'/apt; [ "$(grep -c install '"$dir"'/apt)" -gt 1 ]; exit ;;
 	esac; done'
-expect 0 with_stubs sh "$dir/setup.sh"
+expect 0 with_stubs sh "$dir/checkout/testbed/setup.sh"
 [ "$(cut -d' ' -f1 "$dir/apt" | tr '\n' ' ')" = 'install update install ' ] || fail "apt-get was run like this: $(cat "$dir/apt")"
 grep -q 'perftest' "$dir/apt" || fail "what is missing was not installed"
+tail -n 1 "$dir/listed" | grep -q ' host -o .* -debs /.* perftest' || fail "what was installed is not listed: $(cat "$dir/listed")"
+
+# An index that apt refuses for its age: what to do is said.
+stub apt-get 'for a; do case $a in
+	update) echo "E: Release file for http://mirror.example/InRelease is expired (invalid since 21d)." >&2; exit 100 ;;
+	install) exit 100 ;;
+	esac; done'
+expect 1 with_stubs sh "$dir/checkout/testbed/setup.sh"
+said err 'is expired' 'apt-get update failed: ' 'use another mirror'
 : >"$dir/out"
 echo "ok setup"
 

@@ -75,20 +75,21 @@ func (l *layout) add(p v1.Platform, dir string, config v1.ImageConfig) error {
 	return nil
 }
 
-// write writes the archive: one image of all platforms, under a name.
-func (l *layout) write(w io.Writer, ref string) error {
+// write writes the archive: one image of all platforms, under a name. A registry knows
+// it by the digest of the index of its platforms.
+func (l *layout) write(w io.Writer, ref string) (digest.Digest, error) {
 	all, err := l.document(v1.MediaTypeImageIndex, v1.Index{Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: v1.MediaTypeImageIndex, Manifests: l.manifests})
 	if err != nil {
-		return err
+		return "", err
 	}
 	all.Annotations = map[string]string{v1.AnnotationRefName: ref}
 	index, err := json.Marshal(v1.Index{Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: v1.MediaTypeImageIndex, Manifests: []v1.Descriptor{all}})
 	if err != nil {
-		return err
+		return "", err
 	}
 	version, err := json.Marshal(v1.ImageLayout{Version: v1.ImageLayoutVersion})
 	if err != nil {
-		return err
+		return "", err
 	}
 	files := map[string][]byte{v1.ImageLayoutFile: version, v1.ImageIndexFile: index}
 	for d, data := range l.blobs {
@@ -97,19 +98,19 @@ func (l *layout) write(w io.Writer, ref string) error {
 	tw := tar.NewWriter(w)
 	for _, dir := range []string{v1.ImageBlobsDir + "/", v1.ImageBlobsDir + "/sha256/"} {
 		if err := tw.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: dir, Mode: 0o755, ModTime: l.created, Format: tar.FormatUSTAR}); err != nil {
-			return err
+			return "", err
 		}
 	}
 	for _, name := range sorted(files) {
 		data := files[name]
 		if err := tw.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o644, Size: int64(len(data)), ModTime: l.created, Format: tar.FormatUSTAR}); err != nil {
-			return err
+			return "", err
 		}
 		if _, err := io.Copy(tw, bytes.NewReader(data)); err != nil {
-			return err
+			return "", err
 		}
 	}
-	return tw.Close()
+	return all.Digest, tw.Close()
 }
 
 func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -2,7 +2,8 @@
 
 // Command oci-image writes a container image of directories, one for each
 // platform, as an archive in the OCI image layout. It needs no daemon and no
-// privileges, and writes the same bytes for the same input.
+// privileges, and writes the same bytes for the same input. It prints the archive's name
+// and the image's digest.
 //
 //	oci-image -o FILE -ref NAME linux/amd64=DIR linux/arm64=DIR
 package main
@@ -11,17 +12,19 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/opencontainers/go-digest"
 	"github.com/opencontainers/image-spec/specs-go/v1"
 )
 
 func main() {
-	if err := run(os.Args[1:]); err != nil {
+	if err := run(os.Args[1:], os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "oci-image:", err)
 		os.Exit(1)
 	}
@@ -41,7 +44,7 @@ func (p pairs) Set(s string) error {
 	return nil
 }
 
-func run(args []string) error {
+func run(args []string, stdout io.Writer) error {
 	flags := flag.NewFlagSet("oci-image", flag.ContinueOnError)
 	output := flags.String("o", "", "the archive")
 	ref := flags.String("ref", "latest", "what the image is called in the archive")
@@ -82,7 +85,15 @@ func run(args []string) error {
 			return err
 		}
 	}
-	return writeWhole(*output, func(f *os.File) error { return l.write(f, *ref) })
+	var d digest.Digest
+	if err := writeWhole(*output, func(f *os.File) (err error) {
+		d, err = l.write(f, *ref)
+		return err
+	}); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(stdout, *output, d)
+	return err
 }
 
 // epoch is when the image was made: as reproducible builds say it, or never.

@@ -75,8 +75,9 @@ func decode[T any](t *testing.T, data []byte) T {
 func TestImage(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "image.tar")
 	t.Setenv("SOURCE_DATE_EPOCH", "1700000000")
+	var said bytes.Buffer
 	err := run([]string{"-o", out, "-ref", "v1", "-entrypoint", "/usr/bin/program", "-port", "9838/tcp", "-label", "a.b=c d", "-env", "B=2", "-env", "A=1",
-		"linux/amd64=" + tree(t, "amd"), "linux/arm64=" + tree(t, "arm")})
+		"linux/amd64=" + tree(t, "amd"), "linux/arm64=" + tree(t, "arm")}, &said)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,6 +104,9 @@ func TestImage(t *testing.T) {
 	index := decode[v1.Index](t, files["index.json"])
 	if len(index.Manifests) != 1 || index.SchemaVersion != 2 || index.Manifests[0].Annotations[v1.AnnotationRefName] != "v1" {
 		t.Fatalf("%+v", index)
+	}
+	if want := out + " " + index.Manifests[0].Digest.String() + "\n"; said.String() != want {
+		t.Errorf("it says %q, want %q", &said, want)
 	}
 	all := decode[v1.Index](t, blob(index.Manifests[0], v1.MediaTypeImageIndex))
 	if len(all.Manifests) != 2 || all.MediaType != v1.MediaTypeImageIndex {
@@ -165,7 +169,7 @@ func TestReproducible(t *testing.T) {
 			t.Fatal(err)
 		}
 		out := filepath.Join(t.TempDir(), "image.tar")
-		if err := run([]string{"-o", out, "-label", "x=1", "-label", "y=2", "linux/amd64=" + dir}); err != nil {
+		if err := run([]string{"-o", out, "-label", "x=1", "-label", "y=2", "linux/amd64=" + dir}, io.Discard); err != nil {
 			t.Fatal(err)
 		}
 		var err error
@@ -186,12 +190,12 @@ func TestMistakes(t *testing.T) {
 		{"-o", out, "linux/amd64=" + t.TempDir()}, {"-o", out, "linux/amd64=" + dir, "linux/amd64=" + dir}, {"-o", out + "/none", "linux/amd64=" + dir},
 		{"-o", out, "-label", "x", "linux/amd64=" + dir}, {"-o", out, "linux/amd64=/dev/pts"},
 	} {
-		if err := run(args); err == nil {
+		if err := run(args, io.Discard); err == nil {
 			t.Errorf("%q is carried out", args)
 		}
 	}
 	t.Setenv("SOURCE_DATE_EPOCH", "soon")
-	if err := run([]string{"-o", out, "linux/amd64=" + dir}); err == nil || !strings.Contains(err.Error(), "SOURCE_DATE_EPOCH") {
+	if err := run([]string{"-o", out, "linux/amd64=" + dir}, io.Discard); err == nil || !strings.Contains(err.Error(), "SOURCE_DATE_EPOCH") {
 		t.Error(err)
 	}
 	if names, err := os.ReadDir(filepath.Dir(out)); err != nil || len(names) != 0 {

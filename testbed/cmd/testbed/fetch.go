@@ -9,6 +9,7 @@ import (
 	"os"
 
 	"github.com/gpurdma/gpurdma/testbed/apt"
+	"github.com/gpurdma/gpurdma/testbed/downloads"
 	"github.com/gpurdma/gpurdma/testbed/kernel"
 	"github.com/gpurdma/gpurdma/testbed/layout"
 )
@@ -28,7 +29,7 @@ func runFetch(ctx context.Context, args []string) (int, error) {
 	if *missing {
 		k, err = ensureKernel(ctx, t, *series)
 	} else {
-		k, err = kernel.Fetch(ctx, t, *series, &apt.Apt{}, logf)
+		k, err = fetchKernel(ctx, t, *series)
 	}
 	if err != nil {
 		return 0, err
@@ -44,7 +45,16 @@ func ensureKernel(ctx context.Context, t layout.Tree, series string) (kernel.Ker
 	if err == nil || !isNotFetched(err) {
 		return k, err
 	}
-	return kernel.Fetch(ctx, t, series, &apt.Apt{}, logf)
+	return fetchKernel(ctx, t, series)
+}
+
+// fetchKernel fetches a kernel, and has the manifest say so.
+func fetchKernel(ctx context.Context, t layout.Tree, series string) (kernel.Kernel, error) {
+	k, err := kernel.Fetch(ctx, t, series, &apt.Apt{}, logf)
+	if err != nil {
+		return k, err
+	}
+	return k, downloads.WriteManifest(t.Root, t.Build)
 }
 
 func logf(format string, args ...any) {
