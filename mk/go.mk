@@ -38,14 +38,17 @@ unit: ## unit tests of the three modules
 	cd testbed && $(GO) test -race -timeout 30m ./...
 	cd deploy && $(GO) test ./...
 
-# Beyond the seeds, which are part of the unit tests: one parser after the other.
-FUZZ_TIME ?= 30s
+# Beyond the seeds, which are part of the unit tests: one parser after the other. What a
+# run finds interesting is kept in FUZZ_CORPUS, for the next one.
+FUZZ_TIME ?= 25s
+FUZZ_CORPUS ?= $(BUILD)/fuzz
+FUZZ_RATE ?= 1000
+export FUZZ_RATE
 .PHONY: fuzz
-fuzz: ## fuzz every parser for FUZZ_TIME
+fuzz: ## fuzz every parser for FUZZ_TIME, 10 minutes in all, and fail below FUZZ_RATE inputs a second
 	@git grep -E '^func Fuzz' -- '*_test.go' ':!testbed' | sed -n 's/^\(.*\)\/[^/]*:func \(Fuzz[A-Za-z]*\).*/\1 \2/p; s/^[^/]*:func \(Fuzz[A-Za-z]*\).*/. \1/p' | \
 		{ status=0; while read -r dir name; do \
-			echo "=== $$dir $$name"; \
-			$(GO) test -run '^$$' -fuzz "^$$name$$" -fuzztime $(FUZZ_TIME) ./$$dir </dev/null || status=1; \
+			script/fuzz $$dir $$name $(FUZZ_TIME) $(FUZZ_CORPUS) || status=1; \
 		done; exit $$status; }
 
 # What each architecture must build without a C compiler.

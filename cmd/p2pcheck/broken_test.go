@@ -33,27 +33,27 @@ type victim struct {
 }
 
 // victims are of NVIDIA and AMD, and one of the test bed's, whose switch redirects.
-func victims(f *testing.F) []*victim {
+func victims(t *testing.T) []*victim {
 	mi300 := testenv.Machines["small-mi300"]()
 	mi300.Release, mi300.Config = "6.12.1", testenv.WithoutP2PDMA
 	mi300.Functions = strings.NewReplacer("acs=0x00", "acs=0x1d", ":identity", ":DMA", "dma_mask_bits=64", "dma_mask_bits=40").Replace(mi300.Functions)
 	mi300.Files["proc/sys/kernel/numa_balancing"] = "1\n"
 	mi300.Files["sys/module/amdgpu/parameters/pcie_p2p"] = "N\n"
 	packed := func(tree testenv.Tree) []byte {
-		root := tree.Write(f)
+		root := tree.Write(t)
 		all, err := snapshot.Take(machine.Source{Root: root})
 		if err != nil {
-			f.Fatal(err)
+			t.Fatal(err)
 		}
 		var b bytes.Buffer
 		if err := all.Write(&b, version); err != nil {
-			f.Fatal(err)
+			t.Fatal(err)
 		}
 		return b.Bytes()
 	}
 	taken, err := os.ReadFile("testdata/testbed/switch-acs.tar.gz")
 	if err != nil {
-		f.Fatal(err)
+		t.Fatal(err)
 	}
 	var out []*victim
 	for _, m := range []struct {
@@ -62,11 +62,11 @@ func victims(f *testing.F) []*victim {
 	}{{"small-hgx", packed(bad())}, {"small-mi300", packed(mi300)}, {"switch-acs", taken}} {
 		tree, err := snapshot.Read(bytes.NewReader(m.archive))
 		if err != nil {
-			f.Fatal(err)
+			t.Fatal(err)
 		}
 		v := &victim{name: m.name, tree: tree, entries: map[string]files.File{}}
 		dir, done := files.Mount(tree)
-		f.Cleanup(done)
+		t.Cleanup(done)
 		v.dir = dir
 		for name, file := range tree.All() {
 			if !file.Dir {
@@ -78,7 +78,7 @@ func victims(f *testing.F) []*victim {
 		var unread error
 		v.worst, v.direct, status, unread = v.look()
 		if status == cli.ExitOK || unread != nil || len(v.names) < 100 || len(v.worst) < 100 {
-			f.Fatalf("%s: status %d, %v, %d files, %d checks", v.name, status, unread, len(v.names), len(v.worst))
+			t.Fatalf("%s: status %d, %v, %d files, %d checks", v.name, status, unread, len(v.names), len(v.worst))
 		}
 		out = append(out, v)
 	}
@@ -109,20 +109,16 @@ func (v *victim) look() (worst map[string]string, direct map[string]bool, status
 	return worst, direct, status, unread
 }
 
-// brokenSeeds are how many snapshots are broken in the unit tests; make fuzz goes on
-// from there.
+// brokenSeeds are how many snapshots are broken. FuzzBrokenMachine of p2p/checks goes on from there.
 const brokenSeeds = 3 * 667
 
 // A broken snapshot crashes nothing, and makes no bad machine good, no failed check pass, and no pair
 // direct. The test removes, cuts, locks or fills with noise one to three of its files, and leads links
 // elsewhere. If the devices cannot be listed then, which is an error, the test compares no check.
-func FuzzBrokenSnapshots(f *testing.F) {
-	testenv.Exhaustive(f)
-	for i := range uint64(brokenSeeds) {
-		f.Add(i)
-	}
-	all := victims(f)
-	f.Fuzz(func(t *testing.T, seed uint64) {
+func TestBrokenSnapshots(t *testing.T) {
+	testenv.Exhaustive(t)
+	all := victims(t)
+	for seed := range uint64(brokenSeeds) {
 		v := all[seed%uint64(len(all))]
 		random := rand.New(rand.NewPCG(seed, 1))
 		broken := map[string]string{}
@@ -130,17 +126,15 @@ func FuzzBrokenSnapshots(f *testing.F) {
 			name := v.names[random.IntN(len(v.names))]
 			broken[name] = v.damage(t, name, random)
 		}
-		defer func() {
-			for name := range broken {
-				v.put(t, name, v.entries[name])
-			}
-		}()
 		worst, direct, status, unread := v.look()
+		for name := range broken {
+			v.put(t, name, v.entries[name])
+		}
 		if status < cli.ExitFailed || status > cli.ExitUnavailable {
 			t.Errorf("%s, %v: status %d", v.name, broken, status)
 		}
 		if unread != nil {
-			return
+			continue
 		}
 		excused := func(check string) bool {
 			for name, how := range broken {
@@ -160,7 +154,7 @@ func FuzzBrokenSnapshots(f *testing.F) {
 				t.Errorf("%s, %v: %s is direct", v.name, broken, pair)
 			}
 		}
-	})
+	}
 }
 
 // damage breaks a file, and says how in the words of testenv.Excused.

@@ -83,6 +83,8 @@ func add(t *files.Tree, h *tar.Header, r io.Reader) error {
 	switch {
 	case !filepath.IsLocal(name) || path.Clean(name) != name || len(name) > NameLimit || strings.ContainsAny(name, "\\\x00"):
 		return errors.New("a name that leads elsewhere")
+	case name == "." && h.Typeflag != tar.TypeDir:
+		return errors.New("the root is no directory")
 	case strings.Count(name, "/") >= depthLimit:
 		return fmt.Errorf("it is deeper than %d directories", depthLimit)
 	}

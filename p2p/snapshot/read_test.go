@@ -75,6 +75,7 @@ func TestReadRefuses(t *testing.T) {
 		"up behind a name":    {good, link("a/b/c/x", "../../.."), link("y", "a/b/c/x/../..")},
 		"below a link":        {good, link("a/b/c/x", "../../.."), link("a/b/c/x/y", "../../..")},
 		"below a file":        {good, file("a"), file("a/b")},
+		"a root that is none": {good, file(".")},
 		"twice":               {good, file("a"), file("a")},
 		"a link for a dir":    {good, file("a/b"), link("a", "c")},
 		"a device":            {good, {name: "dev/x", kind: tar.TypeChar}},
