@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package files reads the files of the machine that is looked at, as package os
-// does. They are those of this machine, of a copy below a directory, or of a [Tree] in
-// memory. A test can come in between: a sysfs changes while it is read, and answers
-// with errors.
+// does. They are those of this machine, of a copy of another machine below a directory
+// ([Confine]), or of a [Tree] in memory ([Mount]). A test can come in between: a sysfs changes
+// while it is read, and answers with errors.
 package files
 
 import (
-	"bytes"
 	"io"
+	"math"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -38,10 +38,10 @@ func asked[T any](op, name string, f func(string) (T, error)) (T, error) {
 	return f(name)
 }
 
-// Open is os.Open, for reading.
+// Open is os.Open, for reading. Of a file of a copy it gives 64 MiB, and then an error that is [ErrTooLarge].
 func Open(name string) (io.ReadCloser, error) {
 	return asked("open", name, func(name string) (io.ReadCloser, error) {
-		if f, ok, err := in("open", name, true, reader); ok {
+		if f, ok, err := in("open", name, true, reader, file.stream); ok {
 			return f, err
 		}
 		return os.Open(name)
@@ -56,18 +56,23 @@ func ReadFile(name string) ([]byte, error) { return (Dir{fd: unix.AT_FDCWD}).rea
 type Dir struct {
 	fd   int
 	name string
+	file file // the directory in a copy
 }
 
 // OpenDir opens a directory.
 func OpenDir(name string) (Dir, error) {
-	if _, ok, err := in("open", name, true, entries); ok {
-		return Dir{unix.AT_FDCWD, name}, err
+	ofTree := func(n *node) (Dir, error) {
+		_, err := entries(n)
+		return Dir{fd: unix.AT_FDCWD, name: name}, err
+	}
+	if d, ok, err := in("open", name, true, ofTree, file.dir); ok {
+		return d, err
 	}
 	fd, err := unix.Open(name, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return Dir{}, &os.PathError{Op: "open", Path: name, Err: err}
 	}
-	return Dir{fd, name}, nil
+	return Dir{fd: fd, name: name}, nil
 }
 
 // Close closes the directory.
@@ -86,23 +91,37 @@ func (d Dir) read(name, path string) ([]byte, error) {
 	if err := Asked("open", path); err != nil {
 		return nil, err
 	}
-	if data, ok, err := in("open", path, true, contents); ok {
-		return bytes.Clone(data), err
+	if d.file.copy != nil {
+		data, err := d.readCopy(name, path)
+		return data, wrapped("open", path, err)
+	}
+	if data, ok, err := in("open", path, true, copyOfContents, file.read); ok {
+		return data, err
 	}
 	fd, err := again(func() (int, error) { return unix.Openat(d.fd, name, unix.O_RDONLY|unix.O_CLOEXEC, 0) })
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: path, Err: err}
 	}
 	defer unix.Close(fd)
-	var out []byte
-	var page [8 << 10]byte // an attribute of sysfs is a page at most, of most processors
+	return readAll(fd, path, nil, math.MaxInt64)
+}
+
+// readSize is how much is read at once: an attribute of sysfs is a page at most, of most processors.
+const readSize = 8 << 10
+
+// readAll reads a file to its end, behind what out has. It is an error if the file has more than limit bytes.
+func readAll(fd int, name string, out []byte, limit int64) ([]byte, error) {
+	var page [readSize]byte
 	for {
 		n, err := again(func() (int, error) { return unix.Read(fd, page[:]) })
 		if err != nil {
-			return out, &os.PathError{Op: "read", Path: path, Err: err}
+			return out, &os.PathError{Op: "read", Path: name, Err: err}
 		}
 		if n == 0 {
 			return out, nil
+		}
+		if int64(len(out)+n) > limit {
+			return nil, &os.PathError{Op: "read", Path: name, Err: tooLarge(limit)}
 		}
 		out = append(out, page[:n]...)
 	}
@@ -116,10 +135,11 @@ func again(call func() (int, error)) (int, error) {
 	}
 }
 
-// either reads a file of a tree by one function, and of this machine by the other.
-func either[T any](op string, follow bool, ofTree func(*node) (T, error), ofMachine func(string) (T, error)) func(string) (T, error) {
+// either reads a file of a tree, of a copy, or of this machine, by one function each.
+func either[T any](op string, follow bool, ofTree func(*node) (T, error), ofCopy func(file) (T, error),
+	ofMachine func(string) (T, error)) func(string) (T, error) {
 	return func(name string) (T, error) {
-		if out, ok, err := in(op, name, follow, ofTree); ok {
+		if out, ok, err := in(op, name, follow, ofTree, ofCopy); ok {
 			return out, err
 		}
 		return ofMachine(name)
@@ -128,22 +148,22 @@ func either[T any](op string, follow bool, ofTree func(*node) (T, error), ofMach
 
 // ReadDir is os.ReadDir.
 func ReadDir(name string) ([]os.DirEntry, error) {
-	return asked("open", name, either("open", true, entries, os.ReadDir))
+	return asked("open", name, either("open", true, entries, file.list, os.ReadDir))
 }
 
 // Readlink is os.Readlink.
 func Readlink(name string) (string, error) {
-	return asked("readlink", name, either("readlink", false, target, os.Readlink))
+	return asked("readlink", name, either("readlink", false, target, file.readlink, os.Readlink))
 }
 
 // Stat is os.Stat.
 func Stat(name string) (os.FileInfo, error) {
-	return asked("stat", name, either("stat", true, named(name), os.Stat))
+	return asked("stat", name, either("stat", true, named(name), file.stat, os.Stat))
 }
 
 // Lstat is os.Lstat.
 func Lstat(name string) (os.FileInfo, error) {
-	return asked("lstat", name, either("lstat", false, named(name), os.Lstat))
+	return asked("lstat", name, either("lstat", false, named(name), file.lstat, os.Lstat))
 }
 
 // EvalSymlinks is filepath.EvalSymlinks.

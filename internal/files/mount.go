@@ -7,12 +7,11 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -20,66 +19,21 @@ import (
 // mountPoint is a name below which no machine has a file: /dev/full is no directory.
 const mountPoint = "/dev/full/p2pcheck-"
 
-var (
-	mounting sync.Mutex
-	mounts   atomic.Pointer[map[string]*Tree]
-	mounted  atomic.Uint64 // so far
-)
+var mounted atomic.Uint64 // so far
 
 // Mount makes a tree readable by the functions of this package, below the directory that it returns. No other
 // program sees it.
 func Mount(t *Tree) (dir string, unmount func()) {
 	dir = fmt.Sprint(mountPoint, mounted.Add(1))
-	change := func(edit func(map[string]*Tree)) {
-		mounting.Lock()
-		defer mounting.Unlock()
-		all := map[string]*Tree{}
-		if now := mounts.Load(); now != nil {
-			for at, t := range *now {
-				all[at] = t
-			}
-		}
-		edit(all)
-		mounts.Store(&all)
-	}
-	change(func(all map[string]*Tree) { all[dir] = t })
-	return dir, func() { change(func(all map[string]*Tree) { delete(all, dir) }) }
+	change(func(all *places) { all.trees[dir] = t })
+	return dir, func() { change(func(all *places) { delete(all.trees, dir) }) }
 }
 
-// treeOf is the tree that has a file, and the file's name there; nil if this machine has it.
-func treeOf(name string) (t *Tree, at, in string) {
+// split is the directory of a tree and the name of a file in it. ok is false if the name is of no tree.
+func split(name string) (dir, in string, ok bool) {
 	rest, ok := strings.CutPrefix(name, mountPoint)
-	if !ok {
-		return nil, "", ""
-	}
 	number, in, _ := strings.Cut(rest, "/")
-	at = mountPoint + number
-	if all := mounts.Load(); all != nil {
-		t = (*all)[at]
-	}
-	return t, at, in
-}
-
-// InTree reports a file of a tree.
-func InTree(name string) bool {
-	t, _, _ := treeOf(name)
-	return t != nil
-}
-
-// in calls f with a node of a tree. ok is false for a file of this machine.
-func in[T any](op, name string, follow bool, f func(*node) (T, error)) (out T, ok bool, err error) {
-	t, _, at := treeOf(name)
-	if t == nil {
-		return out, false, nil
-	}
-	n, err := t.find(at, follow)
-	if err == nil {
-		out, err = f(n)
-	}
-	if err != nil {
-		return out, true, &fs.PathError{Op: op, Path: name, Err: err}
-	}
-	return out, true, nil
+	return mountPoint + number, in, ok
 }
 
 func contents(n *node) ([]byte, error) {
@@ -87,6 +41,12 @@ func contents(n *node) ([]byte, error) {
 		return nil, unix.EISDIR
 	}
 	return n.data, nil
+}
+
+// copyOfContents are the contents in memory that the caller may change.
+func copyOfContents(n *node) ([]byte, error) {
+	data, err := contents(n)
+	return bytes.Clone(data), err
 }
 
 func entries(n *node) ([]fs.DirEntry, error) {
@@ -116,15 +76,16 @@ func named(name string) func(*node) (fs.FileInfo, error) {
 // reader is an open file of a tree. A directory can be opened, too, and not be read.
 func reader(n *node) (io.ReadCloser, error) {
 	if n.below != nil {
-		return io.NopCloser(directory{n}), nil
+		return io.NopCloser(directory(n.name)), nil
 	}
 	return io.NopCloser(bytes.NewReader(n.data)), nil
 }
 
-type directory struct{ *node }
+// directory is an open directory, by its name.
+type directory string
 
 func (d directory) Read([]byte) (int, error) {
-	return 0, &fs.PathError{Op: "read", Path: d.name, Err: unix.EISDIR}
+	return 0, &fs.PathError{Op: "read", Path: string(d), Err: unix.EISDIR}
 }
 
 // SameFile is os.SameFile.
@@ -134,13 +95,21 @@ func SameFile(a, b fs.FileInfo) bool {
 	if ok1 || ok2 {
 		return ok1 && ok2 && x.node == y.node
 	}
-	return os.SameFile(a, b)
+	if a == nil || b == nil {
+		return false
+	}
+	v, ok1 := a.Sys().(*syscall.Stat_t)
+	w, ok2 := b.Sys().(*syscall.Stat_t)
+	return ok1 && ok2 && v.Dev == w.Dev && v.Ino == w.Ino
 }
 
 // Canonical is filepath.EvalSymlinks, without asking a test.
 func Canonical(name string) (string, error) {
-	_, at, _ := treeOf(name)
-	if real, ok, err := in("lstat", name, true, func(n *node) (string, error) { return at + n.path(), nil }); ok {
+	inTree := func(n *node) (string, error) {
+		dir, _, _ := split(name)
+		return dir + n.path(), nil
+	}
+	if real, ok, err := in("lstat", name, true, inTree, file.real); ok {
 		return real, err
 	}
 	return filepath.EvalSymlinks(name)

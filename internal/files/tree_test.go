@@ -81,65 +81,82 @@ func answers(root, name string) string {
 	return strings.Join(out, "\n")
 }
 
-// A tree in memory answers as the kernel does for the same files on a disk: thousands of random trees with links
-// that lead up, down, to each other and to themselves, and names that pass through them.
+// machine is a random tree, and the same files on a disk.
+type machine struct {
+	*Tree
+	root string
+	rand *rand.Rand
+}
+
+// newMachine makes files, directories, and links that lead up, down, to each other and to themselves: by the texts of
+// link.
+func newMachine(t *testing.T, seed uint64, link func(m machine, at string) string) machine {
+	root := t.TempDir()
+	if real, err := filepath.EvalSymlinks(root); err == nil {
+		root = real
+	}
+	m := machine{NewTree(), root, rand.New(rand.NewPCG(seed, 1))}
+	for range 5 + m.rand.IntN(20) {
+		at := m.name()
+		// On a disk a name may lead through a link; in a tree it may not. Such names are left out.
+		if through(m.Tree, at) {
+			continue
+		}
+		onDisk := filepath.Join(root, at)
+		if os.MkdirAll(filepath.Dir(onDisk), 0o700) != nil {
+			continue
+		}
+		var err1, err2 error
+		switch m.rand.IntN(3) {
+		case 0:
+			err1, err2 = m.AddDir(at), os.Mkdir(onDisk, 0o700)
+			if errors.Is(err2, fs.ErrExist) && err1 == nil {
+				err2 = nil // a directory that is there stays
+			}
+		case 1:
+			text := strings.Repeat(m.word(), m.rand.IntN(100))
+			err1 = m.AddFile(at, []byte(text))
+			if _, err := os.Lstat(onDisk); err == nil {
+				err2 = fs.ErrExist
+			} else {
+				err2 = os.WriteFile(onDisk, []byte(text), 0o600)
+			}
+		case 2:
+			target := link(m, at)
+			err1, err2 = m.AddLink(at, target), os.Symlink(target, onDisk)
+		}
+		if (err1 == nil) != (err2 == nil) {
+			t.Fatalf("seed %d: %s: %v, %v on disk", seed, at, err1, err2)
+		}
+	}
+	return m
+}
+
+func (m machine) word() string { return string(rune('a' + m.rand.IntN(4))) }
+
+func (m machine) name() string {
+	parts := make([]string, 1+m.rand.IntN(4))
+	for i := range parts {
+		parts[i] = m.word()
+	}
+	return strings.Join(parts, "/")
+}
+
+// A tree in memory answers as the kernel does for the same files on a disk: thousands of names that pass through the
+// links of random trees.
 func TestTreeIsLikeADirectory(t *testing.T) {
 	const trees, names = 150, 60
-	for seed := range trees {
-		random := rand.New(rand.NewPCG(uint64(seed), 1))
-		root := t.TempDir()
-		if real, err := filepath.EvalSymlinks(root); err == nil {
-			root = real
-		}
-		tree := NewTree()
-		word := func() string { return string(rune('a' + random.IntN(4))) }
-		name := func() string {
-			parts := make([]string, 1+random.IntN(4))
-			for i := range parts {
-				parts[i] = word()
-			}
-			return strings.Join(parts, "/")
-		}
-		for range 5 + random.IntN(20) {
-			at := name()
-			// On a disk a name may lead through a link; in a tree it may not. Such names are left out.
-			if through(tree, at) {
-				continue
-			}
-			onDisk := filepath.Join(root, at)
-			if os.MkdirAll(filepath.Dir(onDisk), 0o700) != nil {
-				continue
-			}
-			var err1, err2 error
-			switch random.IntN(3) {
-			case 0:
-				err1, err2 = tree.AddDir(at), os.Mkdir(onDisk, 0o700)
-				if errors.Is(err2, fs.ErrExist) && err1 == nil {
-					err2 = nil // a directory that is there stays
-				}
-			case 1:
-				text := strings.Repeat(word(), random.IntN(100))
-				err1 = tree.AddFile(at, []byte(text))
-				if _, err := os.Lstat(onDisk); err == nil {
-					err2 = fs.ErrExist
-				} else {
-					err2 = os.WriteFile(onDisk, []byte(text), 0o600)
-				}
-			case 2:
-				target := strings.Repeat("../", random.IntN(strings.Count(at, "/")+1)) + name()
-				err1, err2 = tree.AddLink(at, target), os.Symlink(target, onDisk)
-			}
-			if (err1 == nil) != (err2 == nil) {
-				t.Fatalf("seed %d: %s: %v, %v on disk", seed, at, err1, err2)
-			}
-		}
-		in, done := Mount(tree)
+	for seed := range uint64(trees) {
+		m := newMachine(t, seed, func(m machine, at string) string {
+			return strings.Repeat("../", m.rand.IntN(strings.Count(at, "/")+1)) + m.name()
+		})
+		in, done := Mount(m.Tree)
 		for range names {
-			at := name()
-			if random.IntN(3) == 0 {
-				at = path.Join(at) + "/../" + word()
+			at := m.name()
+			if m.rand.IntN(3) == 0 {
+				at = path.Join(at) + "/../" + m.word()
 			}
-			if want, got := answers(root, at), answers(in, at); got != want {
+			if want, got := answers(m.root, at), answers(in, at); got != want {
 				t.Fatalf("seed %d: %s:\n%s\non disk:\n%s", seed, at, got, want)
 			}
 		}

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package files
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrIrregular is the error for a file of a copy that is not read: opening it could wait or have an effect. What
+// wraps it says which kind of file it is.
+var ErrIrregular = errors.New("not a regular file")
+
+// ErrTooLarge is the error for a file or a directory of a copy of which more was to be read than is allowed. What
+// wraps it says how much that is.
+var ErrTooLarge = errors.New("too large")
+
+// How much is read of a copy. An attribute of sysfs has a page or, if it is binary, a few.
+const (
+	sysLimit    = 1 << 20  // of a file below sys, at once
+	fileLimit   = 16 << 20 // of any other, at once
+	streamLimit = 64 << 20 // of any, by Open
+	namesLimit  = 100_000  // of a directory
+)
+
+func tooLarge(limit int64) error {
+	return fmt.Errorf("%w: more than %d MiB, the most that is read of such a file", ErrTooLarge, limit>>20)
+}
+
+// file is a file of a copy: its name from the copy's root on, and the whole name that it was asked for by.
+type file struct {
+	copy     *confined
+	in, name string
+}
+
+// check says why a file is not read.
+func (f file) check(st *syscall.Stat_t) error {
+	what := ""
+	switch st.Mode & unix.S_IFMT {
+	case unix.S_IFREG:
+		return nil
+	case unix.S_IFDIR:
+		return unix.EISDIR
+	case unix.S_IFLNK: // that was a file when its name was looked up
+		return unix.ELOOP
+	case unix.S_IFIFO:
+		what = "a pipe"
+	case unix.S_IFSOCK:
+		what = "a socket"
+	case unix.S_IFCHR:
+		if f.log(st) {
+			return nil
+		}
+		what = fmt.Sprintf("the character device %d:%d", unix.Major(st.Rdev), unix.Minor(st.Rdev))
+	case unix.S_IFBLK:
+		what = fmt.Sprintf("the block device %d:%d", unix.Major(st.Rdev), unix.Minor(st.Rdev))
+	default:
+		what = fmt.Sprintf("a file of the unknown kind %#o", st.Mode&unix.S_IFMT)
+	}
+	return fmt.Errorf("%w: it is %s", ErrIrregular, what)
+}
+
+// log reports the kernel's log, a device that has records for each who opens it. A container has that of its host
+// where the host's files are.
+func (f file) log(st *syscall.Stat_t) bool {
+	return st.Mode&unix.S_IFMT == unix.S_IFCHR && st.Rdev == unix.Mkdev(1, 11) && path.Clean(f.in) == "/dev/kmsg"
+}
+
+// open opens the file for reading.
+func (f file) open() (fd int, st syscall.Stat_t, err error) {
+	found, err := f.copy.lookup(f.in, unix.O_PATH)
+	if err != nil {
+		return -1, st, err
+	}
+	return f.openFound(found, func() (int, error) { return f.copy.lookup(f.in, reading) })
+}
+
+// openFound opens for reading what a descriptor of O_PATH has, and closes that descriptor. A name may lead to another
+// file each time, and the descriptor does not, so it is opened by its name in a procfs. Without one the file is looked
+// up anew, and a device that was put in its place since is opened, but not read.
+func (f file) openFound(found int, anew func() (int, error)) (fd int, st syscall.Stat_t, err error) {
+	defer unix.Close(found)
+	if err = syscall.Fstat(found, &st); err != nil {
+		return -1, st, err
+	}
+	if err = f.check(&st); err != nil {
+		return -1, st, err
+	}
+	if f.copy.self >= 0 {
+		fd, err = f.copy.reopen(found)
+		return fd, st, err
+	}
+	if fd, err = anew(); err != nil {
+		return -1, st, err
+	}
+	if err = syscall.Fstat(fd, &st); err == nil {
+		err = f.check(&st)
+	}
+	if err != nil {
+		_ = unix.Close(fd)
+		return -1, st, err
+	}
+	return fd, st, nil
+}
+
+// read is all that is in the file.
+func (f file) read() ([]byte, error) { return f.contents(f.open()) }
+
+// contents are what an open file has. It closes the file.
+func (f file) contents(fd int, st syscall.Stat_t, err error) ([]byte, error) {
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(fd)
+	limit := int64(fileLimit)
+	if strings.HasPrefix(path.Clean(f.in), "/sys/") {
+		limit = sysLimit
+	}
+	if st.Size > limit { // a file of sysfs may be the memory of a device
+		return nil, &fs.PathError{Op: "read", Path: f.name, Err: tooLarge(limit)}
+	}
+	var room []byte
+	if st.Size > readSize { // the size of a file in sysfs or procfs says nothing, and is no more than a page
+		room = make([]byte, 0, st.Size)
+	}
+	data, err := readAll(fd, f.name, room, limit)
+	if errors.Is(err, unix.EAGAIN) && f.log(&st) { // there are no more records
+		err = nil
+	}
+	return data, err
+}
+
+// readCopy reads a file of a directory that is in a copy. The way to a link is looked up again from the copy's root.
+func (d Dir) readCopy(name, path string) ([]byte, error) {
+	f := file{d.file.copy, d.file.in + "/" + name, path}
+	if strings.Contains(name, "/") || name == "" || name == "." || name == ".." {
+		return f.read()
+	}
+	open := func(flags int) (int, error) {
+		return f.copy.held(func() (int, error) { return openat(d.fd, name, flags) })
+	}
+	found, err := open(unix.O_PATH)
+	if err != nil {
+		return nil, err
+	}
+	data, err := f.contents(f.openFound(found, func() (int, error) { return open(reading) }))
+	if err == unix.ELOOP {
+		return f.read()
+	}
+	return data, err
+}
+
+// dir opens the directory.
+func (f file) dir() (Dir, error) {
+	fd, err := f.copy.lookup(f.in, unix.O_PATH|unix.O_DIRECTORY)
+	if err != nil {
+		return Dir{}, err
+	}
+	return Dir{fd, f.name, f}, nil
+}
+
+// readlink is the text of the link.
+func (f file) readlink() (string, error) {
+	fd, err := f.copy.lookup(f.in, unix.O_PATH|unix.O_NOFOLLOW)
+	if err != nil {
+		return "", err
+	}
+	defer unix.Close(fd)
+	text, err := readlinkat(fd, "")
+	if err == unix.ENOENT { // so the kernel says that the file is no link
+		err = unix.EINVAL
+	}
+	return text, err
+}
+
+// real is the file's name without links.
+func (f file) real() (string, error) {
+	in, err := f.copy.canonical(f.in)
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(f.copy.dir, in), nil
+}
+
+func (f file) stat() (fs.FileInfo, error)  { return f.attributes(0) }
+func (f file) lstat() (fs.FileInfo, error) { return f.attributes(unix.O_NOFOLLOW) }
+
+func (f file) attributes(flags int) (fs.FileInfo, error) {
+	fd, err := f.copy.lookup(f.in, unix.O_PATH|flags)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(fd)
+	a := &attributes{name: filepath.Base(f.name)}
+	if err := syscall.Fstat(fd, &a.st); err != nil {
+		return nil, err
+	}
+	return a, nil
+}
+
+// stream opens the file to be read in parts.
+func (f file) stream() (io.ReadCloser, error) {
+	fd, st, err := f.open()
+	switch {
+	case err == unix.EISDIR:
+		return io.NopCloser(directory(f.name)), nil
+	case err != nil:
+		return nil, err
+	}
+	s := &stream{fd: fd, name: f.name, left: streamLimit}
+	if f.log(&st) {
+		return newLogStream(s), nil
+	}
+	return s, nil
+}
