@@ -25,6 +25,7 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/check"
 	"github.com/gpurdma/gpurdma/p2p/drivers"
 	"github.com/gpurdma/gpurdma/p2p/formats"
+	"github.com/gpurdma/gpurdma/p2p/intake"
 	"github.com/gpurdma/gpurdma/p2p/machine"
 	"github.com/gpurdma/gpurdma/p2p/render"
 	"github.com/gpurdma/gpurdma/p2p/result"
@@ -185,6 +186,12 @@ func (a *app) look(find func(*machine.Machine, []drivers.GPU, []drivers.NIC) (ou
 			return nil, &cli.UsageError{Err: err}
 		}
 		defer done()
+	} else {
+		release, err := a.confine()
+		if err != nil {
+			return nil, &cli.UsageError{Err: err}
+		}
+		defer release()
 	}
 	if err := a.readable(); err != nil {
 		return nil, &cli.UsageError{Err: err}
@@ -258,6 +265,16 @@ func (a *app) target() error {
 
 // copied reports a machine that --snapshot or --lspci has.
 func (a *app) copied() bool { return a.snapshotFile != "" || a.lspciFile != "" }
+
+// confine lets no link of --root, --sysfs and --proc lead out of it. The error of a directory that is not there is that of
+// readable, which names the flag.
+func (a *app) confine() (release func(), err error) {
+	release, err = intake.Confine(a.source)
+	if err != nil {
+		return nil, cmp.Or(a.readable(), err)
+	}
+	return release, nil
+}
 
 // openCopy reads a snapshot or lspci's text into memory, in place of this machine. No message names the
 // directory that the files seem to have.

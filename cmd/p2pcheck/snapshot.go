@@ -92,7 +92,12 @@ func (a *app) gather(options ...snapshot.Option) (*snapshot.Snapshot, error) {
 	if a.source.Sys != "" || a.source.Proc != "" || a.source.Config != "" || a.source.Release != "" || a.copied() {
 		return nil, &cli.UsageError{Err: fmt.Errorf("a snapshot is taken of this machine, or of --root DIR")}
 	}
-	if err := a.readable(); err != nil {
+	release, err := a.confine()
+	if err == nil {
+		defer release()
+		err = a.readable()
+	}
+	if err != nil {
 		return nil, &cli.UsageError{Err: err}
 	}
 	taken, err := snapshot.Take(a.source, options...)

@@ -28,26 +28,26 @@ func limited(err error, limit string) bool {
 
 func TestConfinedFilesHaveALimit(t *testing.T) {
 	root := t.TempDir()
-	sparse(t, root, "sys/fits", sysLimit)
-	sparse(t, root, "sys/exceeds", sysLimit+1)
-	sparse(t, root, "proc/fits", fileLimit)
-	sparse(t, root, "proc/exceeds", fileLimit+1)
+	for dir, size := range map[string]int64{"sys/fits": smallLimit, "proc/fits": smallLimit, "boot/config-fits": mediumLimit, "proc/1/fits": smallLimit} {
+		sparse(t, root, dir, size)
+		sparse(t, root, strings.Replace(dir, "fits", "exceeds", 1), size+1)
+	}
 	each(t, root, func(t *testing.T) {
 		for _, dir := range []struct {
-			name, limit string
-			size        int
-		}{{"sys", "1 MiB", sysLimit}, {"proc", "16 MiB", fileLimit}, {"//proc/../sys/.", "1 MiB", sysLimit}} {
+			name, file, limit string
+			size              int
+		}{{"sys", "", "64 KiB", smallLimit}, {"proc", "", "64 KiB", smallLimit}, {"//proc/../sys/.", "", "64 KiB", smallLimit}, {"boot", "config-", "1024 KiB", mediumLimit}} {
 			at, err := OpenDir(root + "/" + dir.name)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if data, err := ReadFile(root + "/" + dir.name + "/fits"); len(data) != dir.size || err != nil {
+			if data, err := ReadFile(root + "/" + dir.name + "/" + dir.file + "fits"); len(data) != dir.size || err != nil {
 				t.Errorf("%s: %d, %v", dir.name, len(data), err)
 			}
-			if data, err := ReadFile(root + "/" + dir.name + "/exceeds"); data != nil || !limited(err, dir.limit) {
+			if data, err := ReadFile(root + "/" + dir.name + "/" + dir.file + "exceeds"); data != nil || !limited(err, dir.limit) {
 				t.Errorf("%s: %d, %v", dir.name, len(data), err)
 			}
-			if data, err := at.ReadFile("exceeds"); data != nil || !limited(err, dir.limit) {
+			if data, err := at.ReadFile(dir.file + "exceeds"); data != nil || !limited(err, dir.limit) {
 				t.Errorf("%s: %d, %v", dir.name, len(data), err)
 			}
 			_ = at.Close()
@@ -59,7 +59,7 @@ func TestConfinedSparseFileIsNotRead(t *testing.T) {
 	root := t.TempDir()
 	sparse(t, root, "file", 1<<40)
 	each(t, root, func(t *testing.T) {
-		if data, err := ReadFile(filepath.Join(root, "file")); data != nil || !limited(err, "16 MiB") {
+		if data, err := ReadFile(filepath.Join(root, "file")); data != nil || !limited(err, "64 KiB") {
 			t.Errorf("%d, %v", len(data), err)
 		}
 		if st, err := Stat(filepath.Join(root, "file")); err != nil || st.Size() != 1<<40 {
@@ -68,20 +68,23 @@ func TestConfinedSparseFileIsNotRead(t *testing.T) {
 	})
 }
 
-// A stream has the part up to the limit, and then an error.
+// A stream has the part up to the limit. A file that is larger is not opened.
 func TestConfinedStreamHasALimit(t *testing.T) {
 	root := t.TempDir()
-	sparse(t, root, "fits", streamLimit)
-	sparse(t, root, "exceeds", 1<<40)
+	sparse(t, root, "proc/kallsyms", symbolLimit)
+	sparse(t, root, "large/kallsyms", 1<<40)
 	each(t, root, func(t *testing.T) {
-		for name, limit := range map[string]string{"fits": "", "exceeds": "64 MiB"} {
+		if f, err := Open(filepath.Join(root, "large/kallsyms")); f != nil || !limited(err, "65536 KiB") {
+			t.Errorf("%v, %v", f, err)
+		}
+		for name, limit := range map[string]string{"proc/kallsyms": ""} {
 			f, err := Open(filepath.Join(root, name))
 			if err != nil {
 				t.Fatal(err)
 			}
 			// Another size of parts than a divisor of the limit.
 			n, err := io.CopyBuffer(struct{ io.Writer }{io.Discard}, f, make([]byte, 1e6))
-			if n != streamLimit || limit == "" && err != nil || limit != "" && !limited(err, limit) {
+			if n != symbolLimit || limit == "" && err != nil || limit != "" && !limited(err, limit) {
 				t.Errorf("%s: %d, %v", name, n, err)
 			}
 			if n, err := f.Read(make([]byte, 1)); n != 0 || err == nil {
@@ -107,7 +110,11 @@ func TestEndlessFileHasALimit(t *testing.T) {
 		t.Skip(err)
 	}
 	defer f.Close()
-	if data, err := readAll(int(f.Fd()), "zero", nil, sysLimit); data != nil || !limited(err, "1 MiB") {
+	s := &stream{fd: int(f.Fd()), name: "zero", limit: smallLimit, left: smallLimit}
+	if n, err := io.Copy(struct{ io.Writer }{io.Discard}, struct{ io.Reader }{s}); n != smallLimit || !limited(err, "64 KiB") {
+		t.Errorf("%d, %v", n, err)
+	}
+	if data, err := readAll(int(f.Fd()), "zero", nil, smallLimit); data != nil || !limited(err, "64 KiB") {
 		t.Errorf("%d, %v", len(data), err)
 	}
 }

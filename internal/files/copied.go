@@ -19,22 +19,6 @@ import (
 // wraps it says which kind of file it is.
 var ErrIrregular = errors.New("not a regular file")
 
-// ErrTooLarge is the error for a file or a directory of a copy of which more was to be read than is allowed. What
-// wraps it says how much that is.
-var ErrTooLarge = errors.New("too large")
-
-// How much is read of a copy. An attribute of sysfs has a page or, if it is binary, a few.
-const (
-	sysLimit    = 1 << 20  // of a file below sys, at once
-	fileLimit   = 16 << 20 // of any other, at once
-	streamLimit = 64 << 20 // of any, by Open
-	namesLimit  = 100_000  // of a directory
-)
-
-func tooLarge(limit int64) error {
-	return fmt.Errorf("%w: more than %d MiB, the most that is read of such a file", ErrTooLarge, limit>>20)
-}
-
 // file is a file of a copy: its name from the copy's root on, and the whole name that it was asked for by.
 type file struct {
 	copy     *confined
@@ -120,10 +104,7 @@ func (f file) contents(fd int, st syscall.Stat_t, err error) ([]byte, error) {
 		return nil, err
 	}
 	defer unix.Close(fd)
-	limit := int64(fileLimit)
-	if strings.HasPrefix(path.Clean(f.in), "/sys/") {
-		limit = sysLimit
-	}
+	limit := limit(f.in)
 	if st.Size > limit { // a file of sysfs may be the memory of a device
 		return nil, &fs.PathError{Op: "read", Path: f.name, Err: tooLarge(limit)}
 	}
@@ -215,7 +196,12 @@ func (f file) stream() (io.ReadCloser, error) {
 	case err != nil:
 		return nil, err
 	}
-	s := &stream{fd: fd, name: f.name, left: streamLimit}
+	limit := limit(f.in)
+	if st.Size > limit {
+		_ = unix.Close(fd)
+		return nil, tooLarge(limit)
+	}
+	s := &stream{fd: fd, name: f.name, limit: limit, left: limit}
 	if f.log(&st) {
 		return newLogStream(s), nil
 	}

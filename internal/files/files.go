@@ -38,7 +38,7 @@ func asked[T any](op, name string, f func(string) (T, error)) (T, error) {
 	return f(name)
 }
 
-// Open is os.Open, for reading. Of a file of a copy it gives 64 MiB, and then an error that is [ErrTooLarge].
+// Open is os.Open, for reading. A file of a copy that has more than such files have ends with an error that is [ErrTooLarge].
 func Open(name string) (io.ReadCloser, error) {
 	return asked("open", name, func(name string) (io.ReadCloser, error) {
 		if f, ok, err := in("open", name, true, reader, file.stream); ok {

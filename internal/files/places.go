@@ -66,7 +66,11 @@ func in[T any](op, name string, follow bool, ofTree func(*node) (T, error),
 	}
 	if t, at := all.tree(name); t != nil {
 		var n *node
-		if n, err = t.find(at, follow); err == nil {
+		switch n, err = t.find(at, follow); {
+		case err != nil:
+		case op == "open" && int64(len(n.data)) > limit(at):
+			err = tooLarge(limit(at))
+		default:
 			out, err = ofTree(n)
 		}
 	} else if f := all.file(name); f.copy != nil {

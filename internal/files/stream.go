@@ -14,10 +14,10 @@ import (
 
 // stream is an open file of a copy. Package os would wait for a file that has nothing to say yet.
 type stream struct {
-	mu   sync.Mutex
-	fd   int // -1 after the end
-	name string
-	left int64 // bytes that may still be read
+	mu          sync.Mutex
+	fd          int // -1 after the end
+	name        string
+	limit, left int64 // how much may be read, and how much of it is left
 }
 
 // Read reads the next part of the file.
@@ -38,7 +38,7 @@ func (s *stream) Read(p []byte) (int, error) {
 		return 0, io.EOF
 	case int64(n) > s.left:
 		n, s.left = int(s.left), 0
-		return n, &fs.PathError{Op: "read", Path: s.name, Err: tooLarge(streamLimit)}
+		return n, &fs.PathError{Op: "read", Path: s.name, Err: tooLarge(s.limit)}
 	}
 	s.left -= int64(n)
 	return n, nil

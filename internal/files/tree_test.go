@@ -214,3 +214,23 @@ func TestLinksStayInTheTree(t *testing.T) {
 		t.Error(err1, err2, err3)
 	}
 }
+
+// What is read of a file of a tree is bounded by the name that is asked for, wherever links lead.
+func TestTreeFilesHaveALimit(t *testing.T) {
+	tree := NewTree()
+	large := make([]byte, smallLimit+1)
+	if err := errors.Join(tree.AddFile("boot/config-1", large), tree.AddLink("sys/attribute", "../boot/config-1")); err != nil {
+		t.Fatal(err)
+	}
+	in, done := Mount(tree)
+	defer done()
+	if data, err := ReadFile(in + "/boot/config-1"); len(data) != len(large) || err != nil {
+		t.Error(len(data), err)
+	}
+	if _, err := ReadFile(in + "/sys/attribute"); !errors.Is(err, ErrTooLarge) {
+		t.Error(err)
+	}
+	if f, err := Open(in + "/sys/attribute"); !errors.Is(err, ErrTooLarge) {
+		t.Error(f, err)
+	}
+}

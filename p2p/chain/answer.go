@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/internal/human"
 )
 
 // State says whether a link is known to hold.
@@ -67,7 +69,7 @@ func (a Answer) Text() string { return strings.Join(a.Why, "; ") }
 
 // With adds evidence.
 func (a Answer) With(file, format string, args ...any) Answer {
-	a.Evidence = append(a.Evidence, Evidence{file, fmt.Sprintf(format, args...)})
+	a.Evidence = append(a.Evidence, Evidence{human.Short(file, MostText), human.Short(fmt.Sprintf(format, args...), MostText)})
 	return a
 }
 
@@ -76,6 +78,9 @@ func (a Answer) Fix(r *Remedy) Answer {
 	a.Remedy = r
 	return a
 }
+
+// MostText is how long a reason or a value is at most, in bytes: the values may be those of a stranger's files.
+const MostText = 2000
 
 // Hold is the answer of a link that holds.
 func Hold(format string, args ...any) Answer { return answer(Holds, format, args) }
@@ -105,7 +110,7 @@ func Refuse(e unix.Errno, s Stage, format string, args ...any) Answer {
 
 func answer(s State, format string, args []any) Answer {
 	a := Answer{State: s}
-	if text := fmt.Sprintf(format, args...); text != "" {
+	if text := human.Short(fmt.Sprintf(format, args...), MostText); text != "" {
 		a.Why = []string{text}
 	}
 	return a

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/human"
 	"github.com/gpurdma/gpurdma/internal/pci"
 	"github.com/gpurdma/gpurdma/p2p"
 	"github.com/gpurdma/gpurdma/p2p/chain"
@@ -187,7 +188,7 @@ type Look struct {
 
 // Say adds a finding about scope, or about the machine if scope is empty.
 func (l *Look) Say(r p2p.Result, scope string, where []string, format string, args ...any) *Finding {
-	f := &Finding{Check: l.Check, Result: r, Where: where, Read: l.Machine.Named(fmt.Sprintf(format, args...))}
+	f := &Finding{Check: l.Check, Result: r, Where: where, Read: human.Short(l.Machine.Named(fmt.Sprintf(format, args...)), chain.MostText)}
 	if scope != "" {
 		f.Scope = []string{scope}
 	}

@@ -20,6 +20,9 @@ var VerbsDirs = []string{"usr/lib64", "usr/lib/x86_64-linux-gnu", "usr/lib/aarch
 // of its private interface, and mostly a directory.
 var providerNames = regexp.MustCompile(`((?:/[\w.+@-]+)*/)?lib%s-rdmav(\d+)\.so`)
 
+// mostProviders is more than any library names: there are two.
+const mostProviders = 16
+
 // ProvidersIn are all matches of providerNames. The expression is slow on a library's hundred thousand
 // bytes: it gets only the strings that may match.
 func ProvidersIn(library string) (out [][]string) {
@@ -33,7 +36,10 @@ func ProvidersIn(library string) (out [][]string) {
 		if n := strings.IndexByte(library[at:], 0); n >= 0 {
 			end = at + n
 		}
-		out = append(out, providerNames.FindAllStringSubmatch(library[begin:end], -1)...)
+		out = append(out, providerNames.FindAllStringSubmatch(library[begin:end], mostProviders)...)
+		if len(out) >= mostProviders {
+			return out
+		}
 		library = library[end:]
 	}
 }

@@ -225,7 +225,7 @@ func readBanner(proc procfs.FS) string {
 	return ""
 }
 
-// kernelConfig has the options of a kernel's configuration file. The value is "y", "m" or
+// kernelConfig has those options of a kernel's configuration file that are read. The value is "y", "m" or
 // a text; it is "n" for an option that the file lists as not set.
 type kernelConfig map[string]string
 
@@ -313,7 +313,7 @@ func findConfig(places []string, version Version) (c kernelConfig, where, odd st
 }
 
 // configLimit is larger than any configuration.
-const configLimit = 16 << 20
+const configLimit = 4 << 20
 
 func gunzip(data []byte) ([]byte, error) {
 	r, err := gzip.NewReader(bytes.NewReader(data))
@@ -325,13 +325,13 @@ func gunzip(data []byte) ([]byte, error) {
 
 func parseConfig(text []byte) kernelConfig {
 	c := kernelConfig{}
-	for line := range strings.Lines(string(text)) {
-		line = strings.TrimSpace(line)
+	for raw := range bytes.Lines(text) {
+		line := string(bytes.TrimSpace(raw)) // a part of the whole text would keep that in memory
 		if rest, ok := strings.CutPrefix(line, "# "); ok {
-			if option, ok := strings.CutSuffix(rest, " is not set"); ok {
+			if option, ok := strings.CutSuffix(rest, " is not set"); ok && Reads(option) {
 				c[option] = "n"
 			}
-		} else if option, value, ok := strings.Cut(line, "="); ok && strings.HasPrefix(option, "CONFIG_") {
+		} else if option, value, ok := strings.Cut(line, "="); ok && Reads(option) {
 			c[option] = value
 		}
 	}

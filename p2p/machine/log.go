@@ -107,9 +107,8 @@ func ReadLog(name string) *KernelLog {
 }
 
 func readRecords(name string) (all []record, cut bool, err error) {
-	if files.InTree(name) {
-		text, err := files.ReadFile(name)
-		return records(string(text[:min(len(text), logLimit)])), false, err
+	if files.InTree(name) || files.Confined(name) {
+		return copiedRecords(name)
 	}
 	fd, err := OpenLog(name)
 	if err != nil {
@@ -117,6 +116,29 @@ func readRecords(name string) (all []record, cut bool, err error) {
 	}
 	defer unix.Close(fd)
 	return Drain(fd, name)
+}
+
+// copiedRecords reads the log of another machine, or, in a container, that of the host.
+func copiedRecords(name string) (all []record, cut bool, err error) {
+	f, err := files.Open(name)
+	if err != nil {
+		return nil, false, err
+	}
+	defer f.Close()
+	var text strings.Builder
+	for {
+		_, err := io.Copy(&text, io.LimitReader(f, int64(logLimit-text.Len())))
+		switch {
+		case errors.Is(err, unix.EPIPE): // overwritten meanwhile: go on with the oldest record
+			cut = true
+		case errors.Is(err, files.ErrTooLarge): // more than is read of a copy's
+			return records(text.String()), true, nil
+		case err != nil:
+			return nil, cut, err
+		default:
+			return records(text.String()), cut, nil
+		}
+	}
 }
 
 // OpenLog opens the kernel's log, or a copy of it, for reading without waiting.

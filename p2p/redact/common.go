@@ -3,49 +3,49 @@
 package redact
 
 import (
-	"regexp"
 	"strings"
 
 	"github.com/gpurdma/gpurdma/p2p/machine"
 )
 
 // Names that the kernel or a distribution gives, which say nothing of the machine's owner.
-var commonNames = map[kind]*regexp.Regexp{
-	ofRDMA: regexp.MustCompile(`^(?:mlx[45]_(?:bond_)?\d{1,4}|(?:mthca|qedr|hns|irdma|bnxt_re|bnxt_re_bond|cxgb4|cxgb4_|hns_|ionic|ionic_|mana|mana_|efa_|erdma_|hfi1_|qib|i40iw|usnic_|vmw_pvrdma|rxe|siw|soft|softrdma|cxi)\d{0,4}` +
+var commonNames = map[kind]pattern{
+	ofRDMA: expression(`^(?:mlx[45]_(?:bond_)?\d{1,4}|(?:mthca|qedr|hns|irdma|bnxt_re|bnxt_re_bond|cxgb4|cxgb4_|hns_|ionic|ionic_|mana|mana_|efa_|erdma_|hfi1_|qib|i40iw|usnic_|vmw_pvrdma|rxe|siw|soft|softrdma|cxi)\d{0,4}` +
 		`|(?:roce|ib|iw|opa|rdma)(?:[oPpsfdnu]\d{1,5})+)$`),
-	ofNet: regexp.MustCompile(`^(?:lo|(?:eth|ib|bond|team|hsn|rdma|net|veth|usb|dummy)\d{1,4}|docker0|cni0|virbr0` +
+	ofNet: expression(`^(?:lo|(?:eth|ib|bond|team|hsn|rdma|net|veth|usb|dummy)\d{1,4}|docker0|cni0|virbr0` +
 		`|(?:en|ib|wl|sl)(?:(?:[oPpsfdnuciv]|np)\d{1,5})+)$`),
-	ofIOMMU: regexp.MustCompile(`^(?:dmar|ivhd|iommu|smmu3?\.|riscv-iommu-|virtio-iommu)\d{0,4}$|^(?:arm-)?smmu(?:-v)?3?\.\d?\.?(?:0x)?[0-9a-f]{1,16}$`),
+	ofIOMMU: expression(`^(?:dmar|ivhd|iommu|smmu3?\.|riscv-iommu-|virtio-iommu)\d{0,4}$|^(?:arm-)?smmu(?:-v)?3?\.\d?\.?(?:0x)?[0-9a-f]{1,16}$`),
 }
 
 // releaseWords are the words that kernels of distributions have in their releases.
-var releaseWords = set(`amd64 arm64 x86_64 aarch64 ppc64le ppc64el s390x riscv64 i686 686 pae generic lowlatency server virtual cloud rt lts zen hardened
+var releaseWords = setOf(`amd64 arm64 x86_64 aarch64 ppc64le ppc64el s390x riscv64 i686 686 pae generic lowlatency server virtual cloud rt lts zen hardened
 	azure aws gcp oracle oem nvidia tegra kvm ibm intel iotg raspi gke eks gkeop hwe fips default preempt uek el7 el8 el9 el10 el7uek el8uek el9uek
 	rc bpo deb10 deb11 deb12 deb13 arch1 arch2 cm2 azl3 amzn2 amzn2023 64k 16k unsigned trunk common dirty bluefield linuxkit microsoft standard WSL2 pve longterm debug fb cos bottlerocket flatcar talos coreos`)
 
 // inRelease matches the numbers and the names with a number in a release: fc40, el9_4, bpo12, 150400.24.
-var inRelease = regexp.MustCompile(`^(?:\d{1,9}|fc\d{2}|el\d{1,2}|el\d_\d{1,2}|el\d{1,2}uek|rc\d{1,2}|bpo\d?|deb\d{1,2}u?\d{0,2}|bpo\d{1,2}|arch\d|amzn\d{1,4}|azl\d|cm\d|mlx|bfb|g[0-9a-f]{7,12})$`)
+var inRelease = expression(`^(?:\d{1,9}|fc\d{2}|el\d{1,2}|el\d_\d{1,2}|el\d{1,2}uek|rc\d{1,2}|bpo\d?|deb\d{1,2}u?\d{0,2}|bpo\d{1,2}|arch\d|amzn\d{1,4}|azl\d|cm\d|mlx|bfb|g[0-9a-f]{7,12})$`)
 
 func common(of kind, name string) bool {
 	switch of {
 	case ofModule:
-		return modules[machine.ModuleOf(name)]
+		return modules.has(machine.ModuleOf(name))
 	case ofProvider:
-		return providers[name]
+		return providers.has(name)
 	case ofWord:
-		return words[name]
+		return words.has(name)
 	case ofLSM:
-		return lsms[name]
+		return lsms.has(name)
 	case ofEvent:
-		return events[name]
+		return events.has(name)
 	case ofPeer:
-		return peers[name]
+		return peers.has(name)
 	case ofPlugin, ofCDI:
-		return plugins[name]
+		return plugins.has(name)
 	case ofDir:
-		return directories[name] || aDirectory.MatchString(name)
+		return directories.has(name) || aDirectory.MatchString(name)
 	}
-	return commonNames[of] != nil && commonNames[of].MatchString(name)
+	known, ok := commonNames[of]
+	return ok && known.MatchString(name)
 }
 
 // release is a kernel's release, with what an administrator has built into it replaced.
@@ -55,7 +55,7 @@ func (r *Redactor) release(text string) string {
 	end := 0
 	for _, part := range releaseParts.FindAllStringIndex(text, -1) {
 		word := text[part[0]:part[1]]
-		known := releaseWords[word] || inRelease.MatchString(word)
+		known := releaseWords.has(word) || inRelease.MatchString(word)
 		switch {
 		case known && unknown >= 0:
 			out.WriteString(text[at:unknown] + r.name(ofRelease, text[unknown:end]))
@@ -73,13 +73,4 @@ func (r *Redactor) release(text string) string {
 }
 
 // releaseParts match what stands between the dots, the signs and the underscores of a release.
-var releaseParts = regexp.MustCompile(`x86_64|el\d_\d{1,2}|[^\s.+~_-]+`)
-
-// set has the words of a text.
-func set(text string) map[string]bool {
-	out := map[string]bool{}
-	for _, word := range strings.Fields(text) {
-		out[word] = true
-	}
-	return out
-}
+var releaseParts = expression(`x86_64|el\d_\d{1,2}|[^\s.+~_-]+`)

@@ -4,7 +4,6 @@ package redact
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -35,19 +34,19 @@ func (r *Redactor) Log(all []string, cut bool) []byte {
 const left = "…"
 
 // kept match what is kept of a line beside the kernel's words.
-var kept = []*regexp.Regexp{
-	p2p.FaultAddress,
-	p2p.XidDevice,
-	regexp.MustCompile(`pci=(?:disable_acs_redir=|config_acs=)?[0-9a-f:.;,]{1,400}`),
-	regexp.MustCompile(`\b(?:event|flags|domain)[ =:]*0x[0-9a-f]{1,4}\b`),
-	regexp.MustCompile(`event: F_[A-Z_]{1,24}`),
-	regexp.MustCompile(`\[DMA (?:Write|Read)(?: NO_PASID)?\]`),
-	regexp.MustCompile(`Request device \[[0-9a-f:.]{1,16}\]`),
-	regexp.MustCompile(`\): \d{1,3},`), // an Xid's number
+var kept = []pattern{
+	expression(p2p.FaultAddress.String()),
+	expression(p2p.XidDevice.String()),
+	expression(`pci=(?:disable_acs_redir=|config_acs=)?[0-9a-f:.;,]{1,400}`),
+	expression(`\b(?:event|flags|domain)[ =:]*0x[0-9a-f]{1,4}\b`),
+	expression(`event: F_[A-Z_]{1,24}`),
+	expression(`\[DMA (?:Write|Read)(?: NO_PASID)?\]`),
+	expression(`Request device \[[0-9a-f:.]{1,16}\]`),
+	expression(`\): \d{1,3},`), // an Xid's number
 }
 
 // logWords are the kernel's words in lines that checks look for.
-var logWords = set(`
+var logWords = setOf(`
 	ACS redirect is set between the client and provider to disable for this path add kernel parameter Host bridge not in P2PDMA whitelist cannot be used peer-to-peer DMA as
 	NVRM importer unable handle MMIO topology supported mapping type FORCE_PCIE dma-buf attach failed Xid PCI PCIe P2P access from peer device chipset by
 	DMAR Write Read NO_PASID Request fault addr reason AMD-Vi Event logged IO_PAGE_FAULT address flags domain arm-smmu-v3 event client sid ssid iova ipa class
@@ -80,16 +79,16 @@ func (r *Redactor) Line(line string) string {
 }
 
 // runs match several words that were left out.
-var runs = regexp.MustCompile(left + `(?:[^0-9A-Za-z\[\]]*` + left + `)+`)
+var runs = expression(left + `(?:[^0-9A-Za-z\[\]]*` + left + `)+`)
 
-var aShortNumber = regexp.MustCompile(`^\d{1,3}(?:\.\d{1,3})?$`)
+var aShortNumber = expression(`^\d{1,3}(?:\.\d{1,3})?$`)
 
 func (r *Redactor) logText(s string) string {
 	return text(s, func(token string) string {
 		if device := r.device(token); device != "" {
 			return device
 		}
-		if logWords[token] || aShortNumber.MatchString(token) || modules[machine.ModuleOf(token)] {
+		if logWords.has(token) || aShortNumber.MatchString(token) || modules.has(machine.ModuleOf(token)) {
 			return token
 		}
 		return left

@@ -3,7 +3,6 @@
 package redact
 
 import (
-	"regexp"
 	"strings"
 )
 
@@ -16,7 +15,7 @@ var (
 		}
 		rest, _, _ = strings.Cut(rest, "(") // who built it, and when
 		return "NVRM version:" + strings.TrimRight(text(rest, func(token string) string {
-			if words[token] || aVersion.MatchString(token) {
+			if words.has(token) || aVersion.MatchString(token) {
 				return token
 			}
 			return left
@@ -30,7 +29,7 @@ var (
 		case "DmaRemapPeerMmio", "GrdmaPciTopoCheckOverride", "EnableResizableBar", "ResmanDebugLevel":
 			return field(line, name, aNumber)
 		case "CoherentGPUMemoryMode":
-			return field(line, name, regexp.MustCompile(`^"(?:|numa|driver|none)"$`))
+			return field(line, name, expression(`^"(?:|numa|driver|none)"$`))
 		case "RegistryDwords":
 			return name + `: "` + strings.Join(registry.FindAllString(value, -1), ";") + `"`, ok
 		case "RegistryDwordsPerDevice", "RmMsg", "ExcludedGpus":
@@ -38,7 +37,7 @@ var (
 		}
 		return "", false
 	})
-	registry = regexp.MustCompile(`(?i)PeerMappingOverride=[0-9a-fx]{1,10}|RmConfidentialCompute(?:=[0-9a-fx]{1,10})?`)
+	registry = expression(`(?i)PeerMappingOverride=[0-9a-fx]{1,10}|RmConfidentialCompute(?:=[0-9a-fx]{1,10})?`)
 
 	nvidiaInformation = byLine("Model, GPU Firmware, Device Minor", func(r *Redactor, line string) (string, bool) {
 		name, value, ok := strings.Cut(line, ":")
@@ -46,7 +45,7 @@ var (
 		case "Model":
 			return name + ":" + r.product(value), ok
 		case "GPU Firmware":
-			return field(line, name, regexp.MustCompile(`^(?:N/A|\d{1,4}(?:\.\d{1,4}){1,3})\s*$`))
+			return field(line, name, expression(`^(?:N/A|\d{1,4}(?:\.\d{1,4}){1,3})\s*$`))
 		case "Device Minor":
 			return field(line, name, aNumber)
 		}

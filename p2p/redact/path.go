@@ -4,7 +4,6 @@ package redact
 
 import (
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -52,9 +51,9 @@ var kinds = map[string]kind{
 }
 
 var (
-	aProvider = regexp.MustCompile(`^lib(.+)-rdmav(\d{1,4})\.so$`)
+	aProvider = expression(`^lib(.+)-rdmav(\d{1,4})\.so$`)
 	// aBond matches the link from a port to its bond.
-	aBond = regexp.MustCompile(`^(upper|lower)_(.+)$`)
+	aBond = expression(`^(upper|lower)_(.+)$`)
 )
 
 // aLibrary is the beginning of libibverbs' name.

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 	"unicode"
@@ -44,14 +43,14 @@ var (
 	options  = &Rule{"the options that a check reads, and the release in the head", func(r *Redactor, data []byte) []byte { return r.options(data) }}
 	packed   = &Rule{"the options that a check reads, and the release in the head", packedOptions}
 	builtIn  = byLine("the names of drivers", builtInDriver)
-	symbols  = each("five names of functions", regexp.MustCompile(``))
-	privs    = each("CapEff and CapBnd", regexp.MustCompile(`^Cap(?:Eff|Bnd):\s*[0-9a-f]{1,16}$`))
-	limits   = each("locked memory", regexp.MustCompile(`^Max locked memory +(?:unlimited|\d{1,20}) +(?:unlimited|\d{1,20}) +bytes *$`))
+	symbols  = each("five names of functions", expression(``))
+	privs    = each("CapEff and CapBnd", expression(`^Cap(?:Eff|Bnd):\s*[0-9a-f]{1,16}$`))
+	limits   = each("locked memory", expression(`^Max locked memory +(?:unlimited|\d{1,20}) +(?:unlimited|\d{1,20}) +bytes *$`))
 	libfab   = byLine("the version", func(_ *Redactor, line string) (string, bool) { return field(line, "Version", aPackage) })
 	groups   = byLine("how deep the group is, and the names of container runtimes", func(_ *Redactor, line string) (string, bool) { return Group(line) })
 	mounted  = &Rule{"mounts over /proc, /sys and /dev/shm, without what is mounted", mounts}
 	environ  = &Rule{"variables of the libraries that p2pcheck knows; words in their values that no library knows are replaced", environment}
-	aPackage = regexp.MustCompile(`^\d{1,4}(?:\.\d{1,4}){0,4}(?:(?:amzn|rc|a|b)\d{1,4}(?:\.\d{1,4}){0,3})?$`)
+	aPackage = expression(`^\d{1,4}(?:\.\d{1,4}){0,4}(?:(?:amzn|rc|a|b)\d{1,4}(?:\.\d{1,4}){0,3})?$`)
 )
 
 // flags are those of the first processor that are kept. The others say what programs can use.
@@ -73,9 +72,9 @@ func firstProcessor(_ *Redactor, data []byte) []byte {
 		case "cpu family", "model", "CPU implementer", "CPU part", "CPU architecture", "processor":
 			ok = ok && aNumber.MatchString(value)
 		case "cpu":
-			ok = ok && regexp.MustCompile(`^POWER\d{1,2}[ ,()A-Za-z0-9.]{0,40}$`).MatchString(value)
+			ok = ok && expression(`^POWER\d{1,2}[ ,()A-Za-z0-9.]{0,40}$`).MatchString(value)
 		case "isa":
-			ok = ok && regexp.MustCompile(`^rv[0-9a-z_]{0,200}$`).MatchString(value)
+			ok = ok && expression(`^rv[0-9a-z_]{0,200}$`).MatchString(value)
 		case "flags":
 			has := strings.Fields(value)
 			has = slices.DeleteFunc(has, func(f string) bool { return !slices.Contains(flags, f) })
@@ -100,7 +99,7 @@ func firstProcessor(_ *Redactor, data []byte) []byte {
 	return out
 }
 
-func aWordOf(value string) bool { return words[value] }
+func aWordOf(value string) bool { return words.has(value) }
 
 // parameter is a word of the kernel's command line.
 func (r *Redactor) parameter(word string) string {
@@ -117,12 +116,12 @@ func (r *Redactor) parameter(word string) string {
 }
 
 var (
-	aBits     = regexp.MustCompile(`^[01x]{1,16}$`)      // config_acs=
-	anotherID = regexp.MustCompile(`^!?[0-9a-fA-F]{4}$`) // force_probe=, disable_acs_redir=pci:
+	aBits     = expression(`^[01x]{1,16}$`)      // config_acs=
+	anotherID = expression(`^!?[0-9a-fA-F]{4}$`) // force_probe=, disable_acs_redir=pci:
 )
 
 // kernelHead matches the head of a configuration.
-var kernelHead = regexp.MustCompile(`^# Linux/(\w{1,12}) (\S+) Kernel Configuration$`)
+var kernelHead = expression(`^# Linux/(\w{1,12}) (\S+) Kernel Configuration$`)
 
 // options are the lines of a kernel's configuration that a check reads.
 func (r *Redactor) options(data []byte) []byte {
@@ -205,7 +204,7 @@ func (r *Redactor) Symbol(line []byte, after bool) (kept string, module bool) {
 }
 
 // fileSystems are types that are kept.
-var fileSystems = set(`tmpfs devtmpfs proc sysfs cgroup cgroup2 securityfs debugfs tracefs overlay bpf efivarfs pstore configfs mqueue hugetlbfs binfmt_misc autofs fusectl selinuxfs ramfs ext4 xfs btrfs nsfs rpc_pipefs`)
+var fileSystems = setOf(`tmpfs devtmpfs proc sysfs cgroup cgroup2 securityfs debugfs tracefs overlay bpf efivarfs pstore configfs mqueue hugetlbfs binfmt_misc autofs fusectl selinuxfs ramfs ext4 xfs btrfs nsfs rpc_pipefs`)
 
 func mounts(r *Redactor, data []byte) []byte {
 	var out strings.Builder
@@ -229,7 +228,7 @@ func mounts(r *Redactor, data []byte) []byte {
 			}
 		}
 		kind := g[0]
-		if !fileSystems[kind] {
+		if !fileSystems.has(kind) {
 			kind = none
 		}
 		fmt.Fprintf(&out, "1 1 0:1 / /%s rw - %s none %s\n", r.Path(strings.TrimPrefix(point, "/")), kind, strings.Join(options, ","))
@@ -251,7 +250,7 @@ func environment(r *Redactor, data []byte) []byte {
 		case !ok:
 		case variables.Known(name):
 			out = append(out, name+"="+r.value(value))
-		case libraries[library]:
+		case libraries.has(library):
 			out = append(out, library+"_REDACTED=")
 		}
 	}
@@ -264,7 +263,7 @@ func environment(r *Redactor, data []byte) []byte {
 	return []byte(strings.Join(append(out, ""), "\x00"))
 }
 
-var libraries = set(`NCCL RCCL UCX FI OFI NVSHMEM MC MOONCAKE MSCCLPP NIXL ROC`)
+var libraries = setOf(`NCCL RCCL UCX FI OFI NVSHMEM MC MOONCAKE MSCCLPP NIXL ROC`)
 
 // containers are words in the names of control groups.
 var containers = []string{"docker", "kubepods", "containerd", "libpod", "lxc"}
@@ -296,11 +295,11 @@ func Group(line string) (string, bool) {
 	}
 	controllers := strings.Split(f[1], ",")
 	for i, c := range controllers {
-		if !hierarchies[c] && c != "" {
+		if !hierarchies.has(c) && c != "" {
 			controllers[i] = none
 		}
 	}
 	return f[0] + ":" + strings.Join(controllers, ",") + ":/" + name, true
 }
 
-var hierarchies = set(`cpu cpuacct cpuset memory devices freezer net_cls net_prio blkio io perf_event hugetlb pids rdma misc name=systemd`)
+var hierarchies = setOf(`cpu cpuacct cpuset memory devices freezer net_cls net_prio blkio io perf_event hugetlb pids rdma misc name=systemd`)

@@ -4,7 +4,6 @@ package redact
 
 import (
 	"maps"
-	"regexp"
 	"strings"
 )
 
@@ -59,8 +58,8 @@ const (
 // numbered matches a name with a short number at its end, and hexadecimal digits as long as a MAC, which such a number
 // may be a part of.
 var (
-	numbered = regexp.MustCompile(`^(.*[^0-9])([0-9]{1,3})$`)
-	longHex  = regexp.MustCompile(`[0-9A-Fa-f]{8}`)
+	numbered = expression(`^(.*[^0-9])([0-9]{1,3})$`)
+	longHex  = expression(`[0-9A-Fa-f]{8}`)
 )
 
 // name is a name itself if everybody may have it, and its replacement otherwise. The number at its end stays:

@@ -3,7 +3,6 @@
 package redact
 
 import (
-	"regexp"
 	"slices"
 	"strings"
 )
@@ -26,7 +25,7 @@ func (u *Rule) Apply(r *Redactor, data []byte) []byte {
 }
 
 // shape keeps a text that an expression matches as a whole.
-func shape(keeps string, is *regexp.Regexp) *Rule {
+func shape(keeps string, is pattern) *Rule {
 	return &Rule{keeps, func(r *Redactor, data []byte) []byte {
 		if len(data) == 0 || is.Match(data) {
 			return data
@@ -73,7 +72,7 @@ func byLine(keeps string, line func(r *Redactor, line string) (string, bool)) *R
 }
 
 // each keeps the lines that an expression matches as a whole.
-func each(keeps string, is *regexp.Regexp) *Rule {
+func each(keeps string, is pattern) *Rule {
 	return byLine(keeps, func(_ *Redactor, line string) (string, bool) { return line, is.MatchString(line) })
 }
 
@@ -84,10 +83,10 @@ func named(of kind) *Rule {
 	}}
 }
 
-var aWord = regexp.MustCompile(`[^\s]+`)
+var aWord = expression(`[^\s]+`)
 
 // field replaces the value of "KEY: VALUE" or "KEY VALUE" unless is matches it.
-func field(line, key string, is *regexp.Regexp) (string, bool) {
+func field(line, key string, is pattern) (string, bool) {
 	rest, ok := strings.CutPrefix(line, key)
 	value := strings.TrimLeft(rest, ": \t")
 	switch {

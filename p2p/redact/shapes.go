@@ -2,10 +2,8 @@
 
 package redact
 
-import "regexp"
-
 // directories are those that every machine has on the way to the files of a snapshot.
-var directories = set(`
+var directories = setOf(`
 	sys proc dev etc run usr lib lib64 local share var boot opt src kernels modules bin sbin libexec
 	devices system node online cpu virtual platform soc faux bus pci drivers class kernel module parameters fs cgroup slots
 	infiniband infiniband_verbs infiniband_mad infiniband_cm ports gids gid_attrs types ndevs hw_counters counters net bonding bonding_slave slaves drm kfd topology nodes io_links p2p_links caches mem_banks
@@ -20,25 +18,25 @@ var directories = set(`
 	random boot_id x86_64-linux-gnu aarch64-linux-gnu powerpc64le-linux-gnu riscv64-linux-gnu s390x-linux-gnu i386-linux-gnu`)
 
 // aDirectory matches names that the kernel makes of numbers.
-var aDirectory = regexp.MustCompile(`^(?:\d{1,7}|[0-9a-f]{4,8}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]|pci[0-9a-f]{4,8}:[0-9a-f]{2}` +
+var aDirectory = expression(`^(?:\d{1,7}|[0-9a-f]{4,8}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]|pci[0-9a-f]{4,8}:[0-9a-f]{2}` +
 	`|card\d{1,4}|renderD\d{1,4}|controlD\d{1,4}|uverbs\d{1,4}|node\d{1,4}|nvme\d{1,4}|virtio\d{1,4}|cxi\d{1,4}|resource\d(?:_resize)?|gpu\d{1,3}|gi\d{1,3}|ci\d{1,3}|kfd\d?|accel\d{1,3}` +
 	`|[A-Z]{3,4}[0-9A-F]{4}:[0-9a-f]{2}|LNX[A-Z]{5}:[0-9a-f]{2}|libibverbs\.so\.1(?:\.\d{1,4}){1,6})$`)
 
 // Shapes of values.
 var (
-	aNumber    = regexp.MustCompile(`^-?(?:\d{1,20}|0x[0-9a-fA-F]{1,16})\s*$`)
-	aHexID     = regexp.MustCompile(`^0x[0-9a-fA-F]{1,8}\s*$`)
-	aRegions   = regexp.MustCompile(`^0x[0-9a-fA-F]{1,16} 0x[0-9a-fA-F]{1,16} 0x[0-9a-fA-F]{1,16}\s*$`)
-	aHexMask   = regexp.MustCompile(`^[0-9a-fA-F]{1,16}\s*$`)
-	aTaint     = regexp.MustCompile(`^[A-Z]{0,26}\s*$`)
-	aVersion   = regexp.MustCompile(`^v?\d{1,9}[A-Za-z]?(?:[.:/-]\d{1,9}[a-z]?){0,7}\s*$`)
-	aSource    = regexp.MustCompile(`^[0-9A-F]{23,33}\s*$`)
-	aBoard     = regexp.MustCompile(`^(?:(?:MT|LNV|DEL|HPE|HP|SM|IBM|NVD|FB|MSF|CIS|FJT|INS|HUA|QCT|ALI|ORC|AWS)_?\d{7,13}|BCM\d{4,7}(?:-[A-Z]\d{3,4}[A-Z]?)?|POLLARA-[0-9A-Z]{3,6})\s*$`)
-	aSpeed     = regexp.MustCompile(`^(?:\d{1,3}(?:\.\d)? GT/s(?: PCIe)?|Unknown(?: speed)?)\s*$`)
-	aPort      = regexp.MustCompile(`^\d: [A-Za-z_]{1,24}\s*$`)
-	aLinkRate  = regexp.MustCompile(`^\d{1,4}(?:\.\d)? Gb/sec \(\d{1,2}X(?: [A-Z]{3}(?:10)?)?\)\s*$`)
-	aCPUList   = regexp.MustCompile(`^[0-9,-]{0,64}\s*$`)
-	anAnswer   = regexp.MustCompile(`^[YN01]\s*$`)
-	aNamespace = regexp.MustCompile(`^[a-z]{2,6}:\[\d{1,20}\]$`)
-	aSize      = regexp.MustCompile(`^size=\d{1,18}[kmg]?$`)
+	aNumber    = expression(`^-?(?:\d{1,20}|0x[0-9a-fA-F]{1,16})\s*$`)
+	aHexID     = expression(`^0x[0-9a-fA-F]{1,8}\s*$`)
+	aRegions   = expression(`^0x[0-9a-fA-F]{1,16} 0x[0-9a-fA-F]{1,16} 0x[0-9a-fA-F]{1,16}\s*$`)
+	aHexMask   = expression(`^[0-9a-fA-F]{1,16}\s*$`)
+	aTaint     = expression(`^[A-Z]{0,26}\s*$`)
+	aVersion   = expression(`^v?\d{1,9}[A-Za-z]?(?:[.:/-]\d{1,9}[a-z]?){0,7}\s*$`)
+	aSource    = expression(`^[0-9A-F]{23,33}\s*$`)
+	aBoard     = expression(`^(?:(?:MT|LNV|DEL|HPE|HP|SM|IBM|NVD|FB|MSF|CIS|FJT|INS|HUA|QCT|ALI|ORC|AWS)_?\d{7,13}|BCM\d{4,7}(?:-[A-Z]\d{3,4}[A-Z]?)?|POLLARA-[0-9A-Z]{3,6})\s*$`)
+	aSpeed     = expression(`^(?:\d{1,3}(?:\.\d)? GT/s(?: PCIe)?|Unknown(?: speed)?)\s*$`)
+	aPort      = expression(`^\d: [A-Za-z_]{1,24}\s*$`)
+	aLinkRate  = expression(`^\d{1,4}(?:\.\d)? Gb/sec \(\d{1,2}X(?: [A-Z]{3}(?:10)?)?\)\s*$`)
+	aCPUList   = expression(`^[0-9,-]{0,64}\s*$`)
+	anAnswer   = expression(`^[YN01]\s*$`)
+	aNamespace = expression(`^[a-z]{2,6}:\[\d{1,20}\]$`)
+	aSize      = expression(`^size=\d{1,18}[kmg]?$`)
 )

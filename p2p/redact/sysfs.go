@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"net/netip"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -31,7 +30,7 @@ var (
 	board   = shape("the number of a product", aBoard)
 	taint   = shape("letters", aTaint)
 	cpus    = shape("a list of numbers", aCPUList)
-	lock    = shape("the kernel's modes, and which one is on", regexp.MustCompile(`^(?:\[?(?:none|integrity|confidentiality)\]? ?){1,3}\s*$`))
+	lock    = shape("the kernel's modes, and which one is on", expression(`^(?:\[?(?:none|integrity|confidentiality)\]? ?){1,3}\s*$`))
 
 	netName = named(ofNet)
 	ibName  = named(ofRDMA)
@@ -44,7 +43,7 @@ var (
 	gidType   = oneOf("RoCE v2", "IB/RoCE v1")
 	slave     = oneOf("active", "backup")
 	// soft are rules of the test bed's devices: how they import and export.
-	soft = shape("a word of the test bed", regexp.MustCompile(`^[a-z0-9_-]{1,16}\s*$`))
+	soft = shape("a word of the test bed", expression(`^[a-z0-9_-]{1,16}\s*$`))
 
 	regions = byLine("start, end and flags of regions", func(_ *Redactor, line string) (string, bool) {
 		if !aRegions.MatchString(line) {
@@ -52,8 +51,8 @@ var (
 		}
 		return line, true
 	})
-	buffer = each("the registers cmbloc and cmbsz", regexp.MustCompile(`^cmb(?:loc|sz) *: (?:0?x)?[0-9a-f]{1,16}$`))
-	aer    = each("the kernel's names of errors, and how many there were", regexp.MustCompile(`^(?:`+aerNames+`) \d{1,20}$`))
+	buffer = each("the registers cmbloc and cmbsz", expression(`^cmb(?:loc|sz) *: (?:0?x)?[0-9a-f]{1,16}$`))
+	aer    = each("the kernel's names of errors, and how many there were", expression(`^(?:`+aerNames+`) \d{1,20}$`))
 	limit  = byLine("the name of a device, and limits", func(r *Redactor, line string) (string, bool) {
 		f := strings.Fields(line)
 		if len(f) == 0 {
@@ -70,8 +69,8 @@ var (
 		}
 		return strings.Join(f, " "), true
 	})
-	gfx      = each("gfx_target_version", regexp.MustCompile(`^gfx_target_version \d{1,20}$`))
-	linkType = each("type", regexp.MustCompile(`^type \d{1,20}$`))
+	gfx      = each("gfx_target_version", expression(`^gfx_target_version \d{1,20}$`))
+	linkType = each("type", expression(`^type \d{1,20}$`))
 	firmware = &Rule{"names of makers, products and hypervisors; other words are replaced", func(r *Redactor, data []byte) []byte {
 		text := r.product(string(data))
 		var lost []string
@@ -92,7 +91,7 @@ var (
 	vpd   = &Rule{"the fields V3 and VU, replaced by the number of the card", (*Redactor).vpd}
 	gid   = &Rule{"an address, replaced by another of its kind", (*Redactor).address}
 
-	anHCALimit = regexp.MustCompile(`^hca_(?:handle|object)=(?:max|\d{1,20})$`)
+	anHCALimit = expression(`^hca_(?:handle|object)=(?:max|\d{1,20})$`)
 )
 
 // aerNames are the errors that the kernel counts (drivers/pci/pcie/aer.c).

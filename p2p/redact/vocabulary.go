@@ -6,7 +6,7 @@ import "github.com/gpurdma/gpurdma/p2p/drivers"
 
 // modules are drivers and modules of the kernel, and of GPUs and NICs, that many machines have. The name of another one
 // may be its owner's.
-var modules = ofDrivers(set(`
+var modules = setOf(`
 	nvidia nvidia_drm nvidia_modeset nvidia_uvm nvidia_peermem nvidia_fs nv_peer_mem nvidia_vgpu_vfio gdrdrv nouveau nova_core nova_drm
 	amdgpu amdkfd amd_sched radeon kfd xe i915 ast mgag200 bochs cirrus qxl vgem virtio_gpu virtio_pci virtio_net simpledrm hibmc udl habanalabs
 	vfio vfio_pci vfio_pci_core vfio_iommu_type1 vfio_virqfd nvgrace_gpu_vfio_pci mlx5_vfio_pci pci_stub pciback iommufd xen_pciback uio uio_pci_generic igb_uio
@@ -19,33 +19,33 @@ var modules = ofDrivers(set(`
 	xhci_hcd xhci_pci ehci_pci uhci_hcd ohci_pci snd_hda_intel i801_smbus i2c_i801 lpc_ich mei_me intel_lpss isst_if_pci isst_if_mmio pmt_telemetry skx_uncore icx_uncore spr_uncore
 	piix4_smbus k10temp sp5100_tco amd64_edac ipmi_si i2c_designware_pci intel_ish_ipc proc_thermal thunderbolt cxl_pci cxl_mem cxl_acpi
 	softgpu softgpu_importer peer_mem_test udmabuf dma_buf faux_driver platform xilinx_dma xocl xclmgmt qaic ivpu intel_vpu gaudi hl0 mtl tenstorrent
-	apple_nvme tegra_drm nvgpu nvidia_p2p host1x arm_smmu_v3 hisi_sec2 hisi_hpre hisi_zip hns_dsaf`))
+	apple_nvme tegra_drm nvgpu nvidia_p2p host1x arm_smmu_v3 hisi_sec2 hisi_hpre hisi_zip hns_dsaf`, rdmaDrivers()...)
 
-// ofDrivers adds the drivers that package drivers has rules for.
-func ofDrivers(all map[string]bool) map[string]bool {
+// rdmaDrivers are those that package drivers has rules for.
+func rdmaDrivers() (out []string) {
 	for driver, d := range drivers.RdmaDrivers {
-		all[driver], all[d.Module] = true, true
+		out = append(out, driver, d.Module)
 	}
-	return all
+	return out
 }
 
 // providers are those of libibverbs.
-var providers = set(`bnxt_re cxgb4 efa erdma hfi1verbs hns i40iw ionic ipathverbs irdma mana mlx4 mlx5 mthca ocrdma qedr rxe siw usnic vmw_pvrdma`)
+var providers = setOf(`bnxt_re cxgb4 efa erdma hfi1verbs hns i40iw ionic ipathverbs irdma mana mlx4 mlx5 mthca ocrdma qedr rxe siw usnic vmw_pvrdma`)
 
 // peers are clients for peer memory.
-var peers = set(`nv_mem amdkfd nv_mem_nc nvidia_peermem mlx5_0`)
+var peers = setOf(`nv_mem amdkfd nv_mem_nc nvidia_peermem mlx5_0`)
 
 // lsms are directories of securityfs, events are groups of trace events.
 var (
-	lsms   = set(`lockdown lsm apparmor selinux integrity ima evm smack tomoyo yama loadpin safesetid bpf landlock tpm0 tpm1 tdx sev coco slaunch ipe`)
-	events = set(`dma_buf dma_fence drm dma iommu irq sched syscalls net tcp udp workqueue kmem pci power timer block nvme amdgpu i915 xe nvidia vfio rdma_core rpcrdma ib_mad ib_umad mlx5
+	lsms   = setOf(`lockdown lsm apparmor selinux integrity ima evm smack tomoyo yama loadpin safesetid bpf landlock tpm0 tpm1 tdx sev coco slaunch ipe`)
+	events = setOf(`dma_buf dma_fence drm dma iommu irq sched syscalls net tcp udp workqueue kmem pci power timer block nvme amdgpu i915 xe nvidia vfio rdma_core rpcrdma ib_mad ib_umad mlx5
 		enable header_event header_page`)
-	plugins = set(`gpu.yaml gpu.json gpu.sock rdma.yaml rdma.sock kubelet.sock kubelet_internal_checkpoint DEPRECATION nvidia.yaml nvidia.json nvidia-gpu.sock nvidia.sock amd.com_gpu amd.com_gpu.sock amd.yaml amd.json intel.yaml intel.json
+	plugins = setOf(`gpu.yaml gpu.json gpu.sock rdma.yaml rdma.sock kubelet.sock kubelet_internal_checkpoint DEPRECATION nvidia.yaml nvidia.json nvidia-gpu.sock nvidia.sock amd.com_gpu amd.com_gpu.sock amd.yaml amd.json intel.yaml intel.json
 		rdma-shared-dp.sock sriov.sock .sock .yaml .json`)
 )
 
 // words are those that programs, the kernel and makers of hardware use in the texts that a snapshot keeps parts of.
-var words = set(`
+var words = setOf(`
 	on off yes no true false y n Y N auto none all any default force strict try lazy enable disable enabled disabled local dynamic static
 	pt nopt passthrough iommu intel_iommu amd_iommu sm_on sm_off igfx_off fullflush forcedac noforce merge nomerge translated identity
 	pci noats nommconf nomsi noaer realloc realloc= assign-busses hpmmiosize hpmmioprefsize hpmemsize hpbussize resource_alignment pcie_bus_perf pcie_bus_safe pcie_bus_peer2peer pcie_bus_tune_off

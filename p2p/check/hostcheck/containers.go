@@ -13,6 +13,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/errno"
+	"github.com/gpurdma/gpurdma/internal/human"
 	"github.com/gpurdma/gpurdma/p2p"
 	"github.com/gpurdma/gpurdma/p2p/chain"
 	"github.com/gpurdma/gpurdma/p2p/check"
@@ -110,6 +111,9 @@ func kib(size uint64) string {
 	return fmt.Sprintf("%d KiB", size)
 }
 
+// shownMounts is how many mounts a finding names.
+const shownMounts = 12
+
 func masked(l *check.Look) {
 	mounts, err := l.Machine.Proc.Mounts()
 	if err == nil && len(mounts) == 0 {
@@ -128,7 +132,7 @@ func masked(l *check.Look) {
 		}
 	}
 	if len(hidden) > 0 {
-		l.Warn("", at, "hidden: %s", strings.Join(hidden, ", "))
+		l.Warn("", at, "hidden: %s", human.First(hidden, shownMounts))
 		return
 	}
 	l.Pass("", at, "nothing")

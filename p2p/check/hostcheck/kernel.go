@@ -110,12 +110,7 @@ func kernelConfiguration(l *check.Look) {
 		return
 	}
 	at := []string{l.Machine.Named(l.Machine.Kernel.Source)}
-	options := 0
-	for option := range l.Machine.Config {
-		if machine.Reads(option) {
-			options++
-		}
-	}
+	options := len(l.Machine.Config)
 	there, where := l.There("boot/config-" + l.Machine.Kernel.Release)
 	switch {
 	case len(l.Driven("amdgpu")) == 0 || there == placement.Yes:
