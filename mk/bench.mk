@@ -77,7 +77,8 @@ bench-p2pcheck: ## compare p2pcheck with lspci, lstopo and an earlier build (P2P
 	@BUILD=$(BUILD) testbed/setup.sh bench
 	$(GO) test -run '^$$' -bench 'Check|Peers' -benchtime 30x ./cmd/p2pcheck
 	$(GO) test -run '^$$' -bench Instructions -benchtime 1x ./cmd/p2pcheck
-	$(GO) test -run '^$$' -bench Snapshot -benchtime 3x ./cmd/p2pcheck
+	$(GO) test -run '^$$' -bench 'Snapshot$$' -benchtime 3x ./cmd/p2pcheck
+	TMPDIR=/dev/shm $(GO) test -run '^$$' -bench SnapshotOfMany -benchtime 1x ./cmd/p2pcheck
 	for which in equal kinds one-fact all-different; do \
 		$(GO) test -run '^$$' -bench "Report/.*-$$which$$" -benchtime 1x ./p2p/fleet || exit 1; \
 	done

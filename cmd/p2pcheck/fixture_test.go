@@ -5,13 +5,11 @@ package main
 import (
 	"errors"
 	"flag"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/gpurdma/gpurdma/internal/files"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
@@ -109,48 +107,4 @@ func golden(t *testing.T, name, got string) {
 	if got != string(want) {
 		t.Errorf("not what %s has:\n%s", name, got)
 	}
-}
-
-// walk calls f for all that is below a directory of a tree.
-func walk(tb testing.TB, dir string, f func(name string, e fs.DirEntry)) {
-	tb.Helper()
-	entries, err := files.ReadDir(dir)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	for _, e := range entries {
-		name := dir + "/" + e.Name()
-		f(name, e)
-		if e.IsDir() {
-			walk(tb, name, f)
-		}
-	}
-}
-
-// write writes a tree below a directory.
-func write(tb testing.TB, tree *files.Tree, dir string) {
-	tb.Helper()
-	from, done := files.Mount(tree)
-	defer done()
-	walk(tb, from, func(name string, e fs.DirEntry) {
-		to := filepath.Join(dir, strings.TrimPrefix(name, from))
-		var err error
-		switch {
-		case e.IsDir():
-			err = os.Mkdir(to, 0o700)
-		case e.Type() == fs.ModeSymlink:
-			var target string
-			if target, err = files.Readlink(name); err == nil {
-				err = os.Symlink(target, to)
-			}
-		default:
-			var data []byte
-			if data, err = files.ReadFile(name); err == nil {
-				err = os.WriteFile(to, data, 0o600)
-			}
-		}
-		if err != nil {
-			tb.Fatal(err)
-		}
-	})
 }

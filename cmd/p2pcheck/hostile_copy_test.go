@@ -73,7 +73,9 @@ var hostileCopies = map[string]func(root, outside string) error{
 		})
 	},
 	"links in a circle": func(root, _ string) error {
-		return eachFile(root, func(name string) error { return os.Symlink("../"+filepath.Base(filepath.Dir(name))+"/"+filepath.Base(name), name) })
+		return eachFile(root, func(name string) error {
+			return os.Symlink("../"+filepath.Base(filepath.Dir(name))+"/"+filepath.Base(name), name)
+		})
 	},
 	"a directory of 200,000 devices": func(root, _ string) error {
 		dir := filepath.Join(root, "sys/bus/pci/devices")

@@ -183,7 +183,7 @@ func rich(t *testing.T) (root string, m *markers) {
 		put(filepath.Join(ib, "ports/1/gid_attrs/ndevs", fmt.Sprint(i)), netdev+"0\n")
 		m.all[gid], m.kinds["addresses"] = "addresses", true
 	}
-	// What a vendor has in the registers behind its own capability.
+	// A vendor may have any text in registers of its own.
 	config := filepath.Join(function, "config")
 	space, err := os.ReadFile(config)
 	if err != nil || len(space) < 4096 {

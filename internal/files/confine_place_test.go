@@ -149,7 +149,7 @@ func TestConfinedNamesOfMovedFiles(t *testing.T) {
 	})
 }
 
-// What a directory of a copy says of its files does not come from elsewhere either.
+// The attributes of a directory's files come from the copy as well.
 func TestConfinedEntriesAreOfTheCopy(t *testing.T) {
 	root := t.TempDir()
 	put(t, root, map[string]string{"dir/link": "-> /etc", "dir/file": "text", "dir/sub/x": "", "way": "-> /dir"})

@@ -215,7 +215,7 @@ func TestLinksStayInTheTree(t *testing.T) {
 	}
 }
 
-// What is read of a file of a tree is bounded by the name that is asked for, wherever links lead.
+// The name that is asked for bounds how much is read, whatever file a link leads to.
 func TestTreeFilesHaveALimit(t *testing.T) {
 	tree := NewTree()
 	large := make([]byte, smallLimit+1)

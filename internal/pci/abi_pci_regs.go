@@ -37,8 +37,6 @@ const (
 	acsCap      = 0x04 // PCI_ACS_CAP
 	acsCtrl     = 0x06 // PCI_ACS_CTRL
 
-	extCapIDSerial = 0x03 // PCI_EXT_CAP_ID_DSN
-
 	extCapIDReBAR   = 0x15   // PCI_EXT_CAP_ID_REBAR
 	rebarCap        = 0x04   // PCI_REBAR_CAP, and again each 8 bytes
 	rebarSizesShift = 4      // of PCI_REBAR_CAP_SIZES: the lowest is 1 MiB

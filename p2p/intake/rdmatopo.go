@@ -84,7 +84,7 @@ const (
 	namesLimit    = 64 // of RDMA devices, of one function
 )
 
-// machineTree is a machine that is being put together. What comes later replaces what was there.
+// machineTree is a machine that is being put together. A later file replaces an earlier one of its name.
 type machineTree struct {
 	*files.Tree
 	err error // of a name that leads through a file

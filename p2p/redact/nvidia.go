@@ -13,7 +13,7 @@ var (
 		if !ok {
 			return "", false
 		}
-		rest, _, _ = strings.Cut(rest, "(") // who built it, and when
+		rest, _, _ = strings.Cut(rest, "(") // the user that built it, and the time
 		return "NVRM version:" + strings.TrimRight(text(rest, func(token string) string {
 			if words.has(token) || aVersion.MatchString(token) {
 				return token
