@@ -29,7 +29,7 @@ install: build ## copy the commands to PREFIX/bin (DESTDIR is honoured)
 # What tries thousands of broken machines, one at a time, does so without the race
 # detector; the rest of these packages' tests run with it, too. -count=1, as what they open
 # is so much that to find a result in the cache takes longer than to run them.
-EXHAUSTIVE := ./p2p ./p2p/agent ./p2p/checks ./p2p/fleet ./p2p/lspci ./cmd/p2pcheck
+EXHAUSTIVE := ./p2p ./p2p/agent ./p2p/checks ./p2p/fleet ./p2p/intake ./p2p/lspci ./p2p/snapshot ./cmd/p2pcheck
 
 .PHONY: unit
 unit: ## unit tests of the three modules
