@@ -48,7 +48,7 @@ func (c *collector) functions() {
 				c.add(path.Join(dir, redact.OfCards.Pattern), redact.OfCards.Rule)
 			}
 		}
-		if Fits(c.tree) != nil {
+		if fits(c.tree, c.most) != nil {
 			return // Take says it
 		}
 	}

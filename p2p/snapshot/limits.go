@@ -26,9 +26,11 @@ var (
 )
 
 // Fits fails for a tree that is larger than a snapshot can be.
-func Fits(t *files.Tree) error {
+func Fits(t *files.Tree) error { return fits(t, EntryLimit) }
+
+func fits(t *files.Tree, most int) error {
 	switch {
-	case t.Len() > EntryLimit:
+	case t.Len() > most:
 		return errMany
 	case t.Bytes() > totalLimit:
 		return errLarge

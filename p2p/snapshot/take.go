@@ -18,7 +18,8 @@ import (
 type Snapshot struct {
 	tree     *files.Tree // the names are the machine's, the contents those of the archive
 	redactor *redact.Redactor
-	rules    map[string]*redact.Rule // by the name on the machine; nil unless they are asked for
+	rules    map[string]*redact.Rule // by the name in the archive; nil unless they are asked for
+	most     int                     // files
 }
 
 // Option changes what Take does.
@@ -29,7 +30,7 @@ func WithRules(s *Snapshot) { s.rules = map[string]*redact.Rule{} }
 
 // Take gathers the files of a machine. It fails for a machine with more files than an archive can have.
 func Take(of machine.Source, options ...Option) (*Snapshot, error) {
-	s := &Snapshot{tree: files.NewTree(), redactor: redact.New()}
+	s := &Snapshot{tree: files.NewTree(), redactor: redact.New(), most: EntryLimit}
 	for _, option := range options {
 		option(s)
 	}
@@ -47,8 +48,8 @@ func Take(of machine.Source, options ...Option) (*Snapshot, error) {
 	}
 	c.log(of)
 	c.groups()
-	if err := Fits(s.tree); err != nil {
-		return nil, fmt.Errorf("this machine has more files than a snapshot can have: %d, with %d MiB", s.tree.Len(), s.tree.Bytes()>>20)
+	if err := fits(s.tree, s.most); err != nil {
+		return nil, fmt.Errorf("this machine has more files that checks read than a snapshot can have: %d files and %d MiB at most", s.most, totalLimit>>20)
 	}
 	return s, nil
 }
