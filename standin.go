@@ -4,8 +4,10 @@ package gpurdma
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"io"
+	"math/bits"
 	"sync"
 )
 
@@ -115,22 +117,53 @@ func runs(a, b []byte, do func(i, j int) error) error { return bridged(a, b, nil
 
 // bridged is runs, with runs joined over a few bytes in which keep and b agree.
 func bridged(a, b, keep []byte, do func(i, j int) error) error {
-	for i := 0; i < len(a); i++ {
-		if a[i] == b[i] {
-			continue
-		}
-		end := i + 1 // of the run
-		for j := end; j < len(a) && j-end <= bridge; j++ {
+	for i := firstDifferent(a, b, 0); i < len(a); {
+		end := firstEqual(a, b, i) // of the run
+		for j := end; j < len(a) && j-end <= bridge; {
 			if a[j] != b[j] {
-				end = j + 1
-			} else if keep == nil || keep[j] != b[j] {
+				end = firstEqual(a, b, j)
+				j = end
+				continue
+			}
+			if keep == nil || keep[j] != b[j] {
 				break
 			}
+			j++
 		}
 		if err := do(i, end); err != nil {
 			return err
 		}
-		i = end
+		i = firstDifferent(a, b, end)
 	}
 	return nil
+}
+
+// word is how many bytes are compared at once.
+const word = 8
+
+// firstDifferent is the first place from i on at which a and b have different bytes, or their length.
+func firstDifferent(a, b []byte, i int) int {
+	for ; i+word <= len(a); i += word {
+		if x := binary.LittleEndian.Uint64(a[i:]) ^ binary.LittleEndian.Uint64(b[i:]); x != 0 {
+			return i + bits.TrailingZeros64(x)/8
+		}
+	}
+	for ; i < len(a) && a[i] == b[i]; i++ {
+	}
+	return i
+}
+
+// firstEqual is the first place from i on at which a and b have the same byte, or their length.
+func firstEqual(a, b []byte, i int) int {
+	const ones, tops = 0x0101010101010101, 0x8080808080808080
+	for ; i+word <= len(a); i += word {
+		x := binary.LittleEndian.Uint64(a[i:]) ^ binary.LittleEndian.Uint64(b[i:])
+		// The lowest byte that is zero has its top bit here, and no byte below it has.
+		if zeros := (x - ones) &^ x & tops; zeros != 0 {
+			return i + bits.TrailingZeros64(zeros)/8
+		}
+	}
+	for ; i < len(a) && a[i] != b[i]; i++ {
+	}
+	return i
 }
