@@ -10,7 +10,8 @@ import (
 )
 
 // Confine makes the directories of a source the roots of another machine, until release is called: links lead within
-// them, and only regular files of bounded size are read. This machine's own root is left as it is.
+// them, and only regular files of bounded size are read. This machine's own root is left as it is, and so is a tree
+// in memory, which is confined already.
 func Confine(s machine.Source) (release func(), err error) {
 	var all []func()
 	release = func() {
@@ -19,7 +20,7 @@ func Confine(s machine.Source) (release func(), err error) {
 		}
 	}
 	for _, dir := range []string{s.Root, s.Sys, s.Proc} {
-		if dir == "" || isRoot(dir) {
+		if dir == "" || files.InTree(dir) || isRoot(dir) {
 			continue
 		}
 		one, err := files.Confine(dir)
