@@ -4,6 +4,7 @@ package ibvfd
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"path"
 	"slices"
@@ -58,6 +59,9 @@ func devices(s sysfs.FS, read func(s sysfs.FS, name string) (DeviceInfo, error))
 	if err != nil {
 		return nil, failed("list RDMA devices", s.Path(classDir), err)
 	}
+	if len(names) > mostDevices {
+		return nil, failed("list RDMA devices", s.Path(classDir), fmt.Errorf("it has %d, and no machine has more than %d", len(names), mostDevices))
+	}
 	var list []DeviceInfo
 	var errs []error
 	for _, name := range names {
@@ -73,6 +77,9 @@ func devices(s sysfs.FS, read func(s sysfs.FS, name string) (DeviceInfo, error))
 }
 
 const classDir = "class/infiniband"
+
+// mostDevices is more than the virtual functions of all NICs of a machine.
+const mostDevices = 4000
 
 // deviceInfo reads all there is.
 func deviceInfo(s sysfs.FS, name string) (DeviceInfo, error) {

@@ -40,7 +40,7 @@ unit: ## unit tests of the three modules
 
 # Beyond the seeds, which are part of the unit tests: one parser after the other. What a
 # run finds interesting is kept in FUZZ_CORPUS, for the next one.
-FUZZ_TIME ?= 25s
+FUZZ_TIME ?= 20s
 FUZZ_CORPUS ?= $(BUILD)/fuzz
 FUZZ_RATE ?= 1000
 export FUZZ_RATE

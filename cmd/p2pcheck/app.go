@@ -25,7 +25,6 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/check"
 	"github.com/gpurdma/gpurdma/p2p/drivers"
 	"github.com/gpurdma/gpurdma/p2p/formats"
-	"github.com/gpurdma/gpurdma/p2p/intake"
 	"github.com/gpurdma/gpurdma/p2p/machine"
 	"github.com/gpurdma/gpurdma/p2p/render"
 	"github.com/gpurdma/gpurdma/p2p/result"
@@ -269,7 +268,7 @@ func (a *app) copied() bool { return a.snapshotFile != "" || a.lspciFile != "" }
 // confine lets no link of --root, --sysfs and --proc lead out of it. The error of a directory that is not there is that of
 // readable, which names the flag.
 func (a *app) confine() (release func(), err error) {
-	release, err = intake.Confine(a.source)
+	release, err = a.source.Confine()
 	if err != nil {
 		return nil, cmp.Or(a.readable(), err)
 	}
@@ -280,7 +279,7 @@ func (a *app) confine() (release func(), err error) {
 // directory that the files seem to have.
 func (a *app) openCopy() (done func(), err error) {
 	if a.source.Root+a.source.Sys+a.source.Proc != "" {
-		return nil, errors.New("--snapshot and --lspci have a machine each: leave out --root, --sysfs and --proc")
+		return nil, errors.New("--snapshot and --lspci have a machine each, and so have --root, --sysfs and --proc: name one machine")
 	}
 	var dir string
 	if a.lspciFile != "" {

@@ -24,12 +24,12 @@ import (
 
 // victim is a machine with much that is wrong, in memory, as its snapshot is read.
 type victim struct {
-	name, dir string
-	tree      *files.Tree
-	entries   map[string]files.File
-	names     []string          // of files and links
-	worst     map[string]string // of each check, on the whole machine
-	direct    map[string]bool   // pairs
+	name    string
+	tree    *files.Tree
+	entries map[string]files.File
+	names   []string          // of files and links
+	worst   map[string]string // of each check, on the whole machine
+	direct  map[string]bool   // pairs
 }
 
 // victims are of NVIDIA and AMD, and one of the test bed's, whose switch redirects.
@@ -65,9 +65,6 @@ func victims(t *testing.T) []*victim {
 			t.Fatal(err)
 		}
 		v := &victim{name: m.name, tree: tree, entries: map[string]files.File{}}
-		dir, done := files.Mount(tree)
-		t.Cleanup(done)
-		v.dir = dir
 		for name, file := range tree.All() {
 			if !file.Dir {
 				v.entries[name] = file
@@ -89,7 +86,9 @@ func victims(t *testing.T) []*victim {
 // pairs that are direct, the status, and what found no devices.
 func (v *victim) look() (worst map[string]string, direct map[string]bool, status int, unread error) {
 	var out, stderr bytes.Buffer
-	a := &app{stdout: &out, stderr: &stderr, source: machine.Source{Root: v.dir}}
+	dir, done := files.Mount(v.tree) // for one look
+	defer done()
+	a := &app{stdout: &out, stderr: &stderr, source: machine.Source{Root: dir}}
 	found, unread := a.look(a.check)
 	status = a.finish("check", found, unread)
 	r, ok := found.(checkOutput)

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gpurdma/gpurdma/internal/files"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
@@ -107,4 +108,35 @@ func golden(t *testing.T, name, got string) {
 	if got != string(want) {
 		t.Errorf("not what %s has:\n%s", name, got)
 	}
+}
+
+// treeOf has the files below a directory in memory.
+func treeOf(t *testing.T, root string) *files.Tree {
+	t.Helper()
+	tree := files.NewTree()
+	err := filepath.WalkDir(root, func(name string, e os.DirEntry, err error) error {
+		if err != nil || name == root {
+			return err
+		}
+		in := strings.TrimPrefix(name, root+"/")
+		switch {
+		case e.IsDir():
+			return tree.AddDir(in)
+		case e.Type() == os.ModeSymlink:
+			to, err := os.Readlink(name)
+			if err != nil {
+				return err
+			}
+			if filepath.IsAbs(to) {
+				to, err = filepath.Rel(filepath.Dir(name), root+to)
+			}
+			return errors.Join(err, tree.AddLink(in, to))
+		}
+		data, err := os.ReadFile(name)
+		return errors.Join(err, tree.AddFile(in, data))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tree
 }

@@ -5,6 +5,7 @@ package main
 import (
 	"bytes"
 	"compress/gzip"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -69,7 +70,7 @@ var hostileCopies = map[string]func(root, outside string) error{
 			if err := os.WriteFile(name, nil, 0o600); err != nil {
 				return err
 			}
-			return os.Truncate(name, 1<<20)
+			return os.Truncate(name, 64<<10)
 		})
 	},
 	"links in a circle": func(root, _ string) error {
@@ -81,6 +82,55 @@ var hostileCopies = map[string]func(root, outside string) error{
 		dir := filepath.Join(root, "sys/bus/pci/devices")
 		for i := range 200_000 {
 			if err := os.Symlink("x", filepath.Join(dir, strconv.Itoa(i))); err != nil {
+				return err
+			}
+		}
+		return nil
+	},
+	"60,000 RDMA devices": func(root, _ string) error {
+		for i := range 60_000 {
+			if err := os.Mkdir(filepath.Join(root, "sys/class/infiniband", strconv.Itoa(i)), 0o700); err != nil {
+				return err
+			}
+		}
+		return nil
+	},
+	"100 devices of 100 ports of 100 addresses by links": func(root, _ string) error {
+		class := filepath.Join(root, "sys/class/infiniband")
+		real, err := filepath.EvalSymlinks(filepath.Join(class, "mlx5_0"))
+		if err != nil {
+			return err
+		}
+		var errs []error
+		link := func(to, name string) { errs = append(errs, os.Symlink(to, name)) }
+		for i := 2; i < 102; i++ {
+			link(strings.Replace(real, root, "", 1), filepath.Join(class, fmt.Sprint("mlx5_", i)))
+			link("1", filepath.Join(real, "ports", fmt.Sprint(i)))
+			link("0", filepath.Join(real, "ports/1/gids", fmt.Sprint(100+i)))
+			link("0", filepath.Join(real, "ports/1/gid_attrs/ndevs", fmt.Sprint(100+i)))
+		}
+		return errors.Join(errs...)
+	},
+	"1,000 nodes of a GPU driver with 1,000 links each, by links": func(root, _ string) error {
+		nodes := filepath.Join(root, "sys/class/kfd/kfd/topology/nodes")
+		first := filepath.Join(nodes, "0/io_links/0")
+		errs := []error{os.MkdirAll(first, 0o700), os.WriteFile(filepath.Join(first, "properties"), []byte("type 2\n"), 0o600), os.WriteFile(filepath.Join(nodes, "0/gpu_id"), []byte("7\n"), 0o600)}
+		for i := 1; i < 1000; i++ {
+			errs = append(errs, os.Symlink("0", filepath.Join(nodes, fmt.Sprint(i))), os.Symlink("0", filepath.Join(nodes, "0/io_links", fmt.Sprint(i))))
+		}
+		return errors.Join(errs...)
+	},
+	"an environment of all words of three letters": func(root, _ string) error {
+		var b bytes.Buffer
+		b.WriteString("NCCL_IB_HCA=")
+		for i := range 26 * 26 * 26 {
+			fmt.Fprintf(&b, "%c%c%c,", 'a'+i/676, 'a'+i/26%26, 'a'+i%26)
+		}
+		return os.WriteFile(filepath.Join(root, "proc/self/environ"), b.Bytes(), 0o600)
+	},
+	"30,000 modules": func(root, _ string) error {
+		for i := range 30_000 {
+			if err := os.Mkdir(filepath.Join(root, "sys/module", fmt.Sprintf("m%dx", i)), 0o700); err != nil {
 				return err
 			}
 		}

@@ -4,12 +4,15 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/internal/testenv"
 	"github.com/gpurdma/gpurdma/p2p/check/hostcheck"
@@ -120,19 +123,32 @@ func sameAsMachine(t *testing.T, name, root, file string, s *snapshot.Snapshot) 
 	}
 }
 
-// differences are some lines that only one of two texts has.
+// differences are some lines that only one of two texts has, from shortly before the place where they begin to differ.
 func differences(a, b string) string {
 	x, y := strings.Split(a, "\n"), strings.Split(b, "\n")
-	var out []string
-	for _, line := range x {
-		if !slices.Contains(y, line) && len(out) < 4 {
-			out = append(out, "- "+line[:min(len(line), 3000)])
+	only := func(in, other []string) (out []string) {
+		for _, line := range in {
+			if !slices.Contains(other, line) && len(out) < 4 {
+				out = append(out, line)
+			}
 		}
+		return out
 	}
-	for _, line := range y {
-		if !slices.Contains(x, line) && len(out) < 8 {
-			out = append(out, "+ "+line[:min(len(line), 3000)])
+	was, now := only(x, y), only(y, x)
+	var out []string
+	show := func(sign, line string, from int) {
+		from = max(0, from-60)
+		out = append(out, sign+" …"+line[from:min(len(line), from+240)])
+	}
+	for i, line := range was {
+		same := 0
+		if i < len(now) {
+			for same < min(len(line), len(now[i])) && line[same] == now[i][same] {
+				same++
+			}
+			show("+", now[i], same)
 		}
+		show("-", line, same)
 	}
 	return strings.Join(out, "\n")
 }
@@ -160,6 +176,82 @@ func TestSnapshotIsTheMachine(t *testing.T) {
 		whole, copied := command("topo", "--root", root), command("topo", "--snapshot", file)
 		if want := instead(s.Replaced(), root, whole.out); copied.out != want || copied.status != whole.status {
 			t.Errorf("%s: status %d and %d\n%s", name, whole.status, copied.status, firstDifference(want, copied.out))
+		}
+	}
+}
+
+// What --show prints is what the archive has, of each file.
+func TestShowIsTheArchive(t *testing.T) {
+	root, _ := rich(t)
+	file, _ := snapshotOf(t, root)
+	var d struct{ Result shownResult }
+	r := command("snapshot", "--show", "--json", "--root", root)
+	if err := json.Unmarshal([]byte(r.out), &d); err != nil {
+		t.Fatal(err)
+	}
+	shown := map[string]snapshot.Shown{}
+	for _, f := range d.Result.Files {
+		shown[f.Name] = f
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	tree, err := snapshot.Read(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	contents := 0
+	for name, f := range tree.All() {
+		s, there := shown["/"+name]
+		switch {
+		case !there:
+			t.Errorf("/%s is not shown", name)
+		case len(f.Data) > 0 && (s.Text == "" || s.Keeps == ""):
+			t.Errorf("the contents of /%s are not shown: %q", name, f.Data)
+		case f.Unreadable(name) != s.Unread, f.Link != "" && !s.Unread && s.Link != f.Link:
+			t.Errorf("/%s: %+v", name, s)
+		}
+		if len(f.Data) > 0 {
+			contents++
+		}
+	}
+	if len(shown) != tree.Len() || contents < 100 {
+		t.Errorf("%d files are shown, the archive has %d, %d with contents", len(shown), tree.Len(), contents)
+	}
+	text := command("snapshot", "--show", "--root", root)
+	if !strings.Contains(text.out, "fallen off") && !strings.Contains(text.out, "Xid (PCI:0000:13:00): 31,") || text.status != 0 {
+		t.Errorf("the log is not shown: %d %s", text.status, text.err)
+	}
+}
+
+// A check does not pass for a snapshot that does not pass for the machine: not for a file that is no regular one, nor for one that a
+// link leads up to.
+func TestSnapshotOfOddFiles(t *testing.T) {
+	odd := map[string]func(name string) error{
+		"a pipe": func(name string) error { return unix.Mkfifo(name, 0o600) },
+		"up":     func(name string) error { return os.Symlink(strings.Repeat("../", 40)+"aside", name) },
+	}
+	for what, make := range odd {
+		for _, name := range []string{"proc/cmdline", "proc/self/environ", "proc/driver/nvidia/params", "proc/driver/nvidia/version", "proc/self/limits", "sys/module/nvidia/taint", "boot/config-7.2.12+deb13-amd64", "proc/cpuinfo"} {
+			root := testenv.Machines["small-hgx"]().Write(t)
+			at := filepath.Join(root, name)
+			data, err := os.ReadFile(at)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := errors.Join(os.WriteFile(filepath.Join(root, "aside"), data, 0o600), os.Remove(at), make(at)); err != nil {
+				t.Fatal(err)
+			}
+			file, _ := snapshotOf(t, root)
+			whole, _ := found(t, "--root", root)
+			copied, _ := found(t, "--snapshot", file)
+			for _, id := range copied["pass"] {
+				if !slices.Contains(whole["pass"], id) {
+					t.Errorf("%s in place of %s: %s passes for the snapshot", what, name, id)
+				}
+			}
 		}
 	}
 }

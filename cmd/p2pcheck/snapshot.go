@@ -13,7 +13,6 @@ import (
 	"golang.org/x/term"
 
 	"github.com/gpurdma/gpurdma/cmd/internal/cli"
-	"github.com/gpurdma/gpurdma/internal/files"
 	"github.com/gpurdma/gpurdma/internal/human"
 	"github.com/gpurdma/gpurdma/p2p/intake"
 	"github.com/gpurdma/gpurdma/p2p/render"
@@ -26,6 +25,8 @@ type snapshotResult struct {
 	Files      int    `json:"files"`
 	Bytes      int    `json:"bytes"`
 	Unreadable int    `json:"unreadable"`
+	// Cut is of how many functions the kernel showed the first 64 bytes of configuration space only.
+	Cut int `json:"cut_config"`
 	// Unread are the names of the files that could not be read, as they are on the machine.
 	Unread []string `json:"unreadable_files"`
 }
@@ -40,6 +41,9 @@ func (r snapshotResult) text(w io.Writer, _ *app) error {
 			them = "it"
 		}
 		text += fmt.Sprintf("; %d could not be read, and checks that need %s will be unknown: %s", r.Unreadable, them, human.First(r.Unread, render.ShownPairs))
+	}
+	if r.Cut > 0 {
+		text += fmt.Sprintf("; of %s only the first 64 bytes of configuration space could be read, and pairs will be unknown: take it as root", human.Plural(r.Cut, "PCI function"))
 	}
 	_, err := fmt.Fprintln(w, text)
 	return err
@@ -121,7 +125,7 @@ func (a *app) take(name string) (output, error) {
 	if err := taken.Write(&packed, version); err != nil {
 		return nil, err
 	}
-	r := snapshotResult{File: name, Files: taken.Len(), Bytes: packed.Len(), Unread: taken.Unread()}
+	r := snapshotResult{File: name, Files: taken.Len(), Bytes: packed.Len(), Unread: taken.Unread(), Cut: taken.Cut()}
 	r.Unreadable = len(r.Unread)
 	if name == standard {
 		r.File = "standard output"
@@ -153,10 +157,9 @@ func openArchive(name string) (dir string, done func(), err error) {
 		return "", nil, err
 	}
 	defer f.Close()
-	t, err := intake.Archive(f)
+	source, done, err := intake.Open(f)
 	if err != nil {
 		return "", nil, fmt.Errorf("%s: %w", name, err)
 	}
-	dir, done = files.Mount(t)
-	return dir, done, nil
+	return source.Root, done, nil
 }

@@ -7,11 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/gpurdma/gpurdma/internal/files"
 	"github.com/gpurdma/gpurdma/p2p/machine"
@@ -52,7 +52,7 @@ func (a *app) readable() error {
 		return nil
 	}
 	// Stat comes before open: opening a FIFO would wait for its writer.
-	switch st, err := os.Stat(s.Config); {
+	switch st, err := files.Stat(s.Config); {
 	case err != nil:
 		return fmt.Errorf("--config: %w", err)
 	case !st.Mode().IsRegular():
@@ -60,7 +60,7 @@ func (a *app) readable() error {
 	case st.Size() > configLimit:
 		return fmt.Errorf("--config %s is larger than %d MiB: that is no configuration of a kernel", s.Config, configLimit>>20)
 	}
-	f, err := os.Open(s.Config)
+	f, err := files.Open(s.Config)
 	if err != nil {
 		return fmt.Errorf("--config: %w", err)
 	}
@@ -90,7 +90,10 @@ func aSysfs(dir string) error {
 // ofRoot fails for a --root without sys below it. If that directory is a sysfs itself, the error names the
 // right flag.
 func ofRoot(root string, err error) error {
-	if root == "" || !errors.Is(err, fs.ErrNotExist) {
+	switch {
+	case root != "" && errors.Is(err, syscall.ENOTDIR):
+		return fmt.Errorf("--root needs a directory that has sys in it, and %s is a file: %w", root, err)
+	case root == "" || !errors.Is(err, fs.ErrNotExist):
 		return err
 	}
 	for _, name := range ofSysfs {

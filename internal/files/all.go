@@ -69,7 +69,16 @@ func (t *Tree) Remove(name string) {
 	}
 	if old := at.below[path.Base(name)]; old != nil {
 		delete(at.below, old.name)
-		t.nodes--
+		t.forget(old)
+	}
+}
+
+// forget takes a node and what is below it off the counts.
+func (t *Tree) forget(n *node) {
+	t.nodes--
+	t.bytes -= nodeSize + int64(len(n.name)) + int64(len(n.link)) + sizeOf(n.data)
+	for _, x := range n.below {
+		t.forget(x)
 	}
 }
 

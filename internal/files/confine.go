@@ -25,6 +25,9 @@ type confined struct {
 	self     int    // the directory of this process's descriptors in a procfs; -1 without one
 	path     string // the directory's name by that procfs
 	walks    bool   // the kernel has no openat2(2), or does not permit it
+
+	budget
+	listed sync.Map // the directories whose files the budget has, by their inodes
 }
 
 // Confine makes the functions of this package treat a directory as the root of a machine, until release is called.
@@ -36,6 +39,8 @@ type confined struct {
 //
 // A file is in the copy if its name begins with dir, as dir was written or as filepath.Clean writes it. If other
 // names, by links, say, lead to the same directory, the files that have these names are this machine's.
+//
+// It is for one look at the machine: after many more accesses than that needs, all answers are [ErrRepeats].
 //
 // Release waits for calls that use the copy's descriptors. Afterwards the names are this machine's, and a [Dir] that
 // was opened in the copy reads no more files: [fs.ErrClosed].
@@ -131,6 +136,9 @@ func (c *confined) held(f func() (int, error)) (int, error) {
 	defer c.mu.RUnlock()
 	if c.released {
 		return -1, fs.ErrClosed
+	}
+	if err := c.take(); err != nil {
+		return -1, err
 	}
 	return f()
 }

@@ -43,12 +43,24 @@ func (f file) list() ([]fs.DirEntry, error) {
 	if err != nil {
 		return nil, wrapped("readdirent", f.name, err)
 	}
+	f.copy.found(fd, len(all))
 	slices.SortFunc(all, func(x, y listed) int { return strings.Compare(x.name, y.name) })
 	out := make([]fs.DirEntry, len(all))
 	for i := range all {
 		out[i] = &all[i]
 	}
 	return out, nil
+}
+
+// found adds the files of an open directory to the budget, once.
+func (c *confined) found(fd, files int) {
+	var st unix.Stat_t
+	if unix.Fstat(fd, &st) != nil {
+		return
+	}
+	if _, known := c.listed.LoadOrStore([2]uint64{uint64(st.Dev), st.Ino}, true); !known {
+		c.files.Add(int64(files))
+	}
 }
 
 // names are what an open directory has, in the kernel's order.

@@ -19,13 +19,22 @@ import (
 // mountPoint is a name below which no machine has a file: /dev/full is no directory.
 const mountPoint = "/dev/full/p2pcheck-"
 
-var mounted atomic.Uint64 // so far
+var mounts atomic.Uint64 // so far
+
+// mounted is a tree that can be read.
+type mounted struct {
+	*Tree
+	budget
+}
 
 // Mount makes a tree readable by the functions of this package, below the directory that it returns. No other
-// program sees it.
+// program sees it. It is for one look at the machine that it has: after many more accesses than that needs, all
+// answers are [ErrRepeats].
 func Mount(t *Tree) (dir string, unmount func()) {
-	dir = fmt.Sprint(mountPoint, mounted.Add(1))
-	change(func(all *places) { all.trees[dir] = t })
+	dir = fmt.Sprint(mountPoint, mounts.Add(1))
+	m := &mounted{Tree: t}
+	m.files.Store(int64(t.Len()))
+	change(func(all *places) { all.trees[dir] = m })
 	return dir, func() { change(func(all *places) { delete(all.trees, dir) }) }
 }
 

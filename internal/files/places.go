@@ -12,7 +12,7 @@ import (
 
 // places are the machines in memory and the copies of machines that are readable.
 type places struct {
-	trees  map[string]*Tree // by the directory below which each is
+	trees  map[string]*mounted // by the directory below which each is
 	copies []*confined
 }
 
@@ -25,7 +25,7 @@ var (
 func change(edit func(*places)) {
 	changing.Lock()
 	defer changing.Unlock()
-	next := places{trees: map[string]*Tree{}}
+	next := places{trees: map[string]*mounted{}}
 	if now := here.Load(); now != nil {
 		next = places{maps.Clone(now.trees), slices.Clone(now.copies)}
 	}
@@ -38,7 +38,7 @@ func change(edit func(*places)) {
 }
 
 // tree is the tree that has a file, and the file's name there; nil if none has it.
-func (p *places) tree(name string) (t *Tree, in string) {
+func (p *places) tree(name string) (t *mounted, in string) {
 	if dir, in, ok := split(name); ok {
 		return p.trees[dir], in
 	}
@@ -66,7 +66,10 @@ func in[T any](op, name string, follow bool, ofTree func(*node) (T, error),
 	}
 	if t, at := all.tree(name); t != nil {
 		var n *node
-		switch n, err = t.find(at, follow); {
+		if err = t.take(); err == nil {
+			n, err = t.find(at, follow)
+		}
+		switch {
 		case err != nil:
 		case op == "open" && int64(len(n.data)) > limit(at):
 			err = tooLarge(limit(at))

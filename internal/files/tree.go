@@ -54,22 +54,18 @@ func (t *Tree) AddDir(name string) error {
 
 // AddFile adds a file, and the directories above it.
 func (t *Tree) AddFile(name string, data []byte) error {
-	const short = 64
 	if len(data) <= short {
 		if known, ok := t.small[string(data)]; ok {
 			data = known
 		} else {
 			t.small[string(data)] = data
 		}
-	} else {
-		t.bytes += int64(len(data))
 	}
 	return t.add(name, node{data: data})
 }
 
 // AddLink adds a symbolic link, and the directories above it.
 func (t *Tree) AddLink(name, target string) error {
-	t.bytes += int64(len(target))
 	return t.add(name, node{link: target})
 }
 
@@ -88,12 +84,24 @@ func (t *Tree) add(name string, n node) error {
 	return nil
 }
 
+// nodeSize is how many bytes a node takes without its text, roughly.
+const nodeSize = 160
+
+// short contents are kept once.
+const short = 64
+
+func sizeOf(data []byte) int64 {
+	if len(data) <= short {
+		return 0
+	}
+	return int64(len(data))
+}
+
 func (t *Tree) put(at *node, name string, n node) *node {
-	const each = 160 // bytes of a node without its text
 	n.name, n.parent = t.own(name), at
 	at.below[n.name] = &n
 	t.nodes++
-	t.bytes += each + int64(len(name))
+	t.bytes += nodeSize + int64(len(name)) + int64(len(n.link)) + sizeOf(n.data)
 	return &n
 }
 

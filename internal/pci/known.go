@@ -36,10 +36,10 @@ func Known(config []byte) []byte {
 			copy(out[at:min(at+n, len(out))], config[at:])
 		}
 	}
-	keep(0, stdHeaderSize)
-	if len(config) < stdHeaderSize {
+	if len(config) < stdHeaderSize { // a space that was cut so is not read
 		return out
 	}
+	keep(0, stdHeaderSize)
 	if binary.LittleEndian.Uint16(config[regStatus:])&statusCapList != 0 {
 		at := int(config[regCapList]) &^ 3
 		for range (cfgSpaceSize - stdHeaderSize) / 4 {

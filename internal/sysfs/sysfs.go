@@ -41,9 +41,21 @@ func (s FS) Path(elem ...string) string {
 	return filepath.Join(append([]string{s.Root()}, elem...)...)
 }
 
+// textLimit is more than any attribute of text has.
+const textLimit = 4 << 10
+
+// text reads an attribute of text.
+func (s FS) text(path string) ([]byte, error) {
+	data, err := files.ReadFile(s.Path(path))
+	if err == nil && len(data) > textLimit {
+		return nil, fmt.Errorf("%s: %d bytes are no attribute of text: %w", s.Path(path), len(data), files.ErrTooLarge)
+	}
+	return data, err
+}
+
 // ReadString reads an attribute without its trailing white space.
 func (s FS) ReadString(path string) (string, error) {
-	data, err := files.ReadFile(s.Path(path))
+	data, err := s.text(path)
 	if err != nil {
 		return "", err
 	}
@@ -53,7 +65,7 @@ func (s FS) ReadString(path string) (string, error) {
 // number is the text of an attribute that has one number. The kernel ends it with a line feed: without one,
 // the file was cut, and what is left of it is another number.
 func (s FS) number(path string) (string, error) {
-	data, err := files.ReadFile(s.Path(path))
+	data, err := s.text(path)
 	if err != nil {
 		return "", err
 	}

@@ -20,7 +20,6 @@ import (
 // pairOf is a machine of one GPU and one NIC, in memory, with much that is wrong.
 type pairOf struct {
 	tree  *files.Tree
-	dir   string
 	whole map[string]files.File
 	names []string // of files and links
 }
@@ -57,15 +56,14 @@ func brokenOne(f *testing.F) *pairOf {
 		}
 	}
 	o.names = slices.Sorted(maps.Keys(o.whole))
-	dir, done := files.Mount(o.tree)
-	f.Cleanup(done)
-	o.dir = dir
 	return o
 }
 
 // look is the worst of each check of some families, and whether the pair is direct. It is nil where the devices cannot be listed.
 func (o *pairOf) look(families []string) (map[string]p2p.Result, bool) {
-	m := machine.Source{Root: o.dir}.Open()
+	dir, done := files.Mount(o.tree) // for one look
+	defer done()
+	m := machine.Source{Root: dir}.Open()
 	s, err := inventory(m)
 	if err != nil {
 		return nil, false

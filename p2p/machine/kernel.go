@@ -312,15 +312,19 @@ func findConfig(places []string, version Version) (c kernelConfig, where, odd st
 	return nil, "", odd, denied
 }
 
-// configLimit is larger than any configuration.
-const configLimit = 4 << 20
+// ConfigLimit is larger than any configuration, in bytes.
+const ConfigLimit = 4 << 20
 
 func gunzip(data []byte) ([]byte, error) {
 	r, err := gzip.NewReader(bytes.NewReader(data))
 	if err != nil {
 		return nil, err
 	}
-	return io.ReadAll(io.LimitReader(r, configLimit))
+	plain, err := io.ReadAll(io.LimitReader(r, ConfigLimit+1))
+	if err == nil && len(plain) > ConfigLimit {
+		err = errors.New("too large")
+	}
+	return plain, err
 }
 
 func parseConfig(text []byte) kernelConfig {

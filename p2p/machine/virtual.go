@@ -39,7 +39,7 @@ func (m *Machine) readVirtual() Fact {
 	flags, x86 := cpuFlags(cpu)
 	product, vendor := m.Read("sys/class/dmi/id/product_name"), m.Read("sys/class/dmi/id/sys_vendor")
 	name := strings.TrimSpace(vendor.Text + " " + product.Text)
-	if x86 && strings.Contains(" "+flags+" ", " hypervisor ") {
+	if x86 && slices.Contains(strings.Fields(flags), "hypervisor") {
 		return Fact{placement.Yes, strings.TrimSuffix("the processor says so: "+name, ": "), cpu.At()}
 	}
 	for _, word := range hypervisors {

@@ -36,10 +36,11 @@ const left = "…"
 // kept match what is kept of a line beside the kernel's words.
 var kept = []pattern{
 	expression(p2p.FaultAddress.String()),
-	expression(p2p.XidDevice.String()),
-	expression(`pci=(?:disable_acs_redir=|config_acs=)?[0-9a-f:.;,]{1,400}`),
+	expression(`NVRM: Xid \(PCI:[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\)`),
+	expression(`pci=(?:disable_acs_redir=)?(?:(?:[0-9a-f]{4,5}:)?[0-9a-f]{2}:[01][0-9a-f]\.[0-7][;,]?){1,40}`),
 	expression(`\b(?:event|flags|domain)[ =:]*0x[0-9a-f]{1,4}\b`),
-	expression(`event: F_[A-Z_]{1,24}`),
+	expression(`event: F_(?:UUT|STE_FETCH|BAD_ATS_TREQ|STREAM_DISABLED|TRANSL_FORBIDDEN|CD_FETCH|WALK_EABT|TRANSLATION|ADDR_SIZE|ACCESS|PERMISSION|TLB_CONFLICT|CFG_CONFLICT|VMS_FETCH)\b`),
+	expression(`event: F_`),
 	expression(`\[DMA (?:Write|Read)(?: NO_PASID)?\]`),
 	expression(`Request device \[[0-9a-f:.]{1,16}\]`),
 	expression(`\): \d{1,3},`), // an Xid's number

@@ -15,7 +15,7 @@ var (
 		}
 		rest, _, _ = strings.Cut(rest, "(") // the user that built it, and the time
 		return "NVRM version:" + strings.TrimRight(text(rest, func(token string) string {
-			if words.has(token) || aVersion.MatchString(token) {
+			if words.has(token) || aVersion.MatchString(token) && !anIPv4.MatchString(token) {
 				return token
 			}
 			return left
@@ -45,7 +45,7 @@ var (
 		case "Model":
 			return name + ":" + r.product(value), ok
 		case "GPU Firmware":
-			return field(line, name, expression(`^(?:N/A|\d{1,4}(?:\.\d{1,4}){1,3})\s*$`))
+			return field(line, name, expression(`^(?:N/A|\d{3,4}(?:\.\d{1,4}){1,2})\s*$`))
 		case "Device Minor":
 			return field(line, name, aNumber)
 		}

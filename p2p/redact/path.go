@@ -16,7 +16,8 @@ func (r *Redactor) Path(name string) string {
 	out := make([]string, len(parts))
 	for i, part := range parts {
 		above := ""
-		if i > 0 {
+		// A device may be called as a directory of devices is.
+		if i > 0 && (i < 2 || kinds[parts[i-2]] == "") {
 			above = parts[i-1]
 		}
 		out[i] = r.part(above, part)

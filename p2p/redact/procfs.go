@@ -19,14 +19,19 @@ import (
 
 // Rules of files of procfs, and of what stands beside the kernel.
 var (
-	release = &Rule{"the release; words that no distribution uses are replaced", func(r *Redactor, data []byte) []byte { return []byte(r.release(string(data))) }}
+	release = &Rule{"the release; words that no distribution uses are replaced", func(r *Redactor, data []byte) []byte {
+		if !aRelease.Match(data) {
+			return r.other(data)
+		}
+		return []byte(r.release(string(data)))
+	}}
 
 	processor = &Rule{"of the first processor: vendor_id, cpu family, model, the architecture, and the flags of virtual machines", firstProcessor}
 
 	parameters = &Rule{"parameters that concern peer-to-peer; other words in their values are replaced", func(r *Redactor, data []byte) []byte {
 		body := string(data)
 		if strings.ContainsFunc(strings.TrimRight(body, "\n"), unicode.IsControl) {
-			return []byte("\x01" + none + "\n") // it was no command line before, either
+			return []byte("\x01" + none + "\n") // neither this nor the original is a command line
 		}
 		var out []string
 		for _, word := range strings.Fields(body) {
@@ -43,15 +48,18 @@ var (
 	options  = &Rule{"the options that a check reads, and the release in the head", func(r *Redactor, data []byte) []byte { return r.options(data) }}
 	packed   = &Rule{"the options that a check reads, and the release in the head", packedOptions}
 	builtIn  = byLine("the names of drivers", builtInDriver)
-	symbols  = each("five names of functions", expression(``))
+	symbols  = &Rule{"five names of functions, without their addresses", kernelFunctions}
 	privs    = each("CapEff and CapBnd", expression(`^Cap(?:Eff|Bnd):\s*[0-9a-f]{1,16}$`))
 	limits   = each("locked memory", expression(`^Max locked memory +(?:unlimited|\d{1,20}) +(?:unlimited|\d{1,20}) +bytes *$`))
 	libfab   = byLine("the version", func(_ *Redactor, line string) (string, bool) { return field(line, "Version", aPackage) })
 	groups   = byLine("how deep the group is, and the names of container runtimes", func(_ *Redactor, line string) (string, bool) { return Group(line) })
 	mounted  = &Rule{"mounts over /proc, /sys and /dev/shm, without what is mounted", mounts}
 	environ  = &Rule{"variables of the libraries that p2pcheck knows; words in their values that no library knows are replaced", environment}
-	aPackage = expression(`^\d{1,4}(?:\.\d{1,4}){0,4}(?:(?:amzn|rc|a|b)\d{1,4}(?:\.\d{1,4}){0,3})?$`)
+	aPackage = expression(`^\d{1,4}(?:\.\d{1,4}){0,2}(?:(?:amzn|rc|a|b)\d{1,4}(?:\.\d{1,4}){0,3})?$`)
 )
+
+// aPower matches the name of a processor of POWER.
+var aPower = expression(`^POWER\d{1,2}`)
 
 // flags are those of the first processor that are kept. The others say what programs can use.
 var flags = []string{"fpu", "lm", "hypervisor", "tdx_guest"}
@@ -71,17 +79,22 @@ func firstProcessor(_ *Redactor, data []byte) []byte {
 			ok = ok && aWordOf(value)
 		case "cpu family", "model", "CPU implementer", "CPU part", "CPU architecture", "processor":
 			ok = ok && aNumber.MatchString(value)
-		case "cpu":
-			ok = ok && expression(`^POWER\d{1,2}[ ,()A-Za-z0-9.]{0,40}$`).MatchString(value)
-		case "isa":
-			ok = ok && expression(`^rv[0-9a-z_]{0,200}$`).MatchString(value)
-		case "flags":
-			has := strings.Fields(value)
-			has = slices.DeleteFunc(has, func(f string) bool { return !slices.Contains(flags, f) })
-			body, ok = strings.TrimRight(key, " \t")+"\t\t: "+strings.Join(has, " "), true
-			if len(has) == 0 && value != "" {
-				body += none
+		case "cpu": // of POWER
+			if power := aPower.FindString(value); power != "" {
+				body = key + ": " + power
 			}
+		case "isa":
+			body = key + ": rv64"
+		case "flags":
+			// White space stays as it is: a line that was cut shows by it.
+			before, after, _ := strings.Cut(body, ":")
+			body = before + ":" + aWord.ReplaceAllStringFunc(after, func(flag string) string {
+				if slices.Contains(flags, flag) {
+					return flag
+				}
+				return "x"
+			})
+			ok = true
 		default:
 			continue
 		}
@@ -101,11 +114,17 @@ func firstProcessor(_ *Redactor, data []byte) []byte {
 
 func aWordOf(value string) bool { return words.has(value) }
 
+// aRelease matches the release of a kernel.
+var aRelease = expression(`^[1-9]\.\d{1,3}(?:\.\d{1,4}){0,2}(?:[-+.~_][0-9A-Za-z_+.~-]*)?\n?$`)
+
 // parameter is a word of the kernel's command line.
 func (r *Redactor) parameter(word string) string {
 	key, value, ok := strings.Cut(word, "=")
 	if !ok {
 		return word
+	}
+	if r.manyNumbers(value) {
+		return key + "=" + r.whole(value, r.name(ofWord, value))
 	}
 	return key + "=" + text(value, func(token string) string {
 		if aBits.MatchString(token) || anotherID.MatchString(token) {
@@ -121,7 +140,7 @@ var (
 )
 
 // kernelHead matches the head of a configuration.
-var kernelHead = expression(`^# Linux/(\w{1,12}) (\S+) Kernel Configuration$`)
+var kernelHead = expression(`^# Linux/(x86|x86_64|i386|arm64|arm|powerpc|riscv|s390|loongarch|mips|sparc) (\S+) Kernel Configuration$`)
 
 // options are the lines of a kernel's configuration that a check reads.
 func (r *Redactor) options(data []byte) []byte {
@@ -155,9 +174,8 @@ func packedOptions(r *Redactor, data []byte) []byte {
 	if err != nil {
 		return []byte(none)
 	}
-	const most = 16 << 20
-	plain, err := io.ReadAll(io.LimitReader(z, most))
-	if err != nil {
+	plain, err := io.ReadAll(io.LimitReader(z, machine.ConfigLimit+1))
+	if err != nil || len(plain) > machine.ConfigLimit {
 		return []byte(none)
 	}
 	var out bytes.Buffer
@@ -182,6 +200,18 @@ func builtInDriver(r *Redactor, line string) (string, bool) {
 
 // kernelSymbols are the functions that a check looks for.
 var kernelSymbols = []string{"pci_p2pdma_distance_many", "pci_enable_device", "_etext", "ib_register_peer_memory_client", "ib_register_device"}
+
+func kernelFunctions(r *Redactor, data []byte) []byte {
+	var out []byte
+	after := false
+	for line := range bytes.Lines(data) {
+		var kept string
+		if kept, after = r.Symbol(line, after); kept != "" {
+			out = append(append(out, kept...), '\n')
+		}
+	}
+	return out
+}
 
 // Symbol is what is kept of a line of /proc/kallsyms. after says that the line before was kept and is a module's: the line behind
 // it shows that the module's symbols have not been cut.

@@ -16,6 +16,7 @@ func TestRelease(t *testing.T) {
 		"6.11.0-9.fc40.x86_64":              "6.11.0-9.fc40.x86_64",
 		"5.4.286-235.386.amzn2.x86_64":      "5.4.286-235.386.amzn2.x86_64",
 		"6.6.57.1-7.cm2":                    "6.6.57.1-7.cm2",
+		"7.2.12-10.203.33.77":               "7.2.12-kernel-a",
 		"6.18.44-fc-v657-gpu":               "6.18.44-kernel-a",
 		"6.12.9-alice+":                     "6.12.9-kernel-a+",
 		"6.12.9-alice-bob-amd64":            "6.12.9-kernel-a-amd64",
@@ -49,7 +50,7 @@ func TestNames(t *testing.T) {
 			t.Errorf("%s: %s, want %s", c.name, got, c.want)
 		}
 	}
-	if got, want := r.value("=storage0:1,storage,^mlx5_1,10.1.2.3,fe80::1,2001:db8::5,secret"), "=rdma-a0:1,rdma-a,^mlx5_1,10word-a,fword-b,200word-c,word-d"; got != want {
+	if got, want := r.value("=storage0:1,storage,^mlx5_1,10.1.2.3,fe80::1,2001:db8::5,secret"), "=rdma-a0:1,rdma-a,^mlx5_1,word-a,fword-b,200word-c,word-d"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 	seen := map[string]bool{}

@@ -10,18 +10,20 @@ import (
 // Redactor replaces what tells whose machine it is. It replaces equal texts by equal ones, so that files that refer to
 // each other still do.
 type Redactor struct {
-	names   map[string]string // replacements
-	devices map[string]string // those of network and RDMA devices
-	stems   map[string]string // likewise, of names without their number
-	count   map[kind]int
-	texts   map[string]string // whole lines and texts
-	gids    map[string]string
-	cards   map[string]string // values of vital product data
+	names    map[string]string // replacements
+	devices  map[string]string // those of network and RDMA devices
+	stems    map[string]string // likewise, of names without their number
+	count    map[kind]int
+	seen     map[string]bool   // network and RDMA devices
+	texts    map[string]string // whole lines and texts
+	gids     map[string]string
+	cards    map[string]string // values of vital product data
+	products map[string]string // words in names of makers and products
 }
 
 // New is a redactor for one machine.
 func New() *Redactor {
-	return &Redactor{names: map[string]string{}, devices: map[string]string{}, stems: map[string]string{}, count: map[kind]int{}, texts: map[string]string{}, gids: map[string]string{}, cards: map[string]string{}}
+	return &Redactor{names: map[string]string{}, devices: map[string]string{}, seen: map[string]bool{}, stems: map[string]string{}, count: map[kind]int{}, texts: map[string]string{}, gids: map[string]string{}, cards: map[string]string{}, products: map[string]string{}}
 }
 
 // Replaced has the replacements so far.
@@ -65,6 +67,9 @@ var (
 // name is a name itself if everybody may have it, and its replacement otherwise. The number at its end stays:
 // libraries take the beginning of a device's name for all devices that begin so.
 func (r *Redactor) name(of kind, name string) string {
+	if of == ofRDMA || of == ofNet {
+		r.seen[name] = true
+	}
 	if common(of, name) {
 		return name
 	}
@@ -86,22 +91,24 @@ func (r *Redactor) name(of kind, name string) string {
 	return r.names[name]
 }
 
-// letters are a, b … y, za, zb … zy, zza: none is the beginning of another.
+// letters are a … x, zaa … zxx, zzaaa …: none is the beginning of another, and they grow as a number's digits do.
 func letters(n int) string {
-	out := ""
-	for ; n >= 25; n -= 25 {
-		out += "z"
+	const base = 24
+	size, many := 1, base
+	for n >= many {
+		n -= many
+		size, many = size+1, many*base
 	}
-	return out + string(rune('a'+n))
+	out := make([]byte, size)
+	for i := size - 1; i >= 0; i-- {
+		out[i] = byte('a' + n%base)
+		n /= base
+	}
+	return strings.Repeat("z", size-1) + string(out)
 }
 
-// Name is the name in a snapshot of a network device, or of an RDMA device.
-func (r *Redactor) Name(name string) string {
-	if known := r.names[name]; known != "" {
-		return known
-	}
-	return r.name(ofNet, name)
-}
+// Name is the name in a snapshot of a network device.
+func (r *Redactor) Name(name string) string { return r.name(ofNet, name) }
 
 // whole remembers that a text has become another.
 func (r *Redactor) whole(was, now string) string {

@@ -3,6 +3,7 @@
 package redact
 
 import (
+	"bytes"
 	"slices"
 	"strings"
 )
@@ -27,7 +28,7 @@ func (u *Rule) Apply(r *Redactor, data []byte) []byte {
 // shape keeps a text that an expression matches as a whole.
 func shape(keeps string, is pattern) *Rule {
 	return &Rule{keeps, func(r *Redactor, data []byte) []byte {
-		if len(data) == 0 || is.Match(data) {
+		if len(data) == 0 || is.Match(bytes.Trim(data, " \t\r\n\x00")) {
 			return data
 		}
 		return r.other(data)
@@ -76,8 +77,18 @@ func each(keeps string, is pattern) *Rule {
 	return byLine(keeps, func(_ *Redactor, line string) (string, bool) { return line, is.MatchString(line) })
 }
 
-// named keeps names of devices, each replaced if an administrator may have chosen it.
+// named keeps the name of a device, replaced if an administrator may have chosen it.
 func named(of kind) *Rule {
+	return byLine("the name of a device, replaced if an administrator chose it", func(r *Redactor, line string) (string, bool) {
+		if line == "" {
+			return line, true
+		}
+		return r.name(of, line), true
+	})
+}
+
+// listed keeps several names, between blanks.
+func listed(of kind) *Rule {
 	return &Rule{"names of devices, replaced if an administrator chose them", func(r *Redactor, data []byte) []byte {
 		return []byte(aWord.ReplaceAllStringFunc(string(data), func(word string) string { return r.name(of, word) }))
 	}}

@@ -18,22 +18,24 @@ var directories = setOf(`
 	random boot_id x86_64-linux-gnu aarch64-linux-gnu powerpc64le-linux-gnu riscv64-linux-gnu s390x-linux-gnu i386-linux-gnu`)
 
 // aDirectory matches names that the kernel makes of numbers.
-var aDirectory = expression(`^(?:\d{1,7}|[0-9a-f]{4,8}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]|pci[0-9a-f]{4,8}:[0-9a-f]{2}` +
+var aDirectory = expression(`^(?:\d{1,4}|[0-9a-f]{4,5}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]|pci[0-9a-f]{4,5}:[0-9a-f]{2}` +
 	`|card\d{1,4}|renderD\d{1,4}|controlD\d{1,4}|uverbs\d{1,4}|node\d{1,4}|nvme\d{1,4}|virtio\d{1,4}|cxi\d{1,4}|resource\d(?:_resize)?|gpu\d{1,3}|gi\d{1,3}|ci\d{1,3}|kfd\d?|accel\d{1,3}` +
 	`|[A-Z]{3,4}[0-9A-F]{4}:[0-9a-f]{2}|LNX[A-Z]{5}:[0-9a-f]{2}|libibverbs\.so\.1(?:\.\d{1,4}){1,6})$`)
 
 // Shapes of values.
 var (
-	aNumber    = expression(`^-?(?:\d{1,20}|0x[0-9a-fA-F]{1,16})\s*$`)
-	aHexID     = expression(`^0x[0-9a-fA-F]{1,8}\s*$`)
-	aRegions   = expression(`^0x[0-9a-fA-F]{1,16} 0x[0-9a-fA-F]{1,16} 0x[0-9a-fA-F]{1,16}\s*$`)
-	aHexMask   = expression(`^[0-9a-fA-F]{1,16}\s*$`)
-	aTaint     = expression(`^[A-Z]{0,26}\s*$`)
-	aVersion   = expression(`^v?\d{1,9}[A-Za-z]?(?:[.:/-]\d{1,9}[a-z]?){0,7}\s*$`)
+	aNumber  = expression(`^-?(?:\d{1,20}|0x[0-9a-fA-F]{1,16})\s*$`)
+	aHexID   = expression(`^0x[0-9a-fA-F]{1,8}\s*$`)
+	aRegions = expression(`^0x[0-9a-fA-F]{1,16} 0x[0-9a-fA-F]{1,16} 0x[0-9a-fA-F]{1,16}\s*$`)
+	aHexMask = expression(`^[0-9a-fA-F]{1,16}\s*$`)
+	aTaint   = expression(`^P?F?S?R?M?B?U?D?A?W?C?I?O?E?L?K?X?T?N?J?\s*$`)
+	aVersion = expression(`^v?\d{1,6}[A-Za-z]?(?:[.:/-]\d{1,6}[a-z]?){0,7}\s*$`)
+	// anIPv4 matches what may be an address.
+	anIPv4     = expression(`(?:^|[^0-9.])((?:25[0-5]|2[0-4]\d|1?\d?\d)(?:\.(?:25[0-5]|2[0-4]\d|1?\d?\d)){3})(?:$|[^0-9.])`)
 	aSource    = expression(`^[0-9A-F]{23,33}\s*$`)
-	aBoard     = expression(`^(?:(?:MT|LNV|DEL|HPE|HP|SM|IBM|NVD|FB|MSF|CIS|FJT|INS|HUA|QCT|ALI|ORC|AWS)_?\d{7,13}|BCM\d{4,7}(?:-[A-Z]\d{3,4}[A-Z]?)?|POLLARA-[0-9A-Z]{3,6})\s*$`)
+	aBoard     = expression(`^(?:(?:MT|LNV|DEL|HPE|HP|SM|IBM|NVD|FB|MSF|CIS|FJT|INS|HUA|QCT|ALI|ORC|AWS)_?\d{7,13}|BCM\d{4,7}(?:-[A-Z]\d{3,4}[A-Z]?)?|POLLARA-\dQ\d{3}P?)\s*$`)
 	aSpeed     = expression(`^(?:\d{1,3}(?:\.\d)? GT/s(?: PCIe)?|Unknown(?: speed)?)\s*$`)
-	aPort      = expression(`^\d: [A-Za-z_]{1,24}\s*$`)
+	aPort      = expression(`^\d: (?:NOP|DOWN|INIT|ARMED|ACTIVE|ACTIVE_DEFER|<unknown>|Sleep|Polling|Disabled|PortConfigurationTraining|LinkUp|LinkErrorRecovery|Phy Test|CA|switch|router|RNIC|usNIC|usNIC UDP|unspecified)\s*$`)
 	aLinkRate  = expression(`^\d{1,4}(?:\.\d)? Gb/sec \(\d{1,2}X(?: [A-Z]{3}(?:10)?)?\)\s*$`)
 	aCPUList   = expression(`^[0-9,-]{0,64}\s*$`)
 	anAnswer   = expression(`^[YN01]\s*$`)

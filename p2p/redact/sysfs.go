@@ -12,25 +12,32 @@ import (
 
 	"github.com/gpurdma/gpurdma/internal/pci"
 	"github.com/gpurdma/gpurdma/p2p/check"
+	"github.com/gpurdma/gpurdma/p2p/drivers"
 	"github.com/gpurdma/gpurdma/p2p/machine"
 )
 
 // Rules of attributes.
 var (
-	exists  = &Rule{Keeps: "that it is there"}
-	number  = shape("a number", aNumber)
-	anID    = shape("an ID of PCI", aHexID)
-	mask    = shape("a bit mask", aHexMask)
-	answer  = shape("Y or N", anAnswer)
-	speed   = shape("the speed of a link", aSpeed)
-	state   = shape("a state and its number", aPort)
-	rate    = shape("a rate", aLinkRate)
-	version = shape("a version", aVersion)
-	source  = shape("the checksum of a module's source", aSource)
-	board   = shape("the number of a product", aBoard)
-	taint   = shape("letters", aTaint)
-	cpus    = shape("a list of numbers", aCPUList)
-	lock    = shape("the kernel's modes, and which one is on", expression(`^(?:\[?(?:none|integrity|confidentiality)\]? ?){1,3}\s*$`))
+	exists          = &Rule{Keeps: "that it is there"}
+	number          = shape("a number", aNumber)
+	anID            = shape("an ID of PCI", aHexID)
+	mask            = shape("a bit mask", aHexMask)
+	answer          = shape("Y or N", anAnswer)
+	speed           = shape("the speed of a link", aSpeed)
+	state           = shape("a state and its number", aPort)
+	rate            = shape("a rate", aLinkRate)
+	firmwareVersion = shape("a version", aVersion)
+	version         = &Rule{"a version, unless it may be an address", func(r *Redactor, data []byte) []byte {
+		if len(data) > 0 && (!aVersion.Match(data) || anIPv4.Match(data)) {
+			return r.other(data)
+		}
+		return data
+	}}
+	source = shape("the checksum of a module's source", aSource)
+	board  = shape("the number of a product", aBoard)
+	taint  = shape("letters", aTaint)
+	cpus   = shape("a list of numbers", aCPUList)
+	lock   = shape("the kernel's modes, and which one is on", expression(`^(?:\[?(?:none|integrity|confidentiality)\]? ?){1,3}\s*$`))
 
 	netName = named(ofNet)
 	ibName  = named(ofRDMA)
@@ -42,8 +49,15 @@ var (
 	power     = oneOf("active", "suspended", "suspending", "resuming", "error", "unsupported")
 	gidType   = oneOf("RoCE v2", "IB/RoCE v1")
 	slave     = oneOf("active", "backup")
-	// soft are rules of the test bed's devices: how they import and export.
-	soft = shape("a word of the test bed", expression(`^[a-z0-9_-]{1,16}\s*$`))
+	// Rules of the test bed's devices: how they import and export.
+	importer  = oneOf("pinned", "revocable", "dynamic", "none")
+	pinRule   = oneOf("system", "vram")
+	behaviour = &Rule{"a driver whose exporter the test bed imitates", func(r *Redactor, data []byte) []byte {
+		if _, err := drivers.ParseClass(strings.TrimSpace(string(data))); err != nil {
+			return r.other(data)
+		}
+		return data
+	}}
 
 	regions = byLine("start, end and flags of regions", func(_ *Redactor, line string) (string, bool) {
 		if !aRegions.MatchString(line) {
@@ -72,7 +86,7 @@ var (
 	gfx      = each("gfx_target_version", expression(`^gfx_target_version \d{1,20}$`))
 	linkType = each("type", expression(`^type \d{1,20}$`))
 	firmware = &Rule{"names of makers, products and hypervisors; other words are replaced", func(r *Redactor, data []byte) []byte {
-		text := r.product(string(data))
+		text := r.maker(string(data))
 		var lost []string
 		for _, word := range machine.KnownFirmware(string(data)) {
 			if !strings.Contains(text, word) {
@@ -176,9 +190,6 @@ func another(a netip.Addr, n int) string {
 	}
 	return strings.Join(parts, ":")
 }
-
-// GroupLimit is the rule of a control group's limits.
-var GroupLimit = limit
 
 // Counter reports a counter of a port that a check reads.
 func Counter(name string) bool { return slices.Contains(machine.LossCounters, name) }

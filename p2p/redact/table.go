@@ -2,28 +2,48 @@
 
 package redact
 
+import "slices"
+
 // Item is a file of a machine, and what a snapshot has of it.
 type Item struct {
 	Pattern string // below the root, or below the directory of a PCI function
 	Rule    *Rule
 }
 
-// Taken are the files of a snapshot, besides those of PCI functions. A driver's or a device's name stands before the files that mention it.
-var Taken = []Item{
-	{"sys/class/infiniband/*/device/driver", exists}, {"sys/class/infiniband/*/parent", netName}, {"sys/class/infiniband/*/importer", soft}, {"sys/class/infiniband/*/peer2peer", soft},
-	{"sys/class/infiniband/*/node_type", state}, {"sys/class/infiniband/*/fw_ver", version}, {"sys/class/infiniband/*/board_id", board},
+// Taken are the files of a snapshot, besides those of PCI functions. The order matters: a file that names a device comes before
+// files that refer to it.
+func Taken() []Item { return slices.Clone(taken) }
+
+// OfFunctions are attributes of every PCI function.
+func OfFunctions() []Item { return slices.Clone(ofFunctions) }
+
+// OfEndpoints are attributes of functions that can be part of a way.
+func OfEndpoints() []Item { return slices.Clone(ofEndpoints) }
+
+// OfCards is the attribute that names the card of a NIC of ConnectX. It takes long to read.
+func OfCards() Item { return Item{"vpd", vpd} }
+
+// The rules of files that are gathered in a way of their own: the kernel's log, and the limits of control groups.
+var (
+	LogRule   = Rule{Keeps: "lines that a check looks for: the kernel's own words, PCI addresses, devices; … stands for other words", keep: func(_ *Redactor, data []byte) []byte { return data }}
+	GroupRule = *limit
+)
+
+var taken = []Item{
+	{"sys/class/infiniband/*/device/driver", exists}, {"sys/class/infiniband/*/parent", netName}, {"sys/class/infiniband/*/importer", importer}, {"sys/class/infiniband/*/peer2peer", answer},
+	{"sys/class/infiniband/*/node_type", state}, {"sys/class/infiniband/*/fw_ver", firmwareVersion}, {"sys/class/infiniband/*/board_id", board},
 	{"sys/class/infiniband/*/ports/*/state", state}, {"sys/class/infiniband/*/ports/*/phys_state", state}, {"sys/class/infiniband/*/ports/*/link_layer", linkLayer},
 	{"sys/class/infiniband/*/ports/*/rate", rate}, {"sys/class/infiniband/*/ports/*/sm_lid", number}, {"sys/class/infiniband/*/ports/*/gids/*", gid},
 	{"sys/class/infiniband/*/ports/*/gid_attrs/types/*", gidType}, {"sys/class/infiniband/*/ports/*/gid_attrs/ndevs/*", netName},
 	{"sys/class/infiniband/*/ports/*/hw_counters/*", number},
 	{"sys/class/infiniband_verbs/abi_version", number}, {"sys/class/infiniband_verbs/*/ibdev", ibName},
-	{"sys/class/net/*/operstate", operstate}, {"sys/class/net/*/mtu", number}, {"sys/class/net/*/bonding/slaves", netName}, {"sys/class/cxi/*", exists},
+	{"sys/class/net/*/operstate", operstate}, {"sys/class/net/*/mtu", number}, {"sys/class/net/*/bonding/slaves", listed(ofNet)}, {"sys/class/cxi/*", exists},
 	{"sys/class/drm/*/device", exists},
 	{"sys/class/kfd/kfd/topology/nodes/*/gpu_id", number}, {"sys/class/kfd/kfd/topology/nodes/*/properties", gfx},
 	{"sys/class/kfd/kfd/topology/nodes/*/io_links/*/properties", linkType}, {"sys/class/kfd/kfd/topology/nodes/*/p2p_links/*/properties", linkType},
 	{"sys/module/*", exists}, {"sys/module/*/taint", taint}, {"sys/module/*/initstate", initstate}, {"sys/module/*/version", version}, {"sys/module/*/srcversion", source},
 	{"sys/module/ib_core/parameters/netns_mode", answer}, {"sys/module/amdgpu/parameters/pcie_p2p", answer}, {"sys/module/xe/parameters/vram_bar_size", number},
-	{"sys/module/vfio_iommu_type1/parameters/allow_unsafe_interrupts", answer}, {"sys/module/softgpu/parameters/topology_gate", soft},
+	{"sys/module/vfio_iommu_type1/parameters/allow_unsafe_interrupts", answer}, {"sys/module/softgpu/parameters/topology_gate", answer},
 	{"sys/kernel/security/lockdown", lock}, {"sys/kernel/security/*", exists}, {"sys/kernel/btf/vmlinux", exists}, {"sys/kernel/tracing/events/*", exists}, {"sys/kernel/debug/tracing/events/dma_buf", exists},
 	{"sys/kernel/mm/memory_peers/*/version", version}, {"sys/kernel/iommu_groups/*/type", domain}, {"sys/kernel/iommu_groups/*/devices/*", exists}, {"sys/class/iommu/*", exists},
 	{"sys/devices/system/node/online", cpus}, {"sys/class/dmi/id/sys_vendor", firmware}, {"sys/class/dmi/id/product_name", firmware},
@@ -47,17 +67,14 @@ var Taken = []Item{
 	{"usr/lib64/libibverbs/*", exists}, {"usr/lib/libibverbs/*", exists}, {"usr/lib/*/libibverbs/*", exists}, {"usr/local/lib/libibverbs/*", exists}, {"lib64/libibverbs/*", exists}, {"lib/*/libibverbs/*", exists},
 }
 
-// OfFunctions are attributes of every PCI function, OfEndpoints those of functions that can be part of a way.
 var (
-	OfFunctions = []Item{{"vendor", anID}, {"device", anID}, {"class", anID}, {"driver", exists}, {"numa_node", number}}
-	OfEndpoints = []Item{
+	ofFunctions = []Item{{"vendor", anID}, {"device", anID}, {"class", anID}, {"driver", exists}, {"numa_node", number}}
+	ofEndpoints = []Item{
 		{"config", space}, {"resource", regions}, {"resource0_resize", mask}, {"resource1_resize", mask}, {"resource2_resize", mask}, {"resource3_resize", mask}, {"resource4_resize", mask}, {"resource5_resize", mask},
 		{"current_link_speed", speed}, {"current_link_width", number}, {"max_link_speed", speed}, {"max_link_width", number}, {"dma_mask_bits", number}, {"subsystem_vendor", anID}, {"subsystem_device", anID},
 		{"power/runtime_status", power}, {"d3cold_allowed", answer},
 		{"aer_dev_fatal", aer}, {"aer_dev_nonfatal", aer}, {"aer_dev_correctable", aer}, {"mem_info_vram_total", number}, {"mem_info_vis_vram_total", number},
-		{"iommu_group", exists}, {"physfn", exists}, {"p2pmem", exists}, {"p2pmem/size", number}, {"nvme/*/cmb", buffer}, {"behaviour", soft}, {"pin_rule", soft}, {"virtio*/driver", exists}, {"drm/*", exists},
+		{"iommu_group", exists}, {"physfn", exists}, {"p2pmem", exists}, {"p2pmem/size", number}, {"nvme/*/cmb", buffer}, {"behaviour", behaviour}, {"pin_rule", pinRule}, {"virtio*/driver", exists}, {"drm/*", exists},
 		{"net/*/bonding_slave/state", slave},
 	}
-	// OfCards names the card of a NIC of ConnectX. It takes long to read.
-	OfCards = Item{"vpd", vpd}
 )

@@ -44,6 +44,9 @@ var (
 		rdma-shared-dp.sock sriov.sock .sock .yaml .json`)
 )
 
+// lowWords are words of variables, in small letters.
+var lowWords = setOf(`y n yes no on off true false try auto enable disable enabled disabled local all verbs efa tcp cxi psm3 shm sockets socket ib ofi none phb pix pxb sys loc nvl`)
+
 // words are those that programs, the kernel and makers of hardware use in the texts that a snapshot keeps parts of.
 var words = setOf(`
 	on off yes no true false y n Y N auto none all any default force strict try lazy enable disable enabled disabled local dynamic static
@@ -57,6 +60,7 @@ var words = setOf(`
 	get_zcopy put_zcopy get_ppln put_ppln am rkey_ptr gpumem hostmem memory vidmem sysmem
 	mlx5 mlx4 ibp ibs roce json xml toml yaml conf so sock home etc usr opt lib lib64 var run tmp dev bin
 
+	A100 A800 H20 H100 H200 H800 B100 B200 B300 GB10 GB200 GB300 GH200 L4 L40 L40S MI210 MI250 MI250X MI300A MI300X MI325X MI350X MI355X NVL72 NVL36
 	NVIDIA Tesla Quadro GRID GeForce RTX GTX TITAN Ada Generation Embedded Laptop Workstation Server Edition Blackwell Superchip PRO Pro PCIE DGX Display DRIVE CMP Thor Orin Spark Max-Q MaxQ NVL PCIe PCI AC MIG
 	GPU Ti SUPER SFF Graphics Device Model Video BIOS Bus Type Location Minor Firmware Excluded DMA Size Mask IRQ UUID Yes No
 	NVRM version UNIX Kernel Module Release Build Open for Debug Beta x86_64 aarch64 ppc64le

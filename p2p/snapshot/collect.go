@@ -26,7 +26,9 @@ var roots = []string{"sys/class", "sys/module", "sys/kernel", "sys/kernel/mm", "
 // collector gathers files below a root.
 type collector struct {
 	*Snapshot
-	root string
+	root                     string
+	functionRules, endpoints []redact.Item
+	cards                    redact.Item
 }
 
 // functions gathers the PCI functions that can be part of a way.
@@ -37,19 +39,19 @@ func (c *collector) functions() {
 	}
 	for _, name := range names {
 		dir := path.Join("sys/bus/pci/devices", name)
-		for _, item := range redact.OfFunctions {
+		for _, item := range c.functionRules {
 			c.add(path.Join(dir, item.Pattern), item.Rule)
 		}
 		if c.matters(dir, name) {
-			for _, item := range redact.OfEndpoints {
+			for _, item := range c.endpoints {
 				c.glob(dir, strings.Split(item.Pattern, "/"), item.Rule)
 			}
 			if c.vendor(dir) == machine.VendorMellanox {
-				c.add(path.Join(dir, redact.OfCards.Pattern), redact.OfCards.Rule)
+				c.add(path.Join(dir, c.cards.Pattern), c.cards.Rule)
 			}
 		}
 		if fits(c.tree, c.most) != nil {
-			return // Take says it
+			return // Take returns the error
 		}
 	}
 }
@@ -96,9 +98,12 @@ func (c *collector) unread(name string) { c.put(name, files.File{Link: path.Base
 
 // put adds a file, in the place of another.
 func (c *collector) put(name string, f files.File) {
-	// A name below a link is none that this collector makes.
+	// Replace fails for a name below a link, and add has followed all links.
 	_ = c.tree.Replace(name, f)
 }
+
+// mostNames is more than any directory has that the checks list, but for those of PCI functions.
+const mostNames = 5000
 
 // glob adds the files that a pattern matches, and marks directories that cannot be listed.
 func (c *collector) glob(dir string, parts []string, rule *redact.Rule) {
@@ -109,6 +114,10 @@ func (c *collector) glob(dir string, parts []string, rule *redact.Rule) {
 		at := path.Join(append([]string{dir}, parts[:i]...)...)
 		names, err := c.list(at)
 		if err != nil {
+			return
+		}
+		if len(names) > mostNames && at != "sys/kernel/iommu_groups" { // a group may have one function
+			c.unread(at)
 			return
 		}
 		c.add(at, nil)
@@ -125,6 +134,9 @@ func (c *collector) glob(dir string, parts []string, rule *redact.Rule) {
 // linkLimit is the greatest number of links on the way to a file.
 const linkLimit = 40
 
+// ownProcess is a link to the directory of the process that reads it.
+const ownProcess = "proc/self"
+
 // add keeps a file, and every link on the way to it. Without a rule, only its name.
 func (c *collector) add(name string, rule *redact.Rule) {
 	parts := strings.Split(path.Clean(name), "/")
@@ -135,6 +147,13 @@ func (c *collector) add(name string, rule *redact.Rule) {
 		if f, ok := c.tree.Find(next); ok && f.Dir {
 			at = next
 			continue
+		} else if ok && f.Link != "" {
+			if links++; links > linkLimit || f.Unreadable(next) {
+				return
+			}
+			parts = append(strings.Split(strings.TrimPrefix(path.Join("/", at, f.Link), "/"), "/"), parts...)
+			at = ""
+			continue
 		}
 		st, err := files.Lstat(filepath.Join(c.root, next))
 		switch {
@@ -143,18 +162,19 @@ func (c *collector) add(name string, rule *redact.Rule) {
 		case err != nil:
 			c.unread(next)
 			return
+		case next == ownProcess: // the archive has no number of this process
+			c.put(next, files.File{Dir: true})
+			at = next
 		case st.Mode()&fs.ModeSymlink != 0:
 			target, err := files.Readlink(filepath.Join(c.root, next))
 			if links++; err != nil || links > linkLimit {
 				c.unread(next)
 				return
 			}
-			whole := path.Join(at, target)
+			// ".." of the root is the root, as for a process whose root it is.
+			whole := strings.TrimPrefix(path.Join("/", at, target), "/")
 			if path.IsAbs(target) {
 				whole = strings.TrimPrefix(path.Clean(target), "/")
-			}
-			if !filepath.IsLocal(whole) {
-				return
 			}
 			c.put(next, files.File{Link: redact.Relative(at, whole)})
 			parts = append(strings.Split(whole, "/"), parts...)
@@ -176,8 +196,12 @@ func (c *collector) file(name string, rule *redact.Rule, regular bool) {
 	if _, there := c.tree.Find(name); there {
 		return
 	}
-	if rule == nil || rule.Bare() || !regular {
+	if rule == nil || rule.Bare() {
 		c.put(name, files.File{})
+		return
+	}
+	if !regular { // a pipe or a device is not opened
+		c.unread(name)
 		return
 	}
 	data, err := c.contents(name, rule)
@@ -185,9 +209,14 @@ func (c *collector) file(name string, rule *redact.Rule, regular bool) {
 		c.unread(name)
 		return
 	}
+	c.take(name, rule, data)
+}
+
+// take adds a file with the contents that a rule has kept.
+func (c *collector) take(name string, rule *redact.Rule, data []byte) {
 	c.put(name, files.File{Data: data})
 	if c.rules != nil {
-		c.rules[c.redactor.Path(name)] = rule
+		c.rules[name] = rule
 	}
 }
 

@@ -32,7 +32,7 @@ type manifest struct {
 // patterns match all files that this version reads.
 func patterns() []string {
 	var out []string
-	for _, item := range slices.Concat(redact.Taken, redact.OfFunctions, redact.OfEndpoints) {
+	for _, item := range slices.Concat(redact.Taken(), redact.OfFunctions(), redact.OfEndpoints()) {
 		out = append(out, item.Pattern)
 	}
 	return out

@@ -27,13 +27,14 @@ type Shown struct {
 	Unread bool `json:"unread"`
 }
 
-// Show is what the archive has, file by file. It needs [WithRules].
+// Show is what the archive has, file by file. Without [WithRules] nothing says what was kept of each.
 func (s *Snapshot) Show() iter.Seq[Shown] {
 	return func(yield func(Shown) bool) {
-		for name, f := range s.All() {
-			out := Shown{Name: "/" + name, Link: f.Link, Unread: f.Unreadable(name)}
+		for name, f := range s.ofMachine() {
+			as, f := s.renamed(name, f)
+			out := Shown{Name: "/" + as, Link: f.Link, Unread: f.Unreadable(as), Text: legible(f)}
 			if rule := s.rules[name]; rule != nil {
-				out.Keeps, out.Text = rule.Keeps, legible(f)
+				out.Keeps = rule.Keeps
 			}
 			if out.Unread {
 				out.Link = ""

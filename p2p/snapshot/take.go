@@ -4,8 +4,10 @@ package snapshot
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -18,9 +20,12 @@ import (
 type Snapshot struct {
 	tree     *files.Tree // the names are the machine's, the contents those of the archive
 	redactor *redact.Redactor
-	rules    map[string]*redact.Rule // by the name in the archive; nil unless they are asked for
+	rules    map[string]*redact.Rule // by the name on the machine; nil unless they are asked for
 	most     int                     // files
 }
+
+// ErrPart is the error for a source that is a sysfs or a procfs alone, or has parts of several machines.
+var ErrPart = errors.New("a snapshot is taken of a whole machine: of this one, or of a copy with sys and proc below its root")
 
 // Option changes what Take does.
 type Option func(*Snapshot)
@@ -28,8 +33,12 @@ type Option func(*Snapshot)
 // WithRules keeps the rule by which each file was taken, for [Snapshot.Rule].
 func WithRules(s *Snapshot) { s.rules = map[string]*redact.Rule{} }
 
-// Take gathers the files of a machine. It fails for a machine with more files than an archive can have.
+// Take gathers the files of this machine, or of the copy below Root, which it confines meanwhile. Take fails for a source with other fields than Root: of a part of a machine there is no snapshot. It also fails
+// for a root without a sysfs, and for a machine with more files than an archive can have.
 func Take(of machine.Source, options ...Option) (*Snapshot, error) {
+	if of != (machine.Source{Root: of.Root}) {
+		return nil, ErrPart
+	}
 	s := &Snapshot{tree: files.NewTree(), redactor: redact.New(), most: EntryLimit}
 	for _, option := range options {
 		option(s)
@@ -38,12 +47,21 @@ func Take(of machine.Source, options ...Option) (*Snapshot, error) {
 	if root == "" {
 		root = "/"
 	}
+	release, err := of.Confine()
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	if _, err := files.ReadDir(filepath.Join(root, "sys")); err != nil {
+		return nil, err
+	}
 	c := &collector{Snapshot: s, root: root}
+	c.endpoints, c.functionRules, c.cards = redact.OfEndpoints(), redact.OfFunctions(), redact.OfCards()
 	for _, dir := range roots {
 		c.add(dir, nil)
 	}
 	c.functions()
-	for _, item := range redact.Taken {
+	for _, item := range redact.Taken() {
 		c.glob("", strings.Split(item.Pattern, "/"), item.Rule)
 	}
 	c.log(of)
@@ -51,11 +69,13 @@ func Take(of machine.Source, options ...Option) (*Snapshot, error) {
 	if err := fits(s.tree, s.most); err != nil {
 		return nil, fmt.Errorf("this machine has more files that checks read than a snapshot can have: %d files and %d MiB at most", s.most, totalLimit>>20)
 	}
+	for name, f := range s.ofMachine() {
+		if as, _ := s.renamed(name, f); len(as) > NameLimit || strings.Count(as, "/") >= depthLimit {
+			return nil, fmt.Errorf("/%s is deeper, or its name is longer, than a snapshot can have", name)
+		}
+	}
 	return s, nil
 }
-
-// Rule is the rule by which a file was taken, named as in [Snapshot.All]; nil for directories and links, and without [WithRules].
-func (s *Snapshot) Rule(name string) *redact.Rule { return s.rules[name] }
 
 // Replaced has the texts of the machine that the snapshot has others for.
 func (s *Snapshot) Replaced() map[string]string { return s.redactor.Replaced() }
@@ -81,6 +101,18 @@ func (s *Snapshot) Unread() []string {
 	return out
 }
 
+// Cut is of how many functions the configuration space was cut: the kernel shows the first 64 bytes of it to a process without
+// CAP_SYS_ADMIN.
+func (s *Snapshot) Cut() (n int) {
+	const shown = 64
+	for name, f := range s.ofMachine() {
+		if path.Base(name) == "config" && strings.HasPrefix(name, "sys/") && len(f.Data) == shown {
+			n++
+		}
+	}
+	return n
+}
+
 // log adds the kernel's log. On this machine it may come from elsewhere than /dev/kmsg.
 func (c *collector) log(of machine.Source) {
 	const name = "dev/kmsg"
@@ -88,9 +120,9 @@ func (c *collector) log(of machine.Source) {
 	_, there := c.tree.Find(name)
 	switch {
 	case err != nil && there:
-		c.put(name, files.File{Link: path.Base(name)})
+		c.unread(name)
 	case err == nil:
-		c.put(name, files.File{Data: c.redactor.Log(lines, cut)})
+		c.take(name, &redact.LogRule, c.redactor.Log(lines, cut))
 	}
 }
 
@@ -127,8 +159,8 @@ func (c *collector) limit(from, to string) {
 	switch {
 	case gone(err):
 	case err != nil:
-		c.put(to, files.File{Link: path.Base(to)})
+		c.unread(to)
 	default:
-		c.put(to, files.File{Data: redact.GroupLimit.Apply(c.redactor, data)})
+		c.take(to, &redact.GroupRule, redact.GroupRule.Apply(c.redactor, data))
 	}
 }

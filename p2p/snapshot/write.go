@@ -63,18 +63,23 @@ func put(archive *tar.Writer, h tar.Header, data []byte) error {
 func (s *Snapshot) All() iter.Seq2[string, files.File] {
 	return func(yield func(string, files.File) bool) {
 		for name, f := range s.ofMachine() {
-			if to := f.Link; to != "" && !f.Unreadable(name) {
-				f.Link = s.redactor.Link(name, path.Join(path.Dir(name), to))
-			}
-			as := s.redactor.Path(name)
-			if f.Unreadable(name) {
-				f.Link = path.Base(as)
-			}
-			if !yield(as, f) {
+			if as, f := s.renamed(name, f); !yield(as, f) {
 				return
 			}
 		}
 	}
+}
+
+// renamed is a file of the machine as the archive has it.
+func (s *Snapshot) renamed(name string, f files.File) (string, files.File) {
+	as := s.redactor.Path(name)
+	switch {
+	case f.Unreadable(name):
+		f.Link = path.Base(as)
+	case f.Link != "":
+		f.Link = s.redactor.Link(name, path.Join(path.Dir(name), f.Link))
+	}
+	return as, f
 }
 
 // ofMachine are the files of the archive, under the names that they have on the machine.
@@ -106,9 +111,10 @@ func (s *Snapshot) usedNetworks() map[string]bool {
 // otherNetwork reports a file of a network device that no RDMA device uses. Only the device's name is kept, which variables of
 // libraries may have. Ports of a bond say why their function has no RDMA device.
 func (s *Snapshot) otherNetwork(name string, used map[string]bool) bool {
-	_, rest, ok := strings.Cut(name, "/net/")
+	before, rest, ok := strings.Cut(name, "/net/")
 	device, file, below := strings.Cut(rest, "/")
-	return ok && below && strings.HasPrefix(name, "sys/") && !strings.HasPrefix(file, "bonding_slave") && !used[s.redactor.Name(device)]
+	ofRDMA := strings.Contains(before+"/", "/infiniband/")
+	return ok && below && !ofRDMA && strings.HasPrefix(name, "sys/") && !strings.HasPrefix(file, "bonding_slave") && !used[s.redactor.Name(device)]
 }
 
 // emptyPlace reports a place of a GID table that is not in use, of which there are hundreds. The first one stays, so that the table

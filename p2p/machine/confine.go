@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package intake
+package machine
 
 import (
 	"os"
 
 	"github.com/gpurdma/gpurdma/internal/files"
-	"github.com/gpurdma/gpurdma/p2p/machine"
 )
 
-// Confine makes the directories of a source the roots of another machine, until release is called: links lead within
-// them, and only regular files of bounded size are read. This machine's own root is left as it is, and so is a tree
-// in memory, which is confined already.
-func Confine(s machine.Source) (release func(), err error) {
+// Confine makes the directories of the source the roots of another machine, until release is called: links lead within
+// them, and only regular files of bounded size are read. A copy that a stranger has made is to be confined while it is
+// read. This machine's own root is left as it is, and so is a tree in memory, which cannot lead elsewhere.
+func (s Source) Confine() (release func(), err error) {
 	var all []func()
 	release = func() {
 		for _, one := range all {
