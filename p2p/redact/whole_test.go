@@ -30,7 +30,7 @@ func TestNoRuleKeepsWhatIsTheOwners(t *testing.T) {
 			continue
 		}
 		for _, w := range wholes {
-			if item.Pattern == firmware && w[1] == "203.33" {
+			if item.Pattern == firmware && w[1] == "203.33" || item.Pattern == "config" && len(w[0]) > 60 { // registers, not text
 				continue
 			}
 			for _, contents := range []string{w[0], "1\n" + w[0], "y" + w[0]} {
