@@ -279,7 +279,7 @@ func (a *app) confine() (release func(), err error) {
 // directory that the files seem to have.
 func (a *app) openCopy() (done func(), err error) {
 	if a.source.Root+a.source.Sys+a.source.Proc != "" {
-		return nil, errors.New("--snapshot and --lspci have a machine each, and so have --root, --sysfs and --proc: name one machine")
+		return nil, errors.New("--snapshot and --lspci have a machine each: leave out --root, --sysfs and --proc")
 	}
 	var dir string
 	if a.lspciFile != "" {

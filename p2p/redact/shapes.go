@@ -27,7 +27,7 @@ var (
 	aNumber  = expression(`^-?(?:\d{1,20}|0x[0-9a-fA-F]{1,16})\s*$`)
 	aHexID   = expression(`^0x[0-9a-fA-F]{1,8}\s*$`)
 	aRegions = expression(`^0x[0-9a-fA-F]{1,16} 0x[0-9a-fA-F]{1,16} 0x[0-9a-fA-F]{1,16}\s*$`)
-	aHexMask = expression(`^[0-9a-fA-F]{1,16}\s*$`)
+	aHexMask = expression(`^[0-9a-fA-F]{16}$`)
 	aTaint   = expression(`^P?F?S?R?M?B?U?D?A?W?C?I?O?E?L?K?X?T?N?J?\s*$`)
 	aVersion = expression(`^v?\d{1,6}[A-Za-z]?(?:[.:/-]\d{1,6}[a-z]?){0,7}\s*$`)
 	// anIPv4 matches what may be an address.
