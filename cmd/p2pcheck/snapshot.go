@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime/debug"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -104,6 +105,7 @@ func (a *app) gather(options ...snapshot.Option) (*snapshot.Snapshot, error) {
 	if err != nil {
 		return nil, &cli.UsageError{Err: err}
 	}
+	debug.SetGCPercent(100) // a copy may have many names: memory counts more than time
 	taken, err := snapshot.Take(a.source, options...)
 	if err != nil {
 		return nil, &cli.UsageError{Err: err}
