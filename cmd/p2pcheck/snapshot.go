@@ -97,12 +97,7 @@ func (a *app) gather(options ...snapshot.Option) (*snapshot.Snapshot, error) {
 	if a.source.Sys != "" || a.source.Proc != "" || a.source.Config != "" || a.source.Release != "" || a.copied() {
 		return nil, &cli.UsageError{Err: fmt.Errorf("a snapshot is taken of this machine, or of --root DIR")}
 	}
-	release, err := a.confine()
-	if err == nil {
-		defer release()
-		err = a.readable()
-	}
-	if err != nil {
+	if err := a.readable(); err != nil {
 		return nil, &cli.UsageError{Err: err}
 	}
 	debug.SetGCPercent(100) // a copy may have many names: memory counts more than time

@@ -9,7 +9,7 @@ import (
 
 // ErrRepeats is the error after more accesses to a machine's files than a look at so many files needs: links make a few
 // files appear as many.
-var ErrRepeats = errors.New("it has been asked for more often than a machine with so many files is: links lead to the same files again and again")
+var ErrRepeats = errors.New("too many accesses for so many files: links lead to the same files again and again")
 
 // How many accesses a machine is worth: some, and some for each of its files. Those of the corpus need up to 14 for each.
 const (

@@ -137,9 +137,6 @@ func (c *confined) held(f func() (int, error)) (int, error) {
 	if c.released {
 		return -1, fs.ErrClosed
 	}
-	if err := c.take(); err != nil {
-		return -1, err
-	}
 	return f()
 }
 
@@ -157,8 +154,8 @@ func (c *confined) lookup(in string, flags int) (int, error) {
 	})
 }
 
-// openat2 finds a file by the kernel. The kernel cannot tell where ".." leads while anything at all is renamed or
-// mounted, and says EAGAIN.
+// openat2 lets the kernel resolve the name. The kernel returns EAGAIN if a rename or a mount happens during the
+// lookup of "..".
 func (c *confined) openat2(in string, flags int) (fd int, err error) {
 	const tries = 64
 	how := unix.OpenHow{Flags: uint64(flags) | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS}
@@ -178,7 +175,7 @@ func (c *confined) reopen(fd int) (int, error) {
 	})
 }
 
-// reading are the flags to read a regular file by. A file of procfs can wait for what it has to say.
+// reading are the flags to read a regular file by. Reading a file of procfs can block.
 const reading = unix.O_RDONLY | unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC
 
 // canonical is a file's name in the copy without links.

@@ -121,6 +121,9 @@ func (f file) contents(fd int, st syscall.Stat_t, err error) ([]byte, error) {
 
 // readCopy reads a file of a directory that is in a copy. The way to a link is looked up again from the copy's root.
 func (d Dir) readCopy(name, path string) ([]byte, error) {
+	if err := d.file.copy.take(); err != nil {
+		return nil, err
+	}
 	f := file{d.file.copy, d.file.in + "/" + name, path}
 	if strings.Contains(name, "/") || name == "" || name == "." || name == ".." {
 		return f.read()

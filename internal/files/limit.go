@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// ErrTooLarge is the error for a file of another machine that has more than any such file has.
+// ErrTooLarge is the error for a file of another machine that exceeds the limit of its kind, and for such a directory.
 var ErrTooLarge = errors.New("too large")
 
 // Limits of the files of another machine, by their kind. Each is a few times what large machines have.

@@ -77,7 +77,9 @@ func in[T any](op, name string, follow bool, ofTree func(*node) (T, error),
 			out, err = ofTree(n)
 		}
 	} else if f := all.file(name); f.copy != nil {
-		out, err = ofCopy(f)
+		if err = f.copy.take(); err == nil {
+			out, err = ofCopy(f)
+		}
 	} else {
 		return out, false, nil
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/snapshot"
 )
 
-// Archive reads a snapshot, or what rdma_topo dumped. A file that is neither has an error that is [snapshot.Err].
-func Archive(r io.Reader) (*files.Tree, error) {
+// archive reads a snapshot, or what rdma_topo dumped.
+func archive(r io.Reader) (*files.Tree, error) {
 	buffered := bufio.NewReader(r)
 	if isDump(buffered) {
 		return fromDump(buffered)

@@ -18,8 +18,8 @@ import (
 )
 
 // A file that describes no machine is refused, and the error says what was expected.
-func ExampleArchive() {
-	_, err := intake.Archive(strings.NewReader("[]"))
+func ExampleOpen_refused() {
+	_, _, err := intake.Open(strings.NewReader("[]"))
 	fmt.Println(errors.Is(err, snapshot.Err), err)
 	// Output: true not an archive that `p2pcheck snapshot` wrote, and a dump of rdma_topo that names no device: one for each PCI function was expected
 }

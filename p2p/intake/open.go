@@ -9,10 +9,10 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/machine"
 )
 
-// Open reads a snapshot, or what rdma_topo dumped, as [Archive] does. The source is the machine that it describes,
-// until release is called. No other program sees its files.
+// Open reads a snapshot, or what rdma_topo dumped. The source is the machine that it describes, until release is
+// called. No other program sees its files. A file that is neither has an error that is [snapshot.Err].
 func Open(r io.Reader) (source machine.Source, release func(), err error) {
-	tree, err := Archive(r)
+	tree, err := archive(r)
 	if err != nil {
 		return machine.Source{}, nil, err
 	}

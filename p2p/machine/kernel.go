@@ -146,8 +146,8 @@ var configOptions = []string{
 	"CONFIG_INFINIBAND_USER_ACCESS", "CONFIG_VFIO_PCI_DMABUF", "CONFIG_SYNC_FILE", "CONFIG_DEBUG_INFO_BTF",
 }
 
-// Reads reports an option of the kernel's configuration that a rule or a check reads.
-func Reads(option string) bool {
+// ReadsOption reports an option of the kernel's configuration that a rule or a check reads.
+func ReadsOption(option string) bool {
 	if slices.Contains(configOptions, option) {
 		return true
 	}
@@ -332,10 +332,10 @@ func parseConfig(text []byte) kernelConfig {
 	for raw := range bytes.Lines(text) {
 		line := string(bytes.TrimSpace(raw)) // a part of the whole text would keep that in memory
 		if rest, ok := strings.CutPrefix(line, "# "); ok {
-			if option, ok := strings.CutSuffix(rest, " is not set"); ok && Reads(option) {
+			if option, ok := strings.CutSuffix(rest, " is not set"); ok && ReadsOption(option) {
 				c[option] = "n"
 			}
-		} else if option, value, ok := strings.Cut(line, "="); ok && Reads(option) {
+		} else if option, value, ok := strings.Cut(line, "="); ok && ReadsOption(option) {
 			c[option] = value
 		}
 	}

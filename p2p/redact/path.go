@@ -60,7 +60,7 @@ var (
 // aLibrary is the beginning of libibverbs' name.
 const aLibrary = "libibverbs.so.1."
 
-// part is a part of a name, in the directory above.
+// part is what stands for one part of a name. above is the name of its directory.
 func (r *Redactor) part(above, part string) string {
 	switch of := kinds[above]; {
 	case of == ofCDI || of == ofPlugin:

@@ -3,6 +3,7 @@
 package redact
 
 import (
+	"bufio"
 	"bytes"
 	"compress/gzip"
 	"fmt"
@@ -45,7 +46,7 @@ var (
 		return []byte(strings.Join(out, " ") + "\n")
 	}}
 
-	options  = &Rule{"the options that a check reads, and the release in the head", func(r *Redactor, data []byte) []byte { return r.options(data) }}
+	options  = &Rule{"the options that a check reads, and the release in the head", (*Redactor).options}
 	packed   = &Rule{"the options that a check reads, and the release in the head", packedOptions}
 	builtIn  = byLine("the names of drivers", builtInDriver)
 	symbols  = &Rule{"five names of functions, without their addresses", kernelFunctions}
@@ -76,7 +77,7 @@ func firstProcessor(_ *Redactor, data []byte) []byte {
 		value = strings.TrimSpace(value)
 		switch strings.TrimSpace(key) {
 		case "vendor_id":
-			ok = ok && aWordOf(value)
+			ok = ok && words.has(value)
 		case "cpu family", "model", "CPU implementer", "CPU part", "CPU architecture", "processor":
 			ok = ok && aNumber.MatchString(value)
 		case "cpu": // of POWER
@@ -111,8 +112,6 @@ func firstProcessor(_ *Redactor, data []byte) []byte {
 	}
 	return out
 }
-
-func aWordOf(value string) bool { return words.has(value) }
 
 // aRelease matches the release of a kernel.
 var aRelease = expression(`^[1-9]\.\d{1,3}(?:\.\d{1,4}){0,2}(?:[-+.~_][0-9A-Za-z_+.~-]*)?\n?$`)
@@ -151,10 +150,10 @@ func (r *Redactor) options(data []byte) []byte {
 		switch m := kernelHead.FindStringSubmatch(body); {
 		case m != nil:
 			body = "# Linux/" + m[1] + " " + r.release(m[2]) + " Kernel Configuration"
-		case body == "# "+option+" is not set" && machine.Reads(option):
+		case body == "# "+option+" is not set" && machine.ReadsOption(option):
 		default:
 			var value string
-			if option, value, _ = strings.Cut(body, "="); !machine.Reads(option) {
+			if option, value, _ = strings.Cut(body, "="); !machine.ReadsOption(option) {
 				continue
 			}
 			if value != "y" && value != "m" && value != "n" {
@@ -164,7 +163,7 @@ func (r *Redactor) options(data []byte) []byte {
 		out.WriteString(body + "\n")
 	}
 	if out.Len() == 0 && len(bytes.TrimSpace(data)) > 0 {
-		return []byte(none + "\n") // it was no configuration before, either
+		return []byte(none + "\n") // neither this nor the original is a configuration
 	}
 	return out.Bytes()
 }
@@ -202,20 +201,27 @@ func builtInDriver(r *Redactor, line string) (string, bool) {
 var kernelSymbols = []string{"pci_p2pdma_distance_many", "pci_enable_device", "_etext", "ib_register_peer_memory_client", "ib_register_device"}
 
 func kernelFunctions(r *Redactor, data []byte) []byte {
-	var out []byte
-	after := false
-	for line := range bytes.Lines(data) {
-		var kept string
-		if kept, after = r.Symbol(line, after); kept != "" {
-			out = append(append(out, kept...), '\n')
-		}
-	}
+	out, _ := r.Symbols(bytes.NewReader(data)) // a line that is too long ends it
 	return out
 }
 
-// Symbol is what is kept of a line of /proc/kallsyms. after says that the line before was kept and is a module's: the line behind
+// Symbols are the lines of /proc/kallsyms with the functions that a check looks for. The file is too long to be kept in memory.
+func (r *Redactor) Symbols(kallsyms io.Reader) ([]byte, error) {
+	var out []byte
+	after := false
+	lines := bufio.NewScanner(kallsyms)
+	for lines.Scan() {
+		var kept string
+		if kept, after = r.symbol(lines.Bytes(), after); kept != "" {
+			out = append(append(out, kept...), '\n')
+		}
+	}
+	return out, lines.Err()
+}
+
+// symbol is what is kept of a line of /proc/kallsyms. after says that the line before was kept and is a module's: the line behind
 // it shows that the module's symbols have not been cut.
-func (r *Redactor) Symbol(line []byte, after bool) (kept string, module bool) {
+func (r *Redactor) symbol(line []byte, after bool) (kept string, module bool) {
 	f := bytes.Fields(line)
 	if len(f) < 3 {
 		return "", false

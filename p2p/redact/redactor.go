@@ -7,14 +7,13 @@ import (
 	"strings"
 )
 
-// Redactor replaces what tells whose machine it is. It replaces equal texts by equal ones, so that files that refer to
-// each other still do.
+// Redactor replaces names and addresses that identify the owner of a machine. It replaces equal texts by equal ones, so that
+// files that refer to each other still do.
 type Redactor struct {
 	names    map[string]string // replacements
-	devices  map[string]string // those of network and RDMA devices
+	devices  map[string]string // names of network and RDMA devices, replaced or not
 	stems    map[string]string // likewise, of names without their number
 	count    map[kind]int
-	seen     map[string]bool   // network and RDMA devices
 	texts    map[string]string // whole lines and texts
 	gids     map[string]string
 	cards    map[string]string // values of vital product data
@@ -23,7 +22,7 @@ type Redactor struct {
 
 // New is a redactor for one machine.
 func New() *Redactor {
-	return &Redactor{names: map[string]string{}, devices: map[string]string{}, seen: map[string]bool{}, stems: map[string]string{}, count: map[kind]int{}, texts: map[string]string{}, gids: map[string]string{}, cards: map[string]string{}, products: map[string]string{}}
+	return &Redactor{names: map[string]string{}, devices: map[string]string{}, stems: map[string]string{}, count: map[kind]int{}, texts: map[string]string{}, gids: map[string]string{}, cards: map[string]string{}, products: map[string]string{}}
 }
 
 // Replaced has the replacements so far.
@@ -64,12 +63,20 @@ var (
 	longHex  = expression(`[0-9A-Fa-f]{8}`)
 )
 
-// name is a name itself if everybody may have it, and its replacement otherwise. The number at its end stays:
-// libraries take the beginning of a device's name for all devices that begin so.
+// name returns a common name unchanged, and a replacement for any other name. It keeps the number at the end of a device's name,
+// because libraries match devices by a prefix.
 func (r *Redactor) name(of kind, name string) string {
-	if of == ofRDMA || of == ofNet {
-		r.seen[name] = true
+	now := r.named(of, name)
+	if of.device() {
+		r.devices[name] = now
 	}
+	return now
+}
+
+// device reports the kinds that libraries choose devices by.
+func (k kind) device() bool { return k == ofRDMA || k == ofNet }
+
+func (r *Redactor) named(of kind, name string) string {
 	if common(of, name) {
 		return name
 	}
@@ -77,7 +84,7 @@ func (r *Redactor) name(of kind, name string) string {
 		return known
 	}
 	stem, number := name, ""
-	if m := numbered.FindStringSubmatch(name); m != nil && !longHex.MatchString(name) && (of == ofRDMA || of == ofNet) {
+	if m := numbered.FindStringSubmatch(name); m != nil && !longHex.MatchString(name) && of.device() {
 		stem, number = m[1], m[2]
 	}
 	if r.stems[stem] == "" {
@@ -85,9 +92,6 @@ func (r *Redactor) name(of kind, name string) string {
 		r.count[of]++
 	}
 	r.names[name] = r.stems[stem] + number
-	if of == ofRDMA || of == ofNet {
-		r.devices[name] = r.names[name]
-	}
 	return r.names[name]
 }
 

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"net/netip"
+	"path"
 	"slices"
 	"strings"
 
@@ -113,28 +114,16 @@ const aerNames = `Undefined|RxErr|BadTLP|BadDLLP|Rollover|Timeout|NonFatalErr|Co
 
 // library keeps where a libibverbs looks for providers.
 var library = &Rule{"the names of files that it loads as providers", func(r *Redactor, data []byte) []byte {
-	return []byte(text2path(r, string(check.ProviderNames(data))))
-}}
-
-func text2path(r *Redactor, lines string) string {
 	var out strings.Builder
-	for line := range strings.Lines(lines) {
-		dir, file, ok := cutLast(strings.TrimSuffix(line, "\n"))
-		if ok {
-			out.WriteString("/" + r.Path(strings.TrimPrefix(dir, "/")) + "/")
+	for line := range strings.Lines(string(check.ProviderNames(data))) {
+		dir, file := path.Split(line)
+		if dir != "" {
+			dir = "/" + r.Path(strings.Trim(dir, "/")) + "/"
 		}
-		out.WriteString(file + "\n")
+		out.WriteString(dir + file)
 	}
-	return out.String()
-}
-
-func cutLast(name string) (dir, file string, ok bool) {
-	at := strings.LastIndexByte(name, '/')
-	if at < 0 {
-		return "", name, false
-	}
-	return name[:at], name[at+1:], true
-}
+	return []byte(out.String())
+}}
 
 // vpd keeps the fields that functions of one card have in common. They are numbers of the card, and are replaced.
 func (r *Redactor) vpd(data []byte) []byte {
@@ -157,7 +146,7 @@ func (r *Redactor) address(data []byte) []byte {
 	body := strings.TrimSpace(string(data))
 	raw, err := hex.DecodeString(strings.ReplaceAll(body, ":", ""))
 	if err != nil || len(raw) != 16 {
-		return []byte("\n") // it was no address before, either
+		return []byte("\n") // neither this nor the original is an address
 	}
 	a := netip.AddrFrom16([16]byte(raw))
 	if a.IsUnspecified() {

@@ -111,13 +111,13 @@ var (
 // snapshot of the other devices.
 func (r *Redactor) beginning(token string) string {
 	var out []string
-	for _, name := range slices.Sorted(maps.Keys(r.seen)) {
+	for _, name := range slices.Sorted(maps.Keys(r.devices)) {
 		if !strings.HasPrefix(name, token) {
 			continue
 		}
-		now := token
-		if is := r.devices[name]; is != "" {
-			now = is
+		now := r.devices[name]
+		if now == name { // the beginning of a name that is kept is kept
+			now = token
 		}
 		if !slices.Contains(out, now) {
 			out = append(out, now)

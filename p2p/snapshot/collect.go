@@ -3,7 +3,6 @@
 package snapshot
 
 import (
-	"bufio"
 	"errors"
 	"io"
 	"io/fs"
@@ -237,7 +236,7 @@ func (c *collector) read(name string) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, FileLimit))
+	return io.ReadAll(io.LimitReader(f, fileLimit))
 }
 
 // symbols are the few lines of /proc/kallsyms that the checks look for.
@@ -247,14 +246,5 @@ func (c *collector) symbols(name string) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
-	var out []byte
-	after := false
-	lines := bufio.NewScanner(f)
-	for lines.Scan() {
-		var kept string
-		if kept, after = c.redactor.Symbol(lines.Bytes(), after); kept != "" {
-			out = append(append(out, kept...), '\n')
-		}
-	}
-	return out, lines.Err()
+	return c.redactor.Symbols(f)
 }

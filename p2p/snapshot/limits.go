@@ -10,10 +10,10 @@ import (
 
 // Limits of a snapshot: more than any machine has.
 const (
-	EntryLimit  = 1_000_000 // files, links and directories, those that lead to others included
+	entryLimit  = 1_000_000 // files, links and directories, those that lead to others included
 	totalLimit  = 192 << 20 // memory that they take
 	streamLimit = 2 << 30   // of the archive when it is unpacked: tar needs a KiB for each small file
-	FileLimit   = 16 << 20  // of one file
+	fileLimit   = 16 << 20  // of one file
 	NameLimit   = 1024
 	depthLimit  = 32
 	endLimit    = 1 << 20 // bytes behind the last file
@@ -21,12 +21,12 @@ const (
 
 var (
 	errLarge = fmt.Errorf("%w: its files are larger than %d MiB", Err, totalLimit>>20)
-	errMany  = fmt.Errorf("%w: it has more than %d files and directories", Err, EntryLimit)
+	errMany  = fmt.Errorf("%w: it has more than %d files and directories", Err, entryLimit)
 	errEnd   = fmt.Errorf("%w: there is more behind its end", Err)
 )
 
 // Fits fails for a tree that is larger than a snapshot can be.
-func Fits(t *files.Tree) error { return fits(t, EntryLimit) }
+func Fits(t *files.Tree) error { return fits(t, entryLimit) }
 
 func fits(t *files.Tree, most int) error {
 	switch {

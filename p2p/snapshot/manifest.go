@@ -46,7 +46,7 @@ func manifestText() (string, error) {
 
 // checkManifest fails for a file that is no manifest, or that of a version which did not look at all files.
 func checkManifest(h *tar.Header, r io.Reader) error {
-	if h.Name != manifestName || h.Typeflag != tar.TypeReg || h.Size > FileLimit {
+	if h.Name != manifestName || h.Typeflag != tar.TypeReg || h.Size > fileLimit {
 		return errors.New("it does not begin with " + manifestName)
 	}
 	data, err := io.ReadAll(r)

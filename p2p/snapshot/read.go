@@ -107,7 +107,7 @@ func keep(t *files.Tree, name string, h *tar.Header, r io.Reader) error {
 		if h.PAXRecords[unreadableKey] != "" {
 			return t.AddUnreadable(name)
 		}
-		if h.Size > FileLimit || t.Bytes()+h.Size > totalLimit {
+		if h.Size > fileLimit || t.Bytes()+h.Size > totalLimit {
 			return errLarge
 		}
 		data := make([]byte, h.Size)

@@ -199,11 +199,11 @@ func TestSnapshotsThatAreTooLarge(t *testing.T) {
 		most    int // bytes that may be read
 	}{
 		"deep":        {several(1, func(int) member { return member{name: deep(0) + "/x", kind: tar.TypeReg} }), "deeper than 32", 64 << 10},
-		"directories": {several(EntryLimit/(depthLimit-1)+1, func(i int) member { return member{name: deep(i), kind: tar.TypeDir} }), "more than 1000000 files and directories", 33 << 20},
+		"directories": {several(entryLimit/(depthLimit-1)+1, func(i int) member { return member{name: deep(i), kind: tar.TypeDir} }), "more than 1000000 files and directories", 33 << 20},
 		"large": {several(20, func(i int) member {
-			return member{name: fmt.Sprint(i), kind: tar.TypeReg, data: strings.Repeat("x", FileLimit-1)}
+			return member{name: fmt.Sprint(i), kind: tar.TypeReg, data: strings.Repeat("x", fileLimit-1)}
 		}), "larger than 192 MiB", totalLimit + 16<<20},
-		"one file": {several(1, func(int) member { return member{name: "x", kind: tar.TypeReg, data: strings.Repeat("x", FileLimit+1)} }), "larger than 192 MiB", 64 << 10},
+		"one file": {several(1, func(int) member { return member{name: "x", kind: tar.TypeReg, data: strings.Repeat("x", fileLimit+1)} }), "larger than 192 MiB", 64 << 10},
 		"names of links": {several(210_000, func(i int) member {
 			return member{name: fmt.Sprint(i), kind: tar.TypeSymlink, link: strings.Repeat("x", 1000)}
 		}), "larger than 192 MiB", 2 * totalLimit},

@@ -50,7 +50,7 @@ func (s *Snapshot) Show() iter.Seq[Shown] {
 func legible(f files.File) string {
 	data := f.Data
 	if z, err := gzip.NewReader(bytes.NewReader(data)); err == nil {
-		if plain, err := io.ReadAll(io.LimitReader(z, FileLimit)); err == nil {
+		if plain, err := io.ReadAll(io.LimitReader(z, fileLimit)); err == nil {
 			data = plain
 		}
 	}

@@ -30,16 +30,17 @@ var ErrPart = errors.New("a snapshot is taken of a whole machine: of this one, o
 // Option changes what Take does.
 type Option func(*Snapshot)
 
-// WithRules keeps the rule by which each file was taken, for [Snapshot.Rule].
+// WithRules keeps the rule by which each file was taken, for [Snapshot.Show].
 func WithRules(s *Snapshot) { s.rules = map[string]*redact.Rule{} }
 
-// Take gathers the files of this machine, or of the copy below Root, which it confines meanwhile. Take fails for a source with other fields than Root: of a part of a machine there is no snapshot. It also fails
-// for a root without a sysfs, and for a machine with more files than an archive can have.
+// Take gathers the files of this machine, or of the copy below Root, which it confines meanwhile. It fails for a source
+// with other fields than Root, because there is no snapshot of a part of a machine; for a root without a sysfs; and for a
+// machine with more files than an archive can have.
 func Take(of machine.Source, options ...Option) (*Snapshot, error) {
 	if of != (machine.Source{Root: of.Root}) {
 		return nil, ErrPart
 	}
-	s := &Snapshot{tree: files.NewTree(), redactor: redact.New(), most: EntryLimit}
+	s := &Snapshot{tree: files.NewTree(), redactor: redact.New(), most: entryLimit}
 	for _, option := range options {
 		option(s)
 	}
@@ -67,7 +68,7 @@ func Take(of machine.Source, options ...Option) (*Snapshot, error) {
 	c.log(of)
 	c.groups()
 	if err := fits(s.tree, s.most); err != nil {
-		return nil, fmt.Errorf("this machine has more files that checks read than a snapshot can have: %d files and %d MiB at most", s.most, totalLimit>>20)
+		return nil, fmt.Errorf("this machine has more files that checks read than a snapshot can have (%d files and %d MiB): let p2pcheck look at them in their place, by --root", s.most, totalLimit>>20)
 	}
 	for name, f := range s.ofMachine() {
 		if as, _ := s.renamed(name, f); len(as) > NameLimit || strings.Count(as, "/") >= depthLimit {

@@ -85,7 +85,7 @@ func checkName(image string) error {
 	registry, _, _ = strings.Cut(registry, ":")
 	switch {
 	case image == "":
-		return errors.New("what the image is called in your registry is missing: make manifests IMAGE=REGISTRY/p2pcheck")
+		return errors.New("the name of the image in your registry is missing: make manifests IMAGE=REGISTRY/p2pcheck")
 	case !name.MatchString(image):
 		return fmt.Errorf("%q is no REGISTRY/NAME without tag and digest", image)
 	case registry == "example" || strings.HasSuffix(registry, ".example"):

@@ -154,7 +154,7 @@ func nvidiaModule(l *check.Look) {
 	r := l.Read("proc/driver/nvidia/version")
 	taint := l.Read("sys/module/nvidia/taint")
 	first, _, _ := strings.Cut(r.Text, "\n")
-	first, _, _ = strings.Cut(first, "(") // who built it, and when
+	first, _, _ = strings.Cut(first, "(") // without the user that built it, and the time
 	switch {
 	case strings.Contains(r.Text, drivers.OpenModules):
 		l.Pass("", r.At(), "%s", strings.Join(strings.Fields(first), " "))
