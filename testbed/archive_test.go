@@ -198,7 +198,7 @@ func TestAptRefusesStaleIndexes(t *testing.T) {
 	}
 }
 
-// The private apt goes by nothing that this machine's own is told.
+// The private apt ignores the configuration of this machine's apt.
 func TestPrivateApt(t *testing.T) {
 	if _, err := exec.LookPath("apt-config"); err != nil {
 		t.Skip(err)

@@ -226,8 +226,7 @@ func (m *markers) found(plain string) []string {
 	return out
 }
 
-// Nothing of the machine's owner is in a snapshot, wherever it was on the machine, and what the snapshot is judged to be is what the
-// machine is judged to be.
+// A snapshot has no marker, and p2pcheck gives the same report for it as for the machine.
 func TestSnapshotTellsNothing(t *testing.T) {
 	root, m := rich(t)
 	if len(m.all) < 150 || len(m.kinds) < 20 {

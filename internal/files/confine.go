@@ -32,10 +32,9 @@ type confined struct {
 
 // Confine makes the functions of this package treat a directory as the root of a machine, until release is called.
 // They find the files at or below it as a process does that is chroot-ed into it: links, absolute ones too, and ".."
-// lead nowhere else. Only regular files are opened to be read, so that no pipe makes the reader wait, and no device
-// starts to do something; all others are [ErrIrregular]. The one exception is the kernel's log, which is read by the
-// name dev/kmsg: in a container it is that of the host. What is read of one file is limited, too ([ErrTooLarge]). A
-// file system that does not answer, of a server that is gone, say, can still make the reader wait.
+// lead nowhere else. Opening a pipe can block, and opening a device can have an effect, so these are [ErrIrregular];
+// the exception is the kernel's log at dev/kmsg, which in a container is the host's. Each file is limited in size
+// ([ErrTooLarge]). A file system that does not answer, as that of a server that is gone, can still block the reader.
 //
 // A file is in the copy if its name begins with dir, as dir was written or as filepath.Clean writes it. If other
 // names, by links, say, lead to the same directory, the files that have these names are this machine's.

@@ -52,8 +52,7 @@ func (f file) check(st *syscall.Stat_t) error {
 	return fmt.Errorf("%w: it is %s", ErrIrregular, what)
 }
 
-// log reports the kernel's log, a device that has records for each who opens it. A container has that of its host
-// where the host's files are.
+// log reports the character device of the kernel's log (1:11), at dev/kmsg only.
 func (f file) log(st *syscall.Stat_t) bool {
 	return st.Mode&unix.S_IFMT == unix.S_IFCHR && st.Rdev == unix.Mkdev(1, 11) && path.Clean(f.in) == "/dev/kmsg"
 }

@@ -27,7 +27,7 @@ func TestKnown(t *testing.T) {
 	copy(c[0xf00:], "5ecre7")
 	got := Known(c)
 	if bytes.Contains(got, []byte("5ecre7")) || len(got) != len(c) {
-		t.Error("what nobody reads is there")
+		t.Error("registers that no check reads are there")
 	}
 	for at, b := range want {
 		if got[at] != b && got[at] != 0 {

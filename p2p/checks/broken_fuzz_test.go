@@ -112,7 +112,7 @@ var damages = []struct {
 	{"absent", func(string, files.File, int) (files.File, bool) { return files.File{Link: "user:[0]"}, true }},
 }
 
-// A machine of which up to three files are damaged crashes no check, and no check that did not pass does, and the pair is not direct.
+// With up to three damaged files no check crashes, no check passes that did not pass before, and the pair is not direct.
 // The input is the families that are looked at, and for each damage the file, what is done, and how much is left of it.
 func FuzzBrokenMachine(f *testing.F) {
 	o := brokenOne(f)

@@ -11,7 +11,7 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/result"
 )
 
-// No document crashes what reads runs, and none of what is written about it begins a line of its own or moves a cursor.
+// No document crashes the functions that read runs, and no message about one moves a cursor.
 func FuzzRead(f *testing.F) {
 	const good = `{"schema": "p2pcheck/v2", "command": "check", "exit_status": 1, "result": {"machine": {"kernel": "6.12.1", "processor": "x"}, "gpus": [{"name": "0000:01:00.0", "driver": "nvidia"}], "nics": [{"name": "mlx5_0"}],
 		"pairs": [{"gpu": "0000:01:00.0", "nic": "mlx5_0", "outcome": "staged", "predicted": "staged", "counts": true, "decides": "attach", "why": ["x"], "remedy": {"change": "y", "command": "z"}, "links": [{"link": "route", "state": "holds", "why": ["a"], "evidence": [{"file": "/sys/x", "value": "1"}]}]}],

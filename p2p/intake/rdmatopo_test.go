@@ -23,7 +23,7 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/snapshot"
 )
 
-// A small file does not become a large one.
+// A dump cannot unpack to more than the limits.
 func TestDumpBombs(t *testing.T) {
 	testenv.Exhaustive(t)
 	packed := func(n int) string {

@@ -24,7 +24,7 @@ var wholes = [][2]string{
 // No rule lets any of them through, whole or as the second line.
 func TestNoRuleKeepsWhatIsTheOwners(t *testing.T) {
 	n := 0
-	firmware := "sys/class/infiniband/*/fw_ver" // firmware has versions of four numbers, which nobody can choose
+	firmware := "sys/class/infiniband/*/fw_ver" // versions of firmware have four numbers, and the maker chooses them
 	for _, item := range slices.Concat(Taken(), OfFunctions(), OfEndpoints(), []Item{OfCards(), {"rdma.max", &GroupRule}}) {
 		if item.Rule.Bare() {
 			continue

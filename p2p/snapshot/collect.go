@@ -95,7 +95,7 @@ func gone(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(e
 // unread marks a file or a directory that is there and cannot be read.
 func (c *collector) unread(name string) { c.put(name, files.File{Link: path.Base(name)}) }
 
-// put adds a file, in the place of another.
+// put adds a file, or replaces one.
 func (c *collector) put(name string, f files.File) {
 	// Replace fails for a name below a link, and add has followed all links.
 	_ = c.tree.Replace(name, f)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package snapshot takes the files of a machine that p2pcheck reads into one
-// archive. It also reads such archives, which strangers may have made.
+// archive. It also reads such archives, and bounds them: they may be hostile.
 //
 // [Take] gathers them, and package redact says what of each may leave the machine.
 // [Read] has an archive in memory: nothing is unpacked, and its files, directories,

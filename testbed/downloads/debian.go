@@ -118,9 +118,9 @@ func (i Item) key() key { return key{i.Name, i.Version, i.Architecture} }
 // indexName is how apt names the index of a component of a suite.
 var indexName = regexp.MustCompile(`_dists_(.+)_([^_]+)_(?:binary-[^_]+_Packages|source_Sources)(\.[a-z0-9]+)?$`)
 
-// locate fills in where in the archive the items are. An index that has the same version
-// of one with another hash, and none with this one, is an error; to be in no index is
-// none. Of an item without a hash the index has the hash and the size.
+// locate fills in where in the archive the items are. It fails if the indexes have the
+// version of one with another hash only. A package that is in no index is no error. An
+// item without a hash gets the hash and the size of the index.
 func locate(ctx context.Context, lists string, items []Item) error {
 	if len(items) == 0 {
 		return nil

@@ -47,7 +47,7 @@ func (p pairs) Set(s string) error {
 func run(args []string, stdout io.Writer) error {
 	flags := flag.NewFlagSet("oci-image", flag.ContinueOnError)
 	output := flags.String("o", "", "the archive")
-	ref := flags.String("ref", "latest", "what the image is called in the archive")
+	ref := flags.String("ref", "latest", "the name of the image in the archive")
 	user := flags.String("user", "65532:65532", "whom the program runs as")
 	entry := flags.String("entrypoint", "", "the program, by its path in the image")
 	port := flags.String("port", "", "a port that it listens on (\"9838/tcp\")")
