@@ -5,35 +5,54 @@ package gpurdma
 import (
 	"fmt"
 	"net"
+	"sync"
+	"sync/atomic"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
 )
 
-// conn is a connection to a peer. The endpoint's mutex guards all of it.
+// conn is a connection to a peer. Its mutex is held for what takes microseconds: to post, and to
+// take completions. Copies of staged memory, registrations, and the drain of a connection that has
+// ended run without it. The order of locks is that of a completion queue's mutex, a connection's,
+// and those of what the endpoint shares (ops, slab, completions); the endpoint's own mutex is never
+// held together with a connection's.
 type conn struct {
 	e     *Endpoint
 	peer  Peer
+	token uint64        // names the connection to the peer
+	ready chan struct{} // closed when it is up, or has ended
+	ended chan struct{} // closed when nothing of it is left, and cause says why
+
+	offered  chan struct{} // an offer came
+	offering chan struct{} // who has put something in may send one
+
+	over atomic.Bool // it is ending, or has ended
+
+	mu    sync.Mutex
 	state connState
-	cause error         // why it is dead
-	down  error         // why the port carries nothing, or what path did, if it died of that
-	ready chan struct{} // closed when it is up, or dead
+	cause error // why it has ended
+	down  error // why the port carries nothing, or what path did, if it ended because of that
 
 	link  link
 	a     linkAttr
-	over  *Connection
+	queue *cqueue
+	id    uint64 // of work requests, without the queue pair and the number
+	path  *Connection
 	tcp   net.Conn
-	stuck bool   // the link did not close
-	held  []*op  // have ended meanwhile; the NIC may still touch their memory
-	slab  *slab  // what it may touch of it, beyond the endpoint's end
-	token uint64 // names the connection to the peer
 	their [2]uint64
 
 	pending fifo[*op] // not all work requests made
 	active  int       // operations begun and not completed
 	posted  int       // operations not completed, receives not counted
+	holding bool      // the next Poll tells the NIC
 	q       [queues]sendQueue
 	rq      recvQueue
+
+	slow   fifo[slowWork] // what takes long for operations
+	atWork bool           // a goroutine does it
+	idle   sync.Cond      // it has ended
+	done   fifo[*op]      // have ended, and wait for those before them
 
 	wrs   []ibvfd.SendWR // a batch
 	sges  []ibvfd.SGE
@@ -41,10 +60,12 @@ type conn struct {
 
 	offers     fifo[*RemoteBuffer]
 	offerBytes int
-	offered    chan struct{} // an offer came
-	ended      chan struct{} // closed when it is dead
-	uninvited  bool          // nobody has accepted it yet
-	offering   chan struct{} // who has put something in may send one
+	uninvited  bool // nobody has accepted it yet
+	shares     map[*share]struct{}
+
+	stuck     bool   // the link did not close
+	kept      []*op  // have ended meanwhile; the NIC may still touch their memory
+	letSlabGo func() // of which it may touch a part, beyond the endpoint's end
 }
 
 type connState int
@@ -81,16 +102,19 @@ type recvQueue struct {
 	seen    uint64
 }
 
-// Work request numbers: the queue in the top bits, then the group's or the
-// receive's number.
-const (
-	idShift = 62
-	idRecv  = queues
-)
+// idRecv is the kind of a receive in work requests' IDs; the others are the send queues' numbers.
+const idRecv = queues
 
+// newConn makes a connection of a peer in the table. The endpoint's mutex is held, and Close waits
+// until the connection has ended.
 func (e *Endpoint) newConn(p *peer) *conn {
-	c := &conn{e: e, peer: p.id, token: newID(), ready: make(chan struct{}), ended: make(chan struct{}), offered: make(chan struct{}, 1), offering: make(chan struct{}, 1)}
+	c := &conn{
+		e: e, peer: p.id, token: newID(), ready: make(chan struct{}), ended: make(chan struct{}),
+		offered: make(chan struct{}, 1), offering: make(chan struct{}, 1), shares: map[*share]struct{}{},
+	}
+	c.idle.L = &c.mu
 	p.conn = c
+	e.tasks.Add(1)
 	for range e.opt.AutoReceive {
 		o := e.newOp(OpRecv, 0, nil)
 		o.auto = true
@@ -99,16 +123,19 @@ func (e *Endpoint) newConn(p *peer) *conn {
 	return c
 }
 
+// room is what a connection may have outstanding in its completion queue.
+func (o *EndpointOptions) room() int { return queues*o.SendDepth + o.RecvDepth }
+
 // adopt gives the connection its queue pairs, on which it can post receives.
-func (c *conn) adopt(l link) {
-	c.link, c.a = l, l.attr()
+func (c *conn) adopt(l link, q *cqueue) {
+	c.link, c.a, c.queue = l, l.attr(), q
 	for i := range c.q {
 		c.q[i].free = c.a.sendDepth
 	}
 	c.wrs = make([]ibvfd.SendWR, batchWRs)
 	c.sges = make([]ibvfd.SGE, max(2*batchWRs, c.a.sge))
 	c.kickRecv()
-	c.e.rouse() // its queue is to be armed
+	c.e.done.rouse() // its queue is to be armed
 }
 
 // goUp lets operations go.
@@ -139,7 +166,18 @@ func (c *conn) submit(o *op) error {
 	}
 	c.posted++
 	c.pending.push(o)
-	if o.flags&FlagMore == 0 || c.e.sleepers > 0 { // who sleeps does not look for it
+	if o.staged {
+		c.later(o, (*op).stage)
+	}
+	if o.flags&FlagMore == 0 {
+		c.kick()
+		return nil
+	}
+	if !c.holding {
+		c.holding = true
+		c.e.held.add(c)
+	}
+	if c.e.done.sleepers.Load() > 0 { // who sleeps does not look for it
 		c.kick()
 	}
 	return nil

@@ -33,8 +33,8 @@ func (c *conn) lost(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	c.e.mu.Lock()
-	defer c.e.mu.Unlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	return c.gone()
 }
 
@@ -56,69 +56,122 @@ const (
 // hearOut takes the completions of what is under way. A peer ends the connection
 // when its NIC has refused something; the NIC's word of that comes another way,
 // which may be the slower one, and flushing would hide which operation it was.
-func (e *Endpoint) hearOut(c *conn) {
+func (c *conn) hearOut() {
 	for end := time.Now().Add(hearWait); time.Now().Before(end); time.Sleep(hearLook) {
-		e.mu.Lock()
-		c.progress()
+		c.queue.poll()
+		c.mu.Lock()
 		waits := c.state == up && (c.q[writeQueue].groups.len() > 0 || c.q[readQueue].groups.len() > 0)
-		e.mu.Unlock()
+		c.mu.Unlock()
 		if !waits {
 			return
 		}
 	}
 }
 
-// abort ends the connection: all that is under way completes, with cause or
-// with what the NIC says of it, and the keys that the peer was given end. What it
-// has offered and nobody has taken goes too.
+// broke is called when the NIC has given the link up. It does not block.
+func (c *conn) broke(why error) {
+	go func() {
+		c.mu.Lock()
+		q := c.queue
+		c.mu.Unlock()
+		if q != nil {
+			q.poll() // what completed before may say more
+			if e := (*EventError)(nil); errors.As(why, &e) && e.Event.Type == ibvfd.EventCQErr {
+				q.retire()
+			}
+		}
+		c.end(why)
+	}()
+}
+
+// end is abort of who does not have the connection's mutex.
+func (c *conn) end(cause error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.abort(cause)
+}
+
+// abort has the connection end. From here on nothing is posted; a goroutine does the rest, which
+// takes time, and closes c.ended: all that is under way completes, with cause or with what the NIC
+// says of it, and the keys that the peer was given are withdrawn. What it has offered and nobody has
+// taken goes too.
 func (c *conn) abort(cause error) {
 	if c.state == dead {
 		return
 	}
-	was := c.state
-	c.state, c.cause = dead, cause
-	if was == connecting {
+	if c.state == connecting {
 		close(c.ready)
 	}
-	close(c.ended)
+	c.state, c.cause = dead, cause
+	c.over.Store(true)
 	c.offers, c.offerBytes = fifo[*RemoteBuffer]{}, 0
-	if c.uninvited { // nobody knows of it
+	go c.teardown()
+}
+
+// teardown is the slow part of abort.
+func (c *conn) teardown() {
+	defer c.e.tasks.Done()
+	c.mu.Lock()
+	tcp, uninvited := c.tcp, c.uninvited
+	c.mu.Unlock()
+	if uninvited { // nobody knows of it
+		c.e.mu.Lock()
 		c.e.forget(c.peer)
+		c.e.mu.Unlock()
 	}
-	if c.tcp != nil {
+	if tcp != nil {
 		// The peer learns of it. TLS says goodbye, which may take time.
-		c.e.tasks.Go(func() { _ = c.tcp.Close() })
+		c.e.tasks.Go(func() { _ = tcp.Close() })
 	}
-	if c.link != nil {
-		if errors.As(cause, new(*ibvfd.WCError)) {
-			c.down = c.link.down()
-			if c.down == nil && c.over != nil && errors.Is(cause, &ibvfd.WCError{Status: ibvfd.WCRetryExcErr}) {
-				c.down = fmt.Errorf("the path is %v", c.over) // of GIDs that may not reach each other
-			}
-			c.cause = becauseOf(c.down, cause)
-		}
-		if err := c.link.fail(); err == nil {
-			c.drain()
-		}
-		// From here on the NIC touches none of the memory. Otherwise it stays.
-		if err := c.link.close(); err != nil {
-			c.stuck = true
-			if s := c.e.slab; s != nil && s.buf.use() == nil {
-				c.slab = s
-			}
-			c.e.nic.keep(c.unstick)
-		}
-	}
+	c.endLink()
+	c.withdraw()
+	c.mu.Lock()
+	c.rest()
 	c.finishAll()
-	for s := range c.e.shares {
-		if s.conn == c {
-			_ = c.e.nic.end(s.close)
-			delete(c.e.shares, s)
-		}
+	c.mu.Unlock()
+	close(c.ended)
+	c.tell()
+}
+
+// endLink takes what had completed before the end, and has the NIC let go of the memory. c.link does
+// not change any more.
+func (c *conn) endLink() {
+	if c.link == nil {
+		return
 	}
-	select {
-	case c.offered <- struct{}{}:
-	default:
+	if errors.As(c.cause, new(*ibvfd.WCError)) {
+		down := c.link.down()
+		if down == nil && c.path != nil && errors.Is(c.cause, &ibvfd.WCError{Status: ibvfd.WCRetryExcErr}) {
+			down = fmt.Errorf("the path is %v", c.path) // of GIDs that may not reach each other
+		}
+		c.mu.Lock()
+		c.down, c.cause = down, becauseOf(down, c.cause)
+		c.mu.Unlock()
+	}
+	if err := c.link.fail(); err == nil {
+		c.drain()
+	}
+	c.queue.leave(c.id)
+	// From here on the NIC touches none of the memory. Otherwise it stays.
+	if err := c.link.close(); err != nil {
+		c.mu.Lock()
+		c.stuck, c.letSlabGo = true, c.e.slab.hold()
+		c.mu.Unlock()
+		c.e.nic.keep(c.unstick)
+		return
+	}
+	c.queue.poll() // what it has left there
+	c.queue.release(c.e.opt.room())
+}
+
+// withdraw ends the keys that the peer was given. Nobody adds any.
+func (c *conn) withdraw() {
+	c.mu.Lock()
+	shares := c.shares
+	c.shares = nil
+	c.mu.Unlock()
+	for s := range shares {
+		_ = c.e.nic.end(s.close)
 	}
 }
 
@@ -134,7 +187,7 @@ func becauseOf(down, err error) error {
 // recycle lets go of an op that has ended.
 func (c *conn) recycle(o *op) {
 	if c.stuck {
-		c.held = append(c.held, o)
+		c.kept = append(c.kept, o)
 		return
 	}
 	c.e.recycle(o)
@@ -142,35 +195,31 @@ func (c *conn) recycle(o *op) {
 
 // unstick closes a link that did not, and lets go of what it had.
 func (c *conn) unstick() error {
-	c.e.mu.Lock()
-	defer c.e.mu.Unlock()
 	if err := c.link.close(); err != nil {
 		return err
 	}
-	for _, o := range c.held {
+	c.queue.poll()
+	c.queue.release(c.e.opt.room())
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, o := range c.kept {
 		c.e.recycle(o)
 	}
-	if c.slab != nil {
-		c.slab.buf.core.unuse()
-	}
-	c.stuck, c.held, c.slab = false, nil, nil
+	c.letSlabGo()
+	c.stuck, c.kept = false, nil
 	return nil
 }
 
 // drain takes what had completed before the failure, and learns from the NIC
 // what failed.
 func (c *conn) drain() {
-	wc := make([]ibvfd.WC, batchWRs)
-	for end := time.Now().Add(flushWait); time.Now().Before(end) && !c.drained(); {
-		n, err := c.link.poll(wc)
-		if err != nil {
+	for end := time.Now().Add(flushWait); time.Now().Before(end); time.Sleep(flushLook) {
+		c.queue.poll()
+		c.mu.Lock()
+		drained := c.drained()
+		c.mu.Unlock()
+		if drained {
 			return
-		}
-		for i := range wc[:n] {
-			_ = c.completed(&wc[i])
-		}
-		if n == 0 {
-			time.Sleep(flushLook)
 		}
 	}
 }

@@ -6,33 +6,21 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd"
 )
 
-// progress takes completions, and goes on with what they make room for.
-func (c *conn) progress() {
-	if c.link == nil || c.state == dead {
-		return
-	}
-	for {
-		n, err := c.link.poll(c.e.wc)
-		if err != nil {
-			c.abort(err)
-			return
-		}
-		for i := range c.e.wc[:n] {
-			if err := c.completed(&c.e.wc[i]); err != nil {
-				// The rest of the batch is among what abort would drain.
-				for i++; i < n; i++ {
-					_ = c.completed(&c.e.wc[i])
-				}
-				c.abort(err)
-				return
-			}
-		}
-		if n < len(c.e.wc) {
-			break
+// complete takes completions, and goes on with what they make room for.
+func (c *conn) complete(wcs []ibvfd.WC) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var failed error
+	for i := range wcs {
+		if err := c.completed(&wcs[i]); failed == nil {
+			failed = err
 		}
 	}
-	if err := c.link.broken(); err != nil {
-		c.abort(err)
+	if c.state == dead {
+		return // the end of the connection waits for them
+	}
+	if failed != nil {
+		c.abort(failed)
 		return
 	}
 	c.kickRecv()
@@ -42,18 +30,19 @@ func (c *conn) progress() {
 // completed takes one completion. An error is one after which the queue pair is
 // of no more use.
 func (c *conn) completed(wc *ibvfd.WC) error {
-	kind, seq, failed := wc.ID>>idShift, wc.ID&(1<<idShift-1), wc.Err()
+	kind, failed := wc.ID>>kindShift, wc.Err()
 	if kind == idRecv {
-		return c.received(wc, seq, failed)
+		return c.received(wc, failed)
 	}
 	q := &c.q[kind]
+	seq := q.number(wc.ID)
 	q.seen = max(q.seen, seq+1)
 	if failed != nil {
 		if !q.failed && seq > q.first { // what came before and did not say so has succeeded
 			c.pass(q, seq-1)
 		}
 		q.failed = true
-		if i := seq - q.first; seq >= q.first && i < uint64(q.groups.len()) {
+		if i := seq - q.first; i < uint64(q.groups.len()) {
 			if o := q.groups.at(int(i)).op; o.err == nil {
 				o.err = failed
 			}
@@ -78,8 +67,9 @@ func (c *conn) pass(q *sendQueue, seq uint64) {
 	}
 }
 
-func (c *conn) received(wc *ibvfd.WC, seq uint64, failed error) error {
+func (c *conn) received(wc *ibvfd.WC, failed error) error {
 	r := &c.rq
+	seq := r.first + (wc.ID-r.first)&numberMask
 	r.seen = max(r.seen, seq+1)
 	if seq != r.first || r.posted.len() == 0 {
 		return failed
@@ -112,8 +102,25 @@ func (c *conn) received(wc *ibvfd.WC, seq uint64, failed error) error {
 	return nil
 }
 
-// finish completes an op. It must not be in any queue any more.
+// finish completes an op, when those that ended before it have. It must not be in any queue any
+// more. What came into staged memory is copied to its source first.
 func (c *conn) finish(o *op, err error) {
+	o.err = err
+	c.done.push(o)
+	if err == nil && o.brings() {
+		c.later(o, (*op).arrive)
+	}
+	c.deliver()
+}
+
+// deliver hands what has ended to the program, in order.
+func (c *conn) deliver() {
+	for c.done.len() > 0 && !(*c.done.front()).busy {
+		c.hand(c.done.pop())
+	}
+}
+
+func (c *conn) hand(o *op) {
 	recv := o.kind == OpRecv || o.kind == OpRemoteWrite
 	if !recv {
 		c.posted--
@@ -121,9 +128,7 @@ func (c *conn) finish(o *op, err error) {
 			c.active--
 		}
 	}
-	if err == nil && o.kind != OpWrite && o.kind != OpSend && o.kind != OpRemoteWrite {
-		err = o.arrived(c.e, o.length)
-	}
+	err := o.err
 	if err != nil && !(o.auto && c.state == dead) || err == nil && !o.silent || err == nil && recv {
 		done := Completion{Context: o.context, Op: o.kind, Peer: c.peer, Len: o.length}
 		if recv && o.flags&FlagRemoteCQData != 0 {
@@ -134,7 +139,6 @@ func (c *conn) finish(o *op, err error) {
 			done.Err = &OpError{Op: o.kind, Peer: c.peer, NIC: c.e.nic.Name(), Err: err}
 		}
 		c.e.done.push(done)
-		c.e.rouse()
 	}
 	c.recycle(o)
 }

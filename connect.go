@@ -51,19 +51,49 @@ func (e *Endpoint) Connect(ctx context.Context, addr string) (Peer, error) {
 // connFor is the connection to a peer; where there is none, and the table has
 // an address, one that is being made.
 func (e *Endpoint) connFor(id Peer) (*conn, error) {
-	p, err := e.lookup(id)
+	c, err := e.lockConn(id)
 	if err != nil {
 		return nil, err
 	}
+	c.mu.Unlock()
+	return c, nil
+}
+
+// lockConn is connFor that locks the connection's mutex. One that is being made cannot fail before
+// the caller unlocks it.
+func (e *Endpoint) lockConn(id Peer) (*conn, error) {
+	c, p, err := e.connOf(id)
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	if p != nil {
+		go func() {
+			defer e.tasks.Done()
+			_ = e.dial(e.life, c, p.addr) // abort tells those who wait
+		}()
+	}
+	return c, nil
+}
+
+// connOf is the connection to a peer. One that it had to make is to be dialled: the peer is
+// returned with it then.
+func (e *Endpoint) connOf(id Peer) (*conn, *peer, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	p, err := e.lookup(id)
+	if err != nil {
+		return nil, nil, err
+	}
 	switch {
-	case p.conn != nil && (p.conn.state != dead || p.addr == ""):
-		return p.conn, nil
+	case p.conn != nil && (!p.conn.over.Load() || p.addr == ""):
+		return p.conn, nil, nil
 	case p.addr == "":
-		return nil, fmt.Errorf("peer %d: %w", id, ErrNotConnected)
+		return nil, nil, fmt.Errorf("peer %d: %w", id, ErrNotConnected)
 	}
 	c := e.newConn(p)
-	e.tasks.Go(func() { _ = e.dial(e.life, c, p.addr) }) // abort tells those who wait
-	return c, nil
+	e.tasks.Add(1) // the exchange, which ends before Close does
+	return c, p, nil
 }
 
 // dial makes a connection, or aborts it.
@@ -84,9 +114,7 @@ func (e *Endpoint) dial(ctx context.Context, c *conn, addr string) error {
 			err = joined(err, over)
 		}
 		err = &dmabuf.Error{Op: "connect", Device: addr, Err: err}
-		e.mu.Lock()
-		c.abort(err)
-		e.mu.Unlock()
+		c.end(err)
 	}
 	return err
 }
@@ -127,8 +155,7 @@ func (e *Endpoint) exchange(ctx context.Context, raw net.Conn, host string, clie
 	}()
 	attr := linkAttr{
 		sendDepth: e.opt.SendDepth, recvDepth: e.opt.RecvDepth, sge: e.opt.MaxSGE,
-		inline: min(e.opt.InjectSize, maxInline), connect: e.opt.Connect, event: e.event, lost: e.lost,
-		end: e.nic.end,
+		inline: min(e.opt.InjectSize, maxInline), connect: e.opt.Connect, end: e.nic.end,
 	}
 	if s, ok := raw.(*stream); ok {
 		if err := s.establish(ctx); err != nil {
@@ -157,16 +184,23 @@ func (e *Endpoint) exchange(ctx context.Context, raw net.Conn, host string, clie
 	if err != nil {
 		return err
 	}
-	l, err := e.nic.dev.link(attr)
+	q, err := e.reserve(e.opt.room())
 	if err != nil {
 		return err
 	}
-	if err := e.shake(c, l, tcp, theirs, client); err != nil {
-		// A connection that was aborted meanwhile has closed its link.
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		if c.link == nil {
+	attr.queue, attr.broke = q.cq, c.broke
+	l, err := e.nic.dev.link(attr)
+	if err != nil {
+		q.release(e.opt.room())
+		return err
+	}
+	if err := e.shake(c, l, q, tcp, theirs, client); err != nil {
+		c.mu.Lock()
+		taken := c.link != nil // it ends with the connection
+		c.mu.Unlock()
+		if !taken {
 			_ = e.nic.end(l.close)
+			q.release(e.opt.room())
 		}
 		return err
 	}
@@ -185,7 +219,7 @@ func readHello(tcp net.Conn, h *hello) error {
 }
 
 // shake says what both sides are, and brings the link up.
-func (e *Endpoint) shake(c *conn, l link, tcp net.Conn, theirs hello, client bool) error {
+func (e *Endpoint) shake(c *conn, l link, q *cqueue, tcp net.Conn, theirs hello, client bool) error {
 	a := l.attr()
 	ours := hello{conn: c.token, endpoint: e.token, queues: l.local(), readsIn: a.readsIn, readsOut: a.readsOut}
 	if client {
@@ -198,11 +232,11 @@ func (e *Endpoint) shake(c *conn, l link, tcp net.Conn, theirs hello, client boo
 			return fmt.Errorf("%w; the peer was told of %s%s", err, o.from(), o.because())
 		}
 	}
-	over := e.over(l, theirs.queues)
+	path := e.over(l, theirs.queues)
 	if err := l.connect(theirs.queues, theirs.readsIn); err != nil {
-		return fmt.Errorf("%w; over %v", err, over)
+		return fmt.Errorf("%w; over %v", err, path)
 	}
-	if err := e.lend(c, l, tcp, theirs, over); err != nil {
+	if err := e.lend(c, l, q, tcp, theirs, path); err != nil {
 		return err
 	}
 	if client {
@@ -217,8 +251,8 @@ func (e *Endpoint) shake(c *conn, l link, tcp net.Conn, theirs hello, client boo
 			return err
 		}
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if c.state == dead {
 		return c.gone()
 	}
@@ -230,14 +264,18 @@ func (e *Endpoint) shake(c *conn, l link, tcp net.Conn, theirs hello, client boo
 
 // lend gives the link to the connection, which posts receives on it: the peer
 // may send as soon as it hears of us.
-func (e *Endpoint) lend(c *conn, l link, tcp net.Conn, theirs hello, over *Connection) error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+func (e *Endpoint) lend(c *conn, l link, q *cqueue, tcp net.Conn, theirs hello, path *Connection) error {
+	id := q.enter(c)
+	c.mu.Lock()
 	if c.state == dead {
-		return c.gone()
+		why := c.gone()
+		c.mu.Unlock()
+		q.leave(id)
+		return why
 	}
-	c.tcp, c.their, c.over = tcp, [2]uint64{theirs.conn, theirs.endpoint}, over
-	c.adopt(l)
+	defer c.mu.Unlock()
+	c.id, c.tcp, c.their, c.path = id, tcp, [2]uint64{theirs.conn, theirs.endpoint}, path
+	c.adopt(l, q)
 	return nil
 }
 
@@ -245,13 +283,11 @@ func (e *Endpoint) lend(c *conn, l link, tcp net.Conn, theirs hello, over *Conne
 func (e *Endpoint) listenTo(c *conn, tcp net.Conn) {
 	var err error
 	for err == nil {
-		err = e.takeOffer(c, tcp)
+		err = c.takeOffer(tcp)
 	}
 	if errors.Is(err, io.EOF) || errors.Is(err, unix.ECONNRESET) {
-		e.hearOut(c)
+		c.hearOut()
 		err = fmt.Errorf("%w: the peer has ended the connection", ErrNotConnected)
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	c.abort(err)
+	c.end(err)
 }

@@ -44,15 +44,23 @@ func (c *Connection) because() string {
 // if there was none.
 func (e *Endpoint) Connection(id Peer) (Connection, error) {
 	e.mu.Lock()
-	defer e.mu.Unlock()
 	p, err := e.lookup(id)
-	switch {
-	case err != nil:
-		return Connection{}, err
-	case p.conn == nil || p.conn.over == nil:
-		return Connection{}, fmt.Errorf("peer %d: %w", id, ErrNotConnected)
+	var c *conn
+	if err == nil {
+		c = p.conn
 	}
-	return *p.conn.over, nil
+	e.mu.Unlock()
+	if err != nil {
+		return Connection{}, err
+	}
+	if c != nil {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.path != nil {
+			return *c.path, nil
+		}
+	}
+	return Connection{}, fmt.Errorf("peer %d: %w", id, ErrNotConnected)
 }
 
 // over describes a link, whose peer may have said nothing yet.

@@ -24,9 +24,7 @@ func TestErrorsSayWhichWay(t *testing.T) {
 	}
 	mine, theirs := hostKind.make(t, w.a.nic, 8), hostKind.make(t, w.b.nic, 8)
 	rb := w.share(theirs.All(), allAccess)
-	w.b.mu.Lock()
-	deaf := w.b.peers[0].conn.link.(*fakeLink)
-	w.b.mu.Unlock()
+	deaf := w.b.linkTo(w.ba)
 	deaf.f.mu.Lock()
 	for _, q := range deaf.qps {
 		q.failed = true
@@ -78,9 +76,7 @@ func TestUnequalOptions(t *testing.T) {
 			w := &world{t: t, a: s.endpoint(t, EndpointOptions{Connect: c.client}), b: s.endpoint(t, EndpointOptions{Connect: c.server})}
 			w.connect()
 			for i, e := range []*Endpoint{w.a, w.b} {
-				e.mu.Lock()
-				conn := e.peers[0].conn
-				e.mu.Unlock()
+				conn := e.connTo(e.Peers()[0])
 				if conn.a.readsIn != c.in[i] || conn.a.readsOut != c.out[i] {
 					t.Errorf("side %d answers %d READs and sends %d, want %d and %d", i, conn.a.readsIn, conn.a.readsOut, c.in[i], c.out[i])
 				}

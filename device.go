@@ -18,6 +18,11 @@ type device interface {
 	host(mem *ibvfd.HostBuf, off, length int64, access ibvfd.Access) (*registration, error)
 	// source registers a part of a buffer's dma-bufs.
 	source(src Source, off, length int64, access ibvfd.Access) (*registration, error)
+	// queue makes a completion queue. event is called when one that is armed has a completion, and
+	// broke if there are no events any more; neither blocks.
+	queue(depth int, event func(), broke func(why error)) (completionQueue, error)
+	// queueDepth is the depth of a completion queue, or the greatest that the device has.
+	queueDepth(depth int) int
 	// link makes the queue pairs of a connection.
 	link(attr linkAttr) (link, error)
 	// apart is the device with a protection domain of its own, for which it is

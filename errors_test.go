@@ -372,16 +372,14 @@ func TestPeerEndsBeforeTheAnswer(t *testing.T) {
 	w := inMemory(t).world(t, EndpointOptions{})
 	mine, theirs := hostKind.make(t, w.a.nic, 100), hostKind.make(t, w.b.nic, 100)
 	rb := w.share(theirs.All(), allAccess)
-	l := w.a.peers[w.ab-1].conn.link.(*fakeLink)
+	l := w.a.linkTo(w.ab)
 	l.f.mu.Lock()
 	l.slow = 3
 	l.f.mu.Unlock()
 	w.ok(w.a.Read(mine.All(), w.ab, rb.All(), "bad"))
 	w.ok(w.b.Remove(w.ba))
 	for ended := false; !ended; runtime.Gosched() { // nobody else polls
-		w.a.mu.Lock()
-		ended = w.a.peers[w.ab-1].conn.state == dead
-		w.a.mu.Unlock()
+		ended = w.a.connTo(w.ab).over.Load()
 	}
 	w.failed(w.a, "bad", ibvfd.WCRetryExcErr)
 }
@@ -392,7 +390,7 @@ func TestPostRefused(t *testing.T) {
 	w := inMemory(t).world(t, EndpointOptions{})
 	mine, theirs := hostKind.make(t, w.a.nic, 100), hostKind.make(t, w.b.nic, 100)
 	rb := w.share(theirs.All(), allAccess)
-	l := w.a.peers[w.ab-1].conn.link.(*fakeLink)
+	l := w.a.linkTo(w.ab)
 	const n = 10
 	for i := range n {
 		w.ok(w.a.WriteMsg(Msg{Local: []Span{mine.All()}, Peer: w.ab, Remote: []RemoteSpan{rb.All()}, Context: i}, FlagMore))
@@ -400,13 +398,19 @@ func TestPostRefused(t *testing.T) {
 	l.f.mu.Lock()
 	l.refuse = 4
 	l.f.mu.Unlock()
+	if _, err := w.a.Poll(nil); err != nil {
+		t.Error(err)
+	}
+	if err := w.a.Lost(limited(t), w.ab); !errors.Is(err, unix.ENOMEM) {
+		t.Error(err)
+	}
+	if l.polls > 10 {
+		t.Errorf("polled %d times", l.polls)
+	}
 	for i := range n {
 		if c := w.wait(w.a); c.Context != i || !errors.Is(c.Err, ErrNotConnected) {
 			t.Errorf("operation %d: %+v", i, c)
 		}
-	}
-	if l.polls > 10 {
-		t.Errorf("polled %d times", l.polls)
 	}
 }
 

@@ -4,6 +4,7 @@ package gpurdma
 
 import (
 	"encoding/binary"
+	"slices"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -14,7 +15,7 @@ import (
 
 // fabric is an RDMA network in memory, for what a NIC cannot be made to do, and
 // for machines without one. Work requests are carried out when their sender's
-// queue is polled.
+// completion queue is polled.
 type fabric struct {
 	mu   sync.Mutex
 	key  uint32
@@ -112,20 +113,86 @@ type fakeLink struct {
 	qps [queues]*fakeQP
 	num [queues]uint32
 	a   linkAttr
-	cq  []ibvfd.WC
+	*fakeQueue
 
-	maxSGERead    int
-	refuse, polls int // the work request that is refused, counted from 1; polls so far
-	slow          int // polls until the NIC answers
-	armed         bool
-	noEvents      error
-	end           error // what broke it
+	maxSGERead int
+	refuse     int   // the work request that is refused, counted from 1
+	slow       int   // polls until the NIC answers
+	end        error // what broke it
+}
+
+// fakeQueue is a completion queue, and the links on it.
+type fakeQueue struct {
+	fab      *fabric
+	links    []*fakeLink
+	depth    int
+	wcs      []ibvfd.WC
+	event    func()
+	broken   func(error)
+	armed    bool
+	noEvents error
+	polls    int
+}
+
+func (f *fakeDevice) queueDepth(depth int) int { return depth }
+
+func (f *fakeDevice) queue(depth int, event func(), broke func(error)) (completionQueue, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.open++
+	return &fakeQueue{fab: f.fabric, depth: depth, event: event, broken: broke}, nil
+}
+
+func (q *fakeQueue) poll(wc []ibvfd.WC) (int, error) {
+	q.fab.mu.Lock()
+	defer q.fab.mu.Unlock()
+	q.polls++
+	for _, l := range q.links {
+		l.slow--
+		for _, qp := range l.qps {
+			if (l.end == nil && l.slow <= 0) || qp.failed {
+				qp.run()
+			}
+		}
+	}
+	n := copy(wc, q.wcs)
+	q.wcs = q.wcs[n:]
+	return n, nil
+}
+
+func (q *fakeQueue) arm() error {
+	q.fab.mu.Lock()
+	defer q.fab.mu.Unlock()
+	q.armed = q.noEvents == nil
+	return q.noEvents
+}
+
+func (q *fakeQueue) close() error {
+	q.fab.mu.Lock()
+	defer q.fab.mu.Unlock()
+	if len(q.links) > 0 {
+		return unix.EBUSY
+	}
+	q.fab.open--
+	return nil
+}
+
+// complete adds a completion, and raises an event if the queue is armed.
+func (q *fakeQueue) complete(wc ibvfd.WC) {
+	if q.wcs = append(q.wcs, wc); len(q.wcs) > q.depth {
+		panic("the completion queue overruns")
+	}
+	if q.armed {
+		q.armed = false
+		q.event()
+	}
 }
 
 func (f *fakeDevice) link(a linkAttr) (link, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	l := &fakeLink{f: f.fabric, a: a, maxSGERead: f.maxSGERead}
+	l := &fakeLink{f: f.fabric, a: a, fakeQueue: a.queue.(*fakeQueue), maxSGERead: f.maxSGERead}
+	l.links = append(l.links, l)
 	l.a.sge, l.a.inline, l.a.maxMsg = min(a.sge, f.maxSGE), min(a.inline, f.inline), 1<<20
 	l.a.readSGE = readSGE(l.a.sge, f.maxSGERead)
 	l.a.readsIn = a.connect.Reads(ibvfd.DeviceAttr{MaxReadAtomic: 16, MaxInitReadAtom: 128})
@@ -187,54 +254,14 @@ func (l *fakeLink) recv(wrs []ibvfd.RecvWR) (int, error) {
 	return len(wrs), nil
 }
 
-func (l *fakeLink) poll(wc []ibvfd.WC) (int, error) {
-	l.f.mu.Lock()
-	defer l.f.mu.Unlock()
-	l.polls++
-	l.slow--
-	for _, q := range l.qps {
-		if (l.end == nil && l.slow <= 0) || q.failed {
-			q.run()
-		}
-	}
-	n := copy(wc, l.cq)
-	l.cq = l.cq[n:]
-	return n, nil
-}
-
-func (l *fakeLink) arm() error {
-	l.f.mu.Lock()
-	defer l.f.mu.Unlock()
-	l.armed = l.noEvents == nil
-	return l.noEvents
-}
-
-// complete adds a completion, and raises an event if the queue is armed.
-func (l *fakeLink) complete(wc ibvfd.WC) {
-	l.cq = append(l.cq, wc)
-	if l.armed {
-		l.armed = false
-		l.a.event()
-	}
-}
-
 func (l *fakeLink) down() error { return nil }
-
-func (l *fakeLink) broken() error {
-	l.f.mu.Lock()
-	defer l.f.mu.Unlock()
-	return l.end
-}
 
 // broke is the NIC's word that the link is dead: no completion comes any more.
 func (l *fakeLink) broke(why error) {
 	l.f.mu.Lock()
-	defer l.f.mu.Unlock()
 	l.end = why
-	l.a.event()
-	if l.a.lost != nil {
-		l.a.lost()
-	}
+	l.f.mu.Unlock()
+	l.a.broke(why)
 }
 
 func (l *fakeLink) fail() error {
@@ -253,7 +280,10 @@ func (l *fakeLink) close() error {
 	for _, n := range l.num {
 		delete(l.f.qps, n)
 	}
-	l.f.open--
+	if i := slices.Index(l.links, l); i >= 0 {
+		l.links = slices.Delete(l.links, i, i+1)
+		l.f.open--
+	}
 	return nil
 }
 
@@ -408,8 +438,17 @@ func (m *memSource) Size() int64                   { return int64(len(m.mem)) }
 func (m *memSource) Segments() []gpualloc.Segment  { return nil }
 func (m *memSource) PCI() (gpualloc.PCIAddr, bool) { return gpualloc.PCIAddr{Bus: 3}, true }
 
-func (m *memSource) ReadAt(p []byte, off int64) (int, error)  { return copy(p, m.mem[off:]), nil }
-func (m *memSource) WriteAt(p []byte, off int64) (int, error) { return copy(m.mem[off:], p), nil }
+func (m *memSource) ReadAt(p []byte, off int64) (int, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return copy(p, m.mem[off:]), nil
+}
+
+func (m *memSource) WriteAt(p []byte, off int64) (int, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return copy(m.mem[off:], p), nil
+}
 
 func (m *memSource) Hold() (func(), error) {
 	m.mu.Lock()
@@ -420,4 +459,23 @@ func (m *memSource) Hold() (func(), error) {
 		defer m.mu.Unlock()
 		m.holds--
 	}), nil
+}
+
+// connTo is the connection to a peer.
+func (e *Endpoint) connTo(p Peer) *conn {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	x, err := e.lookup(p)
+	if err != nil {
+		panic(err)
+	}
+	return x.conn
+}
+
+// linkTo is its queue pairs.
+func (e *Endpoint) linkTo(p Peer) *fakeLink {
+	c := e.connTo(p)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.link.(*fakeLink)
 }

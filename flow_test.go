@@ -175,9 +175,7 @@ func TestSilentMakeNoCompletions(t *testing.T) {
 	w := inMemory(t).world(t, EndpointOptions{Selective: true})
 	mine, theirs := hostKind.make(t, w.a.nic, 100), hostKind.make(t, w.b.nic, 100)
 	rb := w.share(theirs.All(), allAccess)
-	w.a.mu.Lock()
-	c := must(w.a.connFor(w.ab))(t)
-	w.a.mu.Unlock()
+	c := w.a.connTo(w.ab)
 	for _, post := range []func(Msg, Flags) error{w.a.WriteMsg, w.a.ReadMsg} {
 		flags := make([]Flags, 16)
 		for i := range flags {
@@ -301,17 +299,14 @@ func testConnectionless(t *testing.T, s setting) {
 func (w *world) broken(e *Endpoint, p Peer) {
 	w.t.Helper()
 	ctx := limited(w.t)
-	e.mu.Lock()
-	c := e.peers[p-1].conn
-	e.mu.Unlock()
+	c := e.connTo(p)
 	for ctx.Err() == nil {
-		e.mu.Lock()
-		gone := c.state == dead
-		e.mu.Unlock()
-		if gone {
+		select {
+		case <-c.ended:
 			return
+		default:
+			_, _ = e.Poll(nil)
 		}
-		_, _ = e.Poll(nil)
 	}
 	w.t.Fatal("the connection is not lost")
 }

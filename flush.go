@@ -5,6 +5,7 @@ package gpurdma
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
@@ -57,13 +58,15 @@ func (b *Buffer) Flush(ctx context.Context) error {
 // peers, made at the first use. Nobody else's queue pair is in its protection
 // domain.
 type mirror struct {
-	gate chan struct{} // who is in it has the rest
-	nic  *NIC
-	dev  device
-	link link
-	sink *ibvfd.HostBuf
-	into *registration
-	wake chan struct{}
+	gate  chan struct{} // who is in it has the rest
+	nic   *NIC
+	dev   device
+	queue completionQueue
+	link  link
+	sink  *ibvfd.HostBuf
+	into  *registration
+	wake  chan struct{}         // an event, or the end of the link
+	end   atomic.Pointer[error] // what broke it
 }
 
 // mirrorDepth is how many READs are under way at once.
@@ -139,14 +142,13 @@ func (m *mirror) open() (err error) {
 			return err
 		}
 	}
-	m.wake = make(chan struct{}, 1)
-	wake := m.wake
-	l, err := m.dev.link(linkAttr{sendDepth: mirrorDepth, recvDepth: 1, sge: 1, end: m.nic.end, event: func() {
-		select {
-		case wake <- struct{}{}:
-		default:
+	if m.queue == nil {
+		if m.queue, err = m.dev.queue(queues*mirrorDepth+1, m.event, m.broke); err != nil {
+			return err
 		}
-	}})
+	}
+	m.end.Store(nil)
+	l, err := m.dev.link(linkAttr{sendDepth: mirrorDepth, recvDepth: 1, sge: 1, end: m.nic.end, queue: m.queue, broke: m.broke})
 	if err != nil {
 		return err
 	}
@@ -157,6 +159,19 @@ func (m *mirror) open() (err error) {
 	}
 	m.link = l
 	return nil
+}
+
+// event wakes who waits.
+func (m *mirror) event() {
+	select {
+	case m.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (m *mirror) broke(why error) {
+	m.end.CompareAndSwap(nil, &why)
+	m.event()
 }
 
 func (m *mirror) readAll(ctx context.Context, from []*registration) error {
@@ -186,7 +201,7 @@ func (m *mirror) await(ctx context.Context, n int) error {
 	var wcs [mirrorDepth]ibvfd.WC
 	armed := false
 	for busy := (spin.Wait{}); n > 0; {
-		k, err := m.link.poll(wcs[:n])
+		k, err := m.queue.poll(wcs[:n])
 		if err != nil {
 			return err
 		}
@@ -198,8 +213,8 @@ func (m *mirror) await(ctx context.Context, n int) error {
 		n -= k
 		switch {
 		case k > 0:
-		case m.link.broken() != nil:
-			return m.link.broken()
+		case m.end.Load() != nil:
+			return *m.end.Load()
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case armed:
@@ -210,7 +225,7 @@ func (m *mirror) await(ctx context.Context, n int) error {
 				return ctx.Err()
 			}
 		case busy.Over():
-			if err := m.link.arm(); err != nil {
+			if err := m.queue.arm(); err != nil {
 				return err
 			}
 			armed = true // and look once more: what came before raises no event
@@ -219,14 +234,22 @@ func (m *mirror) await(ctx context.Context, n int) error {
 	return nil
 }
 
-// drop takes the queue pairs away from the mirror, to be closed.
+// drop takes the queue pairs and their completion queue away from the mirror, to be closed.
 func (m *mirror) drop() func() error {
-	if m.link == nil {
-		return func() error { return nil }
+	l, q := m.link, m.queue
+	m.link, m.queue = nil, nil
+	return func() error {
+		if l != nil {
+			if err := l.close(); err != nil {
+				return err
+			}
+			l = nil
+		}
+		if q != nil {
+			return q.close()
+		}
+		return nil
 	}
-	l := m.link
-	m.link = nil
-	return l.close
 }
 
 // close ends the mirror, which nobody uses any more; it may be tried again.
@@ -236,6 +259,12 @@ func (m *mirror) close() error {
 			return err
 		}
 		m.link = nil
+	}
+	if m.queue != nil {
+		if err := m.queue.close(); err != nil {
+			return err
+		}
+		m.queue = nil
 	}
 	if m.into != nil {
 		if err := m.into.close(); err != nil {

@@ -100,10 +100,10 @@ func TestFlushBySource(t *testing.T) {
 	}
 }
 
-// silentLink completes nothing.
-type silentLink struct{ link }
+// silentQueue completes nothing.
+type silentQueue struct{ completionQueue }
 
-func (silentLink) poll([]ibvfd.WC) (int, error) { return 0, nil }
+func (silentQueue) poll([]ibvfd.WC) (int, error) { return 0, nil }
 
 // A READ that fails, or does not end, is an error, and the next one is not
 // taken for it.
@@ -144,7 +144,7 @@ func TestFlushFails(t *testing.T) {
 	}
 	good()
 
-	n.mirror.link = silentLink{n.mirror.link}
+	n.mirror.queue = silentQueue{n.mirror.queue}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	if err := b.Flush(ctx); !errors.Is(err, context.DeadlineExceeded) {

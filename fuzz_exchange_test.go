@@ -125,8 +125,8 @@ func hostile(t testing.TB, client bool, data []byte) {
 		if err == nil {
 			id = p.id
 		} else {
+			c.end(err)
 			e.mu.Lock()
-			c.abort(err)
 			e.forget(p.id)
 			e.mu.Unlock()
 		}

@@ -4,13 +4,9 @@ package gpurdma
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"math/bits"
-	"os"
-	"sync"
-	"sync/atomic"
 
 	"github.com/gpurdma/gpurdma/ibvfd"
 )
@@ -25,19 +21,16 @@ const (
 	queues
 )
 
-// link is the queue pairs of a connection, and their completion queue.
+// link is the queue pairs of a connection.
 type link interface {
 	local() [queues]ibvfd.Endpoint
 	connect(remote [queues]ibvfd.Endpoint, reads uint8) error // reads: that the peer answers at once
 	attr() linkAttr                                           // as granted
 	post(queue int, wrs []ibvfd.SendWR) (int, error)
 	recv(wrs []ibvfd.RecvWR) (int, error)
-	poll(wc []ibvfd.WC) (int, error)
-	arm() error    // the next completion calls linkAttr.event
-	broken() error // why there may be no completions any more
-	fail() error   // flush what is outstanding
-	down() error   // why nothing goes through the port; nil if it does, or is not known
-	close() error  // after it the NIC touches no memory on behalf of the link; may be tried again
+	fail() error  // flush what is outstanding
+	down() error  // why nothing goes through the port; nil if it does, or is not known
+	close() error // after it the NIC touches no memory on behalf of the link; may be tried again
 }
 
 // linkAttr is what a link is made for.
@@ -48,8 +41,8 @@ type linkAttr struct {
 	readsIn, readsOut    uint8 // READs and atomics at once: answered, and sent, which the peer may lower; as granted only
 	maxMsg               int64
 	connect              ibvfd.ConnectAttr
-	event                func()                   // does not block
-	lost                 func()                   // nor does this: the link is broken; may be nil
+	queue                completionQueue          // where both complete
+	broke                func(why error)          // there may be no completions any more; does not block
 	end                  func(func() error) error // ends a link that was not made, now or later
 	path                 *ibvfd.ManagedAttr       // what rdma_cm has settled; nil over TCP
 	toward               toward                   // over TCP
@@ -83,22 +76,15 @@ type verbsLink struct {
 	cq    *ibvfd.CQ
 	qps   [queues]*ibvfd.QP
 	a     linkAttr
-
-	listener sync.WaitGroup
-	end      atomic.Pointer[error] // what broke it
 }
 
 func (d *verbsDevice) link(a linkAttr) (_ link, err error) {
-	l := &verbsLink{ctx: d.ctx, watch: d.watch, a: a}
+	l := &verbsLink{ctx: d.ctx, watch: d.watch, cq: a.queue.(*verbsQueue).cq, a: a}
 	defer func() {
 		if err != nil {
 			err = joined(err, a.end(l.close))
 		}
 	}()
-	if l.cq, err = d.ctx.CreateCQWith(ibvfd.CQAttr{Depth: queues*a.sendDepth + a.recvDepth, Events: true}); err != nil {
-		return nil, err
-	}
-	l.listener.Go(l.listen)
 	var c chosen
 	if a.path == nil {
 		if c, err = a.toward.choose(d.ctx, d.attr.Ports); err != nil {
@@ -211,41 +197,6 @@ func (l *verbsLink) post(queue int, wrs []ibvfd.SendWR) (int, error) {
 }
 
 func (l *verbsLink) recv(wrs []ibvfd.RecvWR) (int, error) { return l.qps[writeQueue].PostRecv(wrs) }
-func (l *verbsLink) poll(wc []ibvfd.WC) (int, error)      { return l.cq.Poll(wc) }
-
-// listen passes events on until the queue is closed.
-func (l *verbsLink) listen() {
-	for {
-		err := l.cq.WaitEvent(context.Background())
-		if errors.Is(err, os.ErrClosed) {
-			return
-		}
-		if err != nil {
-			l.broke(err)
-			return
-		}
-		l.a.event()
-	}
-}
-
-// broke has who polls the link, or sleeps, find out why it is of no more use.
-func (l *verbsLink) broke(why error) {
-	l.end.CompareAndSwap(nil, &why)
-	l.a.event()
-	if l.a.lost != nil {
-		l.a.lost()
-	}
-}
-
-func (l *verbsLink) broken() error {
-	if why := l.end.Load(); why != nil {
-		return *why
-	}
-	return nil
-}
-
-func (l *verbsLink) arm() error { return l.cq.Arm() }
-
 func (l *verbsLink) fail() error {
 	var err error
 	for _, q := range l.qps {
@@ -270,13 +221,6 @@ func (l *verbsLink) close() error {
 		if q != nil {
 			errs = append(errs, q.Close())
 		}
-	}
-	if l.cq != nil {
-		err := l.cq.Close()
-		if err == nil {
-			l.listener.Wait()
-		}
-		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }

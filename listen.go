@@ -32,7 +32,7 @@ func (e *Endpoint) Listen(addr string) (net.Addr, error) {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.closed {
+	if e.closed != nil {
 		return nil, joinClose(os.ErrClosed, l)
 	}
 	e.listeners = append(e.listeners, l)
@@ -119,22 +119,24 @@ func (e *Endpoint) welcome(ctx context.Context, raw net.Conn, admit func() error
 	if p == nil {
 		return
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
+	c := p.conn
 	if err == nil {
 		err = e.announce(p)
 	}
 	if err != nil {
-		p.conn.abort(err)
+		c.end(err)
+		<-c.ended
 	}
 }
 
-// announce has Accept return a peer. Nobody else puts one in.
+// announce has Accept return a peer.
 func (e *Endpoint) announce(p *peer) error {
+	e.mu.Lock() // nobody else puts one in
+	defer e.mu.Unlock()
 	for range len(e.accepted) { // those that are gone take no place
 		select {
 		case q := <-e.accepted:
-			if q.conn.state != dead {
+			if !q.conn.over.Load() {
 				e.accepted <- q
 			}
 		default: // accepted meanwhile
@@ -153,12 +155,13 @@ func (e *Endpoint) Accept(ctx context.Context) (Peer, error) {
 	for {
 		select {
 		case p := <-e.accepted:
-			e.mu.Lock()
-			there := p.conn.state != dead // nor removed meanwhile
+			c := p.conn // there is one for good: somebody has connected
+			c.mu.Lock()
+			there := c.state != dead // nor removed meanwhile
 			if there {
-				p.conn.uninvited = false
+				c.uninvited = false
 			}
-			e.mu.Unlock()
+			c.mu.Unlock()
 			if there {
 				return p.id, nil
 			}

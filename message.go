@@ -26,7 +26,6 @@ func (e *Endpoint) SendMsg(m Msg, flags Flags) error {
 	if err != nil {
 		return err
 	}
-	defer e.mu.Unlock()
 	if err = o.setData(m.Data); err == nil {
 		err = o.takeOrInject(e, m.Local)
 	}
@@ -47,7 +46,6 @@ func (e *Endpoint) RecvV(into []Span, peer Peer, context any) error {
 	if err != nil {
 		return err
 	}
-	defer e.mu.Unlock()
 	return e.post(peer, o, o.take(e, into...))
 }
 
@@ -89,7 +87,6 @@ func (e *Endpoint) atomic(kind Op, result []Span, peer Peer, to []RemoteSpan, ad
 	if err != nil {
 		return err
 	}
-	defer e.mu.Unlock()
 	o.add, o.swap = add, swap
 	return e.post(peer, o, o.takeAtomic(e, result, to))
 }

@@ -72,7 +72,7 @@ func newNIC(dev device, opt NICOptions) *NIC {
 		opt.MaxPinned = defaultMaxPinned
 	}
 	n := &NIC{dev: dev, opt: opt}
-	n.mirror = &mirror{nic: n, gate: make(chan struct{}, 1)}
+	n.mirror = &mirror{nic: n, gate: make(chan struct{}, 1), wake: make(chan struct{}, 1)}
 	return n
 }
 

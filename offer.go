@@ -8,6 +8,8 @@ import (
 	"net"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/gpurdma/gpurdma/dmabuf"
 )
 
@@ -16,13 +18,14 @@ import (
 // its own means as well, as MarshalBinary encodes them. An offer that is cut
 // short, be it by the end of ctx, ends the connection.
 func (e *Endpoint) Offer(ctx context.Context, to Peer, rb *RemoteBuffer) error {
+	if rb == nil {
+		return &dmabuf.Error{Op: "offer", Detail: "no descriptor", Remedy: "give what Share returned, or a View of that", Err: unix.EINVAL}
+	}
 	wire, err := rb.MarshalBinary()
 	if err != nil {
 		return err
 	}
-	e.mu.Lock()
 	c, err := e.connFor(to)
-	e.mu.Unlock()
 	if err != nil {
 		return err
 	}
@@ -43,18 +46,37 @@ func (e *Endpoint) Offer(ctx context.Context, to Peer, rb *RemoteBuffer) error {
 		return ctx.Err()
 	}
 	defer func() { <-c.offering }()
-	e.mu.Lock()
+	c.mu.Lock()
 	tcp, err := c.tcp, c.refusal()
-	e.mu.Unlock()
+	c.mu.Unlock()
 	if err != nil {
 		return err
 	}
 	if err = send(ctx, tcp, wire); err != nil {
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		c.abort(err) // part of it may be on its way
+		return c.cutShort(ctx, err)
 	}
-	return err
+	return nil
+}
+
+// cutShort ends the connection after a message of the exchange was not sent as a whole, and says
+// why. Where the peer has ended it, reading the exchange finds that out as well, and with it
+// what the peer's NIC has answered: that is the cause then.
+func (c *conn) cutShort(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		c.end(err)
+		return err
+	}
+	patience := time.NewTimer(hearWait + flushWait)
+	defer patience.Stop()
+	select {
+	case <-c.ended:
+	case <-ctx.Done():
+	case <-patience.C:
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.abort(fmt.Errorf("%w: the peer has ended the connection: %w", ErrNotConnected, err))
+	return c.gone()
 }
 
 // send writes an offer, as long as ctx lasts.
@@ -78,30 +100,25 @@ func send(ctx context.Context, tcp net.Conn, wire []byte) error {
 // Offered waits for a descriptor that the peer has offered. Those that nobody has
 // taken end with the connection.
 func (e *Endpoint) Offered(ctx context.Context, from Peer) (*RemoteBuffer, error) {
-	e.mu.Lock()
 	c, err := e.connFor(from)
-	e.mu.Unlock()
 	if err != nil {
 		return nil, err
 	}
 	for {
-		e.mu.Lock()
+		c.mu.Lock()
 		if c.offers.len() > 0 {
 			rb := c.offers.pop()
 			c.offerBytes -= rb.weight()
 			if c.offers.len() > 0 {
 				c.tell() // for another who waits
 			}
-			e.mu.Unlock()
+			c.mu.Unlock()
 			return rb, nil
 		}
-		err := c.refusal()
-		e.mu.Unlock()
-		if err != nil {
-			c.tell()
-			return nil, err
-		}
+		c.mu.Unlock()
 		select {
+		case <-c.ended:
+			return nil, c.lost(context.Background())
 		case <-c.offered:
 		case <-ctx.Done():
 			return nil, ctx.Err()
@@ -144,7 +161,7 @@ func (n *node) weight() int {
 }
 
 // takeOffer reads one.
-func (e *Endpoint) takeOffer(c *conn, tcp net.Conn) error {
+func (c *conn) takeOffer(tcp net.Conn) error {
 	body, err := readMessage(tcp, msgOffer)
 	if err != nil {
 		return err
@@ -153,8 +170,8 @@ func (e *Endpoint) takeOffer(c *conn, tcp net.Conn) error {
 	if err := rb.UnmarshalBinary(body); err != nil {
 		return err
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if err := c.refusal(); err != nil { // it was read as the connection ended
 		return err
 	}

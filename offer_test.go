@@ -47,11 +47,11 @@ func TestOfferEnds(t *testing.T) {
 	rb := must(w.b.Share(w.ba, theirs.All(), allAccess))(t)
 	deaf, other := net.Pipe()
 	defer other.Close()
-	w.b.mu.Lock()
-	c := w.b.peers[w.ba-1].conn
+	c := w.b.connTo(w.ba)
+	c.mu.Lock()
 	tcp := c.tcp
 	c.tcp = deaf
-	w.b.mu.Unlock()
+	c.mu.Unlock()
 	defer tcp.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()

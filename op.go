@@ -5,6 +5,7 @@ package gpurdma
 import (
 	"fmt"
 	"math"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -37,16 +38,27 @@ type op struct {
 	pack     *Buffer // a message in more pieces than a work request may have
 
 	started, made, ended bool
+	busy                 bool // slow work is done for it
+	staged               bool // some of what the NIC reads has to be copied to where it reaches it
 	flushing             bool // of delivery-complete: what is left is to read back
 	err                  error
 }
 
+// ops are operations that are not in use, and the memory from which injected data is sent.
+type ops struct {
+	mu   sync.Mutex
+	free []*op
+}
+
 // newOp is an op that may have been used before.
 func (e *Endpoint) newOp(kind Op, flags Flags, context any) *op {
+	e.ops.mu.Lock()
 	var o *op
-	if n := len(e.free); n > 0 {
-		o, e.free = e.free[n-1], e.free[:n-1]
-	} else {
+	if n := len(e.ops.free); n > 0 {
+		o, e.ops.free = e.ops.free[n-1], e.ops.free[:n-1]
+	}
+	e.ops.mu.Unlock()
+	if o == nil {
 		o = new(op)
 	}
 	o.kind, o.flags, o.context = kind, flags, context
@@ -63,7 +75,7 @@ func (e *Endpoint) recycle(o *op) {
 		o.operands[i].drop()
 	}
 	if o.injected {
-		e.slab.free = append(e.slab.free, o.slot)
+		e.slab.put(o.slot)
 	}
 	if o.pack != nil {
 		_ = o.pack.Release()
@@ -75,8 +87,10 @@ func (e *Endpoint) recycle(o *op) {
 	operands, local, remote, bufs := o.operands[:0], o.local[:0], o.remote[:0], o.bufs[:0]
 	*o = op{} // in its place: a literal with these in it would be made elsewhere, and copied
 	o.operands, o.local, o.remote, o.bufs = operands, local, remote, bufs
-	if len(e.free) < e.opt.Depth {
-		e.free = append(e.free, o)
+	e.ops.mu.Lock()
+	defer e.ops.mu.Unlock()
+	if len(e.ops.free) < e.opt.Depth {
+		e.ops.free = append(e.ops.free, o)
 	}
 }
 
@@ -99,13 +113,7 @@ func (o *op) take(e *Endpoint, spans ...Span) error {
 		o.operands = append(o.operands, x)
 		o.local = append(o.local, x.window)
 		o.length += s.Length
-		if write {
-			continue
-		}
-		// What the NIC is going to read has to be there.
-		if err := x.staged(s.Length, (*standIn).sync); err != nil {
-			return err
-		}
+		o.staged = o.staged || !write && x.hasStandIn()
 	}
 	return nil
 }
@@ -142,6 +150,17 @@ func (o *op) takeRemote(need ibvfd.Access, spans ...RemoteSpan) error {
 		return &dmabuf.Error{
 			Op: o.kind.String(), Err: dmabuf.ErrRange,
 			Detail: fmt.Sprintf("%d bytes here, %d at the peer", o.length, total),
+		}
+	}
+	return nil
+}
+
+// stage copies what the NIC is going to read to where it reaches it. It takes long.
+func (o *op) stage(*Endpoint) error {
+	for i := range o.operands {
+		x := &o.operands[i]
+		if err := x.staged(x.length, (*standIn).sync); err != nil {
+			return err
 		}
 	}
 	return nil

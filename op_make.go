@@ -13,7 +13,6 @@ import (
 
 // begin prepares work requests under the limits of the connection.
 func (o *op) begin(c *conn) error {
-	o.started = true
 	for _, rb := range o.bufs { // the connection may have been on its way when it was posted
 		if err := c.permits(rb); err != nil {
 			return err
@@ -64,12 +63,26 @@ func (o *op) beginMessage(c *conn) error {
 	if n <= c.a.sge {
 		return nil
 	}
+	if b := o.refusesPack(); b != nil {
+		return o.unpacked(b, n, c.a.sge)
+	}
+	c.later(o, (*op).packInto)
+	return nil
+}
+
+// refusesPack is a Buffer of the message whose bytes no CPU may move, nil if there is none.
+func (o *op) refusesPack() *Buffer {
 	for i := range o.operands {
 		if b := o.operands[i].reached((*Buffer).directOnly); b != nil {
-			return o.unpacked(b, n, c.a.sge)
+			return b
 		}
 	}
-	pack, err := c.e.nic.AllocHost(o.length)
+	return nil
+}
+
+// packInto gives a message memory of its own, in one piece. It takes long.
+func (o *op) packInto(e *Endpoint) error {
+	pack, err := e.nic.AllocHost(o.length)
 	if err != nil {
 		return err
 	}
@@ -78,7 +91,7 @@ func (o *op) beginMessage(c *conn) error {
 		if err := o.gather(pack.core.hostMem.Bytes()); err != nil {
 			return err
 		}
-		c.e.nic.staged.Add(o.length)
+		e.nic.staged.Add(o.length)
 	}
 	o.local = append(o.local[:0], window{pack.root, pack.mem, 0, o.length})
 	return nil
@@ -203,9 +216,26 @@ func (o *op) transfer(c *conn, wrs []ibvfd.SendWR, sges []ibvfd.SGE) (n, used in
 	return n, used
 }
 
-// arrived hands bytes that the NIC has put into host memory to where they
-// belong.
-func (o *op) arrived(e *Endpoint, n int64) error {
+// brings reports whether the NIC has put bytes into host memory that belong elsewhere.
+func (o *op) brings() bool {
+	switch o.kind {
+	case OpWrite, OpSend, OpRemoteWrite:
+		return false
+	}
+	if o.pack != nil {
+		return true
+	}
+	for i := range o.operands {
+		if o.operands[i].hasStandIn() {
+			return true
+		}
+	}
+	return false
+}
+
+// arrive hands those bytes to where they belong. It takes long.
+func (o *op) arrive(e *Endpoint) error {
+	n := o.length
 	if o.pack != nil && o.kind == OpRecv {
 		p := o.pack.core.hostMem.Bytes()[:n]
 		e.nic.staged.Add(n)

@@ -183,7 +183,7 @@ func TestReadSGE(t *testing.T) {
 		e.nic.dev.(*fakeDevice).maxSGERead = most
 		w := &world{t: t, a: e, b: s.endpoint(t, EndpointOptions{})}
 		w.connect()
-		if c := w.a.peers[w.ab-1].conn; c.a.readSGE != want || c.a.sge != 5 {
+		if c := w.a.connTo(w.ab); c.a.readSGE != want || c.a.sge != 5 {
 			t.Errorf("of %d: %d SGEs a READ, %d a WRITE", most, c.a.readSGE, c.a.sge)
 		}
 		r := seeded(t)
@@ -225,7 +225,7 @@ func TestNoAtomics(t *testing.T) {
 		}
 	}
 	must(w.a.Share(w.ab, mine.All(), allAccess&^ibvfd.AccessRemoteAtomic))(t)
-	if posted := w.a.peers[w.ab-1].conn.posted; posted != 0 {
+	if posted := w.a.connTo(w.ab).posted; posted != 0 {
 		t.Errorf("%d were posted", posted)
 	}
 	w.ok(w.a.Write(mine.All(), w.ab, rb.All(), "w"))
@@ -331,7 +331,7 @@ func (w *world) unpacked(e *Endpoint, op Op, pieces int) {
 	if c.Op != op || c.Context != "refused" || !errors.Is(c.Err, errors.ErrUnsupported) || !errors.As(c.Err, &why) {
 		w.t.Fatalf("%+v, want that it is refused", c)
 	}
-	most := e.peers[0].conn.a.sge
+	most := e.connTo(e.Peers()[0]).a.sge
 	for _, part := range []string{fmt.Sprintf("%d pieces", pieces), fmt.Sprintf("at most %d", most), "MaxSGE", "DirectOnly", "PreferDirect"} {
 		if !strings.Contains(c.Err.Error(), part) {
 			w.t.Errorf("%q does not say %q", c.Err, part)

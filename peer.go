@@ -47,7 +47,7 @@ func (e *Endpoint) Insert(addr string) (Peer, error) {
 }
 
 func (e *Endpoint) insert(addr string) (*peer, error) {
-	if e.closed {
+	if e.closed != nil {
 		return nil, os.ErrClosed
 	}
 	if len(e.peers) >= e.opt.MaxPeers {
@@ -68,7 +68,7 @@ func (e *Endpoint) insert(addr string) (*peer, error) {
 // makeWay takes the oldest peer out of the table that is gone for good.
 func (e *Endpoint) makeWay() {
 	for _, p := range e.peers {
-		if p.addr == "" && p.conn != nil && p.conn.state == dead {
+		if p.addr == "" && p.conn != nil && p.conn.over.Load() {
 			e.forget(p.id)
 			return
 		}
@@ -82,7 +82,7 @@ func (e *Endpoint) find(id Peer) (int, bool) {
 
 // lookup is the table's entry.
 func (e *Endpoint) lookup(id Peer) (*peer, error) {
-	if e.closed {
+	if e.closed != nil {
 		return nil, os.ErrClosed
 	}
 	i, ok := e.find(id)
@@ -104,15 +104,18 @@ func (e *Endpoint) forget(id Peer) {
 // the table. What was under way with it completes with an error.
 func (e *Endpoint) Remove(id Peer) error {
 	e.mu.Lock()
-	defer e.mu.Unlock()
 	p, err := e.lookup(id)
 	if err != nil {
+		e.mu.Unlock()
 		return err
 	}
-	if p.conn != nil {
-		p.conn.abort(fmt.Errorf("%w: removed", ErrNotConnected))
-	}
 	e.forget(id)
+	c := p.conn
+	e.mu.Unlock()
+	if c != nil {
+		c.end(fmt.Errorf("%w: removed", ErrNotConnected))
+		<-c.ended
+	}
 	return nil
 }
 

@@ -159,9 +159,7 @@ func TestLost(t *testing.T) {
 	}
 	told := make(chan error, 1)
 	go func() { told <- w.b.Lost(limited(t), w.ba) }()
-	w.a.mu.Lock()
-	link := w.a.peers[0].conn.link.(*fakeLink)
-	w.a.mu.Unlock()
+	link := w.a.linkTo(w.ab)
 	event := &EventError{"fake0", ibvfd.Event{Type: ibvfd.EventQPFatal}}
 	link.broke(event)
 	var why *EventError
@@ -184,12 +182,10 @@ func TestOffersEndWithTheirConnection(t *testing.T) {
 	w := inMemory(t).world(t, EndpointOptions{})
 	theirs := hostKind.make(t, w.b.nic, 100)
 	rb := must(w.b.Share(w.ba, theirs.All(), allAccess))(t)
-	w.a.mu.Lock()
-	c := w.a.peers[0].conn
-	w.a.mu.Unlock()
+	c := w.a.connTo(w.ab)
 	has := func() (int, int) {
-		w.a.mu.Lock()
-		defer w.a.mu.Unlock()
+		c.mu.Lock()
+		defer c.mu.Unlock()
 		return c.offers.len(), c.offerBytes
 	}
 	const n = 10

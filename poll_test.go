@@ -26,9 +26,7 @@ func TestPollDrives(t *testing.T) {
 		w.ok(w.a.Write(mine.All(), w.ab, to.All(), i))
 	}
 	for ctx := limited(t); w.a.untaken() < 3; {
-		w.a.mu.Lock()
 		w.a.progress()
-		w.a.mu.Unlock()
 		w.inTime(ctx)
 	}
 	more(3)
@@ -85,10 +83,10 @@ func TestPollLeavesWhatItHasNoRoomFor(t *testing.T) {
 
 // unposted is how many operations to a peer the NIC does not know of.
 func (e *Endpoint) unposted(p Peer) int {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	c, _ := e.lookup(p)
-	return c.conn.pending.len()
+	c := e.connTo(p)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.pending.len()
 }
 
 func (w *world) inTime(ctx context.Context) {

@@ -5,7 +5,6 @@ package gpurdma
 import (
 	"fmt"
 	"math"
-	"os"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
@@ -26,7 +25,6 @@ func (e *Endpoint) Read(into Span, peer Peer, from RemoteSpan, context any) erro
 	if err != nil {
 		return err
 	}
-	defer e.mu.Unlock()
 	if err = o.take(e, into); err == nil {
 		err = o.takeRemote(ibvfd.AccessRemoteRead, from)
 	}
@@ -44,7 +42,6 @@ func (e *Endpoint) ReadMsg(m Msg, flags Flags) error {
 	if err != nil {
 		return err
 	}
-	defer e.mu.Unlock()
 	if err = o.take(e, m.Local...); err == nil {
 		err = o.takeRemote(ibvfd.AccessRemoteRead, m.Remote...)
 	}
@@ -57,7 +54,6 @@ func (e *Endpoint) Write(from Span, peer Peer, to RemoteSpan, context any) error
 	if err != nil {
 		return err
 	}
-	defer e.mu.Unlock()
 	if err = o.take(e, from); err == nil {
 		err = o.takeRemote(ibvfd.AccessRemoteWrite, to)
 	}
@@ -75,7 +71,6 @@ func (e *Endpoint) WriteMsg(m Msg, flags Flags) error {
 	if err != nil {
 		return err
 	}
-	defer e.mu.Unlock()
 	if err = o.setData(m.Data); err == nil {
 		err = o.takeOrInject(e, m.Local)
 	}
@@ -109,7 +104,6 @@ func (e *Endpoint) injectWrite(p []byte, data uint64, peer Peer, to RemoteSpan, 
 	if err != nil {
 		return err
 	}
-	defer e.mu.Unlock()
 	o.silent = true
 	if err = o.setData(data); err == nil {
 		err = o.inject(e, int64(len(p)), func(slot []byte) error { copy(slot, p); return nil })
@@ -147,16 +141,10 @@ func (o *op) takeOrInject(e *Endpoint, spans []Span) error {
 	return nil
 }
 
-// start begins an op. Unless it answers an error the endpoint is locked, and
-// post must follow.
+// start begins an op, which post must follow.
 func (e *Endpoint) start(kind Op, flags Flags, context any) (*op, error) {
 	if err := flags.check(kind); err != nil {
 		return nil, err
-	}
-	e.mu.Lock()
-	if e.closed {
-		e.mu.Unlock()
-		return nil, os.ErrClosed
 	}
 	return e.newOp(kind, flags, context), nil
 }
@@ -168,14 +156,24 @@ func (e *Endpoint) post(to Peer, o *op, err error) error {
 	}
 	var c *conn
 	if err == nil {
-		c, err = e.connFor(to)
+		c, err = e.lockConn(to)
 	}
-	for i := 0; err == nil && i < len(o.bufs); i++ {
-		err = c.permits(o.bufs[i])
+	if err == nil && o.kind == OpRecv && c.link != nil && o.pieces() > c.a.sge && o.refusesPack() == nil {
+		c.mu.Unlock() // a receive is there when the call returns, so that the caller waits for its memory
+		if err = o.packInto(e); err == nil {
+			c, err = e.lockConn(to)
+		}
 	}
 	if err != nil {
 		e.recycle(o)
 		return err
+	}
+	defer c.mu.Unlock()
+	for _, rb := range o.bufs {
+		if err := c.permits(rb); err != nil {
+			e.recycle(o)
+			return err
+		}
 	}
 	return c.submit(o)
 }

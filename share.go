@@ -69,21 +69,16 @@ func (e *Endpoint) Share(peer Peer, s Span, access ibvfd.Access) (_ *RemoteBuffe
 	if s.Region != nil && s.Buf == nil && s != s.Region.All() {
 		return nil, &dmabuf.Error{Op: "share", Detail: "a part of a region", Remedy: "assign it a layout of that part, or share slices", Err: unix.EINVAL}
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.closed {
-		return nil, os.ErrClosed
-	}
 	sh, token := &share{e: e}, e.token
 	if peer != 0 {
 		c, err := e.connFor(peer)
-		if err == nil {
-			err = c.refusal()
-		}
 		if err != nil {
 			return nil, err
 		}
 		sh.conn, token = c, c.token
+	}
+	if err := sh.refusal(); err != nil {
+		return nil, err
 	}
 	o, err := s.take(e.nic, OpRemoteWrite, false)
 	if err != nil {
@@ -126,8 +121,61 @@ func (e *Endpoint) Share(peer Peer, s Span, access ibvfd.Access) (_ *RemoteBuffe
 	} else {
 		rb.layout = Layout{o.root}
 	}
-	e.shares[sh] = struct{}{}
+	if err := sh.publish(); err != nil {
+		return nil, joined(err, e.nic.end(sh.close))
+	}
 	return rb, nil
+}
+
+// refusal is why nothing can be shared with the peer any more.
+func (s *share) refusal() error {
+	if s.conn != nil {
+		s.conn.mu.Lock()
+		defer s.conn.mu.Unlock()
+		return s.conn.refusal()
+	}
+	s.e.mu.Lock()
+	defer s.e.mu.Unlock()
+	if s.e.closed != nil {
+		return os.ErrClosed
+	}
+	return nil
+}
+
+// publish has the keys end with the connection, or with the endpoint; an error says that this has
+// ended already.
+func (s *share) publish() error {
+	if c := s.conn; c != nil {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if err := c.refusal(); err != nil {
+			return err
+		}
+		c.shares[s] = struct{}{}
+		return nil
+	}
+	s.e.mu.Lock()
+	defer s.e.mu.Unlock()
+	if s.e.closed != nil {
+		return os.ErrClosed
+	}
+	s.e.shares[s] = struct{}{}
+	return nil
+}
+
+// claim takes a share away from what it would end with; false if somebody has.
+func (s *share) claim() bool {
+	mu, all := &s.e.mu, &s.e.shares
+	if s.conn != nil {
+		mu, all = &s.conn.mu, &s.conn.shares
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if _, ok := (*all)[s]; !ok {
+		return false
+	}
+	delete(*all, s)
+	return true
 }
 
 // Unshare withdraws what Share gave, by any [RemoteBuffer.View] of it: the peer's
@@ -139,14 +187,15 @@ func (e *Endpoint) Unshare(rb *RemoteBuffer) error {
 	if rb == nil || rb.share == nil || rb.share.e != e {
 		return &dmabuf.Error{Op: "unshare", Detail: "this endpoint has not shared it", Remedy: "give what its Share returned, or a View of that", Err: unix.EINVAL}
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if _, ok := e.shares[rb.share]; !ok {
+	sh := rb.share
+	if !sh.claim() {
 		return nil
 	}
-	if err := rb.share.close(); err != nil {
+	if err := sh.close(); err != nil {
+		if sh.publish() != nil { // it was to end by now
+			_ = e.nic.end(sh.close)
+		}
 		return err
 	}
-	delete(e.shares, rb.share)
 	return nil
 }

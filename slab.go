@@ -4,21 +4,26 @@ package gpurdma
 
 import (
 	"fmt"
+	"sync"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 )
 
-// slab is registered host memory from which injected data is sent.
+// slab is registered host memory from which injected data is sent. It is made at its first use.
 type slab struct {
-	buf  *Buffer
-	size int64 // of a slot
+	mu   sync.Mutex
+	buf  *Buffer // nil until then
+	size int64   // of a slot
 	free []int
 	sink Piece // where bytes are read to that only the reading matters of
 }
 
 // needSlab makes the slab at its first use.
 func (e *Endpoint) needSlab() error {
-	if e.slab != nil {
+	s := &e.slab
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.buf != nil {
 		return nil
 	}
 	slots := e.opt.Depth
@@ -27,14 +32,51 @@ func (e *Endpoint) needSlab() error {
 	if err != nil {
 		return err
 	}
-	s := &slab{buf: buf, size: size}
+	s.buf, s.size = buf, size
 	for i := range slots {
 		s.free = append(s.free, slots-1-i)
 	}
 	local := buf.core.local.pieces[0]
 	s.sink = Piece{local.Addr + uint64(size*int64(slots)), 8, local.Key}
-	e.slab = s
 	return nil
+}
+
+// take takes a slot.
+func (s *slab) take() (slot int, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := len(s.free)
+	if n == 0 {
+		return 0, false
+	}
+	slot = s.free[n-1]
+	s.free = s.free[:n-1]
+	return slot, true
+}
+
+func (s *slab) put(slot int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.free = append(s.free, slot)
+}
+
+// hold keeps the memory, if there is any, until the function that it returns is called.
+func (s *slab) hold() func() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.buf == nil || s.buf.use() != nil {
+		return func() {}
+	}
+	return s.buf.core.unuse
+}
+
+func (s *slab) release() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.buf == nil {
+		return nil
+	}
+	return s.buf.Release()
 }
 
 // inject takes the data of n bytes; fill puts it into the slot.
@@ -48,17 +90,19 @@ func (o *op) inject(e *Endpoint, n int64, fill func(p []byte) error) error {
 	if err := e.needSlab(); err != nil {
 		return err
 	}
-	s := e.slab
-	if len(s.free) == 0 {
+	s := &e.slab
+	if err := s.buf.use(); err != nil { // the endpoint is closed
+		return err
+	}
+	defer s.buf.core.unuse()
+	if o.slot, o.injected = s.take(); !o.injected {
 		return ErrQueueFull
 	}
-	o.slot, o.injected = s.free[len(s.free)-1], true
-	s.free = s.free[:len(s.free)-1]
 	off := int64(o.slot) * s.size
 	if err := fill(s.buf.core.hostMem.Bytes()[off : off+n]); err != nil {
 		return err
 	}
-	o.local = o.local[:0]
+	o.local, o.staged = o.local[:0], false
 	if n > 0 {
 		o.local = append(o.local, window{s.buf.root, s.buf.mem, off, n})
 	}

@@ -139,13 +139,19 @@ func (o *operand) host() bool {
 	return true
 }
 
+// hasStandIn reports whether other memory stands in for some of the operand's.
+func (o *operand) hasStandIn() bool {
+	for _, b := range o.bufs() {
+		if b.core.stand != nil {
+			return true
+		}
+	}
+	return false
+}
+
 // staged runs do on what stands in for the first n bytes of the operand.
 func (o *operand) staged(n int64, do func(s *standIn, off, length int64) error) error {
-	some := false
-	for _, b := range o.bufs() {
-		some = some || b.core.stand != nil
-	}
-	if !some {
+	if !o.hasStandIn() {
 		return nil
 	}
 	bufs := o.bufs()

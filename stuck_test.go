@@ -168,10 +168,10 @@ func TestStuckLink(t *testing.T) {
 	w := inMemory(t).world(t, EndpointOptions{})
 	mine, theirs := hostKind.make(t, w.a.nic, 64), hostKind.make(t, w.b.nic, 64)
 	rb := w.share(theirs.All(), allAccess)
-	w.a.mu.Lock()
-	c := w.a.peers[w.ab-1].conn
+	c := w.a.connTo(w.ab)
+	c.mu.Lock()
 	c.link = &stuckLink{link: c.link, stays: 2}
-	w.a.mu.Unlock()
+	c.mu.Unlock()
 	w.ok(w.a.Recv(mine.All(), w.ab, "receive"))
 	w.ok(w.a.InjectWrite([]byte{1}, w.ab, rb.Part(0, 1)))
 	slots := len(w.a.slab.free)
@@ -199,10 +199,10 @@ func TestStuckLinkOutlivesItsEndpoint(t *testing.T) {
 	theirs := hostKind.make(t, w.b.nic, 64)
 	rb := w.share(theirs.All(), allAccess)
 	w.ok(w.a.InjectWrite([]byte{1}, w.ab, rb.Part(0, 1)))
-	w.a.mu.Lock()
-	c := w.a.peers[w.ab-1].conn
+	c := w.a.connTo(w.ab)
+	c.mu.Lock()
 	c.link = &stuckLink{link: c.link, stays: 2}
-	w.a.mu.Unlock()
+	c.mu.Unlock()
 	pinned := w.a.nic.Stats().Pinned
 	w.ok(w.a.Close())
 	if err := w.a.nic.Close(); !errors.Is(err, unix.EBUSY) || pinned == 0 || w.a.nic.Stats().Pinned != pinned {

@@ -25,11 +25,10 @@ func TestVMCQOverrun(t *testing.T) {
 	w.ok(w.b.Recv(Span{}, w.ba, "receive"))
 
 	// What this test posts nobody has counted, and nobody takes the completions.
-	w.a.mu.Lock()
-	l := w.a.peers[0].conn.link.(*verbsLink)
-	w.a.mu.Unlock()
+	c := w.a.connTo(w.ab)
+	l := c.link.(*verbsLink)
 	write := []ibvfd.SendWR{{Op: ibvfd.OpWrite, Flags: ibvfd.SendSignaled}}
-	for ctx := limited(t); l.broken() == nil; {
+	for ctx := limited(t); !c.over.Load(); {
 		if ctx.Err() != nil {
 			t.Fatal("no event")
 		}
@@ -37,10 +36,10 @@ func TestVMCQOverrun(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 	}
-	c := w.wait(w.a)
+	done := w.wait(w.a)
 	var why *EventError
-	if c.Context != "receive" || !errors.Is(c.Err, ErrNotConnected) || !errors.As(c.Err, &why) || why.Event.Type != ibvfd.EventCQErr {
-		t.Errorf("%+v, want the event %v", c, ibvfd.EventCQErr)
+	if done.Context != "receive" || !errors.Is(done.Err, ErrNotConnected) || !errors.As(done.Err, &why) || why.Event.Type != ibvfd.EventCQErr {
+		t.Errorf("%+v, want the event %v", done, ibvfd.EventCQErr)
 	}
 	if c := w.wait(w.b); c.Context != "receive" || !errors.Is(c.Err, ErrNotConnected) {
 		t.Errorf("the other side: %+v", c)

@@ -132,12 +132,7 @@ func TestVMWaitDoesNotAllocate(t *testing.T) {
 	write := func() {
 		w.ok(w.a.Write(from, w.ab, to, nil))
 		for range 2 { // the second time there is nothing any more
-			w.a.mu.Lock()
-			quiet := w.a.arm()
-			w.a.mu.Unlock()
-			if quiet {
-				w.a.sleep(ctx)
-			}
+			w.a.sleep(ctx)
 			if n, err := w.a.Poll(done); err != nil || done[0].Err != nil {
 				t.Fatal(err, done[0].Err)
 			} else if n == 1 {

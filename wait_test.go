@@ -14,10 +14,7 @@ import (
 // asleep waits until that many goroutines sleep in e's Wait.
 func asleep(e *Endpoint, n int) {
 	for {
-		e.mu.Lock()
-		enough := e.sleepers >= n
-		e.mu.Unlock()
-		if enough {
+		if e.done.sleepers.Load() >= int32(n) {
 			return
 		}
 		runtime.Gosched()
@@ -175,7 +172,7 @@ func testWaitOfMany(t *testing.T, s setting, n int) {
 func TestWaitWithoutEvents(t *testing.T) {
 	w := inMemory(t).world(t, EndpointOptions{})
 	mine := hostKind.make(t, w.a.nic, 64)
-	l := w.a.peers[w.ab-1].conn.link.(*fakeLink)
+	l := w.a.linkTo(w.ab)
 	l.f.mu.Lock()
 	l.noEvents = os.ErrInvalid
 	l.f.mu.Unlock()
@@ -191,7 +188,7 @@ func TestWaitWithoutEvents(t *testing.T) {
 // Who sleeps does not poll.
 func TestWaitDoesNotPoll(t *testing.T) {
 	w := inMemory(t).world(t, EndpointOptions{})
-	l := w.a.peers[w.ab-1].conn.link.(*fakeLink)
+	l := w.a.linkTo(w.ab)
 	polls := func() int {
 		l.f.mu.Lock()
 		defer l.f.mu.Unlock()

@@ -99,7 +99,7 @@ func (w *watch) tell(e ibvfd.Event) {
 	defer w.mu.Unlock()
 	for _, l := range w.links {
 		if e.CQ != nil && e.CQ == l.cq || e.QP != nil && slices.Contains(l.qps[:], e.QP) {
-			l.broke(&EventError{w.nic, e})
+			l.a.broke(&EventError{w.nic, e})
 		}
 	}
 }
@@ -112,7 +112,7 @@ func (w *watch) lose(why error) {
 		w.gone = why
 	}
 	for _, l := range w.links {
-		l.broke(why)
+		l.a.broke(why)
 	}
 }
 

@@ -3,6 +3,7 @@
 package gpurdma
 
 import (
+	"cmp"
 	"errors"
 	"iter"
 	"os"
@@ -58,12 +59,15 @@ func TestWatch(t *testing.T) {
 				nic: "roce0", heard: func(e ibvfd.Event) { heard = append(heard, e) },
 				state: func(*ibvfd.QP) (ibvfd.QPState, error) { return ibvfd.StateErr, nil },
 			}
-			woken := [3]int{}
+			var broken [3]error
+			broke := func(i int) func(error) {
+				return func(why error) { broken[i] = cmp.Or(broken[i], why) }
+			}
 			var links []*verbsLink
 			for i := range 2 {
-				links = append(links, &verbsLink{cq: cqs[i], qps: [queues]*ibvfd.QP{qps[2*i], qps[2*i+1]}, a: linkAttr{event: func() { woken[i]++ }}})
+				links = append(links, &verbsLink{cq: cqs[i], qps: [queues]*ibvfd.QP{qps[2*i], qps[2*i+1]}, a: linkAttr{broke: broke(i)}})
 			}
-			left := &verbsLink{cq: cqs[2], qps: [queues]*ibvfd.QP{qps[4], qps[4]}, a: linkAttr{event: func() { woken[2]++ }}}
+			left := &verbsLink{cq: cqs[2], qps: [queues]*ibvfd.QP{qps[4], qps[4]}, a: linkAttr{broke: broke(2)}}
 			for _, l := range append(links, left) {
 				if err := w.add(l); err != nil {
 					t.Fatal(err)
@@ -76,18 +80,18 @@ func TestWatch(t *testing.T) {
 			if !slices.Equal(heard, c.events) {
 				t.Errorf("heard %v of %v", heard, c.events)
 			}
-			for i, l := range links {
+			for i := range links {
 				want := slices.Contains(c.broken, i)
-				if (l.broken() != nil) != want || woken[i] > 0 != want {
-					t.Errorf("link %d: %v, woken %d times; want broken: %v", i, l.broken(), woken[i], want)
+				if (broken[i] != nil) != want {
+					t.Errorf("link %d: %v; want broken: %v", i, broken[i], want)
 				}
 				var e *EventError
-				if want && len(c.events) > 0 && (!errors.As(l.broken(), &e) || e.Event != c.events[0] || e.NIC != "roce0") {
-					t.Errorf("link %d: %v does not name the event", i, l.broken())
+				if want && len(c.events) > 0 && (!errors.As(broken[i], &e) || e.Event != c.events[0] || e.NIC != "roce0") {
+					t.Errorf("link %d: %v does not name the event", i, broken[i])
 				}
 			}
-			if left.broken() != nil || woken[2] > 0 {
-				t.Errorf("a link that was closed: %v", left.broken())
+			if broken[2] != nil {
+				t.Errorf("a link that was closed: %v", broken[2])
 			}
 			if err := w.add(left); (err != nil) != (len(c.broken) == 2) {
 				t.Errorf("a link after that: %v", err)
@@ -111,11 +115,12 @@ func TestWatchWaitsForTheAnswer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			q := new(ibvfd.QP)
-			l := &verbsLink{qps: [queues]*ibvfd.QP{q, new(ibvfd.QP)}, a: linkAttr{event: func() {}}}
+			var broken error
+			l := &verbsLink{qps: [queues]*ibvfd.QP{q, new(ibvfd.QP)}, a: linkAttr{broke: func(why error) { broken = why }}}
 			looks := 0
 			w := &watch{state: func(asked *ibvfd.QP) (ibvfd.QPState, error) {
-				if looks++; asked != q || l.broken() != nil {
-					t.Errorf("look %d is at %p, want %p of a link that is not broken: %v", looks, asked, q, l.broken())
+				if looks++; asked != q || broken != nil {
+					t.Errorf("look %d is at %p, want %p of a link that is not broken: %v", looks, asked, q, broken)
 				}
 				if looks == c.answer {
 					return ibvfd.StateErr, nil
@@ -127,8 +132,8 @@ func TestWatchWaitsForTheAnswer(t *testing.T) {
 			}
 			w.listen(scripted(unix.EBADF, ibvfd.Event{Type: ibvfd.EventQPAccessErr, QP: q}))
 			w.ended.Wait()
-			if looks != c.looks || l.broken() == nil {
-				t.Errorf("%d looks, then %v; want %d and the event", looks, l.broken(), c.looks)
+			if looks != c.looks || broken == nil {
+				t.Errorf("%d looks, then %v; want %d and the event", looks, broken, c.looks)
 			}
 		})
 	}
@@ -143,7 +148,7 @@ func TestLinkGivenUp(t *testing.T) {
 	ended := waiting(limited(t), w.a)
 	asleep(w.a, 1)
 	fatal := &EventError{"fake0", ibvfd.Event{Type: ibvfd.EventQPAccessErr, QP: new(ibvfd.QP)}}
-	w.a.peers[w.ab-1].conn.link.(*fakeLink).broke(fatal)
+	w.a.linkTo(w.ab).broke(fatal)
 	c := <-ended
 	var why *EventError
 	if c.n != 1 || c.err != nil || c.Context != "receive" || !errors.Is(c.Err, ErrNotConnected) || !errors.As(c.Err, &why) || why != fatal {
@@ -172,7 +177,7 @@ func TestLinkGivenUpUnwatched(t *testing.T) {
 		ended <- err
 	}()
 	fatal := &EventError{"fake0", ibvfd.Event{Type: ibvfd.EventDeviceFatal}}
-	w.a.peers[w.ab-1].conn.link.(*fakeLink).broke(fatal)
+	w.a.linkTo(w.ab).broke(fatal)
 	var why *EventError
 	if err := <-ended; !errors.As(err, &why) || !errors.Is(err, ErrNotConnected) {
 		t.Errorf("waiting for an offer ended with %v", err)

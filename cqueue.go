@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gpurdma
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/gpurdma/gpurdma/ibvfd"
+)
+
+// completionQueue is a device's completion queue.
+type completionQueue interface {
+	poll(wc []ibvfd.WC) (int, error)
+	arm() error // the next completion raises an event
+	close() error
+}
+
+// A work request's ID names the queue that it is in, the connection's slot in its
+// completion queue, and the request's number. Slots are used again: the generation tells
+// completions of a connection that is gone from those of the next one.
+const (
+	numberBits     = 36
+	generationBits = 8
+	slotBits      = 18
+
+	generationShift = numberBits
+	slotShift      = generationShift + generationBits
+	kindShift       = slotShift + slotBits
+
+	numberMask     = 1<<numberBits - 1
+	generationMask = 1<<generationBits - 1
+	slotMask      = 1<<slotBits - 1
+)
+
+// cqueue is a completion queue that connections share. It has room for all that each
+// of them may have outstanding, so that it cannot overrun.
+type cqueue struct {
+	e    *Endpoint
+	cq   completionQueue
+	free int // room that no connection has; the endpoint's queues.mu guards it
+
+	mu     sync.Mutex // held while completions are handed on: they stay in order
+	wc     []ibvfd.WC
+	slots []connSlot
+	empty  []int // slots that are free
+}
+
+type connSlot struct {
+	conn       *conn
+	generation uint8
+}
+
+// cqueues are an endpoint's completion queues.
+type cqueues struct {
+	mu      sync.Mutex
+	list    []*cqueue // replaced, never changed: who polls needs no lock
+	retired []*cqueue // of no more use, and closed with the endpoint
+}
+
+// pollBatch is how many completions are taken at a time.
+const pollBatch = 64
+
+// connsPerQueue is how many connections the first completion queue of an endpoint is for,
+// unless it may have fewer. Each further queue is four times as long as the one before it.
+const connsPerQueue = 64
+
+// reserve finds room for a connection, in a queue that there is or a new one.
+func (e *Endpoint) reserve(room int) (*cqueue, error) {
+	e.queues.mu.Lock()
+	defer e.queues.mu.Unlock()
+	for _, q := range e.queues.list {
+		if q.free >= room {
+			q.free -= room
+			return q, nil
+		}
+	}
+	conns := min(connsPerQueue<<(2*len(e.queues.list)), e.opt.MaxPeers)
+	q := &cqueue{e: e, wc: make([]ibvfd.WC, pollBatch)}
+	var err error
+	for {
+		depth := e.nic.dev.queueDepth(conns * room)
+		if q.cq, err = e.nic.dev.queue(depth, e.event, q.broke); err == nil {
+			q.free = depth - room
+			break
+		}
+		if conns /= 4; conns == 0 { // a device may have memory for a short one
+			return nil, err
+		}
+	}
+	e.queues.list = append(slices.Clone(e.queues.list), q)
+	return q, nil
+}
+
+// release gives room back, of a connection that cannot complete anything any more.
+func (q *cqueue) release(room int) {
+	q.e.queues.mu.Lock()
+	defer q.e.queues.mu.Unlock()
+	q.free += room
+}
+
+// all are the queues that there are now.
+func (s *cqueues) all() []*cqueue {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.list
+}
+
+// enter gives a connection a slot. Its work requests' IDs begin with what is returned.
+func (q *cqueue) enter(c *conn) uint64 {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	i := len(q.slots)
+	if n := len(q.empty); n > 0 {
+		i, q.empty = q.empty[n-1], q.empty[:n-1]
+	} else {
+		q.slots = append(q.slots, connSlot{})
+	}
+	p := &q.slots[i]
+	p.conn = c
+	return uint64(i)<<slotShift | uint64(p.generation)<<generationShift
+}
+
+// leave ends that: completions of the connection that are still in the queue are dropped.
+func (q *cqueue) leave(id uint64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	i := int(id >> slotShift & slotMask)
+	q.slots[i].conn = nil
+	q.slots[i].generation++
+	q.empty = append(q.empty, i)
+}
+
+// of is the connection that a completion is of, nil if it is gone.
+func (q *cqueue) of(id uint64) *conn {
+	i := id >> slotShift & slotMask
+	if i >= uint64(len(q.slots)) {
+		return nil
+	}
+	p := &q.slots[i]
+	if p.generation != uint8(id>>generationShift) {
+		return nil
+	}
+	return p.conn
+}
+
+// close destroys the queues. One on which there is a link that did not close stays, and is tried
+// again when that is.
+func (s *cqueues) close(n *NIC) {
+	for _, q := range append(slices.Clone(s.list), s.retired...) {
+		_ = n.end(q.cq.close)
+	}
+}
+
+// poll hands on all completions that there are.
+func (q *cqueue) poll() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for {
+		n, err := q.cq.poll(q.wc)
+		if err != nil {
+			q.abort(err)
+			return
+		}
+		q.dispatch(q.wc[:n])
+		if n < len(q.wc) {
+			return
+		}
+	}
+}
+
+// dispatch gives completions to their connections. It takes a connection's mutex once for
+// those that follow one another.
+func (q *cqueue) dispatch(wcs []ibvfd.WC) {
+	for len(wcs) > 0 {
+		c := q.of(wcs[0].ID)
+		n := 1
+		for n < len(wcs) && wcs[n].ID>>generationShift&(slotMask<<generationBits|generationMask) == wcs[0].ID>>generationShift&(slotMask<<generationBits|generationMask) {
+			n++
+		}
+		if c != nil {
+			c.complete(wcs[:n])
+		}
+		wcs = wcs[n:]
+	}
+}
+
+// retire has no further connection use the queue.
+func (q *cqueue) retire() {
+	s := &q.e.queues
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if i := slices.Index(s.list, q); i >= 0 {
+		s.list = slices.Concat(s.list[:i], s.list[i+1:])
+		s.retired = append(s.retired, q)
+	}
+}
+
+// abort ends all connections of the queue, whose mutex is held, and the use of it.
+func (q *cqueue) abort(err error) {
+	q.retire()
+	for _, p := range q.slots {
+		if p.conn != nil {
+			p.conn.mu.Lock()
+			p.conn.abort(err)
+			p.conn.mu.Unlock()
+		}
+	}
+}
+
+// broke is called when the device raises no events for the queue any more. It does not block.
+func (q *cqueue) broke(why error) {
+	go func() {
+		q.poll() // what completed before
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		q.abort(why)
+	}()
+}
+
+// arm has the next completion raise an event.
+func (q *cqueue) arm() {
+	if err := q.cq.arm(); err != nil {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		q.abort(err)
+	}
+}
