@@ -92,6 +92,9 @@ type Buffer struct {
 // PeerDirect, and the policy allows, the Buffer is staged: [Buffer.Path] says why,
 // with the *[ibvfd.RegError] of each.
 func (n *NIC) Register(src Source, opt BufferOptions) (*Buffer, error) {
+	if src == nil {
+		return nil, &dmabuf.Error{Op: "register a buffer", Device: n.Name(), Detail: "no source", Remedy: "give memory of package gpualloc, or of your own", Err: unix.EINVAL}
+	}
 	c, err := n.register(src, opt)
 	if err != nil {
 		return nil, err
@@ -119,6 +122,9 @@ func (n *NIC) register(src Source, opt BufferOptions) (*core, error) {
 // Allocate makes a Buffer of size bytes that an allocator provides. The memory
 // is the Buffer's own: it is freed with it.
 func (n *NIC) Allocate(ctx context.Context, a gpualloc.Allocator, size int64, opt BufferOptions) (*Buffer, error) {
+	if a == nil {
+		return nil, &dmabuf.Error{Op: "register a buffer", Device: n.Name(), Detail: "no allocator", Remedy: "use one of package gpualloc", Err: unix.EINVAL}
+	}
 	mem, err := a.Alloc(ctx, size, gpualloc.Options{})
 	if err != nil {
 		return nil, err

@@ -61,6 +61,7 @@ type conn struct {
 	offers     fifo[*RemoteBuffer]
 	offerBytes int
 	uninvited  bool // nobody has accepted it yet
+	told       bool // an automatic receive has said that it ended
 	shares     map[*share]struct{}
 
 	stuck     bool   // the link did not close

@@ -84,6 +84,9 @@ func (c *conn) broke(why error) {
 	}()
 }
 
+// errOwnEnd: this side has ended the connection, and need not be told.
+var errOwnEnd = fmt.Errorf("%w: removed", ErrNotConnected)
+
 // end is abort of who does not have the connection's mutex.
 func (c *conn) end(cause error) {
 	c.mu.Lock()
@@ -234,6 +237,18 @@ func (c *conn) drained() bool {
 	return c.rq.posted.len() == 0 || c.rq.seen == c.rq.next
 }
 
+// flushed is the error of an operation that the NIC has flushed: what has ended the connection, and
+// that it was flushed.
+func (c *conn) flushed(err error) error {
+	switch {
+	case errors.Is(c.cause, &ibvfd.WCError{Status: ibvfd.WCWRFlushErr}): // all that there is to say
+		return becauseOf(c.down, fmt.Errorf("%w: %w", ErrNotConnected, err))
+	case errors.As(c.cause, new(*ibvfd.WCError)): // another operation's status
+		return fmt.Errorf("%w: %v; %w", ErrNotConnected, c.cause, err)
+	}
+	return fmt.Errorf("%w; %w", c.gone(), err)
+}
+
 // finishAll completes what is left, each op once, in the order of posting
 // within its queue.
 func (c *conn) finishAll() {
@@ -260,11 +275,7 @@ func (c *conn) finishAll() {
 		case err == nil:
 			err = c.gone()
 		case errors.Is(err, &ibvfd.WCError{Status: ibvfd.WCWRFlushErr}):
-			if errors.As(c.cause, new(*ibvfd.WCError)) { // another operation's status
-				err = fmt.Errorf("%w; %w: %v", err, ErrNotConnected, c.cause)
-			} else {
-				err = fmt.Errorf("%w; %w", err, c.gone())
-			}
+			err = c.flushed(err)
 		default:
 			err = becauseOf(c.down, err)
 		}

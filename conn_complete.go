@@ -3,6 +3,8 @@
 package gpurdma
 
 import (
+	"errors"
+
 	"github.com/gpurdma/gpurdma/ibvfd"
 )
 
@@ -129,7 +131,15 @@ func (c *conn) hand(o *op) {
 		}
 	}
 	err := o.err
-	if err != nil && !(o.auto && c.state == dead) || err == nil && !o.silent || err == nil && recv {
+	if err != nil && o.auto {
+		// Of those that nobody asked for the first says why there are no more.
+		if c.told || c.state == dead && errors.Is(c.cause, errOwnEnd) {
+			c.recycle(o)
+			return
+		}
+		c.told = true
+	}
+	if err != nil || !o.silent || recv {
 		done := Completion{Context: o.context, Op: o.kind, Peer: c.peer, Len: o.length}
 		if recv && o.flags&FlagRemoteCQData != 0 {
 			done.Flags, done.Data = FlagRemoteCQData, o.data

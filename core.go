@@ -251,4 +251,9 @@ func (c *core) freeLocked() error {
 	return nil
 }
 
+// noBuffer is a nil *Buffer where there should be one.
+func noBuffer(op string) error {
+	return &dmabuf.Error{Op: op, Detail: "a Buffer that is nil", Remedy: "look at the error of the call that was to return it", Err: unix.EINVAL}
+}
+
 var errNotHere = &dmabuf.Error{Op: "use a buffer", Detail: "it was registered with another NIC", Remedy: "register it with the endpoint's NIC", Err: unix.EINVAL}

@@ -22,15 +22,15 @@ type completionQueue interface {
 const (
 	numberBits     = 36
 	generationBits = 8
-	slotBits      = 18
+	slotBits       = 18
 
 	generationShift = numberBits
-	slotShift      = generationShift + generationBits
+	slotShift       = generationShift + generationBits
 	kindShift       = slotShift + slotBits
 
 	numberMask     = 1<<numberBits - 1
 	generationMask = 1<<generationBits - 1
-	slotMask      = 1<<slotBits - 1
+	slotMask       = 1<<slotBits - 1
 )
 
 // cqueue is a completion queue that connections share. It has room for all that each
@@ -40,10 +40,10 @@ type cqueue struct {
 	cq   completionQueue
 	free int // room that no connection has; the endpoint's queues.mu guards it
 
-	mu     sync.Mutex // held while completions are handed on: they stay in order
-	wc     []ibvfd.WC
+	mu    sync.Mutex // held while completions are handed on: they stay in order
+	wc    []ibvfd.WC
 	slots []connSlot
-	empty  []int // slots that are free
+	empty []int // slots that are free
 }
 
 type connSlot struct {

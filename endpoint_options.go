@@ -27,7 +27,9 @@ type EndpointOptions struct {
 	Selective bool
 	// AutoReceive keeps that many empty receives posted for each peer, for the
 	// data of writes. It is for endpoints that receive no messages: a message
-	// that is not empty would not fit one.
+	// that is not empty would not fit one, and Recv is refused. When the peer or the NIC
+	// ends the connection, or such a message does, one of the receives completes with the
+	// reason.
 	AutoReceive int
 
 	// TLS protects the exchange by which connections are made. Both sides need a

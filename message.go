@@ -35,13 +35,19 @@ func (e *Endpoint) SendMsg(m Msg, flags Flags) error {
 // Recv posts a receive for a message of one peer, of at most as many bytes
 // (fi_recv). Receives are taken in order, by messages and by writes with data;
 // the latter put nothing into the span. A message that is longer than its
-// receive ends the connection.
+// receive ends the connection. With AutoReceive it is EINVAL.
 func (e *Endpoint) Recv(into Span, peer Peer, context any) error {
 	return e.RecvV([]Span{into}, peer, context)
 }
 
 // RecvV is Recv into several spans, one after the other (fi_recvv).
 func (e *Endpoint) RecvV(into []Span, peer Peer, context any) error {
+	if e.opt.AutoReceive > 0 {
+		return &dmabuf.Error{
+			Op: OpRecv.String(), Device: e.nic.Name(), Detail: "the endpoint posts its receives itself (AutoReceive)", Err: unix.EINVAL,
+			Remedy: "make an endpoint without AutoReceive for those who send messages",
+		}
+	}
 	o, err := e.start(OpRecv, 0, context)
 	if err != nil {
 		return err

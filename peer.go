@@ -113,15 +113,18 @@ func (e *Endpoint) Remove(id Peer) error {
 	c := p.conn
 	e.mu.Unlock()
 	if c != nil {
-		c.end(fmt.Errorf("%w: removed", ErrNotConnected))
+		c.end(errOwnEnd)
 		<-c.ended
 	}
 	return nil
 }
 
 // Lost waits until the connection to a peer has ended, and returns why: an error
-// that is ErrNotConnected. If ctx ends first, it is ctx's error. A side that only lets others read and write its memory, and has no
-// operations that could fail, learns of the end by it; nobody needs to Poll.
+// that is ErrNotConnected. If ctx ends first, it is ctx's error. A side that only
+// lets others read and write its memory, and has no operations that could fail,
+// learns of the end by it; nobody needs to Poll. All completions of the connection,
+// and what the peer did before the end, are there for Poll then, and the keys that
+// the peer was given have been withdrawn.
 func (e *Endpoint) Lost(ctx context.Context, id Peer) error {
 	e.mu.Lock()
 	p, err := e.lookup(id)

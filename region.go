@@ -34,6 +34,10 @@ func NewRegion(bufs ...*Buffer) (*Region, error) {
 	r := &Region{bufs: slices.Clone(bufs)}
 	ranges := make([]Range, len(bufs))
 	for i, b := range bufs {
+		if b == nil {
+			r.bufs = bufs[:i]
+			return nil, joinClose(noBuffer("make a region"), r)
+		}
 		if b.core.nic != bufs[0].core.nic {
 			r.bufs = bufs[:i]
 			return nil, joinClose(errNotHere, r)

@@ -31,12 +31,19 @@ const syncChunk = 64 << 10
 
 // sync makes both agree on length bytes from off on.
 func (s *standIn) sync(off, length int64) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.room()
+	return s.chunks(off, length, s.chunk)
+}
+
+// chunks runs do on one stretch after the other. Between two of them others get the lock, so that
+// nobody waits for all of a long copy.
+func (s *standIn) chunks(off, length int64, do func(off, n int64) error) error {
 	for length > 0 {
 		n := min(length, syncChunk)
-		if err := s.chunk(off, s.buf[0][:n], s.buf[1][:n]); err != nil {
+		s.mu.Lock()
+		s.room()
+		err := do(off, n)
+		s.mu.Unlock()
+		if err != nil {
 			return err
 		}
 		off, length = off+n, length-n
@@ -54,11 +61,7 @@ func (s *standIn) room() {
 // put into the stand-in. What the source does not take stays unseen: a later sync
 // finds it to be newer, and tries again.
 func (s *standIn) arrived(off, length int64) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.room()
-	for length > 0 {
-		n := min(length, syncChunk)
+	return s.chunks(off, length, func(off, n int64) error {
 		came := s.buf[0][:n]
 		copy(came, s.mem[off:off+n])
 		if _, err := s.src.WriteAt(came, off); err != nil {
@@ -66,15 +69,14 @@ func (s *standIn) arrived(off, length int64) error {
 		}
 		copy(s.seen[off:off+n], came)
 		s.nic.staged.Add(n)
-		off, length = off+n, length-n
-	}
-	return nil
+		return nil
+	})
 }
 
 // chunk compares one stretch. theirs and ours are read once each: the NIC may
 // go on writing meanwhile, and a later sync will see that.
-func (s *standIn) chunk(off int64, theirs, ours []byte) error {
-	n := int64(len(theirs))
+func (s *standIn) chunk(off, n int64) error {
+	theirs, ours := s.buf[0][:n], s.buf[1][:n]
 	mem, seen := s.mem[off:off+n], s.seen[off:off+n]
 	copy(theirs, mem)
 	if got, err := s.src.ReadAt(ours, off); err != nil && !(errors.Is(err, io.EOF) && got == len(ours)) {
