@@ -40,6 +40,11 @@
 // that the operation was given. They also drive what waits in queues; somebody
 // has to call them.
 //
+// Posting an operation waits neither for the copy of staged memory nor for other
+// connections. A goroutine of the connection copies what a staged Buffer has, before
+// the NIC reads it and after the NIC has written it; operations that were posted to
+// the same peer later wait behind it.
+//
 // # Revocation
 //
 // A GPU's driver may want to move memory that is registered, or to take it
