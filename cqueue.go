@@ -5,6 +5,7 @@ package gpurdma
 import (
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/gpurdma/gpurdma/ibvfd"
 )
@@ -53,9 +54,10 @@ type connSlot struct {
 
 // cqueues are an endpoint's completion queues.
 type cqueues struct {
-	mu      sync.Mutex
-	list    []*cqueue // replaced, never changed: who polls needs no lock
-	retired []*cqueue // of no more use, and closed with the endpoint
+	list atomic.Pointer[[]*cqueue] // replaced, never changed: who polls needs no lock
+
+	mu      sync.Mutex // held while a queue is made
+	retired []*cqueue  // of no more use, and closed with the endpoint
 }
 
 // pollBatch is how many completions are taken at a time.
@@ -69,13 +71,14 @@ const connsPerQueue = 64
 func (e *Endpoint) reserve(room int) (*cqueue, error) {
 	e.queues.mu.Lock()
 	defer e.queues.mu.Unlock()
-	for _, q := range e.queues.list {
+	list := e.queues.all()
+	for _, q := range list {
 		if q.free >= room {
 			q.free -= room
 			return q, nil
 		}
 	}
-	conns := min(connsPerQueue<<(2*len(e.queues.list)), e.opt.MaxPeers)
+	conns := min(connsPerQueue<<(2*len(list)), e.opt.MaxPeers)
 	q := &cqueue{e: e, wc: make([]ibvfd.WC, pollBatch)}
 	var err error
 	for {
@@ -88,7 +91,7 @@ func (e *Endpoint) reserve(room int) (*cqueue, error) {
 			return nil, err
 		}
 	}
-	e.queues.list = append(slices.Clone(e.queues.list), q)
+	e.queues.set(append(slices.Clone(list), q))
 	return q, nil
 }
 
@@ -101,10 +104,13 @@ func (q *cqueue) release(room int) {
 
 // all are the queues that there are now.
 func (s *cqueues) all() []*cqueue {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.list
+	if list := s.list.Load(); list != nil {
+		return *list
+	}
+	return nil
 }
+
+func (s *cqueues) set(list []*cqueue) { s.list.Store(&list) }
 
 // enter gives a connection a slot. Its work requests' IDs begin with what is returned.
 func (q *cqueue) enter(c *conn) uint64 {
@@ -147,7 +153,7 @@ func (q *cqueue) of(id uint64) *conn {
 // close destroys the queues. One on which there is a link that did not close stays, and is tried
 // again when that is.
 func (s *cqueues) close(n *NIC) {
-	for _, q := range append(slices.Clone(s.list), s.retired...) {
+	for _, q := range append(slices.Clone(s.all()), s.retired...) {
 		_ = n.end(q.cq.close)
 	}
 }
@@ -190,8 +196,9 @@ func (q *cqueue) retire() {
 	s := &q.e.queues
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if i := slices.Index(s.list, q); i >= 0 {
-		s.list = slices.Concat(s.list[:i], s.list[i+1:])
+	list := s.all()
+	if i := slices.Index(list, q); i >= 0 {
+		s.set(slices.Concat(list[:i], list[i+1:]))
 		s.retired = append(s.retired, q)
 	}
 }
