@@ -105,11 +105,11 @@ func (c *conn) received(wc *ibvfd.WC, failed error) error {
 }
 
 // finish completes an op, when those that ended before it have. It must not be in any queue any
-// more. What came into staged memory is copied to its source first.
+// more. What came into staged memory is copied to its source first, and memory that was made for it freed.
 func (c *conn) finish(o *op, err error) {
 	o.err = err
 	c.done.push(o)
-	if err == nil && o.brings() {
+	if err == nil && o.slowEnd() {
 		c.later(o, (*op).arrive)
 	}
 	c.deliver()

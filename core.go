@@ -202,20 +202,34 @@ func (c *core) letGo() error { return c.less(&c.handles) }
 // unuse ends what use began.
 func (c *core) unuse() { _ = c.less(&c.uses) }
 
+// unuseLater is unuse of who holds a lock: the memory is freed in a goroutine, if it is to be, for
+// which the NIC's Close waits.
+func (c *core) unuseLater() {
+	if c.last(&c.uses) {
+		c.nic.later(c.freeLast)
+	}
+}
+
 // less is one less of those for which the memory stays.
 func (c *core) less(count *int) error {
-	c.mu.Lock()
-	*count--
-	last := c.handles == 0 && c.uses == 0
-	c.mu.Unlock()
-	if !last {
+	if !c.last(count) {
 		return nil
 	}
-	return c.nic.end(func() error {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		return c.freeLocked()
-	})
+	return c.nic.end(c.freeLast)
+}
+
+// last counts one less, and reports whether the memory is to be freed.
+func (c *core) last(count *int) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	*count--
+	return c.handles == 0 && c.uses == 0
+}
+
+func (c *core) freeLast() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.freeLocked()
 }
 
 // freeLocked lets go of one thing after the other, and begins where it was

@@ -319,3 +319,24 @@ func TestEndWaitsForCopies(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Memory whose Buffer was released is freed when the last operation on it has ended, and nobody else
+// waits for that.
+func TestFreeingHoldsNobodyUp(t *testing.T) {
+	x := newThreesome(t, EndpointOptions{})
+	to := x.share(hostKind.make(t, x.b.nic, 64).All(), allAccess)
+	g := newGate()
+	defer g.lift()
+	x.dev.set(nil, g, false)
+	b := must(x.a.nic.AllocHost(64))(t)
+	pinned := x.a.nic.Stats().Pinned
+	x.ok(x.a.Write(b.All(), x.ab, to.All(), "last"))
+	x.ok(b.Release())
+	x.done(x.a, OpWrite, "last")
+	<-g.reached
+	x.goesOn("while it is freed")
+	g.lift()
+	for ctx := limited(t); x.a.nic.Stats().Pinned != pinned-64; time.Sleep(time.Millisecond) {
+		x.inTime(ctx)
+	}
+}

@@ -30,6 +30,8 @@ type NIC struct {
 	users  int // buffers and endpoints
 	pinned int64
 	kept   []func() error // ends what could not be ended
+	ending int            // goroutines that end something
+	idle   sync.Cond      // there are none
 }
 
 // NICOptions tune a NIC. The zero value is good.
@@ -72,6 +74,7 @@ func newNIC(dev device, opt NICOptions) *NIC {
 		opt.MaxPinned = defaultMaxPinned
 	}
 	n := &NIC{dev: dev, opt: opt}
+	n.idle.L = &n.mu
 	n.mirror = &mirror{nic: n, gate: make(chan struct{}, 1), wake: make(chan struct{}, 1)}
 	return n
 }
@@ -145,6 +148,20 @@ func (n *NIC) end(what func() error) error {
 	return err
 }
 
+// later is end in a goroutine, for which Close waits.
+func (n *NIC) later(what func() error) {
+	n.mu.Lock()
+	n.ending++
+	n.mu.Unlock()
+	go func() {
+		_ = n.end(what)
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.ending--
+		n.idle.Broadcast()
+	}()
+}
+
 func (n *NIC) keep(what func() error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -179,6 +196,11 @@ func (n *NIC) Close() error {
 }
 
 func (n *NIC) close() error {
+	n.mu.Lock()
+	for n.ending > 0 {
+		n.idle.Wait()
+	}
+	n.mu.Unlock()
 	refused := n.endKept()
 	n.mu.Lock()
 	defer n.mu.Unlock()

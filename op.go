@@ -78,7 +78,7 @@ func (e *Endpoint) recycle(o *op) {
 		e.slab.put(o.slot)
 	}
 	if o.pack != nil {
-		_ = o.pack.Release()
+		o.pack.core.unuseLater()
 	}
 	clear(o.operands)
 	clear(o.local)

@@ -86,6 +86,10 @@ func (o *op) packInto(e *Endpoint) error {
 	if err != nil {
 		return err
 	}
+	if err := pack.use(); err != nil {
+		return err
+	}
+	_ = pack.Release() // from here on it is freed when the op lets go of it
 	o.pack = pack
 	if o.kind == OpSend {
 		if err := o.gather(pack.core.hostMem.Bytes()); err != nil {
@@ -216,14 +220,15 @@ func (o *op) transfer(c *conn, wrs []ibvfd.SendWR, sges []ibvfd.SGE) (n, used in
 	return n, used
 }
 
-// brings reports whether the NIC has put bytes into host memory that belong elsewhere.
-func (o *op) brings() bool {
+// slowEnd reports whether the NIC has put bytes into host memory that belong elsewhere, or there is
+// memory to be freed before the program hears of the end.
+func (o *op) slowEnd() bool {
+	if o.pack != nil {
+		return true
+	}
 	switch o.kind {
 	case OpWrite, OpSend, OpRemoteWrite:
 		return false
-	}
-	if o.pack != nil {
-		return true
 	}
 	for i := range o.operands {
 		if o.operands[i].hasStandIn() {
@@ -233,10 +238,17 @@ func (o *op) brings() bool {
 	return false
 }
 
-// arrive hands those bytes to where they belong. It takes long.
+// arrive hands those bytes to where they belong, and frees the memory. It takes long.
 func (o *op) arrive(e *Endpoint) error {
 	n := o.length
-	if o.pack != nil && o.kind == OpRecv {
+	if o.pack != nil {
+		defer func() {
+			o.pack.core.unuse()
+			o.pack = nil
+		}()
+		if o.kind != OpRecv {
+			return nil
+		}
 		p := o.pack.core.hostMem.Bytes()[:n]
 		e.nic.staged.Add(n)
 		for i := range o.operands {

@@ -125,7 +125,7 @@ func (o *operand) bufs() []*Buffer {
 
 func (o *operand) drop() {
 	for _, b := range o.bufs() {
-		b.core.unuse()
+		b.core.unuseLater()
 	}
 }
 
