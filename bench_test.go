@@ -32,9 +32,9 @@ func BenchmarkWrite(b *testing.B) {
 // The wire length of a block table: 10,000 blocks of 16 KiB, of 20,000.
 func TestBlockTableOnTheWire(t *testing.T) {
 	r := seeded(t)
-	var table []Range
+	var table []Extent
 	for _, i := range r.Perm(20000)[:10000] {
-		table = append(table, Range{0, int64(i) * benchBlock, benchBlock})
+		table = append(table, Extent{Off: int64(i) * benchBlock, Len: benchBlock})
 	}
 	wire := must(must(SG(table...))(t).MarshalBinary())(t)
 	if len(wire) > 5*len(table)+16 {

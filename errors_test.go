@@ -301,7 +301,7 @@ func TestRefusedBeforehand(t *testing.T) {
 	all := w.share(theirs.All(), allAccess)
 	read := w.share(theirs.All(), ibvfd.AccessRemoteRead)
 	write := w.share(theirs.All(), ibvfd.AccessRemoteWrite)
-	split := must(all.View(must(SG(Range{0, 8, 4}, Range{0, 40, 4}))(t)))(t)
+	split := must(all.View(must(SG(Extent{Off: 8, Len: 4}, Extent{Off: 40, Len: 4}))(t)))(t)
 	both := must(NewRegion(theirs, hostKind.make(t, w.b.nic, 100)))(t)
 	closing(t, both)
 	pair := w.share(both.All(), allAccess)

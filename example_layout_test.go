@@ -20,16 +20,16 @@ func ExampleInterleaved() {
 		fmt.Println(err)
 		return
 	}
-	first, err := gpurdma.Interleaved(gpurdma.Range{Offset: 0, Length: cell}, gpurdma.Dim{Count: rows, Stride: row})
+	first, err := gpurdma.Interleaved(gpurdma.Extent{Off: 0, Len: cell}, gpurdma.Dim{Count: rows, Stride: row})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	for r := range third.Ranges() {
-		fmt.Println("row:", r.Offset, r.Length)
+	for r := range third.Extents() {
+		fmt.Println("row:", r.Off, r.Len)
 	}
-	for r := range first.Ranges() {
-		fmt.Println("column:", r.Offset, r.Length)
+	for r := range first.Extents() {
+		fmt.Println("column:", r.Off, r.Len)
 	}
 	wire, err := first.MarshalBinary()
 	fmt.Println(first.Size(), "bytes, described in", len(wire), err)
@@ -47,16 +47,16 @@ func ExampleInterleaved() {
 // takes any part by offset and length.
 func ExampleSG() {
 	l, err := gpurdma.SG(
-		gpurdma.Range{Source: 0, Offset: 4096, Length: 100},
-		gpurdma.Range{Source: 1, Offset: 0, Length: 50},
-		gpurdma.Range{Source: 2, Offset: 512, Length: 200},
+		gpurdma.Extent{Source: 0, Off: 4096, Len: 100},
+		gpurdma.Extent{Source: 1, Off: 0, Len: 50},
+		gpurdma.Extent{Source: 2, Off: 512, Len: 200},
 	)
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	for r := range l.Part(90, 100) {
-		fmt.Printf("source %d: %d bytes at %d\n", r.Source, r.Length, r.Offset)
+		fmt.Printf("source %d: %d bytes at %d\n", r.Source, r.Len, r.Off)
 	}
 	// Output:
 	// source 0: 10 bytes at 4186
@@ -67,15 +67,15 @@ func ExampleSG() {
 // Blocks of data each followed by its checksum, from two sources.
 func ExampleRoundRobin() {
 	l, err := gpurdma.RoundRobin(2,
-		gpurdma.Strand{Range: gpurdma.Range{Source: 0, Length: 512}, Stride: 512},
-		gpurdma.Strand{Range: gpurdma.Range{Source: 1, Length: 8}, Stride: 8},
+		gpurdma.Strand{Extent: gpurdma.Extent{Source: 0, Len: 512}, Stride: 512},
+		gpurdma.Strand{Extent: gpurdma.Extent{Source: 1, Len: 8}, Stride: 8},
 	)
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	for r := range l.Ranges() {
-		fmt.Println(r.Source, r.Offset, r.Length)
+	for r := range l.Extents() {
+		fmt.Println(r.Source, r.Off, r.Len)
 	}
 	// Output:
 	// 0 0 512
@@ -89,10 +89,10 @@ func ExampleRoundRobin() {
 // requests come into the caller's memory, a batch at a time.
 func ExampleLower() {
 	const block, blocks = 16 << 10, 4096
-	var table []gpurdma.Range
+	var table []gpurdma.Extent
 	for i := range int64(blocks) {
 		at := i * 1031 % (2 * blocks) // as an allocator would scatter them
-		table = append(table, gpurdma.Range{Offset: at * block, Length: block})
+		table = append(table, gpurdma.Extent{Off: at * block, Len: block})
 	}
 	cache, err := gpurdma.SG(table...)
 	if err != nil {

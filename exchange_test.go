@@ -267,7 +267,7 @@ func TestGivenUp(t *testing.T) {
 }
 
 func offerOfAnother(t testing.TB) []byte {
-	rb := RemoteBuffer{id: 1, token: 99, access: allAccess, spaces: []space{Memory{{0, 8, 1}}.space()}, layout: must(Contiguous(0, 8))(t)}
+	rb := RemoteBuffer{id: 1, token: 99, access: allAccess, spaces: []space{Memory{{Length: 8, Key: 1}}.space()}, layout: must(Contiguous(0, 8))(t)}
 	wire := must(rb.MarshalBinary())(t)
 	return append(append(binary.BigEndian.AppendUint32(nil, uint32(len(wire))), byte(msgOffer)), wire...)
 }
@@ -302,7 +302,7 @@ func TestRemoteBufferWire(t *testing.T) {
 
 func FuzzRemoteBuffer(f *testing.F) {
 	f.Add(offerOfAnother(f)[5:])
-	rb := RemoteBuffer{access: allAccess, spaces: []space{Memory{{1 << 40, 100, 7}, {5, 50, 8}}.space()}, layout: must(Interleaved(Range{0, 4, 8}, Dim{9, 16}))(f)}
+	rb := RemoteBuffer{access: allAccess, spaces: []space{Memory{{Addr: 1 << 40, Length: 100, Key: 7}, {Addr: 5, Length: 50, Key: 8}}.space()}, layout: must(Interleaved(Extent{Off: 4, Len: 8}, Dim{Count: 9, Stride: 16}))(f)}
 	f.Add(must(rb.MarshalBinary())(f))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var rb RemoteBuffer
@@ -314,7 +314,7 @@ func FuzzRemoteBuffer(f *testing.F) {
 		if n == 0 {
 			return
 		}
-		p := pieces{list: []window{{rb.layout.root, rb.spaces, rb.Size() - n, n}}}
+		p := pieces{list: []window{{root: rb.layout.root, mem: rb.spaces, offset: rb.Size() - n, length: n}}}
 		got := int64(0)
 		for m, ok := p.next(); ok; m, ok = p.next() {
 			got += m.Length

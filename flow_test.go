@@ -89,7 +89,7 @@ func testQueues(t *testing.T, s setting) {
 		for posted < n {
 			off := int64(posted * each)
 			// Every other byte: 32 work requests.
-			l := must(RoundRobin(each/2, Strand{Range{0, off, 1}, 2}, Strand{Range{0, off + 1, 1}, 2}))(t)
+			l := must(RoundRobin(each/2, Strand{Extent: Extent{Off: off, Len: 1}, Stride: 2}, Strand{Extent: Extent{Off: off + 1, Len: 1}, Stride: 2}))(t)
 			err := w.a.Write(Span{Buf: mine, Offset: off, Length: each}, w.ab, must(rb.View(l))(t).All(), posted)
 			if errors.Is(err, ErrQueueFull) {
 				refused++

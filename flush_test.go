@@ -114,7 +114,7 @@ func TestFlushFails(t *testing.T) {
 	// As if it were of many dma-bufs: more than are read at once.
 	pieces := make(Memory, 2*mirrorDepth+3)
 	for i := range pieces {
-		pieces[i] = Piece{b.core.local.pieces[0].Addr + uint64(i), 1, b.core.local.pieces[0].Key}
+		pieces[i] = Piece{Addr: b.core.local.pieces[0].Addr + uint64(i), Length: 1, Key: b.core.local.pieces[0].Key}
 	}
 	b.core.local = pieces.space()
 	good := func() {

@@ -21,7 +21,7 @@ func exchangeFrame(k messageKind, body []byte) []byte {
 
 // offerFrame offers memory under that token.
 func offerFrame(t testing.TB, token uint64) []byte {
-	rb := RemoteBuffer{id: 1, token: token, access: allAccess, spaces: []space{Memory{{1 << 20, 64, 1}}.space()}, layout: must(Interleaved(Range{0, 0, 4}, Dim{9, 7}))(t)}
+	rb := RemoteBuffer{id: 1, token: token, access: allAccess, spaces: []space{Memory{{Addr: 1 << 20, Length: 64, Key: 1}}.space()}, layout: must(Interleaved(Extent{Len: 4}, Dim{Count: 9, Stride: 7}))(t)}
 	return exchangeFrame(msgOffer, must(rb.MarshalBinary())(t))
 }
 

@@ -22,9 +22,9 @@ import (
 type Layout struct{ root *node }
 
 // Range is Length bytes of a source from Offset on.
-type Range struct {
-	Source         int
-	Offset, Length int64
+type Extent struct {
+	Source   int
+	Off, Len int64
 }
 
 // Dim is a dimension: Count repetitions, each Stride bytes after the one
@@ -33,7 +33,7 @@ type Dim struct{ Count, Stride int64 }
 
 // Strand is a range that moves on by Stride bytes each time its turn comes.
 type Strand struct {
-	Range
+	Extent
 	Stride int64
 }
 
@@ -45,21 +45,21 @@ const (
 
 // SG is a list of ranges, one after the other: the composite region of
 // ibv_rereg_mr_sg. It copies the list.
-func SG(ranges ...Range) (Layout, error) {
+func SG(ranges ...Extent) (Layout, error) {
 	n := &node{kind: kindList, ranges: slices.Clone(ranges)}
 	return n.layout()
 }
 
 // Contiguous is one range of source 0.
 func Contiguous(offset, length int64) (Layout, error) {
-	return Interleaved(Range{Offset: offset, Length: length})
+	return Interleaved(Extent{Off: offset, Len: length})
 }
 
 // Interleaved is a block repeated in any number of dimensions, the outermost
 // first: the base, block, stride and repeat of ibv_rereg_mr_interleaved. The
 // column of a matrix is its topmost cell and Dim{rows, bytes of a row}.
-func Interleaved(block Range, dims ...Dim) (Layout, error) {
-	n := &node{kind: kindWeave, count: 1, strands: []Strand{{Range: block}}}
+func Interleaved(block Extent, dims ...Dim) (Layout, error) {
+	n := &node{kind: kindWeave, count: 1, strands: []Strand{{Extent: block}}}
 	if err := n.finish(); err != nil {
 		return Layout{}, err
 	}
@@ -137,30 +137,30 @@ func (l Layout) Sources() int {
 	if l.root == nil {
 		return 0
 	}
-	return l.root.extents[len(l.root.extents)-1].source + 1
+	return l.root.bounds[len(l.root.bounds)-1].source + 1
 }
 
 // Extent is the range of a source in which all the bytes lie that the layout
 // takes of it; false if it takes none.
-func (l Layout) Extent(source int) (Range, bool) {
+func (l Layout) Bounds(source int) (Extent, bool) {
 	if l.root == nil {
-		return Range{}, false
+		return Extent{}, false
 	}
-	i, ok := slices.BinarySearchFunc(l.root.extents, source, func(e extent, s int) int { return cmp.Compare(e.source, s) })
+	i, ok := slices.BinarySearchFunc(l.root.bounds, source, func(e bounds, s int) int { return cmp.Compare(e.source, s) })
 	if !ok {
-		return Range{}, false
+		return Extent{}, false
 	}
-	e := l.root.extents[i]
-	return Range{source, e.low, e.high - e.low}, true
+	e := l.root.bounds[i]
+	return Extent{Source: source, Off: e.low, Len: e.high - e.low}, true
 }
 
 // Ranges are the layout's bytes in order, neighbours merged.
-func (l Layout) Ranges() iter.Seq[Range] { return l.Part(0, l.Size()) }
+func (l Layout) Extents() iter.Seq[Extent] { return l.Part(0, l.Size()) }
 
 // Part are the ranges of length bytes of the layout's run from offset on; what
 // lies beyond its end is left out.
-func (l Layout) Part(offset, length int64) iter.Seq[Range] {
-	return func(yield func(Range) bool) {
+func (l Layout) Part(offset, length int64) iter.Seq[Extent] {
+	return func(yield func(Extent) bool) {
 		var c cursor
 		if offset < 0 || offset >= l.Size() || length <= 0 {
 			return
@@ -169,8 +169,8 @@ func (l Layout) Part(offset, length int64) iter.Seq[Range] {
 		r, ok := c.next()
 		for ok {
 			next, more := c.next()
-			if more && next.Source == r.Source && next.Offset == r.Offset+r.Length {
-				r.Length += next.Length
+			if more && next.Source == r.Source && next.Off == r.Off+r.Len {
+				r.Len += next.Len
 				continue
 			}
 			if !yield(r) {
@@ -186,7 +186,7 @@ func (l Layout) check(op string, sizes func(source int) (int64, bool)) error {
 	if l.root == nil {
 		return nil
 	}
-	for _, e := range l.root.extents {
+	for _, e := range l.root.bounds {
 		size, ok := sizes(e.source)
 		if !ok {
 			return &dmabuf.Error{Op: op, Detail: fmt.Sprintf("the layout takes bytes of source %d, which is not there", e.source), Err: dmabuf.ErrRange}

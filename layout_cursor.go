@@ -44,10 +44,10 @@ func (c *cursor) descend(n *node, disp, offset int64) {
 			turn := offset / n.turn
 			f.next, c.cut = turn*int64(len(n.strands)), offset%n.turn
 			for _, s := range n.strands {
-				if c.cut < s.Length {
+				if c.cut < s.Len {
 					break
 				}
-				c.cut -= s.Length
+				c.cut -= s.Len
 				f.next++
 			}
 			return
@@ -81,14 +81,14 @@ func (n *node) begin(i int) int64 {
 }
 
 // next is the next block, or what is wanted of it; false at the end.
-func (c *cursor) next() (Range, bool) {
+func (c *cursor) next() (Extent, bool) {
 	if c.left == 0 {
-		return Range{}, false
+		return Extent{}, false
 	}
 	for {
 		f := &c.stack[c.top]
 		n := f.n
-		var r Range
+		var r Extent
 		switch n.kind {
 		case kindList:
 			if f.next == int64(len(n.ranges)) {
@@ -106,8 +106,8 @@ func (c *cursor) next() (Range, bool) {
 				continue
 			}
 			s := &n.strands[i]
-			r = s.Range
-			r.Offset += turn * s.Stride
+			r = s.Extent
+			r.Off += turn * s.Stride
 		case kindRepeat:
 			if f.next == n.count {
 				c.top--
@@ -126,9 +126,9 @@ func (c *cursor) next() (Range, bool) {
 			continue
 		}
 		f.next++
-		r.Offset += f.disp + c.cut
-		r.Length = min(r.Length-c.cut, c.left)
-		c.left -= r.Length
+		r.Off += f.disp + c.cut
+		r.Len = min(r.Len-c.cut, c.left)
+		c.left -= r.Len
 		c.cut = 0
 		return r, true
 	}

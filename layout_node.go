@@ -21,13 +21,13 @@ const (
 )
 
 type node struct {
-	kind    nodeKind
-	depth   int      // nodes on the longest way down
-	size    int64    // bytes
-	blocks  int64    // saturates
-	extents []extent // by source; not empty
+	kind   nodeKind
+	depth  int      // nodes on the longest way down
+	size   int64    // bytes
+	blocks int64    // saturates
+	bounds []bounds // by source; not empty
 
-	ranges  []Range  // of a list
+	ranges  []Extent // of a list
 	strands []Strand // of a weave
 	turn    int64    // of a weave: bytes of one turn
 	kids    []*node
@@ -37,7 +37,7 @@ type node struct {
 }
 
 // extent is where in a source all bytes lie.
-type extent struct {
+type bounds struct {
 	source    int
 	low, high int64
 }
@@ -66,16 +66,16 @@ func (n *node) finish() error {
 	return n.finishConcat()
 }
 
-func (r Range) sound() error {
+func (r Extent) sound() error {
 	switch {
 	case r.Source < 0 || r.Source >= maxSources:
 		return badLayout("source %d; there are at most %d", r.Source, maxSources)
-	case r.Offset < 0:
-		return badLayout("offset %d", r.Offset)
-	case r.Length <= 0:
-		return badLayout("a block of %d bytes", r.Length)
-	case r.Length > math.MaxInt64-r.Offset:
-		return badLayout("%d bytes at offset %d end beyond 2^63", r.Length, r.Offset)
+	case r.Off < 0:
+		return badLayout("offset %d", r.Off)
+	case r.Len <= 0:
+		return badLayout("a block of %d bytes", r.Len)
+	case r.Len > math.MaxInt64-r.Off:
+		return badLayout("%d bytes at offset %d end beyond 2^63", r.Len, r.Off)
 	}
 	return nil
 }
@@ -88,14 +88,14 @@ func (n *node) finishList() error {
 		if err := r.sound(); err != nil {
 			return err
 		}
-		if r.Length > math.MaxInt64-n.size {
+		if r.Len > math.MaxInt64-n.size {
 			return badLayout("more than 2^63 bytes")
 		}
-		n.size += r.Length
+		n.size += r.Len
 		n.ends[i] = n.size
-		u.add(extent{r.Source, r.Offset, r.Offset + r.Length})
+		u.add(bounds{r.Source, r.Off, r.Off + r.Len})
 	}
-	n.extents = u.list()
+	n.bounds = u.list()
 	return nil
 }
 
@@ -112,13 +112,13 @@ func (n *node) finishWeave() error {
 		if err := s.sound(); err != nil {
 			return err
 		}
-		if s.Length > math.MaxInt64-n.turn {
+		if s.Len > math.MaxInt64-n.turn {
 			return badLayout("more than 2^63 bytes")
 		}
-		n.turn += s.Length
-		e, ok := extent{s.Source, s.Offset, s.Offset + s.Length}.repeated(n.count, s.Stride)
+		n.turn += s.Len
+		e, ok := bounds{s.Source, s.Off, s.Off + s.Len}.repeated(n.count, s.Stride)
 		if !ok {
-			return badLayout("%d repetitions of offset %d, %d apart, leave 0 to 2^63", n.count, s.Offset, s.Stride)
+			return badLayout("%d repetitions of offset %d, %d apart, leave 0 to 2^63", n.count, s.Off, s.Stride)
 		}
 		u.add(e)
 	}
@@ -127,7 +127,7 @@ func (n *node) finishWeave() error {
 		return badLayout("more than 2^63 bytes")
 	}
 	n.blocks, _ = product(n.count, int64(len(n.strands)))
-	n.extents = u.list()
+	n.bounds = u.list()
 	return nil
 }
 
@@ -135,11 +135,11 @@ func (n *node) finishWeave() error {
 // to walk over them would take as long as there are bytes.
 func (n *node) join() {
 	s := &n.strands[0]
-	if s.Stride != s.Length || s.Length <= 0 {
+	if s.Stride != s.Len || s.Len <= 0 {
 		return
 	}
-	if size, ok := product(s.Length, n.count); ok {
-		n.count, s.Length, s.Stride = 1, size, 0
+	if size, ok := product(s.Len, n.count); ok {
+		n.count, s.Len, s.Stride = 1, size, 0
 	}
 }
 
@@ -157,9 +157,9 @@ func (n *node) finishRepeat() error {
 		return badLayout("more than 2^63 bytes")
 	}
 	n.blocks, _ = product(kid.blocks, n.count)
-	n.extents = make([]extent, len(kid.extents))
-	for i, e := range kid.extents {
-		if n.extents[i], ok = e.repeated(n.count, n.stride); !ok {
+	n.bounds = make([]bounds, len(kid.bounds))
+	for i, e := range kid.bounds {
+		if n.bounds[i], ok = e.repeated(n.count, n.stride); !ok {
 			return badLayout("%d repetitions of offset %d, %d apart, leave 0 to 2^63", n.count, e.low, n.stride)
 		}
 	}
@@ -180,11 +180,11 @@ func (n *node) finishConcat() error {
 		n.size += kid.size
 		n.ends[i] = n.size
 		n.blocks = min(n.blocks, math.MaxInt64-kid.blocks) + kid.blocks
-		for _, e := range kid.extents {
+		for _, e := range kid.bounds {
 			u.add(e)
 		}
 	}
-	n.extents = u.list()
+	n.bounds = u.list()
 	return nil
 }
 
@@ -212,10 +212,10 @@ func (n *node) source(off, length int64, is func(source int) bool) int {
 		at, begin := off%n.turn, int64(0)
 		for _, s := range n.strands {
 			// In this turn, or in the next one.
-			if (at < begin+s.Length && begin < at+length || begin < at+length-n.turn) && is(s.Source) {
+			if (at < begin+s.Len && begin < at+length || begin < at+length-n.turn) && is(s.Source) {
 				return s.Source
 			}
-			begin += s.Length
+			begin += s.Len
 		}
 	case kindRepeat:
 		kid := n.kids[0]
@@ -242,7 +242,7 @@ func (n *node) source(off, length int64, is func(source int) bool) int {
 
 // anySource is source for all of the run.
 func (n *node) anySource(is func(source int) bool) int {
-	for _, e := range n.extents {
+	for _, e := range n.bounds {
 		if is(e.source) {
 			return e.source
 		}
@@ -251,7 +251,7 @@ func (n *node) anySource(is func(source int) bool) int {
 }
 
 // repeated is the extent of count repetitions; false if it leaves the numbers.
-func (e extent) repeated(count, stride int64) (extent, bool) {
+func (e bounds) repeated(count, stride int64) (bounds, bool) {
 	if stride == math.MinInt64 {
 		return e, count == 1
 	}
@@ -281,12 +281,12 @@ func product(a, b int64) (int64, bool) {
 // union joins extents, by source. Most layouts have one source, for which no
 // map is made.
 type union struct {
-	one  extent
+	one  bounds
 	some bool
-	more map[int]extent
+	more map[int]bounds
 }
 
-func (u *union) add(e extent) {
+func (u *union) add(e bounds) {
 	switch {
 	case !u.some:
 		u.one, u.some = e, true
@@ -294,7 +294,7 @@ func (u *union) add(e extent) {
 		u.one = u.one.with(e)
 	default:
 		if u.more == nil {
-			u.more = map[int]extent{}
+			u.more = map[int]bounds{}
 		}
 		if old, ok := u.more[e.source]; ok {
 			e = old.with(e)
@@ -303,12 +303,12 @@ func (u *union) add(e extent) {
 	}
 }
 
-func (e extent) with(o extent) extent {
-	return extent{e.source, min(e.low, o.low), max(e.high, o.high)}
+func (e bounds) with(o bounds) bounds {
+	return bounds{e.source, min(e.low, o.low), max(e.high, o.high)}
 }
 
-func (u *union) list() []extent {
+func (u *union) list() []bounds {
 	list := append(slices.Collect(maps.Values(u.more)), u.one)
-	slices.SortFunc(list, func(a, b extent) int { return cmp.Compare(a.source, b.source) })
+	slices.SortFunc(list, func(a, b bounds) int { return cmp.Compare(a.source, b.source) })
 	return list
 }

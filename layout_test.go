@@ -30,28 +30,28 @@ func seeded(t testing.TB) *rand.Rand {
 }
 
 // model is a layout written down block by block.
-type model []Range
+type model []Extent
 
 func (m model) moved(by int64) model {
 	out := slices.Clone(m)
 	for i := range out {
-		out[i].Offset += by
+		out[i].Off += by
 	}
 	return out
 }
 
 func (m model) size() (n int64) {
 	for _, r := range m {
-		n += r.Length
+		n += r.Len
 	}
 	return n
 }
 
 // bytes are the positions that the layout takes, one by one.
-func (m model) bytes() (out []Range) {
+func (m model) bytes() (out []Extent) {
 	for _, r := range m {
-		for i := range r.Length {
-			out = append(out, Range{r.Source, r.Offset + i, 1})
+		for i := range r.Len {
+			out = append(out, Extent{Source: r.Source, Off: r.Off + i, Len: 1})
 		}
 	}
 	return out
@@ -60,8 +60,8 @@ func (m model) bytes() (out []Range) {
 // merged joins neighbours.
 func (m model) merged() (out model) {
 	for _, r := range m {
-		if n := len(out); n > 0 && out[n-1].Source == r.Source && out[n-1].Offset+out[n-1].Length == r.Offset {
-			out[n-1].Length += r.Length
+		if n := len(out); n > 0 && out[n-1].Source == r.Source && out[n-1].Off+out[n-1].Len == r.Off {
+			out[n-1].Len += r.Len
 			continue
 		}
 		out = append(out, r)
@@ -76,9 +76,9 @@ type shape struct {
 	blocks  int   // at most about so many
 }
 
-func (s shape) block(r *rand.Rand) Range {
+func (s shape) block(r *rand.Rand) Extent {
 	n := 1 + r.Int64N(min(s.room, 24))
-	return Range{r.IntN(s.sources), r.Int64N(s.room - n + 1), n}
+	return Extent{Source: r.IntN(s.sources), Off: r.Int64N(s.room - n + 1), Len: n}
 }
 
 // layout makes a layout and its model from the same random choices; the model
@@ -95,8 +95,8 @@ func (s shape) layout(t testing.TB, r *rand.Rand, depth int) (Layout, model) {
 	case 0:
 		for range 1 + r.IntN(6) {
 			b := s.block(r)
-			if n := len(m); n > 0 && r.IntN(3) == 0 && m[n-1].Offset+m[n-1].Length+b.Length <= s.room {
-				b.Source, b.Offset = m[n-1].Source, m[n-1].Offset+m[n-1].Length // a neighbour
+			if n := len(m); n > 0 && r.IntN(3) == 0 && m[n-1].Off+m[n-1].Len+b.Len <= s.room {
+				b.Source, b.Off = m[n-1].Source, m[n-1].Off+m[n-1].Len // a neighbour
 			}
 			m = append(m, b)
 		}
@@ -106,7 +106,7 @@ func (s shape) layout(t testing.TB, r *rand.Rand, depth int) (Layout, model) {
 		m = model{b}
 		var dims []Dim
 		for range r.IntN(4) {
-			d := s.dim(r, m, b.Length)
+			d := s.dim(r, m, b.Len)
 			dims = append([]Dim{d}, dims...)
 			m = m.repeat(d)
 		}
@@ -116,11 +116,11 @@ func (s shape) layout(t testing.TB, r *rand.Rand, depth int) (Layout, model) {
 		var strands []Strand
 		for range 1 + r.IntN(3) {
 			b := s.block(r)
-			strands = append(strands, Strand{b, s.dimOf(r, model{b}, b.Length, count).Stride})
+			strands = append(strands, Strand{Extent: b, Stride: s.dimOf(r, model{b}, b.Len, count).Stride})
 		}
 		for i := range count {
 			for _, st := range strands {
-				m = append(m, model{st.Range}.moved(i*st.Stride)...)
+				m = append(m, model{st.Extent}.moved(i*st.Stride)...)
 			}
 		}
 		l, err = RoundRobin(count, strands...)
@@ -162,16 +162,16 @@ func (s shape) dim(r *rand.Rand, m model, block int64) Dim {
 func (s shape) dimOf(r *rand.Rand, m model, block, count int64) Dim {
 	low, high := s.room, int64(0)
 	for _, b := range m {
-		low, high = min(low, b.Offset), max(high, b.Offset+b.Length)
+		low, high = min(low, b.Off), max(high, b.Off+b.Len)
 	}
 	if count == 1 {
-		return Dim{1, r.Int64() - r.Int64()}
+		return Dim{Count: 1, Stride: r.Int64() - r.Int64()}
 	}
 	up, down := (s.room-high)/(count-1), low/(count-1)
 	if r.IntN(3) == 0 && block <= up {
-		return Dim{count, block}
+		return Dim{Count: count, Stride: block}
 	}
-	return Dim{count, r.Int64N(up+down+1) - down}
+	return Dim{Count: count, Stride: r.Int64N(up+down+1) - down}
 }
 
 // Ranges, Part, Size, Blocks and Extent agree with the layout written down.
@@ -180,7 +180,7 @@ func TestLayoutAgainstModel(t *testing.T) {
 	for i := range 5000 {
 		s := shape{sources: 1 + r.IntN(4), room: 1 + r.Int64N(400), blocks: 200}
 		l, m := s.layout(t, r, 1+r.IntN(4))
-		if got, want := model(slices.Collect(l.Ranges())), m.merged(); !slices.Equal(got, want) {
+		if got, want := model(slices.Collect(l.Extents())), m.merged(); !slices.Equal(got, want) {
 			t.Fatalf("case %d: ranges\n got %v\nwant %v", i, got, want)
 		}
 		if l.Size() != m.size() {
@@ -197,7 +197,7 @@ func TestLayoutAgainstModel(t *testing.T) {
 		}
 		for src := range s.sources + 1 {
 			checkExtent(t, l, m, src)
-			some := slices.ContainsFunc(got, func(b Range) bool { return b.Source == src })
+			some := slices.ContainsFunc(got, func(b Extent) bool { return b.Source == src })
 			if i := l.root.source(off, n, func(i int) bool { return i == src }); some != (i == src) || !some && i != -1 {
 				t.Fatalf("case %d: bytes %d to %d of %v are of source %d: %v; found %d", i, off, off+n, m, src, some, i)
 			}
@@ -209,9 +209,9 @@ func TestLayoutAgainstModel(t *testing.T) {
 // than anybody can walk over.
 func TestSourceOfManyBlocks(t *testing.T) {
 	const many = 1 << 40
-	one := func(source int) Range { return Range{source, 0, 1} }
-	most := must(Interleaved(one(0), Dim{many, 0}))(t)
-	woven := must(RoundRobin(many, Strand{Range: one(0)}, Strand{Range: one(1)}))(t)
+	one := func(source int) Extent { return Extent{Source: source, Len: 1} }
+	most := must(Interleaved(one(0), Dim{Count: many}))(t)
+	woven := must(RoundRobin(many, Strand{Extent: one(0)}, Strand{Extent: one(1)}))(t)
 	l := must(Concat(must(Concat(most, must(SG(one(2)))(t)))(t), woven, most))(t)
 	for _, c := range []struct {
 		off, n int64
@@ -239,14 +239,14 @@ func TestSourceOfManyBlocks(t *testing.T) {
 
 func checkExtent(t *testing.T, l Layout, m model, src int) {
 	t.Helper()
-	want, some := extent{src, math.MaxInt64, 0}, false
+	want, some := bounds{src, math.MaxInt64, 0}, false
 	for _, b := range m {
 		if b.Source == src {
-			want, some = want.with(extent{src, b.Offset, b.Offset + b.Length}), true
+			want, some = want.with(bounds{src, b.Off, b.Off + b.Len}), true
 		}
 	}
-	got, ok := l.Extent(src)
-	if ok != some || some && got != (Range{src, want.low, want.high - want.low}) {
+	got, ok := l.Bounds(src)
+	if ok != some || some && got != (Extent{Source: src, Off: want.low, Len: want.high - want.low}) {
 		t.Fatalf("extent of source %d: %v %v, want %v of %v", src, got, ok, want, m)
 	}
 }
@@ -265,7 +265,7 @@ func TestLayoutWire(t *testing.T) {
 		if err := back.UnmarshalBinary(wire); err != nil {
 			t.Fatalf("%v: %x", err, wire)
 		}
-		if !slices.Equal(slices.Collect(l.Ranges()), slices.Collect(back.Ranges())) || back.Blocks() != l.Blocks() {
+		if !slices.Equal(slices.Collect(l.Extents()), slices.Collect(back.Extents())) || back.Blocks() != l.Blocks() {
 			t.Fatalf("%x came back as something else", wire)
 		}
 		again, err := back.MarshalBinary()
@@ -292,11 +292,11 @@ func TestLayoutWire(t *testing.T) {
 // An interleaved layout is short on the wire, whatever it repeats.
 func TestInterleavedIsShort(t *testing.T) {
 	for _, count := range []int64{10, 1e6, 1 << 40} {
-		l, err := Interleaved(Range{3, 1 << 40, 1}, Dim{2, 1 << 61}, Dim{3, 1 << 58}, Dim{4, -1}, Dim{5, 0}, Dim{count, 3})
+		l, err := Interleaved(Extent{Source: 3, Off: 1 << 40, Len: 1}, Dim{Count: 2, Stride: 1 << 61}, Dim{Count: 3, Stride: 1 << 58}, Dim{Count: 4, Stride: -1}, Dim{Count: 5}, Dim{Count: count, Stride: 3})
 		if err != nil {
 			t.Fatal(err)
 		}
-		strands := slices.Repeat([]Strand{{Range{1, 1 << 50, 1 << 10}, 1 << 12}}, 8)
+		strands := slices.Repeat([]Strand{{Extent: Extent{Source: 1, Off: 1 << 50, Len: 1 << 10}, Stride: 1 << 12}}, 8)
 		woven, err := RoundRobin(count, strands...)
 		if err != nil {
 			t.Fatal(err)
@@ -315,7 +315,7 @@ func TestLayoutsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	deep, err := SG(Range{0, 0, 1}, Range{0, 4, 1})
+	deep, err := SG(Extent{Len: 1}, Extent{Off: 4, Len: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -330,22 +330,22 @@ func TestLayoutsRefused(t *testing.T) {
 	}{
 		{"no bytes", func() (Layout, error) { return Contiguous(0, 0) }},
 		{"negative offset", func() (Layout, error) { return Contiguous(-1, 1) }},
-		{"negative length", func() (Layout, error) { return SG(Range{0, 5, -1}) }},
+		{"negative length", func() (Layout, error) { return SG(Extent{Off: 5, Len: -1}) }},
 		{"end beyond 2^63", func() (Layout, error) { return Contiguous(big, 1) }},
-		{"source too high", func() (Layout, error) { return SG(Range{maxSources, 0, 1}) }},
-		{"negative source", func() (Layout, error) { return SG(Range{-1, 0, 1}) }},
-		{"too many bytes", func() (Layout, error) { return SG(Range{0, 0, big}, Range{1, 0, 1}) }},
-		{"too many bytes by repetition", func() (Layout, error) { return Interleaved(Range{0, 0, 1 << 40}, Dim{1 << 40, 0}) }},
-		{"no repetition", func() (Layout, error) { return Interleaved(Range{0, 0, 1}, Dim{0, 8}) }},
+		{"source too high", func() (Layout, error) { return SG(Extent{Source: maxSources, Len: 1}) }},
+		{"negative source", func() (Layout, error) { return SG(Extent{Source: -1, Len: 1}) }},
+		{"too many bytes", func() (Layout, error) { return SG(Extent{Len: big}, Extent{Source: 1, Len: 1}) }},
+		{"too many bytes by repetition", func() (Layout, error) { return Interleaved(Extent{Len: 1 << 40}, Dim{Count: 1 << 40}) }},
+		{"no repetition", func() (Layout, error) { return Interleaved(Extent{Len: 1}, Dim{Stride: 8}) }},
 		{"negative repetition", func() (Layout, error) { return deep.Repeat(-2, 8) }},
-		{"before the start", func() (Layout, error) { return Interleaved(Range{0, 9, 1}, Dim{3, -5}) }},
-		{"beyond the end", func() (Layout, error) { return Interleaved(Range{0, 9, 1}, Dim{3, big / 2}) }},
+		{"before the start", func() (Layout, error) { return Interleaved(Extent{Off: 9, Len: 1}, Dim{Count: 3, Stride: -5}) }},
+		{"beyond the end", func() (Layout, error) { return Interleaved(Extent{Off: 9, Len: 1}, Dim{Count: 3, Stride: big / 2}) }},
 		{"stride of -2^63", func() (Layout, error) { return one.Repeat(2, math.MinInt64) }},
 		{"too deep", func() (Layout, error) { return deep.Repeat(2, 1) }},
 		{"too deep in a list", func() (Layout, error) { return Concat(deep, deep) }},
 		{"nothing repeated", func() (Layout, error) { return Layout{}.Repeat(2, 1) }},
 		{"strands of nothing", func() (Layout, error) { return RoundRobin(2, Strand{}) }},
-		{"no turn", func() (Layout, error) { return RoundRobin(0, Strand{Range: Range{0, 0, 1}}) }},
+		{"no turn", func() (Layout, error) { return RoundRobin(0, Strand{Extent: Extent{Len: 1}}) }},
 	} {
 		if l, err := c.make(); !errors.Is(err, dmabuf.ErrRange) || l.Size() != 0 {
 			t.Errorf("%s: %v, %v", c.name, slices.Collect(l.Part(0, 9)), err)
@@ -377,10 +377,10 @@ func FuzzLayoutUnmarshal(f *testing.F) {
 			if err := r.sound(); err != nil {
 				t.Fatal(err)
 			}
-			if e, ok := l.Extent(r.Source); !ok || r.Offset < e.Offset || r.Offset+r.Length > e.Offset+e.Length {
+			if e, ok := l.Bounds(r.Source); !ok || r.Off < e.Off || r.Off+r.Len > e.Off+e.Len {
 				t.Fatalf("%v lies outside %v", r, e)
 			}
-			got += r.Length
+			got += r.Len
 		}
 		if got != n {
 			t.Fatalf("%d bytes of %d", got, n)

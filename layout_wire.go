@@ -63,8 +63,8 @@ func (n *node) append(b []byte) []byte {
 		b = binary.AppendUvarint(b, uint64(len(n.strands)))
 		for _, s := range n.strands {
 			b = binary.AppendUvarint(b, uint64(s.Source))
-			b = binary.AppendUvarint(b, uint64(s.Offset))
-			b = binary.AppendUvarint(b, uint64(s.Length))
+			b = binary.AppendUvarint(b, uint64(s.Off))
+			b = binary.AppendUvarint(b, uint64(s.Len))
 			b = binary.AppendVarint(b, s.Stride)
 		}
 		return b
@@ -86,7 +86,7 @@ func (n *node) appendList(b []byte) []byte {
 		if r.Source != first.Source {
 			flags &^= listOneSource
 		}
-		if r.Length != first.Length {
+		if r.Len != first.Len {
 			flags &^= listOneLength
 		}
 	}
@@ -96,18 +96,18 @@ func (n *node) appendList(b []byte) []byte {
 		b = binary.AppendUvarint(b, uint64(first.Source))
 	}
 	if flags&listOneLength != 0 {
-		b = binary.AppendUvarint(b, uint64(first.Length))
+		b = binary.AppendUvarint(b, uint64(first.Len))
 	}
 	end := int64(0)
 	for _, r := range n.ranges {
 		if flags&listOneSource == 0 {
 			b = binary.AppendUvarint(b, uint64(r.Source))
 		}
-		b = binary.AppendVarint(b, r.Offset-end)
+		b = binary.AppendVarint(b, r.Off-end)
 		if flags&listOneLength == 0 {
-			b = binary.AppendUvarint(b, uint64(r.Length))
+			b = binary.AppendUvarint(b, uint64(r.Len))
 		}
-		end = r.Offset + r.Length
+		end = r.Off + r.Len
 	}
 	return b
 }
@@ -149,7 +149,7 @@ func (r *reader) node(depth int) *node {
 		n.strands = make([]Strand, r.count(4))
 		for i := range n.strands {
 			s := &n.strands[i]
-			s.Source, s.Offset, s.Length = r.int(), r.int64(), r.int64()
+			s.Source, s.Off, s.Len = r.int(), r.int64(), r.int64()
 			s.Stride = r.varint()
 		}
 	case kindRepeat:
@@ -194,17 +194,17 @@ func (r *reader) list(n *node) {
 		least++
 	}
 	count := r.uvarint()
-	var common Range
+	var common Extent
 	if flags&listOneSource != 0 {
 		common.Source = r.int()
 	}
 	if flags&listOneLength != 0 {
-		common.Length = r.int64()
+		common.Len = r.int64()
 	}
 	if r.err != nil || !r.fits(count, least) {
 		return
 	}
-	n.ranges = make([]Range, count)
+	n.ranges = make([]Extent, count)
 	end := int64(0)
 	for i := range n.ranges {
 		g := common
@@ -213,11 +213,11 @@ func (r *reader) list(n *node) {
 		}
 		// An offset that overflows comes out negative, or wrong by itself: the
 		// checks of finish refuse the former, and bounds the latter.
-		g.Offset = end + r.varint()
+		g.Off = end + r.varint()
 		if flags&listOneLength == 0 {
-			g.Length = r.int64()
+			g.Len = r.int64()
 		}
 		n.ranges[i] = g
-		end = g.Offset + g.Length
+		end = g.Off + g.Len
 	}
 }

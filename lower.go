@@ -128,7 +128,7 @@ func (s *Side) window(length int64) window {
 	for i, m := range s.Memory {
 		mem[i] = m.space()
 	}
-	return window{s.Layout.root, mem, s.Offset, length}
+	return window{root: s.Layout.root, mem: mem, offset: s.Offset, length: length}
 }
 
 func outOfRange(op string, off, length, size int64) *dmabuf.Error {
@@ -207,8 +207,8 @@ type pieces struct {
 	list  []window
 	mem   []space // of the window in use
 	c     cursor
-	block Range // what is left of the current block
-	ahead Piece // found while looking for the end of the one before
+	block Extent // what is left of the current block
+	ahead Piece  // found while looking for the end of the one before
 }
 
 // mostMerged bounds the stretches of one piece. A peer may have described any number
@@ -238,7 +238,7 @@ func (p *pieces) next() (Piece, bool) {
 
 // raw is the next stretch within one block and one piece.
 func (p *pieces) raw() (Piece, bool) {
-	for p.block.Length == 0 {
+	for p.block.Len == 0 {
 		var ok bool
 		if p.block, ok = p.c.next(); ok {
 			break
@@ -251,14 +251,14 @@ func (p *pieces) raw() (Piece, bool) {
 		p.mem = w.mem
 		p.c.start(w.root, w.offset, w.length)
 	}
-	s, off := &p.mem[p.block.Source], p.block.Offset
+	s, off := &p.mem[p.block.Source], p.block.Off
 	piece := s.pieces[0]
 	if len(s.pieces) > 1 {
 		i := part(s.ends, off)
 		piece, off = s.pieces[i], off-(s.ends[i]-s.pieces[i].Length)
 	}
-	n := min(p.block.Length, piece.Length-off)
-	p.block.Offset += n
-	p.block.Length -= n
-	return Piece{piece.Addr + uint64(off), n, piece.Key}, true
+	n := min(p.block.Len, piece.Length-off)
+	p.block.Off += n
+	p.block.Len -= n
+	return Piece{Addr: piece.Addr + uint64(off), Length: n, Key: piece.Key}, true
 }

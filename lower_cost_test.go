@@ -12,8 +12,10 @@ import (
 // were walked over: few for one work request, whatever they merge to.
 func TestLoweringOfAPeersBytes(t *testing.T) {
 	const total = 1 << 30
-	strand := func(source int, off, stride int64) Strand { return Strand{Range{source, off, 1}, stride} }
-	pair := &node{kind: kindList, ranges: []Range{{0, 0, 1}, {0, 1, 1}}}
+	strand := func(source int, off, stride int64) Strand {
+		return Strand{Extent: Extent{Source: source, Off: off, Len: 1}, Stride: stride}
+	}
+	pair := &node{kind: kindList, ranges: []Extent{{Len: 1}, {Off: 1, Len: 1}}}
 	for name, c := range map[string]struct {
 		root   *node
 		blocks int64 // that are walked over for the first work request
@@ -27,7 +29,7 @@ func TestLoweringOfAPeersBytes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			// Source 1 begins one byte behind source 0, under the same key.
 			rb := RemoteBuffer{access: allAccess, layout: Layout{c.root}, spaces: []space{
-				Memory{{1 << 40, total, 7}}.space(), Memory{{1<<40 + 1, total, 7}}.space(),
+				Memory{{Addr: 1 << 40, Length: total, Key: 7}}.space(), Memory{{Addr: 1<<40 + 1, Length: total, Key: 7}}.space(),
 			}}
 			wire := must(rb.MarshalBinary())(t)
 			var came RemoteBuffer
@@ -38,8 +40,8 @@ func TestLoweringOfAPeersBytes(t *testing.T) {
 				t.Fatalf("%d bytes", came.Size())
 			}
 			var x Lowering
-			mine := Side{Layout: must(Contiguous(0, total))(t), Memory: []Memory{{{0, total, 3}}}}
-			x.init(ibvfd.OpWrite, []window{mine.window(total)}, []window{{came.layout.root, came.spaces, 0, total}}, total,
+			mine := Side{Layout: must(Contiguous(0, total))(t), Memory: []Memory{{{Length: total, Key: 3}}}}
+			x.init(ibvfd.OpWrite, []window{mine.window(total)}, []window{{root: came.layout.root, mem: came.spaces, length: total}}, total,
 				Limits{MaxSGE: 1, MaxMsg: total})
 			var wr [1]ibvfd.SendWR
 			var sge [1]ibvfd.SGE

@@ -24,7 +24,7 @@ type place struct {
 // places are the bytes of a model, in memory.
 func (m model) places(mem []Memory) (out []place) {
 	for _, b := range m.bytes() {
-		off := b.Offset
+		off := b.Off
 		for _, p := range mem[b.Source] {
 			if off < p.Length {
 				out = append(out, place{p.Key, p.Addr + uint64(off)})
@@ -47,7 +47,7 @@ func (s shape) memory(r *rand.Rand) (out []Memory) {
 			if r.IntN(2) == 0 {
 				n = 1 + r.Int64N(left)
 			}
-			m = append(m, Piece{addr, n, uint32(1 + r.IntN(3))})
+			m = append(m, Piece{Addr: addr, Length: n, Key: uint32(1 + r.IntN(3))})
 			addr += uint64(n)
 			if r.IntN(2) == 0 {
 				addr += r.Uint64N(100)
@@ -93,7 +93,7 @@ func TestLowerAgainstModel(t *testing.T) {
 		loff, roff := r.Int64N(ll.Size()), r.Int64N(rl.Size())
 		n := 1 + r.Int64N(min(ll.Size()-loff, rl.Size()-roff))
 		lim := Limits{MaxSGE: 1 + r.IntN(6), MaxMsg: 1 + r.Int64N(100), MaxInline: r.IntN(20)}
-		x, err := Lower(ibvfd.OpWrite, Side{ll, lmem, loff}, Side{rl, rmem, roff}, n, lim)
+		x, err := Lower(ibvfd.OpWrite, Side{Layout: ll, Memory: lmem, Offset: loff}, Side{Layout: rl, Memory: rmem, Offset: roff}, n, lim)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -141,16 +141,20 @@ func TestLowerRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	good := Side{Layout: l, Memory: []Memory{{{0x1000, 100, 1}}}}
-	short := Side{Layout: l, Memory: []Memory{{{0x1000, 99, 1}}}}
-	holes := Side{Layout: l, Memory: []Memory{{{0x1000, 0, 1}, {0x1000, 100, 1}}}}
-	less := Side{Layout: l, Memory: []Memory{{{0x1000, 200, 1}, {0x1000, -100, 1}}}}
+	good := Side{Layout: l, Memory: []Memory{{{Addr: 0x1000, Length: 100, Key: 1}}}}
+	short := Side{Layout: l, Memory: []Memory{{{Addr: 0x1000, Length: 99, Key: 1}}}}
+	holes := Side{Layout: l, Memory: []Memory{{{Addr: 0x1000, Key: 1}, {Addr: 0x1000, Length: 100, Key: 1}}}}
+	less := Side{Layout: l, Memory: []Memory{{{Addr: 0x1000, Length: 200, Key: 1}, {Addr: 0x1000, Length: -100, Key: 1}}}}
 	lim := Limits{MaxSGE: 4, MaxMsg: 1 << 20}
 	for name, f := range map[string]func() (*Lowering, error){
-		"length 0":       func() (*Lowering, error) { return Lower(ibvfd.OpWrite, good, good, 0, lim) },
-		"too long":       func() (*Lowering, error) { return Lower(ibvfd.OpWrite, good, good, 101, lim) },
-		"offset":         func() (*Lowering, error) { return Lower(ibvfd.OpWrite, good, Side{l, good.Memory, -1}, 1, lim) },
-		"past the end":   func() (*Lowering, error) { return Lower(ibvfd.OpRead, good, Side{l, good.Memory, 100}, 1, lim) },
+		"length 0": func() (*Lowering, error) { return Lower(ibvfd.OpWrite, good, good, 0, lim) },
+		"too long": func() (*Lowering, error) { return Lower(ibvfd.OpWrite, good, good, 101, lim) },
+		"offset": func() (*Lowering, error) {
+			return Lower(ibvfd.OpWrite, good, Side{Layout: l, Memory: good.Memory, Offset: -1}, 1, lim)
+		},
+		"past the end": func() (*Lowering, error) {
+			return Lower(ibvfd.OpRead, good, Side{Layout: l, Memory: good.Memory, Offset: 100}, 1, lim)
+		},
 		"short memory":   func() (*Lowering, error) { return Lower(ibvfd.OpRead, good, short, 1, lim) },
 		"no bytes":       func() (*Lowering, error) { return Lower(ibvfd.OpWrite, good, holes, 1, lim) },
 		"fewer than 0":   func() (*Lowering, error) { return Lower(ibvfd.OpWrite, less, good, 1, lim) },
@@ -200,30 +204,30 @@ const benchBlock = 16 << 10
 // benchSides are n blocks of 16 KiB: every other block of one source, and
 // blocks in disorder of a second, of many pieces.
 func benchSides(tb testing.TB, n int64) map[string]Side {
-	every, err := Interleaved(Range{0, 0, benchBlock}, Dim{n, 2 * benchBlock})
+	every, err := Interleaved(Extent{Len: benchBlock}, Dim{Count: n, Stride: 2 * benchBlock})
 	if err != nil {
 		tb.Fatal(err)
 	}
-	var list []Range
+	var list []Extent
 	for _, i := range rand.New(rand.NewPCG(1, 1)).Perm(int(n)) {
-		list = append(list, Range{0, int64(i) * 2 * benchBlock, benchBlock})
+		list = append(list, Extent{Off: int64(i) * 2 * benchBlock, Len: benchBlock})
 	}
 	table, err := SG(list...)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	one := []Memory{{{1 << 32, 2 * n * benchBlock, 7}}}
+	one := []Memory{{{Addr: 1 << 32, Length: 2 * n * benchBlock, Key: 7}}}
 	var many Memory
 	for i := range uint64(64) {
-		many = append(many, Piece{i << 40, 2*n*benchBlock/64 + 1, uint32(i)})
+		many = append(many, Piece{Addr: i << 40, Length: 2*n*benchBlock/64 + 1, Key: uint32(i)})
 	}
-	return map[string]Side{"interleaved": {every, one, 0}, "list": {table, one, 0}, "list-64-MRs": {table, []Memory{many}, 0}}
+	return map[string]Side{"interleaved": {Layout: every, Memory: one}, "list": {Layout: table, Memory: one}, "list-64-MRs": {Layout: table, Memory: []Memory{many}}}
 }
 
 func BenchmarkLower(b *testing.B) {
 	for _, n := range []int64{100, 1_000, 10_000, 100_000} {
 		sides := benchSides(b, n)
-		remote := Side{Memory: []Memory{{{1 << 50, n * benchBlock, 9}}}}
+		remote := Side{Memory: []Memory{{{Addr: 1 << 50, Length: n * benchBlock, Key: 9}}}}
 		remote.Layout, _ = Contiguous(0, n*benchBlock)
 		for _, name := range []string{"interleaved", "list", "list-64-MRs"} {
 			b.Run(fmt.Sprintf("%s/%d", name, n), func(b *testing.B) {

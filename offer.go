@@ -136,7 +136,7 @@ func (r *RemoteBuffer) weight() int {
 // weight is about how much memory a node takes, with those below it: whatever
 // the number of its blocks.
 func (n *node) weight() int {
-	w := 256 + 24*len(n.extents) + 32*len(n.ranges) + 32*len(n.strands) + 8*len(n.ends)
+	w := 256 + 24*len(n.bounds) + 32*len(n.ranges) + 32*len(n.strands) + 8*len(n.ends)
 	for _, kid := range n.kids {
 		w += 8 + kid.weight()
 	}

@@ -15,7 +15,7 @@ func TestOffersOfManyBlocks(t *testing.T) {
 	w := inMemory(t).world(t, EndpointOptions{})
 	theirs := hostKind.make(t, w.b.nic, 100)
 	rb := must(w.b.Share(w.ba, theirs.All(), allAccess))(t)
-	view := must(rb.View(must(Interleaved(Range{Length: 1}, Dim{1 << 40, 0}))(t)))(t)
+	view := must(rb.View(must(Interleaved(Extent{Len: 1}, Dim{Count: 1 << 40}))(t)))(t)
 	const n = 20
 	for range n {
 		w.ok(w.b.Offer(limited(t), w.ba, view))
@@ -32,9 +32,9 @@ func TestOffersOfManyBlocks(t *testing.T) {
 }
 
 // make4 are n ranges of 4 bytes with holes between them.
-func make4(n int) (list []Range) {
+func make4(n int) (list []Extent) {
 	for i := range n {
-		list = append(list, Range{Offset: int64(8 * i), Length: 4})
+		list = append(list, Extent{Off: int64(8 * i), Len: 4})
 	}
 	return list
 }

@@ -80,7 +80,7 @@ func (o *op) beginMessage(c *conn) error {
 		}
 		c.e.nic.staged.Add(o.length)
 	}
-	o.local = append(o.local[:0], window{pack.root, pack.mem, 0, o.length})
+	o.local = append(o.local[:0], window{root: pack.root, mem: pack.mem, length: o.length})
 	return nil
 }
 

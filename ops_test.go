@@ -273,12 +273,12 @@ func testMessagesOfLayouts(t *testing.T, s setting) {
 		const cells, row, length = 100, 40, 800
 		mine, theirs := local.make(t, w.a.nic, cells*row), remote.make(t, w.b.nic, cells*row)
 		here, there := random(t, r, mine, cells*row), random(t, r, theirs, cells*row)
-		column := must(Interleaved(Range{Offset: 8, Length: 8}, Dim{cells, row}))(t)
+		column := must(Interleaved(Extent{Off: 8, Len: 8}, Dim{Count: cells, Stride: row}))(t)
 		from, to := must(NewRegion(mine))(t), must(NewRegion(theirs))(t)
 		closing(t, from)
 		closing(t, to)
 		w.ok(from.Assign(column))
-		w.ok(to.AssignInterleaved(Range{Offset: 0, Length: 16}, Dim{cells / 2, row}))
+		w.ok(to.AssignInterleaved(Extent{Off: 0, Len: 16}, Dim{Count: cells / 2, Stride: row}))
 		sending, receiving := from.All(), to.All()
 		var message []byte
 		for i := range cells {
@@ -357,7 +357,7 @@ func TestPackedMessagesKeepTheirMemory(t *testing.T) {
 				part, seen := must(whole.Slice(row, cells*row))(t), must(whole.Slice(row, cells*row))(t)
 				closingBuffer(t, seen)
 				g := must(NewRegion(part))(t)
-				w.ok(g.AssignInterleaved(Range{Offset: 8, Length: 8}, Dim{cells, row}))
+				w.ok(g.AssignInterleaved(Extent{Off: 8, Len: 8}, Dim{Count: cells, Stride: row}))
 				w.ok(part.Release())
 				return g, seen, random(t, r, seen, cells*row)
 			}

@@ -57,9 +57,9 @@ const (
 )
 
 // receiveInto is where the other process receives a message.
-func receiveInto(i int) [2]Range {
+func receiveInto(i int) [2]Extent {
 	off := int64(i * receiveRoom)
-	return [2]Range{{0, off, receiveHead}, {1, off, receiveRoom - receiveHead}}
+	return [2]Extent{{Off: off, Len: receiveHead}, {Source: 1, Off: off, Len: receiveRoom - receiveHead}}
 }
 
 // noted is what is hashed of a message's completion. Of a write in several work
@@ -119,7 +119,7 @@ func TestPeerProcess(t *testing.T) {
 			for i := range int(binary.NativeEndian.Uint64(p[1:])) {
 				var into []Span
 				for _, r := range receiveInto(i) {
-					into = append(into, Span{Buf: g.bufs[r.Source], Offset: r.Offset, Length: r.Length})
+					into = append(into, Span{Buf: g.bufs[r.Source], Offset: r.Off, Length: r.Len})
 				}
 				w.ok(e.RecvV(into, w.ab, "message"))
 			}
@@ -291,8 +291,8 @@ func (o *other) round(c *contest, i int) {
 	for i := range n {
 		f := &flight{by: 1, op: OpRecv}
 		for _, r := range receiveInto(i) {
-			for k := range r.Length {
-				f.to.at = append(f.to.at, c.flat(r.Source, r.Offset+k))
+			for k := range r.Len {
+				f.to.at = append(f.to.at, c.flat(r.Source, r.Off+k))
 			}
 		}
 		f.writes[1] = c.set(f.to)

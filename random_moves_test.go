@@ -268,7 +268,7 @@ func (c *contest) atomic(by int, op Op) bool {
 // run8 is a run of 8 bytes, aligned.
 func (c *contest) run8(align int64) spot {
 	x := stretch{source: c.r.IntN(c.shape.sources), off: align * c.r.Int64N((c.shape.room-8)/align+1), n: 8, spanned: c.r.IntN(2) == 0}
-	return spot{parts: []stretch{x}, at: c.appendPart(nil, model{{x.source, x.off, 8}}, 0, 8)}
+	return spot{parts: []stretch{x}, at: c.appendPart(nil, model{{Source: x.source, Off: x.off, Len: 8}}, 0, 8)}
 }
 
 // cpu reads and writes through a layout, by CPU.

@@ -56,7 +56,7 @@ func (c *contest) choose(n int, target bool) spot {
 			}
 			if x.layout == nil {
 				x.source, x.off, x.spanned = c.r.IntN(c.shape.sources), c.r.Int64N(c.shape.room-x.n+1), c.r.IntN(2) == 0
-				p.at = c.appendPart(p.at, model{{x.source, x.off, x.n}}, 0, x.n)
+				p.at = c.appendPart(p.at, model{{Source: x.source, Off: x.off, Len: x.n}}, 0, x.n)
 			}
 			p.parts = append(p.parts, x)
 			left -= k
@@ -74,7 +74,7 @@ func (c *contest) layout() (Layout, model) {
 	}
 	var m model
 	for i := range c.shape.sources {
-		m = append(m, Range{i, 0, c.shape.room})
+		m = append(m, Extent{Source: i, Len: c.shape.room})
 	}
 	return must(SG(m...))(c.t), m
 }
@@ -97,11 +97,11 @@ func (c *contest) twice(at []int) bool {
 // appendPart adds the positions of n bytes of a layout.
 func (c *contest) appendPart(at []int, m model, off, n int64) []int {
 	for _, b := range m {
-		for i := off; i < b.Length && n > 0; i++ {
-			at = append(at, c.flat(b.Source, b.Offset+i))
+		for i := off; i < b.Len && n > 0; i++ {
+			at = append(at, c.flat(b.Source, b.Off+i))
 			n--
 		}
-		off = max(0, off-b.Length)
+		off = max(0, off-b.Len)
 	}
 	return at
 }
@@ -132,9 +132,9 @@ func (c *contest) remote(by int, p spot) (list []RemoteSpan, several bool) {
 		switch {
 		case x.layout != nil:
 			list = append(list, must(far.View(*x.layout))(c.t).Part(x.off, x.n))
-			several = several || len(x.layout.root.extents) > 1
+			several = several || len(x.layout.root.bounds) > 1
 		case x.spanned:
-			run := must(SG(Range{x.source, 0, c.shape.room}))(c.t)
+			run := must(SG(Extent{Source: x.source, Len: c.shape.room}))(c.t)
 			list = append(list, must(far.View(run))(c.t).Part(x.off, x.n))
 		default:
 			list = append(list, far.Part(int64(x.source)*c.shape.room+x.off, x.n))

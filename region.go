@@ -32,7 +32,7 @@ type Region struct {
 // is all their bytes, in order.
 func NewRegion(bufs ...*Buffer) (*Region, error) {
 	r := &Region{bufs: slices.Clone(bufs)}
-	ranges := make([]Range, len(bufs))
+	ranges := make([]Extent, len(bufs))
 	for i, b := range bufs {
 		if b.core.nic != bufs[0].core.nic {
 			r.bufs = bufs[:i]
@@ -42,7 +42,7 @@ func NewRegion(bufs ...*Buffer) (*Region, error) {
 			r.bufs = bufs[:i]
 			return nil, joinClose(err, r)
 		}
-		ranges[i] = Range{i, 0, b.size}
+		ranges[i] = Extent{Source: i, Len: b.size}
 		r.spaces = append(r.spaces, b.space())
 	}
 	if len(bufs) == 0 {
@@ -67,7 +67,7 @@ func (b *Buffer) space() space {
 	for _, p := range b.core.local.pieces {
 		low, high := max(start, b.off), min(start+p.Length, b.off+b.size)
 		if low < high {
-			m = append(m, Piece{p.Addr + uint64(low-start), high - low, p.Key})
+			m = append(m, Piece{Addr: p.Addr + uint64(low-start), Length: high - low, Key: p.Key})
 		}
 		start += p.Length
 	}
@@ -96,7 +96,7 @@ func (r *Region) Assign(l Layout) error {
 }
 
 // AssignSG is Assign of SG.
-func (r *Region) AssignSG(ranges ...Range) error {
+func (r *Region) AssignSG(ranges ...Extent) error {
 	l, err := SG(ranges...)
 	if err != nil {
 		return err
@@ -105,7 +105,7 @@ func (r *Region) AssignSG(ranges ...Range) error {
 }
 
 // AssignInterleaved is Assign of Interleaved.
-func (r *Region) AssignInterleaved(block Range, dims ...Dim) error {
+func (r *Region) AssignInterleaved(block Extent, dims ...Dim) error {
 	l, err := Interleaved(block, dims...)
 	if err != nil {
 		return err
@@ -190,7 +190,7 @@ func (r *Region) each(l Layout, p []byte, off int64, use func(*Buffer) error, do
 	}
 	for g := range l.Part(off, int64(len(p))) {
 		b := r.bufs[g.Source]
-		k, err := do(b.core, p[n:n+int(g.Length)], b.off+g.Offset)
+		k, err := do(b.core, p[n:n+int(g.Len)], b.off+g.Off)
 		n += k
 		if err != nil {
 			return n, err

@@ -32,7 +32,7 @@ func (e *Endpoint) needSlab() error {
 		s.free = append(s.free, slots-1-i)
 	}
 	local := buf.core.local.pieces[0]
-	s.sink = Piece{local.Addr + uint64(size*int64(slots)), 8, local.Key}
+	s.sink = Piece{Addr: local.Addr + uint64(size*int64(slots)), Length: 8, Key: local.Key}
 	e.slab = s
 	return nil
 }
@@ -60,7 +60,7 @@ func (o *op) inject(e *Endpoint, n int64, fill func(p []byte) error) error {
 	}
 	o.local = o.local[:0]
 	if n > 0 {
-		o.local = append(o.local, window{s.buf.root, s.buf.mem, off, n})
+		o.local = append(o.local, window{root: s.buf.root, mem: s.buf.mem, offset: off, length: n})
 	}
 	o.length = n
 	return nil

@@ -55,14 +55,14 @@ func (s Span) take(nic *NIC, op Op, write bool) (o operand, err error) {
 	case s.Buf != nil && s.Region != nil:
 		return o, &dmabuf.Error{Op: op.String(), Detail: "a span of a buffer and of a region", Err: unix.EINVAL}
 	case s.Buf != nil:
-		o.buf, o.window = s.Buf, window{s.Buf.root, s.Buf.mem, s.Offset, s.Length}
+		o.buf, o.window = s.Buf, window{root: s.Buf.root, mem: s.Buf.mem, offset: s.Offset, length: s.Length}
 	case s.Region != nil:
 		s.Region.mu.RLock()
 		defer s.Region.mu.RUnlock()
 		if s.Region.closed {
 			return o, os.ErrClosed
 		}
-		o.region, o.window = s.Region, window{s.Region.layout.root, s.Region.spaces, s.Offset, s.Length}
+		o.region, o.window = s.Region, window{root: s.Region.layout.root, mem: s.Region.spaces, offset: s.Offset, length: s.Length}
 	case s.Length == 0:
 		return o, nil
 	default:
@@ -154,7 +154,7 @@ func (o *operand) staged(n int64, do func(s *standIn, off, length int64) error) 
 		if b.core.stand == nil {
 			continue
 		}
-		if err := do(b.core.stand, b.off+g.Offset, g.Length); err != nil {
+		if err := do(b.core.stand, b.off+g.Off, g.Len); err != nil {
 			return err
 		}
 	}
@@ -167,10 +167,10 @@ func (o *operand) copy(p []byte, do func(c *core, p []byte, off int64) (int, err
 	bufs, n := o.bufs(), int64(0)
 	for g := range (Layout{o.root}).Part(o.offset, min(int64(len(p)), o.length)) {
 		b := bufs[g.Source]
-		if _, err := do(b.core, p[n:n+g.Length], b.off+g.Offset); err != nil {
+		if _, err := do(b.core, p[n:n+g.Len], b.off+g.Off); err != nil {
 			return err
 		}
-		n += g.Length
+		n += g.Len
 	}
 	return nil
 }
@@ -196,5 +196,5 @@ func (r *RemoteSpan) check(op Op, need ibvfd.Access) error {
 }
 
 func (r *RemoteSpan) window() window {
-	return window{r.Buf.layout.root, r.Buf.spaces, r.Offset, r.Length}
+	return window{root: r.Buf.layout.root, mem: r.Buf.spaces, offset: r.Offset, length: r.Length}
 }
