@@ -77,7 +77,7 @@ type Buffer struct {
 	readOnly bool
 	order    Ordering // of what peers write
 	whole    bool     // made by Register or AllocHost
-	root     *node    // of the layout of all its bytes
+	layout   Layout   // of all its bytes
 	mem      []space  // its one source
 	self     [1]*Buffer
 
@@ -158,8 +158,8 @@ func (b *Buffer) directOnly() bool { return b.core.policy == DirectOnly }
 func (c *core) buffer(off, size int64, readOnly bool, order Ordering) *Buffer {
 	c.handles++
 	b := &Buffer{core: c, id: newID(), off: off, size: size, readOnly: readOnly, order: order, refs: 1}
-	all, _ := Contiguous(0, size) // a size that a buffer has is one that a layout has
-	b.root, b.mem, b.self[0] = all.root, []space{b.space()}, b
+	b.layout, _ = Contiguous(0, size) // a size that a buffer has is one that a layout has
+	b.mem, b.self[0] = []space{b.space()}, b
 	return b
 }
 

@@ -57,7 +57,7 @@ func (c *core) open() (err error) {
 	if c.policy != StagedOnly {
 		c.reg, err = c.nic.dev.source(c.exported(), 0, c.size, ibvfd.AccessLocalWrite|c.order.access())
 		if err == nil {
-			c.local, c.path = c.reg.local.space(), Path{Direct: Registered, Route: c.reg.route}
+			c.local, c.path = newSpace(c.reg.local), Path{Direct: Registered, Route: c.reg.route}
 			return nil
 		}
 		// Only a refusal is a reason to stage: not a NIC that was closed.
@@ -110,7 +110,7 @@ func (c *core) pinned(what string) error {
 		c.nic.unpin(c.size)
 		return errors.Join(err, mem.Close())
 	}
-	c.hostMem, c.reg, c.local = mem, reg, reg.local.space()
+	c.hostMem, c.reg, c.local = mem, reg, newSpace(reg.local)
 	return nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
 )
 
@@ -73,6 +74,13 @@ func remedyOf(err error) string {
 		return "the message is longer than the peer's receive"
 	}
 	return ""
+}
+
+func outOfRange(op string, off, length, size int64) *dmabuf.Error {
+	return &dmabuf.Error{
+		Op: op, Detail: fmt.Sprintf("offset %#x, length %#x of %#x bytes", off, length, size),
+		Remedy: "stay within them", Err: dmabuf.ErrRange,
+	}
 }
 
 func joined(a, b error) error {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
 // failed waits for a completion that must be an error of that status.
@@ -55,7 +56,7 @@ func forged(rb *RemoteBuffer, change func(p *Piece)) *RemoteBuffer {
 	f := *rb
 	p := rb.spaces[0].pieces[0]
 	change(&p)
-	f.spaces = []space{Memory{p}.space()}
+	f.spaces = []space{newSpace(Memory{p})}
 	return &f
 }
 
@@ -64,7 +65,7 @@ func TestRemoteRefusals(t *testing.T) { testRemoteRefusals(t, inMemory(t)) }
 // What the peer's NIC refuses is an error completion in time; nothing is moved,
 // everything else that was under way is told, and a new connection works.
 func testRemoteRefusals(t *testing.T, s setting) {
-	r := seeded(t)
+	r := testenv.Seeded(t)
 	for _, c := range []struct {
 		name   string
 		access ibvfd.Access
@@ -170,7 +171,7 @@ func TestForgedToken(t *testing.T) { testForgedToken(t, inMemory(t)) }
 func testForgedToken(t *testing.T, s setting) {
 	for _, k := range s.kinds {
 		t.Run(k.name, func(t *testing.T) {
-			r := seeded(t)
+			r := testenv.Seeded(t)
 			w := s.world(t, EndpointOptions{})
 			const size = 1000
 			mine, theirs := k.make(t, w.a.nic, size), k.make(t, w.b.nic, size)

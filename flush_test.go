@@ -116,7 +116,7 @@ func TestFlushFails(t *testing.T) {
 	for i := range pieces {
 		pieces[i] = Piece{Addr: b.core.local.pieces[0].Addr + uint64(i), Length: 1, Key: b.core.local.pieces[0].Key}
 	}
-	b.core.local = pieces.space()
+	b.core.local = newSpace(pieces)
 	good := func() {
 		t.Helper()
 		if err := b.Flush(limited(t)); err != nil {

@@ -15,13 +15,13 @@ import (
 // one run of bytes. It is a value that never changes and that any number of
 // goroutines may use; the zero Layout has no bytes.
 //
-// A layout knows its sources by number only. [Region] and [RemoteBuffer] bind
-// them to memory, whose bounds they check. Blocks may overlap, and a byte may
-// come up more than once; what a transfer leaves in a target that holds one
-// byte twice is not defined.
+// A layout knows its sources by number only. Regions and remote buffers of
+// package gpurdma bind the numbers to memory, and check its bounds. Blocks may
+// overlap, and a layout may take a byte more than once; a transfer into a layout
+// that takes one byte twice leaves it undefined.
 type Layout struct{ root *node }
 
-// Range is Length bytes of a source from Offset on.
+// Extent is Len bytes of a source from Off on.
 type Extent struct {
 	Source   int
 	Off, Len int64
@@ -31,7 +31,7 @@ type Extent struct {
 // before. Stride may be negative or zero.
 type Dim struct{ Count, Stride int64 }
 
-// Strand is a range that moves on by Stride bytes each time its turn comes.
+// Strand is an extent that moves on by Stride bytes each time its turn comes.
 type Strand struct {
 	Extent
 	Stride int64
@@ -43,16 +43,16 @@ const (
 	maxDepth   = 8
 )
 
-// SG is a list of ranges, one after the other: the composite region of
+// SG is a list of extents, one after the other: the composite region of
 // ibv_rereg_mr_sg. It copies the list.
-func SG(ranges ...Extent) (Layout, error) {
-	n := &node{kind: kindList, ranges: slices.Clone(ranges)}
+func SG(extents ...Extent) (Layout, error) {
+	n := &node{kind: kindList, extents: slices.Clone(extents)}
 	return n.layout()
 }
 
-// Contiguous is one range of source 0.
-func Contiguous(offset, length int64) (Layout, error) {
-	return Interleaved(Extent{Off: offset, Len: length})
+// Contiguous is one extent of source 0.
+func Contiguous(off, length int64) (Layout, error) {
+	return Interleaved(Extent{Off: off, Len: length})
 }
 
 // Interleaved is a block repeated in any number of dimensions, the outermost
@@ -140,8 +140,16 @@ func (l Layout) Sources() int {
 	return l.root.bounds[len(l.root.bounds)-1].source + 1
 }
 
-// Extent is the range of a source in which all the bytes lie that the layout
-// takes of it; false if it takes none.
+// DistinctSources is how many sources the layout takes bytes of.
+func (l Layout) DistinctSources() int {
+	if l.root == nil {
+		return 0
+	}
+	return len(l.root.bounds)
+}
+
+// Bounds is the smallest extent of a source that holds all the bytes that the
+// layout takes of it; false if it takes none.
 func (l Layout) Bounds(source int) (Extent, bool) {
 	if l.root == nil {
 		return Extent{}, false
@@ -154,18 +162,18 @@ func (l Layout) Bounds(source int) (Extent, bool) {
 	return Extent{Source: source, Off: e.low, Len: e.high - e.low}, true
 }
 
-// Ranges are the layout's bytes in order, neighbours merged.
+// Extents are the layout's bytes in order, neighbours merged.
 func (l Layout) Extents() iter.Seq[Extent] { return l.Part(0, l.Size()) }
 
-// Part are the ranges of length bytes of the layout's run from offset on; what
-// lies beyond its end is left out.
-func (l Layout) Part(offset, length int64) iter.Seq[Extent] {
+// Part are the extents of length bytes of the layout's run from off on. Bytes
+// beyond its end are left out.
+func (l Layout) Part(off, length int64) iter.Seq[Extent] {
 	return func(yield func(Extent) bool) {
 		var c cursor
-		if offset < 0 || offset >= l.Size() || length <= 0 {
+		if off < 0 || off >= l.Size() || length <= 0 {
 			return
 		}
-		c.start(l.root, offset, min(length, l.Size()-offset))
+		c.start(l, off, min(length, l.Size()-off))
 		r, ok := c.next()
 		for ok {
 			next, more := c.next()
@@ -181,8 +189,10 @@ func (l Layout) Part(offset, length int64) iter.Seq[Extent] {
 	}
 }
 
-// check that every source that the layout takes has all the bytes it takes.
-func (l Layout) check(op string, sizes func(source int) (int64, bool)) error {
+// Check returns [dmabuf.ErrRange] unless every source has all the bytes that the
+// layout takes of it. sizes is the size of each source, false if there is no such
+// source; the error says that op was tried.
+func (l Layout) Check(op string, sizes func(source int) (int64, bool)) error {
 	if l.root == nil {
 		return nil
 	}
@@ -199,6 +209,24 @@ func (l Layout) check(op string, sizes func(source int) (int64, bool)) error {
 		}
 	}
 	return nil
+}
+
+// FindSource finds a source for which is returns true, and of which the length bytes
+// of the run from off on take some; false if there is none. The caller has checked that
+// the layout has these bytes. It takes time in proportion to the description, however
+// many blocks that makes.
+func (l Layout) FindSource(off, length int64, is func(source int) bool) (int, bool) {
+	i := l.root.source(off, length, is)
+	return i, i >= 0
+}
+
+// Weight is about how many bytes of memory the layout itself takes, however many
+// blocks it describes.
+func (l Layout) Weight() int {
+	if l.root == nil {
+		return 0
+	}
+	return l.root.weight()
 }
 
 func badLayout(format string, args ...any) error {

@@ -4,7 +4,8 @@ package gpurdma
 
 import "sort"
 
-// cursor walks over a layout's blocks. It allocates nothing.
+// cursor walks over the blocks of a part of a layout. It allocates nothing. The zero
+// cursor has no blocks.
 type cursor struct {
 	left  int64 // bytes to go
 	cut   int64 // bytes of the next block that were skipped
@@ -19,12 +20,12 @@ type frame struct {
 	disp int64 // how far the repetitions above have moved the node
 }
 
-// start puts the cursor on the byte at offset of n's run, with left bytes to
-// go. The caller has checked that n has them.
-func (c *cursor) start(n *node, offset, left int64) {
-	c.left, c.top, c.cut = left, -1, 0
-	if left > 0 {
-		c.descend(n, 0, offset)
+// start puts the cursor on the byte at off of the layout's run, with length bytes to
+// go. The caller has checked that the layout has them.
+func (c *cursor) start(l Layout, off, length int64) {
+	c.left, c.top, c.cut = length, -1, 0
+	if length > 0 {
+		c.descend(l.root, 0, off)
 	}
 }
 
@@ -80,7 +81,7 @@ func (n *node) begin(i int) int64 {
 	return n.ends[i-1]
 }
 
-// next is the next block, or what is wanted of it; false at the end.
+// next is the next block, cut to the part at its ends; false after the last.
 func (c *cursor) next() (Extent, bool) {
 	if c.left == 0 {
 		return Extent{}, false
@@ -91,11 +92,11 @@ func (c *cursor) next() (Extent, bool) {
 		var r Extent
 		switch n.kind {
 		case kindList:
-			if f.next == int64(len(n.ranges)) {
+			if f.next == int64(len(n.extents)) {
 				c.top--
 				continue
 			}
-			r = n.ranges[f.next]
+			r = n.extents[f.next]
 		case kindWeave:
 			turn, i := f.next, int64(0)
 			if k := int64(len(n.strands)); k > 1 {

@@ -14,7 +14,7 @@ import (
 type nodeKind uint8
 
 const (
-	kindList   nodeKind = 1 + iota // ranges
+	kindList   nodeKind = 1 + iota // extents
 	kindWeave                      // count turns of the strands
 	kindRepeat                     // count times the one kid, stride apart
 	kindConcat                     // the kids
@@ -27,7 +27,7 @@ type node struct {
 	blocks int64    // saturates
 	bounds []bounds // by source; not empty
 
-	ranges  []Extent // of a list
+	extents []Extent // of a list
 	strands []Strand // of a weave
 	turn    int64    // of a weave: bytes of one turn
 	kids    []*node
@@ -36,7 +36,7 @@ type node struct {
 	stride  int64
 }
 
-// extent is where in a source all bytes lie.
+// bounds are where in a source all bytes lie.
 type bounds struct {
 	source    int
 	low, high int64
@@ -44,7 +44,7 @@ type bounds struct {
 
 // layout is finish for a root.
 func (n *node) layout() (Layout, error) {
-	if len(n.ranges)+len(n.strands)+len(n.kids) == 0 {
+	if len(n.extents)+len(n.strands)+len(n.kids) == 0 {
 		return Layout{}, nil
 	}
 	if err := n.finish(); err != nil {
@@ -81,10 +81,10 @@ func (r Extent) sound() error {
 }
 
 func (n *node) finishList() error {
-	n.depth, n.blocks = 1, int64(len(n.ranges))
-	n.ends = make([]int64, len(n.ranges))
+	n.depth, n.blocks = 1, int64(len(n.extents))
+	n.ends = make([]int64, len(n.extents))
 	u := union{}
-	for i, r := range n.ranges {
+	for i, r := range n.extents {
 		if err := r.sound(); err != nil {
 			return err
 		}
@@ -188,9 +188,7 @@ func (n *node) finishConcat() error {
 	return nil
 }
 
-// source is a source that is so and that some of length bytes of the run from off on
-// are of; -1 if there is none. It takes time in proportion to the description, however
-// many blocks that makes. n may be nil, of no bytes.
+// source is [Layout.FindSource]; -1 if there is none. n may be nil if length is 0.
 func (n *node) source(off, length int64, is func(source int) bool) int {
 	switch {
 	case length == 0:
@@ -200,9 +198,9 @@ func (n *node) source(off, length int64, is func(source int) bool) int {
 	}
 	switch n.kind {
 	case kindList:
-		for i := part(n.ends, off); i < len(n.ranges) && n.begin(i) < off+length; i++ {
-			if is(n.ranges[i].Source) {
-				return n.ranges[i].Source
+		for i := part(n.ends, off); i < len(n.extents) && n.begin(i) < off+length; i++ {
+			if is(n.extents[i].Source) {
+				return n.extents[i].Source
 			}
 		}
 	case kindWeave:
@@ -250,7 +248,16 @@ func (n *node) anySource(is func(source int) bool) int {
 	return -1
 }
 
-// repeated is the extent of count repetitions; false if it leaves the numbers.
+// weight is [Layout.Weight] of a node, with those below it.
+func (n *node) weight() int {
+	w := 256 + 24*len(n.bounds) + 32*len(n.extents) + 32*len(n.strands) + 8*len(n.ends)
+	for _, kid := range n.kids {
+		w += 8 + kid.weight()
+	}
+	return w
+}
+
+// repeated are the bounds of count repetitions; false if it leaves the numbers.
 func (e bounds) repeated(count, stride int64) (bounds, bool) {
 	if stride == math.MinInt64 {
 		return e, count == 1
@@ -278,7 +285,7 @@ func product(a, b int64) (int64, bool) {
 	return int64(lo), true
 }
 
-// union joins extents, by source. Most layouts have one source, for which no
+// union joins bounds, by source. Most layouts have one source, for which no
 // map is made.
 type union struct {
 	one  bounds

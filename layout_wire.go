@@ -12,13 +12,13 @@ import (
 // A layout on the wire: a version, then the tree from the root down, numbers as
 // uvarints, those that may be negative as varints. A node is a tag and
 //
-//	list    flags, count, [source], [length], then of each range
+//	list    flags, count, [source], [length], then of each extent
 //	        [source], its offset less the end of the one before, [length]
 //	weave   count, strands, of each source, offset, length, stride
 //	repeat  count, stride, a node
 //	concat  count, nodes
 //
-// A list's flags say which of source and length all ranges share: these come
+// A list's flags say which of source and length all extents share: these come
 // once.
 const layoutVersion = 1
 
@@ -44,7 +44,7 @@ func (l Layout) AppendBinary(b []byte) ([]byte, error) {
 		return b[:start], &dmabuf.Error{
 			Op: "encode a layout", Err: dmabuf.ErrLimit,
 			Detail: fmt.Sprintf("%d bytes, of at most %d", n, MaxLayoutWire),
-			Remedy: "describe it by fewer ranges, or by repetitions",
+			Remedy: "describe it by fewer extents, or by repetitions",
 		}
 	}
 	return b, nil
@@ -81,8 +81,8 @@ func (n *node) append(b []byte) []byte {
 }
 
 func (n *node) appendList(b []byte) []byte {
-	first, flags := n.ranges[0], byte(listFlags)
-	for _, r := range n.ranges {
+	first, flags := n.extents[0], byte(listFlags)
+	for _, r := range n.extents {
 		if r.Source != first.Source {
 			flags &^= listOneSource
 		}
@@ -91,7 +91,7 @@ func (n *node) appendList(b []byte) []byte {
 		}
 	}
 	b = append(b, flags)
-	b = binary.AppendUvarint(b, uint64(len(n.ranges)))
+	b = binary.AppendUvarint(b, uint64(len(n.extents)))
 	if flags&listOneSource != 0 {
 		b = binary.AppendUvarint(b, uint64(first.Source))
 	}
@@ -99,7 +99,7 @@ func (n *node) appendList(b []byte) []byte {
 		b = binary.AppendUvarint(b, uint64(first.Len))
 	}
 	end := int64(0)
-	for _, r := range n.ranges {
+	for _, r := range n.extents {
 		if flags&listOneSource == 0 {
 			b = binary.AppendUvarint(b, uint64(r.Source))
 		}
@@ -169,7 +169,7 @@ func (r *reader) node(depth int) *node {
 	if r.err != nil {
 		return nil
 	}
-	if len(n.ranges)+len(n.strands)+len(n.kids) == 0 {
+	if len(n.extents)+len(n.strands)+len(n.kids) == 0 {
 		r.bad("an empty node")
 		return nil
 	}
@@ -204,9 +204,9 @@ func (r *reader) list(n *node) {
 	if r.err != nil || !r.fits(count, least) {
 		return
 	}
-	n.ranges = make([]Extent, count)
+	n.extents = make([]Extent, count)
 	end := int64(0)
-	for i := range n.ranges {
+	for i := range n.extents {
 		g := common
 		if flags&listOneSource == 0 {
 			g.Source = r.int()
@@ -217,7 +217,7 @@ func (r *reader) list(n *node) {
 		if flags&listOneLength == 0 {
 			g.Len = r.int64()
 		}
-		n.ranges[i] = g
+		n.extents[i] = g
 		end = g.Off + g.Len
 	}
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
 // An endpoint that closes lets go of everything, also of what is under way and
@@ -213,7 +214,7 @@ func TestRegions(t *testing.T) {
 func TestRegionWritesAllOrNothing(t *testing.T) {
 	n := inMemory(t).open(t, NICOptions{})
 	whole := hostKind.make(t, n, 30)
-	want := random(t, seeded(t), whole, 30)
+	want := random(t, testenv.Seeded(t), whole, 30)
 	ro, gone := must(whole.ReadOnlySlice(10, 10))(t), must(whole.Slice(20, 10))(t)
 	closing(t, ro)
 	r := must(NewRegion(whole, ro, gone))(t)
@@ -253,7 +254,7 @@ func TestRegionWritesAllOrNothing(t *testing.T) {
 func TestRegionsRights(t *testing.T) {
 	w := inMemory(t).world(t, EndpointOptions{})
 	whole, theirs := hostKind.make(t, w.a.nic, 64), hostKind.make(t, w.b.nic, 64)
-	r := seeded(t)
+	r := testenv.Seeded(t)
 	here, there := random(t, r, whole, 64), random(t, r, theirs, 64)
 	rw, ro := must(whole.Slice(0, 32))(t), must(whole.ReadOnlySlice(32, 32))(t)
 	closing(t, rw)

@@ -32,24 +32,6 @@ func (m Memory) Size() int64 {
 	return n
 }
 
-// space is memory whose pieces can be looked up.
-type space struct {
-	pieces Memory
-	ends   []int64 // where each piece ends; nil if there is one
-}
-
-func (m Memory) space() space {
-	s := space{pieces: m}
-	if len(m) > 1 {
-		end := int64(0)
-		for _, p := range m {
-			end += p.Length
-			s.ends = append(s.ends, end)
-		}
-	}
-	return s
-}
-
 // Side is one end of a transfer: the bytes of Layout's run from Offset on, the
 // layout's sources being Memory.
 type Side struct {
@@ -98,13 +80,17 @@ func Lower(op ibvfd.Opcode, local, remote Side, length int64, lim Limits) (*Lowe
 			return nil, err
 		}
 	}
-	x.init(op, []window{local.window(length)}, []window{remote.window(length)}, length, lim)
+	start(x, op, []window{local.window(length)}, []window{remote.window(length)}, length, lim)
 	return x, nil
 }
 
 func (s *Side) check(length int64) error {
 	if s.Offset < 0 || length <= 0 || s.Offset > s.Layout.Size() || length > s.Layout.Size()-s.Offset {
-		return outOfRange("lower a transfer", s.Offset, length, s.Layout.Size())
+		return &dmabuf.Error{
+			Op: "lower a transfer", Err: dmabuf.ErrRange,
+			Detail: fmt.Sprintf("offset %#x, length %#x of the layout's %#x bytes", s.Offset, length, s.Layout.Size()),
+			Remedy: "stay within them",
+		}
 	}
 	for i, m := range s.Memory {
 		total := int64(0)
@@ -115,7 +101,7 @@ func (s *Side) check(length int64) error {
 			total += p.Length
 		}
 	}
-	return s.Layout.check("lower a transfer", func(i int) (int64, bool) {
+	return s.Layout.Check("lower a transfer", func(i int) (int64, bool) {
 		if i >= len(s.Memory) {
 			return 0, false
 		}
@@ -126,21 +112,14 @@ func (s *Side) check(length int64) error {
 func (s *Side) window(length int64) window {
 	mem := make([]space, len(s.Memory))
 	for i, m := range s.Memory {
-		mem[i] = m.space()
+		mem[i] = newSpace(m)
 	}
-	return window{root: s.Layout.root, mem: mem, offset: s.Offset, length: length}
+	return window{layout: s.Layout, mem: mem, offset: s.Offset, length: length}
 }
 
-func outOfRange(op string, off, length, size int64) *dmabuf.Error {
-	return &dmabuf.Error{
-		Op: op, Detail: fmt.Sprintf("offset %#x, length %#x of %#x bytes", off, length, size),
-		Remedy: "stay within them", Err: dmabuf.ErrRange,
-	}
-}
-
-// init begins a transfer whose windows have been checked, and have length bytes
-// on either side.
-func (x *Lowering) init(op ibvfd.Opcode, local, remote []window, length int64, lim Limits) {
+// start begins a transfer by x, of windows that have been checked and have length
+// bytes on either side. It allocates nothing.
+func start(x *Lowering, op ibvfd.Opcode, local, remote []window, length int64, lim Limits) {
 	*x = Lowering{}
 	x.op, x.left, x.lim = op, length, lim
 	x.local.list, x.remote.list = local, remote
@@ -192,73 +171,4 @@ func (x *Lowering) one(wr *ibvfd.SendWR, sges []ibvfd.SGE) int {
 		wr.Flags |= ibvfd.SendInline
 	}
 	return n
-}
-
-// window is length bytes of a layout's run over memory.
-type window struct {
-	root           *node
-	mem            []space
-	offset, length int64
-}
-
-// pieces walks over the memory of windows, one after the other, and merges
-// neighbours that one key covers.
-type pieces struct {
-	list  []window
-	mem   []space // of the window in use
-	c     cursor
-	block Extent // what is left of the current block
-	ahead Piece  // found while looking for the end of the one before
-}
-
-// mostMerged bounds the stretches of one piece. A peer may have described any number
-// of bytes one by one, and an endpoint waits while they are walked over.
-const mostMerged = 1 << 12
-
-func (p *pieces) next() (Piece, bool) {
-	cur := p.ahead
-	p.ahead = Piece{}
-	for range mostMerged {
-		more, ok := p.raw()
-		if !ok {
-			return cur, cur.Length > 0
-		}
-		switch {
-		case cur.Length == 0:
-			cur = more
-		case more.Key == cur.Key && more.Addr == cur.Addr+uint64(cur.Length) && more.Length <= math.MaxInt64-cur.Length:
-			cur.Length += more.Length
-		default:
-			p.ahead = more
-			return cur, true
-		}
-	}
-	return cur, true
-}
-
-// raw is the next stretch within one block and one piece.
-func (p *pieces) raw() (Piece, bool) {
-	for p.block.Len == 0 {
-		var ok bool
-		if p.block, ok = p.c.next(); ok {
-			break
-		}
-		if len(p.list) == 0 {
-			return Piece{}, false
-		}
-		w := &p.list[0]
-		p.list = p.list[1:]
-		p.mem = w.mem
-		p.c.start(w.root, w.offset, w.length)
-	}
-	s, off := &p.mem[p.block.Source], p.block.Off
-	piece := s.pieces[0]
-	if len(s.pieces) > 1 {
-		i := part(s.ends, off)
-		piece, off = s.pieces[i], off-(s.ends[i]-s.pieces[i].Length)
-	}
-	n := min(p.block.Len, piece.Length-off)
-	p.block.Off += n
-	p.block.Len -= n
-	return Piece{Addr: piece.Addr + uint64(off), Length: n, Key: piece.Key}, true
 }

@@ -3,6 +3,7 @@
 package gpurdma
 
 import (
+	"encoding/binary"
 	"testing"
 
 	"github.com/gpurdma/gpurdma/ibvfd"
@@ -15,34 +16,52 @@ func TestLoweringOfAPeersBytes(t *testing.T) {
 	strand := func(source int, off, stride int64) Strand {
 		return Strand{Extent: Extent{Source: source, Off: off, Len: 1}, Stride: stride}
 	}
-	pair := &node{kind: kindList, ranges: []Extent{{Len: 1}, {Off: 1, Len: 1}}}
+	wire := func(l Layout, err error) []byte {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := l.MarshalBinary()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	// Blocks that touch, as no constructor leaves them, and the wire may have them: version 1,
+	// a weave, how often, one strand, of source 0, from 0 on, a byte, and the byte behind it.
+	touching := append(binary.AppendUvarint([]byte{1, 2}, total), 1, 0, 0, 1, 2)
+	pair, err := SG(Extent{Len: 1}, Extent{Off: 1, Len: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
 	for name, c := range map[string]struct {
-		root   *node
+		wire   []byte
 		blocks int64 // that are walked over for the first work request
 	}{
-		// As no constructor makes it, and the wire may have it.
-		"touching":       {&node{kind: kindWeave, count: total, strands: []Strand{strand(0, 0, 1)}}, 1},
-		"two in turn":    {&node{kind: kindWeave, count: total / 2, strands: []Strand{strand(0, 0, 2), strand(0, 1, 2)}}, mostMerged},
-		"of two sources": {&node{kind: kindWeave, count: total / 2, strands: []Strand{strand(0, 0, 2), strand(1, 0, 2)}}, mostMerged},
-		"pairs repeated": {&node{kind: kindRepeat, count: total / 2, stride: 2, kids: []*node{pair}}, mostMerged},
+		"touching":       {touching, 1},
+		"two in turn":    {wire(RoundRobin(total/2, strand(0, 0, 2), strand(0, 1, 2))), mostMerged},
+		"of two sources": {wire(RoundRobin(total/2, strand(0, 0, 2), strand(1, 0, 2))), mostMerged},
+		"pairs repeated": {wire(pair.Repeat(total/2, 2)), mostMerged},
 	} {
 		t.Run(name, func(t *testing.T) {
-			// Source 1 begins one byte behind source 0, under the same key.
-			rb := RemoteBuffer{access: allAccess, layout: Layout{c.root}, spaces: []space{
-				Memory{{Addr: 1 << 40, Length: total, Key: 7}}.space(), Memory{{Addr: 1<<40 + 1, Length: total, Key: 7}}.space(),
-			}}
-			wire := must(rb.MarshalBinary())(t)
-			var came RemoteBuffer
-			if err := came.UnmarshalBinary(wire); err != nil {
+			var came Layout
+			if err := came.UnmarshalBinary(c.wire); err != nil {
 				t.Fatal(err)
 			}
 			if came.Size() != total {
 				t.Fatalf("%d bytes", came.Size())
 			}
-			var x Lowering
-			mine := Side{Layout: must(Contiguous(0, total))(t), Memory: []Memory{{{Length: total, Key: 3}}}}
-			x.init(ibvfd.OpWrite, []window{mine.window(total)}, []window{{root: came.layout.root, mem: came.spaces, length: total}}, total,
-				Limits{MaxSGE: 1, MaxMsg: total})
+			whole, err := Contiguous(0, total)
+			if err != nil {
+				t.Fatal(err)
+			}
+			mine := Side{Layout: whole, Memory: []Memory{{{Length: total, Key: 3}}}}
+			// Source 1 begins one byte behind source 0, under the same key.
+			theirs := Side{Layout: came, Memory: []Memory{{{Addr: 1 << 40, Length: total, Key: 7}}, {{Addr: 1<<40 + 1, Length: total, Key: 7}}}}
+			x, err := Lower(ibvfd.OpWrite, mine, theirs, total, Limits{MaxSGE: 1, MaxMsg: total})
+			if err != nil {
+				t.Fatal(err)
+			}
 			var wr [1]ibvfd.SendWR
 			var sge [1]ibvfd.SGE
 			for i := range int64(3) {
@@ -56,8 +75,8 @@ func TestLoweringOfAPeersBytes(t *testing.T) {
 				if n := x.Next(wr[:], sge[:]); n != 1 {
 					t.Fatal(n)
 				}
-				// The cursor is as far as it has walked; one block is looked ahead to.
-				walked := total - x.remote.c.left
+				// What has been walked over is lowered, or kept for later: at most one block.
+				walked := total - x.left + x.r.Length + x.remote.ahead.Length + x.remote.block.Len
 				if c.blocks == 1 {
 					walked /= total
 				}

@@ -5,7 +5,6 @@ package gpurdma
 import (
 	"errors"
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -36,29 +35,6 @@ func (m model) places(mem []Memory) (out []place) {
 	return out
 }
 
-// memory makes sources of one or more pieces. Keys are few, so that pieces of
-// one key come to lie side by side.
-func (s shape) memory(r *rand.Rand) (out []Memory) {
-	for range s.sources {
-		var m Memory
-		addr := r.Uint64N(1 << 40)
-		for left := s.room; left > 0; {
-			n := left
-			if r.IntN(2) == 0 {
-				n = 1 + r.Int64N(left)
-			}
-			m = append(m, Piece{Addr: addr, Length: n, Key: uint32(1 + r.IntN(3))})
-			addr += uint64(n)
-			if r.IntN(2) == 0 {
-				addr += r.Uint64N(100)
-			}
-			left -= n
-		}
-		out = append(out, m)
-	}
-	return out
-}
-
 // fewest is how many work requests it takes at least, by trying every cut.
 func fewest(local, remote []place, lim Limits) int {
 	best := make([]int, len(local)+1)
@@ -84,7 +60,7 @@ func fewest(local, remote []place, lim Limits) int {
 // Every byte goes where the model says, in order, within the limits, and with
 // the fewest work requests there can be.
 func TestLowerAgainstModel(t *testing.T) {
-	r := seeded(t)
+	r := testenv.Seeded(t)
 	for i := range 3000 {
 		s := shape{sources: 1 + r.IntN(3), room: 1 + r.Int64N(200), blocks: 60}
 		ll, lm := s.layout(t, r, 1+r.IntN(3))
@@ -166,16 +142,6 @@ func TestLowerRefuses(t *testing.T) {
 	} {
 		if x, err := f(); !errors.Is(err, dmabuf.ErrRange) || x != nil {
 			t.Errorf("%s: %v", name, err)
-		}
-	}
-}
-
-// A port that names no limit has one: a message of 0 bytes would lower nothing,
-// for ever.
-func TestMaxMessage(t *testing.T) {
-	for max, want := range map[uint32]int64{0: maxWR, 1: 1, maxWR: maxWR, math.MaxUint32: maxWR} {
-		if got := maxMessage(ibvfd.PortAttr{MaxMsg: max}); got != want {
-			t.Errorf("a port of %d: %d, want %d", max, got, want)
 		}
 	}
 }

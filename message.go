@@ -118,7 +118,7 @@ func (o *op) takeAtomic(e *Endpoint, result []Span, to []RemoteSpan) error {
 	if err := o.takeRemote(ibvfd.AccessRemoteAtomic, to...); err != nil {
 		return err
 	}
-	r := pieces{list: o.remote}
+	r := piecesOf(o.remote)
 	switch p, _ := r.next(); {
 	case p.Length != size:
 		return &dmabuf.Error{Op: o.kind.String(), Detail: "the peer's 8 bytes are not contiguous", Err: unix.EINVAL}

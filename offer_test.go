@@ -25,8 +25,7 @@ func TestOffersOfManyBlocks(t *testing.T) {
 			t.Fatalf("%d bytes", got.Size())
 		}
 	}
-	root := must(SG(make4(1000)...))(t).root
-	if got := root.weight(); got < 32*1000 {
+	if got := must(SG(make4(1000)...))(t).Weight(); got < 32*1000 {
 		t.Errorf("1000 ranges weigh %d bytes", got)
 	}
 }

@@ -128,7 +128,7 @@ func (o *op) takeRemote(need ibvfd.Access, spans ...RemoteSpan) error {
 			return outOfRange(o.kind.String(), s.Offset, s.Length, math.MaxInt64-total)
 		}
 		total += s.Length
-		several := len(o.bufs) > 0 && o.bufs[0] != s.Buf || len(s.Buf.layout.root.bounds) > 1
+		several := len(o.bufs) > 0 && o.bufs[0] != s.Buf || s.Buf.layout.DistinctSources() > 1
 		if need&ibvfd.AccessRemoteRead != 0 && o.kind == OpWrite && several {
 			return &dmabuf.Error{
 				Op: o.kind.String(), Detail: "delivery-complete to several buffers of the peer", Err: unix.EOPNOTSUPP,

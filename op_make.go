@@ -34,9 +34,9 @@ func (o *op) begin(c *conn) error {
 	switch o.kind {
 	case OpRead:
 		lim.MaxSGE = c.a.readSGE
-		o.low.init(ibvfd.OpRead, o.local, o.remote, o.length, lim)
+		start(&o.low, ibvfd.OpRead, o.local, o.remote, o.length, lim)
 	case OpWrite:
-		o.low.init(ibvfd.OpWrite, o.local, o.remote, o.length, lim)
+		start(&o.low, ibvfd.OpWrite, o.local, o.remote, o.length, lim)
 	case OpSend, OpRecv:
 		return o.beginMessage(c)
 	}
@@ -80,7 +80,7 @@ func (o *op) beginMessage(c *conn) error {
 		}
 		c.e.nic.staged.Add(o.length)
 	}
-	o.local = append(o.local[:0], window{root: pack.root, mem: pack.mem, length: o.length})
+	o.local = append(o.local[:0], window{layout: pack.layout, mem: pack.mem, length: o.length})
 	return nil
 }
 
@@ -94,7 +94,7 @@ func (o *op) unpacked(b *Buffer, pieces, most int) error {
 }
 
 func (o *op) pieces() int {
-	p, n := pieces{list: o.local}, 0
+	p, n := piecesOf(o.local), 0
 	for _, ok := p.next(); ok; _, ok = p.next() {
 		n++
 	}
@@ -128,7 +128,7 @@ func (o *op) make(c *conn, wrs []ibvfd.SendWR, sges []ibvfd.SGE) (n, used int) {
 		n, o.made = 1, true
 	case OpFetchAdd, OpCompareSwap:
 		used = o.message(sges)
-		r := pieces{list: o.remote}
+		r := piecesOf(o.remote)
 		to, _ := r.next()
 		wrs[0] = ibvfd.SendWR{Op: ibvfd.OpFetchAdd, SGE: sges[:used:used], RemoteAddr: to.Addr, RKey: to.Key, CompareAdd: o.add, Swap: o.swap}
 		if o.kind == OpCompareSwap {
@@ -156,7 +156,7 @@ func (o *op) inline(c *conn) bool {
 
 // message makes the SGEs of a message; begin has seen to it that they fit.
 func (o *op) message(sges []ibvfd.SGE) (used int) {
-	p := pieces{list: o.local}
+	p := piecesOf(o.local)
 	for g, ok := p.next(); ok; g, ok = p.next() {
 		sges[used] = ibvfd.SGE{Addr: g.Addr, Length: uint32(g.Length), LKey: g.Key}
 		used++

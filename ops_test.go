@@ -15,6 +15,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
 func TestOperations(t *testing.T) { testOperations(t, inMemory(t)) }
@@ -23,7 +24,7 @@ func TestOperations(t *testing.T) { testOperations(t, inMemory(t)) }
 // buffers is compared after each.
 func testOperations(t *testing.T, s setting) {
 	s.eachPair(t, func(t *testing.T, local, remote kind) {
-		r := seeded(t)
+		r := testenv.Seeded(t)
 		w := s.world(t, EndpointOptions{})
 		const size = 10000
 		mine, theirs := local.make(t, w.a.nic, size), remote.make(t, w.b.nic, size)
@@ -186,7 +187,7 @@ func TestReadSGE(t *testing.T) {
 		if c := w.a.peers[w.ab-1].conn; c.a.readSGE != want || c.a.sge != 5 {
 			t.Errorf("of %d: %d SGEs a READ, %d a WRITE", most, c.a.readSGE, c.a.sge)
 		}
-		r := seeded(t)
+		r := testenv.Seeded(t)
 		const size = 700
 		mine, theirs := hostKind.make(t, w.a.nic, size), hostKind.make(t, w.b.nic, size)
 		here, there := random(t, r, mine, size), random(t, r, theirs, size)
@@ -210,7 +211,7 @@ func TestReadSGE(t *testing.T) {
 func TestNoAtomics(t *testing.T) {
 	w := inMemory(t).world(t, EndpointOptions{})
 	mine, theirs := hostKind.make(t, w.a.nic, 16), hostKind.make(t, w.b.nic, 16)
-	here := random(t, seeded(t), mine, 16)
+	here := random(t, testenv.Seeded(t), mine, 16)
 	rb := w.share(theirs.All(), allAccess) // the peer's NIC has them
 	w.a.nic.dev.(*fakeDevice).noAtomics = true
 	result := Span{Buf: mine, Length: 8}
@@ -268,7 +269,7 @@ func TestMessagesOfLayouts(t *testing.T) {
 // which is counted. Of memory that is DirectOnly it is refused, and all goes on.
 func testMessagesOfLayouts(t *testing.T, s setting) {
 	s.eachPair(t, func(t *testing.T, local, remote kind) {
-		r := seeded(t)
+		r := testenv.Seeded(t)
 		w := s.world(t, EndpointOptions{})
 		const cells, row, length = 100, 40, 800
 		mine, theirs := local.make(t, w.a.nic, cells*row), remote.make(t, w.b.nic, cells*row)
@@ -349,7 +350,7 @@ func TestPackedMessagesKeepTheirMemory(t *testing.T) {
 			a, b := s.endpoint(t, EndpointOptions{}), s.endpoint(t, EndpointOptions{})
 			w := &world{t: t, a: a, b: b}
 			addr := must(b.Listen("127.0.0.1:0"))(t)
-			r := seeded(t)
+			r := testenv.Seeded(t)
 			// region is a column of a Buffer that it alone keeps, and another Buffer of
 			// the same memory, to look at it. Neither begins where the memory does.
 			region := func(n *NIC) (*Region, *Buffer, []byte) {

@@ -258,7 +258,7 @@ func TestTwoMachines(t *testing.T) {
 func testTwoProcesses(t *testing.T, s setting, at site, rounds int) {
 	for _, k := range s.kinds {
 		t.Run(k.name, func(t *testing.T) {
-			r := seeded(t)
+			r := testenv.Seeded(t)
 			o := startOther(t, s, k, at)
 			mine, here := regionOf(t, r, o.a.nic, k, procShape, RelaxedOrdering)
 			o.tell("filled", cmdFill, r.Uint64())

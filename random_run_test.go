@@ -2,7 +2,11 @@
 
 package gpurdma
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/gpurdma/gpurdma/internal/testenv"
+)
 
 func TestRandomOperations(t *testing.T) { testRandomOperations(t, inMemory(t), 2000) }
 
@@ -10,7 +14,7 @@ func TestRandomOperations(t *testing.T) { testRandomOperations(t, inMemory(t), 2
 // memory.
 func testRandomOperations(t *testing.T, s setting, steps int) {
 	s.eachPair(t, func(t *testing.T, a, b kind) {
-		r := seeded(t)
+		r := testenv.Seeded(t)
 		c := newContest(t, r, shape{sources: 2, room: 1000, blocks: 60})
 		c.strict = r.IntN(2) == 0
 		order := RelaxedOrdering

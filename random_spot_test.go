@@ -132,7 +132,7 @@ func (c *contest) remote(by int, p spot) (list []RemoteSpan, several bool) {
 		switch {
 		case x.layout != nil:
 			list = append(list, must(far.View(*x.layout))(c.t).Part(x.off, x.n))
-			several = several || len(x.layout.root.bounds) > 1
+			several = several || x.layout.DistinctSources() > 1
 		case x.spanned:
 			run := must(SG(Extent{Source: x.source, Len: c.shape.room}))(c.t)
 			list = append(list, must(far.View(run))(c.t).Part(x.off, x.n))

@@ -71,13 +71,13 @@ func (b *Buffer) space() space {
 		}
 		start += p.Length
 	}
-	return m.space()
+	return newSpace(m)
 }
 
 // Assign gives the region another layout. Ranges outside the buffers are
 // [dmabuf.ErrRange], and leave the layout as it was.
 func (r *Region) Assign(l Layout) error {
-	err := l.check("assign a layout", func(i int) (int64, bool) {
+	err := l.Check("assign a layout", func(i int) (int64, bool) {
 		if i >= len(r.bufs) {
 			return 0, false
 		}

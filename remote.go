@@ -49,7 +49,7 @@ func (r *RemoteBuffer) View(l Layout) (*RemoteBuffer, error) {
 }
 
 func (r *RemoteBuffer) check() error {
-	return r.layout.check("describe remote memory", func(i int) (int64, bool) {
+	return r.layout.Check("describe remote memory", func(i int) (int64, bool) {
 		if i >= len(r.spaces) {
 			return 0, false
 		}
@@ -107,7 +107,7 @@ func (r *RemoteBuffer) UnmarshalBinary(data []byte) error {
 	out.access = ibvfd.Access(access)
 	out.spaces = make([]space, in.count(7))
 	for i := range out.spaces {
-		out.spaces[i] = in.memory().space()
+		out.spaces[i] = newSpace(in.memory())
 	}
 	if in.err != nil {
 		return in.err

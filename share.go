@@ -116,7 +116,7 @@ func (e *Endpoint) Share(peer Peer, s Span, access ibvfd.Access) (_ *RemoteBuffe
 			return nil, joined(err, e.nic.end(sh.close))
 		}
 		sh.regs, sh.cores = append(sh.regs, r), append(sh.cores, b.core)
-		rb.spaces = append(rb.spaces, r.remote.space())
+		rb.spaces = append(rb.spaces, newSpace(r.remote))
 	}
 	if s.Buf != nil {
 		rb.layout, err = Contiguous(0, s.Length)
@@ -124,7 +124,7 @@ func (e *Endpoint) Share(peer Peer, s Span, access ibvfd.Access) (_ *RemoteBuffe
 			return nil, joined(err, e.nic.end(sh.close))
 		}
 	} else {
-		rb.layout = Layout{o.root}
+		rb.layout = o.layout
 	}
 	e.shares[sh] = struct{}{}
 	return rb, nil

@@ -60,7 +60,7 @@ func (o *op) inject(e *Endpoint, n int64, fill func(p []byte) error) error {
 	}
 	o.local = o.local[:0]
 	if n > 0 {
-		o.local = append(o.local, window{root: s.buf.root, mem: s.buf.mem, offset: off, length: n})
+		o.local = append(o.local, window{layout: s.buf.layout, mem: s.buf.mem, offset: off, length: n})
 	}
 	o.length = n
 	return nil

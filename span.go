@@ -55,23 +55,20 @@ func (s Span) take(nic *NIC, op Op, write bool) (o operand, err error) {
 	case s.Buf != nil && s.Region != nil:
 		return o, &dmabuf.Error{Op: op.String(), Detail: "a span of a buffer and of a region", Err: unix.EINVAL}
 	case s.Buf != nil:
-		o.buf, o.window = s.Buf, window{root: s.Buf.root, mem: s.Buf.mem, offset: s.Offset, length: s.Length}
+		o.buf, o.window = s.Buf, window{layout: s.Buf.layout, mem: s.Buf.mem, offset: s.Offset, length: s.Length}
 	case s.Region != nil:
 		s.Region.mu.RLock()
 		defer s.Region.mu.RUnlock()
 		if s.Region.closed {
 			return o, os.ErrClosed
 		}
-		o.region, o.window = s.Region, window{root: s.Region.layout.root, mem: s.Region.spaces, offset: s.Offset, length: s.Length}
+		o.region, o.window = s.Region, window{layout: s.Region.layout, mem: s.Region.spaces, offset: s.Offset, length: s.Length}
 	case s.Length == 0:
 		return o, nil
 	default:
 		return o, &dmabuf.Error{Op: op.String(), Detail: "a span of nothing", Remedy: "set Buf or Region", Err: unix.EINVAL}
 	}
-	size := int64(0)
-	if o.root != nil {
-		size = o.root.size
-	}
+	size := o.layout.Size()
 	if !within(s.Offset, s.Length, size) {
 		return o, outOfRange(op.String(), s.Offset, s.Length, size)
 	}
@@ -106,8 +103,8 @@ func (o *operand) reached(is func(*Buffer) bool) *Buffer {
 	if !slices.ContainsFunc(bufs, is) {
 		return nil // mostly
 	}
-	i := o.root.source(o.offset, o.length, func(source int) bool { return is(bufs[source]) })
-	if i < 0 {
+	i, ok := o.layout.FindSource(o.offset, o.length, func(source int) bool { return is(bufs[source]) })
+	if !ok {
 		return nil
 	}
 	return bufs[i]
@@ -149,7 +146,7 @@ func (o *operand) staged(n int64, do func(s *standIn, off, length int64) error) 
 		return nil
 	}
 	bufs := o.bufs()
-	for g := range (Layout{o.root}).Part(o.offset, min(n, o.length)) {
+	for g := range o.layout.Part(o.offset, min(n, o.length)) {
 		b := bufs[g.Source]
 		if b.core.stand == nil {
 			continue
@@ -165,7 +162,7 @@ func (o *operand) staged(n int64, do func(s *standIn, off, length int64) error) 
 // have been released since take, which has checked them and keeps their memory.
 func (o *operand) copy(p []byte, do func(c *core, p []byte, off int64) (int, error)) error {
 	bufs, n := o.bufs(), int64(0)
-	for g := range (Layout{o.root}).Part(o.offset, min(int64(len(p)), o.length)) {
+	for g := range o.layout.Part(o.offset, min(int64(len(p)), o.length)) {
 		b := bufs[g.Source]
 		if _, err := do(b.core, p[n:n+g.Len], b.off+g.Off); err != nil {
 			return err
@@ -196,5 +193,5 @@ func (r *RemoteSpan) check(op Op, need ibvfd.Access) error {
 }
 
 func (r *RemoteSpan) window() window {
-	return window{root: r.Buf.layout.root, mem: r.Buf.spaces, offset: r.Offset, length: r.Length}
+	return window{layout: r.Buf.layout, mem: r.Buf.spaces, offset: r.Offset, length: r.Length}
 }

@@ -77,7 +77,7 @@ func TestVMRDMACMIsProtected(t *testing.T) {
 	peer := must(w.a.Insert(addr))(t)
 	buf := hostKind.make(t, w.b.nic, 64)
 	mine := hostKind.make(t, w.a.nic, 64)
-	want := random(t, seeded(t), buf, 64)
+	want := random(t, testenv.Seeded(t), buf, 64)
 	all := must(w.b.Share(0, buf.All(), allAccess))(t)
 	w.ok(w.a.Read(mine.All(), peer, all.All(), 1))
 	w.done(w.a, OpRead, 1)
