@@ -9,6 +9,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/wire"
 )
 
 // What callers branch on, beside the sentinels of package dmabuf.
@@ -20,6 +21,8 @@ var (
 	ErrQueueFull = errors.New("queue full")
 	// ErrStaleKey: a RemoteBuffer of another connection: keys end with theirs.
 	ErrStaleKey = errors.New("key of another connection")
+	// ErrMalformed: a peer sent bytes that no peer of this package sends.
+	ErrMalformed = wire.ErrMalformed
 	// ErrUnsafe: the exchange would go in the clear.
 	ErrUnsafe = errors.New("not protected by TLS")
 )

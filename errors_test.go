@@ -17,6 +17,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/lower"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
@@ -54,9 +55,9 @@ func (w *world) lost(e *Endpoint, p Peer) {
 // forged is a descriptor that lies.
 func forged(rb *RemoteBuffer, change func(p *Piece)) *RemoteBuffer {
 	f := *rb
-	p := rb.spaces[0].pieces[0]
+	p := rb.spaces[0].Memory[0]
 	change(&p)
-	f.spaces = []space{newSpace(Memory{p})}
+	f.spaces = []lower.Space{lower.NewSpace(Memory{p})}
 	return &f
 }
 

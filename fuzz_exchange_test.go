@@ -12,6 +12,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/gpurdma/gpurdma/internal/lower"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
@@ -23,7 +24,7 @@ func exchangeFrame(k messageKind, body []byte) []byte {
 
 // offerFrame offers memory under that token.
 func offerFrame(t testing.TB, token uint64) []byte {
-	rb := RemoteBuffer{id: 1, token: token, access: allAccess, spaces: []space{newSpace(Memory{{Addr: 1 << 20, Length: 64, Key: 1}})}, layout: must(Interleaved(Extent{Len: 4}, Dim{Count: 9, Stride: 7}))(t)}
+	rb := RemoteBuffer{id: 1, token: token, access: allAccess, spaces: []lower.Space{lower.NewSpace(Memory{{Addr: 1 << 20, Length: 64, Key: 1}})}, layout: must(Interleaved(Extent{Len: 4}, Dim{Count: 9, Stride: 7}))(t)}
 	return exchangeFrame(msgOffer, must(rb.MarshalBinary())(t))
 }
 

@@ -125,7 +125,7 @@ const maxOffered = 16 << 20
 func (r *RemoteBuffer) weight() int {
 	n := 256
 	for _, s := range r.spaces {
-		n += 64 + 32*len(s.pieces)
+		n += 64 + 32*len(s.Memory)
 	}
 	return n + r.layout.Weight()
 }

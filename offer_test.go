@@ -26,11 +26,11 @@ func TestOffersOfManyBlocks(t *testing.T) {
 		}
 	}
 	if got := must(SG(make4(1000)...))(t).Weight(); got < 32*1000 {
-		t.Errorf("1000 ranges weigh %d bytes", got)
+		t.Errorf("1000 extents weigh %d bytes", got)
 	}
 }
 
-// make4 are n ranges of 4 bytes with holes between them.
+// make4 are n extents of 4 bytes with holes between them.
 func make4(n int) (list []Extent) {
 	for i := range n {
 		list = append(list, Extent{Off: int64(8 * i), Len: 4})

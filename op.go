@@ -10,6 +10,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/lower"
 )
 
 // op is an operation between its posting and its completion.
@@ -24,8 +25,8 @@ type op struct {
 	queue   int
 
 	operands []operand
-	local    []window // of the operands, or of what is sent in their place
-	remote   []window
+	local    []lower.Window // of the operands, or of what is sent in their place
+	remote   []lower.Window
 	bufs     []*RemoteBuffer
 	add      uint64 // of an atomic: what to add, or to compare with
 	swap     uint64
@@ -97,7 +98,7 @@ func (o *op) take(e *Endpoint, spans ...Span) error {
 			return outOfRange(o.kind.String(), s.Offset, s.Length, math.MaxInt64-o.length)
 		}
 		o.operands = append(o.operands, x)
-		o.local = append(o.local, x.window)
+		o.local = append(o.local, x.Window)
 		o.length += s.Length
 		if write {
 			continue

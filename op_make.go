@@ -9,6 +9,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/lower"
 )
 
 // begin prepares work requests under the limits of the connection.
@@ -34,9 +35,9 @@ func (o *op) begin(c *conn) error {
 	switch o.kind {
 	case OpRead:
 		lim.MaxSGE = c.a.readSGE
-		start(&o.low, ibvfd.OpRead, o.local, o.remote, o.length, lim)
+		lower.Start(&o.low, ibvfd.OpRead, o.local, o.remote, o.length, lim)
 	case OpWrite:
-		start(&o.low, ibvfd.OpWrite, o.local, o.remote, o.length, lim)
+		lower.Start(&o.low, ibvfd.OpWrite, o.local, o.remote, o.length, lim)
 	case OpSend, OpRecv:
 		return o.beginMessage(c)
 	}
@@ -80,7 +81,7 @@ func (o *op) beginMessage(c *conn) error {
 		}
 		c.e.nic.staged.Add(o.length)
 	}
-	o.local = append(o.local[:0], window{layout: pack.layout, mem: pack.mem, length: o.length})
+	o.local = append(o.local[:0], lower.Window{Layout: pack.layout, Spaces: pack.mem, Len: o.length})
 	return nil
 }
 
@@ -94,8 +95,8 @@ func (o *op) unpacked(b *Buffer, pieces, most int) error {
 }
 
 func (o *op) pieces() int {
-	p, n := piecesOf(o.local), 0
-	for _, ok := p.next(); ok; _, ok = p.next() {
+	p, n := lower.PiecesOf(o.local), 0
+	for _, ok := p.Next(); ok; _, ok = p.Next() {
 		n++
 	}
 	return n
@@ -104,10 +105,10 @@ func (o *op) pieces() int {
 func (o *op) gather(p []byte) error {
 	for i := range o.operands {
 		x := &o.operands[i]
-		if err := x.copy(p[:x.length], (*core).readAt); err != nil {
+		if err := x.copy(p[:x.Len], (*core).readAt); err != nil {
 			return err
 		}
-		p = p[x.length:]
+		p = p[x.Len:]
 	}
 	return nil
 }
@@ -128,8 +129,8 @@ func (o *op) make(c *conn, wrs []ibvfd.SendWR, sges []ibvfd.SGE) (n, used int) {
 		n, o.made = 1, true
 	case OpFetchAdd, OpCompareSwap:
 		used = o.message(sges)
-		r := piecesOf(o.remote)
-		to, _ := r.next()
+		r := lower.PiecesOf(o.remote)
+		to, _ := r.Next()
 		wrs[0] = ibvfd.SendWR{Op: ibvfd.OpFetchAdd, SGE: sges[:used:used], RemoteAddr: to.Addr, RKey: to.Key, CompareAdd: o.add, Swap: o.swap}
 		if o.kind == OpCompareSwap {
 			wrs[0].Op = ibvfd.OpCompareSwap
@@ -156,8 +157,8 @@ func (o *op) inline(c *conn) bool {
 
 // message makes the SGEs of a message; begin has seen to it that they fit.
 func (o *op) message(sges []ibvfd.SGE) (used int) {
-	p := piecesOf(o.local)
-	for g, ok := p.next(); ok; g, ok = p.next() {
+	p := lower.PiecesOf(o.local)
+	for g, ok := p.Next(); ok; g, ok = p.Next() {
 		sges[used] = ibvfd.SGE{Addr: g.Addr, Length: uint32(g.Length), LKey: g.Key}
 		used++
 	}
@@ -211,7 +212,7 @@ func (o *op) arrived(e *Endpoint, n int64) error {
 		e.nic.staged.Add(n)
 		for i := range o.operands {
 			x := &o.operands[i]
-			k := min(x.length, int64(len(p)))
+			k := min(x.Len, int64(len(p)))
 			if err := x.copy(p[:k], (*core).writeAt); err != nil {
 				return err
 			}
@@ -221,7 +222,7 @@ func (o *op) arrived(e *Endpoint, n int64) error {
 	}
 	for i := range o.operands {
 		x := &o.operands[i]
-		k := min(x.length, n)
+		k := min(x.Len, n)
 		if err := x.staged(k, (*standIn).arrived); err != nil {
 			return err
 		}

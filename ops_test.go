@@ -15,6 +15,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/layouttest"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
@@ -234,20 +235,20 @@ func TestNoAtomics(t *testing.T) {
 	same(t, "afterwards", theirs, here)
 }
 
-func regionOf(t testing.TB, r *rand.Rand, n *NIC, k kind, s shape, o Ordering) (*Region, [][]byte) {
+func regionOf(t testing.TB, r *rand.Rand, n *NIC, k kind, s layouttest.Shape, o Ordering) (*Region, [][]byte) {
 	t.Helper()
 	var bufs []*Buffer
-	for range s.sources {
-		b := k.make(t, n, s.room)
+	for range s.Sources {
+		b := k.make(t, n, s.Room)
 		if o == StrictOrdering {
-			b = must(b.StrictSlice(0, s.room))(t)
+			b = must(b.StrictSlice(0, s.Room))(t)
 			closingBuffer(t, b)
 		}
 		bufs = append(bufs, b)
 	}
 	g := must(NewRegion(bufs...))(t)
 	closing(t, g)
-	bytes := make([][]byte, s.sources)
+	bytes := make([][]byte, s.Sources)
 	refill(t, r, g, bytes)
 	return g, bytes
 }

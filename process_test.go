@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/layouttest"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
@@ -74,7 +75,7 @@ func noted(c Completion) []byte {
 const commandSize = 9
 
 // procShape is what the other process shares.
-var procShape = shape{sources: 2, room: 2000, blocks: 60}
+var procShape = layouttest.Shape{Sources: 2, Room: 2000, Blocks: 60}
 
 // TestPeerProcess is the other process, and no test.
 func TestPeerProcess(t *testing.T) {
@@ -189,7 +190,7 @@ func startOtherOf(t *testing.T, e *Endpoint, k kind, at site) *other {
 	o.ab = must(e.Accept(limited(t)))(t)
 	o.rb = must(e.Offered(limited(t), o.ab))(t)
 	o.ask, o.answer = hostKind.make(t, e.nic, commandSize), hostKind.make(t, e.nic, sha256.Size)
-	o.there = make([][]byte, procShape.sources)
+	o.there = make([][]byte, procShape.Sources)
 	return o
 }
 
@@ -227,7 +228,7 @@ func (o *other) tell(what string, cmd byte, number uint64) {
 	if cmd == cmdFill {
 		r := rand.New(rand.NewPCG(number, 0))
 		for i := range o.there {
-			o.there[i] = make([]byte, procShape.room)
+			o.there[i] = make([]byte, procShape.Room)
 			for j := range o.there[i] {
 				o.there[i][j] = byte(r.Uint32())
 			}
@@ -313,7 +314,7 @@ func TestVMPeerKilled(t *testing.T) {
 	e := onNIC(t).endpoint(t, EndpointOptions{AllowPlaintext: true})
 	for range 2 {
 		o := startOtherOf(t, e, hostKind, sameHost)
-		mine := hostKind.make(t, e.nic, 2*procShape.room)
+		mine := hostKind.make(t, e.nic, 2*procShape.Room)
 		o.ok(e.Recv(mine.All(), o.ab, 0))
 		posted, done, failed := 1, map[any]bool{}, map[string]int{}
 		killed := false

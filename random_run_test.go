@@ -5,6 +5,7 @@ package gpurdma
 import (
 	"testing"
 
+	"github.com/gpurdma/gpurdma/internal/layouttest"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
@@ -15,7 +16,7 @@ func TestRandomOperations(t *testing.T) { testRandomOperations(t, inMemory(t), 2
 func testRandomOperations(t *testing.T, s setting, steps int) {
 	s.eachPair(t, func(t *testing.T, a, b kind) {
 		r := testenv.Seeded(t)
-		c := newContest(t, r, shape{sources: 2, room: 1000, blocks: 60})
+		c := newContest(t, r, layouttest.Shape{Sources: 2, Room: 1000, Blocks: 60})
 		c.strict = r.IntN(2) == 0
 		order := RelaxedOrdering
 		if c.strict {

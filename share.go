@@ -10,6 +10,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/lower"
 )
 
 // share is memory that a peer was given keys to.
@@ -116,7 +117,7 @@ func (e *Endpoint) Share(peer Peer, s Span, access ibvfd.Access) (_ *RemoteBuffe
 			return nil, joined(err, e.nic.end(sh.close))
 		}
 		sh.regs, sh.cores = append(sh.regs, r), append(sh.cores, b.core)
-		rb.spaces = append(rb.spaces, newSpace(r.remote))
+		rb.spaces = append(rb.spaces, lower.NewSpace(r.remote))
 	}
 	if s.Buf != nil {
 		rb.layout, err = Contiguous(0, s.Length)
@@ -124,7 +125,7 @@ func (e *Endpoint) Share(peer Peer, s Span, access ibvfd.Access) (_ *RemoteBuffe
 			return nil, joined(err, e.nic.end(sh.close))
 		}
 	} else {
-		rb.layout = o.layout
+		rb.layout = o.Layout
 	}
 	e.shares[sh] = struct{}{}
 	return rb, nil

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/internal/lower"
 )
 
 // slab is registered host memory from which injected data is sent.
@@ -31,7 +32,7 @@ func (e *Endpoint) needSlab() error {
 	for i := range slots {
 		s.free = append(s.free, slots-1-i)
 	}
-	local := buf.core.local.pieces[0]
+	local := buf.core.local.Memory[0]
 	s.sink = Piece{Addr: local.Addr + uint64(size*int64(slots)), Length: 8, Key: local.Key}
 	e.slab = s
 	return nil
@@ -60,7 +61,7 @@ func (o *op) inject(e *Endpoint, n int64, fill func(p []byte) error) error {
 	}
 	o.local = o.local[:0]
 	if n > 0 {
-		o.local = append(o.local, window{layout: s.buf.layout, mem: s.buf.mem, offset: off, length: n})
+		o.local = append(o.local, lower.Window{Layout: s.buf.layout, Spaces: s.buf.mem, Off: off, Len: n})
 	}
 	o.length = n
 	return nil

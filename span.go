@@ -11,6 +11,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/lower"
 )
 
 // Span is local memory of an operation: Length bytes from Offset on, of a Buffer
@@ -44,7 +45,7 @@ func (r *RemoteBuffer) Part(offset, length int64) RemoteSpan {
 
 // operand is a Span that is in use: its memory stays until drop.
 type operand struct {
-	window
+	lower.Window
 	buf    *Buffer
 	region *Region
 }
@@ -55,20 +56,20 @@ func (s Span) take(nic *NIC, op Op, write bool) (o operand, err error) {
 	case s.Buf != nil && s.Region != nil:
 		return o, &dmabuf.Error{Op: op.String(), Detail: "a span of a buffer and of a region", Err: unix.EINVAL}
 	case s.Buf != nil:
-		o.buf, o.window = s.Buf, window{layout: s.Buf.layout, mem: s.Buf.mem, offset: s.Offset, length: s.Length}
+		o.buf, o.Window = s.Buf, lower.Window{Layout: s.Buf.layout, Spaces: s.Buf.mem, Off: s.Offset, Len: s.Length}
 	case s.Region != nil:
 		s.Region.mu.RLock()
 		defer s.Region.mu.RUnlock()
 		if s.Region.closed {
 			return o, os.ErrClosed
 		}
-		o.region, o.window = s.Region, window{layout: s.Region.layout, mem: s.Region.spaces, offset: s.Offset, length: s.Length}
+		o.region, o.Window = s.Region, lower.Window{Layout: s.Region.layout, Spaces: s.Region.spaces, Off: s.Offset, Len: s.Length}
 	case s.Length == 0:
 		return o, nil
 	default:
 		return o, &dmabuf.Error{Op: op.String(), Detail: "a span of nothing", Remedy: "set Buf or Region", Err: unix.EINVAL}
 	}
-	size := o.layout.Size()
+	size := o.Layout.Size()
 	if !within(s.Offset, s.Length, size) {
 		return o, outOfRange(op.String(), s.Offset, s.Length, size)
 	}
@@ -103,7 +104,7 @@ func (o *operand) reached(is func(*Buffer) bool) *Buffer {
 	if !slices.ContainsFunc(bufs, is) {
 		return nil // mostly
 	}
-	i, ok := o.layout.FindSource(o.offset, o.length, func(source int) bool { return is(bufs[source]) })
+	i, ok := o.Layout.FindSource(o.Off, o.Len, func(source int) bool { return is(bufs[source]) })
 	if !ok {
 		return nil
 	}
@@ -146,7 +147,7 @@ func (o *operand) staged(n int64, do func(s *standIn, off, length int64) error) 
 		return nil
 	}
 	bufs := o.bufs()
-	for g := range o.layout.Part(o.offset, min(n, o.length)) {
+	for g := range o.Layout.Part(o.Off, min(n, o.Len)) {
 		b := bufs[g.Source]
 		if b.core.stand == nil {
 			continue
@@ -162,7 +163,7 @@ func (o *operand) staged(n int64, do func(s *standIn, off, length int64) error) 
 // have been released since take, which has checked them and keeps their memory.
 func (o *operand) copy(p []byte, do func(c *core, p []byte, off int64) (int, error)) error {
 	bufs, n := o.bufs(), int64(0)
-	for g := range o.layout.Part(o.offset, min(int64(len(p)), o.length)) {
+	for g := range o.Layout.Part(o.Off, min(int64(len(p)), o.Len)) {
 		b := bufs[g.Source]
 		if _, err := do(b.core, p[n:n+g.Len], b.off+g.Off); err != nil {
 			return err
@@ -192,6 +193,6 @@ func (r *RemoteSpan) check(op Op, need ibvfd.Access) error {
 	return nil
 }
 
-func (r *RemoteSpan) window() window {
-	return window{layout: r.Buf.layout, mem: r.Buf.spaces, offset: r.Offset, length: r.Length}
+func (r *RemoteSpan) window() lower.Window {
+	return lower.Window{Layout: r.Buf.layout, Spaces: r.Buf.spaces, Off: r.Offset, Len: r.Length}
 }

@@ -127,7 +127,7 @@ func TestVMHostileCallersOverRDMACM(t *testing.T) {
 	// who it is.
 	theirs := hostKind.make(t, w.b.nic, 8)
 	all := must(w.b.Share(0, theirs.All(), allAccess))(t)
-	key := all.spaces[0].pieces[0]
+	key := all.spaces[0].Memory[0]
 	for name, wr := range map[string]ibvfd.SendWR{
 		"a message of nothing": {Op: ibvfd.OpSend}, "a WRITE with data": {Op: ibvfd.OpWriteImm}, "a key": {Op: ibvfd.OpWrite, RemoteAddr: key.Addr, RKey: key.Key},
 	} {

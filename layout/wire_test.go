@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package gpurdma
+package layout_test
 
 import (
 	"bytes"
@@ -10,20 +10,22 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/gpurdma/gpurdma/internal/layouttest"
 	"github.com/gpurdma/gpurdma/internal/testenv"
+	"github.com/gpurdma/gpurdma/layout"
 )
 
 // What is encoded decodes to the same, and to the same bytes again.
 func TestLayoutWire(t *testing.T) {
 	r := testenv.Seeded(t)
 	for range 3000 {
-		s := shape{sources: 1 + r.IntN(4), room: 1 + r.Int64N(400), blocks: 100}
-		l, _ := s.layout(t, r, 1+r.IntN(4))
+		s := layouttest.Shape{Sources: 1 + r.IntN(4), Room: 1 + r.Int64N(400), Blocks: 100}
+		l, _ := s.Layout(t, r, 1+r.IntN(4))
 		wire, err := l.MarshalBinary()
 		if err != nil {
 			t.Fatal(err)
 		}
-		var back Layout
+		var back layout.Layout
 		if err := back.UnmarshalBinary(wire); err != nil {
 			t.Fatalf("%v: %x", err, wire)
 		}
@@ -40,11 +42,11 @@ func TestLayoutWire(t *testing.T) {
 				t.Fatalf("the first %d bytes of %x are a layout", cut, wire)
 			}
 		}
-		if err := back.UnmarshalBinary(append(wire, 0)); !errors.Is(err, ErrMalformed) {
+		if err := back.UnmarshalBinary(append(wire, 0)); !errors.Is(err, layout.ErrMalformed) {
 			t.Fatalf("a byte too many: %v", err)
 		}
 	}
-	var zero Layout
+	var zero layout.Layout
 	wire, err := zero.MarshalBinary()
 	if err != nil || zero.UnmarshalBinary(wire) != nil || zero.Size() != 0 || zero.Sources() != 0 {
 		t.Errorf("the zero layout: %x, %v", wire, err)
@@ -54,16 +56,16 @@ func TestLayoutWire(t *testing.T) {
 // An interleaved layout is short on the wire, whatever it repeats.
 func TestInterleavedIsShort(t *testing.T) {
 	for _, count := range []int64{10, 1e6, 1 << 40} {
-		l, err := Interleaved(Extent{Source: 3, Off: 1 << 40, Len: 1}, Dim{Count: 2, Stride: 1 << 61}, Dim{Count: 3, Stride: 1 << 58}, Dim{Count: 4, Stride: -1}, Dim{Count: 5}, Dim{Count: count, Stride: 3})
+		l, err := layout.Interleaved(layout.Extent{Source: 3, Off: 1 << 40, Len: 1}, layout.Dim{Count: 2, Stride: 1 << 61}, layout.Dim{Count: 3, Stride: 1 << 58}, layout.Dim{Count: 4, Stride: -1}, layout.Dim{Count: 5}, layout.Dim{Count: count, Stride: 3})
 		if err != nil {
 			t.Fatal(err)
 		}
-		strands := slices.Repeat([]Strand{{Extent: Extent{Source: 1, Off: 1 << 50, Len: 1 << 10}, Stride: 1 << 12}}, 8)
-		woven, err := RoundRobin(count, strands...)
+		strands := slices.Repeat([]layout.Strand{{Extent: layout.Extent{Source: 1, Off: 1 << 50, Len: 1 << 10}, Stride: 1 << 12}}, 8)
+		woven, err := layout.RoundRobin(count, strands...)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, l := range []Layout{l, woven} {
+		for _, l := range []layout.Layout{l, woven} {
 			if wire, err := l.MarshalBinary(); err != nil || len(wire) >= 256 {
 				t.Errorf("%d blocks take %d bytes, %v", l.Blocks(), len(wire), err)
 			}
@@ -73,12 +75,13 @@ func TestInterleavedIsShort(t *testing.T) {
 
 // The wire length of a block table: 10,000 blocks of 16 KiB, of 20,000.
 func TestBlockTableOnTheWire(t *testing.T) {
+	const block = 16 << 10
 	r := testenv.Seeded(t)
-	var table []Extent
+	var table []layout.Extent
 	for _, i := range r.Perm(20000)[:10000] {
-		table = append(table, Extent{Off: int64(i) * benchBlock, Len: benchBlock})
+		table = append(table, layout.Extent{Off: int64(i) * block, Len: block})
 	}
-	wire := must(must(SG(table...))(t).MarshalBinary())(t)
+	wire := must(must(layout.SG(table...))(t).MarshalBinary())(t)
 	if len(wire) > 5*len(table)+16 {
 		t.Errorf("%d bytes for %d blocks", len(wire), len(table))
 	}
@@ -89,7 +92,7 @@ func TestBlockTableOnTheWire(t *testing.T) {
 func FuzzLayoutUnmarshal(f *testing.F) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 20 {
-		l, _ := shape{sources: 3, room: 300, blocks: 50}.layout(f, r, 3)
+		l, _ := layouttest.Shape{Sources: 3, Room: 300, Blocks: 50}.Layout(f, r, 3)
 		wire, err := l.MarshalBinary()
 		if err != nil {
 			f.Fatal(err)
@@ -98,7 +101,7 @@ func FuzzLayoutUnmarshal(f *testing.F) {
 	}
 	f.Add([]byte{1, 1, 3, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f})
 	f.Fuzz(func(t *testing.T, data []byte) {
-		var l Layout
+		var l layout.Layout
 		if err := l.UnmarshalBinary(data); err != nil {
 			return
 		}

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package gpurdma
+// Package lower makes work requests of transfers between layouts: it cuts the windows of
+// both sides into pieces that one key covers, under the limits of a queue pair.
+package lower
 
 import (
 	"fmt"
@@ -8,6 +10,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/layout"
 )
 
 // Piece is memory that a NIC knows under one key.
@@ -35,7 +38,7 @@ func (m Memory) Size() int64 {
 // Side is one end of a transfer: the bytes of Layout's run from Offset on, the
 // layout's sources being Memory.
 type Side struct {
-	Layout Layout
+	Layout layout.Layout
 	Memory []Memory
 	Offset int64
 }
@@ -55,8 +58,8 @@ type Limits struct {
 // it looks at so many at most for one piece, whatever a peer's layout says.
 type Lowering struct {
 	op     ibvfd.Opcode
-	local  pieces
-	remote pieces
+	local  Pieces
+	remote Pieces
 	left   int64
 	lim    Limits
 	l, r   Piece // what is left of the current pieces
@@ -80,7 +83,7 @@ func Lower(op ibvfd.Opcode, local, remote Side, length int64, lim Limits) (*Lowe
 			return nil, err
 		}
 	}
-	start(x, op, []window{local.window(length)}, []window{remote.window(length)}, length, lim)
+	Start(x, op, []Window{local.window(length)}, []Window{remote.window(length)}, length, lim)
 	return x, nil
 }
 
@@ -109,17 +112,17 @@ func (s *Side) check(length int64) error {
 	})
 }
 
-func (s *Side) window(length int64) window {
-	mem := make([]space, len(s.Memory))
+func (s *Side) window(length int64) Window {
+	mem := make([]Space, len(s.Memory))
 	for i, m := range s.Memory {
-		mem[i] = newSpace(m)
+		mem[i] = NewSpace(m)
 	}
-	return window{layout: s.Layout, mem: mem, offset: s.Offset, length: length}
+	return Window{Layout: s.Layout, Spaces: mem, Off: s.Offset, Len: length}
 }
 
-// start begins a transfer by x, of windows that have been checked and have length
+// Start begins a transfer by x, of windows that have been checked and have length
 // bytes on either side. It allocates nothing.
-func start(x *Lowering, op ibvfd.Opcode, local, remote []window, length int64, lim Limits) {
+func Start(x *Lowering, op ibvfd.Opcode, local, remote []Window, length int64, lim Limits) {
 	*x = Lowering{}
 	x.op, x.left, x.lim = op, length, lim
 	x.local.list, x.remote.list = local, remote
@@ -146,14 +149,14 @@ func (x *Lowering) Done() bool { return x.left == 0 }
 // one makes a work request and returns how many SGEs it took.
 func (x *Lowering) one(wr *ibvfd.SendWR, sges []ibvfd.SGE) int {
 	if x.r.Length == 0 {
-		x.r, _ = x.remote.next()
+		x.r, _ = x.remote.Next()
 	}
 	*wr = ibvfd.SendWR{Op: x.op, RemoteAddr: x.r.Addr, RKey: x.r.Key}
 	room, n := min(x.r.Length, x.lim.MaxMsg), 0
 	total := int64(0)
 	for room > 0 && n < x.lim.MaxSGE {
 		if x.l.Length == 0 {
-			x.l, _ = x.local.next()
+			x.l, _ = x.local.Next()
 		}
 		k := min(room, x.l.Length, maxSGEBytes)
 		sges[n] = ibvfd.SGE{Addr: x.l.Addr, Length: uint32(k), LKey: x.l.Key}

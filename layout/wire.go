@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package gpurdma
+package layout
 
 import (
 	"encoding/binary"
 	"fmt"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/internal/wire"
 )
 
 // A layout on the wire: a version, then the tree from the root down, numbers as
@@ -28,22 +29,22 @@ const (
 	listFlags = listOneSource | listOneLength
 )
 
-// MaxLayoutWire is the longest layout that UnmarshalBinary takes, in bytes.
-const MaxLayoutWire = 256 << 10
+// MaxWire is the longest layout that UnmarshalBinary takes, in bytes.
+const MaxWire = 256 << 10
 
 // AppendBinary appends the layout's encoding. An interleaved layout takes fewer
 // than 256 bytes, whatever the number of its blocks; a list takes some for each
-// range.
+// extent.
 func (l Layout) AppendBinary(b []byte) ([]byte, error) {
 	start := len(b)
 	b = append(b, layoutVersion)
 	if l.root != nil {
 		b = l.root.append(b)
 	}
-	if n := len(b) - start; n > MaxLayoutWire {
+	if n := len(b) - start; n > MaxWire {
 		return b[:start], &dmabuf.Error{
 			Op: "encode a layout", Err: dmabuf.ErrLimit,
-			Detail: fmt.Sprintf("%d bytes, of at most %d", n, MaxLayoutWire),
+			Detail: fmt.Sprintf("%d bytes, of at most %d", n, MaxWire),
 			Remedy: "describe it by fewer extents, or by repetitions",
 		}
 	}
@@ -116,74 +117,75 @@ func (n *node) appendList(b []byte) []byte {
 // that it accepts has passed every check that the constructors make, and it
 // allocates no more than some bytes for each byte that it was given.
 func (l *Layout) UnmarshalBinary(data []byte) error {
-	r := reader{what: "layout", b: data}
-	if len(data) > MaxLayoutWire {
-		return r.bad("%d bytes, of at most %d", len(data), MaxLayoutWire)
+	r := wire.NewReader("layout", data)
+	if len(data) > MaxWire {
+		return r.Fail("%d bytes, of at most %d", len(data), MaxWire)
 	}
-	if v := r.byte(); r.err == nil && v != layoutVersion {
-		return r.bad("version %d; this is version %d", v, layoutVersion)
+	if v := r.Byte(); r.Err == nil && v != layoutVersion {
+		return r.Fail("version %d; this is version %d", v, layoutVersion)
 	}
 	var root *node
-	if r.err == nil && len(r.b) > 0 {
-		root = r.node(maxDepth)
+	if r.Err == nil && len(r.Rest()) > 0 {
+		root = readNode(&r, maxDepth)
 	}
-	if err := r.end(); err != nil {
+	if err := r.End(); err != nil {
 		return err
 	}
 	l.root = root
 	return nil
 }
 
-// node reads a node that is at most depth deep.
-func (r *reader) node(depth int) *node {
+// readNode reads a node that is at most depth deep.
+func readNode(r *wire.Reader, depth int) *node {
 	if depth == 0 {
-		r.bad("nested more than %d deep", maxDepth)
+		r.Fail("nested more than %d deep", maxDepth)
 		return nil
 	}
-	n := &node{kind: nodeKind(r.byte())}
+	n := &node{kind: nodeKind(r.Byte())}
 	switch n.kind {
 	case kindList:
-		r.list(n)
+		readList(r, n)
 	case kindWeave:
-		n.count = r.int64()
-		n.strands = make([]Strand, r.count(4))
+		n.count = r.Int64()
+		n.strands = make([]Strand, r.Count(4))
 		for i := range n.strands {
 			s := &n.strands[i]
-			s.Source, s.Off, s.Len = r.int(), r.int64(), r.int64()
-			s.Stride = r.varint()
+			s.Source, s.Off, s.Len = r.Int(), r.Int64(), r.Int64()
+			s.Stride = r.Varint()
 		}
 	case kindRepeat:
-		n.count = r.int64()
-		n.stride = r.varint()
-		n.kids = []*node{r.node(depth - 1)}
+		n.count = r.Int64()
+		n.stride = r.Varint()
+		n.kids = []*node{readNode(r, depth-1)}
 	case kindConcat:
-		n.kids = make([]*node, r.count(6)) // no node is shorter
+		n.kids = make([]*node, r.Count(6)) // no node is shorter
 		for i := range n.kids {
-			if n.kids[i] = r.node(depth - 1); r.err != nil {
+			if n.kids[i] = readNode(r, depth-1); r.Err != nil {
 				return nil
 			}
 		}
 	default:
-		r.bad("node kind %d", n.kind)
+		r.Fail("node kind %d", n.kind)
 	}
-	if r.err != nil {
+	if r.Err != nil {
 		return nil
 	}
 	if len(n.extents)+len(n.strands)+len(n.kids) == 0 {
-		r.bad("an empty node")
+		r.Fail("an empty node")
 		return nil
 	}
 	if err := n.finish(); err != nil {
-		r.err = err
+		r.Err = err
 		return nil
 	}
 	return n
 }
 
-func (r *reader) list(n *node) {
-	flags := r.byte()
+// readList reads the extents of a list.
+func readList(r *wire.Reader, n *node) {
+	flags := r.Byte()
 	if flags&^listFlags != 0 {
-		r.bad("list flags %#x", flags)
+		r.Fail("list flags %#x", flags)
 		return
 	}
 	least := 1
@@ -193,15 +195,15 @@ func (r *reader) list(n *node) {
 	if flags&listOneLength == 0 {
 		least++
 	}
-	count := r.uvarint()
+	count := r.Uvarint()
 	var common Extent
 	if flags&listOneSource != 0 {
-		common.Source = r.int()
+		common.Source = r.Int()
 	}
 	if flags&listOneLength != 0 {
-		common.Len = r.int64()
+		common.Len = r.Int64()
 	}
-	if r.err != nil || !r.fits(count, least) {
+	if r.Err != nil || !r.Fits(count, least) {
 		return
 	}
 	n.extents = make([]Extent, count)
@@ -209,13 +211,13 @@ func (r *reader) list(n *node) {
 	for i := range n.extents {
 		g := common
 		if flags&listOneSource == 0 {
-			g.Source = r.int()
+			g.Source = r.Int()
 		}
 		// An offset that overflows comes out negative, or wrong by itself: the
 		// checks of finish refuse the former, and bounds the latter.
-		g.Off = end + r.varint()
+		g.Off = end + r.Varint()
 		if flags&listOneLength == 0 {
-			g.Len = r.int64()
+			g.Len = r.Int64()
 		}
 		n.extents[i] = g
 		end = g.Off + g.Len

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package gpurdma
+package layout
 
 import "sort"
 
-// cursor walks over the blocks of a part of a layout. It allocates nothing. The zero
-// cursor has no blocks.
-type cursor struct {
+// Cursor walks over the blocks of a part of a layout. It allocates nothing. The zero
+// Cursor has no blocks.
+type Cursor struct {
 	left  int64 // bytes to go
 	cut   int64 // bytes of the next block that were skipped
 	top   int   // the frame in use
@@ -20,9 +20,9 @@ type frame struct {
 	disp int64 // how far the repetitions above have moved the node
 }
 
-// start puts the cursor on the byte at off of the layout's run, with length bytes to
+// Start puts the cursor on the byte at off of the layout's run, with length bytes to
 // go. The caller has checked that the layout has them.
-func (c *cursor) start(l Layout, off, length int64) {
+func (c *Cursor) Start(l Layout, off, length int64) {
 	c.left, c.top, c.cut = length, -1, 0
 	if length > 0 {
 		c.descend(l.root, 0, off)
@@ -31,7 +31,7 @@ func (c *cursor) start(l Layout, off, length int64) {
 
 // descend pushes n and what lies below it, up to the block with the byte at
 // offset of n's run.
-func (c *cursor) descend(n *node, disp, offset int64) {
+func (c *Cursor) descend(n *node, disp, offset int64) {
 	for {
 		c.top++
 		f := &c.stack[c.top]
@@ -81,8 +81,8 @@ func (n *node) begin(i int) int64 {
 	return n.ends[i-1]
 }
 
-// next is the next block, cut to the part at its ends; false after the last.
-func (c *cursor) next() (Extent, bool) {
+// Next is the next block, cut to the part at its ends; false after the last.
+func (c *Cursor) Next() (Extent, bool) {
 	if c.left == 0 {
 		return Extent{}, false
 	}

@@ -1,22 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package gpurdma
+package lower
 
 import (
 	"encoding/binary"
 	"testing"
 
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/layout"
 )
 
 // A peer may describe a GiB byte by byte. What that costs is counted in blocks that
 // were walked over: few for one work request, whatever they merge to.
 func TestLoweringOfAPeersBytes(t *testing.T) {
 	const total = 1 << 30
-	strand := func(source int, off, stride int64) Strand {
-		return Strand{Extent: Extent{Source: source, Off: off, Len: 1}, Stride: stride}
+	strand := func(source int, off, stride int64) layout.Strand {
+		return layout.Strand{Extent: layout.Extent{Source: source, Off: off, Len: 1}, Stride: stride}
 	}
-	wire := func(l Layout, err error) []byte {
+	wire := func(l layout.Layout, err error) []byte {
 		t.Helper()
 		if err != nil {
 			t.Fatal(err)
@@ -30,7 +31,7 @@ func TestLoweringOfAPeersBytes(t *testing.T) {
 	// Blocks that touch, as no constructor leaves them, and the wire may have them: version 1,
 	// a weave, how often, one strand, of source 0, from 0 on, a byte, and the byte behind it.
 	touching := append(binary.AppendUvarint([]byte{1, 2}, total), 1, 0, 0, 1, 2)
-	pair, err := SG(Extent{Len: 1}, Extent{Off: 1, Len: 1})
+	pair, err := layout.SG(layout.Extent{Len: 1}, layout.Extent{Off: 1, Len: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,19 +40,19 @@ func TestLoweringOfAPeersBytes(t *testing.T) {
 		blocks int64 // that are walked over for the first work request
 	}{
 		"touching":       {touching, 1},
-		"two in turn":    {wire(RoundRobin(total/2, strand(0, 0, 2), strand(0, 1, 2))), mostMerged},
-		"of two sources": {wire(RoundRobin(total/2, strand(0, 0, 2), strand(1, 0, 2))), mostMerged},
+		"two in turn":    {wire(layout.RoundRobin(total/2, strand(0, 0, 2), strand(0, 1, 2))), mostMerged},
+		"of two sources": {wire(layout.RoundRobin(total/2, strand(0, 0, 2), strand(1, 0, 2))), mostMerged},
 		"pairs repeated": {wire(pair.Repeat(total/2, 2)), mostMerged},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var came Layout
+			var came layout.Layout
 			if err := came.UnmarshalBinary(c.wire); err != nil {
 				t.Fatal(err)
 			}
 			if came.Size() != total {
 				t.Fatalf("%d bytes", came.Size())
 			}
-			whole, err := Contiguous(0, total)
+			whole, err := layout.Contiguous(0, total)
 			if err != nil {
 				t.Fatal(err)
 			}

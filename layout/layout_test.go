@@ -1,34 +1,46 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package gpurdma
+package layout_test
 
 import (
 	"math"
 	"slices"
 	"testing"
 
+	"github.com/gpurdma/gpurdma/internal/layouttest"
 	"github.com/gpurdma/gpurdma/internal/testenv"
+	"github.com/gpurdma/gpurdma/layout"
 )
+
+func must[T any](v T, err error) func(t testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
 
 // Extents, Part, Size, Blocks, Bounds and sources agree with the layout written down.
 func TestLayoutAgainstModel(t *testing.T) {
 	r := testenv.Seeded(t)
 	for i := range 5000 {
-		s := shape{sources: 1 + r.IntN(4), room: 1 + r.Int64N(400), blocks: 200}
-		l, m := s.layout(t, r, 1+r.IntN(4))
-		if got, want := model(slices.Collect(l.Extents())), m.merged(); !slices.Equal(got, want) {
-			t.Fatalf("case %d: ranges\n got %v\nwant %v", i, got, want)
+		s := layouttest.Shape{Sources: 1 + r.IntN(4), Room: 1 + r.Int64N(400), Blocks: 200}
+		l, m := s.Layout(t, r, 1+r.IntN(4))
+		if got, want := layouttest.Model(slices.Collect(l.Extents())), m.Merged(); !slices.Equal(got, want) {
+			t.Fatalf("case %d: extents\n got %v\nwant %v", i, got, want)
 		}
-		if l.Size() != m.size() {
-			t.Fatalf("case %d: size %d, want %d", i, l.Size(), m.size())
+		if l.Size() != m.Size() {
+			t.Fatalf("case %d: size %d, want %d", i, l.Size(), m.Size())
 		}
-		if l.Blocks() < int64(len(m.merged())) || l.Blocks() > int64(len(m)) {
-			t.Fatalf("case %d: %d blocks, want %d to %d", i, l.Blocks(), len(m.merged()), len(m))
+		if l.Blocks() < int64(len(m.Merged())) || l.Blocks() > int64(len(m)) {
+			t.Fatalf("case %d: %d blocks, want %d to %d", i, l.Blocks(), len(m.Merged()), len(m))
 		}
 		off := r.Int64N(l.Size())
 		n := 1 + r.Int64N(l.Size()-off)
-		got := model(slices.Collect(l.Part(off, n))).bytes()
-		if want := m.bytes()[off : off+n]; !slices.Equal(got, want) {
+		got := layouttest.Model(slices.Collect(l.Part(off, n))).Bytes()
+		if want := m.Bytes()[off : off+n]; !slices.Equal(got, want) {
 			t.Fatalf("case %d: bytes %d to %d of %v\n got %v\nwant %v", i, off, off+n, m, got, want)
 		}
 		distinct := map[int]bool{}
@@ -38,9 +50,9 @@ func TestLayoutAgainstModel(t *testing.T) {
 		if l.DistinctSources() != len(distinct) {
 			t.Fatalf("case %d: %d sources, want %d of %v", i, l.DistinctSources(), len(distinct), m)
 		}
-		for src := range s.sources + 1 {
+		for src := range s.Sources + 1 {
 			checkBounds(t, l, m, src)
-			some := slices.ContainsFunc(got, func(b Extent) bool { return b.Source == src })
+			some := slices.ContainsFunc(got, func(b layout.Extent) bool { return b.Source == src })
 			if found, ok := l.FindSource(off, n, func(i int) bool { return i == src }); ok != some || ok && found != src {
 				t.Fatalf("case %d: bytes %d to %d of %v are of source %d: %v; found %d, %v", i, off, off+n, m, src, some, found, ok)
 			}
@@ -52,10 +64,10 @@ func TestLayoutAgainstModel(t *testing.T) {
 // than anybody can walk over.
 func TestSourceOfManyBlocks(t *testing.T) {
 	const many = 1 << 40
-	one := func(source int) Extent { return Extent{Source: source, Len: 1} }
-	most := must(Interleaved(one(0), Dim{Count: many}))(t)
-	woven := must(RoundRobin(many, Strand{Extent: one(0)}, Strand{Extent: one(1)}))(t)
-	l := must(Concat(must(Concat(most, must(SG(one(2)))(t)))(t), woven, most))(t)
+	one := func(source int) layout.Extent { return layout.Extent{Source: source, Len: 1} }
+	most := must(layout.Interleaved(one(0), layout.Dim{Count: many}))(t)
+	woven := must(layout.RoundRobin(many, layout.Strand{Extent: one(0)}, layout.Strand{Extent: one(1)}))(t)
+	l := must(layout.Concat(must(layout.Concat(most, must(layout.SG(one(2)))(t)))(t), woven, most))(t)
 	for _, c := range []struct {
 		off, n int64
 		want   []int
@@ -80,7 +92,7 @@ func TestSourceOfManyBlocks(t *testing.T) {
 	}
 }
 
-func checkBounds(t *testing.T, l Layout, m model, src int) {
+func checkBounds(t *testing.T, l layout.Layout, m layouttest.Model, src int) {
 	t.Helper()
 	low, high, some := int64(math.MaxInt64), int64(0), false
 	for _, b := range m {
@@ -89,7 +101,7 @@ func checkBounds(t *testing.T, l Layout, m model, src int) {
 		}
 	}
 	got, ok := l.Bounds(src)
-	if ok != some || some && got != (Extent{Source: src, Off: low, Len: high - low}) {
+	if ok != some || some && got != (layout.Extent{Source: src, Off: low, Len: high - low}) {
 		t.Fatalf("bounds of source %d: %v %v, want %d to %d of %v", src, got, ok, low, high, m)
 	}
 }
