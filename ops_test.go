@@ -280,7 +280,7 @@ func testMessagesOfLayouts(t *testing.T, s setting) {
 		closing(t, from)
 		closing(t, to)
 		w.ok(from.Assign(column))
-		w.ok(to.AssignInterleaved(Extent{Off: 0, Len: 16}, Dim{Count: cells / 2, Stride: row}))
+		w.ok(to.AssignInterleaved(Extent{Len: 16}, Dim{Count: cells / 2, Stride: row}))
 		sending, receiving := from.All(), to.All()
 		var message []byte
 		for i := range cells {

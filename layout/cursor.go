@@ -29,7 +29,7 @@ func (c *Cursor) Start(l Layout, off, length int64) {
 	}
 }
 
-// descend pushes n and what lies below it, up to the block with the byte at
+// descend pushes n and the nodes below it, down to the block that holds the byte at
 // offset of n's run.
 func (c *Cursor) descend(n *node, disp, offset int64) {
 	for {
@@ -81,8 +81,9 @@ func (n *node) begin(i int) int64 {
 	return n.ends[i-1]
 }
 
-// Next is the next block, cut to the part at its ends; false after the last.
-func (c *Cursor) Next() (Extent, bool) {
+// Next is the next block; the first and the last may be cut, as the part begins or ends in
+// them. ok is false after the last.
+func (c *Cursor) Next() (_ Extent, ok bool) {
 	if c.left == 0 {
 		return Extent{}, false
 	}

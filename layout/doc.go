@@ -9,5 +9,6 @@
 //
 // The bytes of a layout, in its order, are its run: offsets of [Layout.Part] count in it.
 // A layout takes a few bytes of memory and on the wire, however many blocks it describes:
-// [Layout.MarshalBinary] encodes it, and [Layout.UnmarshalBinary] decodes what a peer sent.
+// [Layout.MarshalBinary] encodes it, and [Layout.UnmarshalBinary] decodes the bytes of a
+// peer, which it does not trust.
 package layout

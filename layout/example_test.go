@@ -9,8 +9,7 @@ import (
 )
 
 // A matrix of 5 rows and 4 columns, 8 bytes a cell. A row is contiguous; the
-// column takes one cell of each row. What a peer is sent does not grow with the
-// matrix.
+// column takes one cell of each row. Its encoding does not grow with the matrix.
 func ExampleInterleaved() {
 	const rows, columns, cell = 5, 4, 8
 	const row = columns * cell
@@ -19,7 +18,7 @@ func ExampleInterleaved() {
 		fmt.Println(err)
 		return
 	}
-	first, err := layout.Interleaved(layout.Extent{Off: 0, Len: cell}, layout.Dim{Count: rows, Stride: row})
+	first, err := layout.Interleaved(layout.Extent{Len: cell}, layout.Dim{Count: rows, Stride: row})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -46,8 +45,8 @@ func ExampleInterleaved() {
 // takes any part by offset and length.
 func ExampleSG() {
 	l, err := layout.SG(
-		layout.Extent{Source: 0, Off: 4096, Len: 100},
-		layout.Extent{Source: 1, Off: 0, Len: 50},
+		layout.Extent{Off: 4096, Len: 100},
+		layout.Extent{Source: 1, Len: 50},
 		layout.Extent{Source: 2, Off: 512, Len: 200},
 	)
 	if err != nil {
@@ -66,7 +65,7 @@ func ExampleSG() {
 // Blocks of data each followed by its checksum, from two sources.
 func ExampleRoundRobin() {
 	l, err := layout.RoundRobin(2,
-		layout.Strand{Extent: layout.Extent{Source: 0, Len: 512}, Stride: 512},
+		layout.Strand{Extent: layout.Extent{Len: 512}, Stride: 512},
 		layout.Strand{Extent: layout.Extent{Source: 1, Len: 8}, Stride: 8},
 	)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// What a decoder allocates is bounded by what it was given, whatever that says.
+// The decoder allocates a bounded number of bytes for each byte of its input.
 func TestDecodersAllocateLittle(t *testing.T) {
 	tiny := []byte{byte(kindList), listFlags, 1, 0, 1, 0} // the shortest node
 	concat := func(n int) []byte {

@@ -41,7 +41,7 @@ type Strand struct {
 // ErrMalformed: bytes that a peer sent are no layout.
 var ErrMalformed = wire.ErrMalformed
 
-// What a layout may have. They bound what a peer's layout can cost.
+// The limits of a layout. They bound the memory and the time that a peer's layout costs.
 const (
 	maxSources = 1 << 16
 	maxDepth   = 8
@@ -153,8 +153,8 @@ func (l Layout) DistinctSources() int {
 }
 
 // Bounds is the smallest extent of a source that holds all the bytes that the
-// layout takes of it; false if it takes none.
-func (l Layout) Bounds(source int) (Extent, bool) {
+// layout takes of it. ok is false if the layout takes none.
+func (l Layout) Bounds(source int) (_ Extent, ok bool) {
 	if l.root == nil {
 		return Extent{}, false
 	}
@@ -194,8 +194,8 @@ func (l Layout) Part(off, length int64) iter.Seq[Extent] {
 }
 
 // Check returns [dmabuf.ErrRange] unless every source has all the bytes that the
-// layout takes of it. sizes is the size of each source, false if there is no such
-// source; the error says that op was tried.
+// layout takes of it. sizes returns the size of a source, or false if there is no such
+// source. op is the operation that the error names.
 func (l Layout) Check(op string, sizes func(source int) (int64, bool)) error {
 	if l.root == nil {
 		return nil
@@ -215,13 +215,13 @@ func (l Layout) Check(op string, sizes func(source int) (int64, bool)) error {
 	return nil
 }
 
-// FindSource finds a source for which is returns true, and of which the length bytes
-// of the run from off on take some; false if there is none. The caller has checked that
-// the layout has these bytes. It takes time in proportion to the description, however
-// many blocks that makes.
-func (l Layout) FindSource(off, length int64, is func(source int) bool) (int, bool) {
-	i := l.root.source(off, length, is)
-	return i, i >= 0
+// FindSource finds a source for which want returns true, among the sources that the
+// layout takes the length bytes of its run from off on of. ok is false if there is none.
+// The caller has checked that the layout has these bytes. The time that it takes grows
+// with the layout's description, not with the number of its blocks.
+func (l Layout) FindSource(off, length int64, want func(source int) bool) (source int, ok bool) {
+	source = l.root.source(off, length, want)
+	return source, source >= 0
 }
 
 // Weight is about how many bytes of memory the layout itself takes, however many

@@ -42,7 +42,7 @@ type bounds struct {
 	low, high int64
 }
 
-// layout is finish for a root.
+// layout finishes n and returns the layout that it is the root of.
 func (n *node) layout() (Layout, error) {
 	if len(n.extents)+len(n.strands)+len(n.kids) == 0 {
 		return Layout{}, nil
@@ -53,7 +53,8 @@ func (n *node) layout() (Layout, error) {
 	return Layout{n}, nil
 }
 
-// finish computes what is derived, and refuses what makes no sense.
+// finish computes the fields that follow from the others. It refuses a node that makes no
+// sense.
 func (n *node) finish() error {
 	switch n.kind {
 	case kindList:
@@ -131,8 +132,8 @@ func (n *node) finishWeave() error {
 	return nil
 }
 
-// join makes one block of a strand whose blocks touch, whoever has described it:
-// to walk over them would take as long as there are bytes.
+// join makes one block of a strand whose blocks touch: a peer may send a strand of
+// single bytes, and a walk over its blocks would take too long.
 func (n *node) join() {
 	s := &n.strands[0]
 	if s.Stride != s.Len || s.Len <= 0 {
@@ -189,28 +190,28 @@ func (n *node) finishConcat() error {
 }
 
 // source is [Layout.FindSource]; -1 if there is none. n may be nil if length is 0.
-func (n *node) source(off, length int64, is func(source int) bool) int {
+func (n *node) source(off, length int64, want func(source int) bool) int {
 	switch {
 	case length == 0:
 		return -1
 	case length == n.size:
-		return n.anySource(is)
+		return n.anySource(want)
 	}
 	switch n.kind {
 	case kindList:
 		for i := part(n.ends, off); i < len(n.extents) && n.begin(i) < off+length; i++ {
-			if is(n.extents[i].Source) {
+			if want(n.extents[i].Source) {
 				return n.extents[i].Source
 			}
 		}
 	case kindWeave:
 		if length >= n.turn {
-			return n.anySource(is)
+			return n.anySource(want)
 		}
 		at, begin := off%n.turn, int64(0)
 		for _, s := range n.strands {
 			// In this turn, or in the next one.
-			if (at < begin+s.Len && begin < at+length || begin < at+length-n.turn) && is(s.Source) {
+			if (at < begin+s.Len && begin < at+length || begin < at+length-n.turn) && want(s.Source) {
 				return s.Source
 			}
 			begin += s.Len
@@ -218,19 +219,19 @@ func (n *node) source(off, length int64, is func(source int) bool) int {
 	case kindRepeat:
 		kid := n.kids[0]
 		if length >= kid.size {
-			return n.anySource(is)
+			return n.anySource(want)
 		}
 		at := off % kid.size
 		first := min(length, kid.size-at)
-		if i := kid.source(at, first, is); i >= 0 {
+		if i := kid.source(at, first, want); i >= 0 {
 			return i
 		}
-		return kid.source(0, length-first, is)
+		return kid.source(0, length-first, want)
 	case kindConcat:
 		for i := part(n.ends, off); i < len(n.kids) && n.begin(i) < off+length; i++ {
 			begin := n.begin(i)
 			low, high := max(off, begin), min(off+length, n.ends[i])
-			if k := n.kids[i].source(low-begin, high-low, is); k >= 0 {
+			if k := n.kids[i].source(low-begin, high-low, want); k >= 0 {
 				return k
 			}
 		}
@@ -238,10 +239,10 @@ func (n *node) source(off, length int64, is func(source int) bool) int {
 	return -1
 }
 
-// anySource is source for all of the run.
-func (n *node) anySource(is func(source int) bool) int {
+// anySource is source for the whole run.
+func (n *node) anySource(want func(source int) bool) int {
 	for _, e := range n.bounds {
-		if is(e.source) {
+		if want(e.source) {
 			return e.source
 		}
 	}

@@ -113,9 +113,9 @@ func (n *node) appendList(b []byte) []byte {
 	return b
 }
 
-// UnmarshalBinary decodes what a peer sent and takes nothing on trust: a layout
-// that it accepts has passed every check that the constructors make, and it
-// allocates no more than some bytes for each byte that it was given.
+// UnmarshalBinary decodes bytes of a peer, and trusts none of them: a layout that it
+// accepts has passed every check of the constructors, and for each byte of data it
+// allocates a bounded number of bytes.
 func (l *Layout) UnmarshalBinary(data []byte) error {
 	r := wire.NewReader("layout", data)
 	if len(data) > MaxWire {

@@ -15,7 +15,7 @@ import (
 	"github.com/gpurdma/gpurdma/layout"
 )
 
-// What is encoded decodes to the same, and to the same bytes again.
+// A layout that is encoded and decoded is the same, and so is its encoding.
 func TestLayoutWire(t *testing.T) {
 	r := testenv.Seeded(t)
 	for range 3000 {

@@ -76,7 +76,7 @@ func TestLoweringOfAPeersBytes(t *testing.T) {
 				if n := x.Next(wr[:], sge[:]); n != 1 {
 					t.Fatal(n)
 				}
-				// What has been walked over is lowered, or kept for later: at most one block.
+				// Bytes that Pieces has walked over are lowered, or kept for later: at most one block.
 				walked := total - x.left + x.r.Length + x.remote.ahead.Length + x.remote.block.Len
 				if c.blocks == 1 {
 					walked /= total

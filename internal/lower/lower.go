@@ -15,15 +15,15 @@ import (
 
 // Piece is memory that a NIC knows under one key.
 type Piece struct {
-	Addr   uint64 // of its first byte: the MR's IOVA and what lies before
+	Addr   uint64 // of its first byte: the MR's IOVA plus the offset in the MR
 	Length int64
 	Key    uint32 // lkey or rkey
 }
 
 // Memory is a source of a layout, as pieces that follow one another: one for
-// most buffers, several for a buffer of several dma-bufs. A NIC that registers
-// layouts itself (user-mode memory registration) has its place here: what it
-// made of one is a single Piece, under a contiguous layout.
+// most buffers, several for a buffer of several dma-bufs. A layout that a NIC has
+// registered itself (user-mode memory registration) is a Memory of one Piece, and
+// the layout over it is contiguous.
 type Memory []Piece
 
 // Size is the memory's size in bytes.
@@ -35,8 +35,8 @@ func (m Memory) Size() int64 {
 	return n
 }
 
-// Side is one end of a transfer: the bytes of Layout's run from Offset on, the
-// layout's sources being Memory.
+// Side is one end of a transfer: the bytes of Layout's run from Offset on. Memory is
+// the memory of the layout's sources, by their numbers.
 type Side struct {
 	Layout layout.Layout
 	Memory []Memory
@@ -51,18 +51,18 @@ type Limits struct {
 }
 
 // Lowering makes work requests of a transfer between two layouts. Each work
-// request covers one contiguous piece of remote memory and as many local ones
-// as the limits allow; no other cut of the two runs, in their order, takes
-// fewer, unless more than 4096 blocks touch one another that no layout describes as
-// one. Next allocates nothing, and takes time in proportion to the blocks, of which
-// it looks at so many at most for one piece, whatever a peer's layout says.
+// request covers one contiguous piece of remote memory and as many local pieces
+// as the limits allow. No other cut of the two runs, in their order, takes fewer
+// work requests, with one exception: one piece has at most 4096 blocks, however many
+// touch one another, so that a peer's layout cannot keep Next busy. Next allocates
+// nothing, and the time that it takes grows with the number of blocks.
 type Lowering struct {
 	op     ibvfd.Opcode
 	local  Pieces
 	remote Pieces
 	left   int64
 	lim    Limits
-	l, r   Piece // what is left of the current pieces
+	l, r   Piece // the rests of the current pieces
 }
 
 // maxSGEBytes bounds one SGE: its length has 32 bits.
@@ -87,6 +87,7 @@ func Lower(op ibvfd.Opcode, local, remote Side, length int64, lim Limits) (*Lowe
 	return x, nil
 }
 
+// check checks that the layout has the bytes, and the memory those of the layout.
 func (s *Side) check(length int64) error {
 	if s.Offset < 0 || length <= 0 || s.Offset > s.Layout.Size() || length > s.Layout.Size()-s.Offset {
 		return &dmabuf.Error{
@@ -112,6 +113,7 @@ func (s *Side) check(length int64) error {
 	})
 }
 
+// window is length bytes of a side that has been checked.
 func (s *Side) window(length int64) Window {
 	mem := make([]Space, len(s.Memory))
 	for i, m := range s.Memory {

@@ -55,20 +55,20 @@ type Pieces struct {
 	list   []Window
 	spaces []Space // of the window in use
 	walk   layout.Cursor
-	block  layout.Extent // what is left of the current block
+	block  layout.Extent // the rest of the current block
 	ahead  Piece         // found while looking for the end of the one before
 }
 
-// mostMerged bounds the stretches of one piece. A peer may have described any number
-// of bytes one by one, and an endpoint waits while they are walked over.
+// mostMerged is how many stretches one piece is merged of at most. A peer may describe any
+// number of bytes one by one, and the endpoint waits while Pieces walks over them.
 const mostMerged = 1 << 12
 
 // PiecesOf are the pieces of windows, which have been checked: each layout has the bytes,
 // and so have the spaces. It changes no window.
 func PiecesOf(windows []Window) Pieces { return Pieces{list: windows} }
 
-// Next is the next piece; false after the last.
-func (p *Pieces) Next() (Piece, bool) {
+// Next is the next piece. ok is false after the last.
+func (p *Pieces) Next() (_ Piece, ok bool) {
 	cur := p.ahead
 	p.ahead = Piece{}
 	for range mostMerged {
@@ -89,7 +89,7 @@ func (p *Pieces) Next() (Piece, bool) {
 	return cur, true
 }
 
-// raw is the next stretch within one block and one piece.
+// raw is the next stretch: bytes in a row of one block and of one piece.
 func (p *Pieces) raw() (Piece, bool) {
 	for p.block.Len == 0 {
 		var ok bool
