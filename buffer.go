@@ -15,6 +15,7 @@ import (
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/lower"
 )
 
 // Source is the memory behind a Buffer; *[gpualloc.Buffer] is one. ReadAt and
@@ -75,10 +76,10 @@ type Buffer struct {
 	off      int64
 	size     int64
 	readOnly bool
-	order    Ordering // of what peers write
-	whole    bool     // made by Register or AllocHost
-	root     *node    // of the layout of all its bytes
-	mem      []space  // its one source
+	order    Ordering      // of what peers write
+	whole    bool          // made by Register or AllocHost
+	layout   Layout        // of all its bytes
+	mem      []lower.Space // its one source
 	self     [1]*Buffer
 
 	mu   sync.Mutex
@@ -164,8 +165,8 @@ func (b *Buffer) directOnly() bool { return b.core.policy == DirectOnly }
 func (c *core) buffer(off, size int64, readOnly bool, order Ordering) *Buffer {
 	c.handles++
 	b := &Buffer{core: c, id: newID(), off: off, size: size, readOnly: readOnly, order: order, refs: 1}
-	all, _ := Contiguous(0, size) // a size that a buffer has is one that a layout has
-	b.root, b.mem, b.self[0] = all.root, []space{b.space()}, b
+	b.layout, _ = Contiguous(0, size) // a size that a buffer has is one that a layout has
+	b.mem, b.self[0] = []lower.Space{b.space()}, b
 	return b
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/testenv"
 	"github.com/gpurdma/gpurdma/placement"
 )
 
@@ -26,7 +27,7 @@ func testSlices(t *testing.T, s setting) {
 		t.Run(k.name, func(t *testing.T) {
 			n := s.open(t, NICOptions{})
 			b := k.make(t, n, 100)
-			want := random(t, seeded(t), b, 100)
+			want := random(t, testenv.Seeded(t), b, 100)
 			if b.ID() == 0 || b.Size() != 100 || b.ReadOnly() {
 				t.Errorf("%v", b)
 			}
@@ -202,7 +203,7 @@ func (s *kindSource) Kind() gpualloc.Kind { return s.kind }
 // What either side changes behind a staged buffer's back comes through, byte by
 // byte; what nobody changed is not written.
 func TestStagedMemoryAgrees(t *testing.T) {
-	r := seeded(t)
+	r := testenv.Seeded(t)
 	n := inMemory(t).open(t, NICOptions{})
 	const size = 3*syncChunk + 77
 	src := &memSource{mem: make([]byte, size)}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/lower"
 )
 
 // core is the memory that a Buffer and its slices share.
@@ -25,7 +26,7 @@ type core struct {
 	order  Ordering
 	peer   bool // src may be registered by its device pointers
 
-	local   space           // the whole memory under local keys
+	local   lower.Space     // the whole memory under local keys
 	bytes   []*registration // one of each dma-buf, for the NIC's mirror; nil until Flush
 	reg     *registration   // of local
 	hostMem *ibvfd.HostBuf  // the memory itself, or its stand-in; nil if direct
@@ -57,7 +58,7 @@ func (c *core) open() (err error) {
 	if c.policy != StagedOnly {
 		c.reg, err = c.nic.dev.source(c.exported(), 0, c.size, ibvfd.AccessLocalWrite|c.order.access())
 		if err == nil {
-			c.local, c.path = c.reg.local.space(), Path{Direct: Registered, Route: c.reg.route}
+			c.local, c.path = lower.NewSpace(c.reg.local), Path{Direct: Registered, Route: c.reg.route}
 			return nil
 		}
 		// Only a refusal is a reason to stage: not a NIC that was closed.
@@ -110,7 +111,7 @@ func (c *core) pinned(what string) error {
 		c.nic.unpin(c.size)
 		return errors.Join(err, mem.Close())
 	}
-	c.hostMem, c.reg, c.local = mem, reg, reg.local.space()
+	c.hostMem, c.reg, c.local = mem, reg, lower.NewSpace(reg.local)
 	return nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
 // A NIC may acknowledge a WRITE whose bytes are still on their way to the memory.
@@ -13,7 +14,7 @@ import (
 func TestDeliveryComplete(t *testing.T) {
 	s := inMemory(t)
 	s.eachPair(t, func(t *testing.T, local, remote kind) {
-		r := seeded(t)
+		r := testenv.Seeded(t)
 		w := s.world(t, EndpointOptions{MaxSGE: 1})
 		f := w.a.nic.dev.(*fakeDevice).fabric
 		f.late = true

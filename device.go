@@ -134,8 +134,8 @@ type peerDirect struct{ Source }
 func registered(mrs []*ibvfd.MR, done func() error) *registration {
 	r := &registration{close: done}
 	for _, mr := range mrs {
-		r.local = append(r.local, Piece{mr.IOVA(), int64(mr.Length()), mr.LKey()})
-		r.remote = append(r.remote, Piece{mr.IOVA(), int64(mr.Length()), mr.RKey()})
+		r.local = append(r.local, Piece{Addr: mr.IOVA(), Length: int64(mr.Length()), Key: mr.LKey()})
+		r.remote = append(r.remote, Piece{Addr: mr.IOVA(), Length: int64(mr.Length()), Key: mr.RKey()})
 		r.route = mr.Route()
 	}
 	return r

@@ -13,11 +13,12 @@
 //
 // # Layouts
 //
-// A Layout is a shape: a list of ranges (SG), a block repeated in several
+// A Layout is a shape: a list of extents (SG), a block repeated in several
 // dimensions (Interleaved), strands taken in turn (RoundRobin), or these nested
 // (Layout.Repeat, Concat). A Region is buffers seen through a layout, which can
 // be assigned anew between any two operations. What crosses the network is a
 // few bytes, whatever the number of blocks; Lower makes work requests of it.
+// These types and functions are those of package layout.
 //
 // # Ordering
 //

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
 // What the peer did before it ended the connection comes before the end: when Lost returns, all of it
@@ -18,7 +19,7 @@ func TestTheEndComesLast(t *testing.T) {
 	const messages = 20
 	w := inMemory(t).world(t, EndpointOptions{})
 	mine, theirs := hostKind.make(t, w.a.nic, messages), hostKind.make(t, w.b.nic, messages)
-	want := random(t, seeded(t), mine, messages)
+	want := random(t, testenv.Seeded(t), mine, messages)
 	for i := range int64(messages) {
 		w.ok(w.b.Recv(Span{Buf: theirs, Offset: i, Length: 1}, w.ba, i))
 	}

@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/wire"
 )
 
 // What callers branch on, beside the sentinels of package dmabuf.
@@ -19,6 +21,8 @@ var (
 	ErrQueueFull = errors.New("queue full")
 	// ErrStaleKey: a RemoteBuffer of another connection: keys end with theirs.
 	ErrStaleKey = errors.New("key of another connection")
+	// ErrMalformed: a peer sent bytes that no peer of this package sends.
+	ErrMalformed = wire.ErrMalformed
 	// ErrUnsafe: the exchange would go in the clear.
 	ErrUnsafe = errors.New("not protected by TLS")
 )
@@ -73,6 +77,13 @@ func remedyOf(err error) string {
 		return "the message is longer than the peer's receive"
 	}
 	return ""
+}
+
+func outOfRange(op string, off, length, size int64) *dmabuf.Error {
+	return &dmabuf.Error{
+		Op: op, Detail: fmt.Sprintf("offset %#x, length %#x of %#x bytes", off, length, size),
+		Remedy: "stay within them", Err: dmabuf.ErrRange,
+	}
 }
 
 func joined(a, b error) error {

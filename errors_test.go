@@ -17,6 +17,8 @@ import (
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/lower"
+	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
 // failed waits for a completion that must be an error of that status.
@@ -53,9 +55,9 @@ func (w *world) lost(e *Endpoint, p Peer) {
 // forged is a descriptor that lies.
 func forged(rb *RemoteBuffer, change func(p *Piece)) *RemoteBuffer {
 	f := *rb
-	p := rb.spaces[0].pieces[0]
+	p := rb.spaces[0].Memory[0]
 	change(&p)
-	f.spaces = []space{Memory{p}.space()}
+	f.spaces = []lower.Space{lower.NewSpace(Memory{p})}
 	return &f
 }
 
@@ -64,7 +66,7 @@ func TestRemoteRefusals(t *testing.T) { testRemoteRefusals(t, inMemory(t)) }
 // What the peer's NIC refuses is an error completion in time; nothing is moved,
 // everything else that was under way is told, and a new connection works.
 func testRemoteRefusals(t *testing.T, s setting) {
-	r := seeded(t)
+	r := testenv.Seeded(t)
 	for _, c := range []struct {
 		name   string
 		access ibvfd.Access
@@ -170,7 +172,7 @@ func TestForgedToken(t *testing.T) { testForgedToken(t, inMemory(t)) }
 func testForgedToken(t *testing.T, s setting) {
 	for _, k := range s.kinds {
 		t.Run(k.name, func(t *testing.T) {
-			r := seeded(t)
+			r := testenv.Seeded(t)
 			w := s.world(t, EndpointOptions{})
 			const size = 1000
 			mine, theirs := k.make(t, w.a.nic, size), k.make(t, w.b.nic, size)
@@ -301,7 +303,7 @@ func TestRefusedBeforehand(t *testing.T) {
 	all := w.share(theirs.All(), allAccess)
 	read := w.share(theirs.All(), ibvfd.AccessRemoteRead)
 	write := w.share(theirs.All(), ibvfd.AccessRemoteWrite)
-	split := must(all.View(must(SG(Range{0, 8, 4}, Range{0, 40, 4}))(t)))(t)
+	split := must(all.View(must(SG(Extent{Off: 8, Len: 4}, Extent{Off: 40, Len: 4}))(t)))(t)
 	both := must(NewRegion(theirs, hostKind.make(t, w.b.nic, 100)))(t)
 	closing(t, both)
 	pair := w.share(both.All(), allAccess)

@@ -21,6 +21,9 @@ import (
 	"time"
 
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/layouttest"
+	"github.com/gpurdma/gpurdma/internal/lower"
+	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
 // authority makes certificates.
@@ -68,7 +71,7 @@ func TestMutualTLS(t *testing.T) {
 	w.ab = must(w.a.Connect(limited(t), addr))(t)
 	w.ba = must(server.Accept(limited(t)))(t)
 	mine, theirs := hostKind.make(t, w.a.nic, 64), hostKind.make(t, server.nic, 64)
-	want := random(t, seeded(t), mine, 64)
+	want := random(t, testenv.Seeded(t), mine, 64)
 	w.ok(w.a.Write(mine.All(), w.ab, w.share(theirs.All(), allAccess).All(), 1))
 	w.done(w.a, OpWrite, 1)
 	same(t, "over TLS", theirs, want)
@@ -267,19 +270,19 @@ func TestGivenUp(t *testing.T) {
 }
 
 func offerOfAnother(t testing.TB) []byte {
-	rb := RemoteBuffer{id: 1, token: 99, access: allAccess, spaces: []space{Memory{{0, 8, 1}}.space()}, layout: must(Contiguous(0, 8))(t)}
+	rb := RemoteBuffer{id: 1, token: 99, access: allAccess, spaces: []lower.Space{lower.NewSpace(Memory{{Length: 8, Key: 1}})}, layout: must(Contiguous(0, 8))(t)}
 	wire := must(rb.MarshalBinary())(t)
 	return append(append(binary.BigEndian.AppendUint32(nil, uint32(len(wire))), byte(msgOffer)), wire...)
 }
 
 func TestRemoteBufferWire(t *testing.T) {
-	r := seeded(t)
+	r := testenv.Seeded(t)
 	for range 500 {
-		s := shape{sources: 1 + r.IntN(3), room: 1 + r.Int64N(300), blocks: 50}
-		l, _ := s.layout(t, r, 3)
+		s := layouttest.Shape{Sources: 1 + r.IntN(3), Room: 1 + r.Int64N(300), Blocks: 50}
+		l, _ := s.Layout(t, r, 3)
 		rb := &RemoteBuffer{id: r.Uint64(), token: r.Uint64(), access: ibvfd.AccessRemoteRead, layout: l}
-		for _, m := range s.memory(r) {
-			rb.spaces = append(rb.spaces, m.space())
+		for _, m := range s.Memory(r) {
+			rb.spaces = append(rb.spaces, lower.NewSpace(m))
 		}
 		wire := must(rb.MarshalBinary())(t)
 		var back RemoteBuffer
@@ -302,7 +305,7 @@ func TestRemoteBufferWire(t *testing.T) {
 
 func FuzzRemoteBuffer(f *testing.F) {
 	f.Add(offerOfAnother(f)[5:])
-	rb := RemoteBuffer{access: allAccess, spaces: []space{Memory{{1 << 40, 100, 7}, {5, 50, 8}}.space()}, layout: must(Interleaved(Range{0, 4, 8}, Dim{9, 16}))(f)}
+	rb := RemoteBuffer{access: allAccess, spaces: []lower.Space{lower.NewSpace(Memory{{Addr: 1 << 40, Length: 100, Key: 7}, {Addr: 5, Length: 50, Key: 8}})}, layout: must(Interleaved(Extent{Off: 4, Len: 8}, Dim{Count: 9, Stride: 16}))(f)}
 	f.Add(must(rb.MarshalBinary())(f))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var rb RemoteBuffer
@@ -314,9 +317,9 @@ func FuzzRemoteBuffer(f *testing.F) {
 		if n == 0 {
 			return
 		}
-		p := pieces{list: []window{{rb.layout.root, rb.spaces, rb.Size() - n, n}}}
+		p := lower.PiecesOf([]lower.Window{{Layout: rb.layout, Spaces: rb.spaces, Off: rb.Size() - n, Len: n}})
 		got := int64(0)
-		for m, ok := p.next(); ok; m, ok = p.next() {
+		for m, ok := p.Next(); ok; m, ok = p.Next() {
 			got += m.Length
 		}
 		if got != n || rb.access&^remoteAccess != 0 {

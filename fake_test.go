@@ -75,7 +75,7 @@ func (f *fabric) register(mem []byte, access ibvfd.Access) *registration {
 	f.mrs[rkey] = &fakeMR{mem, base, access, true}
 	f.open++
 	return &registration{
-		local: Memory{{base, int64(len(mem)), lkey}}, remote: Memory{{base, int64(len(mem)), rkey}}, route: "fake",
+		local: Memory{{Addr: base, Length: int64(len(mem)), Key: lkey}}, remote: Memory{{Addr: base, Length: int64(len(mem)), Key: rkey}}, route: "fake",
 		close: func() error {
 			f.mu.Lock()
 			defer f.mu.Unlock()

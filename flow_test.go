@@ -6,10 +6,12 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"testing"
 
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
 func TestFences(t *testing.T) { testFences(t, inMemory(t), 50) }
@@ -21,7 +23,7 @@ func testFences(t *testing.T, s setting, rounds int) {
 		t.Run(k.name, func(t *testing.T) {
 			w := s.world(t, EndpointOptions{})
 			mine, theirs := k.make(t, w.a.nic, 3000), k.make(t, w.b.nic, 3000)
-			want := random(t, seeded(t), mine, 1000)
+			want := random(t, testenv.Seeded(t), mine, 1000)
 			rb := w.share(theirs.All(), allAccess)
 			part := func(i int64) Span { return Span{Buf: mine, Offset: i * 1000, Length: 1000} }
 			for i := range rounds {
@@ -45,7 +47,7 @@ func testFences(t *testing.T, s setting, rounds int) {
 					t.Fatalf("round %d: the fenced write came before the read", i)
 				}
 				testFencedAtomics(t, w, mine, theirs, rb)
-				want = random(t, seeded(t), mine, 1000)
+				want = random(t, testenv.Seeded(t), mine, 1000)
 			}
 		})
 	}
@@ -82,14 +84,14 @@ func testQueues(t *testing.T, s setting) {
 	w := s.world(t, EndpointOptions{Depth: 40, SendDepth: 8, RecvDepth: 4, MaxSGE: 2})
 	const n, each = 300, 64
 	mine, theirs := hostKind.make(t, w.a.nic, n*each), hostKind.make(t, w.b.nic, n*each)
-	want := random(t, seeded(t), mine, n*each)
+	want := random(t, testenv.Seeded(t), mine, n*each)
 	rb := w.share(theirs.All(), allAccess)
 	posted, done, refused := 0, 0, 0
 	for done < n {
 		for posted < n {
 			off := int64(posted * each)
 			// Every other byte: 32 work requests.
-			l := must(RoundRobin(each/2, Strand{Range{0, off, 1}, 2}, Strand{Range{0, off + 1, 1}, 2}))(t)
+			l := must(RoundRobin(each/2, Strand{Extent: Extent{Off: off, Len: 1}, Stride: 2}, Strand{Extent: Extent{Off: off + 1, Len: 1}, Stride: 2}))(t)
 			err := w.a.Write(Span{Buf: mine, Offset: off, Length: each}, w.ab, must(rb.View(l))(t).All(), posted)
 			if errors.Is(err, ErrQueueFull) {
 				refused++
@@ -212,7 +214,7 @@ func TestSilentBatch(t *testing.T) { testSilentBatch(t, inMemory(t)) }
 func testSilentBatch(t *testing.T, s setting) {
 	w := s.world(t, EndpointOptions{Selective: true})
 	mine, theirs := hostKind.make(t, w.a.nic, 4), hostKind.make(t, w.b.nic, 8)
-	want := random(t, seeded(t), mine, 4)
+	want := random(t, testenv.Seeded(t), mine, 4)
 	rb := w.share(theirs.All(), allAccess)
 	bad := forged(rb, func(p *Piece) { p.Key ^= 0xff })
 	for i := range int64(8) {
@@ -245,7 +247,7 @@ func testConnectionless(t *testing.T, s setting) {
 	a := s.endpoint(t, EndpointOptions{})
 	w := &world{t: t, a: a}
 	mine := hostKind.make(t, a.nic, 100)
-	want := random(t, seeded(t), mine, 100)
+	want := random(t, testenv.Seeded(t), mine, 100)
 	type target struct {
 		e    *Endpoint
 		buf  *Buffer
@@ -286,7 +288,7 @@ func testConnectionless(t *testing.T, s setting) {
 				w.broken(a, x.peer)
 			}
 		}
-		want = random(t, seeded(t), mine, 100)
+		want = random(t, testenv.Seeded(t), mine, 100)
 	}
 	bad := must(a.Insert("127.0.0.1:1"))(t)
 	w.ok(a.Send(mine.All(), bad, "nobody"))
@@ -309,4 +311,14 @@ func (w *world) broken(e *Endpoint, p Peer) {
 		}
 	}
 	w.t.Fatal("the connection is not lost")
+}
+
+// A port that names no limit has one: a message of 0 bytes would lower nothing,
+// for ever.
+func TestMaxMessage(t *testing.T) {
+	for max, want := range map[uint32]int64{0: maxWR, 1: 1, maxWR: maxWR, math.MaxUint32: maxWR} {
+		if got := maxMessage(ibvfd.PortAttr{MaxMsg: max}); got != want {
+			t.Errorf("a port of %d: %d, want %d", max, got, want)
+		}
+	}
 }

@@ -100,7 +100,7 @@ func (m *mirror) read(ctx context.Context, c *core) error {
 func (m *mirror) register(c *core) error {
 	var bytes []*registration
 	start := int64(0)
-	for _, p := range c.local.pieces {
+	for _, p := range c.local.Memory {
 		r, err := m.dev.source(c.exported(), start, 1, ibvfd.AccessRemoteRead)
 		if err != nil {
 			return joined(err, m.nic.end(func() error { return closeRegistrations(&bytes) }))

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/lower"
 )
 
 func TestFlush(t *testing.T) { testFlush(t, inMemory(t)) }
@@ -114,9 +115,9 @@ func TestFlushFails(t *testing.T) {
 	// As if it were of many dma-bufs: more than are read at once.
 	pieces := make(Memory, 2*mirrorDepth+3)
 	for i := range pieces {
-		pieces[i] = Piece{b.core.local.pieces[0].Addr + uint64(i), 1, b.core.local.pieces[0].Key}
+		pieces[i] = Piece{Addr: b.core.local.Memory[0].Addr + uint64(i), Length: 1, Key: b.core.local.Memory[0].Key}
 	}
-	b.core.local = pieces.space()
+	b.core.local = lower.NewSpace(pieces)
 	good := func() {
 		t.Helper()
 		if err := b.Flush(limited(t)); err != nil {

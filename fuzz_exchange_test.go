@@ -11,6 +11,9 @@ import (
 	"net"
 	"slices"
 	"testing"
+
+	"github.com/gpurdma/gpurdma/internal/lower"
+	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
 // exchangeFrame is a message as it is on the wire.
@@ -21,7 +24,7 @@ func exchangeFrame(k messageKind, body []byte) []byte {
 
 // offerFrame offers memory under that token.
 func offerFrame(t testing.TB, token uint64) []byte {
-	rb := RemoteBuffer{id: 1, token: token, access: allAccess, spaces: []space{Memory{{1 << 20, 64, 1}}.space()}, layout: must(Interleaved(Range{0, 0, 4}, Dim{9, 7}))(t)}
+	rb := RemoteBuffer{id: 1, token: token, access: allAccess, spaces: []lower.Space{lower.NewSpace(Memory{{Addr: 1 << 20, Length: 64, Key: 1}})}, layout: must(Interleaved(Extent{Len: 4}, Dim{Count: 9, Stride: 7}))(t)}
 	return exchangeFrame(msgOffer, must(rb.MarshalBinary())(t))
 }
 
@@ -177,7 +180,7 @@ func FuzzExchange(f *testing.F) {
 
 // What is good, and then spoilt in a place or two: FuzzExchange finds its own.
 func TestSpoiltExchanges(t *testing.T) {
-	r := seeded(t)
+	r := testenv.Seeded(t)
 	good := exchanged(t)
 	made := 0
 	for range 3000 {

@@ -245,7 +245,7 @@ func TestNothingHoldsOthersUp(t *testing.T) {
 		x := newThreesome(t, EndpointOptions{})
 		r := must(NewRegion(x.mine))(t)
 		defer r.Close()
-		x.ok(r.AssignInterleaved(Range{Length: 1}, Dim{20, 2}))
+		x.ok(r.AssignInterleaved(Extent{Len: 1}, Dim{Count: 20, Stride: 2}))
 		x.ok(x.b.Recv(hostKind.make(t, x.b.nic, 64).All(), x.ba, nil))
 		g := newGate()
 		defer g.lift()

@@ -16,6 +16,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
 // An endpoint that closes lets go of everything, also of what is under way and
@@ -101,7 +102,7 @@ func testConcurrentUse(t *testing.T, s setting, each int) {
 		posting.Go(func() {
 			at := int64(u) * 512
 			for i := 0; i < each; {
-				err := region.AssignInterleaved(Range{0, at, 64}, Dim{4, 128})
+				err := region.AssignInterleaved(Extent{Off: at, Len: 64}, Dim{Count: 4, Stride: 128})
 				if err == nil && i%2 == 0 {
 					err = w.a.Write(Span{Region: region, Length: 200}, w.ab, rb.Part(at, 200), u)
 				} else if err == nil {
@@ -161,7 +162,7 @@ func TestRegions(t *testing.T) {
 	if _, err := r.WriteAt([]byte("0123456789abcdefghijklmnopqrst"), 0); err != nil {
 		t.Error(err)
 	}
-	if err := r.AssignSG(Range{1, 18, 2}, Range{0, 3, 4}); err != nil {
+	if err := r.AssignSG(Extent{Source: 1, Off: 18, Len: 2}, Extent{Off: 3, Len: 4}); err != nil {
 		t.Error(err)
 	}
 	p := make([]byte, 4)
@@ -169,10 +170,10 @@ func TestRegions(t *testing.T) {
 		t.Errorf("%q, %v", p, err)
 	}
 	for name, err := range map[string]error{
-		"past a buffer":      r.AssignSG(Range{0, 8, 3}),
-		"no such buffer":     r.AssignSG(Range{2, 0, 1}),
-		"past its end":       r.AssignInterleaved(Range{1, 0, 2}, Dim{4, 7}),
-		"no bytes":           r.AssignSG(Range{0, 0, 0}),
+		"past a buffer":      r.AssignSG(Extent{Off: 8, Len: 3}),
+		"no such buffer":     r.AssignSG(Extent{Source: 2, Len: 1}),
+		"past its end":       r.AssignInterleaved(Extent{Source: 1, Len: 2}, Dim{Count: 4, Stride: 7}),
+		"no bytes":           r.AssignSG(Extent{}),
 		"read before it":     second(r.ReadAt(p, -1)),
 		"write before it":    second(r.WriteAt(p, -1)),
 		"write past the end": second(r.WriteAt(make([]byte, 7), 0)),
@@ -202,7 +203,7 @@ func TestRegions(t *testing.T) {
 		}
 	}
 	for name, err := range map[string]error{
-		"AssignSG": r.AssignSG(Range{0, 0, 1}), "ReadAt": second(r.ReadAt(p, 0)), "WriteAt": second(r.WriteAt(p, 0)),
+		"AssignSG": r.AssignSG(Extent{Len: 1}), "ReadAt": second(r.ReadAt(p, 0)), "WriteAt": second(r.WriteAt(p, 0)),
 	} {
 		if !errors.Is(err, os.ErrClosed) {
 			t.Errorf("%s of a closed region: %v", name, err)
@@ -214,7 +215,7 @@ func TestRegions(t *testing.T) {
 func TestRegionWritesAllOrNothing(t *testing.T) {
 	n := inMemory(t).open(t, NICOptions{})
 	whole := hostKind.make(t, n, 30)
-	want := random(t, seeded(t), whole, 30)
+	want := random(t, testenv.Seeded(t), whole, 30)
 	ro, gone := must(whole.ReadOnlySlice(10, 10))(t), must(whole.Slice(20, 10))(t)
 	closing(t, ro)
 	r := must(NewRegion(whole, ro, gone))(t)
@@ -226,7 +227,7 @@ func TestRegionWritesAllOrNothing(t *testing.T) {
 		source int
 		want   error
 	}{{1, unix.EACCES}, {2, os.ErrClosed}} {
-		if err := r.AssignSG(Range{0, 0, 4}, Range{x.source, 0, 4}, Range{0, 4, 2}); err != nil {
+		if err := r.AssignSG(Extent{Len: 4}, Extent{Source: x.source, Len: 4}, Extent{Off: 4, Len: 2}); err != nil {
 			t.Fatal(err)
 		}
 		if k, err := r.WriteAt(make([]byte, 10), 0); k != 0 || !errors.Is(err, x.want) {
@@ -254,7 +255,7 @@ func TestRegionWritesAllOrNothing(t *testing.T) {
 func TestRegionsRights(t *testing.T) {
 	w := inMemory(t).world(t, EndpointOptions{})
 	whole, theirs := hostKind.make(t, w.a.nic, 64), hostKind.make(t, w.b.nic, 64)
-	r := seeded(t)
+	r := testenv.Seeded(t)
 	here, there := random(t, r, whole, 64), random(t, r, theirs, 64)
 	rw, ro := must(whole.Slice(0, 32))(t), must(whole.ReadOnlySlice(32, 32))(t)
 	closing(t, rw)
@@ -288,12 +289,12 @@ func TestRegionsRights(t *testing.T) {
 		}
 	}
 
-	w.ok(g.AssignSG(Range{0, 8, 16}))
+	w.ok(g.AssignSG(Extent{Off: 8, Len: 16}))
 	w.ok(w.a.Read(g.All(), w.ab, rb.Part(0, 16), "all"))
 	w.done(w.a, OpRead, "all")
 	change(0, nil)
 	taken()
-	w.ok(g.AssignSG(Range{0, 8, 8}, Range{1, 0, 8}, Range{0, 16, 8}))
+	w.ok(g.AssignSG(Extent{Off: 8, Len: 8}, Extent{Source: 1, Len: 8}, Extent{Off: 16, Len: 8}))
 	if err := w.a.Read(g.All(), w.ab, rb.Part(0, 24), nil); !errors.Is(err, unix.EACCES) {
 		t.Errorf("read into all: %v", err)
 	}
@@ -304,7 +305,7 @@ func TestRegionsRights(t *testing.T) {
 		change(off, nil)
 		taken()
 	}
-	w.ok(g.AssignSG(Range{0, 16, 8}))
+	w.ok(g.AssignSG(Extent{Off: 16, Len: 8}))
 	w.ok(w.a.Read(g.All(), w.ab, rb.Part(40, 8), "again"))
 	w.done(w.a, OpRead, "again")
 	copy(here[16:24], there[40:])
@@ -312,12 +313,12 @@ func TestRegionsRights(t *testing.T) {
 		t.Errorf("other bytes have changed:\n%x, want\n%x", got, here)
 	}
 	// To read from it nobody needs a right.
-	w.ok(g.AssignSG(Range{1, 0, 32}))
+	w.ok(g.AssignSG(Extent{Source: 1, Len: 32}))
 	w.ok(w.a.Write(g.All(), w.ab, rb.Part(0, 32), "write"))
 	w.done(w.a, OpWrite, "write")
 
 	// A peer sees a region through any layout.
-	w.ok(g.AssignSG(Range{0, 0, 32}))
+	w.ok(g.AssignSG(Extent{Len: 32}))
 	for _, access := range []ibvfd.Access{ibvfd.AccessRemoteWrite, ibvfd.AccessRemoteAtomic, allAccess} {
 		if _, err := w.a.Share(w.ab, g.All(), access); !errors.Is(err, unix.EACCES) {
 			t.Errorf("shared with %v: %v", access, err)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
 // ports is a device's ports, with the addresses that each has GIDs of.
@@ -226,7 +227,7 @@ func TestChosenGIDOfNoPort(t *testing.T) {
 // on, in any order on any ports: whichever they have in common TCP uses, RDMA uses
 // too.
 func TestChosenGIDsReachEachOther(t *testing.T) {
-	r := seeded(t)
+	r := testenv.Seeded(t)
 	networks := []string{"10.1.0.%d", "10.2.0.%d", "10.2.1.%d", "172.16.0.%d", "fd00::%d", "fd00:1::%d", "fe80::%d"}
 	for range 5000 {
 		common := networks[r.IntN(len(networks))]

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/lower"
 )
 
 // Send sends a message, which a receive of the peer takes (fi_send). A message
@@ -121,8 +122,8 @@ func (o *op) takeAtomic(e *Endpoint, result []Span, to []RemoteSpan) error {
 	if err := o.takeRemote(ibvfd.AccessRemoteAtomic, to...); err != nil {
 		return err
 	}
-	r := pieces{list: o.remote}
-	switch p, _ := r.next(); {
+	r := lower.PiecesOf(o.remote)
+	switch p, _ := r.Next(); {
 	case p.Length != size:
 		return &dmabuf.Error{Op: o.kind.String(), Detail: "the peer's 8 bytes are not contiguous", Err: unix.EINVAL}
 	case p.Addr%size != 0:

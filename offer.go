@@ -142,22 +142,9 @@ const maxOffered = 16 << 20
 func (r *RemoteBuffer) weight() int {
 	n := 256
 	for _, s := range r.spaces {
-		n += 64 + 32*len(s.pieces)
+		n += 64 + 32*len(s.Memory)
 	}
-	if r.layout.root != nil {
-		n += r.layout.root.weight()
-	}
-	return n
-}
-
-// weight is about how much memory a node takes, with those below it: whatever
-// the number of its blocks.
-func (n *node) weight() int {
-	w := 256 + 24*len(n.extents) + 32*len(n.ranges) + 32*len(n.strands) + 8*len(n.ends)
-	for _, kid := range n.kids {
-		w += 8 + kid.weight()
-	}
-	return w
+	return n + r.layout.Weight()
 }
 
 // takeOffer reads one.

@@ -15,7 +15,7 @@ func TestOffersOfManyBlocks(t *testing.T) {
 	w := inMemory(t).world(t, EndpointOptions{})
 	theirs := hostKind.make(t, w.b.nic, 100)
 	rb := must(w.b.Share(w.ba, theirs.All(), allAccess))(t)
-	view := must(rb.View(must(Interleaved(Range{Length: 1}, Dim{1 << 40, 0}))(t)))(t)
+	view := must(rb.View(must(Interleaved(Extent{Len: 1}, Dim{Count: 1 << 40}))(t)))(t)
 	const n = 20
 	for range n {
 		w.ok(w.b.Offer(limited(t), w.ba, view))
@@ -25,16 +25,15 @@ func TestOffersOfManyBlocks(t *testing.T) {
 			t.Fatalf("%d bytes", got.Size())
 		}
 	}
-	root := must(SG(make4(1000)...))(t).root
-	if got := root.weight(); got < 32*1000 {
-		t.Errorf("1000 ranges weigh %d bytes", got)
+	if got := must(SG(make4(1000)...))(t).Weight(); got < 32*1000 {
+		t.Errorf("1000 extents weigh %d bytes", got)
 	}
 }
 
-// make4 are n ranges of 4 bytes with holes between them.
-func make4(n int) (list []Range) {
+// make4 are n extents of 4 bytes with holes between them.
+func make4(n int) (list []Extent) {
 	for i := range n {
-		list = append(list, Range{Offset: int64(8 * i), Length: 4})
+		list = append(list, Extent{Off: int64(8 * i), Len: 4})
 	}
 	return list
 }

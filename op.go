@@ -11,6 +11,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/lower"
 )
 
 // op is an operation between its posting and its completion.
@@ -25,8 +26,8 @@ type op struct {
 	queue   int
 
 	operands []operand
-	local    []window // of the operands, or of what is sent in their place
-	remote   []window
+	local    []lower.Window // of the operands, or of what is sent in their place
+	remote   []lower.Window
 	bufs     []*RemoteBuffer
 	add      uint64 // of an atomic: what to add, or to compare with
 	swap     uint64
@@ -111,7 +112,7 @@ func (o *op) take(e *Endpoint, spans ...Span) error {
 			return outOfRange(o.kind.String(), s.Offset, s.Length, math.MaxInt64-o.length)
 		}
 		o.operands = append(o.operands, x)
-		o.local = append(o.local, x.window)
+		o.local = append(o.local, x.Window)
 		o.length += s.Length
 		o.staged = o.staged || !write && x.hasStandIn()
 	}
@@ -136,7 +137,7 @@ func (o *op) takeRemote(need ibvfd.Access, spans ...RemoteSpan) error {
 			return outOfRange(o.kind.String(), s.Offset, s.Length, math.MaxInt64-total)
 		}
 		total += s.Length
-		several := len(o.bufs) > 0 && o.bufs[0] != s.Buf || len(s.Buf.layout.root.extents) > 1
+		several := len(o.bufs) > 0 && o.bufs[0] != s.Buf || s.Buf.layout.DistinctSources() > 1
 		if need&ibvfd.AccessRemoteRead != 0 && o.kind == OpWrite && several {
 			return &dmabuf.Error{
 				Op: o.kind.String(), Detail: "delivery-complete to several buffers of the peer", Err: unix.EOPNOTSUPP,
@@ -159,7 +160,7 @@ func (o *op) takeRemote(need ibvfd.Access, spans ...RemoteSpan) error {
 func (o *op) stage(*Endpoint) error {
 	for i := range o.operands {
 		x := &o.operands[i]
-		if err := x.staged(x.length, (*standIn).sync); err != nil {
+		if err := x.staged(x.Len, (*standIn).sync); err != nil {
 			return err
 		}
 	}

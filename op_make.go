@@ -9,6 +9,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/lower"
 )
 
 // begin prepares work requests under the limits of the connection.
@@ -33,9 +34,9 @@ func (o *op) begin(c *conn) error {
 	switch o.kind {
 	case OpRead:
 		lim.MaxSGE = c.a.readSGE
-		o.low.init(ibvfd.OpRead, o.local, o.remote, o.length, lim)
+		lower.Start(&o.low, ibvfd.OpRead, o.local, o.remote, o.length, lim)
 	case OpWrite:
-		o.low.init(ibvfd.OpWrite, o.local, o.remote, o.length, lim)
+		lower.Start(&o.low, ibvfd.OpWrite, o.local, o.remote, o.length, lim)
 	case OpSend, OpRecv:
 		return o.beginMessage(c)
 	}
@@ -97,7 +98,7 @@ func (o *op) packInto(e *Endpoint) error {
 		}
 		e.nic.staged.Add(o.length)
 	}
-	o.local = append(o.local[:0], window{pack.root, pack.mem, 0, o.length})
+	o.local = append(o.local[:0], lower.Window{Layout: pack.layout, Spaces: pack.mem, Len: o.length})
 	return nil
 }
 
@@ -111,8 +112,8 @@ func (o *op) unpacked(b *Buffer, pieces, most int) error {
 }
 
 func (o *op) pieces() int {
-	p, n := pieces{list: o.local}, 0
-	for _, ok := p.next(); ok; _, ok = p.next() {
+	p, n := lower.PiecesOf(o.local), 0
+	for _, ok := p.Next(); ok; _, ok = p.Next() {
 		n++
 	}
 	return n
@@ -121,10 +122,10 @@ func (o *op) pieces() int {
 func (o *op) gather(p []byte) error {
 	for i := range o.operands {
 		x := &o.operands[i]
-		if err := x.copy(p[:x.length], (*core).readAt); err != nil {
+		if err := x.copy(p[:x.Len], (*core).readAt); err != nil {
 			return err
 		}
-		p = p[x.length:]
+		p = p[x.Len:]
 	}
 	return nil
 }
@@ -145,8 +146,8 @@ func (o *op) make(c *conn, wrs []ibvfd.SendWR, sges []ibvfd.SGE) (n, used int) {
 		n, o.made = 1, true
 	case OpFetchAdd, OpCompareSwap:
 		used = o.message(sges)
-		r := pieces{list: o.remote}
-		to, _ := r.next()
+		r := lower.PiecesOf(o.remote)
+		to, _ := r.Next()
 		wrs[0] = ibvfd.SendWR{Op: ibvfd.OpFetchAdd, SGE: sges[:used:used], RemoteAddr: to.Addr, RKey: to.Key, CompareAdd: o.add, Swap: o.swap}
 		if o.kind == OpCompareSwap {
 			wrs[0].Op = ibvfd.OpCompareSwap
@@ -173,8 +174,8 @@ func (o *op) inline(c *conn) bool {
 
 // message makes the SGEs of a message; begin has seen to it that they fit.
 func (o *op) message(sges []ibvfd.SGE) (used int) {
-	p := pieces{list: o.local}
-	for g, ok := p.next(); ok; g, ok = p.next() {
+	p := lower.PiecesOf(o.local)
+	for g, ok := p.Next(); ok; g, ok = p.Next() {
 		sges[used] = ibvfd.SGE{Addr: g.Addr, Length: uint32(g.Length), LKey: g.Key}
 		used++
 	}
@@ -253,7 +254,7 @@ func (o *op) arrive(e *Endpoint) error {
 		e.nic.staged.Add(n)
 		for i := range o.operands {
 			x := &o.operands[i]
-			k := min(x.length, int64(len(p)))
+			k := min(x.Len, int64(len(p)))
 			if err := x.copy(p[:k], (*core).writeAt); err != nil {
 				return err
 			}
@@ -263,7 +264,7 @@ func (o *op) arrive(e *Endpoint) error {
 	}
 	for i := range o.operands {
 		x := &o.operands[i]
-		k := min(x.length, n)
+		k := min(x.Len, n)
 		if err := x.staged(k, (*standIn).arrived); err != nil {
 			return err
 		}

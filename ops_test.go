@@ -15,6 +15,8 @@ import (
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/layouttest"
+	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
 func TestOperations(t *testing.T) { testOperations(t, inMemory(t)) }
@@ -23,7 +25,7 @@ func TestOperations(t *testing.T) { testOperations(t, inMemory(t)) }
 // buffers is compared after each.
 func testOperations(t *testing.T, s setting) {
 	s.eachPair(t, func(t *testing.T, local, remote kind) {
-		r := seeded(t)
+		r := testenv.Seeded(t)
 		w := s.world(t, EndpointOptions{})
 		const size = 10000
 		mine, theirs := local.make(t, w.a.nic, size), remote.make(t, w.b.nic, size)
@@ -186,7 +188,7 @@ func TestReadSGE(t *testing.T) {
 		if c := w.a.connTo(w.ab); c.a.readSGE != want || c.a.sge != 5 {
 			t.Errorf("of %d: %d SGEs a READ, %d a WRITE", most, c.a.readSGE, c.a.sge)
 		}
-		r := seeded(t)
+		r := testenv.Seeded(t)
 		const size = 700
 		mine, theirs := hostKind.make(t, w.a.nic, size), hostKind.make(t, w.b.nic, size)
 		here, there := random(t, r, mine, size), random(t, r, theirs, size)
@@ -210,7 +212,7 @@ func TestReadSGE(t *testing.T) {
 func TestNoAtomics(t *testing.T) {
 	w := inMemory(t).world(t, EndpointOptions{})
 	mine, theirs := hostKind.make(t, w.a.nic, 16), hostKind.make(t, w.b.nic, 16)
-	here := random(t, seeded(t), mine, 16)
+	here := random(t, testenv.Seeded(t), mine, 16)
 	rb := w.share(theirs.All(), allAccess) // the peer's NIC has them
 	w.a.nic.dev.(*fakeDevice).noAtomics = true
 	result := Span{Buf: mine, Length: 8}
@@ -233,20 +235,20 @@ func TestNoAtomics(t *testing.T) {
 	same(t, "afterwards", theirs, here)
 }
 
-func regionOf(t testing.TB, r *rand.Rand, n *NIC, k kind, s shape, o Ordering) (*Region, [][]byte) {
+func regionOf(t testing.TB, r *rand.Rand, n *NIC, k kind, s layouttest.Shape, o Ordering) (*Region, [][]byte) {
 	t.Helper()
 	var bufs []*Buffer
-	for range s.sources {
-		b := k.make(t, n, s.room)
+	for range s.Sources {
+		b := k.make(t, n, s.Room)
 		if o == StrictOrdering {
-			b = must(b.StrictSlice(0, s.room))(t)
+			b = must(b.StrictSlice(0, s.Room))(t)
 			closingBuffer(t, b)
 		}
 		bufs = append(bufs, b)
 	}
 	g := must(NewRegion(bufs...))(t)
 	closing(t, g)
-	bytes := make([][]byte, s.sources)
+	bytes := make([][]byte, s.Sources)
 	refill(t, r, g, bytes)
 	return g, bytes
 }
@@ -268,17 +270,17 @@ func TestMessagesOfLayouts(t *testing.T) {
 // which is counted. Of memory that is DirectOnly it is refused, and all goes on.
 func testMessagesOfLayouts(t *testing.T, s setting) {
 	s.eachPair(t, func(t *testing.T, local, remote kind) {
-		r := seeded(t)
+		r := testenv.Seeded(t)
 		w := s.world(t, EndpointOptions{})
 		const cells, row, length = 100, 40, 800
 		mine, theirs := local.make(t, w.a.nic, cells*row), remote.make(t, w.b.nic, cells*row)
 		here, there := random(t, r, mine, cells*row), random(t, r, theirs, cells*row)
-		column := must(Interleaved(Range{Offset: 8, Length: 8}, Dim{cells, row}))(t)
+		column := must(Interleaved(Extent{Off: 8, Len: 8}, Dim{Count: cells, Stride: row}))(t)
 		from, to := must(NewRegion(mine))(t), must(NewRegion(theirs))(t)
 		closing(t, from)
 		closing(t, to)
 		w.ok(from.Assign(column))
-		w.ok(to.AssignInterleaved(Range{Offset: 0, Length: 16}, Dim{cells / 2, row}))
+		w.ok(to.AssignInterleaved(Extent{Len: 16}, Dim{Count: cells / 2, Stride: row}))
 		sending, receiving := from.All(), to.All()
 		var message []byte
 		for i := range cells {
@@ -349,7 +351,7 @@ func TestPackedMessagesKeepTheirMemory(t *testing.T) {
 			a, b := s.endpoint(t, EndpointOptions{}), s.endpoint(t, EndpointOptions{})
 			w := &world{t: t, a: a, b: b}
 			addr := must(b.Listen("127.0.0.1:0"))(t)
-			r := seeded(t)
+			r := testenv.Seeded(t)
 			// region is a column of a Buffer that it alone keeps, and another Buffer of
 			// the same memory, to look at it. Neither begins where the memory does.
 			region := func(n *NIC) (*Region, *Buffer, []byte) {
@@ -357,7 +359,7 @@ func TestPackedMessagesKeepTheirMemory(t *testing.T) {
 				part, seen := must(whole.Slice(row, cells*row))(t), must(whole.Slice(row, cells*row))(t)
 				closingBuffer(t, seen)
 				g := must(NewRegion(part))(t)
-				w.ok(g.AssignInterleaved(Range{Offset: 8, Length: 8}, Dim{cells, row}))
+				w.ok(g.AssignInterleaved(Extent{Off: 8, Len: 8}, Dim{Count: cells, Stride: row}))
 				w.ok(part.Release())
 				return g, seen, random(t, r, seen, cells*row)
 			}

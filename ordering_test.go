@@ -30,7 +30,7 @@ func TestOrdering(t *testing.T) {
 				t.Fatalf("%s: %d sources, want %d", what, len(rb.spaces), len(want))
 			}
 			for i, want := range want {
-				relaxed(what, rb.spaces[i].pieces, want)
+				relaxed(what, rb.spaces[i].Memory, want)
 			}
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
 // pointerDevice registers no dma-bufs, and device pointers if it may.
@@ -79,7 +80,7 @@ func TestPeerDirect(t *testing.T) {
 			}
 			// What peers are given goes the same way.
 			theirs := hostKind.make(t, w.b.nic, 100)
-			want := random(t, seeded(t), theirs, 100)
+			want := random(t, testenv.Seeded(t), theirs, 100)
 			rb := must(w.a.Share(w.ab, Span{Buf: b, Offset: 4090, Length: 100}, allAccess))(t)
 			w.ok(w.a.Offer(limited(t), w.ab, rb))
 			got := must(w.b.Offered(limited(t), w.ba))(t)

@@ -6,6 +6,8 @@ import (
 	"bytes"
 	"context"
 	"testing"
+
+	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
 // An operation of which the NIC is not told at once (FlagMore) it is told of by
@@ -13,7 +15,7 @@ import (
 func TestPollDrives(t *testing.T) {
 	w := inMemory(t).world(t, EndpointOptions{})
 	mine, theirs := hostKind.make(t, w.a.nic, 64), hostKind.make(t, w.b.nic, 64)
-	want := random(t, seeded(t), mine, 64)
+	want := random(t, testenv.Seeded(t), mine, 64)
 	to := w.share(theirs.All(), allAccess)
 	more := func(context any) {
 		t.Helper()

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/layouttest"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
@@ -57,9 +58,9 @@ const (
 )
 
 // receiveInto is where the other process receives a message.
-func receiveInto(i int) [2]Range {
+func receiveInto(i int) [2]Extent {
 	off := int64(i * receiveRoom)
-	return [2]Range{{0, off, receiveHead}, {1, off, receiveRoom - receiveHead}}
+	return [2]Extent{{Off: off, Len: receiveHead}, {Source: 1, Off: off, Len: receiveRoom - receiveHead}}
 }
 
 // noted is what is hashed of a message's completion. Of a write in several work
@@ -74,7 +75,7 @@ func noted(c Completion) []byte {
 const commandSize = 9
 
 // procShape is what the other process shares.
-var procShape = shape{sources: 2, room: 2000, blocks: 60}
+var procShape = layouttest.Shape{Sources: 2, Room: 2000, Blocks: 60}
 
 // TestPeerProcess is the other process, and no test.
 func TestPeerProcess(t *testing.T) {
@@ -119,7 +120,7 @@ func TestPeerProcess(t *testing.T) {
 			for i := range int(binary.NativeEndian.Uint64(p[1:])) {
 				var into []Span
 				for _, r := range receiveInto(i) {
-					into = append(into, Span{Buf: g.bufs[r.Source], Offset: r.Offset, Length: r.Length})
+					into = append(into, Span{Buf: g.bufs[r.Source], Offset: r.Off, Length: r.Len})
 				}
 				w.ok(e.RecvV(into, w.ab, "message"))
 			}
@@ -189,7 +190,7 @@ func startOtherOf(t *testing.T, e *Endpoint, k kind, at site) *other {
 	o.ab = must(e.Accept(limited(t)))(t)
 	o.rb = must(e.Offered(limited(t), o.ab))(t)
 	o.ask, o.answer = hostKind.make(t, e.nic, commandSize), hostKind.make(t, e.nic, sha256.Size)
-	o.there = make([][]byte, procShape.sources)
+	o.there = make([][]byte, procShape.Sources)
 	return o
 }
 
@@ -227,7 +228,7 @@ func (o *other) tell(what string, cmd byte, number uint64) {
 	if cmd == cmdFill {
 		r := rand.New(rand.NewPCG(number, 0))
 		for i := range o.there {
-			o.there[i] = make([]byte, procShape.room)
+			o.there[i] = make([]byte, procShape.Room)
 			for j := range o.there[i] {
 				o.there[i][j] = byte(r.Uint32())
 			}
@@ -258,7 +259,7 @@ func TestTwoMachines(t *testing.T) {
 func testTwoProcesses(t *testing.T, s setting, at site, rounds int) {
 	for _, k := range s.kinds {
 		t.Run(k.name, func(t *testing.T) {
-			r := seeded(t)
+			r := testenv.Seeded(t)
 			o := startOther(t, s, k, at)
 			mine, here := regionOf(t, r, o.a.nic, k, procShape, RelaxedOrdering)
 			o.tell("filled", cmdFill, r.Uint64())
@@ -291,8 +292,8 @@ func (o *other) round(c *contest, i int) {
 	for i := range n {
 		f := &flight{by: 1, op: OpRecv}
 		for _, r := range receiveInto(i) {
-			for k := range r.Length {
-				f.to.at = append(f.to.at, c.flat(r.Source, r.Offset+k))
+			for k := range r.Len {
+				f.to.at = append(f.to.at, c.flat(r.Source, r.Off+k))
 			}
 		}
 		f.writes[1] = c.set(f.to)
@@ -313,7 +314,7 @@ func TestVMPeerKilled(t *testing.T) {
 	e := onNIC(t).endpoint(t, EndpointOptions{AllowPlaintext: true})
 	for range 2 {
 		o := startOtherOf(t, e, hostKind, sameHost)
-		mine := hostKind.make(t, e.nic, 2*procShape.room)
+		mine := hostKind.make(t, e.nic, 2*procShape.Room)
 		o.ok(e.Recv(mine.All(), o.ab, 0))
 		posted, done, failed := 1, map[any]bool{}, map[string]int{}
 		killed := false

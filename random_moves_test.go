@@ -5,6 +5,8 @@ package gpurdma
 import (
 	"bytes"
 	"encoding/binary"
+
+	"github.com/gpurdma/gpurdma/internal/layouttest"
 )
 
 // moves are what a contest deals, each as often as the others. They answer false if
@@ -41,7 +43,7 @@ const mostInjected = 128
 func (c *contest) length(most int) int {
 	if most == 0 {
 		if most = 200; c.r.IntN(8) == 0 {
-			most = int(c.shape.room)
+			most = int(c.shape.Room)
 		}
 	}
 	return c.r.IntN(most + 1)
@@ -267,8 +269,8 @@ func (c *contest) atomic(by int, op Op) bool {
 
 // run8 is a run of 8 bytes, aligned.
 func (c *contest) run8(align int64) spot {
-	x := stretch{source: c.r.IntN(c.shape.sources), off: align * c.r.Int64N((c.shape.room-8)/align+1), n: 8, spanned: c.r.IntN(2) == 0}
-	return spot{parts: []stretch{x}, at: c.appendPart(nil, model{{x.source, x.off, 8}}, 0, 8)}
+	x := stretch{source: c.r.IntN(c.shape.Sources), off: align * c.r.Int64N((c.shape.Room-8)/align+1), n: 8, spanned: c.r.IntN(2) == 0}
+	return spot{parts: []stretch{x}, at: c.appendPart(nil, layouttest.Model{{Source: x.source, Off: x.off, Len: 8}}, 0, 8)}
 }
 
 // cpu reads and writes through a layout, by CPU.

@@ -2,7 +2,12 @@
 
 package gpurdma
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/gpurdma/gpurdma/internal/layouttest"
+	"github.com/gpurdma/gpurdma/internal/testenv"
+)
 
 func TestRandomOperations(t *testing.T) { testRandomOperations(t, inMemory(t), 2000) }
 
@@ -10,8 +15,8 @@ func TestRandomOperations(t *testing.T) { testRandomOperations(t, inMemory(t), 2
 // memory.
 func testRandomOperations(t *testing.T, s setting, steps int) {
 	s.eachPair(t, func(t *testing.T, a, b kind) {
-		r := seeded(t)
-		c := newContest(t, r, shape{sources: 2, room: 1000, blocks: 60})
+		r := testenv.Seeded(t)
+		c := newContest(t, r, layouttest.Shape{Sources: 2, Room: 1000, Blocks: 60})
 		c.strict = r.IntN(2) == 0
 		order := RelaxedOrdering
 		if c.strict {

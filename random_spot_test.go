@@ -5,6 +5,8 @@ package gpurdma
 import (
 	"fmt"
 	"strings"
+
+	"github.com/gpurdma/gpurdma/internal/layouttest"
 )
 
 // spot is memory in which an operation finds, or leaves, its bytes.
@@ -55,8 +57,8 @@ func (c *contest) choose(n int, target bool) spot {
 				}
 			}
 			if x.layout == nil {
-				x.source, x.off, x.spanned = c.r.IntN(c.shape.sources), c.r.Int64N(c.shape.room-x.n+1), c.r.IntN(2) == 0
-				p.at = c.appendPart(p.at, model{{x.source, x.off, x.n}}, 0, x.n)
+				x.source, x.off, x.spanned = c.r.IntN(c.shape.Sources), c.r.Int64N(c.shape.Room-x.n+1), c.r.IntN(2) == 0
+				p.at = c.appendPart(p.at, layouttest.Model{{Source: x.source, Off: x.off, Len: x.n}}, 0, x.n)
 			}
 			p.parts = append(p.parts, x)
 			left -= k
@@ -68,20 +70,20 @@ func (c *contest) choose(n int, target bool) spot {
 }
 
 // layout is a random one, or all there is: across the end of a source, too.
-func (c *contest) layout() (Layout, model) {
+func (c *contest) layout() (Layout, layouttest.Model) {
 	if c.r.IntN(4) > 0 {
-		return c.shape.layout(c.t, c.r, 3)
+		return c.shape.Layout(c.t, c.r, 3)
 	}
-	var m model
-	for i := range c.shape.sources {
-		m = append(m, Range{i, 0, c.shape.room})
+	var m layouttest.Model
+	for i := range c.shape.Sources {
+		m = append(m, Extent{Source: i, Len: c.shape.Room})
 	}
 	return must(SG(m...))(c.t), m
 }
 
-func (c *contest) flat(source int, off int64) int { return source*int(c.shape.room) + int(off) }
+func (c *contest) flat(source int, off int64) int { return source*int(c.shape.Room) + int(off) }
 
-func (c *contest) size() int { return c.shape.sources * int(c.shape.room) }
+func (c *contest) size() int { return c.shape.Sources * int(c.shape.Room) }
 
 func (c *contest) twice(at []int) bool {
 	seen := make(set, (c.size()+63)/64)
@@ -95,13 +97,13 @@ func (c *contest) twice(at []int) bool {
 }
 
 // appendPart adds the positions of n bytes of a layout.
-func (c *contest) appendPart(at []int, m model, off, n int64) []int {
+func (c *contest) appendPart(at []int, m layouttest.Model, off, n int64) []int {
 	for _, b := range m {
-		for i := off; i < b.Length && n > 0; i++ {
-			at = append(at, c.flat(b.Source, b.Offset+i))
+		for i := off; i < b.Len && n > 0; i++ {
+			at = append(at, c.flat(b.Source, b.Off+i))
 			n--
 		}
-		off = max(0, off-b.Length)
+		off = max(0, off-b.Len)
 	}
 	return at
 }
@@ -132,12 +134,12 @@ func (c *contest) remote(by int, p spot) (list []RemoteSpan, several bool) {
 		switch {
 		case x.layout != nil:
 			list = append(list, must(far.View(*x.layout))(c.t).Part(x.off, x.n))
-			several = several || len(x.layout.root.extents) > 1
+			several = several || x.layout.DistinctSources() > 1
 		case x.spanned:
-			run := must(SG(Range{x.source, 0, c.shape.room}))(c.t)
+			run := must(SG(Extent{Source: x.source, Len: c.shape.Room}))(c.t)
 			list = append(list, must(far.View(run))(c.t).Part(x.off, x.n))
 		default:
-			list = append(list, far.Part(int64(x.source)*c.shape.room+x.off, x.n))
+			list = append(list, far.Part(int64(x.source)*c.shape.Room+x.off, x.n))
 			several = true
 		}
 	}

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/gpurdma/gpurdma/internal/layouttest"
 )
 
 // contest is two endpoints that carry out random operations on each other's memory,
@@ -20,7 +22,7 @@ type contest struct {
 	t      testing.TB
 	r      *rand.Rand // what is done, and in which order
 	luck   *rand.Rand // when completions are looked for
-	shape  shape
+	shape  layouttest.Shape
 	side   [2]*side
 	strict bool // what is shared keeps the order of writes
 
@@ -32,7 +34,7 @@ type contest struct {
 	log    []note // the latest
 }
 
-func newContest(t testing.TB, r *rand.Rand, s shape) *contest {
+func newContest(t testing.TB, r *rand.Rand, s layouttest.Shape) *contest {
 	return &contest{t: t, r: r, luck: rand.New(rand.NewPCG(r.Uint64(), 0)), shape: s, done: map[string]int{}}
 }
 
@@ -97,7 +99,7 @@ func (f *flight) against(g *flight, side int) bool {
 func (c *contest) get(side int, at []int) []byte {
 	p := make([]byte, len(at))
 	for i, k := range at {
-		p[i] = c.side[side].bytes[k/int(c.shape.room)][k%int(c.shape.room)]
+		p[i] = c.side[side].bytes[k/int(c.shape.Room)][k%int(c.shape.Room)]
 	}
 	return p
 }
@@ -105,7 +107,7 @@ func (c *contest) get(side int, at []int) []byte {
 func (c *contest) put(side int, at []int, p []byte) {
 	for i, b := range p {
 		k := at[i]
-		c.side[side].bytes[k/int(c.shape.room)][k%int(c.shape.room)] = b
+		c.side[side].bytes[k/int(c.shape.Room)][k%int(c.shape.Room)] = b
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/internal/lower"
 )
 
 // Region is Buffers seen through a layout, whose sources they are: the MR of
@@ -24,7 +25,7 @@ type Region struct {
 
 	mu     sync.RWMutex
 	layout Layout
-	spaces []space
+	spaces []lower.Space
 	closed bool
 }
 
@@ -32,7 +33,7 @@ type Region struct {
 // is all their bytes, in order.
 func NewRegion(bufs ...*Buffer) (*Region, error) {
 	r := &Region{bufs: slices.Clone(bufs)}
-	ranges := make([]Range, len(bufs))
+	extents := make([]Extent, len(bufs))
 	for i, b := range bufs {
 		if b == nil {
 			r.bufs = bufs[:i]
@@ -46,14 +47,14 @@ func NewRegion(bufs ...*Buffer) (*Region, error) {
 			r.bufs = bufs[:i]
 			return nil, joinClose(err, r)
 		}
-		ranges[i] = Range{i, 0, b.size}
+		extents[i] = Extent{Source: i, Len: b.size}
 		r.spaces = append(r.spaces, b.space())
 	}
 	if len(bufs) == 0 {
 		return nil, &dmabuf.Error{Op: "make a region", Detail: "no buffers", Err: dmabuf.ErrRange}
 	}
 	r.nic = bufs[0].core.nic
-	l, err := SG(ranges...)
+	l, err := SG(extents...)
 	if err != nil {
 		return nil, joinClose(err, r)
 	}
@@ -62,26 +63,26 @@ func NewRegion(bufs ...*Buffer) (*Region, error) {
 }
 
 // space is the Buffer's memory under local keys: a part of the core's.
-func (b *Buffer) space() space {
+func (b *Buffer) space() lower.Space {
 	if b.off == 0 && b.size == b.core.size {
 		return b.core.local
 	}
 	var m Memory
 	start := int64(0)
-	for _, p := range b.core.local.pieces {
+	for _, p := range b.core.local.Memory {
 		low, high := max(start, b.off), min(start+p.Length, b.off+b.size)
 		if low < high {
-			m = append(m, Piece{p.Addr + uint64(low-start), high - low, p.Key})
+			m = append(m, Piece{Addr: p.Addr + uint64(low-start), Length: high - low, Key: p.Key})
 		}
 		start += p.Length
 	}
-	return m.space()
+	return lower.NewSpace(m)
 }
 
-// Assign gives the region another layout. Ranges outside the buffers are
+// Assign gives the region another layout. Extents outside the buffers are
 // [dmabuf.ErrRange], and leave the layout as it was.
 func (r *Region) Assign(l Layout) error {
-	err := l.check("assign a layout", func(i int) (int64, bool) {
+	err := l.Check("assign a layout", func(i int) (int64, bool) {
 		if i >= len(r.bufs) {
 			return 0, false
 		}
@@ -100,8 +101,8 @@ func (r *Region) Assign(l Layout) error {
 }
 
 // AssignSG is Assign of SG.
-func (r *Region) AssignSG(ranges ...Range) error {
-	l, err := SG(ranges...)
+func (r *Region) AssignSG(extents ...Extent) error {
+	l, err := SG(extents...)
 	if err != nil {
 		return err
 	}
@@ -109,7 +110,7 @@ func (r *Region) AssignSG(ranges ...Range) error {
 }
 
 // AssignInterleaved is Assign of Interleaved.
-func (r *Region) AssignInterleaved(block Range, dims ...Dim) error {
+func (r *Region) AssignInterleaved(block Extent, dims ...Dim) error {
 	l, err := Interleaved(block, dims...)
 	if err != nil {
 		return err
@@ -172,7 +173,7 @@ func (r *Region) open() (Layout, error) {
 	return r.layout, nil
 }
 
-// each copies range after range, once every Buffer that it reaches is in use: if
+// each copies extent after extent, once every Buffer that it reaches is in use: if
 // one cannot be, no byte moves.
 func (r *Region) each(l Layout, p []byte, off int64, use func(*Buffer) error, do func(*core, []byte, int64) (int, error)) (n int, err error) {
 	used := make([]bool, len(r.bufs))
@@ -194,7 +195,7 @@ func (r *Region) each(l Layout, p []byte, off int64, use func(*Buffer) error, do
 	}
 	for g := range l.Part(off, int64(len(p))) {
 		b := r.bufs[g.Source]
-		k, err := do(b.core, p[n:n+int(g.Length)], b.off+g.Offset)
+		k, err := do(b.core, p[n:n+int(g.Len)], b.off+g.Off)
 		n += k
 		if err != nil {
 			return n, err

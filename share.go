@@ -10,6 +10,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/lower"
 )
 
 // share is memory that a peer was given keys to.
@@ -111,7 +112,7 @@ func (e *Endpoint) Share(peer Peer, s Span, access ibvfd.Access) (_ *RemoteBuffe
 			return nil, joined(err, e.nic.end(sh.close))
 		}
 		sh.regs, sh.cores = append(sh.regs, r), append(sh.cores, b.core)
-		rb.spaces = append(rb.spaces, r.remote.space())
+		rb.spaces = append(rb.spaces, lower.NewSpace(r.remote))
 	}
 	if s.Buf != nil {
 		rb.layout, err = Contiguous(0, s.Length)
@@ -119,7 +120,7 @@ func (e *Endpoint) Share(peer Peer, s Span, access ibvfd.Access) (_ *RemoteBuffe
 			return nil, joined(err, e.nic.end(sh.close))
 		}
 	} else {
-		rb.layout = Layout{o.root}
+		rb.layout = o.Layout
 	}
 	if err := sh.publish(); err != nil {
 		return nil, joined(err, e.nic.end(sh.close))

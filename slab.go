@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/internal/lower"
 )
 
 // slab is registered host memory from which injected data is sent. It is made at its first use.
@@ -36,8 +37,8 @@ func (e *Endpoint) needSlab() error {
 	for i := range slots {
 		s.free = append(s.free, slots-1-i)
 	}
-	local := buf.core.local.pieces[0]
-	s.sink = Piece{local.Addr + uint64(size*int64(slots)), 8, local.Key}
+	local := buf.core.local.Memory[0]
+	s.sink = Piece{Addr: local.Addr + uint64(size*int64(slots)), Length: 8, Key: local.Key}
 	return nil
 }
 
@@ -104,7 +105,7 @@ func (o *op) inject(e *Endpoint, n int64, fill func(p []byte) error) error {
 	}
 	o.local, o.staged = o.local[:0], false
 	if n > 0 {
-		o.local = append(o.local, window{s.buf.root, s.buf.mem, off, n})
+		o.local = append(o.local, lower.Window{Layout: s.buf.layout, Spaces: s.buf.mem, Off: off, Len: n})
 	}
 	o.length = n
 	return nil

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/lower"
 )
 
 // Span is local memory of an operation: Length bytes from Offset on, of a Buffer
@@ -44,7 +45,7 @@ func (r *RemoteBuffer) Part(offset, length int64) RemoteSpan {
 
 // operand is a Span that is in use: its memory stays until drop.
 type operand struct {
-	window
+	lower.Window
 	buf    *Buffer
 	region *Region
 }
@@ -55,23 +56,20 @@ func (s Span) take(nic *NIC, op Op, write bool) (o operand, err error) {
 	case s.Buf != nil && s.Region != nil:
 		return o, &dmabuf.Error{Op: op.String(), Detail: "a span of a buffer and of a region", Err: unix.EINVAL}
 	case s.Buf != nil:
-		o.buf, o.window = s.Buf, window{s.Buf.root, s.Buf.mem, s.Offset, s.Length}
+		o.buf, o.Window = s.Buf, lower.Window{Layout: s.Buf.layout, Spaces: s.Buf.mem, Off: s.Offset, Len: s.Length}
 	case s.Region != nil:
 		s.Region.mu.RLock()
 		defer s.Region.mu.RUnlock()
 		if s.Region.closed {
 			return o, os.ErrClosed
 		}
-		o.region, o.window = s.Region, window{s.Region.layout.root, s.Region.spaces, s.Offset, s.Length}
+		o.region, o.Window = s.Region, lower.Window{Layout: s.Region.layout, Spaces: s.Region.spaces, Off: s.Offset, Len: s.Length}
 	case s.Length == 0:
 		return o, nil
 	default:
 		return o, &dmabuf.Error{Op: op.String(), Detail: "a span of nothing", Remedy: "set Buf or Region", Err: unix.EINVAL}
 	}
-	size := int64(0)
-	if o.root != nil {
-		size = o.root.size
-	}
+	size := o.Layout.Size()
 	if !within(s.Offset, s.Length, size) {
 		return o, outOfRange(op.String(), s.Offset, s.Length, size)
 	}
@@ -106,8 +104,8 @@ func (o *operand) reached(is func(*Buffer) bool) *Buffer {
 	if !slices.ContainsFunc(bufs, is) {
 		return nil // mostly
 	}
-	i := o.root.source(o.offset, o.length, func(source int) bool { return is(bufs[source]) })
-	if i < 0 {
+	i, ok := o.Layout.FindSource(o.Off, o.Len, func(source int) bool { return is(bufs[source]) })
+	if !ok {
 		return nil
 	}
 	return bufs[i]
@@ -155,12 +153,12 @@ func (o *operand) staged(n int64, do func(s *standIn, off, length int64) error) 
 		return nil
 	}
 	bufs := o.bufs()
-	for g := range (Layout{o.root}).Part(o.offset, min(n, o.length)) {
+	for g := range o.Layout.Part(o.Off, min(n, o.Len)) {
 		b := bufs[g.Source]
 		if b.core.stand == nil {
 			continue
 		}
-		if err := do(b.core.stand, b.off+g.Offset, g.Length); err != nil {
+		if err := do(b.core.stand, b.off+g.Off, g.Len); err != nil {
 			return err
 		}
 	}
@@ -171,12 +169,12 @@ func (o *operand) staged(n int64, do func(s *standIn, off, length int64) error) 
 // have been released since take, which has checked them and keeps their memory.
 func (o *operand) copy(p []byte, do func(c *core, p []byte, off int64) (int, error)) error {
 	bufs, n := o.bufs(), int64(0)
-	for g := range (Layout{o.root}).Part(o.offset, min(int64(len(p)), o.length)) {
+	for g := range o.Layout.Part(o.Off, min(int64(len(p)), o.Len)) {
 		b := bufs[g.Source]
-		if _, err := do(b.core, p[n:n+g.Length], b.off+g.Offset); err != nil {
+		if _, err := do(b.core, p[n:n+g.Len], b.off+g.Off); err != nil {
 			return err
 		}
-		n += g.Length
+		n += g.Len
 	}
 	return nil
 }
@@ -201,6 +199,6 @@ func (r *RemoteSpan) check(op Op, need ibvfd.Access) error {
 	return nil
 }
 
-func (r *RemoteSpan) window() window {
-	return window{r.Buf.layout.root, r.Buf.spaces, r.Offset, r.Length}
+func (r *RemoteSpan) window() lower.Window {
+	return lower.Window{Layout: r.Buf.layout, Spaces: r.Buf.spaces, Off: r.Offset, Len: r.Length}
 }

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/gpurdma/gpurdma/internal/testenv"
 	"golang.org/x/sys/unix"
 )
 
@@ -27,7 +28,7 @@ func (s *fullSource) WriteAt(p []byte, off int64) (int, error) {
 // sync takes it there. It does not take the source's old bytes for newer.
 func TestArrivedAtASourceThatFails(t *testing.T) {
 	const size = 2*syncChunk + 77
-	r := seeded(t)
+	r := testenv.Seeded(t)
 	for _, op := range []string{"read", "receive"} {
 		t.Run(op, func(t *testing.T) {
 			w := inMemory(t).world(t, EndpointOptions{})

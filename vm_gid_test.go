@@ -59,7 +59,7 @@ func TestVMGIDOfConnections(t *testing.T) {
 	const first, second, sixth = "10.9.0.1", "10.9.5.1", "fd00:9::1"
 	s := onNIC(t).few()
 	addresses(t, second+"/24", sixth+"/64")
-	r := seeded(t)
+	r := testenv.Seeded(t)
 	in := func(p string) ibvfd.GIDWish { return ibvfd.GIDWish{Subnet: netip.MustParsePrefix(p)} }
 	for name, c := range map[string]struct {
 		listen string

@@ -29,7 +29,7 @@ func linkDown(t *testing.T, s setting, k kind) {
 	// Half a second, four times: more than the link takes, less than the default.
 	w := s.world(t, EndpointOptions{Connect: ibvfd.ConnectAttr{Timeout: 17, RetryCount: 3}})
 	mine, theirs := k.make(t, w.a.nic, size), k.make(t, w.b.nic, size)
-	r := seeded(t)
+	r := testenv.Seeded(t)
 	want := random(t, r, mine, size)
 	rb := w.share(theirs.All(), allAccess)
 	w.ok(w.a.Write(mine.All(), w.ab, rb.All(), "first"))

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
 // A connection's completion queue holds all that can be under way. One that overruns
@@ -19,7 +20,7 @@ func TestVMCQOverrun(t *testing.T) {
 	w := onNIC(t).world(t, EndpointOptions{SendDepth: 4, RecvDepth: 4})
 	const size = 1000
 	mine, theirs := hostKind.make(t, w.a.nic, size), hostKind.make(t, w.b.nic, size)
-	here := random(t, seeded(t), mine, size)
+	here := random(t, testenv.Seeded(t), mine, size)
 	old := w.share(theirs.All(), allAccess)
 	w.ok(w.a.Recv(Span{}, w.ab, "receive"))
 	w.ok(w.b.Recv(Span{}, w.ba, "receive"))

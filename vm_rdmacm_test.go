@@ -77,7 +77,7 @@ func TestVMRDMACMIsProtected(t *testing.T) {
 	peer := must(w.a.Insert(addr))(t)
 	buf := hostKind.make(t, w.b.nic, 64)
 	mine := hostKind.make(t, w.a.nic, 64)
-	want := random(t, seeded(t), buf, 64)
+	want := random(t, testenv.Seeded(t), buf, 64)
 	all := must(w.b.Share(0, buf.All(), allAccess))(t)
 	w.ok(w.a.Read(mine.All(), peer, all.All(), 1))
 	w.done(w.a, OpRead, 1)
@@ -127,7 +127,7 @@ func TestVMHostileCallersOverRDMACM(t *testing.T) {
 	// who it is.
 	theirs := hostKind.make(t, w.b.nic, 8)
 	all := must(w.b.Share(0, theirs.All(), allAccess))(t)
-	key := all.spaces[0].pieces[0]
+	key := all.spaces[0].Memory[0]
 	for name, wr := range map[string]ibvfd.SendWR{
 		"a message of nothing": {Op: ibvfd.OpSend}, "a WRITE with data": {Op: ibvfd.OpWriteImm}, "a key": {Op: ibvfd.OpWrite, RemoteAddr: key.Addr, RKey: key.Key},
 	} {

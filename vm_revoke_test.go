@@ -53,7 +53,7 @@ const trafficSize, trafficPart = 64 << 10, 24 << 10
 
 func (w *world) traffic(t *testing.T, mine *Buffer, rb *RemoteBuffer) *traffic {
 	x := &traffic{w: w, mine: mine, rb: rb, ended: make(chan struct{})}
-	r := seeded(t)
+	r := testenv.Seeded(t)
 	ctx := limited(t)
 	go func() {
 		defer close(x.ended)
@@ -243,7 +243,7 @@ func TestVMRevokedUnderTraffic(t *testing.T) {
 		w.ok(w.b.Recv(Span{}, w.ba, "receive"))
 		x := w.traffic(t, mine, old)
 		vram.GPU.Set(t, "revoke", inode(theirs))
-		want := random(t, seeded(t), theirs, trafficSize)
+		want := random(t, testenv.Seeded(t), theirs, trafficSize)
 		if err := x.fails(t); !errors.Is(err, &ibvfd.WCError{Status: ibvfd.WCRemAccessErr}) {
 			t.Errorf("the traffic ended with %v, want a remote access error", err)
 		}
@@ -278,7 +278,7 @@ func TestVMRevokedUnderTraffic(t *testing.T) {
 		w.done(w.a, OpWrite, "new key")
 		want = content(t, mine)
 		same(t, "by a new key", theirs, want)
-		random(t, seeded(t), mine, trafficSize)
+		random(t, testenv.Seeded(t), mine, trafficSize)
 		w.ok(w.a.Write(mine.All(), w.ab, old.All(), "old key"))
 		w.failed(w.a, "old key", ibvfd.WCRemAccessErr)
 		w.lost(w.a, w.ab)
@@ -302,7 +302,7 @@ func TestVMRevokedUnderTraffic(t *testing.T) {
 		into = must(w.a.Share(w.ab, mine.All(), allAccess))(t)
 		w.ok(w.a.Offer(limited(t), w.ab, into))
 		into = must(w.b.Offered(limited(t), w.ba))(t)
-		want = random(t, seeded(t), theirs, trafficSize)
+		want = random(t, testenv.Seeded(t), theirs, trafficSize)
 		w.ok(w.b.Write(theirs.All(), w.ba, into.All(), "again"))
 		w.done(w.b, OpWrite, "again")
 		same(t, "written from it", mine, want)

@@ -90,7 +90,7 @@ func TestVMSecondNICOverRDMACM(t *testing.T) {
 
 func testSecondNIC(t *testing.T) {
 	near, far := hostOnly(nearNIC), hostOnly(farNIC)
-	r := seeded(t)
+	r := testenv.Seeded(t)
 	for name, c := range map[string]struct {
 		wish ibvfd.GIDWish
 		want string

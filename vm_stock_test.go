@@ -84,7 +84,7 @@ func TestVMStockRefusedIsStaged(t *testing.T) {
 		t.Errorf("%d bytes are pinned, want %d more than %d", got, size, pinned)
 	}
 	rb := w.share(theirs.All(), allAccess)
-	r := seeded(t)
+	r := testenv.Seeded(t)
 	// Written by what drives the memory, behind the Buffer's back.
 	fill := func(to *gpualloc.Buffer) []byte {
 		t.Helper()

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
 // inNamespace runs do with its thread in a network namespace: sockets that it makes
@@ -82,7 +83,7 @@ func TestVMPeerVanishes(t *testing.T) {
 	quiet, busy := across(), across()
 	const size = 1000
 	mine, theirs := hostKind.make(t, w.a.nic, size), hostKind.make(t, w.b.nic, size)
-	r := seeded(t)
+	r := testenv.Seeded(t)
 	here := random(t, r, mine, size)
 	keys := map[string]*RemoteBuffer{"idle": quiet.share(theirs.All(), allAccess), "unacknowledged": busy.share(theirs.All(), allAccess)}
 	for name, x := range map[string]*world{"idle": quiet, "unacknowledged": busy} {

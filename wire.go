@@ -9,6 +9,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/wire"
 )
 
 // The exchange, over TCP or a stream over rdma_cm. A message is its body's length
@@ -72,34 +73,34 @@ func (h *hello) append(b []byte) []byte {
 }
 
 func (h *hello) decode(data []byte) error {
-	r := reader{what: "hello", b: data}
-	if magic := r.uint32(); r.err == nil && magic != exchangeMagic {
-		return r.bad("it begins with %#x: this is no endpoint", magic)
+	r := wire.NewReader("hello", data)
+	if magic := r.Uint32(); r.Err == nil && magic != exchangeMagic {
+		return r.Fail("it begins with %#x: this is no endpoint", magic)
 	}
-	if v := r.uint16(); r.err == nil && v != exchangeVersion {
-		return r.bad("version %d; this is version %d", v, exchangeVersion)
+	if v := r.Uint16(); r.Err == nil && v != exchangeVersion {
+		return r.Fail("version %d; this is version %d", v, exchangeVersion)
 	}
-	out := hello{conn: r.uint64(), endpoint: r.uint64()}
-	if n := r.byte(); r.err == nil && n != queues {
-		return r.bad("%d queue pairs, not %d", n, queues)
+	out := hello{conn: r.Uint64(), endpoint: r.Uint64()}
+	if n := r.Byte(); r.Err == nil && n != queues {
+		return r.Fail("%d queue pairs, not %d", n, queues)
 	}
 	for i := range out.queues {
 		q := &out.queues[i]
-		q.QPN, q.PSN, q.LID, q.MTU = r.uint32(), r.uint32(), r.uint16(), int(r.uint16())
-		copy(q.GID[:], r.take(len(q.GID)))
+		q.QPN, q.PSN, q.LID, q.MTU = r.Uint32(), r.Uint32(), r.Uint16(), int(r.Uint16())
+		copy(q.GID[:], r.Take(len(q.GID)))
 		switch {
-		case r.err != nil:
-			return r.err
+		case r.Err != nil:
+			return r.Err
 		case q.QPN < 2 || q.QPN >= 1<<24 || q.PSN >= 1<<24: // 0 and 1 are the management's
-			return r.bad("queue pair %#x, packet number %#x", q.QPN, q.PSN)
+			return r.Fail("queue pair %#x, packet number %#x", q.QPN, q.PSN)
 		case q.MTU < 256 || q.MTU > 256<<4 || q.MTU&(q.MTU-1) != 0:
-			return r.bad("MTU %d", q.MTU)
+			return r.Fail("MTU %d", q.MTU)
 		case q.GID == [16]byte{} && q.LID == 0:
-			return r.bad("neither GID nor LID")
+			return r.Fail("neither GID nor LID")
 		}
 	}
-	out.readsIn, out.readsOut = r.byte(), r.byte()
-	if err := r.end(); err != nil {
+	out.readsIn, out.readsOut = r.Byte(), r.Byte()
+	if err := r.End(); err != nil {
 		return err
 	}
 	*h = out

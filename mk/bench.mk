@@ -56,10 +56,10 @@ bench-trace: bench-build ## the time that tracing adds to a registration, in the
 
 # On this machine, without a NIC: posting and polling beside the same loop in C, a hit of
 # the MR cache, lowering of a layout.
-BINDING_TESTS := ibvfd mrcache gpurdma
+BINDING_TESTS := ibvfd mrcache lower
 BINDING_DIR_ibvfd := ./ibvfd
 BINDING_DIR_mrcache := ./ibvfd/mrcache
-BINDING_DIR_gpurdma := .
+BINDING_DIR_lower := ./internal/lower
 BINDING_ARGS ?=
 
 .PHONY: bench-binding

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package gpurdma
+package layout
 
 import "sort"
 
-// cursor walks over a layout's blocks. It allocates nothing.
-type cursor struct {
+// Cursor walks over the blocks of a part of a layout. It allocates nothing. The zero
+// Cursor has no blocks.
+type Cursor struct {
 	left  int64 // bytes to go
 	cut   int64 // bytes of the next block that were skipped
 	top   int   // the frame in use
@@ -19,18 +20,18 @@ type frame struct {
 	disp int64 // how far the repetitions above have moved the node
 }
 
-// start puts the cursor on the byte at offset of n's run, with left bytes to
-// go. The caller has checked that n has them.
-func (c *cursor) start(n *node, offset, left int64) {
-	c.left, c.top, c.cut = left, -1, 0
-	if left > 0 {
-		c.descend(n, 0, offset)
+// Start puts the cursor on the byte at off of the layout's run, with length bytes to
+// go. The caller has checked that the layout has them.
+func (c *Cursor) Start(l Layout, off, length int64) {
+	c.left, c.top, c.cut = length, -1, 0
+	if length > 0 {
+		c.descend(l.root, 0, off)
 	}
 }
 
-// descend pushes n and what lies below it, up to the block with the byte at
+// descend pushes n and the nodes below it, down to the block that holds the byte at
 // offset of n's run.
-func (c *cursor) descend(n *node, disp, offset int64) {
+func (c *Cursor) descend(n *node, disp, offset int64) {
 	for {
 		c.top++
 		f := &c.stack[c.top]
@@ -44,10 +45,10 @@ func (c *cursor) descend(n *node, disp, offset int64) {
 			turn := offset / n.turn
 			f.next, c.cut = turn*int64(len(n.strands)), offset%n.turn
 			for _, s := range n.strands {
-				if c.cut < s.Length {
+				if c.cut < s.Len {
 					break
 				}
-				c.cut -= s.Length
+				c.cut -= s.Len
 				f.next++
 			}
 			return
@@ -80,22 +81,23 @@ func (n *node) begin(i int) int64 {
 	return n.ends[i-1]
 }
 
-// next is the next block, or what is wanted of it; false at the end.
-func (c *cursor) next() (Range, bool) {
+// Next is the next block; the first and the last may be cut, as the part begins or ends in
+// them. ok is false after the last.
+func (c *Cursor) Next() (_ Extent, ok bool) {
 	if c.left == 0 {
-		return Range{}, false
+		return Extent{}, false
 	}
 	for {
 		f := &c.stack[c.top]
 		n := f.n
-		var r Range
+		var r Extent
 		switch n.kind {
 		case kindList:
-			if f.next == int64(len(n.ranges)) {
+			if f.next == int64(len(n.extents)) {
 				c.top--
 				continue
 			}
-			r = n.ranges[f.next]
+			r = n.extents[f.next]
 		case kindWeave:
 			turn, i := f.next, int64(0)
 			if k := int64(len(n.strands)); k > 1 {
@@ -106,8 +108,8 @@ func (c *cursor) next() (Range, bool) {
 				continue
 			}
 			s := &n.strands[i]
-			r = s.Range
-			r.Offset += turn * s.Stride
+			r = s.Extent
+			r.Off += turn * s.Stride
 		case kindRepeat:
 			if f.next == n.count {
 				c.top--
@@ -126,9 +128,9 @@ func (c *cursor) next() (Range, bool) {
 			continue
 		}
 		f.next++
-		r.Offset += f.disp + c.cut
-		r.Length = min(r.Length-c.cut, c.left)
-		c.left -= r.Length
+		r.Off += f.disp + c.cut
+		r.Len = min(r.Len-c.cut, c.left)
+		c.left -= r.Len
 		c.cut = 0
 		return r, true
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package gpurdma
+package layout
 
 import (
 	"cmp"
@@ -14,20 +14,20 @@ import (
 type nodeKind uint8
 
 const (
-	kindList   nodeKind = 1 + iota // ranges
+	kindList   nodeKind = 1 + iota // extents
 	kindWeave                      // count turns of the strands
 	kindRepeat                     // count times the one kid, stride apart
 	kindConcat                     // the kids
 )
 
 type node struct {
-	kind    nodeKind
-	depth   int      // nodes on the longest way down
-	size    int64    // bytes
-	blocks  int64    // saturates
-	extents []extent // by source; not empty
+	kind   nodeKind
+	depth  int      // nodes on the longest way down
+	size   int64    // bytes
+	blocks int64    // saturates
+	bounds []bounds // by source; not empty
 
-	ranges  []Range  // of a list
+	extents []Extent // of a list
 	strands []Strand // of a weave
 	turn    int64    // of a weave: bytes of one turn
 	kids    []*node
@@ -36,15 +36,15 @@ type node struct {
 	stride  int64
 }
 
-// extent is where in a source all bytes lie.
-type extent struct {
+// bounds are where in a source all bytes lie.
+type bounds struct {
 	source    int
 	low, high int64
 }
 
-// layout is finish for a root.
+// layout finishes n and returns the layout that it is the root of.
 func (n *node) layout() (Layout, error) {
-	if len(n.ranges)+len(n.strands)+len(n.kids) == 0 {
+	if len(n.extents)+len(n.strands)+len(n.kids) == 0 {
 		return Layout{}, nil
 	}
 	if err := n.finish(); err != nil {
@@ -53,7 +53,8 @@ func (n *node) layout() (Layout, error) {
 	return Layout{n}, nil
 }
 
-// finish computes what is derived, and refuses what makes no sense.
+// finish computes the fields that follow from the others. It refuses a node that makes no
+// sense.
 func (n *node) finish() error {
 	switch n.kind {
 	case kindList:
@@ -66,36 +67,36 @@ func (n *node) finish() error {
 	return n.finishConcat()
 }
 
-func (r Range) sound() error {
+func (r Extent) sound() error {
 	switch {
 	case r.Source < 0 || r.Source >= maxSources:
 		return badLayout("source %d; there are at most %d", r.Source, maxSources)
-	case r.Offset < 0:
-		return badLayout("offset %d", r.Offset)
-	case r.Length <= 0:
-		return badLayout("a block of %d bytes", r.Length)
-	case r.Length > math.MaxInt64-r.Offset:
-		return badLayout("%d bytes at offset %d end beyond 2^63", r.Length, r.Offset)
+	case r.Off < 0:
+		return badLayout("offset %d", r.Off)
+	case r.Len <= 0:
+		return badLayout("a block of %d bytes", r.Len)
+	case r.Len > math.MaxInt64-r.Off:
+		return badLayout("%d bytes at offset %d end beyond 2^63", r.Len, r.Off)
 	}
 	return nil
 }
 
 func (n *node) finishList() error {
-	n.depth, n.blocks = 1, int64(len(n.ranges))
-	n.ends = make([]int64, len(n.ranges))
+	n.depth, n.blocks = 1, int64(len(n.extents))
+	n.ends = make([]int64, len(n.extents))
 	u := union{}
-	for i, r := range n.ranges {
+	for i, r := range n.extents {
 		if err := r.sound(); err != nil {
 			return err
 		}
-		if r.Length > math.MaxInt64-n.size {
+		if r.Len > math.MaxInt64-n.size {
 			return badLayout("more than 2^63 bytes")
 		}
-		n.size += r.Length
+		n.size += r.Len
 		n.ends[i] = n.size
-		u.add(extent{r.Source, r.Offset, r.Offset + r.Length})
+		u.add(bounds{r.Source, r.Off, r.Off + r.Len})
 	}
-	n.extents = u.list()
+	n.bounds = u.list()
 	return nil
 }
 
@@ -112,13 +113,13 @@ func (n *node) finishWeave() error {
 		if err := s.sound(); err != nil {
 			return err
 		}
-		if s.Length > math.MaxInt64-n.turn {
+		if s.Len > math.MaxInt64-n.turn {
 			return badLayout("more than 2^63 bytes")
 		}
-		n.turn += s.Length
-		e, ok := extent{s.Source, s.Offset, s.Offset + s.Length}.repeated(n.count, s.Stride)
+		n.turn += s.Len
+		e, ok := bounds{s.Source, s.Off, s.Off + s.Len}.repeated(n.count, s.Stride)
 		if !ok {
-			return badLayout("%d repetitions of offset %d, %d apart, leave 0 to 2^63", n.count, s.Offset, s.Stride)
+			return badLayout("%d repetitions of offset %d, %d apart, leave 0 to 2^63", n.count, s.Off, s.Stride)
 		}
 		u.add(e)
 	}
@@ -127,19 +128,19 @@ func (n *node) finishWeave() error {
 		return badLayout("more than 2^63 bytes")
 	}
 	n.blocks, _ = product(n.count, int64(len(n.strands)))
-	n.extents = u.list()
+	n.bounds = u.list()
 	return nil
 }
 
-// join makes one block of a strand whose blocks touch, whoever has described it:
-// to walk over them would take as long as there are bytes.
+// join makes one block of a strand whose blocks touch: a peer may send a strand of
+// single bytes, and a walk over its blocks would take too long.
 func (n *node) join() {
 	s := &n.strands[0]
-	if s.Stride != s.Length || s.Length <= 0 {
+	if s.Stride != s.Len || s.Len <= 0 {
 		return
 	}
-	if size, ok := product(s.Length, n.count); ok {
-		n.count, s.Length, s.Stride = 1, size, 0
+	if size, ok := product(s.Len, n.count); ok {
+		n.count, s.Len, s.Stride = 1, size, 0
 	}
 }
 
@@ -157,9 +158,9 @@ func (n *node) finishRepeat() error {
 		return badLayout("more than 2^63 bytes")
 	}
 	n.blocks, _ = product(kid.blocks, n.count)
-	n.extents = make([]extent, len(kid.extents))
-	for i, e := range kid.extents {
-		if n.extents[i], ok = e.repeated(n.count, n.stride); !ok {
+	n.bounds = make([]bounds, len(kid.bounds))
+	for i, e := range kid.bounds {
+		if n.bounds[i], ok = e.repeated(n.count, n.stride); !ok {
 			return badLayout("%d repetitions of offset %d, %d apart, leave 0 to 2^63", n.count, e.low, n.stride)
 		}
 	}
@@ -180,59 +181,57 @@ func (n *node) finishConcat() error {
 		n.size += kid.size
 		n.ends[i] = n.size
 		n.blocks = min(n.blocks, math.MaxInt64-kid.blocks) + kid.blocks
-		for _, e := range kid.extents {
+		for _, e := range kid.bounds {
 			u.add(e)
 		}
 	}
-	n.extents = u.list()
+	n.bounds = u.list()
 	return nil
 }
 
-// source is a source that is so and that some of length bytes of the run from off on
-// are of; -1 if there is none. It takes time in proportion to the description, however
-// many blocks that makes. n may be nil, of no bytes.
-func (n *node) source(off, length int64, is func(source int) bool) int {
+// source is [Layout.FindSource]; -1 if there is none. n may be nil if length is 0.
+func (n *node) source(off, length int64, want func(source int) bool) int {
 	switch {
 	case length == 0:
 		return -1
 	case length == n.size:
-		return n.anySource(is)
+		return n.anySource(want)
 	}
 	switch n.kind {
 	case kindList:
-		for i := part(n.ends, off); i < len(n.ranges) && n.begin(i) < off+length; i++ {
-			if is(n.ranges[i].Source) {
-				return n.ranges[i].Source
+		for i := part(n.ends, off); i < len(n.extents) && n.begin(i) < off+length; i++ {
+			if want(n.extents[i].Source) {
+				return n.extents[i].Source
 			}
 		}
 	case kindWeave:
 		if length >= n.turn {
-			return n.anySource(is)
+			return n.anySource(want)
 		}
 		at, begin := off%n.turn, int64(0)
 		for _, s := range n.strands {
 			// In this turn, or in the next one.
-			if (at < begin+s.Length && begin < at+length || begin < at+length-n.turn) && is(s.Source) {
+			if (at < begin+s.Len && begin < at+length || begin < at+length-n.turn) && want(s.Source) {
 				return s.Source
 			}
-			begin += s.Length
+			begin += s.Len
 		}
 	case kindRepeat:
 		kid := n.kids[0]
 		if length >= kid.size {
-			return n.anySource(is)
+			return n.anySource(want)
 		}
 		at := off % kid.size
 		first := min(length, kid.size-at)
-		if i := kid.source(at, first, is); i >= 0 {
+		if i := kid.source(at, first, want); i >= 0 {
 			return i
 		}
-		return kid.source(0, length-first, is)
+		return kid.source(0, length-first, want)
 	case kindConcat:
 		for i := part(n.ends, off); i < len(n.kids) && n.begin(i) < off+length; i++ {
 			begin := n.begin(i)
 			low, high := max(off, begin), min(off+length, n.ends[i])
-			if k := n.kids[i].source(low-begin, high-low, is); k >= 0 {
+			if k := n.kids[i].source(low-begin, high-low, want); k >= 0 {
 				return k
 			}
 		}
@@ -240,18 +239,27 @@ func (n *node) source(off, length int64, is func(source int) bool) int {
 	return -1
 }
 
-// anySource is source for all of the run.
-func (n *node) anySource(is func(source int) bool) int {
-	for _, e := range n.extents {
-		if is(e.source) {
+// anySource is source for the whole run.
+func (n *node) anySource(want func(source int) bool) int {
+	for _, e := range n.bounds {
+		if want(e.source) {
 			return e.source
 		}
 	}
 	return -1
 }
 
-// repeated is the extent of count repetitions; false if it leaves the numbers.
-func (e extent) repeated(count, stride int64) (extent, bool) {
+// weight is [Layout.Weight] of a node, with those below it.
+func (n *node) weight() int {
+	w := 256 + 24*len(n.bounds) + 32*len(n.extents) + 32*len(n.strands) + 8*len(n.ends)
+	for _, kid := range n.kids {
+		w += 8 + kid.weight()
+	}
+	return w
+}
+
+// repeated are the bounds of count repetitions; false if it leaves the numbers.
+func (e bounds) repeated(count, stride int64) (bounds, bool) {
 	if stride == math.MinInt64 {
 		return e, count == 1
 	}
@@ -278,15 +286,15 @@ func product(a, b int64) (int64, bool) {
 	return int64(lo), true
 }
 
-// union joins extents, by source. Most layouts have one source, for which no
+// union joins bounds, by source. Most layouts have one source, for which no
 // map is made.
 type union struct {
-	one  extent
+	one  bounds
 	some bool
-	more map[int]extent
+	more map[int]bounds
 }
 
-func (u *union) add(e extent) {
+func (u *union) add(e bounds) {
 	switch {
 	case !u.some:
 		u.one, u.some = e, true
@@ -294,7 +302,7 @@ func (u *union) add(e extent) {
 		u.one = u.one.with(e)
 	default:
 		if u.more == nil {
-			u.more = map[int]extent{}
+			u.more = map[int]bounds{}
 		}
 		if old, ok := u.more[e.source]; ok {
 			e = old.with(e)
@@ -303,12 +311,12 @@ func (u *union) add(e extent) {
 	}
 }
 
-func (e extent) with(o extent) extent {
-	return extent{e.source, min(e.low, o.low), max(e.high, o.high)}
+func (e bounds) with(o bounds) bounds {
+	return bounds{e.source, min(e.low, o.low), max(e.high, o.high)}
 }
 
-func (u *union) list() []extent {
+func (u *union) list() []bounds {
 	list := append(slices.Collect(maps.Values(u.more)), u.one)
-	slices.SortFunc(list, func(a, b extent) int { return cmp.Compare(a.source, b.source) })
+	slices.SortFunc(list, func(a, b bounds) int { return cmp.Compare(a.source, b.source) })
 	return list
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package layout
+package archtest
 
 import (
 	"bytes"
@@ -31,13 +31,18 @@ type pkg struct {
 	Deps         []string
 }
 
-// room is the package's room: its first path element, "" for the root package.
+// room is the package's room: its first path element, "" for the root package. A
+// package of internal that has a row of its own in mayImport is a room by itself.
 func room(importPath string) string {
 	rest, ok := strings.CutPrefix(importPath, module)
 	if !ok {
 		return "?"
 	}
-	first, _, _ := strings.Cut(strings.TrimPrefix(rest, "/"), "/")
+	rest = strings.TrimPrefix(rest, "/")
+	if _, ok := mayImport[rest]; ok {
+		return rest
+	}
+	first, _, _ := strings.Cut(rest, "/")
 	return first
 }
 
@@ -45,7 +50,8 @@ func room(importPath string) string {
 // Every room may import itself.
 var mayImport = map[string][]string{
 	"cmd":       {"", "p2p", "canary", "trace", "gpualloc", "ibvfd", "drm", "dmabuf", "placement", "internal"},
-	"":          {"gpualloc", "ibvfd", "dmabuf", "placement", "internal"},
+	"":          {"layout", "gpualloc", "ibvfd", "dmabuf", "placement", "internal", "internal/lower", "internal/wire"},
+	"layout":    {"dmabuf", "internal", "internal/wire"},
 	"p2p":       {"canary", "gpualloc", "ibvfd", "trace", "drm", "dmabuf", "placement", "internal"},
 	"bench":     {"", "trace", "gpualloc", "ibvfd", "internal"},
 	"canary":    {"gpualloc", "ibvfd", "dmabuf", "internal"},
@@ -56,16 +62,24 @@ var mayImport = map[string][]string{
 	"dmabuf":    {"internal"},
 	"placement": {},
 	"internal":  {},
+
+	// Packages of internal that import what the others may not.
+	"internal/lower":      {"layout", "ibvfd", "dmabuf", "internal"},
+	"internal/wire":       {"dmabuf", "internal"},
+	"internal/layouttest": {"internal/lower", "layout", "internal"},
 }
 
 // mayTestImport adds what a room's tests may use beside that: a neighbour
 // that makes the buffers they register, that registers what they make, or that
 // watches the kernel do it.
 var mayTestImport = map[string][]string{
-	"":         {"trace"},
+	"":         {"trace", "internal/layouttest"},
+	"layout":   {"internal/layouttest"},
 	"gpualloc": {"canary", "ibvfd"},
 	"ibvfd":    {"gpualloc", "drm"},
 	"trace":    {"gpualloc", "ibvfd"},
+
+	"internal/lower": {"internal/layouttest"},
 }
 
 // p2pLevels are the packages of room p2p, from the highest to the lowest: each may
@@ -155,7 +169,7 @@ func TestImportsPointDown(t *testing.T) {
 // forTests are the packages that only tests import.
 func forTests(p pkg) bool {
 	switch p.ImportPath {
-	case module + "/internal/testenv", module + "/internal/abicheck", module + "/gpualloc/internal/doubles", module + "/p2p/internal/machinetest":
+	case module + "/internal/testenv", module + "/internal/abicheck", module + "/internal/layouttest", module + "/gpualloc/internal/doubles", module + "/p2p/internal/machinetest":
 		return true
 	}
 	return false
@@ -173,6 +187,7 @@ func TestDependenciesStayInTheirRooms(t *testing.T) {
 		module + "/gpualloc/nvml":             func(p pkg) bool { r := room(p.ImportPath); return r == "cmd" || r == "p2p" },
 		module + "/internal/testenv":          forTests,
 		module + "/internal/abicheck":         forTests,
+		module + "/internal/layouttest":       forTests,
 		module + "/gpualloc/internal/doubles": forTests,
 		"testing":                             forTests,
 	}

@@ -1,24 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package gpurdma
+package layout
 
 import (
 	"encoding/binary"
 	"fmt"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/internal/wire"
 )
 
 // A layout on the wire: a version, then the tree from the root down, numbers as
 // uvarints, those that may be negative as varints. A node is a tag and
 //
-//	list    flags, count, [source], [length], then of each range
+//	list    flags, count, [source], [length], then of each extent
 //	        [source], its offset less the end of the one before, [length]
 //	weave   count, strands, of each source, offset, length, stride
 //	repeat  count, stride, a node
 //	concat  count, nodes
 //
-// A list's flags say which of source and length all ranges share: these come
+// A list's flags say which of source and length all extents share: these come
 // once.
 const layoutVersion = 1
 
@@ -28,23 +29,23 @@ const (
 	listFlags = listOneSource | listOneLength
 )
 
-// MaxLayoutWire is the longest layout that UnmarshalBinary takes, in bytes.
-const MaxLayoutWire = 256 << 10
+// MaxWire is the longest layout that UnmarshalBinary takes, in bytes.
+const MaxWire = 256 << 10
 
 // AppendBinary appends the layout's encoding. An interleaved layout takes fewer
 // than 256 bytes, whatever the number of its blocks; a list takes some for each
-// range.
+// extent.
 func (l Layout) AppendBinary(b []byte) ([]byte, error) {
 	start := len(b)
 	b = append(b, layoutVersion)
 	if l.root != nil {
 		b = l.root.append(b)
 	}
-	if n := len(b) - start; n > MaxLayoutWire {
+	if n := len(b) - start; n > MaxWire {
 		return b[:start], &dmabuf.Error{
 			Op: "encode a layout", Err: dmabuf.ErrLimit,
-			Detail: fmt.Sprintf("%d bytes, of at most %d", n, MaxLayoutWire),
-			Remedy: "describe it by fewer ranges, or by repetitions",
+			Detail: fmt.Sprintf("%d bytes, of at most %d", n, MaxWire),
+			Remedy: "describe it by fewer extents, or by repetitions",
 		}
 	}
 	return b, nil
@@ -63,8 +64,8 @@ func (n *node) append(b []byte) []byte {
 		b = binary.AppendUvarint(b, uint64(len(n.strands)))
 		for _, s := range n.strands {
 			b = binary.AppendUvarint(b, uint64(s.Source))
-			b = binary.AppendUvarint(b, uint64(s.Offset))
-			b = binary.AppendUvarint(b, uint64(s.Length))
+			b = binary.AppendUvarint(b, uint64(s.Off))
+			b = binary.AppendUvarint(b, uint64(s.Len))
 			b = binary.AppendVarint(b, s.Stride)
 		}
 		return b
@@ -81,109 +82,110 @@ func (n *node) append(b []byte) []byte {
 }
 
 func (n *node) appendList(b []byte) []byte {
-	first, flags := n.ranges[0], byte(listFlags)
-	for _, r := range n.ranges {
+	first, flags := n.extents[0], byte(listFlags)
+	for _, r := range n.extents {
 		if r.Source != first.Source {
 			flags &^= listOneSource
 		}
-		if r.Length != first.Length {
+		if r.Len != first.Len {
 			flags &^= listOneLength
 		}
 	}
 	b = append(b, flags)
-	b = binary.AppendUvarint(b, uint64(len(n.ranges)))
+	b = binary.AppendUvarint(b, uint64(len(n.extents)))
 	if flags&listOneSource != 0 {
 		b = binary.AppendUvarint(b, uint64(first.Source))
 	}
 	if flags&listOneLength != 0 {
-		b = binary.AppendUvarint(b, uint64(first.Length))
+		b = binary.AppendUvarint(b, uint64(first.Len))
 	}
 	end := int64(0)
-	for _, r := range n.ranges {
+	for _, r := range n.extents {
 		if flags&listOneSource == 0 {
 			b = binary.AppendUvarint(b, uint64(r.Source))
 		}
-		b = binary.AppendVarint(b, r.Offset-end)
+		b = binary.AppendVarint(b, r.Off-end)
 		if flags&listOneLength == 0 {
-			b = binary.AppendUvarint(b, uint64(r.Length))
+			b = binary.AppendUvarint(b, uint64(r.Len))
 		}
-		end = r.Offset + r.Length
+		end = r.Off + r.Len
 	}
 	return b
 }
 
-// UnmarshalBinary decodes what a peer sent and takes nothing on trust: a layout
-// that it accepts has passed every check that the constructors make, and it
-// allocates no more than some bytes for each byte that it was given.
+// UnmarshalBinary decodes bytes of a peer, and trusts none of them: a layout that it
+// accepts has passed every check of the constructors, and for each byte of data it
+// allocates a bounded number of bytes.
 func (l *Layout) UnmarshalBinary(data []byte) error {
-	r := reader{what: "layout", b: data}
-	if len(data) > MaxLayoutWire {
-		return r.bad("%d bytes, of at most %d", len(data), MaxLayoutWire)
+	r := wire.NewReader("layout", data)
+	if len(data) > MaxWire {
+		return r.Fail("%d bytes, of at most %d", len(data), MaxWire)
 	}
-	if v := r.byte(); r.err == nil && v != layoutVersion {
-		return r.bad("version %d; this is version %d", v, layoutVersion)
+	if v := r.Byte(); r.Err == nil && v != layoutVersion {
+		return r.Fail("version %d; this is version %d", v, layoutVersion)
 	}
 	var root *node
-	if r.err == nil && len(r.b) > 0 {
-		root = r.node(maxDepth)
+	if r.Err == nil && len(r.Rest()) > 0 {
+		root = readNode(&r, maxDepth)
 	}
-	if err := r.end(); err != nil {
+	if err := r.End(); err != nil {
 		return err
 	}
 	l.root = root
 	return nil
 }
 
-// node reads a node that is at most depth deep.
-func (r *reader) node(depth int) *node {
+// readNode reads a node that is at most depth deep.
+func readNode(r *wire.Reader, depth int) *node {
 	if depth == 0 {
-		r.bad("nested more than %d deep", maxDepth)
+		r.Fail("nested more than %d deep", maxDepth)
 		return nil
 	}
-	n := &node{kind: nodeKind(r.byte())}
+	n := &node{kind: nodeKind(r.Byte())}
 	switch n.kind {
 	case kindList:
-		r.list(n)
+		readList(r, n)
 	case kindWeave:
-		n.count = r.int64()
-		n.strands = make([]Strand, r.count(4))
+		n.count = r.Int64()
+		n.strands = make([]Strand, r.Count(4))
 		for i := range n.strands {
 			s := &n.strands[i]
-			s.Source, s.Offset, s.Length = r.int(), r.int64(), r.int64()
-			s.Stride = r.varint()
+			s.Source, s.Off, s.Len = r.Int(), r.Int64(), r.Int64()
+			s.Stride = r.Varint()
 		}
 	case kindRepeat:
-		n.count = r.int64()
-		n.stride = r.varint()
-		n.kids = []*node{r.node(depth - 1)}
+		n.count = r.Int64()
+		n.stride = r.Varint()
+		n.kids = []*node{readNode(r, depth-1)}
 	case kindConcat:
-		n.kids = make([]*node, r.count(6)) // no node is shorter
+		n.kids = make([]*node, r.Count(6)) // no node is shorter
 		for i := range n.kids {
-			if n.kids[i] = r.node(depth - 1); r.err != nil {
+			if n.kids[i] = readNode(r, depth-1); r.Err != nil {
 				return nil
 			}
 		}
 	default:
-		r.bad("node kind %d", n.kind)
+		r.Fail("node kind %d", n.kind)
 	}
-	if r.err != nil {
+	if r.Err != nil {
 		return nil
 	}
-	if len(n.ranges)+len(n.strands)+len(n.kids) == 0 {
-		r.bad("an empty node")
+	if len(n.extents)+len(n.strands)+len(n.kids) == 0 {
+		r.Fail("an empty node")
 		return nil
 	}
 	if err := n.finish(); err != nil {
-		r.err = err
+		r.Err = err
 		return nil
 	}
 	return n
 }
 
-func (r *reader) list(n *node) {
-	flags := r.byte()
+// readList reads the extents of a list.
+func readList(r *wire.Reader, n *node) {
+	flags := r.Byte()
 	if flags&^listFlags != 0 {
-		r.bad("list flags %#x", flags)
+		r.Fail("list flags %#x", flags)
 		return
 	}
 	least := 1
@@ -193,31 +195,31 @@ func (r *reader) list(n *node) {
 	if flags&listOneLength == 0 {
 		least++
 	}
-	count := r.uvarint()
-	var common Range
+	count := r.Uvarint()
+	var common Extent
 	if flags&listOneSource != 0 {
-		common.Source = r.int()
+		common.Source = r.Int()
 	}
 	if flags&listOneLength != 0 {
-		common.Length = r.int64()
+		common.Len = r.Int64()
 	}
-	if r.err != nil || !r.fits(count, least) {
+	if r.Err != nil || !r.Fits(count, least) {
 		return
 	}
-	n.ranges = make([]Range, count)
+	n.extents = make([]Extent, count)
 	end := int64(0)
-	for i := range n.ranges {
+	for i := range n.extents {
 		g := common
 		if flags&listOneSource == 0 {
-			g.Source = r.int()
+			g.Source = r.Int()
 		}
 		// An offset that overflows comes out negative, or wrong by itself: the
 		// checks of finish refuse the former, and bounds the latter.
-		g.Offset = end + r.varint()
+		g.Off = end + r.Varint()
 		if flags&listOneLength == 0 {
-			g.Length = r.int64()
+			g.Len = r.Int64()
 		}
-		n.ranges[i] = g
-		end = g.Offset + g.Length
+		n.extents[i] = g
+		end = g.Off + g.Len
 	}
 }

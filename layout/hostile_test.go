@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package gpurdma
+package layout
 
 import (
 	"bytes"
@@ -9,23 +9,23 @@ import (
 	"testing"
 )
 
-// What a decoder allocates is bounded by what it was given, whatever that says.
+// The decoder allocates a bounded number of bytes for each byte of its input.
 func TestDecodersAllocateLittle(t *testing.T) {
 	tiny := []byte{byte(kindList), listFlags, 1, 0, 1, 0} // the shortest node
 	concat := func(n int) []byte {
 		b := binary.AppendUvarint([]byte{layoutVersion, byte(kindConcat)}, uint64(n))
 		return append(b, bytes.Repeat(tiny, n)...)
 	}
-	ranges := 200_000
-	list := binary.AppendUvarint([]byte{layoutVersion, byte(kindList), listFlags}, uint64(ranges))
+	extents := 200_000
+	list := binary.AppendUvarint([]byte{layoutVersion, byte(kindList), listFlags}, uint64(extents))
 	list = append(list, 0, 1)
-	list = append(list, make([]byte, ranges)...)
+	list = append(list, make([]byte, extents)...)
 	for name, wire := range map[string][]byte{
-		"2^60 ranges":   binary.AppendUvarint([]byte{layoutVersion, byte(kindList), listFlags}, 1<<60),
+		"2^60 extents":  binary.AppendUvarint([]byte{layoutVersion, byte(kindList), listFlags}, 1<<60),
 		"2^60 strands":  binary.AppendUvarint([]byte{layoutVersion, byte(kindWeave), 1}, 1<<60),
 		"2^60 nodes":    binary.AppendUvarint([]byte{layoutVersion, byte(kindConcat)}, 1<<60),
-		"many nodes":    concat((MaxLayoutWire - 16) / len(tiny)),
-		"many ranges":   list,
+		"many nodes":    concat((MaxWire - 16) / len(tiny)),
+		"many extents":  list,
 		"nothing in it": {layoutVersion, byte(kindConcat), 0},
 	} {
 		var before, after runtime.MemStats
