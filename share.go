@@ -67,7 +67,7 @@ func (e *Endpoint) Share(peer Peer, s Span, access ibvfd.Access) (_ *RemoteBuffe
 			return nil, err
 		}
 	}
-	if s.Region != nil && s.Buf == nil && s != s.Region.All() {
+	if s.Region != nil && s.Buf == nil && (s.Offset != 0 || s.Length != s.shape().Size()) {
 		return nil, &dmabuf.Error{Op: "share", Detail: "a part of a region", Remedy: "assign it a layout of that part, or share slices", Err: unix.EINVAL}
 	}
 	sh, token := &share{e: e}, e.token

@@ -12,6 +12,7 @@ import (
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/lower"
+	"github.com/gpurdma/gpurdma/layout"
 )
 
 // Span is local memory of an operation: Length bytes from Offset on, of a Buffer
@@ -20,13 +21,27 @@ type Span struct {
 	Buf            *Buffer // or
 	Region         *Region
 	Offset, Length int64
+
+	layout layout.Layout // of the Region; without bytes, the one that it has when an operation takes the Span
 }
 
 // All are all bytes of the Buffer.
 func (b *Buffer) All() Span { return Span{Buf: b, Length: b.size} }
 
-// All are all bytes that the region's layout takes now.
-func (r *Region) All() Span { return Span{Region: r, Length: r.Size()} }
+// All are all bytes that the region's layout takes now. They stay these bytes when the region is
+// assigned another layout.
+func (r *Region) All() Span {
+	l := r.Layout()
+	return Span{Region: r, Length: l.Size(), layout: l}
+}
+
+// shape is how the Region is seen.
+func (s *Span) shape() layout.Layout {
+	if s.layout.Size() > 0 {
+		return s.layout
+	}
+	return s.Region.Layout()
+}
 
 // RemoteSpan is a peer's memory in an operation: Length bytes from Offset on
 // (struct fi_rma_iov).
@@ -63,7 +78,11 @@ func (s Span) take(nic *NIC, op Op, write bool) (o operand, err error) {
 		if s.Region.closed {
 			return o, os.ErrClosed
 		}
-		o.region, o.Window = s.Region, lower.Window{Layout: s.Region.layout, Spaces: s.Region.spaces, Off: s.Offset, Len: s.Length}
+		shape := s.layout
+		if shape.Size() == 0 {
+			shape = s.Region.layout
+		}
+		o.region, o.Window = s.Region, lower.Window{Layout: shape, Spaces: s.Region.spaces, Off: s.Offset, Len: s.Length}
 	case s.Length == 0:
 		return o, nil
 	default:
