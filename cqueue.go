@@ -32,6 +32,8 @@ const (
 	numberMask     = 1<<numberBits - 1
 	generationMask = 1<<generationBits - 1
 	slotMask       = 1<<slotBits - 1
+
+	connMask = slotMask<<slotShift | generationMask<<generationShift // of which connection an ID is
 )
 
 // cqueue is a completion queue that connections share. It has room for all that each
@@ -179,12 +181,11 @@ func (q *cqueue) poll() {
 // those that follow one another.
 func (q *cqueue) dispatch(wcs []ibvfd.WC) {
 	for len(wcs) > 0 {
-		c := q.of(wcs[0].ID)
 		n := 1
-		for n < len(wcs) && wcs[n].ID>>generationShift&(slotMask<<generationBits|generationMask) == wcs[0].ID>>generationShift&(slotMask<<generationBits|generationMask) {
+		for n < len(wcs) && wcs[n].ID&connMask == wcs[0].ID&connMask {
 			n++
 		}
-		if c != nil {
+		if c := q.of(wcs[0].ID); c != nil {
 			c.complete(wcs[:n])
 		}
 		wcs = wcs[n:]
