@@ -11,6 +11,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/internal/handshake"
 )
 
 // Endpoint has connections to peers, and moves bytes. Its methods may be called
@@ -23,6 +24,7 @@ type Endpoint struct {
 	life     context.Context // ends with Close
 	end      context.CancelFunc
 	tasks    sync.WaitGroup // goroutines
+	pending  *handshake.Pending
 	accepted chan *peer
 
 	wake chan struct{} // who has taken what is in it looks for completions
@@ -55,7 +57,7 @@ func (n *NIC) NewEndpoint(opt EndpointOptions) (*Endpoint, error) {
 	}
 	e := &Endpoint{
 		nic: n, opt: opt, token: newID(), shares: map[*share]struct{}{}, wc: make([]ibvfd.WC, 64),
-		accepted: make(chan *peer, opt.MaxPeers), wake: make(chan struct{}, 1),
+		pending: handshake.New(pendingHandshakes), accepted: make(chan *peer, opt.MaxPeers), wake: make(chan struct{}, 1),
 	}
 	e.life, e.end = context.WithCancel(context.Background())
 	return e, nil

@@ -57,9 +57,9 @@ func (a *authority) config(t testing.TB, trusted *authority) *tls.Config {
 func TestMutualTLS(t *testing.T) {
 	s := inMemory(t)
 	good, evil := newAuthority(t), newAuthority(t)
-	turned := make(chan error, 10)
-	server := s.endpoint(t, EndpointOptions{TLS: good.config(t, good), AutoReceive: 1, TurnedAway: func(from net.Addr, why error) {
-		turned <- fmt.Errorf("%v: %w", from, why)
+	rejected := make(chan error, 10)
+	server := s.endpoint(t, EndpointOptions{TLS: good.config(t, good), AutoReceive: 1, OnReject: func(from net.Addr, why error) {
+		rejected <- fmt.Errorf("%v: %w", from, why)
 	}})
 	addr := must(server.Listen("127.0.0.1:0"))(t).String()
 	w := &world{t: t, b: server}
@@ -87,7 +87,7 @@ func TestMutualTLS(t *testing.T) {
 			t.Errorf("a client %s got in", name)
 		}
 		select {
-		case err := <-turned:
+		case err := <-rejected:
 			if !strings.HasPrefix(err.Error(), "127.0.0.1:") {
 				t.Errorf("%s: %v", name, err)
 			}
@@ -95,8 +95,8 @@ func TestMutualTLS(t *testing.T) {
 			t.Errorf("nobody heard of the client %s", name)
 		}
 	}
-	if len(turned) > 0 {
-		t.Errorf("another was turned away: %v", <-turned)
+	if len(rejected) > 0 {
+		t.Errorf("another was rejected: %v", <-rejected)
 	}
 	for name, change := range map[string]func(c *tls.Config){
 		"no certificate": func(c *tls.Config) { c.Certificates = nil },
@@ -127,22 +127,20 @@ func TestHello(t *testing.T) {
 		t.Errorf("%+v, %v", back, err)
 	}
 	for name, change := range map[string]func(h *hello, b []byte) []byte{
-		"another magic":   func(h *hello, b []byte) []byte { b[0]++; return b },
-		"another version": func(h *hello, b []byte) []byte { b[5]++; return b },
-		"version 1":       func(h *hello, b []byte) []byte { b[5] = 1; return b[:len(b)-2] },
-		"no READ depths":  func(h *hello, b []byte) []byte { return b[:len(b)-2] },
-		"three queues":    func(h *hello, b []byte) []byte { b[22]++; return b },
-		"too short":       func(h *hello, b []byte) []byte { return b[:len(b)-1] },
-		"too long":        func(h *hello, b []byte) []byte { return append(b, 0) },
-		"nothing":         func(h *hello, b []byte) []byte { return nil },
-		"QP 0":            func(h *hello, b []byte) []byte { h.queues[1].QPN = 0; return h.append(nil) },
-		"QP 1":            func(h *hello, b []byte) []byte { h.queues[0].QPN = 1; return h.append(nil) },
-		"QP of 25 bits":   func(h *hello, b []byte) []byte { h.queues[0].QPN = 1 << 24; return h.append(nil) },
-		"PSN of 25 bits":  func(h *hello, b []byte) []byte { h.queues[0].PSN = 1 << 24; return h.append(nil) },
-		"MTU 0":           func(h *hello, b []byte) []byte { h.queues[0].MTU = 0; return h.append(nil) },
-		"MTU 1500":        func(h *hello, b []byte) []byte { h.queues[0].MTU = 1500; return h.append(nil) },
-		"MTU 8192":        func(h *hello, b []byte) []byte { h.queues[0].MTU = 8192; return h.append(nil) },
-		"no address":      func(h *hello, b []byte) []byte { h.queues[0].GID = [16]byte{}; return h.append(nil) },
+		"another magic":  func(h *hello, b []byte) []byte { b[0]++; return b },
+		"no READ depths": func(h *hello, b []byte) []byte { return b[:len(b)-2] },
+		"three queues":   func(h *hello, b []byte) []byte { b[22]++; return b },
+		"too short":      func(h *hello, b []byte) []byte { return b[:len(b)-1] },
+		"too long":       func(h *hello, b []byte) []byte { return append(b, 0) },
+		"nothing":        func(h *hello, b []byte) []byte { return nil },
+		"QP 0":           func(h *hello, b []byte) []byte { h.queues[1].QPN = 0; return h.append(nil) },
+		"QP 1":           func(h *hello, b []byte) []byte { h.queues[0].QPN = 1; return h.append(nil) },
+		"QP of 25 bits":  func(h *hello, b []byte) []byte { h.queues[0].QPN = 1 << 24; return h.append(nil) },
+		"PSN of 25 bits": func(h *hello, b []byte) []byte { h.queues[0].PSN = 1 << 24; return h.append(nil) },
+		"MTU 0":          func(h *hello, b []byte) []byte { h.queues[0].MTU = 0; return h.append(nil) },
+		"MTU 1500":       func(h *hello, b []byte) []byte { h.queues[0].MTU = 1500; return h.append(nil) },
+		"MTU 8192":       func(h *hello, b []byte) []byte { h.queues[0].MTU = 8192; return h.append(nil) },
+		"no address":     func(h *hello, b []byte) []byte { h.queues[0].GID = [16]byte{}; return h.append(nil) },
 	} {
 		h := goodHello()
 		if err := back.decode(change(&h, h.append(nil))); !errors.Is(err, ErrMalformed) {
@@ -203,7 +201,7 @@ func TestSilentCallers(t *testing.T) {
 			server := s.endpoint(t, opt)
 			addr := must(server.Listen("127.0.0.1:0"))(t).String()
 			const more = 5
-			silent := make([]net.Conn, strangers+more)
+			silent := make([]net.Conn, pendingHandshakes+more)
 			for i := range silent {
 				silent[i] = must(net.Dial("tcp", addr))(t)
 				defer silent[i].Close()

@@ -8,7 +8,10 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"time"
+	"slices"
+
+	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/internal/handshake"
 )
 
 // Listen accepts connections on a TCP address ("host:port"; port 0 chooses one),
@@ -47,86 +50,78 @@ func (e *Endpoint) listener(addr string) (net.Listener, error) {
 	return net.Listen("tcp", addr)
 }
 
-// exchanges is how many callers may be in the middle of one at a listener, once
-// they have said who they are.
-const exchanges = 16
+// pendingHandshakes is how many callers of an endpoint may be in the middle of a handshake,
+// at all of its listeners together. Each has a descriptor and at most two goroutines, and
+// those of rdma_cm pinned memory and queue pairs; once it has said hello, it has the queue
+// pairs of its connection, too.
+const pendingHandshakes = 256
 
 func (e *Endpoint) serve(l net.Listener) {
-	room := make(chan struct{}, exchanges)
-	var hall lobby
-	for {
-		raw, err := l.Accept()
-		if err != nil {
-			if e.life.Err() != nil || errors.Is(err, net.ErrClosed) {
-				return
-			}
-			// Out of descriptors, or a connection gone again: go on.
-			select {
-			case <-e.life.Done():
-				return
-			case <-time.After(50 * time.Millisecond):
-			}
-			continue
-		}
-		ctx, cancel := context.WithTimeout(e.life, e.opt.ConnectTimeout)
-		s := hall.enter(cancel)
-		e.tasks.Go(func() {
-			defer cancel()
-			defer hall.leave(s)
-			admitted := false
-			e.welcome(ctx, raw, func() error {
-				hall.leave(s)
-				select {
-				case room <- struct{}{}:
-					admitted = true
-					return nil
-				case <-ctx.Done():
-					return ctx.Err()
-				}
-			})
-			if admitted {
-				<-room
-			}
-		})
-	}
+	s := handshake.Server{Pending: e.pending, Timeout: e.opt.ConnectTimeout, Handshake: e.acceptCaller, OnReject: e.opt.OnReject}
+	s.Serve(e.life, l)
 }
 
-// welcome makes a connection for somebody who has called, and is admitted once
-// it has said who it is. What is wrong is their concern: they see the connection
-// end, and TurnedAway hears of it.
-func (e *Endpoint) welcome(ctx context.Context, raw net.Conn, admit func() error) {
-	var p *peer
-	var err error
-	defer func() {
-		if err != nil && e.opt.TurnedAway != nil && e.life.Err() == nil {
-			e.opt.TurnedAway(raw.RemoteAddr(), err)
-		}
-	}()
-	err = e.exchange(ctx, raw, "", false, func() (*conn, error) {
-		if err := admit(); err != nil {
-			return nil, err
-		}
+// acceptCaller makes a connection with a caller, who becomes a peer when it is made: who has
+// only said hello takes no place in the table. What is wrong is told to OnReject.
+func (e *Endpoint) acceptCaller(ctx context.Context, caller *handshake.Caller) error {
+	var c *conn
+	err := e.exchange(ctx, caller.Conn, "", caller, func() (*conn, error) {
 		e.mu.Lock()
 		defer e.mu.Unlock()
-		var err error
-		if p, err = e.insert(""); err != nil {
+		if err := e.hasPlace(); err != nil {
 			return nil, err
 		}
-		c := e.newConn(p)
-		c.uninvited = true
+		c = e.newConn(new(peer))
 		return c, nil
 	})
-	if p == nil {
-		return
+	if err == nil || c == nil {
+		return err
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if err == nil {
-		err = e.announce(p)
+	isPeer := c.peer != 0
+	c.abort(err)
+	if isPeer { // listenTo tells OnReject
+		return nil
+	}
+	return err
+}
+
+// hasPlace refuses a caller for whom the table has no place.
+func (e *Endpoint) hasPlace() error {
+	if e.closed {
+		return os.ErrClosed
+	}
+	gone := func(p *peer) bool { return p.addr == "" && p.conn != nil && p.conn.state == dead }
+	if len(e.peers) < e.opt.MaxPeers || slices.ContainsFunc(e.peers, gone) {
+		return nil
+	}
+	return &rejection{textFull, fmt.Errorf("%w: there are %d peers", dmabuf.ErrLimit, len(e.peers))}
+}
+
+// enlist makes a caller that is connected a peer, and has Accept return it. From here on its
+// handshake cannot be ended for another caller's.
+func (e *Endpoint) enlist(c *conn, caller *handshake.Caller) error {
+	if err := c.link.broken(); err != nil { // nobody was told: it was in no table
+		return err
+	}
+	p, err := e.insert("")
+	if errors.Is(err, dmabuf.ErrLimit) {
+		err = &rejection{textFull, err}
 	}
 	if err != nil {
-		p.conn.abort(err)
+		return err
 	}
+	if err := caller.Connected(); err != nil {
+		e.forget(p.id)
+		return err
+	}
+	p.conn, c.peer, c.uninvited = c, p.id, true
+	if c.tcp == net.Conn(caller) {
+		c.tcp = caller.Conn
+	}
+	e.rouse() // its queue is to be armed
+	return e.announce(p)
 }
 
 // announce has Accept return a peer. Nobody else puts one in.

@@ -61,7 +61,7 @@ func (c *session) run(ctx context.Context) {
 		c.tell("client %d is done: %d requests, %d bytes checked", c.number, c.requests, c.checked)
 		err = nil
 	case c.busy:
-		c.tell("client %d was turned away: another client has the buffer", c.number)
+		c.tell("client %d was refused: another client has the buffer", c.number)
 	default:
 		c.tell("client %d is gone after %d requests: %v", c.number, c.requests, err)
 		err = fmt.Errorf("client %d did not come to its end: %w", c.number, err)

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package handshake
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"sync/atomic"
+	"time"
+)
+
+// Caller is the connection of somebody who has a place. Its Read sees the first byte, and how
+// long the caller is waited for; the handshake is to read through it.
+type Caller struct {
+	net.Conn
+	pending *Pending
+	cancel  func(why error)
+	done    atomic.Bool // connected: Read counts no more
+
+	// The mutex of Pending guards these.
+	source  *source
+	present bool  // has a place
+	why     error // why it lost it
+	phase   Phase
+	then    Phase // what follows the first byte
+	spoke   bool
+	began   time.Time     // the phase
+	before  time.Duration // that the caller was waited for in this phase, but for the present wait
+	waiting bool
+	since   time.Time // of the present wait
+	limit   *time.Timer
+	gone    bool
+}
+
+// begin begins a phase.
+func (c *Caller) begin(ph Phase, now time.Time) {
+	c.phase, c.began, c.before, c.since = ph, now, 0, now
+	if c.limit != nil {
+		c.limit.Stop()
+	}
+	c.limit = time.AfterFunc(ph.limit(), func() { c.expire(ph) })
+}
+
+// waited is how long the caller was waited for in this phase.
+func (c *Caller) waited(now time.Time) time.Duration {
+	if c.waiting {
+		return c.before + now.Sub(c.since)
+	}
+	return c.before
+}
+
+// expire turns out a caller that is still in that phase.
+func (c *Caller) expire(ph Phase) {
+	p := c.pending
+	p.mu.Lock()
+	late := c.present && c.phase == ph
+	why := fmt.Errorf("%w: %v within %v", ErrSlow, ph, ph.limit())
+	if late {
+		p.turnOut(c, why, time.Now())
+	}
+	p.mu.Unlock()
+	if late {
+		c.end(why)
+	}
+}
+
+// end ends the handshake of one who was turned out.
+func (c *Caller) end(why error) {
+	c.reset()
+	c.cancel(why)
+}
+
+// reset closes a connection of TCP so that the kernel keeps nothing of it. Another one is
+// closed by who has it, for that may take time.
+func (c *Caller) reset() {
+	if t, ok := c.Conn.(interface{ SetLinger(sec int) error }); ok {
+		_ = t.SetLinger(0)
+		_ = c.Conn.Close()
+	}
+}
+
+// Read reads what the caller sends.
+func (c *Caller) Read(b []byte) (int, error) {
+	if c.done.Load() {
+		return c.Conn.Read(b)
+	}
+	p := c.pending
+	p.mu.Lock()
+	if !c.waiting {
+		c.waiting, c.since = true, time.Now()
+	}
+	p.mu.Unlock()
+	n, err := c.Conn.Read(b)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := time.Now()
+	c.before, c.waiting = c.waited(now), false
+	if n > 0 && !c.spoke {
+		c.spoke = true
+		if c.present {
+			c.begin(c.then, now)
+		}
+	}
+	return n, err
+}
+
+// Advance begins a phase; a caller who has sent nothing begins it with the first byte.
+func (c *Caller) Advance(to Phase) {
+	c.pending.mu.Lock()
+	defer c.pending.mu.Unlock()
+	switch {
+	case !c.spoke:
+		c.then = to
+	case c.present:
+		c.begin(to, time.Now())
+	}
+}
+
+// Connected ends the handshake: from here on nobody turns the caller out. An error says that
+// somebody has.
+func (c *Caller) Connected() error {
+	p := c.pending
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !c.present {
+		if c.why == nil {
+			return errors.New("connected twice")
+		}
+		return c.why
+	}
+	c.done.Store(true)
+	p.remove(c)
+	p.connected(c.source, time.Now())
+	return nil
+}
+
+// Leave ends what Enter began: a caller that is not connected has failed. Leaving again does
+// nothing.
+func (c *Caller) Leave() {
+	p := c.pending
+	c.giveUp()
+	p.mu.Lock()
+	gone := c.gone
+	c.gone = true
+	p.mu.Unlock()
+	c.cancel(nil)
+	if !gone {
+		<-p.ending
+	}
+}
+
+// giveUp takes the place of a caller that has failed, if it has one.
+func (c *Caller) giveUp() {
+	p := c.pending
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if c.present {
+		p.remove(c)
+		p.failed(c.source, time.Now())
+	}
+}
