@@ -67,8 +67,8 @@ func (c *Caller) expire(ph Phase) {
 
 // end ends the handshake of one who was turned out.
 func (c *Caller) end(why error) {
-	c.reset()
 	c.cancel(why)
+	c.reset()
 }
 
 // reset closes a connection of TCP so that the kernel keeps nothing of it. Another one is
@@ -139,7 +139,7 @@ func (c *Caller) Connected() error {
 // nothing.
 func (c *Caller) Leave() {
 	p := c.pending
-	c.giveUp()
+	_ = c.giveUp()
 	p.mu.Lock()
 	gone := c.gone
 	c.gone = true
@@ -150,8 +150,9 @@ func (c *Caller) Leave() {
 	}
 }
 
-// giveUp takes the place of a caller that has failed, if it has one.
-func (c *Caller) giveUp() {
+// giveUp takes the place of a caller that has failed, and returns why somebody else has,
+// if so.
+func (c *Caller) giveUp() error {
 	p := c.pending
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -159,4 +160,5 @@ func (c *Caller) giveUp() {
 		p.remove(c)
 		p.failed(c.source, time.Now())
 	}
+	return c.why
 }

@@ -20,7 +20,7 @@ type Pending struct {
 	mu      sync.Mutex
 	callers map[*Caller]struct{}
 	sources map[netip.Prefix]*source
-	failing int           // sources whose patience is low
+	doubted int           // sources with which there is half the patience or less
 	swept   time.Time     // when sources were last looked over
 	freed   chan struct{} // closed when a place is free
 }

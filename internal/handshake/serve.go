@@ -64,10 +64,9 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) {
 				return
 			}
 			_ = c.Close()
-			if why := context.Cause(life); errors.Is(why, ErrSlow) || errors.Is(why, ErrReplaced) {
+			if why := c.giveUp(); why != nil {
 				err = why // what the handshake has seen of that is a closed connection
 			}
-			c.giveUp()
 			if s.OnReject != nil && ctx.Err() == nil {
 				s.OnReject(from, err)
 			}

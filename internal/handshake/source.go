@@ -24,8 +24,9 @@ const (
 	recordLasts = 30 * time.Second
 	// records bounds how many addresses that have no place are remembered.
 	records = 1024
-	// recordsPerHalf is how many failing addresses halve the patience with an address of
-	// which nothing is known: an attack from many addresses finds less and less.
+	// recordsPerHalf is how many addresses of which a caller more did not connect than did
+	// halve the patience with an address of which nothing is known: an attack from many
+	// addresses finds less and less.
 	recordsPerHalf = 64
 )
 
@@ -66,10 +67,8 @@ func (p *Pending) source(prefix netip.Prefix, now time.Time) *source {
 	}
 	s := p.sources[prefix]
 	if s == nil {
-		s = &source{prefix: prefix, patience: fullPatience >> (p.failing / recordsPerHalf), changed: now}
-		if s.isFailing() {
-			p.failing++
-		}
+		s = &source{prefix: prefix, patience: fullPatience >> (p.doubted / recordsPerHalf), changed: now}
+		p.count(s, 1)
 		p.sources[prefix] = s
 	}
 	return s
@@ -83,8 +82,11 @@ func (p *Pending) sweep(now time.Time) {
 			p.drop(s)
 		}
 	}
+	if len(p.sources) <= records+p.max {
+		return
+	}
 	for _, s := range p.sources {
-		if len(p.sources) <= records+p.max {
+		if len(p.sources) <= records*3/4+p.max { // so that not every caller comes here
 			return
 		}
 		if s.places == 0 {
@@ -100,12 +102,15 @@ func (p *Pending) drop(s *source) {
 
 // learn changes the patience with an address.
 func (p *Pending) learn(s *source, patience time.Duration, now time.Time) {
-	if s.isFailing() {
-		p.failing--
-	}
+	p.count(s, -1)
 	s.patience, s.changed = patience, now
-	if s.isFailing() {
-		p.failing++
+	p.count(s, 1)
+}
+
+// count counts an address among those with which there is less patience.
+func (p *Pending) count(s *source, n int) {
+	if s.patience <= fullPatience/2 {
+		p.doubted += n
 	}
 }
 
