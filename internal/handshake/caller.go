@@ -28,26 +28,37 @@ type Caller struct {
 	began   time.Time     // the phase
 	before  time.Duration // that the caller was waited for in this phase, but for the present wait
 	waiting bool
-	since   time.Time // of the present wait
+	since   time.Time     // of the present wait
+	lost    time.Duration // Pending's, then
 	limit   *time.Timer
 	gone    bool
 }
 
 // begin begins a phase.
 func (c *Caller) begin(ph Phase, now time.Time) {
-	c.phase, c.began, c.before, c.since = ph, now, 0, now
+	c.phase, c.began, c.before, c.since, c.lost = ph, now, 0, now, c.pending.lost
 	if c.limit != nil {
 		c.limit.Stop()
 	}
 	c.limit = time.AfterFunc(ph.limit(), func() { c.expire(ph) })
 }
 
-// waited is how long the caller was waited for in this phase.
-func (c *Caller) waited(now time.Time) time.Duration {
+// elapsed is how long the caller was waited for in this phase.
+func (c *Caller) elapsed(now time.Time) time.Duration {
 	if c.waiting {
 		return c.before + now.Sub(c.since)
 	}
 	return c.before
+}
+
+// waited is elapsed without the time in which this process did not run; of that not all is
+// taken off, so that a machine that is always busy comes to an end.
+func (c *Caller) waited(now time.Time) time.Duration {
+	all := c.elapsed(now)
+	if !c.waiting {
+		return all
+	}
+	return max(all/8, all-(c.pending.lost-c.lost))
 }
 
 // expire turns out a caller that is still in that phase.
@@ -88,7 +99,7 @@ func (c *Caller) Read(b []byte) (int, error) {
 	p := c.pending
 	p.mu.Lock()
 	if !c.waiting {
-		c.waiting, c.since = true, time.Now()
+		c.waiting, c.since, c.lost = true, time.Now(), p.lost
 	}
 	p.mu.Unlock()
 	n, err := c.Conn.Read(b)
@@ -131,7 +142,7 @@ func (c *Caller) Connected() error {
 	}
 	c.done.Store(true)
 	p.remove(c)
-	p.connected(c.source, time.Now())
+	p.succeeded(c.source, time.Now())
 	return nil
 }
 

@@ -41,7 +41,11 @@ type book struct {
 
 func newBook(t *testing.T, places int) *book {
 	ctx, cancel := context.WithCancel(t.Context())
-	t.Cleanup(cancel)
+	t.Cleanup(func() {
+		cancel()
+		synctest.Wait()
+		time.Sleep(2 * noPatience) // watch ends
+	})
 	return &book{t: t, p: New(places), ctx: ctx}
 }
 

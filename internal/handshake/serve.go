@@ -30,6 +30,7 @@ const acceptAgain = 50 * time.Millisecond
 // Serve accepts until ctx ends or the listener is closed, and returns when all of its callers
 // have gone.
 func (s *Server) Serve(ctx context.Context, l net.Listener) {
+	queued := queueOf(l)
 	var tasks sync.WaitGroup
 	defer tasks.Wait()
 	for {
@@ -46,7 +47,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) {
 			continue
 		}
 		from := conn.RemoteAddr()
-		life, c, err := s.Pending.Enter(ctx, conn, s.Timeout)
+		life, c, err := s.Pending.admit(ctx, conn, s.Timeout, queued)
 		if err != nil {
 			if s.OnReject != nil && ctx.Err() == nil {
 				s.Pending.ending <- struct{}{}

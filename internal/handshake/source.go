@@ -15,6 +15,13 @@ const (
 	fullPatience = time.Second
 	// noPatience and less is as good as none: places are looked over that often.
 	noPatience = 10 * time.Millisecond
+	// progress is how many times as long those are waited for that have sent something, if
+	// their address makes progress: another of it has connected within progressLasts.
+	progress      = 4
+	progressLasts = 3 * fullPatience
+	// pressedPatience is the most that a caller is waited for while the kernel's queue of
+	// callers is half full, so that it does not overflow.
+	pressedPatience = fullPatience / 4
 	// failing and less is the patience of an address of which at least two callers more
 	// did not connect than did.
 	failing = fullPatience / 4
@@ -36,10 +43,15 @@ type source struct {
 	places   int
 	patience time.Duration
 	changed  time.Time // the patience
+
+	connected time.Time // the last that did
 }
 
 // isFailing reports whether the last callers of an address did not connect.
 func (s *source) isFailing() bool { return s.patience <= failing }
+
+// progresses reports whether callers of an address connect.
+func (s *source) progresses(now time.Time) bool { return now.Sub(s.connected) < progressLasts }
 
 // addrPorter is what an address has that is an IP address with a port.
 type addrPorter interface{ AddrPort() netip.AddrPort }
@@ -117,7 +129,8 @@ func (p *Pending) count(s *source, n int) {
 // failed counts a caller that did not connect.
 func (p *Pending) failed(s *source, now time.Time) { p.learn(s, s.patience/2, now) }
 
-// connected counts one that did.
-func (p *Pending) connected(s *source, now time.Time) {
+// succeeded counts one that did.
+func (p *Pending) succeeded(s *source, now time.Time) {
+	s.connected = now
 	p.learn(s, (s.patience+fullPatience+1)/2, now)
 }
