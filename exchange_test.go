@@ -191,13 +191,17 @@ func TestHostileCallers(t *testing.T) {
 	}
 }
 
-// Callers that say nothing keep nobody out, and take no place of a peer.
+// Callers that say nothing, or hello and then nothing, keep nobody out, not even one of their
+// own address, and take no place of a peer.
 func TestSilentCallers(t *testing.T) {
 	s := inMemory(t)
 	good := newAuthority(t)
-	for name, cfg := range map[string]*tls.Config{"plain": nil, "TLS": good.config(t, good)} {
+	for name, tt := range map[string]struct {
+		cfg  *tls.Config
+		says []byte
+	}{"plain": {}, "TLS": {cfg: good.config(t, good)}, "hello": {says: recorded(t, exchangeVersion)}, "half a hello": {says: recorded(t, exchangeVersion)[:20]}} {
 		t.Run(name, func(t *testing.T) {
-			opt := EndpointOptions{TLS: cfg, MaxPeers: 1, ConnectTimeout: bound}
+			opt := EndpointOptions{TLS: tt.cfg, MaxPeers: 1, ConnectTimeout: bound}
 			server := s.endpoint(t, opt)
 			addr := must(server.Listen("127.0.0.1:0"))(t).String()
 			const more = 5
@@ -205,6 +209,7 @@ func TestSilentCallers(t *testing.T) {
 			for i := range silent {
 				silent[i] = must(net.Dial("tcp", addr))(t)
 				defer silent[i].Close()
+				_, _ = silent[i].Write(tt.says)
 			}
 			client := s.endpoint(t, opt)
 			must(client.Connect(limited(t), addr))(t)
@@ -212,7 +217,13 @@ func TestSilentCallers(t *testing.T) {
 			if list := server.Peers(); len(list) != 1 || list[0] != p {
 				t.Errorf("peers %v, accepted %v", list, p)
 			}
-			for i, c := range silent[:more] { // who came first had to go
+			gone := silent[:more] // who came first had to go
+			if name == "half a hello" {
+				gone = silent // and in the end each has to
+			} else if tt.says != nil {
+				gone = nil // the order in which hellos were read is not that of calls
+			}
+			for i, c := range gone {
 				_ = c.SetReadDeadline(time.Now().Add(bound))
 				if _, err := io.Copy(io.Discard, c); errors.Is(err, os.ErrDeadlineExceeded) {
 					t.Errorf("silent caller %d is still there", i)

@@ -16,8 +16,9 @@ import (
 
 // Listen accepts connections on a TCP address ("host:port"; port 0 chooses one),
 // or one of rdma_cm's ("rdma_cm://host:port"), and returns it. Accept returns who
-// connected. Who goes before it was accepted is forgotten; who was accepted stays
-// in the table, as [Peer] says, and [Endpoint.Lost] tells when it is gone.
+// connected. Who goes before it was accepted is forgotten, and OnReject told of it; who
+// was accepted stays in the table, as [Peer] says, and [Endpoint.Lost] tells when it is
+// gone.
 func (e *Endpoint) Listen(addr string) (net.Addr, error) {
 	if e.opt.TLS != nil {
 		if _, err := e.opt.mutual("", false); err != nil {
@@ -51,9 +52,10 @@ func (e *Endpoint) listener(addr string) (net.Listener, error) {
 }
 
 // pendingHandshakes is how many callers of an endpoint may be in the middle of a handshake,
-// at all of its listeners together. Each has a descriptor and at most two goroutines, and
-// those of rdma_cm pinned memory and queue pairs; once it has said hello, it has the queue
-// pairs of its connection, too.
+// at all of its listeners together. Each has a descriptor and two goroutines, three as it is
+// ended, and one of rdma_cm's has pinned memory and a queue pair; once it has said hello, it
+// has the queue pairs of its connection, too. Those whose place is another's already are at
+// most handshake.Ending more.
 const pendingHandshakes = 256
 
 func (e *Endpoint) serve(l net.Listener) {

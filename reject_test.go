@@ -252,3 +252,28 @@ func TestHelloTakesNoPlace(t *testing.T) {
 	s.call(t, addr)
 	must(server.Accept(limited(t)))(t)
 }
+
+// Who loses the last place to another after the hello is told so in place of an offer.
+func TestRejectedAfterHello(t *testing.T) {
+	s := inMemory(t)
+	server := s.endpoint(t, EndpointOptions{MaxPeers: 1})
+	addr := must(server.Listen("127.0.0.1:0"))(t).String()
+	late := dialRaw(t, addr)
+	if _, err := late.Write(recorded(t, exchangeVersion)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(late, make([]byte, 5+helloSize)); err != nil {
+		t.Fatal(err)
+	}
+	s.call(t, addr)
+	p := must(server.Accept(limited(t)))(t)
+	if err := writeMessage(late, msgReady, nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := readMessage(late, msgOffer); !errors.Is(err, ErrRejected) || !strings.Contains(err.Error(), textFull) {
+		t.Error(err)
+	}
+	if list := server.Peers(); len(list) != 1 || list[0] != p {
+		t.Errorf("peers %v", list)
+	}
+}

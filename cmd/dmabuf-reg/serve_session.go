@@ -139,7 +139,7 @@ func (c *session) handle(ctx context.Context, q *talk.Request, a *talk.Answer) (
 	l := c.line
 	switch q.Kind {
 	case talk.Hello:
-		return c.welcome(ctx, a)
+		return c.grant(ctx, a)
 	case talk.Bye:
 		return nil
 	}
@@ -186,8 +186,8 @@ func (c *session) has() bool {
 	return c.owner == c
 }
 
-// welcome gives the buffer to the client, if nobody has it.
-func (c *session) welcome(ctx context.Context, a *talk.Answer) error {
+// grant gives the buffer to the client, if nobody has it.
+func (c *session) grant(ctx context.Context, a *talk.Answer) error {
 	c.mu.Lock()
 	taken := c.owner != nil
 	if !taken {

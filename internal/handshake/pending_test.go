@@ -51,10 +51,15 @@ func newBook(t *testing.T, places int) *book {
 
 // try lets a caller from an address in. It waits in the first phase.
 func (b *book) try(from string) (*caller, error) {
+	return b.queued(from, false)
+}
+
+// queued is try with the kernel's queue half full, or not.
+func (b *book) queued(from string, halfFull bool) (*caller, error) {
 	b.port++
 	ours, theirs := net.Pipe()
 	addr := net.TCPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(from), b.port))
-	life, c, err := b.p.Enter(b.ctx, pipe{ours, addr}, time.Hour)
+	life, c, err := b.p.admit(b.ctx, pipe{ours, addr}, time.Hour, func() bool { return halfFull })
 	if err != nil {
 		return nil, err
 	}
@@ -258,6 +263,45 @@ func TestAcceptWaitsForProgress(t *testing.T) {
 		}
 		if err := all[3].Connected(); err == nil {
 			t.Error("connected twice")
+		}
+	})
+}
+
+// While the kernel's queue is half full, callers that have sent nothing go at once for another
+// address; but none of an address of which others connect, and none for a failing address.
+func TestHalfFullQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, tt := range []struct {
+			name             string
+			connects, fails  bool
+			most, least      time.Duration
+			whoseFirstByte   bool
+			expectsNewcomers bool
+		}{
+			{name: "silent", most: 2 * noPatience, expectsNewcomers: true},
+			{name: "spoke", whoseFirstByte: true, least: pressedPatience, most: pressedPatience + 2*noPatience, expectsNewcomers: true},
+			{name: "progress", whoseFirstByte: true, connects: true, least: progressLasts - fullPatience, most: progress * fullPatience, expectsNewcomers: true},
+			{name: "failing newcomer", fails: true},
+		} {
+			b := newBook(t, 4)
+			if tt.connects {
+				if err := b.enter("10.0.0.1").Connected(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if tt.fails {
+				b.fails("10.0.0.2", 20)
+			}
+			for range 4 {
+				if c := b.enter("10.0.0.1"); tt.whoseFirstByte {
+					c.say(t, TLS)
+				}
+			}
+			start := time.Now()
+			_, err := b.queued("10.0.0.2", true)
+			if took := time.Since(start); (err == nil) != tt.expectsNewcomers || took < tt.least || took > tt.most {
+				t.Errorf("%s: %v after %v", tt.name, err, took)
+			}
 		}
 	})
 }
