@@ -65,7 +65,9 @@ func TestCallers(t *testing.T) {
 			go func() {
 				c, err := (&net.Dialer{LocalAddr: from, Timeout: 10 * time.Second}).Dial("tcp", addr)
 				if err != nil {
-					failed.Add(1)
+					if failed.Add(1) == 1 {
+						fmt.Printf("\ncallers: the first that failed, after %v: %v\n", time.Since(start), err)
+					}
 					return
 				}
 				defer c.Close()
