@@ -132,8 +132,9 @@ func (c *conn) hand(o *op) {
 	}
 	err := o.err
 	if err != nil && o.auto {
-		// Of those that nobody asked for the first says why there are no more.
-		if c.told || c.state == dead && errors.Is(c.cause, errOwnEnd) {
+		// Of those that nobody asked for the first says why there are no more, to a program that
+		// knows the peer.
+		if c.told || c.uninvited || c.peer == 0 || c.state == dead && errors.Is(c.cause, errOwnEnd) {
 			c.recycle(o)
 			return
 		}

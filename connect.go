@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/internal/handshake"
 )
 
 // A peer that says nothing is given up after keepIdle + keepCount*keepEvery. Tests
@@ -134,24 +135,40 @@ func (e *Endpoint) dialed(ctx context.Context, c *conn, addr string) error {
 	if err != nil {
 		return err
 	}
-	return e.exchange(ctx, raw, host, true, func() (*conn, error) { return c, nil })
+	return e.exchange(ctx, raw, host, nil, func() (*conn, error) { return c, nil })
 }
 
 // exchange makes a connection over one of TCP's or rdma_cm's, which it takes
-// over. For whom is asked when a caller has said who it is.
-func (e *Endpoint) exchange(ctx context.Context, raw net.Conn, host string, client bool, whose func() (*conn, error)) (err error) {
-	defer func() {
-		if err != nil {
-			_ = raw.Close()
-		}
-	}()
+// over. For whom is asked when a caller has said who it is; without a caller this side
+// calls.
+func (e *Endpoint) exchange(ctx context.Context, raw net.Conn, host string, caller *handshake.Caller, whose func() (*conn, error)) (err error) {
+	client, through := caller == nil, raw
+	if !client {
+		through = caller
+	}
 	keepalive(raw)
-	inTime := context.AfterFunc(ctx, func() { _ = raw.SetDeadline(time.Unix(1, 0)) })
+	late := make(chan struct{})
+	inTime := context.AfterFunc(ctx, func() {
+		_ = raw.SetDeadline(time.Unix(1, 0))
+		close(late)
+	})
+	var tcp net.Conn // once it is protected
+	var theirs hello
 	defer func() {
 		// The deadline may be the connection's last thing that was set.
-		if !inTime() && err == nil {
-			err = ctx.Err()
+		if !inTime() {
+			<-late
+			if err == nil {
+				err = ctx.Err()
+			}
 		}
+		if err == nil {
+			return
+		}
+		if !client && tcp != nil {
+			e.reject(tcp, theirs != hello{}, err)
+		}
+		_ = raw.Close()
 	}()
 	attr := linkAttr{
 		sendDepth: e.opt.SendDepth, recvDepth: e.opt.RecvDepth, sge: e.opt.MaxSGE,
@@ -169,15 +186,16 @@ func (e *Endpoint) exchange(ctx context.Context, raw net.Conn, host string, clie
 	}
 	attr.toward = toward{wish: e.opt.GID, port: e.opt.Port}
 	attr.toward.ends(raw)
-	tcp, err := e.opt.protect(ctx, raw, host, client)
-	if err != nil {
+	if tcp, err = e.opt.protect(ctx, through, host, client); err != nil {
+		tcp = nil
 		return err
 	}
-	var theirs hello
 	if !client {
+		caller.Advance(handshake.Hello)
 		if err := readHello(tcp, &theirs); err != nil {
 			return err
 		}
+		caller.Advance(handshake.Ready)
 		attr.toward.gid = addrOf(theirs.queues[writeQueue])
 	}
 	c, err := whose()
@@ -194,7 +212,7 @@ func (e *Endpoint) exchange(ctx context.Context, raw net.Conn, host string, clie
 		q.release(e.opt.room())
 		return err
 	}
-	if err := e.shake(c, l, q, tcp, theirs, client); err != nil {
+	if err := e.exchangeHello(c, l, q, tcp, theirs, caller); err != nil {
 		c.mu.Lock()
 		taken := c.link != nil // it ends with the connection
 		c.mu.Unlock()
@@ -218,15 +236,18 @@ func readHello(tcp net.Conn, h *hello) error {
 	return h.decode(body)
 }
 
-// shake says what both sides are, and brings the link up.
-func (e *Endpoint) shake(c *conn, l link, q *cqueue, tcp net.Conn, theirs hello, client bool) error {
-	a := l.attr()
+// exchangeHello says what both sides are, and brings the link up.
+func (e *Endpoint) exchangeHello(c *conn, l link, q *cqueue, tcp net.Conn, theirs hello, caller *handshake.Caller) error {
+	a, client := l.attr(), caller == nil
 	ours := hello{conn: c.token, endpoint: e.token, queues: l.local(), readsIn: a.readsIn, readsOut: a.readsOut}
 	if client {
 		if err := writeMessage(tcp, msgHello, ours.append(nil)); err != nil {
 			return err
 		}
 		if err := readHello(tcp, &theirs); err != nil {
+			if errors.Is(err, io.EOF) {
+				err = fmt.Errorf("%w: the peer has hung up and gave no reason, as one does that speaks version 2", err)
+			}
 			// It may have no GID that reaches ours, of which it says no word.
 			o := e.over(l, theirs.queues)
 			return fmt.Errorf("%w; the peer was told of %s%s", err, o.from(), o.because())
@@ -236,7 +257,7 @@ func (e *Endpoint) shake(c *conn, l link, q *cqueue, tcp net.Conn, theirs hello,
 	if err := l.connect(theirs.queues, theirs.readsIn); err != nil {
 		return fmt.Errorf("%w; over %v", err, path)
 	}
-	if err := e.lend(c, l, q, tcp, theirs, path); err != nil {
+	if err := e.attachLink(c, l, q, tcp, theirs, path); err != nil {
 		return err
 	}
 	if client {
@@ -251,20 +272,29 @@ func (e *Endpoint) shake(c *conn, l link, q *cqueue, tcp net.Conn, theirs hello,
 			return err
 		}
 	}
+	if !client {
+		return e.enlist(c, caller)
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.state == dead {
-		return c.gone()
+	if err := c.refusal(); err != nil {
+		return err
 	}
-	_ = tcp.SetDeadline(time.Time{})
-	c.goUp()
-	e.tasks.Go(func() { e.listenTo(c, tcp) })
+	c.start()
 	return nil
 }
 
-// lend gives the link to the connection, which posts receives on it: the peer
+// start has operations go, and takes what the peer sends.
+func (c *conn) start() {
+	tcp := c.tcp
+	_ = tcp.SetDeadline(time.Time{})
+	c.goUp()
+	c.e.tasks.Go(func() { c.e.listenTo(c, tcp) })
+}
+
+// attachLink gives the link to the connection, which posts receives on it: the peer
 // may send as soon as it hears of us.
-func (e *Endpoint) lend(c *conn, l link, q *cqueue, tcp net.Conn, theirs hello, path *Connection) error {
+func (e *Endpoint) attachLink(c *conn, l link, q *cqueue, tcp net.Conn, theirs hello, path *Connection) error {
 	id := q.enter(c)
 	c.mu.Lock()
 	if c.state == dead {
@@ -279,7 +309,8 @@ func (e *Endpoint) lend(c *conn, l link, q *cqueue, tcp net.Conn, theirs hello, 
 	return nil
 }
 
-// listenTo takes offers until the peer is gone.
+// listenTo takes offers until the peer is gone, and tells OnReject of one that nobody has
+// accepted.
 func (e *Endpoint) listenTo(c *conn, tcp net.Conn) {
 	var err error
 	for err == nil {
@@ -290,4 +321,11 @@ func (e *Endpoint) listenTo(c *conn, tcp net.Conn) {
 		err = fmt.Errorf("%w: the peer has ended the connection", ErrNotConnected)
 	}
 	c.end(err)
+	<-c.ended
+	c.mu.Lock()
+	unknown, why := c.uninvited, c.gone()
+	c.mu.Unlock()
+	if unknown && e.opt.OnReject != nil && e.life.Err() == nil {
+		e.opt.OnReject(tcp.RemoteAddr(), fmt.Errorf("it was gone before it was accepted: %w", why))
+	}
 }

@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/internal/handshake"
 )
 
 // Endpoint has connections to peers, and moves bytes. Its methods may be called
@@ -22,6 +23,7 @@ type Endpoint struct {
 	life     context.Context // ends with Close
 	end      context.CancelFunc
 	tasks    sync.WaitGroup // goroutines, and connections that have not ended
+	pending  *handshake.Pending
 	accepted chan *peer
 
 	done   completions
@@ -53,6 +55,7 @@ func (n *NIC) NewEndpoint(opt EndpointOptions) (*Endpoint, error) {
 	}
 	e := &Endpoint{
 		nic: n, opt: opt, token: newID(), shares: map[*share]struct{}{}, accepted: make(chan *peer, opt.MaxPeers),
+		pending: handshake.New(pendingHandshakes),
 	}
 	e.done.wake = make(chan struct{}, 1)
 	e.life, e.end = context.WithCancel(context.Background())

@@ -52,11 +52,13 @@ type EndpointOptions struct {
 	Port int
 	GID  ibvfd.GIDWish
 
-	// TurnedAway, if not nil, is told of everybody who called at a listener and was not
+	// OnReject, if not nil, is told of everybody who called at a listener and was not
 	// connected, and why: it spoke no TLS or no version of the protocol that we know, its
-	// certificate is of nobody whom we trust, it said nothing in time. It is called on a
-	// goroutine of its own for each, as often as strangers like, and Close waits for it.
-	TurnedAway func(from net.Addr, why error)
+	// certificate is of nobody whom we trust, it was silent or slow, there was no place; and
+	// of those who were connected and gone before Accept returned them. It is called on a
+	// goroutine of its own for each, as often as callers like, and Close waits for it. While
+	// 64 calls of it last nobody else is accepted: it must not wait for anything.
+	OnReject func(from net.Addr, why error)
 
 	// ConnectTimeout bounds an exchange; default 10 s.
 	ConnectTimeout time.Duration

@@ -25,6 +25,9 @@ var (
 	ErrMalformed = wire.ErrMalformed
 	// ErrUnsafe: the exchange would go in the clear.
 	ErrUnsafe = errors.New("not protected by TLS")
+	// ErrRejected: the peer does not want the connection. The error has what the peer says,
+	// quoted.
+	ErrRejected = errors.New("the peer has rejected the connection")
 )
 
 // OpError is an operation that failed. The errors that Unwrap gives are an

@@ -60,9 +60,9 @@ func (a *authority) config(t testing.TB, trusted *authority) *tls.Config {
 func TestMutualTLS(t *testing.T) {
 	s := inMemory(t)
 	good, evil := newAuthority(t), newAuthority(t)
-	turned := make(chan error, 10)
-	server := s.endpoint(t, EndpointOptions{TLS: good.config(t, good), AutoReceive: 1, TurnedAway: func(from net.Addr, why error) {
-		turned <- fmt.Errorf("%v: %w", from, why)
+	rejected := make(chan error, 10)
+	server := s.endpoint(t, EndpointOptions{TLS: good.config(t, good), AutoReceive: 1, OnReject: func(from net.Addr, why error) {
+		rejected <- fmt.Errorf("%v: %w", from, why)
 	}})
 	addr := must(server.Listen("127.0.0.1:0"))(t).String()
 	w := &world{t: t, b: server}
@@ -90,7 +90,7 @@ func TestMutualTLS(t *testing.T) {
 			t.Errorf("a client %s got in", name)
 		}
 		select {
-		case err := <-turned:
+		case err := <-rejected:
 			if !strings.HasPrefix(err.Error(), "127.0.0.1:") {
 				t.Errorf("%s: %v", name, err)
 			}
@@ -98,8 +98,8 @@ func TestMutualTLS(t *testing.T) {
 			t.Errorf("nobody heard of the client %s", name)
 		}
 	}
-	if len(turned) > 0 {
-		t.Errorf("another was turned away: %v", <-turned)
+	if len(rejected) > 0 {
+		t.Errorf("another was rejected: %v", <-rejected)
 	}
 	for name, change := range map[string]func(c *tls.Config){
 		"no certificate": func(c *tls.Config) { c.Certificates = nil },
@@ -130,22 +130,20 @@ func TestHello(t *testing.T) {
 		t.Errorf("%+v, %v", back, err)
 	}
 	for name, change := range map[string]func(h *hello, b []byte) []byte{
-		"another magic":   func(h *hello, b []byte) []byte { b[0]++; return b },
-		"another version": func(h *hello, b []byte) []byte { b[5]++; return b },
-		"version 1":       func(h *hello, b []byte) []byte { b[5] = 1; return b[:len(b)-2] },
-		"no READ depths":  func(h *hello, b []byte) []byte { return b[:len(b)-2] },
-		"three queues":    func(h *hello, b []byte) []byte { b[22]++; return b },
-		"too short":       func(h *hello, b []byte) []byte { return b[:len(b)-1] },
-		"too long":        func(h *hello, b []byte) []byte { return append(b, 0) },
-		"nothing":         func(h *hello, b []byte) []byte { return nil },
-		"QP 0":            func(h *hello, b []byte) []byte { h.queues[1].QPN = 0; return h.append(nil) },
-		"QP 1":            func(h *hello, b []byte) []byte { h.queues[0].QPN = 1; return h.append(nil) },
-		"QP of 25 bits":   func(h *hello, b []byte) []byte { h.queues[0].QPN = 1 << 24; return h.append(nil) },
-		"PSN of 25 bits":  func(h *hello, b []byte) []byte { h.queues[0].PSN = 1 << 24; return h.append(nil) },
-		"MTU 0":           func(h *hello, b []byte) []byte { h.queues[0].MTU = 0; return h.append(nil) },
-		"MTU 1500":        func(h *hello, b []byte) []byte { h.queues[0].MTU = 1500; return h.append(nil) },
-		"MTU 8192":        func(h *hello, b []byte) []byte { h.queues[0].MTU = 8192; return h.append(nil) },
-		"no address":      func(h *hello, b []byte) []byte { h.queues[0].GID = [16]byte{}; return h.append(nil) },
+		"another magic":  func(h *hello, b []byte) []byte { b[0]++; return b },
+		"no READ depths": func(h *hello, b []byte) []byte { return b[:len(b)-2] },
+		"three queues":   func(h *hello, b []byte) []byte { b[22]++; return b },
+		"too short":      func(h *hello, b []byte) []byte { return b[:len(b)-1] },
+		"too long":       func(h *hello, b []byte) []byte { return append(b, 0) },
+		"nothing":        func(h *hello, b []byte) []byte { return nil },
+		"QP 0":           func(h *hello, b []byte) []byte { h.queues[1].QPN = 0; return h.append(nil) },
+		"QP 1":           func(h *hello, b []byte) []byte { h.queues[0].QPN = 1; return h.append(nil) },
+		"QP of 25 bits":  func(h *hello, b []byte) []byte { h.queues[0].QPN = 1 << 24; return h.append(nil) },
+		"PSN of 25 bits": func(h *hello, b []byte) []byte { h.queues[0].PSN = 1 << 24; return h.append(nil) },
+		"MTU 0":          func(h *hello, b []byte) []byte { h.queues[0].MTU = 0; return h.append(nil) },
+		"MTU 1500":       func(h *hello, b []byte) []byte { h.queues[0].MTU = 1500; return h.append(nil) },
+		"MTU 8192":       func(h *hello, b []byte) []byte { h.queues[0].MTU = 8192; return h.append(nil) },
+		"no address":     func(h *hello, b []byte) []byte { h.queues[0].GID = [16]byte{}; return h.append(nil) },
 	} {
 		h := goodHello()
 		if err := back.decode(change(&h, h.append(nil))); !errors.Is(err, ErrMalformed) {
@@ -196,20 +194,25 @@ func TestHostileCallers(t *testing.T) {
 	}
 }
 
-// Callers that say nothing keep nobody out, and take no place of a peer.
+// Callers that say nothing, or hello and then nothing, keep nobody out, not even one of their
+// own address, and take no place of a peer.
 func TestSilentCallers(t *testing.T) {
 	s := inMemory(t)
 	good := newAuthority(t)
-	for name, cfg := range map[string]*tls.Config{"plain": nil, "TLS": good.config(t, good)} {
+	for name, tt := range map[string]struct {
+		cfg  *tls.Config
+		says []byte
+	}{"plain": {}, "TLS": {cfg: good.config(t, good)}, "hello": {says: recorded(t, exchangeVersion)}, "half a hello": {says: recorded(t, exchangeVersion)[:20]}} {
 		t.Run(name, func(t *testing.T) {
-			opt := EndpointOptions{TLS: cfg, MaxPeers: 1, ConnectTimeout: bound}
+			opt := EndpointOptions{TLS: tt.cfg, MaxPeers: 1, ConnectTimeout: bound}
 			server := s.endpoint(t, opt)
 			addr := must(server.Listen("127.0.0.1:0"))(t).String()
 			const more = 5
-			silent := make([]net.Conn, strangers+more)
+			silent := make([]net.Conn, pendingHandshakes+more)
 			for i := range silent {
 				silent[i] = must(net.Dial("tcp", addr))(t)
 				defer silent[i].Close()
+				_, _ = silent[i].Write(tt.says)
 			}
 			client := s.endpoint(t, opt)
 			must(client.Connect(limited(t), addr))(t)
@@ -217,7 +220,13 @@ func TestSilentCallers(t *testing.T) {
 			if list := server.Peers(); len(list) != 1 || list[0] != p {
 				t.Errorf("peers %v, accepted %v", list, p)
 			}
-			for i, c := range silent[:more] { // who came first had to go
+			gone := silent[:more] // who came first had to go
+			if name == "half a hello" {
+				gone = silent // and in the end each has to
+			} else if tt.says != nil {
+				gone = nil // the order in which hellos were read is not that of calls
+			}
+			for i, c := range gone {
 				_ = c.SetReadDeadline(time.Now().Add(bound))
 				if _, err := io.Copy(io.Discard, c); errors.Is(err, os.ErrDeadlineExceeded) {
 					t.Errorf("silent caller %d is still there", i)

@@ -124,7 +124,7 @@ func hostile(t testing.TB, client bool, data []byte) {
 		p := must(e.insert(""))(t)
 		c := e.newConn(p)
 		e.mu.Unlock()
-		err := e.exchange(ctx, ours, "", true, func() (*conn, error) { return c, nil })
+		err := e.exchange(ctx, ours, "", nil, func() (*conn, error) { return c, nil })
 		if err == nil {
 			id = p.id
 		} else {
@@ -134,7 +134,12 @@ func hostile(t testing.TB, client bool, data []byte) {
 			e.mu.Unlock()
 		}
 	} else {
-		e.welcome(ctx, ours, func() error { return nil })
+		life, caller, err := e.pending.Enter(ctx, ours, bound)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = e.acceptCaller(life, caller)
+		caller.Leave()
 		select {
 		case p := <-e.accepted:
 			id = p.id

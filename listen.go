@@ -8,13 +8,17 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"time"
+	"slices"
+
+	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/internal/handshake"
 )
 
 // Listen accepts connections on a TCP address ("host:port"; port 0 chooses one),
 // or one of rdma_cm's ("rdma_cm://host:port"), and returns it. Accept returns who
-// connected. Who goes before it was accepted is forgotten; who was accepted stays
-// in the table, as [Peer] says, and [Endpoint.Lost] tells when it is gone.
+// connected. Who goes before it was accepted is forgotten, and OnReject told of it; who
+// was accepted stays in the table, as [Peer] says, and [Endpoint.Lost] tells when it is
+// gone.
 func (e *Endpoint) Listen(addr string) (net.Addr, error) {
 	if e.opt.TLS != nil {
 		if _, err := e.opt.mutual("", false); err != nil {
@@ -47,86 +51,100 @@ func (e *Endpoint) listener(addr string) (net.Listener, error) {
 	return net.Listen("tcp", addr)
 }
 
-// exchanges is how many callers may be in the middle of one at a listener, once
-// they have said who they are.
-const exchanges = 16
+// pendingHandshakes is how many callers of an endpoint may be in the middle of a handshake,
+// at all of its listeners together. Each has a descriptor and two goroutines, three as it is
+// ended, and one of rdma_cm's has pinned memory and a queue pair; once it has said hello, it
+// has the queue pairs of its connection, too. Those whose place is another's already are at
+// most handshake.Ending more.
+const pendingHandshakes = 256
 
 func (e *Endpoint) serve(l net.Listener) {
-	room := make(chan struct{}, exchanges)
-	var hall lobby
-	for {
-		raw, err := l.Accept()
-		if err != nil {
-			if e.life.Err() != nil || errors.Is(err, net.ErrClosed) {
-				return
-			}
-			// Out of descriptors, or a connection gone again: go on.
-			select {
-			case <-e.life.Done():
-				return
-			case <-time.After(50 * time.Millisecond):
-			}
-			continue
-		}
-		ctx, cancel := context.WithTimeout(e.life, e.opt.ConnectTimeout)
-		s := hall.enter(cancel)
-		e.tasks.Go(func() {
-			defer cancel()
-			defer hall.leave(s)
-			admitted := false
-			e.welcome(ctx, raw, func() error {
-				hall.leave(s)
-				select {
-				case room <- struct{}{}:
-					admitted = true
-					return nil
-				case <-ctx.Done():
-					return ctx.Err()
-				}
-			})
-			if admitted {
-				<-room
-			}
-		})
-	}
+	s := handshake.Server{Pending: e.pending, Timeout: e.opt.ConnectTimeout, Handshake: e.acceptCaller, OnReject: e.opt.OnReject}
+	s.Serve(e.life, l)
 }
 
-// welcome makes a connection for somebody who has called, and is admitted once
-// it has said who it is. What is wrong is their concern: they see the connection
-// end, and TurnedAway hears of it.
-func (e *Endpoint) welcome(ctx context.Context, raw net.Conn, admit func() error) {
-	var p *peer
-	var err error
-	defer func() {
-		if err != nil && e.opt.TurnedAway != nil && e.life.Err() == nil {
-			e.opt.TurnedAway(raw.RemoteAddr(), err)
-		}
-	}()
-	err = e.exchange(ctx, raw, "", false, func() (*conn, error) {
-		if err := admit(); err != nil {
-			return nil, err
-		}
+// acceptCaller makes a connection with a caller, who becomes a peer when it is made: who has
+// only said hello takes no place in the table. What is wrong is told to OnReject.
+func (e *Endpoint) acceptCaller(ctx context.Context, caller *handshake.Caller) error {
+	var c *conn
+	err := e.exchange(ctx, caller.Conn, "", caller, func() (*conn, error) {
 		e.mu.Lock()
 		defer e.mu.Unlock()
-		var err error
-		if p, err = e.insert(""); err != nil {
+		if err := e.hasPlace(); err != nil {
 			return nil, err
 		}
-		c := e.newConn(p)
-		c.uninvited = true
+		c = e.newConn(new(peer))
 		return c, nil
 	})
-	if p == nil {
-		return
+	if err == nil || c == nil {
+		return err
 	}
-	c := p.conn
+	c.end(err)
+	<-c.ended
+	if c.peer != 0 { // listenTo tells OnReject
+		return nil
+	}
+	return err
+}
+
+// hasPlace refuses a caller for whom the table has no place.
+func (e *Endpoint) hasPlace() error {
+	if e.closed != nil {
+		return os.ErrClosed
+	}
+	gone := func(p *peer) bool { return p.addr == "" && p.conn != nil && p.conn.over.Load() }
+	if len(e.peers) < e.opt.MaxPeers || slices.ContainsFunc(e.peers, gone) {
+		return nil
+	}
+	return &rejection{textFull, fmt.Errorf("%w: there are %d peers", dmabuf.ErrLimit, len(e.peers))}
+}
+
+// enlist makes a caller that is connected a peer, and has Accept return it. From here on its
+// handshake cannot be ended for another caller's.
+func (e *Endpoint) enlist(c *conn, caller *handshake.Caller) error {
+	e.mu.Lock()
+	p, err := e.insert("")
 	if err == nil {
-		err = e.announce(p)
+		p.conn = c
+	}
+	e.mu.Unlock()
+	if errors.Is(err, dmabuf.ErrLimit) {
+		err = &rejection{textFull, err}
 	}
 	if err != nil {
-		c.end(err)
-		<-c.ended
+		return err
 	}
+	if err := c.join(p.id, caller); err != nil {
+		e.unlist(p.id)
+		return err
+	}
+	return e.announce(p)
+}
+
+// join gives the connection of a caller its number in the table, and has it start, unless it has
+// ended meanwhile.
+func (c *conn) join(id Peer, caller *handshake.Caller) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.refusal(); err != nil {
+		return err
+	}
+	if err := caller.Connected(); err != nil {
+		return err
+	}
+	c.peer, c.uninvited = id, true
+	if c.tcp == net.Conn(caller) {
+		c.tcp = caller.Conn
+	}
+	c.start()
+	return nil
+}
+
+// unlist takes a peer out of the table.
+func (e *Endpoint) unlist(id Peer) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.forget(id)
 }
 
 // announce has Accept return a peer.

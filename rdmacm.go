@@ -25,6 +25,9 @@ type cmAddr netip.AddrPort
 func (a cmAddr) Network() string { return "rdma_cm" }
 func (a cmAddr) String() string  { return cmScheme + netip.AddrPort(a).String() }
 
+// AddrPort is the address without the scheme.
+func (a cmAddr) AddrPort() netip.AddrPort { return netip.AddrPort(a) }
+
 // dialCM connects a stream over rdma_cm, from an address of the NIC's: of two NICs in
 // one subnet the routing table knows one only.
 func (e *Endpoint) dialCM(ctx context.Context, addr string) (net.Conn, error) {

@@ -62,10 +62,10 @@ func TestVMRDMACMIsProtected(t *testing.T) {
 	if !strings.HasPrefix(addr, cmScheme) {
 		t.Errorf("listens at %q", addr)
 	}
-	stranger := EndpointOptions{TLS: evil.config(t, good), ConnectTimeout: testenv.Limit(10 * time.Second)}
-	stranger.TLS.ServerName = "127.0.0.1"
+	unknown := EndpointOptions{TLS: evil.config(t, good), ConnectTimeout: testenv.Limit(10 * time.Second)}
+	unknown.TLS.ServerName = "127.0.0.1"
 	for name, opt := range map[string]EndpointOptions{
-		"in the clear": {AllowPlaintext: true, ConnectTimeout: testenv.Limit(time.Second)}, "of another authority": stranger,
+		"in the clear": {AllowPlaintext: true, ConnectTimeout: testenv.Limit(time.Second)}, "of another authority": unknown,
 	} {
 		if _, err := s.endpoint(t, opt).Connect(limited(t), addr); err == nil {
 			t.Errorf("a client %s got in", name)

@@ -21,13 +21,18 @@ import (
 //	ready            ->
 //
 // After that both may send offers at any time, and the end of the stream is the
-// end of the connection.
+// end of the connection. In place of any message a side may send reject, which says
+// why it ends the connection, and is its last.
+//
+// A hello of another version is answered by a hello that has our version and nothing
+// else of meaning: each version reads that far, and reports the difference.
 type messageKind byte
 
 const (
 	msgHello messageKind = 1 + iota
 	msgReady
 	msgOffer
+	msgReject // text, in UTF-8
 )
 
 // maxBody bounds a message's body by its kind, before memory is allocated.
@@ -37,11 +42,14 @@ func (k messageKind) maxBody() int {
 		return 256
 	case msgOffer:
 		return MaxRemoteWire
+	case msgReject:
+		return maxRejectText
 	}
 	return 0
 }
 
-const exchangeVersion = 2 // 1 had no READ depths
+// exchangeVersion: 1 had no READ depths, 2 no reject.
+const exchangeVersion = 3
 
 const exchangeMagic = 0x47525031 // "GRP1"
 
@@ -78,7 +86,7 @@ func (h *hello) decode(data []byte) error {
 		return r.Fail("it begins with %#x: this is no endpoint", magic)
 	}
 	if v := r.Uint16(); r.Err == nil && v != exchangeVersion {
-		return r.Fail("version %d; this is version %d", v, exchangeVersion)
+		return &versionError{v}
 	}
 	out := hello{conn: r.Uint64(), endpoint: r.Uint64()}
 	if n := r.Byte(); r.Err == nil && n != queues {
@@ -107,6 +115,16 @@ func (h *hello) decode(data []byte) error {
 	return nil
 }
 
+// helloSize is how long a hello of this version is.
+const helloSize = 4 + 2 + 8 + 8 + 1 + queues*(4+4+2+2+16) + 2
+
+// ourVersion is the hello that answers one of another version.
+func ourVersion() []byte {
+	b := binary.BigEndian.AppendUint32(make([]byte, 0, helloSize), exchangeMagic)
+	b = binary.BigEndian.AppendUint16(b, exchangeVersion)
+	return b[:helloSize]
+}
+
 // writeMessage sends a message in one call.
 func writeMessage(w io.Writer, k messageKind, body []byte) error {
 	b := make([]byte, 5, 5+len(body))
@@ -116,17 +134,23 @@ func writeMessage(w io.Writer, k messageKind, body []byte) error {
 	return err
 }
 
-// readMessage reads a message of one of the kinds.
+// readMessage reads a message of a kind. A reject in its place is an error, that of the
+// peer.
 func readMessage(r io.Reader, want messageKind) ([]byte, error) {
 	var head [5]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
 		return nil, err
 	}
 	n, k := binary.BigEndian.Uint32(head[:]), messageKind(head[4])
-	if k != want || n > uint32(k.maxBody()) {
+	if k != want && k != msgReject || n > uint32(k.maxBody()) {
 		return nil, &dmabuf.Error{Op: "read an exchange", Detail: fmt.Sprintf("message of kind %d with %d bytes, not of kind %d", k, n, want), Err: ErrMalformed}
 	}
 	body := make([]byte, n)
-	_, err := io.ReadFull(r, body)
-	return body, err
+	if _, err := io.ReadFull(r, body); err != nil {
+		return nil, err
+	}
+	if k != want {
+		return nil, rejectedWith(body)
+	}
+	return body, nil
 }
