@@ -25,7 +25,8 @@
 // connections soon keep nobody waiting. Only time during which the listener waits for the
 // caller counts, and none in which it computes, or does not get to run because the machine is
 // busy. While the kernel's queue is half full there is less patience, and with those who have
-// sent nothing none.
+// sent nothing none. Those who have sent something are waited for four times as long while
+// others of their address connect.
 //
 // There is no limit on how many callers may be in TLS's arithmetic at once: the places bound
 // them, and all of them together take a fraction of a second of one processor. A lower limit
