@@ -178,13 +178,15 @@ func (e *Endpoint) Wait(ctx context.Context, dst []Completion) (int, error) {
 
 // sleep returns when there may be a completion, or ctx has ended.
 func (e *Endpoint) sleep(ctx context.Context) {
-	e.done.sleepers.Add(1) // before it looks: who completes something from here on wakes it
-	defer e.done.sleepers.Add(-1)
+	queues := e.queues.list.Load()
 	for _, q := range e.queues.all() {
 		q.arm()
 	}
 	e.progress() // what completed before raises no event
-	if n, closed := e.done.state(); n > 0 || closed {
+	e.done.sleepers.Add(1)
+	defer e.done.sleepers.Add(-1)
+	// What others have done until now they have told no sleeper.
+	if n, closed := e.done.state(); n > 0 || closed || e.held.some.Load() || e.queues.list.Load() != queues {
 		return
 	}
 	select {
