@@ -23,9 +23,8 @@ func (p pipe) RemoteAddr() net.Addr { return p.from }
 
 type caller struct {
 	*Caller
-	life  context.Context
-	peer  net.Conn // what the caller has
-	phase Phase
+	life context.Context
+	peer net.Conn // what the caller has
 }
 
 // gone reports whether somebody else has the place.
@@ -147,7 +146,7 @@ func TestLimits(t *testing.T) {
 			if c.gone() {
 				t.Fatalf("%v: gone before its time", ph)
 			}
-			time.Sleep(2)
+			time.Sleep(2 * time.Nanosecond)
 			synctest.Wait()
 			if err := context.Cause(c.life); !errors.Is(err, ErrSlow) {
 				t.Errorf("%v: %v", ph, err)
