@@ -47,6 +47,12 @@ bench-rdma: bench-build ## compare message rate, bandwidth and latency from Go w
 	@$(BUILD)/bin/testbed run -kernel $(KERNEL) -patched-rxe $(TRAFFIC_COUNT) -timeout $(TRAFFIC_TIMEOUT) -- \
 		bench -only traffic $(TRAFFIC_ARGS)
 
+# Instructions on one processor. Three minutes.
+.PHONY: bench-scale
+bench-scale: bench-build ## what an endpoint's peers cost its operations, in the testbed
+	@$(BUILD)/bin/testbed run -kernel $(KERNEL) -patched-rxe $(BENCH_COUNT) $(if $(BENCH_COUNT),-cpus 1) -timeout 30m -- \
+		bench -only scale $(BENCH_ARGS)
+
 # What tracing adds, beside a bpftrace script on the same functions.
 .PHONY: bench-trace
 bench-trace: bench-build ## the time that tracing adds to a registration, in the testbed
