@@ -15,6 +15,7 @@ import (
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
 // Source is the memory behind a Buffer; *[gpualloc.Buffer] is one. ReadAt and
@@ -27,7 +28,7 @@ type Source interface {
 	// Segments are its dma-bufs, in order. Memory that cannot be exported has none, and
 	// is staged; or, for BufferOptions.PeerDirect, segments without Buf that have Addr.
 	Segments() []gpualloc.Segment
-	PCI() (gpualloc.PCIAddr, bool) // the function that it lies on, or whose driver exports it
+	PCI() (pciaddr.Addr, bool) // the function that it lies on, or whose driver exports it
 
 	// Kind() gpualloc.Kind may be there as well: what is [gpualloc.KindSystem] is the
 	// host's memory, whatever PCI says.
@@ -184,9 +185,9 @@ func (b *Buffer) ReadOnly() bool { return b.readOnly }
 
 // GPU is the PCI function whose memory was asked for; false for the host's, whoever
 // has exported it.
-func (b *Buffer) GPU() (gpualloc.PCIAddr, bool) {
+func (b *Buffer) GPU() (pciaddr.Addr, bool) {
 	if !b.core.gpu {
-		return gpualloc.PCIAddr{}, false
+		return pciaddr.Addr{}, false
 	}
 	return b.core.src.PCI()
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
 // fabric is an RDMA network in memory, for what a NIC cannot be made to do, and
@@ -404,9 +405,9 @@ type memSource struct {
 	holds int
 }
 
-func (m *memSource) Size() int64                   { return int64(len(m.mem)) }
-func (m *memSource) Segments() []gpualloc.Segment  { return nil }
-func (m *memSource) PCI() (gpualloc.PCIAddr, bool) { return gpualloc.PCIAddr{Bus: 3}, true }
+func (m *memSource) Size() int64                  { return int64(len(m.mem)) }
+func (m *memSource) Segments() []gpualloc.Segment { return nil }
+func (m *memSource) PCI() (pciaddr.Addr, bool)    { return pciaddr.Addr{Bus: 3}, true }
 
 func (m *memSource) ReadAt(p []byte, off int64) (int, error)  { return copy(p, m.mem[off:]), nil }
 func (m *memSource) WriteAt(p []byte, off int64) (int, error) { return copy(m.mem[off:], p), nil }

@@ -13,18 +13,19 @@ import (
 
 	"github.com/gpurdma/gpurdma/internal/pci"
 	"github.com/gpurdma/gpurdma/internal/sysfs"
+	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
 // DeviceInfo is what sysfs says of an RDMA device.
 type DeviceInfo struct {
-	Name     string     `json:"name"`             // "mlx5_0", "rxe0"
-	Uverbs   string     `json:"uverbs,omitempty"` // "/dev/infiniband/uverbs0", "" if ib_uverbs does not serve it
-	Driver   string     `json:"driver"`           // the kernel driver: "mlx5_core", "rdma_rxe"; "" if not known
-	Kind     string     `json:"kind"`             // "CA", "RNIC" and so on; "rxe" and "siw" are software
-	NodeGUID string     `json:"node_guid"`        // "506b:4b03:00f3:b8a2"
-	NetDevs  []string   `json:"netdevs"`          // network devices of its ports
-	PCI      *pci.Addr  `json:"pci,omitempty"`    // the PCI function behind it, if any
-	Ports    []PortInfo `json:"ports"`
+	Name     string        `json:"name"`             // "mlx5_0", "rxe0"
+	Uverbs   string        `json:"uverbs,omitempty"` // "/dev/infiniband/uverbs0", "" if ib_uverbs does not serve it
+	Driver   string        `json:"driver"`           // the kernel driver: "mlx5_core", "rdma_rxe"; "" if not known
+	Kind     string        `json:"kind"`             // "CA", "RNIC" and so on; "rxe" and "siw" are software
+	NodeGUID string        `json:"node_guid"`        // "506b:4b03:00f3:b8a2"
+	NetDevs  []string      `json:"netdevs"`          // network devices of its ports
+	PCI      *pciaddr.Addr `json:"pci,omitempty"`    // the PCI function behind it, if any
+	Ports    []PortInfo    `json:"ports"`
 }
 
 // PortInfo is what sysfs says of a port.

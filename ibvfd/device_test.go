@@ -16,9 +16,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/internal/files"
-	"github.com/gpurdma/gpurdma/internal/pci"
 	"github.com/gpurdma/gpurdma/internal/rdmanl"
 	"github.com/gpurdma/gpurdma/internal/sysfs"
+	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
 func gidOf(t *testing.T, text string) [16]byte {
@@ -143,7 +143,7 @@ func TestDeviceLinks(t *testing.T) {
 		t.Fatalf("%+v", list)
 	}
 	m, r, s := list[0], list[1], list[2]
-	addr := pci.Addr{Bus: 3, Function: 1}
+	addr := pciaddr.Addr{Bus: 3, Function: 1}
 	if m.PCI == nil || *m.PCI != addr || m.Driver != "mlx5_core" || m.Kind != "CA" || m.Uverbs != "" || m.Software() {
 		t.Errorf("mlx5_1: %+v", m)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/internal/pci"
 	"github.com/gpurdma/gpurdma/internal/sysfs"
+	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
 // Near is an RDMA device and how near it lies to some memory.
@@ -31,7 +32,7 @@ type Near struct {
 //
 // This is the shape of the machine, not a promise that the kernel allows
 // peer-to-peer on that way.
-func Nearest(sys string, mem *pci.Addr, devices []DeviceInfo) (Near, error) {
+func Nearest(sys string, mem *pciaddr.Addr, devices []DeviceInfo) (Near, error) {
 	s := sysfs.New(sys)
 	if len(devices) == 0 {
 		return Near{}, noDevice(s, "any RDMA device")
@@ -51,7 +52,7 @@ func Nearest(sys string, mem *pci.Addr, devices []DeviceInfo) (Near, error) {
 }
 
 // rank is smaller for what is nearer.
-func rank(s sysfs.FS, mem *pci.Addr, d DeviceInfo) Near {
+func rank(s sysfs.FS, mem *pciaddr.Addr, d DeviceInfo) Near {
 	n := Near{Name: d.Name}
 	port := ""
 	if !slices.ContainsFunc(d.Ports, func(p PortInfo) bool { return p.State == PortActive }) {
@@ -82,7 +83,7 @@ func rank(s sysfs.FS, mem *pci.Addr, d DeviceInfo) Near {
 
 // placeOf is the PCI function that does the device's transfers: its own, or
 // that of the network device below a software one.
-func placeOf(s sysfs.FS, d DeviceInfo) (pci.Addr, bool) {
+func placeOf(s sysfs.FS, d DeviceInfo) (pciaddr.Addr, bool) {
 	if d.PCI != nil {
 		return *d.PCI, true
 	}
@@ -91,11 +92,11 @@ func placeOf(s sysfs.FS, d DeviceInfo) (pci.Addr, bool) {
 			return addr, true
 		}
 	}
-	return pci.Addr{}, false
+	return pciaddr.Addr{}, false
 }
 
 // otherNode is 0 on the same NUMA node, else 1.
-func otherNode(s sysfs.FS, a, b pci.Addr) int {
+func otherNode(s sysfs.FS, a, b pciaddr.Addr) int {
 	fa, err1 := pci.ReadFunction(s, a)
 	fb, err2 := pci.ReadFunction(s, b)
 	if err1 == nil && err2 == nil && fa.NUMANode >= 0 && fa.NUMANode == fb.NUMANode {

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gpurdma/gpurdma/internal/pci"
+	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
 // pciTree makes a sysfs with the functions given by their chains, such as
@@ -44,9 +44,9 @@ func pciTree(t *testing.T, nodes map[string]string) string {
 	return root
 }
 
-func addr(t *testing.T, s string) *pci.Addr {
+func addr(t *testing.T, s string) *pciaddr.Addr {
 	t.Helper()
-	a, err := pci.ParseAddr(s)
+	a, err := pciaddr.Parse(s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +75,7 @@ func TestNearest(t *testing.T) {
 	gpu := addr(t, "0000:03:00.0")
 	for _, tt := range []struct {
 		name    string
-		mem     *pci.Addr
+		mem     *pciaddr.Addr
 		devices []DeviceInfo
 		want    string
 		why     string

@@ -14,7 +14,7 @@ import (
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/ibvfd"
-	"github.com/gpurdma/gpurdma/internal/pci"
+	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
 // openAllocator opens what --gpu names.
@@ -107,8 +107,8 @@ func nearest(nics []nic, m memory) ([]choice, error) {
 	} else if len(able) < len(all) {
 		note = fmt.Sprintf(" (%d of %d register dma-bufs)", len(able), len(all))
 	}
-	var near *pci.Addr
-	if addr, err := pci.ParseAddr(m.PCI); err == nil {
+	var near *pciaddr.Addr
+	if addr, err := pciaddr.Parse(m.PCI); err == nil {
 		near = &addr
 	}
 	n, err := ibvfd.Nearest("", near, able)

@@ -44,18 +44,19 @@ func room(importPath string) string {
 // mayImport is the table of ARCHITECTURE.md: arrows only ever point down.
 // Every room may import itself.
 var mayImport = map[string][]string{
-	"cmd":       {"", "p2p", "canary", "trace", "gpualloc", "ibvfd", "drm", "dmabuf", "placement", "internal"},
-	"":          {"gpualloc", "ibvfd", "dmabuf", "placement", "internal"},
-	"p2p":       {"canary", "gpualloc", "ibvfd", "trace", "drm", "dmabuf", "placement", "internal"},
-	"bench":     {"", "trace", "gpualloc", "ibvfd", "internal"},
-	"canary":    {"gpualloc", "ibvfd", "dmabuf", "internal"},
-	"trace":     {"dmabuf", "placement", "internal"},
-	"gpualloc":  {"drm", "dmabuf", "internal"},
-	"ibvfd":     {"dmabuf", "internal"},
-	"drm":       {"dmabuf", "internal"},
+	"cmd":       {"", "p2p", "canary", "trace", "gpualloc", "ibvfd", "drm", "dmabuf", "placement", "pciaddr", "internal"},
+	"":          {"gpualloc", "ibvfd", "dmabuf", "placement", "pciaddr", "internal"},
+	"p2p":       {"canary", "gpualloc", "ibvfd", "trace", "drm", "dmabuf", "placement", "pciaddr", "internal"},
+	"bench":     {"", "trace", "gpualloc", "ibvfd", "pciaddr", "internal"},
+	"canary":    {"gpualloc", "ibvfd", "dmabuf", "pciaddr", "internal"},
+	"trace":     {"dmabuf", "placement", "pciaddr", "internal"},
+	"gpualloc":  {"drm", "dmabuf", "pciaddr", "internal"},
+	"ibvfd":     {"dmabuf", "pciaddr", "internal"},
+	"drm":       {"dmabuf", "pciaddr", "internal"},
 	"dmabuf":    {"internal"},
 	"placement": {},
-	"internal":  {},
+	"internal":  {"pciaddr"},
+	"pciaddr":   {},
 }
 
 // mayTestImport adds what a room's tests may use beside that: a neighbour

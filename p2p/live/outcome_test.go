@@ -18,7 +18,7 @@ import (
 	"github.com/gpurdma/gpurdma/p2p"
 	"github.com/gpurdma/gpurdma/p2p/chain"
 	"github.com/gpurdma/gpurdma/p2p/drivers"
-	"github.com/gpurdma/gpurdma/p2p/machine"
+	"github.com/gpurdma/gpurdma/pciaddr"
 	"github.com/gpurdma/gpurdma/placement"
 )
 
@@ -26,7 +26,7 @@ func TestMain(m *testing.M) { testenv.Main(m) }
 
 func gpuAt(t *testing.T, at string) drivers.GPU {
 	t.Helper()
-	a, err := machine.ParseAddr(at)
+	a, err := pciaddr.Parse(at)
 	if err != nil {
 		t.Fatal(err)
 	}

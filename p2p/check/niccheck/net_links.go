@@ -11,6 +11,7 @@ import (
 	"github.com/gpurdma/gpurdma/p2p/check"
 	"github.com/gpurdma/gpurdma/p2p/drivers"
 	"github.com/gpurdma/gpurdma/p2p/machine"
+	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
 func netLink(l *check.Look) {
@@ -131,7 +132,7 @@ func anyUp(l *check.Look) (name string, open bool) {
 
 // physical is the function of a NIC: of a virtual one its physical function. It is
 // nil on no PCI bus.
-func physical(l *check.Look, n drivers.NIC) *machine.Addr {
+func physical(l *check.Look, n drivers.NIC) *pciaddr.Addr {
 	if n.Importer.PCI != nil {
 		if pf := l.Function(*n.Importer.PCI).PF; pf != nil {
 			return pf

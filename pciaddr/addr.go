@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pci reads the PCI tree from sysfs: which function a device belongs
-// to, what lies upstream of it, and how far two functions are apart.
-package pci
+package pciaddr
 
 import (
 	"fmt"
@@ -18,8 +16,8 @@ type Addr struct {
 	Function uint8 // 0 to 7
 }
 
-// ParseAddr reads "0000:03:00.0", and "03:00.0" as of domain 0.
-func ParseAddr(s string) (Addr, error) {
+// Parse reads "0000:03:00.0", and "03:00.0" as of domain 0.
+func Parse(s string) (Addr, error) {
 	var a Addr
 	bad := func() (Addr, error) {
 		return Addr{}, fmt.Errorf("%q is not a PCI address such as 0000:03:00.0", s)
@@ -55,15 +53,12 @@ func (a Addr) String() string {
 	return fmt.Sprintf("%04x:%02x:%02x.%x", a.Domain, a.Bus, a.Device, a.Function)
 }
 
-// devfn is the place on its bus: PCI_DEVFN().
-func (a Addr) devfn() uint8 { return a.Device<<3 | a.Function }
-
 // MarshalText makes an Addr a string in JSON.
 func (a Addr) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
 
 // UnmarshalText reads what MarshalText wrote.
 func (a *Addr) UnmarshalText(text []byte) error {
-	parsed, err := ParseAddr(string(text))
+	parsed, err := Parse(string(text))
 	if err != nil {
 		return err
 	}
