@@ -14,7 +14,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/gpualloc"
-	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
@@ -194,15 +194,15 @@ func (b *Buffer) GPU() (pciaddr.Addr, bool) {
 
 // Nearest is the RDMA device nearest to the memory, and why it is. To host memory all
 // are equally near, also where a GPU's driver has exported it.
-func (b *Buffer) Nearest() (ibvfd.Near, error) {
-	devices, err := ibvfd.DevicesWithoutGIDs("")
+func (b *Buffer) Nearest() (ibdev.Near, error) {
+	devices, err := ibdev.ListWithoutGIDs("")
 	if err != nil {
-		return ibvfd.Near{}, err
+		return ibdev.Near{}, err
 	}
 	if addr, ok := b.GPU(); ok {
-		return ibvfd.Nearest("", &addr, devices)
+		return ibdev.Nearest("", &addr, devices)
 	}
-	return ibvfd.Nearest("", nil, devices)
+	return ibdev.Nearest("", nil, devices)
 }
 
 // Slice is a Buffer of size bytes of this one, from offset on: for parts of one

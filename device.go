@@ -7,6 +7,7 @@ import (
 	"os"
 
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 )
 
 // device is what a NIC needs of ibvfd. Tests have one in memory, for what a
@@ -39,7 +40,7 @@ type registration struct {
 type verbsDevice struct {
 	ctx   *ibvfd.Context
 	pd    *ibvfd.PD
-	attr  ibvfd.DeviceAttr
+	attr  ibdev.DeviceAttr
 	watch *watch
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
@@ -129,7 +130,7 @@ func (f *fakeDevice) link(a linkAttr) (link, error) {
 	l := &fakeLink{f: f.fabric, a: a, maxSGERead: f.maxSGERead}
 	l.a.sge, l.a.inline, l.a.maxMsg = min(a.sge, f.maxSGE), min(a.inline, f.inline), 1<<20
 	l.a.readSGE = readSGE(l.a.sge, f.maxSGERead)
-	l.a.readsIn = a.connect.Reads(ibvfd.DeviceAttr{MaxReadAtomic: 16, MaxInitReadAtom: 128})
+	l.a.readsIn = a.connect.Reads(ibdev.DeviceAttr{MaxReadAtomic: 16, MaxInitReadAtom: 128})
 	l.a.readsOut = l.a.readsIn
 	for i := range l.qps {
 		f.key += 2

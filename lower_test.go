@@ -12,6 +12,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
@@ -170,7 +171,7 @@ func TestLowerRefuses(t *testing.T) {
 // for ever.
 func TestMaxMessage(t *testing.T) {
 	for max, want := range map[uint32]int64{0: maxWR, 1: 1, maxWR: maxWR, math.MaxUint32: maxWR} {
-		if got := maxMessage(ibvfd.PortAttr{MaxMsg: max}); got != want {
+		if got := maxMessage(ibdev.PortAttr{MaxMsg: max}); got != want {
 			t.Errorf("a port of %d: %d, want %d", max, got, want)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"unsafe"
 
+	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 	"github.com/gpurdma/gpurdma/internal/abicheck"
 )
 
@@ -123,16 +124,16 @@ func goNumbers() map[string]string {
 	add(uint64(RC), "IBV_QPT_RC")
 	add(uint64(UD), "IBV_QPT_UD")
 	add(GRHLen, "sizeof(struct ibv_grh)")
-	for v, name := range map[PortState]string{PortDown: "DOWN", PortInit: "INIT", PortArmed: "ARMED", PortActive: "ACTIVE"} {
+	for v, name := range map[ibdev.PortState]string{ibdev.PortDown: "DOWN", ibdev.PortInit: "INIT", ibdev.PortArmed: "ARMED", ibdev.PortActive: "ACTIVE"} {
 		add(uint64(v), "IBV_PORT_"+name)
 	}
-	add(uint64(LinkInfiniBand), "IBV_LINK_LAYER_INFINIBAND")
-	add(uint64(LinkEthernet), "IBV_LINK_LAYER_ETHERNET")
-	add(uint64(GIDInfiniBand), "IBV_GID_TYPE_IB")
-	add(uint64(GIDRoCEv1), "IBV_GID_TYPE_ROCE_V1")
-	add(uint64(GIDRoCEv2), "IBV_GID_TYPE_ROCE_V2")
-	add(mtuMin, "IBV_MTU_256")
-	add(mtuMax, "IBV_MTU_4096")
+	add(uint64(ibdev.LinkInfiniBand), "IBV_LINK_LAYER_INFINIBAND")
+	add(uint64(ibdev.LinkEthernet), "IBV_LINK_LAYER_ETHERNET")
+	add(uint64(ibdev.GIDInfiniBand), "IBV_GID_TYPE_IB")
+	add(uint64(ibdev.GIDRoCEv1), "IBV_GID_TYPE_ROCE_V1")
+	add(uint64(ibdev.GIDRoCEv2), "IBV_GID_TYPE_ROCE_V2")
+	add(ibdev.MTUMin, "IBV_MTU_256")
+	add(ibdev.MTUMax, "IBV_MTU_4096")
 	return m
 }
 

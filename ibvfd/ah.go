@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 )
 
 // GRHLen is how many bytes the global route header takes at the start of each
@@ -103,7 +105,7 @@ func (h *AH) Close() error {
 func (q *QP) pathTo(remote Endpoint, opt PathAttr) pathAttr {
 	return pathAttr{
 		port: q.local.Port, lid: remote.LID, gid: remote.GID, gidIndex: q.local.GIDIndex,
-		global:   opt.Global || q.port.LinkLayer != LinkInfiniBand || remote.LID == 0,
+		global:   opt.Global || q.port.LinkLayer != ibdev.LinkInfiniBand || remote.LID == 0,
 		hopLimit: opt.HopLimit, class: opt.TrafficClass, flowLabel: opt.FlowLabel,
 		sl: opt.SL, srcPathBits: opt.SrcPathBits, staticRate: opt.StaticRate,
 	}
@@ -114,5 +116,5 @@ func (p *pathAttr) String() string {
 	if !p.global {
 		return fmt.Sprintf("LID %d from port %d", p.lid, p.port)
 	}
-	return fmt.Sprintf("GID %v, our GID index %d, port %d", GID{GID: p.gid}.Addr(), p.gidIndex, p.port)
+	return fmt.Sprintf("GID %v, our GID index %d, port %d", ibdev.GID{GID: p.gid}.Addr(), p.gidIndex, p.port)
 }

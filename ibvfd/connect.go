@@ -8,6 +8,9 @@ import (
 	"math"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/ibvfd/gid"
+	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 )
 
 // ConnectAttr tunes a connection. A zero field takes the default.
@@ -33,7 +36,7 @@ const Zero = 0xff
 
 // Reads is MaxRead as it is on a device: its default taken, and Zero 0. It is what
 // the peer is to be told for its PeerReads.
-func (a *ConnectAttr) Reads(dev DeviceAttr) uint8 {
+func (a *ConnectAttr) Reads(dev ibdev.DeviceAttr) uint8 {
 	switch a.MaxRead {
 	case 0:
 		return uint8(min(max(dev.MaxReadAtomic, 0), max(dev.MaxInitReadAtom, 0), 16))
@@ -43,7 +46,7 @@ func (a *ConnectAttr) Reads(dev DeviceAttr) uint8 {
 	return a.MaxRead
 }
 
-func (a *ConnectAttr) setDefaults(dev DeviceAttr, flush bool) {
+func (a *ConnectAttr) setDefaults(dev ibdev.DeviceAttr, flush bool) {
 	if a.Access == 0 {
 		a.Access = AccessLocalWrite | AccessRemoteRead | AccessRemoteWrite | AccessRemoteAtomic
 		if flush {
@@ -85,40 +88,40 @@ func (q *QP) choosePort() error {
 		return err
 	}
 	q.local = Endpoint{LID: q.port.LID, Port: q.attr.Port, MTU: q.port.MTU}
-	gid := q.attr.GID
-	if gid == nil {
+	entry := q.attr.GID
+	if entry == nil {
 		table, err := c.gidTable(q.attr.Port)
 		if err != nil {
 			return failed("read the GID table", c.name, err)
 		}
-		chosen, _, err := ChooseGID(table, q.port.LinkLayer)
+		chosen, _, err := gid.Choose(table, q.port.LinkLayer)
 		if err != nil {
 			e := failed("choose a GID", c.name, err)
 			e.Detail = fmt.Sprintf("port %d has %d GIDs", q.attr.Port, len(table))
 			e.Remedy = "give the port's network device an IP address"
 			return e
 		}
-		gid = &chosen
+		entry = &chosen
 	}
-	if gid.Index < 0 || gid.Index > math.MaxUint8 {
+	if entry.Index < 0 || entry.Index > math.MaxUint8 {
 		e := failed("choose a GID", c.name, unix.EINVAL)
-		e.Detail = fmt.Sprintf("index %d of port %d's GID table", gid.Index, q.attr.Port)
+		e.Detail = fmt.Sprintf("index %d of port %d's GID table", entry.Index, q.attr.Port)
 		e.Remedy = "queue pairs reach the first 256 entries"
 		return e
 	}
-	q.local.GID, q.local.GIDIndex = gid.GID, gid.Index
+	q.local.GID, q.local.GIDIndex = entry.GID, entry.Index
 	return nil
 }
 
 // activePort is the device's first active port.
-func (c *Context) activePort() (int, PortAttr, error) {
+func (c *Context) activePort() (int, ibdev.PortAttr, error) {
 	var none error
 	for port := 1; port <= max(len(c.info.Ports), 1); port++ {
 		a, err := c.queryPort(port)
 		if err != nil {
 			return 0, a, err
 		}
-		if a.State == PortActive {
+		if a.State == ibdev.PortActive {
 			return port, a, nil
 		}
 		e := failed("choose a port", c.name, unix.ENETDOWN)
@@ -126,7 +129,7 @@ func (c *Context) activePort() (int, PortAttr, error) {
 		e.Remedy = "bring the port's network device up"
 		none = errors.Join(none, e)
 	}
-	return 0, PortAttr{}, none
+	return 0, ibdev.PortAttr{}, none
 }
 
 // Init takes the queue pair from any state through RESET to INIT, in which it
@@ -246,7 +249,7 @@ func (q *QP) connection(remote Endpoint, opt ConnectAttr) (*qpModify, error) {
 	if opt.MTU > 0 && (mtu == 0 || opt.MTU < mtu) {
 		mtu = opt.MTU
 	}
-	if mtuEnum(mtu) < mtuMin {
+	if ibdev.MTUEnum(mtu) < ibdev.MTUMin {
 		e := failed("ibv_modify_qp", c.name, unix.EINVAL)
 		e.Detail = fmt.Sprintf("MTU %d", mtu)
 		e.Remedy = "256 bytes is the smallest"

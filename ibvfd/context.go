@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 	"github.com/gpurdma/gpurdma/ibvfd/uverbs"
 	"github.com/gpurdma/gpurdma/internal/devnode"
 	"github.com/gpurdma/gpurdma/internal/errno"
@@ -23,7 +24,7 @@ import (
 type Context struct {
 	parent
 	name string
-	info DeviceInfo
+	info ibdev.Info
 	sys  sysfs.FS
 	v    verbsContext
 	file *uverbs.File // v's descriptor, for ioctls of our own
@@ -56,7 +57,7 @@ func Open(name string) (*Context, error) {
 
 // open opens name on v. Tests bring their own sysfs and transport.
 func open(v verbs, name string, sys sysfs.FS, t ioctl.Transport) (*Context, error) {
-	info, err := deviceBase(sys, name)
+	info, err := ibdev.Look(sys.Root(), name)
 	if err != nil {
 		return nil, err
 	}
@@ -69,7 +70,7 @@ func open(v verbs, name string, sys sysfs.FS, t ioctl.Transport) (*Context, erro
 
 // wrap is open of what is open already.
 func wrap(vctx verbsContext, name string, sys sysfs.FS, t ioctl.Transport) (*Context, error) {
-	info, err := deviceBase(sys, name)
+	info, err := ibdev.Look(sys.Root(), name)
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +90,7 @@ func (b borrowed) close() error {
 	return nil
 }
 
-func newContext(vctx verbsContext, name string, info DeviceInfo, sys sysfs.FS, t ioctl.Transport) *Context {
+func newContext(vctx verbsContext, name string, info ibdev.Info, sys sysfs.FS, t ioctl.Transport) *Context {
 	c := &Context{name: name, info: info, sys: sys, v: vctx, file: uverbs.Wrap(t, vctx.cmdFD())}
 	c.looks()
 	return c
@@ -102,10 +103,10 @@ func (c *Context) looks() {
 }
 
 // explainOpen says why libibverbs could not open a device that sysfs lists.
-func explainOpen(name string, info DeviceInfo, err error) error {
+func explainOpen(name string, info ibdev.Info, err error) error {
 	e := failed("ibv_open_device", name, err)
 	switch {
-	case errors.Is(err, ErrNoDevice):
+	case errors.Is(err, ibdev.ErrNoDevice):
 		e.Detail = "the kernel has the device, libibverbs does not list it"
 		if info.Uverbs == "" {
 			e.Remedy = "modprobe ib_uverbs"
@@ -135,44 +136,44 @@ func (c *Context) Name() string { return c.name }
 
 // Info is what sysfs says of the device: states and GIDs as they are now, the
 // rest as it was when the device was opened.
-func (c *Context) Info() DeviceInfo {
-	if now, err := deviceInfo(c.sys, c.name); err == nil {
+func (c *Context) Info() ibdev.Info {
+	if now, err := ibdev.Read(c.sys.Root(), c.name); err == nil {
 		return now
 	}
 	return c.info // removed meanwhile
 }
 
 // QueryDevice returns the device's limits.
-func (c *Context) QueryDevice() (DeviceAttr, error) {
+func (c *Context) QueryDevice() (ibdev.DeviceAttr, error) {
 	if err := c.enter(); err != nil {
-		return DeviceAttr{}, err
+		return ibdev.DeviceAttr{}, err
 	}
 	defer c.leave()
 	a, err := c.v.queryDevice()
 	if err != nil {
-		return DeviceAttr{}, failed("ibv_query_device", c.name, err)
+		return ibdev.DeviceAttr{}, failed("ibv_query_device", c.name, err)
 	}
 	return a, nil
 }
 
 // QueryPort returns the state of a port; ports count from 1.
-func (c *Context) QueryPort(port int) (PortAttr, error) {
+func (c *Context) QueryPort(port int) (ibdev.PortAttr, error) {
 	if err := c.enter(); err != nil {
-		return PortAttr{}, err
+		return ibdev.PortAttr{}, err
 	}
 	defer c.leave()
 	return c.queryPort(port)
 }
 
-func (c *Context) queryPort(port int) (PortAttr, error) {
+func (c *Context) queryPort(port int) (ibdev.PortAttr, error) {
 	if port < 1 || port > 255 {
-		return PortAttr{}, c.badPort(port)
+		return ibdev.PortAttr{}, c.badPort(port)
 	}
 	a, err := c.v.queryPort(port)
 	if err != nil {
 		e := failed("ibv_query_port", c.name, err)
 		e.Detail = fmt.Sprintf("port %d", port)
-		return PortAttr{}, e
+		return ibdev.PortAttr{}, e
 	}
 	return a, nil
 }
@@ -182,37 +183,6 @@ func (c *Context) badPort(port int) error {
 	e.Detail = fmt.Sprintf("port %d of %d", port, len(c.info.Ports))
 	e.Remedy = "ports count from 1"
 	return e
-}
-
-// QueryGID reads an entry of a port's GID table as it is now.
-func (c *Context) QueryGID(port, index int) (GID, error) {
-	if err := c.enter(); err != nil {
-		return GID{}, err
-	}
-	defer c.leave()
-	gid, err := readGID(c.sys, c.name, port, index)
-	if err != nil {
-		e := failed("read the GID table", c.name, err)
-		e.Detail = fmt.Sprintf("port %d, index %d", port, index)
-		return GID{}, e
-	}
-	return gid, nil
-}
-
-// gidTable lists a port's GIDs in use. One call of libibverbs' tells them;
-// sysfs has a file for each of the table's places, a thousand of them on rxe.
-func (c *Context) gidTable(port int) ([]GID, error) {
-	all, ports, err := c.v.gids()
-	if err != nil {
-		return readGIDs(c.sys, c.name, port)
-	}
-	var list []GID
-	for i, g := range all {
-		if ports[i] == port {
-			list = append(list, g)
-		}
-	}
-	return list, nil
 }
 
 // AllocPD allocates a protection domain.

@@ -19,8 +19,6 @@ var (
 	ErrNoLibrary = errors.New("libibverbs is not installed")
 	// ErrBrokenLibrary: libibverbs is there, and the dynamic linker refuses it.
 	ErrBrokenLibrary = errors.New("libibverbs cannot be loaded")
-	// ErrNoDevice: there is no RDMA device of that name.
-	ErrNoDevice = errors.New("no such RDMA device")
 )
 
 // failed is the module's error with this room's usual parts.

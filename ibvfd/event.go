@@ -9,6 +9,7 @@ import (
 	"iter"
 	"sync"
 
+	"github.com/gpurdma/gpurdma/ibvfd/internal/enum"
 	"github.com/gpurdma/gpurdma/internal/eventfile"
 )
 
@@ -47,7 +48,7 @@ var eventNames = [...]string{
 }
 
 // String returns the event in words: "port error".
-func (t EventType) String() string { return nameOf(eventNames[:], int(t), "EventType") }
+func (t EventType) String() string { return enum.Name(eventNames[:], int(t), "EventType") }
 
 // MarshalText makes an EventType a string in JSON.
 func (t EventType) MarshalText() ([]byte, error) { return []byte(t.String()), nil }

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/ibvfd/internal/enum"
 )
 
 // Every type of event names its object or port and is acknowledged once.
@@ -57,7 +58,7 @@ func TestEvents(t *testing.T) {
 		case EventWQFatal:
 			raw.object = 0x77777777 // of no object of ours
 		}
-		if e.String() == "" || e.Type.String() != nameOf(eventNames[:], int(typ), "") {
+		if e.String() == "" || e.Type.String() != enum.Name(eventNames[:], int(typ), "") {
 			t.Errorf("event %d is called %q", typ, e)
 		}
 		want = append(want, e)

@@ -100,13 +100,6 @@ func anyDMABuf() (*dmabuf.Buf, error) {
 	return buf, err
 }
 
-// Devices needs neither libibverbs nor privileges.
-func ExampleDevices() {
-	devices, err := ibvfd.Devices("/nonexistent/sys")
-	fmt.Println(len(devices), err)
-	// Output: 0 <nil>
-}
-
 // One errno, several causes: the error says which.
 func ExampleRegError() {
 	err := error(&ibvfd.RegError{

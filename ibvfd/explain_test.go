@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 	"github.com/gpurdma/gpurdma/internal/errno"
 	"github.com/gpurdma/gpurdma/internal/procfs"
 	"github.com/gpurdma/gpurdma/internal/refusal"
@@ -348,7 +349,7 @@ func TestNICsOfTheKernelsList(t *testing.T) {
 		"sys/bus/pci/devices/0000:01:00.0":                                           "-> ../../../devices/pci0000:00/0000:00:10.0/0000:01:00.0",
 		"sys/bus/pci/devices/0000:02:00.0":                                           "-> ../../../devices/pci0000:00/0000:00:11.0/0000:02:00.0",
 	})
-	info, err := deviceBase(m.Sys, "rxe1")
+	info, err := ibdev.Look(m.Sys.Root(), "rxe1")
 	if err != nil || info.PCI == nil {
 		t.Fatalf("%+v, %v", info, err)
 	}

@@ -8,8 +8,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 	"github.com/gpurdma/gpurdma/internal/errno"
-	"github.com/gpurdma/gpurdma/internal/pci"
 	"github.com/gpurdma/gpurdma/internal/refusal"
 )
 
@@ -118,7 +118,7 @@ func (c *Context) attachedElsewhere(inode uint64) (list []string, err error) {
 	if err != nil {
 		return list, err
 	}
-	names, own := c.devicesByFunction(), ""
+	names, own := ibdev.ByFunction(c.sys.Root()), ""
 	if c.info.PCI != nil {
 		own = c.info.PCI.String()
 	}
@@ -139,20 +139,4 @@ func (c *Context) attachedElsewhere(inode uint64) (list []string, err error) {
 		}
 	}
 	return list, nil
-}
-
-// devicesByFunction are the RDMA devices by their PCI functions.
-func (c *Context) devicesByFunction() map[string]string {
-	names, _ := c.sys.List(classDir)
-	by := map[string]string{}
-	for _, name := range names {
-		real, err := c.sys.Resolve(classDir + "/" + name)
-		if err != nil {
-			continue
-		}
-		if a, ok := pci.DeviceOf(c.sys, real); ok {
-			by[a.String()] = name
-		}
-	}
-	return by
 }

@@ -3,293 +3,74 @@
 package ibvfd
 
 import (
-	"errors"
 	"fmt"
-	"math/bits"
-	"net/netip"
-	"slices"
-	"strings"
 
-	"golang.org/x/sys/unix"
+	"github.com/gpurdma/gpurdma/ibvfd/gid"
+	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 )
-
-// ErrNoGID: the port's GID table has no entry that a connection could use.
-var ErrNoGID = errors.New("no usable GID")
-
-// GIDWish narrows the choice of a GID. The zero GIDWish takes any that a
-// connection can use.
-type GIDWish struct {
-	// RoCE is the version wanted, 1 or 2; 0 is any. Both sides of a connection
-	// use the same.
-	RoCE int
-	// Family is that of the GID's address.
-	Family IPFamily
-	// Subnet is where the GID's address lies; the zero Prefix is anywhere.
-	Subnet netip.Prefix
-	// Peer is the address, or GID, of the other side. A GID of another family
-	// or, of the two one, link-local cannot reach it; of the rest that with the
-	// longest prefix in common is nearest.
-	Peer netip.Addr
-	// NetDev is the network device that the GID belongs to, a VLAN's or a
-	// bond's included: "eth0.100". "" is any.
-	NetDev string
-	// VLAN is the VLAN's number; 0 is any, Untagged none.
-	VLAN int
-}
-
-// Untagged is GIDWish.VLAN of a GID on no VLAN.
-const Untagged = -1
-
-// IPFamily is the family of an address.
-type IPFamily int
-
-// The families.
-const (
-	AnyFamily IPFamily = iota
-	IPv4
-	IPv6
-)
-
-var familyNames = [...]string{"any", "IPv4", "IPv6"}
-
-// String returns "IPv4" or "IPv6".
-func (f IPFamily) String() string { return nameOf(familyNames[:], int(f), "IPFamily") }
-
-func familyOf(a netip.Addr) IPFamily {
-	if a.Is4() {
-		return IPv4
-	}
-	return IPv6
-}
-
-// ChooseGID is the choice without any wish.
-func ChooseGID(table []GID, link LinkLayer) (GID, string, error) {
-	return GIDWish{}.Choose(table, link)
-}
 
 // ChooseGID picks a GID of a port from its table as it is now, and says why.
 // The error is [ErrNoGID] with what is wrong with each entry.
-func (c *Context) ChooseGID(port int, w GIDWish) (GID, string, error) {
+func (c *Context) ChooseGID(port int, w gid.Wish) (ibdev.GID, string, error) {
 	if err := c.enter(); err != nil {
-		return GID{}, "", err
+		return ibdev.GID{}, "", err
 	}
 	defer c.leave()
 	attr, err := c.queryPort(port)
 	if err != nil {
-		return GID{}, "", err
+		return ibdev.GID{}, "", err
 	}
-	var table []GID
+	var table []ibdev.GID
 	if w.NetDev == "" && w.VLAN == 0 {
 		table, err = c.gidTable(port)
 	} else {
-		table, err = readGIDs(c.sys, c.name, port) // with network devices
+		table, err = ibdev.ReadGIDs(c.sys.Root(), c.name, port) // with network devices
 	}
 	if err == nil && w.VLAN != 0 {
-		err = addVLANs(table)
+		err = gid.AddVLANs(table)
 	}
 	if err != nil {
-		return GID{}, "", failed("read the GID table", c.name, err)
+		return ibdev.GID{}, "", failed("read the GID table", c.name, err)
 	}
 	g, why, err := w.Choose(table, attr.LinkLayer)
 	if err != nil {
 		e := failed("choose a GID", c.name, err)
 		e.Detail = fmt.Sprintf("port %d", port)
-		if attr.LinkLayer == LinkEthernet {
+		if attr.LinkLayer == ibdev.LinkEthernet {
 			e.Remedy = "give the port's network device an address that fits, or change what is wished"
 		}
-		return GID{}, "", e
+		return ibdev.GID{}, "", e
 	}
 	return g, why, nil
 }
 
-// Choose picks from a port's GID table and says why. On Ethernet it prefers
-// RoCE v2 over v1, then the longest prefix in common with the peer, then a
-// routable IPv4 address over a routable IPv6 one over a link-local one, then
-// the first entry. On InfiniBand it takes the first entry, or that of the
-// peer's subnet.
-func (w GIDWish) Choose(table []GID, link LinkLayer) (GID, string, error) {
-	best := -1
-	var rank [3]int
-	var wrong reasons
-	for i, g := range table {
-		if why := w.unfit(g, link); why != "" {
-			wrong.add(why)
-			continue
-		}
-		if r := w.rank(g, link); best < 0 || slices.Compare(r[:], rank[:]) > 0 {
-			best, rank = i, r
-		}
+// QueryGID reads an entry of a port's GID table as it is now.
+func (c *Context) QueryGID(port, index int) (ibdev.GID, error) {
+	if err := c.enter(); err != nil {
+		return ibdev.GID{}, err
 	}
-	if best < 0 {
-		return GID{}, "", fmt.Errorf("%w: %w: %v", ErrNoGID, unix.EADDRNOTAVAIL, wrong)
+	defer c.leave()
+	gid, err := ibdev.ReadGID(c.sys.Root(), c.name, port, index)
+	if err != nil {
+		e := failed("read the GID table", c.name, err)
+		e.Detail = fmt.Sprintf("port %d, index %d", port, index)
+		return ibdev.GID{}, e
 	}
-	return table[best], w.praise(table[best], link), nil
+	return gid, nil
 }
 
-// unfit says why a GID cannot be used; "" if it can.
-func (w *GIDWish) unfit(g GID, link LinkLayer) string {
-	addr := g.Addr()
-	switch {
-	case g.GID == ([16]byte{}):
-		return "zero"
-	case link == LinkInfiniBand:
-		if w.RoCE != 0 {
-			return "InfiniBand, where RoCE is wanted"
-		}
-	case g.Type == GIDUnknown:
-		return "of an unknown type"
-	case w.RoCE == 1 && g.Type != GIDRoCEv1, w.RoCE == 2 && g.Type != GIDRoCEv2, w.RoCE < 0, w.RoCE > 2:
-		return fmt.Sprintf("%v, where RoCE v%d is wanted", g.Type, w.RoCE)
+// gidTable lists a port's GIDs in use. One call of libibverbs' tells them;
+// sysfs has a file for each of the table's places, a thousand of them on rxe.
+func (c *Context) gidTable(port int) ([]ibdev.GID, error) {
+	all, ports, err := c.v.gids()
+	if err != nil {
+		return ibdev.ReadGIDs(c.sys.Root(), c.name, port)
 	}
-	switch {
-	case w.NetDev != "" && g.NetDev != w.NetDev:
-		return fmt.Sprintf("on %s, where %s is wanted", orNothing(g.NetDev), w.NetDev)
-	case w.VLAN > 0 && g.VLAN != w.VLAN:
-		return fmt.Sprintf("on %s, where VLAN %d is wanted", vlanName(g.VLAN), w.VLAN)
-	case w.VLAN == Untagged && g.VLAN != 0:
-		return fmt.Sprintf("on %s, where none is wanted", vlanName(g.VLAN))
-	case w.Family != AnyFamily && familyOf(addr) != w.Family:
-		return fmt.Sprintf("%v, where %v is wanted", familyOf(addr), w.Family)
-	case w.Subnet.IsValid() && !w.Subnet.Masked().Contains(addr):
-		return fmt.Sprintf("outside %v", w.Subnet.Masked())
-	}
-	return w.unreachable(addr)
-}
-
-// unreachable says why the peer cannot be reached from addr; "" if it may be.
-func (w *GIDWish) unreachable(addr netip.Addr) string {
-	if !w.Peer.IsValid() {
-		return ""
-	}
-	peer := w.Peer.Unmap()
-	switch {
-	case familyOf(addr) != familyOf(peer):
-		return fmt.Sprintf("%v, and the peer %v is %v", familyOf(addr), peer, familyOf(peer))
-	case addr.IsLinkLocalUnicast() && !peer.IsLinkLocalUnicast():
-		return fmt.Sprintf("link-local, and the peer %v is not", peer)
-	case !addr.IsLinkLocalUnicast() && peer.IsLinkLocalUnicast():
-		return fmt.Sprintf("not link-local, and the peer %v is", peer)
-	}
-	return ""
-}
-
-// rank is greater for what is better.
-func (w *GIDWish) rank(g GID, link LinkLayer) [3]int {
-	addr := g.Addr()
-	r := [3]int{0, w.common(addr), 0}
-	if link == LinkInfiniBand {
-		r[1] = min(r[1], 64) // the subnet; behind it lies the port's GUID
-		return r
-	}
-	switch g.Type {
-	case GIDRoCEv2:
-		r[0] = 2
-	case GIDRoCEv1:
-		r[0] = 1
-	} // else what iWARP and software devices have
-	switch {
-	case addr.IsLinkLocalUnicast():
-	case addr.Is4():
-		r[2] = 2
-	default:
-		r[2] = 1
-	}
-	return r
-}
-
-// common is how many leading bits addr has in common with the peer.
-func (w *GIDWish) common(addr netip.Addr) int {
-	if !w.Peer.IsValid() {
-		return 0
-	}
-	a, b := addr.AsSlice(), w.Peer.Unmap().AsSlice()
-	n := 0
-	for i := range min(len(a), len(b)) {
-		zeros := bits.LeadingZeros8(a[i] ^ b[i])
-		n += zeros
-		if zeros < 8 {
-			break
+	var list []ibdev.GID
+	for i, g := range all {
+		if ports[i] == port {
+			list = append(list, g)
 		}
 	}
-	return n
-}
-
-// praise says why a GID was chosen.
-func (w *GIDWish) praise(g GID, link LinkLayer) string {
-	addr := g.Addr()
-	if link == LinkInfiniBand {
-		switch {
-		case !w.Peer.IsValid():
-			return "the port's own GID"
-		case w.common(addr) >= 64:
-			return "the port's GID in the peer's subnet"
-		}
-		return "the port's GID; the peer is in another subnet, behind a router"
-	}
-	kind := "routable IPv6"
-	switch {
-	case addr.Is4() && addr.IsLinkLocalUnicast():
-		kind = "link-local IPv4"
-	case addr.Is4():
-		kind = "IPv4"
-	case addr.IsLinkLocalUnicast():
-		kind = "link-local IPv6"
-	}
-	if addr.IsLinkLocalUnicast() && !w.Peer.IsValid() {
-		kind += ", as there is no other"
-	}
-	why := fmt.Sprintf("%v, %s", g.Type, kind)
-	if w.Peer.IsValid() {
-		why += fmt.Sprintf(", %d bits in common with the peer %v", w.common(addr), w.Peer.Unmap())
-	}
-	if w.Subnet.IsValid() {
-		why += fmt.Sprintf(", in %v", w.Subnet.Masked())
-	}
-	if g.NetDev != "" {
-		why += ", on " + g.NetDev
-	}
-	if g.VLAN != 0 {
-		why += ", " + vlanName(g.VLAN)
-	}
-	return why
-}
-
-func vlanName(id int) string {
-	if id == 0 {
-		return "no VLAN"
-	}
-	return fmt.Sprintf("VLAN %d", id)
-}
-
-func orNothing(netdev string) string {
-	if netdev == "" {
-		return "no network device"
-	}
-	return netdev
-}
-
-// reasons counts why entries were not chosen, in the order of the table.
-type reasons struct {
-	words []string
-	count map[string]int
-}
-
-func (r *reasons) add(why string) {
-	if r.count == nil {
-		r.count = map[string]int{}
-	}
-	if r.count[why]++; r.count[why] == 1 {
-		r.words = append(r.words, why)
-	}
-}
-
-func (r reasons) String() string {
-	if r.words == nil {
-		return "the table is empty"
-	}
-	parts := make([]string, len(r.words))
-	for i, why := range r.words {
-		parts[i] = fmt.Sprintf("%d %s", r.count[why], why)
-	}
-	return strings.Join(parts, "; ")
+	return list, nil
 }

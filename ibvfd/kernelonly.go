@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 	"github.com/gpurdma/gpurdma/ibvfd/uverbs"
 	"github.com/gpurdma/gpurdma/internal/ioctl"
 	"github.com/gpurdma/gpurdma/internal/refusal"
@@ -23,14 +24,14 @@ import (
 // the provider's. mlx5 does not: the error says so.
 func OpenKernel(name string) (*Context, error) {
 	sys := sysfs.New("")
-	info, err := deviceBase(sys, name)
+	info, err := ibdev.Look(sys.Root(), name)
 	if err != nil {
 		return nil, err
 	}
 	return openKernel(name, info, sys, ioctl.Kernel)
 }
 
-func openKernel(name string, info DeviceInfo, sys sysfs.FS, t ioctl.Transport) (*Context, error) {
+func openKernel(name string, info ibdev.Info, sys sysfs.FS, t ioctl.Transport) (*Context, error) {
 	if info.Uverbs == "" {
 		e := failed("open", name, unix.ENOENT)
 		e.Detail, e.Remedy = "ib_uverbs does not serve this device", "modprobe ib_uverbs"
@@ -54,14 +55,16 @@ type kernelContext struct{ f *uverbs.File }
 // errKernelOnly is the answer to all that takes a provider.
 var errKernelOnly = fmt.Errorf("%w: the device was opened without libibverbs", unix.EOPNOTSUPP)
 
-func (kernelContext) cmdFD() int                       { return -1 } // not lent
-func (kernelContext) queryDevice() (DeviceAttr, error) { return DeviceAttr{}, errKernelOnly }
-func (kernelContext) queryPort(int) (PortAttr, error)  { return PortAttr{}, errKernelOnly }
-func (kernelContext) gids() ([]GID, []int, error)      { return nil, nil, errKernelOnly }
-func (kernelContext) createCQ(CQAttr) (verbsCQ, error) { return nil, errKernelOnly }
-func (kernelContext) eventFD() (int, error)            { return -1, errKernelOnly }
-func (kernelContext) event(func(rawEvent)) error       { return errKernelOnly }
-func (c kernelContext) close() error                   { return c.f.Close() }
+func (kernelContext) cmdFD() int { return -1 } // not lent
+func (kernelContext) queryDevice() (ibdev.DeviceAttr, error) {
+	return ibdev.DeviceAttr{}, errKernelOnly
+}
+func (kernelContext) queryPort(int) (ibdev.PortAttr, error) { return ibdev.PortAttr{}, errKernelOnly }
+func (kernelContext) gids() ([]ibdev.GID, []int, error)     { return nil, nil, errKernelOnly }
+func (kernelContext) createCQ(CQAttr) (verbsCQ, error)      { return nil, errKernelOnly }
+func (kernelContext) eventFD() (int, error)                 { return -1, errKernelOnly }
+func (kernelContext) event(func(rawEvent)) error            { return errKernelOnly }
+func (c kernelContext) close() error                        { return c.f.Close() }
 
 func (c kernelContext) allocPD() (verbsPD, error) {
 	handle, err := c.f.AllocPD()

@@ -22,6 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 	"github.com/gpurdma/gpurdma/internal/dl"
 )
 
@@ -159,7 +160,7 @@ func (l *libibverbs) open(name string) (verbsContext, error) {
 	var ctx *C.struct_vb_context
 	if err := result(C.vb_open(l.c, c, &ctx)); err != nil {
 		if errors.Is(err, unix.ENODEV) {
-			return nil, fmt.Errorf("%w: %w", ErrNoDevice, err)
+			return nil, fmt.Errorf("%w: %w", ibdev.ErrNoDevice, err)
 		}
 		return nil, err
 	}
@@ -173,14 +174,14 @@ type libContext struct {
 
 func (c *libContext) cmdFD() int { return int(c.c.cmd_fd) }
 
-func (c *libContext) queryDevice() (DeviceAttr, error) {
+func (c *libContext) queryDevice() (ibdev.DeviceAttr, error) {
 	var a C.struct_vb_device_attr
 	if err := result(C.vb_query_device(c.lib.c, c.c, &a)); err != nil {
-		return DeviceAttr{}, err
+		return ibdev.DeviceAttr{}, err
 	}
 	var guid [8]byte
 	binary.NativeEndian.PutUint64(guid[:], uint64(a.node_guid))
-	return DeviceAttr{
+	return ibdev.DeviceAttr{
 		Firmware: C.GoString(&a.fw_ver[0]), NodeGUID: binary.BigEndian.Uint64(guid[:]),
 		VendorID: uint32(a.vendor_id), VendorPart: uint32(a.vendor_part_id),
 		MaxMRSize: uint64(a.max_mr_size), PageSizeCap: uint64(a.page_size_cap),
@@ -192,28 +193,28 @@ func (c *libContext) queryDevice() (DeviceAttr, error) {
 	}, nil
 }
 
-func (c *libContext) queryPort(port int) (PortAttr, error) {
+func (c *libContext) queryPort(port int) (ibdev.PortAttr, error) {
 	var a C.struct_vb_port_attr
 	if err := result(C.vb_query_port(c.lib.c, c.c, C.uint8_t(port), &a)); err != nil {
-		return PortAttr{}, err
+		return ibdev.PortAttr{}, err
 	}
-	return PortAttr{
-		State: PortState(a.state), MTU: mtuBytes(int(a.active_mtu)), MaxMTU: mtuBytes(int(a.max_mtu)),
-		LID: uint16(a.lid), GIDs: int(a.gid_tbl_len), MaxMsg: uint32(a.max_msg_sz), LinkLayer: LinkLayer(a.link_layer),
+	return ibdev.PortAttr{
+		State: ibdev.PortState(a.state), MTU: ibdev.MTUBytes(int(a.active_mtu)), MaxMTU: ibdev.MTUBytes(int(a.max_mtu)),
+		LID: uint16(a.lid), GIDs: int(a.gid_tbl_len), MaxMsg: uint32(a.max_msg_sz), LinkLayer: ibdev.LinkLayer(a.link_layer),
 	}, nil
 }
 
-func (c *libContext) gids() ([]GID, []int, error) {
+func (c *libContext) gids() ([]ibdev.GID, []int, error) {
 	var table *C.struct_vb_gid_entry
 	n := C.vb_query_gid_table(c.lib.c, c.c, &table)
 	defer C.free(unsafe.Pointer(table))
 	if n < 0 {
 		return nil, nil, unix.Errno(-n)
 	}
-	var gids []GID
+	var gids []ibdev.GID
 	var ports []int
 	for _, e := range unsafe.Slice(table, int(n)) {
-		gids = append(gids, GID{Index: int(e.gid_index), GID: e.gid, Type: GIDType(e.gid_type)})
+		gids = append(gids, ibdev.GID{Index: int(e.gid_index), GID: e.gid, Type: ibdev.GIDType(e.gid_type)})
 		ports = append(ports, int(e.port_num))
 	}
 	return gids, ports, nil
@@ -377,7 +378,7 @@ func (q *libQP) modify(m *qpModify) error {
 			mask |= C.VB_QP_ACCESS_FLAGS
 		}
 	case m.state == StateRTR && m.typ != UD:
-		a.path_mtu = C.int(mtuEnum(m.mtu))
+		a.path_mtu = C.int(ibdev.MTUEnum(m.mtu))
 		a.dest_qp_num = C.uint32_t(m.remoteQPN)
 		a.rq_psn = C.uint32_t(m.remotePSN)
 		a.max_dest_rd_atomic = C.uint8_t(m.maxDestRead)

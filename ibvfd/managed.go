@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 )
 
 // ManagedAttr are a connection's attributes as a connection manager has settled
@@ -50,7 +52,7 @@ func (q *QP) managed(a *ManagedAttr) (*qpModify, error) {
 		e.Detail = fmt.Sprintf("QP %d is %v", q.num, q.attr.Type)
 		e.Remedy = "use an RC queue pair"
 		return nil, e
-	case a.Port < 1 || a.Port > 255 || a.GIDIndex < 0 || a.GIDIndex > 255 || mtuEnum(a.MTU) < mtuMin:
+	case a.Port < 1 || a.Port > 255 || a.GIDIndex < 0 || a.GIDIndex > 255 || ibdev.MTUEnum(a.MTU) < ibdev.MTUMin:
 		e.Detail = fmt.Sprintf("port %d, GID index %d, MTU %d", a.Port, a.GIDIndex, a.MTU)
 		e.Remedy = "take the attributes from the connection manager when it has settled them"
 		return nil, e

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 	"github.com/gpurdma/gpurdma/ibvfd/uverbs"
 	"github.com/gpurdma/gpurdma/internal/devnode"
 	"github.com/gpurdma/gpurdma/internal/errno"
@@ -43,7 +44,7 @@ func Probe(name string) (Support, error) {
 }
 
 func probe(name string, sys sysfs.FS, t ioctl.Transport, lib func() (verbs, error)) (Support, error) {
-	info, err := deviceBase(sys, name)
+	info, err := ibdev.Look(sys.Root(), name)
 	if err != nil {
 		return Support{}, err
 	}
@@ -58,7 +59,7 @@ func probe(name string, sys sysfs.FS, t ioctl.Transport, lib func() (verbs, erro
 }
 
 // probeKernel asks through a context of our own.
-func probeKernel(info DeviceInfo, t ioctl.Transport, m refusal.Machine) Support {
+func probeKernel(info ibdev.Info, t ioctl.Transport, m refusal.Machine) Support {
 	if info.Uverbs == "" {
 		return Support{
 			Stage: StageUverbs, Errno: unix.ENOENT,

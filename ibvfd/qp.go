@@ -16,6 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
+	"github.com/gpurdma/gpurdma/ibvfd/internal/enum"
 )
 
 // QPType is a queue pair's transport. The numbers are those of enum
@@ -29,7 +31,7 @@ const (
 )
 
 // String returns "RC" or "UD".
-func (t QPType) String() string { return nameOf([]string{RC: "RC", UD: "UD"}, int(t), "QPType") }
+func (t QPType) String() string { return enum.Name([]string{RC: "RC", UD: "UD"}, int(t), "QPType") }
 
 // QPState is a queue pair's state. The numbers are those of enum ibv_qp_state.
 type QPState int
@@ -48,7 +50,7 @@ const (
 var qpStateNames = [...]string{"RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR"}
 
 // String returns the state's name: "RTS".
-func (s QPState) String() string { return nameOf(qpStateNames[:], int(s), "QPState") }
+func (s QPState) String() string { return enum.Name(qpStateNames[:], int(s), "QPState") }
 
 // QPAttr is what kind of queue pair to make.
 type QPAttr struct {
@@ -76,8 +78,8 @@ type QPAttr struct {
 	// answers errors.ErrUnsupported elsewhere. A queue pair that is only flushed to
 	// needs none of this, but the flags in ConnectAttr.Access.
 	Flush bool
-	Port  int  // 0: the first active one
-	GID   *GID // of Port; nil lets ChooseGID choose
+	Port  int        // 0: the first active one
+	GID   *ibdev.GID // of Port; nil lets ChooseGID choose
 	// QKey is what a UD queue pair's senders must know. Its highest bit is for
 	// privileged ones.
 	QKey uint32
@@ -108,7 +110,7 @@ type QP struct {
 	attr  QPAttr   // as granted
 	local Endpoint // its PSN is psn
 	psn   atomic.Uint32
-	port  PortAttr
+	port  ibdev.PortAttr
 	num   uint32
 
 	send struct {

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 	"github.com/gpurdma/gpurdma/ibvfd/internal/verbsstub"
 )
 
@@ -163,8 +164,8 @@ func TestNumbersThatDoNotFit(t *testing.T) {
 		}
 	}
 	for name, change := range map[string]func(a *QPAttr){
-		"GID index 256": func(a *QPAttr) { a.GID = &GID{Index: 256, GID: [16]byte{1}} },
-		"GID index -1":  func(a *QPAttr) { a.GID = &GID{Index: -1, GID: [16]byte{1}} },
+		"GID index 256": func(a *QPAttr) { a.GID = &ibdev.GID{Index: 256, GID: [16]byte{1}} },
+		"GID index -1":  func(a *QPAttr) { a.GID = &ibdev.GID{Index: -1, GID: [16]byte{1}} },
 		"inline 2^30":   func(a *QPAttr) { a.Inline = 1 << 30 },
 		"depth 2^30":    func(a *QPAttr) { a.SendDepth = 1 << 30 },
 	} {
@@ -174,7 +175,7 @@ func TestNumbersThatDoNotFit(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	attr := QPAttr{Type: UD, SendCQ: qp.attr.SendCQ, RecvCQ: qp.attr.RecvCQ, GID: &GID{Index: 255, GID: [16]byte{1}}}
+	attr := QPAttr{Type: UD, SendCQ: qp.attr.SendCQ, RecvCQ: qp.attr.RecvCQ, GID: &ibdev.GID{Index: 255, GID: [16]byte{1}}}
 	ud, err := pd.CreateQP(attr)
 	if err != nil {
 		t.Fatal(err)
@@ -191,8 +192,8 @@ func TestNumbersThatDoNotFit(t *testing.T) {
 // subnet, in which case it has a LID of ours to go to, a router's, only with a GRH.
 func TestInfiniBand(t *testing.T) {
 	s := newScript()
-	s.port = &PortAttr{State: PortActive, MTU: 4096, MaxMTU: 4096, LID: 9, LinkLayer: LinkInfiniBand}
-	_, qp, v := queuePair(t, s, QPAttr{Type: RC, GID: &GID{GID: [16]byte{0xfe, 0x80}}})
+	s.port = &ibdev.PortAttr{State: ibdev.PortActive, MTU: 4096, MaxMTU: 4096, LID: 9, LinkLayer: ibdev.LinkInfiniBand}
+	_, qp, v := queuePair(t, s, QPAttr{Type: RC, GID: &ibdev.GID{GID: [16]byte{0xfe, 0x80}}})
 	if l := qp.Local(); l.LID != 9 || l.MTU != 4096 {
 		t.Errorf("Local() = %+v", l)
 	}

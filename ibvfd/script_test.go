@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -16,9 +15,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 	"github.com/gpurdma/gpurdma/ibvfd/uverbs"
 	"github.com/gpurdma/gpurdma/internal/errno"
 	"github.com/gpurdma/gpurdma/internal/sysfs"
+	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
 // script is a verbs whose functions answer what the test says. What it makes
@@ -33,9 +34,9 @@ type script struct {
 	addr     uint64             // of the last ibv_reg_mr
 	nextKey  uint32
 	nextID   uintptr
-	port     *PortAttr // what queryPort answers, unless it is nil
-	async    *pipe     // of asynchronous events
-	acked    int       // asynchronous events
+	port     *ibdev.PortAttr // what queryPort answers, unless it is nil
+	async    *pipe           // of asynchronous events
+	acked    int             // asynchronous events
 }
 
 // identify makes the identity of an object.
@@ -109,18 +110,18 @@ type scriptContext struct{ *script }
 
 func (c *scriptContext) cmdFD() int { return 1000 }
 
-func (c *scriptContext) queryDevice() (DeviceAttr, error) {
-	return DeviceAttr{MaxCQE: 100, MaxQPWR: 64, MaxSGE: 4, MaxReadAtomic: 8, MaxInitReadAtom: 8, Ports: 1}, c.failing("queryDevice")
+func (c *scriptContext) queryDevice() (ibdev.DeviceAttr, error) {
+	return ibdev.DeviceAttr{MaxCQE: 100, MaxQPWR: 64, MaxSGE: 4, MaxReadAtomic: 8, MaxInitReadAtom: 8, Ports: 1}, c.failing("queryDevice")
 }
 
-func (c *scriptContext) queryPort(int) (PortAttr, error) {
+func (c *scriptContext) queryPort(int) (ibdev.PortAttr, error) {
 	if c.port != nil {
 		return *c.port, c.failing("queryPort")
 	}
-	return PortAttr{State: PortActive, MTU: 1024, MaxMTU: 4096, LinkLayer: LinkEthernet}, c.failing("queryPort")
+	return ibdev.PortAttr{State: ibdev.PortActive, MTU: 1024, MaxMTU: 4096, LinkLayer: ibdev.LinkEthernet}, c.failing("queryPort")
 }
 
-func (c *scriptContext) gids() ([]GID, []int, error) { return nil, nil, unix.ENOSYS }
+func (c *scriptContext) gids() ([]ibdev.GID, []int, error) { return nil, nil, unix.ENOSYS }
 
 func (c *scriptContext) allocPD() (verbsPD, error) {
 	if err := c.made("allocPD", "PD"); err != nil {
@@ -305,35 +306,7 @@ func always(n unix.Errno) func(int32) unix.Errno {
 }
 
 // deviceTree is a sysfs with one RoCE device.
-func deviceTree(t testing.TB) sysfs.FS {
-	t.Helper()
-	root := t.TempDir()
-	for name, text := range map[string]string{
-		"class/infiniband/roce0/node_guid":                       "0011:22ff:fe33:4455",
-		"class/infiniband/roce0/node_type":                       "1: CA",
-		"class/infiniband/roce0/ports/1/state":                   "4: ACTIVE",
-		"class/infiniband/roce0/ports/1/link_layer":              "Ethernet",
-		"class/infiniband/roce0/ports/1/gids/0":                  "fe80:0000:0000:0000:0011:22ff:fe33:4455",
-		"class/infiniband/roce0/ports/1/gids/1":                  "0000:0000:0000:0000:0000:ffff:0a09:0001",
-		"class/infiniband/roce0/ports/1/gids/2":                  "0000:0000:0000:0000:0000:0000:0000:0000",
-		"class/infiniband/roce0/ports/1/gid_attrs/types/0":       "IB/RoCE v1",
-		"class/infiniband/roce0/ports/1/gid_attrs/types/1":       "RoCE v2",
-		"class/infiniband/roce0/ports/1/gid_attrs/ndevs/0":       "eth7",
-		"class/infiniband/roce0/ports/1/gid_attrs/ndevs/1":       "eth7",
-		"class/infiniband_verbs/uverbs3/ibdev":                   "roce0",
-		"class/net/eth7/mtu":                                     "1500",
-		"devices/pci0000:00/0000:00:05.0/infiniband/other/dummy": "",
-	} {
-		path := filepath.Join(root, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text+"\n"), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return sysfs.New(root)
-}
+func deviceTree(t testing.TB) sysfs.FS { return sysfs.New(testenv.DeviceTree(t)) }
 
 func scripted(t *testing.T, s *script, k *kernel) *PD {
 	t.Helper()
@@ -551,8 +524,8 @@ func TestConstructorsFail(t *testing.T) {
 	if _, err := open(s, "roce0", c.sys, k); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "/dev/infiniband/uverbs3") {
 		t.Errorf("open: %v, want the missing node in it", err)
 	}
-	s.failWith("open", fmt.Errorf("%w: %w", ErrNoDevice, unix.ENODEV))
-	if _, err := open(s, "roce0", c.sys, k); !errors.Is(err, ErrNoDevice) || !strings.Contains(err.Error(), "provider") {
+	s.failWith("open", fmt.Errorf("%w: %w", ibdev.ErrNoDevice, unix.ENODEV))
+	if _, err := open(s, "roce0", c.sys, k); !errors.Is(err, ibdev.ErrNoDevice) || !strings.Contains(err.Error(), "provider") {
 		t.Errorf("open: %v, want ErrNoDevice and the provider as remedy", err)
 	}
 	for _, depth := range []int{0, -1} {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/gpurdma/gpurdma/ibvfd/internal/enum"
 	"github.com/gpurdma/gpurdma/internal/refusal"
 )
 
@@ -27,7 +28,7 @@ const (
 var stageNames = [...]string{"args", "provider", "uverbs", "get", "attach", "pin", "map", "driver"}
 
 // String returns the stage's name: "attach".
-func (s Stage) String() string { return nameOf(stageNames[:], int(s), "Stage") }
+func (s Stage) String() string { return enum.Name(stageNames[:], int(s), "Stage") }
 
 // MarshalText makes a Stage a string in JSON.
 func (s Stage) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
@@ -71,7 +72,7 @@ var causeNames = [...]string{
 }
 
 // String returns the cause in words: "no driver op".
-func (c Cause) String() string { return nameOf(causeNames[:], int(c), "Cause") }
+func (c Cause) String() string { return enum.Name(causeNames[:], int(c), "Cause") }
 
 // MarshalText makes a Cause a string in JSON.
 func (c Cause) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
@@ -90,12 +91,4 @@ func (c *Cause) UnmarshalText(text []byte) error {
 var causeOf = map[refusal.Cause]Cause{
 	refusal.Open: CauseUnknown, refusal.VideoMemory: CauseVideoMemory, refusal.NoAddresses: CauseNoAddresses, refusal.Gate: CauseGate,
 	refusal.Pinned: CausePinned, refusal.Gone: CauseGone, refusal.Unreachable: CauseUnreachable, refusal.NotForIt: CauseNotSupported,
-}
-
-// nameOf is names[i], or "Type(i)" for a number without a name.
-func nameOf(names []string, i int, typ string) string {
-	if i >= 0 && i < len(names) && names[i] != "" {
-		return names[i]
-	}
-	return fmt.Sprintf("%s(%d)", typ, i)
 }

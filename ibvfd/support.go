@@ -4,6 +4,8 @@ package ibvfd
 
 import (
 	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/ibvfd/internal/enum"
 )
 
 // Answer is yes, no, or not known.
@@ -19,7 +21,7 @@ const (
 var answerNames = [...]string{"unknown", "yes", "no"}
 
 // String returns "yes", "no" or "unknown".
-func (a Answer) String() string { return nameOf(answerNames[:], int(a), "Answer") }
+func (a Answer) String() string { return enum.Name(answerNames[:], int(a), "Answer") }
 
 // MarshalText makes an Answer a string in JSON.
 func (a Answer) MarshalText() ([]byte, error) { return []byte(a.String()), nil }

@@ -2,6 +2,10 @@
 
 package ibvfd
 
+import (
+	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
+)
+
 // verbs is what this package needs of libibverbs. There are two: the library
 // (libibverbs_cgo.go) and, in tests, a script. A refusal is a unix.Errno.
 //
@@ -16,11 +20,11 @@ type verbs interface {
 
 type verbsContext interface {
 	cmdFD() int // of /dev/infiniband/uverbsN, borrowed
-	queryDevice() (DeviceAttr, error)
-	queryPort(port int) (PortAttr, error)
+	queryDevice() (ibdev.DeviceAttr, error)
+	queryPort(port int) (ibdev.PortAttr, error)
 	// gids lists the entries in use, without network devices, and the ports
 	// they belong to.
-	gids() ([]GID, []int, error)
+	gids() ([]ibdev.GID, []int, error)
 	allocPD() (verbsPD, error)
 	createCQ(attr CQAttr) (verbsCQ, error)
 	// eventFD is the descriptor of asynchronous events, borrowed. It does not

@@ -15,6 +15,7 @@ import (
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
@@ -160,10 +161,10 @@ func TestVMOpenErrors(t *testing.T) {
 		t.Errorf("%q %+v", c.Name(), c.Info())
 	}
 	for _, name := range []string{"no-such0", "", "../rxe0"} {
-		if _, err := ibvfd.Open(name); !errors.Is(err, ibvfd.ErrNoDevice) {
+		if _, err := ibvfd.Open(name); !errors.Is(err, ibdev.ErrNoDevice) {
 			t.Errorf("Open(%q): %v, want ErrNoDevice", name, err)
 		}
-		if _, err := ibvfd.Probe(name); !errors.Is(err, ibvfd.ErrNoDevice) {
+		if _, err := ibvfd.Probe(name); !errors.Is(err, ibdev.ErrNoDevice) {
 			t.Errorf("Probe(%q): %v, want ErrNoDevice", name, err)
 		}
 	}

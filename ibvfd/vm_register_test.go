@@ -16,6 +16,8 @@ import (
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/gid"
+	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
@@ -352,7 +354,7 @@ func TestVMRegionOfSegments(t *testing.T) {
 
 func TestVMDevices(t *testing.T) {
 	testenv.VM(t)
-	list, err := ibvfd.Devices("")
+	list, err := ibdev.List("")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -364,11 +366,11 @@ func TestVMDevices(t *testing.T) {
 		t.Errorf("%+v", d)
 	}
 	port := d.Ports[0]
-	if port.State != ibvfd.PortActive || port.LinkLayer != ibvfd.LinkEthernet || len(port.GIDs) == 0 {
+	if port.State != ibdev.PortActive || port.LinkLayer != ibdev.LinkEthernet || len(port.GIDs) == 0 {
 		t.Errorf("port %+v", port)
 	}
-	gid, why, err := ibvfd.ChooseGID(port.GIDs, port.LinkLayer)
-	if err != nil || gid.Type != ibvfd.GIDRoCEv2 || gid.Addr().String() != "10.9.0.1" {
+	gid, why, err := gid.Choose(port.GIDs, port.LinkLayer)
+	if err != nil || gid.Type != ibdev.GIDRoCEv2 || gid.Addr().String() != "10.9.0.1" {
 		t.Errorf("ChooseGID = %v (%s), %v; want the RoCE v2 one of 10.9.0.1", gid, why, err)
 	}
 	c := openNIC(t)

@@ -2,6 +2,10 @@
 
 package ibvfd
 
+import (
+	"github.com/gpurdma/gpurdma/ibvfd/internal/enum"
+)
+
 import "fmt"
 
 // WCStatus is how a work request ended. The numbers are those of enum
@@ -46,7 +50,7 @@ var wcStatusNames = [...]string{
 }
 
 // String returns the status in words: "remote access error".
-func (s WCStatus) String() string { return nameOf(wcStatusNames[:], int(s), "WCStatus") }
+func (s WCStatus) String() string { return enum.Name(wcStatusNames[:], int(s), "WCStatus") }
 
 // MarshalText makes a WCStatus a string in JSON.
 func (s WCStatus) MarshalText() ([]byte, error) { return []byte(s.String()), nil }

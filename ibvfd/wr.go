@@ -2,6 +2,10 @@
 
 package ibvfd
 
+import (
+	"github.com/gpurdma/gpurdma/ibvfd/internal/enum"
+)
+
 // Opcode is what a send work request does. The numbers are those of enum
 // ibv_wr_opcode.
 type Opcode uint32
@@ -33,7 +37,7 @@ const (
 var opcodeNames = [...]string{"RDMA WRITE", "RDMA WRITE with immediate", "SEND", "SEND with immediate", "RDMA READ", "compare-and-swap", "fetch-and-add", "local invalidate", 9: "SEND with invalidate", 14: "FLUSH", 15: "atomic write"}
 
 // String returns the operation's name: "RDMA WRITE".
-func (o Opcode) String() string { return nameOf(opcodeNames[:], int(o), "Opcode") }
+func (o Opcode) String() string { return enum.Name(opcodeNames[:], int(o), "Opcode") }
 
 // SendFlags modify a send work request. The numbers are those of enum
 // ibv_send_flags.

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 	"github.com/gpurdma/gpurdma/p2p/drivers"
 	"github.com/gpurdma/gpurdma/p2p/machine"
 	"github.com/gpurdma/gpurdma/pciaddr"
@@ -151,7 +151,7 @@ func (w *Watcher) Look() {
 	}
 }
 
-func lossKey(n drivers.NIC, p ibvfd.PortInfo, name string) string {
+func lossKey(n drivers.NIC, p ibdev.Port, name string) string {
 	return drivers.PortName(n, p) + " " + name
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/gpurdma/gpurdma/gpualloc/cuda"
 	"github.com/gpurdma/gpurdma/gpualloc/nvml"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 	"github.com/gpurdma/gpurdma/internal/dcb"
 	"github.com/gpurdma/gpurdma/p2p/check"
 	"github.com/gpurdma/gpurdma/p2p/drivers"
@@ -145,13 +146,13 @@ func perGPU[T any](gpus func() ([]nvml.GPU, error), of func(nvml.GPU) (T, bool))
 	return out, notAsked(err)
 }
 
-func port(nic string, num int) (_ ibvfd.PortAttr, err error) {
+func port(nic string, num int) (_ ibdev.PortAttr, err error) {
 	c, err := ibvfd.Open(nic)
 	if errors.Is(err, ibvfd.ErrNotBuilt) || errors.Is(err, ibvfd.ErrNoLibrary) || errors.Is(err, ibvfd.ErrBrokenLibrary) {
 		err = fmt.Errorf("%w: %w", check.ErrNotAsked, err)
 	}
 	if err != nil {
-		return ibvfd.PortAttr{}, err
+		return ibdev.PortAttr{}, err
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
 	return c.QueryPort(num)

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 	"github.com/gpurdma/gpurdma/internal/human"
 	"github.com/gpurdma/gpurdma/internal/pci"
 	"github.com/gpurdma/gpurdma/p2p"
@@ -99,7 +100,7 @@ type Live struct {
 	Imports func(nic string) (ibvfd.Support, error)
 	// Port asks a NIC for a port's state; a build or a machine without libibverbs
 	// answers ErrNotAsked.
-	Port func(nic string, port int) (ibvfd.PortAttr, error)
+	Port func(nic string, port int) (ibdev.PortAttr, error)
 	// PFC asks a network device for which priorities flow control is on.
 	PFC func(netdev string) ([]int, error)
 	// Opens tries to open a device file for reading and writing.

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 	"github.com/gpurdma/gpurdma/internal/pci"
 	"github.com/gpurdma/gpurdma/p2p/drivers"
 	"github.com/gpurdma/gpurdma/p2p/machine"
@@ -74,7 +74,7 @@ func readLAG(l *Look, n drivers.NIC) LAG {
 	}
 	for _, p := range n.Ports {
 		// Only a port with an address has a GID that names its network device.
-		if p.LinkLayer != ibvfd.LinkInfiniBand && (len(p.GIDs) == 0 || len(n.NetDevs) == 0) {
+		if p.LinkLayer != ibdev.LinkInfiniBand && (len(p.GIDs) == 0 || len(n.NetDevs) == 0) {
 			return LAG{Why: "the network devices of its GIDs are not known", At: []string{"/" + PortDir(n, p, "gid_attrs/ndevs")}}
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 	"github.com/gpurdma/gpurdma/p2p/check"
 	"github.com/gpurdma/gpurdma/pciaddr"
 )
@@ -28,9 +29,9 @@ func exports(e check.Export, err error) check.Live {
 }
 
 // inPorts is the MTU of each NIC's port, and the largest that the port can have.
-func inPorts(err error, state ibvfd.PortState, most int, mtu map[string]int) check.Live {
-	return check.Live{Port: func(nic string, _ int) (ibvfd.PortAttr, error) {
-		return ibvfd.PortAttr{State: state, MTU: mtu[nic], MaxMTU: most}, err
+func inPorts(err error, state ibdev.PortState, most int, mtu map[string]int) check.Live {
+	return check.Live{Port: func(nic string, _ int) (ibdev.PortAttr, error) {
+		return ibdev.PortAttr{State: state, MTU: mtu[nic], MaxMTU: most}, err
 	}}
 }
 

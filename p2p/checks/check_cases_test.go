@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 	"github.com/gpurdma/gpurdma/p2p"
 	"github.com/gpurdma/gpurdma/p2p/check"
@@ -374,12 +375,12 @@ func checkCases() map[string][]checkCase {
 			on("small-mi300", warn, down, virtualFunction("../0000:16:00.0")), on("small-mi300", warn, down, lends),
 			on("small-mi300", pass, put("sys/class/net/eth0/mtu", "1500"), rnic), on("small-mi300", fail, down, rnic)},
 		"NET-MTU": {on("small-mi300", pass), on("small-mi300", warn, put("sys/class/net/eth0/mtu", "1500")), on("small-mi300", pass, put("sys/class/net/eth0/mtu", "4500")), on("small-mi300", unknown, put("sys/class/net/eth0/mtu", "?")), on("small-mi300", skip, noNIC), on("small-mi300", pass, put("sys/class/net/eth0/mtu", "1500"), rnic),
-			on("small-mi300", pass).with(inPorts(nil, ibvfd.PortActive, 4096, map[string]int{"bnxt_re0": 4096, "bnxt_re1": 4096})), on("small-mi300", warn).with(inPorts(nil, ibvfd.PortActive, 4096, map[string]int{"bnxt_re0": 1024, "bnxt_re1": 4096})),
-			on("small-mi300", pass).with(inPorts(nil, ibvfd.PortActive, 1024, map[string]int{"bnxt_re0": 1024, "bnxt_re1": 1024})), on("small-mi300", pass).with(inPorts(nil, ibvfd.PortDown, 4096, nil)),
+			on("small-mi300", pass).with(inPorts(nil, ibdev.PortActive, 4096, map[string]int{"bnxt_re0": 4096, "bnxt_re1": 4096})), on("small-mi300", warn).with(inPorts(nil, ibdev.PortActive, 4096, map[string]int{"bnxt_re0": 1024, "bnxt_re1": 4096})),
+			on("small-mi300", pass).with(inPorts(nil, ibdev.PortActive, 1024, map[string]int{"bnxt_re0": 1024, "bnxt_re1": 1024})), on("small-mi300", pass).with(inPorts(nil, ibdev.PortDown, 4096, nil)),
 			on("small-mi300", unknown).with(inPorts(other, 0, 0, nil)), on("small-mi300", pass).with(inPorts(check.ErrNotAsked, 0, 0, nil)),
-			on("small-hgx", skip, swap("Ethernet", "InfiniBand")), on("small-hgx", skip, swap("Ethernet", "InfiniBand")).with(inPorts(nil, ibvfd.PortDown, 4096, nil)),
-			on("small-hgx", pass, swap("Ethernet", "InfiniBand")).with(inPorts(nil, ibvfd.PortActive, 4096, map[string]int{"mlx5_0": 4096, "mlx5_1": 4096})),
-			on("small-hgx", warn, swap("Ethernet", "InfiniBand")).with(inPorts(nil, ibvfd.PortActive, 4096, map[string]int{"mlx5_0": 2048, "mlx5_1": 4096}))},
+			on("small-hgx", skip, swap("Ethernet", "InfiniBand")), on("small-hgx", skip, swap("Ethernet", "InfiniBand")).with(inPorts(nil, ibdev.PortDown, 4096, nil)),
+			on("small-hgx", pass, swap("Ethernet", "InfiniBand")).with(inPorts(nil, ibdev.PortActive, 4096, map[string]int{"mlx5_0": 4096, "mlx5_1": 4096})),
+			on("small-hgx", warn, swap("Ethernet", "InfiniBand")).with(inPorts(nil, ibdev.PortActive, 4096, map[string]int{"mlx5_0": 2048, "mlx5_1": 4096}))},
 		"NET-PFC":      {on("small-mi300", pass), on("small-mi300", warn, put(aPort+"/hw_counters/out_of_sequence", "12")), on("small-mi300", warn, put(aPort+"/hw_counters/to_retransmits", "1")), on("small-mi300", pass, put(aPort+"/hw_counters/rnr_naks_rcvd", "1")), on("small-mi300", pass, put(aPort+"/hw_counters/out_of_sequence", "12"), put(aPort+"/state", "1: DOWN")), on("small-mi300", unknown, drop(aPort+"/hw_counters")), on("small-mi300", unknown, drop(aPort+"/hw_counters"), put(aPort+"/hw_counters/ip4InDiscards", "0")), on("small-mi300", warn, drop(aPort+"/hw_counters"), put(aPort+"/hw_counters/ip4InDiscards", "1")), on("small-mi300", unknown, unreadable(aPort+"/hw_counters")), on("small-mi300", unknown, put(aPort+"/hw_counters/out_of_sequence", "?")), on("small-mi300", warn, put(aPort+"/hw_counters/out_of_sequence", "?"), put(aPort+"/hw_counters/RTO", "2"))},
 		"NET-IPV6LL":   {on("small-mi300", pass), on("small-mi300", pass, drop(aPort+"/gids/3"), rnic), on("small-mi300", warn, drop(aPort+"/gids/3")), on("small-mi300", unknown, drop(aPort+"/gids"))},
 		"NET-SM":       {on("small-hgx", pass, swap("Ethernet", "InfiniBand"), swap("0x0\n", "0x7\n")), on("small-hgx", fail, swap("Ethernet", "InfiniBand")), on("small-hgx", unknown, swap("Ethernet", "InfiniBand"), swap("0x0\n", "0x7\n"), unreadable(hgxPort+"/sm_lid")), on("small-hgx", skip)},

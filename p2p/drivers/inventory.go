@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 	"github.com/gpurdma/gpurdma/internal/files"
 	"github.com/gpurdma/gpurdma/internal/pci"
 	"github.com/gpurdma/gpurdma/internal/softgpu"
@@ -35,7 +35,7 @@ type NIC struct {
 	Software     bool     // the CPU does its work: rxe, siw
 	Uverbs       string   // "/dev/infiniband/uverbs0"; "" without one
 	SoftwareKind string   // "rxe" or "siw"; "" for other devices
-	Ports        []ibvfd.PortInfo
+	Ports        []ibdev.Port
 }
 
 // GPUs finds the machine's GPUs. If it returns an error, it also returns the GPUs that
@@ -192,7 +192,7 @@ func NICs(m *machine.Machine) ([]NIC, error) {
 	if err := looks(m); err != nil {
 		return nil, err
 	}
-	devices, err := ibvfd.Devices(m.Sys.Root())
+	devices, err := ibdev.List(m.Sys.Root())
 	errs := []error{err}
 	if err == nil && len(devices) == 0 && !m.Sys.Exists("class/infiniband") && HasRDMA(m) {
 		errs = append(errs, errors.New("RDMA devices: /sys/class/infiniband was not copied"))
@@ -214,4 +214,4 @@ func NICs(m *machine.Machine) ([]NIC, error) {
 }
 
 // PortName names a port of a NIC: "mlx5_0/1".
-func PortName(n NIC, p ibvfd.PortInfo) string { return fmt.Sprintf("%s/%d", n.Name, p.Num) }
+func PortName(n NIC, p ibdev.Port) string { return fmt.Sprintf("%s/%d", n.Name, p.Num) }

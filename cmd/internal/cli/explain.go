@@ -14,6 +14,7 @@ import (
 	"github.com/gpurdma/gpurdma/canary"
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/gid"
 	"github.com/gpurdma/gpurdma/internal/errno"
 )
 
@@ -157,7 +158,7 @@ func beforehand(err error) string {
 		return "not a dma-buf"
 	case errors.Is(err, dmabuf.ErrInUse):
 		return "still in use"
-	case errors.Is(err, ibvfd.ErrNoGID):
+	case errors.Is(err, gid.ErrNone):
 		return noGID(err)
 	}
 	return ""
@@ -165,8 +166,8 @@ func beforehand(err error) string {
 
 // noGID is what is wrong with each GID.
 func noGID(err error) string {
-	_, why, _ := strings.Cut(err.Error(), ibvfd.ErrNoGID.Error())
-	return ibvfd.ErrNoGID.Error() + strings.ReplaceAll(why, ": "+unix.EADDRNOTAVAIL.Error(), "") // each port's
+	_, why, _ := strings.Cut(err.Error(), gid.ErrNone.Error())
+	return gid.ErrNone.Error() + strings.ReplaceAll(why, ": "+unix.EADDRNOTAVAIL.Error(), "") // each port's
 }
 
 // PrintErrors writes errors for people: a line that says what happened, and one

@@ -16,6 +16,7 @@ import (
 	"github.com/gpurdma/gpurdma/canary"
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/gid"
 	"github.com/gpurdma/gpurdma/internal/errno"
 )
 
@@ -73,7 +74,7 @@ prog: a: one
 prog: a: two
 prog: three
 `},
-		{"no GID", &dmabuf.Error{Op: "connect", Device: "node2:7471", Remedy: "ask for another", Err: fmt.Errorf("rxe0 port 1: %w: %w: 2 of another family", ibvfd.ErrNoGID, unix.EADDRNOTAVAIL)}, `
+		{"no GID", &dmabuf.Error{Op: "connect", Device: "node2:7471", Remedy: "ask for another", Err: fmt.Errorf("rxe0 port 1: %w: %w: 2 of another family", gid.ErrNone, unix.EADDRNOTAVAIL)}, `
 prog: connect on node2:7471 failed
   cause:   no usable GID: 2 of another family
   errno:   EADDRNOTAVAIL (99: cannot assign requested address)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package ibvfd
+package ibdev
 
 import (
 	"encoding/hex"
@@ -15,8 +15,11 @@ import (
 
 const zeroGID = "0000:0000:0000:0000:0000:0000:0000:0000"
 
-// readGIDs lists the entries of a port's GID table that are in use.
-func readGIDs(s sysfs.FS, name string, port int) ([]GID, error) {
+// ReadGIDs lists the entries of a port's GID table that are in use. sys is the root of
+// sysfs, "" for /sys.
+func ReadGIDs(sys, name string, port int) ([]GID, error) { return gids(sysfs.New(sys), name, port) }
+
+func gids(s sysfs.FS, name string, port int) ([]GID, error) {
 	dir := portDir(name, port)
 	entries, err := s.List(path.Join(dir, "gids"))
 	if err != nil {
@@ -53,8 +56,10 @@ func portDir(name string, port int) string {
 	return path.Join(classDir, name, "ports", strconv.Itoa(port))
 }
 
-// readGID reads one entry; a place that is not in use is a zero GID.
-func readGID(s sysfs.FS, name string, port, index int) (GID, error) {
+// ReadGID reads one entry of a port's GID table; a place that is not in use is a zero
+// GID.
+func ReadGID(sys, name string, port, index int) (GID, error) {
+	s := sysfs.New(sys)
 	dir := portDir(name, port)
 	gid, err := parseGID(readAttr(s, path.Join(dir, "gids", strconv.Itoa(index))))
 	if err != nil {

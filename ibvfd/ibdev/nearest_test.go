@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package ibvfd
+package ibdev
 
 import (
 	"errors"
@@ -61,9 +61,9 @@ func TestNearest(t *testing.T) {
 		"pci0000:40/0000:40:01.0/0000:41:00.0":                           "0", // other host bridge, same node
 		"pci0000:80/0000:80:01.0/0000:81:00.0":                           "1", // other host bridge and node
 	})
-	up, down := []PortInfo{{Num: 1, State: PortActive}}, []PortInfo{{Num: 1, State: PortDown}}
-	device := func(name, at string, ports []PortInfo) DeviceInfo {
-		d := DeviceInfo{Name: name, Ports: ports}
+	up, down := []Port{{Num: 1, State: PortActive}}, []Port{{Num: 1, State: PortDown}}
+	device := func(name, at string, ports []Port) Info {
+		d := Info{Name: name, Ports: ports}
 		if at != "" {
 			d.PCI = addr(t, at)
 		}
@@ -76,18 +76,18 @@ func TestNearest(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		mem     *pciaddr.Addr
-		devices []DeviceInfo
+		devices []Info
 		want    string
 		why     string
 	}{
-		{"all", gpu, []DeviceInfo{noPCI, gone, otherNode, sameNode, sameBridge, sameSwitch}, "switch", "nearest of 6: 0000:04:00.0 and the memory's 0000:03:00.0: below the bridge 0000:01:00.0"},
-		{"host bridge", gpu, []DeviceInfo{otherNode, sameNode, sameBridge}, "bridge", "host bridge"},
-		{"NUMA node", gpu, []DeviceInfo{otherNode, sameNode, gone, noPCI}, "node", "NUMA node 0"},
-		{"far but known", gpu, []DeviceInfo{noPCI, otherNode, gone}, "far", "different host bridges"},
-		{"unknown", gpu, []DeviceInfo{noPCI, gone}, "soft", "unknown"},
-		{"port down", gpu, []DeviceInfo{device("dark", "0000:04:00.0", down), otherNode}, "far", ""},
-		{"only one, and down", gpu, []DeviceInfo{device("dark", "0000:04:00.0", down)}, "dark", "the only one; 0000:04:00.0"},
-		{"system memory", nil, []DeviceInfo{device("dark", "", down), sameBridge, sameSwitch}, "bridge", "equally near"},
+		{"all", gpu, []Info{noPCI, gone, otherNode, sameNode, sameBridge, sameSwitch}, "switch", "nearest of 6: 0000:04:00.0 and the memory's 0000:03:00.0: below the bridge 0000:01:00.0"},
+		{"host bridge", gpu, []Info{otherNode, sameNode, sameBridge}, "bridge", "host bridge"},
+		{"NUMA node", gpu, []Info{otherNode, sameNode, gone, noPCI}, "node", "NUMA node 0"},
+		{"far but known", gpu, []Info{noPCI, otherNode, gone}, "far", "different host bridges"},
+		{"unknown", gpu, []Info{noPCI, gone}, "soft", "unknown"},
+		{"port down", gpu, []Info{device("dark", "0000:04:00.0", down), otherNode}, "far", ""},
+		{"only one, and down", gpu, []Info{device("dark", "0000:04:00.0", down)}, "dark", "the only one; 0000:04:00.0"},
+		{"system memory", nil, []Info{device("dark", "", down), sameBridge, sameSwitch}, "bridge", "equally near"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got, err := Nearest(sys, tt.mem, tt.devices)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package ibvfd
+package ibdev
 
 import (
 	"errors"
@@ -11,13 +11,22 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/internal/pci"
 	"github.com/gpurdma/gpurdma/internal/sysfs"
 	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
-// DeviceInfo is what sysfs says of an RDMA device.
-type DeviceInfo struct {
+// ErrNoDevice: there is no RDMA device of that name.
+var ErrNoDevice = errors.New("no such RDMA device")
+
+// failed is the module's error with this room's usual parts.
+func failed(op, device string, err error) *dmabuf.Error {
+	return &dmabuf.Error{Op: op, Device: device, Err: err}
+}
+
+// Info is what sysfs says of an RDMA device.
+type Info struct {
 	Name     string        `json:"name"`             // "mlx5_0", "rxe0"
 	Uverbs   string        `json:"uverbs,omitempty"` // "/dev/infiniband/uverbs0", "" if ib_uverbs does not serve it
 	Driver   string        `json:"driver"`           // the kernel driver: "mlx5_core", "rdma_rxe"; "" if not known
@@ -25,11 +34,11 @@ type DeviceInfo struct {
 	NodeGUID string        `json:"node_guid"`        // "506b:4b03:00f3:b8a2"
 	NetDevs  []string      `json:"netdevs"`          // network devices of its ports
 	PCI      *pciaddr.Addr `json:"pci,omitempty"`    // the PCI function behind it, if any
-	Ports    []PortInfo    `json:"ports"`
+	Ports    []Port        `json:"ports"`
 }
 
-// PortInfo is what sysfs says of a port.
-type PortInfo struct {
+// Port is what sysfs says of a port.
+type Port struct {
 	Num       int       `json:"num"`
 	State     PortState `json:"state"`
 	MTU       int       `json:"mtu"` // bytes; 0 if sysfs does not tell (the network device's bounds it)
@@ -38,21 +47,21 @@ type PortInfo struct {
 }
 
 // Software reports whether the device is emulated by the CPU.
-func (d DeviceInfo) Software() bool { return d.Kind == "rxe" || d.Kind == "siw" }
+func (d Info) Software() bool { return d.Kind == "rxe" || d.Kind == "siw" }
 
-// Devices lists the RDMA devices in natural order of their names. sys is the
+// List lists the RDMA devices in natural order of their names. sys is the
 // root of sysfs, "" for /sys. It needs neither libibverbs nor privileges. No
 // devices is no error. Beside an error the list has what could be read.
-func Devices(sys string) ([]DeviceInfo, error) { return devices(sysfs.New(sys), deviceInfo) }
+func List(sys string) ([]Info, error) { return devices(sysfs.New(sys), read) }
 
-// DevicesWithoutGIDs is [Devices] but for the GID tables, of which sysfs has a
+// ListWithoutGIDs is [List] but for the GID tables, of which sysfs has a
 // thousand files a port, and for the network devices and MTUs that only those
 // lead to: enough to choose a device by its name, state and place.
-func DevicesWithoutGIDs(sys string) ([]DeviceInfo, error) {
-	return devices(sysfs.New(sys), deviceBase)
+func ListWithoutGIDs(sys string) ([]Info, error) {
+	return devices(sysfs.New(sys), look)
 }
 
-func devices(s sysfs.FS, read func(s sysfs.FS, name string) (DeviceInfo, error)) ([]DeviceInfo, error) {
+func devices(s sysfs.FS, each func(s sysfs.FS, name string) (Info, error)) ([]Info, error) {
 	names, err := s.List(classDir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil // ib_core is not loaded
@@ -63,10 +72,10 @@ func devices(s sysfs.FS, read func(s sysfs.FS, name string) (DeviceInfo, error))
 	if len(names) > mostDevices {
 		return nil, failed("list RDMA devices", s.Path(classDir), fmt.Errorf("it has %d, and no machine has more than %d", len(names), mostDevices))
 	}
-	var list []DeviceInfo
+	var list []Info
 	var errs []error
 	for _, name := range names {
-		info, err := read(s, name)
+		info, err := each(s, name)
 		if errors.Is(err, ErrNoDevice) {
 			continue // removed meanwhile
 		}
@@ -82,15 +91,21 @@ const classDir = "class/infiniband"
 // mostDevices is more than the virtual functions of all NICs of a machine.
 const mostDevices = 4000
 
-// deviceInfo reads all there is.
-func deviceInfo(s sysfs.FS, name string) (DeviceInfo, error) {
-	d, err := deviceBase(s, name)
+// Read is what sysfs says of one device. sys is the root of sysfs, "" for /sys.
+func Read(sys, name string) (Info, error) { return read(sysfs.New(sys), name) }
+
+// Look is [Read] without the GID tables, and what only those lead to.
+func Look(sys, name string) (Info, error) { return look(sysfs.New(sys), name) }
+
+// read reads all there is.
+func read(s sysfs.FS, name string) (Info, error) {
+	d, err := look(s, name)
 	if err != nil {
 		return d, err
 	}
 	for i := range d.Ports {
 		p := &d.Ports[i]
-		if gids, err := readGIDs(s, name, p.Num); err == nil {
+		if gids, err := gids(s, name, p.Num); err == nil {
 			p.GIDs = gids
 		}
 		for _, g := range p.GIDs {
@@ -105,14 +120,14 @@ func deviceInfo(s sysfs.FS, name string) (DeviceInfo, error) {
 	return d, nil
 }
 
-// deviceBase reads what is quick to read: not the GID tables.
-func deviceBase(s sysfs.FS, name string) (DeviceInfo, error) {
+// look reads what is quick to read: not the GID tables.
+func look(s sysfs.FS, name string) (Info, error) {
 	dir := path.Join(classDir, name)
 	err := s.Look(dir)
 	if name == "" || strings.ContainsRune(name, '/') || errors.Is(err, fs.ErrNotExist) {
-		return DeviceInfo{}, noDevice(s, name)
+		return Info{}, noDevice(s, name)
 	}
-	d := DeviceInfo{Name: name, NetDevs: []string{}, Ports: []PortInfo{}}
+	d := Info{Name: name, NetDevs: []string{}, Ports: []Port{}}
 	if err != nil {
 		return d, failed("look at", name, err)
 	}
@@ -148,7 +163,7 @@ func deviceBase(s sysfs.FS, name string) (DeviceInfo, error) {
 
 // software recognizes the emulated devices, which have no device link that
 // leads to a driver: only they have the attribute "parent".
-func software(s sysfs.FS, d *DeviceInfo) {
+func software(s sysfs.FS, d *Info) {
 	if d.Driver != "" && d.PCI == nil {
 		return
 	}
@@ -174,7 +189,7 @@ func mtuFromNetDevs(s sysfs.FS, devs []string) int {
 		if err != nil {
 			continue
 		}
-		if m := mtuBytes(mtuEnum(int(n) - roceHeaders)); best == 0 || m < best {
+		if m := MTUBytes(MTUEnum(int(n) - roceHeaders)); best == 0 || m < best {
 			best = m
 		}
 	}
@@ -209,9 +224,9 @@ func uverbsNode(s sysfs.FS, name string) string {
 	return ""
 }
 
-func portInfo(s sysfs.FS, name string, num int) PortInfo {
+func portInfo(s sysfs.FS, name string, num int) Port {
 	dir := path.Join(classDir, name, "ports", strconv.Itoa(num))
-	p := PortInfo{Num: num, GIDs: []GID{}}
+	p := Port{Num: num, GIDs: []GID{}}
 	if text, err := s.ReadString(path.Join(dir, "state")); err == nil { // "4: ACTIVE"
 		if n, err := strconv.Atoi(before(text, ":")); err == nil {
 			p.State = PortState(n)
@@ -228,4 +243,22 @@ func portInfo(s sysfs.FS, name string, num int) PortInfo {
 func before(s, sep string) string {
 	head, _, _ := strings.Cut(s, sep)
 	return head
+}
+
+// ByFunction are the names of the RDMA devices by their PCI functions. sys is the root
+// of sysfs, "" for /sys.
+func ByFunction(sys string) map[string]string {
+	s := sysfs.New(sys)
+	names, _ := s.List(classDir)
+	by := map[string]string{}
+	for _, name := range names {
+		real, err := s.Resolve(classDir + "/" + name)
+		if err != nil {
+			continue
+		}
+		if a, ok := pci.DeviceOf(s, real); ok {
+			by[a.String()] = name
+		}
+	}
+	return by
 }

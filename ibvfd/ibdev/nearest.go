@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package ibvfd
+package ibdev
 
 import (
 	"cmp"
@@ -32,7 +32,7 @@ type Near struct {
 //
 // This is the shape of the machine, not a promise that the kernel allows
 // peer-to-peer on that way.
-func Nearest(sys string, mem *pciaddr.Addr, devices []DeviceInfo) (Near, error) {
+func Nearest(sys string, mem *pciaddr.Addr, devices []Info) (Near, error) {
 	s := sysfs.New(sys)
 	if len(devices) == 0 {
 		return Near{}, noDevice(s, "any RDMA device")
@@ -52,10 +52,10 @@ func Nearest(sys string, mem *pciaddr.Addr, devices []DeviceInfo) (Near, error) 
 }
 
 // rank is smaller for what is nearer.
-func rank(s sysfs.FS, mem *pciaddr.Addr, d DeviceInfo) Near {
+func rank(s sysfs.FS, mem *pciaddr.Addr, d Info) Near {
 	n := Near{Name: d.Name}
 	port := ""
-	if !slices.ContainsFunc(d.Ports, func(p PortInfo) bool { return p.State == PortActive }) {
+	if !slices.ContainsFunc(d.Ports, func(p Port) bool { return p.State == PortActive }) {
 		n.rank[0] = 1
 		port = ", no port is active"
 	}
@@ -83,7 +83,7 @@ func rank(s sysfs.FS, mem *pciaddr.Addr, d DeviceInfo) Near {
 
 // placeOf is the PCI function that does the device's transfers: its own, or
 // that of the network device below a software one.
-func placeOf(s sysfs.FS, d DeviceInfo) (pciaddr.Addr, bool) {
+func placeOf(s sysfs.FS, d Info) (pciaddr.Addr, bool) {
 	if d.PCI != nil {
 		return *d.PCI, true
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package ibvfd
+package gid
 
 import (
 	"encoding/binary"
@@ -8,11 +8,13 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 )
 
 // addVLANs fills in the VLANs of GIDs' network devices, which sysfs does not
 // tell.
-func addVLANs(table []GID) error {
+func AddVLANs(table []ibdev.GID) error {
 	ids, err := vlans()
 	if err != nil {
 		return err
