@@ -10,6 +10,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/fault"
 	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 	"github.com/gpurdma/gpurdma/pciaddr"
 )
@@ -62,7 +63,7 @@ func (f *fakeDevice) host(mem *ibvfd.HostBuf, off, n int64, access ibvfd.Access)
 func (f *fakeDevice) source(src Source, off, n int64, access ibvfd.Access) (*registration, error) {
 	m, ok := src.(*memSource)
 	if !ok || !m.direct {
-		return nil, &ibvfd.RegError{Device: f.name(), Errno: unix.EOPNOTSUPP, Cause: ibvfd.CauseNotSupported}
+		return nil, &ibvfd.RegError{Device: f.name(), Errno: unix.EOPNOTSUPP, Cause: fault.CauseNotSupported}
 	}
 	return f.register(m.mem[off:off+n], access), nil
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
+	"github.com/gpurdma/gpurdma/ibvfd/internal/explain"
 	"github.com/gpurdma/gpurdma/ibvfd/uverbs"
 	"github.com/gpurdma/gpurdma/internal/devnode"
 	"github.com/gpurdma/gpurdma/internal/errno"
@@ -23,23 +24,17 @@ import (
 // called from several goroutines at once.
 type Context struct {
 	parent
-	name string
-	info ibdev.Info
-	sys  sysfs.FS
-	v    verbsContext
-	file *uverbs.File // v's descriptor, for ioctls of our own
-	// hostLimits is asked when a host registration ends in ENOMEM.
-	hostLimits func() memlock
-	// The evidence of a refusal: what sysfs and procfs say, the descriptor, and the
-	// kernel's list of dma-bufs.
-	machine    refusal.Machine
-	lookAt     func(fd int) bufEvidence
-	kernelBufs func(debugfs string) ([]dmabuf.KernelBuf, error)
+	name     string
+	info     ibdev.Info
+	sys      sysfs.FS
+	v        verbsContext
+	file     *uverbs.File // v's descriptor, for ioctls of our own
+	evidence evidence
 
 	objects objects
 	async   asyncEvents
 
-	support atomic.Pointer[dmabufSupport] // nil until it is known
+	support atomic.Pointer[explain.Answers] // nil until it is known
 	numbers mrNumbers
 	foreign foreignKeys
 }
@@ -98,8 +93,7 @@ func newContext(vctx verbsContext, name string, info ibdev.Info, sys sysfs.FS, t
 
 // looks sets the sources of evidence for refusals.
 func (c *Context) looks() {
-	c.hostLimits, c.lookAt, c.kernelBufs = readMemlock, lookAt, dmabuf.KernelBufs
-	c.machine = refusal.Machine{Sys: c.sys}
+	c.evidence = evidence{explain.ReadMemlock, refusal.Machine{Sys: c.sys}, explain.LookAt, dmabuf.KernelBufs}
 }
 
 // explainOpen says why libibverbs could not open a device that sysfs lists.

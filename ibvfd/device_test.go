@@ -10,7 +10,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gpurdma/gpurdma/ibvfd/fault"
 	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
+	"github.com/gpurdma/gpurdma/ibvfd/internal/explain"
 	"github.com/gpurdma/gpurdma/internal/rdmanl"
 )
 
@@ -36,7 +38,7 @@ func TestProbe(t *testing.T) {
 	}{
 		{"both", always(0), unix.EBADF, Yes, Yes, unix.EBADF, "reached the driver"},
 		{"kernel only", always(0), unix.EOPNOTSUPP, Yes, No, unix.EBADF, "lacks the op"},
-		{"old library", always(0), errNoSymbol, Yes, No, unix.EBADF, "rdma-core 34"},
+		{"old library", always(0), explain.NoSymbol, Yes, No, unix.EBADF, "rdma-core 34"},
 		{"no driver op", func(int32) unix.Errno { return unix.EOPNOTSUPP }, unix.EOPNOTSUPP, No, Unknown, unix.EOPNOTSUPP, "told apart"},
 		{"no method", func(int32) unix.Errno { return unix.EPROTONOSUPPORT }, unix.EPROTONOSUPPORT, No, Unknown, unix.EPROTONOSUPPORT, "told apart"},
 		{"524", func(int32) unix.Errno { return 524 }, unix.Errno(524), Unknown, Unknown, 524, "told apart"},
@@ -126,12 +128,12 @@ func TestNames(t *testing.T) {
 		Access(0).String():                            "none",
 		(AccessLocalWrite | 1<<30).String():           "local-write|0x40000000",
 		(AccessRemoteRead | AccessZeroBased).String(): "remote-read|zero-based",
-		StageAttach.String():                          "attach",
-		Stage(99).String():                            "Stage(99)",
-		CauseNoDriverOp.String():                      "no driver op",
-		CausePinned.String():                          "pinned for another importer",
+		fault.StageAttach.String():                    "attach",
+		fault.Stage(99).String():                      "Stage(99)",
+		fault.CauseNoDriverOp.String():                "no driver op",
+		fault.CausePinned.String():                    "pinned for another importer",
 		WCRemAccessErr.String():                       "remote access error",
-		Cause(-1).String():                            "Cause(-1)",
+		fault.Cause(-1).String():                      "Cause(-1)",
 		StateRTS.String():                             "RTS",
 		OpFetchAdd.String():                           "fetch-and-add",
 		(&WCError{Status: WCRetryExcErr}).Error():     "work completion: transport retry counter exceeded (status 12)",
@@ -143,7 +145,7 @@ func TestNames(t *testing.T) {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}
-	if len(causeNames) != int(CauseUnreachable)+1 || len(stageNames) != int(StageDriver)+1 || len(wcStatusNames) != int(WCTMRndvIncomplete)+1 {
+	if len(wcStatusNames) != int(WCTMRndvIncomplete)+1 {
 		t.Error("a name is missing")
 	}
 }

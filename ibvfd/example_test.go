@@ -10,6 +10,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/fault"
 )
 
 // A dma-buf is registered and written by RDMA WRITE over a loopback pair.
@@ -104,7 +105,7 @@ func anyDMABuf() (*dmabuf.Buf, error) {
 func ExampleRegError() {
 	err := error(&ibvfd.RegError{
 		Device: "rxe0", Route: ibvfd.RouteIoctl, Attr: ibvfd.MRAttr{Kind: ibvfd.DMABufFD, FD: 7, Length: 1 << 16},
-		Errno: 95, Earliest: ibvfd.StageUverbs, Latest: ibvfd.StageUverbs, Cause: ibvfd.CauseNoDriverOp,
+		Errno: 95, Earliest: fault.StageUverbs, Latest: fault.StageUverbs, Cause: fault.CauseNoDriverOp,
 	})
 	fmt.Println(err)
 	fmt.Println(errors.Is(err, errors.ErrUnsupported))

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
+	"github.com/gpurdma/gpurdma/ibvfd/internal/explain"
 	"github.com/gpurdma/gpurdma/ibvfd/uverbs"
 	"github.com/gpurdma/gpurdma/internal/ioctl"
 	"github.com/gpurdma/gpurdma/internal/refusal"
@@ -77,7 +78,7 @@ func (c kernelContext) allocPD() (verbsPD, error) {
 	return kernelPD{c.f, handle}, nil
 }
 
-// kernelPD leaves dma-bufs to the ioctl: with errNoSymbol that is the route
+// kernelPD leaves dma-bufs to the ioctl: with explain.NoSymbol that is the route
 // which RouteAuto takes.
 type kernelPD struct {
 	f *uverbs.File
@@ -90,7 +91,7 @@ func (p kernelPD) dealloc() error { return p.f.DeallocPD(p.h) }
 func (kernelPD) regHost(_, _, _ uint64, _ Access) (verbsMR, error) { return nil, errKernelOnly }
 
 func (kernelPD) regDMABuf(_, _, _ uint64, _ int, _ Access) (verbsMR, error) {
-	return nil, errNoSymbol
+	return nil, explain.NoSymbol
 }
 
 func (kernelPD) createQP(*qpInit) (verbsQP, error)         { return nil, errKernelOnly }

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/ibvfd/fault"
 )
 
 // registerFD registers a borrowed descriptor. The checks work on a duplicate,
@@ -22,13 +23,13 @@ func (r *registration) registerFD(attr *MRAttr) error {
 	switch {
 	case err == nil:
 	case errors.Is(err, unix.EBADF):
-		return r.pd.ctx.refuse(attr, CauseClosedFD, unix.EBADF, "", "pass an open descriptor")
+		return r.pd.ctx.refuse(attr, fault.CauseClosedFD, unix.EBADF, "", "pass an open descriptor")
 	case errors.Is(err, dmabuf.ErrNotDMABuf):
 		detail := ""
 		if _, e := asFailed(err); e != nil {
 			detail = e.Detail
 		}
-		return r.pd.ctx.refuse(attr, CauseNotDMABuf, unix.EINVAL, detail, "export the memory as a dma-buf and pass that descriptor")
+		return r.pd.ctx.refuse(attr, fault.CauseNotDMABuf, unix.EINVAL, detail, "export the memory as a dma-buf and pass that descriptor")
 	default: // no descriptor left for a duplicate: the kernel can check as well
 		return r.registerOpen(attr, attr.FD, math.MaxUint64, 0)
 	}

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/ibvfd/fault"
 	"github.com/gpurdma/gpurdma/internal/errno"
 )
 
@@ -25,9 +26,9 @@ type RegError struct {
 	Attr     MRAttr     // what was asked for
 	Rereg    bool       // [MR.Rereg] asked for it
 	Errno    unix.Errno // the answer; EINVAL and the like where our own checks refused
-	Earliest Stage
-	Latest   Stage
-	Cause    Cause
+	Earliest fault.Stage
+	Latest   fault.Stage
+	Cause    fault.Cause
 	Detail   string // the numbers that matter
 	Remedy   string // what the user can change, if anything
 
@@ -83,12 +84,12 @@ func (e *RegError) Unwrap() []error {
 // [errors.ErrUnsupported], and every range error [dmabuf.ErrRange].
 func (e *RegError) Is(target error) bool {
 	switch e.Cause {
-	case CauseNoProviderOp, CauseNoDriverOp, CauseNoMethod, CauseKernelENOTSUPP, CauseNotSupported, CauseNoPeerClient,
-		CauseVideoMemory, CauseGate, CauseUnreachable:
+	case fault.CauseNoProviderOp, fault.CauseNoDriverOp, fault.CauseNoMethod, fault.CauseKernelENOTSUPP, fault.CauseNotSupported, fault.CauseNoPeerClient,
+		fault.CauseVideoMemory, fault.CauseGate, fault.CauseUnreachable:
 		return target == errors.ErrUnsupported
-	case CauseBadRange:
+	case fault.CauseBadRange:
 		return target == dmabuf.ErrRange
-	case CauseNotDMABuf:
+	case fault.CauseNotDMABuf:
 		return target == dmabuf.ErrNotDMABuf
 	}
 	return false

@@ -12,6 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/ibvfd/fault"
+	"github.com/gpurdma/gpurdma/ibvfd/internal/explain"
 )
 
 // Segment is a part of a dma-buf.
@@ -163,26 +165,28 @@ func (a *RegionAttr) parts(pd *PD) ([]MRAttr, error) {
 	var total uint64
 	for _, s := range a.Segments {
 		if s.Buf == nil && s.pointer() == 0 || total+s.Length < total || s.Offset+s.Length < s.Offset {
-			return nil, pd.ctx.refuse(&part, CauseBadRange, unix.EINVAL, "a segment without a Buf, or an Addr beyond its Offset, or one that ends beyond 2^64", "")
+			return nil, pd.ctx.refuse(&part, fault.CauseBadRange, unix.EINVAL, "a segment without a Buf, or an Addr beyond its Offset, or one that ends beyond 2^64", "")
 		}
 		total += s.Length
 	}
 	whole := part
 	whole.Offset, whole.Length, whole.IOVA = a.Offset, a.Length, a.IOVA
 	if len(a.Segments) == 0 {
-		return nil, pd.ctx.refuse(&whole, CauseBadRange, unix.EINVAL, "no segments", "")
+		return nil, pd.ctx.refuse(&whole, fault.CauseBadRange, unix.EINVAL, "no segments", "")
 	}
+	ask := whole.request()
+	broken := explain.First(explain.BadLength(&ask), explain.Beyond(&ask, total))
 	if len(a.Segments) == 1 {
 		whole.Buf, whole.Pointer = a.Segments[0].Buf, a.Segments[0].pointer()
-		if f := firstFault(badLength(&whole), beyond(&whole, total)); f != nil && !a.SkipChecks {
-			return nil, pd.ctx.refuse(&whole, f.cause, f.errno, f.detail, f.remedy)
+		if broken != nil && !a.SkipChecks {
+			return nil, pd.ctx.broken(&whole, broken)
 		}
 		whole.Offset += a.Segments[0].Offset
 		return []MRAttr{whole}, nil
 	}
-	if f := firstFault(badLength(&whole), beyond(&whole, total)); f != nil {
+	if f := broken; f != nil {
 		// Across segments no single question can be put to the kernel.
-		return nil, pd.ctx.refuse(&whole, f.cause, f.errno, fmt.Sprintf("%s (%d segments)", f.detail, len(a.Segments)), f.remedy)
+		return nil, pd.ctx.refuse(&whole, f.Cause, f.Errno, fmt.Sprintf("%s (%d segments)", f.Detail, len(a.Segments)), f.Remedy)
 	}
 	var list []MRAttr
 	skip, left, iova := a.Offset, a.Length, a.IOVA
@@ -201,15 +205,6 @@ func (a *RegionAttr) parts(pd *PD) ([]MRAttr, error) {
 		skip, left, iova = 0, left-n, iova+n
 	}
 	return list, nil
-}
-
-func firstFault(faults ...*fault) *fault {
-	for _, f := range faults {
-		if f != nil {
-			return f
-		}
-	}
-	return nil
 }
 
 // MRs are the region's MRs in pd, in the order of addresses; nil for a PD that

@@ -8,6 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/ibvfd/fault"
+	"github.com/gpurdma/gpurdma/ibvfd/internal/explain"
 	"github.com/gpurdma/gpurdma/ibvfd/uverbs"
 	"github.com/gpurdma/gpurdma/internal/errno"
 )
@@ -90,7 +92,7 @@ func (r *registration) register(pd *PD, attr *MRAttr) error {
 	case DevicePointer:
 		err = r.registerPeer(attr)
 	default:
-		err = pd.ctx.refuse(attr, CauseNotSupported, unix.EOPNOTSUPP, "", "use HostMemory, DMABufFD or DevicePointer")
+		err = pd.ctx.refuse(attr, fault.CauseNotSupported, unix.EOPNOTSUPP, "", "use HostMemory, DMABufFD or DevicePointer")
 	}
 	if err != nil {
 		r.letGo()
@@ -169,7 +171,8 @@ func (r *registration) registerHost(attr *MRAttr) error {
 		r.iova = addr
 	}
 	if !attr.SkipChecks {
-		if err := c.checkHost(attr); err != nil {
+		ask := attr.request()
+		if err := c.broken(attr, explain.OfHost(&ask, uint64(len(attr.Host)))); err != nil {
 			return err
 		}
 	}
@@ -203,7 +206,7 @@ func fromVerbs(v verbsMR) registered {
 
 func (r *registration) registerDMABuf(attr *MRAttr) error {
 	if attr.FDType != FDTypeDMABuf {
-		return r.pd.ctx.refuse(attr, CauseNotSupported, unix.EOPNOTSUPP, attr.FDType.String(), "use FDTypeDMABuf, the only type there is")
+		return r.pd.ctx.refuse(attr, fault.CauseNotSupported, unix.EOPNOTSUPP, attr.FDType.String(), "use FDTypeDMABuf, the only type there is")
 	}
 	switch {
 	case attr.unexported():
@@ -211,14 +214,14 @@ func (r *registration) registerDMABuf(attr *MRAttr) error {
 		if attr.Policy != RouteAutoPeerDirect {
 			remedy = "export it, or allow RouteAutoPeerDirect where a peer-memory client is registered"
 		}
-		return r.otherwise(attr, r.pd.ctx.refuse(attr, CauseNotSupported, unix.EOPNOTSUPP, "no dma-buf of the memory is at hand", remedy))
+		return r.otherwise(attr, r.pd.ctx.refuse(attr, fault.CauseNotSupported, unix.EOPNOTSUPP, "no dma-buf of the memory is at hand", remedy))
 	case attr.Buf == nil:
 		return r.registerFD(attr)
 	}
 	r.buf = attr.Buf
 	fd, err := attr.Buf.Acquire()
 	if err != nil {
-		return r.pd.ctx.refuse(attr, CauseClosedFD, 0, "the Buf is closed", "register before closing it").because(err)
+		return r.pd.ctx.refuse(attr, fault.CauseClosedFD, 0, "the Buf is closed", "register before closing it").because(err)
 	}
 	err = r.registerOpen(attr, fd, uint64(attr.Buf.Size()), attr.Buf.Inode())
 	attr.Buf.Release()
@@ -228,8 +231,8 @@ func (r *registration) registerDMABuf(attr *MRAttr) error {
 // registerOpen registers an open descriptor of a buffer of size bytes. inode is 0 if
 // it is not known.
 func (r *registration) registerOpen(attr *MRAttr, fd int, size, inode uint64) error {
-	if !attr.SkipChecks && !attr.sound(size) {
-		if err := r.pd.ctx.faultOf(attr, size); err != nil {
+	if ask := attr.request(); !attr.SkipChecks && !ask.Sound(size) {
+		if err := r.pd.ctx.broken(attr, explain.OfDMABuf(&ask, size)); err != nil {
 			return err
 		}
 	}
@@ -272,7 +275,7 @@ func (pd *PD) routes(attr *MRAttr, fd int) (registered, Route, unix.Errno) {
 		return fromVerbs(v), RouteProvider, 0
 	}
 	n := errnoOf(err)
-	if auto && (n == unix.EOPNOTSUPP || n == errNoSymbol) && pd.dmabufSupport().provider != Yes {
+	if auto && (n == unix.EOPNOTSUPP || n == explain.NoSymbol) && !pd.dmabufSupport().ProviderTakes() {
 		return pd.byIoctl(attr, fd)
 	}
 	return registered{}, RouteProvider, n

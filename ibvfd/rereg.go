@@ -8,6 +8,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gpurdma/gpurdma/ibvfd/fault"
+	"github.com/gpurdma/gpurdma/ibvfd/internal/explain"
 	"github.com/gpurdma/gpurdma/ibvfd/uverbs"
 )
 
@@ -134,7 +136,7 @@ func (r *registration) changed(attr *ReregAttr) (*PD, *MRAttr, error) {
 		next.Access = r.access
 	}
 	invalid := func(detail, remedy string) error {
-		return r.pd.ctx.refuse(&next, CauseUnknown, unix.EINVAL, detail, remedy).rereg()
+		return r.pd.ctx.refuse(&next, fault.CauseUnknown, unix.EINVAL, detail, remedy).rereg()
 	}
 	if attr.Change == 0 || attr.Change&^reregAll != 0 {
 		return nil, nil, invalid("", "say what to change: ReregMemory, ReregPD, ReregAccess")
@@ -161,7 +163,7 @@ func (m *MR) inPlace(r *registration, pd *PD, next *MRAttr, attr *ReregAttr) err
 		return errNotInPlace
 	}
 	if MemoryKind(r.kind) == DMABufFD {
-		if err := c.check(next, badDMABufAccess(next.Access), badRemoteAccess(next.Access)); err != nil {
+		if err := c.broken(next, explain.First(explain.BadDMABufAccess(uint32(next.Access)), explain.BadRemoteAccess(uint32(next.Access)))); err != nil {
 			return err
 		}
 	}
@@ -203,7 +205,7 @@ func (r *registration) change(was *registration) error {
 			r.made = fromVerbs(r.made.v)
 			return nil
 		}
-		if n := errnoOf(err); n != unix.EOPNOTSUPP && n != errNoSymbol {
+		if n := errnoOf(err); n != unix.EOPNOTSUPP && n != explain.NoSymbol {
 			return err
 		}
 	}
@@ -261,7 +263,7 @@ func (c *Context) changesInPlace(flags Access) bool {
 func (m *MR) anew(r *registration, pd *PD, next *MRAttr, attr *ReregAttr) error {
 	pointed := next.unexported() && (r.peer || attr.Change&ReregMemory != 0)
 	if next.Kind == DMABufFD && next.Buf == nil && next.FD < 0 && !pointed || next.Buf != nil && next.Buf.Closed() {
-		return pd.ctx.refuse(next, CauseClosedFD, 0, "the MR's keys cannot stay, and its buffer's descriptor is not at hand", "give the buffer again, with ReregMemory").because(os.ErrClosed).rereg()
+		return pd.ctx.refuse(next, fault.CauseClosedFD, 0, "the MR's keys cannot stay, and its buffer's descriptor is not at hand", "give the buffer again, with ReregMemory").because(os.ErrClosed).rereg()
 	}
 	fresh := new(registration)
 	if err := fresh.register(pd, next); err != nil {
@@ -293,15 +295,15 @@ func (r *registration) refuseRereg(next *MRAttr, err error) error {
 		return err
 	}
 	if errors.Is(err, errNotInPlace) {
-		return r.pd.ctx.refuse(next, CauseNotSupported, unix.EOPNOTSUPP, "this change would make new keys", "allow InPlaceAuto, and tell the peers the new keys").rereg()
+		return r.pd.ctx.refuse(next, fault.CauseNotSupported, unix.EOPNOTSUPP, "this change would make new keys", "allow InPlaceAuto, and tell the peers the new keys").rereg()
 	}
 	n := errnoOf(err)
-	e = &RegError{Device: r.pd.ctx.name, Route: r.route(), Attr: *next, Errno: n, Earliest: StageProvider, Latest: StageDriver, Cause: CauseUnknown}
+	e = &RegError{Device: r.pd.ctx.name, Route: r.route(), Attr: *next, Errno: n, Earliest: fault.StageProvider, Latest: fault.StageDriver, Cause: fault.CauseUnknown}
 	switch n {
 	case unix.EOPNOTSUPP:
-		e.Cause, e.Detail = CauseNotSupported, "the driver does not change this in place"
+		e.Cause, e.Detail = fault.CauseNotSupported, "the driver does not change this in place"
 	case unix.EACCES:
-		e.Cause, e.Detail = CausePermission, "the memory was pinned for reading only"
+		e.Cause, e.Detail = fault.CausePermission, "the memory was pinned for reading only"
 	}
 	e.Remedy = "allow InPlaceAuto, and tell the peers the new keys"
 	return e.rereg()

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/ibvfd/fault"
 )
 
 const (
@@ -185,7 +186,7 @@ func TestReregToFlush(t *testing.T) {
 	}
 	var e *RegError
 	global.Access = AccessFlushGlobal
-	if err := r.db.Rereg(global); !errors.As(err, &e) || e.Cause != CauseAccess || len(r.k.changed) != 1 {
+	if err := r.db.Rereg(global); !errors.As(err, &e) || e.Cause != fault.CauseAccess || len(r.k.changed) != 1 {
 		t.Errorf("dma-buf: %v", err)
 	}
 }

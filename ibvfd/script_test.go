@@ -15,7 +15,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gpurdma/gpurdma/ibvfd/fault"
 	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
+	"github.com/gpurdma/gpurdma/ibvfd/internal/explain"
 	"github.com/gpurdma/gpurdma/ibvfd/uverbs"
 	"github.com/gpurdma/gpurdma/internal/errno"
 	"github.com/gpurdma/gpurdma/internal/sysfs"
@@ -358,30 +360,30 @@ func TestRefusalsByErrno(t *testing.T) {
 		provider func(fd int) error
 		policies []RoutePolicy
 		errno    unix.Errno
-		cause    Cause
-		earliest Stage
-		latest   Stage
+		cause    fault.Cause
+		earliest fault.Stage
+		latest   fault.Stage
 	}{
-		{"no driver op", func(int32) unix.Errno { return unix.EOPNOTSUPP }, nil, both, unix.EOPNOTSUPP, CauseNoDriverOp, StageUverbs, StageUverbs},
-		{"no method", func(int32) unix.Errno { return unix.EPROTONOSUPPORT }, nil, both, unix.EPROTONOSUPPORT, CauseNoMethod, StageUverbs, StageUverbs},
-		{"not this buffer", always(unix.EOPNOTSUPP), nil, both, unix.EOPNOTSUPP, CauseNotSupported, StageGet, StageDriver},
-		{"524", always(errno.ENOTSUPP), nil, both, errno.ENOTSUPP, CauseKernelENOTSUPP, StageGet, StageDriver},
-		{"permission", always(unix.EPERM), nil, both, unix.EPERM, CausePermission, StageGet, StageDriver},
-		{"memory", always(unix.ENOMEM), nil, both, unix.ENOMEM, CauseNoMemory, StageUverbs, StageDriver},
-		{"fault", always(unix.EFAULT), nil, both, unix.EFAULT, CauseFault, StageGet, StageDriver},
-		{"not a dma-buf", always(unix.EINVAL), nil, both, unix.EINVAL, CauseNotDMABuf, StageGet, StageGet},
-		{"driver minds the arguments", func(int32) unix.Errno { return unix.EINVAL }, nil, both, unix.EINVAL, CauseUnknown, StageUverbs, StageUverbs},
-		{"device gone", func(int32) unix.Errno { return unix.EIO }, nil, both, unix.EIO, CauseDeviceGone, StageUverbs, StageUverbs},
-		{"unknown", always(unix.EXFULL), nil, both, unix.EXFULL, CauseUnknown, StageGet, StageDriver},
-		{"no name", always(777), nil, both, 777, CauseUnknown, StageGet, StageDriver},
-		{"no provider op", always(0), nil, []RoutePolicy{RouteProviderOnly}, unix.EOPNOTSUPP, CauseNoProviderOp, StageProvider, StageProvider},
-		{"old library", always(0), func(int) error { return errNoSymbol }, []RoutePolicy{RouteProviderOnly}, unix.EOPNOTSUPP, CauseNoProviderOp, StageProvider, StageProvider},
-		{"neither", func(int32) unix.Errno { return unix.EOPNOTSUPP }, nil, []RoutePolicy{RouteProviderOnly}, unix.EOPNOTSUPP, CauseNoDriverOp, StageProvider, StageUverbs},
-		{"neither, old kernel", func(int32) unix.Errno { return unix.EPROTONOSUPPORT }, nil, []RoutePolicy{RouteProviderOnly}, unix.EOPNOTSUPP, CauseNoMethod, StageProvider, StageUverbs},
+		{"no driver op", func(int32) unix.Errno { return unix.EOPNOTSUPP }, nil, both, unix.EOPNOTSUPP, fault.CauseNoDriverOp, fault.StageUverbs, fault.StageUverbs},
+		{"no method", func(int32) unix.Errno { return unix.EPROTONOSUPPORT }, nil, both, unix.EPROTONOSUPPORT, fault.CauseNoMethod, fault.StageUverbs, fault.StageUverbs},
+		{"not this buffer", always(unix.EOPNOTSUPP), nil, both, unix.EOPNOTSUPP, fault.CauseNotSupported, fault.StageGet, fault.StageDriver},
+		{"524", always(errno.ENOTSUPP), nil, both, errno.ENOTSUPP, fault.CauseKernelENOTSUPP, fault.StageGet, fault.StageDriver},
+		{"permission", always(unix.EPERM), nil, both, unix.EPERM, fault.CausePermission, fault.StageGet, fault.StageDriver},
+		{"memory", always(unix.ENOMEM), nil, both, unix.ENOMEM, fault.CauseNoMemory, fault.StageUverbs, fault.StageDriver},
+		{"fault", always(unix.EFAULT), nil, both, unix.EFAULT, fault.CauseFault, fault.StageGet, fault.StageDriver},
+		{"not a dma-buf", always(unix.EINVAL), nil, both, unix.EINVAL, fault.CauseNotDMABuf, fault.StageGet, fault.StageGet},
+		{"driver minds the arguments", func(int32) unix.Errno { return unix.EINVAL }, nil, both, unix.EINVAL, fault.CauseUnknown, fault.StageUverbs, fault.StageUverbs},
+		{"device gone", func(int32) unix.Errno { return unix.EIO }, nil, both, unix.EIO, fault.CauseDeviceGone, fault.StageUverbs, fault.StageUverbs},
+		{"unknown", always(unix.EXFULL), nil, both, unix.EXFULL, fault.CauseUnknown, fault.StageGet, fault.StageDriver},
+		{"no name", always(777), nil, both, 777, fault.CauseUnknown, fault.StageGet, fault.StageDriver},
+		{"no provider op", always(0), nil, []RoutePolicy{RouteProviderOnly}, unix.EOPNOTSUPP, fault.CauseNoProviderOp, fault.StageProvider, fault.StageProvider},
+		{"old library", always(0), func(int) error { return explain.NoSymbol }, []RoutePolicy{RouteProviderOnly}, unix.EOPNOTSUPP, fault.CauseNoProviderOp, fault.StageProvider, fault.StageProvider},
+		{"neither", func(int32) unix.Errno { return unix.EOPNOTSUPP }, nil, []RoutePolicy{RouteProviderOnly}, unix.EOPNOTSUPP, fault.CauseNoDriverOp, fault.StageProvider, fault.StageUverbs},
+		{"neither, old kernel", func(int32) unix.Errno { return unix.EPROTONOSUPPORT }, nil, []RoutePolicy{RouteProviderOnly}, unix.EOPNOTSUPP, fault.CauseNoMethod, fault.StageProvider, fault.StageUverbs},
 		{
 			"provider passes the kernel's on", always(unix.EOPNOTSUPP), func(fd int) error {
 				return always(unix.EOPNOTSUPP)(int32(fd))
-			}, []RoutePolicy{RouteAuto, RouteProviderOnly}, unix.EOPNOTSUPP, CauseNotSupported, StageGet, StageDriver,
+			}, []RoutePolicy{RouteAuto, RouteProviderOnly}, unix.EOPNOTSUPP, fault.CauseNotSupported, fault.StageGet, fault.StageDriver,
 		},
 	} {
 		for _, policy := range c.policies {
@@ -402,7 +404,7 @@ func TestRefusalsByErrno(t *testing.T) {
 				if !errors.Is(err, c.errno) {
 					t.Error("the errno cannot be found with errors.Is")
 				}
-				if e.Remedy == "" && c.cause != CauseFault {
+				if e.Remedy == "" && c.cause != fault.CauseFault {
 					t.Errorf("no remedy: %v", err)
 				}
 			})
@@ -431,7 +433,7 @@ func TestRoutes(t *testing.T) {
 	}{
 		{"provider has it", forward(0), RouteAuto, RouteProvider},
 		{"provider lacks it", func(int) error { return unix.EOPNOTSUPP }, RouteAuto, RouteIoctl},
-		{"library lacks it", func(int) error { return errNoSymbol }, RouteAuto, RouteIoctl},
+		{"library lacks it", func(int) error { return explain.NoSymbol }, RouteAuto, RouteIoctl},
 		{"ioctl only", forward(0), RouteIoctlOnly, RouteIoctl},
 		{"provider only", forward(0), RouteProviderOnly, RouteProvider},
 	} {
@@ -549,30 +551,30 @@ func TestHostRefusals(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer mem.Close()
-	limit := func(m memlock) func() memlock { return func() memlock { return m } }
+	limit := func(m explain.Memlock) func() explain.Memlock { return func() explain.Memlock { return m } }
 	for _, c := range []struct {
 		name   string
 		errno  unix.Errno
-		limits memlock
-		cause  Cause
+		limits explain.Memlock
+		cause  fault.Cause
 	}{
-		{"over the limit", unix.ENOMEM, memlock{limit: 64, pinned: 0}, CauseMemlock},
-		{"pinned already", unix.ENOMEM, memlock{limit: 128, pinned: 64}, CauseMemlock},
-		{"exempt", unix.ENOMEM, memlock{limit: 64, exempt: true}, CauseNoMemory},
-		{"no limit", unix.ENOMEM, memlock{limit: unlimited, pinned: unlimited}, CauseNoMemory},
-		{"fault", unix.EFAULT, memlock{}, CauseFault},
-		{"invalid", unix.EINVAL, memlock{}, CauseUnknown},
-		{"no pinning at all", unix.EPERM, memlock{limit: 0}, CauseMemlock},
-		{"no pinning, exempt", unix.EPERM, memlock{limit: 0, exempt: true}, CausePermission},
-		{"some pinning", unix.EPERM, memlock{limit: 64}, CausePermission},
-		{"permission", unix.EACCES, memlock{}, CausePermission},
-		{"gone", unix.ENODEV, memlock{}, CauseDeviceGone},
-		{"524", errno.ENOTSUPP, memlock{}, CauseKernelENOTSUPP},
-		{"unknown", unix.EXDEV, memlock{}, CauseUnknown},
+		{"over the limit", unix.ENOMEM, explain.Memlock{Limit: 64, Pinned: 0}, fault.CauseMemlock},
+		{"pinned already", unix.ENOMEM, explain.Memlock{Limit: 128, Pinned: 64}, fault.CauseMemlock},
+		{"exempt", unix.ENOMEM, explain.Memlock{Limit: 64, Exempt: true}, fault.CauseNoMemory},
+		{"no limit", unix.ENOMEM, explain.Memlock{Limit: explain.Unlimited, Pinned: explain.Unlimited}, fault.CauseNoMemory},
+		{"fault", unix.EFAULT, explain.Memlock{}, fault.CauseFault},
+		{"invalid", unix.EINVAL, explain.Memlock{}, fault.CauseUnknown},
+		{"no pinning at all", unix.EPERM, explain.Memlock{Limit: 0}, fault.CauseMemlock},
+		{"no pinning, exempt", unix.EPERM, explain.Memlock{Limit: 0, Exempt: true}, fault.CausePermission},
+		{"some pinning", unix.EPERM, explain.Memlock{Limit: 64}, fault.CausePermission},
+		{"permission", unix.EACCES, explain.Memlock{}, fault.CausePermission},
+		{"gone", unix.ENODEV, explain.Memlock{}, fault.CauseDeviceGone},
+		{"524", errno.ENOTSUPP, explain.Memlock{}, fault.CauseKernelENOTSUPP},
+		{"unknown", unix.EXDEV, explain.Memlock{}, fault.CauseUnknown},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s.failWith("regHost", c.errno)
-			pd.ctx.hostLimits = limit(c.limits)
+			pd.ctx.evidence.hostLimits = limit(c.limits)
 			_, err := pd.RegMR(MRAttr{Kind: HostMemory, Host: mem.Bytes(), Length: 100, Owner: mem})
 			var e *RegError
 			if !errors.As(err, &e) || e.Cause != c.cause || e.Errno != c.errno || !errors.Is(err, c.errno) {
@@ -580,7 +582,7 @@ func TestHostRefusals(t *testing.T) {
 			}
 		})
 	}
-	if m := readMemlock(); m.limit == 0 && !m.exempt {
+	if m := explain.ReadMemlock(); m.Limit == 0 && !m.Exempt {
 		t.Errorf("%+v: nothing could ever be pinned here", m)
 	}
 	if err := mem.Close(); err != nil {

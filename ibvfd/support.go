@@ -3,9 +3,12 @@
 package ibvfd
 
 import (
+	"os"
+
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/ibvfd/internal/enum"
+	"github.com/gpurdma/gpurdma/ibvfd/internal/explain"
 )
 
 // Answer is yes, no, or not known.
@@ -26,48 +29,26 @@ func (a Answer) String() string { return enum.Name(answerNames[:], int(a), "Answ
 // MarshalText makes an Answer a string in JSON.
 func (a Answer) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
 
-// dmabufSupport is who registers dma-bufs, as the fd -1 probe tells.
-type dmabufSupport struct {
-	provider, kernel Answer
-	providerErrno    unix.Errno
-	kernelErrno      unix.Errno
-}
-
-// judge reads the two answers to fd -1. The provider's EOPNOTSUPP may be the
-// kernel's, passed on: it proves that the provider lacks the op only if the
-// kernel itself gives another answer.
-func judge(provider, kernel unix.Errno) dmabufSupport {
-	s := dmabufSupport{providerErrno: provider, kernelErrno: kernel}
-	switch kernel {
-	case unix.EBADF:
-		s.kernel = Yes
-	case unix.EOPNOTSUPP, unix.EPROTONOSUPPORT:
-		s.kernel = No
-	}
+// answerOf is Unknown if neither is proven.
+func answerOf(yes, no bool) Answer {
 	switch {
-	case provider == errNoSymbol:
-		s.provider = No
-	case provider == unix.EBADF:
-		s.provider = Yes
-	case provider == unix.EOPNOTSUPP && s.kernel == Yes:
-		s.provider = No
+	case yes:
+		return Yes
+	case no:
+		return No
 	}
-	return s
+	return Unknown
 }
-
-// errNoSymbol is the answer of a libibverbs without ibv_reg_dmabuf_mr: the
-// errno of a function that does not exist.
-const errNoSymbol = unix.ENOSYS
 
 // dmabufSupport asks once and remembers: drivers do not learn. Callers that
 // come at the same time all ask, which harms nothing.
-func (pd *PD) dmabufSupport() dmabufSupport {
+func (pd *PD) dmabufSupport() explain.Answers {
 	if s := pd.ctx.support.Load(); s != nil {
 		return *s
 	}
 	kernel := pd.ctx.file.ProbeDMABuf(pd.handle)
-	s := judge(pd.probeProvider(), probeErrno(kernel))
-	if s.kernel != Unknown {
+	s := explain.Answers{Provider: pd.probeProvider(), Kernel: probeErrno(kernel)}
+	if s.KernelTakes() || s.KernelLacks() {
 		pd.ctx.support.Store(&s)
 	}
 	return s
@@ -83,7 +64,7 @@ func probeErrno(err error) unix.Errno {
 
 // probeProvider registers a page of fd -1 through libibverbs.
 func (pd *PD) probeProvider() unix.Errno {
-	v, err := pd.v.regDMABuf(0, uint64(pageSize), 0, -1, AccessLocalWrite)
+	v, err := pd.v.regDMABuf(0, uint64(os.Getpagesize()), 0, -1, AccessLocalWrite)
 	if err == nil {
 		_ = v.dereg()
 		return 0
@@ -95,5 +76,5 @@ func (pd *PD) probeProvider() unix.Errno {
 // the provider does not.
 func (c *Context) onlyIoctl() bool {
 	s := c.support.Load()
-	return s != nil && s.provider == No && s.kernel == Yes
+	return s != nil && s.ProviderLacks() && s.KernelTakes()
 }

@@ -47,7 +47,7 @@ type rawEvent struct {
 type verbsPD interface {
 	handle() uint32
 	regHost(addr, length, iova uint64, access Access) (verbsMR, error)
-	// regDMABuf answers errNoSymbol (support.go) if the library is too old to have
+	// regDMABuf answers explain.NoSymbol if the library is too old to have
 	// ibv_reg_dmabuf_mr.
 	regDMABuf(offset, length, iova uint64, fd int, access Access) (verbsMR, error)
 	createQP(attr *qpInit) (verbsQP, error)

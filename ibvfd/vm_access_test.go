@@ -17,6 +17,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/fault"
 	"github.com/gpurdma/gpurdma/ibvfd/gid"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
@@ -113,7 +114,7 @@ func TestVMDevicePointer(t *testing.T) {
 		t.Fatalf("%v, %v", clients, err)
 	}
 	mr, err := pd.RegMR(ibvfd.MRAttr{Kind: ibvfd.DevicePointer, Pointer: 0x7000_0000_0000_0000, Length: 4096})
-	if e := asRegError(t, err); e.Cause != ibvfd.CauseNoPeerClient || e.Latest != ibvfd.StageArgs || !errors.Is(err, errors.ErrUnsupported) {
+	if e := asRegError(t, err); e.Cause != fault.CauseNoPeerClient || e.Latest != fault.StageArgs || !errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("%v, %v", mr, err)
 	}
 }

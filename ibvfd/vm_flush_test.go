@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/fault"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
@@ -83,7 +84,7 @@ func flushRights(t *testing.T, pd *ibvfd.PD) {
 	host := ibvfd.MRAttr{Kind: ibvfd.HostMemory, Host: mem.Bytes(), Length: 4096, Access: ibvfd.AccessFlushPersistent, Owner: mem}
 	refused := func(err error) {
 		t.Helper()
-		if e := asRegError(t, err); e.Cause != ibvfd.CauseAccess || e.Errno != unix.EINVAL || !strings.Contains(e.Remedy, "out") {
+		if e := asRegError(t, err); e.Cause != fault.CauseAccess || e.Errno != unix.EINVAL || !strings.Contains(e.Remedy, "out") {
 			t.Errorf("%v", err)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/fault"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
@@ -48,7 +49,7 @@ func TestVMPinnedForAnotherNIC(t *testing.T) {
 					t.Fatal("registered")
 				}
 				e := asRegError(t, err)
-				if e.Device != otherNIC || e.Errno != unix.EINVAL || e.Cause != ibvfd.CausePinned || e.Earliest != ibvfd.StageAttach || e.Latest != ibvfd.StageMap {
+				if e.Device != otherNIC || e.Errno != unix.EINVAL || e.Cause != fault.CausePinned || e.Earliest != fault.StageAttach || e.Latest != fault.StageMap {
 					t.Errorf("%v, stages %v to %v", e, e.Earliest, e.Latest)
 				}
 				if !strings.Contains(e.Detail, "attached to "+nic+", too") || !strings.Contains(e.Remedy, "a buffer for each NIC") {

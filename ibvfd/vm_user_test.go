@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/fault"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
@@ -60,7 +61,7 @@ func TestAsUser(t *testing.T) {
 		}
 		pd := usersPD(t)
 		_, err := pd.RegMR(ibvfd.MRAttr{Kind: ibvfd.HostMemory, Host: make([]byte, 1<<12), Length: 1 << 12, Access: allRemote})
-		if e := asRegError(t, err); e.Cause != ibvfd.CauseMemlock || e.Errno != unix.EPERM || e.Remedy == "" {
+		if e := asRegError(t, err); e.Cause != fault.CauseMemlock || e.Errno != unix.EPERM || e.Remedy == "" {
 			t.Errorf("nothing may be pinned: %+v\n%v", e, err)
 		}
 		fmt.Println(err)
@@ -76,7 +77,7 @@ func TestAsUser(t *testing.T) {
 		defer closed(t, mem)
 		attr := ibvfd.MRAttr{Kind: ibvfd.HostMemory, Host: mem.Bytes(), Length: 1 << 20, Access: allRemote, Owner: mem}
 		_, err = pd.RegMR(attr)
-		if e := asRegError(t, err); e.Cause != ibvfd.CauseMemlock || e.Errno != unix.ENOMEM || e.Remedy == "" {
+		if e := asRegError(t, err); e.Cause != fault.CauseMemlock || e.Errno != unix.ENOMEM || e.Remedy == "" {
 			t.Errorf("over the limit: %+v\n%v", e, err)
 		}
 		fmt.Println(err)

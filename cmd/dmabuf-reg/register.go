@@ -20,6 +20,7 @@ import (
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/gpualloc/nvml"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/fault"
 	"github.com/gpurdma/gpurdma/internal/bytesize"
 	"github.com/gpurdma/gpurdma/internal/human"
 	"github.com/gpurdma/gpurdma/placement"
@@ -301,7 +302,7 @@ func (r *registerResult) toTheEnd(src *source, skipChecks bool) error {
 	default:
 		return &ibvfd.RegError{
 			Device: r.NIC, Attr: ibvfd.MRAttr{Kind: ibvfd.DMABufFD, Buf: src.segments[0].Buf, Offset: r.Offset, IOVA: r.IOVA},
-			Errno: unix.EINVAL, Earliest: ibvfd.StageArgs, Latest: ibvfd.StageArgs, Cause: ibvfd.CauseBadRange,
+			Errno: unix.EINVAL, Earliest: fault.StageArgs, Latest: fault.StageArgs, Cause: fault.CauseBadRange,
 			Detail: fmt.Sprintf("nothing is left from offset %#x on of a buffer of %#x bytes", r.Offset, size),
 			Remedy: fmt.Sprintf("choose an --offset below %#x", size),
 		}

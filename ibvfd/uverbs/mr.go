@@ -121,7 +121,7 @@ func (f *File) DestroyMR(handle uint32) error {
 // Any other answer tells nothing. A driver that accepted it would be answered
 // with the MR's destruction, and a nil error.
 func (f *File) ProbeDMABuf(pd uint32) error {
-	return f.ProbeDMABufAs(DMABufMR{PD: pd, Access: accessLocalWrite, Length: uint64(os.Getpagesize())})
+	return f.ProbeDMABufAs(DMABufMR{PD: pd, Access: AccessLocalWrite, Length: uint64(os.Getpagesize())})
 }
 
 // ProbeDMABufAs is ProbeDMABuf with the parameters of a registration that

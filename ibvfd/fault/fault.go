@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package ibvfd
+package fault
 
 import (
 	"fmt"
@@ -85,10 +85,4 @@ func (c *Cause) UnmarshalText(text []byte) error {
 	}
 	*c = Cause(i)
 	return nil
-}
-
-// causeOf are the causes that the rules of exporters pick.
-var causeOf = map[refusal.Cause]Cause{
-	refusal.Open: CauseUnknown, refusal.VideoMemory: CauseVideoMemory, refusal.NoAddresses: CauseNoAddresses, refusal.Gate: CauseGate,
-	refusal.Pinned: CausePinned, refusal.Gone: CauseGone, refusal.Unreachable: CauseUnreachable, refusal.NotForIt: CauseNotSupported,
 }
