@@ -24,11 +24,11 @@ func TestBindArguments(t *testing.T) {
 	*(*unsafe.Pointer)(unsafe.Pointer(&pd.c)) = stub.PD()
 	*(*unsafe.Pointer)(unsafe.Pointer(&qp.c)) = stub.QP()
 	*(*unsafe.Pointer)(unsafe.Pointer(&mr.c)) = stub.MR()
-	binds := []MWBind{
-		{ID: 1<<63 + 5, Flags: SendSignaled | SendFence, Addr: 0x1122334455667788, Length: 0x99aabbccdd, Access: AccessRemoteRead},
-		{ID: 2, Addr: 1 << 40, Length: 1, Access: AccessRemoteWrite},
-		{ID: 3, Flags: SendSignaled, Addr: 4096, Length: 4096, Access: AccessRemoteAtomic},
-		{ID: 4, Flags: SendFence, Length: 1<<64 - 1, Access: AccessRemoteRead | AccessRemoteWrite | AccessRemoteAtomic},
+	binds := []mwBind{
+		{id: 1<<63 + 5, flags: SendSignaled | SendFence, addr: 0x1122334455667788, length: 0x99aabbccdd, access: AccessRemoteRead},
+		{id: 2, addr: 1 << 40, length: 1, access: AccessRemoteWrite},
+		{id: 3, flags: SendSignaled, addr: 4096, length: 4096, access: AccessRemoteAtomic},
+		{id: 4, flags: SendFence, length: 1<<64 - 1, access: AccessRemoteRead | AccessRemoteWrite | AccessRemoteAtomic},
 	}
 	for _, typ := range []MWType{MWType1, MWType2} {
 		mw, err := pd.allocMW(typ)
@@ -40,7 +40,7 @@ func TestBindArguments(t *testing.T) {
 			stub.SetKey(before)
 			byBind, bySend := stub.Calls()
 			want := verbsstub.Binding{
-				ID: b.ID, Flags: uint32(b.Flags), MW: stub.MW(), MR: stub.MR(), Addr: b.Addr, Length: b.Length, Access: uint32(b.Access),
+				ID: b.id, Flags: uint32(b.flags), MW: stub.MW(), MR: stub.MR(), Addr: b.addr, Length: b.length, Access: uint32(b.access),
 			}
 			got, key := stub.Bound, before+0x100
 			if typ == MWType2 {
@@ -71,7 +71,7 @@ func TestBindArguments(t *testing.T) {
 		}
 		stub.Answer(0)
 		if typ == MWType1 { // unbound: nothing of nothing
-			if err := qp.bindMW(mw, nil, &MWBind{ID: 9}); err != nil || stub.Bound() != (verbsstub.Binding{ID: 9, MW: stub.MW()}) {
+			if err := qp.bindMW(mw, nil, &mwBind{id: 9}); err != nil || stub.Bound() != (verbsstub.Binding{ID: 9, MW: stub.MW()}) {
 				t.Errorf("unbind: %v, %+v", err, stub.Bound())
 			}
 		}

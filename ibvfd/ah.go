@@ -2,13 +2,7 @@
 
 package ibvfd
 
-import (
-	"fmt"
-
-	"golang.org/x/sys/unix"
-
-	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
-)
+import "sync"
 
 // GRHLen is how many bytes the global route header takes at the start of each
 // receive of a UD queue pair, whether or not the packet had one
@@ -34,87 +28,23 @@ type PathAttr struct {
 // AH is an address handle: the path to a port, for sends of UD queue pairs.
 type AH struct {
 	life
-	pd   *PD
-	v    verbsAH
-	addr uintptr // of the provider's; 0 once closed. Guarded by pd.ahs
-}
-
-// CreateAH makes an address handle to remote, of which GID, or LID on
-// InfiniBand, are used, for this queue pair and all others of its PD, port and
-// GID. Over RoCE this looks the peer's MAC address up, which may wait for the
-// network. Keep it open until the sends that name it have completed.
-func (q *QP) CreateAH(remote Endpoint, opt PathAttr) (*AH, error) {
-	if err := q.enter(); err != nil {
-		return nil, err
-	}
-	defer q.leave()
-	setDefault(&opt.HopLimit, 64)
-	path := q.pathTo(remote, opt)
-	v, err := q.pd.v.createAH(&path)
-	if err != nil {
-		e := failed("ibv_create_ah", q.pd.ctx.name, err)
-		e.Detail = path.String()
-		e.Remedy = "check that the peer's address can be reached from this port's network device"
-		return nil, e
-	}
-	return q.newAH(v), nil
-}
-
-// ReplyAH makes an address handle to the sender of a message: wc is its
-// completion, and grh the first GRHLen bytes of the receive.
-func (q *QP) ReplyAH(wc *WC, grh []byte) (*AH, error) {
-	if err := q.enter(); err != nil {
-		return nil, err
-	}
-	defer q.leave()
-	e := failed("ibv_create_ah_from_wc", q.pd.ctx.name, unix.EINVAL)
-	if len(grh) < GRHLen {
-		e.Detail = fmt.Sprintf("a GRH of %d bytes", len(grh))
-		e.Remedy = fmt.Sprintf("pass the first %d bytes of the receive", GRHLen)
-		return nil, e
-	}
-	v, err := q.pd.v.replyAH(wc, grh[:GRHLen], q.local.Port)
-	if err != nil {
-		e.Err = err
-		e.Detail = fmt.Sprintf("message from QP %d", wc.SrcQP)
-		return nil, e
-	}
-	return q.newAH(v), nil
-}
-
-func (q *QP) newAH(v verbsAH) *AH {
-	q.pd.hold(kindAH)
-	return &AH{pd: q.pd, v: v, addr: v.identity()}
+	home   *parent       // the PD
+	posts  *sync.RWMutex // the PD's: it guards addr
+	device string
+	v      verbsAH
+	addr   uintptr // of the provider's; 0 once closed
 }
 
 // Close destroys the address handle. Closing again does nothing.
 func (h *AH) Close() error {
 	return h.end(func() error {
-		h.pd.ahs.Lock() // no work request that names it is on its way to the provider
-		defer h.pd.ahs.Unlock()
+		h.posts.Lock() // no work request that names it is on its way to the provider
+		defer h.posts.Unlock()
 		if err := h.v.destroy(); err != nil {
-			return failed("ibv_destroy_ah", h.pd.ctx.name, err)
+			return failed("ibv_destroy_ah", h.device, err)
 		}
 		h.addr = 0
-		h.pd.drop(kindAH)
+		h.home.drop(kindAH)
 		return nil
 	})
-}
-
-// pathTo is the path from the queue pair's port and GID to remote.
-func (q *QP) pathTo(remote Endpoint, opt PathAttr) pathAttr {
-	return pathAttr{
-		port: q.local.Port, lid: remote.LID, gid: remote.GID, gidIndex: q.local.GIDIndex,
-		global:   opt.Global || q.port.LinkLayer != ibdev.LinkInfiniBand || remote.LID == 0,
-		hopLimit: opt.HopLimit, class: opt.TrafficClass, flowLabel: opt.FlowLabel,
-		sl: opt.SL, srcPathBits: opt.SrcPathBits, staticRate: opt.StaticRate,
-	}
-}
-
-// String describes the path for messages.
-func (p *pathAttr) String() string {
-	if !p.global {
-		return fmt.Sprintf("LID %d from port %d", p.lid, p.port)
-	}
-	return fmt.Sprintf("GID %v, our GID index %d, port %d", ibdev.GID{GID: p.gid}.Addr(), p.gidIndex, p.port)
 }

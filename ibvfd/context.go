@@ -9,14 +9,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 	"github.com/gpurdma/gpurdma/ibvfd/internal/explain"
 	"github.com/gpurdma/gpurdma/ibvfd/uverbs"
 	"github.com/gpurdma/gpurdma/internal/devnode"
 	"github.com/gpurdma/gpurdma/internal/errno"
 	"github.com/gpurdma/gpurdma/internal/ioctl"
-	"github.com/gpurdma/gpurdma/internal/refusal"
 	"github.com/gpurdma/gpurdma/internal/sysfs"
 )
 
@@ -86,14 +84,7 @@ func (b borrowed) close() error {
 }
 
 func newContext(vctx verbsContext, name string, info ibdev.Info, sys sysfs.FS, t ioctl.Transport) *Context {
-	c := &Context{name: name, info: info, sys: sys, v: vctx, file: uverbs.Wrap(t, vctx.cmdFD())}
-	c.looks()
-	return c
-}
-
-// looks sets the sources of evidence for refusals.
-func (c *Context) looks() {
-	c.evidence = evidence{explain.ReadMemlock, refusal.Machine{Sys: c.sys}, explain.LookAt, dmabuf.KernelBufs}
+	return &Context{name: name, info: info, sys: sys, v: vctx, file: uverbs.Wrap(t, vctx.cmdFD()), evidence: evidenceOf(sys)}
 }
 
 // explainOpen says why libibverbs could not open a device that sysfs lists.
@@ -177,20 +168,6 @@ func (c *Context) badPort(port int) error {
 	e.Detail = fmt.Sprintf("port %d of %d", port, len(c.info.Ports))
 	e.Remedy = "ports count from 1"
 	return e
-}
-
-// AllocPD allocates a protection domain.
-func (c *Context) AllocPD() (*PD, error) {
-	if err := c.enter(); err != nil {
-		return nil, err
-	}
-	defer c.leave()
-	v, err := c.v.allocPD()
-	if err != nil {
-		return nil, failed("ibv_alloc_pd", c.name, err)
-	}
-	c.hold(kindPD)
-	return &PD{ctx: c, v: v, handle: v.handle()}, nil
 }
 
 // Close closes the device. It answers [dmabuf.ErrInUse], and closes nothing,

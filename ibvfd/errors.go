@@ -35,3 +35,20 @@ func asFailed(err error) (unix.Errno, *dmabuf.Error) {
 	n, _ := errno.Of(err)
 	return n, e
 }
+
+// errnoOf is err's errno; an error without one would be a fault of ours, and
+// EIO then at least says that it failed.
+func errnoOf(err error) unix.Errno {
+	if n, ok := errno.Of(err); ok {
+		return n
+	}
+	return unix.EIO
+}
+
+// probeErrno is a probe's errno; 0 for a driver that accepted fd -1.
+func probeErrno(err error) unix.Errno {
+	if err == nil {
+		return 0
+	}
+	return errnoOf(err)
+}

@@ -7,60 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"sync"
 
-	"github.com/gpurdma/gpurdma/ibvfd/internal/enum"
 	"github.com/gpurdma/gpurdma/internal/eventfile"
 )
-
-// EventType is what an asynchronous event reports. The numbers are those of
-// enum ibv_event_type.
-type EventType int
-
-// The events. What each means is in ibv_get_async_event(3).
-const (
-	EventCQErr            EventType = 0 // of Event.CQ: it overran, and its queue pairs are dead
-	EventQPFatal          EventType = 1 // of Event.QP, as the next five
-	EventQPRequestErr     EventType = 2
-	EventQPAccessErr      EventType = 3
-	EventCommEst          EventType = 4 // the first packet came while the queue pair was in RTR
-	EventSQDrained        EventType = 5 // [QP.Drain] is done
-	EventPathMigrated     EventType = 6
-	EventPathMigrateErr   EventType = 7
-	EventDeviceFatal      EventType = 8 // close everything: the device is gone or broken
-	EventPortActive       EventType = 9 // of Event.Port, as the next four
-	EventPortErr          EventType = 10
-	EventLIDChange        EventType = 11
-	EventPKeyChange       EventType = 12
-	EventSMChange         EventType = 13
-	EventSRQErr           EventType = 14 // of Event.SRQ, as the next one
-	EventSRQLimit         EventType = 15 // fewer receives than the limit are left; the limit is off now
-	EventQPLastWQE        EventType = 16 // of Event.QP: it takes no more receives from its SRQ
-	EventClientReregister EventType = 17 // of Event.Port, as the next one
-	EventGIDChange        EventType = 18
-	EventWQFatal          EventType = 19
-)
-
-var eventNames = [...]string{
-	"CQ error", "QP fatal error", "QP request error", "QP access error", "communication established", "send queue drained",
-	"path migrated", "path migration error", "device fatal error", "port active", "port error", "LID change", "P_Key change",
-	"subnet manager change", "SRQ error", "SRQ limit reached", "last WQE reached", "client reregister", "GID change", "WQ fatal error",
-}
-
-// String returns the event in words: "port error".
-func (t EventType) String() string { return enum.Name(eventNames[:], int(t), "EventType") }
-
-// MarshalText makes an EventType a string in JSON.
-func (t EventType) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
-
-// ofPort reports whether the event's element is a port's number.
-func (t EventType) ofPort() bool {
-	switch t {
-	case EventPortActive, EventPortErr, EventLIDChange, EventPKeyChange, EventSMChange, EventClientReregister, EventGIDChange, EventDeviceFatal:
-		return true
-	}
-	return false
-}
 
 // Event is an asynchronous event of a device. Its Type says which of the other
 // fields is set; an object may be closed by the time that it is looked at.
@@ -132,7 +81,7 @@ func (c *Context) EventChannel(ctx context.Context) (events <-chan Event, why fu
 }
 
 func (c *Context) nextEvent(ctx context.Context) (Event, error) {
-	f, err := c.async.open(c)
+	f, err := c.openEvents()
 	if err != nil {
 		return Event{}, err
 	}
@@ -141,7 +90,7 @@ func (c *Context) nextEvent(ctx context.Context) (Event, error) {
 			return Event{}, err
 		}
 		err := f.Wait(ctx)
-		e := c.async.event
+		e := eventOf(c.async.raw, c.async.object)
 		f.Unlock()
 		switch {
 		case err == nil:
@@ -157,19 +106,13 @@ func (c *Context) nextEvent(ctx context.Context) (Event, error) {
 	}
 }
 
-// asyncEvents is where a context's events come from, opened when they are first
-// asked for.
-type asyncEvents struct {
-	mu    sync.Mutex
-	file  *eventfile.File
-	event Event // taken last; of who has file's turn
-}
-
-func (a *asyncEvents) open(c *Context) (*eventfile.File, error) {
+// openEvents opens the descriptor of events when they are first asked for.
+func (c *Context) openEvents() (*eventfile.File, error) {
 	if err := c.enter(); err != nil { // before mu: Close takes the two in this order
 		return nil, err
 	}
 	defer c.leave()
+	a := &c.async
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.file != nil {
@@ -177,7 +120,9 @@ func (a *asyncEvents) open(c *Context) (*eventfile.File, error) {
 	}
 	fd, err := c.v.eventFD()
 	if err == nil {
-		a.file, err = eventfile.New(fd, a.taker(c))
+		a.file, err = eventfile.New(fd, func() error {
+			return c.v.event(func(raw rawEvent) { a.raw, a.object = raw, c.objects.find(raw.object) })
+		})
 	}
 	if err != nil {
 		return nil, failed("poll the asynchronous events", c.name, err)
@@ -185,56 +130,10 @@ func (a *asyncEvents) open(c *Context) (*eventfile.File, error) {
 	return a.file, nil
 }
 
-func (a *asyncEvents) taker(c *Context) func() error {
-	return func() error {
-		return c.v.event(func(raw rawEvent) { a.event = c.objects.event(raw) })
-	}
-}
-
-// close ends the waiting around destroy, which closes the context.
-func (a *asyncEvents) close(destroy func() error) error {
-	a.mu.Lock()
-	f := a.file
-	a.mu.Unlock()
-	if f == nil {
-		return destroy()
-	}
-	f.Interrupt()
-	err := destroy()
-	f.Resume(err == nil)
-	return err
-}
-
-// objects are a context's QPs, CQs and SRQs by the identity that events give.
-type objects struct {
-	mu sync.Mutex
-	by map[uintptr]any
-}
-
-func (o *objects) add(id uintptr, x any) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.by == nil {
-		o.by = map[uintptr]any{}
-	}
-	o.by[id] = x
-}
-
-// remove forgets x, which is destroyed: a new object may have its identity by
-// now.
-func (o *objects) remove(id uintptr, x any) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.by[id] == x {
-		delete(o.by, id)
-	}
-}
-
-func (o *objects) event(raw rawEvent) Event {
+// eventOf is what libibverbs has reported, with the object it is about.
+func eventOf(raw rawEvent, object any) Event {
 	e := Event{Type: raw.typ, Port: raw.port}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	switch x := o.by[raw.object].(type) {
+	switch x := object.(type) {
 	case *QP:
 		e.QP = x
 	case *CQ:

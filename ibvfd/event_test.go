@@ -86,11 +86,11 @@ func TestEventOfClosedObject(t *testing.T) {
 	o.add(7, a)
 	o.add(7, b) // a is destroyed, and its memory reused, before it is removed
 	o.remove(7, a)
-	if e := o.event(rawEvent{typ: EventQPFatal, object: 7}); e.QP != b {
+	if e := eventOf(rawEvent{typ: EventQPFatal, object: 7}, o.find(7)); e.QP != b {
 		t.Errorf("the event names %v", e)
 	}
 	o.remove(7, b)
-	if e := o.event(rawEvent{typ: EventQPFatal, object: 7}); e.QP != nil {
+	if e := eventOf(rawEvent{typ: EventQPFatal, object: 7}, o.find(7)); e.QP != nil {
 		t.Errorf("the event names a QP that is gone: %v", e)
 	}
 }

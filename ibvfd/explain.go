@@ -3,27 +3,15 @@
 package ibvfd
 
 import (
-	"errors"
-	"fmt"
 	"os"
 	"slices"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd/fault"
 	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 	"github.com/gpurdma/gpurdma/ibvfd/internal/explain"
-	"github.com/gpurdma/gpurdma/internal/refusal"
 )
-
-// evidence is where a context finds what explains a refusal.
-type evidence struct {
-	hostLimits func() explain.Memlock // asked when a host registration ends in ENOMEM
-	machine    refusal.Machine
-	lookAt     func(fd int) explain.Buffer
-	kernelBufs func(debugfs string) ([]dmabuf.KernelBuf, error)
-}
 
 // request is what the rules look at of a.
 func (a *MRAttr) request() explain.Request {
@@ -116,14 +104,4 @@ func (c *Context) attachedElsewhere(inode uint64) (list []string, err error) {
 		}
 	}
 	return list, nil
-}
-
-// explainDereg says why an MR stayed registered.
-func (r *registration) explainDereg(op string, err error) error {
-	e := failed(op, r.pd.ctx.name, errnoOf(err))
-	e.Detail = fmt.Sprintf("MR with lkey %#x stays registered", r.made.lkey)
-	if errors.Is(err, unix.EBUSY) {
-		e.Remedy = "deallocate the memory windows bound to it first"
-	}
-	return e
 }

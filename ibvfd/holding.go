@@ -19,10 +19,11 @@ type holdings struct {
 
 type holding struct {
 	inode uint64 // of the dma-buf; 0 is none's
-	c     *Context
+	ctx   any    // the *Context; one device may be open twice
+	nic   string // its name
 }
 
-func (h *holdings) add(inode uint64, c *Context) {
+func (h *holdings) add(inode uint64, ctx any, nic string) {
 	if inode == 0 {
 		return
 	}
@@ -31,16 +32,16 @@ func (h *holdings) add(inode uint64, c *Context) {
 	if h.n == nil {
 		h.n = map[holding]int{}
 	}
-	h.n[holding{inode, c}]++
+	h.n[holding{inode, ctx, nic}]++
 }
 
-func (h *holdings) remove(inode uint64, c *Context) {
+func (h *holdings) remove(inode uint64, ctx any, nic string) {
 	if inode == 0 {
 		return
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	k := holding{inode, c}
+	k := holding{inode, ctx, nic}
 	if h.n[k]--; h.n[k] <= 0 {
 		delete(h.n, k)
 	}
@@ -52,8 +53,8 @@ func (h *holdings) others(inode uint64, name string) []string {
 	defer h.mu.Unlock()
 	var list []string
 	for k := range h.n {
-		if k.inode == inode && inode != 0 && k.c.name != name && !slices.Contains(list, k.c.name) {
-			list = append(list, k.c.name)
+		if k.inode == inode && inode != 0 && k.nic != name && !slices.Contains(list, k.nic) {
+			list = append(list, k.nic)
 		}
 	}
 	slices.Sort(list)

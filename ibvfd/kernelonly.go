@@ -45,9 +45,7 @@ func openKernel(name string, info ibdev.Info, sys sysfs.FS, t ioctl.Transport) (
 		e.Detail, e.Remedy = why.Reason, why.Remedy
 		return nil, e
 	}
-	c := &Context{name: name, info: info, sys: sys, v: kernelContext{f}, file: f}
-	c.looks()
-	return c, nil
+	return &Context{name: name, info: info, sys: sys, v: kernelContext{f}, file: f, evidence: evidenceOf(sys)}, nil
 }
 
 // kernelContext is verbs of the kernel's alone.

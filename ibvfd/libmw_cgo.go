@@ -21,10 +21,10 @@ func (w *libMW) rkey() uint32 { return uint32(w.c.rkey) }
 
 func (w *libMW) dealloc() error { return result(C.vb_dealloc_mw(w.c)) }
 
-func (q *libQP) bindMW(mw verbsMW, mr verbsMR, b *MWBind) error {
-	c := C.struct_vb_mw_bind{wr_id: C.uint64_t(b.ID), send_flags: C.uint(b.Flags)}
-	c.bind_info.addr, c.bind_info.length = C.uint64_t(b.Addr), C.uint64_t(b.Length)
-	c.bind_info.mw_access_flags = C.uint(b.Access)
+func (q *libQP) bindMW(mw verbsMW, mr verbsMR, b *mwBind) error {
+	c := C.struct_vb_mw_bind{wr_id: C.uint64_t(b.id), send_flags: C.uint(b.flags)}
+	c.bind_info.addr, c.bind_info.length = C.uint64_t(b.addr), C.uint64_t(b.length)
+	c.bind_info.mw_access_flags = C.uint(b.access)
 	if mr != nil {
 		c.bind_info.mr = mr.(*libMR).c
 	}

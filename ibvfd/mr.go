@@ -151,3 +151,14 @@ func (m *MR) dropOld() (err error) {
 	}
 	return err
 }
+
+// closeAll goes on after a failure and returns what is left.
+func closeAll(mrs []*MR) (left []*MR, err error) {
+	for _, mr := range mrs {
+		if e := mr.Close(); e != nil {
+			err = errors.Join(err, e)
+			left = append(left, mr)
+		}
+	}
+	return left, err
+}

@@ -10,20 +10,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// MWType is a memory window's type. The numbers are those of enum ibv_mw_type.
-type MWType int
-
-// The types of memory windows (ibv_alloc_mw(3)).
-const (
-	// MWType1 is bound by the library's own call and may be bound anew at any
-	// time.
-	MWType1 MWType = 1
-	// MWType2 is bound by a work request, belongs to the queue pair that bound
-	// it, and must be invalidated (OpLocalInv, or the peer's OpSendInv) before it
-	// is bound anew.
-	MWType2 MWType = 2
-)
-
 // MW is a memory window: a part of an MR, with a remote key and rights of its
 // own that come and go without registering anything. Windows are for host
 // memory: the kernel gives no dma-buf MR AccessMWBind.
@@ -99,7 +85,7 @@ func (q *QP) BindMW(mw *MW, b MWBind) (rkey uint32, err error) {
 	}
 	q.send.Lock() // in order with PostSend
 	defer q.send.Unlock()
-	if err := q.v.bindMW(mw.v, mr, &b); err != nil {
+	if err := q.v.bindMW(mw.v, mr, &mwBind{b.ID, b.Flags, b.Addr, b.Length, b.Access}); err != nil {
 		e := failed("ibv_bind_mw", q.pd.ctx.name, err)
 		e.Detail = fmt.Sprintf("QP %d, type %d, %#x bytes at %#x", q.num, mw.typ, b.Length, b.Addr)
 		return 0, e

@@ -22,6 +22,20 @@ type PD struct {
 	left   []*MR // that nobody else has, and that could not be deregistered
 }
 
+// AllocPD allocates a protection domain.
+func (c *Context) AllocPD() (*PD, error) {
+	if err := c.enter(); err != nil {
+		return nil, err
+	}
+	defer c.leave()
+	v, err := c.v.allocPD()
+	if err != nil {
+		return nil, failed("ibv_alloc_pd", c.name, err)
+	}
+	c.hold(kindPD)
+	return &PD{ctx: c, v: v, handle: v.handle()}, nil
+}
+
 // Context is the device that the PD belongs to.
 func (pd *PD) Context() *Context { return pd.ctx }
 

@@ -15,42 +15,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
-	"github.com/gpurdma/gpurdma/ibvfd/internal/enum"
 )
-
-// QPType is a queue pair's transport. The numbers are those of enum
-// ibv_qp_type.
-type QPType int
-
-// The transports.
-const (
-	RC QPType = 2 // reliable connection
-	UD QPType = 4 // unreliable datagram
-)
-
-// String returns "RC" or "UD".
-func (t QPType) String() string { return enum.Name([]string{RC: "RC", UD: "UD"}, int(t), "QPType") }
-
-// QPState is a queue pair's state. The numbers are those of enum ibv_qp_state.
-type QPState int
-
-// The states.
-const (
-	StateReset QPState = iota
-	StateInit
-	StateRTR // ready to receive
-	StateRTS // ready to send
-	StateSQD // sends are drained: what was posted later waits
-	StateSQE // a send failed: later ones complete flushed, receives go on (UD)
-	StateErr // everything completes flushed
-)
-
-var qpStateNames = [...]string{"RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR"}
-
-// String returns the state's name: "RTS".
-func (s QPState) String() string { return enum.Name(qpStateNames[:], int(s), "QPState") }
 
 // QPAttr is what kind of queue pair to make.
 type QPAttr struct {
@@ -83,18 +49,6 @@ type QPAttr struct {
 	// QKey is what a UD queue pair's senders must know. Its highest bit is for
 	// privileged ones.
 	QKey uint32
-}
-
-// Endpoint is what two peers exchange before they connect.
-type Endpoint struct {
-	QPN      uint32   `json:"qpn"`
-	PSN      uint32   `json:"psn"` // first packet sequence number that this side sends
-	LID      uint16   `json:"lid"` // InfiniBand only
-	GID      [16]byte `json:"gid"`
-	GIDIndex int      `json:"gid_index"` // in the side's own table
-	Port     int      `json:"port"`
-	MTU      int      `json:"mtu"`            // bytes; the connection takes the smaller one
-	QKey     uint32   `json:"qkey,omitempty"` // UD only
 }
 
 // QP is a queue pair. An RC one is connected with one peer by [QP.Connect]; a
@@ -173,7 +127,7 @@ func (pd *PD) CreateQP(attr QPAttr) (*QP, error) {
 		return nil, failed("allocate the work request arrays", pd.ctx.name, err)
 	}
 	if attr.Type == UD {
-		send.ud = pd
+		send.ud = &pd.parent
 		q.local.QKey = attr.QKey
 	}
 	send.every, send.foreign = attr.SignalEvery, &pd.ctx.foreign
@@ -335,63 +289,9 @@ func (q *QP) noReceives() error {
 	return e
 }
 
-// postRefusal is why a work request was not posted.
-type postRefusal int
-
-const (
-	postOK          postRefusal = iota
-	postTooMany                 // SGEs than the queue was made for
-	postOpcode                  // an opcode that this transport does not have
-	postNoAH                    // no address handle, or none that is open
-	postNoAtomic                // no atomic writes
-	postNoFlush                 // no FLUSH
-	postNoSGE                   // SGEs where there are none to be
-	postNoPlacement             // a FLUSH to nowhere
-	postForeign                 // inline data that is not at its address in this process
-	postUnaligned               // an atomic operation at no multiple of 8
-	postProvider                // the provider's errno
-)
-
 func (q *QP) explainPost(op string, posted, depth, sges int, bad postRefusal, errno unix.Errno) error {
 	e := explainPost(failed(op, q.pd.ctx.name, errno), depth, sges, bad, errno)
 	e.Detail = fmt.Sprintf("QP %d, work request %d%s", q.num, posted, e.Detail)
-	return e
-}
-
-// explainPost says in e what is wrong with a work request.
-func explainPost(e *dmabuf.Error, depth, sges int, bad postRefusal, errno unix.Errno) *dmabuf.Error {
-	switch {
-	case bad == postTooMany:
-		e.Detail = " has too many SGEs"
-		e.Remedy = fmt.Sprintf("the queue was made for %d", sges)
-	case bad == postOpcode:
-		e.Detail = " has an opcode that this transport does not have"
-	case bad == postNoAH:
-		e.Detail = " names no open address handle of this PD"
-		e.Remedy = "each work request of a UD queue pair needs AH, QPN and QKey"
-	case bad == postNoAtomic:
-		e.Detail = " is an atomic write"
-		e.Remedy = "make the queue pair with QPAttr.AtomicWrite"
-	case bad == postNoFlush:
-		e.Detail = " is a FLUSH"
-		e.Remedy = "make the queue pair with QPAttr.Flush"
-	case bad == postNoSGE:
-		e.Detail = " has SGEs, which neither an atomic write nor a FLUSH has"
-		e.Remedy = "put an atomic write's 8 bytes into CompareAdd, and a FLUSH's range into RemoteAddr and FlushLength"
-	case bad == postNoPlacement:
-		e.Detail = " is a FLUSH to no placement that there is"
-		e.Remedy = "set Placement to FlushGlobal, FlushPersistent or both"
-	case bad == postForeign:
-		e.Detail = " is to copy inline data from a dma-buf or a device pointer, or from below 64 KiB: the CPU copies it, from this process's own memory"
-		e.Remedy = "post what is in a dma-buf, or on a GPU, without SendInline; of memory of this process no SGE needs a key"
-	case bad == postUnaligned:
-		e.Detail = " is an atomic operation at a remote address that is no multiple of 8"
-		e.Remedy = "choose one that is: every NIC refuses others, this one or the peer's (InfiniBand 1.2, 9.4.5)"
-	case errno == unix.ENOMEM:
-		e.Remedy = fmt.Sprintf("the queue holds %d; poll completions before posting more", depth)
-	case errno == unix.EINVAL:
-		e.Remedy = "check the queue's state, opcode, flags and SGEs"
-	}
 	return e
 }
 

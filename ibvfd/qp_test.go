@@ -354,8 +354,8 @@ func TestAddressHandles(t *testing.T) {
 func TestPostUD(t *testing.T) {
 	pd, other := &PD{}, &PD{}
 	stub, q := newSend(t, 100, 0, 8, 2)
-	q.ud = pd
-	ok := SendWR{ID: 1, Op: OpSend, AH: &AH{pd: pd, addr: 0xabcdef0123456789}, QPN: 0x123456, QKey: 0x87654321}
+	q.ud = &pd.parent
+	ok := SendWR{ID: 1, Op: OpSend, AH: &AH{home: &pd.parent, addr: 0xabcdef0123456789}, QPN: 0x123456, QKey: 0x87654321}
 	imm := ok
 	imm.Op, imm.Imm = OpSendImm, 0x01020304
 	for _, c := range []struct {
@@ -366,8 +366,8 @@ func TestPostUD(t *testing.T) {
 		{"SEND", ok, postOK},
 		{"SEND with immediate", imm, postOK},
 		{"no handle", SendWR{Op: OpSend}, postNoAH},
-		{"closed handle", SendWR{Op: OpSend, AH: &AH{pd: pd}}, postNoAH},
-		{"another PD's handle", SendWR{Op: OpSend, AH: &AH{pd: other, addr: 1}}, postNoAH},
+		{"closed handle", SendWR{Op: OpSend, AH: &AH{home: &pd.parent}}, postNoAH},
+		{"another PD's handle", SendWR{Op: OpSend, AH: &AH{home: &other.parent, addr: 1}}, postNoAH},
 		{"WRITE", SendWR{Op: OpWrite, AH: ok.AH}, postOpcode},
 		{"SEND with invalidate", SendWR{Op: OpSendInv, AH: ok.AH}, postOpcode},
 	} {
@@ -545,7 +545,7 @@ func TestMemoryWindows(t *testing.T) {
 	}
 	good := MWBind{ID: 1, Flags: SendSignaled, MR: bindable, Addr: bindable.IOVA() + 10, Length: 20, Access: AccessRemoteRead}
 	key, err := qp.BindMW(two, good)
-	if err != nil || key != 0x1201 || two.RKey() != key || len(v.bound) != 1 || v.bound[0] != good {
+	if err != nil || key != 0x1201 || two.RKey() != key || len(v.bound) != 1 || v.bound[0] != (mwBind{good.ID, good.Flags, good.Addr, good.Length, good.Access}) {
 		t.Errorf("key %#x, %v, %+v", key, err, v.bound)
 	}
 	bad := func(mw *MW, mr *MR, want error) {

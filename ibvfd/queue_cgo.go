@@ -30,7 +30,7 @@ type sendQueue struct {
 	c       *C.struct_vb_send_queue
 	wr      []abiSendWR  // C memory
 	sge     []abiSGE     // C memory, sges for each wr
-	ud      *PD          // whose address handles work requests name; nil unless UD
+	ud      *parent      // whose address handles work requests name; nil unless UD
 	foreign *foreignKeys // what SendInline may not name
 
 	atomicWrite, flush bool // they can be posted
@@ -106,7 +106,7 @@ func (q *sendQueue) encode(wrs []SendWR) (n int, bad postRefusal) {
 		case OpSend, OpSendImm:
 			a.imm = bigEndian(w.Imm)
 			if q.ud != nil {
-				if w.AH == nil || w.AH.pd != q.ud || w.AH.addr == 0 {
+				if w.AH == nil || w.AH.home != q.ud || w.AH.addr == 0 {
 					return i, postNoAH
 				}
 				a.remoteAddr = uint64(w.AH.addr)

@@ -9,7 +9,7 @@ import "golang.org/x/sys/unix"
 // Queues live in C memory. Without cgo no context opens, so none is made.
 type (
 	sendQueue struct {
-		ud      *PD
+		ud      *parent
 		foreign *foreignKeys
 		every   int
 	}

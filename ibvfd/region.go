@@ -148,17 +148,6 @@ func (r *Region) dropOld() (err error) {
 	return err
 }
 
-// closeAll goes on after a failure and returns what is left.
-func closeAll(mrs []*MR) (left []*MR, err error) {
-	for _, mr := range mrs {
-		if e := mr.Close(); e != nil {
-			err = errors.Join(err, e)
-			left = append(left, mr)
-		}
-	}
-	return left, err
-}
-
 // parts cuts the range at the ends of segments.
 func (a *RegionAttr) parts(pd *PD) ([]MRAttr, error) {
 	part := MRAttr{Kind: DMABufFD, FD: -1, Access: a.Access, Owner: a.Owner, Policy: a.Policy, SkipChecks: a.SkipChecks, Timed: a.Timed}

@@ -3,6 +3,8 @@
 package ibvfd
 
 import (
+	"errors"
+	"fmt"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -11,7 +13,6 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd/fault"
 	"github.com/gpurdma/gpurdma/ibvfd/internal/explain"
 	"github.com/gpurdma/gpurdma/ibvfd/uverbs"
-	"github.com/gpurdma/gpurdma/internal/errno"
 )
 
 // registration is what the kernel has of an MR. Once an MR shows it, what tells
@@ -102,7 +103,7 @@ func (r *registration) register(pd *PD, attr *MRAttr) error {
 	if r.foreign() {
 		pd.ctx.foreign.add(r.made.lkey)
 	}
-	held.add(r.inode, pd.ctx)
+	held.add(r.inode, pd.ctx, pd.ctx.name)
 	r.serial = pd.ctx.numbers.registered()
 	return nil
 }
@@ -123,7 +124,7 @@ func (r *registration) end() error {
 	if r.foreign() {
 		r.pd.ctx.foreign.remove(r.made.lkey)
 	}
-	held.remove(r.inode, r.pd.ctx)
+	held.remove(r.inode, r.pd.ctx, r.pd.ctx.name)
 	r.ended = true
 	r.pd.drop(kindMR)
 	r.letGo()
@@ -141,6 +142,16 @@ func (r *registration) deregister() error {
 		return r.explainDereg("UVERBS_METHOD_MR_DESTROY", err)
 	}
 	return nil
+}
+
+// explainDereg says why an MR stayed registered.
+func (r *registration) explainDereg(op string, err error) error {
+	e := failed(op, r.pd.ctx.name, errnoOf(err))
+	e.Detail = fmt.Sprintf("MR with lkey %#x stays registered", r.made.lkey)
+	if errors.Is(err, unix.EBUSY) {
+		e.Remedy = "deallocate the memory windows bound to it first"
+	}
+	return e
 }
 
 // letGo ends the hold on the owner, and forgets the memory: a block of MRs may
@@ -294,13 +305,4 @@ func (pd *PD) kernelMR(attr *MRAttr, fd int) uverbs.DMABufMR {
 		PD: pd.handle, FD: int32(fd), Access: uint32(attr.Access),
 		Offset: attr.Offset, Length: attr.Length, IOVA: attr.IOVA,
 	}
-}
-
-// errnoOf is err's errno; an error without one would be a fault of ours, and
-// EIO then at least says that it failed.
-func errnoOf(err error) unix.Errno {
-	if n, ok := errno.Of(err); ok {
-		return n
-	}
-	return unix.EIO
 }

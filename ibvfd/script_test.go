@@ -200,7 +200,7 @@ type scriptQP struct {
 	at       QPState
 	faults   int        // resets that a late fault ends in ERR
 	modified []qpModify // in order
-	bound    []MWBind
+	bound    []mwBind
 }
 
 func (q *scriptQP) identity() uintptr       { return q.id }
@@ -221,7 +221,7 @@ func (q *scriptQP) modify(m *qpModify) error {
 	return nil
 }
 
-func (q *scriptQP) bindMW(mw verbsMW, _ verbsMR, b *MWBind) error {
+func (q *scriptQP) bindMW(mw verbsMW, _ verbsMR, b *mwBind) error {
 	if err := q.failing("bindMW"); err != nil {
 		return err
 	}

@@ -7,38 +7,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpurdma/gpurdma/ibvfd/internal/enum"
 	"github.com/gpurdma/gpurdma/ibvfd/internal/explain"
 )
-
-// Answer is yes, no, or not known.
-type Answer int
-
-// The answers.
-const (
-	Unknown Answer = iota
-	Yes
-	No
-)
-
-var answerNames = [...]string{"unknown", "yes", "no"}
-
-// String returns "yes", "no" or "unknown".
-func (a Answer) String() string { return enum.Name(answerNames[:], int(a), "Answer") }
-
-// MarshalText makes an Answer a string in JSON.
-func (a Answer) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
-
-// answerOf is Unknown if neither is proven.
-func answerOf(yes, no bool) Answer {
-	switch {
-	case yes:
-		return Yes
-	case no:
-		return No
-	}
-	return Unknown
-}
 
 // dmabufSupport asks once and remembers: drivers do not learn. Callers that
 // come at the same time all ask, which harms nothing.
@@ -52,14 +22,6 @@ func (pd *PD) dmabufSupport() explain.Answers {
 		pd.ctx.support.Store(&s)
 	}
 	return s
-}
-
-// probeErrno is a probe's errno; 0 for a driver that accepted fd -1.
-func probeErrno(err error) unix.Errno {
-	if err == nil {
-		return 0
-	}
-	return errnoOf(err)
 }
 
 // probeProvider registers a page of fd -1 through libibverbs.

@@ -3,6 +3,8 @@
 package ibvfd
 
 import (
+	"fmt"
+
 	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 )
 
@@ -102,7 +104,7 @@ type verbsMW interface {
 type verbsQP interface {
 	identity() uintptr
 	num() uint32
-	bindMW(mw verbsMW, mr verbsMR, b *MWBind) error // mr is nil where b.MR is
+	bindMW(mw verbsMW, mr verbsMR, b *mwBind) error // mr is nil to unbind
 	queues() (*sendQueue, *recvQueue, error)        // made once per QP; no recvQueue with an SRQ
 	modify(attr *qpModify) error
 	state() (QPState, error)
@@ -120,6 +122,14 @@ type qpInit struct {
 	inline               int
 	signalAll            bool
 	atomicWrite, flush   bool
+}
+
+// mwBind is struct ibv_mw_bind, but for the MR.
+type mwBind struct {
+	id           uint64
+	flags        SendFlags
+	addr, length uint64
+	access       Access
 }
 
 // pathAttr is struct ibv_ah_attr: where packets go.
@@ -167,4 +177,12 @@ type qpModify struct {
 
 	// to SQD
 	notify bool // EventSQDrained when it is
+}
+
+// String describes the path for messages.
+func (p *pathAttr) String() string {
+	if !p.global {
+		return fmt.Sprintf("LID %d from port %d", p.lid, p.port)
+	}
+	return fmt.Sprintf("GID %v, our GID index %d, port %d", ibdev.GID{GID: p.gid}.Addr(), p.gidIndex, p.port)
 }
