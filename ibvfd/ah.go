@@ -2,6 +2,10 @@
 
 package ibvfd
 
+import (
+	"github.com/gpurdma/gpurdma/ibvfd/internal/libibverbs"
+)
+
 import "sync"
 
 // GRHLen is how many bytes the global route header takes at the start of each
@@ -31,7 +35,7 @@ type AH struct {
 	home   *parent       // the PD
 	posts  *sync.RWMutex // the PD's: it guards addr
 	device string
-	v      verbsAH
+	v      libibverbs.AH
 	addr   uintptr // of the provider's; 0 once closed
 }
 
@@ -40,7 +44,7 @@ func (h *AH) Close() error {
 	return h.end(func() error {
 		h.posts.Lock() // no work request that names it is on its way to the provider
 		defer h.posts.Unlock()
-		if err := h.v.destroy(); err != nil {
+		if err := h.v.Destroy(); err != nil {
 			return failed("ibv_destroy_ah", h.device, err)
 		}
 		h.addr = 0

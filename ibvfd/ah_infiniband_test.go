@@ -6,6 +6,7 @@ package ibvfd
 
 import (
 	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
+	"github.com/gpurdma/gpurdma/ibvfd/internal/libibverbs"
 )
 
 import "testing"
@@ -16,7 +17,7 @@ import "testing"
 func TestInfiniBandAddressHandles(t *testing.T) {
 	gid := [16]byte{0: 0xfe, 1: 0x80, 15: 7}
 	tune := PathAttr{SL: 2, SrcPathBits: 1, StaticRate: 5, TrafficClass: 3, FlowLabel: 0x12345, HopLimit: 9}
-	tuned := pathAttr{port: 1, gid: gid, sl: 2, srcPathBits: 1, staticRate: 5, class: 3, flowLabel: 0x12345, hopLimit: 9}
+	tuned := libibverbs.Path{Port: 1, GID: gid, SL: 2, SrcPathBits: 1, StaticRate: 5, Class: 3, FlowLabel: 0x12345, HopLimit: 9}
 	for name, c := range map[string]struct {
 		link   ibdev.LinkLayer
 		remote Endpoint
@@ -39,7 +40,7 @@ func TestInfiniBandAddressHandles(t *testing.T) {
 				t.Fatal(err)
 			}
 			want := tuned
-			want.lid, want.gidIndex, want.global = c.remote.LID, 4, c.global
+			want.LID, want.GIDIndex, want.Global = c.remote.LID, 4, c.global
 			got := ah.v.(*scriptAH).path
 			if got != want {
 				t.Errorf("path %+v, want %+v", got, want)

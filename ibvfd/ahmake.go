@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
+	"github.com/gpurdma/gpurdma/ibvfd/internal/libibverbs"
 )
 
 // CreateAH makes an address handle to remote, of which GID, or LID on
@@ -21,7 +22,7 @@ func (q *QP) CreateAH(remote Endpoint, opt PathAttr) (*AH, error) {
 	defer q.leave()
 	setDefault(&opt.HopLimit, 64)
 	path := q.pathTo(remote, opt)
-	v, err := q.pd.v.createAH(&path)
+	v, err := q.pd.v.CreateAH(&path)
 	if err != nil {
 		e := failed("ibv_create_ah", q.pd.ctx.name, err)
 		e.Detail = path.String()
@@ -44,7 +45,7 @@ func (q *QP) ReplyAH(wc *WC, grh []byte) (*AH, error) {
 		e.Remedy = fmt.Sprintf("pass the first %d bytes of the receive", GRHLen)
 		return nil, e
 	}
-	v, err := q.pd.v.replyAH(wc, grh[:GRHLen], q.local.Port)
+	v, err := q.pd.v.ReplyAH(wc.raw(), grh[:GRHLen], q.local.Port)
 	if err != nil {
 		e.Err = err
 		e.Detail = fmt.Sprintf("message from QP %d", wc.SrcQP)
@@ -53,17 +54,17 @@ func (q *QP) ReplyAH(wc *WC, grh []byte) (*AH, error) {
 	return q.newAH(v), nil
 }
 
-func (q *QP) newAH(v verbsAH) *AH {
+func (q *QP) newAH(v libibverbs.AH) *AH {
 	q.pd.hold(kindAH)
-	return &AH{home: &q.pd.parent, posts: &q.pd.ahs, device: q.pd.ctx.name, v: v, addr: v.identity()}
+	return &AH{home: &q.pd.parent, posts: &q.pd.ahs, device: q.pd.ctx.name, v: v, addr: v.Identity()}
 }
 
 // pathTo is the path from the queue pair's port and GID to remote.
-func (q *QP) pathTo(remote Endpoint, opt PathAttr) pathAttr {
-	return pathAttr{
-		port: q.local.Port, lid: remote.LID, gid: remote.GID, gidIndex: q.local.GIDIndex,
-		global:   opt.Global || q.port.LinkLayer != ibdev.LinkInfiniBand || remote.LID == 0,
-		hopLimit: opt.HopLimit, class: opt.TrafficClass, flowLabel: opt.FlowLabel,
-		sl: opt.SL, srcPathBits: opt.SrcPathBits, staticRate: opt.StaticRate,
+func (q *QP) pathTo(remote Endpoint, opt PathAttr) libibverbs.Path {
+	return libibverbs.Path{
+		Port: q.local.Port, LID: remote.LID, GID: remote.GID, GIDIndex: q.local.GIDIndex,
+		Global:   opt.Global || q.port.LinkLayer != ibdev.LinkInfiniBand || remote.LID == 0,
+		HopLimit: opt.HopLimit, Class: opt.TrafficClass, FlowLabel: opt.FlowLabel,
+		SL: opt.SL, SrcPathBits: opt.SrcPathBits, StaticRate: opt.StaticRate,
 	}
 }

@@ -5,6 +5,7 @@ package ibvfd
 import (
 	"sync"
 
+	"github.com/gpurdma/gpurdma/ibvfd/internal/libibverbs"
 	"github.com/gpurdma/gpurdma/internal/eventfile"
 )
 
@@ -13,7 +14,7 @@ import (
 type asyncEvents struct {
 	mu     sync.Mutex
 	file   *eventfile.File
-	raw    rawEvent // taken last, and its object; of who has file's turn
+	raw    libibverbs.Event // taken last, and its object; of who has file's turn
 	object any
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/ibvfd/gid"
 	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
+	"github.com/gpurdma/gpurdma/ibvfd/internal/libibverbs"
 )
 
 // ConnectAttr tunes a connection. A zero field takes the default.
@@ -170,12 +171,12 @@ func (q *QP) Connect(remote Endpoint, opt ConnectAttr) error {
 
 // bringUp takes the queue pair to RTS: from INIT, where it keeps its receives,
 // and from any other state through RESET.
-func (q *QP) bringUp(m *qpModify) error {
-	state, err := q.v.state()
+func (q *QP) bringUp(m *libibverbs.QPModify) error {
+	state, err := q.v.State()
 	if err != nil {
 		return failed("ibv_query_qp", q.pd.ctx.name, err)
 	}
-	if state != StateInit {
+	if QPState(state) != StateInit {
 		if err := q.through(m, StateReset); err != nil {
 			return err
 		}
@@ -199,8 +200,8 @@ func (q *QP) Activate(pkeyIndex int) error {
 	if err := q.checkPKey(pkeyIndex); err != nil {
 		return err
 	}
-	m := &qpModify{typ: UD, pkeyIndex: pkeyIndex, qkey: q.attr.QKey, psn: q.psn.Load()}
-	m.path.port = q.local.Port
+	m := &libibverbs.QPModify{Type: int(UD), PKeyIndex: pkeyIndex, QKey: q.attr.QKey, PSN: q.psn.Load()}
+	m.Path.Port = q.local.Port
 	return q.bringUp(m)
 }
 
@@ -229,12 +230,12 @@ func (q *QP) checkFlush(a Access, reads uint8) error {
 }
 
 // connection is what Connect's transitions need.
-func (q *QP) connection(remote Endpoint, opt ConnectAttr) (*qpModify, error) {
+func (q *QP) connection(remote Endpoint, opt ConnectAttr) (*libibverbs.QPModify, error) {
 	c := q.pd.ctx
 	if err := q.checkPKey(opt.PKeyIndex); err != nil {
 		return nil, err
 	}
-	dev, err := c.v.queryDevice()
+	dev, err := c.v.QueryDevice()
 	if err != nil {
 		return nil, failed("ibv_query_device", c.name, err)
 	}
@@ -255,19 +256,19 @@ func (q *QP) connection(remote Endpoint, opt ConnectAttr) (*qpModify, error) {
 		e.Remedy = "256 bytes is the smallest"
 		return nil, e
 	}
-	return &qpModify{
-		typ: q.attr.Type, pkeyIndex: opt.PKeyIndex, access: opt.Access, qkey: q.attr.QKey,
-		path: q.pathTo(remote, opt.PathAttr), remoteQPN: remote.QPN, remotePSN: remote.PSN, mtu: mtu,
-		maxDestRead: opt.MaxRead, minRNRTimer: opt.MinRNRTimer,
-		psn: q.psn.Load(), timeout: opt.Timeout, retryCount: opt.RetryCount, rnrRetry: opt.RNRRetry,
-		maxRead: min(opt.MaxRead, opt.PeerReads),
+	return &libibverbs.QPModify{
+		Type: int(q.attr.Type), PKeyIndex: opt.PKeyIndex, Access: uint32(opt.Access), QKey: q.attr.QKey,
+		Path: q.pathTo(remote, opt.PathAttr), RemoteQPN: remote.QPN, RemotePSN: remote.PSN, MTU: mtu,
+		MaxDestRead: opt.MaxRead, MinRNRTimer: opt.MinRNRTimer,
+		PSN: q.psn.Load(), Timeout: opt.Timeout, RetryCount: opt.RetryCount, RNRRetry: opt.RNRRetry,
+		MaxRead: min(opt.MaxRead, opt.PeerReads),
 	}, nil
 }
 
 // through takes the queue pair from state to state.
-func (q *QP) through(m *qpModify, states ...QPState) error {
+func (q *QP) through(m *libibverbs.QPModify, states ...QPState) error {
 	for _, s := range states {
-		m.state = s
+		m.State = int(s)
 		if err := q.modify(m); err != nil {
 			return explainConnect(err, m)
 		}
@@ -276,19 +277,19 @@ func (q *QP) through(m *qpModify, states ...QPState) error {
 }
 
 // explainConnect adds the path's numbers to a refused transition.
-func explainConnect(err error, m *qpModify) error {
+func explainConnect(err error, m *libibverbs.QPModify) error {
 	n, e := asFailed(err)
 	if e == nil {
 		return err
 	}
 	switch {
-	case m.state == StateRTR && m.typ == RC:
-		e.Detail += fmt.Sprintf(": QP %d at %v, MTU %d", m.remoteQPN, &m.path, m.mtu)
+	case m.State == int(StateRTR) && m.Type == int(RC):
+		e.Detail += fmt.Sprintf(": QP %d at %v, MTU %d", m.RemoteQPN, &m.Path, m.MTU)
 		if n == unix.ENETUNREACH || n == unix.EHOSTUNREACH || n == unix.ETIMEDOUT || n == unix.EINVAL {
 			e.Remedy = "check that the peer's address can be reached from this port's network device"
 		}
-	case m.state == StateInit:
-		e.Detail += fmt.Sprintf(": port %d, P_Key index %d, access %v", m.path.port, m.pkeyIndex, m.access)
+	case m.State == int(StateInit):
+		e.Detail += fmt.Sprintf(": port %d, P_Key index %d, access %v", m.Path.Port, m.PKeyIndex, Access(m.Access))
 	}
 	return err
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 	"github.com/gpurdma/gpurdma/ibvfd/internal/explain"
+	"github.com/gpurdma/gpurdma/ibvfd/internal/libibverbs"
 	"github.com/gpurdma/gpurdma/ibvfd/uverbs"
 	"github.com/gpurdma/gpurdma/internal/devnode"
 	"github.com/gpurdma/gpurdma/internal/errno"
@@ -25,7 +26,7 @@ type Context struct {
 	name     string
 	info     ibdev.Info
 	sys      sysfs.FS
-	v        verbsContext
+	v        libibverbs.Context
 	file     *uverbs.File // v's descriptor, for ioctls of our own
 	evidence evidence
 
@@ -41,7 +42,7 @@ type Context struct {
 // libibverbs. The error is [ErrNotBuilt], [ErrNoLibrary], [ErrBrokenLibrary],
 // [ErrNoDevice], or says which device node could not be opened and why.
 func Open(name string) (*Context, error) {
-	v, err := library()
+	v, err := libibverbs.Load()
 	if err != nil {
 		return nil, err
 	}
@@ -49,12 +50,12 @@ func Open(name string) (*Context, error) {
 }
 
 // open opens name on v. Tests bring their own sysfs and transport.
-func open(v verbs, name string, sys sysfs.FS, t ioctl.Transport) (*Context, error) {
+func open(v libibverbs.Library, name string, sys sysfs.FS, t ioctl.Transport) (*Context, error) {
 	info, err := ibdev.Look(sys.Root(), name)
 	if err != nil {
 		return nil, err
 	}
-	vctx, err := v.open(name)
+	vctx, err := v.Open(name)
 	if err != nil {
 		return nil, explainOpen(name, info, err)
 	}
@@ -62,7 +63,7 @@ func open(v verbs, name string, sys sysfs.FS, t ioctl.Transport) (*Context, erro
 }
 
 // wrap is open of what is open already.
-func wrap(vctx verbsContext, name string, sys sysfs.FS, t ioctl.Transport) (*Context, error) {
+func wrap(vctx libibverbs.Context, name string, sys sysfs.FS, t ioctl.Transport) (*Context, error) {
 	info, err := ibdev.Look(sys.Root(), name)
 	if err != nil {
 		return nil, err
@@ -72,19 +73,19 @@ func wrap(vctx verbsContext, name string, sys sysfs.FS, t ioctl.Transport) (*Con
 
 // borrowed is a context that is not closed.
 type borrowed struct {
-	verbsContext
+	libibverbs.Context
 	closed func()
 }
 
-func (b borrowed) close() error {
+func (b borrowed) Close() error {
 	if b.closed != nil {
 		b.closed()
 	}
 	return nil
 }
 
-func newContext(vctx verbsContext, name string, info ibdev.Info, sys sysfs.FS, t ioctl.Transport) *Context {
-	return &Context{name: name, info: info, sys: sys, v: vctx, file: uverbs.Wrap(t, vctx.cmdFD()), evidence: evidenceOf(sys)}
+func newContext(vctx libibverbs.Context, name string, info ibdev.Info, sys sysfs.FS, t ioctl.Transport) *Context {
+	return &Context{name: name, info: info, sys: sys, v: vctx, file: uverbs.Wrap(t, vctx.CmdFD()), evidence: evidenceOf(sys)}
 }
 
 // explainOpen says why libibverbs could not open a device that sysfs lists.
@@ -134,7 +135,7 @@ func (c *Context) QueryDevice() (ibdev.DeviceAttr, error) {
 		return ibdev.DeviceAttr{}, err
 	}
 	defer c.leave()
-	a, err := c.v.queryDevice()
+	a, err := c.v.QueryDevice()
 	if err != nil {
 		return ibdev.DeviceAttr{}, failed("ibv_query_device", c.name, err)
 	}
@@ -154,7 +155,7 @@ func (c *Context) queryPort(port int) (ibdev.PortAttr, error) {
 	if port < 1 || port > 255 {
 		return ibdev.PortAttr{}, c.badPort(port)
 	}
-	a, err := c.v.queryPort(port)
+	a, err := c.v.QueryPort(port)
 	if err != nil {
 		e := failed("ibv_query_port", c.name, err)
 		e.Detail = fmt.Sprintf("port %d", port)
@@ -174,7 +175,7 @@ func (c *Context) badPort(port int) error {
 // while PDs, CQs or queue pairs of it are open. Closing again does nothing.
 func (c *Context) Close() error {
 	return c.close("ibv_close_device", c.name, func() error {
-		if err := c.async.close(c.v.close); err != nil {
+		if err := c.async.close(c.v.Close); err != nil {
 			return failed("ibv_close_device", c.name, err)
 		}
 		return nil

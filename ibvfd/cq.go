@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gpurdma/gpurdma/ibvfd/internal/libibverbs"
 	"github.com/gpurdma/gpurdma/internal/eventfile"
 	"github.com/gpurdma/gpurdma/internal/spin"
 )
@@ -24,7 +25,7 @@ import (
 type CQ struct {
 	parent
 	ctx  *Context
-	v    verbsCQ
+	v    libibverbs.CQ
 	attr CQAttr
 
 	serial uint64 // orders CQs where several are entered
@@ -72,26 +73,28 @@ func (c *Context) CreateCQWith(attr CQAttr) (*CQ, error) {
 		e.Remedy = "ask for 1 or more completions, and vector 0"
 		return nil, e
 	}
-	v, err := c.v.createCQ(attr)
+	v, err := c.v.CreateCQ(attr.Depth, attr.Vector, attr.Events)
 	if err != nil {
 		return nil, c.explainCreateCQ(attr, err)
 	}
 	cq := &CQ{ctx: c, v: v, attr: attr, serial: cqSerial.Add(1)}
 	if attr.Events {
-		if cq.events, err = eventfile.New(v.channelFD(), v.event); err != nil {
-			_ = v.destroy()
+		if cq.events, err = eventfile.New(v.ChannelFD(), v.Event); err != nil {
+			_ = v.Destroy()
 			return nil, failed("poll the completion channel", c.name, err)
 		}
 	}
-	if cq.poll.q, err = v.queue(); err != nil {
+	q, err := v.Queue()
+	if err != nil {
 		if cq.events != nil {
 			_ = cq.events.Close()
 		}
-		_ = v.destroy()
+		_ = v.Destroy()
 		return nil, failed("allocate the completion array", c.name, err)
 	}
+	cq.poll.q = &completionQueue{q}
 	c.hold(kindCQ)
-	c.objects.add(v.identity(), cq)
+	c.objects.add(v.Identity(), cq)
 	return cq, nil
 }
 
@@ -102,7 +105,7 @@ func (c *Context) explainCreateCQ(attr CQAttr, err error) error {
 		e.Detail += fmt.Sprintf(", vector %d", attr.Vector)
 		e.Remedy = "vector 0 is always there"
 	}
-	if a, qerr := c.v.queryDevice(); qerr == nil && attr.Depth > a.MaxCQE {
+	if a, qerr := c.v.QueryDevice(); qerr == nil && attr.Depth > a.MaxCQE {
 		e.Remedy = fmt.Sprintf("the device allows at most %d", a.MaxCQE)
 	}
 	return e
@@ -234,7 +237,7 @@ func (cq *CQ) arm(mode notify) error {
 	case cq.poll.armed >= mode:
 		return nil
 	}
-	if err := cq.v.arm(mode == notifySolicited); err != nil {
+	if err := cq.v.Arm(mode == notifySolicited); err != nil {
 		return failed("ibv_req_notify_cq", cq.ctx.name, err)
 	}
 	cq.poll.armed = mode
@@ -279,7 +282,7 @@ func (cq *CQ) event(ctx context.Context) error {
 // acknowledge ends the events that were taken; destroying the CQ waits for it.
 func (cq *CQ) acknowledge() {
 	if cq.unacked > 0 {
-		cq.v.ack(cq.unacked)
+		cq.v.Ack(cq.unacked)
 		cq.unacked = 0
 	}
 }
@@ -306,12 +309,12 @@ func (cq *CQ) destroy() error {
 	cq.poll.Lock()
 	defer cq.poll.Unlock()
 	cq.acknowledge()
-	if err := cq.v.destroy(); err != nil {
+	if err := cq.v.Destroy(); err != nil {
 		return failed("ibv_destroy_cq", cq.ctx.name, err)
 	}
-	cq.poll.q.free()
+	cq.poll.q.Free()
 	cq.poll.q = nil
-	cq.ctx.objects.remove(cq.v.identity(), cq)
+	cq.ctx.objects.remove(cq.v.Identity(), cq)
 	cq.ctx.drop(kindCQ)
 	return nil
 }

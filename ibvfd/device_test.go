@@ -13,12 +13,13 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd/fault"
 	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 	"github.com/gpurdma/gpurdma/ibvfd/internal/explain"
+	"github.com/gpurdma/gpurdma/ibvfd/internal/libibverbs"
 	"github.com/gpurdma/gpurdma/internal/rdmanl"
 )
 
 func TestProbe(t *testing.T) {
 	sys := deviceTree(t)
-	noLib := func() (verbs, error) { return nil, ErrNoLibrary }
+	noLib := func() (libibverbs.Library, error) { return nil, ErrNoLibrary }
 	// The node does not exist here: the kernel's side stays unknown.
 	s, err := probe("roce0", sys, &kernel{}, noLib)
 	if err != nil || s.DMABufKernel != Unknown || s.Errno != unix.ENOENT || s.ProviderReason != ErrNoLibrary.Error() || s.Remedy == "" {
@@ -49,7 +50,7 @@ func TestProbe(t *testing.T) {
 			v := newScript()
 			v.provider = func(int) error { return c.provider }
 			k := &kernel{driver: 2, reg: c.kernel}
-			s, err := probe("roce0", sys, k, func() (verbs, error) { return v, nil })
+			s, err := probe("roce0", sys, k, func() (libibverbs.Library, error) { return v, nil })
 			if err != nil || s.DMABufKernel != c.wantK || s.DMABufProvider != c.wantP || s.Errno != c.errno || s.Reason == "" || !strings.Contains(s.ProviderReason, c.providerMentions) {
 				t.Errorf("%+v, %v", s, err)
 			}

@@ -8,18 +8,30 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/ibvfd/internal/libibverbs"
 	"github.com/gpurdma/gpurdma/internal/errno"
 )
 
+// Why there is no libibverbs.
 var (
-	// ErrNotBuilt: this build has no cgo (CGO_ENABLED=0), which loading
-	// libibverbs needs. Devices and Probe work all the same.
-	ErrNotBuilt = errors.New("built without cgo: libibverbs cannot be loaded")
+	// ErrNotBuilt: this build has no cgo (CGO_ENABLED=0), which loading libibverbs
+	// needs. What needs no libibverbs works all the same.
+	ErrNotBuilt = libibverbs.ErrNotBuilt
 	// ErrNoLibrary: libibverbs is not installed.
-	ErrNoLibrary = errors.New("libibverbs is not installed")
+	ErrNoLibrary = libibverbs.ErrNoLibrary
 	// ErrBrokenLibrary: libibverbs is there, and the dynamic linker refuses it.
-	ErrBrokenLibrary = errors.New("libibverbs cannot be loaded")
+	ErrBrokenLibrary = libibverbs.ErrBrokenLibrary
 )
+
+// Version names the libibverbs in use with its version and file, or says why
+// there is none.
+func Version() string {
+	v, err := libibverbs.Load()
+	if err != nil {
+		return err.Error()
+	}
+	return v.Version()
+}
 
 // failed is the module's error with this room's usual parts.
 func failed(op, device string, err error) *dmabuf.Error {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"iter"
 
+	"github.com/gpurdma/gpurdma/ibvfd/internal/libibverbs"
 	"github.com/gpurdma/gpurdma/internal/eventfile"
 )
 
@@ -118,10 +119,10 @@ func (c *Context) openEvents() (*eventfile.File, error) {
 	if a.file != nil {
 		return a.file, nil
 	}
-	fd, err := c.v.eventFD()
+	fd, err := c.v.EventFD()
 	if err == nil {
 		a.file, err = eventfile.New(fd, func() error {
-			return c.v.event(func(raw rawEvent) { a.raw, a.object = raw, c.objects.find(raw.object) })
+			return c.v.Event(func(raw libibverbs.Event) { a.raw, a.object = raw, c.objects.find(raw.Object) })
 		})
 	}
 	if err != nil {
@@ -131,8 +132,8 @@ func (c *Context) openEvents() (*eventfile.File, error) {
 }
 
 // eventOf is what libibverbs has reported, with the object it is about.
-func eventOf(raw rawEvent, object any) Event {
-	e := Event{Type: raw.typ, Port: raw.port}
+func eventOf(raw libibverbs.Event, object any) Event {
+	e := Event{Type: EventType(raw.Type), Port: raw.Port}
 	switch x := object.(type) {
 	case *QP:
 		e.QP = x

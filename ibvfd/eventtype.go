@@ -43,12 +43,3 @@ func (t EventType) String() string { return enum.Name(eventNames[:], int(t), "Ev
 
 // MarshalText makes an EventType a string in JSON.
 func (t EventType) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
-
-// ofPort reports whether the event's element is a port's number.
-func (t EventType) ofPort() bool {
-	switch t {
-	case EventPortActive, EventPortErr, EventLIDChange, EventPKeyChange, EventSMChange, EventClientReregister, EventGIDChange, EventDeviceFatal:
-		return true
-	}
-	return false
-}

@@ -62,7 +62,7 @@ func (c *Context) QueryGID(port, index int) (ibdev.GID, error) {
 // gidTable lists a port's GIDs in use. One call of libibverbs' tells them;
 // sysfs has a file for each of the table's places, a thousand of them on rxe.
 func (c *Context) gidTable(port int) ([]ibdev.GID, error) {
-	all, ports, err := c.v.gids()
+	all, ports, err := c.v.GIDs()
 	if err != nil {
 		return ibdev.ReadGIDs(c.sys.Root(), c.name, port)
 	}

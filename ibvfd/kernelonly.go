@@ -10,6 +10,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 	"github.com/gpurdma/gpurdma/ibvfd/internal/explain"
+	"github.com/gpurdma/gpurdma/ibvfd/internal/libibverbs"
 	"github.com/gpurdma/gpurdma/ibvfd/uverbs"
 	"github.com/gpurdma/gpurdma/internal/ioctl"
 	"github.com/gpurdma/gpurdma/internal/refusal"
@@ -54,18 +55,18 @@ type kernelContext struct{ f *uverbs.File }
 // errKernelOnly is the answer to all that takes a provider.
 var errKernelOnly = fmt.Errorf("%w: the device was opened without libibverbs", unix.EOPNOTSUPP)
 
-func (kernelContext) cmdFD() int { return -1 } // not lent
-func (kernelContext) queryDevice() (ibdev.DeviceAttr, error) {
+func (kernelContext) CmdFD() int { return -1 } // not lent
+func (kernelContext) QueryDevice() (ibdev.DeviceAttr, error) {
 	return ibdev.DeviceAttr{}, errKernelOnly
 }
-func (kernelContext) queryPort(int) (ibdev.PortAttr, error) { return ibdev.PortAttr{}, errKernelOnly }
-func (kernelContext) gids() ([]ibdev.GID, []int, error)     { return nil, nil, errKernelOnly }
-func (kernelContext) createCQ(CQAttr) (verbsCQ, error)      { return nil, errKernelOnly }
-func (kernelContext) eventFD() (int, error)                 { return -1, errKernelOnly }
-func (kernelContext) event(func(rawEvent)) error            { return errKernelOnly }
-func (c kernelContext) close() error                        { return c.f.Close() }
+func (kernelContext) QueryPort(int) (ibdev.PortAttr, error)          { return ibdev.PortAttr{}, errKernelOnly }
+func (kernelContext) GIDs() ([]ibdev.GID, []int, error)              { return nil, nil, errKernelOnly }
+func (kernelContext) CreateCQ(int, int, bool) (libibverbs.CQ, error) { return nil, errKernelOnly }
+func (kernelContext) EventFD() (int, error)                          { return -1, errKernelOnly }
+func (kernelContext) Event(func(libibverbs.Event)) error             { return errKernelOnly }
+func (c kernelContext) Close() error                                 { return c.f.Close() }
 
-func (c kernelContext) allocPD() (verbsPD, error) {
+func (c kernelContext) AllocPD() (libibverbs.PD, error) {
 	handle, err := c.f.AllocPD()
 	if err != nil {
 		if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EFAULT) {
@@ -83,17 +84,19 @@ type kernelPD struct {
 	h uint32
 }
 
-func (p kernelPD) handle() uint32 { return p.h }
-func (p kernelPD) dealloc() error { return p.f.DeallocPD(p.h) }
+func (p kernelPD) Handle() uint32 { return p.h }
+func (p kernelPD) Dealloc() error { return p.f.DeallocPD(p.h) }
 
-func (kernelPD) regHost(_, _, _ uint64, _ Access) (verbsMR, error) { return nil, errKernelOnly }
+func (kernelPD) RegHost(_, _, _ uint64, _ uint32) (libibverbs.MR, error) { return nil, errKernelOnly }
 
-func (kernelPD) regDMABuf(_, _, _ uint64, _ int, _ Access) (verbsMR, error) {
+func (kernelPD) RegDMABuf(_, _, _ uint64, _ int, _ uint32) (libibverbs.MR, error) {
 	return nil, explain.NoSymbol
 }
 
-func (kernelPD) createQP(*qpInit) (verbsQP, error)         { return nil, errKernelOnly }
-func (kernelPD) createSRQ(*SRQAttr) (verbsSRQ, error)      { return nil, errKernelOnly }
-func (kernelPD) createAH(*pathAttr) (verbsAH, error)       { return nil, errKernelOnly }
-func (kernelPD) replyAH(*WC, []byte, int) (verbsAH, error) { return nil, errKernelOnly }
-func (kernelPD) allocMW(MWType) (verbsMW, error)           { return nil, errKernelOnly }
+func (kernelPD) CreateQP(*libibverbs.QPInit) (libibverbs.QP, error)    { return nil, errKernelOnly }
+func (kernelPD) CreateSRQ(*libibverbs.SRQInit) (libibverbs.SRQ, error) { return nil, errKernelOnly }
+func (kernelPD) CreateAH(*libibverbs.Path) (libibverbs.AH, error)      { return nil, errKernelOnly }
+func (kernelPD) ReplyAH(*libibverbs.WC, []byte, int) (libibverbs.AH, error) {
+	return nil, errKernelOnly
+}
+func (kernelPD) AllocMW(int) (libibverbs.MW, error) { return nil, errKernelOnly }

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
+	"github.com/gpurdma/gpurdma/ibvfd/internal/libibverbs"
 )
 
 // ManagedAttr are a connection's attributes as a connection manager has settled
@@ -45,7 +46,7 @@ func (q *QP) ConnectManaged(a ManagedAttr) error {
 	return q.bringUp(m)
 }
 
-func (q *QP) managed(a *ManagedAttr) (*qpModify, error) {
+func (q *QP) managed(a *ManagedAttr) (*libibverbs.QPModify, error) {
 	e := failed("ibv_modify_qp", q.pd.ctx.name, unix.EINVAL)
 	switch {
 	case q.attr.Type != RC:
@@ -63,15 +64,15 @@ func (q *QP) managed(a *ManagedAttr) (*qpModify, error) {
 	if q.checkFlush(a.Access, a.MaxDestRead) != nil {
 		a.Access &^= accessFlush // which rdma_cm gives to every peer, unasked
 	}
-	return &qpModify{
-		typ: RC, pkeyIndex: a.PKeyIndex, access: a.Access,
-		path: pathAttr{
-			port: a.Port, lid: a.Remote.LID, gid: a.Remote.GID, gidIndex: a.GIDIndex, global: a.Global,
-			hopLimit: a.HopLimit, class: a.TrafficClass, flowLabel: a.FlowLabel,
-			sl: a.SL, srcPathBits: a.SrcPathBits, staticRate: a.StaticRate,
+	return &libibverbs.QPModify{
+		Type: int(RC), PKeyIndex: a.PKeyIndex, Access: uint32(a.Access),
+		Path: libibverbs.Path{
+			Port: a.Port, LID: a.Remote.LID, GID: a.Remote.GID, GIDIndex: a.GIDIndex, Global: a.Global,
+			HopLimit: a.HopLimit, Class: a.TrafficClass, FlowLabel: a.FlowLabel,
+			SL: a.SL, SrcPathBits: a.SrcPathBits, StaticRate: a.StaticRate,
 		},
-		remoteQPN: a.Remote.QPN, remotePSN: a.Remote.PSN, mtu: a.MTU,
-		maxDestRead: a.MaxDestRead, minRNRTimer: a.MinRNRTimer,
-		psn: a.PSN, timeout: a.Timeout, retryCount: a.RetryCount, rnrRetry: a.RNRRetry, maxRead: a.MaxRead,
+		RemoteQPN: a.Remote.QPN, RemotePSN: a.Remote.PSN, MTU: a.MTU,
+		MaxDestRead: a.MaxDestRead, MinRNRTimer: a.MinRNRTimer,
+		PSN: a.PSN, Timeout: a.Timeout, RetryCount: a.RetryCount, RNRRetry: a.RNRRetry, MaxRead: a.MaxRead,
 	}, nil
 }

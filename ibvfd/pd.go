@@ -5,6 +5,8 @@ package ibvfd
 import (
 	"errors"
 	"sync"
+
+	"github.com/gpurdma/gpurdma/ibvfd/internal/libibverbs"
 )
 
 // PD is a protection domain: MRs, queue pairs, SRQs, address handles and
@@ -12,7 +14,7 @@ import (
 type PD struct {
 	parent
 	ctx *Context
-	v   verbsPD
+	v   libibverbs.PD
 
 	handle uint32 // of the kernel's object
 	mrs    mrBlocks
@@ -28,12 +30,12 @@ func (c *Context) AllocPD() (*PD, error) {
 		return nil, err
 	}
 	defer c.leave()
-	v, err := c.v.allocPD()
+	v, err := c.v.AllocPD()
 	if err != nil {
 		return nil, failed("ibv_alloc_pd", c.name, err)
 	}
 	c.hold(kindPD)
-	return &PD{ctx: c, v: v, handle: v.handle()}, nil
+	return &PD{ctx: c, v: v, handle: v.Handle()}, nil
 }
 
 // Context is the device that the PD belongs to.
@@ -46,7 +48,7 @@ func (pd *PD) Context() *Context { return pd.ctx }
 func (pd *PD) Close() error {
 	left := pd.discard(nil)
 	err := pd.close("ibv_dealloc_pd", pd.ctx.name, func() error {
-		if err := pd.v.dealloc(); err != nil {
+		if err := pd.v.Dealloc(); err != nil {
 			return failed("ibv_dealloc_pd", pd.ctx.name, err)
 		}
 		pd.ctx.drop(kindPD)

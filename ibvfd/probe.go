@@ -13,6 +13,7 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd/fault"
 	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 	"github.com/gpurdma/gpurdma/ibvfd/internal/explain"
+	"github.com/gpurdma/gpurdma/ibvfd/internal/libibverbs"
 	"github.com/gpurdma/gpurdma/ibvfd/uverbs"
 	"github.com/gpurdma/gpurdma/internal/devnode"
 	"github.com/gpurdma/gpurdma/internal/errno"
@@ -42,10 +43,10 @@ type Support struct {
 // means that there is no such device; whatever could not be found out is
 // Unknown, with the reason.
 func Probe(name string) (Support, error) {
-	return probe(name, sysfs.New(""), ioctl.Kernel, library)
+	return probe(name, sysfs.New(""), ioctl.Kernel, libibverbs.Load)
 }
 
-func probe(name string, sys sysfs.FS, t ioctl.Transport, lib func() (verbs, error)) (Support, error) {
+func probe(name string, sys sysfs.FS, t ioctl.Transport, lib func() (libibverbs.Library, error)) (Support, error) {
 	info, err := ibdev.Look(sys.Root(), name)
 	if err != nil {
 		return Support{}, err
@@ -140,7 +141,7 @@ func readProbe(err error, driver string, m refusal.Machine) Support {
 
 // throughLibrary asks the provider, and the kernel too if that is still
 // unknown, with libibverbs' context.
-func (s *Support) throughLibrary(v verbs, name string, sys sysfs.FS, t ioctl.Transport) {
+func (s *Support) throughLibrary(v libibverbs.Library, name string, sys sysfs.FS, t ioctl.Transport) {
 	c, err := open(v, name, sys, t)
 	if err != nil {
 		s.ProviderReason = err.Error()
@@ -165,7 +166,7 @@ func (s *Support) throughLibrary(v verbs, name string, sys sysfs.FS, t ioctl.Tra
 	s.DMABufProvider = answerOf(ask.ProviderTakes(), ask.ProviderLacks())
 	switch {
 	case ask.Provider == explain.NoSymbol:
-		s.ProviderReason = v.version() + " has no ibv_reg_dmabuf_mr (it came with rdma-core 34)"
+		s.ProviderReason = v.Version() + " has no ibv_reg_dmabuf_mr (it came with rdma-core 34)"
 	case s.DMABufProvider == Yes:
 		s.ProviderReason = "ibv_reg_dmabuf_mr reached the driver"
 	case s.DMABufProvider == No:

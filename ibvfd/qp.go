@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
+	"github.com/gpurdma/gpurdma/ibvfd/internal/libibverbs"
 )
 
 // QPAttr is what kind of queue pair to make.
@@ -60,7 +61,7 @@ type QPAttr struct {
 type QP struct {
 	life
 	pd    *PD
-	v     verbsQP
+	v     libibverbs.QP
 	attr  QPAttr   // as granted
 	local Endpoint // its PSN is psn
 	psn   atomic.Uint32
@@ -107,33 +108,33 @@ func (pd *PD) CreateQP(attr QPAttr) (*QP, error) {
 	if err := q.choosePort(); err != nil {
 		return nil, err
 	}
-	init := &qpInit{
-		typ: attr.Type, send: attr.SendCQ.v, recv: attr.RecvCQ.v,
-		sendDepth: max(attr.SendDepth, 1), sendSGE: max(attr.SendSGE, 1),
-		inline: attr.Inline, signalAll: attr.SignalAll, atomicWrite: attr.AtomicWrite, flush: attr.Flush,
+	init := &libibverbs.QPInit{
+		Type: int(attr.Type), Send: attr.SendCQ.v, Recv: attr.RecvCQ.v,
+		SendDepth: max(attr.SendDepth, 1), SendSGE: max(attr.SendSGE, 1),
+		Inline: attr.Inline, SignalAll: attr.SignalAll, AtomicWrite: attr.AtomicWrite, Flush: attr.Flush,
 	}
 	if attr.SRQ != nil {
-		init.srq = attr.SRQ.v
+		init.SRQ = attr.SRQ.v
 	} else {
-		init.recvDepth, init.recvSGE = max(attr.RecvDepth, 1), max(attr.RecvSGE, 1)
+		init.RecvDepth, init.RecvSGE = max(attr.RecvDepth, 1), max(attr.RecvSGE, 1)
 	}
-	v, err := pd.v.createQP(init)
+	v, err := pd.v.CreateQP(init)
 	if err != nil {
 		return nil, explainCreateQP(pd.ctx, init, err)
 	}
-	send, recv, err := v.queues()
+	send, recv, err := v.Queues()
 	if err != nil {
-		_ = v.destroy()
+		_ = v.Destroy()
 		return nil, failed("allocate the work request arrays", pd.ctx.name, err)
 	}
+	q.v, q.num, q.recv.q = v, v.Num(), recvQueueOf(recv)
+	q.send.q = &sendQueue{SendQueue: send, every: attr.SignalEvery, foreign: &pd.ctx.foreign}
 	if attr.Type == UD {
-		send.ud = &pd.parent
+		q.send.q.ud = &pd.parent
 		q.local.QKey = attr.QKey
 	}
-	send.every, send.foreign = attr.SignalEvery, &pd.ctx.foreign
-	q.v, q.num, q.send.q, q.recv.q = v, v.num(), send, recv
-	q.attr.SendDepth, q.attr.RecvDepth = init.sendDepth, init.recvDepth
-	q.attr.SendSGE, q.attr.RecvSGE, q.attr.Inline = init.sendSGE, init.recvSGE, init.inline
+	q.attr.SendDepth, q.attr.RecvDepth = init.SendDepth, init.RecvDepth
+	q.attr.SendSGE, q.attr.RecvSGE, q.attr.Inline = init.SendSGE, init.RecvSGE, init.Inline
 	q.local.QPN = q.num
 	q.choosePSN()
 	pd.hold(kindQP)
@@ -142,7 +143,7 @@ func (pd *PD) CreateQP(attr QPAttr) (*QP, error) {
 	if attr.SRQ != nil {
 		attr.SRQ.hold(kindQP)
 	}
-	pd.ctx.objects.add(v.identity(), q)
+	pd.ctx.objects.add(v.Identity(), q)
 	return q, nil
 }
 
@@ -183,18 +184,18 @@ func (a *QPAttr) check(pd *PD) error {
 }
 
 // explainCreateQP compares what was asked for with the device's limits.
-func explainCreateQP(c *Context, init *qpInit, err error) error {
+func explainCreateQP(c *Context, init *libibverbs.QPInit, err error) error {
 	e := failed("ibv_create_qp", c.name, err)
-	e.Detail = fmt.Sprintf("depth %d/%d, SGEs %d/%d, inline %d", init.sendDepth, init.recvDepth, init.sendSGE, init.recvSGE, init.inline)
-	if a, qerr := c.v.queryDevice(); qerr == nil {
+	e.Detail = fmt.Sprintf("depth %d/%d, SGEs %d/%d, inline %d", init.SendDepth, init.RecvDepth, init.SendSGE, init.RecvSGE, init.Inline)
+	if a, qerr := c.v.QueryDevice(); qerr == nil {
 		switch {
-		case (init.atomicWrite || init.flush) && errors.Is(err, errors.ErrUnsupported):
+		case (init.AtomicWrite || init.Flush) && errors.Is(err, errors.ErrUnsupported):
 			e.Remedy = extendedRemedy(init)
-		case max(init.sendDepth, init.recvDepth) > a.MaxQPWR:
+		case max(init.SendDepth, init.RecvDepth) > a.MaxQPWR:
 			e.Remedy = fmt.Sprintf("the device allows a depth of at most %d", a.MaxQPWR)
-		case max(init.sendSGE, init.recvSGE) > a.MaxSGE:
+		case max(init.SendSGE, init.RecvSGE) > a.MaxSGE:
 			e.Remedy = fmt.Sprintf("the device allows at most %d SGEs", a.MaxSGE)
-		case init.inline > 0:
+		case init.Inline > 0:
 			e.Remedy = "try less inline data"
 		}
 	}
@@ -202,12 +203,12 @@ func explainCreateQP(c *Context, init *qpInit, err error) error {
 }
 
 // extendedRemedy says what the operations take that ibv_post_send(3) does not know.
-func extendedRemedy(init *qpInit) string {
+func extendedRemedy(init *libibverbs.QPInit) string {
 	var list []string
-	if init.atomicWrite {
+	if init.AtomicWrite {
 		list = append(list, "atomic writes take Linux 6.2, libibverbs 44 and a device that has them: leave AtomicWrite out, and use a compare-and-swap or a WRITE")
 	}
-	if init.flush {
+	if init.Flush {
 		list = append(list, "FLUSH takes Linux 6.2, libibverbs 45 and a device that has it: leave Flush out, and READ behind the WRITEs, which shows that they have arrived")
 	}
 	return strings.Join(list, "; ")
@@ -237,11 +238,11 @@ func (q *QP) State() (QPState, error) {
 		return 0, err
 	}
 	defer q.leave()
-	s, err := q.v.state()
+	s, err := q.v.State()
 	if err != nil {
 		return 0, failed("ibv_query_qp", q.pd.ctx.name, err)
 	}
-	return s, nil
+	return QPState(s), nil
 }
 
 // PostSend posts work requests in order and returns how many were taken. It
@@ -301,7 +302,7 @@ func (q *QP) explainPost(op string, posted, depth, sges int, bad postRefusal, er
 // are numbered anew, so that a late one of the old connection does not pass for
 // one of the next: the peer's Connect needs [QP.Local] again.
 func (q *QP) Reset() error {
-	err := q.to(&qpModify{state: StateReset})
+	err := q.to(&libibverbs.QPModify{State: int(StateReset)})
 	if err == nil {
 		q.choosePSN()
 	}
@@ -310,13 +311,13 @@ func (q *QP) Reset() error {
 
 // Err puts the queue pair into the error state: everything outstanding
 // completes, flushed.
-func (q *QP) Err() error { return q.to(&qpModify{state: StateErr}) }
+func (q *QP) Err() error { return q.to(&libibverbs.QPModify{State: int(StateErr)}) }
 
 // Drain takes the queue pair from RTS to SQD: what the NIC has begun to send
 // ends, and what is posted later waits for Resume. [EventSQDrained] comes when
 // the send queue has drained. rxe (seen with 6.1 to 7.2) does not begin with what
 // waits when it is resumed, but with the next work request that is posted.
-func (q *QP) Drain() error { return q.to(&qpModify{state: StateSQD, notify: true}) }
+func (q *QP) Drain() error { return q.to(&libibverbs.QPModify{State: int(StateSQD), Notify: true}) }
 
 // Resume takes the queue pair from SQD, or from the SQE state of a UD queue pair
 // after a send that failed, back to RTS.
@@ -331,26 +332,26 @@ func (q *QP) Resume() error {
 		e.Remedy = "Connect, or Activate, again"
 		return e
 	}
-	return q.to(&qpModify{state: StateRTS, resume: true, current: s})
+	return q.to(&libibverbs.QPModify{State: int(StateRTS), Resume: true, Current: int(s)})
 }
 
-func (q *QP) to(m *qpModify) error {
+func (q *QP) to(m *libibverbs.QPModify) error {
 	if err := q.enter(); err != nil {
 		return err
 	}
 	defer q.leave()
-	m.typ = q.attr.Type
+	m.Type = int(q.attr.Type)
 	return q.modify(m)
 }
 
-func (q *QP) modify(m *qpModify) error {
-	err := q.v.modify(m)
+func (q *QP) modify(m *libibverbs.QPModify) error {
+	err := q.v.Modify(m)
 	// A packet that the device is at work on may still find fault: rxe then takes
 	// the queue pair to ERR after it has said RESET (rxe_qp_reset in rxe_qp.c
 	// waits for its tasks when the state is set already). The next reset finds
 	// the tasks idle.
-	for again := 0; err == nil && m.state == StateReset; again++ {
-		if s, asked := q.v.state(); asked != nil || s != StateErr {
+	for again := 0; err == nil && m.State == int(StateReset); again++ {
+		if s, asked := q.v.State(); asked != nil || s != int(StateErr) {
 			break
 		}
 		if again == maxResets {
@@ -359,11 +360,11 @@ func (q *QP) modify(m *qpModify) error {
 			e.Remedy = "try again when the peer is quiet, or make another queue pair"
 			return e
 		}
-		err = q.v.modify(m)
+		err = q.v.Modify(m)
 	}
 	if err != nil {
 		e := failed("ibv_modify_qp", q.pd.ctx.name, err)
-		e.Detail = fmt.Sprintf("QP %d to %v", q.num, m.state)
+		e.Detail = fmt.Sprintf("QP %d to %v", q.num, QPState(m.State))
 		return e
 	}
 	return nil
@@ -380,15 +381,15 @@ func (q *QP) Close() error {
 		defer q.send.Unlock()
 		q.recv.Lock()
 		defer q.recv.Unlock()
-		if err := q.v.destroy(); err != nil {
+		if err := q.v.Destroy(); err != nil {
 			return failed("ibv_destroy_qp", q.pd.ctx.name, err)
 		}
-		q.send.q.free()
+		q.send.q.Free()
 		if q.recv.q != nil {
-			q.recv.q.free()
+			q.recv.q.Free()
 		}
 		q.send.q, q.recv.q = nil, nil
-		q.pd.ctx.objects.remove(q.v.identity(), q)
+		q.pd.ctx.objects.remove(q.v.Identity(), q)
 		q.pd.drop(kindQP)
 		q.attr.SendCQ.drop(kindQP)
 		q.attr.RecvCQ.drop(kindQP)

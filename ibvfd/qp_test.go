@@ -15,6 +15,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
+	"github.com/gpurdma/gpurdma/ibvfd/internal/libibverbs"
 	"github.com/gpurdma/gpurdma/ibvfd/internal/verbsstub"
 )
 
@@ -45,7 +46,7 @@ func queuePair(t *testing.T, s *script, attr QPAttr) (*PD, *QP, *scriptQP) {
 func (q *scriptQP) states() []QPState {
 	var list []QPState
 	for _, m := range q.modified {
-		list = append(list, m.state)
+		list = append(list, QPState(m.State))
 	}
 	q.modified = nil
 	return list
@@ -91,7 +92,7 @@ func TestStates(t *testing.T) {
 		t.Errorf("Activate an RC queue pair: %v", err)
 	}
 	v.at = StateSQE
-	if err := qp.Resume(); err != nil || !v.modified[0].resume || v.modified[0].current != StateSQE {
+	if err := qp.Resume(); err != nil || !v.modified[0].Resume || v.modified[0].Current != int(StateSQE) {
 		t.Errorf("Resume from SQE: %v, %+v", err, v.modified)
 	}
 }
@@ -103,8 +104,8 @@ func TestConnectParameters(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := v.modified[len(v.modified)-1]
-	if m.timeout != 14 || m.retryCount != 6 || m.rnrRetry != 7 || m.maxRead != 8 || m.minRNRTimer != 12 || m.mtu != 512 ||
-		m.path.hopLimit != 64 || !m.path.global || m.path.gid != remote.GID || m.path.gidIndex != 1 || m.remoteQPN != 18 || m.remotePSN != 5 {
+	if m.Timeout != 14 || m.RetryCount != 6 || m.RNRRetry != 7 || m.MaxRead != 8 || m.MinRNRTimer != 12 || m.MTU != 512 ||
+		m.Path.HopLimit != 64 || !m.Path.Global || m.Path.GID != remote.GID || m.Path.GIDIndex != 1 || m.RemoteQPN != 18 || m.RemotePSN != 5 {
 		t.Errorf("defaults: %+v", m)
 	}
 	all := ConnectAttr{
@@ -116,9 +117,9 @@ func TestConnectParameters(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := v.modified[len(v.modified)-1]
-	want := qpModify{
-		typ: RC, state: StateRTS, pkeyIndex: 7, access: AccessRemoteRead, remoteQPN: 18, remotePSN: 5, mtu: 256, minRNRTimer: 8, psn: qp.Local().PSN,
-		path: pathAttr{port: 1, gid: remote.GID, gidIndex: 1, global: true, hopLimit: 1, class: 2, flowLabel: 3, sl: 4, srcPathBits: 5, staticRate: 6},
+	want := libibverbs.QPModify{
+		Type: int(RC), State: int(StateRTS), PKeyIndex: 7, Access: uint32(AccessRemoteRead), RemoteQPN: 18, RemotePSN: 5, MTU: 256, MinRNRTimer: 8, PSN: qp.Local().PSN,
+		Path: libibverbs.Path{Port: 1, GID: remote.GID, GIDIndex: 1, Global: true, HopLimit: 1, Class: 2, FlowLabel: 3, SL: 4, SrcPathBits: 5, StaticRate: 6},
 	}
 	if got != want {
 		t.Errorf("got  %+v\nwant %+v", got, want)
@@ -144,8 +145,8 @@ func TestConnectTakesTheSmaller(t *testing.T) {
 		if err := qp.Connect(Endpoint{QPN: 18, MTU: c.peer}, c.ask); err != nil {
 			t.Fatal(err)
 		}
-		if m := v.modified[len(v.modified)-1]; m.mtu != c.mtu || m.maxDestRead != c.answer || m.maxRead != c.send {
-			t.Errorf("%+v: MTU %d, %d READs answered, %d sent", c, m.mtu, m.maxDestRead, m.maxRead)
+		if m := v.modified[len(v.modified)-1]; m.MTU != c.mtu || m.MaxDestRead != c.answer || m.MaxRead != c.send {
+			t.Errorf("%+v: MTU %d, %d READs answered, %d sent", c, m.MTU, m.MaxDestRead, m.MaxRead)
 		}
 	}
 }
@@ -200,19 +201,19 @@ func TestInfiniBand(t *testing.T) {
 	if err := qp.Connect(Endpoint{QPN: 18, LID: 33, MTU: 2048, GID: [16]byte{2}}, ConnectAttr{PKeyIndex: 3, PathAttr: PathAttr{SL: 2, SrcPathBits: 1}}); err != nil {
 		t.Fatal(err)
 	}
-	if m := v.modified[len(v.modified)-1]; m.path.global || m.path.lid != 33 || m.path.sl != 2 || m.path.srcPathBits != 1 || m.pkeyIndex != 3 || m.mtu != 2048 {
+	if m := v.modified[len(v.modified)-1]; m.Path.Global || m.Path.LID != 33 || m.Path.SL != 2 || m.Path.SrcPathBits != 1 || m.PKeyIndex != 3 || m.MTU != 2048 {
 		t.Errorf("within the subnet: %+v", m)
 	}
 	if err := qp.Connect(Endpoint{QPN: 18, GID: [16]byte{2}}, ConnectAttr{}); err != nil {
 		t.Fatal(err)
 	}
-	if m := v.modified[len(v.modified)-1]; !m.path.global || m.path.gid != [16]byte{2} {
+	if m := v.modified[len(v.modified)-1]; !m.Path.Global || m.Path.GID != [16]byte{2} {
 		t.Errorf("beyond the subnet: %+v", m)
 	}
 	if err := qp.Connect(Endpoint{QPN: 18, LID: 34, GID: [16]byte{2}}, ConnectAttr{PathAttr: PathAttr{Global: true}}); err != nil {
 		t.Fatal(err)
 	}
-	if m := v.modified[len(v.modified)-1]; !m.path.global || m.path.gid != [16]byte{2} || m.path.lid != 34 {
+	if m := v.modified[len(v.modified)-1]; !m.Path.Global || m.Path.GID != [16]byte{2} || m.Path.LID != 34 {
 		t.Errorf("behind a router: %+v", m)
 	}
 }
@@ -227,7 +228,7 @@ func TestUDStates(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, m := range v.modified {
-		if m.typ != UD || m.qkey != 0x1234 || m.pkeyIndex != 2 || m.access != 0 || m.path.port != 1 {
+		if m.Type != int(UD) || m.QKey != 0x1234 || m.PKeyIndex != 2 || m.Access != 0 || m.Path.Port != 1 {
 			t.Errorf("%+v", m)
 		}
 	}
@@ -261,7 +262,7 @@ func TestUDRecovers(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, m := range v.modified {
-		if m.typ != UD || m.qkey != 0x1234 || m.pkeyIndex != 3 || m.resume {
+		if m.Type != int(UD) || m.QKey != 0x1234 || m.PKeyIndex != 3 || m.Resume {
 			t.Errorf("Activate from ERR: %+v", m)
 		}
 	}
@@ -272,7 +273,7 @@ func TestUDRecovers(t *testing.T) {
 	if err := qp.Resume(); err != nil || v.at != StateRTS {
 		t.Errorf("Resume from SQE: %v, in %v", err, v.at)
 	}
-	if want := []qpModify{{typ: UD, state: StateRTS, resume: true, current: StateSQE}}; !reflect.DeepEqual(v.modified, want) {
+	if want := []libibverbs.QPModify{{Type: int(UD), State: int(StateRTS), Resume: true, Current: int(StateSQE)}}; !reflect.DeepEqual(v.modified, want) {
 		t.Errorf("Resume from SQE asks for %+v, want %+v", v.modified, want)
 	}
 }
@@ -304,7 +305,7 @@ func TestAddressHandles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := pathAttr{port: 1, lid: 4, gid: [16]byte{3}, gidIndex: 1, global: true, hopLimit: 64, class: 5}
+	want := libibverbs.Path{Port: 1, LID: 4, GID: [16]byte{3}, GIDIndex: 1, Global: true, HopLimit: 64, Class: 5}
 	if got := ah.v.(*scriptAH).path; got != want {
 		t.Errorf("path %+v, want %+v", got, want)
 	}
@@ -404,7 +405,7 @@ func TestInvalidate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer c.free()
+	defer c.Free()
 	wc := make([]WC, 1)
 	if n := c.poll(wc); n != 1 || wc[0].Imm != 0x0a0b0c0d {
 		t.Errorf("%d completions, %+v", n, wc[0])
@@ -545,7 +546,7 @@ func TestMemoryWindows(t *testing.T) {
 	}
 	good := MWBind{ID: 1, Flags: SendSignaled, MR: bindable, Addr: bindable.IOVA() + 10, Length: 20, Access: AccessRemoteRead}
 	key, err := qp.BindMW(two, good)
-	if err != nil || key != 0x1201 || two.RKey() != key || len(v.bound) != 1 || v.bound[0] != (mwBind{good.ID, good.Flags, good.Addr, good.Length, good.Access}) {
+	if err != nil || key != 0x1201 || two.RKey() != key || len(v.bound) != 1 || v.bound[0] != (libibverbs.Bind{ID: good.ID, Flags: uint32(good.Flags), Addr: good.Addr, Length: good.Length, Access: uint32(good.Access)}) {
 		t.Errorf("key %#x, %v, %+v", key, err, v.bound)
 	}
 	bad := func(mw *MW, mr *MR, want error) {
@@ -659,8 +660,8 @@ func TestFlushIsAllowedToThePeer(t *testing.T) {
 		if err := qp.Connect(Endpoint{QPN: 18, MTU: 512}, ConnectAttr{Access: c.ask}); err != nil {
 			t.Fatal(err)
 		}
-		if m := v.modified[len(v.modified)-1]; v.init.flush != c.flush || m.access != c.want {
-			t.Errorf("%+v: access %v", c, m.access)
+		if m := v.modified[len(v.modified)-1]; v.init.Flush != c.flush || Access(m.Access) != c.want {
+			t.Errorf("%+v: access %v", c, Access(m.Access))
 		}
 		// Nothing is flushed where nothing may be read.
 		refused := c.want&accessFlush != 0
@@ -670,8 +671,8 @@ func TestFlushIsAllowedToThePeer(t *testing.T) {
 		if err := qp.ConnectManaged(ManagedAttr{Port: 1, MTU: 512, Access: c.want}); err != nil {
 			t.Errorf("%+v without READs, managed: %v", c, err)
 		}
-		if m := v.modified[len(v.modified)-1]; m.access != c.want&^accessFlush {
-			t.Errorf("%+v without READs, managed: access %v", c, m.access)
+		if m := v.modified[len(v.modified)-1]; Access(m.Access) != c.want&^accessFlush {
+			t.Errorf("%+v without READs, managed: access %v", c, Access(m.Access))
 		}
 	}
 }

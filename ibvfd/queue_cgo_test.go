@@ -14,38 +14,54 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gpurdma/gpurdma/ibvfd/internal/libibverbs"
 	"github.com/gpurdma/gpurdma/ibvfd/internal/verbsstub"
 )
 
-func (q *scriptCQ) queue() (*completionQueue, error) {
+func (q *scriptCQ) Queue() (*libibverbs.CompletionQueue, error) {
 	if err := q.failing("completion array"); err != nil {
 		return nil, err
 	}
 	if q.channel == nil {
-		return newCompletionQueue(nil, verbsstub.FullPoll(), 64)
+		return libibverbs.NewCompletionQueue(nil, verbsstub.FullPoll(), 64)
 	}
 	cq := verbsstub.NewCQ(0, 0, verbsstub.Completion{})
 	q.add, q.free = cq.Add, cq.Free
-	return newCompletionQueue(cq.Ptr(), verbsstub.NumberedPoll(), 64)
+	return libibverbs.NewCompletionQueue(cq.Ptr(), verbsstub.NumberedPoll(), 64)
 }
 
-func (q *scriptQP) queues() (*sendQueue, *recvQueue, error) {
+func (q *scriptQP) Queues() (*libibverbs.SendQueue, *libibverbs.RecvQueue, error) {
 	if err := q.failing("work request arrays"); err != nil {
 		return nil, nil, err
 	}
-	send, err := newSendQueue(nil, verbsstub.NoopSend(), 64, 2)
-	if err != nil || q.init.srq != nil {
+	send, err := libibverbs.NewSendQueue(nil, verbsstub.NoopSend(), 64, 2)
+	if err != nil || q.init.SRQ != nil {
 		return send, nil, err
 	}
-	recv, err := newRecvQueue(nil, verbsstub.NoopRecv(), 64, 2)
+	recv, err := libibverbs.NewRecvQueue(nil, verbsstub.NoopRecv(), 64, 2)
 	return send, recv, err
 }
 
-func (q *scriptSRQ) queue() (*recvQueue, error) {
+func (q *scriptSRQ) Queue() (*libibverbs.RecvQueue, error) {
 	if err := q.failing("receive array"); err != nil {
 		return nil, err
 	}
-	return newRecvQueue(nil, verbsstub.NoopRecv(), 64, 2)
+	return libibverbs.NewRecvQueue(nil, verbsstub.NoopRecv(), 64, 2)
+}
+
+func newSendQueue(qp, post unsafe.Pointer, depth, sges int) (*sendQueue, error) {
+	q, err := libibverbs.NewSendQueue(qp, post, depth, sges)
+	return &sendQueue{SendQueue: q}, err
+}
+
+func newRecvQueue(qp, post unsafe.Pointer, depth, sges int) (*recvQueue, error) {
+	q, err := libibverbs.NewRecvQueue(qp, post, depth, sges)
+	return &recvQueue{q}, err
+}
+
+func newCompletionQueue(cq, poll unsafe.Pointer, depth int) (*completionQueue, error) {
+	q, err := libibverbs.NewCompletionQueue(cq, poll, depth)
+	return &completionQueue{q}, err
 }
 
 func newSend(t *testing.T, room, rc, depth, sges int) (*verbsstub.QP, *sendQueue) {
@@ -55,7 +71,7 @@ func newSend(t *testing.T, room, rc, depth, sges int) (*verbsstub.QP, *sendQueue
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { q.free(); qp.Free() })
+	t.Cleanup(func() { q.Free(); qp.Free() })
 	return qp, q
 }
 
@@ -169,7 +185,7 @@ func TestPostOneByOne(t *testing.T) {
 	} {
 		qp, q := newSend(t, c.room, int(unix.ENOMEM), c.depth, 1)
 		ex, free := qp.Extended()
-		q.extend(ex, true, true)
+		q.Extend(ex, true, true)
 		n, bad, errno := q.post(wrs)
 		free()
 		if n != c.posted || bad != c.bad || errno != c.errno || qp.Calls() != c.crossings {
@@ -209,7 +225,7 @@ func TestPostOneByOne(t *testing.T) {
 		if c.atomicWrite || c.flush {
 			var ex unsafe.Pointer
 			ex, free = qp.Extended()
-			q.extend(ex, c.atomicWrite, c.flush)
+			q.Extend(ex, c.atomicWrite, c.flush)
 		}
 		if n, bad, errno := q.post(wrs[c.first:]); n != c.posted || bad != c.bad || errno != unix.EINVAL || len(qp.Sent()) != c.posted {
 			t.Errorf("%+v: %d posted, %v, %v", c, n, bad, errno)
@@ -224,7 +240,7 @@ func TestPostFlush(t *testing.T) {
 	qp, q := newSend(t, 100, 0, 4, 1)
 	ex, free := qp.Extended()
 	defer free()
-	q.extend(ex, true, true)
+	q.Extend(ex, true, true)
 	const whole = 1 << 8 // IBV_FLUSH_MR
 	good := []struct {
 		length    uint32
@@ -284,7 +300,7 @@ func TestPostRecv(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer q.free()
+	defer q.Free()
 	in := make([]RecvWR, 7)
 	for i := range in {
 		in[i] = RecvWR{ID: uint64(100 + i), SGE: []SGE{{uint64(i), 2, 3}, {4, 5, uint32(i)}}}
@@ -311,7 +327,7 @@ func TestPollDecoding(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer q.free()
+	defer q.Free()
 	wc := make([]WC, 8)
 	for _, want := range []int{3, 2, 0} { // the array has room for three
 		if n := q.poll(wc); n != want {
@@ -332,7 +348,7 @@ func TestPollDecoding(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer b.free()
+	defer b.Free()
 	if n := b.poll(wc); n >= 0 {
 		t.Errorf("a failing poll answered %d", n)
 	}
@@ -477,7 +493,7 @@ func TestPollUntilEnds(t *testing.T) {
 	}
 	c := &CQ{ctx: &Context{name: "none"}}
 	c.poll.q = q
-	defer q.free()
+	defer q.Free()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() {

@@ -12,6 +12,7 @@ import (
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd/fault"
 	"github.com/gpurdma/gpurdma/ibvfd/internal/explain"
+	"github.com/gpurdma/gpurdma/ibvfd/internal/libibverbs"
 	"github.com/gpurdma/gpurdma/ibvfd/uverbs"
 )
 
@@ -45,7 +46,7 @@ type registration struct {
 
 // registered is what a route hands back.
 type registered struct {
-	v                  verbsMR // nil on the ioctl route
+	v                  libibverbs.MR // nil on the ioctl route
 	lkey, rkey, handle uint32
 }
 
@@ -135,7 +136,7 @@ func (r *registration) deregister() error {
 	// A device that is gone does not refuse: the kernel has destroyed the MR,
 	// and says so (rdma_lookup_get_uobject in core/rdma_core.c).
 	if r.made.v != nil {
-		if err := r.made.v.dereg(); err != nil {
+		if err := r.made.v.Dereg(); err != nil {
 			return r.explainDereg("ibv_dereg_mr", err)
 		}
 	} else if err := r.pd.ctx.file.DestroyMR(r.made.handle); err != nil {
@@ -200,7 +201,7 @@ func (r *registration) byAddress(attr *MRAttr, addr uint64) error {
 	if attr.Timed {
 		start = time.Now()
 	}
-	v, err := r.pd.v.regHost(addr, attr.Length, r.iova, attr.Access)
+	v, err := r.pd.v.RegHost(addr, attr.Length, r.iova, uint32(attr.Access))
 	if attr.Timed {
 		r.took = time.Since(start)
 	}
@@ -210,8 +211,8 @@ func (r *registration) byAddress(attr *MRAttr, addr uint64) error {
 	return err
 }
 
-func fromVerbs(v verbsMR) registered {
-	lkey, rkey, handle := v.keys()
+func fromVerbs(v libibverbs.MR) registered {
+	lkey, rkey, handle := v.Keys()
 	return registered{v, lkey, rkey, handle}
 }
 
@@ -281,7 +282,7 @@ func (pd *PD) routes(attr *MRAttr, fd int) (registered, Route, unix.Errno) {
 	if attr.Policy == RouteIoctlOnly || auto && pd.ctx.onlyIoctl() {
 		return pd.byIoctl(attr, fd)
 	}
-	v, err := pd.v.regDMABuf(attr.Offset, attr.Length, attr.IOVA, fd, attr.Access)
+	v, err := pd.v.RegDMABuf(attr.Offset, attr.Length, attr.IOVA, fd, uint32(attr.Access))
 	if err == nil {
 		return fromVerbs(v), RouteProvider, 0
 	}

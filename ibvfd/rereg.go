@@ -10,6 +10,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/ibvfd/fault"
 	"github.com/gpurdma/gpurdma/ibvfd/internal/explain"
+	"github.com/gpurdma/gpurdma/ibvfd/internal/libibverbs"
 	"github.com/gpurdma/gpurdma/ibvfd/uverbs"
 )
 
@@ -192,15 +193,16 @@ func (m *MR) inPlace(r *registration, pd *PD, next *MRAttr, attr *ReregAttr) err
 // by: the drivers that come here need no vendor data.
 func (r *registration) change(was *registration) error {
 	var pd *PD
-	var access *Access
+	var access *uint32
 	if r.pd != was.pd {
 		pd = r.pd
 	}
 	if r.access != was.access {
-		access = &r.access
+		bits := uint32(r.access)
+		access = &bits
 	}
 	if MemoryKind(r.kind) == HostMemory {
-		err := r.made.v.rereg(verbsOf(pd), access)
+		err := r.made.v.Rereg(verbsOf(pd), access)
 		if err == nil {
 			r.made = fromVerbs(r.made.v)
 			return nil
@@ -209,13 +211,9 @@ func (r *registration) change(was *registration) error {
 			return err
 		}
 	}
-	var ask uverbs.Rereg
+	ask := uverbs.Rereg{Access: access}
 	if pd != nil {
 		ask.PD = &pd.handle
-	}
-	if access != nil {
-		bits := uint32(*access)
-		ask.Access = &bits
 	}
 	mr, err := r.pd.ctx.file.ReregMR(r.made.handle, ask)
 	if err != nil {
@@ -227,13 +225,13 @@ func (r *registration) change(was *registration) error {
 	}
 	r.made.lkey, r.made.rkey = mr.LKey, mr.RKey
 	if r.made.v != nil && pd != nil {
-		r.made.v.moved(pd.v)
+		r.made.v.Moved(pd.v)
 	}
 	return nil
 }
 
 // verbsOf is pd's, nil for none.
-func verbsOf(pd *PD) verbsPD {
+func verbsOf(pd *PD) libibverbs.PD {
 	if pd == nil {
 		return nil
 	}

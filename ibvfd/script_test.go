@@ -18,6 +18,7 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd/fault"
 	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 	"github.com/gpurdma/gpurdma/ibvfd/internal/explain"
+	"github.com/gpurdma/gpurdma/ibvfd/internal/libibverbs"
 	"github.com/gpurdma/gpurdma/ibvfd/uverbs"
 	"github.com/gpurdma/gpurdma/internal/errno"
 	"github.com/gpurdma/gpurdma/internal/sysfs"
@@ -99,9 +100,9 @@ func (s *script) nothingLeft(t *testing.T) {
 	}
 }
 
-func (s *script) version() string { return "libibverbs of a script" }
+func (s *script) Version() string { return "libibverbs of a script" }
 
-func (s *script) open(string) (verbsContext, error) {
+func (s *script) Open(string) (libibverbs.Context, error) {
 	if err := s.made("open", "context"); err != nil {
 		return nil, err
 	}
@@ -110,43 +111,43 @@ func (s *script) open(string) (verbsContext, error) {
 
 type scriptContext struct{ *script }
 
-func (c *scriptContext) cmdFD() int { return 1000 }
+func (c *scriptContext) CmdFD() int { return 1000 }
 
-func (c *scriptContext) queryDevice() (ibdev.DeviceAttr, error) {
+func (c *scriptContext) QueryDevice() (ibdev.DeviceAttr, error) {
 	return ibdev.DeviceAttr{MaxCQE: 100, MaxQPWR: 64, MaxSGE: 4, MaxReadAtomic: 8, MaxInitReadAtom: 8, Ports: 1}, c.failing("queryDevice")
 }
 
-func (c *scriptContext) queryPort(int) (ibdev.PortAttr, error) {
+func (c *scriptContext) QueryPort(int) (ibdev.PortAttr, error) {
 	if c.port != nil {
 		return *c.port, c.failing("queryPort")
 	}
 	return ibdev.PortAttr{State: ibdev.PortActive, MTU: 1024, MaxMTU: 4096, LinkLayer: ibdev.LinkEthernet}, c.failing("queryPort")
 }
 
-func (c *scriptContext) gids() ([]ibdev.GID, []int, error) { return nil, nil, unix.ENOSYS }
+func (c *scriptContext) GIDs() ([]ibdev.GID, []int, error) { return nil, nil, unix.ENOSYS }
 
-func (c *scriptContext) allocPD() (verbsPD, error) {
+func (c *scriptContext) AllocPD() (libibverbs.PD, error) {
 	if err := c.made("allocPD", "PD"); err != nil {
 		return nil, err
 	}
 	return &scriptPD{c.script}, nil
 }
 
-func (c *scriptContext) createCQ(attr CQAttr) (verbsCQ, error) {
+func (c *scriptContext) CreateCQ(_, _ int, events bool) (libibverbs.CQ, error) {
 	if err := c.made("createCQ", "CQ"); err != nil {
 		return nil, err
 	}
-	return newScriptCQ(c.script, attr)
+	return newScriptCQ(c.script, events)
 }
 
-func (c *scriptContext) close() error { return c.gone("close", "context") }
+func (c *scriptContext) Close() error { return c.gone("close", "context") }
 
 type scriptPD struct{ *script }
 
-func (p *scriptPD) handle() uint32 { return 5 }
-func (p *scriptPD) dealloc() error { return p.gone("deallocPD", "PD") }
+func (p *scriptPD) Handle() uint32 { return 5 }
+func (p *scriptPD) Dealloc() error { return p.gone("deallocPD", "PD") }
 
-func (p *scriptPD) newMR(fn string) (verbsMR, error) {
+func (p *scriptPD) newMR(fn string) (libibverbs.MR, error) {
 	if err := p.made(fn, "MR"); err != nil {
 		return nil, err
 	}
@@ -156,14 +157,14 @@ func (p *scriptPD) newMR(fn string) (verbsMR, error) {
 	return &scriptMR{p.script, p.nextKey}, nil
 }
 
-func (p *scriptPD) regHost(addr, _, _ uint64, _ Access) (verbsMR, error) {
+func (p *scriptPD) RegHost(addr, _, _ uint64, _ uint32) (libibverbs.MR, error) {
 	p.mu.Lock()
 	p.addr = addr
 	p.mu.Unlock()
 	return p.newMR("regHost")
 }
 
-func (p *scriptPD) regDMABuf(_, _, _ uint64, fd int, _ Access) (verbsMR, error) {
+func (p *scriptPD) RegDMABuf(_, _, _ uint64, fd int, _ uint32) (libibverbs.MR, error) {
 	if err := p.provider(fd); err != nil {
 		return nil, err
 	}
@@ -175,18 +176,18 @@ type scriptMR struct {
 	key uint32
 }
 
-func (m *scriptMR) keys() (lkey, rkey, handle uint32) { return m.key, m.key, m.key }
-func (m *scriptMR) dereg() error                      { return m.gone("dereg", "MR") }
-func (m *scriptMR) moved(verbsPD)                     {}
+func (m *scriptMR) Keys() (lkey, rkey, handle uint32) { return m.key, m.key, m.key }
+func (m *scriptMR) Dereg() error                      { return m.gone("dereg", "MR") }
+func (m *scriptMR) Moved(libibverbs.PD)               {}
 
-func (m *scriptMR) rereg(verbsPD, *Access) error {
+func (m *scriptMR) Rereg(libibverbs.PD, *uint32) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.reregs++
 	return m.fail["rereg"]
 }
 
-func (p *scriptPD) createQP(init *qpInit) (verbsQP, error) {
+func (p *scriptPD) CreateQP(init *libibverbs.QPInit) (libibverbs.QP, error) {
 	if err := p.made("createQP", "QP"); err != nil {
 		return nil, err
 	}
@@ -196,24 +197,24 @@ func (p *scriptPD) createQP(init *qpInit) (verbsQP, error) {
 type scriptQP struct {
 	*script
 	id       uintptr
-	init     qpInit
+	init     libibverbs.QPInit
 	at       QPState
-	faults   int        // resets that a late fault ends in ERR
-	modified []qpModify // in order
-	bound    []mwBind
+	faults   int                   // resets that a late fault ends in ERR
+	modified []libibverbs.QPModify // in order
+	bound    []libibverbs.Bind
 }
 
-func (q *scriptQP) identity() uintptr       { return q.id }
-func (q *scriptQP) num() uint32             { return 17 }
-func (q *scriptQP) destroy() error          { return q.gone("destroyQP", "QP") }
-func (q *scriptQP) state() (QPState, error) { return q.at, q.failing("queryQP") }
+func (q *scriptQP) Identity() uintptr   { return q.id }
+func (q *scriptQP) Num() uint32         { return 17 }
+func (q *scriptQP) Destroy() error      { return q.gone("destroyQP", "QP") }
+func (q *scriptQP) State() (int, error) { return int(q.at), q.failing("queryQP") }
 
-func (q *scriptQP) modify(m *qpModify) error {
-	if err := q.failing("modify " + m.state.String()); err != nil {
+func (q *scriptQP) Modify(m *libibverbs.QPModify) error {
+	if err := q.failing("modify " + QPState(m.State).String()); err != nil {
 		return err
 	}
-	q.at = m.state
-	if m.state == StateReset && q.faults > 0 {
+	q.at = QPState(m.State)
+	if m.State == int(StateReset) && q.faults > 0 {
 		q.at = StateErr
 		q.faults--
 	}
@@ -221,7 +222,7 @@ func (q *scriptQP) modify(m *qpModify) error {
 	return nil
 }
 
-func (q *scriptQP) bindMW(mw verbsMW, _ verbsMR, b *mwBind) error {
+func (q *scriptQP) BindMW(mw libibverbs.MW, _ libibverbs.MR, b *libibverbs.Bind) error {
 	if err := q.failing("bindMW"); err != nil {
 		return err
 	}

@@ -26,9 +26,9 @@ func (pd *PD) dmabufSupport() explain.Answers {
 
 // probeProvider registers a page of fd -1 through libibverbs.
 func (pd *PD) probeProvider() unix.Errno {
-	v, err := pd.v.regDMABuf(0, uint64(os.Getpagesize()), 0, -1, AccessLocalWrite)
+	v, err := pd.v.RegDMABuf(0, uint64(os.Getpagesize()), 0, -1, uint32(AccessLocalWrite))
 	if err == nil {
-		_ = v.dereg()
+		_ = v.Dereg()
 		return 0
 	}
 	return errnoOf(err)

@@ -4,6 +4,7 @@ package ibvfd
 
 import (
 	"github.com/gpurdma/gpurdma/ibvfd/internal/enum"
+	"github.com/gpurdma/gpurdma/ibvfd/internal/libibverbs"
 )
 
 import "fmt"
@@ -131,4 +132,12 @@ func (e *WCError) Error() string {
 func (e *WCError) Is(target error) bool {
 	t, ok := target.(*WCError)
 	return ok && t.Status == e.Status
+}
+
+// raw is a completion as the library has it.
+func (w *WC) raw() *libibverbs.WC {
+	return &libibverbs.WC{
+		ByteLen: w.ByteLen, QPNum: w.QPN, SrcQP: w.SrcQP, Flags: uint32(w.Flags),
+		PKeyIndex: w.PKeyIndex, SLID: w.SLID, SL: w.SL, DLIDBits: w.PathBits,
+	}
 }

@@ -5,7 +5,7 @@
 package cm
 
 /*
-#cgo CFLAGS: -I${SRCDIR}/..
+#cgo CFLAGS: -I${SRCDIR}/../internal/libibverbs
 #include <stdlib.h>
 #include "cm_lib.h"
 */

@@ -2,7 +2,7 @@
 
 //go:build cgo
 
-package ibvfd
+package libibverbs
 
 import (
 	"errors"
@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/ibvfd/internal/verbsstub"
+	"github.com/gpurdma/gpurdma/ibvfd/uverbs"
 )
 
 // What ibv_rereg_mr is given: PD, access, or both, and never the memory.
@@ -21,10 +22,10 @@ func TestReregArguments(t *testing.T) {
 	m, pd := &libMR{lib: ctx.lib}, &libPD{ctx: ctx}
 	*(*unsafe.Pointer)(unsafe.Pointer(&m.c)) = unsafe.Pointer(&mem)
 	*(*unsafe.Pointer)(unsafe.Pointer(&pd.c)) = unsafe.Pointer(&other)
-	none, some := Access(0), AccessLocalWrite|AccessRelaxedOrdering
+	none, some := uint32(0), uint32(uverbs.AccessLocalWrite|uverbs.AccessRelaxedOrdering)
 	for _, c := range []struct {
-		pd     verbsPD
-		access *Access
+		pd     PD
+		access *uint32
 		want   verbsstub.Rereg
 	}{
 		{pd, nil, verbsstub.Rereg{Flags: 2, Moves: true}},
@@ -32,13 +33,13 @@ func TestReregArguments(t *testing.T) {
 		{nil, &none, verbsstub.Rereg{Flags: 4}},
 		{pd, &some, verbsstub.Rereg{Flags: 6, Moves: true, Access: 0x100001}},
 	} {
-		if err := m.rereg(c.pd, c.access); err != nil || verbsstub.Reregistered() != c.want {
+		if err := m.Rereg(c.pd, c.access); err != nil || verbsstub.Reregistered() != c.want {
 			t.Errorf("ibv_rereg_mr was given %+v, want %+v; %v", verbsstub.Reregistered(), c.want, err)
 		}
 	}
 	verbsstub.AnswerRereg(int(unix.EACCES))
 	defer verbsstub.AnswerRereg(0)
-	if err := m.rereg(pd, nil); !errors.Is(err, unix.EACCES) {
+	if err := m.Rereg(pd, nil); !errors.Is(err, unix.EACCES) {
 		t.Errorf("a refusal: %v, want EACCES", err)
 	}
 }

@@ -2,7 +2,7 @@
 
 //go:build cgo
 
-package ibvfd
+package libibverbs
 
 import (
 	"os"

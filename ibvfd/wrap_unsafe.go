@@ -1,17 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build cgo
-
 package ibvfd
-
-// #include "verbs_lib.h"
-import "C"
 
 import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gpurdma/gpurdma/ibvfd/internal/libibverbs"
 	"github.com/gpurdma/gpurdma/internal/ioctl"
 	"github.com/gpurdma/gpurdma/internal/sysfs"
 )
@@ -21,10 +17,9 @@ import (
 // Context borrows it: what is made from it is the Context's own, Close closes no
 // device, and whoever opened it keeps it until then. closed, which may be nil, is
 // called at Close's end. Asynchronous events of a device that is wrapped twice go
-// to either Context.
+// to either Context. In a build without cgo the answer is [ErrNotBuilt].
 func Wrap(verbs unsafe.Pointer, closed func()) (*Context, error) {
-	v, err := library()
-	if err != nil {
+	if _, err := libibverbs.Load(); err != nil {
 		return nil, err
 	}
 	if verbs == nil {
@@ -33,8 +28,9 @@ func Wrap(verbs unsafe.Pointer, closed func()) (*Context, error) {
 		e.Remedy = "an rdma_cm identifier has one when its address is resolved"
 		return nil, e
 	}
-	lib := v.(*libibverbs) // library makes no other
-	ctx := (*C.struct_vb_context)(verbs)
-	name := C.GoString(C.vb_context_name(lib.c, ctx))
-	return wrap(borrowed{&libContext{lib, ctx}, closed}, name, sysfs.New(""), ioctl.Kernel)
+	c, name, err := libibverbs.Borrow(verbs)
+	if err != nil {
+		return nil, err
+	}
+	return wrap(borrowed{c, closed}, name, sysfs.New(""), ioctl.Kernel)
 }

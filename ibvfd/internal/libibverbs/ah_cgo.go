@@ -2,14 +2,14 @@
 
 //go:build cgo
 
-package ibvfd
+package libibverbs
 
 // #include "verbs_lib.h"
 import "C"
 
 import "unsafe"
 
-func (p *libPD) createAH(path *pathAttr) (verbsAH, error) {
+func (p *libPD) CreateAH(path *Path) (AH, error) {
 	a := pathTo(path)
 	h := &libAH{lib: p.ctx.lib}
 	if err := result(C.vb_create_ah(p.ctx.lib.c, p.c, &a, &h.c)); err != nil {
@@ -18,12 +18,8 @@ func (p *libPD) createAH(path *pathAttr) (verbsAH, error) {
 	return h, nil
 }
 
-func (p *libPD) replyAH(wc *WC, grh []byte, port int) (verbsAH, error) {
-	c := C.struct_vb_wc{
-		byte_len: C.uint32_t(wc.ByteLen), qp_num: C.uint32_t(wc.QPN), src_qp: C.uint32_t(wc.SrcQP),
-		wc_flags: C.uint(wc.Flags), pkey_index: C.uint16_t(wc.PKeyIndex), slid: C.uint16_t(wc.SLID),
-		sl: C.uint8_t(wc.SL), dlid_path_bits: C.uint8_t(wc.PathBits),
-	}
+func (p *libPD) ReplyAH(wc *WC, grh []byte, port int) (AH, error) {
+	c := *(*C.struct_vb_wc)(unsafe.Pointer(wc))
 	var g C.struct_vb_grh
 	copy(unsafe.Slice((*byte)(unsafe.Pointer(&g)), C.sizeof_struct_vb_grh), grh)
 	h := &libAH{lib: p.ctx.lib}
@@ -38,6 +34,6 @@ type libAH struct {
 	c   *C.struct_vb_ah
 }
 
-func (h *libAH) identity() uintptr { return uintptr(unsafe.Pointer(h.c)) }
+func (h *libAH) Identity() uintptr { return uintptr(unsafe.Pointer(h.c)) }
 
-func (h *libAH) destroy() error { return result(C.vb_destroy_ah(h.lib.c, h.c)) }
+func (h *libAH) Destroy() error { return result(C.vb_destroy_ah(h.lib.c, h.c)) }

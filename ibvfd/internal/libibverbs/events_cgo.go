@@ -2,7 +2,7 @@
 
 //go:build cgo
 
-package ibvfd
+package libibverbs
 
 // #include "verbs_lib.h"
 import "C"
@@ -11,14 +11,14 @@ import (
 	"unsafe"
 )
 
-func (c *libContext) createCQ(attr CQAttr) (verbsCQ, error) {
+func (c *libContext) CreateCQ(depth, vector int, events bool) (CQ, error) {
 	q := &libCQ{ctx: c}
-	if attr.Events {
+	if events {
 		if err := result(C.vb_create_comp_channel(c.lib.c, c.c, &q.channel)); err != nil {
 			return nil, err
 		}
 	}
-	if err := result(C.vb_create_cq(c.lib.c, c.c, C.int(attr.Depth), q.channel, C.int(attr.Vector), &q.c)); err != nil {
+	if err := result(C.vb_create_cq(c.lib.c, c.c, C.int(depth), q.channel, C.int(vector), &q.c)); err != nil {
 		if q.channel != nil {
 			C.vb_destroy_comp_channel(c.lib.c, q.channel)
 		}
@@ -34,15 +34,15 @@ type libCQ struct {
 	channel *C.struct_vb_comp_channel // nil without events
 }
 
-func (q *libCQ) identity() uintptr { return uintptr(unsafe.Pointer(q.c)) }
+func (q *libCQ) Identity() uintptr { return uintptr(unsafe.Pointer(q.c)) }
 
-func (q *libCQ) queue() (*completionQueue, error) {
-	return newCompletionQueue(unsafe.Pointer(q.c), *slot(&q.ctx.c.ops.poll_cq), int(q.c.cqe))
+func (q *libCQ) Queue() (*CompletionQueue, error) {
+	return NewCompletionQueue(unsafe.Pointer(q.c), *slot(&q.ctx.c.ops.poll_cq), int(q.c.cqe))
 }
 
-func (q *libCQ) channelFD() int { return int(q.channel.fd) }
+func (q *libCQ) ChannelFD() int { return int(q.channel.fd) }
 
-func (q *libCQ) arm(solicited bool) error {
+func (q *libCQ) Arm(solicited bool) error {
 	var only C.int
 	if solicited {
 		only = 1
@@ -50,11 +50,11 @@ func (q *libCQ) arm(solicited bool) error {
 	return result(C.vb_req_notify_cq(q.c, only))
 }
 
-func (q *libCQ) event() error { return result(C.vb_get_cq_event(q.ctx.lib.c, q.channel)) }
+func (q *libCQ) Event() error { return result(C.vb_get_cq_event(q.ctx.lib.c, q.channel)) }
 
-func (q *libCQ) ack(n int) { C.vb_ack_cq_events(q.ctx.lib.c, q.c, C.uint(n)) }
+func (q *libCQ) Ack(n int) { C.vb_ack_cq_events(q.ctx.lib.c, q.c, C.uint(n)) }
 
-func (q *libCQ) destroy() error {
+func (q *libCQ) Destroy() error {
 	if err := result(C.vb_destroy_cq(q.ctx.lib.c, q.c)); err != nil {
 		return err
 	}
@@ -64,23 +64,23 @@ func (q *libCQ) destroy() error {
 	return nil
 }
 
-func (c *libContext) eventFD() (int, error) {
+func (c *libContext) EventFD() (int, error) {
 	if err := result(C.vb_unblock_async(c.c)); err != nil {
 		return -1, err
 	}
 	return int(c.c.async_fd), nil
 }
 
-func (c *libContext) event(show func(rawEvent)) error {
+func (c *libContext) Event(show func(Event)) error {
 	var e C.struct_vb_async_event
 	if err := result(C.vb_get_async_event(c.lib.c, c.c, &e)); err != nil {
 		return err
 	}
-	raw := rawEvent{typ: EventType(e.event_type)}
-	if raw.typ.ofPort() {
-		raw.port = int(*(*C.int)(unsafe.Pointer(&e.element)))
+	raw := Event{Type: int(e.event_type)}
+	if OfPort(raw.Type) {
+		raw.Port = int(*(*C.int)(unsafe.Pointer(&e.element)))
 	} else {
-		raw.object = *(*uintptr)(unsafe.Pointer(&e.element))
+		raw.Object = *(*uintptr)(unsafe.Pointer(&e.element))
 	}
 	show(raw)
 	C.vb_ack_async_event(c.lib.c, &e)

@@ -2,7 +2,7 @@
 
 //go:build cgo
 
-package ibvfd
+package libibverbs
 
 import (
 	"errors"
@@ -47,7 +47,7 @@ func TestCreateExtendedQP(t *testing.T) {
 	} {
 		pd := &libPD{ctx: recorder()}
 		*(*unsafe.Pointer)(unsafe.Pointer(&pd.c)) = c.is.PD()
-		qp, err := pd.createQP(&qpInit{typ: RC, send: &libCQ{}, recv: &libCQ{}, atomicWrite: c.atomicWrite, flush: c.flush})
+		qp, err := pd.CreateQP(&QPInit{Type: typeRC, Send: &libCQ{}, Recv: &libCQ{}, AtomicWrite: c.atomicWrite, Flush: c.flush})
 		asked, destroyed := verbsstub.Asked()
 		if asked != c.asked || errors.Is(err, unix.EOPNOTSUPP) != c.unsupported || (err != nil) != c.unsupported || destroyed != c.destroyed {
 			t.Errorf("%s: asked for %#x, %v, %d destroyed", c.name, asked, err, destroyed)
