@@ -7,6 +7,7 @@ import (
 	"os"
 
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/hostmem"
 	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 )
 
@@ -16,7 +17,7 @@ type device interface {
 	name() string
 	atomics() bool // fetch-and-add and compare-and-swap
 	// host registers a part of host memory.
-	host(mem *ibvfd.HostBuf, off, length int64, access ibvfd.Access) (*registration, error)
+	host(mem *hostmem.Buf, off, length int64, access ibvfd.Access) (*registration, error)
 	// source registers a part of a buffer's dma-bufs.
 	source(src Source, off, length int64, access ibvfd.Access) (*registration, error)
 	// link makes the queue pairs of a connection.
@@ -86,7 +87,7 @@ func (d *verbsDevice) apart() (device, error) {
 func (d verbsDomain) close() error { return d.pd.Close() }
 func (verbsDomain) ended()         {} // the device goes on
 
-func (d *verbsDevice) host(mem *ibvfd.HostBuf, off, length int64, access ibvfd.Access) (*registration, error) {
+func (d *verbsDevice) host(mem *hostmem.Buf, off, length int64, access ibvfd.Access) (*registration, error) {
 	mr, err := d.pd.RegMR(ibvfd.MRAttr{
 		Kind: ibvfd.HostMemory, Host: mem.Bytes(), Offset: uint64(off), Length: uint64(length), Access: access, Owner: mem,
 	})

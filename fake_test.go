@@ -11,6 +11,7 @@ import (
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/ibvfd/fault"
+	"github.com/gpurdma/gpurdma/ibvfd/hostmem"
 	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 	"github.com/gpurdma/gpurdma/pciaddr"
 )
@@ -56,7 +57,7 @@ func (f *fakeDevice) ended()        {}
 
 func (f *fakeDevice) apart() (device, error) { return f, nil }
 
-func (f *fakeDevice) host(mem *ibvfd.HostBuf, off, n int64, access ibvfd.Access) (*registration, error) {
+func (f *fakeDevice) host(mem *hostmem.Buf, off, n int64, access ibvfd.Access) (*registration, error) {
 	return f.register(mem.Bytes()[off:off+n], access), nil
 }
 

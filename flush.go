@@ -8,6 +8,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/hostmem"
 	"github.com/gpurdma/gpurdma/internal/spin"
 )
 
@@ -61,7 +62,7 @@ type mirror struct {
 	nic  *NIC
 	dev  device
 	link link
-	sink *ibvfd.HostBuf
+	sink *hostmem.Buf
 	into *registration
 	wake chan struct{}
 }
@@ -130,7 +131,7 @@ func (m *mirror) open() (err error) {
 		}
 	}
 	if m.sink == nil {
-		if m.sink, err = ibvfd.AllocHost(8); err != nil {
+		if m.sink, err = hostmem.Alloc(8); err != nil {
 			return err
 		}
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/hostmem"
 )
 
 // rdma is the wire over a real device: a PD, a CQ, two pieces of host memory
@@ -36,7 +37,7 @@ type rdma struct {
 
 // hostMR is registered host memory.
 type hostMR struct {
-	mem *ibvfd.HostBuf
+	mem *hostmem.Buf
 	mr  *ibvfd.MR
 }
 
@@ -65,7 +66,7 @@ func openRDMA(c *ibvfd.Context, buf *gpualloc.Buffer, opt Options) (w *rdma, err
 const cqDepth = 16
 
 func newHostMR(pd *ibvfd.PD, size int, access ibvfd.Access) (*hostMR, error) {
-	mem, err := ibvfd.AllocHost(size)
+	mem, err := hostmem.Alloc(size)
 	if err != nil {
 		return nil, err
 	}

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/ibvfd/fault"
+	"github.com/gpurdma/gpurdma/ibvfd/hostmem"
 	"github.com/gpurdma/gpurdma/ibvfd/internal/explain"
 )
 
@@ -21,7 +22,7 @@ func TestFlushAccess(t *testing.T) {
 	}
 	s := newScript()
 	pd := scripted(t, s, &kernel{reg: always(0)})
-	mem, err := AllocHost(100)
+	mem, err := hostmem.Alloc(100)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,8 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 	"github.com/gpurdma/gpurdma/ibvfd/internal/explain"
 	"github.com/gpurdma/gpurdma/ibvfd/internal/libibverbs"
+	"github.com/gpurdma/gpurdma/ibvfd/internal/lkeys"
+	"github.com/gpurdma/gpurdma/ibvfd/internal/mrnumbers"
 	"github.com/gpurdma/gpurdma/ibvfd/uverbs"
 	"github.com/gpurdma/gpurdma/internal/devnode"
 	"github.com/gpurdma/gpurdma/internal/errno"
@@ -34,8 +36,8 @@ type Context struct {
 	async   asyncEvents
 
 	support atomic.Pointer[explain.Answers] // nil until it is known
-	numbers mrNumbers
-	foreign foreignKeys
+	numbers mrnumbers.Cache
+	foreign lkeys.Set // of memory that the CPU does not reach by its keys
 }
 
 // Open opens the RDMA device of that name ("mlx5_0", "rxe0") through

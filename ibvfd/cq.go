@@ -18,6 +18,19 @@ import (
 	"github.com/gpurdma/gpurdma/internal/spin"
 )
 
+// CQAttr is what kind of completion queue to make.
+type CQAttr struct {
+	// Depth is how many completions it must hold: everything posted and not yet
+	// polled. A queue that overruns kills the queue pairs on it.
+	Depth int
+	// Events lets Wait sleep. The queue then has a completion channel of its
+	// own, which is a descriptor.
+	Events bool
+	// Vector is the completion vector, that is the interrupt, for the events: 0
+	// and up.
+	Vector int
+}
+
 // CQ is a completion queue. There are two ways to wait for completions:
 // [CQ.PollUntil] polls, for the lowest latency at the price of a processor for the
 // first 200 us, and [CQ.Wait] sleeps in Go's poller. Who waits for several queues at once has the

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/ibvfd/fault"
+	"github.com/gpurdma/gpurdma/ibvfd/hostmem"
 	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 	"github.com/gpurdma/gpurdma/ibvfd/internal/explain"
 	"github.com/gpurdma/gpurdma/ibvfd/internal/libibverbs"
@@ -67,7 +68,7 @@ func TestMRNumbers(t *testing.T) {
 	pd := scripted(t, s, k)
 	reg := func() *MR {
 		t.Helper()
-		mem, err := AllocHost(1)
+		mem, err := hostmem.Alloc(1)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -84,7 +85,7 @@ func TestMRNumbers(t *testing.T) {
 	}
 	var table []rdmanl.MR
 	dumps := 0
-	pd.ctx.numbers.dump = func(string) ([]rdmanl.MR, error) {
+	pd.ctx.numbers.Dump = func(string) ([]rdmanl.MR, error) {
 		dumps++
 		if table == nil {
 			return nil, unix.EPERM

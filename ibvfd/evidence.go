@@ -5,6 +5,7 @@ package ibvfd
 import (
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd/internal/explain"
+	"github.com/gpurdma/gpurdma/ibvfd/internal/holdings"
 	"github.com/gpurdma/gpurdma/internal/refusal"
 	"github.com/gpurdma/gpurdma/internal/sysfs"
 )
@@ -21,3 +22,6 @@ type evidence struct {
 func evidenceOf(sys sysfs.FS) evidence {
 	return evidence{explain.ReadMemlock, refusal.Machine{Sys: sys}, explain.LookAt, dmabuf.KernelBufs}
 }
+
+// held are the dma-bufs that this process has registered.
+var held holdings.Held

@@ -11,6 +11,7 @@ import (
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/ibvfd/fault"
+	"github.com/gpurdma/gpurdma/ibvfd/hostmem"
 )
 
 // A dma-buf is registered and written by RDMA WRITE over a loopback pair.
@@ -48,7 +49,7 @@ func writeTo(ctx context.Context, nic string, buf *dmabuf.Buf) (err error) {
 	}
 	defer func() { err = errors.Join(err, mr.Close()) }()
 
-	host, err := ibvfd.AllocHost(int(size))
+	host, err := hostmem.Alloc(int(size))
 	if err != nil {
 		return err
 	}

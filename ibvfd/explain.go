@@ -78,7 +78,7 @@ func (c *Context) attachedElsewhere(inode uint64) (list []string, err error) {
 	if inode == 0 {
 		return nil, nil
 	}
-	list = held.others(inode, c.name)
+	list = held.Others(inode, c.name)
 	bufs, err := c.evidence.kernelBufs("")
 	if err != nil {
 		return list, err

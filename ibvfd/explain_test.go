@@ -79,24 +79,24 @@ func TestAttachedElsewhere(t *testing.T) {
 	if e := register(); e.Cause != fault.CauseUnknown || !strings.Contains(e.Detail, "could not be read") {
 		t.Errorf("nothing read: %v", e)
 	}
-	held.add(inode, other, other.name)
+	held.Add(inode, other, other.name)
 	if e := register(); e.Cause != fault.CausePinned || !strings.Contains(e.Detail, "attached to roce7, too") || e.Earliest != fault.StageAttach || e.Latest != fault.StageMap {
 		t.Errorf("registered by this process: %v", e)
 	}
-	held.remove(inode, other, other.name)
-	held.add(inode+1, other, other.name)
-	held.add(inode, c, c.name) // by this NIC itself
+	held.Remove(inode, other, other.name)
+	held.Add(inode+1, other, other.name)
+	held.Add(inode, c, c.name) // by this NIC itself
 	c.evidence.kernelBufs = listed()
 	if e := register(); e.Cause != fault.CauseUnknown || !strings.Contains(e.Detail, "no other device") {
 		t.Errorf("by this NIC only: %v", e)
 	}
-	held.remove(inode+1, other, other.name)
-	held.remove(inode, c, c.name)
+	held.Remove(inode+1, other, other.name)
+	held.Remove(inode, c, c.name)
 	c.evidence.kernelBufs = listed("0000:08:00.0")
 	if e := register(); e.Cause != fault.CausePinned || !strings.Contains(e.Detail, "attached to 0000:08:00.0, too") {
 		t.Errorf("by the kernel's list: %v", e)
 	}
-	if list := held.others(inode, ""); list != nil {
+	if list := held.Others(inode, ""); list != nil {
 		t.Errorf("left: %v", list)
 	}
 }
@@ -121,8 +121,8 @@ func TestNICsOfTheKernelsList(t *testing.T) {
 	c.evidence.kernelBufs = func(string) ([]dmabuf.KernelBuf, error) {
 		return []dmabuf.KernelBuf{{Inode: 5, Attached: []string{"0000:02:00.0", "0000:01:00.0", "0000:01:00.0", "gpu"}}}, nil
 	}
-	held.add(5, nil, "rxe0")
-	defer clear(held.n)
+	held.Add(5, nil, "rxe0")
+	defer held.Remove(5, nil, "rxe0")
 	if list, err := c.attachedElsewhere(5); err != nil || !slices.Equal(list, []string{"rxe0", "gpu"}) {
 		t.Errorf("%v, %v", list, err)
 	}
@@ -140,24 +140,24 @@ func TestHoldingEnds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(held.n) != 0 {
-		t.Errorf("a buffer that is not known is held: %v", held.n)
+	if held.Len() != 0 {
+		t.Errorf("a buffer that is not known is held: %d", held.Len())
 	}
 	for range 2 { // as a registration of a dma-buf does
-		held.add(9, pd.ctx, pd.ctx.name)
+		held.Add(9, pd.ctx, pd.ctx.name)
 	}
 	mr.first.inode = 9
 	k.destroy = unix.EBUSY
-	if err := mr.Close(); err == nil || len(held.others(9, "")) != 1 {
-		t.Errorf("%v, held: %v", err, held.n)
+	if err := mr.Close(); err == nil || len(held.Others(9, "")) != 1 {
+		t.Errorf("%v, held: %d", err, held.Len())
 	}
 	k.destroy = 0
-	if err := mr.Close(); err != nil || len(held.others(9, "")) != 1 {
-		t.Errorf("%v, the other MR's hold: %v", err, held.n)
+	if err := mr.Close(); err != nil || len(held.Others(9, "")) != 1 {
+		t.Errorf("%v, the other MR's hold: %d", err, held.Len())
 	}
-	held.remove(9, pd.ctx, pd.ctx.name)
-	if len(held.n) != 0 {
-		t.Errorf("left: %v", held.n)
+	held.Remove(9, pd.ctx, pd.ctx.name)
+	if held.Len() != 0 {
+		t.Errorf("left: %d", held.Len())
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gpurdma/gpurdma/ibvfd/hostmem"
 	"github.com/gpurdma/gpurdma/ibvfd/uverbs"
 )
 
@@ -40,7 +41,7 @@ func TestInlineByKey(t *testing.T) {
 		defer mr.Close()
 		host2 = mr
 	}
-	here := addrOf(c.mem.Bytes())
+	here := hostmem.AddrOf(c.mem.Bytes())
 	try := func(what string, refused bool, sges ...SGE) {
 		t.Helper()
 		n, err := qp.PostSend([]SendWR{{Op: OpWrite, Flags: SendInline, SGE: sges}})

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gpurdma/gpurdma/ibvfd/hostmem"
 	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 	"github.com/gpurdma/gpurdma/ibvfd/uverbs"
 	"github.com/gpurdma/gpurdma/internal/sysfs"
@@ -95,7 +96,7 @@ func TestOpenKernel(t *testing.T) {
 		}
 	}
 
-	host, err := AllocHost(4096)
+	host, err := hostmem.Alloc(4096)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,20 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd/internal/libibverbs"
 )
 
+// MWType is a memory window's type. The numbers are those of enum ibv_mw_type.
+type MWType int
+
+// The types of memory windows (ibv_alloc_mw(3)).
+const (
+	// MWType1 is bound by the library's own call and may be bound anew at any
+	// time.
+	MWType1 MWType = 1
+	// MWType2 is bound by a work request, belongs to the queue pair that bound
+	// it, and must be invalidated (OpLocalInv, or the peer's OpSendInv) before it
+	// is bound anew.
+	MWType2 MWType = 2
+)
+
 // MW is a memory window: a part of an MR, with a remote key and rights of its
 // own that come and go without registering anything. Windows are for host
 // memory: the kernel gives no dma-buf MR AccessMWBind.

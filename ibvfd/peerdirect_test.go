@@ -12,6 +12,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd/fault"
+	"github.com/gpurdma/gpurdma/ibvfd/hostmem"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
@@ -76,7 +77,7 @@ func TestDevicePointer(t *testing.T) {
 	}
 
 	with := func(f func(*MRAttr)) MRAttr { a := attr; f(&a); return a }
-	mem, err := AllocHost(100)
+	mem, err := hostmem.Alloc(100)
 	if err != nil {
 		t.Fatal(err)
 	}

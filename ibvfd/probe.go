@@ -12,6 +12,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/ibvfd/fault"
 	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
+	"github.com/gpurdma/gpurdma/ibvfd/internal/enum"
 	"github.com/gpurdma/gpurdma/ibvfd/internal/explain"
 	"github.com/gpurdma/gpurdma/ibvfd/internal/libibverbs"
 	"github.com/gpurdma/gpurdma/ibvfd/uverbs"
@@ -21,6 +22,35 @@ import (
 	"github.com/gpurdma/gpurdma/internal/refusal"
 	"github.com/gpurdma/gpurdma/internal/sysfs"
 )
+
+// Answer is yes, no, or not known.
+type Answer int
+
+// The answers.
+const (
+	Unknown Answer = iota
+	Yes
+	No
+)
+
+var answerNames = [...]string{"unknown", "yes", "no"}
+
+// String returns "yes", "no" or "unknown".
+func (a Answer) String() string { return enum.Name(answerNames[:], int(a), "Answer") }
+
+// MarshalText makes an Answer a string in JSON.
+func (a Answer) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
+
+// answerOf is Unknown if neither is proven.
+func answerOf(yes, no bool) Answer {
+	switch {
+	case yes:
+		return Yes
+	case no:
+		return No
+	}
+	return Unknown
+}
 
 // Support says whether a device registers dma-bufs.
 type Support struct {

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/ibvfd/hostmem"
 	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 	"github.com/gpurdma/gpurdma/ibvfd/internal/libibverbs"
 	"github.com/gpurdma/gpurdma/ibvfd/internal/verbsstub"
@@ -508,7 +509,7 @@ func TestSRQ(t *testing.T) {
 func TestMemoryWindows(t *testing.T) {
 	s := newScript()
 	pd, qp, v := queuePair(t, s, QPAttr{Type: RC})
-	mem, err := AllocHost(100)
+	mem, err := hostmem.Alloc(100)
 	if err != nil {
 		t.Fatal(err)
 	}

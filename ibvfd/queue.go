@@ -8,14 +8,15 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/ibvfd/internal/libibverbs"
+	"github.com/gpurdma/gpurdma/ibvfd/internal/lkeys"
 )
 
 // sendQueue encodes send work requests for the library. One goroutine at a time may
 // use it.
 type sendQueue struct {
 	*libibverbs.SendQueue
-	ud      *parent      // the PD whose address handles work requests name; nil unless UD
-	foreign *foreignKeys // what SendInline may not name
+	ud      *parent    // the PD whose address handles work requests name; nil unless UD
+	foreign *lkeys.Set // what SendInline may not name
 
 	every int // QPAttr.SignalEvery
 	since int // work requests posted after the last that makes a completion
@@ -56,7 +57,7 @@ func (q *sendQueue) encode(wrs []SendWR) (n int, bad postRefusal) {
 		if len(w.SGE) > sges {
 			return i, postTooMany
 		}
-		if w.Flags&SendInline != 0 && (foreign(w.SGE) || q.foreign.has(w.SGE)) {
+		if w.Flags&SendInline != 0 && (foreign(w.SGE) || named(q.foreign, w.SGE)) {
 			return i, postForeign
 		}
 		a.WRID, a.Opcode, a.SendFlags = w.ID, uint32(w.Op), uint32(w.Flags)
@@ -118,6 +119,20 @@ func (q *sendQueue) encode(wrs []SendWR) (n int, bad postRefusal) {
 		n++
 	}
 	return n, postOK
+}
+
+// named reports whether one of the SGEs has a key of the set. An SGE without a key, or
+// of no bytes, is nobody's.
+func named(keys *lkeys.Set, sges []SGE) bool {
+	if keys == nil || keys.Empty() {
+		return false
+	}
+	for i := range sges {
+		if key := sges[i].LKey; key != 0 && sges[i].Length > 0 && keys.Has(key) {
+			return true
+		}
+	}
+	return false
 }
 
 // signal asks for completions among the first n in the array, as often as every

@@ -5,12 +5,14 @@ package ibvfd
 import (
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd/fault"
+	"github.com/gpurdma/gpurdma/ibvfd/hostmem"
 	"github.com/gpurdma/gpurdma/ibvfd/internal/explain"
 	"github.com/gpurdma/gpurdma/ibvfd/internal/libibverbs"
 	"github.com/gpurdma/gpurdma/ibvfd/uverbs"
@@ -102,10 +104,10 @@ func (r *registration) register(pd *PD, attr *MRAttr) error {
 		return err
 	}
 	if r.foreign() {
-		pd.ctx.foreign.add(r.made.lkey)
+		pd.ctx.foreign.Add(r.made.lkey)
 	}
-	held.add(r.inode, pd.ctx, pd.ctx.name)
-	r.serial = pd.ctx.numbers.registered()
+	held.Add(r.inode, pd.ctx, pd.ctx.name)
+	r.serial = pd.ctx.numbers.Registered()
 	return nil
 }
 
@@ -123,9 +125,9 @@ func (r *registration) end() error {
 	// Not before: who still sends inline by the key is refused as long as it is this
 	// MR's. A host MR that has it at once may be, too, for a moment.
 	if r.foreign() {
-		r.pd.ctx.foreign.remove(r.made.lkey)
+		r.pd.ctx.foreign.Remove(r.made.lkey)
 	}
-	held.remove(r.inode, r.pd.ctx, r.pd.ctx.name)
+	held.Remove(r.inode, r.pd.ctx, r.pd.ctx.name)
 	r.ended = true
 	r.pd.drop(kindMR)
 	r.letGo()
@@ -178,7 +180,7 @@ func (r *registration) forget() {
 
 func (r *registration) registerHost(attr *MRAttr) error {
 	c := r.pd.ctx
-	addr := addrOf(attr.Host) + attr.Offset
+	addr := hostmem.AddrOf(attr.Host) + attr.Offset
 	if attr.IOVA == 0 {
 		r.iova = addr
 	}
@@ -306,4 +308,29 @@ func (pd *PD) kernelMR(attr *MRAttr, fd int) uverbs.DMABufMR {
 		PD: pd.handle, FD: int32(fd), Access: uint32(attr.Access),
 		Offset: attr.Offset, Length: attr.Length, IOVA: attr.IOVA,
 	}
+}
+
+// registerFD registers a borrowed descriptor. The checks work on a duplicate,
+// which the caller cannot close meanwhile; without checks the caller's own
+// number goes to the kernel.
+func (r *registration) registerFD(attr *MRAttr) error {
+	if attr.SkipChecks {
+		return r.registerOpen(attr, attr.FD, math.MaxUint64, 0)
+	}
+	buf, err := dmabuf.Import(attr.FD)
+	switch {
+	case err == nil:
+	case errors.Is(err, unix.EBADF):
+		return r.pd.ctx.refuse(attr, fault.CauseClosedFD, unix.EBADF, "", "pass an open descriptor")
+	case errors.Is(err, dmabuf.ErrNotDMABuf):
+		detail := ""
+		if _, e := asFailed(err); e != nil {
+			detail = e.Detail
+		}
+		return r.pd.ctx.refuse(attr, fault.CauseNotDMABuf, unix.EINVAL, detail, "export the memory as a dma-buf and pass that descriptor")
+	default: // no descriptor left for a duplicate: the kernel can check as well
+		return r.registerOpen(attr, attr.FD, math.MaxUint64, 0)
+	}
+	defer buf.Close()
+	return buf.Do(func(fd int) error { return r.registerOpen(attr, fd, uint64(buf.Size()), buf.Inode()) })
 }

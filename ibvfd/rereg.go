@@ -220,8 +220,8 @@ func (r *registration) change(was *registration) error {
 		return err
 	}
 	if r.made.lkey != mr.LKey && r.foreign() {
-		r.pd.ctx.foreign.add(mr.LKey)
-		r.pd.ctx.foreign.remove(r.made.lkey)
+		r.pd.ctx.foreign.Add(mr.LKey)
+		r.pd.ctx.foreign.Remove(r.made.lkey)
 	}
 	r.made.lkey, r.made.rkey = mr.LKey, mr.RKey
 	if r.made.v != nil && pd != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd/fault"
+	"github.com/gpurdma/gpurdma/ibvfd/hostmem"
 )
 
 const (
@@ -24,7 +25,7 @@ type reregCase struct {
 	s        *script
 	k        *kernel
 	pd       *PD
-	mem      *HostBuf
+	mem      *hostmem.Buf
 	fd       int
 	host, db *MR
 }
@@ -34,7 +35,7 @@ func newRereg(t *testing.T, driver uint32) *reregCase {
 	c := &reregCase{s: newScript(), k: &kernel{driver: driver, reg: always(0)}, fd: openFile(t)}
 	c.pd = scripted(t, c.s, c.k)
 	var err error
-	if c.mem, err = AllocHost(100); err != nil {
+	if c.mem, err = hostmem.Alloc(100); err != nil {
 		t.Fatal(err)
 	}
 	if c.host, err = c.pd.RegMR(MRAttr{Kind: HostMemory, Host: c.mem.Bytes(), Length: 100, Owner: c.mem}); err != nil {
@@ -211,7 +212,7 @@ func TestReregAnew(t *testing.T) {
 			r := newRereg(t, c.driver)
 			r.k.rereg = c.kernel
 			r.s.failWith("rereg", unix.EOPNOTSUPP)
-			mem, err := AllocHost(50)
+			mem, err := hostmem.Alloc(50)
 			if err != nil {
 				t.Fatal(err)
 			}

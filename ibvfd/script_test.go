@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/ibvfd/fault"
+	"github.com/gpurdma/gpurdma/ibvfd/hostmem"
 	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 	"github.com/gpurdma/gpurdma/ibvfd/internal/explain"
 	"github.com/gpurdma/gpurdma/ibvfd/internal/libibverbs"
@@ -470,7 +471,7 @@ func TestRoutes(t *testing.T) {
 func TestFailedDereg(t *testing.T) {
 	s, k := newScript(), &kernel{driver: 0, reg: always(0)}
 	pd := scripted(t, s, k)
-	mem, err := AllocHost(1)
+	mem, err := hostmem.Alloc(1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -547,7 +548,7 @@ func TestConstructorsFail(t *testing.T) {
 func TestHostRefusals(t *testing.T) {
 	s, k := newScript(), &kernel{reg: always(0)}
 	pd := scripted(t, s, k)
-	mem, err := AllocHost(100)
+	mem, err := hostmem.Alloc(100)
 	if err != nil {
 		t.Fatal(err)
 	}

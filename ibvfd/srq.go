@@ -13,6 +13,12 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd/internal/libibverbs"
 )
 
+// SRQAttr is what kind of shared receive queue to make.
+type SRQAttr struct {
+	Depth int // receives that may be outstanding; 0 means 1
+	SGE   int // SGEs in one receive; 0 means 1
+}
+
 // SRQ is a shared receive queue: the receives of several queue pairs, each of
 // which takes the next one when a message comes for it.
 type SRQ struct {

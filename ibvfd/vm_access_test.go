@@ -19,6 +19,7 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/ibvfd/fault"
 	"github.com/gpurdma/gpurdma/ibvfd/gid"
+	"github.com/gpurdma/gpurdma/ibvfd/hostmem"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
@@ -27,7 +28,7 @@ func TestVMLeastAccess(t *testing.T) {
 	pd := openPD(t)
 	p := connect(t, pd, ibvfd.QPAttr{})
 	all, amr := hostMR(t, pd, 4096)
-	mem, err := ibvfd.AllocHost(4096)
+	mem, err := hostmem.Alloc(4096)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +80,7 @@ func TestVMLeastAccess(t *testing.T) {
 func TestVMRelaxedOrdering(t *testing.T) {
 	pd := openPD(t)
 	p := connect(t, pd, ibvfd.QPAttr{})
-	mem, err := ibvfd.AllocHost(4096)
+	mem, err := hostmem.Alloc(4096)
 	if err != nil {
 		t.Fatal(err)
 	}

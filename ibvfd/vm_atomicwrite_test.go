@@ -11,6 +11,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/hostmem"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
@@ -39,7 +40,7 @@ type words struct {
 	pd   *ibvfd.PD
 	cq   *ibvfd.CQ
 	a    *ibvfd.QP
-	host *ibvfd.HostBuf
+	host *hostmem.Buf
 	mr   *ibvfd.MR
 }
 

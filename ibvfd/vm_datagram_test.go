@@ -12,6 +12,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/hostmem"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
@@ -25,7 +26,7 @@ func TestVMDatagrams(t *testing.T) {
 // datagrams is two queue pairs that send them.
 type datagrams struct {
 	pd   *ibvfd.PD
-	host *ibvfd.HostBuf
+	host *hostmem.Buf
 	hmr  *ibvfd.MR
 	cq   *ibvfd.CQ
 	a, b *ibvfd.QP

@@ -18,6 +18,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/ibvfd/fault"
+	"github.com/gpurdma/gpurdma/ibvfd/hostmem"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
@@ -58,9 +59,9 @@ func TestVMFlush(t *testing.T) {
 }
 
 // flushMR is host memory with that access.
-func flushMR(t testing.TB, pd *ibvfd.PD, size int, access ibvfd.Access) (*ibvfd.HostBuf, *ibvfd.MR) {
+func flushMR(t testing.TB, pd *ibvfd.PD, size int, access ibvfd.Access) (*hostmem.Buf, *ibvfd.MR) {
 	t.Helper()
-	mem, err := ibvfd.AllocHost(size)
+	mem, err := hostmem.Alloc(size)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +77,7 @@ func flushMR(t testing.TB, pd *ibvfd.PD, size int, access ibvfd.Access) (*ibvfd.
 // flushRights: the kernel gives the right to flush, and to persistent memory only
 // where the memory is. A library need not know of it.
 func flushRights(t *testing.T, pd *ibvfd.PD) {
-	mem, err := ibvfd.AllocHost(4096)
+	mem, err := hostmem.Alloc(4096)
 	if err != nil {
 		t.Fatal(err)
 	}

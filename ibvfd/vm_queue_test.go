@@ -18,6 +18,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/hostmem"
 )
 
 // waitCQ is a CQ with events.
@@ -212,7 +213,7 @@ func TestVMMemoryWindows(t *testing.T) {
 	pd := openPD(t)
 	host, src := hostMR(t, pd, 4096)
 	fill(host.Bytes(), 21)
-	mem, err := ibvfd.AllocHost(8192)
+	mem, err := hostmem.Alloc(8192)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -305,7 +306,7 @@ func TestVMMemoryWindows(t *testing.T) {
 func TestVMMemoryWindowRights(t *testing.T) {
 	pd := openPD(t)
 	host, src := hostMR(t, pd, 4096)
-	mem, err := ibvfd.AllocHost(4096)
+	mem, err := hostmem.Alloc(4096)
 	if err != nil {
 		t.Fatal(err)
 	}

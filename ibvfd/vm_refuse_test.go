@@ -16,6 +16,7 @@ import (
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/ibvfd/fault"
+	"github.com/gpurdma/gpurdma/ibvfd/hostmem"
 	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
@@ -108,7 +109,7 @@ func TestVMRefusals(t *testing.T) {
 // What host registration cannot have.
 func TestVMHostRefusals(t *testing.T) {
 	pd := openPD(t)
-	mem, err := ibvfd.AllocHost(1 << 16)
+	mem, err := hostmem.Alloc(1 << 16)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +129,7 @@ func TestVMHostRefusals(t *testing.T) {
 		t.Errorf("remote without local write: %v", err)
 	}
 
-	if _, err := ibvfd.AllocHost(0); err == nil {
+	if _, err := hostmem.Alloc(0); err == nil {
 		t.Error("AllocHost(0) succeeded")
 	}
 

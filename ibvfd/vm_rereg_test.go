@@ -13,6 +13,7 @@ import (
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/hostmem"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
@@ -119,7 +120,7 @@ func TestVMReregHost(t *testing.T) {
 	p := connect(t, pd, ibvfd.QPAttr{})
 	src, smr := hostMR(t, pd, 4096)
 	fill(src.Bytes(), 1)
-	mem, err := ibvfd.AllocHost(4096)
+	mem, err := hostmem.Alloc(4096)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -177,7 +178,7 @@ func TestVMReregHost(t *testing.T) {
 	rereg(t, mr, ibvfd.ReregAttr{Change: ibvfd.ReregPD, PD: pd}, keepsKeys(t))
 
 	// Other memory, under new keys; the old one is let go of.
-	mem2, err := ibvfd.AllocHost(8192)
+	mem2, err := hostmem.Alloc(8192)
 	if err != nil {
 		t.Fatal(err)
 	}

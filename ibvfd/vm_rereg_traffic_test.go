@@ -15,6 +15,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/hostmem"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
@@ -22,7 +23,7 @@ import (
 // somebody changes the MR.
 type traffic struct {
 	pair *pair
-	host *ibvfd.HostBuf // what is written, and where from
+	host *hostmem.Buf // what is written, and where from
 	hmr  *ibvfd.MR
 	mr   *ibvfd.MR
 	// places are where the MR may be, each of slots*slotSize bytes, and held is what

@@ -12,6 +12,7 @@ import (
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/hostmem"
 	"github.com/gpurdma/gpurdma/internal/rdmanl"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
@@ -42,7 +43,7 @@ func TestVMRegionOnTwoNICs(t *testing.T) {
 		pd   *ibvfd.PD
 		name string
 		p    *pair
-		host *ibvfd.HostBuf
+		host *hostmem.Buf
 		hmr  *ibvfd.MR
 	}
 	var sides []side

@@ -19,6 +19,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/ibvfd/fault"
+	"github.com/gpurdma/gpurdma/ibvfd/hostmem"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
@@ -70,7 +71,7 @@ func TestAsUser(t *testing.T) {
 			t.Fatal(err)
 		}
 		pd := usersPD(t)
-		mem, err := ibvfd.AllocHost(1 << 20)
+		mem, err := hostmem.Alloc(1 << 20)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -2,6 +2,78 @@
 
 package ibvfd
 
+import (
+	"github.com/gpurdma/gpurdma/ibvfd/internal/enum"
+)
+
+// SGE is one piece of local memory.
+type SGE struct {
+	Addr   uint64 // address within the MR, counted from its IOVA
+	Length uint32 // bytes
+	LKey   uint32
+}
+
+// Opcode is what a send work request does. The numbers are those of enum
+// ibv_wr_opcode.
+type Opcode uint32
+
+// The opcodes. UD queue pairs have OpSend and OpSendImm, RC ones all of them.
+const (
+	OpWrite       Opcode = 0 // RDMA WRITE
+	OpWriteImm    Opcode = 1 // RDMA WRITE that also completes a receive, with Imm
+	OpSend        Opcode = 2
+	OpSendImm     Opcode = 3
+	OpRead        Opcode = 4 // RDMA READ
+	OpCompareSwap Opcode = 5 // 8 bytes, RemoteAddr aligned to 8
+	OpFetchAdd    Opcode = 6 // 8 bytes, RemoteAddr aligned to 8
+	OpLocalInv    Opcode = 7 // invalidate a memory window of type 2 of ours, by RKey
+	OpSendInv     Opcode = 9 // SEND that invalidates one of the receiver's, by RKey
+	// OpFlush has the peer's NIC place what WRITEs, and atomics, have brought before:
+	// FlushLength bytes from RemoteAddr on, or the whole MR, as far as Placement
+	// says. It completes when that is done, moves nothing and has no SGEs. The remote
+	// MR must allow the placement (AccessFlushGlobal, AccessFlushPersistent), and so
+	// must the peer's queue pair (ConnectAttr.Access). Only host memory can, because
+	// no kernel registers a dma-buf with these flags. See QPAttr.Flush.
+	OpFlush Opcode = 14
+	// OpAtomicWrite writes the 8 bytes of CompareAdd at once, and nobody sees some of
+	// them; RemoteAddr is aligned to 8, and there are no SGEs. The remote MR must
+	// allow WRITE. See QPAttr.AtomicWrite.
+	OpAtomicWrite Opcode = 15
+)
+
+var opcodeNames = [...]string{"RDMA WRITE", "RDMA WRITE with immediate", "SEND", "SEND with immediate", "RDMA READ", "compare-and-swap", "fetch-and-add", "local invalidate", 9: "SEND with invalidate", 14: "FLUSH", 15: "atomic write"}
+
+// String returns the operation's name: "RDMA WRITE".
+func (o Opcode) String() string { return enum.Name(opcodeNames[:], int(o), "Opcode") }
+
+// SendFlags modify a send work request. The numbers are those of enum
+// ibv_send_flags.
+type SendFlags uint32
+
+// The send flags.
+const (
+	SendFence     SendFlags = 1 << 0 // wait for earlier READs and atomics
+	SendSignaled  SendFlags = 1 << 1 // make a completion on success too; errors always do. See QPAttr.SignalEvery
+	SendSolicited SendFlags = 1 << 2 // wake a receiver that waits for solicited events
+	// SendInline copies the data while posting: no key is needed, and the memory
+	// may be reused at once. The CPU copies from the addresses in the SGEs, so
+	// they must be addresses of this process: of a host MR whose IOVA is its
+	// address, never of a dma-buf or a device pointer. An SGE with the LKey of one
+	// is refused, whatever its address, as is an address below 64 KiB. QPAttr.Inline
+	// bounds the length.
+	SendInline SendFlags = 1 << 3
+)
+
+// FlushPlacement is how far OpFlush pushes data. The numbers are those of enum
+// ibv_placement_type; both may be asked for at once.
+type FlushPlacement uint8
+
+// The placements.
+const (
+	FlushGlobal     FlushPlacement = 1 << 0 // the peer's processors and devices see it
+	FlushPersistent FlushPlacement = 1 << 1 // it survives a loss of power; for persistent memory
+)
+
 // atomicSize is what atomics work on, and at multiples of.
 const atomicSize = 8
 

@@ -18,6 +18,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/ibvfd/cm"
+	"github.com/gpurdma/gpurdma/ibvfd/hostmem"
 	"github.com/gpurdma/gpurdma/internal/rdmanl"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
@@ -111,7 +112,7 @@ func newSide(t testing.TB, ctx *ibvfd.Context) *side {
 	pd, err := ctx.AllocPD()
 	s.ok(err)
 	closing(t, pd)
-	buf, err := ibvfd.AllocHost(memory + slots*slotSize)
+	buf, err := hostmem.Alloc(memory + slots*slotSize)
 	s.ok(err)
 	closing(t, buf)
 	s.mem = buf.Bytes()

@@ -1,18 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package ibvfd
+// Package holdings knows which dma-bufs this process has registered, and with which
+// NICs: an exporter may refuse one NIC what another has pinned.
+package holdings
 
 import (
 	"slices"
 	"sync"
 )
 
-// held are the dma-bufs that this process has registered, and with which NICs: an
-// exporter may refuse one NIC what another has pinned.
-var held holdings
-
-// holdings count registrations by buffer and NIC.
-type holdings struct {
+// Held count registrations by buffer and NIC.
+type Held struct {
 	mu sync.Mutex
 	n  map[holding]int
 }
@@ -23,7 +21,8 @@ type holding struct {
 	nic   string // its name
 }
 
-func (h *holdings) add(inode uint64, ctx any, nic string) {
+// Add counts a registration. nic is the name of the device that context has open.
+func (h *Held) Add(inode uint64, ctx any, nic string) {
 	if inode == 0 {
 		return
 	}
@@ -35,7 +34,8 @@ func (h *holdings) add(inode uint64, ctx any, nic string) {
 	h.n[holding{inode, ctx, nic}]++
 }
 
-func (h *holdings) remove(inode uint64, ctx any, nic string) {
+// Remove ends what Add counted.
+func (h *Held) Remove(inode uint64, ctx any, nic string) {
 	if inode == 0 {
 		return
 	}
@@ -47,8 +47,8 @@ func (h *holdings) remove(inode uint64, ctx any, nic string) {
 	}
 }
 
-// others are the NICs that have the buffer registered, but for one.
-func (h *holdings) others(inode uint64, name string) []string {
+// Others are the NICs that have the buffer registered, but for one.
+func (h *Held) Others(inode uint64, name string) []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var list []string
@@ -59,4 +59,11 @@ func (h *holdings) others(inode uint64, name string) []string {
 	}
 	slices.Sort(list)
 	return list
+}
+
+// Len is how many pairs of a buffer and a context there are.
+func (h *Held) Len() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.n)
 }

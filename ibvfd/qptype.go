@@ -2,7 +2,9 @@
 
 package ibvfd
 
-import "github.com/gpurdma/gpurdma/ibvfd/internal/enum"
+import (
+	"github.com/gpurdma/gpurdma/ibvfd/internal/enum"
+)
 
 // QPType is a queue pair's transport. The numbers are those of enum
 // ibv_qp_type.
@@ -47,36 +49,3 @@ type Endpoint struct {
 	MTU      int      `json:"mtu"`            // bytes; the connection takes the smaller one
 	QKey     uint32   `json:"qkey,omitempty"` // UD only
 }
-
-// CQAttr is what kind of completion queue to make.
-type CQAttr struct {
-	// Depth is how many completions it must hold: everything posted and not yet
-	// polled. A queue that overruns kills the queue pairs on it.
-	Depth int
-	// Events lets Wait sleep. The queue then has a completion channel of its
-	// own, which is a descriptor.
-	Events bool
-	// Vector is the completion vector, that is the interrupt, for the events: 0
-	// and up.
-	Vector int
-}
-
-// SRQAttr is what kind of shared receive queue to make.
-type SRQAttr struct {
-	Depth int // receives that may be outstanding; 0 means 1
-	SGE   int // SGEs in one receive; 0 means 1
-}
-
-// MWType is a memory window's type. The numbers are those of enum ibv_mw_type.
-type MWType int
-
-// The types of memory windows (ibv_alloc_mw(3)).
-const (
-	// MWType1 is bound by the library's own call and may be bound anew at any
-	// time.
-	MWType1 MWType = 1
-	// MWType2 is bound by a work request, belongs to the queue pair that bound
-	// it, and must be invalidated (OpLocalInv, or the peer's OpSendInv) before it
-	// is bound anew.
-	MWType2 MWType = 2
-)

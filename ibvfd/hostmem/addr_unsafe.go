@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package ibvfd
+package hostmem
 
 import "unsafe"
 
 // Addr is the memory's virtual address, 0 once closed: the IOVA of an MR that
 // was registered with IOVA 0.
-func (h *HostBuf) Addr() uint64 { return addrOf(h.Bytes()) }
+func (h *Buf) Addr() uint64 { return AddrOf(h.Bytes()) }
 
-// addrOf is the address of memory that the garbage collector does not move.
-func addrOf(mem []byte) uint64 {
+// AddrOf is the address of memory that the garbage collector does not move.
+func AddrOf(mem []byte) uint64 {
 	return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(mem))))
 }

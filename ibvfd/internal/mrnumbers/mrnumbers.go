@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package ibvfd
+// Package mrnumbers finds the numbers that the kernel gives to MRs.
+package mrnumbers
 
 import (
 	"fmt"
@@ -11,36 +12,36 @@ import (
 	"github.com/gpurdma/gpurdma/internal/rdmanl"
 )
 
-// mrNumbers caches a dump of the device's MRs. An MR that was registered
+// Cache has a dump of the device's MRs. An MR that was registered
 // before the dump and is still open is in it under its own keys: two live MRs
 // of one process and device cannot share an lkey.
-type mrNumbers struct {
+type Cache struct {
 	serial atomic.Uint64
 
 	mu     sync.Mutex
 	upTo   uint64 // MRs up to this serial are in byKeys
 	byKeys map[mrKeys]uint32
-	dump   func(device string) ([]rdmanl.MR, error) // rdmanl.MRs, except in tests
+	Dump   func(device string) ([]rdmanl.MR, error) // rdmanl.MRs, except in tests
 }
 
 type mrKeys struct{ lkey, rkey uint32 }
 
-// registered counts a registration.
-func (n *mrNumbers) registered() uint64 { return n.serial.Add(1) }
+// Registered counts a registration.
+func (n *Cache) Registered() uint64 { return n.serial.Add(1) }
 
-// find is the number of the registration with that serial and those keys.
-func (n *mrNumbers) find(device string, serial uint64, keys mrKeys) (number uint32, ok bool) {
+// Find is the number of the registration with that serial and those keys.
+func (n *Cache) Find(device string, serial uint64, lkey, rkey uint32) (number uint32, ok bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.byKeys == nil || serial > n.upTo {
 		n.refresh(device)
 	}
-	number, ok = n.byKeys[keys]
+	number, ok = n.byKeys[mrKeys{lkey, rkey}]
 	return number, ok
 }
 
-func (n *mrNumbers) refresh(device string) {
-	dump := n.dump
+func (n *Cache) refresh(device string) {
+	dump := n.Dump
 	if dump == nil {
 		dump = rdmanl.MRs
 	}

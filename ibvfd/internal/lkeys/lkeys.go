@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package ibvfd
+// Package lkeys has a set of local keys that is quick to ask and to change.
+package lkeys
 
 import (
 	"sync"
 	"sync/atomic"
 )
 
-// foreignKeys are the local keys of memory that the CPU does not reach by an SGE's
+// Set are the local keys of memory that the CPU does not reach by an SGE's
 // address: of dma-bufs and device pointers. What is sent inline is copied by the CPU,
 // from whatever the process has at that address.
 //
@@ -15,7 +16,7 @@ import (
 // without a lock: a registration is not to pay for what few ask. Keys that meet there
 // are in a map, with how often they were added: the kernel may hand a key out again
 // before its last owner is done with it here. Pages, of 16 KiB for 4096 places, stay.
-type foreignKeys struct {
+type Set struct {
 	pages atomic.Pointer[[1 << 12]atomic.Pointer[keyPage]]
 	more  atomic.Int64 // how many are in met
 	mu    sync.RWMutex
@@ -26,7 +27,7 @@ type foreignKeys struct {
 type keyPage [1 << 12]atomic.Uint32
 
 // place is where a key is, nil where none of its neighbours has been.
-func (f *foreignKeys) place(lkey uint32) *atomic.Uint32 {
+func (f *Set) place(lkey uint32) *atomic.Uint32 {
 	pages := f.pages.Load()
 	if pages == nil {
 		return nil
@@ -39,7 +40,7 @@ func (f *foreignKeys) place(lkey uint32) *atomic.Uint32 {
 }
 
 // room is that, made where there is none.
-func (f *foreignKeys) room(lkey uint32) *atomic.Uint32 {
+func (f *Set) room(lkey uint32) *atomic.Uint32 {
 	if at := f.place(lkey); at != nil {
 		return at
 	}
@@ -50,7 +51,8 @@ func (f *foreignKeys) room(lkey uint32) *atomic.Uint32 {
 	return f.place(lkey)
 }
 
-func (f *foreignKeys) add(lkey uint32) {
+// Add adds a key; 0 is none.
+func (f *Set) Add(lkey uint32) {
 	if lkey == 0 || f.room(lkey).CompareAndSwap(0, lkey) {
 		return
 	}
@@ -63,7 +65,8 @@ func (f *foreignKeys) add(lkey uint32) {
 	f.more.Store(int64(len(f.met)))
 }
 
-func (f *foreignKeys) remove(lkey uint32) {
+// Remove removes it once.
+func (f *Set) Remove(lkey uint32) {
 	if at := f.place(lkey); lkey == 0 || at == nil || at.CompareAndSwap(lkey, 0) {
 		return
 	}
@@ -77,21 +80,14 @@ func (f *foreignKeys) remove(lkey uint32) {
 	f.more.Store(int64(len(f.met)))
 }
 
-// has reports whether one of the SGEs has such a key. An SGE without a key, or of no
-// bytes, is nobody's.
-func (f *foreignKeys) has(sges []SGE) bool {
-	if f == nil || f.pages.Load() == nil {
+// Empty reports whether no key was ever added.
+func (f *Set) Empty() bool { return f.pages.Load() == nil }
+
+// Has reports whether the key is in the set.
+func (f *Set) Has(lkey uint32) bool {
+	if lkey == 0 {
 		return false
 	}
-	for i := range sges {
-		if key := sges[i].LKey; key != 0 && sges[i].Length > 0 && f.foreign(key) {
-			return true
-		}
-	}
-	return false
-}
-
-func (f *foreignKeys) foreign(lkey uint32) bool {
 	if at := f.place(lkey); at != nil && at.Load() == lkey {
 		return true
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package ibvfd
+package hostmem
 
 import (
 	"fmt"
@@ -12,9 +12,14 @@ import (
 	"github.com/gpurdma/gpurdma/dmabuf"
 )
 
-// HostBuf is host memory for RDMA: anonymous mapped pages that the garbage
+// failed is the module's error with this room's usual parts.
+func failed(op, device string, err error) *dmabuf.Error {
+	return &dmabuf.Error{Op: op, Device: device, Err: err}
+}
+
+// Buf is host memory for RDMA: anonymous mapped pages that the garbage
 // collector does not know, so that the NIC may write to them at any time.
-type HostBuf struct {
+type Buf struct {
 	mu     sync.Mutex
 	mem    []byte // whole pages; nil once closed
 	size   int
@@ -22,11 +27,11 @@ type HostBuf struct {
 	closed bool
 }
 
-// AllocHost maps size bytes of zeroed memory, rounded up to whole pages, page
+// Alloc maps size bytes of zeroed memory, rounded up to whole pages, page
 // aligned. The pages are kept from child processes (MADV_DONTFORK): a fork
 // would otherwise move the parent's pages away from the NIC on kernels before
 // 5.12.
-func AllocHost(size int) (*HostBuf, error) {
+func Alloc(size int) (*Buf, error) {
 	page := os.Getpagesize()
 	if size <= 0 || size > int(^uint(0)>>1)-page {
 		e := failed("mmap", "host memory", unix.EINVAL)
@@ -44,11 +49,11 @@ func AllocHost(size int) (*HostBuf, error) {
 		_ = unix.Munmap(mem)
 		return nil, failed("madvise(MADV_DONTFORK)", "host memory", err)
 	}
-	return &HostBuf{mem: mem, size: size}, nil
+	return &Buf{mem: mem, size: size}, nil
 }
 
 // Bytes is the memory, nil once closed. It must not be touched after Close.
-func (h *HostBuf) Bytes() []byte {
+func (h *Buf) Bytes() []byte {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.mem == nil {
@@ -58,7 +63,7 @@ func (h *HostBuf) Bytes() []byte {
 }
 
 // Hold keeps the memory mapped until release. It implements [dmabuf.Holder].
-func (h *HostBuf) Hold() (release func(), err error) {
+func (h *Buf) Hold() (release func(), err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed {
@@ -74,7 +79,7 @@ func (h *HostBuf) Hold() (release func(), err error) {
 
 // Close unmaps the memory. While an MR holds it the answer is
 // [dmabuf.ErrInUse]; closing again does nothing.
-func (h *HostBuf) Close() error {
+func (h *Buf) Close() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed {
