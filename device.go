@@ -9,6 +9,7 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/ibvfd/hostmem"
 	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
+	"github.com/gpurdma/gpurdma/ibvfd/region"
 )
 
 // device is what a NIC needs of ibvfd. Tests have one in memory, for what a
@@ -98,7 +99,7 @@ func (d *verbsDevice) host(mem *hostmem.Buf, off, length int64, access ibvfd.Acc
 }
 
 func (d *verbsDevice) source(src Source, off, length int64, access ibvfd.Access) (*registration, error) {
-	r, err := ibvfd.RegisterRegion(regionAttr(src, off, length, access), d.pd)
+	r, err := region.Register(regionAttr(src, off, length, access), d.pd)
 	if err != nil {
 		return nil, err
 	}
@@ -106,10 +107,10 @@ func (d *verbsDevice) source(src Source, off, length int64, access ibvfd.Access)
 }
 
 // regionAttr is what is registered of a source.
-func regionAttr(src Source, off, length int64, access ibvfd.Access) ibvfd.RegionAttr {
-	attr := ibvfd.RegionAttr{Offset: uint64(off), Length: uint64(length), IOVA: uint64(off), Access: access, Owner: src}
+func regionAttr(src Source, off, length int64, access ibvfd.Access) region.Attr {
+	attr := region.Attr{Offset: uint64(off), Length: uint64(length), IOVA: uint64(off), Access: access, Owner: src}
 	for _, s := range src.Segments() {
-		attr.Segments = append(attr.Segments, ibvfd.Segment{Buf: s.Buf, Offset: uint64(s.Offset), Length: uint64(s.Size), Addr: s.Addr})
+		attr.Segments = append(attr.Segments, region.Segment{Buf: s.Buf, Offset: uint64(s.Offset), Length: uint64(s.Size), Addr: s.Addr})
 	}
 	if len(attr.Segments) > 0 {
 		// An IOVA and the place in the dma-buf, or the address, must agree within a page.

@@ -12,12 +12,13 @@ import (
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/ibvfd/fault"
+	"github.com/gpurdma/gpurdma/ibvfd/region"
 )
 
 // pointerDevice registers no dma-bufs, and device pointers if it may.
 type pointerDevice struct {
 	fakeDevice
-	asked []ibvfd.RegionAttr
+	asked []region.Attr
 }
 
 func (d *pointerDevice) source(src Source, off, n int64, access ibvfd.Access) (*registration, error) {

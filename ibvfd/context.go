@@ -11,6 +11,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 	"github.com/gpurdma/gpurdma/ibvfd/internal/explain"
+	"github.com/gpurdma/gpurdma/ibvfd/internal/kernelonly"
 	"github.com/gpurdma/gpurdma/ibvfd/internal/libibverbs"
 	"github.com/gpurdma/gpurdma/ibvfd/internal/lkeys"
 	"github.com/gpurdma/gpurdma/ibvfd/internal/mrnumbers"
@@ -18,6 +19,7 @@ import (
 	"github.com/gpurdma/gpurdma/internal/devnode"
 	"github.com/gpurdma/gpurdma/internal/errno"
 	"github.com/gpurdma/gpurdma/internal/ioctl"
+	"github.com/gpurdma/gpurdma/internal/refusal"
 	"github.com/gpurdma/gpurdma/internal/sysfs"
 )
 
@@ -182,4 +184,36 @@ func (c *Context) Close() error {
 		}
 		return nil
 	})
+}
+
+// OpenKernel opens the RDMA device of that name without libibverbs, which may
+// be missing: by the kernel's ioctls, from Go. Its PDs register dma-bufs, on
+// [RouteIoctl], and nothing else: host memory, CQs, queue pairs and all that
+// needs them answer EOPNOTSUPP.
+//
+// It needs Linux 5.12, and a driver that makes contexts and PDs without data of
+// the provider's. mlx5 does not: the error says so.
+func OpenKernel(name string) (*Context, error) {
+	sys := sysfs.New("")
+	info, err := ibdev.Look(sys.Root(), name)
+	if err != nil {
+		return nil, err
+	}
+	return openKernel(name, info, sys, ioctl.Kernel)
+}
+
+func openKernel(name string, info ibdev.Info, sys sysfs.FS, t ioctl.Transport) (*Context, error) {
+	if info.Uverbs == "" {
+		e := failed("open", name, unix.ENOENT)
+		e.Detail, e.Remedy = "ib_uverbs does not serve this device", "modprobe ib_uverbs"
+		return nil, e
+	}
+	f, err := uverbs.Open(t, info.Uverbs)
+	if err != nil {
+		why := notOpened(info.Uverbs, err, refusal.Machine{Sys: sys})
+		e := failed("GET_CONTEXT", name, err)
+		e.Detail, e.Remedy = why.Reason, why.Remedy
+		return nil, e
+	}
+	return &Context{name: name, info: info, sys: sys, v: kernelonly.Context(f), file: f, evidence: evidenceOf(sys)}, nil
 }

@@ -153,8 +153,8 @@ func (m *MR) dropOld() (err error) {
 	return err
 }
 
-// closeAll goes on after a failure and returns what is left.
-func closeAll(mrs []*MR) (left []*MR, err error) {
+// CloseAll closes MRs. It goes on after a failure and returns what is left.
+func CloseAll(mrs []*MR) (left []*MR, err error) {
 	for _, mr := range mrs {
 		if e := mr.Close(); e != nil {
 			err = errors.Join(err, e)

@@ -42,11 +42,10 @@ func (c *Context) AllocPD() (*PD, error) {
 func (pd *PD) Context() *Context { return pd.ctx }
 
 // Close frees the PD. It answers [dmabuf.ErrInUse], and frees nothing, while
-// MRs, queue pairs or anything else of it is open. MRs of a [RegisterRegion] that
-// failed, and that could not be deregistered then, it deregisters first. Closing
-// again does nothing.
+// MRs, queue pairs or anything else of it is open. MRs that
+// [PD.Discard] could not deregister, it deregisters first. Closing again does nothing.
 func (pd *PD) Close() error {
-	left := pd.discard(nil)
+	left := pd.Discard()
 	err := pd.close("ibv_dealloc_pd", pd.ctx.name, func() error {
 		if err := pd.v.Dealloc(); err != nil {
 			return failed("ibv_dealloc_pd", pd.ctx.name, err)
@@ -60,11 +59,11 @@ func (pd *PD) Close() error {
 	return err
 }
 
-// discard closes MRs that nobody has but the caller, and those before them that
-// did not close.
-func (pd *PD) discard(mrs []*MR) (err error) {
+// Discard closes MRs of the PD that nobody has but the caller. What cannot be
+// deregistered stays with the PD: the next Discard, and Close, try again.
+func (pd *PD) Discard(mrs ...*MR) (err error) {
 	pd.leftMu.Lock()
 	defer pd.leftMu.Unlock()
-	pd.left, err = closeAll(append(pd.left, mrs...))
+	pd.left, err = CloseAll(append(pd.left, mrs...))
 	return err
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/ibvfd/fault"
+	"github.com/gpurdma/gpurdma/ibvfd/region"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
@@ -71,8 +72,8 @@ func TestVMPinnedForAnotherNIC(t *testing.T) {
 			closed(t, register(far, attr(own))) // a buffer of its own, in system memory
 			closed(t, first)
 
-			_, err = ibvfd.RegisterRegion(ibvfd.RegionAttr{
-				Segments: []ibvfd.Segment{{Buf: segment(t, buf), Length: size}}, Length: size, IOVA: 1 << 40, Access: allRemote, Owner: buf,
+			_, err = region.Register(region.Attr{
+				Segments: []region.Segment{{Buf: segment(t, buf), Length: size}}, Length: size, IOVA: 1 << 40, Access: allRemote, Owner: buf,
 			}, pd, far)
 			pinned(t, err)
 

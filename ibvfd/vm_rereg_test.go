@@ -14,6 +14,7 @@ import (
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/ibvfd/hostmem"
+	"github.com/gpurdma/gpurdma/ibvfd/region"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
@@ -314,14 +315,14 @@ func TestVMReregRegion(t *testing.T) {
 	_, smr := hostMR(t, pd, 4096)
 	p, p2 := connect(t, pd, ibvfd.QPAttr{}), connect(t, pd2, ibvfd.QPAttr{})
 	one, two := alloc(t, exporter, 1<<16, gpualloc.Options{}), alloc(t, exporter, 1<<16, gpualloc.Options{})
-	attr := func(buf *gpualloc.Buffer) ibvfd.RegionAttr {
+	attr := func(buf *gpualloc.Buffer) region.Attr {
 		half := uint64(1 << 15)
-		return ibvfd.RegionAttr{
-			Segments: []ibvfd.Segment{{Buf: segment(t, buf), Length: half}, {Buf: segment(t, buf), Offset: half, Length: half}},
+		return region.Attr{
+			Segments: []region.Segment{{Buf: segment(t, buf), Length: half}, {Buf: segment(t, buf), Offset: half, Length: half}},
 			Length:   1 << 16, Access: allRemote, Owner: buf,
 		}
 	}
-	r, err := ibvfd.RegisterRegion(attr(one), pd, pd2)
+	r, err := region.Register(attr(one), pd, pd2)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package ibvfd
+// Package kernelonly stands in for libibverbs with the kernel's ioctls alone: it makes
+// PDs, and leaves all that takes a provider.
+package kernelonly
 
 import (
 	"errors"
@@ -12,44 +14,11 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd/internal/explain"
 	"github.com/gpurdma/gpurdma/ibvfd/internal/libibverbs"
 	"github.com/gpurdma/gpurdma/ibvfd/uverbs"
-	"github.com/gpurdma/gpurdma/internal/ioctl"
-	"github.com/gpurdma/gpurdma/internal/refusal"
-	"github.com/gpurdma/gpurdma/internal/sysfs"
 )
 
-// OpenKernel opens the RDMA device of that name without libibverbs, which may
-// be missing: by the kernel's ioctls, from Go. Its PDs register dma-bufs, on
-// [RouteIoctl], and nothing else: host memory, CQs, queue pairs and all that
-// needs them answer EOPNOTSUPP.
-//
-// It needs Linux 5.12, and a driver that makes contexts and PDs without data of
-// the provider's. mlx5 does not: the error says so.
-func OpenKernel(name string) (*Context, error) {
-	sys := sysfs.New("")
-	info, err := ibdev.Look(sys.Root(), name)
-	if err != nil {
-		return nil, err
-	}
-	return openKernel(name, info, sys, ioctl.Kernel)
-}
+// Context is a device that f has open.
+func Context(f *uverbs.File) libibverbs.Context { return kernelContext{f} }
 
-func openKernel(name string, info ibdev.Info, sys sysfs.FS, t ioctl.Transport) (*Context, error) {
-	if info.Uverbs == "" {
-		e := failed("open", name, unix.ENOENT)
-		e.Detail, e.Remedy = "ib_uverbs does not serve this device", "modprobe ib_uverbs"
-		return nil, e
-	}
-	f, err := uverbs.Open(t, info.Uverbs)
-	if err != nil {
-		why := notOpened(info.Uverbs, err, refusal.Machine{Sys: sys})
-		e := failed("GET_CONTEXT", name, err)
-		e.Detail, e.Remedy = why.Reason, why.Remedy
-		return nil, e
-	}
-	return &Context{name: name, info: info, sys: sys, v: kernelContext{f}, file: f, evidence: evidenceOf(sys)}, nil
-}
-
-// kernelContext is verbs of the kernel's alone.
 type kernelContext struct{ f *uverbs.File }
 
 // errKernelOnly is the answer to all that takes a provider.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package ibvfd
+package region
 
 import (
 	"errors"
@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
+	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/ibvfd/fault"
 	"github.com/gpurdma/gpurdma/ibvfd/internal/explain"
 )
@@ -19,11 +20,11 @@ import (
 // Segment is a part of a dma-buf.
 type Segment struct {
 	// Buf is nil for memory that cannot be exported. Such a segment has an Addr, and
-	// RouteAutoPeerDirect alone registers it.
+	// ibvfd.RouteAutoPeerDirect alone registers it.
 	Buf            *dmabuf.Buf
 	Offset, Length uint64 // bytes
 	// Addr is the device pointer of the segment's first byte, for
-	// RouteAutoPeerDirect; 0 if there is none.
+	// ibvfd.RouteAutoPeerDirect; 0 if there is none.
 	Addr uint64
 }
 
@@ -35,15 +36,15 @@ func (s *Segment) pointer() uint64 {
 	return s.Addr - s.Offset
 }
 
-// RegionAttr is what to register: a range of a buffer that is made of
+// Attr is what to register: a range of a buffer that is made of
 // segments.
-type RegionAttr struct {
+type Attr struct {
 	Segments       []Segment
 	Offset, Length uint64 // of the range, counted over all segments
 	IOVA           uint64 // of the range's first byte; the segments follow one another
-	Access         Access
+	Access         ibvfd.Access
 	Owner          dmabuf.Holder // held by every MR
-	Policy         RoutePolicy
+	Policy         ibvfd.RoutePolicy
 	SkipChecks     bool
 	Timed          bool
 	KeepOld        bool // of Rereg: the old MRs stay until DropOld
@@ -53,16 +54,16 @@ type RegionAttr struct {
 // NICs: an MR for each PD and segment.
 type Region struct {
 	mu     sync.Mutex
-	mrs    map[*PD][]*MR
-	pds    []*PD
-	old    []*MR // of before a Rereg
+	mrs    map[*ibvfd.PD][]*ibvfd.MR
+	pds    []*ibvfd.PD
+	old    []*ibvfd.MR // of before a Rereg
 	closed bool
 }
 
-// RegisterRegion registers the range in every PD: all or nothing. The error is
+// Register registers the range in every PD: all or nothing. The error is
 // RegMR's of the first that failed. Where an MR of the others cannot be deregistered
-// it says so, too: that MR keeps its owner until [PD.Close], which tries again.
-func RegisterRegion(attr RegionAttr, pds ...*PD) (*Region, error) {
+// it says so, too: that MR keeps its owner until [ibvfd.PD.Close], which tries again.
+func Register(attr Attr, pds ...*ibvfd.PD) (*Region, error) {
 	mrs, err := attr.register(pds)
 	if err != nil {
 		return nil, err
@@ -72,18 +73,16 @@ func RegisterRegion(attr RegionAttr, pds ...*PD) (*Region, error) {
 
 // register registers the range in every PD, or leaves nothing that PD.Close does
 // not end.
-func (a *RegionAttr) register(pds []*PD) (map[*PD][]*MR, error) {
+func (a *Attr) register(pds []*ibvfd.PD) (map[*ibvfd.PD][]*ibvfd.MR, error) {
 	if len(pds) == 0 {
-		e := failed("register region", "", unix.EINVAL)
-		e.Detail = "no PD"
-		return nil, e
+		return nil, &dmabuf.Error{Op: "register region", Detail: "no PD", Err: unix.EINVAL}
 	}
-	mrs := map[*PD][]*MR{}
+	mrs := map[*ibvfd.PD][]*ibvfd.MR{}
 	for i, pd := range pds {
 		if slices.Contains(pds[:i], pd) {
 			continue
 		}
-		parts, err := a.parts(pd)
+		parts, err := a.parts(pd.Context().Name())
 		for _, p := range parts {
 			mr, e := pd.RegMR(p)
 			if err = e; err != nil {
@@ -93,7 +92,7 @@ func (a *RegionAttr) register(pds []*PD) (map[*PD][]*MR, error) {
 		}
 		if err != nil {
 			for pd, list := range mrs {
-				err = errors.Join(err, pd.discard(list))
+				err = errors.Join(err, pd.Discard(list...))
 			}
 			return nil, err
 		}
@@ -108,10 +107,10 @@ func (a *RegionAttr) register(pds []*PD) (map[*PD][]*MR, error) {
 // and the old ones are closed, unless attr.KeepOld leaves them to DropOld, for
 // what is in flight.
 //
-// After a *[RegError] or os.ErrClosed everything is as it was. Any other error
+// After a *[ibvfd.RegError] or os.ErrClosed everything is as it was. Any other error
 // says which old MR could not be closed: the region has changed, and DropOld
 // tries again.
-func (r *Region) Rereg(attr RegionAttr, pds ...*PD) error {
+func (r *Region) Rereg(attr Attr, pds ...*ibvfd.PD) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
@@ -144,40 +143,40 @@ func (r *Region) DropOld() error {
 }
 
 func (r *Region) dropOld() (err error) {
-	r.old, err = closeAll(r.old)
+	r.old, err = ibvfd.CloseAll(r.old)
 	return err
 }
 
 // parts cuts the range at the ends of segments.
-func (a *RegionAttr) parts(pd *PD) ([]MRAttr, error) {
-	part := MRAttr{Kind: DMABufFD, FD: -1, Access: a.Access, Owner: a.Owner, Policy: a.Policy, SkipChecks: a.SkipChecks, Timed: a.Timed}
+func (a *Attr) parts(nic string) ([]ibvfd.MRAttr, error) {
+	part := ibvfd.MRAttr{Kind: ibvfd.DMABufFD, FD: -1, Access: a.Access, Owner: a.Owner, Policy: a.Policy, SkipChecks: a.SkipChecks, Timed: a.Timed}
 	var total uint64
 	for _, s := range a.Segments {
 		if s.Buf == nil && s.pointer() == 0 || total+s.Length < total || s.Offset+s.Length < s.Offset {
-			return nil, pd.ctx.refuse(&part, fault.CauseBadRange, unix.EINVAL, "a segment without a Buf, or an Addr beyond its Offset, or one that ends beyond 2^64", "")
+			return nil, refuse(nic, &part, fault.CauseBadRange, unix.EINVAL, "a segment without a Buf, or an Addr beyond its Offset, or one that ends beyond 2^64", "")
 		}
 		total += s.Length
 	}
 	whole := part
 	whole.Offset, whole.Length, whole.IOVA = a.Offset, a.Length, a.IOVA
 	if len(a.Segments) == 0 {
-		return nil, pd.ctx.refuse(&whole, fault.CauseBadRange, unix.EINVAL, "no segments", "")
+		return nil, refuse(nic, &whole, fault.CauseBadRange, unix.EINVAL, "no segments", "")
 	}
-	ask := whole.request()
+	ask := explain.Request{Offset: whole.Offset, Length: whole.Length, IOVA: whole.IOVA, Access: uint32(whole.Access)}
 	broken := explain.First(explain.BadLength(&ask), explain.Beyond(&ask, total))
 	if len(a.Segments) == 1 {
 		whole.Buf, whole.Pointer = a.Segments[0].Buf, a.Segments[0].pointer()
 		if broken != nil && !a.SkipChecks {
-			return nil, pd.ctx.broken(&whole, broken)
+			return nil, refuse(nic, &whole, broken.Cause, broken.Errno, broken.Detail, broken.Remedy)
 		}
 		whole.Offset += a.Segments[0].Offset
-		return []MRAttr{whole}, nil
+		return []ibvfd.MRAttr{whole}, nil
 	}
 	if f := broken; f != nil {
 		// Across segments no single question can be put to the kernel.
-		return nil, pd.ctx.refuse(&whole, f.Cause, f.Errno, fmt.Sprintf("%s (%d segments)", f.Detail, len(a.Segments)), f.Remedy)
+		return nil, refuse(nic, &whole, f.Cause, f.Errno, fmt.Sprintf("%s (%d segments)", f.Detail, len(a.Segments)), f.Remedy)
 	}
-	var list []MRAttr
+	var list []ibvfd.MRAttr
 	skip, left, iova := a.Offset, a.Length, a.IOVA
 	for _, s := range a.Segments {
 		if skip >= s.Length {
@@ -198,7 +197,7 @@ func (a *RegionAttr) parts(pd *PD) ([]MRAttr, error) {
 
 // MRs are the region's MRs in pd, in the order of addresses; nil for a PD that
 // the region was not registered in, and after Close.
-func (r *Region) MRs(pd *PD) []*MR {
+func (r *Region) MRs(pd *ibvfd.PD) []*ibvfd.MR {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.mrs[pd])
@@ -212,13 +211,30 @@ func (r *Region) Close() error {
 	r.closed = true
 	err := r.dropOld()
 	for _, pd := range r.pds {
-		left, e := closeAll(r.mrs[pd])
+		left, e := ibvfd.CloseAll(r.mrs[pd])
 		err = errors.Join(err, e)
 		if left == nil {
 			delete(r.mrs, pd)
 		} else {
 			r.mrs[pd] = left
 		}
+	}
+	return err
+}
+
+// refuse is the error of our own checks: nothing was called.
+func refuse(nic string, attr *ibvfd.MRAttr, cause fault.Cause, n unix.Errno, detail, remedy string) error {
+	return &ibvfd.RegError{
+		Device: nic, Attr: *attr, Errno: n, Earliest: fault.StageArgs, Latest: fault.StageArgs,
+		Cause: cause, Detail: detail, Remedy: remedy,
+	}
+}
+
+// asRereg marks a refusal as that of a re-registration.
+func asRereg(err error) error {
+	var e *ibvfd.RegError
+	if errors.As(err, &e) {
+		e.Rereg = true
 	}
 	return err
 }
