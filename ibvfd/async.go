@@ -14,7 +14,7 @@ import (
 type asyncEvents struct {
 	mu     sync.Mutex
 	file   *eventfile.File
-	raw    libibverbs.Event // taken last, and its object; of who has file's turn
+	raw    libibverbs.Event // the last one, and its object; for the goroutine that has file's turn
 	object any
 }
 

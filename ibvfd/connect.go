@@ -18,7 +18,7 @@ import (
 type ConnectAttr struct {
 	PathAttr         // the path
 	MTU       int    // bytes; default, and at most: the smaller of both sides'
-	Access    Access // what the peer may do; default: READ, WRITE, atomics, and FLUSH with QPAttr.Flush, each MR allowing
+	Access    Access // the peer's rights; default: READ, WRITE, atomics, and FLUSH with QPAttr.Flush, each MR allowing
 	PKeyIndex int    // place in the port's P_Key table; [Context.PKeyIndex] finds a partition's
 	// MinRNRTimer is how long the peer is to wait after it found no receive, as
 	// in table 45 of the InfiniBand specification; default 12 (0.64 ms).
@@ -26,9 +26,9 @@ type ConnectAttr struct {
 	Timeout     uint8 // 4.096 us * 2^Timeout until a retry; default 14 (67 ms); Zero: no timeout
 	RetryCount  uint8 // 7 at most; default 6: rxe takes 7 for "for ever"; Zero: none
 	RNRRetry    uint8 // 7 stands for "for ever", the default; Zero: none
-	MaxRead     uint8 // READs, atomics and FLUSHes on their way in each direction; default: what the device allows, 16 at most; Zero: none
-	// PeerReads is how many of these the peer answers at once: ours are no more. Who
-	// sends more than that loses the connection. Default: MaxRead; Zero: none.
+	MaxRead     uint8 // READs, atomics and FLUSHes on their way in each direction; default: the device's limit, 16 at most; Zero: none
+	// PeerReads is how many of these the peer answers at once: ours are no more. A side
+	// that sends more than that loses the connection. Default: MaxRead; Zero: none.
 	PeerReads uint8
 }
 
@@ -134,7 +134,7 @@ func (c *Context) activePort() (int, ibdev.PortAttr, error) {
 }
 
 // Init takes the queue pair from any state through RESET to INIT, in which it
-// takes receives but no messages yet: what is posted now is there before the
+// takes receives but no messages yet: a receive that is posted now is there before the
 // peer's first message, and Connect keeps it.
 func (q *QP) Init(opt ConnectAttr) error {
 	if err := q.enter(); err != nil {
@@ -318,7 +318,7 @@ func LoopbackPair(pd *PD, cq *CQ, attr QPAttr) (a, b *QP, err error) {
 type ManagedAttr struct {
 	Port      int
 	PKeyIndex int
-	Access    Access // what the peer may do, each MR allowing; no FLUSH if MaxDestRead is 0
+	Access    Access // the peer's rights, each MR allowing; no FLUSH if MaxDestRead is 0
 
 	Remote   Endpoint // QPN, PSN, and GID or LID are used; the LID is a router's, if the peer is behind one
 	GIDIndex int      // ours, in the port's table

@@ -104,7 +104,7 @@ func explainOpen(name string, info ibdev.Info, err error) error {
 			e.Remedy = "install the device's provider (Debian: apt-get install ibverbs-providers)"
 		}
 	case info.Uverbs != "":
-		// libibverbs reports little: what does the node itself say?
+		// libibverbs reports little, and the node itself says more.
 		detail, remedy := devnode.Explain(info.Uverbs, err, "modprobe ib_uverbs")
 		if nodeErr := uverbs.Access(info.Uverbs); nodeErr != nil {
 			e.Err = nodeErr

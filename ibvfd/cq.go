@@ -33,7 +33,7 @@ type CQAttr struct {
 
 // CQ is a completion queue. There are two ways to wait for completions:
 // [CQ.PollUntil] polls, for the lowest latency at the price of a processor for the
-// first 200 us, and [CQ.Wait] sleeps in Go's poller. Who waits for several queues at once has the
+// first 200 us, and [CQ.Wait] sleeps in Go's poller. A program that waits for several queues at once uses the
 // steps of the latter: [CQ.Arm], a [CQ.Poll] of each, [CQ.WaitEvent].
 type CQ struct {
 	parent
@@ -49,7 +49,7 @@ type CQ struct {
 		armed notify
 	}
 	events  *eventfile.File // nil without
-	unacked int             // events; of who has the turn of events
+	unacked int             // events; for the goroutine that has the turn of events
 }
 
 // notify is what the next event of a CQ is for.
@@ -146,8 +146,8 @@ const pollSleep = 20 * time.Microsecond
 
 // PollUntil polls until there is at least one completion, or ctx ends, whose
 // error it then returns. It looks all the time for 200 us, and then every 20 us, as
-// the kernel thread of a software NIC may need the processor; who wants nothing but
-// looks calls [CQ.Poll] in a loop.
+// the kernel thread of a software NIC may need the processor. A program that wants no sleep
+// calls [CQ.Poll] in a loop.
 func (cq *CQ) PollUntil(ctx context.Context, wc []WC) (int, error) {
 	if len(wc) == 0 {
 		return 0, nil
@@ -215,8 +215,8 @@ func (cq *CQ) noChannel() error {
 	return e
 }
 
-// sleep is Wait of who has the turn. What completes before the arming raises no
-// event: it is found by polling again after it. What completes later does.
+// sleep is Wait for the goroutine that has the turn. A completion that comes before the
+// arming raises no event: polling again finds it. A later one raises an event.
 func (cq *CQ) sleep(ctx context.Context, wc []WC, mode notify) (int, error) {
 	for {
 		if err := cq.arm(mode); err != nil {
@@ -231,8 +231,8 @@ func (cq *CQ) sleep(ctx context.Context, wc []WC, mode notify) (int, error) {
 	}
 }
 
-// Arm has the next completion raise an event, for [CQ.WaitEvent]. What has
-// completed before raises none: Poll after it. A queue that is armed already is
+// Arm has the next completion raise an event, for [CQ.WaitEvent]. An
+// earlier completion raises none: Poll after Arm. A queue that is armed already is
 // left as it is. It must have been made with Events.
 func (cq *CQ) Arm() error {
 	if cq.events == nil {
@@ -259,8 +259,8 @@ func (cq *CQ) arm(mode notify) error {
 
 // WaitEvent sleeps until the queue raises an event, which is not armed any more
 // then; the error is ctx's, or os.ErrClosed. It takes no completion, and there
-// may be none: somebody else may have polled. Until it returns, nobody else sleeps
-// in Wait. The queue must have been made with Events.
+// may be none: another goroutine may have polled. Until it returns, no other goroutine
+// sleeps in Wait. The queue must have been made with Events.
 func (cq *CQ) WaitEvent(ctx context.Context) error {
 	for {
 		if err := cq.turn(ctx); err != nil {

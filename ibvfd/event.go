@@ -78,9 +78,9 @@ func (e Event) String() string {
 // poller between them, until the loop is left or ctx ends: the last pair then
 // has ctx's error, or os.ErrClosed if the Context was closed. Each event is
 // acknowledged when it is taken, so that the loop's body may close the object
-// it names. Of several loops, each event goes to one. Events of which nobody
-// takes notice stay with the kernel and harm nothing. [Context.EventChannel] is
-// the same for who waits for something else too.
+// it names. Of several loops, each event goes to one. Events that no
+// loop takes stay with the kernel and harm nothing. [Context.EventChannel] is
+// the same for a program that waits for something else too.
 func (c *Context) Events(ctx context.Context) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		for {
@@ -94,9 +94,9 @@ func (c *Context) Events(ctx context.Context) iter.Seq2[Event, error] {
 
 // EventChannel is Events as a channel, for a select. It is closed when ctx ends,
 // the Context is closed or the device is gone; why then says which, and waits
-// until then if it is asked earlier. An event that nobody has received when ctx
+// until then if it is asked earlier. An event that is not received when ctx
 // ends is lost. ctx has to end for the channel's goroutine to do so while an event
-// waits for somebody to receive it.
+// waits to be received.
 func (c *Context) EventChannel(ctx context.Context) (events <-chan Event, why func() error) {
 	list, ended := make(chan Event), make(chan struct{})
 	var end error

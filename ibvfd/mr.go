@@ -54,7 +54,7 @@ type mrBlock struct {
 	mrs  [16]MR
 }
 
-// next returns an MR that nobody else has. Of two callers that find a block
+// next returns an MR that no other caller has. Of two callers that find a block
 // used up, one's new block is lost to the other's, but for the MR it took.
 func (b *mrBlocks) next() *MR {
 	if now := b.now.Load(); now != nil {
@@ -122,7 +122,7 @@ func (m *MR) Close() error {
 	if m.closed {
 		return nil
 	}
-	// What the MR shows ends last: an MR that stays open is still registered.
+	// The registration that the MR shows ends last: an MR that stays open is still registered.
 	var err error
 	if m.old != nil {
 		err = m.dropOld()
@@ -137,8 +137,8 @@ func (m *MR) Close() error {
 // keep keeps r beside what the MR shows; m.mu is held.
 func (m *MR) keep(r *registration) { r.older, m.old = m.old, r }
 
-// dropOld deregisters what re-registrations left; m.mu is held. What cannot be
-// deregistered stays.
+// dropOld deregisters what re-registrations left; m.mu is held. A
+// registration that cannot end stays.
 func (m *MR) dropOld() (err error) {
 	list := m.old
 	m.old = nil

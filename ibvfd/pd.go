@@ -21,7 +21,7 @@ type PD struct {
 	ahs    sync.RWMutex // read-held while work requests that name address handles are posted
 
 	leftMu sync.Mutex
-	left   []*MR // that nobody else has, and that could not be deregistered
+	left   []*MR // that Discard could not deregister
 }
 
 // AllocPD allocates a protection domain.
@@ -59,7 +59,7 @@ func (pd *PD) Close() error {
 	return err
 }
 
-// Discard closes MRs of the PD that nobody has but the caller. What cannot be
+// Discard closes MRs of the PD that only the caller has. An MR that cannot be
 // deregistered stays with the PD: the next Discard, and Close, try again.
 func (pd *PD) Discard(mrs ...*MR) (err error) {
 	pd.leftMu.Lock()

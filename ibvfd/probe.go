@@ -56,9 +56,9 @@ func answerOf(yes, no bool) Answer {
 type Support struct {
 	DMABufKernel   Answer      `json:"dmabuf_kernel"`   // the kernel's driver does
 	DMABufProvider Answer      `json:"dmabuf_provider"` // libibverbs' ibv_reg_dmabuf_mr reaches it
-	Reason         string      `json:"reason"`          // what the kernel's answer rests on
-	ProviderReason string      `json:"provider_reason"` // what the provider's answer rests on
-	Errno          unix.Errno  `json:"errno"`           // what the kernel's probe was answered
+	Reason         string      `json:"reason"`          // the ground of the kernel's answer
+	ProviderReason string      `json:"provider_reason"` // the ground of the provider's answer
+	Errno          unix.Errno  `json:"errno"`           // the answer to the kernel's probe
 	Stage          fault.Stage `json:"stage"`           // which stage answered
 	Remedy         string      `json:"remedy,omitempty"`
 }

@@ -34,7 +34,7 @@ type QPAttr struct {
 	// the last that does by it or by SendSignaled; 0 leaves it to SendSignaled. A
 	// completion says of those before it that they have completed too, and their
 	// memory may be reused. It also gives their places in the queue back: nothing
-	// else does, so that a queue in which nobody asks for a completion fills up for
+	// else does, so that a queue without any completion fills up for
 	// good. SendDepth is the most that SignalEvery can be.
 	SignalEvery int
 	// AtomicWrite lets an RC queue pair post OpAtomicWrite. It takes Linux 6.2,
@@ -89,7 +89,7 @@ func (pd *PD) CreateQP(attr QPAttr) (*QP, error) {
 	if err := attr.check(pd); err != nil {
 		return nil, err
 	}
-	// Entering one twice, or two in another order than somebody else, could wait
+	// Entering one twice, or two in another order than another goroutine, could wait
 	// for a Close in between, for ever.
 	cqs := []*CQ{attr.SendCQ, attr.RecvCQ}
 	slices.SortFunc(cqs, func(a, b *CQ) int { return cmp.Compare(a.serial, b.serial) })
@@ -314,8 +314,8 @@ func (q *QP) Reset() error {
 // completes, flushed.
 func (q *QP) Err() error { return q.to(&libibverbs.QPModify{State: int(StateErr)}) }
 
-// Drain takes the queue pair from RTS to SQD: what the NIC has begun to send
-// ends, and what is posted later waits for Resume. [EventSQDrained] comes when
+// Drain takes the queue pair from RTS to SQD: a send that the NIC has begun
+// ends, and one that is posted later waits for Resume. [EventSQDrained] comes when
 // the send queue has drained. rxe (seen with 6.1 to 7.2) does not begin with what
 // waits when it is resumed, but with the next work request that is posted.
 func (q *QP) Drain() error { return q.to(&libibverbs.QPModify{State: int(StateSQD), Notify: true}) }

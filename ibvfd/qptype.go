@@ -28,7 +28,7 @@ const (
 	StateInit
 	StateRTR // ready to receive
 	StateRTS // ready to send
-	StateSQD // sends are drained: what was posted later waits
+	StateSQD // sends are drained: those that were posted later wait
 	StateSQE // a send failed: later ones complete flushed, receives go on (UD)
 	StateErr // everything completes flushed
 )

@@ -122,7 +122,7 @@ func (q *sendQueue) encode(wrs []SendWR) (n int, bad postRefusal) {
 }
 
 // named reports whether one of the SGEs has a key of the set. An SGE without a key, or
-// of no bytes, is nobody's.
+// of no bytes, does not count.
 func named(keys *lkeys.Set, sges []SGE) bool {
 	if keys == nil || keys.Empty() {
 		return false

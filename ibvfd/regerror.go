@@ -23,14 +23,14 @@ import (
 type RegError struct {
 	Device   string     // "rxe0"
 	Route    Route      // the route that was refused; "" if none was taken
-	Attr     MRAttr     // what was asked for
+	Attr     MRAttr     // the request
 	Rereg    bool       // [MR.Rereg] asked for it
 	Errno    unix.Errno // the answer; EINVAL and the like where our own checks refused
 	Earliest fault.Stage
 	Latest   fault.Stage
 	Cause    fault.Cause
 	Detail   string // the numbers that matter
-	Remedy   string // what the user can change, if anything
+	Remedy   string // a change that helps, if there is one
 
 	err error // what Unwrap returns beside the errno
 }

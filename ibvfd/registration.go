@@ -122,7 +122,7 @@ func (r *registration) end() error {
 	if err := r.deregister(); err != nil {
 		return err
 	}
-	// Not before: who still sends inline by the key is refused as long as it is this
+	// Not before: a send inline by the key is refused as long as it is this
 	// MR's. A host MR that has it at once may be, too, for a moment.
 	if r.foreign() {
 		r.pd.ctx.foreign.Remove(r.made.lkey)

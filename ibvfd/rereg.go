@@ -76,13 +76,13 @@ type ReregAttr struct {
 //     flight as well.
 //   - Anew: the memory is registered a second time, then the MR shows that, then
 //     the old registration ends, at once or with DropOld. Keys and handle
-//     change, [MR.State] tells them; what is in flight under the old keys goes
+//     change, [MR.State] tells them; an operation in flight under the old keys goes
 //     on until the old registration ends, and fails from then on.
 //
 // Memory is always registered anew. The kernel is never asked to change it: its
 // call knows host memory only, and mlx5 would make a host MR of a dma-buf MR.
 //
-// What stays: the *MR, and what Change does not name. What may change: keys,
+// These stay: the *MR, and all that Change does not name. These may change: keys,
 // kernel handle, number ([MR.ID]), and Route. The old owner is let go when the
 // old registration ends.
 //
@@ -118,7 +118,7 @@ func (m *MR) Rereg(attr ReregAttr) error {
 }
 
 // DropOld ends the registrations that Rereg kept with KeepOld; operations under
-// their keys fail from then on. What the kernel does not let go of stays, and
+// their keys fail from then on. A registration that the kernel keeps stays, and
 // DropOld may be called again. Without any it does nothing.
 func (m *MR) DropOld() error {
 	m.mu.Lock()

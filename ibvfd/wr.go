@@ -35,7 +35,7 @@ const (
 	// must the peer's queue pair (ConnectAttr.Access). Only host memory can, because
 	// no kernel registers a dma-buf with these flags. See QPAttr.Flush.
 	OpFlush Opcode = 14
-	// OpAtomicWrite writes the 8 bytes of CompareAdd at once, and nobody sees some of
+	// OpAtomicWrite writes the 8 bytes of CompareAdd at once: no reader sees only some of
 	// them; RemoteAddr is aligned to 8, and there are no SGEs. The remote MR must
 	// allow WRITE. See QPAttr.AtomicWrite.
 	OpAtomicWrite Opcode = 15

@@ -12,10 +12,10 @@ import (
 	"github.com/gpurdma/gpurdma/internal/sysfs"
 )
 
-// Wrap makes a Context of a struct ibv_context that somebody else opened through
+// Wrap makes a Context of a struct ibv_context that other code opened through
 // this process's libibverbs: rdma_cm does for each of its identifiers. The
-// Context borrows it: what is made from it is the Context's own, Close closes no
-// device, and whoever opened it keeps it until then. closed, which may be nil, is
+// Context borrows it: objects made from it are the Context's own, Close closes no
+// device, and the code that opened it keeps it open until then. closed, which may be nil, is
 // called at Close's end. Asynchronous events of a device that is wrapped twice go
 // to either Context. In a build without cgo the answer is [ErrNotBuilt].
 func Wrap(verbs unsafe.Pointer, closed func()) (*Context, error) {

@@ -16,7 +16,7 @@ import (
 // Near is an RDMA device and how near it lies to some memory.
 type Near struct {
 	Name string // of the device
-	Why  string // in words, for whoever wonders about the choice
+	Why  string // the reason for the choice, in words
 
 	rank [5]int
 }
@@ -27,8 +27,8 @@ type Near struct {
 //
 // A device with an active port comes before one without. Then the shortest way
 // through the PCI tree decides; where that leads over different host bridges,
-// the same NUMA node comes first. What is still equal goes by the order of
-// devices. sys is the root of sysfs, "" for /sys. No devices is ErrNoDevice.
+// the same NUMA node comes first. Devices that are still equal go by their
+// order in the list. sys is the root of sysfs, "" for /sys. No devices is ErrNoDevice.
 //
 // This is the shape of the machine, not a promise that the kernel allows
 // peer-to-peer on that way.

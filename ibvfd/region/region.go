@@ -102,10 +102,10 @@ func (a *Attr) register(pds []*ibvfd.PD) (map[*ibvfd.PD][]*ibvfd.MR, error) {
 
 // Rereg registers another range, or the same with another access, in the same
 // PDs or, if any are given, in those: all or nothing. The buffer is exported
-// once, by whoever made its segments, and registered with every NIC before
+// once, by the code that made its segments, and registered with every NIC before
 // anything of the old range ends. Then MRs shows the new MRs, with new keys,
 // and the old ones are closed, unless attr.KeepOld leaves them to DropOld, for
-// what is in flight.
+// the operations in flight.
 //
 // After a *[ibvfd.RegError] or os.ErrClosed everything is as it was. Any other error
 // says which old MR could not be closed: the region has changed, and DropOld
@@ -134,7 +134,7 @@ func (r *Region) Rereg(attr Attr, pds ...*ibvfd.PD) error {
 	return r.dropOld()
 }
 
-// DropOld closes the MRs that Rereg kept. What cannot be closed stays, and
+// DropOld closes the MRs that Rereg kept. An MR that cannot be closed stays, and
 // DropOld may be called again.
 func (r *Region) DropOld() error {
 	r.mu.Lock()
@@ -203,7 +203,7 @@ func (r *Region) MRs(pd *ibvfd.PD) []*ibvfd.MR {
 	return slices.Clone(r.mrs[pd])
 }
 
-// Close deregisters every MR. It goes on after a failure; what could not be
+// Close deregisters every MR. It goes on after a failure; an MR that could not be
 // deregistered stays, and Close may be called again.
 func (r *Region) Close() error {
 	r.mu.Lock()

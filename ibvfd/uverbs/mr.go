@@ -110,7 +110,7 @@ func (f *File) DestroyMR(handle uint32) error {
 }
 
 // ProbeDMABuf asks the driver to register a page of the dma-buf with
-// descriptor -1, which no driver can. What the kernel says shows how far the
+// descriptor -1, which no driver can. The kernel's answer shows how far the
 // request came:
 //
 //   - EBADF: the driver looked the descriptor up, so it registers dma-bufs;

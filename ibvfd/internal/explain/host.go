@@ -78,7 +78,7 @@ const (
 	capIPCLock = 14 // CAP_IPC_LOCK, include/uapi/linux/capability.h
 )
 
-// ReadMemlock reads the process' own state. What cannot be read counts as no
+// ReadMemlock reads the process' own state. A value that cannot be read counts as no
 // limit: memlock is claimed on evidence only.
 func ReadMemlock() Memlock {
 	m := Memlock{Limit: Unlimited}

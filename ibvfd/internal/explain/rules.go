@@ -124,7 +124,7 @@ func badFlushAccess(a uint32) *Breach {
 	return f
 }
 
-// BadRemoteAccess: who lets a peer write must let the NIC write
+// BadRemoteAccess: an MR that lets a peer write must let the NIC write
 // (ib_check_mr_access in include/rdma/ib_verbs.h).
 func BadRemoteAccess(a uint32) *Breach {
 	if a&(uverbs.AccessRemoteWrite|uverbs.AccessRemoteAtomic) != 0 && a&uverbs.AccessLocalWrite == 0 {

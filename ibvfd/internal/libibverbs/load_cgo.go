@@ -157,7 +157,7 @@ func (l *libibverbs) Open(name string) (Context, error) {
 	return &libContext{l, ctx}, nil
 }
 
-// Borrow is a device that somebody else has opened through this process's library:
+// Borrow is a device that other code has opened through this process's library:
 // verbs is its struct ibv_context. It is not to be closed.
 func Borrow(verbs unsafe.Pointer) (c Context, name string, err error) {
 	v, err := Load()

@@ -13,7 +13,7 @@ import "unsafe"
 // responses inside the completion, which the CPU then copies to where they
 // belong while it polls: the CPU cannot write to device memory by the address
 // in the SGE. The provider reads the variable when it makes queue pairs
-// (mlx5(7): MLX5_SCATTER_TO_CQE). What the environment says gives way: any queue
+// (mlx5(7): MLX5_SCATTER_TO_CQE). The environment's value gives way: any queue
 // pair may come to receive into device memory. It is set for C only, so that
 // programs that this one starts do not inherit it.
 func noScatterToCQE() {

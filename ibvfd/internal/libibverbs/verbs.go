@@ -38,7 +38,7 @@ type Context interface {
 	Close() error
 }
 
-// rawEvent is struct ibv_async_event: what happened, and to the object with
+// Event is struct ibv_async_event: what happened, and to the object with
 // that identity, or to that port.
 type Event struct {
 	Type   int
@@ -111,7 +111,7 @@ type QP interface {
 	Destroy() error
 }
 
-// qpInit are the parameters of ibv_create_qp. The granted depths and SGE
+// QPInit are the parameters of ibv_create_qp. The granted depths and SGE
 // counts, at least as large, come back in it.
 type QPInit struct {
 	Type                 int
@@ -124,10 +124,10 @@ type QPInit struct {
 	AtomicWrite, Flush   bool
 }
 
-// srqInit are the parameters of ibv_create_srq; what was granted comes back in it.
+// SRQInit are the parameters of ibv_create_srq; the granted values come back in it.
 type SRQInit struct{ Depth, SGE int }
 
-// mwBind is struct ibv_mw_bind, but for the MR.
+// Bind is struct ibv_mw_bind, but for the MR.
 type Bind struct {
 	ID           uint64
 	Flags        uint32
@@ -135,7 +135,7 @@ type Bind struct {
 	Access       uint32
 }
 
-// pathAttr is struct ibv_ah_attr: where packets go.
+// Path is struct ibv_ah_attr: where packets go.
 type Path struct {
 	Port        int
 	LID         uint16
@@ -150,7 +150,7 @@ type Path struct {
 	StaticRate  uint8
 }
 
-// qpModify are the parameters of ibv_modify_qp; typ and state decide which are
+// QPModify are the parameters of ibv_modify_qp; typ and state decide which are
 // used.
 type QPModify struct {
 	Type  int
@@ -190,7 +190,7 @@ func (p *Path) String() string {
 	return fmt.Sprintf("GID %v, our GID index %d, port %d", ibdev.GID{GID: p.GID}.Addr(), p.GIDIndex, p.Port)
 }
 
-// ofPort reports whether an event's element is a port's number. The numbers are those
+// OfPort reports whether an event's element is a port's number. The numbers are those
 // of enum ibv_event_type.
 func OfPort(event int) bool {
 	switch event {

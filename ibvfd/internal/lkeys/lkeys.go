@@ -9,8 +9,8 @@ import (
 )
 
 // Set are the local keys of memory that the CPU does not reach by an SGE's
-// address: of dma-bufs and device pointers. What is sent inline is copied by the CPU,
-// from whatever the process has at that address.
+// address: of dma-bufs and device pointers. Inline data are copied by the CPU,
+// from the process's own memory at that address.
 //
 // Most devices count MRs in a key's upper 24 bits, so that these say where to look,
 // without a lock: a registration is not to pay for what few ask. Keys that meet there
