@@ -182,8 +182,8 @@ func TestEventsEnd(t *testing.T) {
 }
 
 // A channel has the events in their order, those of objects and of the device too,
-// and ends with its context, with Close, and with the device, whether somebody
-// receives or not.
+// and ends with its context, with Close, and with the device, whether it is
+// received from or not.
 func TestEventChannel(t *testing.T) {
 	s := newScript()
 	pipe := s.withEvents(t)
@@ -233,7 +233,7 @@ func TestEventChannel(t *testing.T) {
 			t.Errorf("%v, want %v", e, want)
 		}
 	}
-	put(libibverbs.Event{Type: int(EventPortErr), Port: 9}) // nobody receives it
+	put(libibverbs.Event{Type: int(EventPortErr), Port: 9}) // no loop receives it
 	cancel()
 	if err := why(); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
@@ -244,7 +244,7 @@ func TestEventChannel(t *testing.T) {
 		take()
 	}
 
-	// The device goes while nobody receives, and tells nothing any more.
+	// The device goes while no loop receives, and tells nothing any more.
 	events, why = c.EventChannel(t.Context())
 	s.failWith("event", unix.EIO)
 	put(libibverbs.Event{Type: int(EventDeviceFatal)}) // its descriptor is readable

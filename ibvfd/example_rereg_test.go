@@ -67,7 +67,7 @@ func moveOver(ctx context.Context) (err error) {
 		return err
 	}
 	defer alsoClosed(mr, &err)
-	old := mr.State() // what the peer is told
+	old := mr.State() // for the peer
 	if err := w.write(ctx, "before", old); err != nil {
 		return err
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/gpurdma/gpurdma/dmabuf"
 )
 
-// Atomic writes: who cannot have them is told what it takes, and posting one to
+// Without atomic writes the error names the needed versions, and posting one to
 // a queue pair without them says so.
 func TestAtomicWriteIsRefused(t *testing.T) {
 	s := newScript()
@@ -79,7 +79,7 @@ func TestFlushIsRefused(t *testing.T) {
 	}
 }
 
-// Who may flush lets the peer do so too, unless Access says what it may do.
+// A queue pair that may flush lets the peer do so too, unless Access sets its rights.
 func TestFlushIsAllowedToThePeer(t *testing.T) {
 	const classic = AccessLocalWrite | AccessRemoteRead | AccessRemoteWrite | AccessRemoteAtomic
 	for _, c := range []struct {

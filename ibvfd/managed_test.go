@@ -14,7 +14,7 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd/internal/libibverbs"
 )
 
-// What a connection manager has settled reaches the provider as it is; receives
+// The attributes of a connection manager reach the provider as they are; receives
 // that were posted in INIT are kept.
 func TestConnectManaged(t *testing.T) {
 	_, qp, v := queuePair(t, newScript(), QPAttr{Type: RC})

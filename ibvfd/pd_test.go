@@ -11,7 +11,7 @@ import (
 	"github.com/gpurdma/gpurdma/dmabuf"
 )
 
-// What a registration that failed could not take back ends with its PD.
+// An MR that could not be discarded ends with its PD.
 func TestDiscard(t *testing.T) {
 	k := &kernel{reg: always(0)}
 	pd := scripted(t, newScript(), k)

@@ -122,7 +122,7 @@ func TestConnectParameters(t *testing.T) {
 	}
 }
 
-// What a side asks for is bounded by the peer: the MTU, and READs on their way, while
+// The peer bounds the wishes of a side: the MTU, and READs on their way, while
 // it answers as many as it has said.
 func TestConnectTakesTheSmaller(t *testing.T) {
 	_, qp, v := queuePair(t, newScript(), QPAttr{Type: RC}) // of a port with MTU 1024, and 8 READs
@@ -147,7 +147,7 @@ func TestConnectTakesTheSmaller(t *testing.T) {
 	}
 }
 
-// What the fields of struct ibv_qp_attr would cut off is refused.
+// A number that the fields of struct ibv_qp_attr would cut off is refused.
 func TestNumbersThatDoNotFit(t *testing.T) {
 	pd, qp, v := queuePair(t, newScript(), QPAttr{Type: RC})
 	for _, index := range []int{-1, 1 << 16} {

@@ -230,8 +230,8 @@ func TestPostOneByOne(t *testing.T) {
 	}
 }
 
-// A FLUSH has a range, or none and takes the whole MR; what it cannot have is
-// refused before anything of it is posted.
+// A FLUSH has a range, or none and takes the whole MR; a field that it cannot have
+// is refused before anything of it is posted.
 func TestPostFlush(t *testing.T) {
 	qp, q := newSend(t, 100, 0, 4, 1)
 	ex, free := qp.Extended()

@@ -165,7 +165,7 @@ func TestConnectTransitions(t *testing.T) {
 	}
 }
 
-// What is destroyed by an error path, and what stays usable after one.
+// An error path destroys the objects it made, and the others stay usable.
 func TestQueueConstructorsFail(t *testing.T) {
 	s := newScript()
 	pd := scripted(t, s, &kernel{reg: always(0)})

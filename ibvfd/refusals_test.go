@@ -132,7 +132,7 @@ func TestRoutes(t *testing.T) {
 	}
 }
 
-// What cannot be deregistered stays registered, and holds its PD and owner.
+// An MR that cannot be deregistered stays registered, and holds its PD and owner.
 func TestFailedDereg(t *testing.T) {
 	s, k := newScript(), &kernel{driver: 0, reg: always(0)}
 	pd := scripted(t, s, k)

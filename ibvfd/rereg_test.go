@@ -303,7 +303,7 @@ func TestReregFails(t *testing.T) {
 		if after := c.mr.State(); after != before {
 			t.Errorf("%s: %+v became %+v", c.name, before, after)
 		}
-		if err := c.mr.DropOld(); err != nil { // what could not end the first time
+		if err := c.mr.DropOld(); err != nil { // those that could not end the first time
 			t.Errorf("%s: %v", c.name, err)
 		}
 		if r.s.live["MR"] != 1 || r.k.live != 1 {
@@ -360,7 +360,7 @@ func TestReregKeepsOld(t *testing.T) {
 }
 
 // An MR that could not close, for an old registration of it cannot end, is
-// registered still: what may be done with an open MR does not meet one that is
+// registered still: a call on the open MR does not meet one that is
 // gone.
 func TestOpenMRIsRegistered(t *testing.T) {
 	r := newRereg(t, driverRXE)

@@ -11,7 +11,7 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd/internal/libibverbs"
 )
 
-// pipe is a script's event descriptor: what is put in makes it readable.
+// pipe is a script's event descriptor: an event that is put in makes it readable.
 type pipe struct {
 	r, w int
 	mu   sync.Mutex

@@ -18,8 +18,8 @@ import (
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
-// script is a verbs whose functions answer what the test says. What it makes
-// is counted, so that a test sees what an error path leaves behind.
+// script is a library whose functions give the test's answers. The objects it makes
+// are counted, so that a test sees what an error path leaves behind.
 type script struct {
 	mu   sync.Mutex
 	live map[string]int

@@ -28,7 +28,7 @@ func TestVMAtomicWrite(t *testing.T) {
 	}
 	w := newWords(t, pd, cq)
 	testenv.EachExporter(t, func(t *testing.T, x testenv.Exporter) { w.atomicWrites(t, x.Spec) })
-	// Nobody's 8 bytes, and a queue pair again.
+	// 8 bytes of no MR, and a queue pair again.
 	post(t, w.a, ibvfd.SendWR{Op: ibvfd.OpAtomicWrite, RemoteAddr: w.mr.IOVA(), RKey: w.mr.RKey() + 1, CompareAdd: 1})
 	if c := one(t, cq); c.Status != ibvfd.WCRemAccessErr {
 		t.Errorf("a key that is none: %+v", c)

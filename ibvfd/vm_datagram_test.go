@@ -71,7 +71,7 @@ func (d *datagrams) exchange(t *testing.T, spec string) {
 			t.Fatal(err)
 		}
 	}
-	// A datagram with the wrong Q_Key is dropped, and nobody is told.
+	// A datagram with the wrong Q_Key is dropped without a notice.
 	wr := ibvfd.SendWR{ID: 1, Op: ibvfd.OpSend, Flags: ibvfd.SendSignaled, SGE: sge(d.hmr, 0, n), AH: d.toB, QPN: d.b.Num(), QKey: 0x3333}
 	post(t, d.a, wr)
 	if c := one(t, d.cq); c.ID != 1 || c.Err() != nil {

@@ -101,7 +101,7 @@ func flushRights(t *testing.T, pd *ibvfd.PD) {
 		t.Fatal(err)
 	}
 	defer closed(t, mr)
-	// What the kernel does not give, changing the MR does not either.
+	// A right that the kernel refuses does not come by changing the MR either.
 	before := mr.State()
 	refused(mr.Rereg(ibvfd.ReregAttr{Change: ibvfd.ReregAccess, MRAttr: ibvfd.MRAttr{Access: ibvfd.AccessFlushPersistent}}))
 	if after := mr.State(); after != before {

@@ -96,7 +96,7 @@ func TestAsUser(t *testing.T) {
 	}
 }
 
-// usersPD is a protection domain of whoever runs this.
+// usersPD is a protection domain of the user that runs this.
 func usersPD(t *testing.T) *ibvfd.PD {
 	t.Helper()
 	c, err := ibvfd.Open(nic)

@@ -69,7 +69,7 @@ func TestWaitLosesNoCompletion(t *testing.T) {
 	}
 }
 
-// What is there already is taken without the channel.
+// Completions that are there already are taken without the channel.
 func TestWaitTakesWhatIsThere(t *testing.T) {
 	_, cq, q := waitable(t)
 	q.complete(t, 5, false)
@@ -82,8 +82,8 @@ func TestWaitTakesWhatIsThere(t *testing.T) {
 	}
 }
 
-// WaitSolicited arms for solicited completions, Wait for all; what is armed for
-// all is not armed for less.
+// WaitSolicited arms for solicited completions, Wait for all; a queue that is armed
+// for all is not armed for less.
 func TestWaitSolicited(t *testing.T) {
 	_, cq, q := waitable(t)
 	wc := make([]WC, 8)
@@ -228,7 +228,7 @@ func TestArmAndWaitEvent(t *testing.T) {
 			}
 		}
 	}
-	// Who polls in between leaves an event without completions.
+	// A poll in between leaves an event without completions.
 	if err := cq.Arm(); err != nil {
 		t.Fatal(err)
 	}

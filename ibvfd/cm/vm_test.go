@@ -347,7 +347,7 @@ func TestVMConnectRefused(t *testing.T) {
 		t.Error(err)
 	}
 
-	// A request that nobody has taken when the listener closes.
+	// A request that was not taken when the listener closes.
 	quiet := listening(t, address+":0")
 	gone := resolved(t, at(quiet))
 	go func() {
@@ -402,7 +402,7 @@ func listens(t *testing.T, addr string) error {
 	return err
 }
 
-// Who does not wait for an answer leaves nothing, and the listener goes on.
+// A client that does not wait for an answer leaves nothing, and the listener goes on.
 //
 //testbed:kernel 6.12
 func TestVMConnectCancelled(t *testing.T) {

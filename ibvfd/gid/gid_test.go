@@ -29,7 +29,7 @@ func gids(lines ...string) []ibdev.GID {
 
 func TestWish(t *testing.T) {
 	addr, prefix := netip.MustParseAddr, netip.MustParsePrefix
-	port := gids( // what a port with two addresses shows
+	port := gids( // of a port with two addresses
 		"v1 fe80::1 eth0", "v2 fe80::1 eth0", "v1 10.9.0.1 eth0", "v2 10.9.0.1 eth0", "v1 2001:db8::1 eth0", "v2 2001:db8::1 eth0",
 	)
 	vlan := append(port, gids("v2 10.5.0.1 eth0.5 5", "v2 10.6.0.1 eth0.6 6", "v2 fe80::2 eth0.5 5")...)

@@ -15,7 +15,7 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd/uverbs"
 )
 
-// What the provider is given to bind a window to, field by field: in bind_mw for one
+// The provider gets the binding field by field: in bind_mw for one
 // of type 1, whose key is the provider's choice, and in a work request for one of
 // type 2, whose key is counted up in its low byte.
 func TestBindArguments(t *testing.T) {

@@ -11,11 +11,11 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd/internal/verbsstub"
 )
 
-// Whoever loads the library has scatter-to-CQE off in it, be it installed or not:
+// A process that loads the library has scatter-to-CQE off in it, be it installed or not:
 // before its providers look.
 func TestLoadingTurnsScatterToCQEOff(t *testing.T) {
 	const name = "MLX5_SCATTER_TO_CQE"
-	t.Setenv(name, "") // what it was comes back
+	t.Setenv(name, "") // the old value comes back
 	if err := os.Unsetenv(name); err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Keys are told apart however a device counts them, while others come and go.
+// Keys do not mix, however a device counts them, while others come and go.
 func TestForeignKeys(t *testing.T) {
 	seed := rand.Uint64()
 	r := rand.New(rand.NewPCG(seed, 0))
@@ -45,7 +45,7 @@ func TestForeignKeys(t *testing.T) {
 			t.Errorf("%s: %d are left", name, len(f.met))
 		}
 	}
-	// What was never added may go: a device may have no key, 0, for an MR.
+	// A key that was never added may be removed: a device may have no key, 0, for an MR.
 	var few Set
 	few.Remove(5)
 	few.Add(0)
@@ -75,7 +75,7 @@ func TestForeignKeys(t *testing.T) {
 			t.Errorf("%#x went with its neighbour", other)
 		}
 	}
-	// Each goroutine's own are there while it has them, whoever's place they take.
+	// Each goroutine's own are there while it has them, whichever place they take.
 	var f Set
 	var wg sync.WaitGroup
 	for g := range uint32(4) {
