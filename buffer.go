@@ -14,8 +14,9 @@ import (
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/gpualloc"
-	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 	"github.com/gpurdma/gpurdma/internal/lower"
+	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
 // Source is the memory behind a Buffer; *[gpualloc.Buffer] is one. ReadAt and
@@ -28,7 +29,7 @@ type Source interface {
 	// Segments are its dma-bufs, in order. Memory that cannot be exported has none, and
 	// is staged; or, for BufferOptions.PeerDirect, segments without Buf that have Addr.
 	Segments() []gpualloc.Segment
-	PCI() (gpualloc.PCIAddr, bool) // the function that it lies on, or whose driver exports it
+	PCI() (pciaddr.Addr, bool) // the function that it lies on, or whose driver exports it
 
 	// Kind() gpualloc.Kind may be there as well: what is [gpualloc.KindSystem] is the
 	// host's memory, whatever PCI says.
@@ -191,24 +192,24 @@ func (b *Buffer) ReadOnly() bool { return b.readOnly }
 
 // GPU is the PCI function whose memory was asked for; false for the host's, whoever
 // has exported it.
-func (b *Buffer) GPU() (gpualloc.PCIAddr, bool) {
+func (b *Buffer) GPU() (pciaddr.Addr, bool) {
 	if !b.core.gpu {
-		return gpualloc.PCIAddr{}, false
+		return pciaddr.Addr{}, false
 	}
 	return b.core.src.PCI()
 }
 
 // Nearest is the RDMA device nearest to the memory, and why it is. To host memory all
 // are equally near, also where a GPU's driver has exported it.
-func (b *Buffer) Nearest() (ibvfd.Near, error) {
-	devices, err := ibvfd.DevicesWithoutGIDs("")
+func (b *Buffer) Nearest() (ibdev.Near, error) {
+	devices, err := ibdev.ListWithoutGIDs("")
 	if err != nil {
-		return ibvfd.Near{}, err
+		return ibdev.Near{}, err
 	}
 	if addr, ok := b.GPU(); ok {
-		return ibvfd.Nearest("", &addr, devices)
+		return ibdev.Nearest("", &addr, devices)
 	}
-	return ibvfd.Nearest("", nil, devices)
+	return ibdev.Nearest("", nil, devices)
 }
 
 // Slice is a Buffer of size bytes of this one, from offset on: for parts of one

@@ -17,6 +17,7 @@ import (
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/internal/testenv"
+	"github.com/gpurdma/gpurdma/pciaddr"
 	"github.com/gpurdma/gpurdma/placement"
 )
 
@@ -178,7 +179,7 @@ func TestPolicies(t *testing.T) {
 		b := must(n.Register(src, BufferOptions{Policy: StagedOnly}))(t)
 		closing(t, b)
 		at, ok := b.GPU()
-		if want, _ := src.PCI(); ok != gpu || gpu && at != want || !gpu && at != (gpualloc.PCIAddr{}) {
+		if want, _ := src.PCI(); ok != gpu || gpu && at != want || !gpu && at != (pciaddr.Addr{}) {
 			t.Errorf("memory of kind %v: GPU %v, %v", kind, at, ok)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/hostmem"
 	"github.com/gpurdma/gpurdma/internal/lower"
 )
 
@@ -29,7 +30,7 @@ type core struct {
 	local   lower.Space     // the whole memory under local keys
 	bytes   []*registration // one of each dma-buf, for the NIC's mirror; nil until Flush
 	reg     *registration   // of local
-	hostMem *ibvfd.HostBuf  // the memory itself, or its stand-in; nil if direct
+	hostMem *hostmem.Buf    // the memory itself, or its stand-in; nil if direct
 	stand   *standIn        // nil unless staged
 	release func()          // of src
 	owned   io.Closer       // src, if it goes with the core
@@ -101,7 +102,7 @@ func (c *core) pinned(what string) error {
 	if err := c.nic.pin(c.size, what); err != nil {
 		return err
 	}
-	mem, err := ibvfd.AllocHost(int(c.size))
+	mem, err := hostmem.Alloc(int(c.size))
 	if err != nil {
 		c.nic.unpin(c.size)
 		return err

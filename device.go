@@ -7,6 +7,9 @@ import (
 	"os"
 
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/hostmem"
+	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
+	"github.com/gpurdma/gpurdma/ibvfd/region"
 )
 
 // device is what a NIC needs of ibvfd. Tests have one in memory, for what a
@@ -15,7 +18,7 @@ type device interface {
 	name() string
 	atomics() bool // fetch-and-add and compare-and-swap
 	// host registers a part of host memory.
-	host(mem *ibvfd.HostBuf, off, length int64, access ibvfd.Access) (*registration, error)
+	host(mem *hostmem.Buf, off, length int64, access ibvfd.Access) (*registration, error)
 	// source registers a part of a buffer's dma-bufs.
 	source(src Source, off, length int64, access ibvfd.Access) (*registration, error)
 	// queue makes a completion queue. event is called when one that is armed has a completion, and
@@ -44,7 +47,7 @@ type registration struct {
 type verbsDevice struct {
 	ctx   *ibvfd.Context
 	pd    *ibvfd.PD
-	attr  ibvfd.DeviceAttr
+	attr  ibdev.DeviceAttr
 	watch *watch
 }
 
@@ -90,7 +93,7 @@ func (d *verbsDevice) apart() (device, error) {
 func (d verbsDomain) close() error { return d.pd.Close() }
 func (verbsDomain) ended()         {} // the device goes on
 
-func (d *verbsDevice) host(mem *ibvfd.HostBuf, off, length int64, access ibvfd.Access) (*registration, error) {
+func (d *verbsDevice) host(mem *hostmem.Buf, off, length int64, access ibvfd.Access) (*registration, error) {
 	mr, err := d.pd.RegMR(ibvfd.MRAttr{
 		Kind: ibvfd.HostMemory, Host: mem.Bytes(), Offset: uint64(off), Length: uint64(length), Access: access, Owner: mem,
 	})
@@ -101,7 +104,7 @@ func (d *verbsDevice) host(mem *ibvfd.HostBuf, off, length int64, access ibvfd.A
 }
 
 func (d *verbsDevice) source(src Source, off, length int64, access ibvfd.Access) (*registration, error) {
-	r, err := ibvfd.RegisterRegion(regionAttr(src, off, length, access), d.pd)
+	r, err := region.Register(regionAttr(src, off, length, access), d.pd)
 	if err != nil {
 		return nil, err
 	}
@@ -109,10 +112,10 @@ func (d *verbsDevice) source(src Source, off, length int64, access ibvfd.Access)
 }
 
 // regionAttr is what is registered of a source.
-func regionAttr(src Source, off, length int64, access ibvfd.Access) ibvfd.RegionAttr {
-	attr := ibvfd.RegionAttr{Offset: uint64(off), Length: uint64(length), IOVA: uint64(off), Access: access, Owner: src}
+func regionAttr(src Source, off, length int64, access ibvfd.Access) region.Attr {
+	attr := region.Attr{Offset: uint64(off), Length: uint64(length), IOVA: uint64(off), Access: access, Owner: src}
 	for _, s := range src.Segments() {
-		attr.Segments = append(attr.Segments, ibvfd.Segment{Buf: s.Buf, Offset: uint64(s.Offset), Length: uint64(s.Size), Addr: s.Addr})
+		attr.Segments = append(attr.Segments, region.Segment{Buf: s.Buf, Offset: uint64(s.Offset), Length: uint64(s.Size), Addr: s.Addr})
 	}
 	if len(attr.Segments) > 0 {
 		// An IOVA and the place in the dma-buf, or the address, must agree within a page.

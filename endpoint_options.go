@@ -10,6 +10,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/gid"
 )
 
 // EndpointOptions tune an endpoint. A zero field takes the default.
@@ -50,7 +51,7 @@ type EndpointOptions struct {
 	// address, and for a NIC without an address that reaches the peer's; the version
 	// of RoCE is rdma_cm's to choose.
 	Port int
-	GID  ibvfd.GIDWish
+	GID  gid.Wish
 
 	// OnReject, if not nil, is told of everybody who called at a listener and was not
 	// connected, and why: it spoke no TLS or no version of the protocol that we know, its

@@ -11,6 +11,10 @@ import (
 
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/fault"
+	"github.com/gpurdma/gpurdma/ibvfd/hostmem"
+	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
+	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
 // fabric is an RDMA network in memory, for what a NIC cannot be made to do, and
@@ -54,14 +58,14 @@ func (f *fakeDevice) ended()        {}
 
 func (f *fakeDevice) apart() (device, error) { return f, nil }
 
-func (f *fakeDevice) host(mem *ibvfd.HostBuf, off, n int64, access ibvfd.Access) (*registration, error) {
+func (f *fakeDevice) host(mem *hostmem.Buf, off, n int64, access ibvfd.Access) (*registration, error) {
 	return f.register(mem.Bytes()[off:off+n], access), nil
 }
 
 func (f *fakeDevice) source(src Source, off, n int64, access ibvfd.Access) (*registration, error) {
 	m, ok := src.(*memSource)
 	if !ok || !m.direct {
-		return nil, &ibvfd.RegError{Device: f.name(), Errno: unix.EOPNOTSUPP, Cause: ibvfd.CauseNotSupported}
+		return nil, &ibvfd.RegError{Device: f.name(), Errno: unix.EOPNOTSUPP, Cause: fault.CauseNotSupported}
 	}
 	return f.register(m.mem[off:off+n], access), nil
 }
@@ -195,7 +199,7 @@ func (f *fakeDevice) link(a linkAttr) (link, error) {
 	l.links = append(l.links, l)
 	l.a.sge, l.a.inline, l.a.maxMsg = min(a.sge, f.maxSGE), min(a.inline, f.inline), 1<<20
 	l.a.readSGE = readSGE(l.a.sge, f.maxSGERead)
-	l.a.readsIn = a.connect.Reads(ibvfd.DeviceAttr{MaxReadAtomic: 16, MaxInitReadAtom: 128})
+	l.a.readsIn = a.connect.Reads(ibdev.DeviceAttr{MaxReadAtomic: 16, MaxInitReadAtom: 128})
 	l.a.readsOut = l.a.readsIn
 	for i := range l.qps {
 		f.key += 2
@@ -434,9 +438,9 @@ type memSource struct {
 	holds int
 }
 
-func (m *memSource) Size() int64                   { return int64(len(m.mem)) }
-func (m *memSource) Segments() []gpualloc.Segment  { return nil }
-func (m *memSource) PCI() (gpualloc.PCIAddr, bool) { return gpualloc.PCIAddr{Bus: 3}, true }
+func (m *memSource) Size() int64                  { return int64(len(m.mem)) }
+func (m *memSource) Segments() []gpualloc.Segment { return nil }
+func (m *memSource) PCI() (pciaddr.Addr, bool)    { return pciaddr.Addr{Bus: 3}, true }
 
 func (m *memSource) ReadAt(p []byte, off int64) (int, error) {
 	m.mu.Lock()

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
@@ -317,7 +318,7 @@ func (w *world) broken(e *Endpoint, p Peer) {
 // for ever.
 func TestMaxMessage(t *testing.T) {
 	for max, want := range map[uint32]int64{0: maxWR, 1: 1, maxWR: maxWR, math.MaxUint32: maxWR} {
-		if got := maxMessage(ibvfd.PortAttr{MaxMsg: max}); got != want {
+		if got := maxMessage(ibdev.PortAttr{MaxMsg: max}); got != want {
 			t.Errorf("a port of %d: %d, want %d", max, got, want)
 		}
 	}

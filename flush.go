@@ -9,6 +9,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/hostmem"
 	"github.com/gpurdma/gpurdma/internal/spin"
 )
 
@@ -63,7 +64,7 @@ type mirror struct {
 	dev   device
 	queue completionQueue
 	link  link
-	sink  *ibvfd.HostBuf
+	sink  *hostmem.Buf
 	into  *registration
 	wake  chan struct{}         // an event, or the end of the link
 	end   atomic.Pointer[error] // what broke it
@@ -133,7 +134,7 @@ func (m *mirror) open() (err error) {
 		}
 	}
 	if m.sink == nil {
-		if m.sink, err = ibvfd.AllocHost(8); err != nil {
+		if m.sink, err = hostmem.Alloc(8); err != nil {
 			return err
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/hostmem"
 )
 
 // gate holds those up who pass it, until it is opened.
@@ -82,7 +83,7 @@ func (d *slowDevice) set(make, end *gate, mute bool) {
 	d.make, d.end, d.mute = make, end, mute
 }
 
-func (d *slowDevice) host(mem *ibvfd.HostBuf, off, n int64, access ibvfd.Access) (*registration, error) {
+func (d *slowDevice) host(mem *hostmem.Buf, off, n int64, access ibvfd.Access) (*registration, error) {
 	make, _, _ := d.gates()
 	make.pass()
 	r, err := d.fakeDevice.host(mem, off, n, access)

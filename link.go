@@ -9,6 +9,7 @@ import (
 	"math/bits"
 
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 )
 
 // A connection has two queue pairs. READs have one of their own: they are long,
@@ -147,7 +148,7 @@ func mtuOf(most, option int) int {
 
 // maxMessage is the longest work request's. There are drivers that leave the
 // port's at 0.
-func maxMessage(port ibvfd.PortAttr) int64 {
+func maxMessage(port ibdev.PortAttr) int64 {
 	if port.MaxMsg == 0 {
 		return maxWR
 	}
@@ -208,7 +209,7 @@ func (l *verbsLink) fail() error {
 func (l *verbsLink) down() error {
 	port := l.qps[0].Local().Port
 	a, err := l.ctx.QueryPort(port)
-	if err != nil || a.State == ibvfd.PortActive {
+	if err != nil || a.State == ibdev.PortActive {
 		return nil
 	}
 	return fmt.Errorf("port %d is %v", port, a.State)

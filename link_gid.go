@@ -9,13 +9,15 @@ import (
 	"net/netip"
 
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/gid"
+	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 )
 
 // toward is what is known of a connection's other side before there are queue
 // pairs, and what the program wishes. Each side chooses its own GID; the two must
 // reach each other.
 type toward struct {
-	wish        ibvfd.GIDWish
+	wish        gid.Wish
 	port        int        // 0: any
 	own, theirs netip.Addr // the ends of the TCP connection, where they say something
 	gid         netip.Addr // the peer's GID, once it has said it
@@ -42,7 +44,7 @@ func (t *toward) ends(c interface {
 
 // wish is one that is tried, and why.
 type wish struct {
-	ibvfd.GIDWish
+	gid.Wish
 	why   string
 	exact bool // one address only
 }
@@ -51,7 +53,7 @@ type wish struct {
 // of them.
 func (t *toward) wishes() (list []wish) {
 	if t.wish.Peer.IsValid() {
-		return []wish{{GIDWish: t.wish}}
+		return []wish{{Wish: t.wish}}
 	}
 	add := func(peer, own netip.Addr, why string) {
 		w := t.wish
@@ -91,14 +93,14 @@ func (t *toward) wishes() (list []wish) {
 // chosen is a port's GID, and why it is.
 type chosen struct {
 	port int
-	gid  *ibvfd.GID // nil: ibvfd is to choose, or to say why there is none
+	gid  *ibdev.GID // nil: ibvfd is to choose, or to say why there is none
 	why  string
 }
 
 // chooser is what of a device the choice needs.
 type chooser interface {
-	QueryPort(port int) (ibvfd.PortAttr, error)
-	ChooseGID(port int, w ibvfd.GIDWish) (ibvfd.GID, string, error)
+	QueryPort(port int) (ibdev.PortAttr, error)
+	ChooseGID(port int, w gid.Wish) (ibdev.GID, string, error)
 }
 
 // choose settles the port and its GID: of the first wish that any port can grant,
@@ -113,23 +115,23 @@ func (t *toward) choose(d chooser, ports int) (c chosen, err error) {
 		if err != nil {
 			return c, err
 		}
-		if a.State == ibvfd.PortActive {
+		if a.State == ibdev.PortActive {
 			try = append(try, port)
 		}
 	}
 	for _, w := range t.wishes() {
 		err = nil
 		for _, port := range try {
-			gid, why, e := d.ChooseGID(port, w.GIDWish)
+			g, why, e := d.ChooseGID(port, w.Wish)
 			switch {
-			case errors.Is(e, ibvfd.ErrNoGID):
+			case errors.Is(e, gid.ErrNone):
 				err = joined(err, e)
 			case e != nil:
 				return c, e
 			case w.exact:
-				c = chosen{port, &gid, gid.Type.String()}
-			case c.gid == nil || common(gid.Addr(), w.Peer) > common(c.gid.Addr(), w.Peer):
-				c = chosen{port, &gid, why}
+				c = chosen{port, &g, g.Type.String()}
+			case c.gid == nil || common(g.Addr(), w.Peer) > common(c.gid.Addr(), w.Peer):
+				c = chosen{port, &g, why}
 			}
 		}
 		if c.gid != nil {
@@ -151,10 +153,10 @@ func (t *toward) source(d chooser, ports int) (netip.Addr, error) {
 		return netip.Addr{}, nil
 	}
 	c, err := t.choose(d, ports)
-	if errors.Is(err, ibvfd.ErrNoGID) {
+	if errors.Is(err, gid.ErrNone) {
 		return netip.Addr{}, nil
 	}
-	if err != nil || c.gid == nil || c.gid.Type == ibvfd.GIDInfiniBand {
+	if err != nil || c.gid == nil || c.gid.Type == ibdev.GIDInfiniBand {
 		return netip.Addr{}, err
 	}
 	own := c.gid.Addr()

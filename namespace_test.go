@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/gid"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
@@ -65,7 +66,7 @@ func twoNamespaces(t testing.TB) site {
 func hasIPv4(t testing.TB, nic string) bool {
 	c := must(ibvfd.Open(nic))(t)
 	defer c.Close()
-	_, _, err := c.ChooseGID(1, ibvfd.GIDWish{Family: ibvfd.IPv4})
+	_, _, err := c.ChooseGID(1, gid.Wish{Family: gid.IPv4})
 	return err == nil
 }
 

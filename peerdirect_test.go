@@ -11,20 +11,22 @@ import (
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/fault"
+	"github.com/gpurdma/gpurdma/ibvfd/region"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
 // pointerDevice registers no dma-bufs, and device pointers if it may.
 type pointerDevice struct {
 	fakeDevice
-	asked []ibvfd.RegionAttr
+	asked []region.Attr
 }
 
 func (d *pointerDevice) source(src Source, off, n int64, access ibvfd.Access) (*registration, error) {
 	attr := regionAttr(src, off, n, access)
 	d.asked = append(d.asked, attr)
 	if attr.Policy != ibvfd.RouteAutoPeerDirect || attr.Segments[0].Addr == 0 {
-		return nil, &ibvfd.RegError{Device: d.name(), Errno: unix.EOPNOTSUPP, Cause: ibvfd.CauseNoDriverOp}
+		return nil, &ibvfd.RegError{Device: d.name(), Errno: unix.EOPNOTSUPP, Cause: fault.CauseNoDriverOp}
 	}
 	s := src.(peerDirect).Source.(*pointerSource)
 	r := d.register(s.mem[off:off+n], access)

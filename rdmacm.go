@@ -12,8 +12,8 @@ import (
 	"strings"
 
 	"github.com/gpurdma/gpurdma/dmabuf"
-	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/ibvfd/cm"
+	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 )
 
 // cmScheme marks addresses at which rdma_cm connects; others are TCP's.
@@ -81,7 +81,7 @@ func (e *Endpoint) listenCM(addr string) (net.Listener, error) {
 
 func otherNIC(addr, is, want string) error {
 	return &dmabuf.Error{
-		Op: "connect over rdma_cm", Device: addr, Err: ibvfd.ErrNoDevice,
+		Op: "connect over rdma_cm", Device: addr, Err: ibdev.ErrNoDevice,
 		Detail: fmt.Sprintf("the address is %s's, the endpoint is %s's", is, want),
 		Remedy: "open the NIC that the address belongs to, or use an address of this one's",
 	}

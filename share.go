@@ -47,8 +47,8 @@ func (s *share) close() error {
 // writes has the Buffer's [Ordering]: share flags as a StrictSlice.
 //
 // The memory is registered for this purpose alone, anew each time: a key that
-// several shares had, such as a cache of registrations gives out
-// (ibvfd/mrcache), could not be withdrawn from one of them. The key ends with the
+// several shares had, such as a cache of registrations gives out,
+// could not be withdrawn from one of them. The key ends with the
 // connection, or with Unshare: the NIC refuses it then, whatever its holder
 // claims. Who shares the same memory again and again does so once with peer 0,
 // whose key stays. With peer 0 it is for any peer, and ends with the endpoint.

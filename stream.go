@@ -14,6 +14,7 @@ import (
 
 	"github.com/gpurdma/gpurdma/ibvfd"
 	"github.com/gpurdma/gpurdma/ibvfd/cm"
+	"github.com/gpurdma/gpurdma/ibvfd/hostmem"
 )
 
 // stream is a net.Conn over a queue pair that rdma_cm has connected: what the
@@ -30,7 +31,7 @@ type stream struct {
 	every  time.Duration // between signs of life
 
 	pd             *ibvfd.PD
-	mem            *ibvfd.HostBuf
+	mem            *hostmem.Buf
 	mr             *ibvfd.MR
 	sendCQ, recvCQ *ibvfd.CQ
 	qp             *ibvfd.QP
@@ -139,7 +140,7 @@ func (s *stream) open(d *verbsDevice) (err error) {
 	if s.pd, err = d.ctx.AllocPD(); err != nil {
 		return err
 	}
-	if s.mem, err = ibvfd.AllocHost(streamSize); err != nil {
+	if s.mem, err = hostmem.Alloc(streamSize); err != nil {
 		return err
 	}
 	if s.mr, err = s.pd.RegMR(ibvfd.MRAttr{Kind: ibvfd.HostMemory, Host: s.mem.Bytes(), Length: streamSize, Access: ibvfd.AccessLocalWrite, Owner: s.mem}); err != nil {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/gid"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
@@ -23,7 +24,7 @@ func addresses(t testing.TB, list ...string) {
 	c := must(ibvfd.Open(testNIC))(t)
 	closing(t, c)
 	there := func(p netip.Prefix) bool {
-		_, _, err := c.ChooseGID(1, ibvfd.GIDWish{Subnet: netip.PrefixFrom(p.Addr(), p.Addr().BitLen())})
+		_, _, err := c.ChooseGID(1, gid.Wish{Subnet: netip.PrefixFrom(p.Addr(), p.Addr().BitLen())})
 		return err == nil
 	}
 	until := func(p netip.Prefix, want bool) {
@@ -60,11 +61,11 @@ func TestVMGIDOfConnections(t *testing.T) {
 	s := onNIC(t).few()
 	addresses(t, second+"/24", sixth+"/64")
 	r := testenv.Seeded(t)
-	in := func(p string) ibvfd.GIDWish { return ibvfd.GIDWish{Subnet: netip.MustParsePrefix(p)} }
+	in := func(p string) gid.Wish { return gid.Wish{Subnet: netip.MustParsePrefix(p)} }
 	for name, c := range map[string]struct {
 		listen string
-		a, b   ibvfd.GIDWish // of who connects, and who listens
-		want   string        // of both
+		a, b   gid.Wish // of who connects, and who listens
+		want   string   // of both
 		why    [2]string
 	}{
 		"the first":          {listen: first + ":0", want: first, why: [2]string{"TCP comes through it", "TCP comes through it"}},
@@ -73,7 +74,7 @@ func TestVMGIDOfConnections(t *testing.T) {
 		"loopback":           {listen: "127.0.0.1:0", want: first, why: [2]string{"says nothing of the NIC", "the peer's GID is"}},
 		"wished":             {listen: "127.0.0.1:0", a: in("10.9.5.0/24"), b: in("10.9.5.0/24"), want: second, why: [2]string{"says nothing of the NIC", "the peer's GID is"}},
 		"wished by one":      {listen: "127.0.0.1:0", a: in("10.9.5.0/24"), want: second, why: [2]string{"says nothing of the NIC", "the peer's GID is"}},
-		"wished against TCP": {listen: first + ":0", a: ibvfd.GIDWish{Family: ibvfd.IPv6, Subnet: netip.MustParsePrefix("fd00::/8")}, want: sixth, why: [2]string{"none reaches TCP's", "the peer's GID is"}},
+		"wished against TCP": {listen: first + ":0", a: gid.Wish{Family: gid.IPv6, Subnet: netip.MustParsePrefix("fd00::/8")}, want: sixth, why: [2]string{"none reaches TCP's", "the peer's GID is"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := &world{t: t, listen: c.listen,
@@ -105,7 +106,7 @@ func TestVMGIDOfConnections(t *testing.T) {
 		b := s.endpoint(t, EndpointOptions{})
 		a := s.endpoint(t, EndpointOptions{GID: in("192.0.2.0/24")})
 		_, err := a.Connect(limited(t), must(b.Listen("127.0.0.1:0"))(t).String())
-		if !errors.Is(err, ibvfd.ErrNoGID) || !strings.Contains(err.Error(), "outside 192.0.2.0/24") {
+		if !errors.Is(err, gid.ErrNone) || !strings.Contains(err.Error(), "outside 192.0.2.0/24") {
 			t.Error(err)
 		}
 		if list := a.Peers(); len(list) != 0 {
@@ -114,7 +115,7 @@ func TestVMGIDOfConnections(t *testing.T) {
 	})
 	// Of two that cannot reach each other either side says which they are.
 	t.Run("no way", func(t *testing.T) {
-		b := s.endpoint(t, EndpointOptions{GID: ibvfd.GIDWish{Family: ibvfd.IPv4}})
+		b := s.endpoint(t, EndpointOptions{GID: gid.Wish{Family: gid.IPv4}})
 		a := s.endpoint(t, EndpointOptions{GID: in("fd00::/8")})
 		_, err := a.Connect(limited(t), must(b.Listen("127.0.0.1:0"))(t).String())
 		if err == nil || !strings.Contains(err.Error(), "the peer was told of port 1 of "+testNIC+", "+sixth) {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/gid"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
@@ -49,7 +50,7 @@ func oneSubnet(t testing.TB) {
 	for nic, addrs := range map[string][]string{nearNIC: {"10.9.7.3", "10.9.7.9"}, farNIC: {"10.9.7.2"}} {
 		c := must(ibvfd.Open(nic))(t)
 		for _, a := range addrs {
-			wish := ibvfd.GIDWish{Subnet: netip.PrefixFrom(netip.MustParseAddr(a), 32)}
+			wish := gid.Wish{Subnet: netip.PrefixFrom(netip.MustParseAddr(a), 32)}
 			for end := time.Now().Add(testenv.Limit(20 * time.Second)); ; time.Sleep(10 * time.Millisecond) {
 				_, _, err := c.ChooseGID(1, wish)
 				if err == nil {
@@ -92,11 +93,11 @@ func testSecondNIC(t *testing.T) {
 	near, far := hostOnly(nearNIC), hostOnly(farNIC)
 	r := testenv.Seeded(t)
 	for name, c := range map[string]struct {
-		wish ibvfd.GIDWish
+		wish gid.Wish
 		want string
 	}{
 		"nearest": {want: "10.9.7.3"},
-		"wished":  {ibvfd.GIDWish{Subnet: netip.MustParsePrefix("10.9.7.9/32")}, "10.9.7.9"},
+		"wished":  {gid.Wish{Subnet: netip.MustParsePrefix("10.9.7.9/32")}, "10.9.7.9"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := &world{
@@ -116,7 +117,7 @@ func testSecondNIC(t *testing.T) {
 		})
 	}
 	// Where no address of the NIC's will do, the routing table's is another NIC's.
-	a := near.endpoint(t, EndpointOptions{AllowPlaintext: true, GID: ibvfd.GIDWish{Family: ibvfd.IPv6}})
+	a := near.endpoint(t, EndpointOptions{AllowPlaintext: true, GID: gid.Wish{Family: gid.IPv6}})
 	b := far.endpoint(t, EndpointOptions{AllowPlaintext: true})
 	addr := must(b.Listen("rdma_cm://10.9.7.2:0"))(t).String()
 	if _, err := a.Connect(limited(t), addr); err == nil || !strings.Contains(err.Error(), "the endpoint is "+nearNIC+"'s") {

@@ -15,6 +15,7 @@ import (
 	"github.com/gpurdma/gpurdma/dmabuf"
 	"github.com/gpurdma/gpurdma/gpualloc"
 	"github.com/gpurdma/gpurdma/ibvfd"
+	"github.com/gpurdma/gpurdma/ibvfd/fault"
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
@@ -32,7 +33,7 @@ func TestVMStockRefusedIsStaged(t *testing.T) {
 		if !errors.As(err, &reg) {
 			t.Fatalf("%s: %v", what, err)
 		}
-		if reg.Device != testNIC || reg.Cause != ibvfd.CauseNoDriverOp || reg.Errno != unix.EOPNOTSUPP || reg.Latest != ibvfd.StageUverbs || !errors.Is(err, errors.ErrUnsupported) {
+		if reg.Device != testNIC || reg.Cause != fault.CauseNoDriverOp || reg.Errno != unix.EOPNOTSUPP || reg.Latest != fault.StageUverbs || !errors.Is(err, errors.ErrUnsupported) {
 			t.Errorf("%s: %+v", what, reg)
 		}
 	}

@@ -60,16 +60,15 @@ bench-trace: bench-build ## the time that tracing adds to a registration, in the
 	@$(BUILD)/bin/testbed run -kernel $(KERNEL) -patched-rxe $(BENCH_COUNT) -timeout 90m -- \
 		sh -c 'mount -t tracefs none /sys/kernel/tracing 2>/dev/null; exec bench -only tracing "$$@"' bench $(BENCH_ARGS)
 
-# On this machine, without a NIC: posting and polling beside the same loop in C, a hit of
-# the MR cache, lowering of a layout.
-BINDING_TESTS := ibvfd mrcache lower
+# On this machine, without a NIC: posting and polling beside the same loop in C, and
+# lowering of a layout.
+BINDING_TESTS := ibvfd lower
 BINDING_DIR_ibvfd := ./ibvfd
-BINDING_DIR_mrcache := ./ibvfd/mrcache
 BINDING_DIR_lower := ./internal/lower
 BINDING_ARGS ?=
 
 .PHONY: bench-binding
-bench-binding: ## what a work request costs beside C, a hit of the MR cache, and the lowering of a layout
+bench-binding: ## what a work request costs beside C, and the lowering of a layout
 	@mkdir -p $(BUILD)/bin
 	$(GO) build -trimpath -o $(BUILD)/bin/bench ./bench
 	$(foreach t,$(BINDING_TESTS),$(GO) test -c -o $(BUILD)/bin/$(t).test $(BINDING_DIR_$(t)) &&) true

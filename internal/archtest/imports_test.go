@@ -49,19 +49,20 @@ func room(importPath string) string {
 // mayImport is the table of ARCHITECTURE.md: arrows only ever point down.
 // Every room may import itself.
 var mayImport = map[string][]string{
-	"cmd":       {"", "p2p", "canary", "trace", "gpualloc", "ibvfd", "drm", "dmabuf", "placement", "internal"},
-	"":          {"layout", "gpualloc", "ibvfd", "dmabuf", "placement", "internal", "internal/lower", "internal/wire"},
+	"cmd":       {"", "p2p", "canary", "trace", "gpualloc", "ibvfd", "drm", "dmabuf", "placement", "pciaddr", "internal"},
+	"":          {"layout", "gpualloc", "ibvfd", "dmabuf", "placement", "pciaddr", "internal", "internal/lower", "internal/wire"},
 	"layout":    {"dmabuf", "internal", "internal/wire"},
-	"p2p":       {"canary", "gpualloc", "ibvfd", "trace", "drm", "dmabuf", "placement", "internal"},
-	"bench":     {"", "trace", "gpualloc", "ibvfd", "internal"},
-	"canary":    {"gpualloc", "ibvfd", "dmabuf", "internal"},
-	"trace":     {"dmabuf", "placement", "internal"},
-	"gpualloc":  {"drm", "dmabuf", "internal"},
-	"ibvfd":     {"dmabuf", "internal"},
-	"drm":       {"dmabuf", "internal"},
+	"p2p":       {"canary", "gpualloc", "ibvfd", "trace", "drm", "dmabuf", "placement", "pciaddr", "internal"},
+	"bench":     {"", "trace", "gpualloc", "ibvfd", "pciaddr", "internal"},
+	"canary":    {"gpualloc", "ibvfd", "dmabuf", "pciaddr", "internal"},
+	"trace":     {"dmabuf", "placement", "pciaddr", "internal"},
+	"gpualloc":  {"drm", "dmabuf", "pciaddr", "internal"},
+	"ibvfd":     {"dmabuf", "pciaddr", "internal"},
+	"drm":       {"dmabuf", "pciaddr", "internal"},
 	"dmabuf":    {"internal"},
 	"placement": {},
-	"internal":  {},
+	"internal":  {"pciaddr"},
+	"pciaddr":   {},
 
 	// Packages of internal that import what the others may not.
 	"internal/lower":      {"layout", "ibvfd", "dmabuf", "internal"},
