@@ -295,9 +295,9 @@ func (b *Buffer) denied(op string) error {
 	return &dmabuf.Error{Op: op, Device: b.String(), Detail: "the slice is for reading only", Remedy: "use Slice", Err: unix.EACCES}
 }
 
-// Sync makes a staged Buffer and the memory that stands in for it agree: what
+// Sync makes a staged Buffer and its staging buffer agree: what
 // peers have written goes to the source, what was written to the source, by a
-// GPU or otherwise, goes to the stand-in. ReadAt, WriteAt and operations of one's
+// GPU or otherwise, goes to the staging buffer. ReadAt, WriteAt and operations of one's
 // own do it for the bytes that they touch; Sync is for what neither goes through:
 // before a peer reads what the GPU wrote, before the GPU reads what a peer wrote, and
 // between a GPU's write and a peer's to the same bytes. On a direct Buffer there is

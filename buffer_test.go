@@ -211,7 +211,7 @@ func TestStagedMemoryAgrees(t *testing.T) {
 	b := must(n.Register(src, BufferOptions{Policy: StagedOnly}))(t)
 	closing(t, b)
 	want := random(t, r, b, size)
-	stand := b.core.hostMem.Bytes()
+	staging := b.core.hostMem.Bytes()
 	for range 30 {
 		for range r.IntN(2000) {
 			i, v := r.IntN(size), byte(r.Uint32())
@@ -219,13 +219,13 @@ func TestStagedMemoryAgrees(t *testing.T) {
 			if i%2 == 0 { // the GPU's bytes
 				src.mem[i] = v
 			} else { // the peer's
-				stand[i] = v
+				staging[i] = v
 			}
 		}
 		if err := b.Sync(); err != nil {
 			t.Fatal(err)
 		}
-		if string(src.mem) != string(want) || string(stand) != string(want) {
+		if string(src.mem) != string(want) || string(staging) != string(want) {
 			t.Fatal("they do not agree")
 		}
 	}
@@ -242,27 +242,27 @@ func TestStagedMemoryInConflict(t *testing.T) {
 	src := &memSource{mem: make([]byte, 3)}
 	b := must(n.Register(src, BufferOptions{Policy: StagedOnly}))(t)
 	closing(t, b)
-	stand := b.core.hostMem.Bytes()
+	staging := b.core.hostMem.Bytes()
 	sync := func(what string, want byte) {
 		t.Helper()
 		if err := b.Sync(); err != nil {
 			t.Fatal(err)
 		}
-		if all := string([]byte{0, want, 0}); string(src.mem) != all || string(stand) != all {
-			t.Errorf("%s: the source has %v, the stand-in %v, want %d", what, src.mem, stand, want)
+		if all := string([]byte{0, want, 0}); string(src.mem) != all || string(staging) != all {
+			t.Errorf("%s: the source has %v, the staging buffer %v, want %d", what, src.mem, staging, want)
 		}
 	}
-	stand[1] = 1
+	staging[1] = 1
 	sync("the peer sets it", 1)
-	src.mem[1], stand[1] = 2, 3
+	src.mem[1], staging[1] = 2, 3
 	sync("both change it", 3)
-	src.mem[1], stand[1] = 0, 3
+	src.mem[1], staging[1] = 0, 3
 	sync("the GPU clears it, and the peer writes the same again", 0)
-	stand[1] = 3
+	staging[1] = 3
 	sync("the peer sets it", 3)
 	src.mem[1] = 0
 	sync("the GPU clears it", 0)
-	stand[1] = 3
+	staging[1] = 3
 	sync("the peer sets it after that", 3)
 }
 

@@ -38,7 +38,7 @@ func (d *completions) push(c Completion) {
 		d.list.push(c)
 	}
 	d.mu.Unlock()
-	d.rouse()
+	d.wakeSleeper()
 }
 
 // take moves completions to dst.
@@ -67,13 +67,13 @@ func (d *completions) close() {
 	d.mu.Lock()
 	d.closed, d.list = true, fifo[Completion]{}
 	d.mu.Unlock()
-	d.rouse()
+	d.wakeSleeper()
 }
 
-// rouse wakes a sleeper, if there is one. Every change that a sleeper would not
+// wakeSleeper wakes a sleeper, if there is one. Every change that a sleeper would not
 // hear of from a NIC calls it: a completion that somebody else made, a
 // connection that is to be armed, the end.
-func (d *completions) rouse() {
+func (d *completions) wakeSleeper() {
 	if d.sleepers.Load() > 0 {
 		d.event()
 	}
@@ -165,7 +165,7 @@ func (e *Endpoint) Wait(ctx context.Context, dst []Completion) (int, error) {
 		}
 		if n > 0 || err != nil {
 			if slept {
-				e.done.rouse() // who leaves may have taken the event for which the queues were armed
+				e.done.wakeSleeper() // who leaves may have taken the event for which the queues were armed
 			}
 			return n, err
 		}

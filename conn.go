@@ -34,13 +34,13 @@ type conn struct {
 	cause error // why it has ended
 	down  error // why the port carries nothing, or what path did, if it ended because of that
 
-	link  link
-	a     linkAttr
-	queue *cqueue
-	id    uint64 // of work requests, without the queue pair and the number
-	path  *Connection
-	tcp   net.Conn
-	their [2]uint64
+	link       link
+	a          linkAttr
+	queue      *cqueue
+	id         uint64 // of work requests, without the queue pair and the number
+	path       *Connection
+	tcp        net.Conn
+	peerTokens [2]uint64
 
 	pending fifo[*op] // not all work requests made
 	active  int       // operations begun and not completed
@@ -136,11 +136,11 @@ func (c *conn) adopt(l link, q *cqueue) {
 	c.wrs = make([]ibvfd.SendWR, batchWRs)
 	c.sges = make([]ibvfd.SGE, max(2*batchWRs, c.a.sge))
 	c.kickRecv()
-	c.e.done.rouse() // its queue is to be armed
+	c.e.done.wakeSleeper() // its queue is to be armed
 }
 
-// goUp lets operations go.
-func (c *conn) goUp() {
+// markUp lets operations go.
+func (c *conn) markUp() {
 	c.state = up
 	close(c.ready)
 	c.kick()
@@ -186,7 +186,7 @@ func (c *conn) submit(o *op) error {
 
 // permits refuses keys that were not made for this connection.
 func (c *conn) permits(rb *RemoteBuffer) error {
-	if c.state == connecting || rb.token == c.their[0] || rb.token == c.their[1] {
+	if c.state == connecting || rb.token == c.peerTokens[0] || rb.token == c.peerTokens[1] {
 		return nil
 	}
 	return &dmabuf.Error{

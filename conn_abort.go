@@ -45,19 +45,19 @@ const (
 	flushLook = 20 * time.Microsecond
 )
 
-// hearWait bounds how long a connection that the peer has ended waits for what
+// answerWait bounds how long a connection that the peer has ended waits for what
 // its NIC has answered. It waits no longer than something is under way: so long only
 // where the peer has ended for a reason of its own.
 const (
-	hearWait = 2 * time.Second
-	hearLook = time.Millisecond
+	answerWait = 2 * time.Second
+	answerLook = time.Millisecond
 )
 
-// hearOut takes the completions of what is under way. A peer ends the connection
+// drainBeforeAbort takes the completions of what is under way. A peer ends the connection
 // when its NIC has refused something; the NIC's word of that comes another way,
 // which may be the slower one, and flushing would hide which operation it was.
-func (c *conn) hearOut() {
-	for end := time.Now().Add(hearWait); time.Now().Before(end); time.Sleep(hearLook) {
+func (c *conn) drainBeforeAbort() {
+	for end := time.Now().Add(answerWait); time.Now().Before(end); time.Sleep(answerLook) {
 		c.queue.poll()
 		c.mu.Lock()
 		waits := c.state == up && (c.q[writeQueue].groups.len() > 0 || c.q[readQueue].groups.len() > 0)
@@ -160,7 +160,7 @@ func (c *conn) endLink() {
 		c.mu.Lock()
 		c.stuck, c.letSlabGo = true, c.e.slab.hold()
 		c.mu.Unlock()
-		c.e.nic.keep(c.unstick)
+		c.e.nic.keep(c.closeStuck)
 		return
 	}
 	c.queue.poll() // what it has left there
@@ -196,8 +196,8 @@ func (c *conn) recycle(o *op) {
 	c.e.recycle(o)
 }
 
-// unstick closes a link that did not, and lets go of what it had.
-func (c *conn) unstick() error {
+// closeStuck closes a link that did not, and lets go of what it had.
+func (c *conn) closeStuck() error {
 	if err := c.link.close(); err != nil {
 		return err
 	}

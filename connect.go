@@ -184,8 +184,8 @@ func (e *Endpoint) exchange(ctx context.Context, raw net.Conn, host string, call
 		}
 		attr.path = &path
 	}
-	attr.toward = toward{wish: e.opt.GID, port: e.opt.Port}
-	attr.toward.ends(raw)
+	attr.gidSelector = gidSelector{wish: e.opt.GID, port: e.opt.Port}
+	attr.gidSelector.ends(raw)
 	if tcp, err = e.opt.protect(ctx, through, host, client); err != nil {
 		tcp = nil
 		return err
@@ -196,7 +196,7 @@ func (e *Endpoint) exchange(ctx context.Context, raw net.Conn, host string, call
 			return err
 		}
 		caller.Advance(handshake.Ready)
-		attr.toward.gid = addrOf(theirs.queues[writeQueue])
+		attr.gidSelector.gid = addrOf(theirs.queues[writeQueue])
 	}
 	c, err := whose()
 	if err != nil {
@@ -288,7 +288,7 @@ func (e *Endpoint) exchangeHello(c *conn, l link, q *cqueue, tcp net.Conn, their
 func (c *conn) start() {
 	tcp := c.tcp
 	_ = tcp.SetDeadline(time.Time{})
-	c.goUp()
+	c.markUp()
 	c.e.tasks.Go(func() { c.e.listenTo(c, tcp) })
 }
 
@@ -304,7 +304,7 @@ func (e *Endpoint) attachLink(c *conn, l link, q *cqueue, tcp net.Conn, theirs h
 		return why
 	}
 	defer c.mu.Unlock()
-	c.id, c.tcp, c.their, c.path = id, tcp, [2]uint64{theirs.conn, theirs.endpoint}, path
+	c.id, c.tcp, c.peerTokens, c.path = id, tcp, [2]uint64{theirs.conn, theirs.endpoint}, path
 	c.adopt(l, q)
 	return nil
 }
@@ -317,7 +317,7 @@ func (e *Endpoint) listenTo(c *conn, tcp net.Conn) {
 		err = c.takeOffer(tcp)
 	}
 	if errors.Is(err, io.EOF) || errors.Is(err, unix.ECONNRESET) {
-		c.hearOut()
+		c.drainBeforeAbort()
 		err = fmt.Errorf("%w: the peer has ended the connection", ErrNotConnected)
 	}
 	c.end(err)

@@ -28,10 +28,10 @@ type core struct {
 	peer   bool // src may be registered by its device pointers
 
 	local   lower.Space     // the whole memory under local keys
-	bytes   []*registration // one of each dma-buf, for the NIC's mirror; nil until Flush
+	bytes   []*registration // one of each dma-buf, for the NIC's readBack; nil until Flush
 	reg     *registration   // of local
-	hostMem *hostmem.Buf    // the memory itself, or its stand-in; nil if direct
-	stand   *standIn        // nil unless staged
+	hostMem *hostmem.Buf    // the memory itself, or its staging buffer; nil if direct
+	staging *stagingBuffer  // nil unless staged
 	release func()          // of src
 	owned   io.Closer       // src, if it goes with the core
 	inodes  []uint64        // of the dma-bufs
@@ -69,11 +69,11 @@ func (c *core) open() (err error) {
 		}
 		c.path.Reason = err
 	}
-	if err := c.pinned("a stand-in of a buffer that cannot be registered"); err != nil {
+	if err := c.pinned("a staging buffer for memory that cannot be registered"); err != nil {
 		c.release()
 		return errors.Join(err, c.path.Reason)
 	}
-	c.stand = &standIn{nic: c.nic, src: c.src, mem: c.hostMem.Bytes(), seen: make([]byte, c.size)}
+	c.staging = &stagingBuffer{nic: c.nic, src: c.src, mem: c.hostMem.Bytes(), seen: make([]byte, c.size)}
 	return nil
 }
 
@@ -141,10 +141,10 @@ func (c *core) share(off, length int64, access ibvfd.Access) (r *registration, e
 
 // sync is Buffer.Sync for a part.
 func (c *core) sync(off, length int64) error {
-	if c.stand == nil {
+	if c.staging == nil {
 		return nil
 	}
-	return c.stand.sync(off, length)
+	return c.staging.sync(off, length)
 }
 
 func (c *core) readAt(p []byte, off int64) (int, error) {
@@ -199,10 +199,10 @@ func (c *core) free() error {
 
 // letGo ends a Buffer, and the memory with the last one: later, if something is
 // still under way on it, or the memory cannot be freed.
-func (c *core) letGo() error { return c.less(&c.handles) }
+func (c *core) letGo() error { return c.decrement(&c.handles) }
 
 // unuse ends what use began.
-func (c *core) unuse() { _ = c.less(&c.uses) }
+func (c *core) unuse() { _ = c.decrement(&c.uses) }
 
 // unuseLater is unuse of who holds a lock: the memory is freed in a goroutine, if it is to be, for
 // which the NIC's Close waits.
@@ -212,8 +212,8 @@ func (c *core) unuseLater() {
 	}
 }
 
-// less is one less of those for which the memory stays.
-func (c *core) less(count *int) error {
+// decrement is one less of those for which the memory stays.
+func (c *core) decrement(count *int) error {
 	if !c.last(count) {
 		return nil
 	}

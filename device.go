@@ -28,9 +28,9 @@ type device interface {
 	queueDepth(depth int) int
 	// link makes the queue pairs of a connection.
 	link(attr linkAttr) (link, error)
-	// apart is the device with a protection domain of its own, for which it is
+	// newDomain is the device with a protection domain of its own, for which it is
 	// closed first.
-	apart() (device, error)
+	newDomain() (device, error)
 	close() error
 	// ended returns when nothing of a closed device runs any more.
 	ended()
@@ -82,7 +82,7 @@ func (d *verbsDevice) ended() { d.watch.ended.Wait() }
 // verbsDomain is a device in a further protection domain.
 type verbsDomain struct{ *verbsDevice }
 
-func (d *verbsDevice) apart() (device, error) {
+func (d *verbsDevice) newDomain() (device, error) {
 	pd, err := d.ctx.AllocPD()
 	if err != nil {
 		return nil, err

@@ -6,7 +6,7 @@
 // gpualloc, and NIC.AllocHost makes one in host memory: both are Buffers, which
 // have slices, reference counts, and an honest answer to the question whether
 // the NIC reaches their bytes directly. Where it does not, a Buffer is staged:
-// pinned host memory stands in for it, and the bytes are copied before and
+// the NIC uses pinned host memory in its place, and the bytes are copied before and
 // after operations. A Layout describes bytes that are not contiguous. An
 // Endpoint has connections to peers and moves bytes: one-sided reads and
 // writes, atomics, and messages.

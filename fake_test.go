@@ -56,7 +56,7 @@ func (f *fakeDevice) atomics() bool { return !f.noAtomics }
 func (f *fakeDevice) close() error  { return nil }
 func (f *fakeDevice) ended()        {}
 
-func (f *fakeDevice) apart() (device, error) { return f, nil }
+func (f *fakeDevice) newDomain() (device, error) { return f, nil }
 
 func (f *fakeDevice) host(mem *hostmem.Buf, off, n int64, access ibvfd.Access) (*registration, error) {
 	return f.register(mem.Bytes()[off:off+n], access), nil

@@ -41,7 +41,7 @@ func (b *Buffer) Flush(ctx context.Context) error {
 	}
 	defer b.core.unuse()
 	c := b.core
-	if c.stand != nil {
+	if c.staging != nil {
 		return c.sync(b.off, b.size)
 	}
 	if !c.gpu {
@@ -52,13 +52,13 @@ func (b *Buffer) Flush(ctx context.Context) error {
 			return err
 		}
 	}
-	return c.nic.mirror.read(ctx, c)
+	return c.nic.readBack.read(ctx, c)
 }
 
-// mirror reads a NIC's own memory back: two queue pairs that are each other's
+// readBack reads a NIC's own memory back: two queue pairs that are each other's
 // peers, made at the first use. Nobody else's queue pair is in its protection
 // domain.
-type mirror struct {
+type readBack struct {
 	gate  chan struct{} // who is in it has the rest
 	nic   *NIC
 	dev   device
@@ -70,11 +70,11 @@ type mirror struct {
 	end   atomic.Pointer[error] // what broke it
 }
 
-// mirrorDepth is how many READs are under way at once.
-const mirrorDepth = 16
+// readBackDepth is how many READs are under way at once.
+const readBackDepth = 16
 
 // read reads a byte of each of c's dma-bufs.
-func (m *mirror) read(ctx context.Context, c *core) error {
+func (m *readBack) read(ctx context.Context, c *core) error {
 	select {
 	case m.gate <- struct{}{}:
 	case <-ctx.Done():
@@ -97,8 +97,8 @@ func (m *mirror) read(ctx context.Context, c *core) error {
 	return err
 }
 
-// register gives the mirror a byte of each of c's dma-bufs to read.
-func (m *mirror) register(c *core) error {
+// register gives readBack a byte of each of c's dma-bufs to read.
+func (m *readBack) register(c *core) error {
 	var bytes []*registration
 	start := int64(0)
 	for _, p := range c.local.Memory {
@@ -124,12 +124,12 @@ func closeRegistrations(list *[]*registration) error {
 	return nil
 }
 
-func (m *mirror) open() (err error) {
+func (m *readBack) open() (err error) {
 	if m.link != nil {
 		return nil
 	}
 	if m.dev == nil {
-		if m.dev, err = m.nic.dev.apart(); err != nil {
+		if m.dev, err = m.nic.dev.newDomain(); err != nil {
 			return err
 		}
 	}
@@ -144,12 +144,12 @@ func (m *mirror) open() (err error) {
 		}
 	}
 	if m.queue == nil {
-		if m.queue, err = m.dev.queue(queues*mirrorDepth+1, m.event, m.broke); err != nil {
+		if m.queue, err = m.dev.queue(queues*readBackDepth+1, m.event, m.broke); err != nil {
 			return err
 		}
 	}
 	m.end.Store(nil)
-	l, err := m.dev.link(linkAttr{sendDepth: mirrorDepth, recvDepth: 1, sge: 1, end: m.nic.end, queue: m.queue, broke: m.broke})
+	l, err := m.dev.link(linkAttr{sendDepth: readBackDepth, recvDepth: 1, sge: 1, end: m.nic.end, queue: m.queue, broke: m.broke})
 	if err != nil {
 		return err
 	}
@@ -163,23 +163,23 @@ func (m *mirror) open() (err error) {
 }
 
 // event wakes who waits.
-func (m *mirror) event() {
+func (m *readBack) event() {
 	select {
 	case m.wake <- struct{}{}:
 	default:
 	}
 }
 
-func (m *mirror) broke(why error) {
+func (m *readBack) broke(why error) {
 	m.end.CompareAndSwap(nil, &why)
 	m.event()
 }
 
-func (m *mirror) readAll(ctx context.Context, from []*registration) error {
+func (m *readBack) readAll(ctx context.Context, from []*registration) error {
 	to := m.into.local[0]
-	var wrs [mirrorDepth]ibvfd.SendWR
+	var wrs [readBackDepth]ibvfd.SendWR
 	for len(from) > 0 {
-		n := min(len(from), mirrorDepth)
+		n := min(len(from), readBackDepth)
 		for i, r := range from[:n] {
 			wrs[i] = ibvfd.SendWR{
 				Op: ibvfd.OpRead, Flags: ibvfd.SendSignaled, SGE: []ibvfd.SGE{{Addr: to.Addr, Length: 1, LKey: to.Key}},
@@ -198,8 +198,8 @@ func (m *mirror) readAll(ctx context.Context, from []*registration) error {
 }
 
 // await takes n completions.
-func (m *mirror) await(ctx context.Context, n int) error {
-	var wcs [mirrorDepth]ibvfd.WC
+func (m *readBack) await(ctx context.Context, n int) error {
+	var wcs [readBackDepth]ibvfd.WC
 	armed := false
 	for busy := (spin.Wait{}); n > 0; {
 		k, err := m.queue.poll(wcs[:n])
@@ -235,8 +235,8 @@ func (m *mirror) await(ctx context.Context, n int) error {
 	return nil
 }
 
-// drop takes the queue pairs and their completion queue away from the mirror, to be closed.
-func (m *mirror) drop() func() error {
+// drop takes the queue pairs and their completion queue away, to be closed.
+func (m *readBack) drop() func() error {
 	l, q := m.link, m.queue
 	m.link, m.queue = nil, nil
 	return func() error {
@@ -253,8 +253,8 @@ func (m *mirror) drop() func() error {
 	}
 }
 
-// close ends the mirror, which nobody uses any more; it may be tried again.
-func (m *mirror) close() error {
+// close ends what nobody uses any more; it may be tried again.
+func (m *readBack) close() error {
 	if m.link != nil {
 		if err := m.link.close(); err != nil {
 			return err

@@ -35,7 +35,7 @@ func testFlush(t *testing.T, s setting) {
 					t.Errorf("read back: %v; a call of the vendor's: %v", read, other)
 				}
 			}
-			if direct && n.mirror.link == nil {
+			if direct && n.readBack.link == nil {
 				t.Error("there is nothing to read through")
 			}
 			part := must(b.Slice(10, 20))(t)
@@ -64,7 +64,7 @@ func (f *flushing) FlushWrites() error {
 // The device of the fabric knows memSource alone.
 type flushingDevice struct{ *fakeDevice }
 
-func (d flushingDevice) apart() (device, error) { return d, nil }
+func (d flushingDevice) newDomain() (device, error) { return d, nil }
 
 func (d flushingDevice) source(src Source, off, n int64, access ibvfd.Access) (*registration, error) {
 	return d.fakeDevice.source(src.(*flushing).memSource, off, n, access)
@@ -113,7 +113,7 @@ func TestFlushFails(t *testing.T) {
 	b := must(n.Register(&memSource{mem: make([]byte, 64), direct: true}, BufferOptions{}))(t)
 	closing(t, b)
 	// As if it were of many dma-bufs: more than are read at once.
-	pieces := make(Memory, 2*mirrorDepth+3)
+	pieces := make(Memory, 2*readBackDepth+3)
 	for i := range pieces {
 		pieces[i] = Piece{Addr: b.core.local.Memory[0].Addr + uint64(i), Length: 1, Key: b.core.local.Memory[0].Key}
 	}
@@ -139,13 +139,13 @@ func TestFlushFails(t *testing.T) {
 	last.remote[0].Key = key
 	good()
 
-	n.mirror.link.(*fakeLink).refuse = 2
+	n.readBack.link.(*fakeLink).refuse = 2
 	if err := b.Flush(limited(t)); err == nil {
 		t.Error("a READ that could not be posted was taken for one that was")
 	}
 	good()
 
-	n.mirror.queue = silentQueue{n.mirror.queue}
+	n.readBack.queue = silentQueue{n.readBack.queue}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	if err := b.Flush(ctx); !errors.Is(err, context.DeadlineExceeded) {
@@ -153,13 +153,13 @@ func TestFlushFails(t *testing.T) {
 	}
 	good()
 
-	n.mirror.gate <- struct{}{} // somebody else reads
+	n.readBack.gate <- struct{}{} // somebody else reads
 	ctx, cancel = context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	if err := b.Flush(ctx); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("behind another: %v", err)
 	}
-	<-n.mirror.gate
+	<-n.readBack.gate
 	good()
 }
 
@@ -200,8 +200,8 @@ func TestFlushEndsLate(t *testing.T) {
 	if err := b.Close(); err != nil {
 		t.Error(err)
 	}
-	n.mirror.link = &stuckLink{link: n.mirror.link, stays: 1}
-	stubborn(n.mirror.into, 1)
+	n.readBack.link = &stuckLink{link: n.readBack.link, stays: 1}
+	stubborn(n.readBack.into, 1)
 	for range 2 {
 		if err := n.Close(); !errors.Is(err, unix.EBUSY) {
 			t.Errorf("close the NIC: %v", err)

@@ -46,7 +46,7 @@ type linkAttr struct {
 	broke                func(why error)          // there may be no completions any more; does not block
 	end                  func(func() error) error // ends a link that was not made, now or later
 	path                 *ibvfd.ManagedAttr       // what rdma_cm has settled; nil over TCP
-	toward               toward                   // over TCP
+	gidSelector          gidSelector              // over TCP
 	why                  string                   // the port and its GID
 }
 
@@ -88,7 +88,7 @@ func (d *verbsDevice) link(a linkAttr) (_ link, err error) {
 	}()
 	var c chosen
 	if a.path == nil {
-		if c, err = a.toward.choose(d.ctx, d.attr.Ports); err != nil {
+		if c, err = a.gidSelector.choose(d.ctx, d.attr.Ports); err != nil {
 			return nil, err
 		}
 	} else {

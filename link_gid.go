@@ -13,10 +13,10 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 )
 
-// toward is what is known of a connection's other side before there are queue
+// gidSelector is what is known of a connection's other side before there are queue
 // pairs, and what the program wishes. Each side chooses its own GID; the two must
 // reach each other.
-type toward struct {
+type gidSelector struct {
 	wish        gid.Wish
 	port        int        // 0: any
 	own, theirs netip.Addr // the ends of the TCP connection, where they say something
@@ -24,7 +24,7 @@ type toward struct {
 }
 
 // ends takes what a connection of TCP or UDP tells. Loopback addresses are no NIC's.
-func (t *toward) ends(c interface {
+func (t *gidSelector) ends(c interface {
 	LocalAddr() net.Addr
 	RemoteAddr() net.Addr
 }) {
@@ -49,9 +49,9 @@ type wish struct {
 	exact bool // one address only
 }
 
-// wishes are what is tried, one after the other. What the program wishes is in all
+// candidates are what is tried, one after the other. What the program wishes is in all
 // of them.
-func (t *toward) wishes() (list []wish) {
+func (t *gidSelector) candidates() (list []wish) {
 	if t.wish.Peer.IsValid() {
 		return []wish{{Wish: t.wish}}
 	}
@@ -68,8 +68,8 @@ func (t *toward) wishes() (list []wish) {
 	}
 	// The peer has a GID that is no address of TCP's: it does not matter then how
 	// TCP goes.
-	apart := t.gid.IsValid() && t.gid != t.theirs
-	if t.own.IsValid() && !apart {
+	otherNetwork := t.gid.IsValid() && t.gid != t.theirs
+	if t.own.IsValid() && !otherNetwork {
 		add(t.theirs, t.own, "TCP comes through it")
 	}
 	switch {
@@ -105,7 +105,7 @@ type chooser interface {
 
 // choose settles the port and its GID: of the first wish that any port can grant,
 // the port nearest to the peer.
-func (t *toward) choose(d chooser, ports int) (c chosen, err error) {
+func (t *gidSelector) choose(d chooser, ports int) (c chosen, err error) {
 	var try []int
 	if t.port != 0 {
 		try = []int{t.port}
@@ -119,7 +119,7 @@ func (t *toward) choose(d chooser, ports int) (c chosen, err error) {
 			try = append(try, port)
 		}
 	}
-	for _, w := range t.wishes() {
+	for _, w := range t.candidates() {
 		err = nil
 		for _, port := range try {
 			g, why, e := d.ChooseGID(port, w.Wish)
@@ -148,7 +148,7 @@ func (t *toward) choose(d chooser, ports int) (c chosen, err error) {
 // to the routing table: where the device has none that reaches the peer's; on
 // InfiniBand, whose GIDs are no addresses; and toward a link-local address, which
 // names its network device.
-func (t *toward) source(d chooser, ports int) (netip.Addr, error) {
+func (t *gidSelector) source(d chooser, ports int) (netip.Addr, error) {
 	if !t.theirs.IsValid() || t.theirs.IsLinkLocalUnicast() {
 		return netip.Addr{}, nil
 	}

@@ -56,7 +56,7 @@ func (p *ports) ChooseGID(port int, w gid.Wish) (ibdev.GID, string, error) {
 func onEthernet(gids ...[]string) *ports { return &ports{link: ibdev.LinkEthernet, gids: gids} }
 
 // tcp is a connection with those ends.
-func tcpEnds(own, theirs string) (t toward) {
+func tcpEnds(own, theirs string) (t gidSelector) {
 	t.ends(&ended{own, theirs})
 	return t
 }
@@ -244,7 +244,7 @@ func TestChosenGIDsReachEachOther(t *testing.T) {
 		}
 		a, b := host(1), host(2)
 		at, bt := fmt.Sprintf(common, 1), fmt.Sprintf(common, 2)
-		check := func(know toward, dev *ports, want string) chosen {
+		check := func(know gidSelector, dev *ports, want string) chosen {
 			t.Helper()
 			c, err := know.choose(dev, len(dev.gids))
 			if err != nil || c.gid.Addr().String() != want {

@@ -22,8 +22,8 @@ type NIC struct {
 	dev device
 	opt NICOptions
 
-	staged atomic.Int64
-	mirror *mirror
+	staged   atomic.Int64
+	readBack *readBack
 
 	mu     sync.Mutex
 	closed bool
@@ -75,7 +75,7 @@ func newNIC(dev device, opt NICOptions) *NIC {
 	}
 	n := &NIC{dev: dev, opt: opt}
 	n.idle.L = &n.mu
-	n.mirror = &mirror{nic: n, gate: make(chan struct{}, 1), wake: make(chan struct{}, 1)}
+	n.readBack = &readBack{nic: n, gate: make(chan struct{}, 1), wake: make(chan struct{}, 1)}
 	return n
 }
 
@@ -214,7 +214,7 @@ func (n *NIC) close() error {
 			Remedy: "close them first",
 		})
 	}
-	if err := n.mirror.close(); err != nil {
+	if err := n.readBack.close(); err != nil {
 		return joined(refused, err)
 	}
 	if err := n.dev.close(); err != nil {

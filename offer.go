@@ -66,7 +66,7 @@ func (c *conn) cutShort(ctx context.Context, err error) error {
 		c.end(err)
 		return err
 	}
-	patience := time.NewTimer(hearWait + flushWait)
+	patience := time.NewTimer(answerWait + flushWait)
 	defer patience.Stop()
 	select {
 	case <-c.ended:

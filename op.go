@@ -114,7 +114,7 @@ func (o *op) take(e *Endpoint, spans ...Span) error {
 		o.operands = append(o.operands, x)
 		o.local = append(o.local, x.Window)
 		o.length += s.Length
-		o.staged = o.staged || !write && x.hasStandIn()
+		o.staged = o.staged || !write && x.isStaged()
 	}
 	return nil
 }
@@ -160,7 +160,7 @@ func (o *op) takeRemote(need ibvfd.Access, spans ...RemoteSpan) error {
 func (o *op) stage(*Endpoint) error {
 	for i := range o.operands {
 		x := &o.operands[i]
-		if err := x.staged(x.Len, (*standIn).sync); err != nil {
+		if err := x.staged(x.Len, (*stagingBuffer).sync); err != nil {
 			return err
 		}
 	}

@@ -74,7 +74,7 @@ func (o *op) beginMessage(c *conn) error {
 // refusesPack is a Buffer of the message whose bytes no CPU may move, nil if there is none.
 func (o *op) refusesPack() *Buffer {
 	for i := range o.operands {
-		if b := o.operands[i].reached((*Buffer).directOnly); b != nil {
+		if b := o.operands[i].findBuffer((*Buffer).directOnly); b != nil {
 			return b
 		}
 	}
@@ -232,7 +232,7 @@ func (o *op) slowEnd() bool {
 		return false
 	}
 	for i := range o.operands {
-		if o.operands[i].hasStandIn() {
+		if o.operands[i].isStaged() {
 			return true
 		}
 	}
@@ -265,7 +265,7 @@ func (o *op) arrive(e *Endpoint) error {
 	for i := range o.operands {
 		x := &o.operands[i]
 		k := min(x.Len, n)
-		if err := x.staged(k, (*standIn).arrived); err != nil {
+		if err := x.staged(k, (*stagingBuffer).arrived); err != nil {
 			return err
 		}
 		n -= k

@@ -16,7 +16,7 @@ type Direct int
 
 // The ways.
 const (
-	Staged     Direct = iota // host memory stands in for them
+	Staged     Direct = iota // the NIC uses host memory in their place
 	Registered               // they are registered; where the driver keeps them is not proven
 	Proven                   // registered, and a prover saw that DMA goes straight to device memory
 )
@@ -85,7 +85,7 @@ func (b *Buffer) Prove(ctx context.Context, p placement.Prover) (placement.Place
 	}
 	defer b.core.unuse()
 	c := b.core
-	if c.stand != nil || c.src == nil {
+	if c.staging != nil || c.src == nil {
 		return placement.Placement{}, errStaged
 	}
 	direct := Proven

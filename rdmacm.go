@@ -58,7 +58,7 @@ func (e *Endpoint) ends(ctx context.Context, addr string) (to, from string, err 
 		return addr, "", nil // rdma_cm says why
 	}
 	defer route.Close()
-	t := toward{wish: e.opt.GID, port: e.opt.Port}
+	t := gidSelector{wish: e.opt.GID, port: e.opt.Port}
 	t.ends(route)
 	own, err := t.source(d.ctx, d.attr.Ports)
 	if err != nil || !own.IsValid() {

@@ -94,7 +94,7 @@ func (e *Endpoint) Share(peer Peer, s Span, access ibvfd.Access) (_ *RemoteBuffe
 	if s.Length == 0 {
 		return nil, outOfRange("share", s.Offset, 0, 0)
 	}
-	if err := o.staged(s.Length, (*standIn).sync); err != nil {
+	if err := o.staged(s.Length, (*stagingBuffer).sync); err != nil {
 		return nil, err
 	}
 	rb := &RemoteBuffer{id: o.bufs()[0].id, token: token, access: access, share: sh}

@@ -93,7 +93,7 @@ func (s Span) take(nic *NIC, op Op, write bool) (o operand, err error) {
 		return o, outOfRange(op.String(), s.Offset, s.Length, size)
 	}
 	if write {
-		if b := o.reached((*Buffer).ReadOnly); b != nil {
+		if b := o.findBuffer((*Buffer).ReadOnly); b != nil {
 			return operand{}, b.denied(op.String())
 		}
 	}
@@ -116,9 +116,9 @@ func (b *Buffer) usable(nic *NIC) error {
 	return b.use()
 }
 
-// reached is a Buffer that is so and that some of the operand's bytes are of; nil if
+// findBuffer is a Buffer that is so and that some of the operand's bytes are of; nil if
 // there is none.
-func (o *operand) reached(is func(*Buffer) bool) *Buffer {
+func (o *operand) findBuffer(is func(*Buffer) bool) *Buffer {
 	bufs := o.bufs()
 	if !slices.ContainsFunc(bufs, is) {
 		return nil // mostly
@@ -156,28 +156,28 @@ func (o *operand) host() bool {
 	return true
 }
 
-// hasStandIn reports whether other memory stands in for some of the operand's.
-func (o *operand) hasStandIn() bool {
+// isStaged reports whether some of the operand is staged.
+func (o *operand) isStaged() bool {
 	for _, b := range o.bufs() {
-		if b.core.stand != nil {
+		if b.core.staging != nil {
 			return true
 		}
 	}
 	return false
 }
 
-// staged runs do on what stands in for the first n bytes of the operand.
-func (o *operand) staged(n int64, do func(s *standIn, off, length int64) error) error {
-	if !o.hasStandIn() {
+// staged runs do on the staging buffers of the first n bytes of the operand.
+func (o *operand) staged(n int64, do func(s *stagingBuffer, off, length int64) error) error {
+	if !o.isStaged() {
 		return nil
 	}
 	bufs := o.bufs()
 	for g := range o.Layout.Part(o.Off, min(n, o.Len)) {
 		b := bufs[g.Source]
-		if b.core.stand == nil {
+		if b.core.staging == nil {
 			continue
 		}
-		if err := do(b.core.stand, b.off+g.Off, g.Len); err != nil {
+		if err := do(b.core.staging, b.off+g.Off, g.Len); err != nil {
 			return err
 		}
 	}

@@ -234,7 +234,7 @@ func TestFlushGivenUp(t *testing.T) {
 	if err := b.Flush(limited(t)); err != nil {
 		t.Fatal(err)
 	}
-	n.mirror.link.(*fakeLink).broke(unix.EIO)
+	n.readBack.link.(*fakeLink).broke(unix.EIO)
 	if err := b.Flush(limited(t)); !errors.Is(err, unix.EIO) {
 		t.Errorf("%v", err)
 	}

@@ -11,12 +11,12 @@ import (
 	"sync"
 )
 
-// standIn is pinned host memory that the NIC and peers use in place of a
-// source. Either may change behind our back: the stand-in by a peer, the
+// stagingBuffer is pinned host memory that the NIC and peers use in place of a
+// source. Either may change behind our back: the staging buffer by a peer, the
 // source by a GPU. seen is what both were when they last agreed, so that a
 // difference tells who changed what. Who wrote the same again cannot be told: see
 // [Buffer.Sync].
-type standIn struct {
+type stagingBuffer struct {
 	nic *NIC
 	src Source
 	mem []byte
@@ -30,13 +30,13 @@ type standIn struct {
 const syncChunk = 64 << 10
 
 // sync makes both agree on length bytes from off on.
-func (s *standIn) sync(off, length int64) error {
+func (s *stagingBuffer) sync(off, length int64) error {
 	return s.chunks(off, length, s.chunk)
 }
 
 // chunks runs do on one stretch after the other. Between two of them others get the lock, so that
 // nobody waits for all of a long copy.
-func (s *standIn) chunks(off, length int64, do func(off, n int64) error) error {
+func (s *stagingBuffer) chunks(off, length int64, do func(off, n int64) error) error {
 	for length > 0 {
 		n := min(length, syncChunk)
 		s.mu.Lock()
@@ -51,16 +51,16 @@ func (s *standIn) chunks(off, length int64, do func(off, n int64) error) error {
 	return nil
 }
 
-func (s *standIn) room() {
+func (s *stagingBuffer) room() {
 	if s.buf[0] == nil {
 		s.buf[0], s.buf[1] = make([]byte, syncChunk), make([]byte, syncChunk)
 	}
 }
 
 // arrived takes over length bytes from off on that an operation of our own has
-// put into the stand-in. What the source does not take stays unseen: a later sync
+// put into the staging buffer. What the source does not take stays unseen: a later sync
 // finds it to be newer, and tries again.
-func (s *standIn) arrived(off, length int64) error {
+func (s *stagingBuffer) arrived(off, length int64) error {
 	return s.chunks(off, length, func(off, n int64) error {
 		came := s.buf[0][:n]
 		copy(came, s.mem[off:off+n])
@@ -75,7 +75,7 @@ func (s *standIn) arrived(off, length int64) error {
 
 // chunk compares one stretch. theirs and ours are read once each: the NIC may
 // go on writing meanwhile, and a later sync will see that.
-func (s *standIn) chunk(off, n int64) error {
+func (s *stagingBuffer) chunk(off, n int64) error {
 	theirs, ours := s.buf[0][:n], s.buf[1][:n]
 	mem, seen := s.mem[off:off+n], s.seen[off:off+n]
 	copy(theirs, mem)
