@@ -11,21 +11,21 @@ import (
 	"github.com/gpurdma/gpurdma/internal/spin"
 )
 
-// Completion is an operation that has ended, well or not.
+// Completion says that an operation has ended, with success or an error.
 type Completion struct {
-	Context any // as given to the operation
+	Context any // of the operation
 	Op      Op
 	Peer    Peer
-	Len     int64  // bytes moved; for a receive, as many as came; for OpRemoteWrite those of the last work request
+	Len     int64  // bytes moved; of a receive, the bytes received; of OpRemoteWrite, the bytes of the last work request
 	Data    uint32 // the peer's data, if Flags has FlagRemoteCQData
 	Flags   Flags
 	Err     error // nil, or an *OpError
 }
 
-// completions are those that the program has not taken.
+// completions are the completions that the program has not taken.
 type completions struct {
-	wake     chan struct{} // who has taken what is in it looks for completions
-	sleepers atomic.Int32  // in Wait
+	wake     chan struct{} // a goroutine that takes its value looks for completions
+	sleepers atomic.Int32  // goroutines asleep in Wait
 
 	mu     sync.Mutex
 	list   fifo[Completion]
@@ -55,14 +55,14 @@ func (d *completions) take(dst []Completion) (int, error) {
 	return n, nil
 }
 
-// state is how many there are, and whether the endpoint is closed.
+// state returns the number of completions, and whether the endpoint is closed.
 func (d *completions) state() (n int, closed bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.list.len(), d.closed
 }
 
-// close drops what there is. Who sleeps wakes up.
+// close drops all completions, and wakes a goroutine that sleeps.
 func (d *completions) close() {
 	d.mu.Lock()
 	d.closed, d.list = true, fifo[Completion]{}
@@ -70,16 +70,16 @@ func (d *completions) close() {
 	d.wakeSleeper()
 }
 
-// wakeSleeper wakes a sleeper, if there is one. Every change that a sleeper would not
-// hear of from a NIC calls it: a completion that somebody else made, a
-// connection that is to be armed, the end.
+// wakeSleeper wakes a sleeping goroutine, if there is one. Every change that a NIC does not
+// report calls it: a completion that another goroutine has made, a connection whose queue is
+// to be armed, and the end.
 func (d *completions) wakeSleeper() {
 	if d.sleepers.Load() > 0 {
 		d.event()
 	}
 }
 
-// event wakes one sleeper, or the next one to be.
+// event wakes one sleeping goroutine, or the next one to sleep.
 func (d *completions) event() {
 	select {
 	case d.wake <- struct{}{}:
@@ -87,8 +87,9 @@ func (d *completions) event() {
 	}
 }
 
-// Poll takes up to len(dst) completions, and drives what waits in queues: what can
-// be posted is posted. 0 if there are none. With no room in dst it only drives.
+// Poll takes up to len(dst) completions, and returns their number, 0 if there are none. It
+// also posts operations that wait in queues, as far as possible. If dst is empty it does only
+// that.
 func (e *Endpoint) Poll(dst []Completion) (int, error) {
 	have, closed := e.done.state()
 	if closed {
@@ -97,14 +98,14 @@ func (e *Endpoint) Poll(dst []Completion) (int, error) {
 	if have < len(dst) || len(dst) == 0 {
 		e.progress()
 	} else {
-		// There are enough: more, and receives posted anew, would pile up before a
-		// program that is slow to take them.
+		// There are enough completions. More of them, and new receives, would pile up if the
+		// program takes them slowly.
 		e.held.post()
 	}
 	return e.done.take(dst)
 }
 
-// progress takes completions, and posts what waits for more.
+// progress takes completions from the NIC, and posts operations that waited for room.
 func (e *Endpoint) progress() {
 	for _, q := range e.queues.all() {
 		q.poll()
@@ -112,7 +113,7 @@ func (e *Endpoint) progress() {
 	e.held.post()
 }
 
-// held are connections with operations of which the NIC is told by the next Poll (FlagMore).
+// held are connections with operations that the next Poll posts (FlagMore).
 type held struct {
 	some  atomic.Bool
 	mu    sync.Mutex
@@ -127,7 +128,7 @@ func (h *held) add(c *conn) {
 	h.some.Store(true)
 }
 
-// post tells the NIC.
+// post posts the held operations.
 func (h *held) post() {
 	if !h.some.Load() {
 		return
@@ -149,10 +150,10 @@ func (h *held) post() {
 	h.mu.Unlock()
 }
 
-// Wait waits until there is at least one completion, or ctx ends, whose error it
-// then returns: what is under way goes on. It polls for what comes at once, and
-// then sleeps until a NIC raises an event. Several goroutines may wait; each
-// completion goes to one of them.
+// Wait waits until there is at least one completion, and takes up to len(dst) of them. If ctx
+// ends first it returns ctx's error; operations under way continue. It polls for a short time,
+// and then sleeps until a NIC raises an event. Several goroutines may wait; each completion
+// goes to one of them.
 func (e *Endpoint) Wait(ctx context.Context, dst []Completion) (int, error) {
 	if len(dst) == 0 {
 		return 0, nil
@@ -165,7 +166,7 @@ func (e *Endpoint) Wait(ctx context.Context, dst []Completion) (int, error) {
 		}
 		if n > 0 || err != nil {
 			if slept {
-				e.done.wakeSleeper() // who leaves may have taken the event for which the queues were armed
+				e.done.wakeSleeper() // this goroutine may have taken the event for which the queues were armed
 			}
 			return n, err
 		}
@@ -176,16 +177,16 @@ func (e *Endpoint) Wait(ctx context.Context, dst []Completion) (int, error) {
 	}
 }
 
-// sleep returns when there may be a completion, or ctx has ended.
+// sleep returns when there may be a completion, or when ctx has ended.
 func (e *Endpoint) sleep(ctx context.Context) {
 	queues := e.queues.list.Load()
 	for _, q := range e.queues.all() {
 		q.arm()
 	}
-	e.progress() // what completed before raises no event
+	e.progress() // a completion before arming raises no event
 	e.done.sleepers.Add(1)
 	defer e.done.sleepers.Add(-1)
-	// What others have done until now they have told no sleeper.
+	// Other goroutines woke no sleeper for changes that they made until now.
 	if n, closed := e.done.state(); n > 0 || closed || e.held.some.Load() || e.queues.list.Load() != queues {
 		return
 	}
@@ -195,5 +196,5 @@ func (e *Endpoint) sleep(ctx context.Context) {
 	}
 }
 
-// event wakes one sleeper, or the next one to be.
+// event wakes one sleeping goroutine, or the next one to sleep.
 func (e *Endpoint) event() { e.done.event() }

@@ -18,7 +18,7 @@ func (c *conn) refusal() error {
 	return c.gone()
 }
 
-// gone is why the connection cannot be used.
+// gone returns the error of a connection that cannot be used.
 func (c *conn) gone() error {
 	if errors.Is(c.cause, ErrNotConnected) {
 		return c.cause
@@ -26,7 +26,7 @@ func (c *conn) gone() error {
 	return fmt.Errorf("%w: %w", ErrNotConnected, c.cause)
 }
 
-// lost waits for the end, and says why.
+// lost waits for the end, and returns the reason.
 func (c *conn) lost(ctx context.Context) error {
 	select {
 	case <-c.ended:
@@ -38,24 +38,23 @@ func (c *conn) lost(ctx context.Context) error {
 	return c.gone()
 }
 
-// flushWait bounds how long a failed link is given to flush. NICs take
-// microseconds.
+// flushWait bounds the time that a failed link has to flush. NICs take microseconds.
 const (
 	flushWait = 250 * time.Millisecond
 	flushLook = 20 * time.Microsecond
 )
 
-// answerWait bounds how long a connection that the peer has ended waits for what
-// its NIC has answered. It waits no longer than something is under way: so long only
-// where the peer has ended for a reason of its own.
+// answerWait bounds how long a connection that the peer has ended waits for the answers of the
+// peer's NIC. It waits only while operations are under way; the full time passes only if the
+// peer has ended the connection for a reason of its own.
 const (
 	answerWait = 2 * time.Second
 	answerLook = time.Millisecond
 )
 
-// drainBeforeAbort takes the completions of what is under way. A peer ends the connection
-// when its NIC has refused something; the NIC's word of that comes another way,
-// which may be the slower one, and flushing would hide which operation it was.
+// drainBeforeAbort takes the completions of operations under way. A peer ends the connection
+// when its NIC has refused an operation; the NIC's answer takes another way, which may be
+// slower, and a flush would hide which operation it was.
 func (c *conn) drainBeforeAbort() {
 	for end := time.Now().Add(answerWait); time.Now().Before(end); time.Sleep(answerLook) {
 		c.queue.poll()
@@ -68,14 +67,14 @@ func (c *conn) drainBeforeAbort() {
 	}
 }
 
-// broke is called when the NIC has given the link up. It does not block.
+// broke is called when the NIC has given up the link. It does not block.
 func (c *conn) broke(why error) {
 	go func() {
 		c.mu.Lock()
 		q := c.queue
 		c.mu.Unlock()
 		if q != nil {
-			q.poll() // what completed before may say more
+			q.poll() // earlier completions may say more
 			if e := (*EventError)(nil); errors.As(why, &e) && e.Event.Type == ibvfd.EventCQErr {
 				q.retire()
 			}
@@ -84,20 +83,20 @@ func (c *conn) broke(why error) {
 	}()
 }
 
-// errOwnEnd: this side has ended the connection, and need not be told.
+// errOwnEnd is the cause if this side has ended the connection: the program is not notified.
 var errOwnEnd = fmt.Errorf("%w: removed", ErrNotConnected)
 
-// end is abort of who does not have the connection's mutex.
+// end is abort for callers that do not hold the connection's mutex.
 func (c *conn) end(cause error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.abort(cause)
 }
 
-// abort has the connection end. From here on nothing is posted; a goroutine does the rest, which
-// takes time, and closes c.ended: all that is under way completes, with cause or with what the NIC
-// says of it, and the keys that the peer was given are withdrawn. What it has offered and nobody has
-// taken goes too.
+// abort ends the connection. From here on nothing is posted. A goroutine does the slow part,
+// and closes c.ended: all operations under way complete, with cause or with the NIC's status,
+// and the keys that the peer was given are withdrawn. The peer's offers that the program has
+// not taken are dropped.
 func (c *conn) abort(cause error) {
 	if c.state == dead {
 		return
@@ -117,13 +116,13 @@ func (c *conn) teardown() {
 	c.mu.Lock()
 	tcp, uninvited := c.tcp, c.uninvited
 	c.mu.Unlock()
-	if uninvited { // nobody knows of it
+	if uninvited { // the program does not know the peer
 		c.e.mu.Lock()
 		c.e.forget(c.peer)
 		c.e.mu.Unlock()
 	}
 	if tcp != nil {
-		// The peer learns of it. TLS says goodbye, which may take time.
+		// The peer sees the end. TLS sends a close message, which may take time.
 		c.e.tasks.Go(func() { _ = tcp.Close() })
 	}
 	c.endLink()
@@ -136,8 +135,8 @@ func (c *conn) teardown() {
 	c.tell()
 }
 
-// endLink takes what had completed before the end, and has the NIC let go of the memory. c.link does
-// not change any more.
+// endLink takes the completions from before the end, and closes the queue pairs, so that the
+// NIC does not touch the memory. c.link does not change any more.
 func (c *conn) endLink() {
 	if c.link == nil {
 		return
@@ -145,7 +144,7 @@ func (c *conn) endLink() {
 	if errors.As(c.cause, new(*ibvfd.WCError)) {
 		down := c.link.down()
 		if down == nil && c.path != nil && errors.Is(c.cause, &ibvfd.WCError{Status: ibvfd.WCRetryExcErr}) {
-			down = fmt.Errorf("the path is %v", c.path) // of GIDs that may not reach each other
+			down = fmt.Errorf("the path is %v", c.path) // its GIDs may not reach each other
 		}
 		c.mu.Lock()
 		c.down, c.cause = down, becauseOf(down, c.cause)
@@ -155,7 +154,8 @@ func (c *conn) endLink() {
 		c.drain()
 	}
 	c.queue.leave(c.id)
-	// From here on the NIC touches none of the memory. Otherwise it stays.
+	// After a close without error the NIC touches none of the memory. Otherwise the memory
+	// stays.
 	if err := c.link.close(); err != nil {
 		c.mu.Lock()
 		c.stuck, c.letSlabGo = true, c.e.slab.hold()
@@ -163,11 +163,11 @@ func (c *conn) endLink() {
 		c.e.nic.keep(c.closeStuck)
 		return
 	}
-	c.queue.poll() // what it has left there
+	c.queue.poll() // drops the completions of this connection
 	c.queue.release(c.e.opt.room())
 }
 
-// withdraw ends the keys that the peer was given. Nobody adds any.
+// withdraw ends the keys that the peer was given. No keys are added any more.
 func (c *conn) withdraw() {
 	c.mu.Lock()
 	shares := c.shares
@@ -178,8 +178,8 @@ func (c *conn) withdraw() {
 	}
 }
 
-// becauseOf adds to a completion's error that the port is down, or which way it went,
-// which its status does not say.
+// becauseOf adds to a completion's error the state of the port or the path, which the status
+// does not include.
 func becauseOf(down, err error) error {
 	if down == nil {
 		return err
@@ -187,7 +187,7 @@ func becauseOf(down, err error) error {
 	return fmt.Errorf("%w; %w", err, down)
 }
 
-// recycle lets go of an op that has ended.
+// recycle frees an op that has ended.
 func (c *conn) recycle(o *op) {
 	if c.stuck {
 		c.kept = append(c.kept, o)
@@ -196,7 +196,7 @@ func (c *conn) recycle(o *op) {
 	c.e.recycle(o)
 }
 
-// closeStuck closes a link that did not, and lets go of what it had.
+// closeStuck tries again to close a link, and frees its resources.
 func (c *conn) closeStuck() error {
 	if err := c.link.close(); err != nil {
 		return err
@@ -213,8 +213,7 @@ func (c *conn) closeStuck() error {
 	return nil
 }
 
-// drain takes what had completed before the failure, and learns from the NIC
-// what failed.
+// drain takes completions from before the failure, and with them the operation that failed.
 func (c *conn) drain() {
 	for end := time.Now().Add(flushWait); time.Now().Before(end); time.Sleep(flushLook) {
 		c.queue.poll()
@@ -227,7 +226,7 @@ func (c *conn) drain() {
 	}
 }
 
-// drained reports whether each queue's last work request has been heard of.
+// drained reports whether the last work request of each queue has completed.
 func (c *conn) drained() bool {
 	for i := range c.q {
 		if c.q[i].groups.len() > 0 && c.q[i].seen < c.q[i].next {
@@ -237,11 +236,11 @@ func (c *conn) drained() bool {
 	return c.rq.posted.len() == 0 || c.rq.seen == c.rq.next
 }
 
-// flushed is the error of an operation that the NIC has flushed: what has ended the connection, and
-// that it was flushed.
+// flushed returns the error of an operation that the NIC has flushed: the reason why the
+// connection has ended, and the flush.
 func (c *conn) flushed(err error) error {
 	switch {
-	case errors.Is(c.cause, &ibvfd.WCError{Status: ibvfd.WCWRFlushErr}): // all that there is to say
+	case errors.Is(c.cause, &ibvfd.WCError{Status: ibvfd.WCWRFlushErr}): // no other reason is known
 		return becauseOf(c.down, fmt.Errorf("%w: %w", ErrNotConnected, err))
 	case errors.As(c.cause, new(*ibvfd.WCError)): // another operation's status
 		return fmt.Errorf("%w: %v; %w", ErrNotConnected, c.cause, err)
@@ -249,8 +248,7 @@ func (c *conn) flushed(err error) error {
 	return fmt.Errorf("%w; %w", c.gone(), err)
 }
 
-// finishAll completes what is left, each op once, in the order of posting
-// within its queue.
+// finishAll completes the remaining ops, each once, in the order of posting within its queue.
 func (c *conn) finishAll() {
 	var left []*op
 	add := func(o *op) {

@@ -8,7 +8,7 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd"
 )
 
-// complete takes completions, and goes on with what they make room for.
+// complete takes completions, and posts operations for which they make room.
 func (c *conn) complete(wcs []ibvfd.WC) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -19,7 +19,7 @@ func (c *conn) complete(wcs []ibvfd.WC) {
 		}
 	}
 	if c.state == dead {
-		return // the end of the connection waits for them
+		return // teardown waits for them
 	}
 	if failed != nil {
 		c.abort(failed)
@@ -29,8 +29,7 @@ func (c *conn) complete(wcs []ibvfd.WC) {
 	c.kick()
 }
 
-// completed takes one completion. An error is one after which the queue pair is
-// of no more use.
+// completed takes one completion. After an error the queue pair cannot be used any more.
 func (c *conn) completed(wc *ibvfd.WC) error {
 	kind, failed := wc.ID>>kindShift, wc.Err()
 	if kind == idRecv {
@@ -40,7 +39,7 @@ func (c *conn) completed(wc *ibvfd.WC) error {
 	seq := q.number(wc.ID)
 	q.seen = max(q.seen, seq+1)
 	if failed != nil {
-		if !q.failed && seq > q.first { // what came before and did not say so has succeeded
+		if !q.failed && seq > q.first { // earlier ones without a completion have succeeded
 			c.pass(q, seq-1)
 		}
 		q.failed = true
@@ -57,7 +56,7 @@ func (c *conn) completed(wc *ibvfd.WC) error {
 	return nil
 }
 
-// pass ends the groups up to a number, which have succeeded.
+// pass ends the groups up to a number; they have succeeded.
 func (c *conn) pass(q *sendQueue, seq uint64) {
 	for q.groups.len() > 0 && q.first <= seq {
 		g := q.groups.pop()
@@ -104,8 +103,9 @@ func (c *conn) received(wc *ibvfd.WC, failed error) error {
 	return nil
 }
 
-// finish completes an op, when those that ended before it have. It must not be in any queue any
-// more. What came into staged memory is copied to its source first, and memory that was made for it freed.
+// finish completes an op after the ops that ended before it. The op must not be in a queue.
+// Bytes received in staged memory are first copied to their source, and memory that was
+// allocated for the op is freed.
 func (c *conn) finish(o *op, err error) {
 	o.err = err
 	c.done.push(o)
@@ -115,7 +115,7 @@ func (c *conn) finish(o *op, err error) {
 	c.deliver()
 }
 
-// deliver hands what has ended to the program, in order.
+// deliver hands ended ops to the program, in order.
 func (c *conn) deliver() {
 	for c.done.len() > 0 && !(*c.done.front()).busy {
 		c.hand(c.done.pop())
@@ -132,8 +132,8 @@ func (c *conn) hand(o *op) {
 	}
 	err := o.err
 	if err != nil && o.auto {
-		// Of those that nobody asked for the first says why there are no more, to a program that
-		// knows the peer.
+		// Only the first automatic receive reports the end, and only to a program that knows the
+		// peer.
 		if c.told || c.uninvited || c.peer == 0 || c.state == dead && errors.Is(c.cause, errOwnEnd) {
 			c.recycle(o)
 			return

@@ -6,11 +6,11 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd"
 )
 
-// batchWRs is how many work requests are posted at a time.
+// batchWRs is the number of work requests that are posted at a time.
 const batchWRs = 64
 
-// kick makes and posts work requests of what is pending, in order, as far as
-// fences, slow work and the queues' room allow.
+// kick makes and posts work requests of pending ops, in order, as far as fences, slow work and
+// the queues' room allow.
 func (c *conn) kick() {
 	for c.state == up && c.pending.len() > 0 {
 		o := *c.pending.front()
@@ -40,7 +40,7 @@ func (c *conn) kick() {
 	c.flush()
 }
 
-// feed makes work requests of o; false if there is no room for all.
+// feed makes work requests of o; it returns false if there is no room for all of them.
 func (c *conn) feed(o *op) bool {
 	q := &c.q[o.queue]
 	for !o.made {
@@ -72,8 +72,8 @@ func (c *conn) feed(o *op) bool {
 	return true
 }
 
-// flush posts the batch. Its last work request makes a completion, whoever's it is: by
-// that the queue learns of the silent ones before.
+// flush posts the batch. Its last work request always makes a completion: it also completes
+// the silent ones before it.
 func (c *conn) flush() {
 	b := &c.batch
 	if b.wrs == 0 || c.state != up {
@@ -83,7 +83,7 @@ func (c *conn) flush() {
 	b.wrs, b.sges = 0, 0
 	c.wrs[n-1].Flags |= ibvfd.SendSignaled
 	if posted, err := c.link.post(b.queue, c.wrs[:n]); err != nil {
-		if posted < n { // of the rest nothing will be heard
+		if posted < n { // the others will not complete
 			q := &c.q[b.queue]
 			q.next = q.number(c.wrs[posted].ID)
 		}
@@ -91,10 +91,10 @@ func (c *conn) flush() {
 	}
 }
 
-// number is the number of a group, of which a work request's ID has the lower bits.
+// number returns the number of a group; a work request's ID has its lower bits.
 func (q *sendQueue) number(id uint64) uint64 { return q.first + (id-q.first)&numberMask }
 
-// kickRecv posts receives that wait.
+// kickRecv posts waiting receives.
 func (c *conn) kickRecv() {
 	for c.state != dead && c.link != nil && c.rq.waiting.len() > 0 {
 		o := *c.rq.waiting.front()

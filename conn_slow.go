@@ -2,15 +2,15 @@
 
 package gpurdma
 
-// slowWork is what takes long for an operation: to copy between staged memory and its source, or
-// to register memory into which a message is packed.
+// slowWork is a part of an operation that takes long: copying between staged memory and its
+// source, or registering memory into which a message is packed.
 type slowWork struct {
 	op *op
 	do func(*op, *Endpoint) error
 }
 
-// later has a goroutine do slow work, without the connection's mutex, which is held now. Until it is
-// done the operation goes nowhere, and neither does what is behind it.
+// later starts slow work in a goroutine, which runs it without the connection's mutex; the
+// caller holds the mutex. Until the work is done, the operation and those behind it wait.
 func (c *conn) later(o *op, do func(*op, *Endpoint) error) {
 	o.busy = true
 	c.slow.push(slowWork{o, do})
@@ -20,7 +20,7 @@ func (c *conn) later(o *op, do func(*op, *Endpoint) error) {
 	}
 }
 
-// work does what there is, and ends. The connection's end waits for it.
+// work does the queued work, and ends. The connection's teardown waits for it.
 func (c *conn) work() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -41,7 +41,7 @@ func (c *conn) work() {
 	c.idle.Broadcast()
 }
 
-// rest waits until no slow work is under way. The connection's mutex is held.
+// rest waits until no slow work is under way. The caller holds the connection's mutex.
 func (c *conn) rest() {
 	for c.atWork {
 		c.idle.Wait()

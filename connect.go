@@ -17,18 +17,17 @@ import (
 	"github.com/gpurdma/gpurdma/internal/handshake"
 )
 
-// A peer that says nothing is given up after keepIdle + keepCount*keepEvery. Tests
-// have less patience.
+// A silent peer is given up after keepIdle + keepCount*keepEvery. Tests use shorter times.
 var (
 	keepIdle  = 5 * time.Second
 	keepEvery = 2 * time.Second
 	keepCount = 5
 )
 
-// Connect connects to the endpoint that listens on an address: "host:port" is
-// TCP's, "rdma_cm://host:port" is rdma_cm's. An InfiniBand peer behind a router is
-// reached over rdma_cm only: over TCP it tells a LID that means nothing in our subnet.
-// Once the connection is lost the Peer is of no use.
+// Connect connects to the endpoint that listens on an address: "host:port" is a TCP address,
+// "rdma_cm://host:port" an rdma_cm address. An InfiniBand peer behind a router is reached over
+// rdma_cm only: over TCP it sends a LID that is not valid in the local subnet. Once the
+// connection is lost the Peer cannot be used any more.
 func (e *Endpoint) Connect(ctx context.Context, addr string) (Peer, error) {
 	e.mu.Lock()
 	p, err := e.insert("")
@@ -49,8 +48,8 @@ func (e *Endpoint) Connect(ctx context.Context, addr string) (Peer, error) {
 	return p.id, nil
 }
 
-// connFor is the connection to a peer; where there is none, and the table has
-// an address, one that is being made.
+// connFor returns the connection to a peer. If there is none, and the table has an address, it
+// starts one.
 func (e *Endpoint) connFor(id Peer) (*conn, error) {
 	c, err := e.lockConn(id)
 	if err != nil {
@@ -60,7 +59,7 @@ func (e *Endpoint) connFor(id Peer) (*conn, error) {
 	return c, nil
 }
 
-// lockConn is connFor that locks the connection's mutex. One that is being made cannot fail before
+// lockConn is connFor with the connection's mutex locked. A new connection cannot fail before
 // the caller unlocks it.
 func (e *Endpoint) lockConn(id Peer) (*conn, error) {
 	c, p, err := e.connOf(id)
@@ -71,14 +70,14 @@ func (e *Endpoint) lockConn(id Peer) (*conn, error) {
 	if p != nil {
 		go func() {
 			defer e.tasks.Done()
-			_ = e.dial(e.life, c, p.addr) // abort tells those who wait
+			_ = e.dial(e.life, c, p.addr) // abort notifies the goroutines that wait
 		}()
 	}
 	return c, nil
 }
 
-// connOf is the connection to a peer. One that it had to make is to be dialled: the peer is
-// returned with it then.
+// connOf returns the connection to a peer. If it has made a new one, it also returns the peer,
+// which the caller must dial.
 func (e *Endpoint) connOf(id Peer) (*conn, *peer, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -110,7 +109,7 @@ func (e *Endpoint) dial(ctx context.Context, c *conn, addr string) error {
 		}
 		switch {
 		case errors.Is(err, os.ErrDeadlineExceeded) && over != nil && !errors.Is(over, context.DeadlineExceeded):
-			err = over // the deadline was how the exchange was ended
+			err = over // the deadline was only the means to end the exchange
 		case !errors.Is(err, over):
 			err = joined(err, over)
 		}
@@ -138,9 +137,9 @@ func (e *Endpoint) dialed(ctx context.Context, c *conn, addr string) error {
 	return e.exchange(ctx, raw, host, nil, func() (*conn, error) { return c, nil })
 }
 
-// exchange makes a connection over one of TCP's or rdma_cm's, which it takes
-// over. For whom is asked when a caller has said who it is; without a caller this side
-// calls.
+// exchange connects two endpoints over a TCP or rdma_cm connection, which it takes over. It
+// calls whose to get the conn: for a caller, after its hello. If caller is nil, this side is
+// the one that calls.
 func (e *Endpoint) exchange(ctx context.Context, raw net.Conn, host string, caller *handshake.Caller, whose func() (*conn, error)) (err error) {
 	client, through := caller == nil, raw
 	if !client {
@@ -155,7 +154,7 @@ func (e *Endpoint) exchange(ctx context.Context, raw net.Conn, host string, call
 	var tcp net.Conn // once it is protected
 	var theirs hello
 	defer func() {
-		// The deadline may be the connection's last thing that was set.
+		// The function above may be setting the deadline right now.
 		if !inTime() {
 			<-late
 			if err == nil {
@@ -214,7 +213,7 @@ func (e *Endpoint) exchange(ctx context.Context, raw net.Conn, host string, call
 	}
 	if err := e.exchangeHello(c, l, q, tcp, theirs, caller); err != nil {
 		c.mu.Lock()
-		taken := c.link != nil // it ends with the connection
+		taken := c.link != nil // it closes with the connection
 		c.mu.Unlock()
 		if !taken {
 			_ = e.nic.end(l.close)
@@ -225,7 +224,7 @@ func (e *Endpoint) exchange(ctx context.Context, raw net.Conn, host string, call
 	return nil
 }
 
-// maxInline is what is asked of a device for inline data at most.
+// maxInline is the largest size of inline data that a device is asked for.
 const maxInline = 256
 
 func readHello(tcp net.Conn, h *hello) error {
@@ -236,7 +235,7 @@ func readHello(tcp net.Conn, h *hello) error {
 	return h.decode(body)
 }
 
-// exchangeHello says what both sides are, and brings the link up.
+// exchangeHello exchanges the hellos, and connects the link.
 func (e *Endpoint) exchangeHello(c *conn, l link, q *cqueue, tcp net.Conn, theirs hello, caller *handshake.Caller) error {
 	a, client := l.attr(), caller == nil
 	ours := hello{conn: c.token, endpoint: e.token, queues: l.local(), readsIn: a.readsIn, readsOut: a.readsOut}
@@ -248,7 +247,7 @@ func (e *Endpoint) exchangeHello(c *conn, l link, q *cqueue, tcp net.Conn, their
 			if errors.Is(err, io.EOF) {
 				err = fmt.Errorf("%w: the peer has hung up and gave no reason, as one does that speaks version 2", err)
 			}
-			// It may have no GID that reaches ours, of which it says no word.
+			// The peer may have no GID that reaches this one, and it does not report that.
 			o := e.over(l, theirs.queues)
 			return fmt.Errorf("%w; the peer was told of %s%s", err, o.from(), o.because())
 		}
@@ -284,7 +283,7 @@ func (e *Endpoint) exchangeHello(c *conn, l link, q *cqueue, tcp net.Conn, their
 	return nil
 }
 
-// start has operations go, and takes what the peer sends.
+// start starts the operations, and the goroutine that reads the peer's messages.
 func (c *conn) start() {
 	tcp := c.tcp
 	_ = tcp.SetDeadline(time.Time{})
@@ -292,8 +291,8 @@ func (c *conn) start() {
 	c.e.tasks.Go(func() { c.e.listenTo(c, tcp) })
 }
 
-// attachLink gives the link to the connection, which posts receives on it: the peer
-// may send as soon as it hears of us.
+// attachLink gives the link to the connection, which posts receives on it: the peer may send
+// as soon as it has this side's hello.
 func (e *Endpoint) attachLink(c *conn, l link, q *cqueue, tcp net.Conn, theirs hello, path *Connection) error {
 	id := q.enter(c)
 	c.mu.Lock()
@@ -309,8 +308,8 @@ func (e *Endpoint) attachLink(c *conn, l link, q *cqueue, tcp net.Conn, theirs h
 	return nil
 }
 
-// listenTo takes offers until the peer is gone, and tells OnReject of one that nobody has
-// accepted.
+// listenTo takes offers until the peer ends the connection. It calls OnReject if Accept has
+// not returned the peer.
 func (e *Endpoint) listenTo(c *conn, tcp net.Conn) {
 	var err error
 	for err == nil {

@@ -13,13 +13,13 @@ import (
 // completionQueue is a device's completion queue.
 type completionQueue interface {
 	poll(wc []ibvfd.WC) (int, error)
-	arm() error // the next completion raises an event
+	arm() error // makes the next completion raise an event
 	close() error
 }
 
-// A work request's ID names the queue that it is in, the connection's slot in its
-// completion queue, and the request's number. Slots are used again: the generation tells
-// completions of a connection that is gone from those of the next one.
+// A work request's ID contains its send or receive queue, the connection's slot in its
+// completion queue, and the request's number. Slots are reused: the generation distinguishes
+// the completions of an earlier connection from those of the next one.
 const (
 	numberBits     = 36
 	generationBits = 8
@@ -33,20 +33,20 @@ const (
 	generationMask = 1<<generationBits - 1
 	slotMask       = 1<<slotBits - 1
 
-	connMask = slotMask<<slotShift | generationMask<<generationShift // of which connection an ID is
+	connMask = slotMask<<slotShift | generationMask<<generationShift // the bits of an ID that name the connection
 )
 
-// cqueue is a completion queue that connections share. It has room for all that each
-// of them may have outstanding, so that it cannot overrun.
+// cqueue is a completion queue that connections share. It has room for all work requests that
+// each of them may have outstanding, so that it cannot overrun.
 type cqueue struct {
 	e    *Endpoint
 	cq   completionQueue
-	free int // room that no connection has; the endpoint's queues.mu guards it
+	free int // unreserved room; the endpoint's queues.mu guards it
 
-	mu    sync.Mutex // held while completions are handed on: they stay in order
+	mu    sync.Mutex // held while completions are dispatched: they stay in order
 	wc    []ibvfd.WC
 	slots []connSlot
-	empty []int // slots that are free
+	empty []int // free slots
 }
 
 type connSlot struct {
@@ -56,20 +56,21 @@ type connSlot struct {
 
 // cqueues are an endpoint's completion queues.
 type cqueues struct {
-	list atomic.Pointer[[]*cqueue] // replaced, never changed: who polls needs no lock
+	list atomic.Pointer[[]*cqueue] // replaced, never changed: polling needs no lock
 
 	mu      sync.Mutex // held while a queue is made
-	retired []*cqueue  // of no more use, and closed with the endpoint
+	retired []*cqueue  // queues that failed, closed with the endpoint
 }
 
-// pollBatch is how many completions are taken at a time.
+// pollBatch is the number of completions that are taken at a time.
 const pollBatch = 64
 
-// connsPerQueue is how many connections the first completion queue of an endpoint is for,
-// unless it may have fewer. Each further queue is four times as long as the one before it.
+// connsPerQueue is the number of connections that the first completion queue of an endpoint
+// has room for, unless MaxPeers is smaller. Each further queue has room for four times as many
+// as the one before it.
 const connsPerQueue = 64
 
-// reserve finds room for a connection, in a queue that there is or a new one.
+// reserve finds room for a connection, in an existing queue or a new one.
 func (e *Endpoint) reserve(room int) (*cqueue, error) {
 	e.queues.mu.Lock()
 	defer e.queues.mu.Unlock()
@@ -89,7 +90,7 @@ func (e *Endpoint) reserve(room int) (*cqueue, error) {
 			q.free = depth - room
 			break
 		}
-		if conns /= 4; conns == 0 { // a device may have memory for a short one
+		if conns /= 4; conns == 0 { // the device may have memory for a shorter one
 			return nil, err
 		}
 	}
@@ -97,14 +98,14 @@ func (e *Endpoint) reserve(room int) (*cqueue, error) {
 	return q, nil
 }
 
-// release gives room back, of a connection that cannot complete anything any more.
+// release gives back the room of a connection that has no more completions.
 func (q *cqueue) release(room int) {
 	q.e.queues.mu.Lock()
 	defer q.e.queues.mu.Unlock()
 	q.free += room
 }
 
-// all are the queues that there are now.
+// all returns the current queues.
 func (s *cqueues) all() []*cqueue {
 	if list := s.list.Load(); list != nil {
 		return *list
@@ -114,7 +115,7 @@ func (s *cqueues) all() []*cqueue {
 
 func (s *cqueues) set(list []*cqueue) { s.list.Store(&list) }
 
-// enter gives a connection a slot. Its work requests' IDs begin with what is returned.
+// enter gives a connection a slot. The result is part of its work requests' IDs.
 func (q *cqueue) enter(c *conn) uint64 {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -129,7 +130,7 @@ func (q *cqueue) enter(c *conn) uint64 {
 	return uint64(i)<<slotShift | uint64(p.generation)<<generationShift
 }
 
-// leave ends that: completions of the connection that are still in the queue are dropped.
+// leave frees the slot: completions of the connection that are still in the queue are dropped.
 func (q *cqueue) leave(id uint64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -139,7 +140,7 @@ func (q *cqueue) leave(id uint64) {
 	q.empty = append(q.empty, i)
 }
 
-// of is the connection that a completion is of, nil if it is gone.
+// of returns the connection that a completion belongs to, nil if it has ended.
 func (q *cqueue) of(id uint64) *conn {
 	i := id >> slotShift & slotMask
 	if i >= uint64(len(q.slots)) {
@@ -152,15 +153,15 @@ func (q *cqueue) of(id uint64) *conn {
 	return p.conn
 }
 
-// close destroys the queues. One on which there is a link that did not close stays, and is tried
-// again when that is.
+// close destroys the queues. A queue with a link that could not be closed stays; the NIC tries
+// again when it closes that link.
 func (s *cqueues) close(n *NIC) {
 	for _, q := range append(slices.Clone(s.all()), s.retired...) {
 		_ = n.end(q.cq.close)
 	}
 }
 
-// poll hands on all completions that there are.
+// poll dispatches all completions in the queue.
 func (q *cqueue) poll() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -177,8 +178,8 @@ func (q *cqueue) poll() {
 	}
 }
 
-// dispatch gives completions to their connections. It takes a connection's mutex once for
-// those that follow one another.
+// dispatch gives completions to their connections. It locks a connection's mutex once for
+// consecutive completions of that connection.
 func (q *cqueue) dispatch(wcs []ibvfd.WC) {
 	for len(wcs) > 0 {
 		n := 1
@@ -192,7 +193,7 @@ func (q *cqueue) dispatch(wcs []ibvfd.WC) {
 	}
 }
 
-// retire has no further connection use the queue.
+// retire excludes the queue from new connections.
 func (q *cqueue) retire() {
 	s := &q.e.queues
 	s.mu.Lock()
@@ -204,7 +205,7 @@ func (q *cqueue) retire() {
 	}
 }
 
-// abort ends all connections of the queue, whose mutex is held, and the use of it.
+// abort retires the queue, and ends all its connections. The caller holds the queue's mutex.
 func (q *cqueue) abort(err error) {
 	q.retire()
 	for _, p := range q.slots {
@@ -216,17 +217,17 @@ func (q *cqueue) abort(err error) {
 	}
 }
 
-// broke is called when the device raises no events for the queue any more. It does not block.
+// broke is called when the device raises no more events for the queue. It does not block.
 func (q *cqueue) broke(why error) {
 	go func() {
-		q.poll() // what completed before
+		q.poll() // takes earlier completions
 		q.mu.Lock()
 		defer q.mu.Unlock()
 		q.abort(why)
 	}()
 }
 
-// arm has the next completion raise an event.
+// arm makes the next completion raise an event.
 func (q *cqueue) arm() {
 	if err := q.cq.arm(); err != nil {
 		q.mu.Lock()

@@ -13,8 +13,8 @@ import (
 	"github.com/gpurdma/gpurdma/internal/handshake"
 )
 
-// Endpoint has connections to peers, and moves bytes. Its methods may be called
-// from several goroutines at once.
+// Endpoint has connections to peers, and moves bytes. Its methods may be called from several
+// goroutines at once.
 type Endpoint struct {
 	nic   *NIC
 	opt   EndpointOptions
@@ -33,7 +33,7 @@ type Endpoint struct {
 	slab   slab
 
 	mu        sync.Mutex
-	closed    chan struct{} // nil until Close; closed at its end
+	closed    chan struct{} // nil until Close is called; closed when Close ends
 	peers     []*peer       // in the order of their numbers
 	lastPeer  Peer
 	listeners []net.Listener
@@ -62,7 +62,7 @@ func (n *NIC) NewEndpoint(opt EndpointOptions) (*Endpoint, error) {
 	return e, nil
 }
 
-// hasPort refuses a port that a NIC does not have, before anybody is waited for.
+// hasPort refuses a port that the NIC does not have, before the endpoint waits for peers.
 func hasPort(nic string, port, ports int) error {
 	if port <= ports {
 		return nil
@@ -73,8 +73,9 @@ func hasPort(nic string, port, ports int) error {
 	}
 }
 
-// Close ends all connections, side by side, and lets go of all memory. What was under way is
-// dropped without completions. Closing again waits for the first, and does nothing.
+// Close ends all connections, in parallel, and frees all memory of the endpoint. Operations
+// under way end without completions. A second call waits for the first one, and does nothing
+// else.
 func (e *Endpoint) Close() error {
 	e.mu.Lock()
 	if closed := e.closed; closed != nil {

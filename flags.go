@@ -109,7 +109,7 @@ func (f Flags) check(op Op) error {
 	case f&FlagRemoteCQData != 0 && op != OpWrite && op != OpSend:
 		return refuse(FlagRemoteCQData, "only writes and messages bring data to a peer", "")
 	case f&FlagDeliveryComplete != 0 && op == OpSend:
-		return refuse(FlagDeliveryComplete, "what a message has reached cannot be read back", "use transmit-complete, or write")
+		return refuse(FlagDeliveryComplete, "the memory that a message reaches cannot be read back", "use transmit-complete, or write")
 	}
 	return nil
 }

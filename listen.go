@@ -14,11 +14,11 @@ import (
 	"github.com/gpurdma/gpurdma/internal/handshake"
 )
 
-// Listen accepts connections on a TCP address ("host:port"; port 0 chooses one),
-// or one of rdma_cm's ("rdma_cm://host:port"), and returns it. Accept returns who
-// connected. Who goes before it was accepted is forgotten, and OnReject told of it; who
-// was accepted stays in the table, as [Peer] says, and [Endpoint.Lost] tells when it is
-// gone.
+// Listen accepts connections on a TCP address ("host:port"; port 0 chooses one), or on an
+// rdma_cm address ("rdma_cm://host:port"), and returns the address. Accept returns the peers
+// that have connected. A peer that disconnects before it was accepted is removed, and OnReject
+// is called; an accepted peer stays in the table, as [Peer] says, and [Endpoint.Lost] reports
+// its end.
 func (e *Endpoint) Listen(addr string) (net.Addr, error) {
 	if e.opt.TLS != nil {
 		if _, err := e.opt.mutual("", false); err != nil {
@@ -51,11 +51,11 @@ func (e *Endpoint) listener(addr string) (net.Listener, error) {
 	return net.Listen("tcp", addr)
 }
 
-// pendingHandshakes is how many callers of an endpoint may be in the middle of a handshake,
-// at all of its listeners together. Each has a descriptor and two goroutines, three as it is
-// ended, and one of rdma_cm's has pinned memory and a queue pair; once it has said hello, it
-// has the queue pairs of its connection, too. Those whose place is another's already are at
-// most handshake.Ending more.
+// pendingHandshakes is the number of callers of an endpoint that may be in a handshake at
+// once, at all of its listeners together. Each has a descriptor and two goroutines, and a
+// third one while it is ended. A caller over rdma_cm also has pinned memory and a queue pair;
+// after its hello it has the queue pairs of its connection, too. At most handshake.Ending more
+// are ending, after another caller has taken their place.
 const pendingHandshakes = 256
 
 func (e *Endpoint) serve(l net.Listener) {
@@ -63,8 +63,8 @@ func (e *Endpoint) serve(l net.Listener) {
 	s.Serve(e.life, l)
 }
 
-// acceptCaller makes a connection with a caller, who becomes a peer when it is made: who has
-// only said hello takes no place in the table. What is wrong is told to OnReject.
+// acceptCaller connects a caller. The caller becomes a peer when it is connected: one that has
+// only said hello takes no place in the table. OnReject receives the error.
 func (e *Endpoint) acceptCaller(ctx context.Context, caller *handshake.Caller) error {
 	var c *conn
 	err := e.exchange(ctx, caller.Conn, "", caller, func() (*conn, error) {
@@ -81,13 +81,13 @@ func (e *Endpoint) acceptCaller(ctx context.Context, caller *handshake.Caller) e
 	}
 	c.end(err)
 	<-c.ended
-	if c.peer != 0 { // listenTo tells OnReject
+	if c.peer != 0 { // listenTo calls OnReject
 		return nil
 	}
 	return err
 }
 
-// hasPlace refuses a caller for whom the table has no place.
+// hasPlace refuses a caller if the table is full.
 func (e *Endpoint) hasPlace() error {
 	if e.closed != nil {
 		return os.ErrClosed
@@ -99,8 +99,8 @@ func (e *Endpoint) hasPlace() error {
 	return &rejection{textFull, fmt.Errorf("%w: there are %d peers", dmabuf.ErrLimit, len(e.peers))}
 }
 
-// enlist makes a caller that is connected a peer, and has Accept return it. From here on its
-// handshake cannot be ended for another caller's.
+// enlist makes a connected caller a peer, which Accept returns. From here on its handshake
+// cannot be ended in favour of another caller's.
 func (e *Endpoint) enlist(c *conn, caller *handshake.Caller) error {
 	e.mu.Lock()
 	p, err := e.insert("")
@@ -121,8 +121,8 @@ func (e *Endpoint) enlist(c *conn, caller *handshake.Caller) error {
 	return e.announce(p)
 }
 
-// join gives the connection of a caller its number in the table, and has it start, unless it has
-// ended meanwhile.
+// join gives a caller's connection its number in the table, and starts it, unless it has ended
+// meanwhile.
 func (c *conn) join(id Peer, caller *handshake.Caller) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -140,42 +140,42 @@ func (c *conn) join(id Peer, caller *handshake.Caller) error {
 	return nil
 }
 
-// unlist takes a peer out of the table.
+// unlist removes a peer from the table.
 func (e *Endpoint) unlist(id Peer) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.forget(id)
 }
 
-// announce has Accept return a peer.
+// announce queues a peer for Accept.
 func (e *Endpoint) announce(p *peer) error {
-	e.mu.Lock() // nobody else puts one in
+	e.mu.Lock() // one goroutine at a time adds a peer
 	defer e.mu.Unlock()
-	for range len(e.accepted) { // those that are gone take no place
+	for range len(e.accepted) { // peers that have ended take no place
 		select {
 		case q := <-e.accepted:
 			if !q.conn.over.Load() {
 				e.accepted <- q
 			}
-		default: // accepted meanwhile
+		default: // Accept took it meanwhile
 		}
 	}
 	select {
 	case e.accepted <- p:
 		return nil
 	default:
-		return fmt.Errorf("%w: nobody accepts it", ErrNotConnected)
+		return fmt.Errorf("%w: too many peers wait for Accept", ErrNotConnected)
 	}
 }
 
-// Accept waits for somebody to connect.
+// Accept waits for a peer that connects, and returns it.
 func (e *Endpoint) Accept(ctx context.Context) (Peer, error) {
 	for {
 		select {
 		case p := <-e.accepted:
-			c := p.conn // there is one for good: somebody has connected
+			c := p.conn // set for good: the peer has connected
 			c.mu.Lock()
-			there := c.state != dead // nor removed meanwhile
+			there := c.state != dead // nor has Remove been called
 			if there {
 				c.uninvited = false
 			}

@@ -166,7 +166,7 @@ func (c *conn) takeOffer(tcp net.Conn) error {
 		return err
 	}
 	if c.offerBytes += rb.weight(); c.offerBytes > maxOffered {
-		return &dmabuf.Error{Op: "take an offer", Detail: fmt.Sprintf("more than %d bytes that nobody asked for", maxOffered), Err: dmabuf.ErrLimit}
+		return &dmabuf.Error{Op: "take an offer", Detail: fmt.Sprintf("more than %d bytes of offers wait for Offered", maxOffered), Err: dmabuf.ErrLimit}
 	}
 	c.offers.push(rb)
 	c.tell()

@@ -22,36 +22,36 @@ type op struct {
 	length  int64
 	data    uint32
 	silent  bool // no completion, unless it fails
-	auto    bool // a receive that nobody asked for
+	auto    bool // an automatic receive (AutoReceive)
 	queue   int
 
 	operands []operand
-	local    []lower.Window // of the operands, or of what is sent in their place
+	local    []lower.Window // of the operands, or of the memory sent in their place
 	remote   []lower.Window
 	bufs     []*RemoteBuffer
-	add      uint64 // of an atomic: what to add, or to compare with
+	add      uint64 // of an atomic: the number to add, or to compare with
 	swap     uint64
 
 	low      Lowering
 	last     Piece // the remote memory of the last work request
-	slot     int   // of the slab, with inject
+	slot     int   // of the slab, if injected
 	injected bool
-	pack     *Buffer // a message in more pieces than a work request may have
+	pack     *Buffer // memory of a message with more pieces than a work request may have
 
 	started, made, ended bool
-	busy                 bool // slow work is done for it
-	staged               bool // some of what the NIC reads has to be copied to where it reaches it
-	flushing             bool // of delivery-complete: what is left is to read back
+	busy                 bool // slow work of this op is under way
+	staged               bool // the NIC reads staged memory, which must be synced first
+	flushing             bool // of delivery-complete: only the byte must be read back
 	err                  error
 }
 
-// ops are operations that are not in use, and the memory from which injected data is sent.
+// ops are unused operations.
 type ops struct {
 	mu   sync.Mutex
 	free []*op
 }
 
-// newOp is an op that may have been used before.
+// newOp returns an op, possibly a recycled one.
 func (e *Endpoint) newOp(kind Op, flags Flags, context any) *op {
 	e.ops.mu.Lock()
 	var o *op
@@ -70,7 +70,7 @@ func (e *Endpoint) newOp(kind Op, flags Flags, context any) *op {
 	return o
 }
 
-// recycle lets go of all that the op kept.
+// recycle frees all that the op kept.
 func (e *Endpoint) recycle(o *op) {
 	for i := range o.operands {
 		o.operands[i].drop()
@@ -86,7 +86,7 @@ func (e *Endpoint) recycle(o *op) {
 	clear(o.remote)
 	clear(o.bufs)
 	operands, local, remote, bufs := o.operands[:0], o.local[:0], o.remote[:0], o.bufs[:0]
-	*o = op{} // in its place: a literal with these in it would be made elsewhere, and copied
+	*o = op{} // assigned in place: a literal with these fields would be allocated elsewhere, and copied
 	o.operands, o.local, o.remote, o.bufs = operands, local, remote, bufs
 	e.ops.mu.Lock()
 	defer e.ops.mu.Unlock()
@@ -119,7 +119,7 @@ func (o *op) take(e *Endpoint, spans ...Span) error {
 	return nil
 }
 
-// takeRemote adds the peer's memory, which must be as long as the local.
+// takeRemote adds the peer's memory, which must be as long as the local memory.
 func (o *op) takeRemote(need ibvfd.Access, spans ...RemoteSpan) error {
 	if o.flags&FlagDeliveryComplete != 0 && o.kind == OpWrite {
 		need |= ibvfd.AccessRemoteRead
@@ -156,7 +156,7 @@ func (o *op) takeRemote(need ibvfd.Access, spans ...RemoteSpan) error {
 	return nil
 }
 
-// stage copies what the NIC is going to read to where it reaches it. It takes long.
+// stage copies the bytes that the NIC will read into staging buffers. It takes long.
 func (o *op) stage(*Endpoint) error {
 	for i := range o.operands {
 		x := &o.operands[i]

@@ -12,14 +12,14 @@ import (
 	"github.com/gpurdma/gpurdma/internal/lower"
 )
 
-// begin prepares work requests under the limits of the connection.
+// begin prepares work requests within the limits of the connection.
 func (o *op) begin(c *conn) error {
-	for _, rb := range o.bufs { // the connection may have been on its way when it was posted
+	for _, rb := range o.bufs { // the op may have been posted before the connection was up
 		if err := c.permits(rb); err != nil {
 			return err
 		}
 	}
-	if c.a.readsOut == 0 && o.reads() { // it would wait for ever, or end the connection
+	if c.a.readsOut == 0 && o.reads() { // otherwise it would wait for ever, or end the connection
 		return &dmabuf.Error{
 			Op: o.kind.String(), Detail: "no READs or atomics may be on their way", Err: unix.EOPNOTSUPP,
 			Remedy: "leave Connect.MaxRead at its default, here and at the peer",
@@ -43,7 +43,7 @@ func (o *op) begin(c *conn) error {
 	return nil
 }
 
-// reads reports whether it takes a READ or an atomic.
+// reads reports whether the op uses a READ or an atomic.
 func (o *op) reads() bool {
 	switch o.kind {
 	case OpRead, OpFetchAdd, OpCompareSwap:
@@ -52,7 +52,7 @@ func (o *op) reads() bool {
 	return o.kind == OpWrite && o.flags&FlagDeliveryComplete != 0 && o.length > 0
 }
 
-// beginMessage packs a message whose pieces are too many for a work request.
+// beginMessage packs a message that has more pieces than a work request may have.
 func (o *op) beginMessage(c *conn) error {
 	if o.length > c.a.maxMsg {
 		return &dmabuf.Error{
@@ -71,7 +71,8 @@ func (o *op) beginMessage(c *conn) error {
 	return nil
 }
 
-// refusesPack is a Buffer of the message whose bytes no CPU may move, nil if there is none.
+// refusesPack returns a Buffer of the message whose bytes the CPU must not move, nil if there
+// is none.
 func (o *op) refusesPack() *Buffer {
 	for i := range o.operands {
 		if b := o.operands[i].findBuffer((*Buffer).directOnly); b != nil {
@@ -81,7 +82,7 @@ func (o *op) refusesPack() *Buffer {
 	return nil
 }
 
-// packInto gives a message memory of its own, in one piece. It takes long.
+// packInto gives a message its own memory, in one piece. It takes long.
 func (o *op) packInto(e *Endpoint) error {
 	pack, err := e.nic.AllocHost(o.length)
 	if err != nil {
@@ -90,7 +91,7 @@ func (o *op) packInto(e *Endpoint) error {
 	if err := pack.use(); err != nil {
 		return err
 	}
-	_ = pack.Release() // from here on it is freed when the op lets go of it
+	_ = pack.Release() // from here on it is freed when the op is recycled
 	o.pack = pack
 	if o.kind == OpSend {
 		if err := o.gather(pack.core.hostMem.Bytes()); err != nil {
@@ -102,7 +103,7 @@ func (o *op) packInto(e *Endpoint) error {
 	return nil
 }
 
-// unpacked is why a message with bytes of b is not packed.
+// unpacked returns the error for a message with bytes of b that cannot be packed.
 func (o *op) unpacked(b *Buffer, pieces, most int) error {
 	return &dmabuf.Error{
 		Op: o.kind.String(), Device: b.String(), Err: unix.EOPNOTSUPP,
@@ -130,8 +131,8 @@ func (o *op) gather(p []byte) error {
 	return nil
 }
 
-// make fills wrs with the next work requests and returns how many, and how many
-// SGEs they took. sges has room for the most that one may have.
+// make fills wrs with the next work requests. It returns their number, and the number of SGEs
+// used. sges must have room for the most SGEs that one work request may have.
 func (o *op) make(c *conn, wrs []ibvfd.SendWR, sges []ibvfd.SGE) (n, used int) {
 	switch o.kind {
 	case OpSend:
@@ -172,7 +173,7 @@ func (o *op) inline(c *conn) bool {
 	return true
 }
 
-// message makes the SGEs of a message; begin has seen to it that they fit.
+// message makes the SGEs of a message; begin has checked that they fit.
 func (o *op) message(sges []ibvfd.SGE) (used int) {
 	p := lower.PiecesOf(o.local)
 	for g, ok := p.Next(); ok; g, ok = p.Next() {
@@ -185,7 +186,7 @@ func (o *op) message(sges []ibvfd.SGE) (used int) {
 // transfer makes work requests of a read or a write.
 func (o *op) transfer(c *conn, wrs []ibvfd.SendWR, sges []ibvfd.SGE) (n, used int) {
 	if o.flushing {
-		// One byte, read back into memory that nobody looks at.
+		// Read one byte back into memory that is not used otherwise.
 		sink := c.e.slab.sink
 		sges[0] = ibvfd.SGE{Addr: sink.Addr, Length: 1, LKey: sink.Key}
 		wrs[0] = ibvfd.SendWR{Op: ibvfd.OpRead, SGE: sges[:1:1], RemoteAddr: o.last.Addr, RKey: o.last.Key}
@@ -193,7 +194,7 @@ func (o *op) transfer(c *conn, wrs []ibvfd.SendWR, sges []ibvfd.SGE) (n, used in
 		return 1, 1
 	}
 	if o.length == 0 {
-		// Without bytes the peer's NIC looks at neither address nor key.
+		// For 0 bytes the peer's NIC checks neither address nor key.
 		wrs[0] = ibvfd.SendWR{Op: ibvfd.OpWrite}
 		if o.kind == OpRead {
 			wrs[0].Op = ibvfd.OpRead
@@ -221,8 +222,8 @@ func (o *op) transfer(c *conn, wrs []ibvfd.SendWR, sges []ibvfd.SGE) (n, used in
 	return n, used
 }
 
-// slowEnd reports whether the NIC has put bytes into host memory that belong elsewhere, or there is
-// memory to be freed before the program hears of the end.
+// slowEnd reports whether received bytes must be copied to other memory, or memory must be
+// freed, before the program gets the completion.
 func (o *op) slowEnd() bool {
 	if o.pack != nil {
 		return true
@@ -239,7 +240,7 @@ func (o *op) slowEnd() bool {
 	return false
 }
 
-// arrive hands those bytes to where they belong, and frees the memory. It takes long.
+// arrive copies these bytes to their place, and frees the memory. It takes long.
 func (o *op) arrive(e *Endpoint) error {
 	n := o.length
 	if o.pack != nil {

@@ -49,7 +49,7 @@ func (o *EndpointOptions) mutual(host string, client bool) (*tls.Config, error) 
 	case cfg.InsecureSkipVerify:
 		return nil, refuse("InsecureSkipVerify", "set TLS.RootCAs")
 	case !client && cfg.GetConfigForClient != nil:
-		return nil, refuse("GetConfigForClient", "leave it out: what it returns need not ask clients for certificates")
+		return nil, refuse("GetConfigForClient", "leave it out: the configuration that it returns may not ask clients for certificates")
 	case !client && cfg.ClientCAs == nil:
 		return nil, refuse("nothing says which clients are trusted", "set TLS.ClientCAs")
 	}
@@ -67,7 +67,7 @@ func (o *EndpointOptions) mayBePlain(a net.Addr) error {
 	}
 	return &dmabuf.Error{
 		Op: "protect the exchange", Device: a.String(), Detail: "the address is not a loopback address, and there is no TLS",
-		Remedy: "set EndpointOptions.TLS, or AllowPlaintext on a network where nobody else is", Err: ErrUnsafe,
+		Remedy: "set EndpointOptions.TLS, or AllowPlaintext on a network without other hosts", Err: ErrUnsafe,
 	}
 }
 
