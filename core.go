@@ -20,7 +20,7 @@ import (
 // core is the memory that a Buffer and its slices share.
 type core struct {
 	nic    *NIC
-	src    Source // nil if the memory is host's alone
+	src    Source // nil if the core has allocated host memory itself
 	gpu    bool
 	size   int64
 	policy Policy
@@ -28,18 +28,18 @@ type core struct {
 	peer   bool // src may be registered by its device pointers
 
 	local   lower.Space     // the whole memory under local keys
-	bytes   []*registration // one of each dma-buf, for the NIC's readBack; nil until Flush
+	bytes   []*registration // a byte of each dma-buf, for the NIC's readBack; nil until Flush
 	reg     *registration   // of local
 	hostMem *hostmem.Buf    // the memory itself, or its staging buffer; nil if direct
 	staging *stagingBuffer  // nil unless staged
 	release func()          // of src
-	owned   io.Closer       // src, if it goes with the core
+	owned   io.Closer       // src, if the core is to close it
 	inodes  []uint64        // of the dma-bufs
 
 	mu      sync.Mutex
 	handles int  // Buffers
 	uses    int  // operations under way, and keys given out
-	ended   bool // the registration: nobody may use the memory any more
+	ended   bool // the registration has ended: the memory must not be used any more
 	path    Path
 }
 
@@ -62,7 +62,7 @@ func (c *core) open() (err error) {
 			c.local, c.path = lower.NewSpace(c.reg.local), Path{Direct: Registered, Route: c.reg.route}
 			return nil
 		}
-		// Only a refusal is a reason to stage: not a NIC that was closed.
+		// Stage only after a refusal: not if the NIC was closed.
 		if refused := (*ibvfd.RegError)(nil); c.policy == DirectOnly || !errors.As(err, &refused) {
 			c.release()
 			return err
@@ -77,7 +77,7 @@ func (c *core) open() (err error) {
 	return nil
 }
 
-// exported is src as the device is to register it.
+// exported returns src in the form that the device registers.
 func (c *core) exported() Source {
 	if c.peer {
 		return peerDirect{c.src}
@@ -85,7 +85,7 @@ func (c *core) exported() Source {
 	return c.src
 }
 
-// openHost makes the memory itself.
+// openHost allocates and registers the memory.
 func (c *core) openHost() error {
 	if c.size <= 0 {
 		return &dmabuf.Error{Op: "allocate host memory", Detail: fmt.Sprintf("%d bytes", c.size), Err: dmabuf.ErrRange}
@@ -116,11 +116,10 @@ func (c *core) pinned(what string) error {
 	return nil
 }
 
-// host reports whether the CPU can read the memory as it posts: for inline.
+// host reports whether the CPU can read the memory when it posts, for inline data.
 func (c *core) host() bool { return c.hostMem != nil }
 
-// share registers a part for a peer, under a key of its own, and keeps the
-// memory until done.
+// share registers a part for a peer, under a key of its own. The memory stays until unuse.
 func (c *core) share(off, length int64, access ibvfd.Access) (r *registration, err error) {
 	if c.hostMem != nil {
 		r, err = c.nic.dev.host(c.hostMem, off, length, access)
@@ -165,7 +164,7 @@ func (c *core) writeAt(p []byte, off int64) (int, error) {
 	if c.src == nil {
 		return copy(c.hostMem.Bytes()[off:], p), nil
 	}
-	// Before, so that what a peer has written is not taken for newer.
+	// Sync first, so that a peer's earlier write does not count as newer.
 	if err := c.sync(off, int64(len(p))); err != nil {
 		return 0, err
 	}
@@ -173,7 +172,7 @@ func (c *core) writeAt(p []byte, off int64) (int, error) {
 	return n, errors.Join(err, c.sync(off, int64(n)))
 }
 
-// busy says what keeps the memory beside one Buffer. "" if nothing does.
+// busy returns what keeps the memory besides one Buffer; "" if nothing does.
 func (c *core) busy() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -186,7 +185,7 @@ func (c *core) busy() string {
 	return ""
 }
 
-// free ends the last Buffer with the memory, or neither.
+// free ends the last Buffer and frees the memory, or does neither.
 func (c *core) free() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -197,22 +196,22 @@ func (c *core) free() error {
 	return nil
 }
 
-// letGo ends a Buffer, and the memory with the last one: later, if something is
-// still under way on it, or the memory cannot be freed.
+// letGo ends a Buffer, and frees the memory after the last one: later, if operations are still
+// under way on it, or if the memory cannot be freed.
 func (c *core) letGo() error { return c.decrement(&c.handles) }
 
-// unuse ends what use began.
+// unuse ends a use.
 func (c *core) unuse() { _ = c.decrement(&c.uses) }
 
-// unuseLater is unuse of who holds a lock: the memory is freed in a goroutine, if it is to be, for
-// which the NIC's Close waits.
+// unuseLater is unuse for callers that hold a lock: if the memory is to be freed, a goroutine
+// frees it, and the NIC's Close waits for the goroutine.
 func (c *core) unuseLater() {
 	if c.last(&c.uses) {
 		c.nic.later(c.freeLast)
 	}
 }
 
-// decrement is one less of those for which the memory stays.
+// decrement decrements a count, and frees the memory after the last use.
 func (c *core) decrement(count *int) error {
 	if !c.last(count) {
 		return nil
@@ -220,7 +219,7 @@ func (c *core) decrement(count *int) error {
 	return c.nic.end(c.freeLast)
 }
 
-// last counts one less, and reports whether the memory is to be freed.
+// last decrements a count, and reports whether the memory is to be freed.
 func (c *core) last(count *int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -234,8 +233,8 @@ func (c *core) freeLast() error {
 	return c.freeLocked()
 }
 
-// freeLocked lets go of one thing after the other, and begins where it was
-// refused the last time. Nobody calls it again once it has succeeded.
+// freeLocked frees the parts one after the other, and continues after a part that could not be
+// freed before. It is not called again after success.
 func (c *core) freeLocked() error {
 	if err := closeRegistrations(&c.bytes); err != nil {
 		return err
@@ -267,7 +266,7 @@ func (c *core) freeLocked() error {
 	return nil
 }
 
-// noBuffer is a nil *Buffer where there should be one.
+// noBuffer returns the error for a *Buffer that is nil.
 func noBuffer(op string) error {
 	return &dmabuf.Error{Op: op, Detail: "a Buffer that is nil", Remedy: "look at the error of the call that was to return it", Err: unix.EINVAL}
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd/region"
 )
 
-// device is what a NIC needs of ibvfd. Tests have one in memory, for what a
-// NIC cannot be made to do.
+// device is the part of ibvfd that a NIC needs. Tests have a device in memory, for cases that
+// a NIC cannot be made to produce.
 type device interface {
 	name() string
 	atomics() bool // fetch-and-add and compare-and-swap
@@ -21,29 +21,29 @@ type device interface {
 	host(mem *hostmem.Buf, off, length int64, access ibvfd.Access) (*registration, error)
 	// source registers a part of a buffer's dma-bufs.
 	source(src Source, off, length int64, access ibvfd.Access) (*registration, error)
-	// queue makes a completion queue. event is called when one that is armed has a completion, and
-	// broke if there are no events any more; neither blocks.
+	// queue makes a completion queue. It calls event when an armed queue has a completion, and
+	// broke if there are no events any more; neither may block.
 	queue(depth int, event func(), broke func(why error)) (completionQueue, error)
-	// queueDepth is the depth of a completion queue, or the greatest that the device has.
+	// queueDepth returns depth, or the device's maximum if that is smaller.
 	queueDepth(depth int) int
 	// link makes the queue pairs of a connection.
 	link(attr linkAttr) (link, error)
-	// newDomain is the device with a protection domain of its own, for which it is
-	// closed first.
+	// newDomain returns the device with a protection domain of its own, which must be closed
+	// before the device.
 	newDomain() (device, error)
 	close() error
-	// ended returns when nothing of a closed device runs any more.
+	// ended returns when all goroutines of a closed device have ended.
 	ended()
 }
 
-// registration is memory under keys: an MR, or one for each dma-buf.
+// registration is memory under keys: one MR, or one for each dma-buf.
 type registration struct {
 	local, remote Memory // under lkeys, and under rkeys
 	route         ibvfd.Route
 	close         func() error
 }
 
-// verbsDevice is the device of the machine.
+// verbsDevice is a device of this machine.
 type verbsDevice struct {
 	ctx   *ibvfd.Context
 	pd    *ibvfd.PD
@@ -79,7 +79,7 @@ func (d *verbsDevice) close() error {
 
 func (d *verbsDevice) ended() { d.watch.ended.Wait() }
 
-// verbsDomain is a device in a further protection domain.
+// verbsDomain is a device in another protection domain.
 type verbsDomain struct{ *verbsDevice }
 
 func (d *verbsDevice) newDomain() (device, error) {
@@ -91,7 +91,7 @@ func (d *verbsDevice) newDomain() (device, error) {
 }
 
 func (d verbsDomain) close() error { return d.pd.Close() }
-func (verbsDomain) ended()         {} // the device goes on
+func (verbsDomain) ended()         {} // the device stays open
 
 func (d *verbsDevice) host(mem *hostmem.Buf, off, length int64, access ibvfd.Access) (*registration, error) {
 	mr, err := d.pd.RegMR(ibvfd.MRAttr{
@@ -111,7 +111,7 @@ func (d *verbsDevice) source(src Source, off, length int64, access ibvfd.Access)
 	return registered(r.MRs(d.pd), r.Close), nil
 }
 
-// regionAttr is what is registered of a source.
+// regionAttr describes the part of a source to register.
 func regionAttr(src Source, off, length int64, access ibvfd.Access) region.Attr {
 	attr := region.Attr{Offset: uint64(off), Length: uint64(length), IOVA: uint64(off), Access: access, Owner: src}
 	for _, s := range src.Segments() {

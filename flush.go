@@ -13,28 +13,26 @@ import (
 	"github.com/gpurdma/gpurdma/internal/spin"
 )
 
-// Flusher is a Source whose GPU has a means of its own to wait for what NICs
-// have written; *[gpualloc.Buffer] is one.
+// Flusher is a Source whose GPU can wait for NICs' writes itself; *[gpualloc.Buffer] is one.
 type Flusher interface {
-	// FlushWrites answers errors.ErrUnsupported where there is none.
+	// FlushWrites returns errors.ErrUnsupported if the GPU cannot do so.
 	FlushWrites() error
 }
 
-// Flush returns when what peers have written to the Buffer is visible to work
-// that its GPU runs already, such as a kernel that waits in a loop. It is for
-// writes that have completed here: a message, data of a write, or a completion
-// of one's own came after them. Work that is launched after such a completion
-// sees them without Flush, and so does the CPU.
+// Flush makes peers' writes to the Buffer visible to work that its GPU already runs, such as a
+// kernel that waits in a loop, and returns when they are. It is for writes that have completed
+// on this side: a message, data of a write, or a completion of a local operation came after
+// them. Work that is launched after such a completion sees the writes without Flush, and so
+// does the CPU.
 //
-// What it does depends on the memory. CUDA is asked whether the GPU orders such
-// writes, and else waits for them (cuFlushGPUDirectRDMAWrites). Where the vendor
-// has no such call, a byte of each dma-buf is read through the NIC: on PCIe a
-// read does not overtake the writes before it. For that the NIC registers the
-// byte, in a protection domain of its own, at the first Flush; the descriptors
-// have to be open then. A staged Buffer is synchronised, see [Buffer.Sync]. In
-// host memory there is nothing to do.
+// The method depends on the memory. Flush asks CUDA whether the GPU orders such writes, and
+// otherwise lets CUDA wait for them (cuFlushGPUDirectRDMAWrites). If the vendor has no such
+// call, the NIC reads a byte of each dma-buf: on PCIe a read does not overtake the writes
+// before it. At the first Flush the NIC registers the byte, in a protection domain of its own;
+// the dma-bufs' descriptors must be open then. A staged Buffer is synchronised, see
+// [Buffer.Sync]. For host memory Flush does nothing.
 //
-// An error says that nothing is known of what the GPU sees.
+// After an error it is not known which writes the GPU sees.
 func (b *Buffer) Flush(ctx context.Context) error {
 	if err := b.use(); err != nil {
 		return err
@@ -55,11 +53,10 @@ func (b *Buffer) Flush(ctx context.Context) error {
 	return c.nic.readBack.read(ctx, c)
 }
 
-// readBack reads a NIC's own memory back: two queue pairs that are each other's
-// peers, made at the first use. Nobody else's queue pair is in its protection
-// domain.
+// readBack reads the NIC's own memory back, through two queue pairs that are each other's
+// peers. It makes them at the first use, in a protection domain without other queue pairs.
 type readBack struct {
-	gate  chan struct{} // who is in it has the rest
+	gate  chan struct{} // a lock: the goroutine that has put a value in uses the other fields
 	nic   *NIC
 	dev   device
 	queue completionQueue
@@ -67,10 +64,10 @@ type readBack struct {
 	sink  *hostmem.Buf
 	into  *registration
 	wake  chan struct{}         // an event, or the end of the link
-	end   atomic.Pointer[error] // what broke it
+	end   atomic.Pointer[error] // the error that ended it
 }
 
-// readBackDepth is how many READs are under way at once.
+// readBackDepth is the number of READs under way at once.
 const readBackDepth = 16
 
 // read reads a byte of each of c's dma-bufs.
@@ -91,7 +88,7 @@ func (m *readBack) read(ctx context.Context, c *core) error {
 	}
 	err := m.readAll(ctx, c.bytes)
 	if err != nil {
-		// What is still under way has no place here any more.
+		// The READs still under way must not complete in a later call.
 		err = joined(err, m.nic.end(m.drop()))
 	}
 	return err
@@ -113,7 +110,8 @@ func (m *readBack) register(c *core) error {
 	return nil
 }
 
-// closeRegistrations ends what can be ended, and leaves the rest in the list.
+// closeRegistrations closes registrations in order. At an error it stops, and leaves the
+// others in the list.
 func closeRegistrations(list *[]*registration) error {
 	for len(*list) > 0 {
 		if err := (*list)[0].close(); err != nil {
@@ -162,7 +160,7 @@ func (m *readBack) open() (err error) {
 	return nil
 }
 
-// event wakes who waits.
+// event wakes the goroutine that waits.
 func (m *readBack) event() {
 	select {
 	case m.wake <- struct{}{}:
@@ -229,13 +227,14 @@ func (m *readBack) await(ctx context.Context, n int) error {
 			if err := m.queue.arm(); err != nil {
 				return err
 			}
-			armed = true // and look once more: what came before raises no event
+			armed = true // then poll once more: a completion before arming raises no event
 		}
 	}
 	return nil
 }
 
-// drop takes the queue pairs and their completion queue away, to be closed.
+// drop removes the queue pairs and their completion queue. The function that it returns closes
+// them.
 func (m *readBack) drop() func() error {
 	l, q := m.link, m.queue
 	m.link, m.queue = nil, nil
@@ -253,7 +252,7 @@ func (m *readBack) drop() func() error {
 	}
 }
 
-// close ends what nobody uses any more; it may be tried again.
+// close frees everything. It may be called again after an error.
 func (m *readBack) close() error {
 	if m.link != nil {
 		if err := m.link.close(); err != nil {

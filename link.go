@@ -12,10 +12,9 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 )
 
-// A connection has two queue pairs. READs have one of their own: they are long,
-// nothing is ordered with them, and rxe of Linux 6.12 on a busy machine now and
-// then answers the first WRITE after a long READ on one pair to nothing but
-// retries.
+// A connection has two queue pairs. READs have one of their own: they are long, and no other
+// operation is ordered with them. On one pair, rxe of Linux 6.12 on a busy machine sometimes
+// answers the first WRITE after a long READ only with retries.
 const (
 	writeQueue = iota // writes, messages, atomics; receives
 	readQueue
@@ -25,33 +24,33 @@ const (
 // link is the queue pairs of a connection.
 type link interface {
 	local() [queues]ibvfd.Endpoint
-	connect(remote [queues]ibvfd.Endpoint, reads uint8) error // reads: that the peer answers at once
+	connect(remote [queues]ibvfd.Endpoint, reads uint8) error // reads: the number that the peer answers at once
 	attr() linkAttr                                           // as granted
 	post(queue int, wrs []ibvfd.SendWR) (int, error)
 	recv(wrs []ibvfd.RecvWR) (int, error)
-	fail() error  // flush what is outstanding
-	down() error  // why nothing goes through the port; nil if it does, or is not known
-	close() error // after it the NIC touches no memory on behalf of the link; may be tried again
+	fail() error  // flushes outstanding work requests
+	down() error  // why the port carries nothing; nil if it works, or if that is not known
+	close() error // after it the NIC touches no memory for the link; may be tried again
 }
 
-// linkAttr is what a link is made for.
+// linkAttr describes a link to make.
 type linkAttr struct {
 	sendDepth, recvDepth int
 	sge, inline          int
-	readSGE              int   // of a READ; as granted only
+	readSGE              int   // SGEs of a READ; as granted only
 	readsIn, readsOut    uint8 // READs and atomics at once: answered, and sent, which the peer may lower; as granted only
 	maxMsg               int64
 	connect              ibvfd.ConnectAttr
-	queue                completionQueue          // where both complete
-	broke                func(why error)          // there may be no completions any more; does not block
-	end                  func(func() error) error // ends a link that was not made, now or later
-	path                 *ibvfd.ManagedAttr       // what rdma_cm has settled; nil over TCP
+	queue                completionQueue          // the completion queue of both
+	broke                func(why error)          // there may be no more completions; does not block
+	end                  func(func() error) error // closes a link that was not completed, now or later
+	path                 *ibvfd.ManagedAttr       // the path that rdma_cm has resolved; nil over TCP
 	gidSelector          gidSelector              // over TCP
-	why                  string                   // the port and its GID
+	why                  string                   // why this port and GID were chosen
 }
 
-// follow has the link go the way that rdma_cm has settled, but for what the options
-// ask for.
+// follow applies the path that rdma_cm has resolved to the attributes that the options leave
+// open.
 func (a *linkAttr) follow(path *ibvfd.ManagedAttr) {
 	c := &a.connect
 	c.MTU = mtuOf(path.MTU, c.MTU)
@@ -62,8 +61,8 @@ func (a *linkAttr) follow(path *ibvfd.ManagedAttr) {
 	c.Global = c.Global || path.Global
 }
 
-// to is where a queue pair of the peer's is reached: rdma_cm knows the LID of the
-// router that the peer may be behind, and the peer only its own.
+// to returns the address of a queue pair of the peer's: rdma_cm knows the LID of a router on
+// the path, and the peer knows only its own.
 func (a *linkAttr) to(remote ibvfd.Endpoint) ibvfd.Endpoint {
 	if a.path != nil {
 		remote.LID = a.path.Remote.LID
@@ -127,8 +126,8 @@ func (d *verbsDevice) link(a linkAttr) (_ link, err error) {
 	return l, d.watch.add(l)
 }
 
-// readSGE is how many SGEs a READ may have: some devices scatter what comes to
-// fewer places than they gather from. There are drivers that leave most at 0.
+// readSGE returns the number of SGEs that a READ may have: some devices scatter to fewer
+// places than they gather from. Some drivers leave most at 0.
 func readSGE(sge, most int) int {
 	if most > 0 {
 		return min(sge, most)
@@ -136,9 +135,8 @@ func readSGE(sge, most int) int {
 	return sge
 }
 
-// mtuOf is the MTU that a side is content with, and announces: the port's or the
-// path's, or a smaller one that the options ask for, rounded down to one that
-// there is.
+// mtuOf returns the MTU that a side accepts and announces: the port's or the path's, or a
+// smaller one that the options ask for, rounded down to a valid MTU.
 func mtuOf(most, option int) int {
 	if option <= 0 || option >= most {
 		return most
@@ -146,8 +144,8 @@ func mtuOf(most, option int) int {
 	return 1 << (bits.Len(uint(option)) - 1)
 }
 
-// maxMessage is the longest work request's. There are drivers that leave the
-// port's at 0.
+// maxMessage returns the length of the longest work request. Some drivers leave the port's
+// limit at 0.
 func maxMessage(port ibdev.PortAttr) int64 {
 	if port.MaxMsg == 0 {
 		return maxWR
@@ -155,11 +153,11 @@ func maxMessage(port ibdev.PortAttr) int64 {
 	return min(int64(port.MaxMsg), maxWR)
 }
 
-// maxWR bounds one work request where the port allows more: what is lost is
-// repeated, and completions should not be too far apart.
+// maxWR bounds one work request if the port allows more: lost bytes are sent again, and
+// completions should not be too far apart.
 const maxWR = 1 << 30
 
-// qp makes a queue pair; one that has no inline data is better than none.
+// qp makes a queue pair; if it cannot have inline data, qp makes it without.
 func (d *verbsDevice) qp(attr ibvfd.QPAttr) (*ibvfd.QP, error) {
 	q, err := d.pd.CreateQP(attr)
 	if err != nil && attr.Inline > 0 {

@@ -13,17 +13,16 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd/ibdev"
 )
 
-// gidSelector is what is known of a connection's other side before there are queue
-// pairs, and what the program wishes. Each side chooses its own GID; the two must
-// reach each other.
+// gidSelector holds the program's wish, and the facts about the other side that are known
+// before there are queue pairs. Each side chooses its own GID; the two must reach each other.
 type gidSelector struct {
 	wish        gid.Wish
 	port        int        // 0: any
-	own, theirs netip.Addr // the ends of the TCP connection, where they say something
-	gid         netip.Addr // the peer's GID, once it has said it
+	own, theirs netip.Addr // the ends of the TCP connection; zero for loopback addresses
+	gid         netip.Addr // the peer's GID, once the peer has sent it
 }
 
-// ends takes what a connection of TCP or UDP tells. Loopback addresses are no NIC's.
+// ends takes the addresses of a TCP or UDP connection. A NIC has no loopback addresses.
 func (t *gidSelector) ends(c interface {
 	LocalAddr() net.Addr
 	RemoteAddr() net.Addr
@@ -42,15 +41,14 @@ func (t *gidSelector) ends(c interface {
 	t.own, t.theirs = addr(c.LocalAddr()), addr(c.RemoteAddr())
 }
 
-// wish is one that is tried, and why.
+// wish is a wish to try, and the reason.
 type wish struct {
 	gid.Wish
 	why   string
 	exact bool // one address only
 }
 
-// candidates are what is tried, one after the other. What the program wishes is in all
-// of them.
+// candidates returns the wishes to try, in order. Each of them includes the program's wish.
 func (t *gidSelector) candidates() (list []wish) {
 	if t.wish.Peer.IsValid() {
 		return []wish{{Wish: t.wish}}
@@ -66,8 +64,7 @@ func (t *gidSelector) candidates() (list []wish) {
 		}
 		list = append(list, wish{w, why, own.IsValid()})
 	}
-	// The peer has a GID that is no address of TCP's: it does not matter then how
-	// TCP goes.
+	// The peer's GID is not its TCP address: TCP's path does not matter then.
 	otherNetwork := t.gid.IsValid() && t.gid != t.theirs
 	if t.own.IsValid() && !otherNetwork {
 		add(t.theirs, t.own, "TCP comes through it")
@@ -75,10 +72,10 @@ func (t *gidSelector) candidates() (list []wish) {
 	switch {
 	case t.gid.IsValid():
 		add(t.gid, netip.Addr{}, "the peer's GID is "+t.gid.String())
-	case t.theirs.IsValid() && !t.theirs.IsLinkLocalUnicast(): // which is of another link
+	case t.theirs.IsValid() && !t.theirs.IsLinkLocalUnicast(): // which belongs to another link
 		add(t.theirs, netip.Addr{}, "TCP's other end is "+t.theirs.String())
 	}
-	// TCP on a loopback address: the table's own order decides.
+	// TCP uses a loopback address: the order of the GID table decides.
 	last := "how TCP goes says nothing of the NIC's networks"
 	switch {
 	case t.gid.IsValid():
@@ -90,21 +87,21 @@ func (t *gidSelector) candidates() (list []wish) {
 	return list
 }
 
-// chosen is a port's GID, and why it is.
+// chosen is a port and its GID, and the reason for the choice.
 type chosen struct {
 	port int
-	gid  *ibdev.GID // nil: ibvfd is to choose, or to say why there is none
+	gid  *ibdev.GID // nil: ibvfd chooses it, or reports why there is none
 	why  string
 }
 
-// chooser is what of a device the choice needs.
+// chooser is the part of a device that the choice needs.
 type chooser interface {
 	QueryPort(port int) (ibdev.PortAttr, error)
 	ChooseGID(port int, w gid.Wish) (ibdev.GID, string, error)
 }
 
-// choose settles the port and its GID: of the first wish that any port can grant,
-// the port nearest to the peer.
+// choose chooses the port and its GID: it takes the first wish that any port can grant, and of
+// those ports the one nearest to the peer.
 func (t *gidSelector) choose(d chooser, ports int) (c chosen, err error) {
 	var try []int
 	if t.port != 0 {
@@ -144,10 +141,10 @@ func (t *gidSelector) choose(d chooser, ports int) (c chosen, err error) {
 	return c, err
 }
 
-// source is the address from which rdma_cm is to connect, the zero Addr if that is left
-// to the routing table: where the device has none that reaches the peer's; on
-// InfiniBand, whose GIDs are no addresses; and toward a link-local address, which
-// names its network device.
+// source returns the address from which rdma_cm connects. It returns the zero Addr to leave
+// the choice to the routing table: if the device has no address that reaches the peer's; on
+// InfiniBand, whose GIDs are no addresses; and toward a link-local address, which names its
+// network device.
 func (t *gidSelector) source(d chooser, ports int) (netip.Addr, error) {
 	if !t.theirs.IsValid() || t.theirs.IsLinkLocalUnicast() {
 		return netip.Addr{}, nil
@@ -166,7 +163,7 @@ func (t *gidSelector) source(d chooser, ports int) (netip.Addr, error) {
 	return own, nil
 }
 
-// common is how many leading bits two addresses have in common.
+// common returns the number of leading bits that two addresses have in common.
 func common(a, b netip.Addr) (n int) {
 	x, y := a.AsSlice(), b.Unmap().AsSlice()
 	for i := range min(len(x), len(y)) {
@@ -178,7 +175,7 @@ func common(a, b netip.Addr) (n int) {
 	return n
 }
 
-// addrOf is an Endpoint's GID as an address; the zero Addr of one that has none.
+// addrOf returns an Endpoint's GID as an address; the zero Addr if it has none.
 func addrOf(e ibvfd.Endpoint) netip.Addr {
 	if e.GID == [16]byte{} {
 		return netip.Addr{}

@@ -13,10 +13,10 @@ import (
 	"github.com/gpurdma/gpurdma/dmabuf"
 )
 
-// Offer sends a descriptor that Share made to the peer, over the connection's
-// exchange; the peer's Offered returns it. A program may send descriptors by
-// its own means as well, as MarshalBinary encodes them. An offer that is cut
-// short, be it by the end of ctx, ends the connection.
+// Offer sends a descriptor that Share made to the peer, over the connection's exchange; the
+// peer's Offered returns it. A program may also send descriptors by its own means, encoded by
+// MarshalBinary. An offer that is cut short, for example by the end of ctx, ends the
+// connection.
 func (e *Endpoint) Offer(ctx context.Context, to Peer, rb *RemoteBuffer) error {
 	if rb == nil {
 		return &dmabuf.Error{Op: "offer", Detail: "no descriptor", Remedy: "give what Share returned, or a View of that", Err: unix.EINVAL}
@@ -58,9 +58,9 @@ func (e *Endpoint) Offer(ctx context.Context, to Peer, rb *RemoteBuffer) error {
 	return nil
 }
 
-// cutShort ends the connection after a message of the exchange was not sent as a whole, and says
-// why. Where the peer has ended it, reading the exchange finds that out as well, and with it
-// what the peer's NIC has answered: that is the cause then.
+// cutShort ends the connection after a message of the exchange was sent in part, and returns
+// the reason. If the peer has ended the connection, the reader of the exchange finds that out,
+// too, and with it the answer of the peer's NIC, which is the cause then.
 func (c *conn) cutShort(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		c.end(err)
@@ -79,7 +79,7 @@ func (c *conn) cutShort(ctx context.Context, err error) error {
 	return c.gone()
 }
 
-// send writes an offer, as long as ctx lasts.
+// send writes an offer, until ctx ends.
 func send(ctx context.Context, tcp net.Conn, wire []byte) error {
 	ended := make(chan struct{})
 	inTime := context.AfterFunc(ctx, func() {
@@ -97,8 +97,8 @@ func send(ctx context.Context, tcp net.Conn, wire []byte) error {
 	return err
 }
 
-// Offered waits for a descriptor that the peer has offered. Those that nobody has
-// taken end with the connection.
+// Offered waits for a descriptor that the peer has offered, and returns it. Offers that were
+// not taken are dropped when the connection ends.
 func (e *Endpoint) Offered(ctx context.Context, from Peer) (*RemoteBuffer, error) {
 	c, err := e.connFor(from)
 	if err != nil {
@@ -110,7 +110,7 @@ func (e *Endpoint) Offered(ctx context.Context, from Peer) (*RemoteBuffer, error
 			rb := c.offers.pop()
 			c.offerBytes -= rb.weight()
 			if c.offers.len() > 0 {
-				c.tell() // for another who waits
+				c.tell() // for another goroutine that waits
 			}
 			c.mu.Unlock()
 			return rb, nil
@@ -126,7 +126,7 @@ func (e *Endpoint) Offered(ctx context.Context, from Peer) (*RemoteBuffer, error
 	}
 }
 
-// tell wakes one who waits for offers.
+// tell wakes one goroutine that waits for offers.
 func (c *conn) tell() {
 	select {
 	case c.offered <- struct{}{}:
@@ -134,11 +134,10 @@ func (c *conn) tell() {
 	}
 }
 
-// maxOffered bounds the memory that a peer's offers take until somebody asks
-// for them.
+// maxOffered bounds the memory of a peer's offers that wait for Offered.
 const maxOffered = 16 << 20
 
-// weight is about how much memory a descriptor takes.
+// weight returns about how much memory a descriptor takes.
 func (r *RemoteBuffer) weight() int {
 	n := 256
 	for _, s := range r.spaces {
@@ -147,7 +146,7 @@ func (r *RemoteBuffer) weight() int {
 	return n + r.layout.Weight()
 }
 
-// takeOffer reads one.
+// takeOffer reads an offer from the peer.
 func (c *conn) takeOffer(tcp net.Conn) error {
 	body, err := readMessage(tcp, msgOffer)
 	if err != nil {
@@ -159,7 +158,7 @@ func (c *conn) takeOffer(tcp net.Conn) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err := c.refusal(); err != nil { // it was read as the connection ended
+	if err := c.refusal(); err != nil { // the connection has ended since
 		return err
 	}
 	if err := c.permits(rb); err != nil {

@@ -12,13 +12,13 @@ import (
 	"github.com/gpurdma/gpurdma/internal/lower"
 )
 
-// Region is Buffers seen through a layout, whose sources they are: the MR of
-// ibv_rereg_mr_sg and ibv_rereg_mr_interleaved. Operations take any part of its
-// run, in the place of a Buffer.
+// Region is a list of Buffers seen through a layout, whose sources they are: the MR of
+// ibv_rereg_mr_sg and ibv_rereg_mr_interleaved. Operations take any part of its run, in the
+// place of a Buffer.
 //
-// Assigning another layout takes no system call and no word with the NIC. It
-// concerns operations that are posted after it; those under way keep theirs. A
-// read-only Buffer matters to those that change its bytes, and to Share.
+// Assigning another layout needs neither a system call nor the NIC. It applies to operations
+// that are posted after it; operations under way keep their layout. A read-only Buffer limits
+// only operations that change its bytes, and Share.
 type Region struct {
 	nic  *NIC
 	bufs []*Buffer
@@ -29,8 +29,8 @@ type Region struct {
 	closed bool
 }
 
-// NewRegion makes a region of buffers of one NIC, which it retains. Its layout
-// is all their bytes, in order.
+// NewRegion makes a region of buffers of one NIC, and retains them. Its first layout is all
+// their bytes, in order.
 func NewRegion(bufs ...*Buffer) (*Region, error) {
 	r := &Region{bufs: slices.Clone(bufs)}
 	extents := make([]Extent, len(bufs))
@@ -62,7 +62,7 @@ func NewRegion(bufs ...*Buffer) (*Region, error) {
 	return r, nil
 }
 
-// space is the Buffer's memory under local keys: a part of the core's.
+// space returns the Buffer's memory under local keys: a part of the core's.
 func (b *Buffer) space() lower.Space {
 	if b.off == 0 && b.size == b.core.size {
 		return b.core.local
@@ -79,8 +79,8 @@ func (b *Buffer) space() lower.Space {
 	return lower.NewSpace(m)
 }
 
-// Assign gives the region another layout. Extents outside the buffers are
-// [dmabuf.ErrRange], and leave the layout as it was.
+// Assign gives the region another layout. If the layout has extents outside the buffers, it
+// returns [dmabuf.ErrRange] and keeps the old layout.
 func (r *Region) Assign(l Layout) error {
 	err := l.Check("assign a layout", func(i int) (int64, bool) {
 		if i >= len(r.bufs) {
@@ -100,7 +100,7 @@ func (r *Region) Assign(l Layout) error {
 	return nil
 }
 
-// AssignSG is Assign of SG.
+// AssignSG assigns the layout that SG makes.
 func (r *Region) AssignSG(extents ...Extent) error {
 	l, err := SG(extents...)
 	if err != nil {
@@ -109,7 +109,7 @@ func (r *Region) AssignSG(extents ...Extent) error {
 	return r.Assign(l)
 }
 
-// AssignInterleaved is Assign of Interleaved.
+// AssignInterleaved assigns the layout that Interleaved makes.
 func (r *Region) AssignInterleaved(block Extent, dims ...Dim) error {
 	l, err := Interleaved(block, dims...)
 	if err != nil {
@@ -118,14 +118,14 @@ func (r *Region) AssignInterleaved(block Extent, dims ...Dim) error {
 	return r.Assign(l)
 }
 
-// Layout is the layout now.
+// Layout returns the current layout.
 func (r *Region) Layout() Layout {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return r.layout
 }
 
-// Size is how many bytes the layout takes.
+// Size returns the number of bytes of the layout.
 func (r *Region) Size() int64 { return r.Layout().Size() }
 
 // ReadAt copies bytes out of the region by CPU. It follows io.ReaderAt; off
@@ -149,9 +149,8 @@ func (r *Region) ReadAt(p []byte, off int64) (int, error) {
 	return n, err
 }
 
-// WriteAt copies bytes into the region by CPU. What does not fit as a whole
-// answers [dmabuf.ErrRange], what reaches a read-only Buffer EACCES, and writes
-// nothing.
+// WriteAt copies bytes into the region by CPU. If p does not fit it returns [dmabuf.ErrRange],
+// if p reaches a read-only Buffer EACCES, and in both cases writes nothing.
 func (r *Region) WriteAt(p []byte, off int64) (int, error) {
 	l, err := r.open()
 	if err != nil {
@@ -163,7 +162,7 @@ func (r *Region) WriteAt(p []byte, off int64) (int, error) {
 	return r.each(l, p, off, (*Buffer).useToWrite, (*core).writeAt)
 }
 
-// open is the layout of a region that is not closed.
+// open returns the layout of a region, or os.ErrClosed.
 func (r *Region) open() (Layout, error) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
@@ -173,8 +172,8 @@ func (r *Region) open() (Layout, error) {
 	return r.layout, nil
 }
 
-// each copies extent after extent, once every Buffer that it reaches is in use: if
-// one cannot be, no byte moves.
+// each copies extent after extent. Before that it takes every Buffer that it reaches into use:
+// if that fails for one, no byte moves.
 func (r *Region) each(l Layout, p []byte, off int64, use func(*Buffer) error, do func(*core, []byte, int64) (int, error)) (n int, err error) {
 	used := make([]bool, len(r.bufs))
 	defer func() {
@@ -204,8 +203,7 @@ func (r *Region) each(l Layout, p []byte, off int64, use func(*Buffer) error, do
 	return n, nil
 }
 
-// Close releases the buffers. Operations under way keep them. Closing again
-// does nothing.
+// Close releases the buffers. Operations under way keep them. A second Close does nothing.
 func (r *Region) Close() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -15,18 +15,18 @@ import (
 // maxRejectText bounds the text of a reject, in bytes.
 const maxRejectText = 256
 
-// rejectedWith is the error of a peer that has sent a reject. The text is the peer's: it is
-// quoted, so that it brings no control characters to a terminal.
+// rejectedWith returns the error for a reject of the peer. The peer's text is quoted, so that
+// it brings no control characters to a terminal.
 func rejectedWith(text []byte) error { return fmt.Errorf("%w: %q", ErrRejected, text) }
 
-// versionError is a hello of another version.
+// versionError is the error for a hello of another version.
 type versionError struct{ theirs uint16 }
 
 func (e *versionError) Error() string {
 	return fmt.Sprintf("the peer speaks version %d, this is version %d", e.theirs, exchangeVersion)
 }
 
-// rejection is an error of which the peer is told a text that is meant for it.
+// rejection is an error with a text that is sent to the peer.
 type rejection struct {
 	text string // for the peer
 	err  error  // for this side
@@ -36,7 +36,7 @@ func (r *rejection) Error() string { return r.err.Error() }
 func (r *rejection) Unwrap() error { return r.err }
 
 const (
-	textRefused = "refused" // all that a peer is told of an error of ours
+	textRefused = "refused" // stands for any other error of this side
 	textClosing = "the endpoint is closing"
 	textFull    = "the endpoint has as many peers as it may have"
 )
@@ -44,9 +44,9 @@ const (
 // rejectWait bounds how long sending a reject may take.
 const rejectWait = time.Second
 
-// reject tells a caller that is not connected why, as far as it is its concern. A caller
-// that has not said hello is told only that the endpoint is closing: it may be no endpoint
-// at all.
+// reject sends the reason to a caller that is not connected, unless the reason is internal. A
+// caller that has not said hello may learn only that the endpoint is closing: it may not be an
+// endpoint at all.
 func (e *Endpoint) reject(tcp net.Conn, greeted bool, why error) {
 	var v *versionError
 	var r *rejection
@@ -65,7 +65,7 @@ func (e *Endpoint) reject(tcp net.Conn, greeted bool, why error) {
 	_ = writeMessage(tcp, kind, body)
 }
 
-// boundedText is text as a reject may have it.
+// boundedText returns s as valid UTF-8 of at most maxRejectText bytes.
 func boundedText(s string) string {
 	s = strings.ToValidUTF8(s, "\uFFFD")
 	if len(s) <= maxRejectText {

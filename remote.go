@@ -14,34 +14,34 @@ import (
 	"github.com/gpurdma/gpurdma/layout"
 )
 
-// RemoteBuffer describes memory of a peer: what Endpoint.Share made there, and
-// what the peer sent. It never changes.
+// RemoteBuffer describes memory of a peer: Endpoint.Share made it there, and the peer sent it.
+// It never changes.
 type RemoteBuffer struct {
 	id     uint64
 	token  uint64 // of the connection, or endpoint, whose keys these are
 	access ibvfd.Access
 	spaces []lower.Space
 	layout Layout
-	share  *share // nil unless Share made it here, or what it is a View of
+	share  *share // nil unless Share made it here, or View made it of such a RemoteBuffer
 }
 
-// remoteAccess is what a peer can be allowed.
+// remoteAccess is all access that a peer can be given.
 const remoteAccess = ibvfd.AccessRemoteRead | ibvfd.AccessRemoteWrite | ibvfd.AccessRemoteAtomic
 
-// ID is the ID of the peer's Buffer; of a Region it is the first Buffer's.
+// ID returns the ID of the peer's Buffer; of a Region, the first Buffer's.
 func (r *RemoteBuffer) ID() uint64 { return r.id }
 
-// Size is how many bytes the layout takes.
+// Size returns the number of bytes of the layout.
 func (r *RemoteBuffer) Size() int64 { return r.layout.Size() }
 
-// Access is what the peer allows.
+// Access returns the access that the peer allows.
 func (r *RemoteBuffer) Access() ibvfd.Access { return r.access }
 
-// Layout is how the memory is seen.
+// Layout returns the layout of the memory.
 func (r *RemoteBuffer) Layout() Layout { return r.layout }
 
-// View is the same memory through another layout, whose sources are those of
-// the memory: [dmabuf.ErrRange] if it takes bytes that are not there.
+// View returns the same memory through another layout, whose sources are those of the memory.
+// It returns [dmabuf.ErrRange] if the layout has bytes outside the memory.
 func (r *RemoteBuffer) View(l Layout) (*RemoteBuffer, error) {
 	v := *r
 	v.layout = l
@@ -60,9 +60,8 @@ func (r *RemoteBuffer) check() error {
 	})
 }
 
-// A descriptor on the wire: version, id, token, access as uvarint, count of
-// sources, of each the count of pieces and their addresses, lengths and keys,
-// then the layout.
+// A descriptor on the wire is: version, id, token, access as uvarint, the number of sources,
+// for each source the number of pieces and their addresses, lengths and keys, then the layout.
 const remoteVersion = 1
 
 // MaxRemoteWire is the longest descriptor that UnmarshalBinary takes, in bytes.
@@ -93,7 +92,7 @@ func (r *RemoteBuffer) MarshalBinary() ([]byte, error) {
 	return b, nil
 }
 
-// UnmarshalBinary decodes what a peer sent and takes nothing on trust.
+// UnmarshalBinary decodes a peer's descriptor, and checks all of it.
 func (r *RemoteBuffer) UnmarshalBinary(data []byte) error {
 	in := wire.NewReader("remote buffer", data)
 	if len(data) > MaxRemoteWire {

@@ -13,16 +13,16 @@ import (
 	"github.com/gpurdma/gpurdma/internal/lower"
 )
 
-// share is memory that a peer was given keys to.
+// share is memory for which a peer was given keys.
 type share struct {
 	e     *Endpoint
-	conn  *conn // whose end is the keys'; nil if it is the endpoint's
+	conn  *conn // the keys end with it; nil if they end with the endpoint
 	regs  []*registration
 	cores []*core
 }
 
-// close withdraws the keys. Those that cannot be withdrawn stay, with their
-// memory, for the next time.
+// close withdraws the keys. Keys that cannot be withdrawn stay, with their memory, for the
+// next call.
 func (s *share) close() error {
 	regs, cores := s.regs, s.cores
 	s.regs, s.cores = nil, nil
@@ -38,26 +38,23 @@ func (s *share) close() error {
 	return err
 }
 
-// Share gives a peer access to local memory: of a Buffer, to just the span; of a
-// Region, which must be shared as a whole, to its buffers, so that the peer may
-// see them through other layouts ([RemoteBuffer.View]): with one that is read-only,
-// for reading alone. access is any of
-// AccessRemoteRead, AccessRemoteWrite and AccessRemoteAtomic, the last of which a NIC
-// without atomics refuses with EOPNOTSUPP. What the peer
-// writes has the Buffer's [Ordering]: share flags as a StrictSlice.
+// Share gives a peer access to local memory. Of a Buffer it shares just the span. A Region
+// must be shared as a whole: Share gives access to its buffers, so that the peer may see them
+// through other layouts ([RemoteBuffer.View]); if one of them is read-only, only reading can
+// be shared. access is any of AccessRemoteRead, AccessRemoteWrite and AccessRemoteAtomic;
+// without atomics in the NIC the last one returns EOPNOTSUPP. The peer's writes have the
+// Buffer's [Ordering]: share flags as a StrictSlice.
 //
-// The memory is registered for this purpose alone, anew each time: a key that
-// several shares had, such as a cache of registrations gives out,
-// could not be withdrawn from one of them. The key ends with the
-// connection, or with Unshare: the NIC refuses it then, whatever its holder
-// claims. Who shares the same memory again and again does so once with peer 0,
-// whose key stays. With peer 0 it is for any peer, and ends with the endpoint.
+// Each Share registers the memory anew: a key that several shares had in common, as from a
+// cache of registrations, could not be withdrawn from one of them. The key ends with the
+// connection, or with Unshare: from then on the NIC refuses it. With peer 0 the key is for any
+// peer, and ends with the endpoint; use it for memory that would otherwise be shared again and
+// again.
 //
-// A key is 32 bits, which drivers do not choose by chance, and all peers of a
-// NIC are in one protection domain: its hardware lets any of them use a key that
-// it knows or guesses, whoever it was given to. For peers that must not reach
-// what is shared with others there is a domain of its own: open the device
-// again, with OpenNIC.
+// A key has 32 bits, which drivers do not choose at random, and all peers of a NIC are in one
+// protection domain: the NIC lets each of them use any key that it knows or guesses, even one
+// that was given to another peer. Peers that must not reach memory shared with others need a
+// domain of their own: open the device again, with OpenNIC.
 func (e *Endpoint) Share(peer Peer, s Span, access ibvfd.Access) (_ *RemoteBuffer, err error) {
 	if access == 0 || access&^remoteAccess != 0 {
 		return nil, &dmabuf.Error{Op: "share", Detail: fmt.Sprintf("access %v", access), Remedy: "remote-read, remote-write, remote-atomic", Err: unix.EINVAL}
@@ -86,7 +83,7 @@ func (e *Endpoint) Share(peer Peer, s Span, access ibvfd.Access) (_ *RemoteBuffe
 		return nil, err
 	}
 	defer o.drop()
-	for _, b := range o.bufs() { // keys are given to all, whatever the layout reaches
+	for _, b := range o.bufs() { // the peer gets keys for all, whatever the layout reaches
 		if b.readOnly && access != ibvfd.AccessRemoteRead {
 			return nil, b.denied(OpRemoteWrite.String())
 		}
@@ -128,7 +125,7 @@ func (e *Endpoint) Share(peer Peer, s Span, access ibvfd.Access) (_ *RemoteBuffe
 	return rb, nil
 }
 
-// refusal is why nothing can be shared with the peer any more.
+// refusal returns the error of a share whose connection or endpoint has ended.
 func (s *share) refusal() error {
 	if s.conn != nil {
 		s.conn.mu.Lock()
@@ -143,8 +140,8 @@ func (s *share) refusal() error {
 	return nil
 }
 
-// publish has the keys end with the connection, or with the endpoint; an error says that this has
-// ended already.
+// publish registers the share to end with the connection, or with the endpoint. It returns an
+// error if that has ended already.
 func (s *share) publish() error {
 	if c := s.conn; c != nil {
 		c.mu.Lock()
@@ -164,7 +161,7 @@ func (s *share) publish() error {
 	return nil
 }
 
-// claim takes a share away from what it would end with; false if somebody has.
+// claim takes a share out of the list of its connection or endpoint; false if it is not in it.
 func (s *share) claim() bool {
 	mu, all := &s.e.mu, &s.e.shares
 	if s.conn != nil {
@@ -179,11 +176,11 @@ func (s *share) claim() bool {
 	return true
 }
 
-// Unshare withdraws what Share gave, by any [RemoteBuffer.View] of it: the peer's
-// next access fails, and ends the connection. A key that cannot be withdrawn is an
-// error; Unshare may be tried again. What has been withdrawn is left alone; what
-// this endpoint has not shared is EINVAL, a descriptor that was decoded too, whoever
-// encoded it.
+// Unshare withdraws the keys that Share gave; rb may be any [RemoteBuffer.View] of Share's
+// result. The peer's next access fails, and ends the connection. If a key cannot be withdrawn
+// Unshare returns an error, and may be tried again. If the keys are already withdrawn it does
+// nothing. For a descriptor that this endpoint's Share did not return, and for any decoded
+// descriptor, it returns EINVAL.
 func (e *Endpoint) Unshare(rb *RemoteBuffer) error {
 	if rb == nil || rb.share == nil || rb.share.e != e {
 		return &dmabuf.Error{Op: "unshare", Detail: "this endpoint has not shared it", Remedy: "give what its Share returned, or a View of that", Err: unix.EINVAL}
@@ -193,7 +190,7 @@ func (e *Endpoint) Unshare(rb *RemoteBuffer) error {
 		return nil
 	}
 	if err := sh.close(); err != nil {
-		if sh.publish() != nil { // it was to end by now
+		if sh.publish() != nil { // the connection or endpoint has ended since
 			_ = e.nic.end(sh.close)
 		}
 		return err

@@ -10,13 +10,14 @@ import (
 	"github.com/gpurdma/gpurdma/internal/lower"
 )
 
-// slab is registered host memory from which injected data is sent. It is made at its first use.
+// slab is registered host memory from which injected data is sent. It is made at its first
+// use.
 type slab struct {
 	mu   sync.Mutex
-	buf  *Buffer // nil until then
+	buf  *Buffer // nil until the first use
 	size int64   // of a slot
 	free []int
-	sink Piece // where bytes are read to that only the reading matters of
+	sink Piece // memory for bytes that are read only for the sake of the read
 }
 
 // needSlab makes the slab at its first use.
@@ -42,7 +43,7 @@ func (e *Endpoint) needSlab() error {
 	return nil
 }
 
-// take takes a slot.
+// take returns a free slot.
 func (s *slab) take() (slot int, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -61,7 +62,7 @@ func (s *slab) put(slot int) {
 	s.free = append(s.free, slot)
 }
 
-// hold keeps the memory, if there is any, until the function that it returns is called.
+// hold keeps the memory, if there is any, until the returned function is called.
 func (s *slab) hold() func() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -80,7 +81,7 @@ func (s *slab) release() error {
 	return s.buf.Release()
 }
 
-// inject takes the data of n bytes; fill puts it into the slot.
+// inject replaces the op's local memory by a slot of n bytes, which fill fills.
 func (o *op) inject(e *Endpoint, n int64, fill func(p []byte) error) error {
 	if n > int64(e.opt.InjectSize) {
 		return &dmabuf.Error{

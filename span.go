@@ -15,27 +15,27 @@ import (
 	"github.com/gpurdma/gpurdma/layout"
 )
 
-// Span is local memory of an operation: Length bytes from Offset on, of a Buffer
-// or of a Region. The zero Span is no bytes.
+// Span is local memory of an operation: Length bytes from Offset on, of a Buffer or of a
+// Region. The zero Span has no bytes.
 type Span struct {
 	Buf            *Buffer // or
 	Region         *Region
 	Offset, Length int64
 
-	layout layout.Layout // of the Region; without bytes, the one that it has when an operation takes the Span
+	layout layout.Layout // of the Region; if empty, the Region's layout when an operation takes the Span
 }
 
-// All are all bytes of the Buffer.
+// All returns all bytes of the Buffer.
 func (b *Buffer) All() Span { return Span{Buf: b, Length: b.size} }
 
-// All are all bytes that the region's layout takes now. They stay these bytes when the region is
-// assigned another layout.
+// All returns all bytes of the region's current layout. The Span keeps this layout when the
+// region is assigned another one.
 func (r *Region) All() Span {
 	l := r.Layout()
 	return Span{Region: r, Length: l.Size(), layout: l}
 }
 
-// shape is how the Region is seen.
+// shape returns the layout through which the Region is seen.
 func (s *Span) shape() layout.Layout {
 	if s.layout.Size() > 0 {
 		return s.layout
@@ -50,15 +50,15 @@ type RemoteSpan struct {
 	Offset, Length int64
 }
 
-// All are all bytes of the remote buffer.
+// All returns all bytes of the remote buffer.
 func (r *RemoteBuffer) All() RemoteSpan { return RemoteSpan{Buf: r, Length: r.Size()} }
 
-// Part is length bytes of the remote buffer from offset on.
+// Part returns length bytes of the remote buffer from offset on.
 func (r *RemoteBuffer) Part(offset, length int64) RemoteSpan {
 	return RemoteSpan{Buf: r, Offset: offset, Length: length}
 }
 
-// operand is a Span that is in use: its memory stays until drop.
+// operand is a Span in use: its memory stays until drop.
 type operand struct {
 	lower.Window
 	buf    *Buffer
@@ -116,12 +116,12 @@ func (b *Buffer) usable(nic *NIC) error {
 	return b.use()
 }
 
-// findBuffer is a Buffer that is so and that some of the operand's bytes are of; nil if
-// there is none.
+// findBuffer returns a Buffer for which is returns true and that has bytes of the operand; nil
+// if there is none.
 func (o *operand) findBuffer(is func(*Buffer) bool) *Buffer {
 	bufs := o.bufs()
 	if !slices.ContainsFunc(bufs, is) {
-		return nil // mostly
+		return nil // the usual case
 	}
 	i, ok := o.Layout.FindSource(o.Off, o.Len, func(source int) bool { return is(bufs[source]) })
 	if !ok {
@@ -146,7 +146,7 @@ func (o *operand) drop() {
 	}
 }
 
-// host reports whether all of it is the host's memory.
+// host reports whether all of the operand is host memory.
 func (o *operand) host() bool {
 	for _, b := range o.bufs() {
 		if !b.core.host() {
@@ -184,7 +184,7 @@ func (o *operand) staged(n int64, do func(s *stagingBuffer, off, length int64) e
 	return nil
 }
 
-// copy moves bytes between p and the operand, by CPU. It asks no Buffer: they may
+// copy moves bytes between p and the operand, by CPU. It does not check the Buffers: they may
 // have been released since take, which has checked them and keeps their memory.
 func (o *operand) copy(p []byte, do func(c *core, p []byte, off int64) (int, error)) error {
 	bufs, n := o.bufs(), int64(0)
@@ -198,7 +198,7 @@ func (o *operand) copy(p []byte, do func(c *core, p []byte, off int64) (int, err
 	return nil
 }
 
-// check is what can be known of a remote span before the peer's NIC is asked.
+// check checks a remote span as far as that is possible without the peer's NIC.
 func (r *RemoteSpan) check(op Op, need ibvfd.Access) error {
 	switch {
 	case r.Buf == nil && r.Length == 0 && r.Offset == 0:

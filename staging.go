@@ -11,11 +11,10 @@ import (
 	"sync"
 )
 
-// stagingBuffer is pinned host memory that the NIC and peers use in place of a
-// source. Either may change behind our back: the staging buffer by a peer, the
-// source by a GPU. seen is what both were when they last agreed, so that a
-// difference tells who changed what. Who wrote the same again cannot be told: see
-// [Buffer.Sync].
+// stagingBuffer is pinned host memory that the NIC and peers use in place of a source. Both
+// may change at any time: the staging buffer by a peer, the source by a GPU. seen holds the
+// bytes that both had when they were last equal; a difference from it shows which side has
+// changed. A write of the same bytes again cannot be seen: see [Buffer.Sync].
 type stagingBuffer struct {
 	nic *NIC
 	src Source
@@ -23,19 +22,19 @@ type stagingBuffer struct {
 
 	mu   sync.Mutex
 	seen []byte
-	buf  [2][]byte // copies of a stretch of either, made once
+	buf  [2][]byte // copies of a chunk of both, allocated once
 }
 
-// syncChunk is how much is compared at a time.
+// syncChunk is the number of bytes that are compared at a time.
 const syncChunk = 64 << 10
 
-// sync makes both agree on length bytes from off on.
+// sync makes both equal for length bytes from off on.
 func (s *stagingBuffer) sync(off, length int64) error {
 	return s.chunks(off, length, s.chunk)
 }
 
-// chunks runs do on one stretch after the other. Between two of them others get the lock, so that
-// nobody waits for all of a long copy.
+// chunks runs do on one chunk after the other. Between two chunks it releases the lock, so
+// that other goroutines do not wait for all of a long copy.
 func (s *stagingBuffer) chunks(off, length int64, do func(off, n int64) error) error {
 	for length > 0 {
 		n := min(length, syncChunk)
@@ -57,9 +56,9 @@ func (s *stagingBuffer) room() {
 	}
 }
 
-// arrived takes over length bytes from off on that an operation of our own has
-// put into the staging buffer. What the source does not take stays unseen: a later sync
-// finds it to be newer, and tries again.
+// arrived copies length bytes from off on, which a local operation has put into the staging
+// buffer, to the source. If the source refuses them, seen does not change: a later sync finds
+// the difference, and tries again.
 func (s *stagingBuffer) arrived(off, length int64) error {
 	return s.chunks(off, length, func(off, n int64) error {
 		came := s.buf[0][:n]
@@ -73,8 +72,8 @@ func (s *stagingBuffer) arrived(off, length int64) error {
 	})
 }
 
-// chunk compares one stretch. theirs and ours are read once each: the NIC may
-// go on writing meanwhile, and a later sync will see that.
+// chunk compares one chunk. It reads theirs and ours once each: the NIC may write meanwhile,
+// and a later sync will see that.
 func (s *stagingBuffer) chunk(off, n int64) error {
 	theirs, ours := s.buf[0][:n], s.buf[1][:n]
 	mem, seen := s.mem[off:off+n], s.seen[off:off+n]
@@ -108,16 +107,16 @@ func (s *stagingBuffer) chunk(off, n int64) error {
 	})
 }
 
-// bridge is how far apart changes of a peer may lie that go to the source in
-// one call. What lies between is written as it was read: a GPU should not write
-// so close to where a peer does while a sync runs.
+// bridge is the distance up to which two changes of a peer go to the source in one call. The
+// bytes between them are written as they were read: a GPU should not write so close to a
+// peer's writes while a sync runs.
 const bridge = 16
 
-// runs calls do for each run of bytes in which a and b differ, without those
-// that differ in neither.
+// runs calls do for each run of bytes in which a and b differ, without bytes in which they do
+// not.
 func runs(a, b []byte, do func(i, j int) error) error { return bridged(a, b, nil, do) }
 
-// bridged is runs, with runs joined over a few bytes in which keep and b agree.
+// bridged is runs, but joins runs over a few bytes in which keep and b agree.
 func bridged(a, b, keep []byte, do func(i, j int) error) error {
 	for i := firstDifferent(a, b, 0); i < len(a); {
 		end := firstEqual(a, b, i) // of the run
@@ -140,10 +139,10 @@ func bridged(a, b, keep []byte, do func(i, j int) error) error {
 	return nil
 }
 
-// word is how many bytes are compared at once.
+// word is the number of bytes that are compared at once.
 const word = 8
 
-// firstDifferent is the first place from i on at which a and b have different bytes, or their length.
+// firstDifferent returns the first index from i on at which a and b differ, or their length.
 func firstDifferent(a, b []byte, i int) int {
 	for ; i+word <= len(a); i += word {
 		if x := binary.LittleEndian.Uint64(a[i:]) ^ binary.LittleEndian.Uint64(b[i:]); x != 0 {
@@ -155,12 +154,12 @@ func firstDifferent(a, b []byte, i int) int {
 	return i
 }
 
-// firstEqual is the first place from i on at which a and b have the same byte, or their length.
+// firstEqual returns the first index from i on at which a and b are equal, or their length.
 func firstEqual(a, b []byte, i int) int {
 	const ones, tops = 0x0101010101010101, 0x8080808080808080
 	for ; i+word <= len(a); i += word {
 		x := binary.LittleEndian.Uint64(a[i:]) ^ binary.LittleEndian.Uint64(b[i:])
-		// The lowest byte that is zero has its top bit here, and no byte below it has.
+		// The lowest zero byte has its top bit set here, and no byte below it has.
 		if zeros := (x - ones) &^ x & tops; zeros != 0 {
 			return i + bits.TrailingZeros64(zeros)/8
 		}

@@ -11,8 +11,8 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd"
 )
 
-// verbsQueue is a completion queue of the machine's device, and the goroutine that
-// hears its events.
+// verbsQueue is a completion queue of a device of this machine, with a goroutine that waits
+// for its events.
 type verbsQueue struct {
 	cq       *ibvfd.CQ
 	event    func()
@@ -30,8 +30,8 @@ func (d *verbsDevice) queue(depth int, event func(), broke func(error)) (complet
 	return q, nil
 }
 
-// queueDepth is the depth, or the greatest that the device has. There are drivers that leave
-// that at 0.
+// queueDepth returns depth, or the device's maximum if that is smaller. Some drivers leave the
+// maximum at 0.
 func (d *verbsDevice) queueDepth(depth int) int {
 	if d.attr.MaxCQE > 0 {
 		return min(depth, d.attr.MaxCQE)

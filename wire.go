@@ -12,20 +12,20 @@ import (
 	"github.com/gpurdma/gpurdma/internal/wire"
 )
 
-// The exchange, over TCP or a stream over rdma_cm. A message is its body's length
-// in 4 bytes, its kind in one, and the body.
+// The exchange runs over TCP, or over a stream of rdma_cm. A message is its body's length in 4
+// bytes, its kind in one byte, and the body.
 //
 //	initiator            acceptor
 //	hello            ->
 //	                 <-  hello, its queue pairs ready to receive and send
 //	ready            ->
 //
-// After that both may send offers at any time, and the end of the stream is the
-// end of the connection. In place of any message a side may send reject, which says
-// why it ends the connection, and is its last.
+// After that both sides may send offers at any time; the end of the stream is the end of the
+// connection. In place of any message a side may send a reject: it gives the reason why the
+// side ends the connection, and is its last message.
 //
-// A hello of another version is answered by a hello that has our version and nothing
-// else of meaning: each version reads that far, and reports the difference.
+// A hello of another version is answered by a hello of which only our version is valid: each
+// version reads that far, and reports the difference.
 type messageKind byte
 
 const (
@@ -48,7 +48,7 @@ func (k messageKind) maxBody() int {
 	return 0
 }
 
-// exchangeVersion: 1 had no READ depths, 2 no reject.
+// Version 1 had no READ depths, version 2 no reject.
 const exchangeVersion = 3
 
 const exchangeMagic = 0x47525031 // "GRP1"
@@ -56,11 +56,11 @@ const exchangeMagic = 0x47525031 // "GRP1"
 // hello is one side of a connection.
 type hello struct {
 	conn, endpoint uint64                 // the tokens of its keys
-	queues         [queues]ibvfd.Endpoint // their MTU is what this side is content with
+	queues         [queues]ibvfd.Endpoint // their MTU is the one that this side accepts
 
-	// READs and atomics on their way on each queue pair: as many as it answers, which
-	// the other side does not exceed, and as many as it would send, which is told as
-	// in rdma_cm's request and bounds nothing yet.
+	// The limits of READs and atomics under way on each queue pair: readsIn is the number that
+	// this side answers, which the other side does not exceed; readsOut is the number that it
+	// would send, which is sent as in rdma_cm's request and limits nothing yet.
 	readsIn, readsOut uint8
 }
 
@@ -115,10 +115,10 @@ func (h *hello) decode(data []byte) error {
 	return nil
 }
 
-// helloSize is how long a hello of this version is.
+// helloSize is the size of a hello of this version.
 const helloSize = 4 + 2 + 8 + 8 + 1 + queues*(4+4+2+2+16) + 2
 
-// ourVersion is the hello that answers one of another version.
+// ourVersion returns the hello that answers a hello of another version.
 func ourVersion() []byte {
 	b := binary.BigEndian.AppendUint32(make([]byte, 0, helloSize), exchangeMagic)
 	b = binary.BigEndian.AppendUint16(b, exchangeVersion)
@@ -134,8 +134,8 @@ func writeMessage(w io.Writer, k messageKind, body []byte) error {
 	return err
 }
 
-// readMessage reads a message of a kind. A reject in its place is an error, that of the
-// peer.
+// readMessage reads a message of kind want. If the peer sent a reject instead, it returns
+// rejectedWith's error.
 func readMessage(r io.Reader, want messageKind) ([]byte, error) {
 	var head [5]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
