@@ -80,7 +80,7 @@ func testSlices(t *testing.T, s setting) {
 	}
 }
 
-// The memory lives as long as somebody has it, in any order.
+// The memory lives until its last reference is released, in any order.
 func TestReferences(t *testing.T) { testReferences(t, inMemory(t)) }
 
 func testReferences(t *testing.T, s setting) {
@@ -173,7 +173,7 @@ func TestPolicies(t *testing.T) {
 	if _, ok := h.GPU(); ok || h.GPUDirect() {
 		t.Error("host memory is no GPU's")
 	}
-	// Nor is what a GPU's driver has allocated there.
+	// Memory that a GPU's driver has allocated in the host is not a GPU's either.
 	for kind, gpu := range map[gpualloc.Kind]bool{gpualloc.KindSystem: false, gpualloc.KindVRAM: true, gpualloc.KindUnknown: true} {
 		src := &kindSource{memSource{mem: make([]byte, 8)}, kind}
 		b := must(n.Register(src, BufferOptions{Policy: StagedOnly}))(t)
@@ -201,8 +201,8 @@ type kindSource struct {
 
 func (s *kindSource) Kind() gpualloc.Kind { return s.kind }
 
-// What either side changes behind a staged buffer's back comes through, byte by
-// byte; what nobody changed is not written.
+// Changes of either side to staged memory reach the other side, byte by byte; unchanged bytes
+// are not written.
 func TestStagedMemoryAgrees(t *testing.T) {
 	r := testenv.Seeded(t)
 	n := inMemory(t).open(t, NICOptions{})
@@ -235,8 +235,8 @@ func TestStagedMemoryAgrees(t *testing.T) {
 	}
 }
 
-// Where a GPU and a peer write the same byte between two syncs the peer's wins, unless
-// it is what both last agreed on. A sync between the two keeps both.
+// If a GPU and a peer write the same byte between two syncs, the peer's write wins, unless it
+// equals the byte at the last sync. A sync between the two writes keeps both.
 func TestStagedMemoryInConflict(t *testing.T) {
 	n := inMemory(t).open(t, NICOptions{})
 	src := &memSource{mem: make([]byte, 3)}
@@ -266,7 +266,7 @@ func TestStagedMemoryInConflict(t *testing.T) {
 	sync("the peer sets it after that", 3)
 }
 
-// proofs answers as it is told, one MR after the other, and keeps what it was asked.
+// proofs is a prover with prepared answers, one for each MR. It records the keys that it gets.
 type proofs struct {
 	answers []placement.Placement
 	asked   []placement.Key
@@ -280,8 +280,8 @@ func (p *proofs) Prove(_ context.Context, k placement.Key) (placement.Placement,
 	return p.answers[len(p.asked)-1], nil
 }
 
-// ofTwo is a Buffer of two dma-bufs, as GPU memory is that comes in segments: its
-// MRs have nothing in common.
+// ofTwo returns a Buffer of two dma-bufs, like GPU memory in segments: its MRs have different
+// keys and inodes.
 func ofTwo(t *testing.T) *Buffer {
 	n := inMemory(t).open(t, NICOptions{})
 	b := must(n.Register(&memSource{mem: make([]byte, 64), direct: true}, BufferOptions{}))(t)
@@ -296,8 +296,8 @@ func ofTwo(t *testing.T) *Buffer {
 	return b
 }
 
-// A prover is asked for each MR by all that names it, and by nothing else: a
-// process has another number outside of its container.
+// Prove asks the prover for each MR by device, keys and inode only: the number of a process
+// differs outside of its container.
 func TestProveAsks(t *testing.T) {
 	b := ofTwo(t)
 	direct := placement.Placement{Memory: placement.PeerToPeer, Route: placement.BelowSwitch}
@@ -310,14 +310,14 @@ func TestProveAsks(t *testing.T) {
 		if _, err := b.Prove(t.Context(), p); err != nil || !slices.Equal(p.asked, want) {
 			t.Errorf("asked for %+v, %v, want %+v", p.asked, err, want)
 		}
-		// Which MR is of which dma-buf is not known any more.
+		// Now it is not known which MR belongs to which dma-buf.
 		b.core.inodes = b.core.inodes[:1]
 		want[0].Inode, want[1].Inode = 0, 0
 	}
 }
 
-// Proven is what a prover has said, of every MR, and nothing else. What is kept is
-// the answer of the first MR that is not.
+// A Buffer is Proven only if the prover says so for every MR. Path keeps the answer for the
+// first MR that is not.
 func TestProve(t *testing.T) {
 	b := ofTwo(t)
 	direct := func(device string) placement.Placement {
@@ -330,7 +330,7 @@ func TestProve(t *testing.T) {
 		name    string
 		answers []placement.Placement
 		want    Direct
-		kept    int // which of the answers
+		kept    int // index of the answer that Path keeps
 	}{
 		{"both", []placement.Placement{direct("a"), direct("b")}, Proven, 1},
 		{"not the second", []placement.Placement{direct("a"), moved}, Registered, 1},
@@ -351,7 +351,7 @@ func TestProve(t *testing.T) {
 			t.Errorf("%s: a GPU's memory that is registered is not direct", c.name)
 		}
 	}
-	// A prover that fails has said nothing.
+	// After a prover's error Path does not change.
 	before := b.Path()
 	if _, err := b.Prove(t.Context(), &proofs{answers: []placement.Placement{direct("a")}}); err == nil || !reflect.DeepEqual(b.Path(), before) {
 		t.Errorf("after a prover that failed: %v, %v, was %v", err, b.Path(), before)

@@ -17,10 +17,10 @@ import (
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
-// slack is how much longer than it should anything may take here.
+// slack is the factor by which steps may take longer than they should.
 const slack = 3
 
-// accepting takes whoever connects, and lets go of it.
+// accepting accepts every peer that connects, and removes it.
 func accepting(t *testing.T, e *Endpoint) (accepted *atomic.Int32) {
 	accepted = new(atomic.Int32)
 	var tasks sync.WaitGroup
@@ -41,8 +41,9 @@ func accepting(t *testing.T, e *Endpoint) (accepted *atomic.Int32) {
 	return accepted
 }
 
-// A caller at a round trip of 100 ms gets in within 3 s, each time, while 2,000 a second from
-// 16 addresses say nothing, or half of what they should, or all of that and then nothing.
+// A caller with a round trip of 100 ms connects within 3 s, each time, while 2,000 callers a
+// second from 16 addresses send nothing, or half of a handshake message, or all of it and then
+// nothing.
 func TestDistantCaller(t *testing.T) {
 	testenv.Exhaustive(t)
 	const within, way, times, perSecond = 3 * time.Second, 50 * time.Millisecond, 10, 2000
@@ -73,7 +74,7 @@ func TestDistantCaller(t *testing.T) {
 			watchBounds(t, name, pendingHandshakes+handshake.Ending+10*clients)
 			start, used := time.Now(), testenv.ProcessTime(t)
 			callHostile(t, addr, tt.says, perSecond, 1<<30)
-			time.Sleep(time.Second / 2) // all places are taken, and nothing is known of their addresses yet
+			time.Sleep(time.Second / 2) // all places are taken, by addresses that the endpoint does not know yet
 			var took []time.Duration
 			for i := range times {
 				opt := tt.opt
@@ -101,7 +102,7 @@ func TestDistantCaller(t *testing.T) {
 	}
 }
 
-// Good callers, all at once and from one address, all connect at the first try, beside 10,000
+// Good callers, all at once and from one address, connect at the first try, besides 10,000
 // from other addresses that say nothing.
 func TestManyCallersAtOnce(t *testing.T) {
 	testenv.Exhaustive(t)
@@ -125,7 +126,7 @@ func TestManyCallersAtOnce(t *testing.T) {
 				clients = append(clients, s.endpoint(t, EndpointOptions{TLS: cfg, ConnectTimeout: testenv.Limit(slack * 10 * time.Second)}))
 			}
 			callHostile(t, addr, saysNothing, 10_000, 10_000)
-			time.Sleep(time.Second / 2) // the silent ones come before, meanwhile and after
+			time.Sleep(time.Second / 2) // silent callers come before, meanwhile and after
 			took := make([]time.Duration, many)
 			var tasks sync.WaitGroup
 			start := time.Now()

@@ -23,18 +23,18 @@ import (
 // hostileCallers makes TestCallers the other process: "ADDRESS SAYS PER-SECOND MOST".
 const hostileCallers = "GPURDMA_TEST_CALLERS"
 
-// What hostile callers say before they say nothing more.
+// The bytes that hostile callers send before they stay silent.
 const (
 	saysNothing = "nothing"
 	saysPlain   = "plain" // in turn nothing, half a hello, a hello
 	saysTLS     = "tls"   // in turn nothing, half of TLS's first message, all of it
 )
 
-// hostileAddresses is how many addresses hostile callers have, from 127.0.0.2 on.
+// hostileAddresses is the number of addresses of hostile callers, from 127.0.0.2 on.
 const hostileAddresses = 16
 
-// TestCallers is the other process, and no test. It calls until it reads a line, and says
-// how many calls it has made.
+// TestCallers is the other process, and no test. It calls until it reads a line, and prints
+// the number of its calls.
 func TestCallers(t *testing.T) {
 	var addr, says string
 	var perSecond, most int
@@ -73,7 +73,7 @@ func TestCallers(t *testing.T) {
 				defer c.Close()
 				made.Add(1)
 				_, _ = c.Write(text)
-				_, _ = io.Copy(io.Discard, c) // until it is turned out
+				_, _ = io.Copy(io.Discard, c) // until the endpoint hangs up
 			}()
 		}
 		select {
@@ -94,7 +94,7 @@ func clientHello(t testing.TB) []byte {
 	return b[:must(ours.Read(b))(t)]
 }
 
-// call has another process call as hostile callers do, until the test ends.
+// callHostile starts another process that calls as hostile callers do, until the test ends.
 func callHostile(t *testing.T, addr, says string, perSecond, most int) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run=^TestCallers$", "-test.count=1")
@@ -118,8 +118,8 @@ func callHostile(t *testing.T, addr, says string, perSecond, most int) {
 	})
 }
 
-// distant is an address from which all that goes to addr, and comes back, is on its way for
-// as long as that.
+// distant returns an address whose connections lead to addr, with a delay of way in each
+// direction.
 func distant(t *testing.T, addr string, way time.Duration) string {
 	l := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	var tasks sync.WaitGroup
@@ -145,7 +145,7 @@ func distant(t *testing.T, addr string, way time.Duration) string {
 	return l.Addr().String()
 }
 
-// carry copies what comes, later.
+// carry copies bytes with a delay.
 func carry(to, from net.Conn, way time.Duration) {
 	type parcel struct {
 		b   []byte
@@ -173,7 +173,8 @@ func carry(to, from net.Conn, way time.Duration) {
 	_ = to.Close()
 }
 
-// watchBounds samples what this process has beside what it had, until the test ends.
+// watchBounds samples the goroutines and descriptors that this process has in addition, until
+// the test ends.
 func watchBounds(t *testing.T, who string, each int) {
 	goroutines, descriptors := runtime.NumGoroutine(), testenv.Descriptors(t)
 	most := [2]int{}

@@ -13,8 +13,8 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd"
 )
 
-// Who gets no answer, or cannot be connected to, is told which way it was: TCP has
-// shown that the peer is there, and the GIDs may not reach each other.
+// The error of a failed connection names the path: TCP has shown that the peer is there, and
+// the GIDs may not reach each other.
 func TestErrorsSayWhichWay(t *testing.T) {
 	const way = "port 0 of fake0, ::1 to ::1"
 	w := inMemory(t).world(t, EndpointOptions{})
@@ -53,8 +53,8 @@ func TestErrorsSayWhichWay(t *testing.T) {
 	}
 }
 
-// Whatever the two sides ask for, they come to the same MTU, and neither sends more
-// READs at once than the other answers.
+// Whatever the two sides ask for, they agree on one MTU, and neither sends more READs at once
+// than the other answers.
 func TestUnequalOptions(t *testing.T) {
 	small := ibvfd.ConnectAttr{MTU: 1024, MaxRead: 1}
 	for name, c := range map[string]struct {
@@ -93,7 +93,7 @@ func TestUnequalOptions(t *testing.T) {
 				w.done(w.a, OpRead, "r")
 				return
 			}
-			// They are refused, and the connection goes on.
+			// READs and atomics are refused, and the connection stays up.
 			w.ok(w.a.Read(mine.All(), w.ab, rb.All(), nil))
 			w.ok(w.a.FetchAdd(mine.All(), w.ab, rb.All(), 1, nil))
 			w.ok(w.a.WriteMsg(Msg{Local: []Span{mine.All()}, Peer: w.ab, Remote: []RemoteSpan{rb.All()}}, FlagDeliveryComplete))
@@ -133,7 +133,7 @@ func TestUnroutable(t *testing.T) {
 	if _, err := client.Connect(limited(t), addr); !errors.Is(err, unix.ENETUNREACH) || !strings.Contains(err.Error(), "over port 0 of fake0, ::1 to ::1") {
 		t.Errorf("where this side finds out: %v", err)
 	}
-	// Where the other side does, the GID that it was told of is what there is to say.
+	// If the other side fails, the error names the GID that the other side received.
 	fine := s.endpoint(t, EndpointOptions{})
 	server.nic.dev = unroutable{server.nic.dev.(*fakeDevice)}
 	if _, err := fine.Connect(limited(t), addr); err == nil || !strings.Contains(err.Error(), "the peer was told of port 0 of fake0, ::1") {

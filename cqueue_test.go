@@ -11,8 +11,9 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd"
 )
 
-// A completion queue has room for all that its connections may have outstanding: one that has none
-// left is followed by another, four times as long, and room that was given back is used again.
+// A completion queue has room for all that its connections may have outstanding. If it is
+// full, the endpoint makes another one, four times as long; room that was given back is used
+// again.
 func TestCompletionQueuesHaveRoom(t *testing.T) {
 	e := inMemory(t).endpoint(t, EndpointOptions{MaxPeers: 1000})
 	room := e.opt.room()
@@ -72,7 +73,7 @@ func TestShortCompletionQueues(t *testing.T) {
 	}
 }
 
-// Completions of a connection that is gone are dropped, also when another has its slot.
+// Completions of an ended connection are dropped, even if another connection has its slot.
 func TestLateCompletionsAreDropped(t *testing.T) {
 	w := inMemory(t).world(t, EndpointOptions{})
 	c := w.a.connTo(w.ab)

@@ -13,8 +13,8 @@ import (
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
-// What the peer did before it ended the connection comes before the end: when Lost returns, all of it
-// can be taken, without a look at the NIC.
+// The peer's operations before the end of the connection complete before the end: when Lost
+// returns, Poll has all their completions without asking the NIC.
 func TestTheEndComesLast(t *testing.T) {
 	const messages = 20
 	w := inMemory(t).world(t, EndpointOptions{})
@@ -43,8 +43,8 @@ func TestTheEndComesLast(t *testing.T) {
 	same(t, "the messages", theirs, want)
 }
 
-// Of receives that the endpoint posts itself one says that the connection has ended, and why; of an
-// end by this side's own doing none does.
+// One of the receives that the endpoint posts itself reports the end of the connection, with
+// the reason; none does if this side ends it.
 func TestAutomaticReceivesTellOfTheEnd(t *testing.T) {
 	t.Run("the peer's", func(t *testing.T) {
 		w := inMemory(t).world(t, EndpointOptions{AutoReceive: 4})
@@ -78,7 +78,7 @@ func TestAutomaticReceivesTellOfTheEnd(t *testing.T) {
 	})
 }
 
-// nothing shows that there is no further completion when the connection has ended.
+// nothing checks that there is no further completion when the connection has ended.
 func (w *world) nothing(e *Endpoint, p Peer) {
 	w.t.Helper()
 	if err := e.Lost(limited(w.t), p); !errors.Is(err, ErrNotConnected) {
@@ -90,8 +90,8 @@ func (w *world) nothing(e *Endpoint, p Peer) {
 	}
 }
 
-// Whoever offers while the peer ends the connection learns that it has ended, and nothing of the
-// stream below it.
+// Offer returns the end of the connection, not the error of the stream below it, if the peer
+// ends the connection meanwhile.
 func TestOfferWhileThePeerEnds(t *testing.T) {
 	s := inMemory(t)
 	server := s.endpoint(t, EndpointOptions{})
@@ -118,7 +118,7 @@ func TestOfferWhileThePeerEnds(t *testing.T) {
 	}
 }
 
-// What is nil is an error of the call that it was given to.
+// A nil argument is an error of the call that gets it.
 func TestNil(t *testing.T) {
 	w := inMemory(t).world(t, EndpointOptions{})
 	mine := hostKind.make(t, w.a.nic, 8)

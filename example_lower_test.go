@@ -9,9 +9,9 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd"
 )
 
-// The blocks of a sequence in a KV cache: 16 KiB each, wherever the block table
-// has put them. They are gathered into one contiguous run of the peer. The work
-// requests come into the caller's memory, a batch at a time.
+// The blocks of a sequence in a KV cache, of 16 KiB each, at the places of the block table.
+// They are gathered into one contiguous run of the peer. Next puts the work requests into the
+// caller's memory, a batch at a time.
 func ExampleLower() {
 	const block, blocks = 16 << 10, 4096
 	var table []gpurdma.Extent

@@ -102,8 +102,8 @@ func transpose(ctx context.Context) (err error) {
 	return nil
 }
 
-// Paging a KV cache: the blocks of a sequence, wherever the block table has put
-// them, go to as many free blocks of another host's cache, in one operation.
+// Paging a KV cache: the blocks of a sequence, at the places of the block table, go to as many
+// free blocks of another host's cache, in one operation.
 func ExampleRemoteBuffer_View() {
 	if err := pageOut(context.Background()); err != nil {
 		log.Print(err)
@@ -186,7 +186,7 @@ func pageOut(ctx context.Context) (err error) {
 	return nil
 }
 
-// kvBlock is what block i holds: no other holds the same.
+// kvBlock returns the bytes of block i, which differ from all other blocks.
 func kvBlock(i, size int) []byte {
 	return bytes.Repeat([]byte{byte(i), byte(i >> 8), byte(i * 31), 0xcb}, size/4)
 }

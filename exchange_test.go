@@ -152,7 +152,7 @@ func TestHello(t *testing.T) {
 	}
 }
 
-// Whatever a caller sends, it gets nowhere; the endpoint serves the next one.
+// No bytes of a caller bypass the exchange; the endpoint serves the next caller.
 func TestHostileCallers(t *testing.T) {
 	s := inMemory(t)
 	w := s.world(t, EndpointOptions{ConnectTimeout: time.Second})
@@ -178,10 +178,10 @@ func TestHostileCallers(t *testing.T) {
 		if _, err := c.Write(send); err != nil {
 			t.Fatal(err)
 		}
-		if name == "half a hello" { // and who says nothing is not waited for
+		if name == "half a hello" { // and the endpoint does not wait for a silent one
 			_ = c.(*net.TCPConn).CloseWrite()
 		}
-		// It ends the connection; what it said before is no matter.
+		// The endpoint hangs up; its earlier bytes do not matter.
 		_ = c.SetReadDeadline(time.Now().Add(bound))
 		if _, err := io.Copy(io.Discard, c); errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("%s: still connected", name)
@@ -194,8 +194,8 @@ func TestHostileCallers(t *testing.T) {
 	}
 }
 
-// Callers that say nothing, or hello and then nothing, keep nobody out, not even one of their
-// own address, and take no place of a peer.
+// Callers that send nothing, or a hello and then nothing, do not keep others out, not even
+// those of their own address, and take no place of a peer.
 func TestSilentCallers(t *testing.T) {
 	s := inMemory(t)
 	good := newAuthority(t)
@@ -220,11 +220,11 @@ func TestSilentCallers(t *testing.T) {
 			if list := server.Peers(); len(list) != 1 || list[0] != p {
 				t.Errorf("peers %v, accepted %v", list, p)
 			}
-			gone := silent[:more] // who came first had to go
+			gone := silent[:more] // the first callers had to go
 			if name == "half a hello" {
-				gone = silent // and in the end each has to
+				gone = silent // and in the end all have to
 			} else if tt.says != nil {
-				gone = nil // the order in which hellos were read is not that of calls
+				gone = nil // hellos are not read in the order of the calls
 			}
 			for i, c := range gone {
 				_ = c.SetReadDeadline(time.Now().Add(bound))
@@ -236,8 +236,8 @@ func TestSilentCallers(t *testing.T) {
 	}
 }
 
-// Who gives up a connection to somebody that says nothing hears of that, and of no time
-// that was over; who has a deadline hears of both.
+// A connection to a silent peer that is cancelled fails with the cancellation, and not with a
+// timeout; at a deadline the error includes both.
 func TestGivenUp(t *testing.T) {
 	s := inMemory(t)
 	silent := must(net.Listen("tcp", "127.0.0.1:0"))(t)
@@ -263,7 +263,7 @@ func TestGivenUp(t *testing.T) {
 					defer c.Close()
 					_, err = io.ReadFull(c, make([]byte, 1))
 					tt.then(cancel, e)
-					_, _ = io.Copy(io.Discard, c) // until it is given up
+					_, _ = io.Copy(io.Discard, c) // until the caller gives up
 				}
 				heard <- err
 			}()
@@ -303,7 +303,7 @@ func TestRemoteBufferWire(t *testing.T) {
 		}
 		for cut := range wire {
 			if back.UnmarshalBinary(wire[:cut]) == nil {
-				// A layout may be left out: the zero one is one byte.
+				// Without a layout the rest is valid, too: the zero layout is one byte.
 				if back.Size() != 0 {
 					t.Fatalf("the first %d bytes of %x pass", cut, wire)
 				}
@@ -321,7 +321,7 @@ func FuzzRemoteBuffer(f *testing.F) {
 		if err := rb.UnmarshalBinary(data); err != nil {
 			return
 		}
-		// Every byte that it promises lies in memory that it names.
+		// Every byte of the descriptor lies in memory of the descriptor.
 		n := min(rb.Size(), 500)
 		if n == 0 {
 			return

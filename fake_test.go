@@ -17,9 +17,9 @@ import (
 	"github.com/gpurdma/gpurdma/pciaddr"
 )
 
-// fabric is an RDMA network in memory, for what a NIC cannot be made to do, and
-// for machines without one. Work requests are carried out when their sender's
-// completion queue is polled.
+// fabric is an RDMA network in memory, for cases that a NIC cannot be made to produce, and for
+// machines without a NIC. It carries out work requests when their sender's completion queue is
+// polled.
 type fabric struct {
 	mu   sync.Mutex
 	key  uint32
@@ -27,8 +27,8 @@ type fabric struct {
 	qps  map[uint32]*fakeQP
 	open int // MRs and links
 
-	// WRITEs are acknowledged while their bytes are on the way, as PCIe allows it:
-	// a READ on the same queue pair pushes them into the memory.
+	// WRITEs are acknowledged while their bytes are on the way, as PCIe allows it: a READ on
+	// the same queue pair pushes them into the memory.
 	late bool
 }
 
@@ -43,7 +43,7 @@ func newFabric() *fabric {
 	return &fabric{mrs: map[uint32]*fakeMR{}, qps: map[uint32]*fakeQP{}, key: 100}
 }
 
-// fakeDevice registers host memory, and sources of which it can see the bytes.
+// fakeDevice registers host memory, and sources whose bytes it can see.
 type fakeDevice struct {
 	*fabric
 	maxSGE, inline int
@@ -93,7 +93,7 @@ func (f *fabric) register(mem []byte, access ibvfd.Access) *registration {
 	}
 }
 
-// at is the memory that a key covers, nil if it does not.
+// at returns the memory that a key covers, nil if the key does not cover it.
 func (f *fabric) at(key uint32, addr uint64, n int, remote bool, need ibvfd.Access) []byte {
 	m := f.mrs[key]
 	if m == nil || m.remote != remote || addr < m.base || addr-m.base+uint64(n) > uint64(len(m.mem)) || m.access&need != need {
@@ -109,7 +109,7 @@ type fakeQP struct {
 	sq     []ibvfd.SendWR
 	rq     []ibvfd.RecvWR
 	failed bool
-	onWay  []func() // of what was acknowledged
+	onWay  []func() // of acknowledged WRITEs
 }
 
 type fakeLink struct {
@@ -122,7 +122,7 @@ type fakeLink struct {
 	maxSGERead int
 	refuse     int   // the work request that is refused, counted from 1
 	slow       int   // polls until the NIC answers
-	end        error // what broke it
+	end        error // the error that ended it
 }
 
 // fakeQueue is a completion queue, and the links on it.
@@ -242,7 +242,7 @@ func (l *fakeLink) post(queue int, wrs []ibvfd.SendWR) (int, error) {
 		wr.SGE = append([]ibvfd.SGE(nil), wr.SGE...)
 		l.qps[queue].sq = append(l.qps[queue].sq, wr)
 	}
-	if l.armed { // nobody polls
+	if l.armed { // there may be no poll
 		l.qps[queue].run()
 	}
 	return len(wrs), nil
@@ -260,7 +260,7 @@ func (l *fakeLink) recv(wrs []ibvfd.RecvWR) (int, error) {
 
 func (l *fakeLink) down() error { return nil }
 
-// broke is the NIC's word that the link is dead: no completion comes any more.
+// broke reports that the link is dead: there are no more completions.
 func (l *fakeLink) broke(why error) {
 	l.f.mu.Lock()
 	l.end = why
@@ -291,11 +291,11 @@ func (l *fakeLink) close() error {
 	return nil
 }
 
-// vendorErr is the fabric's own code of a status: another number for each, and none of
-// them a status, so that one is not taken for the other.
+// vendorErr returns the fabric's own code of a status: different for each, and none of them a
+// status, so that they cannot be confused.
 func vendorErr(s ibvfd.WCStatus) uint32 { return 0x5000 + uint32(s) }
 
-// completed is a completion, with a code if it is an error.
+// completed returns a completion, with a vendor's code if it is an error.
 func completed(id uint64, s ibvfd.WCStatus) ibvfd.WC {
 	if s == ibvfd.WCSuccess {
 		return ibvfd.WC{ID: id}
@@ -303,7 +303,7 @@ func completed(id uint64, s ibvfd.WCStatus) ibvfd.WC {
 	return ibvfd.WC{ID: id, Status: s, VendorErr: vendorErr(s)}
 }
 
-// run carries out what was posted, and flushes after a failure.
+// run carries out posted work requests, and flushes them after a failure.
 func (q *fakeQP) run() {
 	for len(q.sq) > 0 {
 		wr := q.sq[0]
@@ -428,8 +428,8 @@ func (q *fakeQP) take(wc ibvfd.WC, data []byte) ibvfd.WCStatus {
 	return ibvfd.WCSuccess
 }
 
-// memSource is a source in Go memory, as a GPU's would be: only ReadAt and
-// WriteAt lead to it, and the fabric's DMA if it is direct.
+// memSource is a source in Go memory, which is accessed like a GPU's: only by ReadAt and
+// WriteAt, and by the fabric's DMA if it is direct.
 type memSource struct {
 	mem    []byte
 	direct bool
@@ -465,7 +465,7 @@ func (m *memSource) Hold() (func(), error) {
 	}), nil
 }
 
-// connTo is the connection to a peer.
+// connTo returns the connection to a peer.
 func (e *Endpoint) connTo(p Peer) *conn {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -476,7 +476,7 @@ func (e *Endpoint) connTo(p Peer) *conn {
 	return x.conn
 }
 
-// linkTo is its queue pairs.
+// linkTo returns the link of the connection to a peer.
 func (e *Endpoint) linkTo(p Peer) *fakeLink {
 	c := e.connTo(p)
 	c.mu.Lock()

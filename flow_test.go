@@ -17,8 +17,8 @@ import (
 
 func TestFences(t *testing.T) { testFences(t, inMemory(t), 50) }
 
-// A fence orders what nothing else does: a read of what was just written, and a
-// write of what was just read, or an atomic on it.
+// A fence orders operations that have no other order: a read of bytes just written, and a
+// write or an atomic on bytes just read.
 func testFences(t *testing.T, s setting, rounds int) {
 	for _, k := range s.kinds {
 		t.Run(k.name, func(t *testing.T) {
@@ -33,7 +33,7 @@ func testFences(t *testing.T, s setting, rounds int) {
 				w.ok(w.a.WriteMsg(m, FlagMore))
 				m.Local = []Span{part(1)}
 				w.ok(w.a.ReadMsg(m, FlagFence|FlagMore))
-				// Few bytes could go into the work request, but not before they are there.
+				// 8 bytes would fit into the work request, but only after they have arrived.
 				n := []int64{1000, 8}[i%2]
 				m.Local, m.Remote = []Span{{Buf: mine, Offset: 1000, Length: n}}, []RemoteSpan{rb.Part(1000, n)}
 				w.ok(w.a.WriteMsg(m, FlagFence))
@@ -54,8 +54,8 @@ func testFences(t *testing.T, s setting, rounds int) {
 	}
 }
 
-// A read before a fenced atomic finds what was there, and a fenced read behind it what
-// the atomic has left.
+// A read before a fenced atomic finds the old value, and a fenced read behind it the result of
+// the atomic.
 func testFencedAtomics(t *testing.T, w *world, mine, theirs *Buffer, rb *RemoteBuffer) {
 	t.Helper()
 	old := binary.NativeEndian.Uint64(content(t, theirs)[2000:])
@@ -127,7 +127,7 @@ func testSelectiveCompletion(t *testing.T, s setting) {
 	}
 	w.ok(w.a.WriteMsg(Msg{Local: []Span{mine.All()}, Peer: w.ab, Remote: []RemoteSpan{rb.All()}, Context: "asked"}, FlagCompletion))
 	w.done(w.a, OpWrite, "asked")
-	// The peer's data come without anybody posting receives, again and again.
+	// The peer's data arrive without a call of Recv, again and again.
 	for i := range 20 {
 		w.ok(w.a.WriteMsg(Msg{Local: []Span{mine.All()}, Peer: w.ab, Remote: []RemoteSpan{rb.All()}, Data: uint64(i), Context: i}, FlagCompletion|FlagRemoteCQData))
 		w.done(w.a, OpWrite, i)
@@ -141,8 +141,8 @@ func testSelectiveCompletion(t *testing.T, s setting) {
 	w.failed(w.a, "fails", ibvfd.WCRemAccessErr)
 }
 
-// Atomics complete where that is asked for, and what a silent one has brought is there
-// when one behind it completes.
+// Atomics make a completion if one is asked for; the result of a silent one has arrived when a
+// later one completes.
 func testSelectiveAtomics(t *testing.T, w *world, mine, theirs *Buffer, rb *RemoteBuffer) {
 	t.Helper()
 	counter := rb.Part(16, 8)
@@ -172,8 +172,8 @@ func testSelectiveAtomics(t *testing.T, w *world, mine, theirs *Buffer, rb *Remo
 	}
 }
 
-// The NIC is asked for completions of what somebody wants to hear of, and of a batch's
-// last: by that one the silent ones before it end.
+// The NIC makes completions only for operations with a completion, and for the last one of a
+// batch: that one also ends the silent ones before it.
 func TestSilentMakeNoCompletions(t *testing.T) {
 	w := inMemory(t).world(t, EndpointOptions{Selective: true})
 	mine, theirs := hostKind.make(t, w.a.nic, 100), hostKind.make(t, w.b.nic, 100)
@@ -210,8 +210,8 @@ func TestSilentMakeNoCompletions(t *testing.T) {
 
 func TestSilentBatch(t *testing.T) { testSilentBatch(t, inMemory(t)) }
 
-// Of a batch in which one fails, nothing is heard of those before it, which have
-// succeeded.
+// If an operation of a batch fails, the silent ones before it have succeeded and make no
+// completions.
 func testSilentBatch(t *testing.T, s setting) {
 	w := s.world(t, EndpointOptions{Selective: true})
 	mine, theirs := hostKind.make(t, w.a.nic, 4), hostKind.make(t, w.b.nic, 8)
@@ -241,8 +241,8 @@ func testSilentBatch(t *testing.T, s setting) {
 
 func TestConnectionless(t *testing.T) { testConnectionless(t, inMemory(t)) }
 
-// Operations to an address open the connection; after it is lost the next one
-// opens another. Keys for any peer work on each.
+// Operations to an address open the connection; after it is lost the next one opens another.
+// Keys for any peer work on each.
 func testConnectionless(t *testing.T, s setting) {
 	const peers = 3
 	a := s.endpoint(t, EndpointOptions{})
@@ -298,7 +298,7 @@ func testConnectionless(t *testing.T, s setting) {
 	}
 }
 
-// broken waits until e knows that a connection is lost.
+// broken waits until e has noticed that a connection is lost.
 func (w *world) broken(e *Endpoint, p Peer) {
 	w.t.Helper()
 	ctx := limited(w.t)
@@ -314,8 +314,7 @@ func (w *world) broken(e *Endpoint, p Peer) {
 	w.t.Fatal("the connection is not lost")
 }
 
-// A port that names no limit has one: a message of 0 bytes would lower nothing,
-// for ever.
+// A port without a limit gets one: with messages of 0 bytes lowering would not end.
 func TestMaxMessage(t *testing.T) {
 	for max, want := range map[uint32]int64{0: maxWR, 1: 1, maxWR: maxWR, math.MaxUint32: maxWR} {
 		if got := maxMessage(ibdev.PortAttr{MaxMsg: max}); got != want {

@@ -13,9 +13,9 @@ import (
 	"github.com/gpurdma/gpurdma/ibvfd/hostmem"
 )
 
-// gate holds those up who pass it, until it is opened.
+// gate blocks goroutines that pass it, until it is opened.
 type gate struct {
-	reached chan struct{} // gets one for each who has come
+	reached chan struct{} // gets a value for each goroutine that arrives
 	open    chan struct{}
 	once    sync.Once
 }
@@ -32,7 +32,7 @@ func (g *gate) pass() {
 
 func (g *gate) lift() { g.once.Do(func() { close(g.open) }) }
 
-// slowSource is memory that is copied when the gates say so.
+// slowSource is memory whose copies wait at gates.
 type slowSource struct {
 	memSource
 	mu        sync.Mutex
@@ -63,7 +63,7 @@ func (s *slowSource) WriteAt(p []byte, off int64) (int, error) {
 	return s.memSource.WriteAt(p, off)
 }
 
-// slowDevice registers, and ends registrations, when the gates say so.
+// slowDevice is a device whose registrations, and their ends, wait at gates.
 type slowDevice struct {
 	*fakeDevice
 	mu        sync.Mutex
@@ -107,7 +107,7 @@ func (d *slowDevice) link(a linkAttr) (link, error) {
 	return &muteLink{l.(*fakeLink), d}, nil
 }
 
-// muteLink does not flush while its device says so.
+// muteLink does not flush while its device is mute.
 type muteLink struct {
 	*fakeLink
 	d *slowDevice
@@ -120,7 +120,8 @@ func (l *muteLink) fail() error {
 	return l.fakeLink.fail()
 }
 
-// threesome is an endpoint on a slow device with two peers, each of which has memory for it.
+// threesome is an endpoint on a slow device with two peers, each of which shares memory with
+// it.
 type threesome struct {
 	*world
 	dev   *slowDevice
@@ -145,7 +146,8 @@ func newThreesome(t *testing.T, opt EndpointOptions) *threesome {
 	return x
 }
 
-// goesOn shows that the endpoint works with the other peer while something is held up.
+// goesOn checks that the endpoint works with the other peer while another operation is
+// blocked.
 func (x *threesome) goesOn(what string) {
 	x.t.Helper()
 	x.ok(x.a.Write(x.mine.All(), x.other, x.there.All(), what))
@@ -158,8 +160,8 @@ func (x *threesome) goesOn(what string) {
 	}
 }
 
-// What takes long for one connection holds up no other: neither its copies of staged memory, nor
-// registrations, nor the end of a connection.
+// Slow work of one connection delays no other connection: neither its copies of staged memory,
+// nor registrations, nor its end.
 func TestNothingHoldsOthersUp(t *testing.T) {
 	t.Run("a copy before a write", func(t *testing.T) {
 		x := newThreesome(t, EndpointOptions{})
@@ -286,8 +288,8 @@ func TestNothingHoldsOthersUp(t *testing.T) {
 	})
 }
 
-// A connection that ends while a copy is under way waits for it, and so does Close: the memory is in
-// use until then.
+// A connection that ends while a copy is under way waits for the copy, and so does Close: the
+// memory is in use until then.
 func TestEndWaitsForCopies(t *testing.T) {
 	x := newThreesome(t, EndpointOptions{})
 	to := x.share(hostKind.make(t, x.b.nic, 64).All(), allAccess)
@@ -321,8 +323,8 @@ func TestEndWaitsForCopies(t *testing.T) {
 	}
 }
 
-// Memory whose Buffer was released is freed when the last operation on it has ended, and nobody else
-// waits for that.
+// The memory of a released Buffer is freed when the last operation on it has ended, and no
+// other connection waits for that.
 func TestFreeingHoldsNobodyUp(t *testing.T) {
 	x := newThreesome(t, EndpointOptions{})
 	to := x.share(hostKind.make(t, x.b.nic, 64).All(), allAccess)

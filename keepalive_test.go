@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Both sides of an exchange over TCP ask for signs of life, and for an end where
-// nothing is acknowledged: TestVMPeerVanishes shows what that does.
+// Both sides of an exchange over TCP set keepalive, and a timeout for unacknowledged bytes;
+// TestVMPeerVanishes shows their effect.
 func TestKeepalive(t *testing.T) {
 	w := inMemory(t).world(t, EndpointOptions{})
 	for name, e := range map[string]*Endpoint{"who connects": w.a, "who listens": w.b} {

@@ -19,8 +19,8 @@ import (
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
-// An endpoint that closes lets go of everything, also of what is under way and
-// of what peers have keys to; and the other side is told.
+// An endpoint that closes frees everything, including operations under way and memory that
+// peers have keys to; the other side sees the end.
 func TestCloseUnderTraffic(t *testing.T) { testCloseUnderTraffic(t, inMemory(t)) }
 
 func testCloseUnderTraffic(t *testing.T, s setting) {
@@ -83,10 +83,10 @@ func testConcurrentUse(t *testing.T, s setting, each int) {
 					break
 				}
 				for _, c := range list[:k] {
-					if c.Op != OpRecv { // an automatic receive tells of the end
+					if c.Op != OpRecv { // an automatic receive reports the end
 						n++
 					}
-					// The NIC may find out before the exchange does.
+					// The NIC may notice the end before the exchange does.
 					if c.Err != nil && !errors.Is(c.Err, ErrNotConnected) && !errors.Is(c.Err, &ibvfd.WCError{Status: ibvfd.WCRetryExcErr}) {
 						t.Errorf("%+v", c)
 					}
@@ -121,7 +121,7 @@ func testConcurrentUse(t *testing.T, s setting, each int) {
 		})
 	}
 	posting.Wait()
-	// The last ones: a completion for each that was posted.
+	// The last completions: one for each operation that was posted.
 	w.ok(w.b.Close())
 	w.broken(w.a, w.ab)
 	for w.a.untaken() > 0 {
@@ -138,7 +138,7 @@ func testConcurrentUse(t *testing.T, s setting, each int) {
 	}
 }
 
-// untaken is how many completions nobody has taken yet.
+// untaken returns the number of completions that the program has not taken yet.
 func (e *Endpoint) untaken() int {
 	n, _ := e.done.state()
 	return n
@@ -211,7 +211,8 @@ func TestRegions(t *testing.T) {
 	}
 }
 
-// A write that cannot reach all of its bytes changes none, whatever comes first.
+// A write that cannot reach all of its bytes changes none, even if the first ones are
+// writable.
 func TestRegionWritesAllOrNothing(t *testing.T) {
 	n := inMemory(t).open(t, NICOptions{})
 	whole := hostKind.make(t, n, 30)
@@ -219,7 +220,7 @@ func TestRegionWritesAllOrNothing(t *testing.T) {
 	ro, gone := must(whole.ReadOnlySlice(10, 10))(t), must(whole.Slice(20, 10))(t)
 	closing(t, ro)
 	r := must(NewRegion(whole, ro, gone))(t)
-	// Somebody has released what the region had retained.
+	// Release the reference that the region had retained.
 	if err := errors.Join(gone.Release(), gone.Release()); err != nil {
 		t.Fatal(err)
 	}
@@ -234,7 +235,7 @@ func TestRegionWritesAllOrNothing(t *testing.T) {
 			t.Errorf("%d bytes, %v, want %v", k, err, x.want)
 		}
 		same(t, "after a write that failed", whole, want)
-		// What it does not reach does not matter.
+		// Buffers that the write does not reach do not matter.
 		if k, err := r.WriteAt(make([]byte, 4), 0); k != 4 || err != nil {
 			t.Errorf("%d bytes, %v", k, err)
 		}
@@ -250,8 +251,8 @@ func TestRegionWritesAllOrNothing(t *testing.T) {
 	}
 }
 
-// What an operation on a region may change goes by what it reaches, now; what a peer
-// may be given a key to, by all of it.
+// An operation may change a region if it may change the bytes that it reaches now; a peer gets
+// a key only if it may change all buffers.
 func TestRegionsRights(t *testing.T) {
 	w := inMemory(t).world(t, EndpointOptions{})
 	whole, theirs := hostKind.make(t, w.a.nic, 64), hostKind.make(t, w.b.nic, 64)
@@ -263,7 +264,7 @@ func TestRegionsRights(t *testing.T) {
 	g := must(NewRegion(rw, ro))(t)
 	closing(t, g)
 	rb := w.share(theirs.All(), allAccess)
-	// change has 8 bytes from off on changed.
+	// change changes 8 bytes from off on.
 	change := func(off int64, want error) {
 		t.Helper()
 		s := Span{Region: g, Offset: off, Length: 8}
@@ -312,7 +313,7 @@ func TestRegionsRights(t *testing.T) {
 	if got := content(t, whole); string(got[16:24]) != string(here[16:24]) || string(got[:8]) != string(here[:8]) || string(got[24:]) != string(here[24:]) {
 		t.Errorf("other bytes have changed:\n%x, want\n%x", got, here)
 	}
-	// To read from it nobody needs a right.
+	// Reading from it needs no right.
 	w.ok(g.AssignSG(Extent{Source: 1, Len: 32}))
 	w.ok(w.a.Write(g.All(), w.ab, rb.Part(0, 32), "write"))
 	w.done(w.a, OpWrite, "write")
@@ -327,7 +328,7 @@ func TestRegionsRights(t *testing.T) {
 	must(w.a.Share(w.ab, g.All(), ibvfd.AccessRemoteRead))(t)
 }
 
-// A key that was withdrawn is of no use.
+// A withdrawn key does not work.
 func TestUnshare(t *testing.T) { testUnshare(t, inMemory(t)) }
 
 func testUnshare(t *testing.T, s setting) {
@@ -349,7 +350,7 @@ func testUnshare(t *testing.T, s setting) {
 	w.ok(w.b.Unshare(kept)) // it ended with the connection
 }
 
-// A key is withdrawn by any view of it, and only by who has given it.
+// A key is withdrawn by any view of it, and only by the endpoint that has shared it.
 func TestUnshareViews(t *testing.T) {
 	w := inMemory(t).world(t, EndpointOptions{})
 	mine, theirs := hostKind.make(t, w.a.nic, 64), hostKind.make(t, w.b.nic, 64)
@@ -377,7 +378,7 @@ func TestUnshareViews(t *testing.T) {
 	w.ok(w.b.Unshare(rb))
 }
 
-// The table has an end, and places in it can be had again.
+// The table has a limit, and freed places can be used again.
 func TestPeersAreBounded(t *testing.T) {
 	e := inMemory(t).endpoint(t, EndpointOptions{MaxPeers: 2})
 	a := must(e.Insert("127.0.0.1:1"))(t)
@@ -399,8 +400,8 @@ func TestPeersAreBounded(t *testing.T) {
 	}
 }
 
-// A peer that was removed stays nobody, whatever comes after it and whatever
-// becomes of its connection.
+// A removed peer stays removed, whatever is added after it and whatever happens to its
+// connection.
 func TestPeersAreNotMixedUp(t *testing.T) {
 	s := inMemory(t)
 	silent := must(net.Listen("tcp", "127.0.0.1:0"))(t)
@@ -428,7 +429,7 @@ func TestPeersAreNotMixedUp(t *testing.T) {
 		t.Errorf("peers %v, want %v and not %v", list, next, first)
 	}
 
-	// Nor does Accept answer with who was removed, or an operation go to another.
+	// Accept does not return the removed peer, and no operation goes to another peer.
 	addr := must(e.Listen("127.0.0.1:0"))(t).String()
 	caller := s.endpoint(t, EndpointOptions{})
 	must(caller.Connect(limited(t), addr))(t)

@@ -19,7 +19,7 @@ import (
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
-// ports is a device's ports, with the addresses that each has GIDs of.
+// ports is the ports of a device, with the addresses of the GIDs of each.
 type ports struct {
 	link ibdev.LinkLayer
 	gids [][]string // by port
@@ -55,7 +55,7 @@ func (p *ports) ChooseGID(port int, w gid.Wish) (ibdev.GID, string, error) {
 
 func onEthernet(gids ...[]string) *ports { return &ports{link: ibdev.LinkEthernet, gids: gids} }
 
-// tcp is a connection with those ends.
+// tcpEnds returns a gidSelector for a TCP connection with these ends.
 func tcpEnds(own, theirs string) (t gidSelector) {
 	t.ends(&ended{own, theirs})
 	return t
@@ -70,7 +70,7 @@ func tcpAddr(a string) net.Addr {
 	return net.TCPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(a), 1))
 }
 
-// What is known of the other side decides, and what the program wishes goes before.
+// The addresses of the other side determine the GID, and the program's wish takes precedence.
 func TestChosenGID(t *testing.T) {
 	const (
 		llOwn, llTheirs = "fe80::1", "fe80::2"
@@ -81,7 +81,7 @@ func TestChosenGID(t *testing.T) {
 		name        string
 		gids        string // addresses; a slash between ports
 		own, theirs string // TCP's ends
-		gid         string // that the peer has said
+		gid         string // that the peer has sent
 		wish        gid.Wish
 		port        int
 		want        string // "port address why"; "" is ErrNoGID
@@ -137,13 +137,13 @@ func TestChosenGID(t *testing.T) {
 	}
 }
 
-// Over rdma_cm a NIC connects from an address of its own, where one reaches the peer's.
+// Over rdma_cm a NIC connects from its own address, if one reaches the peer's.
 func TestSourceForRDMACM(t *testing.T) {
 	const two = "10.1.0.1 10.2.0.1"
 	for _, c := range []struct {
 		name        string
 		gids        string // addresses; a slash between ports
-		own, theirs string // as the routing table has them
+		own, theirs string // by the routing table
 		wish        gid.Wish
 		port        int
 		infiniBand  bool
@@ -195,8 +195,8 @@ func TestSourceForRDMACM(t *testing.T) {
 	}
 }
 
-// Where there is no port to choose from, ibvfd says so; what cannot be asked is no
-// reason to try something else.
+// Without a port to choose from the GID is left to ibvfd, which reports the reason; a query
+// that fails ends the choice.
 func TestChosenGIDOfNoPort(t *testing.T) {
 	know := tcpEnds("10.1.0.1", "10.1.0.2")
 	dev := onEthernet([]string{"10.1.0.1"})
@@ -212,7 +212,7 @@ func TestChosenGIDOfNoPort(t *testing.T) {
 	if _, err := know.choose(dev, 1); !errors.Is(err, unix.EINVAL) {
 		t.Error(err)
 	}
-	// InfiniBand's GIDs are no addresses of TCP's.
+	// GIDs of InfiniBand are not TCP addresses.
 	dev = &ports{link: ibdev.LinkInfiniBand, gids: [][]string{{"fe80::2:c903:1:1"}}}
 	know = tcpEnds("10.1.0.1", "10.1.0.2")
 	if c, err := know.choose(dev, 1); err != nil || c.why != "none reaches TCP's other end 10.1.0.2: the port's own GID" {
@@ -224,9 +224,8 @@ func TestChosenGIDOfNoPort(t *testing.T) {
 	}
 }
 
-// Two hosts that have some networks in common, and others that only one of them is
-// on, in any order on any ports: whichever they have in common TCP uses, RDMA uses
-// too.
+// Two hosts have some networks in common, and other networks on one of them only, in any order
+// on any ports: RDMA uses the common network that TCP uses.
 func TestChosenGIDsReachEachOther(t *testing.T) {
 	r := testenv.Seeded(t)
 	networks := []string{"10.1.0.%d", "10.2.0.%d", "10.2.1.%d", "172.16.0.%d", "fd00::%d", "fd00:1::%d", "fe80::%d"}
@@ -257,7 +256,8 @@ func TestChosenGIDsReachEachOther(t *testing.T) {
 		know.gid = client.gid.Addr()
 		check(know, b, bt)
 	}
-	// Behind a network for management the one that is told follows the one that tells.
+	// If TCP uses a management network, the acceptor follows the GID that the initiator has
+	// sent.
 	for range 2000 {
 		a := onEthernet([]string{"10.1.0.1", "10.2.0.1", "10.3.0.1"})
 		rand.Shuffle(3, func(i, j int) { a.gids[0][i], a.gids[0][j] = a.gids[0][j], a.gids[0][i] })
@@ -272,7 +272,7 @@ func TestChosenGIDsReachEachOther(t *testing.T) {
 	}
 }
 
-// A port that the NIC does not have is told at once, not when somebody connects.
+// A port that the NIC does not have is an error at once, not when a peer connects.
 func TestHasPort(t *testing.T) {
 	for port, ok := range map[int]bool{0: true, 1: true, 2: true, 3: false} {
 		err := hasPort("mlx5_0", port, 2)

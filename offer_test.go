@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// What offers that wait weigh is what they take, not what they describe.
+// The weight of a waiting offer is the memory that it takes, not the memory that it describes.
 func TestOffersOfManyBlocks(t *testing.T) {
 	w := inMemory(t).world(t, EndpointOptions{})
 	theirs := hostKind.make(t, w.b.nic, 100)
@@ -30,7 +30,7 @@ func TestOffersOfManyBlocks(t *testing.T) {
 	}
 }
 
-// make4 are n extents of 4 bytes with holes between them.
+// make4 returns n extents of 4 bytes with holes between them.
 func make4(n int) (list []Extent) {
 	for i := range n {
 		list = append(list, Extent{Off: int64(8 * i), Len: 4})
@@ -38,8 +38,8 @@ func make4(n int) (list []Extent) {
 	return list
 }
 
-// An offer to a peer that reads nothing ends with its context, and with it the
-// connection, on which half of it may be.
+// An offer to a peer that reads nothing ends with its context, and ends the connection, on
+// which half of the offer may have been sent.
 func TestOfferEnds(t *testing.T) {
 	w := inMemory(t).world(t, EndpointOptions{})
 	theirs := hostKind.make(t, w.b.nic, 100)
@@ -57,7 +57,7 @@ func TestOfferEnds(t *testing.T) {
 	if err := w.b.Offer(ctx, w.ba, rb); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("an offer that nobody reads: %v", err)
 	}
-	// The time may have been over before a byte was written.
+	// The time may be over before the first byte is written.
 	for ctx := limited(t); ; {
 		ctx, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
 		err := w.b.Offer(ctx, w.ba, rb)
@@ -71,7 +71,8 @@ func TestOfferEnds(t *testing.T) {
 	}
 }
 
-// What the peer could not use, and would end the connection for, is not offered.
+// Offer refuses a descriptor that the peer could not use, and for which the peer would end the
+// connection.
 func TestOfferOfAnotherConnection(t *testing.T) {
 	s := inMemory(t)
 	w := s.world(t, EndpointOptions{})

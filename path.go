@@ -37,7 +37,7 @@ func (d Direct) String() string {
 // Path describes how the NIC reaches a Buffer's bytes.
 type Path struct {
 	Direct Direct
-	Route  ibvfd.Route         // who registered the dma-buf, or RoutePeerDirect; "" if staged
+	Route  ibvfd.Route         // the component that registered the dma-buf, or RoutePeerDirect; "" if staged
 	Reason error               // why it is staged: the *ibvfd.RegError, or nil if the policy said so
 	Proof  placement.Placement // the prover's last answer; Unknown if no prover was asked
 }

@@ -9,18 +9,18 @@ import (
 	"github.com/gpurdma/gpurdma/internal/layouttest"
 )
 
-// spot is memory in which an operation finds, or leaves, its bytes.
+// spot is a set of bytes that an operation reads or writes.
 type spot struct {
 	parts []stretch
 	at    []int // of each byte
 }
 
-// stretch is a run of one source, or part of a layout's.
+// stretch is a run of bytes of one source, or a part of a layout's run.
 type stretch struct {
 	layout  *Layout
 	source  int
 	off, n  int64
-	spanned bool // the run, by a view of its source alone
+	spanned bool // take the run by a view of its source alone
 }
 
 // String lists the parts: "1[510:696] layout[0:94]".
@@ -69,7 +69,7 @@ func (c *contest) choose(n int, target bool) spot {
 	}
 }
 
-// layout is a random one, or all there is: across the end of a source, too.
+// layout returns a random layout, or one of all bytes: across the end of a source, too.
 func (c *contest) layout() (Layout, layouttest.Model) {
 	if c.r.IntN(4) > 0 {
 		return c.shape.Layout(c.t, c.r, 3)
@@ -110,8 +110,8 @@ func (c *contest) appendPart(at []int, m layouttest.Model, off, n int64) []int {
 
 func (c *contest) set(p spot) set { return set(nil).with(p.at, c.size()) }
 
-// spans are a spot in one's own memory. A layout is assigned to the region, also
-// while operations go on that were posted with another.
+// spans returns the local memory of a spot. It assigns a layout to the region, even while
+// operations with another layout are under way.
 func (c *contest) spans(by int, p spot) (list []Span) {
 	s := c.side[by]
 	for _, x := range p.parts {
@@ -127,7 +127,7 @@ func (c *contest) spans(by int, p spot) (list []Span) {
 	return list
 }
 
-// remote are a spot in the other's memory. Some take more buffers than one.
+// remote returns the remote memory of a spot. several reports more than one buffer.
 func (c *contest) remote(by int, p spot) (list []RemoteSpan, several bool) {
 	far := c.side[by].far
 	for _, x := range p.parts {

@@ -16,7 +16,7 @@ import (
 	"unicode/utf8"
 )
 
-// rejections are what an endpoint tells OnReject.
+// rejections returns a function for OnReject, and a channel of the errors that it gets.
 func rejections() (chan error, func(net.Addr, error)) {
 	heard := make(chan error, 100)
 	return heard, func(from net.Addr, why error) { heard <- fmt.Errorf("%v: %w", from, why) }
@@ -33,7 +33,7 @@ func next(t testing.TB, heard chan error) error {
 	return nil
 }
 
-// dialRaw is a caller that is no endpoint.
+// dialRaw connects as a caller that is no endpoint.
 func dialRaw(t testing.TB, addr string) net.Conn {
 	t.Helper()
 	c := must(net.Dial("tcp", addr))(t)
@@ -42,12 +42,12 @@ func dialRaw(t testing.TB, addr string) net.Conn {
 	return c
 }
 
-// recorded is a framed hello as an endpoint of that version has sent it.
+// recorded returns a framed hello as an endpoint of that version has sent it.
 func recorded(t testing.TB, version int) []byte {
 	return must(os.ReadFile(fmt.Sprintf("testdata/exchange/hello-v%d.bin", version)))(t)
 }
 
-// The hello of this version is what it was when it was recorded.
+// The hello of this version has not changed since it was recorded.
 func TestRecordedHello(t *testing.T) {
 	h := goodHello()
 	if got := exchangeFrame(msgHello, h.append(nil)); !bytes.Equal(got, recorded(t, exchangeVersion)) {
@@ -58,8 +58,8 @@ func TestRecordedHello(t *testing.T) {
 	}
 }
 
-// Both sides learn of another version: the acceptor, which reads it, and the caller, which
-// gets a hello with the acceptor's.
+// Both sides detect another version: the acceptor reads it, and the caller gets a hello with
+// the acceptor's version.
 func TestOtherVersion(t *testing.T) {
 	s := inMemory(t)
 	const want = "the peer speaks version 2, this is version 3"
@@ -73,8 +73,8 @@ func TestOtherVersion(t *testing.T) {
 	if err := next(t, heard); !strings.Contains(err.Error(), want) {
 		t.Error(err)
 	}
-	// Version 2 reads a length of at most 256, kind 1, the magic number, and then the
-	// version, of which it says "version 3; this is version 2".
+	// Version 2 reads a length of at most 256, kind 1, the magic number, and then the version,
+	// which it reports as "version 3; this is version 2".
 	if len(answer) < 11 || len(answer) > 5+256 || binary.BigEndian.Uint32(answer) != uint32(len(answer)-5) ||
 		!bytes.Equal(answer[4:11], []byte{1, 'G', 'R', 'P', '1', 0, 3}) {
 		t.Errorf("answered with %x", answer)
@@ -97,7 +97,7 @@ func TestOtherVersion(t *testing.T) {
 	}
 }
 
-// An acceptor that says nothing may be of version 2, which ends the connection so.
+// A silent acceptor may have version 2, which ends the connection without a reason.
 func TestHangsUp(t *testing.T) {
 	l := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer l.Close()
@@ -114,7 +114,7 @@ func TestHangsUp(t *testing.T) {
 	}
 }
 
-// Who is refused learns why, over TLS, too; the acceptor is told more.
+// A rejected caller learns the reason, over TLS, too; the acceptor gets more details.
 func TestRejected(t *testing.T) {
 	s := inMemory(t)
 	good := newAuthority(t)
@@ -133,7 +133,7 @@ func TestRejected(t *testing.T) {
 	}
 }
 
-// An error of the acceptor's own is none of the caller's business.
+// A caller gets no details of the acceptor's own errors.
 func TestRejectedWithoutDetail(t *testing.T) {
 	s := inMemory(t)
 	heard, tell := rejections()
@@ -165,7 +165,7 @@ func TestRejectedByClose(t *testing.T) {
 		if _, err := c.Write(said); err != nil {
 			t.Fatal(err)
 		}
-		if said != nil { // and has the answer
+		if said != nil { // and has read the answer
 			if _, err := io.ReadFull(c, make([]byte, 5+helloSize)); err != nil {
 				t.Fatal(err)
 			}
@@ -182,7 +182,7 @@ func TestRejectedByClose(t *testing.T) {
 	}
 }
 
-// What a peer says is quoted and bounded.
+// The peer's text is quoted and bounded.
 func TestRejectText(t *testing.T) {
 	nasty := "\x1b[2J\r\nroot:\xff" + strings.Repeat("é", 200)
 	ours, theirs := net.Pipe()
@@ -207,7 +207,7 @@ func TestRejectText(t *testing.T) {
 	}
 }
 
-// Who is gone before anybody accepts it is told of, once.
+// OnReject is called once for a peer that is gone before Accept.
 func TestGoneBeforeAccept(t *testing.T) {
 	s := inMemory(t)
 	heard, tell := rejections()
@@ -232,7 +232,7 @@ func TestGoneBeforeAccept(t *testing.T) {
 	}
 }
 
-// Who has only said hello takes no place of a peer.
+// A caller that has only said hello takes no place of a peer.
 func TestHelloTakesNoPlace(t *testing.T) {
 	s := inMemory(t)
 	server := s.endpoint(t, EndpointOptions{MaxPeers: 1})
@@ -253,7 +253,8 @@ func TestHelloTakesNoPlace(t *testing.T) {
 	must(server.Accept(limited(t)))(t)
 }
 
-// Who loses the last place to another after the hello is told so in place of an offer.
+// A caller that loses the last place to another after the hello gets a reject instead of an
+// offer.
 func TestRejectedAfterHello(t *testing.T) {
 	s := inMemory(t)
 	server := s.endpoint(t, EndpointOptions{MaxPeers: 1})

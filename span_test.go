@@ -9,7 +9,7 @@ import (
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
-// A Span names bytes when All returns it: a layout that its region is assigned later changes nothing.
+// All fixes the bytes of a Span: a layout that its region is assigned later changes nothing.
 func TestSpanKeepsItsLayout(t *testing.T) {
 	w := inMemory(t).world(t, EndpointOptions{})
 	mine, theirs := hostKind.make(t, w.a.nic, 64), hostKind.make(t, w.b.nic, 64)

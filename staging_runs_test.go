@@ -29,13 +29,14 @@ func byByte(a, b, keep []byte) (out [][2]int) {
 	return out
 }
 
-// The runs of bytes that differ are the same, whether they are looked for by words or by bytes.
+// A search by words and a search by bytes find the same runs of different bytes.
 func TestRunsByWords(t *testing.T) {
 	for seed := range uint64(20_000) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		n := random.IntN(100)
 		a, b, keep := make([]byte, n), make([]byte, n), make([]byte, n)
-		// Few values, so that neighbours agree and differ by turns; the top bit, as the words are searched for zero bytes.
+		// Few values, so that some neighbours agree and some differ; the top bit, as words are
+		// searched for zero bytes.
 		values := []byte{0, 1, 0x80, 0xff}[:2+random.IntN(3)]
 		change := random.IntN(10)
 		for i := range n {
@@ -61,7 +62,8 @@ func TestRunsByWords(t *testing.T) {
 	}
 }
 
-// Comparing a chunk of a staging buffer of which nothing, all or every tenth byte has changed.
+// BenchmarkRuns compares a chunk of a staging buffer of which no, all or every tenth byte has
+// changed.
 func BenchmarkRuns(b *testing.B) {
 	for _, every := range []int{0, 1, 10} {
 		b.Run(fmt.Sprintf("every=%d", every), func(b *testing.B) {

@@ -24,8 +24,8 @@ func (s *fullSource) WriteAt(p []byte, off int64) (int, error) {
 	return s.memSource.WriteAt(p, off)
 }
 
-// What an operation has brought and the source did not take is not lost: the next
-// sync takes it there. It does not take the source's old bytes for newer.
+// Bytes that an operation has received and the source has refused are not lost: the next sync
+// copies them. It does not take the source's old bytes for newer ones.
 func TestArrivedAtASourceThatFails(t *testing.T) {
 	const size = 2*syncChunk + 77
 	r := testenv.Seeded(t)
@@ -35,7 +35,7 @@ func TestArrivedAtASourceThatFails(t *testing.T) {
 			src := &fullSource{memSource: memSource{mem: make([]byte, size)}}
 			into := must(w.a.nic.Register(src, BufferOptions{}))(t)
 			closingBuffer(t, into)
-			random(t, r, into, size) // what must not come back
+			random(t, r, into, size) // bytes that must not come back
 			theirs := hostKind.make(t, w.b.nic, size)
 			want := random(t, r, theirs, size)
 			rb := w.share(theirs.All(), allAccess)
@@ -51,7 +51,7 @@ func TestArrivedAtASourceThatFails(t *testing.T) {
 			if c := w.wait(w.a); c.Context != 1 || !errors.Is(c.Err, unix.EIO) {
 				t.Fatalf("%+v, want what the source has answered", c)
 			}
-			// It refuses another one, of a sync, and then none.
+			// The source refuses another write, of a sync, and then none.
 			src.refusals.Store(1)
 			if err := into.Sync(); !errors.Is(err, unix.EIO) {
 				t.Errorf("sync: %v", err)

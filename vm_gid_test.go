@@ -16,9 +16,8 @@ import (
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
-// addresses gives the NIC's network device more of them, for as long as the test
-// runs, and waits for the kernel to fill the GID table, which it does in its own
-// time.
+// addresses gives the NIC's network device more addresses until the test ends. It waits for
+// the kernel to fill the GID table, which takes some time.
 func addresses(t testing.TB, list ...string) {
 	t.Helper()
 	c := must(ibvfd.Open(testNIC))(t)
@@ -53,9 +52,8 @@ func noDAD(p netip.Prefix) string {
 	return ""
 }
 
-// A NIC with several addresses: queue pairs go over the one that TCP goes over, or
-// over what the program wishes, or over the one that the peer has taken; whatever is
-// first in the table.
+// A NIC has several addresses: queue pairs use the one that TCP uses, or the program's wish,
+// or the one that matches the peer's choice; the order of the table does not matter.
 func TestVMGIDOfConnections(t *testing.T) {
 	const first, second, sixth = "10.9.0.1", "10.9.5.1", "fd00:9::1"
 	s := onNIC(t).few()
@@ -64,8 +62,8 @@ func TestVMGIDOfConnections(t *testing.T) {
 	in := func(p string) gid.Wish { return gid.Wish{Subnet: netip.MustParsePrefix(p)} }
 	for name, c := range map[string]struct {
 		listen string
-		a, b   gid.Wish // of who connects, and who listens
-		want   string   // of both
+		a, b   gid.Wish // of the connecting side and the listening side
+		want   string   // for both
 		why    [2]string
 	}{
 		"the first":          {listen: first + ":0", want: first, why: [2]string{"TCP comes through it", "TCP comes through it"}},
@@ -113,7 +111,7 @@ func TestVMGIDOfConnections(t *testing.T) {
 			t.Errorf("peers %v", list)
 		}
 	})
-	// Of two that cannot reach each other either side says which they are.
+	// If two GIDs cannot reach each other, the errors of both sides name them.
 	t.Run("no way", func(t *testing.T) {
 		b := s.endpoint(t, EndpointOptions{GID: gid.Wish{Family: gid.IPv4}})
 		a := s.endpoint(t, EndpointOptions{GID: in("fd00::/8")})

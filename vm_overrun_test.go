@@ -13,9 +13,9 @@ import (
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
-// A connection's completion queue holds all that can be under way. One that overruns
-// nevertheless ends the connection with the NIC's event, on both sides and without
-// anybody polling for it; the endpoints take another.
+// A connection's completion queue holds all that can be under way. If it overruns
+// nevertheless, the NIC's event ends the connection, on both sides and without a call of Poll;
+// the endpoints connect again.
 func TestVMCQOverrun(t *testing.T) {
 	w := onNIC(t).world(t, EndpointOptions{SendDepth: 4, RecvDepth: 4})
 	const size = 1000
@@ -25,7 +25,7 @@ func TestVMCQOverrun(t *testing.T) {
 	w.ok(w.a.Recv(Span{}, w.ab, "receive"))
 	w.ok(w.b.Recv(Span{}, w.ba, "receive"))
 
-	// What this test posts nobody has counted, and nobody takes the completions.
+	// The package does not count these work requests, and no goroutine takes the completions.
 	c := w.a.connTo(w.ab)
 	l := c.link.(*verbsLink)
 	write := []ibvfd.SendWR{{Op: ibvfd.OpWrite, Flags: ibvfd.SendSignaled}}

@@ -17,9 +17,9 @@ import (
 	"github.com/gpurdma/gpurdma/internal/testenv"
 )
 
-// oneSubnet gives the machine a cable, of which both ends have an RDMA device, in one
-// subnet: two NICs, of which the routing table chooses the wrong one. The kernel's
-// rdma_cm misses an answer to ARP that comes at once, and waits till its time is up.
+// oneSubnet makes a veth pair with an RDMA device at both ends, in one subnet: two NICs, of
+// which the routing table chooses the wrong one. The kernel's rdma_cm misses an answer to ARP
+// that comes at once, and waits until its timeout.
 func oneSubnet(t testing.TB) {
 	const near, far = "02:00:0a:09:07:01", "02:00:0a:09:07:02"
 	for _, step := range []struct{ do, undo string }{
@@ -40,7 +40,7 @@ func oneSubnet(t testing.TB) {
 			t.Cleanup(func() { command(t, step.undo) })
 		}
 	}
-	for _, dev := range []string{"near", "far"} { // what comes by the cable comes from this machine
+	for _, dev := range []string{"near", "far"} { // packets over the cable come from this machine
 		for name, value := range map[string]string{"accept_local": "1", "rp_filter": "0"} {
 			if err := os.WriteFile("/proc/sys/net/ipv4/conf/"+dev+"/"+name, []byte(value), 0); err != nil {
 				t.Fatal(err)
@@ -67,8 +67,8 @@ func oneSubnet(t testing.TB) {
 	}
 }
 
-// An endpoint connects over rdma_cm by its own NIC, from an address that it wishes,
-// also where the routing table has another NIC's for the peer's.
+// An endpoint connects over rdma_cm by its own NIC, from the address in its options, even if
+// the routing table prefers another NIC's address.
 //
 //testbed:kernel 7.2 6.12 6.1
 func TestVMSecondNICOverRDMACM(t *testing.T) {
@@ -79,7 +79,8 @@ func TestVMSecondNICOverRDMACM(t *testing.T) {
 		return
 	}
 	oneSubnet(t)
-	// librdmacm keeps devices open, which are deleted when nobody does.
+	// librdmacm keeps devices open, and devices are deleted only when they are closed: use a
+	// process.
 	cmd := exec.Command(must(os.Executable())(t), "-test.run=^"+t.Name()+"$", "-test.v")
 	cmd.Env = append(os.Environ(), child+"=1")
 	out, err := cmd.CombinedOutput()
@@ -116,7 +117,7 @@ func testSecondNIC(t *testing.T) {
 			same(t, "over "+c.want, theirs, want)
 		})
 	}
-	// Where no address of the NIC's will do, the routing table's is another NIC's.
+	// If no address of the NIC fits, the routing table's belongs to another NIC.
 	a := near.endpoint(t, EndpointOptions{AllowPlaintext: true, GID: gid.Wish{Family: gid.IPv6}})
 	b := far.endpoint(t, EndpointOptions{AllowPlaintext: true})
 	addr := must(b.Listen("rdma_cm://10.9.7.2:0"))(t).String()

@@ -30,7 +30,7 @@ func scripted(end error, events ...ibvfd.Event) iter.Seq2[ibvfd.Event, error] {
 	}
 }
 
-// Each event ends the links that it is of, and no others.
+// Each event ends the links that it concerns, and no others.
 func TestWatch(t *testing.T) {
 	cqs := []*ibvfd.CQ{new(ibvfd.CQ), new(ibvfd.CQ), new(ibvfd.CQ)}
 	qps := []*ibvfd.QP{new(ibvfd.QP), new(ibvfd.QP), new(ibvfd.QP), new(ibvfd.QP), new(ibvfd.QP)}
@@ -38,7 +38,7 @@ func TestWatch(t *testing.T) {
 	for name, c := range map[string]struct {
 		events []ibvfd.Event
 		end    error
-		broken []int // which links
+		broken []int // indexes of links
 	}{
 		"nothing":               {end: unix.EBADF},
 		"port":                  {events: []ibvfd.Event{{Type: ibvfd.EventPortErr, Port: 1}, {Type: ibvfd.EventPortActive, Port: 1}, {Type: ibvfd.EventGIDChange, Port: 1}}, end: unix.EBADF},
@@ -100,8 +100,8 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// A queue pair that has refused a request is left alone until its NIC has answered
-// it, or will not.
+// A queue pair that has refused a request is not ended until its NIC has answered, or will not
+// answer.
 func TestWatchWaitsForTheAnswer(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer int // the look at which the state is the error state; 0: never
@@ -139,8 +139,8 @@ func TestWatchWaitsForTheAnswer(t *testing.T) {
 	}
 }
 
-// A connection whose NIC gives it up ends, though nothing completes: who sleeps
-// learns of it and why, the peer does, and a new one works.
+// A connection that its NIC gives up ends without a completion: a sleeping goroutine and the
+// peer get the error, and a new connection works.
 func TestLinkGivenUp(t *testing.T) {
 	w := inMemory(t).world(t, EndpointOptions{})
 	mine, theirs := hostKind.make(t, w.a.nic, 64), hostKind.make(t, w.b.nic, 64)
@@ -168,7 +168,7 @@ func TestLinkGivenUp(t *testing.T) {
 	w.done(w.b, OpRecv, "again")
 }
 
-// So does one of which nobody takes completions.
+// It also ends if no goroutine takes completions.
 func TestLinkGivenUpUnwatched(t *testing.T) {
 	w := inMemory(t).world(t, EndpointOptions{})
 	ended := make(chan error)
@@ -185,7 +185,7 @@ func TestLinkGivenUpUnwatched(t *testing.T) {
 	w.lost(w.b, w.ba)
 }
 
-// What NICOptions.Event does may ask the NIC something, also while it is closed.
+// NICOptions.Event may call the NIC, even while the NIC is closed.
 func TestEventDuringClose(t *testing.T) {
 	inside, closing := make(chan struct{}), make(chan struct{})
 	var n *NIC
@@ -211,7 +211,7 @@ func TestEventDuringClose(t *testing.T) {
 	}
 }
 
-// listeningDevice has a goroutine as long as it is open.
+// listeningDevice has a goroutine while it is open.
 type listeningDevice struct {
 	*fakeDevice
 	closes atomic.Int32
@@ -225,7 +225,7 @@ func (l *listeningDevice) close() error {
 
 func (l *listeningDevice) ended() { <-l.done }
 
-// A flush whose queue pairs are given up does not wait for their bytes.
+// Flush does not wait for READs of queue pairs that the NIC has given up.
 func TestFlushGivenUp(t *testing.T) {
 	s := inMemory(t)
 	n := s.open(t, NICOptions{})
